@@ -1,0 +1,125 @@
+# make demo and make test do everything on a fresh machine, dependencies included; make help lists the rest.
+VERSION  = 0.1.0
+PREFIX  ?= /usr/local
+CC      ?= cc
+CXX     ?= c++
+CFLAGS  ?= -O2 -g
+BUILD   ?= build
+JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+
+WARN       = -Wall -Wextra
+TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests -DINSITU_WITH_ZLIB $(WARN)
+TEST_LIBS  = -luring -llz4 -lzstd -lz -lcmocka -lpthread -lm
+ASAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+TSAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes
+# A test that needs one more library than the others: LIBS_test_NAME = -lNAME
+
+DEMO     = examples/02_train_winds.c
+EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
+TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
+HEADERS  = insitubatch.h $(wildcard tests/*.h)
+
+.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan compile-checks lint install clean
+.PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
+.DELETE_ON_ERROR:
+
+all: deps-build
+	@$(MAKE) --no-print-directory -j$(JOBS) examples
+
+help:
+	@echo 'make demo            train a small forecaster on the observed winds in examples/data'
+	@echo 'make test            build and run the tests'
+	@echo 'make all             build the examples into $(BUILD)/examples'
+	@echo 'make test-fallback   the tests over epoll instead of io_uring'
+	@echo 'make test-asan       the tests under the address and undefined-behaviour sanitizers, over io_uring and epoll'
+	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
+	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
+	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
+	@echo 'make lint            layout, names, format'
+	@echo 'make install         the header and insitubatch.pc, under DESTDIR and PREFIX ($(PREFIX))'
+	@echo 'make clean           remove $(BUILD)'
+
+deps-build deps-test deps-ci: deps-%:
+	@tools/deps $*
+
+# ---- examples: each is compiled by the command in its own first line ------------------------------------------------------------
+
+examples: $(EXAMPLES:%=$(BUILD)/examples/%)
+
+$(BUILD)/examples/%: examples/%.c insitubatch.h tools/compile-example
+	@mkdir -p $(@D)
+	@CC='$(CC)' tools/compile-example $< $@
+$(BUILD)/examples/%: examples/%.cpp insitubatch.h tools/compile-example
+	@mkdir -p $(@D)
+	@CXX='$(CXX)' CC='$(CC)' tools/compile-example $< $@
+
+demo: deps-build
+	@$(MAKE) --no-print-directory $(DEMO:examples/%.c=$(BUILD)/examples/%)
+	$(DEMO:examples/%.c=$(BUILD)/examples/%)
+
+# ---- tests ----------------------------------------------------------------------------------------------------------------------
+
+# $(call build,EXTRA FLAGS): one test program
+build = $(CC) $(CPPFLAGS) $(TEST_FLAGS) $(CFLAGS) $(1) -o $@ $< $(LDFLAGS) $(LIBS_test_$*) $(TEST_LIBS)
+
+$(BUILD)/test_%: tests/test_%.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,)
+$(BUILD)/asan/test_%: tests/test_%.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,$(ASAN))
+$(BUILD)/tsan/test_%: tests/test_%.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,$(TSAN))
+$(BUILD)/probe_uring: tests/probe_uring.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
+
+programs: $(TESTS:%=$(BUILD)/%)
+programs-asan: $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/probe_uring
+programs-tsan: $(TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
+
+test: deps-test
+	@$(MAKE) --no-print-directory -j$(JOBS) programs
+	@tests/run $(TESTS:%=$(BUILD)/%)
+
+test-fallback: deps-test
+	@$(MAKE) --no-print-directory -j$(JOBS) programs
+	@INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/%)
+
+test-asan: deps-test
+	@$(MAKE) --no-print-directory -j$(JOBS) programs-asan
+	@if $(BUILD)/probe_uring; then INSITU_IO=uring tests/run $(TESTS:%=$(BUILD)/asan/%); fi
+	@INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/asan/%)
+
+test-tsan: deps-test
+	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
+	@if $(BUILD)/probe_uring; then INSITU_IO=uring tests/run $(TESTS:%=$(BUILD)/tsan/%); fi
+	@INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/tsan/%)
+
+# Over epoll: Valgrind does not see what the kernel writes through a ring.
+test-valgrind: deps-test
+	@$(MAKE) --no-print-directory -j$(JOBS) programs
+	@INSITU_IO=epoll TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(TESTS:%=$(BUILD)/%)
+
+compile-checks: deps-test
+	@CC='$(CC)' CXX='$(CXX)' tests/compile_checks.sh
+
+lint:
+	@tools/lint --self-test
+	@tools/lint
+
+# ---- installing -----------------------------------------------------------------------------------------------------------------
+
+install:
+	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
+	install -m 644 insitubatch.h '$(DESTDIR)$(PREFIX)/include/insitubatch.h'
+	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: insitubatch' \
+	  'Description: streams training batches from Zarr archives (single header)' 'Version: $(VERSION)' \
+	  'Requires: liburing liblz4 libzstd' 'Libs: -lpthread -lm' 'Cflags: -I$${includedir}' \
+	  >'$(DESTDIR)$(PREFIX)/lib/pkgconfig/insitubatch.pc'
+	chmod 644 '$(DESTDIR)$(PREFIX)/lib/pkgconfig/insitubatch.pc'
+
+clean:
+	rm -rf '$(BUILD)'

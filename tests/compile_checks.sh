@@ -1,0 +1,179 @@
+#!/bin/sh
+# Compiles insitubatch.h in every supported mode, and inspects what comes out. What the machine has no compiler for is named and
+# skipped.
+#   tests/compile_checks.sh          INSITU_HEADER_DIR: where insitubatch.h lies (the repository's root)
+# shellcheck disable=SC2086  # flags and libraries are lists
+set -u
+root=$(cd "$(dirname "$0")/.." && pwd)
+include=${INSITU_HEADER_DIR:-$root}
+gcc=${CC:-cc} gxx=${CXX:-c++}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work" || exit 1
+passed=0 failed=0 skipped=0
+warnings='-Wall -Wextra -Wshadow -Wconversion -Werror'
+gnu='-std=gnu11 -D_GNU_SOURCE'
+libs='-luring -llz4 -lzstd -lz -lpthread -lm'
+
+ok() { passed=$((passed + 1)); }
+bad() { # name; the log is in $work/log
+  echo "FAILED: $1"
+  head -n 25 log
+  failed=$((failed + 1))
+}
+skip() {
+  echo "skipped: $1"
+  skipped=$((skipped + 1))
+}
+check() { # name command...
+  name=$1
+  shift
+  if "$@" >log 2>&1; then ok; else bad "$name: $*"; return 1; fi
+}
+run() { # a program that was just linked, unless that failed
+  if [ -x "$1" ]; then check "runs" "./$1"; fi
+}
+compile() { # name, compiler, flags, files and libraries
+  compiler=$2 flags=$3 name=$1
+  shift 3
+  check "$name" $compiler $flags -I"$include" "$@"
+}
+
+cat >declare.c <<'END'
+#include "insitubatch.h"
+#include "insitubatch.h"
+insitu_error declared(insitu_status status);
+insitu_error declared(insitu_status status) {
+  insitu_error error;
+  error.status = status;
+  error.message[0] = 0;
+  return error;
+}
+END
+cp declare.c declare.cpp
+cat >implement.c <<'END'
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "insitubatch.h"
+END
+printf '%s\n' '#define _GNU_SOURCE' >own_define.c
+cat implement.c >>own_define.c
+cat >use.c <<'END'
+#include <stdio.h>
+#include "insitubatch.h"
+int main(void) {
+  return puts(insitu_status_name(INSITU_OK)) < 0;
+}
+END
+cp use.c use.cpp
+for tu in one two; do
+  cat >static_$tu.c <<END
+#define INSITU_STATIC
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+const char *$tu(void);
+const char *$tu(void) {
+  return insitu_status_name(INSITU_OK);
+}
+END
+done
+cat >static_main.c <<'END'
+#include <string.h>
+const char *one(void);
+const char *two(void);
+int main(void) {
+  return strcmp(one(), two());
+}
+END
+
+have() { command -v "${1%% *}" >/dev/null 2>&1; }
+compilers="$gcc"
+if have clang && [ "$gcc" != clang ]; then compilers="$compilers clang"; else skip "clang: not installed (or CC is clang)"; fi
+
+for c in $compilers; do
+  case $c in clang*) x=clang++ ;; *) x=$gxx ;; esac
+  have "$x" || { skip "C++ with $x: not installed"; x=; }
+
+  for std in c11 c17; do compile "declarations" "$c" "-std=$std -pedantic $warnings" -c declare.c -o declare.o; done
+  if [ -n "$x" ]; then
+    for std in c++17 c++20; do compile "declarations" "$x" "-std=$std -pedantic $warnings" -c declare.cpp -o declare_cpp.o; done
+  fi
+  for o in -O0 -O2 -O3; do compile "implementation" "$c" "$gnu $o $warnings" -c implement.c -o implement.o; done
+  for mode in -DINSITU_WITH_ZLIB -DINSITU_NO_URING -DNDEBUG '-DINSITU_NO_URING -DINSITU_WITH_ZLIB -DNDEBUG' -std=gnu17 -fPIC; do
+    compile "implementation" "$c" "$gnu -O2 $warnings $mode" -c implement.c -o mode.o
+  done
+  compile "implementation, _GNU_SOURCE in the file" "$c" "-std=gnu11 -O2 $warnings" -c own_define.c -o mode.o
+
+  # One translation unit implements, another uses; the user may be C++.
+  compile "two units" "$c" "$gnu -O2 $warnings" implement.c use.c -o two_units $libs
+  run two_units
+  if [ -n "$x" ] && compile "implementation" "$c" "$gnu -O2 $warnings" -c implement.c -o implement.o; then
+    compile "C++ user" "$x" "-std=c++17 $warnings" use.cpp implement.o -o from_cpp $libs
+    run from_cpp
+  fi
+  compile "INSITU_STATIC in two units" "$c" "$gnu -O2 $warnings" static_one.c static_two.c static_main.c -o two_static $libs
+  run two_static
+  compile "INSITU_NO_URING links without liburing" "$c" "$gnu -O2 $warnings -DINSITU_NO_URING" implement.c use.c -o no_uring \
+    -llz4 -lzstd -lpthread -lm
+
+  echo 'int main(void) { return 0; }' >trivial.c
+  if $c -O2 -flto trivial.c -o trivial >log 2>&1; then
+    compile "-flto" "$c" "$gnu -O2 -flto $warnings" implement.c use.c -o lto $libs
+    run lto
+    compile "-flto, INSITU_STATIC in two units" "$c" "$gnu -O2 -flto $warnings" static_one.c static_two.c static_main.c \
+      -o lto_static $libs
+    run lto_static
+  else
+    skip "-flto with $c: it cannot link so here"
+  fi
+
+  # Only insitu_* leaves the object, nothing does with INSITU_STATIC, and nothing writable has static storage (stb_ds's hash seed
+  # excepted).
+  $c $gnu -O2 -I"$include" -c implement.c -o implement.o >log 2>&1
+  nm -g --defined-only implement.o >symbols
+  awk '$NF !~ /^insitu_[a-z]/ { print }' symbols >log
+  if [ -s symbols ] && [ ! -s log ]; then ok; else bad "$c: symbols that are not insitu_*"; fi
+  $c $gnu -O2 -I"$include" -c static_one.c -o static_one.o >log 2>&1
+  nm -g --defined-only static_one.o | awk '$NF != "one" { print } END { if (!NR) print "no symbols" }' >log
+  if [ ! -s log ]; then ok; else bad "$c: symbols that leave with INSITU_STATIC"; fi
+  nm -f sysv --defined-only implement.o | awk -F'|' '{ gsub(/ /, "") }
+    $7 ~ /^(\.t?data|\.t?bss|\*COM\*)/ && $7 !~ /^\.data\.rel\.ro/ && $4 != "SECTION" && $1 !~ /stbds_|_stb_/ { print $1, $7 }' >log
+  if [ ! -s log ]; then ok; else bad "$c: mutable static state"; fi
+
+  # A missing _GNU_SOURCE is an error that says so.
+  if $c -std=c11 -I"$include" -c implement.c -o none.o >log 2>&1; then
+    bad "$c: compiles without _GNU_SOURCE"
+  elif grep -q 'error.*_GNU_SOURCE' log; then ok; else bad "$c: the error without _GNU_SOURCE does not name it"; fi
+
+  # The declarations bring in nothing but what the compiler and libc have.
+  $c -std=c11 -I"$include" -M declare.c 2>&1 | tr ' ' '\n' | grep -E 'uring|zstd|lz4|zlib|jsmn|stb|curl|pthread\.h|cuda' >log
+  if [ ! -s log ]; then ok; else bad "$c: headers behind the declarations"; fi
+
+  # No macro without the prefix stays defined.
+  $c $gnu -I"$include" -E -dM implement.c | sed -n 's/^#define \([A-Za-z_0-9]*\).*/\1/p' | sort >macros
+  sed -n 's/^ *# *define  *\([A-Za-z_0-9]*\).*/\1/p' "$include/insitubatch.h" |
+    grep -v -e '^INSITU_' -e '^INSITUBATCH_H$' | sort -u >own
+  comm -12 own macros >log
+  if [ ! -s log ]; then ok; else bad "$c: macros left defined"; fi
+done
+
+# aarch64: the headers of the libraries are the same on every machine; -c has the assembler read what the compiler does not.
+cross=aarch64-linux-gnu-gcc
+if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
+  mkdir headers
+  for header in liburing.h liburing lz4.h lz4hc.h lz4frame.h zstd.h zstd_errors.h zlib.h zconf.h jsmn.h stb; do
+    for folder in /usr/include /usr/include/"$($gcc -dumpmachine)" /usr/local/include; do
+      [ ! -e "$folder/$header" ] || ln -sf "$folder/$header" headers/
+    done
+  done
+  for o in -O0 -O2; do
+    compile "aarch64" $cross "$gnu $o $warnings -DINSITU_WITH_ZLIB -isystem headers" -c implement.c -o arm.o
+    compile "aarch64, no ring" $cross "$gnu $o $warnings -DINSITU_NO_URING -isystem headers" -c implement.c -o arm.o
+  done
+else
+  skip "aarch64: no $cross with its C library's headers"
+fi
+
+if [ $skipped = 0 ]; then echo "$passed passed, $failed failed"; else echo "$passed passed, $failed failed, $skipped skipped"; fi
+[ $failed = 0 ]

@@ -1,0 +1,258 @@
+/* What the tests of the loader share: temporary archives whose every element is known by formula, and checks of whole epochs. */
+#ifndef TESTS_SUPPORT_H
+#define TESTS_SUPPORT_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka needs the four above */
+#include <cmocka.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+/* ---- random numbers: the same in every run ---- */
+static uint64_t support_random_state = 1;
+static inline uint64_t support_random(void) {
+  return insitu__order_mix(support_random_state++);
+}
+static inline uint64_t support_below(uint64_t n) {
+  return support_random() % n;
+}
+
+/* ---- files ---- */
+static char support_dir[256];
+
+static inline int support_remove_one(const char *path, const struct stat *s, int kind, struct FTW *f) {
+  (void)s, (void)kind, (void)f;
+  return remove(path);
+}
+static inline void support_remove(const char *path) {
+  nftw(path, support_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+static inline int support_setup(void **state) {
+  const char *tmp = getenv("TMPDIR");
+  (void)state;
+  if (!tmp) tmp = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm"; /* thousands of small files: in memory where possible */
+  snprintf(support_dir, sizeof support_dir, "%.200s/insitu-test-XXXXXX", tmp);
+  return mkdtemp(support_dir) ? 0 : -1;
+}
+static inline int support_teardown(void **state) {
+  (void)state;
+  support_remove(support_dir);
+  return 0;
+}
+/* A path below the temporary folder; a few may be in use at once. */
+static inline const char *support_path(const char *name) {
+  static char path[8][512];
+  static int turn;
+  char *p = path[turn++ % 8];
+  snprintf(p, sizeof path[0], "%s/%s", support_dir, name);
+  return p;
+}
+static inline void support_write(const char *path, const void *bytes, size_t n) {
+  char parent[512];
+  for (const char *s = strchr(path + 1, '/'); s; s = strchr(s + 1, '/')) {
+    snprintf(parent, sizeof parent, "%.*s", (int)(s - path), path);
+    mkdir(parent, 0777);
+  }
+  FILE *f = fopen(path, "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(bytes, 1, n, f), n);
+  assert_int_equal(fclose(f), 0);
+}
+
+/* ---- archives ---- */
+struct support_array {
+  const char *name;
+  int ndim;
+  uint64_t shape[4], chunk[4];
+  int32_t dtype; /* INSITU_U8, I16, I32, F16, F32, F64 */
+  int format;    /* 2 or 3 */
+  bool big, fortran, zstd;
+  const char *fill; /* JSON; default 0 */
+  int absent;       /* every so many-th chunk is not written; 0: all are */
+};
+
+/* The element at a flat C-order index: small enough for every dtype to hold it exactly. */
+static inline double support_value(int32_t dtype, uint64_t flat) {
+  uint64_t most = dtype == INSITU_U8 ? 251 : dtype == INSITU_F16 ? 2003 : dtype == INSITU_I16 ? 32003 : 16777213;
+  return (double)(flat % most);
+}
+static inline void support_put(unsigned char *p, int32_t dtype, bool big, double x) {
+  union {
+    uint8_t u8;
+    int16_t i16;
+    int32_t i32;
+    uint16_t h;
+    float f;
+    double d;
+    unsigned char b[8];
+  } u = {.d = 0};
+  size_t n = (size_t)(dtype & 0xff) / 8;
+  if (dtype == INSITU_U8) u.u8 = (uint8_t)x;
+  else if (dtype == INSITU_I16) u.i16 = (int16_t)x;
+  else if (dtype == INSITU_I32) u.i32 = (int32_t)x;
+  else if (dtype == INSITU_F32) u.f = (float)x;
+  else if (dtype == INSITU_F64) u.d = x;
+  else { /* binary16 of a whole number below 2048: exact */ unsigned e = 0;
+    while (x >= (2u << e)) e++;
+    u.h = x < 1 ? 0 : (uint16_t)((e + 15) << 10 | (unsigned)((x / (1u << e) - 1) * 1024));
+  }
+  for (size_t i = 0; i < n; i++) p[i] = u.b[big ? n - 1 - i : i];
+}
+static inline double support_get(const void *p, int32_t dtype) {
+  if (dtype == INSITU_U8) return *(const uint8_t *)p;
+  if (dtype == INSITU_I16) return *(const int16_t *)p;
+  if (dtype == INSITU_I32) return *(const int32_t *)p;
+  if (dtype == INSITU_F32) return *(const float *)p;
+  if (dtype == INSITU_F64) return *(const double *)p;
+  uint16_t h = *(const uint16_t *)p;
+  return h ? (1 + (h & 1023) / 1024.0) * (double)(1u << ((h >> 10) - 15)) : 0;
+}
+static inline const char *support_dtype_name(const struct support_array *a, char *to) {
+  static const struct {
+    int32_t dtype;
+    const char *v2, *v3;
+  } name[] = {{INSITU_U8, "u1", "uint8"}, {INSITU_I16, "i2", "int16"}, {INSITU_I32, "i4", "int32"}, {INSITU_F16, "f2", "float16"},
+      {INSITU_F32, "f4", "float32"}, {INSITU_F64, "f8", "float64"}};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    if (name[i].dtype == a->dtype)
+      sprintf(to, "%s%s", a->format == 3 ? "" : a->big ? ">" : "<", a->format == 3 ? name[i].v3 : name[i].v2);
+  return to;
+}
+static inline char *support_list(char *to, int n, const uint64_t *v) {
+  char *p = to + sprintf(to, "[");
+  for (int i = 0; i < n; i++) p += sprintf(p, "%s%" PRIu64, i ? "," : "", v[i]);
+  sprintf(p, "]");
+  return to;
+}
+static inline void support_metadata(const char *root, const struct support_array *a) {
+  char path[700], text[2000], dtype[16], shape[100], chunk[100], order[100];
+  uint64_t reversed[4];
+  for (int d = 0; d < a->ndim; d++) reversed[d] = (uint64_t)(a->ndim - 1 - d);
+  support_dtype_name(a, dtype);
+  support_list(shape, a->ndim, a->shape);
+  support_list(chunk, a->ndim, a->chunk);
+  if (a->format == 3) {
+    snprintf(path, sizeof path, "%s/zarr.json", root);
+    support_write(path, "{\"zarr_format\":3,\"node_type\":\"group\"}", 37);
+    snprintf(path, sizeof path, "%s/%s/zarr.json", root, a->name);
+    snprintf(text, sizeof text,
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
+        "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,\"codecs\":[%s%s%s"
+        "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s]}",
+        shape, dtype, chunk, a->fill ? a->fill : "0", a->fortran ? "{\"name\":\"transpose\",\"configuration\":{\"order\":" : "",
+        a->fortran ? support_list(order, a->ndim, reversed) : "", a->fortran ? "}}," : "", a->big ? "big" : "little",
+        a->zstd ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":true}}" : "");
+  } else {
+    snprintf(path, sizeof path, "%s/.zgroup", root);
+    support_write(path, "{\"zarr_format\":2}", 17);
+    snprintf(path, sizeof path, "%s/%s/.zarray", root, a->name);
+    snprintf(text, sizeof text,
+        "{\"zarr_format\":2,\"shape\":%s,\"chunks\":%s,\"dtype\":\"%s\",\"order\":\"%s\",\"fill_value\":%s,\"filters\":null,"
+        "\"compressor\":%s}",
+        shape, chunk, dtype, a->fortran ? "F" : "C", a->fill ? a->fill : "0", a->zstd ? "{\"id\":\"zstd\",\"level\":1}" : "null");
+  }
+  support_write(path, text, strlen(text));
+}
+static inline void support_chunk_path(
+    char *path, size_t cap, const char *root, const struct support_array *a, const uint64_t *index) {
+  int n = snprintf(path, cap, "%s/%s/%s", root, a->name, a->format == 3 ? "c" : "");
+  for (int d = 0; d < a->ndim; d++)
+    n += snprintf(path + n, cap - (size_t)n, "%s%" PRIu64, a->format == 3 ? "/" : d ? "." : "", index[d]);
+}
+/* The decoded bytes of one chunk; what hangs over the array's edge is rubbish on purpose. */
+static inline size_t support_chunk(const struct support_array *a, const uint64_t *index, unsigned char *to) {
+  size_t item = (size_t)(a->dtype & 0xff) / 8, count = 1;
+  for (int d = 0; d < a->ndim; d++) count *= a->chunk[d];
+  for (size_t i = 0; i < count; i++) {
+    uint64_t at[4], rest = i, flat = 0;
+    bool inside = true;
+    for (int k = a->ndim - 1; k >= 0; k--) {
+      int d = a->fortran ? a->ndim - 1 - k : k;
+      at[d] = rest % a->chunk[d];
+      rest /= a->chunk[d];
+    }
+    for (int d = 0; d < a->ndim; d++) {
+      uint64_t x = index[d] * a->chunk[d] + at[d];
+      inside = inside && x < a->shape[d];
+      flat = flat * a->shape[d] + x;
+    }
+    support_put(to + i * item, a->dtype, a->big, inside ? support_value(a->dtype, flat) : 77);
+  }
+  return count * item;
+}
+static inline bool support_is_absent(const struct support_array *a, uint64_t number) {
+  return a->absent && number % (uint64_t)a->absent == (uint64_t)a->absent - 1;
+}
+static inline void support_make(const char *root, const struct support_array *a) {
+  uint64_t grid[4], chunks = 1, bytes = 8;
+  support_metadata(root, a);
+  for (int d = 0; d < a->ndim; d++) {
+    grid[d] = insitu__base_ceil_div(a->shape[d], a->chunk[d]);
+    chunks *= grid[d];
+    bytes *= a->chunk[d];
+  }
+  unsigned char *raw = malloc(bytes), *packed = malloc(ZSTD_compressBound(bytes));
+  for (uint64_t c = 0; c < chunks; c++) {
+    uint64_t index[4], rest = c;
+    char path[700];
+    if (support_is_absent(a, c)) continue;
+    for (int d = a->ndim - 1; d >= 0; d--) {
+      index[d] = rest % grid[d];
+      rest /= grid[d];
+    }
+    size_t n = support_chunk(a, index, raw);
+    support_chunk_path(path, sizeof path, root, a, index);
+    if (a->zstd) support_write(path, packed, ZSTD_compress(packed, ZSTD_compressBound(bytes), raw, n, 1));
+    else support_write(path, raw, n);
+  }
+  free(raw);
+  free(packed);
+}
+/* What the array shows at an index of its shape, absent chunks included (their fill is 0). */
+static inline double support_expect(const struct support_array *a, const uint64_t *at) {
+  uint64_t flat = 0, number = 0;
+  for (int d = 0; d < a->ndim; d++) {
+    flat = flat * a->shape[d] + at[d];
+    number = number * insitu__base_ceil_div(a->shape[d], a->chunk[d]) + at[d] / a->chunk[d];
+  }
+  return support_is_absent(a, number) ? 0 : support_value(a->dtype, flat);
+}
+
+/* ---- checks ---- */
+/* Every element of one output of a batch. axis: the sample axis of a. */
+static inline void support_check_array(
+    const insitu_batch *b, uint64_t i, const insitu_variable *v, const struct support_array *a, int axis) {
+  const insitu_array *out = &b->arrays[i];
+  uint64_t lo[4] = {0}, hi[4], steps = v->n_steps ? v->n_steps : 1, per_row = 1, item = (uint64_t)(out->dtype & 0xff) / 8;
+  memcpy(hi, a->shape, sizeof hi);
+  for (uint64_t k = 0; k < v->n_slices; k++) {
+    lo[v->slices[k].axis] = (uint64_t)v->slices[k].start;
+    if (v->slices[k].stop) hi[v->slices[k].axis] = (uint64_t)v->slices[k].stop;
+  }
+  for (int d = 0; d < a->ndim; d++)
+    if (d != axis) per_row *= hi[d] - lo[d];
+  assert_int_equal((uintptr_t)out->data % 256, 0);
+  assert_int_equal(out->bytes, b->rows * steps * per_row * item);
+  assert_int_equal(out->shape[0], b->rows);
+  const unsigned char *p = out->data;
+  for (uint64_t row = 0; row < b->rows; row++)
+    for (uint64_t s = 0; s < steps; s++)
+      for (uint64_t k = 0; k < per_row; k++, p += item) {
+        uint64_t at[4], rest = k;
+        for (int d = a->ndim - 1; d >= 0; d--) {
+          if (d == axis) continue;
+          at[d] = lo[d] + rest % (hi[d] - lo[d]);
+          rest /= hi[d] - lo[d];
+        }
+        at[axis] = (uint64_t)(b->sample_indices[row] + v->offset + (v->n_steps ? v->steps[s] : 0));
+        assert_true(at[axis] < a->shape[axis]);
+        double got = support_get(p, out->dtype), want = support_expect(a, at);
+        if (got != want)
+          fail_msg("array %s row %d anchor %d element %d: %g, not %g", a->name, (int)row, (int)b->sample_indices[row], (int)k,
+              got, want);
+      }
+}
+#endif

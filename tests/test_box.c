@@ -1,0 +1,451 @@
+/* The strided copy and convert kernel against an element-by-element reference: geometries, dtypes, byte orders, pieces, fill,
+ * rounding. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+
+static const int32_t dtypes[] = {INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64, INSITU_U8, INSITU_U16, INSITU_U32,
+    INSITU_U64, INSITU_F16, INSITU_F32, INSITU_F64, INSITU_C64, INSITU_C128};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+static uint64_t seed = 1;
+static uint64_t rnd(uint64_t n) { /* splitmix64 */
+  uint64_t z = seed += UINT64_C(0x9e3779b97f4a7c15);
+  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+  z ^= z >> 31;
+  return n ? z % n : z;
+}
+static unsigned char *bytes(uint64_t n) { /* exactly n bytes, so that a sanitizer sees every step outside */
+  unsigned char *p = malloc(n ? n : 1);
+  assert_non_null(p);
+  for (uint64_t i = 0; i < n; i++) p[i] = (unsigned char)rnd(256);
+  return p;
+}
+static unsigned item_of(int32_t dtype) {
+  return ((unsigned)dtype & 0xff) / 8;
+}
+static bool convertible(int32_t src, int32_t dst) {
+  return src == dst || ((dst == INSITU_F32 || dst == INSITU_F64) && src != INSITU_C64 && src != INSITU_C128);
+}
+
+/* ---- reference: conversion in integers */
+
+/* The bits of mag * 2^e rounded to nearest even, in a format of m mantissa bits. */
+static uint64_t ref_round(bool negative, uint64_t mag, int e, bool wide) {
+  int m = wide ? 52 : 23, bias = wide ? 1023 : 127;
+  uint64_t sign = (uint64_t)negative << (wide ? 63 : 31), infinity = ((uint64_t)bias * 2 + 1) << m, q, rest, half;
+  if (!mag) return sign;
+  int exponent = 63 - __builtin_clzll(mag) + e;
+  int least = exponent > 1 - bias ? exponent : 1 - bias, shift = least - m - e;
+  if (shift > 64) return sign;
+  if (shift <= 0) {
+    q = mag << -shift;
+  } else {
+    q = shift == 64 ? 0 : mag >> shift;
+    rest = shift == 64 ? mag : mag & ((UINT64_C(1) << shift) - 1);
+    half = UINT64_C(1) << (shift - 1);
+    q += rest > half || (rest == half && (q & 1));
+  }
+  uint64_t bits = ((uint64_t)(least + bias - 1) << m) + q;
+  return sign | (least > bias || bits > infinity ? infinity : bits);
+}
+static uint64_t ref_float(uint64_t u, unsigned item, bool wide) {
+  int m = item == 2 ? 10 : item == 4 ? 23 : 52, width = item == 2 ? 5 : item == 4 ? 8 : 11, to = wide ? 52 : 23;
+  bool negative = u >> (8 * item - 1) & 1;
+  int exponent = (int)(u >> m & ((1u << width) - 1)), bias = (1 << (width - 1)) - 1;
+  uint64_t mantissa = u & ((UINT64_C(1) << m) - 1);
+  if (exponent == (1 << width) - 1) {
+    uint64_t special = (uint64_t)negative << (wide ? 63 : 31) | (wide ? UINT64_C(0x7ff) : UINT64_C(0xff)) << to;
+    if (mantissa) special |= UINT64_C(1) << (to - 1) | (to > m ? mantissa << (to - m) : mantissa >> (m - to));
+    return special;
+  }
+  return ref_round(negative, exponent ? mantissa | UINT64_C(1) << m : mantissa, (exponent ? exponent : 1) - bias - m, wide);
+}
+static void ref_element(const unsigned char *src, int32_t from, bool swap, unsigned char *dst, int32_t to) {
+  unsigned char native[16];
+  unsigned item = item_of(from), half = from == INSITU_C64 || from == INSITU_C128 ? item / 2 : item;
+  for (unsigned k = 0; k < item; k++) native[k] = src[swap ? k / half * half + half - 1 - k % half : k];
+  if (from == to) {
+    memcpy(dst, native, item);
+    return;
+  }
+  uint64_t u = 0, sign = UINT64_C(1) << (8 * item - 1), out;
+  memcpy(&u, native, item);
+  bool wide = to == INSITU_F64;
+  if (from == INSITU_F16 || from == INSITU_F32 || from == INSITU_F64) out = ref_float(u, item, wide);
+  else if (from == INSITU_BOOL) out = ref_round(false, u != 0, 0, wide);
+  else if (from >> 8 == 0 && (u & sign)) out = ref_round(true, (sign - (u & (sign - 1))), 0, wide);
+  else out = ref_round(false, u, 0, wide);
+  memcpy(dst, &out, wide ? 8 : 4);
+}
+
+/* ---- random geometries */
+
+struct geometry {
+  unsigned ndim;
+  uint64_t count[INSITU__MAX_DIMS], src_offset, dst_offset, total, src_end, dst_end;
+  int64_t src_stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS];
+  int32_t from, to;
+  bool swap;
+};
+
+static uint64_t layout(
+    const struct geometry *g, bool gaps, unsigned item, int64_t *stride) { /* strides in a random order; returns the end */
+  unsigned order[INSITU__MAX_DIMS];
+  uint64_t step = item * (gaps && rnd(3) == 0 ? 1 + rnd(3) : 1), end = item;
+  for (unsigned d = 0; d < g->ndim; d++) order[d] = g->ndim - 1 - d;
+  for (unsigned d = g->ndim; d > 1 && rnd(2); d--) {
+    unsigned k = (unsigned)rnd(d), t = order[k];
+    order[k] = order[d - 1];
+    order[d - 1] = t;
+  }
+  for (unsigned d = 0; d < g->ndim; d++) {
+    stride[order[d]] = (int64_t)step;
+    if (g->count[order[d]] == 0) return 0;
+    end += (g->count[order[d]] - 1) * step;
+    step *= g->count[order[d]];
+    if (gaps && rnd(3) == 0) step += item * rnd(4);
+  }
+  return end;
+}
+static struct geometry random_geometry(int32_t from, int32_t to, bool swap, uint64_t elements) {
+  struct geometry g = {.from = from, .to = to, .swap = swap, .total = 1};
+  g.ndim = (unsigned)rnd(7);
+  for (unsigned d = 0; d < g.ndim; d++) {
+    g.count[d] = rnd(40) == 0 ? 0 : 1 + rnd(rnd(4) ? insitu__base_min(8, elements) : elements);
+    elements = insitu__base_max(1, elements / insitu__base_max(1, g.count[d]));
+    g.total *= g.count[d];
+  }
+  bool gaps = rnd(3) != 0;
+  g.src_offset = rnd(3) ? rnd(20) : 0; /* unaligned too */
+  g.dst_offset = rnd(3) ? rnd(20) : 0;
+  g.src_end = layout(&g, gaps, item_of(from), g.src_stride) + g.src_offset;
+  g.dst_end = layout(&g, gaps, item_of(to), g.dst_stride) + g.dst_offset;
+  for (unsigned d = 0; d < g.ndim; d++) { /* strides of single elements must not matter */
+    if (g.count[d] == 1 && rnd(2)) g.src_stride[d] = g.dst_stride[d] = (int64_t)rnd(0);
+  }
+  return g;
+}
+static void place(const struct geometry *g, uint64_t i, uint64_t *src, uint64_t *dst) { /* of element i in C order */
+  *src = g->src_offset;
+  *dst = g->dst_offset;
+  for (unsigned d = g->ndim; d--; i /= g->count[d]) {
+    if (g->count[d] == 1) continue;
+    *src += i % g->count[d] * (uint64_t)g->src_stride[d];
+    *dst += i % g->count[d] * (uint64_t)g->dst_stride[d];
+  }
+}
+static void open_box(struct insitu__box *b, const struct geometry *g, bool wide) {
+  insitu_error err = {0};
+  insitu_status status = insitu__box_init(b, g->ndim, g->count, g->src_stride, g->dst_stride, g->src_offset, g->dst_offset,
+      g->from, g->swap, rnd(2) && g->from == g->to ? INSITU_AS_STORED : g->to, &err);
+  if (status) fail_msg("%s", err.message);
+  assert_true(b->total == g->total);
+  if (g->total) assert_true(b->src_begin == g->src_offset && b->src_end == g->src_end);
+  if (!wide) b->run = insitu__box_kernel(g->from, g->to, g->swap, false);
+}
+static void check_same(
+    const unsigned char *got, const unsigned char *want, uint64_t n, const struct geometry *g, const char *what) {
+  for (uint64_t i = 0; i < n; i++) {
+    if (got[i] != want[i]) fail_msg("%s, dtype 0x%x to 0x%x, swap %d: byte %" PRIu64, what, g->from, g->to, g->swap, i);
+  }
+}
+
+static void copy_in_parts(const struct insitu__box *b, const struct geometry *g, const unsigned char *src, unsigned char *dst) {
+  uint64_t item = item_of(g->from), at = g->src_offset % item, size = 1 + rnd(rnd(2) ? 8 : 200);
+  while (at < g->src_end) {
+    uint64_t end = insitu__base_min(g->src_end, at + item * rnd(size + 1));
+    unsigned char *piece = bytes(end - at);
+    memcpy(piece, src + at, end - at);
+    insitu__box_copy_part(b, piece, at, end, dst);
+    free(piece);
+    at = end;
+  }
+  insitu__box_copy_part(b, src, g->src_end + item, g->src_end + 2 * item, dst); /* beyond the box: not read */
+}
+static void check_geometry(const struct geometry *g) {
+  struct insitu__box b;
+  open_box(&b, g, rnd(2));
+  unsigned char *src = bytes(g->src_end), *want = bytes(g->dst_end), *got = bytes(g->dst_end), *painted = bytes(g->dst_end),
+                fill[16];
+  unsigned char *before = bytes(g->dst_end);
+  memcpy(want, before, g->dst_end);
+  for (uint64_t i = 0, s, d; i < g->total; i++) {
+    place(g, i, &s, &d);
+    ref_element(src + s, g->from, g->swap, want + d, g->to);
+  }
+  memcpy(got, before, g->dst_end);
+  insitu__box_copy(&b, src, got);
+  check_same(got, want, g->dst_end, g, "copy");
+  memcpy(got, before, g->dst_end);
+  copy_in_parts(&b, g, src, got);
+  check_same(got, want, g->dst_end, g, "parts");
+  if (b.contiguous) {
+    memcpy(got, before, g->dst_end);
+    memcpy(got + g->dst_offset, src + b.src_begin, b.src_end - b.src_begin);
+    check_same(got, want, g->dst_end, g, "contiguous");
+  }
+  for (unsigned k = 0; k < 16; k++) fill[k] = (unsigned char)rnd(256);
+  memcpy(painted, before, g->dst_end);
+  memcpy(want, before, g->dst_end);
+  insitu__box_fill(&b, fill, painted);
+  for (uint64_t i = 0, s, d; i < g->total; i++) {
+    place(g, i, &s, &d);
+    ref_element(fill, g->from, false, want + d, g->to);
+  }
+  check_same(painted, want, g->dst_end, g, "fill");
+  free(src), free(want), free(got), free(painted), free(before);
+}
+static void test_all_pairs(void **state) {
+  (void)state;
+  for (unsigned k = 0; k < DTYPES * DTYPES * 2; k++) {
+    int32_t from = dtypes[k / 2 / DTYPES], to = dtypes[k / 2 % DTYPES];
+    if (!convertible(from, to)) continue;
+    for (unsigned round = 0; round < 60; round++) {
+      struct geometry g = random_geometry(from, to, k % 2, 1 + rnd(300));
+      check_geometry(&g);
+    }
+  }
+}
+static void test_transposed(void **state) { /* planes larger than a block, of every remainder, with and without a gap */
+  (void)state;
+  for (unsigned k = 0; k < 240; k++) {
+    int32_t from = dtypes[k % DTYPES], to = convertible(from, INSITU_F32) && rnd(2) ? INSITU_F32 : from;
+    bool f_order = rnd(2), tall = rnd(4) == 0;
+    struct geometry g = {.ndim = 3, .from = from, .to = to, .swap = rnd(3) == 0, .src_offset = rnd(5), .dst_offset = rnd(5)};
+    uint64_t y = tall ? 1 + rnd(4) : 1 + rnd(90), x = tall ? 1 + rnd(1500) : 1 + rnd(90), z = 1 + rnd(3), pad = rnd(2) * rnd(9);
+    if (rnd(2)) g.count[0] = z, g.count[1] = y, g.count[2] = x;
+    else g.count[0] = z, g.count[1] = x, g.count[2] = y;
+    int64_t si = item_of(from), di = item_of(to);
+    uint64_t *c = g.count;
+    memcpy(g.src_stride, (int64_t[]){(int64_t)(c[1] * (c[2] + pad)) * si, (int64_t)(c[2] + pad) * si, si}, 24);
+    if (f_order) memcpy(g.dst_stride, (int64_t[]){di, (int64_t)c[0] * di, (int64_t)(c[0] * (c[1] + pad)) * di}, 24);
+    else memcpy(g.dst_stride, (int64_t[]){(int64_t)(c[2] * (c[1] + pad)) * di, di, (int64_t)(c[1] + pad) * di}, 24);
+    g.total = c[0] * c[1] * c[2];
+    g.src_end = g.src_offset + (uint64_t)si, g.dst_end = g.dst_offset + (uint64_t)di;
+    for (unsigned d = 0; d < 3; d++) {
+      g.src_end += (c[d] - 1) * (uint64_t)g.src_stride[d];
+      g.dst_end += (c[d] - 1) * (uint64_t)g.dst_stride[d];
+    }
+    check_geometry(&g);
+  }
+}
+
+static void test_direct(void **state) {
+  (void)state;
+  unsigned found = 0;
+  for (unsigned round = 0; round < 2500; round++) {
+    struct geometry g = random_geometry(dtypes[rnd(DTYPES)], 0, rnd(4) == 0, 60);
+    g.to = g.from;
+    unsigned item = item_of(g.from);
+    g.dst_end = layout(&g, rnd(2), item, g.dst_stride) + g.dst_offset;
+    struct insitu__box b;
+    open_box(&b, &g, true);
+    unsigned char base[1];
+    int64_t *map = malloc((g.src_end + 1) * sizeof *map); /* source byte to destination byte */
+    assert_non_null(map);
+    for (uint64_t i = 0; i < g.src_end; i++) map[i] = -1;
+    for (uint64_t i = 0, s, d; i < g.total; i++) {
+      place(&g, i, &s, &d);
+      for (unsigned k = 0; k < item; k++) map[s + k] = (int64_t)(d + k);
+    }
+    uint64_t begin = g.src_end ? rnd(g.src_end) : 0, end = begin + rnd(3 * item + 1);
+    if (rnd(3) == 0) begin = b.src_begin, end = b.src_end;
+    bool inside = begin < end && end <= g.src_end && g.total && map[begin] >= 0;
+    for (uint64_t i = begin + 1; i < end && inside; i++) inside = map[i] == map[begin] + (int64_t)(i - begin);
+    unsigned char *p = insitu__box_direct(&b, base, begin, end);
+    bool one = inside && (end - 1 - b.src_begin) / item == (begin - b.src_begin) / item; /* one element */
+    bool raw = !g.swap || item == 1;
+    if (p) {
+      found++;
+      assert_true(raw && inside && (intptr_t)p == (intptr_t)base + (intptr_t)map[begin]);
+    } else {
+      assert_false(raw && one);
+      assert_false(raw && inside && b.contiguous);
+    }
+    free(map);
+  }
+  assert_true(found > 300);
+  struct geometry g = {.ndim = 2,
+      .from = INSITU_F32,
+      .to = INSITU_F32,
+      .count = {5, 6},
+      .src_stride = {40, 4},
+      .dst_stride = {24, 4},
+      .src_offset = 8,
+      .dst_offset = 100,
+      .total = 30,
+      .src_end = 8 + 160 + 24};
+  struct insitu__box b;
+  open_box(&b, &g, true);
+  unsigned char base[1024];
+  assert_ptr_equal(insitu__box_direct(&b, base, 48, 72), base + 124); /* exactly one row */
+  assert_null(insitu__box_direct(&b, base, 44, 72));
+  assert_null(insitu__box_direct(&b, base, 48, 73));
+  assert_false(b.contiguous);
+}
+
+/* ---- values */
+
+static void check_values(const void *src, uint64_t n, int32_t from) {
+  for (unsigned mode = 0; mode < 16; mode++) {
+    int32_t to = mode & 1 ? INSITU_F64 : INSITU_F32;
+    bool swap = mode & 2, wide = mode & 4, gap = mode & 8;
+    if (from == to) continue;
+    int64_t item = item_of(from), out = item_of(to);
+    struct geometry g = {.ndim = 1,
+        .count = {n},
+        .src_stride = {item},
+        .dst_stride = {gap ? 2 * out : out},
+        .from = from,
+        .to = to,
+        .swap = swap,
+        .total = n,
+        .src_end = n * (uint64_t)item};
+    struct insitu__box b;
+    open_box(&b, &g, wide);
+    unsigned char *dst = bytes(n * 2 * (uint64_t)out), want[8];
+    insitu__box_copy(&b, src, dst);
+    for (uint64_t i = 0; i < n; i++) {
+      const unsigned char *s = (const unsigned char *)src + i * (uint64_t)item;
+      ref_element(s, from, swap, want, to);
+      if (memcmp(want, dst + i * (uint64_t)g.dst_stride[0], (size_t)out))
+        fail_msg("0x%x to 0x%x, mode %u: element %" PRIu64 " is wrong", from, to, mode, i);
+    }
+    free(dst);
+  }
+}
+static void test_half(void **state) {
+  (void)state;
+  uint16_t *h = malloc(65536 * sizeof *h);
+  assert_non_null(h);
+  for (unsigned i = 0; i < 65536; i++) h[i] = (uint16_t)i;
+  check_values(h, 65536, INSITU_F16);
+  free(h);
+}
+static void test_rounding(void **state) { /* near powers of two and near halves of a float32 or float64 unit, and at random */
+  (void)state;
+  enum { N = 16000 };
+  uint64_t *v = malloc(N * sizeof *v);
+  uint32_t *w = malloc(N * sizeof *w);
+  assert_true(v && w);
+  for (unsigned i = 0; i < N; i++) {
+    unsigned top = (unsigned)rnd(64), low = top > 24 ? top - 24 : 0, half = rnd(2) ? low : top > 53 ? top - 53 : 0;
+    uint64_t x = UINT64_C(1) << top | (rnd(2) ? (rnd(0) & ((UINT64_C(1) << top) - 1)) >> half << half : UINT64_C(1) << half);
+    v[i] = rnd(8) == 0 ? rnd(0) : x + rnd(3) - 1;
+    if (rnd(2)) v[i] = 0 - v[i];
+    w[i] = (uint32_t)(v[i] >> (rnd(2) ? 32 : 0));
+  }
+  check_values(v, N, INSITU_I64);
+  check_values(v, N, INSITU_U64);
+  check_values(w, N, INSITU_I32);
+  check_values(w, N, INSITU_U32);
+  for (unsigned i = 0; i < N; i++) { /* float64 in and about the range of float32, with ties; infinities, NaN, subnormals */
+    uint64_t exponent = rnd(4) ? 1023 - 152 + rnd(284) : rnd(3) ? 2047 : rnd(2048), mantissa = rnd(0) >> 12;
+    unsigned drop = 28 + (unsigned)rnd(25);
+    if (rnd(2)) mantissa = (mantissa >> drop << drop) + rnd(3) - 1;
+    if (rnd(8) == 0) mantissa = 0;
+    v[i] = rnd(2) << 63 | exponent << 52 | (mantissa & ((UINT64_C(1) << 52) - 1));
+    w[i] = (uint32_t)rnd(0);
+    if (rnd(4) == 0) w[i] = (w[i] & 0x807fffff) | (rnd(2) ? 0 : 0x7f800000);
+    if (rnd(16) == 0) w[i] &= 0xff800000;
+  }
+  check_values(v, N, INSITU_F64);
+  check_values(w, N, INSITU_F32);
+  free(v), free(w);
+}
+static void test_literals(void **state) { /* a few results written out, so that the reference is checked as well */
+  (void)state;
+  const int64_t whole[] = {
+      16777217, 16777219, -16777217, 9007199791611905, INT64_MIN, INT64_MAX}; /* the fourth: 2^53 + 2^29 + 1 */
+  const float want[] = {
+      16777216.0f, 16777220.0f, -16777216.0f, 9007200328482816.0f, -9223372036854775808.0f, 9223372036854775808.0f};
+  float got[6];
+  struct insitu__box b;
+  const int64_t eight = 8, four = 4;
+  const uint64_t six = 6;
+  assert_int_equal(insitu__box_init(&b, 1, &six, &eight, &four, 0, 0, INSITU_I64, false, INSITU_F32, NULL), INSITU_OK);
+  insitu__box_copy(&b, whole, got);
+  for (unsigned i = 0; i < 6; i++) assert_true(got[i] == want[i]);
+  const double real[] = {1.0 + 0x1p-24, 1.0 + 0x1.000002p-24, 0x1.fffffefp127, 0x1.ffffffp127, 0x1p-150, 0x1.8p-150};
+  const float near[] = {1.0f, 1.0f + 0x1p-23f, 0x1.fffffep127f, __builtin_inff(), 0.0f, 0x1p-149f};
+  assert_int_equal(insitu__box_init(&b, 1, &six, &eight, &four, 0, 0, INSITU_F64, false, INSITU_F32, NULL), INSITU_OK);
+  insitu__box_copy(&b, real, got);
+  for (unsigned i = 0; i < 6; i++) assert_true(got[i] == near[i]);
+  const unsigned char big[] = {0xc1, 0x20, 0, 0, 0x3f, 0x80, 0, 0}; /* -10 + 1i, big-endian */
+  const uint64_t one = 1;
+  assert_int_equal(insitu__box_init(&b, 1, &one, &eight, &eight, 0, 0, INSITU_C64, true, INSITU_AS_STORED, NULL), INSITU_OK);
+  insitu__box_copy(&b, big, got);
+  assert_true(got[0] == -10.0f && got[1] == 1.0f);
+}
+
+/* ---- what is refused */
+
+static void test_refused(void **state) {
+  (void)state;
+  struct insitu__box b;
+  const uint64_t n[17] = {3, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  const int64_t ok[17] = {16, 4}, overlap[] = {12, 4}, zero[] = {16, 0}, negative[] = {-16, 4}, vast[] = {INT64_MAX, 4};
+  for (unsigned k = 0; k < DTYPES * DTYPES; k++) {
+    int32_t from = dtypes[k / DTYPES], to = dtypes[k % DTYPES];
+    insitu_status status = insitu__box_init(&b, 0, NULL, NULL, NULL, 0, 0, from, k % 3 == 0, to, NULL);
+    assert_int_equal(status, convertible(from, to) ? INSITU_OK : INSITU_E_DTYPE);
+  }
+  insitu_error err = {0};
+  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, 0, 0, INSITU_C64, false, INSITU_F32, &err), INSITU_E_DTYPE);
+  assert_true(strstr(err.message, "complex64") && strstr(err.message, "float32"));
+  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, 0, 0, 0x333, false, INSITU_F32, NULL), INSITU_E_DTYPE);
+  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, 0, 0, INSITU_AS_STORED, false, INSITU_AS_STORED, NULL), INSITU_E_DTYPE);
+  assert_int_equal(insitu__box_init(&b, 17, n, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_SHAPE);
+  assert_int_equal(insitu__box_init(&b, 16, n, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
+  const int64_t *bad[] = {overlap, zero, negative, vast};
+  for (unsigned k = 0; k < 4; k++) {
+    assert_int_equal(insitu__box_init(&b, 2, n, bad[k], ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+    if (k) assert_int_equal(insitu__box_init(&b, 2, n, ok, bad[k], 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+    assert_true(b.total == 0);
+  }
+  for (unsigned k = 0; k < 2; k++) {
+    assert_int_equal(
+        insitu__box_init(&b, 2, n, ok, ok, k ? 0 : UINT64_MAX - 7, k ? INT64_MAX : 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+    assert_true(b.total == 0);
+  }
+  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, INT64_MAX, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+  assert_true(b.total == 0);
+  const uint64_t many[] = {UINT64_MAX, UINT64_MAX}, none[] = {UINT64_MAX, 0};
+  assert_int_equal(insitu__box_init(&b, 2, many, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+  assert_int_equal(insitu__box_init(&b, 2, none, zero, zero, 7, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
+  assert_true(b.total == 0 && b.src_begin == b.src_end && !b.contiguous);
+  insitu__box_copy(&b, NULL, NULL);
+  insitu__box_copy_part(&b, NULL, 0, 100, NULL);
+  insitu__box_fill(&b, NULL, NULL);
+  assert_null(insitu__box_direct(&b, &err, 7, 7));
+}
+
+static void test_merged(void **state) { /* dimensions that are one run become one, whatever their order and number */
+  (void)state;
+  struct insitu__box b;
+  const uint64_t n[] = {2, 1, 3, 4};
+  const int64_t c[] = {48, 48, 16, 4}, f[] = {4, 8, 8, 24}, d[] = {96, 96, 32, 8};
+  assert_int_equal(insitu__box_init(&b, 4, n, c, c, 3, 5, INSITU_F32, false, 0, NULL), INSITU_OK);
+  assert_true(b.contiguous && b.ndim == 1 && b.src_begin == 3 && b.src_end == 99 && b.total == 24);
+  assert_int_equal(insitu__box_init(&b, 4, n, f, f, 0, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
+  assert_true(b.contiguous);
+  assert_int_equal(insitu__box_init(&b, 4, n, f, c, 0, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
+  assert_true(!b.contiguous && b.ndim == 3 && b.turn == 0);
+  assert_int_equal(insitu__box_init(&b, 4, n, c, c, 0, 0, INSITU_F32, true, 0, NULL), INSITU_OK);
+  assert_true(!b.contiguous && b.src_contiguous && b.ndim == 1);
+  assert_int_equal(insitu__box_init(&b, 4, n, c, d, 0, 0, INSITU_F32, false, INSITU_F64, NULL), INSITU_OK);
+  assert_true(!b.contiguous && b.src_contiguous && b.ndim == 1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_transposed),
+      cmocka_unit_test(test_direct), cmocka_unit_test(test_half), cmocka_unit_test(test_rounding),
+      cmocka_unit_test(test_literals), cmocka_unit_test(test_refused), cmocka_unit_test(test_merged)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,542 @@
+/* Codecs: round trips, files of other encoders (make_codec_fixtures.py), every way of delivery, truncated and corrupted chunks.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+static int allocations; /* counts calls, to show that a reserved scratch is enough */
+#define INSITU_REALLOC(pointer, bytes) (allocations++, realloc(pointer, bytes))
+#define INSITU_FREE(pointer) free(pointer)
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
+
+static uint64_t seed = 88172645463325252u;
+static uint32_t rnd(uint32_t below) { /* xorshift64* */
+  seed ^= seed >> 12, seed ^= seed << 25, seed ^= seed >> 27;
+  return below ? (uint32_t)((seed * 2685821657736338717u) >> 33) % below : 0;
+}
+static void *bytes_of(uint64_t n) { /* exactly n, so that ASan sees one byte too far */
+  void *p = malloc(n ? n : 1);
+  assert_non_null(p);
+  return n ? p : (free(p), malloc(1));
+}
+
+/* ---- a sink that checks order and coverage ---- */
+enum { PIECES, WHOLE, ROWS, MODES };
+struct dest {
+  uint8_t *out;
+  uint64_t next, decoded, row, pieces, direct;
+  uint32_t element;
+  int mode;
+};
+static void took(struct dest *d, uint64_t offset, uint64_t n) {
+  assert_true(offset == d->next && n > 0 && n <= d->decoded - offset);
+  assert_true(offset % d->element == 0 && (n % d->element == 0 || offset + n == d->decoded));
+  d->next += n;
+}
+static void *direct(void *user, uint64_t offset, uint64_t n) {
+  struct dest *d = user;
+  bool whole = offset == 0 && n == d->decoded;
+  if (d->mode == WHOLE ? !whole : offset / d->row != (offset + n - 1) / d->row) return NULL;
+  took(d, offset, n);
+  d->direct++;
+  return d->out + offset;
+}
+static insitu_status piece(void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
+  struct dest *d = user;
+  (void)err;
+  took(d, offset, n);
+  memcpy(d->out + offset, p, n);
+  d->pieces++;
+  return INSITU_OK;
+}
+
+static struct insitu__codec_scratch scratch;
+static insitu_status run(
+    const struct insitu__codec_chain *chain, const void *src, uint64_t n, struct dest *d, insitu_error *err) {
+  struct insitu__codec_sink sink = {d, d->mode == PIECES ? NULL : direct, piece, d->element};
+  uint8_t *exact = bytes_of(n);
+  memcpy(exact, src, n);
+  insitu_status status = insitu__codec_decode(chain, &scratch, exact, n, d->decoded, &sink, err);
+  free(exact);
+  return status;
+}
+/* Decodes in every mode and compares. */
+static void expect(const struct insitu__codec_chain *chain, const void *src, uint64_t n, const uint8_t *want, uint64_t decoded,
+    uint32_t element) {
+  for (int mode = 0; mode < MODES; mode++) {
+    insitu_error err = {0};
+    struct dest d = {.out = bytes_of(decoded), .decoded = decoded, .element = element, .mode = mode, .row = 700u * element};
+    insitu_status status = run(chain, src, n, &d, &err);
+    if (status < 0) fail_msg("%s", err.message);
+    assert_true(d.next == decoded);
+    assert_memory_equal(d.out, want, decoded);
+    assert_true(mode != WHOLE || d.pieces == 0);
+    free(d.out);
+  }
+}
+static insitu_status refuse(
+    const struct insitu__codec_chain *chain, const void *src, uint64_t n, uint64_t decoded, insitu_error *err) {
+  struct dest d = {.out = bytes_of(decoded), .decoded = decoded, .element = 1, .mode = (int)rnd(MODES), .row = 64};
+  insitu_error own = {0};
+  insitu_status status = run(chain, src, n, &d, err ? err : &own);
+  assert_true(status == INSITU_OK || (status < 0 && (err ? err : &own)->message[0]));
+  assert_true(status < 0 || d.next == decoded);
+  free(d.out);
+  return status;
+}
+/* Every truncation fails; every flipped byte ends in some status. */
+static void attack(const struct insitu__codec_chain *chain, const uint8_t *src, uint64_t n, uint64_t decoded, uint64_t step) {
+  uint8_t *bad = bytes_of(n);
+  for (uint64_t i = 0; i < n; i += step) {
+    if (decoded) assert_true(refuse(chain, src, i, decoded, NULL) < 0);
+    memcpy(bad, src, n);
+    bad[i] ^= (uint8_t)(1 + rnd(255));
+    refuse(chain, bad, n, decoded, NULL);
+  }
+  free(bad);
+  assert_int_equal(refuse(chain, src, n, decoded + 1, NULL), INSITU_E_CORRUPT);
+  if (decoded) assert_int_equal(refuse(chain, src, n, decoded - 1, NULL), INSITU_E_CORRUPT);
+}
+
+static struct insitu__codec_chain chain_of(int n, int a, int b, int c) {
+  return (struct insitu__codec_chain){n, {{a}, {b}, {c}}};
+}
+static uint8_t formula(uint64_t i) { /* as in make_codec_fixtures.py */
+  return (uint8_t)((i & 3) != 1 ? (i / 16) * 5 + (i % 16) * (i % 16) : (uint64_t)((uint32_t)(i * 2654435761u) >> 13));
+}
+static uint8_t *formulas(uint64_t n) {
+  uint8_t *p = bytes_of(n);
+  for (uint64_t i = 0; i < n; i++) p[i] = formula(i);
+  return p;
+}
+
+/* ---- a small blosc1 encoder ---- */
+static void put32(uint8_t *p, uint64_t v) {
+  for (int i = 0; i < 4; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+static void shuffle(uint8_t *to, const uint8_t *from, uint64_t n, uint32_t size, int filter) {
+  uint64_t all = n / size;
+  memcpy(to, from, n);
+  if (filter == 0 || (filter == 2 && all % 8)) return;
+  if (filter == 2) memset(to, 0, all * size);
+  for (uint64_t i = 0; i < all; i++)
+    for (uint32_t k = 0; k < size; k++) {
+      uint8_t byte = from[i * size + k];
+      if (filter == 1) to[k * all + i] = byte;
+      for (unsigned bit = 0; filter == 2 && bit < 8; bit++)
+        to[(k * 8 + bit) * (all / 8) + i / 8] |= (uint8_t)((byte >> bit & 1) << i % 8);
+    }
+}
+static uint64_t blosc(uint8_t *out, const uint8_t *src, uint32_t n, uint32_t size, uint32_t blocksize, int filter, int inner,
+    bool split, bool plain) {
+  memset(out, 0, 16);
+  out[0] = 2, out[1] = 1, out[3] = (uint8_t)size;
+  out[2] = (uint8_t)((filter == 1) | plain << 1 | (filter == 2) << 2 | !split << 4 | inner << 5);
+  put32(out + 4, n), put32(out + 8, blocksize);
+  uint32_t blocks = (n + blocksize - 1) / blocksize;
+  uint64_t at = plain ? 16 : 16 + 4 * blocks;
+  if (plain) memcpy(out + 16, src, n), at += n;
+  for (uint32_t i = 0; !plain && i < blocks; i++) {
+    uint32_t bytes = n - i * blocksize < blocksize ? n - i * blocksize : blocksize;
+    uint32_t runs = split && size <= 16 && blocksize / size >= 128 && bytes == blocksize ? size : 1, each = bytes / runs;
+    uint8_t *mixed = bytes_of(bytes);
+    shuffle(mixed, src + i * blocksize, bytes, size, filter);
+    put32(out + 16 + 4 * i, at);
+    for (uint32_t k = 0; k < runs; k++) {
+      int cap = LZ4_compressBound((int)each) + 64;
+      char *tmp = malloc((size_t)cap);
+      int got = inner == 1 ? LZ4_compress_default((char *)mixed + k * each, tmp, (int)each, cap)
+                           : (int)ZSTD_compress(tmp, (size_t)cap, mixed + k * each, each, 1);
+      assert_true(got > 0);
+      bool raw = got >= (int)each;
+      put32(out + at, raw ? each : (uint32_t)got);
+      memcpy(out + at + 4, raw ? (char *)mixed + k * each : tmp, raw ? each : (size_t)got);
+      at += 4 + (raw ? each : (uint32_t)got);
+      free(tmp);
+    }
+    free(mixed);
+  }
+  put32(out + 12, at);
+  return at;
+}
+
+static void names(void **state) {
+  (void)state;
+  struct insitu__codec c;
+  insitu_error err = {0};
+  assert_int_equal(insitu__codec_from_name("blosc", &c, &err), INSITU_OK);
+  assert_int_equal(c.kind, INSITU__CODEC_BLOSC);
+  assert_int_equal(insitu__codec_from_name("numcodecs.zstd", &c, &err), INSITU_OK);
+  assert_int_equal(c.kind, INSITU__CODEC_ZSTD);
+  assert_int_equal(insitu__codec_from_name("crc32c", &c, &err), INSITU_OK);
+#ifdef INSITU_WITH_ZLIB
+  assert_int_equal(insitu__codec_from_name("gzip", &c, &err), INSITU_OK);
+#else
+  assert_int_equal(insitu__codec_from_name("numcodecs.gzip", &c, &err), INSITU_E_CODEC);
+  assert_non_null(strstr(err.message, "INSITU_WITH_ZLIB"));
+#endif
+  err = (insitu_error){0};
+  assert_int_equal(insitu__codec_from_name("gribb\nerish", &c, &err), INSITU_E_CODEC);
+  assert_non_null(strstr(err.message, "\"gribb?erish\""));
+  assert_int_equal(insitu__codec_from_name("", &c, NULL), INSITU_E_CODEC);
+  assert_int_equal(insitu__codec_from_name("numcodecs.", &c, NULL), INSITU_E_CODEC);
+}
+
+static void crc32c(void **state) {
+  (void)state;
+  assert_int_equal(insitu__codec_crc32c("123456789", 9), 0xe3069283u); /* the check value of the CRC catalogues */
+  uint8_t *p = formulas(200);
+  for (uint64_t from = 0; from < 9; from++)
+    for (uint64_t n = 0; n < 150; n++)
+      assert_int_equal(insitu__codec_crc32c(p + from, n), ~insitu__codec_crc_table(~0u, p + from, n));
+  free(p);
+}
+
+static void unshuffles(void **state) {
+  (void)state;
+  static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 255};
+  bool avx2 = scratch.avx2;
+  for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++)
+    for (int round = 0; round < 24; round++) {
+      uint32_t size = sizes[z], all = rnd(300), first = rnd(all + 1), count = all - first ? rnd(all - first + 1) : 0;
+      if (round & 1) all &= ~7u, first &= ~7u, count &= ~7u;
+      uint64_t n = (uint64_t)all * size;
+      uint8_t *src = formulas(n), *mixed = bytes_of(n), *out = bytes_of((uint64_t)count * size);
+      const uint8_t *plane[256];
+      for (uint32_t k = 0; k < size; k++) plane[k] = mixed + (uint64_t)k * all;
+      for (int wide = 0; wide <= (int)avx2; wide++) {
+        scratch.avx2 = wide;
+        shuffle(mixed, src, n, size, 1);
+        insitu__codec_unshuffle(out, plane, size, first, count, wide);
+        assert_memory_equal(out, src + (uint64_t)first * size, (size_t)count * size);
+        if (!(round & 1)) continue;
+        struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
+        assert_int_equal(insitu__codec_scratch_reserve(&scratch, &chain, n, NULL), INSITU_OK);
+        shuffle(mixed, src, n, size, 2);
+        memset(out, 0, (size_t)count * size);
+        insitu__codec_unbitshuffle(&scratch, out, plane, size, all, first, count);
+        assert_memory_equal(out, src + (uint64_t)first * size, (size_t)count * size);
+      }
+      scratch.avx2 = avx2;
+      free(src), free(mixed), free(out);
+    }
+}
+
+static void blosc_round_trips(void **state) {
+  (void)state;
+  static const uint32_t sizes[] = {1, 2, 3, 4, 8, 16, 17, 12, 100}, elements[] = {1, 2, 3, 4, 8, 48, 5000};
+  struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
+  for (int round = 0; round < 500; round++) {
+    uint32_t size = sizes[rnd(9)], n = rnd(round % 10 ? 6000 : 200000),
+             blocksize = size * (round % 5 ? 1 + rnd(round % 3 ? 400 : 60000) : 127 + rnd(3));
+    if (blocksize > n && round % 7) blocksize = n ? n : 1; /* and now and then a block longer than the chunk */
+    bool split = rnd(2) && (blocksize % size == 0), plain = rnd(8) == 0;
+    uint8_t *src = formulas(n), *out = bytes_of((uint64_t)n * 2 + 100000);
+    uint64_t bytes = blosc(out, src, n, size, blocksize, (int)rnd(3), rnd(2) ? 1 : 4, split, plain);
+    expect(&chain, out, bytes, src, n, elements[rnd(7)]);
+    free(src), free(out);
+  }
+}
+
+static void blosc_hostile(void **state) {
+  (void)state;
+  struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
+  uint8_t *src = formulas(1300), out[8000], bad[8000];
+  for (int filter = 0; filter < 3; filter++)
+    for (int inner = 1; inner <= 4; inner += 3) {
+      uint64_t n = blosc(out, src, 1300, 4, 600, filter, inner, filter != 1, false);
+      attack(&chain, out, n, 1300, 1);
+      for (uint64_t i = 16; i < n; i++) { /* truncated, and the header knows */
+        memcpy(bad, out, n), put32(bad + 12, i);
+        assert_int_equal(refuse(&chain, bad, i, 1300, NULL), INSITU_E_CORRUPT);
+      }
+      static const uint32_t evil[] = {0, 1, 3, 15, 16, 0x7fffffff, 0x80000000, 0xffffffff, 599, 601, 1299, 1301, 1u << 20};
+      for (uint64_t at = 0; at < 40; at++) /* every word of the header, the starts and the first run */
+        for (size_t k = 0; k < sizeof evil / sizeof *evil; k++) {
+          memcpy(bad, out, n), put32(bad + at, evil[k]);
+          refuse(&chain, bad, n, 1300, NULL);
+          refuse(&chain, bad, n, evil[k] < 100000 ? evil[k] : 0, NULL);
+        }
+    }
+  uint64_t n = blosc(out, src, 1300, 4, 600, 1, 1, true, false);
+  static const struct {
+    int at, value, status;
+    const char *says;
+  } cases[] = {{0, 5, INSITU_E_CODEC, "blosc2"}, {0, 0, INSITU_E_CORRUPT, "header"}, {2, 0x01, INSITU_E_CODEC, "blosclz"},
+      {2, 0x41, INSITU_E_CODEC, "snappy"}, {2, 0xa1, INSITU_E_CORRUPT, "inner codec 5"}, {2, 0x25, INSITU_E_CORRUPT, "header"},
+      {2, 0x29, INSITU_E_CORRUPT, "header"}, {2, 0x23, INSITU_E_CORRUPT, "plain"}, {3, 0, INSITU_E_CORRUPT, "header"},
+      {4, 0, INSITU_E_CORRUPT, "got 1280 bytes, expected 1300"}, {12, 0, INSITU_E_CORRUPT, "the header says"}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    insitu_error err = {0};
+    memcpy(bad, out, n), bad[cases[k].at] = (uint8_t)cases[k].value;
+    assert_int_equal(refuse(&chain, bad, n, 1300, &err), cases[k].status);
+    if (!strstr(err.message, cases[k].says)) fail_msg("%s", err.message);
+  }
+  for (int inner = 1; inner <= 4; inner += 3) { /* a run that decodes to less than its block */
+    uint64_t m = blosc(bad, src, 1300, 1, 1300, 0, inner, true, false);
+    put32(bad + 4, 1400), put32(bad + 8, 1400);
+    assert_int_equal(refuse(&chain, bad, m, 1400, NULL), INSITU_E_CORRUPT);
+  }
+  uint64_t odd = blosc(bad, src, 1204, 4, 602, 0, 1, true, false); /* four splits of 150 bytes leave two */
+  assert_int_equal(refuse(&chain, bad, odd, 1204, NULL), INSITU_E_CORRUPT);
+  memcpy(bad, out, n), bad[n] = 0; /* one byte more than the header says */
+  assert_int_equal(refuse(&chain, bad, n + 1, 1300, NULL), INSITU_E_CORRUPT);
+  free(src);
+}
+
+static void zstd_frames(void **state) {
+  (void)state;
+  struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_ZSTD, 0, 0);
+  uint8_t *src = formulas(5000), out[12000];
+  uint64_t n = 0, from = 0;
+  for (int frame = 0; frame < 4; frame++) { /* with and without size and checksum, empty ones, skippable ones between */
+    uint64_t part = frame == 2 ? 0 : frame == 3 ? 5000 - from : 1500;
+    ZSTD_CCtx *c = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, frame & 1);
+    ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, frame >> 1);
+    n += ZSTD_compress2(c, out + n, sizeof out - n, src + from, part);
+    ZSTD_freeCCtx(c);
+    from += part;
+    put32(out + n, 0x184d2a50u + (uint32_t)frame), put32(out + n + 4, 5);
+    memset(out + n + 8, 0xee, 5);
+    n += 13;
+  }
+  expect(&chain, out, n, src, 5000, 4);
+  insitu_error err = {0};
+  uint64_t end = n - 13; /* truncations behind the last frame lose only skippable bytes: attack up to there */
+  attack(&chain, out, end, 5000, 1);
+  assert_int_equal(refuse(&chain, out, n - 1, 5000, NULL), INSITU_E_CORRUPT);
+  uint8_t *zeros = calloc(1, 1u << 22); /* a bomb of 4 MiB stops at the known size */
+  n = ZSTD_compress(out, sizeof out, zeros, 1u << 22, 1);
+  assert_int_equal(refuse(&chain, out, n, 100, &err), INSITU_E_CORRUPT);
+  assert_non_null(strstr(err.message, "wrong chunk length"));
+  static const uint8_t old[12] = {0x27, 0xb5, 0x2f, 0xfd}; /* zstd 0.7 */
+  err = (insitu_error){0};
+  assert_int_equal(refuse(&chain, old, sizeof old, 100, &err), INSITU_E_CORRUPT);
+  assert_non_null(strstr(err.message, "no frame"));
+  free(zeros), free(src);
+}
+
+static void lz4_block(void **state) {
+  (void)state;
+  struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_LZ4, 0, 0);
+  uint8_t *src = formulas(3000), out[4000];
+  put32(out, 3000);
+  uint64_t n = 4 + (uint64_t)LZ4_compress_default((char *)src, (char *)out + 4, 3000, sizeof out - 4);
+  expect(&chain, out, n, src, 3000, 4);
+  attack(&chain, out, n, 3000, 1);
+  insitu_error err = {0};
+  assert_int_equal(refuse(&chain, out, n, 2999, &err), INSITU_E_CORRUPT);
+  assert_non_null(strstr(err.message, "got 3000 bytes, expected 2999"));
+  put32(out, 0xffffffffu);
+  assert_int_equal(refuse(&chain, out, n, 3000, NULL), INSITU_E_CORRUPT);
+  free(src);
+}
+
+#ifdef INSITU_WITH_ZLIB
+static uint64_t deflated(uint8_t *out, uint64_t cap, const uint8_t *src, uint64_t n, int bits) {
+  z_stream z = {0};
+  assert_int_equal(deflateInit2(&z, 5, Z_DEFLATED, bits, 8, 0), Z_OK);
+  z.next_in = (Bytef *)(uintptr_t)src, z.avail_in = (uInt)n, z.next_out = out, z.avail_out = (uInt)cap;
+  assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+  uint64_t got = z.total_out;
+  deflateEnd(&z);
+  return got;
+}
+static void gzip_members(void **state) {
+  (void)state;
+  struct insitu__codec_chain gzip = chain_of(1, INSITU__CODEC_GZIP, 0, 0), zlib = chain_of(1, INSITU__CODEC_ZLIB, 0, 0);
+  uint8_t *src = formulas(3000), out[6000];
+  uint64_t n = deflated(out, 5000, src, 1000, 31);
+  n += deflated(out + n, 5000 - n, src, 0, 31);
+  n += deflated(out + n, 5000 - n, src + 1000, 2000, 31);
+  expect(&gzip, out, n, src, 3000, 4);
+  attack(&gzip, out, n, 3000, 1);
+  memset(out + n, 0, 9);
+  expect(&gzip, out, n + 9, src, 3000, 4);
+  out[n + 8] = 1;
+  assert_int_equal(refuse(&gzip, out, n + 9, 3000, NULL), INSITU_E_CORRUPT);
+  assert_int_equal(refuse(&zlib, out, n, 3000, NULL), INSITU_E_CORRUPT);
+  n = deflated(out, 5000, src, 3000, 15);
+  expect(&zlib, out, n, src, 3000, 4);
+  attack(&zlib, out, n, 3000, 1);
+  out[n] = 0;
+  assert_int_equal(refuse(&zlib, out, n + 1, 3000, NULL), INSITU_E_CORRUPT);
+  free(src);
+}
+#endif
+
+static uint64_t with_crc(uint8_t *p, uint64_t n) {
+  put32(p + n, insitu__codec_crc32c(p, n));
+  return n + 4;
+}
+static void chains(void **state) {
+  (void)state;
+  enum { C = INSITU__CODEC_CRC32C, B = INSITU__CODEC_BLOSC, Z = INSITU__CODEC_ZSTD, L = INSITU__CODEC_LZ4 };
+  uint8_t *src = formulas(3000), a[20000], b[20000];
+  for (int i = 0; i < 3000; i++)
+    src[i] = (uint8_t)(i / 9 * 7); /* our small encoder never stores a chunk plain by itself: let it shrink */
+  struct insitu__codec_chain raw = chain_of(0, 0, 0, 0), chain;
+  expect(&raw, src, 3000, src, 3000, 4);
+  expect(&raw, src, 0, src, 0, 4);
+  assert_int_equal(refuse(&raw, src, 2999, 3000, NULL), INSITU_E_CORRUPT);
+
+  chain = chain_of(1, C, 0, 0);
+  memcpy(a, src, 3000);
+  uint64_t n = with_crc(a, 3000);
+  expect(&chain, a, n, src, 3000, 8);
+  for (uint64_t i = 0; i < n; i++) {
+    a[i] ^= 0x10;
+    assert_int_equal(refuse(&chain, a, n, 3000, NULL), INSITU_E_CORRUPT);
+    a[i] ^= 0x10;
+  }
+  chain = chain_of(2, Z, C, 0);
+  n = ZSTD_compress(b, sizeof b, a, n, 3);
+  expect(&chain, b, n, src, 3000, 8);
+  attack(&chain, b, n, 3000, 7);
+  chain = chain_of(3, C, Z, B); /* blosc last, with blocks that end inside elements */
+  n = blosc(a, src, 3000, 2, 1002, 1, 1, true, false);
+  n = with_crc(b, ZSTD_compress(b, sizeof b, a, n, 3));
+  expect(&chain, b, n, src, 3000, 4);
+  attack(&chain, b, n, 3000, 7);
+  chain = chain_of(3, B, L, C); /* blosc first */
+  memcpy(a, src, 3000);
+  n = with_crc(a, 3000);
+  put32(b, n);
+  n = 4 + (uint64_t)LZ4_compress_default((char *)a, (char *)b + 4, (int)n, sizeof b - 4);
+  n = blosc(a, b, (uint32_t)n, 1, 700, 0, 4, true, false);
+  expect(&chain, a, n, src, 3000, 4);
+  attack(&chain, a, n, 3000, 7);
+  memcpy(b, a, n), put32(b + 4, 1u << 30); /* a stage inside promises far too much */
+  assert_int_equal(refuse(&chain, b, n, 3000, NULL), INSITU_E_CORRUPT);
+  free(src);
+}
+
+static void bounds(void **state) {
+  (void)state;
+  enum { B = INSITU__CODEC_BLOSC, Z = INSITU__CODEC_ZSTD, L = INSITU__CODEC_LZ4, G = INSITU__CODEC_GZIP };
+  struct insitu__codec_chain raw = chain_of(0, 0, 0, 0), all = chain_of(3, B, L, Z), z = chain_of(1, Z, 0, 0),
+                             l = chain_of(1, L, 0, 0);
+  assert_true(insitu__codec_bound(&raw, 77) == 77);
+  for (int kind = 0; kind <= INSITU__CODEC_ZLIB; kind++) {
+    struct insitu__codec_chain one = chain_of(1, kind, 0, 0);
+    assert_true(insitu__codec_bound(&one, 1000) > 1000 && insitu__codec_bound(&one, UINT64_MAX) == UINT64_MAX);
+  }
+  assert_true(
+      insitu__codec_bound(&all, UINT64_MAX - 5) == UINT64_MAX && insitu__codec_scratch_bytes(&all, UINT64_MAX) == UINT64_MAX);
+  for (uint64_t n = 0; n < UINT64_C(1) << 31; n = n * 3 + 1) {
+    assert_true(insitu__codec_bound(&z, n) >= ZSTD_compressBound(n));
+    if (n < LZ4_MAX_INPUT_SIZE) assert_true(insitu__codec_bound(&l, n) >= 4 + (uint64_t)LZ4_compressBound((int)n));
+  }
+  assert_int_equal(insitu__codec_scratch_reserve(&scratch, &all, UINT64_MAX, NULL), INSITU_E_NOMEM);
+}
+
+static void nothing_allocated(void **state) {
+  (void)state;
+  struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
+  struct insitu__codec_scratch own;
+  insitu__codec_scratch_init(&own);
+  assert_int_equal(insitu__codec_scratch_reserve(&own, &chain, 60000, NULL), INSITU_OK);
+  int before = allocations;
+  uint8_t *src = formulas(60000), *out = bytes_of(200000), *to = bytes_of(60000);
+  for (int round = 0; round < 40; round++) {
+    uint32_t size = 1 + rnd(20);
+    uint64_t n = blosc(out, src, 60000, size, size * (1 + rnd(3000)), (int)rnd(3), rnd(2) ? 1 : 4, rnd(2), false);
+    struct dest d = {.out = to, .decoded = 60000, .element = 1 + rnd(9), .mode = (int)rnd(MODES), .row = 900};
+    struct insitu__codec_sink sink = {&d, d.mode == PIECES ? NULL : direct, piece, d.element};
+    d.row *= d.element;
+    assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 60000, &sink, NULL), INSITU_OK);
+    assert_memory_equal(to, src, 60000);
+  }
+  assert_int_equal(allocations, before);
+  insitu__codec_scratch_free(&own); /* and the smallest scratch holds the widest spread of planes */
+  uint64_t n = blosc(out, src, 8000, 16, 8000, 1, 1, true, false);
+  struct dest d = {.out = to, .decoded = 8000, .element = 1, .mode = WHOLE};
+  struct insitu__codec_sink sink = {&d, direct, piece, 1};
+  assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 8000, &sink, NULL), INSITU_OK);
+  assert_memory_equal(to, src, 8000);
+  insitu__codec_scratch_free(&own);
+  free(src), free(out), free(to);
+}
+
+static insitu_status stop(void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
+  (void)p, (void)offset, (void)n;
+  ++*(int *)user;
+  return insitu__error_set(err, INSITU_E_BUDGET, "stop");
+}
+static void sink_stops(void **state) {
+  (void)state;
+  struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
+  uint8_t *src = formulas(60000), *out = bytes_of(100000);
+  for (int filter = 0; filter < 3; filter++) {
+    int calls = 0;
+    struct insitu__codec_sink sink = {&calls, NULL, stop, 4};
+    uint64_t n = blosc(out, src, 60000, 4, 8192, filter, 1, true, false);
+    assert_int_equal(insitu__codec_decode(&chain, &scratch, out, n, 60000, &sink, NULL), INSITU_E_BUDGET);
+    assert_int_equal(calls, 1);
+  }
+  free(src), free(out);
+}
+
+/* codec-cname-shuffle-typesize-blocksize-bytes.bin */
+static void fixtures(void **state) {
+  (void)state;
+  DIR *dir = opendir(TEST_DATA "/codec");
+  assert_non_null(dir);
+  int seen = 0;
+  for (struct dirent *e; (e = readdir(dir));) {
+    char codec[32], cname[32], path[512];
+    unsigned filter, size, blocksize;
+    uint64_t decoded;
+    if (sscanf(e->d_name, "%31[^-]-%31[^-]-%u-%u-%u-%" SCNu64 ".bin", codec, cname, &filter, &size, &blocksize, &decoded) != 6)
+      continue;
+    snprintf(path, sizeof path, TEST_DATA "/codec/%s", e->d_name);
+    FILE *f = fopen(path, "rb");
+    static uint8_t data[1 << 16];
+    uint64_t n = fread(data, 1, sizeof data, f);
+    fclose(f);
+    struct insitu__codec_chain chain = {1, {{0}}};
+    insitu_status known = insitu__codec_from_name(codec, &chain.codec[0], NULL);
+    bool zlib = !strcmp(codec, "gzip") || !strcmp(codec, "zlib") || !strcmp(cname, "zlib");
+#ifdef INSITU_WITH_ZLIB
+    zlib = false;
+#endif
+    uint8_t *want = formulas(decoded);
+    if (known < 0) assert_true(zlib);
+    else if (!strcmp(cname, "blosclz") || (zlib && !(data[2] & 2)))
+      assert_int_equal(refuse(&chain, data, n, decoded, NULL), INSITU_E_CODEC);
+    else {
+      expect(&chain, data, n, want, decoded, size ? size : 1);
+      expect(&chain, data, n, want, decoded, 5);
+      attack(&chain, data, n, decoded, n / 12 + 1);
+    }
+    free(want);
+    seen++;
+  }
+  closedir(dir);
+  assert_true(seen >= 90);
+}
+
+static int finish(void **state) {
+  (void)state;
+  insitu__codec_scratch_free(&scratch);
+  return 0;
+}
+int main(void) {
+  insitu__codec_scratch_init(&scratch);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(crc32c), cmocka_unit_test(unshuffles),
+      cmocka_unit_test(blosc_round_trips), cmocka_unit_test(blosc_hostile), cmocka_unit_test(zstd_frames),
+      cmocka_unit_test(lz4_block),
+#ifdef INSITU_WITH_ZLIB
+      cmocka_unit_test(gzip_members),
+#endif
+      cmocka_unit_test(chains), cmocka_unit_test(bounds), cmocka_unit_test(nothing_allocated), cmocka_unit_test(sink_stops),
+      cmocka_unit_test(fixtures)};
+  return cmocka_run_group_tests(tests, NULL, finish);
+}

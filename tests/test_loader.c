@@ -1,0 +1,1174 @@
+/* The loader end to end: every element of every batch against a formula, on both backends and inline, and every way it can end.
+ */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+
+/* The ways to run: with threads on each backend (if this machine has io_uring), and inline. */
+static const struct {
+  const char *name;
+  int32_t io, inline_io;
+} modes[] = {{"uring", INSITU_IO_URING, 0}, {"epoll", INSITU_IO_EPOLL, 0}, {"inline uring", INSITU_IO_URING, 1},
+    {"inline epoll", INSITU_IO_EPOLL, 1}};
+enum { MODES = sizeof modes / sizeof *modes };
+
+static bool have_uring(void) {
+  struct insitu__ring r;
+  struct insitu__ring_desc d = {.backend = INSITU__RING_URING, .depth = 8};
+  if (insitu__ring_open(&r, &d, NULL)) return false;
+  insitu__ring_close(&r);
+  return true;
+}
+static int first_mode = 0, step_mode = 1;
+static const char *forced(void) {
+  return getenv("INSITU_IO");
+}
+static bool usable(int m) {
+  if (modes[m].io == INSITU_IO_URING && !have_uring()) return false;
+  return !forced() || !strcmp(forced(), modes[m].io == INSITU_IO_URING ? "uring" : "epoll");
+}
+#define EACH_MODE(m) (int m = first_mode; m < MODES; m += step_mode) if (usable(m))
+
+static const insitu_iter_desc train = {.api = INSITU_API};
+
+static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
+  insitu_error err = {0};
+  insitu_loader *ld = NULL;
+  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  return ld;
+}
+static insitu_iter *iter_or_fail(insitu_loader *ld, int32_t split, int32_t order) {
+  insitu_error err = {0};
+  insitu_iter *it = NULL;
+  insitu_iter_desc d = {.api = INSITU_API, .split = split, .order = order};
+  if (insitu_iter_open(ld, &d, &it, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  return it;
+}
+static insitu_batch *next_or_fail(insitu_iter *it) {
+  insitu_error err = {0};
+  insitu_batch *b = NULL;
+  insitu_status s = insitu_iter_next(it, 20000, &b, &err);
+  if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
+  return b;
+}
+static void expect_end(insitu_iter *it) {
+  insitu_batch *b;
+  insitu_error err = {0};
+  assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_END);
+  assert_null(b);
+}
+static void refuse(const insitu_loader_desc *d, insitu_status want, const char *word) {
+  insitu_error err = {0};
+  insitu_loader *ld = (insitu_loader *)&err;
+  assert_int_equal(insitu_loader_open(d, &ld, &err), want);
+  assert_null(ld);
+  assert_int_equal(err.status, want);
+  if (!strstr(err.message, word)) fail_msg("'%s' does not name '%s'", err.message, word);
+}
+
+/* A small archive that most tests use: x (100, 6, 10) f4 in chunks (8, 6, 10), raw. */
+static struct support_array plain = {"x", 3, {100, 6, 10}, {8, 6, 10}, INSITU_F32, 2, false, false, false, NULL, 0};
+static const insitu_variable plain_x = {.label = "x"};
+static insitu_loader_desc plain_desc(const char *root, int m) {
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &plain_x,
+      .n_variables = 1,
+      .batch_size = 8,
+      .block_chunks = 4,
+      .seed = 7,
+      .io = modes[m].io,
+      .inline_io = modes[m].inline_io,
+      .decode_threads = 2};
+  return d;
+}
+
+/* ---- every element, every anchor ---- */
+
+struct scenario {
+  struct support_array array[3];
+  int axis[3], n_arrays;
+  insitu_variable variable[5];
+  int of[5], n_variables; /* variable -> array */
+  insitu_slice slice[5][3];
+  int64_t step[5][3];
+  char label[5][8];
+  insitu_loader_desc desc;
+};
+
+/* A random archive and a random configuration of it. The sample axis is called by number, the same in every array. */
+static void draw(struct scenario *s, const char *root, int m) {
+  static const int32_t dtypes[] = {INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
+  static const char *const names[] = {"a", "sub/b", "sub/deep/c"};
+  memset(s, 0, sizeof *s);
+  int axis = support_below(3) ? 0 : 1, format = 2 + (int)support_below(2);
+  uint64_t samples = 20 + support_below(80);
+  s->n_arrays = 1 + (int)support_below(3);
+  for (int i = 0; i < s->n_arrays; i++) {
+    struct support_array *a = &s->array[i];
+    *a = (struct support_array){.name = names[i],
+        .ndim = axis + 1 + (int)support_below(3 - (uint64_t)axis),
+        .dtype = dtypes[support_below(6)],
+        .format = format,
+        .big = !support_below(3),
+        .fortran = !support_below(3),
+        .zstd = !support_below(2),
+        .absent = support_below(4) ? 0 : 3};
+    for (int d = 0; d < a->ndim; d++) {
+      a->shape[d] = d == axis ? samples : 1 + support_below(9);
+      a->chunk[d] = d == axis ? 1 + support_below(support_below(2) ? 12 : 3)
+                              : a->shape[d] / 2 + 1 + support_below(a->shape[d]); /* few files */
+    }
+    support_make(root, a);
+  }
+  s->n_variables = s->n_arrays + (int)support_below(3);
+  for (int i = 0; i < s->n_variables; i++) {
+    insitu_variable *v = &s->variable[i];
+    s->of[i] = i < s->n_arrays ? i : (int)support_below((uint64_t)s->n_arrays);
+    const struct support_array *a = &s->array[s->of[i]];
+    sprintf(s->label[i], "v%d", i);
+    *v = (insitu_variable){.label = s->label[i], .path = a->name, .offset = (int64_t)support_below(5) - 2, .slices = s->slice[i]};
+    v->dtype = support_below(2) ? INSITU_AS_STORED : support_below(2) ? INSITU_F32 : INSITU_F64;
+    if (!support_below(3)) {
+      v->steps = s->step[i];
+      v->n_steps = 1 + support_below(3);
+      for (uint64_t k = 0; k < v->n_steps; k++) s->step[i][k] = (int64_t)support_below(7) - 3;
+    }
+    for (int d = 0; d < a->ndim; d++) {
+      if (d == axis || support_below(2)) continue;
+      int64_t lo = (int64_t)support_below(a->shape[d]);
+      s->slice[i][v->n_slices++] =
+          (insitu_slice){.axis = d, .start = lo, .stop = lo + 1 + (int64_t)support_below(a->shape[d] - (uint64_t)lo)};
+    }
+  }
+  s->desc = (insitu_loader_desc){.api = INSITU_API,
+      .url = root,
+      .variables = s->variable,
+      .n_variables = (uint64_t)s->n_variables,
+      .sample_axis = axis,
+      .batch_size = 1 + support_below(9),
+      .seed = support_random(),
+      .block_chunks = 1 + support_below(12),
+      .unit_chunks = 1 + support_below(3),
+      .prefetch_depth = 1 + support_below(4),
+      .max_inflight = 1 + support_below(8),
+      .decode_threads = 1 + support_below(2),
+      .io = modes[m].io,
+      .inline_io = modes[m].inline_io,
+      .split_shuffled = !support_below(3),
+      .split_spill = !support_below(3),
+      .hold_epoch = (int32_t)support_below(2)};
+  for (int i = 0; i < s->n_arrays; i++) s->axis[i] = axis;
+}
+
+/* Runs two epochs of one split; seen[anchor] counts deliveries. */
+static void run_epochs(const struct scenario *s, insitu_loader *ld, int32_t split, int32_t order) {
+  insitu_plan plan;
+  insitu_error err = {0};
+  insitu_iter *it = NULL;
+  insitu_iter_desc id = {.api = INSITU_API, .split = split, .order = order, .max_held = 1 + (uint32_t)support_below(3)};
+  insitu_status status = insitu_iter_open(ld, &id, &it, &err);
+  if (status == INSITU_E_SPLIT) return; /* too small for one batch: said so */
+  assert_int_equal(status, INSITU_OK);
+  assert_int_equal(insitu_loader_plan(ld, &id, &plan, &err), INSITU_OK);
+  for (uint64_t epoch = 0; epoch < 2; epoch++) {
+    unsigned char seen[200] = {0};
+    uint64_t rows = 0, batch = 0;
+    insitu_batch *b;
+    while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+      assert_int_equal(b->epoch, epoch);
+      assert_int_equal(b->index, batch++);
+      for (uint64_t r = 0; r < b->rows; r++) {
+        int64_t anchor = -1;
+        assert_int_equal(insitu_iter_locate(it, epoch, b->index, r, &anchor, &err), INSITU_OK);
+        assert_int_equal(anchor, b->sample_indices[r]);
+        assert_int_equal(seen[anchor]++, 0);
+      }
+      for (int i = 0; i < s->n_variables; i++)
+        support_check_array(b, (uint64_t)i, &s->variable[i], &s->array[s->of[i]], s->axis[s->of[i]]);
+      rows += b->rows;
+      insitu_batch_release(&b);
+    }
+    if (status != INSITU_END) fail_msg("%s: %s", insitu_status_name(status), err.message);
+    uint64_t global = s->desc.batch_size;
+    if (order == INSITU_SEQUENTIAL) assert_int_equal(rows, plan.samples);
+    else assert_int_equal(rows, plan.samples / global * global);
+  }
+  insitu_iter_close(&it);
+}
+
+static void test_every_element(void **state) {
+  (void)state;
+  for
+    EACH_MODE(m)
+  for (int round = 0; round < 25; round++) {
+    struct scenario s;
+    const char *root = support_path("random");
+    draw(&s, root, m);
+    insitu_loader *ld = NULL;
+    insitu_error err = {0};
+    insitu_status status = insitu_loader_open(&s.desc, &ld, &err);
+    if (status) fail_msg("%s: %s", insitu_status_name(status), err.message);
+    for (int32_t split = INSITU_TRAIN; split <= INSITU_ALL; split++) {
+      run_epochs(&s, ld, split, INSITU_SHUFFLED);
+      run_epochs(&s, ld, split, INSITU_SEQUENTIAL);
+    }
+    insitu_loader_close(&ld);
+    support_remove(root);
+  }
+}
+
+/* ---- the order depends on nothing of the machine ---- */
+
+static uint64_t collect(insitu_iter *it, int64_t *anchors, uint64_t cap) {
+  uint64_t n = 0;
+  insitu_batch *b;
+  insitu_error err = {0};
+  while (insitu_iter_next(it, 20000, &b, &err) == INSITU_OK) {
+    for (uint64_t r = 0; r < b->rows && n < cap; r++) anchors[n++] = b->sample_indices[r];
+    insitu_batch_release(&b);
+  }
+  assert_int_equal(err.status, 0);
+  return n;
+}
+
+static void test_order_is_the_models(void **state) {
+  (void)state;
+  const char *root = support_path("order");
+  support_make(root, &plain);
+  int64_t want[100];
+  insitu_order_desc od = {
+      .api = INSITU_API, .units = 10, .unit_rows = 8, .seed = 7, .epoch = 0, .global_batch = 8, .lanes = 2, .window = 2};
+  insitu_order *o;
+  assert_int_equal(insitu_order_open(&od, &o, NULL), INSITU_OK); /* fractions 0.8 of 13 chunks: 10 units of 8 */
+  uint64_t n = insitu_order_batches(o) * 8;
+  for (uint64_t p = 0; p < n; p++) {
+    insitu_order_place place;
+    assert_int_equal(insitu_order_at(o, p, &place), INSITU_OK);
+    want[p] = (int64_t)(place.unit * 8 + place.within);
+  }
+  insitu_order_close(&o);
+  for
+    EACH_MODE(m)
+  for (int k = 0; k < 4; k++) {
+    insitu_loader_desc d = plain_desc(root, m);
+    d.prefetch_depth = 1 + (uint64_t)k;
+    d.decode_threads = 1 + (uint64_t)k % 2;
+    d.max_inflight = 1 + 3 * (uint64_t)k;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+    int64_t got[100];
+    assert_int_equal(collect(it, got, 100), n);
+    assert_memory_equal(got, want, n * sizeof *want);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
+/* World sizes that divide the lanes see the same global batches, each rank the same number of rows. */
+static void test_world(void **state) {
+  (void)state;
+  const char *root = support_path("world");
+  support_make(root, &plain);
+  int64_t one[100], many[100];
+  for (int32_t world = 1; world <= 4; world *= 2) {
+    uint64_t rows = 0, n = 0;
+    memset(many, 0, sizeof many);
+    for (int32_t rank = 0; rank < world; rank++) {
+      insitu_loader_desc d = plain_desc(root, 1);
+      d.batch_size = 16 / (uint64_t)world;
+      d.lanes = 4;
+      d.world = world;
+      d.rank = rank;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      int64_t mine[100];
+      uint64_t got = collect(it, mine, 100), lanes = 4 / (uint64_t)world;
+      assert_true(rank == 0 || got == rows);
+      rows = got;
+      n += got;
+      for (uint64_t i = 0; i < got; i++) { /* local row r of batch b is global row r / lanes * 4 + rank * lanes + r % lanes */
+        uint64_t b = i / d.batch_size, r = i % d.batch_size;
+        many[b * 16 + r / lanes * 4 + (uint64_t)rank * lanes + r % lanes] = mine[i];
+      }
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+    assert_int_equal(n, 80);
+    if (world == 1) memcpy(one, many, sizeof one);
+    assert_memory_equal(one, many, 80 * sizeof *one);
+  }
+  insitu_loader_desc d = plain_desc(root, 1); /* 8 rows x 3 ranks, 2 lanes */
+  d.world = 3;
+  d.lanes = 2;
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_error err = {0};
+  insitu_iter *it;
+  assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_ARG);
+  assert_non_null(strstr(err.message, "set lanes to 3"));
+  insitu_loader_close(&ld);
+  /* evaluation: every sample exactly once over the ranks, the same number of batches on each, empty ones included */
+  unsigned char seen[100] = {0};
+  uint64_t batches = 0;
+  for (int32_t rank = 0; rank < 3; rank++) {
+    d = plain_desc(root, 1);
+    d.world = 3;
+    d.rank = rank;
+    d.batch_size = 33;
+    ld = open_or_fail(&d);
+    it = iter_or_fail(ld, INSITU_ALL, 0);
+    uint64_t n = 0;
+    insitu_batch *b;
+    for (; insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK; n++) {
+      for (uint64_t r = 0; r < b->rows; r++) seen[b->sample_indices[r]]++;
+      support_check_array(b, 0, &plain_x, &plain, 0);
+      insitu_batch_release(&b);
+    }
+    assert_true(rank == 0 || n == batches);
+    batches = n;
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  for (int i = 0; i < 100; i++) assert_int_equal(seen[i], 1);
+  support_remove(root);
+}
+
+/* ---- resume ---- */
+
+static void test_resume(void **state) {
+  (void)state;
+  const char *root = support_path("resume");
+  support_make(root, &plain);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      insitu_state states[20];
+      int64_t first[20];
+      uint64_t n = 0;
+      insitu_batch *b;
+      for (int epoch = 0; epoch < 2; epoch++, expect_end(it))
+        for (uint64_t i = 0; i < 10; i++) {
+          b = next_or_fail(it);
+          first[n] = b->sample_indices[0];
+          states[n++] = b->after;
+          insitu_batch_release(&b);
+        }
+      insitu_iter *other = iter_or_fail(ld, INSITU_TRAIN, 0);
+      for (uint64_t i = 0; i < n - 1; i++) { /* twice each: with batches in flight, and again */
+        insitu_error err = {0};
+        assert_int_equal(insitu_iter_restore(other, &states[i], &err), INSITU_OK);
+        if (i % 10 == 9) expect_end(other);
+        for (uint64_t k = i + 1; k < n && k < i + 4; k++) {
+          b = next_or_fail(other);
+          assert_int_equal(b->sample_indices[0], first[k]);
+          support_check_array(b, 0, &plain_x, &plain, 0);
+          insitu_batch_release(&b);
+          if (k % 10 == 9) expect_end(other);
+        }
+      }
+      /* a damaged or foreign state is refused by name */
+      insitu_error err = {0};
+      insitu_state bad = states[3];
+      bad.bytes[50] ^= 1;
+      assert_int_equal(insitu_iter_restore(other, &bad, &err), INSITU_E_STATE);
+      memset(&err, 0, sizeof err);
+      insitu_iter *val = iter_or_fail(ld, INSITU_ALL, 0);
+      assert_int_equal(insitu_iter_restore(val, &states[3], &err), INSITU_E_STATE);
+      assert_non_null(strstr(err.message, "split"));
+      insitu_iter_close(&val);
+      insitu_iter_close(&other);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+      d.seed = 8;
+      ld = open_or_fail(&d);
+      it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      memset(&err, 0, sizeof err);
+      assert_int_equal(insitu_iter_restore(it, &states[3], &err), INSITU_E_STATE);
+      assert_non_null(strstr(err.message, "seed"));
+      insitu_loader_close(&ld);
+      /* at another world size with the same global batch */
+      d = plain_desc(root, m);
+      d.world = 2;
+      d.batch_size = 4;
+      ld = open_or_fail(&d);
+      it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      assert_int_equal(insitu_iter_restore(it, &states[3], NULL), INSITU_OK);
+      b = next_or_fail(it);
+      assert_int_equal(b->index, 4);
+      assert_int_equal(b->sample_indices[0], first[4]);
+      insitu_batch_release(&b);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
+static void test_set_epoch(void **state) {
+  (void)state;
+  const char *root = support_path("epoch");
+  support_make(root, &plain);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      int64_t run[3][100], again[100];
+      for (int e = 0; e < 3; e++) assert_int_equal(collect(it, run[e], 100), 80);
+      assert_memory_not_equal(run[0], run[1], sizeof run[0]);
+      for (int k = 0; k < 6; k++) {
+        int e = (int)support_below(3);
+        assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)e, NULL), INSITU_OK);
+        if (k % 2) { /* in the middle */
+          insitu_batch *b = next_or_fail(it);
+          insitu_batch_release(&b);
+          assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)e, NULL), INSITU_OK);
+        }
+        assert_int_equal(collect(it, again, 100), 80);
+        assert_memory_equal(again, run[e], 80 * sizeof *again);
+      }
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
+/* ---- several iterators, held batches, budget ---- */
+
+static void test_iterators_together(void **state) {
+  (void)state;
+  const char *root = support_path("together");
+  support_make(root, &plain);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it[4];
+      bool ended[4] = {false};
+      for (int i = 0; i < 4; i++) it[i] = iter_or_fail(ld, i, 0);
+      for (int live = 4; live;)
+        for (int i = 0; i < 4; i++) {
+          insitu_batch *b;
+          insitu_status s = ended[i] ? INSITU_END : insitu_iter_next(it[i], 20000, &b, NULL);
+          if (s == INSITU_END) {
+            live -= !ended[i];
+            ended[i] = true;
+            continue;
+          }
+          assert_int_equal(s, INSITU_OK);
+          support_check_array(b, 0, &plain_x, &plain, 0);
+          insitu_batch_release(&b);
+        }
+      insitu_iter_close(&it[2]); /* in any order */
+      insitu_iter_close(&it[0]);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
+static void test_held_batches(void **state) {
+  (void)state;
+  const char *root = support_path("held");
+  support_make(root, &plain);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      insitu_batch *b[3], *none;
+      b[0] = next_or_fail(it);
+      b[1] = next_or_fail(it);
+      insitu_error err = {0};
+      assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &none, &err), INSITU_BUSY); /* even for ever: waiting could not end */
+      assert_int_equal(err.status, 0);
+      insitu_batch_release(&b[0]);
+      assert_null(b[0]);
+      b[0] = next_or_fail(it);
+      memset(b[1]->arrays[0].data, 0xff, b[1]->arrays[0].bytes); /* writable, and nobody else's */
+      support_check_array(b[0], 0, &plain_x, &plain, 0);
+      insitu_batch_release(&b[1]);
+      b[1] = next_or_fail(it);
+      insitu_iter_close(&it);
+      support_check_array(b[0], 0, &plain_x, &plain, 0);
+      it = iter_or_fail(ld, INSITU_VAL, 0);
+      b[2] = next_or_fail(it);
+      insitu_loader_close(&ld); /* closes the iterator too */
+      for (int i = 0; i < 3; i++) {
+        support_check_array(b[i], 0, &plain_x, &plain, 0);
+        assert_ptr_equal(insitu_batch_find(b[i], "x"), &b[i]->arrays[0]);
+        assert_null(insitu_batch_find(b[i], "y"));
+        insitu_batch_release(&b[i]);
+      }
+    }
+  support_remove(root);
+}
+
+/* Batch memory is what the plan promised, and no more; too small a budget is refused with the bytes and the knobs. */
+static void test_memory(void **state) {
+  (void)state;
+  const char *root = support_path("memory");
+  support_make(root, &plain);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      d.batch_size = 6; /* 3 rows a lane: windows of 16 rows begin anywhere in a batch and need every slab */
+      d.lanes = 2;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_plan plan;
+      insitu_stats stats;
+      assert_int_equal(insitu_loader_plan(ld, &train, &plan, NULL), INSITU_OK);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      insitu_batch *b[2] = {NULL, NULL};
+      uint64_t promise = plan.slabs * plan.slab_bytes;
+      if (modes[m].inline_io)
+        promise -= plan.slab_bytes;   /* nothing is prefetched while all batches are held: next is not running then */
+      for (int n = 0; n < 400; n++) { /* two are always held */
+        insitu_batch_release(&b[n % 2]);
+        if (insitu_iter_next(it, 20000, &b[n % 2], NULL) == INSITU_END)
+          assert_int_equal(insitu_iter_next(it, 20000, &b[n % 2], NULL), INSITU_OK);
+        for (int wait = 0; wait < 20 && n < 100; wait++) { /* let the reactor prefetch all it may */
+          assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+          if (stats.slab_bytes_peak == promise || modes[m].inline_io) break;
+          usleep(500);
+        }
+      }
+      assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+      assert_int_equal(stats.slab_bytes_peak, promise);
+      assert_int_equal(stats.slab_bytes, stats.slab_bytes_peak); /* reused, not given back and taken again */
+      assert_true(stats.inflight_peak <= insitu_loader_config(ld)->max_inflight);
+      assert_int_equal(stats.batches, 400);
+      insitu_batch_release(&b[0]);
+      insitu_batch_release(&b[1]);
+      insitu_loader_close(&ld);
+      /* exactly enough is enough, one byte less is not */
+      d.memory_budget = plan.inflight_bytes + plan.slabs * plan.slab_bytes;
+      d.max_inflight = 32;
+      ld = open_or_fail(&d);
+      assert_int_equal(insitu_loader_plan(ld, &train, &plan, NULL), INSITU_OK);
+      uint64_t need = plan.inflight_bytes + plan.slabs * plan.slab_bytes;
+      insitu_loader_close(&ld);
+      for (uint64_t less = 0; less < 2; less++) {
+        insitu_error err = {0};
+        d.memory_budget = need - less;
+        ld = open_or_fail(&d);
+        insitu_status s = insitu_iter_open(ld, &train, &it, &err);
+        assert_int_equal(s, less ? INSITU_E_BUDGET : INSITU_OK);
+        if (less) assert_non_null(strstr(err.message, "block_chunks"));
+        else { /* a second one does not fit; after closing the first it does */ insitu_iter *second = NULL;
+          assert_int_equal(insitu_iter_open(ld, &train, &second, NULL), INSITU_E_BUDGET);
+          insitu_iter_close(&it);
+          assert_int_equal(insitu_iter_open(ld, &train, &second, NULL), INSITU_OK);
+        }
+        insitu_loader_close(&ld);
+      }
+      d.memory_budget = 1000;
+      refuse(&d, INSITU_E_BUDGET, "max_inflight");
+    }
+  support_remove(root);
+}
+
+/* ---- holes ---- */
+
+static void test_absent(void **state) {
+  (void)state;
+  const char *root = support_path("absent");
+  struct support_array a = plain;
+  a.absent = 5;
+  for
+    EACH_MODE(m) {
+      a.fill = "0";
+      support_make(root, &a);
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL, 0);
+      insitu_batch *b;
+      insitu_stats stats;
+      while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) {
+        support_check_array(b, 0, &plain_x, &a, 0);
+        insitu_batch_release(&b);
+      }
+      assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+      assert_true(stats.absent_chunks >= 2);
+      insitu_loader_close(&ld);
+      d.on_absent_chunk = INSITU_RAISE;
+      ld = open_or_fail(&d);
+      it = iter_or_fail(ld, INSITU_ALL, 0);
+      insitu_error err = {0};
+      for (int i = 0; i < 4; i++) { /* chunk 4 holds samples 32..39: the four batches before it come first */
+        b = next_or_fail(it);
+        insitu_batch_release(&b);
+      }
+      for (int k = 0; k < 3; k++) { /* sticky */
+        memset(&err, 0, sizeof err);
+        assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_E_ABSENT);
+        assert_non_null(strstr(err.message, "samples [32, 40)"));
+      }
+      insitu_loader_close(&ld);
+      /* NaN stops by default, and says how to go on */
+      a.fill = "\"NaN\"";
+      support_make(root, &a);
+      d.on_absent_chunk = INSITU_AUTO;
+      ld = open_or_fail(&d);
+      it = iter_or_fail(ld, INSITU_ALL, 0);
+      insitu_status s;
+      memset(&err, 0, sizeof err);
+      while ((s = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) insitu_batch_release(&b);
+      assert_int_equal(s, INSITU_E_ABSENT);
+      assert_non_null(strstr(err.message, "NaN"));
+      insitu_loader_close(&ld);
+      d.on_absent_chunk = INSITU_FILL;
+      ld = open_or_fail(&d);
+      it = iter_or_fail(ld, INSITU_ALL, 0);
+      uint64_t nan = 0;
+      while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) {
+        const uint32_t *x = b->arrays[0].data;
+        for (uint64_t i = 0; i < b->arrays[0].bytes / 4; i++) nan += x[i] == 0x7fc00000;
+        insitu_batch_release(&b);
+      }
+      assert_int_equal(nan, 2 * 8 * 60); /* chunks 4 and 9 */
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
+static char logged[4][1400];
+static int n_logged;
+static void log_line(void *user, int32_t level, const char *line) {
+  (void)user, (void)level;
+  if (n_logged < 4) snprintf(logged[n_logged++], sizeof logged[0], "%s", line);
+}
+
+/* Damaged chunks: too short, too long, garbage, a directory in their place, no permission to read. */
+static void test_damaged(void **state) {
+  (void)state;
+  const char *root = support_path("damaged");
+  for
+    EACH_MODE(m)
+  for (int kind = 0; kind < 4; kind++)
+    for (int zstd = 0; zstd < 2; zstd++) {
+      struct support_array a = plain;
+      char path[700];
+      uint64_t index[4] = {3, 0, 0};
+      a.zstd = zstd;
+      support_make(root, &a);
+      support_chunk_path(path, sizeof path, root, &a, index);
+      static unsigned char junk[8 * 60 * 4 + 4000];
+      memset(junk, 0x5a, sizeof junk);
+      if (kind == 0) support_write(path, junk, 100);
+      else if (kind == 1) support_write(path, junk, sizeof junk);
+      else if (kind == 2) support_write(path, junk, 0);
+      else {
+        unlink(path);
+        mkdir(path, 0777);
+      }
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL, 0);
+      insitu_batch *b;
+      insitu_error err = {0};
+      for (int i = 0; i < 3; i++) {
+        b = next_or_fail(it);
+        support_check_array(b, 0, &plain_x, &plain, 0);
+        insitu_batch_release(&b);
+      }
+      assert_int_equal(insitu_iter_next(it, 20000, &b, &err), kind == 3 ? INSITU_E_IO : INSITU_E_CORRUPT);
+      assert_non_null(strstr(err.message, "array x, chunk x/3.0.0"));
+      assert_non_null(strstr(err.message, "rank 0"));
+      insitu_loader_close(&ld);
+      d.on_bad_chunk = INSITU_FILL;
+      d.log = log_line;
+      n_logged = 0;
+      ld = open_or_fail(&d);
+      it = iter_or_fail(ld, INSITU_ALL, 0);
+      uint64_t zeros = 0, rows = 0;
+      while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) {
+        for (uint64_t r = 0; r < b->rows; r++, rows++) {
+          const float *x = (const float *)b->arrays[0].data + 60 * r;
+          if (b->sample_indices[r] / 8 == 3) zeros += x[59] == 0;
+          else assert_true(x[59] == (float)(60 * b->sample_indices[r] + 59));
+        }
+        insitu_batch_release(&b);
+      }
+      insitu_stats stats;
+      assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+      assert_true(rows == 100 && zeros == 8 && stats.bad_chunks == 1);
+      assert_int_equal(n_logged, 1);
+      assert_non_null(strstr(logged[0], "x/3.0.0"));
+      insitu_loader_close(&ld);
+      support_remove(root);
+    }
+}
+
+/* After an error set_epoch starts anew; an error of a later batch does not hide earlier ones under shuffle. */
+static void test_error_then_restart(void **state) {
+  (void)state;
+  const char *root = support_path("restart");
+  support_make(root, &plain);
+  char path[700];
+  uint64_t index[4] = {5, 0, 0};
+  support_chunk_path(path, sizeof path, root, &plain, index);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      support_write(path, "short", 5);
+      assert_int_equal(insitu_iter_set_epoch(it, 3, NULL), INSITU_OK);
+      uint64_t before = 0, bad = 0;
+      insitu_batch *b;
+      while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) {
+        before++;
+        insitu_batch_release(&b);
+      }
+      support_make(root, &plain);
+      assert_int_equal(insitu_iter_set_epoch(it, 3, NULL), INSITU_OK);
+      for (bool found = false; !found; bad += !found) {
+        b = next_or_fail(it);
+        for (uint64_t r = 0; r < b->rows; r++) found = found || b->sample_indices[r] / 8 == 5;
+        insitu_batch_release(&b);
+      }
+      assert_int_equal(before, bad); /* every batch up to the first that shows the chunk */
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
+/* ---- refusals ---- */
+
+static void put(const char *root, const char *key, const char *text) {
+  char path[700];
+  snprintf(path, sizeof path, "%s/%s", root, key);
+  support_write(path, text, strlen(text));
+}
+
+#define REST "\"order\":\"C\",\"fill_value\":0,\"filters\":null,"
+static void test_refusals(void **state) {
+  (void)state;
+  const char *root = support_path("refuse");
+  struct support_array longer = plain;
+  longer.name = "longer";
+  longer.shape[0] = 120;
+  support_make(root, &plain);
+  support_make(root, &longer);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      d.url = support_path("nothing");
+      refuse(&d, INSITU_E_NOTFOUND, "nothing");
+      d.url = "s3://bucket/x";
+      refuse(&d, INSITU_E_UNSUPPORTED, "s3");
+      put(root, "file", "text");
+      char at[700];
+      snprintf(at, sizeof at, "%s/file", root);
+      d.url = at;
+      refuse(&d, INSITU_E_NOT_ZARR, "file");
+      put(root, "sub/readme", "text");
+      snprintf(at, sizeof at, "%s/sub", root);
+      refuse(&d, INSITU_E_NOT_ZARR, "sub");
+      d = plain_desc(root, m);
+      insitu_variable v[2] = {{.label = "y", .path = "lnger"}, {.label = "x"}};
+      d.variables = v;
+      refuse(&d, INSITU_E_NOTFOUND, "longer"); /* did you mean */
+      v[0].path = "longer";
+      d.n_variables = 2;
+      refuse(&d, INSITU_E_SHAPE, "120");
+      v[0] = v[1];
+      refuse(&d, INSITU_E_ARG, "two variables");
+      d.n_variables = 1;
+      d.sample_dim = "time";
+      refuse(&d, INSITU_E_NOTFOUND, "time");
+      d.sample_dim = NULL;
+      d.sample_axis = 3;
+      refuse(&d, INSITU_E_SHAPE, "axis 3");
+      d.sample_axis = 0;
+      insitu_slice slice = {.axis = 1, .start = 2, .stop = 7};
+      v[0].slices = &slice;
+      v[0].n_slices = 1;
+      refuse(&d, INSITU_E_SHAPE, "[2, 7)");
+      slice = (insitu_slice){.axis = 0};
+      refuse(&d, INSITU_E_ARG, "sample axis");
+      v[0].n_slices = 0;
+      v[0].dtype = INSITU_I16;
+      refuse(&d, INSITU_E_DTYPE, "0x10");
+      v[0].dtype = 0;
+      v[0].offset = 100;
+      {
+        insitu_loader *ld = open_or_fail(&d);
+        insitu_error err = {0};
+        insitu_iter *it;
+        assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_SPLIT);
+        insitu_loader_close(&ld);
+      }
+      v[0].offset = 0;
+      d.batch_size = 1000;
+      {
+        insitu_loader *ld = open_or_fail(&d);
+        insitu_error err = {0};
+        insitu_iter *it;
+        assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_SPLIT);
+        assert_non_null(strstr(err.message, "batch_size 1000"));
+        insitu_loader_close(&ld);
+      }
+      d.batch_size = 8;
+      const struct {
+        const char *meta;
+        insitu_status status;
+        const char *word;
+      } bad[] = {
+          {"{\"zarr_format\":2,\"shape\":[100,6", INSITU_E_JSON, ""},
+          {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[0],\"dtype\":\"<f4\"," REST "\"compressor\":null}", INSITU_E_FORMAT,
+              "chunk"},
+          {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<U8\"," REST "\"compressor\":null}", INSITU_E_DTYPE,
+              "<U8"},
+          {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<f4\"," REST "\"compressor\":"
+           "{\"id\":\"pcodec\"}}",
+              INSITU_E_CODEC, "pcodec"},
+      };
+      for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        put(root, "x/.zarray", bad[i].meta);
+        refuse(&d, bad[i].status, bad[i].word);
+      }
+      support_make(root, &plain);
+      d.api = 0;
+      refuse(&d, INSITU_E_API, "INSITU_API");
+      d.api = INSITU_API + 1;
+      refuse(&d, INSITU_E_API, "INSITU_API");
+      d.api = INSITU_API;
+      d.world = 2;
+      d.rank = 2;
+      refuse(&d, INSITU_E_ARG, "rank 2");
+    }
+  const char *v3 = support_path("refuse3");
+  struct support_array a3 = plain;
+  a3.format = 3;
+  support_make(v3, &a3);
+  put(v3, "x/zarr.json",
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[100],\"data_type\":\"float32\","
+      "\"chunk_grid\":{\"name\":\"rectilinear\","
+      "\"configuration\":{}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\"}]}");
+  insitu_loader_desc d = plain_desc(v3, 1);
+  refuse(&d, INSITU_E_GRID, "rectilinear");
+  support_remove(root);
+  support_remove(v3);
+}
+
+static void test_forked_child(void **state) {
+  (void)state;
+  const char *root = support_path("fork");
+  support_make(root, &plain);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      insitu_batch *b = next_or_fail(it);
+      fflush(NULL);
+      pid_t child = fork();
+      if (!child) {
+        insitu_error err = {0};
+        insitu_batch *none;
+        insitu_stats stats;
+        bool ok = insitu_iter_next(it, INSITU_FOREVER, &none, &err) == INSITU_E_FORKED && strstr(err.message, "fork");
+        ok = ok && insitu_loader_stats(ld, &stats, NULL) == INSITU_E_FORKED &&
+             insitu_iter_set_epoch(it, 1, NULL) == INSITU_E_FORKED;
+        insitu_batch_release(&b);
+        insitu_iter_close(&it);
+        insitu_loader_close(&ld);
+        insitu_loader *own = NULL; /* the child may open its own */
+        ok = ok && !b && !it && !ld;
+#ifndef __SANITIZE_THREAD__ /* it dies when a forked child of a threaded parent starts threads */
+        ok = ok && insitu_loader_open(&d, &own, &err) == INSITU_OK;
+#endif
+        insitu_loader_close(&own);
+        _exit(ok ? 0 : 1);
+      }
+      int status = -1;
+      assert_int_equal(waitpid(child, &status, 0), child);
+      assert_int_equal(status, 0);
+      insitu_batch_release(&b);
+      b = next_or_fail(it); /* the parent goes on */
+      support_check_array(b, 0, &plain_x, &plain, 0);
+      insitu_batch_release(&b);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
+static void *call_from_other_thread(void *arg) {
+  insitu_batch *b;
+  insitu_error err = {0};
+  insitu_status s = insitu_iter_next((insitu_iter *)arg, 0, &b, &err);
+  return (void *)(intptr_t)(s == INSITU_E_WRONG_THREAD && strstr(err.message, "inline_io"));
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  const char *root = support_path("threads");
+  support_make(root, &plain);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      void *right = NULL;
+      pthread_t other;
+      if (modes[m].inline_io) {
+        pthread_create(&other, NULL, call_from_other_thread, it);
+        pthread_join(other, &right);
+        assert_non_null(right);
+      }
+      insitu_batch *b = next_or_fail(it);
+      insitu_batch_release(&b);
+      insitu_loader_cancel(ld);
+      assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, NULL), INSITU_CANCELLED);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
+static void *cancel_soon(void *arg) {
+  usleep(20000);
+  insitu_loader_cancel((insitu_loader *)arg);
+  return NULL;
+}
+
+/* A consumer asleep in next is woken by cancel. A named pipe as chunk keeps its read from ending until the test writes to it. */
+static void test_cancel_wakes(void **state) {
+  (void)state;
+  const char *root = support_path("cancel");
+  support_make(root, &plain);
+  char path[700];
+  uint64_t index[4] = {0};
+  support_chunk_path(path, sizeof path, root, &plain, index);
+  unlink(path);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  for (int m = 0; m < 2; m++) {
+    if (!usable(m)) continue;
+    insitu_loader_desc d = plain_desc(root, m);
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = iter_or_fail(ld, INSITU_ALL, 0);
+    insitu_batch *b;
+    assert_int_equal(insitu_iter_next(it, 0, &b, NULL), INSITU_TIMEOUT);
+    assert_int_equal(insitu_iter_next(it, 20, &b, NULL), INSITU_TIMEOUT);
+    pthread_t other;
+    pthread_create(&other, NULL, cancel_soon, ld);
+    assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, NULL), INSITU_CANCELLED);
+    pthread_join(other, NULL);
+    int fd = open(path, O_WRONLY | O_CLOEXEC); /* lets the read end: close waits for it */
+    close(fd);
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
+/* ---- close at every await ---- */
+
+static void test_close_anywhere(void **state) {
+  (void)state;
+  const char *root = support_path("close");
+  struct support_array a = plain;
+  a.zstd = true;
+  support_make(root, &a);
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      d.max_inflight = 3;
+      for (int turns = 0; turns < 60; turns++) { /* inline: after each single turn of the loop; threaded: at random moments */
+        insitu_loader *ld = open_or_fail(&d);
+        insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0), *val = turns % 2 ? iter_or_fail(ld, INSITU_VAL, 0) : NULL;
+        insitu_batch *b = NULL;
+        if (modes[m].inline_io)
+          for (int k = 0; k < turns; k++) insitu__reactor_run(&ld->reactor, 0);
+        else
+          for (volatile uint64_t spin = support_below(1 << (turns % 18)); spin; spin--) continue;
+        if (turns % 3 == 1) insitu_iter_next(it, 0, &b, NULL);
+        if (turns % 5 == 2) assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)turns, NULL), INSITU_OK);
+        if (turns % 7 == 3) insitu_iter_close(&it);
+        if (turns % 4 == 1) insitu_iter_close(&val);
+        if (turns % 11 == 4) insitu_loader_cancel(ld);
+        insitu_loader_close(&ld);
+        if (b) support_check_array(b, 0, &plain_x, &a, 0);
+        insitu_batch_release(&b);
+      }
+    }
+  support_remove(root);
+}
+
+/* ---- nothing is allocated once the rings are full ---- */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static atomic_int allocations;
+void *__libc_malloc(size_t n);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_calloc(size_t n, size_t m);
+void *malloc(size_t n) {
+  atomic_fetch_add(&allocations, 1);
+  return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t m) {
+  atomic_fetch_add(&allocations, 1);
+  return __libc_calloc(n, m);
+}
+void *realloc(void *p, size_t n) {
+  atomic_fetch_add(&allocations, 1);
+  return __libc_realloc(p, n);
+}
+
+static uint64_t mappings(void) {
+  char line[512];
+  uint64_t n = 0;
+  FILE *f = fopen("/proc/self/maps", "r");
+  while (fgets(line, sizeof line, f)) n++;
+  fclose(f);
+  return n;
+}
+
+static void test_no_allocation(void **state) {
+  (void)state;
+  const char *root = support_path("allocation");
+  struct support_array a = plain;
+  a.zstd = true;
+  a.fortran = true;
+  support_make(root, &a);
+  const insitu_variable v[] = {{.label = "x"}, {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64}};
+  for
+    EACH_MODE(m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      d.variables = v;
+      d.n_variables = 2;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      insitu_batch *b;
+      int before = 0;
+      uint64_t maps = 0;
+      for (int e = 0; e < 60; e++) {
+        if (e == 30) {
+          maps = mappings();
+          before = atomic_load(&allocations);
+        }
+        while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) insitu_batch_release(&b);
+      }
+      assert_int_equal(atomic_load(&allocations) - before, 0);
+      assert_true(mappings() <= maps + 2); /* the C library may split one */
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+#endif
+
+/* ---- manifest, plan ---- */
+
+static void test_manifest(void **state) {
+  (void)state;
+  const char *root = support_path("manifest"), *path = support_path("split.json");
+  support_make(root, &plain);
+  insitu_loader_desc d = plain_desc(root, 1);
+  d.split_shuffled = 1;
+  insitu_loader *ld = open_or_fail(&d);
+  int64_t a[100], b[100];
+  insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+  uint64_t n = collect(it, a, 100);
+  assert_int_equal(insitu_manifest_save(ld, path, NULL), INSITU_OK);
+  insitu_loader_close(&ld);
+  d.split_shuffled = 0;
+  d.manifest = path;
+  ld = open_or_fail(&d);
+  it = iter_or_fail(ld, INSITU_TRAIN, 0);
+  assert_int_equal(collect(it, b, 100), n);
+  assert_memory_equal(a, b, n * sizeof *a);
+  insitu_loader_close(&ld);
+  /* as the Python package writes it: other key order, chunks in any order */
+  const char *text =
+      "{\"seed\": null, \"chunks\": {\"test\": [12], \"val\": [7, 3], \"train\": [9, 0, 1, 2]}, \"n_samples\": 100,\n"
+      " \"sample_chunk_size\": 8, \"n_chunks\": 13}";
+  support_write(path, text, strlen(text));
+  ld = open_or_fail(&d);
+  it = iter_or_fail(ld, INSITU_TEST, 0);
+  assert_int_equal(collect(it, a, 100), 4); /* the last chunk is short */
+  for (int i = 0; i < 4; i++) assert_int_equal(a[i], 96 + i);
+  it = iter_or_fail(ld, INSITU_VAL, 0);
+  assert_int_equal(collect(it, a, 100), 16);
+  assert_int_equal(a[0], 24);
+  assert_int_equal(a[8], 56);
+  insitu_loader_close(&ld);
+  const struct {
+    const char *text, *word;
+    insitu_status status;
+  } bad[] = {{"{\"n_samples\": 99, \"sample_chunk_size\": 8, \"n_chunks\": 13, \"chunks\": {}}", "n_samples", INSITU_E_SPLIT},
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 4, \"n_chunks\": 25, \"chunks\": {}}", "sample_chunk_size", INSITU_E_SPLIT},
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13,"
+       "\"chunks\": {\"train\": [1, 2], \"val\": [2], \"test\": []}}",
+          "both", INSITU_E_SPLIT},
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13, \"chunks\": {\"train\": [13], \"val\": [], \"test\": []}}",
+          "below 13", INSITU_E_SPLIT},
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13,"
+       "\"chunks\": {\"train\": [1, 1], \"val\": [], \"test\": []}}",
+          "twice", INSITU_E_SPLIT},
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13}", "train", INSITU_E_SPLIT}, {"{", "", INSITU_E_JSON}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    support_write(path, bad[i].text, strlen(bad[i].text));
+    refuse(&d, bad[i].status, bad[i].word);
+  }
+  d.manifest = support_path("no.json");
+  refuse(&d, INSITU_E_NOTFOUND, "no.json");
+  support_remove(root);
+}
+
+/* Plan counts the reads that the loader then makes; plan_only reads no chunk and starts no thread. */
+static void test_plan(void **state) {
+  (void)state;
+  const char *root = support_path("plan");
+  for (int round = 0; round < 30; round++) {
+    struct scenario s;
+    draw(&s, root, 1);
+    s.desc.hold_epoch = 1;
+    s.desc.plan_only = 1;
+    insitu_plan plan, real;
+    insitu_loader *ld = open_or_fail(&s.desc);
+    insitu_iter *it = NULL;
+    insitu_status status = insitu_loader_plan(ld, &train, &plan, NULL);
+    assert_int_equal(insitu_iter_open(ld, &train, &it, NULL), INSITU_E_ARG);
+    insitu_loader_close(&ld);
+    if (status) continue;
+    s.desc.plan_only = 0;
+    ld = open_or_fail(&s.desc);
+    assert_int_equal(insitu_loader_plan(ld, &train, &real, NULL), INSITU_OK);
+    plan.inflight_bytes = real.inflight_bytes; /* plan_only decodes inline */
+    assert_memory_equal(&plan, &real, sizeof plan);
+    it = iter_or_fail(ld, INSITU_TRAIN, 0);
+    int64_t anchors[200];
+    assert_int_equal(collect(it, anchors, 200), plan.rows);
+    insitu_stats stats;
+    assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+    assert_int_equal(stats.reads, plan.reads);
+    assert_true(plan.amplification >= 1 || plan.dropped_tail || plan.dropped_edge);
+    insitu_loader_close(&ld);
+    support_remove(root);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_every_element),
+    cmocka_unit_test(test_order_is_the_models),
+    cmocka_unit_test(test_world),
+    cmocka_unit_test(test_resume),
+    cmocka_unit_test(test_set_epoch),
+    cmocka_unit_test(test_iterators_together),
+    cmocka_unit_test(test_held_batches),
+    cmocka_unit_test(test_memory),
+    cmocka_unit_test(test_absent),
+    cmocka_unit_test(test_damaged),
+    cmocka_unit_test(test_error_then_restart),
+    cmocka_unit_test(test_refusals),
+    cmocka_unit_test(test_forked_child),
+    cmocka_unit_test(test_threads),
+    cmocka_unit_test(test_cancel_wakes),
+    cmocka_unit_test(test_close_anywhere),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    cmocka_unit_test(test_no_allocation),
+#endif
+    cmocka_unit_test(test_manifest),
+    cmocka_unit_test(test_plan),
+  };
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}

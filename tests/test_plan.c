@@ -1,0 +1,367 @@
+/* Splits and read plans, the pure parts: against brute force on random geometries, and at 10^9 samples. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include <sys/resource.h>
+
+/* A geometry by hand: one field tile, up to three arrays of the same number of samples, views as given. */
+struct made {
+  struct insitu__geometry g;
+  struct insitu__geometry_array array[3];
+  struct insitu__geometry_variable variable[3];
+  struct insitu__geometry_view view[3][3];
+  int64_t delta[9];
+};
+
+static void make_geometry(struct made *m, uint64_t samples, int n_arrays, const uint64_t *rows, int64_t reach) {
+  memset(m, 0, sizeof *m);
+  m->g.arrays = m->array;
+  m->g.variables = m->variable;
+  m->g.n_arrays = m->g.n_variables = (uint64_t)n_arrays;
+  m->g.samples = samples;
+  m->g.deltas = m->delta;
+  for (int i = 0; i < n_arrays; i++) {
+    struct insitu__geometry_array *a = &m->array[i];
+    a->zarr.ndim = 1;
+    a->samples = samples;
+    a->rows = rows[i];
+    a->chunks = insitu__base_ceil_div(samples, rows[i]);
+    a->fields = a->tile_n[0] = 1;
+    a->chunk_bytes = rows[i] * 4;
+    a->views = m->view[i];
+    a->n_views = 1 + support_below(3);
+    m->variable[i].array = (uint32_t)i;
+    m->variable[i].n_steps = a->n_views;
+    m->g.chunk = insitu__base_max(m->g.chunk, rows[i]);
+    for (uint64_t v = 0; v < a->n_views; v++) {
+      m->view[i][v].variable = (uint32_t)i;
+      m->view[i][v].delta = reach ? (int64_t)support_below((uint64_t)(2 * reach + 1)) - reach : 0;
+      m->delta[m->g.n_deltas++] = m->view[i][v].delta;
+    }
+  }
+  qsort(m->delta, m->g.n_deltas, sizeof *m->delta, insitu__geometry_compare);
+}
+
+static insitu_loader_desc desc_of(uint64_t batch, uint64_t block, uint64_t unit) {
+  insitu_loader_desc d = {.api = INSITU_API, .batch_size = batch, .block_chunks = block, .unit_chunks = unit, .world = 1};
+  for (int p = 0; p < 3; p++) d.split[p].fraction = p ? 0.1 : 0.8;
+  return d;
+}
+
+/* ---- split ---- */
+
+/* Every anchor by brute force: whose it is, and whether its reads stay inside. */
+static void test_split_against_brute_force(void **state) {
+  (void)state;
+  for (int round = 0; round < 3000; round++) {
+    struct made m;
+    struct insitu__split s = {0};
+    uint64_t rows = 1 + support_below(9), samples = 1 + support_below(150);
+    make_geometry(&m, samples, 1, &rows, support_below(2) ? 0 : (int64_t)support_below(20));
+    insitu_loader_desc d = desc_of(1, 4, 1 + support_below(4));
+    d.seed = support_random();
+    d.split_shuffled = !support_below(3);
+    d.split_spill = !support_below(3);
+    d.split_gap = support_below(3) ? 0 : support_below(6);
+    if (!support_below(3)) {
+      d.sample_start = (int64_t)support_below(samples);
+      d.sample_stop = d.sample_start + 1 + (int64_t)support_below(samples - (uint64_t)d.sample_start);
+    }
+    int64_t base_lo = d.sample_start, base_hi = d.sample_stop ? d.sample_stop : (int64_t)samples, exact[3][2] = {{0}};
+    bool by_range = !support_below(3);
+    if (by_range) { /* disjoint ranges in any order */
+      int64_t at = base_lo;
+      int turn = (int)support_below(3);
+      for (int k = 0; k < 3; k++) {
+        int p = (turn + k) % 3;
+        d.split[p].fraction = 0;
+        int64_t lo = at + (int64_t)support_below((uint64_t)(base_hi - at) + 1);
+        int64_t hi = lo + (int64_t)support_below((uint64_t)(base_hi - lo) + 1);
+        if (hi == lo) continue;
+        d.split[p].start = exact[p][0] = lo;
+        d.split[p].stop = exact[p][1] = at = hi;
+      }
+      by_range = exact[0][1] || exact[1][1] || exact[2][1];
+      if (!by_range) d.split[0].fraction = 1;
+    }
+    insitu_error err = {0};
+    if (insitu__split_init(&s, &d, NULL, 0, samples, rows, m.delta, m.g.n_deltas, &err)) fail_msg("%s", err.message);
+    int owner[200];
+    for (uint64_t x = 0; x < samples; x++) { /* before the gap, which is checked on its own */
+      owner[x] = -1;
+      for (int p = 0; p < 3; p++)
+        for (uint64_t i = 0; i < insitu__split_count(&s.part[p].range); i++)
+          if ((int64_t)x >= s.part[p].range.at[i].lo && (int64_t)x < s.part[p].range.at[i].hi) {
+            assert_int_equal(owner[x], -1); /* disjoint */
+            owner[x] = p;
+          }
+      if ((int64_t)x < base_lo || (int64_t)x >= base_hi) assert_int_equal(owner[x], -1);
+      if (by_range && owner[x] >= 0) assert_true((int64_t)x >= exact[owner[x]][0] && (int64_t)x < exact[owner[x]][1]);
+    }
+    for (uint64_t x = 0; x < samples; x++)
+      for (uint64_t y = x + 1; y < samples && y <= x + d.split_gap; y++)
+        assert_true(owner[x] < 0 || owner[y] < 0 || owner[x] == owner[y]);
+    if (!by_range && !d.split_gap) { /* chunks go whole, and all of them where the fractions add up to 1 */
+      for (int64_t x = base_lo; x < base_hi; x++) {
+        assert_true(owner[x] >= 0);
+        if (x + 1 < base_hi && (uint64_t)x / rows == (uint64_t)(x + 1) / rows) assert_int_equal(owner[x], owner[x + 1]);
+      }
+    }
+    for (int p = 0; p < 4; p++) {
+      uint64_t anchors = 0, dropped = 0, next = 0, rows_before = 0;
+      int64_t last = -1;
+      for (int64_t x = base_lo; x < base_hi; x++) {
+        bool mine = p == INSITU_ALL || owner[x] == p, inside = true;
+        for (uint64_t i = 0; i < m.g.n_deltas; i++) {
+          int64_t y = x + m.delta[i];
+          bool archive = y >= 0 && y < (int64_t)samples;
+          inside = inside && archive && (d.split_spill || (p == INSITU_ALL ? y >= base_lo && y < base_hi : owner[y] == p));
+        }
+        struct insitu__split_unit u = insitu__split_find(&s, &s.part[p], x);
+        assert_true(u.lo <= x && x < u.hi);
+        assert_int_equal(u.unit != UINT64_MAX, mine && inside);
+        dropped += mine && !inside;
+        if (u.unit == UINT64_MAX) continue;
+        anchors++;
+        if (u.lo == x) { /* units are numbered in the archive's order, one per group of unit_rows and segment */
+          assert_int_equal(u.unit, next++);
+          rows_before = (uint64_t)x;
+        }
+        assert_int_equal(u.unit, next - 1);
+        assert_int_equal((uint64_t)x / s.unit_rows, rows_before / s.unit_rows);
+        assert_int_equal(insitu__split_unit_anchor(&s, &s.part[p], u.unit), u.lo);
+        bool short_unit = u.hi - u.lo < (int64_t)s.unit_rows;
+        if (u.lo == x) {
+          bool listed = false;
+          for (uint64_t i = 0; i < s.part[p].n_irregular; i++)
+            if (s.part[p].irregular[i].unit == u.unit) listed = s.part[p].irregular[i].rows == (uint64_t)(u.hi - u.lo);
+          assert_int_equal(listed, short_unit);
+        }
+        assert_true(x > last);
+        last = x;
+      }
+      assert_int_equal(s.part[p].units, next);
+      assert_int_equal(s.part[p].anchors, anchors);
+      assert_int_equal(s.part[p].dropped, dropped);
+    }
+    insitu__split_free(&s);
+  }
+}
+
+/* ---- scan and map ---- */
+
+/* A whole epoch: every row once and where the map says, each needed chunk of a window once and before any row that needs it, rows
+ * of a window within `span` batches, reads as insitu__plan_cost counts them. */
+static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
+  struct insitu__order o;
+  struct insitu__plan_scan s;
+  insitu_plan cost = {0};
+  assert_int_equal(insitu__plan_order(p, epoch, &o, NULL), INSITU_OK);
+  assert_int_equal(insitu__plan_scan_init(&s, p, &o, NULL), INSITU_OK);
+  assert_int_equal(insitu__plan_cost(p, &o, &cost, NULL), INSITU_OK);
+  static unsigned char read[64][3][2000]; /* lane, array, chunk: number of the window that read it, + 1 */
+  memset(read, 0, sizeof read);
+  uint64_t reads = 0, rows = 0, span = insitu__order_span(&o);
+  while (s.batch < o.batches) {
+    uint64_t batch = s.batch;
+    switch (insitu__plan_scan_step(&s)) {
+    case INSITU__PLAN_ROW: {
+      int64_t anchor = -1;
+      uint64_t b, r;
+      assert_true(insitu__plan_locate(p, &o, s.batch, s.row, &anchor));
+      assert_int_equal(anchor, s.anchor);
+      struct insitu__plan_map map;
+      insitu__plan_map_init(&map, p, &o, &s.current->window);
+      assert_true(insitu__plan_map_find(&map, anchor, &b, &r));
+      assert_int_equal(b, s.batch);
+      assert_int_equal(r, s.row);
+      uint64_t first = s.current->window.offset / p->layout.lane_rows, last = insitu__plan_last_batch(p, &s.current->window);
+      assert_true(first <= b && b <= last && last - first < span);
+      rows++;
+      break;
+    }
+    case INSITU__PLAN_TILE: {
+      unsigned char *w = &read[s.current->window.lane][s.array][s.chunk];
+      assert_int_not_equal(*w, s.current->window.index + 1);
+      *w = (unsigned char)(s.current->window.index + 1);
+      reads++;
+      break;
+    }
+    case INSITU__PLAN_BATCH: assert_int_equal(s.batch, batch + 1); break;
+    }
+    if (!s.row_open || s.tile_open) continue;
+    for (uint64_t i = 0; i < s.next_array; i++) /* what the row's looked-at arrays need is read in this window */
+      for (uint64_t v = 0; v < p->geometry->arrays[i].n_views; v++)
+        assert_int_equal(read[s.current->window.lane][i]
+                             [(uint64_t)(s.anchor + p->geometry->arrays[i].views[v].delta) / p->geometry->arrays[i].rows],
+            (unsigned char)(s.current->window.index + 1));
+  }
+  assert_int_equal(reads, cost.reads);
+  assert_int_equal(cost.estimated, 0);
+  assert_true(cost.wanted >= cost.reads);
+  uint64_t want = 0;
+  for (uint64_t b = 0; b < o.batches; b++) want += insitu__plan_rows(p, &o, b);
+  assert_int_equal(rows, want);
+  insitu__plan_scan_free(&s);
+  insitu__order_free(&o);
+}
+
+static void test_scan(void **state) {
+  (void)state;
+  int done = 0;
+  for (int round = 0; round < 400; round++) {
+    struct made m;
+    struct insitu__split s = {0};
+    uint64_t rows[3] = {1 + support_below(9), 1 + support_below(9), 1 + support_below(30)}, samples = 20 + support_below(400);
+    make_geometry(&m, samples, 1 + (int)support_below(3), rows, (int64_t)support_below(12));
+    insitu_loader_desc d = desc_of(1 + support_below(12), 1 + support_below(20), 1 + support_below(3));
+    d.world = 1 + (int32_t)support_below(3);
+    d.lanes = support_below(2) ? 0 : (uint64_t)d.world * (support_below(2) + 1);
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, samples, m.g.chunk, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+    for (d.rank = 0; d.rank < d.world; d.rank++)
+      for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
+        struct insitu__plan p;
+        if (insitu__plan_init(&p, &m.g, &s, (int)support_below(4), order, &d, NULL)) continue;
+        scan_epoch(&p, support_below(3));
+        done++;
+      }
+    insitu__split_free(&s);
+  }
+  assert_true(done > 500); /* most draws are valid configurations */
+}
+
+/* A variable read at several offsets is read once per window; dedup and amplification say so. */
+static void test_cost(void **state) {
+  (void)state;
+  struct made m;
+  struct insitu__split s = {0};
+  uint64_t rows = 10;
+  make_geometry(&m, 1000, 1, &rows, 0);
+  m.array[0].n_views = 2;
+  m.view[0][1] = (struct insitu__geometry_view){.delta = 1};
+  m.delta[0] = 0;
+  m.delta[1] = 1;
+  m.g.n_deltas = 2;
+  m.variable[0].n_steps = 2;
+  insitu_loader_desc d = desc_of(10, 1, 1);
+  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, 10, m.delta, 2, NULL), INSITU_OK);
+  struct insitu__plan p;
+  insitu_plan out;
+  assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+  assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
+  /* 800 samples, 799 anchors of which 790 are delivered; each window of one unit reads its chunk and the next one */
+  assert_int_equal(out.samples, 799);
+  assert_int_equal(out.dropped_edge, 1);
+  assert_int_equal(out.dropped_tail, 9);
+  assert_int_equal(out.distinct, 80);
+  assert_true(out.reads >= 157 && out.reads <= 159);
+  assert_true(out.wanted > out.reads);
+  insitu__split_free(&s);
+  d.unit_chunks = 8;
+  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, 10, m.delta, 2, NULL), INSITU_OK);
+  d.block_chunks = 8;
+  assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+  assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
+  assert_true(out.amplification < 1.15); /* (8 + 1) / 8, less the edge */
+  insitu__split_free(&s);
+}
+
+/* The default number of lanes, and the sizes named when a world does not fit. */
+static void test_lanes(void **state) {
+  (void)state;
+  struct made m;
+  struct insitu__split s = {0};
+  uint64_t rows = 4;
+  make_geometry(&m, 4000, 1, &rows, 0);
+  const struct {
+    uint64_t batch, block, want;
+    int32_t world;
+  } at[] = {{32, 64, 32, 1}, {32, 16, 16, 1}, {32, 7, 4, 1}, {30, 16, 15, 1}, {7, 64, 7, 1}, {32, 1, 1, 1}, {8, 64, 32, 4}};
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+    insitu_loader_desc d = desc_of(at[i].batch, at[i].block, 1);
+    struct insitu__plan p;
+    d.world = at[i].world;
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 4000, 4, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+    assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+    assert_int_equal(p.layout.lanes, at[i].want);
+    assert_int_equal(p.layout.window, insitu__base_max(1, at[i].block / at[i].want));
+    insitu__split_free(&s);
+  }
+}
+
+/* Shuffle quality: the measured variance ratio follows the law over 30 epochs. */
+static void test_quality(void **state) {
+  (void)state;
+  struct made m;
+  struct insitu__split s = {0};
+  uint64_t rows = 8;
+  make_geometry(&m, 8 * 512, 1, &rows, 0);
+  const struct { uint64_t block, lanes; } at[] = {{8, 1}, {64, 8}, {64, 32}};
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+    insitu_loader_desc d = desc_of(32, at[i].block, 1);
+    struct insitu__plan p;
+    insitu_plan law;
+    double sum = 0;
+    d.lanes = at[i].lanes;
+    d.split[0].fraction = 1;
+    d.split[1].fraction = d.split[2].fraction = 0;
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, m.g.samples, 8, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+    assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+    assert_int_equal(insitu__plan_describe(&p, &law, NULL), INSITU_OK);
+    for (uint64_t e = 0; e < 40; e++) {
+      insitu_quality q;
+      assert_int_equal(insitu__plan_quality(&p, e, &q, NULL), INSITU_OK);
+      assert_int_equal(q.rows, 4096);
+      sum += q.variance_ratio;
+    }
+    if (!(sum / 40 > 0.8 * law.variance_ratio && sum / 40 < 1.25 * law.variance_ratio))
+      fail_msg("block %d lanes %d: measured %g, law %g", (int)at[i].block, (int)at[i].lanes, sum / 40, law.variance_ratio);
+    insitu__split_free(&s);
+  }
+}
+
+/* 10^9 one-sample chunks: planned without lists of them. */
+static void test_huge(void **state) {
+  (void)state;
+  struct made m;
+  struct insitu__split s = {0};
+  uint64_t rows = 1;
+  make_geometry(&m, 1000000000, 1, &rows, 0);
+  m.array[0].n_views = 1;
+  insitu_loader_desc d = desc_of(32, 64, 1);
+  struct insitu__plan p;
+  struct insitu__order o;
+  struct insitu__plan_scan scan;
+  insitu_plan out;
+  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000000000, 1, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+  assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+  assert_int_equal(insitu__plan_order(&p, 5, &o, NULL), INSITU_OK);
+  assert_int_equal(insitu__plan_scan_init(&scan, &p, &o, NULL), INSITU_OK);
+  uint64_t tiles = 0;
+  while (scan.batch < 1) tiles += insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE;
+  assert_int_equal(tiles, 32);
+  assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
+  assert_int_equal(out.estimated, 1);
+  assert_int_equal(out.samples, 800000000);
+  assert_true(out.amplification > 0.99 && out.amplification < 1.01);
+  struct rusage use;
+  getrusage(RUSAGE_SELF, &use);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  assert_true(use.ru_maxrss < 64 << 10); /* KiB */
+#endif
+  insitu__plan_scan_free(&scan);
+  insitu__order_free(&o);
+  insitu__split_free(&s);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_split_against_brute_force),
+      cmocka_unit_test(test_scan),
+      cmocka_unit_test(test_cost),
+      cmocka_unit_test(test_lanes),
+      cmocka_unit_test(test_quality),
+      cmocka_unit_test(test_huge),
+  };
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}

@@ -1,0 +1,746 @@
+/* Zarr metadata of both versions, chunk keys, the file store and opening hierarchies. */
+#include <stdlib.h>
+#include <setjmp.h>
+static int allocations_left = -1; /* -1: memory never runs out */
+static void *limited_realloc(void *p, size_t n) {
+  if (allocations_left == 0) return NULL;
+  allocations_left -= allocations_left > 0;
+  return realloc(p, n);
+}
+#define INSITU_REALLOC(p, n) limited_realloc(p, n)
+#define INSITU_FREE(p) free(p)
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include <cmocka.h>
+#include <ftw.h>
+
+/* ---- metadata ---- */
+
+/* A v2 and a v3 document with some keys' values replaced: "key", "value", ..., NULL; value NULL leaves the key out. */
+static char document[4096];
+static const char *make(const char *const *keys, const char *const *values, size_t n, va_list change) {
+  const char *value[16];
+  memcpy(value, values, n * sizeof *values);
+  size_t at = 0;
+  char extra[1024] = "";
+  for (const char *key; (key = va_arg(change, const char *));) {
+    size_t i = 0;
+    const char *to = va_arg(change, const char *);
+    while (i < n && strcmp(keys[i], key)) i++;
+    if (i < n) value[i] = to;
+    else snprintf(extra + strlen(extra), sizeof extra - strlen(extra), ", \"%s\": %s", key, to);
+  }
+  at += (size_t)snprintf(document, sizeof document, "{\"zarr_format\": %s", value[0]);
+  for (size_t i = 1; i < n; i++)
+    if (value[i]) at += (size_t)snprintf(document + at, sizeof document - at, ", \"%s\": %s", keys[i], value[i]);
+  snprintf(document + at, sizeof document - at, "%s}", extra);
+  return document;
+}
+static const char *v2(const char *first, ...) {
+  static const char *const keys[] = {"zarr_format", "shape", "chunks", "dtype", "fill_value", "order", "compressor", "filters"};
+  static const char *const values[] = {"2", "[10, 20]", "[3, 4]", "\"<f4\"", "0", "\"C\"", "null", "null"};
+  (void)first;
+  va_list args;
+  va_start(args, first);
+  const char *text = make(keys, values, 8, args);
+  va_end(args);
+  return text;
+}
+static const char *v3(const char *first, ...) {
+  static const char *const keys[] = {
+      "zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"};
+  static const char *const values[] = {"3", "\"array\"", "[10, 20]", "\"float32\"",
+      "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,4]}}",
+      "{\"name\":\"default\",\"configuration\":{\"separator\":\"/\"}}", "0",
+      "[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]"};
+  (void)first;
+  va_list args;
+  va_start(args, first);
+  const char *text = make(keys, values, 8, args);
+  va_end(args);
+  return text;
+}
+#define V2(...) v2("", __VA_ARGS__, (char *)NULL)
+#define V3(...) v3("", __VA_ARGS__, (char *)NULL)
+#define BYTES(endian) "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"" endian "\"}}"
+
+static struct insitu__zarr_array array; /* of the last parse that succeeded */
+static insitu_error error;
+static insitu_status parse(const char *text) { /* either version, by the array's name of its format */
+  insitu_status status;
+  memset(&error, 0, sizeof error);
+  insitu__zarr_array_free(&array);
+  if (strstr(text, "\"zarr_format\": 2")) status = insitu__zarr_parse_v2(&array, "a/b", text, strlen(text), NULL, 0, &error);
+  else status = insitu__zarr_parse_v3(&array, "a/b", text, strlen(text), &error);
+  assert_int_equal(status, error.status);
+  if (status < 0) {
+    static const struct insitu__zarr_array zero;
+    assert_memory_equal(&array, &zero, sizeof zero);
+    if (!strstr(error.message, "a/b")) fail_msg("no array named: %s", error.message);
+  }
+  return status;
+}
+static void refused(insitu_status want, const char *text, const char *cause) {
+  if (parse(text) != want || !strstr(error.message, cause))
+    fail_msg("%s\ngave %d %s\nnot %d with %s", text, error.status, error.message, want, cause);
+}
+static void accepted(const char *text) {
+  if (parse(text)) fail_msg("%s\ngave %s", text, error.message);
+}
+static const char *key(uint64_t i, uint64_t k) {
+  static char buf[64];
+  uint64_t index[2] = {i, k};
+  int64_t n = insitu__zarr_chunk_key(&array, index, buf, sizeof buf);
+  assert_true(n >= 0 && (size_t)n == strlen(buf));
+  return buf;
+}
+
+static void dtypes(void **state) {
+  static const struct {
+    const char *v2, *v3;
+    int32_t dtype;
+    uint32_t size;
+  } types[] = {{"b1", "bool", INSITU_BOOL, 1}, {"i1", "int8", INSITU_I8, 1}, {"i2", "int16", INSITU_I16, 2},
+      {"i4", "int32", INSITU_I32, 4}, {"i8", "int64", INSITU_I64, 8}, {"u1", "uint8", INSITU_U8, 1},
+      {"u2", "uint16", INSITU_U16, 2}, {"u4", "uint32", INSITU_U32, 4}, {"u8", "uint64", INSITU_U64, 8},
+      {"f2", "float16", INSITU_F16, 2}, {"f4", "float32", INSITU_F32, 4}, {"f8", "float64", INSITU_F64, 8},
+      {"c8", "complex64", INSITU_C64, 8}, {"c16", "complex128", INSITU_C128, 16}};
+  static const char *const no_v2[] = {
+      "<U7", "|S3", "<M8[ns]", "<m8[s]", "|O", "|V8", "<f16", "<f3", "f4", "=f4", "|f4", "<f", "<", "", "<f4x", "<i16"};
+  static const char *const no_v3[] = {"string", "r16", "bfloat16", "numpy.datetime64", "int4", "float8_e4m3"};
+  char quoted[64];
+  (void)state;
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+    const char *fill = types[i].dtype == INSITU_BOOL ? "false" : types[i].dtype >> 8 == 5 ? "[0,0]" : "0";
+    for (const char *order = "<>|"; *order; order++) {
+      snprintf(quoted, sizeof quoted, "\"%c%s\"", *order, types[i].v2);
+      if (*order == '|' && types[i].size > 1) {
+        refused(INSITU_E_DTYPE, V2("dtype", quoted), "byte order");
+        continue;
+      }
+      accepted(V2("dtype", quoted, "fill_value", fill));
+      assert_true(array.dtype == types[i].dtype && array.itemsize == types[i].size && array.format == 2);
+      assert_int_equal(array.swap, *order == '>' && types[i].size > 1);
+    }
+    for (int big = 0; big < 2; big++) {
+      snprintf(quoted, sizeof quoted, "\"%s\"", types[i].v3);
+      accepted(V3("data_type", quoted, "fill_value", fill, "codecs", big ? "[" BYTES("big") "]" : "[" BYTES("little") "]"));
+      assert_true(array.dtype == types[i].dtype && array.itemsize == types[i].size && array.format == 3);
+      assert_int_equal(array.swap, big && types[i].size > 1);
+    }
+    const char *bare = V3("data_type", quoted, "fill_value", fill, "codecs", "[\"bytes\"]");
+    if (types[i].size > 1) refused(INSITU_E_FORMAT, bare, "endian");
+    else accepted(bare);
+  }
+  for (size_t i = 0; i < sizeof no_v2 / sizeof *no_v2; i++) {
+    snprintf(quoted, sizeof quoted, "\"%s\"", no_v2[i]);
+    refused(INSITU_E_DTYPE, V2("dtype", quoted), quoted);
+  }
+  for (size_t i = 0; i < sizeof no_v3 / sizeof *no_v3; i++) {
+    snprintf(quoted, sizeof quoted, "\"%s\"", no_v3[i]);
+    refused(INSITU_E_DTYPE, V3("data_type", quoted), quoted);
+  }
+  refused(INSITU_E_DTYPE, V2("dtype", "[[\"a\",\"<f4\"]]"), "structured");
+  refused(
+      INSITU_E_DTYPE, V3("data_type", "{\"name\":\"numpy.datetime64\",\"configuration\":{\"unit\":\"s\"}}"), "numpy.datetime64");
+  accepted(V3("data_type", "{\"name\":\"float32\"}"));
+  refused(INSITU_E_FORMAT, V2("dtype", NULL), "missing");
+  refused(INSITU_E_FORMAT, V2("dtype", "4"), "string");
+  refused(INSITU_E_FORMAT, V3("data_type", NULL), "missing");
+}
+
+/* The fill's bits as a number; v2 types are named by their typestr, v3 ones by their name. */
+static void fill_is(const char *dtype, const char *fill, uint64_t low, uint64_t high, bool nan) {
+  char quoted[64];
+  uint64_t bits[2];
+  snprintf(quoted, sizeof quoted, "\"%s\"", dtype);
+  accepted(strchr("<>|", dtype[0]) ? V2("dtype", quoted, "fill_value", fill) : V3("data_type", quoted, "fill_value", fill));
+  memcpy(bits, array.fill, sizeof bits);
+  if (!array.has_fill || bits[0] != low || bits[1] != high || array.fill_is_nan != nan)
+    fail_msg("%s %s: %#jx %#jx, nan %d", dtype, fill, (uintmax_t)bits[0], (uintmax_t)bits[1], array.fill_is_nan);
+}
+static void fill_refused(const char *dtype, const char *fill) {
+  char quoted[64];
+  snprintf(quoted, sizeof quoted, "\"%s\"", dtype);
+  refused(INSITU_E_FORMAT,
+      strchr("<>|", dtype[0]) ? V2("dtype", quoted, "fill_value", fill) : V3("data_type", quoted, "fill_value", fill),
+      "fill_value");
+}
+static void fills(void **state) {
+  (void)state;
+  for (int v = 0; v < 2; v++) { /* forms that both versions have */
+    const char *f4 = v ? "float32" : ">f4", *f8 = v ? "float64" : "<f8", *f2 = v ? "float16" : "<f2";
+    fill_is(f4, "\"NaN\"", 0x7fc00000, 0, true);
+    fill_is(f4, "NaN", 0x7fc00000, 0, true);
+    fill_is(f4, "\"Infinity\"", 0x7f800000, 0, false);
+    fill_is(f4, "\"-Infinity\"", 0xff800000, 0, false);
+    fill_is(f4, "-Infinity", 0xff800000, 0, false);
+    fill_is(f4, "1", 0x3f800000, 0, false);
+    fill_is(f4, "-0.0", 0x80000000, 0, false);
+    fill_is(f4, "1e20", 0x60ad78ec, 0, false);
+    fill_is(f4, "9.969209968386869e+36", 0x7cf00000, 0, false);
+    fill_is(f8, "\"NaN\"", UINT64_C(0x7ff8000000000000), 0, true);
+    fill_is(f8, "1e20", UINT64_C(0x4415af1d78b58c40), 0, false);
+    fill_is(f2, "\"NaN\"", 0x7e00, 0, true);
+    fill_is(f2, "65504", 0x7bff, 0, false);
+    fill_is(f2, "65519.99", 0x7bff, 0, false);
+    fill_is(f2, "-1.5", 0xbe00, 0, false);
+    fill_is(f2, "0.00006103515625", 0x0400, 0, false);
+    fill_is(f2, "5.9604644775390625e-8", 1, 0, false);
+    fill_is(f2, "4.4e-8", 1, 0, false);
+    fill_is(f2, "2.98e-8", 0, 0, false);
+    fill_is(f2, "2.9802322387695312e-8", 0, 0, false);       /* half of the least half: a tie, to even */
+    fill_is(f2, "8.940696716308594e-08", 2, 0, false);       /* one and a half of it */
+    fill_is(f2, "0.000061005353927612305", 0x400, 0, false); /* rounds up from the subnormals */
+    fill_is(f2, "1.00048828125", 0x3c00, 0, false);          /* ties to even */
+    fill_is(f2, "1.00146484375", 0x3c02, 0, false);
+    fill_is(f2, "\"-Infinity\"", 0xfc00, 0, false);
+    fill_refused(f2, "65520");
+    fill_refused(f4, "1e39");
+    fill_refused(f8, "1e999");
+    fill_refused(f4, "true");
+    fill_refused(f4, "\"nan\"");
+    fill_refused(f4, "\"\"");
+    fill_refused(f4, "[0,0]");
+    fill_is(v ? "int16" : "<i2", "-32768", 0x8000, 0, false);
+    fill_refused(v ? "int16" : "<i2", "-32769");
+    fill_refused(v ? "int16" : "<i2", "32768");
+    fill_is(v ? "int32" : "<i4", "-999900.0", 0xfff0be24, 0, false);
+    fill_refused(v ? "int32" : "<i4", "0.5");
+    fill_refused(v ? "int32" : "<i4", "NaN");
+    fill_refused(v ? "int32" : "<i4", "\"0\"");
+    fill_is(v ? "int64" : "<i8", "-9223372036854775808", UINT64_C(1) << 63, 0, false);
+    fill_refused(v ? "int64" : "<i8", "9223372036854775808");
+    fill_is(v ? "uint64" : "<u8", "18446744073709551615", UINT64_MAX, 0, false);
+    fill_refused(v ? "uint64" : "<u8", "18446744073709551616");
+    fill_refused(v ? "uint64" : "<u8", "-1");
+    fill_is(v ? "uint8" : "|u1", "255", 255, 0, false);
+    fill_refused(v ? "uint8" : "|u1", "256");
+    fill_is(v ? "bool" : "|b1", "true", 1, 0, false);
+    fill_is(v ? "bool" : "|b1", "0", 0, 0, false);
+    fill_refused(v ? "bool" : "|b1", "2");
+    fill_is(v ? "complex64" : "<c8", "[1, \"NaN\"]", UINT64_C(0x7fc000003f800000), 0, true);
+    fill_is(v ? "complex128" : "<c16", "[\"-Infinity\", 1.0]", UINT64_C(0xfff0000000000000), UINT64_C(0x3ff0000000000000), false);
+    fill_refused(v ? "complex64" : "<c8", "[1]");
+    fill_refused(v ? "complex64" : "<c8", "[1,2,3]");
+    fill_refused(v ? "complex64" : "<c8", "[]");
+  }
+  fill_is("float32", "\"0x7fc00001\"", 0x7fc00001, 0, true);
+  fill_is("float16", "\"0xfc01\"", 0xfc01, 0, true);
+  fill_is("float64", "\"0x7ff0000000000000\"", UINT64_C(0x7ff0000000000000), 0, false);
+  fill_is("complex64", "[\"0x3f800000\", 2]", UINT64_C(0x400000003f800000), 0, false);
+  fill_refused("float32", "\"0x7fc0000\"");
+  fill_refused("float32", "\"0x7fc00000a\"");
+  fill_refused("float32", "\"0x7fc0000g\"");
+  fill_refused("<f4", "\"0x7fc00000\""); /* not in v2 */
+  accepted(V2("fill_value", "null"));
+  assert_false(array.has_fill);
+  accepted(V2("fill_value", NULL));
+  accepted(V3("fill_value", "null"));
+  assert_true(!array.has_fill && !array.fill_is_nan && array.fill[0] == 0);
+  refused(INSITU_E_FORMAT, V3("fill_value", NULL), "fill_value");
+}
+
+static void geometry(void **state) {
+  (void)state;
+  accepted(V2("x", "1"));
+  assert_true(array.ndim == 2 && array.shape[1] == 20 && array.chunk[0] == 3 && array.order[0] == 0 && array.order[1] == 1);
+  assert_string_equal(array.path, "a/b");
+  accepted(V2("order", "\"F\"", "shape", "[1,2,3]", "chunks", "[4,5,6]"));
+  assert_true(array.order[0] == 2 && array.order[1] == 1 && array.order[2] == 0);
+  accepted(V2("shape", "[0, 20]"));
+  accepted(V2("shape", "[]", "chunks", "[]"));
+  accepted(V2("shape", "[4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4]", "chunks", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"));
+  refused(INSITU_E_UNSUPPORTED, V2("shape", "[4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4]"), "INSITU__MAX_DIMS");
+  static const char *const shapes[] = {"[1,-1]", "[1,2.0]", "[1,\"2\"]", "[1,null]", "7", "null", "[9223372036854775808,1]",
+      "[4611686018427387904,1]", "[4294967296,4294967296]", "[0,9223372036854775807]", "[1e3,2]", "{}", "[1,[2]]"};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    refused(INSITU_E_FORMAT, V2("shape", shapes[i]), "shape");
+    refused(INSITU_E_FORMAT, V3("shape", shapes[i]), "shape");
+  }
+  refused(INSITU_E_FORMAT, V2("shape", NULL), "shape");
+  refused(INSITU_E_FORMAT, V2("chunks", "[0,4]"), "chunks");
+  refused(INSITU_E_FORMAT, V2("chunks", "[3]"), "chunks");
+  refused(INSITU_E_FORMAT, V2("chunks", NULL), "chunks");
+  refused(INSITU_E_UNSUPPORTED, V2("chunks", "[32768,32768]"), "INSITU__MAX_CHUNK"); /* 4 GiB */
+  refused(INSITU_E_UNSUPPORTED, V2("chunks", "[9223372036854775807,9223372036854775807]"), "INSITU__MAX_CHUNK");
+  refused(INSITU_E_FORMAT, V2("order", "\"A\""), "order");
+  refused(INSITU_E_FORMAT, V2("order", NULL), "order");
+  refused(INSITU_E_FORMAT, V2("zarr_format", "2.0"), "zarr_format");
+  refused(INSITU_E_FORMAT, V3("zarr_format", "\"3\""), "zarr_format");
+  refused(INSITU_E_FORMAT, V3("node_type", "\"group\""), "node_type");
+  refused(INSITU_E_FORMAT, "[]", "an object");
+  refused(INSITU_E_GRID, V3("chunk_grid", "{\"name\":\"rectilinear\",\"configuration\":{}}"), "rectilinear");
+  refused(INSITU_E_FORMAT, V3("chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,0]}}"), "chunk_shape");
+  refused(INSITU_E_FORMAT, V3("chunk_grid", "\"regular\""), "chunk_shape");
+  refused(INSITU_E_FORMAT, V3("chunk_grid", "{}"), "chunk_grid");
+  /* extensions */
+  refused(INSITU_E_UNSUPPORTED, V3("frobnicate", "{\"must_understand\":true}"), "frobnicate");
+  refused(INSITU_E_UNSUPPORTED, V3("frobnicate", "1"), "frobnicate");
+  accepted(V3("frobnicate", "{\"must_understand\":false}"));
+  accepted(V3("storage_transformers", "[]", "attributes", "{}", "consolidated_metadata", "null"));
+  refused(INSITU_E_UNSUPPORTED, V3("storage_transformers", "[{\"name\":\"x\"}]"), "storage_transformers");
+  /* names of dimensions */
+  accepted(V3("dimension_names", "[\"time\", null]"));
+  assert_string_equal(array.dim[0], "time");
+  assert_null(array.dim[1]);
+  accepted(V3("dimension_names", "null"));
+  refused(INSITU_E_FORMAT, V3("dimension_names", "[\"time\"]"), "dimension_names");
+  refused(INSITU_E_FORMAT, V3("dimension_names", "[\"time\", 1]"), "dimension_names");
+  static const struct {
+    const char *attributes, *dim;
+  } dims[] = {{"{\"_ARRAY_DIMENSIONS\": [\"time\", \"x\"], \"v\": NaN}", "time"}, {"{}", NULL},
+      {"{\"_ARRAY_DIMENSIONS\": [\"time\"]}", NULL}, {"{\"_ARRAY_DIMENSIONS\": [\"time\", 2]}", NULL}, {"[]", NULL}};
+  for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
+    const char *text = V2("x", "1");
+    insitu__zarr_array_free(&array);
+    assert_int_equal(
+        insitu__zarr_parse_v2(&array, "a", text, strlen(text), dims[i].attributes, strlen(dims[i].attributes), NULL), INSITU_OK);
+    if (dims[i].dim) assert_string_equal(array.dim[0], dims[i].dim);
+    else assert_null(array.dim[0]);
+  }
+}
+
+static void codecs(void **state) {
+  (void)state;
+  struct insitu__codec blosc, zstd;
+  assert_int_equal(insitu__codec_from_name("blosc", &blosc, NULL), INSITU_OK);
+  assert_int_equal(insitu__codec_from_name("zstd", &zstd, NULL), INSITU_OK);
+  accepted(V2("compressor", "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}"));
+  assert_true(array.codecs.n == 1 && memcmp(array.codecs.codec, &blosc, sizeof blosc) == 0);
+  accepted(V2(
+      "compressor", "null", "filters", "[{\"id\":\"zstd\"},{\"id\":\"blosc\"}]")); /* as kerchunk writes; decoded from the last */
+  assert_true(array.codecs.n == 2 && memcmp(&array.codecs.codec[0], &blosc, sizeof blosc) == 0);
+  accepted(V2("compressor", "{\"id\":\"zstd\"}", "filters", "[{\"id\":\"blosc\"}]"));
+  assert_true(array.codecs.n == 2 && memcmp(&array.codecs.codec[0], &zstd, sizeof zstd) == 0);
+  accepted(V2("compressor", NULL, "filters", "[]"));
+  assert_int_equal(array.codecs.n, 0);
+  refused(INSITU_E_CODEC, V2("compressor", "{\"id\":\"blosc2\"}"), "blosc2");
+  refused(INSITU_E_CODEC, V2("filters", "[{\"id\":\"delta\",\"dtype\":\"<f4\"}]"), "delta");
+  refused(INSITU_E_FORMAT, V2("compressor", "{\"cname\":\"lz4\"}"), "compressor");
+  refused(INSITU_E_FORMAT, V2("compressor", "\"blosc\""), "compressor");
+  refused(INSITU_E_FORMAT, V2("filters", "{}"), "filters");
+  refused(INSITU_E_UNSUPPORTED, V2("filters", "[{},{},{},{},{},{},{},{},{}]"), "INSITU__MAX_CODECS");
+  accepted(V3("codecs", "[" BYTES("little") ",\"numcodecs.zstd\",{\"name\":\"blosc\",\"configuration\":{\"typesize\":4}}]"));
+  assert_true(array.codecs.n == 2 && memcmp(&array.codecs.codec[0], &blosc, sizeof blosc) == 0);
+  assert_memory_equal(&array.codecs.codec[1], &zstd, sizeof zstd);
+  refused(INSITU_E_CODEC, V3("codecs", "[{\"name\":\"sharding_indexed\",\"configuration\":{}}]"), "sharding_indexed");
+  refused(INSITU_E_CODEC,
+      V3("chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[99999,99999]}}", "codecs",
+          "[\"sharding_indexed\"]"),
+      "sharding_indexed"); /* though the shard is larger than a chunk may be */
+  refused(INSITU_E_UNSUPPORTED, V3("chunk_grid", "{\"name\":\"regular\",\n \"configuration\":{\"chunk_shape\":[99999,99999]}}"),
+      "\"regular\", \"conf");
+  refused(INSITU_E_CODEC, V3("codecs", "[{\"name\":\"gribberish\"}]"), "gribberish");
+  refused(INSITU_E_CODEC, V3("codecs", "[{\"name\":\"zstd\"}," BYTES("little") "]"), "zstd");
+  refused(INSITU_E_CODEC, V3("codecs", "[" BYTES("little") ",{\"name\":\"nope\",\"must_understand\":false}]"), "nope");
+  refused(INSITU_E_FORMAT, V3("codecs", "[]"), "codecs");
+  refused(INSITU_E_FORMAT, V3("codecs", NULL), "codecs");
+  refused(INSITU_E_FORMAT, V3("codecs", "[" BYTES("little") "," BYTES("little") "]"), "codecs");
+  refused(INSITU_E_FORMAT, V3("codecs", "[" BYTES("middle") "]"), "endian");
+  refused(INSITU_E_FORMAT, V3("codecs", "[{}]"), "name");
+  refused(INSITU_E_UNSUPPORTED,
+      V3("codecs", "[" BYTES("big") ",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\"]"),
+      "INSITU__MAX_CODECS");
+#define TRANSPOSE(order) "{\"name\":\"transpose\",\"configuration\":{\"order\":" order "}},"
+#define CUBE "shape", "[9,9,9]", "chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,4,5]}}", "codecs"
+  accepted(V3(CUBE, "[" TRANSPOSE("[1,2,0]") BYTES("little") "]"));
+  assert_true(array.order[0] == 1 && array.order[1] == 2 && array.order[2] == 0);
+  accepted(V3(CUBE, "[" TRANSPOSE("[1,2,0]") TRANSPOSE("[1,0,2]") BYTES("little") "]"));
+  assert_true(array.order[0] == 2 && array.order[1] == 1 && array.order[2] == 0);
+  accepted(V3(CUBE, "[" TRANSPOSE("\"F\"") BYTES("little") "]"));
+  assert_true(array.order[0] == 2 && array.order[1] == 1 && array.order[2] == 0);
+  static const char *const bad[] = {"[" TRANSPOSE("[0,1]") BYTES("little") "]", "[" TRANSPOSE("[0,1,1]") BYTES("little") "]",
+      "[" TRANSPOSE("[0,1,3]") BYTES("little") "]", "[" TRANSPOSE("[0,1,2,3]") BYTES("little") "]",
+      "[" TRANSPOSE("null") BYTES("little") "]", "[" TRANSPOSE("[0,1,-1]") BYTES("little") "]",
+      "[" TRANSPOSE("[18446744073709551615,1,2]") BYTES("little") "]", "[" BYTES("little") "," TRANSPOSE("[2,1,0]") "\"zstd\"]"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refused(INSITU_E_FORMAT, V3(CUBE, bad[i]), "codecs");
+}
+
+static void keys(void **state) {
+#define ENCODING(name, more) "chunk_key_encoding", "{\"name\":\"" name "\"" more "}"
+#define SEPARATOR(s) ",\"configuration\":{\"separator\":\"" s "\"}"
+#define SCALAR "shape", "[]", "chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[]}}"
+  (void)state;
+  accepted(V2("x", "1"));
+  assert_string_equal(key(0, 12), "a/b/0.12");
+  assert_string_equal(key(UINT64_MAX, 9), "a/b/18446744073709551615.9");
+  accepted(V2("dimension_separator", "\"/\""));
+  assert_string_equal(key(10, 0), "a/b/10/0");
+  accepted(V2("shape", "[]", "chunks", "[]"));
+  assert_string_equal(key(0, 0), "a/b/0");
+  refused(INSITU_E_FORMAT, V2("dimension_separator", "\"-\""), "dimension_separator");
+  refused(INSITU_E_FORMAT, V2("dimension_separator", "null"), "dimension_separator");
+  accepted(V3(ENCODING("default", "")));
+  assert_string_equal(key(1, 2), "a/b/c/1/2");
+  accepted(V3("chunk_key_encoding", "\"default\""));
+  assert_string_equal(key(1, 2), "a/b/c/1/2");
+  accepted(V3(ENCODING("default", SEPARATOR("."))));
+  assert_string_equal(key(1, 2), "a/b/c.1.2");
+  accepted(V3(ENCODING("v2", "")));
+  assert_string_equal(key(1, 2), "a/b/1.2");
+  accepted(V3(ENCODING("v2", SEPARATOR("/"))));
+  assert_string_equal(key(1, 2), "a/b/1/2");
+  accepted(V3(SCALAR));
+  assert_string_equal(key(0, 0), "a/b/c");
+  accepted(V3(SCALAR, ENCODING("v2", "")));
+  assert_string_equal(key(0, 0), "a/b/0");
+  refused(INSITU_E_UNSUPPORTED, V3(ENCODING("fanout", "")), "fanout");
+  refused(INSITU_E_FORMAT, V3(ENCODING("default", SEPARATOR("_"))), "separator");
+  accepted(V3("shape", "[10,20]"));
+  array.path[0] = 0; /* the root */
+  assert_string_equal(key(1, 2), "c/1/2");
+  for (size_t cap = 0; cap < 24; cap++) { /* never writes past cap, and fits where it can */
+    char *tight = malloc(cap ? cap : 1);
+    int64_t n = insitu__zarr_chunk_key(&array, (const uint64_t[]){123, 4567}, tight, cap);
+    assert_int_equal(n, cap >= sizeof "c/123/4567" ? 10 : INSITU_E_ARG);
+    free(tight);
+  }
+  for (int ndim = 0; ndim < 2; ndim++)
+    for (int style = INSITU__ZARR_KEYS_V2; style <= INSITU__ZARR_KEYS_DEFAULT; style++)
+      for (size_t cap = 0; cap < 12; cap++) {
+        struct insitu__zarr_array a = {
+            .path = cap % 2 ? (char *)"p" : (char *)"", .ndim = (unsigned)ndim, .key_style = style, .separator = '/'};
+        size_t want = strlen(a.path) * 2 + (ndim && style == INSITU__ZARR_KEYS_DEFAULT ? 3 : 1);
+        char *tight = malloc(cap ? cap : 1);
+        assert_int_equal(
+            insitu__zarr_chunk_key(&a, (const uint64_t[]){7}, tight, cap), cap > want ? (int64_t)want : INSITU_E_ARG);
+        free(tight);
+      }
+}
+
+static void damage(void **state) { /* truncations are refused, changed bytes are refused or give an array within the limits */
+  char text[sizeof document];
+  (void)state;
+  for (int v = 0; v < 2; v++) {
+    const char *good = v ? V3("dimension_names", "[\"t\",null]", "codecs", "[" TRANSPOSE("[1,0]") BYTES("big") ",\"zstd\"]")
+                         : V2("compressor", "{\"id\":\"blosc\"}", "dimension_separator", "\"/\"");
+    size_t n = strlen(good);
+    snprintf(text, sizeof text, "%s", good);
+    for (size_t i = 0; i < n; i++) {
+      struct insitu__zarr_array a;
+      char *cut = malloc(i + 1);
+      memcpy(cut, text, i);
+      assert_int_equal(
+          v ? insitu__zarr_parse_v3(&a, "", cut, i, NULL) : insitu__zarr_parse_v2(&a, "", cut, i, NULL, 0, NULL), INSITU_E_JSON);
+      free(cut);
+      for (const char *c = "{}[]\",:019-.eNx\x80"; *c; c++) {
+        char was = text[i];
+        text[i] = *c;
+        if (!(v ? insitu__zarr_parse_v3(&a, "", text, n, NULL) : insitu__zarr_parse_v2(&a, "", text, n, NULL, 0, NULL))) {
+          uint64_t bytes = a.itemsize, axes = 0;
+          for (unsigned d = 0; d < a.ndim; d++) bytes *= a.chunk[d], axes |= 1u << a.order[d];
+          assert_true(a.ndim <= INSITU__MAX_DIMS && bytes > 0 && bytes <= INSITU__MAX_CHUNK && axes + 1 == 1u << a.ndim);
+        }
+        insitu__zarr_array_free(&a);
+        text[i] = was;
+      }
+    }
+  }
+}
+
+static void no_memory(void **state) { /* wherever memory runs out, that is the error and nothing stays behind */
+  (void)state;
+  for (int v = 0; v < 2; v++) {
+    int n = 0;
+    const char *text = v ? V3("dimension_names", "[\"t\",\"x\"]") : V2("x", "1"),
+               *attributes = "{\"_ARRAY_DIMENSIONS\":[\"t\",\"x\"]}";
+    for (insitu_status status = INSITU_E_NOMEM; status < 0; n++) {
+      struct insitu__zarr_array a;
+      allocations_left = n;
+      status = v ? insitu__zarr_parse_v3(&a, "", text, strlen(text), NULL)
+                 : insitu__zarr_parse_v2(&a, "", text, strlen(text), attributes, strlen(attributes), NULL);
+      allocations_left = -1;
+      assert_true(status == INSITU_OK || status == INSITU_E_NOMEM);
+      insitu__zarr_array_free(&a);
+    }
+    assert_int_equal(n, v ? 5 : 6); /* documents, path, two names; and the time that succeeds */
+  }
+}
+
+/* ---- hierarchies, on the reactor ---- */
+
+static char root[256], joined[512];
+static struct insitu__reactor reactor;
+static const char *at(const char *path) {
+  snprintf(joined, sizeof joined, "%s/%s", root, path);
+  return joined;
+}
+static void put(const char *path, const char *text) { /* text NULL: a directory */
+  at(path);
+  for (char *slash = strchr(joined + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = 0;
+    mkdir(joined, 0777);
+    *slash = '/';
+  }
+  if (!text) {
+    mkdir(joined, 0777);
+    return;
+  }
+  FILE *f = fopen(joined, "wb");
+  assert_non_null(f);
+  fputs(text, f);
+  fclose(f);
+}
+
+struct visit { /* one coroutine's errand; cmocka's asserts stay outside */
+  const char *url, *path;
+  insitu_status status;
+  insitu_error error;
+  struct insitu__zarr_array array;
+  int format;
+  bool is_array;
+  char names[8192];
+  uint64_t n_names;
+  char *object;
+};
+static void visit_name(void *to, const char *path) {
+  struct visit *v = to;
+  size_t n = strlen(v->names);
+  v->n_names++;
+  snprintf(v->names + n, sizeof v->names - n, "%s ", path);
+}
+static void visit_entry(void *to, const char *name, bool is_directory) {
+  struct visit *v = to;
+  size_t n = strlen(v->names);
+  snprintf(v->names + n, sizeof v->names - n, "%s%s ", name, is_directory ? "/" : "");
+}
+static void visit_zarr(void *arg) { /* opens path, or lists when path is NULL */
+  struct visit *v = arg;
+  struct insitu__store store;
+  struct insitu__zarr_group group = {0};
+  v->status = insitu__store_open(&store, &reactor, v->url, &v->error);
+  if (!v->status) v->status = insitu__zarr_open_await(&group, &store, &v->error);
+  v->format = group.format;
+  v->is_array = group.is_array;
+  if (!v->status && v->path) v->status = insitu__zarr_array_await(&group, v->path, &v->array, &v->error);
+  else if (!v->status) v->status = insitu__zarr_names_await(&group, visit_name, v, &v->error);
+  insitu__zarr_group_free(&group);
+  insitu__store_close(&store);
+}
+static void visit_object(void *arg) { /* reads an object of at most 100000 bytes */
+  struct visit *v = arg;
+  struct insitu__store store;
+  uint64_t n;
+  v->status = insitu__store_open(&store, &reactor, v->url, &v->error);
+  if (!v->status) v->status = insitu__store_get_await(&store, v->path, 100000, &v->object, &n, &v->error);
+  if (!v->status) v->n_names = n;
+  insitu__store_close(&store);
+}
+static void visit_list(void *arg) {
+  struct visit *v = arg;
+  struct insitu__store store;
+  v->status = insitu__store_open(&store, &reactor, v->url, &v->error);
+  if (!v->status) v->status = insitu__store_list_await(&store, v->path, visit_entry, v, &v->error);
+  insitu__store_close(&store);
+}
+static struct visit seen;
+static insitu_status visit(void (*fn)(void *), const char *url, const char *path) { /* url is below root */
+  char where[512];
+  insitu__zarr_array_free(&seen.array);
+  free(seen.object);
+  memset(&seen, 0, sizeof seen);
+  snprintf(where, sizeof where, "%s/%s", root, url);
+  seen.url = where;
+  seen.path = path;
+  assert_int_equal(insitu__reactor_call(&reactor, fn, &seen), INSITU_OK);
+  assert_true(seen.status == seen.error.status);
+  return seen.status;
+}
+static void visit_fails(const char *url, const char *path, insitu_status status, const char *cause) {
+  if (visit(visit_zarr, url, path) != status || !strstr(seen.error.message, cause))
+    fail_msg("%s %s: %d %s, not %d with %s", url, path ? path : "(names)", seen.status, seen.error.message, status, cause);
+}
+
+static void store(void **state) {
+  (void)state;
+  char *large = malloc(100002);
+  memset(large, 'x', 100001);
+  large[100001] = 0;
+  put("s/a/1", "one");
+  put("s/a/0", "");
+  put("s/large", large);
+  put("s/limit", large + 1);
+  put("s/a/dir", NULL);
+  assert_int_equal(symlink("a", at("s/link")), 0);
+  assert_int_equal(visit(visit_object, "s", "a/1"), INSITU_OK);
+  assert_string_equal(seen.object, "one");
+  assert_int_equal(visit(visit_object, "s", "a/0"), INSITU_OK);
+  assert_string_equal(seen.object, "");
+  assert_int_equal(visit(visit_object, "s", "limit"), INSITU_OK);
+  assert_int_equal(seen.n_names, 100000);
+  assert_int_equal(visit(visit_object, "s", "large"), INSITU_E_UNSUPPORTED);
+  assert_int_equal(visit(visit_object, "s", "a/2"), INSITU_E_NOTFOUND);
+  assert_int_equal(seen.error.sys_errno, ENOENT);
+  assert_non_null(strstr(seen.error.message, "a/2"));
+  assert_int_equal(visit(visit_object, "s", "a/1/2"), INSITU_E_NOTFOUND);
+  assert_int_equal(visit(visit_object, "s", "a/dir"), INSITU_E_IO); /* there, but no object: not absent */
+  assert_int_equal(seen.error.sys_errno, EISDIR);
+  if (geteuid()) {
+    chmod(at("s/a/1"), 0);
+    assert_int_equal(visit(visit_object, "s", "a/1"), INSITU_E_IO);
+  }
+  static const char *const bad[] = {"", "/etc/passwd", "..", "../s/a/1", "a/../a/1", "a/./1", ".", "a//1", "a/", "a/.."};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(visit(visit_object, "s", bad[i]), INSITU_E_ARG);
+  memset(large, 'k', 100001);
+  assert_int_equal(visit(visit_object, "s", large), INSITU_E_ARG);
+  large[300] = 0; /* longer than a name may be: an error, not an absent object */
+  assert_int_equal(visit(visit_object, "s", large), INSITU_E_IO);
+  free(large);
+  assert_int_equal(visit(visit_list, "s", ""), INSITU_OK);
+  assert_string_equal(seen.names, "a/ large limit link/ ");
+  assert_int_equal(visit(visit_list, "s", "a"), INSITU_OK);
+  assert_string_equal(seen.names, "0 1 dir/ ");
+  assert_int_equal(visit(visit_list, "s", "a/dir"), INSITU_OK);
+  assert_string_equal(seen.names, "");
+  assert_int_equal(visit(visit_list, "s", "../s"), INSITU_E_ARG);
+  assert_int_equal(visit(visit_list, "s", "b"), INSITU_E_NOTFOUND);
+  assert_int_equal(visit(visit_list, "s", "a/1"), INSITU_E_NOTFOUND);
+  visit_fails("missing", "", INSITU_E_NOTFOUND, "missing");
+  visit_fails("s/a/0", "", INSITU_E_NOT_ZARR, "it is a file");
+  visit_fails("s/a/0/x", "", INSITU_E_NOTFOUND, "s/a/0/x");
+  visit_fails("s", "", INSITU_E_NOT_ZARR, ".zmetadata");
+}
+
+static void hierarchy_v2(void **state) {
+  (void)state;
+  put("v2/.zgroup", "{\"zarr_format\":2}");
+  put("v2/t2m/.zarray", V2("dimension_separator", "\"/\""));
+  put("v2/t2m/.zattrs", "{\"_ARRAY_DIMENSIONS\":[\"time\",\"x\"]}");
+  put("v2/t2m/0/0/0", "a chunk: never entered");
+  put("v2/my group/sub/z500/.zarray", V2("shape", "[7,8]")); /* no .zgroup between: implicit groups */
+  put("v2/broken/.zarray", "{\"zarr_format\": 2,\n \"shape\": [1,]}");
+  put("v2/attrs/.zarray", V2("x", "1"));
+  put("v2/attrs/.zattrs", "{");
+  put("v2/three/zarr.json", V3("x", "{\"must_understand\":false}"));
+  assert_int_equal(visit(visit_zarr, "v2", NULL), INSITU_OK);
+  assert_string_equal(seen.names, "attrs broken t2m my group/sub/z500 ");
+  assert_int_equal(seen.format, 2);
+  assert_int_equal(visit(visit_zarr, "v2", "t2m"), INSITU_OK);
+  assert_string_equal(seen.array.dim[1], "x");
+  assert_int_equal(visit(visit_zarr, "v2", "//my group/sub//z500/"), INSITU_OK);
+  assert_string_equal(seen.array.path, "my group/sub/z500");
+  assert_int_equal(visit(visit_zarr, "v2/t2m", ""), INSITU_OK); /* the root is the array */
+  assert_true(seen.is_array && seen.array.path[0] == 0);
+  assert_int_equal(visit(visit_zarr, "v2/t2m", NULL), INSITU_OK);
+  assert_string_equal(seen.names, " ");
+  visit_fails("v2/t2m", "t2m", INSITU_E_NOTFOUND, "itself an array");
+  visit_fails("v2", "z500", INSITU_E_NOTFOUND, "did you mean 'my group/sub/z500'");
+  visit_fails("v2", "t2n", INSITU_E_NOTFOUND, "did you mean 't2m'");
+  visit_fails("v2", "", INSITU_E_NOTFOUND, "'attrs', 'broken', 't2m'");
+  visit_fails("v2", "my group", INSITU_E_NOTFOUND, "4 arrays are there");
+  visit_fails("v2", "broken", INSITU_E_JSON, "line 2, column 14");
+  visit_fails("v2", "attrs", INSITU_E_JSON, ".zattrs");
+  visit_fails("v2", "three", INSITU_E_FORMAT, "Zarr v3 metadata");
+  visit_fails("v2", "../v2/t2m", INSITU_E_ARG, "not a path");
+  put("meta/.zmetadata",
+      "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2},\".zattrs\":{},\"g/.zgroup\":{}}}");
+  visit_fails("meta", "x", INSITU_E_NOTFOUND, "has no arrays");
+  char text[8192];
+  snprintf(text, sizeof text,
+      "{\"zarr_consolidated_format\":1,\"metadata\":{\"g/a/.zattrs\":{\"_ARRAY_DIMENSIONS\":[\"t\",\"x\"],\"f\":NaN},"
+      "\"g/a/.zarray\":%s,"
+      "\".zgroup\":{\"zarr_format\":2},\"../out/.zarray\":%s}}",
+      V2("shape", "[70,80]"), document);
+  put("meta/.zmetadata", text);
+  put("meta/late/.zarray", V2("shape", "[1,2]")); /* added since: found, not listed */
+  assert_int_equal(visit(visit_zarr, "meta", "g/a"), INSITU_OK);
+  assert_true(seen.array.shape[0] == 70 && strcmp(seen.array.dim[0], "t") == 0);
+  assert_int_equal(visit(visit_zarr, "meta", "late"), INSITU_OK);
+  assert_int_equal(visit(visit_zarr, "meta", NULL), INSITU_OK);
+  assert_string_equal(seen.names, "g/a ../out ");
+  visit_fails("meta", "../out", INSITU_E_ARG, "not a path");
+  visit_fails("meta", "g/b", INSITU_E_NOTFOUND, "did you mean 'g/a'");
+  put("meta/.zmetadata", "{\"zarr_consolidated_format\":2,\"metadata\":{}}");
+  visit_fails("meta", "g/a", INSITU_E_UNSUPPORTED, "zarr_consolidated_format");
+  put("meta/.zmetadata", "{\"zarr_consolidated_format\":1,\"metadata\":[]}");
+  visit_fails("meta", "g/a", INSITU_E_FORMAT, "\"metadata\"");
+  put("meta/.zmetadata", "{\"zarr_conso");
+  visit_fails("meta", "g/a", INSITU_E_JSON, ".zmetadata, line 1");
+}
+
+static void hierarchy_v3(void **state) {
+#define GROUP(more) "{\"zarr_format\":3,\"node_type\":\"group\",\"attributes\":{}" more "}"
+  char text[8192];
+  (void)state;
+  put("v3/zarr.json", GROUP(",\"consolidated_metadata\":null"));
+  put("v3/a/b/c/zarr.json", V3("dimension_names", "[\"t\",\"x\"]"));
+  put("v3/a/zarr.json", GROUP(""));
+  put("v3/a/b/c/c/0/0", "chunk");
+  put("v3/two/.zarray", V2("x", "1"));
+  assert_int_equal(visit(visit_zarr, "v3", NULL), INSITU_OK);
+  assert_string_equal(seen.names, "a/b/c ");
+  assert_int_equal(visit(visit_zarr, "v3", "a/b/c"), INSITU_OK);
+  assert_string_equal(seen.array.dim[1], "x");
+  assert_int_equal(visit(visit_zarr, "v3/a/b/c", "/"), INSITU_OK);
+  assert_true(seen.is_array && seen.format == 3);
+  visit_fails("v3", "a", INSITU_E_NOTFOUND, "1 array is there: 'a/b/c'");
+  visit_fails("v3", "two", INSITU_E_FORMAT, "Zarr v2 metadata");
+  snprintf(text, sizeof text,
+      GROUP(",\"consolidated_metadata\":{\"kind\":\"inline\",\"must_understand\":false,\"metadata\":{\"g\":{\"zarr_format\":3,"
+            "\"node_type\":\"group\"},\"g/x\":%s,\"y\":%s}}"),
+      V3("shape", "[5,6]"), document);
+  put("v3/zarr.json", text);
+  assert_int_equal(visit(visit_zarr, "v3", NULL), INSITU_OK);
+  assert_string_equal(seen.names, "g/x y ");
+  assert_int_equal(visit(visit_zarr, "v3", "g/x"), INSITU_OK);
+  assert_int_equal(seen.array.shape[1], 6);
+  visit_fails("v3", "g", INSITU_E_NOTFOUND, "2 arrays are there: 'g/x', 'y'");
+  put("v3/zarr.json", GROUP(",\"consolidated_metadata\":{\"kind\":\"other\",\"must_understand\":false}"));
+  assert_int_equal(visit(visit_zarr, "v3", "a/b/c"), INSITU_OK);
+  static const struct {
+    const char *text, *cause;
+    insitu_status status;
+  } bad[] = {{GROUP(",\"consolidated_metadata\":{\"kind\":\"other\"}"), "inline", INSITU_E_UNSUPPORTED},
+      {GROUP(",\"odd\":1"), "odd", INSITU_E_UNSUPPORTED},
+      {"{\"zarr_format\":2,\"node_type\":\"group\"}", "zarr_format", INSITU_E_FORMAT},
+      {"{\"zarr_format\":3,\"node_type\":\"x\"}", "node_type", INSITU_E_FORMAT}, {"[]", "zarr_format", INSITU_E_FORMAT},
+      {"", "zarr.json, line 1", INSITU_E_JSON}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    put("v3/zarr.json", bad[i].text);
+    visit_fails("v3", "a/b/c", bad[i].status, bad[i].cause);
+  }
+  put("bare/deep/er/zarr.json", V3("x", "{\"must_understand\":false}")); /* no metadata at the root, some below */
+  put("bare/other/file", "x");
+  assert_int_equal(symlink("..", at("bare/deep/cycle")), 0);
+  assert_int_equal(visit(visit_zarr, "bare", "deep/er"), INSITU_OK);
+  assert_int_equal(seen.format, 3);
+  put("none/a/b/c", NULL);
+  visit_fails("none", "a", INSITU_E_NOT_ZARR, "zarr.json");
+  for (int i = 0; i < 30; i++) {
+    char path[64];
+    snprintf(path, sizeof path, "many/array_%02d/.zarray", i);
+    put(path, V2("x", "1"));
+  }
+  put("many/.zgroup", "{\"zarr_format\":2}");
+  visit_fails("many", "nothing like it", INSITU_E_NOTFOUND, "30 arrays are there: 'array_00',");
+  assert_non_null(strstr(seen.error.message, "'array_07', ..."));
+  assert_null(strstr(seen.error.message, "did you mean"));
+}
+
+static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *f) {
+  (void)s, (void)kind, (void)f;
+  return remove(path);
+}
+static int setup(void **state) {
+  const char *tmp = getenv("TMPDIR");
+  struct insitu__reactor_desc desc = {.inline_mode = true};
+  (void)state;
+  snprintf(root, sizeof root, "%.200s/insitu-zarr-XXXXXX", tmp ? tmp : "/tmp");
+  return mkdtemp(root) && insitu__reactor_open(&reactor, &desc, NULL) == INSITU_OK ? 0 : -1;
+}
+static int teardown(void **state) {
+  (void)state;
+  insitu__reactor_close(&reactor);
+  insitu__zarr_array_free(&array);
+  insitu__zarr_array_free(&seen.array);
+  free(seen.object);
+  return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(fills), cmocka_unit_test(geometry),
+      cmocka_unit_test(codecs), cmocka_unit_test(keys), cmocka_unit_test(damage), cmocka_unit_test(no_memory),
+      cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
