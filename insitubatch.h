@@ -70,8 +70,8 @@
  * 6. FORMATS
  *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; both byte orders; C and F
  *   order, v3 transpose; codecs blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with
- *   INSITU_WITH_ZLIB. All else is refused by name when it is opened. A float environment other than the default one (flush to
- *   zero, another rounding) changes converted values where the decoders run: with inline_io that is your thread.
+ *   INSITU_WITH_ZLIB. All else is refused by name when it is opened. With inline_io the
+ *   decoders convert in your thread's floating-point environment: flush to zero or another rounding changes their results.
  *
  * 7. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
@@ -245,7 +245,7 @@ typedef struct insitu_loader_desc {
   /* order: with the geometry and the split, these alone decide which sample comes when */
   uint64_t block_chunks; /* reference chunks that are mixed together, over all lanes and ranks (64) */
   uint64_t unit_chunks;  /* reference chunks that the shuffle moves as one (1); more: fewer re-reads with offsets */
-  uint64_t lanes;        /* default: largest divisor of the global batch <= block_chunks / unit_chunks and <= units / 4 */
+  uint64_t lanes;        /* default: largest divisor of the global batch that is <= block_chunks / unit_chunks and <= units / 8 */
   /* split */
   int64_t sample_start, sample_stop; /* only samples [start, stop) take part; stop 0: to the end */
   insitu_split_range split[3];
@@ -257,7 +257,7 @@ typedef struct insitu_loader_desc {
   int32_t on_bad_chunk;    /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
   int32_t on_absent_chunk; /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where the fill value is NaN */
   /* resources: they never change the order */
-  uint64_t prefetch_depth; /* batches made ready ahead of next (2) */
+  uint64_t prefetch_depth; /* batches made ready ahead of next (8 MiB of them, at least 4, at most 32) */
   uint64_t max_inflight;   /* chunks being read or decoded at once (32, fewer when they are large) */
   uint64_t decode_threads; /* default: the cores this process may use */
   uint64_t memory_budget;  /* bytes, over all iterators; default: half of the memory this process may use */
@@ -289,8 +289,8 @@ typedef struct insitu_state {
 /* Library-owned. C order; strides in elements. */
 typedef struct insitu_array {
   const char *name;
-  void *data; /* 256-byte aligned */
-  uint64_t bytes;
+  void *data;                /* 256-byte aligned */
+  uint64_t bytes, row_bytes; /* of all rows, of one */
   const int64_t *shape, *strides;
   int32_t ndim, dtype;
 } insitu_array;
@@ -313,7 +313,7 @@ typedef struct insitu_plan {
   uint64_t batches, rows;                   /* per epoch */
   uint64_t dropped_edge;                    /* global: anchors whose window leaves the split or the archive */
   uint64_t dropped_tail;                    /* global: anchors dropped each epoch to fill the last batch (shuffled only) */
-  uint64_t units, unit_rows, lanes, window; /* global: units moved whole; rows of a full one; lanes; units of one lane's window */
+  uint64_t units, unit_rows, lanes, window; /* global: units; rows of a full one; lanes; units of one lane's window */
   uint64_t span;                            /* T: batches that one window's rows can fall into */
   uint64_t reads, distinct;                 /* chunks read per epoch, re-reads included; different chunks among them */
   uint64_t read_bytes;                      /* decoded bytes of reads */
@@ -322,7 +322,7 @@ typedef struct insitu_plan {
   double dedup;                             /* wanted / reads: what sharing chunks among variables and steps saves */
   uint64_t slabs, slab_bytes;               /* ring of batches: how many; bytes of one */
   uint64_t inflight_bytes;                  /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
-  double variance_ratio;                    /* expected batch variance ratio on source rank; 1 is an ideal shuffle */
+  double variance_ratio;                    /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
 } insitu_plan;
 
 /* Measured over one epoch's order (its first 2^20 rows at most). */
@@ -526,6 +526,15 @@ static inline uint64_t insitu__base_load64(const void *p) {
 }
 static inline void insitu__base_store64(void *p, uint64_t v) {
   for (int i = 0; i < 8; i++) ((unsigned char *)p)[i] = (unsigned char)(v >> 8 * i);
+}
+/* Round to nearest even, subnormals kept: what conversions are specified in. A program's start-up code (-ffast-math) may have
+ * set something else, and threads inherit it. Defaults of MXCSR (Intel SDM volume 1, 11.6.4) and FPCR (Arm ARM). */
+static inline void insitu__base_float(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(0x1f80);
+#else
+  __asm__ volatile("msr fpcr, xzr");
+#endif
 }
 static inline int64_t insitu__base_now(void) { /* monotonic nanoseconds */
   struct timespec t;
@@ -3366,6 +3375,7 @@ static void insitu__reactor_end(struct insitu__reactor *r) { /* on the reactor t
 static void *insitu__reactor_worker_main(void *arg) {
   struct insitu__reactor_worker *worker = (struct insitu__reactor_worker *)arg;
   struct insitu__reactor *r = worker->reactor;
+  insitu__base_float();
   pthread_mutex_lock(&r->lock);
   for (;;) {
     struct insitu__reactor_job *job = r->jobs.first;
@@ -6998,7 +7008,7 @@ static insitu_status insitu__plan_lanes(
   uint64_t world = (uint64_t)desc->world;
   l->lanes = desc->lanes
                  ? desc->lanes
-                 : insitu__plan_divisor(l->global_batch, insitu__base_min(window_units, insitu__base_max(1, p->part->units / 4)));
+                 : insitu__plan_divisor(l->global_batch, insitu__base_min(window_units, insitu__base_max(1, p->part->units / 8)));
   if (l->global_batch % l->lanes)
     return insitu__error_set(err, INSITU_E_ARG,
         "open: lanes %" PRIu64 " does not divide the global batch of %" PRIu64
@@ -7034,12 +7044,15 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
   uint64_t need = l->sequential ? 1 : l->global_batch;
   if (p->part->anchors < need)
     return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: split %s holds %" PRIu64 " samples whose windows fit (%" PRIu64 " more were dropped at "
-        "its edges), a batch needs %" PRIu64 " (batch_size %" PRIu64 " x world %" PRIu64
-        "); lower batch_size or give the split more",
-        insitu__split_names[part], p->part->anchors, p->part->dropped, need, l->batch, world);
-  if (l->sequential) { /* long enough that chunks shared by neighbouring windows are re-read at most every fourth time or so */
-    uint64_t span = (uint64_t)(g->deltas[g->n_deltas - 1] - g->deltas[0]), least = insitu__base_ceil_div(4 * span, s->unit_rows);
+        "split %s: %" PRIu64 " samples can be drawn (%" PRIu64
+        " more were dropped because their windows leave the split), a batch "
+        "needs %" PRIu64 " (batch_size %" PRIu64 " x world %" PRIu64 "); the archive has %" PRIu64 " reference chunks of %" PRIu64
+        " samples to split: give this split more of them, or lower batch_size",
+        insitu__split_names[part], p->part->anchors, p->part->dropped, need, l->batch, world,
+        insitu__base_ceil_div(g->samples, g->chunk), g->chunk);
+  if (l->sequential) { /* windows overlap by the span of the offsets: long enough that this re-reads at most a quarter */
+    uint64_t span = (uint64_t)(g->deltas[g->n_deltas - 1] - g->deltas[0]);
+    uint64_t least = 4 * insitu__base_ceil_div(span, s->unit_rows);
     l->lanes = world;
     l->window = insitu__base_min(window_units, insitu__base_max(1, least));
   } else {
@@ -7448,9 +7461,13 @@ static insitu_status insitu__plan_describe(const struct insitu__plan *p, insitu_
   out->lanes = l->lanes;
   out->window = l->window;
   out->span = insitu__order_span(&o);
-  double rows = (double)out->unit_rows,
-         in_window = (double)insitu__base_min(l->window, insitu__base_ceil_div(out->units, l->lanes)) * rows;
-  out->variance_ratio = l->sequential || in_window <= 1 ? 1 : 1 + ((double)l->lane_rows - 1) * (rows - 1) / (in_window - 1);
+  /* The law is 1 + (B/L - 1)(S - 1)/(W S - 1) for B/L rows of a lane in a batch and W units of S rows in a window. Windows are
+   * drawn without replacement from the lane's units, which takes the share W / units off the excess. */
+  double rows = (double)out->unit_rows, lane_units = (double)out->units / (double)l->lanes, window = (double)l->window;
+  if (!l->sequential)
+    out->variance_ratio = window >= lane_units || window * rows <= 1
+                              ? 1
+                              : 1 + ((double)l->lane_rows - 1) * (rows - 1) / (window * rows - 1) * (1 - window / lane_units);
   status = insitu__plan_cost(p, &o, out, err);
   insitu__order_free(&o);
   return status;
@@ -7504,7 +7521,9 @@ static insitu_status insitu__plan_quality(const struct insitu__plan *p, uint64_t
  * worker reads of an iterator was written before its chunk was started, and stays until the iterator has no chunk in flight.
  *
  * Batches carry a running number: epoch * batches + index. An undelivered batch lies in ring[number % n_ring]. */
-#define INSITU__LOADER_IOV 1024    /* rows of a chunk that is read straight into batches; more go through a buffer. IOV_MAX */
+#define INSITU__LOADER_IOV 1024 /* rows of a chunk that is read straight into batches; more go through a buffer. IOV_MAX */
+#define INSITU__LOADER_AHEAD                                                                                                     \
+  (8u << 20)                       /* bytes of batches that prefetch_depth aims at by default: hides a wake-up of each thread */
 #define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
 
 struct insitu__loader_slab {
@@ -8209,7 +8228,6 @@ static insitu_status insitu__loader_defaults(insitu_loader_desc *c, insitu_error
   if (!c->batch_size) c->batch_size = 32;
   if (!c->block_chunks) c->block_chunks = 64;
   if (!c->unit_chunks) c->unit_chunks = 1;
-  if (!c->prefetch_depth) c->prefetch_depth = 2;
   if (!c->decode_threads) c->decode_threads = insitu__base_min(insitu__mem_cores(), INSITU__REACTOR_MAX_WORKERS);
   if (!c->memory_budget) c->memory_budget = insitu__mem_total() / 2;
   if (c->inline_io) c->decode_threads = 1; /* the caller's */
@@ -8230,6 +8248,9 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
   scratch += ld->whole_bytes;
   uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK + (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
+  if (!c->prefetch_depth)
+    c->prefetch_depth =
+        insitu__base_max(4, insitu__base_min(32, INSITU__LOADER_AHEAD / insitu__base_max(1, ld->geometry.slab_bytes)));
   bool given = c->max_inflight != 0;
   if (!given)
     for (c->max_inflight = 32; c->max_inflight > 2 * c->decode_threads && c->max_inflight * each > c->memory_budget / 4;)
@@ -8306,6 +8327,7 @@ static bool insitu__loader_tiles(insitu_loader *ld) {
     struct insitu__geometry_variable *v = &ld->geometry.variables[i];
     ld->arrays[i] = (insitu_array){.name = v->label,
         .bytes = ld->config.batch_size * v->row_bytes,
+        .row_bytes = v->row_bytes,
         .shape = v->shape,
         .strides = v->strides,
         .ndim = v->ndim,
@@ -8417,7 +8439,8 @@ static bool insitu__loader_slab_init(insitu_iter *it, struct insitu__loader_slab
     int64_t *shape = slab->shapes + 2 * (INSITU__MAX_DIMS + 1) * i, *strides = shape + INSITU__MAX_DIMS + 1;
     memcpy(shape, v->shape, sizeof v->shape);
     memcpy(strides, v->strides, sizeof v->strides);
-    slab->arrays[i] = (insitu_array){.name = name, .shape = shape, .strides = strides, .ndim = v->ndim, .dtype = v->dtype};
+    slab->arrays[i] = (insitu_array){
+        .name = name, .row_bytes = v->row_bytes, .shape = shape, .strides = strides, .ndim = v->ndim, .dtype = v->dtype};
     name += strlen(name) + 1;
   }
   slab->batch.arrays = slab->arrays;

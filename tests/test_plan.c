@@ -266,6 +266,34 @@ static void test_cost(void **state) {
   insitu__split_free(&s);
 }
 
+/* Evaluation in windows long enough that offsets cost at most a quarter more. */
+static void test_sequential_window(void **state) {
+  (void)state;
+  struct made m;
+  const struct {
+    uint64_t rows, block, want;
+    int64_t reach;
+  } at[] = {{10, 64, 1, 0}, {10, 64, 4, 1}, {10, 64, 4, 10}, {10, 64, 8, 11}, {1, 64, 40, 10}, {1, 8, 8, 10}, {10, 2, 2, 1}};
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+    struct insitu__split s = {0};
+    struct insitu__plan p;
+    make_geometry(&m, 1000, 1, &at[i].rows, 0);
+    m.delta[0] = 0;
+    m.delta[1] = at[i].reach;
+    m.g.n_deltas = at[i].reach ? 2 : 1;
+    m.array[0].n_views = m.g.n_deltas;
+    m.view[0][1].delta = at[i].reach;
+    insitu_loader_desc d = desc_of(10, at[i].block, 1);
+    insitu_plan out;
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, at[i].rows, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+    assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_ALL, INSITU_SEQUENTIAL, &d, NULL), INSITU_OK);
+    assert_int_equal(p.layout.window, at[i].want);
+    assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
+    assert_true(at[i].want == at[i].block || out.amplification <= 1.25);
+    insitu__split_free(&s);
+  }
+}
+
 /* The default number of lanes, and the sizes named when a world does not fit. */
 static void test_lanes(void **state) {
   (void)state;
@@ -359,6 +387,7 @@ int main(void) {
       cmocka_unit_test(test_split_against_brute_force),
       cmocka_unit_test(test_scan),
       cmocka_unit_test(test_cost),
+      cmocka_unit_test(test_sequential_window),
       cmocka_unit_test(test_lanes),
       cmocka_unit_test(test_quality),
       cmocka_unit_test(test_huge),

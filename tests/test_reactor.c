@@ -132,7 +132,7 @@ static void test_mix(void **state) {
   (void)state;
   struct mix *each = calloc(N_MIXES, sizeof *each);
   for
-    EACH_MODE(d) {
+    EACH_MODE (d) {
       struct insitu__reactor r;
       open_reactor(&r, d);
       struct mixes all = {&r, each, N_MIXES};
@@ -176,7 +176,7 @@ static void *post_main(void *arg) {
 static void test_posts(void **state) {
   (void)state;
   for
-    EACH_MODE(d) {
+    EACH_MODE (d) {
       struct insitu__reactor r;
       open_reactor(&r, d);
       post_reactor = &r;
@@ -207,7 +207,7 @@ static void *post_alone(void *arg) {
 static void test_post_wakes(void **state) {
   (void)state;
   for
-    EACH_MODE(d) {
+    EACH_MODE (d) {
       struct insitu__reactor r;
       open_reactor(&r, d);
       post_reactor = &r;
@@ -233,7 +233,7 @@ static void call_count(void *arg) {
 static void test_threads(void **state) {
   (void)state;
   for
-    EACH_MODE(d) {
+    EACH_MODE (d) {
       int before = count_threads(NULL);
       struct insitu__reactor r;
       open_reactor(&r, d);
@@ -273,17 +273,17 @@ static void flight_start(void *arg) {
 static void test_close_in_flight(void **state) {
   (void)state;
   for
-    EACH_MODE(d)
-  for (int pass = 0; pass < 4; pass++) {
-    struct insitu__reactor r;
-    struct insitu__reactor_desc desc = *d;
-    desc.stack_bytes = 512 << 10;
-    open_reactor(&r, &desc);
-    insitu__reactor_call(&r, flight_start, &r);
-    if (pass > 1) usleep(1000);
-    insitu__reactor_close(&r);
-    assert_int_equal(atomic_load(&flight_left), 0);
-  }
+    EACH_MODE (d)
+      for (int pass = 0; pass < 4; pass++) {
+        struct insitu__reactor r;
+        struct insitu__reactor_desc desc = *d;
+        desc.stack_bytes = 512 << 10;
+        open_reactor(&r, &desc);
+        insitu__reactor_call(&r, flight_start, &r);
+        if (pass > 1) usleep(1000);
+        insitu__reactor_close(&r);
+        assert_int_equal(atomic_load(&flight_left), 0);
+      }
 }
 
 /* Sleepers wake in the order of their deadlines and not before them; gates. */
@@ -334,7 +334,7 @@ static void sleep_all(void *arg) {
 static void test_sleeps_and_gates(void **state) {
   (void)state;
   for
-    EACH_MODE(d) {
+    EACH_MODE (d) {
       struct insitu__reactor r;
       open_reactor(&r, d);
       int64_t start = insitu__base_now();
@@ -396,7 +396,7 @@ static void *pump_want(void *arg) {
 static void test_pump(void **state) {
   (void)state;
   for
-    EACH_MODE(d) {
+    EACH_MODE (d) {
       struct insitu__reactor r;
       struct pump pump = {.r = &r};
       struct insitu__reactor_desc desc = *d;
