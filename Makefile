@@ -17,14 +17,16 @@ VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak
 
 DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
+FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
-.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan compile-checks lint install clean
+.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-model fuzz compile-checks lint install
+.PHONY: clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
-all: deps-build
+all: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) examples
 
 help:
@@ -35,6 +37,8 @@ help:
 	@echo 'make test-asan       the tests under the address and undefined-behaviour sanitizers, over io_uring and epoll'
 	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
+	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
+	@echo 'make fuzz            libFuzzer on metadata and codecs, FUZZ_SECONDS (30) each'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
 	@echo 'make lint            layout, names, format'
 	@echo 'make install         the header and insitubatch.pc, under DESTDIR and PREFIX ($(PREFIX))'
@@ -102,6 +106,27 @@ test-tsan: deps-test
 test-valgrind: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
 	@INSITU_IO=epoll TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(TESTS:%=$(BUILD)/%)
+
+# Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
+MODEL ?= ../shared/model/order.py
+$(BUILD)/order_dump: tests/order_dump.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,)
+test-model: deps-test
+	@if [ ! -f '$(MODEL)' ]; then echo 'test-model: skipped, there is no $(MODEL); name the model with MODEL='; \
+	  elif ! command -v python3 >/dev/null; then echo 'test-model: skipped, the model needs python3'; \
+	  else $(MAKE) --no-print-directory $(BUILD)/order_dump && sh tests/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/order_dump; fi
+
+# libFuzzer targets for the parsers and codecs, each for FUZZ_SECONDS from an empty corpus or the one of the last run
+FUZZ_SECONDS ?= 30
+$(BUILD)/fuzz_%: tests/fuzz_%.c $(HEADERS)
+	@mkdir -p $(@D)
+	clang $(TEST_FLAGS) -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< -luring -llz4 -lzstd -lz -lpthread
+fuzz: deps-ci
+	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/%)
+	@for f in $(FUZZERS); do mkdir -p $(BUILD)/corpus/$$f && \
+	  $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
+	  $(BUILD)/corpus/$$f || exit 1; done
 
 compile-checks: deps-test
 	@CC='$(CC)' CXX='$(CXX)' tests/compile_checks.sh

@@ -1,6 +1,5 @@
-/* clang -g -O1 -std=gnu11 -D_GNU_SOURCE -DINSITU_WITH_ZLIB -fsanitize=fuzzer,address,undefined -I. fuzz_codec.c -o fuzz_codec
- * -llz4 -lzstd -lz Input: byte 0 the codec (and an optional zstd stage before it), byte 1 mode and element, bytes 2-3 the decoded
- * size, then the chunk. */
+/* libFuzzer: chunks of every codec; make fuzz builds and runs it. Input: byte 0 the codec (and an optional zstd stage before it),
+ * byte 1 mode and element, bytes 2-3 the decoded size, then the chunk. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 

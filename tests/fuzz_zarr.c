@@ -1,5 +1,4 @@
-/* libFuzzer: Zarr metadata. clang -std=gnu11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined -I. fuzz_zarr.c -luring
- * -lzstd -llz4 -lz */
+/* libFuzzer: Zarr metadata; make fuzz builds and runs it. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 
