@@ -7601,7 +7601,7 @@ struct insitu_loader {
   pid_t pid;
   pthread_t opener;
   struct insitu__reactor reactor;
-  bool running, store_open;
+  bool running; /* the reactor */
   struct insitu__store store;
   struct insitu__zarr_group group;
   struct insitu__geometry geometry;
@@ -7680,11 +7680,12 @@ static void insitu__loader_visit_range(struct insitu__loader_tile *t, const stru
   t->last = insitu__base_max(t->last, i + 1);
 }
 
-/* Counts one part of a batch down; the last wakes the user. Nothing of the slab may be touched afterwards. */
+/* Counts one part of a batch down; the last wakes a user who waits for this batch. Nothing of the slab may be touched afterwards. */
 static void insitu__loader_arrive(insitu_iter *it, struct insitu__loader_slab *slab) {
+  uint64_t number = slab->number;
   if (atomic_fetch_sub_explicit(&slab->pending, 1, memory_order_acq_rel) != 1) return;
   pthread_mutex_lock(&it->lock);
-  pthread_cond_broadcast(&it->news);
+  if (number == it->next) pthread_cond_broadcast(&it->news);
   pthread_mutex_unlock(&it->lock);
 }
 
@@ -7895,9 +7896,13 @@ static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
         insitu__box_init(&t->box[i], n, count, src, dst, from, to, a->zarr.dtype, a->zarr.swap, v->dtype, &t->error);
     if (status) return status;
   }
-  t->first = UINT64_MAX;
-  t->last = 0;
-  insitu__loader_each(t, 0, a->rows, insitu__loader_visit_range, NULL);
+  t->first = 0;
+  t->last = a->rows;
+  if (!a->zarr.codecs.n && a->sample_slowest && a->rows < INSITU__LOADER_IOV) { /* a raw chunk may be read in part */
+    t->first = UINT64_MAX;
+    t->last = 0;
+    insitu__loader_each(t, 0, a->rows, insitu__loader_visit_range, NULL);
+  }
   if (!t->buffer) t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
   if (t->buffer) return INSITU_OK;
   return insitu__error_set(
@@ -7947,7 +7952,7 @@ static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, in
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
   if (absent) {
-    memset(&t->error, 0, sizeof t->error);
+    t->error.status = t->error.sys_errno = 0;
     fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !a->zarr.fill_is_nan);
     if (!fill)
       status = insitu__error_set(&t->error, INSITU_E_ABSENT,
@@ -7984,7 +7989,7 @@ static void insitu__loader_tile_await(void *arg) {
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   uint64_t index[INSITU__MAX_DIMS];
   char key[INSITU__MAX_KEY];
-  memset(&t->error, 0, sizeof t->error);
+  t->error.status = t->error.sys_errno = 0; /* which lets insitu__error_set write the message anew */
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = t->chunk;
   insitu_status status = insitu__loader_ready(t);
