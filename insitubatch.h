@@ -7680,12 +7680,18 @@ static void insitu__loader_visit_range(struct insitu__loader_tile *t, const stru
   t->last = insitu__base_max(t->last, i + 1);
 }
 
+/* Tells whoever waits in next, with the lock held. Inline, that is this thread, asleep in the ring unless the ring is woken. */
+static void insitu__loader_tell(insitu_iter *it) {
+  pthread_cond_broadcast(&it->news);
+  if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
+}
+
 /* Counts one part of a batch down; the last wakes a user who waits for this batch. Nothing of the slab may be touched afterwards. */
 static void insitu__loader_arrive(insitu_iter *it, struct insitu__loader_slab *slab) {
   uint64_t number = slab->number;
   if (atomic_fetch_sub_explicit(&slab->pending, 1, memory_order_acq_rel) != 1) return;
   pthread_mutex_lock(&it->lock);
-  if (number == it->next) pthread_cond_broadcast(&it->news);
+  if (number == it->next) insitu__loader_tell(it);
   pthread_mutex_unlock(&it->lock);
 }
 
@@ -7978,7 +7984,7 @@ static void insitu__loader_damage(insitu_iter *it, uint64_t number, const insitu
     it->bad = number;
     it->error = *error;
   }
-  pthread_cond_broadcast(&it->news);
+  insitu__loader_tell(it);
   pthread_mutex_unlock(&it->lock);
 }
 
