@@ -99,13 +99,13 @@ test-asan: deps-test
 
 test-tsan: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
-	@if $(BUILD)/probe_uring; then INSITU_IO=uring tests/run $(TESTS:%=$(BUILD)/tsan/%); fi
-	@INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/tsan/%)
+	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 INSITU_IO=uring tests/run $(TESTS:%=$(BUILD)/tsan/%); fi
+	@STRESS_WALKS=15 INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/tsan/%)
 
-# Over epoll: Valgrind does not see what the kernel writes through a ring.
+# Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
-	@INSITU_IO=epoll TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(TESTS:%=$(BUILD)/%)
+	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(TESTS:%=$(BUILD)/%)
 
 # Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
 MODEL ?= ../shared/model/order.py

@@ -57,9 +57,9 @@
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
  *   forbidden; decode_threads workers decode. Own threads are named insitu-*, block all signals and install no handlers. There
  *   is no global state: several loaders live side by side. Each function says which threads may call it. The log function runs
- *   on loader threads and may not call the loader. With inline_io there is no thread at all: all work happens inside the calls
- *   of the thread that opened the loader. A forked child may not use its parent's loader (INSITU_E_FORKED) and may open its
- *   own.
+ *   on loader threads, perhaps on several at once, and may not call the loader. With inline_io there is no thread at all: all
+ *   work happens inside the calls of the thread that opened the loader. A forked child may not use its parent's loader
+ *   (INSITU_E_FORKED) and may open its own.
  *
  * 5. ERRORS
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error belongs to the batch that
@@ -141,25 +141,26 @@ enum {
 typedef int32_t insitu_status;
 enum {
   INSITU_OK = 0,
-  INSITU_END = 1,              /* the epoch is over; the next call of insitu_iter_next begins the following one */
-  INSITU_TIMEOUT = 2,          /* no batch within timeout_ms; call again */
-  INSITU_BUSY = 3,             /* you hold max_held batches: release one, then call again */
-  INSITU_CANCELLED = 4,        /* insitu_loader_cancel was called */
-  INSITU_E_API = -1,           /* desc.api is 0 or newer than this implementation */
-  INSITU_E_ARG = -2,           /* an argument or a desc field makes no sense */
-  INSITU_E_BUDGET = -3,        /* the configuration cannot fit memory_budget */
-  INSITU_E_NOMEM = -4,         /* the system gave no memory or thread */
-  INSITU_E_NOTFOUND = -5,      /* no such path, array or dimension */
-  INSITU_E_NOT_ZARR = -6,      /* the path exists and holds no Zarr metadata */
-  INSITU_E_JSON = -7,          /* a metadata document or manifest is not JSON */
-  INSITU_E_FORMAT = -8,        /* it is JSON, but not what the Zarr specification allows */
-  INSITU_E_CODEC = -9,         /* a codec this build cannot decode */
-  INSITU_E_DTYPE = -10,        /* a data type, or a conversion, this build cannot batch */
-  INSITU_E_GRID = -11,         /* a chunk grid other than the regular one */
-  INSITU_E_UNSUPPORTED = -12,  /* any other feature this build does not know */
-  INSITU_E_SHAPE = -13,        /* the variables do not fit together, or a selection leaves its array */
-  INSITU_E_SPLIT = -14,        /* the split holds no batch, or a manifest does not fit the archive */
-  INSITU_E_CORRUPT = -15,      /* a chunk has the wrong length, a bad checksum or does not decode */
+  INSITU_END = 1,             /* the epoch is over; the next call of insitu_iter_next begins the following one */
+  INSITU_TIMEOUT = 2,         /* no batch within timeout_ms; call again */
+  INSITU_BUSY = 3,            /* you hold max_held batches: release one, then call again */
+  INSITU_CANCELLED = 4,       /* insitu_loader_cancel was called */
+  INSITU_E_API = -1,          /* desc.api is 0 or newer than this implementation */
+  INSITU_E_ARG = -2,          /* an argument or a desc field makes no sense */
+  INSITU_E_BUDGET = -3,       /* the configuration cannot fit memory_budget */
+  INSITU_E_NOMEM = -4,        /* the system gave no memory or thread */
+  INSITU_E_NOTFOUND = -5,     /* no such path, array or dimension */
+  INSITU_E_NOT_ZARR = -6,     /* the path exists and holds no Zarr metadata */
+  INSITU_E_JSON = -7,         /* a metadata document or manifest is not JSON */
+  INSITU_E_FORMAT = -8,       /* it is JSON, but not what the Zarr specification allows */
+  INSITU_E_CODEC = -9,        /* a codec this build cannot decode */
+  INSITU_E_DTYPE = -10,       /* a data type, or a conversion, this build cannot batch */
+  INSITU_E_GRID = -11,        /* a chunk grid other than the regular one */
+  INSITU_E_UNSUPPORTED = -12, /* any other feature this build does not know */
+  INSITU_E_SHAPE = -13,       /* the variables do not fit together, or a selection leaves its array */
+  INSITU_E_SPLIT = -14,       /* the split holds no batch, or a manifest does not fit the archive */
+  INSITU_E_CORRUPT =
+      -15, /* a chunk has the wrong length, a bad checksum or does not decode (of a raw chunk: as far as it was read) */
   INSITU_E_ABSENT = -16,       /* a chunk that is absent and whose fill value is NaN */
   INSITU_E_IO = -17,           /* the system refused a read; see sys_errno */
   INSITU_E_STATE = -18,        /* an insitu_state of another configuration, or not a state */
@@ -280,8 +281,8 @@ typedef struct insitu_iter_desc {
 
 /* ---- batches ---- */
 /* Where to resume: version, hashes of geometry, variables and split, seed, epoch, next global batch, lanes, window, unit, global
- * batch, all little-endian. Equal on every rank; fwrite it as it is. It may be restored at another world size with the same
- * global batch. */
+ * batch, all little-endian. Equal on every rank; fwrite it as it is. A shuffled one may be restored at another world size
+ * with the same global batch. */
 typedef struct insitu_state {
   unsigned char bytes[96];
 } insitu_state;
@@ -315,14 +316,16 @@ typedef struct insitu_plan {
   uint64_t dropped_tail;                    /* global: anchors dropped each epoch to fill the last batch (shuffled only) */
   uint64_t units, unit_rows, lanes, window; /* global: units; rows of a full one; lanes; units of one lane's window */
   uint64_t span;                            /* T: batches that one window's rows can fall into */
-  uint64_t reads, distinct;                 /* chunks read per epoch, re-reads included; different chunks among them */
-  uint64_t read_bytes;                      /* decoded bytes of reads */
-  uint64_t wanted;                          /* chunk reads if every variable and step read for itself */
-  double amplification;                     /* reads / distinct: 1 means that nothing is read twice */
-  double dedup;                             /* wanted / reads: what sharing chunks among variables and steps saves */
-  uint64_t slabs, slab_bytes;               /* ring of batches: how many; bytes of one */
-  uint64_t inflight_bytes;                  /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
-  double variance_ratio;                    /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
+  uint64_t reads,
+      distinct; /* chunks read per epoch, re-reads included (at most: exact unless slices of one array differ); different ones */
+  uint64_t read_bytes;        /* decoded bytes of reads */
+  uint64_t wanted;            /* chunk reads if every variable and step read for itself */
+  double amplification;       /* reads / distinct: 1 means that nothing is read twice */
+  double dedup;               /* wanted / reads: what sharing chunks among variables and steps saves */
+  uint64_t slabs, slab_bytes; /* ring of batches: how many; bytes of one */
+  uint64_t table_bytes;       /* the iterator's bookkeeping */
+  uint64_t inflight_bytes;    /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
+  double variance_ratio;      /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
 } insitu_plan;
 
 /* Measured over one epoch's order (its first 2^20 rows at most). */
@@ -354,7 +357,8 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
 /* Every insitu_iter_next returns INSITU_CANCELLED from now on. Also from a signal handler. */
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
-/* The configuration with every default resolved; lives as long as the loader. */
+/* The configuration with its defaults resolved, but for what depends on the iterator (lanes: see insitu_plan); lives as long as
+ * the loader. */
 INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *loader);
 /* Output i as it will be in a full batch, data NULL; NULL past the last. */
 INSITU_DEF const insitu_array *insitu_loader_array(const insitu_loader *loader, uint64_t i);
@@ -373,15 +377,17 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *loader, const
 /* Takes its batch memory from memory_budget. Prefetching starts at once. */
 INSITU_DEF insitu_status insitu_iter_open(
     insitu_loader *loader, const insitu_iter_desc *desc, insitu_iter **out, insitu_error *err);
+/* Batches you hold stay valid; they no longer count against memory_budget. */
 INSITU_DEF void insitu_iter_close(insitu_iter **iter);
 /* The next batch, in order. timeout_ms 0 polls, INSITU_FOREVER waits. OK, END, TIMEOUT, BUSY, CANCELLED, or a sticky error that
  * belongs to the batch it damaged: the batches before it are delivered first. */
 INSITU_DEF insitu_status insitu_iter_next(insitu_iter *iter, int64_t timeout_ms, insitu_batch **out, insitu_error *err);
-/* Goes to the start of an epoch. What is already prefetched of it is kept. */
+/* Goes to the start of an epoch and clears an error. At the boundary before that epoch, what is prefetched of it is kept. */
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *iter, uint64_t epoch, insitu_error *err);
 /* Goes on behind the batch that carried this state. E_STATE names the field that differs. */
 INSITU_DEF insitu_status insitu_iter_restore(insitu_iter *iter, const insitu_state *state, insitu_error *err);
-/* The anchor that row `row` of batch `batch` of this rank shows in an epoch. Pure. [any thread] */
+/* The anchor that row `row` of batch `batch` of this rank shows in an epoch. Pure, but sets up the epoch's order at every call:
+ * for whole epochs use insitu_order_open. [any thread] */
 INSITU_DEF insitu_status insitu_iter_locate(
     const insitu_iter *iter, uint64_t epoch, uint64_t batch, uint64_t row, int64_t *anchor, insitu_error *err);
 
@@ -486,7 +492,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_ROOT_SEARCH 512           /* directories searched for any metadata when the root has none */
 #define INSITU__MAX_CHUNK (UINT64_C(1) << 31) /* decoded bytes of one stored chunk */
 #define INSITU__MAX_VARIABLES 1024
-#define INSITU__MAX_STEPS (1u << 16) /* of one variable */
+#define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
+#define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
 #define INSITU__MAX_OFFSET (INT64_C(1) << 40)         /* samples from the anchor, either way */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27) /* of a shuffled split or a manifest: 16 bytes each */
@@ -3443,9 +3450,9 @@ static void *insitu__reactor_main(void *arg) {
   for (;;) {
     insitu__ring_ack(&r->ring); /* all that a wake can mean is looked at below */
     r->closing = atomic_load_explicit(&r->ending, memory_order_acquire);
-    insitu__reactor_turn(r);
+    bool more = insitu__reactor_turn(r); /* perhaps all rounds were used up, and the pump has not seen the last one's outcome */
     if (r->closing && insitu__reactor_drained(r)) break;
-    insitu__ring_wait(&r->ring, insitu__reactor_pending(r) ? 0 : insitu__reactor_limit(r, -1));
+    insitu__ring_wait(&r->ring, more || insitu__reactor_pending(r) ? 0 : insitu__reactor_limit(r, -1));
   }
   /* Whoever still wakes us (a worker after its last job, the closer) must be through with it before its eventfd is closed. */
   insitu__reactor_join_workers(r);
@@ -3705,11 +3712,17 @@ static struct insitu__codec_needs insitu__codec_needs(const struct insitu__codec
 
 /* An upper bound of the heap that a scratch reserved for this chain holds, for the memory plan. Pages are touched only as far
  * as a chunk needs them: a blosc chunk of usual layout touches one of its blocks, not the whole chunk. */
-static uint64_t insitu__codec_scratch_bytes(const struct insitu__codec_chain *chain, uint64_t decoded) {
-  struct insitu__codec_needs need = insitu__codec_needs(chain, decoded);
+static uint64_t insitu__codec_scratch_bytes(const struct insitu__codec_needs *need) {
   uint64_t sum = 512u << 10; /* a ZSTD_DCtx (96 kB in zstd 1.5.4), an inflate state (40 kB), alignment */
-  sum = insitu__codec_add(sum, insitu__codec_add(need.stage[0], need.stage[1]));
-  return insitu__codec_add(sum, insitu__codec_add(need.planes, need.piece));
+  sum = insitu__codec_add(sum, insitu__codec_add(need->stage[0], need->stage[1]));
+  return insitu__codec_add(sum, insitu__codec_add(need->planes, need->piece));
+}
+/* Widens *need to what another chain needs as well: a scratch serves all chains of a loader. */
+static void insitu__codec_needs_add(struct insitu__codec_needs *need, const struct insitu__codec_chain *chain, uint64_t decoded) {
+  struct insitu__codec_needs more = insitu__codec_needs(chain, decoded);
+  for (int i = 0; i < 2; i++) need->stage[i] = insitu__base_max(need->stage[i], more.stage[i]);
+  need->planes = insitu__base_max(need->planes, more.planes);
+  need->piece = insitu__base_max(need->piece, more.piece);
 }
 
 static void insitu__codec_scratch_init(struct insitu__codec_scratch *s) {
@@ -5654,7 +5667,6 @@ struct insitu__geometry {
   int64_t *deltas;         /* ascending, distinct */
   uint64_t n_deltas;
   uint64_t parts;               /* pieces a row is made of: what a batch counts down */
-  uint64_t rows_bytes;          /* bytes of one row over all variables */
   uint64_t slab_bytes, indices; /* one batch; where its sample indices lie */
   uint64_t hash_geometry, hash_variables;
 };
@@ -5841,7 +5853,10 @@ static insitu_status insitu__geometry_views(struct insitu__geometry *g, const in
     struct insitu__geometry_array *a = &g->arrays[i];
     a->tile_n[a->axis] = 1;
     a->fields = 1;
-    for (unsigned d = 0; d < a->zarr.ndim; d++) ok = ok && insitu__base_mul(a->fields, a->tile_n[d], &a->fields);
+    for (unsigned d = 0; d < a->zarr.ndim; d++)
+      if (!insitu__base_mul(a->fields, a->tile_n[d], &a->fields) || a->fields > INSITU__MAX_FIELDS)
+        return insitu__error_set(
+            err, INSITU_E_SHAPE, "open, array %s: one sample has more than 2^24 chunks; select fewer with slices", a->zarr.path);
     a->views = (struct insitu__geometry_view *)insitu__mem_alloc(a->n_views, sizeof *a->views);
     ok = ok && a->views;
     a->n_views = 0;
@@ -5877,13 +5892,14 @@ static insitu_status insitu__geometry_slab(struct insitu__geometry *g, uint64_t 
     v->shape[0] = (int64_t)rows;
     v->block = at;
     ok = ok && insitu__base_mul(rows, v->row_bytes, &bytes) && bytes < PTRDIFF_MAX &&
-         insitu__base_add(at, bytes + (INSITU__GEOMETRY_ALIGN - 1), &at) && insitu__base_add(g->parts, fields, &g->parts) &&
-         insitu__base_add(g->rows_bytes, v->row_bytes, &g->rows_bytes);
+         insitu__base_add(at, bytes + (INSITU__GEOMETRY_ALIGN - 1), &at) && insitu__base_add(g->parts, fields, &g->parts);
     at &= ~(uint64_t)(INSITU__GEOMETRY_ALIGN - 1);
   }
   g->indices = at;
-  ok = ok && insitu__base_mul(rows, sizeof(int64_t), &bytes) && insitu__base_add(at, bytes, &g->slab_bytes) &&
-       g->slab_bytes < PTRDIFF_MAX && insitu__base_mul(rows, g->parts, &bytes) && bytes < PTRDIFF_MAX;
+  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); /* a slab is a mapping of its own */
+  ok = ok && insitu__base_mul(rows, sizeof(int64_t), &bytes) && insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 2;
+  g->slab_bytes = insitu__base_ceil_div(bytes, page) * page;
+  ok = ok && insitu__base_mul(rows, g->parts, &bytes) && bytes < PTRDIFF_MAX;
   if (ok) return INSITU_OK;
   return insitu__error_set(
       err, INSITU_E_BUDGET, "open: a batch of %" PRIu64 " rows has more bytes than memory can address; lower batch_size", rows);
@@ -5922,7 +5938,8 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
                                     : "steps is NULL or n_steps is over 65536; correct them");
     for (uint64_t k = 0; k < (v->n_steps ? v->n_steps : 1); k++) {
       int64_t step = v->n_steps ? v->steps[k] : 0;
-      if (llabs((long long)v->offset) > INSITU__MAX_OFFSET || llabs((long long)step) > INSITU__MAX_OFFSET)
+      if (v->offset > INSITU__MAX_OFFSET || v->offset < -INSITU__MAX_OFFSET || step > INSITU__MAX_OFFSET ||
+          step < -INSITU__MAX_OFFSET)
         return insitu__error_set(
             err, INSITU_E_ARG, "open, variable %s: an offset of more than 2^40 samples; correct offset or steps", v->label);
     }
@@ -7015,9 +7032,8 @@ static insitu_status insitu__plan_lanes(
         " rows (batch_size x world); set lanes to a divisor, for instance %" PRIu64,
         l->lanes, l->global_batch, insitu__plan_divisor(l->global_batch, l->lanes));
   if (l->lanes % world) {
-    uint64_t more =
-        l->lanes; /* the next number of lanes that both the world and the batch accept; the batch itself always is one */
-    while (more % world || l->global_batch % more) more++;
+    uint64_t more = world * (l->lanes / world + 1); /* the next number that world and batch accept; the batch itself is one */
+    while (l->global_batch % more) more += world;
     return insitu__error_set(err, INSITU_E_ARG,
         "open: %" PRIu64 " lanes cannot be shared by a world of %" PRIu64 "; set lanes to %" PRIu64
         " on every rank (and at every world size you compare), or use a world size that divides %" PRIu64,
@@ -7101,9 +7117,14 @@ struct insitu__plan_set {
   uint32_t turn;
 };
 
-static bool insitu__plan_set_init(struct insitu__plan_set *s, uint64_t most) {
+static uint64_t insitu__plan_set_slots(uint64_t most) { /* at most half of them are ever taken */
   uint64_t n = 16;
   while (n < 2 * most) n *= 2;
+  return n;
+}
+
+static bool insitu__plan_set_init(struct insitu__plan_set *s, uint64_t most) {
+  uint64_t n = insitu__plan_set_slots(most);
   s->mask = n - 1;
   s->turn = 1;
   s->slot = (struct insitu__plan_set_slot *)insitu__mem_alloc(n, sizeof *s->slot);
@@ -7127,10 +7148,12 @@ static bool insitu__plan_set_add(struct insitu__plan_set *s, uint32_t group, uin
 
 /* At most how many different chunks one lane's window touches. */
 static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct insitu__order *o) {
-  uint64_t units = insitu__base_min(p->layout.window, insitu__base_min(p->part->units, o->lane_anchors)), most = 0;
+  uint64_t units = insitu__base_min(p->layout.window, insitu__base_min(p->part->units, o->lane_anchors)), most = 0, n;
   for (uint64_t i = 0; i < p->geometry->n_arrays; i++) {
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
-    most += units * a->n_views * ((p->split->unit_rows - 1) / a->rows + 2);
+    bool ok = insitu__base_mul(a->n_views, (p->split->unit_rows - 1) / a->rows + 2, &n) && insitu__base_mul(n, units, &n) &&
+              insitu__base_add(most, n, &most);
+    if (!ok) return UINT64_MAX;
   }
   return most;
 }
@@ -7154,6 +7177,14 @@ struct insitu__plan_scan {
   uint64_t array, chunk, field;      /* the chunk touched last, and how many of its fields were named */
   bool row_open, tile_open;          /* views, or fields, are left */
 };
+
+/* Bytes that insitu__plan_scan_init takes; UINT64_MAX: more than it would. */
+static uint64_t insitu__plan_scan_bytes(const struct insitu__plan *p, const struct insitu__order *o) {
+  uint64_t touched = insitu__plan_touched(p, o);
+  if (touched > INSITU__PLAN_MAX_SET) return UINT64_MAX;
+  return p->layout.rank_lanes *
+         (sizeof(struct insitu__plan_lane) + insitu__plan_set_slots(touched) * sizeof(struct insitu__plan_set_slot));
+}
 
 static void insitu__plan_scan_free(struct insitu__plan_scan *s) {
   for (uint64_t i = 0; s->lane && i < s->plan->layout.rank_lanes; i++) insitu__mem_free(s->lane[i].set.slot);
@@ -7411,7 +7442,8 @@ static insitu_status insitu__plan_cost(
   struct insitu__plan_count n = {0};
   uint64_t rows = 0;
   for (uint64_t k = 0; k < l->rank_lanes; k++) rows += insitu__order_rows(o, l->first_lane + k);
-  bool exact = p->part->units / l->world <= INSITU__PLAN_EXACT_UNITS;
+  uint64_t per_window = insitu__base_max(1, touched / insitu__base_max(1, l->window)); /* chunks of a unit */
+  bool exact = p->part->units / l->world <= INSITU__PLAN_EXACT_UNITS / per_window;
   uint64_t per_lane = insitu__base_max(1, INSITU__PLAN_SAMPLED_WINDOWS / l->rank_lanes);
   for (uint64_t k = 0; ok && k < l->rank_lanes; k++) {
     uint64_t lane = l->first_lane + k, lane_rows = insitu__order_rows(o, lane);
@@ -7552,6 +7584,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   uint64_t got;          /* bytes read */
   uint64_t first, last;  /* rows of the chunk that some batch wants lie in [first, last) */
   unsigned worker;       /* whose scratch */
+  const char *damaged;   /* insitu__loader_fill: the chunk's key if it is not just absent */
   insitu_status status;
   insitu_error error;
 };
@@ -7571,9 +7604,9 @@ struct insitu_iter {
   struct insitu__plan plan;
   int split;
   pid_t pid;
-  uint64_t batches, n_ring, n_slabs, slab_bytes;
-  char *names;                   /* the arrays' names: batches outlive the loader */
-  struct insitu__order order[2]; /* of an even and an odd epoch */
+  uint64_t batches, n_ring, n_slabs, slab_bytes, reserved; /* reserved: of memory_budget */
+  char *names;                                             /* the arrays' names: batches outlive the loader */
+  struct insitu__order order[2];                           /* of an even and an odd epoch */
   struct insitu__loader_slab *slabs, **ring;
   /* reactor thread */
   struct insitu__plan_scan scan;
@@ -7673,20 +7706,13 @@ static void insitu__loader_each(
   }
 }
 
-static void insitu__loader_visit_range(struct insitu__loader_tile *t, const struct insitu__geometry_view *view, uint64_t i,
-    struct insitu__loader_slab *slab, unsigned char *dst, void *arg) {
-  (void)view, (void)slab, (void)dst, (void)arg;
-  t->first = insitu__base_min(t->first, i);
-  t->last = insitu__base_max(t->last, i + 1);
-}
-
 /* Tells whoever waits in next, with the lock held. Inline, that is this thread, asleep in the ring unless the ring is woken. */
 static void insitu__loader_tell(insitu_iter *it) {
   pthread_cond_broadcast(&it->news);
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
 }
 
-/* Counts one part of a batch down; the last wakes a user who waits for this batch. Nothing of the slab may be touched afterwards. */
+/* Counts one part of a batch down; the last wakes a user who waits for it. Nothing of the slab may be touched afterwards. */
 static void insitu__loader_arrive(insitu_iter *it, struct insitu__loader_slab *slab) {
   uint64_t number = slab->number;
   if (atomic_fetch_sub_explicit(&slab->pending, 1, memory_order_acq_rel) != 1) return;
@@ -7813,6 +7839,9 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
 static void insitu__loader_fill(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   (void)worker;
+  if (t->damaged) /* here, not in the coroutine: the user's function may need more stack than a coroutine has */
+    insitu__loader_log(t->loader, 1, "rank %d, array %s, chunk %s is filled: %s", (int)t->loader->config.rank,
+        t->iter->plan.geometry->arrays[t->array].zarr.path, t->damaged, t->error.message);
   insitu__loader_each(t, t->first, t->last, insitu__loader_visit_fill, NULL);
   insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
 }
@@ -7878,15 +7907,15 @@ static void insitu__loader_landed(void *arg, unsigned worker) {
 /* ---- one chunk, from its key to its rows ---- */
 
 /* Boxes of the variables that want the tile's field, and the rows that its window wants. */
-static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
+static insitu_status insitu__loader_boxes(struct insitu__loader_tile *t) {
   const struct insitu__geometry *g = &t->loader->geometry;
   const struct insitu__geometry_array *a = &g->arrays[t->array];
   uint64_t tile[INSITU__MAX_DIMS], count[INSITU__MAX_DIMS];
   int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  memset(t->wanted, 0, g->n_variables * sizeof *t->wanted);
   for (uint64_t i = 0; i < g->n_variables; i++) {
     const struct insitu__geometry_variable *v = &g->variables[i];
-    t->wanted[i] = v->array == t->array && insitu__geometry_field(a, v, t->field, tile);
-    if (!t->wanted[i]) continue;
+    if (v->array != t->array || !insitu__geometry_field(a, v, t->field, tile)) continue;
     uint64_t from = 0, to = 0;
     unsigned n = 0;
     for (unsigned d = 0; d < a->zarr.ndim; d++) {
@@ -7901,14 +7930,35 @@ static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
     insitu_status status =
         insitu__box_init(&t->box[i], n, count, src, dst, from, to, a->zarr.dtype, a->zarr.swap, v->dtype, &t->error);
     if (status) return status;
+    t->wanted[i] = true;
   }
-  t->first = 0;
-  t->last = a->rows;
-  if (!a->zarr.codecs.n && a->sample_slowest && a->rows < INSITU__LOADER_IOV) { /* a raw chunk may be read in part */
-    t->first = UINT64_MAX;
-    t->last = 0;
-    insitu__loader_each(t, 0, a->rows, insitu__loader_visit_range, NULL);
+  return INSITU_OK;
+}
+
+/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows costs little. */
+static void insitu__loader_range(struct insitu__loader_tile *t) {
+  const insitu_iter *it = t->iter;
+  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
+  uint64_t begin = t->chunk * a->rows, rows = insitu__base_min(a->rows, a->samples - begin), batch, row;
+  t->first = rows;
+  t->last = 0;
+  for (uint64_t v = 0; v < a->n_views; v++) {
+    if (!t->wanted[a->views[v].variable]) continue;
+    struct insitu__plan_map map;
+    int64_t anchor = (int64_t)begin - a->views[v].delta;
+    insitu__plan_map_init(&map, &it->plan, t->order, &t->window);
+    for (uint64_t i = 0; i < t->first; i++)
+      if (insitu__plan_map_find(&map, anchor + (int64_t)i, &batch, &row) && t->base + batch >= it->start) t->first = i;
+    for (uint64_t i = rows; i > t->last; i--)
+      if (insitu__plan_map_find(&map, anchor + (int64_t)i - 1, &batch, &row) && t->base + batch >= it->start) t->last = i;
   }
+}
+
+static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
+  t->first = t->last = 0;
+  insitu_status status = insitu__loader_boxes(t);
+  if (status) return status;
+  insitu__loader_range(t);
   if (!t->buffer) t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
   if (t->buffer) return INSITU_OK;
   return insitu__error_set(
@@ -7929,6 +7979,7 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
     t->iov[0] = (struct iovec){t->buffer, (size_t)most + 1};
     n = 1;
   }
+  insitu__loader_add(&ld->n_reads, 1);
   insitu_status status = insitu__store_read_await(&ld->store, key, offset, t->iov, n, &t->got, &t->error);
   if (status) return status;
   insitu__loader_add(&ld->n_read, t->got);
@@ -7970,9 +8021,7 @@ static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, in
   }
   if (!fill) return status;
   insitu__loader_add(absent ? &ld->n_absent : &ld->n_bad, 1);
-  if (!absent)
-    insitu__loader_log(
-        ld, 1, "rank %d, array %s, chunk %s is filled: %s", (int)ld->config.rank, a->zarr.path, key, t->error.message);
+  t->damaged = absent ? NULL : key;
   insitu__reactor_work_await(&ld->reactor, insitu__loader_fill, t);
   return INSITU_OK;
 }
@@ -8002,8 +8051,8 @@ static void insitu__loader_tile_await(void *arg) {
   if (!status && insitu__zarr_chunk_key(&a->zarr, index, key, sizeof key) < 0)
     status = insitu__error_set(
         &t->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-  if (!status) status = insitu__loader_fetch_await(t, key);
-  else key[0] = 0;
+  if (status) key[0] = 0;
+  else if (t->first < t->last) status = insitu__loader_fetch_await(t, key); /* else another view's field: no row of this window */
   if (status) status = insitu__loader_hole_await(t, status, key);
   if (status) {
     insitu_error error = {.sys_errno = t->error.sys_errno};
@@ -8086,7 +8135,6 @@ static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   t->base = base;
   it->inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
-  insitu__loader_add(&ld->n_reads, 1);
   if (!insitu__reactor_spawn(&ld->reactor, insitu__loader_tile_await, t)) return;
   insitu__loader_no_memory(it, base + it->scan.batch);
   it->inflight[t->order == &it->order[1]]--;
@@ -8248,15 +8296,15 @@ static insitu_status insitu__loader_defaults(insitu_loader_desc *c, insitu_error
 /* Buffers and scratch; max_inflight shrinks by itself only when it is not the user's. */
 static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
-  uint64_t scratch = 0;
+  struct insitu__codec_needs need = {{0}, 0, 0, false, false};
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
     ld->buffer_bytes = insitu__base_max(ld->buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
     bool whole = !a->sample_slowest && a->zarr.codecs.n;
     if (whole) ld->whole_bytes = insitu__base_max(ld->whole_bytes, a->chunk_bytes);
-    scratch = insitu__base_max(scratch, insitu__codec_scratch_bytes(&a->zarr.codecs, a->chunk_bytes));
+    insitu__codec_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
   }
-  scratch += ld->whole_bytes;
+  uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->whole_bytes;
   uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK + (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
   if (!c->prefetch_depth)
@@ -8491,27 +8539,37 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
   it->max_held = insitu__loader_max_held(desc);
   it->n_slabs = it->n_ring + it->max_held;
   it->slab_bytes = ld->geometry.slab_bytes;
-  return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[desc->epoch & 1], err);
+  if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_ARG, "iterator: %" PRIu64 " batches an epoch are more than 2^42; raise batch_size", it->batches);
+}
+
+/* Bytes of an iterator besides its slabs' pages: the scan's tables and the structs of its slabs. */
+static uint64_t insitu__loader_tables(
+    const insitu_loader *ld, const struct insitu__plan *p, const struct insitu__order *o, uint64_t slabs) {
+  uint64_t each = sizeof(struct insitu__loader_slab) + sizeof(struct insitu__loader_slab *) +
+                  ld->geometry.n_variables * (sizeof(insitu_array) + 2 * (INSITU__MAX_DIMS + 1) * sizeof(int64_t));
+  uint64_t scan = insitu__plan_scan_bytes(p, o), bytes;
+  return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes) ? bytes : UINT64_MAX;
 }
 
 static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry *g = &ld->geometry;
-  uint64_t bytes = 0, names = 0;
-  bool fits = insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes);
+  uint64_t bytes = 0, names = 0, tables = insitu__loader_tables(ld, &it->plan, &it->order[0], it->n_slabs);
+  bool fits = insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes) && insitu__base_add(bytes, tables, &bytes);
   pthread_mutex_lock(&ld->lock);
   uint64_t used = ld->inflight_bytes + ld->reserved;
   fits = fits && bytes <= ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
-  if (fits) ld->reserved += bytes;
+  if (fits) ld->reserved += it->reserved = bytes;
   pthread_mutex_unlock(&ld->lock);
   if (!fits) {
-    it->n_slabs = 0; /* nothing is reserved */
     return insitu__error_set(err, INSITU_E_BUDGET,
-        "iterator %s: %" PRIu64 " + %" PRIu64 " batches (windows and prefetch + held) of %" PRIu64
-        " bytes each do not fit: %" PRIu64 " of memory_budget %" PRIu64
+        "iterator %s: %" PRIu64 " + %" PRIu64 " batches (windows and prefetch + held) of %" PRIu64 " bytes each and %" PRIu64
+        " bytes of tables do not fit: %" PRIu64 " of memory_budget %" PRIu64
         " are taken by chunks in flight and other iterators; raise memory_budget, or "
         "lower block_chunks, batch_size, prefetch_depth or max_held",
-        insitu__split_names[it->split], it->n_ring, it->max_held, it->slab_bytes, used, ld->config.memory_budget);
+        insitu__split_names[it->split], it->n_ring, it->max_held, it->slab_bytes, tables, used, ld->config.memory_budget);
   }
   for (uint64_t i = 0; i < g->n_variables; i++) names += strlen(g->variables[i].label) + 1;
   it->names = (char *)insitu__mem_alloc(names, 1);
@@ -8521,13 +8579,13 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   char *name = it->names;
   for (uint64_t i = 0; ok && i < g->n_variables; i++) name = stpcpy(name, g->variables[i].label) + 1;
   for (uint64_t i = 0; ok && i < it->n_slabs; i++) ok = insitu__loader_slab_init(it, &it->slabs[i], g);
-  return ok ? INSITU_OK
-            : insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory", insitu__split_names[it->split]);
+  if (ok) return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[0], err);
+  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory", insitu__split_names[it->split]);
 }
 
 static void insitu__loader_unreserve(insitu_iter *it) {
   pthread_mutex_lock(&it->loader->lock);
-  it->loader->reserved -= it->n_slabs * it->slab_bytes;
+  it->loader->reserved -= it->reserved;
   pthread_mutex_unlock(&it->loader->lock);
 }
 
@@ -8582,6 +8640,14 @@ static void insitu__loader_leave_await(void *arg) {
   insitu_iter **link = &it->loader->iters;
   while (*link != it) link = &(*link)->next_iter;
   *link = it->next_iter;
+}
+
+/* Leaving must not fail: without memory for a coroutine it waits until one that is under way gives its stack back. */
+static void insitu__loader_leave(insitu_iter *it) {
+  while (insitu__reactor_call(&it->loader->reactor, insitu__loader_leave_await, it)) {
+    if (it->loader->config.inline_io) insitu__reactor_run(&it->loader->reactor, 1000000);
+    else poll(NULL, 0, 1);
+  }
 }
 
 /* After leaving: gives the memory back, but for the batches the user holds. The last of them takes the iterator with it. */
@@ -8790,7 +8856,7 @@ INSITU_DEF void insitu_loader_close(insitu_loader **loader) {
   if (!ld || getpid() != ld->pid) return; /* a forked child owns neither threads nor ring */
   while (ld->iters) {                     /* only this thread changes the list now */
     insitu_iter *it = ld->iters;
-    insitu__reactor_call(&ld->reactor, insitu__loader_leave_await, it);
+    insitu__loader_leave(it);
     insitu__loader_part(it);
   }
   insitu__loader_destroy(ld);
@@ -8833,12 +8899,16 @@ INSITU_DEF insitu_status insitu_loader_plan(
   insitu_status status = insitu__public_desc(ld, desc, err);
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "plan: out is NULL; give an insitu_plan");
+  struct insitu__order o;
   status = insitu__loader_plan(ld, desc, &p, err);
   if (!status) status = insitu__plan_describe(&p, out, err);
+  if (!status) status = insitu__plan_order(&p, 0, &o, err);
   if (status) return status;
   out->slabs = insitu__loader_ring(ld, out->span) + insitu__loader_max_held(desc);
   out->slab_bytes = ld->geometry.slab_bytes;
+  out->table_bytes = insitu__loader_tables(ld, &p, &o, out->slabs);
   out->inflight_bytes = ld->inflight_bytes;
+  insitu__order_free(&o);
   return INSITU_OK;
 }
 
@@ -8926,7 +8996,6 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   pthread_mutex_init(&it->lock, NULL);
   status = insitu__loader_iter_init(it, desc, err);
   if (!status) status = insitu__loader_iter_slabs(it, err);
-  else it->n_slabs = 0;
   if (!status) {
     struct insitu__loader_move m = {it, desc->epoch, 0};
     status = insitu__reactor_call(&ld->reactor, insitu__loader_begin_await, &m);
@@ -8946,7 +9015,7 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter) {
   if (iter) *iter = NULL;
   if (!it || insitu__public_check(it->loader, true, NULL)) return;
   assert(!it->loader->config.inline_io || pthread_equal(it->loader->opener, pthread_self()));
-  insitu__reactor_call(&it->loader->reactor, insitu__loader_leave_await, it);
+  insitu__loader_leave(it);
   insitu__loader_part(it);
 }
 
@@ -9028,7 +9097,11 @@ INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
   if (!slab || getpid() != slab->iter->pid) return;
   insitu_iter *it = slab->iter;
   pthread_mutex_lock(&it->lock);
-  assert(slab->held); /* else the batch was released twice */
+  assert(slab->held); /* else the batch was released twice; without asserts that does no harm */
+  if (!slab->held) {
+    pthread_mutex_unlock(&it->lock);
+    return;
+  }
   slab->held = false;
   slab->next = it->free;
   it->free = slab;

@@ -330,6 +330,7 @@ static void test_half(void **state) {
 }
 static void test_rounding(void **state) { /* near powers of two and near halves of a float32 or float64 unit, and at random */
   (void)state;
+  if (getenv("TEST_VALGRIND")) skip(); /* Valgrind 3.19 rounds a conversion of 64-bit integers to float twice */
   enum { N = 16000 };
   uint64_t *v = malloc(N * sizeof *v);
   uint32_t *w = malloc(N * sizeof *w);
@@ -361,6 +362,7 @@ static void test_rounding(void **state) { /* near powers of two and near halves 
 }
 static void test_literals(void **state) { /* a few results written out, so that the reference is checked as well */
   (void)state;
+  if (getenv("TEST_VALGRIND")) skip(); /* Valgrind 3.19 rounds a conversion of 64-bit integers to float twice */
   const int64_t whole[] = {
       16777217, 16777219, -16777217, 9007199791611905, INT64_MIN, INT64_MAX}; /* the fourth: 2^53 + 2^29 + 1 */
   const float want[] = {

@@ -428,8 +428,9 @@ static void bounds(void **state) {
     struct insitu__codec_chain one = chain_of(1, kind, 0, 0);
     assert_true(insitu__codec_bound(&one, 1000) > 1000 && insitu__codec_bound(&one, UINT64_MAX) == UINT64_MAX);
   }
-  assert_true(
-      insitu__codec_bound(&all, UINT64_MAX - 5) == UINT64_MAX && insitu__codec_scratch_bytes(&all, UINT64_MAX) == UINT64_MAX);
+  assert_true(insitu__codec_bound(&all, UINT64_MAX - 5) == UINT64_MAX);
+  struct insitu__codec_needs need = insitu__codec_needs(&all, UINT64_MAX);
+  assert_true(insitu__codec_scratch_bytes(&need) == UINT64_MAX);
   for (uint64_t n = 0; n < UINT64_C(1) << 31; n = n * 3 + 1) {
     assert_true(insitu__codec_bound(&z, n) >= ZSTD_compressBound(n));
     if (n < LZ4_MAX_INPUT_SIZE) assert_true(insitu__codec_bound(&l, n) >= 4 + (uint64_t)LZ4_compressBound((int)n));
