@@ -7028,14 +7028,14 @@ static insitu_status insitu__plan_lanes(
                  : insitu__plan_divisor(l->global_batch, insitu__base_min(window_units, insitu__base_max(1, p->part->units / 8)));
   if (l->global_batch % l->lanes)
     return insitu__error_set(err, INSITU_E_ARG,
-        "open: lanes %" PRIu64 " does not divide the global batch of %" PRIu64
+        "iterator: lanes %" PRIu64 " does not divide the global batch of %" PRIu64
         " rows (batch_size x world); set lanes to a divisor, for instance %" PRIu64,
         l->lanes, l->global_batch, insitu__plan_divisor(l->global_batch, l->lanes));
   if (l->lanes % world) {
     uint64_t more = world * (l->lanes / world + 1); /* the next number that world and batch accept; the batch itself is one */
     while (l->global_batch % more) more += world;
     return insitu__error_set(err, INSITU_E_ARG,
-        "open: %" PRIu64 " lanes cannot be shared by a world of %" PRIu64 "; set lanes to %" PRIu64
+        "iterator: %" PRIu64 " lanes cannot be shared by a world of %" PRIu64 "; set lanes to %" PRIu64
         " on every rank (and at every world size you compare), or use a world size that divides %" PRIu64,
         l->lanes, world, more, l->lanes);
   }
@@ -7554,9 +7554,8 @@ static insitu_status insitu__plan_quality(const struct insitu__plan *p, uint64_t
  *
  * Batches carry a running number: epoch * batches + index. An undelivered batch lies in ring[number % n_ring]. */
 #define INSITU__LOADER_IOV 1024 /* rows of a chunk that is read straight into batches; more go through a buffer. IOV_MAX */
-#define INSITU__LOADER_AHEAD                                                                                                     \
-  (8u << 20)                       /* bytes of batches that prefetch_depth aims at by default: hides a wake-up of each thread */
-#define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
+#define INSITU__LOADER_AHEAD (8u << 20) /* bytes of batches that prefetch_depth aims at by default, to hide wake-ups */
+#define INSITU__LOADER_DIRECT 2048      /* bytes of a row from which reading straight into batches beats a copy */
 
 struct insitu__loader_slab {
   insitu_batch batch; /* first: what the user holds */
@@ -7806,7 +7805,7 @@ static void *insitu__loader_whole(void *user, uint64_t offset, uint64_t bytes) {
   return t->loader->scratch[t->worker].whole + offset;
 }
 
-static insitu_status insitu__loader_no_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+static insitu_status insitu__loader_whole_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   memcpy(insitu__loader_whole(user, offset, n), bytes, (size_t)n);
   (void)err;
   return INSITU_OK;
@@ -7828,7 +7827,7 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
       return;
     }
     sink.direct = insitu__loader_whole;
-    sink.piece = insitu__loader_no_piece;
+    sink.piece = insitu__loader_whole_piece;
   }
   t->status = insitu__codec_decode(&a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
   if (!t->status && sink.direct == insitu__loader_whole)
