@@ -21,8 +21,8 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
-.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-model fuzz compile-checks lint install
-.PHONY: clean
+.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-model fuzz bench compile-checks
+.PHONY: lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -39,6 +39,7 @@ help:
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
 	@echo 'make fuzz            libFuzzer on metadata and codecs, FUZZ_SECONDS (30) each'
+	@echo 'make bench           throughput as a share of the bare loop'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
 	@echo 'make lint            layout, names, format'
 	@echo 'make install         the header and insitubatch.pc, under DESTDIR and PREFIX ($(PREFIX))'
@@ -127,6 +128,12 @@ fuzz: deps-ci
 	@for f in $(FUZZERS); do mkdir -p $(BUILD)/corpus/$$f && \
 	  $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
 	  $(BUILD)/corpus/$$f || exit 1; done
+
+# Shares of the bare loop, from the page cache; BENCH='--only raw --json' and the like: see the top of tools/bench.c
+bench: deps-ci
+	@mkdir -p $(BUILD)
+	$(CC) -O2 -std=gnu11 -D_GNU_SOURCE -I. tools/bench.c -o $(BUILD)/bench -luring -lblosc -llz4 -lzstd -lpthread -lm
+	$(BUILD)/bench $(BENCH)
 
 compile-checks: deps-test
 	@CC='$(CC)' CXX='$(CXX)' tests/compile_checks.sh

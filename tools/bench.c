@@ -347,8 +347,9 @@ static uint64_t side_open(struct side *s, const struct row *r, const char *dir, 
       .io = o->io,
       .inline_io = o->inline_io};
   check(insitu_loader_open(&d, &s->loader, &err), &err);
-  check(insitu_loader_plan(s->loader, INSITU_TRAIN, &plan, &err), &err);
-  check(insitu_iter_open(s->loader, &(insitu_iter_desc){.api = INSITU_API}, &s->iter, &err), &err);
+  const insitu_iter_desc train = {.api = INSITU_API, .split = INSITU_TRAIN};
+  check(insitu_loader_plan(s->loader, &train, &plan, &err), &err);
+  check(insitu_iter_open(s->loader, &train, &s->iter, &err), &err);
   errno = 0;
   must(plan.rows == r->samples && plan.amplification == 1, "an epoch is not every chunk once");
   s->batches = plan.batches;
