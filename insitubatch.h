@@ -7557,8 +7557,8 @@ static insitu_status insitu__plan_quality(const struct insitu__plan *p, uint64_t
 /* Bytes of batches that prefetch_depth aims at by default. Measured on batches and raw chunks of 0.5 MB, 2 cores: 16 batches
  * ahead reach 0.51 of the bare loop, 64 reach 0.76. */
 #define INSITU__LOADER_AHEAD (32u << 20)
-/* Bytes of chunk buffers that max_inflight aims at by default. Measured on blosc chunks of 4 MB, 2 cores: 32 in flight reach 0.91 of
- * the bare loop, 8 reach 1.00. */
+/* Bytes of chunk buffers that max_inflight aims at by default. Measured on blosc chunks of 4 MB, 2 cores: 32 in flight reach 0.91
+ * of the bare loop, 8 reach 1.00. */
 #define INSITU__LOADER_BUFFERS (32u << 20)
 #define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
 
