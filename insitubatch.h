@@ -161,7 +161,7 @@ enum {
   INSITU_E_SPLIT = -14,       /* the split holds no batch, or a manifest does not fit the archive */
   INSITU_E_CORRUPT =
       -15, /* a chunk has the wrong length, a bad checksum or does not decode (of a raw chunk: as far as it was read) */
-  INSITU_E_ABSENT = -16,       /* a chunk that is absent and whose fill value is NaN */
+  INSITU_E_ABSENT = -16,       /* a chunk is absent, and its fill value is NaN or on_absent_chunk says raise */
   INSITU_E_IO = -17,           /* the system refused a read; see sys_errno */
   INSITU_E_STATE = -18,        /* an insitu_state of another configuration, or not a state */
   INSITU_E_WRONG_THREAD = -19, /* inline_io: only the thread that opened the loader may call */
@@ -8061,7 +8061,7 @@ static void insitu__loader_tile_await(void *arg) {
   if (status) {
     insitu_error error = {.sys_errno = t->error.sys_errno};
     insitu__error_set(
-        &error, status, "rank %d, batch, array %s, chunk %s: %s", (int)ld->config.rank, a->zarr.path, key, t->error.message);
+        &error, status, "rank %d, read, array %s, chunk %s: %s", (int)ld->config.rank, a->zarr.path, key, t->error.message);
     uint64_t earliest = UINT64_MAX;
     insitu__loader_each(t, 0, a->rows, insitu__loader_visit_earliest, &earliest);
     insitu__loader_damage(it, earliest, &error);
@@ -8076,7 +8076,7 @@ static void insitu__loader_tile_await(void *arg) {
 /* ---- scan (reactor thread) ---- */
 
 /* Gives slabs to all batches up to number `last`. The ring is large enough for every batch the scan may touch (see
- * insitu__loader_open_iter), so there always is a free one. False: no memory. */
+ * insitu__loader_ring), so there always is a free one. False: no memory. */
 static bool insitu__loader_place(insitu_iter *it, uint64_t last) {
   bool ok = true;
   while (ok && it->assigned <= last) {
