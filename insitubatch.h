@@ -48,10 +48,10 @@
  *   insitu_loader_plan.
  *
  * 3. MEMORY
- *   An iterator owns (prefetch_depth + span - 1 + max_held) slabs, where span is how many batches a window reaches into; a
- *   loader owns max_inflight chunk buffers and coroutine stacks and decode_threads times decode scratch (insitu_plan names all
- *   of these in bytes). Nothing else grows with the archive or the epoch, and nothing is allocated once the rings are full. A
- *   configuration that does not fit memory_budget is refused when it is opened.
+ *   An iterator owns (prefetch_depth + span - 1 + max_held) slabs, where span is how many batches a window reaches into, and
+ *   tables of the chunks in its windows; a loader owns max_inflight chunk buffers and coroutine stacks and decode_threads times
+ *   decode scratch. insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside
+ *   it stands a split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full.
  *
  * 4. THREADS
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
@@ -7493,6 +7493,7 @@ static insitu_status insitu__plan_describe(const struct insitu__plan *p, insitu_
   out->lanes = l->lanes;
   out->window = l->window;
   out->span = insitu__order_span(&o);
+  out->table_bytes = insitu__plan_scan_bytes(p, &o); /* >>loader adds its own */
   /* The law is 1 + (B/L - 1)(S - 1)/(W S - 1) for B/L rows of a lane in a batch and W units of S rows in a window. Windows are
    * drawn without replacement from the lane's units, which takes the share W / units off the excess. */
   double rows = (double)out->unit_rows, lane_units = (double)out->units / (double)l->lanes, window = (double)l->window;
@@ -8551,18 +8552,18 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
 }
 
 /* Bytes of an iterator besides its slabs' pages: the scan's tables and the structs of its slabs. */
-static uint64_t insitu__loader_tables(
-    const insitu_loader *ld, const struct insitu__plan *p, const struct insitu__order *o, uint64_t slabs) {
+static uint64_t insitu__loader_tables(const insitu_loader *ld, uint64_t scan, uint64_t slabs) {
   uint64_t each = sizeof(struct insitu__loader_slab) + sizeof(struct insitu__loader_slab *) +
                   ld->geometry.n_variables * (sizeof(insitu_array) + 2 * (INSITU__MAX_DIMS + 1) * sizeof(int64_t));
-  uint64_t scan = insitu__plan_scan_bytes(p, o), bytes;
+  uint64_t bytes;
   return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes) ? bytes : UINT64_MAX;
 }
 
 static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry *g = &ld->geometry;
-  uint64_t bytes = 0, names = 0, tables = insitu__loader_tables(ld, &it->plan, &it->order[0], it->n_slabs);
+  uint64_t bytes = 0, names = 0, scan = insitu__plan_scan_bytes(&it->plan, &it->order[0]);
+  uint64_t tables = insitu__loader_tables(ld, scan, it->n_slabs);
   bool fits = insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes) && insitu__base_add(bytes, tables, &bytes);
   pthread_mutex_lock(&ld->lock);
   uint64_t used = ld->inflight_bytes + ld->reserved;
@@ -8905,16 +8906,13 @@ INSITU_DEF insitu_status insitu_loader_plan(
   insitu_status status = insitu__public_desc(ld, desc, err);
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "plan: out is NULL; give an insitu_plan");
-  struct insitu__order o;
   status = insitu__loader_plan(ld, desc, &p, err);
   if (!status) status = insitu__plan_describe(&p, out, err);
-  if (!status) status = insitu__plan_order(&p, 0, &o, err);
   if (status) return status;
   out->slabs = insitu__loader_ring(ld, out->span) + insitu__loader_max_held(desc);
   out->slab_bytes = ld->geometry.slab_bytes;
-  out->table_bytes = insitu__loader_tables(ld, &p, &o, out->slabs);
+  out->table_bytes = insitu__loader_tables(ld, out->table_bytes, out->slabs);
   out->inflight_bytes = ld->inflight_bytes;
-  insitu__order_free(&o);
   return INSITU_OK;
 }
 
