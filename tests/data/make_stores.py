@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes small Zarr stores whose values follow a formula, so that C tests know every element without Python.
 
-    make_stores.py write FOLDER    zarr-python 2 writes the *.v2.zarr stores, zarr-python 3 the *.v3.zarr ones;
-                                   both append to INDEX.txt
+    make_stores.py write FOLDER    zarr-python 2 writes the *.v2.zarr stores; zarr-python 3 and tensorstore, side by side, the
+                                   *.v3.zarr ones; all append to INDEX.txt
     make_stores.py check FOLDER    (zarr-python 3) reads every readable array back and compares
 
 Run by make_stores.sh. README.md beside it describes the formula and INDEX.txt; tests/expect.h is the same in C.
@@ -372,8 +372,6 @@ def write_v3(folder, index):
     odd("unknown_dtype", lambda m: m.update(data_type="float7"), "refuse INSITU_E_DTYPE float7")
     g.create_array("strings", data=np.array(["a", "bc"], dtype="T"), compressors=None)
     index.add(store, "strings", "string", (2,), (2,), "refuse INSITU_E_DTYPE string")
-    a = g.create_array("sharded", shape=(8, 6), shards=(4, 6), chunks=(2, 3), dtype="f4", compressors=[ZstdCodec(level=1)])
-    put(a, store, "sharded", index, (8, 6), (2, 3), "f4", None, "refuse INSITU_E_CODEC sharding_indexed")
 
     store = "train.v3.zarr"
     g = root(store)
@@ -381,6 +379,156 @@ def write_v3(folder, index):
     for path, dtype, shape, chunks, dims in TRAIN:
         make(g, store, path, shape, chunks, dtype, compressors=turns[path], dims=dims, fill=math.nan if dtype[0] == "f" else 0)
     zarr.consolidate_metadata(os.path.join(folder, store))
+
+
+# ---- v3, sharded ----------------------------------------------------------------------------------------------------------------
+
+NAN = float("nan")
+
+
+def blosc_codec(cname, shuffle, typesize):
+    return {"name": "blosc",
+        "configuration": {"cname": cname, "clevel": 5, "shuffle": shuffle, "typesize": typesize, "blocksize": 0}}
+
+
+BLOSC = blosc_codec("lz4", "shuffle", 4)
+BLOSC_ZSTD = blosc_codec("zstd", "bitshuffle", 2)
+ZSTD = {"name": "zstd", "configuration": {"level": 3}}
+GZIP = {"name": "gzip", "configuration": {"level": 5}}
+CRC32C = {"name": "crc32c"}
+
+
+def bytes_codec(endian="little"):
+    return {"name": "bytes", "configuration": {"endian": endian}}
+
+
+def transpose(*order):
+    return {"name": "transpose", "configuration": {"order": list(order)}}
+
+
+def shard(inner, *codecs, end=True, checksum=True, index_endian="little"):
+    """A sharding_indexed codec; codecs without one that makes bytes get the little-endian bytes codec in front."""
+    makes_bytes = any(c["name"] in ("bytes", "sharding_indexed") for c in codecs)
+    return {"name": "sharding_indexed", "configuration": {"chunk_shape": list(inner),
+        "codecs": list(codecs) if makes_bytes else [bytes_codec(), *codecs],
+        "index_codecs": [bytes_codec(index_endian)] + ([CRC32C] if checksum else []),
+        "index_location": "end" if end else "start"}}
+
+
+def sharded_arrays():
+    """(path, dtype, shape, shard shape, inner chunk shape, codecs, absent) of every sharded array; absent: None, or the fill value.
+    Shapes are the array's; below a transpose, the codec's chunk_shape is the transposed one."""
+    # The index: at the end or the start, with and without checksum, big-endian; a shard may hold one inner chunk, or many.
+    for end, checksum in itertools.product((True, False), repeat=2):
+        name = f"{'end' if end else 'start'}_{'crc32c' if checksum else 'plain'}"
+        yield name, "f4", (16, 6), (8, 6), (2, 3), [shard((2, 3), end=end, checksum=checksum)], None
+        yield "holes_" + name, "f4", (16, 6), (8, 6), (2, 3), [shard((2, 3), ZSTD, end=end, checksum=checksum)], NAN
+    yield "index_big_endian", "i4", (8, 6), (4, 6), (2, 3), [shard((2, 3), index_endian="big")], 7
+    yield "one_inner_chunk", "i4", (9, 5), (3, 5), (3, 5), [shard((3, 5), BLOSC)], None
+    yield "one_element", "i2", (3, 4), (2, 2), (1, 1), [shard((1, 1))], None
+    yield "many", "u2", (300,), (256,), (4,), [shard((4,), end=False)], None
+    # Codecs inside, and around: then a shard is decoded whole.
+    for name, dtype, codecs in [
+            ("lz4", "f4", [BLOSC]), ("blosc_zstd_bitshuffle", "u2", [BLOSC_ZSTD]), ("zstd", "f4", [ZSTD]), ("gzip", "f8", [GZIP]),
+            ("crc32c", "i4", [CRC32C]), ("zstd_crc32c", "i4", [ZSTD, CRC32C]), ("big_endian", "f4", [bytes_codec("big")]),
+            ("big_endian_lz4", "i2", [bytes_codec("big"), BLOSC]), ("bool", "b1", []), ("complex", "c16", [ZSTD]),
+            ("half", "f2", [])]:
+        yield "inside_" + name, dtype, (10, 33, 7), (6, 33, 7), (2, 33, 7), [shard((2, 33, 7), *codecs)], None
+    for name, around in [("gzip", [GZIP]), ("zstd", [ZSTD]), ("crc32c", [CRC32C]), ("lz4", [BLOSC]),
+            ("gzip_crc32c", [GZIP, CRC32C])]:
+        yield "around_" + name, "f4", (7, 6), (4, 6), (2, 3), [shard((2, 3)), *around], None
+    yield "around_gzip_holes", "f4", (7, 6), (4, 6), (2, 3), [shard((2, 3), BLOSC, end=False), GZIP], NAN
+    # Transposes before sharding, where chunk_shape is already transposed, inside, and both. zarr-python wants chunk_shape to divide
+    # the untransposed shard too.
+    yield "transpose_before", "i4", (7, 14), (6, 12), (2, 3), [transpose(1, 0), shard((3, 2))], None
+    yield "transpose_before_3d", "f4", (5, 13, 9), (6, 12, 12), (2, 3, 4), [transpose(1, 2, 0), shard((3, 4, 2), ZSTD)], None
+    yield "transpose_inside", "i4", (7, 10), (4, 9), (2, 3), [shard((2, 3), transpose(1, 0), bytes_codec())], None
+    yield "transpose_inside_3d", "f4", (5, 6, 8), (4, 6, 8), (2, 3, 4), [
+        shard((2, 3, 4), transpose(2, 0, 1), bytes_codec(), BLOSC)], None
+    yield "transpose_both", "i2", (5, 13, 9), (6, 12, 12), (2, 3, 4), [transpose(1, 2, 0),
+        shard((3, 4, 2), transpose(0, 2, 1), bytes_codec("big"))], None
+    yield "transpose_holes", "f4", (7, 14), (6, 12), (2, 3), [transpose(1, 0), shard((3, 2), BLOSC)], -1.5
+    yield "transpose_around_gzip", "f4", (7, 14), (6, 12), (2, 3), [transpose(1, 0), shard((3, 2)), GZIP], NAN
+    # Holes: single inner chunks; whole shards (the middle column, and a shard of one inner chunk); every form of a fill value.
+    yield "holes_zero", "f4", (9, 7), (6, 6), (2, 3), [shard((2, 3))], 0
+    yield "holes_whole_shards", "f4", (12, 9), (4, 3), (2, 3), [shard((2, 3), BLOSC)], NAN
+    yield "holes_one_inner_chunk", "f8", (9, 5), (1, 5), (1, 5), [shard((1, 5), end=False)], -999.5
+    yield "holes_1d", "i8", (50,), (24,), (6,), [shard((6,), ZSTD)], -(2 ** 63)
+    yield "holes_big_endian", "u4", (50,), (24,), (6,), [shard((6,), bytes_codec("big"))], 0x01020304
+    yield "holes_complex", "c8", (6, 6), (6, 3), (2, 3), [shard((2, 3))], complex(1.5, NAN)
+    # Edges: shards and inner chunks that hang over the array, in one to four dimensions.
+    yield "edge_1d", "i4", (47,), (20,), (4,), [shard((4,), BLOSC)], None
+    yield "edge_2d", "f4", (11, 7), (8, 4), (4, 2), [shard((4, 2))], None
+    yield "edge_3d", "i2", (5, 7, 9), (4, 4, 8), (2, 4, 4), [shard((2, 4, 4), ZSTD)], None
+    yield "edge_4d", "i4", (3, 5, 4, 7), (2, 4, 4, 6), (1, 2, 4, 3), [shard((1, 2, 4, 3), BLOSC)], None
+    yield "edge_4d_holes", "i4", (3, 5, 4, 7), (2, 4, 4, 6), (1, 2, 4, 3), [shard((1, 2, 4, 3), end=False)], -5
+    yield "larger_than_array", "i4", (3, 3), (8, 8), (2, 4), [shard((2, 4))], None
+    # Shards within shards.
+    yield "nested", "i4", (13, 10), (8, 8), (2, 4), [shard((4, 8), shard((2, 4)))], None
+    yield "nested_lz4_mixed", "f4", (13, 10), (8, 8), (2, 4), [shard((4, 8), shard((2, 4), BLOSC, end=False, checksum=False))], None
+    yield "nested_holes", "f4", (13, 10), (8, 8), (2, 4), [shard((4, 8), shard((2, 4), ZSTD), end=False)], NAN
+    yield "nested_holes_whole_shards", "i4", (16, 9), (8, 9), (2, 3), [shard((4, 3), shard((2, 3)))], 11
+    yield "nested_thrice", "i2", (17,), (16,), (2,), [shard((8,), shard((4,), shard((2,))))], None
+
+
+def fill_json(value):
+    """The fill value as the metadata says it."""
+    if isinstance(value, complex):
+        return [fill_json(value.real), fill_json(value.imag)]
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def write_sharded(folder, index):
+    """The same arrays by zarr-python and by tensorstore, which lay inner chunks out in other orders and leave out other ones."""
+    import tensorstore
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.metadata.v3 import ArrayV3Metadata
+
+    def root(store):
+        return zarr.open_group(os.path.join(folder, store), mode="w", zarr_format=3)
+
+    def meta(path, dtype, shape, outer, codecs, fill, n):
+        return {"zarr_format": 3, "node_type": "array", "shape": list(shape), "data_type": np.dtype(dtype).name,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(outer)}},
+            "chunk_key_encoding": {"name": ("default", "v2")[n % 5 == 4], "configuration": {"separator": "/."[n % 3 == 2]}},
+            "fill_value": fill_json(np.array(0 if fill is None else fill, dtype).item()), "codecs": codecs, "attributes": {}}
+
+    store = "sharded.v3.zarr"
+    root(store)
+    for n, (path, dtype, shape, outer, inner, codecs, absent) in enumerate(sharded_arrays()):
+        where = os.path.join(folder, store, path)
+        document = ArrayV3Metadata.from_dict(meta(path, dtype, shape, outer, codecs, absent, n))
+        os.makedirs(where)
+        with open(os.path.join(where, "zarr.json"), "wb") as f:
+            f.write(document.to_buffer_dict(default_buffer_prototype())["zarr.json"].to_bytes())
+        with zarr.config.set({"array.write_empty_chunks": absent is None}):
+            put(zarr.open_array(where, mode="r+"), store, path, index, shape, inner, dtype, absent)
+
+    def refused(path, change, expect):
+        where = os.path.join(folder, store, path)
+        os.makedirs(where)
+        document = meta(path, "i4", (8, 6), (4, 6), [shard((2, 3))], 0, 0)
+        change(document["codecs"][0]["configuration"])
+        with open(os.path.join(where, "zarr.json"), "w", encoding="ascii") as f:
+            json.dump(document, f, indent=2)
+        index.add(store, path, "i4", (8, 6), (2, 3), expect)
+
+    refused("index_of_variable_size", lambda c: c["index_codecs"].append(GZIP), "refuse INSITU_E_CODEC index_codecs")
+    refused("undivided", lambda c: c.update(chunk_shape=[3, 3]), "refuse INSITU_E_FORMAT chunk_shape")
+    refused("fewer_axes", lambda c: c.update(chunk_shape=[2]), "refuse INSITU_E_FORMAT chunk_shape")
+    refused("index_in_the_middle", lambda c: c.update(index_location="middle"), "refuse INSITU_E_FORMAT index_location")
+    refused("unknown_codec_inside", lambda c: c["codecs"].append({"name": "squeezer9000"}), "refuse INSITU_E_CODEC squeezer9000")
+    refused("no_bytes_inside", lambda c: c.update(codecs=[]), "refuse INSITU_E_FORMAT codecs")
+
+    store = "sharded-ts.v3.zarr"
+    root(store)
+    for n, (path, dtype, shape, outer, inner, codecs, absent) in enumerate(sharded_arrays()):
+        if codecs[-1]["name"] != "sharding_indexed":
+            continue  # it has no codecs around a shard
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": os.path.join(folder, store, path)},
+            "metadata": meta(path, dtype, shape, outer, codecs, absent, n)}
+        array = tensorstore.open(spec, create=True).result()
+        put(array, store, path, index, shape, inner, dtype, absent)
 
 
 # ---- check ----------------------------------------------------------------------------------------------------------------------
@@ -426,4 +574,5 @@ if __name__ == "__main__":
         for name in os.listdir(sys.argv[2]):
             if name.endswith(".v3.zarr" if V3 else ".v2.zarr"):
                 shutil.rmtree(os.path.join(sys.argv[2], name))
-        (write_v3 if V3 else write_v2)(sys.argv[2], Index(sys.argv[2]))
+        for write in (write_v3, write_sharded) if V3 else (write_v2,):
+            write(sys.argv[2], Index(sys.argv[2]))
