@@ -32,7 +32,7 @@
  * 1. WORDS
  *   sample axis      the axis that samples are drawn along, usually time; any axis of the arrays may be it
  *   anchor           a sample's index on it; a variable is read at anchor + offset
- *   chunk            what one read returns
+ *   chunk            what one read returns: a stored chunk, or an inner chunk of a shard
  *   reference chunk  samples of the coarsest chunk along the sample axis among the variables
  *   unit             what the shuffle moves whole: unit_chunks reference chunks
  *   window           units of one lane that are mixed together; block_chunks sets it
@@ -49,9 +49,10 @@
  *
  * 3. MEMORY
  *   An iterator owns (prefetch_depth + span - 1 + max_held) slabs, where span is how many batches a window reaches into, and
- *   tables of the chunks in its windows; a loader owns max_inflight chunk buffers and coroutine stacks and decode_threads times
- *   decode scratch. insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside
- *   it stands a split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full.
+ *   tables of the chunks in its windows; a loader owns max_inflight chunk buffers and coroutine stacks, decode_threads times
+ *   decode scratch, and indexes of shards (in a sixteenth of memory_budget, but at least one for each chunk in flight).
+ *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside it stands a
+ *   split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full.
  *
  * 4. THREADS
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
@@ -70,8 +71,9 @@
  * 6. FORMATS
  *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; both byte orders; C and F
  *   order, v3 transpose; codecs blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with
- *   INSITU_WITH_ZLIB. All else is refused by name when it is opened. With inline_io the
- *   decoders convert in your thread's floating-point environment: flush to zero or another rounding changes their results.
+ *   INSITU_WITH_ZLIB; sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around
+ *   the shard, which is then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in
+ *   your thread's floating-point environment: flush to zero or another rounding changes their results.
  *
  * 7. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
@@ -108,6 +110,7 @@
  *   >>box        the N-D copy and conversion kernel
  *   >>split      train, val, test; units; manifests
  *   >>plan       what is read when, where rows go, cost, shuffle quality
+ *   >>cache      indexes of shards, each read once
  *   >>loader     chunks on their way, slabs, iterators
  *   >>public     the functions of part A
  *
@@ -325,6 +328,7 @@ typedef struct insitu_plan {
   uint64_t slabs, slab_bytes; /* ring of batches: how many; bytes of one */
   uint64_t table_bytes;       /* the iterator's bookkeeping */
   uint64_t inflight_bytes;    /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
+  uint64_t cache_bytes;       /* indexes of shards that the whole loader keeps */
   double variance_ratio;      /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
 } insitu_plan;
 
@@ -337,8 +341,9 @@ typedef struct insitu_quality {
 } insitu_quality;
 
 typedef struct insitu_stats {
-  uint64_t batches; /* delivered */
-  uint64_t reads;   /* chunks read; insitu_plan tells how many of them are re-reads */
+  uint64_t batches;  /* delivered */
+  uint64_t reads;    /* chunks read or found absent; insitu_plan tells how many of them are re-reads */
+  uint64_t requests; /* reads of the store for them: fewer where neighbours in a shard are read at once */
   uint64_t bytes_read, bytes_decoded;
   uint64_t absent_chunks, bad_chunks;   /* filled */
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most, over all iterators */
@@ -483,14 +488,17 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_KEY 4096         /* bytes of an object's key or a path, its end included */
 #define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
 #define INSITU__MAX_JSON_DEPTH 64
-#define INSITU__MAX_JSON_TOKENS (1u << 24)    /* strings, numbers, words and containers of one document */
-#define INSITU__MAX_JSON_NUMBER 512           /* characters of one number or word */
-#define INSITU__MAX_NEAR_NAME 128             /* longer names are not compared */
-#define INSITU__MAX_LIST (1u << 20)           /* entries of one directory that a listing takes */
-#define INSITU__MAX_DIM_NAME 256              /* bytes of a dimension's name, its end included */
-#define INSITU__MAX_NODES 10000               /* directories that a listing of the arrays of an unconsolidated archive visits */
-#define INSITU__MAX_ROOT_SEARCH 512           /* directories searched for any metadata when the root has none */
-#define INSITU__MAX_CHUNK (UINT64_C(1) << 31) /* decoded bytes of one stored chunk */
+#define INSITU__MAX_JSON_TOKENS (1u << 24) /* strings, numbers, words and containers of one document */
+#define INSITU__MAX_JSON_NUMBER 512        /* characters of one number or word */
+#define INSITU__MAX_NEAR_NAME 128          /* longer names are not compared */
+#define INSITU__MAX_LIST (1u << 20)        /* entries of one directory that a listing takes */
+#define INSITU__MAX_DIM_NAME 256           /* bytes of a dimension's name, its end included */
+#define INSITU__MAX_NODES 10000            /* directories that a listing of the arrays of an unconsolidated archive visits */
+#define INSITU__MAX_ROOT_SEARCH 512        /* directories searched for any metadata when the root has none */
+#define INSITU__MAX_CHUNK                                                                                                        \
+  (UINT64_C(1) << 31)              /* decoded bytes of one stored chunk, of a shard's inner chunk where those are read */
+#define INSITU__MAX_SHARD_LEVELS 4 /* shards inside shards */
+#define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* inner chunks of one shard: 16 bytes of index each */
 #define INSITU__MAX_VARIABLES 1024
 #define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
@@ -2449,6 +2457,8 @@ enum { INSITU__RING_STAGE_OPEN, INSITU__RING_STAGE_READ };
 enum { INSITU__RING_AWAKE, INSITU__RING_SLEEPING, INSITU__RING_WOKEN };
 enum { INSITU__RING_DATA_WAKE = 1, INSITU__RING_DATA_CLOSE = 2 }; /* user_data that is no address of an operation */
 
+#define INSITU__RING_TAIL UINT64_MAX /* as an offset: as many bytes from the file's end as the iovecs hold */
+
 /* READ_FILE opens path relative to dirfd, reads from offset until the iovecs are full or the file ends, and closes: result is the
    number of bytes, or -errno. With nothing to fill it only opens and closes. path and iov must live until done; the ring consumes
    iov (advances its entries). From submit until done is called the operation belongs to the ring. */
@@ -2549,6 +2559,17 @@ static unsigned insitu__ring_batch(struct insitu__ring_op *op) { /* iovecs of th
   op->asked = 0;
   for (unsigned i = 0; i < n; i++) op->asked += op->iov[i].iov_len;
   return n;
+}
+/* With the file open: finds the offset of a read from its end. 0 or an errno. No stat but for these: on a shared file system the
+ * open has just brought the attributes. */
+static int insitu__ring_tail(struct insitu__ring_op *op) {
+  struct stat info;
+  uint64_t bytes = 0;
+  if (op->offset != INSITU__RING_TAIL) return 0;
+  if (fstat(op->fd, &info)) return errno;
+  for (unsigned i = 0; i < op->n_iov; i++) bytes += op->iov[i].iov_len;
+  op->offset = (uint64_t)info.st_size - insitu__base_min(bytes, (uint64_t)info.st_size);
+  return 0;
 }
 static bool insitu__ring_again(struct insitu__ring_op *op, int error) { /* is this an error to try again after? */
   return (error == EINTR || error == EAGAIN) && ++op->retries < INSITU__RING_RETRIES;
@@ -2675,8 +2696,9 @@ static void insitu__ring_uring_step(struct insitu__ring *r, struct insitu__ring_
     op->stage = INSITU__RING_STAGE_READ;
     op->retries = 0;
     op->force_async = false;
-    if (!insitu__ring_advance(op, 0)) {
-      insitu__ring_uring_finish(r, op, 0);
+    int error = insitu__ring_tail(op);
+    if (error || !insitu__ring_advance(op, 0)) {
+      insitu__ring_uring_finish(r, op, error);
       return;
     }
   } else if (!res || !insitu__ring_take(op, (uint64_t)res)) {
@@ -2807,7 +2829,9 @@ static void insitu__ring_blocking(struct insitu__ring_op *op) {
     return;
   }
   op->retries = 0;
-  if (insitu__ring_advance(op, 0)) {
+  int error = insitu__ring_tail(op);
+  if (error) op->result = -error;
+  else if (insitu__ring_advance(op, 0)) {
     for (;;) {
       int n = (int)insitu__ring_batch(op);
       ssize_t got = preadv(op->fd, op->iov, n, (off_t)op->offset);
@@ -2948,7 +2972,7 @@ static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *
   op->retries = 0;
   op->force_async = op->was_short = false;
   r->ops++;
-  if (op->offset > INT64_MAX) { /* all ones would mean "from the current position" */
+  if (op->offset > INT64_MAX && op->offset != INSITU__RING_TAIL) {
     op->result = -EINVAL;
     insitu__ring_push(&r->finished, op);
   } else {
@@ -3240,6 +3264,12 @@ __attribute__((unused)) static bool insitu__reactor_sleep_await(struct insitu__r
   insitu__reactor_timer_add(r, deadline, insitu__coro_current(&r->coros));
   insitu__coro_suspend_await(&r->coros);
   return !r->closing || insitu__base_now() >= deadline;
+}
+
+/* Lets everything run first that is ready now. */
+static void insitu__reactor_yield_await(struct insitu__reactor *r) {
+  insitu__reactor_ready(r, insitu__coro_current(&r->coros));
+  insitu__coro_suspend_await(&r->coros);
 }
 
 static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
@@ -3584,14 +3614,38 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
 #define INSITU__CODEC_COPY 1024         /* bytes of one memcpy, see insitu__codec_copy */
 #define INSITU__CODEC_BAD "the stored chunk is damaged: write it again from its source"
 
-enum { INSITU__CODEC_BLOSC, INSITU__CODEC_ZSTD, INSITU__CODEC_LZ4, INSITU__CODEC_CRC32C, INSITU__CODEC_GZIP, INSITU__CODEC_ZLIB };
+enum {
+  INSITU__CODEC_BLOSC,
+  INSITU__CODEC_ZSTD,
+  INSITU__CODEC_LZ4,
+  INSITU__CODEC_CRC32C,
+  INSITU__CODEC_GZIP,
+  INSITU__CODEC_ZLIB,
+  INSITU__CODEC_SHARD
+};
 
 struct insitu__codec {
   int kind;
+  const struct insitu__codec_shard *shard; /* of INSITU__CODEC_SHARD, the array's */
 };
 struct insitu__codec_chain { /* in decode order: codec[0] sees the stored bytes; n = 0 is raw */
   int n;
   struct insitu__codec codec[INSITU__MAX_CODECS];
+};
+
+/* sharding_indexed (Zarr v3, "Sharding codec"): a chunk stored as a grid of inner chunks and an index of where each of them lies.
+ * Axes are the shard's own, slowest first: a transpose before it has already been applied. */
+struct insitu__codec_shard {
+  unsigned ndim;
+  uint32_t item;                                             /* bytes of an element */
+  uint64_t chunk[INSITU__MAX_DIMS], inner[INSITU__MAX_DIMS]; /* elements; inner divides chunk */
+  uint64_t bytes, inner_bytes;                               /* decoded */
+  uint64_t bound;                                            /* encoded at most */
+  uint64_t entries;                                          /* inner chunks */
+  bool index_first, index_crc, index_big;                    /* where the index lies, its checksum, its byte order */
+  unsigned order[INSITU__MAX_DIMS];                          /* order[k]: the axis stored k-th slowest in an inner chunk */
+  unsigned char fill[16];                                    /* an element of an absent inner chunk, as stored */
+  struct insitu__codec_chain codecs;                         /* of an inner chunk */
 };
 
 /* Where decoded bytes go. direct (may be NULL) returns the final address of the decoded range [offset, offset + bytes), or
@@ -3616,6 +3670,8 @@ struct insitu__codec_scratch {
   struct insitu__codec_buffer stage[2]; /* whole results of stages, in turns */
   struct insitu__codec_buffer planes;   /* one decompressed blosc block */
   struct insitu__codec_buffer piece;    /* INSITU__CODEC_PIECE decoded bytes, then the strip of a bit unshuffle */
+  struct insitu__codec_buffer cell;     /* one decoded inner chunk of a shard */
+  struct insitu__codec_scratch *inner;  /* for decoding those */
   ZSTD_DCtx *zstd;
 #ifdef INSITU_WITH_ZLIB
   z_stream zlib;
@@ -3650,7 +3706,7 @@ static insitu_status insitu__codec_from_name(const char *name, struct insitu__co
       return insitu__error_set(err, INSITU_E_CODEC,
           "codec \"%s\": not in this build: define INSITU_WITH_ZLIB beside INSITU_IMPLEMENTATION, and link with -lz", bare);
 #endif
-    out->kind = known[i].kind;
+    *out = (struct insitu__codec){known[i].kind, NULL};
     return INSITU_OK;
   }
   return insitu__codec_unknown(name, err);
@@ -3662,11 +3718,16 @@ static uint64_t insitu__codec_add(uint64_t a, uint64_t b) { /* saturating */
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static uint64_t insitu__codec_bound_one(int kind, uint64_t n) {
-  switch (kind) {
+static uint64_t insitu__codec_shard_index_bytes(const struct insitu__codec_shard *shard) {
+  return 16 * shard->entries + (shard->index_crc ? 4 : 0);
+}
+
+static uint64_t insitu__codec_bound_one(const struct insitu__codec *codec, uint64_t n) {
+  switch (codec->kind) {
   case INSITU__CODEC_BLOSC:
     return insitu__codec_add(n, 16); /* BLOSC_MAX_OVERHEAD in blosc.h: what does not shrink is stored plain */
   case INSITU__CODEC_CRC32C: return insitu__codec_add(n, 4);
+  case INSITU__CODEC_SHARD: return codec->shard->bound;
   case INSITU__CODEC_LZ4: return insitu__codec_add(n, n / 255 + 16 + 4); /* LZ4_COMPRESSBOUND in lz4.h, and the size */
   case INSITU__CODEC_ZSTD:
     return insitu__codec_add(n, n / 256 + n / 64 + 64 + 4096); /* ZSTD_COMPRESSBOUND in zstd.h; room for frames */
@@ -3677,7 +3738,7 @@ static uint64_t insitu__codec_bound_one(int kind, uint64_t n) {
 
 /* The most bytes that an encoder of codec[from ...] writes for `decoded` bytes; saturates. */
 static uint64_t insitu__codec_bound_from(const struct insitu__codec_chain *chain, int from, uint64_t decoded) {
-  for (int i = chain->n - 1; i >= from; i--) decoded = insitu__codec_bound_one(chain->codec[i].kind, decoded);
+  for (int i = chain->n - 1; i >= from; i--) decoded = insitu__codec_bound_one(&chain->codec[i], decoded);
   return decoded;
 }
 
@@ -3688,12 +3749,22 @@ static uint64_t insitu__codec_bound(const struct insitu__codec_chain *chain, uin
 /* ---- scratch ---- */
 
 struct insitu__codec_needs { /* bytes of each buffer for one chain */
-  uint64_t stage[2], planes, piece;
+  uint64_t stage[2], planes, piece, cell;
+  uint64_t inner; /* what the scratch of a shard's inner chunks takes in all */
   bool zstd, zlib;
 };
 
+/* An upper bound of the heap that a scratch reserved for this chain holds, for the memory plan. Pages are touched only as far
+ * as a chunk needs them: a blosc chunk of usual layout touches one of its blocks, not the whole chunk. */
+static uint64_t insitu__codec_scratch_bytes(const struct insitu__codec_needs *need) {
+  uint64_t sum = 512u << 10; /* a ZSTD_DCtx (96 kB in zstd 1.5.4), an inflate state (40 kB), alignment */
+  sum = insitu__codec_add(sum, insitu__codec_add(need->stage[0], need->stage[1]));
+  sum = insitu__codec_add(sum, insitu__codec_add(need->planes, need->piece));
+  return insitu__codec_add(sum, insitu__codec_add(need->cell, need->inner));
+}
+
 static struct insitu__codec_needs insitu__codec_needs(const struct insitu__codec_chain *chain, uint64_t decoded) {
-  struct insitu__codec_needs need = {{0, 0}, 0, 0, false, false};
+  struct insitu__codec_needs need = {{0, 0}, 0, 0, 0, 0, false, false};
   int turn = 0;
   for (int i = 0; i < chain->n; i++) {
     int kind = chain->codec[i].kind;
@@ -3701,6 +3772,13 @@ static struct insitu__codec_needs insitu__codec_needs(const struct insitu__codec
     uint64_t out = insitu__codec_bound_from(chain, i + 1, decoded);
     need.stage[turn] = insitu__base_max(need.stage[turn], insitu__base_max(out, 64));
     turn ^= 1;
+    if (kind == INSITU__CODEC_SHARD) {
+      const struct insitu__codec_shard *shard = chain->codec[i].shard;
+      struct insitu__codec_needs inner = insitu__codec_needs(&shard->codecs, shard->inner_bytes);
+      need.cell = insitu__base_max(need.cell, shard->inner_bytes);
+      need.inner = insitu__base_max(need.inner, insitu__codec_scratch_bytes(&inner));
+      continue;
+    }
     need.zstd |= kind == INSITU__CODEC_ZSTD || kind == INSITU__CODEC_BLOSC;
     need.zlib |= kind != INSITU__CODEC_ZSTD && kind != INSITU__CODEC_LZ4;
     if (kind != INSITU__CODEC_BLOSC) continue;
@@ -3710,19 +3788,14 @@ static struct insitu__codec_needs insitu__codec_needs(const struct insitu__codec
   return need;
 }
 
-/* An upper bound of the heap that a scratch reserved for this chain holds, for the memory plan. Pages are touched only as far
- * as a chunk needs them: a blosc chunk of usual layout touches one of its blocks, not the whole chunk. */
-static uint64_t insitu__codec_scratch_bytes(const struct insitu__codec_needs *need) {
-  uint64_t sum = 512u << 10; /* a ZSTD_DCtx (96 kB in zstd 1.5.4), an inflate state (40 kB), alignment */
-  sum = insitu__codec_add(sum, insitu__codec_add(need->stage[0], need->stage[1]));
-  return insitu__codec_add(sum, insitu__codec_add(need->planes, need->piece));
-}
 /* Widens *need to what another chain needs as well: a scratch serves all chains of a loader. */
 static void insitu__codec_needs_add(struct insitu__codec_needs *need, const struct insitu__codec_chain *chain, uint64_t decoded) {
   struct insitu__codec_needs more = insitu__codec_needs(chain, decoded);
   for (int i = 0; i < 2; i++) need->stage[i] = insitu__base_max(need->stage[i], more.stage[i]);
   need->planes = insitu__base_max(need->planes, more.planes);
   need->piece = insitu__base_max(need->piece, more.piece);
+  need->cell = insitu__base_max(need->cell, more.cell);
+  need->inner = insitu__base_max(need->inner, more.inner);
 }
 
 static void insitu__codec_scratch_init(struct insitu__codec_scratch *s) {
@@ -3737,6 +3810,9 @@ static void insitu__codec_scratch_free(struct insitu__codec_scratch *s) {
   insitu__mem_free(s->stage[1].base);
   insitu__mem_free(s->planes.base);
   insitu__mem_free(s->piece.base);
+  insitu__mem_free(s->cell.base);
+  if (s->inner) insitu__codec_scratch_free(s->inner);
+  insitu__mem_free(s->inner);
   ZSTD_freeDCtx(s->zstd);
 #ifdef INSITU_WITH_ZLIB
   if (s->zlib_ready) inflateEnd(&s->zlib);
@@ -3775,6 +3851,7 @@ static insitu_status insitu__codec_scratch_reserve(
   if ((status = insitu__codec_grow(&s->stage[1], need.stage[1], err)) < 0) return status;
   if ((status = insitu__codec_grow(&s->planes, need.planes, err)) < 0) return status;
   if ((status = insitu__codec_grow(&s->piece, need.piece, err)) < 0) return status;
+  if ((status = insitu__codec_grow(&s->cell, need.cell, err)) < 0) return status;
   if (need.zstd && !s->zstd && !(s->zstd = ZSTD_createDCtx())) /* libzstd's shared library takes no allocator */
     return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context: lower decode_threads");
 #ifdef INSITU_WITH_ZLIB
@@ -3786,6 +3863,11 @@ static insitu_status insitu__codec_scratch_reserve(
     s->zlib_ready = true;
   }
 #endif
+  if (need.inner && !s->inner) {
+    s->inner = (struct insitu__codec_scratch *)insitu__mem_alloc(1, sizeof *s->inner);
+    if (!s->inner) return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory to decode a shard: lower decode_threads");
+    insitu__codec_scratch_init(s->inner);
+  }
   return INSITU_OK;
 }
 
@@ -4387,6 +4469,93 @@ static insitu_status insitu__codec_checksum(const uint8_t *src, uint64_t n, insi
       err, INSITU_E_CORRUPT, "crc32c: the checksum is %08" PRIx32 ", stored is %08" PRIx32 "; " INSITU__CODEC_BAD, is, stored);
 }
 
+/* ---- shards ---- */
+
+/* Checks an index as stored. n: its bytes, checksum included. */
+static insitu_status insitu__codec_shard_index(
+    const struct insitu__codec_shard *shard, const void *index, uint64_t n, insitu_error *err) {
+  if (n != insitu__codec_shard_index_bytes(shard))
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "shard: %" PRIu64 " bytes are too few for its index of %" PRIu64 "; " INSITU__CODEC_BAD, n,
+        insitu__codec_shard_index_bytes(shard));
+  return shard->index_crc ? insitu__codec_checksum((const uint8_t *)index, n, err) : INSITU_OK;
+}
+
+/* Where inner chunk `number` lies in the shard, of which at most `limit` bytes exist; *bytes is UINT64_MAX when it is absent. */
+static insitu_status insitu__codec_shard_entry(const struct insitu__codec_shard *shard, const void *index, uint64_t number,
+    uint64_t limit, uint64_t *offset, uint64_t *bytes, insitu_error *err) {
+  const uint8_t *at = (const uint8_t *)index + 16 * number;
+  uint64_t end;
+  *offset = insitu__base_load64(at);
+  *bytes = insitu__base_load64(at + 8);
+  if (shard->index_big) {
+    *offset = __builtin_bswap64(*offset);
+    *bytes = __builtin_bswap64(*bytes);
+  }
+  if (*offset == UINT64_MAX && *bytes == UINT64_MAX) return INSITU_OK;
+  if (insitu__base_add(*offset, *bytes, &end) && end <= limit && end <= INT64_MAX) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "shard: its index says that inner chunk %" PRIu64 " lies at %" PRIu64 " with %" PRIu64
+      " bytes, which is outside of it; " INSITU__CODEC_BAD,
+      number, *offset, *bytes);
+}
+
+/* Puts inner chunk `number` to its place in the decoded shard, element by element; cell NULL: the fill value. */
+static void insitu__codec_shard_place(
+    const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
+  uint64_t at[INSITU__MAX_DIMS], elements = shard->inner_bytes / shard->item;
+  for (unsigned k = shard->ndim; k-- > 0;) {
+    uint64_t n = shard->chunk[k] / shard->inner[k];
+    at[k] = number % n * shard->inner[k];
+    number /= n;
+  }
+  for (uint64_t i = 0; i < elements; i++) {
+    uint64_t rest = i, within[INSITU__MAX_DIMS], flat = 0;
+    for (unsigned k = shard->ndim; k-- > 0;) {
+      unsigned axis = shard->order[k];
+      within[axis] = rest % shard->inner[axis];
+      rest /= shard->inner[axis];
+    }
+    for (unsigned k = 0; k < shard->ndim; k++) flat = flat * shard->chunk[k] + at[k] + within[k];
+    memcpy(to + flat * shard->item, cell ? cell + i * shard->item : shard->fill, shard->item);
+  }
+}
+
+static void *insitu__codec_memory_direct(void *user, uint64_t offset, uint64_t bytes) {
+  (void)bytes;
+  return (uint8_t *)user + offset;
+}
+static insitu_status insitu__codec_memory_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  (void)err;
+  memcpy((uint8_t *)user + offset, bytes, (size_t)n);
+  return INSITU_OK;
+}
+/* A sink that puts the decoded bytes at `to`. */
+static struct insitu__codec_sink insitu__codec_memory(void *to) {
+  return (struct insitu__codec_sink){to, insitu__codec_memory_direct, insitu__codec_memory_piece, 1};
+}
+
+typedef insitu_status insitu__codec_decoder(const struct insitu__codec_chain *chain, struct insitu__codec_scratch *s,
+    const void *bytes, uint64_t n, uint64_t decoded, const struct insitu__codec_sink *sink, insitu_error *err);
+
+/* Decodes a whole shard to shard->bytes bytes at `to`: what codecs around it force, and what nobody is in a hurry for; >>loader
+ * reads inner chunks by themselves. decode is insitu__codec_decode. */
+static insitu_status insitu__codec_shard(struct insitu__codec_scratch *s, const struct insitu__codec_shard *shard,
+    insitu__codec_decoder *decode, const uint8_t *src, uint64_t n, uint8_t *to, insitu_error *err) {
+  uint64_t index_bytes = insitu__codec_shard_index_bytes(shard), least = insitu__base_min(n, index_bytes);
+  const uint8_t *index = shard->index_first ? src : src + (n - least);
+  insitu_status status = insitu__codec_shard_index(shard, index, least, err);
+  for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
+    uint64_t offset, bytes;
+    status = insitu__codec_shard_entry(shard, index, i, n, &offset, &bytes, err);
+    bool absent = bytes == UINT64_MAX;
+    struct insitu__codec_sink sink = insitu__codec_memory(s->cell.at);
+    if (status >= 0 && !absent) status = decode(&shard->codecs, s->inner, src + offset, bytes, shard->inner_bytes, &sink, err);
+    if (status >= 0) insitu__codec_shard_place(shard, i, absent ? NULL : s->cell.at, to);
+  }
+  return status;
+}
+
 /* Decodes the n bytes at `bytes`, which must give exactly `decoded` bytes, into the sink. Stages before the last go to the two
  * scratch buffers in turns; crc32c only shortens the bytes it sees. */
 static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chain, struct insitu__codec_scratch *s,
@@ -4404,6 +4573,12 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
     }
     uint8_t *to = s->stage[turn].at;
     turn ^= 1;
+    if (kind == INSITU__CODEC_SHARD) { /* makes bytes of an array: nothing but the array comes after it */
+      if (i != chain->n - 1 || chain->codec[i].shard->bytes != decoded)
+        return insitu__codec_wrong_length("shard", chain->codec[i].shard->bytes, decoded, err);
+      status = insitu__codec_shard(s, chain->codec[i].shard, insitu__codec_decode, src, n, to, err);
+      return status < 0 ? status : insitu__codec_emit(to, decoded, sink, err);
+    }
     if (i == chain->n - 1) return insitu__codec_last(s, kind, src, n, to, decoded, sink, err);
     uint64_t cap = insitu__codec_bound_from(chain, i + 1, decoded), got = 0;
     if (kind == INSITU__CODEC_BLOSC) status = insitu__codec_blosc(s, src, n, to, cap, NULL, &got, err);
@@ -4430,8 +4605,8 @@ struct insitu__store {
   char *url; /* as the user gave it */
 };
 struct insitu__store_ops {
-  /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. iov is scratch: it may be changed.
-   */
+  /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
+   * from the object's end as the buffers hold. iov is scratch: it may be changed. */
   insitu_status (*read_await)(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov, unsigned n_iov,
       uint64_t *got, insitu_error *err);
   /* One level below prefix ("" is the root), sorted by name; emit runs on the caller's coroutine once all names are known. */
@@ -4644,20 +4819,36 @@ static insitu_status insitu__store_get_await(
 
 enum { INSITU__ZARR_KEYS_V2 = 1, INSITU__ZARR_KEYS_DEFAULT = 2 }; /* "0.0"; "c/0/0" */
 
+struct insitu__zarr_object { /* one stored object, whole */
+  uint64_t chunk[INSITU__MAX_DIMS];
+  unsigned order[INSITU__MAX_DIMS];  /* order[k]: the axis stored k-th slowest inside it; C order is 0, 1, 2, ... */
+  struct insitu__codec_chain codecs; /* in decode order */
+};
+struct insitu__zarr_level { /* a shard whose inner chunks can be read by themselves */
+  const struct insitu__codec_shard *shard;
+  unsigned axis[INSITU__MAX_DIMS]; /* of the array, for each of the shard's */
+};
 struct insitu__zarr_array {
   char *path; /* "" for the root */
   int format; /* 2 or 3 */
   unsigned ndim;
-  uint64_t shape[INSITU__MAX_DIMS], chunk[INSITU__MAX_DIMS];
+  uint64_t shape[INSITU__MAX_DIMS];
+  struct insitu__zarr_object object;
+  struct insitu__codec_shard *shards; /* INSITU__MAX_SHARD_LEVELS of them, n_shards used; NULL: not sharded */
+  unsigned n_shards;
+  /* What one read returns: an inner chunk of the innermost of these levels, or with none of them the whole object. */
+  struct insitu__zarr_level level[INSITU__MAX_SHARD_LEVELS]; /* outermost first */
+  unsigned n_levels;
+  uint64_t chunk[INSITU__MAX_DIMS];
+  unsigned order[INSITU__MAX_DIMS];
+  struct insitu__codec_chain codecs;
   char *dim[INSITU__MAX_DIMS]; /* NULL: unnamed */
   int32_t dtype;
   uint32_t itemsize;
   bool swap;     /* each stored scalar (each half of a complex one) is in the other byte order */
   bool has_fill; /* false: null, undefined, fill is zero */
   bool fill_is_nan;
-  unsigned char fill[16];            /* one element, native byte order */
-  unsigned order[INSITU__MAX_DIMS];  /* order[k]: the axis stored k-th slowest inside a chunk; C order is 0, 1, 2, ... */
-  struct insitu__codec_chain codecs; /* in decode order */
+  unsigned char fill[16]; /* one element, native byte order */
   char separator;
   int key_style;
 };
@@ -4665,6 +4856,7 @@ struct insitu__zarr_array {
 static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
   insitu__mem_free(a->path);
   for (unsigned i = 0; i < INSITU__MAX_DIMS; i++) insitu__mem_free(a->dim[i]);
+  insitu__mem_free(a->shards);
   memset(a, 0, sizeof *a);
 }
 
@@ -4675,7 +4867,13 @@ struct insitu__zarr_reader { /* one array's metadata under way */
   int node; /* the object that describes the array */
   struct insitu__zarr_array *a;
   insitu_error *err;
+  unsigned *order; /* of what the codecs being read describe: the object, or a shard's inner chunk */
+  struct insitu__codec_chain *codecs;
 };
+static struct insitu__zarr_reader insitu__zarr_reader(
+    const struct insitu__text_json *j, int node, struct insitu__zarr_array *a, insitu_error *err) {
+  return (struct insitu__zarr_reader){j, node, a, err, a->object.order, &a->object.codecs};
+}
 
 /* "array 'p', metadata key 'k' = value: cause", value cut short; token -1 when there is none to show. */
 static insitu_status insitu__zarr_bad(
@@ -4713,24 +4911,39 @@ static insitu_status insitu__zarr_extents(
 }
 static insitu_status insitu__zarr_chunk_extents(const struct insitu__zarr_reader *r, const char *key, int token) {
   unsigned n;
-  insitu_status status = insitu__zarr_extents(r, key, token, 1, &n, r->a->chunk);
+  insitu_status status = insitu__zarr_extents(r, key, token, 1, &n, r->a->object.chunk);
   if (status == INSITU_OK && n != r->a->ndim)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, key, token, "as many as 'shape' has are needed");
   return status;
 }
-/* Bytes of the array and of one chunk; needs the shape, the chunk shape and the dtype. */
-static insitu_status insitu__zarr_check_sizes(const struct insitu__zarr_reader *r) {
-  uint64_t array = r->a->itemsize, chunk = r->a->itemsize;
+/* Finds out what one read returns, and checks its bytes and the array's. The last step of reading metadata. */
+static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
+  struct insitu__zarr_array *a = r->a;
+  memcpy(a->chunk, a->object.chunk, sizeof a->chunk);
+  memcpy(a->order, a->object.order, sizeof a->order);
+  a->codecs = a->object.codecs;
+  while (a->codecs.n == 1 && a->codecs.codec[0].kind == INSITU__CODEC_SHARD) { /* with codecs around it, it is decoded whole */
+    const struct insitu__codec_shard *shard = a->codecs.codec[0].shard;
+    struct insitu__zarr_level *level = &a->level[a->n_levels++];
+    level->shard = shard;
+    memcpy(level->axis, a->order, sizeof a->order);
+    for (unsigned k = 0; k < a->ndim; k++) {
+      a->chunk[level->axis[k]] = shard->inner[k];
+      a->order[k] = level->axis[shard->order[k]];
+    }
+    a->codecs = shard->codecs;
+  }
+  uint64_t array = a->itemsize, chunk = a->itemsize;
   bool fits = true, chunk_fits = true;
-  for (unsigned i = 0; i < r->a->ndim; i++) {
-    fits = fits && insitu__base_mul(array, insitu__base_max(r->a->shape[i], 1), &array);
-    chunk_fits = chunk_fits && insitu__base_mul(chunk, r->a->chunk[i], &chunk);
+  for (unsigned i = 0; i < a->ndim; i++) {
+    fits = fits && insitu__base_mul(array, insitu__base_max(a->shape[i], 1), &array);
+    chunk_fits = chunk_fits && insitu__base_mul(chunk, a->chunk[i], &chunk);
   }
   if (!fits || array > INT64_MAX)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "shape", insitu__zarr_get(r, "shape"), "the array would have 2^63 bytes or more");
   if (!chunk_fits || chunk > INSITU__MAX_CHUNK)
-    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, r->a->format == 2 ? "chunks" : "chunk_grid",
-        insitu__zarr_get(r, r->a->format == 2 ? "chunks" : "chunk_grid"), "a chunk is larger than INSITU__MAX_CHUNK");
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, a->format == 2 ? "chunks" : "chunk_grid",
+        insitu__zarr_get(r, a->format == 2 ? "chunks" : "chunk_grid"), "a chunk is larger than INSITU__MAX_CHUNK");
   return INSITU_OK;
 }
 /* Names of dimensions; false when the value is not a list of ndim strings or nulls. */
@@ -4910,11 +5123,17 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
   return INSITU_OK;
 }
 
+/* One fill element as it is stored. */
+static void insitu__zarr_store_fill(const struct insitu__zarr_array *a, unsigned char out[16]) {
+  uint32_t scalar = insitu__zarr_scalar_size(a);
+  for (uint32_t i = 0; i < a->itemsize; i++) out[i] = a->fill[a->swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
+}
+
 /* -- codecs -- */
 
 /* Appends the bytes -> bytes codec of this name to the decode chain. */
 static insitu_status insitu__zarr_add_codec(const struct insitu__zarr_reader *r, const char *name) {
-  struct insitu__codec_chain *chain = &r->a->codecs;
+  struct insitu__codec_chain *chain = r->codecs;
   insitu_error cause = {0};
   if (chain->n == INSITU__MAX_CODECS)
     return insitu__error_set(r->err, INSITU_E_UNSUPPORTED,
@@ -4978,7 +5197,7 @@ static insitu_status insitu__zarr_v2_layout(const struct insitu__zarr_reader *r)
   bool fortran = insitu__text_json_equals(r->j, order, "F");
   if (!fortran && !insitu__text_json_equals(r->j, order, "C"))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "order", order, "\"C\" or \"F\" is needed");
-  for (unsigned i = 0; i < a->ndim; i++) a->order[i] = fortran ? a->ndim - 1 - i : i;
+  for (unsigned i = 0; i < a->ndim; i++) r->order[i] = fortran ? a->ndim - 1 - i : i;
   a->key_style = INSITU__ZARR_KEYS_V2;
   a->separator = insitu__text_json_equals(r->j, separator, "/") ? '/' : '.';
   if (separator >= 0 && a->separator == '.' && !insitu__text_json_equals(r->j, separator, "."))
@@ -5007,16 +5226,16 @@ static insitu_status insitu__zarr_end(const struct insitu__zarr_reader *r, insit
  */
 static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const char *path, const struct insitu__text_json *j,
     int node, const struct insitu__text_json *attributes, int attributes_node, insitu_error *err) {
-  struct insitu__zarr_reader r = {j, node, a, err};
+  struct insitu__zarr_reader r = insitu__zarr_reader(j, node, a, err);
   bool no_memory = false;
   insitu_status status = insitu__zarr_begin(&r, path, 2);
   if (status == INSITU_OK) status = insitu__zarr_extents(&r, "shape", insitu__zarr_get(&r, "shape"), 0, &a->ndim, a->shape);
   if (status == INSITU_OK) status = insitu__zarr_chunk_extents(&r, "chunks", insitu__zarr_get(&r, "chunks"));
   if (status == INSITU_OK) status = insitu__zarr_v2_dtype(&r);
-  if (status == INSITU_OK) status = insitu__zarr_check_sizes(&r);
   if (status == INSITU_OK) status = insitu__zarr_v2_layout(&r);
   if (status == INSITU_OK) status = insitu__zarr_fill(&r, insitu__zarr_get(&r, "fill_value"));
   if (status == INSITU_OK) status = insitu__zarr_v2_codecs(&r);
+  if (status == INSITU_OK) status = insitu__zarr_layout(&r);
   int names = attributes ? insitu__text_json_get(attributes, attributes_node, "_ARRAY_DIMENSIONS") : -1;
   if (status == INSITU_OK && names >= 0 && !insitu__zarr_dim_names(&r, attributes, names, &no_memory)) {
     for (unsigned i = 0; i < a->ndim; i++) {
@@ -5110,17 +5329,17 @@ static insitu_status insitu__zarr_v3_transpose(const struct insitu__zarr_reader 
   int order = insitu__text_json_get(r->j, configuration, "order");
   if (insitu__text_json_equals(r->j, order, "C")) return INSITU_OK; /* as drafts of the specification had it */
   bool fortran = insitu__text_json_equals(r->j, order, "F");
-  for (; fortran && n < r->a->ndim; n++) permuted[n] = r->a->order[r->a->ndim - 1 - n];
+  for (; fortran && n < r->a->ndim; n++) permuted[n] = r->order[r->a->ndim - 1 - n];
   for (int t = insitu__text_json_is_array(r->j, order) ? insitu__text_json_first(r->j, order) : -1; t >= 0;
        t = insitu__text_json_next(r->j, order, t), n++) {
     if (n >= r->a->ndim || !insitu__text_json_u64(r->j, t, &axis) || axis >= r->a->ndim || (seen >> axis & 1))
       return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the transpose's order must be a permutation of the axes");
     seen |= UINT64_C(1) << axis;
-    permuted[n] = r->a->order[axis];
+    permuted[n] = r->order[axis];
   }
   if (n != r->a->ndim || (!fortran && !insitu__text_json_is_array(r->j, order)))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the transpose's order must be a permutation of the axes");
-  memcpy(r->a->order, permuted, n * sizeof permuted[0]);
+  memcpy(r->order, permuted, n * sizeof permuted[0]);
   return INSITU_OK;
 }
 static insitu_status insitu__zarr_v3_bytes(const struct insitu__zarr_reader *r, int codec, int configuration) {
@@ -5132,46 +5351,147 @@ static insitu_status insitu__zarr_v3_bytes(const struct insitu__zarr_reader *r, 
   insitu__zarr_set_endian(r->a, big);
   return INSITU_OK;
 }
-/* One codec in encoding order; bytes -> bytes ones are collected into late[] because decoding runs from the last. */
-static insitu_status insitu__zarr_v3_codec(
-    const struct insitu__zarr_reader *r, int codec, bool *is_bytes, int *late, int *n_late) {
+/* The index of a shard: bytes, and a checksum if wanted; a shard reader must know its length beforehand. */
+static insitu_status insitu__zarr_v3_shard_index(
+    const struct insitu__zarr_reader *r, int codec, int configuration, struct insitu__codec_shard *shard) {
+  int location = insitu__text_json_get(r->j, configuration, "index_location");
+  int codecs = insitu__text_json_get(r->j, configuration, "index_codecs"), number = 0;
+  shard->index_first = insitu__text_json_equals(r->j, location, "start");
+  if (location >= 0 && !shard->index_first && !insitu__text_json_equals(r->j, location, "end"))
+    return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the shard's index_location must be \"start\" or \"end\"");
+  if (!insitu__text_json_is_array(r->j, codecs))
+    return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "a shard needs a list of index_codecs");
+  for (int t = insitu__text_json_first(r->j, codecs); t >= 0; t = insitu__text_json_next(r->j, codecs, t), number++) {
+    char name[64];
+    int inner, endian;
+    if (!insitu__zarr_extension(r, t, name, sizeof name, &inner))
+      return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "each of the shard's index_codecs needs a name");
+    endian = insitu__text_json_get(r->j, inner, "endian");
+    bool bytes = number == 0 && (strcmp(name, "bytes") == 0 || strcmp(name, "endian") == 0);
+    if (bytes) shard->index_big = insitu__text_json_equals(r->j, endian, "big");
+    if (bytes && !shard->index_big && !insitu__text_json_equals(r->j, endian, "little"))
+      return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the shard's index needs an endian, \"little\" or \"big\"");
+    if (!bytes && (number != 1 || strcmp(name, "crc32c")))
+      return insitu__zarr_codec_refused(r, name, "is not supported in a shard's index_codecs (bytes, then crc32c are)");
+    shard->index_crc = number == 1;
+  }
+  if (number) return INSITU_OK;
+  return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the shard's index_codecs lack 'bytes'");
+}
+
+/* Begins the array's next shard: its grid of inner chunks within what r describes. */
+static insitu_status insitu__zarr_v3_shard(
+    const struct insitu__zarr_reader *r, int codec, int configuration, struct insitu__codec_shard **out) {
+  struct insitu__zarr_array *a = r->a;
+  const struct insitu__codec_shard *outer = a->n_shards ? &a->shards[a->n_shards - 1] : NULL;
+  unsigned n;
+  if (a->n_shards == INSITU__MAX_SHARD_LEVELS)
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", codec, "more shards inside shards than INSITU__MAX_SHARD_LEVELS");
+  if (!a->shards) {
+    a->shards = (struct insitu__codec_shard *)insitu__mem_alloc(INSITU__MAX_SHARD_LEVELS, sizeof *a->shards);
+    if (!a->shards) return insitu__zarr_nomem(r);
+  }
+  struct insitu__codec_shard *shard = *out = &a->shards[a->n_shards++];
+  insitu_status status = insitu__zarr_extents(
+      r, "codecs: sharding_indexed: chunk_shape", insitu__text_json_get(r->j, configuration, "chunk_shape"), 1, &n, shard->inner);
+  if (status < 0) return status;
+  shard->ndim = a->ndim;
+  shard->item = a->itemsize;
+  shard->bytes = shard->inner_bytes = a->itemsize;
+  shard->entries = 1;
+  bool divides = n == a->ndim, fits = true;
+  for (unsigned k = 0; divides && k < n; k++) {
+    shard->order[k] = k;
+    shard->chunk[k] = outer ? outer->inner[r->order[k]] : a->object.chunk[r->order[k]];
+    divides = shard->chunk[k] % shard->inner[k] == 0;
+    fits = fits && insitu__base_mul(shard->bytes, shard->chunk[k], &shard->bytes) &&
+           insitu__base_mul(shard->inner_bytes, shard->inner[k], &shard->inner_bytes);
+    shard->entries *= fits ? shard->chunk[k] / shard->inner[k] : 1;
+  }
+  if (!divides)
+    return insitu__zarr_bad(
+        r, INSITU_E_FORMAT, "codecs", codec, "the shard's chunk_shape must divide the shard, axis by axis (after a transpose)");
+  if (!fits || shard->bytes > INT64_MAX || shard->entries > INSITU__MAX_SHARD_CHUNKS)
+    return insitu__zarr_bad(
+        r, INSITU_E_UNSUPPORTED, "codecs", codec, "a shard has more inner chunks than INSITU__MAX_SHARD_CHUNKS");
+  return insitu__zarr_v3_shard_index(r, codec, configuration, shard);
+}
+
+struct insitu__zarr_codecs { /* what a list of codecs holds */
+  int shard, configuration;  /* the sharding codec's tokens, or -1 */
+  bool is_bytes;
+  int late[INSITU__MAX_CODECS], n_late; /* bytes -> bytes codecs, collected because decoding runs from the last */
+};
+/* One codec in encoding order. */
+static insitu_status insitu__zarr_v3_codec(const struct insitu__zarr_reader *r, int codec, struct insitu__zarr_codecs *c) {
   char name[64];
   int configuration;
   if (!insitu__zarr_extension(r, codec, name, sizeof name, &configuration))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "each needs a name");
-  bool bytes = strcmp(name, "bytes") == 0 || strcmp(name, "endian") == 0, transpose = strcmp(name, "transpose") == 0;
-  if (strcmp(name, "sharding_indexed") == 0) return insitu__zarr_codec_refused(r, name, "is not supported yet");
-  if (*is_bytes) {
-    if (bytes || transpose)
-      return insitu__zarr_bad(
-          r, INSITU_E_FORMAT, "codecs", codec, "it works on arrays and comes after 'bytes', which made bytes of them");
-    if (*n_late == INSITU__MAX_CODECS)
+  bool shard = strcmp(name, "sharding_indexed") == 0, transpose = strcmp(name, "transpose") == 0;
+  bool bytes = strcmp(name, "bytes") == 0 || strcmp(name, "endian") == 0;
+  if (c->is_bytes) {
+    if (bytes || transpose || shard)
+      return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec,
+          "it works on arrays and comes after 'bytes' or 'sharding_indexed', which made bytes of them");
+    if (c->n_late == INSITU__MAX_CODECS)
       return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", codec, "more than INSITU__MAX_CODECS");
-    late[(*n_late)++] = codec;
+    c->late[c->n_late++] = codec;
     return INSITU_OK;
   }
   if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration);
-  if (!bytes) return insitu__zarr_codec_refused(r, name, "is not supported before 'bytes'");
-  *is_bytes = true;
-  return insitu__zarr_v3_bytes(r, codec, configuration);
+  if (!bytes && !shard) return insitu__zarr_codec_refused(r, name, "is not supported before 'bytes'");
+  c->is_bytes = true;
+  if (bytes) return insitu__zarr_v3_bytes(r, codec, configuration);
+  c->shard = codec;
+  c->configuration = configuration;
+  return INSITU_OK;
 }
-static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r) {
+/* One list of codecs: the array's, or that of a shard's inner chunks. */
+static insitu_status insitu__zarr_v3_codec_list(const struct insitu__zarr_reader *r, int codecs, struct insitu__zarr_codecs *c) {
   char name[64];
-  int late[INSITU__MAX_CODECS], n_late = 0, configuration, codecs = insitu__zarr_get(r, "codecs");
-  bool is_bytes = false;
+  int configuration;
   insitu_status status = INSITU_OK;
   if (!insitu__text_json_is_array(r->j, codecs))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codecs, "a list is needed");
-  for (unsigned i = 0; i < r->a->ndim; i++) r->a->order[i] = i;
+  for (unsigned i = 0; i < r->a->ndim; i++) r->order[i] = i;
   for (int t = insitu__text_json_first(r->j, codecs); t >= 0 && status == INSITU_OK; t = insitu__text_json_next(r->j, codecs, t))
-    status = insitu__zarr_v3_codec(r, t, &is_bytes, late, &n_late);
-  if (status == INSITU_OK && !is_bytes)
+    status = insitu__zarr_v3_codec(r, t, c);
+  if (status == INSITU_OK && !c->is_bytes)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codecs, "none of them makes bytes of the array ('bytes')");
-  while (status == INSITU_OK && n_late > 0) {
-    insitu__zarr_extension(r, late[--n_late], name, sizeof name, &configuration); /* was read before */
+  while (status == INSITU_OK && c->n_late > 0) {
+    insitu__zarr_extension(r, c->late[--c->n_late], name, sizeof name, &configuration); /* was read before */
     status = insitu__zarr_add_codec(r, name);
   }
   return status;
+}
+static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r) {
+  struct insitu__zarr_reader at = *r;
+  struct insitu__zarr_array *a = r->a;
+  int list = insitu__zarr_get(r, "codecs");
+  for (bool more = true; more;) {
+    struct insitu__zarr_codecs c = {.shard = -1};
+    struct insitu__codec_shard *shard = NULL;
+    insitu_status status = insitu__zarr_v3_codec_list(&at, list, &c);
+    more = c.shard >= 0;
+    if (status == INSITU_OK && more && at.codecs->n == INSITU__MAX_CODECS)
+      status = insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", c.shard, "more than INSITU__MAX_CODECS");
+    if (status == INSITU_OK && more) status = insitu__zarr_v3_shard(&at, c.shard, c.configuration, &shard);
+    if (status < 0) return status;
+    if (!more) break;
+    at.codecs->codec[at.codecs->n++] = (struct insitu__codec){INSITU__CODEC_SHARD, shard};
+    at.order = shard->order;
+    at.codecs = &shard->codecs;
+    list = insitu__text_json_get(r->j, c.configuration, "codecs");
+  }
+  for (unsigned i = a->n_shards; i-- > 0;) { /* what the inner ones decide */
+    struct insitu__codec_shard *shard = &a->shards[i];
+    uint64_t bound = insitu__codec_bound(&shard->codecs, shard->inner_bytes), index = insitu__codec_shard_index_bytes(shard);
+    bool fits = insitu__base_mul(bound, shard->entries, &bound);
+    shard->bound = fits ? insitu__codec_add(bound, insitu__codec_add(index, bound / 8)) : UINT64_MAX; /* an eighth: gaps */
+    insitu__zarr_store_fill(a, shard->fill);
+  }
+  return INSITU_OK;
 }
 static insitu_status insitu__zarr_v3_names(const struct insitu__zarr_reader *r) {
   bool no_memory = false;
@@ -5184,7 +5504,7 @@ static insitu_status insitu__zarr_v3_names(const struct insitu__zarr_reader *r) 
 /* From an already parsed zarr.json of an array, or its copy in consolidated metadata. a is written whole, zeroed on error. */
 static insitu_status insitu__zarr_from_v3(
     struct insitu__zarr_array *a, const char *path, const struct insitu__text_json *j, int node, insitu_error *err) {
-  struct insitu__zarr_reader r = {j, node, a, err};
+  struct insitu__zarr_reader r = insitu__zarr_reader(j, node, a, err);
   insitu_status status = insitu__zarr_begin(&r, path, 3);
   int type = insitu__zarr_get(&r, "node_type"), fill = insitu__zarr_get(&r, "fill_value");
   if (status == INSITU_OK && !insitu__text_json_equals(j, type, "array"))
@@ -5197,7 +5517,7 @@ static insitu_status insitu__zarr_from_v3(
   if (status == INSITU_OK && fill < 0) status = insitu__zarr_bad(&r, INSITU_E_FORMAT, "fill_value", fill, "it is missing");
   if (status == INSITU_OK) status = insitu__zarr_fill(&r, fill);
   if (status == INSITU_OK) status = insitu__zarr_v3_codecs(&r);
-  if (status == INSITU_OK) status = insitu__zarr_check_sizes(&r); /* after the codecs: a shard may be larger than a chunk */
+  if (status == INSITU_OK) status = insitu__zarr_layout(&r);
   if (status == INSITU_OK) status = insitu__zarr_v3_names(&r);
   return insitu__zarr_end(&r, status);
 }
@@ -5252,6 +5572,24 @@ static int64_t insitu__zarr_chunk_key(const struct insitu__zarr_array *a, const 
   }
   buf[n] = 0;
   return (int64_t)n;
+}
+
+/* The object that holds the chunk at `tile` of the array's grid: its place in the grid of objects, and its number there. */
+static uint64_t insitu__zarr_object_of(const struct insitu__zarr_array *a, const uint64_t *tile, uint64_t *object) {
+  uint64_t number = 0;
+  for (unsigned d = 0; d < a->ndim; d++) {
+    object[d] = tile[d] * a->chunk[d] / a->object.chunk[d];
+    number = number * insitu__base_ceil_div(a->shape[d], a->object.chunk[d]) + object[d];
+  }
+  return number;
+}
+/* Appends to an object's key, for messages, which of its inner chunks the chunk at `tile` is. */
+static void insitu__zarr_name_inner(const struct insitu__zarr_array *a, const uint64_t *tile, char *key, size_t cap) {
+  size_t n = strlen(key);
+  for (unsigned d = 0; a->n_levels && d < a->ndim && n < cap; d++) {
+    uint64_t within = tile[d] % insitu__base_max(1, a->object.chunk[d] / a->chunk[d]);
+    n += (size_t)snprintf(key + n, cap - n, "%s%" PRIu64, d ? "." : ", inner chunk ", within);
+  }
 }
 
 /* -- hierarchies -- */
@@ -7545,6 +7883,176 @@ static insitu_status insitu__plan_quality(const struct insitu__plan *p, uint64_t
   return INSITU_OK;
 }
 
+/* >>cache ------------------------------------------------------------------------------------------------------------------ */
+/* What is kept between reads: the indexes of shards. One is read once however many coroutines want it at the same time, and stays
+ * until its memory is needed for another. Owns its memory, all of it taken at init. Reactor thread only; the _await functions
+ * suspend. */
+#define INSITU__CACHE_SLOTS (1u << 20) /* at most */
+#define INSITU__CACHE_NONE UINT32_MAX
+#define INSITU__CACHE_CHECK (64u << 10) /* bytes of an index from which a worker checks it: 5 us and more */
+
+struct insitu__cache_slot {
+  const struct insitu__zarr_array *array; /* whose index: of shard number `cell` in the grid of the array's level; NULL: free */
+  uint64_t cell;
+  unsigned level;
+  uint32_t next; /* in its bucket */
+  bool loading, used, absent;
+  struct insitu__reactor_gate loaded;
+};
+struct insitu__cache {
+  struct insitu__reactor *reactor;
+  struct insitu__store *store;
+  struct insitu__cache_slot *slot;
+  uint32_t *bucket, n_slots, mask, hand; /* hand: of the clock that looks for a slot to give up */
+  uint64_t slot_bytes, loads;
+  unsigned char *memory; /* slot_bytes for each */
+};
+
+static uint32_t insitu__cache_buckets(uint32_t slots) {
+  uint32_t n = 16;
+  while (n < slots) n *= 2;
+  return n;
+}
+/* Bytes that a cache of so many slots takes; saturates. */
+static uint64_t insitu__cache_bytes(uint32_t slots, uint64_t slot_bytes) {
+  uint64_t bytes;
+  if (!slots) return 0;
+  return insitu__base_mul(slots, slot_bytes + sizeof(struct insitu__cache_slot) + 2 * sizeof(uint32_t), &bytes) ? bytes
+                                                                                                                : UINT64_MAX;
+}
+static void insitu__cache_free(struct insitu__cache *c) {
+  insitu__mem_unmap(c->memory, c->n_slots * c->slot_bytes);
+  insitu__mem_free(c->slot);
+  insitu__mem_free(c->bucket);
+  memset(c, 0, sizeof *c);
+}
+/* As many slots as coroutines that look for an index at once, or more: then one to give up is always found. */
+static bool insitu__cache_init(struct insitu__cache *c, struct insitu__reactor *reactor, struct insitu__store *store,
+    uint32_t slots, uint64_t slot_bytes) { /* false: no memory */
+  *c = (struct insitu__cache){.reactor = reactor, .store = store, .n_slots = slots, .slot_bytes = slot_bytes};
+  if (!slots) return true;
+  uint32_t buckets = insitu__cache_buckets(slots);
+  c->mask = buckets - 1;
+  c->slot = (struct insitu__cache_slot *)insitu__mem_alloc(slots, sizeof *c->slot);
+  c->bucket = (uint32_t *)insitu__mem_alloc(buckets, sizeof *c->bucket);
+  c->memory = (unsigned char *)insitu__mem_map(slots * slot_bytes);
+  if (!c->slot || !c->bucket || !c->memory) {
+    insitu__cache_free(c);
+    return false;
+  }
+  memset(c->bucket, 0xff, buckets * sizeof *c->bucket); /* INSITU__CACHE_NONE */
+  return true;
+}
+
+static uint32_t *insitu__cache_bucket(
+    struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
+  return &c->bucket[insitu__order_mix(insitu__order_mix(cell ^ (uint64_t)level << 56) ^ (uintptr_t)a) & c->mask];
+}
+static struct insitu__cache_slot *insitu__cache_find(
+    struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
+  for (uint32_t i = *insitu__cache_bucket(c, a, level, cell); i != INSITU__CACHE_NONE; i = c->slot[i].next)
+    if (c->slot[i].array == a && c->slot[i].cell == cell && c->slot[i].level == level) return &c->slot[i];
+  return NULL;
+}
+static void insitu__cache_drop(struct insitu__cache *c, struct insitu__cache_slot *slot) {
+  uint32_t *link = insitu__cache_bucket(c, slot->array, slot->level, slot->cell), i = (uint32_t)(slot - c->slot);
+  while (*link != i) link = &c->slot[*link].next;
+  *link = slot->next;
+  slot->array = NULL;
+}
+/* A slot for a new index: a free one, or one that was not used since the clock last came by. */
+static struct insitu__cache_slot *insitu__cache_take(
+    struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
+  struct insitu__cache_slot *slot;
+  for (;;) {
+    slot = &c->slot[c->hand];
+    c->hand = (c->hand + 1) % c->n_slots;
+    if (slot->loading) continue;
+    if (!slot->array || !slot->used) break;
+    slot->used = false;
+  }
+  if (slot->array) insitu__cache_drop(c, slot);
+  uint32_t *bucket = insitu__cache_bucket(c, a, level, cell);
+  *slot = (struct insitu__cache_slot){.array = a, .cell = cell, .level = level, .next = *bucket, .loading = true, .used = true};
+  *bucket = (uint32_t)(slot - c->slot);
+  return slot;
+}
+
+struct insitu__cache_check { /* lives on its coroutine's stack */
+  const struct insitu__codec_shard *shard;
+  const void *index;
+  uint64_t n;
+  insitu_status status;
+  insitu_error *err;
+};
+static void insitu__cache_check(void *arg, unsigned worker) {
+  struct insitu__cache_check *check = (struct insitu__cache_check *)arg;
+  (void)worker;
+  check->status = insitu__codec_shard_index(check->shard, check->index, check->n, check->err);
+}
+/* Reads the index of a shard that is bytes [offset, offset + bytes) of an object; bytes UINT64_MAX: the whole object. */
+static insitu_status insitu__cache_load_await(struct insitu__cache *c, const struct insitu__codec_shard *shard, const char *key,
+    uint64_t offset, uint64_t bytes, unsigned char *to, insitu_error *err) {
+  uint64_t n = insitu__codec_shard_index_bytes(shard), got;
+  if (bytes < n) return insitu__codec_shard_index(shard, to, bytes, err); /* refuses */
+  if (!shard->index_first) offset = bytes == UINT64_MAX ? INSITU__RING_TAIL : offset + bytes - n;
+  struct iovec iov = {to, (size_t)n};
+  c->loads++;
+  insitu_status status = insitu__store_read_await(c->store, key, offset, &iov, 1, &got, err);
+  if (status < 0) return status;
+  struct insitu__cache_check check = {shard, to, got, INSITU_OK, err};
+  if (n < INSITU__CACHE_CHECK) insitu__cache_check(&check, 0);
+  else insitu__reactor_work_await(c->reactor, insitu__cache_check, &check);
+  return check.status;
+}
+/* The slot that holds a shard's index; INSITU_E_NOTFOUND when the object is absent. It is valid until the caller suspends. */
+static insitu_status insitu__cache_index_await(struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level,
+    uint64_t cell, const char *key, uint64_t offset, uint64_t bytes, const unsigned char **index, insitu_error *err) {
+  struct insitu__cache_slot *slot;
+  while ((slot = insitu__cache_find(c, a, level, cell)) && slot->loading) insitu__reactor_gate_await(c->reactor, &slot->loaded);
+  insitu_status status = INSITU_OK;
+  unsigned char *memory = slot ? c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes : NULL;
+  if (!slot) {
+    slot = insitu__cache_take(c, a, level, cell);
+    memory = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
+    status = insitu__cache_load_await(c, a->level[level].shard, key, offset, bytes, memory, err);
+    slot->loading = false;
+    slot->absent = status == INSITU_E_NOTFOUND;
+    if (status < 0 && !slot->absent) insitu__cache_drop(c, slot);
+    insitu__reactor_gate_open(&slot->loaded);
+  }
+  slot->used = true;
+  *index = memory;
+  return slot->absent ? INSITU_E_NOTFOUND : status;
+}
+
+/* Where tile `tile` (its place in the grid of the array's chunks) lies in the object of this key: INSITU_E_NOTFOUND when it or its
+ * shard is absent. For arrays with levels. */
+static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const struct insitu__zarr_array *a, const uint64_t *tile,
+    const char *key, uint64_t *offset, uint64_t *bytes, insitu_error *err) {
+  *offset = 0;
+  *bytes = UINT64_MAX;
+  for (unsigned l = 0; l < a->n_levels; l++) {
+    const struct insitu__zarr_level *level = &a->level[l];
+    uint64_t cell = 0, number = 0, extent[INSITU__MAX_DIMS], inner_offset, inner_bytes;
+    const unsigned char *index;
+    for (unsigned k = 0; k < a->ndim; k++) {
+      unsigned d = level->axis[k];
+      extent[d] = level->shard->chunk[k];
+      number = number * (extent[d] / level->shard->inner[k]) + tile[d] * a->chunk[d] % extent[d] / level->shard->inner[k];
+    }
+    for (unsigned d = 0; d < a->ndim; d++)
+      cell = cell * insitu__base_ceil_div(a->shape[d], extent[d]) + tile[d] * a->chunk[d] / extent[d];
+    insitu_status status = insitu__cache_index_await(c, a, l, cell, key, *offset, *bytes, &index, err);
+    if (status >= 0) status = insitu__codec_shard_entry(level->shard, index, number, *bytes, &inner_offset, &inner_bytes, err);
+    if (status < 0) return status;
+    if (inner_bytes == UINT64_MAX) return INSITU_E_NOTFOUND;
+    *offset += inner_offset;
+    *bytes = inner_bytes;
+  }
+  return INSITU_OK;
+}
+
 /* >>loader ----------------------------------------------------------------------------------------------------------------- */
 /* A loader: runtime (reactor, workers, budget) and dataset (store, geometry, split). An iterator: a pass over epochs with its own
  * ring of slabs.
@@ -7562,6 +8070,9 @@ static insitu_status insitu__plan_quality(const struct insitu__plan *p, uint64_t
  * of the bare loop, 8 reach 1.00. */
 #define INSITU__LOADER_BUFFERS (32u << 20)
 #define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
+/* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. */
+#define INSITU__LOADER_GAP (16u << 10)
+#define INSITU__LOADER_RUN (1u << 20)
 
 struct insitu__loader_slab {
   insitu_batch batch; /* first: what the user holds */
@@ -7587,9 +8098,16 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   struct iovec *iov;
   unsigned char *buffer; /* encoded bytes; mapped at first use */
   uint64_t got;          /* bytes read */
-  uint64_t first, last;  /* rows of the chunk that some batch wants lie in [first, last) */
-  unsigned worker;       /* whose scratch */
-  const char *damaged;   /* insitu__loader_fill: the chunk's key if it is not just absent */
+  /* of an inner chunk of a shard: [at, at + want) of an object, read together with its neighbours */
+  uint64_t object, at, want; /* object: its number in the grid of the array's */
+  unsigned n_iov;
+  struct iovec *run_iov;            /* of a head's read */
+  struct insitu__loader_tile *run;  /* the neighbour that follows */
+  bool head;                        /* reads for itself and the run behind it */
+  struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
+  uint64_t first, last;             /* rows of the chunk that some batch wants lie in [first, last) */
+  unsigned worker;                  /* whose scratch */
+  const char *damaged;              /* insitu__loader_fill: the chunk's key if it is not just absent */
   insitu_status status;
   insitu_error error;
 };
@@ -7647,15 +8165,19 @@ struct insitu_loader {
   insitu_array *arrays; /* what insitu_loader_array returns */
   struct insitu__loader_scratch *scratch;
   struct insitu__loader_tile *tiles, *free; /* free: reactor thread */
-  uint64_t buffer_bytes, whole_bytes, inflight_bytes;
+  struct insitu__cache cache;
+  struct insitu__loader_tile *gathered, *gathered_last; /* inner chunks to be read, by array, object and place */
+  bool gathering;
+  uint64_t few; /* the scan waits for so many free tiles: neighbours in a shard then come together */
+  uint64_t buffer_bytes, whole_bytes, inflight_bytes, cache_slots, slot_bytes, cache_bytes;
   insitu_iter *iters; /* reactor thread */
   uint64_t inflight;
   pthread_mutex_t lock; /* of reserved */
   uint64_t reserved;
   int64_t opened; /* monotonic nanoseconds */
   atomic_bool cancelled;
-  atomic_uint_least64_t n_batches, n_reads, n_read, n_decoded, n_absent, n_bad, slab_now, slab_peak, inflight_peak, stall,
-      first_batch;
+  atomic_uint_least64_t n_batches, n_reads, n_requests, n_read, n_decoded, n_absent, n_bad, slab_now, slab_peak, inflight_peak,
+      stall, first_batch;
 };
 
 static void insitu__loader_add(atomic_uint_least64_t *counter, uint64_t n) {
@@ -7970,34 +8492,153 @@ static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
       &t->error, INSITU_E_NOMEM, "no memory for a buffer of %" PRIu64 " bytes; lower max_inflight", t->loader->buffer_bytes);
 }
 
-/* Reads and decodes a stored chunk. INSITU_E_NOTFOUND when it is absent. */
-static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, const char *key) {
+/* -- inner chunks of a shard: neighbours are read at once -- */
+
+static bool insitu__loader_precedes(const struct insitu__loader_tile *t, const struct insitu__loader_tile *u) {
+  if (t->array != u->array) return t->array < u->array;
+  return t->object != u->object ? t->object < u->object : t->at < u->at;
+}
+static void insitu__loader_gather(insitu_loader *ld, struct insitu__loader_tile *t) { /* most come in order */
+  struct insitu__loader_tile **link = &ld->gathered;
+  if (ld->gathered && !insitu__loader_precedes(t, ld->gathered_last)) link = &ld->gathered_last->next;
+  while (*link && !insitu__loader_precedes(t, *link)) link = &(*link)->next;
+  t->next = *link;
+  *link = t;
+  if (!t->next) ld->gathered_last = t;
+}
+/* Cuts what was gathered into runs and lets the head of each go on. */
+static void insitu__loader_cut(insitu_loader *ld) {
+  struct insitu__loader_tile *t = ld->gathered;
+  ld->gathered = NULL;
+  while (t) {
+    struct insitu__loader_tile *head = t, *last = t;
+    uint64_t bytes = t->want, n_iov = t->n_iov;
+    for (t = t->next; t && t->array == head->array && t->object == head->object; t = t->next) {
+      uint64_t end = last->at + last->want;
+      if (t->at < end || t->at - end > INSITU__LOADER_GAP || bytes >= INSITU__LOADER_RUN) break;
+      n_iov += t->n_iov + 1;
+      if (n_iov > INSITU__LOADER_IOV) break;
+      bytes += t->at - end + t->want;
+      last->run = t;
+      last = t;
+    }
+    last->run = NULL;
+    head->head = true;
+    insitu__reactor_gate_open(&head->turn);
+  }
+}
+/* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's bytes end: its buffer has room. */
+static void insitu__loader_run_await(struct insitu__loader_tile *head, const char *key) {
+  insitu_loader *ld = head->loader;
+  unsigned n = 0;
+  uint64_t got = 0;
+  for (struct insitu__loader_tile *t = head; t; t = t->run) {
+    memcpy(&head->run_iov[n], t->iov, t->n_iov * sizeof *t->iov);
+    n += t->n_iov;
+    if (t->run) head->run_iov[n++] = (struct iovec){t->buffer + t->want, (size_t)(t->run->at - t->at - t->want)};
+  }
+  insitu__loader_add(&ld->n_requests, 1);
+  insitu_status status = insitu__store_read_await(&ld->store, key, head->at, head->run_iov, n, &got, &head->error);
+  insitu__loader_add(&ld->n_read, got);
+  for (struct insitu__loader_tile *t = head, *next; t; t = next) {
+    uint64_t before = t->at - head->at;
+    next = t->run;
+    t->status = status;
+    t->got = got > before ? insitu__base_min(got - before, t->want) : 0;
+    if (t != head) insitu__reactor_gate_open(&t->turn);
+  }
+}
+/* Reads bytes [at, at + want) of the object into the tile's iovecs, together with whoever wants bytes near them at this moment. */
+static insitu_status insitu__loader_together_await(struct insitu__loader_tile *t, const char *key) {
+  insitu_loader *ld = t->loader;
+  memset(&t->turn, 0, sizeof t->turn);
+  t->head = false;
+  insitu__loader_gather(ld, t);
+  if (!ld->gathering) {
+    ld->gathering = true;
+    insitu__reactor_yield_await(&ld->reactor); /* those that are ready now join */
+    ld->gathering = false;
+    insitu__loader_cut(ld);
+  }
+  insitu__reactor_gate_await(&ld->reactor, &t->turn);
+  bool together = !t->head || t->run;
+  if (t->head) insitu__loader_run_await(t, key);
+  if (t->status < 0 && together) { /* whose bytes could not be read shows when each reads alone */
+    t->error.status = t->error.sys_errno = 0;
+    t->run = NULL;
+    insitu__loader_run_await(t, key);
+  }
+  if (t->status != INSITU_E_NOTFOUND) return t->status;
+  t->error.status = t->error.sys_errno = 0;
+  return insitu__error_set(
+      &t->error, INSITU_E_CORRUPT, "the shard has gone since its index was read; the archive must not change while it is open");
+}
+
+/* Where the tile's encoded bytes lie; *bytes is UINT64_MAX for a whole object. INSITU_E_NOTFOUND when it is absent. */
+static insitu_status insitu__loader_place_await(
+    struct insitu__loader_tile *t, const uint64_t *index, const char *key, uint64_t *offset, uint64_t *bytes) {
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  *offset = 0;
+  *bytes = UINT64_MAX;
+  if (!a->zarr.n_levels) return INSITU_OK;
+  insitu_status status = insitu__cache_locate_await(&ld->cache, &a->zarr, index, key, offset, bytes, &t->error);
+  if (status < 0) return status;
+  if (*bytes > a->bound)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "the shard's index gives it %" PRIu64 " bytes, %" PRIu64 " are the most for %" PRIu64
+        " decoded bytes; write it again, or set on_bad_chunk",
+        *bytes, a->bound, a->chunk_bytes);
+  if (!a->zarr.codecs.n && *bytes != a->chunk_bytes)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "wrong chunk length: the shard's index gives it %" PRIu64 " bytes where %" PRIu64
+        " are expected; write it again, or set on_bad_chunk",
+        *bytes, a->chunk_bytes);
+  return INSITU_OK;
+}
+
+/* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND when it is absent. */
+static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   struct insitu__loader_aim aim;
+  uint64_t offset, bytes, want;
+  insitu__loader_add(&ld->n_reads, 1);
+  insitu_status status = insitu__loader_place_await(t, index, key, &offset, &bytes);
+  if (status) return status;
+  bool inner = bytes != UINT64_MAX;
   unsigned n = insitu__loader_aim(t, &aim);
-  uint64_t offset = 0, most = a->bound, want = a->chunk_bytes;
   if (aim.possible) {
-    offset = t->first * a->stride[a->axis];
-    most = want = (t->last - t->first) * a->stride[a->axis];
+    offset += t->first * a->stride[a->axis];
+    want = bytes = (t->last - t->first) * a->stride[a->axis];
+    if (inner) n = (unsigned)(t->last - t->first); /* how long it is, the shard's index has told */
   } else {
-    t->iov[0] = (struct iovec){t->buffer, (size_t)most + 1};
+    bytes = inner ? bytes : a->bound;
+    want = inner || a->zarr.codecs.n ? bytes : a->chunk_bytes;
+    t->iov[0] = (struct iovec){t->buffer, (size_t)bytes + !inner};
     n = 1;
   }
-  insitu__loader_add(&ld->n_reads, 1);
-  insitu_status status = insitu__store_read_await(&ld->store, key, offset, t->iov, n, &t->got, &t->error);
+  if (inner) {
+    t->at = offset;
+    t->want = bytes;
+    t->n_iov = n;
+    status = insitu__loader_together_await(t, key);
+  } else {
+    insitu__loader_add(&ld->n_requests, 1);
+    status = insitu__store_read_await(&ld->store, key, offset, t->iov, n, &t->got, &t->error);
+    insitu__loader_add(&ld->n_read, t->got);
+  }
   if (status) return status;
-  insitu__loader_add(&ld->n_read, t->got);
-  if (t->got > most)
+  if (t->got > bytes)
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
         "the stored chunk is longer than %" PRIu64 " bytes, the most for %" PRIu64
         " decoded bytes; write it again, or set on_bad_chunk",
-        most, a->chunk_bytes);
-  if (!a->zarr.codecs.n && t->got != want)
+        bytes, a->chunk_bytes);
+  if ((inner || !a->zarr.codecs.n) && t->got != want)
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
         "wrong chunk length: %" PRIu64 " bytes where %" PRIu64 " are expected; write the "
         "chunk again, or set on_bad_chunk",
-        offset + t->got, offset + want);
+        inner ? t->got : offset + t->got, inner ? want : offset + want);
   insitu__loader_add(&ld->n_decoded, aim.possible ? want : a->chunk_bytes);
   if (!aim.possible) {
     insitu__reactor_work_await(&ld->reactor, insitu__loader_decode, t);
@@ -8047,17 +8688,20 @@ static void insitu__loader_tile_await(void *arg) {
   insitu_loader *ld = t->loader;
   insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  uint64_t index[INSITU__MAX_DIMS];
-  char key[INSITU__MAX_KEY];
-  t->error.status = t->error.sys_errno = 0; /* which lets insitu__error_set write the message anew */
+  uint64_t index[INSITU__MAX_DIMS], object[INSITU__MAX_DIMS];
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
+  t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = t->chunk;
+  t->object = insitu__zarr_object_of(&a->zarr, index, object);
   insitu_status status = insitu__loader_ready(t);
-  if (!status && insitu__zarr_chunk_key(&a->zarr, index, key, sizeof key) < 0)
+  if (!status && insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) < 0)
     status = insitu__error_set(
         &t->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
   if (status) key[0] = 0;
-  else if (t->first < t->last) status = insitu__loader_fetch_await(t, key); /* else another view's field: no row of this window */
+  else if (t->first < t->last) /* else another view's field: no row of this window */
+    status = insitu__loader_fetch_await(t, index, key);
+  if (status && key[0]) insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
   if (status) status = insitu__loader_hole_await(t, status, key);
   if (status) {
     insitu_error error = {.sys_errno = t->error.sys_errno};
@@ -8185,6 +8829,7 @@ static bool insitu__loader_scan(insitu_iter *it) {
 static void insitu__loader_pump(void *arg) {
   insitu_loader *ld = (insitu_loader *)arg;
   bool cancelled = atomic_load_explicit(&ld->cancelled, memory_order_acquire);
+  if (!cancelled && ld->config.max_inflight - ld->inflight < ld->few) return;
   for (bool any = true; any;) {
     any = false;
     for (insitu_iter *it = ld->iters; it; it = it->next_iter) {
@@ -8298,19 +8943,41 @@ static insitu_status insitu__loader_defaults(insitu_loader_desc *c, insitu_error
   return INSITU_OK;
 }
 
+/* Shards that the variables may touch; *bytes becomes the longest index. */
+static uint64_t insitu__loader_indexes(const struct insitu__geometry_array *a, uint64_t *bytes) {
+  const struct insitu__zarr_array *z = &a->zarr;
+  uint64_t sum = 0;
+  for (unsigned l = 0; l < z->n_levels; l++) {
+    const struct insitu__codec_shard *shard = z->level[l].shard;
+    uint64_t cells = 1;
+    for (unsigned k = 0; k < z->ndim; k++) {
+      unsigned d = z->level[l].axis[k];
+      uint64_t per = shard->chunk[k] / z->chunk[d], n = insitu__base_ceil_div(z->shape[d], shard->chunk[k]);
+      if (d != a->axis) n = (a->tile_lo[d] + a->tile_n[d] - 1) / per - a->tile_lo[d] / per + 1;
+      cells *= n; /* at most as many as the array has elements */
+    }
+    sum = insitu__codec_add(sum, cells);
+    *bytes = insitu__base_max(*bytes, insitu__codec_shard_index_bytes(shard));
+  }
+  return sum;
+}
+
 /* Buffers and scratch; max_inflight shrinks by itself only when it is not the user's. */
 static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
-  struct insitu__codec_needs need = {{0}, 0, 0, false, false};
+  struct insitu__codec_needs need = {{0}, 0, 0, 0, 0, false, false};
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
     ld->buffer_bytes = insitu__base_max(ld->buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
     bool whole = !a->sample_slowest && a->zarr.codecs.n;
     if (whole) ld->whole_bytes = insitu__base_max(ld->whole_bytes, a->chunk_bytes);
     insitu__codec_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
+    ld->cache_slots = insitu__codec_add(ld->cache_slots, insitu__loader_indexes(a, &ld->slot_bytes));
   }
+  if (ld->slot_bytes) ld->buffer_bytes += INSITU__LOADER_GAP;
   uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->whole_bytes;
-  uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK + (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
+  uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK +
+                  (ld->slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
   if (!c->prefetch_depth)
     c->prefetch_depth =
@@ -8322,12 +8989,20 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * each > c->memory_budget / 4) c->max_inflight /= 2;
   }
   ld->inflight_bytes = c->max_inflight * each + c->decode_threads * scratch;
-  if (ld->inflight_bytes <= c->memory_budget) return INSITU_OK;
+  if (ld->slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
+    uint64_t fit = c->memory_budget / 16 / ld->slot_bytes;
+    ld->cache_slots =
+        insitu__base_max(c->max_inflight, insitu__base_min(insitu__base_min(ld->cache_slots, fit), INSITU__CACHE_SLOTS));
+    ld->cache_bytes = insitu__cache_bytes((uint32_t)ld->cache_slots, ld->slot_bytes);
+    ld->few = c->max_inflight / 4;
+  }
+  if (insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
-      "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each and %" PRIu64 " decoders with %" PRIu64
-      " bytes of scratch need %" PRIu64 " bytes, memory_budget is %" PRIu64 "; raise memory_budget, or lower max_inflight or "
-      "decode_threads",
-      c->max_inflight, each, c->decode_threads, scratch, ld->inflight_bytes, c->memory_budget);
+      "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each, %" PRIu64 " decoders with %" PRIu64
+      " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64 " bytes each need %" PRIu64
+      " bytes, memory_budget is %" PRIu64 "; raise memory_budget, or lower max_inflight or decode_threads",
+      c->max_inflight, each, c->decode_threads, scratch, ld->cache_slots, ld->slot_bytes,
+      insitu__codec_add(ld->inflight_bytes, ld->cache_bytes), c->memory_budget);
 }
 
 static insitu_status insitu__loader_array_await(void *arg, const char *path, struct insitu__zarr_array *out, insitu_error *err) {
@@ -8402,7 +9077,8 @@ static bool insitu__loader_tiles(insitu_loader *ld) {
   if (ld->config.plan_only) return ld->arrays;
   ld->scratch = (struct insitu__loader_scratch *)insitu__mem_alloc(ld->config.decode_threads, sizeof *ld->scratch);
   ld->tiles = (struct insitu__loader_tile *)insitu__mem_alloc(ld->config.max_inflight, sizeof *ld->tiles);
-  bool ok = ld->arrays && ld->scratch && ld->tiles;
+  bool ok = ld->arrays && ld->scratch && ld->tiles &&
+            insitu__cache_init(&ld->cache, &ld->reactor, &ld->store, (uint32_t)ld->cache_slots, ld->slot_bytes);
   for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++) insitu__codec_scratch_init(&ld->scratch[i].codec);
   for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
     struct insitu__loader_tile *t = &ld->tiles[i];
@@ -8411,6 +9087,7 @@ static bool insitu__loader_tiles(insitu_loader *ld) {
     t->wanted = (bool *)insitu__mem_alloc(g->n_variables, sizeof *t->wanted);
     t->iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
     ok = t->box && t->wanted && t->iov;
+    if (ld->slot_bytes) ok = (t->run_iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run_iov)) && ok;
     t->next = ld->free;
     ld->free = t;
   }
@@ -8421,10 +9098,12 @@ static void insitu__loader_destroy(insitu_loader *ld) {
   if (ld->running) insitu__reactor_close(&ld->reactor);
   insitu__zarr_group_free(&ld->group);
   insitu__store_close(&ld->store);
+  insitu__cache_free(&ld->cache);
   for (uint64_t i = 0; ld->tiles && i < ld->config.max_inflight; i++) {
     insitu__mem_free(ld->tiles[i].box);
     insitu__mem_free(ld->tiles[i].wanted);
     insitu__mem_free(ld->tiles[i].iov);
+    insitu__mem_free(ld->tiles[i].run_iov);
     insitu__mem_unmap(ld->tiles[i].buffer, ld->buffer_bytes);
   }
   for (uint64_t i = 0; ld->scratch && i < ld->config.decode_threads; i++) {
@@ -8566,7 +9245,7 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   uint64_t tables = insitu__loader_tables(ld, scan, it->n_slabs);
   bool fits = insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes) && insitu__base_add(bytes, tables, &bytes);
   pthread_mutex_lock(&ld->lock);
-  uint64_t used = ld->inflight_bytes + ld->reserved;
+  uint64_t used = ld->inflight_bytes + ld->cache_bytes + ld->reserved;
   fits = fits && bytes <= ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
   if (fits) ld->reserved += it->reserved = bytes;
   pthread_mutex_unlock(&ld->lock);
@@ -8574,7 +9253,7 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
     return insitu__error_set(err, INSITU_E_BUDGET,
         "iterator %s: %" PRIu64 " + %" PRIu64 " batches (windows and prefetch + held) of %" PRIu64 " bytes each and %" PRIu64
         " bytes of tables do not fit: %" PRIu64 " of memory_budget %" PRIu64
-        " are taken by chunks in flight and other iterators; raise memory_budget, or "
+        " are taken by chunks in flight, indexes of shards and other iterators; raise memory_budget, or "
         "lower block_chunks, batch_size, prefetch_depth or max_held",
         insitu__split_names[it->split], it->n_ring, it->max_held, it->slab_bytes, tables, used, ld->config.memory_budget);
   }
@@ -8913,6 +9592,7 @@ INSITU_DEF insitu_status insitu_loader_plan(
   out->slab_bytes = ld->geometry.slab_bytes;
   out->table_bytes = insitu__loader_tables(ld, out->table_bytes, out->slabs);
   out->inflight_bytes = ld->inflight_bytes;
+  out->cache_bytes = ld->cache_bytes;
   return INSITU_OK;
 }
 
@@ -8933,6 +9613,7 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   memset(out, 0, sizeof *out);
   out->batches = atomic_load_explicit(&ld->n_batches, memory_order_relaxed);
   out->reads = atomic_load_explicit(&ld->n_reads, memory_order_relaxed);
+  out->requests = atomic_load_explicit(&ld->n_requests, memory_order_relaxed);
   out->bytes_read = atomic_load_explicit(&ld->n_read, memory_order_relaxed);
   out->bytes_decoded = atomic_load_explicit(&ld->n_decoded, memory_order_relaxed);
   out->absent_chunks = atomic_load_explicit(&ld->n_absent, memory_order_relaxed);

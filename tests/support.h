@@ -72,6 +72,10 @@ struct support_array {
   bool big, fortran, zstd;
   const char *fill; /* JSON; default 0 */
   int absent;       /* every so many-th chunk is not written; 0: all are */
+  /* format 3 only */
+  uint64_t shard[4];           /* chunks of a shard along each axis; 0: not sharded */
+  bool index_first, index_crc; /* its index */
+  uint64_t gap;                /* bytes of rubbish behind each of its chunks, which then come in another order */
 };
 
 /* The element at a flat C-order index: small enough for every dtype to hold it exactly. */
@@ -128,23 +132,35 @@ static inline char *support_list(char *to, int n, const uint64_t *v) {
   return to;
 }
 static inline void support_metadata(const char *root, const struct support_array *a) {
-  char path[700], text[2000], dtype[16], shape[100], chunk[100], order[100];
+  char path[700], text[3000], dtype[16], shape[100], chunk[100], order[100];
   uint64_t reversed[4];
   for (int d = 0; d < a->ndim; d++) reversed[d] = (uint64_t)(a->ndim - 1 - d);
   support_dtype_name(a, dtype);
   support_list(shape, a->ndim, a->shape);
   support_list(chunk, a->ndim, a->chunk);
+  char inner[100], outer[700] = "", end[300] = "";
+  memcpy(inner, chunk, sizeof inner);
+  if (a->shard[0]) {
+    uint64_t extent[4];
+    for (int d = 0; d < a->ndim; d++) extent[d] = a->chunk[d] * a->shard[d];
+    support_list(chunk, a->ndim, extent);
+    snprintf(outer, sizeof outer, "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":%s,\"codecs\":[", inner);
+    snprintf(end, sizeof end,
+        "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}%s],\"index_location\":\"%s\"}}",
+        a->index_crc ? ",{\"name\":\"crc32c\"}" : "", a->index_first ? "start" : "end");
+  }
   if (a->format == 3) {
     snprintf(path, sizeof path, "%s/zarr.json", root);
     support_write(path, "{\"zarr_format\":3,\"node_type\":\"group\"}", 37);
     snprintf(path, sizeof path, "%s/%s/zarr.json", root, a->name);
     snprintf(text, sizeof text,
         "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
-        "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,\"codecs\":[%s%s%s"
-        "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s]}",
-        shape, dtype, chunk, a->fill ? a->fill : "0", a->fortran ? "{\"name\":\"transpose\",\"configuration\":{\"order\":" : "",
+        "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,"
+        "\"codecs\":[%s%s%s%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s%s]}",
+        shape, dtype, chunk, a->fill ? a->fill : "0", outer,
+        a->fortran ? "{\"name\":\"transpose\",\"configuration\":{\"order\":" : "",
         a->fortran ? support_list(order, a->ndim, reversed) : "", a->fortran ? "}}," : "", a->big ? "big" : "little",
-        a->zstd ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":true}}" : "");
+        a->zstd ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":true}}" : "", end);
   } else {
     snprintf(path, sizeof path, "%s/.zgroup", root);
     support_write(path, "{\"zarr_format\":2}", 17);
@@ -186,30 +202,77 @@ static inline size_t support_chunk(const struct support_array *a, const uint64_t
 static inline bool support_is_absent(const struct support_array *a, uint64_t number) {
   return a->absent && number % (uint64_t)a->absent == (uint64_t)a->absent - 1;
 }
-static inline void support_make(const char *root, const struct support_array *a) {
-  uint64_t grid[4], chunks = 1, bytes = 8;
-  support_metadata(root, a);
+/* A chunk as it is stored, for the caller to free; NULL: it is absent. */
+static inline unsigned char *support_encoded(const struct support_array *a, const uint64_t *index, size_t *n) {
+  uint64_t number = 0, bytes = 8;
+  bool outside = false;
   for (int d = 0; d < a->ndim; d++) {
-    grid[d] = insitu__base_ceil_div(a->shape[d], a->chunk[d]);
-    chunks *= grid[d];
+    uint64_t grid = insitu__base_ceil_div(a->shape[d], a->chunk[d]);
+    outside = outside || index[d] >= grid;
+    number = number * grid + index[d];
     bytes *= a->chunk[d];
   }
+  if (outside || support_is_absent(a, number)) return NULL;
   unsigned char *raw = malloc(bytes), *packed = malloc(ZSTD_compressBound(bytes));
-  for (uint64_t c = 0; c < chunks; c++) {
+  *n = support_chunk(a, index, raw);
+  if (!a->zstd) memcpy(packed, raw, *n);
+  else *n = ZSTD_compress(packed, ZSTD_compressBound(bytes), raw, *n, 1);
+  free(raw);
+  return packed;
+}
+/* A shard: its chunks, last first where there are gaps, and their index; *n is 0 when all are absent. */
+static inline unsigned char *support_shard(const struct support_array *a, const uint64_t *shard, size_t *n) {
+  uint64_t entries = 1;
+  for (int d = 0; d < a->ndim; d++) entries *= a->shard[d];
+  size_t index_bytes = 16 * entries + (a->index_crc ? 4 : 0), at = a->index_first ? index_bytes : 0;
+  unsigned char *index = malloc(index_bytes), *out = calloc(1, index_bytes);
+  bool any = false;
+  memset(index, 0xff, index_bytes);
+  for (uint64_t i = 0; i < entries; i++) {
+    uint64_t e = a->gap ? entries - 1 - i : i, rest = e, chunk[4];
+    size_t got = 0;
+    for (int d = a->ndim - 1; d >= 0; d--) {
+      chunk[d] = shard[d] * a->shard[d] + rest % a->shard[d];
+      rest /= a->shard[d];
+    }
+    unsigned char *one = support_encoded(a, chunk, &got);
+    if (!one) continue;
+    out = realloc(out, at + got + a->gap + index_bytes);
+    memcpy(out + at, one, got);
+    memset(out + at + got, 0xee, a->gap);
+    insitu__base_store64(index + 16 * e, at);
+    insitu__base_store64(index + 16 * e + 8, got);
+    at += got + a->gap;
+    free(one);
+    any = true;
+  }
+  uint32_t crc = insitu__codec_crc32c(index, 16 * entries);
+  if (a->index_crc) memcpy(index + 16 * entries, &crc, 4);
+  memcpy(out + (a->index_first ? 0 : at), index, index_bytes);
+  free(index);
+  *n = any ? at + (a->index_first ? 0 : index_bytes) : 0;
+  return out;
+}
+static inline void support_make(const char *root, const struct support_array *a) {
+  uint64_t grid[4], objects = 1;
+  support_metadata(root, a);
+  for (int d = 0; d < a->ndim; d++) {
+    grid[d] = insitu__base_ceil_div(a->shape[d], a->chunk[d] * (a->shard[0] ? a->shard[d] : 1));
+    objects *= grid[d];
+  }
+  for (uint64_t c = 0; c < objects; c++) {
     uint64_t index[4], rest = c;
     char path[700];
-    if (support_is_absent(a, c)) continue;
+    size_t n = 0;
     for (int d = a->ndim - 1; d >= 0; d--) {
       index[d] = rest % grid[d];
       rest /= grid[d];
     }
-    size_t n = support_chunk(a, index, raw);
+    unsigned char *object = a->shard[0] ? support_shard(a, index, &n) : support_encoded(a, index, &n);
     support_chunk_path(path, sizeof path, root, a, index);
-    if (a->zstd) support_write(path, packed, ZSTD_compress(packed, ZSTD_compressBound(bytes), raw, n, 1));
-    else support_write(path, raw, n);
+    if (object && n) support_write(path, object, n);
+    free(object);
   }
-  free(raw);
-  free(packed);
 }
 /* What the array shows at an index of its shape, absent chunks included (their fill is 0). */
 static inline double support_expect(const struct support_array *a, const uint64_t *at) {

@@ -68,7 +68,8 @@ static void refuse(const insitu_loader_desc *d, insitu_status want, const char *
 }
 
 /* A small archive that most tests use: x (100, 6, 10) f4 in chunks (8, 6, 10), raw. */
-static struct support_array plain = {"x", 3, {100, 6, 10}, {8, 6, 10}, INSITU_F32, 2, false, false, false, NULL, 0};
+static struct support_array plain = {
+    .name = "x", .ndim = 3, .shape = {100, 6, 10}, .chunk = {8, 6, 10}, .dtype = INSITU_F32, .format = 2};
 static const insitu_variable plain_x = {.label = "x"};
 static insitu_loader_desc plain_desc(const char *root, int m) {
   insitu_loader_desc d = {.api = INSITU_API,
@@ -120,6 +121,12 @@ static void draw(struct scenario *s, const char *root, int m) {
       a->shape[d] = d == axis ? samples : 1 + support_below(9);
       a->chunk[d] = d == axis ? 1 + support_below(support_below(2) ? 12 : 3)
                               : a->shape[d] / 2 + 1 + support_below(a->shape[d]); /* few files */
+    }
+    if (format == 3 && support_below(2)) {
+      for (int d = 0; d < a->ndim; d++) a->shard[d] = 1 + support_below(4);
+      a->index_first = support_below(2);
+      a->index_crc = support_below(2);
+      a->gap = support_below(2) ? 0 : support_below(4) ? support_below(100) : INSITU__LOADER_GAP + 1;
     }
     support_make(root, a);
   }
@@ -700,7 +707,7 @@ static void test_damaged(void **state) {
 static void test_views_of_different_fields(void **state) {
   (void)state;
   const char *root = support_path("fields");
-  struct support_array a = {"x", 3, {96, 4, 4}, {1, 1, 4}, INSITU_F64, 2, false, false, false, NULL, 0};
+  struct support_array a = {.name = "x", .ndim = 3, .shape = {96, 4, 4}, .chunk = {1, 1, 4}, .dtype = INSITU_F64, .format = 2};
   const insitu_slice part[2] = {{.axis = 1, .stop = 1}, {.axis = 1, .start = 3}};
   const insitu_variable v[] = {{.label = "a", .path = "x", .slices = &part[0], .n_slices = 1},
       {.label = "b", .path = "x", .offset = 5, .slices = &part[1], .n_slices = 1}};

@@ -307,12 +307,12 @@ static void codecs(void **state) {
   assert_int_equal(insitu__codec_from_name("blosc", &blosc, NULL), INSITU_OK);
   assert_int_equal(insitu__codec_from_name("zstd", &zstd, NULL), INSITU_OK);
   accepted(V2("compressor", "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}"));
-  assert_true(array.codecs.n == 1 && memcmp(array.codecs.codec, &blosc, sizeof blosc) == 0);
+  assert_true(array.codecs.n == 1 && array.codecs.codec[0].kind == blosc.kind);
   accepted(V2(
       "compressor", "null", "filters", "[{\"id\":\"zstd\"},{\"id\":\"blosc\"}]")); /* as kerchunk writes; decoded from the last */
-  assert_true(array.codecs.n == 2 && memcmp(&array.codecs.codec[0], &blosc, sizeof blosc) == 0);
+  assert_true(array.codecs.n == 2 && array.codecs.codec[0].kind == blosc.kind);
   accepted(V2("compressor", "{\"id\":\"zstd\"}", "filters", "[{\"id\":\"blosc\"}]"));
-  assert_true(array.codecs.n == 2 && memcmp(&array.codecs.codec[0], &zstd, sizeof zstd) == 0);
+  assert_true(array.codecs.n == 2 && array.codecs.codec[0].kind == zstd.kind);
   accepted(V2("compressor", NULL, "filters", "[]"));
   assert_int_equal(array.codecs.n, 0);
   refused(INSITU_E_CODEC, V2("compressor", "{\"id\":\"blosc2\"}"), "blosc2");
@@ -322,13 +322,9 @@ static void codecs(void **state) {
   refused(INSITU_E_FORMAT, V2("filters", "{}"), "filters");
   refused(INSITU_E_UNSUPPORTED, V2("filters", "[{},{},{},{},{},{},{},{},{}]"), "INSITU__MAX_CODECS");
   accepted(V3("codecs", "[" BYTES("little") ",\"numcodecs.zstd\",{\"name\":\"blosc\",\"configuration\":{\"typesize\":4}}]"));
-  assert_true(array.codecs.n == 2 && memcmp(&array.codecs.codec[0], &blosc, sizeof blosc) == 0);
-  assert_memory_equal(&array.codecs.codec[1], &zstd, sizeof zstd);
-  refused(INSITU_E_CODEC, V3("codecs", "[{\"name\":\"sharding_indexed\",\"configuration\":{}}]"), "sharding_indexed");
-  refused(INSITU_E_CODEC,
-      V3("chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[99999,99999]}}", "codecs",
-          "[\"sharding_indexed\"]"),
-      "sharding_indexed"); /* though the shard is larger than a chunk may be */
+  assert_true(array.codecs.n == 2 && array.codecs.codec[0].kind == blosc.kind);
+  assert_int_equal(array.codecs.codec[1].kind, zstd.kind);
+  refused(INSITU_E_FORMAT, V3("codecs", "[{\"name\":\"sharding_indexed\",\"configuration\":{}}]"), "sharding_indexed");
   refused(INSITU_E_UNSUPPORTED, V3("chunk_grid", "{\"name\":\"regular\",\n \"configuration\":{\"chunk_shape\":[99999,99999]}}"),
       "\"regular\", \"conf");
   refused(INSITU_E_CODEC, V3("codecs", "[{\"name\":\"gribberish\"}]"), "gribberish");
