@@ -239,7 +239,7 @@ typedef struct insitu_split_range {
 typedef struct insitu_loader_desc {
   uint32_t api;                     /* INSITU_API */
   const char *url;                  /* a path or file:// URL of a Zarr v2 or v3 group or array */
-  const insitu_variable *variables; /* at least one */
+  const insitu_variable *variables; /* at least one, but with plan_only */
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
   int32_t sample_axis;    /* its number, the same in every array (default 0) */
@@ -267,7 +267,7 @@ typedef struct insitu_loader_desc {
   uint64_t memory_budget;  /* bytes, over all iterators; default: half of the memory this process may use */
   int32_t io;              /* INSITU_IO_URING, INSITU_IO_EPOLL */
   int32_t inline_io;       /* no thread at all: the reactor and the decoders run inside insitu_iter_next */
-  int32_t plan_only;       /* metadata only: no thread, no batch memory; iterators cannot be opened */
+  int32_t plan_only;       /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no iterators */
   int32_t hold_epoch;      /* begin an epoch only when next is called after END; default: prefetch it while one drains */
   void (*log)(
       void *user, int32_t level, const char *line); /* level 0 error, 1 warning, 2 info; NULL: warnings to stderr, rank 0 only */
@@ -374,6 +374,19 @@ INSITU_DEF insitu_status insitu_loader_plan(
 INSITU_DEF insitu_status insitu_loader_quality(
     const insitu_loader *loader, const insitu_iter_desc *desc, insitu_quality *out, insitu_error *err);
 INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *loader, insitu_stats *out, insitu_error *err);
+/* Shape of what insitu_read gives, C order. */
+typedef struct insitu_shape {
+  int32_t ndim, dtype;
+  int64_t shape[16];
+  uint64_t bytes;
+} insitu_shape;
+/* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of variable count path (or label), slices
+ * (here on any axis) and dtype; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise. Chunks
+ * are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value, NaN
+ * too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk counts. Works beside open iterators and with plan_only. [one thread at
+ * a time; with inline_io or plan_only the one that opened] */
+INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
+    insitu_shape *shape, insitu_error *err);
 /* Writes the split as JSON (keys n_chunks, sample_chunk_size, n_samples, chunks{train,val,test}, seed), by atomic rename.
  * Chunk-aligned splits only. */
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *loader, const char *path, insitu_error *err);
@@ -3285,7 +3298,7 @@ static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
     insitu__reactor_ready(wait->reactor, wait->co);
   }
 }
-__attribute__((unused)) static void insitu__reactor_gate_expect(
+static void insitu__reactor_gate_expect(
     struct insitu__reactor_gate *gate, unsigned opens) { /* makes a new gate that so many opens open */
   memset(gate, 0, sizeof *gate);
   gate->open = !opens;
@@ -6062,6 +6075,17 @@ static insitu_status insitu__geometry_axis(
       known);
 }
 
+/* Bytes from one element to the next along each axis of a decoded chunk; returns those of the chunk. Cannot overflow: >>zarr
+ * bounds a chunk by INSITU__MAX_CHUNK. */
+static uint64_t insitu__geometry_strides(const struct insitu__zarr_array *z, uint64_t stride[INSITU__MAX_DIMS]) {
+  uint64_t bytes = z->itemsize;
+  for (unsigned k = z->ndim; k-- > 0;) {
+    stride[z->order[k]] = bytes;
+    bytes *= z->chunk[z->order[k]];
+  }
+  return bytes;
+}
+
 /* Strides of a decoded chunk, which axis is slowest in it, and the length of its sample axis. */
 static insitu_status insitu__geometry_array_init(
     struct insitu__geometry_array *a, const insitu_loader_desc *desc, insitu_error *err) {
@@ -6076,12 +6100,7 @@ static insitu_status insitu__geometry_array_init(
         "open, array %s: %" PRIu64 " samples are more than this build's limit of 2^48; choose "
         "another sample axis",
         z->path, a->samples);
-  uint64_t stride = z->itemsize;
-  for (unsigned k = z->ndim; k-- > 0;) { /* cannot overflow: >>zarr bounds a chunk by INSITU__MAX_CHUNK */
-    a->stride[z->order[k]] = stride;
-    stride *= z->chunk[z->order[k]];
-  }
-  a->chunk_bytes = stride;
+  a->chunk_bytes = insitu__geometry_strides(z, a->stride);
   a->bound = insitu__codec_bound(&z->codecs, a->chunk_bytes);
   unsigned slowest = 0; /* the first axis in storage order that is longer than 1, or the sample axis */
   while (z->order[slowest] != a->axis && z->chunk[z->order[slowest]] == 1) slowest++;
@@ -6089,30 +6108,40 @@ static insitu_status insitu__geometry_array_init(
   return INSITU_OK;
 }
 
-/* The box of a variable: whole fields, narrowed by its slices. */
-static insitu_status insitu__geometry_box(
-    struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
-  const struct insitu__zarr_array *z = &a->zarr;
-  memcpy(v->hi, z->shape, sizeof v->hi);
+/* The box that slices select: [lo, hi) along each axis. sample: the axis that none may name, or -1. */
+static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z, const insitu_variable *desc, int sample,
+    uint64_t lo[INSITU__MAX_DIMS], uint64_t hi[INSITU__MAX_DIMS], insitu_error *err) {
+  const char *label = desc->label ? desc->label : z->path;
+  memset(lo, 0, INSITU__MAX_DIMS * sizeof *lo);
+  memcpy(hi, z->shape, sizeof z->shape);
   for (uint64_t i = 0; i < desc->n_slices; i++) {
     const insitu_slice *c = &desc->slices[i];
     unsigned axis = 0;
     insitu_status s = insitu__geometry_axis(z, c->dim, c->axis, &axis, err);
     if (s) return s;
-    if (axis == a->axis)
+    if ((int)axis == sample)
       return insitu__error_set(err, INSITU_E_ARG,
           "open, variable %s: a slice names the sample axis %u of array %s; use sample_start and "
           "sample_stop, or the split, to select samples",
-          v->label, axis, z->path);
+          label, axis, z->path);
     int64_t stop = c->stop ? c->stop : (int64_t)z->shape[axis];
     if (c->start < 0 || stop <= c->start || (uint64_t)stop > z->shape[axis])
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open, variable %s: slice [%" PRId64 ", %" PRId64 ") of axis %u leaves array %s, which "
           "has %" PRIu64 " elements there; correct start and stop",
-          v->label, c->start, stop, axis, z->path, z->shape[axis]);
-    v->lo[axis] = (uint64_t)c->start;
-    v->hi[axis] = (uint64_t)stop;
+          label, c->start, stop, axis, z->path, z->shape[axis]);
+    lo[axis] = (uint64_t)c->start;
+    hi[axis] = (uint64_t)stop;
   }
+  return INSITU_OK;
+}
+
+/* The box of a variable: whole fields, narrowed by its slices. */
+static insitu_status insitu__geometry_box(
+    struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
+  const struct insitu__zarr_array *z = &a->zarr;
+  insitu_status status = insitu__geometry_slices(z, desc, (int)a->axis, v->lo, v->hi, err);
+  if (status) return status;
   for (unsigned d = 0; d < z->ndim; d++) {
     if (d == a->axis) continue;
     if (v->hi[d] <= v->lo[d])
@@ -6128,17 +6157,24 @@ static uint32_t insitu__geometry_itemsize(int32_t dtype) { /* bytes; bool is 8 b
   return (uint32_t)(dtype & 0xff) / 8;
 }
 
+/* The type that a variable is converted to. */
+static insitu_status insitu__geometry_dtype(
+    const struct insitu__zarr_array *z, const insitu_variable *desc, int32_t *out, insitu_error *err) {
+  bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128;
+  *out = desc->dtype ? desc->dtype : z->dtype;
+  if (*out == z->dtype || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_DTYPE,
+      "open, variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
+      "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
+      desc->label ? desc->label : z->path, z->path, (unsigned)z->dtype, (unsigned)desc->dtype);
+}
+
 /* Shape, strides and bytes of one row. */
 static insitu_status insitu__geometry_layout(
     struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
-  v->dtype = desc->dtype ? desc->dtype : z->dtype;
-  bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128;
-  if (v->dtype != z->dtype && !(convertible && (v->dtype == INSITU_F32 || v->dtype == INSITU_F64)))
-    return insitu__error_set(err, INSITU_E_DTYPE,
-        "open, variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
-        "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
-        v->label, z->path, (unsigned)z->dtype, (unsigned)desc->dtype);
+  insitu_status status = insitu__geometry_dtype(z, desc, &v->dtype, err);
+  if (status) return status;
   uint64_t item = insitu__geometry_itemsize(v->dtype), bytes = item;
   v->n_steps = desc->n_steps ? desc->n_steps : 1;
   v->ndim = 1 + (desc->n_steps ? 1 : 0) + (int32_t)z->ndim - 1;
@@ -6262,6 +6298,7 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
 
 /* What a desc's variables can get wrong without looking at any array. */
 static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insitu_error *err) {
+  if (!desc->n_variables && desc->plan_only) return INSITU_OK;
   if (!desc->variables || !desc->n_variables || desc->n_variables > INSITU__MAX_VARIABLES)
     return insitu__error_set(
         err, INSITU_E_ARG, "open: n_variables is %" PRIu64 "; give 1 to %d variables", desc->n_variables, INSITU__MAX_VARIABLES);
@@ -8872,7 +8909,7 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
   c->manifest = insitu__loader_keep_text(ld, desc->manifest, &ok);
   insitu_variable *vars = (insitu_variable *)insitu__loader_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
   c->variables = vars;
-  ok = ok && vars;
+  ok = ok && (vars || !desc->n_variables);
   for (uint64_t i = 0; ok && i < desc->n_variables; i++) {
     insitu_variable *v = &vars[i];
     v->label = insitu__loader_keep_text(ld, v->label, &ok);
@@ -9049,6 +9086,10 @@ static void insitu__loader_open_await(void *arg) {
   uint64_t n = 0;
   o->status = insitu__store_open(&ld->store, &ld->reactor, c->url, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
+  if (!c->n_variables) { /* for insitu_read alone */
+    if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
+    return;
+  }
   if (!o->status) o->status = insitu__geometry_init_await(&ld->geometry, c, insitu__loader_array_await, ld, o->err);
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
@@ -9353,6 +9394,234 @@ static void insitu__loader_part(insitu_iter *it) {
   if (!held) insitu__loader_free_iter(it);
 }
 
+/* ---- a whole array, or a box of it, now ---- */
+
+#define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
+
+struct insitu__loader_reading { /* lives on the caller's stack */
+  insitu_loader *loader;
+  const insitu_variable *variable;
+  unsigned char *dst;
+  uint64_t dst_bytes;
+  insitu_shape *shape;
+  insitu_status status; /* of all */
+  insitu_error *err;
+  struct insitu__zarr_array zarr;
+  struct insitu__cache cache;
+  int32_t dtype;
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
+  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
+  uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
+  uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
+  uint64_t reserved;                                               /* of memory_budget */
+  struct insitu__loader_reader *readers;
+  struct insitu__reactor_gate done;
+};
+struct insitu__loader_reader { /* reads one chunk after the other; lent to a worker while it decodes */
+  struct insitu__loader_reading *reading;
+  unsigned char *memory; /* the encoded chunk, then the decoded one */
+  uint64_t got;
+  bool fill;
+  struct insitu__codec_scratch codec;
+  struct insitu__box box;
+  insitu_status status;
+  insitu_error error;
+};
+
+static void insitu__loader_read_decode(void *arg, unsigned worker) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  unsigned char *cell = d->memory;
+  (void)worker;
+  if (d->fill) {
+    insitu__box_fill(&d->box, r->zarr.fill, r->dst);
+    return;
+  }
+  if (r->zarr.codecs.n) {
+    cell += r->bound + 1;
+    struct insitu__codec_sink sink = insitu__codec_memory(cell);
+    d->status = insitu__codec_decode(&r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
+  } else if (d->got != r->chunk_bytes) {
+    d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
+  }
+  if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
+}
+
+/* The part of the chunk at `tile` that lies in the box, and its place in dst. */
+static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, const uint64_t *tile) {
+  struct insitu__loader_reading *r = d->reading;
+  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
+  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  for (unsigned k = 0; k < r->zarr.ndim; k++) {
+    uint64_t begin = tile[k] * r->zarr.chunk[k], lo = insitu__base_max(begin, r->lo[k]);
+    count[k] = insitu__base_min(begin + r->zarr.chunk[k], r->hi[k]) - lo;
+    from += (lo - begin) * r->stride[k];
+    to += (lo - r->lo[k]) * r->dst_stride[k];
+    src[k] = (int64_t)r->stride[k];
+    dst[k] = (int64_t)r->dst_stride[k];
+  }
+  return insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+}
+
+/* One chunk, from its place in the grid to dst. */
+static insitu_status insitu__loader_read_chunk_await(
+    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
+  insitu__zarr_object_of(&r->zarr, tile, object);
+  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0)
+    return insitu__error_set(
+        &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+  d->status = insitu__loader_read_box(d, tile);
+  insitu__loader_add(&ld->n_reads, 1);
+  if (!d->status && r->zarr.n_levels)
+    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
+  if (!d->status) {
+    bool inner = bytes != UINT64_MAX;
+    struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
+    insitu__loader_add(&ld->n_requests, 1);
+    d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
+    insitu__loader_add(&ld->n_read, d->got);
+    if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
+      d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
+  }
+  d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
+  if (d->status && !d->fill) return d->status;
+  d->status = INSITU_OK;
+  insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
+  insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+  return d->status;
+}
+
+static void insitu__loader_reader_await(void *arg) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
+  while (r->next < r->tiles && !r->status) {
+    uint64_t rest = r->next++, tile[INSITU__MAX_DIMS];
+    for (unsigned k = r->zarr.ndim; k-- > 0;) {
+      tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
+      rest /= r->tile_n[k];
+    }
+    if (atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
+      r->status = INSITU_CANCELLED;
+      break;
+    }
+    d->error.status = d->error.sys_errno = 0;
+    insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
+    if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
+      insitu__loader_add(&ld->n_bad, 1);
+      d->fill = true;
+      insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+    } else if (status < 0 && !r->status) {
+      insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
+      r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
+          "read, array %s, chunk %s: %s", r->zarr.path, key,
+          status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
+                                      : d->error.message);
+    }
+  }
+  insitu__reactor_gate_open(&r->done);
+}
+
+/* The box, its chunks, and its shape in dst. */
+static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
+  const struct insitu__zarr_array *z = &r->zarr;
+  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->dtype, r->err);
+  if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
+  if (status) return status;
+  r->chunk_bytes = insitu__geometry_strides(z, r->stride);
+  r->bound = insitu__codec_bound(&z->codecs, r->chunk_bytes);
+  r->bytes = insitu__geometry_itemsize(r->dtype);
+  r->tiles = 1;
+  for (unsigned k = z->ndim; k-- > 0;) { /* an array has at most 2^63 bytes, which conversion may multiply by 8 */
+    r->dst_stride[k] = r->bytes;
+    if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
+      return insitu__error_set(
+          r->err, INSITU_E_SHAPE, "read, array %s: it has more bytes than memory can address; select less with slices", z->path);
+    r->tile_lo[k] = r->lo[k] / z->chunk[k];
+    r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
+    r->tiles *= r->tile_n[k];
+  }
+  if (!r->shape) return INSITU_OK;
+  *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
+  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
+  return INSITU_OK;
+}
+
+/* As many readers as help and as the budget has room for, at least one; returns their number, 0 on failure. */
+static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
+  insitu_loader *ld = r->loader;
+  struct insitu__codec_needs need = insitu__codec_needs(&r->zarr.codecs, r->chunk_bytes);
+  uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned l = 0; l < r->zarr.n_levels; l++)
+    index = insitu__base_max(index, insitu__codec_shard_index_bytes(r->zarr.level[l].shard));
+  uint64_t each = insitu__codec_add(memory, insitu__codec_scratch_bytes(&need)) + INSITU_CORO_STACK + sizeof *r->readers;
+  each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
+  unsigned n = (unsigned)insitu__base_min(r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
+  pthread_mutex_lock(&ld->lock);
+  uint64_t used = ld->inflight_bytes + ld->cache_bytes + ld->reserved;
+  uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
+  n = (unsigned)insitu__base_min(n, left / each);
+  ld->reserved += r->reserved = n * each;
+  pthread_mutex_unlock(&ld->lock);
+  if (!n) {
+    r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
+        "read, array %s: a chunk of it takes %" PRIu64 " bytes to read, %" PRIu64 " of memory_budget %" PRIu64
+        " are left; raise memory_budget",
+        r->zarr.path, each, left, ld->config.memory_budget);
+    return 0;
+  }
+  r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
+  bool ok = insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
+  for (unsigned i = 0; ok && i < n; i++) {
+    r->readers[i].reading = r;
+    insitu__codec_scratch_init(&r->readers[i].codec);
+    r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
+    ok = r->readers[i].memory;
+  }
+  if (!ok) r->status = insitu__error_set(r->err, INSITU_E_NOMEM, "read, array %s: the system gives no memory", r->zarr.path);
+  return n;
+}
+
+static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n) {
+  uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned i = 0; r->readers && i < n; i++) {
+    insitu__codec_scratch_free(&r->readers[i].codec);
+    insitu__mem_unmap(r->readers[i].memory, memory);
+  }
+  insitu__mem_free(r->readers);
+  insitu__cache_free(&r->cache);
+  pthread_mutex_lock(&r->loader->lock);
+  r->loader->reserved -= r->reserved;
+  pthread_mutex_unlock(&r->loader->lock);
+}
+
+static void insitu__loader_read_await(void *arg) {
+  struct insitu__loader_reading *r = (struct insitu__loader_reading *)arg;
+  insitu_loader *ld = r->loader;
+  r->status = insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
+  if (!r->status) r->status = insitu__loader_read_shape(r);
+  if (!r->status && r->dst && r->dst_bytes < r->bytes)
+    r->status = insitu__error_set(r->err, INSITU_E_ARG,
+        "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64 "; give room for all of it, or select less with slices",
+        r->zarr.path, r->bytes, r->dst_bytes);
+  if (!r->status && r->dst && r->tiles) {
+    unsigned n = insitu__loader_read_begin(r), started = 0;
+    insitu__reactor_gate_expect(&r->done, n);
+    for (; !r->status && started < n; started++)
+      if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started])) break;
+    if (n && !started && !r->status)
+      r->status = insitu__error_set(r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine", r->zarr.path);
+    for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
+    insitu__reactor_gate_await(&ld->reactor, &r->done);
+    insitu__loader_read_end(r, n);
+  }
+  insitu__zarr_array_free(&r->zarr);
+}
+
 /* ---- state ---- */
 
 enum {                            /* byte offsets in an insitu_state; all little-endian u64 */
@@ -9512,10 +9781,9 @@ static insitu_status insitu__public_check(const insitu_loader *ld, bool any_thre
         "process %d uses a loader that process %d opened; threads and rings do not survive fork: open a "
         "loader in the child",
         (int)getpid(), (int)ld->pid);
-  if (!any_thread && ld->config.inline_io && !pthread_equal(ld->opener, pthread_self()))
+  if (!any_thread && (ld->config.inline_io || ld->config.plan_only) && !pthread_equal(ld->opener, pthread_self()))
     return insitu__error_set(err, INSITU_E_WRONG_THREAD,
-        "inline_io: only the thread that opened the loader may call; call there, or open without "
-        "inline_io");
+        "inline_io or plan_only: only the thread that opened the loader may call; call there, or open without them");
   return INSITU_OK;
 }
 
@@ -9567,6 +9835,8 @@ static insitu_status insitu__public_desc(const insitu_loader *ld, const insitu_i
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
   if (!desc) return insitu__error_set(err, INSITU_E_ARG, "iterator: desc is NULL; give one with api = INSITU_API");
+  if (!ld->config.n_variables)
+    return insitu__error_set(err, INSITU_E_ARG, "iterator: the loader was opened without variables; open it with some");
   if (!desc->api || desc->api > INSITU_API)
     return insitu__error_set(err, INSITU_E_API,
         "iterator: desc.api is %u and this implementation knows 1 to %d; set it to INSITU_API", (unsigned)desc->api, INSITU_API);
@@ -9627,9 +9897,25 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   return INSITU_OK;
 }
 
+INSITU_DEF insitu_status insitu_read(
+    insitu_loader *ld, const insitu_variable *variable, void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err) {
+  insitu_status status = insitu__public_check(ld, false, err);
+  if (status) return status;
+  if (!variable || (!variable->path && !variable->label) || (variable->n_slices && !variable->slices) || (!dst && !shape))
+    return insitu__error_set(err, INSITU_E_ARG, "read: variable, its path, its slices, or dst and shape are NULL; give them");
+  if (variable->offset || variable->n_steps)
+    return insitu__error_set(err, INSITU_E_ARG, "read: offset and steps mean nothing here; use slices");
+  struct insitu__loader_reading r = {
+      .loader = ld, .variable = variable, .dst = (unsigned char *)dst, .dst_bytes = dst_bytes, .shape = shape, .err = err};
+  status = insitu__reactor_call(&ld->reactor, insitu__loader_read_await, &r);
+  return status ? insitu__error_set(err, status, "read: no memory for a coroutine") : r.status;
+}
+
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const char *path, insitu_error *err) {
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
+  if (!ld->config.n_variables)
+    return insitu__error_set(err, INSITU_E_ARG, "manifest: the loader was opened without variables; open it with some");
   if (!path || !*path || strlen(path) > INSITU__MAX_KEY)
     return insitu__error_set(
         err, INSITU_E_ARG, "manifest: the path is empty or longer than %d bytes; give another", INSITU__MAX_KEY);
