@@ -487,9 +487,13 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
 #include <zstd.h>
 #include <lz4.h>
 
@@ -4614,14 +4618,19 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
 struct insitu__store {
   const struct insitu__store_ops *ops; /* NULL: not open */
   struct insitu__reactor *reactor;
-  int dirfd; /* file store: the root directory, O_PATH */
-  char *url; /* as the user gave it */
+  int dirfd;  /* file store: the root directory, O_PATH */
+  int nowait; /* file store: flags of a read that must not wait for a disk */
+  char *url;  /* as the user gave it */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
    * from the object's end as the buffers hold. iov is scratch: it may be changed. */
   insitu_status (*read_await)(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov, unsigned n_iov,
       uint64_t *got, insitu_error *err);
+  /* The same on any thread, without waiting for a disk or a network: INSITU_TIMEOUT where that would be needed, and instead of any
+   * error: then read_await is to be asked. NULL: never possible. */
+  insitu_status (*read_now)(
+      const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got);
   /* One level below prefix ("" is the root), sorted by name; emit runs on the caller's coroutine once all names are known. */
   insitu_status (*list_await)(struct insitu__store *s, const char *prefix,
       void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err);
@@ -4664,6 +4673,26 @@ static insitu_status insitu__store_file_read_await(struct insitu__store *s, cons
   if (n < 0) return insitu__store_failed(s, key, (int)-n, err);
   *got = (uint64_t)n;
   return INSITU_OK;
+}
+
+/* What the kernel has in its caches (RESOLVE_CACHED: Linux 5.12; RWF_NOWAIT: 4.14, on most local file systems; on tmpfs reads
+ * know no such flag and need none). */
+static insitu_status insitu__store_file_read_now(
+    const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got) {
+  struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .resolve = RESOLVE_CACHED};
+  uint64_t all = 0;
+  *got = 0;
+  for (unsigned i = 0; i < n_iov; i++) all += iov[i].iov_len;
+  if (!insitu__store_key_valid(key)) return INSITU_TIMEOUT;
+  int fd = (int)syscall(SYS_openat2, s->dirfd, key, &how, sizeof how);
+  if (fd < 0) return INSITU_TIMEOUT;
+  ssize_t n = preadv2(fd, iov, (int)n_iov, (off_t)offset, s->nowait);
+  char beyond; /* a short read means the end of the file, or the end of what is cached */
+  struct iovec probe = {&beyond, 1};
+  bool whole = n >= 0 && ((uint64_t)n == all || preadv2(fd, &probe, 1, (off_t)(offset + (uint64_t)n), s->nowait) == 0);
+  close(fd);
+  *got = n > 0 ? (uint64_t)n : 0;
+  return whole ? INSITU_OK : INSITU_TIMEOUT;
 }
 
 struct insitu__store_listing { /* lives on the listing coroutine's stack; the worker owns it during the call */
@@ -4738,7 +4767,7 @@ static void insitu__store_file_close(struct insitu__store *s) {
   close(s->dirfd);
 }
 static const struct insitu__store_ops insitu__store_file_ops = {
-    insitu__store_file_read_await, insitu__store_file_list_await, insitu__store_file_close};
+    insitu__store_file_read_await, insitu__store_file_read_now, insitu__store_file_list_await, insitu__store_file_close};
 
 static void insitu__store_close(struct insitu__store *s) { /* a zeroed store is fine */
   if (s->ops) s->ops->close(s);
@@ -4773,6 +4802,8 @@ static insitu_status insitu__store_open(
   s->ops = &insitu__store_file_ops;
   s->reactor = reactor;
   s->dirfd = fd;
+  struct statfs fs;
+  s->nowait = fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC ? 0 : RWF_NOWAIT;
   return INSITU_OK;
 }
 static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
@@ -4782,6 +4813,10 @@ static insitu_status insitu__store_read_await(struct insitu__store *s, const cha
 static insitu_status insitu__store_list_await(struct insitu__store *s, const char *prefix,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   return s->ops->list_await(s, prefix, emit, to, err);
+}
+static insitu_status insitu__store_read_now(
+    const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got) {
+  return s->ops->read_now ? s->ops->read_now(s, key, offset, iov, n_iov, got) : INSITU_TIMEOUT;
 }
 /* A whole small object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. */
 static insitu_status insitu__store_get_await(
@@ -8107,6 +8142,11 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
  * of the bare loop, 8 reach 1.00. */
 #define INSITU__LOADER_BUFFERS (32u << 20)
 #define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
+/* Chunks of at most so many encoded bytes are first tried by a worker, so many in one job, with what the caches hold: a system call
+ * is then cheaper than a turn of the reactor. */
+#define INSITU__LOADER_SMALL (64u << 10)
+#define INSITU__LOADER_BUNCH 8
+#define INSITU__LOADER_MISSED 256 /* chunks that are not tried after a bunch that mostly was not in the caches */
 /* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. */
 #define INSITU__LOADER_GAP (16u << 10)
 #define INSITU__LOADER_RUN (1u << 20)
@@ -8130,6 +8170,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   const struct insitu__order *order;
   struct insitu__order_window window;
   uint64_t array, chunk, field, base; /* base: number of the epoch's first batch */
+  uint64_t number;                    /* of the batch whose row touched it first */
   struct insitu__box *box;            /* per variable of the loader; those of this array that want the field are set */
   bool *wanted;                       /* per variable */
   struct iovec *iov;
@@ -8144,6 +8185,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
   uint64_t first, last;             /* rows of the chunk that some batch wants lie in [first, last) */
   unsigned worker;                  /* whose scratch */
+  bool landed;                      /* all of it is done: a worker found the chunk in the caches */
   const char *damaged;              /* insitu__loader_fill: the chunk's key if it is not just absent */
   insitu_status status;
   insitu_error error;
@@ -8205,6 +8247,8 @@ struct insitu_loader {
   struct insitu__cache cache;
   struct insitu__loader_tile *gathered, *gathered_last; /* inner chunks to be read, by array, object and place */
   bool gathering;
+  struct insitu__loader_tile *bunch, *bunch_last; /* small chunks that the next job tries */
+  unsigned n_bunch, n_missed;                     /* of them; tiles that go without trying, since others were not in the caches */
   uint64_t few; /* the scan waits for so many free tiles: neighbours in a shard then come together */
   uint64_t buffer_bytes, whole_bytes, inflight_bytes, cache_slots, slot_bytes, cache_bytes;
   insitu_iter *iters; /* reactor thread */
@@ -8720,23 +8764,40 @@ static void insitu__loader_damage(insitu_iter *it, uint64_t number, const insitu
   pthread_mutex_unlock(&it->lock);
 }
 
-static void insitu__loader_tile_await(void *arg) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
-  insitu_loader *ld = t->loader;
-  insitu_iter *it = t->iter;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  uint64_t index[INSITU__MAX_DIMS], object[INSITU__MAX_DIMS];
-  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
-  t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
+/* The chunk's place in the array's grid, and its object's key. */
+static insitu_status insitu__loader_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
+  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+  uint64_t object[INSITU__MAX_DIMS];
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = t->chunk;
   t->object = insitu__zarr_object_of(&a->zarr, index, object);
-  insitu_status status = insitu__loader_ready(t);
-  if (!status && insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) < 0)
-    status = insitu__error_set(
-        &t->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-  if (status) key[0] = 0;
-  else if (t->first < t->last) /* else another view's field: no row of this window */
+  if (insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) >= 0) return INSITU_OK;
+  key[0] = 0;
+  return insitu__error_set(
+      &t->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+}
+
+/* A tile is done with. */
+static void insitu__loader_finish(struct insitu__loader_tile *t) {
+  insitu_loader *ld = t->loader;
+  insitu_iter *it = t->iter;
+  it->inflight[t->order == &it->order[1]]--;
+  ld->inflight--;
+  t->next = ld->free;
+  ld->free = t;
+  if (it->stopping && !it->inflight[0] && !it->inflight[1]) insitu__reactor_gate_open(&it->idle);
+}
+
+static void insitu__loader_tile_await(void *arg) {
+  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  uint64_t index[INSITU__MAX_DIMS];
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
+  t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
+  insitu_status status = insitu__loader_key(t, index, key);
+  if (!status) status = insitu__loader_ready(t);
+  if (!status && t->first < t->last) /* else another view's field: no row of this window */
     status = insitu__loader_fetch_await(t, index, key);
   if (status && key[0]) insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
   if (status) status = insitu__loader_hole_await(t, status, key);
@@ -8746,13 +8807,64 @@ static void insitu__loader_tile_await(void *arg) {
         &error, status, "rank %d, read, array %s, chunk %s: %s", (int)ld->config.rank, a->zarr.path, key, t->error.message);
     uint64_t earliest = UINT64_MAX;
     insitu__loader_each(t, 0, a->rows, insitu__loader_visit_earliest, &earliest);
-    insitu__loader_damage(it, earliest, &error);
+    insitu__loader_damage(t->iter, earliest, &error);
   }
-  it->inflight[t->order == &it->order[1]]--;
-  ld->inflight--;
-  t->next = ld->free;
-  ld->free = t;
-  if (it->stopping && !it->inflight[0] && !it->inflight[1]) insitu__reactor_gate_open(&it->idle);
+  insitu__loader_finish(t);
+}
+
+/* ---- small chunks: several in one job of a worker, out of the caches ---- */
+
+/* Whether all of the tile could be done at once. Whatever is in the way is left to insitu__loader_tile_await. */
+static bool insitu__loader_try(struct insitu__loader_tile *t, unsigned worker) {
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  uint64_t index[INSITU__MAX_DIMS], offset = 0, want = a->zarr.codecs.n ? 0 : a->chunk_bytes;
+  char key[INSITU__MAX_KEY];
+  struct insitu__loader_aim aim;
+  t->error.status = t->error.sys_errno = 0;
+  if (insitu__loader_key(t, index, key) || insitu__loader_ready(t)) return false;
+  if (t->first >= t->last) return true;
+  unsigned n = insitu__loader_aim(t, &aim);
+  if (aim.possible) {
+    offset = t->first * a->stride[a->axis];
+    want = (t->last - t->first) * a->stride[a->axis];
+  } else {
+    t->iov[0] = (struct iovec){t->buffer, (size_t)a->bound + 1};
+    n = 1;
+  }
+  if (insitu__store_read_now(&ld->store, key, offset, t->iov, n, &t->got)) return false;
+  if (want ? t->got != want : t->got > a->bound) return false;
+  insitu__loader_add(&ld->n_requests, 1);
+  insitu__loader_add(&ld->n_read, t->got);
+  insitu__loader_add(&ld->n_reads, 1); /* before the batch can be delivered */
+  insitu__loader_add(&ld->n_decoded, want ? want : a->chunk_bytes);
+  t->status = INSITU_OK;
+  if (!aim.possible) insitu__loader_decode(t, worker);
+  else if (aim.twice) insitu__loader_landed(t, worker);
+  else insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
+  if (t->status) { /* damaged: it is read once more, and the cause told */
+    insitu__loader_add(&ld->n_reads, UINT64_MAX);
+    insitu__loader_add(&ld->n_decoded, UINT64_C(0) - a->chunk_bytes);
+  }
+  return !t->status;
+}
+static void insitu__loader_try_bunch(void *arg, unsigned worker) {
+  for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next)
+    t->landed = insitu__loader_try(t, worker);
+}
+static void insitu__loader_bunch_await(void *arg) {
+  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg, *next;
+  insitu_loader *ld = t->loader;
+  unsigned landed = 0, missed = 0;
+  insitu__reactor_work_await(&ld->reactor, insitu__loader_try_bunch, t);
+  for (; t; t = next) {
+    next = t->next;
+    landed += t->landed;
+    missed += !t->landed;
+    if (t->landed) insitu__loader_finish(t);
+    else if (insitu__reactor_spawn(&ld->reactor, insitu__loader_tile_await, t)) insitu__loader_tile_await(t);
+  }
+  if (missed > landed) ld->n_missed = INSITU__LOADER_MISSED; /* not cached: go without trying for a while */
 }
 
 /* ---- scan (reactor thread) ---- */
@@ -8808,10 +8920,29 @@ static uint64_t insitu__loader_limit(insitu_iter *it) {
   return limit;
 }
 
+/* Starts a coroutine for a tile, or for the tiles of a bunch, which follow by `next`. */
+static void insitu__loader_spawn(struct insitu__loader_tile *t, void (*fn)(void *arg)) {
+  if (!insitu__reactor_spawn(&t->loader->reactor, fn, t)) return;
+  for (struct insitu__loader_tile *next; t; t = next) {
+    next = t->next;
+    insitu__loader_no_memory(t->iter, t->number);
+    insitu__loader_finish(t);
+  }
+}
+
+/* Hands the bunch to a worker. */
+static void insitu__loader_launch(insitu_loader *ld) {
+  struct insitu__loader_tile *t = ld->bunch;
+  ld->bunch = NULL;
+  ld->n_bunch = 0;
+  if (t) insitu__loader_spawn(t, insitu__loader_bunch_await);
+}
+
 static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   insitu_loader *ld = it->loader;
   struct insitu__loader_tile *t = ld->free;
   ld->free = t->next;
+  t->next = NULL;
   t->iter = it;
   t->order = it->scan.order;
   t->window = it->scan.current->window;
@@ -8819,14 +8950,20 @@ static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   t->chunk = it->scan.chunk;
   t->field = it->scan.field;
   t->base = base;
+  t->number = base + it->scan.batch;
   it->inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
-  if (!insitu__reactor_spawn(&ld->reactor, insitu__loader_tile_await, t)) return;
-  insitu__loader_no_memory(it, base + it->scan.batch);
-  it->inflight[t->order == &it->order[1]]--;
-  ld->inflight--;
-  t->next = ld->free;
-  ld->free = t;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  bool small = ld->reactor.n_workers && a->bound <= INSITU__LOADER_SMALL && !a->zarr.n_levels;
+  if (!small || ld->n_missed) {
+    ld->n_missed -= ld->n_missed > 0;
+    insitu__loader_spawn(t, insitu__loader_tile_await);
+    return;
+  }
+  if (ld->bunch) ld->bunch_last->next = t;
+  else ld->bunch = t;
+  ld->bunch_last = t;
+  if (++ld->n_bunch == INSITU__LOADER_BUNCH) insitu__loader_launch(ld);
 }
 
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
@@ -8879,6 +9016,7 @@ static void insitu__loader_pump(void *arg) {
       }
     }
   }
+  insitu__loader_launch(ld);
 }
 
 /* ---- opening and closing ---- */
