@@ -2443,6 +2443,10 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #define INSITU__RING_RETRIES 100        /* EINTR or EAGAIN in a row before one of them is reported */
 #define INSITU__RING_ASYNC_BYTES 65536u /* an inline read copies inside submit; from 16-32 KiB on a kernel worker is cheaper */
 
+#ifndef INSITU_TEST_FAULT /* a test may change what the kernel answered to a stage of op: see insitu__ring_step */
+#define INSITU_TEST_FAULT(op, got) (got)
+#endif
+
 enum { INSITU__RING_AUTO, INSITU__RING_URING, INSITU__RING_EPOLL };
 enum { INSITU__RING_READ_FILE = 1 };
 enum { INSITU__RING_STAGE_OPEN, INSITU__RING_STAGE_READ };
@@ -2550,16 +2554,28 @@ static unsigned insitu__ring_batch(struct insitu__ring_op *op) { /* iovecs of th
   for (unsigned i = 0; i < n; i++) op->asked += op->iov[i].iov_len;
   return n;
 }
-static bool insitu__ring_again(struct insitu__ring_op *op, int error) { /* is this an error to try again after? */
-  return (error == EINTR || error == EAGAIN) && ++op->retries < INSITU__RING_RETRIES;
-}
-/* Takes the bytes (> 0) that a read brought; false when the operation is complete. */
-static bool insitu__ring_take(struct insitu__ring_op *op, uint64_t n) {
-  op->result += (int64_t)n;
-  op->offset += n;
+/* Takes what a stage of op brought: a descriptor, bytes, or -errno. False when the operation is complete. */
+static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
+  got = INSITU_TEST_FAULT(op, got);
+  if ((got == -EINTR || got == -EAGAIN) && ++op->retries < INSITU__RING_RETRIES) {
+    op->force_async = true; /* blocking in a worker is the kernel's own answer to EAGAIN */
+    return true;
+  }
+  if (got < 0) {
+    op->result = got;
+    return false;
+  }
   op->retries = 0;
-  op->was_short = n < op->asked;
-  return insitu__ring_advance(op, n);
+  if (op->stage == INSITU__RING_STAGE_OPEN) {
+    op->fd = (int)got;
+    op->stage = INSITU__RING_STAGE_READ;
+    op->force_async = false;
+    return insitu__ring_advance(op, 0);
+  }
+  op->result += got;
+  op->offset += (uint64_t)got;
+  op->was_short = (uint64_t)got < op->asked;
+  return got && insitu__ring_advance(op, (uint64_t)got);
 }
 
 /* Operations whose done is still to come, and files being closed. */
@@ -2644,8 +2660,7 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) { /* queued operatio
   }
 }
 
-static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__ring_op *op, int error) {
-  if (error) op->result = -error;
+static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__ring_op *op) {
   if (op->fd >= 0) {
     /* Through the ring, since closing may ask a server. When the queue is full an ordinary close is no worse than a submit. */
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
@@ -2663,29 +2678,6 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
   insitu__ring_push(&r->finished, op);
 }
 
-static void insitu__ring_uring_step(struct insitu__ring *r, struct insitu__ring_op *op, int res) { /* a stage of op has ended */
-  if (res < 0) {
-    if (!insitu__ring_again(op, -res)) {
-      insitu__ring_uring_finish(r, op, -res);
-      return;
-    }
-    op->force_async = true; /* blocking in a worker is the kernel's own answer to EAGAIN */
-  } else if (op->stage == INSITU__RING_STAGE_OPEN) {
-    op->fd = res;
-    op->stage = INSITU__RING_STAGE_READ;
-    op->retries = 0;
-    op->force_async = false;
-    if (!insitu__ring_advance(op, 0)) {
-      insitu__ring_uring_finish(r, op, 0);
-      return;
-    }
-  } else if (!res || !insitu__ring_take(op, (uint64_t)res)) {
-    insitu__ring_uring_finish(r, op, 0);
-    return;
-  }
-  insitu__ring_push(&r->staged, op);
-}
-
 static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the eventfd was written */
   bool woken = false;
   unsigned head, n = 0;
@@ -2701,7 +2693,9 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the event
       r->in_kernel--;
       r->closes--;
     } else {
-      insitu__ring_uring_step(r, (struct insitu__ring_op *)(uintptr_t)data, cqe->res);
+      struct insitu__ring_op *op = (struct insitu__ring_op *)(uintptr_t)data;
+      if (insitu__ring_step(op, cqe->res)) insitu__ring_push(&r->staged, op);
+      else insitu__ring_uring_finish(r, op);
     }
   }
   io_uring_cq_advance(&r->uring, n);
@@ -2800,23 +2794,12 @@ static int insitu__ring_uring_open(struct insitu__ring *r, const struct insitu__
 
 /* ---- epoll: threads (or the waiting thread itself) run the same operation with blocking calls. */
 static void insitu__ring_blocking(struct insitu__ring_op *op) {
-  do op->fd = openat(op->dirfd, op->path, O_RDONLY | O_CLOEXEC);
-  while (op->fd < 0 && insitu__ring_again(op, errno));
-  if (op->fd < 0) {
-    op->result = -errno;
-    return;
-  }
-  op->retries = 0;
-  if (insitu__ring_advance(op, 0)) {
-    for (;;) {
-      int n = (int)insitu__ring_batch(op);
-      ssize_t got = preadv(op->fd, op->iov, n, (off_t)op->offset);
-      if (got < 0 && insitu__ring_again(op, errno)) continue;
-      if (got < 0) op->result = -errno;
-      if (got <= 0 || !insitu__ring_take(op, (uint64_t)got)) break;
-    }
-  }
-  close(op->fd);
+  int64_t got;
+  do {
+    if (op->stage == INSITU__RING_STAGE_OPEN) got = openat(op->dirfd, op->path, O_RDONLY | O_CLOEXEC);
+    else got = preadv(op->fd, op->iov, (int)insitu__ring_batch(op), (off_t)op->offset);
+  } while (insitu__ring_step(op, got < 0 ? -errno : got));
+  if (op->fd >= 0) close(op->fd);
   op->fd = -1;
 }
 
