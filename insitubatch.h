@@ -1191,7 +1191,9 @@ static insitu_status insitu__text_json_parse(
   j->text = text;
   j->bytes = n;
   j->token = (struct insitu__text_json_token *)insitu__mem_alloc(scan.tokens, sizeof *j->token);
-  if (!j->token) return insitu__error_set(err, INSITU_E_NOMEM, "%s: no memory for %" PRIu64 " JSON values", what, scan.tokens);
+  if (!j->token)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "%s: no memory for %" PRIu64 " JSON values; give the process more memory", what, scan.tokens);
   if (insitu__text_json_tokens(j, (unsigned)scan.tokens)) return INSITU_OK;
   insitu__text_json_free(j);
   return insitu__error_set(
@@ -3735,7 +3737,7 @@ static insitu_status insitu__codec_grow(struct insitu__codec_buffer *b, uint64_t
   b->at = b->base ? (uint8_t *)(((uintptr_t)b->base + 63) & ~(uintptr_t)63) : NULL;
   if (b->base) return INSITU_OK;
   return insitu__error_set(
-      err, INSITU_E_NOMEM, "decode: no memory for %" PRIu64 " bytes of scratch: lower decode_threads", bytes);
+      err, INSITU_E_NOMEM, "decode: no memory for %" PRIu64 " bytes of scratch; lower decode_threads", bytes);
 }
 
 #ifdef INSITU_WITH_ZLIB
@@ -3759,13 +3761,13 @@ static insitu_status insitu__codec_scratch_reserve(
   if ((status = insitu__codec_grow(&s->planes, need.planes, err)) < 0) return status;
   if ((status = insitu__codec_grow(&s->piece, need.piece, err)) < 0) return status;
   if (need.zstd && !s->zstd && !(s->zstd = ZSTD_createDCtx())) /* libzstd's shared library takes no allocator */
-    return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context: lower decode_threads");
+    return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context; lower decode_threads");
 #ifdef INSITU_WITH_ZLIB
   if (need.zlib && !s->zlib_ready) {
     s->zlib.zalloc = insitu__codec_zlib_alloc;
     s->zlib.zfree = insitu__codec_zlib_free;
     if (inflateInit2(&s->zlib, 15) != Z_OK)
-      return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for an inflate state: lower decode_threads");
+      return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for an inflate state; lower decode_threads");
     s->zlib_ready = true;
   }
 #endif
@@ -4445,7 +4447,9 @@ static insitu_status insitu__store_failed(const struct insitu__store *s, const c
   bool fresh = err && err->status >= 0;
   insitu_status status = error == ENOENT || error == ENOTDIR ? INSITU_E_NOTFOUND : INSITU_E_IO;
   insitu__error_set(err, status, "store '%.400s', object '%.400s': %s; %s", s->url, key, cause,
-      status == INSITU_E_NOTFOUND ? "check the name" : "check that this user may read it and that the disk is well");
+      status == INSITU_E_NOTFOUND          ? "check the name"
+      : error == EMFILE || error == ENFILE ? "raise the limit of open files (ulimit -n), or lower max_inflight"
+                                           : "check that this user may read it and that the disk is well");
   if (fresh) err->sys_errno = error;
   return status;
 }
@@ -4516,8 +4520,8 @@ static insitu_status insitu__store_file_list_await(struct insitu__store *s, cons
         s->url, prefix, INSITU__MAX_LIST);
   else if (l.error && l.error != ENOMEM) status = insitu__store_failed(s, prefix, l.error, err);
   else if (l.error || !(names = (char **)insitu__mem_alloc(l.count, sizeof *names)))
-    status =
-        insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s', directory '%.400s': no memory for its names", s->url, prefix);
+    status = insitu__error_set(err, INSITU_E_NOMEM,
+        "store '%.400s', directory '%.400s': no memory for its names; give the process more memory", s->url, prefix);
   if (names) {
     char *at = l.names.text;
     for (uint64_t i = 0; i < l.count; i++, at += strlen(at) + 1) names[i] = at;
@@ -4563,7 +4567,7 @@ static insitu_status insitu__store_open(
   s->url = insitu__mem_text(url, strlen(url));
   if (!s->url) {
     close(fd);
-    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it", path);
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
   }
   s->ops = &insitu__store_file_ops;
   s->reactor = reactor;
@@ -4591,7 +4595,8 @@ static insitu_status insitu__store_get_await(
     char *larger = (char *)insitu__mem_realloc(buf, cap + 1);
     insitu_status status = INSITU_OK;
     if (!larger)
-      status = insitu__error_set(err, INSITU_E_NOMEM, "store, object '%.400s': no memory for %" PRIu64 " bytes", key, cap);
+      status = insitu__error_set(
+          err, INSITU_E_NOMEM, "store, object '%.400s': no memory for %" PRIu64 " bytes; give the process more memory", key, cap);
     else {
       buf = larger;
       struct iovec iov = {buf + have, (size_t)(cap - have)};
@@ -4676,7 +4681,8 @@ static insitu_status insitu__zarr_bad(
       status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong" : "leave this array out or convert it");
 }
 static insitu_status insitu__zarr_nomem(const struct insitu__zarr_reader *r) {
-  return insitu__error_set(r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata", r->a->path);
+  return insitu__error_set(
+      r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", r->a->path);
 }
 static int insitu__zarr_get(const struct insitu__zarr_reader *r, const char *key) {
   return insitu__text_json_get(r->j, r->node, key);
@@ -4972,7 +4978,9 @@ static insitu_status insitu__zarr_begin(struct insitu__zarr_reader *r, const cha
   memset(r->a, 0, sizeof *r->a);
   r->a->format = format;
   r->a->path = insitu__mem_text(path, strlen(path));
-  if (!r->a->path) return insitu__error_set(r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata", path);
+  if (!r->a->path)
+    return insitu__error_set(
+        r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", path);
   uint64_t version;
   int token = insitu__zarr_get(r, "zarr_format");
   if (!insitu__text_json_is_object(r->j, r->node))
@@ -5409,7 +5417,8 @@ static insitu_status insitu__zarr_walk_await(struct insitu__store *store, int fo
     }
   }
   if (status == INSITU_OK && w.no_memory)
-    status = insitu__error_set(err, INSITU_E_NOMEM, "store '%.500s': no memory to list its arrays", store->url);
+    status = insitu__error_set(
+        err, INSITU_E_NOMEM, "store '%.500s': no memory to list its arrays; give the process more memory", store->url);
   if (status == INSITU_OK && format && at < INSITU__ARRAY_LEN(w.directory))
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s': more than %" PRIu64 " directories; consolidate the metadata", store->url, limit);
@@ -5940,7 +5949,8 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g, con
     insitu_error *err) {
   g->arrays = (struct insitu__geometry_array *)insitu__mem_alloc(desc->n_variables, sizeof *g->arrays);
   g->variables = (struct insitu__geometry_variable *)insitu__mem_alloc(desc->n_variables, sizeof *g->variables);
-  if (!g->arrays || !g->variables) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables");
+  if (!g->arrays || !g->variables)
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
   for (uint64_t i = 0; i < desc->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
     const insitu_variable *want = &desc->variables[i];
@@ -5948,7 +5958,8 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g, con
     while (strcmp(insitu__geometry_path(&desc->variables[known]), insitu__geometry_path(want)) != 0) known++;
     v->label = insitu__mem_text(want->label, strlen(want->label));
     g->n_variables = i + 1;
-    if (!v->label) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables");
+    if (!v->label)
+      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
     insitu_status s = INSITU_OK;
     if (known < i) {
       v->array = g->variables[known].array;
@@ -6716,7 +6727,8 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l, c
         err, INSITU_E_SPLIT, "open, manifest %s: chunks.%s is no list of at most 2^27 chunk numbers; correct it", path, name);
   uint64_t *chunk = (uint64_t *)insitu__mem_alloc(n, sizeof *chunk);
   if (!chunk)
-    return insitu__error_set(err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " chunk numbers", path, n);
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " chunk numbers; give the process more memory", path, n);
   insitu_status s = INSITU_OK;
   for (int t = insitu__text_json_first(j, list); !s && t >= 0; t = insitu__text_json_next(j, list, t), k++)
     if (!insitu__text_json_u64(j, t, &chunk[k]) || chunk[k] >= chunks)
@@ -6725,7 +6737,7 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l, c
           "; write the manifest anew for this archive",
           path, k, name, chunks);
   if (!s && !insitu__split_from_chunks(l, chunk, n, &twice))
-    s = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    s = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   if (!s && twice != UINT64_MAX)
     s = insitu__error_set(
         err, INSITU_E_SPLIT, "open, manifest %s: chunk %" PRIu64 " is listed twice in chunks.%s; correct it", path, twice, name);
@@ -6802,7 +6814,7 @@ static insitu_status insitu__split_exact(
         return insitu__error_set(err, INSITU_E_SPLIT, "open: the ranges of %s and %s share samples; make them disjoint",
             insitu__split_names[q], insitu__split_names[p]);
     if (!insitu__split_add(&s->part[p].range, r->start, stop))
-      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   }
   return INSITU_OK;
 }
@@ -8429,7 +8441,8 @@ static void insitu__loader_destroy(insitu_loader *ld) {
 
 static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_desc *desc, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
-  if (!insitu__loader_keep_desc(ld, desc)) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration");
+  if (!insitu__loader_keep_desc(ld, desc))
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
   insitu_status status = insitu__loader_defaults(c, err);
   if (status) return status;
   bool inline_mode = c->inline_io || c->plan_only;
@@ -8570,7 +8583,8 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   for (uint64_t i = 0; ok && i < g->n_variables; i++) name = stpcpy(name, g->variables[i].label) + 1;
   for (uint64_t i = 0; ok && i < it->n_slabs; i++) ok = insitu__loader_slab_init(it, &it->slabs[i], g);
   if (ok) return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[0], err);
-  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory", insitu__split_names[it->split]);
+  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory; give the process more memory",
+      insitu__split_names[it->split]);
 }
 
 static void insitu__loader_unreserve(insitu_iter *it) {
@@ -8829,7 +8843,7 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
   insitu_status status = insitu__loader_check(desc, err);
   if (status) return status;
   insitu_loader *ld = (insitu_loader *)insitu__mem_alloc(1, sizeof *ld);
-  if (!ld) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for a loader");
+  if (!ld) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for a loader; give the process more memory");
   ld->pid = getpid();
   ld->opener = pthread_self();
   ld->opened = insitu__base_now();
@@ -8952,6 +8966,7 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
   if (!ok) {
     error = error ? error : errno;
     if (f) unlink(other);
+    if (!b.failed && err && err->status >= 0) err->sys_errno = error;
     char cause[128];
     status = b.failed ? insitu__error_set(err, INSITU_E_NOMEM,
                             "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", path)
@@ -8971,7 +8986,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   if (ld->config.plan_only)
     return insitu__error_set(err, INSITU_E_ARG, "iterator: the loader was opened with plan_only; open it without to read");
   insitu_iter *it = (insitu_iter *)insitu__mem_alloc(1, sizeof *it);
-  if (!it) return insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory");
+  if (!it) return insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory; give the process more memory");
   it->loader = ld;
   it->pid = ld->pid;
   it->split = desc->split;
@@ -8986,7 +9001,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   if (!status) {
     struct insitu__loader_move m = {it, desc->epoch, 0};
     status = insitu__reactor_call(&ld->reactor, insitu__loader_begin_await, &m);
-    if (status) insitu__error_set(err, status, "iterator: no memory for a coroutine");
+    if (status) insitu__error_set(err, status, "iterator: no memory for a coroutine; give the process more memory");
   }
   if (status) {
     insitu__loader_unreserve(it);
@@ -9032,7 +9047,7 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
 static insitu_status insitu__public_move(insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
   struct insitu__loader_move m = {it, epoch, batch};
   insitu_status status = insitu__reactor_call(&it->loader->reactor, insitu__loader_move_await, &m);
-  return status ? insitu__error_set(err, status, "iterator: no memory for a coroutine") : INSITU_OK;
+  return status ? insitu__error_set(err, status, "iterator: no memory for a coroutine; give the process more memory") : INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, insitu_error *err) {
