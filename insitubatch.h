@@ -8329,29 +8329,28 @@ static insitu_status insitu__loader_array_await(void *arg, const char *path, str
   return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
 
-/* The text of the manifest file; blocking, at open only. */
-static insitu_status insitu__loader_manifest(const char *path, char **text, uint64_t *n, insitu_error *err) {
-  FILE *f = fopen(path, "re");
-  *text = NULL;
-  *n = 0;
-  for (uint64_t cap = 1 << 16; f; cap *= 2) {
-    char *larger = cap <= INSITU__MAX_META ? (char *)insitu__mem_realloc(*text, cap + 1) : NULL;
-    if (!larger) break;
-    *text = larger;
-    *n += fread(*text + *n, 1, (size_t)(cap - *n), f);
-    if (*n < cap) break;
-  }
-  bool ok = f && *text && !ferror(f) && *n < INSITU__MAX_META;
-  int error = f ? 0 : errno;
-  if (f) fclose(f);
-  if (ok) return INSITU_OK;
-  insitu__mem_free(*text);
-  *text = NULL;
+/* The text of the manifest file, which the caller frees in any case. */
+static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
+  const char *path = ld->config.manifest;
   char cause[128];
-  insitu_status status =
-      insitu__error_set(err, error == ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; check the path", path,
-          error ? strerror_r(error, cause, sizeof cause) : "it cannot be read, or has more than 64 MiB");
-  return status;
+  for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
+    char *larger = (char *)insitu__mem_realloc(*text, cap);
+    if (!larger)
+      return insitu__error_set(
+          err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", path, cap);
+    *text = larger;
+    struct iovec iov = {*text + *n, (size_t)(cap - *n)};
+    int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
+    if (got < 0) {
+      if (err && err->status >= 0) err->sys_errno = (int)-got;
+      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; check the path",
+          path, strerror_r((int)-got, cause, sizeof cause));
+    }
+    *n += (uint64_t)got;
+    if (*n < cap) return INSITU_OK;
+  }
+  return insitu__error_set(
+      err, INSITU_E_UNSUPPORTED, "open, manifest %s: it has %u bytes or more; check the path", path, INSITU__MAX_META);
 }
 
 struct insitu__loader_opening {
@@ -8373,7 +8372,7 @@ static void insitu__loader_open_await(void *arg) {
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
     o->status = insitu__error_set(o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
-  if (!o->status && c->manifest) o->status = insitu__loader_manifest(c->manifest, &manifest, &n, o->err);
+  if (!o->status && c->manifest) o->status = insitu__loader_manifest_await(ld, &manifest, &n, o->err);
   if (!o->status)
     o->status = insitu__split_init(
         &ld->split, c, manifest, n, ld->geometry.samples, ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
