@@ -1216,7 +1216,9 @@ static insitu_status insitu__text_json_parse(
   j->text = text;
   j->bytes = n;
   j->token = (struct insitu__text_json_token *)insitu__mem_alloc(scan.tokens, sizeof *j->token);
-  if (!j->token) return insitu__error_set(err, INSITU_E_NOMEM, "%s: no memory for %" PRIu64 " JSON values", what, scan.tokens);
+  if (!j->token)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "%s: no memory for %" PRIu64 " JSON values; give the process more memory", what, scan.tokens);
   if (insitu__text_json_tokens(j, (unsigned)scan.tokens)) return INSITU_OK;
   insitu__text_json_free(j);
   return insitu__error_set(
@@ -2468,6 +2470,10 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #define INSITU__RING_RETRIES 100        /* EINTR or EAGAIN in a row before one of them is reported */
 #define INSITU__RING_ASYNC_BYTES 65536u /* an inline read copies inside submit; from 16-32 KiB on a kernel worker is cheaper */
 
+#ifndef INSITU_TEST_FAULT /* a test may change what the kernel answered to a stage of op: see insitu__ring_step */
+#define INSITU_TEST_FAULT(op, got) (got)
+#endif
+
 enum { INSITU__RING_AUTO, INSITU__RING_URING, INSITU__RING_EPOLL };
 enum { INSITU__RING_READ_FILE = 1 };
 enum { INSITU__RING_STAGE_OPEN, INSITU__RING_STAGE_READ };
@@ -2577,27 +2583,40 @@ static unsigned insitu__ring_batch(struct insitu__ring_op *op) { /* iovecs of th
   for (unsigned i = 0; i < n; i++) op->asked += op->iov[i].iov_len;
   return n;
 }
-/* With the file open: finds the offset of a read from its end. 0 or an errno. No stat but for these: on a shared file system the
- * open has just brought the attributes. */
+/* With the file open: finds the offset of a read from its end. 0 or -errno. No stat but for these: on a shared file system the open
+ * has just brought the attributes. */
 static int insitu__ring_tail(struct insitu__ring_op *op) {
   struct stat info;
   uint64_t bytes = 0;
   if (op->offset != INSITU__RING_TAIL) return 0;
-  if (fstat(op->fd, &info)) return errno;
+  if (fstat(op->fd, &info)) return -errno;
   for (unsigned i = 0; i < op->n_iov; i++) bytes += op->iov[i].iov_len;
   op->offset = (uint64_t)info.st_size - insitu__base_min(bytes, (uint64_t)info.st_size);
   return 0;
 }
-static bool insitu__ring_again(struct insitu__ring_op *op, int error) { /* is this an error to try again after? */
-  return (error == EINTR || error == EAGAIN) && ++op->retries < INSITU__RING_RETRIES;
-}
-/* Takes the bytes (> 0) that a read brought; false when the operation is complete. */
-static bool insitu__ring_take(struct insitu__ring_op *op, uint64_t n) {
-  op->result += (int64_t)n;
-  op->offset += n;
+/* Takes what a stage of op brought: a descriptor, bytes, or -errno. False when the operation is complete. */
+static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
+  got = INSITU_TEST_FAULT(op, got);
+  if ((got == -EINTR || got == -EAGAIN) && ++op->retries < INSITU__RING_RETRIES) {
+    op->force_async = true; /* blocking in a worker is the kernel's own answer to EAGAIN */
+    return true;
+  }
+  if (got < 0) {
+    op->result = got;
+    return false;
+  }
   op->retries = 0;
-  op->was_short = n < op->asked;
-  return insitu__ring_advance(op, n);
+  if (op->stage == INSITU__RING_STAGE_OPEN) {
+    op->fd = (int)got;
+    op->stage = INSITU__RING_STAGE_READ;
+    op->force_async = false;
+    op->result = insitu__ring_tail(op);
+    return !op->result && insitu__ring_advance(op, 0);
+  }
+  op->result += got;
+  op->offset += (uint64_t)got;
+  op->was_short = (uint64_t)got < op->asked;
+  return got && insitu__ring_advance(op, (uint64_t)got);
 }
 
 /* Operations whose done is still to come, and files being closed. */
@@ -2682,8 +2701,7 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) { /* queued operatio
   }
 }
 
-static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__ring_op *op, int error) {
-  if (error) op->result = -error;
+static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__ring_op *op) {
   if (op->fd >= 0) {
     /* Through the ring, since closing may ask a server. When the queue is full an ordinary close is no worse than a submit. */
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
@@ -2701,30 +2719,6 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
   insitu__ring_push(&r->finished, op);
 }
 
-static void insitu__ring_uring_step(struct insitu__ring *r, struct insitu__ring_op *op, int res) { /* a stage of op has ended */
-  if (res < 0) {
-    if (!insitu__ring_again(op, -res)) {
-      insitu__ring_uring_finish(r, op, -res);
-      return;
-    }
-    op->force_async = true; /* blocking in a worker is the kernel's own answer to EAGAIN */
-  } else if (op->stage == INSITU__RING_STAGE_OPEN) {
-    op->fd = res;
-    op->stage = INSITU__RING_STAGE_READ;
-    op->retries = 0;
-    op->force_async = false;
-    int error = insitu__ring_tail(op);
-    if (error || !insitu__ring_advance(op, 0)) {
-      insitu__ring_uring_finish(r, op, error);
-      return;
-    }
-  } else if (!res || !insitu__ring_take(op, (uint64_t)res)) {
-    insitu__ring_uring_finish(r, op, 0);
-    return;
-  }
-  insitu__ring_push(&r->staged, op);
-}
-
 static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the eventfd was written */
   bool woken = false;
   unsigned head, n = 0;
@@ -2740,7 +2734,9 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the event
       r->in_kernel--;
       r->closes--;
     } else {
-      insitu__ring_uring_step(r, (struct insitu__ring_op *)(uintptr_t)data, cqe->res);
+      struct insitu__ring_op *op = (struct insitu__ring_op *)(uintptr_t)data;
+      if (insitu__ring_step(op, cqe->res)) insitu__ring_push(&r->staged, op);
+      else insitu__ring_uring_finish(r, op);
     }
   }
   io_uring_cq_advance(&r->uring, n);
@@ -2839,25 +2835,12 @@ static int insitu__ring_uring_open(struct insitu__ring *r, const struct insitu__
 
 /* ---- epoll: threads (or the waiting thread itself) run the same operation with blocking calls. */
 static void insitu__ring_blocking(struct insitu__ring_op *op) {
-  do op->fd = openat(op->dirfd, op->path, O_RDONLY | O_CLOEXEC);
-  while (op->fd < 0 && insitu__ring_again(op, errno));
-  if (op->fd < 0) {
-    op->result = -errno;
-    return;
-  }
-  op->retries = 0;
-  int error = insitu__ring_tail(op);
-  if (error) op->result = -error;
-  else if (insitu__ring_advance(op, 0)) {
-    for (;;) {
-      int n = (int)insitu__ring_batch(op);
-      ssize_t got = preadv(op->fd, op->iov, n, (off_t)op->offset);
-      if (got < 0 && insitu__ring_again(op, errno)) continue;
-      if (got < 0) op->result = -errno;
-      if (got <= 0 || !insitu__ring_take(op, (uint64_t)got)) break;
-    }
-  }
-  close(op->fd);
+  int64_t got;
+  do {
+    if (op->stage == INSITU__RING_STAGE_OPEN) got = openat(op->dirfd, op->path, O_RDONLY | O_CLOEXEC);
+    else got = preadv(op->fd, op->iov, (int)insitu__ring_batch(op), (off_t)op->offset);
+  } while (insitu__ring_step(op, got < 0 ? -errno : got));
+  if (op->fd >= 0) close(op->fd);
   op->fd = -1;
 }
 
@@ -3845,7 +3828,7 @@ static insitu_status insitu__codec_grow(struct insitu__codec_buffer *b, uint64_t
   b->at = b->base ? (uint8_t *)(((uintptr_t)b->base + 63) & ~(uintptr_t)63) : NULL;
   if (b->base) return INSITU_OK;
   return insitu__error_set(
-      err, INSITU_E_NOMEM, "decode: no memory for %" PRIu64 " bytes of scratch: lower decode_threads", bytes);
+      err, INSITU_E_NOMEM, "decode: no memory for %" PRIu64 " bytes of scratch; lower decode_threads", bytes);
 }
 
 #ifdef INSITU_WITH_ZLIB
@@ -3870,13 +3853,13 @@ static insitu_status insitu__codec_scratch_reserve(
   if ((status = insitu__codec_grow(&s->piece, need.piece, err)) < 0) return status;
   if ((status = insitu__codec_grow(&s->cell, need.cell, err)) < 0) return status;
   if (need.zstd && !s->zstd && !(s->zstd = ZSTD_createDCtx())) /* libzstd's shared library takes no allocator */
-    return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context: lower decode_threads");
+    return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context; lower decode_threads");
 #ifdef INSITU_WITH_ZLIB
   if (need.zlib && !s->zlib_ready) {
     s->zlib.zalloc = insitu__codec_zlib_alloc;
     s->zlib.zfree = insitu__codec_zlib_free;
     if (inflateInit2(&s->zlib, 15) != Z_OK)
-      return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for an inflate state: lower decode_threads");
+      return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for an inflate state; lower decode_threads");
     s->zlib_ready = true;
   }
 #endif
@@ -4659,7 +4642,9 @@ static insitu_status insitu__store_failed(const struct insitu__store *s, const c
   bool fresh = err && err->status >= 0;
   insitu_status status = error == ENOENT || error == ENOTDIR ? INSITU_E_NOTFOUND : INSITU_E_IO;
   insitu__error_set(err, status, "store '%.400s', object '%.400s': %s; %s", s->url, key, cause,
-      status == INSITU_E_NOTFOUND ? "check the name" : "check that this user may read it and that the disk is well");
+      status == INSITU_E_NOTFOUND          ? "check the name"
+      : error == EMFILE || error == ENFILE ? "raise the limit of open files (ulimit -n), or lower max_inflight"
+                                           : "check that this user may read it and that the disk is well");
   if (fresh) err->sys_errno = error;
   return status;
 }
@@ -4750,8 +4735,8 @@ static insitu_status insitu__store_file_list_await(struct insitu__store *s, cons
         s->url, prefix, INSITU__MAX_LIST);
   else if (l.error && l.error != ENOMEM) status = insitu__store_failed(s, prefix, l.error, err);
   else if (l.error || !(names = (char **)insitu__mem_alloc(l.count, sizeof *names)))
-    status =
-        insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s', directory '%.400s': no memory for its names", s->url, prefix);
+    status = insitu__error_set(err, INSITU_E_NOMEM,
+        "store '%.400s', directory '%.400s': no memory for its names; give the process more memory", s->url, prefix);
   if (names) {
     char *at = l.names.text;
     for (uint64_t i = 0; i < l.count; i++, at += strlen(at) + 1) names[i] = at;
@@ -4797,7 +4782,7 @@ static insitu_status insitu__store_open(
   s->url = insitu__mem_text(url, strlen(url));
   if (!s->url) {
     close(fd);
-    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it", path);
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
   }
   s->ops = &insitu__store_file_ops;
   s->reactor = reactor;
@@ -4831,7 +4816,8 @@ static insitu_status insitu__store_get_await(
     char *larger = (char *)insitu__mem_realloc(buf, cap + 1);
     insitu_status status = INSITU_OK;
     if (!larger)
-      status = insitu__error_set(err, INSITU_E_NOMEM, "store, object '%.400s': no memory for %" PRIu64 " bytes", key, cap);
+      status = insitu__error_set(
+          err, INSITU_E_NOMEM, "store, object '%.400s': no memory for %" PRIu64 " bytes; give the process more memory", key, cap);
     else {
       buf = larger;
       struct iovec iov = {buf + have, (size_t)(cap - have)};
@@ -4939,7 +4925,8 @@ static insitu_status insitu__zarr_bad(
       status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong" : "leave this array out or convert it");
 }
 static insitu_status insitu__zarr_nomem(const struct insitu__zarr_reader *r) {
-  return insitu__error_set(r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata", r->a->path);
+  return insitu__error_set(
+      r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", r->a->path);
 }
 static int insitu__zarr_get(const struct insitu__zarr_reader *r, const char *key) {
   return insitu__text_json_get(r->j, r->node, key);
@@ -5256,7 +5243,9 @@ static insitu_status insitu__zarr_begin(struct insitu__zarr_reader *r, const cha
   memset(r->a, 0, sizeof *r->a);
   r->a->format = format;
   r->a->path = insitu__mem_text(path, strlen(path));
-  if (!r->a->path) return insitu__error_set(r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata", path);
+  if (!r->a->path)
+    return insitu__error_set(
+        r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", path);
   uint64_t version;
   int token = insitu__zarr_get(r, "zarr_format");
   if (!insitu__text_json_is_object(r->j, r->node))
@@ -5812,7 +5801,8 @@ static insitu_status insitu__zarr_walk_await(struct insitu__store *store, int fo
     }
   }
   if (status == INSITU_OK && w.no_memory)
-    status = insitu__error_set(err, INSITU_E_NOMEM, "store '%.500s': no memory to list its arrays", store->url);
+    status = insitu__error_set(
+        err, INSITU_E_NOMEM, "store '%.500s': no memory to list its arrays; give the process more memory", store->url);
   if (status == INSITU_OK && format && at < INSITU__ARRAY_LEN(w.directory))
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s': more than %" PRIu64 " directories; consolidate the metadata", store->url, limit);
@@ -6367,7 +6357,8 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g, con
     insitu_error *err) {
   g->arrays = (struct insitu__geometry_array *)insitu__mem_alloc(desc->n_variables, sizeof *g->arrays);
   g->variables = (struct insitu__geometry_variable *)insitu__mem_alloc(desc->n_variables, sizeof *g->variables);
-  if (!g->arrays || !g->variables) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables");
+  if (!g->arrays || !g->variables)
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
   for (uint64_t i = 0; i < desc->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
     const insitu_variable *want = &desc->variables[i];
@@ -6375,7 +6366,8 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g, con
     while (strcmp(insitu__geometry_path(&desc->variables[known]), insitu__geometry_path(want)) != 0) known++;
     v->label = insitu__mem_text(want->label, strlen(want->label));
     g->n_variables = i + 1;
-    if (!v->label) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables");
+    if (!v->label)
+      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
     insitu_status s = INSITU_OK;
     if (known < i) {
       v->array = g->variables[known].array;
@@ -7143,7 +7135,8 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l, c
         err, INSITU_E_SPLIT, "open, manifest %s: chunks.%s is no list of at most 2^27 chunk numbers; correct it", path, name);
   uint64_t *chunk = (uint64_t *)insitu__mem_alloc(n, sizeof *chunk);
   if (!chunk)
-    return insitu__error_set(err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " chunk numbers", path, n);
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " chunk numbers; give the process more memory", path, n);
   insitu_status s = INSITU_OK;
   for (int t = insitu__text_json_first(j, list); !s && t >= 0; t = insitu__text_json_next(j, list, t), k++)
     if (!insitu__text_json_u64(j, t, &chunk[k]) || chunk[k] >= chunks)
@@ -7152,7 +7145,7 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l, c
           "; write the manifest anew for this archive",
           path, k, name, chunks);
   if (!s && !insitu__split_from_chunks(l, chunk, n, &twice))
-    s = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    s = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   if (!s && twice != UINT64_MAX)
     s = insitu__error_set(
         err, INSITU_E_SPLIT, "open, manifest %s: chunk %" PRIu64 " is listed twice in chunks.%s; correct it", path, twice, name);
@@ -7229,7 +7222,7 @@ static insitu_status insitu__split_exact(
         return insitu__error_set(err, INSITU_E_SPLIT, "open: the ranges of %s and %s share samples; make them disjoint",
             insitu__split_names[q], insitu__split_names[p]);
     if (!insitu__split_add(&s->part[p].range, r->start, stop))
-      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   }
   return INSITU_OK;
 }
@@ -9184,29 +9177,28 @@ static insitu_status insitu__loader_array_await(void *arg, const char *path, str
   return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
 
-/* The text of the manifest file; blocking, at open only. */
-static insitu_status insitu__loader_manifest(const char *path, char **text, uint64_t *n, insitu_error *err) {
-  FILE *f = fopen(path, "re");
-  *text = NULL;
-  *n = 0;
-  for (uint64_t cap = 1 << 16; f; cap *= 2) {
-    char *larger = cap <= INSITU__MAX_META ? (char *)insitu__mem_realloc(*text, cap + 1) : NULL;
-    if (!larger) break;
-    *text = larger;
-    *n += fread(*text + *n, 1, (size_t)(cap - *n), f);
-    if (*n < cap) break;
-  }
-  bool ok = f && *text && !ferror(f) && *n < INSITU__MAX_META;
-  int error = f ? 0 : errno;
-  if (f) fclose(f);
-  if (ok) return INSITU_OK;
-  insitu__mem_free(*text);
-  *text = NULL;
+/* The text of the manifest file, which the caller frees in any case. */
+static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
+  const char *path = ld->config.manifest;
   char cause[128];
-  insitu_status status =
-      insitu__error_set(err, error == ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; check the path", path,
-          error ? strerror_r(error, cause, sizeof cause) : "it cannot be read, or has more than 64 MiB");
-  return status;
+  for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
+    char *larger = (char *)insitu__mem_realloc(*text, cap);
+    if (!larger)
+      return insitu__error_set(
+          err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", path, cap);
+    *text = larger;
+    struct iovec iov = {*text + *n, (size_t)(cap - *n)};
+    int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
+    if (got < 0) {
+      if (err && err->status >= 0) err->sys_errno = (int)-got;
+      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; check the path",
+          path, strerror_r((int)-got, cause, sizeof cause));
+    }
+    *n += (uint64_t)got;
+    if (*n < cap) return INSITU_OK;
+  }
+  return insitu__error_set(
+      err, INSITU_E_UNSUPPORTED, "open, manifest %s: it has %u bytes or more; check the path", path, INSITU__MAX_META);
 }
 
 struct insitu__loader_opening {
@@ -9232,7 +9224,7 @@ static void insitu__loader_open_await(void *arg) {
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
     o->status = insitu__error_set(o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
-  if (!o->status && c->manifest) o->status = insitu__loader_manifest(c->manifest, &manifest, &n, o->err);
+  if (!o->status && c->manifest) o->status = insitu__loader_manifest_await(ld, &manifest, &n, o->err);
   if (!o->status)
     o->status = insitu__split_init(
         &ld->split, c, manifest, n, ld->geometry.samples, ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
@@ -9304,7 +9296,8 @@ static void insitu__loader_destroy(insitu_loader *ld) {
 
 static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_desc *desc, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
-  if (!insitu__loader_keep_desc(ld, desc)) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration");
+  if (!insitu__loader_keep_desc(ld, desc))
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
   insitu_status status = insitu__loader_defaults(c, err);
   if (status) return status;
   bool inline_mode = c->inline_io || c->plan_only;
@@ -9445,7 +9438,8 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   for (uint64_t i = 0; ok && i < g->n_variables; i++) name = stpcpy(name, g->variables[i].label) + 1;
   for (uint64_t i = 0; ok && i < it->n_slabs; i++) ok = insitu__loader_slab_init(it, &it->slabs[i], g);
   if (ok) return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[0], err);
-  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory", insitu__split_names[it->split]);
+  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory; give the process more memory",
+      insitu__split_names[it->split]);
 }
 
 static void insitu__loader_unreserve(insitu_iter *it) {
@@ -9931,7 +9925,7 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
   insitu_status status = insitu__loader_check(desc, err);
   if (status) return status;
   insitu_loader *ld = (insitu_loader *)insitu__mem_alloc(1, sizeof *ld);
-  if (!ld) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for a loader");
+  if (!ld) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for a loader; give the process more memory");
   ld->pid = getpid();
   ld->opener = pthread_self();
   ld->opened = insitu__base_now();
@@ -10074,6 +10068,7 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
   if (!ok) {
     error = error ? error : errno;
     if (f) unlink(other);
+    if (!b.failed && err && err->status >= 0) err->sys_errno = error;
     char cause[128];
     status = b.failed ? insitu__error_set(err, INSITU_E_NOMEM,
                             "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", path)
@@ -10093,7 +10088,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   if (ld->config.plan_only)
     return insitu__error_set(err, INSITU_E_ARG, "iterator: the loader was opened with plan_only; open it without to read");
   insitu_iter *it = (insitu_iter *)insitu__mem_alloc(1, sizeof *it);
-  if (!it) return insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory");
+  if (!it) return insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory; give the process more memory");
   it->loader = ld;
   it->pid = ld->pid;
   it->split = desc->split;
@@ -10108,7 +10103,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   if (!status) {
     struct insitu__loader_move m = {it, desc->epoch, 0};
     status = insitu__reactor_call(&ld->reactor, insitu__loader_begin_await, &m);
-    if (status) insitu__error_set(err, status, "iterator: no memory for a coroutine");
+    if (status) insitu__error_set(err, status, "iterator: no memory for a coroutine; give the process more memory");
   }
   if (status) {
     insitu__loader_unreserve(it);
@@ -10154,7 +10149,7 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
 static insitu_status insitu__public_move(insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
   struct insitu__loader_move m = {it, epoch, batch};
   insitu_status status = insitu__reactor_call(&it->loader->reactor, insitu__loader_move_await, &m);
-  return status ? insitu__error_set(err, status, "iterator: no memory for a coroutine") : INSITU_OK;
+  return status ? insitu__error_set(err, status, "iterator: no memory for a coroutine; give the process more memory") : INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, insitu_error *err) {
