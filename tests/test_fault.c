@@ -41,7 +41,8 @@ enum site { /* calls that fail alike are counted together */
   SAVE,    /* fopen, fwrite, fflush, fsync, rename of a manifest */
   ENTER,   /* io_uring_enter, epoll_wait */
   OPEN,    /* opening a file, through the ring */
-  READ     /* reading it */
+  READ,    /* reading it */
+  CACHE    /* a worker's try to find a chunk in the caches, which is no error; where OPEN or READ fail, none is found there */
 };
 enum how {
   FAIL,   /* with an errno */
@@ -123,6 +124,9 @@ static int64_t fault_stage(void *op, bool opening, bool last, const char *path, 
 #define epoll_ctl(epoll, what, fd, event) (fault_hit(EVENT) ? -1 : epoll_ctl(epoll, what, fd, event))
 #define open(path, flags) (fault_hit(ROOT) ? -1 : open(path, flags))
 #define openat(dir, path, flags) ((flags)&O_DIRECTORY && fault_hit(LIST) ? -1 : openat(dir, path, flags))
+#define syscall(number, ...)                                                                                                     \
+  (atomic_load(&fault.site) == OPEN || atomic_load(&fault.site) == READ ? (errno = EAGAIN, -1) : syscall(number, __VA_ARGS__))
+#define preadv2(fd, iov, n, offset, flags) (fault_hit(CACHE) ? -1 : preadv2(fd, iov, n, offset, flags))
 #define fdopendir(fd) (fault_hit(LIST) ? NULL : fdopendir(fd))
 #define readdir(dir) (fault_hit(LIST) ? NULL : readdir(dir))
 #define fopen(path, mode) (fault_hit(SAVE) ? NULL : fopen(path, mode))
@@ -138,6 +142,8 @@ static int64_t fault_stage(void *op, bool opening, bool last, const char *path, 
 #undef pthread_create
 #undef open
 #undef openat
+#undef syscall
+#undef preadv2
 #undef fdopendir
 #undef readdir
 #undef fopen
@@ -286,7 +292,7 @@ static insitu_loader_desc desc_of(const struct kind *k, int m, int32_t on_bad) {
 /* ---- one run: its name for messages, and the way out of a hang ---- */
 static char context[300];
 static const char *const site_names[] = {"nothing", "heap", "mmap", "stack", "zstd context", "pthread_create", "io_uring_setup",
-    "event", "root", "list", "save", "wait", "open", "read"};
+    "event", "root", "list", "save", "wait", "open", "read", "cache"};
 static const char *const how_names[] = {
     "fails", "is short", "is cut", "is empty", "cancels", "signals", "stalls", "closes", "fails and closes"};
 static int saved_stderr = 2;
@@ -613,7 +619,7 @@ static const struct spec specs[] = {{HEAP, FAIL, ENOMEM}, {MAP, FAIL, ENOMEM}, {
     {LIST, FAIL, EACCES}, {LIST, FAIL, EIO}, {LIST, FAIL, ENOMEM}, {ENTER, FAIL, EAGAIN}, {ENTER, FAIL, EBUSY},
     {ENTER, FAIL, EINTR}, {OPEN, FAIL, EMFILE}, {OPEN, FAIL, ENFILE}, {OPEN, FAIL, EACCES}, {OPEN, FAIL, EIO},
     {OPEN, FAIL, EINTR}, {OPEN, FAIL, EAGAIN}, {OPEN, FAIL, ENOENT}, {READ, FAIL, EIO}, {READ, FAIL, EINTR}, {READ, FAIL, EAGAIN},
-    {READ, FAIL, ESTALE}, {READ, SHORT, 1}, {READ, CUT, 1}, {READ, EMPTY, 1}};
+    {READ, FAIL, ESTALE}, {READ, SHORT, 1}, {READ, CUT, 1}, {READ, EMPTY, 1}, {CACHE, FAIL, EAGAIN}};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static bool slow(void) {
@@ -649,14 +655,14 @@ static void each_call(const struct kind *k, int m, int32_t on_bad, const struct 
 }
 static void each_fault(int k) {
   EACH_MODE (m) {
-    int calls[READ + 1];
-    for (int i = 0; i <= READ; i++) calls[i] = INT_MAX;
+    int calls[CACHE + 1];
+    for (int i = 0; i <= CACHE; i++) calls[i] = INT_MAX;
     for (int i = 0; i < SPECS; i++)
       for (int forever = 0; forever < 2; forever++) {
         const struct spec *s = &specs[i];
         if (forever && s->site == ENTER) continue; /* a ring that lets nobody in any more is waited for */
         each_call(&kinds[k], m, INSITU_RAISE, s, forever, &calls[s->site]);
-        if (s->site >= OPEN) each_call(&kinds[k], m, INSITU_FILL, s, forever, &calls[s->site]);
+        if (s->site == OPEN || s->site == READ) each_call(&kinds[k], m, INSITU_FILL, s, forever, &calls[s->site]);
       }
   }
 }

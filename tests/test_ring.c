@@ -182,8 +182,9 @@ static void test_errors(void **state) {
         uint64_t offset;
         int64_t expect;
       } cases[] = {{"missing", 0, -ENOENT}, {"dir", 0, -EISDIR}, {"small/x", 0, -ENOTDIR}, {"", 0, -ENOENT}, {"small", SMALL, 0},
-          {"small", UINT64_C(1) << 40, 0}, {"small", UINT64_MAX, -EINVAL}, {"small", UINT64_C(1) << 63, -EINVAL}, {"empty", 0, 0},
-          {"small", SMALL - 1, 1}, {absolute, 0, 2}};
+          {"small", UINT64_C(1) << 40, 0}, {"small", UINT64_C(1) << 63, -EINVAL}, {"empty", 0, 0},
+          {"small", INSITU__RING_TAIL, 2}, {"empty", INSITU__RING_TAIL, 0}, {"missing", INSITU__RING_TAIL, -ENOENT},
+          {"dir", INSITU__RING_TAIL, -EISDIR}, {"small", SMALL - 1, 1}, {absolute, 0, 2}};
       for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct iovec iov = {byte, 2};
         assert_int_equal(read_one(&r, cases[i].path, cases[i].offset, &iov, 1), cases[i].expect);
