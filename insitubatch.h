@@ -2,7 +2,7 @@
  *
  * An existing Zarr archive goes in; ready batches in host memory come out, in an order that is exact, resumable and the same at
  * every world size, inside a memory bound that you set, with no converted copy of the data. This release reads local
- * directories (file://).
+ * directories (file://) and objects in memory (memory://).
  *
  *     #define _GNU_SOURCE
  *     #define INSITU_IMPLEMENTATION   // in one .c file; every other file only includes the header
@@ -67,11 +67,12 @@
  *   insitu_iter_restore. Only an object that does not exist is an absent chunk; every other failure to read or decode is an
  *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
  *
- * 6. FORMATS
+ * 6. FORMATS AND STORES
  *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; both byte orders; C and F
  *   order, v3 transpose; codecs blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with
  *   INSITU_WITH_ZLIB. All else is refused by name when it is opened. With inline_io the
  *   decoders convert in your thread's floating-point environment: flush to zero or another rounding changes their results.
+ *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
  *
  * 7. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
@@ -102,7 +103,7 @@
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
  *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c
- *   >>store      where objects live: local directories
+ *   >>store      where objects live: local directories, memory
  *   >>zarr       metadata, chunk keys, groups
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
@@ -232,10 +233,20 @@ typedef struct insitu_split_range {
   int64_t start, stop; /* samples [start, stop) */
 } insitu_split_range;
 
-/* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open. */
+/* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
+typedef struct insitu_object {
+  const char *key;   /* relative to the archive's root */
+  const void *bytes; /* n of them; n = 0: any pointer */
+  uint64_t n;
+} insitu_object;
+
+/* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open but objects, their
+ * keys and their bytes: they must stay as they are until the loader is closed. */
 typedef struct insitu_loader_desc {
-  uint32_t api;                     /* INSITU_API */
-  const char *url;                  /* a path or file:// URL of a Zarr v2 or v3 group or array */
+  uint32_t api;                 /* INSITU_API */
+  const char *url;              /* a path or file:// URL of a Zarr v2 or v3 group or array; or memory://, and any name for it */
+  const insitu_object *objects; /* memory:// only: the archive, in any order */
+  uint64_t n_objects;
   const insitu_variable *variables; /* at least one */
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
@@ -483,14 +494,15 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_KEY 4096         /* bytes of an object's key or a path, its end included */
 #define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
 #define INSITU__MAX_JSON_DEPTH 64
-#define INSITU__MAX_JSON_TOKENS (1u << 24)    /* strings, numbers, words and containers of one document */
-#define INSITU__MAX_JSON_NUMBER 512           /* characters of one number or word */
-#define INSITU__MAX_NEAR_NAME 128             /* longer names are not compared */
-#define INSITU__MAX_LIST (1u << 20)           /* entries of one directory that a listing takes */
-#define INSITU__MAX_DIM_NAME 256              /* bytes of a dimension's name, its end included */
-#define INSITU__MAX_NODES 10000               /* directories that a listing of the arrays of an unconsolidated archive visits */
-#define INSITU__MAX_ROOT_SEARCH 512           /* directories searched for any metadata when the root has none */
-#define INSITU__MAX_CHUNK (UINT64_C(1) << 31) /* decoded bytes of one stored chunk */
+#define INSITU__MAX_JSON_TOKENS (1u << 24)      /* strings, numbers, words and containers of one document */
+#define INSITU__MAX_JSON_NUMBER 512             /* characters of one number or word */
+#define INSITU__MAX_NEAR_NAME 128               /* longer names are not compared */
+#define INSITU__MAX_LIST (1u << 20)             /* entries of one directory that a listing takes */
+#define INSITU__MAX_OBJECTS (UINT64_C(1) << 32) /* of a memory store: 8 bytes each */
+#define INSITU__MAX_DIM_NAME 256                /* bytes of a dimension's name, its end included */
+#define INSITU__MAX_NODES 10000                 /* directories that a listing of the arrays of an unconsolidated archive visits */
+#define INSITU__MAX_ROOT_SEARCH 512             /* directories searched for any metadata when the root has none */
+#define INSITU__MAX_CHUNK (UINT64_C(1) << 31)   /* decoded bytes of one stored chunk */
 #define INSITU__MAX_VARIABLES 1024
 #define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
@@ -1472,15 +1484,28 @@ static uint64_t insitu__text_url_scheme(const char *url) { /* the letters before
   if (url[n] != ':' || url[n + 1] != '/') return 0;
   return url[n + 2] == '/' || (n == 4 && strncasecmp(url, "file", 4) == 0) ? n : 0;
 }
-/* The local path of a plain path (taken as it is) or of a file URL: file:///a%20b, file://localhost/a, file:/a. */
-static insitu_status insitu__text_url_parse(const char *url, char *path, uint64_t cap, insitu_error *err) {
+enum { INSITU__TEXT_URL_FILE, INSITU__TEXT_URL_MEMORY };
+/* What kind of place a URL names, -1 for a scheme that is not known. A plain path is a file's. */
+static int insitu__text_url_kind(const char *url, uint64_t scheme) {
+  static const char *const known[] = {"file", "memory"}; /* by INSITU__TEXT_URL_... */
+  if (!scheme) return INSITU__TEXT_URL_FILE;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (scheme == strlen(known[i]) && strncasecmp(url, known[i], scheme) == 0) return (int)i;
+  return -1;
+}
+/* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL (file:///a%20b, file://localhost/a,
+ * file:/a) the local path, of memory://name the name. */
+static insitu_status insitu__text_url_parse(const char *url, int *kind, char *path, uint64_t cap, insitu_error *err) {
   uint64_t scheme = insitu__text_url_scheme(url), n = 0;
+  *kind = insitu__text_url_kind(url, scheme);
   if (!url[0]) return insitu__error_set(err, INSITU_E_ARG, "url: it is empty; give a directory or a file:// URL");
-  if (scheme && (scheme != 4 || strncasecmp(url, "file", 4)))
+  if (*kind < 0)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "url: the scheme '%.*s' is not supported; give a local path or a file:// URL", (int)insitu__base_min(scheme, 32), url);
+        "url: the scheme '%.*s' is not supported; give a local path, a file:// URL, or memory:// with objects",
+        (int)insitu__base_min(scheme, 32), url);
   const char *p = url + (scheme ? scheme + 1 : 0);
-  if (scheme && p[1] == '/') {
+  if (*kind == INSITU__TEXT_URL_MEMORY) p += 2;
+  else if (scheme && p[1] == '/') {
     p += 2;
     if (strncasecmp(p, "localhost/", 10) == 0) p += 9;
     if (*p != '/')
@@ -4417,16 +4442,18 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
 }
 
 /* >>store ------------------------------------------------------------------------------------------------------------------ */
-/* Where objects live, behind one small interface, and the store of a local directory. A store owns its root descriptor and its
- * URL text; it is opened before the reactor's coroutines use it and closed after them. All _await functions run on coroutines of
- * the store's reactor and suspend; any number may be under way at once. Only "no such object" is INSITU_E_NOTFOUND: everything
- * else that keeps an object from being read is INSITU_E_IO, so that a permission or a broken disk never looks like an absent
- * chunk. */
+/* Where objects live, behind one small interface, and two stores: a local directory, and the user's memory. A store owns its
+ * root descriptor or its index, and its URL text; it is opened before the reactor's coroutines use it and closed after them. All
+ * _await functions run on coroutines of the store's reactor and suspend; any number may be under way at once. Only "no such
+ * object" is INSITU_E_NOTFOUND: everything else that keeps an object from being read is INSITU_E_IO, so that a permission or a
+ * broken disk never looks like an absent chunk. */
 
 struct insitu__store {
   const struct insitu__store_ops *ops; /* NULL: not open */
   struct insitu__reactor *reactor;
-  int dirfd; /* file store: the root directory, O_PATH */
+  int dirfd;                    /* file store: the root directory, O_PATH */
+  const insitu_object **object; /* memory store: by insitu__store_order */
+  uint64_t n_objects;
   char *url; /* as the user gave it */
 };
 struct insitu__store_ops {
@@ -4466,6 +4493,8 @@ static insitu_status insitu__store_failed(const struct insitu__store *s, const c
   if (fresh) err->sys_errno = error;
   return status;
 }
+
+/* -- local directories -- */
 
 static insitu_status insitu__store_file_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, uint64_t *got, insitu_error *err) {
@@ -4552,19 +4581,112 @@ static void insitu__store_file_close(struct insitu__store *s) {
 static const struct insitu__store_ops insitu__store_file_ops = {
     insitu__store_file_read_await, insitu__store_file_list_await, insitu__store_file_close};
 
+/* -- memory -- */
+
+/* Bytes of one read from which a worker copies them, so that the reactor thread goes on meanwhile. Measured on 2 cores: a worker is
+ * asked and has answered in 9 us, and 128 KiB are copied in 8. */
+#define INSITU__STORE_COPY (128u << 10)
+
+/* By the bytes of their keys, a slash before all others: so what lies below a directory follows its name at once, and the names of
+ * a directory come out sorted. */
+static int insitu__store_order(const char *a, const char *b) {
+  while (*a && *a == *b) a++, b++;
+  unsigned x = *a == '/' ? 1 : *a ? (unsigned char)*a + 1u : 0, y = *b == '/' ? 1 : *b ? (unsigned char)*b + 1u : 0;
+  return (x > y) - (x < y);
+}
+static int insitu__store_compare_objects(const void *a, const void *b) {
+  return insitu__store_order((*(const insitu_object *const *)a)->key, (*(const insitu_object *const *)b)->key);
+}
+static uint64_t insitu__store_memory_find(const struct insitu__store *s, const char *key) { /* the first that is not before key */
+  uint64_t lo = 0, hi = s->n_objects;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (insitu__store_order(s->object[mid]->key, key) < 0) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+
+struct insitu__store_copy { /* lives on the reading coroutine's stack; the worker owns it during the call */
+  const unsigned char *from;
+  uint64_t n;
+  const struct iovec *to;
+};
+static void insitu__store_memory_copy(void *arg, unsigned worker) {
+  const struct insitu__store_copy *c = (const struct insitu__store_copy *)arg;
+  (void)worker;
+  const unsigned char *from = c->from;
+  uint64_t left = c->n;
+  for (const struct iovec *to = c->to; left; to++) {
+    uint64_t n = insitu__base_min(left, to->iov_len);
+    if (n) memcpy(to->iov_base, from, (size_t)n);
+    from += n;
+    left -= n;
+  }
+}
+static insitu_status insitu__store_memory_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
+    unsigned n_iov, uint64_t *got, insitu_error *err) {
+  *got = 0;
+  insitu_status status = insitu__store_check_key(key, err);
+  if (status < 0) return status;
+  uint64_t at = insitu__store_memory_find(s, key), room = 0;
+  if (at == s->n_objects || strcmp(s->object[at]->key, key)) return insitu__store_failed(s, key, ENOENT, err);
+  const insitu_object *o = s->object[at];
+  for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
+  if (offset >= o->n) return INSITU_OK;
+  struct insitu__store_copy copy = {(const unsigned char *)o->bytes + offset, insitu__base_min(room, o->n - offset), iov};
+  *got = copy.n;
+  if (copy.n < INSITU__STORE_COPY) insitu__store_memory_copy(&copy, 0);
+  else insitu__reactor_work_await(s->reactor, insitu__store_memory_copy, &copy);
+  return INSITU_OK;
+}
+
+static insitu_status insitu__store_memory_list_await(struct insitu__store *s, const char *prefix,
+    void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
+  char name[INSITU__MAX_KEY];
+  const char *last = ""; /* the directory told last, its slash included */
+  insitu_status status = prefix[0] ? insitu__store_check_key(prefix, err) : INSITU_OK;
+  if (status < 0) return status;
+  uint64_t skip = strlen(prefix), last_n = 0, found = 0;
+  for (uint64_t i = insitu__store_memory_find(s, prefix); i < s->n_objects; i++) {
+    const char *key = s->object[i]->key;
+    if (strncmp(key, prefix, skip)) break;
+    if (skip && key[skip] != '/') { /* the object of that name comes first */
+      if (key[skip]) break;
+      continue;
+    }
+    const char *part = key + skip + (skip != 0);
+    uint64_t n = strcspn(part, "/");
+    found++;
+    if (part[n] && n + 1 == last_n && !memcmp(part, last, (size_t)last_n)) continue;
+    if (part[n]) {
+      last = part;
+      last_n = n + 1;
+    }
+    memcpy(name, part, (size_t)n);
+    name[n] = 0;
+    emit(to, name, part[n] != 0);
+  }
+  return found || !skip ? INSITU_OK : insitu__store_failed(s, prefix, ENOENT, err);
+}
+
+static void insitu__store_memory_close(struct insitu__store *s) {
+  insitu__mem_free(s->object);
+}
+static const struct insitu__store_ops insitu__store_memory_ops = {
+    insitu__store_memory_read_await, insitu__store_memory_list_await, insitu__store_memory_close};
+
+/* -- opening -- */
+
 static void insitu__store_close(struct insitu__store *s) { /* a zeroed store is fine */
   if (s->ops) s->ops->close(s);
   insitu__mem_free(s->url);
   memset(s, 0, sizeof *s);
 }
-/* Opens the root; blocks for as long as the file system takes to look it up. s is zeroed on error. */
-static insitu_status insitu__store_open(
-    struct insitu__store *s, struct insitu__reactor *reactor, const char *url, insitu_error *err) {
-  char path[INSITU__MAX_KEY], text[128];
+/* Blocks for as long as the file system takes to look the root up. */
+static insitu_status insitu__store_file_open(struct insitu__store *s, const char *path, insitu_error *err) {
+  char text[128];
   struct stat info;
-  memset(s, 0, sizeof *s);
-  insitu_status status = insitu__text_url_parse(url, path, sizeof path, err);
-  if (status < 0) return status;
   int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), error = fd < 0 ? errno : 0;
   if (error == ENOTDIR && stat(path, &info) == 0)
     return insitu__error_set(
@@ -4572,20 +4694,60 @@ static insitu_status insitu__store_open(
   if (error) {
     bool fresh = err && err->status >= 0;
     bool missing = error == ENOENT || error == ENOTDIR;
-    status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; check the url", path,
-        missing ? "no such directory" : strerror_r(error, text, sizeof text));
+    insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; check the url",
+        path, missing ? "no such directory" : strerror_r(error, text, sizeof text));
     if (fresh) err->sys_errno = error;
     return status;
   }
-  s->url = insitu__mem_text(url, strlen(url));
-  if (!s->url) {
-    close(fd);
-    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it", path);
-  }
   s->ops = &insitu__store_file_ops;
-  s->reactor = reactor;
   s->dirfd = fd;
   return INSITU_OK;
+}
+/* Sorts the objects' addresses; what is no set of objects is refused. */
+static insitu_status insitu__store_memory_open(struct insitu__store *s, const insitu_loader_desc *desc, insitu_error *err) {
+  uint64_t n = desc->n_objects;
+  if (!desc->objects || !n || n > INSITU__MAX_OBJECTS)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store '%.400s': a memory:// archive needs 1 to 2^32 objects, it has %" PRIu64 "; set desc.objects and desc.n_objects",
+        s->url, desc->objects ? n : 0);
+  const insitu_object **object = (const insitu_object **)insitu__mem_alloc(n, sizeof *object);
+  if (!object)
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s': no memory for an index of %" PRIu64 " objects", s->url, n);
+  s->ops = &insitu__store_memory_ops; /* closing frees the index from here on */
+  s->object = object;
+  s->n_objects = n;
+  for (uint64_t i = 0; i < n; i++) {
+    const insitu_object *o = object[i] = &desc->objects[i];
+    if (!o->key || (o->n && !o->bytes))
+      return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': desc.objects[%" PRIu64 "] has no %s; give both key and bytes",
+          s->url, i, o->key ? "bytes" : "key");
+    insitu_status status = insitu__store_check_key(o->key, err);
+    if (status < 0) return status;
+  }
+  qsort(object, (size_t)n, sizeof *object, insitu__store_compare_objects);
+  for (uint64_t i = 1; i < n; i++)
+    if (!strcmp(object[i - 1]->key, object[i]->key))
+      return insitu__error_set(
+          err, INSITU_E_ARG, "store '%.400s': desc.objects has '%.400s' twice; give each object once", s->url, object[i]->key);
+  return INSITU_OK;
+}
+/* Opens what desc's url, objects and n_objects name. s is zeroed on error. */
+static insitu_status insitu__store_open(
+    struct insitu__store *s, struct insitu__reactor *reactor, const insitu_loader_desc *desc, insitu_error *err) {
+  char path[INSITU__MAX_KEY];
+  int kind;
+  memset(s, 0, sizeof *s);
+  insitu_status status = insitu__text_url_parse(desc->url, &kind, path, sizeof path, err);
+  if (status < 0) return status;
+  if (kind != INSITU__TEXT_URL_MEMORY && (desc->objects || desc->n_objects))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store '%.400s': desc.objects goes with the url memory:// alone; change the url, or leave objects out", path);
+  s->url = insitu__mem_text(desc->url, strlen(desc->url));
+  if (!s->url) return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it", path);
+  s->reactor = reactor;
+  status = kind == INSITU__TEXT_URL_MEMORY ? insitu__store_memory_open(s, desc, err) : insitu__store_file_open(s, path, err);
+  if (status < 0) insitu__store_close(s);
+  return status;
 }
 static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, uint64_t *got, insitu_error *err) {
@@ -8372,7 +8534,7 @@ static void insitu__loader_open_await(void *arg) {
   insitu_loader_desc *c = &ld->config;
   char *manifest = NULL;
   uint64_t n = 0;
-  o->status = insitu__store_open(&ld->store, &ld->reactor, c->url, o->err);
+  o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
   if (!o->status) o->status = insitu__geometry_init_await(&ld->geometry, c, insitu__loader_array_await, ld, o->err);
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
