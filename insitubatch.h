@@ -86,6 +86,8 @@
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times slower
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by itself without NDEBUG
  *   NDEBUG                  leaves out assertions of this header's own invariants
+ *   INSITU_DEBUG            fill a batch's memory with 0xA5 before its rows arrive. AddressSanitizer does it too, and then reports
+ *      any access to a released batch
  *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not. Nothing else is read.
  *
  * 8. CONTENTS
@@ -611,8 +613,42 @@ static void *insitu__mem_map(uint64_t bytes) {
   (void)madvise(p, (size_t)insitu__base_max(bytes, 1), MADV_DONTFORK);
   return p;
 }
+#if defined(__SANITIZE_ADDRESS__)
+#define INSITU__MEM_ASAN
+#elif defined(__has_feature) /* clang says it this way */
+#if __has_feature(address_sanitizer)
+#define INSITU__MEM_ASAN
+#endif
+#endif
+#ifdef INSITU__MEM_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+/* From here to insitu__mem_fresh or insitu__mem_unmap AddressSanitizer reports whoever reads or writes it (what the kernel writes
+ * goes unseen); nothing in other builds. */
+static void insitu__mem_hide(void *p, uint64_t bytes) {
+#ifdef INSITU__MEM_ASAN
+  ASAN_POISON_MEMORY_REGION(p, (size_t)bytes);
+#else
+  (void)p, (void)bytes;
+#endif
+}
+/* Before mapped memory is put to a new use: debugging builds fill it, so that a byte that is then not written shows. */
+static void insitu__mem_fresh(void *p, uint64_t bytes) {
+#ifdef INSITU__MEM_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes);
+#endif
+#if defined(INSITU__MEM_ASAN) || defined(INSITU_DEBUG)
+  memset(p, 0xA5, (size_t)bytes);
+#else
+  (void)p, (void)bytes;
+#endif
+}
 static void insitu__mem_unmap(void *p, uint64_t bytes) {
-  if (p) munmap(p, (size_t)insitu__base_max(bytes, 1));
+  if (!p) return;
+#ifdef INSITU__MEM_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes); /* the next mapping there is somebody else's */
+#endif
+  munmap(p, (size_t)insitu__base_max(bytes, 1));
 }
 
 /* One number of a cgroup file, or of its second word; UINT64_MAX for "max" and for no such file. */
@@ -2039,16 +2075,13 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #include <ucontext.h>
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef INSITU__MEM_ASAN
 #define INSITU__CORO_ASAN 1
 #endif
 #if defined(__SANITIZE_THREAD__)
 #define INSITU__CORO_TSAN 1
 #endif
 #if defined(__has_feature) /* clang says it this way */
-#if __has_feature(address_sanitizer) && !defined(INSITU__CORO_ASAN)
-#define INSITU__CORO_ASAN 1
-#endif
 #if __has_feature(thread_sanitizer) && !defined(INSITU__CORO_TSAN)
 #define INSITU__CORO_TSAN 1
 #endif
@@ -2057,7 +2090,6 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #endif
 #endif
 #ifdef INSITU__CORO_ASAN
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #ifdef INSITU__CORO_TSAN
@@ -8257,6 +8289,7 @@ static bool insitu__loader_place(insitu_iter *it, uint64_t last) {
     }
     if (ok) {
       it->free = slab->next;
+      insitu__mem_fresh(slab->memory, it->slab_bytes);
       slab->number = it->assigned++;
       uint64_t epoch = slab->number / it->batches;
       slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
@@ -8780,6 +8813,7 @@ static void insitu__loader_move_await(void *arg) {
   pthread_mutex_lock(&it->lock);
   for (uint64_t n = it->next; n < it->assigned; n++) {
     struct insitu__loader_slab *slab = it->ring[n % it->n_ring];
+    insitu__mem_hide(slab->memory, it->slab_bytes);
     slab->next = it->free;
     it->free = slab;
   }
@@ -9269,6 +9303,7 @@ INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
     return;
   }
   slab->held = false;
+  insitu__mem_hide(slab->memory, it->slab_bytes);
   slab->next = it->free;
   it->free = slab;
   bool last = --it->held == 0 && it->closed;
