@@ -88,7 +88,10 @@
  *   NDEBUG                  leaves out assertions of this header's own invariants
  *   INSITU_DEBUG            fill a batch's memory with 0xA5 before its rows arrive. AddressSanitizer does it too, and then reports
  *      any access to a released batch
- *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not. Nothing else is read.
+ *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not. INSITU_CHECK=1 is desc.check = 1: of every
+ *   batch one row, of an iterator's first batch one of each variable, is read again before delivery, the whole stored objects and
+ *   element by element with none of the code that filled the batch; a difference is INSITU_E_CHECK, a bug of this library. Slow,
+ *   and outside memory_budget. insitu_stats.checked_rows counts. Nothing else is read.
  *
  * 8. CONTENTS
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
@@ -168,7 +171,8 @@ enum {
   INSITU_E_IO = -17,           /* the system refused a read; see sys_errno */
   INSITU_E_STATE = -18,        /* an insitu_state of another configuration, or not a state */
   INSITU_E_WRONG_THREAD = -19, /* inline_io: only the thread that opened the loader may call */
-  INSITU_E_FORKED = -20        /* a forked child uses its parent's loader */
+  INSITU_E_FORKED = -20,       /* a forked child uses its parent's loader */
+  INSITU_E_CHECK = -21         /* desc.check: a row that was to be delivered differs from what the slow path reads */
 };
 
 /* Caller-owned; zero it before use. The first error stays until you zero it. Layout fixed for ever. Credentials never appear. */
@@ -278,6 +282,7 @@ typedef struct insitu_loader_desc {
   int32_t io;              /* INSITU_IO_URING, INSITU_IO_EPOLL */
   int32_t inline_io;       /* no thread at all: the reactor and the decoders run inside insitu_iter_next */
   int32_t plan_only;       /* metadata only: no thread, no batch memory; iterators cannot be opened */
+  int32_t check;           /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t hold_epoch;      /* begin an epoch only when next is called after END; default: prefetch it while one drains */
   void (*log)(
       void *user, int32_t level, const char *line); /* level 0 error, 1 warning, 2 info; NULL: warnings to stderr, rank 0 only */
@@ -356,6 +361,7 @@ typedef struct insitu_stats {
   uint64_t absent_chunks, bad_chunks;   /* filled */
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most, over all iterators */
   uint64_t inflight_peak;               /* chunks in flight at most */
+  uint64_t checked_rows;                /* one variable and step each; see desc.check */
   double stall_s, first_batch_s;        /* time spent waiting inside next; until the first batch */
   char io[8];                           /* "uring" or "epoll" */
 } insitu_stats;
@@ -7764,6 +7770,7 @@ struct insitu__loader_slab {
   unsigned char *memory;            /* mapped at first use */
   uint64_t number, rows;
   bool held;                     /* by the user; under the iterator's lock */
+  bool checked;                  /* or need not be (desc.check); under the iterator's lock */
   atomic_uint_least64_t pending; /* parts to come, and one more until every row is scanned */
   insitu_array *arrays;
   int64_t *shapes; /* per array: shape, whose first entry is this batch's rows, then strides */
@@ -7849,7 +7856,7 @@ struct insitu_loader {
   int64_t opened; /* monotonic nanoseconds */
   atomic_bool cancelled;
   atomic_uint_least64_t n_batches, n_reads, n_read, n_decoded, n_absent, n_bad, slab_now, slab_peak, inflight_peak, stall,
-      first_batch;
+      first_batch, n_checked;
 };
 
 static void insitu__loader_add(atomic_uint_least64_t *counter, uint64_t n) {
@@ -8291,6 +8298,7 @@ static bool insitu__loader_place(insitu_iter *it, uint64_t last) {
       it->free = slab->next;
       insitu__mem_fresh(slab->memory, it->slab_bytes);
       slab->number = it->assigned++;
+      slab->checked = !it->loader->config.check;
       uint64_t epoch = slab->number / it->batches;
       slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
       atomic_store_explicit(&slab->pending, slab->rows * it->plan.geometry->parts + 1, memory_order_relaxed);
@@ -8479,6 +8487,13 @@ static insitu_status insitu__loader_defaults(insitu_loader_desc *c, insitu_error
     else
       return insitu__error_set(
           err, INSITU_E_ARG, "open: the environment says INSITU_IO=%.40s; set it to uring or epoll, or unset it", io);
+  }
+  const char *check = c->check ? NULL : getenv("INSITU_CHECK");
+  if (check && *check) {
+    if (strcmp(check, "0") && strcmp(check, "1"))
+      return insitu__error_set(
+          err, INSITU_E_ARG, "open: the environment says INSITU_CHECK=%.40s; set it to 0 or 1, or unset it", check);
+    c->check = check[0] == '1';
   }
   bool split = false;
   for (int p = 0; p < 3; p++) split = split || c->split[p].fraction != 0 || c->split[p].start || c->split[p].stop;
@@ -8964,7 +8979,9 @@ static void insitu__loader_deliver(insitu_iter *it, struct insitu__loader_slab *
   it->next++;
 }
 
-/* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; or TIMEOUT when it must wait. */
+/* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must wait, INSITU__LOADER_UNCHECKED when
+ * the next batch is ready but for insitu__loader_check_batch. */
+enum { INSITU__LOADER_UNCHECKED = INT32_MAX };
 static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, insitu_error *err) {
   if (atomic_load_explicit(&it->loader->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
   if (it->failed) goto failed;
@@ -8984,6 +9001,7 @@ static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, in
   if (it->assigned <= it->next) return INSITU_TIMEOUT;
   struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
   if (atomic_load_explicit(&slab->pending, memory_order_acquire)) return INSITU_TIMEOUT;
+  if (!slab->checked) return INSITU__LOADER_UNCHECKED;
   insitu__loader_deliver(it, slab);
   *out = &slab->batch;
   return INSITU_OK;
@@ -9007,6 +9025,296 @@ static void insitu__loader_wait(insitu_iter *it, int64_t deadline) {
   }
 }
 
+/* ---- checking (desc.check): rows read again in a second, slow way ---- */
+
+/* It shares store, metadata and codecs with the way that fills batches, but nothing of >>box, >>plan and the scatter: whole objects
+ * are read and decoded into plain memory, and elements are picked one by one by the definitions of the two layouts. */
+
+#define INSITU__LOADER_CHECK_OBJECTS 8                       /* of one row at most, so that a wide row costs little */
+#define INSITU__LOADER_CHECK_LARGEST (2 * INSITU__MAX_CHUNK) /* bytes of a stored object */
+
+struct insitu__loader_check_object { /* what one key names: a whole stored object of an array */
+  const uint64_t *chunk;
+  const unsigned *order;
+  const struct insitu__codec_chain *codecs;
+};
+static struct insitu__loader_check_object insitu__loader_check_object(const struct insitu__zarr_array *z) {
+  struct insitu__loader_check_object o = {z->chunk, z->order, &z->codecs};
+  return o;
+}
+
+struct insitu__loader_check { /* one row of one variable and step, one object of it after the other; on the caller's stack */
+  insitu_iter *it;
+  struct insitu__loader_slab *slab;
+  const struct insitu__geometry_variable *variable;
+  const struct insitu__zarr_array *zarr;
+  struct insitu__loader_check_object object;
+  unsigned axis;
+  uint64_t row, step, sample;       /* sample: on the array's sample axis */
+  uint64_t index[INSITU__MAX_DIMS]; /* the object's, in the grid of objects */
+  char key[INSITU__MAX_KEY];
+  char *stored; /* n bytes; NULL: the object is absent, or cannot be read */
+  uint64_t n;
+  unsigned char *decoded; /* decoded_n bytes of `bytes`; NULL: they are not known */
+  uint64_t decoded_n, bytes;
+  bool absent;
+  insitu_error damage; /* why the object cannot be read or decoded */
+  insitu_status status;
+  insitu_error error;
+};
+
+static void *insitu__loader_check_direct(void *user, uint64_t offset, uint64_t bytes) {
+  (void)bytes;
+  return ((struct insitu__loader_check *)user)->decoded + offset;
+}
+static insitu_status insitu__loader_check_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  (void)err;
+  memcpy(((struct insitu__loader_check *)user)->decoded + offset, bytes, (size_t)n);
+  return INSITU_OK;
+}
+
+/* Decodes the object as far as it can be decoded. A raw one may be cut short: batches show what is there. */
+static void insitu__loader_check_decode(struct insitu__loader_check *c) {
+  struct insitu__codec_sink sink = {
+      .user = c, .direct = insitu__loader_check_direct, .piece = insitu__loader_check_piece, .element = c->zarr->itemsize};
+  struct insitu__codec_scratch scratch;
+  c->bytes = c->zarr->itemsize;
+  for (unsigned d = 0; d < c->zarr->ndim; d++) c->bytes *= c->object.chunk[d];
+  c->decoded = (unsigned char *)insitu__mem_alloc(c->bytes, 1);
+  if (!c->decoded) {
+    c->status = INSITU_E_NOMEM;
+    return;
+  }
+  c->decoded_n = insitu__base_min(c->n, c->bytes);
+  if (!c->object.codecs->n) {
+    memcpy(c->decoded, c->stored, (size_t)c->decoded_n);
+    return;
+  }
+  insitu__codec_scratch_init(&scratch);
+  insitu_status status = insitu__codec_decode(c->object.codecs, &scratch, c->stored, c->n, c->bytes, &sink, &c->damage);
+  insitu__codec_scratch_free(&scratch);
+  c->decoded_n = c->bytes;
+  if (status == INSITU_E_NOMEM) c->status = status;
+  if (!status) return;
+  insitu__mem_free(c->decoded);
+  c->decoded = NULL;
+}
+
+static double insitu__loader_check_half(uint16_t h) { /* IEEE 754-2008 binary16, exact */
+  uint64_t sign = (uint64_t)(h >> 15) << 63, exponent = h >> 10 & 31, fraction = h & 1023, bits;
+  double x;
+  if (exponent == 31) bits = sign | UINT64_C(0x7ff) << 52 | fraction << 42 | (uint64_t)(fraction != 0) << 51; /* NaNs are quiet */
+  else if (exponent) bits = sign | (exponent - 15 + 1023) << 52 | fraction << 42;
+  else {
+    x = (double)fraction / 16777216.0; /* 2^24: ten bits of fraction, and an exponent of -14 */
+    return sign ? -x : x;
+  }
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* An element in native byte order, converted to the variable's type as C converts it. */
+static void insitu__loader_check_convert(int32_t from, const unsigned char *in, int32_t to, unsigned char *out) {
+  float f = 0;
+  double d = 0;
+  uint16_t half;
+  switch (from) {
+#define INSITU__LOADER_CHECK_CASE(dtype, type)                                                                                   \
+  case dtype: {                                                                                                                  \
+    type x;                                                                                                                      \
+    memcpy(&x, in, sizeof x);                                                                                                    \
+    f = (float)x;                                                                                                                \
+    d = (double)x;                                                                                                               \
+    break;                                                                                                                       \
+  }
+    INSITU__LOADER_CHECK_CASE(INSITU_I8, int8_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_I16, int16_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_I32, int32_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_I64, int64_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U8, uint8_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U16, uint16_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U32, uint32_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U64, uint64_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_F32, float)
+    INSITU__LOADER_CHECK_CASE(INSITU_F64, double)
+#undef INSITU__LOADER_CHECK_CASE
+  case INSITU_BOOL: f = (float)(d = in[0] != 0); break;
+  case INSITU_F16:
+    memcpy(&half, in, sizeof half);
+    f = (float)(d = insitu__loader_check_half(half));
+    break;
+  }
+  if (to == INSITU_F32) memcpy(out, &f, sizeof f);
+  else memcpy(out, &d, sizeof d);
+}
+
+/* What the batch must show for a stored element; stored NULL: the fill value. */
+static void insitu__loader_check_element(
+    const struct insitu__loader_check *c, const unsigned char *stored, unsigned char out[16]) {
+  const struct insitu__zarr_array *z = c->zarr;
+  bool complex = z->dtype == INSITU_C64 || z->dtype == INSITU_C128;
+  unsigned char native[16];
+  uint64_t scalar = complex ? z->itemsize / 2 : z->itemsize;
+  for (uint64_t i = 0; i < z->itemsize; i++) {
+    uint64_t mirrored = i / scalar * scalar + (scalar - 1 - i % scalar);
+    native[i] = !stored ? z->fill[i] : stored[z->swap ? mirrored : i];
+  }
+  if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
+  else insitu__loader_check_convert(z->dtype, native, c->variable->dtype, out);
+}
+
+static void insitu__loader_check_print(char to[80], int32_t dtype, const unsigned char *value) { /* "1.5 (0x3fc00000)" */
+  unsigned n = (unsigned)(dtype & 0xff) / 8;
+  double d = 0;
+  unsigned char bytes[8];
+  int used = 0;
+  if (dtype != INSITU_C64 && dtype != INSITU_C128) {
+    insitu__loader_check_convert(dtype, value, INSITU_F64, bytes);
+    memcpy(&d, bytes, sizeof d);
+    used = snprintf(to, 40, "%.17g ", d);
+  }
+  used += snprintf(to + used, 4, "(0x");
+  while (n--) used += snprintf(to + used, 3, "%02x", value[n]);
+  snprintf(to + used, 2, ")");
+}
+
+/* Element x of the array is not what it should be. */
+static void insitu__loader_check_differs(
+    struct insitu__loader_check *c, const uint64_t *x, const unsigned char *is, const unsigned char *should) {
+  char shown[80], wanted[80], at[INSITU__MAX_DIMS * 22];
+  int n = 0;
+  for (unsigned d = 0; d < c->zarr->ndim; d++) n += snprintf(at + n, 22, "%s%" PRIu64, d ? "," : "", x[d]);
+  insitu__loader_check_print(shown, c->variable->dtype, is);
+  insitu__loader_check_print(wanted, c->variable->dtype, should);
+  c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
+      "rank %d, check, array %.200s, chunk %.200s: variable %.80s, batch %" PRIu64 ", row %" PRIu64 ", sample %" PRIu64
+      ", element [%s]: the batch holds %s, the archive %s%s%.200s; the fault is this library's, not yours: report it with this "
+      "message",
+      (int)c->it->loader->config.rank, c->zarr->path, c->key, c->variable->label, c->slab->number % c->it->batches, c->row,
+      c->sample, at, shown, wanted, c->damage.status ? " as the fill value, for " : "", c->damage.message);
+}
+
+/* Compares the elements of the row that lie in the object, until one differs. */
+static void insitu__loader_check_compare(struct insitu__loader_check *c) {
+  const struct insitu__zarr_array *z = c->zarr;
+  const struct insitu__geometry_variable *v = c->variable;
+  const insitu_loader *ld = c->it->loader;
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS], item = (uint64_t)(v->dtype & 0xff) / 8;
+  bool may_be_fill =
+      c->absent || (ld->config.on_bad_chunk == INSITU_FILL && atomic_load_explicit(&ld->n_bad, memory_order_relaxed));
+  for (unsigned d = 0; d < z->ndim; d++) {
+    lo[d] = d == c->axis ? c->sample : insitu__base_max(v->lo[d], c->index[d] * c->object.chunk[d]);
+    hi[d] = d == c->axis ? c->sample + 1 : insitu__base_min(v->hi[d], (c->index[d] + 1) * c->object.chunk[d]);
+    x[d] = lo[d];
+  }
+  for (bool more = true; more;) {
+    uint64_t from = 0, to = c->row * v->n_steps + c->step;
+    for (unsigned k = 0; k < z->ndim; k++)
+      from = from * c->object.chunk[c->object.order[k]] + x[c->object.order[k]] % c->object.chunk[c->object.order[k]];
+    for (unsigned d = 0; d < z->ndim; d++)
+      if (d != c->axis) to = to * (v->hi[d] - v->lo[d]) + (x[d] - v->lo[d]);
+    const unsigned char *is = c->slab->memory + v->block + to * item;
+    const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n ? c->decoded + from * z->itemsize : NULL;
+    unsigned char fill[16], should[16];
+    insitu__loader_check_element(c, NULL, fill);
+    insitu__loader_check_element(c, stored, should);
+    if (memcmp(is, should, (size_t)item) && !(may_be_fill && !memcmp(is, fill, (size_t)item))) {
+      insitu__loader_check_differs(c, x, is, should);
+      return;
+    }
+    more = false;
+    for (unsigned d = z->ndim; d-- > 0 && !more;) { /* the next element: count up from the last axis */
+      more = ++x[d] < hi[d];
+      if (!more) x[d] = lo[d];
+    }
+  }
+}
+
+static void insitu__loader_check_work(void *arg, unsigned worker) {
+  struct insitu__loader_check *c = (struct insitu__loader_check *)arg;
+  (void)worker;
+  if (c->stored) insitu__loader_check_decode(c);
+  /* One damaged chunk of a shard keeps the whole from being decoded, and the others are well: nothing can be said. */
+  bool shard = memcmp(c->object.chunk, c->zarr->chunk, c->zarr->ndim * sizeof *c->zarr->chunk) != 0;
+  if (!c->status && (c->decoded || c->absent || !shard)) insitu__loader_check_compare(c);
+  insitu__mem_free(c->decoded);
+  c->decoded = NULL;
+}
+
+static void insitu__loader_check_await(void *arg) {
+  struct insitu__loader_check *c = (struct insitu__loader_check *)arg;
+  insitu_loader *ld = c->it->loader;
+  insitu_status status = insitu__store_get_await(&ld->store, c->key, INSITU__LOADER_CHECK_LARGEST, &c->stored, &c->n, &c->damage);
+  c->absent = status == INSITU_E_NOTFOUND;
+  if (c->absent) memset(&c->damage, 0, sizeof c->damage);
+  c->status = status == INSITU_E_NOMEM ? status : INSITU_OK;
+  if (!c->status) insitu__reactor_work_await(&ld->reactor, insitu__loader_check_work, c);
+  insitu__mem_free(c->stored);
+  c->stored = NULL;
+}
+
+/* Checks one row, whose position h scatters over the objects that hold it. */
+static void insitu__loader_check_row(struct insitu__loader_check *c, uint64_t variable, uint64_t h) {
+  insitu_iter *it = c->it;
+  insitu_loader *ld = it->loader;
+  const insitu_variable *desc = &ld->config.variables[variable];
+  c->variable = &ld->geometry.variables[variable];
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[c->variable->array];
+  c->zarr = &a->zarr;
+  c->axis = a->axis;
+  c->object = insitu__loader_check_object(c->zarr);
+  c->step = h % c->variable->n_steps;
+  int64_t shown = ((const int64_t *)(const void *)(c->slab->memory + ld->geometry.indices))[c->row], anchor = -1;
+  uint64_t batch = c->slab->number % it->batches, objects = 1, n[INSITU__MAX_DIMS];
+  if (!insitu__plan_locate(&it->plan, &it->order[c->slab->number / it->batches & 1], batch, c->row, &anchor) || anchor != shown) {
+    c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
+        "rank %d, check, batch %" PRIu64 ", row %" PRIu64 ": the batch shows anchor %" PRId64 ", the order says %" PRId64
+        "; the fault is this library's, not yours: report it with this message",
+        (int)ld->config.rank, batch, c->row, shown, anchor);
+    return;
+  }
+  c->sample = (uint64_t)(anchor + desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
+  for (unsigned d = 0; d < c->zarr->ndim; d++) {
+    n[d] = d == c->axis ? 1 : (c->variable->hi[d] - 1) / c->object.chunk[d] - c->variable->lo[d] / c->object.chunk[d] + 1;
+    objects *= n[d];
+  }
+  h = insitu__order_mix(h);
+  for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__LOADER_CHECK_OBJECTS); k++) {
+    uint64_t rest = (h + k) % objects;
+    for (unsigned d = c->zarr->ndim; d-- > 0; rest /= n[d])
+      c->index[d] = (d == c->axis ? c->sample : c->variable->lo[d]) / c->object.chunk[d] + rest % n[d];
+    memset(&c->damage, 0, sizeof c->damage);
+    if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
+    if (insitu__reactor_call(&ld->reactor, insitu__loader_check_await, c)) c->status = INSITU_E_NOMEM;
+  }
+  if (!c->status) insitu__loader_add(&ld->n_checked, 1);
+}
+
+/* Checks the next batch, which is ready; on the user's thread. The lock is held before and after, not meanwhile: the slab stays
+ * where it is until this thread takes it or moves the iterator. */
+static void insitu__loader_check_batch(insitu_iter *it) {
+  struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
+  bool first = slab->number == it->start;
+  pthread_mutex_unlock(&it->lock);
+  const struct insitu__geometry *g = &it->loader->geometry;
+  struct insitu__loader_check c;
+  memset(&c, 0, sizeof c);
+  c.it = it;
+  c.slab = slab;
+  uint64_t h = insitu__order_mix(slab->number);
+  for (uint64_t v = 0; slab->rows && first && !c.status && v < g->n_variables; v++) insitu__loader_check_row(&c, v, h + v);
+  c.row = slab->rows ? h % slab->rows : 0;
+  h = insitu__order_mix(h);
+  if (slab->rows && !c.status) insitu__loader_check_row(&c, h % g->n_variables, insitu__order_mix(h));
+  if (c.status) {
+    insitu__error_set(&c.error, c.status, "rank %d, check: no memory to read a row again; leave INSITU_CHECK and desc.check out",
+        (int)it->loader->config.rank);
+    insitu__loader_damage(it, slab->number, &c.error);
+  }
+  pthread_mutex_lock(&it->lock);
+  slab->checked = true;
+}
+
 /* >>public ----------------------------------------------------------------------------------------------------------------- */
 /* The functions of part A: argument, fork and thread checks, and calls into >>loader. Nothing here runs on the reactor. */
 
@@ -9015,7 +9323,7 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
   static const char *const negative[] = {"INSITU_OK", "INSITU_E_API", "INSITU_E_ARG", "INSITU_E_BUDGET", "INSITU_E_NOMEM",
       "INSITU_E_NOTFOUND", "INSITU_E_NOT_ZARR", "INSITU_E_JSON", "INSITU_E_FORMAT", "INSITU_E_CODEC", "INSITU_E_DTYPE",
       "INSITU_E_GRID", "INSITU_E_UNSUPPORTED", "INSITU_E_SHAPE", "INSITU_E_SPLIT", "INSITU_E_CORRUPT", "INSITU_E_ABSENT",
-      "INSITU_E_IO", "INSITU_E_STATE", "INSITU_E_WRONG_THREAD", "INSITU_E_FORKED"};
+      "INSITU_E_IO", "INSITU_E_STATE", "INSITU_E_WRONG_THREAD", "INSITU_E_FORKED", "INSITU_E_CHECK"};
   if (status >= 0 && status < (insitu_status)(sizeof positive / sizeof *positive)) return positive[status];
   if (status < 0 && status > -(insitu_status)(sizeof negative / sizeof *negative)) return negative[-status];
   return "an unknown status";
@@ -9135,6 +9443,7 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->bad_chunks = atomic_load_explicit(&ld->n_bad, memory_order_relaxed);
   out->slab_bytes = atomic_load_explicit(&ld->slab_now, memory_order_relaxed);
   out->slab_bytes_peak = atomic_load_explicit(&ld->slab_peak, memory_order_relaxed);
+  out->checked_rows = atomic_load_explicit(&ld->n_checked, memory_order_relaxed);
   out->inflight_peak = atomic_load_explicit(&ld->inflight_peak, memory_order_relaxed);
   out->stall_s = (double)atomic_load_explicit(&ld->stall, memory_order_relaxed) / 1e9;
   out->first_batch_s = (double)atomic_load_explicit(&ld->first_batch, memory_order_relaxed) / 1e9;
@@ -9230,6 +9539,10 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
   pthread_mutex_lock(&it->lock);
   for (bool polled = false;; polled = true) {
     status = insitu__loader_poll(it, out, err);
+    if (status == INSITU__LOADER_UNCHECKED) {
+      insitu__loader_check_batch(it);
+      status = insitu__loader_poll(it, out, err);
+    }
     if (status != INSITU_TIMEOUT || (insitu__base_now() >= deadline && (polled || !ld->config.inline_io))) break;
     insitu__loader_wait(it, deadline);
   }
