@@ -2,7 +2,7 @@
  *
  * An existing Zarr archive goes in; ready batches in host memory come out, in an order that is exact, resumable and the same at
  * every world size, inside a memory bound that you set, with no converted copy of the data. This release reads local
- * directories (file://).
+ * directories (file://) and objects in memory (memory://).
  *
  *     #define _GNU_SOURCE
  *     #define INSITU_IMPLEMENTATION   // in one .c file; every other file only includes the header
@@ -68,12 +68,13 @@
  *   insitu_iter_restore. Only an object that does not exist is an absent chunk; every other failure to read or decode is an
  *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
  *
- * 6. FORMATS
+ * 6. FORMATS AND STORES
  *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; both byte orders; C and F
  *   order, v3 transpose; codecs blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with
  *   INSITU_WITH_ZLIB; sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around
  *   the shard, which is then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in
  *   your thread's floating-point environment: flush to zero or another rounding changes their results.
+ *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
  *
  * 7. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
@@ -87,7 +88,12 @@
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times slower
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by itself without NDEBUG
  *   NDEBUG                  leaves out assertions of this header's own invariants
- *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not. Nothing else is read.
+ *   INSITU_DEBUG            fill a batch's memory with 0xA5 before its rows arrive. AddressSanitizer does it too, and then reports
+ *      any access to a released batch
+ *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not. INSITU_CHECK=1 is desc.check = 1: of every
+ *   batch one row, of an iterator's first batch one of each variable, is read again before delivery, the whole stored objects and
+ *   element by element with none of the code that filled the batch; a difference is INSITU_E_CHECK, a bug of this library. Slow,
+ *   and outside memory_budget. insitu_stats.checked_rows counts. Nothing else is read.
  *
  * 8. CONTENTS
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
@@ -104,7 +110,7 @@
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
  *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c
- *   >>store      where objects live: local directories
+ *   >>store      where objects live: local directories, memory
  *   >>zarr       metadata, chunk keys, groups
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
@@ -168,7 +174,8 @@ enum {
   INSITU_E_IO = -17,           /* the system refused a read; see sys_errno */
   INSITU_E_STATE = -18,        /* an insitu_state of another configuration, or not a state */
   INSITU_E_WRONG_THREAD = -19, /* inline_io: only the thread that opened the loader may call */
-  INSITU_E_FORKED = -20        /* a forked child uses its parent's loader */
+  INSITU_E_FORKED = -20,       /* a forked child uses its parent's loader */
+  INSITU_E_CHECK = -21         /* desc.check: a row that was to be delivered differs from what the slow path reads */
 };
 
 /* Caller-owned; zero it before use. The first error stays until you zero it. Layout fixed for ever. Credentials never appear. */
@@ -235,10 +242,20 @@ typedef struct insitu_split_range {
   int64_t start, stop; /* samples [start, stop) */
 } insitu_split_range;
 
-/* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open. */
+/* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
+typedef struct insitu_object {
+  const char *key;   /* relative to the archive's root */
+  const void *bytes; /* n of them; n = 0: any pointer */
+  uint64_t n;
+} insitu_object;
+
+/* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open but objects, their
+ * keys and their bytes: they must stay as they are until the loader is closed. */
 typedef struct insitu_loader_desc {
-  uint32_t api;                     /* INSITU_API */
-  const char *url;                  /* a path or file:// URL of a Zarr v2 or v3 group or array */
+  uint32_t api;                 /* INSITU_API */
+  const char *url;              /* a path or file:// URL of a Zarr v2 or v3 group or array; or memory://, and any name for it */
+  const insitu_object *objects; /* memory:// only: the archive, in any order */
+  uint64_t n_objects;
   const insitu_variable *variables; /* at least one, but with plan_only */
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
@@ -268,6 +285,7 @@ typedef struct insitu_loader_desc {
   int32_t io;              /* INSITU_IO_URING, INSITU_IO_EPOLL */
   int32_t inline_io;       /* no thread at all: the reactor and the decoders run inside insitu_iter_next */
   int32_t plan_only;       /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no iterators */
+  int32_t check;           /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t hold_epoch;      /* begin an epoch only when next is called after END; default: prefetch it while one drains */
   void (*log)(
       void *user, int32_t level, const char *line); /* level 0 error, 1 warning, 2 info; NULL: warnings to stderr, rank 0 only */
@@ -348,6 +366,7 @@ typedef struct insitu_stats {
   uint64_t absent_chunks, bad_chunks;   /* filled */
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most, over all iterators */
   uint64_t inflight_peak;               /* chunks in flight at most */
+  uint64_t checked_rows;                /* one variable and step each; see desc.check */
   double stall_s, first_batch_s;        /* time spent waiting inside next; until the first batch */
   char io[8];                           /* "uring" or "epoll" */
 } insitu_stats;
@@ -505,13 +524,14 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_KEY 4096         /* bytes of an object's key or a path, its end included */
 #define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
 #define INSITU__MAX_JSON_DEPTH 64
-#define INSITU__MAX_JSON_TOKENS (1u << 24) /* strings, numbers, words and containers of one document */
-#define INSITU__MAX_JSON_NUMBER 512        /* characters of one number or word */
-#define INSITU__MAX_NEAR_NAME 128          /* longer names are not compared */
-#define INSITU__MAX_LIST (1u << 20)        /* entries of one directory that a listing takes */
-#define INSITU__MAX_DIM_NAME 256           /* bytes of a dimension's name, its end included */
-#define INSITU__MAX_NODES 10000            /* directories that a listing of the arrays of an unconsolidated archive visits */
-#define INSITU__MAX_ROOT_SEARCH 512        /* directories searched for any metadata when the root has none */
+#define INSITU__MAX_JSON_TOKENS (1u << 24)      /* strings, numbers, words and containers of one document */
+#define INSITU__MAX_JSON_NUMBER 512             /* characters of one number or word */
+#define INSITU__MAX_NEAR_NAME 128               /* longer names are not compared */
+#define INSITU__MAX_LIST (1u << 20)             /* entries of one directory that a listing takes */
+#define INSITU__MAX_OBJECTS (UINT64_C(1) << 32) /* of a memory store: 8 bytes each */
+#define INSITU__MAX_DIM_NAME 256                /* bytes of a dimension's name, its end included */
+#define INSITU__MAX_NODES 10000                 /* directories that a listing of the arrays of an unconsolidated archive visits */
+#define INSITU__MAX_ROOT_SEARCH 512             /* directories searched for any metadata when the root has none */
 #define INSITU__MAX_CHUNK                                                                                                        \
   (UINT64_C(1) << 31)              /* decoded bytes of one stored chunk, of a shard's inner chunk where those are read */
 #define INSITU__MAX_SHARD_LEVELS 4 /* shards inside shards */
@@ -624,8 +644,42 @@ static void *insitu__mem_map(uint64_t bytes) {
   (void)madvise(p, (size_t)insitu__base_max(bytes, 1), MADV_DONTFORK);
   return p;
 }
+#if defined(__SANITIZE_ADDRESS__)
+#define INSITU__MEM_ASAN
+#elif defined(__has_feature) /* clang says it this way */
+#if __has_feature(address_sanitizer)
+#define INSITU__MEM_ASAN
+#endif
+#endif
+#ifdef INSITU__MEM_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+/* From here to insitu__mem_fresh or insitu__mem_unmap AddressSanitizer reports whoever reads or writes it (what the kernel writes
+ * goes unseen); nothing in other builds. */
+static void insitu__mem_hide(void *p, uint64_t bytes) {
+#ifdef INSITU__MEM_ASAN
+  ASAN_POISON_MEMORY_REGION(p, (size_t)bytes);
+#else
+  (void)p, (void)bytes;
+#endif
+}
+/* Before mapped memory is put to a new use: debugging builds fill it, so that a byte that is then not written shows. */
+static void insitu__mem_fresh(void *p, uint64_t bytes) {
+#ifdef INSITU__MEM_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes);
+#endif
+#if defined(INSITU__MEM_ASAN) || defined(INSITU_DEBUG)
+  memset(p, 0xA5, (size_t)bytes);
+#else
+  (void)p, (void)bytes;
+#endif
+}
 static void insitu__mem_unmap(void *p, uint64_t bytes) {
-  if (p) munmap(p, (size_t)insitu__base_max(bytes, 1));
+  if (!p) return;
+#ifdef INSITU__MEM_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes); /* the next mapping there is somebody else's */
+#endif
+  munmap(p, (size_t)insitu__base_max(bytes, 1));
 }
 
 /* One number of a cgroup file, or of its second word; UINT64_MAX for "max" and for no such file. */
@@ -1499,15 +1553,28 @@ static uint64_t insitu__text_url_scheme(const char *url) { /* the letters before
   if (url[n] != ':' || url[n + 1] != '/') return 0;
   return url[n + 2] == '/' || (n == 4 && strncasecmp(url, "file", 4) == 0) ? n : 0;
 }
-/* The local path of a plain path (taken as it is) or of a file URL: file:///a%20b, file://localhost/a, file:/a. */
-static insitu_status insitu__text_url_parse(const char *url, char *path, uint64_t cap, insitu_error *err) {
+enum { INSITU__TEXT_URL_FILE, INSITU__TEXT_URL_MEMORY };
+/* What kind of place a URL names, -1 for a scheme that is not known. A plain path is a file's. */
+static int insitu__text_url_kind(const char *url, uint64_t scheme) {
+  static const char *const known[] = {"file", "memory"}; /* by INSITU__TEXT_URL_... */
+  if (!scheme) return INSITU__TEXT_URL_FILE;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (scheme == strlen(known[i]) && strncasecmp(url, known[i], scheme) == 0) return (int)i;
+  return -1;
+}
+/* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL (file:///a%20b, file://localhost/a,
+ * file:/a) the local path, of memory://name the name. */
+static insitu_status insitu__text_url_parse(const char *url, int *kind, char *path, uint64_t cap, insitu_error *err) {
   uint64_t scheme = insitu__text_url_scheme(url), n = 0;
+  *kind = insitu__text_url_kind(url, scheme);
   if (!url[0]) return insitu__error_set(err, INSITU_E_ARG, "url: it is empty; give a directory or a file:// URL");
-  if (scheme && (scheme != 4 || strncasecmp(url, "file", 4)))
+  if (*kind < 0)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "url: the scheme '%.*s' is not supported; give a local path or a file:// URL", (int)insitu__base_min(scheme, 32), url);
+        "url: the scheme '%.*s' is not supported; give a local path, a file:// URL, or memory:// with objects",
+        (int)insitu__base_min(scheme, 32), url);
   const char *p = url + (scheme ? scheme + 1 : 0);
-  if (scheme && p[1] == '/') {
+  if (*kind == INSITU__TEXT_URL_MEMORY) p += 2;
+  else if (scheme && p[1] == '/') {
     p += 2;
     if (strncasecmp(p, "localhost/", 10) == 0) p += 9;
     if (*p != '/')
@@ -2041,16 +2108,13 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #include <ucontext.h>
 #endif
 
-#if defined(__SANITIZE_ADDRESS__)
+#ifdef INSITU__MEM_ASAN
 #define INSITU__CORO_ASAN 1
 #endif
 #if defined(__SANITIZE_THREAD__)
 #define INSITU__CORO_TSAN 1
 #endif
 #if defined(__has_feature) /* clang says it this way */
-#if __has_feature(address_sanitizer) && !defined(INSITU__CORO_ASAN)
-#define INSITU__CORO_ASAN 1
-#endif
 #if __has_feature(thread_sanitizer) && !defined(INSITU__CORO_TSAN)
 #define INSITU__CORO_TSAN 1
 #endif
@@ -2059,7 +2123,6 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #endif
 #endif
 #ifdef INSITU__CORO_ASAN
-#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #ifdef INSITU__CORO_TSAN
@@ -4592,18 +4655,20 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
 }
 
 /* >>store ------------------------------------------------------------------------------------------------------------------ */
-/* Where objects live, behind one small interface, and the store of a local directory. A store owns its root descriptor and its
- * URL text; it is opened before the reactor's coroutines use it and closed after them. All _await functions run on coroutines of
- * the store's reactor and suspend; any number may be under way at once. Only "no such object" is INSITU_E_NOTFOUND: everything
- * else that keeps an object from being read is INSITU_E_IO, so that a permission or a broken disk never looks like an absent
- * chunk. */
+/* Where objects live, behind one small interface, and two stores: a local directory, and the user's memory. A store owns its
+ * root descriptor or its index, and its URL text; it is opened before the reactor's coroutines use it and closed after them. All
+ * _await functions run on coroutines of the store's reactor and suspend; any number may be under way at once. Only "no such
+ * object" is INSITU_E_NOTFOUND: everything else that keeps an object from being read is INSITU_E_IO, so that a permission or a
+ * broken disk never looks like an absent chunk. */
 
 struct insitu__store {
   const struct insitu__store_ops *ops; /* NULL: not open */
   struct insitu__reactor *reactor;
-  int dirfd;  /* file store: the root directory, O_PATH */
-  int nowait; /* file store: flags of a read that must not wait for a disk */
-  char *url;  /* as the user gave it */
+  int dirfd;                    /* file store: the root directory, O_PATH */
+  int nowait;                   /* file store: flags of a read that must not wait for a disk */
+  const insitu_object **object; /* memory store: by insitu__store_order */
+  uint64_t n_objects;
+  char *url; /* as the user gave it */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
@@ -4648,6 +4713,8 @@ static insitu_status insitu__store_failed(const struct insitu__store *s, const c
   if (fresh) err->sys_errno = error;
   return status;
 }
+
+/* -- local directories -- */
 
 static insitu_status insitu__store_file_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, uint64_t *got, insitu_error *err) {
@@ -4754,19 +4821,128 @@ static void insitu__store_file_close(struct insitu__store *s) {
 static const struct insitu__store_ops insitu__store_file_ops = {
     insitu__store_file_read_await, insitu__store_file_read_now, insitu__store_file_list_await, insitu__store_file_close};
 
+/* -- memory -- */
+
+/* Bytes of one read from which a worker copies them, so that the reactor thread goes on meanwhile. Measured on 2 cores: a worker is
+ * asked and has answered in 9 us, and 128 KiB are copied in 8. */
+#define INSITU__STORE_COPY (128u << 10)
+
+/* By the bytes of their keys, a slash before all others: so what lies below a directory follows its name at once, and the names of
+ * a directory come out sorted. */
+static int insitu__store_order(const char *a, const char *b) {
+  while (*a && *a == *b) a++, b++;
+  unsigned x = *a == '/' ? 1 : *a ? (unsigned char)*a + 1u : 0, y = *b == '/' ? 1 : *b ? (unsigned char)*b + 1u : 0;
+  return (x > y) - (x < y);
+}
+static int insitu__store_compare_objects(const void *a, const void *b) {
+  return insitu__store_order((*(const insitu_object *const *)a)->key, (*(const insitu_object *const *)b)->key);
+}
+static uint64_t insitu__store_memory_find(const struct insitu__store *s, const char *key) { /* the first that is not before key */
+  uint64_t lo = 0, hi = s->n_objects;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (insitu__store_order(s->object[mid]->key, key) < 0) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+
+struct insitu__store_copy { /* lives on the reading coroutine's stack; the worker owns it during the call */
+  const unsigned char *from;
+  uint64_t n;
+  const struct iovec *to;
+};
+static void insitu__store_memory_copy(void *arg, unsigned worker) {
+  const struct insitu__store_copy *c = (const struct insitu__store_copy *)arg;
+  (void)worker;
+  const unsigned char *from = c->from;
+  uint64_t left = c->n;
+  for (const struct iovec *to = c->to; left; to++) {
+    uint64_t n = insitu__base_min(left, to->iov_len);
+    if (n) memcpy(to->iov_base, from, (size_t)n);
+    from += n;
+    left -= n;
+  }
+}
+/* What a read copies; false when there is no such object. */
+static bool insitu__store_memory_range(const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
+    unsigned n_iov, struct insitu__store_copy *copy) {
+  uint64_t at = insitu__store_memory_find(s, key), room = 0;
+  if (at == s->n_objects || strcmp(s->object[at]->key, key)) return false;
+  const insitu_object *o = s->object[at];
+  for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
+  if (offset == INSITU__RING_TAIL) offset = o->n - insitu__base_min(room, o->n);
+  offset = insitu__base_min(offset, o->n);
+  *copy = (struct insitu__store_copy){(const unsigned char *)o->bytes + offset, insitu__base_min(room, o->n - offset), iov};
+  return true;
+}
+static insitu_status insitu__store_memory_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
+    unsigned n_iov, uint64_t *got, insitu_error *err) {
+  struct insitu__store_copy copy;
+  *got = 0;
+  insitu_status status = insitu__store_check_key(key, err);
+  if (status < 0) return status;
+  if (!insitu__store_memory_range(s, key, offset, iov, n_iov, &copy)) return insitu__store_failed(s, key, ENOENT, err);
+  *got = copy.n;
+  if (copy.n < INSITU__STORE_COPY) insitu__store_memory_copy(&copy, 0);
+  else insitu__reactor_work_await(s->reactor, insitu__store_memory_copy, &copy);
+  return INSITU_OK;
+}
+static insitu_status insitu__store_memory_read_now(
+    const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got) {
+  struct insitu__store_copy copy;
+  if (!insitu__store_memory_range(s, key, offset, iov, n_iov, &copy)) return INSITU_TIMEOUT;
+  *got = copy.n;
+  insitu__store_memory_copy(&copy, 0);
+  return INSITU_OK;
+}
+
+static insitu_status insitu__store_memory_list_await(struct insitu__store *s, const char *prefix,
+    void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
+  char name[INSITU__MAX_KEY];
+  const char *last = ""; /* the directory told last, its slash included */
+  insitu_status status = prefix[0] ? insitu__store_check_key(prefix, err) : INSITU_OK;
+  if (status < 0) return status;
+  uint64_t skip = strlen(prefix), last_n = 0, found = 0;
+  for (uint64_t i = insitu__store_memory_find(s, prefix); i < s->n_objects; i++) {
+    const char *key = s->object[i]->key;
+    if (strncmp(key, prefix, skip)) break;
+    if (skip && key[skip] != '/') { /* the object of that name comes first */
+      if (key[skip]) break;
+      continue;
+    }
+    const char *part = key + skip + (skip != 0);
+    uint64_t n = strcspn(part, "/");
+    found++;
+    if (part[n] && n + 1 == last_n && !memcmp(part, last, (size_t)last_n)) continue;
+    if (part[n]) {
+      last = part;
+      last_n = n + 1;
+    }
+    memcpy(name, part, (size_t)n);
+    name[n] = 0;
+    emit(to, name, part[n] != 0);
+  }
+  return found || !skip ? INSITU_OK : insitu__store_failed(s, prefix, ENOENT, err);
+}
+
+static void insitu__store_memory_close(struct insitu__store *s) {
+  insitu__mem_free(s->object);
+}
+static const struct insitu__store_ops insitu__store_memory_ops = {
+    insitu__store_memory_read_await, insitu__store_memory_read_now, insitu__store_memory_list_await, insitu__store_memory_close};
+
+/* -- opening -- */
+
 static void insitu__store_close(struct insitu__store *s) { /* a zeroed store is fine */
   if (s->ops) s->ops->close(s);
   insitu__mem_free(s->url);
   memset(s, 0, sizeof *s);
 }
-/* Opens the root; blocks for as long as the file system takes to look it up. s is zeroed on error. */
-static insitu_status insitu__store_open(
-    struct insitu__store *s, struct insitu__reactor *reactor, const char *url, insitu_error *err) {
-  char path[INSITU__MAX_KEY], text[128];
+/* Blocks for as long as the file system takes to look the root up. */
+static insitu_status insitu__store_file_open(struct insitu__store *s, const char *path, insitu_error *err) {
+  char text[128];
   struct stat info;
-  memset(s, 0, sizeof *s);
-  insitu_status status = insitu__text_url_parse(url, path, sizeof path, err);
-  if (status < 0) return status;
   int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), error = fd < 0 ? errno : 0;
   if (error == ENOTDIR && stat(path, &info) == 0)
     return insitu__error_set(
@@ -4774,22 +4950,63 @@ static insitu_status insitu__store_open(
   if (error) {
     bool fresh = err && err->status >= 0;
     bool missing = error == ENOENT || error == ENOTDIR;
-    status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; check the url", path,
-        missing ? "no such directory" : strerror_r(error, text, sizeof text));
+    insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; check the url",
+        path, missing ? "no such directory" : strerror_r(error, text, sizeof text));
     if (fresh) err->sys_errno = error;
     return status;
   }
-  s->url = insitu__mem_text(url, strlen(url));
-  if (!s->url) {
-    close(fd);
-    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
-  }
   s->ops = &insitu__store_file_ops;
-  s->reactor = reactor;
   s->dirfd = fd;
   struct statfs fs;
   s->nowait = fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC ? 0 : RWF_NOWAIT;
   return INSITU_OK;
+}
+/* Sorts the objects' addresses; what is no set of objects is refused. */
+static insitu_status insitu__store_memory_open(struct insitu__store *s, const insitu_loader_desc *desc, insitu_error *err) {
+  uint64_t n = desc->n_objects;
+  if (!desc->objects || !n || n > INSITU__MAX_OBJECTS)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store '%.400s': a memory:// archive needs 1 to 2^32 objects, it has %" PRIu64 "; set desc.objects and desc.n_objects",
+        s->url, desc->objects ? n : 0);
+  const insitu_object **object = (const insitu_object **)insitu__mem_alloc(n, sizeof *object);
+  if (!object)
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s': no memory for an index of %" PRIu64 " objects", s->url, n);
+  s->ops = &insitu__store_memory_ops; /* closing frees the index from here on */
+  s->object = object;
+  s->n_objects = n;
+  for (uint64_t i = 0; i < n; i++) {
+    const insitu_object *o = object[i] = &desc->objects[i];
+    if (!o->key || (o->n && !o->bytes))
+      return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': desc.objects[%" PRIu64 "] has no %s; give both key and bytes",
+          s->url, i, o->key ? "bytes" : "key");
+    insitu_status status = insitu__store_check_key(o->key, err);
+    if (status < 0) return status;
+  }
+  qsort(object, (size_t)n, sizeof *object, insitu__store_compare_objects);
+  for (uint64_t i = 1; i < n; i++)
+    if (!strcmp(object[i - 1]->key, object[i]->key))
+      return insitu__error_set(
+          err, INSITU_E_ARG, "store '%.400s': desc.objects has '%.400s' twice; give each object once", s->url, object[i]->key);
+  return INSITU_OK;
+}
+/* Opens what desc's url, objects and n_objects name. s is zeroed on error. */
+static insitu_status insitu__store_open(
+    struct insitu__store *s, struct insitu__reactor *reactor, const insitu_loader_desc *desc, insitu_error *err) {
+  char path[INSITU__MAX_KEY];
+  int kind;
+  memset(s, 0, sizeof *s);
+  insitu_status status = insitu__text_url_parse(desc->url, &kind, path, sizeof path, err);
+  if (status < 0) return status;
+  if (kind != INSITU__TEXT_URL_MEMORY && (desc->objects || desc->n_objects))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store '%.400s': desc.objects goes with the url memory:// alone; change the url, or leave objects out", path);
+  s->url = insitu__mem_text(desc->url, strlen(desc->url));
+  if (!s->url)
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
+  s->reactor = reactor;
+  status = kind == INSITU__TEXT_URL_MEMORY ? insitu__store_memory_open(s, desc, err) : insitu__store_file_open(s, path, err);
+  if (status < 0) insitu__store_close(s);
+  return status;
 }
 static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, uint64_t *got, insitu_error *err) {
@@ -8151,6 +8368,7 @@ struct insitu__loader_slab {
   unsigned char *memory;            /* mapped at first use */
   uint64_t number, rows;
   bool held;                     /* by the user; under the iterator's lock */
+  bool checked;                  /* or need not be (desc.check); under the iterator's lock */
   atomic_uint_least64_t pending; /* parts to come, and one more until every row is scanned */
   insitu_array *arrays;
   int64_t *shapes; /* per array: shape, whose first entry is this batch's rows, then strides */
@@ -8251,7 +8469,7 @@ struct insitu_loader {
   int64_t opened; /* monotonic nanoseconds */
   atomic_bool cancelled;
   atomic_uint_least64_t n_batches, n_reads, n_requests, n_read, n_decoded, n_absent, n_bad, slab_now, slab_peak, inflight_peak,
-      stall, first_batch;
+      stall, first_batch, n_checked;
 };
 
 static void insitu__loader_add(atomic_uint_least64_t *counter, uint64_t n) {
@@ -8881,7 +9099,9 @@ static bool insitu__loader_place(insitu_iter *it, uint64_t last) {
     }
     if (ok) {
       it->free = slab->next;
+      insitu__mem_fresh(slab->memory, it->slab_bytes);
       slab->number = it->assigned++;
+      slab->checked = !it->loader->config.check;
       uint64_t epoch = slab->number / it->batches;
       slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
       atomic_store_explicit(&slab->pending, slab->rows * it->plan.geometry->parts + 1, memory_order_relaxed);
@@ -9098,6 +9318,13 @@ static insitu_status insitu__loader_defaults(insitu_loader_desc *c, insitu_error
       return insitu__error_set(
           err, INSITU_E_ARG, "open: the environment says INSITU_IO=%.40s; set it to uring or epoll, or unset it", io);
   }
+  const char *check = c->check ? NULL : getenv("INSITU_CHECK");
+  if (check && *check) {
+    if (strcmp(check, "0") && strcmp(check, "1"))
+      return insitu__error_set(
+          err, INSITU_E_ARG, "open: the environment says INSITU_CHECK=%.40s; set it to 0 or 1, or unset it", check);
+    c->check = check[0] == '1';
+  }
   bool split = false;
   for (int p = 0; p < 3; p++) split = split || c->split[p].fraction != 0 || c->split[p].start || c->split[p].stop;
   for (int p = 0; !split && p < 3; p++) c->split[p].fraction = p ? 0.1 : 0.8;
@@ -9214,7 +9441,7 @@ static void insitu__loader_open_await(void *arg) {
   insitu_loader_desc *c = &ld->config;
   char *manifest = NULL;
   uint64_t n = 0;
-  o->status = insitu__store_open(&ld->store, &ld->reactor, c->url, o->err);
+  o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
   if (!c->n_variables) { /* for insitu_read alone */
     if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
@@ -9470,6 +9697,7 @@ static void insitu__loader_move_await(void *arg) {
   pthread_mutex_lock(&it->lock);
   for (uint64_t n = it->next; n < it->assigned; n++) {
     struct insitu__loader_slab *slab = it->ring[n % it->n_ring];
+    insitu__mem_hide(slab->memory, it->slab_bytes);
     slab->next = it->free;
     it->free = slab;
   }
@@ -9848,7 +10076,9 @@ static void insitu__loader_deliver(insitu_iter *it, struct insitu__loader_slab *
   it->next++;
 }
 
-/* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; or TIMEOUT when it must wait. */
+/* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must wait, INSITU__LOADER_UNCHECKED when
+ * the next batch is ready but for insitu__loader_check_batch. */
+enum { INSITU__LOADER_UNCHECKED = INT32_MAX };
 static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, insitu_error *err) {
   if (atomic_load_explicit(&it->loader->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
   if (it->failed) goto failed;
@@ -9868,6 +10098,7 @@ static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, in
   if (it->assigned <= it->next) return INSITU_TIMEOUT;
   struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
   if (atomic_load_explicit(&slab->pending, memory_order_acquire)) return INSITU_TIMEOUT;
+  if (!slab->checked) return INSITU__LOADER_UNCHECKED;
   insitu__loader_deliver(it, slab);
   *out = &slab->batch;
   return INSITU_OK;
@@ -9891,6 +10122,285 @@ static void insitu__loader_wait(insitu_iter *it, int64_t deadline) {
   }
 }
 
+/* ---- checking (desc.check): rows read again in a second, slow way ---- */
+
+/* It shares store, metadata and codecs with the way that fills batches, but nothing of >>box, >>plan and the scatter: whole objects
+ * are read and decoded into plain memory, and elements are picked one by one by the definitions of the two layouts. */
+
+#define INSITU__LOADER_CHECK_OBJECTS 8                       /* of one row at most, so that a wide row costs little */
+#define INSITU__LOADER_CHECK_LARGEST (2 * INSITU__MAX_CHUNK) /* bytes of a stored object */
+
+struct insitu__loader_check_object { /* what one key names: a whole stored object of an array */
+  const uint64_t *chunk;
+  const unsigned *order;
+  const struct insitu__codec_chain *codecs;
+};
+static struct insitu__loader_check_object insitu__loader_check_object(const struct insitu__zarr_array *z) {
+  struct insitu__loader_check_object o = {z->object.chunk, z->object.order, &z->object.codecs};
+  return o;
+}
+
+struct insitu__loader_check { /* one row of one variable and step, one object of it after the other; on the caller's stack */
+  insitu_iter *it;
+  struct insitu__loader_slab *slab;
+  const struct insitu__geometry_variable *variable;
+  const struct insitu__zarr_array *zarr;
+  struct insitu__loader_check_object object;
+  unsigned axis;
+  uint64_t row, step, sample;       /* sample: on the array's sample axis */
+  uint64_t index[INSITU__MAX_DIMS]; /* the object's, in the grid of objects */
+  char key[INSITU__MAX_KEY];
+  char *stored; /* n bytes; NULL: the object is absent, or cannot be read */
+  uint64_t n;
+  unsigned char *decoded; /* decoded_n bytes of `bytes`; NULL: they are not known */
+  uint64_t decoded_n, bytes;
+  bool absent;
+  insitu_error damage; /* why the object cannot be read or decoded */
+  insitu_status status;
+  insitu_error error;
+};
+
+/* Decodes the object as far as it can be decoded. A raw one may be cut short: batches show what is there. */
+static void insitu__loader_check_decode(struct insitu__loader_check *c) {
+  struct insitu__codec_scratch scratch;
+  c->bytes = c->zarr->itemsize;
+  for (unsigned d = 0; d < c->zarr->ndim; d++) c->bytes *= c->object.chunk[d];
+  c->decoded = (unsigned char *)insitu__mem_alloc(c->bytes, 1);
+  if (!c->decoded) {
+    c->status = INSITU_E_NOMEM;
+    return;
+  }
+  c->decoded_n = insitu__base_min(c->n, c->bytes);
+  if (!c->object.codecs->n) {
+    memcpy(c->decoded, c->stored, (size_t)c->decoded_n);
+    return;
+  }
+  struct insitu__codec_sink sink = insitu__codec_memory(c->decoded);
+  insitu__codec_scratch_init(&scratch);
+  insitu_status status = insitu__codec_decode(c->object.codecs, &scratch, c->stored, c->n, c->bytes, &sink, &c->damage);
+  insitu__codec_scratch_free(&scratch);
+  c->decoded_n = c->bytes;
+  if (status == INSITU_E_NOMEM) c->status = status;
+  if (!status) return;
+  insitu__mem_free(c->decoded);
+  c->decoded = NULL;
+}
+
+static double insitu__loader_check_half(uint16_t h) { /* IEEE 754-2008 binary16, exact */
+  uint64_t sign = (uint64_t)(h >> 15) << 63, exponent = h >> 10 & 31, fraction = h & 1023, bits;
+  double x;
+  if (exponent == 31) bits = sign | UINT64_C(0x7ff) << 52 | fraction << 42 | (uint64_t)(fraction != 0) << 51; /* NaNs are quiet */
+  else if (exponent) bits = sign | (exponent - 15 + 1023) << 52 | fraction << 42;
+  else {
+    x = (double)fraction / 16777216.0; /* 2^24: ten bits of fraction, and an exponent of -14 */
+    return sign ? -x : x;
+  }
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* An element in native byte order, converted to the variable's type as C converts it. */
+static void insitu__loader_check_convert(int32_t from, const unsigned char *in, int32_t to, unsigned char *out) {
+  float f = 0;
+  double d = 0;
+  uint16_t half;
+  switch (from) {
+#define INSITU__LOADER_CHECK_CASE(dtype, type)                                                                                   \
+  case dtype: {                                                                                                                  \
+    type x;                                                                                                                      \
+    memcpy(&x, in, sizeof x);                                                                                                    \
+    f = (float)x;                                                                                                                \
+    d = (double)x;                                                                                                               \
+    break;                                                                                                                       \
+  }
+    INSITU__LOADER_CHECK_CASE(INSITU_I8, int8_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_I16, int16_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_I32, int32_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_I64, int64_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U8, uint8_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U16, uint16_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U32, uint32_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_U64, uint64_t)
+    INSITU__LOADER_CHECK_CASE(INSITU_F32, float)
+    INSITU__LOADER_CHECK_CASE(INSITU_F64, double)
+#undef INSITU__LOADER_CHECK_CASE
+  case INSITU_BOOL: f = (float)(d = in[0] != 0); break;
+  case INSITU_F16:
+    memcpy(&half, in, sizeof half);
+    f = (float)(d = insitu__loader_check_half(half));
+    break;
+  }
+  if (to == INSITU_F32) memcpy(out, &f, sizeof f);
+  else memcpy(out, &d, sizeof d);
+}
+
+/* What the batch must show for a stored element; stored NULL: the fill value. */
+static void insitu__loader_check_element(
+    const struct insitu__loader_check *c, const unsigned char *stored, unsigned char out[16]) {
+  const struct insitu__zarr_array *z = c->zarr;
+  bool complex = z->dtype == INSITU_C64 || z->dtype == INSITU_C128;
+  unsigned char native[16];
+  uint64_t scalar = complex ? z->itemsize / 2 : z->itemsize;
+  for (uint64_t i = 0; i < z->itemsize; i++) {
+    uint64_t mirrored = i / scalar * scalar + (scalar - 1 - i % scalar);
+    native[i] = !stored ? z->fill[i] : stored[z->swap ? mirrored : i];
+  }
+  if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
+  else insitu__loader_check_convert(z->dtype, native, c->variable->dtype, out);
+}
+
+static void insitu__loader_check_print(char to[80], int32_t dtype, const unsigned char *value) { /* "1.5 (0x3fc00000)" */
+  unsigned n = (unsigned)(dtype & 0xff) / 8;
+  double d = 0;
+  unsigned char bytes[8];
+  int used = 0;
+  if (dtype != INSITU_C64 && dtype != INSITU_C128) {
+    insitu__loader_check_convert(dtype, value, INSITU_F64, bytes);
+    memcpy(&d, bytes, sizeof d);
+    used = snprintf(to, 40, "%.17g ", d);
+  }
+  used += snprintf(to + used, 4, "(0x");
+  while (n--) used += snprintf(to + used, 3, "%02x", value[n]);
+  snprintf(to + used, 2, ")");
+}
+
+/* Element x of the array is not what it should be. */
+static void insitu__loader_check_differs(
+    struct insitu__loader_check *c, const uint64_t *x, const unsigned char *is, const unsigned char *should) {
+  char shown[80], wanted[80], at[INSITU__MAX_DIMS * 22];
+  int n = 0;
+  for (unsigned d = 0; d < c->zarr->ndim; d++) n += snprintf(at + n, 22, "%s%" PRIu64, d ? "," : "", x[d]);
+  insitu__loader_check_print(shown, c->variable->dtype, is);
+  insitu__loader_check_print(wanted, c->variable->dtype, should);
+  c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
+      "rank %d, check, array %.200s, chunk %.200s: variable %.80s, batch %" PRIu64 ", row %" PRIu64 ", sample %" PRIu64
+      ", element [%s]: the batch holds %s, the archive %s%s%.200s; the fault is this library's, not yours: report it with this "
+      "message",
+      (int)c->it->loader->config.rank, c->zarr->path, c->key, c->variable->label, c->slab->number % c->it->batches, c->row,
+      c->sample, at, shown, wanted, c->damage.status ? " as the fill value, for " : "", c->damage.message);
+}
+
+/* Compares the elements of the row that lie in the object, until one differs. */
+static void insitu__loader_check_compare(struct insitu__loader_check *c) {
+  const struct insitu__zarr_array *z = c->zarr;
+  const struct insitu__geometry_variable *v = c->variable;
+  const insitu_loader *ld = c->it->loader;
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS], item = (uint64_t)(v->dtype & 0xff) / 8;
+  bool may_be_fill =
+      c->absent || (ld->config.on_bad_chunk == INSITU_FILL && atomic_load_explicit(&ld->n_bad, memory_order_relaxed));
+  for (unsigned d = 0; d < z->ndim; d++) {
+    lo[d] = d == c->axis ? c->sample : insitu__base_max(v->lo[d], c->index[d] * c->object.chunk[d]);
+    hi[d] = d == c->axis ? c->sample + 1 : insitu__base_min(v->hi[d], (c->index[d] + 1) * c->object.chunk[d]);
+    x[d] = lo[d];
+  }
+  for (bool more = true; more;) {
+    uint64_t from = 0, to = c->row * v->n_steps + c->step;
+    for (unsigned k = 0; k < z->ndim; k++)
+      from = from * c->object.chunk[c->object.order[k]] + x[c->object.order[k]] % c->object.chunk[c->object.order[k]];
+    for (unsigned d = 0; d < z->ndim; d++)
+      if (d != c->axis) to = to * (v->hi[d] - v->lo[d]) + (x[d] - v->lo[d]);
+    const unsigned char *is = c->slab->memory + v->block + to * item;
+    const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n ? c->decoded + from * z->itemsize : NULL;
+    unsigned char fill[16], should[16];
+    insitu__loader_check_element(c, NULL, fill);
+    insitu__loader_check_element(c, stored, should);
+    if (memcmp(is, should, (size_t)item) && !(may_be_fill && !memcmp(is, fill, (size_t)item))) {
+      insitu__loader_check_differs(c, x, is, should);
+      return;
+    }
+    more = false;
+    for (unsigned d = z->ndim; d-- > 0 && !more;) { /* the next element: count up from the last axis */
+      more = ++x[d] < hi[d];
+      if (!more) x[d] = lo[d];
+    }
+  }
+}
+
+static void insitu__loader_check_work(void *arg, unsigned worker) {
+  struct insitu__loader_check *c = (struct insitu__loader_check *)arg;
+  (void)worker;
+  if (c->stored) insitu__loader_check_decode(c);
+  /* One damaged chunk of a shard keeps the whole from being decoded, and the others are well: nothing can be said. */
+  bool shard = memcmp(c->object.chunk, c->zarr->chunk, c->zarr->ndim * sizeof *c->zarr->chunk) != 0;
+  if (!c->status && (c->decoded || c->absent || !shard)) insitu__loader_check_compare(c);
+  insitu__mem_free(c->decoded);
+  c->decoded = NULL;
+}
+
+static void insitu__loader_check_await(void *arg) {
+  struct insitu__loader_check *c = (struct insitu__loader_check *)arg;
+  insitu_loader *ld = c->it->loader;
+  insitu_status status = insitu__store_get_await(&ld->store, c->key, INSITU__LOADER_CHECK_LARGEST, &c->stored, &c->n, &c->damage);
+  c->absent = status == INSITU_E_NOTFOUND;
+  if (c->absent) memset(&c->damage, 0, sizeof c->damage);
+  c->status = status == INSITU_E_NOMEM ? status : INSITU_OK;
+  if (!c->status) insitu__reactor_work_await(&ld->reactor, insitu__loader_check_work, c);
+  insitu__mem_free(c->stored);
+  c->stored = NULL;
+}
+
+/* Checks one row, whose position h scatters over the objects that hold it. */
+static void insitu__loader_check_row(struct insitu__loader_check *c, uint64_t variable, uint64_t h) {
+  insitu_iter *it = c->it;
+  insitu_loader *ld = it->loader;
+  const insitu_variable *desc = &ld->config.variables[variable];
+  c->variable = &ld->geometry.variables[variable];
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[c->variable->array];
+  c->zarr = &a->zarr;
+  c->axis = a->axis;
+  c->object = insitu__loader_check_object(c->zarr);
+  c->step = h % c->variable->n_steps;
+  int64_t shown = ((const int64_t *)(const void *)(c->slab->memory + ld->geometry.indices))[c->row], anchor = -1;
+  uint64_t batch = c->slab->number % it->batches, objects = 1, n[INSITU__MAX_DIMS];
+  if (!insitu__plan_locate(&it->plan, &it->order[c->slab->number / it->batches & 1], batch, c->row, &anchor) || anchor != shown) {
+    c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
+        "rank %d, check, batch %" PRIu64 ", row %" PRIu64 ": the batch shows anchor %" PRId64 ", the order says %" PRId64
+        "; the fault is this library's, not yours: report it with this message",
+        (int)ld->config.rank, batch, c->row, shown, anchor);
+    return;
+  }
+  c->sample = (uint64_t)(anchor + desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
+  for (unsigned d = 0; d < c->zarr->ndim; d++) {
+    n[d] = d == c->axis ? 1 : (c->variable->hi[d] - 1) / c->object.chunk[d] - c->variable->lo[d] / c->object.chunk[d] + 1;
+    objects *= n[d];
+  }
+  h = insitu__order_mix(h);
+  for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__LOADER_CHECK_OBJECTS); k++) {
+    uint64_t rest = (h + k) % objects;
+    for (unsigned d = c->zarr->ndim; d-- > 0; rest /= n[d])
+      c->index[d] = (d == c->axis ? c->sample : c->variable->lo[d]) / c->object.chunk[d] + rest % n[d];
+    memset(&c->damage, 0, sizeof c->damage);
+    if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
+    if (insitu__reactor_call(&ld->reactor, insitu__loader_check_await, c)) c->status = INSITU_E_NOMEM;
+  }
+  if (!c->status) insitu__loader_add(&ld->n_checked, 1);
+}
+
+/* Checks the next batch, which is ready; on the user's thread. The lock is held before and after, not meanwhile: the slab stays
+ * where it is until this thread takes it or moves the iterator. */
+static void insitu__loader_check_batch(insitu_iter *it) {
+  struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
+  bool first = slab->number == it->start;
+  pthread_mutex_unlock(&it->lock);
+  const struct insitu__geometry *g = &it->loader->geometry;
+  struct insitu__loader_check c;
+  memset(&c, 0, sizeof c);
+  c.it = it;
+  c.slab = slab;
+  uint64_t h = insitu__order_mix(slab->number);
+  for (uint64_t v = 0; slab->rows && first && !c.status && v < g->n_variables; v++) insitu__loader_check_row(&c, v, h + v);
+  c.row = slab->rows ? h % slab->rows : 0;
+  h = insitu__order_mix(h);
+  if (slab->rows && !c.status) insitu__loader_check_row(&c, h % g->n_variables, insitu__order_mix(h));
+  if (c.status) {
+    insitu__error_set(&c.error, c.status, "rank %d, check: no memory to read a row again; leave INSITU_CHECK and desc.check out",
+        (int)it->loader->config.rank);
+    insitu__loader_damage(it, slab->number, &c.error);
+  }
+  pthread_mutex_lock(&it->lock);
+  slab->checked = true;
+}
+
 /* >>public ----------------------------------------------------------------------------------------------------------------- */
 /* The functions of part A: argument, fork and thread checks, and calls into >>loader. Nothing here runs on the reactor. */
 
@@ -9899,7 +10409,7 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
   static const char *const negative[] = {"INSITU_OK", "INSITU_E_API", "INSITU_E_ARG", "INSITU_E_BUDGET", "INSITU_E_NOMEM",
       "INSITU_E_NOTFOUND", "INSITU_E_NOT_ZARR", "INSITU_E_JSON", "INSITU_E_FORMAT", "INSITU_E_CODEC", "INSITU_E_DTYPE",
       "INSITU_E_GRID", "INSITU_E_UNSUPPORTED", "INSITU_E_SHAPE", "INSITU_E_SPLIT", "INSITU_E_CORRUPT", "INSITU_E_ABSENT",
-      "INSITU_E_IO", "INSITU_E_STATE", "INSITU_E_WRONG_THREAD", "INSITU_E_FORKED"};
+      "INSITU_E_IO", "INSITU_E_STATE", "INSITU_E_WRONG_THREAD", "INSITU_E_FORKED", "INSITU_E_CHECK"};
   if (status >= 0 && status < (insitu_status)(sizeof positive / sizeof *positive)) return positive[status];
   if (status < 0 && status > -(insitu_status)(sizeof negative / sizeof *negative)) return negative[-status];
   return "an unknown status";
@@ -10022,6 +10532,7 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->bad_chunks = atomic_load_explicit(&ld->n_bad, memory_order_relaxed);
   out->slab_bytes = atomic_load_explicit(&ld->slab_now, memory_order_relaxed);
   out->slab_bytes_peak = atomic_load_explicit(&ld->slab_peak, memory_order_relaxed);
+  out->checked_rows = atomic_load_explicit(&ld->n_checked, memory_order_relaxed);
   out->inflight_peak = atomic_load_explicit(&ld->inflight_peak, memory_order_relaxed);
   out->stall_s = (double)atomic_load_explicit(&ld->stall, memory_order_relaxed) / 1e9;
   out->first_batch_s = (double)atomic_load_explicit(&ld->first_batch, memory_order_relaxed) / 1e9;
@@ -10134,6 +10645,10 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
   pthread_mutex_lock(&it->lock);
   for (bool polled = false;; polled = true) {
     status = insitu__loader_poll(it, out, err);
+    if (status == INSITU__LOADER_UNCHECKED) {
+      insitu__loader_check_batch(it);
+      status = insitu__loader_poll(it, out, err);
+    }
     if (status != INSITU_TIMEOUT || (insitu__base_now() >= deadline && (polled || !ld->config.inline_io))) break;
     insitu__loader_wait(it, deadline);
   }
@@ -10207,6 +10722,7 @@ INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
     return;
   }
   slab->held = false;
+  insitu__mem_hide(slab->memory, it->slab_bytes);
   slab->next = it->free;
   it->free = slab;
   bool last = --it->held == 0 && it->closed;

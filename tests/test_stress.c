@@ -20,22 +20,40 @@ static const insitu_slice low = {NULL, 1, 0, 3}, high = {NULL, 1, 2, 5};
 static const int64_t steps[3] = {-2, 0, 3};
 static struct kind kinds[KINDS] = {
     /* rows read straight into batches, twice for some */
-    {{{"a", 2, {61, 600}, {4, 600}, INSITU_F32, 2, false, false, false, NULL, 0}},
+    {{{.name = "a", .ndim = 2, .shape = {61, 600}, .chunk = {4, 600}, .dtype = INSITU_F32, .format = 2}},
         {{.label = "x", .path = "a"}, {.label = "y", .path = "a", .offset = 1}}, 2, {0, 0}, -1},
     /* zstd, several fields, steps and a conversion, absent chunks */
-    {{{"a", 3, {50, 5, 6}, {5, 2, 4}, INSITU_I16, 3, true, false, true, "0", 7},
-         {"b", 1, {50}, {3}, INSITU_F64, 3, false, false, false, NULL, 0}},
+    {{{.name = "a",
+          .ndim = 3,
+          .shape = {50, 5, 6},
+          .chunk = {5, 2, 4},
+          .dtype = INSITU_I16,
+          .format = 3,
+          .big = true,
+          .zstd = true,
+          .fill = "0",
+          .absent = 7},
+         {.name = "b", .ndim = 1, .shape = {50}, .chunk = {3}, .dtype = INSITU_F64, .format = 3}},
         {{.label = "x", .path = "a", .steps = steps, .n_steps = 3, .dtype = INSITU_F32}, {.label = "y", .path = "b"}}, 2, {0, 1},
         -1},
     /* one sample in a chunk, two slices in different fields at different offsets */
-    {{{"a", 3, {70, 6, 512}, {1, 1, 512}, INSITU_F32, 2, false, false, false, NULL, 0}},
+    {{{.name = "a", .ndim = 3, .shape = {70, 6, 512}, .chunk = {1, 1, 512}, .dtype = INSITU_F32, .format = 2}},
         {{.label = "x", .path = "a", .slices = &low, .n_slices = 1},
             {.label = "y", .path = "a", .offset = 2, .slices = &high, .n_slices = 1}},
         2, {0, 0}, -1},
     /* column-major and compressed: whole chunks through scratch */
-    {{{"a", 2, {48, 20}, {6, 7}, INSITU_F64, 2, false, true, true, NULL, 0}}, {{.label = "a"}}, 1, {0}, -1},
+    {{{.name = "a",
+         .ndim = 2,
+         .shape = {48, 20},
+         .chunk = {6, 7},
+         .dtype = INSITU_F64,
+         .format = 2,
+         .fortran = true,
+         .zstd = true}},
+        {{.label = "a"}}, 1, {0}, -1},
     /* a damaged chunk */
-    {{{"a", 2, {64, 16}, {4, 16}, INSITU_I32, 2, false, false, false, NULL, 0}}, {{.label = "a"}}, 1, {0}, 9},
+    {{{.name = "a", .ndim = 2, .shape = {64, 16}, .chunk = {4, 16}, .dtype = INSITU_I32, .format = 2}}, {{.label = "a"}}, 1, {0},
+        9},
 };
 
 static int setup(void **state) {

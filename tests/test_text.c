@@ -336,20 +336,26 @@ static void urls(void **state) {
       {"file://host/a", "", INSITU_E_ARG}, {"file:///a%2", "", INSITU_E_ARG}, {"file:///a%", "", INSITU_E_ARG},
       {"file:///a%00b", "", INSITU_E_ARG}, {"file:///%zz", "", INSITU_E_ARG}, {"", "", INSITU_E_ARG},
       {"s3://bucket/key", "s3", INSITU_E_UNSUPPORTED}, {"https://user:secret@host/x", "https", INSITU_E_UNSUPPORTED},
-      {"gs://b", "gs", INSITU_E_UNSUPPORTED}, {"a:b", "a:b", 0}, {"12:30:00Z://x", "12:30:00Z://x", 0}};
+      {"gs://b", "gs", INSITU_E_UNSUPPORTED}, {"a:b", "a:b", 0}, {"memory://", "", 0}, {"Memory://a%20b/", "a b/", 0},
+      {"memory:/a", "memory:/a", 0}, {"memory://%zz", "", INSITU_E_ARG}, {"memory", "memory", 0},
+      {"memorys://a", "memorys", INSITU_E_UNSUPPORTED}, {"12:30:00Z://x", "12:30:00Z://x", 0}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char path[32];
+    int kind = -1;
     insitu_error err = {0};
-    insitu_status status = insitu__text_url_parse(cases[i].url, path, sizeof path, &err);
+    insitu_status status = insitu__text_url_parse(cases[i].url, &kind, path, sizeof path, &err);
     if (status != cases[i].status) fail_msg("%s: %d %s", cases[i].url, status, err.message);
     if (status == INSITU_OK) assert_string_equal(path, cases[i].path);
+    if (status == INSITU_OK)
+      assert_int_equal(kind, strncasecmp(cases[i].url, "memory://", 9) ? INSITU__TEXT_URL_FILE : INSITU__TEXT_URL_MEMORY);
     else assert_non_null(strstr(err.message, cases[i].path));
     assert_null(strstr(err.message, "secret"));
   }
   char path[8];
-  assert_int_equal(insitu__text_url_parse("1234567", path, sizeof path, NULL), INSITU_OK);
-  assert_int_equal(insitu__text_url_parse("12345678", path, sizeof path, NULL), INSITU_E_ARG);
+  int kind;
+  assert_int_equal(insitu__text_url_parse("1234567", &kind, path, sizeof path, NULL), INSITU_OK);
+  assert_int_equal(insitu__text_url_parse("12345678", &kind, path, sizeof path, NULL), INSITU_E_ARG);
 }
 
 int main(void) {
