@@ -7440,6 +7440,13 @@ static bool insitu__plan_map_find(struct insitu__plan_map *m, int64_t anchor, ui
   return true;
 }
 
+/* Whether all anchors [lo, hi) lie in the unit looked at last, and that in the window: what most chunks are. */
+static bool insitu__plan_map_holds(const struct insitu__plan_map *m, int64_t lo, int64_t hi) {
+  uint64_t at = m->sequence + (uint64_t)(lo - m->unit.lo);
+  return m->unit.unit != UINT64_MAX && lo >= m->unit.lo && hi <= m->unit.hi && at >= m->window->begin &&
+         at + (uint64_t)(hi - lo) <= m->window->end;
+}
+
 /* Whether a window of this rank that comes before w holds one of the anchors [lo, hi): one that begins earlier in its lane, or as
  * early in a lower lane. Nothing is drawn from the mixers, so that a unit costs one permutation. */
 static bool insitu__plan_before(
@@ -8284,11 +8291,13 @@ static insitu_status insitu__loader_boxes(struct insitu__loader_tile *t) {
   return INSITU_OK;
 }
 
-/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows costs little. */
-static void insitu__loader_range(struct insitu__loader_tile *t) {
+/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows costs little. True when some
+ * row may lie in another window as well. */
+static bool insitu__loader_range(struct insitu__loader_tile *t) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
   uint64_t begin = t->chunk * a->rows, rows = insitu__base_min(a->rows, a->samples - begin), batch, row;
+  bool elsewhere = false;
   t->first = rows;
   t->last = 0;
   for (uint64_t v = 0; v < a->n_views; v++) {
@@ -8300,7 +8309,9 @@ static void insitu__loader_range(struct insitu__loader_tile *t) {
       if (insitu__plan_map_find(&map, anchor + (int64_t)i, &batch, &row) && t->base + batch >= it->start) t->first = i;
     for (uint64_t i = rows; i > t->last; i--)
       if (insitu__plan_map_find(&map, anchor + (int64_t)i - 1, &batch, &row) && t->base + batch >= it->start) t->last = i;
+    elsewhere = elsewhere || !insitu__plan_map_holds(&map, anchor, anchor + (int64_t)rows);
   }
+  return elsewhere;
 }
 
 /* Counts the tile as a re-read if a window before its own holds a row of it. Windows are compared where they lie in the epoch,
@@ -8324,8 +8335,7 @@ static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
   t->first = t->last = 0;
   insitu_status status = insitu__loader_boxes(t);
   if (status) return status;
-  insitu__loader_range(t);
-  if (t->first < t->last) insitu__loader_again(t);
+  if (insitu__loader_range(t) && t->first < t->last) insitu__loader_again(t);
   if (!t->buffer) {
     t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
     if (t->buffer) insitu__loader_memory(t->loader, t->loader->buffer_bytes);
