@@ -58,9 +58,9 @@
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
  *   forbidden; decode_threads workers decode. Own threads are named insitu-*, block all signals and install no handlers. There
  *   is no global state: several loaders live side by side. Each function says which threads may call it. The log function runs
- *   on loader threads, perhaps on several at once, and may not call the loader. With inline_io there is no thread at all: all
- *   work happens inside the calls of the thread that opened the loader. A forked child may not use its parent's loader
- *   (INSITU_E_FORKED) and may open its own.
+ *   on loader threads and inside your calls, perhaps several at once, and may not call the loader. With inline_io there is no
+ *   thread at all: all work happens inside the calls of the thread that opened the loader. A forked child may not use its
+ *   parent's loader (INSITU_E_FORKED) and may open its own.
  *
  * 5. ERRORS
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error belongs to the batch that
@@ -87,10 +87,12 @@
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times slower
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by itself without NDEBUG
+ *   INSITU_WATCHDOG_S       seconds (30) without a finished chunk after which a warning names the oldest one in flight
  *   NDEBUG                  leaves out assertions of this header's own invariants
  *   INSITU_DEBUG            fill a batch's memory with 0xA5 before its rows arrive. AddressSanitizer does it too, and then reports
  *      any access to a released batch
- *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not. INSITU_CHECK=1 is desc.check = 1: of every
+ *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not; INSITU_LOG=off|error|warn|info|
+ *   debug what is logged where desc.log_level does not. INSITU_CHECK=1 is desc.check = 1: of every
  *   batch one row, of an iterator's first batch one of each variable, is read again before delivery, the whole stored objects and
  *   element by element with none of the code that filled the batch; a difference is INSITU_E_CHECK, a bug of this library. Slow,
  *   and outside memory_budget. insitu_stats.checked_rows counts. Nothing else is read.
@@ -234,6 +236,9 @@ enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* s
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };   /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
 enum { INSITU_RAISE = 1, INSITU_FILL = 2 };          /* on_bad_chunk, on_absent_chunk */
 enum { INSITU_SHUFFLED = 1, INSITU_SEQUENTIAL = 2 }; /* iter_desc.order; AUTO: train shuffled, others sequential */
+/* desc.log_level, one more than the last level that is logged; AUTO: $INSITU_LOG (off, error, warn, info, debug), else warnings.
+ * info: a line at open and one per finished epoch; debug: one per chunk read. */
+enum { INSITU_LOG_OFF = -1, INSITU_LOG_ERROR = 1, INSITU_LOG_WARN = 2, INSITU_LOG_INFO = 3, INSITU_LOG_DEBUG = 4 };
 
 /* Either fractions of the reference chunks (one array's coarsest chunks along the sample axis), in the order train, val, test; or
  * sample-exact ranges. All three all zero: fractions 0.8, 0.1, 0.1. */
@@ -287,8 +292,8 @@ typedef struct insitu_loader_desc {
   int32_t plan_only;       /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no iterators */
   int32_t check;           /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t hold_epoch;      /* begin an epoch only when next is called after END; default: prefetch it while one drains */
-  void (*log)(
-      void *user, int32_t level, const char *line); /* level 0 error, 1 warning, 2 info; NULL: warnings to stderr, rank 0 only */
+  int32_t log_level;       /* INSITU_LOG_... */
+  void (*log)(void *user, int32_t level, const char *line); /* level 0 error to 3 debug; NULL: to stderr, on rank 0 only */
   void *log_user;
 } insitu_loader_desc;
 
@@ -358,17 +363,32 @@ typedef struct insitu_quality {
   uint64_t rows;
 } insitu_quality;
 
+/* What limits the loader. NONE: no batch was delivered yet. CONSUMER: under 5 % of the time is spent inside next. DECODE: else, and
+ * the workers are busy for more than 80 % of theirs. READ: else. */
+enum { INSITU_STAGE_NONE = 0, INSITU_STAGE_CONSUMER = 1, INSITU_STAGE_READ = 2, INSITU_STAGE_DECODE = 3 };
+/* "none", "consumer", "read", "decode". [any thread] */
+INSITU_DEF const char *insitu_stage_name(int32_t stage);
+
+/* Of all iterators since the loader was opened. */
 typedef struct insitu_stats {
-  uint64_t batches;  /* delivered */
-  uint64_t reads;    /* chunks read or found absent; insitu_plan tells how many of them are re-reads */
-  uint64_t requests; /* reads of the store for them: fewer where neighbours in a shard are read at once */
+  uint64_t batches, rows; /* delivered */
+  uint64_t reads;         /* chunks read or found absent */
+  uint64_t rereads;       /* of them, those that another window of this rank and epoch, one that begins earlier, reads as well */
+  uint64_t requests;      /* reads of the store for them: fewer where neighbours in a shard are read at once */
   uint64_t bytes_read, bytes_decoded;
   uint64_t absent_chunks, bad_chunks;   /* filled */
-  uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most, over all iterators */
+  uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
+  uint64_t memory_bytes_peak;           /* batches and chunk buffers in use, tables, decode scratch and stacks: at most */
+  uint64_t memory_promised;             /* what open iterators and chunks in flight may take, out of memory_budget */
   uint64_t inflight_peak;               /* chunks in flight at most */
   uint64_t checked_rows;                /* one variable and step each; see desc.check */
-  double stall_s, first_batch_s;        /* time spent waiting inside next; until the first batch */
-  char io[8];                           /* "uring" or "epoll" */
+  double stall_s, stall_share;          /* time spent inside next; its share of the time since next was first called */
+  double first_batch_s;                 /* from opening the loader to the first batch */
+  double next_p50_s, next_p95_s, next_p99_s,
+      next_max_s;         /* time inside next, of calls that gave a batch; within 4 % but for max */
+  double decode_busy;     /* share of the workers' time spent at work since next was first called (inline_io: of time in next) */
+  int32_t limiting_stage; /* INSITU_STAGE_... */
+  char io[8];             /* "uring" or "epoll" */
 } insitu_stats;
 
 /* ---- loader: [any] thread unless marked ---- */
@@ -392,6 +412,7 @@ INSITU_DEF insitu_status insitu_loader_plan(
 /* How well its epoch desc->epoch is shuffled. */
 INSITU_DEF insitu_status insitu_loader_quality(
     const insitu_loader *loader, const insitu_iter_desc *desc, insitu_quality *out, insitu_error *err);
+/* Never waits. */
 INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *loader, insitu_stats *out, insitu_error *err);
 /* Shape of what insitu_read gives, C order. */
 typedef struct insitu_shape {
@@ -406,6 +427,12 @@ typedef struct insitu_shape {
  * a time; with inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
     insitu_shape *shape, insitu_error *err);
+/* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields), "origins" (where
+ * each value with a default comes from), "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics".
+ * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
+ * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
+ * Reads nothing, but planning a large archive takes as long as insitu_loader_plan for each split. */
+INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *loader, char *json, uint64_t cap);
 /* Writes the split as JSON (keys n_chunks, sample_chunk_size, n_samples, chunks{train,val,test}, seed), by atomic rename.
  * Chunk-aligned splits only. */
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *loader, const char *path, insitu_error *err);
@@ -1494,16 +1521,80 @@ __attribute__((format(printf, 2, 3))) static bool insitu__text_buffer_printf(
   va_end(args);
   return ok;
 }
-__attribute__((unused)) static bool insitu__text_buffer_json_string(
-    struct insitu__text_buffer *b, const char *s) { /* quotes s; bytes >= 0x80 pass as they are */
+/* Bytes of the UTF-8 character that p begins with, 0 if it is none (Unicode 15, table 3-7). p ends in a NUL. */
+static unsigned insitu__text_utf8(const unsigned char *p) {
+  unsigned n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+  for (unsigned i = 1; i < n; i++)
+    if ((p[i] & 0xc0) != 0x80) return 0;
+  bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+  bool beyond = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f); /* surrogates; past U+10FFFF */
+  return overlong || beyond ? 0 : n;
+}
+/* Quotes s. A byte that is not UTF-8 becomes U+FFFD: JSON has no way to say it. */
+static bool insitu__text_buffer_json_string(struct insitu__text_buffer *b, const char *s) {
   insitu__text_buffer_bytes(b, "\"", 1);
-  for (; *s; s++) {
+  for (unsigned n; *s; s += n ? n : 1) {
     unsigned char c = (unsigned char)*s;
+    n = insitu__text_utf8((const unsigned char *)s);
     if (c == '"' || c == '\\') insitu__text_buffer_printf(b, "\\%c", c);
     else if (c < 0x20 || c == 0x7f) insitu__text_buffer_printf(b, "\\u%04x", c);
-    else insitu__text_buffer_bytes(b, s, 1);
+    else if (n) insitu__text_buffer_bytes(b, s, n);
+    else insitu__text_buffer_bytes(b, "\\ufffd", 6);
   }
   return insitu__text_buffer_bytes(b, "\"", 1);
+}
+/* The shortest decimal that reads back as x, with a point whatever the program's locale writes; null if x is not finite. */
+static bool insitu__text_buffer_double(struct insitu__text_buffer *b, double x) {
+  char text[64];
+  if (!__builtin_isfinite(x)) return insitu__text_buffer_bytes(b, "null", 4);
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, x);
+    if (digits == 17 || strtod(text, NULL) == x) break;
+  }
+  for (const char *p = text; *p;) {
+    uint64_t n = strspn(p, "+-0123456789e"), point = strcspn(p + n, "0123456789");
+    insitu__text_buffer_bytes(b, p, n);
+    if (point) insitu__text_buffer_bytes(b, ".", 1);
+    p += n + point;
+  }
+  return !b->failed;
+}
+
+/* A struct's member as JSON. FLAG: an int32 as true or false; WORD: an int32 that words names; TEXT: a char *; CHARS: a char[];
+ * NONE: written otherwise. */
+enum {
+  INSITU__TEXT_U64,
+  INSITU__TEXT_I64,
+  INSITU__TEXT_U32,
+  INSITU__TEXT_I32,
+  INSITU__TEXT_DOUBLE,
+  INSITU__TEXT_FLAG,
+  INSITU__TEXT_WORD,
+  INSITU__TEXT_TEXT,
+  INSITU__TEXT_CHARS,
+  INSITU__TEXT_NONE
+};
+struct insitu__text_field {
+  const char *name;
+  uint64_t at; /* offset in the struct */
+  int kind;
+  const char *const *words;
+};
+static void insitu__text_buffer_field(
+    struct insitu__text_buffer *b, const char *separator, const struct insitu__text_field *f, const void *base) {
+  const void *at = (const char *)base + f->at;
+  insitu__text_buffer_printf(b, "%s\"%s\": ", separator, f->name);
+  switch (f->kind) {
+  case INSITU__TEXT_U64: insitu__text_buffer_printf(b, "%" PRIu64, *(const uint64_t *)at); break;
+  case INSITU__TEXT_I64: insitu__text_buffer_printf(b, "%" PRId64, *(const int64_t *)at); break;
+  case INSITU__TEXT_U32: insitu__text_buffer_printf(b, "%" PRIu32, *(const uint32_t *)at); break;
+  case INSITU__TEXT_I32: insitu__text_buffer_printf(b, "%" PRId32, *(const int32_t *)at); break;
+  case INSITU__TEXT_DOUBLE: insitu__text_buffer_double(b, *(const double *)at); break;
+  case INSITU__TEXT_FLAG: insitu__text_buffer_printf(b, "%s", *(const int32_t *)at ? "true" : "false"); break;
+  case INSITU__TEXT_WORD: insitu__text_buffer_json_string(b, f->words[*(const int32_t *)at]); break;
+  case INSITU__TEXT_TEXT: insitu__text_buffer_json_string(b, *(const char *const *)at); break;
+  case INSITU__TEXT_CHARS: insitu__text_buffer_json_string(b, (const char *)at); break;
+  }
 }
 
 /* -- near names -- */
@@ -1958,8 +2049,8 @@ static uint64_t insitu__order_span(const struct insitu__order *o) {
   return steps < o->batches ? steps + 1 : o->batches;
 }
 
-/* The lane's window that holds the unit at a rank; the lane must hold at least one of that unit's anchors. */
-static void insitu__order_window_find(
+/* The lane's window that holds the unit at a rank, but for its mixer; the lane must hold at least one of that unit's anchors. */
+static void insitu__order_window_range(
     const struct insitu__order *o, struct insitu__order_window *w, uint64_t lane, uint64_t rank) {
   uint64_t first = o->lane[lane].first, units = o->lane[lane].head;
   w->lane = lane;
@@ -1977,6 +2068,12 @@ static void insitu__order_window_find(
   w->begin = insitu__base_max(first * o->unit_rows - insitu__order_lack(o, w->short_begin), lane_begin);
   w->end = insitu__base_min(last * o->unit_rows - insitu__order_lack(o, w->short_end), insitu__order_lane_end(o, lane));
   w->offset = w->begin - lane_begin;
+}
+
+/* The same with its mixer. */
+static void insitu__order_window_find(
+    const struct insitu__order *o, struct insitu__order_window *w, uint64_t lane, uint64_t rank) {
+  insitu__order_window_range(o, w, lane, rank);
   if (o->sequential) insitu__order_perm_identity(&w->mixer, w->end - w->begin);
   else insitu__order_perm_init(&w->mixer, w->end - w->begin, insitu__order_mix(insitu__order_mix(o->key ^ lane) ^ w->index));
 }
@@ -3204,7 +3301,8 @@ struct insitu__reactor {
   insitu_status status; /* of starting */
   insitu_error error;
   struct insitu__reactor_worker *workers;
-  unsigned n_workers; /* running; constant once open has returned */
+  unsigned n_workers;         /* running; constant once open has returned */
+  atomic_uint_least64_t busy; /* nanoseconds spent in jobs */
 };
 
 /* ---- any thread */
@@ -3322,7 +3420,7 @@ static void insitu__reactor_work_await(struct insitu__reactor *r, void (*fn)(voi
 }
 
 /* Waits ns nanoseconds, at least one turn of the loop. False when it ended early because the reactor closes: give up. */
-__attribute__((unused)) static bool insitu__reactor_sleep_await(struct insitu__reactor *r, int64_t ns) {
+static bool insitu__reactor_sleep_await(struct insitu__reactor *r, int64_t ns) {
   int64_t now = insitu__base_now(), deadline = ns > INT64_MAX - now ? INT64_MAX : now + (ns > 0 ? ns : 0);
   insitu__reactor_timer_add(r, deadline, insitu__coro_current(&r->coros));
   insitu__coro_suspend_await(&r->coros);
@@ -3396,13 +3494,19 @@ static bool insitu__reactor_run_ready(struct insitu__reactor *r) { /* those that
   return n > 0;
 }
 
+static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned worker) {
+  int64_t begin = insitu__base_now();
+  job->fn(job->arg, worker);
+  atomic_fetch_add_explicit(&job->reactor->busy, (uint64_t)(insitu__base_now() - begin), memory_order_relaxed);
+}
+
 static bool insitu__reactor_start_jobs(struct insitu__reactor *r) { /* true when a job was run here */
   struct insitu__reactor_job *job = r->new_jobs.first;
   if (!job) return false;
   if (!r->n_workers) { /* one, after what can go on without us has been started */
     insitu__ring_flush(&r->ring);
     r->new_jobs.first = job->next;
-    job->fn(job->arg, 0);
+    insitu__reactor_job_run(job, 0);
     insitu__reactor_ready(r, job->co);
     return true;
   }
@@ -3482,7 +3586,7 @@ static void *insitu__reactor_worker_main(void *arg) {
     if (job) {
       r->jobs.first = job->next;
       pthread_mutex_unlock(&r->lock);
-      job->fn(job->arg, worker->index);
+      insitu__reactor_job_run(job, worker->index);
       insitu__reactor_post(r, &job->task); /* the coroutine may go on now: job is gone */
       pthread_mutex_lock(&r->lock);
     } else if (r->stop) {
@@ -3584,6 +3688,7 @@ static insitu_status insitu__reactor_open(struct insitu__reactor *r, const struc
   memset(r, 0, sizeof *r);
   r->desc = *d;
   atomic_init(&r->posted, NULL);
+  atomic_init(&r->busy, 0);
   pthread_mutex_init(&r->lock, NULL);
   pthread_cond_init(&r->work, NULL);
   pthread_cond_init(&r->news, NULL);
@@ -3754,22 +3859,29 @@ static insitu_status insitu__codec_unknown(const char *name, insitu_error *err) 
       "codec \"%s\": not known here; blosc, zstd, lz4, crc32c, gzip and zlib are: write the array with one of these", shown);
 }
 
+static const struct {
+  const char *name;
+  int kind;
+} insitu__codec_known[] = {{"blosc", INSITU__CODEC_BLOSC}, {"zstd", INSITU__CODEC_ZSTD}, {"lz4", INSITU__CODEC_LZ4},
+    {"crc32c", INSITU__CODEC_CRC32C}, {"gzip", INSITU__CODEC_GZIP}, {"zlib", INSITU__CODEC_ZLIB}};
+
+static const char *insitu__codec_name(int kind) {
+  for (size_t i = 0; i < sizeof insitu__codec_known / sizeof *insitu__codec_known; i++)
+    if (insitu__codec_known[i].kind == kind) return insitu__codec_known[i].name;
+  return "sharding_indexed";
+}
+
 /* Takes v2 ids and v3 names, with or without the prefix "numcodecs.". */
 static insitu_status insitu__codec_from_name(const char *name, struct insitu__codec *out, insitu_error *err) {
-  static const struct {
-    const char *name;
-    int kind;
-  } known[] = {{"blosc", INSITU__CODEC_BLOSC}, {"zstd", INSITU__CODEC_ZSTD}, {"lz4", INSITU__CODEC_LZ4},
-      {"crc32c", INSITU__CODEC_CRC32C}, {"gzip", INSITU__CODEC_GZIP}, {"zlib", INSITU__CODEC_ZLIB}};
   const char *bare = strncmp(name, "numcodecs.", 10) ? name : name + 10;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    if (strcmp(bare, known[i].name)) continue;
+  for (size_t i = 0; i < sizeof insitu__codec_known / sizeof *insitu__codec_known; i++) {
+    if (strcmp(bare, insitu__codec_known[i].name)) continue;
 #ifndef INSITU_WITH_ZLIB
-    if (known[i].kind == INSITU__CODEC_GZIP || known[i].kind == INSITU__CODEC_ZLIB)
+    if (insitu__codec_known[i].kind == INSITU__CODEC_GZIP || insitu__codec_known[i].kind == INSITU__CODEC_ZLIB)
       return insitu__error_set(err, INSITU_E_CODEC,
           "codec \"%s\": not in this build: define INSITU_WITH_ZLIB beside INSITU_IMPLEMENTATION, and link with -lz", bare);
 #endif
-    *out = (struct insitu__codec){known[i].kind, NULL};
+    *out = (struct insitu__codec){insitu__codec_known[i].kind, NULL};
     return INSITU_OK;
   }
   return insitu__codec_unknown(name, err);
@@ -7948,6 +8060,40 @@ static bool insitu__plan_map_find(struct insitu__plan_map *m, int64_t anchor, ui
   return true;
 }
 
+/* Whether all anchors [lo, hi) lie in the unit looked at last, and that in the window: what most chunks are. */
+static bool insitu__plan_map_holds(const struct insitu__plan_map *m, int64_t lo, int64_t hi) {
+  uint64_t at = m->sequence + (uint64_t)(lo - m->unit.lo);
+  return m->unit.unit != UINT64_MAX && lo >= m->unit.lo && hi <= m->unit.hi && at >= m->window->begin &&
+         at + (uint64_t)(hi - lo) <= m->window->end;
+}
+
+/* Whether a window of this rank that comes before w holds one of the anchors [lo, hi): one that begins earlier in its lane, or as
+ * early in a lower lane. Nothing is drawn from the mixers, so that a unit costs one permutation. */
+static bool insitu__plan_before(
+    const struct insitu__plan *p, const struct insitu__order *o, const struct insitu__order_window *w, int64_t lo, int64_t hi) {
+  const struct insitu__plan_layout *l = &p->layout;
+  for (struct insitu__split_unit u; lo < hi; lo = u.hi) {
+    u = insitu__split_find(p->split, p->part, lo);
+    if (u.unit == UINT64_MAX) continue;
+    uint64_t rank = insitu__order_perm_bwd(&o->perm, u.unit), begin = insitu__order_rank_begin(o, rank);
+    uint64_t at = begin + (uint64_t)(lo - u.lo), end = begin + (uint64_t)((u.hi < hi ? u.hi : hi) - u.lo);
+    while (at < end) { /* a unit that a lane's end cuts goes on in the next lane */
+      if (at >= w->begin && at < w->end) {
+        at = w->end;
+        continue;
+      }
+      uint64_t lane = insitu__order_divide(&o->by_lane_anchors, at);
+      struct insitu__order_window other;
+      if (lane >= l->lanes) break; /* dropped in this epoch */
+      at = insitu__order_lane_end(o, lane);
+      if (lane - l->first_lane >= l->rank_lanes) continue;
+      insitu__order_window_range(o, &other, lane, rank);
+      if (other.offset < w->offset || (other.offset == w->offset && lane < w->lane)) return true;
+    }
+  }
+  return false;
+}
+
 /* The anchor at (batch, row of this rank); false when the epoch has no such row. */
 static bool insitu__plan_locate(
     const struct insitu__plan *p, const struct insitu__order *o, uint64_t batch, uint64_t row, int64_t *anchor) {
@@ -8360,6 +8506,10 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
 /* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. */
 #define INSITU__LOADER_GAP (16u << 10)
 #define INSITU__LOADER_RUN (1u << 20)
+#ifndef INSITU_WATCHDOG_S
+#define INSITU_WATCHDOG_S 30
+#endif
+#define INSITU__LOADER_NEXT_BUCKETS 976 /* of insitu__loader_bucket: 61 octaves of 16 */
 
 struct insitu__loader_slab {
   insitu_batch batch; /* first: what the user holds */
@@ -8398,6 +8548,10 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   unsigned worker;                  /* whose scratch */
   bool landed;                      /* all of it is done: a worker found the chunk in the caches */
   const char *damaged;              /* insitu__loader_fill: the chunk's key if it is not just absent */
+  bool ranged;                      /* rows were looked for, and a re-read counted */
+  atomic_int stage;                 /* what the watchdog tells */
+  const char *key;                  /* on the coroutine's stack; NULL until it is known */
+  int64_t began, spent;             /* when it was started; nanoseconds from its first read to its last row, for the debug log */
   insitu_status status;
   insitu_error error;
 };
@@ -8411,16 +8565,30 @@ struct insitu__loader_block { /* copies of the desc's strings and arrays */
   struct insitu__loader_block *next;
 };
 
+/* The stages of a tile, IDLE while it is in the loader's free list. */
+enum { INSITU__LOADER_IDLE, INSITU__LOADER_WAITING, INSITU__LOADER_READING, INSITU__LOADER_DECODING };
+
+struct insitu__loader_tally { /* of one epoch of an iterator, for its line in the log */
+  atomic_uint_least64_t rereads, holes;
+};
+
+struct insitu__loader_lap { /* what the user's thread saw of the epoch under way */
+  int64_t began;
+  uint64_t stall, busy, batches, bytes; /* busy: of the workers, when it began */
+};
+
 struct insitu_iter {
   insitu_loader *loader;
   insitu_iter *next_iter; /* the loader's list: reactor thread */
   struct insitu__plan plan;
   int split;
   pid_t pid;
-  uint64_t batches, n_ring, n_slabs, slab_bytes, reserved; /* reserved: of memory_budget */
-  char *names;                                             /* the arrays' names: batches outlive the loader */
-  struct insitu__order order[2];                           /* of an even and an odd epoch */
+  uint64_t batches, n_ring, n_slabs, slab_bytes, reserved, tables; /* reserved: of memory_budget; tables: of that */
+  char *names;                                                     /* the arrays' names: batches outlive the loader */
+  struct insitu__order order[2];                                   /* of an even and an odd epoch */
   struct insitu__loader_slab *slabs, **ring;
+  struct insitu__loader_tally tally[4]; /* by epoch & 3: one that is not told as ended, and those that the scan may be in */
+  struct insitu__loader_lap lap;        /* the user's thread */
   /* reactor thread */
   struct insitu__plan_scan scan;
   uint64_t scan_epoch;
@@ -8464,32 +8632,217 @@ struct insitu_loader {
   uint64_t buffer_bytes, whole_bytes, inflight_bytes, cache_slots, slot_bytes, cache_bytes;
   insitu_iter *iters; /* reactor thread */
   uint64_t inflight;
-  pthread_mutex_t lock; /* of reserved */
-  uint64_t reserved;
-  int64_t opened; /* monotonic nanoseconds */
+  uint64_t n_done;                 /* chunks that are through */
+  int64_t pump_now;                /* the time, once a pump has asked for it */
+  struct insitu__reactor_gate any; /* opens when a chunk is started and none was in flight */
+  bool overdue;                    /* the watchdog's word to the pump */
+  pthread_mutex_t lock;            /* of changes to reserved and tables */
+  atomic_uint_least64_t reserved;  /* of memory_budget, by iterators */
+  atomic_uint_least64_t tables;    /* of that, tables */
+  int64_t opened;                  /* monotonic nanoseconds */
+  int64_t left, away;              /* inline_io: when next returned last; nanoseconds spent outside it */
+  bool inside;                     /* inline_io: next is running */
+  unsigned char origin[32];        /* per entry of insitu__loader_fields: INSITU__LOADER_FROM_... */
   atomic_bool cancelled;
-  atomic_uint_least64_t n_batches, n_reads, n_requests, n_read, n_decoded, n_absent, n_bad, slab_now, slab_peak, inflight_peak,
-      stall, first_batch, n_checked;
+  /* counters: relaxed */
+  atomic_uint_least64_t n_batches, n_rows, n_reads, n_rereads, n_requests, n_read, n_decoded, n_absent, n_bad, slab_now,
+      slab_peak, memory_now, memory_peak, inflight_peak, stall, first_batch, n_checked;
+  atomic_uint_least64_t first_next, busy_before; /* when next was first called, and how busy the workers had been until then */
+  atomic_uint_least64_t next_max, next_in[INSITU__LOADER_NEXT_BUCKETS]; /* calls of next by how long they took */
 };
+
+/* ---- counters and log ---- */
 
 static void insitu__loader_add(atomic_uint_least64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
+static uint64_t insitu__loader_get(const atomic_uint_least64_t *counter) {
+  return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
 static void insitu__loader_peak(atomic_uint_least64_t *peak, uint64_t now) {
-  uint64_t seen = atomic_load_explicit(peak, memory_order_relaxed);
+  uint64_t seen = insitu__loader_get(peak);
   while (now > seen && !atomic_compare_exchange_weak_explicit(peak, &seen, now, memory_order_relaxed, memory_order_relaxed))
     continue;
+}
+
+static void insitu__loader_memory(insitu_loader *ld, uint64_t bytes) { /* that were mapped or allocated */
+  uint64_t now = atomic_fetch_add_explicit(&ld->memory_now, bytes, memory_order_relaxed) + bytes;
+  insitu__loader_peak(&ld->memory_peak, now);
+}
+
+/* Log-linear: 16 buckets an octave, so that a bucket's middle is within 1/32 of all that falls into it. */
+static unsigned insitu__loader_bucket(uint64_t ns) {
+  if (ns < 16) return (unsigned)ns;
+  unsigned octave = 63 - (unsigned)__builtin_clzll(ns);
+  return (octave - 3) * 16 + (unsigned)(ns >> (octave - 4) & 15);
+}
+static double insitu__loader_bucket_middle(unsigned bucket) {
+  unsigned shift = bucket < 16 ? 0 : bucket / 16 - 1;
+  uint64_t low = bucket < 16 ? bucket : (uint64_t)(16 + bucket % 16) << shift;
+  return (double)low + ((double)(UINT64_C(1) << shift) - 1) / 2;
+}
+
+static void insitu__loader_next_took(insitu_loader *ld, uint64_t ns) {
+  insitu__loader_add(&ld->next_in[insitu__loader_bucket(ns)], 1);
+  insitu__loader_peak(&ld->next_max, ns);
+}
+
+/* What the given shares of the calls did not exceed, in nanoseconds; share ascends. */
+static void insitu__loader_percentiles(const insitu_loader *ld, const double *share, double *out, int n) {
+  uint64_t count[INSITU__LOADER_NEXT_BUCKETS], total = 0, seen = 0, most = insitu__loader_get(&ld->next_max);
+  for (unsigned b = 0; b < INSITU__LOADER_NEXT_BUCKETS; b++) total += count[b] = insitu__loader_get(&ld->next_in[b]);
+  unsigned b = 0;
+  for (int i = 0; i < n; i++) {
+    while (total && (double)(seen + count[b]) < share[i] * (double)total) seen += count[b++];
+    out[i] = total ? insitu__loader_bucket_middle(b) : 0;
+    if (out[i] > (double)most) out[i] = (double)most;
+  }
+}
+
+static int32_t insitu__loader_stage(uint64_t batches, double stall_share, double decode_busy) { /* see insitu_stats */
+  if (!batches) return INSITU_STAGE_NONE;
+  if (stall_share < 0.05) return INSITU_STAGE_CONSUMER;
+  return decode_busy > 0.8 ? INSITU_STAGE_DECODE : INSITU_STAGE_READ;
+}
+
+static double insitu__loader_share(uint64_t part, double whole) { /* at most 1; 0 of nothing */
+  return whole <= 0 ? 0 : (double)part < whole ? (double)part / whole : 1;
+}
+
+/* The share of the workers' time that they were busy for. Inline there is one, which exists inside next alone. */
+static double insitu__loader_busy_share(const insitu_loader *ld, uint64_t busy, uint64_t elapsed, uint64_t stall) {
+  return insitu__loader_share(busy, ld->config.inline_io ? (double)stall : (double)elapsed * (double)ld->config.decode_threads);
+}
+
+static bool insitu__loader_logs(const insitu_loader *ld, int level) {
+  return level < ld->config.log_level && (ld->config.log || ld->config.rank == 0);
 }
 
 __attribute__((format(printf, 3, 4))) static void insitu__loader_log(insitu_loader *ld, int level, const char *format, ...) {
   char line[1200];
   va_list args;
+  if (!insitu__loader_logs(ld, level)) return;
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
   if (ld->config.log) ld->config.log(ld->config.log_user, level, line);
-  else if (level <= 1 && ld->config.rank == 0) fprintf(stderr, "insitubatch: %s\n", line);
+  else fprintf(stderr, "insitubatch: %s\n", line);
+}
+
+/* A call of next begins, on the user's thread. */
+static void insitu__loader_enter(insitu_iter *it, int64_t begin) {
+  insitu_loader *ld = it->loader;
+  if (ld->config.inline_io) {
+    ld->away += begin - ld->left;
+    ld->inside = true;
+  }
+  bool first = !insitu__loader_get(&ld->first_next);
+  if (!first && it->lap.began) return;
+  uint64_t busy = insitu__loader_get(&ld->reactor.busy), none = 0;
+  if (first && atomic_compare_exchange_strong(&ld->first_next, &none, (uint64_t)begin)) ld->busy_before = busy;
+  if (!it->lap.began) it->lap = (struct insitu__loader_lap){.began = begin, .busy = busy};
+}
+
+/* It ends. */
+static void insitu__loader_exit(insitu_iter *it, int64_t begin, int64_t now, insitu_status status, const insitu_batch *batch) {
+  insitu_loader *ld = it->loader;
+  uint64_t took = (uint64_t)(now - begin);
+  if (ld->config.inline_io) {
+    ld->left = now;
+    ld->inside = false;
+  }
+  insitu__loader_add(&ld->stall, took);
+  it->lap.stall += took;
+  if (status != INSITU_OK) return;
+  insitu__loader_next_took(ld, took);
+  insitu__loader_add(&ld->n_rows, batch->rows);
+  it->lap.batches++;
+  for (uint64_t i = 0; i < batch->n_arrays; i++) it->lap.bytes += batch->arrays[i].bytes;
+  if (atomic_fetch_add_explicit(&ld->n_batches, 1, memory_order_relaxed) == 0)
+    atomic_store_explicit(&ld->first_batch, (uint64_t)(now - ld->opened), memory_order_relaxed);
+}
+
+/* The line of an epoch that just ended, number it->told. */
+static void insitu__loader_lap_log(insitu_iter *it, int64_t now) {
+  insitu_loader *ld = it->loader;
+  struct insitu__loader_lap lap = it->lap;
+  it->lap.began = 0;
+  if (!insitu__loader_logs(ld, 2)) return;
+  uint64_t epoch = it->told / it->batches - 1, elapsed = (uint64_t)(now - lap.began);
+  double stall = insitu__loader_share(lap.stall, (double)elapsed);
+  double busy = insitu__loader_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - lap.busy, elapsed, lap.stall);
+  insitu__loader_log(ld, 2,
+      "rank %d, iterator %s, epoch %" PRIu64 ": %" PRIu64
+      " batches in %.3f s, %.1f MB/s, %.1f %% of it in next, limited by %s; %" PRIu64 " re-reads, %" PRIu64 " holes filled",
+      (int)ld->config.rank, insitu__split_names[it->split], epoch, lap.batches, (double)elapsed / 1e9,
+      (double)lap.bytes * 1e3 / (double)insitu__base_max(1, elapsed), 100 * stall,
+      insitu_stage_name(insitu__loader_stage(lap.batches, stall, busy)), insitu__loader_get(&it->tally[epoch & 3].rereads),
+      insitu__loader_get(&it->tally[epoch & 3].holes));
+}
+
+/* The loader's own time, nanoseconds: inline it stands still outside next. Reactor thread. */
+static int64_t insitu__loader_clock(const insitu_loader *ld) {
+  if (!ld->config.inline_io) return insitu__base_now();
+  return (ld->inside ? insitu__base_now() : ld->left) - ld->away;
+}
+
+/* Looks four times in INSITU_WATCHDOG_S whether a chunk came through, and sleeps while none is in flight. */
+static void insitu__loader_watch_await(void *arg) {
+  insitu_loader *ld = (insitu_loader *)arg;
+  struct insitu__reactor *r = &ld->reactor;
+  const int64_t patience = (int64_t)((INSITU_WATCHDOG_S)*1e9);
+  while (!r->closing) {
+    memset(&ld->any, 0, sizeof ld->any);
+    if (!ld->inflight) insitu__reactor_gate_await(r, &ld->any);
+    int64_t since = insitu__loader_clock(ld);
+    for (uint64_t seen = ld->n_done; ld->inflight && insitu__reactor_sleep_await(r, patience / 4 + 1) && !r->closing;) {
+      int64_t now = insitu__loader_clock(ld);
+      bool late = seen == ld->n_done && now - since >= patience;
+      ld->overdue |= late;
+      if (late || seen != ld->n_done) since = now;
+      seen = ld->n_done;
+    }
+  }
+}
+
+/* The watchdog's warning: called by the pump, whose stack is large enough for the user's function. */
+static void insitu__loader_warn(insitu_loader *ld) {
+  static const char *const stages[] = {"idle", "waiting to read", "reading", "decoding"};
+  static const char *const look[] = {"", "see whether this process gets processor time",
+      "see whether the file system or server that holds the archive answers",
+      "see whether this process gets processor time, and lower decode_threads if it has fewer cores"};
+  const struct insitu__loader_tile *oldest = NULL;
+  int stage = INSITU__LOADER_IDLE;
+  ld->overdue = false;
+  for (uint64_t i = 0; i < ld->config.max_inflight; i++) {
+    const struct insitu__loader_tile *t = &ld->tiles[i];
+    int at = atomic_load_explicit(&t->stage, memory_order_relaxed);
+    if (at == INSITU__LOADER_IDLE || (oldest && oldest->began <= t->began)) continue;
+    oldest = t;
+    stage = at;
+  }
+  if (!oldest) return;
+  insitu__loader_log(ld, 1,
+      "rank %d, watchdog, array %s, chunk %s: %s for %.1f s, and no other of the %" PRIu64
+      " chunks in flight came through for %g s; %s",
+      (int)ld->config.rank, ld->geometry.arrays[oldest->array].zarr.path, oldest->key ? oldest->key : "(no key yet)",
+      stages[stage], (double)(insitu__loader_clock(ld) - oldest->began) / 1e9, ld->inflight, (double)(INSITU_WATCHDOG_S),
+      look[stage]);
+}
+
+static void insitu__loader_say(const struct insitu__loader_tile *t, const char *key) { /* on a worker, as insitu__loader_fill */
+  insitu__loader_log(t->loader, 3, "rank %d, array %s, chunk %s: %" PRIu64 " bytes, %.3f ms%s%s", (int)t->loader->config.rank,
+      t->loader->geometry.arrays[t->array].zarr.path, key, t->got, (double)t->spent / 1e6, t->status ? ", " : "",
+      t->status == INSITU_E_NOTFOUND ? "absent"
+      : t->status                    ? "failed"
+                                     : "");
+}
+static void insitu__loader_say_read(void *arg, unsigned worker) {
+  const struct insitu__loader_tile *t = (const struct insitu__loader_tile *)arg;
+  (void)worker;
+  insitu__loader_say(t, t->key);
 }
 
 /* ---- rows of a chunk ---- */
@@ -8640,6 +8993,7 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
   struct insitu__codec_sink sink = {
       .user = t, .direct = insitu__loader_direct, .piece = insitu__loader_piece, .element = a->zarr.itemsize};
   t->worker = worker;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
   if (!a->sample_slowest && a->zarr.codecs.n) {
     if (!s->whole) s->whole = (unsigned char *)insitu__mem_map(ld->whole_bytes);
     if (!s->whole) {
@@ -8658,6 +9012,7 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
 static void insitu__loader_fill(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   (void)worker;
+  insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, 1);
   if (t->damaged) /* here, not in the coroutine: the user's function may need more stack than a coroutine has */
     insitu__loader_log(t->loader, 1, "rank %d, array %s, chunk %s is filled: %s", (int)t->loader->config.rank,
         t->iter->plan.geometry->arrays[t->array].zarr.path, t->damaged, t->error.message);
@@ -8754,11 +9109,13 @@ static insitu_status insitu__loader_boxes(struct insitu__loader_tile *t) {
   return INSITU_OK;
 }
 
-/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows costs little. */
-static void insitu__loader_range(struct insitu__loader_tile *t) {
+/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows costs little. True when some
+ * row may lie in another window as well. */
+static bool insitu__loader_range(struct insitu__loader_tile *t) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
   uint64_t begin = t->chunk * a->rows, rows = insitu__base_min(a->rows, a->samples - begin), batch, row;
+  bool elsewhere = false;
   t->first = rows;
   t->last = 0;
   for (uint64_t v = 0; v < a->n_views; v++) {
@@ -8770,6 +9127,25 @@ static void insitu__loader_range(struct insitu__loader_tile *t) {
       if (insitu__plan_map_find(&map, anchor + (int64_t)i, &batch, &row) && t->base + batch >= it->start) t->first = i;
     for (uint64_t i = rows; i > t->last; i--)
       if (insitu__plan_map_find(&map, anchor + (int64_t)i - 1, &batch, &row) && t->base + batch >= it->start) t->last = i;
+    elsewhere = elsewhere || !insitu__plan_map_holds(&map, anchor, anchor + (int64_t)rows);
+  }
+  return elsewhere;
+}
+
+/* Counts the tile as a re-read if a window before its own holds a row of it. Windows are compared where they lie in the epoch,
+ * whether or not this pass began before them. */
+static void insitu__loader_again(struct insitu__loader_tile *t) {
+  insitu_iter *it = t->iter;
+  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
+  int64_t begin = (int64_t)(t->chunk * a->rows), end = (int64_t)insitu__base_min((t->chunk + 1) * a->rows, a->samples);
+  for (uint64_t v = 0; v < a->n_views; v++) {
+    const struct insitu__geometry_view *view = &a->views[v];
+    if (!t->wanted[view->variable] ||
+        !insitu__plan_before(&it->plan, t->order, &t->window, begin - view->delta, end - view->delta))
+      continue;
+    insitu__loader_add(&t->loader->n_rereads, 1);
+    insitu__loader_add(&it->tally[t->base / it->batches & 3].rereads, 1);
+    return;
   }
 }
 
@@ -8777,8 +9153,12 @@ static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
   t->first = t->last = 0;
   insitu_status status = insitu__loader_boxes(t);
   if (status) return status;
-  insitu__loader_range(t);
-  if (!t->buffer) t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
+  if (insitu__loader_range(t) && t->first < t->last && !t->ranged) insitu__loader_again(t);
+  t->ranged = true;
+  if (!t->buffer) {
+    t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
+    if (t->buffer) insitu__loader_memory(t->loader, t->loader->buffer_bytes);
+  }
   if (t->buffer) return INSITU_OK;
   return insitu__error_set(
       &t->error, INSITU_E_NOMEM, "no memory for a buffer of %" PRIu64 " bytes; lower max_inflight", t->loader->buffer_bytes);
@@ -8994,6 +9374,9 @@ static void insitu__loader_finish(struct insitu__loader_tile *t) {
   insitu_iter *it = t->iter;
   it->inflight[t->order == &it->order[1]]--;
   ld->inflight--;
+  ld->n_done++;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_IDLE, memory_order_relaxed);
+  t->key = NULL;
   t->next = ld->free;
   ld->free = t;
   if (it->stopping && !it->inflight[0] && !it->inflight[1]) insitu__reactor_gate_open(&it->idle);
@@ -9008,9 +9391,19 @@ static void insitu__loader_tile_await(void *arg) {
   t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
   insitu_status status = insitu__loader_key(t, index, key);
   if (!status) status = insitu__loader_ready(t);
-  if (!status && t->first < t->last) /* else another view's field: no row of this window */
-    status = insitu__loader_fetch_await(t, index, key);
-  if (status && key[0]) insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
+  t->key = key;
+  t->got = 0;
+  bool timed = insitu__loader_logs(ld, 3);
+  int64_t begin = timed ? insitu__base_now() : 0;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
+  if (!status && t->first < t->last) { /* else another view's field: no row of this window */
+    status = t->status = insitu__loader_fetch_await(t, index, key);
+    insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
+    if (timed) {
+      t->spent = insitu__base_now() - begin;
+      insitu__reactor_work_await(&ld->reactor, insitu__loader_say_read, t);
+    }
+  }
   if (status) status = insitu__loader_hole_await(t, status, key);
   if (status) {
     insitu_error error = {.sys_errno = t->error.sys_errno};
@@ -9033,6 +9426,9 @@ static bool insitu__loader_try(struct insitu__loader_tile *t, unsigned worker) {
   char key[INSITU__MAX_KEY];
   struct insitu__loader_aim aim;
   t->error.status = t->error.sys_errno = 0;
+  bool timed = insitu__loader_logs(ld, 3);
+  int64_t begin = timed ? insitu__base_now() : 0;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   if (insitu__loader_key(t, index, key) || insitu__loader_ready(t)) return false;
   if (t->first >= t->last) return true;
   unsigned n = insitu__loader_aim(t, &aim);
@@ -9056,6 +9452,9 @@ static bool insitu__loader_try(struct insitu__loader_tile *t, unsigned worker) {
   if (t->status) { /* damaged: it is read once more, and the cause told */
     insitu__loader_add(&ld->n_reads, UINT64_MAX);
     insitu__loader_add(&ld->n_decoded, UINT64_C(0) - a->chunk_bytes);
+  } else if (timed) {
+    t->spent = insitu__base_now() - begin;
+    insitu__loader_say(t, key);
   }
   return !t->status;
 }
@@ -9095,6 +9494,7 @@ static bool insitu__loader_place(insitu_iter *it, uint64_t last) {
         it->alive++;
         uint64_t now = atomic_fetch_add_explicit(&it->loader->slab_now, bytes, memory_order_relaxed) + bytes;
         insitu__loader_peak(&it->loader->slab_peak, now);
+        insitu__loader_memory(it->loader, bytes);
       }
     }
     if (ok) {
@@ -9164,8 +9564,13 @@ static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   t->field = it->scan.field;
   t->base = base;
   t->number = base + it->scan.batch;
+  t->ranged = false;
+  if (!ld->pump_now) ld->pump_now = insitu__loader_clock(ld);
+  t->began = ld->pump_now;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
   it->inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
+  if (ld->inflight == 1) insitu__reactor_gate_open(&ld->any);
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   bool small = ld->reactor.n_workers && a->bound <= INSITU__LOADER_SMALL && !a->zarr.n_levels;
   if (!small || ld->n_missed) {
@@ -9188,6 +9593,8 @@ static bool insitu__loader_scan(insitu_iter *it) {
       uint64_t epoch = it->scan_epoch + 1;
       if (it->inflight[epoch & 1]) return false; /* the order to be overwritten is still in use */
       insitu__order_reset(&it->order[epoch & 1], epoch);
+      atomic_store_explicit(&it->tally[epoch & 3].rereads, 0, memory_order_relaxed);
+      atomic_store_explicit(&it->tally[epoch & 3].holes, 0, memory_order_relaxed);
       it->scan_epoch = epoch;
       insitu__plan_scan_seek(s, &it->order[epoch & 1], 0);
     }
@@ -9216,6 +9623,9 @@ static bool insitu__loader_scan(insitu_iter *it) {
 static void insitu__loader_pump(void *arg) {
   insitu_loader *ld = (insitu_loader *)arg;
   bool cancelled = atomic_load_explicit(&ld->cancelled, memory_order_acquire);
+  if (ld->overdue) insitu__loader_warn(ld);
+  if (ld->reactor.closing) insitu__reactor_gate_open(&ld->any); /* the watchdog ends */
+  ld->pump_now = 0;
   if (!cancelled && ld->config.max_inflight - ld->inflight < ld->few) return;
   for (bool any = true; any;) {
     any = false;
@@ -9248,6 +9658,77 @@ static const char *insitu__loader_keep_text(insitu_loader *ld, const char *s, bo
   const char *copy = (const char *)insitu__loader_keep(ld, s, strlen(s) + 1);
   *ok = *ok && copy;
   return copy;
+}
+
+/* Where a value of the configuration comes from. */
+enum {
+  INSITU__LOADER_FROM_DESC,
+  INSITU__LOADER_FROM_DEFAULT,
+  INSITU__LOADER_FROM_ENVIRONMENT,
+  INSITU__LOADER_FROM_CGROUP,
+  INSITU__LOADER_FROM_AFFINITY,
+  INSITU__LOADER_FROM_MACHINE,
+  INSITU__LOADER_FROM_ARCHIVE,
+  INSITU__LOADER_FROM_INLINE
+};
+static const char *const insitu__loader_origins[] = {
+    "desc", "default", "environment", "cgroup", "affinity", "machine", "archive", "inline_io"};
+
+/* The desc's members, but for its variables and what says how to run rather than what to read. */
+struct insitu__loader_field {
+  struct insitu__text_field text;
+  uint64_t bytes;
+  int unset; /* origin if the desc leaves it zero; DESC: it has no default */
+};
+static const char *const insitu__loader_hole_words[] = {"auto", "raise", "fill"};
+static const char *const insitu__loader_io_words[] = {"auto", "uring", "epoll"};
+#define INSITU__LOADER_FIELD(member, kind, words, unset)                                                                         \
+  { {#member, offsetof(insitu_loader_desc, member), kind, words}, sizeof(((insitu_loader_desc *)0)->member), unset }
+static const struct insitu__loader_field insitu__loader_fields[] = {
+    INSITU__LOADER_FIELD(url, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
+    INSITU__LOADER_FIELD(sample_dim, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
+    INSITU__LOADER_FIELD(sample_axis, INSITU__TEXT_I32, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(batch_size, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(seed, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(rank, INSITU__TEXT_I32, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(world, INSITU__TEXT_I32, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(block_chunks, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(unit_chunks, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(lanes, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(sample_start, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(sample_stop, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(split, INSITU__TEXT_NONE, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(split_shuffled, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(split_spill, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(split_gap, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(manifest, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
+    INSITU__LOADER_FIELD(on_bad_chunk, INSITU__TEXT_WORD, insitu__loader_hole_words, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(on_absent_chunk, INSITU__TEXT_WORD, insitu__loader_hole_words, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(prefetch_depth, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
+    INSITU__LOADER_FIELD(max_inflight, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
+    INSITU__LOADER_FIELD(decode_threads, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_AFFINITY),
+    INSITU__LOADER_FIELD(memory_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_MACHINE),
+    INSITU__LOADER_FIELD(io, INSITU__TEXT_WORD, insitu__loader_io_words, INSITU__LOADER_FROM_MACHINE),
+    INSITU__LOADER_FIELD(inline_io, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(check, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(hold_epoch, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
+};
+enum { INSITU__LOADER_FIELDS = sizeof insitu__loader_fields / sizeof *insitu__loader_fields };
+_Static_assert(INSITU__LOADER_FIELDS <= sizeof((insitu_loader *)0)->origin, "an origin for each");
+
+static void insitu__loader_from(insitu_loader *ld, uint64_t at, int origin) { /* at: the member's offset */
+  for (int i = 0; i < INSITU__LOADER_FIELDS; i++)
+    if (insitu__loader_fields[i].text.at == at) ld->origin[i] = (unsigned char)origin;
+}
+
+/* Before defaults are put in: which members the desc gives. */
+static void insitu__loader_origin_init(insitu_loader *ld) {
+  static const unsigned char zero[sizeof ld->config.split];
+  for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
+    const struct insitu__loader_field *f = &insitu__loader_fields[i];
+    bool given = memcmp((const char *)&ld->config + f->text.at, zero, (size_t)f->bytes) != 0;
+    ld->origin[i] = (unsigned char)(given ? INSITU__LOADER_FROM_DESC : f->unset);
+  }
 }
 
 /* Copies everything a desc points to. */
@@ -9300,7 +9781,7 @@ static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_er
     const char *name;
     int32_t value, most;
   } choice[] = {{"on_bad_chunk", d->on_bad_chunk, INSITU_FILL}, {"on_absent_chunk", d->on_absent_chunk, INSITU_FILL},
-      {"io", d->io, INSITU_IO_EPOLL}};
+      {"io", d->io, INSITU_IO_EPOLL}, {"log_level", d->log_level == INSITU_LOG_OFF ? 0 : d->log_level, INSITU_LOG_DEBUG}};
   for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
     if (choice[i].value < 0 || choice[i].value > choice[i].most)
       return insitu__error_set(
@@ -9308,23 +9789,47 @@ static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_er
   return insitu__geometry_check(d, err);
 }
 
+/* The number of the word that an environment variable holds, counted from 1; 0: it is unset or empty. */
+static insitu_status insitu__loader_environment(
+    const char *name, const char *const *words, const char *listed, int32_t *out, insitu_error *err) {
+  const char *value = getenv(name);
+  *out = 0;
+  if (!value || !*value) return INSITU_OK;
+  while (words[*out])
+    if (!strcmp(words[(*out)++], value)) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_ARG, "open: the environment says %s=%.40s; set it to %s, or unset it", name, value, listed);
+}
+
+static insitu_status insitu__loader_defaults_environment(insitu_loader *ld, insitu_error *err) {
+  static const char *const io[] = {"uring", "epoll", NULL}, *const log[] = {"error", "warn", "info", "debug", "off", NULL},
+                           *const check[] = {"0", "1", NULL};
+  insitu_loader_desc *c = &ld->config;
+  insitu_status status = INSITU_OK;
+  if (!c->io) {
+    status = insitu__loader_environment("INSITU_IO", io, "uring or epoll", &c->io, err);
+    if (c->io) insitu__loader_from(ld, offsetof(insitu_loader_desc, io), INSITU__LOADER_FROM_ENVIRONMENT);
+  }
+  if (!status && !c->check) {
+    int32_t word;
+    status = insitu__loader_environment("INSITU_CHECK", check, "0 or 1", &word, err);
+    c->check = word == 2;
+    if (word) insitu__loader_from(ld, offsetof(insitu_loader_desc, check), INSITU__LOADER_FROM_ENVIRONMENT);
+  }
+  if (!status && !c->log_level) {
+    status = insitu__loader_environment("INSITU_LOG", log, "off, error, warn, info or debug", &c->log_level, err);
+    if (!c->log_level) c->log_level = INSITU_LOG_WARN;
+    if (c->log_level > INSITU_LOG_DEBUG) c->log_level = INSITU_LOG_OFF;
+  }
+  return status;
+}
+
 /* Defaults that do not depend on the archive. */
-static insitu_status insitu__loader_defaults(insitu_loader_desc *c, insitu_error *err) {
-  const char *io = c->io ? NULL : getenv("INSITU_IO");
-  if (io && *io) {
-    if (!strcmp(io, "uring")) c->io = INSITU_IO_URING;
-    else if (!strcmp(io, "epoll")) c->io = INSITU_IO_EPOLL;
-    else
-      return insitu__error_set(
-          err, INSITU_E_ARG, "open: the environment says INSITU_IO=%.40s; set it to uring or epoll, or unset it", io);
-  }
-  const char *check = c->check ? NULL : getenv("INSITU_CHECK");
-  if (check && *check) {
-    if (strcmp(check, "0") && strcmp(check, "1"))
-      return insitu__error_set(
-          err, INSITU_E_ARG, "open: the environment says INSITU_CHECK=%.40s; set it to 0 or 1, or unset it", check);
-    c->check = check[0] == '1';
-  }
+static insitu_status insitu__loader_defaults(insitu_loader *ld, insitu_error *err) {
+  insitu_loader_desc *c = &ld->config;
+  insitu__loader_origin_init(ld);
+  insitu_status status = insitu__loader_defaults_environment(ld, err);
+  if (status) return status;
   bool split = false;
   for (int p = 0; p < 3; p++) split = split || c->split[p].fraction != 0 || c->split[p].start || c->split[p].stop;
   for (int p = 0; !split && p < 3; p++) c->split[p].fraction = p ? 0.1 : 0.8;
@@ -9332,9 +9837,23 @@ static insitu_status insitu__loader_defaults(insitu_loader_desc *c, insitu_error
   if (!c->batch_size) c->batch_size = 32;
   if (!c->block_chunks) c->block_chunks = 64;
   if (!c->unit_chunks) c->unit_chunks = 1;
-  if (!c->decode_threads) c->decode_threads = insitu__base_min(insitu__mem_cores(), INSITU__REACTOR_MAX_WORKERS);
-  if (!c->memory_budget) c->memory_budget = insitu__mem_total() / 2;
-  if (c->inline_io) c->decode_threads = 1; /* the caller's */
+  if (!c->on_bad_chunk) c->on_bad_chunk = INSITU_RAISE;
+  if (!c->decode_threads) {
+    uint64_t cores = insitu__mem_cores();
+    if (insitu__mem_cgroup(true) == cores)
+      insitu__loader_from(ld, offsetof(insitu_loader_desc, decode_threads), INSITU__LOADER_FROM_CGROUP);
+    c->decode_threads = insitu__base_min(cores, INSITU__REACTOR_MAX_WORKERS);
+  }
+  if (!c->memory_budget) {
+    uint64_t total = insitu__mem_total();
+    if (insitu__mem_cgroup(false) == total)
+      insitu__loader_from(ld, offsetof(insitu_loader_desc, memory_budget), INSITU__LOADER_FROM_CGROUP);
+    c->memory_budget = total / 2;
+  }
+  if (c->inline_io) {
+    c->decode_threads = 1; /* the caller's */
+    insitu__loader_from(ld, offsetof(insitu_loader_desc, decode_threads), INSITU__LOADER_FROM_INLINE);
+  }
   return INSITU_OK;
 }
 
@@ -9457,6 +9976,8 @@ static void insitu__loader_open_await(void *arg) {
         &ld->split, c, manifest, n, ld->geometry.samples, ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
   insitu__mem_free(manifest);
   if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
+  if (!o->status && !c->plan_only && insitu__reactor_spawn(&ld->reactor, insitu__loader_watch_await, ld))
+    o->status = INSITU_E_NOMEM;
 }
 
 static bool insitu__loader_tiles(insitu_loader *ld) {
@@ -9525,7 +10046,7 @@ static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_
   insitu_loader_desc *c = &ld->config;
   if (!insitu__loader_keep_desc(ld, desc))
     return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
-  insitu_status status = insitu__loader_defaults(c, err);
+  insitu_status status = insitu__loader_defaults(ld, err);
   if (status) return status;
   bool inline_mode = c->inline_io || c->plan_only;
   struct insitu__reactor_desc r = {.backend = c->io,
@@ -9546,6 +10067,8 @@ static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_
   if (!status && !insitu__loader_tiles(ld)) status = INSITU_E_NOMEM;
   if (status == INSITU_E_NOMEM) insitu__error_set(err, status, "open: the system gives no memory; lower max_inflight");
   c->io = insitu__ring_backend_name(&ld->reactor.ring)[0] == 'u' ? INSITU_IO_URING : INSITU_IO_EPOLL;
+  if (!status && !c->plan_only)
+    insitu__loader_memory(ld, ld->inflight_bytes + ld->cache_bytes - c->max_inflight * ld->buffer_bytes);
   return status;
 }
 
@@ -9646,7 +10169,11 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   pthread_mutex_lock(&ld->lock);
   uint64_t used = ld->inflight_bytes + ld->cache_bytes + ld->reserved;
   fits = fits && bytes <= ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
-  if (fits) ld->reserved += it->reserved = bytes;
+  if (fits) {
+    ld->reserved += it->reserved = bytes;
+    ld->tables += it->tables = tables;
+    insitu__loader_memory(ld, tables);
+  }
   pthread_mutex_unlock(&ld->lock);
   if (!fits) {
     return insitu__error_set(err, INSITU_E_BUDGET,
@@ -9672,6 +10199,8 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
 static void insitu__loader_unreserve(insitu_iter *it) {
   pthread_mutex_lock(&it->loader->lock);
   it->loader->reserved -= it->reserved;
+  it->loader->tables -= it->tables;
+  it->loader->memory_now -= it->tables + it->alive * it->slab_bytes;
   pthread_mutex_unlock(&it->loader->lock);
 }
 
@@ -9707,6 +10236,7 @@ static void insitu__loader_move_await(void *arg) {
   it->failed = false;
   memset(&it->error, 0, sizeof it->error);
   pthread_mutex_unlock(&it->lock);
+  memset(it->tally, 0, sizeof it->tally);
   it->scan_epoch = epoch;
   insitu__plan_scan_seek(&it->scan, &it->order[epoch & 1], number % it->batches);
   it->stopping = false;
@@ -10429,6 +10959,11 @@ static insitu_status insitu__public_check(const insitu_loader *ld, bool any_thre
   return INSITU_OK;
 }
 
+static const char *const insitu__public_stages[] = {"none", "consumer", "read", "decode"};
+INSITU_DEF const char *insitu_stage_name(int32_t stage) {
+  return stage >= INSITU_STAGE_NONE && stage <= INSITU_STAGE_DECODE ? insitu__public_stages[stage] : "unknown";
+}
+
 INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err) {
   if (out) *out = NULL;
   if (!desc || !out) return insitu__error_set(err, INSITU_E_ARG, "open: desc or out is NULL; give both");
@@ -10442,8 +10977,16 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
   pthread_mutex_init(&ld->lock, NULL);
   status = insitu__loader_init(ld, desc, err);
   if (status) insitu__loader_destroy(ld);
-  else *out = ld;
-  return status;
+  if (status) return status;
+  *out = ld;
+  const insitu_loader_desc *c = &ld->config;
+  insitu__loader_log(ld, 2,
+      "rank %d, open %.400s: %" PRIu64 " variables of %" PRIu64 " arrays, %" PRIu64 " samples; io %s%s, %" PRIu64
+      " decode threads, %" PRIu64 " chunks in flight, %.1f MB for them, memory_budget %.1f MB",
+      (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays, ld->geometry.samples, insitu__loader_io_words[c->io],
+      c->inline_io ? " (inline)" : "", c->decode_threads, c->max_inflight, (double)ld->inflight_bytes / 1e6,
+      (double)c->memory_budget / 1e6);
+  return INSITU_OK;
 }
 
 INSITU_DEF void insitu_loader_close(insitu_loader **loader) {
@@ -10523,21 +11066,204 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "stats: out is NULL; give an insitu_stats");
   memset(out, 0, sizeof *out);
-  out->batches = atomic_load_explicit(&ld->n_batches, memory_order_relaxed);
-  out->reads = atomic_load_explicit(&ld->n_reads, memory_order_relaxed);
-  out->requests = atomic_load_explicit(&ld->n_requests, memory_order_relaxed);
-  out->bytes_read = atomic_load_explicit(&ld->n_read, memory_order_relaxed);
-  out->bytes_decoded = atomic_load_explicit(&ld->n_decoded, memory_order_relaxed);
-  out->absent_chunks = atomic_load_explicit(&ld->n_absent, memory_order_relaxed);
-  out->bad_chunks = atomic_load_explicit(&ld->n_bad, memory_order_relaxed);
-  out->slab_bytes = atomic_load_explicit(&ld->slab_now, memory_order_relaxed);
-  out->slab_bytes_peak = atomic_load_explicit(&ld->slab_peak, memory_order_relaxed);
-  out->checked_rows = atomic_load_explicit(&ld->n_checked, memory_order_relaxed);
-  out->inflight_peak = atomic_load_explicit(&ld->inflight_peak, memory_order_relaxed);
-  out->stall_s = (double)atomic_load_explicit(&ld->stall, memory_order_relaxed) / 1e9;
-  out->first_batch_s = (double)atomic_load_explicit(&ld->first_batch, memory_order_relaxed) / 1e9;
-  strcpy(out->io, ld->config.io == INSITU_IO_URING ? "uring" : "epoll");
+  out->batches = insitu__loader_get(&ld->n_batches);
+  out->rows = insitu__loader_get(&ld->n_rows);
+  out->reads = insitu__loader_get(&ld->n_reads);
+  out->rereads = insitu__loader_get(&ld->n_rereads);
+  out->requests = insitu__loader_get(&ld->n_requests);
+  out->bytes_read = insitu__loader_get(&ld->n_read);
+  out->bytes_decoded = insitu__loader_get(&ld->n_decoded);
+  out->absent_chunks = insitu__loader_get(&ld->n_absent);
+  out->bad_chunks = insitu__loader_get(&ld->n_bad);
+  out->checked_rows = insitu__loader_get(&ld->n_checked);
+  out->slab_bytes = insitu__loader_get(&ld->slab_now);
+  out->slab_bytes_peak = insitu__loader_get(&ld->slab_peak);
+  out->memory_bytes_peak = insitu__loader_get(&ld->memory_peak);
+  out->memory_promised = insitu__loader_get(&ld->reserved) + ld->inflight_bytes + ld->cache_bytes;
+  out->inflight_peak = insitu__loader_get(&ld->inflight_peak);
+  out->first_batch_s = (double)insitu__loader_get(&ld->first_batch) / 1e9;
+  strcpy(out->io, insitu__loader_io_words[ld->config.io]);
+  uint64_t first = insitu__loader_get(&ld->first_next), stall = insitu__loader_get(&ld->stall);
+  if (!first) return INSITU_OK;
+  uint64_t elapsed = (uint64_t)insitu__base_now() - first, before = insitu__loader_get(&ld->busy_before);
+  out->stall_s = (double)stall / 1e9;
+  out->stall_share = insitu__loader_share(stall, (double)elapsed);
+  out->decode_busy = insitu__loader_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - before, elapsed, stall);
+  out->limiting_stage = insitu__loader_stage(out->batches, out->stall_share, out->decode_busy);
+  double percentile[3];
+  insitu__loader_percentiles(ld, (const double[]){0.5, 0.95, 0.99}, percentile, 3);
+  out->next_p50_s = percentile[0] / 1e9;
+  out->next_p95_s = percentile[1] / 1e9;
+  out->next_p99_s = percentile[2] / 1e9;
+  out->next_max_s = (double)insitu__loader_get(&ld->next_max) / 1e9;
   return INSITU_OK;
+}
+
+/* ---- describe ---- */
+
+#define INSITU__PUBLIC_PLAN(member, kind)                                                                                        \
+  { #member, offsetof(insitu_plan, member), INSITU__TEXT_##kind, NULL }
+static const struct insitu__text_field insitu__public_plan[] = {INSITU__PUBLIC_PLAN(order_version, U32),
+    INSITU__PUBLIC_PLAN(estimated, U32), INSITU__PUBLIC_PLAN(samples, U64), INSITU__PUBLIC_PLAN(batches, U64),
+    INSITU__PUBLIC_PLAN(rows, U64), INSITU__PUBLIC_PLAN(dropped_edge, U64), INSITU__PUBLIC_PLAN(dropped_tail, U64),
+    INSITU__PUBLIC_PLAN(units, U64), INSITU__PUBLIC_PLAN(unit_rows, U64), INSITU__PUBLIC_PLAN(lanes, U64),
+    INSITU__PUBLIC_PLAN(window, U64), INSITU__PUBLIC_PLAN(span, U64), INSITU__PUBLIC_PLAN(reads, U64),
+    INSITU__PUBLIC_PLAN(distinct, U64), INSITU__PUBLIC_PLAN(read_bytes, U64), INSITU__PUBLIC_PLAN(wanted, U64),
+    INSITU__PUBLIC_PLAN(amplification, DOUBLE), INSITU__PUBLIC_PLAN(dedup, DOUBLE), INSITU__PUBLIC_PLAN(slabs, U64),
+    INSITU__PUBLIC_PLAN(slab_bytes, U64), INSITU__PUBLIC_PLAN(table_bytes, U64), INSITU__PUBLIC_PLAN(inflight_bytes, U64),
+    INSITU__PUBLIC_PLAN(cache_bytes, U64), INSITU__PUBLIC_PLAN(variance_ratio, DOUBLE)};
+
+#define INSITU__PUBLIC_STATS(member, kind, words)                                                                                \
+  { #member, offsetof(insitu_stats, member), INSITU__TEXT_##kind, words }
+static const struct insitu__text_field insitu__public_stats[] = {INSITU__PUBLIC_STATS(batches, U64, NULL),
+    INSITU__PUBLIC_STATS(rows, U64, NULL), INSITU__PUBLIC_STATS(reads, U64, NULL), INSITU__PUBLIC_STATS(rereads, U64, NULL),
+    INSITU__PUBLIC_STATS(requests, U64, NULL), INSITU__PUBLIC_STATS(checked_rows, U64, NULL),
+    INSITU__PUBLIC_STATS(bytes_read, U64, NULL), INSITU__PUBLIC_STATS(bytes_decoded, U64, NULL),
+    INSITU__PUBLIC_STATS(absent_chunks, U64, NULL), INSITU__PUBLIC_STATS(bad_chunks, U64, NULL),
+    INSITU__PUBLIC_STATS(slab_bytes, U64, NULL), INSITU__PUBLIC_STATS(slab_bytes_peak, U64, NULL),
+    INSITU__PUBLIC_STATS(memory_bytes_peak, U64, NULL), INSITU__PUBLIC_STATS(memory_promised, U64, NULL),
+    INSITU__PUBLIC_STATS(inflight_peak, U64, NULL), INSITU__PUBLIC_STATS(stall_s, DOUBLE, NULL),
+    INSITU__PUBLIC_STATS(stall_share, DOUBLE, NULL), INSITU__PUBLIC_STATS(first_batch_s, DOUBLE, NULL),
+    INSITU__PUBLIC_STATS(next_p50_s, DOUBLE, NULL), INSITU__PUBLIC_STATS(next_p95_s, DOUBLE, NULL),
+    INSITU__PUBLIC_STATS(next_p99_s, DOUBLE, NULL), INSITU__PUBLIC_STATS(next_max_s, DOUBLE, NULL),
+    INSITU__PUBLIC_STATS(decode_busy, DOUBLE, NULL), INSITU__PUBLIC_STATS(limiting_stage, WORD, insitu__public_stages),
+    INSITU__PUBLIC_STATS(io, CHARS, NULL)};
+
+static void insitu__public_struct(
+    struct insitu__text_buffer *b, const struct insitu__text_field *field, size_t n, const void *from) {
+  for (size_t i = 0; i < n; i++) insitu__text_buffer_field(b, i ? ", " : "{", &field[i], from);
+  insitu__text_buffer_printf(b, "}");
+}
+
+static void insitu__public_numbers(struct insitu__text_buffer *b, const char *name, const void *from, uint64_t n) {
+  const int64_t *number = (const int64_t *)from;
+  insitu__text_buffer_printf(b, ", \"%s\": [", name);
+  for (uint64_t i = 0; i < n; i++) insitu__text_buffer_printf(b, "%s%" PRId64, i ? ", " : "", number[i]);
+  insitu__text_buffer_printf(b, "]");
+}
+
+static void insitu__public_string(struct insitu__text_buffer *b, const char *before, const char *s) {
+  insitu__text_buffer_printf(b, "%s", before);
+  if (s) insitu__text_buffer_json_string(b, s);
+  else insitu__text_buffer_printf(b, "null");
+}
+
+static const char *insitu__public_dtype(int32_t dtype) {
+  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
+    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
+  return "as_stored";
+}
+
+static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
+  insitu__public_string(b, "{\"label\": ", v->label);
+  insitu__public_string(b, ", \"path\": ", v->path ? v->path : v->label);
+  insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
+  if (v->n_steps) insitu__public_numbers(b, "steps", v->steps, v->n_steps);
+  insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(v->dtype));
+  insitu__text_buffer_printf(b, ", \"slices\": [");
+  for (uint64_t k = 0; k < v->n_slices; k++) {
+    const insitu_slice *c = &v->slices[k];
+    if (c->dim) insitu__public_string(b, k ? ", {\"dim\": " : "{\"dim\": ", c->dim);
+    else insitu__text_buffer_printf(b, "%s{\"axis\": %d", k ? ", " : "", (int)c->axis);
+    insitu__text_buffer_printf(b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->start, c->stop);
+  }
+  insitu__text_buffer_printf(b, "]}");
+}
+
+static void insitu__public_config(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  const insitu_loader_desc *c = &ld->config;
+  insitu__text_buffer_printf(b, "{\"config\": {\"variables\": [");
+  for (uint64_t i = 0; i < c->n_variables; i++) {
+    if (i) insitu__text_buffer_printf(b, ", ");
+    insitu__public_variable(b, &c->variables[i]);
+  }
+  insitu__text_buffer_printf(b, "], \"split\": [");
+  for (int p = 0; p < 3; p++) {
+    insitu__text_buffer_printf(b, "%s{\"fraction\": ", p ? ", " : "");
+    insitu__text_buffer_double(b, c->split[p].fraction);
+    insitu__text_buffer_printf(b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->split[p].start, c->split[p].stop);
+  }
+  insitu__text_buffer_printf(b, "]");
+  for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
+    const struct insitu__text_field *f = &insitu__loader_fields[i].text;
+    bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && c->sample_dim;
+    bool none = f->kind == INSITU__TEXT_TEXT && !*(const char *const *)(const void *)((const char *)c + f->at);
+    if (f->kind != INSITU__TEXT_NONE && !other && !none) insitu__text_buffer_field(b, ", ", f, c);
+  }
+  insitu__text_buffer_printf(b, "}, \"origins\": {");
+  const char *separator = "";
+  for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
+    if (insitu__loader_fields[i].unset == INSITU__LOADER_FROM_DESC) continue;
+    insitu__text_buffer_printf(
+        b, "%s\"%s\": \"%s\"", separator, insitu__loader_fields[i].text.name, insitu__loader_origins[ld->origin[i]]);
+    separator = ", ";
+  }
+}
+
+static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  const struct insitu__geometry *g = &ld->geometry;
+  insitu__text_buffer_printf(b, "}, \"arrays\": {\"outputs\": [");
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    const insitu_array *a = &ld->arrays[i];
+    insitu__public_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
+    insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(a->dtype));
+    insitu__public_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
+    insitu__text_buffer_printf(b, ", \"bytes\": %" PRIu64 "}", a->bytes);
+  }
+  insitu__text_buffer_printf(b, "], \"stored\": [");
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__zarr_array *z = &g->arrays[i].zarr;
+    insitu__public_string(b, i ? ", {\"path\": " : "{\"path\": ", z->path);
+    insitu__public_numbers(b, "shape", z->shape, z->ndim);
+    insitu__public_numbers(b, "chunks", z->chunk, z->ndim);
+    if (z->n_levels) insitu__public_numbers(b, "shards", z->object.chunk, z->ndim);
+    insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(z->dtype));
+    insitu__text_buffer_printf(b, ", \"codecs\": [");
+    for (int k = 0; k < z->codecs.n; k++)
+      insitu__public_string(b, k ? ", " : "", insitu__codec_name(z->codecs.codec[z->codecs.n - 1 - k].kind));
+    insitu__text_buffer_printf(b, "], \"dims\": [");
+    for (unsigned d = 0; d < z->ndim; d++) insitu__public_string(b, d ? ", " : "", z->dim[d]);
+    insitu__text_buffer_printf(b, "]}");
+  }
+}
+
+static void insitu__public_plans(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  insitu__text_buffer_printf(b, "]}, \"plan\": {");
+  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
+    insitu_iter_desc desc = {.api = INSITU_API, .split = p};
+    insitu_plan plan;
+    insitu_error error = {0};
+    insitu__text_buffer_printf(b, "%s\"%s\": ", p ? ", " : "", insitu__split_names[p]);
+    if (insitu_loader_plan(ld, &desc, &plan, &error) == INSITU_OK) {
+      insitu__public_struct(b, insitu__public_plan, sizeof insitu__public_plan / sizeof *insitu__public_plan, &plan);
+    } else {
+      insitu__public_string(b, "{\"error\": ", error.message);
+      insitu__text_buffer_printf(b, "}");
+    }
+  }
+}
+
+INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, uint64_t cap) {
+  struct insitu__text_buffer b = {0};
+  insitu_stats stats;
+  if (json && cap) json[0] = 0;
+  if (insitu_loader_stats(ld, &stats, NULL)) return 0;
+  insitu__public_config(&b, ld);
+  insitu__public_arrays(&b, ld);
+  insitu__public_plans(&b, ld);
+  uint64_t tables = insitu__loader_get(&ld->tables), reserved = stats.memory_promised - ld->inflight_bytes - ld->cache_bytes;
+  insitu__text_buffer_printf(&b,
+      "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"in_flight\": %" PRIu64 ", \"indexes\": %" PRIu64
+      ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64 "}, \"statistics\": ",
+      reserved - insitu__base_min(tables, reserved), tables, ld->inflight_bytes, ld->cache_bytes, stats.memory_promised,
+      ld->config.memory_budget);
+  insitu__public_struct(&b, insitu__public_stats, sizeof insitu__public_stats / sizeof *insitu__public_stats, &stats);
+  insitu__text_buffer_printf(&b, "}");
+  uint64_t n = b.failed ? 0 : b.n, some = cap ? insitu__base_min(n, cap - 1) : 0;
+  if (json && some) memcpy(json, b.text, (size_t)some);
+  if (json && cap) json[some] = 0;
+  insitu__text_buffer_free(&b);
+  return n;
 }
 
 INSITU_DEF insitu_status insitu_read(
@@ -10642,6 +11368,7 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
   insitu_loader *ld = it->loader;
   int64_t begin = insitu__base_now(), deadline = INT64_MAX;
   if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - begin) / 1000000) deadline = begin + timeout_ms * 1000000;
+  insitu__loader_enter(it, begin);
   pthread_mutex_lock(&it->lock);
   for (bool polled = false;; polled = true) {
     status = insitu__loader_poll(it, out, err);
@@ -10655,15 +11382,15 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
   pthread_mutex_unlock(&it->lock);
   if (status == INSITU_OK || status == INSITU_END) insitu__reactor_wake(&ld->reactor); /* one more batch may be prefetched */
   int64_t now = insitu__base_now();
-  insitu__loader_add(&ld->stall, (uint64_t)(now - begin));
-  if (status == INSITU_OK && atomic_fetch_add_explicit(&ld->n_batches, 1, memory_order_relaxed) == 0)
-    atomic_store_explicit(&ld->first_batch, (uint64_t)(now - ld->opened), memory_order_relaxed);
+  insitu__loader_exit(it, begin, now, status, *out);
+  if (status == INSITU_END) insitu__loader_lap_log(it, now);
   return status;
 }
 
 static insitu_status insitu__public_move(insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
   struct insitu__loader_move m = {it, epoch, batch};
   insitu_status status = insitu__reactor_call(&it->loader->reactor, insitu__loader_move_await, &m);
+  it->lap.began = 0;
   return status ? insitu__error_set(err, status, "iterator: no memory for a coroutine; give the process more memory") : INSITU_OK;
 }
 
@@ -10675,6 +11402,7 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
   pthread_mutex_lock(&it->lock);
   bool there = it->next == epoch * it->batches && it->bad == UINT64_MAX;
   if (there) it->told = it->next;
+  if (there) it->lap.began = 0;
   pthread_mutex_unlock(&it->lock);
   return there ? INSITU_OK : insitu__public_move(it, epoch, 0, err);
 }
