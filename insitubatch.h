@@ -8986,11 +8986,12 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     c->max_inflight = 32;
     while (c->max_inflight > 4 * c->decode_threads && c->max_inflight * ld->buffer_bytes > INSITU__LOADER_BUFFERS)
       c->max_inflight /= 2;
-    while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * each > c->memory_budget / 4) c->max_inflight /= 2;
+    while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * (each + ld->slot_bytes) > c->memory_budget / 4)
+      c->max_inflight /= 2;
   }
   ld->inflight_bytes = c->max_inflight * each + c->decode_threads * scratch;
   if (ld->slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
-    uint64_t fit = c->memory_budget / 16 / ld->slot_bytes;
+    uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->slot_bytes);
     ld->cache_slots =
         insitu__base_max(c->max_inflight, insitu__base_min(insitu__base_min(ld->cache_slots, fit), INSITU__CACHE_SLOTS));
     ld->cache_bytes = insitu__cache_bytes((uint32_t)ld->cache_slots, ld->slot_bytes);
