@@ -1,8 +1,8 @@
 /* Shards: their metadata, their indexes, decoding them whole, and reading their inner chunks together. */
 #include <stdlib.h>
 #include <stdatomic.h>
-static int allocations_left = -1; /* -1: memory never runs out */
-static atomic_int live;           /* blocks of the header's */
+static _Thread_local int allocations_left = -1; /* -1: memory never runs out */
+static atomic_int live;                         /* blocks of the header's */
 static void *counted_realloc(void *p, size_t n) {
   if (allocations_left == 0) return NULL;
   allocations_left -= allocations_left > 0;
@@ -616,6 +616,30 @@ static void test_whole_damaged(void **state) {
   insitu__zarr_array_free(&a);
 }
 
+/* Puts a checksum around each shard of an archive: they are then decoded whole. */
+static void wrap(const char *root, const struct support_array *a) {
+  char path[700], text[4000] = "";
+  uint64_t grid[3];
+  for (int d = 0; d < 3; d++) grid[d] = insitu__base_ceil_div(a->shape[d], a->chunk[d] * a->shard[d]);
+  snprintf(path, sizeof path, "%s/%s/zarr.json", root, a->name);
+  FILE *f = fopen(path, "rb");
+  size_t n = fread(text, 1, sizeof text - 100, f);
+  fclose(f);
+  strcpy(text + n - 2, "," CRC "]}");
+  support_write(path, text, strlen(text));
+  for (uint64_t c = 0; c < grid[0] * grid[1] * grid[2]; c++) {
+    static unsigned char bytes[1 << 20];
+    uint64_t index[4] = {c / grid[2] / grid[1], c / grid[2] % grid[1], c % grid[2]};
+    support_chunk_path(path, sizeof path, root, a, index);
+    if (!(f = fopen(path, "rb"))) continue;
+    n = fread(bytes, 1, sizeof bytes - 4, f);
+    fclose(f);
+    uint32_t crc = insitu__codec_crc32c(bytes, n);
+    memcpy(bytes + n, &crc, 4);
+    support_write(path, bytes, n + 4);
+  }
+}
+
 /* ---- indexes in the loader ---- */
 
 /* x (64, 8, 32) f4 in chunks (2, 2, 8) and shards of (4, 2, 2) of them: 8 x 2 x 2 shards, 16 chunks each. */
@@ -667,14 +691,14 @@ static void test_index_evicted(void **state) {
   EACH_MODE (m) {
     insitu_loader_desc d = all_at_once(root, m, 64);
     d.max_inflight = 3;
-    d.memory_budget = 2 << 20;
+    d.memory_budget = (2 << 20) + 3 * INSITU_CORO_STACK;
     insitu_loader *ld = open_or_fail(&d);
     assert_int_equal(ld->slot_bytes, 16 * 64 * 64 + 4);
     assert_true(ld->slot_bytes >= INSITU__CACHE_CHECK);
     assert_int_equal(ld->cache_slots, 3); /* of 5 shards */
     insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
     epoch_or_fail(it, &a);
-    assert_true(ld->cache.loads >= 5);
+    assert_true(ld->cache.loads > 5);
     insitu_loader_close(&ld);
   }
   support_remove(root);
@@ -1285,7 +1309,7 @@ void *realloc(void *p, size_t n) {
   return __libc_realloc(p, n);
 }
 
-/* Also with indexes that come and go, and with shards that are decoded whole. */
+/* Inner chunks read by themselves, and shards decoded whole. */
 static void test_no_allocation(void **state) {
   (void)state;
   const char *root = support_path("allocation");
@@ -1293,26 +1317,25 @@ static void test_no_allocation(void **state) {
   struct support_array a = sharded;
   a.zstd = true;
   a.shard[1] = 1;
-  support_make(root, &a);
-  EACH_MODE (m) {
-    insitu_loader_desc d = all_at_once(root, m, 8);
-    d.variables = v;
-    d.n_variables = 2;
-    d.max_inflight = 5;
-    d.block_chunks = 4;
-    insitu_loader *ld = open_or_fail(&d);
-    insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN);
-    int before = 0;
-    for (int e = 0; e < 24; e++) {
-      if (e == 12) before = atomic_load(&allocations);
-      insitu_batch *b;
-      insitu_status status;
-      while ((status = insitu_iter_next(it, 20000, &b, NULL)) == INSITU_OK) insitu_batch_release(&b);
-      assert_int_equal(status, INSITU_END);
+  for (int whole = 0; whole < 2; whole++)
+    EACH_MODE (m) {
+      support_make(root, &a);
+      if (whole) wrap(root, &a);
+      insitu_loader_desc d = all_at_once(root, m, 8);
+      d.variables = v;
+      d.n_variables = 2;
+      d.max_inflight = 5;
+      d.block_chunks = 4;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN);
+      int before = 0;
+      for (int e = 0; e < 24; e++) {
+        if (e == 12) before = atomic_load(&allocations);
+        epoch_or_fail(it, e ? NULL : &a);
+      }
+      assert_int_equal(atomic_load(&allocations) - before, 0);
+      insitu_loader_close(&ld);
     }
-    assert_int_equal(atomic_load(&allocations) - before, 0);
-    insitu_loader_close(&ld);
-  }
   support_remove(root);
 }
 #endif
