@@ -1193,6 +1193,61 @@ static void test_shard_changes(void **state) {
       }
 }
 
+/* A shard in a shard whose place or entries are wrong. */
+static void test_nested_damaged(void **state) {
+  (void)state;
+  const char *root = support_path("nested");
+  static const char meta[] =
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"float32\",\"chunk_grid\":{\"name\":\"regular\","
+      "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":9,\"codecs\":[" SHARD(
+          "[2]", SHARD("[1]", LE, INDEX), INDEX) "]}";
+  static const struct {
+    size_t at;                         /* byte of the object */
+    uint64_t to;                       /* eight bytes written there */
+    unsigned holes;                    /* samples */
+  } bad[] = {{88, 31, 3},              /* the first inner shard is shorter than its index */
+      {88, 0, 3}, {88, 41, 3},         /* its index is looked for a byte too far */
+      {96, 1 << 20, 12},               /* the second lies beyond the end */
+      {8, 37, 1}, {8, UINT64_MAX, 1},  /* an entry that leaves the inner shard, though not the file */
+      {16, 5, 1}, {16, UINT64_MAX, 1}, /* not the length of a raw chunk */
+      {64, 4, 0}};                     /* fine: where it was */
+  for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
+    EACH_MODE (m) {
+      unsigned char object[112];
+      char path[600];
+      for (uint64_t i = 0; i < 2; i++) {
+        float x[2] = {(float)(2 * i), (float)(2 * i + 1)};
+        memcpy(object + 40 * i, x, 8);
+        for (uint64_t j = 0; j < 2; j++) {
+          insitu__base_store64(object + 40 * i + 8 + 16 * j, 4 * j);
+          insitu__base_store64(object + 40 * i + 16 + 16 * j, 4);
+        }
+        insitu__base_store64(object + 80 + 16 * i, 40 * i);
+        insitu__base_store64(object + 88 + 16 * i, 40);
+      }
+      insitu__base_store64(object + bad[k].at, bad[k].to);
+      snprintf(path, sizeof path, "%s/zarr.json", root);
+      support_write(path, meta, sizeof meta - 1);
+      snprintf(path, sizeof path, "%s/c/0", root);
+      support_write(path, object, sizeof object);
+      const insitu_variable v = {.label = "x", .path = ""};
+      insitu_loader_desc d = all_at_once(root, m, 4);
+      d.variables = &v;
+      d.on_bad_chunk = INSITU_FILL;
+      d.log = quiet;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_batch *b;
+      assert_int_equal(insitu_iter_next(iter_or_fail(ld, INSITU_ALL), 20000, &b, NULL), INSITU_OK);
+      const float *x = b->arrays[0].data;
+      for (unsigned i = 0; i < 4; i++)
+        if (x[i] != (bad[k].holes >> i & 1 ? 9 : (float)i)) fail_msg("case %d, sample %u is %g", (int)k, i, x[i]);
+      assert_int_equal(stats_of(ld).bad_chunks, __builtin_popcount(bad[k].holes));
+      insitu_batch_release(&b);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
 /* ---- fill values ---- */
 
 static void test_fill(void **state) {
@@ -1360,6 +1415,7 @@ int main(void) {
     cmocka_unit_test(test_sharing),
     cmocka_unit_test(test_damage_stays),
     cmocka_unit_test(test_shard_changes),
+    cmocka_unit_test(test_nested_damaged),
     cmocka_unit_test(test_fill),
     cmocka_unit_test(test_end_anywhere),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
