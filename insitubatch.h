@@ -8070,7 +8070,10 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
  * of the bare loop, 8 reach 1.00. */
 #define INSITU__LOADER_BUFFERS (32u << 20)
 #define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
-/* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. */
+/* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. Measured from the page
+ * cache on whole fields of 4 x 4 inner chunks of 16 KiB, 2 busy cores: without it the throughput is 0.74 (raw) and 0.83 (blosc)
+ * times as high. Gaps of 11 KiB cost in processor time what they save, those of 32 KiB 1.16 times as much. Runs of 256 KiB to
+ * 4 MiB differ by less than the noise. */
 #define INSITU__LOADER_GAP (16u << 10)
 #define INSITU__LOADER_RUN (1u << 20)
 
@@ -8995,7 +8998,8 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     ld->cache_slots =
         insitu__base_max(c->max_inflight, insitu__base_min(insitu__base_min(ld->cache_slots, fit), INSITU__CACHE_SLOTS));
     ld->cache_bytes = insitu__cache_bytes((uint32_t)ld->cache_slots, ld->slot_bytes);
-    ld->few = c->max_inflight / 4;
+    ld->few =
+        c->max_inflight / 4; /* measured as for INSITU__LOADER_GAP, blosc: 1 instead reaches 0.97, an eighth 0.99, half 1.01 */
   }
   if (insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,

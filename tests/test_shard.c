@@ -640,6 +640,38 @@ static void wrap(const char *root, const struct support_array *a) {
   }
 }
 
+/* The same shards read in parts, and with a codec around them whole: the same batches. */
+static void test_whole_and_parts(void **state) {
+  (void)state;
+  const char *root = support_path("whole");
+  for (int kind = 0; kind < 4; kind++) {
+    struct support_array a = {.name = "x",
+        .ndim = 3,
+        .shape = {30, 7, 20},
+        .chunk = {2, 2, 8},
+        .dtype = INSITU_F32,
+        .format = 3,
+        .shard = {4, 2, 2},
+        .absent = 3,
+        .big = kind & 1,
+        .zstd = kind & 2,
+        .index_first = kind & 1,
+        .gap = 8};
+    EACH_MODE (m) {
+      support_make(root, &a);
+      for (int whole = 0; whole < 2; whole++) {
+        if (whole) wrap(root, &a);
+        insitu_loader_desc d = all_at_once(root, m, 30);
+        insitu_loader *ld = open_or_fail(&d);
+        epoch_or_fail(iter_or_fail(ld, INSITU_ALL), &a);
+        assert_int_equal(stats_of(ld).reads, whole ? 4 * 2 * 2 : 15 * 4 * 3);
+        insitu_loader_close(&ld);
+      }
+    }
+    support_remove(root);
+  }
+}
+
 /* ---- indexes in the loader ---- */
 
 /* x (64, 8, 32) f4 in chunks (2, 2, 8) and shards of (4, 2, 2) of them: 8 x 2 x 2 shards, 16 chunks each. */
@@ -903,6 +935,7 @@ static void test_merging(void **state) {
     bool zstd;
   } kinds[] = {{16, 8, 512, 0, 1, false}, {16, 8, 512, 0, 1, true}, {16, 8, 16, 0, 1, false}, {16, 8, 512, 100, 1, false},
       {16, 8, 512, INSITU__LOADER_GAP, 0, false}, {16, 8, 512, INSITU__LOADER_GAP + 1, 16, false},
+      {16, 8, 500, INSITU__LOADER_GAP, 0, false}, {16, 8, 500, INSITU__LOADER_GAP, 0, true},
       {16, 8, 16, INSITU__LOADER_GAP + 1, 16, false}, {70, 16, 2048, 0, 0, false}, {70, 16, 2048, 512, 0, false},
       {3, INSITU__LOADER_RUN / 8192 + 1, 2048, 0, 3, false}, {900, 1, 4, 0, 2, false}, {600, 1, 4, 8, 2, false},
       {1, 8, 512, 0, 1, false}};
@@ -1153,6 +1186,11 @@ static void test_damage_stays(void **state) {
       }
 }
 
+static atomic_int named; /* lines that name the cause and an inner chunk */
+static void count_named(void *user, int32_t level, const char *line) {
+  (void)user, (void)level;
+  if (strstr(line, "inner chunk 0.") && strstr(line, "is filled: ") && strstr(line, "directory")) named++;
+}
 /* The shard changes after its index was read: cut, gone, or something else in its place. */
 static void test_shard_changes(void **state) {
   (void)state;
@@ -1168,7 +1206,8 @@ static void test_shard_changes(void **state) {
           uint64_t cut = insitu__base_load64(entry(&f, 8, 6)) - 1; /* within chunk 5 */
           insitu_loader_desc d = all_at_once(root, m, 8);
           d.on_bad_chunk = fill ? INSITU_FILL : INSITU_RAISE;
-          d.log = quiet;
+          d.log = count_named;
+          named = 0;
           insitu_loader *ld = open_or_fail(&d);
           insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
           epoch_or_fail(it, &a);
@@ -1183,6 +1222,7 @@ static void test_shard_changes(void **state) {
             expect_holes(it, &a, kind ? 0xff : 0xe0);
             assert_int_equal(stats_of(ld).bad_chunks, kind ? 8 : 3);
             assert_int_equal(stats_of(ld).absent_chunks, 0);
+            assert_int_equal(named, kind == 2 ? 8 : 0);
           }
           assert_int_equal(ld->cache.loads, 1);
           insitu_loader_close(&ld);
@@ -1233,9 +1273,12 @@ static void test_nested_damaged(void **state) {
       const insitu_variable v = {.label = "x", .path = ""};
       insitu_loader_desc d = all_at_once(root, m, 4);
       d.variables = &v;
+      insitu_loader *ld = open_or_fail(&d);
+      if (k == 0) expect_error(iter_or_fail(ld, INSITU_ALL), INSITU_E_CORRUPT, "31 bytes are too few for its index of 32");
+      insitu_loader_close(&ld);
       d.on_bad_chunk = INSITU_FILL;
       d.log = quiet;
-      insitu_loader *ld = open_or_fail(&d);
+      ld = open_or_fail(&d);
       insitu_batch *b;
       assert_int_equal(insitu_iter_next(iter_or_fail(ld, INSITU_ALL), 20000, &b, NULL), INSITU_OK);
       const float *x = b->arrays[0].data;
@@ -1402,6 +1445,7 @@ int main(void) {
     cmocka_unit_test(test_index),
     cmocka_unit_test(test_random_nests),
     cmocka_unit_test(test_whole_damaged),
+    cmocka_unit_test(test_whole_and_parts),
     cmocka_unit_test(test_index_once),
     cmocka_unit_test(test_index_evicted),
     cmocka_unit_test(test_cache_memory),
