@@ -239,7 +239,7 @@ typedef struct insitu_split_range {
 typedef struct insitu_loader_desc {
   uint32_t api;                     /* INSITU_API */
   const char *url;                  /* a path or file:// URL of a Zarr v2 or v3 group or array */
-  const insitu_variable *variables; /* at least one */
+  const insitu_variable *variables; /* at least one, but with plan_only */
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
   int32_t sample_axis;    /* its number, the same in every array (default 0) */
@@ -267,7 +267,7 @@ typedef struct insitu_loader_desc {
   uint64_t memory_budget;  /* bytes, over all iterators; default: half of the memory this process may use */
   int32_t io;              /* INSITU_IO_URING, INSITU_IO_EPOLL */
   int32_t inline_io;       /* no thread at all: the reactor and the decoders run inside insitu_iter_next */
-  int32_t plan_only;       /* metadata only: no thread, no batch memory; iterators cannot be opened */
+  int32_t plan_only;       /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no iterators */
   int32_t hold_epoch;      /* begin an epoch only when next is called after END; default: prefetch it while one drains */
   void (*log)(
       void *user, int32_t level, const char *line); /* level 0 error, 1 warning, 2 info; NULL: warnings to stderr, rank 0 only */
@@ -374,6 +374,19 @@ INSITU_DEF insitu_status insitu_loader_plan(
 INSITU_DEF insitu_status insitu_loader_quality(
     const insitu_loader *loader, const insitu_iter_desc *desc, insitu_quality *out, insitu_error *err);
 INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *loader, insitu_stats *out, insitu_error *err);
+/* Shape of what insitu_read gives, C order. */
+typedef struct insitu_shape {
+  int32_t ndim, dtype;
+  int64_t shape[16];
+  uint64_t bytes;
+} insitu_shape;
+/* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of variable count path (or label), slices
+ * (here on any axis) and dtype; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise. Chunks
+ * are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value, NaN
+ * too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk counts. Works beside open iterators and with plan_only. [one thread at
+ * a time; with inline_io or plan_only the one that opened] */
+INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
+    insitu_shape *shape, insitu_error *err);
 /* Writes the split as JSON (keys n_chunks, sample_chunk_size, n_samples, chunks{train,val,test}, seed), by atomic rename.
  * Chunk-aligned splits only. */
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *loader, const char *path, insitu_error *err);
@@ -474,9 +487,13 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
 #include <zstd.h>
 #include <lz4.h>
 
@@ -1199,7 +1216,9 @@ static insitu_status insitu__text_json_parse(
   j->text = text;
   j->bytes = n;
   j->token = (struct insitu__text_json_token *)insitu__mem_alloc(scan.tokens, sizeof *j->token);
-  if (!j->token) return insitu__error_set(err, INSITU_E_NOMEM, "%s: no memory for %" PRIu64 " JSON values", what, scan.tokens);
+  if (!j->token)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "%s: no memory for %" PRIu64 " JSON values; give the process more memory", what, scan.tokens);
   if (insitu__text_json_tokens(j, (unsigned)scan.tokens)) return INSITU_OK;
   insitu__text_json_free(j);
   return insitu__error_set(
@@ -2451,6 +2470,10 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #define INSITU__RING_RETRIES 100        /* EINTR or EAGAIN in a row before one of them is reported */
 #define INSITU__RING_ASYNC_BYTES 65536u /* an inline read copies inside submit; from 16-32 KiB on a kernel worker is cheaper */
 
+#ifndef INSITU_TEST_FAULT /* a test may change what the kernel answered to a stage of op: see insitu__ring_step */
+#define INSITU_TEST_FAULT(op, got) (got)
+#endif
+
 enum { INSITU__RING_AUTO, INSITU__RING_URING, INSITU__RING_EPOLL };
 enum { INSITU__RING_READ_FILE = 1 };
 enum { INSITU__RING_STAGE_OPEN, INSITU__RING_STAGE_READ };
@@ -2560,27 +2583,40 @@ static unsigned insitu__ring_batch(struct insitu__ring_op *op) { /* iovecs of th
   for (unsigned i = 0; i < n; i++) op->asked += op->iov[i].iov_len;
   return n;
 }
-/* With the file open: finds the offset of a read from its end. 0 or an errno. No stat but for these: on a shared file system the
- * open has just brought the attributes. */
+/* With the file open: finds the offset of a read from its end. 0 or -errno. No stat but for these: on a shared file system the open
+ * has just brought the attributes. */
 static int insitu__ring_tail(struct insitu__ring_op *op) {
   struct stat info;
   uint64_t bytes = 0;
   if (op->offset != INSITU__RING_TAIL) return 0;
-  if (fstat(op->fd, &info)) return errno;
+  if (fstat(op->fd, &info)) return -errno;
   for (unsigned i = 0; i < op->n_iov; i++) bytes += op->iov[i].iov_len;
   op->offset = (uint64_t)info.st_size - insitu__base_min(bytes, (uint64_t)info.st_size);
   return 0;
 }
-static bool insitu__ring_again(struct insitu__ring_op *op, int error) { /* is this an error to try again after? */
-  return (error == EINTR || error == EAGAIN) && ++op->retries < INSITU__RING_RETRIES;
-}
-/* Takes the bytes (> 0) that a read brought; false when the operation is complete. */
-static bool insitu__ring_take(struct insitu__ring_op *op, uint64_t n) {
-  op->result += (int64_t)n;
-  op->offset += n;
+/* Takes what a stage of op brought: a descriptor, bytes, or -errno. False when the operation is complete. */
+static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
+  got = INSITU_TEST_FAULT(op, got);
+  if ((got == -EINTR || got == -EAGAIN) && ++op->retries < INSITU__RING_RETRIES) {
+    op->force_async = true; /* blocking in a worker is the kernel's own answer to EAGAIN */
+    return true;
+  }
+  if (got < 0) {
+    op->result = got;
+    return false;
+  }
   op->retries = 0;
-  op->was_short = n < op->asked;
-  return insitu__ring_advance(op, n);
+  if (op->stage == INSITU__RING_STAGE_OPEN) {
+    op->fd = (int)got;
+    op->stage = INSITU__RING_STAGE_READ;
+    op->force_async = false;
+    op->result = insitu__ring_tail(op);
+    return !op->result && insitu__ring_advance(op, 0);
+  }
+  op->result += got;
+  op->offset += (uint64_t)got;
+  op->was_short = (uint64_t)got < op->asked;
+  return got && insitu__ring_advance(op, (uint64_t)got);
 }
 
 /* Operations whose done is still to come, and files being closed. */
@@ -2665,8 +2701,7 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) { /* queued operatio
   }
 }
 
-static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__ring_op *op, int error) {
-  if (error) op->result = -error;
+static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__ring_op *op) {
   if (op->fd >= 0) {
     /* Through the ring, since closing may ask a server. When the queue is full an ordinary close is no worse than a submit. */
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
@@ -2684,30 +2719,6 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
   insitu__ring_push(&r->finished, op);
 }
 
-static void insitu__ring_uring_step(struct insitu__ring *r, struct insitu__ring_op *op, int res) { /* a stage of op has ended */
-  if (res < 0) {
-    if (!insitu__ring_again(op, -res)) {
-      insitu__ring_uring_finish(r, op, -res);
-      return;
-    }
-    op->force_async = true; /* blocking in a worker is the kernel's own answer to EAGAIN */
-  } else if (op->stage == INSITU__RING_STAGE_OPEN) {
-    op->fd = res;
-    op->stage = INSITU__RING_STAGE_READ;
-    op->retries = 0;
-    op->force_async = false;
-    int error = insitu__ring_tail(op);
-    if (error || !insitu__ring_advance(op, 0)) {
-      insitu__ring_uring_finish(r, op, error);
-      return;
-    }
-  } else if (!res || !insitu__ring_take(op, (uint64_t)res)) {
-    insitu__ring_uring_finish(r, op, 0);
-    return;
-  }
-  insitu__ring_push(&r->staged, op);
-}
-
 static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the eventfd was written */
   bool woken = false;
   unsigned head, n = 0;
@@ -2723,7 +2734,9 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the event
       r->in_kernel--;
       r->closes--;
     } else {
-      insitu__ring_uring_step(r, (struct insitu__ring_op *)(uintptr_t)data, cqe->res);
+      struct insitu__ring_op *op = (struct insitu__ring_op *)(uintptr_t)data;
+      if (insitu__ring_step(op, cqe->res)) insitu__ring_push(&r->staged, op);
+      else insitu__ring_uring_finish(r, op);
     }
   }
   io_uring_cq_advance(&r->uring, n);
@@ -2822,25 +2835,12 @@ static int insitu__ring_uring_open(struct insitu__ring *r, const struct insitu__
 
 /* ---- epoll: threads (or the waiting thread itself) run the same operation with blocking calls. */
 static void insitu__ring_blocking(struct insitu__ring_op *op) {
-  do op->fd = openat(op->dirfd, op->path, O_RDONLY | O_CLOEXEC);
-  while (op->fd < 0 && insitu__ring_again(op, errno));
-  if (op->fd < 0) {
-    op->result = -errno;
-    return;
-  }
-  op->retries = 0;
-  int error = insitu__ring_tail(op);
-  if (error) op->result = -error;
-  else if (insitu__ring_advance(op, 0)) {
-    for (;;) {
-      int n = (int)insitu__ring_batch(op);
-      ssize_t got = preadv(op->fd, op->iov, n, (off_t)op->offset);
-      if (got < 0 && insitu__ring_again(op, errno)) continue;
-      if (got < 0) op->result = -errno;
-      if (got <= 0 || !insitu__ring_take(op, (uint64_t)got)) break;
-    }
-  }
-  close(op->fd);
+  int64_t got;
+  do {
+    if (op->stage == INSITU__RING_STAGE_OPEN) got = openat(op->dirfd, op->path, O_RDONLY | O_CLOEXEC);
+    else got = preadv(op->fd, op->iov, (int)insitu__ring_batch(op), (off_t)op->offset);
+  } while (insitu__ring_step(op, got < 0 ? -errno : got));
+  if (op->fd >= 0) close(op->fd);
   op->fd = -1;
 }
 
@@ -3285,7 +3285,7 @@ static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
     insitu__reactor_ready(wait->reactor, wait->co);
   }
 }
-__attribute__((unused)) static void insitu__reactor_gate_expect(
+static void insitu__reactor_gate_expect(
     struct insitu__reactor_gate *gate, unsigned opens) { /* makes a new gate that so many opens open */
   memset(gate, 0, sizeof *gate);
   gate->open = !opens;
@@ -3828,7 +3828,7 @@ static insitu_status insitu__codec_grow(struct insitu__codec_buffer *b, uint64_t
   b->at = b->base ? (uint8_t *)(((uintptr_t)b->base + 63) & ~(uintptr_t)63) : NULL;
   if (b->base) return INSITU_OK;
   return insitu__error_set(
-      err, INSITU_E_NOMEM, "decode: no memory for %" PRIu64 " bytes of scratch: lower decode_threads", bytes);
+      err, INSITU_E_NOMEM, "decode: no memory for %" PRIu64 " bytes of scratch; lower decode_threads", bytes);
 }
 
 #ifdef INSITU_WITH_ZLIB
@@ -3853,13 +3853,13 @@ static insitu_status insitu__codec_scratch_reserve(
   if ((status = insitu__codec_grow(&s->piece, need.piece, err)) < 0) return status;
   if ((status = insitu__codec_grow(&s->cell, need.cell, err)) < 0) return status;
   if (need.zstd && !s->zstd && !(s->zstd = ZSTD_createDCtx())) /* libzstd's shared library takes no allocator */
-    return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context: lower decode_threads");
+    return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context; lower decode_threads");
 #ifdef INSITU_WITH_ZLIB
   if (need.zlib && !s->zlib_ready) {
     s->zlib.zalloc = insitu__codec_zlib_alloc;
     s->zlib.zfree = insitu__codec_zlib_free;
     if (inflateInit2(&s->zlib, 15) != Z_OK)
-      return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for an inflate state: lower decode_threads");
+      return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for an inflate state; lower decode_threads");
     s->zlib_ready = true;
   }
 #endif
@@ -4601,14 +4601,19 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
 struct insitu__store {
   const struct insitu__store_ops *ops; /* NULL: not open */
   struct insitu__reactor *reactor;
-  int dirfd; /* file store: the root directory, O_PATH */
-  char *url; /* as the user gave it */
+  int dirfd;  /* file store: the root directory, O_PATH */
+  int nowait; /* file store: flags of a read that must not wait for a disk */
+  char *url;  /* as the user gave it */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
    * from the object's end as the buffers hold. iov is scratch: it may be changed. */
   insitu_status (*read_await)(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov, unsigned n_iov,
       uint64_t *got, insitu_error *err);
+  /* The same on any thread, without waiting for a disk or a network: INSITU_TIMEOUT where that would be needed, and instead of any
+   * error: then read_await is to be asked. NULL: never possible. */
+  insitu_status (*read_now)(
+      const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got);
   /* One level below prefix ("" is the root), sorted by name; emit runs on the caller's coroutine once all names are known. */
   insitu_status (*list_await)(struct insitu__store *s, const char *prefix,
       void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err);
@@ -4637,7 +4642,9 @@ static insitu_status insitu__store_failed(const struct insitu__store *s, const c
   bool fresh = err && err->status >= 0;
   insitu_status status = error == ENOENT || error == ENOTDIR ? INSITU_E_NOTFOUND : INSITU_E_IO;
   insitu__error_set(err, status, "store '%.400s', object '%.400s': %s; %s", s->url, key, cause,
-      status == INSITU_E_NOTFOUND ? "check the name" : "check that this user may read it and that the disk is well");
+      status == INSITU_E_NOTFOUND          ? "check the name"
+      : error == EMFILE || error == ENFILE ? "raise the limit of open files (ulimit -n), or lower max_inflight"
+                                           : "check that this user may read it and that the disk is well");
   if (fresh) err->sys_errno = error;
   return status;
 }
@@ -4651,6 +4658,26 @@ static insitu_status insitu__store_file_read_await(struct insitu__store *s, cons
   if (n < 0) return insitu__store_failed(s, key, (int)-n, err);
   *got = (uint64_t)n;
   return INSITU_OK;
+}
+
+/* What the kernel has in its caches (RESOLVE_CACHED: Linux 5.12; RWF_NOWAIT: 4.14, on most local file systems; on tmpfs reads
+ * know no such flag and need none). */
+static insitu_status insitu__store_file_read_now(
+    const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got) {
+  struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .resolve = RESOLVE_CACHED};
+  uint64_t all = 0;
+  *got = 0;
+  for (unsigned i = 0; i < n_iov; i++) all += iov[i].iov_len;
+  if (!insitu__store_key_valid(key)) return INSITU_TIMEOUT;
+  int fd = (int)syscall(SYS_openat2, s->dirfd, key, &how, sizeof how);
+  if (fd < 0) return INSITU_TIMEOUT;
+  ssize_t n = preadv2(fd, iov, (int)n_iov, (off_t)offset, s->nowait);
+  char beyond; /* a short read means the end of the file, or the end of what is cached */
+  struct iovec probe = {&beyond, 1};
+  bool whole = n >= 0 && ((uint64_t)n == all || preadv2(fd, &probe, 1, (off_t)(offset + (uint64_t)n), s->nowait) == 0);
+  close(fd);
+  *got = n > 0 ? (uint64_t)n : 0;
+  return whole ? INSITU_OK : INSITU_TIMEOUT;
 }
 
 struct insitu__store_listing { /* lives on the listing coroutine's stack; the worker owns it during the call */
@@ -4708,8 +4735,8 @@ static insitu_status insitu__store_file_list_await(struct insitu__store *s, cons
         s->url, prefix, INSITU__MAX_LIST);
   else if (l.error && l.error != ENOMEM) status = insitu__store_failed(s, prefix, l.error, err);
   else if (l.error || !(names = (char **)insitu__mem_alloc(l.count, sizeof *names)))
-    status =
-        insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s', directory '%.400s': no memory for its names", s->url, prefix);
+    status = insitu__error_set(err, INSITU_E_NOMEM,
+        "store '%.400s', directory '%.400s': no memory for its names; give the process more memory", s->url, prefix);
   if (names) {
     char *at = l.names.text;
     for (uint64_t i = 0; i < l.count; i++, at += strlen(at) + 1) names[i] = at;
@@ -4725,7 +4752,7 @@ static void insitu__store_file_close(struct insitu__store *s) {
   close(s->dirfd);
 }
 static const struct insitu__store_ops insitu__store_file_ops = {
-    insitu__store_file_read_await, insitu__store_file_list_await, insitu__store_file_close};
+    insitu__store_file_read_await, insitu__store_file_read_now, insitu__store_file_list_await, insitu__store_file_close};
 
 static void insitu__store_close(struct insitu__store *s) { /* a zeroed store is fine */
   if (s->ops) s->ops->close(s);
@@ -4755,11 +4782,13 @@ static insitu_status insitu__store_open(
   s->url = insitu__mem_text(url, strlen(url));
   if (!s->url) {
     close(fd);
-    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it", path);
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
   }
   s->ops = &insitu__store_file_ops;
   s->reactor = reactor;
   s->dirfd = fd;
+  struct statfs fs;
+  s->nowait = fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC ? 0 : RWF_NOWAIT;
   return INSITU_OK;
 }
 static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
@@ -4769,6 +4798,10 @@ static insitu_status insitu__store_read_await(struct insitu__store *s, const cha
 static insitu_status insitu__store_list_await(struct insitu__store *s, const char *prefix,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   return s->ops->list_await(s, prefix, emit, to, err);
+}
+static insitu_status insitu__store_read_now(
+    const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got) {
+  return s->ops->read_now ? s->ops->read_now(s, key, offset, iov, n_iov, got) : INSITU_TIMEOUT;
 }
 /* A whole small object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. */
 static insitu_status insitu__store_get_await(
@@ -4783,7 +4816,8 @@ static insitu_status insitu__store_get_await(
     char *larger = (char *)insitu__mem_realloc(buf, cap + 1);
     insitu_status status = INSITU_OK;
     if (!larger)
-      status = insitu__error_set(err, INSITU_E_NOMEM, "store, object '%.400s': no memory for %" PRIu64 " bytes", key, cap);
+      status = insitu__error_set(
+          err, INSITU_E_NOMEM, "store, object '%.400s': no memory for %" PRIu64 " bytes; give the process more memory", key, cap);
     else {
       buf = larger;
       struct iovec iov = {buf + have, (size_t)(cap - have)};
@@ -4891,7 +4925,8 @@ static insitu_status insitu__zarr_bad(
       status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong" : "leave this array out or convert it");
 }
 static insitu_status insitu__zarr_nomem(const struct insitu__zarr_reader *r) {
-  return insitu__error_set(r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata", r->a->path);
+  return insitu__error_set(
+      r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", r->a->path);
 }
 static int insitu__zarr_get(const struct insitu__zarr_reader *r, const char *key) {
   return insitu__text_json_get(r->j, r->node, key);
@@ -5208,7 +5243,9 @@ static insitu_status insitu__zarr_begin(struct insitu__zarr_reader *r, const cha
   memset(r->a, 0, sizeof *r->a);
   r->a->format = format;
   r->a->path = insitu__mem_text(path, strlen(path));
-  if (!r->a->path) return insitu__error_set(r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata", path);
+  if (!r->a->path)
+    return insitu__error_set(
+        r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", path);
   uint64_t version;
   int token = insitu__zarr_get(r, "zarr_format");
   if (!insitu__text_json_is_object(r->j, r->node))
@@ -5764,7 +5801,8 @@ static insitu_status insitu__zarr_walk_await(struct insitu__store *store, int fo
     }
   }
   if (status == INSITU_OK && w.no_memory)
-    status = insitu__error_set(err, INSITU_E_NOMEM, "store '%.500s': no memory to list its arrays", store->url);
+    status = insitu__error_set(
+        err, INSITU_E_NOMEM, "store '%.500s': no memory to list its arrays; give the process more memory", store->url);
   if (status == INSITU_OK && format && at < INSITU__ARRAY_LEN(w.directory))
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s': more than %" PRIu64 " directories; consolidate the metadata", store->url, limit);
@@ -6062,6 +6100,17 @@ static insitu_status insitu__geometry_axis(
       known);
 }
 
+/* Bytes from one element to the next along each axis of a decoded chunk; returns those of the chunk. Cannot overflow: >>zarr
+ * bounds a chunk by INSITU__MAX_CHUNK. */
+static uint64_t insitu__geometry_strides(const struct insitu__zarr_array *z, uint64_t stride[INSITU__MAX_DIMS]) {
+  uint64_t bytes = z->itemsize;
+  for (unsigned k = z->ndim; k-- > 0;) {
+    stride[z->order[k]] = bytes;
+    bytes *= z->chunk[z->order[k]];
+  }
+  return bytes;
+}
+
 /* Strides of a decoded chunk, which axis is slowest in it, and the length of its sample axis. */
 static insitu_status insitu__geometry_array_init(
     struct insitu__geometry_array *a, const insitu_loader_desc *desc, insitu_error *err) {
@@ -6076,12 +6125,7 @@ static insitu_status insitu__geometry_array_init(
         "open, array %s: %" PRIu64 " samples are more than this build's limit of 2^48; choose "
         "another sample axis",
         z->path, a->samples);
-  uint64_t stride = z->itemsize;
-  for (unsigned k = z->ndim; k-- > 0;) { /* cannot overflow: >>zarr bounds a chunk by INSITU__MAX_CHUNK */
-    a->stride[z->order[k]] = stride;
-    stride *= z->chunk[z->order[k]];
-  }
-  a->chunk_bytes = stride;
+  a->chunk_bytes = insitu__geometry_strides(z, a->stride);
   a->bound = insitu__codec_bound(&z->codecs, a->chunk_bytes);
   unsigned slowest = 0; /* the first axis in storage order that is longer than 1, or the sample axis */
   while (z->order[slowest] != a->axis && z->chunk[z->order[slowest]] == 1) slowest++;
@@ -6089,30 +6133,40 @@ static insitu_status insitu__geometry_array_init(
   return INSITU_OK;
 }
 
-/* The box of a variable: whole fields, narrowed by its slices. */
-static insitu_status insitu__geometry_box(
-    struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
-  const struct insitu__zarr_array *z = &a->zarr;
-  memcpy(v->hi, z->shape, sizeof v->hi);
+/* The box that slices select: [lo, hi) along each axis. sample: the axis that none may name, or -1. */
+static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z, const insitu_variable *desc, int sample,
+    uint64_t lo[INSITU__MAX_DIMS], uint64_t hi[INSITU__MAX_DIMS], insitu_error *err) {
+  const char *label = desc->label ? desc->label : z->path;
+  memset(lo, 0, INSITU__MAX_DIMS * sizeof *lo);
+  memcpy(hi, z->shape, sizeof z->shape);
   for (uint64_t i = 0; i < desc->n_slices; i++) {
     const insitu_slice *c = &desc->slices[i];
     unsigned axis = 0;
     insitu_status s = insitu__geometry_axis(z, c->dim, c->axis, &axis, err);
     if (s) return s;
-    if (axis == a->axis)
+    if ((int)axis == sample)
       return insitu__error_set(err, INSITU_E_ARG,
           "open, variable %s: a slice names the sample axis %u of array %s; use sample_start and "
           "sample_stop, or the split, to select samples",
-          v->label, axis, z->path);
+          label, axis, z->path);
     int64_t stop = c->stop ? c->stop : (int64_t)z->shape[axis];
     if (c->start < 0 || stop <= c->start || (uint64_t)stop > z->shape[axis])
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open, variable %s: slice [%" PRId64 ", %" PRId64 ") of axis %u leaves array %s, which "
           "has %" PRIu64 " elements there; correct start and stop",
-          v->label, c->start, stop, axis, z->path, z->shape[axis]);
-    v->lo[axis] = (uint64_t)c->start;
-    v->hi[axis] = (uint64_t)stop;
+          label, c->start, stop, axis, z->path, z->shape[axis]);
+    lo[axis] = (uint64_t)c->start;
+    hi[axis] = (uint64_t)stop;
   }
+  return INSITU_OK;
+}
+
+/* The box of a variable: whole fields, narrowed by its slices. */
+static insitu_status insitu__geometry_box(
+    struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
+  const struct insitu__zarr_array *z = &a->zarr;
+  insitu_status status = insitu__geometry_slices(z, desc, (int)a->axis, v->lo, v->hi, err);
+  if (status) return status;
   for (unsigned d = 0; d < z->ndim; d++) {
     if (d == a->axis) continue;
     if (v->hi[d] <= v->lo[d])
@@ -6128,17 +6182,24 @@ static uint32_t insitu__geometry_itemsize(int32_t dtype) { /* bytes; bool is 8 b
   return (uint32_t)(dtype & 0xff) / 8;
 }
 
+/* The type that a variable is converted to. */
+static insitu_status insitu__geometry_dtype(
+    const struct insitu__zarr_array *z, const insitu_variable *desc, int32_t *out, insitu_error *err) {
+  bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128;
+  *out = desc->dtype ? desc->dtype : z->dtype;
+  if (*out == z->dtype || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_DTYPE,
+      "open, variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
+      "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
+      desc->label ? desc->label : z->path, z->path, (unsigned)z->dtype, (unsigned)desc->dtype);
+}
+
 /* Shape, strides and bytes of one row. */
 static insitu_status insitu__geometry_layout(
     struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
-  v->dtype = desc->dtype ? desc->dtype : z->dtype;
-  bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128;
-  if (v->dtype != z->dtype && !(convertible && (v->dtype == INSITU_F32 || v->dtype == INSITU_F64)))
-    return insitu__error_set(err, INSITU_E_DTYPE,
-        "open, variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
-        "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
-        v->label, z->path, (unsigned)z->dtype, (unsigned)desc->dtype);
+  insitu_status status = insitu__geometry_dtype(z, desc, &v->dtype, err);
+  if (status) return status;
   uint64_t item = insitu__geometry_itemsize(v->dtype), bytes = item;
   v->n_steps = desc->n_steps ? desc->n_steps : 1;
   v->ndim = 1 + (desc->n_steps ? 1 : 0) + (int32_t)z->ndim - 1;
@@ -6262,6 +6323,7 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
 
 /* What a desc's variables can get wrong without looking at any array. */
 static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insitu_error *err) {
+  if (!desc->n_variables && desc->plan_only) return INSITU_OK;
   if (!desc->variables || !desc->n_variables || desc->n_variables > INSITU__MAX_VARIABLES)
     return insitu__error_set(
         err, INSITU_E_ARG, "open: n_variables is %" PRIu64 "; give 1 to %d variables", desc->n_variables, INSITU__MAX_VARIABLES);
@@ -6295,7 +6357,8 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g, con
     insitu_error *err) {
   g->arrays = (struct insitu__geometry_array *)insitu__mem_alloc(desc->n_variables, sizeof *g->arrays);
   g->variables = (struct insitu__geometry_variable *)insitu__mem_alloc(desc->n_variables, sizeof *g->variables);
-  if (!g->arrays || !g->variables) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables");
+  if (!g->arrays || !g->variables)
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
   for (uint64_t i = 0; i < desc->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
     const insitu_variable *want = &desc->variables[i];
@@ -6303,7 +6366,8 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g, con
     while (strcmp(insitu__geometry_path(&desc->variables[known]), insitu__geometry_path(want)) != 0) known++;
     v->label = insitu__mem_text(want->label, strlen(want->label));
     g->n_variables = i + 1;
-    if (!v->label) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables");
+    if (!v->label)
+      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
     insitu_status s = INSITU_OK;
     if (known < i) {
       v->array = g->variables[known].array;
@@ -7071,7 +7135,8 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l, c
         err, INSITU_E_SPLIT, "open, manifest %s: chunks.%s is no list of at most 2^27 chunk numbers; correct it", path, name);
   uint64_t *chunk = (uint64_t *)insitu__mem_alloc(n, sizeof *chunk);
   if (!chunk)
-    return insitu__error_set(err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " chunk numbers", path, n);
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " chunk numbers; give the process more memory", path, n);
   insitu_status s = INSITU_OK;
   for (int t = insitu__text_json_first(j, list); !s && t >= 0; t = insitu__text_json_next(j, list, t), k++)
     if (!insitu__text_json_u64(j, t, &chunk[k]) || chunk[k] >= chunks)
@@ -7080,7 +7145,7 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l, c
           "; write the manifest anew for this archive",
           path, k, name, chunks);
   if (!s && !insitu__split_from_chunks(l, chunk, n, &twice))
-    s = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    s = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   if (!s && twice != UINT64_MAX)
     s = insitu__error_set(
         err, INSITU_E_SPLIT, "open, manifest %s: chunk %" PRIu64 " is listed twice in chunks.%s; correct it", path, twice, name);
@@ -7157,7 +7222,7 @@ static insitu_status insitu__split_exact(
         return insitu__error_set(err, INSITU_E_SPLIT, "open: the ranges of %s and %s share samples; make them disjoint",
             insitu__split_names[q], insitu__split_names[p]);
     if (!insitu__split_add(&s->part[p].range, r->start, stop))
-      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   }
   return INSITU_OK;
 }
@@ -8070,6 +8135,11 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
  * of the bare loop, 8 reach 1.00. */
 #define INSITU__LOADER_BUFFERS (32u << 20)
 #define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
+/* Chunks of at most so many encoded bytes are first tried by a worker, so many in one job, with what the caches hold: a system call
+ * is then cheaper than a turn of the reactor. */
+#define INSITU__LOADER_SMALL (64u << 10)
+#define INSITU__LOADER_BUNCH 8
+#define INSITU__LOADER_MISSED 256 /* chunks that are not tried after a bunch that mostly was not in the caches */
 /* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. Measured from the page
  * cache on whole fields of 4 x 4 inner chunks of 16 KiB, 2 busy cores: without it the throughput is 0.74 (raw) and 0.83 (blosc)
  * times as high. Gaps of 11 KiB cost in processor time what they save, those of 32 KiB 1.16 times as much. Runs of 256 KiB to
@@ -8096,6 +8166,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   const struct insitu__order *order;
   struct insitu__order_window window;
   uint64_t array, chunk, field, base; /* base: number of the epoch's first batch */
+  uint64_t number;                    /* of the batch whose row touched it first */
   struct insitu__box *box;            /* per variable of the loader; those of this array that want the field are set */
   bool *wanted;                       /* per variable */
   struct iovec *iov;
@@ -8110,6 +8181,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
   uint64_t first, last;             /* rows of the chunk that some batch wants lie in [first, last) */
   unsigned worker;                  /* whose scratch */
+  bool landed;                      /* all of it is done: a worker found the chunk in the caches */
   const char *damaged;              /* insitu__loader_fill: the chunk's key if it is not just absent */
   insitu_status status;
   insitu_error error;
@@ -8171,6 +8243,8 @@ struct insitu_loader {
   struct insitu__cache cache;
   struct insitu__loader_tile *gathered, *gathered_last; /* inner chunks to be read, by array, object and place */
   bool gathering;
+  struct insitu__loader_tile *bunch, *bunch_last; /* small chunks that the next job tries */
+  unsigned n_bunch, n_missed;                     /* of them; tiles that go without trying, since others were not in the caches */
   uint64_t few; /* the scan waits for so many free tiles: neighbours in a shard then come together */
   uint64_t buffer_bytes, whole_bytes, inflight_bytes, cache_slots, slot_bytes, cache_bytes;
   insitu_iter *iters; /* reactor thread */
@@ -8686,23 +8760,40 @@ static void insitu__loader_damage(insitu_iter *it, uint64_t number, const insitu
   pthread_mutex_unlock(&it->lock);
 }
 
-static void insitu__loader_tile_await(void *arg) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
-  insitu_loader *ld = t->loader;
-  insitu_iter *it = t->iter;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  uint64_t index[INSITU__MAX_DIMS], object[INSITU__MAX_DIMS];
-  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
-  t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
+/* The chunk's place in the array's grid, and its object's key. */
+static insitu_status insitu__loader_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
+  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+  uint64_t object[INSITU__MAX_DIMS];
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = t->chunk;
   t->object = insitu__zarr_object_of(&a->zarr, index, object);
-  insitu_status status = insitu__loader_ready(t);
-  if (!status && insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) < 0)
-    status = insitu__error_set(
-        &t->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-  if (status) key[0] = 0;
-  else if (t->first < t->last) /* else another view's field: no row of this window */
+  if (insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) >= 0) return INSITU_OK;
+  key[0] = 0;
+  return insitu__error_set(
+      &t->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+}
+
+/* A tile is done with. */
+static void insitu__loader_finish(struct insitu__loader_tile *t) {
+  insitu_loader *ld = t->loader;
+  insitu_iter *it = t->iter;
+  it->inflight[t->order == &it->order[1]]--;
+  ld->inflight--;
+  t->next = ld->free;
+  ld->free = t;
+  if (it->stopping && !it->inflight[0] && !it->inflight[1]) insitu__reactor_gate_open(&it->idle);
+}
+
+static void insitu__loader_tile_await(void *arg) {
+  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  uint64_t index[INSITU__MAX_DIMS];
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
+  t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
+  insitu_status status = insitu__loader_key(t, index, key);
+  if (!status) status = insitu__loader_ready(t);
+  if (!status && t->first < t->last) /* else another view's field: no row of this window */
     status = insitu__loader_fetch_await(t, index, key);
   if (status && key[0]) insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
   if (status) status = insitu__loader_hole_await(t, status, key);
@@ -8712,13 +8803,64 @@ static void insitu__loader_tile_await(void *arg) {
         &error, status, "rank %d, read, array %s, chunk %s: %s", (int)ld->config.rank, a->zarr.path, key, t->error.message);
     uint64_t earliest = UINT64_MAX;
     insitu__loader_each(t, 0, a->rows, insitu__loader_visit_earliest, &earliest);
-    insitu__loader_damage(it, earliest, &error);
+    insitu__loader_damage(t->iter, earliest, &error);
   }
-  it->inflight[t->order == &it->order[1]]--;
-  ld->inflight--;
-  t->next = ld->free;
-  ld->free = t;
-  if (it->stopping && !it->inflight[0] && !it->inflight[1]) insitu__reactor_gate_open(&it->idle);
+  insitu__loader_finish(t);
+}
+
+/* ---- small chunks: several in one job of a worker, out of the caches ---- */
+
+/* Whether all of the tile could be done at once. Whatever is in the way is left to insitu__loader_tile_await. */
+static bool insitu__loader_try(struct insitu__loader_tile *t, unsigned worker) {
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  uint64_t index[INSITU__MAX_DIMS], offset = 0, want = a->zarr.codecs.n ? 0 : a->chunk_bytes;
+  char key[INSITU__MAX_KEY];
+  struct insitu__loader_aim aim;
+  t->error.status = t->error.sys_errno = 0;
+  if (insitu__loader_key(t, index, key) || insitu__loader_ready(t)) return false;
+  if (t->first >= t->last) return true;
+  unsigned n = insitu__loader_aim(t, &aim);
+  if (aim.possible) {
+    offset = t->first * a->stride[a->axis];
+    want = (t->last - t->first) * a->stride[a->axis];
+  } else {
+    t->iov[0] = (struct iovec){t->buffer, (size_t)a->bound + 1};
+    n = 1;
+  }
+  if (insitu__store_read_now(&ld->store, key, offset, t->iov, n, &t->got)) return false;
+  if (want ? t->got != want : t->got > a->bound) return false;
+  insitu__loader_add(&ld->n_requests, 1);
+  insitu__loader_add(&ld->n_read, t->got);
+  insitu__loader_add(&ld->n_reads, 1); /* before the batch can be delivered */
+  insitu__loader_add(&ld->n_decoded, want ? want : a->chunk_bytes);
+  t->status = INSITU_OK;
+  if (!aim.possible) insitu__loader_decode(t, worker);
+  else if (aim.twice) insitu__loader_landed(t, worker);
+  else insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
+  if (t->status) { /* damaged: it is read once more, and the cause told */
+    insitu__loader_add(&ld->n_reads, UINT64_MAX);
+    insitu__loader_add(&ld->n_decoded, UINT64_C(0) - a->chunk_bytes);
+  }
+  return !t->status;
+}
+static void insitu__loader_try_bunch(void *arg, unsigned worker) {
+  for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next)
+    t->landed = insitu__loader_try(t, worker);
+}
+static void insitu__loader_bunch_await(void *arg) {
+  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg, *next;
+  insitu_loader *ld = t->loader;
+  unsigned landed = 0, missed = 0;
+  insitu__reactor_work_await(&ld->reactor, insitu__loader_try_bunch, t);
+  for (; t; t = next) {
+    next = t->next;
+    landed += t->landed;
+    missed += !t->landed;
+    if (t->landed) insitu__loader_finish(t);
+    else if (insitu__reactor_spawn(&ld->reactor, insitu__loader_tile_await, t)) insitu__loader_tile_await(t);
+  }
+  if (missed > landed) ld->n_missed = INSITU__LOADER_MISSED; /* not cached: go without trying for a while */
 }
 
 /* ---- scan (reactor thread) ---- */
@@ -8774,10 +8916,29 @@ static uint64_t insitu__loader_limit(insitu_iter *it) {
   return limit;
 }
 
+/* Starts a coroutine for a tile, or for the tiles of a bunch, which follow by `next`. */
+static void insitu__loader_spawn(struct insitu__loader_tile *t, void (*fn)(void *arg)) {
+  if (!insitu__reactor_spawn(&t->loader->reactor, fn, t)) return;
+  for (struct insitu__loader_tile *next; t; t = next) {
+    next = t->next;
+    insitu__loader_no_memory(t->iter, t->number);
+    insitu__loader_finish(t);
+  }
+}
+
+/* Hands the bunch to a worker. */
+static void insitu__loader_launch(insitu_loader *ld) {
+  struct insitu__loader_tile *t = ld->bunch;
+  ld->bunch = NULL;
+  ld->n_bunch = 0;
+  if (t) insitu__loader_spawn(t, insitu__loader_bunch_await);
+}
+
 static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   insitu_loader *ld = it->loader;
   struct insitu__loader_tile *t = ld->free;
   ld->free = t->next;
+  t->next = NULL;
   t->iter = it;
   t->order = it->scan.order;
   t->window = it->scan.current->window;
@@ -8785,14 +8946,20 @@ static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   t->chunk = it->scan.chunk;
   t->field = it->scan.field;
   t->base = base;
+  t->number = base + it->scan.batch;
   it->inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
-  if (!insitu__reactor_spawn(&ld->reactor, insitu__loader_tile_await, t)) return;
-  insitu__loader_no_memory(it, base + it->scan.batch);
-  it->inflight[t->order == &it->order[1]]--;
-  ld->inflight--;
-  t->next = ld->free;
-  ld->free = t;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  bool small = ld->reactor.n_workers && a->bound <= INSITU__LOADER_SMALL && !a->zarr.n_levels;
+  if (!small || ld->n_missed) {
+    ld->n_missed -= ld->n_missed > 0;
+    insitu__loader_spawn(t, insitu__loader_tile_await);
+    return;
+  }
+  if (ld->bunch) ld->bunch_last->next = t;
+  else ld->bunch = t;
+  ld->bunch_last = t;
+  if (++ld->n_bunch == INSITU__LOADER_BUNCH) insitu__loader_launch(ld);
 }
 
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
@@ -8845,6 +9012,7 @@ static void insitu__loader_pump(void *arg) {
       }
     }
   }
+  insitu__loader_launch(ld);
 }
 
 /* ---- opening and closing ---- */
@@ -8875,7 +9043,7 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
   c->manifest = insitu__loader_keep_text(ld, desc->manifest, &ok);
   insitu_variable *vars = (insitu_variable *)insitu__loader_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
   c->variables = vars;
-  ok = ok && vars;
+  ok = ok && (vars || !desc->n_variables);
   for (uint64_t i = 0; ok && i < desc->n_variables; i++) {
     insitu_variable *v = &vars[i];
     v->label = insitu__loader_keep_text(ld, v->label, &ok);
@@ -8998,8 +9166,7 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     ld->cache_slots =
         insitu__base_max(c->max_inflight, insitu__base_min(insitu__base_min(ld->cache_slots, fit), INSITU__CACHE_SLOTS));
     ld->cache_bytes = insitu__cache_bytes((uint32_t)ld->cache_slots, ld->slot_bytes);
-    ld->few =
-        c->max_inflight / 4; /* measured as for INSITU__LOADER_GAP, blosc: 1 instead reaches 0.97, an eighth 0.99, half 1.01 */
+    ld->few = c->max_inflight / 4; /* with INSITU__LOADER_GAP's blosc chunks 1 reaches 0.97 of it, an eighth 0.99, half 1.01 */
   }
   if (insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
@@ -9014,29 +9181,28 @@ static insitu_status insitu__loader_array_await(void *arg, const char *path, str
   return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
 
-/* The text of the manifest file; blocking, at open only. */
-static insitu_status insitu__loader_manifest(const char *path, char **text, uint64_t *n, insitu_error *err) {
-  FILE *f = fopen(path, "re");
-  *text = NULL;
-  *n = 0;
-  for (uint64_t cap = 1 << 16; f; cap *= 2) {
-    char *larger = cap <= INSITU__MAX_META ? (char *)insitu__mem_realloc(*text, cap + 1) : NULL;
-    if (!larger) break;
-    *text = larger;
-    *n += fread(*text + *n, 1, (size_t)(cap - *n), f);
-    if (*n < cap) break;
-  }
-  bool ok = f && *text && !ferror(f) && *n < INSITU__MAX_META;
-  int error = f ? 0 : errno;
-  if (f) fclose(f);
-  if (ok) return INSITU_OK;
-  insitu__mem_free(*text);
-  *text = NULL;
+/* The text of the manifest file, which the caller frees in any case. */
+static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
+  const char *path = ld->config.manifest;
   char cause[128];
-  insitu_status status =
-      insitu__error_set(err, error == ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; check the path", path,
-          error ? strerror_r(error, cause, sizeof cause) : "it cannot be read, or has more than 64 MiB");
-  return status;
+  for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
+    char *larger = (char *)insitu__mem_realloc(*text, cap);
+    if (!larger)
+      return insitu__error_set(
+          err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", path, cap);
+    *text = larger;
+    struct iovec iov = {*text + *n, (size_t)(cap - *n)};
+    int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
+    if (got < 0) {
+      if (err && err->status >= 0) err->sys_errno = (int)-got;
+      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; check the path",
+          path, strerror_r((int)-got, cause, sizeof cause));
+    }
+    *n += (uint64_t)got;
+    if (*n < cap) return INSITU_OK;
+  }
+  return insitu__error_set(
+      err, INSITU_E_UNSUPPORTED, "open, manifest %s: it has %u bytes or more; check the path", path, INSITU__MAX_META);
 }
 
 struct insitu__loader_opening {
@@ -9054,11 +9220,15 @@ static void insitu__loader_open_await(void *arg) {
   uint64_t n = 0;
   o->status = insitu__store_open(&ld->store, &ld->reactor, c->url, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
+  if (!c->n_variables) { /* for insitu_read alone */
+    if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
+    return;
+  }
   if (!o->status) o->status = insitu__geometry_init_await(&ld->geometry, c, insitu__loader_array_await, ld, o->err);
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
     o->status = insitu__error_set(o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
-  if (!o->status && c->manifest) o->status = insitu__loader_manifest(c->manifest, &manifest, &n, o->err);
+  if (!o->status && c->manifest) o->status = insitu__loader_manifest_await(ld, &manifest, &n, o->err);
   if (!o->status)
     o->status = insitu__split_init(
         &ld->split, c, manifest, n, ld->geometry.samples, ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
@@ -9130,7 +9300,8 @@ static void insitu__loader_destroy(insitu_loader *ld) {
 
 static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_desc *desc, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
-  if (!insitu__loader_keep_desc(ld, desc)) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration");
+  if (!insitu__loader_keep_desc(ld, desc))
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
   insitu_status status = insitu__loader_defaults(c, err);
   if (status) return status;
   bool inline_mode = c->inline_io || c->plan_only;
@@ -9271,7 +9442,8 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   for (uint64_t i = 0; ok && i < g->n_variables; i++) name = stpcpy(name, g->variables[i].label) + 1;
   for (uint64_t i = 0; ok && i < it->n_slabs; i++) ok = insitu__loader_slab_init(it, &it->slabs[i], g);
   if (ok) return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[0], err);
-  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory", insitu__split_names[it->split]);
+  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory; give the process more memory",
+      insitu__split_names[it->split]);
 }
 
 static void insitu__loader_unreserve(insitu_iter *it) {
@@ -9356,6 +9528,234 @@ static void insitu__loader_part(insitu_iter *it) {
   }
   pthread_mutex_unlock(&it->lock);
   if (!held) insitu__loader_free_iter(it);
+}
+
+/* ---- a whole array, or a box of it, now ---- */
+
+#define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
+
+struct insitu__loader_reading { /* lives on the caller's stack */
+  insitu_loader *loader;
+  const insitu_variable *variable;
+  unsigned char *dst;
+  uint64_t dst_bytes;
+  insitu_shape *shape;
+  insitu_status status; /* of all */
+  insitu_error *err;
+  struct insitu__zarr_array zarr;
+  struct insitu__cache cache;
+  int32_t dtype;
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
+  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
+  uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
+  uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
+  uint64_t reserved;                                               /* of memory_budget */
+  struct insitu__loader_reader *readers;
+  struct insitu__reactor_gate done;
+};
+struct insitu__loader_reader { /* reads one chunk after the other; lent to a worker while it decodes */
+  struct insitu__loader_reading *reading;
+  unsigned char *memory; /* the encoded chunk, then the decoded one */
+  uint64_t got;
+  bool fill;
+  struct insitu__codec_scratch codec;
+  struct insitu__box box;
+  insitu_status status;
+  insitu_error error;
+};
+
+static void insitu__loader_read_decode(void *arg, unsigned worker) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  unsigned char *cell = d->memory;
+  (void)worker;
+  if (d->fill) {
+    insitu__box_fill(&d->box, r->zarr.fill, r->dst);
+    return;
+  }
+  if (r->zarr.codecs.n) {
+    cell += r->bound + 1;
+    struct insitu__codec_sink sink = insitu__codec_memory(cell);
+    d->status = insitu__codec_decode(&r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
+  } else if (d->got != r->chunk_bytes) {
+    d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
+  }
+  if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
+}
+
+/* The part of the chunk at `tile` that lies in the box, and its place in dst. */
+static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, const uint64_t *tile) {
+  struct insitu__loader_reading *r = d->reading;
+  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
+  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  for (unsigned k = 0; k < r->zarr.ndim; k++) {
+    uint64_t begin = tile[k] * r->zarr.chunk[k], lo = insitu__base_max(begin, r->lo[k]);
+    count[k] = insitu__base_min(begin + r->zarr.chunk[k], r->hi[k]) - lo;
+    from += (lo - begin) * r->stride[k];
+    to += (lo - r->lo[k]) * r->dst_stride[k];
+    src[k] = (int64_t)r->stride[k];
+    dst[k] = (int64_t)r->dst_stride[k];
+  }
+  return insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+}
+
+/* One chunk, from its place in the grid to dst. */
+static insitu_status insitu__loader_read_chunk_await(
+    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
+  insitu__zarr_object_of(&r->zarr, tile, object);
+  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0)
+    return insitu__error_set(
+        &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+  d->status = insitu__loader_read_box(d, tile);
+  insitu__loader_add(&ld->n_reads, 1);
+  if (!d->status && r->zarr.n_levels)
+    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
+  if (!d->status) {
+    bool inner = bytes != UINT64_MAX;
+    struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
+    insitu__loader_add(&ld->n_requests, 1);
+    d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
+    insitu__loader_add(&ld->n_read, d->got);
+    if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
+      d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
+  }
+  d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
+  if (d->status && !d->fill) return d->status;
+  d->status = INSITU_OK;
+  insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
+  insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+  return d->status;
+}
+
+static void insitu__loader_reader_await(void *arg) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
+  while (r->next < r->tiles && !r->status) {
+    uint64_t rest = r->next++, tile[INSITU__MAX_DIMS];
+    for (unsigned k = r->zarr.ndim; k-- > 0;) {
+      tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
+      rest /= r->tile_n[k];
+    }
+    if (atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
+      r->status = INSITU_CANCELLED;
+      break;
+    }
+    d->error.status = d->error.sys_errno = 0;
+    insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
+    if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
+      insitu__loader_add(&ld->n_bad, 1);
+      d->fill = true;
+      insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+    } else if (status < 0 && !r->status) {
+      insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
+      r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
+          "read, array %s, chunk %s: %s", r->zarr.path, key,
+          status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
+                                      : d->error.message);
+    }
+  }
+  insitu__reactor_gate_open(&r->done);
+}
+
+/* The box, its chunks, and its shape in dst. */
+static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
+  const struct insitu__zarr_array *z = &r->zarr;
+  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->dtype, r->err);
+  if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
+  if (status) return status;
+  r->chunk_bytes = insitu__geometry_strides(z, r->stride);
+  r->bound = insitu__codec_bound(&z->codecs, r->chunk_bytes);
+  r->bytes = insitu__geometry_itemsize(r->dtype);
+  r->tiles = 1;
+  for (unsigned k = z->ndim; k-- > 0;) { /* an array has at most 2^63 bytes, which conversion may multiply by 8 */
+    r->dst_stride[k] = r->bytes;
+    if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
+      return insitu__error_set(
+          r->err, INSITU_E_SHAPE, "read, array %s: it has more bytes than memory can address; select less with slices", z->path);
+    r->tile_lo[k] = r->lo[k] / z->chunk[k];
+    r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
+    r->tiles *= r->tile_n[k];
+  }
+  if (!r->shape) return INSITU_OK;
+  *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
+  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
+  return INSITU_OK;
+}
+
+/* As many readers as help and as the budget has room for, at least one; returns their number, 0 on failure. */
+static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
+  insitu_loader *ld = r->loader;
+  struct insitu__codec_needs need = insitu__codec_needs(&r->zarr.codecs, r->chunk_bytes);
+  uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned l = 0; l < r->zarr.n_levels; l++)
+    index = insitu__base_max(index, insitu__codec_shard_index_bytes(r->zarr.level[l].shard));
+  uint64_t each = insitu__codec_add(memory, insitu__codec_scratch_bytes(&need)) + INSITU_CORO_STACK + sizeof *r->readers;
+  each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
+  unsigned n = (unsigned)insitu__base_min(r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
+  pthread_mutex_lock(&ld->lock);
+  uint64_t used = ld->inflight_bytes + ld->cache_bytes + ld->reserved;
+  uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
+  n = (unsigned)insitu__base_min(n, left / each);
+  ld->reserved += r->reserved = n * each;
+  pthread_mutex_unlock(&ld->lock);
+  if (!n) {
+    r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
+        "read, array %s: a chunk of it takes %" PRIu64 " bytes to read, %" PRIu64 " of memory_budget %" PRIu64
+        " are left; raise memory_budget",
+        r->zarr.path, each, left, ld->config.memory_budget);
+    return 0;
+  }
+  r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
+  bool ok = insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
+  for (unsigned i = 0; ok && i < n; i++) {
+    r->readers[i].reading = r;
+    insitu__codec_scratch_init(&r->readers[i].codec);
+    r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
+    ok = r->readers[i].memory;
+  }
+  if (!ok) r->status = insitu__error_set(r->err, INSITU_E_NOMEM, "read, array %s: the system gives no memory", r->zarr.path);
+  return n;
+}
+
+static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n) {
+  uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned i = 0; r->readers && i < n; i++) {
+    insitu__codec_scratch_free(&r->readers[i].codec);
+    insitu__mem_unmap(r->readers[i].memory, memory);
+  }
+  insitu__mem_free(r->readers);
+  insitu__cache_free(&r->cache);
+  pthread_mutex_lock(&r->loader->lock);
+  r->loader->reserved -= r->reserved;
+  pthread_mutex_unlock(&r->loader->lock);
+}
+
+static void insitu__loader_read_await(void *arg) {
+  struct insitu__loader_reading *r = (struct insitu__loader_reading *)arg;
+  insitu_loader *ld = r->loader;
+  r->status = insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
+  if (!r->status) r->status = insitu__loader_read_shape(r);
+  if (!r->status && r->dst && r->dst_bytes < r->bytes)
+    r->status = insitu__error_set(r->err, INSITU_E_ARG,
+        "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64 "; give room for all of it, or select less with slices",
+        r->zarr.path, r->bytes, r->dst_bytes);
+  if (!r->status && r->dst && r->tiles) {
+    unsigned n = insitu__loader_read_begin(r), started = 0;
+    insitu__reactor_gate_expect(&r->done, n);
+    for (; !r->status && started < n; started++)
+      if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started])) break;
+    if (n && !started && !r->status)
+      r->status = insitu__error_set(r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine", r->zarr.path);
+    for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
+    insitu__reactor_gate_await(&ld->reactor, &r->done);
+    insitu__loader_read_end(r, n);
+  }
+  insitu__zarr_array_free(&r->zarr);
 }
 
 /* ---- state ---- */
@@ -9517,10 +9917,9 @@ static insitu_status insitu__public_check(const insitu_loader *ld, bool any_thre
         "process %d uses a loader that process %d opened; threads and rings do not survive fork: open a "
         "loader in the child",
         (int)getpid(), (int)ld->pid);
-  if (!any_thread && ld->config.inline_io && !pthread_equal(ld->opener, pthread_self()))
+  if (!any_thread && (ld->config.inline_io || ld->config.plan_only) && !pthread_equal(ld->opener, pthread_self()))
     return insitu__error_set(err, INSITU_E_WRONG_THREAD,
-        "inline_io: only the thread that opened the loader may call; call there, or open without "
-        "inline_io");
+        "inline_io or plan_only: only the thread that opened the loader may call; call there, or open without them");
   return INSITU_OK;
 }
 
@@ -9530,7 +9929,7 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
   insitu_status status = insitu__loader_check(desc, err);
   if (status) return status;
   insitu_loader *ld = (insitu_loader *)insitu__mem_alloc(1, sizeof *ld);
-  if (!ld) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for a loader");
+  if (!ld) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for a loader; give the process more memory");
   ld->pid = getpid();
   ld->opener = pthread_self();
   ld->opened = insitu__base_now();
@@ -9572,6 +9971,8 @@ static insitu_status insitu__public_desc(const insitu_loader *ld, const insitu_i
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
   if (!desc) return insitu__error_set(err, INSITU_E_ARG, "iterator: desc is NULL; give one with api = INSITU_API");
+  if (!ld->config.n_variables)
+    return insitu__error_set(err, INSITU_E_ARG, "iterator: the loader was opened without variables; open it with some");
   if (!desc->api || desc->api > INSITU_API)
     return insitu__error_set(err, INSITU_E_API,
         "iterator: desc.api is %u and this implementation knows 1 to %d; set it to INSITU_API", (unsigned)desc->api, INSITU_API);
@@ -9632,9 +10033,25 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   return INSITU_OK;
 }
 
+INSITU_DEF insitu_status insitu_read(
+    insitu_loader *ld, const insitu_variable *variable, void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err) {
+  insitu_status status = insitu__public_check(ld, false, err);
+  if (status) return status;
+  if (!variable || (!variable->path && !variable->label) || (variable->n_slices && !variable->slices) || (!dst && !shape))
+    return insitu__error_set(err, INSITU_E_ARG, "read: variable, its path, its slices, or dst and shape are NULL; give them");
+  if (variable->offset || variable->n_steps)
+    return insitu__error_set(err, INSITU_E_ARG, "read: offset and steps mean nothing here; use slices");
+  struct insitu__loader_reading r = {
+      .loader = ld, .variable = variable, .dst = (unsigned char *)dst, .dst_bytes = dst_bytes, .shape = shape, .err = err};
+  status = insitu__reactor_call(&ld->reactor, insitu__loader_read_await, &r);
+  return status ? insitu__error_set(err, status, "read: no memory for a coroutine") : r.status;
+}
+
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const char *path, insitu_error *err) {
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
+  if (!ld->config.n_variables)
+    return insitu__error_set(err, INSITU_E_ARG, "manifest: the loader was opened without variables; open it with some");
   if (!path || !*path || strlen(path) > INSITU__MAX_KEY)
     return insitu__error_set(
         err, INSITU_E_ARG, "manifest: the path is empty or longer than %d bytes; give another", INSITU__MAX_KEY);
@@ -9655,6 +10072,7 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
   if (!ok) {
     error = error ? error : errno;
     if (f) unlink(other);
+    if (!b.failed && err && err->status >= 0) err->sys_errno = error;
     char cause[128];
     status = b.failed ? insitu__error_set(err, INSITU_E_NOMEM,
                             "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", path)
@@ -9674,7 +10092,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   if (ld->config.plan_only)
     return insitu__error_set(err, INSITU_E_ARG, "iterator: the loader was opened with plan_only; open it without to read");
   insitu_iter *it = (insitu_iter *)insitu__mem_alloc(1, sizeof *it);
-  if (!it) return insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory");
+  if (!it) return insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory; give the process more memory");
   it->loader = ld;
   it->pid = ld->pid;
   it->split = desc->split;
@@ -9689,7 +10107,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   if (!status) {
     struct insitu__loader_move m = {it, desc->epoch, 0};
     status = insitu__reactor_call(&ld->reactor, insitu__loader_begin_await, &m);
-    if (status) insitu__error_set(err, status, "iterator: no memory for a coroutine");
+    if (status) insitu__error_set(err, status, "iterator: no memory for a coroutine; give the process more memory");
   }
   if (status) {
     insitu__loader_unreserve(it);
@@ -9735,7 +10153,7 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
 static insitu_status insitu__public_move(insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
   struct insitu__loader_move m = {it, epoch, batch};
   insitu_status status = insitu__reactor_call(&it->loader->reactor, insitu__loader_move_await, &m);
-  return status ? insitu__error_set(err, status, "iterator: no memory for a coroutine") : INSITU_OK;
+  return status ? insitu__error_set(err, status, "iterator: no memory for a coroutine; give the process more memory") : INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, insitu_error *err) {

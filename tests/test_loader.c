@@ -1185,6 +1185,54 @@ static void test_plan(void **state) {
   }
 }
 
+/* Small chunks are tried by a worker with what the caches hold; what is not there goes the other way, at random or always. */
+static atomic_uint tried, cached;
+static unsigned not_cached; /* of 4 */
+static const struct insitu__store_ops *real_ops;
+static insitu_status read_some_now(
+    const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t *got) {
+  if (insitu__order_mix(atomic_fetch_add(&tried, 1)) % 4 < not_cached) {
+    for (unsigned i = 0; i < n_iov; i++) memset(iov[i].iov_base, 0x77, iov[i].iov_len); /* what a part of a file may leave */
+    return INSITU_TIMEOUT;
+  }
+  insitu_status status = real_ops->read_now(s, key, offset, iov, n_iov, got);
+  if (!status) atomic_fetch_add(&cached, 1);
+  return status;
+}
+static void test_caches(void **state) {
+  (void)state;
+  const char *root = support_path("caches");
+  EACH_MODE (m)
+    for (int round = 0; round < 12; round++) {
+      struct scenario s;
+      draw(&s, root, m);
+      s.desc.max_inflight = 1 + support_below(40);
+      s.desc.prefetch_depth = 1 + support_below(40);
+      s.desc.hold_epoch = 1;
+      insitu_loader *ld = open_or_fail(&s.desc);
+      real_ops = ld->store.ops;
+      struct insitu__store_ops ops = *real_ops;
+      ops.read_now = read_some_now;
+      ld->store.ops = &ops;
+      not_cached = (unsigned)round % 5;
+      atomic_store(&tried, 0);
+      atomic_store(&cached, 0);
+      run_epochs(&s, ld, INSITU_TRAIN, INSITU_SHUFFLED);
+      run_epochs(&s, ld, INSITU_VAL, INSITU_SEQUENTIAL);
+      insitu_stats stats;
+      insitu_loader_stats(ld, &stats, NULL);
+      bool shards = false;
+      for (int i = 0; i < s.n_arrays; i++) shards = shards || s.array[i].shard[0];
+      if (modes[m].inline_io || !stats.batches) assert_int_equal(tried, 0);
+      else if (!shards) assert_true(tried > 0);
+      if (not_cached == 4) assert_int_equal(cached, 0);
+      if (not_cached == 0 && !shards && !s.array[0].absent && !modes[m].inline_io && stats.batches) assert_true(cached > 0);
+      assert_true(stats.requests >= atomic_load(&cached));
+      insitu_loader_close(&ld);
+      support_remove(root);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_every_element),
@@ -1197,6 +1245,7 @@ int main(void) {
     cmocka_unit_test(test_memory),
     cmocka_unit_test(test_absent),
     cmocka_unit_test(test_damaged),
+    cmocka_unit_test(test_caches),
     cmocka_unit_test(test_views_of_different_fields),
     cmocka_unit_test(test_error_then_restart),
     cmocka_unit_test(test_refusals),
