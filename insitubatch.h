@@ -8503,7 +8503,10 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
 #define INSITU__LOADER_SMALL (64u << 10)
 #define INSITU__LOADER_BUNCH 8
 #define INSITU__LOADER_MISSED 256 /* chunks that are not tried after a bunch that mostly was not in the caches */
-/* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. */
+/* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many bytes. Measured from the page
+ * cache on whole fields of 4 x 4 inner chunks of 16 KiB, 2 busy cores: without it the throughput is 0.74 (raw) and 0.83 (blosc)
+ * times as high. Gaps of 11 KiB cost in processor time what they save, those of 32 KiB 1.16 times as much. Runs of 256 KiB to
+ * 4 MiB differ by less than the noise. */
 #define INSITU__LOADER_GAP (16u << 10)
 #define INSITU__LOADER_RUN (1u << 20)
 #ifndef INSITU_WATCHDOG_S
@@ -9900,15 +9903,16 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     c->max_inflight = 32;
     while (c->max_inflight > 4 * c->decode_threads && c->max_inflight * ld->buffer_bytes > INSITU__LOADER_BUFFERS)
       c->max_inflight /= 2;
-    while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * each > c->memory_budget / 4) c->max_inflight /= 2;
+    while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * (each + ld->slot_bytes) > c->memory_budget / 4)
+      c->max_inflight /= 2;
   }
   ld->inflight_bytes = c->max_inflight * each + c->decode_threads * scratch;
   if (ld->slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
-    uint64_t fit = c->memory_budget / 16 / ld->slot_bytes;
+    uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->slot_bytes);
     ld->cache_slots =
         insitu__base_max(c->max_inflight, insitu__base_min(insitu__base_min(ld->cache_slots, fit), INSITU__CACHE_SLOTS));
     ld->cache_bytes = insitu__cache_bytes((uint32_t)ld->cache_slots, ld->slot_bytes);
-    ld->few = c->max_inflight / 4;
+    ld->few = c->max_inflight / 4; /* with INSITU__LOADER_GAP's blosc chunks 1 reaches 0.97 of it, an eighth 0.99, half 1.01 */
   }
   if (insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
