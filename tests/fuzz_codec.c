@@ -58,7 +58,7 @@ static uint64_t one(int kind, const uint8_t *src, uint64_t n, uint8_t *to, uint6
   z_stream z = {0};
   uint64_t got = 0;
   uint8_t none;
-  if (kind == INSITU__CODEC_GZIP || kind == INSITU__CODEC_ZLIB) { /* several members one after the other are one gzip file */
+  if (kind == INSITU__CODEC_GZIP || kind == INSITU__CODEC_ZLIB) { /* gzip: members one after the other, zeros behind each */
     do {
       memset(&z, 0, sizeof z);
       z.next_in = (uint8_t *)(uintptr_t)src, z.avail_in = (uInt)n;
@@ -69,8 +69,9 @@ static uint64_t one(int kind, const uint8_t *src, uint64_t n, uint8_t *to, uint6
       src += n - z.avail_in, n = z.avail_in;
       inflateEnd(&z);
       if (end != Z_STREAM_END) return UINT64_MAX;
-    } while (kind == INSITU__CODEC_GZIP && n > 1 && src[0] == 0x1f && src[1] == 0x8b);
-    return got;
+      while (kind == INSITU__CODEC_GZIP && n && !*src) src++, n--;
+    } while (kind == INSITU__CODEC_GZIP && n);
+    return n ? UINT64_MAX : got;
   }
   FUZZ_HOLDS(kind == INSITU__CODEC_CRC32C);
   if (n < 4 || n - 4 > cap) return UINT64_MAX;
@@ -120,8 +121,8 @@ static bool blosc(const uint8_t *src, uint64_t n, uint8_t *to, uint64_t decoded)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (n < 4) return 0;
-  struct insitu__codec_chain chain = {1, {{data[0] % 6}}};
-  if (data[0] & 0x80) chain = (struct insitu__codec_chain){2, {{INSITU__CODEC_BLOSC}, {data[0] % 6}}};
+  struct insitu__codec_chain chain = {1, {{data[0] % 6, NULL}}};
+  if (data[0] & 0x80) chain = (struct insitu__codec_chain){2, {{INSITU__CODEC_BLOSC, NULL}, {data[0] % 6, NULL}}};
   uint64_t decoded = (uint64_t)data[2] | (uint64_t)data[3] << 8;
   uint8_t *chunk = fuzz_copy(data + 4, n - 4), *want = malloc(decoded + 1);
   n -= 4;

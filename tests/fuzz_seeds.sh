@@ -1,9 +1,9 @@
 #!/bin/sh
-# Copies what the repository has to FOLDER as seeds of the fuzz targets: FOLDER/fuzz_codec, FOLDER/fuzz_zarr.
+# Copies what the repository has to FOLDER as seeds of the fuzz targets: FOLDER/fuzz_codec, fuzz_zarr and fuzz_shard.
 #   tests/fuzz_seeds.sh FOLDER
 set -eu
 data=$(cd "$(dirname "$0")/data" && pwd)
-mkdir -p "$1/fuzz_codec" "$1/fuzz_zarr"
+mkdir -p "$1/fuzz_codec" "$1/fuzz_zarr" "$1/fuzz_shard"
 
 octal() { printf '%03o' "$1"; }
 
@@ -29,4 +29,12 @@ done
 
 find "$data/stores" '(' -name '.z*' -o -name zarr.json ')' -type f | while read -r path; do
   cp "$path" "$1/fuzz_zarr/$(echo "${path#"$data/stores/"}" | tr / _)"
+done
+
+# The metadata, a NUL, and the first of the array's objects.
+for array in "$data"/stores/sharded*/*/; do
+  object=$(find "$array" -type f ! -name zarr.json | sort | head -n 1)
+  [ -n "$object" ] || continue
+  store=$(basename "$(dirname "$array")")
+  { cat "$array/zarr.json" && printf '\0' && cat "$object"; } >"$1/fuzz_shard/${store}_$(basename "$array")"
 done

@@ -14,6 +14,16 @@ static void array(struct insitu__zarr_array *a, insitu_status status, const insi
       axes |= UINT64_C(1) << a->order[d];
     }
     FUZZ_HOLDS(bytes && bytes <= INSITU__MAX_CHUNK && axes + 1 == UINT64_C(1) << a->ndim);
+    for (unsigned l = 0; l < a->n_levels; l++) {
+      const struct insitu__codec_shard *shard = a->level[l].shard;
+      uint64_t entries = 1;
+      for (unsigned k = 0; k < a->ndim; k++) {
+        FUZZ_HOLDS(shard->chunk[k] % shard->inner[k] == 0);
+        FUZZ_HOLDS(!__builtin_mul_overflow(entries, shard->chunk[k] / shard->inner[k], &entries));
+      }
+      FUZZ_HOLDS(entries == shard->entries && entries <= INSITU__MAX_SHARD_CHUNKS);
+    }
+    FUZZ_HOLDS(!a->n_levels || a->level[a->n_levels - 1].shard->inner_bytes == bytes);
     FUZZ_HOLDS(a->itemsize <= sizeof a->fill && (a->separator == '.' || a->separator == '/'));
   }
   insitu__zarr_array_free(a);
