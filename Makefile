@@ -21,8 +21,8 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
-.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-model fuzz bench compile-checks
-.PHONY: lint install clean
+.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
+.PHONY: compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -37,6 +37,7 @@ help:
 	@echo 'make test-asan       the tests under the address and undefined-behaviour sanitizers, over io_uring and epoll'
 	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
+	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop'
@@ -107,6 +108,11 @@ test-tsan: deps-test
 test-valgrind: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
 	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(TESTS:%=$(BUILD)/%)
+
+# Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
+AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores
+test-aarch64: deps-ci
+	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1' tests/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)
 
 # Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
 MODEL ?= ../shared/model/order.py
