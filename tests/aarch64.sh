@@ -45,5 +45,6 @@ for name in "$@"; do
   programs="$programs $work/$name"
 done
 export INSITU_IO=epoll TEST_EMULATED=1 TEST_TIMEOUT=600
+export TEST_WRAPPER="qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=$work/root/$libs"
 # shellcheck disable=SC2086  # a list
-TEST_WRAPPER="qemu-aarch64 -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=$work/root/$libs" exec "$here/tests/run" $programs
+exec "$here/tests/run" $programs
