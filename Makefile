@@ -21,8 +21,8 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
-.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-model fuzz bench compile-checks
-.PHONY: lint install clean
+.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
+.PHONY: compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -37,8 +37,9 @@ help:
 	@echo 'make test-asan       the tests under the address and undefined-behaviour sanitizers, over io_uring and epoll'
 	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
+	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
-	@echo 'make fuzz            libFuzzer on metadata and codecs, FUZZ_SECONDS (30) each'
+	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
 	@echo 'make lint            layout, names, format'
@@ -108,6 +109,11 @@ test-valgrind: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
 	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(TESTS:%=$(BUILD)/%)
 
+# Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
+AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores
+test-aarch64: deps-ci
+	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1' tests/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)
+
 # Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
 MODEL ?= ../shared/model/order.py
 $(BUILD)/order_dump: tests/order_dump.c $(HEADERS)
@@ -118,16 +124,20 @@ test-model: deps-test
 	  elif ! command -v python3 >/dev/null; then echo 'test-model: skipped, the model needs python3'; \
 	  else $(MAKE) --no-print-directory $(BUILD)/order_dump && sh tests/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/order_dump; fi
 
-# libFuzzer targets for the parsers and codecs, each for FUZZ_SECONDS from an empty corpus or the one of the last run
+# libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
+# what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.
 FUZZ_SECONDS ?= 30
+FUZZ ?= $(FUZZERS)
 $(BUILD)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 	@mkdir -p $(@D)
-	clang $(TEST_FLAGS) -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< -luring -llz4 -lzstd -lz -lpthread
+	clang $(TEST_FLAGS) -DINSITU_STATIC -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< \
+	  -luring -llz4 -lzstd -lz -lpthread
 fuzz: deps-ci
-	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/%)
-	@for f in $(FUZZERS); do mkdir -p $(BUILD)/corpus/$$f && \
+	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=$(BUILD)/%)
+	@tests/fuzz_seeds.sh $(BUILD)/seeds
+	@for f in $(FUZZ); do mkdir -p $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f && echo "== $$f" && \
 	  $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
-	  $(BUILD)/corpus/$$f || exit 1; done
+	  $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f tests/corpus/$$f || exit 1; done
 
 # Shares of the bare loop, from the page cache; BENCH='--only raw --json' and the like: see the top of tools/bench.c
 bench: deps-ci

@@ -7509,7 +7509,8 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
   for (int p = 0; !status && p < 3; p++)
     for (int q = 0; !status && q < p; q++) {
       struct insitu__split_list both = {0};
-      if (!insitu__split_meet(&both, &s->part[p].chunks, &s->part[q].chunks, 0)) status = INSITU_E_NOMEM;
+      if (!insitu__split_meet(&both, &s->part[p].chunks, &s->part[q].chunks, 0))
+        status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
       else if (insitu__split_count(&both))
         status = insitu__error_set(err, INSITU_E_SPLIT, "open, manifest %s: chunk %" PRId64 " is in both %s and %s; correct it",
             path, both.at[0].lo, insitu__split_names[q], insitu__split_names[p]);

@@ -1,43 +1,108 @@
-/* libFuzzer: Zarr metadata; make fuzz builds and runs it. */
+/* libFuzzer: JSON and Zarr metadata. Input: a document, read as every kind of metadata. An array that is taken keeps the bounds
+ * that the loader relies on; JSON values survive being written and read again; jsmn and the grammar check agree. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  const char *text = (const char *)data;
+static void array(struct insitu__zarr_array *a, insitu_status status, const insitu_error *err) {
+  fuzz_status(status, err);
+  if (status == INSITU_OK) {
+    uint64_t bytes = a->itemsize, axes = 0;
+    FUZZ_HOLDS(a->ndim <= INSITU__MAX_DIMS && a->codecs.n <= INSITU__MAX_CODECS);
+    for (unsigned d = 0; d < a->ndim; d++) {
+      FUZZ_HOLDS(a->chunk[d] && !__builtin_mul_overflow(bytes, a->chunk[d], &bytes) && a->shape[d] <= INT64_MAX);
+      axes |= UINT64_C(1) << a->order[d];
+    }
+    FUZZ_HOLDS(bytes && bytes <= INSITU__MAX_CHUNK && axes + 1 == UINT64_C(1) << a->ndim);
+    for (unsigned l = 0; l < a->n_levels; l++) {
+      const struct insitu__codec_shard *shard = a->level[l].shard;
+      uint64_t entries = 1;
+      for (unsigned k = 0; k < a->ndim; k++) {
+        FUZZ_HOLDS(shard->chunk[k] % shard->inner[k] == 0);
+        FUZZ_HOLDS(!__builtin_mul_overflow(entries, shard->chunk[k] / shard->inner[k], &entries));
+      }
+      FUZZ_HOLDS(entries == shard->entries && entries <= INSITU__MAX_SHARD_CHUNKS);
+    }
+    FUZZ_HOLDS(!a->n_levels || a->level[a->n_levels - 1].shard->inner_bytes == bytes);
+    FUZZ_HOLDS(a->itemsize <= sizeof a->fill && (a->separator == '.' || a->separator == '/'));
+  }
+  insitu__zarr_array_free(a);
+}
+
+static void consolidated(const char *text, size_t n, int format) { /* a root's zarr.json or .zmetadata, and the arrays in it */
+  static char url[] = "fuzz";
+  struct insitu__store store = {.url = url};
+  struct insitu__zarr_group g = {.store = &store, .nodes = -1};
   struct insitu__zarr_array a;
   insitu_error err = {0};
+  char *owned = insitu__mem_alloc(n + 1, 1);
+  FUZZ_HOLDS(owned);
+  if (n) memcpy(owned, text, n);
+  insitu_status status = insitu__zarr_root_json(&g, format == 3 ? "zarr.json" : ".zmetadata", owned, n, &err);
+  if (status == INSITU_OK) status = format == 3 ? insitu__zarr_root_v3(&g, &err) : insitu__zarr_root_v2(&g, &err);
+  fuzz_status(status, &err);
+  const struct insitu__text_json *j = &g.doc;
+  for (int t = status || g.nodes < 0 ? -1 : insitu__text_json_first(j, g.nodes); t >= 0;
+       t = insitu__text_json_next(j, g.nodes, t)) {
+    insitu_error own = {0};
+    int node = insitu__text_json_value(j, t);
+    status = format == 3 ? insitu__zarr_from_v3(&a, "a", j, node, &own) : insitu__zarr_from_v2(&a, "a", j, node, j, node, &own);
+    array(&a, status, &own);
+  }
+  insitu__zarr_group_free(&g);
+}
+
+static void string(const struct insitu__text_json *j, int token) { /* decoded, quoted and decoded again */
+  char once[64], twice[64];
+  struct insitu__text_buffer b = {0};
+  struct insitu__text_json again;
+  int64_t n = insitu__text_json_string(j, token, once, sizeof once);
+  if (n < 0) return;
+  FUZZ_HOLDS((size_t)n == strlen(once) && insitu__text_json_equals(j, token, once));
+  FUZZ_HOLDS(insitu__text_buffer_json_string(&b, once));
+  FUZZ_HOLDS(insitu__text_json_parse(&again, b.text, b.n, "again", NULL) == INSITU_OK);
+  FUZZ_HOLDS(insitu__text_json_string(&again, 0, twice, sizeof twice) == n && !strcmp(once, twice));
+  insitu__text_json_free(&again);
+  insitu__text_buffer_free(&b);
+}
+
+static void number(const struct insitu__text_json *j, int token) { /* one that is whole is the same to every reader */
+  uint64_t u = 0;
+  int64_t i = 0;
+  double d = 0;
+  bool is_u = insitu__text_json_u64(j, token, &u), is_i = insitu__text_json_i64(j, token, &i),
+       is_d = insitu__text_json_double(j, token, &d);
+  if (is_u) FUZZ_HOLDS(is_i == (u <= INT64_MAX) && (!is_i || (uint64_t)i == u));
+  if (is_d && is_u) FUZZ_HOLDS(d == (double)u);
+  if (is_d && is_i) FUZZ_HOLDS(d == (double)i);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+  static const char plain[] = "{\"zarr_format\":2,\"shape\":[1,2],\"chunks\":[1,2],\"dtype\":\"<f4\",\"order\":\"C\","
+                              "\"compressor\":null,\"filters\":null,\"fill_value\":0}";
+  char *text = fuzz_copy(data, n);
+  struct insitu__zarr_array a;
   for (int kind = 0; kind < 3; kind++) { /* v2, v3, v2 attributes */
-    const char *plain = "{\"zarr_format\":2,\"shape\":[1,2],\"chunks\":[1,2],\"dtype\":\"<f4\",\"order\":\"C\"}";
-    memset(&err, 0, sizeof err);
+    insitu_error err = {0};
     insitu_status status = kind == 0   ? insitu__zarr_parse_v2(&a, "a", text, n, NULL, 0, &err)
                            : kind == 1 ? insitu__zarr_parse_v3(&a, "a", text, n, &err)
                                        : insitu__zarr_parse_v2(&a, "a", plain, strlen(plain), text, n, &err);
-    if (status != err.status || (status < 0) != (err.message[0] != 0)) abort();
-    if (status == INSITU_OK) {
-      char key[64];
-      uint64_t index[INSITU__MAX_DIMS] = {0}, bytes = a.itemsize, axes = 0;
-      for (unsigned d = 0; d < a.ndim; d++) bytes *= a.chunk[d], axes |= UINT64_C(1) << a.order[d], index[d] = a.shape[d];
-      if (a.ndim > INSITU__MAX_DIMS || !bytes || bytes > INSITU__MAX_CHUNK || axes + 1 != UINT64_C(1) << a.ndim) abort();
-      insitu__zarr_chunk_key(&a, index, key, sizeof key);
-    }
-    insitu__zarr_array_free(&a);
+    array(&a, status, &err);
   }
+  consolidated(text, n, 2);
+  consolidated(text, n, 3);
   struct insitu__text_json j;
-  if (insitu__text_json_parse(&j, text, n, "fuzz", NULL) == INSITU_OK)
-    for (int t = 0; t < j.n; t++) {
-      uint64_t u;
-      int64_t i;
-      double d;
-      char buf[16];
-      insitu__text_json_u64(&j, t, &u);
-      insitu__text_json_i64(&j, t, &i);
-      insitu__text_json_double(&j, t, &d);
-      insitu__text_json_string(&j, t, buf, sizeof buf);
-      int count = 0;
-      for (int c = insitu__text_json_first(&j, t); c >= 0; c = insitu__text_json_next(&j, t, c)) count++;
-      if (count != insitu__text_json_size(&j, t)) abort();
-    }
+  insitu_error err = {0};
+  fuzz_status(insitu__text_json_parse(&j, text, n, "fuzz", &err), &err);
+  FUZZ_HOLDS(!strstr(err.message, "disagree"));
+  for (int t = 0; t < j.n; t++) {
+    int count = 0;
+    for (int c = insitu__text_json_first(&j, t); c >= 0; c = insitu__text_json_next(&j, t, c)) count++;
+    FUZZ_HOLDS(count == insitu__text_json_size(&j, t));
+    string(&j, t);
+    number(&j, t);
+  }
   insitu__text_json_free(&j);
+  free(text);
   return 0;
 }

@@ -1,0 +1,100 @@
+/* libFuzzer: split manifests. Input: four characters (gap, chunks of a unit, how reads reach out, spill), then the manifest. The
+ * archive is the one that the manifest describes. A manifest that is taken gives disjoint parts of existing chunks, reads back
+ * equal when it is printed, and cuts into units that hold each anchor once, as a count over all samples says. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "fuzz.h"
+
+enum { MOST = 3000 }; /* samples that are counted one by one */
+
+static uint64_t fact(const struct insitu__text_json *j, const char *key, uint64_t most) {
+  uint64_t v;
+  return insitu__text_json_u64(j, insitu__text_json_get(j, 0, key), &v) && v && v <= most ? v : 7;
+}
+
+/* Which part a sample is in by the manifest's lists alone, before the gap; -1: none. */
+static void owners(const struct insitu__text_json *j, uint64_t samples, uint64_t chunk, int *owner) {
+  int lists = insitu__text_json_get(j, 0, "chunks");
+  for (uint64_t x = 0; x < samples; x++) owner[x] = -1;
+  for (int p = 0; p < 3; p++) {
+    int list = insitu__text_json_get(j, lists, insitu__split_names[p]);
+    for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, list, t)) {
+      uint64_t c;
+      FUZZ_HOLDS(insitu__text_json_u64(j, t, &c) && c <= (samples - 1) / chunk);
+      for (uint64_t x = c * chunk; x < samples && x < (c + 1) * chunk; x++) {
+        FUZZ_HOLDS(owner[x] == -1);
+        owner[x] = p;
+      }
+    }
+  }
+}
+
+static void counted(const struct insitu__split *s, const insitu_loader_desc *d, const struct insitu__text_json *j,
+    uint64_t samples, uint64_t chunk, const int64_t *delta, uint64_t n_delta) {
+  static int owner[MOST], kept[MOST];
+  owners(j, samples, chunk, owner);
+  for (uint64_t x = 0; x < samples; x++) { /* gap samples behind another part's last one are nobody's */
+    kept[x] = owner[x];
+    for (uint64_t y = x; kept[x] >= 0 && y-- > 0 && x - y <= d->split_gap;)
+      if (owner[y] >= 0 && owner[y] != owner[x]) kept[x] = -1;
+  }
+  for (int p = 0; p < 4; p++) {
+    uint64_t anchors = 0, units = 0, dropped = 0, last = UINT64_MAX;
+    for (uint64_t x = 0; x < samples; x++) {
+      bool mine = p == INSITU_ALL || kept[x] == p, inside = true;
+      for (uint64_t i = 0; i < n_delta; i++) {
+        int64_t y = (int64_t)x + delta[i];
+        inside = inside && y >= 0 && y < (int64_t)samples && (d->split_spill || p == INSITU_ALL || kept[y] == p);
+      }
+      struct insitu__split_unit u = insitu__split_find(s, &s->part[p], (int64_t)x);
+      FUZZ_HOLDS(u.lo <= (int64_t)x && (int64_t)x < u.hi && (u.unit != UINT64_MAX) == (mine && inside));
+      dropped += mine && !inside;
+      if (u.unit == UINT64_MAX) continue;
+      FUZZ_HOLDS(
+          u.unit == (u.lo == (int64_t)x ? units : last) && u.lo / (int64_t)s->unit_rows == (u.hi - 1) / (int64_t)s->unit_rows);
+      FUZZ_HOLDS(insitu__split_unit_anchor(s, &s->part[p], u.unit) == u.lo);
+      units += u.lo == (int64_t)x;
+      last = u.unit;
+      anchors++;
+    }
+    FUZZ_HOLDS(s->part[p].anchors == anchors && s->part[p].units == units && s->part[p].dropped == dropped);
+  }
+}
+
+static void printed(const struct insitu__split *s, const insitu_loader_desc *d, uint64_t samples, uint64_t chunk,
+    const int64_t *delta, uint64_t n_delta) {
+  struct insitu__split again = {0};
+  struct insitu__text_buffer b = {0};
+  insitu__split_print(s, &b, samples, chunk, 5);
+  FUZZ_HOLDS(!b.failed);
+  FUZZ_HOLDS(
+      insitu__split_init(&again, d, b.text, b.n, samples, chunk, delta, n_delta, NULL) == INSITU_OK && again.hash == s->hash);
+  insitu__split_free(&again);
+  insitu__text_buffer_free(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+  if (n < 4) return 0;
+  static const int64_t reach[8][3] = {{0}, {-1, 0, 1}, {0, 1, 2}, {-2, -1, 0}, {0, 5, 30}, {-7, 3, 4}, {-1000, 0, 0}, {1, 1, 1}};
+  insitu_loader_desc d = {
+      .manifest = "m.json", .split_gap = data[0] & 15, .unit_chunks = 1 + (data[1] & 3), .split_spill = data[3] & 1};
+  const int64_t *delta = reach[data[2] & 7];
+  uint64_t n_delta = data[2] & 7 ? 3 : 1;
+  char *text = fuzz_copy(data + 4, n - 4);
+  struct insitu__text_json j = {0};
+  uint64_t samples = 7, chunk = 7;
+  insitu_error err = {0};
+  if (insitu__text_json_parse(&j, text, n - 4, "m.json", NULL) == INSITU_OK) {
+    samples = fact(&j, "n_samples", INSITU__MAX_SAMPLES);
+    chunk = fact(&j, "sample_chunk_size", INSITU__MAX_CHUNK);
+  }
+  struct insitu__split s = {0};
+  insitu_status status = insitu__split_init(&s, &d, text, n - 4, samples, chunk, delta, n_delta, &err);
+  fuzz_status(status, &err);
+  if (status == INSITU_OK && samples <= MOST) counted(&s, &d, &j, samples, chunk, delta, n_delta);
+  if (status == INSITU_OK) printed(&s, &d, samples, chunk, delta, n_delta);
+  insitu__split_free(&s);
+  insitu__text_json_free(&j);
+  free(text);
+  return 0;
+}
