@@ -40,7 +40,7 @@ help:
 	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
-	@echo 'make bench           throughput as a share of the bare loop'
+	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
 	@echo 'make lint            layout, names, format'
 	@echo 'make install         the header and insitubatch.pc, under DESTDIR and PREFIX ($(PREFIX))'
@@ -139,10 +139,12 @@ fuzz: deps-ci
 	  $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
 	  $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f tests/corpus/$$f || exit 1; done
 
-# Shares of the bare loop, from the page cache; BENCH='--only raw --json' and the like: see the top of tools/bench.c
+# Shares of the bare loop, a consumer, decoders, planning; BENCH=--full, BENCH='--only cold --json' and the like: see tools/bench.c
+$(BUILD)/bench: tools/bench.c $(wildcard tools/bench_*.h) insitubatch.h
+	@mkdir -p $(@D)
+	$(CC) $(TEST_FLAGS) -O2 -o $@ $< -lblosc -luring -llz4 -lzstd -lz -lpthread -lm
 bench: deps-ci
-	@mkdir -p $(BUILD)
-	$(CC) -O2 -std=gnu11 -D_GNU_SOURCE -I. tools/bench.c -o $(BUILD)/bench -luring -lblosc -llz4 -lzstd -lpthread -lm
+	@$(MAKE) --no-print-directory $(BUILD)/bench
 	$(BUILD)/bench $(BENCH)
 
 compile-checks: deps-test

@@ -1,411 +1,124 @@
-/* cc -O2 -std=gnu11 -D_GNU_SOURCE -I. tools/bench.c -o bench -luring -lblosc -llz4 -lzstd -lpthread -lm && ./bench */
-/* The loader's throughput as a share of the barest loop that does the same unavoidable work: the same files opened and read,
- * decoded by libblosc on all cores, into destinations as large as the loader's ring of batches. Both run in this process in
- * turns, on archives made here, from the page cache. Every row of the table is measured by pairs of rounds; a round is one epoch,
- * begun and drained. "best" compares the fastest round of each side, "cpu share" user and system seconds: on a busy machine the
- * share itself is biased, because the bare loop ends with its slowest thread.
- *   --rounds N   pairs per row (31)             --only TEXT  rows whose name contains it
- *   --dir D      where to make the archives     --keep       leave them there
- *   --json       one JSON document              --size MB    decoded bytes of a row with large fields (530)
+/* cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -DINSITU_WITH_ZLIB tools/bench.c -lblosc -luring -llz4 -lzstd -lz -lpthread -lm && ./a.out */
+/* How close the loader comes to what the machine can do, in one process. Four tables:
+ *
+ * SHARE. The loader's throughput as a share of the barest loop that does the same unavoidable work: the same files opened and
+ * read, decoded by libblosc or libzstd, into destinations as large as the loader's ring of batches. A round is one epoch of an
+ * archive made here, begun and drained; each pair of rounds, one of each side in changing order, gives one quotient of times.
+ *   share        the quotients' median and its 95 % interval; the target is met when the interval reaches it, "<" where not
+ *   best         fastest round of the bare loop over fastest round of the loader: what is left of other load on the machine
+ *   GB/s         decoded bytes over the median round of each side
+ *   cpu          user and system seconds of the median round, the kernel's threads for io_uring included; cpu share: bare / ours
+ *   reads by     the bare loop reads by pread, io_uring or io_uring with IOSQE_ASYNC, whichever was fastest just before
+ * A row is field-codec-samples per chunk-[shard-]page cache-decode threads. small: 64 x 64 float32 (16 KiB), large: 721 x 1440
+ * (4.15 MB). shard: v3 sharding, inner chunks as long as in the row without it. cold: the kernel is asked to forget every file
+ * before each round of either side; mincore tells whether it did, and a row says so where it did not; a disk's or a host's own
+ * cache stays warm. 1t: one decode thread beside one thread of the bare loop, which then reads, too; the loader's reactor and the
+ * kernel's reading threads may use other cores, so that its cpu seconds are to be looked at.
+ * Where the bare loop is generous to itself: it takes chunks in the order of the archive (--shuffled: not), knows the length of
+ * each file, never shuffles, and puts rows nowhere but behind each other; it does not look at what it has decoded; it opens
+ * a shard and reads its index once a round, and keeps all of them open.
+ * Where it is not: it ends with its slowest thread, and with few large chunks a thread may wait for the other.
+ *
+ * CONSUMER. The loader's capacity is measured, then a consumer takes batches and sleeps 1 / 0.8 of the time each takes at
+ * capacity. stall: share of the time that the loader counts as waiting in next; p99: of the time in next seen from outside, as a
+ * share of half a batch period. Targets: 1 % and 1.
+ *
+ * DECODE. Time of the reference library's call over the header's for one chunk, on one thread, from and into warm memory.
+ *
+ * PLAN. 10^9 samples in one-sample chunks: metadata, split, order, up to the chunks of the first batch, without its reads, in a
+ * process of its own. Targets: 50 ms, 64 MB.
+ *
+ *   (nothing)    a subset of the rows that stands for all; some 4 minutes
+ *   --full       every row; more than half an hour
+ *   --only GLOB  rows whose name holds GLOB, of all: 'small-raw-1-*2t', 'cold', 'decode-zstd,plan'; several by commas
+ *   --list       names of the rows, nothing else
+ *   --rounds N   pairs of rounds (31)           --quick      7 pairs: to look, not to conclude
+ *   --json       one JSON document              --shuffled   the bare loop takes chunks in random order
+ *   --dir D      where to make the archives, one at a time: at most 1.1 GB, with --full 1.7 GB ($TMPDIR)
+ *   --keep       leave them there
  *   --profile R  only the loader (or, with --bare, only the bare loop) on row R, for --rounds epochs
  *   --depth N --inflight N --threads N --block N --io uring|epoll --inline   as in insitu_loader_desc */
-#include <blosc.h>
-#include <ftw.h>
-#include <liburing.h>
-#include <math.h>
-#include <sys/resource.h>
-#include <sys/utsname.h>
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "bench_bare.h"
+#include "bench_loader.h"
+#include <fnmatch.h>
+#include <sys/statfs.h>
+#include <sys/utsname.h>
 
 #ifdef IO_URING_VERSION_MAJOR
 enum { URING_MAJOR = IO_URING_VERSION_MAJOR, URING_MINOR = IO_URING_VERSION_MINOR };
 #else /* before 2.4, without a name for its version */
 enum { URING_MAJOR = 2, URING_MINOR = 3 };
 #endif
-enum { PREAD, URING_INLINE, URING_ASYNC, N_MODES };
-static const char *const mode_name[] = {"pread", "uring inline", "uring async"};
-enum { MAX_DEPTH = 16, MAX_ROUNDS = 10001, MAX_CORES = 256 };
 
-struct row {
-  char name[32];
-  uint64_t samples, chunk, ny, nx, batch;
-  bool blosc;
-  uint64_t bytes, stored; /* decoded, stored */
-};
-struct options {
-  uint64_t rounds, size, depth, inflight, threads, block;
-  const char *only, *dir, *profile;
-  int io;
-  bool json, keep, inline_io, bare;
-};
-struct cost {
-  double wall, cpu; /* seconds */
-};
-struct series {
-  double cpu[MAX_ROUNDS], share[MAX_ROUNDS], bare[MAX_ROUNDS], loader[MAX_ROUNDS], bare_cpu[MAX_ROUNDS], loader_cpu[MAX_ROUNDS];
-};
+/* What runs without --full: each kind of row at its cheapest. */
+static const char *const usual[] = {"*-1-warm-2t", "*-32-warm-2t", "small-*-200-warm-2t", "*-raw-8-warm-2t", "*-blosc-8-warm-2t",
+    "small-raw-1-shard-warm-2t", "small-blosc-8-shard-warm-2t", "large-raw-1-shard-warm-2t", "large-zstd-8-shard-warm-2t",
+    "small-raw-1-cold-2t", "large-raw-1-cold-2t", "large-blosc-8-cold-2t", "small-raw-1-warm-1t", "small-blosc-1-warm-1t",
+    "large-*-1-warm-1t", "consumer-small-raw-1", "consumer-large-blosc-1", "decode-*", "plan"};
+/* Archives that a consumer reads. */
+static const char *const consumed[] = {"small-raw-1", "small-blosc-32", "large-raw-1", "large-blosc-1"};
 
-static void die(const char *what) {
-  fprintf(stderr, "bench: %s: %s\n", what, errno ? strerror(errno) : "failed");
-  exit(1);
-}
-static void must(bool ok, const char *what) {
-  if (!ok) die(what);
-}
-static void *map(uint64_t bytes) { /* prefaulted, in huge pages where possible, like a loader's batches after its first epoch */
-  void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  must(p != MAP_FAILED, "mmap");
-  madvise(p, bytes, MADV_HUGEPAGE);
-  return memset(p, 1, bytes);
-}
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-static double cpu_seconds(void) { /* of all threads, the kernel's io_uring workers of this process among them */
-  struct rusage u;
-  getrusage(RUSAGE_SELF, &u);
-  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
-}
-
-/* ---- archives ---- */
-
-static void write_file(const char *path, const void *bytes, uint64_t n) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  must(fd >= 0, path);
-  for (uint64_t done = 0; done < n;) {
-    ssize_t w = write(fd, (const char *)bytes + done, n - done);
-    must(w > 0, path);
-    done += (uint64_t)w;
-  }
-  close(fd);
-}
-
-/* Like a temperature: waves, and 15 random bits at the end of each mantissa, so that blosc-lz4-shuffle compresses 1.7 to
- * 2 times. The first element is the sample's number. */
-static void make_sample(float *out, uint64_t sample, uint64_t ny, uint64_t nx) {
-  static uint64_t seed = 88172645463325252u;
-  float col[4096];
-  for (uint64_t x = 0; x < nx; x++) col[x] = sinf((float)(x + 3 * sample) * 6.2831853f / (float)nx);
-  for (uint64_t y = 0; y < ny; y++) {
-    float base = 280 + 25 * sinf((float)y * 3.1415927f / (float)ny), swing = 6 * cosf((float)(y + sample) * 0.02f);
-    for (uint64_t x = 0; x < nx; x++) {
-      float v = base + swing * col[x];
-      uint32_t bits;
-      memcpy(&bits, &v, 4);
-      seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-      bits ^= (uint32_t)seed & 0x7fff;
-      memcpy(&out[y * nx + x], &bits, 4);
+static bool selected(const struct options *o, const char *name) {
+  char glob[300], list[256];
+  if (o->only) {
+    snprintf(list, sizeof list, "%s", o->only);
+    for (char *next, *one = strtok_r(list, ",", &next); one; one = strtok_r(NULL, ",", &next)) {
+      snprintf(glob, sizeof glob, "*%s*", one);
+      if (!fnmatch(glob, name, 0)) return true;
     }
+    return false;
   }
-  out[0] = (float)sample;
+  bool any = o->full;
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) any = any || !fnmatch(usual[i], name, 0);
+  return any;
 }
 
-static void make_archive(struct row *r, const char *dir) {
-  char path[600], meta[600];
-  uint64_t sample = r->ny * r->nx * 4, bytes = sample * r->chunk;
-  must(mkdir(dir, 0755) == 0, dir);
-  snprintf(path, sizeof path, "%s/f", dir);
-  must(mkdir(path, 0755) == 0, path);
-  snprintf(path, sizeof path, "%s/.zgroup", dir);
-  write_file(path, "{\"zarr_format\":2}", 17);
-  int n = snprintf(meta, sizeof meta,
-      "{\"zarr_format\":2,\"shape\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "],\"chunks\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64
-      "],\"dtype\":\"<f4\",\"fill_value\":0,\"order\":\"C\",\"filters\":null,\"compressor\":%s}",
-      r->samples, r->ny, r->nx, r->chunk, r->ny, r->nx,
-      r->blosc ? "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}" : "null");
-  snprintf(path, sizeof path, "%s/f/.zarray", dir);
-  write_file(path, meta, (uint64_t)n);
-  char *plain = map(bytes), *packed = map(bytes + BLOSC_MAX_OVERHEAD);
-  r->bytes = r->stored = 0;
-  for (uint64_t c = 0; c < r->samples / r->chunk; c++) {
-    for (uint64_t i = 0; i < r->chunk; i++) make_sample((float *)(void *)(plain + i * sample), c * r->chunk + i, r->ny, r->nx);
-    int got = 0;
-    if (r->blosc)
-      got = blosc_compress_ctx(
-          5, BLOSC_SHUFFLE, 4, bytes, plain, packed, bytes + BLOSC_MAX_OVERHEAD, "lz4", 0, (int)insitu__mem_cores());
-    must(got >= 0, "blosc_compress_ctx");
-    snprintf(path, sizeof path, "%s/f/%" PRIu64 ".0.0", dir, c);
-    write_file(path, r->blosc ? packed : plain, r->blosc ? (uint64_t)got : bytes);
-    r->bytes += bytes;
-    r->stored += r->blosc ? (uint64_t)got : bytes;
-  }
-  munmap(plain, bytes);
-  munmap(packed, bytes + BLOSC_MAX_OVERHEAD);
-  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* writing back must not go on while we measure */
-  must(fd >= 0 && syncfs(fd) == 0, dir);
-  close(fd);
+/* ---- rows ---- */
+
+static double target(const struct row *r) {
+  if (chunk_bytes(r) <= 64 << 10 && r->chunk == 1) return 0.85;
+  return r->codec == BLOSC ? 1 : 0.95;
 }
 
-static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *at) {
-  (void)info, (void)kind, (void)at;
-  return remove(path);
+/* The archive's part of a row: 134 MB of small fields; of large ones 0.5 GB or 8 chunks, half of that for slow zstd, but 2 chunks
+ * where they hold 200 samples. */
+static struct row make_row(int codec, bool small, uint64_t chunk, bool sharded) {
+  struct row r = {.codec = codec,
+      .small = small,
+      .sharded = sharded,
+      .chunk = chunk,
+      .ny = small ? 64 : 721,
+      .nx = small ? 64 : 1440,
+      .batch = small ? 32 : 16,
+      .samples = small ? 8192 : insitu__base_max(128, 8 * chunk) / (codec == ZSTD ? 2 : 1)};
+  if (chunk == 200) r.samples = small ? 8000 : 400;
+  r.per_shard = !sharded ? 1 : small && chunk == 1 ? 64 : insitu__base_min(8, row_chunks(&r) / 2);
+  if (sharded && chunk == 200 && !small) r.per_shard = 2;
+  return r;
+}
+static void name_archive(const struct row *r, char name[48]) {
+  snprintf(name, 48, "%s-%s-%d%s", r->small ? "small" : "large", codec_name[r->codec], (int)r->chunk, r->sharded ? "-shard" : "");
 }
 
-/* ---- the bare loop ---- */
-
-struct bare_worker {
-  struct bare *bare;
-  struct io_uring ring;
-  unsigned char *buffer[MAX_DEPTH]; /* encoded chunks */
-  pthread_t id;
-};
-struct bare { /* every core takes the next chunk, reads it, decodes it */
-  const struct row *row;
-  int dirfd, mode;
-  bool stop;
-  uint64_t chunks, chunk_bytes, most, slots, depth;
-  unsigned char *to;
-  atomic_uint_least64_t next, done_bytes;
-  unsigned n_workers;
-  struct bare_worker worker[MAX_CORES];
-  pthread_barrier_t begin, end;
-};
-
-static int bare_open(struct bare *b, uint64_t chunk) {
-  char key[64];
-  snprintf(key, sizeof key, "f/%" PRIu64 ".0.0", chunk);
-  int fd = openat(b->dirfd, key, O_RDONLY | O_CLOEXEC);
-  must(fd >= 0, key);
-  return fd;
-}
-static unsigned char *bare_place(struct bare *b, uint64_t chunk) {
-  return b->to + chunk % b->slots * b->chunk_bytes;
-}
-static void bare_decode(struct bare *b, uint64_t chunk, const unsigned char *from, uint64_t n) {
-  if (b->row->blosc) n = (uint64_t)blosc_decompress_ctx(from, bare_place(b, chunk), b->chunk_bytes, 1);
-  atomic_fetch_add_explicit(&b->done_bytes, n, memory_order_relaxed);
+static const char *fs_name(const char *dir, char unknown[32]) {
+  static const struct {
+    unsigned long type;
+    const char *name;
+  } known[] = {{0xef53, "ext4"}, {0x58465342, "xfs"}, {0x9123683e, "btrfs"}, {0x01021994, "tmpfs"}, {0x794c7630, "overlay"},
+      {0x6969, "nfs"}, {0x0bd00bd0, "lustre"}, {0x2fc12fc1, "zfs"}, {0x65735546, "fuse"}, {0x01021997, "9p"},
+      {0xf2f52010, "f2fs"}};
+  struct statfs s;
+  must(statfs(dir, &s) == 0, dir);
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (known[i].type == (unsigned long)s.f_type) return known[i].name;
+  snprintf(unknown, 32, "type 0x%lx", (unsigned long)s.f_type);
+  return unknown;
 }
 
-static void bare_pread(struct bare *b, struct bare_worker *w) {
-  for (uint64_t c; (c = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed)) < b->chunks;) {
-    int fd = bare_open(b, c);
-    unsigned char *to = b->row->blosc ? w->buffer[0] : bare_place(b, c);
-    uint64_t n = 0;
-    for (ssize_t got; n < b->most && (got = pread(fd, to + n, b->most - n, (off_t)n)) > 0;) n += (uint64_t)got;
-    close(fd);
-    bare_decode(b, c, to, n);
-  }
-}
-
-static void bare_uring(struct bare *b, struct bare_worker *w) {
-  struct {
-    uint64_t chunk, got;
-    unsigned char *to;
-    int fd;
-  } slot[MAX_DEPTH];
-  uint64_t idle[MAX_DEPTH], n_idle = b->depth;
-  for (uint64_t i = 0; i < b->depth; i++) idle[i] = i;
-  for (bool more = true; more || n_idle < b->depth;) {
-    while (more && n_idle) {
-      uint64_t c = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed), i = idle[n_idle - 1];
-      if (c >= b->chunks) {
-        more = false;
-        break;
-      }
-      n_idle--;
-      slot[i].chunk = c;
-      slot[i].got = 0;
-      slot[i].fd = bare_open(b, c);
-      slot[i].to = b->row->blosc ? w->buffer[i] : bare_place(b, c);
-      struct io_uring_sqe *sqe = io_uring_get_sqe(&w->ring);
-      io_uring_prep_read(sqe, slot[i].fd, slot[i].to, (unsigned)b->most, 0);
-      if (b->mode == URING_ASYNC) sqe->flags |= IOSQE_ASYNC;
-      sqe->user_data = i;
-    }
-    if (n_idle == b->depth) break;
-    struct io_uring_cqe *cqe;
-    io_uring_submit_and_wait(&w->ring, 1);
-    while (io_uring_peek_cqe(&w->ring, &cqe) == 0) {
-      uint64_t i = cqe->user_data;
-      int res = cqe->res;
-      io_uring_cqe_seen(&w->ring, cqe);
-      must(res >= 0, "io_uring read");
-      slot[i].got += (uint64_t)res;
-      if (res && !b->row->blosc && slot[i].got < b->most) { /* short */
-        struct io_uring_sqe *sqe = io_uring_get_sqe(&w->ring);
-        io_uring_prep_read(sqe, slot[i].fd, slot[i].to + slot[i].got, (unsigned)(b->most - slot[i].got), slot[i].got);
-        sqe->user_data = i;
-        continue;
-      }
-      close(slot[i].fd);
-      bare_decode(b, slot[i].chunk, slot[i].to, slot[i].got);
-      idle[n_idle++] = i;
-    }
-  }
-}
-
-static void *bare_main(void *arg) {
-  struct bare_worker *w = (struct bare_worker *)arg;
-  struct bare *b = w->bare;
-  must(io_uring_queue_init(2 * MAX_DEPTH, &w->ring, 0) == 0, "io_uring_queue_init");
-  for (;;) {
-    pthread_barrier_wait(&b->begin);
-    if (b->stop) break;
-    if (b->mode == PREAD) bare_pread(b, w);
-    else bare_uring(b, w);
-    pthread_barrier_wait(&b->end);
-  }
-  io_uring_queue_exit(&w->ring);
-  return NULL;
-}
-
-static struct cost bare_round(struct bare *b) {
-  double wall = seconds(), cpu = cpu_seconds();
-  atomic_store(&b->next, 0);
-  atomic_store(&b->done_bytes, 0);
-  pthread_barrier_wait(&b->begin);
-  pthread_barrier_wait(&b->end);
-  struct cost cost = {seconds() - wall, cpu_seconds() - cpu};
-  errno = 0;
-  must(atomic_load(&b->done_bytes) == b->row->bytes, "the bare loop lost bytes");
-  return cost;
-}
-
-static void bare_start(struct bare *b, const struct row *r, const char *dir, uint64_t ring_bytes) {
-  memset(b, 0, sizeof *b);
-  b->row = r;
-  must((b->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0, dir);
-  b->n_workers = (unsigned)insitu__base_min(insitu__mem_cores(), MAX_CORES);
-  b->chunks = r->samples / r->chunk;
-  b->chunk_bytes = r->bytes / b->chunks;
-  b->most = r->blosc ? b->chunk_bytes + BLOSC_MAX_OVERHEAD : b->chunk_bytes;
-  b->slots = insitu__base_max(b->n_workers, ring_bytes / b->chunk_bytes);
-  b->depth = insitu__base_max(1, insitu__base_min(insitu__base_min(8, (64u << 20) / b->most), b->slots / b->n_workers));
-  b->to = (unsigned char *)map(b->slots * b->chunk_bytes);
-  pthread_barrier_init(&b->begin, NULL, b->n_workers + 1);
-  pthread_barrier_init(&b->end, NULL, b->n_workers + 1);
-  for (unsigned i = 0; i < b->n_workers; i++) {
-    struct bare_worker *w = &b->worker[i];
-    w->bare = b;
-    for (uint64_t k = 0; r->blosc && k < b->depth; k++) w->buffer[k] = (unsigned char *)map(b->most);
-    must(pthread_create(&w->id, NULL, bare_main, w) == 0, "pthread_create");
-  }
-}
-
-/* The fastest way of reading here, by the least of several rounds each, in turns. */
-static void bare_calibrate(struct bare *b, double least[N_MODES]) {
-  for (int m = 0; m < N_MODES; m++) least[m] = 1e9;
-  double begin = seconds();
-  for (int i = 0; i < 7 || (i < 41 && seconds() < begin + 2); i++) {
-    for (b->mode = 0; b->mode < N_MODES; b->mode++) {
-      double wall = bare_round(b).wall;
-      if (i && wall < least[b->mode]) least[b->mode] = wall;
-    }
-  }
-  b->mode = 0;
-  for (int m = 1; m < N_MODES; m++)
-    if (least[m] < least[b->mode]) b->mode = m;
-}
-
-static void bare_stop(struct bare *b) {
-  b->stop = true;
-  pthread_barrier_wait(&b->begin);
-  for (unsigned i = 0; i < b->n_workers; i++) {
-    pthread_join(b->worker[i].id, NULL);
-    for (uint64_t k = 0; b->row->blosc && k < b->depth; k++) munmap(b->worker[i].buffer[k], b->most);
-  }
-  pthread_barrier_destroy(&b->begin);
-  pthread_barrier_destroy(&b->end);
-  munmap(b->to, b->slots * b->chunk_bytes);
-  close(b->dirfd);
-}
-
-/* ---- the loader ---- */
-
-struct side {
-  insitu_loader *loader;
-  insitu_iter *iter;
-  uint64_t batches;
-  bool fresh;
-};
-
-static void check(insitu_status status, const insitu_error *err) {
-  if (status >= 0) return;
-  fprintf(stderr, "bench: %s: %s\n", insitu_status_name(status), err->message);
-  exit(1);
-}
-
-static uint64_t side_open(struct side *s, const struct row *r, const char *dir, const struct options *o) { /* bytes of the ring */
-  insitu_error err = {0};
-  insitu_plan plan;
-  insitu_variable v = {.label = "f"};
-  insitu_loader_desc d = {.api = INSITU_API,
-      .url = dir,
-      .variables = &v,
-      .n_variables = 1,
-      .batch_size = r->batch,
-      .seed = 1,
-      .split = {{.fraction = 1}},
-      .hold_epoch = 1,
-      .prefetch_depth = o->depth,
-      .max_inflight = o->inflight,
-      .decode_threads = o->threads,
-      .block_chunks = o->block,
-      .io = o->io,
-      .inline_io = o->inline_io};
-  check(insitu_loader_open(&d, &s->loader, &err), &err);
-  const insitu_iter_desc train = {.api = INSITU_API, .split = INSITU_TRAIN};
-  check(insitu_loader_plan(s->loader, &train, &plan, &err), &err);
-  check(insitu_iter_open(s->loader, &train, &s->iter, &err), &err);
-  errno = 0;
-  must(plan.rows == r->samples && plan.amplification == 1, "an epoch is not every chunk once");
-  s->batches = plan.batches;
-  s->fresh = true;
-  return plan.slabs * plan.slab_bytes;
-}
-
-/* One epoch. Because of hold_epoch the loader is idle from here to the next call, which begins by taking END. */
-static struct cost side_round(struct side *s) {
-  double wall = seconds(), cpu = cpu_seconds();
-  insitu_error err = {0};
-  insitu_batch *b;
-  errno = 0;
-  if (!s->fresh) must(insitu_iter_next(s->iter, INSITU_FOREVER, &b, &err) == INSITU_END, "the epoch does not end");
-  s->fresh = false;
-  for (uint64_t i = 0; i < s->batches; i++) {
-    check(insitu_iter_next(s->iter, INSITU_FOREVER, &b, &err), &err);
-    must(b != NULL, "an epoch ends early");
-    uint64_t stride = (uint64_t)b->arrays[0].strides[0];
-    for (uint64_t k = 0; k < b->rows; k++)
-      must(((const float *)b->arrays[0].data)[k * stride] == (float)b->sample_indices[k], "a row shows another sample");
-    insitu_batch_release(&b);
-  }
-  return (struct cost){seconds() - wall, cpu_seconds() - cpu};
-}
-
-static void side_close(struct side *s) {
-  insitu_iter_close(&s->iter);
-  insitu_loader_close(&s->loader);
-}
-
-/* ---- statistics ---- */
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-static double median(double *v, uint64_t n) { /* sorts */
-  qsort(v, n, sizeof *v, by_value);
-  return n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]);
-}
-/* Number of values to leave out at each end so that the rest covers the median with 95 %: binomial order statistics. */
-static uint64_t interval_cut(uint64_t n) {
-  double term = pow(0.5, (double)n), sum = 0; /* underflows at n > 1000, which cuts nothing: still an interval */
-  uint64_t k = 0;
-  for (; k < n / 2 && sum + term <= 0.025; k++) {
-    sum += term;
-    term *= (double)(n - k) / (double)(k + 1);
-  }
-  return k ? k - 1 : 0;
-}
-
-/* ---- the table ---- */
-
-static void print_machine(const struct options *o) {
-  char cpu[128] = "unknown", commit[64] = "", line[256];
+static void print_machine(const struct options *o, const char *dir) {
+  char cpu[128] = "unknown", commit[64] = "", line[256], fs[32];
   struct utsname u;
   FILE *f = fopen("/proc/cpuinfo", "re");
   while (f && fgets(line, sizeof line, f))
@@ -421,59 +134,104 @@ static void print_machine(const struct options *o) {
     pclose(f);
   }
   uname(&u);
-  const char *form = o->json ? "{\"cpu\":\"%s\",\"cores\":%" PRIu64
-                               ",\"kernel\":\"%s\",\"liburing\":\"%d.%d\",\"lz4\":\"%s\",\"zstd\":\"%s\","
-                               "\"blosc\":\"%s\",\"commit\":\"%s\",\"rows\":[\n"
-                             : "cpu %s, %" PRIu64 " cores, kernel %s, liburing %d.%d, lz4 %s, zstd %s, blosc %s, commit %s\n";
-  printf(form, cpu, insitu__mem_cores(), u.release, URING_MAJOR, URING_MINOR, LZ4_versionString(), ZSTD_versionString(),
-      BLOSC_VERSION_STRING, commit[0] ? commit : "unknown");
-  if (!o->json)
-    printf("%-15s %7s %-14s %6s %6s %6s %6s  %9s %9s  %7s %7s %9s  %s\n", "row", "share", "95 %", "best", "MB", "ratio", "chunks",
-        "bare GB/s", "ours GB/s", "bare cpu", "our cpu", "cpu share", "bare loop reads by (s of each way)");
+  const char *form =
+      o->json ? "{\"cpu\":\"%s\",\"cores\":%" PRIu64 ",\"kernel\":\"%s\",\"fs\":\"%s\",\"liburing\":\"%d.%d\","
+                "\"lz4\":\"%s\",\"zstd\":\"%s\",\"zlib\":\"%s\",\"blosc\":\"%s\",\"commit\":\"%s\",\"rounds\":%" PRIu64 ",\n"
+              : "cpu %s, %" PRIu64 " cores, kernel %s, %s; liburing %d.%d, lz4 %s, zstd %s, zlib %s, blosc %s; "
+                "commit %s; %" PRIu64 " pairs of rounds\n";
+  printf(form, cpu, insitu__mem_cores(), u.release, fs_name(dir, fs), URING_MAJOR, URING_MINOR, LZ4_versionString(),
+      ZSTD_versionString(), zlibVersion(), BLOSC_VERSION_STRING, commit[0] ? commit : "unknown", o->rounds);
   fflush(stdout);
 }
 
-static void measure(const struct row *r, const char *dir, const struct options *o, bool first) {
-  static struct series s;
+/* Begins an element of a JSON list. */
+static void print_comma(uint64_t *count) {
+  if ((*count)++) printf(",\n");
+}
+
+/* ---- share ---- */
+
+struct result {
+  struct summary share, bare, ours, bare_cpu, our_cpu, cpu_share;
+  double way[N_MODES], left; /* left: of the page cache after dropping */
+  int mode;
+  const char *refusal; /* the loader cannot read the row: only `bare` and `bare_cpu` are set */
+};
+
+static struct result measure(const struct row *r, const char *dir, const struct options *o) {
+  static double share[MAX_ROUNDS], cpu_share[MAX_ROUNDS], bare_wall[MAX_ROUNDS], wall[MAX_ROUNDS], bare_cpu[MAX_ROUNDS],
+      cpu[MAX_ROUNDS];
   static struct bare b;
-  struct side side;
-  double way[N_MODES];
-  uint64_t n = o->rounds, ring = side_open(&side, r, dir, o);
-  bare_start(&b, r, dir, ring);
-  side_round(&side);
-  bare_calibrate(&b, way);
-  for (int i = 0; i < 3; i++) side_round(&side);
-  for (uint64_t i = 0; i < n; i++) {
-    struct cost bare = {0, 0}, ours;
-    if (i % 2) bare = bare_round(&b);
-    ours = side_round(&side);
-    if (i % 2 == 0) bare = bare_round(&b);
-    s.share[i] = bare.wall / ours.wall;
-    s.cpu[i] = bare.cpu / ours.cpu;
-    s.bare[i] = bare.wall, s.loader[i] = ours.wall, s.bare_cpu[i] = bare.cpu, s.loader_cpu[i] = ours.cpu;
+  static struct side side;
+  struct result out = {.left = 1};
+  uint64_t n = o->rounds;
+  bool readable = side_open(&side, r, dir, o, true);
+  if (!readable) out.refusal = side.refusal.message;
+  bare_start(&b, r, dir, readable ? side.ring_bytes : r->bytes / 2, o->shuffled);
+  if (readable) side_round(&side);
+  if (r->cold) {
+    drop_pages(r, dir);
+    out.left = resident(r, dir);
   }
+  bare_calibrate(&b, dir, out.way);
+  for (int i = 0; readable && i < 3; i++) side_round(&side);
+  for (uint64_t i = 0; i < n; i++) {
+    struct cost bare = {0, 0}, ours = {0, 0};
+    for (uint64_t turn = 0; turn < 2; turn++) {
+      if (r->cold) drop_pages(r, dir);
+      if ((i + turn) % 2) bare = bare_round(&b);
+      else if (readable) ours = side_round(&side);
+    }
+    share[i] = bare.wall / ours.wall;
+    cpu_share[i] = bare.cpu / ours.cpu;
+    bare_wall[i] = bare.wall, wall[i] = ours.wall, bare_cpu[i] = bare.cpu, cpu[i] = ours.cpu;
+  }
+  out.mode = b.mode;
   bare_stop(&b);
-  side_close(&side);
-  double mid = median(s.share, n), best_bare = 1e9, best_ours = 1e9, gb = (double)r->bytes * 1e-9, bare = median(s.bare, n),
-         ours = median(s.loader, n);
-  for (uint64_t i = 0; i < n; i++) {
-    best_bare = fmin(best_bare, s.bare[i]);
-    best_ours = fmin(best_ours, s.loader[i]);
+  if (readable) side_close(&side);
+  out.bare = summarise(bare_wall, n);
+  out.bare_cpu = summarise(bare_cpu, n);
+  if (!readable) return out;
+  out.share = summarise(share, n);
+  out.cpu_share = summarise(cpu_share, n);
+  out.ours = summarise(wall, n);
+  out.our_cpu = summarise(cpu, n);
+  return out;
+}
+
+static void print_share_header(void) {
+  printf("\n%-28s %7s %-14s %6s %6s %5s %6s %6s  %9s %9s  %8s %7s %9s  %s\n", "row", "share", "95 %", "target", "best", "MB",
+      "ratio", "chunks", "bare GB/s", "ours GB/s", "bare cpu", "our cpu", "cpu share", "bare loop reads by (s of each way)");
+}
+
+static void print_share(const struct row *r, const struct result *m, const struct options *o, uint64_t *count) {
+  double gb = (double)r->bytes * 1e-9, ratio = (double)r->bytes / (double)r->stored, goal = target(r);
+  bool met = m->share.high >= goal;
+  if (o->json) {
+    print_comma(count);
+    printf("{\"row\":\"%s\",\"bytes\":%" PRIu64 ",\"ratio\":%.3f,\"chunks\":%" PRIu64 ",\"files\":%" PRIu64
+           ",\"bare_gb_s\":%.3f,\"bare_cpu_s\":%.4f,\"bare_mode\":\"%s\"",
+        r->name, r->bytes, ratio, row_chunks(r), row_files(r), gb / m->bare.mid, m->bare_cpu.mid, mode_name[m->mode]);
+    if (r->cold) printf(",\"cached_after_drop\":%.4f", m->left);
+    if (m->refusal) printf(",\"readable\":false}");
+    else
+      printf(",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"best\":%.4f,\"loader_gb_s\":%.3f,"
+             "\"loader_cpu_s\":%.4f,\"cpu_share\":%.4f}",
+          m->share.mid, m->share.low, m->share.high, goal, met ? "true" : "false", m->bare.least / m->ours.least,
+          gb / m->ours.mid, m->our_cpu.mid, m->cpu_share.mid);
+  } else {
+    if (!(*count)++) print_share_header();
+    if (m->refusal) printf("%-28s %-37s", r->name, "not readable");
+    else
+      printf("%-28s %7.3f [%.3f, %.3f] %s%.2f %6.3f", r->name, m->share.mid, m->share.low, m->share.high, met ? "  " : "< ", goal,
+          m->bare.least / m->ours.least);
+    printf(" %5.0f %6.2f %6" PRIu64 "  %9.2f", gb * 1e3, ratio, row_chunks(r), gb / m->bare.mid);
+    if (m->refusal) printf(" %9s  %8.4f %7s %9s", "-", m->bare_cpu.mid, "-", "-");
+    else printf(" %9.2f  %8.4f %7.4f %9.3f", gb / m->ours.mid, m->bare_cpu.mid, m->our_cpu.mid, m->cpu_share.mid);
+    printf("  %s (%.4f %.4f %.4f)", mode_name[m->mode], m->way[0], m->way[1], m->way[2]);
+    if (m->left > 0.01 && r->cold) printf("  NOT COLD: %.0f %% stay in the page cache", 100 * m->left);
+    printf("\n");
   }
-  double low = s.share[interval_cut(n)], high = s.share[n - 1 - interval_cut(n)];
-  double cpu = median(s.cpu, n), bare_cpu = median(s.bare_cpu, n), our_cpu = median(s.loader_cpu, n),
-         ratio = (double)r->bytes / (double)r->stored;
-  if (o->json)
-    printf("%s{\"row\":\"%s\",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"best\":%.4f,\"rounds\":%" PRIu64 ",\"bytes\":%" PRIu64
-           ",\"ratio\":%.3f,\"chunks\":%" PRIu64
-           ",\"bare_gb_s\":%.3f,\"loader_gb_s\":%.3f,\"bare_cpu_s\":%.4f,\"loader_cpu_s\":%.4f,"
-           "\"cpu_share\":%.4f,\"bare_mode\":\"%s\"}",
-        first ? "" : ",\n", r->name, mid, low, high, best_bare / best_ours, n, r->bytes, ratio, r->samples / r->chunk, gb / bare,
-        gb / ours, bare_cpu, our_cpu, cpu, mode_name[b.mode]);
-  else
-    printf("%-15s %7.3f [%.3f, %.3f] %6.3f %6.0f %6.2f %6" PRIu64 "  %9.2f %9.2f  %8.4f %7.4f %9.3f  %s (%.4f %.4f %.4f)\n",
-        r->name, mid, low, high, best_bare / best_ours, gb * 1e3, ratio, r->samples / r->chunk, gb / bare, gb / ours, bare_cpu,
-        our_cpu, cpu, mode_name[b.mode], way[0], way[1], way[2]);
   fflush(stdout);
 }
 
@@ -482,14 +240,16 @@ static void profile(const struct row *r, const char *dir, const struct options *
   struct side side;
   struct cost sum = {0, 0}, one;
   insitu_stats stats;
-  uint64_t ring = side_open(&side, r, dir, o);
+  double way[N_MODES];
+  errno = 0;
+  must(side_open(&side, r, dir, o, true), "the loader cannot read this row");
   if (o->bare) {
-    double way[N_MODES];
-    bare_start(&b, r, dir, ring);
-    bare_calibrate(&b, way);
+    bare_start(&b, r, dir, side.ring_bytes, o->shuffled);
+    bare_calibrate(&b, dir, way);
   }
   side_round(&side);
   for (uint64_t i = 0; i < o->rounds; i++) {
+    if (r->cold) drop_pages(r, dir);
     one = o->bare ? bare_round(&b) : side_round(&side);
     sum.wall += one.wall;
     sum.cpu += one.cpu;
@@ -503,8 +263,72 @@ static void profile(const struct row *r, const char *dir, const struct options *
   side_close(&side);
 }
 
+/* ---- the other tables ---- */
+
+static void print_consumer(const char *name, const struct consumer *c, const struct options *o, uint64_t *count) {
+  double of_half = c->p99 / (0.5 * c->period);
+  bool met = c->stall.low <= 0.01 && of_half <= 1;
+  if (o->json) {
+    print_comma(count);
+    printf("{\"row\":\"%s\",\"batches_s\":%.1f,\"period_ms\":%.4f,\"stall\":%.5f,\"low\":%.5f,\"high\":%.5f,\"inside\":%.5f,"
+           "\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"longest_ms\":%.4f,\"p99_of_half\":%.4f,\"nexts\":%" PRIu64
+           ",\"met\":%s}",
+        name, c->capacity, 1e3 * c->period, c->stall.mid, c->stall.low, c->stall.high, c->inside.mid, 1e3 * c->p50, 1e3 * c->p99,
+        1e3 * c->p999, 1e3 * c->longest, of_half, c->nexts, met ? "true" : "false");
+  } else {
+    printf("%-28s %10.1f %10.3f %6.2f %% [%.2f, %.2f] %6.2f %% %8.4f %8.4f %8.4f %8.4f  %s%6.3f %8" PRIu64 "\n", name,
+        c->capacity, 1e3 * c->period, 100 * c->stall.mid, 100 * c->stall.low, 100 * c->stall.high, 100 * c->inside.mid,
+        1e3 * c->p50, 1e3 * c->p99, 1e3 * c->p999, 1e3 * c->longest, met ? "  " : "< ", of_half, c->nexts);
+  }
+  fflush(stdout);
+}
+
+static void print_decode(const struct options *o) {
+  uint64_t count = 0;
+  if (o->json) printf("],\n\"decode\":[\n");
+  for (int large = 0; large < 2; large++)
+    for (size_t i = 0; i < N_DECODERS; i++) {
+      char name[64];
+      uint64_t ny = large ? 721 : 64, nx = large ? 1440 : 256;
+      snprintf(name, sizeof name, "decode-%s-%s", decoders[i].name, large ? "4MB" : "64KiB");
+      if (!selected(o, name)) continue;
+      struct decode_result d = decode_measure(&decoders[i], ny, nx, o->rounds);
+      double goal = decoders[i].kind == DECODE_BLOSC ? 1 : 0.95, gb = (double)(ny * nx * 4) * 1e-9;
+      bool met = d.ratio.high >= goal;
+      if (o->json) {
+        print_comma(&count);
+        printf("{\"row\":\"%s\",\"ratio\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"packed\":%.3f,"
+               "\"reference_gb_s\":%.3f,\"header_gb_s\":%.3f}",
+            name, d.ratio.mid, d.ratio.low, d.ratio.high, goal, met ? "true" : "false", d.packed, gb / d.reference, gb / d.ours);
+      } else {
+        if (!count++)
+          printf("\n%-28s %7s %-14s %6s %7s %14s %11s\n", "decoder", "ratio", "95 %", "target", "packed", "library GB/s",
+              "header GB/s");
+        printf("%-28s %7.3f [%.3f, %.3f] %s%.2f %7.2f %14.2f %11.2f\n", name, d.ratio.mid, d.ratio.low, d.ratio.high,
+            met ? "  " : "< ", goal, d.packed, gb / d.reference, gb / d.ours);
+      }
+      fflush(stdout);
+    }
+}
+
+static void print_plan(const struct options *o, const char *dir) {
+  if (o->json) printf("],\n\"plan\":[\n");
+  if (!selected(o, "plan")) return;
+  struct planning p = plan_huge(dir, o->rounds);
+  bool met = p.ms.low <= 50 && p.mb <= 64;
+  if (o->json)
+    printf("{\"row\":\"plan\",\"ms\":%.3f,\"low\":%.3f,\"high\":%.3f,\"mb\":%.2f,\"met\":%s}", p.ms.mid, p.ms.low, p.ms.high,
+        p.mb, met ? "true" : "false");
+  else
+    printf("\nplan of 10^9 one-sample chunks to the first batch's: %.3f ms [%.3f, %.3f], process peak %.1f MB%s\n", p.ms.mid,
+        p.ms.low, p.ms.high, p.mb, met ? "" : "  < target of 50 ms, 64 MB");
+  if (!o->keep) remove_tree(dir);
+}
+
+/* ---- main ---- */
+
 static struct options parse(int argc, char **argv) {
-  struct options o = {.rounds = 31, .size = 530};
+  struct options o = {.rounds = 31};
   for (int i = 1; i < argc; i++) {
     const char *a = argv[i], *next = i + 1 < argc ? argv[i + 1] : "";
     const struct {
@@ -512,11 +336,12 @@ static struct options parse(int argc, char **argv) {
       uint64_t *number;
       const char **text;
       bool *flag;
-    } known[] = {{"--rounds", &o.rounds, NULL, NULL}, {"--size", &o.size, NULL, NULL}, {"--depth", &o.depth, NULL, NULL},
-        {"--inflight", &o.inflight, NULL, NULL}, {"--threads", &o.threads, NULL, NULL}, {"--block", &o.block, NULL, NULL},
-        {"--only", NULL, &o.only, NULL}, {"--dir", NULL, &o.dir, NULL}, {"--profile", NULL, &o.profile, NULL},
+    } known[] = {{"--rounds", &o.rounds, NULL, NULL}, {"--depth", &o.depth, NULL, NULL}, {"--inflight", &o.inflight, NULL, NULL},
+        {"--threads", &o.threads, NULL, NULL}, {"--block", &o.block, NULL, NULL}, {"--only", NULL, &o.only, NULL},
+        {"--dir", NULL, &o.dir, NULL}, {"--profile", NULL, &o.profile, NULL}, {"--planning", NULL, &o.planning, NULL},
         {"--json", NULL, NULL, &o.json}, {"--keep", NULL, NULL, &o.keep}, {"--inline", NULL, NULL, &o.inline_io},
-        {"--bare", NULL, NULL, &o.bare}};
+        {"--bare", NULL, NULL, &o.bare}, {"--full", NULL, NULL, &o.full}, {"--list", NULL, NULL, &o.list},
+        {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick}};
     size_t k = 0, n = sizeof known / sizeof *known;
     while (k < n && strcmp(known[k].name, a)) k++;
     errno = 0;
@@ -527,41 +352,93 @@ static struct options parse(int argc, char **argv) {
     if (k < n && known[k].number) *known[k].number = strtoull(next, NULL, 10);
     if (k < n && known[k].text) *known[k].text = next;
   }
+  if (o.quick) o.rounds = 7;
   must(o.rounds >= 1 && o.rounds <= MAX_ROUNDS, "--rounds");
   return o;
 }
 
-int main(int argc, char **argv) {
-  struct options o = parse(argc, argv);
-  char root[400], dir[500];
-  const char *tmp = getenv("TMPDIR");
-  if (o.dir) snprintf(root, sizeof root, "%s", o.dir);
-  else snprintf(root, sizeof root, "%s/insitu-bench-%d", tmp && *tmp ? tmp : "/tmp", (int)getpid());
-  bool made = mkdir(root, 0755) == 0, first = true;
-  must(made || errno == EEXIST, root);
-  uint64_t large = insitu__base_max(1, (o.size * 1000000 + 66000000) / (32 * 721 * 1440 * 4)) * 32; /* nearest */
-  if (!o.profile) print_machine(&o);
-  for (int small = 0; small < 2; small++) {
-    for (int i = 0; i < 4; i++) {
-      bool blosc = i >= 2;
-      struct row r = {.samples = small ? 8192 : large,
-          .chunk = i % 2 ? 32 : 1,
-          .ny = small ? 64 : 721,
-          .nx = small ? 64 : 1440,
-          .batch = small ? 32 : 16,
-          .blosc = blosc};
-      snprintf(r.name, sizeof r.name, "%s%s-%d", small ? "small-" : "", blosc ? "blosc" : "raw", (int)r.chunk);
-      if ((o.only && !strstr(r.name, o.only)) || (o.profile && strcmp(r.name, o.profile))) continue;
-      snprintf(dir, sizeof dir, "%s/%s.zarr", root, r.name);
-      nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+/* All rows of one archive, which is made only if one of them is wanted. */
+static void run_archive(struct row r, const char *root, const struct options *o, uint64_t *count, struct consumer *consumer) {
+  char archive[48], dir[500], name[64];
+  bool made = false;
+  name_archive(&r, archive);
+  snprintf(dir, sizeof dir, "%s/%s.zarr", root, archive);
+  for (int i = 0; i < 5; i++) { /* the fifth is the consumer */
+    r.cold = i / 2 == 1;
+    r.threads = i % 2 ? 1 : 2;
+    if (i == 4) snprintf(name, sizeof name, "consumer-%s", archive);
+    else snprintf(name, sizeof name, "%s-%s-%ut", archive, r.cold ? "cold" : "warm", r.threads);
+    bool has = i < 4;
+    for (size_t k = 0; k < sizeof consumed / sizeof *consumed; k++) has = has || !strcmp(consumed[k], archive);
+    if (!has || (o->profile ? strcmp(name, o->profile) : !selected(o, name))) continue;
+    memcpy(r.name, name, sizeof r.name);
+    if (o->list) {
+      printf("%s\n", name);
+      continue;
+    }
+    if (insitu__mem_total() < 7 * r.samples * r.ny * r.nx * 4 && r.chunk * r.ny * r.nx * 4 > 256 << 20) {
+      fprintf(stderr, "bench: %s is left out: it needs more memory\n", name);
+      continue;
+    }
+    if (!made) {
+      remove_tree(dir);
       make_archive(&r, dir);
-      if (o.profile) profile(&r, dir, &o);
-      else measure(&r, dir, &o, first);
-      first = false;
-      if (!o.keep) nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+      made = true;
+    }
+    if (i == 4) *consumer = consume(&r, dir, o);
+    else if (o->profile) profile(&r, dir, o);
+    else {
+      struct result m = measure(&r, dir, o);
+      print_share(&r, &m, o, count);
     }
   }
-  if (o.json && !o.profile) printf("\n]}\n");
+  if (made && !o->keep) remove_tree(dir);
+  free(r.length);
+}
+
+int main(int argc, char **argv) {
+  static const uint64_t chunks[] = {1, 8, 32, 200};
+  enum { N_CHUNKS = sizeof chunks / sizeof *chunks, N_ARCHIVES = 2 * N_CODECS * N_CHUNKS * 2 };
+  static struct consumer consumer[N_ARCHIVES];
+  static char archive[N_ARCHIVES][48];
+  struct options o = parse(argc, argv);
+  char root[400], name[64], dir[500];
+  const char *tmp = getenv("TMPDIR");
+  uint64_t count = 0, n = 0;
+  if (o.planning) {
+    plan_here(o.planning);
+    return 0;
+  }
+  if (o.dir) snprintf(root, sizeof root, "%s", o.dir);
+  else snprintf(root, sizeof root, "%s/insitu-bench-%d", tmp && *tmp ? tmp : "/tmp", (int)getpid());
+  bool made = !o.list && mkdir(root, 0755) == 0, table = !o.profile && !o.list;
+  must(o.list || made || errno == EEXIST, root);
+  if (table) print_machine(&o, root);
+  if (table && o.json) printf("\"share\":[\n");
+  for (int sharded = 0; sharded < 2; sharded++)
+    for (int small = 1; small >= 0; small--)
+      for (int codec = 0; codec < N_CODECS; codec++)
+        for (size_t k = 0; k < N_CHUNKS; k++, n++) {
+          struct row r = make_row(codec, small, chunks[k], sharded);
+          name_archive(&r, archive[n]);
+          run_archive(r, root, &o, &count, &consumer[n]);
+        }
+  if (table) {
+    count = 0;
+    if (o.json) printf("],\n\"consumer\":[\n");
+    for (uint64_t i = 0; i < n; i++) {
+      if (!consumer[i].nexts) continue;
+      if (!o.json && !count++)
+        printf("\n%-28s %10s %10s %8s %-14s %8s %8s %8s %8s %8s  %8s %8s\n", "consumer at 80 %", "batches/s", "period ms",
+            "stall", "95 %", "in next", "p50 ms", "p99 ms", "p999 ms", "longest", "p99/half", "nexts");
+      snprintf(name, sizeof name, "consumer-%.47s", archive[i]);
+      print_consumer(name, &consumer[i], &o, &count);
+    }
+    print_decode(&o);
+    snprintf(dir, sizeof dir, "%s/plan.zarr", root);
+    print_plan(&o, dir);
+    if (o.json) printf("]}\n");
+  }
   if (made && !o.keep) rmdir(root);
   return 0;
 }

@@ -1,0 +1,391 @@
+/* The loader's side of tools/bench.c: whole epochs, a consumer that works between batches, planning alone, and decoders alone. */
+#ifndef TOOLS_BENCH_LOADER_H
+#define TOOLS_BENCH_LOADER_H
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+struct options {
+  uint64_t rounds, depth, inflight, block, threads;
+  const char *only, *dir, *profile, *planning;
+  int io;
+  bool json, keep, inline_io, bare, full, list, shuffled, quick;
+};
+struct side {
+  insitu_loader *loader;
+  insitu_iter *iter;
+  uint64_t batches, ring_bytes;
+  insitu_error refusal;
+};
+
+static void check(insitu_status status, const insitu_error *err) {
+  if (status >= 0) return;
+  fprintf(stderr, "bench: %s: %s\n", insitu_status_name(status), err->message);
+  exit(1);
+}
+
+/* False: the loader cannot read shards; why is in s->refusal. */
+static bool side_open(struct side *s, const struct row *r, const char *dir, const struct options *o, bool hold) {
+  insitu_error err = {0};
+  insitu_plan plan;
+  insitu_variable v = {.label = "f"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = dir,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = r->batch,
+      .seed = 1,
+      .split = {{.fraction = 1}},
+      .hold_epoch = hold,
+      .prefetch_depth = o->depth,
+      .max_inflight = o->inflight,
+      .decode_threads = o->threads ? o->threads : r->threads,
+      .block_chunks = o->block,
+      .io = o->io,
+      .inline_io = o->inline_io};
+  memset(s, 0, sizeof *s);
+  insitu_status status = insitu_loader_open(&d, &s->loader, &err);
+  if (status && r->sharded && strstr(err.message, "sharding")) {
+    s->refusal = err;
+    return false;
+  }
+  check(status, &err);
+  const insitu_iter_desc train = {.api = INSITU_API, .split = INSITU_TRAIN};
+  check(insitu_loader_plan(s->loader, &train, &plan, &err), &err);
+  check(insitu_iter_open(s->loader, &train, &s->iter, &err), &err);
+  errno = 0;
+  must(plan.rows == r->samples && plan.amplification == 1, "an epoch is not every chunk once");
+  s->batches = plan.batches;
+  s->ring_bytes = plan.slabs * plan.slab_bytes;
+  return true;
+}
+
+static insitu_batch *side_next(struct side *s) {
+  insitu_error err = {0};
+  insitu_batch *b = NULL;
+  insitu_status status = insitu_iter_next(s->iter, INSITU_FOREVER, &b, &err);
+  if (status == INSITU_END) status = insitu_iter_next(s->iter, INSITU_FOREVER, &b, &err);
+  check(status, &err);
+  errno = 0;
+  must(b != NULL, "an epoch ends early");
+  return b;
+}
+static void side_check(const insitu_batch *b) {
+  uint64_t stride = (uint64_t)b->arrays[0].strides[0];
+  for (uint64_t k = 0; k < b->rows; k++)
+    if (((const float *)b->arrays[0].data)[k * stride] != (float)b->sample_indices[k]) die("a row shows another sample");
+}
+
+/* One epoch. Because of hold_epoch the loader is idle from here to the next call, which begins by taking END. */
+static struct cost side_round(struct side *s) {
+  double wall = seconds(), cpu = cpu_seconds();
+  for (uint64_t i = 0; i < s->batches; i++) {
+    insitu_batch *b = side_next(s);
+    side_check(b);
+    must(b->index == i, "an epoch has another number of batches");
+    insitu_batch_release(&b);
+  }
+  return (struct cost){seconds() - wall, cpu_seconds() - cpu};
+}
+
+static void side_close(struct side *s) {
+  insitu_iter_close(&s->iter);
+  insitu_loader_close(&s->loader);
+}
+
+/* ---- a consumer at 80 % of capacity ---- */
+
+struct consumer {
+  double capacity, period;        /* batches a second that the loader alone delivers; seconds that the consumer works on one */
+  struct summary stall, inside;   /* shares of the wall time: the loader's own clock of waiting, all of next seen from outside */
+  double p50, p99, p999, longest; /* seconds of next */
+  uint64_t nexts;
+};
+
+/* The consumer sleeps while it "works", as one does that waits for a GPU. It holds its batch meanwhile. Epochs follow each other
+ * without a pause (hold_epoch is off). */
+static struct consumer consume(const struct row *r, const char *dir, const struct options *o) {
+  struct side s;
+  struct consumer out = {0};
+  enum { CAPACITY_ROUNDS = 9 };
+  double wall[CAPACITY_ROUNDS], *stall = (double *)take(o->rounds, sizeof *stall),
+                                *inside = (double *)take(o->rounds, sizeof *inside);
+  errno = 0;
+  must(side_open(&s, r, dir, o, false), "consumer");
+  side_round(&s);
+  for (int i = 0; i < CAPACITY_ROUNDS; i++) wall[i] = side_round(&s).wall;
+  out.capacity = (double)s.batches / summarise(wall, CAPACITY_ROUNDS).mid;
+  out.period = 1 / (0.8 * out.capacity);
+  uint64_t each = insitu__base_max(1000 / o->rounds + 1, (uint64_t)(0.1 / out.period)), n = 0;
+  double *took = (double *)take(each * o->rounds, sizeof *took);
+  prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  for (uint64_t i = 0; i <= o->rounds; i++) { /* the first part only warms up */
+    insitu_stats before, after;
+    double sum = 0, begin = seconds();
+    check(insitu_loader_stats(s.loader, &before, NULL), &(insitu_error){0});
+    for (uint64_t k = 0; k < each; k++) {
+      double t = seconds();
+      insitu_batch *b = side_next(&s);
+      double done = seconds(), until = done + out.period;
+      if (i) took[n++] = done - t;
+      sum += done - t;
+      side_check(b);
+      struct timespec at = {(time_t)until, (long)((until - floor(until)) * 1e9)};
+      clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+      insitu_batch_release(&b);
+    }
+    check(insitu_loader_stats(s.loader, &after, NULL), &(insitu_error){0});
+    double all = seconds() - begin;
+    if (i) stall[i - 1] = (after.stall_s - before.stall_s) / all, inside[i - 1] = sum / all;
+  }
+  side_close(&s);
+  summarise(took, n);
+  out.nexts = n;
+  out.stall = summarise(stall, o->rounds);
+  out.inside = summarise(inside, o->rounds);
+  out.p50 = quantile(took, n, 0.5), out.p99 = quantile(took, n, 0.99), out.p999 = quantile(took, n, 0.999),
+  out.longest = took[n - 1];
+  free(took);
+  free(stall);
+  free(inside);
+  return out;
+}
+
+/* ---- planning 10^9 samples in one-sample chunks, up to the chunks of the first batch ---- */
+
+static uint64_t peak_kib(void) { /* of this program: what getrusage tells includes the process that began it */
+  unsigned long kib = 0;
+  char line[256];
+  FILE *f = fopen("/proc/self/status", "re");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "VmHWM: %lu", &kib) == 1) break;
+  if (f) fclose(f);
+  return kib;
+}
+
+/* Runs in a process of its own, because its peak of memory is a result: prints milliseconds, chunks and that peak in KiB. */
+static void plan_here(const char *dir) {
+  insitu_error err = {0};
+  insitu_variable v = {.label = "f"};
+  insitu_loader_desc d = {
+      .api = INSITU_API, .url = dir, .variables = &v, .n_variables = 1, .seed = 1, .split = {{.fraction = 1}}, .plan_only = 1};
+  insitu_loader *loader;
+  struct insitu__plan p;
+  struct insitu__order order;
+  struct insitu__plan_scan scan;
+  double begin = seconds();
+  uint64_t chunks = 0;
+  check(insitu_loader_open(&d, &loader, &err), &err);
+  check(insitu__plan_init(&p, &loader->geometry, &loader->split, INSITU_TRAIN, INSITU_SHUFFLED, &loader->config, &err), &err);
+  check(insitu__plan_order(&p, 0, &order, &err), &err);
+  check(insitu__plan_scan_init(&scan, &p, &order, &err), &err);
+  while (scan.batch < 1) chunks += insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE;
+  double ms = 1e3 * (seconds() - begin);
+  printf("%.6f %" PRIu64 " %" PRIu64 "\n", ms, chunks, peak_kib());
+  insitu__plan_scan_free(&scan);
+  insitu__order_free(&order);
+  insitu_loader_close(&loader);
+}
+
+struct planning {
+  struct summary ms;
+  double mb; /* the most of all processes, with the program itself and its libraries */
+};
+
+static struct planning plan_huge(const char *dir, uint64_t rounds) {
+  struct planning out = {.mb = 0};
+  double *ms = (double *)take(rounds, sizeof *ms);
+  char path[600];
+  must(mkdir(dir, 0755) == 0, dir);
+  snprintf(path, sizeof path, "%s/f", dir);
+  must(mkdir(path, 0755) == 0, path);
+  snprintf(path, sizeof path, "%s/.zgroup", dir);
+  write_file(path, "{\"zarr_format\":2}", 17);
+  static const char meta[] =
+      "{\"zarr_format\":2,\"shape\":[1000000000,64,64],\"chunks\":[1,64,64],\"dtype\":\"<f4\",\"fill_value\":0,"
+      "\"order\":\"C\",\"filters\":null,\"compressor\":null}";
+  snprintf(path, sizeof path, "%s/f/.zarray", dir);
+  write_file(path, meta, strlen(meta));
+  for (uint64_t i = 0; i < rounds; i++) {
+    int end[2], status;
+    char line[64] = "";
+    uint64_t chunks, kib;
+    must(pipe2(end, O_CLOEXEC) == 0, "pipe");
+    pid_t child = fork();
+    must(child >= 0, "fork");
+    if (!child) {
+      dup2(end[1], 1);
+      execl("/proc/self/exe", "bench", "--planning", dir, (char *)NULL);
+      _exit(127);
+    }
+    close(end[1]);
+    ssize_t n = read(end[0], line, sizeof line - 1);
+    close(end[0]);
+    must(waitpid(child, &status, 0) == child && !status && n > 0, "planning in its own process");
+    must(sscanf(line, "%lf %" SCNu64 " %" SCNu64, &ms[i], &chunks, &kib) == 3 && chunks == 32,
+        "planning: not 32 chunks for 32 samples");
+    out.mb = fmax(out.mb, (double)kib * 1024e-6);
+  }
+  out.ms = summarise(ms, rounds);
+  free(ms);
+  return out;
+}
+
+/* ---- decoders, one thread, against the call of the reference library ---- */
+
+enum { DECODE_BLOSC, DECODE_ZSTD, DECODE_LZ4, DECODE_ZLIB, DECODE_CRC32C };
+struct decoder {
+  const char *name;
+  int kind, codec; /* codec: of the header */
+  int shuffle;
+  const char *inner;
+};
+static const struct decoder decoders[] = {{"blosc-lz4", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "lz4"},
+    {"blosc-lz4-bit", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_BITSHUFFLE, "lz4"},
+    {"blosc-zstd", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "zstd"},
+    {"blosc-zlib", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "zlib"}, {"zstd", DECODE_ZSTD, INSITU__CODEC_ZSTD, 0, NULL},
+    {"lz4", DECODE_LZ4, INSITU__CODEC_LZ4, 0, NULL}, {"zlib", DECODE_ZLIB, INSITU__CODEC_ZLIB, 0, NULL},
+    {"crc32c", DECODE_CRC32C, INSITU__CODEC_CRC32C, 0, NULL}};
+enum { N_DECODERS = sizeof decoders / sizeof *decoders };
+
+struct decoding {
+  const struct decoder *of;
+  unsigned char *plain, *packed, *to;
+  uint64_t bytes, stored;
+  ZSTD_DCtx *zstd;
+  struct insitu__codec_scratch scratch;
+};
+struct decode_result {
+  struct summary ratio;
+  double reference, ours, packed; /* seconds of one chunk; decoded over stored bytes */
+};
+
+static void decode_pack(struct decoding *d) {
+  uint64_t most = 2 * d->bytes + (1 << 16), n = d->bytes;
+  uLongf zn = most;
+  switch (d->of->kind) {
+  case DECODE_BLOSC: {
+    int got = blosc_compress_ctx(5, d->of->shuffle, 4, n, d->plain, d->packed, most, d->of->inner, 0, 1);
+    must(got > 0, "blosc_compress_ctx");
+    d->stored = (uint64_t)got;
+    break;
+  }
+  case DECODE_ZSTD: d->stored = ZSTD_compress(d->packed, most, d->plain, n, 3); break;
+  case DECODE_LZ4: /* numcodecs: the decoded length stands in front */
+    insitu__base_store64(d->packed, n);
+    d->stored = 4 + (uint64_t)LZ4_compress_default((const char *)d->plain, (char *)d->packed + 4, (int)n, (int)most - 4);
+    break;
+  case DECODE_ZLIB:
+    must(compress2(d->packed, &zn, d->plain, n, 6) == Z_OK, "compress2");
+    d->stored = zn;
+    break;
+  default: {
+    uint32_t crc = htole32(insitu__codec_crc32c(d->plain, n));
+    memcpy(d->packed, d->plain, n);
+    memcpy(d->packed + n, &crc, 4);
+    d->stored = n + 4;
+  }
+  }
+}
+
+/* A checksum has no reference library here: the CPU's instruction over three independent streams, which hides its latency and
+ * leaves out combining them, and the copy that the header makes too. */
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) static uint64_t reference_crc(const unsigned char *p, uint64_t n) {
+  uint64_t a = 0, b = 0, c = 0, third = n / 24 * 8;
+  for (uint64_t i = 0; i < third; i += 8) {
+    a = __builtin_ia32_crc32di(a, insitu__base_load64(p + i));
+    b = __builtin_ia32_crc32di(b, insitu__base_load64(p + third + i));
+    c = __builtin_ia32_crc32di(c, insitu__base_load64(p + 2 * third + i));
+  }
+  return a ^ b ^ c;
+}
+#else
+static uint64_t reference_crc(const unsigned char *p, uint64_t n) {
+  return insitu__codec_crc32c(p, n);
+}
+#endif
+
+static void decode_reference(struct decoding *d) {
+  static volatile uint64_t sink;
+  uint64_t got = 0;
+  z_stream z = {.next_in = d->packed, .avail_in = (uInt)d->stored, .next_out = d->to, .avail_out = (uInt)d->bytes};
+  switch (d->of->kind) {
+  case DECODE_BLOSC: got = (uint64_t)blosc_decompress_ctx(d->packed, d->to, d->bytes, 1); break;
+  case DECODE_ZSTD: got = ZSTD_decompressDCtx(d->zstd, d->to, d->bytes, d->packed, d->stored); break;
+  case DECODE_LZ4:
+    got = (uint64_t)LZ4_decompress_safe((const char *)d->packed + 4, (char *)d->to, (int)d->stored - 4, (int)d->bytes);
+    break;
+  case DECODE_ZLIB:
+    must(inflateInit(&z) == Z_OK && inflate(&z, Z_FINISH) == Z_STREAM_END, "inflate");
+    got = z.total_out;
+    inflateEnd(&z);
+    break;
+  default:
+    sink = reference_crc(d->packed, d->bytes);
+    (void)sink;
+    memcpy(d->to, d->packed, d->bytes);
+    got = d->bytes;
+  }
+  errno = 0;
+  must(got == d->bytes, "a reference decoder");
+}
+
+static void *decode_direct(void *user, uint64_t offset, uint64_t bytes) {
+  (void)bytes;
+  return ((struct decoding *)user)->to + offset;
+}
+static insitu_status decode_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  (void)err;
+  memcpy(((struct decoding *)user)->to + offset, bytes, n);
+  return INSITU_OK;
+}
+static void decode_ours(struct decoding *d) {
+  struct insitu__codec_chain chain = {.n = 1, .codec = {{d->of->codec}}};
+  struct insitu__codec_sink sink = {.user = d, .direct = decode_direct, .piece = decode_piece, .element = 4};
+  insitu_error err = {0};
+  check(insitu__codec_decode(&chain, &d->scratch, d->packed, d->stored, d->bytes, &sink, &err), &err);
+}
+
+static double decode_time(struct decoding *d, void (*decode)(struct decoding *), uint64_t times) {
+  double begin = seconds();
+  for (uint64_t i = 0; i < times; i++) decode(d);
+  return (seconds() - begin) / (double)times;
+}
+
+static struct decode_result decode_measure(const struct decoder *of, uint64_t ny, uint64_t nx, uint64_t rounds) {
+  struct decoding d = {.of = of, .bytes = ny * nx * 4};
+  struct decode_result out;
+  double *share = (double *)take(3 * rounds, sizeof *share), *reference = share + rounds, *ours = reference + rounds;
+  d.plain = (unsigned char *)map(d.bytes);
+  d.to = (unsigned char *)map(d.bytes);
+  d.packed = (unsigned char *)map(2 * d.bytes + (1 << 16));
+  must((d.zstd = ZSTD_createDCtx()) != NULL, "ZSTD_createDCtx");
+  insitu__codec_scratch_init(&d.scratch);
+  make_sample((float *)(void *)(of->kind == DECODE_LZ4 ? d.to : d.plain), 0, ny, nx);
+  for (uint64_t i = 0; of->kind == DECODE_LZ4 && i < d.bytes; i++) /* lz4 finds nothing in floats: shuffle their bytes before */
+    d.plain[i % 4 * (d.bytes / 4) + i / 4] = d.to[i];
+  decode_pack(&d);
+  decode_ours(&d);
+  errno = 0;
+  must(memcmp(d.to, d.plain, d.bytes) == 0, "a decoder's bytes are not the ones packed");
+  decode_reference(&d);
+  uint64_t times = (uint64_t)(0.004 / decode_time(&d, decode_reference, 3)) + 1;
+  for (uint64_t i = 0; i < rounds; i++) {
+    if (i % 2) reference[i] = decode_time(&d, decode_reference, times);
+    ours[i] = decode_time(&d, decode_ours, times);
+    if (i % 2 == 0) reference[i] = decode_time(&d, decode_reference, times);
+    share[i] = reference[i] / ours[i];
+  }
+  out.ratio = summarise(share, rounds);
+  out.reference = summarise(reference, rounds).mid;
+  out.ours = summarise(ours, rounds).mid;
+  out.packed = (double)d.bytes / (double)d.stored;
+  munmap(d.plain, d.bytes);
+  munmap(d.to, d.bytes);
+  munmap(d.packed, 2 * d.bytes + (1 << 16));
+  ZSTD_freeDCtx(d.zstd);
+  insitu__codec_scratch_free(&d.scratch);
+  free(share);
+  return out;
+}
+#endif
