@@ -34,10 +34,20 @@ enum { TOOL_N_GLOBAL = sizeof tool_global_options / sizeof *tool_global_options 
 
 static const struct tool_command *tool_current; /* set by main */
 
+/* Text that may come from an archive: control characters, which a terminal would obey, become '?'. */
+static void tool_put(FILE *to, const char *s, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) {
+    bool c1 = (unsigned char)s[i] == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0; /* U+0080 to U+009F */
+    fputc((unsigned char)s[i] < 0x20 || s[i] == 0x7f || c1 ? '?' : s[i], to);
+    i += c1;
+  }
+}
 static void tool_say(const char *format, va_list args) {
+  char text[4096];
   fflush(stdout);
+  vsnprintf(text, sizeof text, format, args);
   fprintf(stderr, "insitu%s%s: ", tool_current ? " " : "", tool_current ? tool_current->name : "");
-  vfprintf(stderr, format, args);
+  tool_put(stderr, text, strlen(text));
   fputc('\n', stderr);
 }
 /* Prints "insitu CMD: ..." to stderr; returns TOOL_FAILED. */
@@ -469,8 +479,10 @@ static void tool_archive_open_await(void *arg) {
   call->status = insitu__zarr_open_await(&a->group, &a->store, call->err);
   if (call->status == INSITU_OK) insitu__zarr_names_await(&a->group, tool_archive_add, a, &a->list_error);
 }
-static int tool_archive_compare(const void *x, const void *y) {
-  return strcmp(*(char *const *)x, *(char *const *)y);
+static int tool_archive_compare(const void *x, const void *y) { /* as in a tree: what is in a group follows it at once */
+  const unsigned char *a = *(const unsigned char *const *)x, *b = *(const unsigned char *const *)y;
+  while (*a && *a == *b) a++, b++;
+  return (*a == '/' ? 1 : *a) - (*b == '/' ? 1 : *b);
 }
 /* With `workers` > 0 the reactor has its own thread and so many workers. An insitu status; a is closed on error. */
 static insitu_status tool_archive_open_with(const char *url, unsigned workers, struct tool_archive *a, insitu_error *err) {
@@ -581,4 +593,26 @@ static insitu_status tool_archive_node(struct tool_archive *a, const char *path,
   status = tool_node_read(a, path, ".zattrs", 1, n, err);
   if (status == INSITU_OK) n->attributes = 0;
   return status == INSITU_E_NOTFOUND ? INSITU_OK : status;
+}
+
+/* How a whole stored object (a chunk, or a shard) decodes, and which part of the array it holds. The one place that knows. */
+struct tool_object {
+  const uint64_t *chunk; /* its shape */
+  const unsigned *order; /* order[k]: the axis stored k-th slowest */
+  const struct insitu__codec_chain *codecs;
+  uint64_t grid[INSITU__MAX_DIMS], count; /* objects along each axis, in all */
+  uint64_t bytes;                         /* decoded */
+};
+static struct tool_object tool_object_of(const struct insitu__zarr_array *z) {
+  struct tool_object o = {.chunk = z->chunk, .order = z->order, .codecs = &z->codecs, .count = 1, .bytes = z->itemsize};
+  for (unsigned i = 0; i < z->ndim; i++) {
+    o.grid[i] = insitu__base_ceil_div(z->shape[i], o.chunk[i]);
+    o.count *= o.grid[i]; /* cannot overflow: >>zarr bounds the array's bytes */
+    o.bytes *= o.chunk[i];
+  }
+  return o;
+}
+/* The index of the n-th object in C order. */
+static void tool_object_index(const struct insitu__zarr_array *z, const struct tool_object *o, uint64_t n, uint64_t *index) {
+  for (unsigned i = z->ndim; i-- > 0; n /= o->grid[i]) index[i] = n % o->grid[i];
 }
