@@ -42,6 +42,12 @@ static void tool_put(FILE *to, const char *s, uint64_t n) {
     i += c1;
   }
 }
+/* To stdout, filled with spaces to a width in columns. */
+static void tool_put_padded(const char *s, int width) {
+  tool_put(stdout, s, strlen(s));
+  for (; *s; s++) width -= (*s & 0xc0) != 0x80; /* UTF-8: not the bytes that continue a character */
+  for (; width > 0; width--) putchar(' ');
+}
 static void tool_say(const char *format, va_list args) {
   char text[4096];
   fflush(stdout);
@@ -294,8 +300,12 @@ static void tool_progress(uint64_t done) { /* at most 10 times a second */
   fprintf(stderr, "\r[%s] %3.0f%%  %s  %s  %s left \33[K", bar, 100 * share, count, rate, eta);
   fflush(stderr);
 }
-static void tool_progress_end(void) { /* leaves no trace */
+static void tool_progress_clear(void) { /* before lines of the result; the next tool_progress draws it anew */
   if (tool_bar.on) fprintf(stderr, "\r\33[K");
+  tool_bar.shown = 0;
+}
+static void tool_progress_end(void) { /* leaves no trace */
+  tool_progress_clear();
   tool_bar.on = false;
 }
 
