@@ -167,7 +167,7 @@ static void verify_summary(const struct verify_sum *s, double seconds) {
   printf("\n%s%s", tool_style(TOOL_BOLD),
       s->bad || s->broken || s->arrays == s->skipped ? tool_style(TOOL_RED) : tool_style(TOOL_GREEN));
   if (s->arrays == s->skipped) printf("nothing could be checked");
-  else if (s->bad) printf("%s of %s chunks are bad", tool_count(a, s->bad), tool_count(b, s->done));
+  else if (s->bad) printf("%s of %s chunks %s bad", tool_count(a, s->bad), tool_count(b, s->done), s->bad == 1 ? "is" : "are");
   else
     printf("%s chunk%s of %s array%s checked, none is bad", tool_count(a, s->done), s->done == 1 ? "" : "s",
         tool_count(b, s->arrays - s->skipped - s->broken), s->arrays - s->skipped - s->broken == 1 ? "" : "s");
