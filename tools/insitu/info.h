@@ -52,12 +52,17 @@ static bool info_extents(const struct insitu__text_json *j, int token, unsigned 
 static int info_configuration(const struct insitu__text_json *j, int token) {
   return insitu__text_json_get(j, token, "configuration");
 }
-/* A string, or any other value as it stands, cut short. */
+/* A string, or any other value as it stands; runs of spaces and line ends as one space, cut short. */
 static void info_text(const struct insitu__text_json *j, int token, char *to, size_t cap) {
   uint64_t n;
+  size_t used = 0;
   if (insitu__text_json_string(j, token, to, cap) >= 0) return;
   const char *span = insitu__text_json_span(j, token, &n);
-  snprintf(to, cap, "%.*s", (int)insitu__base_min(n, cap - 1), span ? span : "");
+  for (uint64_t i = 0; i < n && used + 1 < cap; i++) {
+    bool space = (unsigned char)span[i] <= ' ';
+    if (!space || (used && to[used - 1] != ' ')) to[used++] = space ? ' ' : span[i];
+  }
+  to[used] = 0;
 }
 static void info_dims(struct info_array *a, const struct insitu__text_json *j, int names) {
   char name[INSITU__MAX_DIM_NAME];
@@ -484,6 +489,7 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
     insitu__text_buffer_printf(
         &b, "%s%s%s%" PRIu64, i ? ", " : "", a->dim[i] ? a->dim[i] : "", a->dim[i] ? " " : "", a->shape[i]);
   insitu__text_buffer_printf(&b, "%s)", a->has_shape && !a->ndim ? "scalar" : "");
+  if (b.n + strlen(a->path) + 2 > INFO_COLUMNS) printf("\n    ");
   tool_put_padded(b.text, 0);
   printf("\n");
   insitu__text_buffer_free(&b);
@@ -502,10 +508,10 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
   info_print_attributes(a->node.attributes_doc, a->node.attributes);
 }
 
-/* One line of the tree: the name indented by its depth. */
-static void info_tree_name(const struct info *f, const char *path, bool group, int width, char *to, size_t cap) {
+enum { INFO_CELLS = 6, INFO_CELL = 400, INFO_NAME = 24 }; /* columns of the table, bytes of a cell, least columns of a name */
+/* A name of the tree, indented by its depth. */
+static void info_tree_name(const char *path, bool group, char *to, size_t cap) {
   int depth = 0;
-  (void)f, (void)width;
   for (const char *p = path; *p; p++) depth += *p == '/';
   const char *last = strrchr(path, '/');
   snprintf(to, cap, "%*s%s%s", 2 * depth, "", last ? last + 1 : path, group || !path[0] ? "/" : "");
@@ -516,11 +522,10 @@ static void info_extents_text(char *to, size_t cap, unsigned n, const uint64_t *
   if (!n) snprintf(to, cap, "scalar");
   for (unsigned i = 0; i < n && at < cap; i++) at += (size_t)snprintf(to + at, cap - at, "%s%" PRIu64, i ? "x" : "", extent[i]);
 }
-/* The cells of an array's line; returns how many. */
-enum { INFO_CELLS = 6, INFO_CELL = 400 };
-static void info_cells(const struct info *f, const struct info_array *a, char cell[INFO_CELLS][INFO_CELL]) {
-  info_tree_name(f, a->path, false, 0, cell[0], INFO_CELL);
-  snprintf(cell[1], INFO_CELL, "%s%s", a->big ? ">" : "", a->dtype);
+/* The cells of an array's line. */
+static void info_cells(const struct info_array *a, char cell[INFO_CELLS][INFO_CELL]) {
+  info_tree_name(a->path, false, cell[0], INFO_CELL);
+  snprintf(cell[1], INFO_CELL, "%s%.16s", a->big ? ">" : "", a->dtype);
   info_extents_text(cell[2], INFO_CELL, a->ndim, a->shape);
   if (a->has_chunk) info_extents_text(cell[3], INFO_CELL, a->ndim, a->sharded ? a->inner : a->chunk);
   else snprintf(cell[3], INFO_CELL, "?");
@@ -532,6 +537,7 @@ static void info_cells(const struct info *f, const struct info_array *a, char ce
 }
 static void info_print_row(char cell[INFO_CELLS][INFO_CELL], const int *width, enum tool_style style) {
   printf("  %s", tool_style(style));
+  if (strlen(cell[0]) > (size_t)width[0]) snprintf(cell[0] + width[0] - 2, 3, ".."); /* in full below the table */
   tool_put_padded(cell[0], width[0]);
   printf("%s", tool_style(TOOL_PLAIN));
   for (int i = 1; i < INFO_CELLS; i++) {
@@ -550,20 +556,24 @@ static void info_print_tree(const struct info *f) {
   static const char *const head[INFO_CELLS] = {"", "type", "shape", "chunk", "size", "ratio"};
   int width[INFO_CELLS] = {0};
   for (uint64_t i = 0; i < f->n; i++) {
-    info_cells(f, &f->arrays[i], cell);
+    info_cells(&f->arrays[i], cell);
     for (int k = 0; k < INFO_CELLS; k++) width[k] = (int)insitu__base_max((uint64_t)width[k], strlen(cell[k]));
   }
   for (int k = 0; k < INFO_CELLS; k++) {
     width[k] = (int)insitu__base_max((uint64_t)width[k], strlen(head[k]));
     snprintf(cell[k], INFO_CELL, "%s", head[k]);
   }
+  int others = 0;
+  for (int k = 1; k < INFO_CELLS; k++) others += width[k] + 2;
+  width[0] = (int)insitu__base_min(
+      (uint64_t)width[0], (uint64_t)(others + INFO_NAME + 2 < INFO_COLUMNS ? INFO_COLUMNS - 2 - others : INFO_NAME));
   printf("\n");
   if (f->n) info_print_row(cell, width, TOOL_PLAIN);
   for (uint64_t i = 0, g = 0; i < f->n || g < f->n_groups;) {
     bool group = i == f->n || (g < f->n_groups && tool_archive_compare(&f->groups[g], &f->arrays[i].path) < 0);
     memset(cell, 0, sizeof cell);
-    if (group) info_tree_name(f, f->groups[g], true, 0, cell[0], INFO_CELL);
-    else info_cells(f, &f->arrays[i], cell);
+    if (group) info_tree_name(f->groups[g], true, cell[0], INFO_CELL);
+    else info_cells(&f->arrays[i], cell);
     if (!group || f->groups[g][0])
       info_print_row(cell, width, group ? TOOL_CYAN : f->arrays[i].err.status ? TOOL_DIM : TOOL_BOLD);
     if (group) g++;
@@ -960,7 +970,7 @@ static void info_print(struct info *f, const struct info_axis *axes, const struc
   for (uint64_t i = 0; i < f->n; i++) refused += f->arrays[i].err.status != 0;
   printf("%s", tool_style(TOOL_BOLD));
   tool_put_padded(f->url, 0);
-  printf("%s  Zarr v%d%s, %s array%s, %s", tool_style(TOOL_PLAIN), f->archive.group.format,
+  printf("%s%sZarr v%d%s, %s array%s, %s", tool_style(TOOL_PLAIN), strlen(f->url) > 40 ? "\n" : "  ", f->archive.group.format,
       f->archive.group.nodes >= 0 ? " consolidated" : "", tool_count(n, f->n), f->n == 1 ? "" : "s",
       tool_bytes(decoded, f->decoded));
   if (f->sized) printf(" (stored %s%s)", f->cut ? "at least " : "", tool_bytes(stored, f->stored));
