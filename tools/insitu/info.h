@@ -502,7 +502,7 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
   info_line("codecs", b.text);
   insitu__text_buffer_free(&b);
   info_text(a->node.doc, a->fill, text, sizeof text);
-  info_line("fill", a->fill < 0 ? "none" : text);
+  info_line("fill", a->fill < 0 ? "none" : text[0] ? text : "\"\"");
   if (a->decoded) info_print_size(a);
   info_print_values(a);
   info_print_attributes(a->node.attributes_doc, a->node.attributes);
