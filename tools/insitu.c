@@ -70,9 +70,13 @@ static int main_unknown(const char *name) {
   const char *names[TOOL_COUNT(tool_commands)];
   for (size_t i = 0; i < TOOL_COUNT(tool_commands); i++) names[i] = tool_commands[i]->name;
   int near = insitu__text_nearest(name, names, (int)TOOL_COUNT(tool_commands));
+  if (name[0] == '-') {
+    fprintf(stderr, "insitu: '%s': options stand behind the command; 'insitu --help' lists the commands\n", name);
+    return TOOL_USAGE;
+  }
   fprintf(stderr, "insitu: there is no command '%s'", name);
-  if (near >= 0) fprintf(stderr, "; did you mean '%s'?\n", names[near]);
-  else fprintf(stderr, "; 'insitu --help' lists them\n");
+  if (near >= 0) fprintf(stderr, "; did you mean '%s'?", names[near]);
+  fprintf(stderr, "\nTry 'insitu --help'.\n");
   return TOOL_USAGE;
 }
 static int main_command(int argc, char **argv) {

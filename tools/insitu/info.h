@@ -197,9 +197,11 @@ static void info_sizes(struct info *f) {
     f->decoded += a->decoded;
     if (!f->sized) continue;
     snprintf(path, sizeof path, "%s/%s", root, a->path);
+    errno = EAGAIN; /* no time to open it */
     int fd = insitu__base_now() > f->deadline ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    a->sized = fd >= 0 || errno == ENOENT;
-    a->cut = insitu__base_now() > f->deadline || (fd >= 0 && !info_walk(fd, f->deadline, &a->stored, &a->stored_objects));
+    bool missing = fd < 0 && errno == ENOENT; /* not one chunk was written */
+    a->sized = fd >= 0 || missing;
+    a->cut = !missing && (fd < 0 || !info_walk(fd, f->deadline, &a->stored, &a->stored_objects));
     f->stored += a->stored;
     f->cut = f->cut || a->cut;
   }
@@ -533,7 +535,8 @@ static void info_cells(const struct info_array *a, char cell[INFO_CELLS][INFO_CE
   cell[4][0] = cell[5][0] = 0;
   if (a->decoded) tool_bytes(cell[4], a->decoded);
   if (a->err.status) snprintf(cell[5], INFO_CELL, "refused");
-  else if (a->sized && !a->cut && a->stored) snprintf(cell[5], INFO_CELL, "%.3g:1", (double)a->decoded / (double)a->stored);
+  else if (a->sized && !a->cut && a->stored && a->stored_objects == a->objects)
+    snprintf(cell[5], INFO_CELL, "%.3g:1", (double)a->decoded / (double)a->stored);
 }
 static void info_print_row(char cell[INFO_CELLS][INFO_CELL], const int *width, enum tool_style style) {
   printf("  %s", tool_style(style));
