@@ -425,9 +425,9 @@ static int doctor_run(int argc, char **argv) {
 static const struct tool_command doctor_command = {.name = "doctor",
     .arguments = "[URL] [OPTIONS]",
     .summary = "what this machine offers, and what holds a loader back",
-    .details = "  URL   an archive to look at too: its file system, its metadata, and one chunk opened, read and decoded\n\n"
-               "Each line is ok, a warning (it works, but not at its best) or a problem, with what to do. Exit status\n"
-               "1 when there is a problem.\n\n"
+    .details = "  URL   an archive to look at too: its file system, its metadata, and one chunk's open, read, decode\n\n"
+               "Each line is ok, a warning (it works, but not at its best) or a problem, with what to do. Exit\n"
+               "status 1 when there is a problem.\n\n"
                "examples: insitu doctor\n"
                "          INSITU_IO=epoll insitu doctor winds.zarr\n",
     .run = doctor_run};

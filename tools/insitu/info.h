@@ -1048,7 +1048,7 @@ static int info_run(int argc, char **argv) {
 }
 
 static const struct tool_option info_options[] = {
-    {"short", 's', NULL, "no attributes and no details: the tree, the sample axes and the suggestion", &info_short},
+    {"short", 's', NULL, "no attributes and no details: tree, sample axes, suggestion", &info_short},
     {"attributes", 'a', NULL, "attributes in full (default: one line each)", &info_attributes},
     {"no-size", 0, NULL, "do not count stored bytes", &info_no_size},
     {"size-seconds", 0, "N", "count stored bytes for at most N seconds (3)", &info_seconds},

@@ -54,8 +54,8 @@ static int order_run(int argc, char **argv) {
 static const struct tool_command order_command = {.name = "order",
     .arguments = "M U SEED EPOCH G L W [UNIT:COUNT ...]",
     .summary = "print the order of an epoch: which anchor stands at which position",
-    .details = "Reads no archive: the order is arithmetic. One line for each position: position, unit, anchor within the\n"
-               "unit, lane, window in the lane. Position p is row p % G of batch p / G.\n\n"
+    .details = "Reads no archive: the order is arithmetic. One line for each position: position, unit, anchor\n"
+               "within the unit, lane, window in the lane. Position p is row p % G of batch p / G.\n\n"
                "  M           units the shuffle moves\n"
                "  U           anchors of a full unit\n"
                "  SEED EPOCH  as in the loader\n"

@@ -284,10 +284,11 @@ static const struct tool_command verify_command = {.name = "verify",
     .summary = "read and decode every chunk; list the bad ones",
     .details = "  URL   a directory or file:// URL of a Zarr v2 or v3 archive\n"
                "  PATH  arrays to check; without any, all are\n\n"
-               "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has the wrong length, a\n"
-               "wrong checksum or does not decode; raw chunks without a checksum are only as sure as their length. An\n"
-               "absent chunk stands for the fill value and is only counted. Arrays that this build cannot decode are\n"
-               "skipped, unless named. Exit status 1 when anything is bad, or nothing could be checked.\n\n"
+               "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has the wrong length,\n"
+               "a wrong checksum or does not decode; raw chunks without a checksum are only as sure as their\n"
+               "length. An absent chunk stands for the fill value and is only counted. Arrays that this build\n"
+               "cannot decode are skipped, unless named. Exit status 1 when anything is bad, or nothing could be\n"
+               "checked.\n\n"
                "examples: insitu verify winds.zarr\n"
                "          insitu verify winds.zarr uwnd --fail-fast\n",
     .options = verify_options,
