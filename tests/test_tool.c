@@ -219,6 +219,24 @@ static void test_info_suggestion(void **state) {
   assert_int_equal(number(s, "memory_bytes"), p.slabs * p.slab_bytes + p.table_bytes + p.inflight_bytes);
   insitu_loader_close(&ld);
 }
+/* Chunks of 8 and of 12 samples: units of 12 would read each of the former twice, so units of 24 are suggested. */
+static void test_info_units(void **state) {
+  (void)state;
+  char root[512];
+  snprintf(root, sizeof root, "%s", support_path("units"));
+  struct support_array a = {"a", 2, {480, 4}, {8, 4}, INSITU_F32, 3, .absent = 0}, b = a;
+  b.name = "b";
+  b.chunk[0] = 12;
+  support_make(root, &a);
+  support_make(root, &b);
+  assert_int_equal(run_tool("info %s --json", root), 0);
+  parse();
+  int s = at(0, "suggestion");
+  assert_int_equal(number(s, "unit_chunks"), 2);
+  assert_true(real(s, "amplification") <= 1);
+  assert_int_equal(run_tool("info %s", root), 0);
+  assert_has(run_out, ".unit_chunks = 2};");
+}
 static void test_info_text(void **state) {
   (void)state;
   static const char *const parts[] = {"Zarr v2 consolidated, 5 arrays", "uwnd  float32 (time 132, lat 73, lon 144)",
@@ -294,9 +312,11 @@ static void test_info_values(void **state) {
     struct support_array a = {name, 1, {100}, {17}, dtypes[i / 2], 3, .big = i % 2 && i > 1, .zstd = i % 3 == 0};
     support_make(root, &a);
   }
-  struct support_array bent = {"bent", 1, {100}, {17}, INSITU_F32, 3, .absent = 3},
+  struct support_array bent = {"bent", 1, {100}, {17}, INSITU_F32, 3, .absent = 4},
+                       flat = {"flat", 1, {100}, {17}, INSITU_F32, 3, .absent = 1},
                        odd = {"\33[31mred", 1, {4}, {4}, INSITU_F32, 3, .absent = 0};
   support_make(root, &bent);
+  support_make(root, &flat);
   support_make(root, &odd);
   assert_int_equal(run_tool("info %s --json", root), 0);
   parse();
@@ -306,8 +326,9 @@ static void test_info_values(void **state) {
     int values = at(array_of(name), "values");
     assert_true(real(values, "first") == 0 && real(values, "last") == 99 && real(values, "step") == 1);
   }
-  int values = at(array_of("bent"), "values");
-  assert_false(yes(values, "regular"));
+  assert_true(real(at(array_of("bent"), "values"), "last") == 99);
+  assert_false(yes(at(array_of("bent"), "values"), "regular"));
+  assert_false(yes(at(array_of("flat"), "values"), "regular"));
   assert_int_equal(run_tool("info %s", root), 0);
   assert_null(strchr(run_out, '\33'));
   assert_has(run_out, "?[31mred");
@@ -364,7 +385,8 @@ static void test_verify_bad(void **state) {
   }
   assert_int_equal(run_tool("verify %s", root), 1);
   assert_has(run_out, "4 of 30 chunks are bad; 4 absent");
-  assert_has(run_out, "raw/c/3/0: ");
+  assert_has(run_out, "raw/c/3/0: decode: wrong chunk length: got 95 bytes, expected 96");
+  assert_has(run_out, "raw/c/7/0: decode: the object has more than the 96 bytes");
   assert_has(run_out, "Is a directory");
   assert_int_equal(run_tool("verify %s --json", root), 1);
   parse();
@@ -438,6 +460,7 @@ int main(void) {
       cmocka_unit_test(test_order),
       cmocka_unit_test(test_info_winds),
       cmocka_unit_test(test_info_suggestion),
+      cmocka_unit_test(test_info_units),
       cmocka_unit_test(test_info_text),
       cmocka_unit_test(test_info_stores),
       cmocka_unit_test(test_info_sharded),
