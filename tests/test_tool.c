@@ -110,7 +110,8 @@ static void test_not_an_archive(void **state) {
     for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
       if (wrong[i].url && strcmp(wrong[i].url, "examples") == 0) snprintf(file, sizeof file, "%s", "tests/data/codec");
       else snprintf(file, sizeof file, "%s", wrong[i].url ? wrong[i].url : broken);
-      if (run_tool("%s %s", commands[c], file) != 1) fail_msg("insitu %s %s: not refused", commands[c], file);
+      if (run_tool("%s %s%s", commands[c], file, c == 2 ? " --json" : "") != 1)
+        fail_msg("insitu %s %s: not refused", commands[c], file);
       assert_has(c == 2 ? run_out : run_err, wrong[i].says[0] ? wrong[i].says : "no Zarr metadata");
     }
 }
@@ -307,7 +308,7 @@ static void test_info_values(void **state) {
   char root[512];
   snprintf(root, sizeof root, "%s", support_path("values"));
   for (int i = 0; i < 12; i++) {
-    char name[8];
+    char name[16];
     sprintf(name, "a%d", i);
     struct support_array a = {name, 1, {100}, {17}, dtypes[i / 2], 3, .big = i % 2 && i > 1, .zstd = i % 3 == 0};
     support_make(root, &a);
@@ -321,7 +322,7 @@ static void test_info_values(void **state) {
   assert_int_equal(run_tool("info %s --json", root), 0);
   parse();
   for (int i = 0; i < 12; i++) {
-    char name[8];
+    char name[16];
     sprintf(name, "a%d", i);
     int values = at(array_of(name), "values");
     assert_true(real(values, "first") == 0 && real(values, "last") == 99 && real(values, "step") == 1);

@@ -36,7 +36,8 @@ struct bench {
   /* of the rounds */
   double share[BENCH_MAX_ROUNDS], bare[BENCH_MAX_ROUNDS], loader[BENCH_MAX_ROUNDS]; /* the last two: decoded bytes per second */
   double bare_cpu[BENCH_MAX_ROUNDS], loader_cpu[BENCH_MAX_ROUNDS];                  /* seconds per decoded byte */
-  double capacity_cpu;                                                              /* cores that the loader's rounds kept busy */
+  double capacity_cpu; /* cores that the loader kept busy in its rounds */
+  double machine_busy; /* share of the machine's cores that were busy with anything, from the job's begin on */
   uint64_t n_rounds;
 };
 struct bench_worker {

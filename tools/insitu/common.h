@@ -48,6 +48,25 @@ static void tool_put_padded(const char *s, int width) {
   for (; *s; s++) width -= (*s & 0xc0) != 0x80; /* UTF-8: not the bytes that continue a character */
   for (; width > 0; width--) putchar(' ');
 }
+/* To stdout from a column on, wrapped at spaces to 100 columns; lines but the first begin at `left`. Ends the line. */
+static void tool_wrap(const char *text, size_t left, size_t column) {
+  enum { COLUMNS = 100 };
+  size_t pending = 0;
+  while (*text) { /* a word and the spaces behind it, which are printed with the next word */
+    size_t n = strcspn(text, " "), spaces = strspn(text + n, " ");
+    if (column + pending + n > COLUMNS && column > left) {
+      printf("\n%*s", (int)left, "");
+      column = left;
+      pending = 0;
+    }
+    printf("%*s", (int)pending, "");
+    tool_put(stdout, text, n);
+    column += pending + n;
+    pending = spaces;
+    text += n + spaces;
+  }
+  putchar('\n');
+}
 static void tool_say(const char *format, va_list args) {
   char text[4096];
   fflush(stdout);
@@ -608,13 +627,12 @@ static insitu_status tool_archive_node(struct tool_archive *a, const char *path,
 /* How a whole stored object (a chunk, or a shard) decodes, and which part of the array it holds. The one place that knows. */
 struct tool_object {
   const uint64_t *chunk; /* its shape */
-  const unsigned *order; /* order[k]: the axis stored k-th slowest */
   const struct insitu__codec_chain *codecs;
   uint64_t grid[INSITU__MAX_DIMS], count; /* objects along each axis, in all */
   uint64_t bytes;                         /* decoded */
 };
 static struct tool_object tool_object_of(const struct insitu__zarr_array *z) {
-  struct tool_object o = {.chunk = z->chunk, .order = z->order, .codecs = &z->codecs, .count = 1, .bytes = z->itemsize};
+  struct tool_object o = {.chunk = z->chunk, .codecs = &z->codecs, .count = 1, .bytes = z->itemsize};
   for (unsigned i = 0; i < z->ndim; i++) {
     o.grid[i] = insitu__base_ceil_div(z->shape[i], o.chunk[i]);
     o.count *= o.grid[i]; /* cannot overflow: >>zarr bounds the array's bytes */

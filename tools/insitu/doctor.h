@@ -31,9 +31,11 @@ __attribute__((format(printf, 4, 5))) static void doctor_line(
     return;
   }
   printf("%s%-7s%s  %-10s  ", tool_style(style[state]), word[state], tool_style(TOOL_PLAIN), name);
-  tool_put_padded(text, 0);
-  if (advice) printf("\n%21s%s%s%s", "", tool_style(TOOL_CYAN), advice, tool_style(TOOL_PLAIN));
-  printf("\n");
+  tool_wrap(text, 21, 21);
+  if (!advice) return;
+  printf("%21s%s", "", tool_style(TOOL_CYAN));
+  tool_wrap(advice, 21, 21);
+  printf("%s", tool_style(TOOL_PLAIN));
 }
 /* The first line of a small file of the kernel's; "" when there is none. */
 static const char *doctor_file(const char *path, char *to, size_t cap) {
@@ -82,8 +84,8 @@ static void doctor_uring(void) {
   if (disabled[0] && disabled[0] != '0')
     advice = "it is switched off: sysctl kernel.io_uring_disabled=0 (as root) allows it; epoll works too";
   else if (err.sys_errno == EPERM || err.sys_errno == EACCES || err.sys_errno == ENOSYS)
-    advice = "a container's seccomp profile or an old kernel forbids it (Docker: --security-opt seccomp=PROFILE with\n"
-             "                     io_uring_setup, io_uring_enter, io_uring_register allowed); epoll works too";
+    advice = "a container's seccomp profile or an old kernel forbids it (Docker: --security-opt seccomp=PROFILE that "
+             "permits io_uring_setup, io_uring_enter and io_uring_register); epoll works too";
   else if (err.sys_errno == ENOMEM) advice = "raise the limit of locked memory (ulimit -l); epoll works too";
   doctor_line(DOCTOR_WARNING, "io_uring", advice, "not to be had: %s", strerror(err.sys_errno));
 #endif

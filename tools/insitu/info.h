@@ -313,24 +313,10 @@ static void info_values(struct info *f, struct info_array *a) {
 
 /* "label  text", the label filled to a width, the text wrapped at spaces to the columns of the page. */
 static void info_line_at(const char *label, int width, const char *text) {
-  size_t left = (size_t)width + 6, column = insitu__base_max(left, strlen(label) + 6), pending = 0;
   printf("    %s", tool_style(TOOL_DIM));
   tool_put_padded(label, width);
   printf("%s  ", tool_style(TOOL_PLAIN));
-  while (*text) { /* a word and the spaces behind it, which are printed with the next word */
-    size_t n = strcspn(text, " "), spaces = strspn(text + n, " ");
-    if (column + pending + n > INFO_COLUMNS && column > left) {
-      printf("\n%*s", (int)left, "");
-      column = left;
-      pending = 0;
-    }
-    printf("%*s", (int)pending, "");
-    tool_put(stdout, text, n);
-    column += pending + n;
-    pending = spaces;
-    text += n + spaces;
-  }
-  printf("\n");
+  tool_wrap(text, (size_t)width + 6, insitu__base_max((uint64_t)width, strlen(label)) + 6);
 }
 static void info_line(const char *label, const char *text) {
   info_line_at(label, 7, text);
@@ -921,6 +907,7 @@ static void info_json(struct info *f, const struct info_axis *axes, const struct
   tool_json_string(&j, "url", f->url);
   tool_json_u64(&j, "zarr_format", (uint64_t)f->archive.group.format);
   tool_json_bool(&j, "consolidated", f->archive.group.nodes >= 0);
+  if (f->archive.list_error.status) tool_json_string(&j, "listing_error", f->archive.list_error.message);
   tool_json_u64(&j, "decoded_bytes", f->decoded);
   if (f->sized) {
     tool_json_u64(&j, "stored_bytes", f->stored);
@@ -1042,6 +1029,7 @@ static int info_run(int argc, char **argv) {
     insitu_loader_close(&suggestion.loader);
     for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++) INSITU__ARRAY_FREE(axes[i].member);
     INSITU__ARRAY_FREE(axes);
+    if (f.archive.list_error.status) code = TOOL_FAILED; /* what is shown is not all */
   }
   info_free(&f);
   return code;
