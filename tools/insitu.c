@@ -4,55 +4,25 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "insitu/common.h"
-#if __has_include("insitu/info.h")
 #include "insitu/info.h"
-#endif
-#if __has_include("insitu/doctor.h")
 #include "insitu/doctor.h"
-#endif
 #include "insitu/order.h"
-#if __has_include("insitu/verify.h")
 #include "insitu/verify.h"
-#endif
-#if __has_include("insitu/mk.h")
 #include "insitu/mk.h"
-#endif
-#if __has_include("insitu/config.h")
 #include "insitu/config.h"
-#endif
-#if __has_include("insitu/plan.h")
 #include "insitu/plan.h"
-#endif
-#if __has_include("insitu/cat.h")
 #include "insitu/cat.h"
-#endif
-#if __has_include("insitu/bench.h")
 #include "insitu/bench.h"
-#endif
 
 static const struct tool_command *const tool_commands[] = {
-#if __has_include("insitu/info.h")
     &info_command,
-#endif
-#if __has_include("insitu/plan.h")
     &plan_command,
-#endif
-#if __has_include("insitu/cat.h")
     &cat_command,
-#endif
-#if __has_include("insitu/verify.h")
     &verify_command,
-#endif
-#if __has_include("insitu/bench.h")
     &bench_command,
-#endif
-#if __has_include("insitu/mk.h")
     &mk_command,
-#endif
     &order_command,
-#if __has_include("insitu/doctor.h")
     &doctor_command,
-#endif
 };
 
 static void main_help(void) {
