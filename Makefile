@@ -66,7 +66,8 @@ demo: deps-build
 
 # ---- the command ----------------------------------------------------------------------------------------------------------------
 
-tools: $(BUILD)/insitu
+tools: deps-test
+	@$(MAKE) --no-print-directory $(BUILD)/insitu
 # $(call tool,FLAGS)
 tool = mkdir -p $(@D) && $(CC) $(CPPFLAGS) -std=c11 -I. -DINSITU_WITH_ZLIB $(WARN) $(1) -o $@ $< $(LDFLAGS) -luring -lblosc -llz4 \
   -lzstd -lz -lpthread -lm
