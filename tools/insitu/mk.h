@@ -883,11 +883,14 @@ static bool mk_plan(struct mk *mk) {
   struct mk_array kind = {0};
   static char *name[MK_MAX_ARRAYS];
   char path[INSITU__MAX_KEY];
-  if (!mk_parse_kind(&kind) || !mk_parse_shape(&kind)) return false;
-  int n = mk_split("--name", mk_name ? mk_name : "u", name, MK_MAX_ARRAYS);
-  if (n < 0) return false;
+  bool ok = mk_parse_kind(&kind) && mk_parse_shape(&kind);
+  int n = ok ? mk_split("--name", mk_name ? mk_name : "u", name, MK_MAX_ARRAYS) : -1;
+  if (n < 0) {
+    for (unsigned d = 0; d < INSITU__MAX_DIMS; d++) insitu__mem_free(kind.dim[d]);
+    return false;
+  }
   mk->arrays = (struct mk_array *)tool_alloc((uint64_t)n * (kind.ndim + 1), sizeof *mk->arrays);
-  bool root = n == 1 && strcmp(name[0], "/") == 0, ok = true;
+  bool root = n == 1 && strcmp(name[0], "/") == 0;
   for (int i = 0; i < n; i++) {
     struct mk_array *a = &mk->arrays[mk->n_arrays];
     ok = ok && (root || (insitu__store_key_valid(name[i]) && strlen(name[i]) < INSITU__MAX_KEY / 2));
@@ -980,8 +983,9 @@ static int mk_run(int argc, char **argv) {
   int code = mk_plan(&mk) ? TOOL_OK : TOOL_USAGE;
   for (uint64_t i = 0; code == TOOL_OK && i < mk.n_arrays; i++) {
     if (mk_resolve(&mk.arrays[i], &err) < 0)
-      code = strstr(err.message, "'fill_value'") ? tool_usage_error("--fill %s: no value of this dtype", mk_fill ? mk_fill : "0")
-                                                 : tool_usage_error("%s", err.message);
+      code = err.status == INSITU_E_JSON || strstr(err.message, "'fill_value'")
+                 ? tool_usage_error("--fill %s: no value of this dtype", mk_fill ? mk_fill : "0")
+                 : tool_usage_error("%s", err.message);
     mk.objects += mk.arrays[i].objects;
   }
   if (code == TOOL_OK) code = mk_folder(mk.dir);
