@@ -21,18 +21,19 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
-.PHONY: all help demo examples test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
+.PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
 all: deps-test
-	@$(MAKE) --no-print-directory -j$(JOBS) examples
+	@$(MAKE) --no-print-directory -j$(JOBS) examples tools
 
 help:
 	@echo 'make demo            train a small forecaster on the observed winds in examples/data'
 	@echo 'make test            build and run the tests'
-	@echo 'make all             build the examples into $(BUILD)/examples'
+	@echo 'make all             build the examples into $(BUILD)/examples and the command $(BUILD)/insitu'
+	@echo 'make tools           build the command $(BUILD)/insitu'
 	@echo 'make test-fallback   the tests over epoll instead of io_uring'
 	@echo 'make test-asan       the tests under the address and undefined-behaviour sanitizers, over io_uring and epoll'
 	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
@@ -43,7 +44,7 @@ help:
 	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
 	@echo 'make lint            layout, names, format'
-	@echo 'make install         the header and insitubatch.pc, under DESTDIR and PREFIX ($(PREFIX))'
+	@echo 'make install         the header, insitubatch.pc and bin/insitu, under DESTDIR and PREFIX ($(PREFIX))'
 	@echo 'make clean           remove $(BUILD)'
 
 deps-build deps-test deps-ci: deps-%:
@@ -64,6 +65,16 @@ demo: deps-build
 	@$(MAKE) --no-print-directory $(DEMO:examples/%.c=$(BUILD)/examples/%)
 	$(DEMO:examples/%.c=$(BUILD)/examples/%)
 
+# ---- the command ----------------------------------------------------------------------------------------------------------------
+
+tools: deps-test
+	@$(MAKE) --no-print-directory $(BUILD)/insitu
+# $(call tool,FLAGS)
+tool = mkdir -p $(@D) && $(CC) $(CPPFLAGS) -std=c11 -I. -DINSITU_WITH_ZLIB $(WARN) $(1) -o $@ $< $(LDFLAGS) -luring -lblosc -llz4 \
+  -lzstd -lz -lpthread -lm
+$(BUILD)/insitu $(BUILD)/asan/insitu $(BUILD)/tsan/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
+	$(call tool,$(if $(findstring asan,$@),$(ASAN),$(if $(findstring tsan,$@),$(TSAN),-O2 -g)))
+
 # ---- tests ----------------------------------------------------------------------------------------------------------------------
 
 # $(call build,EXTRA FLAGS): one test program
@@ -82,9 +93,9 @@ $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
 
-programs: $(TESTS:%=$(BUILD)/%)
-programs-asan: $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/probe_uring
-programs-tsan: $(TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
+programs: $(TESTS:%=$(BUILD)/%) $(BUILD)/insitu
+programs-asan: $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
+programs-tsan: $(TESTS:%=$(BUILD)/tsan/%) $(BUILD)/tsan/insitu $(BUILD)/probe_uring
 
 test: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
@@ -116,13 +127,10 @@ test-aarch64: deps-ci
 
 # Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
 MODEL ?= ../shared/model/order.py
-$(BUILD)/order_dump: tests/order_dump.c $(HEADERS)
-	@mkdir -p $(@D)
-	$(call build,)
 test-model: deps-test
 	@if [ ! -f '$(MODEL)' ]; then echo 'test-model: skipped, there is no $(MODEL); name the model with MODEL='; \
 	  elif ! command -v python3 >/dev/null; then echo 'test-model: skipped, the model needs python3'; \
-	  else $(MAKE) --no-print-directory $(BUILD)/order_dump && sh tests/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/order_dump; fi
+	  else $(MAKE) --no-print-directory $(BUILD)/insitu && sh tests/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/insitu; fi
 
 # libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
 # what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.
@@ -156,8 +164,9 @@ lint:
 
 # ---- installing -----------------------------------------------------------------------------------------------------------------
 
-install:
-	install -d '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
+install: tools
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
+	install -m 755 '$(BUILD)/insitu' '$(DESTDIR)$(PREFIX)/bin/insitu'
 	install -m 644 insitubatch.h '$(DESTDIR)$(PREFIX)/include/insitubatch.h'
 	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: insitubatch' \
 	  'Description: streams training batches from Zarr archives (single header)' 'Version: $(VERSION)' \

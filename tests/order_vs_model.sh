@@ -1,10 +1,10 @@
 #!/bin/sh
-# Compares order_dump with the model's dump on random geometries: order_vs_model.sh MODEL N [ORDER_DUMP [SEED]]
+# Compares `insitu order` with the model's dump on random geometries: order_vs_model.sh MODEL N [INSITU [SEED]]
 exec python3 - "$@" <<'END'
 import importlib.util, random, subprocess, sys
 
 model, n = sys.argv[1], int(sys.argv[2])
-program = sys.argv[3] if len(sys.argv) > 3 else "build/order_dump"
+program = sys.argv[3] if len(sys.argv) > 3 else "build/insitu"
 R = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 1)
 spec = importlib.util.spec_from_file_location("order", model)
 order = importlib.util.module_from_spec(spec)
@@ -22,9 +22,9 @@ for i in range(n):
     o = order.Order(M, U, irr, seed, epoch, G, L, W)
     want = "".join("%d %d %d %d %d\n" % (p, *o.at(p)) for p in range(o.batches * G))
     args = [str(x) for x in (M, U, seed, epoch, G, L, W)] + ["%d:%d" % x for x in irr.items()]
-    got = subprocess.run([program] + args, capture_output=True, text=True)
+    got = subprocess.run([program, "order"] + args, capture_output=True, text=True)
     if got.returncode or got.stdout != want:
-        sys.exit("differs from the model: order_dump " + " ".join(args) + "\n" + got.stderr)
+        sys.exit("differs from the model: insitu order " + " ".join(args) + "\n" + got.stderr)
     empty += not o.batches
     rows += o.batches * G
 print(n, "geometries agree:", rows, "positions;", empty, "geometries without a batch")

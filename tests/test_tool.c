@@ -1,0 +1,479 @@
+/* The command insitu: help and wrong usage, info, verify, order, doctor. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "expect.h"
+#include "run_tool.h"
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
+#define WINDS "examples/data/winds.zarr"
+
+/* ---- the JSON that a command printed ---- */
+
+static struct insitu__text_json doc;
+static void parse(void) {
+  insitu_error err = {0};
+  insitu__text_json_free(&doc);
+  if (insitu__text_json_parse(&doc, run_out, strlen(run_out), "stdout", &err)) fail_msg("%s\n%s", err.message, run_out);
+}
+static int at(int object, const char *key) {
+  int token = insitu__text_json_get(&doc, object, key);
+  if (token < 0) fail_msg("no key '%s' in:\n%s", key, run_out);
+  return token;
+}
+static uint64_t number(int object, const char *key) {
+  uint64_t value;
+  if (!insitu__text_json_u64(&doc, at(object, key), &value)) fail_msg("'%s' is no whole number in:\n%s", key, run_out);
+  return value;
+}
+static double real(int object, const char *key) {
+  double value;
+  if (!insitu__text_json_double(&doc, at(object, key), &value)) fail_msg("'%s' is no number in:\n%s", key, run_out);
+  return value;
+}
+static bool yes(int object, const char *key) {
+  return insitu__text_json_is_true(&doc, at(object, key));
+}
+static bool is(int object, const char *key, const char *value) {
+  return insitu__text_json_equals(&doc, at(object, key), value);
+}
+static int array_of(const char *path) { /* the member of "arrays" with this path; -1: none */
+  int arrays = at(0, "arrays");
+  for (int t = insitu__text_json_first(&doc, arrays); t >= 0; t = insitu__text_json_next(&doc, arrays, t))
+    if (is(t, "path", path)) return t;
+  return -1;
+}
+static void check_extents(int object, const char *key, int n, const uint64_t *want) {
+  int list = at(object, key), k = 0;
+  assert_int_equal(insitu__text_json_size(&doc, list), n);
+  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, list, t), k++) {
+    uint64_t value;
+    assert_true(insitu__text_json_u64(&doc, t, &value));
+    assert_int_equal(value, want[k]);
+  }
+}
+
+/* ---- help and usage ---- */
+
+static void test_help(void **state) {
+  (void)state;
+  static const char *const commands[] = {"info", "verify", "order", "doctor"};
+  assert_int_equal(run_tool("--help"), 0);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) assert_has(run_out, commands[i]);
+  assert_int_equal(run_tool("%s", ""), 2);
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    char usage[40];
+    snprintf(usage, sizeof usage, "usage: insitu %s ", commands[i]);
+    assert_int_equal(run_tool("%s --help", commands[i]), 0);
+    assert_has(run_out, usage);
+    assert_has(run_out, "--json");
+    assert_string_equal(run_err, "");
+    for (const char *line = run_out; line; line = strchr(line + 1, '\n')) assert_true(strcspn(line + 1, "\n") <= 100);
+    assert_int_equal(run_tool("help %s", commands[i]), 0);
+    assert_has(run_out, usage);
+  }
+}
+
+static void test_usage(void **state) {
+  (void)state;
+  static const struct {
+    const char *arguments, *says;
+  } wrong[] = {{"inf " WINDS, "did you mean 'info'?"}, {"frobnicate", "no command 'frobnicate'"},
+      {"info", "the archive is missing"}, {"verify", "the archive is missing"}, {"info --shor " WINDS, "did you mean --short?"},
+      {"info -z " WINDS, "no option -z"}, {"info --size-seconds", "--size-seconds needs a value"},
+      {"info --size-seconds=soon " WINDS, "a whole number is needed"}, {"info --json=1 " WINDS, "takes no value"},
+      {"info " WINDS " uwnd vwnd", "'vwnd' is one argument too many"}, {"info " WINDS " ../x", "not a path inside the archive"},
+      {"order 1 2 3", "4 of the 7 numbers"}, {"order 12 4 0 0 8 2 x", "W: 'x' is not a whole number"},
+      {"order 12 4 0 0 8 2 3 5", "not UNIT:COUNT"}, {"doctor a b", "one argument too many"},
+      {"--json info " WINDS, "options stand behind the command"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    if (run_tool("%s", wrong[i].arguments) != 2) fail_msg("insitu %s: not refused", wrong[i].arguments);
+    assert_has(run_err, wrong[i].says);
+    assert_has(run_err, "--help");
+    assert_string_equal(run_out, "");
+  }
+}
+
+static void test_not_an_archive(void **state) {
+  (void)state;
+  static const char *const commands[] = {"info", "verify", "doctor"};
+  static const struct {
+    const char *url, *says;
+  } wrong[] = {{"nowhere.zarr", "no such directory"}, {"''", "it is empty"}, {"ftp://a/b", "'ftp' is not supported"},
+      {"Makefile", "it is a file"}, {"examples", ""}, {NULL, "not JSON"}};
+  const char *broken = support_path("broken");
+  char file[600];
+  snprintf(file, sizeof file, "%s/zarr.json", broken);
+  support_write(file, "{\"zarr_format\": 3,", 18);
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
+      if (wrong[i].url && strcmp(wrong[i].url, "examples") == 0) snprintf(file, sizeof file, "%s", "tests/data/codec");
+      else snprintf(file, sizeof file, "%s", wrong[i].url ? wrong[i].url : broken);
+      if (run_tool("%s %s%s", commands[c], file, c == 2 ? " --json" : "") != 1)
+        fail_msg("insitu %s %s: not refused", commands[c], file);
+      assert_has(c == 2 ? run_out : run_err, wrong[i].says[0] ? wrong[i].says : "no Zarr metadata");
+    }
+}
+
+/* ---- order ---- */
+
+static void check_order(const insitu_order_desc *d) {
+  char irregular[400] = "";
+  insitu_error err = {0};
+  insitu_order *o;
+  insitu_order_place p;
+  for (uint64_t i = 0; i < d->n_irregular; i++)
+    sprintf(irregular + strlen(irregular), " %" PRIu64 ":%" PRIu64, d->irregular[2 * i], d->irregular[2 * i + 1]);
+  assert_int_equal(insitu_order_open(d, &o, &err), INSITU_OK);
+  assert_int_equal(run_tool("order %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "%s",
+                       d->units, d->unit_rows, d->seed, d->epoch, d->global_batch, d->lanes, d->window, irregular),
+      0);
+  const char *line = run_out;
+  for (uint64_t i = 0; insitu_order_at(o, i, &p) == INSITU_OK; i++) {
+    char want[120];
+    int n = sprintf(want, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i, p.unit, p.within, p.lane, p.window);
+    if (strncmp(line, want, (size_t)n)) fail_msg("'%.40s' is not '%s'", line, want);
+    line += n;
+  }
+  assert_string_equal(line, "");
+  insitu_order_close(&o);
+}
+static void test_order(void **state) {
+  (void)state;
+  const uint64_t irregular[] = {2, 0, 7, 3, 11, 1};
+  insitu_order_desc d = {.api = INSITU_API, .units = 12, .unit_rows = 4, .global_batch = 8, .lanes = 2, .window = 3};
+  check_order(&d);
+  d.irregular = irregular;
+  d.n_irregular = 3;
+  check_order(&d);
+  d = (insitu_order_desc){.api = INSITU_API,
+      .units = 700,
+      .unit_rows = 8,
+      .seed = UINT64_MAX,
+      .epoch = 5,
+      .global_batch = 48,
+      .lanes = 16,
+      .window = 9};
+  check_order(&d);
+  assert_int_equal(run_tool("order 12 4 0 0 8 3 3"), 1); /* 3 lanes do not divide 8 */
+  assert_has(run_err, "lanes");
+  assert_int_equal(run_tool("order 3 2 0 0 2 1 1 --json"), 0);
+  parse();
+  assert_int_equal(insitu__text_json_size(&doc, 0), 6);
+}
+
+/* ---- info ---- */
+
+static void test_info_winds(void **state) {
+  (void)state;
+  const uint64_t shape[] = {132, 73, 144}, chunk[] = {6, 73, 144};
+  assert_int_equal(run_tool("info %s --json", WINDS), 0);
+  parse();
+  assert_int_equal(number(0, "zarr_format"), 2);
+  assert_true(yes(0, "consolidated"));
+  int uwnd = array_of("uwnd"), lat = array_of("lat");
+  assert_true(uwnd >= 0 && lat >= 0);
+  assert_true(yes(uwnd, "readable"));
+  assert_true(is(uwnd, "dtype", "float32") && is(uwnd, "byte_order", "little"));
+  check_extents(uwnd, "shape", 3, shape);
+  check_extents(uwnd, "chunk_shape", 3, chunk);
+  assert_int_equal(number(uwnd, "objects"), 22);
+  assert_int_equal(number(uwnd, "stored_objects"), 22);
+  assert_int_equal(number(uwnd, "decoded_bytes"), 132 * 73 * 144 * 4);
+  assert_true(is(at(uwnd, "compressor"), "cname", "zstd"));
+  assert_true(is(at(uwnd, "attributes"), "long_name", "ZONAL WIND"));
+  int values = at(lat, "values");
+  assert_true(real(values, "first") == -90 && real(values, "last") == 90 && real(values, "step") == 2.5);
+  int axes = at(0, "sample_axes"), axis = insitu__text_json_first(&doc, axes);
+  assert_int_equal(insitu__text_json_size(&doc, axes), 1); /* the coordinates are not among them */
+  assert_true(is(axis, "dimension", "time"));
+  assert_int_equal(number(axis, "samples"), 132);
+  int member = insitu__text_json_first(&doc, at(axis, "arrays"));
+  assert_int_equal(number(member, "samples_per_chunk"), 6);
+  assert_int_equal(number(member, "bytes_per_sample"), 73 * 144 * 4);
+  int suggestion = at(0, "suggestion");
+  assert_int_equal(insitu__text_json_size(&doc, at(suggestion, "variables")), 2);
+  assert_int_equal(number(suggestion, "train_rows"), number(suggestion, "train_batches") * number(suggestion, "batch_size"));
+}
+/* What the suggestion prints compiles into the same plan. */
+static void test_info_suggestion(void **state) {
+  (void)state;
+  assert_int_equal(run_tool("info %s --json", WINDS), 0);
+  parse();
+  int s = at(0, "suggestion");
+  insitu_variable vars[] = {{.label = "uwnd"}, {.label = "vwnd"}};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = WINDS,
+      .variables = vars,
+      .n_variables = 2,
+      .sample_dim = "time",
+      .batch_size = number(s, "batch_size"),
+      .block_chunks = number(s, "block_chunks"),
+      .plan_only = 1};
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_plan p;
+  assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
+  assert_int_equal(insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API}, &p, &err), INSITU_OK);
+  assert_int_equal(number(s, "reads"), p.reads);
+  assert_int_equal(number(s, "memory_bytes"), p.slabs * p.slab_bytes + p.table_bytes + p.inflight_bytes);
+  insitu_loader_close(&ld);
+}
+/* Chunks of 8 and of 12 samples: units of 12 would read each of the former twice, so units of 24 are suggested. */
+static void test_info_units(void **state) {
+  (void)state;
+  char root[512];
+  snprintf(root, sizeof root, "%s", support_path("units"));
+  struct support_array a = {"a", 2, {480, 4}, {8, 4}, INSITU_F32, 3, .absent = 0}, b = a;
+  b.name = "b";
+  b.chunk[0] = 12;
+  support_make(root, &a);
+  support_make(root, &b);
+  assert_int_equal(run_tool("info %s --json", root), 0);
+  parse();
+  int s = at(0, "suggestion");
+  assert_int_equal(number(s, "unit_chunks"), 2);
+  assert_true(real(s, "amplification") <= 1);
+  assert_int_equal(run_tool("info %s", root), 0);
+  assert_has(run_out, ".unit_chunks = 2};");
+}
+static void test_info_text(void **state) {
+  (void)state;
+  static const char *const parts[] = {"Zarr v2 consolidated, 5 arrays", "uwnd  float32 (time 132, lat 73, lon 144)",
+      "chunk    6 x 73 x 144, 246 KiB; 22 chunks = 22 x 1 x 1", "blosc(blocksize 0, clevel 9, cname zstd, shuffle 1)",
+      "values   -90 to 90 degrees_north, regular, step 2.5", ":long_name      \"ZONAL WIND\"", "Sample axis time: 132 samples",
+      "To train on them", "insitu_loader_desc desc = {.api = INSITU_API,"};
+  assert_int_equal(run_tool("info %s", WINDS), 0);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_has(run_out, parts[i]);
+  assert_null(strchr(run_out, '\33'));
+  for (const char *line = run_out; *line; line += strcspn(line, "\n") + 1) assert_true(strcspn(line, "\n") <= 100);
+  assert_null(strstr(run_out, "rounded to 14 bits")); /* shortened */
+  assert_int_equal(run_tool("info %s --attributes", WINDS), 0);
+  assert_has(run_out, "rounded to 14 bits");
+  assert_int_equal(run_tool("info %s --short", WINDS), 0);
+  assert_null(strstr(run_out, "ZONAL WIND"));
+  assert_int_equal(run_tool("info %s lat", WINDS), 0);
+  assert_null(strstr(run_out, "uwnd"));
+  assert_int_equal(run_tool("info %s uwn", WINDS), 1);
+  assert_has(run_err, "did you mean 'uwnd'?");
+  assert_int_equal(run_tool("info --no-size %s", WINDS), 0);
+  assert_null(strstr(run_out, "stored"));
+}
+/* Every array of the stores that zarr-python wrote: shape, chunk and whether it can be read. */
+static void test_info_stores(void **state) {
+  (void)state;
+  expect_entry entry, *e = &entry;
+  char store[64] = "";
+  FILE *index = fopen(TEST_DATA "/stores/INDEX.txt", "r");
+  int arrays = 0;
+  assert_non_null(index);
+  for (; expect_next(index, e); arrays++) {
+    if (strcmp(store, e->store)) {
+      memcpy(store, e->store, sizeof store);
+      assert_int_equal(run_tool("info %s/stores/%s --json", TEST_DATA, store), 0);
+      parse();
+    }
+    int a = array_of(strcmp(e->path, "/") ? e->path : "");
+    if (a < 0) fail_msg("%s: no %s", e->store, e->path);
+    if (e->refused) {
+      assert_false(yes(a, "readable"));
+      assert_true(is(a, "status", e->status));
+      continue;
+    }
+    assert_true(yes(a, "readable"));
+    check_extents(a, "shape", e->ndim, e->shape);
+    check_extents(a, "chunk_shape", e->ndim, e->chunks);
+  }
+  assert_true(arrays > 150);
+  fclose(index);
+}
+static void test_info_sharded(void **state) {
+  (void)state;
+  const uint64_t shard[] = {4, 6}, chunk[] = {2, 3};
+  assert_int_equal(run_tool("info %s/stores/extensions.v3.zarr sharded --json", TEST_DATA), 0);
+  parse();
+  int a = array_of("sharded");
+  check_extents(a, "shard_shape", 2, shard);
+  check_extents(a, "chunk_shape", 2, chunk);
+  assert_int_equal(number(a, "objects"), 2);
+  assert_int_equal(run_tool("info %s/stores/extensions.v3.zarr sharded", TEST_DATA), 0);
+  assert_has(run_out, "shard    4 x 6, 96 B; 2 objects of 4 chunks");
+  assert_has(run_out, "index_codecs [bytes(endian little) -> crc32c], index_location end)");
+}
+/* Coordinates of every dtype, both byte orders; one that is not regular; names that a terminal would obey. */
+static void test_info_values(void **state) {
+  (void)state;
+  static const int32_t dtypes[] = {INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
+  char root[512];
+  snprintf(root, sizeof root, "%s", support_path("values"));
+  for (int i = 0; i < 12; i++) {
+    char name[16];
+    sprintf(name, "a%d", i);
+    struct support_array a = {name, 1, {100}, {17}, dtypes[i / 2], 3, .big = i % 2 && i > 1, .zstd = i % 3 == 0};
+    support_make(root, &a);
+  }
+  struct support_array bent = {"bent", 1, {100}, {17}, INSITU_F32, 3, .absent = 4},
+                       flat = {"flat", 1, {100}, {17}, INSITU_F32, 3, .absent = 1},
+                       odd = {"\33[31mred", 1, {4}, {4}, INSITU_F32, 3, .absent = 0};
+  support_make(root, &bent);
+  support_make(root, &flat);
+  support_make(root, &odd);
+  assert_int_equal(run_tool("info %s --json", root), 0);
+  parse();
+  for (int i = 0; i < 12; i++) {
+    char name[16];
+    sprintf(name, "a%d", i);
+    int values = at(array_of(name), "values");
+    assert_true(real(values, "first") == 0 && real(values, "last") == 99 && real(values, "step") == 1);
+  }
+  assert_true(real(at(array_of("bent"), "values"), "last") == 99);
+  assert_false(yes(at(array_of("bent"), "values"), "regular"));
+  assert_false(yes(at(array_of("flat"), "values"), "regular"));
+  assert_int_equal(run_tool("info %s", root), 0);
+  assert_null(strchr(run_out, '\33'));
+  assert_has(run_out, "?[31mred");
+}
+
+/* ---- verify ---- */
+
+static void test_verify_good(void **state) {
+  (void)state;
+  assert_int_equal(run_tool("verify %s", WINDS), 0);
+  assert_has(run_out, "47 chunks of 5 arrays checked, none is bad");
+  assert_int_equal(run_tool_with("INSITU_IO=epoll", "verify %s uwnd --json", WINDS), 0);
+  parse();
+  assert_true(yes(0, "ok"));
+  assert_int_equal(number(0, "checked"), 22);
+  int uwnd = array_of("uwnd");
+  assert_int_equal(number(uwnd, "decoded_bytes"), 132 * 73 * 144 * 4);
+  assert_int_equal(run_tool("verify %s/stores/grids.v3.zarr", TEST_DATA), 0);
+}
+/* A short chunk, a long one, one that does not decode, one that cannot be read; absent ones are not bad. */
+static void test_verify_bad(void **state) {
+  (void)state;
+  char root[512], path[700];
+  snprintf(root, sizeof root, "%s", support_path("damaged"));
+  struct support_array raw = {"raw", 2, {40, 6}, {4, 6}, INSITU_F32, 3, .absent = 5}, packed = raw, whole = raw;
+  packed.name = "packed";
+  packed.zstd = true;
+  whole.name = "whole";
+  whole.absent = 0;
+  support_make(root, &raw);
+  support_make(root, &packed);
+  support_make(root, &whole);
+  const struct {
+    const char *array;
+    uint64_t chunk;
+  } bad[] = {{"raw", 3}, {"raw", 7}, {"packed", 1}, {"packed", 6}};
+  unsigned char bytes[200] = {0};
+  for (int i = 0; i < 4; i++) {
+    snprintf(path, sizeof path, "%s/%s/c/%d/0", root, bad[i].array, (int)bad[i].chunk);
+    if (i == 0) support_write(path, bytes, 95);
+    if (i == 1) support_write(path, bytes, 97);
+    if (i == 2) { /* no zstd frame any more */
+      char *text = run_slurp(path);
+      struct stat s;
+      assert_int_equal(stat(path, &s), 0);
+      text[0] ^= 1;
+      support_write(path, text, (size_t)s.st_size);
+      free(text);
+    }
+    if (i == 3) { /* a directory in its place */
+      assert_int_equal(remove(path), 0);
+      assert_int_equal(mkdir(path, 0777), 0);
+    }
+  }
+  assert_int_equal(run_tool("verify %s", root), 1);
+  assert_has(run_out, "4 of 30 chunks are bad; 4 absent");
+  assert_has(run_out, "raw/c/3/0: decode: wrong chunk length: got 95 bytes, expected 96");
+  assert_has(run_out, "raw/c/7/0: decode: the object has more than the 96 bytes");
+  assert_has(run_out, "Is a directory");
+  assert_int_equal(run_tool("verify %s --json", root), 1);
+  parse();
+  assert_false(yes(0, "ok"));
+  assert_int_equal(number(0, "bad"), 4);
+  assert_int_equal(number(0, "absent"), 4);
+  for (int i = 0; i < 4; i++) {
+    int list = at(array_of(bad[i].array), "bad_chunks"), t = insitu__text_json_first(&doc, list);
+    assert_int_equal(insitu__text_json_size(&doc, list), 2);
+    if (i % 2) t = insitu__text_json_next(&doc, list, t);
+    snprintf(path, sizeof path, "%s/c/%d/0", bad[i].array, (int)bad[i].chunk);
+    assert_true(is(t, "key", path));
+    assert_true(is(t, "status", i == 3 ? "INSITU_E_IO" : "INSITU_E_CORRUPT"));
+  }
+  assert_true(is(array_of("whole"), "status", "ok"));
+  assert_int_equal(run_tool("verify %s whole", root), 0);
+  assert_int_equal(run_tool("verify %s --fail-fast --json", root), 1);
+  parse();
+  assert_true(number(0, "bad") >= 1 && number(0, "checked") < 30);
+  assert_int_equal(array_of("whole"), -1); /* it comes last */
+  assert_int_equal(run_tool("verify %s hwole", root), 1);
+  assert_has(run_err, "no array 'hwole'");
+}
+static void test_verify_refused(void **state) {
+  (void)state;
+  assert_int_equal(run_tool("verify %s/stores/refused.v2.zarr", TEST_DATA), 1);
+  assert_has(run_out, "nothing could be checked; 6 arrays not checked");
+  assert_int_equal(run_tool("verify %s/stores/extensions.v3.zarr --json", TEST_DATA), 0);
+  parse();
+  assert_true(is(array_of("unknown_codec"), "status", "skipped"));
+  assert_true(is(array_of("may_ignore"), "status", "ok"));
+  assert_int_equal(run_tool("verify %s/stores/extensions.v3.zarr unknown_codec", TEST_DATA), 1);
+  assert_has(run_err, "squeezer9000");
+}
+
+/* ---- doctor ---- */
+
+static void test_doctor(void **state) {
+  (void)state;
+  static const char *const checks[] = {"kernel", "io_uring", "backend", "cores", "memory", "huge pages", "limits", "libraries",
+      "processor", "codecs", "disk", "archive", "arrays", "a chunk", "chunk size"};
+  assert_int_equal(run_tool("doctor %s --json", WINDS), 0);
+  parse();
+  int list = at(0, "checks"), t = insitu__text_json_first(&doc, list);
+  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++, t = insitu__text_json_next(&doc, list, t)) {
+    assert_true(t >= 0);
+    if (!is(t, "check", checks[i])) fail_msg("check %d is not '%s':\n%s", (int)i, checks[i], run_out);
+    assert_false(is(t, "status", "problem"));
+  }
+  assert_int_equal(run_tool_with("INSITU_IO=epoll", "doctor"), 0);
+  assert_has(run_out, "epoll, as INSITU_IO says");
+  assert_int_equal(run_tool_with("INSITU_IO=magic", "doctor"), 1);
+  assert_has(run_out, "set INSITU_IO to uring or epoll");
+  assert_int_equal(run_tool("doctor %s/stores/refused.v2.zarr", TEST_DATA), 1);
+  assert_has(run_out, "0 of 6 can be read");
+  char root[512], path[700];
+  snprintf(root, sizeof root, "%s", support_path("sick"));
+  struct support_array a = {"a", 2, {8, 6}, {4, 6}, INSITU_F32, 2, .absent = 0};
+  support_make(root, &a);
+  snprintf(path, sizeof path, "%s/a/0.0", root);
+  support_write(path, "short", 5);
+  assert_int_equal(run_tool("doctor %s", root), 1);
+  assert_has(run_out, "a/0.0: decode: wrong chunk length");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_help),
+      cmocka_unit_test(test_usage),
+      cmocka_unit_test(test_not_an_archive),
+      cmocka_unit_test(test_order),
+      cmocka_unit_test(test_info_winds),
+      cmocka_unit_test(test_info_suggestion),
+      cmocka_unit_test(test_info_units),
+      cmocka_unit_test(test_info_text),
+      cmocka_unit_test(test_info_stores),
+      cmocka_unit_test(test_info_sharded),
+      cmocka_unit_test(test_info_values),
+      cmocka_unit_test(test_verify_good),
+      cmocka_unit_test(test_verify_bad),
+      cmocka_unit_test(test_verify_refused),
+      cmocka_unit_test(test_doctor),
+  };
+  int failed = cmocka_run_group_tests(tests, support_setup, support_teardown);
+  insitu__text_json_free(&doc);
+  free(run_out);
+  free(run_err);
+  return failed;
+}

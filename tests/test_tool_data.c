@@ -1,0 +1,494 @@
+/* The command insitu: mk, plan, cat, bench, and the configurations they share. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "run_tool.h"
+
+/* ---- what mk --data index writes ---- */
+
+static void put_scalar(unsigned char *to, int32_t dtype, uint64_t v) {
+  if (dtype == INSITU_BOOL) *to = v & 1;
+  else if (dtype == INSITU_F16) support_put(to, dtype, false, (double)(v % 2048));
+  else if (dtype == INSITU_F32) memcpy(to, &(float){(float)(v % (1 << 24))}, 4);
+  else if (dtype == INSITU_F64) memcpy(to, &(double){(double)(v % (UINT64_C(1) << 53))}, 8);
+  else memcpy(to, &v, (size_t)(dtype & 0xff) / 8); /* little-endian machines */
+}
+static void put_index(unsigned char *to, int32_t dtype, uint64_t flat) {
+  int32_t half = dtype == INSITU_C64 ? INSITU_F32 : INSITU_F64;
+  if (dtype >> 8 != 5) put_scalar(to, dtype, flat);
+  else {
+    put_scalar(to, half, flat);
+    put_scalar(to + (dtype & 0xff) / 16, half, flat + 1);
+  }
+}
+/* Reads array `path` of `url` in sequence and compares it; absent chunks (every element `fill`) are counted in *holes. */
+static void check_index(const char *url, const char *path, int32_t dtype, const unsigned char *fill, uint64_t *holes) {
+  insitu_variable v = {.label = "it", .path = path};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = url,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 7,
+      .inline_io = 1,
+      .on_absent_chunk = INSITU_FILL};
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_iter *it;
+  insitu_batch *b;
+  uint64_t flat = 0;
+  size_t item = (size_t)(dtype & 0xff) / 8;
+  insitu_status s = insitu_loader_open(&d, &ld, &err);
+  if (s) fail_msg("%s: %s", url, err.message);
+  assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err), INSITU_OK);
+  while ((s = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    assert_int_equal(b->arrays[0].dtype, dtype);
+    const unsigned char *p = b->arrays[0].data;
+    for (uint64_t k = 0; k < b->arrays[0].bytes / item; k++, flat++, p += item) {
+      unsigned char want[16];
+      put_index(want, dtype, flat);
+      if (memcmp(p, want, item) == 0) continue;
+      if (memcmp(p, fill, item)) fail_msg("%s: element %d is neither its index nor the fill value", url, (int)flat);
+      ++*holes;
+    }
+    insitu_batch_release(&b);
+  }
+  if (s != INSITU_END) fail_msg("%s: %s", url, err.message);
+  insitu_loader_close(&ld);
+}
+
+static const struct {
+  const char *name;
+  int32_t dtype;
+} dtypes[] = {{"bool", INSITU_BOOL}, {"int8", INSITU_I8}, {"int16", INSITU_I16}, {"int32", INSITU_I32}, {"int64", INSITU_I64},
+    {"uint8", INSITU_U8}, {"uint16", INSITU_U16}, {"uint32", INSITU_U32}, {"uint64", INSITU_U64}, {"float16", INSITU_F16},
+    {"float32", INSITU_F32}, {"float64", INSITU_F64}, {"complex64", INSITU_C64}, {"complex128", INSITU_C128}};
+
+/* Every dtype, each with another format, byte order, order, codec and separator: what the library reads is what was meant. */
+static void test_mk_index(void **state) {
+  static const char *const codecs[] = {
+      "raw", "zstd:3", "lz4", "gzip", "zlib:9", "blosc", "blosc:zstd:bitshuffle", "blosc:zlib:noshuffle:1"};
+  const unsigned char zero[16] = {0};
+  (void)state;
+  for (int i = 0; i < 4 * (int)(sizeof dtypes / sizeof *dtypes); i++) {
+    int k = i % (int)(sizeof dtypes / sizeof *dtypes), format = 2 + i % 2;
+    uint64_t holes = 0;
+    const char *dir = support_path("index.zarr");
+    int code = run_tool(
+        "mk %s -f --data index --name g/x,y --format %d --dtype %s --shape 23,5,11 --chunks 4,3,11 --endian %s --order %s "
+        "--codec %s --separator %s %s %s",
+        dir, format, dtypes[k].name, i % 3 ? "big" : "little", i % 5 < 2 ? "F" : "C", codecs[i % 8], i % 7 < 3 ? "/" : ".",
+        i % 4 < 2 ? "--consolidated" : "", format == 3 && i % 3 == 0 ? "--crc32c" : "");
+    if (code) fail_msg("%s", run_err);
+    check_index(dir, i % 2 ? "y" : "g/x", dtypes[k].dtype, zero, &holes);
+    assert_int_equal(holes, 0);
+  }
+}
+static void test_mk_absent(void **state) {
+  const unsigned char fill[4] = {0xf9, 0xff, 0xff, 0xff}; /* -7 */
+  uint64_t holes = 0, none = 0;
+  (void)state;
+  const char *dir = support_path("absent.zarr");
+  assert_int_equal(
+      run_tool("mk %s --dtype int32 --data index --shape 400,3 --chunks 2,3 --absent 0.25 --fill=-7 --seed 3", dir), 0);
+  check_index(dir, "u", INSITU_I32, fill, &holes);
+  assert_in_range(holes, 6 * 25, 6 * 75); /* 200 chunks of 6 elements */
+  assert_int_equal(
+      run_tool("mk %s -f --dtype int32 --data index --shape 400,3 --chunks 2,3 --absent 0.25 --fill=-7 --seed 3", dir), 0);
+  check_index(dir, "u", INSITU_I32, fill, &none);
+  assert_int_equal(none, holes); /* the same seed: the same holes */
+}
+/* The shard at 1/0 of 8 x 6 elements in inner chunks of 2 x 3, raw: each entry of its index names the chunk's elements. */
+static void check_shard(const char *dir, bool start, bool crc, bool shuffled) {
+  char path[600];
+  snprintf(path, sizeof path, "%s/u/c/1/0", dir);
+  FILE *f = fopen(path, "rb");
+  assert_non_null(f);
+  unsigned char bytes[4096];
+  size_t n = fread(bytes, 1, sizeof bytes, f), table = 16 * 8 + (crc ? 4 : 0), covered = table;
+  fclose(f);
+  assert_in_range(n, table + 8 * 24, sizeof bytes - 1);
+  const unsigned char *index = start ? bytes : bytes + n - table;
+  if (crc) assert_int_equal(insitu__base_load32(index + 128), insitu__codec_crc32c(index, 128));
+  bool ascending = true;
+  for (uint64_t i = 0; i < 8; i++) {
+    uint64_t offset = insitu__base_load64(index + 16 * i), length = insitu__base_load64(index + 16 * i + 8);
+    assert_int_equal(length, 24);
+    assert_true(offset + length <= n);
+    if (i) ascending = ascending && offset > insitu__base_load64(index + 16 * i - 16);
+    for (uint64_t k = 0; k < 6; k++) {
+      uint64_t y = 8 + i / 2 * 2 + k / 3, x = i % 2 * 3 + k % 3;
+      assert_int_equal(insitu__base_load32(bytes + offset + 4 * k), y * 6 + x);
+    }
+    covered += length;
+  }
+  assert_int_equal(ascending, !shuffled);
+  assert_int_equal(covered < n, shuffled); /* gaps */
+}
+static void test_mk_shards(void **state) {
+  (void)state;
+  const char *dir = support_path("shards.zarr");
+  for (int i = 0; i < 8; i++) {
+    int code = run_tool(
+        "mk %s -f --dtype int32 --data index --shape 20,6 --chunks 2,3 --shards 8,6 --codec raw --index %s --index-crc %s %s",
+        dir, i & 1 ? "start" : "end", i & 2 ? "yes" : "no", i & 4 ? "--shuffle-inner" : "");
+    if (code) fail_msg("%s", run_err);
+    check_shard(dir, i & 1, i & 2, i & 4);
+  }
+}
+/* The data does not depend on chunks, codec or format, and is no constant. */
+static void test_mk_weather(void **state) {
+  static const char *const how[] = {
+      "--format 2 --chunks 5,8,16 --codec raw", "--format 3 --chunks 2,3,5 --codec blosc --order F --endian big"};
+  char first[300];
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(run_tool("mk %s -f --shape 10,16,32 --seed 5 %s", support_path("w.zarr"), how[i]), 0);
+    assert_int_equal(run_tool("cat %s u --slice time=7:8,lat=3:6,lon=13:15 --text --precision full", support_path("w.zarr")), 0);
+    if (i) assert_string_equal(run_out, first);
+    snprintf(first, sizeof first, "%s", run_out);
+  }
+  assert_int_equal(run_tool("cat %s u --slice time=8:9,lat=3:6,lon=13:15 --text --precision full", support_path("w.zarr")), 0);
+  assert_string_not_equal(run_out, first);
+}
+static void test_mk_coordinates(void **state) {
+  (void)state;
+  const char *dir = support_path("coords.zarr");
+  assert_int_equal(run_tool("mk %s --name a/u --shape 4,3,5,8 --dims time,level,lat,lon", dir), 0);
+  assert_int_equal(run_tool("cat %s a/time --text", dir), 0);
+  assert_string_equal(run_out, "[ 0  6 12 18]\n");
+  assert_int_equal(run_tool("cat %s a/lat --text", dir), 0);
+  assert_string_equal(run_out, "[ 72  36   0 -36 -72]\n");
+  assert_int_equal(run_tool("cat %s a/lon --text", dir), 0);
+  assert_string_equal(run_out, "[  0  45  90 135 180 225 270 315]\n");
+  assert_int_equal(run_tool("cat %s a/level --text", dir), 0);
+  assert_string_equal(run_out, "[0 1 2]\n");
+  assert_int_equal(run_tool("mk %s -f --no-coords", dir), 0);
+  assert_int_equal(run_tool("cat %s time", dir), 1);
+}
+static void test_mk_wrong(void **state) {
+  static const struct {
+    const char *arguments, *says;
+  } wrong[] = {{"--shape 10,x", "positive whole numbers"}, {"--shape 10,0", "positive whole numbers"},
+      {"--shape 10,10 --chunks 5", "--chunks has 1 numbers and --shape has 2"}, {"--codec zstandart", "'zstandart' is unknown"},
+      {"--codec blosc:lz5", "did you mean 'lz4'?"}, {"--codec zstd:40", "the level must be 1 to 22"},
+      {"--codec raw:1", "too many parts"}, {"--dtype float23", "did you mean 'float16'?"}, {"--format 4", "'4' is unknown"},
+      {"--format 2 --shards 8,45,90", "needs --format 3"}, {"--shards 9,45,90", "no multiple of the inner chunk's 8"},
+      {"--index start", "need --shards"}, {"--format 2 --crc32c", "needs --format 3"}, {"--name a,a", "is there twice"},
+      {"--name ../a", "no path of an array"}, {"--name a,,b", "an entry is empty"},
+      {"--dtype int8 --fill 300", "--fill 300: no value of this dtype"}, {"--fill x", "no value"}, {"--absent 2", "from 0 to 1"},
+      {"--absent x", "from 0 to 1"}, {"--data weather --dtype int8", "needs a float dtype"},
+      {"--shape 10,10 --dims a", "--dims has 1 names"}, {"--shap 3", "did you mean --shape?"},
+      {"--shape 4000000,4000000 --chunks 4000000,4000000", "larger than INSITU__MAX_CHUNK"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    int code = run_tool("mk %s %s", support_path("wrong.zarr"), wrong[i].arguments);
+    if (code != 2) fail_msg("%s: exit status %d\n%s", wrong[i].arguments, code, run_err);
+    assert_has(run_err, wrong[i].says);
+    assert_int_equal(access(support_path("wrong.zarr"), F_OK), -1); /* nothing was made */
+  }
+  assert_int_equal(run_tool("mk"), 2);
+  assert_int_equal(run_tool("mk %s/run.out/x", support_dir), 1); /* below a file */
+}
+static void test_mk_force(void **state) {
+  (void)state;
+  const char *dir = support_path("force");
+  support_write(support_path("force/precious"), "x", 1);
+  assert_int_equal(run_tool("mk %s --force", dir), 1); /* no archive: never touched */
+  assert_has(run_err, "other files and no Zarr archive");
+  assert_int_equal(access(support_path("force/precious"), F_OK), 0);
+  dir = support_path("again.zarr");
+  assert_int_equal(run_tool("mk %s --name old --shape 4,4", dir), 0);
+  assert_int_equal(run_tool("mk %s --name new --shape 4,4", dir), 1);
+  assert_has(run_err, "--force replaces it");
+  assert_int_equal(run_tool("mk %s --name new --shape 4,4 --force", dir), 0);
+  assert_int_equal(access(support_path("again.zarr/old"), F_OK), -1);
+  assert_int_equal(access(support_path("again.zarr/new/zarr.json"), F_OK), 0);
+}
+
+/* ---- plan and configurations ---- */
+
+static struct insitu__text_json doc;
+static int get(int object, const char *key) {
+  int token = insitu__text_json_get(&doc, object, key);
+  if (token < 0) fail_msg("no key '%s' in:\n%s", key, run_out);
+  return token;
+}
+static uint64_t number(int object, const char *key) {
+  uint64_t value = 0;
+  if (!insitu__text_json_u64(&doc, get(object, key), &value)) fail_msg("'%s' is no whole number in:\n%s", key, run_out);
+  return value;
+}
+static void parse(void) {
+  insitu_error err = {0};
+  insitu__text_json_free(&doc);
+  if (insitu__text_json_parse(&doc, run_out, strlen(run_out), "stdout", &err)) fail_msg("%s\n%s", err.message, run_out);
+}
+static const char *archive(void) { /* 200 samples in chunks of 4, made once */
+  const char *dir = support_path("t.zarr");
+  if (access(dir, F_OK))
+    assert_int_equal(run_tool("mk %s --name t,u --shape 200,6,5 --chunks 4,6,5 --dtype float32 --data index", dir), 0);
+  return dir;
+}
+
+static void test_plan(void **state) {
+  (void)state;
+  const char *dir = archive();
+  assert_int_equal(run_tool("plan %s --var t,u --batch-size 8 --split train --json", dir), 0);
+  parse();
+  int train = get(get(0, "splits"), "train");
+  assert_int_equal(number(train, "samples"), 160);
+  assert_int_equal(number(train, "batches"), 20);
+  assert_int_equal(number(train, "distinct"), 80);
+  assert_int_equal(number(train, "memory_bytes"),
+      number(train, "ring_bytes") + number(train, "table_bytes") + number(train, "inflight_bytes"));
+  assert_int_equal(insitu__text_json_get(&doc, get(0, "splits"), "val"), -1);
+  assert_int_equal(insitu__text_json_size(&doc, get(0, "arrays")), 2);
+  assert_int_equal(run_tool("plan %s", dir), 0); /* all arrays of the longest axis, and says so */
+  assert_has(run_err, "(--var chooses): t, u");
+  assert_has(run_out, "t                (32, 6, 5) float32");
+  assert_has(run_out, "together");
+  assert_int_equal(
+      run_tool("plan %s -q --var t --batch-size 150 --split val", dir), 0); /* not shuffled: short batches are fine */
+  assert_int_equal(run_tool("plan %s -q --var t --batch-size 170 --split train", dir), 1);
+  assert_has(run_err, "split train: 160 samples can be drawn");
+}
+static void test_plan_hints(void **state) {
+  (void)state;
+  const char *dir = archive();
+  assert_int_equal(run_tool("plan %s --var x=t,y=t@1 --batch-size 8 --split train", dir), 0);
+  assert_has(run_out, "unit_chunks ");
+  assert_has(run_out, "because windows reach beyond their chunks");
+  assert_int_equal(run_tool("plan %s --var t --batch-size 8 --block-chunks 1 --split train", dir), 0);
+  assert_has(run_out, "times as much as by an ideal shuffle. block_chunks ");
+  const char *job = "--var t --batch-size 32 --max-inflight 1 --decode-threads 1 --split train --json";
+  assert_int_equal(run_tool("plan %s %s --prefetch-depth 64", dir, job), 0);
+  parse();
+  unsigned long budget = number(get(get(0, "splits"), "train"), "memory_bytes") - 1;
+  assert_int_equal(run_tool("plan %s %s --prefetch-depth 64 --memory-budget %lu", dir, job, budget), 0);
+  assert_has(run_out, "so opening it will be refused. prefetch_depth ");
+  int depth = atoi(strstr(run_out, "refused. prefetch_depth ") + 24);
+  assert_in_range(depth, 4, 63);
+  assert_int_equal(run_tool("plan %s %s --prefetch-depth %d --memory-budget %lu", dir, job, depth, budget), 0);
+  assert_null(strstr(run_out, "refused")); /* what it says helps */
+  assert_int_equal(run_tool("plan %s --var t --batch-size 8 --split train --json", dir), 0);
+  parse();
+  assert_int_equal(insitu__text_json_size(&doc, get(0, "hints")), 0);
+}
+/* A file, the same file as insitu_loader_describe wraps it, and options give the same plan. */
+static void test_config(void **state) {
+  char text[2000], *first;
+  (void)state;
+  const char *dir = archive();
+  snprintf(text, sizeof text,
+      "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"t\", \"dtype\": \"float64\", \"slices\": [{\"axis\": 1, "
+      "\"start\": 1, \"stop\": 3}]}, {\"label\": \"y\", \"path\": \"t\", \"offset\": 2, \"steps\": [0, -1]}], \"batch_size\": 4, "
+      "\"block_chunks\": 16, \"split\": [0.5, {\"fraction\": 0.5}], \"split_shuffled\": true, \"seed\": 9, \"sample_dim\": null, "
+      "\"memory_budget\": \"1Gi\", \"on_absent_chunk\": \"fill\", \"io\": \"auto\", "
+      "\"iterator\": {\"split\": \"val\", \"order\": \"shuffled\"}}",
+      dir);
+  support_write(support_path("config.json"), text, strlen(text));
+  assert_int_equal(run_tool("plan --config %s --json", support_path("config.json")), 0);
+  first = strdup(run_out);
+  assert_has(first, "\"shape\": [4, 2, 5]");
+  assert_has(first, "\"shape\": [4, 2, 6, 5]");
+  char wrapped[2200];
+  snprintf(wrapped, sizeof wrapped, "{\"origins\": {}, \"config\": %s}", text);
+  support_write(support_path("wrapped.json"), wrapped, strlen(wrapped));
+  assert_int_equal(run_tool("plan -c -"), 1); /* standard input, which is empty */
+  assert_int_equal(run_tool("plan -c %s --json", support_path("wrapped.json")), 0);
+  assert_string_equal(run_out, first);
+  free(first);
+  assert_int_equal(run_tool("plan -c %s --json --batch-size 5 --var x=t", support_path("config.json")), 0); /* options override */
+  assert_has(run_out, "\"shape\": [5, 6, 5]");
+  assert_int_equal(
+      run_tool("plan %s --var x=t,y=t@2 --dtype float64 --slice 1=1:3 --batch-size 4 --fractions 0.5,0.5,0 --json", dir), 0);
+  assert_has(run_out, "\"shape\": [4, 2, 5]");
+  assert_has(run_out, "\"dtype\": \"float64\"");
+  assert_int_equal(run_tool("plan %s --var t --batch-size 4 --ranges 0:40,40:60,60:200 --json", dir), 0);
+  parse();
+  assert_int_equal(number(get(get(0, "splits"), "test"), "samples"), 140);
+}
+static void test_config_wrong(void **state) {
+  static const struct {
+    const char *document, *says;
+    int code;
+  } wrong[] = {{"{\"bathc_size\": 3}", "unknown key \"bathc_size\"; did you mean \"batch_size\"?", 2},
+      {"{\"iterator\": {\"splt\": \"val\"}}", "unknown key \"splt\" of the iterator; did you mean \"split\"?", 2},
+      {"{\"variables\": [{\"label\": \"x\", \"ofset\": 1}]}", "unknown key \"ofset\" of a variable; did you mean \"offset\"?", 2},
+      {"{\"variables\": [{\"offset\": 1}]}", "each needs a \"label\"", 2}, {"{\"variables\": {}}", "a list is needed", 2},
+      {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}", "each needs a \"dim\" or an \"axis\"", 2},
+      {"{\"batch_size\": \"many\"}", "'many' does not fit; give a whole number", 2},
+      {"{\"batch_size\": [3]}", "a number, word or string", 2}, {"{\"io\": \"aio\"}", "give uring, epoll or auto", 2},
+      {"{\"split_shuffled\": 2}", "give true or false", 2},
+      {"{\"split\": [{\"fracton\": 1}]}", "each must be {\"fraction\": F}", 2}, {"{\"url\"", "not JSON", 1},
+      {"[]", "an object is needed", 2}, {"{}", "which archive?", 2},
+      {"{\"config\": {\"lane\": 1}}", "did you mean \"lanes\"?", 2}};
+  (void)state;
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    support_write(support_path("wrong.json"), wrong[i].document, strlen(wrong[i].document));
+    int code = run_tool("plan --config %s", support_path("wrong.json"));
+    if (code != wrong[i].code) fail_msg("%s: exit status %d\n%s", wrong[i].document, code, run_err);
+    assert_has(run_err, wrong[i].says);
+  }
+  assert_int_equal(run_tool("plan --config %s", support_path("nothing.json")), 1);
+  assert_int_equal(run_tool("plan %s --var t@x", archive()), 2);
+  assert_int_equal(run_tool("plan %s --slice lat", archive()), 2);
+  assert_int_equal(run_tool("plan %s --batch-size -3", archive()), 2);
+  assert_int_equal(run_tool("plan %s --var nothing", archive()), 1);
+  assert_has(run_err, "no array 'nothing'");
+}
+
+/* ---- cat ---- */
+
+static void test_cat_npy(void **state) {
+  (void)state;
+  const char *out = support_path("region.npy");
+  assert_int_equal(run_tool("cat %s t --slice 0=3:13,lat=2:5,2=1:3 -o %s", archive(), out), 0);
+  FILE *f = fopen(out, "rb");
+  assert_non_null(f);
+  unsigned char bytes[1024];
+  size_t n = fread(bytes, 1, sizeof bytes, f);
+  fclose(f);
+  assert_int_equal(n, 128 + 10 * 3 * 2 * 4);
+  static const char head[] = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (10, 3, 2), }";
+  assert_memory_equal(bytes, head, sizeof head - 1);
+  assert_int_equal(bytes[127], '\n');
+  for (size_t i = 0; i < 60; i++) {
+    float got;
+    memcpy(&got, bytes + 128 + 4 * i, 4);
+    size_t t = 3 + i / 6, y = 2 + i / 2 % 3, x = 1 + i % 2;
+    assert_true(got == (float)((t * 6 + y) * 5 + x));
+  }
+}
+static void test_cat_text(void **state) {
+  (void)state;
+  const char *dir = support_path("text.zarr");
+  assert_int_equal(run_tool("cat %s t --slice time=0,lat=0:2 --text", archive()), 0);
+  assert_string_equal(run_out, "[[[0 1 2 3 4]\n  [5 6 7 8 9]]]\n");
+  assert_int_equal(run_tool("cat %s t --slice time=0,lat=0:2 --dtype float64 --json", archive()), 0);
+  assert_has(run_out, "\"dtype\": \"float64\"");
+  assert_has(run_out, "\"values\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]");
+  assert_int_equal(run_tool("cat %s t --text", archive()), 0); /* 6000 elements: the ends of each axis */
+  assert_has(run_out, "\n\n ...\n\n");
+  assert_int_equal(run_tool("mk %s --format 2 --name / --dtype complex64 --data index --shape 3 --order F --endian big", dir), 0);
+  assert_int_equal(run_tool("cat %s --text", dir), 0);
+  assert_string_equal(run_out, "[0+1j 1+2j 2+3j]\n");
+  assert_int_equal(run_tool("mk %s -f --dtype bool --shape 2,2 --data index --absent 1 --fill 1", dir), 0);
+  assert_int_equal(run_tool("cat %s u --text", dir), 0); /* no chunk at all: the fill value */
+  assert_string_equal(run_out, "[[True True]\n [True True]]\n");
+  assert_int_equal(run_tool("mk %s -f --dtype float16 --shape 2 --data index --absent 1 --fill=-Infinity", dir), 0);
+  assert_int_equal(run_tool("cat %s u --text", dir), 0);
+  assert_string_equal(run_out, "[-inf -inf]\n");
+  assert_int_equal(run_tool("mk %s -f --shape 1,1,2 --seed 1", dir), 0); /* full precision reads back */
+  assert_int_equal(run_tool("cat %s u --text -p full", dir), 0);
+  float x = strtof(run_out + 3, NULL);
+  assert_int_equal(run_tool("cat %s u --npy", dir), 0);
+  assert_memory_equal(run_out + 128, &x, 4);
+}
+/* Batches by number are those that an iterator delivers. */
+static void test_cat_batch(void **state) {
+  insitu_variable v[2] = {{.label = "x", .path = "t"}, {.label = "y", .path = "u", .offset = 1}};
+  insitu_loader_desc d = {
+      .api = INSITU_API, .url = archive(), .variables = v, .n_variables = 2, .batch_size = 6, .seed = 4, .inline_io = 1};
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_iter *it;
+  insitu_batch *b;
+  (void)state;
+  for (int split = INSITU_TRAIN; split <= INSITU_VAL; split++) {
+    insitu_iter_desc id = {.api = INSITU_API, .split = split, .epoch = 2};
+    assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
+    assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+    while (insitu_iter_next(it, 20000, &b, &err) == INSITU_OK) {
+      if (b->index % 5 == 0 || b->rows < 6) {
+        for (int k = 0; k < 2; k++) {
+          int code = run_tool("cat %s --batch 2,%d --var x=t,y=u@1 --batch-size 6 --seed 4 --split %s --array %s --npy", d.url,
+              (int)b->index, split ? "val" : "train", v[k].label);
+          if (code) fail_msg("%s", run_err);
+          assert_memory_equal(run_out + 128, b->arrays[k].data, b->arrays[k].bytes);
+        }
+        assert_int_equal(run_tool("cat %s --batch 2,%d --var x=t,y=u@1 --batch-size 6 --seed 4 --split %s --json", d.url,
+                             (int)b->index, split ? "val" : "train"),
+            0);
+        parse();
+        assert_int_equal(insitu__text_json_size(&doc, get(0, "sample_indices")), b->rows);
+        int t = insitu__text_json_first(&doc, get(0, "sample_indices"));
+        for (uint64_t r = 0; r < b->rows; r++, t = insitu__text_json_next(&doc, get(0, "sample_indices"), t)) {
+          int64_t anchor;
+          assert_true(insitu__text_json_i64(&doc, t, &anchor));
+          assert_int_equal(anchor, b->sample_indices[r]);
+        }
+      }
+      insitu_batch_release(&b);
+    }
+    insitu_loader_close(&ld);
+  }
+  assert_int_equal(run_tool("cat %s --batch 0,1000 --var t", archive()), 2);
+  assert_has(run_err, "an epoch has 5 batches, 0 to 4");
+  assert_int_equal(run_tool("cat %s --batch 0 --var t", archive()), 2);
+  assert_int_equal(run_tool("cat %s --batch 0,0 --var t,u --npy", archive()), 2);
+  assert_has(run_err, "choose with --array");
+  assert_int_equal(run_tool("cat %s --batch 0,0 --var t --array z", archive()), 2);
+}
+static void test_cat_wrong(void **state) {
+  char path[600];
+  (void)state;
+  assert_int_equal(run_tool("cat %s tt", archive()), 1);
+  assert_has(run_err, "did you mean 't'?");
+  assert_int_equal(run_tool("cat %s t --slice lta=0:1", archive()), 1);
+  assert_has(run_err, "it has: time lat lon");
+  assert_int_equal(run_tool("cat %s t --slice lat=3:9", archive()), 1);
+  assert_has(run_err, "leaves axis 1, which has 6 elements");
+  assert_int_equal(run_tool("cat %s t --dtype int8", archive()), 1);
+  assert_int_equal(run_tool("cat %s t --precision 99", archive()), 2);
+  assert_int_equal(run_tool("cat"), 2);
+  assert_int_equal(run_tool("cat --array_path=%s/t", archive()), 0);
+  assert_has(run_out, "/t.zarr/t: float32 (200, 6, 5), 23.4 KiB, from 0 to 5999\n");
+  assert_int_equal(run_tool("cat --array_path %s", archive()), 1); /* a group */
+  assert_int_equal(run_tool("mk %s --format 2 --shape 8,4 --chunks 4,4 --codec zstd", support_path("bad.zarr")), 0);
+  snprintf(path, sizeof path, "%s/u/1.0", support_path("bad.zarr"));
+  support_write(path, "rubbish", 7);
+  assert_int_equal(run_tool("cat --array_path %s/u", support_path("bad.zarr")), 1);
+  assert_has(run_err, "chunk 1.0");
+}
+
+/* ---- bench ---- */
+
+static void test_bench(void **state) {
+  (void)state;
+  double share = 0;
+  assert_int_equal(run_tool("bench %s --var x=t,y=t@1 --batch-size 8 --epochs 2 --rounds 3 --json", archive()), 0);
+  parse();
+  assert_int_equal(number(0, "batches"), 2 * 19 - 1); /* without the first: the clock begins with it */
+  assert_int_equal(number(0, "rows"), 8 * number(0, "batches"));
+  assert_int_equal(number(0, "bytes"), 8 * 2 * 30 * 4 * number(0, "batches"));
+  assert_in_range(number(0, "reads"), 80, UINT32_MAX);
+  assert_int_equal(number(0, "rounds"), 3);
+  assert_true(insitu__text_json_double(&doc, get(0, "share"), &share) && share > 0);
+  assert_int_equal(run_tool("bench %s --var t --epochs 1 --rounds 0 --inline-io", archive()), 0);
+  assert_has(run_out, "limited by:");
+  assert_null(strstr(run_out, "the limit"));
+  assert_int_equal(run_tool("bench --like %s", support_path("nothing.json")), 1);
+  assert_int_equal(run_tool("bench %s --seconds soon", archive()), 2);
+  assert_int_equal(run_tool("bench %s --var t --batch-size 1000 --seconds 1", archive()), 1);
+  assert_int_equal(run_tool("bench %s --epochs 1 --rounds 1", support_path("bad.zarr")), 1); /* a damaged chunk */
+}
+
+static int setup(void **state) {
+  return support_setup(state);
+}
+static int teardown(void **state) {
+  insitu__text_json_free(&doc);
+  free(run_out);
+  free(run_err);
+  return support_teardown(state);
+}
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_mk_index), cmocka_unit_test(test_mk_absent),
+      cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather), cmocka_unit_test(test_mk_coordinates),
+      cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config), cmocka_unit_test(test_config_wrong),
+      cmocka_unit_test(test_cat_npy), cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
+      cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_bench)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}

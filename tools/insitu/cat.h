@@ -1,0 +1,501 @@
+/* insitu cat: a region of an array, or one batch of a configuration, as text, .npy or JSON. */
+
+struct cat_data { /* C order, native byte order */
+  const void *bytes;
+  uint64_t n_bytes, count; /* elements */
+  int32_t ndim, dtype;
+  int64_t shape[INSITU__MAX_DIMS + 1];
+};
+static const char *cat_batch, *cat_array, *cat_out, *cat_npy, *cat_text, *cat_precision, *cat_full, *cat_array_path;
+
+static uint32_t cat_item(int32_t dtype) {
+  return (uint32_t)(dtype & 0xff) / 8;
+}
+static const char *cat_dtype_name(int32_t dtype) {
+  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
+    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
+  return "unknown";
+}
+static uint64_t cat_count(int32_t ndim, const int64_t *shape) {
+  uint64_t n = 1;
+  for (int32_t i = 0; i < ndim; i++) n *= (uint64_t)shape[i];
+  return n;
+}
+
+/* ---- a region ---- */
+
+struct cat_region { /* one read under way */
+  struct tool_archive *archive;
+  const insitu_variable *variable;
+  struct insitu__zarr_array zarr;
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
+  unsigned char *to, *chunk;
+  struct insitu__codec_scratch scratch;
+  struct cat_data *out;
+  insitu_status status;
+  insitu_error err;
+};
+static void *cat_sink_direct(void *user, uint64_t offset, uint64_t bytes) {
+  (void)bytes;
+  return (unsigned char *)user + offset;
+}
+static insitu_status cat_sink_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  (void)err;
+  memcpy((unsigned char *)user + offset, bytes, (size_t)n);
+  return INSITU_OK;
+}
+/* The chunk at `index`, decoded or filled, in r->chunk; *swap: as stored, not native. */
+static insitu_status cat_chunk_await(struct cat_region *r, const uint64_t *index, uint64_t bytes, bool *swap) {
+  const struct insitu__zarr_array *z = &r->zarr;
+  struct insitu__codec_sink sink = {r->chunk, cat_sink_direct, cat_sink_piece, z->itemsize};
+  char key[INSITU__MAX_KEY], *encoded;
+  uint64_t n;
+  insitu_error err = {0};
+  if (insitu__zarr_chunk_key(z, index, key, sizeof key) < 0)
+    return insitu__error_set(&r->err, INSITU_E_ARG, "array '%.300s': a chunk's key is too long", z->path);
+  insitu_status status =
+      insitu__store_get_await(&r->archive->store, key, insitu__codec_bound(&z->codecs, bytes), &encoded, &n, &err);
+  if (status == INSITU_E_NOTFOUND) {
+    for (uint64_t i = 0; i < bytes; i += z->itemsize) memcpy(r->chunk + i, z->fill, z->itemsize);
+    *swap = false;
+    return INSITU_OK;
+  }
+  if (status == INSITU_OK) status = insitu__codec_decode(&z->codecs, &r->scratch, encoded, n, bytes, &sink, &err);
+  insitu__mem_free(encoded);
+  *swap = z->swap;
+  return status < 0 ? insitu__error_set(&r->err, status, "array '%.300s', chunk %.200s: %s", z->path, key, err.message)
+                    : INSITU_OK;
+}
+/* The part of one chunk that the region wants, to its place. */
+static insitu_status cat_copy_await(struct cat_region *r, const uint64_t *index, const int64_t *to_stride) {
+  const struct insitu__zarr_array *z = &r->zarr;
+  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0, bytes = z->itemsize;
+  int64_t stride[INSITU__MAX_DIMS];
+  bool swap = false;
+  struct insitu__box box;
+  for (unsigned k = z->ndim; k-- > 0;) {
+    unsigned d = z->order[k];
+    stride[d] = (int64_t)bytes;
+    bytes *= z->chunk[d];
+    uint64_t begin = index[d] * z->chunk[d], lo = insitu__base_max(begin, r->lo[d]);
+    count[d] = insitu__base_min(begin + z->chunk[d], r->hi[d]) - lo;
+    from += (lo - begin) * (uint64_t)stride[d];
+    to += (lo - r->lo[d]) * (uint64_t)to_stride[d];
+  }
+  insitu_status status = cat_chunk_await(r, index, bytes, &swap);
+  if (status == INSITU_OK)
+    status = insitu__box_init(&box, z->ndim, count, stride, to_stride, from, to, z->dtype, swap, r->variable->dtype, &r->err);
+  if (status == INSITU_OK) insitu__box_copy(&box, r->chunk, r->to);
+  return status;
+}
+/* The bounds of the region, and the shape and bytes of what it gives. */
+static insitu_status cat_bounds(struct cat_region *r) {
+  const struct insitu__zarr_array *z = &r->zarr;
+  const insitu_variable *v = r->variable;
+  struct cat_data *out = r->out;
+  memcpy(r->hi, z->shape, sizeof r->hi);
+  for (uint64_t i = 0; i < v->n_slices; i++) {
+    const insitu_slice *s = &v->slices[i];
+    unsigned axis = 0;
+    insitu_status status = insitu__geometry_axis(z, s->dim, s->axis, &axis, &r->err);
+    if (status) return status;
+    int64_t stop = s->stop ? s->stop : (int64_t)z->shape[axis];
+    if (s->start < 0 || stop <= s->start || (uint64_t)stop > z->shape[axis])
+      return insitu__error_set(&r->err, INSITU_E_SHAPE,
+          "array '%.300s': slice %" PRId64 ":%" PRId64 " leaves axis %u, which has %" PRIu64 " elements; correct --slice",
+          z->path, s->start, stop, axis, z->shape[axis]);
+    r->lo[axis] = (uint64_t)s->start;
+    r->hi[axis] = (uint64_t)stop;
+  }
+  out->dtype = v->dtype ? v->dtype : z->dtype;
+  out->ndim = (int32_t)z->ndim;
+  uint64_t bytes = cat_item(out->dtype);
+  for (unsigned d = 0; d < z->ndim; d++) {
+    out->shape[d] = (int64_t)(r->hi[d] - r->lo[d]);
+    if (!insitu__base_mul(bytes, r->hi[d] - r->lo[d], &bytes) || bytes > insitu__mem_total())
+      return insitu__error_set(&r->err, INSITU_E_NOMEM,
+          "array '%.300s': the region has more bytes than this machine's memory; select less with --slice", z->path);
+  }
+  out->n_bytes = bytes;
+  out->count = cat_count(out->ndim, out->shape);
+  return INSITU_OK;
+}
+static void cat_region_await(void *arg) {
+  struct cat_region *r = (struct cat_region *)arg;
+  struct insitu__zarr_array *z = &r->zarr;
+  uint64_t first[INSITU__MAX_DIMS], side[INSITU__MAX_DIMS], chunks = 1, chunk_bytes = 1;
+  int64_t to_stride[INSITU__MAX_DIMS], stride;
+  const char *path = r->variable->path ? r->variable->path : r->variable->label;
+  r->status = insitu__zarr_array_await(&r->archive->group, path, z, &r->err);
+  if (r->status == INSITU_OK) r->status = cat_bounds(r);
+  if (r->status < 0) return;
+  stride = cat_item(r->out->dtype);
+  chunk_bytes = z->itemsize;
+  for (unsigned d = z->ndim; d-- > 0;) {
+    to_stride[d] = stride;
+    stride *= r->out->shape[d];
+    chunk_bytes *= z->chunk[d];
+    first[d] = r->lo[d] / z->chunk[d];
+    side[d] = r->hi[d] > r->lo[d] ? (r->hi[d] - 1) / z->chunk[d] + 1 - first[d] : 0;
+    chunks *= side[d];
+  }
+  r->out->bytes = r->to = (unsigned char *)tool_alloc(insitu__base_max(1, r->out->n_bytes), 1);
+  r->chunk = (unsigned char *)tool_alloc(chunk_bytes, 1);
+  tool_progress_begin(chunks, "chunks");
+  for (uint64_t c = 0; c < chunks && r->status == INSITU_OK; c++) {
+    uint64_t index[INSITU__MAX_DIMS], rest = c;
+    for (unsigned d = z->ndim; d-- > 0;) {
+      index[d] = first[d] + rest % side[d];
+      rest /= side[d];
+    }
+    r->status = cat_copy_await(r, index, to_stride);
+    tool_progress(c + 1);
+  }
+  tool_progress_end();
+}
+/* Reads a region into memory that insitu__mem_free frees. An exit code. */
+static int cat_read(const char *url, const insitu_variable *v, struct cat_data *out) {
+  struct tool_archive archive;
+  struct cat_region r = {.archive = &archive, .variable = v, .out = out};
+  int code = tool_archive_open(url, &archive);
+  if (code) return code;
+  insitu__codec_scratch_init(&r.scratch);
+  if (insitu__reactor_call(&archive.reactor, cat_region_await, &r) != INSITU_OK) tool_no_memory();
+  insitu__codec_scratch_free(&r.scratch);
+  insitu__zarr_array_free(&r.zarr);
+  insitu__mem_free(r.chunk);
+  tool_archive_close(&archive);
+  if (r.status == INSITU_OK) return TOOL_OK;
+  insitu__mem_free(r.to);
+  out->bytes = NULL;
+  return tool_fail_error(&r.err);
+}
+
+/* ---- output ---- */
+
+enum { CAT_EDGE = 3, CAT_THRESHOLD = 1000, CAT_COLUMNS = 96, CAT_CELL = 80 };
+
+/* precision: significant digits, 0: as few as read back as the same number, of bits 16, 32 or 64. */
+static int cat_real(char *to, size_t cap, double x, int precision, unsigned bits) {
+  int n = 0, most = precision ? precision : bits == 16 ? 5 : bits == 32 ? 9 : 17;
+  for (int digits = precision ? precision : 1; digits <= most; digits++) {
+    n = snprintf(to, cap, "%.*g", digits, x);
+    if (bits == 64 ? strtod(to, NULL) == x : bits == 32 && strtof(to, NULL) == (float)x) break;
+  }
+  return n;
+}
+static double cat_half(uint16_t half) {
+  int exponent = half >> 10 & 31;
+  double m = half & 1023, x;
+  if (exponent == 31) x = m > 0 ? (double)NAN : (double)INFINITY;
+  else x = exponent ? ldexp(m + 1024, exponent - 25) : ldexp(m, -24);
+  return half >> 15 ? -x : x;
+}
+/* One element as text of less than CAT_CELL characters; its length. */
+static int cat_element(char *to, const void *p, int32_t dtype, int precision) {
+  unsigned char b[16] = {0};
+  uint16_t half;
+  float single[2];
+  double wide[2];
+  uint64_t u;
+  unsigned bits = (unsigned)dtype & 0xff, scalar = dtype >> 8 == 5 ? bits / 2 : bits;
+  memcpy(b, p, bits / 8);
+  memcpy(&u, b, sizeof u);
+  memcpy(&half, b, sizeof half);
+  memcpy(single, b, sizeof single);
+  memcpy(wide, b, sizeof wide);
+  switch (dtype >> 8) {
+  case 0: return snprintf(to, CAT_CELL, "%" PRId64, (int64_t)(u << (64 - bits)) >> (64 - bits));
+  case 1: return snprintf(to, CAT_CELL, "%" PRIu64, u);
+  case 6: return snprintf(to, CAT_CELL, "%s", b[0] ? "True" : "False");
+  }
+  if (scalar == 16) wide[0] = cat_half(half);
+  if (scalar == 32) wide[0] = (double)single[0], wide[1] = (double)single[1];
+  int n = cat_real(to, CAT_CELL / 2 - 2, wide[0], precision, scalar);
+  if (dtype >> 8 != 5) return n;
+  if (!signbit(wide[1])) to[n++] = '+';
+  n += cat_real(to + n, CAT_CELL / 2 - 2, wide[1], precision, scalar);
+  to[n++] = 'j';
+  to[n] = 0;
+  return n;
+}
+
+struct cat_printer {
+  const struct cat_data *data;
+  int precision, width, column;
+  int64_t edge; /* elements shown at either end of an axis; INT64_MAX: all */
+  bool measure; /* only finds the width */
+};
+static void cat_print_axis(struct cat_printer *p, int32_t axis, const unsigned char *at) {
+  const struct cat_data *d = p->data;
+  char cell[CAT_CELL];
+  if (axis == d->ndim) {
+    int n = cat_element(cell, at, d->dtype, p->precision);
+    if (p->measure && n > p->width) p->width = n;
+    if (!p->measure) p->column += printf("%*s", p->width, cell);
+    return;
+  }
+  uint64_t stride = cat_item(d->dtype) * cat_count(d->ndim - axis - 1, d->shape + axis + 1);
+  bool last = axis == d->ndim - 1;
+  if (!p->measure) p->column += printf("[");
+  for (int64_t i = 0; i < d->shape[axis]; i++) {
+    bool gap = d->shape[axis] > 2 * p->edge && i == p->edge;
+    if (!p->measure && i && (!last || p->column + p->width + 2 > CAT_COLUMNS)) {
+      for (int32_t k = axis; !last && k < d->ndim - 1; k++) putchar('\n');
+      p->column = printf("%s%*s", last ? "\n" : "", (int)axis + 1, "") - last;
+    } else if (!p->measure && i) p->column += printf(" ");
+    if (gap) {
+      if (!p->measure) p->column += printf("...");
+      i = d->shape[axis] - p->edge - 1;
+    } else cat_print_axis(p, axis + 1, at + (uint64_t)i * stride);
+  }
+  if (!p->measure) p->column += printf("]");
+}
+static void cat_print(const struct cat_data *d, int precision) {
+  bool cut = !cat_full && d->count > CAT_THRESHOLD;
+  struct cat_printer p = {.data = d, .precision = precision, .edge = cut ? CAT_EDGE : INT64_MAX / 2, .measure = true};
+  if (d->count) cat_print_axis(&p, 0, (const unsigned char *)d->bytes);
+  p.measure = false;
+  if (d->count) cat_print_axis(&p, 0, (const unsigned char *)d->bytes);
+  else printf("[]");
+  printf("\n");
+}
+static void cat_print_shape(const struct cat_data *d) {
+  printf("%s (", cat_dtype_name(d->dtype));
+  for (int32_t i = 0; i < d->ndim; i++) printf("%s%" PRId64, i ? ", " : "", d->shape[i]);
+  printf("%s)", d->ndim == 1 ? "," : "");
+}
+static void cat_json(struct tool_json_out *j, const struct cat_data *d) { /* members of an open object */
+  char cell[CAT_CELL];
+  tool_json_string(j, "dtype", cat_dtype_name(d->dtype));
+  tool_json_list(j, "shape");
+  for (int32_t i = 0; i < d->ndim; i++) tool_json_i64(j, NULL, d->shape[i]);
+  tool_json_end(j);
+  tool_json_list(j, "values");
+  for (uint64_t i = 0; i < d->count; i++) {
+    cat_element(cell, (const unsigned char *)d->bytes + i * cat_item(d->dtype), d->dtype, 0);
+    bool number = strcspn(cell, "nfTFj") == strlen(cell);
+    tool_json_key(j, NULL);
+    if (strcmp(cell, "True") == 0 || strcmp(cell, "False") == 0) fputs(cell[0] == 'T' ? "true" : "false", j->to);
+    else if (number) fputs(cell, j->to);
+    else tool_json_text(j, cell, strlen(cell)); /* NaN, infinities, complex: not JSON */
+  }
+  tool_json_end(j);
+}
+
+/* NumPy's format 1.0: numpy.lib.format. An exit code. */
+static int cat_write_npy(const struct cat_data *d, const char *path) {
+  static const char kind[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};
+  char header[512], shape[400] = "";
+  size_t used = 0;
+  for (int32_t i = 0; i < d->ndim; i++)
+    used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, i ? ", " : "", d->shape[i]);
+  uint32_t item = cat_item(d->dtype);
+  int n = snprintf(header + 10, sizeof header - 10, "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (%s%s), }",
+      item == 1 ? '|' : '<', kind[d->dtype >> 8], (unsigned)item, shape, d->ndim == 1 ? "," : "");
+  unsigned total = ((unsigned)n + 11 + 63) / 64 * 64; /* what precedes the data is a multiple of 64 */
+  memset(header + 10 + n, ' ', total - 10 - (unsigned)n);
+  header[total - 1] = '\n';
+  memcpy(header, "\x93NUMPY\1\0", 8);
+  header[8] = (char)((total - 10) & 0xff);
+  header[9] = (char)((total - 10) >> 8);
+  FILE *f = path ? fopen(path, "we") : stdout;
+  if (!f) return tool_fail("%s: %s", path, strerror(errno));
+  bool ok = fwrite(header, 1, total, f) == total && fwrite(d->bytes, 1, (size_t)d->n_bytes, f) == d->n_bytes && fflush(f) == 0;
+  int error = errno;
+  if (path && fclose(f) != 0) ok = false;
+  return ok ? TOOL_OK : tool_fail("%s: %s", path ? path : "standard output", strerror(error));
+}
+static bool cat_wants_npy(void) {
+  return cat_out || cat_npy || (!cat_text && !tool_json && !isatty(STDOUT_FILENO));
+}
+static bool cat_parse_precision(int *precision) {
+  uint64_t n = 6;
+  bool full = cat_precision && strcmp(cat_precision, "full") == 0;
+  if (full) n = 0;
+  else if (cat_precision && (!tool_u64(cat_precision, &n) || n < 1 || n > 17)) {
+    tool_usage_error("--precision %s: give significant digits, 1 to 17, or full", cat_precision);
+    return false;
+  }
+  *precision = (int)n;
+  return true;
+}
+
+/* ---- batches ---- */
+
+static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int precision) {
+  struct cat_data samples = {
+      .bytes = b->sample_indices, .n_bytes = 8 * b->rows, .count = b->rows, .ndim = 1, .dtype = INSITU_I64};
+  struct cat_data one = samples;
+  bool found = !cat_array;
+  int code = TOOL_OK;
+  struct tool_json_out j = {.to = stdout};
+  samples.shape[0] = (int64_t)b->rows;
+  if (cat_wants_npy() && !cat_array && b->n_arrays > 1)
+    return tool_usage_error(
+        "a batch of %" PRIu64 " arrays does not go into one .npy: choose with --array, or print --text", b->n_arrays);
+  if (tool_json && !cat_wants_npy()) {
+    tool_json_object(&j, NULL);
+    tool_json_u64(&j, "epoch", b->epoch);
+    tool_json_u64(&j, "batch", b->index);
+    tool_json_u64(&j, "batches", it->batches);
+    tool_json_list(&j, "sample_indices");
+    for (uint64_t i = 0; i < b->rows; i++) tool_json_i64(&j, NULL, b->sample_indices[i]);
+    tool_json_end(&j);
+    tool_json_object(&j, "arrays");
+  } else if (!cat_wants_npy()) {
+    printf("batch %" PRIu64 " of %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " rows, samples ", b->index, it->batches, b->epoch,
+        b->rows);
+    cat_print(&samples, precision);
+  }
+  for (uint64_t i = 0; i <= b->n_arrays && code == TOOL_OK; i++) { /* the last: the samples, by name only */
+    const insitu_array *a = i < b->n_arrays ? &b->arrays[i] : NULL;
+    if (cat_array ? strcmp(cat_array, a ? a->name : "sample_indices") : !a) continue;
+    if (a) {
+      one = (struct cat_data){.bytes = a->data, .n_bytes = a->bytes, .ndim = a->ndim, .dtype = a->dtype};
+      memcpy(one.shape, a->shape, (size_t)a->ndim * sizeof *a->shape);
+      one.count = cat_count(a->ndim, a->shape);
+    } else one = samples;
+    found = true;
+    if (cat_wants_npy()) code = cat_write_npy(&one, cat_out);
+    else if (tool_json) {
+      tool_json_object(&j, a ? a->name : "sample_indices");
+      cat_json(&j, &one);
+      tool_json_end(&j);
+    } else {
+      printf("\n%s%s%s ", tool_style(TOOL_BOLD), a ? a->name : "sample_indices", tool_style(TOOL_PLAIN));
+      cat_print_shape(&one);
+      printf("\n");
+      cat_print(&one, precision);
+    }
+  }
+  while (j.depth) tool_json_end(&j);
+  return code || found ? code : tool_usage_error("--array: the batch has no array '%s'", cat_array);
+}
+/* Batch I of epoch E, reading no batch before it but what is prefetched while the iterator opens. */
+static int cat_run_batch(const char *url, int precision) {
+  struct config c;
+  insitu_error err = {0};
+  insitu_loader *ld = NULL;
+  insitu_iter *it = NULL;
+  insitu_batch *b = NULL;
+  insitu_state state;
+  uint64_t epoch = 0, index = 0;
+  char text[32];
+  const char *comma = strchr(cat_batch, ',');
+  snprintf(text, sizeof text, "%.*s", (int)(comma ? insitu__base_min((uint64_t)(comma - cat_batch), 31) : 0), cat_batch);
+  if (!comma || !tool_u64(text, &epoch) || !tool_u64(comma + 1, &index))
+    return tool_usage_error("--batch %s: give EPOCH,BATCH, such as 0,12", cat_batch);
+  int code = config_load(&c, url);
+  if (code) {
+    config_free(&c);
+    return code;
+  }
+  c.desc.prefetch_depth = 1; /* does not change the order */
+  c.desc.hold_epoch = 1;
+  c.iter.epoch = epoch;
+  insitu_status status = insitu_loader_open(&c.desc, &ld, &err);
+  if (status == INSITU_OK) status = insitu_iter_open(ld, &c.iter, &it, &err);
+  if (status == INSITU_OK && index >= it->batches) {
+    code =
+        tool_usage_error("--batch %s: an epoch has %" PRIu64 " batches, 0 to %" PRIu64, cat_batch, it->batches, it->batches - 1);
+  } else if (status == INSITU_OK) {
+    insitu__loader_state(it, epoch, index, &state);
+    if (index) status = insitu_iter_restore(it, &state, &err);
+    if (status == INSITU_OK) status = insitu_iter_next(it, INSITU_FOREVER, &b, &err);
+    if (status == INSITU_OK) code = cat_print_batch(b, it, precision);
+    insitu_batch_release(&b);
+  }
+  if (status < 0) code = tool_fail_error(&err);
+  insitu_loader_close(&ld);
+  config_free(&c);
+  return code;
+}
+
+/* ---- regions ---- */
+
+static double cat_number(const void *p, int32_t dtype) { /* for the summary */
+  char cell[CAT_CELL];
+  cat_element(cell, p, dtype, 0);
+  return cell[0] == 'T' ? 1 : cell[0] == 'F' ? 0 : strtod(cell, NULL);
+}
+/* "float32 (3, 4), 48 B, from 0 to 11" */
+static void cat_print_summary(const struct cat_data *d, const char *name) {
+  char text[32];
+  uint64_t nan = 0;
+  double least = INFINITY, most = -INFINITY;
+  for (uint64_t i = 0; i < d->count; i++) {
+    double x = cat_number((const unsigned char *)d->bytes + i * cat_item(d->dtype), d->dtype);
+    if (isnan(x)) nan++;
+    else {
+      least = x < least ? x : least;
+      most = x > most ? x : most;
+    }
+  }
+  printf("%s: ", name);
+  cat_print_shape(d);
+  printf(", %s", tool_bytes(text, d->n_bytes));
+  if (least <= most) printf(", from %.9g to %.9g", least, most);
+  if (nan) printf(", %" PRIu64 " NaN", nan);
+  printf("\n");
+}
+static int cat_run_region(const char *url, const char *path, int precision) {
+  struct config c = {0}; /* keeps the slices */
+  struct cat_data d = {0};
+  insitu_variable v = {.label = path, .path = path};
+  if (config_slice && !(v.slices = config_parse_slices(&c, config_slice, &v.n_slices))) {
+    config_free(&c);
+    return TOOL_USAGE;
+  }
+  if (config_dtype && !config_dtype_of(config_dtype, &v.dtype)) {
+    config_free(&c);
+    return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
+  }
+  int code = cat_read(url, &v, &d);
+  if (code == TOOL_OK && cat_array_path) cat_print_summary(&d, url);
+  else if (code == TOOL_OK && cat_wants_npy()) code = cat_write_npy(&d, cat_out);
+  else if (code == TOOL_OK && tool_json) {
+    struct tool_json_out j = {.to = stdout};
+    tool_json_object(&j, NULL);
+    cat_json(&j, &d);
+    tool_json_end(&j);
+  } else if (code == TOOL_OK) cat_print(&d, precision);
+  insitu__mem_free((void *)(uintptr_t)d.bytes);
+  config_free(&c);
+  return code;
+}
+static int cat_run(int argc, char **argv) {
+  int precision;
+  if (!cat_parse_precision(&precision)) return TOOL_USAGE;
+  if (cat_batch)
+    return argc > 1 ? tool_usage_error("--batch takes no path: use --var") : cat_run_batch(argc ? argv[0] : NULL, precision);
+  if (cat_array_path)
+    return argc ? tool_usage_error("--array_path takes no other path") : cat_run_region(cat_array_path, "", precision);
+  if (argc < 1 || argc > 2)
+    return tool_usage_error(argc ? "an archive and the path of one array are needed" : "which archive, and which array?");
+  return cat_run_region(argv[0], argc == 2 ? argv[1] : "", precision);
+}
+
+static const struct tool_option cat_options[] = {
+    {"batch", 'b', "E,I", "batch I of epoch E of a configuration, instead of a region", &cat_batch},
+    {"array", 'a', "LABEL", "only this array of the batch; sample_indices is one too", &cat_array},
+    {"output", 'o', "FILE", "write a .npy file", &cat_out},
+    {"npy", 0, NULL, "write .npy to standard output (the default where that is no terminal)", &cat_npy},
+    {"text", 0, NULL, "print text (the default on a terminal)", &cat_text},
+    {"precision", 'p', "N", "significant digits of text (6), or full: as many as tell values apart", &cat_precision},
+    {"full", 0, NULL, "text: all elements, not only the ends of long axes", &cat_full},
+    {"array_path", 0, "DIR", "read all of the array that DIR is, print a line; for conformance suites", &cat_array_path},
+    CONFIG_OPTIONS};
+static const struct tool_command cat_command = {.name = "cat",
+    .arguments = "URL PATH [--slice ...] | [URL] --batch E,I [--config FILE]",
+    .summary = "print a region of an array, or a batch",
+    .details = "A region keeps all its axes, in C order and native byte order. Absent chunks show the fill value. A batch is\n"
+               "the one that a training run with this configuration gets: the options below the first eight describe it.\n\n"
+               "examples:\n"
+               "  insitu cat t.zarr t --slice time=0:2,lat=10:20 --text\n"
+               "  insitu cat t.zarr lat -o lat.npy\n"
+               "  insitu cat t.zarr --var x=t,y=t@1 --batch-size 8 --batch 0,3 --array y -o y.npy\n"
+               "  insitu cat --config train.json --batch 2,0 --text\n",
+    .options = cat_options,
+    .n_options = TOOL_COUNT(cat_options),
+    .run = cat_run};

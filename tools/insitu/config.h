@@ -1,0 +1,528 @@
+/* A loader's configuration from a JSON file, from options, or from both: what plan, cat and bench share. Keys are the names of
+ * insitu_loader_desc's fields; options are these names with dashes. */
+
+enum config_kind { CONFIG_TEXT, CONFIG_U64, CONFIG_I64, CONFIG_I32, CONFIG_U32, CONFIG_FLAG, CONFIG_WORD };
+static const char *const config_hole_words[] = {"auto", "raise", "fill", NULL};
+static const char *const config_io_words[] = {"auto", "uring", "epoll", NULL};
+static const char *const config_split_words[] = {"train", "val", "test", "all", NULL};
+static const char *const config_order_words[] = {"auto", "shuffled", "sequential", NULL};
+
+/* member, option, kind, words, value, help. In the JSON document those of the second list stand in "iterator". */
+#define CONFIG_DESC(X)                                                                                                           \
+  X(url, "url", TEXT, NULL, "URL", "the archive")                                                                                \
+  X(sample_dim, "sample-dim", TEXT, NULL, "NAME", "the axis of samples, by dimension name")                                      \
+  X(sample_axis, "sample-axis", I32, NULL, "N", "the axis of samples, by number (0)")                                            \
+  X(batch_size, "batch-size", U64, NULL, "N", "rows per rank and batch (32)")                                                    \
+  X(seed, "seed", U64, NULL, "N", "of the order and of a shuffled split (0)")                                                    \
+  X(rank, "rank", I32, NULL, "N", "this process (0) ...")                                                                        \
+  X(world, "world", I32, NULL, "N", "... of how many (1)")                                                                       \
+  X(block_chunks, "block-chunks", U64, NULL, "N", "chunks that are mixed together (64)")                                         \
+  X(unit_chunks, "unit-chunks", U64, NULL, "N", "chunks that the shuffle moves as one (1)")                                      \
+  X(lanes, "lanes", U64, NULL, "N", "equal parts of the order that every batch draws from")                                      \
+  X(sample_start, "sample-start", I64, NULL, "N", "only samples from here ...")                                                  \
+  X(sample_stop, "sample-stop", I64, NULL, "N", "... to here, exclusive")                                                        \
+  X(split_shuffled, "split-shuffled", FLAG, NULL, NULL, "draw the splits' chunks at random")                                     \
+  X(split_spill, "split-spill", FLAG, NULL, NULL, "let windows read outside their split")                                        \
+  X(split_gap, "split-gap", U64, NULL, "N", "samples left out between splits (0)")                                               \
+  X(manifest, "manifest", TEXT, NULL, "FILE", "JSON manifest that decides the split")                                            \
+  X(on_bad_chunk, "on-bad-chunk", WORD, config_hole_words, "raise|fill", "damaged chunks (raise)")                               \
+  X(on_absent_chunk, "on-absent-chunk", WORD, config_hole_words, "raise|fill", "absent chunks (fill, but raise for NaN)")        \
+  X(prefetch_depth, "prefetch-depth", U64, NULL, "N", "batches made ready ahead")                                                \
+  X(max_inflight, "max-inflight", U64, NULL, "N", "chunks being read or decoded at once")                                        \
+  X(decode_threads, "decode-threads", U64, NULL, "N", "workers (the cores)")                                                     \
+  X(memory_budget, "memory-budget", U64, NULL, "BYTES", "such as 2Gi (half of the memory)")                                      \
+  X(io, "io", WORD, config_io_words, "uring|epoll", "backend (the best that works)")                                             \
+  X(inline_io, "inline-io", FLAG, NULL, NULL, "no threads: all work within next")                                                \
+  X(hold_epoch, "hold-epoch", FLAG, NULL, NULL, "no prefetching across the end of an epoch")
+#define CONFIG_ITER(X)                                                                                                           \
+  X(split, "split", WORD, config_split_words, "NAME", "train, val, test or all")                                                 \
+  X(order, "order", WORD, config_order_words, "ORDER", "shuffled or sequential (train shuffled, others not)")                    \
+  X(max_held, "max-held", U32, NULL, "N", "batches held at once (2)")                                                            \
+  X(epoch, "epoch", U64, NULL, "N", "first epoch (0)")
+
+#define CONFIG_ENUM_DESC(member, ...) CONFIG_IN_DESC_##member,
+#define CONFIG_ENUM_ITER(member, ...) CONFIG_IN_ITER_##member,
+enum { CONFIG_DESC(CONFIG_ENUM_DESC) CONFIG_N_DESC };
+enum { CONFIG_FIRST_ITER = CONFIG_N_DESC - 1, CONFIG_ITER(CONFIG_ENUM_ITER) CONFIG_N };
+static const char *config_given[CONFIG_N]; /* the options */
+
+struct config_field {
+  const char *name;
+  enum config_kind kind;
+  const char *const *words;
+  size_t at;
+};
+#define CONFIG_FIELD_DESC(member, option, kind, words, ...) {#member, CONFIG_##kind, words, offsetof(insitu_loader_desc, member)},
+#define CONFIG_FIELD_ITER(member, option, kind, words, ...) {#member, CONFIG_##kind, words, offsetof(insitu_iter_desc, member)},
+static const struct config_field config_fields[CONFIG_N] = {CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
+
+static const char *config_file, *config_var, *config_dtype, *config_slice, *config_fractions, *config_ranges;
+#define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                                                             \
+  {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
+#define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                                                             \
+  {option, 0, value, help, &config_given[CONFIG_IN_ITER_##member]},
+/* Entries of a command's table of options. */
+#define CONFIG_OPTIONS                                                                                                           \
+  {"config", 'c', "FILE", "JSON configuration, - for stdin; other options override it", &config_file},                           \
+      {"var", 'v', "LIST", "variables, LABEL[=PATH][@OFFSET] with commas between: x=t,y=t@1", &config_var},                      \
+      {"dtype", 0, "NAME", "convert to float32 or float64", &config_dtype},                                                      \
+      {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis", &config_slice},                          \
+      {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},                                         \
+      {"ranges", 0, "A:B,...", "samples of train, val, test instead", &config_ranges},                                           \
+      CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
+
+struct config_block { /* before what it holds */
+  struct config_block *next;
+  uint64_t unused; /* keeps 16-byte alignment */
+};
+struct config {
+  insitu_loader_desc desc;
+  insitu_iter_desc iter;
+  struct config_block *blocks;
+  const char *where; /* the file's name in messages */
+};
+
+static void *config_keep(struct config *c, uint64_t count, uint64_t size) { /* zeroed; lives as long as c */
+  struct config_block *b = (struct config_block *)tool_alloc(1, sizeof *b + count * size);
+  b->next = c->blocks;
+  c->blocks = b;
+  return b + 1;
+}
+static char *config_keep_text(struct config *c, const char *s, uint64_t n) {
+  return (char *)memcpy(config_keep(c, n + 1, 1), s, (size_t)n);
+}
+static void config_free(struct config *c) {
+  for (struct config_block *b = c->blocks, *next; b; b = next) {
+    next = b->next;
+    insitu__mem_free(b);
+  }
+  c->blocks = NULL;
+}
+
+/* ---- values ---- */
+
+static bool config_i64(const char *text, uint64_t n, int64_t *value) { /* a whole number of n characters, perhaps signed */
+  char digits[32];
+  uint64_t v, negative = n && text[0] == '-';
+  if (n && text[0] == '+') text++, n--;
+  if (n >= sizeof digits) return false;
+  snprintf(digits, sizeof digits, "%.*s", (int)(n - negative), text + negative);
+  if (!tool_u64(digits, &v) || v > INT64_MAX) return false;
+  *value = negative ? -(int64_t)v : (int64_t)v;
+  return true;
+}
+static bool config_word(const char *const *words, const char *text, int32_t *value) {
+  for (int32_t i = 0; words[i]; i++)
+    if (strcmp(words[i], text) == 0) return *value = i, true;
+  return false;
+}
+static bool config_dtype_of(const char *text, int32_t *dtype) {
+  *dtype = INSITU_AS_STORED;
+  if (strcmp(text, "as_stored") == 0) return true;
+  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
+    if (strcmp(insitu__zarr_dtypes[i].v3, text) == 0) return *dtype = insitu__zarr_dtypes[i].dtype, true;
+  return false;
+}
+/* Sets a field from text. On failure a usage error, which names the value as `shown`. */
+static bool config_set(struct config *c, const struct config_field *f, void *base, const char *shown, const char *text) {
+  void *at = (char *)base + f->at;
+  int64_t i = 0;
+  uint64_t u = 0;
+  int32_t word = 0;
+  bool ok = true;
+  const char *need = "a whole number";
+  switch (f->kind) {
+  case CONFIG_TEXT: *(const char **)at = config_keep_text(c, text, strlen(text)); break;
+  case CONFIG_U64:
+    if ((ok = tool_u64(text, &u))) *(uint64_t *)at = u;
+    break;
+  case CONFIG_U32:
+    if ((ok = tool_u64(text, &u) && u <= UINT32_MAX)) *(uint32_t *)at = (uint32_t)u;
+    break;
+  case CONFIG_I64:
+    if ((ok = config_i64(text, strlen(text), &i))) *(int64_t *)at = i;
+    break;
+  case CONFIG_I32:
+    if ((ok = config_i64(text, strlen(text), &i) && i >= INT32_MIN && i <= INT32_MAX)) *(int32_t *)at = (int32_t)i;
+    break;
+  case CONFIG_FLAG:
+    need = "true or false";
+    ok = strcmp(text, "true") == 0 || strcmp(text, "false") == 0 || strcmp(text, "1") == 0 || strcmp(text, "0") == 0;
+    *(int32_t *)at = text[0] == 't' || text[0] == '1';
+    break;
+  case CONFIG_WORD:
+    need = f->words == config_split_words ? "train, val, test or all" : "one of its words";
+    if ((ok = config_word(f->words, text, &word))) *(int32_t *)at = word;
+    if (f->words == config_hole_words) need = "raise, fill or auto";
+    if (f->words == config_io_words) need = "uring, epoll or auto";
+    if (f->words == config_order_words) need = "shuffled, sequential or auto";
+  }
+  if (!ok) tool_usage_error("%s: '%.60s' does not fit; give %s", shown, text, need);
+  return ok;
+}
+
+/* One "DIM=START:STOP", "DIM=INDEX", with either end left out. */
+static bool config_parse_slice(struct config *c, const char *text, uint64_t n, insitu_slice *s) {
+  const char *equals = (const char *)memchr(text, '=', (size_t)n), *end = text + n;
+  if (!equals || equals == text) return false;
+  const char *colon = (const char *)memchr(equals, ':', (size_t)(end - equals));
+  int64_t axis;
+  memset(s, 0, sizeof *s);
+  if (config_i64(text, (uint64_t)(equals - text), &axis)) s->axis = (int32_t)insitu__base_min((uint64_t)axis, INT32_MAX);
+  else s->dim = config_keep_text(c, text, (uint64_t)(equals - text));
+  const char *start_end = colon ? colon : end;
+  if (equals + 1 < start_end && !config_i64(equals + 1, (uint64_t)(start_end - equals - 1), &s->start)) return false;
+  if (!colon) return s->stop = s->start + 1, equals + 1 < end;
+  return colon + 1 == end || config_i64(colon + 1, (uint64_t)(end - colon - 1), &s->stop);
+}
+static uint64_t config_list_length(const char *text) {
+  uint64_t n = 1;
+  for (; *text; text++) n += *text == ',';
+  return n;
+}
+/* A list of slices; *n of them. NULL after a usage error. */
+static insitu_slice *config_parse_slices(struct config *c, const char *text, uint64_t *n) {
+  insitu_slice *out = (insitu_slice *)config_keep(c, config_list_length(text), sizeof *out);
+  *n = 0;
+  for (const char *p = text;; p++) {
+    size_t length = strcspn(p, ",");
+    if (!config_parse_slice(c, p, length, &out[(*n)++])) {
+      tool_usage_error("--slice: '%.*s' is not DIM=START:STOP, such as lat=0:90", (int)length, p);
+      return NULL;
+    }
+    p += length;
+    if (!*p) return out;
+  }
+}
+/* "x=t,y=t@1" into the desc's variables. */
+static bool config_parse_variables(struct config *c, const char *text) {
+  insitu_variable *v = (insitu_variable *)config_keep(c, config_list_length(text), sizeof *v);
+  uint64_t n = 0;
+  for (const char *p = text;; p++, n++) {
+    size_t length = strcspn(p, ",");
+    const char *end = p + length, *offset = (const char *)memrchr(p, '@', length);
+    int64_t value = 0;
+    bool ok = !offset || config_i64(offset + 1, (uint64_t)(end - offset - 1), &value);
+    const char *name_end = offset ? offset : end, *equals = (const char *)memchr(p, '=', (size_t)(name_end - p));
+    if (!ok || p == name_end || equals == p) {
+      tool_usage_error("--var: '%.*s' is not LABEL[=PATH][@OFFSET], such as y=t@1", (int)length, p);
+      return false;
+    }
+    v[n].offset = value;
+    v[n].label = config_keep_text(c, p, (uint64_t)((equals ? equals : name_end) - p));
+    if (equals) v[n].path = config_keep_text(c, equals + 1, (uint64_t)(name_end - equals - 1));
+    p = end;
+    if (!*p) break;
+  }
+  c->desc.variables = v;
+  c->desc.n_variables = n + 1;
+  return true;
+}
+static bool config_parse_split(struct config *c, const char *text, bool ranges) {
+  unsigned n = 0;
+  memset(c->desc.split, 0, sizeof c->desc.split);
+  for (const char *p = text;; p++, n++) {
+    size_t length = strcspn(p, ",");
+    const char *colon = (const char *)memchr(p, ':', length);
+    char *end = NULL;
+    bool ok = n < 3 && length;
+    if (ok && ranges)
+      ok = colon && config_i64(p, (uint64_t)(colon - p), &c->desc.split[n].start) &&
+           config_i64(colon + 1, (uint64_t)(p + length - colon - 1), &c->desc.split[n].stop);
+    else if (ok) {
+      c->desc.split[n].fraction = strtod(p, &end);
+      ok = end == p + length;
+    }
+    if (!ok) {
+      tool_usage_error("--%s %s: give three, such as %s", ranges ? "ranges" : "fractions", text,
+          ranges ? "0:700,700:850,850:1000" : "0.8,0.1,0.1");
+      return false;
+    }
+    p += length;
+    if (!*p) return true;
+  }
+}
+
+/* ---- the JSON document ---- */
+
+static bool config_bad(const struct config *c, const char *key, const char *need) {
+  tool_usage_error("%s, \"%s\": %s", c->where, key, need);
+  return false;
+}
+/* A key that is none of `names`. */
+static bool config_unknown(const struct config *c, const char *in, const char *key, const char *const *names, int n) {
+  int near = insitu__text_nearest(key, names, n);
+  if (near >= 0) tool_usage_error("%s: unknown key \"%s\"%s; did you mean \"%s\"?", c->where, key, in, names[near]);
+  else tool_usage_error("%s: unknown key \"%s\"%s", c->where, key, in);
+  return false;
+}
+/* A scalar's text: a string decoded, a number or word as it stands. False: a container, or too long. */
+static bool config_scalar(const struct insitu__text_json *j, int token, char *to, uint64_t cap) {
+  uint64_t n;
+  if (insitu__text_json_is_string(j, token)) return insitu__text_json_string(j, token, to, cap) >= 0;
+  if (insitu__text_json_is_object(j, token) || insitu__text_json_is_array(j, token)) return false;
+  const char *span = insitu__text_json_span(j, token, &n);
+  if (!span || n >= cap) return false;
+  snprintf(to, (size_t)cap, "%.*s", (int)n, span);
+  return true;
+}
+static bool config_json_slice(struct config *c, const struct insitu__text_json *j, int token, insitu_slice *s) {
+  static const char *const known[] = {"dim", "axis", "start", "stop"};
+  char text[INSITU__MAX_DIM_NAME], key[64];
+  bool named = false;
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+    int v = insitu__text_json_value(j, t);
+    int64_t number = 0;
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "slices", "a key is too long");
+    if (strcmp(key, "dim") == 0) {
+      if (insitu__text_json_is_null(j, v)) continue;
+      if (insitu__text_json_string(j, v, text, sizeof text) < 0) return config_bad(c, "dim", "a name is needed");
+      s->dim = config_keep_text(c, text, strlen(text));
+      named = true;
+      continue;
+    }
+    if (strcmp(key, "axis") && strcmp(key, "start") && strcmp(key, "stop"))
+      return config_unknown(c, " of a slice", key, known, 4);
+    if (!insitu__text_json_i64(j, v, &number)) return config_bad(c, key, "a whole number is needed");
+    if (key[0] == 'a') s->axis = (int32_t)number;
+    else *(key[2] == 'a' ? &s->start : &s->stop) = number;
+    named = named || key[0] == 'a';
+  }
+  return named || config_bad(c, "slices", "each needs a \"dim\" or an \"axis\", \"start\" and \"stop\"");
+}
+static bool config_json_slices(struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
+  int n = insitu__text_json_size(j, token);
+  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "slices", "a list is needed");
+  insitu_slice *s = (insitu_slice *)config_keep(c, (uint64_t)n, sizeof *s);
+  v->slices = s;
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+    if (!insitu__text_json_is_object(j, t)) return config_bad(c, "slices", "each must be an object");
+    if (!config_json_slice(c, j, t, &s[v->n_slices++])) return false;
+  }
+  return true;
+}
+static bool config_json_variable(struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
+  static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "slices"};
+  char key[64], text[INSITU__MAX_KEY];
+  if (insitu__text_json_is_string(j, token)) { /* a label alone */
+    if (insitu__text_json_string(j, token, text, sizeof text) < 0) return config_bad(c, "variables", "a name is too long");
+    v->label = config_keep_text(c, text, strlen(text));
+    return true;
+  }
+  if (!insitu__text_json_is_object(j, token)) return config_bad(c, "variables", "each must be an object with a \"label\"");
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+    int value = insitu__text_json_value(j, t);
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "variables", "a key is too long");
+    if (strcmp(key, "offset") == 0) {
+      if (!insitu__text_json_i64(j, value, &v->offset)) return config_bad(c, key, "a whole number is needed");
+    } else if (strcmp(key, "steps") == 0) {
+      if (!insitu__text_json_is_array(j, value)) return config_bad(c, key, "a list of whole numbers is needed");
+      int64_t *steps = (int64_t *)config_keep(c, (uint64_t)insitu__text_json_size(j, value), sizeof *steps);
+      v->steps = steps;
+      for (int s = insitu__text_json_first(j, value); s >= 0; s = insitu__text_json_next(j, value, s))
+        if (!insitu__text_json_i64(j, s, &steps[v->n_steps++])) return config_bad(c, key, "a list of whole numbers is needed");
+    } else if (strcmp(key, "slices") == 0) {
+      if (!config_json_slices(c, j, value, v)) return false;
+    } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0) {
+      if (insitu__text_json_is_null(j, value)) continue;
+      if (insitu__text_json_string(j, value, text, sizeof text) < 0) return config_bad(c, key, "a string is needed");
+      if (key[0] == 'l') v->label = config_keep_text(c, text, strlen(text));
+      else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
+      else if (!config_dtype_of(text, &v->dtype)) return config_bad(c, key, "a name such as float32 is needed");
+    } else return config_unknown(c, " of a variable", key, known, TOOL_COUNT(known));
+  }
+  if (!v->label) v->label = v->path;
+  return v->label || config_bad(c, "variables", "each needs a \"label\"");
+}
+static bool config_json_variables(struct config *c, const struct insitu__text_json *j, int token) {
+  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "variables", "a list is needed");
+  insitu_variable *v = (insitu_variable *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *v);
+  c->desc.variables = v;
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t))
+    if (!config_json_variable(c, j, t, &v[c->desc.n_variables++])) return false;
+  return true;
+}
+static bool config_json_split(struct config *c, const struct insitu__text_json *j, int token) {
+  unsigned n = 0;
+  if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) > 3)
+    return config_bad(c, "split", "a list of at most three is needed: train, val, test");
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t), n++) {
+    insitu_split_range *s = &c->desc.split[n];
+    if (insitu__text_json_double(j, t, &s->fraction)) continue; /* a fraction alone */
+    int fraction = insitu__text_json_get(j, t, "fraction"), start = insitu__text_json_get(j, t, "start");
+    int stop = insitu__text_json_get(j, t, "stop"), known = (fraction >= 0) + (start >= 0) + (stop >= 0);
+    if (!insitu__text_json_is_object(j, t) || insitu__text_json_size(j, t) != known ||
+        (fraction >= 0 && !insitu__text_json_double(j, fraction, &s->fraction)) ||
+        (start >= 0 && !insitu__text_json_i64(j, start, &s->start)) || (stop >= 0 && !insitu__text_json_i64(j, stop, &s->stop)))
+      return config_bad(c, "split", "each must be {\"fraction\": F} or {\"start\": A, \"stop\": B}");
+  }
+  return true;
+}
+/* The members of an object that are fields [first, end); others go to `other`, which may refuse them. */
+static bool config_json_fields(struct config *c, const struct insitu__text_json *j, int token, bool iterator) {
+  int first = iterator ? CONFIG_N_DESC : 0, end = iterator ? CONFIG_N : CONFIG_N_DESC;
+  const char *names[CONFIG_N + 3];
+  char key[128], text[INSITU__MAX_KEY], shown[256];
+  int n = 0;
+  for (int i = first; i < end; i++) names[n++] = config_fields[i].name;
+  if (!iterator) {
+    names[n++] = "variables";
+    names[n++] = "split";
+    names[n++] = "iterator";
+  }
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+    int value = insitu__text_json_value(j, t), i = first;
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "...", "a key is too long");
+    while (i < end && strcmp(config_fields[i].name, key)) i++;
+    snprintf(shown, sizeof shown, "%s, \"%s\"", c->where, key);
+    if (i < end) {
+      if (insitu__text_json_is_null(j, value)) continue;
+      if (!config_scalar(j, value, text, sizeof text)) return config_bad(c, key, "a number, word or string is needed");
+      if (!config_set(c, &config_fields[i], iterator ? (void *)&c->iter : (void *)&c->desc, shown, text)) return false;
+    } else if (iterator) return config_unknown(c, " of the iterator", key, names, n);
+    else if (strcmp(key, "variables") == 0) {
+      if (!config_json_variables(c, j, value)) return false;
+    } else if (strcmp(key, "split") == 0) {
+      if (!config_json_split(c, j, value)) return false;
+    } else if (strcmp(key, "iterator") == 0) {
+      if (!insitu__text_json_is_object(j, value)) return config_bad(c, key, "an object is needed");
+      if (!config_json_fields(c, j, value, true)) return false;
+    } else return config_unknown(c, "", key, names, n);
+  }
+  return true;
+}
+/* An exit code. */
+static int config_json(struct config *c, const char *text, uint64_t n) {
+  struct insitu__text_json j;
+  insitu_error err = {0};
+  if (insitu__text_json_parse(&j, text, n, c->where, &err) < 0) return tool_fail_error(&err);
+  int root = 0, inner = insitu__text_json_get(&j, 0, "config"); /* as insitu_loader_describe writes it */
+  if (insitu__text_json_is_object(&j, inner)) root = inner;
+  bool ok = insitu__text_json_is_object(&j, root);
+  if (!ok) tool_usage_error("%s: an object is needed, such as {\"url\": \"a.zarr\"}", c->where);
+  ok = ok && config_json_fields(c, &j, root, false);
+  insitu__text_json_free(&j);
+  return ok ? TOOL_OK : TOOL_USAGE;
+}
+/* The whole of a small file, "-" for stdin. An exit code; insitu__mem_free frees *text. */
+static int config_read_file(const char *path, char **text, uint64_t *n) {
+  struct insitu__text_buffer b = {0};
+  char piece[4096];
+  FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
+  if (!f) return tool_fail("%s: %s", path, strerror(errno));
+  for (size_t got; (got = fread(piece, 1, sizeof piece, f)) > 0;) insitu__text_buffer_bytes(&b, piece, got);
+  int error = ferror(f) ? errno : 0;
+  if (f != stdin) fclose(f);
+  if (!error && !b.failed) {
+    *text = b.text ? b.text : tool_copy("");
+    *n = b.n;
+    return TOOL_OK;
+  }
+  insitu__text_buffer_free(&b);
+  return tool_fail("%s: %s", path, error ? strerror(error) : "more than 64 MiB; this is no configuration");
+}
+
+/* ---- variables by default ---- */
+
+/* The axis of samples, -1: the array has none. */
+static int config_axis(const struct config *c, const struct insitu__zarr_array *a) {
+  if (!c->desc.sample_dim) return c->desc.sample_axis >= 0 && c->desc.sample_axis < (int32_t)a->ndim ? c->desc.sample_axis : -1;
+  for (unsigned d = 0; d < a->ndim; d++)
+    if (a->dim[d] && strcmp(a->dim[d], c->desc.sample_dim) == 0) return (int)d;
+  return -1;
+}
+/* All arrays of the longest sample axis; coordinates, which have one axis, only where there is nothing else. */
+static int config_all_arrays(struct config *c) {
+  struct tool_archive archive;
+  int code = tool_archive_open(c->desc.url, &archive);
+  if (code) return code;
+  uint64_t n = archive.n_paths, longest[2] = {0, 0}, *length = (uint64_t *)tool_alloc(n + 1, sizeof *length), taken = 0;
+  unsigned *rank = (unsigned *)tool_alloc(n + 1, sizeof *rank); /* 0: one axis, 1: more */
+  insitu_error first = {0};
+  for (uint64_t i = 0; i < n; i++) {
+    struct insitu__zarr_array a;
+    insitu_error err = {0};
+    if (tool_archive_array(&archive, archive.paths[i], &a, &err) < 0) {
+      if (!first.status) first = err;
+      continue;
+    }
+    int axis = config_axis(c, &a);
+    length[i] = axis < 0 ? 0 : a.shape[axis];
+    rank[i] = a.ndim > 1;
+    longest[rank[i]] = insitu__base_max(longest[rank[i]], length[i]);
+    insitu__zarr_array_free(&a);
+  }
+  bool fields = longest[1] > 0;
+  insitu_variable *v = (insitu_variable *)config_keep(c, n, sizeof *v);
+  for (uint64_t i = 0; i < n && taken < INSITU__MAX_VARIABLES; i++) {
+    if (!length[i] || rank[i] != fields || length[i] != longest[fields]) continue;
+    v[taken].path = config_keep_text(c, archive.paths[i], strlen(archive.paths[i]));
+    v[taken].label = v[taken].path[0] ? v[taken].path : "array";
+    taken++;
+  }
+  c->desc.variables = v;
+  c->desc.n_variables = taken;
+  if (!taken)
+    code = first.status ? tool_fail_error(&first) : tool_fail("%s: it has no array with this axis of samples", c->desc.url);
+  else if (!tool_quiet) {
+    fprintf(stderr, "Variables: all arrays of %" PRIu64 " samples (--var chooses):", longest[fields]);
+    for (uint64_t i = 0; i < taken; i++) fprintf(stderr, "%s %s", i ? "," : "", v[i].label);
+    fputc('\n', stderr);
+  }
+  insitu__mem_free(length);
+  insitu__mem_free(rank);
+  tool_archive_close(&archive);
+  return code;
+}
+
+/* ---- the whole ---- */
+
+static int config_options(struct config *c) {
+  insitu_variable *v;
+  char shown[64];
+  if (config_var && !config_parse_variables(c, config_var)) return TOOL_USAGE;
+  if (config_fractions && !config_parse_split(c, config_fractions, false)) return TOOL_USAGE;
+  if (config_ranges && !config_parse_split(c, config_ranges, true)) return TOOL_USAGE;
+  for (int i = 0; i < CONFIG_N; i++) {
+    uint64_t k = (uint64_t)snprintf(shown, sizeof shown, "--%s", config_fields[i].name);
+    while (k-- > 0) shown[k] = (char)(shown[k] == '_' ? '-' : shown[k]);
+    void *base = i < CONFIG_N_DESC ? (void *)&c->desc : (void *)&c->iter;
+    if (config_given[i] && !config_set(c, &config_fields[i], base, shown, config_given[i])) return TOOL_USAGE;
+  }
+  if (!c->desc.url) return tool_usage_error("which archive? Give its path, or --config with a file that has a \"url\"");
+  int code = c->desc.n_variables ? TOOL_OK : config_all_arrays(c);
+  if (code || (!config_dtype && !config_slice)) return code;
+  uint64_t n_slices = 0;
+  int32_t dtype = INSITU_AS_STORED;
+  const insitu_slice *slices = config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
+  if (config_slice && !slices) return TOOL_USAGE;
+  if (config_dtype && !config_dtype_of(config_dtype, &dtype))
+    return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
+  v = (insitu_variable *)config_keep(c, c->desc.n_variables, sizeof *v);
+  memcpy(v, c->desc.variables, (size_t)c->desc.n_variables * sizeof *v);
+  for (uint64_t i = 0; i < c->desc.n_variables; i++) {
+    if (config_dtype) v[i].dtype = dtype;
+    if (!slices) continue;
+    v[i].slices = slices;
+    v[i].n_slices = n_slices;
+  }
+  c->desc.variables = v;
+  return TOOL_OK;
+}
+/* From the file, then the options, then `url` (NULL: none). An exit code; config_free always. */
+static int config_load(struct config *c, const char *url) {
+  memset(c, 0, sizeof *c);
+  c->desc.api = c->iter.api = INSITU_API;
+  c->where = config_file && strcmp(config_file, "-") ? config_file : "standard input";
+  if (config_file) {
+    char *text = NULL;
+    uint64_t n = 0;
+    int code = config_read_file(config_file, &text, &n);
+    if (code) return code;
+    code = config_json(c, text, n);
+    insitu__mem_free(text);
+    if (code) return code;
+  }
+  if (url) c->desc.url = config_keep_text(c, url, strlen(url));
+  return config_options(c);
+}

@@ -1,0 +1,435 @@
+/* insitu doctor: what this machine, and an archive on it, offer to a loader; what to do where they hold it back. */
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+
+enum doctor_state { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM };
+static struct { /* where the lines go */
+  struct tool_json_out json;
+  unsigned warnings, problems;
+} doctor;
+
+/* One line; advice (may be NULL) says what to do. */
+__attribute__((format(printf, 4, 5))) static void doctor_line(
+    enum doctor_state state, const char *name, const char *advice, const char *format, ...) {
+  static const char *const word[] = {"ok", "warning", "problem"};
+  static const enum tool_style style[] = {TOOL_GREEN, TOOL_YELLOW, TOOL_RED};
+  char text[2048];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  doctor.warnings += state == DOCTOR_WARNING;
+  doctor.problems += state == DOCTOR_PROBLEM;
+  if (tool_json) {
+    tool_json_object(&doctor.json, NULL);
+    tool_json_string(&doctor.json, "check", name);
+    tool_json_string(&doctor.json, "status", word[state]);
+    tool_json_string(&doctor.json, "text", text);
+    if (advice) tool_json_string(&doctor.json, "advice", advice);
+    tool_json_end(&doctor.json);
+    return;
+  }
+  printf("%s%-7s%s  %-10s  ", tool_style(style[state]), word[state], tool_style(TOOL_PLAIN), name);
+  tool_wrap(text, 21, 21);
+  if (!advice) return;
+  printf("%21s%s", "", tool_style(TOOL_CYAN));
+  tool_wrap(advice, 21, 21);
+  printf("%s", tool_style(TOOL_PLAIN));
+}
+/* The first line of a small file of the kernel's; "" when there is none. */
+static const char *doctor_file(const char *path, char *to, size_t cap) {
+  FILE *f = fopen(path, "re");
+  to[0] = 0;
+  if (f && !fgets(to, (int)cap, f)) to[0] = 0;
+  if (f) fclose(f);
+  to[strcspn(to, "\n")] = 0;
+  return to;
+}
+
+/* ---- the machine ---- */
+
+static void doctor_uring(void) {
+#ifdef INSITU_NO_URING
+  doctor_line(DOCTOR_WARNING, "io_uring", "build without INSITU_NO_URING and link -luring", "left out of this program");
+#else
+  struct insitu__ring ring;
+  struct insitu__ring_desc d = {.backend = INSITU__RING_URING};
+  insitu_error err = {0};
+  char disabled[32];
+  if (insitu__ring_open(&ring, &d, &err) == INSITU_OK) {
+    unsigned flags = ring.uring.flags;
+    doctor_line(DOCTOR_OK, "io_uring", NULL, "works, set up with%s%s%s%s",
+#ifdef IORING_SETUP_COOP_TASKRUN
+        flags & IORING_SETUP_COOP_TASKRUN ? " COOP_TASKRUN" : "",
+#else
+        "",
+#endif
+#ifdef IORING_SETUP_SINGLE_ISSUER
+        flags & IORING_SETUP_SINGLE_ISSUER ? " SINGLE_ISSUER" : "",
+#else
+        "",
+#endif
+#ifdef IORING_SETUP_DEFER_TASKRUN
+        flags & IORING_SETUP_DEFER_TASKRUN ? " DEFER_TASKRUN" : "",
+#else
+        "",
+#endif
+        flags ? "" : " no flags: an old kernel");
+    insitu__ring_close(&ring);
+    return;
+  }
+  const char *advice = "a kernel of 5.15 or later is needed; reads go over epoll and a thread pool, which works too";
+  doctor_file("/proc/sys/kernel/io_uring_disabled", disabled, sizeof disabled);
+  if (disabled[0] && disabled[0] != '0')
+    advice = "it is switched off: sysctl kernel.io_uring_disabled=0 (as root) allows it; epoll works too";
+  else if (err.sys_errno == EPERM || err.sys_errno == EACCES || err.sys_errno == ENOSYS)
+    advice = "a container's seccomp profile or an old kernel forbids it (Docker: --security-opt seccomp=PROFILE that "
+             "permits io_uring_setup, io_uring_enter and io_uring_register); epoll works too";
+  else if (err.sys_errno == ENOMEM) advice = "raise the limit of locked memory (ulimit -l); epoll works too";
+  doctor_line(DOCTOR_WARNING, "io_uring", advice, "not to be had: %s", strerror(err.sys_errno));
+#endif
+}
+static void doctor_backend(void) {
+  struct insitu__ring ring;
+  struct insitu__ring_desc d = {.backend = tool_backend(), .io_threads = 1};
+  insitu_error err = {0};
+  const char *io = getenv("INSITU_IO");
+  if (io && io[0] && strcmp(io, "uring") && strcmp(io, "epoll")) {
+    doctor_line(
+        DOCTOR_PROBLEM, "backend", "set INSITU_IO to uring or epoll, or unset it", "the environment says INSITU_IO=%s", io);
+  } else if (insitu__ring_open(&ring, &d, &err) < 0) {
+    doctor_line(
+        DOCTOR_PROBLEM, "backend", io && io[0] ? "unset INSITU_IO, or do what the message says" : NULL, "%s", err.message);
+  } else {
+    doctor_line(DOCTOR_OK, "backend", NULL, "%s%s%s", insitu__ring_backend_name(&ring), io && io[0] ? ", as INSITU_IO says" : "",
+        d.backend == INSITU__RING_AUTO ? ", the best that works" : "");
+    insitu__ring_close(&ring);
+  }
+}
+static void doctor_cores(void) {
+  cpu_set_t set;
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  int mask = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  uint64_t quota = insitu__mem_cgroup(true), cores = insitu__mem_cores();
+  char limit[64] = "";
+  if (quota != UINT64_MAX) snprintf(limit, sizeof limit, ", a control group's quota of %" PRIu64, quota);
+  const char *advice = NULL;
+  if (cores == 1) advice = "decoding shares one core with the trainer: give the process two or more";
+  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "cores", advice,
+      "%" PRIu64 " for this process (%ld online, an affinity mask of %d%s)", cores, online, mask, limit);
+}
+static void doctor_memory(void) {
+  char total[16], limit[40] = "none", available[16], budget[16], line[128];
+  uint64_t group = insitu__mem_cgroup(false), all = insitu__mem_total(), kib = 0;
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  FILE *f = fopen("/proc/meminfo", "re");
+  while (f && fgets(line, sizeof line, f))
+    if (sscanf(line, "MemAvailable: %" SCNu64, &kib) == 1) break;
+  if (f) fclose(f);
+  uint64_t machine = (uint64_t)(pages > 0 ? pages : 0) * (uint64_t)(page > 0 ? page : 0);
+  if (group < machine) tool_bytes(limit, group);
+  bool tight = kib && kib * 1024 < all / 2;
+  doctor_line(tight ? DOCTOR_WARNING : DOCTOR_OK, "memory",
+      tight ? "the default memory_budget is more than what is free: set it, or free memory" : NULL,
+      "%s, %s free; control group limit: %s; default memory_budget %s", tool_bytes(total, machine),
+      kib ? tool_bytes(available, kib * 1024) : "?", limit, tool_bytes(budget, all / 2));
+}
+static void doctor_huge_pages(void) {
+  char text[128];
+  doctor_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
+  const char *open = strchr(text, '[');
+  if (!text[0]) doctor_line(DOCTOR_WARNING, "huge pages", "batches lie in small pages: a little slower", "the kernel has none");
+  else if (open && strncmp(open, "[never]", 7) == 0)
+    doctor_line(DOCTOR_WARNING, "huge pages",
+        "as root: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled; batches are then filled a little faster",
+        "transparent huge pages: never");
+  else
+    doctor_line(DOCTOR_OK, "huge pages", NULL, "transparent huge pages: %.*s", open ? (int)strcspn(open + 1, "]") : 1,
+        open ? open + 1 : "?");
+}
+static void doctor_limit(char *to, size_t cap, rlim_t value) {
+  if (value == RLIM_INFINITY) snprintf(to, cap, "unlimited");
+  else snprintf(to, cap, "%llu", (unsigned long long)value);
+}
+static void doctor_limits(void) {
+  struct rlimit files = {0, 0}, locked = {0, 0}, threads = {0, 0};
+  char f[32], l[32], t[32];
+  getrlimit(RLIMIT_NOFILE, &files);
+  getrlimit(RLIMIT_MEMLOCK, &locked);
+  getrlimit(RLIMIT_NPROC, &threads);
+  doctor_limit(f, sizeof f, files.rlim_cur);
+  doctor_limit(l, sizeof l, locked.rlim_cur);
+  doctor_limit(t, sizeof t, threads.rlim_cur);
+  uint64_t need = insitu__mem_cores() + 20;
+  const char *advice = NULL;
+  if (files.rlim_cur < 256) advice = "raise open files: ulimit -n 1024 (each chunk in flight is an open file)";
+  else if (threads.rlim_cur < 4 * need) advice = "raise processes: ulimit -u 4096 (workers and readers are threads)";
+  doctor_line(
+      advice ? DOCTOR_WARNING : DOCTOR_OK, "limits", advice, "open files %s, locked memory %s bytes, processes %s", f, l, t);
+}
+static void doctor_libraries(void) {
+#ifdef IO_URING_VERSION_MAJOR
+  char uring[16];
+  snprintf(uring, sizeof uring, "%d.%d", io_uring_major_version(), io_uring_minor_version());
+#else
+  const char *uring = "2.3 or earlier";
+#endif
+#ifdef INSITU_WITH_ZLIB
+  const char *zlib = zlibVersion();
+#else
+  const char *zlib = "not in this build";
+#endif
+  doctor_line(DOCTOR_OK, "libraries", NULL, "liburing %s, lz4 %s, zstd %s, zlib %s", uring, LZ4_versionString(),
+      ZSTD_versionString(), zlib);
+}
+static void doctor_cpu(void) {
+  char model[128] = "", line[256];
+  struct insitu__codec_scratch scratch;
+  FILE *f = fopen("/proc/cpuinfo", "re");
+  while (f && !model[0] && fgets(line, sizeof line, f))
+    if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) snprintf(model, sizeof model, "%.100s", strchr(line, ':') + 2);
+  if (f) fclose(f);
+  model[strcspn(model, "\n")] = 0;
+  insitu__codec_scratch_init(&scratch);
+  bool crc = insitu__codec_crc_has_hardware(), avx2 = scratch.avx2;
+  insitu__codec_scratch_free(&scratch);
+#if defined(__x86_64__)
+  const char *advice = !avx2 ? "without avx2 unshuffling is slower; a newer processor has it" : NULL;
+  const char *shuffle = avx2 ? "unshuffle by avx2" : "unshuffle by sse2";
+#else
+  const char *advice = NULL, *shuffle = "unshuffle by neon";
+  (void)avx2;
+#endif
+  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "processor", advice, "%s%s%s, crc32c %s", model, model[0] ? "; " : "", shuffle,
+      crc ? "in hardware" : "by table");
+}
+static void doctor_codecs(void) {
+  static const char *const names[] = {"blosc", "zstd", "lz4", "crc32c", "gzip", "zlib"};
+  char in[128] = "", out[128] = "";
+  for (size_t i = 0; i < TOOL_COUNT(names); i++) {
+    struct insitu__codec c;
+    char *to = insitu__codec_from_name(names[i], &c, NULL) == INSITU_OK ? in : out;
+    snprintf(to + strlen(to), sizeof in - strlen(to), "%s%s", to[0] ? ", " : "", names[i]);
+  }
+  doctor_line(out[0] ? DOCTOR_WARNING : DOCTOR_OK, "codecs", out[0] ? "define INSITU_WITH_ZLIB and link -lz" : NULL, "%s%s%s", in,
+      out[0] ? "; not in this build: " : "", out);
+}
+static void doctor_machine(void) {
+  struct utsname u;
+  if (uname(&u) == 0) {
+    int major = 0, minor = 0;
+    sscanf(u.release, "%d.%d", &major, &minor);
+    bool old = major < 5 || (major == 5 && minor < 15);
+    doctor_line(old ? DOCTOR_WARNING : DOCTOR_OK, "kernel", old ? "5.15 or later reads faster" : NULL, "%s %s, %s", u.sysname,
+        u.release, u.machine);
+  }
+  doctor_uring();
+  doctor_backend();
+  doctor_cores();
+  doctor_memory();
+  doctor_huge_pages();
+  doctor_limits();
+  doctor_libraries();
+  doctor_cpu();
+  doctor_codecs();
+}
+
+/* ---- an archive ---- */
+
+static void doctor_file_system(const char *path) {
+  static const struct {
+    unsigned long magic;
+    const char *name, *advice; /* NULL: a local disk or memory */
+  } known[] = {{0xef53, "ext2/3/4", NULL}, {0x58465342, "xfs", NULL}, {0x9123683e, "btrfs", NULL}, {0x2fc12fc1, "zfs", NULL},
+      {0xf2f52010, "f2fs", NULL}, {0x01021994, "tmpfs", NULL}, {0x794c7630, "overlayfs", NULL}, {0x73717368, "squashfs", NULL},
+      {0x6969, "NFS",
+          "every chunk is an open over the network: chunks of 1 MiB or more, a larger max_inflight, mount with nconnect=8"},
+      {0x0bd00bd0, "Lustre",
+          "many small files load its metadata server: chunks of 4 MiB or more, or shards; lfs setstripe -c 1 on the archive"},
+      {0x47504653, "GPFS", "an open takes tokens over the network: chunks of 1 MiB or more, a larger max_inflight"},
+      {0x19830326, "BeeGFS", "chunks of 1 MiB or more, a larger max_inflight"},
+      {0x00c36400, "CephFS", "chunks of 1 MiB or more, a larger max_inflight"},
+      {0xff534d42, "CIFS", "every chunk is an open over the network: chunks of 1 MiB or more, a larger max_inflight"},
+      {0xfe534d42, "SMB", "every chunk is an open over the network: chunks of 1 MiB or more, a larger max_inflight"},
+      {0x65735546, "FUSE", "the mount's own process handles every open: if this is a bucket, raise max_inflight"},
+      {0x01021997, "9p", "a shared folder of a virtual machine is slow to open files: copy the archive to a local disk"}};
+  struct statfs s;
+  if (statfs(path, &s)) {
+    doctor_line(DOCTOR_WARNING, "disk", NULL, "cannot tell the file system: %s", strerror(errno));
+    return;
+  }
+  for (size_t i = 0; i < TOOL_COUNT(known); i++) {
+    if ((unsigned long)s.f_type != known[i].magic) continue;
+    doctor_line(known[i].advice ? DOCTOR_WARNING : DOCTOR_OK, "disk", known[i].advice, "%s", known[i].name);
+    return;
+  }
+  doctor_line(DOCTOR_OK, "disk", NULL, "a file system of type 0x%lx", (unsigned long)s.f_type);
+}
+
+struct doctor_chunk { /* one stored object, timed */
+  const struct insitu__zarr_array *z;
+  struct tool_object object;
+  char key[INSITU__MAX_KEY];
+  uint64_t bytes;
+  double open_s, read_s, decode_s;
+  insitu_error err; /* of decoding */
+};
+static insitu_status doctor_discard(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  (void)user, (void)bytes, (void)offset, (void)n, (void)err;
+  return INSITU_OK;
+}
+static double doctor_since(int64_t begun) {
+  return (double)(insitu__base_now() - begun) / 1e9;
+}
+/* Opens and reads an object past the page cache where the file system allows, and decodes it. 0, or an errno. */
+static int doctor_read(int root, struct doctor_chunk *c) {
+  struct insitu__codec_scratch scratch;
+  struct insitu__codec_sink sink = {.piece = doctor_discard, .element = c->z->itemsize};
+  int64_t begun = insitu__base_now();
+  int fd = openat(root, c->key, O_RDONLY | O_CLOEXEC);
+  c->open_s = doctor_since(begun);
+  struct stat s;
+  if (fd < 0 || fstat(fd, &s)) return errno;
+  c->bytes = insitu__base_min((uint64_t)s.st_size, insitu__codec_bound(c->object.codecs, c->object.bytes) + 1);
+  char *bytes = (char *)tool_alloc(c->bytes + 1, 1);
+  (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* drops clean pages of the file */
+  uint64_t have = 0;
+  begun = insitu__base_now();
+  for (ssize_t got = 1; got > 0 && have<c->bytes; have += got> 0 ? (uint64_t)got : 0) {
+    got = read(fd, bytes + have, (size_t)(c->bytes - have));
+    if (got < 0) {
+      int error = errno;
+      close(fd);
+      insitu__mem_free(bytes);
+      return error;
+    }
+  }
+  c->read_s = doctor_since(begun);
+  close(fd);
+  insitu__codec_scratch_init(&scratch);
+  for (int turn = 0; turn < 2; turn++) { /* the first time also takes memory from the system */
+    memset(&c->err, 0, sizeof c->err);
+    begun = insitu__base_now();
+    insitu__codec_decode(c->object.codecs, &scratch, bytes, have, c->object.bytes, &sink, &c->err);
+    c->decode_s = doctor_since(begun);
+  }
+  insitu__codec_scratch_free(&scratch);
+  insitu__mem_free(bytes);
+  return 0;
+}
+/* The first stored object of the array, among its first few. */
+static void doctor_chunk(const struct tool_archive *a, const struct insitu__zarr_array *z) {
+  struct doctor_chunk c = {.z = z, .object = tool_object_of(z)};
+  uint64_t index[INSITU__MAX_DIMS], n = insitu__base_min(c.object.count, 64);
+  char stored[16], decoded[16], rate[16];
+  int error = ENOENT;
+  if (a->store.ops != &insitu__store_file_ops) return; /* not on a disk */
+  for (uint64_t i = 0; i < n && error == ENOENT; i++) {
+    tool_object_index(z, &c.object, i, index);
+    if (insitu__zarr_chunk_key(z, index, c.key, sizeof c.key) < 0) return;
+    error = doctor_read(a->store.dirfd, &c);
+  }
+  if (error == ENOENT)
+    doctor_line(DOCTOR_WARNING, "a chunk", "is the archive complete? insitu verify counts what is absent",
+        "the first %" PRIu64 " chunks of '%s' are absent", n, z->path);
+  else if (error)
+    doctor_line(DOCTOR_PROBLEM, "a chunk", "check that this user may read it and that the disk is well", "%s: %s", c.key,
+        strerror(error));
+  else if (c.err.status)
+    doctor_line(DOCTOR_PROBLEM, "a chunk", "insitu verify lists all bad chunks", "%s: %s", c.key, c.err.message);
+  else {
+    doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: open %.0f us, read %.0f us, decode %.0f us", c.key, 1e6 * c.open_s,
+        1e6 * c.read_s, 1e6 * c.decode_s);
+    bool small = c.object.bytes < 64 << 10 && c.object.count > 16;
+    double slow = c.open_s + c.read_s + c.decode_s;
+    doctor_line(small ? DOCTOR_WARNING : DOCTOR_OK, "chunk size",
+        small ? "small chunks cost an open each: chunks of 256 KiB to 16 MiB read fastest" : NULL,
+        "%s stored, %s decoded, %s/s one after the other", tool_bytes(stored, c.bytes), tool_bytes(decoded, c.object.bytes),
+        tool_bytes(rate, slow > 0 ? (uint64_t)((double)c.object.bytes / slow) : 0));
+  }
+}
+static void doctor_arrays(struct tool_archive *a) {
+  struct insitu__zarr_array best = {0}, z;
+  uint64_t readable = 0, most = 0;
+  insitu_error first = {0};
+  for (uint64_t i = 0; i < a->n_paths; i++) {
+    insitu_error err = {0};
+    if (tool_archive_array(a, a->paths[i], &z, &err) < 0) {
+      if (!first.status) first = err;
+      continue;
+    }
+    struct tool_object o = tool_object_of(&z);
+    readable++;
+    if (o.count && o.count * o.bytes > most) { /* below 2^63: >>zarr bounds both */
+      most = o.count * o.bytes;
+      insitu__zarr_array_free(&best);
+      best = z;
+    } else insitu__zarr_array_free(&z);
+  }
+  bool none = a->n_paths && !readable;
+  if (!a->n_paths) doctor_line(DOCTOR_PROBLEM, "arrays", "check the url", "the archive has none");
+  else if (readable == a->n_paths)
+    doctor_line(DOCTOR_OK, "arrays", NULL, "%" PRIu64 ", all can be read by this build", a->n_paths);
+  else
+    doctor_line(none ? DOCTOR_PROBLEM : DOCTOR_WARNING, "arrays", "insitu info shows why for each",
+        "%" PRIu64 " of %" PRIu64 " can be read; %s", readable, a->n_paths, first.message);
+  if (most) doctor_chunk(a, &best);
+  insitu__zarr_array_free(&best);
+}
+static void doctor_archive(const char *url) {
+  struct tool_archive a;
+  insitu_error err = {0};
+  char path[INSITU__MAX_KEY];
+  if (!tool_json) printf("\n");
+  if (insitu__text_url_parse(url, path, sizeof path, NULL) == INSITU_OK && access(path, F_OK) == 0) doctor_file_system(path);
+  int64_t begun = insitu__base_now();
+  if (tool_archive_open_with(url, 0, &a, &err) < 0) {
+    doctor_line(DOCTOR_PROBLEM, "archive", NULL, "%s", err.message);
+    return;
+  }
+  double ms = 1e3 * doctor_since(begun);
+  bool consolidated = a.group.nodes >= 0, slow = !consolidated && !a.group.is_array && (a.n_paths > 50 || ms > 500);
+  doctor_line(slow ? DOCTOR_WARNING : DOCTOR_OK, "archive",
+      slow ? "consolidate the metadata once (zarr.consolidate_metadata): opening then reads one file" : NULL,
+      "Zarr v%d, %s, opened in %.1f ms", a.group.format,
+      a.group.is_array ? "one array"
+      : consolidated   ? "consolidated metadata"
+                       : "metadata not consolidated",
+      ms);
+  if (a.list_error.status) doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
+  doctor_arrays(&a);
+  tool_archive_close(&a);
+}
+
+static int doctor_run(int argc, char **argv) {
+  if (argc > 1) return tool_usage_error("'%s' is one argument too many", argv[1]);
+  doctor.json.to = stdout;
+  if (tool_json) {
+    tool_json_object(&doctor.json, NULL);
+    tool_json_array(&doctor.json, "checks");
+  }
+  doctor_machine();
+  if (argc) doctor_archive(argv[0]);
+  if (tool_json) {
+    tool_json_end(&doctor.json);
+    tool_json_u64(&doctor.json, "warnings", doctor.warnings);
+    tool_json_u64(&doctor.json, "problems", doctor.problems);
+    tool_json_bool(&doctor.json, "ok", !doctor.problems);
+    tool_json_end(&doctor.json);
+  } else if (doctor.problems + doctor.warnings)
+    printf("\n%u problem%s, %u warning%s\n", doctor.problems, doctor.problems == 1 ? "" : "s", doctor.warnings,
+        doctor.warnings == 1 ? "" : "s");
+  else printf("\nAll is well%s.\n", argc ? "" : "; insitu doctor ARCHIVE looks at an archive too");
+  return doctor.problems ? TOOL_FAILED : TOOL_OK;
+}
+
+static const struct tool_command doctor_command = {.name = "doctor",
+    .arguments = "[URL] [OPTIONS]",
+    .summary = "what this machine offers, and what holds a loader back",
+    .details = "  URL   an archive to look at too: its file system, its metadata, and one chunk's open, read, decode\n\n"
+               "Each line is ok, a warning (it works, but not at its best) or a problem, with what to do. Exit\n"
+               "status 1 when there is a problem.\n\n"
+               "examples: insitu doctor\n"
+               "          INSITU_IO=epoll insitu doctor winds.zarr\n",
+    .run = doctor_run};

@@ -1,0 +1,352 @@
+/* insitu plan: what an epoch of each split costs, told from metadata alone, and which knob helps where it costs much. */
+
+struct plan_cost { /* of one split */
+  insitu_status status;
+  insitu_error err;
+  insitu_plan plan;
+  insitu_quality quality;
+  uint64_t ring_bytes, memory_bytes;
+};
+struct plan_hint {
+  char text[600];
+};
+enum { PLAN_SPLITS = 4, PLAN_MAX_HINTS = 12 };
+struct plan {
+  struct config config;
+  insitu_loader *loader;
+  struct plan_cost cost[PLAN_SPLITS];
+  struct plan_hint hint[PLAN_MAX_HINTS];
+  int n_hints;
+  int only; /* the one split asked for, -1: all */
+};
+
+static uint64_t plan_memory(const insitu_plan *p) { /* of one iterator and the loader */
+  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes;
+}
+static insitu_iter_desc plan_iter(const struct config *c, int split) { /* the order asked for holds for the split asked for */
+  insitu_iter_desc d = c->iter;
+  if (d.split != split) d.order = INSITU_AUTO;
+  d.split = split;
+  return d;
+}
+__attribute__((format(printf, 2, 3))) static void plan_say(struct plan *p, const char *format, ...) {
+  va_list args;
+  if (p->n_hints == PLAN_MAX_HINTS) return;
+  va_start(args, format);
+  vsnprintf(p->hint[p->n_hints++].text, sizeof p->hint->text, format, args);
+  va_end(args);
+}
+
+/* What one split would cost with another configuration; false where that cannot be opened or planned. */
+static bool plan_try(const struct plan *p, const insitu_loader_desc *desc, int split, insitu_plan *out) {
+  insitu_loader *ld;
+  insitu_iter_desc it = plan_iter(&p->config, split);
+  if (insitu_loader_open(desc, &ld, NULL) < 0) return false;
+  bool ok = insitu_loader_plan(ld, &it, out, NULL) == INSITU_OK;
+  insitu_loader_close(&ld);
+  return ok;
+}
+
+/* Larger units until chunks are hardly read twice, then longer windows where that mixes too little. */
+static void plan_hint_reads(struct plan *p, int split) {
+  const insitu_plan *now = &p->cost[split].plan;
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  insitu_loader_desc d = *c;
+  insitu_plan better, best = *now;
+  uint64_t units = 0, blocks = c->block_chunks;
+  char knob[80] = "";
+  for (uint64_t k = 2; k <= 64 && k * c->unit_chunks <= c->block_chunks; k *= 2) {
+    d.unit_chunks = k * c->unit_chunks;
+    if (!plan_try(p, &d, split, &better)) break;
+    if (better.amplification < 0.98 * best.amplification) {
+      best = better;
+      units = d.unit_chunks;
+    }
+    if (better.amplification <= 1.1) break;
+  }
+  if (!units) {
+    plan_say(p,
+        "%s: every chunk is read %.2f times. Larger unit_chunks do not help here: use fewer offsets and steps, a larger "
+        "block_chunks, or another chunking.",
+        config_split_words[split], now->amplification);
+    return;
+  }
+  d.unit_chunks = units;
+  for (uint64_t k = 2; k <= 64 && best.variance_ratio > 2 && best.variance_ratio > now->variance_ratio; k *= 2) {
+    d.block_chunks = k * c->block_chunks;
+    if (!plan_try(p, &d, split, &better) || plan_memory(&better) > c->memory_budget) break;
+    if (better.variance_ratio > 0.95 * best.variance_ratio) break;
+    best = better;
+    blocks = d.block_chunks;
+  }
+  if (blocks != c->block_chunks) snprintf(knob, sizeof knob, " and block_chunks %" PRIu64, blocks);
+  if (now->variance_ratio > 0)
+    plan_say(p,
+        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. unit_chunks %" PRIu64
+        "%s would make it %.2f, with a variance ratio of %.2f.",
+        config_split_words[split], now->amplification, units, knob, best.amplification, best.variance_ratio);
+  else
+    plan_say(p,
+        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. unit_chunks %" PRIu64
+        " would make it %.2f.",
+        config_split_words[split], now->amplification, units, best.amplification);
+}
+/* Fewer batches ahead, which does not change the order; then smaller windows. */
+static void plan_hint_memory(struct plan *p, int split) {
+  const insitu_plan *now = &p->cost[split].plan;
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  insitu_loader_desc d = *c;
+  insitu_plan smaller = *now;
+  char need[32], budget[32], text[32], knob[80];
+  tool_bytes(need, plan_memory(now));
+  tool_bytes(budget, c->memory_budget);
+  while (plan_memory(&smaller) > c->memory_budget) {
+    if (d.prefetch_depth > 4) {
+      d.prefetch_depth = insitu__base_max(4, d.prefetch_depth / 2);
+    } else {
+      d.block_chunks /= 2;
+      d.lanes = 0;
+    }
+    if (d.block_chunks < d.unit_chunks || !plan_try(p, &d, split, &smaller)) break;
+  }
+  if (plan_memory(&smaller) <= c->memory_budget) {
+    int n = snprintf(knob, sizeof knob, "prefetch_depth %" PRIu64, d.prefetch_depth);
+    if (d.block_chunks != c->block_chunks)
+      snprintf(knob + n, sizeof knob - (size_t)n, " and block_chunks %" PRIu64, d.block_chunks);
+    plan_say(p, "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. %s would take %s.",
+        config_split_words[split], need, budget, knob, tool_bytes(text, plan_memory(&smaller)));
+    return;
+  }
+  plan_say(p,
+      "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. Raise memory_budget, or lower batch_size "
+      "(%s for each of %" PRIu64 " batches) or max_inflight.",
+      config_split_words[split], need, budget, tool_bytes(text, now->slab_bytes), now->slabs);
+}
+/* Longer windows until batches are mixed. */
+static void plan_hint_mixing(struct plan *p, int split) {
+  const insitu_plan *now = &p->cost[split].plan;
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  insitu_loader_desc d = *c;
+  insitu_plan better, best = *now;
+  uint64_t blocks = 0;
+  char text[32];
+  for (uint64_t k = 2; k <= 1024; k *= 2) {
+    d.block_chunks = k * c->block_chunks;
+    if (!plan_try(p, &d, split, &better) || plan_memory(&better) > c->memory_budget) break;
+    if (better.variance_ratio < 0.95 * best.variance_ratio) {
+      best = better;
+      blocks = d.block_chunks;
+    }
+    if (better.variance_ratio <= 1.5) break;
+  }
+  if (blocks)
+    plan_say(p,
+        "%s: batches vary %.2f times as much as by an ideal shuffle. block_chunks %" PRIu64
+        " would make it %.2f and take %s of memory.",
+        config_split_words[split], now->variance_ratio, blocks, best.variance_ratio, tool_bytes(text, plan_memory(&best)));
+  else
+    plan_say(p,
+        "%s: batches vary %.2f times as much as by an ideal shuffle, and more block_chunks do not help or do not fit; "
+        "lower unit_chunks, or raise memory_budget.",
+        config_split_words[split], now->variance_ratio);
+}
+/* Of each kind the first split that has it: the knobs are the same for all. */
+static void plan_hints(struct plan *p) {
+  bool reads = false, memory = false;
+  uint64_t budget = insitu_loader_config(p->loader)->memory_budget;
+  for (int i = 0; i < PLAN_SPLITS; i++) {
+    const struct plan_cost *c = &p->cost[i];
+    if (c->status != INSITU_OK || (p->only >= 0 ? i != p->only : i == INSITU_ALL)) continue;
+    if (c->plan.amplification > 1.1 && !reads) plan_hint_reads(p, i);
+    if (plan_memory(&c->plan) > budget && !memory) plan_hint_memory(p, i);
+    if (c->plan.variance_ratio > 2) plan_hint_mixing(p, i);
+    reads = reads || c->plan.amplification > 1.1;
+    memory = memory || plan_memory(&c->plan) > budget;
+  }
+  const struct plan_cost *train = &p->cost[INSITU_TRAIN];
+  if (p->only < 0 && train->status == INSITU_OK && train->plan.dropped_edge * 10 > train->plan.samples)
+    plan_say(p,
+        "train: %" PRIu64 " samples are left out because their windows leave the split or the archive; contiguous splits, or "
+        "split_spill, keep more of them.",
+        train->plan.dropped_edge);
+}
+
+/* ---- printing ---- */
+
+static void plan_print_head(const struct plan *p) {
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  const insitu_array *a;
+  char text[32];
+  uint64_t bytes = 0;
+  printf("%s%s%s\n", tool_style(TOOL_BOLD), c->url, tool_style(TOOL_PLAIN));
+  for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
+    const insitu_variable *v = &c->variables[i];
+    printf("  %-16s ", a->name);
+    for (int32_t k = 0; k < a->ndim; k++) printf("%s%" PRId64, k ? ", " : "(", a->shape[k]);
+    printf(") %s", insitu__box_dtype(a->dtype));
+    if (v->path && strcmp(v->path, v->label)) printf(" of %s", v->path);
+    if (v->offset) printf(", %+" PRId64 " samples", v->offset);
+    printf("\n");
+    bytes += a->bytes;
+  }
+  printf("  one batch: %" PRIu64 " samples, %s", c->batch_size, tool_bytes(text, bytes));
+  if (c->world > 1) printf(" on each of %d ranks (this is rank %d)", (int)c->world, (int)c->rank);
+  printf("\n\n");
+}
+enum plan_kind { PLAN_TITLE, PLAN_COUNT, PLAN_BYTES, PLAN_RATIO };
+#define PLAN_ROW(label, kind, member)                                                                                            \
+  { label, #member, PLAN_##kind, offsetof(struct plan_cost, member) }
+static const struct plan_row {
+  const char *label, *key;
+  enum plan_kind kind;
+  size_t at;
+} plan_rows[] = {{"an epoch", NULL, PLAN_TITLE, 0}, PLAN_ROW("samples", COUNT, plan.samples),
+    PLAN_ROW("batches", COUNT, plan.batches), PLAN_ROW("rows of this rank", COUNT, plan.rows),
+    PLAN_ROW("dropped: window leaves the split", COUNT, plan.dropped_edge),
+    PLAN_ROW("dropped: to fill the last batch", COUNT, plan.dropped_tail), {"reading", NULL, PLAN_TITLE, 0},
+    PLAN_ROW("chunks read", COUNT, plan.reads), PLAN_ROW("different chunks", COUNT, plan.distinct),
+    PLAN_ROW("amplification: reads of each", RATIO, plan.amplification), PLAN_ROW("dedup: uses of each read", RATIO, plan.dedup),
+    PLAN_ROW("decoded", BYTES, plan.read_bytes), {"mixing", NULL, PLAN_TITLE, 0},
+    PLAN_ROW("units that are moved", COUNT, plan.units), PLAN_ROW("samples of a unit", COUNT, plan.unit_rows),
+    PLAN_ROW("lanes", COUNT, plan.lanes), PLAN_ROW("units of a lane's window", COUNT, plan.window),
+    PLAN_ROW("batches a window reaches into", COUNT, plan.span),
+    PLAN_ROW("variance ratio, 1 is ideal", RATIO, plan.variance_ratio),
+    PLAN_ROW("the same, measured", RATIO, quality.variance_ratio),
+    PLAN_ROW("gap of neighbours, 1 is ideal", RATIO, quality.gap_score), {"memory", NULL, PLAN_TITLE, 0},
+    PLAN_ROW("batches in the ring", COUNT, plan.slabs), PLAN_ROW("one batch", BYTES, plan.slab_bytes),
+    PLAN_ROW("all of them", BYTES, ring_bytes), PLAN_ROW("tables", BYTES, plan.table_bytes),
+    PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes), PLAN_ROW("together", BYTES, memory_bytes)};
+
+static void plan_print_cell(const struct plan_row *row, const struct plan_cost *c) {
+  char text[32] = "-";
+  const void *at = (const char *)c + row->at;
+  if (c->status != INSITU_OK) snprintf(text, sizeof text, "-");
+  else if (row->kind == PLAN_BYTES) tool_bytes(text, *(const uint64_t *)at);
+  else if (row->kind == PLAN_COUNT) tool_count(text, *(const uint64_t *)at);
+  else if (*(const double *)at > 0) snprintf(text, sizeof text, "%.2f", *(const double *)at);
+  printf(" %13s", text);
+}
+static void plan_print(const struct plan *p) {
+  char text[32];
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  plan_print_head(p);
+  for (size_t r = 0; r < TOOL_COUNT(plan_rows); r++) {
+    const struct plan_row *row = &plan_rows[r];
+    bool title = row->kind == PLAN_TITLE;
+    printf("%s%s", title ? tool_style(TOOL_BOLD) : "  ", row->label);
+    if (!title || r == 0) printf("%*s", (int)(34 - strlen(row->label) - (title ? 0 : 2)), "");
+    for (int i = 0; i < PLAN_SPLITS; i++) {
+      if (p->only >= 0 && i != p->only) continue;
+      if (!title) plan_print_cell(row, &p->cost[i]);
+      else if (r == 0) printf(" %13s", config_split_words[i]);
+    }
+    printf("%s\n", title ? tool_style(TOOL_PLAIN) : "");
+  }
+  printf("  memory_budget, for all iterators  %13s\n", tool_bytes(text, c->memory_budget));
+  for (int i = 0; i < PLAN_SPLITS; i++) {
+    if ((p->only >= 0 && i != p->only) || p->cost[i].status == INSITU_OK) continue;
+    printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->cost[i].err.message);
+  }
+  for (int i = 0; i < p->n_hints; i++) printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->hint[i].text);
+}
+static void plan_print_json(const struct plan *p) {
+  struct tool_json_out j = {.to = stdout};
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  const insitu_array *a;
+  tool_json_object(&j, NULL);
+  tool_json_string(&j, "url", c->url);
+  tool_json_u64(&j, "batch_size", c->batch_size);
+  tool_json_u64(&j, "block_chunks", c->block_chunks);
+  tool_json_u64(&j, "unit_chunks", c->unit_chunks);
+  tool_json_u64(&j, "memory_budget", c->memory_budget);
+  tool_json_array(&j, "arrays");
+  for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
+    tool_json_object(&j, NULL);
+    tool_json_string(&j, "name", a->name);
+    tool_json_string(&j, "dtype", insitu__box_dtype(a->dtype));
+    tool_json_list(&j, "shape");
+    for (int32_t k = 0; k < a->ndim; k++) tool_json_i64(&j, NULL, a->shape[k]);
+    tool_json_end(&j);
+    tool_json_end(&j);
+  }
+  tool_json_end(&j);
+  tool_json_object(&j, "splits");
+  for (int i = 0; i < PLAN_SPLITS; i++) {
+    const struct plan_cost *cost = &p->cost[i];
+    if (p->only >= 0 && i != p->only) continue;
+    tool_json_object(&j, config_split_words[i]);
+    if (cost->status != INSITU_OK) tool_json_string(&j, "error", cost->err.message);
+    for (size_t r = 0; cost->status == INSITU_OK && r < TOOL_COUNT(plan_rows); r++) {
+      const struct plan_row *row = &plan_rows[r];
+      const void *at = (const char *)cost + row->at;
+      if (row->kind == PLAN_TITLE) continue;
+      const char *key = strncmp(row->key, "plan.", 5) ? row->key : row->key + 5; /* those of quality: measured_... */
+      char measured[64];
+      snprintf(measured, sizeof measured, "measured_%s", strncmp(key, "quality.", 8) ? "" : key + 8);
+      if (strncmp(key, "quality.", 8) == 0) key = measured;
+      if (row->kind == PLAN_RATIO) tool_json_double(&j, key, *(const double *)at);
+      else tool_json_u64(&j, key, *(const uint64_t *)at);
+    }
+    tool_json_end(&j);
+  }
+  tool_json_end(&j);
+  tool_json_array(&j, "hints");
+  for (int i = 0; i < p->n_hints; i++) tool_json_string(&j, NULL, p->hint[i].text);
+  tool_json_end(&j);
+  tool_json_end(&j);
+}
+
+static void plan_cost(const struct plan *p, int split, struct plan_cost *c) {
+  insitu_iter_desc d = plan_iter(&p->config, split);
+  c->status = insitu_loader_plan(p->loader, &d, &c->plan, &c->err);
+  if (c->status) return;
+  c->ring_bytes = c->plan.slabs * c->plan.slab_bytes;
+  c->memory_bytes = plan_memory(&c->plan);
+  if (c->plan.variance_ratio > 0) c->status = insitu_loader_quality(p->loader, &d, &c->quality, &c->err);
+}
+
+static int plan_run(int argc, char **argv) {
+  static struct plan p;
+  insitu_error err = {0};
+  if (argc > 1) return tool_usage_error("one archive is needed, not %d", argc);
+  int code = config_load(&p.config, argc ? argv[0] : NULL);
+  if (code == TOOL_OK) {
+    p.config.desc.plan_only = 1;
+    p.only = config_given[CONFIG_IN_ITER_split] ? p.config.iter.split : -1;
+    if (insitu_loader_open(&p.config.desc, &p.loader, &err) < 0) code = tool_fail_error(&err);
+  }
+  if (code == TOOL_OK) {
+    bool any = false;
+    for (int i = 0; i < PLAN_SPLITS; i++) {
+      plan_cost(&p, i, &p.cost[i]);
+      any = any || (p.cost[i].status == INSITU_OK && (p.only < 0 || i == p.only));
+    }
+    plan_hints(&p);
+    if (tool_json) plan_print_json(&p);
+    else if (any) plan_print(&p);
+    if (!any) code = tool_json ? TOOL_FAILED : tool_fail_error(&p.cost[p.only < 0 ? INSITU_TRAIN : p.only].err);
+  }
+  insitu_loader_close(&p.loader);
+  config_free(&p.config);
+  return code;
+}
+
+static const struct tool_option plan_options[] = {CONFIG_OPTIONS};
+static const struct tool_command plan_command = {.name = "plan",
+    .arguments = "URL | --config FILE [options]",
+    .summary = "what an epoch would cost: samples, reads, memory, mixing",
+    .details = "Opens the metadata alone and reads no chunk. Where chunks are read more than 1.1 times, the memory does not\n"
+               "fit, or batches vary more than twice as much as by an ideal shuffle, it says which knob to turn and what that\n"
+               "would give. Without --var, the variables are all arrays of the longest axis of samples.\n\n"
+               "A configuration holds the fields of insitu_loader_desc by their names; what insitu_loader_describe prints\n"
+               "is one as well:\n"
+               "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": \"x\", \"path\": \"t\"},\n"
+               "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": [{\"fraction\": 0.8}, {\"fraction\": 0.2}],\n"
+               "   \"iterator\": {\"split\": \"train\", \"order\": \"shuffled\"}}\n\n"
+               "examples:\n"
+               "  insitu plan t.zarr\n"
+               "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
+               "  insitu plan --config train.json --world 8 --json\n",
+    .options = plan_options,
+    .n_options = TOOL_COUNT(plan_options),
+    .run = plan_run};

@@ -1,0 +1,296 @@
+/* insitu verify: reads and decodes every stored object of the arrays, on all cores. Array after array; the objects of one by as
+ * many coroutines as memory allows, each of which reads one and has it decoded on a worker. */
+
+enum { VERIFY_SHOWN = 100 }; /* bad objects of one array that are listed */
+
+struct verify_bad {
+  uint64_t number; /* of the object, in C order */
+  insitu_error err;
+};
+struct verify_array {
+  const char *path;
+  struct insitu__zarr_array z;
+  insitu_error err; /* status < 0: cannot be opened */
+  uint64_t count, done, absent, n_bad, stored, decoded;
+  struct verify_bad *bad; /* the first to be found; a growing array of >>array */
+};
+struct verify_run { /* the reactor's thread alone, but for what a worker decodes */
+  struct tool_archive *archive;
+  struct insitu__codec_scratch *scratch; /* one for each worker */
+  unsigned workers;
+  struct verify_array *now;
+  struct tool_object object;
+  uint64_t next, budget, bound; /* the next object; bytes for all coroutines; most bytes that an object may have */
+  uint64_t finished;            /* objects of all arrays */
+  struct insitu__reactor_gate gate;
+  bool stop, fail_fast, no_memory;
+};
+struct verify_job { /* one coroutine's object on a worker */
+  struct verify_run *run;
+  unsigned char *bytes;
+  uint64_t n;
+  insitu_error err;
+};
+
+static const char *verify_fail_fast;
+
+static insitu_status verify_discard(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  (void)user, (void)bytes, (void)offset, (void)n, (void)err;
+  return INSITU_OK;
+}
+static void verify_decode(void *arg, unsigned worker) {
+  struct verify_job *job = (struct verify_job *)arg;
+  const struct tool_object *o = &job->run->object;
+  struct insitu__codec_sink sink = {.piece = verify_discard, .element = job->run->now->z.itemsize};
+  insitu__codec_decode(o->codecs, &job->run->scratch[worker], job->bytes, job->n, o->bytes, &sink, &job->err);
+}
+static void verify_object_await(struct verify_job *job, uint64_t number) {
+  struct verify_run *run = job->run;
+  struct verify_array *a = run->now;
+  char key[INSITU__MAX_KEY];
+  uint64_t index[INSITU__MAX_DIMS];
+  struct iovec iov = {job->bytes, (size_t)(run->bound + 1)};
+  memset(&job->err, 0, sizeof job->err);
+  tool_object_index(&a->z, &run->object, number, index);
+  if (insitu__zarr_chunk_key(&a->z, index, key, sizeof key) < 0)
+    insitu__error_set(&job->err, INSITU_E_ARG, "store: the chunk's key is longer than %d bytes", INSITU__MAX_KEY);
+  else if (insitu__store_read_await(&run->archive->store, key, 0, &iov, 1, &job->n, &job->err) == INSITU_E_NOTFOUND) {
+    a->absent++;
+    return;
+  }
+  if (job->err.status == INSITU_OK && job->n > run->bound)
+    insitu__error_set(&job->err, INSITU_E_CORRUPT,
+        "decode: the object has more than the %" PRIu64 " bytes that its codecs make at most; " INSITU__CODEC_BAD, run->bound);
+  if (job->err.status == INSITU_OK) insitu__reactor_work_await(&run->archive->reactor, verify_decode, job);
+  a->stored += job->n;
+  a->decoded += run->object.bytes;
+  if (job->err.status == INSITU_OK) return;
+  a->n_bad++;
+  if (a->n_bad <= VERIFY_SHOWN && !INSITU__ARRAY_PUSH(a->bad, (struct verify_bad){number, job->err})) tool_no_memory();
+  if (run->fail_fast) run->stop = true;
+}
+static void verify_coroutine_await(void *arg) {
+  struct verify_run *run = (struct verify_run *)arg;
+  struct verify_job job = {.run = run, .bytes = (unsigned char *)insitu__mem_map(run->bound + 1)};
+  if (!job.bytes) run->no_memory = run->stop = true;
+  while (!run->stop && run->next < run->now->count) {
+    verify_object_await(&job, run->next++);
+    run->now->done++;
+    tool_progress(++run->finished);
+  }
+  insitu__mem_unmap(job.bytes, run->bound + 1);
+  insitu__reactor_gate_open(&run->gate);
+}
+static void verify_array_await(void *arg) {
+  struct verify_run *run = (struct verify_run *)arg;
+  uint64_t each = run->bound + 2 * run->object.bytes; /* what is read, and the scratch it is decoded in */
+  unsigned n = (unsigned)insitu__base_min(
+      insitu__base_min(4 * run->workers, run->now->count), insitu__base_max(1, run->budget / insitu__base_max(1, each)));
+  insitu__reactor_gate_expect(&run->gate, n);
+  for (unsigned i = 0; i < n; i++) {
+    if (insitu__reactor_spawn(&run->archive->reactor, verify_coroutine_await, run) >= 0) continue;
+    run->no_memory = run->stop = true;
+    insitu__reactor_gate_open(&run->gate);
+  }
+  insitu__reactor_gate_await(&run->archive->reactor, &run->gate);
+}
+
+static int verify_compare(const void *x, const void *y) {
+  uint64_t a = ((const struct verify_bad *)x)->number, b = ((const struct verify_bad *)y)->number;
+  return (a > b) - (a < b);
+}
+/* Not an error of the archive: this build cannot decode the array. */
+static bool verify_is_refusal(const struct verify_array *a) {
+  insitu_status s = a->err.status;
+  return s == INSITU_E_CODEC || s == INSITU_E_DTYPE || s == INSITU_E_GRID || s == INSITU_E_UNSUPPORTED;
+}
+static const char *verify_key(const struct verify_array *a, uint64_t number, char *key, size_t cap) {
+  uint64_t index[INSITU__MAX_DIMS];
+  struct tool_object o = tool_object_of(&a->z);
+  tool_object_index(&a->z, &o, number, index);
+  return insitu__zarr_chunk_key(&a->z, index, key, cap) < 0 ? "?" : key;
+}
+static void verify_print(const struct verify_array *a, int width) {
+  char count[32], text[32], stored[16], key[INSITU__MAX_KEY];
+  bool bad = a->n_bad || (a->err.status && !verify_is_refusal(a));
+  const char *word = bad ? "BAD " : a->err.status ? "skip" : "ok  ";
+  printf("%s%s%s  ", tool_style(bad ? TOOL_RED : a->err.status ? TOOL_YELLOW : TOOL_GREEN), word, tool_style(TOOL_PLAIN));
+  tool_put_padded(a->path[0] ? a->path : "/", width + 2);
+  if (a->err.status) {
+    tool_put(stdout, a->err.message, strlen(a->err.message));
+    printf("\n");
+    return;
+  }
+  printf("%9s chunk%s  %9s", tool_count(count, a->done), a->done == 1 ? " " : "s", tool_bytes(stored, a->stored));
+  if (a->absent) printf(", %s absent", tool_count(text, a->absent));
+  if (a->n_bad) printf(", %s bad", tool_count(text, a->n_bad));
+  if (a->done < a->count) printf(", stopped before the other %s", tool_count(text, a->count - a->done));
+  printf("\n");
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->bad); i++) {
+    printf("        %s: ", verify_key(a, a->bad[i].number, key, sizeof key));
+    tool_put(stdout, a->bad[i].err.message, strlen(a->bad[i].err.message));
+    printf("\n");
+  }
+  if (a->n_bad > VERIFY_SHOWN) printf("        and %s more\n", tool_count(text, a->n_bad - VERIFY_SHOWN));
+}
+static void verify_json(struct tool_json_out *j, const struct verify_array *a) {
+  char key[INSITU__MAX_KEY];
+  bool skipped = a->err.status && verify_is_refusal(a);
+  tool_json_object(j, NULL);
+  tool_json_string(j, "path", a->path);
+  tool_json_string(j, "status", skipped ? "skipped" : a->err.status || a->n_bad ? "bad" : "ok");
+  if (a->err.status) tool_json_string(j, "cause", a->err.message);
+  tool_json_u64(j, "chunks", a->count);
+  tool_json_u64(j, "checked", a->done);
+  tool_json_u64(j, "absent", a->absent);
+  tool_json_u64(j, "bad", a->n_bad);
+  tool_json_u64(j, "stored_bytes", a->stored);
+  tool_json_u64(j, "decoded_bytes", a->decoded);
+  tool_json_array(j, "bad_chunks");
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->bad); i++) {
+    tool_json_object(j, NULL);
+    tool_json_string(j, "key", verify_key(a, a->bad[i].number, key, sizeof key));
+    tool_json_string(j, "status", insitu_status_name(a->bad[i].err.status));
+    tool_json_string(j, "cause", a->bad[i].err.message);
+    tool_json_end(j);
+  }
+  tool_json_end(j);
+  tool_json_end(j);
+}
+
+struct verify_sum {
+  uint64_t arrays, skipped, broken; /* broken: cannot be opened, and should be */
+  uint64_t chunks, done, absent, bad, stored;
+};
+static void verify_summary(const struct verify_sum *s, double seconds) {
+  char a[32], b[32], bytes[16], rate[16];
+  printf("\n%s%s", tool_style(TOOL_BOLD),
+      s->bad || s->broken || s->arrays == s->skipped ? tool_style(TOOL_RED) : tool_style(TOOL_GREEN));
+  if (s->arrays == s->skipped) printf("nothing could be checked");
+  else if (s->bad) printf("%s of %s chunks %s bad", tool_count(a, s->bad), tool_count(b, s->done), s->bad == 1 ? "is" : "are");
+  else
+    printf("%s chunk%s of %s array%s checked, none is bad", tool_count(a, s->done), s->done == 1 ? "" : "s",
+        tool_count(b, s->arrays - s->skipped - s->broken), s->arrays - s->skipped - s->broken == 1 ? "" : "s");
+  printf("%s", tool_style(TOOL_PLAIN));
+  if (s->broken) printf("; %s array%s cannot be opened", tool_count(a, s->broken), s->broken == 1 ? "" : "s");
+  if (s->absent) printf("; %s absent (read as the fill value)", tool_count(a, s->absent));
+  if (s->skipped) printf("; %s array%s not checked", tool_count(a, s->skipped), s->skipped == 1 ? "" : "s");
+  printf(". %s in %.1f s", tool_bytes(bytes, s->stored), seconds);
+  if (seconds > 0.05) printf(", %s/s", tool_bytes(rate, (uint64_t)((double)s->stored / seconds)));
+  printf(".\n");
+  if (s->bad) printf("To train all the same, leave these samples out, or open the loader with on_bad_chunk = INSITU_FILL.\n");
+}
+
+/* Opens the arrays: those named, or all. Their number, or UINT64_MAX after a message. */
+static uint64_t verify_open(struct tool_archive *archive, int argc, char **argv, struct verify_array **out) {
+  uint64_t n = argc > 1 ? (uint64_t)argc - 1 : archive->n_paths;
+  *out = (struct verify_array *)tool_alloc(insitu__base_max(n, 1), sizeof **out);
+  for (uint64_t i = 0; i < n; i++) {
+    struct verify_array *a = &(*out)[i];
+    a->path = argc > 1 ? (strcmp(argv[i + 1], "/") ? argv[i + 1] : "") : archive->paths[i];
+    insitu_status status = tool_archive_array(archive, a->path, &a->z, &a->err);
+    if (status < 0 && argc > 1) {
+      tool_fail_error(&a->err);
+      return UINT64_MAX;
+    }
+    if (status >= 0) a->count = tool_object_of(&a->z).count;
+  }
+  return n;
+}
+static void verify_all(
+    struct verify_run *run, struct verify_array *arrays, uint64_t n, struct verify_sum *sum, struct tool_json_out *j) {
+  int width = 1;
+  for (uint64_t i = 0; i < n; i++) {
+    int length = (int)insitu__base_min(strlen(arrays[i].path), 48);
+    width = length > width ? length : width;
+  }
+  for (uint64_t i = 0; i < n && !run->stop; i++) {
+    struct verify_array *a = run->now = &arrays[i];
+    bool refused = a->err.status && verify_is_refusal(a);
+    if (!a->err.status) {
+      run->object = tool_object_of(&a->z);
+      run->bound = insitu__codec_bound(run->object.codecs, run->object.bytes);
+      run->next = 0;
+      if (insitu__reactor_call(&run->archive->reactor, verify_array_await, run) < 0) run->no_memory = run->stop = true;
+      if (a->bad) qsort(a->bad, (size_t)INSITU__ARRAY_LEN(a->bad), sizeof *a->bad, verify_compare);
+    }
+    *sum = (struct verify_sum){sum->arrays + 1, sum->skipped + refused, sum->broken + (a->err.status && !refused),
+        sum->chunks + a->count, sum->done + a->done, sum->absent + a->absent, sum->bad + a->n_bad, sum->stored + a->stored};
+    if (run->fail_fast && sum->broken) run->stop = true;
+    tool_progress_clear();
+    if (tool_json) verify_json(j, a);
+    else verify_print(a, width);
+  }
+}
+static int verify_run(int argc, char **argv) {
+  struct tool_archive archive;
+  struct verify_run run = {.archive = &archive, .workers = (unsigned)insitu__mem_cores(), .fail_fast = verify_fail_fast};
+  struct verify_sum sum = {0};
+  struct verify_array *arrays;
+  struct tool_json_out j = {.to = stdout};
+  insitu_error err = {0};
+  if (argc < 1) return tool_usage_error("the archive is missing");
+  if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0) return tool_fail_error(&err);
+  if (archive.list_error.status && argc < 2) tool_fail_error(&archive.list_error);
+  run.budget = insitu__base_min(UINT64_C(2) << 30, insitu__mem_total() / 4);
+  run.scratch = (struct insitu__codec_scratch *)tool_alloc(run.workers, sizeof *run.scratch);
+  for (unsigned i = 0; i < run.workers; i++) insitu__codec_scratch_init(&run.scratch[i]);
+  uint64_t n = verify_open(&archive, argc, argv, &arrays), total = 0;
+  bool opened = n != UINT64_MAX;
+  if (!opened) n = argc > 1 ? (uint64_t)argc - 1 : 0;
+  for (uint64_t i = 0; i < n; i++) total += arrays[i].count;
+  if (opened) {
+    int64_t begun = insitu__base_now();
+    if (tool_json) {
+      tool_json_object(&j, NULL);
+      tool_json_string(&j, "url", argv[0]);
+      tool_json_array(&j, "arrays");
+    }
+    tool_progress_begin(total, "chunks");
+    verify_all(&run, arrays, n, &sum, &j);
+    tool_progress_end();
+    double seconds = (double)(insitu__base_now() - begun) / 1e9;
+    bool ok = !sum.bad && !sum.broken && !run.no_memory && !archive.list_error.status && (sum.arrays > sum.skipped || !n);
+    if (tool_json) {
+      tool_json_end(&j);
+      tool_json_u64(&j, "chunks", sum.chunks);
+      tool_json_u64(&j, "checked", sum.done);
+      tool_json_u64(&j, "absent", sum.absent);
+      tool_json_u64(&j, "bad", sum.bad);
+      tool_json_double(&j, "seconds", seconds);
+      tool_json_bool(&j, "ok", ok);
+      tool_json_end(&j);
+    } else if (n) verify_summary(&sum, seconds);
+    else printf("the archive has no arrays\n");
+    if (run.no_memory) tool_fail("no memory for a chunk of %" PRIu64 " bytes; the check is not complete", run.bound);
+    opened = ok;
+  }
+  for (uint64_t i = 0; i < n; i++) {
+    insitu__zarr_array_free(&arrays[i].z);
+    INSITU__ARRAY_FREE(arrays[i].bad);
+  }
+  insitu__mem_free(arrays);
+  tool_archive_close(&archive);
+  for (unsigned i = 0; i < run.workers; i++) insitu__codec_scratch_free(&run.scratch[i]);
+  insitu__mem_free(run.scratch);
+  return opened ? TOOL_OK : TOOL_FAILED;
+}
+
+static const struct tool_option verify_options[] = {
+    {"fail-fast", 'f', NULL, "stop at the first bad chunk", &verify_fail_fast},
+};
+static const struct tool_command verify_command = {.name = "verify",
+    .arguments = "URL [PATH ...] [OPTIONS]",
+    .summary = "read and decode every chunk; list the bad ones",
+    .details = "  URL   a directory or file:// URL of a Zarr v2 or v3 archive\n"
+               "  PATH  arrays to check; without any, all are\n\n"
+               "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has the wrong length,\n"
+               "a wrong checksum or does not decode; raw chunks without a checksum are only as sure as their\n"
+               "length. An absent chunk stands for the fill value and is only counted. Arrays that this build\n"
+               "cannot decode are skipped, unless named. Exit status 1 when anything is bad, or nothing could be\n"
+               "checked.\n\n"
+               "examples: insitu verify winds.zarr\n"
+               "          insitu verify winds.zarr uwnd --fail-fast\n",
+    .options = verify_options,
+    .n_options = TOOL_COUNT(verify_options),
+    .run = verify_run};
