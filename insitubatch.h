@@ -4813,15 +4813,17 @@ static insitu_status insitu__store_check_key(const char *key, insitu_error *err)
       "store: '%.256s' is not a key: its parts must be names (not '.', '..' or nothing) and fewer than %d bytes", key,
       INSITU__MAX_KEY);
 }
+static const char *insitu__store_advice(int error) {
+  return error == EMFILE || error == ENFILE ? "raise the limit of open files (ulimit -n), or lower max_inflight"
+                                            : "check that this user may read it and that the disk is well";
+}
 static insitu_status insitu__store_failed(const struct insitu__store *s, const char *key, int error, insitu_error *err) {
   char text[128];
   const char *cause = strerror_r(error, text, sizeof text); /* the GNU form: returns the text */
   bool fresh = err && err->status >= 0;
   insitu_status status = error == ENOENT || error == ENOTDIR ? INSITU_E_NOTFOUND : INSITU_E_IO;
   insitu__error_set(err, status, "store '%.400s', object '%.400s': %s; %s", s->url, key, cause,
-      status == INSITU_E_NOTFOUND          ? "check the name"
-      : error == EMFILE || error == ENFILE ? "raise the limit of open files (ulimit -n), or lower max_inflight"
-                                           : "check that this user may read it and that the disk is well");
+      status == INSITU_E_NOTFOUND ? "check the name" : insitu__store_advice(error));
   if (fresh) err->sys_errno = error;
   return status;
 }
@@ -5062,8 +5064,9 @@ static insitu_status insitu__store_file_open(struct insitu__store *s, const char
   if (error) {
     bool fresh = err && err->status >= 0;
     bool missing = error == ENOENT || error == ENOTDIR;
-    insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; check the url",
-        path, missing ? "no such directory" : strerror_r(error, text, sizeof text));
+    insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; %s", path,
+        missing ? "no such directory" : strerror_r(error, text, sizeof text),
+        missing ? "check the url" : insitu__store_advice(error));
     if (fresh) err->sys_errno = error;
     return status;
   }
@@ -9942,8 +9945,8 @@ static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **tex
     int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
     if (got < 0) {
       if (err && err->status >= 0) err->sys_errno = (int)-got;
-      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; check the path",
-          path, strerror_r((int)-got, cause, sizeof cause));
+      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; %s", path,
+          strerror_r((int)-got, cause, sizeof cause), got == -ENOENT ? "check the path" : insitu__store_advice((int)-got));
     }
     *n += (uint64_t)got;
     if (*n < cap) return INSITU_OK;
@@ -10197,8 +10200,8 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   for (uint64_t i = 0; ok && i < g->n_variables; i++) name = stpcpy(name, g->variables[i].label) + 1;
   for (uint64_t i = 0; ok && i < it->n_slabs; i++) ok = insitu__loader_slab_init(it, &it->slabs[i], g);
   if (ok) return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[0], err);
-  return insitu__error_set(err, INSITU_E_NOMEM, "iterator %s: the system gives no memory; give the process more memory",
-      insitu__split_names[it->split]);
+  return insitu__error_set(
+      err, INSITU_E_NOMEM, "iterator %s: no memory for its tables; give the process more memory", insitu__split_names[it->split]);
 }
 
 static void insitu__loader_unreserve(insitu_iter *it) {
