@@ -118,7 +118,7 @@ static int bench_run_job(struct bench *b) {
       return tool_fail_error(&err);
     }
     seen++;
-    if (!begin) {
+    if (seen == 1) {
       r->first = now - opened;
       begin = now;
       cpu = bench_cpu();
