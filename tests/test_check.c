@@ -210,6 +210,29 @@ static void test_random(void **state) {
     }
 }
 
+/* Raw rows that the kernel reads into the batch itself, each wanted twice. */
+static void test_straight(void **state) {
+  static const insitu_variable v[] = {
+      {.label = "a", .path = "x"}, {.label = "b", .path = "x"}, {.label = "c", .path = "x", .offset = 1}};
+  struct support_array a = {"x", 2, {60, 600}, {4, 600}, INSITU_F32, 2, false, false, false, NULL, 0};
+  const char *root = support_path("straight");
+  (void)state;
+  support_make(root, &a);
+  EACH_MODE (m) {
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = v,
+        .n_variables = 3,
+        .batch_size = 5,
+        .check = 1,
+        .io = modes[m].io,
+        .inline_io = modes[m].inline_io};
+    assert_int_equal(run(&d, INSITU_SHUFFLED, modes[m].name), 11);
+    assert_int_equal(run(&d, INSITU_SEQUENTIAL, modes[m].name), 12);
+  }
+  support_remove(root);
+}
+
 /* ---- disagreement ---- */
 static struct support_array plain = {"g/x", 2, {64, 40}, {4, 15}, INSITU_I16, 2, true, false, true, NULL, 0};
 static const int64_t steps[] = {0, 1};
@@ -312,6 +335,30 @@ static void test_one_element(void **state) {
     }
     insitu_loader_close(&with.ld);
   }
+  support_remove(root);
+}
+
+/* A row of several steps is checked in one of them, by turns. */
+static void test_one_step(void **state) {
+  int found = 0;
+  enum { ROUNDS = 12 };
+  (void)state;
+  const char *root = support_path("step");
+  support_make(root, &plain);
+  begin(root, 1);
+  for (uint64_t round = 0; round < ROUNDS; round++) {
+    struct insitu__loader_slab *slab = ready(with.ld, with.it, round * with.it->batches);
+    const struct insitu__geometry_variable *v = &with.ld->geometry.variables[2];
+    for (uint64_t row = 0; row < 8; row++) slab->memory[v->block + row * v->row_bytes + v->step_bytes] ^= 1;
+    insitu_batch *b;
+    insitu_status s = insitu_iter_next(with.it, 20000, &b, NULL);
+    assert_true(s == INSITU_OK || s == INSITU_E_CHECK);
+    found += s == INSITU_E_CHECK;
+    insitu_batch_release(&b);
+    assert_int_equal(insitu_iter_set_epoch(with.it, round + 1, NULL), INSITU_OK);
+  }
+  assert_true(found > 0 && found < ROUNDS);
+  insitu_loader_close(&with.ld);
   support_remove(root);
 }
 
@@ -429,7 +476,9 @@ int main(void) {
       cmocka_unit_test(test_stores),
       cmocka_unit_test(test_all_bits),
       cmocka_unit_test(test_random),
+      cmocka_unit_test(test_straight),
       cmocka_unit_test(test_one_element),
+      cmocka_unit_test(test_one_step),
       cmocka_unit_test(test_later_batches),
       cmocka_unit_test(test_decoded_otherwise),
       cmocka_unit_test(test_asking),
