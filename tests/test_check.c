@@ -210,6 +210,29 @@ static void test_random(void **state) {
     }
 }
 
+/* Raw rows that the kernel reads into the batch itself, each wanted twice. */
+static void test_straight(void **state) {
+  static const insitu_variable v[] = {
+      {.label = "a", .path = "x"}, {.label = "b", .path = "x"}, {.label = "c", .path = "x", .offset = 1}};
+  struct support_array a = {"x", 2, {60, 600}, {4, 600}, INSITU_F32, 2, false, false, false, NULL, 0};
+  const char *root = support_path("straight");
+  (void)state;
+  support_make(root, &a);
+  EACH_MODE (m) {
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = v,
+        .n_variables = 3,
+        .batch_size = 5,
+        .check = 1,
+        .io = modes[m].io,
+        .inline_io = modes[m].inline_io};
+    assert_int_equal(run(&d, INSITU_SHUFFLED, modes[m].name), 11);
+    assert_int_equal(run(&d, INSITU_SEQUENTIAL, modes[m].name), 12);
+  }
+  support_remove(root);
+}
+
 /* ---- disagreement ---- */
 static struct support_array plain = {
     .name = "g/x", .ndim = 2, .shape = {64, 40}, .chunk = {4, 15}, .dtype = INSITU_I16, .format = 2, .big = true, .zstd = true};
@@ -316,26 +339,50 @@ static void test_one_element(void **state) {
   support_remove(root);
 }
 
+/* A row of several steps is checked in one of them, by turns. */
+static void test_one_step(void **state) {
+  int found = 0;
+  enum { ROUNDS = 12 };
+  (void)state;
+  const char *root = support_path("step");
+  support_make(root, &plain);
+  begin(root, 1);
+  for (uint64_t round = 0; round < ROUNDS; round++) {
+    struct insitu__loader_slab *slab = ready(with.ld, with.it, round * with.it->batches);
+    const struct insitu__geometry_variable *v = &with.ld->geometry.variables[2];
+    for (uint64_t row = 0; row < 8; row++) slab->memory[v->block + row * v->row_bytes + v->step_bytes] ^= 1;
+    insitu_batch *b;
+    insitu_status s = insitu_iter_next(with.it, 20000, &b, NULL);
+    assert_true(s == INSITU_OK || s == INSITU_E_CHECK);
+    found += s == INSITU_E_CHECK;
+    insitu_batch_release(&b);
+    assert_int_equal(insitu_iter_set_epoch(with.it, round + 1, NULL), INSITU_OK);
+  }
+  assert_true(found > 0 && found < ROUNDS);
+  insitu_loader_close(&with.ld);
+  support_remove(root);
+}
+
 /* Later batches: rows in each other's places, indices that lie, damage behind good batches; another iterator is none the worse. */
 static void test_later_batches(void **state) {
   (void)state;
   const char *root = support_path("later");
   support_make(root, &plain);
   EACH_MODE (m)
-    for (int how = 0; how < 3; how++) {
+    for (int how = 0; how < 4; how++) {
       begin(root, m);
       good(2);
       uint64_t before = checked(with.ld);
       assert_int_equal(before, 2 + 3);
       struct insitu__loader_slab *slab = ready(with.ld, with.it, 3);
       int64_t *indices = (int64_t *)(void *)(slab->memory + with.ld->geometry.indices);
-      for (uint64_t i = 0; i < 3 && how < 2; i++) {
+      for (uint64_t i = 0; i < 3 && how != 2; i++) {
         const struct insitu__geometry_variable *v = &with.ld->geometry.variables[i];
         unsigned char *at = slab->memory + v->block, first[1000];
         assert_true(v->row_bytes <= sizeof first);
         memcpy(first, at, v->row_bytes);
-        if (how == 0) memset(at, 0xA5, 8 * v->row_bytes);
-        else memmove(at, at + v->row_bytes, 7 * v->row_bytes); /* each row shows the next */
+        if (how != 1) memset(at, how ? 0 : 0xA5, 8 * v->row_bytes); /* 0 is the fill value: no excuse */
+        else memmove(at, at + v->row_bytes, 7 * v->row_bytes);      /* each row shows the next */
         if (how == 1) memcpy(at + 7 * v->row_bytes, first, v->row_bytes);
       }
       if (how == 2)
@@ -430,7 +477,9 @@ int main(void) {
       cmocka_unit_test(test_stores),
       cmocka_unit_test(test_all_bits),
       cmocka_unit_test(test_random),
+      cmocka_unit_test(test_straight),
       cmocka_unit_test(test_one_element),
+      cmocka_unit_test(test_one_step),
       cmocka_unit_test(test_later_batches),
       cmocka_unit_test(test_decoded_otherwise),
       cmocka_unit_test(test_asking),
