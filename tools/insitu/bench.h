@@ -8,6 +8,7 @@ static const char *bench_seconds, *bench_epochs, *bench_compute, *bench_busy, *b
 struct bench_tile {
   uint64_t chunk, field;
   uint32_t array;
+  uint64_t offset, bytes; /* of an inner chunk of a shard, 0 bytes if it is absent; else UINT64_MAX */
 };
 struct bench_replay { /* the job: what its user sees */
   double seconds, stall, first, cpu;
@@ -145,6 +146,31 @@ static int bench_run_job(struct bench *b) {
 
 /* ---- the bare loop ---- */
 
+/* The key and the place of a chunk in the array's grid. */
+static void bench_key(const struct bench *b, const struct bench_tile *t, uint64_t *index, char *key) {
+  const struct insitu__geometry_array *a = &b->ld->geometry.arrays[t->array];
+  uint64_t object[INSITU__MAX_DIMS];
+  insitu__geometry_field(a, NULL, t->field, index);
+  index[a->axis] = t->chunk;
+  insitu__zarr_object_of(&a->zarr, index, object);
+  insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY);
+}
+/* Where the chunks lie in their shards: the bare loop knows it beforehand. */
+static void bench_locate_await(void *arg) {
+  struct bench *b = (struct bench *)arg;
+  char key[INSITU__MAX_KEY];
+  uint64_t index[INSITU__MAX_DIMS];
+  for (uint64_t i = 0; i < b->n_tiles; i++) {
+    struct bench_tile *t = &b->tile[i];
+    const struct insitu__zarr_array *z = &b->ld->geometry.arrays[t->array].zarr;
+    insitu_error err = {0};
+    t->bytes = UINT64_MAX;
+    if (!z->n_levels) continue;
+    bench_key(b, t, index, key);
+    if (insitu__cache_locate_await(&b->ld->cache, z, index, key, &t->offset, &t->bytes, &err) < 0) t->bytes = 0;
+  }
+}
+
 /* The chunks of an epoch in the order in which the loader reads them, re-reads included. */
 static void bench_list_tiles(struct bench *b) {
   struct insitu__plan_scan scan;
@@ -155,33 +181,25 @@ static void bench_list_tiles(struct bench *b) {
   if (insitu__plan_scan_init(&scan, p, &order, NULL) < 0) tool_no_memory();
   while (scan.batch < order.batches && b->n_tiles < BENCH_MAX_TILES)
     if (insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE)
-      b->tile[b->n_tiles++] = (struct bench_tile){scan.chunk, scan.field, (uint32_t)scan.array};
+      b->tile[b->n_tiles++] = (struct bench_tile){.chunk = scan.chunk, .field = scan.field, .array = (uint32_t)scan.array};
   insitu__plan_scan_free(&scan);
   insitu__order_free(&order);
-}
-static insitu_status bench_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
-  (void)err;
-  memcpy((unsigned char *)user + offset, bytes, (size_t)n);
-  return INSITU_OK;
-}
-static void *bench_direct(void *user, uint64_t offset, uint64_t bytes) {
-  (void)bytes;
-  return (unsigned char *)user + offset;
+  if (insitu__reactor_call(&b->ld->reactor, bench_locate_await, b) != INSITU_OK) tool_no_memory();
 }
 /* Reads and decodes one chunk to `to`; the decoded bytes, 0 where it is absent. */
 static uint64_t bench_read(struct bench_worker *w, const struct bench_tile *t, unsigned char *to, insitu_error *err) {
   const struct insitu__geometry_array *a = &w->b->ld->geometry.arrays[t->array];
   uint64_t index[INSITU__MAX_DIMS], n = 0, cap = a->zarr.codecs.n ? w->encoded_bytes : a->chunk_bytes;
   unsigned char *into = a->zarr.codecs.n ? w->encoded : to;
-  struct insitu__codec_sink sink = {to, bench_direct, bench_piece, a->zarr.itemsize};
+  struct insitu__codec_sink sink = insitu__codec_memory(to);
   char key[INSITU__MAX_KEY];
-  insitu__geometry_field(a, NULL, t->field, index);
-  index[a->axis] = t->chunk;
-  insitu__zarr_chunk_key(&a->zarr, index, key, sizeof key);
+  if (!t->bytes) return 0;
+  cap = insitu__base_min(cap, t->bytes);
+  bench_key(w->b, t, index, key);
   int fd = openat(w->b->ld->store.dirfd, key, O_RDONLY | O_CLOEXEC);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return 0;
   ssize_t got = 0;
-  while (fd >= 0 && n < cap && (got = pread(fd, into + n, (size_t)(cap - n), (off_t)n)) > 0) n += (uint64_t)got;
+  while (fd >= 0 && n < cap && (got = pread(fd, into + n, (size_t)(cap - n), (off_t)(t->offset + n))) > 0) n += (uint64_t)got;
   if (fd < 0 || got < 0) insitu__error_set(err, INSITU_E_IO, "%s: %s", key, strerror(errno));
   if (fd >= 0) close(fd);
   if (!err->status && a->zarr.codecs.n)

@@ -24,151 +24,33 @@ static uint64_t cat_count(int32_t ndim, const int64_t *shape) {
 
 /* ---- a region ---- */
 
-struct cat_region { /* one read under way */
-  struct tool_archive *archive;
-  const insitu_variable *variable;
-  struct insitu__zarr_array zarr;
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
-  unsigned char *to, *chunk;
-  struct insitu__codec_scratch scratch;
-  struct cat_data *out;
-  insitu_status status;
-  insitu_error err;
-};
-static void *cat_sink_direct(void *user, uint64_t offset, uint64_t bytes) {
-  (void)bytes;
-  return (unsigned char *)user + offset;
-}
-static insitu_status cat_sink_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
-  (void)err;
-  memcpy((unsigned char *)user + offset, bytes, (size_t)n);
-  return INSITU_OK;
-}
-/* The chunk at `index`, decoded or filled, in r->chunk; *swap: as stored, not native. */
-static insitu_status cat_chunk_await(struct cat_region *r, const uint64_t *index, uint64_t bytes, bool *swap) {
-  const struct insitu__zarr_array *z = &r->zarr;
-  struct insitu__codec_sink sink = {r->chunk, cat_sink_direct, cat_sink_piece, z->itemsize};
-  char key[INSITU__MAX_KEY], *encoded;
-  uint64_t n;
-  insitu_error err = {0};
-  if (insitu__zarr_chunk_key(z, index, key, sizeof key) < 0)
-    return insitu__error_set(&r->err, INSITU_E_ARG, "array '%.300s': a chunk's key is too long", z->path);
-  insitu_status status =
-      insitu__store_get_await(&r->archive->store, key, insitu__codec_bound(&z->codecs, bytes), &encoded, &n, &err);
-  if (status == INSITU_E_NOTFOUND) {
-    for (uint64_t i = 0; i < bytes; i += z->itemsize) memcpy(r->chunk + i, z->fill, z->itemsize);
-    *swap = false;
-    return INSITU_OK;
-  }
-  if (status == INSITU_OK) status = insitu__codec_decode(&z->codecs, &r->scratch, encoded, n, bytes, &sink, &err);
-  insitu__mem_free(encoded);
-  *swap = z->swap;
-  return status < 0 ? insitu__error_set(&r->err, status, "array '%.300s', chunk %.200s: %s", z->path, key, err.message)
-                    : INSITU_OK;
-}
-/* The part of one chunk that the region wants, to its place. */
-static insitu_status cat_copy_await(struct cat_region *r, const uint64_t *index, const int64_t *to_stride) {
-  const struct insitu__zarr_array *z = &r->zarr;
-  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0, bytes = z->itemsize;
-  int64_t stride[INSITU__MAX_DIMS];
-  bool swap = false;
-  struct insitu__box box;
-  for (unsigned k = z->ndim; k-- > 0;) {
-    unsigned d = z->order[k];
-    stride[d] = (int64_t)bytes;
-    bytes *= z->chunk[d];
-    uint64_t begin = index[d] * z->chunk[d], lo = insitu__base_max(begin, r->lo[d]);
-    count[d] = insitu__base_min(begin + z->chunk[d], r->hi[d]) - lo;
-    from += (lo - begin) * (uint64_t)stride[d];
-    to += (lo - r->lo[d]) * (uint64_t)to_stride[d];
-  }
-  insitu_status status = cat_chunk_await(r, index, bytes, &swap);
-  if (status == INSITU_OK)
-    status = insitu__box_init(&box, z->ndim, count, stride, to_stride, from, to, z->dtype, swap, r->variable->dtype, &r->err);
-  if (status == INSITU_OK) insitu__box_copy(&box, r->chunk, r->to);
-  return status;
-}
-/* The bounds of the region, and the shape and bytes of what it gives. */
-static insitu_status cat_bounds(struct cat_region *r) {
-  const struct insitu__zarr_array *z = &r->zarr;
-  const insitu_variable *v = r->variable;
-  struct cat_data *out = r->out;
-  memcpy(r->hi, z->shape, sizeof r->hi);
-  for (uint64_t i = 0; i < v->n_slices; i++) {
-    const insitu_slice *s = &v->slices[i];
-    unsigned axis = 0;
-    insitu_status status = insitu__geometry_axis(z, s->dim, s->axis, &axis, &r->err);
-    if (status) return status;
-    int64_t stop = s->stop ? s->stop : (int64_t)z->shape[axis];
-    if (s->start < 0 || stop <= s->start || (uint64_t)stop > z->shape[axis])
-      return insitu__error_set(&r->err, INSITU_E_SHAPE,
-          "array '%.300s': slice %" PRId64 ":%" PRId64 " leaves axis %u, which has %" PRIu64 " elements; correct --slice",
-          z->path, s->start, stop, axis, z->shape[axis]);
-    r->lo[axis] = (uint64_t)s->start;
-    r->hi[axis] = (uint64_t)stop;
-  }
-  out->dtype = v->dtype ? v->dtype : z->dtype;
-  out->ndim = (int32_t)z->ndim;
-  uint64_t bytes = cat_item(out->dtype);
-  for (unsigned d = 0; d < z->ndim; d++) {
-    out->shape[d] = (int64_t)(r->hi[d] - r->lo[d]);
-    if (!insitu__base_mul(bytes, r->hi[d] - r->lo[d], &bytes) || bytes > insitu__mem_total())
-      return insitu__error_set(&r->err, INSITU_E_NOMEM,
-          "array '%.300s': the region has more bytes than this machine's memory; select less with --slice", z->path);
-  }
-  out->n_bytes = bytes;
-  out->count = cat_count(out->ndim, out->shape);
-  return INSITU_OK;
-}
-static void cat_region_await(void *arg) {
-  struct cat_region *r = (struct cat_region *)arg;
-  struct insitu__zarr_array *z = &r->zarr;
-  uint64_t first[INSITU__MAX_DIMS], side[INSITU__MAX_DIMS], chunks = 1, chunk_bytes = 1;
-  int64_t to_stride[INSITU__MAX_DIMS], stride;
-  const char *path = r->variable->path ? r->variable->path : r->variable->label;
-  r->status = insitu__zarr_array_await(&r->archive->group, path, z, &r->err);
-  if (r->status == INSITU_OK) r->status = cat_bounds(r);
-  if (r->status < 0) return;
-  stride = cat_item(r->out->dtype);
-  chunk_bytes = z->itemsize;
-  for (unsigned d = z->ndim; d-- > 0;) {
-    to_stride[d] = stride;
-    stride *= r->out->shape[d];
-    chunk_bytes *= z->chunk[d];
-    first[d] = r->lo[d] / z->chunk[d];
-    side[d] = r->hi[d] > r->lo[d] ? (r->hi[d] - 1) / z->chunk[d] + 1 - first[d] : 0;
-    chunks *= side[d];
-  }
-  r->out->bytes = r->to = (unsigned char *)tool_alloc(insitu__base_max(1, r->out->n_bytes), 1);
-  r->chunk = (unsigned char *)tool_alloc(chunk_bytes, 1);
-  tool_progress_begin(chunks, "chunks");
-  for (uint64_t c = 0; c < chunks && r->status == INSITU_OK; c++) {
-    uint64_t index[INSITU__MAX_DIMS], rest = c;
-    for (unsigned d = z->ndim; d-- > 0;) {
-      index[d] = first[d] + rest % side[d];
-      rest /= side[d];
-    }
-    r->status = cat_copy_await(r, index, to_stride);
-    tool_progress(c + 1);
-  }
-  tool_progress_end();
-}
 /* Reads a region into memory that insitu__mem_free frees. An exit code. */
 static int cat_read(const char *url, const insitu_variable *v, struct cat_data *out) {
-  struct tool_archive archive;
-  struct cat_region r = {.archive = &archive, .variable = v, .out = out};
-  int code = tool_archive_open(url, &archive);
-  if (code) return code;
-  insitu__codec_scratch_init(&r.scratch);
-  if (insitu__reactor_call(&archive.reactor, cat_region_await, &r) != INSITU_OK) tool_no_memory();
-  insitu__codec_scratch_free(&r.scratch);
-  insitu__zarr_array_free(&r.zarr);
-  insitu__mem_free(r.chunk);
-  tool_archive_close(&archive);
-  if (r.status == INSITU_OK) return TOOL_OK;
-  insitu__mem_free(r.to);
-  out->bytes = NULL;
-  return tool_fail_error(&r.err);
+  insitu_loader_desc desc = {.api = INSITU_API, .url = url, .plan_only = 1};
+  insitu_loader *ld = NULL;
+  insitu_shape shape;
+  insitu_error err = {0};
+  insitu_status status = insitu_loader_open(&desc, &ld, &err);
+  if (status == INSITU_OK) status = insitu_read(ld, v, NULL, 0, &shape, &err);
+  if (status == INSITU_OK && shape.bytes > insitu__mem_total())
+    status = insitu__error_set(&err, INSITU_E_NOMEM,
+        "array '%.300s': the region has more bytes than this machine's memory; select less with --slice", v->path);
+  if (status == INSITU_OK) {
+    out->bytes = tool_alloc(insitu__base_max(1, shape.bytes), 1);
+    status = insitu_read(ld, v, (void *)(uintptr_t)out->bytes, shape.bytes, NULL, &err);
+  }
+  insitu_loader_close(&ld);
+  if (status < 0) {
+    insitu__mem_free((void *)(uintptr_t)out->bytes);
+    out->bytes = NULL;
+    return tool_fail_error(&err);
+  }
+  out->n_bytes = shape.bytes;
+  out->ndim = shape.ndim;
+  out->dtype = shape.dtype;
+  memcpy(out->shape, shape.shape, sizeof shape.shape);
+  out->count = cat_count(out->ndim, out->shape);
+  return TOOL_OK;
 }
 
 /* ---- output ---- */

@@ -526,7 +526,7 @@ static insitu_status tool_archive_open_with(const char *url, unsigned workers, s
   insitu_status status = insitu__reactor_open(&a->reactor, &d, err);
   if (status < 0) return status;
   a->running = true;
-  status = insitu__store_open(&a->store, &a->reactor, url, err);
+  status = insitu__store_open(&a->store, &a->reactor, &(insitu_loader_desc){.api = INSITU_API, .url = url}, err);
   if (status == INSITU_OK) status = tool_archive_run(&call, tool_archive_open_await);
   if (status < 0) tool_archive_close(a);
   else if (a->n_paths) qsort(a->paths, (size_t)a->n_paths, sizeof *a->paths, tool_archive_compare);
@@ -632,7 +632,7 @@ struct tool_object {
   uint64_t bytes;                         /* decoded */
 };
 static struct tool_object tool_object_of(const struct insitu__zarr_array *z) {
-  struct tool_object o = {.chunk = z->chunk, .codecs = &z->codecs, .count = 1, .bytes = z->itemsize};
+  struct tool_object o = {.chunk = z->object.chunk, .codecs = &z->object.codecs, .count = 1, .bytes = z->itemsize};
   for (unsigned i = 0; i < z->ndim; i++) {
     o.grid[i] = insitu__base_ceil_div(z->shape[i], o.chunk[i]);
     o.count *= o.grid[i]; /* cannot overflow: >>zarr bounds the array's bytes */

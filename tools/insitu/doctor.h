@@ -382,7 +382,9 @@ static void doctor_archive(const char *url) {
   insitu_error err = {0};
   char path[INSITU__MAX_KEY];
   if (!tool_json) printf("\n");
-  if (insitu__text_url_parse(url, path, sizeof path, NULL) == INSITU_OK && access(path, F_OK) == 0) doctor_file_system(path);
+  int kind;
+  if (insitu__text_url_parse(url, &kind, path, sizeof path, NULL) == INSITU_OK && access(path, F_OK) == 0)
+    doctor_file_system(path);
   int64_t begun = insitu__base_now();
   if (tool_archive_open_with(url, 0, &a, &err) < 0) {
     doctor_line(DOCTOR_PROBLEM, "archive", NULL, "%s", err.message);
