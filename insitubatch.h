@@ -6478,13 +6478,13 @@ static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
     if (s) return s;
     if ((int)axis == sample)
       return insitu__error_set(err, INSITU_E_ARG,
-          "open, variable %s: a slice names the sample axis %u of array %s; use sample_start and "
+          "variable %s: a slice names the sample axis %u of array %s; use sample_start and "
           "sample_stop, or the split, to select samples",
           label, axis, z->path);
     int64_t stop = c->stop ? c->stop : (int64_t)z->shape[axis];
     if (c->start < 0 || stop <= c->start || (uint64_t)stop > z->shape[axis])
       return insitu__error_set(err, INSITU_E_SHAPE,
-          "open, variable %s: slice [%" PRId64 ", %" PRId64 ") of axis %u leaves array %s, which "
+          "variable %s: slice [%" PRId64 ", %" PRId64 ") of axis %u leaves array %s, which "
           "has %" PRIu64 " elements there; correct start and stop",
           label, c->start, stop, axis, z->path, z->shape[axis]);
     lo[axis] = (uint64_t)c->start;
@@ -6521,7 +6521,7 @@ static insitu_status insitu__geometry_dtype(
   *out = desc->dtype ? desc->dtype : z->dtype;
   if (*out == z->dtype || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
-      "open, variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
+      "variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
       "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
       desc->label ? desc->label : z->path, z->path, (unsigned)z->dtype, (unsigned)desc->dtype);
 }

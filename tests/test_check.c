@@ -214,7 +214,7 @@ static void test_random(void **state) {
 static void test_straight(void **state) {
   static const insitu_variable v[] = {
       {.label = "a", .path = "x"}, {.label = "b", .path = "x"}, {.label = "c", .path = "x", .offset = 1}};
-  struct support_array a = {"x", 2, {60, 600}, {4, 600}, INSITU_F32, 2, false, false, false, NULL, 0};
+  struct support_array a = {.name = "x", .ndim = 2, .shape = {60, 600}, .chunk = {4, 600}, .dtype = INSITU_F32, .format = 2};
   const char *root = support_path("straight");
   (void)state;
   support_make(root, &a);

@@ -105,7 +105,7 @@ static void attack(const struct insitu__codec_chain *chain, const uint8_t *src, 
 }
 
 static struct insitu__codec_chain chain_of(int n, int a, int b, int c) {
-  return (struct insitu__codec_chain){n, {{a}, {b}, {c}}};
+  return (struct insitu__codec_chain){n, {{a, NULL}, {b, NULL}, {c, NULL}}};
 }
 static uint8_t formula(uint64_t i) { /* as in make_codec_fixtures.py */
   return (uint8_t)((i & 3) != 1 ? (i / 16) * 5 + (i % 16) * (i % 16) : (uint64_t)((uint32_t)(i * 2654435761u) >> 13));

@@ -50,17 +50,27 @@ static const struct config {
   int32_t inline_io, iterators;
 } configs[] = {
     /* rows read straight into batches, by two iterators in turns */
-    {"two iterators", {"x", 2, {512, 8192}, {4, 8192}, INSITU_F32, 2, false, false, false, NULL, 0}, {{.label = "x"}}, 1, 8, 16,
-        64, 0, 2},
-    {"compressed", {"x", 3, {1280, 16, 128}, {10, 16, 128}, INSITU_F32, 3, false, true, true, NULL, 0}, {{.label = "x"}}, 1, 8,
-        12, 512, 0, 1},
-    {"offsets and large windows", {"x", 2, {2000, 600}, {5, 600}, INSITU_F32, 2, true, false, false, NULL, 0},
+    {"two iterators", {.name = "x", .ndim = 2, .shape = {512, 8192}, .chunk = {4, 8192}, .dtype = INSITU_F32, .format = 2},
+        {{.label = "x"}}, 1, 8, 16, 64, 0, 2},
+    {"compressed",
+        {.name = "x",
+            .ndim = 3,
+            .shape = {1280, 16, 128},
+            .chunk = {10, 16, 128},
+            .dtype = INSITU_F32,
+            .format = 3,
+            .fortran = true,
+            .zstd = true},
+        {{.label = "x"}}, 1, 8, 12, 512, 0, 1},
+    {"offsets and large windows",
+        {.name = "x", .ndim = 2, .shape = {2000, 600}, .chunk = {5, 600}, .dtype = INSITU_F32, .format = 2, .big = true},
         {{.label = "now", .path = "x", .steps = window, .n_steps = 3}, {.label = "next", .path = "x", .offset = 12}}, 2, 16, 200,
         160, 0, 1},
-    {"inline", {"x", 2, {2560, 1024}, {8, 1024}, INSITU_F32, 2, false, false, true, NULL, 0}, {{.label = "x"}}, 1, 16, 16, 512, 1,
-        1},
-    {"tiny rows", {"x", 1, {50000}, {500}, INSITU_I16, 2, false, false, false, NULL, 0}, {{.label = "x", .dtype = INSITU_F32}}, 1,
-        64, 32, 16, 0, 1},
+    {"inline",
+        {.name = "x", .ndim = 2, .shape = {2560, 1024}, .chunk = {8, 1024}, .dtype = INSITU_F32, .format = 2, .zstd = true},
+        {{.label = "x"}}, 1, 16, 16, 512, 1, 1},
+    {"tiny rows", {.name = "x", .ndim = 1, .shape = {50000}, .chunk = {500}, .dtype = INSITU_I16, .format = 2},
+        {{.label = "x", .dtype = INSITU_F32}}, 1, 64, 32, 16, 0, 1},
 };
 
 struct result { /* KiB */

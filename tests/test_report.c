@@ -160,9 +160,13 @@ static void draw(struct drawn *s, const char *root, int m) {
   uint64_t samples = 30 + support_below(90);
   s->n_arrays = 1 + (int)support_below(2);
   for (int i = 0; i < s->n_arrays; i++) { /* up to two fields side by side */
-    s->array[i] = (struct support_array){names[i], 2, {samples, 4},
-        {1 + support_below(support_below(2) ? 12 : 3), 2 + 2 * support_below(2)}, INSITU_U8, 2, false, false, false, NULL,
-        support_below(4) ? 0 : 3};
+    s->array[i] = (struct support_array){.name = names[i],
+        .ndim = 2,
+        .shape = {samples, 4},
+        .chunk = {1 + support_below(support_below(2) ? 12 : 3), 2 + 2 * support_below(2)},
+        .dtype = INSITU_U8,
+        .format = 2,
+        .absent = support_below(4) ? 0 : 3};
     support_make(root, &s->array[i]);
   }
   s->n_variables = s->n_arrays + (int)support_below(3);

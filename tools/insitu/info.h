@@ -108,6 +108,19 @@ static void info_v3(struct info_array *a) {
   }
   info_dims(a, j, insitu__text_json_get(j, a->node.node, "dimension_names"));
 }
+/* The innermost chunks of an array that can be read, along its own axes. */
+static void info_inner(struct info_array *a) {
+  const struct insitu__zarr_array *z = &a->z;
+  unsigned axis[INSITU__MAX_DIMS], outer[INSITU__MAX_DIMS];
+  memcpy(axis, z->object.order, sizeof axis);
+  for (unsigned i = 0; i < z->n_shards; i++) {
+    memcpy(outer, axis, sizeof outer);
+    for (unsigned k = 0; k < z->ndim; k++) {
+      a->inner[outer[k]] = z->shards[i].inner[k];
+      axis[k] = outer[z->shards[i].order[k]];
+    }
+  }
+}
 static void info_read_array(struct info *f, struct info_array *a, const char *path) {
   a->path = path;
   a->fill = -1;
@@ -119,6 +132,7 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
   a->fill = insitu__text_json_get(j, a->node.node, "fill_value");
   if (f->archive.group.format == 2) info_v2(a);
   else info_v3(a);
+  if (status == INSITU_OK) info_inner(a);
   a->decoded = a->has_shape ? a->itemsize : 0;
   a->object_bytes = a->has_chunk ? a->itemsize : 0;
   a->objects = a->has_chunk && a->has_shape;
@@ -191,7 +205,8 @@ static bool info_walk(int fd, int64_t deadline, uint64_t *bytes, uint64_t *files
 static void info_sizes(struct info *f) {
   char root[INSITU__MAX_KEY], path[2 * INSITU__MAX_KEY];
   insitu_error err = {0};
-  f->sized = !info_no_size && insitu__text_url_parse(f->url, root, sizeof root, &err) == INSITU_OK;
+  int kind;
+  f->sized = !info_no_size && insitu__text_url_parse(f->url, &kind, root, sizeof root, &err) == INSITU_OK;
   for (uint64_t i = 0; i < f->n; i++) {
     struct info_array *a = &f->arrays[i];
     f->decoded += a->decoded;
