@@ -375,6 +375,7 @@ typedef struct insitu_stats {
   uint64_t reads;         /* chunks read or found absent */
   uint64_t rereads;       /* of them, those that another window of this rank and epoch, one that begins earlier, reads as well */
   uint64_t requests;      /* reads of the store for them: fewer where neighbours in a shard are read at once */
+  uint64_t index_reads, index_bytes; /* besides: indexes of shards */
   uint64_t bytes_read, bytes_decoded;
   uint64_t absent_chunks, bad_chunks;   /* filled */
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
@@ -8336,8 +8337,9 @@ struct insitu__cache {
   struct insitu__store *store;
   struct insitu__cache_slot *slot;
   uint32_t *bucket, n_slots, mask, hand; /* hand: of the clock that looks for a slot to give up */
-  uint64_t slot_bytes, loads;
-  unsigned char *memory; /* slot_bytes for each */
+  uint64_t slot_bytes;
+  atomic_uint_least64_t loads, read; /* indexes read, bytes of them */
+  unsigned char *memory;             /* slot_bytes for each */
 };
 
 static uint32_t insitu__cache_buckets(uint32_t slots) {
@@ -8361,7 +8363,11 @@ static void insitu__cache_free(struct insitu__cache *c) {
 /* As many slots as coroutines that look for an index at once, or more: then one to give up is always found. */
 static bool insitu__cache_init(struct insitu__cache *c, struct insitu__reactor *reactor, struct insitu__store *store,
     uint32_t slots, uint64_t slot_bytes) { /* false: no memory */
-  *c = (struct insitu__cache){.reactor = reactor, .store = store, .n_slots = slots, .slot_bytes = slot_bytes};
+  memset(c, 0, sizeof *c);
+  c->reactor = reactor;
+  c->store = store;
+  c->n_slots = slots;
+  c->slot_bytes = slot_bytes;
   if (!slots) return true;
   uint32_t buckets = insitu__cache_buckets(slots);
   c->mask = buckets - 1;
@@ -8431,6 +8437,7 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c, const str
   struct iovec iov = {to, (size_t)n};
   c->loads++;
   insitu_status status = insitu__store_read_await(c->store, key, offset, &iov, 1, &got, err);
+  c->read += got;
   if (status < 0) return status;
   struct insitu__cache_check check = {shard, to, got, INSITU_OK, err};
   if (n < INSITU__CACHE_CHECK) insitu__cache_check(&check, 0);
@@ -11080,6 +11087,8 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->rereads = insitu__loader_get(&ld->n_rereads);
   out->requests = insitu__loader_get(&ld->n_requests);
   out->bytes_read = insitu__loader_get(&ld->n_read);
+  out->index_reads = insitu__loader_get(&ld->cache.loads);
+  out->index_bytes = insitu__loader_get(&ld->cache.read);
   out->bytes_decoded = insitu__loader_get(&ld->n_decoded);
   out->absent_chunks = insitu__loader_get(&ld->n_absent);
   out->bad_chunks = insitu__loader_get(&ld->n_bad);
@@ -11125,7 +11134,8 @@ static const struct insitu__text_field insitu__public_plan[] = {INSITU__PUBLIC_P
   { #member, offsetof(insitu_stats, member), INSITU__TEXT_##kind, words }
 static const struct insitu__text_field insitu__public_stats[] = {INSITU__PUBLIC_STATS(batches, U64, NULL),
     INSITU__PUBLIC_STATS(rows, U64, NULL), INSITU__PUBLIC_STATS(reads, U64, NULL), INSITU__PUBLIC_STATS(rereads, U64, NULL),
-    INSITU__PUBLIC_STATS(requests, U64, NULL), INSITU__PUBLIC_STATS(checked_rows, U64, NULL),
+    INSITU__PUBLIC_STATS(requests, U64, NULL), INSITU__PUBLIC_STATS(index_reads, U64, NULL),
+    INSITU__PUBLIC_STATS(index_bytes, U64, NULL), INSITU__PUBLIC_STATS(checked_rows, U64, NULL),
     INSITU__PUBLIC_STATS(bytes_read, U64, NULL), INSITU__PUBLIC_STATS(bytes_decoded, U64, NULL),
     INSITU__PUBLIC_STATS(absent_chunks, U64, NULL), INSITU__PUBLIC_STATS(bad_chunks, U64, NULL),
     INSITU__PUBLIC_STATS(slab_bytes, U64, NULL), INSITU__PUBLIC_STATS(slab_bytes_peak, U64, NULL),

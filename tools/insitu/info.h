@@ -697,7 +697,7 @@ static insitu_status info_try(struct info_suggestion *s) {
   return status;
 }
 static uint64_t info_plan_bytes(const insitu_plan *p) {
-  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes;
+  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes + p->cache_bytes;
 }
 static void info_log(void *user, int32_t level, const char *line) {
   (void)user, (void)level, (void)line;
@@ -802,9 +802,10 @@ static void info_print_suggestion(const struct info_suggestion *s) {
       s->config->batch_size, tool_bytes(a, p->slab_bytes), s->config->block_chunks, s->config->unit_chunks,
       s->config->prefetch_depth, s->config->max_inflight, s->config->decode_threads);
   info_line("knobs", text);
-  snprintf(text, sizeof text, "%s = %" PRIu64 " batches of %s + %s in flight + %s tables; the limit is %s",
+  snprintf(text, sizeof text, "%s = %" PRIu64 " batches of %s + %s in flight + %s tables%s%s; the limit is %s",
       tool_bytes(a, info_plan_bytes(p)), p->slabs, tool_bytes(b, p->slab_bytes), tool_bytes(c, p->inflight_bytes),
-      tool_bytes(d, p->table_bytes), tool_bytes((char[16]){0}, s->config->memory_budget));
+      tool_bytes(d, p->table_bytes), p->cache_bytes ? " + shard indexes in " : "",
+      p->cache_bytes ? tool_bytes((char[16]){0}, p->cache_bytes) : "", tool_bytes((char[16]){0}, s->config->memory_budget));
   info_line("memory", text);
   snprintf(text, sizeof text,
       "%" PRIu64 " train sample%s in %" PRIu64 " batch%s; %s%" PRIu64 " reads of %" PRIu64
@@ -909,7 +910,8 @@ static void info_json_suggestion(struct tool_json_out *j, const struct info_sugg
         {"max_inflight", s->config->max_inflight}, {"decode_threads", s->config->decode_threads},
         {"memory_budget", s->config->memory_budget}, {"memory_bytes", info_plan_bytes(p)}, {"slabs", p->slabs},
         {"slab_bytes", p->slab_bytes}, {"inflight_bytes", p->inflight_bytes}, {"table_bytes", p->table_bytes},
-        {"train_rows", p->rows}, {"train_batches", p->batches}, {"reads", p->reads}, {"read_bytes", p->read_bytes}};
+        {"cache_bytes", p->cache_bytes}, {"train_rows", p->rows}, {"train_batches", p->batches}, {"reads", p->reads},
+        {"read_bytes", p->read_bytes}};
     for (size_t i = 0; i < TOOL_COUNT(number); i++) tool_json_u64(j, number[i].key, number[i].value);
     tool_json_double(j, "amplification", p->amplification);
     tool_json_double(j, "variance_ratio", p->variance_ratio);

@@ -21,7 +21,7 @@ struct plan {
 };
 
 static uint64_t plan_memory(const insitu_plan *p) { /* of one iterator and the loader */
-  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes;
+  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes + p->cache_bytes;
 }
 static insitu_iter_desc plan_iter(const struct config *c, int split) { /* the order asked for holds for the split asked for */
   insitu_iter_desc d = c->iter;
@@ -215,7 +215,8 @@ static const struct plan_row {
     PLAN_ROW("gap of neighbours, 1 is ideal", RATIO, quality.gap_score), {"memory", NULL, PLAN_TITLE, 0},
     PLAN_ROW("batches in the ring", COUNT, plan.slabs), PLAN_ROW("one batch", BYTES, plan.slab_bytes),
     PLAN_ROW("all of them", BYTES, ring_bytes), PLAN_ROW("tables", BYTES, plan.table_bytes),
-    PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes), PLAN_ROW("together", BYTES, memory_bytes)};
+    PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes),
+    PLAN_ROW("indexes of shards, of the loader", BYTES, plan.cache_bytes), PLAN_ROW("together", BYTES, memory_bytes)};
 
 static void plan_print_cell(const struct plan_row *row, const struct plan_cost *c) {
   char text[32] = "-";
