@@ -4041,7 +4041,7 @@ static insitu_status insitu__codec_scratch_reserve(
 #endif
   if (need.inner && !s->inner) {
     s->inner = (struct insitu__codec_scratch *)insitu__mem_alloc(1, sizeof *s->inner);
-    if (!s->inner) return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory to decode a shard: lower decode_threads");
+    if (!s->inner) return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory to decode a shard; lower decode_threads");
     insitu__codec_scratch_init(s->inner);
   }
   return INSITU_OK;
@@ -10433,6 +10433,7 @@ static void insitu__loader_reader_await(void *arg) {
       insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
     } else if (status < 0 && !r->status) {
       insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
+      if (r->err && r->err->status >= 0) r->err->sys_errno = d->error.sys_errno;
       r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
           "read, array %s, chunk %s: %s", r->zarr.path, key,
           status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
@@ -10498,7 +10499,9 @@ static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
     r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
     ok = r->readers[i].memory;
   }
-  if (!ok) r->status = insitu__error_set(r->err, INSITU_E_NOMEM, "read, array %s: the system gives no memory", r->zarr.path);
+  if (!ok)
+    r->status = insitu__error_set(r->err, INSITU_E_NOMEM,
+        "read, array %s: the system gives no memory; give the process more, or lower decode_threads", r->zarr.path);
   return n;
 }
 
@@ -10530,7 +10533,8 @@ static void insitu__loader_read_await(void *arg) {
     for (; !r->status && started < n; started++)
       if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started])) break;
     if (n && !started && !r->status)
-      r->status = insitu__error_set(r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine", r->zarr.path);
+      r->status = insitu__error_set(
+          r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine; give the process more memory", r->zarr.path);
     for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
     insitu__reactor_gate_await(&ld->reactor, &r->done);
     insitu__loader_read_end(r, n);
@@ -11306,7 +11310,7 @@ INSITU_DEF insitu_status insitu_read(
   struct insitu__loader_reading r = {
       .loader = ld, .variable = variable, .dst = (unsigned char *)dst, .dst_bytes = dst_bytes, .shape = shape, .err = err};
   status = insitu__reactor_call(&ld->reactor, insitu__loader_read_await, &r);
-  return status ? insitu__error_set(err, status, "read: no memory for a coroutine") : r.status;
+  return status ? insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory") : r.status;
 }
 
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const char *path, insitu_error *err) {

@@ -993,6 +993,103 @@ static void test_plans(void **state) {
   insitu_loader_close(&ld);
 }
 
+/* ---- shards, and arrays read whole: a call fails once; the outcome is right, or one clear error and right the next time ---- */
+static const struct support_array sharded = {.name = "s",
+    .ndim = 3,
+    .shape = {SAMPLES, 5, 6},
+    .chunk = {2, 3, 6},
+    .dtype = INSITU_F32,
+    .format = 3,
+    .zstd = true,
+    .shard = {4, 2, 1},
+    .index_crc = true};
+static const insitu_variable sharded_v = {.label = "s"};
+static const struct spec once[] = {{HEAP, FAIL, ENOMEM}, {MAP, FAIL, ENOMEM}, {STACK, FAIL, ENOMEM}, {CONTEXT, FAIL, ENOMEM},
+    {OPEN, FAIL, EMFILE}, {OPEN, FAIL, EIO}, {OPEN, FAIL, EINTR}, {READ, FAIL, EIO}, {READ, FAIL, EAGAIN}, {READ, SHORT, 1},
+    {READ, CUT, 1}, {READ, EMPTY, 1}, {CACHE, FAIL, EAGAIN}};
+enum { ONCE = sizeof once / sizeof *once };
+
+/* An epoch of the train split; how many of its batches came right before its end or an error. */
+static uint64_t sharded_epoch(insitu_iter *it, insitu_status *status, insitu_error *err) {
+  uint64_t n = 0;
+  insitu_batch *b;
+  memset(err, 0, sizeof *err);
+  for (; !(*status = insitu_iter_next(it, INSITU_FOREVER, &b, err)); n++) {
+    support_check_array(b, 0, &sharded_v, &sharded, 0);
+    insitu_batch_release(&b);
+  }
+  return n;
+}
+static insitu_loader_desc sharded_desc(const char *root, int m) {
+  struct kind k = {.n_variables = 1};
+  insitu_loader_desc d = desc_of(&k, m, INSITU_RAISE);
+  d.url = root;
+  d.variables = &sharded_v;
+  d.max_inflight = 8;
+  d.hold_epoch = 1;
+  return d;
+}
+static void test_shards(void **state) {
+  (void)state;
+  const char *root = support_path("sharded");
+  support_make(root, &sharded);
+  EACH_MODE (m)
+    for (int i = 0; i < ONCE; i++)
+      for (int n = 1;; n += n < depth() ? 1 : n) {
+        struct baseline before = take_baseline();
+        insitu_loader_desc d = sharded_desc(root, m);
+        insitu_loader *ld = NULL;
+        insitu_iter *it = NULL;
+        insitu_error err = {0};
+        arm(modes[m].name, &once[i], n, false);
+        insitu_status status = insitu_loader_open(&d, &ld, &err);
+        if (!status) status = insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err);
+        bool opened = !status;
+        if (opened && sharded_epoch(it, &status, &err) == TRAIN / BATCH) must(status == INSITU_END, "%s", err.message);
+        if (status < 0) check_error(status, &err);
+        int hits = fault.hits;
+        disarm();
+        if (opened && status < 0) {
+          assert_int_equal(insitu_iter_set_epoch(it, 0, NULL), INSITU_OK);
+          must(sharded_epoch(it, &status, &err) == TRAIN / BATCH && status == INSITU_END, "then: %s", err.message);
+        }
+        insitu_loader_close(&ld);
+        check_leaks(&before);
+        if (!hits) break;
+      }
+  support_remove(root);
+}
+static void test_read(void **state) {
+  (void)state;
+  const char *root = support_path("whole");
+  static float whole[SAMPLES * 5 * 6];
+  support_make(root, &sharded);
+  EACH_MODE (m) {
+    insitu_loader_desc d = sharded_desc(root, m);
+    insitu_loader *ld;
+    insitu_error err = {0};
+    if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+    insitu_read(ld, &sharded_v, whole, sizeof whole, NULL, NULL); /* stacks are kept: they do not count as leaks */
+    for (int i = 0; i < ONCE; i++)
+      for (int n = 1, hits = 1; hits; n += n < depth() ? 1 : n) {
+        struct baseline before = take_baseline();
+        memset(&err, 0, sizeof err);
+        memset(whole, 0xff, sizeof whole);
+        arm(modes[m].name, &once[i], n, false);
+        insitu_status status = insitu_read(ld, &sharded_v, whole, sizeof whole, NULL, &err);
+        hits = fault.hits;
+        if (status) check_error(status, &err);
+        disarm();
+        if (status) status = insitu_read(ld, &sharded_v, whole, sizeof whole, NULL, NULL);
+        must(!status, "then: %s", insitu_status_name(status));
+        for (int e = 0; e < SAMPLES * 5 * 6; e++) must(whole[e] == (float)e, "element %d is %g", e, (double)whole[e]);
+        must(before.heap == live_heap && before.maps >= live_maps - 32, "%d blocks more", live_heap - before.heap);
+      }
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
 /* ---- set-up ---- */
 static int setup(void **state) {
   if (support_setup(state)) return -1;
@@ -1056,8 +1153,9 @@ static int teardown(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_direct), cmocka_unit_test(test_compressed),
-      cmocka_unit_test(test_whole_chunks), cmocka_unit_test(test_fallback), cmocka_unit_test(test_one_chunk),
-      cmocka_unit_test(test_near_names), cmocka_unit_test(test_manifest_save), cmocka_unit_test(test_cancel),
-      cmocka_unit_test(test_close), cmocka_unit_test(test_close_without_memory), cmocka_unit_test(test_plans)};
+      cmocka_unit_test(test_whole_chunks), cmocka_unit_test(test_shards), cmocka_unit_test(test_read),
+      cmocka_unit_test(test_fallback), cmocka_unit_test(test_one_chunk), cmocka_unit_test(test_near_names),
+      cmocka_unit_test(test_manifest_save), cmocka_unit_test(test_cancel), cmocka_unit_test(test_close),
+      cmocka_unit_test(test_close_without_memory), cmocka_unit_test(test_plans)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
