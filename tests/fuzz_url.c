@@ -37,12 +37,13 @@ static char *plain_reading(const char *rest) {
 
 static void round_trip(const char *path) { /* an absolute path */
   char *url = malloc(8 + 3 * strlen(path) + 1), *back = malloc(strlen(path) + 1);
+  int kind;
   insitu_error err = {0};
   FUZZ_HOLDS(url && back);
   strcpy(url, "file:///");
   for (size_t i = 1; path[i]; i++) snprintf(url + 8 + 3 * (i - 1), 4, "%%%02X", (unsigned char)path[i]);
-  FUZZ_HOLDS(insitu__text_url_parse(url, back, strlen(path) + 1, &err) == INSITU_OK && !strcmp(path, back));
-  FUZZ_HOLDS(insitu__text_url_parse(url, back, strlen(path), &err) == INSITU_E_ARG);
+  FUZZ_HOLDS(insitu__text_url_parse(url, &kind, back, strlen(path) + 1, &err) == INSITU_OK && !strcmp(path, back));
+  FUZZ_HOLDS(insitu__text_url_parse(url, &kind, back, strlen(path), &err) == INSITU_E_ARG);
   free(url);
   free(back);
 }
@@ -57,9 +58,10 @@ static void key(const char *text) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   char *url = fuzz_text(data, n), *path = malloc(n + 1);
+  int kind;
   insitu_error err = {0};
   FUZZ_HOLDS(path);
-  insitu_status status = insitu__text_url_parse(url, path, strlen(url) + 1, &err);
+  insitu_status status = insitu__text_url_parse(url, &kind, path, strlen(url) + 1, &err);
   fuzz_status(status, &err);
   FUZZ_HOLDS((status == INSITU_E_ARG || status == INSITU_E_UNSUPPORTED) == (status != INSITU_OK));
   if (!strncasecmp(url, "file:/", 6)) {
@@ -69,7 +71,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   } else if (!strstr(url, "://")) { /* no scheme: the path as it stands */
     FUZZ_HOLDS(url[0] ? status == INSITU_OK && !strcmp(url, path) : status == INSITU_E_ARG);
   }
-  if (status == INSITU_OK && path[0] == '/') round_trip(path);
+  FUZZ_HOLDS(status != INSITU_OK || (kind == INSITU__TEXT_URL_MEMORY) == !strncasecmp(url, "memory://", 9));
+  if (status == INSITU_OK && kind != INSITU__TEXT_URL_MEMORY && path[0] == '/') round_trip(path);
   key(url);
   free(url);
   free(path);
