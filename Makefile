@@ -19,6 +19,9 @@ DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
 FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
+# Those that the backend of reads may make a difference to, and those that Valgrind sees: the command runs in a process of its own.
+IO_TESTS = $(filter-out test_box test_codec test_coro test_order test_plan test_text test_tool test_tool_data test_zarr, $(TESTS))
+VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
@@ -103,22 +106,22 @@ test: deps-test
 
 test-fallback: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
-	@INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/%)
+	@INSITU_IO=epoll tests/run $(IO_TESTS:%=$(BUILD)/%)
 
 test-asan: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-asan
-	@if $(BUILD)/probe_uring; then INSITU_IO=uring tests/run $(TESTS:%=$(BUILD)/asan/%); fi
+	@if $(BUILD)/probe_uring; then INSITU_IO=uring tests/run $(IO_TESTS:%=$(BUILD)/asan/%); fi
 	@INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/asan/%)
 
 test-tsan: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
-	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 INSITU_IO=uring tests/run $(TESTS:%=$(BUILD)/tsan/%); fi
+	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 INSITU_IO=uring tests/run $(IO_TESTS:%=$(BUILD)/tsan/%); fi
 	@STRESS_WALKS=15 INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/tsan/%)
 
 # Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
-	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(TESTS:%=$(BUILD)/%)
+	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(VG_TESTS:%=$(BUILD)/%)
 
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
 AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores

@@ -44,8 +44,9 @@
  *   The order of an epoch is a pure function of desc, geometry, split, seed and epoch. So each chunk is read when a batch soon
  *   to be delivered first needs it, decoded once, and every row of it goes directly to its place in each batch that wants it,
  *   including batches a whole window ahead. A slab whose rows have all arrived is delivered, strictly in order. Raw chunks are
- *   read by the kernel into the batch itself. What an archive and a configuration cost is known before any data is read: see
- *   insitu_loader_plan.
+ *   read by the kernel into the batch itself. Chunks that wait for a disk are read by the reactor, many at once; small ones that
+ *   the page cache holds by the decoding threads, without waiting. What an archive and a configuration cost is known before any
+ *   data is read: see insitu_loader_plan.
  *
  * 3. MEMORY
  *   An iterator owns (prefetch_depth + span - 1 + max_held) slabs, where span is how many batches a window reaches into, and
@@ -91,11 +92,12 @@
  *   NDEBUG                  leaves out assertions of this header's own invariants
  *   INSITU_DEBUG            fill a batch's memory with 0xA5 before its rows arrive. AddressSanitizer does it too, and then reports
  *      any access to a released batch
- *   Environment: INSITU_IO=uring|epoll chooses the backend where desc.io does not; INSITU_LOG=off|error|warn|info|
- *   debug what is logged where desc.log_level does not. INSITU_CHECK=1 is desc.check = 1: of every
- *   batch one row, of an iterator's first batch one of each variable, is read again before delivery, the whole stored objects and
- *   element by element with none of the code that filled the batch; a difference is INSITU_E_CHECK, a bug of this library. Slow,
- *   and outside memory_budget. insitu_stats.checked_rows counts. Nothing else is read.
+ *   Environment, read when a loader is opened; nothing else of it is:
+ *   INSITU_IO=uring|epoll   the backend, where desc.io does not say
+ *   INSITU_LOG=off|error|warn|info|debug   what is logged, where desc.log_level does not say
+ *   INSITU_CHECK=1          desc.check = 1: one row of every batch, and one of each variable of an iterator's first batch, are read
+ *      again before delivery: whole stored objects, element by element, with none of the code that filled the batch. A difference
+ *      is INSITU_E_CHECK, a bug of this library. Slow, and outside memory_budget; insitu_stats.checked_rows counts
  *
  * 8. CONTENTS
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
