@@ -51,17 +51,18 @@
  * 3. MEMORY
  *   An iterator owns (prefetch_depth + span - 1 + max_held) slabs, where span is how many batches a window reaches into, and
  *   tables of the chunks in its windows; a loader owns max_inflight chunk buffers and coroutine stacks, decode_threads times
- *   decode scratch, and indexes of shards (in a sixteenth of memory_budget, but at least one for each chunk in flight).
+ *   decode scratch, and indexes of shards (in a sixteenth of memory_budget, but at least one for each chunk in flight);
+ *   insitu_read takes what it needs while it runs.
  *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside it stands a
  *   split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full.
  *
  * 4. THREADS
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
- *   forbidden; decode_threads workers decode. Own threads are named insitu-*, block all signals and install no handlers. There
- *   is no global state: several loaders live side by side. Each function says which threads may call it. The log function runs
- *   on loader threads and inside your calls, perhaps several at once, and may not call the loader. With inline_io there is no
- *   thread at all: all work happens inside the calls of the thread that opened the loader. A forked child may not use its
- *   parent's loader (INSITU_E_FORKED) and may open its own.
+ *   forbidden; decode_threads workers decode, and read what the page cache holds. Own threads are named insitu-*, block all
+ *   signals but those of faults and install no handlers. There is no global state: several loaders live side by side. Each
+ *   function says which threads may call it. The log function runs on loader threads and inside your calls, perhaps several at
+ *   once, and may not call the loader. With inline_io or plan_only there is no thread at all: all work happens inside the calls
+ *   of the thread that opened the loader. A forked child may not use its parent's loader (INSITU_E_FORKED) and may open its own.
  *
  * 5. ERRORS
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error belongs to the batch that
@@ -83,8 +84,8 @@
  *   INSITU_DEF              your own linkage for the public functions
  *   INSITU_WITH_ZLIB        gzip and zlib codecs; link -lz
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
- *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but batches, stacks and what zstd and liburing
- *      allocate; any thread
+ *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped (batches, chunk buffers,
+ *      indexes of shards, stacks) and what zstd and liburing allocate; any thread
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times slower
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by itself without NDEBUG
@@ -113,7 +114,7 @@
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
- *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c
+ *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c, shards
  *   >>store      where objects live: local directories, memory
  *   >>zarr       metadata, chunk keys, groups
  *   >>geometry   arrays, variables, how a batch is laid out
@@ -121,7 +122,7 @@
  *   >>split      train, val, test; units; manifests
  *   >>plan       what is read when, where rows go, cost, shuffle quality
  *   >>cache      indexes of shards, each read once
- *   >>loader     chunks on their way, slabs, iterators
+ *   >>loader     chunks on their way, slabs, iterators, insitu_read, statistics and log, desc.check
  *   >>public     the functions of part A
  *
  * License: MIT, see the end of the file. */
@@ -371,7 +372,7 @@ enum { INSITU_STAGE_NONE = 0, INSITU_STAGE_CONSUMER = 1, INSITU_STAGE_READ = 2, 
 /* "none", "consumer", "read", "decode". [any thread] */
 INSITU_DEF const char *insitu_stage_name(int32_t stage);
 
-/* Of all iterators since the loader was opened. */
+/* Since the loader was opened: of all iterators; reads, requests and bytes of insitu_read as well. */
 typedef struct insitu_stats {
   uint64_t batches, rows; /* delivered */
   uint64_t reads;         /* chunks read or found absent */
@@ -388,8 +389,9 @@ typedef struct insitu_stats {
   double stall_s, stall_share;          /* time spent inside next; its share of the time since next was first called */
   double first_batch_s;                 /* from opening the loader to the first batch */
   double next_p50_s, next_p95_s, next_p99_s,
-      next_max_s;         /* time inside next, of calls that gave a batch; within 4 % but for max */
-  double decode_busy;     /* share of the workers' time spent at work since next was first called (inline_io: of time in next) */
+      next_max_s; /* time inside next, of calls that gave a batch; within 4 % but for max */
+  /* share of the workers' time spent at work, cached reads included, since next was first called (inline_io: of time in next) */
+  double decode_busy;
   int32_t limiting_stage; /* INSITU_STAGE_... */
   char io[8];             /* "uring" or "epoll" */
 } insitu_stats;
@@ -402,7 +404,7 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
 /* Closes its iterators, cancels what is in flight and joins its threads; waits for reads the kernel cannot cancel. Batches you
  * hold stay valid. [one thread, no other call at the same time] NULL is fine. */
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
-/* Every insitu_iter_next returns INSITU_CANCELLED from now on. Also from a signal handler. */
+/* Every insitu_iter_next and insitu_read returns INSITU_CANCELLED from now on. Also from a signal handler. */
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
 /* The configuration with its defaults resolved, but for what depends on the iterator (lanes: see insitu_plan); lives as long as
  * the loader. */
@@ -426,12 +428,13 @@ typedef struct insitu_shape {
 /* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of variable count path (or label), slices
  * (here on any axis) and dtype; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise. Chunks
  * are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value, NaN
- * too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk counts. Works beside open iterators and with plan_only. [one thread at
+ * too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at
  * a time; with inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
     insitu_shape *shape, insitu_error *err);
-/* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields), "origins" (where
- * each value with a default comes from), "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics".
+/* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
+ * objects, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays" ("outputs" and
+ * "stored"), "plan" (of every split), "memory", "statistics".
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
  * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
  * Reads nothing, but planning a large archive takes as long as insitu_loader_plan for each split. */
@@ -3973,7 +3976,7 @@ static void insitu__codec_needs_add(struct insitu__codec_needs *need, const stru
   need->planes = insitu__base_max(need->planes, more.planes);
   need->piece = insitu__base_max(need->piece, more.piece);
   need->cell = insitu__base_max(need->cell, more.cell);
-  need->inner = insitu__base_max(need->inner, more.inner);
+  need->inner = insitu__codec_add(need->inner, more.inner); /* its parts may come from both */
 }
 
 static void insitu__codec_scratch_init(struct insitu__codec_scratch *s) {
@@ -4781,6 +4784,7 @@ struct insitu__store {
   struct insitu__reactor *reactor;
   int dirfd;                    /* file store: the root directory, O_PATH */
   int nowait;                   /* file store: flags of a read that must not wait for a disk */
+  atomic_bool never_now;        /* file store: the kernel or the file system knows no such reads */
   const insitu_object **object; /* memory store: by insitu__store_order */
   uint64_t n_objects;
   char *url; /* as the user gave it */
@@ -4792,8 +4796,8 @@ struct insitu__store_ops {
       uint64_t *got, insitu_error *err);
   /* The same on any thread, without waiting for a disk or a network: INSITU_TIMEOUT where that would be needed, and instead of any
    * error: then read_await is to be asked. A read of exactly `expected` bytes is not asked for more. NULL: never possible. */
-  insitu_status (*read_now)(const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
-      unsigned n_iov, uint64_t expected, uint64_t *got);
+  insitu_status (*read_now)(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov,
+      uint64_t expected, uint64_t *got);
   /* One level below prefix ("" is the root), sorted by name; emit runs on the caller's coroutine once all names are known. */
   insitu_status (*list_await)(struct insitu__store *s, const char *prefix,
       void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err);
@@ -4846,21 +4850,24 @@ static insitu_status insitu__store_file_read_await(struct insitu__store *s, cons
 
 /* What the kernel has in its caches (RESOLVE_CACHED: Linux 5.12; RWF_NOWAIT: 4.14, on most local file systems; on tmpfs reads
  * know no such flag and need none). */
-static insitu_status insitu__store_file_read_now(const struct insitu__store *s, const char *key, uint64_t offset,
+static insitu_status insitu__store_file_read_now(struct insitu__store *s, const char *key, uint64_t offset,
     const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
   struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .resolve = RESOLVE_CACHED};
   uint64_t all = 0;
   *got = 0;
   for (unsigned i = 0; i < n_iov; i++) all += iov[i].iov_len;
-  if (!insitu__store_key_valid(key)) return INSITU_TIMEOUT;
+  if (atomic_load_explicit(&s->never_now, memory_order_relaxed) || !insitu__store_key_valid(key)) return INSITU_TIMEOUT;
   int fd = (int)syscall(SYS_openat2, s->dirfd, key, &how, sizeof how);
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL))
+    atomic_store_explicit(&s->never_now, true, memory_order_relaxed);
   if (fd < 0) return INSITU_TIMEOUT;
   ssize_t n = preadv2(fd, iov, (int)n_iov, (off_t)offset, s->nowait);
+  if (n < 0 && errno == EOPNOTSUPP) atomic_store_explicit(&s->never_now, true, memory_order_relaxed);
   char beyond; /* a short read means the end of the file, or the end of what is cached */
   struct iovec probe = {&beyond, 1};
   bool whole = n >= 0 && ((uint64_t)n == all || (uint64_t)n == expected ||
                              preadv2(fd, &probe, 1, (off_t)(offset + (uint64_t)n), s->nowait) == 0);
-  close(fd);
+  syscall(SYS_close, fd); /* as it was opened: ThreadSanitizer, which follows descriptors, must see both or neither */
   *got = n > 0 ? (uint64_t)n : 0;
   return whole ? INSITU_OK : INSITU_TIMEOUT;
 }
@@ -5006,7 +5013,7 @@ static insitu_status insitu__store_memory_read_await(struct insitu__store *s, co
   else insitu__reactor_work_await(s->reactor, insitu__store_memory_copy, &copy);
   return INSITU_OK;
 }
-static insitu_status insitu__store_memory_read_now(const struct insitu__store *s, const char *key, uint64_t offset,
+static insitu_status insitu__store_memory_read_now(struct insitu__store *s, const char *key, uint64_t offset,
     const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
   struct insitu__store_copy copy;
   (void)expected;
@@ -5136,8 +5143,8 @@ static insitu_status insitu__store_list_await(struct insitu__store *s, const cha
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   return s->ops->list_await(s, prefix, emit, to, err);
 }
-static insitu_status insitu__store_read_now(const struct insitu__store *s, const char *key, uint64_t offset,
-    const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
+static insitu_status insitu__store_read_now(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
+    unsigned n_iov, uint64_t expected, uint64_t *got) {
   return s->ops->read_now ? s->ops->read_now(s, key, offset, iov, n_iov, expected, got) : INSITU_TIMEOUT;
 }
 /* A whole small object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. */
@@ -5786,8 +5793,9 @@ static insitu_status insitu__zarr_v3_shard(
     return insitu__zarr_bad(
         r, INSITU_E_FORMAT, "codecs", codec, "the shard's chunk_shape must divide the shard, axis by axis (after a transpose)");
   if (!fits || shard->bytes > INT64_MAX || shard->entries > INSITU__MAX_SHARD_CHUNKS)
-    return insitu__zarr_bad(
-        r, INSITU_E_UNSUPPORTED, "codecs", codec, "a shard has more inner chunks than INSITU__MAX_SHARD_CHUNKS");
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", codec,
+        fits && shard->bytes <= INT64_MAX ? "a shard has more inner chunks than INSITU__MAX_SHARD_CHUNKS"
+                                          : "a shard would have 2^63 bytes or more");
   return insitu__zarr_v3_shard_index(r, codec, configuration, shard);
 }
 
@@ -6418,7 +6426,7 @@ static insitu_status insitu__geometry_axis(
   if (!dim) {
     if (number < 0 || (unsigned)number >= z->ndim)
       return insitu__error_set(err, INSITU_E_SHAPE,
-          "open, array %s: there is no axis %d, the array has %u; correct axis or sample_axis", z->path, (int)number, z->ndim);
+          "array %s: there is no axis %d, the array has %u; correct axis or sample_axis", z->path, (int)number, z->ndim);
     *out = (unsigned)number;
     return INSITU_OK;
   }
@@ -6433,8 +6441,7 @@ static insitu_status insitu__geometry_axis(
     at = insitu__base_min(sizeof known - 1, at + (size_t)n);
   }
   return insitu__error_set(err, INSITU_E_NOTFOUND,
-      "open, array %s: no dimension is called '%.80s'; it has:%s; name one of these, or give the axis number", z->path, dim,
-      known);
+      "array %s: no dimension is called '%.80s'; it has:%s; name one of these, or give the axis number", z->path, dim, known);
 }
 
 /* Bytes from one element to the next along each axis of a decoded chunk; returns those of the chunk. Cannot overflow: >>zarr
@@ -8448,7 +8455,7 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c, const str
   else insitu__reactor_work_await(c->reactor, insitu__cache_check, &check);
   return check.status;
 }
-/* The slot that holds a shard's index; INSITU_E_NOTFOUND when the object is absent. It is valid until the caller suspends. */
+/* *index becomes a shard's index, valid until the caller suspends; INSITU_E_NOTFOUND when the object is absent. */
 static insitu_status insitu__cache_index_await(struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level,
     uint64_t cell, const char *key, uint64_t offset, uint64_t bytes, const unsigned char **index, insitu_error *err) {
   struct insitu__cache_slot *slot;
@@ -8496,11 +8503,19 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
   return INSITU_OK;
 }
 
+/* What a shard is that is not found when its index was. */
+static insitu_status insitu__cache_gone(insitu_error *err) {
+  err->status = err->sys_errno = 0;
+  return insitu__error_set(
+      err, INSITU_E_CORRUPT, "the shard has gone since its index was read; the archive must not change while it is open");
+}
+
 /* >>loader ----------------------------------------------------------------------------------------------------------------- */
 /* A loader: runtime (reactor, workers, budget) and dataset (store, geometry, split). An iterator: a pass over epochs with its own
  * ring of slabs.
  *
- * Threads. The reactor thread scans, starts one coroutine per chunk, and places slabs. Workers decode, scatter and count slabs
+ * Threads. The reactor thread scans, starts a coroutine for each chunk, or for a bunch of small ones that a worker tries first, and
+ * places slabs. Workers read what the page cache holds, decode, scatter and count slabs
  * down. The user's thread takes ready slabs. An iterator's lock guards what the user's thread and the reactor share; whatever a
  * worker reads of an iterator was written before its chunk was started, and stays until the iterator has no chunk in flight.
  *
@@ -8547,7 +8562,7 @@ struct insitu__loader_slab {
   int64_t *shapes; /* per array: shape, whose first entry is this batch's rows, then strides */
 };
 
-struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, lent to a worker while it decodes */
+struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, lent to a worker while that tries or decodes it */
   insitu_loader *loader;
   insitu_iter *iter;
   struct insitu__loader_tile *next;
@@ -8569,7 +8584,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
   uint64_t first, last;             /* rows of the chunk that some batch wants lie in [first, last) */
   unsigned worker;                  /* whose scratch */
-  bool landed;                      /* all of it is done: a worker found the chunk in the caches */
+  bool done;                        /* all of it is done: a worker found the chunk in the caches */
   const char *damaged;              /* insitu__loader_fill: the chunk's key if it is not just absent */
   bool ranged;                      /* rows were looked for, and a re-read counted */
   atomic_int stage;                 /* what the watchdog tells */
@@ -8849,7 +8864,7 @@ static void insitu__loader_warn(insitu_loader *ld) {
   }
   if (!oldest) return;
   insitu__loader_log(ld, 1,
-      "rank %d, watchdog, array %s, chunk %s: %s for %.1f s, and no other of the %" PRIu64
+      "rank %d, watchdog, array %.200s, chunk %.300s: %s for %.1f s, and no other of the %" PRIu64
       " chunks in flight came through for %g s; %s",
       (int)ld->config.rank, ld->geometry.arrays[oldest->array].zarr.path, oldest->key ? oldest->key : "(no key yet)",
       stages[stage], (double)(insitu__loader_clock(ld) - oldest->began) / 1e9, ld->inflight, (double)(INSITU_WATCHDOG_S),
@@ -8857,8 +8872,9 @@ static void insitu__loader_warn(insitu_loader *ld) {
 }
 
 static void insitu__loader_say(const struct insitu__loader_tile *t, const char *key) { /* on a worker, as insitu__loader_fill */
-  insitu__loader_log(t->loader, 3, "rank %d, array %s, chunk %s: %" PRIu64 " bytes, %.3f ms%s%s", (int)t->loader->config.rank,
-      t->loader->geometry.arrays[t->array].zarr.path, key, t->got, (double)t->spent / 1e6, t->status ? ", " : "",
+  insitu__loader_log(t->loader, 3, "rank %d, array %.200s, chunk %.300s: %" PRIu64 " bytes, %.3f ms%s%s",
+      (int)t->loader->config.rank, t->loader->geometry.arrays[t->array].zarr.path, key, t->got, (double)t->spent / 1e6,
+      t->status ? ", " : "",
       t->status == INSITU_E_NOTFOUND ? "absent"
       : t->status                    ? "failed"
                                      : "");
@@ -9038,7 +9054,7 @@ static void insitu__loader_fill(void *arg, unsigned worker) {
   (void)worker;
   insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, 1);
   if (t->damaged) /* here, not in the coroutine: the user's function may need more stack than a coroutine has */
-    insitu__loader_log(t->loader, 1, "rank %d, array %s, chunk %s is filled: %s", (int)t->loader->config.rank,
+    insitu__loader_log(t->loader, 1, "rank %d, array %.200s, chunk %.300s is filled: %s", (int)t->loader->config.rank,
         t->iter->plan.geometry->arrays[t->array].zarr.path, t->damaged, t->error.message);
   insitu__loader_each(t, t->first, t->last, insitu__loader_visit_fill, NULL);
   insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
@@ -9264,10 +9280,7 @@ static insitu_status insitu__loader_together_await(struct insitu__loader_tile *t
     t->run = NULL;
     insitu__loader_run_await(t, key);
   }
-  if (t->status != INSITU_E_NOTFOUND) return t->status;
-  t->error.status = t->error.sys_errno = 0;
-  return insitu__error_set(
-      &t->error, INSITU_E_CORRUPT, "the shard has gone since its index was read; the archive must not change while it is open");
+  return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
 }
 
 /* Where the tile's encoded bytes lie; *bytes is UINT64_MAX for a whole object. INSITU_E_NOTFOUND when it is absent. */
@@ -9413,8 +9426,8 @@ static void insitu__loader_tile_await(void *arg) {
   uint64_t index[INSITU__MAX_DIMS];
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
   t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
-  insitu_status status = insitu__loader_key(t, index, key);
-  if (!status) status = insitu__loader_ready(t);
+  insitu_status status = insitu__loader_key(t, index, key), ready = insitu__loader_ready(t); /* both: a hole needs its rows */
+  if (!status) status = ready;
   t->key = key;
   t->got = 0;
   bool timed = insitu__loader_logs(ld, 3);
@@ -9431,11 +9444,11 @@ static void insitu__loader_tile_await(void *arg) {
   if (status) status = insitu__loader_hole_await(t, status, key);
   if (status) {
     insitu_error error = {.sys_errno = t->error.sys_errno};
-    insitu__error_set(
-        &error, status, "rank %d, read, array %s, chunk %s: %s", (int)ld->config.rank, a->zarr.path, key, t->error.message);
+    insitu__error_set(&error, status, "rank %d, read, array %.200s, chunk %.300s: %s", (int)ld->config.rank, a->zarr.path, key,
+        t->error.message);
     uint64_t earliest = UINT64_MAX;
     insitu__loader_each(t, 0, a->rows, insitu__loader_visit_earliest, &earliest);
-    insitu__loader_damage(t->iter, earliest, &error);
+    insitu__loader_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
   }
   insitu__loader_finish(t);
 }
@@ -9483,8 +9496,7 @@ static bool insitu__loader_try(struct insitu__loader_tile *t, unsigned worker) {
   return !t->status;
 }
 static void insitu__loader_try_bunch(void *arg, unsigned worker) {
-  for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next)
-    t->landed = insitu__loader_try(t, worker);
+  for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next) t->done = insitu__loader_try(t, worker);
 }
 static void insitu__loader_bunch_await(void *arg) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg, *next;
@@ -9493,9 +9505,9 @@ static void insitu__loader_bunch_await(void *arg) {
   insitu__reactor_work_await(&ld->reactor, insitu__loader_try_bunch, t);
   for (; t; t = next) {
     next = t->next;
-    landed += t->landed;
-    missed += !t->landed;
-    if (t->landed) insitu__loader_finish(t);
+    landed += t->done;
+    missed += !t->done;
+    if (t->done) insitu__loader_finish(t);
     else if (insitu__reactor_spawn(&ld->reactor, insitu__loader_tile_await, t)) insitu__loader_tile_await(t);
   }
   if (missed > landed) ld->n_missed = INSITU__LOADER_MISSED; /* not cached: go without trying for a while */
@@ -9607,7 +9619,9 @@ static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   else ld->bunch = t;
   ld->bunch_last = t;
   ld->bunch_bytes += a->bound;
-  if (++ld->n_bunch == INSITU__LOADER_BUNCH || ld->bunch_bytes >= INSITU__LOADER_BUNCH_BYTES) insitu__loader_launch(ld);
+  uint64_t share = insitu__base_max(1, ld->config.max_inflight / (2 * ld->config.decode_threads)); /* jobs for all workers */
+  if (++ld->n_bunch >= insitu__base_min(share, INSITU__LOADER_BUNCH) || ld->bunch_bytes >= INSITU__LOADER_BUNCH_BYTES)
+    insitu__loader_launch(ld);
 }
 
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
@@ -9938,7 +9952,7 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     ld->cache_bytes = insitu__cache_bytes((uint32_t)ld->cache_slots, ld->slot_bytes);
     ld->few = c->max_inflight / 4; /* with INSITU__LOADER_GAP's blosc chunks 1 reaches 0.97 of it, an eighth 0.99, half 1.01 */
   }
-  if (insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget) return INSITU_OK;
+  if (c->plan_only || insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each, %" PRIu64 " decoders with %" PRIu64
       " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64 " bytes each need %" PRIu64
@@ -10387,11 +10401,13 @@ static insitu_status insitu__loader_read_chunk_await(
   struct insitu__loader_reading *r = d->reading;
   insitu_loader *ld = r->loader;
   uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
+  d->fill = false;
+  d->status = insitu__loader_read_box(d, tile);
+  if (d->status) return d->status;
   insitu__zarr_object_of(&r->zarr, tile, object);
   if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0)
     return insitu__error_set(
         &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-  d->status = insitu__loader_read_box(d, tile);
   insitu__loader_add(&ld->n_reads, 1);
   if (!d->status && r->zarr.n_levels)
     d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
@@ -10401,6 +10417,7 @@ static insitu_status insitu__loader_read_chunk_await(
     insitu__loader_add(&ld->n_requests, 1);
     d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
     insitu__loader_add(&ld->n_read, d->got);
+    if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
     if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
       d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
   }
@@ -10437,7 +10454,7 @@ static void insitu__loader_reader_await(void *arg) {
       insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
       if (r->err && r->err->status >= 0) r->err->sys_errno = d->error.sys_errno;
       r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
-          "read, array %s, chunk %s: %s", r->zarr.path, key,
+          "read, array %.200s, chunk %.300s: %s", r->zarr.path, key,
           status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
                                       : d->error.message);
     }
@@ -10481,7 +10498,7 @@ static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
   each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
   unsigned n = (unsigned)insitu__base_min(r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
   pthread_mutex_lock(&ld->lock);
-  uint64_t used = ld->inflight_bytes + ld->cache_bytes + ld->reserved;
+  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved;
   uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
   n = (unsigned)insitu__base_min(n, left / each);
   ld->reserved += r->reserved = n * each;
@@ -10514,6 +10531,8 @@ static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n
     insitu__mem_unmap(r->readers[i].memory, memory);
   }
   insitu__mem_free(r->readers);
+  insitu__loader_add(&r->loader->cache.loads, insitu__loader_get(&r->cache.loads));
+  insitu__loader_add(&r->loader->cache.read, insitu__loader_get(&r->cache.read));
   insitu__cache_free(&r->cache);
   pthread_mutex_lock(&r->loader->lock);
   r->loader->reserved -= r->reserved;
@@ -10896,7 +10915,8 @@ static void insitu__loader_check_await(void *arg) {
   c->absent = status == INSITU_E_NOTFOUND;
   if (c->absent) memset(&c->damage, 0, sizeof c->damage);
   c->status = status == INSITU_E_NOMEM ? status : INSITU_OK;
-  if (!c->status) insitu__reactor_work_await(&ld->reactor, insitu__loader_check_work, c);
+  bool known = !status || c->absent || ld->config.on_bad_chunk == INSITU_FILL; /* else it cannot be read now: no verdict */
+  if (!c->status && known) insitu__reactor_work_await(&ld->reactor, insitu__loader_check_work, c);
   insitu__mem_free(c->stored);
   c->stored = NULL;
 }

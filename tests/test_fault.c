@@ -125,7 +125,9 @@ static int64_t fault_stage(void *op, bool opening, bool last, const char *path, 
 #define open(path, flags) (fault_hit(ROOT) ? -1 : open(path, flags))
 #define openat(dir, path, flags) ((flags)&O_DIRECTORY && fault_hit(LIST) ? -1 : openat(dir, path, flags))
 #define syscall(number, ...)                                                                                                     \
-  (atomic_load(&fault.site) == OPEN || atomic_load(&fault.site) == READ ? (errno = EAGAIN, -1) : syscall(number, __VA_ARGS__))
+  ((number) == SYS_openat2 && (atomic_load(&fault.site) == OPEN || atomic_load(&fault.site) == READ)                             \
+          ? (errno = EAGAIN, -1)                                                                                                 \
+          : syscall(number, __VA_ARGS__))
 #define preadv2(fd, iov, n, offset, flags) (fault_hit(CACHE) ? -1 : preadv2(fd, iov, n, offset, flags))
 #define fdopendir(fd) (fault_hit(LIST) ? NULL : fdopendir(fd))
 #define readdir(dir) (fault_hit(LIST) ? NULL : readdir(dir))

@@ -1190,7 +1190,7 @@ static void test_plan(void **state) {
 static atomic_uint tried, cached;
 static unsigned not_cached; /* of 4 */
 static const struct insitu__store_ops *real_ops;
-static insitu_status read_some_now(const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
+static insitu_status read_some_now(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
     unsigned n_iov, uint64_t expected, uint64_t *got) {
   if (insitu__order_mix(atomic_fetch_add(&tried, 1)) % 4 < not_cached) {
     for (unsigned i = 0; i < n_iov; i++) memset(iov[i].iov_base, 0x77, iov[i].iov_len); /* what a part of a file may leave */

@@ -360,8 +360,53 @@ static void test_close_while_reading(void **state) {
   }
 }
 
+/* A path so long that its metadata has a key and its chunks have none: an error, or holes, and no endless wait. */
+static void test_long_keys(void **state) {
+  (void)state;
+  static char path[4096], meta[4200];
+  static float whole[16 * 128];
+  const char *root = "{\"zarr_format\":3,\"node_type\":\"group\"}",
+             *array = "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[16,2,2,2,2,2,2,2],\"data_type\":\"float32\","
+                      "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[1,2,2,2,2,2,2,2]}},"
+                      "\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":7,"
+                      "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}";
+  memset(path, 'a', 4079);
+  for (size_t i = 199; i < 4078; i += 200) path[i] = '/';
+  snprintf(meta, sizeof meta, "%s/zarr.json", path);
+  const insitu_object o[] = {{"zarr.json", root, strlen(root)}, {meta, array, strlen(array)}};
+  const insitu_variable v = {.label = "x", .path = path};
+  for (int32_t on_bad = INSITU_RAISE; on_bad <= INSITU_FILL; on_bad++)
+    EACH_MODE (m) {
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = "memory://m",
+          .objects = o,
+          .n_objects = 2,
+          .variables = &v,
+          .n_variables = 1,
+          .batch_size = 4,
+          .on_bad_chunk = on_bad,
+          .io = modes[m].io,
+          .inline_io = modes[m].inline_io};
+      insitu_status want = on_bad == INSITU_FILL ? INSITU_OK : INSITU_E_FORMAT;
+      insitu_error err = {0};
+      insitu_loader *ld;
+      insitu_iter *it;
+      insitu_batch *b;
+      d.log_level = INSITU_LOG_OFF;
+      assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
+      assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err), INSITU_OK);
+      assert_int_equal(insitu_iter_next(it, 20000, &b, &err), want);
+      for (int i = 0; b && i < 4 * 128; i++) assert_true(((const float *)b->arrays[0].data)[i] == 7);
+      insitu_batch_release(&b);
+      assert_int_equal(insitu_read(ld, &v, whole, sizeof whole, NULL, NULL), want);
+      for (int i = 0; !want && i < 16 * 128; i++) assert_true(whole[i] == 7);
+      insitu_loader_close(&ld);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_long_keys),
       cmocka_unit_test(test_same_as_on_disk),
       cmocka_unit_test(test_listing),
       cmocka_unit_test(test_refused),
