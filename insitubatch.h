@@ -10402,12 +10402,15 @@ static insitu_status insitu__loader_read_chunk_await(
   insitu_loader *ld = r->loader;
   uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
   d->fill = false;
+  key[0] = 0;
   d->status = insitu__loader_read_box(d, tile);
   if (d->status) return d->status;
   insitu__zarr_object_of(&r->zarr, tile, object);
-  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0)
+  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0) {
+    key[0] = 0;
     return insitu__error_set(
         &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+  }
   insitu__loader_add(&ld->n_reads, 1);
   if (!d->status && r->zarr.n_levels)
     d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
