@@ -46,7 +46,7 @@ struct bench_worker {
   pthread_t id;
   struct insitu__codec_scratch scratch;
   unsigned char *encoded;
-  uint64_t encoded_bytes;
+  uint64_t encoded_bytes, slot, n_slots, turn; /* its part of the ring, from slot on, which it goes round */
 };
 
 static double bench_now(void) {
@@ -212,7 +212,8 @@ static void *bench_bare_main(void *arg) {
   insitu_error err = {0};
   while (bench_now() < b->deadline && !atomic_load(&b->failed)) {
     uint64_t i = atomic_fetch_add(&b->next, 1);
-    uint64_t n = bench_read(w, &b->tile[i % b->n_tiles], b->ring + i % b->slots * b->slot_bytes, &err);
+    unsigned char *to = b->ring + (w->slot + w->turn++ % w->n_slots) * b->slot_bytes;
+    uint64_t n = bench_read(w, &b->tile[i % b->n_tiles], to, &err);
     if (err.status) {
       if (!atomic_exchange(&b->failed, true)) b->bare_err = err;
       break;
@@ -286,7 +287,12 @@ static int bench_run_rounds(struct bench *b) {
   b->ring = (unsigned char *)insitu__mem_map(b->slots * b->slot_bytes);
   bool ok = b->ring != NULL;
   for (unsigned i = 0; i < b->n_workers; i++) {
-    workers[i] = (struct bench_worker){.b = b, .encoded_bytes = encoded, .encoded = (unsigned char *)insitu__mem_map(encoded)};
+    uint64_t share = b->slots / b->n_workers;
+    workers[i] = (struct bench_worker){.b = b,
+        .slot = i * share,
+        .n_slots = share,
+        .encoded_bytes = encoded,
+        .encoded = (unsigned char *)insitu__mem_map(encoded)};
     insitu__codec_scratch_init(&workers[i].scratch);
     ok = ok && workers[i].encoded;
   }
