@@ -1,5 +1,5 @@
 /* The ways a loader can run: with threads on each backend (io_uring if this machine has it), and inline. INSITU_IO in the
- * environment leaves the backend that it names. */
+ * environment leaves the backend that it names. MODES_THREADED leaves inline out. */
 #ifndef TESTS_MODES_H
 #define TESTS_MODES_H
 static const struct {
@@ -7,12 +7,15 @@ static const struct {
   int32_t io, inline_io;
 } modes[] = {{"uring", INSITU_IO_URING, 0}, {"epoll", INSITU_IO_EPOLL, 0}, {"inline uring", INSITU_IO_URING, 1},
     {"inline epoll", INSITU_IO_EPOLL, 1}};
-enum { MODES = sizeof modes / sizeof *modes };
+enum { URING, EPOLL, INLINE_URING, INLINE_EPOLL, MODES };
 
 static inline bool mode_usable(int m) {
   const char *forced = getenv("INSITU_IO");
   struct insitu__ring r;
   struct insitu__ring_desc d = {.backend = INSITU__RING_URING, .depth = 8};
+#ifdef MODES_THREADED
+  if (modes[m].inline_io) return false;
+#endif
   if (forced && strcmp(forced, modes[m].io == INSITU_IO_URING ? "uring" : "epoll")) return false;
   if (modes[m].io == INSITU_IO_EPOLL) return true;
   if (insitu__ring_open(&r, &d, NULL)) return false;

@@ -154,6 +154,7 @@ static int64_t fault_stage(void *op, bool opening, bool last, const char *path, 
 #undef rename
 #undef eventfd
 #include "support.h"
+#include "modes.h"
 
 /* ---- what was done to chunks ---- */
 enum { DAMAGES = 512 };
@@ -257,27 +258,6 @@ static struct kind kinds[KINDS] = {
 static const struct support_array *array_of(const struct kind *k, uint64_t i) {
   return strcmp(k->v[i].path ? k->v[i].path : k->v[i].label, k->a[0].name) ? &k->a[1] : &k->a[0];
 }
-
-/* The ways to run: with threads on each backend (if this machine has io_uring), and inline. */
-static const struct {
-  const char *name;
-  int32_t io, inline_io;
-} modes[] = {{"uring", INSITU_IO_URING, 0}, {"epoll", INSITU_IO_EPOLL, 0}, {"inline uring", INSITU_IO_URING, 1},
-    {"inline epoll", INSITU_IO_EPOLL, 1}};
-enum { URING, EPOLL, INLINE_URING, INLINE_EPOLL, MODES };
-static bool usable(int m) {
-  struct insitu__ring r;
-  struct insitu__ring_desc d = {.backend = INSITU__RING_URING, .depth = 8};
-  const char *forced = getenv("INSITU_IO");
-  if (forced && strcmp(forced, modes[m].io == INSITU_IO_URING ? "uring" : "epoll") != 0) return false;
-  if (modes[m].io != INSITU_IO_URING) return true;
-  if (insitu__ring_open(&r, &d, NULL)) return false;
-  insitu__ring_close(&r);
-  return true;
-}
-#define EACH_MODE(m)                                                                                                             \
-  for (int m = 0; m < MODES; m++)                                                                                                \
-    if (usable(m))
 
 static void quiet(void *user, int32_t level, const char *line) {
   (void)user, (void)level, (void)line;

@@ -3,32 +3,7 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
-
-/* The ways to run: with threads on each backend (if this machine has io_uring), and inline. */
-static const struct {
-  const char *name;
-  int32_t io, inline_io;
-} modes[] = {{"uring", INSITU_IO_URING, 0}, {"epoll", INSITU_IO_EPOLL, 0}, {"inline uring", INSITU_IO_URING, 1},
-    {"inline epoll", INSITU_IO_EPOLL, 1}};
-enum { MODES = sizeof modes / sizeof *modes };
-
-static bool have_uring(void) {
-  struct insitu__ring r;
-  struct insitu__ring_desc d = {.backend = INSITU__RING_URING, .depth = 8};
-  if (insitu__ring_open(&r, &d, NULL)) return false;
-  insitu__ring_close(&r);
-  return true;
-}
-static const char *forced(void) {
-  return getenv("INSITU_IO");
-}
-static bool usable(int m) {
-  if (modes[m].io == INSITU_IO_URING && !have_uring()) return false;
-  return !forced() || !strcmp(forced(), modes[m].io == INSITU_IO_URING ? "uring" : "epoll");
-}
-#define EACH_MODE(m)                                                                                                             \
-  for (int m = 0; m < MODES; m++)                                                                                                \
-    if (usable(m))
+#include "modes.h"
 
 static const insitu_iter_desc train = {.api = INSITU_API};
 
@@ -981,7 +956,7 @@ static void test_cancel_wakes(void **state) {
   unlink(path);
   assert_int_equal(mkfifo(path, 0600), 0);
   for (int m = 0; m < 2; m++) {
-    if (!usable(m)) continue;
+    if (!mode_usable(m)) continue;
     insitu_loader_desc d = plain_desc(root, m);
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = iter_or_fail(ld, INSITU_ALL, 0);

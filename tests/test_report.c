@@ -4,27 +4,8 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
+#include "modes.h"
 #include <locale.h>
-
-static const struct {
-  int32_t io, inline_io;
-} modes[] = {{INSITU_IO_URING, 0}, {INSITU_IO_EPOLL, 0}, {INSITU_IO_URING, 1}, {INSITU_IO_EPOLL, 1}};
-enum { MODES = sizeof modes / sizeof *modes };
-
-static bool usable(int m) {
-  const char *forced = getenv("INSITU_IO");
-  struct insitu__ring r;
-  struct insitu__ring_desc d = {.backend = INSITU__RING_URING, .depth = 8};
-  bool uring = modes[m].io == INSITU_IO_URING;
-  if (forced && strcmp(forced, uring ? "uring" : "epoll") != 0) return false;
-  if (!uring) return true;
-  if (insitu__ring_open(&r, &d, NULL)) return false;
-  insitu__ring_close(&r);
-  return true;
-}
-#define EACH_MODE(m)                                                                                                             \
-  for (int m = 0; m < MODES; m++)                                                                                                \
-    if (usable(m))
 
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};

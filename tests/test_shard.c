@@ -18,29 +18,10 @@ static void counted_free(void *p) {
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
-
-/* The ways to run: with threads on each backend (if this machine has io_uring), and inline. */
-static const struct {
-  int32_t io, inline_io;
-} modes[] = {{INSITU_IO_URING, 0}, {INSITU_IO_EPOLL, 0}, {INSITU_IO_URING, 1}, {INSITU_IO_EPOLL, 1}};
-enum { MODES = sizeof modes / sizeof *modes };
-
-static bool usable(int m) {
-  struct insitu__ring r;
-  struct insitu__ring_desc d = {.backend = INSITU__RING_URING, .depth = 8};
-  const char *forced = getenv("INSITU_IO");
 #ifdef __SANITIZE_THREAD__
-  if (modes[m].inline_io) return false; /* one thread races with nobody */
+#define MODES_THREADED /* one thread races with nobody */
 #endif
-  if (forced && strcmp(forced, modes[m].io == INSITU_IO_URING ? "uring" : "epoll")) return false;
-  if (modes[m].io == INSITU_IO_EPOLL) return true;
-  if (insitu__ring_open(&r, &d, NULL)) return false;
-  insitu__ring_close(&r);
-  return true;
-}
-#define EACH_MODE(m)                                                                                                             \
-  for (int m = 0; m < MODES; m++)                                                                                                \
-    if (usable(m))
+#include "modes.h"
 
 static const insitu_variable x_only = {.label = "x"};
 /* Whole epochs in order, everything in one batch, all chunks in flight at once: what is merged with what is then certain. */
