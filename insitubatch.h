@@ -5221,6 +5221,7 @@ struct insitu__zarr_array {
   unsigned order[INSITU__MAX_DIMS];
   struct insitu__codec_chain codecs;
   char *dim[INSITU__MAX_DIMS]; /* NULL: unnamed */
+  char *attributes;            /* the user's own, as JSON text; NULL: none */
   int32_t dtype;
   uint32_t itemsize;
   bool swap;     /* each stored scalar (each half of a complex one) is in the other byte order */
@@ -5234,6 +5235,7 @@ struct insitu__zarr_array {
 static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
   insitu__mem_free(a->path);
   for (unsigned i = 0; i < INSITU__MAX_DIMS; i++) insitu__mem_free(a->dim[i]);
+  insitu__mem_free(a->attributes);
   insitu__mem_free(a->shards);
   memset(a, 0, sizeof *a);
 }
@@ -5339,6 +5341,16 @@ static bool insitu__zarr_dim_names(
     if (!r->a->dim[i]) return !(*no_memory = true);
   }
   return true;
+}
+
+/* Keeps the text of the attributes, token of j; those that are no object are the user's own affair. */
+static insitu_status insitu__zarr_keep_attributes(
+    const struct insitu__zarr_reader *r, const struct insitu__text_json *j, int token) {
+  uint64_t n;
+  if (!insitu__text_json_is_object(j, token)) return INSITU_OK;
+  const char *text = insitu__text_json_span(j, token, &n);
+  r->a->attributes = insitu__mem_text(text, n);
+  return r->a->attributes ? INSITU_OK : insitu__zarr_nomem(r);
 }
 
 struct insitu__zarr_dtype {
@@ -5602,9 +5614,9 @@ static insitu_status insitu__zarr_end(const struct insitu__zarr_reader *r, insit
   if (status < 0) insitu__zarr_array_free(r->a);
   return status;
 }
-/* From an already parsed .zarray object; attributes (a document and its object's token, or NULL) only name the dimensions. They
- * are the user's own, so those of another form than xarray's leave the dimensions unnamed. a is written whole, zeroed on error.
- */
+/* From an already parsed .zarray object; attributes (a document and its object's token, or NULL) name the dimensions and are
+ * kept as text. They are the user's own, so those of another form than xarray's leave the dimensions unnamed. a is written whole,
+ * zeroed on error. */
 static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const char *path, const struct insitu__text_json *j,
     int node, const struct insitu__text_json *attributes, int attributes_node, insitu_error *err) {
   struct insitu__zarr_reader r = insitu__zarr_reader(j, node, a, err);
@@ -5625,6 +5637,7 @@ static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const ch
     }
     if (no_memory) status = insitu__zarr_nomem(&r);
   }
+  if (status == INSITU_OK && attributes) status = insitu__zarr_keep_attributes(&r, attributes, attributes_node);
   return insitu__zarr_end(&r, status);
 }
 
@@ -5901,6 +5914,7 @@ static insitu_status insitu__zarr_from_v3(
   if (status == INSITU_OK) status = insitu__zarr_v3_codecs(&r);
   if (status == INSITU_OK) status = insitu__zarr_layout(&r);
   if (status == INSITU_OK) status = insitu__zarr_v3_names(&r);
+  if (status == INSITU_OK) status = insitu__zarr_keep_attributes(&r, j, insitu__zarr_get(&r, "attributes"));
   return insitu__zarr_end(&r, status);
 }
 
@@ -6336,6 +6350,43 @@ static insitu_status insitu__zarr_array_await(
       "array '%.300s': it has Zarr v%d metadata and lies in a Zarr v%d archive ('%.300s'); open its own directory as "
       "the url",
       path, g->format == 3 ? 2 : 3, g->format, g->store->url);
+}
+
+/* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
+ * NULL when it has none, or is not there. */
+__attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
+    struct insitu__zarr_group *g, const char *path, char **text, insitu_error *err) {
+  char key[INSITU__MAX_KEY], what[320];
+  const char *name = g->format == 3 ? "zarr.json" : ".zattrs", *span;
+  char *document = NULL;
+  uint64_t n;
+  struct insitu__text_json own = {0};
+  const struct insitu__text_json *j = &g->doc;
+  int node = path[0] && g->nodes >= 0 && g->format == 3 ? insitu__text_json_get(j, g->nodes, path) : -1;
+  insitu_status status = INSITU_OK;
+  *text = NULL;
+  if (g->format == 3 && !path[0] && j->n) node = 0;
+  if (g->format == 2 && g->nodes >= 0 && insitu__zarr_join(key, sizeof key, path, name))
+    node = insitu__text_json_get(j, g->nodes, key);
+  if (node < 0) { /* not consolidated, or added since */
+    status = insitu__zarr_fetch_await(g->store, path, name, &document, &n, err);
+    if (status == INSITU_E_NOTFOUND) return INSITU_OK;
+    snprintf(what, sizeof what, "'%.280s', %s", path, name);
+    if (status == INSITU_OK) status = insitu__text_json_parse(&own, document, n, what, err);
+    j = &own;
+    node = 0;
+  }
+  if (status == INSITU_OK && g->format == 3) node = insitu__text_json_get(j, node, "attributes");
+  if (status == INSITU_OK && insitu__text_json_is_object(j, node)) {
+    span = insitu__text_json_span(j, node, &n);
+    *text = insitu__mem_text(span, n);
+    if (!*text)
+      status =
+          insitu__error_set(err, INSITU_E_NOMEM, "'%.300s': no memory for its attributes; give the process more memory", path);
+  }
+  insitu__text_json_free(&own);
+  insitu__mem_free(document);
+  return status;
 }
 
 /* >>geometry --------------------------------------------------------------------------------------------------------------- */

@@ -450,7 +450,7 @@ static void no_memory(void **state) { /* wherever memory runs out, that is the e
       assert_true(status == INSITU_OK || status == INSITU_E_NOMEM);
       insitu__zarr_array_free(&a);
     }
-    assert_int_equal(n, v ? 5 : 6); /* documents, path, two names; and the time that succeeds */
+    assert_int_equal(n, v ? 5 : 7); /* documents, path, two names, attributes; and the time that succeeds */
   }
 }
 
