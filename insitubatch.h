@@ -563,6 +563,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_LIST (1u << 20)             /* entries of one directory that a listing takes */
 #define INSITU__MAX_OBJECTS (UINT64_C(1) << 32) /* of a memory store: 8 bytes each */
 #define INSITU__MAX_DIM_NAME 256                /* bytes of a dimension's name, its end included */
+#define INSITU__MAX_ELEMENT (1u << 16)          /* bytes of one element: fixed-size strings and raw bytes */
+#define INSITU__MAX_FILL 1024                   /* bytes of a fill value that is not zero */
 #define INSITU__MAX_NODES 10000                 /* directories that a listing of the arrays of an unconsolidated archive visits */
 #define INSITU__MAX_ROOT_SEARCH 512             /* directories searched for any metadata when the root has none */
 #define INSITU__MAX_CHUNK                                                                                                        \
@@ -1369,6 +1371,14 @@ static unsigned insitu__text_json_unit(const char **p) { /* the 16-bit unit afte
   for (int i = 0; i < 4; i++) unit = unit << 4 | (unsigned)insitu__text_hex((unsigned char)*(*p)++);
   return unit;
 }
+/* A code point below 2^21 as UTF-8; returns its bytes. */
+static unsigned insitu__text_put_code(uint32_t code, char out[4]) {
+  unsigned more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3; /* continuation bytes */
+  static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
+  out[0] = (char)(lead[more] | code >> 6 * more);
+  for (unsigned i = 1; i <= more; i++) out[i] = (char)(0x80 | (code >> 6 * (more - i) & 0x3F));
+  return more + 1;
+}
 /* Decodes one character of a string's inside into UTF-8 and returns its bytes. Half a surrogate pair becomes U+FFFD. */
 static unsigned insitu__text_json_char(const char **p, const char *end, char out[4]) {
   static const char plain[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
@@ -1389,11 +1399,33 @@ static unsigned insitu__text_json_char(const char **p, const char *end, char out
     }
   }
   if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;
-  unsigned more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3; /* continuation bytes */
-  static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
-  out[0] = (char)(lead[more] | code >> 6 * more);
-  for (unsigned i = 1; i <= more; i++) out[i] = (char)(0x80 | (code >> 6 * (more - i) & 0x3F));
-  return more + 1;
+  return insitu__text_put_code(code, out);
+}
+/* The code point at *p, which is not at its end, and goes behind it; a byte that begins none stands for itself. */
+static uint32_t insitu__text_code_point(const char **p) {
+  unsigned char lead = (unsigned char)*(*p)++;
+  unsigned more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+  uint32_t code = more ? lead & (0x3Fu >> more) : lead;
+  for (; more && ((unsigned char)**p & 0xC0) == 0x80; more--) code = code << 6 | ((unsigned char)*(*p)++ & 0x3F);
+  return code;
+}
+/* RFC 4648 base64 with padding; the length, or -1 when it is not that or does not fit cap. */
+static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *out, uint64_t cap) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  uint64_t used = 0;
+  if (n % 4) return -1;
+  for (uint64_t i = 0; i < n; i += 4) {
+    unsigned pad = i + 4 < n || text[i + 3] != '=' ? 0 : text[i + 2] == '=' ? 2 : 1;
+    uint32_t bits = 0;
+    for (unsigned k = 0; k < 4; k++) {
+      const char *digit = k < 4 - pad && text[i + k] ? strchr(digits, text[i + k]) : NULL;
+      if (!digit && k < 4 - pad) return -1;
+      bits = bits << 6 | (digit ? (uint32_t)(digit - digits) : 0);
+    }
+    if (cap - used < 3 - pad) return -1;
+    for (unsigned k = 0; k < 3 - pad; k++) out[used++] = (unsigned char)(bits >> (16 - 8 * k));
+  }
+  return (int64_t)used;
 }
 /* Decodes into buf, NUL-terminated, and returns the length; -1: not a string, does not fit, or holds U+0000, which no C string
  * can. */
@@ -3819,6 +3851,7 @@ struct insitu__codec_shard {
   bool index_first, index_crc, index_big;                    /* where the index lies, its checksum, its byte order */
   unsigned order[INSITU__MAX_DIMS];                          /* order[k]: the axis stored k-th slowest in an inner chunk */
   unsigned char fill[16];                                    /* an element of an absent inner chunk, as stored */
+  const unsigned char *wide_fill;                            /* if not NULL: that along the whole last axis, instead */
   struct insitu__codec_chain codecs;                         /* of an inner chunk */
 };
 
@@ -4698,7 +4731,8 @@ static void insitu__codec_shard_place(
       rest /= shard->inner[axis];
     }
     for (unsigned k = 0; k < shard->ndim; k++) flat = flat * shard->chunk[k] + at[k] + within[k];
-    memcpy(to + flat * shard->item, cell ? cell + i * shard->item : shard->fill, shard->item);
+    const unsigned char *fill = shard->wide_fill ? shard->wide_fill + within[shard->ndim - 1] * shard->item : shard->fill;
+    memcpy(to + flat * shard->item, cell ? cell + i * shard->item : fill, shard->item);
   }
 }
 
@@ -5197,6 +5231,19 @@ static insitu_status insitu__store_get_await(
 
 enum { INSITU__ZARR_KEYS_V2 = 1, INSITU__ZARR_KEYS_DEFAULT = 2 }; /* "0.0"; "c/0/0" */
 
+/* What an element is. Those with characters or bytes inside (raw, S, U) are scalars of INSITU_U8 or INSITU_U32 along one more axis,
+ * the last. Dates and differences are INSITU_I64. A string has any length: such arrays have no batches, >>loader reads them whole. */
+enum {
+  INSITU__ZARR_NUMBER,
+  INSITU__ZARR_RAW,        /* r*, V */
+  INSITU__ZARR_CHAR,       /* S: bytes, zeros at the end */
+  INSITU__ZARR_UCS4,       /* U: code points, zeros at the end */
+  INSITU__ZARR_DATE,       /* datetime64 */
+  INSITU__ZARR_DIFFERENCE, /* timedelta64 */
+  INSITU__ZARR_STRING
+};
+enum { INSITU__ZARR_VLEN = 1, INSITU__ZARR_JSON2 = 2 }; /* how strings are stored: vlen-utf8 and vlen-bytes; numcodecs json2 */
+
 struct insitu__zarr_object { /* one stored object, whole */
   uint64_t chunk[INSITU__MAX_DIMS];
   unsigned order[INSITU__MAX_DIMS];  /* order[k]: the axis stored k-th slowest inside it; C order is 0, 1, 2, ... */
@@ -5207,9 +5254,9 @@ struct insitu__zarr_level { /* a shard whose inner chunks can be read by themsel
   unsigned axis[INSITU__MAX_DIMS]; /* of the array, for each of the shard's */
 };
 struct insitu__zarr_array {
-  char *path; /* "" for the root */
-  int format; /* 2 or 3 */
-  unsigned ndim;
+  char *path;          /* "" for the root */
+  int format;          /* 2 or 3 */
+  unsigned ndim, axes; /* axes: without the one inside an element, which chunk keys do not tell */
   uint64_t shape[INSITU__MAX_DIMS];
   struct insitu__zarr_object object;
   struct insitu__codec_shard *shards; /* INSITU__MAX_SHARD_LEVELS of them, n_shards used; NULL: not sharded */
@@ -5222,12 +5269,18 @@ struct insitu__zarr_array {
   struct insitu__codec_chain codecs;
   char *dim[INSITU__MAX_DIMS]; /* NULL: unnamed */
   char *attributes;            /* the user's own, as JSON text; NULL: none */
+  int kind;                    /* INSITU__ZARR_NUMBER, ... */
+  int strings;                 /* of INSITU__ZARR_STRING: INSITU__ZARR_VLEN or JSON2 */
+  char unit[12];               /* of dates and differences: "ns", "25s"; "" when there is none */
   int32_t dtype;
-  uint32_t itemsize;
-  bool swap;     /* each stored scalar (each half of a complex one) is in the other byte order */
-  bool has_fill; /* false: null, undefined, fill is zero */
+  uint32_t itemsize; /* of a scalar of dtype; while metadata are read: of an element */
+  bool swap;         /* each stored scalar (each half of a complex one) is in the other byte order */
+  bool has_fill;     /* false: null, undefined, fill is zero */
   bool fill_is_nan;
   unsigned char fill[16]; /* one element, native byte order */
+  unsigned char
+      *wide_fill;  /* of elements with an axis inside, and strings: native order and, behind it, as stored; NULL: zeros */
+  uint64_t wide_n; /* its bytes, once */
   char separator;
   int key_style;
 };
@@ -5236,6 +5289,7 @@ static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
   insitu__mem_free(a->path);
   for (unsigned i = 0; i < INSITU__MAX_DIMS; i++) insitu__mem_free(a->dim[i]);
   insitu__mem_free(a->attributes);
+  insitu__mem_free(a->wide_fill);
   insitu__mem_free(a->shards);
   memset(a, 0, sizeof *a);
 }
@@ -5297,9 +5351,37 @@ static insitu_status insitu__zarr_chunk_extents(const struct insitu__zarr_reader
     return insitu__zarr_bad(r, INSITU_E_FORMAT, key, token, "as many as 'shape' has are needed");
   return status;
 }
+static bool insitu__zarr_is_wide(int kind) { /* elements with an axis inside */
+  return kind == INSITU__ZARR_RAW || kind == INSITU__ZARR_CHAR || kind == INSITU__ZARR_UCS4;
+}
+/* Makes the inside of an element the last axis: of the array, of its chunks and of its shards. */
+static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
+  struct insitu__zarr_array *a = r->a;
+  uint32_t scalar = (uint32_t)(a->dtype & 0xff) / 8, width = a->itemsize / scalar;
+  unsigned axis = a->axes = a->ndim;
+  if (!insitu__zarr_is_wide(a->kind)) return INSITU_OK;
+  if (axis == INSITU__MAX_DIMS)
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "shape", insitu__text_json_get(r->j, r->node, "shape"),
+        "INSITU__MAX_DIMS dimensions, and one more inside the elements");
+  a->ndim++;
+  a->itemsize = scalar;
+  a->shape[axis] = a->object.chunk[axis] = width;
+  a->object.order[axis] = axis;
+  for (unsigned i = 0; i < a->n_shards; i++) {
+    struct insitu__codec_shard *shard = &a->shards[i];
+    shard->ndim++;
+    shard->item = scalar;
+    shard->chunk[axis] = shard->inner[axis] = width;
+    shard->order[axis] = axis;
+    shard->wide_fill = a->wide_fill ? a->wide_fill + a->wide_n : NULL;
+  }
+  return INSITU_OK;
+}
 /* Finds out what one read returns, and checks its bytes and the array's. The last step of reading metadata. */
 static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
+  insitu_status status = insitu__zarr_widen(r);
+  if (status < 0) return status;
   memcpy(a->chunk, a->object.chunk, sizeof a->chunk);
   memcpy(a->order, a->object.order, sizeof a->order);
   a->codecs = a->object.codecs;
@@ -5332,7 +5414,7 @@ static bool insitu__zarr_dim_names(
     const struct insitu__zarr_reader *r, const struct insitu__text_json *j, int token, bool *no_memory) {
   char name[INSITU__MAX_DIM_NAME];
   unsigned i = 0;
-  if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) != (int)r->a->ndim) return false;
+  if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) != (int)r->a->axes) return false;
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t), i++) {
     if (insitu__text_json_is_null(j, t)) continue;
     int64_t n = insitu__text_json_string(j, t, name, sizeof name);
@@ -5380,11 +5462,19 @@ static void insitu__zarr_set_dtype(struct insitu__zarr_array *a, int32_t dtype) 
   a->dtype = dtype;
   a->itemsize = (uint32_t)(dtype & 0xff) / 8;
 }
+/* Elements of `bytes` bytes with an axis inside; false when there can be none such. */
+static bool insitu__zarr_set_wide(struct insitu__zarr_array *a, int kind, uint64_t bytes) {
+  a->kind = kind;
+  a->dtype = kind == INSITU__ZARR_UCS4 ? INSITU_U32 : INSITU_U8;
+  a->itemsize = (uint32_t)bytes;
+  return bytes && bytes <= INSITU__MAX_ELEMENT && (kind != INSITU__ZARR_UCS4 || bytes % 4 == 0);
+}
 static bool insitu__zarr_is_complex(int32_t dtype) {
   return dtype == INSITU_C64 || dtype == INSITU_C128;
 }
-static uint32_t insitu__zarr_scalar_size(const struct insitu__zarr_array *a) {
-  return insitu__zarr_is_complex(a->dtype) ? a->itemsize / 2 : a->itemsize;
+static uint32_t insitu__zarr_scalar_size(const struct insitu__zarr_array *a) { /* what a byte order turns round */
+  uint32_t size = (uint32_t)(a->dtype & 0xff) / 8;
+  return insitu__zarr_is_complex(a->dtype) ? size / 2 : size;
 }
 static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
   a->swap = insitu__zarr_scalar_size(a) > 1 && big != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
@@ -5496,12 +5586,75 @@ static bool insitu__zarr_scalar_is_nan(const unsigned char *p, uint32_t size) {
   memcpy(&wide, p, 8);
   return size == 2 ? (half & 0x7fff) > 0x7c00 : size == 4 ? __builtin_isnan(single) : __builtin_isnan(wide);
 }
+/* Raw bytes and byte strings: base64, or a list of bytes. The bytes, or -1. */
+static int64_t insitu__zarr_fill_bytes(const struct insitu__zarr_reader *r, int token, unsigned char *out, uint64_t cap) {
+  uint64_t n, byte;
+  int64_t used = 0;
+  const char *text = insitu__text_json_span(r->j, token, &n);
+  if (insitu__text_json_is_string(r->j, token)) return n < 2 ? -1 : insitu__text_base64(text + 1, n - 2, out, cap);
+  if (!insitu__text_json_is_array(r->j, token)) return -1;
+  for (int t = insitu__text_json_first(r->j, token); t >= 0; t = insitu__text_json_next(r->j, token, t)) {
+    if ((uint64_t)used == cap || !insitu__text_json_u64(r->j, t, &byte) || byte > 255) return -1;
+    out[used++] = (unsigned char)byte;
+  }
+  return used;
+}
+/* Characters as code points in native order, the rest of out zero; false when they are too many. */
+static bool insitu__zarr_fill_ucs4(const char *text, unsigned char *out, uint64_t cap) {
+  for (uint64_t used = 0; *text; used += 4) {
+    uint32_t code = insitu__text_code_point(&text);
+    if (used + 4 > cap) return false;
+    memcpy(out + used, &code, 4);
+  }
+  return true;
+}
+/* Of strings and of elements with an axis inside. Writers give 0 where a string is meant to be empty. */
+static insitu_status insitu__zarr_fill_wide(const struct insitu__zarr_reader *r, int token) {
+  struct insitu__zarr_array *a = r->a;
+  uint64_t span, zero, cap = a->kind == INSITU__ZARR_STRING ? 0 : a->itemsize;
+  bool any = false, ok = true;
+  insitu__text_json_span(r->j, token, &span);
+  if (insitu__text_json_u64(r->j, token, &zero) && !zero) return INSITU_OK;
+  char *text = (char *)insitu__mem_alloc(span + 1, 1);
+  unsigned char *fill = a->wide_fill = (unsigned char *)insitu__mem_alloc(cap ? 2 * cap : span + 1, 1);
+  if (!text || !fill) {
+    insitu__mem_free(text);
+    return insitu__zarr_nomem(r);
+  }
+  memset(fill, 0, (size_t)(cap ? 2 * cap : span + 1));
+  a->wide_n = cap;
+  if (a->kind == INSITU__ZARR_RAW || a->kind == INSITU__ZARR_CHAR) ok = insitu__zarr_fill_bytes(r, token, fill, cap) >= 0;
+  else if (insitu__text_json_string(r->j, token, text, span + 1) < 0) ok = false;
+  else if (a->kind == INSITU__ZARR_UCS4) ok = insitu__zarr_fill_ucs4(text, fill, cap);
+  else {
+    a->wide_n = strlen(text);
+    memcpy(fill, text, (size_t)a->wide_n);
+  }
+  insitu__mem_free(text);
+  for (uint64_t i = 0; i < a->wide_n; i++) any = any || fill[i];
+  uint32_t scalar = (uint32_t)(a->dtype & 0xff) / 8;
+  for (uint64_t i = 0; i < cap; i++) fill[cap + i] = fill[a->swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
+  if (!ok) return insitu__zarr_bad(r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
+  if (any && cap > INSITU__MAX_FILL)
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "fill_value", token, "it is not zero and longer than INSITU__MAX_FILL");
+  if (!any) {
+    insitu__mem_free(fill);
+    a->wide_fill = NULL;
+    a->wide_n = 0;
+  }
+  return INSITU_OK;
+}
 static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int token) {
   struct insitu__zarr_array *a = r->a;
   uint32_t size = insitu__zarr_scalar_size(a);
   memset(a->fill, 0, sizeof a->fill);
   a->has_fill = token >= 0 && !insitu__text_json_is_null(r->j, token);
   if (!a->has_fill) return INSITU_OK;
+  if (a->kind == INSITU__ZARR_STRING || insitu__zarr_is_wide(a->kind)) return insitu__zarr_fill_wide(r, token);
+  if ((a->kind == INSITU__ZARR_DATE || a->kind == INSITU__ZARR_DIFFERENCE) && insitu__text_json_equals(r->j, token, "NaT")) {
+    insitu__zarr_fill_store(UINT64_C(1) << 63, 8, a->fill);
+    return INSITU_OK;
+  }
   bool pair = insitu__zarr_is_complex(a->dtype) && insitu__text_json_is_array(r->j, token), ok = true;
   if (pair) {
     int re = insitu__text_json_first(r->j, token);
@@ -5517,7 +5670,14 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
 /* One fill element as it is stored. */
 static void insitu__zarr_store_fill(const struct insitu__zarr_array *a, unsigned char out[16]) {
   uint32_t scalar = insitu__zarr_scalar_size(a);
-  for (uint32_t i = 0; i < a->itemsize; i++) out[i] = a->fill[a->swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
+  if (insitu__zarr_is_wide(a->kind)) memset(out, 0, 16);
+  else
+    for (uint32_t i = 0; i < a->itemsize; i++) out[i] = a->fill[a->swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
+}
+/* The fill value as *n scalars that repeat along the last axis. */
+static const unsigned char *insitu__zarr_fill_pattern(const struct insitu__zarr_array *a, uint64_t *n) {
+  *n = a->wide_fill ? a->wide_n / a->itemsize : 1;
+  return a->wide_fill ? a->wide_fill : a->fill;
 }
 
 /* -- codecs -- */
@@ -5539,10 +5699,44 @@ static insitu_status insitu__zarr_codec_refused(const struct insitu__zarr_reader
       r->err, INSITU_E_CODEC, "array '%.300s': codec '%.100s' %s; leave this array out or convert it", r->a->path, name, why);
 }
 
+/* Takes the codec of that name if it makes strings. */
+static bool insitu__zarr_string_codec(const struct insitu__zarr_reader *r, const char *name) {
+  const char *bare = strncmp(name, "numcodecs.", 10) ? name : name + 10;
+  if (!strcmp(bare, "vlen-utf8") || !strcmp(bare, "vlen-bytes")) r->a->strings = INSITU__ZARR_VLEN;
+  else if (!strcmp(bare, "json2")) r->a->strings = INSITU__ZARR_JSON2;
+  return r->a->strings != 0;
+}
+
 /* -- v2 -- */
 
+/* NumPy's letters and what follows: S7, U13, V4, M8[ns], m8[25s], O. False: no such type. */
+static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text) {
+  bool date = !strncmp(text, "M8", 2), difference = !strncmp(text, "m8", 2);
+  uint64_t n = 0;
+  if (!strcmp(text, "O")) {
+    a->kind = INSITU__ZARR_STRING;
+    insitu__zarr_set_dtype(a, INSITU_U8);
+    return true;
+  }
+  if (date || difference) {
+    size_t length = strlen(text);
+    insitu__zarr_set_dtype(a, INSITU_I64);
+    a->kind = date ? INSITU__ZARR_DATE : INSITU__ZARR_DIFFERENCE;
+    if (length == 2) return true;
+    if (text[2] != '[' || text[length - 1] != ']' || length - 4 >= sizeof a->unit) return false;
+    memcpy(a->unit, text + 3, length - 4);
+    return true;
+  }
+  for (const char *p = text + 1; *p; p++) {
+    if (*p < '0' || *p > '9' || n > INSITU__MAX_ELEMENT) return false;
+    n = 10 * n + (uint64_t)(*p - '0');
+  }
+  if (text[0] == 'S') return insitu__zarr_set_wide(a, INSITU__ZARR_CHAR, n);
+  if (text[0] == 'V') return insitu__zarr_set_wide(a, INSITU__ZARR_RAW, n);
+  return text[0] == 'U' && insitu__zarr_set_wide(a, INSITU__ZARR_UCS4, 4 * n);
+}
 static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) {
-  char text[16];
+  char text[24];
   int token = insitu__zarr_get(r, "dtype");
   if (token < 0) return insitu__zarr_bad(r, INSITU_E_FORMAT, "dtype", token, "it is missing");
   if (insitu__text_json_is_array(r->j, token))
@@ -5550,20 +5744,28 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
   int64_t n = insitu__text_json_string(r->j, token, text, sizeof text);
   if (!insitu__text_json_is_string(r->j, token))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "dtype", token, "a string is needed");
-  for (int i = 0; n > 1 && strchr("<>|", text[0]) && i < INSITU__ZARR_DTYPES; i++) {
-    if (strcmp(text + 1, insitu__zarr_dtypes[i].v2)) continue;
-    insitu__zarr_set_dtype(r->a, insitu__zarr_dtypes[i].dtype);
-    if (text[0] == '|' && r->a->itemsize > 1)
-      return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", token, "a type of several bytes needs a byte order, '<' or '>'");
-    insitu__zarr_set_endian(r->a, text[0] == '>');
-    return INSITU_OK;
+  bool known = false;
+  if (n > 1 && strchr("<>|", text[0])) {
+    for (int i = 0; !known && i < INSITU__ZARR_DTYPES; i++) {
+      known = !strcmp(text + 1, insitu__zarr_dtypes[i].v2);
+      if (known) insitu__zarr_set_dtype(r->a, insitu__zarr_dtypes[i].dtype);
+    }
+    known = known || insitu__zarr_v2_other(r->a, text + 1);
   }
-  return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", token, "this type is not supported (numbers of fixed size are)");
+  if (!known)
+    return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", token,
+        "this type is not supported (numbers, datetime64, timedelta64, and S, U and V of fixed size are)");
+  if (text[0] == '|' && insitu__zarr_scalar_size(r->a) > 1)
+    return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", token, "a type of several bytes needs a byte order, '<' or '>'");
+  insitu__zarr_set_endian(r->a, text[0] == '>');
+  return INSITU_OK;
 }
 static insitu_status insitu__zarr_v2_codec(const struct insitu__zarr_reader *r, const char *key, int token) {
   char name[64];
   if (insitu__text_json_string(r->j, insitu__text_json_get(r->j, token, "id"), name, sizeof name) <= 0)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, key, token, "an object with an 'id' is needed");
+  if (r->a->strings) return insitu__zarr_bad(r, INSITU_E_FORMAT, key, token, "a codec of strings must be the first filter");
+  if (r->a->kind == INSITU__ZARR_STRING && insitu__zarr_string_codec(r, name)) return INSITU_OK;
   return insitu__zarr_add_codec(r, name);
 }
 static insitu_status insitu__zarr_v2_codecs(
@@ -5581,6 +5783,11 @@ static insitu_status insitu__zarr_v2_codecs(
   for (int t = insitu__text_json_first(r->j, filters); t >= 0; t = insitu__text_json_next(r->j, filters, t)) filter[n++] = t;
   while (status == INSITU_OK && n > 0) status = insitu__zarr_v2_codec(r, "filters", filter[--n]);
   return status;
+}
+static insitu_status insitu__zarr_v2_objects(const struct insitu__zarr_reader *r) { /* once the codecs are known */
+  if (r->a->kind != INSITU__ZARR_STRING || r->a->strings) return INSITU_OK;
+  return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", insitu__zarr_get(r, "dtype"),
+      "objects without a filter that makes strings of them (vlen-utf8, vlen-bytes, json2)");
 }
 static insitu_status insitu__zarr_v2_layout(const struct insitu__zarr_reader *r) { /* order, separator */
   struct insitu__zarr_array *a = r->a;
@@ -5628,6 +5835,7 @@ static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const ch
   if (status == INSITU_OK) status = insitu__zarr_v2_layout(&r);
   if (status == INSITU_OK) status = insitu__zarr_fill(&r, insitu__zarr_get(&r, "fill_value"));
   if (status == INSITU_OK) status = insitu__zarr_v2_codecs(&r);
+  if (status == INSITU_OK) status = insitu__zarr_v2_objects(&r);
   if (status == INSITU_OK) status = insitu__zarr_layout(&r);
   int names = attributes ? insitu__text_json_get(attributes, attributes_node, "_ARRAY_DIMENSIONS") : -1;
   if (status == INSITU_OK && names >= 0 && !insitu__zarr_dim_names(&r, attributes, names, &no_memory)) {
@@ -5677,6 +5885,40 @@ static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
         r, INSITU_E_UNSUPPORTED, "storage_transformers", transformers, "storage transformers are not supported");
   return INSITU_OK;
 }
+/* The extension types of the Zarr registry that are known here, and the core's r*. False: none of them. */
+static bool insitu__zarr_v3_other(const struct insitu__zarr_reader *r, const char *name, int configuration) {
+  static const struct {
+    const char *name;
+    int kind;
+  } known[] = {{"string", INSITU__ZARR_STRING}, {"bytes", INSITU__ZARR_STRING}, {"variable_length_bytes", INSITU__ZARR_STRING},
+      {"numpy.datetime64", INSITU__ZARR_DATE}, {"numpy.timedelta64", INSITU__ZARR_DIFFERENCE}, {"raw_bytes", INSITU__ZARR_RAW},
+      {"null_terminated_bytes", INSITU__ZARR_CHAR}, {"fixed_length_utf32", INSITU__ZARR_UCS4}};
+  struct insitu__zarr_array *a = r->a;
+  uint64_t bytes = 0, scale = 1;
+  char unit[8] = "";
+  if (name[0] == 'r' && insitu__text_is_digit((unsigned char)name[1])) {
+    for (const char *p = name + 1; *p; p++) {
+      if (!insitu__text_is_digit((unsigned char)*p) || bytes > 8 * INSITU__MAX_ELEMENT) return false;
+      bytes = 10 * bytes + (uint64_t)(*p - '0');
+    }
+    return bytes % 8 == 0 && insitu__zarr_set_wide(a, INSITU__ZARR_RAW, bytes / 8);
+  }
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(name, known[i].name)) a->kind = known[i].kind;
+  if (insitu__zarr_is_wide(a->kind))
+    return insitu__text_json_u64(r->j, insitu__text_json_get(r->j, configuration, "length_bytes"), &bytes) &&
+           insitu__zarr_set_wide(a, a->kind, bytes);
+  insitu__zarr_set_dtype(a, a->kind == INSITU__ZARR_STRING ? INSITU_U8 : INSITU_I64);
+  if (a->kind == INSITU__ZARR_STRING || a->kind == INSITU__ZARR_NUMBER) return a->kind == INSITU__ZARR_STRING;
+  int factor = insitu__text_json_get(r->j, configuration, "scale_factor");
+  if (insitu__text_json_string(r->j, insitu__text_json_get(r->j, configuration, "unit"), unit, sizeof unit) < 0 ||
+      (factor >= 0 && (!insitu__text_json_u64(r->j, factor, &scale) || !scale || scale > INT32_MAX)))
+    return false;
+  if (!strcmp(unit, "generic")) unit[0] = 0;
+  int n = scale == 1 ? snprintf(a->unit, sizeof a->unit, "%s", unit)
+                     : snprintf(a->unit, sizeof a->unit, "%" PRIu64 "%s", scale, unit);
+  return n >= 0 && n < (int)sizeof a->unit;
+}
 static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, token = insitu__zarr_get(r, "data_type");
@@ -5688,7 +5930,10 @@ static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) 
       insitu__zarr_set_dtype(r->a, insitu__zarr_dtypes[i].dtype);
       return INSITU_OK;
     }
-  return insitu__zarr_bad(r, INSITU_E_DTYPE, "data_type", token, "this type is not supported (numbers of fixed size are)");
+  if (insitu__zarr_v3_other(r, name, configuration)) return INSITU_OK;
+  return insitu__zarr_bad(r, INSITU_E_DTYPE, "data_type", token,
+      "this type is not supported (numbers, numpy.datetime64, numpy.timedelta64, raw bytes, and byte and utf32 strings of fixed "
+      "size are)");
 }
 static insitu_status insitu__zarr_v3_grid(const struct insitu__zarr_reader *r) {
   char name[64];
@@ -5825,6 +6070,7 @@ static insitu_status insitu__zarr_v3_codec(const struct insitu__zarr_reader *r, 
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "each needs a name");
   bool shard = strcmp(name, "sharding_indexed") == 0, transpose = strcmp(name, "transpose") == 0;
   bool bytes = strcmp(name, "bytes") == 0 || strcmp(name, "endian") == 0;
+  bool strings = r->a->kind == INSITU__ZARR_STRING && !c->is_bytes && insitu__zarr_string_codec(r, name);
   if (c->is_bytes) {
     if (bytes || transpose || shard)
       return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec,
@@ -5835,8 +6081,14 @@ static insitu_status insitu__zarr_v3_codec(const struct insitu__zarr_reader *r, 
     return INSITU_OK;
   }
   if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration);
-  if (!bytes && !shard) return insitu__zarr_codec_refused(r, name, "is not supported before 'bytes'");
+  if (!bytes && !shard && !strings)
+    return insitu__zarr_codec_refused(r, name,
+        r->a->kind == INSITU__ZARR_STRING ? "is not supported where strings become bytes (vlen-utf8 and vlen-bytes are)"
+                                          : "is not supported before 'bytes'");
   c->is_bytes = true;
+  if (strings) return INSITU_OK;
+  if (bytes && r->a->kind == INSITU__ZARR_STRING)
+    return insitu__zarr_codec_refused(r, name, "makes no strings (vlen-utf8 and vlen-bytes do)");
   if (bytes) return insitu__zarr_v3_bytes(r, codec, configuration);
   c->shard = codec;
   c->configuration = configuration;
@@ -5884,7 +6136,6 @@ static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r)
     uint64_t bound = insitu__codec_bound(&shard->codecs, shard->inner_bytes), index = insitu__codec_shard_index_bytes(shard);
     bool fits = insitu__base_mul(bound, shard->entries, &bound);
     shard->bound = fits ? insitu__codec_add(bound, insitu__codec_add(index, bound / 8)) : UINT64_MAX; /* an eighth: gaps */
-    insitu__zarr_store_fill(a, shard->fill);
   }
   return INSITU_OK;
 }
@@ -5910,8 +6161,9 @@ static insitu_status insitu__zarr_from_v3(
   if (status == INSITU_OK) status = insitu__zarr_v3_dtype(&r);
   if (status == INSITU_OK) status = insitu__zarr_v3_chunk_keys(&r);
   if (status == INSITU_OK && fill < 0) status = insitu__zarr_bad(&r, INSITU_E_FORMAT, "fill_value", fill, "it is missing");
-  if (status == INSITU_OK) status = insitu__zarr_fill(&r, fill);
   if (status == INSITU_OK) status = insitu__zarr_v3_codecs(&r);
+  if (status == INSITU_OK) status = insitu__zarr_fill(&r, fill);
+  for (unsigned i = 0; status == INSITU_OK && i < a->n_shards; i++) insitu__zarr_store_fill(a, a->shards[i].fill);
   if (status == INSITU_OK) status = insitu__zarr_layout(&r);
   if (status == INSITU_OK) status = insitu__zarr_v3_names(&r);
   if (status == INSITU_OK) status = insitu__zarr_keep_attributes(&r, j, insitu__zarr_get(&r, "attributes"));
@@ -5957,8 +6209,8 @@ static int64_t insitu__zarr_chunk_key(const struct insitu__zarr_array *a, const 
   if (n) buf[n++] = '/';
   bool lead = a->key_style == INSITU__ZARR_KEYS_DEFAULT;
   if (lead) buf[n++] = 'c';
-  else if (a->ndim == 0) buf[n++] = '0';
-  for (unsigned i = 0; i < a->ndim; i++) {
+  else if (a->axes == 0) buf[n++] = '0';
+  for (unsigned i = 0; i < a->axes; i++) {
     char digits[20];
     unsigned d = 0;
     for (uint64_t v = index[i]; d == 0 || v; v /= 10) digits[d++] = (char)('0' + v % 10);
@@ -5982,7 +6234,7 @@ static uint64_t insitu__zarr_object_of(const struct insitu__zarr_array *a, const
 /* Appends to an object's key, for messages, which of its inner chunks the chunk at `tile` is. */
 static void insitu__zarr_name_inner(const struct insitu__zarr_array *a, const uint64_t *tile, char *key, size_t cap) {
   size_t n = strlen(key);
-  for (unsigned d = 0; a->n_levels && d < a->ndim && n < cap; d++) {
+  for (unsigned d = 0; a->n_levels && d < a->axes && n < cap; d++) {
     uint64_t within = tile[d] % insitu__base_max(1, a->object.chunk[d] / a->chunk[d]);
     n += (size_t)snprintf(key + n, cap - n, "%s%" PRIu64, d ? "." : ", inner chunk ", within);
   }
@@ -6475,15 +6727,15 @@ static const char *insitu__geometry_path(const insitu_variable *v) {
 static insitu_status insitu__geometry_axis(
     const struct insitu__zarr_array *z, const char *dim, int32_t number, unsigned *out, insitu_error *err) {
   if (!dim) {
-    if (number < 0 || (unsigned)number >= z->ndim)
+    if (number < 0 || (unsigned)number >= z->axes)
       return insitu__error_set(err, INSITU_E_SHAPE,
-          "array %s: there is no axis %d, the array has %u; correct axis or sample_axis", z->path, (int)number, z->ndim);
+          "array %s: there is no axis %d, the array has %u; correct axis or sample_axis", z->path, (int)number, z->axes);
     *out = (unsigned)number;
     return INSITU_OK;
   }
   char known[256] = "";
   size_t at = 0;
-  for (unsigned d = 0; d < z->ndim; d++) {
+  for (unsigned d = 0; d < z->axes; d++) {
     if (z->dim[d] && !strcmp(z->dim[d], dim)) {
       *out = d;
       return INSITU_OK;
@@ -6580,8 +6832,12 @@ static uint32_t insitu__geometry_itemsize(int32_t dtype) { /* bytes; bool is 8 b
 /* The type that a variable is converted to. */
 static insitu_status insitu__geometry_dtype(
     const struct insitu__zarr_array *z, const insitu_variable *desc, int32_t *out, insitu_error *err) {
-  bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128;
+  bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128 && !insitu__zarr_is_wide(z->kind);
   *out = desc->dtype ? desc->dtype : z->dtype;
+  if (z->kind == INSITU__ZARR_STRING)
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "variable %s: array %s holds strings of any length, which no batch can; leave it out, or read it with insitu_read_strings",
+        desc->label ? desc->label : z->path, z->path);
   if (*out == z->dtype || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
       "variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
@@ -7360,8 +7616,9 @@ static void insitu__box_paint(const struct insitu__box_dim *dim, unsigned n, con
   memcpy(dst, pattern, (size_t)left);
 }
 
-/* Writes one value to the whole box: fill is one element of the source dtype in native byte order. */
-static void insitu__box_fill(const struct insitu__box *b, const unsigned char *fill, void *dst_row_base) {
+/* Writes one value to the whole box: n elements (at most INSITU__MAX_FILL) of the source dtype in native byte order that repeat
+ * along the innermost axis. n over 1 goes with boxes that hold that axis whole and do not convert. */
+static void insitu__box_fill(const struct insitu__box *b, const unsigned char *fill, uint64_t n_fill, void *dst_row_base) {
   if (!b->total) return;
   struct insitu__box_dim dim[INSITU__MAX_DIMS + 1]; /* by descending destination stride, then the run of the innermost */
   unsigned n = 0;
@@ -7377,9 +7634,11 @@ static void insitu__box_fill(const struct insitu__box *b, const unsigned char *f
     dim[n].count *= dim[n + 1].count;
     dim[n].dst_stride = b->dst_item;
   }
-  unsigned char pattern[1024]; /* a multiple of every element size; long enough to hide the calls of memcpy */
-  uint64_t repeat = insitu__base_min(dim[n].count, sizeof pattern / b->dst_item);
-  insitu__box_kernel(b->src_dtype, b->dst_dtype, false, false)(fill, pattern, repeat, 0, b->dst_item);
+  unsigned char pattern[INSITU__MAX_FILL]; /* a multiple of every element size; long enough to hide the calls of memcpy */
+  uint64_t repeat = insitu__base_min(dim[n].count, sizeof pattern / b->dst_item / n_fill * n_fill);
+  if (n_fill > 1)
+    for (uint64_t i = 0; i < repeat; i++) memcpy(pattern + i * b->dst_item, fill + i % n_fill * b->src_item, b->dst_item);
+  else insitu__box_kernel(b->src_dtype, b->dst_dtype, false, false)(fill, pattern, repeat, 0, b->dst_item);
   insitu__box_paint(dim, n, pattern, (size_t)repeat * b->dst_item, b->dst_item, (unsigned char *)dst_row_base + b->dst_offset);
 }
 #undef INSITU__BOX_INLINE
@@ -9000,7 +9259,9 @@ static void insitu__loader_visit_earliest(struct insitu__loader_tile *t, const s
 static void insitu__loader_visit_fill(struct insitu__loader_tile *t, const struct insitu__geometry_view *view, uint64_t i,
     struct insitu__loader_slab *slab, unsigned char *dst, void *arg) {
   (void)i, (void)slab, (void)arg;
-  insitu__box_fill(&t->box[view->variable], t->iter->plan.geometry->arrays[t->array].zarr.fill, dst);
+  uint64_t n;
+  const unsigned char *fill = insitu__zarr_fill_pattern(&t->iter->plan.geometry->arrays[t->array].zarr, &n);
+  insitu__box_fill(&t->box[view->variable], fill, n, dst);
 }
 
 /* ---- decode (on a worker) ---- */
@@ -10417,7 +10678,9 @@ static void insitu__loader_read_decode(void *arg, unsigned worker) {
   unsigned char *cell = d->memory;
   (void)worker;
   if (d->fill) {
-    insitu__box_fill(&d->box, r->zarr.fill, r->dst);
+    uint64_t n;
+    const unsigned char *fill = insitu__zarr_fill_pattern(&r->zarr, &n);
+    insitu__box_fill(&d->box, fill, n, r->dst);
     return;
   }
   if (r->zarr.codecs.n) {
@@ -10869,16 +11132,16 @@ static void insitu__loader_check_convert(int32_t from, const unsigned char *in, 
   else memcpy(out, &d, sizeof d);
 }
 
-/* What the batch must show for a stored element; stored NULL: the fill value. */
+/* What the batch must show for a stored element; stored NULL: the fill value, at `inside` of an axis inside elements. */
 static void insitu__loader_check_element(
-    const struct insitu__loader_check *c, const unsigned char *stored, unsigned char out[16]) {
+    const struct insitu__loader_check *c, const unsigned char *stored, uint64_t inside, unsigned char out[16]) {
   const struct insitu__zarr_array *z = c->zarr;
   bool complex = z->dtype == INSITU_C64 || z->dtype == INSITU_C128;
   unsigned char native[16];
   uint64_t scalar = complex ? z->itemsize / 2 : z->itemsize;
   for (uint64_t i = 0; i < z->itemsize; i++) {
     uint64_t mirrored = i / scalar * scalar + (scalar - 1 - i % scalar);
-    native[i] = !stored ? z->fill[i] : stored[z->swap ? mirrored : i];
+    native[i] = stored ? stored[z->swap ? mirrored : i] : z->wide_fill ? z->wide_fill[inside * z->itemsize + i] : z->fill[i];
   }
   if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
   else insitu__loader_check_convert(z->dtype, native, c->variable->dtype, out);
@@ -10937,8 +11200,8 @@ static void insitu__loader_check_compare(struct insitu__loader_check *c) {
     const unsigned char *is = c->slab->memory + v->block + to * item;
     const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n ? c->decoded + from * z->itemsize : NULL;
     unsigned char fill[16], should[16];
-    insitu__loader_check_element(c, NULL, fill);
-    insitu__loader_check_element(c, stored, should);
+    insitu__loader_check_element(c, NULL, x[z->ndim - 1], fill);
+    insitu__loader_check_element(c, stored, 0, should);
     if (memcmp(is, should, (size_t)item) && !(may_be_fill && !memcmp(is, fill, (size_t)item))) {
       insitu__loader_check_differs(c, x, is, should);
       return;

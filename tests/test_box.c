@@ -193,7 +193,7 @@ static void check_geometry(const struct geometry *g) {
   for (unsigned k = 0; k < 16; k++) fill[k] = (unsigned char)rnd(256);
   memcpy(painted, before, g->dst_end);
   memcpy(want, before, g->dst_end);
-  insitu__box_fill(&b, fill, painted);
+  insitu__box_fill(&b, fill, 1, painted);
   for (uint64_t i = 0, s, d; i < g->total; i++) {
     place(g, i, &s, &d);
     ref_element(fill, g->from, false, want + d, g->to);
@@ -424,7 +424,7 @@ static void test_refused(void **state) {
   assert_true(b.total == 0 && b.src_begin == b.src_end && !b.contiguous);
   insitu__box_copy(&b, NULL, NULL);
   insitu__box_copy_part(&b, NULL, 0, 100, NULL);
-  insitu__box_fill(&b, NULL, NULL);
+  insitu__box_fill(&b, NULL, 1, NULL);
   assert_null(insitu__box_direct(&b, &err, 7, 7));
 }
 

@@ -105,9 +105,11 @@ static void dtypes(void **state) {
       {"u2", "uint16", INSITU_U16, 2}, {"u4", "uint32", INSITU_U32, 4}, {"u8", "uint64", INSITU_U64, 8},
       {"f2", "float16", INSITU_F16, 2}, {"f4", "float32", INSITU_F32, 4}, {"f8", "float64", INSITU_F64, 8},
       {"c8", "complex64", INSITU_C64, 8}, {"c16", "complex128", INSITU_C128, 16}};
-  static const char *const no_v2[] = {
-      "<U7", "|S3", "<M8[ns]", "<m8[s]", "|O", "|V8", "<f16", "<f3", "f4", "=f4", "|f4", "<f", "<", "", "<f4x", "<i16"};
-  static const char *const no_v3[] = {"string", "r16", "bfloat16", "numpy.datetime64", "int4", "float8_e4m3"};
+  static const char *const no_v2[] = {"<U0", "|S", "|S-1", "|S99999999999999999999", "<U65536", "|S65537", "<M8[ns", "<M8ns",
+      "<M9[ns]", "<M8[123456789012]", "|V0", "<U7x", "|O1", "<f16", "<f3", "f4", "=f4", "|f4", "|U7", "|M8[s]", "<f", "<", "",
+      "<f4x", "<i16"};
+  static const char *const no_v3[] = {"r12", "r0", "r", "r8x", "r99999999999999999999", "numpy.datetime64", "raw_bytes",
+      "fixed_length_utf32", "int4", "float8_e4m3"};
   char quoted[64];
   (void)state;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -141,12 +143,70 @@ static void dtypes(void **state) {
     refused(INSITU_E_DTYPE, V3("data_type", quoted), quoted);
   }
   refused(INSITU_E_DTYPE, V2("dtype", "[[\"a\",\"<f4\"]]"), "structured");
-  refused(
-      INSITU_E_DTYPE, V3("data_type", "{\"name\":\"numpy.datetime64\",\"configuration\":{\"unit\":\"s\"}}"), "numpy.datetime64");
   accepted(V3("data_type", "{\"name\":\"float32\"}"));
   refused(INSITU_E_FORMAT, V2("dtype", NULL), "missing");
   refused(INSITU_E_FORMAT, V2("dtype", "4"), "string");
   refused(INSITU_E_FORMAT, V3("data_type", NULL), "missing");
+}
+
+/* Elements with an axis inside, dates, strings: kind, scalar type, length of the axis inside (0: none), unit. */
+static void is_element(const char *text, int kind, int32_t dtype, uint64_t width, const char *unit) {
+  accepted(text);
+  if (array.kind != kind || array.dtype != dtype || array.axes != 2 || array.ndim != (width ? 3 : 2) ||
+      (width && (array.shape[2] != width || array.chunk[2] != width || array.order[2] != 2)) || strcmp(array.unit, unit))
+    fail_msg("%s: kind %d, dtype 0x%x, %u of %u axes, width %ju, unit '%s'", text, array.kind, (unsigned)array.dtype, array.axes,
+        array.ndim, (uintmax_t)array.shape[2], array.unit);
+}
+#define TYPE(name, members) V3("data_type", "{\"name\":\"" name "\",\"configuration\":{" members "}}", "fill_value", FILL)
+static void elements(void **state) {
+  (void)state;
+#define FILL "\"\""
+  is_element(V2("dtype", "\"|S7\""), INSITU__ZARR_CHAR, INSITU_U8, 7, "");
+  is_element(V2("dtype", "\"|S1\"", "fill_value", "\"\""), INSITU__ZARR_CHAR, INSITU_U8, 1, "");
+  is_element(V2("dtype", "\"|V10\"", "fill_value", "null"), INSITU__ZARR_RAW, INSITU_U8, 10, "");
+  is_element(V2("dtype", "\">U13\"", "fill_value", "\"\""), INSITU__ZARR_UCS4, INSITU_U32, 13, "");
+  assert_true(array.swap && array.itemsize == 4);
+  is_element(V2("dtype", "\"<U13\"", "order", "\"F\""), INSITU__ZARR_UCS4, INSITU_U32, 13, "");
+  assert_true(!array.swap && array.order[0] == 1 && array.order[1] == 0);
+  assert_string_equal(key(1, 2), "a/b/1.2"); /* the axis inside is not told */
+  is_element(V3("data_type", "\"r24\"", "fill_value", "[1,2,255]", "codecs", "[\"bytes\"]"), INSITU__ZARR_RAW, INSITU_U8, 3, "");
+  assert_true(array.wide_n == 3 && !memcmp(array.wide_fill, "\1\2\377\1\2\377", 6));
+  is_element(TYPE("raw_bytes", "\"length_bytes\":3"), INSITU__ZARR_RAW, INSITU_U8, 3, "");
+  is_element(TYPE("null_terminated_bytes", "\"length_bytes\":5"), INSITU__ZARR_CHAR, INSITU_U8, 5, "");
+  is_element(TYPE("fixed_length_utf32", "\"length_bytes\":12"), INSITU__ZARR_UCS4, INSITU_U32, 3, "");
+#undef FILL
+#define FILL "0"
+  refused(INSITU_E_DTYPE, TYPE("fixed_length_utf32", "\"length_bytes\":13"), "utf32");
+  refused(INSITU_E_DTYPE, TYPE("raw_bytes", "\"length_bytes\":1e9"), "raw_bytes");
+  /* dates and differences are int64 */
+  is_element(V2("dtype", "\"<M8[ns]\""), INSITU__ZARR_DATE, INSITU_I64, 0, "ns");
+  is_element(V2("dtype", "\">M8[25s]\"", "fill_value", "\"NaT\""), INSITU__ZARR_DATE, INSITU_I64, 0, "25s");
+  assert_true(array.swap && array.fill[7] == 0x80 && !array.fill[0] && !array.fill_is_nan);
+  is_element(V2("dtype", "\"<m8[D]\"", "fill_value", "-9223372036854775808"), INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "D");
+  is_element(V2("dtype", "\"<M8\""), INSITU__ZARR_DATE, INSITU_I64, 0, "");
+  is_element(TYPE("numpy.datetime64", "\"unit\":\"us\",\"scale_factor\":10"), INSITU__ZARR_DATE, INSITU_I64, 0, "10us");
+  is_element(TYPE("numpy.timedelta64", "\"unit\":\"s\",\"scale_factor\":1"), INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "s");
+  is_element(TYPE("numpy.datetime64", "\"unit\":\"generic\""), INSITU__ZARR_DATE, INSITU_I64, 0, "");
+  refused(INSITU_E_DTYPE, TYPE("numpy.datetime64", "\"unit\":\"s\",\"scale_factor\":0"), "datetime64");
+#undef FILL
+  /* strings of any length */
+  const char *object = "\"|O\"", *utf8 = "[{\"id\":\"vlen-utf8\"}]";
+  is_element(V2("dtype", object, "filters", utf8), INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  assert_true(array.strings == INSITU__ZARR_VLEN && array.codecs.n == 0 && !array.wide_fill);
+  is_element(V2("dtype", object, "filters", utf8, "fill_value", "\"\\u00e9t\\u00e9\""), INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  assert_string_equal(array.wide_fill, "\xc3\xa9t\xc3\xa9");
+  is_element(V2("dtype", object, "filters", "[{\"id\":\"vlen-bytes\"},{\"id\":\"zstd\"}]", "compressor", "{\"id\":\"lz4\"}"),
+      INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  assert_int_equal(array.codecs.n, 2);
+  is_element(V2("dtype", object, "filters", "[{\"id\":\"json2\"}]"), INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  assert_int_equal(array.strings, INSITU__ZARR_JSON2);
+  refused(INSITU_E_DTYPE, V2("dtype", object), "vlen-utf8");
+  refused(INSITU_E_CODEC, V2("dtype", object, "filters", "[{\"id\":\"pickle\"}]"), "pickle");
+  refused(INSITU_E_FORMAT, V2("dtype", object, "filters", "[{\"id\":\"zstd\"},{\"id\":\"vlen-utf8\"}]"), "first filter");
+  const char *codecs = "[\"vlen-utf8\",\"zstd\"]";
+  is_element(V3("data_type", "\"string\"", "fill_value", "\"\"", "codecs", codecs), INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  refused(INSITU_E_CODEC, V3("data_type", "\"string\"", "fill_value", "\"\""), "vlen-utf8");
+  refused(INSITU_E_CODEC, V3("codecs", codecs), "vlen-utf8");
 }
 
 /* The fill's bits as a number; v2 types are named by their typestr, v3 ones by their name. */
@@ -233,6 +293,21 @@ static void fills(void **state) {
   fill_refused("float32", "\"0x7fc00000a\"");
   fill_refused("float32", "\"0x7fc0000g\"");
   fill_refused("<f4", "\"0x7fc00000\""); /* not in v2 */
+  fill_is("|S3", "\"AAAA\"", 0, 0, false);
+  fill_refused("|S3", "\"AAAAAA==\""); /* four bytes */
+  fill_refused("|S3", "\"AAA\"");
+  fill_refused("|S3", "\"A=A=\"");
+  fill_refused("|S3", "1");
+  fill_refused("|V2", "[1,256]");
+  fill_refused("|V2", "[1,2,3]");
+  fill_refused("<U2", "\"abc\"");
+  fill_refused("<U2", "[97]");
+  accepted(V2("dtype", "\"|S3\"", "fill_value", "\"eA==\""));
+  assert_memory_equal(array.wide_fill, "x\0\0x\0\0", 6);
+  accepted(V2("dtype", "\">U2\"", "fill_value", "\"\\ud83d\\ude00\""));
+  assert_memory_equal(array.wide_fill, "\x00\xf6\1\0\0\0\0\0\0\1\xf6\x00\0\0\0\0", 16); /* native, then as stored */
+  refused(INSITU_E_UNSUPPORTED, V2("dtype", "\"<U257\"", "fill_value", "\"x\""), "INSITU__MAX_FILL");
+  accepted(V2("dtype", "\"<U257\"", "fill_value", "\"\""));
   accepted(V2("fill_value", "null"));
   assert_false(array.has_fill);
   accepted(V2("fill_value", NULL));
@@ -396,7 +471,7 @@ static void keys(void **state) {
     for (int style = INSITU__ZARR_KEYS_V2; style <= INSITU__ZARR_KEYS_DEFAULT; style++)
       for (size_t cap = 0; cap < 12; cap++) {
         struct insitu__zarr_array a = {
-            .path = cap % 2 ? (char *)"p" : (char *)"", .ndim = (unsigned)ndim, .key_style = style, .separator = '/'};
+            .path = cap % 2 ? (char *)"p" : (char *)"", .axes = (unsigned)ndim, .key_style = style, .separator = '/'};
         size_t want = strlen(a.path) * 2 + (ndim && style == INSITU__ZARR_KEYS_DEFAULT ? 3 : 1);
         char *tight = malloc(cap ? cap : 1);
         assert_int_equal(
@@ -735,8 +810,8 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(fills), cmocka_unit_test(geometry),
-      cmocka_unit_test(codecs), cmocka_unit_test(keys), cmocka_unit_test(damage), cmocka_unit_test(no_memory),
-      cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(elements), cmocka_unit_test(fills),
+      cmocka_unit_test(geometry), cmocka_unit_test(codecs), cmocka_unit_test(keys), cmocka_unit_test(damage),
+      cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
