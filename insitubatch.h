@@ -432,6 +432,20 @@ typedef struct insitu_shape {
  * a time; with inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
     insitu_shape *shape, insitu_error *err);
+/* Strings in C order. All of it is yours until insitu_strings_free. */
+typedef struct insitu_strings {
+  uint64_t n;
+  const char *const *text; /* NUL-terminated: UTF-8, or what bytes the archive has */
+  const uint64_t *bytes;   /* of each, the NUL not counted: raw bytes may hold others */
+  int64_t shape[16];
+  int32_t ndim;
+} insitu_strings;
+/* Reads a whole array of strings: of any length (vlen-utf8, vlen-bytes, json2), or of fixed size (S, U, r*; the zeros at the end
+ * of S and U are cut). For names and coordinates: chunk after chunk, up to 2^24 strings and 1 GiB, which memory_budget does not
+ * count. An absent chunk is its fill value, unless on_absent_chunk is INSITU_RAISE. *out is NULL on error. [as insitu_read] */
+INSITU_DEF insitu_status insitu_read_strings(insitu_loader *loader, const char *path, insitu_strings **out, insitu_error *err);
+/* Frees it and sets *strings to NULL; strings and *strings may be NULL. [any thread] */
+INSITU_DEF void insitu_strings_free(insitu_strings **strings);
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
  * objects, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays" ("outputs" and
  * "stored"), "plan" (of every split), "memory", "statistics".
@@ -565,6 +579,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_DIM_NAME 256                /* bytes of a dimension's name, its end included */
 #define INSITU__MAX_ELEMENT (1u << 16)          /* bytes of one element: fixed-size strings and raw bytes */
 #define INSITU__MAX_FILL 1024                   /* bytes of a fill value that is not zero */
+#define INSITU__MAX_STRINGS (UINT64_C(1) << 24) /* of an array */
+#define INSITU__MAX_STRING_BYTES (1u << 30)     /* of all strings of an array */
+#define INSITU__MAX_STRING_CHUNK (64u << 20)    /* bytes of one of its objects, stored or decoded */
 #define INSITU__MAX_NODES 10000                 /* directories that a listing of the arrays of an unconsolidated archive visits */
 #define INSITU__MAX_ROOT_SEARCH 512             /* directories searched for any metadata when the root has none */
 #define INSITU__MAX_CHUNK                                                                                                        \
@@ -4806,6 +4823,33 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
   return insitu__codec_emit(src, n, sink, err);
 }
 
+/* Decodes to a length that only the stored bytes know, at most `most` bytes, no shard. *out points to them, into the stored bytes
+ * or, until its next use, into the scratch. */
+static insitu_status insitu__codec_decode_unknown(const struct insitu__codec_chain *chain, struct insitu__codec_scratch *s,
+    const void *bytes, uint64_t n, uint64_t most, const uint8_t **out, uint64_t *got, insitu_error *err) {
+  const uint8_t *src = (const uint8_t *)bytes;
+  insitu_status status = insitu__codec_scratch_reserve(s, chain, most, err);
+  int turn = 0;
+  for (int i = 0; i < chain->n && status >= 0; i++) {
+    int kind = chain->codec[i].kind;
+    uint64_t wrote = 0;
+    uint8_t *to = s->stage[turn].at;
+    if (kind == INSITU__CODEC_CRC32C) {
+      status = insitu__codec_checksum(src, n, err);
+      n -= 4;
+      continue;
+    }
+    if (kind == INSITU__CODEC_BLOSC) status = insitu__codec_blosc(s, src, n, to, most, NULL, &wrote, err);
+    else status = insitu__codec_stage(s, kind, src, n, to, most, &wrote, err);
+    turn ^= 1;
+    src = to;
+    n = wrote;
+  }
+  *out = src;
+  *got = n;
+  return status;
+}
+
 /* >>store ------------------------------------------------------------------------------------------------------------------ */
 /* Where objects live, behind one small interface, and two stores: a local directory, and the user's memory. A store owns its
  * root descriptor or its index, and its URL text; it is opened before the reactor's coroutines use it and closed after them. All
@@ -5231,8 +5275,8 @@ static insitu_status insitu__store_get_await(
 
 enum { INSITU__ZARR_KEYS_V2 = 1, INSITU__ZARR_KEYS_DEFAULT = 2 }; /* "0.0"; "c/0/0" */
 
-/* What an element is. Those with characters or bytes inside (raw, S, U) are scalars of INSITU_U8 or INSITU_U32 along one more axis,
- * the last. Dates and differences are INSITU_I64. A string has any length: such arrays have no batches, >>loader reads them whole. */
+/* What an element is. Those with characters or bytes inside (raw, S, U) are scalars of INSITU_U8 or INSITU_U32 along one more
+ * axis, the last. Dates and differences are INSITU_I64. A string has any length: such arrays go into no batch. */
 enum {
   INSITU__ZARR_NUMBER,
   INSITU__ZARR_RAW,        /* r*, V */
@@ -6194,6 +6238,58 @@ __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(
   snprintf(what, sizeof what, "array '%.280s', zarr.json", path);
   insitu_status status = insitu__text_json_parse(&j, text, n, what, err);
   if (status == INSITU_OK) status = insitu__zarr_from_v3(a, path, &j, 0, err);
+  insitu__text_json_free(&j);
+  return status;
+}
+
+/* -- strings -- */
+
+/* The strings of one decoded chunk, `count` of them, one after the other. A status below zero from emit ends it. */
+typedef insitu_status insitu__zarr_emit_string(void *to, uint64_t number, const char *text, uint64_t n);
+
+/* numcodecs vlen-utf8 and vlen-bytes: a count, then length and bytes of each; all u32, little-endian. */
+static insitu_status insitu__zarr_vlen(
+    const uint8_t *bytes, uint64_t n, uint64_t count, insitu__zarr_emit_string *emit, void *to, insitu_error *err) {
+  uint64_t at = 4;
+  if (n < 4 || insitu__base_load32(bytes) != count)
+    return insitu__error_set(err, INSITU_E_CORRUPT, "vlen: %" PRIu32 " strings, expected %" PRIu64 "; " INSITU__CODEC_BAD,
+        n < 4 ? 0 : insitu__base_load32(bytes), count);
+  for (uint64_t i = 0; i < count; i++) {
+    uint64_t length = n - at < 4 ? UINT64_MAX : insitu__base_load32(bytes + at);
+    if (length == UINT64_MAX || length > n - at - 4)
+      return insitu__error_set(
+          err, INSITU_E_CORRUPT, "vlen: string %" PRIu64 " ends outside of the chunk; " INSITU__CODEC_BAD, i);
+    insitu_status status = emit(to, i, (const char *)bytes + at + 4, length);
+    if (status < 0) return status;
+    at += 4 + length;
+  }
+  if (at == n) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_CORRUPT, "vlen: %" PRIu64 " bytes after the last string; " INSITU__CODEC_BAD, n - at);
+}
+/* numcodecs json2: a list, nested like the chunk, with NumPy's type and the shape behind its last element. */
+static insitu_status insitu__zarr_json2(
+    const uint8_t *bytes, uint64_t n, uint64_t count, insitu__zarr_emit_string *emit, void *to, insitu_error *err) {
+  struct insitu__text_json j = {0};
+  insitu_status status = insitu__text_json_parse(&j, (const char *)bytes, n, "json2", err);
+  if (status < 0) return status;
+  int items = insitu__text_json_size(&j, 0) - 2, t = insitu__text_json_first(&j, 0), end = t;
+  uint64_t found = 0, span;
+  char *text = (char *)insitu__mem_alloc(n + 1, 1);
+  if (!text) status = insitu__error_set(err, INSITU_E_NOMEM, "json2: no memory for strings; give the process more memory");
+  for (int i = 0; i < items && end >= 0; i++) end = insitu__text_json_next(&j, 0, end);
+  if (status >= 0 && (!insitu__text_json_is_array(&j, 0) || items < 0 || end < 0))
+    status = insitu__error_set(err, INSITU_E_CORRUPT, "json2: not a list with a type and a shape at its end; " INSITU__CODEC_BAD);
+  for (; status >= 0 && t < end; t++) { /* tokens are in the order of the text: those inside a list follow it */
+    if (insitu__text_json_is_array(&j, t)) continue;
+    int64_t length = insitu__text_json_string(&j, t, text, n + 1);
+    const char *value = length < 0 ? insitu__text_json_span(&j, t, &span) : text;
+    if (length < 0 && insitu__text_json_is_object(&j, t)) found = count; /* refused below */
+    if (found == count) break;
+    status = emit(to, found++, value, length < 0 ? span : (uint64_t)length);
+  }
+  if (status >= 0 && (t < end || found != count))
+    status = insitu__error_set(err, INSITU_E_CORRUPT, "json2: not the chunk's %" PRIu64 " values; " INSITU__CODEC_BAD, count);
+  insitu__mem_free(text);
   insitu__text_json_free(&j);
   return status;
 }
@@ -10880,6 +10976,218 @@ static void insitu__loader_read_await(void *arg) {
   insitu__zarr_array_free(&r->zarr);
 }
 
+/* ---- strings of any length ---- */
+
+struct insitu__loader_strings { /* lives on the caller's stack */
+  insitu_loader *loader;
+  const char *path;
+  insitu_status status;
+  insitu_error *err;
+  struct insitu__zarr_array zarr;
+  uint64_t n;
+  uint64_t *at, *length;           /* of each string in text */
+  struct insitu__text_buffer text; /* one NUL after each */
+  struct insitu__codec_scratch codec;
+  char *stored; /* the object being decoded */
+  uint64_t stored_n;
+  uint64_t lo[INSITU__MAX_DIMS], box[INSITU__MAX_DIMS]; /* first element and extents of the chunk being parsed */
+  unsigned order[INSITU__MAX_DIMS];
+  insitu_error error;
+};
+
+static bool insitu__loader_string_put(struct insitu__loader_strings *s, uint64_t number, const char *text, uint64_t n) {
+  s->at[number] = s->text.n;
+  s->length[number] = n;
+  return insitu__text_buffer_bytes(&s->text, text, n) && insitu__text_buffer_bytes(&s->text, "", 1);
+}
+/* String `number` of the chunk, to its place; what lies outside of the array is dropped. */
+static insitu_status insitu__loader_string_emit(void *to, uint64_t number, const char *text, uint64_t n) {
+  struct insitu__loader_strings *s = (struct insitu__loader_strings *)to;
+  const struct insitu__zarr_array *z = &s->zarr;
+  uint64_t x[INSITU__MAX_DIMS], flat = 0;
+  for (unsigned k = z->ndim; k-- > 0;) {
+    unsigned axis = s->order[k];
+    x[axis] = s->lo[axis] + number % s->box[axis];
+    number /= s->box[axis];
+    if (x[axis] >= z->shape[axis]) return INSITU_OK;
+  }
+  for (unsigned d = 0; d < z->ndim; d++) flat = flat * z->shape[d] + x[d];
+  if (insitu__loader_string_put(s, flat, text, n)) return INSITU_OK;
+  return insitu__error_set(&s->error, INSITU_E_NOMEM,
+      "its strings have more than INSITU__MAX_STRING_BYTES (%u) bytes, or memory is short", INSITU__MAX_STRING_BYTES);
+}
+/* The strings of one chunk that no shard is. */
+static insitu_status insitu__loader_string_chunk(
+    struct insitu__loader_strings *s, const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
+  const uint8_t *out;
+  uint64_t got, count = 1;
+  insitu_status status =
+      insitu__codec_decode_unknown(codecs, &s->codec, bytes, n, INSITU__MAX_STRING_CHUNK, &out, &got, &s->error);
+  for (unsigned d = 0; d < s->zarr.ndim; d++) count *= s->box[d];
+  if (status < 0) return status;
+  return (s->zarr.strings == INSITU__ZARR_JSON2 ? insitu__zarr_json2 : insitu__zarr_vlen)(
+      out, got, count, insitu__loader_string_emit, s, &s->error);
+}
+/* A stored object, or an inner chunk of one: level counts the shards around it, INSITU__MAX_SHARD_LEVELS at most. */
+static insitu_status insitu__loader_string_object(struct insitu__loader_strings *s, unsigned level,
+    const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
+  const struct insitu__zarr_array *z = &s->zarr;
+  if (level == z->n_levels) return insitu__loader_string_chunk(s, codecs, bytes, n);
+  const struct insitu__codec_shard *shard = z->level[level].shard;
+  uint64_t index_bytes = insitu__codec_shard_index_bytes(shard), least = insitu__base_min(n, index_bytes), lo[INSITU__MAX_DIMS];
+  const uint8_t *index = shard->index_first ? bytes : bytes + (n - least);
+  insitu_status status = insitu__codec_shard_index(shard, index, least, &s->error);
+  memcpy(lo, s->lo, sizeof lo);
+  for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
+    uint64_t offset, length, rest = i;
+    status = insitu__codec_shard_entry(shard, index, i, n, &offset, &length, &s->error);
+    if (status < 0 || length == UINT64_MAX) continue;
+    for (unsigned k = z->ndim; k-- > 0;) {
+      unsigned axis = z->level[level].axis[k];
+      uint64_t across = shard->chunk[k] / shard->inner[k];
+      s->lo[axis] = lo[axis] + rest % across * shard->inner[k];
+      s->box[axis] = shard->inner[k];
+      s->order[k] = z->level[level].axis[shard->order[k]];
+      rest /= across;
+    }
+    status = insitu__loader_string_object(s, level + 1, &shard->codecs, bytes + offset, length);
+  }
+  return status;
+}
+static void insitu__loader_string_work(void *arg, unsigned worker) {
+  struct insitu__loader_strings *s = (struct insitu__loader_strings *)arg;
+  (void)worker;
+  s->status = insitu__loader_string_object(s, 0, &s->zarr.object.codecs, (const uint8_t *)s->stored, s->stored_n);
+}
+/* The object at `tile` of the grid of objects. */
+static void insitu__loader_string_read_await(struct insitu__loader_strings *s, const uint64_t *tile) {
+  const struct insitu__zarr_array *z = &s->zarr;
+  insitu_loader *ld = s->loader;
+  char key[INSITU__MAX_KEY];
+  memset(&s->error, 0, sizeof s->error);
+  for (unsigned d = 0; d < z->ndim; d++) {
+    s->lo[d] = tile[d] * z->object.chunk[d];
+    s->box[d] = z->object.chunk[d];
+    s->order[d] = z->object.order[d];
+  }
+  if (insitu__zarr_chunk_key(z, tile, key, sizeof key) < 0)
+    s->status = insitu__error_set(s->err, INSITU_E_FORMAT,
+        "read, array %.200s: a chunk's key is longer than %d bytes; shorten the path", z->path, INSITU__MAX_KEY);
+  if (s->status) return;
+  insitu__loader_add(&ld->n_reads, 1);
+  insitu__loader_add(&ld->n_requests, 1);
+  s->status = insitu__store_get_await(&ld->store, key, INSITU__MAX_STRING_CHUNK, &s->stored, &s->stored_n, &s->error);
+  bool absent = s->status == INSITU_E_NOTFOUND;
+  if (absent) insitu__loader_add(&ld->n_absent, 1);
+  if (absent && ld->config.on_absent_chunk != INSITU_RAISE) {
+    s->status = INSITU_OK;
+    return;
+  }
+  if (!s->status) {
+    insitu__loader_add(&ld->n_read, s->stored_n);
+    insitu__reactor_work_await(&ld->reactor, insitu__loader_string_work, s);
+  }
+  insitu__mem_free(s->stored);
+  s->stored = NULL;
+  if (s->status < 0)
+    s->status = insitu__error_set(s->err, absent ? INSITU_E_ABSENT : s->status, "read, array %.200s, chunk %.300s: %s", z->path,
+        key, absent ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value" : s->error.message);
+}
+/* Room for the strings, every one of them the fill value. */
+static void insitu__loader_strings_begin(struct insitu__loader_strings *s) {
+  const struct insitu__zarr_array *z = &s->zarr;
+  bool ok = true;
+  s->n = 1;
+  for (unsigned d = 0; d < z->axes; d++) ok = ok && insitu__base_mul(s->n, z->shape[d], &s->n);
+  if (!ok || s->n > INSITU__MAX_STRINGS) {
+    s->status = insitu__error_set(
+        s->err, INSITU_E_UNSUPPORTED, "read, array %.200s: it has more strings than INSITU__MAX_STRINGS; leave it out", z->path);
+    return;
+  }
+  s->text.limit = INSITU__MAX_STRING_BYTES;
+  s->at = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->at);
+  s->length = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->length);
+  ok = s->at && s->length && insitu__text_buffer_bytes(&s->text, z->wide_fill ? (const char *)z->wide_fill : "", z->wide_n) &&
+       insitu__text_buffer_bytes(&s->text, "", 1);
+  for (uint64_t i = 0; ok && i < s->n; i++) {
+    s->at[i] = 0;
+    s->length[i] = z->wide_n;
+  }
+  if (!ok)
+    s->status = insitu__error_set(
+        s->err, INSITU_E_NOMEM, "read, array %.200s: no memory for its strings; give the process more memory", z->path);
+}
+static void insitu__loader_strings_end(struct insitu__loader_strings *s) {
+  insitu__codec_scratch_free(&s->codec);
+  insitu__zarr_array_free(&s->zarr);
+  insitu__text_buffer_free(&s->text);
+  insitu__mem_free(s->at);
+  insitu__mem_free(s->length);
+}
+/* Opens the array and, if its strings have any length, reads them; others are left to insitu__loader_read_await. */
+static void insitu__loader_strings_await(void *arg) {
+  struct insitu__loader_strings *s = (struct insitu__loader_strings *)arg;
+  const struct insitu__zarr_array *z = &s->zarr;
+  uint64_t tile[INSITU__MAX_DIMS] = {0}, tiles = 1;
+  insitu__codec_scratch_init(&s->codec);
+  s->status = insitu__zarr_array_await(&s->loader->group, s->path, &s->zarr, s->err);
+  if (!s->status && z->kind != INSITU__ZARR_STRING && !insitu__zarr_is_wide(z->kind))
+    s->status = insitu__error_set(
+        s->err, INSITU_E_DTYPE, "read, array %.200s: it holds numbers, not strings; read it with insitu_read", z->path);
+  if (!s->status) insitu__loader_strings_begin(s);
+  if (s->status || z->kind != INSITU__ZARR_STRING) return;
+  for (unsigned d = 0; d < z->ndim; d++) tiles *= insitu__base_ceil_div(z->shape[d], z->object.chunk[d]);
+  for (uint64_t i = 0; i < tiles && !s->status; i++) {
+    insitu__loader_string_read_await(s, tile);
+    if (atomic_load_explicit(&s->loader->cancelled, memory_order_acquire)) s->status = INSITU_CANCELLED;
+    for (unsigned d = z->ndim; d-- > 0;) { /* the next object: count up from the last axis */
+      if (++tile[d] < insitu__base_ceil_div(z->shape[d], z->object.chunk[d])) break;
+      tile[d] = 0;
+    }
+  }
+}
+/* Elements of fixed size, as insitu_read gives them, to strings: code points become UTF-8. */
+static bool insitu__loader_strings_fixed(struct insitu__loader_strings *s, const unsigned char *bytes, uint64_t width) {
+  bool ok = true;
+  for (uint64_t i = 0; i < s->n && ok; i++, bytes += width) {
+    uint64_t used = width;
+    uint32_t code = 0;
+    if (s->zarr.kind == INSITU__ZARR_CHAR)
+      while (used && !bytes[used - 1]) used--;
+    if (s->zarr.kind != INSITU__ZARR_UCS4) {
+      ok = insitu__loader_string_put(s, i, (const char *)bytes, used);
+      continue;
+    }
+    while (used && (memcpy(&code, bytes + used - 4, 4), !code)) used -= 4;
+    s->at[i] = s->text.n;
+    for (uint64_t k = 0; k < used && ok; k += 4) {
+      char utf8[4];
+      memcpy(&code, bytes + k, 4);
+      ok = insitu__text_buffer_bytes(&s->text, utf8, insitu__text_put_code(code < 0x200000 ? code : 0xFFFD, utf8));
+    }
+    s->length[i] = s->text.n - s->at[i];
+    ok = ok && insitu__text_buffer_bytes(&s->text, "", 1);
+  }
+  return ok;
+}
+/* What the user gets, in one block; NULL without memory. */
+static insitu_strings *insitu__loader_strings_give(const struct insitu__loader_strings *s) {
+  uint64_t table = s->n * (sizeof(char *) + sizeof(uint64_t));
+  insitu_strings *out = (insitu_strings *)insitu__mem_alloc(1, sizeof *out + table + s->text.n);
+  if (!out) return NULL;
+  const char **text = (const char **)(void *)(out + 1);
+  uint64_t *bytes = (uint64_t *)(void *)(text + s->n);
+  char *all = (char *)(bytes + s->n);
+  memcpy(all, s->text.text, (size_t)s->text.n);
+  for (uint64_t i = 0; i < s->n; i++) {
+    text[i] = all + s->at[i];
+    bytes[i] = s->length[i];
+  }
+  *out = (insitu_strings){.n = s->n, .text = text, .bytes = bytes, .ndim = (int32_t)s->zarr.axes};
+  for (unsigned d = 0; d < s->zarr.axes; d++) out->shape[d] = (int64_t)s->zarr.shape[d];
+  return out;
+}
+
 /* ---- state ---- */
 
 enum {                            /* byte offsets in an insitu_state; all little-endian u64 */
@@ -11650,6 +11958,41 @@ INSITU_DEF insitu_status insitu_read(
       .loader = ld, .variable = variable, .dst = (unsigned char *)dst, .dst_bytes = dst_bytes, .shape = shape, .err = err};
   status = insitu__reactor_call(&ld->reactor, insitu__loader_read_await, &r);
   return status ? insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory") : r.status;
+}
+
+INSITU_DEF insitu_status insitu_read_strings(insitu_loader *ld, const char *path, insitu_strings **out, insitu_error *err) {
+  insitu_status status = insitu__public_check(ld, false, err);
+  if (out) *out = NULL;
+  if (status) return status;
+  if (!path || !out) return insitu__error_set(err, INSITU_E_ARG, "read: path or out is NULL; give both");
+  struct insitu__loader_strings s = {.loader = ld, .path = path, .err = err};
+  status = insitu__reactor_call(&ld->reactor, insitu__loader_strings_await, &s);
+  if (status) insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory");
+  else status = s.status;
+  if (!status && s.zarr.kind != INSITU__ZARR_STRING) {
+    insitu_variable fixed = {.path = path};
+    insitu_shape shape;
+    unsigned char *bytes = NULL;
+    status = insitu_read(ld, &fixed, NULL, 0, &shape, err);
+    if (!status && shape.bytes <= INSITU__MAX_STRING_BYTES) bytes = (unsigned char *)insitu__mem_alloc(shape.bytes + 1, 1);
+    if (!status && bytes) status = insitu_read(ld, &fixed, bytes, shape.bytes, NULL, err);
+    if (!status && (!bytes || !insitu__loader_strings_fixed(&s, bytes, s.n ? shape.bytes / s.n : 0)))
+      status = insitu__error_set(err, INSITU_E_NOMEM,
+          "read, array %.200s: its strings have more than INSITU__MAX_STRING_BYTES (%u) bytes, or memory is short; leave it out",
+          path, INSITU__MAX_STRING_BYTES);
+    insitu__mem_free(bytes);
+  }
+  if (!status && !(*out = insitu__loader_strings_give(&s)))
+    status = insitu__error_set(
+        err, INSITU_E_NOMEM, "read, array %.200s: no memory for its strings; give the process more memory", path);
+  insitu__loader_strings_end(&s);
+  return status;
+}
+
+INSITU_DEF void insitu_strings_free(insitu_strings **strings) {
+  if (!strings) return;
+  insitu__mem_free(*strings);
+  *strings = NULL;
 }
 
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const char *path, insitu_error *err) {
