@@ -3,6 +3,7 @@
 struct cat_data { /* C order, native byte order */
   const void *bytes;
   uint64_t n_bytes, count; /* elements */
+  uint32_t width;          /* code points of an element of strings, else 0 */
   int32_t ndim, dtype;
   int64_t shape[INSITU__MAX_DIMS + 1];
 };
@@ -51,6 +52,33 @@ static int cat_read(const char *url, const insitu_variable *v, struct cat_data *
   memcpy(out->shape, shape.shape, sizeof shape.shape);
   out->count = cat_count(out->ndim, out->shape);
   return TOOL_OK;
+}
+
+/* ---- strings ---- */
+
+struct cat_kind { /* what the elements of an array are */
+  insitu_loader *ld;
+  const char *path;
+  int kind;
+};
+static void cat_kind_await(void *arg) {
+  struct cat_kind *k = (struct cat_kind *)arg;
+  struct insitu__zarr_array a;
+  if (insitu__zarr_array_await(&k->ld->group, k->path, &a, NULL) == INSITU_OK) k->kind = a.kind;
+  insitu__zarr_array_free(&a);
+}
+/* All strings of an array; *out stays NULL where it holds none. An exit code. */
+static int cat_read_strings(const char *url, const char *path, insitu_strings **out) {
+  insitu_loader_desc desc = {.api = INSITU_API, .url = url, .plan_only = 1};
+  insitu_error err = {0};
+  struct cat_kind k = {.path = path};
+  insitu_status status = insitu_loader_open(&desc, &k.ld, &err);
+  *out = NULL;
+  if (status == INSITU_OK) insitu__reactor_call(&k.ld->reactor, cat_kind_await, &k);
+  if (k.kind == INSITU__ZARR_STRING || k.kind == INSITU__ZARR_CHAR || k.kind == INSITU__ZARR_UCS4)
+    status = insitu_read_strings(k.ld, path, out, &err);
+  insitu_loader_close(&k.ld);
+  return status < 0 ? tool_fail_error(&err) : TOOL_OK;
 }
 
 /* ---- output ---- */
@@ -174,7 +202,8 @@ static int cat_write_npy(const struct cat_data *d, const char *path) {
     used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, i ? ", " : "", d->shape[i]);
   uint32_t item = cat_item(d->dtype);
   int n = snprintf(header + 10, sizeof header - 10, "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (%s%s), }",
-      item == 1 ? '|' : '<', kind[d->dtype >> 8], (unsigned)item, shape, d->ndim == 1 ? "," : "");
+      item == 1 ? '|' : '<', d->width ? 'U' : kind[d->dtype >> 8], d->width ? d->width : (unsigned)item, shape,
+      d->ndim == 1 ? "," : "");
   unsigned total = ((unsigned)n + 11 + 63) / 64 * 64; /* what precedes the data is a multiple of 64 */
   memset(header + 10 + n, ' ', total - 10 - (unsigned)n);
   header[total - 1] = '\n';
@@ -187,6 +216,28 @@ static int cat_write_npy(const struct cat_data *d, const char *path) {
   int error = errno;
   if (path && fclose(f) != 0) ok = false;
   return ok ? TOOL_OK : tool_fail("%s: %s", path ? path : "standard output", strerror(error));
+}
+/* Strings as NumPy's U of their longest: a .npy with an axis of code points inside the elements. */
+static int cat_write_npy_strings(const insitu_strings *s, const char *path) {
+  uint64_t longest = 1;
+  struct cat_data d = {.count = s->n, .ndim = s->ndim, .dtype = INSITU_U32};
+  for (uint64_t i = 0; i < s->n; i++) {
+    uint64_t n = 0;
+    for (const char *p = s->text[i]; p < s->text[i] + s->bytes[i]; n++) insitu__text_code_point(&p);
+    longest = insitu__base_max(longest, n);
+  }
+  memcpy(d.shape, s->shape, sizeof s->shape);
+  d.width = (uint32_t)longest;
+  d.n_bytes = 4 * longest * s->n;
+  uint32_t *code = (uint32_t *)tool_alloc(insitu__base_max(1, longest * s->n), 4);
+  for (uint64_t i = 0; i < s->n; i++) {
+    uint32_t *to = code + i * longest;
+    for (const char *p = s->text[i]; p < s->text[i] + s->bytes[i];) *to++ = insitu__text_code_point(&p);
+  }
+  d.bytes = code;
+  int exit_code = cat_write_npy(&d, path);
+  insitu__mem_free(code);
+  return exit_code;
 }
 static bool cat_wants_npy(void) {
   return cat_out || cat_npy || (!cat_text && !tool_json && !isatty(STDOUT_FILENO));
@@ -321,8 +372,44 @@ static void cat_print_summary(const struct cat_data *d, const char *name) {
   if (nan) printf(", %" PRIu64 " NaN", nan);
   printf("\n");
 }
+/* As JSON, one string to a line; all of them, or the ends. */
+static int cat_strings(const insitu_strings *s, const char *url) {
+  struct tool_json_out j = {.to = stdout};
+  if (cat_array_path) {
+    printf("%s: %" PRIu64 " strings\n", url, s->n);
+    return TOOL_OK;
+  }
+  if (cat_wants_npy()) return cat_write_npy_strings(s, cat_out);
+  if (tool_json) {
+    tool_json_object(&j, NULL);
+    tool_json_string(&j, "dtype", "string");
+    tool_json_list(&j, "shape");
+    for (int32_t i = 0; i < s->ndim; i++) tool_json_i64(&j, NULL, s->shape[i]);
+    tool_json_end(&j);
+    tool_json_list(&j, "values");
+  }
+  for (uint64_t i = 0; i < s->n; i++) {
+    if (tool_json) tool_json_key(&j, NULL);
+    else if (!cat_full && s->n > CAT_THRESHOLD && i == CAT_EDGE) {
+      printf("...\n");
+      i = s->n - CAT_EDGE;
+    }
+    tool_json_text(&j, s->text[i], s->bytes[i]);
+    if (!tool_json) putchar('\n');
+  }
+  while (j.depth) tool_json_end(&j);
+  return TOOL_OK;
+}
 static int cat_run_region(const char *url, const char *path, int precision) {
   struct config c = {0}; /* keeps the slices */
+  insitu_strings *strings = NULL;
+  if (!config_slice && !config_dtype) {
+    int text = cat_read_strings(url, path, &strings);
+    if (strings) text = cat_strings(strings, url);
+    bool done = text || strings;
+    insitu_strings_free(&strings);
+    if (done) return text;
+  }
   struct cat_data d = {0};
   insitu_variable v = {.label = path, .path = path};
   if (config_slice && !(v.slices = config_parse_slices(&c, config_slice, &v.n_slices))) {

@@ -132,7 +132,12 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
   a->fill = insitu__text_json_get(j, a->node.node, "fill_value");
   if (f->archive.group.format == 2) info_v2(a);
   else info_v3(a);
-  if (status == INSITU_OK) info_inner(a);
+  if (status == INSITU_OK) {
+    const struct insitu__zarr_array *z = &a->z;
+    info_inner(a);
+    if (z->kind != INSITU__ZARR_STRING) a->itemsize = z->itemsize * (z->axes < z->ndim ? z->shape[z->axes] : 1);
+    if (z->format == 3 && z->unit[0]) snprintf(a->dtype + strlen(a->dtype), sizeof a->dtype - strlen(a->dtype), "[%s]", z->unit);
+  }
   a->decoded = a->has_shape ? a->itemsize : 0;
   a->object_bytes = a->has_chunk ? a->itemsize : 0;
   a->objects = a->has_chunk && a->has_shape;
@@ -299,7 +304,8 @@ static double info_element(const unsigned char *p, int32_t dtype) {
  * its type). */
 static void info_values(struct info *f, struct info_array *a) {
   struct info_read r = {.info = f, .z = &a->z};
-  if (a->err.status || a->z.ndim != 1 || !a->z.shape[0] || a->z.dtype == INSITU_BOOL || insitu__zarr_is_complex(a->z.dtype))
+  if (a->err.status || a->z.kind != INSITU__ZARR_NUMBER || a->z.ndim != 1 || !a->z.shape[0] || a->z.dtype == INSITU_BOOL ||
+      insitu__zarr_is_complex(a->z.dtype))
     return;
   r.object = tool_object_of(&a->z);
   uint64_t bytes = a->z.shape[0] * a->z.itemsize, n = a->z.shape[0];
@@ -836,7 +842,7 @@ static void info_print_axis(const struct info_axis *x) {
     unsigned axis = info_sample_axis(a);
     uint64_t chunk = a->z.itemsize;
     char sample[16], whole[16], per[32];
-    for (unsigned k = 0; k < a->ndim; k++) chunk *= a->z.chunk[k];
+    for (unsigned k = 0; k < a->z.ndim; k++) chunk *= a->z.chunk[k];
     printf("    ");
     tool_put_padded(a->path[0] ? a->path : "/", width);
     printf("  %13" PRIu64 "  %13s  %12s  %12s\n", a->z.chunk[axis], tool_count(per, info_chunks_per_sample(a)),
