@@ -4,29 +4,8 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include "archive.h"
 
-/* ---- archives ---- */
-static insitu_object objects[64];
-static uint64_t n_objects;
-static unsigned char pool[1 << 16];
-static size_t pool_n;
-
-static void begin(void) {
-  n_objects = pool_n = 0;
-}
-static void *keep(const void *bytes, size_t n) {
-  assert_true(pool_n + n <= sizeof pool);
-  memcpy(pool + pool_n, bytes, n);
-  pool_n += n;
-  return pool + pool_n - n;
-}
-static void add(const char *key, const void *bytes, size_t n) {
-  assert_true(n_objects < 64);
-  objects[n_objects++] = (insitu_object){key, keep(bytes, n), n};
-}
-static void add_text(const char *key, const char *text) {
-  add(key, text, strlen(text));
-}
 static size_t vlen(unsigned char *to, const char *const *strings, uint32_t n) {
   size_t at = 4;
   memcpy(to, &n, 4);
@@ -42,25 +21,12 @@ static void add_vlen(const char *key, const char *const *strings, uint32_t n, bo
   unsigned char plain[4096], packed[8192];
   size_t bytes = vlen(plain, strings, n);
   if (!zstd) {
-    add(key, plain, bytes);
+    archive_add(key, plain, bytes);
     return;
   }
   size_t got = ZSTD_compress(packed, sizeof packed, plain, bytes, 3);
   assert_false(ZSTD_isError(got));
-  add(key, packed, got);
-}
-static insitu_loader *open_loader(insitu_loader_desc desc, int m) {
-  insitu_loader *ld;
-  insitu_error err = {0};
-  desc.api = INSITU_API;
-  desc.url = "memory://";
-  desc.objects = objects;
-  desc.n_objects = n_objects;
-  desc.io = modes[m].io;
-  desc.inline_io = modes[m].inline_io;
-  desc.plan_only = !desc.n_variables;
-  if (insitu_loader_open(&desc, &ld, &err)) fail_msg("%s", err.message);
-  return ld;
+  archive_add(key, packed, got);
 }
 static void strings_are(insitu_loader *ld, const char *path, const char *const *want, uint64_t n) {
   insitu_strings *s;
@@ -91,29 +57,29 @@ static void strings_refused(insitu_loader *ld, const char *path, insitu_status w
 
 static void any_length(void **state) {
   (void)state;
-  begin();
-  add_text(".zgroup", "{\"zarr_format\":2}");
+  archive_begin();
+  archive_text(".zgroup", "{\"zarr_format\":2}");
   /* an edge chunk that hangs over, an absent one, a compressor behind the strings */
-  add_text("c/.zarray", V2("[3,3]", "[2,2]", "|O", "C", "\"f\\u00fcll\"", ZSTD, UTF8));
+  archive_text("c/.zarray", V2("[3,3]", "[2,2]", "|O", "C", "\"f\\u00fcll\"", ZSTD, UTF8));
   add_vlen("c/0.0", (const char *[]){"", "a", "\xce\xb1\xce\xb2", "long string with spaces"}, 4, true);
   add_vlen("c/0.1", (const char *[]){"x", "OVER", "y", "OVER"}, 4, true);
   add_vlen("c/1.1", (const char *[]){"last", "OVER", "OVER", "OVER"}, 4, true);
   static const char *const c[] = {
       "", "a", "x", "\xce\xb1\xce\xb2", "long string with spaces", "y", "f\xc3\xbcll", "f\xc3\xbcll", "last"};
   /* column-major; v2 writers give the fill value 0 */
-  add_text("f/.zarray", V2("[2,3]", "[2,3]", "|O", "F", "0", "null", UTF8));
+  archive_text("f/.zarray", V2("[2,3]", "[2,3]", "|O", "F", "0", "null", UTF8));
   add_vlen("f/0.0", (const char *[]){"00", "10", "01", "11", "02", "12"}, 6, false);
   static const char *const f[] = {"00", "01", "02", "10", "11", "12"};
-  add_text("absent/.zarray", V2("[2]", "[2]", "|O", "C", "0", "null", UTF8));
+  archive_text("absent/.zarray", V2("[2]", "[2]", "|O", "C", "0", "null", UTF8));
   static const char *const empty[] = {"", ""};
-  add_text("scalar/.zarray", V2("[]", "[]", "|O", "C", "null", "null", UTF8));
+  archive_text("scalar/.zarray", V2("[]", "[]", "|O", "C", "null", "null", UTF8));
   add_vlen("scalar/0", (const char *[]){"only"}, 1, false);
-  add_text("json/.zarray", V2("[2,2]", "[2,2]", "|O", "C", "0", "null", "[{\"id\":\"json2\"}]"));
-  add_text("json/0.0", "[[\"a\",\"\\u00e9\"],[null,12.50],\"|O\",[2,2]]");
+  archive_text("json/.zarray", V2("[2,2]", "[2,2]", "|O", "C", "0", "null", "[{\"id\":\"json2\"}]"));
+  archive_text("json/0.0", "[[\"a\",\"\\u00e9\"],[null,12.50],\"|O\",[2,2]]");
   static const char *const json[] = {"a", "\xc3\xa9", "null", "12.50"};
-  add_text("numbers/.zarray", V2("[2]", "[2]", "<f4", "C", "0", "null", "null"));
+  archive_text("numbers/.zarray", V2("[2]", "[2]", "<f4", "C", "0", "null", "null"));
   EACH_MODE (m) {
-    insitu_loader *ld = open_loader((insitu_loader_desc){0}, m);
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, m);
     strings_are(ld, "c", c, 9);
     strings_are(ld, "f", f, 6);
     strings_are(ld, "absent", empty, 2);
@@ -122,7 +88,7 @@ static void any_length(void **state) {
     strings_refused(ld, "numbers", INSITU_E_DTYPE, "insitu_read");
     strings_refused(ld, "nothing", INSITU_E_NOTFOUND, "nothing");
     insitu_loader_close(&ld);
-    ld = open_loader((insitu_loader_desc){.on_absent_chunk = INSITU_RAISE}, m);
+    ld = archive_open((insitu_loader_desc){.on_absent_chunk = INSITU_RAISE}, m);
     strings_refused(ld, "absent", INSITU_E_ABSENT, "on_absent_chunk");
     strings_refused(ld, "c", INSITU_E_ABSENT, "1.0");
     insitu_loader_close(&ld);
@@ -147,8 +113,8 @@ static size_t shard(unsigned char *to, const unsigned char *const *inner, const 
 static void sharded(void **state) {
   unsigned char a[256], b[256], c[256], inner[1024], outer[4096];
   (void)state;
-  begin();
-  add_text("zarr.json",
+  archive_begin();
+  archive_text("zarr.json",
       "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[7],\"data_type\":\"string\",\"fill_value\":\"none\","
       "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[8]}},"
       "\"chunk_key_encoding\":{\"name\":\"default\"},\"codecs\":[{\"name\":\"sharding_indexed\",\"configuration\":{"
@@ -162,16 +128,16 @@ static void sharded(void **state) {
   n[1] = ZSTD_compress(b, sizeof b, a, vlen(a, (const char *[]){"6", "OVER"}, 2), 1);
   whole[1] = shard(second, (const unsigned char *[]){c, b}, n, 2, false);
   size_t all = shard(outer, (const unsigned char *[]){inner, second}, whole, 2, true);
-  add("c/0", outer, all);
+  archive_add("c/0", outer, all);
   static const char *const want[] = {"0", "1", "none", "none", "4", "5", "6"};
   EACH_MODE (m) {
-    insitu_loader *ld = open_loader((insitu_loader_desc){0}, m);
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, m);
     strings_are(ld, "", want, 7);
     insitu_loader_close(&ld);
   }
   for (size_t cut = 0; cut < all; cut++) { /* cut short anywhere: never a wrong string, never a crash */
-    objects[n_objects - 1].n = cut;
-    insitu_loader *ld = open_loader((insitu_loader_desc){0}, EPOLL);
+    archive_objects[archive_n - 1].n = cut;
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
     strings_refused(ld, "", INSITU_E_CORRUPT, "c/0");
     insitu_loader_close(&ld);
   }
@@ -182,10 +148,10 @@ static void damage(void **state) {
   (void)state;
   size_t n = vlen(bytes, (const char *[]){"abc", "", "\xc3\xa9"}, 3);
   for (size_t cut = 0; cut < n + 4; cut++) { /* too short, too long */
-    begin();
-    add_text(".zarray", V2("[3]", "[3]", "|O", "C", "0", "null", UTF8));
-    add("0", bytes, cut);
-    insitu_loader *ld = open_loader((insitu_loader_desc){0}, EPOLL);
+    archive_begin();
+    archive_text(".zarray", V2("[3]", "[3]", "|O", "C", "0", "null", UTF8));
+    archive_add("0", bytes, cut);
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
     if (cut == n) strings_are(ld, "", (const char *[]){"abc", "", "\xc3\xa9"}, 3);
     else strings_refused(ld, "", INSITU_E_CORRUPT, cut < 4 ? "0 strings" : cut < n ? "outside" : "after the last");
     insitu_loader_close(&ld);
@@ -193,10 +159,10 @@ static void damage(void **state) {
   static const char *const json[] = {"", "{}", "[]", "[\"|O\"]", "[\"a\",\"|O\",[3]]", "[\"a\",\"b\",\"c\",\"d\",\"|O\",[4]]",
       "[\"a\",\"b\",{\"c\":1},\"|O\",[3]]", "[\"a\",\"b\",\"c\",\"|O\",[3]"};
   for (size_t i = 0; i < sizeof json / sizeof *json; i++) {
-    begin();
-    add_text(".zarray", V2("[3]", "[3]", "|O", "C", "0", "null", "[{\"id\":\"json2\"}]"));
-    add_text("0", json[i]);
-    insitu_loader *ld = open_loader((insitu_loader_desc){0}, EPOLL);
+    archive_begin();
+    archive_text(".zarray", V2("[3]", "[3]", "|O", "C", "0", "null", "[{\"id\":\"json2\"}]"));
+    archive_text("0", json[i]);
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
     insitu_strings *s;
     insitu_status status = insitu_read_strings(ld, "", &s, NULL);
     if (status != INSITU_E_CORRUPT && status != INSITU_E_JSON) fail_msg("'%s' gave %d", json[i], status);
@@ -208,10 +174,10 @@ static void damage(void **state) {
   unsigned char *bomb = malloc(cap), *many = malloc(80 * 4096);
   size_t one = ZSTD_compress(bomb, cap, zeros, sizeof zeros, 3);
   for (int i = 0; i < 80; i++, got += one) memcpy(many + got, bomb, one);
-  begin();
-  add_text(".zarray", V2("[3]", "[3]", "|O", "C", "0", ZSTD, UTF8));
-  add("0", many, got);
-  insitu_loader *ld = open_loader((insitu_loader_desc){0}, EPOLL);
+  archive_begin();
+  archive_text(".zarray", V2("[3]", "[3]", "|O", "C", "0", ZSTD, UTF8));
+  archive_add("0", many, got);
+  insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
   strings_refused(ld, "", INSITU_E_CORRUPT, "zstd");
   insitu_loader_close(&ld);
   free(bomb);
@@ -225,18 +191,18 @@ static void fixed(void **state) {
       {0x61000000, 0, 0}, {0xac200000, 0x00f60100, 0x62000000}}; /* big-endian: a; U+20AC U+1F600 b */
   static const char s[] = "ab\0c\0\0xyz";                        /* "ab", "c", "xyz" */
   (void)state;
-  begin();
-  add_text(".zgroup", "{\"zarr_format\":2}");
-  add_text("u/.zarray", V2("[4]", "[2]", ">U3", "C", "\"\\u00e9!\"", "null", "null"));
-  add("u/0", u, sizeof u);
-  add_text("s/.zarray", V2("[3]", "[3]", "|S3", "C", "\"\"", "null", "null"));
-  add("s/0", s, 9);
-  add_text("v/.zarray", V2("[2,2]", "[2,1]", "|V3", "F", "\"AQID\"", "null", "null"));
-  add("v/0.0", "\0\1\2\3\4\5", 6);
-  add_text("t/.zarray", V2("[2]", "[2]", ">M8[h]", "C", "\"NaT\"", "null", "null"));
-  add("t/0", "\0\0\0\0\0\0\1\2\x80\0\0\0\0\0\0\0", 16);
+  archive_begin();
+  archive_text(".zgroup", "{\"zarr_format\":2}");
+  archive_text("u/.zarray", V2("[4]", "[2]", ">U3", "C", "\"\\u00e9!\"", "null", "null"));
+  archive_add("u/0", u, sizeof u);
+  archive_text("s/.zarray", V2("[3]", "[3]", "|S3", "C", "\"\"", "null", "null"));
+  archive_add("s/0", s, 9);
+  archive_text("v/.zarray", V2("[2,2]", "[2,1]", "|V3", "F", "\"AQID\"", "null", "null"));
+  archive_add("v/0.0", "\0\1\2\3\4\5", 6);
+  archive_text("t/.zarray", V2("[2]", "[2]", ">M8[h]", "C", "\"NaT\"", "null", "null"));
+  archive_add("t/0", "\0\0\0\0\0\0\1\2\x80\0\0\0\0\0\0\0", 16);
   EACH_MODE (m) {
-    insitu_loader *ld = open_loader((insitu_loader_desc){0}, m);
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, m);
     insitu_shape shape;
     insitu_error err = {0};
     uint32_t code[12];
@@ -274,9 +240,9 @@ static void fixed(void **state) {
 static void batches(void **state) {
   unsigned char bytes[4][6] = {"abcdef", "ghijkl", "mnopqr", "stuvwx"}, packed[256];
   (void)state;
-  begin();
-  add_text("zarr.json", "{\"zarr_format\":3,\"node_type\":\"group\"}");
-  add_text("r/zarr.json",
+  archive_begin();
+  archive_text("zarr.json", "{\"zarr_format\":3,\"node_type\":\"group\"}");
+  archive_text("r/zarr.json",
       "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[12,2],\"data_type\":\"r24\",\"fill_value\":[1,2,3],"
       "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[4,2]}},"
       "\"chunk_key_encoding\":{\"name\":\"default\"},\"codecs\":[{\"name\":\"sharding_indexed\",\"configuration\":{"
@@ -285,11 +251,11 @@ static void batches(void **state) {
   size_t n = shard(packed, (const unsigned char *[]){bytes[0], NULL, bytes[2], bytes[3]}, (size_t[]){6, 6, 6, 6}, 4, false);
   uint32_t crc = insitu__codec_crc32c(packed, n);
   memcpy(packed + n, &crc, 4);
-  add("r/c/0/0", packed, n + 4);
-  add("r/c/2/0", packed, n + 4);
+  archive_add("r/c/0/0", packed, n + 4);
+  archive_add("r/c/2/0", packed, n + 4);
   EACH_MODE (m) {
     insitu_variable v = {.label = "r"};
-    insitu_loader *ld = open_loader((insitu_loader_desc){.variables = &v, .n_variables = 1, .batch_size = 4, .check = 1}, m);
+    insitu_loader *ld = archive_open((insitu_loader_desc){.variables = &v, .n_variables = 1, .batch_size = 4, .check = 1}, m);
     insitu_iter *it;
     insitu_batch *b;
     insitu_error err = {0};
@@ -305,11 +271,15 @@ static void batches(void **state) {
     insitu_loader_close(&ld);
   }
   /* strings of any length are refused by name */
-  begin();
-  add_text("s/.zarray", V2("[3]", "[3]", "|O", "C", "0", "null", UTF8));
+  archive_begin();
+  archive_text("s/.zarray", V2("[3]", "[3]", "|O", "C", "0", "null", UTF8));
   insitu_variable v = {.label = "s"};
-  insitu_loader_desc desc = {
-      .api = INSITU_API, .url = "memory://", .objects = objects, .n_objects = n_objects, .variables = &v, .n_variables = 1};
+  insitu_loader_desc desc = {.api = INSITU_API,
+      .url = "memory://",
+      .objects = archive_objects,
+      .n_objects = archive_n,
+      .variables = &v,
+      .n_variables = 1};
   insitu_loader *ld;
   insitu_error err = {0};
   assert_int_equal(insitu_loader_open(&desc, &ld, &err), INSITU_E_DTYPE);
