@@ -73,10 +73,11 @@
  * 6. FORMATS AND STORES
  *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; datetime64 and timedelta64 (as
  *   int64); S, U and raw bytes of fixed size (bytes or code points, along one more axis, the last); strings of any length, which
- *   insitu_read_strings reads and no batch holds; both byte orders; C and F order, v3 transpose; codecs blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with
- *   INSITU_WITH_ZLIB; sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around
- *   the shard, which is then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in
- *   your thread's floating-point environment: flush to zero or another rounding changes their results.
+ *   insitu_read_strings reads and no batch holds; both byte orders; C and F order, v3 transpose; codecs blosc (lz4, zstd, zlib
+ *   inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with INSITU_WITH_ZLIB; sharding, nested too: inner
+ *   chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is then read whole. All else
+ *   is refused by name when it is opened. With inline_io the decoders convert in your thread's floating-point environment: flush
+ *   to zero or another rounding changes their results.
  *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
  *
  * 7. CONFIGURATION (define before the #include that implements)

@@ -1,0 +1,348 @@
+/* The corner cases of Zarr v2 and v3 that readers get wrong, each in a small archive of its own, read whole. A test's name says the
+ * case; those of blosc, the compressors and the filters are in test_codec.c and its neighbours. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include "archive.h"
+
+/* ---- pieces of metadata ---- */
+#define V2_BEGIN(shape, chunks, dtype) "{\"zarr_format\":2,\"shape\":" shape ",\"chunks\":" chunks ",\"dtype\":\"" dtype "\""
+#define V2_PLAIN ",\"compressor\":null,\"filters\":null"
+#define V2(shape, chunks, dtype) V2_BEGIN(shape, chunks, dtype) V2_PLAIN ",\"fill_value\":0,\"order\":\"C\"}"
+#define V3(shape, chunks, type, keys, fill, codecs)                                                                              \
+  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":" shape ",\"data_type\":\"" type                                         \
+  "\",\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":" chunks "}},\"chunk_key_encoding\":" keys         \
+  ",\"fill_value\":" fill ",\"codecs\":[" codecs "]}"
+#define DEFAULT_KEYS "{\"name\":\"default\",\"configuration\":{\"separator\":\"/\"}}"
+#define LITTLE "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}"
+#define BIG "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"big\"}}"
+#define SHARD(inner, codecs, index, more)                                                                                        \
+  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":" inner ",\"codecs\":[" codecs "],\"index_codecs\":[" index \
+  "]" more "}}"
+
+/* The array at the root holds these bytes, in every way of running. */
+static void holds(const void *want, size_t n) {
+  EACH_MODE (m) {
+    unsigned char got[4096];
+    insitu_error err = {0};
+    insitu_shape shape;
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, m);
+    memset(got, 0x5a, sizeof got);
+    if (insitu_read(ld, &(insitu_variable){.path = ""}, got, sizeof got, &shape, &err)) fail_msg("%s", err.message);
+    assert_int_equal(shape.bytes, n);
+    assert_memory_equal(got, want, n);
+    insitu_loader_close(&ld);
+  }
+}
+static void fails(insitu_status want, const char *cause) { /* at open or when it is read */
+  insitu_error err = {0};
+  unsigned char got[4096];
+  insitu_loader *ld;
+  insitu_loader_desc desc = {
+      .api = INSITU_API, .url = "memory://", .objects = archive_objects, .n_objects = archive_n, .plan_only = 1};
+  insitu_status status = insitu_loader_open(&desc, &ld, &err);
+  if (!status) status = insitu_read(ld, &(insitu_variable){.path = ""}, got, sizeof got, NULL, &err);
+  insitu_loader_close(&ld);
+  if (status != want || !strstr(err.message, cause)) fail_msg("%d '%s', not %d with '%s'", status, err.message, want, cause);
+}
+/* An array whose only chunk is `bytes`. */
+static void chunk_holds(
+    const char *key, const char *metadata, const char *name, const void *bytes, size_t n, const void *want, size_t want_n) {
+  archive_begin();
+  archive_text(key, metadata);
+  archive_add(name, bytes, n);
+  holds(want, want_n);
+}
+static void filled(const char *metadata, const void *want, size_t n) { /* no chunk at all */
+  archive_begin();
+  archive_text(strstr(metadata, "\"zarr_format\":2") ? ".zarray" : "zarr.json", metadata);
+  holds(want, n);
+}
+
+/* ---- grid and keys ---- */
+
+static void edge_chunk_is_clipped(void **state) { /* what hangs over is never looked at */
+  (void)state;
+  archive_begin();
+  archive_text(".zarray", V2("[3,3]", "[2,2]", "|u1"));
+  archive_add("0.0", "\1\2\4\5", 4);
+  archive_add("0.1", "\3\xee\6\xee", 4);
+  archive_add("1.0", "\7\10\xee\xee", 4);
+  archive_add("1.1", "\11\xee\xee\xee", 4);
+  holds("\1\2\3\4\5\6\7\10\11", 9);
+}
+static void edge_chunk_must_be_whole(void **state) { /* one that is stored clipped is damage, never a guess */
+  (void)state;
+  archive_begin();
+  archive_text(".zarray", V2("[3]", "[2]", "|u1"));
+  archive_add("0", "\1\2", 2);
+  archive_add("1", "\3", 1);
+  fails(INSITU_E_CORRUPT, "length");
+}
+static void v2_keys(void **state) {
+  (void)state;
+  chunk_holds(".zarray", V2("[1,1]", "[1,1]", "|u1"), "0.0", "\7", 1, "\7", 1); /* no dimension_separator: a point */
+  chunk_holds(".zarray",
+      V2_BEGIN("[1,1]", "[1,1]", "|u1") V2_PLAIN ",\"fill_value\":0,\"order\":\"C\",\"dimension_separator\":\"/\"}", "0/0", "\7",
+      1, "\7", 1);
+  chunk_holds(".zarray", V2("[]", "[]", "|u1"), "0", "\7", 1, "\7", 1);
+}
+static void v3_keys(void **state) {
+  (void)state;
+  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", DEFAULT_KEYS, "0", "\"bytes\""), "c/0/0", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", "\"default\"", "0", "\"bytes\""), "c/0/0", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json",
+      V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"default\",\"configuration\":{\"separator\":\".\"}}", "0", "\"bytes\""), "c.0.0",
+      "\7", 1, "\7", 1);
+  chunk_holds("zarr.json", V3("[]", "[]", "uint8", DEFAULT_KEYS, "0", "\"bytes\""), "c", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"v2\"}", "0", "\"bytes\""), "0.0", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json",
+      V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"v2\",\"configuration\":{\"separator\":\"/\"}}", "0", "\"bytes\""), "0/0", "\7",
+      1, "\7", 1);
+  chunk_holds("zarr.json", V3("[]", "[]", "uint8", "{\"name\":\"v2\"}", "0", "\"bytes\""), "0", "\7", 1, "\7", 1);
+}
+static void v2_order_f_turns_bytes_not_keys(void **state) {
+  (void)state;
+  archive_begin();
+  archive_text(".zarray", V2_BEGIN("[2,4]", "[2,2]", "|u1") V2_PLAIN ",\"fill_value\":0,\"order\":\"F\"}");
+  archive_add("0.0", "\1\5\2\6", 4);
+  archive_add("0.1", "\3\7\4\10", 4);
+  holds("\1\2\3\4\5\6\7\10", 8);
+}
+static void v3_transpose(void **state) {
+  (void)state;
+  chunk_holds("zarr.json",
+      V3("[2,3]", "[2,3]", "uint8", DEFAULT_KEYS, "0", "{\"name\":\"transpose\",\"configuration\":{\"order\":[1,0]}},\"bytes\""),
+      "c/0/0", "\1\4\2\5\3\6", 6, "\1\2\3\4\5\6", 6);
+}
+
+/* ---- shards ---- */
+
+struct part { /* an inner chunk: NULL bytes are an absent one */
+  const void *bytes;
+  uint64_t n, offset;
+};
+/* Index entries of parts, big-endian or not, and its checksum. */
+static size_t index_of(unsigned char *to, const struct part *part, unsigned n, bool big, bool crc) {
+  for (unsigned i = 0; i < n; i++) {
+    uint64_t entry[2] = {part[i].bytes ? part[i].offset : UINT64_MAX, part[i].bytes ? part[i].n : UINT64_MAX};
+    for (int k = 0; k < 2; k++) {
+      if (big) entry[k] = __builtin_bswap64(entry[k]);
+      memcpy(to + 16 * i + 8 * k, &entry[k], 8);
+    }
+  }
+  uint32_t sum = insitu__codec_crc32c(to, 16 * n);
+  if (crc) memcpy(to + 16 * n, &sum, 4);
+  return 16 * n + (crc ? 4 : 0);
+}
+static void shard_holds(const char *metadata, const unsigned char *shard, size_t n, const char *want, size_t want_n) {
+  chunk_holds("zarr.json", metadata, "c/0", shard, n, want, want_n);
+}
+#define SHARDED(shape, chunk, inner, index, more)                                                                                \
+  V3(shape, chunk, "uint8", DEFAULT_KEYS, "7", SHARD(inner, "\"bytes\"", index, more))
+
+static void shard_in_any_order_with_gaps_and_absent_chunks(void **state) {
+  unsigned char shard[128] = "..CD..AB";
+  (void)state;
+  const struct part part[3] = {{"AB", 2, 6}, {NULL, 0, 0}, {"CD", 2, 2}};
+  size_t n = 8 + index_of(shard + 8, part, 3, false, true);
+  shard_holds(
+      SHARDED("[6]", "[6]", "[2]", LITTLE ",{\"name\":\"crc32c\"}", ""), shard, n, "AB\7\7CD", 6); /* default: at the end */
+  shard_holds(SHARDED("[6]", "[6]", "[2]", LITTLE ",\"crc32c\"", ",\"index_location\":\"end\""), shard, n, "AB\7\7CD", 6);
+}
+static void shard_without_checksum_and_with_big_endian_index(void **state) {
+  unsigned char shard[128] = "ABCD";
+  const struct part part[2] = {{"AB", 2, 0}, {"CD", 2, 2}};
+  (void)state;
+  size_t n = 4 + index_of(shard + 4, part, 2, true, false);
+  shard_holds(SHARDED("[4]", "[4]", "[2]", BIG, ""), shard, n, "ABCD", 4);
+}
+static void shard_index_at_start_counts_from_the_object(void **state) {
+  unsigned char shard[128];
+  const struct part part[2] = {{"AB", 2, 32}, {"CD", 2, 34}}; /* absolute */
+  (void)state;
+  size_t n = index_of(shard, part, 2, false, false);
+  memcpy(shard + n, "ABCD", 4);
+  shard_holds(SHARDED("[4]", "[4]", "[2]", LITTLE, ",\"index_location\":\"start\""), shard, n + 4, "ABCD", 4);
+}
+static void shard_entries_outside_the_array(void **state) {
+  unsigned char shard[128] = "ABCDEF";
+  const struct part part[3] = {{"AB", 2, 0}, {"CD", 2, 2}, {"EF", 2, 4}}; /* the last: beyond the array's end */
+  (void)state;
+  size_t n = 6 + index_of(shard + 6, part, 3, false, false);
+  shard_holds(SHARDED("[3]", "[6]", "[2]", LITTLE, ""), shard, n, "ABC", 3);
+}
+static void shard_entries_may_share_bytes(void **state) { /* each is read within its own bounds, whatever the others say */
+  unsigned char shard[128] = "ABC";
+  const struct part part[2] = {{"AB", 2, 0}, {"BC", 2, 1}};
+  (void)state;
+  size_t n = 3 + index_of(shard + 3, part, 2, false, false);
+  shard_holds(SHARDED("[4]", "[4]", "[2]", LITTLE, ""), shard, n, "ABBC", 4);
+}
+static void shard_entries_that_lie(void **state) {
+  static const struct part lies[] = {{"", 2, 35}, {"", UINT64_MAX - 1, 2}, {"", 2, UINT64_MAX}, {"", UINT64_MAX, 0}, {"", 40, 0},
+      {"", 1, 0}, {"", 3, 0}, {"", 0, 0}};
+  (void)state;
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    unsigned char shard[128] = "ABCD";
+    const struct part part[2] = {{"AB", 2, 0}, lies[i]};
+    size_t n = 4 + index_of(shard + 4, part, 2, false, false);
+    archive_begin();
+    archive_text("zarr.json", SHARDED("[4]", "[4]", "[2]", LITTLE, ""));
+    archive_add("c/0", shard, n);
+    fails(INSITU_E_CORRUPT, "c/0");
+  }
+}
+static void shard_chunk_shape_is_in_the_transposed_space(void **state) {
+  unsigned char shard[256] = "";
+  const char *metadata = V3("[2,3]", "[2,3]", "uint8", DEFAULT_KEYS, "0",
+      "{\"name\":\"transpose\",\"configuration\":{\"order\":[1,0]}}," SHARD("[1,2]", "\"bytes\"", LITTLE, ""));
+  /* the transposed array is [[1,4],[2,5],[3,6]]: three inner chunks of one row */
+  const struct part part[3] = {{"", 2, 0}, {"", 2, 2}, {"", 2, 4}};
+  (void)state;
+  memcpy(shard, "\1\4\2\5\3\6", 6);
+  size_t n = 6 + index_of(shard + 6, part, 3, false, false);
+  chunk_holds("zarr.json", metadata, "c/0/0", shard, n, "\1\2\3\4\5\6", 6);
+}
+static void codecs_around_a_shard(void **state) { /* it is read whole */
+  unsigned char shard[128] = "ABCD";
+  const struct part part[2] = {{"AB", 2, 0}, {"CD", 2, 2}};
+  (void)state;
+  size_t n = 4 + index_of(shard + 4, part, 2, false, false);
+  uint32_t crc = insitu__codec_crc32c(shard, n);
+  memcpy(shard + n, &crc, 4);
+  shard_holds(
+      V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0", SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""), shard, n + 4, "ABCD", 4);
+}
+static void shard_inside_a_shard(void **state) {
+  unsigned char inner[64] = "ABCD", outer[256];
+  const struct part part[2] = {{"", 2, 0}, {"", 2, 2}};
+  (void)state;
+  size_t n = 4 + index_of(inner + 4, part, 2, false, true);
+  memcpy(outer, inner, n);
+  const struct part whole[2] = {{"", n, 0}, {NULL, 0, 0}};
+  size_t all = n + index_of(outer + n, whole, 2, false, false);
+  shard_holds(
+      V3("[8]", "[8]", "uint8", DEFAULT_KEYS, "7", SHARD("[4]", SHARD("[2]", "\"bytes\"", LITTLE ",\"crc32c\"", ""), LITTLE, "")),
+      outer, all, "ABCD\7\7\7\7", 8);
+}
+
+/* ---- metadata ---- */
+
+static void nan_fill_has_one_pattern(void **state) {
+  uint32_t nan = 0x7fc00000, other = 0x7fc00001;
+  (void)state;
+  filled(V2_BEGIN("[1]", "[1]", "<f4") V2_PLAIN ",\"fill_value\":\"NaN\",\"order\":\"C\"}", &nan, 4);
+  filled(V2_BEGIN("[1]", "[1]", ">f4") V2_PLAIN ",\"fill_value\":NaN,\"order\":\"C\"}", &nan, 4); /* Python's bare word */
+  filled(V3("[1]", "[1]", "float32", DEFAULT_KEYS, "\"NaN\"", LITTLE), &nan, 4);
+  filled(V3("[1]", "[1]", "float32", DEFAULT_KEYS, "\"0x7fc00001\"", LITTLE), &other, 4); /* the bits as they are */
+}
+static void infinite_fills(void **state) {
+  double most = __builtin_inf(), least = -__builtin_inf();
+  (void)state;
+  filled(V2_BEGIN("[1]", "[1]", "<f8") V2_PLAIN ",\"fill_value\":\"Infinity\",\"order\":\"C\"}", &most, 8);
+  filled(V2_BEGIN("[1]", "[1]", ">f8") V2_PLAIN ",\"fill_value\":-Infinity,\"order\":\"C\"}", &least, 8);
+  filled(V3("[1]", "[1]", "float64", DEFAULT_KEYS, "\"-Infinity\"", LITTLE), &least, 8);
+}
+static void null_fill_is_zero(void **state) {
+  (void)state;
+  filled(V2_BEGIN("[2]", "[2]", "<i2") V2_PLAIN ",\"fill_value\":null,\"order\":\"C\"}", "\0\0\0\0", 4);
+}
+static void byte_strings_fill_in_base64_or_zero(void **state) {
+  (void)state;
+  filled(V2_BEGIN("[2]", "[2]", "|S3") V2_PLAIN ",\"fill_value\":\"YWI=\",\"order\":\"C\"}", "ab\0ab\0", 6);
+  filled(V2_BEGIN("[2]", "[2]", "|S3") V2_PLAIN ",\"fill_value\":0,\"order\":\"C\"}", "\0\0\0\0\0\0", 6);
+  filled(V2_BEGIN("[1]", "[1]", "<U1") V2_PLAIN ",\"fill_value\":\"\",\"order\":\"C\"}", "\0\0\0\0", 4);
+}
+static void complex_and_raw_fills_are_lists(void **state) {
+  float c[2] = {1.5f, -2};
+  (void)state;
+  filled(V3("[1]", "[1]", "complex64", DEFAULT_KEYS, "[1.5,-2]", LITTLE), c, 8);
+  filled(V3("[2]", "[2]", "r16", DEFAULT_KEYS, "[1,255]", "\"bytes\""), "\1\377\1\377", 4);
+}
+static void one_byte_types_have_any_byte_order(void **state) { /* OME archives have >u1 */
+  static const char *const order[] = {V2("[2]", "[2]", ">u1"), V2("[2]", "[2]", "<u1"), V2("[2]", "[2]", "|u1")};
+  (void)state;
+  for (int i = 0; i < 3; i++) chunk_holds(".zarray", order[i], "0", "\1\2", 2, "\1\2", 2);
+}
+static void codecs_as_bare_names_and_with_prefix(void **state) {
+  unsigned char chunk[8] = "AB";
+  (void)state;
+  uint32_t crc = insitu__codec_crc32c(chunk, 2);
+  memcpy(chunk + 2, &crc, 4);
+  chunk_holds("zarr.json", V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0", "\"bytes\",\"crc32c\""), "c/0", chunk, 6, "AB", 2);
+  chunk_holds("zarr.json", V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0", "{\"name\":\"bytes\"},{\"name\":\"numcodecs.crc32c\"}"),
+      "c/0", chunk, 6, "AB", 2);
+}
+static void unknown_keys_only_if_they_need_no_understanding(void **state) {
+  static const char *const head = V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0", "\"bytes\"");
+  char metadata[1024];
+  (void)state;
+  snprintf(metadata, sizeof metadata, "%.*s,\"new\":{\"must_understand\":false}}", (int)strlen(head) - 1, head);
+  chunk_holds("zarr.json", metadata, "c/0", "AB", 2, "AB", 2);
+  snprintf(metadata, sizeof metadata, "%.*s,\"new\":{}}", (int)strlen(head) - 1, head);
+  archive_begin();
+  archive_text("zarr.json", metadata);
+  fails(INSITU_E_UNSUPPORTED, "new");
+  snprintf(metadata, sizeof metadata, "%.*s,\"storage_transformers\":[{\"name\":\"x\"}]}", (int)strlen(head) - 1, head);
+  archive_begin();
+  archive_text("zarr.json", metadata);
+  fails(INSITU_E_UNSUPPORTED, "storage_transformers");
+}
+static void consolidated_null_and_keys_in_any_order(void **state) {
+  (void)state;
+  archive_begin();
+  archive_text("zarr.json", "{\"consolidated_metadata\":null,\"attributes\":{},\"node_type\":\"group\",\"zarr_format\":3}");
+  archive_text("a/zarr.json",
+      "{\"codecs\":[\"bytes\"],\"fill_value\":0,\"chunk_key_encoding\":\"default\","
+      "\"chunk_grid\":{\"configuration\":{\"chunk_shape\":[2]},"
+      "\"name\":\"regular\"},\"data_type\":\"uint8\",\"shape\":[2],\"node_type\":\"array\",\"zarr_format\":3}");
+  archive_add("a/c/0", "AB", 2);
+  insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
+  char got[2];
+  assert_int_equal(insitu_read(ld, &(insitu_variable){.path = "a"}, got, 2, NULL, NULL), INSITU_OK);
+  assert_memory_equal(got, "AB", 2);
+  insitu_loader_close(&ld);
+}
+
+/* ---- absent, and what only looks like it ---- */
+
+static void only_not_found_is_absent(void **state) {
+  char path[512];
+  (void)state;
+  insitu_loader *ld;
+  insitu_error err = {0};
+  unsigned char got[4];
+  snprintf(path, sizeof path, "%s/absent", support_dir);
+  mkdir(path, 0755);
+  snprintf(path, sizeof path, "%s/absent/.zarray", support_dir);
+  const char *metadata = V2_BEGIN("[4]", "[2]", "|u1") V2_PLAIN ",\"fill_value\":9,\"order\":\"C\"}";
+  support_write(path, metadata, strlen(metadata));
+  snprintf(path, sizeof path, "%s/absent", support_dir);
+  insitu_loader_desc desc = {.api = INSITU_API, .url = path, .plan_only = 1};
+  assert_int_equal(insitu_loader_open(&desc, &ld, &err), INSITU_OK);
+  assert_int_equal(insitu_read(ld, &(insitu_variable){.path = ""}, got, 4, NULL, &err), INSITU_OK);
+  assert_memory_equal(got, "\11\11\11\11", 4);
+  char chunk[600];
+  snprintf(chunk, sizeof chunk, "%s/1", path);
+  mkdir(chunk, 0755); /* there, and not to be read */
+  assert_int_equal(insitu_read(ld, &(insitu_variable){.path = ""}, got, 4, NULL, &err), INSITU_E_IO);
+  insitu_loader_close(&ld);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(edge_chunk_is_clipped), cmocka_unit_test(edge_chunk_must_be_whole),
+      cmocka_unit_test(v2_keys), cmocka_unit_test(v3_keys), cmocka_unit_test(v2_order_f_turns_bytes_not_keys),
+      cmocka_unit_test(v3_transpose), cmocka_unit_test(shard_in_any_order_with_gaps_and_absent_chunks),
+      cmocka_unit_test(shard_without_checksum_and_with_big_endian_index),
+      cmocka_unit_test(shard_index_at_start_counts_from_the_object), cmocka_unit_test(shard_entries_outside_the_array),
+      cmocka_unit_test(shard_entries_may_share_bytes), cmocka_unit_test(shard_entries_that_lie),
+      cmocka_unit_test(shard_chunk_shape_is_in_the_transposed_space), cmocka_unit_test(codecs_around_a_shard),
+      cmocka_unit_test(shard_inside_a_shard), cmocka_unit_test(nan_fill_has_one_pattern), cmocka_unit_test(infinite_fills),
+      cmocka_unit_test(null_fill_is_zero), cmocka_unit_test(byte_strings_fill_in_base64_or_zero),
+      cmocka_unit_test(complex_and_raw_fills_are_lists), cmocka_unit_test(one_byte_types_have_any_byte_order),
+      cmocka_unit_test(codecs_as_bare_names_and_with_prefix), cmocka_unit_test(unknown_keys_only_if_they_need_no_understanding),
+      cmocka_unit_test(consolidated_null_and_keys_in_any_order), cmocka_unit_test(only_not_found_is_absent)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
