@@ -71,7 +71,7 @@
  *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
  *
  * 6. FORMATS AND STORES
- *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; both byte orders; C and F
+ *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, bfloat16, complex; both byte orders; C and F
  *   order, v3 transpose; codecs blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with
  *   INSITU_WITH_ZLIB; sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around
  *   the shard, which is then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in
@@ -208,6 +208,7 @@ enum {
   INSITU_F16 = 0x210,
   INSITU_F32 = 0x220,
   INSITU_F64 = 0x240,
+  INSITU_BF16 = 0x410, /* the upper half of a float32 */
   INSITU_C64 = 0x540,
   INSITU_C128 = 0x580,
   INSITU_BOOL = 0x608
@@ -5371,6 +5372,7 @@ static const struct insitu__zarr_dtype insitu__zarr_dtypes[] = {
     {"f2", "float16", INSITU_F16},
     {"f4", "float32", INSITU_F32},
     {"f8", "float64", INSITU_F64},
+    {"", "bfloat16", INSITU_BF16}, /* v2 has none */
     {"c8", "complex64", INSITU_C64},
     {"c16", "complex128", INSITU_C128},
 };
@@ -5392,34 +5394,36 @@ static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
 
 /* -- fill values -- */
 
-/* Rounds to the nearest half, ties to even; false when a finite value is too large for one. */
-static bool insitu__zarr_half(double value, uint16_t *half) {
+/* Rounds to the nearest float of 16 bits, ties to even; false when a finite value is too large for one. */
+static bool insitu__zarr_half(double value, int32_t dtype, uint16_t *half) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
-  uint16_t sign = (uint16_t)(bits >> 63 << 15);
+  unsigned fraction = dtype == INSITU_BF16 ? 7 : 10; /* its bits; the others are the sign and the exponent's */
+  int most = (1 << (14 - fraction)) - 1, least = 1 - most;
+  uint16_t sign = (uint16_t)(bits >> 63 << 15), infinity = (uint16_t)((2 * most + 1) << fraction);
   int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
   uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52, rounded = 0;
-  if (__builtin_isinf(value)) rounded = 0x7c00;
-  else if (exponent > 15) return false;
-  else if (exponent >= -25) { /* below that even rounding up gives zero */
-    unsigned shift = exponent >= -14 ? 42 : (unsigned)(42 - 14 - exponent);
+  if (__builtin_isinf(value)) rounded = infinity;
+  else if (exponent > most) return false;
+  else if (exponent >= least - 1 - (int)fraction) { /* below that even rounding up gives zero */
+    unsigned shift = 52 - fraction + (exponent >= least ? 0 : (unsigned)(least - exponent));
     uint64_t rest = mantissa & ((UINT64_C(1) << shift) - 1), tie = UINT64_C(1) << (shift - 1);
     rounded = mantissa >> shift;
     rounded += rest > tie || (rest == tie && (rounded & 1));
-    if (exponent > -14) rounded += (uint64_t)(exponent + 14) << 10; /* the mantissa's top bit is the exponent's 1 */
-    if (rounded >= 0x7c00) return false;
+    if (exponent > least) rounded += (uint64_t)(exponent - least) << fraction; /* the mantissa's top bit is the exponent's 1 */
+    if (rounded >= infinity) return false;
   }
   *half = (uint16_t)(sign | rounded);
   return true;
 }
-static bool insitu__zarr_fill_float(double value, uint32_t size, unsigned char *out) {
+static bool insitu__zarr_fill_float(double value, int32_t dtype, uint32_t size, unsigned char *out) {
   float single = (float)value;
-  uint16_t half = 0x7e00;
+  uint16_t half = dtype == INSITU_BF16 ? 0x7fc0 : 0x7e00;
   uint32_t nan32 = 0x7fc00000;
   uint64_t nan64 = UINT64_C(0x7ff8000000000000);
   bool is_nan = __builtin_isnan(value);
   if (size == 2) {
-    if (!is_nan && !insitu__zarr_half(value, &half)) return false;
+    if (!is_nan && !insitu__zarr_half(value, dtype, &half)) return false;
     memcpy(out, &half, 2);
   } else if (size == 4) {
     if (__builtin_isinf(single) && !__builtin_isinf(value)) return false;
@@ -5485,16 +5489,18 @@ static bool insitu__zarr_fill_scalar(const struct insitu__zarr_reader *r, int to
   else if (insitu__text_json_equals(j, token, "-Infinity")) d = -__builtin_inf();
   else if (r->a->format == 3 && insitu__text_json_is_string(j, token)) return insitu__zarr_fill_hex(j, token, size, out);
   else if (!insitu__text_json_double(j, token, &d)) return false;
-  return insitu__zarr_fill_float(d, size, out);
+  return insitu__zarr_fill_float(d, r->a->dtype, size, out);
 }
-static bool insitu__zarr_scalar_is_nan(const unsigned char *p, uint32_t size) {
+static bool insitu__zarr_scalar_is_nan(const unsigned char *p, int32_t dtype, uint32_t size) {
   uint16_t half;
   float single;
   double wide;
   memcpy(&half, p, 2);
   memcpy(&single, p, 4);
   memcpy(&wide, p, 8);
-  return size == 2 ? (half & 0x7fff) > 0x7c00 : size == 4 ? __builtin_isnan(single) : __builtin_isnan(wide);
+  return size == 2   ? (half & 0x7fff) > (dtype == INSITU_BF16 ? 0x7f80 : 0x7c00)
+         : size == 4 ? __builtin_isnan(single)
+                     : __builtin_isnan(wide);
 }
 static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int token) {
   struct insitu__zarr_array *a = r->a;
@@ -5510,7 +5516,8 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
   } else ok = insitu__zarr_fill_scalar(r, token, size, a->fill);
   if (!ok) return insitu__zarr_bad(r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
   a->fill_is_nan = a->dtype >> 8 >= 2 && a->dtype != INSITU_BOOL &&
-                   (insitu__zarr_scalar_is_nan(a->fill, size) || (pair && insitu__zarr_scalar_is_nan(a->fill + size, size)));
+                   (insitu__zarr_scalar_is_nan(a->fill, a->dtype, size) ||
+                       (pair && insitu__zarr_scalar_is_nan(a->fill + size, a->dtype, size)));
   return INSITU_OK;
 }
 
@@ -5551,7 +5558,7 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
   if (!insitu__text_json_is_string(r->j, token))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "dtype", token, "a string is needed");
   for (int i = 0; n > 1 && strchr("<>|", text[0]) && i < INSITU__ZARR_DTYPES; i++) {
-    if (strcmp(text + 1, insitu__zarr_dtypes[i].v2)) continue;
+    if (!insitu__zarr_dtypes[i].v2[0] || strcmp(text + 1, insitu__zarr_dtypes[i].v2)) continue;
     insitu__zarr_set_dtype(r->a, insitu__zarr_dtypes[i].dtype);
     if (text[0] == '|' && r->a->itemsize > 1)
       return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", token, "a type of several bytes needs a byte order, '<' or '>'");
@@ -6876,6 +6883,11 @@ INSITU__BOX_INLINE float insitu__box_half(uint32_t h) {
   return insitu__box_float((tiny & is_tiny) | (normal & ~is_tiny) | (h & 0x8000) << 16);
 }
 
+INSITU__BOX_INLINE float insitu__box_bfloat(uint32_t h) { /* bfloat16 to binary32, exact */
+  uint32_t is_nan = 0u - ((h & 0x7fff) > 0x7f80);
+  return insitu__box_float(h << 16 | (is_nan & 0x00400000)); /* quiet */
+}
+
 /* The loop of one kernel: U is the source's bits, D what is stored, SWAP(u) and VALUE(u) expressions of those bits. The
  * contiguous case goes in blocks of a constant count because gcc 12 vectorises only such loops at -O2, and 32 of them because it
  * unrolls up to 16. */
@@ -6962,6 +6974,7 @@ INSITU__BOX_PAIR(wide, 64)
   X(I16, i16, 16, __builtin_bswap16, INSITU__BOX_I16)                                                                            \
   X(U16, u16, 16, __builtin_bswap16, INSITU__BOX_SAME)                                                                           \
   X(F16, f16, 16, __builtin_bswap16, insitu__box_half)                                                                           \
+  X(BF16, bf16, 16, __builtin_bswap16, insitu__box_bfloat)                                                                       \
   X(I32, i32, 32, __builtin_bswap32, INSITU__BOX_I32)                                                                            \
   X(U32, u32, 32, __builtin_bswap32, INSITU__BOX_SAME)                                                                           \
   X(F32, f32, 32, __builtin_bswap32, insitu__box_float)                                                                          \
@@ -6996,7 +7009,8 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
     case INSITU_U8: return insitu__box_run_copy8;
     case INSITU_I16:
     case INSITU_U16:
-    case INSITU_F16: return swap ? INSITU__BOX_PICK(swap16) : insitu__box_run_copy16;
+    case INSITU_F16:
+    case INSITU_BF16: return swap ? INSITU__BOX_PICK(swap16) : insitu__box_run_copy16;
     case INSITU_I32:
     case INSITU_U32:
     case INSITU_F32: return swap ? INSITU__BOX_PICK(swap32) : insitu__box_run_copy32;
@@ -7052,6 +7066,7 @@ static const char *insitu__box_dtype(int32_t dtype) {
   case INSITU_F16: return "float16";
   case INSITU_F32: return "float32";
   case INSITU_F64: return "float64";
+  case INSITU_BF16: return "bfloat16";
   case INSITU_C64: return "complex64";
   case INSITU_C128: return "complex128";
   default: return "unknown";
@@ -10864,6 +10879,13 @@ static void insitu__loader_check_convert(int32_t from, const unsigned char *in, 
     memcpy(&half, in, sizeof half);
     f = (float)(d = insitu__loader_check_half(half));
     break;
+  case INSITU_BF16: { /* the upper half of a float */
+    unsigned char wide[4] = {0, 0, in[0], in[1]};
+    memcpy(&f, wide, sizeof f);
+    d = (double)f;
+    if (__builtin_isnan(f)) f = (float)d; /* quiet */
+    break;
+  }
   }
   if (to == INSITU_F32) memcpy(out, &f, sizeof f);
   else memcpy(out, &d, sizeof d);

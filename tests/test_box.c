@@ -9,7 +9,7 @@
 #include "insitubatch.h"
 
 static const int32_t dtypes[] = {INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64, INSITU_U8, INSITU_U16, INSITU_U32,
-    INSITU_U64, INSITU_F16, INSITU_F32, INSITU_F64, INSITU_C64, INSITU_C128};
+    INSITU_U64, INSITU_F16, INSITU_BF16, INSITU_F32, INSITU_F64, INSITU_C64, INSITU_C128};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static uint64_t seed = 1;
@@ -78,6 +78,7 @@ static void ref_element(const unsigned char *src, int32_t from, bool swap, unsig
   memcpy(&u, native, item);
   bool wide = to == INSITU_F64;
   if (from == INSITU_F16 || from == INSITU_F32 || from == INSITU_F64) out = ref_float(u, item, wide);
+  else if (from == INSITU_BF16) out = ref_float(u << 16, 4, wide);
   else if (from == INSITU_BOOL) out = ref_round(false, u != 0, 0, wide);
   else if (from >> 8 == 0 && (u & sign)) out = ref_round(true, (sign - (u & (sign - 1))), 0, wide);
   else out = ref_round(false, u, 0, wide);
