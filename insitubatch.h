@@ -76,6 +76,11 @@
  *   INSITU_WITH_ZLIB; sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around
  *   the shard, which is then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in
  *   your thread's floating-point environment: flush to zero or another rounding changes their results.
+ *   CF conventions, where a variable asks (decode = INSITU_CF): NaN where the stored value equals _FillValue, missing_value (up to
+ *   4) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue; else stored * scale_factor + add_offset, in
+ *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
+ *   one. INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else float64. _Unsigned is
+ *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill value decoded, usually NaN.
  *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
  *
  * 7. CONFIGURATION (define before the #include that implements)
@@ -117,6 +122,7 @@
  *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c, shards
  *   >>store      where objects live: local directories, memory
  *   >>zarr       metadata, chunk keys, groups
+ *   >>cf         CF conventions: packed and missing values
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
  *   >>split      train, val, test; units; manifests
@@ -231,11 +237,13 @@ typedef struct insitu_variable {
   const int64_t *steps; /* optional: read at anchor + offset + steps[i] for each i, giving the axis of n_steps */
   uint64_t n_steps;
   int32_t dtype;              /* INSITU_AS_STORED (byte order made native), INSITU_F32 or INSITU_F64: converted in the copy */
+  int32_t decode;             /* INSITU_CF: packed and missing values by the array's attributes; see FORMATS in the manual */
   const insitu_slice *slices; /* optional */
   uint64_t n_slices;
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
+enum { INSITU_CF = 1 };                                                     /* insitu_variable.decode */
 enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* splits */
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };   /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
 enum { INSITU_RAISE = 1, INSITU_FILL = 2 };          /* on_bad_chunk, on_absent_chunk */
@@ -6396,6 +6404,128 @@ __attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
   return status;
 }
 
+/* >>cf --------------------------------------------------------------------------------------------------------------------- */
+/* CF conventions in the attributes of an array (cfconventions.org, 2.5.1 and 8.1): packed and missing values. Pure; a
+ * description is plain data, written once and then only read. */
+
+#define INSITU__CF_MISSING 5 /* _FillValue, and at most four of missing_value */
+
+struct insitu__cf {
+  int32_t dtype;        /* of the stored values: _Unsigned may change their sign */
+  double scale, offset; /* 1 and -0.0, where there is none: they change nothing, not even a -0.0 */
+  unsigned n_missing;
+  unsigned char missing[INSITU__CF_MISSING][8]; /* of the stored type, native byte order */
+};
+struct insitu__cf_reader {
+  const struct insitu__text_json *j; /* the attributes, an object; or nothing */
+  const struct insitu__zarr_array *z;
+  struct insitu__cf *cf;
+  insitu_error *err;
+};
+
+static insitu_status insitu__cf_bad(const struct insitu__cf_reader *r, const char *name, int token, const char *cause) {
+  uint64_t n;
+  const char *span = insitu__text_json_span(r->j, token, &n);
+  return insitu__error_set(r->err, INSITU_E_FORMAT,
+      "array '%.300s', attribute '%s' = %.*s: %s; correct it, or leave decode = INSITU_CF out and decode yourself", r->z->path,
+      name, (int)insitu__base_min(n, 120), span ? span : "", cause);
+}
+/* The value of an attribute, the only element of a list instead of the list; -1: there is none, or it is null. */
+static int insitu__cf_get(const struct insitu__cf_reader *r, const char *name) {
+  int token = insitu__text_json_get(r->j, 0, name);
+  if (insitu__text_json_is_array(r->j, token) && insitu__text_json_size(r->j, token) == 1)
+    token = insitu__text_json_first(r->j, token);
+  return insitu__text_json_is_null(r->j, token) ? -1 : token;
+}
+static insitu_status insitu__cf_number(const struct insitu__cf_reader *r, const char *name, double *out) {
+  int token = insitu__cf_get(r, name);
+  double x;
+  if (token < 0) return INSITU_OK;
+  if (!insitu__text_json_double(r->j, token, &x) || __builtin_isnan(x) || __builtin_isinf(x))
+    return insitu__cf_bad(r, name, token, "a finite number is needed");
+  *out = x;
+  return INSITU_OK;
+}
+/* The 8 bytes of a little-endian float64 in base64: how xarray writes a float _FillValue into Zarr v3. */
+static bool insitu__cf_base64(const char *text, double *out) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  uint64_t high = 0, low; /* 66 bits: the last two of the 11 digits' are zero */
+  if (strlen(text) != 12 || text[11] != '=') return false;
+  for (int i = 0; i < 10; i++) {
+    const char *at = strchr(digits, text[i]);
+    if (!at) return false;
+    high = high << 6 | (uint64_t)(at - digits);
+  }
+  const char *last = strchr(digits, text[10]);
+  if (!last || ((last - digits) & 3)) return false;
+  high = high << 4 | (uint64_t)(last - digits) >> 2;
+  low = __builtin_bswap64(high);
+  memcpy(out, &low, sizeof low);
+  return true;
+}
+/* One value, into the stored type. */
+static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsigned char out[8]) {
+  struct insitu__zarr_array like = {.format = 2, .dtype = r->z->dtype};
+  struct insitu__zarr_reader as = {.j = r->j, .a = &like};
+  char text[16];
+  double x;
+  if (insitu__zarr_fill_scalar(&as, token, r->z->itemsize, out)) return true;
+  like.dtype = r->cf->dtype; /* an unsigned value, written as such */
+  if (like.dtype != r->z->dtype) return insitu__zarr_fill_scalar(&as, token, r->z->itemsize, out);
+  return like.dtype >> 8 >= 2 && insitu__text_json_string(r->j, token, text, sizeof text) == 12 && insitu__cf_base64(text, &x) &&
+         insitu__zarr_fill_float(x, like.dtype, r->z->itemsize, out);
+}
+/* Adds the values of an attribute, at most `most`. */
+static insitu_status insitu__cf_missing(const struct insitu__cf_reader *r, const char *name, int most) {
+  int token = insitu__cf_get(r, name), list = insitu__text_json_is_array(r->j, token);
+  if (token < 0) return INSITU_OK;
+  if (list && (!insitu__text_json_size(r->j, token) || insitu__text_json_size(r->j, token) > most))
+    return insitu__cf_bad(r, name, token, most == 1 ? "one value is needed" : "one to four values are needed");
+  for (int t = list ? insitu__text_json_first(r->j, token) : token; t >= 0;
+       t = list ? insitu__text_json_next(r->j, token, t) : -1)
+    if (!insitu__cf_value(r, t, r->cf->missing[r->cf->n_missing++]))
+      return insitu__cf_bad(r, name, token, "not a value of this array's dtype");
+  return INSITU_OK;
+}
+static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
+  int token = insitu__cf_get(r, "_Unsigned");
+  bool yes = insitu__text_json_equals(r->j, token, "true") || insitu__text_json_is_true(r->j, token);
+  if (token < 0) return INSITU_OK;
+  if (!yes && !insitu__text_json_equals(r->j, token, "false") && !insitu__text_json_is_false(r->j, token))
+    return insitu__cf_bad(r, "_Unsigned", token, "\"true\" or \"false\" is needed");
+  if (r->z->dtype >> 8 < 2) r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff); /* of integers only */
+  return INSITU_OK;
+}
+static const char *insitu__cf_dtype(int32_t dtype) {
+  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
+    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
+  return "unknown";
+}
+/* From the attributes of an array. */
+static insitu_status insitu__cf_init(struct insitu__cf *cf, const struct insitu__zarr_array *z, insitu_error *err) {
+  struct insitu__text_json j = {0};
+  struct insitu__cf_reader r = {&j, z, cf, err};
+  char what[320];
+  memset(cf, 0, sizeof *cf);
+  cf->dtype = z->dtype;
+  cf->scale = 1;
+  cf->offset = -0.0;
+  if (z->dtype >> 8 > 2 && z->dtype != INSITU_BF16)
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "array '%.300s': CF conventions do not say how to decode %s; leave decode = INSITU_CF out", z->path,
+        insitu__cf_dtype(z->dtype));
+  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
+  insitu_status status = z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err) : INSITU_OK;
+  if (!status) status = insitu__cf_unsigned(&r);
+  if (!status) status = insitu__cf_number(&r, "scale_factor", &cf->scale);
+  if (!status) status = insitu__cf_number(&r, "add_offset", &cf->offset);
+  if (!status) status = insitu__cf_missing(&r, "_FillValue", 1);
+  if (!status && !cf->n_missing && z->format == 2 && z->has_fill) memcpy(cf->missing[cf->n_missing++], z->fill, 8);
+  if (!status) status = insitu__cf_missing(&r, "missing_value", INSITU__CF_MISSING - 1);
+  insitu__text_json_free(&j);
+  return status;
+}
+
 /* >>geometry --------------------------------------------------------------------------------------------------------------- */
 /* From metadata and the desc's variables to what the planner needs: which arrays are read, along which axis samples lie, which
  * box of each field a variable selects, and where its bytes lie in a batch row. Owns its copies. Built on the opening thread,
@@ -6415,6 +6545,8 @@ struct insitu__geometry_variable {
   char *label;
   uint32_t array;
   int32_t dtype;
+  bool decoded; /* by cf */
+  struct insitu__cf cf;
   uint64_t n_steps;
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];                /* the box, in elements, per stored axis */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_hi[INSITU__MAX_DIMS];      /* the chunks that hold it */
@@ -6584,12 +6716,21 @@ static uint32_t insitu__geometry_itemsize(int32_t dtype) { /* bytes; bool is 8 b
   return (uint32_t)(dtype & 0xff) / 8;
 }
 
-/* The type that a variable is converted to. */
+/* The type that a variable is converted to, and if it is to be decoded, how. */
 static insitu_status insitu__geometry_dtype(
-    const struct insitu__zarr_array *z, const insitu_variable *desc, int32_t *out, insitu_error *err) {
+    const struct insitu__zarr_array *z, const insitu_variable *desc, struct insitu__cf *cf, int32_t *out, insitu_error *err) {
   bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128;
   *out = desc->dtype ? desc->dtype : z->dtype;
-  if (*out == z->dtype || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
+  if (desc->decode && desc->decode != INSITU_CF)
+    return insitu__error_set(err, INSITU_E_ARG, "variable %s: decode is %d; use 0 or INSITU_CF",
+        desc->label ? desc->label : z->path, (int)desc->decode);
+  if (desc->decode) {
+    insitu_status status = insitu__cf_init(cf, z, err);
+    if (status) return status;
+    bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
+    if (!desc->dtype) *out = narrow ? INSITU_F32 : INSITU_F64;
+  }
+  if ((*out == z->dtype && !desc->decode) || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
       "variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
       "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
@@ -6600,7 +6741,8 @@ static insitu_status insitu__geometry_dtype(
 static insitu_status insitu__geometry_layout(
     struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
-  insitu_status status = insitu__geometry_dtype(z, desc, &v->dtype, err);
+  insitu_status status = insitu__geometry_dtype(z, desc, &v->cf, &v->dtype, err);
+  v->decoded = desc->decode != 0;
   if (status) return status;
   uint64_t item = insitu__geometry_itemsize(v->dtype), bytes = item;
   v->n_steps = desc->n_steps ? desc->n_steps : 1;
@@ -6706,6 +6848,16 @@ static insitu_status insitu__geometry_slab(struct insitu__geometry *g, uint64_t 
       err, INSITU_E_BUDGET, "open: a batch of %" PRIu64 " rows has more bytes than memory can address; lower batch_size", rows);
 }
 
+static uint64_t insitu__geometry_hash_cf(uint64_t h, const struct insitu__cf *cf) {
+  const double number[2] = {cf->scale, cf->offset};
+  for (int i = 0; i < 2; i++) {
+    uint64_t bits;
+    memcpy(&bits, &number[i], sizeof bits);
+    h = insitu__geometry_hash_word(h, bits);
+  }
+  return insitu__geometry_hash(insitu__geometry_hash_word(h, (uint64_t)cf->dtype), cf->missing, 8 * cf->n_missing);
+}
+
 static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loader_desc *desc) {
   g->hash_geometry = insitu__geometry_hash_word(insitu__geometry_hash_word(0, g->samples), g->chunk);
   for (uint64_t i = 0; i < g->n_variables; i++) {
@@ -6716,6 +6868,7 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
     h = insitu__geometry_hash_word(h, (uint64_t)v->offset);
     for (uint64_t k = 0; k < v->n_steps; k++) h = insitu__geometry_hash_word(h, (uint64_t)v->steps[k]);
     h = insitu__geometry_hash_word(h, (uint64_t)g->variables[i].dtype);
+    if (v->decode) h = insitu__geometry_hash_cf(h, &g->variables[i].cf);
     for (int32_t d = 1; d < g->variables[i].ndim; d++) h = insitu__geometry_hash_word(h, (uint64_t)g->variables[i].shape[d]);
     for (unsigned d = 0; d < g->arrays[g->variables[i].array].zarr.ndim; d++)
       h = insitu__geometry_hash_word(h, g->variables[i].lo[d]);
@@ -6827,6 +6980,12 @@ static bool insitu__geometry_field(const struct insitu__geometry_array *a, const
 /* Copies n elements; ss and ds are the strides in bytes from one to the next. Neither address need be aligned. */
 typedef void insitu__box_run(const unsigned char *restrict src, unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds);
 
+#define INSITU__BOX_BLOCK 128 /* elements that are decoded at once: 1 KiB, which stays in the L1 cache */
+
+struct insitu__box;
+/* Decodes n numbers, a multiple of 32 and at most INSITU__BOX_BLOCK, in place; word: their bits if they are integers of 64. */
+typedef void insitu__box_unpack(const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n);
+
 struct insitu__box_dim {
   uint64_t count;
   int64_t src_stride, dst_stride; /* bytes, > 0 */
@@ -6847,6 +7006,11 @@ struct insitu__box {
   bool contiguous;             /* plain, and one run in source and destination */
   bool square;                 /* blocks of a transposed plane can be turned by insitu__box_turn4 or 8 */
   insitu__box_run *run, *move; /* the kernel; the plain copy of destination elements */
+  /* Decoding: run converts to float64 then, `word` copies the bits of 64-bit integers, put converts to the destination. */
+  const struct insitu__cf *cf; /* NULL: none */
+  insitu__box_run *word, *put;
+  insitu__box_unpack *unpack;
+  double missing[INSITU__CF_MISSING];
 };
 
 typedef uint8_t insitu__box_b8;
@@ -7027,6 +7191,68 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
   default: return NULL;
   }
 }
+
+/* stored * scale + offset, NaN where stored is missing, and only one NaN. Each step goes over the whole block, with the block in
+ * memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of conditions: see
+ * insitu__box_half. */
+INSITU__BOX_INLINE void insitu__box_unpack_loop(
+    const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
+  const double scale = b->cf->scale, offset = b->cf->offset;
+  uint64_t gone[INSITU__BOX_BLOCK];
+  memset(gone, 0, sizeof gone);
+  for (unsigned m = 0; m < b->cf->n_missing; m++) {
+    const double number = b->missing[m];
+    uint64_t bits;
+    memcpy(&bits, b->cf->missing[m], sizeof bits);
+    for (uint64_t i = 0; b->word && i < n; i += 32)
+      for (unsigned k = 0; k < 32; k++) gone[i + k] |= UINT64_C(0) - (uint64_t)(word[i + k] == bits);
+    for (uint64_t i = 0; !b->word && i < n; i += 32)
+      for (unsigned k = 0; k < 32; k++) gone[i + k] |= UINT64_C(0) - (uint64_t)(x[i + k] == number);
+  }
+  for (uint64_t i = 0; i < n; i += 32)
+    for (unsigned k = 0; k < 32; k++) x[i + k] *= scale;
+  __asm__ volatile("" : : "r"(x) : "memory");
+  for (uint64_t i = 0; i < n; i += 32)
+    for (unsigned k = 0; k < 32; k++) x[i + k] += offset;
+  __asm__ volatile("" : : "r"(x) : "memory");
+  insitu__box_b64 *out = (insitu__box_b64 *)x;
+  for (uint64_t i = 0; i < n; i += 32)
+    for (unsigned k = 0; k < 32; k++) {
+      int64_t magnitude = (int64_t)(out[i + k] & INT64_MAX);
+      uint64_t nan = gone[i + k] | (UINT64_C(0) - (uint64_t)(magnitude > INT64_C(0x7ff0000000000000)));
+      out[i + k] = (out[i + k] & ~nan) | (UINT64_C(0x7ff8000000000000) & nan);
+    }
+}
+static void insitu__box_unpack_base(const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
+  insitu__box_unpack_loop(b, x, word, n);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void insitu__box_unpack_wide(
+    const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
+  insitu__box_unpack_loop(b, x, word, n);
+}
+#endif
+/* The kernel of a box that decodes. load and word: those of the source, which insitu__box_fill has in native byte order. */
+static void insitu__box_decode(const struct insitu__box *b, insitu__box_run *load, insitu__box_run *word,
+    const unsigned char *src, unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
+  double x[INSITU__BOX_BLOCK];
+  uint64_t bits[INSITU__BOX_BLOCK];
+  for (uint64_t some; n; n -= some, src += (int64_t)some * ss, dst += (int64_t)some * ds) {
+    some = insitu__base_min(n, INSITU__BOX_BLOCK);
+    uint64_t whole = (some + 31) / 32 * 32;
+    memset(x + some, 0, (size_t)(whole - some) * sizeof *x);
+    memset(bits + some, 0, (size_t)(whole - some) * sizeof *bits);
+    load(src, (unsigned char *)x, some, ss, sizeof *x);
+    if (word) word(src, (unsigned char *)bits, some, ss, sizeof *bits);
+    b->unpack(b, x, bits, whole);
+    b->put((const unsigned char *)x, dst, some, sizeof *x, ds);
+  }
+}
+static inline void insitu__box_apply(
+    const struct insitu__box *b, const unsigned char *src, unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
+  if (b->cf) insitu__box_decode(b, b->run, b->word, src, dst, n, ss, ds);
+  else b->run(src, dst, n, ss, ds);
+}
 #undef INSITU__BOX_LOOP
 #undef INSITU__BOX_WIDE
 #undef INSITU__BOX_RUN
@@ -7184,6 +7410,24 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
   return status;
 }
 
+/* Makes a box that was just initialised decode its source, which swap tells as insitu__box_init was told; its destination is
+ * float32 or float64. cf must live as long as the box. */
+static void insitu__box_cf(struct insitu__box *b, const struct insitu__cf *cf, bool swap) {
+  bool wide = insitu__box_wide();
+  b->cf = cf;
+  b->src_dtype = cf->dtype;
+  b->plain = b->contiguous = false;
+  b->run = insitu__box_kernel(cf->dtype, INSITU_F64, swap, wide);
+  b->word = cf->dtype == INSITU_I64 || cf->dtype == INSITU_U64 ? insitu__box_kernel(cf->dtype, cf->dtype, swap, wide) : NULL;
+  b->put = insitu__box_kernel(INSITU_F64, b->dst_dtype, false, wide);
+  b->unpack = insitu__box_unpack_base;
+#if defined(__x86_64__)
+  if (wide) b->unpack = insitu__box_unpack_wide;
+#endif
+  insitu__box_kernel(cf->dtype, INSITU_F64, false, false)(
+      &cf->missing[0][0], (unsigned char *)b->missing, cf->n_missing, sizeof cf->missing[0], sizeof *b->missing);
+}
+
 /* Transpose nb rows of na elements, contiguous in both and multiples of 4: row i begins at src + i * sb, and element a of all
  * rows goes to dst + a * da. Written out, for gcc does not unroll loops over vectors at -O2. */
 static void insitu__box_turn4(
@@ -7235,17 +7479,19 @@ static void insitu__box_block(
     const struct insitu__box *b, uint64_t nb, uint64_t na, const unsigned char *src, unsigned char *dst) {
   const struct insitu__box_dim *in = &b->dim[b->ndim - 1], *out = &b->dim[b->turn];
   if (na < INSITU__BOX_SHORT && na <= nb) {
-    for (; na; na--, src += in->src_stride, dst += in->dst_stride) b->run(src, dst, nb, out->src_stride, out->dst_stride);
+    for (; na; na--, src += in->src_stride, dst += in->dst_stride)
+      insitu__box_apply(b, src, dst, nb, out->src_stride, out->dst_stride);
     return;
   }
   if (nb < INSITU__BOX_SHORT) {
-    for (; nb; nb--, src += out->src_stride, dst += out->dst_stride) b->run(src, dst, na, in->src_stride, in->dst_stride);
+    for (; nb; nb--, src += out->src_stride, dst += out->dst_stride)
+      insitu__box_apply(b, src, dst, na, in->src_stride, in->dst_stride);
     return;
   }
   __attribute__((aligned(64))) unsigned char stage[INSITU__BOX_STAGE];
   int64_t item = b->dst_item, row = (int64_t)na * item;
   for (uint64_t i = 0; i < nb; i++)
-    b->run(src + (int64_t)i * out->src_stride, stage + (int64_t)i * row, na, in->src_stride, item);
+    insitu__box_apply(b, src + (int64_t)i * out->src_stride, stage + (int64_t)i * row, na, in->src_stride, item);
   uint64_t qa = 0, qb = 0; /* turned by whole squares */
   if (b->square) {
     qa = na & ~UINT64_C(3);
@@ -7290,9 +7536,10 @@ static void insitu__box_walk(
   if (d == last && turns) {
     insitu__box_plane(b, turns, n, src, dst);
   } else if (d == last) {
-    b->run(src, dst, n, in->src_stride, in->dst_stride);
+    insitu__box_apply(b, src, dst, n, in->src_stride, in->dst_stride);
   } else if (d + 1 == last && !turns) {
-    for (; n; n--, src += dim->src_stride, dst += dim->dst_stride) b->run(src, dst, in->count, in->src_stride, in->dst_stride);
+    for (; n; n--, src += dim->src_stride, dst += dim->dst_stride)
+      insitu__box_apply(b, src, dst, in->count, in->src_stride, in->dst_stride);
   } else {
     for (; n; n--, src += dim->src_stride, dst += dim->dst_stride) insitu__box_walk(b, d + 1, dim[1].count, turns, src, dst);
   }
@@ -7394,7 +7641,9 @@ static void insitu__box_fill(const struct insitu__box *b, const unsigned char *f
   }
   unsigned char pattern[1024]; /* a multiple of every element size; long enough to hide the calls of memcpy */
   uint64_t repeat = insitu__base_min(dim[n].count, sizeof pattern / b->dst_item);
-  insitu__box_kernel(b->src_dtype, b->dst_dtype, false, false)(fill, pattern, repeat, 0, b->dst_item);
+  insitu__box_run *native = insitu__box_kernel(b->src_dtype, b->cf ? INSITU_F64 : b->dst_dtype, false, false);
+  if (b->cf) insitu__box_decode(b, native, b->word ? insitu__box_run_copy64 : NULL, fill, pattern, repeat, 0, b->dst_item);
+  else native(fill, pattern, repeat, 0, b->dst_item);
   insitu__box_paint(dim, n, pattern, (size_t)repeat * b->dst_item, b->dst_item, (unsigned char *)dst_row_base + b->dst_offset);
 }
 #undef INSITU__BOX_INLINE
@@ -9210,6 +9459,7 @@ static insitu_status insitu__loader_boxes(struct insitu__loader_tile *t) {
     insitu_status status =
         insitu__box_init(&t->box[i], n, count, src, dst, from, to, a->zarr.dtype, a->zarr.swap, v->dtype, &t->error);
     if (status) return status;
+    if (v->decoded) insitu__box_cf(&t->box[i], &v->cf, a->zarr.swap);
     t->wanted[i] = true;
   }
   return INSITU_OK;
@@ -9424,6 +9674,25 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
   return INSITU_OK;
 }
 
+/* Whether some variable would show NaN where the tile's chunk is absent. */
+static bool insitu__loader_fill_is_nan(const struct insitu__loader_tile *t) {
+  const struct insitu__geometry *g = &t->loader->geometry;
+  const struct insitu__zarr_array *z = &g->arrays[t->array].zarr;
+  bool nan = false;
+  for (uint64_t i = 0; i < g->n_variables && !nan; i++) {
+    struct insitu__box one; /* a single element */
+    double shown = 0;
+    if (!t->wanted[i]) continue;
+    nan = z->fill_is_nan;
+    if (!g->variables[i].decoded || insitu__box_init(&one, 0, NULL, NULL, NULL, 0, 0, z->dtype, false, INSITU_F64, NULL))
+      continue;
+    insitu__box_cf(&one, &g->variables[i].cf, false);
+    insitu__box_fill(&one, z->fill, &shown);
+    nan = __builtin_isnan(shown);
+  }
+  return nan;
+}
+
 /* Decides what a missing or damaged chunk is: filled and counted, or an error. */
 static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, insitu_status status, const char *key) {
   insitu_loader *ld = t->loader;
@@ -9431,12 +9700,13 @@ static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, in
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
   if (absent) {
     t->error.status = t->error.sys_errno = 0;
-    fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !a->zarr.fill_is_nan);
+    bool nan = insitu__loader_fill_is_nan(t);
+    fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
     if (!fill)
       status = insitu__error_set(&t->error, INSITU_E_ABSENT,
           "the chunk is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
           ") out with sample_start, sample_stop or the split, or set on_absent_chunk = INSITU_FILL",
-          a->zarr.fill_is_nan ? "NaN" : "not wanted", t->chunk * a->rows, insitu__base_min((t->chunk + 1) * a->rows, a->samples));
+          nan ? "NaN" : "not wanted", t->chunk * a->rows, insitu__base_min((t->chunk + 1) * a->rows, a->samples));
   } else if (status == INSITU_E_NOMEM) {
     fill = false;
   }
@@ -10407,6 +10677,7 @@ struct insitu__loader_reading { /* lives on the caller's stack */
   struct insitu__zarr_array zarr;
   struct insitu__cache cache;
   int32_t dtype;
+  struct insitu__cf cf;                                            /* where the variable is decoded */
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
   uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
@@ -10458,7 +10729,10 @@ static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, co
     src[k] = (int64_t)r->stride[k];
     dst[k] = (int64_t)r->dst_stride[k];
   }
-  return insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+  insitu_status status =
+      insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+  if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
+  return status;
 }
 
 /* One chunk, from its place in the grid to dst. */
@@ -10534,7 +10808,7 @@ static void insitu__loader_reader_await(void *arg) {
 /* The box, its chunks, and its shape in dst. */
 static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
   const struct insitu__zarr_array *z = &r->zarr;
-  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->dtype, r->err);
+  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
   if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
   if (status) return status;
   r->chunk_bytes = insitu__geometry_strides(z, r->stride);
@@ -10891,6 +11165,22 @@ static void insitu__loader_check_convert(int32_t from, const unsigned char *in, 
   else memcpy(out, &d, sizeof d);
 }
 
+/* An element in native byte order, decoded. */
+static void insitu__loader_check_cf(const struct insitu__cf *cf, const unsigned char *in, int32_t to, unsigned char *out) {
+  bool real = cf->dtype == INSITU_F16 || cf->dtype == INSITU_BF16 || cf->dtype == INSITU_F32 || cf->dtype == INSITU_F64;
+  double x, other;
+  bool missing = false;
+  insitu__loader_check_convert(cf->dtype, in, INSITU_F64, (unsigned char *)&x);
+  for (unsigned m = 0; m < cf->n_missing; m++) {
+    insitu__loader_check_convert(cf->dtype, cf->missing[m], INSITU_F64, (unsigned char *)&other);
+    missing = missing || (real ? x == other : memcmp(in, cf->missing[m], (size_t)(cf->dtype & 0xff) / 8) == 0);
+  }
+  volatile double product = x * cf->scale; /* volatile: rounded before the sum */
+  x = product + cf->offset;
+  if (missing || __builtin_isnan(x)) x = __builtin_nan("");
+  insitu__loader_check_convert(INSITU_F64, (const unsigned char *)&x, to, out);
+}
+
 /* What the batch must show for a stored element; stored NULL: the fill value. */
 static void insitu__loader_check_element(
     const struct insitu__loader_check *c, const unsigned char *stored, unsigned char out[16]) {
@@ -10902,7 +11192,8 @@ static void insitu__loader_check_element(
     uint64_t mirrored = i / scalar * scalar + (scalar - 1 - i % scalar);
     native[i] = !stored ? z->fill[i] : stored[z->swap ? mirrored : i];
   }
-  if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
+  if (c->variable->decoded) insitu__loader_check_cf(&c->variable->cf, native, c->variable->dtype, out);
+  else if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
   else insitu__loader_check_convert(z->dtype, native, c->variable->dtype, out);
 }
 
@@ -11280,9 +11571,7 @@ static void insitu__public_string(struct insitu__text_buffer *b, const char *bef
 }
 
 static const char *insitu__public_dtype(int32_t dtype) {
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
-  return "as_stored";
+  return dtype ? insitu__cf_dtype(dtype) : "as_stored";
 }
 
 static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
@@ -11291,6 +11580,7 @@ static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_
   insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
   if (v->n_steps) insitu__public_numbers(b, "steps", v->steps, v->n_steps);
   insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(v->dtype));
+  if (v->decode) insitu__public_string(b, ", \"decode\": ", "cf");
   insitu__text_buffer_printf(b, ", \"slices\": [");
   for (uint64_t k = 0; k < v->n_slices; k++) {
     const insitu_slice *c = &v->slices[k];
