@@ -339,6 +339,10 @@ static int cat_run_region(const char *url, const char *path, int precision) {
     config_free(&c);
     return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
   }
+  if (config_decode && !config_decode_of(config_decode, &v.decode)) {
+    config_free(&c);
+    return tool_usage_error("--decode %s: give cf", config_decode);
+  }
   int code = cat_read(url, &v, &d);
   if (code == TOOL_OK && cat_array_path) cat_print_summary(&d, url);
   else if (code == TOOL_OK && cat_wants_npy()) code = cat_write_npy(&d, cat_out);
