@@ -71,13 +71,18 @@
  *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
  *
  * 6. FORMATS AND STORES
- *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; datetime64 and timedelta64 (as
- *   int64); S, U and raw bytes of fixed size (bytes or code points, along one more axis, the last); strings of any length, which
- *   insitu_read_strings reads and no batch holds; both byte orders; C and F order, v3 transpose; codecs blosc (lz4, zstd, zlib
- *   inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with INSITU_WITH_ZLIB; sharding, nested too: inner
- *   chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is then read whole. All else
- *   is refused by name when it is opened. With inline_io the decoders convert in your thread's floating-point environment: flush
- *   to zero or another rounding changes their results.
+ *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, bfloat16, complex; datetime64 and
+ *   timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more axis, the last); strings of any
+ *   length, which insitu_read_strings reads and no batch holds; both byte orders; C and F order, v3 transpose; codecs blosc (lz4,
+ *   zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with INSITU_WITH_ZLIB; sharding, nested too:
+ *   inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is then read whole. All
+ *   else is refused by name when it is opened. With inline_io the decoders convert in your thread's floating-point environment:
+ *   flush to zero or another rounding changes their results.
+ *   CF conventions, where a variable asks (decode = INSITU_CF): NaN where the stored value equals _FillValue, missing_value (up to
+ *   4) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue; else stored * scale_factor + add_offset, in
+ *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
+ *   one. INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else float64. _Unsigned is
+ *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill value decoded, usually NaN.
  *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
  *
  * 7. CONFIGURATION (define before the #include that implements)
@@ -119,6 +124,7 @@
  *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c, shards
  *   >>store      where objects live: local directories, memory
  *   >>zarr       metadata, chunk keys, groups
+ *   >>cf         CF conventions: packed and missing values
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
  *   >>split      train, val, test; units; manifests
@@ -210,6 +216,7 @@ enum {
   INSITU_F16 = 0x210,
   INSITU_F32 = 0x220,
   INSITU_F64 = 0x240,
+  INSITU_BF16 = 0x410, /* the upper half of a float32 */
   INSITU_C64 = 0x540,
   INSITU_C128 = 0x580,
   INSITU_BOOL = 0x608
@@ -232,11 +239,13 @@ typedef struct insitu_variable {
   const int64_t *steps; /* optional: read at anchor + offset + steps[i] for each i, giving the axis of n_steps */
   uint64_t n_steps;
   int32_t dtype;              /* INSITU_AS_STORED (byte order made native), INSITU_F32 or INSITU_F64: converted in the copy */
+  int32_t decode;             /* INSITU_CF: packed and missing values by the array's attributes; see FORMATS in the manual */
   const insitu_slice *slices; /* optional */
   uint64_t n_slices;
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
+enum { INSITU_CF = 1 };                                                     /* insitu_variable.decode */
 enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* splits */
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };   /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
 enum { INSITU_RAISE = 1, INSITU_FILL = 2 };          /* on_bad_chunk, on_absent_chunk */
@@ -5499,6 +5508,7 @@ static const struct insitu__zarr_dtype insitu__zarr_dtypes[] = {
     {"f2", "float16", INSITU_F16},
     {"f4", "float32", INSITU_F32},
     {"f8", "float64", INSITU_F64},
+    {"", "bfloat16", INSITU_BF16}, /* v2 has none */
     {"c8", "complex64", INSITU_C64},
     {"c16", "complex128", INSITU_C128},
 };
@@ -5528,34 +5538,36 @@ static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
 
 /* -- fill values -- */
 
-/* Rounds to the nearest half, ties to even; false when a finite value is too large for one. */
-static bool insitu__zarr_half(double value, uint16_t *half) {
+/* Rounds to the nearest float of 16 bits, ties to even; false when a finite value is too large for one. */
+static bool insitu__zarr_half(double value, int32_t dtype, uint16_t *half) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
-  uint16_t sign = (uint16_t)(bits >> 63 << 15);
+  unsigned fraction = dtype == INSITU_BF16 ? 7 : 10; /* its bits; the others are the sign and the exponent's */
+  int most = (1 << (14 - fraction)) - 1, least = 1 - most;
+  uint16_t sign = (uint16_t)(bits >> 63 << 15), infinity = (uint16_t)((2 * most + 1) << fraction);
   int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
   uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52, rounded = 0;
-  if (__builtin_isinf(value)) rounded = 0x7c00;
-  else if (exponent > 15) return false;
-  else if (exponent >= -25) { /* below that even rounding up gives zero */
-    unsigned shift = exponent >= -14 ? 42 : (unsigned)(42 - 14 - exponent);
+  if (__builtin_isinf(value)) rounded = infinity;
+  else if (exponent > most) return false;
+  else if (exponent >= least - 1 - (int)fraction) { /* below that even rounding up gives zero */
+    unsigned shift = 52 - fraction + (exponent >= least ? 0 : (unsigned)(least - exponent));
     uint64_t rest = mantissa & ((UINT64_C(1) << shift) - 1), tie = UINT64_C(1) << (shift - 1);
     rounded = mantissa >> shift;
     rounded += rest > tie || (rest == tie && (rounded & 1));
-    if (exponent > -14) rounded += (uint64_t)(exponent + 14) << 10; /* the mantissa's top bit is the exponent's 1 */
-    if (rounded >= 0x7c00) return false;
+    if (exponent > least) rounded += (uint64_t)(exponent - least) << fraction; /* the mantissa's top bit is the exponent's 1 */
+    if (rounded >= infinity) return false;
   }
   *half = (uint16_t)(sign | rounded);
   return true;
 }
-static bool insitu__zarr_fill_float(double value, uint32_t size, unsigned char *out) {
+static bool insitu__zarr_fill_float(double value, int32_t dtype, uint32_t size, unsigned char *out) {
   float single = (float)value;
-  uint16_t half = 0x7e00;
+  uint16_t half = dtype == INSITU_BF16 ? 0x7fc0 : 0x7e00;
   uint32_t nan32 = 0x7fc00000;
   uint64_t nan64 = UINT64_C(0x7ff8000000000000);
   bool is_nan = __builtin_isnan(value);
   if (size == 2) {
-    if (!is_nan && !insitu__zarr_half(value, &half)) return false;
+    if (!is_nan && !insitu__zarr_half(value, dtype, &half)) return false;
     memcpy(out, &half, 2);
   } else if (size == 4) {
     if (__builtin_isinf(single) && !__builtin_isinf(value)) return false;
@@ -5621,16 +5633,18 @@ static bool insitu__zarr_fill_scalar(const struct insitu__zarr_reader *r, int to
   else if (insitu__text_json_equals(j, token, "-Infinity")) d = -__builtin_inf();
   else if (r->a->format == 3 && insitu__text_json_is_string(j, token)) return insitu__zarr_fill_hex(j, token, size, out);
   else if (!insitu__text_json_double(j, token, &d)) return false;
-  return insitu__zarr_fill_float(d, size, out);
+  return insitu__zarr_fill_float(d, r->a->dtype, size, out);
 }
-static bool insitu__zarr_scalar_is_nan(const unsigned char *p, uint32_t size) {
+static bool insitu__zarr_scalar_is_nan(const unsigned char *p, int32_t dtype, uint32_t size) {
   uint16_t half;
   float single;
   double wide;
   memcpy(&half, p, 2);
   memcpy(&single, p, 4);
   memcpy(&wide, p, 8);
-  return size == 2 ? (half & 0x7fff) > 0x7c00 : size == 4 ? __builtin_isnan(single) : __builtin_isnan(wide);
+  return size == 2   ? (half & 0x7fff) > (dtype == INSITU_BF16 ? 0x7f80 : 0x7c00)
+         : size == 4 ? __builtin_isnan(single)
+                     : __builtin_isnan(wide);
 }
 /* Raw bytes and byte strings: base64, or a list of bytes. The bytes, or -1. */
 static int64_t insitu__zarr_fill_bytes(const struct insitu__zarr_reader *r, int token, unsigned char *out, uint64_t cap) {
@@ -5709,7 +5723,8 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
   } else ok = insitu__zarr_fill_scalar(r, token, size, a->fill);
   if (!ok) return insitu__zarr_bad(r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
   a->fill_is_nan = a->dtype >> 8 >= 2 && a->dtype != INSITU_BOOL &&
-                   (insitu__zarr_scalar_is_nan(a->fill, size) || (pair && insitu__zarr_scalar_is_nan(a->fill + size, size)));
+                   (insitu__zarr_scalar_is_nan(a->fill, a->dtype, size) ||
+                       (pair && insitu__zarr_scalar_is_nan(a->fill + size, a->dtype, size)));
   return INSITU_OK;
 }
 
@@ -6739,6 +6754,116 @@ __attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
   return status;
 }
 
+/* >>cf --------------------------------------------------------------------------------------------------------------------- */
+/* CF conventions in the attributes of an array (cfconventions.org, 2.5.1 and 8.1): packed and missing values. Pure; a
+ * description is plain data, written once and then only read. */
+
+#define INSITU__CF_MISSING 5 /* _FillValue, and at most four of missing_value */
+
+struct insitu__cf {
+  int32_t dtype;        /* of the stored values: _Unsigned may change their sign */
+  double scale, offset; /* 1 and -0.0, where there is none: they change nothing, not even a -0.0 */
+  unsigned n_missing;
+  unsigned char missing[INSITU__CF_MISSING][8]; /* of the stored type, native byte order */
+};
+struct insitu__cf_reader {
+  const struct insitu__text_json *j; /* the attributes, an object; or nothing */
+  const struct insitu__zarr_array *z;
+  struct insitu__cf *cf;
+  insitu_error *err;
+};
+
+static insitu_status insitu__cf_bad(const struct insitu__cf_reader *r, const char *name, int token, const char *cause) {
+  uint64_t n;
+  const char *span = insitu__text_json_span(r->j, token, &n);
+  return insitu__error_set(r->err, INSITU_E_FORMAT,
+      "array '%.300s', attribute '%s' = %.*s: %s; correct it, or leave decode = INSITU_CF out and decode yourself", r->z->path,
+      name, (int)insitu__base_min(n, 120), span ? span : "", cause);
+}
+/* The value of an attribute, the only element of a list instead of the list; -1: there is none, or it is null. */
+static int insitu__cf_get(const struct insitu__cf_reader *r, const char *name) {
+  int token = insitu__text_json_get(r->j, 0, name);
+  if (insitu__text_json_is_array(r->j, token) && insitu__text_json_size(r->j, token) == 1)
+    token = insitu__text_json_first(r->j, token);
+  return insitu__text_json_is_null(r->j, token) ? -1 : token;
+}
+static insitu_status insitu__cf_number(const struct insitu__cf_reader *r, const char *name, double *out) {
+  int token = insitu__cf_get(r, name);
+  double x;
+  if (token < 0) return INSITU_OK;
+  if (!insitu__text_json_double(r->j, token, &x) || __builtin_isnan(x) || __builtin_isinf(x))
+    return insitu__cf_bad(r, name, token, "a finite number is needed");
+  *out = x;
+  return INSITU_OK;
+}
+/* One value, into the stored type. */
+static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsigned char out[8]) {
+  struct insitu__zarr_array like = {.format = 2, .dtype = r->z->dtype};
+  struct insitu__zarr_reader as = {.j = r->j, .a = &like};
+  unsigned char wide[8]; /* base64 of a little-endian float64: how xarray writes a float _FillValue into Zarr v3 */
+  char text[16];
+  if (insitu__zarr_fill_scalar(&as, token, r->z->itemsize, out)) return true;
+  like.dtype = r->cf->dtype; /* an unsigned value, written as such */
+  if (like.dtype != r->z->dtype) return insitu__zarr_fill_scalar(&as, token, r->z->itemsize, out);
+  if (like.dtype >> 8 < 2 || insitu__text_json_string(r->j, token, text, sizeof text) != 12 ||
+      insitu__text_base64(text, 12, wide, sizeof wide) != sizeof wide)
+    return false;
+  uint64_t bits = insitu__base_load64(wide);
+  double x;
+  memcpy(&x, &bits, sizeof x);
+  return insitu__zarr_fill_float(x, like.dtype, r->z->itemsize, out);
+}
+/* Adds the values of an attribute, at most `most`. */
+static insitu_status insitu__cf_missing(const struct insitu__cf_reader *r, const char *name, int most) {
+  int token = insitu__cf_get(r, name), list = insitu__text_json_is_array(r->j, token);
+  if (token < 0) return INSITU_OK;
+  if (list && (!insitu__text_json_size(r->j, token) || insitu__text_json_size(r->j, token) > most))
+    return insitu__cf_bad(r, name, token, most == 1 ? "one value is needed" : "one to four values are needed");
+  for (int t = list ? insitu__text_json_first(r->j, token) : token; t >= 0;
+       t = list ? insitu__text_json_next(r->j, token, t) : -1)
+    if (!insitu__cf_value(r, t, r->cf->missing[r->cf->n_missing++]))
+      return insitu__cf_bad(r, name, token, "not a value of this array's dtype");
+  return INSITU_OK;
+}
+static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
+  int token = insitu__cf_get(r, "_Unsigned");
+  bool yes = insitu__text_json_equals(r->j, token, "true") || insitu__text_json_is_true(r->j, token);
+  if (token < 0) return INSITU_OK;
+  if (!yes && !insitu__text_json_equals(r->j, token, "false") && !insitu__text_json_is_false(r->j, token))
+    return insitu__cf_bad(r, "_Unsigned", token, "\"true\" or \"false\" is needed");
+  if (r->z->dtype >> 8 < 2) r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff); /* of integers only */
+  return INSITU_OK;
+}
+static const char *insitu__cf_dtype(int32_t dtype) {
+  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
+    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
+  return "unknown";
+}
+/* From the attributes of an array. */
+static insitu_status insitu__cf_init(struct insitu__cf *cf, const struct insitu__zarr_array *z, insitu_error *err) {
+  struct insitu__text_json j = {0};
+  struct insitu__cf_reader r = {&j, z, cf, err};
+  char what[320];
+  memset(cf, 0, sizeof *cf);
+  cf->dtype = z->dtype;
+  cf->scale = 1;
+  cf->offset = -0.0;
+  if (z->dtype >> 8 > 2 && z->dtype != INSITU_BF16)
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "array '%.300s': CF conventions do not say how to decode %s; leave decode = INSITU_CF out", z->path,
+        insitu__cf_dtype(z->dtype));
+  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
+  insitu_status status = z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err) : INSITU_OK;
+  if (!status) status = insitu__cf_unsigned(&r);
+  if (!status) status = insitu__cf_number(&r, "scale_factor", &cf->scale);
+  if (!status) status = insitu__cf_number(&r, "add_offset", &cf->offset);
+  if (!status) status = insitu__cf_missing(&r, "_FillValue", 1);
+  if (!status && !cf->n_missing && z->format == 2 && z->has_fill) memcpy(cf->missing[cf->n_missing++], z->fill, 8);
+  if (!status) status = insitu__cf_missing(&r, "missing_value", INSITU__CF_MISSING - 1);
+  insitu__text_json_free(&j);
+  return status;
+}
+
 /* >>geometry --------------------------------------------------------------------------------------------------------------- */
 /* From metadata and the desc's variables to what the planner needs: which arrays are read, along which axis samples lie, which
  * box of each field a variable selects, and where its bytes lie in a batch row. Owns its copies. Built on the opening thread,
@@ -6758,6 +6883,8 @@ struct insitu__geometry_variable {
   char *label;
   uint32_t array;
   int32_t dtype;
+  bool decoded; /* by cf */
+  struct insitu__cf cf;
   uint64_t n_steps;
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];                /* the box, in elements, per stored axis */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_hi[INSITU__MAX_DIMS];      /* the chunks that hold it */
@@ -6927,16 +7054,25 @@ static uint32_t insitu__geometry_itemsize(int32_t dtype) { /* bytes; bool is 8 b
   return (uint32_t)(dtype & 0xff) / 8;
 }
 
-/* The type that a variable is converted to. */
+/* The type that a variable is converted to, and if it is to be decoded, how. */
 static insitu_status insitu__geometry_dtype(
-    const struct insitu__zarr_array *z, const insitu_variable *desc, int32_t *out, insitu_error *err) {
+    const struct insitu__zarr_array *z, const insitu_variable *desc, struct insitu__cf *cf, int32_t *out, insitu_error *err) {
   bool convertible = z->dtype != INSITU_C64 && z->dtype != INSITU_C128 && !insitu__zarr_is_wide(z->kind);
   *out = desc->dtype ? desc->dtype : z->dtype;
   if (z->kind == INSITU__ZARR_STRING)
     return insitu__error_set(err, INSITU_E_DTYPE,
         "variable %s: array %s holds strings of any length, which no batch can; leave it out, or read it with insitu_read_strings",
         desc->label ? desc->label : z->path, z->path);
-  if (*out == z->dtype || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
+  if (desc->decode && desc->decode != INSITU_CF)
+    return insitu__error_set(err, INSITU_E_ARG, "variable %s: decode is %d; use 0 or INSITU_CF",
+        desc->label ? desc->label : z->path, (int)desc->decode);
+  if (desc->decode && convertible) {
+    insitu_status status = insitu__cf_init(cf, z, err);
+    if (status) return status;
+    bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
+    if (!desc->dtype) *out = narrow ? INSITU_F32 : INSITU_F64;
+  }
+  if ((*out == z->dtype && !desc->decode) || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
       "variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
       "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
@@ -6947,7 +7083,8 @@ static insitu_status insitu__geometry_dtype(
 static insitu_status insitu__geometry_layout(
     struct insitu__geometry_variable *v, const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
-  insitu_status status = insitu__geometry_dtype(z, desc, &v->dtype, err);
+  insitu_status status = insitu__geometry_dtype(z, desc, &v->cf, &v->dtype, err);
+  v->decoded = desc->decode != 0;
   if (status) return status;
   uint64_t item = insitu__geometry_itemsize(v->dtype), bytes = item;
   v->n_steps = desc->n_steps ? desc->n_steps : 1;
@@ -7053,6 +7190,16 @@ static insitu_status insitu__geometry_slab(struct insitu__geometry *g, uint64_t 
       err, INSITU_E_BUDGET, "open: a batch of %" PRIu64 " rows has more bytes than memory can address; lower batch_size", rows);
 }
 
+static uint64_t insitu__geometry_hash_cf(uint64_t h, const struct insitu__cf *cf) {
+  const double number[2] = {cf->scale, cf->offset};
+  for (int i = 0; i < 2; i++) {
+    uint64_t bits;
+    memcpy(&bits, &number[i], sizeof bits);
+    h = insitu__geometry_hash_word(h, bits);
+  }
+  return insitu__geometry_hash(insitu__geometry_hash_word(h, (uint64_t)cf->dtype), cf->missing, 8 * cf->n_missing);
+}
+
 static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loader_desc *desc) {
   g->hash_geometry = insitu__geometry_hash_word(insitu__geometry_hash_word(0, g->samples), g->chunk);
   for (uint64_t i = 0; i < g->n_variables; i++) {
@@ -7063,6 +7210,7 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
     h = insitu__geometry_hash_word(h, (uint64_t)v->offset);
     for (uint64_t k = 0; k < v->n_steps; k++) h = insitu__geometry_hash_word(h, (uint64_t)v->steps[k]);
     h = insitu__geometry_hash_word(h, (uint64_t)g->variables[i].dtype);
+    if (v->decode) h = insitu__geometry_hash_cf(h, &g->variables[i].cf);
     for (int32_t d = 1; d < g->variables[i].ndim; d++) h = insitu__geometry_hash_word(h, (uint64_t)g->variables[i].shape[d]);
     for (unsigned d = 0; d < g->arrays[g->variables[i].array].zarr.ndim; d++)
       h = insitu__geometry_hash_word(h, g->variables[i].lo[d]);
@@ -7174,6 +7322,12 @@ static bool insitu__geometry_field(const struct insitu__geometry_array *a, const
 /* Copies n elements; ss and ds are the strides in bytes from one to the next. Neither address need be aligned. */
 typedef void insitu__box_run(const unsigned char *restrict src, unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds);
 
+#define INSITU__BOX_BLOCK 128 /* elements that are decoded at once: 1 KiB, which stays in the L1 cache */
+
+struct insitu__box;
+/* Decodes n numbers, a multiple of 32 and at most INSITU__BOX_BLOCK, in place; word: their bits if they are integers of 64. */
+typedef void insitu__box_unpack(const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n);
+
 struct insitu__box_dim {
   uint64_t count;
   int64_t src_stride, dst_stride; /* bytes, > 0 */
@@ -7194,6 +7348,11 @@ struct insitu__box {
   bool contiguous;             /* plain, and one run in source and destination */
   bool square;                 /* blocks of a transposed plane can be turned by insitu__box_turn4 or 8 */
   insitu__box_run *run, *move; /* the kernel; the plain copy of destination elements */
+  /* Decoding: run converts to float64 then, `word` copies the bits of 64-bit integers, put converts to the destination. */
+  const struct insitu__cf *cf; /* NULL: none */
+  insitu__box_run *word, *put;
+  insitu__box_unpack *unpack;
+  double missing[INSITU__CF_MISSING];
 };
 
 typedef uint8_t insitu__box_b8;
@@ -7228,6 +7387,11 @@ INSITU__BOX_INLINE float insitu__box_half(uint32_t h) {
   float difference = insitu__box_float(magnitude + (113u << 23)) - insitu__box_float(113u << 23);
   memcpy(&tiny, &difference, sizeof tiny);
   return insitu__box_float((tiny & is_tiny) | (normal & ~is_tiny) | (h & 0x8000) << 16);
+}
+
+INSITU__BOX_INLINE float insitu__box_bfloat(uint32_t h) { /* bfloat16 to binary32, exact */
+  uint32_t is_nan = 0u - ((h & 0x7fff) > 0x7f80);
+  return insitu__box_float(h << 16 | (is_nan & 0x00400000)); /* quiet */
 }
 
 /* The loop of one kernel: U is the source's bits, D what is stored, SWAP(u) and VALUE(u) expressions of those bits. The
@@ -7316,6 +7480,7 @@ INSITU__BOX_PAIR(wide, 64)
   X(I16, i16, 16, __builtin_bswap16, INSITU__BOX_I16)                                                                            \
   X(U16, u16, 16, __builtin_bswap16, INSITU__BOX_SAME)                                                                           \
   X(F16, f16, 16, __builtin_bswap16, insitu__box_half)                                                                           \
+  X(BF16, bf16, 16, __builtin_bswap16, insitu__box_bfloat)                                                                       \
   X(I32, i32, 32, __builtin_bswap32, INSITU__BOX_I32)                                                                            \
   X(U32, u32, 32, __builtin_bswap32, INSITU__BOX_SAME)                                                                           \
   X(F32, f32, 32, __builtin_bswap32, insitu__box_float)                                                                          \
@@ -7350,7 +7515,8 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
     case INSITU_U8: return insitu__box_run_copy8;
     case INSITU_I16:
     case INSITU_U16:
-    case INSITU_F16: return swap ? INSITU__BOX_PICK(swap16) : insitu__box_run_copy16;
+    case INSITU_F16:
+    case INSITU_BF16: return swap ? INSITU__BOX_PICK(swap16) : insitu__box_run_copy16;
     case INSITU_I32:
     case INSITU_U32:
     case INSITU_F32: return swap ? INSITU__BOX_PICK(swap32) : insitu__box_run_copy32;
@@ -7366,6 +7532,68 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
     INSITU__BOX_SOURCES(INSITU__BOX_CASE)
   default: return NULL;
   }
+}
+
+/* stored * scale + offset, NaN where stored is missing, and only one NaN. Each step goes over the whole block, with the block in
+ * memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of conditions: see
+ * insitu__box_half. */
+INSITU__BOX_INLINE void insitu__box_unpack_loop(
+    const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
+  const double scale = b->cf->scale, offset = b->cf->offset;
+  uint64_t gone[INSITU__BOX_BLOCK];
+  memset(gone, 0, sizeof gone);
+  for (unsigned m = 0; m < b->cf->n_missing; m++) {
+    const double number = b->missing[m];
+    uint64_t bits;
+    memcpy(&bits, b->cf->missing[m], sizeof bits);
+    for (uint64_t i = 0; b->word && i < n; i += 32)
+      for (unsigned k = 0; k < 32; k++) gone[i + k] |= UINT64_C(0) - (uint64_t)(word[i + k] == bits);
+    for (uint64_t i = 0; !b->word && i < n; i += 32)
+      for (unsigned k = 0; k < 32; k++) gone[i + k] |= UINT64_C(0) - (uint64_t)(x[i + k] == number);
+  }
+  for (uint64_t i = 0; i < n; i += 32)
+    for (unsigned k = 0; k < 32; k++) x[i + k] *= scale;
+  __asm__ volatile("" : : "r"(x) : "memory");
+  for (uint64_t i = 0; i < n; i += 32)
+    for (unsigned k = 0; k < 32; k++) x[i + k] += offset;
+  __asm__ volatile("" : : "r"(x) : "memory");
+  insitu__box_b64 *out = (insitu__box_b64 *)x;
+  for (uint64_t i = 0; i < n; i += 32)
+    for (unsigned k = 0; k < 32; k++) {
+      int64_t magnitude = (int64_t)(out[i + k] & INT64_MAX);
+      uint64_t nan = gone[i + k] | (UINT64_C(0) - (uint64_t)(magnitude > INT64_C(0x7ff0000000000000)));
+      out[i + k] = (out[i + k] & ~nan) | (UINT64_C(0x7ff8000000000000) & nan);
+    }
+}
+static void insitu__box_unpack_base(const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
+  insitu__box_unpack_loop(b, x, word, n);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void insitu__box_unpack_wide(
+    const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
+  insitu__box_unpack_loop(b, x, word, n);
+}
+#endif
+/* The kernel of a box that decodes. load and word: those of the source, which insitu__box_fill has in native byte order. */
+static void insitu__box_decode(const struct insitu__box *b, insitu__box_run *load, insitu__box_run *word,
+    const unsigned char *src, unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
+  double x[INSITU__BOX_BLOCK];
+  uint64_t bits[INSITU__BOX_BLOCK];
+  for (uint64_t some; n; n -= some, src += (int64_t)some * ss, dst += (int64_t)some * ds) {
+    some = insitu__base_min(n, INSITU__BOX_BLOCK);
+    uint64_t whole = (some + 31) / 32 * 32;
+    memset(x + some, 0, (size_t)(whole - some) * sizeof *x);
+    memset(bits + some, 0, (size_t)(whole - some) * sizeof *bits);
+    load(src, (unsigned char *)x, some, ss, sizeof *x);
+    if (word) word(src, (unsigned char *)bits, some, ss, sizeof *bits);
+    b->unpack(b, x, bits, whole);
+    b->put((const unsigned char *)x, dst, some, sizeof *x, ds);
+  }
+}
+static inline void insitu__box_apply(
+    const struct insitu__box *b, const unsigned char *src, unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
+  if (b->cf) insitu__box_decode(b, b->run, b->word, src, dst, n, ss, ds);
+  else b->run(src, dst, n, ss, ds);
 }
 #undef INSITU__BOX_LOOP
 #undef INSITU__BOX_WIDE
@@ -7406,6 +7634,7 @@ static const char *insitu__box_dtype(int32_t dtype) {
   case INSITU_F16: return "float16";
   case INSITU_F32: return "float32";
   case INSITU_F64: return "float64";
+  case INSITU_BF16: return "bfloat16";
   case INSITU_C64: return "complex64";
   case INSITU_C128: return "complex128";
   default: return "unknown";
@@ -7523,6 +7752,24 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
   return status;
 }
 
+/* Makes a box that was just initialised decode its source, which swap tells as insitu__box_init was told; its destination is
+ * float32 or float64. cf must live as long as the box. */
+static void insitu__box_cf(struct insitu__box *b, const struct insitu__cf *cf, bool swap) {
+  bool wide = insitu__box_wide();
+  b->cf = cf;
+  b->src_dtype = cf->dtype;
+  b->plain = b->contiguous = false;
+  b->run = insitu__box_kernel(cf->dtype, INSITU_F64, swap, wide);
+  b->word = cf->dtype == INSITU_I64 || cf->dtype == INSITU_U64 ? insitu__box_kernel(cf->dtype, cf->dtype, swap, wide) : NULL;
+  b->put = insitu__box_kernel(INSITU_F64, b->dst_dtype, false, wide);
+  b->unpack = insitu__box_unpack_base;
+#if defined(__x86_64__)
+  if (wide) b->unpack = insitu__box_unpack_wide;
+#endif
+  insitu__box_kernel(cf->dtype, INSITU_F64, false, false)(
+      &cf->missing[0][0], (unsigned char *)b->missing, cf->n_missing, sizeof cf->missing[0], sizeof *b->missing);
+}
+
 /* Transpose nb rows of na elements, contiguous in both and multiples of 4: row i begins at src + i * sb, and element a of all
  * rows goes to dst + a * da. Written out, for gcc does not unroll loops over vectors at -O2. */
 static void insitu__box_turn4(
@@ -7574,17 +7821,19 @@ static void insitu__box_block(
     const struct insitu__box *b, uint64_t nb, uint64_t na, const unsigned char *src, unsigned char *dst) {
   const struct insitu__box_dim *in = &b->dim[b->ndim - 1], *out = &b->dim[b->turn];
   if (na < INSITU__BOX_SHORT && na <= nb) {
-    for (; na; na--, src += in->src_stride, dst += in->dst_stride) b->run(src, dst, nb, out->src_stride, out->dst_stride);
+    for (; na; na--, src += in->src_stride, dst += in->dst_stride)
+      insitu__box_apply(b, src, dst, nb, out->src_stride, out->dst_stride);
     return;
   }
   if (nb < INSITU__BOX_SHORT) {
-    for (; nb; nb--, src += out->src_stride, dst += out->dst_stride) b->run(src, dst, na, in->src_stride, in->dst_stride);
+    for (; nb; nb--, src += out->src_stride, dst += out->dst_stride)
+      insitu__box_apply(b, src, dst, na, in->src_stride, in->dst_stride);
     return;
   }
   __attribute__((aligned(64))) unsigned char stage[INSITU__BOX_STAGE];
   int64_t item = b->dst_item, row = (int64_t)na * item;
   for (uint64_t i = 0; i < nb; i++)
-    b->run(src + (int64_t)i * out->src_stride, stage + (int64_t)i * row, na, in->src_stride, item);
+    insitu__box_apply(b, src + (int64_t)i * out->src_stride, stage + (int64_t)i * row, na, in->src_stride, item);
   uint64_t qa = 0, qb = 0; /* turned by whole squares */
   if (b->square) {
     qa = na & ~UINT64_C(3);
@@ -7629,9 +7878,10 @@ static void insitu__box_walk(
   if (d == last && turns) {
     insitu__box_plane(b, turns, n, src, dst);
   } else if (d == last) {
-    b->run(src, dst, n, in->src_stride, in->dst_stride);
+    insitu__box_apply(b, src, dst, n, in->src_stride, in->dst_stride);
   } else if (d + 1 == last && !turns) {
-    for (; n; n--, src += dim->src_stride, dst += dim->dst_stride) b->run(src, dst, in->count, in->src_stride, in->dst_stride);
+    for (; n; n--, src += dim->src_stride, dst += dim->dst_stride)
+      insitu__box_apply(b, src, dst, in->count, in->src_stride, in->dst_stride);
   } else {
     for (; n; n--, src += dim->src_stride, dst += dim->dst_stride) insitu__box_walk(b, d + 1, dim[1].count, turns, src, dst);
   }
@@ -7734,9 +7984,11 @@ static void insitu__box_fill(const struct insitu__box *b, const unsigned char *f
   }
   unsigned char pattern[INSITU__MAX_FILL]; /* a multiple of every element size; long enough to hide the calls of memcpy */
   uint64_t repeat = insitu__base_min(dim[n].count, sizeof pattern / b->dst_item / n_fill * n_fill);
+  insitu__box_run *native = insitu__box_kernel(b->src_dtype, b->cf ? INSITU_F64 : b->dst_dtype, false, false);
   if (n_fill > 1)
     for (uint64_t i = 0; i < repeat; i++) memcpy(pattern + i * b->dst_item, fill + i % n_fill * b->src_item, b->dst_item);
-  else insitu__box_kernel(b->src_dtype, b->dst_dtype, false, false)(fill, pattern, repeat, 0, b->dst_item);
+  else if (b->cf) insitu__box_decode(b, native, b->word ? insitu__box_run_copy64 : NULL, fill, pattern, repeat, 0, b->dst_item);
+  else native(fill, pattern, repeat, 0, b->dst_item);
   insitu__box_paint(dim, n, pattern, (size_t)repeat * b->dst_item, b->dst_item, (unsigned char *)dst_row_base + b->dst_offset);
 }
 #undef INSITU__BOX_INLINE
@@ -9554,6 +9806,7 @@ static insitu_status insitu__loader_boxes(struct insitu__loader_tile *t) {
     insitu_status status =
         insitu__box_init(&t->box[i], n, count, src, dst, from, to, a->zarr.dtype, a->zarr.swap, v->dtype, &t->error);
     if (status) return status;
+    if (v->decoded) insitu__box_cf(&t->box[i], &v->cf, a->zarr.swap);
     t->wanted[i] = true;
   }
   return INSITU_OK;
@@ -9768,6 +10021,25 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
   return INSITU_OK;
 }
 
+/* Whether some variable would show NaN where the tile's chunk is absent. */
+static bool insitu__loader_fill_is_nan(const struct insitu__loader_tile *t) {
+  const struct insitu__geometry *g = &t->loader->geometry;
+  const struct insitu__zarr_array *z = &g->arrays[t->array].zarr;
+  bool nan = false;
+  for (uint64_t i = 0; i < g->n_variables && !nan; i++) {
+    struct insitu__box one; /* a single element */
+    double shown = 0;
+    if (!t->wanted[i]) continue;
+    nan = z->fill_is_nan;
+    if (!g->variables[i].decoded || insitu__box_init(&one, 0, NULL, NULL, NULL, 0, 0, z->dtype, false, INSITU_F64, NULL))
+      continue;
+    insitu__box_cf(&one, &g->variables[i].cf, false);
+    insitu__box_fill(&one, z->fill, 1, &shown);
+    nan = __builtin_isnan(shown);
+  }
+  return nan;
+}
+
 /* Decides what a missing or damaged chunk is: filled and counted, or an error. */
 static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, insitu_status status, const char *key) {
   insitu_loader *ld = t->loader;
@@ -9775,12 +10047,13 @@ static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, in
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
   if (absent) {
     t->error.status = t->error.sys_errno = 0;
-    fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !a->zarr.fill_is_nan);
+    bool nan = insitu__loader_fill_is_nan(t);
+    fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
     if (!fill)
       status = insitu__error_set(&t->error, INSITU_E_ABSENT,
           "the chunk is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
           ") out with sample_start, sample_stop or the split, or set on_absent_chunk = INSITU_FILL",
-          a->zarr.fill_is_nan ? "NaN" : "not wanted", t->chunk * a->rows, insitu__base_min((t->chunk + 1) * a->rows, a->samples));
+          nan ? "NaN" : "not wanted", t->chunk * a->rows, insitu__base_min((t->chunk + 1) * a->rows, a->samples));
   } else if (status == INSITU_E_NOMEM) {
     fill = false;
   }
@@ -10751,6 +11024,7 @@ struct insitu__loader_reading { /* lives on the caller's stack */
   struct insitu__zarr_array zarr;
   struct insitu__cache cache;
   int32_t dtype;
+  struct insitu__cf cf;                                            /* where the variable is decoded */
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
   uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
@@ -10804,7 +11078,10 @@ static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, co
     src[k] = (int64_t)r->stride[k];
     dst[k] = (int64_t)r->dst_stride[k];
   }
-  return insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+  insitu_status status =
+      insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+  if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
+  return status;
 }
 
 /* One chunk, from its place in the grid to dst. */
@@ -10880,7 +11157,7 @@ static void insitu__loader_reader_await(void *arg) {
 /* The box, its chunks, and its shape in dst. */
 static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
   const struct insitu__zarr_array *z = &r->zarr;
-  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->dtype, r->err);
+  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
   if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
   if (status) return status;
   r->chunk_bytes = insitu__geometry_strides(z, r->stride);
@@ -11437,9 +11714,32 @@ static void insitu__loader_check_convert(int32_t from, const unsigned char *in, 
     memcpy(&half, in, sizeof half);
     f = (float)(d = insitu__loader_check_half(half));
     break;
+  case INSITU_BF16: { /* the upper half of a float */
+    unsigned char wide[4] = {0, 0, in[0], in[1]};
+    memcpy(&f, wide, sizeof f);
+    d = (double)f;
+    if (__builtin_isnan(f)) f = (float)d; /* quiet */
+    break;
+  }
   }
   if (to == INSITU_F32) memcpy(out, &f, sizeof f);
   else memcpy(out, &d, sizeof d);
+}
+
+/* An element in native byte order, decoded. */
+static void insitu__loader_check_cf(const struct insitu__cf *cf, const unsigned char *in, int32_t to, unsigned char *out) {
+  bool real = cf->dtype == INSITU_F16 || cf->dtype == INSITU_BF16 || cf->dtype == INSITU_F32 || cf->dtype == INSITU_F64;
+  double x, other;
+  bool missing = false;
+  insitu__loader_check_convert(cf->dtype, in, INSITU_F64, (unsigned char *)&x);
+  for (unsigned m = 0; m < cf->n_missing; m++) {
+    insitu__loader_check_convert(cf->dtype, cf->missing[m], INSITU_F64, (unsigned char *)&other);
+    missing = missing || (real ? x == other : memcmp(in, cf->missing[m], (size_t)(cf->dtype & 0xff) / 8) == 0);
+  }
+  volatile double product = x * cf->scale; /* volatile: rounded before the sum */
+  x = product + cf->offset;
+  if (missing || __builtin_isnan(x)) x = __builtin_nan("");
+  insitu__loader_check_convert(INSITU_F64, (const unsigned char *)&x, to, out);
 }
 
 /* What the batch must show for a stored element; stored NULL: the fill value, at `inside` of an axis inside elements. */
@@ -11453,7 +11753,8 @@ static void insitu__loader_check_element(
     uint64_t mirrored = i / scalar * scalar + (scalar - 1 - i % scalar);
     native[i] = stored ? stored[z->swap ? mirrored : i] : z->wide_fill ? z->wide_fill[inside * z->itemsize + i] : z->fill[i];
   }
-  if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
+  if (c->variable->decoded) insitu__loader_check_cf(&c->variable->cf, native, c->variable->dtype, out);
+  else if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
   else insitu__loader_check_convert(z->dtype, native, c->variable->dtype, out);
 }
 
@@ -11831,9 +12132,7 @@ static void insitu__public_string(struct insitu__text_buffer *b, const char *bef
 }
 
 static const char *insitu__public_dtype(int32_t dtype) {
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
-  return "as_stored";
+  return dtype ? insitu__cf_dtype(dtype) : "as_stored";
 }
 
 static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
@@ -11842,6 +12141,7 @@ static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_
   insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
   if (v->n_steps) insitu__public_numbers(b, "steps", v->steps, v->n_steps);
   insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(v->dtype));
+  if (v->decode) insitu__public_string(b, ", \"decode\": ", "cf");
   insitu__text_buffer_printf(b, ", \"slices\": [");
   for (uint64_t k = 0; k < v->n_slices; k++) {
     const insitu_slice *c = &v->slices[k];

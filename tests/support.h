@@ -67,11 +67,13 @@ struct support_array {
   const char *name;
   int ndim;
   uint64_t shape[4], chunk[4];
-  int32_t dtype; /* INSITU_U8, I16, I32, F16, F32, F64 */
+  int32_t dtype; /* INSITU_I8, U8, I16, I32, I64, F16, F32, F64 */
   int format;    /* 2 or 3 */
   bool big, fortran, zstd;
-  const char *fill; /* JSON; default 0 */
-  int absent;       /* every so many-th chunk is not written; 0: all are */
+  const char *fill;              /* JSON; default 0 */
+  const char *dims, *attributes; /* names, as a JSON list; the members of a JSON object */
+  const double *values;          /* of a flat C-order index; NULL: support_value */
+  int absent;                    /* every so many-th chunk is not written; 0: all are */
   /* format 3 only */
   uint64_t shard[4];           /* chunks of a shard along each axis; 0: not sharded */
   bool index_first, index_crc; /* its index */
@@ -88,6 +90,7 @@ static inline void support_put(unsigned char *p, int32_t dtype, bool big, double
     uint8_t u8;
     int16_t i16;
     int32_t i32;
+    int64_t i64;
     uint16_t h;
     float f;
     double d;
@@ -95,6 +98,8 @@ static inline void support_put(unsigned char *p, int32_t dtype, bool big, double
   } u = {.d = 0};
   size_t n = (size_t)(dtype & 0xff) / 8;
   if (dtype == INSITU_U8) u.u8 = (uint8_t)x;
+  else if (dtype == INSITU_I8) u.u8 = (uint8_t)(int8_t)x;
+  else if (dtype == INSITU_I64) u.i64 = (int64_t)x;
   else if (dtype == INSITU_I16) u.i16 = (int16_t)x;
   else if (dtype == INSITU_I32) u.i32 = (int32_t)x;
   else if (dtype == INSITU_F32) u.f = (float)x;
@@ -107,6 +112,8 @@ static inline void support_put(unsigned char *p, int32_t dtype, bool big, double
 }
 static inline double support_get(const void *p, int32_t dtype) {
   if (dtype == INSITU_U8) return *(const uint8_t *)p;
+  if (dtype == INSITU_I8) return *(const int8_t *)p;
+  if (dtype == INSITU_I64) return (double)*(const int64_t *)p;
   if (dtype == INSITU_I16) return *(const int16_t *)p;
   if (dtype == INSITU_I32) return *(const int32_t *)p;
   if (dtype == INSITU_F32) return *(const float *)p;
@@ -118,8 +125,8 @@ static inline const char *support_dtype_name(const struct support_array *a, char
   static const struct {
     int32_t dtype;
     const char *v2, *v3;
-  } name[] = {{INSITU_U8, "u1", "uint8"}, {INSITU_I16, "i2", "int16"}, {INSITU_I32, "i4", "int32"}, {INSITU_F16, "f2", "float16"},
-      {INSITU_F32, "f4", "float32"}, {INSITU_F64, "f8", "float64"}};
+  } name[] = {{INSITU_I8, "i1", "int8"}, {INSITU_I64, "i8", "int64"}, {INSITU_U8, "u1", "uint8"}, {INSITU_I16, "i2", "int16"},
+      {INSITU_I32, "i4", "int32"}, {INSITU_F16, "f2", "float16"}, {INSITU_F32, "f4", "float32"}, {INSITU_F64, "f8", "float64"}};
   for (size_t i = 0; i < sizeof name / sizeof *name; i++)
     if (name[i].dtype == a->dtype)
       sprintf(to, "%s%s", a->format == 3 ? "" : a->big ? ">" : "<", a->format == 3 ? name[i].v3 : name[i].v2);
@@ -132,7 +139,7 @@ static inline char *support_list(char *to, int n, const uint64_t *v) {
   return to;
 }
 static inline void support_metadata(const char *root, const struct support_array *a) {
-  char path[700], text[3000], dtype[16], shape[100], chunk[100], order[100];
+  char path[700], text[6000], names[300] = "", members[2000] = "", dtype[16], shape[100], chunk[100], order[100];
   uint64_t reversed[4];
   for (int d = 0; d < a->ndim; d++) reversed[d] = (uint64_t)(a->ndim - 1 - d);
   support_dtype_name(a, dtype);
@@ -149,6 +156,8 @@ static inline void support_metadata(const char *root, const struct support_array
         "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}%s],\"index_location\":\"%s\"}}",
         a->index_crc ? ",{\"name\":\"crc32c\"}" : "", a->index_first ? "start" : "end");
   }
+  if (a->dims) snprintf(names, sizeof names, ",\"%s\":%s", a->format == 3 ? "dimension_names" : "_ARRAY_DIMENSIONS", a->dims);
+  if (a->attributes) snprintf(members, sizeof members, ",%s", a->attributes);
   if (a->format == 3) {
     snprintf(path, sizeof path, "%s/zarr.json", root);
     support_write(path, "{\"zarr_format\":3,\"node_type\":\"group\"}", 37);
@@ -156,14 +165,17 @@ static inline void support_metadata(const char *root, const struct support_array
     snprintf(text, sizeof text,
         "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
         "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,"
-        "\"codecs\":[%s%s%s%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s%s]}",
+        "\"codecs\":[%s%s%s%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s%s]%s,\"attributes\":{\"\":0%s}}",
         shape, dtype, chunk, a->fill ? a->fill : "0", outer,
         a->fortran ? "{\"name\":\"transpose\",\"configuration\":{\"order\":" : "",
         a->fortran ? support_list(order, a->ndim, reversed) : "", a->fortran ? "}}," : "", a->big ? "big" : "little",
-        a->zstd ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":true}}" : "", end);
+        a->zstd ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":true}}" : "", end, names, members);
   } else {
     snprintf(path, sizeof path, "%s/.zgroup", root);
     support_write(path, "{\"zarr_format\":2}", 17);
+    snprintf(path, sizeof path, "%s/%s/.zattrs", root, a->name);
+    snprintf(text, sizeof text, "{\"\":0%s%s}", names, members);
+    if (a->dims || a->attributes) support_write(path, text, strlen(text));
     snprintf(path, sizeof path, "%s/%s/.zarray", root, a->name);
     snprintf(text, sizeof text,
         "{\"zarr_format\":2,\"shape\":%s,\"chunks\":%s,\"dtype\":\"%s\",\"order\":\"%s\",\"fill_value\":%s,\"filters\":null,"
@@ -195,7 +207,7 @@ static inline size_t support_chunk(const struct support_array *a, const uint64_t
       inside = inside && x < a->shape[d];
       flat = flat * a->shape[d] + x;
     }
-    support_put(to + i * item, a->dtype, a->big, inside ? support_value(a->dtype, flat) : 77);
+    support_put(to + i * item, a->dtype, a->big, !inside ? 77 : a->values ? a->values[flat] : support_value(a->dtype, flat));
   }
   return count * item;
 }

@@ -5,11 +5,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <math.h>
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 
 static const int32_t dtypes[] = {INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64, INSITU_U8, INSITU_U16, INSITU_U32,
-    INSITU_U64, INSITU_F16, INSITU_F32, INSITU_F64, INSITU_C64, INSITU_C128};
+    INSITU_U64, INSITU_F16, INSITU_BF16, INSITU_F32, INSITU_F64, INSITU_C64, INSITU_C128};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static uint64_t seed = 1;
@@ -78,10 +79,38 @@ static void ref_element(const unsigned char *src, int32_t from, bool swap, unsig
   memcpy(&u, native, item);
   bool wide = to == INSITU_F64;
   if (from == INSITU_F16 || from == INSITU_F32 || from == INSITU_F64) out = ref_float(u, item, wide);
+  else if (from == INSITU_BF16) out = ref_float(u << 16, 4, wide);
   else if (from == INSITU_BOOL) out = ref_round(false, u != 0, 0, wide);
   else if (from >> 8 == 0 && (u & sign)) out = ref_round(true, (sign - (u & (sign - 1))), 0, wide);
   else out = ref_round(false, u, 0, wide);
   memcpy(dst, &out, wide ? 8 : 4);
+}
+
+/* Decoding, with a rounding after each operation. src: native byte order. */
+static void ref_decoded(const unsigned char *src, const struct insitu__cf *cf, unsigned char *dst, int32_t to) {
+  static const unsigned char nan64[8] = {0, 0, 0, 0, 0, 0, 0xf8, 0x7f}, nan32[4] = {0, 0, 0xc0, 0x7f};
+  volatile double x, y;
+  double shown;
+  bool missing = false, real = cf->dtype >> 8 >= 2;
+  ref_element(src, cf->dtype, false, (unsigned char *)&shown, INSITU_F64);
+  if (cf->dtype == INSITU_F64) memcpy(&shown, src, 8);
+  for (unsigned m = 0; m < cf->n_missing; m++) {
+    double other;
+    ref_element(cf->missing[m], cf->dtype, false, (unsigned char *)&other, INSITU_F64);
+    missing = missing || (real ? other == shown : !memcmp(cf->missing[m], src, item_of(cf->dtype)));
+  }
+  x = shown;
+  y = x * cf->scale;
+  shown = y + cf->offset;
+  if (missing || isnan(shown)) memcpy(dst, to == INSITU_F64 ? nan64 : nan32, item_of(to));
+  else ref_element((const unsigned char *)&shown, INSITU_F64, false, dst, to);
+}
+static void ref_shown(
+    const unsigned char *src, int32_t from, bool swap, const struct insitu__cf *cf, unsigned char *dst, int32_t to) {
+  unsigned char native[16];
+  ref_element(src, from, swap, native, from);
+  if (cf) ref_decoded(native, cf, dst, to);
+  else ref_element(src, from, swap, dst, to);
 }
 
 /* ---- random geometries */
@@ -92,6 +121,7 @@ struct geometry {
   int64_t src_stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS];
   int32_t from, to;
   bool swap;
+  const struct insitu__cf *cf; /* NULL: not decoded */
 };
 
 static uint64_t layout(
@@ -147,7 +177,9 @@ static void open_box(struct insitu__box *b, const struct geometry *g, bool wide)
   if (status) fail_msg("%s", err.message);
   assert_true(b->total == g->total);
   if (g->total) assert_true(b->src_begin == g->src_offset && b->src_end == g->src_end);
-  if (!wide) b->run = insitu__box_kernel(g->from, g->to, g->swap, false);
+  if (g->cf) insitu__box_cf(b, g->cf, g->swap);
+  if (!wide) b->run = insitu__box_kernel(g->from, g->cf ? INSITU_F64 : g->to, g->swap, false);
+  if (!wide && g->cf) b->unpack = insitu__box_unpack_base;
 }
 static void check_same(
     const unsigned char *got, const unsigned char *want, uint64_t n, const struct geometry *g, const char *what) {
@@ -175,9 +207,15 @@ static void check_geometry(const struct geometry *g) {
                 fill[16];
   unsigned char *before = bytes(g->dst_end);
   memcpy(want, before, g->dst_end);
+  for (uint64_t i = 0, s, d; g->cf && g->cf->n_missing && i < g->total; i++) { /* every third is missing */
+    unsigned item = item_of(g->from);
+    place(g, i, &s, &d);
+    for (unsigned k = 0; i % 3 == 0 && k < item; k++)
+      src[s + k] = g->cf->missing[i % g->cf->n_missing][g->swap ? item - 1 - k : k];
+  }
   for (uint64_t i = 0, s, d; i < g->total; i++) {
     place(g, i, &s, &d);
-    ref_element(src + s, g->from, g->swap, want + d, g->to);
+    ref_shown(src + s, g->from, g->swap, g->cf, want + d, g->to);
   }
   memcpy(got, before, g->dst_end);
   insitu__box_copy(&b, src, got);
@@ -196,7 +234,7 @@ static void check_geometry(const struct geometry *g) {
   insitu__box_fill(&b, fill, 1, painted);
   for (uint64_t i = 0, s, d; i < g->total; i++) {
     place(g, i, &s, &d);
-    ref_element(fill, g->from, false, want + d, g->to);
+    ref_shown(fill, g->from, false, g->cf, want + d, g->to);
   }
   check_same(painted, want, g->dst_end, g, "fill");
   free(src), free(want), free(got), free(painted), free(before);
@@ -234,6 +272,38 @@ static void test_transposed(void **state) { /* planes larger than a block, of ev
     }
     check_geometry(&g);
   }
+}
+
+static void test_decoded(void **state) {
+  (void)state;
+  static const double factors[] = {1, 0.1, 0.01, -3.5, 1e300, 0, 0x1p-40}, offsets[] = {-0.0, -0.3, 273.15, 1e16};
+  for (unsigned k = 0; k < DTYPES * 2; k++) {
+    int32_t from = dtypes[k / 2];
+    if (from == INSITU_BOOL || from == INSITU_C64 || from == INSITU_C128) continue;
+    for (unsigned round = 0; round < 150; round++) {
+      struct insitu__cf cf = {.dtype = from, .scale = factors[rnd(7)], .offset = offsets[rnd(4)], .n_missing = (unsigned)rnd(6)};
+      for (unsigned m = 0; m < INSITU__CF_MISSING; m++)
+        for (unsigned i = 0; i < item_of(from); i++) cf.missing[m][i] = (unsigned char)rnd(256);
+      struct geometry g = random_geometry(from, rnd(2) ? INSITU_F32 : INSITU_F64, k % 2, 1 + rnd(round % 10 ? 40 : 700));
+      g.cf = &cf;
+      check_geometry(&g);
+    }
+  }
+  /* Known bits: a fused multiply-add would give 0x1p-55 in the first place. */
+  struct insitu__cf cf = {.dtype = INSITU_I16, .scale = 0.1, .offset = -0.3, .n_missing = 1, .missing = {{9}}};
+  const int16_t stored[4] = {3, 9, 4, -32768};
+  double got[4];
+  struct insitu__box b;
+  assert_int_equal(insitu__box_init(&b, 1, (const uint64_t[]){4}, (const int64_t[]){2}, (const int64_t[]){8}, 0, 0, INSITU_I16,
+                       false, INSITU_F64, NULL),
+      0);
+  insitu__box_cf(&b, &cf, false);
+  insitu__box_copy(&b, stored, got);
+  assert_true(got[0] == 0x1p-54 && isnan(got[1]) && got[3] == -3277.1000000000004);
+  assert_null(insitu__box_direct(&b, got, 0, 8));
+  uint64_t bits; /* the one NaN, also for what the archive holds */
+  memcpy(&bits, &got[1], 8);
+  assert_true(bits == UINT64_C(0x7ff8000000000000));
 }
 
 static void test_direct(void **state) {
@@ -447,7 +517,7 @@ static void test_merged(void **state) { /* dimensions that are one run become on
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_transposed),
-      cmocka_unit_test(test_direct), cmocka_unit_test(test_half), cmocka_unit_test(test_rounding),
+      cmocka_unit_test(test_decoded), cmocka_unit_test(test_direct), cmocka_unit_test(test_half), cmocka_unit_test(test_rounding),
       cmocka_unit_test(test_literals), cmocka_unit_test(test_refused), cmocka_unit_test(test_merged)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

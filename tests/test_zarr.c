@@ -287,6 +287,18 @@ static void fills(void **state) {
   }
   fill_is("float32", "\"0x7fc00001\"", 0x7fc00001, 0, true);
   fill_is("float16", "\"0xfc01\"", 0xfc01, 0, true);
+  fill_is("bfloat16", "\"NaN\"", 0x7fc0, 0, true);
+  fill_is("bfloat16", "\"-Infinity\"", 0xff80, 0, false);
+  fill_is("bfloat16", "\"0xff81\"", 0xff81, 0, true);
+  fill_is("bfloat16", "-9999", 0xc61c, 0, false);
+  fill_is("bfloat16", "1.00390625", 0x3f80, 0, false); /* ties to even */
+  fill_is("bfloat16", "1.01171875", 0x3f82, 0, false);
+  fill_is("bfloat16", "1.003906250001", 0x3f81, 0, false); /* a float32 in between would round twice */
+  fill_is("bfloat16", "9.2e-41", 1, 0, false);             /* the least subnormal is 2^-133 */
+  fill_is("bfloat16", "4.5e-41", 0, 0, false);
+  fill_is("bfloat16", "1.1754943508222875e-38", 0x0080, 0, false);
+  fill_is("bfloat16", "3.3895313892515355e38", 0x7f7f, 0, false);
+  fill_refused("bfloat16", "3.4e38");
   fill_is("float64", "\"0x7ff0000000000000\"", UINT64_C(0x7ff0000000000000), 0, false);
   fill_is("complex64", "[\"0x3f800000\", 2]", UINT64_C(0x400000003f800000), 0, false);
   fill_refused("float32", "\"0x7fc0000\"");

@@ -119,7 +119,11 @@ static int cat_element(char *to, const void *p, int32_t dtype, int precision) {
   case 1: return snprintf(to, CAT_CELL, "%" PRIu64, u);
   case 6: return snprintf(to, CAT_CELL, "%s", b[0] ? "True" : "False");
   }
-  if (scalar == 16) wide[0] = cat_half(half);
+  if (dtype == INSITU_BF16) { /* the upper half of a float */
+    uint32_t upper = (uint32_t)half << 16;
+    memcpy(single, &upper, sizeof upper);
+    wide[0] = (double)single[0];
+  } else if (scalar == 16) wide[0] = cat_half(half);
   if (scalar == 32) wide[0] = (double)single[0], wide[1] = (double)single[1];
   int n = cat_real(to, CAT_CELL / 2 - 2, wide[0], precision, scalar);
   if (dtype >> 8 != 5) return n;
@@ -196,6 +200,8 @@ static void cat_json(struct tool_json_out *j, const struct cat_data *d) { /* mem
 /* NumPy's format 1.0: numpy.lib.format. An exit code. */
 static int cat_write_npy(const struct cat_data *d, const char *path) {
   static const char kind[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};
+  if (!kind[d->dtype >> 8])
+    return tool_usage_error("a .npy file has no %s: add --dtype float32, or print --text", cat_dtype_name(d->dtype));
   char header[512], shape[400] = "";
   size_t used = 0;
   for (int32_t i = 0; i < d->ndim; i++)
@@ -419,6 +425,10 @@ static int cat_run_region(const char *url, const char *path, int precision) {
   if (config_dtype && !config_dtype_of(config_dtype, &v.dtype)) {
     config_free(&c);
     return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
+  }
+  if (config_decode && !config_decode_of(config_decode, &v.decode)) {
+    config_free(&c);
+    return tool_usage_error("--decode %s: give cf", config_decode);
   }
   int code = cat_read(url, &v, &d);
   if (code == TOOL_OK && cat_array_path) cat_print_summary(&d, url);

@@ -56,7 +56,7 @@ struct config_field {
 #define CONFIG_FIELD_ITER(member, option, kind, words, ...) {#member, CONFIG_##kind, words, offsetof(insitu_iter_desc, member)},
 static const struct config_field config_fields[CONFIG_N] = {CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
-static const char *config_file, *config_var, *config_dtype, *config_slice, *config_fractions, *config_ranges;
+static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice, *config_fractions, *config_ranges;
 #define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                                                             \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
 #define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                                                             \
@@ -66,6 +66,7 @@ static const char *config_file, *config_var, *config_dtype, *config_slice, *conf
   {"config", 'c', "FILE", "JSON configuration, - for stdin; other options override it", &config_file},                           \
       {"var", 'v', "LIST", "variables, LABEL[=PATH][@OFFSET] with commas between: x=t,y=t@1", &config_var},                      \
       {"dtype", 0, "NAME", "convert to float32 or float64", &config_dtype},                                                      \
+      {"decode", 0, "cf", "unpack, and show missing values as NaN, by the CF conventions", &config_decode},                      \
       {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis", &config_slice},                          \
       {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},                                         \
       {"ranges", 0, "A:B,...", "samples of train, val, test instead", &config_ranges},                                           \
@@ -122,6 +123,10 @@ static bool config_dtype_of(const char *text, int32_t *dtype) {
   for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
     if (strcmp(insitu__zarr_dtypes[i].v3, text) == 0) return *dtype = insitu__zarr_dtypes[i].dtype, true;
   return false;
+}
+static bool config_decode_of(const char *text, int32_t *decode) {
+  *decode = INSITU_CF;
+  return strcmp(text, "cf") == 0;
 }
 /* Sets a field from text. On failure a usage error, which names the value as `shown`. */
 static bool config_set(struct config *c, const struct config_field *f, void *base, const char *shown, const char *text) {
@@ -302,7 +307,7 @@ static bool config_json_slices(struct config *c, const struct insitu__text_json 
   return true;
 }
 static bool config_json_variable(struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
-  static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "slices"};
+  static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "decode", "slices"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
     if (insitu__text_json_string(j, token, text, sizeof text) < 0) return config_bad(c, "variables", "a name is too long");
@@ -323,12 +328,13 @@ static bool config_json_variable(struct config *c, const struct insitu__text_jso
         if (!insitu__text_json_i64(j, s, &steps[v->n_steps++])) return config_bad(c, key, "a list of whole numbers is needed");
     } else if (strcmp(key, "slices") == 0) {
       if (!config_json_slices(c, j, value, v)) return false;
-    } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0) {
+    } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 || strcmp(key, "decode") == 0) {
       if (insitu__text_json_is_null(j, value)) continue;
       if (insitu__text_json_string(j, value, text, sizeof text) < 0) return config_bad(c, key, "a string is needed");
       if (key[0] == 'l') v->label = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
-      else if (!config_dtype_of(text, &v->dtype)) return config_bad(c, key, "a name such as float32 is needed");
+      else if (key[1] == 'e' && !config_decode_of(text, &v->decode)) return config_bad(c, key, "\"cf\" is needed");
+      else if (key[1] == 't' && !config_dtype_of(text, &v->dtype)) return config_bad(c, key, "a name such as float32 is needed");
     } else return config_unknown(c, " of a variable", key, known, TOOL_COUNT(known));
   }
   if (!v->label) v->label = v->path;
@@ -491,17 +497,19 @@ static int config_options(struct config *c) {
   }
   if (!c->desc.url) return tool_usage_error("which archive? Give its path, or --config with a file that has a \"url\"");
   int code = c->desc.n_variables ? TOOL_OK : config_all_arrays(c);
-  if (code || (!config_dtype && !config_slice)) return code;
+  if (code || (!config_dtype && !config_decode && !config_slice)) return code;
   uint64_t n_slices = 0;
-  int32_t dtype = INSITU_AS_STORED;
+  int32_t dtype = INSITU_AS_STORED, decode = 0;
   const insitu_slice *slices = config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
   if (config_slice && !slices) return TOOL_USAGE;
   if (config_dtype && !config_dtype_of(config_dtype, &dtype))
     return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
+  if (config_decode && !config_decode_of(config_decode, &decode)) return tool_usage_error("--decode %s: give cf", config_decode);
   v = (insitu_variable *)config_keep(c, c->desc.n_variables, sizeof *v);
   memcpy(v, c->desc.variables, (size_t)c->desc.n_variables * sizeof *v);
   for (uint64_t i = 0; i < c->desc.n_variables; i++) {
     if (config_dtype) v[i].dtype = dtype;
+    if (config_decode) v[i].decode = decode;
     if (!slices) continue;
     v[i].slices = slices;
     v[i].n_slices = n_slices;

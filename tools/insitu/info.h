@@ -74,6 +74,7 @@ static void info_dims(struct info_array *a, const struct insitu__text_json *j, i
 static void info_set_dtype(struct info_array *a, bool v2) { /* a->dtype holds the metadata's word */
   for (int i = 0; i < INSITU__ZARR_DTYPES; i++) {
     const struct insitu__zarr_dtype *d = &insitu__zarr_dtypes[i];
+    if (v2 && !d->v2[0]) continue;
     if (strcmp(v2 && strchr("<>|", a->dtype[0]) ? a->dtype + 1 : a->dtype, v2 ? d->v2 : d->v3)) continue;
     a->big = v2 && a->dtype[0] == '>';
     a->itemsize = (uint64_t)(d->dtype & 0xff) / 8;
@@ -278,6 +279,14 @@ static double info_half(const unsigned char *p) {
       exponent == 31 ? (mantissa ? NAN : INFINITY) : ldexp(mantissa + (exponent ? 1024 : 0), (exponent ? exponent : 1) - 25);
   return h >> 15 ? -x : x;
 }
+static double info_bfloat(const unsigned char *p) { /* the upper half of a float */
+  uint16_t h;
+  memcpy(&h, p, 2);
+  uint32_t bits = (uint32_t)h << 16;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return (double)f;
+}
 static double info_element(const unsigned char *p, int32_t dtype) {
 #define INFO_CASE(code, type)                                                                                                    \
   case code: {                                                                                                                   \
@@ -296,6 +305,7 @@ static double info_element(const unsigned char *p, int32_t dtype) {
     INFO_CASE(INSITU_U64, uint64_t)
     INFO_CASE(INSITU_F32, float)
     INFO_CASE(INSITU_F64, double)
+  case INSITU_BF16: return info_bfloat(p);
   }
 #undef INFO_CASE
   return info_half(p);
@@ -318,7 +328,10 @@ static void info_values(struct info *f, struct info_array *a) {
     a->first = info_element(r.whole, a->z.dtype);
     a->last = info_element(r.whole + (n - 1) * a->z.itemsize, a->z.dtype);
     a->step = n > 1 ? (a->last - a->first) / (double)(n - 1) : 0;
-    double ulp = a->z.dtype == INSITU_F16 ? 0x1p-10 : a->z.dtype == INSITU_F32 ? 0x1p-23 : 0x1p-48;
+    double ulp = a->z.dtype == INSITU_F16    ? 0x1p-10
+                 : a->z.dtype == INSITU_BF16 ? 0x1p-7
+                 : a->z.dtype == INSITU_F32  ? 0x1p-23
+                                             : 0x1p-48;
     double slack = 4 * ulp * fmax(fabs(a->first), fabs(a->last));
     a->regular = n > 1 && a->step != 0;
     for (uint64_t i = 0; i < n && a->regular; i++)

@@ -76,7 +76,8 @@ static void mk_put(unsigned char *to, int32_t dtype, uint64_t value) {
   switch (dtype) {
   case INSITU_BOOL: *to = value & 1; break;
   case INSITU_F16:
-    insitu__zarr_half((double)(value & 2047), &half);
+  case INSITU_BF16:
+    insitu__zarr_half((double)(value & (dtype == INSITU_F16 ? 2047 : 255)), dtype, &half);
     memcpy(to, &half, 2);
     break;
   case INSITU_F32: memcpy(to, &single, 4); break;
@@ -88,8 +89,9 @@ static void mk_put_noise(unsigned char *to, int32_t dtype, uint64_t bits) { /* f
   uint16_t half;
   float single = (float)(bits >> 40) * 0x1p-24f;
   double wide = mk_unit(bits);
-  if (dtype == INSITU_F16) {
-    insitu__zarr_half((double)(bits >> 53) / 2048, &half);
+  if (dtype == INSITU_F16 || dtype == INSITU_BF16) {
+    unsigned used = dtype == INSITU_F16 ? 11 : 8;
+    insitu__zarr_half((double)(bits >> (64 - used)) / (1u << used), dtype, &half);
     memcpy(to, &half, 2);
   } else if (dtype == INSITU_F32) memcpy(to, &single, 4);
   else if (dtype == INSITU_F64) memcpy(to, &wide, 8);
@@ -153,9 +155,9 @@ static void mk_weather(const struct mk_array *a, float *out, uint64_t n, const u
 static void mk_put_float(unsigned char *to, int32_t dtype, float value) { /* a float dtype */
   uint16_t half = 0;
   double wide = value;
-  if (dtype == INSITU_F16) insitu__zarr_half(value, &half);
+  if (dtype == INSITU_F16 || dtype == INSITU_BF16) insitu__zarr_half(value, dtype, &half);
   memcpy(to,
-      dtype == INSITU_F16   ? (const void *)&half
+      (dtype & 0xff) == 16  ? (const void *)&half
       : dtype == INSITU_F64 ? (const void *)&wide
                             : (const void *)&value,
       (size_t)(dtype & 0xff) / 8);
@@ -763,7 +765,7 @@ static bool mk_parse_kind(struct mk_array *a) {
   a->dtype = &insitu__zarr_dtypes[dtype];
   a->crc32c = mk_crc32c != NULL;
   a->shuffle_inner = mk_shuffle_inner != NULL;
-  bool is_float = a->dtype->dtype >> 8 == 2;
+  bool is_float = a->dtype->dtype >> 8 == 2 || a->dtype->dtype == INSITU_BF16;
   int data = mk_choice("--data", mk_data_name, mk_data_names, TOOL_COUNT(mk_data_names), is_float ? MK_WEATHER : MK_INDEX);
   if (data < 0 || !mk_parse_codec(a, mk_codec ? mk_codec : "blosc") || !tool_option_u64("seed", mk_seed, 0, &a->seed))
     return false;
@@ -772,6 +774,7 @@ static bool mk_parse_kind(struct mk_array *a) {
   a->absent = absent;
   const char *wrong = a->data == MK_WEATHER && !is_float                     ? "--data weather needs a float dtype"
                       : mk_absent && (*end || !(absent >= 0 && absent <= 1)) ? "--absent needs a number from 0 to 1"
+                      : a->format == 2 && !a->dtype->v2[0]                   ? "this --dtype needs --format 3"
                       : a->format == 2 && a->crc32c                          ? "--crc32c needs --format 3"
                       : a->format == 2 && mk_shards                          ? "--shards needs --format 3"
                       : !mk_shards && (mk_index || mk_index_crc || mk_shuffle_inner)
