@@ -1450,7 +1450,7 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
       if (!digit && k < 4 - pad) return -1;
       bits = bits << 6 | (digit ? (uint32_t)(digit - digits) : 0);
     }
-    if (cap - used < 3 - pad) return -1;
+    if (cap - used < 3 - pad || bits & ((1u << 8 * pad) - 1)) return -1; /* bits beyond the last byte are zero */
     for (unsigned k = 0; k < 3 - pad; k++) out[used++] = (unsigned char)(bits >> (16 - 8 * k));
   }
   return (int64_t)used;
