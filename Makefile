@@ -19,8 +19,11 @@ DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
 FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
-# Those that the backend of reads may make a difference to, and those that Valgrind sees: the command runs in a process of its own.
-IO_TESTS = $(filter-out test_box test_codec test_coro test_order test_plan test_text test_tool test_tool_data test_zarr, $(TESTS))
+# Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
+# a process of its own.
+PURE_TESTS = test_box test_codec test_coro test_order test_plan test_text test_time test_zarr
+IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
+TSAN_TESTS = $(IO_TESTS) test_coro
 VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
@@ -102,7 +105,7 @@ $(BUILD)/probe_uring: tests/probe_uring.c
 
 programs: $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box $(BUILD)/insitu
 programs-asan: $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
-programs-tsan: $(TESTS:%=$(BUILD)/tsan/%) $(BUILD)/tsan/insitu $(BUILD)/probe_uring
+programs-tsan: $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
@@ -120,7 +123,7 @@ test-asan: deps-test
 test-tsan: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
 	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 INSITU_IO=uring tests/run $(IO_TESTS:%=$(BUILD)/tsan/%); fi
-	@STRESS_WALKS=15 INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/tsan/%)
+	@STRESS_WALKS=15 INSITU_IO=epoll tests/run $(TSAN_TESTS:%=$(BUILD)/tsan/%)
 
 # Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-test
