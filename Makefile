@@ -78,8 +78,8 @@ tools: deps-test
 # $(call tool,FLAGS)
 tool = mkdir -p $(@D) && $(CC) $(CPPFLAGS) -std=c11 -I. -DINSITU_WITH_ZLIB $(WARN) $(1) -o $@ $< $(LDFLAGS) -luring -lblosc -llz4 \
   -lzstd -lz -lpthread -lm
-$(BUILD)/insitu $(BUILD)/asan/insitu $(BUILD)/tsan/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
-	$(call tool,$(if $(findstring asan,$@),$(ASAN),$(if $(findstring tsan,$@),$(TSAN),-O2 -g)))
+$(BUILD)/insitu $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
+	$(call tool,$(if $(findstring asan,$@),$(ASAN),-O2 -g))
 
 # ---- tests ----------------------------------------------------------------------------------------------------------------------
 

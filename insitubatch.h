@@ -231,7 +231,7 @@ typedef struct insitu_slice {
 
 /* One output of a batch: a labelled view of a stored array. Several variables may share an array; each of its chunks is then read
  * and decoded once per window for all of them. Shape in the batch: (rows[, n_steps], the other axes in stored order, sliced), C
- * order. */
+ * order; behind these, elements of S, U and raw types have an axis of their own, of INSITU_U8 or, of U, INSITU_U32. */
 typedef struct insitu_variable {
   const char *label;    /* name in the batch */
   const char *path;     /* array in the archive, "group/array"; NULL: label; "": the archive's root is the array */
