@@ -5,6 +5,9 @@
 #include "support.h"
 #include "modes.h"
 #include "archive.h"
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
 
 static size_t vlen(unsigned char *to, const char *const *strings, uint32_t n) {
   size_t at = 4;
@@ -286,8 +289,41 @@ static void batches(void **state) {
   assert_non_null(strstr(err.message, "insitu_read_strings"));
 }
 
+/* What zarr-python 2 and 3 wrote (tests/data/make_stores.py): the same six elements of each kind. */
+static void written_by_others(void **state) {
+  static const char *const text[] = {
+      "", "a", "b\xc3\xa9", "\xe4\xb8\x96\xe7\x95\x8c", "\xf0\x9f\x9a\x80\xf0\x9f\x8e\x89", "hello"};
+  static const char *const ascii[] = {"", "a", "bc", "d", "\xff\x80", "hello"};
+  static const int64_t dates[] = {0, 1, -1, 900000, INT64_MIN, 5};
+  static const struct {
+    const char *path;
+    const char *const *want;
+  } arrays[] = {{"s", ascii}, {"u", text}, {"u_big", text}, {"vlen", text}, {"vlen_shards", text}, {"json", text},
+      {"bytes", ascii}, {"date", NULL}, {"difference", NULL}};
+  (void)state;
+  for (int v = 2; v <= 3; v++)
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+      char url[300];
+      insitu_loader *ld;
+      insitu_error err = {0};
+      int64_t got[6];
+      const char *path = arrays[i].path;
+      if (!strcmp(path, v == 2 ? "vlen_shards" : "u_big") || (v == 3 && !strcmp(path, "json"))) continue;
+      snprintf(url, sizeof url, "%s/stores/elements.v%d.zarr", TEST_DATA, v);
+      if (insitu_loader_open(&(insitu_loader_desc){.api = INSITU_API, .url = url, .plan_only = 1}, &ld, &err))
+        fail_msg("%s", err.message);
+      if (arrays[i].want) strings_are(ld, path, arrays[i].want, 6);
+      else if (insitu_read(ld, &(insitu_variable){.path = path}, got, sizeof got, NULL, &err)) fail_msg("%s", err.message);
+      else assert_memory_equal(got, dates, sizeof got);
+      unsigned char raw[30];
+      assert_int_equal(insitu_read(ld, &(insitu_variable){.path = "raw"}, raw, sizeof raw, NULL, &err), INSITU_OK);
+      for (int k = 0; k < 6; k++) assert_int_equal(strncmp((char *)raw + 5 * k, ascii[k], 5), 0);
+      insitu_loader_close(&ld);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(any_length), cmocka_unit_test(sharded), cmocka_unit_test(damage),
-      cmocka_unit_test(fixed), cmocka_unit_test(batches)};
+      cmocka_unit_test(fixed), cmocka_unit_test(batches), cmocka_unit_test(written_by_others)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

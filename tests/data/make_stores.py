@@ -60,6 +60,25 @@ def filled(shape, dtype):
     return value(np.arange(math.prod(shape), dtype=np.uint64), dtype).reshape(shape)
 
 
+TEXT = ["", "a", "b\u00e9", "\u4e16\u754c", "\U0001f680\U0001f389", "hello"]
+ASCII = [b"", b"a", b"bc", b"d", b"\xff\x80", b"hello"]
+DATES = [0, 1, -1, 900000, "NaT", 5]
+
+
+def elements(values, dtype):
+    """Six elements that are no numbers, as three rows."""
+    if dtype is object:
+        array = np.empty(6, object)
+        array[:] = values
+    elif np.dtype(dtype).kind == "V":
+        array = np.array(values, "S5").view("V5")
+    elif np.dtype(dtype).kind in "Mm":
+        array = np.array([np.iinfo("i8").min if v == "NaT" else v for v in values], "i8").view(np.dtype(dtype).newbyteorder("="))
+    else:
+        array = np.array(values, dtype)
+    return array.reshape(3, 2)
+
+
 def grid(shape, chunks):
     """(number, slices) of every chunk, numbered in C order of the chunk grid."""
     cells = itertools.product(*(range(-(-s // c)) for s, c in zip(shape, chunks)))
@@ -127,7 +146,7 @@ TRAIN = [  # name, dtype, shape, chunks, dimensions; the sample axis (time) is s
 
 
 def write_v2(folder, index):
-    from numcodecs import BZ2, Blosc, Delta, GZip, VLenUTF8, Zlib, Zstd
+    from numcodecs import BZ2, JSON, Blosc, Delta, GZip, VLenBytes, VLenUTF8, Zlib, Zstd
 
     def lz4(shuffle=Blosc.SHUFFLE, **more):
         return Blosc("lz4", 5, shuffle, **more)
@@ -221,13 +240,21 @@ def write_v2(folder, index):
         compressor=None)
     put(a, store, "/", index, (6, 5), (4, 5), "<f4", None)
 
+    # Elements that are no numbers, the same in every array; tests/test_strings.c knows them.
+    g = root("elements.v2.zarr")
+    for path, values, options in [
+            ("s", ASCII, {"dtype": "|S5"}), ("u", TEXT, {"dtype": "<U5"}), ("u_big", TEXT, {"dtype": ">U5", "order": "F"}),
+            ("vlen", TEXT, {"dtype": object, "object_codec": VLenUTF8()}), ("json", TEXT, {"dtype": object, "object_codec": JSON()}),
+            ("bytes", ASCII, {"dtype": object, "object_codec": VLenBytes()}), ("raw", ASCII, {"dtype": "|V5"}),
+            ("date", DATES, {"dtype": "<M8[h]"}), ("difference", DATES, {"dtype": ">m8[25s]"})]:
+        a = g.create_dataset(path, shape=(3, 2), chunks=(2, 2), compressor=Zstd(1), fill_value=None, **options)
+        a[...] = elements(values, options["dtype"])
+
     # To be refused by name.
     store = "refused.v2.zarr"
     g = root(store)
     g.create_dataset("strings", data=np.array(["a", "bc"], dtype=object), dtype=object, object_codec=VLenUTF8(), compressor=None)
-    index.add(store, "strings", "object", (2,), (2,), "refuse INSITU_E_DTYPE |O")
-    g.create_dataset("fixed_text", data=np.array(["a", "bc"], dtype="<U4"), compressor=None)
-    index.add(store, "fixed_text", "text", (2,), (2,), "refuse INSITU_E_DTYPE <U4")
+    index.add(store, "strings", "object", (2,), (2,), "refuse INSITU_E_DTYPE insitu_read_strings")
     g.create_dataset("structured", data=np.zeros(2, dtype=[("a", "<i4"), ("b", "<f8")]), compressor=None)
     index.add(store, "structured", "structured", (2,), (2,), "refuse INSITU_E_DTYPE dtype")
     g.create_dataset("filter", data=filled((4, 3), "<i4"), filters=[Delta("<i4")], compressor=None)
@@ -250,6 +277,8 @@ def write_v2(folder, index):
 
 
 def write_v3(folder, index):
+    from zarr.dtype import (DateTime64, FixedLengthUTF32, NullTerminatedBytes, RawBytes, TimeDelta64, VariableLengthBytes,
+        VariableLengthUTF8)
     from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 
     def blosc(cname="lz4", shuffle="shuffle", typesize=4, clevel=5, blocksize=0):
@@ -348,6 +377,17 @@ def write_v3(folder, index):
     store = "array.v3.zarr"
     a = zarr.create_array(os.path.join(folder, store), shape=(6, 5), chunks=(4, 5), dtype="f4", compressors=None)
     put(a, store, "/", index, (6, 5), (4, 5), "f4", None)
+
+    g = root("elements.v3.zarr")
+    for path, values, dtype, read in [
+            ("s", ASCII, "S5", NullTerminatedBytes(length=5)), ("u", TEXT, "<U5", FixedLengthUTF32(length=5)),
+            ("raw", ASCII, "V5", RawBytes(length=5)), ("date", DATES, "M8[h]", DateTime64(unit="h")),
+            ("difference", DATES, "m8[25s]", TimeDelta64(unit="s", scale_factor=25)),
+            ("vlen", TEXT, object, VariableLengthUTF8()), ("vlen_shards", TEXT, object, VariableLengthUTF8()),
+            ("bytes", ASCII, object, VariableLengthBytes())]:
+        a = g.create_array(path, shape=(3, 2), chunks=(1, 2) if "shards" in path else (2, 2), dtype=read,
+            shards=(2, 2) if "shards" in path else None, compressors=[ZstdCodec(level=1)])
+        a[...] = elements(values, dtype)
 
     # Extensions: what may be passed over, what must not be.
     store = "extensions.v3.zarr"
