@@ -244,7 +244,8 @@ def write_v2(folder, index):
     g = root("elements.v2.zarr")
     for path, values, options in [
             ("s", ASCII, {"dtype": "|S5"}), ("u", TEXT, {"dtype": "<U5"}), ("u_big", TEXT, {"dtype": ">U5", "order": "F"}),
-            ("vlen", TEXT, {"dtype": object, "object_codec": VLenUTF8()}), ("json", TEXT, {"dtype": object, "object_codec": JSON()}),
+            ("vlen", TEXT, {"dtype": object, "object_codec": VLenUTF8()}),
+            ("json", TEXT, {"dtype": object, "object_codec": JSON()}),
             ("bytes", ASCII, {"dtype": object, "object_codec": VLenBytes()}), ("raw", ASCII, {"dtype": "|V5"}),
             ("date", DATES, {"dtype": "<M8[h]"}), ("difference", DATES, {"dtype": ">m8[25s]"})]:
         a = g.create_dataset(path, shape=(3, 2), chunks=(2, 2), compressor=Zstd(1), fill_value=None, **options)
