@@ -2,7 +2,7 @@
  *
  * An existing Zarr archive goes in; ready batches in host memory come out, in an order that is exact, resumable and the same at
  * every world size, inside a memory bound that you set, with no converted copy of the data. This release reads local
- * directories (file://) and objects in memory (memory://).
+ * directories (file://), zip files (zip://) and objects in memory (memory://).
  *
  *     #define _GNU_SOURCE
  *     #define INSITU_IMPLEMENTATION   // in one .c file; every other file only includes the header
@@ -71,25 +71,29 @@
  *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
  *
  * 6. FORMATS AND STORES
- *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, bfloat16, complex; datetime64 and
- *   timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more axis, the last); strings of any
- *   length, which insitu_read_strings reads and no batch holds; both byte orders; C and F order, v3 transpose; codecs blosc (lz4,
- *   zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with INSITU_WITH_ZLIB; sharding, nested too:
- *   inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is then read whole. All
- *   else is refused by name when it is opened. With inline_io the decoders convert in your thread's floating-point environment:
- *   flush to zero or another rounding changes their results.
+ *   Zarr v2 and v3, consolidated or not, nested groups, in both byte orders, C and F order. Elements: bool, integers, float16/32/64,
+ *   bfloat16, complex; datetime64 and timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more
+ *   axis, the last); strings of any length, which insitu_read_strings reads and no batch holds.
+ *   Codecs: blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with INSITU_WITH_ZLIB;
+ *   sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is
+ *   then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in your thread's
+ *   floating-point environment: flush to zero or another rounding changes their results.
  *   CF conventions, where a variable asks (decode = INSITU_CF): NaN where the stored value equals _FillValue, missing_value (up to
  *   4) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue; else stored * scale_factor + add_offset, in
  *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
  *   one. INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else float64. _Unsigned is
  *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill value decoded, usually NaN.
- *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
+ *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
+ *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
+ *   stored, which are read like files once their place is known (one small read more, the first time), or with
+ *   INSITU_WITH_ZLIB deflated, whose every read inflates from the member's beginning: store shards without (zip -0). Where all lies
+ *   in one top-level directory, that is the root. A zip file must not change while it is open.
  *
  * 7. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
  *   INSITU_STATIC           make every function static; several files may then each hold a copy
  *   INSITU_DEF              your own linkage for the public functions
- *   INSITU_WITH_ZLIB        gzip and zlib codecs; link -lz
+ *   INSITU_WITH_ZLIB        gzip and zlib codecs, deflated members of zip files; link -lz
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
  *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped (batches, chunk buffers,
  *      indexes of shards, stacks) and what zstd and liburing allocate; any thread
@@ -122,7 +126,7 @@
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
  *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c, shards
- *   >>store      where objects live: local directories, memory
+ *   >>store      where objects live: local directories, memory, zip files
  *   >>zarr       metadata, chunk keys, groups
  *   >>cf         CF conventions: packed and missing values
  *   >>geometry   arrays, variables, how a batch is laid out
@@ -181,8 +185,9 @@ enum {
   INSITU_E_UNSUPPORTED = -12, /* any other feature this build does not know */
   INSITU_E_SHAPE = -13,       /* the variables do not fit together, or a selection leaves its array */
   INSITU_E_SPLIT = -14,       /* the split holds no batch, or a manifest does not fit the archive */
-  INSITU_E_CORRUPT =
-      -15, /* a chunk has the wrong length, a bad checksum or does not decode (of a raw chunk: as far as it was read) */
+  /* a chunk has the wrong length, a bad checksum or does not decode (of a raw chunk: as far as it was read); or a zip file is
+   * damaged */
+  INSITU_E_CORRUPT = -15,
   INSITU_E_ABSENT = -16,       /* a chunk is absent, and its fill value is NaN or on_absent_chunk says raise */
   INSITU_E_IO = -17,           /* the system refused a read; see sys_errno */
   INSITU_E_STATE = -18,        /* an insitu_state of another configuration, or not a state */
@@ -272,7 +277,7 @@ typedef struct insitu_object {
  * keys and their bytes: they must stay as they are until the loader is closed. */
 typedef struct insitu_loader_desc {
   uint32_t api;                 /* INSITU_API */
-  const char *url;              /* a path or file:// URL of a Zarr v2 or v3 group or array; or memory://, and any name for it */
+  const char *url;              /* a path, file:// or zip:// URL of a Zarr v2 or v3 group or array; or memory://, and any name */
   const insitu_object *objects; /* memory:// only: the archive, in any order */
   uint64_t n_objects;
   const insitu_variable *variables; /* at least one, but with plan_only */
@@ -587,6 +592,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_NEAR_NAME 128               /* longer names are not compared */
 #define INSITU__MAX_LIST (1u << 20)             /* entries of one directory that a listing takes */
 #define INSITU__MAX_OBJECTS (UINT64_C(1) << 32) /* of a memory store: 8 bytes each */
+#define INSITU__MAX_MEMBERS (1u << 24)          /* of a zip file: 80 bytes each, and the name */
+#define INSITU__MAX_DIRECTORY (1u << 30)        /* bytes of a zip file's central directory */
 #define INSITU__MAX_DIM_NAME 256                /* bytes of a dimension's name, its end included */
 #define INSITU__MAX_ELEMENT (1u << 16)          /* bytes of one element: fixed-size strings and raw bytes */
 #define INSITU__MAX_FILL 1024                   /* bytes of a fill value that is not zero */
@@ -632,7 +639,11 @@ static inline bool insitu__base_mul(uint64_t a, uint64_t b, uint64_t *out) { /* 
 static inline bool insitu__base_add(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_add_overflow(a, b, out);
 }
-static inline uint32_t insitu__base_load32(const void *p) { /* little-endian */
+static inline uint16_t insitu__base_load16(const void *p) { /* little-endian, like the next two */
+  const unsigned char *b = (const unsigned char *)p;
+  return (uint16_t)(b[0] | b[1] << 8);
+}
+static inline uint32_t insitu__base_load32(const void *p) {
   const unsigned char *b = (const unsigned char *)p;
   return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
@@ -1710,27 +1721,27 @@ static uint64_t insitu__text_url_scheme(const char *url) { /* the letters before
   if (url[n] != ':' || url[n + 1] != '/') return 0;
   return url[n + 2] == '/' || (n == 4 && strncasecmp(url, "file", 4) == 0) ? n : 0;
 }
-enum { INSITU__TEXT_URL_FILE, INSITU__TEXT_URL_MEMORY };
+enum { INSITU__TEXT_URL_FILE, INSITU__TEXT_URL_MEMORY, INSITU__TEXT_URL_ZIP };
 /* What kind of place a URL names, -1 for a scheme that is not known. A plain path is a file's. */
 static int insitu__text_url_kind(const char *url, uint64_t scheme) {
-  static const char *const known[] = {"file", "memory"}; /* by INSITU__TEXT_URL_... */
+  static const char *const known[] = {"file", "memory", "zip"}; /* by INSITU__TEXT_URL_... */
   if (!scheme) return INSITU__TEXT_URL_FILE;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (scheme == strlen(known[i]) && strncasecmp(url, known[i], scheme) == 0) return (int)i;
   return -1;
 }
 /* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL (file:///a%20b, file://localhost/a,
- * file:/a) the local path, of memory://name the name. */
+ * file:/a) the local path, of memory://name the name, of zip:///a.zip/b and zip://a.zip/b the path of the file and what follows. */
 static insitu_status insitu__text_url_parse(const char *url, int *kind, char *path, uint64_t cap, insitu_error *err) {
   uint64_t scheme = insitu__text_url_scheme(url), n = 0;
   *kind = insitu__text_url_kind(url, scheme);
-  if (!url[0]) return insitu__error_set(err, INSITU_E_ARG, "url: it is empty; give a directory or a file:// URL");
+  if (!url[0]) return insitu__error_set(err, INSITU_E_ARG, "url: it is empty; give a directory, a zip file or a file:// URL");
   if (*kind < 0)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "url: the scheme '%.*s' is not supported; give a local path, a file:// URL, or memory:// with objects",
+        "url: the scheme '%.*s' is not supported; give a local path, a file:// or zip:// URL, or memory:// with objects",
         (int)insitu__base_min(scheme, 32), url);
   const char *p = url + (scheme ? scheme + 1 : 0);
-  if (*kind == INSITU__TEXT_URL_MEMORY) p += 2;
+  if (*kind == INSITU__TEXT_URL_MEMORY || *kind == INSITU__TEXT_URL_ZIP) p += 2;
   else if (scheme && p[1] == '/') {
     p += 2;
     if (strncasecmp(p, "localhost/", 10) == 0) p += 9;
@@ -4862,11 +4873,12 @@ static insitu_status insitu__codec_decode_unknown(const struct insitu__codec_cha
 }
 
 /* >>store ------------------------------------------------------------------------------------------------------------------ */
-/* Where objects live, behind one small interface, and two stores: a local directory, and the user's memory. A store owns its
- * root descriptor or its index, and its URL text; it is opened before the reactor's coroutines use it and closed after them. All
- * _await functions run on coroutines of the store's reactor and suspend; any number may be under way at once. Only "no such
- * object" is INSITU_E_NOTFOUND: everything else that keeps an object from being read is INSITU_E_IO, so that a permission or a
- * broken disk never looks like an absent chunk. */
+/* Where objects live, behind one small interface, and three stores: a local directory, the user's memory, and a zip file, which is
+ * an object of another store. A store owns its root descriptor or its index, and its URL text; it is opened before the reactor's
+ * coroutines use it (insitu__store_open, then insitu__store_index_await on one of them) and closed after them. All _await
+ * functions run on coroutines of the store's reactor and suspend; any number may be under way at once. Only "no such object" is
+ * INSITU_E_NOTFOUND: everything else that keeps an object from being read is INSITU_E_IO, so that a permission or a broken disk
+ * never looks like an absent chunk. */
 
 struct insitu__store {
   const struct insitu__store_ops *ops; /* NULL: not open */
@@ -4874,9 +4886,10 @@ struct insitu__store {
   int dirfd;                    /* file store: the root directory, O_PATH */
   int nowait;                   /* file store: flags of a read that must not wait for a disk */
   atomic_bool never_now;        /* file store: the kernel or the file system knows no such reads */
-  const insitu_object **object; /* memory store: by insitu__store_order */
+  const insitu_object **object; /* memory store, zip store: by insitu__store_order */
   uint64_t n_objects;
-  char *url; /* as the user gave it */
+  struct insitu__store_zip *zip; /* zip store */
+  char *url;                     /* as the user gave it */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
@@ -5051,7 +5064,8 @@ static int insitu__store_order(const char *a, const char *b) {
 static int insitu__store_compare_objects(const void *a, const void *b) {
   return insitu__store_order((*(const insitu_object *const *)a)->key, (*(const insitu_object *const *)b)->key);
 }
-static uint64_t insitu__store_memory_find(const struct insitu__store *s, const char *key) { /* the first that is not before key */
+/* The number of the first object that is not before key. */
+static uint64_t insitu__store_object_first(const struct insitu__store *s, const char *key) {
   uint64_t lo = 0, hi = s->n_objects;
   while (lo < hi) {
     uint64_t mid = lo + (hi - lo) / 2;
@@ -5059,6 +5073,18 @@ static uint64_t insitu__store_memory_find(const struct insitu__store *s, const c
     else hi = mid;
   }
   return lo;
+}
+static const insitu_object *insitu__store_object(const struct insitu__store *s, const char *key) { /* NULL: there is none */
+  uint64_t at = insitu__store_object_first(s, key);
+  return at < s->n_objects && !strcmp(s->object[at]->key, key) ? s->object[at] : NULL;
+}
+/* How many bytes a read of an object of `size` bytes gives; *offset becomes the first of them. */
+static uint64_t insitu__store_range(uint64_t size, uint64_t *offset, const struct iovec *iov, unsigned n_iov) {
+  uint64_t room = 0;
+  for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
+  if (*offset == INSITU__RING_TAIL) *offset = size - insitu__base_min(room, size);
+  *offset = insitu__base_min(*offset, size);
+  return insitu__base_min(room, size - *offset);
 }
 
 struct insitu__store_copy { /* lives on the reading coroutine's stack; the worker owns it during the call */
@@ -5081,13 +5107,10 @@ static void insitu__store_memory_copy(void *arg, unsigned worker) {
 /* What a read copies; false when there is no such object. */
 static bool insitu__store_memory_range(const struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
     unsigned n_iov, struct insitu__store_copy *copy) {
-  uint64_t at = insitu__store_memory_find(s, key), room = 0;
-  if (at == s->n_objects || strcmp(s->object[at]->key, key)) return false;
-  const insitu_object *o = s->object[at];
-  for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
-  if (offset == INSITU__RING_TAIL) offset = o->n - insitu__base_min(room, o->n);
-  offset = insitu__base_min(offset, o->n);
-  *copy = (struct insitu__store_copy){(const unsigned char *)o->bytes + offset, insitu__base_min(room, o->n - offset), iov};
+  const insitu_object *o = insitu__store_object(s, key);
+  if (!o) return false;
+  uint64_t n = insitu__store_range(o->n, &offset, iov, n_iov);
+  *copy = (struct insitu__store_copy){(const unsigned char *)o->bytes + offset, n, iov};
   return true;
 }
 static insitu_status insitu__store_memory_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
@@ -5112,14 +5135,14 @@ static insitu_status insitu__store_memory_read_now(struct insitu__store *s, cons
   return INSITU_OK;
 }
 
-static insitu_status insitu__store_memory_list_await(struct insitu__store *s, const char *prefix,
+static insitu_status insitu__store_object_list_await(struct insitu__store *s, const char *prefix,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   char name[INSITU__MAX_KEY];
   const char *last = ""; /* the directory told last, its slash included */
   insitu_status status = prefix[0] ? insitu__store_check_key(prefix, err) : INSITU_OK;
   if (status < 0) return status;
   uint64_t skip = strlen(prefix), last_n = 0, found = 0;
-  for (uint64_t i = insitu__store_memory_find(s, prefix); i < s->n_objects; i++) {
+  for (uint64_t i = insitu__store_object_first(s, prefix); i < s->n_objects; i++) {
     const char *key = s->object[i]->key;
     if (strncmp(key, prefix, skip)) break;
     if (skip && key[skip] != '/') { /* the object of that name comes first */
@@ -5145,10 +5168,18 @@ static void insitu__store_memory_close(struct insitu__store *s) {
   insitu__mem_free(s->object);
 }
 static const struct insitu__store_ops insitu__store_memory_ops = {
-    insitu__store_memory_read_await, insitu__store_memory_read_now, insitu__store_memory_list_await, insitu__store_memory_close};
+    insitu__store_memory_read_await, insitu__store_memory_read_now, insitu__store_object_list_await, insitu__store_memory_close};
 
 /* -- opening -- */
 
+static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
+    unsigned n_iov, uint64_t *got, insitu_error *err) {
+  return s->ops->read_await(s, key, offset, iov, n_iov, got, err);
+}
+static insitu_status insitu__store_read_now(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
+    unsigned n_iov, uint64_t expected, uint64_t *got) {
+  return s->ops->read_now ? s->ops->read_now(s, key, offset, iov, n_iov, expected, got) : INSITU_TIMEOUT;
+}
 static void insitu__store_close(struct insitu__store *s) { /* a zeroed store is fine */
   if (s->ops) s->ops->close(s);
   insitu__mem_free(s->url);
@@ -5205,11 +5236,620 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
           err, INSITU_E_ARG, "store '%.400s': desc.objects has '%.400s' twice; give each object once", s->url, object[i]->key);
   return INSITU_OK;
 }
-/* Opens what desc's url, objects and n_objects name. s is zeroed on error. */
+
+/* -- zip files -- */
+
+/* A zip file (APPNOTE.TXT 6.3.10) that is an object of another store. Its index is the central directory, read once; what the local
+ * headers repeat of it is not looked at. Names are keys byte for byte, in whatever encoding; directories and names that are no
+ * keys are left out; of several members with one name the last counts, which is how zarr-python replaces one. A stored member's
+ * bytes are read straight to their place: one read more, of the local header, finds them the first time. A deflated one is
+ * inflated from its beginning by every read, a piece at a time. */
+
+#define INSITU__STORE_PIECE (64u << 10)  /* bytes of a deflated member that are read at once */
+#define INSITU__STORE_SKIP (16u << 10)   /* inflated bytes before a range that are dropped at once */
+#define INSITU__STORE_WINDOW (48u << 10) /* bytes that an inflate state takes at most (zlib 1.2.13: 40 KiB) */
+#define INSITU__STORE_NOW 8              /* buffers that a read without waiting may copy, to end it within one */
+enum { INSITU__STORE_STORED = 0, INSITU__STORE_DEFLATED = 8 }; /* methods */
+enum { INSITU__STORE_LOCAL = 30, INSITU__STORE_CENTRAL = 46, INSITU__STORE_END = 22, INSITU__STORE_END64 = 56 + 20 }; /* bytes */
+
+struct insitu__store_member {
+  insitu_object object;        /* its key, no bytes, its size; the key is NULL for what is no object */
+  uint64_t header, stored;     /* where its local header lies in the file; its bytes there */
+  uint64_t limit;              /* its bytes end here at the latest: the next member begins, or the directory */
+  atomic_uint_least64_t start; /* where its bytes begin; 0: the local header has not been read */
+  uint32_t crc;
+  uint16_t method, flags, name; /* name: its bytes */
+};
+struct insitu__store_end {     /* what the records at the file's end say of the central directory */
+  uint64_t at, bytes, members; /* at: in the file */
+  uint64_t before;             /* bytes of something else before the archive, which its offsets do not count */
+  bool zip64;
+};
+struct insitu__store_index {
+  struct insitu__store_member *member; /* all */
+  const insitu_object **object;        /* of them, the objects below the root, by insitu__store_order */
+  uint64_t n_members, n_objects;
+  char *names, *folder; /* folder: the top-level directory that was taken for the root, or NULL */
+  bool deflated;        /* there are such members */
+};
+#ifdef INSITU_WITH_ZLIB
+struct insitu__store_inflater {
+  struct insitu__store_inflater *next;
+  z_stream z;
+  uint64_t skip, wanted, total, size; /* bytes to drop first; to deliver then; inflated so far; in all */
+  struct iovec *iov;
+  uint32_t crc, want_crc;
+  bool done;
+  insitu_error error;
+  unsigned char piece[INSITU__STORE_PIECE], dropped[INSITU__STORE_SKIP];
+};
+#endif
+struct insitu__store_zip {
+  struct insitu__store base;
+  char *name, *root; /* the file's key in base; the path of the archive's root in it, "" for all */
+  uint64_t bytes;    /* of the file */
+  struct insitu__store_index index;
+#ifdef INSITU_WITH_ZLIB
+  struct insitu__store_inflater *idle; /* the reactor thread's */
+#endif
+};
+
+#define INSITU__STORE_BAD "the zip file is damaged, or not all of it is there: copy or write it again"
+
+/* Finds the central directory. tail: the last n bytes of a file of `file` bytes, all or as many as the records can take. */
+static insitu_status insitu__store_zip_end(
+    const unsigned char *tail, uint64_t n, uint64_t file, struct insitu__store_end *end, insitu_error *err) {
+  uint64_t at = n < INSITU__STORE_END ? 0 : n - INSITU__STORE_END + 1, offset;
+  while (at && (insitu__base_load32(tail + at - 1) != 0x06054b50 ||
+                   at - 1 + INSITU__STORE_END + insitu__base_load16(tail + at - 1 + 20) != n))
+    at--;
+  if (!at--)
+    return insitu__error_set(err, INSITU_E_NOT_ZARR,
+        "it is a file, and not a whole zip file; give the directory that holds the archive, or a zip file of it");
+  const unsigned char *p = tail + at;
+  bool parts = insitu__base_load16(p + 4) || insitu__base_load16(p + 6);
+  end->zip64 = at >= INSITU__STORE_END64 && insitu__base_load32(p - 20) == 0x07064b50;
+  end->members = insitu__base_load16(p + 10);
+  end->bytes = insitu__base_load32(p + 12);
+  offset = insitu__base_load32(p + 16);
+  if (end->zip64) {
+    p -= INSITU__STORE_END64;
+    at -= INSITU__STORE_END64;
+    if (insitu__base_load32(p) != 0x06064b50)
+      return insitu__error_set(err, INSITU_E_CORRUPT, "no ZIP64 end record before its locator; " INSITU__STORE_BAD);
+    parts = insitu__base_load32(p + 16) || insitu__base_load32(p + 20) || insitu__base_load32(p + 72) > 1;
+    end->members = insitu__base_load64(p + 32);
+    end->bytes = insitu__base_load64(p + 40);
+    offset = insitu__base_load64(p + 48);
+  }
+  if (parts)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED, "the zip file is one of several parts; join them (zip -s 0 --out)");
+  if (end->bytes > INSITU__MAX_DIRECTORY || end->members > INSITU__MAX_MEMBERS)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "its central directory has %" PRIu64 " members in %" PRIu64
+        " bytes, INSITU__MAX_MEMBERS (%u) and INSITU__MAX_DIRECTORY (%u) are the most; unpack it",
+        end->members, end->bytes, INSITU__MAX_MEMBERS, INSITU__MAX_DIRECTORY);
+  uint64_t stop = file - n + at; /* where the directory ends */
+  if (end->bytes > stop || offset > stop - end->bytes)
+    return insitu__error_set(err, INSITU_E_CORRUPT, "its central directory lies outside the file; " INSITU__STORE_BAD);
+  end->at = stop - end->bytes;
+  end->before = end->at - offset;
+  return INSITU_OK;
+}
+
+/* The values that an entry keeps in its ZIP64 field, for want of room. */
+static bool insitu__store_zip_wide(const unsigned char *extra, uint64_t n, uint64_t *size, uint64_t *stored, uint64_t *header) {
+  uint64_t *value[] = {size, stored, header};
+  while (n >= 4) {
+    uint64_t length = insitu__base_load16(extra + 2), at = 4;
+    if (length > n - 4) return true; /* not a list of fields: some writers pad with other bytes */
+    if (insitu__base_load16(extra) == 1) {
+      for (int i = 0; i < 3; i++) {
+        if (*value[i] != UINT32_MAX) continue;
+        if (length + 4 - at < 8) return false;
+        *value[i] = insitu__base_load64(extra + at);
+        at += 8;
+      }
+      return true;
+    }
+    extra += 4 + length;
+    n -= 4 + length;
+  }
+  return true;
+}
+/* Length of the directory's entry at p, of which n bytes are there; 0: it is none. */
+static uint64_t insitu__store_zip_entry(const unsigned char *p, uint64_t n) {
+  if (n < INSITU__STORE_CENTRAL || insitu__base_load32(p) != 0x02014b50) return 0;
+  uint64_t length =
+      (uint64_t)INSITU__STORE_CENTRAL + insitu__base_load16(p + 28) + insitu__base_load16(p + 30) + insitu__base_load16(p + 32);
+  return length > n ? 0 : length;
+}
+/* Reads an entry; its name goes to *names, which moves on. */
+static bool insitu__store_zip_member(
+    const unsigned char *p, const struct insitu__store_end *end, const char *root, struct insitu__store_member *m, char **names) {
+  uint64_t n = insitu__base_load16(p + 28), skip = strlen(root);
+  char *name = *names;
+  m->flags = insitu__base_load16(p + 8);
+  m->method = insitu__base_load16(p + 10);
+  m->crc = insitu__base_load32(p + 16);
+  m->stored = insitu__base_load32(p + 20);
+  m->object.n = insitu__base_load32(p + 24);
+  m->name = (uint16_t)n;
+  m->header = insitu__base_load32(p + 42);
+  atomic_init(&m->start, 0);
+  if (!insitu__store_zip_wide(p + INSITU__STORE_CENTRAL + n, insitu__base_load16(p + 30), &m->object.n, &m->stored, &m->header) ||
+      !insitu__base_add(m->header, end->before, &m->header))
+    return false;
+  memcpy(name, p + INSITU__STORE_CENTRAL, (size_t)n);
+  name[n] = 0;
+  *names += n + 1;
+  if (skip && (strncmp(name, root, skip) || name[skip++] != '/')) return true;
+  if (strlen(name) == n && insitu__store_key_valid(name + skip)) m->object.key = name + skip;
+  return true;
+}
+
+static int insitu__store_compare_headers(const void *a, const void *b) {
+  const struct insitu__store_member *x = *(const struct insitu__store_member *const *)a,
+                                    *y = *(const struct insitu__store_member *const *)b;
+  return (x->header > y->header) - (x->header < y->header);
+}
+static int insitu__store_compare_members(const void *a, const void *b) { /* of one name, the one that comes later last */
+  int order = insitu__store_compare_objects(a, b);
+  const char *x = *(const char *const *)a, *y = *(const char *const *)b; /* addresses */
+  return order ? order : (x > y) - (x < y);
+}
+/* What lies in a directory of this name, instead of everything. */
+static void insitu__store_zip_enter(struct insitu__store_index *x, const char *folder, uint64_t n) {
+  uint64_t kept = 0;
+  for (uint64_t i = 0; i < x->n_objects; i++) {
+    insitu_object *o = &x->member[(const struct insitu__store_member *)(const void *)x->object[i] - x->member].object;
+    if (strncmp(o->key, folder, n) || o->key[n] != '/') continue;
+    o->key += n + 1;
+    x->object[kept++] = o;
+  }
+  x->n_objects = kept;
+}
+/* A folder that was packed from its parent: the only top-level directory becomes the root if that has no metadata. What macOS
+ * adds does not count. */
+static bool insitu__store_zip_unwrap(struct insitu__store_index *x) {
+  static const char *const metadata[] = {"zarr.json", ".zmetadata", ".zgroup", ".zarray"};
+  const char *folder = NULL;
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < x->n_objects; i++) {
+    const char *key = x->object[i]->key;
+    uint64_t top = strcspn(key, "/");
+    for (size_t k = 0; k < sizeof metadata / sizeof *metadata; k++)
+      if (!strcmp(key, metadata[k])) return true;
+    if (!key[top] || !strncmp(key, "__MACOSX/", 9)) continue;
+    if (folder && (top != n || memcmp(folder, key, (size_t)n))) return true;
+    folder = key;
+    n = top;
+  }
+  if (!folder) return true;
+  x->folder = insitu__mem_text(folder, n);
+  if (x->folder) insitu__store_zip_enter(x, x->folder, n);
+  return x->folder;
+}
+
+static void insitu__store_index_free(struct insitu__store_index *x) {
+  insitu__mem_free(x->member);
+  insitu__mem_free(x->object);
+  insitu__mem_free(x->names);
+  insitu__mem_free(x->folder);
+  memset(x, 0, sizeof *x);
+}
+/* The members below `root` of a central directory, its n = end->bytes bytes at p. insitu__store_index_free in any case. */
+static insitu_status insitu__store_zip_index(const unsigned char *p, uint64_t n, const struct insitu__store_end *end,
+    const char *root, struct insitu__store_index *x, insitu_error *err) {
+  uint64_t at = 0, names = 0;
+  memset(x, 0, sizeof *x);
+  for (uint64_t length; at < n; at += length, x->n_members++) {
+    if (!(length = insitu__store_zip_entry(p + at, n - at)) || x->n_members == INSITU__MAX_MEMBERS)
+      return insitu__error_set(
+          err, INSITU_E_CORRUPT, "entry %" PRIu64 " of its central directory is none; " INSITU__STORE_BAD, x->n_members);
+    names += insitu__base_load16(p + at + 28) + 1u;
+  }
+  if (end->zip64 ? x->n_members != end->members : (uint16_t)x->n_members != end->members) /* without ZIP64 some count on from 0 */
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "%" PRIu64 " members in its central directory, its end record says %" PRIu64 "; " INSITU__STORE_BAD, x->n_members,
+        end->members);
+  x->member = (struct insitu__store_member *)insitu__mem_alloc(x->n_members, sizeof *x->member);
+  x->object = (const insitu_object **)insitu__mem_alloc(x->n_members, sizeof *x->object);
+  char *name = x->names = (char *)insitu__mem_alloc(names, 1);
+  if (!x->member || !x->object || !x->names)
+    return insitu__error_set(err, INSITU_E_NOMEM, "no memory for an index of its %" PRIu64 " members", x->n_members);
+  at = 0;
+  for (uint64_t i = 0; i < x->n_members; i++, at += insitu__store_zip_entry(p + at, n - at)) {
+    if (!insitu__store_zip_member(p + at, end, root, &x->member[i], &name))
+      return insitu__error_set(
+          err, INSITU_E_CORRUPT, "entry %" PRIu64 " of its central directory makes no sense; " INSITU__STORE_BAD, i);
+    x->object[i] = &x->member[i].object;
+    x->deflated = x->deflated || x->member[i].method == INSITU__STORE_DEFLATED;
+  }
+  if (x->n_members) qsort(x->object, (size_t)x->n_members, sizeof *x->object, insitu__store_compare_headers);
+  uint64_t limit = end->at;
+  for (uint64_t i = x->n_members; i-- > 0;) {
+    struct insitu__store_member *m = &x->member[(const struct insitu__store_member *)(const void *)x->object[i] - x->member];
+    m->limit = limit;
+    limit = m->header;
+  }
+  for (uint64_t i = 0; i < x->n_members; i++)
+    if (x->member[i].object.key) x->object[x->n_objects++] = &x->member[i].object;
+  uint64_t found = x->n_objects, kept = 0;
+  if (found) qsort(x->object, (size_t)found, sizeof *x->object, insitu__store_compare_members);
+  for (uint64_t i = 0; i < found; i++)
+    if (i + 1 == found || strcmp(x->object[i]->key, x->object[i + 1]->key)) x->object[kept++] = x->object[i];
+  x->n_objects = kept;
+  if (root[0] && !kept)
+    return insitu__error_set(err, INSITU_E_NOTFOUND, "the zip file has no directory '%.300s'; check the url", root);
+  if (!root[0] && !insitu__store_zip_unwrap(x)) return insitu__error_set(err, INSITU_E_NOMEM, "no memory for a name");
+  return INSITU_OK;
+}
+/* Where a member's bytes begin, from its local header. */
+static insitu_status insitu__store_zip_local(
+    const unsigned char *p, const struct insitu__store_member *m, uint64_t *start, insitu_error *err) {
+  if (insitu__base_load32(p) != 0x04034b50 || insitu__base_load16(p + 8) != m->method || insitu__base_load16(p + 26) != m->name)
+    return insitu__error_set(
+        err, INSITU_E_CORRUPT, "what lies there is not its local header, or that of another member; " INSITU__STORE_BAD);
+  *start = m->header + INSITU__STORE_LOCAL + m->name + insitu__base_load16(p + 28);
+  if (*start <= m->limit && m->stored <= m->limit - *start) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "its %" PRIu64 " bytes reach into another member or the central directory; " INSITU__STORE_BAD, m->stored);
+}
+/* Refuses what cannot be read, before any of it is. */
+static insitu_status insitu__store_zip_check(const struct insitu__store_member *m, insitu_error *err) {
+  static const struct {
+    uint16_t method;
+    const char *name;
+  } known[] = {{1, "shrink"}, {6, "implode"}, {9, "deflate64"}, {12, "bzip2"}, {14, "lzma"}, {93, "zstd"}, {95, "xz"}};
+  const char *name = "unknown";
+  if (m->flags & 1) return insitu__error_set(err, INSITU_E_UNSUPPORTED, "it is encrypted; write the zip file without a password");
+#ifdef INSITU_WITH_ZLIB
+  if (m->method == INSITU__STORE_DEFLATED) return INSITU_OK;
+#else
+  if (m->method == INSITU__STORE_DEFLATED)
+    return insitu__error_set(err, INSITU_E_CODEC,
+        "it is deflated, which this build cannot read: define INSITU_WITH_ZLIB beside INSITU_IMPLEMENTATION, and link with -lz");
+#endif
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (known[i].method == m->method) name = known[i].name;
+  if (m->method != INSITU__STORE_STORED)
+    return insitu__error_set(
+        err, INSITU_E_CODEC, "its compression method %u (%s) is not known; write it stored (zip -0)", m->method, name);
+  if (m->stored == m->object.n) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "it is stored as it is, in %" PRIu64 " bytes, and said to have %" PRIu64 "; " INSITU__STORE_BAD, m->stored, m->object.n);
+}
+
+/* Says which file, and which member unless that is NULL, a cause befell. That the file itself is not there is no member's
+ * absence. */
+static insitu_status insitu__store_zip_failed(
+    const struct insitu__store *s, const char *key, const insitu_error *cause, insitu_error *err) {
+  bool fresh = err && err->status >= 0, gone = key && cause->status == INSITU_E_NOTFOUND;
+  insitu_status status = gone ? INSITU_E_IO : cause->status;
+  insitu__error_set(err, status, "store '%.250s'%s%.250s%s: %.480s", s->url, key ? ", member '" : "", key ? key : "",
+      key ? "'" : "", cause->message);
+  if (fresh) err->sys_errno = cause->sys_errno;
+  return status;
+}
+/* The member of this key, by its path with or without the folder that was taken for the root; NULL: there is none. */
+static struct insitu__store_member *insitu__store_zip_find(const struct insitu__store *s, const char *key) {
+  const struct insitu__store_index *x = &s->zip->index;
+  const insitu_object *o = insitu__store_object(s, key);
+  uint64_t n = !o && x->folder ? strlen(x->folder) : 0;
+  if (n && !strncmp(key, x->folder, n) && key[n] == '/') o = insitu__store_object(s, key + n + 1);
+  return o ? &x->member[(const struct insitu__store_member *)(const void *)o - x->member] : NULL;
+}
+/* Exactly n bytes of the file. */
+static insitu_status insitu__store_zip_base_await(
+    struct insitu__store *s, uint64_t offset, struct iovec *iov, unsigned n_iov, uint64_t n, insitu_error *err) {
+  uint64_t got;
+  struct insitu__store *base = &s->zip->base;
+  insitu_status status = insitu__store_read_await(base, s->zip->name, offset, iov, n_iov, &got, err);
+  if (status < 0 || got == n) return status;
+  return insitu__error_set(err, INSITU_E_IO, "the zip file became shorter while it was open; it must not change, open it again");
+}
+static insitu_status insitu__store_zip_start_await(struct insitu__store *s, struct insitu__store_member *m, insitu_error *err) {
+  unsigned char header[INSITU__STORE_LOCAL];
+  uint64_t start = 0;
+  struct iovec iov = {header, sizeof header};
+  if (atomic_load_explicit(&m->start, memory_order_relaxed)) return INSITU_OK;
+  insitu_status status = INSITU_OK;
+  if (m->header > m->limit || m->limit - m->header < sizeof header)
+    status = insitu__error_set(err, INSITU_E_CORRUPT,
+        "its local header lies outside the file, or reaches into another member or the central directory; " INSITU__STORE_BAD);
+  if (!status) status = insitu__store_zip_base_await(s, m->header, &iov, 1, sizeof header, err);
+  if (!status) status = insitu__store_zip_local(header, m, &start, err);
+  if (!status) atomic_store_explicit(&m->start, start, memory_order_relaxed);
+  return status;
+}
+/* Ends the buffers after n bytes and says how many that leaves. */
+static unsigned insitu__store_trim(struct iovec *iov, uint64_t n) {
+  unsigned i = 0;
+  for (; n; i++) {
+    iov[i].iov_len = (size_t)insitu__base_min(iov[i].iov_len, n);
+    n -= iov[i].iov_len;
+  }
+  return i;
+}
+
+#ifdef INSITU_WITH_ZLIB
+/* Inflates what there is of the piece. On a worker. */
+static void insitu__store_zip_inflate(void *arg, unsigned worker) {
+  struct insitu__store_inflater *f = (struct insitu__store_inflater *)arg;
+  z_stream *z = &f->z;
+  unsigned char beyond;
+  (void)worker;
+  for (;;) {
+    bool past = f->total == f->size, drop = !past && f->skip; /* past: only the end of the stream may still come */
+    while (!past && !drop && f->wanted && !f->iov->iov_len) f->iov++;
+    if (!past && !drop && !f->wanted) {
+      f->done = true; /* what follows is not wanted */
+      return;
+    }
+    uint64_t room = past ? 1 : drop ? insitu__base_min(f->skip, sizeof f->dropped) : insitu__base_min(f->iov->iov_len, f->wanted);
+    unsigned char *to = past ? &beyond : drop ? f->dropped : (unsigned char *)f->iov->iov_base;
+    z->next_out = to;
+    z->avail_out = (uInt)insitu__base_min(room, 1u << 30);
+    int rc = inflate(z, Z_NO_FLUSH);
+    uint64_t n = (uint64_t)(z->next_out - to);
+    if (past && n) rc = Z_DATA_ERROR;
+    if (!past) {
+      f->crc = (uint32_t)crc32(f->crc, to, (uInt)n);
+      f->total += n;
+      if (drop) f->skip -= n;
+      else {
+        f->wanted -= n;
+        f->iov->iov_base = to + n;
+        f->iov->iov_len -= (size_t)n;
+      }
+    }
+    f->done = rc == Z_STREAM_END;
+    if (f->done && f->total == f->size && f->crc == f->want_crc) return;
+    if (rc == Z_MEM_ERROR) insitu__error_set(&f->error, INSITU_E_NOMEM, "no memory to inflate it; lower max_inflight");
+    if (f->done || (rc != Z_OK && rc != Z_BUF_ERROR)) {
+      insitu__error_set(&f->error, INSITU_E_CORRUPT, "%s after %" PRIu64 " of %" PRIu64 " inflated bytes; " INSITU__STORE_BAD,
+          past && n           ? "more data"
+          : f->done           ? f->total == f->size ? "a wrong CRC32" : "the end of the data"
+          : rc == Z_NEED_DICT ? "a dictionary is needed"
+          : z->msg            ? z->msg
+                              : "no deflated data",
+          f->total, f->size);
+      return;
+    }
+    if (!n && !z->avail_in) return;
+  }
+}
+static struct insitu__store_inflater *insitu__store_inflater_take(struct insitu__store_zip *zip) {
+  struct insitu__store_inflater *f = zip->idle;
+  if (f) {
+    zip->idle = f->next;
+    return inflateReset(&f->z) == Z_OK ? f : NULL;
+  }
+  f = (struct insitu__store_inflater *)insitu__mem_alloc(1, sizeof *f);
+  if (!f) return NULL;
+  f->z.zalloc = insitu__codec_zlib_alloc;
+  f->z.zfree = insitu__codec_zlib_free;
+  if (inflateInit2(&f->z, -15) == Z_OK) return f; /* no header: bare deflate */
+  insitu__mem_free(f);
+  return NULL;
+}
+/* n bytes at `offset` of a deflated member. */
+static insitu_status insitu__store_zip_inflate_await(struct insitu__store *s, const struct insitu__store_member *m,
+    uint64_t offset, struct iovec *iov, uint64_t n, insitu_error *err) {
+  struct insitu__store_inflater *f = insitu__store_inflater_take(s->zip);
+  uint64_t start = atomic_load_explicit(&m->start, memory_order_relaxed), at = 0;
+  insitu_status status = INSITU_OK;
+  if (!f) return insitu__error_set(err, INSITU_E_NOMEM, "no memory to inflate it; lower max_inflight");
+  f->skip = offset;
+  f->wanted = n;
+  f->total = 0;
+  f->size = m->object.n;
+  f->iov = iov;
+  f->crc = 0;
+  f->want_crc = m->crc;
+  f->done = false;
+  f->error.status = 0;
+  while (!status && !f->done) {
+    uint64_t more = insitu__base_min(sizeof f->piece, m->stored - at);
+    struct iovec piece = {f->piece, (size_t)more};
+    if (!more)
+      status = insitu__error_set(
+          err, INSITU_E_CORRUPT, "its %" PRIu64 " bytes end before the deflated data does; " INSITU__STORE_BAD, m->stored);
+    else status = insitu__store_zip_base_await(s, start + at, &piece, 1, more, err);
+    if (status < 0) break;
+    at += more;
+    f->z.next_in = f->piece;
+    f->z.avail_in = (uInt)more;
+    insitu__reactor_work_await(s->reactor, insitu__store_zip_inflate, f);
+    if (f->error.status) status = insitu__error_set(err, f->error.status, "%s", f->error.message);
+  }
+  f->next = s->zip->idle;
+  s->zip->idle = f;
+  return status;
+}
+#endif
+/* Bytes that one read may take besides its buffers. */
+static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
+#ifdef INSITU_WITH_ZLIB
+  if (s->zip && s->zip->index.deflated) return sizeof(struct insitu__store_inflater) + INSITU__STORE_WINDOW;
+#endif
+  (void)s;
+  return 0;
+}
+
+static insitu_status insitu__store_zip_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
+    unsigned n_iov, uint64_t *got, insitu_error *err) {
+  insitu_error cause;
+  cause.status = cause.sys_errno = 0;
+  *got = 0;
+  insitu_status status = insitu__store_check_key(key, err);
+  if (status < 0) return status;
+  struct insitu__store_member *m = insitu__store_zip_find(s, key);
+  if (!m) return insitu__store_failed(s, key, ENOENT, err);
+  uint64_t n = insitu__store_range(m->object.n, &offset, iov, n_iov);
+  status = insitu__store_zip_check(m, &cause);
+  if (!status) status = insitu__store_zip_start_await(s, m, &cause);
+#ifdef INSITU_WITH_ZLIB
+  if (!status && n && m->method == INSITU__STORE_DEFLATED) status = insitu__store_zip_inflate_await(s, m, offset, iov, n, &cause);
+#endif
+  if (!status && n && m->method == INSITU__STORE_STORED)
+    status = insitu__store_zip_base_await(s, m->start + offset, iov, insitu__store_trim(iov, n), n, &cause);
+  if (status < 0) return insitu__store_zip_failed(s, key, &cause, err);
+  *got = n;
+  return INSITU_OK;
+}
+static insitu_status insitu__store_zip_read_now(struct insitu__store *s, const char *key, uint64_t offset,
+    const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
+  struct insitu__store *base = &s->zip->base;
+  struct insitu__store_member *m = insitu__store_zip_find(s, key);
+  struct iovec part[INSITU__STORE_NOW];
+  insitu_error cause = {.status = INSITU_E_IO}; /* nothing is written to it */
+  (void)expected;
+  if (!m || m->method != INSITU__STORE_STORED || insitu__store_zip_check(m, &cause)) return INSITU_TIMEOUT;
+  uint64_t start = atomic_load_explicit(&m->start, memory_order_relaxed),
+           n = insitu__store_range(m->object.n, &offset, iov, n_iov);
+  if (!start) {
+    unsigned char header[INSITU__STORE_LOCAL];
+    struct iovec to = {header, sizeof header};
+    if (m->header > m->limit || m->limit - m->header < sizeof header ||
+        insitu__store_read_now(base, s->zip->name, m->header, &to, 1, sizeof header, got) || *got != sizeof header ||
+        insitu__store_zip_local(header, m, &start, &cause))
+      return INSITU_TIMEOUT;
+    atomic_store_explicit(&m->start, start, memory_order_relaxed);
+  }
+  unsigned whole = 0; /* buffers that it fills */
+  uint64_t left = n;
+  while (left && iov[whole].iov_len <= left) left -= iov[whole++].iov_len;
+  if (left) {
+    if (whole >= INSITU__STORE_NOW) return INSITU_TIMEOUT;
+    memcpy(part, iov, (whole + 1) * sizeof *part);
+    part[whole].iov_len = (size_t)left;
+    iov = part;
+    whole++;
+  }
+  *got = 0;
+  if (n && (insitu__store_read_now(base, s->zip->name, start + offset, iov, whole, n, got) || *got != n)) return INSITU_TIMEOUT;
+  return INSITU_OK;
+}
+static void insitu__store_zip_close(struct insitu__store *s) {
+  struct insitu__store_zip *zip = s->zip;
+#ifdef INSITU_WITH_ZLIB
+  for (struct insitu__store_inflater *f = zip->idle, *next; f; f = next) {
+    next = f->next;
+    inflateEnd(&f->z);
+    insitu__mem_free(f);
+  }
+#endif
+  insitu__store_index_free(&zip->index);
+  insitu__store_close(&zip->base);
+  insitu__mem_free(zip->name);
+  insitu__mem_free(zip->root);
+  insitu__mem_free(zip);
+}
+static const struct insitu__store_ops insitu__store_zip_ops = {
+    insitu__store_zip_read_await, insitu__store_zip_read_now, insitu__store_object_list_await, insitu__store_zip_close};
+
+struct insitu__store_indexing { /* lives on its coroutine's stack */
+  const unsigned char *directory;
+  const struct insitu__store_end *end;
+  const char *root;
+  struct insitu__store_index *index;
+  insitu_status status;
+  insitu_error *err;
+};
+static void insitu__store_zip_index_job(void *arg, unsigned worker) {
+  struct insitu__store_indexing *job = (struct insitu__store_indexing *)arg;
+  (void)worker;
+  job->status = insitu__store_zip_index(job->directory, job->end->bytes, job->end, job->root, job->index, job->err);
+}
+/* Reads the end of the file, which mostly holds its directory too, else that as well. */
+static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insitu_error *err) {
+  struct insitu__store_zip *zip = s->zip;
+  struct insitu__store_end end;
+  insitu_error cause = {0};
+  uint64_t n = insitu__base_min(zip->bytes, UINT16_MAX + INSITU__STORE_END + INSITU__STORE_END64);
+  unsigned char *tail = (unsigned char *)insitu__mem_realloc(NULL, n), *directory = NULL;
+  insitu_status status = INSITU_OK;
+  struct iovec iov = {tail, (size_t)n};
+  if (!tail) status = insitu__error_set(&cause, INSITU_E_NOMEM, "no memory to read its end");
+  if (!status) status = insitu__store_zip_base_await(s, INSITU__RING_TAIL, &iov, 1, n, &cause);
+  if (!status) status = insitu__store_zip_end(tail, n, zip->bytes, &end, &cause);
+  if (status == INSITU_E_NOT_ZARR && zip->root[0]) {
+    cause.status = 0;
+    status = insitu__error_set(
+        &cause, INSITU_E_NOTFOUND, "no such directory: '%.300s' is a file, and not a whole zip file; check the url", zip->name);
+  }
+  bool inside = !status && end.at >= zip->bytes - n;
+  if (!status && !inside) {
+    directory = (unsigned char *)insitu__mem_realloc(NULL, end.bytes);
+    iov = (struct iovec){directory, (size_t)end.bytes};
+    if (!directory)
+      status = insitu__error_set(&cause, INSITU_E_NOMEM, "no memory for %" PRIu64 " bytes of its directory", end.bytes);
+    else status = insitu__store_zip_base_await(s, end.at, &iov, 1, end.bytes, &cause);
+  }
+  if (!status) {
+    struct insitu__store_indexing job = {
+        inside ? tail + (end.at - (zip->bytes - n)) : directory, &end, zip->root, &zip->index, INSITU_OK, &cause};
+    insitu__reactor_work_await(s->reactor, insitu__store_zip_index_job, &job);
+    status = job.status;
+    s->object = zip->index.object;
+    s->n_objects = zip->index.n_objects;
+  }
+  insitu__mem_free(tail);
+  insitu__mem_free(directory);
+  return status < 0 ? insitu__store_zip_failed(s, NULL, &cause, err) : status;
+}
+/* Does the path, or the beginning of it, name a regular file? *n: the length of that. */
+static bool insitu__store_zip_split(const char *path, uint64_t *n, uint64_t *bytes) {
+  char part[INSITU__MAX_KEY];
+  struct stat info;
+  *n = strlen(path);
+  memcpy(part, path, *n + 1);
+  for (;;) {
+    while (*n > 1 && part[*n - 1] == '/') --*n;
+    part[*n] = 0;
+    if (stat(part, &info) == 0) break;
+    while (*n && part[*n - 1] != '/') --*n;
+    if (errno != ENOTDIR || !*n) return false; /* only below a file is something of this kind */
+  }
+  *bytes = (uint64_t)info.st_size;
+  return S_ISREG(info.st_mode);
+}
+/* The file is the first n bytes of path; its directory is the base store. */
+static insitu_status insitu__store_zip_open(
+    struct insitu__store *s, const char *path, uint64_t n, uint64_t bytes, insitu_error *err) {
+  char text[INSITU__MAX_KEY];
+  uint64_t name = n, end = strlen(path);
+  struct insitu__store_zip *zip = (struct insitu__store_zip *)insitu__mem_alloc(1, sizeof *zip);
+  const char *root = path + n;
+  while (name && path[name - 1] != '/') name--;
+  while (*root == '/') root++;
+  while (path + end > root && path[end - 1] == '/') end--;
+  snprintf(text, sizeof text, "%.*s", name ? (int)name : 1, name ? path : ".");
+  if (zip) {
+    s->ops = &insitu__store_zip_ops; /* closing frees all from here on */
+    s->zip = zip;
+    zip->bytes = bytes;
+    zip->name = insitu__mem_text(path + name, n - name);
+    zip->root = insitu__mem_text(root, (uint64_t)(path + end - root));
+    zip->base.reactor = s->reactor;
+    zip->base.url = insitu__mem_text(text, strlen(text));
+  }
+  if (!zip || !zip->name || !zip->root || !zip->base.url)
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s': no memory to open it; give the process more memory", s->url);
+  insitu_status status = zip->root[0] ? insitu__store_check_key(zip->root, err) : INSITU_OK;
+  return status < 0 ? status : insitu__store_file_open(&zip->base, text, err);
+}
+
+/* -- any -- */
+
+/* Opens what desc's url, objects and n_objects name, so far as it can without reading. s is zeroed on error. */
 static insitu_status insitu__store_open(
     struct insitu__store *s, struct insitu__reactor *reactor, const insitu_loader_desc *desc, insitu_error *err) {
   char path[INSITU__MAX_KEY];
   int kind;
+  uint64_t n, bytes;
   memset(s, 0, sizeof *s);
   insitu_status status = insitu__text_url_parse(desc->url, &kind, path, sizeof path, err);
   if (status < 0) return status;
@@ -5220,21 +5860,22 @@ static insitu_status insitu__store_open(
   if (!s->url)
     return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
   s->reactor = reactor;
-  status = kind == INSITU__TEXT_URL_MEMORY ? insitu__store_memory_open(s, desc, err) : insitu__store_file_open(s, path, err);
+  if (kind == INSITU__TEXT_URL_MEMORY) status = insitu__store_memory_open(s, desc, err);
+  else if (insitu__store_zip_split(path, &n, &bytes)) status = insitu__store_zip_open(s, path, n, bytes, err);
+  else if (kind == INSITU__TEXT_URL_FILE) status = insitu__store_file_open(s, path, err);
+  else
+    status = insitu__error_set(err, INSITU_E_NOTFOUND,
+        "store '%.400s': '%.400s' is no file; check the url, and leave zip:// out before a directory", desc->url, path);
   if (status < 0) insitu__store_close(s);
   return status;
 }
-static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
-    unsigned n_iov, uint64_t *got, insitu_error *err) {
-  return s->ops->read_await(s, key, offset, iov, n_iov, got, err);
+/* What opening has to read, before anything else is asked: a zip file's index. */
+static insitu_status insitu__store_index_await(struct insitu__store *s, insitu_error *err) {
+  return s->zip ? insitu__store_zip_index_await(s, err) : INSITU_OK;
 }
 static insitu_status insitu__store_list_await(struct insitu__store *s, const char *prefix,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   return s->ops->list_await(s, prefix, emit, to, err);
-}
-static insitu_status insitu__store_read_now(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
-    unsigned n_iov, uint64_t expected, uint64_t *got) {
-  return s->ops->read_now ? s->ops->read_now(s, key, offset, iov, n_iov, expected, got) : INSITU_TIMEOUT;
 }
 /* A whole small object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. */
 static insitu_status insitu__store_get_await(
@@ -6564,7 +7205,8 @@ static insitu_status insitu__zarr_open_await(struct insitu__zarr_group *g, struc
   memset(g, 0, sizeof *g);
   g->store = store;
   g->nodes = -1;
-  insitu_status status = insitu__zarr_find_root_await(g, err);
+  insitu_status status = insitu__store_index_await(store, err);
+  if (status == INSITU_OK) status = insitu__zarr_find_root_await(g, err);
   if (status < 0) insitu__zarr_group_free(g);
   return status;
 }
@@ -10613,7 +11255,7 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
   }
   if (ld->slot_bytes) ld->buffer_bytes += INSITU__LOADER_GAP;
   uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->whole_bytes;
-  uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK +
+  uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
                   (ld->slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
   if (!c->prefetch_depth)

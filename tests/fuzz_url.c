@@ -72,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     FUZZ_HOLDS(url[0] ? status == INSITU_OK && !strcmp(url, path) : status == INSITU_E_ARG);
   }
   FUZZ_HOLDS(status != INSITU_OK || (kind == INSITU__TEXT_URL_MEMORY) == !strncasecmp(url, "memory://", 9));
+  FUZZ_HOLDS(status != INSITU_OK || (kind == INSITU__TEXT_URL_ZIP) == !strncasecmp(url, "zip://", 6));
   if (status == INSITU_OK && kind != INSITU__TEXT_URL_MEMORY && path[0] == '/') round_trip(path);
   key(url);
   free(url);

@@ -338,7 +338,9 @@ static void urls(void **state) {
       {"s3://bucket/key", "s3", INSITU_E_UNSUPPORTED}, {"https://user:secret@host/x", "https", INSITU_E_UNSUPPORTED},
       {"gs://b", "gs", INSITU_E_UNSUPPORTED}, {"a:b", "a:b", 0}, {"memory://", "", 0}, {"Memory://a%20b/", "a b/", 0},
       {"memory:/a", "memory:/a", 0}, {"memory://%zz", "", INSITU_E_ARG}, {"memory", "memory", 0},
-      {"memorys://a", "memorys", INSITU_E_UNSUPPORTED}, {"12:30:00Z://x", "12:30:00Z://x", 0}};
+      {"memorys://a", "memorys", INSITU_E_UNSUPPORTED}, {"12:30:00Z://x", "12:30:00Z://x", 0},
+      {"zip:///a%20b.zip/c", "/a b.zip/c", 0}, {"ZIP://a.zip", "a.zip", 0}, {"zip:/a", "zip:/a", 0},
+      {"zip://%zz", "", INSITU_E_ARG}, {"zips://a", "zips", INSITU_E_UNSUPPORTED}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char path[32];
@@ -348,7 +350,9 @@ static void urls(void **state) {
     if (status != cases[i].status) fail_msg("%s: %d %s", cases[i].url, status, err.message);
     if (status == INSITU_OK) assert_string_equal(path, cases[i].path);
     if (status == INSITU_OK)
-      assert_int_equal(kind, strncasecmp(cases[i].url, "memory://", 9) ? INSITU__TEXT_URL_FILE : INSITU__TEXT_URL_MEMORY);
+      assert_int_equal(kind, !strncasecmp(cases[i].url, "memory://", 9) ? INSITU__TEXT_URL_MEMORY
+                             : strncasecmp(cases[i].url, "zip://", 6)   ? INSITU__TEXT_URL_FILE
+                                                                        : INSITU__TEXT_URL_ZIP);
     else assert_non_null(strstr(err.message, cases[i].path));
     assert_null(strstr(err.message, "secret"));
   }
