@@ -554,6 +554,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
  * keep damaged or hostile input from taking memory or time without bound. */
 #define INSITU__MAX_DIMS 16
 #define INSITU__MAX_CODECS 8         /* of one array's chain */
+#define INSITU__MAX_SCALAR_MAP 64    /* entries of a cast_value's scalar_map */
 #define INSITU__MAX_KEY 4096         /* bytes of an object's key or a path, its end included */
 #define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
 #define INSITU__MAX_JSON_DEPTH 64
@@ -3795,12 +3796,43 @@ enum {
   INSITU__CODEC_CRC32C,
   INSITU__CODEC_GZIP,
   INSITU__CODEC_ZLIB,
-  INSITU__CODEC_SHARD
+  INSITU__CODEC_SHARD,
+  INSITU__CODEC_SHUFFLE,
+  INSITU__CODEC_PACKBITS, /* to here codecs of bytes, but for numcodecs' packbits; from here of elements */
+  INSITU__CODEC_DELTA,
+  INSITU__CODEC_SCALE, /* fixedscaleoffset, scale_offset */
+  INSITU__CODEC_CAST   /* astype, quantize, bitround, cast_value */
 };
+
+struct insitu__codec_type { /* of the elements that a filter works on */
+  int32_t dtype;            /* INSITU_..., but no complex one; 0: none */
+  bool swap;                /* in the other byte order */
+};
+union insitu__codec_value { /* an element: of a signed type, an unsigned one (and bool), a float */
+  int64_t i;
+  uint64_t u;
+  double d;
+};
+enum { INSITU__CODEC_NEAREST, INSITU__CODEC_AWAY, INSITU__CODEC_TO_ZERO, INSITU__CODEC_UP, INSITU__CODEC_DOWN }; /* rounding */
+enum { INSITU__CODEC_REFUSE, INSITU__CODEC_CLAMP, INSITU__CODEC_WRAP };                                          /* range */
+struct insitu__codec_cast { /* cast_value (zarr-extensions) */
+  int rounding, range;
+  unsigned n; /* scalar_map.decode: from[i] becomes to[i] */
+  union insitu__codec_value from[INSITU__MAX_SCALAR_MAP], to[INSITU__MAX_SCALAR_MAP];
+};
+enum { INSITU__CODEC_PAD_NONE, INSITU__CODEC_PAD_FIRST, INSITU__CODEC_PAD_LAST }; /* where packbits tells its padding */
 
 struct insitu__codec {
   int kind;
   const struct insitu__codec_shard *shard; /* of INSITU__CODEC_SHARD, the array's */
+  bool at_start;                           /* a checksum stands before its bytes */
+  struct insitu__codec_type from, to;      /* of a filter: elements as it finds them and as it leaves them */
+  uint32_t size;                           /* shuffle: bytes of an element */
+  bool exact;                              /* SCALE in the type of its elements, which must hold every result: scale_offset */
+  union insitu__codec_value scale, offset; /* doubles unless exact */
+  bool high_first;                         /* packbits: the first element is a byte's highest bit */
+  uint8_t pad, first_bit, bits;            /* packbits: INSITU__CODEC_PAD_...; of each element, bits from first_bit on */
+  struct insitu__codec_cast *cast;         /* cast_value's rules, owned; NULL: as numpy casts */
 };
 struct insitu__codec_chain { /* in decode order: codec[0] sees the stored bytes; n = 0 is raw */
   int n;
@@ -3862,14 +3894,18 @@ static insitu_status insitu__codec_unknown(const char *name, insitu_error *err) 
   for (; name[n] && n < sizeof shown - 1; n++) shown[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
   shown[n] = 0;
   return insitu__error_set(err, INSITU_E_CODEC,
-      "codec \"%s\": not known here; blosc, zstd, lz4, crc32c, gzip and zlib are: write the array with one of these", shown);
+      "codec \"%s\": not known here; blosc, zstd, lz4, crc32c, gzip, zlib and numcodecs' filters are: write the array with these",
+      shown);
 }
 
 static const struct {
   const char *name;
   int kind;
 } insitu__codec_known[] = {{"blosc", INSITU__CODEC_BLOSC}, {"zstd", INSITU__CODEC_ZSTD}, {"lz4", INSITU__CODEC_LZ4},
-    {"crc32c", INSITU__CODEC_CRC32C}, {"gzip", INSITU__CODEC_GZIP}, {"zlib", INSITU__CODEC_ZLIB}};
+    {"crc32c", INSITU__CODEC_CRC32C}, {"gzip", INSITU__CODEC_GZIP}, {"zlib", INSITU__CODEC_ZLIB},
+    {"shuffle", INSITU__CODEC_SHUFFLE}, {"packbits", INSITU__CODEC_PACKBITS}, {"delta", INSITU__CODEC_DELTA},
+    {"fixedscaleoffset", INSITU__CODEC_SCALE}, {"scale_offset", INSITU__CODEC_SCALE}, {"astype", INSITU__CODEC_CAST},
+    {"quantize", INSITU__CODEC_CAST}, {"bitround", INSITU__CODEC_CAST}, {"cast_value", INSITU__CODEC_CAST}};
 
 static const char *insitu__codec_name(int kind) {
   for (size_t i = 0; i < sizeof insitu__codec_known / sizeof *insitu__codec_known; i++)
@@ -3887,10 +3923,342 @@ static insitu_status insitu__codec_from_name(const char *name, struct insitu__co
       return insitu__error_set(err, INSITU_E_CODEC,
           "codec \"%s\": not in this build: define INSITU_WITH_ZLIB beside INSITU_IMPLEMENTATION, and link with -lz", bare);
 #endif
-    *out = (struct insitu__codec){insitu__codec_known[i].kind, NULL};
+    *out = (struct insitu__codec){.kind = insitu__codec_known[i].kind};
     return INSITU_OK;
   }
   return insitu__codec_unknown(name, err);
+}
+
+/* ---- configurations ---- */
+
+static uint32_t insitu__codec_type_size(struct insitu__codec_type type) {
+  return (uint32_t)(type.dtype & 0xff) / 8;
+}
+static bool insitu__codec_is_float(int32_t dtype) {
+  return dtype >> 8 == 2;
+}
+static bool insitu__codec_is_signed(int32_t dtype) {
+  return dtype >> 8 == 0;
+}
+static bool insitu__codec_same_type(struct insitu__codec_type a, struct insitu__codec_type b) {
+  return a.dtype == b.dtype && (a.swap == b.swap || insitu__codec_type_size(a) == 1);
+}
+
+/* numpy's "<f4", "f4", "|b1", "float32" and "<M8[ns]", which is an int64; and the names of Zarr v3. */
+static bool insitu__codec_type_parse(const char *text, struct insitu__codec_type *out) {
+  static const struct {
+    const char *name; /* in front of bits; one letter: of bytes */
+    int32_t code;
+    unsigned sizes; /* that exist, in bytes, one bit each */
+  } known[] = {{"bool", 6, 1 << 1}, {"uint", 1, 0x116}, {"int", 0, 0x116}, {"float", 2, 0x114}, {"b", 6, 1 << 1}, {"u", 1, 0x116},
+      {"i", 0, 0x116}, {"f", 2, 0x114}, {"M", 0, 1 << 8}, {"m", 0, 1 << 8}};
+  bool big = text[0] == '>';
+  if (*text && strchr("<>|=", *text)) text++;
+  for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+    size_t letters = strlen(known[k].name);
+    if (strncmp(text, known[k].name, letters)) continue;
+    uint64_t n = 0;
+    const char *p = text + letters;
+    for (; insitu__text_is_digit((unsigned char)*p) && n < 1000; p++) n = 10 * n + (uint64_t)(*p - '0');
+    if (k == 0) n = 8; /* "bool" */
+    if (letters > 1 && n % 8) return false;
+    if (letters > 1) n /= 8;
+    if (known[k].sizes == 1 << 8 && *p == '[') p += strcspn(p, "]") + (strchr(p, ']') != NULL);
+    if (*p || n > 8 || !(known[k].sizes >> n & 1)) return false;
+    *out = (struct insitu__codec_type){known[k].code << 8 | (int32_t)n * 8, big && n > 1};
+    return true;
+  }
+  return false;
+}
+
+struct insitu__codec_context {    /* where a codec stands in an array's metadata */
+  int format;                     /* Zarr's: 2 or 3 */
+  bool array;                     /* format 3: before the codec that makes bytes */
+  uint32_t item;                  /* format 3: bytes of an element there */
+  struct insitu__codec_type type; /* and its type, which is in native order; none: a complex one */
+};
+struct insitu__codec_reading { /* one configuration under way */
+  const struct insitu__text_json *j;
+  int config; /* the object that has the keys, -1: none */
+  const char *name;
+  const struct insitu__codec_context *at;
+  struct insitu__codec *out;
+  insitu_error *err;
+};
+
+static insitu_status insitu__codec_bad(
+    const struct insitu__codec_reading *r, insitu_status status, const char *key, const char *cause) {
+  uint64_t n;
+  const char *value = insitu__text_json_span(r->j, insitu__text_json_get(r->j, r->config, key), &n);
+  return insitu__error_set(r->err, status, "codec \"%.64s\", configuration key '%s'%s%.*s: %s; %s", r->name, key,
+      value ? " = " : "", (int)insitu__base_min(n, 80), value ? value : "", cause,
+      status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong" : "leave this array out or convert it");
+}
+/* An element type by key. Left as it is when the key is absent or null and may be; in format 3 elements are in native order. */
+static insitu_status insitu__codec_read_type(
+    const struct insitu__codec_reading *r, const char *key, bool required, struct insitu__codec_type *type) {
+  char text[32];
+  int token = insitu__text_json_get(r->j, r->config, key);
+  if (!required && (token < 0 || insitu__text_json_is_null(r->j, token))) return INSITU_OK;
+  if (!insitu__text_json_is_string(r->j, token)) return insitu__codec_bad(r, INSITU_E_FORMAT, key, "a data type is needed");
+  if (insitu__text_json_string(r->j, token, text, sizeof text) < 0 || !insitu__codec_type_parse(text, type))
+    return insitu__codec_bad(r, INSITU_E_CODEC, key, "this type is not supported here (bool, integers and floats are)");
+  if (r->at->format == 3) type->swap = false;
+  return INSITU_OK;
+}
+/* The two types of a numcodecs filter. The one it decodes to must in format 3 be that of the array there. */
+static insitu_status insitu__codec_read_types(const struct insitu__codec_reading *r, const char *to, const char *from) {
+  struct insitu__codec *c = r->out;
+  bool v2 = r->at->format == 2;
+  if (!v2) c->to = r->at->type;
+  insitu_status status = insitu__codec_read_type(r, to, v2, &c->to);
+  if (status == INSITU_OK && !v2 && c->to.dtype != r->at->type.dtype)
+    return insitu__codec_bad(r, INSITU_E_FORMAT, to, "the array has another type there");
+  c->from = c->to;
+  return status == INSITU_OK ? insitu__codec_read_type(r, from, !strcmp(from, "encode_dtype"), &c->from) : status;
+}
+static insitu_status insitu__codec_read_integer(
+    const struct insitu__codec_reading *r, const char *key, uint64_t most, uint64_t absent, uint64_t *value) {
+  int token = insitu__text_json_get(r->j, r->config, key);
+  *value = absent;
+  if (token < 0 || insitu__text_json_is_null(r->j, token)) return INSITU_OK;
+  if (insitu__text_json_u64(r->j, token, value) && *value <= most) return INSITU_OK;
+  return insitu__codec_bad(r, INSITU_E_FORMAT, key, "not an integer that makes sense there");
+}
+/* The number of the word that a key holds, absent: 0. */
+static insitu_status insitu__codec_read_word(
+    const struct insitu__codec_reading *r, const char *key, const char *const *words, int n, int *number) {
+  int token = insitu__text_json_get(r->j, r->config, key);
+  *number = 0;
+  if (token < 0) return INSITU_OK;
+  for (int i = 0; i < n; i++)
+    if (words[i] && insitu__text_json_equals(r->j, token, words[i])) {
+      *number = i;
+      return INSITU_OK;
+    }
+  return insitu__codec_bad(r, INSITU_E_FORMAT, key, "not a word that the specification knows there");
+}
+
+/* A scalar as Zarr v3 writes fill values. Floats of any width are exact in a double. */
+static bool insitu__codec_read_scalar(
+    const struct insitu__text_json *j, int token, int32_t dtype, union insitu__codec_value *value) {
+  unsigned bits = (unsigned)dtype & 0xff;
+  if (insitu__codec_is_float(dtype)) {
+    if (insitu__text_json_equals(j, token, "NaN")) value->d = __builtin_nan("");
+    else if (insitu__text_json_equals(j, token, "Infinity") || insitu__text_json_equals(j, token, "+Infinity"))
+      value->d = __builtin_inf();
+    else if (insitu__text_json_equals(j, token, "-Infinity")) value->d = -__builtin_inf();
+    else if (!insitu__text_json_double(j, token, &value->d)) return false;
+    if (bits == 32) value->d = (double)(float)value->d;
+    return true;
+  }
+  if (insitu__codec_is_signed(dtype))
+    return insitu__text_json_i64(j, token, &value->i) &&
+           (bits == 64 || (value->i >= -(INT64_C(1) << (bits - 1)) && value->i < INT64_C(1) << (bits - 1)));
+  return insitu__text_json_u64(j, token, &value->u) && (bits == 64 || value->u >> bits == 0);
+}
+
+static insitu_status insitu__codec_read_packbits(const struct insitu__codec_reading *r) {
+  static const char *const places[] = {"none", "first_byte", "last_byte"}; /* by INSITU__CODEC_PAD_... */
+  struct insitu__codec *c = r->out;
+  if (r->at->format == 2 || r->at->array) { /* numcodecs */
+    if (r->at->array && r->at->type.dtype != INSITU_BOOL)
+      return insitu__error_set(
+          r->err, INSITU_E_FORMAT, "codec \"%.64s\": it packs bool alone; the metadata is damaged or its writer wrong", r->name);
+    c->from = (struct insitu__codec_type){INSITU_U8, false};
+    c->to = (struct insitu__codec_type){INSITU_BOOL, false};
+    c->pad = INSITU__CODEC_PAD_FIRST;
+    c->high_first = true;
+    c->bits = 1;
+    return INSITU_OK;
+  }
+  uint64_t width = r->at->type.dtype == INSITU_BOOL ? 1 : r->at->type.dtype & 0xff, first = 0, last = 0;
+  int place = 0;
+  if (!r->at->type.dtype)
+    return insitu__error_set(r->err, INSITU_E_CODEC,
+        "codec \"%.64s\": complex numbers are not supported in it; leave this array out or convert it", r->name);
+  insitu_status status = insitu__codec_read_word(r, "padding_encoding", places, 3, &place);
+  if (status == INSITU_OK) status = insitu__codec_read_integer(r, "first_bit", width - 1, 0, &first);
+  if (status == INSITU_OK) status = insitu__codec_read_integer(r, "last_bit", width - 1, width - 1, &last);
+  if (status == INSITU_OK && last < first)
+    return insitu__codec_bad(r, INSITU_E_FORMAT, "last_bit", "it must not be less than first_bit");
+  c->from = (struct insitu__codec_type){INSITU_U8, false};
+  c->to = r->at->type;
+  c->pad = (uint8_t)place;
+  c->first_bit = (uint8_t)first;
+  c->bits = (uint8_t)(last - first + 1);
+  return status;
+}
+
+/* A key that the specification of these codecs does not know makes their metadata invalid. */
+static insitu_status insitu__codec_only(const struct insitu__codec_reading *r, const char *const *known, int n) {
+  for (int t = insitu__text_json_first(r->j, r->config); t >= 0; t = insitu__text_json_next(r->j, r->config, t)) {
+    char key[64];
+    int i = 0;
+    while (i < n && !insitu__text_json_equals(r->j, t, known[i])) i++;
+    if (i < n) continue;
+    if (insitu__text_json_string(r->j, t, key, sizeof key) < 0) snprintf(key, sizeof key, "(unprintable)");
+    return insitu__codec_bad(r, INSITU_E_CODEC, key, "an unknown key");
+  }
+  return INSITU_OK;
+}
+
+static insitu_status insitu__codec_read_scale_offset(const struct insitu__codec_reading *r) {
+  static const char *const keys[] = {"offset", "scale"};
+  struct insitu__codec *c = r->out;
+  int32_t dtype = r->at->type.dtype;
+  insitu_status status = insitu__codec_only(r, keys, 2);
+  if (status < 0) return status;
+  if (!dtype || dtype == INSITU_BOOL)
+    return insitu__error_set(
+        r->err, INSITU_E_CODEC, "codec \"%.64s\": only real numbers can be scaled; leave this array out or convert it", r->name);
+  c->from = c->to = r->at->type;
+  c->exact = true;
+  for (int k = 0; k < 2; k++) {
+    union insitu__codec_value *value = k ? &c->scale : &c->offset;
+    int token = insitu__text_json_get(r->j, r->config, keys[k]);
+    if (insitu__codec_is_float(dtype)) value->d = k;
+    else value->i = k;
+    if (token < 0) continue;
+    bool ok = insitu__codec_read_scalar(r->j, token, dtype, value);
+    if (ok && insitu__codec_is_float(dtype)) ok = __builtin_isfinite(value->d) && !(k && value->d == 0);
+    else if (ok) ok = !(k && value->i == 0);
+    if (!ok)
+      return insitu__codec_bad(r, INSITU_E_FORMAT, keys[k],
+          k ? "a finite number of the array's type, and not 0, is needed" : "a finite number of the array's type is needed");
+  }
+  return INSITU_OK;
+}
+static insitu_status insitu__codec_read_fixedscaleoffset(const struct insitu__codec_reading *r) {
+  struct insitu__codec *c = r->out;
+  insitu_status status = insitu__codec_read_types(r, "dtype", "astype");
+  if (status < 0) return status;
+  static const char *const keys[] = {"offset", "scale"};
+  for (int k = 0; k < 2; k++) {
+    double *value = k ? &c->scale.d : &c->offset.d;
+    if (!insitu__text_json_double(r->j, insitu__text_json_get(r->j, r->config, keys[k]), value) || !__builtin_isfinite(*value) ||
+        (k && *value == 0))
+      return insitu__codec_bad(
+          r, INSITU_E_FORMAT, keys[k], k ? "a finite number other than 0 is needed" : "a finite number is needed");
+  }
+  return INSITU_OK;
+}
+
+/* scalar_map.decode of a cast_value: pairs of an encoded value and a decoded one; the first of equal ones counts. */
+static insitu_status insitu__codec_read_map(const struct insitu__codec_reading *r, struct insitu__codec_cast *cast) {
+  int map = insitu__text_json_get(r->j, r->config, "scalar_map"), list = insitu__text_json_get(r->j, map, "decode");
+  if (map >= 0 && !insitu__text_json_is_object(r->j, map))
+    return insitu__codec_bad(r, INSITU_E_FORMAT, "scalar_map", "an object is needed");
+  if (list < 0) return INSITU_OK;
+  if (!insitu__text_json_is_array(r->j, list))
+    return insitu__codec_bad(r, INSITU_E_FORMAT, "scalar_map", "'decode' must be a list of pairs");
+  for (int t = insitu__text_json_first(r->j, list); t >= 0; t = insitu__text_json_next(r->j, list, t), cast->n++) {
+    int from = insitu__text_json_first(r->j, t);
+    if (cast->n == INSITU__MAX_SCALAR_MAP)
+      return insitu__codec_bad(r, INSITU_E_UNSUPPORTED, "scalar_map", "more entries than INSITU__MAX_SCALAR_MAP");
+    if (!insitu__text_json_is_array(r->j, t) || insitu__text_json_size(r->j, t) != 2 ||
+        !insitu__codec_read_scalar(r->j, from, r->out->from.dtype, &cast->from[cast->n]) ||
+        !insitu__codec_read_scalar(r->j, insitu__text_json_next(r->j, t, from), r->out->to.dtype, &cast->to[cast->n]))
+      return insitu__codec_bad(
+          r, INSITU_E_FORMAT, "scalar_map", "'decode' must be a list of pairs, a value of data_type and one of the array's type");
+  }
+  return INSITU_OK;
+}
+static insitu_status insitu__codec_read_cast_value(const struct insitu__codec_reading *r) {
+  static const char *const keys[] = {"data_type", "rounding", "out_of_range", "scalar_map"};
+  static const char *const roundings[] = {
+      "nearest-even", "nearest-away", "towards-zero", "towards-positive", "towards-negative"}; /* by INSITU__CODEC_NEAREST ... */
+  static const char *const ranges[] = {NULL, "clamp", "wrap"};                                 /* by INSITU__CODEC_REFUSE ... */
+  struct insitu__codec *c = r->out;
+  insitu_status status = insitu__codec_only(r, keys, 4);
+  if (status == INSITU_OK) status = insitu__codec_read_type(r, "data_type", true, &c->from);
+  if (status < 0) return status;
+  c->to = r->at->type;
+  if (!c->to.dtype || c->to.dtype == INSITU_BOOL || c->from.dtype == INSITU_BOOL)
+    return insitu__error_set(
+        r->err, INSITU_E_CODEC, "codec \"%.64s\": only real numbers can be cast; leave this array out or convert it", r->name);
+  c->cast = (struct insitu__codec_cast *)insitu__mem_alloc(1, sizeof *c->cast);
+  if (!c->cast)
+    return insitu__error_set(r->err, INSITU_E_NOMEM, "codec \"%.64s\": no memory; give the process more memory", r->name);
+  status = insitu__codec_read_word(r, "rounding", roundings, 5, &c->cast->rounding);
+  if (status == INSITU_OK) status = insitu__codec_read_word(r, "out_of_range", ranges, 3, &c->cast->range);
+  if (status == INSITU_OK) status = insitu__codec_read_map(r, c->cast);
+  if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP && insitu__codec_is_float(c->from.dtype))
+    status = insitu__codec_bad(r, INSITU_E_FORMAT, "out_of_range", "floats do not wrap");
+  if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP && insitu__codec_is_float(c->to.dtype))
+    c->cast->range = INSITU__CODEC_REFUSE; /* says how to encode; no integer is beyond a float32 */
+  return status;
+}
+
+static insitu_status insitu__codec_read_filter(const struct insitu__codec_reading *r) {
+  struct insitu__codec *c = r->out;
+  uint64_t size = 0;
+  insitu_status status = INSITU_OK;
+  if (!strcmp(r->name, "shuffle")) { /* numcodecs' own default is 4; zarr-python's for format 3 the array's element */
+    status = insitu__codec_read_integer(r, "elementsize", INSITU__MAX_CHUNK, r->at->format == 2 ? 4 : r->at->item, &size);
+    c->size = (uint32_t)size;
+    return status;
+  }
+  if (!strcmp(r->name, "packbits")) return insitu__codec_read_packbits(r);
+  if (!strcmp(r->name, "delta")) return insitu__codec_read_types(r, "dtype", "astype");
+  if (!strcmp(r->name, "astype")) return insitu__codec_read_types(r, "decode_dtype", "encode_dtype");
+  if (!strcmp(r->name, "fixedscaleoffset")) return insitu__codec_read_fixedscaleoffset(r);
+  if (!strcmp(r->name, "scale_offset")) return insitu__codec_read_scale_offset(r);
+  if (!strcmp(r->name, "cast_value")) return insitu__codec_read_cast_value(r);
+  if (!strcmp(r->name, "quantize")) {
+    status = insitu__codec_read_types(r, "dtype", "astype");
+    if (status == INSITU_OK && (!insitu__codec_is_float(c->from.dtype) || !insitu__codec_is_float(c->to.dtype)))
+      status = insitu__codec_bad(r, INSITU_E_FORMAT, "dtype", "it and astype must be floats");
+    return status;
+  }
+  c->from = c->to = r->at->type; /* bitround: nothing to undo */
+  return INSITU_OK;
+}
+
+static void insitu__codec_free(struct insitu__codec *c) {
+  insitu__mem_free(c->cast);
+  c->cast = NULL;
+}
+/* Nothing is to be done for it. */
+__attribute__((unused)) static bool insitu__codec_is_nothing(const struct insitu__codec *c) {
+  if (c->kind == INSITU__CODEC_SHUFFLE) return c->size <= 1;
+  return c->kind == INSITU__CODEC_CAST && (!c->cast || !c->cast->n) && insitu__codec_same_type(c->from, c->to);
+}
+
+/* A codec from its JSON: in format 2 an object with an id and the keys of its configuration; in format 3 an object with a name
+ * and perhaps a configuration, or the name alone. On success insitu__codec_free frees what it owns. */
+__attribute__((unused)) static insitu_status insitu__codec_read(const struct insitu__text_json *j, int token,
+    const struct insitu__codec_context *at, struct insitu__codec *out, insitu_error *err) {
+  char name[64];
+  bool object = insitu__text_json_is_object(j, token);
+  int key = object ? insitu__text_json_get(j, token, at->format == 2 ? "id" : "name") : token;
+  if ((at->format == 2 && !object) || insitu__text_json_string(j, key, name, sizeof name) <= 0)
+    return insitu__error_set(err, INSITU_E_FORMAT, "codec: %s is needed; the metadata is damaged or its writer wrong",
+        at->format == 2 ? "an object with an 'id'" : "a name of at most 63 bytes, or an object with one");
+  insitu_status status = insitu__codec_from_name(name, out, err);
+  if (status < 0) return status;
+  bool prefix = !strncmp(name, "numcodecs.", 10);
+  struct insitu__codec_reading r = {.j = j, .name = prefix ? name + 10 : name, .at = at, .out = out, .err = err};
+  r.config = at->format == 2 ? token : insitu__text_json_get(j, token, "configuration");
+  bool elements = out->kind >= INSITU__CODEC_DELTA || (out->kind == INSITU__CODEC_PACKBITS && prefix);
+  bool own = !strcmp(r.name, "scale_offset") || !strcmp(r.name, "cast_value"); /* specified for Zarr v3 */
+  if (own && (prefix || at->format == 2)) return insitu__codec_unknown(name, err);
+  if (at->format == 3 && elements != at->array && !(out->kind == INSITU__CODEC_PACKBITS && !prefix))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "codec \"%s\": it works on %s 'bytes'; the metadata is damaged or its writer wrong", name,
+        elements ? "arrays and comes after" : "bytes and comes before");
+  if (r.config >= 0 && !insitu__text_json_is_object(j, r.config) && !insitu__text_json_is_null(j, r.config))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "codec \"%s\": its configuration must be an object; the metadata is damaged or its writer wrong", name);
+  int location = insitu__text_json_get(j, r.config, "location"); /* of numcodecs' checksums */
+  out->at_start =
+      location >= 0 ? insitu__text_json_equals(j, location, "start") : !strcmp(r.name, "crc32") || !strcmp(r.name, "adler32");
+  if (location >= 0 && !out->at_start && !insitu__text_json_equals(j, location, "end"))
+    return insitu__codec_bad(&r, INSITU_E_FORMAT, "location", "\"start\" or \"end\" is needed");
+  if (out->kind < INSITU__CODEC_SHUFFLE) return INSITU_OK;
+  status = insitu__codec_read_filter(&r);
+  if (status < 0) insitu__codec_free(out);
+  return status;
 }
 
 /* ---- sizes ---- */
@@ -5874,7 +6242,7 @@ static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r)
     if (status == INSITU_OK && more) status = insitu__zarr_v3_shard(&at, c.shard, c.configuration, &shard);
     if (status < 0) return status;
     if (!more) break;
-    at.codecs->codec[at.codecs->n++] = (struct insitu__codec){INSITU__CODEC_SHARD, shard};
+    at.codecs->codec[at.codecs->n++] = (struct insitu__codec){.kind = INSITU__CODEC_SHARD, .shard = shard};
     at.order = shard->order;
     at.codecs = &shard->codecs;
     list = insitu__text_json_get(r->j, c.configuration, "codecs");
