@@ -71,8 +71,8 @@
  *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
  *
  * 6. FORMATS AND STORES
- *   Zarr v2 and v3, consolidated or not, nested groups, in both byte orders, C and F order. Elements: bool, integers, float16/32/64,
- *   bfloat16, complex; datetime64 and timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more
+ *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order. Elements: bool, integers, float16/32/64,
+ *   bfloat16, complex; datetime64, timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more
  *   axis, the last); strings of any length, which insitu_read_strings reads and no batch holds.
  *   Codecs: blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with INSITU_WITH_ZLIB;
  *   sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is
@@ -273,6 +273,21 @@ typedef struct insitu_object {
   uint64_t n;
 } insitu_object;
 
+/* A codec of yours: it stands in for one that this library does not know, or knows in another way. */
+typedef struct insitu_codec {
+  const char *name; /* Zarr v2: the id; v3: the name */
+  /* Decodes the n bytes at src into dst, which has room for cap: what they decode to at most. *got: how many were written. In v2,
+   * and in v3 behind the codec that makes bytes, it gives the bytes that it encoded; in v3 at that codec's own place elements in
+   * native byte order and C order. config: the codec's JSON object as text (its name in quotes where v3 has no more); it lives as
+   * long as the loader. An error status and message end up in the batch's error, with the name of array and chunk. Runs on the
+   * decoding threads, several at once, and may not call the loader. */
+  insitu_status (*decode)(
+      void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err);
+  void *user;
+  uint64_t
+      max_encoded; /* bytes of the largest encoded chunk, up to 2^32; 0: those of a decoded one, an eighth more, and 64 KiB */
+} insitu_codec;
+
 /* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open but objects, their
  * keys and their bytes: they must stay as they are until the loader is closed. */
 typedef struct insitu_loader_desc {
@@ -280,6 +295,8 @@ typedef struct insitu_loader_desc {
   const char *url;              /* a path, file:// or zip:// URL of a Zarr v2 or v3 group or array; or memory://, and any name */
   const insitu_object *objects; /* memory:// only: the archive, in any order */
   uint64_t n_objects;
+  const insitu_codec *codecs; /* yours: looked up before the ones that are built in */
+  uint64_t n_codecs;
   const insitu_variable *variables; /* at least one, but with plan_only */
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
@@ -463,7 +480,7 @@ INSITU_DEF insitu_status insitu_read_strings(insitu_loader *loader, const char *
 /* Frees it and sets *strings to NULL; strings and *strings may be NULL. [any thread] */
 INSITU_DEF void insitu_strings_free(insitu_strings **strings);
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
- * objects, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays" ("outputs" and
+ * objects, codecs, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays" ("outputs" and
  * "stored"), "plan" (of every split), "memory", "statistics".
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
  * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
@@ -584,6 +601,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
  * keep damaged or hostile input from taking memory or time without bound. */
 #define INSITU__MAX_DIMS 16
 #define INSITU__MAX_CODECS 8         /* of one array's chain */
+#define INSITU__MAX_SCALAR_MAP 64    /* entries of a cast_value's scalar_map */
 #define INSITU__MAX_KEY 4096         /* bytes of an object's key or a path, its end included */
 #define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
 #define INSITU__MAX_JSON_DEPTH 64
@@ -607,6 +625,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_SHARD_LEVELS 4 /* shards inside shards */
 #define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* inner chunks of one shard: 16 bytes of index each */
 #define INSITU__MAX_VARIABLES 1024
+#define INSITU__MAX_USER_CODECS 256
 #define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
@@ -3866,12 +3885,54 @@ enum {
   INSITU__CODEC_CRC32C,
   INSITU__CODEC_GZIP,
   INSITU__CODEC_ZLIB,
-  INSITU__CODEC_SHARD
+  INSITU__CODEC_SHARD,
+  INSITU__CODEC_SHUFFLE,
+  INSITU__CODEC_PACKBITS, /* from here codecs of elements */
+  INSITU__CODEC_DELTA,
+  INSITU__CODEC_SCALE, /* fixedscaleoffset, scale_offset */
+  INSITU__CODEC_CAST,  /* astype, quantize, bitround, cast_value */
+  INSITU__CODEC_TRANSPOSE,
+  INSITU__CODEC_USER /* one of desc.codecs */
 };
+
+struct insitu__codec_type { /* of the elements that a filter works on */
+  int32_t dtype;            /* INSITU_..., but no complex one; 0: none */
+  bool swap;                /* in the other byte order */
+};
+union insitu__codec_value { /* an element: of a signed type, an unsigned one (and bool), a float */
+  int64_t i;
+  uint64_t u;
+  double d;
+};
+enum { INSITU__CODEC_NEAREST, INSITU__CODEC_AWAY, INSITU__CODEC_TO_ZERO, INSITU__CODEC_UP, INSITU__CODEC_DOWN }; /* rounding */
+enum { INSITU__CODEC_REFUSE, INSITU__CODEC_CLAMP, INSITU__CODEC_WRAP };                                          /* range */
+struct insitu__codec_cast { /* cast_value (zarr-extensions) */
+  int rounding, range;
+  unsigned n; /* scalar_map.decode: from[i] becomes to[i] */
+  union insitu__codec_value from[INSITU__MAX_SCALAR_MAP], to[INSITU__MAX_SCALAR_MAP];
+};
+struct insitu__codec_layout { /* a transpose: axis k of what is stored is axis order[k] of the decoded shape */
+  unsigned ndim, order[INSITU__MAX_DIMS];
+  uint32_t item; /* bytes of an element */
+  uint64_t shape[INSITU__MAX_DIMS];
+};
+enum { INSITU__CODEC_PAD_NONE, INSITU__CODEC_PAD_FIRST, INSITU__CODEC_PAD_LAST }; /* where packbits tells its padding */
 
 struct insitu__codec {
   int kind;
   const struct insitu__codec_shard *shard; /* of INSITU__CODEC_SHARD, the array's */
+  const char *name;                        /* as metadata and messages have it */
+  bool at_start;                           /* a checksum stands before its bytes */
+  struct insitu__codec_type from, to;      /* of a filter: elements as it finds them and as it leaves them */
+  uint32_t size;                           /* shuffle: bytes of an element */
+  bool exact;                              /* SCALE in the type of its elements, which must hold every result: scale_offset */
+  union insitu__codec_value scale, offset; /* doubles unless exact */
+  bool high_first;                         /* packbits: the first element is a byte's highest bit */
+  uint8_t pad, first_bit, bits;            /* packbits: INSITU__CODEC_PAD_...; of each element, bits from first_bit on */
+  struct insitu__codec_cast *cast;         /* cast_value's rules, owned; NULL: as numpy casts */
+  struct insitu__codec_layout *layout;     /* of TRANSPOSE, owned */
+  const insitu_codec *user;                /* of USER */
+  const char *config;                      /* and its JSON; struct insitu__codec_hooks keeps it */
 };
 struct insitu__codec_chain { /* in decode order: codec[0] sees the stored bytes; n = 0 is raw */
   int n;
@@ -3934,20 +3995,19 @@ static insitu_status insitu__codec_unknown(const char *name, insitu_error *err) 
   for (; name[n] && n < sizeof shown - 1; n++) shown[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
   shown[n] = 0;
   return insitu__error_set(err, INSITU_E_CODEC,
-      "codec \"%s\": not known here; blosc, zstd, lz4, crc32c, gzip and zlib are: write the array with one of these", shown);
+      "codec \"%s\": not known here; blosc, zstd, lz4, crc32c, gzip, zlib and numcodecs' filters are: write the array with these, "
+      "or bring its decoder in desc.codecs",
+      shown);
 }
 
 static const struct {
   const char *name;
   int kind;
 } insitu__codec_known[] = {{"blosc", INSITU__CODEC_BLOSC}, {"zstd", INSITU__CODEC_ZSTD}, {"lz4", INSITU__CODEC_LZ4},
-    {"crc32c", INSITU__CODEC_CRC32C}, {"gzip", INSITU__CODEC_GZIP}, {"zlib", INSITU__CODEC_ZLIB}};
-
-static const char *insitu__codec_name(int kind) {
-  for (size_t i = 0; i < sizeof insitu__codec_known / sizeof *insitu__codec_known; i++)
-    if (insitu__codec_known[i].kind == kind) return insitu__codec_known[i].name;
-  return "sharding_indexed";
-}
+    {"crc32c", INSITU__CODEC_CRC32C}, {"gzip", INSITU__CODEC_GZIP}, {"zlib", INSITU__CODEC_ZLIB},
+    {"shuffle", INSITU__CODEC_SHUFFLE}, {"packbits", INSITU__CODEC_PACKBITS}, {"delta", INSITU__CODEC_DELTA},
+    {"fixedscaleoffset", INSITU__CODEC_SCALE}, {"scale_offset", INSITU__CODEC_SCALE}, {"astype", INSITU__CODEC_CAST},
+    {"quantize", INSITU__CODEC_CAST}, {"bitround", INSITU__CODEC_CAST}, {"cast_value", INSITU__CODEC_CAST}};
 
 /* Takes v2 ids and v3 names, with or without the prefix "numcodecs.". */
 static insitu_status insitu__codec_from_name(const char *name, struct insitu__codec *out, insitu_error *err) {
@@ -3959,10 +4019,415 @@ static insitu_status insitu__codec_from_name(const char *name, struct insitu__co
       return insitu__error_set(err, INSITU_E_CODEC,
           "codec \"%s\": not in this build: define INSITU_WITH_ZLIB beside INSITU_IMPLEMENTATION, and link with -lz", bare);
 #endif
-    *out = (struct insitu__codec){insitu__codec_known[i].kind, NULL};
+    *out = (struct insitu__codec){.kind = insitu__codec_known[i].kind, .name = insitu__codec_known[i].name};
     return INSITU_OK;
   }
   return insitu__codec_unknown(name, err);
+}
+
+/* ---- configurations ---- */
+
+static uint32_t insitu__codec_type_size(struct insitu__codec_type type) {
+  return (uint32_t)(type.dtype & 0xff) / 8;
+}
+static bool insitu__codec_is_float(int32_t dtype) {
+  return dtype >> 8 == 2;
+}
+static bool insitu__codec_is_signed(int32_t dtype) {
+  return dtype >> 8 == 0;
+}
+static bool insitu__codec_same_type(struct insitu__codec_type a, struct insitu__codec_type b) {
+  return a.dtype == b.dtype && (a.swap == b.swap || insitu__codec_type_size(a) == 1);
+}
+
+/* numpy's "<f4", "f4", "|b1", "float32" and "<M8[ns]", which is an int64; and the names of Zarr v3. */
+static bool insitu__codec_type_parse(const char *text, struct insitu__codec_type *out) {
+  static const struct {
+    const char *name; /* in front of bits; one letter: of bytes */
+    int32_t code;
+    unsigned sizes; /* that exist, in bytes, one bit each */
+  } known[] = {{"bool", 6, 1 << 1}, {"uint", 1, 0x116}, {"int", 0, 0x116}, {"float", 2, 0x114}, {"b", 6, 1 << 1}, {"u", 1, 0x116},
+      {"i", 0, 0x116}, {"f", 2, 0x114}, {"M", 0, 1 << 8}, {"m", 0, 1 << 8}};
+  bool big = text[0] == '>';
+  if (*text && strchr("<>|=", *text)) text++;
+  for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
+    size_t letters = strlen(known[k].name);
+    if (strncmp(text, known[k].name, letters)) continue;
+    uint64_t n = 0;
+    const char *p = text + letters;
+    for (; insitu__text_is_digit((unsigned char)*p) && n < 1000; p++) n = 10 * n + (uint64_t)(*p - '0');
+    if (k == 0) n = 8; /* "bool" */
+    if (letters > 1 && n % 8) return false;
+    if (letters > 1) n /= 8;
+    if (known[k].sizes == 1 << 8 && *p == '[') p += strcspn(p, "]") + (strchr(p, ']') != NULL);
+    if (*p || n > 8 || !(known[k].sizes >> n & 1)) return false;
+    *out = (struct insitu__codec_type){known[k].code << 8 | (int32_t)n * 8, big && n > 1};
+    return true;
+  }
+  return false;
+}
+
+struct insitu__codec_context {    /* where a codec stands in an array's metadata */
+  int format;                     /* Zarr's: 2 or 3 */
+  bool array;                     /* format 3: before the codec that makes bytes */
+  uint32_t item;                  /* format 3: bytes of an element there */
+  struct insitu__codec_type type; /* and its type, which is in native order; none: a complex one */
+};
+struct insitu__codec_reading { /* one configuration under way */
+  const struct insitu__text_json *j;
+  int config; /* the object that has the keys, -1: none */
+  const char *name;
+  bool prefix; /* it began with "numcodecs." */
+  const struct insitu__codec_context *at;
+  struct insitu__codec *out;
+  insitu_error *err;
+};
+
+static insitu_status insitu__codec_bad(
+    const struct insitu__codec_reading *r, insitu_status status, const char *key, const char *cause) {
+  uint64_t n;
+  const char *value = insitu__text_json_span(r->j, insitu__text_json_get(r->j, r->config, key), &n);
+  return insitu__error_set(r->err, status, "codec \"%.64s\", configuration key '%s'%s%.*s: %s; %s", r->name, key,
+      value ? " = " : "", (int)insitu__base_min(n, 80), value ? value : "", cause,
+      status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong" : "leave this array out or convert it");
+}
+/* An element type by key. Left as it is when the key is absent or null and may be; in format 3 elements are in native order. */
+static insitu_status insitu__codec_read_type(
+    const struct insitu__codec_reading *r, const char *key, bool required, struct insitu__codec_type *type) {
+  char text[32];
+  int token = insitu__text_json_get(r->j, r->config, key);
+  if (!required && (token < 0 || insitu__text_json_is_null(r->j, token))) return INSITU_OK;
+  if (!insitu__text_json_is_string(r->j, token)) return insitu__codec_bad(r, INSITU_E_FORMAT, key, "a data type is needed");
+  if (insitu__text_json_string(r->j, token, text, sizeof text) < 0 || !insitu__codec_type_parse(text, type))
+    return insitu__codec_bad(r, INSITU_E_CODEC, key, "this type is not supported here (bool, integers and floats are)");
+  if (r->at->format == 3) type->swap = false;
+  return INSITU_OK;
+}
+/* The two types of a numcodecs filter. The one it decodes to must in format 3 be that of the array there. */
+static insitu_status insitu__codec_read_types(const struct insitu__codec_reading *r, const char *to, const char *from) {
+  struct insitu__codec *c = r->out;
+  bool v2 = r->at->format == 2;
+  if (!v2) c->to = r->at->type;
+  insitu_status status = insitu__codec_read_type(r, to, v2, &c->to);
+  if (status == INSITU_OK && !v2 && c->to.dtype != r->at->type.dtype)
+    return insitu__codec_bad(r, INSITU_E_FORMAT, to, "the array has another type there");
+  if (status == INSITU_OK && !c->to.dtype)
+    return insitu__error_set(r->err, INSITU_E_CODEC,
+        "codec \"%.64s\": complex numbers are not supported in it; leave this array out or convert it", r->name);
+  c->from = c->to;
+  return status == INSITU_OK ? insitu__codec_read_type(r, from, !strcmp(from, "encode_dtype"), &c->from) : status;
+}
+static insitu_status insitu__codec_read_integer(
+    const struct insitu__codec_reading *r, const char *key, uint64_t most, uint64_t absent, uint64_t *value) {
+  int token = insitu__text_json_get(r->j, r->config, key);
+  *value = absent;
+  if (token < 0 || insitu__text_json_is_null(r->j, token)) return INSITU_OK;
+  if (insitu__text_json_u64(r->j, token, value) && *value <= most) return INSITU_OK;
+  return insitu__codec_bad(r, INSITU_E_FORMAT, key, "not an integer that makes sense there");
+}
+/* The number of the word that a key holds, absent: 0. */
+static insitu_status insitu__codec_read_word(
+    const struct insitu__codec_reading *r, const char *key, const char *const *words, int n, int *number) {
+  int token = insitu__text_json_get(r->j, r->config, key);
+  *number = 0;
+  if (token < 0) return INSITU_OK;
+  for (int i = 0; i < n; i++)
+    if (words[i] && insitu__text_json_equals(r->j, token, words[i])) {
+      *number = i;
+      return INSITU_OK;
+    }
+  return insitu__codec_bad(r, INSITU_E_FORMAT, key, "not a word that the specification knows there");
+}
+
+static inline float insitu__codec_half(uint16_t h) { /* IEEE 754-2008 binary16, exact */
+  uint32_t bits = (uint32_t)(h & 0x7fff) << 13;
+  float f;
+  if (bits >= 0x7c00u << 13) bits |= 0x7f800000;
+  memcpy(&f, &bits, sizeof f);
+  if (bits < 0x7f800000) f *= 0x1p112f; /* the exponents' biases differ by 127 - 15 */
+  return h & 0x8000 ? -f : f;
+}
+static bool insitu__codec_read_hex(
+    const struct insitu__text_json *j, int token, int32_t dtype, union insitu__codec_value *value) { /* "0x7fc00000" */
+  char text[20];
+  uint64_t bits = 0;
+  int64_t n = insitu__text_json_string(j, token, text, sizeof text);
+  if (n != 2 + (dtype & 0xff) / 4 || text[0] != '0' || text[1] != 'x') return false;
+  for (const char *p = text + 2; *p; p++) {
+    int digit = insitu__text_hex((unsigned char)*p);
+    if (digit < 0) return false;
+    bits = bits << 4 | (uint64_t)digit;
+  }
+  uint32_t word = (uint32_t)bits;
+  float single;
+  memcpy(&single, &word, sizeof single);
+  if (dtype == INSITU_F64) memcpy(&value->d, &bits, sizeof bits);
+  else value->d = (double)(dtype == INSITU_F32 ? single : insitu__codec_half((uint16_t)bits));
+  return true;
+}
+/* A scalar as Zarr v3 writes fill values. Floats of any width are exact in a double. */
+static bool insitu__codec_read_scalar(
+    const struct insitu__text_json *j, int token, int32_t dtype, union insitu__codec_value *value) {
+  unsigned bits = (unsigned)dtype & 0xff;
+  if (insitu__codec_is_float(dtype)) {
+    if (insitu__text_json_equals(j, token, "NaN")) value->d = __builtin_nan("");
+    else if (insitu__text_json_equals(j, token, "Infinity") || insitu__text_json_equals(j, token, "+Infinity"))
+      value->d = __builtin_inf();
+    else if (insitu__text_json_equals(j, token, "-Infinity")) value->d = -__builtin_inf();
+    else if (insitu__text_json_is_string(j, token)) return insitu__codec_read_hex(j, token, dtype, value);
+    else if (!insitu__text_json_double(j, token, &value->d)) return false;
+    if (bits == 32) value->d = (double)(float)value->d;
+    return true;
+  }
+  if (insitu__codec_is_signed(dtype))
+    return insitu__text_json_i64(j, token, &value->i) &&
+           (bits == 64 || (value->i >= -(INT64_C(1) << (bits - 1)) && value->i < INT64_C(1) << (bits - 1)));
+  return insitu__text_json_u64(j, token, &value->u) && (bits == 64 || value->u >> bits == 0);
+}
+
+static insitu_status insitu__codec_read_packbits(const struct insitu__codec_reading *r) {
+  static const char *const places[] = {"none", "first_byte", "last_byte"}; /* by INSITU__CODEC_PAD_... */
+  struct insitu__codec *c = r->out;
+  if (r->at->format == 2 || r->prefix) { /* numcodecs */
+    if (r->at->format == 3 && r->at->type.dtype != INSITU_BOOL)
+      return insitu__error_set(
+          r->err, INSITU_E_FORMAT, "codec \"%.64s\": it packs bool alone; the metadata is damaged or its writer wrong", r->name);
+    c->from = (struct insitu__codec_type){INSITU_U8, false};
+    c->to = (struct insitu__codec_type){INSITU_BOOL, false};
+    c->pad = INSITU__CODEC_PAD_FIRST;
+    c->high_first = true;
+    c->bits = 1;
+    return INSITU_OK;
+  }
+  uint64_t width = r->at->type.dtype == INSITU_BOOL ? 1 : r->at->type.dtype & 0xff, first = 0, last = 0;
+  int place = 0;
+  if (!r->at->type.dtype)
+    return insitu__error_set(r->err, INSITU_E_CODEC,
+        "codec \"%.64s\": complex numbers are not supported in it; leave this array out or convert it", r->name);
+  insitu_status status = insitu__codec_read_word(r, "padding_encoding", places, 3, &place);
+  if (status == INSITU_OK) status = insitu__codec_read_integer(r, "first_bit", width - 1, 0, &first);
+  if (status == INSITU_OK) status = insitu__codec_read_integer(r, "last_bit", width - 1, width - 1, &last);
+  if (status == INSITU_OK && last < first)
+    return insitu__codec_bad(r, INSITU_E_FORMAT, "last_bit", "it must not be less than first_bit");
+  c->from = (struct insitu__codec_type){INSITU_U8, false};
+  c->to = r->at->type;
+  c->pad = (uint8_t)place;
+  c->first_bit = (uint8_t)first;
+  c->bits = (uint8_t)(last - first + 1);
+  return status;
+}
+
+/* A key that the specification of these codecs does not know makes their metadata invalid. */
+static insitu_status insitu__codec_only(const struct insitu__codec_reading *r, const char *const *known, int n) {
+  for (int t = insitu__text_json_first(r->j, r->config); t >= 0; t = insitu__text_json_next(r->j, r->config, t)) {
+    char key[64];
+    int i = 0;
+    while (i < n && !insitu__text_json_equals(r->j, t, known[i])) i++;
+    if (i < n) continue;
+    if (insitu__text_json_string(r->j, t, key, sizeof key) < 0) snprintf(key, sizeof key, "(unprintable)");
+    return insitu__codec_bad(r, INSITU_E_CODEC, key, "an unknown key");
+  }
+  return INSITU_OK;
+}
+
+static insitu_status insitu__codec_read_scale_offset(const struct insitu__codec_reading *r) {
+  static const char *const keys[] = {"offset", "scale"};
+  struct insitu__codec *c = r->out;
+  int32_t dtype = r->at->type.dtype;
+  insitu_status status = insitu__codec_only(r, keys, 2);
+  if (status < 0) return status;
+  if (!dtype || dtype == INSITU_BOOL)
+    return insitu__error_set(
+        r->err, INSITU_E_CODEC, "codec \"%.64s\": only real numbers can be scaled; leave this array out or convert it", r->name);
+  c->from = c->to = r->at->type;
+  c->exact = true;
+  for (int k = 0; k < 2; k++) {
+    union insitu__codec_value *value = k ? &c->scale : &c->offset;
+    int token = insitu__text_json_get(r->j, r->config, keys[k]);
+    if (insitu__codec_is_float(dtype)) value->d = k;
+    else value->i = k;
+    if (token < 0) continue;
+    bool ok = insitu__codec_read_scalar(r->j, token, dtype, value);
+    if (ok && insitu__codec_is_float(dtype)) ok = __builtin_isfinite(value->d) && !(k && value->d == 0);
+    else if (ok) ok = !(k && value->i == 0);
+    if (!ok)
+      return insitu__codec_bad(r, INSITU_E_FORMAT, keys[k],
+          k ? "a finite number of the array's type, and not 0, is needed" : "a finite number of the array's type is needed");
+  }
+  return INSITU_OK;
+}
+static insitu_status insitu__codec_read_fixedscaleoffset(const struct insitu__codec_reading *r) {
+  struct insitu__codec *c = r->out;
+  insitu_status status = insitu__codec_read_types(r, "dtype", "astype");
+  if (status < 0) return status;
+  static const char *const keys[] = {"offset", "scale"};
+  for (int k = 0; k < 2; k++) {
+    double *value = k ? &c->scale.d : &c->offset.d;
+    if (!insitu__text_json_double(r->j, insitu__text_json_get(r->j, r->config, keys[k]), value) || !__builtin_isfinite(*value) ||
+        (k && *value == 0))
+      return insitu__codec_bad(
+          r, INSITU_E_FORMAT, keys[k], k ? "a finite number other than 0 is needed" : "a finite number is needed");
+  }
+  return INSITU_OK;
+}
+
+/* scalar_map.decode of a cast_value: pairs of an encoded value and a decoded one; the first of equal ones counts. */
+static insitu_status insitu__codec_read_map(const struct insitu__codec_reading *r, struct insitu__codec_cast *cast) {
+  int map = insitu__text_json_get(r->j, r->config, "scalar_map"), list = insitu__text_json_get(r->j, map, "decode");
+  if (map >= 0 && !insitu__text_json_is_object(r->j, map))
+    return insitu__codec_bad(r, INSITU_E_FORMAT, "scalar_map", "an object is needed");
+  if (list < 0) return INSITU_OK;
+  if (!insitu__text_json_is_array(r->j, list))
+    return insitu__codec_bad(r, INSITU_E_FORMAT, "scalar_map", "'decode' must be a list of pairs");
+  for (int t = insitu__text_json_first(r->j, list); t >= 0; t = insitu__text_json_next(r->j, list, t), cast->n++) {
+    int from = insitu__text_json_first(r->j, t);
+    if (cast->n == INSITU__MAX_SCALAR_MAP)
+      return insitu__codec_bad(r, INSITU_E_UNSUPPORTED, "scalar_map", "more entries than INSITU__MAX_SCALAR_MAP");
+    if (!insitu__text_json_is_array(r->j, t) || insitu__text_json_size(r->j, t) != 2 ||
+        !insitu__codec_read_scalar(r->j, from, r->out->from.dtype, &cast->from[cast->n]) ||
+        !insitu__codec_read_scalar(r->j, insitu__text_json_next(r->j, t, from), r->out->to.dtype, &cast->to[cast->n]))
+      return insitu__codec_bad(
+          r, INSITU_E_FORMAT, "scalar_map", "'decode' must be a list of pairs, a value of data_type and one of the array's type");
+  }
+  return INSITU_OK;
+}
+static insitu_status insitu__codec_read_cast_value(const struct insitu__codec_reading *r) {
+  static const char *const keys[] = {"data_type", "rounding", "out_of_range", "scalar_map"};
+  static const char *const roundings[] = {
+      "nearest-even", "nearest-away", "towards-zero", "towards-positive", "towards-negative"}; /* by INSITU__CODEC_NEAREST ... */
+  static const char *const ranges[] = {NULL, "clamp", "wrap"};                                 /* by INSITU__CODEC_REFUSE ... */
+  struct insitu__codec *c = r->out;
+  insitu_status status = insitu__codec_only(r, keys, 4);
+  if (status == INSITU_OK) status = insitu__codec_read_type(r, "data_type", true, &c->from);
+  if (status < 0) return status;
+  c->to = r->at->type;
+  if (!c->to.dtype || c->to.dtype == INSITU_BOOL || c->from.dtype == INSITU_BOOL)
+    return insitu__error_set(
+        r->err, INSITU_E_CODEC, "codec \"%.64s\": only real numbers can be cast; leave this array out or convert it", r->name);
+  c->cast = (struct insitu__codec_cast *)insitu__mem_alloc(1, sizeof *c->cast);
+  if (!c->cast)
+    return insitu__error_set(r->err, INSITU_E_NOMEM, "codec \"%.64s\": no memory; give the process more memory", r->name);
+  status = insitu__codec_read_word(r, "rounding", roundings, 5, &c->cast->rounding);
+  if (status == INSITU_OK) status = insitu__codec_read_word(r, "out_of_range", ranges, 3, &c->cast->range);
+  if (status == INSITU_OK) status = insitu__codec_read_map(r, c->cast);
+  if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP && insitu__codec_is_float(c->from.dtype))
+    status = insitu__codec_bad(r, INSITU_E_FORMAT, "out_of_range", "floats do not wrap");
+  if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP && insitu__codec_is_float(c->to.dtype))
+    c->cast->range = INSITU__CODEC_REFUSE; /* says how to encode; no integer is beyond a float32 */
+  return status;
+}
+
+static insitu_status insitu__codec_read_filter(const struct insitu__codec_reading *r) {
+  struct insitu__codec *c = r->out;
+  uint64_t size = 0;
+  insitu_status status = INSITU_OK;
+  if (!strcmp(r->name, "shuffle")) { /* numcodecs' own default is 4; zarr-python's for format 3 the array's element */
+    status = insitu__codec_read_integer(r, "elementsize", INSITU__MAX_CHUNK, r->at->format == 2 ? 4 : r->at->item, &size);
+    c->size = (uint32_t)size;
+    return status;
+  }
+  if (!strcmp(r->name, "packbits")) return insitu__codec_read_packbits(r);
+  if (!strcmp(r->name, "delta")) return insitu__codec_read_types(r, "dtype", "astype");
+  if (!strcmp(r->name, "astype")) return insitu__codec_read_types(r, "decode_dtype", "encode_dtype");
+  if (!strcmp(r->name, "fixedscaleoffset")) return insitu__codec_read_fixedscaleoffset(r);
+  if (!strcmp(r->name, "scale_offset")) return insitu__codec_read_scale_offset(r);
+  if (!strcmp(r->name, "cast_value")) return insitu__codec_read_cast_value(r);
+  if (!strcmp(r->name, "quantize")) {
+    status = insitu__codec_read_types(r, "dtype", "astype");
+    if (status == INSITU_OK && (!insitu__codec_is_float(c->from.dtype) || !insitu__codec_is_float(c->to.dtype)))
+      status = insitu__codec_bad(r, INSITU_E_FORMAT, "dtype", "it and astype must be floats");
+    return status;
+  }
+  c->from = c->to = r->at->type; /* bitround: nothing to undo */
+  return INSITU_OK;
+}
+
+static void insitu__codec_free(struct insitu__codec *c) {
+  insitu__mem_free(c->cast);
+  insitu__mem_free(c->layout);
+  c->cast = NULL;
+  c->layout = NULL;
+}
+/* Nothing is to be done for it. */
+static bool insitu__codec_is_nothing(const struct insitu__codec *c) {
+  if (c->kind == INSITU__CODEC_SHUFFLE) return c->size <= 1;
+  return c->kind == INSITU__CODEC_CAST && (!c->cast || !c->cast->n) && insitu__codec_same_type(c->from, c->to);
+}
+
+/* A codec from its JSON: in format 2 an object with an id and the keys of its configuration; in format 3 an object with a name
+ * and perhaps a configuration, or the name alone. On success insitu__codec_free frees what it owns. */
+static insitu_status insitu__codec_read(const struct insitu__text_json *j, int token, const struct insitu__codec_context *at,
+    struct insitu__codec *out, insitu_error *err) {
+  char name[64];
+  bool object = insitu__text_json_is_object(j, token);
+  int key = object ? insitu__text_json_get(j, token, at->format == 2 ? "id" : "name") : token;
+  if ((at->format == 2 && !object) || insitu__text_json_string(j, key, name, sizeof name) <= 0)
+    return insitu__error_set(err, INSITU_E_FORMAT, "codec: %s is needed; the metadata is damaged or its writer wrong",
+        at->format == 2 ? "an object with an 'id'" : "a name of at most 63 bytes, or an object with one");
+  insitu_status status = insitu__codec_from_name(name, out, err);
+  if (status < 0) return status;
+  bool prefix = !strncmp(name, "numcodecs.", 10);
+  struct insitu__codec_reading r = {
+      .j = j, .name = prefix ? name + 10 : name, .prefix = prefix, .at = at, .out = out, .err = err};
+  r.config = at->format == 2 ? token : insitu__text_json_get(j, token, "configuration");
+  bool elements = out->kind >= INSITU__CODEC_PACKBITS;
+  bool own = !strcmp(r.name, "scale_offset") || !strcmp(r.name, "cast_value"); /* specified for Zarr v3 */
+  if (own && (prefix || at->format == 2)) return insitu__codec_unknown(name, err);
+  if (at->format == 3 && elements != at->array)
+    return insitu__error_set(err, INSITU_E_CODEC,
+        "codec \"%s\" is not supported %s 'bytes', it works on %s; leave this array out or convert it", name,
+        elements ? "after" : "before", elements ? "elements" : "bytes");
+  if (r.config >= 0 && !insitu__text_json_is_object(j, r.config) && !insitu__text_json_is_null(j, r.config))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "codec \"%s\": its configuration must be an object; the metadata is damaged or its writer wrong", name);
+  int location = insitu__text_json_get(j, r.config, "location"); /* of numcodecs' checksums */
+  out->at_start =
+      location >= 0 ? insitu__text_json_equals(j, location, "start") : !strcmp(r.name, "crc32") || !strcmp(r.name, "adler32");
+  if (location >= 0 && !out->at_start && !insitu__text_json_equals(j, location, "end"))
+    return insitu__codec_bad(&r, INSITU_E_FORMAT, "location", "\"start\" or \"end\" is needed");
+  if (out->kind < INSITU__CODEC_SHUFFLE) return INSITU_OK;
+  status = insitu__codec_read_filter(&r);
+  if (status < 0) insitu__codec_free(out);
+  return status;
+}
+
+/* ---- the user's codecs ---- */
+
+struct insitu__codec_hooks { /* of a loader */
+  const insitu_codec *codec;
+  uint64_t n;
+  char **config; /* array: the JSON of codecs that were read, each once; kept to the end, for the user may keep them too */
+};
+static void insitu__codec_hooks_free(struct insitu__codec_hooks *hooks) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(hooks->config); i++) insitu__mem_free(hooks->config[i]);
+  INSITU__ARRAY_FREE(hooks->config);
+}
+static const char *insitu__codec_hooks_keep(
+    struct insitu__codec_hooks *hooks, const char *text, uint64_t n) { /* NULL: no memory */
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(hooks->config); i++)
+    if (strlen(hooks->config[i]) == n && !memcmp(hooks->config[i], text, (size_t)n)) return hooks->config[i];
+  char *copy = insitu__mem_text(text, n);
+  if (copy && INSITU__ARRAY_PUSH(hooks->config, copy)) return copy;
+  insitu__mem_free(copy);
+  return NULL;
+}
+/* Whether the codec at a token is one of the user's; out then describes it. hooks may be NULL. */
+static insitu_status insitu__codec_hook(struct insitu__codec_hooks *hooks, const struct insitu__text_json *j, int token,
+    int format, struct insitu__codec *out, bool *found, insitu_error *err) {
+  int name = insitu__text_json_is_object(j, token) ? insitu__text_json_get(j, token, format == 2 ? "id" : "name") : token;
+  uint64_t n;
+  *found = false;
+  for (uint64_t i = 0; hooks && i < hooks->n; i++) {
+    if (!insitu__text_json_equals(j, name, hooks->codec[i].name)) continue;
+    const char *text = insitu__text_json_span(j, token, &n);
+    *out = (struct insitu__codec){.kind = INSITU__CODEC_USER, .user = &hooks->codec[i], .name = hooks->codec[i].name};
+    out->config = insitu__codec_hooks_keep(hooks, text, n);
+    *found = true;
+    if (out->config) return INSITU_OK;
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "codec \"%.64s\": no memory for its configuration; give the process more memory", out->name);
+  }
+  return INSITU_OK;
 }
 
 /* ---- sizes ---- */
@@ -3981,6 +4446,18 @@ static uint64_t insitu__codec_bound_one(const struct insitu__codec *codec, uint6
     return insitu__codec_add(n, 16); /* BLOSC_MAX_OVERHEAD in blosc.h: what does not shrink is stored plain */
   case INSITU__CODEC_CRC32C: return insitu__codec_add(n, 4);
   case INSITU__CODEC_SHARD: return codec->shard->bound;
+  case INSITU__CODEC_SHUFFLE:
+  case INSITU__CODEC_TRANSPOSE: return n;
+  case INSITU__CODEC_PACKBITS:
+  case INSITU__CODEC_DELTA:
+  case INSITU__CODEC_SCALE:
+  case INSITU__CODEC_CAST: {
+    uint64_t elements = insitu__base_ceil_div(n, insitu__codec_type_size(codec->to)), bytes;
+    bool packed = codec->kind == INSITU__CODEC_PACKBITS;
+    if (!insitu__base_mul(elements, packed ? codec->bits : insitu__codec_type_size(codec->from), &bytes)) return UINT64_MAX;
+    return packed ? insitu__base_ceil_div(bytes, 8) + (codec->pad != INSITU__CODEC_PAD_NONE) : bytes;
+  }
+  case INSITU__CODEC_USER: return codec->user->max_encoded ? codec->user->max_encoded : insitu__codec_add(n, n / 8 + (64u << 10));
   case INSITU__CODEC_LZ4: return insitu__codec_add(n, n / 255 + 16 + 4); /* LZ4_COMPRESSBOUND in lz4.h, and the size */
   case INSITU__CODEC_ZSTD:
     return insitu__codec_add(n, n / 256 + n / 64 + 64 + 4096); /* ZSTD_COMPRESSBOUND in zstd.h; room for frames */
@@ -4030,6 +4507,10 @@ static struct insitu__codec_needs insitu__codec_needs(const struct insitu__codec
       struct insitu__codec_needs inner = insitu__codec_needs(&shard->codecs, shard->inner_bytes);
       need.cell = insitu__base_max(need.cell, shard->inner_bytes);
       need.inner = insitu__base_max(need.inner, insitu__codec_scratch_bytes(&inner));
+      continue;
+    }
+    if (kind >= INSITU__CODEC_SHUFFLE) {
+      need.piece = insitu__base_max(need.piece, INSITU__CODEC_PIECE);
       continue;
     }
     need.zstd |= kind == INSITU__CODEC_ZSTD || kind == INSITU__CODEC_BLOSC;
@@ -4660,6 +5141,582 @@ static insitu_status insitu__codec_wrong_length(const char *stage, uint64_t got,
       "%s: wrong chunk length: got %" PRIu64 " bytes, expected %" PRIu64 "; " INSITU__CODEC_BAD, stage, got, expected);
 }
 
+/* ---- filters: from elements that were made easier to compress back to what they were ---- */
+/* Elements go in blocks through registers and L1: loaded in native order as 64 bits, float or double, computed with, stored.
+ * Additions and divisions only, so that no compiler can contract them: results are the same bits everywhere. */
+
+#define INSITU__CODEC_BLOCK 256
+
+union insitu__codec_block {
+  int64_t i[INSITU__CODEC_BLOCK];
+  uint64_t u[INSITU__CODEC_BLOCK];
+  float f[INSITU__CODEC_BLOCK];
+  double d[INSITU__CODEC_BLOCK];
+};
+enum { INSITU__CODEC_SIGNED, INSITU__CODEC_UNSIGNED, INSITU__CODEC_FLOAT, INSITU__CODEC_DOUBLE }; /* what a block holds */
+static int insitu__codec_class(int32_t dtype) { /* float16 is computed with as float */
+  if (insitu__codec_is_float(dtype)) return dtype == INSITU_F64 ? INSITU__CODEC_DOUBLE : INSITU__CODEC_FLOAT;
+  return insitu__codec_is_signed(dtype) ? INSITU__CODEC_SIGNED : INSITU__CODEC_UNSIGNED;
+}
+
+/* The nearest float of 16 bits, `fraction` of them (10: binary16, 7: bfloat16), ties to even; too large: infinity; of a NaN the
+ * upper bits. */
+static uint16_t insitu__codec_to_16(double value, unsigned fraction) {
+  uint64_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  int most = (1 << (14 - fraction)) - 1, least = 1 - most; /* exponents */
+  uint16_t sign = (uint16_t)(bits >> 63 << 15);
+  int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+  uint64_t mantissa = bits & ((UINT64_C(1) << 52) - 1), rounded = (uint64_t)(2 * most + 1) << fraction,
+           nan = mantissa >> (52 - fraction);
+  if (exponent == 1024 && mantissa) rounded |= nan ? nan : 1;
+  else if (exponent < least - 1 - (int)fraction) rounded = 0; /* below that even rounding up gives zero */
+  else if (exponent <= most) {
+    unsigned shift = 52 - fraction + (exponent >= least ? 0 : (unsigned)(least - exponent));
+    mantissa |= UINT64_C(1) << 52;
+    uint64_t rest = mantissa & ((UINT64_C(1) << shift) - 1), tie = UINT64_C(1) << (shift - 1);
+    rounded = mantissa >> shift;
+    rounded += rest > tie || (rest == tie && (rounded & 1));
+    if (exponent > least) rounded += (uint64_t)(exponent - least) << fraction; /* the mantissa's top bit is the exponent's 1 */
+  }
+  return (uint16_t)(sign | rounded);
+}
+static uint16_t insitu__codec_to_half(double value) {
+  return insitu__codec_to_16(value, 10);
+}
+static inline float insitu__codec_round_half(float x) {
+  return insitu__codec_half(insitu__codec_to_half((double)x));
+}
+
+static inline uint8_t insitu__codec_swap8(uint8_t x) {
+  return x;
+}
+#define INSITU__CODEC_LOAD(code, type, raw, flip, member)                                                                        \
+  case code:                                                                                                                     \
+    for (uint64_t k = 0; k < n; k++) {                                                                                           \
+      raw bits;                                                                                                                  \
+      type x;                                                                                                                    \
+      memcpy(&bits, src + k * sizeof bits, sizeof bits);                                                                         \
+      if (t.swap) bits = flip(bits);                                                                                             \
+      memcpy(&x, &bits, sizeof x);                                                                                               \
+      b->member[k] = x;                                                                                                          \
+    }                                                                                                                            \
+    break;
+static void insitu__codec_load(struct insitu__codec_type t, const uint8_t *src, uint64_t n, union insitu__codec_block *b) {
+  switch (t.dtype) {
+    INSITU__CODEC_LOAD(INSITU_I8, int8_t, uint8_t, insitu__codec_swap8, i)
+    INSITU__CODEC_LOAD(INSITU_I16, int16_t, uint16_t, __builtin_bswap16, i)
+    INSITU__CODEC_LOAD(INSITU_I32, int32_t, uint32_t, __builtin_bswap32, i)
+    INSITU__CODEC_LOAD(INSITU_I64, int64_t, uint64_t, __builtin_bswap64, i)
+    INSITU__CODEC_LOAD(INSITU_U8, uint8_t, uint8_t, insitu__codec_swap8, u)
+    INSITU__CODEC_LOAD(INSITU_U16, uint16_t, uint16_t, __builtin_bswap16, u)
+    INSITU__CODEC_LOAD(INSITU_U32, uint32_t, uint32_t, __builtin_bswap32, u)
+    INSITU__CODEC_LOAD(INSITU_U64, uint64_t, uint64_t, __builtin_bswap64, u)
+    INSITU__CODEC_LOAD(INSITU_F32, float, uint32_t, __builtin_bswap32, f)
+    INSITU__CODEC_LOAD(INSITU_F64, double, uint64_t, __builtin_bswap64, d)
+  case INSITU_F16:
+    for (uint64_t k = 0; k < n; k++) {
+      uint16_t h;
+      memcpy(&h, src + 2 * k, 2);
+      b->f[k] = insitu__codec_half(t.swap ? __builtin_bswap16(h) : h);
+    }
+    break;
+  default: /* bool */
+    for (uint64_t k = 0; k < n; k++) b->u[k] = src[k] != 0;
+  }
+}
+#define INSITU__CODEC_STORE(code, type, raw, flip, member)                                                                       \
+  case code:                                                                                                                     \
+    for (uint64_t k = 0; k < n; k++) {                                                                                           \
+      type x = (type)b->member[k];                                                                                               \
+      raw bits;                                                                                                                  \
+      memcpy(&bits, &x, sizeof bits);                                                                                            \
+      if (t.swap) bits = flip(bits);                                                                                             \
+      memcpy(dst + k * sizeof bits, &bits, sizeof bits);                                                                         \
+    }                                                                                                                            \
+    break;
+/* Integers lose their upper bits. is: what b holds; of a float16 it may be double. */
+static void insitu__codec_store(
+    struct insitu__codec_type t, const union insitu__codec_block *b, int is, uint64_t n, uint8_t *dst) {
+  switch (t.dtype) {
+    INSITU__CODEC_STORE(INSITU_I8, uint8_t, uint8_t, insitu__codec_swap8, u)
+    INSITU__CODEC_STORE(INSITU_I16, uint16_t, uint16_t, __builtin_bswap16, u)
+    INSITU__CODEC_STORE(INSITU_I32, uint32_t, uint32_t, __builtin_bswap32, u)
+    INSITU__CODEC_STORE(INSITU_I64, uint64_t, uint64_t, __builtin_bswap64, u)
+    INSITU__CODEC_STORE(INSITU_U8, uint8_t, uint8_t, insitu__codec_swap8, u)
+    INSITU__CODEC_STORE(INSITU_U16, uint16_t, uint16_t, __builtin_bswap16, u)
+    INSITU__CODEC_STORE(INSITU_U32, uint32_t, uint32_t, __builtin_bswap32, u)
+    INSITU__CODEC_STORE(INSITU_U64, uint64_t, uint64_t, __builtin_bswap64, u)
+    INSITU__CODEC_STORE(INSITU_F32, float, uint32_t, __builtin_bswap32, f)
+    INSITU__CODEC_STORE(INSITU_F64, double, uint64_t, __builtin_bswap64, d)
+  case INSITU_F16:
+    for (uint64_t k = 0; k < n; k++) {
+      uint16_t h = insitu__codec_to_half(is == INSITU__CODEC_DOUBLE ? b->d[k] : (double)b->f[k]);
+      if (t.swap) h = __builtin_bswap16(h);
+      memcpy(dst + 2 * k, &h, 2);
+    }
+    break;
+  default: /* bool */
+    for (uint64_t k = 0; k < n; k++) dst[k] = b->u[k] != 0;
+  }
+}
+#undef INSITU__CODEC_LOAD
+#undef INSITU__CODEC_STORE
+
+/* A float as an integer: truncated, its lower bits taken. What does not fit the type that is computed with (int32 up to 32 bits,
+ * but int64 for uint32) or is no number has no defined value in C; here as in numpy on x86-64 without vectors: the least value
+ * of that type, and 0 for a uint64 that is too large. */
+static uint64_t insitu__codec_truncate(double x, int32_t dtype) {
+  bool narrow = (dtype & 0xff) < 32 || dtype == INSITU_I32;
+  if (narrow) return x > -0x1.00000002p31 && x < 0x1p31 ? (uint64_t)(int64_t)x : (uint64_t)INT32_MIN;
+  if (x >= -0x1p63 && x < 0x1p63) return (uint64_t)(int64_t)x;
+  if (dtype == INSITU_U64 && x >= 0x1p63) return x < 0x1p64 ? (uint64_t)x : 0;
+  return UINT64_C(1) << 63;
+}
+/* n elements of class `is` in *a as numpy casts them to dtype; the result's class, in *a again. */
+static int insitu__codec_convert(union insitu__codec_block *a, int is, int32_t dtype, uint64_t n) {
+  union insitu__codec_block b;
+  int to = insitu__codec_class(dtype);
+  bool from_float = is >= INSITU__CODEC_FLOAT;
+  if (is == to && dtype != INSITU_BOOL) return is;
+  if (dtype == INSITU_F16 && is == INSITU__CODEC_DOUBLE) return is;
+  if (to <= INSITU__CODEC_UNSIGNED && !from_float) return to; /* the same 64 bits; bool is told from zero when it is stored */
+#define INSITU__CODEC_EACH(result, value)                                                                                        \
+  for (uint64_t k = 0; k < n; k++) b.result[k] = value
+  if (dtype == INSITU_BOOL && is == INSITU__CODEC_FLOAT) INSITU__CODEC_EACH(u, a->f[k] != 0);
+  else if (dtype == INSITU_BOOL) INSITU__CODEC_EACH(u, a->d[k] != 0);
+  else if (to <= INSITU__CODEC_UNSIGNED && is == INSITU__CODEC_FLOAT)
+    INSITU__CODEC_EACH(u, insitu__codec_truncate((double)a->f[k], dtype));
+  else if (to <= INSITU__CODEC_UNSIGNED) INSITU__CODEC_EACH(u, insitu__codec_truncate(a->d[k], dtype));
+  else if (to == INSITU__CODEC_DOUBLE && is == INSITU__CODEC_FLOAT) INSITU__CODEC_EACH(d, (double)a->f[k]);
+  else if (to == INSITU__CODEC_DOUBLE && is == INSITU__CODEC_SIGNED) INSITU__CODEC_EACH(d, (double)a->i[k]);
+  else if (to == INSITU__CODEC_DOUBLE) INSITU__CODEC_EACH(d, (double)a->u[k]);
+  else if (is == INSITU__CODEC_DOUBLE) INSITU__CODEC_EACH(f, (float)a->d[k]);
+  else if (is == INSITU__CODEC_SIGNED) INSITU__CODEC_EACH(f, (float)a->i[k]);
+  else INSITU__CODEC_EACH(f, (float)a->u[k]);
+#undef INSITU__CODEC_EACH
+  memcpy(a, &b, n * (to == INSITU__CODEC_FLOAT ? sizeof *b.f : sizeof *b.d));
+  return to;
+}
+
+/* The type in which numpy adds elements of two types (numpy.result_type). */
+static int32_t insitu__codec_promote(int32_t a, int32_t b) {
+  if (a == INSITU_BOOL || a == b) return b;
+  if (b == INSITU_BOOL) return a;
+  int32_t wide = (a & 0xff) > (b & 0xff) ? a & 0xff : b & 0xff;
+  if (insitu__codec_is_float(a) && insitu__codec_is_float(b)) return 0x200 | wide;
+  if (insitu__codec_is_float(a) || insitu__codec_is_float(b)) {
+    int32_t real = insitu__codec_is_float(a) ? a : b, other = (insitu__codec_is_float(a) ? b : a) & 0xff;
+    int32_t least = other == 8 ? INSITU_F16 : other == 16 ? INSITU_F32 : INSITU_F64;
+    return real > least ? real : least;
+  }
+  if (insitu__codec_is_signed(a) == insitu__codec_is_signed(b)) return (a & 0x100) | wide;
+  int32_t natural = insitu__codec_is_signed(a) ? b : a, integer = insitu__codec_is_signed(a) ? a : b;
+  if ((integer & 0xff) > (natural & 0xff)) return integer;
+  return natural == INSITU_U64 ? INSITU_F64 : (natural & 0xff) * 2;
+}
+
+struct insitu__codec_flow { /* what a filter carries from one range of a chunk to the next */
+  uint64_t u;
+  float f;
+  double d;
+};
+static struct insitu__codec_flow insitu__codec_flow(void) {
+  return (struct insitu__codec_flow){0, -0.0f, -0.0}; /* -0 + x is x, -0 included */
+}
+/* numpy.cumsum of elements of c->from into an array of c->to: summed in the type that both are promoted to. */
+static int insitu__codec_sum(
+    const struct insitu__codec *c, struct insitu__codec_flow *flow, union insitu__codec_block *b, uint64_t n) {
+  int32_t dtype = insitu__codec_promote(c->to.dtype, c->from.dtype);
+  int is = insitu__codec_convert(b, insitu__codec_class(c->from.dtype), dtype, n);
+  if (dtype == INSITU_BOOL)
+    for (uint64_t k = 0; k < n; k++) b->u[k] = flow->u |= b->u[k];
+  else if (is <= INSITU__CODEC_UNSIGNED) {
+    uint64_t kept = c->to.dtype == INSITU_BOOL ? UINT64_MAX >> (64 - (dtype & 0xff)) : UINT64_MAX;
+    for (uint64_t k = 0; k < n; k++) b->u[k] = (flow->u += b->u[k]) & kept;
+  } else if (is == INSITU__CODEC_DOUBLE)
+    for (uint64_t k = 0; k < n; k++) b->d[k] = flow->d += b->d[k];
+  else if (dtype == INSITU_F16)
+    for (uint64_t k = 0; k < n; k++) b->f[k] = flow->f = insitu__codec_round_half(flow->f + b->f[k]);
+  else
+    for (uint64_t k = 0; k < n; k++) b->f[k] = flow->f += b->f[k];
+  return is;
+}
+
+/* numcodecs' enc / scale + offset, in the type that numpy 2 computes it in: that of float elements, else double. */
+static int insitu__codec_scale(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+  bool half = c->from.dtype == INSITU_F16;
+  int is = insitu__codec_class(c->from.dtype);
+  if (is != INSITU__CODEC_FLOAT) {
+    double scale = c->scale.d, offset = c->offset.d;
+    insitu__codec_convert(b, is, INSITU_F64, n);
+    for (uint64_t k = 0; k < n; k++) b->d[k] = b->d[k] / scale + offset;
+    return INSITU__CODEC_DOUBLE;
+  }
+  float scale = half ? insitu__codec_half(insitu__codec_to_half(c->scale.d)) : (float)c->scale.d;
+  float offset = half ? insitu__codec_half(insitu__codec_to_half(c->offset.d)) : (float)c->offset.d;
+  if (half)
+    for (uint64_t k = 0; k < n; k++) b->f[k] = insitu__codec_round_half(insitu__codec_round_half(b->f[k] / scale) + offset);
+  else
+    for (uint64_t k = 0; k < n; k++) b->f[k] = b->f[k] / scale + offset;
+  return is;
+}
+/* scale_offset of integers: the quotient must be whole, and the sum fit the type. */
+static bool insitu__codec_scale_integers(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+  unsigned bits = (unsigned)c->to.dtype & 0xff;
+  bool ok = true;
+  if (insitu__codec_is_signed(c->to.dtype)) {
+    int64_t scale = c->scale.i, most = (int64_t)(UINT64_MAX >> (65 - bits));
+    for (uint64_t k = 0; k < n; k++) {
+      bool fits = !(scale == -1 && b->i[k] == INT64_MIN);
+      int64_t x = fits ? b->i[k] / scale : 0;
+      ok = ok && fits && b->i[k] % (scale == -1 ? 1 : scale) == 0 && x <= most && x >= -most - 1 &&
+           !__builtin_add_overflow(x, c->offset.i, &x) && x <= most && x >= -most - 1;
+      b->i[k] = x;
+    }
+    return ok;
+  }
+  for (uint64_t k = 0; k < n; k++) {
+    uint64_t x = b->u[k] / c->scale.u;
+    ok = ok && b->u[k] % c->scale.u == 0 && insitu__base_add(x, c->offset.u, &x) && (bits == 64 || x >> bits == 0);
+    b->u[k] = x;
+  }
+  return ok;
+}
+/* scale_offset of floats: in their own type, and what is finite stays so. */
+static bool insitu__codec_scale_floats(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+  union insitu__codec_block before;
+  bool ok = true;
+  memcpy(&before, b, n * (c->to.dtype == INSITU_F64 ? sizeof *b->d : sizeof *b->f));
+  if (insitu__codec_scale(c, b, n) == INSITU__CODEC_DOUBLE)
+    for (uint64_t k = 0; k < n; k++) ok = ok && (__builtin_isfinite(b->d[k]) || !__builtin_isfinite(before.d[k]));
+  else
+    for (uint64_t k = 0; k < n; k++) ok = ok && (__builtin_isfinite(b->f[k]) || !__builtin_isfinite(before.f[k]));
+  return ok;
+}
+
+/* -- cast_value -- */
+
+/* x, which is no value of the float type, to one of its neighbours there: below <= x <= above. */
+static double insitu__codec_pick(int rounding, double x, double below, double above, double nearest) {
+  switch (rounding) {
+  case INSITU__CODEC_AWAY:
+    if (x - below != above - x) return nearest;
+    return x < 0 ? below : above;
+  case INSITU__CODEC_TO_ZERO: return x < 0 ? above : below;
+  case INSITU__CODEC_UP: return above;
+  case INSITU__CODEC_DOWN: return below;
+  default: return nearest;
+  }
+}
+/* The float after x, a value of the type, in a direction. */
+static double insitu__codec_next(double x, int32_t dtype, bool up) {
+  if (dtype == INSITU_F32) return (double)__builtin_nextafterf((float)x, up ? __builtin_inff() : -__builtin_inff());
+  uint16_t h = insitu__codec_to_half(x);
+  bool negative = h >> 15;
+  if ((h & 0x7fff) == 0) h = up ? 1 : 0x8001;
+  else h = (uint16_t)(negative == up ? h - 1 : h + 1);
+  return (double)insitu__codec_half(h);
+}
+/* A double as a value of a narrower float type. Above the largest value the grid is thought to go on for one step, so that rounding
+ * decides what is out of range. */
+static double insitu__codec_narrow(double x, int32_t dtype, int rounding) {
+  double largest = dtype == INSITU_F32 ? 0x1.fffffep127 : 65504, beyond = dtype == INSITU_F32 ? 0x1p128 : 65536, magnitude;
+  if (!__builtin_isfinite(x) || dtype == INSITU_F64) return x;
+  magnitude = __builtin_fabs(x);
+  double nearest = dtype == INSITU_F32 ? (double)(float)x : (double)insitu__codec_half(insitu__codec_to_half(x));
+  if (magnitude >= beyond) return x;
+  if (magnitude > largest) {
+    double edge = x < 0 ? -largest : largest, next = x < 0 ? -beyond : beyond;
+    nearest = __builtin_isfinite(nearest) ? edge : next;
+    return insitu__codec_pick(rounding, x, x < 0 ? next : edge, x < 0 ? edge : next, nearest);
+  }
+  if (nearest == x) return x;
+  bool over = nearest > x;
+  double other = insitu__codec_next(nearest, dtype, !over);
+  return insitu__codec_pick(rounding, x, over ? other : nearest, over ? nearest : other, nearest);
+}
+static double insitu__codec_whole(double x, int rounding) { /* x rounded to an integer */
+  if (__builtin_fabs(x) >= 0x1p52) return x;
+  double below = (double)(int64_t)x;
+  if (below == x) return x;
+  below -= below > x;
+  double above = below + 1, nearest = x - below < above - x ? below : x - below > above - x ? above : below;
+  if (x - below == above - x && (int64_t)below % 2) nearest = above;
+  return insitu__codec_pick(rounding, x, below, above, nearest);
+}
+/* An integer (negative: it is signed, bits hold an int64) as a double, rounded to dtype. */
+static double insitu__codec_integer(uint64_t bits, bool negative, int32_t dtype, int rounding) {
+  uint64_t magnitude = negative ? 0 - bits : bits, low;
+  unsigned shift = magnitude ? 64 - (unsigned)__builtin_clzll(magnitude) : 0;
+  if (shift <= 53) return insitu__codec_narrow(negative ? -(double)magnitude : (double)magnitude, dtype, rounding);
+  shift -= 53;
+  low = magnitude & ((UINT64_C(1) << shift) - 1);
+  magnitude >>= shift;
+  if (dtype != INSITU_F64) { /* any 53rd bit that is set keeps the rest apart from a tie */
+    double x = (double)(magnitude | (low != 0)) * (double)(UINT64_C(1) << shift);
+    return insitu__codec_narrow(negative ? -x : x, dtype, rounding);
+  }
+  uint64_t tie = UINT64_C(1) << (shift - 1);
+  bool up = low > tie || (low == tie && ((magnitude & 1) || rounding == INSITU__CODEC_AWAY));
+  if (rounding == INSITU__CODEC_TO_ZERO) up = false;
+  if (rounding == INSITU__CODEC_UP) up = low && !negative;
+  if (rounding == INSITU__CODEC_DOWN) up = low && negative;
+  double x = (double)(magnitude + up) * (double)(UINT64_C(1) << shift);
+  return negative ? -x : x;
+}
+
+/* One element; false: the rules have no value for it. */
+static bool insitu__codec_cast_one(const struct insitu__codec *c, union insitu__codec_value *v) {
+  const struct insitu__codec_cast *rule = c->cast;
+  bool from_float = insitu__codec_is_float(c->from.dtype), from_signed = insitu__codec_is_signed(c->from.dtype);
+  for (unsigned i = 0; i < rule->n; i++) {
+    double x = rule->from[i].d;
+    if (from_float ? v->d == x || (__builtin_isnan(x) && __builtin_isnan(v->d)) : v->u == rule->from[i].u) {
+      *v = rule->to[i];
+      return true;
+    }
+  }
+  if (insitu__codec_is_float(c->to.dtype)) {
+    double largest = c->to.dtype == INSITU_F32 ? 0x1.fffffep127 : c->to.dtype == INSITU_F16 ? 65504 : 0x1.fffffffffffffp1023;
+    double x = from_float ? insitu__codec_narrow(v->d, c->to.dtype, rule->rounding)
+                          : insitu__codec_integer(v->u, from_signed && v->i < 0, c->to.dtype, rule->rounding);
+    bool out = __builtin_fabs(x) > largest && !(from_float && __builtin_isinf(x));
+    v->d = !out ? x : x < 0 ? -__builtin_inf() : __builtin_inf();
+    return !out || rule->range == INSITU__CODEC_CLAMP;
+  }
+  unsigned bits = (unsigned)c->to.dtype & 0xff;
+  bool to_signed = insitu__codec_is_signed(c->to.dtype), negative = from_signed && v->i < 0, huge = false;
+  uint64_t most = UINT64_MAX >> (64 - bits + to_signed), magnitude = negative ? 0 - v->u : v->u;
+  if (from_float) {
+    if (!__builtin_isfinite(v->d)) return false;
+    double x = insitu__codec_whole(v->d, rule->rounding);
+    negative = x < 0;
+    huge = __builtin_fabs(x) >= 0x1p64;
+    magnitude = huge ? 0 : (uint64_t)__builtin_fabs(x);
+  }
+  bool over = huge || magnitude > most + (negative && to_signed) || (negative && magnitude && !to_signed);
+  if (over && rule->range != INSITU__CODEC_CLAMP) return false; /* floats do not wrap, integers take the other way */
+  if (over) magnitude = !negative ? most : to_signed ? most + 1 : 0;
+  v->u = negative ? 0 - magnitude : magnitude;
+  return true;
+}
+static bool insitu__codec_cast_block(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n, int *is) {
+  int from = insitu__codec_class(c->from.dtype), to = insitu__codec_class(c->to.dtype);
+  for (uint64_t i = n; i-- > 0;) { /* from the last: a float may become 64 bits, in their place */
+    union insitu__codec_value v;
+    if (from == INSITU__CODEC_FLOAT) v.d = (double)b->f[i];
+    else v.u = b->u[i];
+    if (!insitu__codec_cast_one(c, &v)) return false;
+    if (to != INSITU__CODEC_FLOAT) b->u[i] = v.u;
+    else if (from == INSITU__CODEC_FLOAT) b->f[i] = (float)v.d;
+    else b->d[i] = v.d;
+  }
+  *is = to == INSITU__CODEC_FLOAT && from != INSITU__CODEC_FLOAT ? INSITU__CODEC_DOUBLE : to;
+  if (*is == to || c->to.dtype == INSITU_F16) return true;
+  *is = insitu__codec_convert(b, *is, c->to.dtype, n); /* exact: they are values of the type */
+  return true;
+}
+/* Every value of `from` is one of `to`, or is wrapped: an ordinary cast does it. */
+static bool insitu__codec_cast_simple(const struct insitu__codec *c) {
+  if (!c->cast) return true;
+  if (c->cast->n) return false;
+  bool from_float = insitu__codec_is_float(c->from.dtype), to_float = insitu__codec_is_float(c->to.dtype);
+  unsigned from = (unsigned)c->from.dtype & 0xff, to = (unsigned)c->to.dtype & 0xff;
+  if (!from_float && !to_float && c->cast->range == INSITU__CODEC_WRAP) return true;
+  if (from_float != to_float) return to_float && from <= (to == 64 ? 32u : to == 32 ? 16u : 8u);
+  if (from_float || insitu__codec_is_signed(c->from.dtype) == insitu__codec_is_signed(c->to.dtype)) return from <= to;
+  return insitu__codec_is_signed(c->to.dtype) && from < to;
+}
+
+/* -- ranges of elements -- */
+
+/* Elements [first, first + n) of DELTA, SCALE or CAST; each range goes on where the one before ended. */
+static insitu_status insitu__codec_compute(const struct insitu__codec *c, struct insitu__codec_flow *flow, const uint8_t *src,
+    uint64_t first, uint64_t n, uint8_t *dst, insitu_error *err) {
+  uint64_t from = insitu__codec_type_size(c->from), to = insitu__codec_type_size(c->to);
+  bool simple = insitu__codec_cast_simple(c);
+  for (uint64_t at = 0; at < n; at += INSITU__CODEC_BLOCK) {
+    union insitu__codec_block b;
+    uint64_t count = insitu__base_min(INSITU__CODEC_BLOCK, n - at);
+    int is = insitu__codec_class(c->from.dtype);
+    bool ok = true;
+    insitu__codec_load(c->from, src + (first + at) * from, count, &b);
+    if (c->kind == INSITU__CODEC_DELTA) is = insitu__codec_sum(c, flow, &b, count);
+    else if (c->kind == INSITU__CODEC_SCALE && !c->exact) is = insitu__codec_scale(c, &b, count);
+    else if (c->kind == INSITU__CODEC_SCALE && insitu__codec_is_float(c->to.dtype)) ok = insitu__codec_scale_floats(c, &b, count);
+    else if (c->kind == INSITU__CODEC_SCALE) ok = insitu__codec_scale_integers(c, &b, count);
+    else if (!simple) ok = insitu__codec_cast_block(c, &b, count, &is);
+    if (!ok)
+      return insitu__error_set(err, INSITU_E_CORRUPT,
+          "%s: an element from number %" PRIu64 " on has no value of the decoded type; " INSITU__CODEC_BAD, c->name, first + at);
+    if (simple || c->cast == NULL) is = insitu__codec_convert(&b, is, c->to.dtype, count);
+    insitu__codec_store(c->to, &b, is, count, dst + at * to);
+  }
+  return INSITU_OK;
+}
+
+/* Elements [first, first + n) of packed bits. */
+static void insitu__codec_unpack(const struct insitu__codec *c, const uint8_t *src, uint64_t first, uint64_t n, uint8_t *dst) {
+  uint64_t i = 0, size = insitu__codec_type_size(c->to);
+  if (c->pad == INSITU__CODEC_PAD_FIRST) src++;
+  bool boolean = c->to.dtype == INSITU_BOOL;
+  for (; boolean && first % 8 == 0 && n - i >= 8; i += 8) { /* bit 7 - k of a byte to byte k, or bit k */
+    uint64_t eight = src[(first + i) / 8] * UINT64_C(0x8040201008040201) >> 7 & UINT64_C(0x0101010101010101);
+    if (!c->high_first) eight = __builtin_bswap64(eight);
+    insitu__base_store64(dst + i, eight);
+  }
+  for (; i < n; i++) {
+    uint64_t value = 0, at = (first + i) * c->bits;
+    for (unsigned k = 0; k < c->bits; k++, at++) {
+      unsigned shift = c->high_first ? 7 - (unsigned)(at % 8) : (unsigned)(at % 8);
+      value |= (uint64_t)(src[at / 8] >> shift & 1) << k;
+    }
+    unsigned above = 64 - c->bits;
+    if (insitu__codec_is_signed(c->to.dtype)) value = (uint64_t)((int64_t)(value << above) >> above);
+    value <<= c->first_bit;
+    memcpy(dst + i * size, &value, (size_t)size); /* both supported machines are little-endian */
+  }
+}
+
+/* Elements [first, first + n) from their byte planes. */
+static void insitu__codec_unshuffle_any(
+    const uint8_t *src, uint64_t all, uint32_t size, uint64_t first, uint64_t n, uint8_t *dst, bool avx2) {
+  const uint8_t *plane[256];
+  if (size > 256) {
+    for (uint32_t k = 0; k < size; k++)
+      for (uint64_t i = 0; i < n; i++) dst[i * size + k] = src[k * all + first + i];
+    return;
+  }
+  for (uint32_t k = 0; k < size; k++) plane[k] = src + k * all;
+  insitu__codec_unshuffle(dst, plane, size, first, n, avx2);
+}
+
+/* Stored axes back in the array's own order, element by element. */
+static void insitu__codec_untranspose(const struct insitu__codec_layout *t, const uint8_t *src, uint8_t *dst) {
+  uint64_t stride[INSITU__MAX_DIMS], at[INSITU__MAX_DIMS] = {0}, bytes = t->item, from = 0;
+  unsigned last = t->ndim - 1;
+  for (unsigned k = t->ndim; k-- > 0;) {
+    stride[t->order[k]] = bytes;
+    bytes *= t->shape[t->order[k]];
+  }
+  for (uint64_t to = 0; to < bytes;) {
+    uint64_t step = stride[last];
+    for (uint64_t i = 0; i < t->shape[last]; i++, to += t->item) {
+      const uint8_t *p = src + from + i * step;
+      if (t->item == 4) memcpy(dst + to, p, 4);
+      else if (t->item == 8) memcpy(dst + to, p, 8);
+      else if (t->item == 2) memcpy(dst + to, p, 2);
+      else memcpy(dst + to, p, t->item);
+    }
+    for (unsigned d = last; d-- > 0;) {
+      from += stride[d];
+      if (++at[d] < t->shape[d]) break;
+      from -= stride[d] * t->shape[d];
+      at[d] = 0;
+    }
+  }
+}
+
+static bool insitu__codec_is_filter(int kind) {
+  return kind >= INSITU__CODEC_SHUFFLE && kind <= INSITU__CODEC_TRANSPOSE;
+}
+static uint32_t insitu__codec_filter_item(const struct insitu__codec *c) { /* bytes of what it decodes one by one */
+  return c->kind == INSITU__CODEC_SHUFFLE     ? c->size
+         : c->kind == INSITU__CODEC_TRANSPOSE ? c->layout->item
+                                              : insitu__codec_type_size(c->to);
+}
+/* What n bytes decode to, at most `most`. */
+static insitu_status insitu__codec_filter_size(
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint64_t most, uint64_t *got, insitu_error *err) {
+  uint64_t from = insitu__codec_type_size(c->from), to = insitu__codec_filter_item(c), whole = from, bytes = most;
+  *got = n;
+  if (c->kind == INSITU__CODEC_SHUFFLE || c->kind == INSITU__CODEC_TRANSPOSE) whole = to;
+  if (n % whole)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "%s: %" PRIu64 " bytes are no whole number of elements of %" PRIu64 "; " INSITU__CODEC_BAD, c->name, n, whole);
+  if (c->kind == INSITU__CODEC_TRANSPOSE) {
+    for (unsigned k = 0; k < c->layout->ndim; k++) to *= c->layout->shape[k]; /* of a chunk: cannot overflow */
+    if (n != to) return insitu__codec_wrong_length(c->name, n, to, err);
+  } else if (c->kind == INSITU__CODEC_PACKBITS) {
+    uint64_t bits = n * 8 - (n && c->pad ? 8 : 0), count = most / to, pad = 0;
+    if (c->pad && n) pad = src[c->pad == INSITU__CODEC_PAD_FIRST ? 0 : n - 1];
+    if ((c->pad && !n) || pad > insitu__base_min(bits, 7))
+      return insitu__error_set(err, INSITU_E_CORRUPT, "%s: its count of padding bits is wrong; " INSITU__CODEC_BAD, c->name);
+    if (c->pad) count = (bits - pad) / c->bits;
+    *got = bytes = count * to;
+    if (insitu__codec_bound_one(c, bytes) != n || (c->pad && count * c->bits + pad != bits))
+      return insitu__codec_wrong_length(c->name, n, insitu__codec_bound_one(c, bytes), err);
+  } else if (c->kind != INSITU__CODEC_SHUFFLE) *got = n / from * to;
+  return *got <= most ? INSITU_OK : insitu__codec_wrong_length(c->name, *got, most, err);
+}
+/* Elements [first, first + n), all of them for a transpose, from the `bytes` at src. */
+static insitu_status insitu__codec_filter_range(const struct insitu__codec_scratch *s, const struct insitu__codec *c,
+    struct insitu__codec_flow *flow, const uint8_t *src, uint64_t bytes, uint64_t first, uint64_t n, uint8_t *dst,
+    insitu_error *err) {
+  switch (c->kind) {
+  case INSITU__CODEC_SHUFFLE: insitu__codec_unshuffle_any(src, bytes / c->size, c->size, first, n, dst, s->avx2); break;
+  case INSITU__CODEC_PACKBITS: insitu__codec_unpack(c, src, first, n, dst); break;
+  case INSITU__CODEC_TRANSPOSE: insitu__codec_untranspose(c->layout, src, dst); break;
+  default: return insitu__codec_compute(c, flow, src, first, n, dst, err);
+  }
+  return INSITU_OK;
+}
+static insitu_status insitu__codec_filter(const struct insitu__codec_scratch *s, const struct insitu__codec *c,
+    const uint8_t *src, uint64_t n, uint8_t *to, uint64_t cap, uint64_t *got, insitu_error *err) {
+  struct insitu__codec_flow flow = insitu__codec_flow();
+  insitu_status status = insitu__codec_filter_size(c, src, n, cap, got, err);
+  if (status < 0 || !*got) return status;
+  return insitu__codec_filter_range(s, c, &flow, src, n, 0, *got / insitu__codec_filter_item(c), to, err);
+}
+/* A filter as the last stage: pieces go to their places while they are in the cache. */
+static insitu_status insitu__codec_filter_last(struct insitu__codec_scratch *s, const struct insitu__codec *c, const uint8_t *src,
+    uint64_t n, uint8_t *spare, uint64_t decoded, const struct insitu__codec_sink *sink, insitu_error *err) {
+  struct insitu__codec_flow flow = insitu__codec_flow();
+  uint64_t got, item = insitu__codec_filter_item(c), unit = insitu__codec_lcm(item, sink->element ? sink->element : 1);
+  insitu_status status = insitu__codec_filter_size(c, src, n, decoded, &got, err);
+  if (status < 0) return status;
+  if (got != decoded) return insitu__codec_wrong_length(c->name, got, decoded, err);
+  if (!decoded) return INSITU_OK;
+  uint8_t *whole = sink->direct ? (uint8_t *)sink->direct(sink->user, 0, decoded) : NULL;
+  bool direct = whole != NULL;
+  if (!direct && (unit > INSITU__CODEC_PIECE || c->kind == INSITU__CODEC_TRANSPOSE)) whole = spare;
+  uint64_t step = whole ? decoded : INSITU__CODEC_PIECE / unit * unit;
+  for (uint64_t at = 0; at < decoded; at += step) {
+    uint64_t bytes = insitu__base_min(step, decoded - at);
+    uint8_t *to = whole ? whole : sink->direct ? (uint8_t *)sink->direct(sink->user, at, bytes) : NULL;
+    bool there = to && to != spare;
+    if (!to) to = s->piece.at;
+    status = insitu__codec_filter_range(s, c, &flow, src, n, at / item, bytes / item, to, err);
+    if (status >= 0 && !there) status = sink->piece(sink->user, to, at, bytes, err);
+    if (status < 0) return status;
+  }
+  return INSITU_OK;
+}
+
+/* ---- the user's codecs ---- */
+
+static insitu_status insitu__codec_user(
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *to, uint64_t cap, uint64_t *got, insitu_error *err) {
+  insitu_error cause = {0};
+  *got = 0;
+  insitu_status status = c->user->decode(c->user->user, c->config, src, n, to, cap, got, &cause);
+  if (status == INSITU_OK && *got <= cap) return INSITU_OK;
+  if (status == INSITU_OK)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "codec \"%.64s\" of desc.codecs: it says that it wrote %" PRIu64 " bytes where %" PRIu64
+        " have room: correct it, memory may be overwritten",
+        c->name, *got, cap);
+  /* not found and absent would make a hole of a chunk that is there */
+  bool known = status < 0 && status >= INSITU_E_CHECK && status != INSITU_E_NOTFOUND && status != INSITU_E_ABSENT;
+  cause.message[sizeof cause.message - 1] = 0;
+  if (err && err->status >= 0) err->sys_errno = cause.sys_errno;
+  return insitu__error_set(err, known ? status : INSITU_E_CORRUPT, "codec \"%.64s\" of desc.codecs: %.700s", c->name,
+      cause.message[0] ? cause.message : "it failed without a message; let its decode fill the error");
+}
+
+/* ---- stages ---- */
+
 /* One stage that writes memory, except blosc. */
 static insitu_status insitu__codec_stage(struct insitu__codec_scratch *s, int kind, const uint8_t *src, uint64_t n, uint8_t *to,
     uint64_t cap, uint64_t *got, insitu_error *err) {
@@ -4700,14 +5757,24 @@ static insitu_status insitu__codec_blosc(struct insitu__codec_scratch *s, const 
   return insitu__codec_blosc_blocks(s, &b, direct, to, sink, err);
 }
 
+/* A stage inside a chain: at most cap bytes to `to`. */
+static insitu_status insitu__codec_run(struct insitu__codec_scratch *s, const struct insitu__codec *codec, const uint8_t *src,
+    uint64_t n, uint8_t *to, uint64_t cap, uint64_t *got, insitu_error *err) {
+  if (codec->kind == INSITU__CODEC_BLOSC) return insitu__codec_blosc(s, src, n, to, cap, NULL, got, err);
+  if (codec->kind == INSITU__CODEC_USER) return insitu__codec_user(codec, src, n, to, cap, got, err);
+  if (insitu__codec_is_filter(codec->kind)) return insitu__codec_filter(s, codec, src, n, to, cap, got, err);
+  return insitu__codec_stage(s, codec->kind, src, n, to, cap, got, err);
+}
+
 /* The last stage: its result goes to the sink. */
-static insitu_status insitu__codec_last(struct insitu__codec_scratch *s, int kind, const uint8_t *src, uint64_t n, uint8_t *spare,
-    uint64_t decoded, const struct insitu__codec_sink *sink, insitu_error *err) {
+static insitu_status insitu__codec_last(struct insitu__codec_scratch *s, const struct insitu__codec *codec, const uint8_t *src,
+    uint64_t n, uint8_t *spare, uint64_t decoded, const struct insitu__codec_sink *sink, insitu_error *err) {
   uint64_t got = 0;
-  if (kind == INSITU__CODEC_BLOSC) return insitu__codec_blosc(s, src, n, spare, decoded, sink, &got, err);
+  if (codec->kind == INSITU__CODEC_BLOSC) return insitu__codec_blosc(s, src, n, spare, decoded, sink, &got, err);
+  if (insitu__codec_is_filter(codec->kind)) return insitu__codec_filter_last(s, codec, src, n, spare, decoded, sink, err);
   void *direct = sink->direct && decoded ? sink->direct(sink->user, 0, decoded) : NULL;
   uint8_t *to = direct ? (uint8_t *)direct : spare;
-  insitu_status status = insitu__codec_stage(s, kind, src, n, to, decoded, &got, err);
+  insitu_status status = insitu__codec_run(s, codec, src, n, to, decoded, &got, err);
   if (status < 0) return status;
   if (got != decoded) return insitu__codec_wrong_length("decode", got, decoded, err);
   return direct || !decoded ? INSITU_OK : sink->piece(sink->user, to, 0, decoded, err);
@@ -4833,11 +5900,9 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
       status = insitu__codec_shard(s, chain->codec[i].shard, insitu__codec_decode, src, n, to, err);
       return status < 0 ? status : insitu__codec_emit(to, decoded, sink, err);
     }
-    if (i == chain->n - 1) return insitu__codec_last(s, kind, src, n, to, decoded, sink, err);
+    if (i == chain->n - 1) return insitu__codec_last(s, &chain->codec[i], src, n, to, decoded, sink, err);
     uint64_t cap = insitu__codec_bound_from(chain, i + 1, decoded), got = 0;
-    if (kind == INSITU__CODEC_BLOSC) status = insitu__codec_blosc(s, src, n, to, cap, NULL, &got, err);
-    else status = insitu__codec_stage(s, kind, src, n, to, cap, &got, err);
-    if (status < 0) return status;
+    if ((status = insitu__codec_run(s, &chain->codec[i], src, n, to, cap, &got, err)) < 0) return status;
     src = to;
     n = got;
   }
@@ -4861,8 +5926,7 @@ static insitu_status insitu__codec_decode_unknown(const struct insitu__codec_cha
       n -= 4;
       continue;
     }
-    if (kind == INSITU__CODEC_BLOSC) status = insitu__codec_blosc(s, src, n, to, most, NULL, &wrote, err);
-    else status = insitu__codec_stage(s, kind, src, n, to, most, &wrote, err);
+    status = insitu__codec_run(s, &chain->codec[i], src, n, to, insitu__codec_bound_from(chain, i + 1, most), &wrote, err);
     turn ^= 1;
     src = to;
     n = wrote;
@@ -5981,7 +7045,12 @@ struct insitu__zarr_array {
   int key_style;
 };
 
+static void insitu__zarr_chain_free(struct insitu__codec_chain *chain) {
+  for (int i = 0; i < chain->n; i++) insitu__codec_free(&chain->codec[i]);
+}
 static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
+  insitu__zarr_chain_free(&a->object.codecs);
+  for (unsigned i = 0; i < a->n_shards; i++) insitu__zarr_chain_free(&a->shards[i].codecs);
   insitu__mem_free(a->path);
   for (unsigned i = 0; i < INSITU__MAX_DIMS; i++) insitu__mem_free(a->dim[i]);
   insitu__mem_free(a->attributes);
@@ -5999,10 +7068,11 @@ struct insitu__zarr_reader { /* one array's metadata under way */
   insitu_error *err;
   unsigned *order; /* of what the codecs being read describe: the object, or a shard's inner chunk */
   struct insitu__codec_chain *codecs;
+  struct insitu__codec_hooks *hooks; /* NULL: none */
 };
-static struct insitu__zarr_reader insitu__zarr_reader(
-    const struct insitu__text_json *j, int node, struct insitu__zarr_array *a, insitu_error *err) {
-  return (struct insitu__zarr_reader){j, node, a, err, a->object.order, &a->object.codecs};
+static struct insitu__zarr_reader insitu__zarr_reader(const struct insitu__text_json *j, int node, struct insitu__zarr_array *a,
+    struct insitu__codec_hooks *hooks, insitu_error *err) {
+  return (struct insitu__zarr_reader){j, node, a, err, a->object.order, &a->object.codecs, hooks};
 }
 
 /* "array 'p', metadata key 'k' = value: cause", value cut short; token -1 when there is none to show. */
@@ -6179,27 +7249,10 @@ static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
 
 /* -- fill values -- */
 
-/* Rounds to the nearest float of 16 bits, ties to even; false when a finite value is too large for one. */
+/* The nearest float of 16 bits; false when a finite value is too large for one. */
 static bool insitu__zarr_half(double value, int32_t dtype, uint16_t *half) {
-  uint64_t bits;
-  memcpy(&bits, &value, sizeof bits);
-  unsigned fraction = dtype == INSITU_BF16 ? 7 : 10; /* its bits; the others are the sign and the exponent's */
-  int most = (1 << (14 - fraction)) - 1, least = 1 - most;
-  uint16_t sign = (uint16_t)(bits >> 63 << 15), infinity = (uint16_t)((2 * most + 1) << fraction);
-  int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
-  uint64_t mantissa = (bits & ((UINT64_C(1) << 52) - 1)) | UINT64_C(1) << 52, rounded = 0;
-  if (__builtin_isinf(value)) rounded = infinity;
-  else if (exponent > most) return false;
-  else if (exponent >= least - 1 - (int)fraction) { /* below that even rounding up gives zero */
-    unsigned shift = 52 - fraction + (exponent >= least ? 0 : (unsigned)(least - exponent));
-    uint64_t rest = mantissa & ((UINT64_C(1) << shift) - 1), tie = UINT64_C(1) << (shift - 1);
-    rounded = mantissa >> shift;
-    rounded += rest > tie || (rest == tie && (rounded & 1));
-    if (exponent > least) rounded += (uint64_t)(exponent - least) << fraction; /* the mantissa's top bit is the exponent's 1 */
-    if (rounded >= infinity) return false;
-  }
-  *half = (uint16_t)(sign | rounded);
-  return true;
+  *half = insitu__codec_to_16(value, dtype == INSITU_BF16 ? 7 : 10);
+  return (*half & 0x7fff) < (dtype == INSITU_BF16 ? 0x7f80 : 0x7c00) || !__builtin_isfinite(value);
 }
 static bool insitu__zarr_fill_float(double value, int32_t dtype, uint32_t size, unsigned char *out) {
   float single = (float)value;
@@ -6384,16 +7437,27 @@ static const unsigned char *insitu__zarr_fill_pattern(const struct insitu__zarr_
 
 /* -- codecs -- */
 
-/* Appends the bytes -> bytes codec of this name to the decode chain. */
-static insitu_status insitu__zarr_add_codec(const struct insitu__zarr_reader *r, const char *name) {
-  struct insitu__codec_chain *chain = r->codecs;
+/* Reads the codec at a token: the user's, or one of this library's. */
+static insitu_status insitu__zarr_read_codec(
+    const struct insitu__zarr_reader *r, int token, const struct insitu__codec_context *at, struct insitu__codec *out) {
   insitu_error cause = {0};
-  if (chain->n == INSITU__MAX_CODECS)
+  bool found;
+  insitu_status status = insitu__codec_hook(r->hooks, r->j, token, at->format, out, &found, &cause);
+  if (status == INSITU_OK && !found) status = insitu__codec_read(r->j, token, at, out, &cause);
+  if (status < 0) return insitu__error_set(r->err, status, "array '%.300s': %.600s", r->a->path, cause.message);
+  return INSITU_OK;
+}
+/* Appends a codec to the decode chain, which then owns what it does, or frees it. */
+static insitu_status insitu__zarr_add_codec(const struct insitu__zarr_reader *r, struct insitu__codec *codec) {
+  struct insitu__codec_chain *chain = r->codecs;
+  if (chain->n == INSITU__MAX_CODECS || insitu__codec_is_nothing(codec)) {
+    bool nothing = insitu__codec_is_nothing(codec);
+    insitu__codec_free(codec);
+    if (nothing) return INSITU_OK;
     return insitu__error_set(r->err, INSITU_E_UNSUPPORTED,
         "array '%.300s': more codecs than INSITU__MAX_CODECS (%d); leave this array out", r->a->path, INSITU__MAX_CODECS);
-  insitu_status status = insitu__codec_from_name(name, &chain->codec[chain->n], &cause);
-  if (status < 0) return insitu__error_set(r->err, status, "array '%.300s': %.600s", r->a->path, cause.message);
-  chain->n++;
+  }
+  chain->codec[chain->n++] = *codec;
   return INSITU_OK;
 }
 static insitu_status insitu__zarr_codec_refused(const struct insitu__zarr_reader *r, const char *name, const char *why) {
@@ -6464,11 +7528,32 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
 }
 static insitu_status insitu__zarr_v2_codec(const struct insitu__zarr_reader *r, const char *key, int token) {
   char name[64];
+  struct insitu__codec codec;
+  struct insitu__codec_context at = {.format = 2};
   if (insitu__text_json_string(r->j, insitu__text_json_get(r->j, token, "id"), name, sizeof name) <= 0)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, key, token, "an object with an 'id' is needed");
   if (r->a->strings) return insitu__zarr_bad(r, INSITU_E_FORMAT, key, token, "a codec of strings must be the first filter");
   if (r->a->kind == INSITU__ZARR_STRING && insitu__zarr_string_codec(r, name)) return INSITU_OK;
-  return insitu__zarr_add_codec(r, name);
+  insitu_status status = insitu__zarr_read_codec(r, token, &at, &codec);
+  return status < 0 ? status : insitu__zarr_add_codec(r, &codec);
+}
+static bool insitu__zarr_is_typed(const struct insitu__codec *c) {
+  return c->kind >= INSITU__CODEC_PACKBITS && c->kind <= INSITU__CODEC_CAST;
+}
+/* Elements as a filter leaves them must be as long as the next one takes them, or as the array's. Of the same length they may be
+ * of another type, as a delta of the bits of floats has it. */
+static insitu_status insitu__zarr_v2_fit(const struct insitu__zarr_reader *r) {
+  for (int i = 0; i < r->codecs->n; i++) {
+    const struct insitu__codec *c = &r->codecs->codec[i], *next = i + 1 < r->codecs->n ? c + 1 : NULL;
+    if (!insitu__zarr_is_typed(c) || (next && !insitu__zarr_is_typed(next))) continue;
+    uint32_t size = insitu__codec_type_size(c->to), wants = insitu__zarr_scalar_size(r->a);
+    if (next) wants = insitu__codec_type_size(next->from);
+    if (size == wants || (next && next->kind == INSITU__CODEC_PACKBITS)) continue;
+    return insitu__error_set(r->err, INSITU_E_CODEC,
+        "array '%.300s': codec '%s' gives elements of %u bytes, and %s%s has %u; leave this array out or convert it", r->a->path,
+        c->name, (unsigned)size, next ? "codec " : "the array", next ? next->name : "", (unsigned)wants);
+  }
+  return INSITU_OK;
 }
 static insitu_status insitu__zarr_v2_codecs(
     const struct insitu__zarr_reader *r) { /* decode: the compressor, then filters from the last */
@@ -6484,7 +7569,7 @@ static insitu_status insitu__zarr_v2_codecs(
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "filters", filters, "more than INSITU__MAX_CODECS");
   for (int t = insitu__text_json_first(r->j, filters); t >= 0; t = insitu__text_json_next(r->j, filters, t)) filter[n++] = t;
   while (status == INSITU_OK && n > 0) status = insitu__zarr_v2_codec(r, "filters", filter[--n]);
-  return status;
+  return status < 0 ? status : insitu__zarr_v2_fit(r);
 }
 static insitu_status insitu__zarr_v2_objects(const struct insitu__zarr_reader *r) { /* once the codecs are known */
   if (r->a->kind != INSITU__ZARR_STRING || r->a->strings) return INSITU_OK;
@@ -6527,8 +7612,9 @@ static insitu_status insitu__zarr_end(const struct insitu__zarr_reader *r, insit
  * kept as text. They are the user's own, so those of another form than xarray's leave the dimensions unnamed. a is written whole,
  * zeroed on error. */
 static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const char *path, const struct insitu__text_json *j,
-    int node, const struct insitu__text_json *attributes, int attributes_node, insitu_error *err) {
-  struct insitu__zarr_reader r = insitu__zarr_reader(j, node, a, err);
+    int node, const struct insitu__text_json *attributes, int attributes_node, struct insitu__codec_hooks *hooks,
+    insitu_error *err) {
+  struct insitu__zarr_reader r = insitu__zarr_reader(j, node, a, hooks, err);
   bool no_memory = false;
   insitu_status status = insitu__zarr_begin(&r, path, 2);
   if (status == INSITU_OK) status = insitu__zarr_extents(&r, "shape", insitu__zarr_get(&r, "shape"), 0, &a->ndim, a->shape);
@@ -6663,34 +7749,120 @@ static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "chunk_key_encoding", encoding, "the separator must be \".\" or \"/\"");
   return INSITU_OK;
 }
+struct insitu__zarr_codecs { /* what a list of codecs holds */
+  int shard, configuration;  /* the sharding codec's tokens, or -1 */
+  bool is_bytes;
+  int late[INSITU__MAX_CODECS], n_late; /* bytes -> bytes codecs, collected because decoding runs from the last */
+  /* Codecs of elements, in encoding order. Those that work on each by itself may stand on either side of a transpose, which the
+   * copy into the batch then undoes, and of a shard: they go into its inner chunks. Before one that works on them in their order
+   * is decoded, the transposes behind it are undone by a codec. */
+  struct insitu__codec early[INSITU__MAX_CODECS];
+  int n_early;
+  struct insitu__codec_type type;     /* of elements behind those codecs; none: complex, bfloat16, text, raw */
+  const char *ordered;                /* the last one that works on elements in their order, NULL: none so far */
+  bool flat;                          /* and which made one axis of them all */
+  struct insitu__codec_layout behind; /* the transposes behind that one */
+};
+static struct insitu__codec_type insitu__zarr_type(const struct insitu__zarr_array *a) {
+  bool plain = !insitu__zarr_is_complex(a->dtype) && a->dtype != INSITU_BF16 && !insitu__zarr_is_wide(a->kind);
+  return (struct insitu__codec_type){plain ? a->dtype : 0, false};
+}
+static uint32_t insitu__zarr_type_size(const struct insitu__zarr_reader *r, const struct insitu__zarr_codecs *c) {
+  return c->type.dtype ? insitu__codec_type_size(c->type) : r->a->itemsize;
+}
+static insitu_status insitu__zarr_v3_early(
+    const struct insitu__zarr_reader *r, struct insitu__zarr_codecs *c, struct insitu__codec *codec) {
+  if (insitu__codec_is_nothing(codec)) {
+    insitu__codec_free(codec);
+    return INSITU_OK;
+  }
+  if (c->n_early == INSITU__MAX_CODECS) {
+    insitu__codec_free(codec);
+    return insitu__error_set(r->err, INSITU_E_UNSUPPORTED,
+        "array '%.300s': more codecs than INSITU__MAX_CODECS (%d); leave this array out", r->a->path, INSITU__MAX_CODECS);
+  }
+  c->early[c->n_early++] = *codec;
+  return INSITU_OK;
+}
+/* Makes a codec of the transposes behind an ordered codec, if they change anything. */
+static insitu_status insitu__zarr_v3_untranspose(const struct insitu__zarr_reader *r, struct insitu__zarr_codecs *c) {
+  struct insitu__codec codec = {.kind = INSITU__CODEC_TRANSPOSE, .name = "transpose"};
+  struct insitu__codec_layout *t = &c->behind;
+  uint64_t shape[INSITU__MAX_DIMS];
+  bool changes = false;
+  for (unsigned k = 0; c->ordered && k < t->ndim; k++) changes = changes || t->order[k] != k;
+  if (!changes) return INSITU_OK;
+  codec.layout = (struct insitu__codec_layout *)insitu__mem_alloc(1, sizeof *codec.layout);
+  if (!codec.layout) return insitu__zarr_nomem(r);
+  *codec.layout = *t;
+  codec.layout->item = insitu__zarr_type_size(r, c);
+  memcpy(shape, t->shape, sizeof shape);
+  for (unsigned k = 0; k < t->ndim; k++) t->shape[k] = shape[t->order[k]];
+  for (unsigned k = 0; k < t->ndim; k++) t->order[k] = k;
+  return insitu__zarr_v3_early(r, c, &codec);
+}
+/* A codec of elements, or one of the user's or packbits in the place of 'bytes'. */
+static insitu_status insitu__zarr_v3_elements(const struct insitu__zarr_reader *r, int token, struct insitu__zarr_codecs *c) {
+  const struct insitu__codec_shard *outer = r->a->n_shards ? &r->a->shards[r->a->n_shards - 1] : NULL;
+  struct insitu__codec_context at = {.format = 3, .array = true, .item = insitu__zarr_type_size(r, c), .type = c->type};
+  struct insitu__codec codec;
+  insitu_status status = insitu__zarr_read_codec(r, token, &at, &codec);
+  if (status < 0) return status;
+  bool packed = codec.kind == INSITU__CODEC_PACKBITS, numcodecs = packed && codec.high_first;
+  c->is_bytes = codec.kind == INSITU__CODEC_USER || (packed && !numcodecs);
+  bool ordered = packed || codec.kind == INSITU__CODEC_DELTA;
+  if (c->is_bytes || ordered) status = insitu__zarr_v3_untranspose(r, c);
+  if (status < 0) {
+    insitu__codec_free(&codec);
+    return status;
+  }
+  if (insitu__zarr_is_typed(&codec)) c->type = codec.from;
+  c->type.swap = false;
+  if (ordered && !c->ordered) { /* its elements are in this order, which the copy into the batch undoes */
+    c->behind.ndim = r->a->ndim;
+    for (unsigned k = 0; k < r->a->ndim; k++) {
+      c->behind.shape[k] = outer ? outer->inner[r->order[k]] : r->a->object.chunk[r->order[k]];
+      c->behind.order[k] = k;
+    }
+  }
+  if (ordered) c->ordered = codec.name;
+  c->flat = c->flat || numcodecs;
+  return insitu__zarr_v3_early(r, c, &codec);
+}
 /* Transposes follow one another: axis k of what this one stores is axis permutation[k] of what it was given. */
-static insitu_status insitu__zarr_v3_transpose(const struct insitu__zarr_reader *r, int codec, int configuration) {
-  unsigned permuted[INSITU__MAX_DIMS], n = 0;
+static insitu_status insitu__zarr_v3_transpose(
+    const struct insitu__zarr_reader *r, int codec, int configuration, struct insitu__zarr_codecs *c) {
+  unsigned permuted[INSITU__MAX_DIMS], n = 0, *before = c->ordered ? c->behind.order : r->order;
   uint64_t axis, seen = 0;
   int order = insitu__text_json_get(r->j, configuration, "order");
+  if (c->flat) return insitu__zarr_codec_refused(r, "transpose", "cannot follow 'packbits', which leaves one axis alone");
   if (insitu__text_json_equals(r->j, order, "C")) return INSITU_OK; /* as drafts of the specification had it */
   bool fortran = insitu__text_json_equals(r->j, order, "F");
-  for (; fortran && n < r->a->ndim; n++) permuted[n] = r->order[r->a->ndim - 1 - n];
+  for (; fortran && n < r->a->ndim; n++) permuted[n] = before[r->a->ndim - 1 - n];
   for (int t = insitu__text_json_is_array(r->j, order) ? insitu__text_json_first(r->j, order) : -1; t >= 0;
        t = insitu__text_json_next(r->j, order, t), n++) {
     if (n >= r->a->ndim || !insitu__text_json_u64(r->j, t, &axis) || axis >= r->a->ndim || (seen >> axis & 1))
       return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the transpose's order must be a permutation of the axes");
     seen |= UINT64_C(1) << axis;
-    permuted[n] = r->order[axis];
+    permuted[n] = before[axis];
   }
   if (n != r->a->ndim || (!fortran && !insitu__text_json_is_array(r->j, order)))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the transpose's order must be a permutation of the axes");
-  memcpy(r->order, permuted, n * sizeof permuted[0]);
+  memcpy(before, permuted, n * sizeof permuted[0]);
   return INSITU_OK;
 }
-static insitu_status insitu__zarr_v3_bytes(const struct insitu__zarr_reader *r, int codec, int configuration) {
-  int endian = insitu__text_json_get(r->j, configuration, "endian");
-  bool big = insitu__text_json_equals(r->j, endian, "big"), one = insitu__zarr_scalar_size(r->a) == 1;
+static insitu_status insitu__zarr_v3_bytes(
+    const struct insitu__zarr_reader *r, int codec, int configuration, struct insitu__zarr_codecs *c) {
+  int endian = insitu__text_json_get(r->j, configuration, "endian"), typed = c->n_early - 1;
+  uint32_t size = c->type.dtype ? insitu__codec_type_size(c->type) : insitu__zarr_scalar_size(r->a);
+  bool big = insitu__text_json_equals(r->j, endian, "big");
   if (!big && !insitu__text_json_equals(r->j, endian, "little") &&
-      !(one && (endian < 0 || insitu__text_json_is_null(r->j, endian))))
+      !(size == 1 && (endian < 0 || insitu__text_json_is_null(r->j, endian))))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the bytes codec needs an endian, \"little\" or \"big\"");
-  insitu__zarr_set_endian(r->a, big);
-  return INSITU_OK;
+  while (typed >= 0 && !insitu__zarr_is_typed(&c->early[typed])) typed--;
+  if (typed < 0) insitu__zarr_set_endian(r->a, big);
+  else c->early[typed].from.swap = size > 1 && big != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__); /* the array's are native then */
+  return insitu__zarr_v3_untranspose(r, c);
 }
 /* The index of a shard: bytes, and a checksum if wanted; a shard reader must know its length beforehand. */
 static insitu_status insitu__zarr_v3_shard_index(
@@ -6759,11 +7931,6 @@ static insitu_status insitu__zarr_v3_shard(
   return insitu__zarr_v3_shard_index(r, codec, configuration, shard);
 }
 
-struct insitu__zarr_codecs { /* what a list of codecs holds */
-  int shard, configuration;  /* the sharding codec's tokens, or -1 */
-  bool is_bytes;
-  int late[INSITU__MAX_CODECS], n_late; /* bytes -> bytes codecs, collected because decoding runs from the last */
-};
 /* One codec in encoding order. */
 static insitu_status insitu__zarr_v3_codec(const struct insitu__zarr_reader *r, int codec, struct insitu__zarr_codecs *c) {
   char name[64];
@@ -6782,24 +7949,22 @@ static insitu_status insitu__zarr_v3_codec(const struct insitu__zarr_reader *r, 
     c->late[c->n_late++] = codec;
     return INSITU_OK;
   }
-  if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration);
-  if (!bytes && !shard && !strings)
-    return insitu__zarr_codec_refused(r, name,
-        r->a->kind == INSITU__ZARR_STRING ? "is not supported where strings become bytes (vlen-utf8 and vlen-bytes are)"
-                                          : "is not supported before 'bytes'");
-  c->is_bytes = true;
+  if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration, c);
+  c->is_bytes = bytes || shard || strings;
   if (strings) return INSITU_OK;
   if (bytes && r->a->kind == INSITU__ZARR_STRING)
     return insitu__zarr_codec_refused(r, name, "makes no strings (vlen-utf8 and vlen-bytes do)");
-  if (bytes) return insitu__zarr_v3_bytes(r, codec, configuration);
+  if (!c->is_bytes) return insitu__zarr_v3_elements(r, codec, c);
+  if (bytes) return insitu__zarr_v3_bytes(r, codec, configuration, c);
+  if (c->ordered)
+    return insitu__zarr_codec_refused(
+        r, c->ordered, "is not supported before 'sharding_indexed' (among the shard's codecs it is)");
   c->shard = codec;
   c->configuration = configuration;
   return INSITU_OK;
 }
 /* One list of codecs: the array's, or that of a shard's inner chunks. */
 static insitu_status insitu__zarr_v3_codec_list(const struct insitu__zarr_reader *r, int codecs, struct insitu__zarr_codecs *c) {
-  char name[64];
-  int configuration;
   insitu_status status = INSITU_OK;
   if (!insitu__text_json_is_array(r->j, codecs))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codecs, "a list is needed");
@@ -6809,26 +7974,35 @@ static insitu_status insitu__zarr_v3_codec_list(const struct insitu__zarr_reader
   if (status == INSITU_OK && !c->is_bytes)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codecs, "none of them makes bytes of the array ('bytes')");
   while (status == INSITU_OK && c->n_late > 0) {
-    insitu__zarr_extension(r, c->late[--c->n_late], name, sizeof name, &configuration); /* was read before */
-    status = insitu__zarr_add_codec(r, name);
+    struct insitu__codec_context at = {.format = 3, .item = insitu__zarr_type_size(r, c)};
+    struct insitu__codec codec;
+    status = insitu__zarr_read_codec(r, c->late[--c->n_late], &at, &codec);
+    if (status == INSITU_OK) status = insitu__zarr_add_codec(r, &codec);
   }
+  while (status == INSITU_OK && c->shard < 0 && c->n_early > 0) status = insitu__zarr_add_codec(r, &c->early[--c->n_early]);
   return status;
 }
 static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_reader at = *r;
   struct insitu__zarr_array *a = r->a;
+  struct insitu__zarr_codecs c = {.type = insitu__zarr_type(a)};
   int list = insitu__zarr_get(r, "codecs");
   for (bool more = true; more;) {
-    struct insitu__zarr_codecs c = {.shard = -1};
     struct insitu__codec_shard *shard = NULL;
+    c.shard = -1;
+    c.is_bytes = false;
     insitu_status status = insitu__zarr_v3_codec_list(&at, list, &c);
     more = c.shard >= 0;
     if (status == INSITU_OK && more && at.codecs->n == INSITU__MAX_CODECS)
       status = insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", c.shard, "more than INSITU__MAX_CODECS");
     if (status == INSITU_OK && more) status = insitu__zarr_v3_shard(&at, c.shard, c.configuration, &shard);
-    if (status < 0) return status;
+    if (status < 0) {
+      while (c.n_early > 0) insitu__codec_free(&c.early[--c.n_early]);
+      return status;
+    }
     if (!more) break;
-    at.codecs->codec[at.codecs->n++] = (struct insitu__codec){INSITU__CODEC_SHARD, shard};
+    at.codecs->codec[at.codecs->n++] =
+        (struct insitu__codec){.kind = INSITU__CODEC_SHARD, .shard = shard, .name = "sharding_indexed"};
     at.order = shard->order;
     at.codecs = &shard->codecs;
     list = insitu__text_json_get(r->j, c.configuration, "codecs");
@@ -6850,9 +8024,9 @@ static insitu_status insitu__zarr_v3_names(const struct insitu__zarr_reader *r) 
       r, INSITU_E_FORMAT, "dimension_names", names, "a list with a name or null for each dimension is needed");
 }
 /* From an already parsed zarr.json of an array, or its copy in consolidated metadata. a is written whole, zeroed on error. */
-static insitu_status insitu__zarr_from_v3(
-    struct insitu__zarr_array *a, const char *path, const struct insitu__text_json *j, int node, insitu_error *err) {
-  struct insitu__zarr_reader r = insitu__zarr_reader(j, node, a, err);
+static insitu_status insitu__zarr_from_v3(struct insitu__zarr_array *a, const char *path, const struct insitu__text_json *j,
+    int node, struct insitu__codec_hooks *hooks, insitu_error *err) {
+  struct insitu__zarr_reader r = insitu__zarr_reader(j, node, a, hooks, err);
   insitu_status status = insitu__zarr_begin(&r, path, 3);
   int type = insitu__zarr_get(&r, "node_type"), fill = insitu__zarr_get(&r, "fill_value");
   if (status == INSITU_OK && !insitu__text_json_equals(j, type, "array"))
@@ -6874,8 +8048,8 @@ static insitu_status insitu__zarr_from_v3(
 
 /* -- whole documents -- */
 
-static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const char *path, const char *text, uint64_t n,
-    const char *attributes, uint64_t n_attributes, insitu_error *err) {
+static insitu_status insitu__zarr_parse_v2_hooked(struct insitu__zarr_array *a, const char *path, const char *text, uint64_t n,
+    const char *attributes, uint64_t n_attributes, struct insitu__codec_hooks *hooks, insitu_error *err) {
   char what[320];
   struct insitu__text_json j = {0}, attrs = {0};
   memset(a, 0, sizeof *a);
@@ -6883,10 +8057,14 @@ static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const c
   insitu_status status = insitu__text_json_parse(&j, text, n, what, err);
   snprintf(what, sizeof what, "array '%.280s', .zattrs", path);
   if (status == INSITU_OK && attributes) status = insitu__text_json_parse(&attrs, attributes, n_attributes, what, err);
-  if (status == INSITU_OK) status = insitu__zarr_from_v2(a, path, &j, 0, attributes ? &attrs : NULL, 0, err);
+  if (status == INSITU_OK) status = insitu__zarr_from_v2(a, path, &j, 0, attributes ? &attrs : NULL, 0, hooks, err);
   insitu__text_json_free(&j);
   insitu__text_json_free(&attrs);
   return status;
+}
+__attribute__((unused)) static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const char *path,
+    const char *text, uint64_t n, const char *attributes, uint64_t n_attributes, insitu_error *err) {
+  return insitu__zarr_parse_v2_hooked(a, path, text, n, attributes, n_attributes, NULL, err);
 }
 __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(
     struct insitu__zarr_array *a, const char *path, const char *text, uint64_t n, insitu_error *err) {
@@ -6895,7 +8073,7 @@ __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(
   memset(a, 0, sizeof *a);
   snprintf(what, sizeof what, "array '%.280s', zarr.json", path);
   insitu_status status = insitu__text_json_parse(&j, text, n, what, err);
-  if (status == INSITU_OK) status = insitu__zarr_from_v3(a, path, &j, 0, err);
+  if (status == INSITU_OK) status = insitu__zarr_from_v3(a, path, &j, 0, NULL, err);
   insitu__text_json_free(&j);
   return status;
 }
@@ -6998,11 +8176,12 @@ static void insitu__zarr_name_inner(const struct insitu__zarr_array *a, const ui
 
 struct insitu__zarr_group { /* an opened root */
   struct insitu__store *store;
-  int format;                   /* 2 or 3, of every node below */
-  bool is_array;                /* the root is itself an array */
-  char *text;                   /* the root's zarr.json or .zmetadata, NULL when there is none */
-  struct insitu__text_json doc; /* of text */
-  int nodes;                    /* the object of consolidated nodes in doc, -1: not consolidated */
+  int format;                        /* 2 or 3, of every node below */
+  bool is_array;                     /* the root is itself an array */
+  char *text;                        /* the root's zarr.json or .zmetadata, NULL when there is none */
+  struct insitu__text_json doc;      /* of text */
+  int nodes;                         /* the object of consolidated nodes in doc, -1: not consolidated */
+  struct insitu__codec_hooks *hooks; /* the user's codecs, borrowed; NULL: none */
 };
 
 static void insitu__zarr_group_free(struct insitu__zarr_group *g) {
@@ -7284,14 +8463,14 @@ static insitu_status insitu__zarr_array_consolidated(
   if (g->format == 3) {
     int node = path[0] ? insitu__text_json_get(j, g->nodes, path) : j->n ? 0 : -1;
     if (!insitu__text_json_equals(j, insitu__text_json_get(j, node, "node_type"), "array")) return INSITU_E_NOTFOUND;
-    return insitu__zarr_from_v3(a, path, j, node, err);
+    return insitu__zarr_from_v3(a, path, j, node, g->hooks, err);
   }
   char key[INSITU__MAX_KEY];
   if (!insitu__zarr_join(key, sizeof key, path, ".zarray")) return INSITU_E_NOTFOUND;
   int node = insitu__text_json_get(j, g->nodes, key);
   if (node < 0) return INSITU_E_NOTFOUND;
   insitu__zarr_join(key, sizeof key, path, ".zattrs"); /* as long as the key before */
-  return insitu__zarr_from_v2(a, path, j, node, j, insitu__text_json_get(j, g->nodes, key), err);
+  return insitu__zarr_from_v2(a, path, j, node, j, insitu__text_json_get(j, g->nodes, key), g->hooks, err);
 }
 static insitu_status insitu__zarr_array_v2_await(
     struct insitu__zarr_group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
@@ -7301,7 +8480,7 @@ static insitu_status insitu__zarr_array_v2_await(
   if (status == INSITU_OK) {
     status = insitu__zarr_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, err);
     if (status == INSITU_OK || status == INSITU_E_NOTFOUND)
-      status = insitu__zarr_parse_v2(a, path, text, n, attributes, n_attributes, err);
+      status = insitu__zarr_parse_v2_hooked(a, path, text, n, attributes, n_attributes, g->hooks, err);
   }
   insitu__mem_free(text);
   insitu__mem_free(attributes);
@@ -7318,7 +8497,7 @@ static insitu_status insitu__zarr_array_v3_await(
   status = insitu__text_json_parse(&j, text, n, what, err);
   if (status == INSITU_OK) {
     bool group = insitu__text_json_equals(&j, insitu__text_json_get(&j, 0, "node_type"), "group");
-    status = group ? INSITU_E_NOTFOUND : insitu__zarr_from_v3(a, path, &j, 0, err);
+    status = group ? INSITU_E_NOTFOUND : insitu__zarr_from_v3(a, path, &j, 0, g->hooks, err);
   }
   insitu__text_json_free(&j);
   insitu__mem_free(text);
@@ -9952,6 +11131,7 @@ struct insitu_iter {
 struct insitu_loader {
   insitu_loader_desc config; /* resolved; points to copies */
   struct insitu__loader_block *blocks;
+  struct insitu__codec_hooks hooks;
   pid_t pid;
   pthread_t opener;
   struct insitu__reactor reactor;
@@ -11104,6 +12284,12 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
   c->url = insitu__loader_keep_text(ld, desc->url, &ok);
   c->sample_dim = insitu__loader_keep_text(ld, desc->sample_dim, &ok);
   c->manifest = insitu__loader_keep_text(ld, desc->manifest, &ok);
+  insitu_codec *codecs = NULL;
+  if (desc->n_codecs)
+    ok = (codecs = (insitu_codec *)insitu__loader_keep(ld, desc->codecs, desc->n_codecs * sizeof *codecs)) && ok;
+  for (uint64_t i = 0; ok && i < desc->n_codecs; i++) codecs[i].name = insitu__loader_keep_text(ld, codecs[i].name, &ok);
+  c->codecs = codecs;
+  ld->hooks = (struct insitu__codec_hooks){.codec = codecs, .n = desc->n_codecs};
   insitu_variable *vars = (insitu_variable *)insitu__loader_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
   c->variables = vars;
   ok = ok && (vars || !desc->n_variables);
@@ -11151,6 +12337,13 @@ static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_er
     if (choice[i].value < 0 || choice[i].value > choice[i].most)
       return insitu__error_set(
           err, INSITU_E_ARG, "open: %s is %d; use one of its constants", choice[i].name, (int)choice[i].value);
+  if (d->n_codecs > INSITU__MAX_USER_CODECS || (d->n_codecs && !d->codecs))
+    return insitu__error_set(err, INSITU_E_ARG, "open: n_codecs is %" PRIu64 "; give codecs, at most %d", d->n_codecs,
+        d->codecs ? INSITU__MAX_USER_CODECS : 0);
+  for (uint64_t i = 0; i < d->n_codecs; i++)
+    if (!d->codecs[i].name || !*d->codecs[i].name || !d->codecs[i].decode || d->codecs[i].max_encoded > 2 * INSITU__MAX_CHUNK)
+      return insitu__error_set(
+          err, INSITU_E_ARG, "open: codecs[%" PRIu64 "] needs a name, decode, and max_encoded of at most 2^32; correct it", i);
   return insitu__geometry_check(d, err);
 }
 
@@ -11329,6 +12522,7 @@ static void insitu__loader_open_await(void *arg) {
   uint64_t n = 0;
   o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
+  ld->group.hooks = &ld->hooks;
   if (!c->n_variables) { /* for insitu_read alone */
     if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
     return;
@@ -11401,6 +12595,7 @@ static void insitu__loader_destroy(insitu_loader *ld) {
   insitu__mem_free(ld->arrays);
   insitu__geometry_free(&ld->geometry);
   insitu__split_free(&ld->split);
+  insitu__codec_hooks_free(&ld->hooks);
   for (struct insitu__loader_block *b = ld->blocks, *next; b; b = next) {
     next = b->next;
     insitu__mem_free(b);
@@ -12843,8 +14038,7 @@ static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_lo
     if (z->n_levels) insitu__public_numbers(b, "shards", z->object.chunk, z->ndim);
     insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(z->dtype));
     insitu__text_buffer_printf(b, ", \"codecs\": [");
-    for (int k = 0; k < z->codecs.n; k++)
-      insitu__public_string(b, k ? ", " : "", insitu__codec_name(z->codecs.codec[z->codecs.n - 1 - k].kind));
+    for (int k = 0; k < z->codecs.n; k++) insitu__public_string(b, k ? ", " : "", z->codecs.codec[z->codecs.n - 1 - k].name);
     insitu__text_buffer_printf(b, "], \"dims\": [");
     for (unsigned d = 0; d < z->ndim; d++) insitu__public_string(b, d ? ", " : "", z->dim[d]);
     insitu__text_buffer_printf(b, "]}");

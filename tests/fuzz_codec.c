@@ -121,8 +121,8 @@ static bool blosc(const uint8_t *src, uint64_t n, uint8_t *to, uint64_t decoded)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (n < 4) return 0;
-  struct insitu__codec_chain chain = {1, {{data[0] % 6, NULL}}};
-  if (data[0] & 0x80) chain = (struct insitu__codec_chain){2, {{INSITU__CODEC_BLOSC, NULL}, {data[0] % 6, NULL}}};
+  struct insitu__codec_chain chain = {1, {{.kind = data[0] % 6}}};
+  if (data[0] & 0x80) chain = (struct insitu__codec_chain){2, {{.kind = INSITU__CODEC_BLOSC}, {.kind = data[0] % 6}}};
   uint64_t decoded = (uint64_t)data[2] | (uint64_t)data[3] << 8;
   uint8_t *chunk = fuzz_copy(data + 4, n - 4), *want = malloc(decoded + 1);
   n -= 4;

@@ -46,7 +46,8 @@ static void consolidated(const char *text, size_t n, int format) { /* a root's z
        t = insitu__text_json_next(j, g.nodes, t)) {
     insitu_error own = {0};
     int node = insitu__text_json_value(j, t);
-    status = format == 3 ? insitu__zarr_from_v3(&a, "a", j, node, &own) : insitu__zarr_from_v2(&a, "a", j, node, j, node, &own);
+    status = format == 3 ? insitu__zarr_from_v3(&a, "a", j, node, NULL, &own)
+                         : insitu__zarr_from_v2(&a, "a", j, node, j, node, NULL, &own);
     array(&a, status, &own);
   }
   insitu__zarr_group_free(&g);

@@ -105,7 +105,7 @@ static void attack(const struct insitu__codec_chain *chain, const uint8_t *src, 
 }
 
 static struct insitu__codec_chain chain_of(int n, int a, int b, int c) {
-  return (struct insitu__codec_chain){n, {{a, NULL}, {b, NULL}, {c, NULL}}};
+  return (struct insitu__codec_chain){n, {{.kind = a}, {.kind = b}, {.kind = c}}};
 }
 static uint8_t formula(uint64_t i) { /* as in make_codec_fixtures.py */
   return (uint8_t)((i & 3) != 1 ? (i / 16) * 5 + (i % 16) * (i % 16) : (uint64_t)((uint32_t)(i * 2654435761u) >> 13));
@@ -502,7 +502,7 @@ static void fixtures(void **state) {
     static uint8_t data[1 << 16];
     uint64_t n = fread(data, 1, sizeof data, f);
     fclose(f);
-    struct insitu__codec_chain chain = {1, {{0}}};
+    struct insitu__codec_chain chain = {.n = 1};
     insitu_status known = insitu__codec_from_name(codec, &chain.codec[0], NULL);
     bool zlib = !strcmp(codec, "gzip") || !strcmp(codec, "zlib") || !strcmp(cname, "zlib");
 #ifdef INSITU_WITH_ZLIB

@@ -403,7 +403,7 @@ static void codecs(void **state) {
   accepted(V2("compressor", NULL, "filters", "[]"));
   assert_int_equal(array.codecs.n, 0);
   refused(INSITU_E_CODEC, V2("compressor", "{\"id\":\"blosc2\"}"), "blosc2");
-  refused(INSITU_E_CODEC, V2("filters", "[{\"id\":\"delta\",\"dtype\":\"<f4\"}]"), "delta");
+  refused(INSITU_E_CODEC, V2("filters", "[{\"id\":\"categorize\",\"dtype\":\"<f4\"}]"), "categorize");
   refused(INSITU_E_FORMAT, V2("compressor", "{\"cname\":\"lz4\"}"), "compressor");
   refused(INSITU_E_FORMAT, V2("compressor", "\"blosc\""), "compressor");
   refused(INSITU_E_FORMAT, V2("filters", "{}"), "filters");
