@@ -7,13 +7,19 @@ CFLAGS  ?= -O2 -g
 BUILD   ?= build
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 
+# What of the header is there only with a macro, and the libraries it takes: for all but the examples.
+FEATURES     = -DINSITU_WITH_ZLIB -DINSITU_WITH_LIBDEFLATE -DINSITU_WITH_BZIP2 -DINSITU_WITH_SNAPPY
+FEATURE_LIBS = -lz -ldeflate -lbz2 -lsnappy
+
 WARN       = -Wall -Wextra
-TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests -DINSITU_WITH_ZLIB $(WARN)
-TEST_LIBS  = -luring -llz4 -lzstd -lz -lcmocka -lpthread -lm
+TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests $(FEATURES) $(WARN)
+LIBS       = -luring -llz4 -lzstd $(FEATURE_LIBS) -lpthread -lm
+TEST_LIBS  = -lcmocka $(LIBS)
 ASAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 TSAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
 VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes
 # A test that needs one more library than the others: LIBS_test_NAME = -lNAME
+LIBS_test_blosc = -lblosc
 
 DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
@@ -21,7 +27,7 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
 # a process of its own.
-PURE_TESTS = test_box test_codec test_coro test_order test_plan test_text test_time test_zarr
+PURE_TESTS = test_blosc test_box test_codec test_coro test_order test_plan test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_TESTS = $(IO_TESTS) test_coro
 VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))
@@ -76,8 +82,7 @@ demo: deps-build
 tools: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/insitu
 # $(call tool,FLAGS)
-tool = mkdir -p $(@D) && $(CC) $(CPPFLAGS) -std=c11 -I. -DINSITU_WITH_ZLIB $(WARN) $(1) -o $@ $< $(LDFLAGS) -luring -lblosc -llz4 \
-  -lzstd -lz -lpthread -lm
+tool = mkdir -p $(@D) && $(CC) $(CPPFLAGS) -std=c11 -I. $(FEATURES) $(WARN) $(1) -o $@ $< $(LDFLAGS) -lblosc $(LIBS)
 $(BUILD)/insitu $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
 	$(call tool,$(if $(findstring asan,$@),$(ASAN),-O2 -g))
 
@@ -99,6 +104,7 @@ $(BUILD)/asan/test_%: tests/test_%.c $(HEADERS)
 $(BUILD)/tsan/test_%: tests/test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(TSAN))
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_codec_core $(d)/test_codec_zlib): tests/test_codec.c
 $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
@@ -133,7 +139,7 @@ test-valgrind: deps-test
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
 AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores
 test-aarch64: deps-ci
-	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1' tests/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)
+	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1' LIBS='$(TEST_LIBS)' tests/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)
 
 # Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
 MODEL ?= ../shared/model/order.py
@@ -148,8 +154,7 @@ FUZZ_SECONDS ?= 30
 FUZZ ?= $(FUZZERS)
 $(BUILD)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 	@mkdir -p $(@D)
-	clang $(TEST_FLAGS) -DINSITU_STATIC -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< \
-	  -luring -llz4 -lzstd -lz -lpthread
+	clang $(TEST_FLAGS) -DINSITU_STATIC -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< $(LIBS)
 fuzz: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=$(BUILD)/%)
 	@tests/fuzz_seeds.sh $(BUILD)/seeds
@@ -160,7 +165,7 @@ fuzz: deps-ci
 # Shares of the bare loop, a consumer, decoders, planning; BENCH=--full, BENCH='--only cold --json' and the like: see tools/bench.c
 $(BUILD)/bench: tools/bench.c $(wildcard tools/bench_*.h) insitubatch.h
 	@mkdir -p $(@D)
-	$(CC) $(TEST_FLAGS) -O2 -o $@ $< -lblosc -luring -llz4 -lzstd -lz -lpthread -lm
+	$(CC) $(TEST_FLAGS) -O2 -o $@ $< -lblosc $(LIBS)
 bench: deps-ci
 	@$(MAKE) --no-print-directory $(BUILD)/bench
 	$(BUILD)/bench $(BENCH)

@@ -74,10 +74,13 @@
  *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order. Elements: bool, integers, float16/32/64,
  *   bfloat16, complex; datetime64, timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more
  *   axis, the last); strings of any length, which insitu_read_strings reads and no batch holds.
- *   Codecs: blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with INSITU_WITH_ZLIB;
- *   sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is
- *   then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in your thread's
- *   floating-point environment: flush to zero or another rounding changes their results.
+ *   Codecs: blosc (version 1: lz4, zstd, blosclz, zlib, snappy inside; byte and bit shuffle), zstd, lz4, gzip, zlib, bz2; checksums
+ *   crc32c, crc32, adler32, fletcher32; filters shuffle, delta, fixedscaleoffset, quantize, bitround, astype, packbits, transpose,
+ *   scale_offset, cast_value, with the prefix "numcodecs." or without; your own (desc.codecs). Those that take another library are
+ *   there with its macro, see 7. Sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies
+ *   around the shard, which is then read whole. All else is refused by name when it is opened, but what is inside blosc, which only
+ *   a chunk tells, when it is decoded. With inline_io the decoders convert in your thread's floating-point environment: flush to
+ *   zero or another rounding changes their results.
  *   CF conventions, where a variable asks (decode = INSITU_CF): NaN where the stored value equals _FillValue, missing_value (up to
  *   4) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue; else stored * scale_factor + add_offset, in
  *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
@@ -93,10 +96,14 @@
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
  *   INSITU_STATIC           make every function static; several files may then each hold a copy
  *   INSITU_DEF              your own linkage for the public functions
- *   INSITU_WITH_ZLIB        gzip and zlib codecs, deflated members of zip files; link -lz
+ *   INSITU_WITH_LIBDEFLATE  gzip, zlib (inside blosc, too), crc32 and adler32 by libdeflate; link -ldeflate
+ *   INSITU_WITH_ZLIB        the same by zlib, at half the speed: used where libdeflate is not defined; and deflated
+ *      members of zip files; link -lz
+ *   INSITU_WITH_BZIP2       bz2; link -lbz2
+ *   INSITU_WITH_SNAPPY      snappy inside blosc; link -lsnappy
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
  *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped (batches, chunk buffers,
- *      indexes of shards, stacks) and what zstd and liburing allocate; any thread
+ *      indexes of shards, stacks) and what zstd, libdeflate (once for each decoding thread) and liburing allocate; any thread
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times slower
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by itself without NDEBUG
@@ -125,7 +132,7 @@
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
- *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c, shards
+ *   >>codec      blosc, zstd, lz4, gzip, zlib, bz2, checksums, filters, yours, shards
  *   >>store      where objects live: local directories, memory, zip files
  *   >>zarr       metadata, chunk keys, groups
  *   >>cf         CF conventions: packed and missing values
@@ -3861,12 +3868,21 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
   return call.status;
 }
 /* >>codec ------------------------------------------------------------------------------------------------------------------ */
-/* Turns stored chunks into decoded bytes: blosc1, zstd, numcodecs lz4, crc32c and, with INSITU_WITH_ZLIB, gzip and zlib.
+/* Turns stored chunks into decoded bytes: blosc1, zstd, numcodecs lz4, gzip, zlib, bz2, checksums and shards.
  * State: struct insitu__codec_scratch, one per worker, reused; nothing else. Any thread may call, one at a time per scratch.
  * Nothing here suspends. Every byte of a chunk is hostile: no length is believed before it is compared with the bytes at hand,
  * and the known decoded size is a hard cap on what a stage may write. */
 #ifdef INSITU_WITH_ZLIB
-#include <zlib.h> /* gzip, zlib, and zlib inside blosc: link with -lz */
+#include <zlib.h>
+#endif
+#ifdef INSITU_WITH_LIBDEFLATE
+#include <libdeflate.h>
+#endif
+#ifdef INSITU_WITH_BZIP2
+#include <bzlib.h>
+#endif
+#ifdef INSITU_WITH_SNAPPY
+#include <snappy-c.h>
 #endif
 #if defined(__aarch64__)
 #include <sys/auxv.h> /* getauxval: has the CPU the crc32 instructions? */
@@ -3878,6 +3894,27 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
 #define INSITU__CODEC_COPY 1024         /* bytes of one memcpy, see insitu__codec_copy */
 #define INSITU__CODEC_BAD "the stored chunk is damaged: write it again from its source"
 
+/* What each library brings, and how to have it: NULL where this build does. Where both are there, libdeflate goes before zlib. */
+#define INSITU__CODEC_LACK(macro, flag) "define " macro " beside INSITU_IMPLEMENTATION, and link with " flag
+#if defined(INSITU_WITH_ZLIB) || defined(INSITU_WITH_LIBDEFLATE)
+#define INSITU__CODEC_HAS_DEFLATE
+#define INSITU__CODEC_LACK_DEFLATE NULL /* gzip, zlib, zlib inside blosc, crc32, adler32 */
+#else
+#define INSITU__CODEC_LACK_DEFLATE INSITU__CODEC_LACK("INSITU_WITH_ZLIB or INSITU_WITH_LIBDEFLATE", "-lz or -ldeflate")
+#endif
+#ifdef INSITU_WITH_BZIP2
+#define INSITU__CODEC_LACK_BZIP2 NULL
+#define INSITU__CODEC_BUNZIP (4u << 20) /* memory of one bzip2 stream: 64 kB, and 4 bytes of each of 900 000 (decompress.c) */
+#else
+#define INSITU__CODEC_LACK_BZIP2 INSITU__CODEC_LACK("INSITU_WITH_BZIP2", "-lbz2")
+#define INSITU__CODEC_BUNZIP 0
+#endif
+#ifdef INSITU_WITH_SNAPPY
+#define INSITU__CODEC_LACK_SNAPPY NULL /* snappy inside blosc */
+#else
+#define INSITU__CODEC_LACK_SNAPPY INSITU__CODEC_LACK("INSITU_WITH_SNAPPY", "-lsnappy")
+#endif
+
 enum {
   INSITU__CODEC_BLOSC,
   INSITU__CODEC_ZSTD,
@@ -3885,6 +3922,10 @@ enum {
   INSITU__CODEC_CRC32C,
   INSITU__CODEC_GZIP,
   INSITU__CODEC_ZLIB,
+  INSITU__CODEC_BZ2,
+  INSITU__CODEC_CRC32,
+  INSITU__CODEC_ADLER32,
+  INSITU__CODEC_FLETCHER32,
   INSITU__CODEC_SHARD,
   INSITU__CODEC_SHUFFLE,
   INSITU__CODEC_PACKBITS, /* from here codecs of elements */
@@ -3922,7 +3963,7 @@ struct insitu__codec {
   int kind;
   const struct insitu__codec_shard *shard; /* of INSITU__CODEC_SHARD, the array's */
   const char *name;                        /* as metadata and messages have it */
-  bool at_start;                           /* a checksum stands before its bytes */
+  bool sum_first;                          /* of a checksum: stored before the bytes that it is of, not behind them */
   struct insitu__codec_type from, to;      /* of a filter: elements as it finds them and as it leaves them */
   uint32_t size;                           /* shuffle: bytes of an element */
   bool exact;                              /* SCALE in the type of its elements, which must hold every result: scale_offset */
@@ -3978,9 +4019,12 @@ struct insitu__codec_scratch {
   struct insitu__codec_buffer planes;   /* one decompressed blosc block */
   struct insitu__codec_buffer piece;    /* INSITU__CODEC_PIECE decoded bytes, then the strip of a bit unshuffle */
   struct insitu__codec_buffer cell;     /* one decoded inner chunk of a shard */
+  struct insitu__codec_buffer bunzip;   /* what libbz2 asks for */
   struct insitu__codec_scratch *inner;  /* for decoding those */
   ZSTD_DCtx *zstd;
-#ifdef INSITU_WITH_ZLIB
+#if defined(INSITU_WITH_LIBDEFLATE)
+  struct libdeflate_decompressor *deflate;
+#elif defined(INSITU_WITH_ZLIB)
   z_stream zlib;
   bool zlib_ready;
 #endif
@@ -3995,31 +4039,37 @@ static insitu_status insitu__codec_unknown(const char *name, insitu_error *err) 
   for (; name[n] && n < sizeof shown - 1; n++) shown[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
   shown[n] = 0;
   return insitu__error_set(err, INSITU_E_CODEC,
-      "codec \"%s\": not known here; blosc, zstd, lz4, crc32c, gzip, zlib and numcodecs' filters are: write the array with these, "
-      "or bring its decoder in desc.codecs",
+      "codec \"%s\": not known here; blosc, zstd, lz4, gzip, zlib, bz2, checksums and numcodecs' filters are: write the array with "
+      "these, or bring its decoder in desc.codecs",
       shown);
 }
 
 static const struct {
   const char *name;
   int kind;
-} insitu__codec_known[] = {{"blosc", INSITU__CODEC_BLOSC}, {"zstd", INSITU__CODEC_ZSTD}, {"lz4", INSITU__CODEC_LZ4},
-    {"crc32c", INSITU__CODEC_CRC32C}, {"gzip", INSITU__CODEC_GZIP}, {"zlib", INSITU__CODEC_ZLIB},
-    {"shuffle", INSITU__CODEC_SHUFFLE}, {"packbits", INSITU__CODEC_PACKBITS}, {"delta", INSITU__CODEC_DELTA},
-    {"fixedscaleoffset", INSITU__CODEC_SCALE}, {"scale_offset", INSITU__CODEC_SCALE}, {"astype", INSITU__CODEC_CAST},
-    {"quantize", INSITU__CODEC_CAST}, {"bitround", INSITU__CODEC_CAST}, {"cast_value", INSITU__CODEC_CAST}};
+  const char *lack; /* what to do to have it, NULL where this build does */
+  bool sum_first;   /* where the checksum is stored unless the configuration says */
+} insitu__codec_known[] = {{"blosc", INSITU__CODEC_BLOSC, NULL, false}, {"zstd", INSITU__CODEC_ZSTD, NULL, false},
+    {"lz4", INSITU__CODEC_LZ4, NULL, false}, {"crc32c", INSITU__CODEC_CRC32C, NULL, false},
+    {"gzip", INSITU__CODEC_GZIP, INSITU__CODEC_LACK_DEFLATE, false},
+    {"zlib", INSITU__CODEC_ZLIB, INSITU__CODEC_LACK_DEFLATE, false}, {"bz2", INSITU__CODEC_BZ2, INSITU__CODEC_LACK_BZIP2, false},
+    {"crc32", INSITU__CODEC_CRC32, INSITU__CODEC_LACK_DEFLATE, true},
+    {"adler32", INSITU__CODEC_ADLER32, INSITU__CODEC_LACK_DEFLATE, true}, {"fletcher32", INSITU__CODEC_FLETCHER32, NULL, false},
+    {"shuffle", INSITU__CODEC_SHUFFLE, NULL, false}, {"packbits", INSITU__CODEC_PACKBITS, NULL, false},
+    {"delta", INSITU__CODEC_DELTA, NULL, false}, {"fixedscaleoffset", INSITU__CODEC_SCALE, NULL, false},
+    {"scale_offset", INSITU__CODEC_SCALE, NULL, false}, {"astype", INSITU__CODEC_CAST, NULL, false},
+    {"quantize", INSITU__CODEC_CAST, NULL, false}, {"bitround", INSITU__CODEC_CAST, NULL, false},
+    {"cast_value", INSITU__CODEC_CAST, NULL, false}};
 
 /* Takes v2 ids and v3 names, with or without the prefix "numcodecs.". */
 static insitu_status insitu__codec_from_name(const char *name, struct insitu__codec *out, insitu_error *err) {
   const char *bare = strncmp(name, "numcodecs.", 10) ? name : name + 10;
   for (size_t i = 0; i < sizeof insitu__codec_known / sizeof *insitu__codec_known; i++) {
     if (strcmp(bare, insitu__codec_known[i].name)) continue;
-#ifndef INSITU_WITH_ZLIB
-    if (insitu__codec_known[i].kind == INSITU__CODEC_GZIP || insitu__codec_known[i].kind == INSITU__CODEC_ZLIB)
-      return insitu__error_set(err, INSITU_E_CODEC,
-          "codec \"%s\": not in this build: define INSITU_WITH_ZLIB beside INSITU_IMPLEMENTATION, and link with -lz", bare);
-#endif
-    *out = (struct insitu__codec){.kind = insitu__codec_known[i].kind, .name = insitu__codec_known[i].name};
+    if (insitu__codec_known[i].lack)
+      return insitu__error_set(err, INSITU_E_CODEC, "codec \"%s\": not in this build: %s", bare, insitu__codec_known[i].lack);
+    *out = (struct insitu__codec){
+        .kind = insitu__codec_known[i].kind, .name = insitu__codec_known[i].name, .sum_first = insitu__codec_known[i].sum_first};
     return INSITU_OK;
   }
   return insitu__codec_unknown(name, err);
@@ -4381,9 +4431,8 @@ static insitu_status insitu__codec_read(const struct insitu__text_json *j, int t
     return insitu__error_set(err, INSITU_E_FORMAT,
         "codec \"%s\": its configuration must be an object; the metadata is damaged or its writer wrong", name);
   int location = insitu__text_json_get(j, r.config, "location"); /* of numcodecs' checksums */
-  out->at_start =
-      location >= 0 ? insitu__text_json_equals(j, location, "start") : !strcmp(r.name, "crc32") || !strcmp(r.name, "adler32");
-  if (location >= 0 && !out->at_start && !insitu__text_json_equals(j, location, "end"))
+  if (location >= 0) out->sum_first = insitu__text_json_equals(j, location, "start");
+  if (location >= 0 && !out->sum_first && !insitu__text_json_equals(j, location, "end"))
     return insitu__codec_bad(&r, INSITU_E_FORMAT, "location", "\"start\" or \"end\" is needed");
   if (out->kind < INSITU__CODEC_SHUFFLE) return INSITU_OK;
   status = insitu__codec_read_filter(&r);
@@ -4430,6 +4479,12 @@ static insitu_status insitu__codec_hook(struct insitu__codec_hooks *hooks, const
   return INSITU_OK;
 }
 
+/* Of 4 bytes beside the others, which it leaves as they are. */
+static bool insitu__codec_is_checksum(int kind) {
+  return kind == INSITU__CODEC_CRC32C || kind == INSITU__CODEC_CRC32 || kind == INSITU__CODEC_ADLER32 ||
+         kind == INSITU__CODEC_FLETCHER32;
+}
+
 /* ---- sizes ---- */
 
 static uint64_t insitu__codec_add(uint64_t a, uint64_t b) { /* saturating */
@@ -4441,10 +4496,10 @@ static uint64_t insitu__codec_shard_index_bytes(const struct insitu__codec_shard
 }
 
 static uint64_t insitu__codec_bound_one(const struct insitu__codec *codec, uint64_t n) {
+  if (insitu__codec_is_checksum(codec->kind)) return insitu__codec_add(n, 4);
   switch (codec->kind) {
   case INSITU__CODEC_BLOSC:
     return insitu__codec_add(n, 16); /* BLOSC_MAX_OVERHEAD in blosc.h: what does not shrink is stored plain */
-  case INSITU__CODEC_CRC32C: return insitu__codec_add(n, 4);
   case INSITU__CODEC_SHARD: return codec->shard->bound;
   case INSITU__CODEC_SHUFFLE:
   case INSITU__CODEC_TRANSPOSE: return n;
@@ -4461,8 +4516,8 @@ static uint64_t insitu__codec_bound_one(const struct insitu__codec *codec, uint6
   case INSITU__CODEC_LZ4: return insitu__codec_add(n, n / 255 + 16 + 4); /* LZ4_COMPRESSBOUND in lz4.h, and the size */
   case INSITU__CODEC_ZSTD:
     return insitu__codec_add(n, n / 256 + n / 64 + 64 + 4096); /* ZSTD_COMPRESSBOUND in zstd.h; room for frames */
-  default:
-    return insitu__codec_add(n, n / 8 + n / 64 + 4096); /* deflateBound's most cautious case in deflate.c; room for members */
+  default: /* deflateBound's most cautious case in deflate.c, above the 1 % and 600 bytes of bzip2's manual; room for members */
+    return insitu__codec_add(n, n / 8 + n / 64 + 4096);
   }
 }
 
@@ -4479,26 +4534,27 @@ static uint64_t insitu__codec_bound(const struct insitu__codec_chain *chain, uin
 /* ---- scratch ---- */
 
 struct insitu__codec_needs { /* bytes of each buffer for one chain */
-  uint64_t stage[2], planes, piece, cell;
+  uint64_t stage[2], planes, piece, cell, bunzip;
   uint64_t inner; /* what the scratch of a shard's inner chunks takes in all */
-  bool zstd, zlib;
+  bool zstd, deflate;
 };
 
 /* An upper bound of the heap that a scratch reserved for this chain holds, for the memory plan. Pages are touched only as far
  * as a chunk needs them: a blosc chunk of usual layout touches one of its blocks, not the whole chunk. */
 static uint64_t insitu__codec_scratch_bytes(const struct insitu__codec_needs *need) {
-  uint64_t sum = 512u << 10; /* a ZSTD_DCtx (96 kB in zstd 1.5.4), an inflate state (40 kB), alignment */
+  uint64_t sum = 512u << 10; /* a ZSTD_DCtx (96 kB in zstd 1.5.4), an inflate state (40 kB at most), alignment */
   sum = insitu__codec_add(sum, insitu__codec_add(need->stage[0], need->stage[1]));
   sum = insitu__codec_add(sum, insitu__codec_add(need->planes, need->piece));
-  return insitu__codec_add(sum, insitu__codec_add(need->cell, need->inner));
+  sum = insitu__codec_add(sum, insitu__codec_add(need->cell, need->bunzip));
+  return insitu__codec_add(sum, need->inner);
 }
 
 static struct insitu__codec_needs insitu__codec_needs(const struct insitu__codec_chain *chain, uint64_t decoded) {
-  struct insitu__codec_needs need = {{0, 0}, 0, 0, 0, 0, false, false};
+  struct insitu__codec_needs need = {.zstd = false};
   int turn = 0;
   for (int i = 0; i < chain->n; i++) {
     int kind = chain->codec[i].kind;
-    if (kind == INSITU__CODEC_CRC32C) continue; /* works in place */
+    if (insitu__codec_is_checksum(kind)) continue; /* works in place */
     uint64_t out = insitu__codec_bound_from(chain, i + 1, decoded);
     need.stage[turn] = insitu__base_max(need.stage[turn], insitu__base_max(out, 64));
     turn ^= 1;
@@ -4514,7 +4570,8 @@ static struct insitu__codec_needs insitu__codec_needs(const struct insitu__codec
       continue;
     }
     need.zstd |= kind == INSITU__CODEC_ZSTD || kind == INSITU__CODEC_BLOSC;
-    need.zlib |= kind != INSITU__CODEC_ZSTD && kind != INSITU__CODEC_LZ4;
+    need.deflate |= kind == INSITU__CODEC_GZIP || kind == INSITU__CODEC_ZLIB || kind == INSITU__CODEC_BLOSC;
+    if (kind == INSITU__CODEC_BZ2) need.bunzip = INSITU__CODEC_BUNZIP;
     if (kind != INSITU__CODEC_BLOSC) continue;
     need.planes = insitu__base_max(need.planes, insitu__codec_add(out, 16 * 2 * INSITU__CODEC_SKEW));
     need.piece = INSITU__CODEC_PIECE + 256 + 2 * INSITU__CODEC_STRIP + 256 * INSITU__CODEC_SKEW;
@@ -4529,6 +4586,7 @@ static void insitu__codec_needs_add(struct insitu__codec_needs *need, const stru
   need->planes = insitu__base_max(need->planes, more.planes);
   need->piece = insitu__base_max(need->piece, more.piece);
   need->cell = insitu__base_max(need->cell, more.cell);
+  need->bunzip = insitu__base_max(need->bunzip, more.bunzip);
   need->inner = insitu__codec_add(need->inner, more.inner); /* its parts may come from both */
 }
 
@@ -4545,10 +4603,13 @@ static void insitu__codec_scratch_free(struct insitu__codec_scratch *s) {
   insitu__mem_free(s->planes.base);
   insitu__mem_free(s->piece.base);
   insitu__mem_free(s->cell.base);
+  insitu__mem_free(s->bunzip.base);
   if (s->inner) insitu__codec_scratch_free(s->inner);
   insitu__mem_free(s->inner);
   ZSTD_freeDCtx(s->zstd);
-#ifdef INSITU_WITH_ZLIB
+#if defined(INSITU_WITH_LIBDEFLATE)
+  libdeflate_free_decompressor(s->deflate);
+#elif defined(INSITU_WITH_ZLIB)
   if (s->zlib_ready) inflateEnd(&s->zlib);
 #endif
   insitu__codec_scratch_init(s);
@@ -4565,7 +4626,7 @@ static insitu_status insitu__codec_grow(struct insitu__codec_buffer *b, uint64_t
       err, INSITU_E_NOMEM, "decode: no memory for %" PRIu64 " bytes of scratch; lower decode_threads", bytes);
 }
 
-#ifdef INSITU_WITH_ZLIB
+#ifdef INSITU_WITH_ZLIB /* used by >>store, too */
 static void *insitu__codec_zlib_alloc(void *user, unsigned items, unsigned size) {
   (void)user;
   return insitu__mem_alloc(items, size);
@@ -4586,10 +4647,14 @@ static insitu_status insitu__codec_scratch_reserve(
   if ((status = insitu__codec_grow(&s->planes, need.planes, err)) < 0) return status;
   if ((status = insitu__codec_grow(&s->piece, need.piece, err)) < 0) return status;
   if ((status = insitu__codec_grow(&s->cell, need.cell, err)) < 0) return status;
+  if ((status = insitu__codec_grow(&s->bunzip, need.bunzip, err)) < 0) return status;
   if (need.zstd && !s->zstd && !(s->zstd = ZSTD_createDCtx())) /* libzstd's shared library takes no allocator */
     return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for a zstd context; lower decode_threads");
-#ifdef INSITU_WITH_ZLIB
-  if (need.zlib && !s->zlib_ready) {
+#if defined(INSITU_WITH_LIBDEFLATE) /* its allocator could only be set for the whole process */
+  if (need.deflate && !s->deflate && !(s->deflate = libdeflate_alloc_decompressor()))
+    return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory for an inflate state; lower decode_threads");
+#elif defined(INSITU_WITH_ZLIB)
+  if (need.deflate && !s->zlib_ready) {
     s->zlib.zalloc = insitu__codec_zlib_alloc;
     s->zlib.zfree = insitu__codec_zlib_free;
     if (inflateInit2(&s->zlib, 15) != Z_OK)
@@ -4618,27 +4683,71 @@ static uint32_t insitu__codec_crc_table(uint32_t crc, const uint8_t *p, uint64_t
   return crc;
 }
 
+#define INSITU__CODEC_CRC_LEAST 32 /* words of each part, from where on three of them are faster than one */
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t insitu__codec_crc_hardware(uint32_t crc, const uint8_t *p, uint64_t n) {
-  uint64_t wide = crc;
-  for (; n >= 8; n -= 8, p += 8) wide = __builtin_ia32_crc32di(wide, insitu__base_load64(p));
-  for (crc = (uint32_t)wide; n; n--) crc = __builtin_ia32_crc32qi(crc, *p++);
-  return crc;
-}
+#define INSITU__CODEC_CRC_TARGET __attribute__((target("sse4.2")))
+#define INSITU__CODEC_CRC8(crc, word) (crc = __builtin_ia32_crc32di(crc, word))
+#define INSITU__CODEC_CRC1(crc, byte) (crc = __builtin_ia32_crc32qi((uint32_t)crc, byte))
 static bool insitu__codec_crc_has_hardware(void) {
   return __builtin_cpu_supports("sse4.2") != 0;
 }
 #else
-static uint32_t insitu__codec_crc_hardware(uint32_t crc, const uint8_t *p, uint64_t n) {
-  for (; n >= 8; n -= 8, p += 8)
-    __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(insitu__base_load64(p)));
-  for (; n; n--) __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)*p++));
-  return crc;
-}
+#define INSITU__CODEC_CRC_TARGET
+#define INSITU__CODEC_CRC8(crc, word) __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word))
+#define INSITU__CODEC_CRC1(crc, byte) __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)(byte)))
 static bool insitu__codec_crc_has_hardware(void) {
   return (getauxval(AT_HWCAP) & 1u << 7) != 0; /* HWCAP_CRC32 in asm/hwcap.h */
 }
 #endif
+
+/* The product of two polynomials over GF(2), reduced by the crc instruction: of reflected words a and b it is a * b * x^33 mod P,
+ * so x^e is stored as x^(e - 33). Each factor is taken apart into four with every fourth bit: at most 8 bits meet in a column of
+ * their integer product then, whose carries end in the three columns that are cleared. */
+INSITU__CODEC_CRC_TARGET static inline uint32_t insitu__codec_crc_times(uint32_t a, uint32_t b) {
+  const uint32_t one = 0x11111111; /* spelled out: gcc -O2 leaves loops rolled */
+  uint64_t a0 = a & one, a1 = a & one << 1, a2 = a & one << 2, a3 = a & one << 3, out = 0;
+  uint64_t b0 = b & one, b1 = b & one << 1, b2 = b & one << 2, b3 = b & one << 3, ones = UINT64_C(0x1111111111111111);
+  uint64_t product = (a0 * b0 ^ a1 * b3 ^ a2 * b2 ^ a3 * b1) & ones;
+  product |= (a0 * b1 ^ a1 * b0 ^ a2 * b3 ^ a3 * b2) & ones << 1;
+  product |= (a0 * b2 ^ a1 * b1 ^ a2 * b0 ^ a3 * b3) & ones << 2;
+  product |= (a0 * b3 ^ a1 * b2 ^ a2 * b1 ^ a3 * b0) & ones << 3;
+  INSITU__CODEC_CRC8(out, product);
+  return (uint32_t)out;
+}
+
+/* x^(64 * words), words in [1, 2^24) */
+INSITU__CODEC_CRC_TARGET static uint32_t insitu__codec_crc_power(uint64_t words) {
+  /* [k]: x^(64 * 2^k); x^31 first, then each is the one before times itself */
+  static const uint32_t power[] = {0x00000001, 0x493c7d27, 0xba4fc28e, 0x9e4addf8, 0x0d3b6092, 0xb9e02b86, 0xdd7e3b0c, 0x170076fa,
+      0xa51b6135, 0x82f89c77, 0x54a86326, 0x1dc403cc, 0x5ae703ab, 0xc5013a36, 0xac2ac6dd, 0x9b4615a9, 0x688d1c61, 0xf6af14e6,
+      0xb6ffe386, 0xb717425b, 0x478b0d30, 0x54cc62e5, 0x7b2102ee, 0x8a99adef};
+  uint32_t out = power[__builtin_ctzll(words)];
+  while ((words &= words - 1)) out = insitu__codec_crc_times(out, power[__builtin_ctzll(words)]);
+  return out;
+}
+
+/* The instruction takes 3 cycles, and one can begin in each: three parts of the bytes go side by side. */
+INSITU__CODEC_CRC_TARGET static uint32_t insitu__codec_crc_hardware(uint32_t crc, const uint8_t *p, uint64_t n) {
+  uint64_t a = crc;
+  while (n >= 24 * INSITU__CODEC_CRC_LEAST) {
+    uint64_t words = insitu__base_min(n / 24, (1u << 24) - 1), part = 8 * words, b = 0, c = 0;
+    for (const uint8_t *end = p + part; p < end; p += 8) {
+      INSITU__CODEC_CRC8(a, insitu__base_load64(p));
+      INSITU__CODEC_CRC8(b, insitu__base_load64(p + part));
+      INSITU__CODEC_CRC8(c, insitu__base_load64(p + 2 * part));
+    }
+    uint32_t shift = insitu__codec_crc_power(words);
+    a = insitu__codec_crc_times(insitu__codec_crc_times((uint32_t)a, shift) ^ (uint32_t)b, shift) ^ c;
+    p += 2 * part;
+    n -= 3 * part;
+  }
+  for (; n >= 8; n -= 8, p += 8) INSITU__CODEC_CRC8(a, insitu__base_load64(p));
+  for (; n; n--, p++) INSITU__CODEC_CRC1(a, *p);
+  return (uint32_t)a;
+}
+#undef INSITU__CODEC_CRC_TARGET
+#undef INSITU__CODEC_CRC8
+#undef INSITU__CODEC_CRC1
 
 static uint32_t insitu__codec_crc32c(const void *bytes, uint64_t n) {
   const uint8_t *p = (const uint8_t *)bytes;
@@ -4907,8 +5016,30 @@ static insitu_status insitu__codec_lz4(
   return INSITU_OK;
 }
 
-#ifdef INSITU_WITH_ZLIB
 /* gzip (RFC 1952: members follow each other, zeros may pad the end) or one zlib stream (RFC 1950). */
+#if defined(INSITU_WITH_LIBDEFLATE)
+static insitu_status insitu__codec_inflate(struct insitu__codec_scratch *s, bool gzip, const uint8_t *src, uint64_t n,
+    uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  const char *name = gzip ? "gzip" : "zlib";
+  uint64_t at = 0;
+  *got = 0;
+  do {
+    size_t in = 0, out = 0;
+    enum libdeflate_result rc = (gzip ? libdeflate_gzip_decompress_ex : libdeflate_zlib_decompress_ex)(
+        s->deflate, src + at, (size_t)(n - at), dst + *got, (size_t)(cap - *got), &in, &out);
+    if (rc != LIBDEFLATE_SUCCESS)
+      return insitu__error_set(err, INSITU_E_CORRUPT,
+          "%s: %s the stream at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64 " bytes expected in all); " INSITU__CODEC_BAD, name,
+          rc == LIBDEFLATE_INSUFFICIENT_SPACE ? "wrong chunk length, too long in" : "bad or missing bytes in", at, n, cap);
+    at += in;
+    *got += out;
+    while (gzip && at < n && !src[at]) at++;
+  } while (gzip && at < n);
+  if (at == n) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_CORRUPT, "zlib: %" PRIu64 " bytes after the end of the stream; " INSITU__CODEC_BAD, n - at);
+}
+#elif defined(INSITU_WITH_ZLIB)
 static insitu_status insitu__codec_inflate(struct insitu__codec_scratch *s, bool gzip, const uint8_t *src, uint64_t n,
     uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
   const char *name = gzip ? "gzip" : "zlib";
@@ -4928,9 +5059,9 @@ static insitu_status insitu__codec_inflate(struct insitu__codec_scratch *s, bool
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "%s: %s; %" PRIu64 " of %" PRIu64 " stored bytes gave %" PRIu64 " of %" PRIu64 "; " INSITU__CODEC_BAD, name,
           rc == Z_NEED_DICT ? "a dictionary is needed"
-          : z->msg          ? z->msg
-          : z->avail_in     ? "wrong chunk length, too long"
-                            : "cut short",
+          : z->msg ? z->msg
+          : z->avail_in ? "wrong chunk length, too long"
+                        : "cut short",
           n - z->avail_in, n, cap - z->avail_out, cap);
     while (gzip && z->avail_in && !*z->next_in) z->next_in++, z->avail_in--;
   } while (gzip && z->avail_in);
@@ -4942,6 +5073,91 @@ static insitu_status insitu__codec_inflate(struct insitu__codec_scratch *s, bool
 }
 #endif
 
+#ifdef INSITU_WITH_BZIP2
+static void *insitu__codec_bunzip_alloc(void *user, int items, int size) { /* from the front of what is left */
+  struct insitu__codec_buffer *left = (struct insitu__codec_buffer *)user;
+  uint64_t bytes = insitu__base_ceil_div((uint64_t)items * (uint64_t)size, 64) * 64;
+  if (items < 0 || size < 0 || bytes > left->size) return NULL;
+  left->size -= bytes;
+  left->at += bytes;
+  return left->at - bytes;
+}
+static void insitu__codec_bunzip_free(void *user, void *p) {
+  (void)user, (void)p;
+}
+
+/* bzip2: streams follow each other. The library takes its memory anew for each of them: from the scratch. */
+static insitu_status insitu__codec_bunzip(struct insitu__codec_scratch *s, const uint8_t *src, uint64_t n, uint8_t *dst,
+    uint64_t cap, uint64_t *got, insitu_error *err) {
+  if (n > UINT32_MAX || cap > UINT32_MAX)
+    return insitu__error_set(err, INSITU_E_CORRUPT, "bz2: more than 4 GiB in one chunk: write the array with smaller chunks");
+  bz_stream z = {.next_in = (char *)(uintptr_t)src, .avail_in = (unsigned)n, .next_out = (char *)dst, .avail_out = (unsigned)cap};
+  do {
+    struct insitu__codec_buffer left = s->bunzip;
+    z.bzalloc = insitu__codec_bunzip_alloc;
+    z.bzfree = insitu__codec_bunzip_free;
+    z.opaque = &left;
+    int rc = BZ2_bzDecompressInit(&z, 0, 0);
+    if (rc == BZ_OK) rc = BZ2_bzDecompress(&z);
+    BZ2_bzDecompressEnd(&z);
+    if (rc != BZ_STREAM_END)
+      return insitu__error_set(err, INSITU_E_CORRUPT,
+          "bz2: %s; %" PRIu64 " of %" PRIu64 " stored bytes gave %" PRIu64 " of %" PRIu64 "; " INSITU__CODEC_BAD,
+          rc == BZ_DATA_ERROR_MAGIC ? "no bzip2 stream"
+          : rc != BZ_OK             ? "bad bytes"
+          : z.avail_in              ? "wrong chunk length, too long"
+                                    : "cut short",
+          n - z.avail_in, n, cap - z.avail_out, cap);
+  } while (z.avail_in);
+  *got = cap - z.avail_out;
+  return INSITU_OK;
+}
+#endif
+
+/* ---- checksums ---- */
+
+/* Fletcher's sums of big-endian 16-bit words modulo 65535, as HDF5 takes them: an odd byte is the upper half of a word, and 65535
+ * stands for 0 unless all words were 0. */
+static uint32_t insitu__codec_fletcher32(const uint8_t *p, uint64_t n) {
+  uint64_t low = 0, high = 0;
+  while (n) {
+    uint64_t part = insitu__base_min(n, 1u << 20), i = 0; /* even, and neither sum can reach 2^64 in it */
+    for (; i + 1 < part; i += 2) low += (uint64_t)p[i] << 8 | p[i + 1], high += low;
+    if (i < part) low += (uint64_t)p[i] << 8, high += low;
+    low = low ? (low - 1) % 65535 + 1 : 0;
+    high = high ? (high - 1) % 65535 + 1 : 0;
+    p += part;
+    n -= part;
+  }
+  return (uint32_t)(high << 16 | low);
+}
+
+/* Whether the n bytes at src are a checksum and what it is of. */
+static insitu_status insitu__codec_checksum(
+    const struct insitu__codec *codec, const uint8_t *src, uint64_t n, insitu_error *err) {
+  const char *name = codec->name;
+  if (n < 4)
+    return insitu__error_set(err, INSITU_E_CORRUPT, "%s: %" PRIu64 " bytes hold no checksum; " INSITU__CODEC_BAD, name, n);
+  const uint8_t *of = codec->sum_first ? src + 4 : src;
+  uint32_t is, stored = insitu__base_load32(codec->sum_first ? src : src + n - 4);
+  n -= 4;
+  switch (codec->kind) {
+  case INSITU__CODEC_CRC32C: is = insitu__codec_crc32c(of, n); break;
+  case INSITU__CODEC_FLETCHER32: is = insitu__codec_fletcher32(of, n); break;
+#if defined(INSITU_WITH_LIBDEFLATE)
+  case INSITU__CODEC_CRC32: is = libdeflate_crc32(0, of, (size_t)n); break;
+  case INSITU__CODEC_ADLER32: is = libdeflate_adler32(1, of, (size_t)n); break;
+#elif defined(INSITU_WITH_ZLIB)
+  case INSITU__CODEC_CRC32: is = (uint32_t)crc32_z(0, of, (size_t)n); break;
+  case INSITU__CODEC_ADLER32: is = (uint32_t)adler32_z(1, of, (size_t)n); break;
+#endif
+  default: return insitu__error_set(err, INSITU_E_CODEC, "decode: checksum %s is not in this build: rebuild with it", name);
+  }
+  if (is == stored) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_CORRUPT, "%s: the checksum is %08" PRIx32 ", stored is %08" PRIx32 "; " INSITU__CODEC_BAD, name, is, stored);
+}
+
 /* ---- blosc1 ---- */
 
 /* In 1 KiB calls a 4 MiB chunk was copied 4 to 13 % faster than in one call (glibc 2.36, Zen 3, cold destination). */
@@ -4950,8 +5166,14 @@ static void insitu__codec_copy(uint8_t *dst, const uint8_t *src, uint64_t n) {
     memcpy(dst + at, src + at, (size_t)insitu__base_min(INSITU__CODEC_COPY, n - at));
 }
 
-enum { INSITU__CODEC_PLAIN, INSITU__CODEC_BYTES, INSITU__CODEC_BITS };                            /* filter */
-enum { INSITU__CODEC_INNER_LZ4 = 1, INSITU__CODEC_INNER_ZLIB = 3, INSITU__CODEC_INNER_ZSTD = 4 }; /* format in flags >> 5 */
+enum { INSITU__CODEC_PLAIN, INSITU__CODEC_BYTES, INSITU__CODEC_BITS }; /* filter */
+enum {                                                                 /* format in flags >> 5 */
+  INSITU__CODEC_INNER_BLOSCLZ,
+  INSITU__CODEC_INNER_LZ4,
+  INSITU__CODEC_INNER_SNAPPY,
+  INSITU__CODEC_INNER_ZLIB,
+  INSITU__CODEC_INNER_ZSTD
+};
 
 struct insitu__codec_blosc { /* a checked header: everything about the layout comes from it, nothing from metadata */
   const uint8_t *src;
@@ -4961,19 +5183,13 @@ struct insitu__codec_blosc { /* a checked header: everything about the layout co
 };
 
 static insitu_status insitu__codec_blosc_inner(int inner, insitu_error *err) {
-  static const char *const names[] = {"blosclz", "lz4", "snappy", "zlib", "zstd"};
   if (inner > INSITU__CODEC_INNER_ZSTD)
     return insitu__error_set(err, INSITU_E_CORRUPT, "blosc: unknown inner codec %d; " INSITU__CODEC_BAD, inner);
-  if (inner == INSITU__CODEC_INNER_LZ4 || inner == INSITU__CODEC_INNER_ZSTD) return INSITU_OK;
-#ifdef INSITU_WITH_ZLIB
-  if (inner == INSITU__CODEC_INNER_ZLIB) return INSITU_OK;
-#else
-  if (inner == INSITU__CODEC_INNER_ZLIB)
-    return insitu__error_set(err, INSITU_E_CODEC,
-        "blosc: inner codec zlib is not in this build: define INSITU_WITH_ZLIB beside INSITU_IMPLEMENTATION, and link with -lz");
-#endif
-  return insitu__error_set(err, INSITU_E_CODEC,
-      "blosc: inner codec %s: this library cannot decode it: write the array again with cname lz4 or zstd", names[inner]);
+  const char *snappy = inner == INSITU__CODEC_INNER_SNAPPY ? INSITU__CODEC_LACK_SNAPPY : NULL;
+  const char *zlib = inner == INSITU__CODEC_INNER_ZLIB ? INSITU__CODEC_LACK_DEFLATE : NULL;
+  if (!snappy && !zlib) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_CODEC, "blosc: inner codec %s is not in this build: %s", snappy ? "snappy" : "zlib", snappy ? snappy : zlib);
 }
 
 static insitu_status insitu__codec_blosc_open(struct insitu__codec_blosc *b, const uint8_t *src, uint64_t n, insitu_error *err) {
@@ -5008,6 +5224,69 @@ static insitu_status insitu__codec_blosc_open(struct insitu__codec_blosc *b, con
   return insitu__codec_blosc_inner(b->inner, err);
 }
 
+/* `length` bytes from `distance` before op to op; `room` bytes may be written, more than length if that is quicker. */
+static inline void insitu__codec_blosclz_repeat(uint8_t *op, uint64_t distance, uint64_t length, uint64_t room) {
+  const uint8_t *from = op - distance;
+  uint8_t few[16];
+  if (distance == 1) {
+    memset(op, *from, (size_t)length);
+    return;
+  }
+  if (room < length + sizeof few) {
+    for (uint64_t i = 0; i < length; i++) op[i] = from[i];
+    return;
+  }
+  for (; distance < sizeof few && distance < length; distance *= 2) { /* a pattern that begins anew: write it twice as long */
+    memcpy(few, from, sizeof few);
+    memcpy(op, few, sizeof few);
+    op += distance;
+    length -= distance;
+  }
+  for (uint64_t i = 0; i < length; i += sizeof few) {
+    memcpy(few, from + i, sizeof few);
+    memcpy(op + i, few, sizeof few);
+  }
+}
+
+/* blosc's own compressor: literals and matches in turns. A control byte below 32 stands before control + 1 literals. Of others the
+ * upper three bits are a match's length - 2, where 7 is continued by bytes that are added, up to the first that is not 255; the
+ * lower five and one byte more are its distance - 1, to which two bytes are added (the upper one first) where all of these bits
+ * are set. The very first control byte is one of literals, whatever its upper bits. Returns the decoded length, or UINT64_MAX. */
+static uint64_t insitu__codec_blosclz(const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap) {
+  const uint8_t *ip = src, *end = src + n;
+  uint8_t *op = dst, *stop = dst + cap;
+  for (uint32_t control = n ? *ip++ & 31 : 0; n; control = *ip++) {
+    if (control < 32) {
+      uint64_t run = control + 1;
+      if (run > (uint64_t)(end - ip) || run > (uint64_t)(stop - op)) return UINT64_MAX;
+      if (end - ip >= 32 && stop - op >= 32) memcpy(op, ip, 32); /* of a fixed length: without a call */
+      else memcpy(op, ip, (size_t)run);
+      op += run;
+      ip += run;
+    } else {
+      uint64_t length = (control >> 5) + 2, distance = (control & 31) << 8, more = length == 9 ? 255 : 0;
+      while (more == 255) {
+        if (ip == end) return UINT64_MAX;
+        more = *ip++;
+        length += more;
+      }
+      if (ip == end) return UINT64_MAX;
+      distance += *ip++;
+      if (distance == 0x1fff) {
+        if (end - ip < 2) return UINT64_MAX;
+        distance += (uint64_t)ip[0] << 8 | ip[1];
+        ip += 2;
+      }
+      distance++;
+      if (distance > (uint64_t)(op - dst) || length > (uint64_t)(stop - op)) return UINT64_MAX;
+      insitu__codec_blosclz_repeat(op, distance, length, (uint64_t)(stop - op));
+      op += length;
+    }
+    if (ip == end) return (uint64_t)(op - dst);
+  }
+  return UINT64_MAX;
+}
+
 /* One compressed run (a split, or a whole block) at *at: decompressed to dst, or used in place where it is stored plain. */
 static insitu_status insitu__codec_blosc_run(struct insitu__codec_scratch *s, const struct insitu__codec_blosc *b, uint64_t *at,
     uint32_t bytes, uint8_t *dst, const uint8_t **where, insitu_error *err) {
@@ -5019,18 +5298,27 @@ static insitu_status insitu__codec_blosc_run(struct insitu__codec_scratch *s, co
   *at += 4 + n;
   *where = n == bytes ? src : dst;
   if (n == bytes) return INSITU_OK;
-  if (b->inner == INSITU__CODEC_INNER_LZ4) {
-    int r = LZ4_decompress_safe((const char *)src, (char *)dst, (int)n, (int)bytes);
-    got = r < 0 ? UINT64_MAX : (uint64_t)r;
-  } else if (b->inner == INSITU__CODEC_INNER_ZSTD) {
-    insitu_status status = insitu__codec_zstd(s->zstd, src, n, dst, bytes, &got, err);
-    if (status < 0) return status;
-  } else {
-#ifdef INSITU_WITH_ZLIB
-    insitu_status status = insitu__codec_inflate(s, false, src, n, dst, bytes, &got, err);
-    if (status < 0) return status;
-#endif
+  insitu_status status = INSITU_OK;
+  int lz4;
+  switch (b->inner) {
+  case INSITU__CODEC_INNER_BLOSCLZ: got = insitu__codec_blosclz(src, n, dst, bytes); break;
+  case INSITU__CODEC_INNER_LZ4:
+    lz4 = LZ4_decompress_safe((const char *)src, (char *)dst, (int)n, (int)bytes);
+    got = lz4 < 0 ? UINT64_MAX : (uint64_t)lz4;
+    break;
+#ifdef INSITU_WITH_SNAPPY
+  case INSITU__CODEC_INNER_SNAPPY: {
+    size_t length = bytes;
+    got = snappy_uncompress((const char *)src, (size_t)n, (char *)dst, &length) == SNAPPY_OK ? length : UINT64_MAX;
+    break;
   }
+#endif
+#ifdef INSITU__CODEC_HAS_DEFLATE
+  case INSITU__CODEC_INNER_ZLIB: status = insitu__codec_inflate(s, false, src, n, dst, bytes, &got, err); break;
+#endif
+  default: status = insitu__codec_zstd(s->zstd, src, n, dst, bytes, &got, err); break;
+  }
+  if (status < 0) return status;
   if (got == bytes) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_CORRUPT,
       "blosc: a run at byte %" PRIu64 " does not decode to its %" PRIu32 " bytes; " INSITU__CODEC_BAD, *at - 4 - n, bytes);
@@ -5723,7 +6011,10 @@ static insitu_status insitu__codec_stage(struct insitu__codec_scratch *s, int ki
   switch (kind) {
   case INSITU__CODEC_ZSTD: return insitu__codec_zstd(s->zstd, src, n, to, cap, got, err);
   case INSITU__CODEC_LZ4: return insitu__codec_lz4(src, n, to, cap, got, err);
-#ifdef INSITU_WITH_ZLIB
+#ifdef INSITU_WITH_BZIP2
+  case INSITU__CODEC_BZ2: return insitu__codec_bunzip(s, src, n, to, cap, got, err);
+#endif
+#ifdef INSITU__CODEC_HAS_DEFLATE
   case INSITU__CODEC_GZIP: return insitu__codec_inflate(s, true, src, n, to, cap, got, err);
   case INSITU__CODEC_ZLIB: return insitu__codec_inflate(s, false, src, n, to, cap, got, err);
 #endif
@@ -5780,15 +6071,6 @@ static insitu_status insitu__codec_last(struct insitu__codec_scratch *s, const s
   return direct || !decoded ? INSITU_OK : sink->piece(sink->user, to, 0, decoded, err);
 }
 
-/* The last four bytes are the checksum of the others. */
-static insitu_status insitu__codec_checksum(const uint8_t *src, uint64_t n, insitu_error *err) {
-  if (n < 4) return insitu__error_set(err, INSITU_E_CORRUPT, "crc32c: %" PRIu64 " bytes hold no checksum; " INSITU__CODEC_BAD, n);
-  uint32_t is = insitu__codec_crc32c(src, n - 4), stored = insitu__base_load32(src + n - 4);
-  if (is == stored) return INSITU_OK;
-  return insitu__error_set(
-      err, INSITU_E_CORRUPT, "crc32c: the checksum is %08" PRIx32 ", stored is %08" PRIx32 "; " INSITU__CODEC_BAD, is, stored);
-}
-
 /* ---- shards ---- */
 
 /* Checks an index as stored. n: its bytes, checksum included. */
@@ -5798,7 +6080,8 @@ static insitu_status insitu__codec_shard_index(
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "shard: %" PRIu64 " bytes are too few for its index of %" PRIu64 "; " INSITU__CODEC_BAD, n,
         insitu__codec_shard_index_bytes(shard));
-  return shard->index_crc ? insitu__codec_checksum((const uint8_t *)index, n, err) : INSITU_OK;
+  const struct insitu__codec crc = {.kind = INSITU__CODEC_CRC32C, .name = "crc32c"};
+  return shard->index_crc ? insitu__codec_checksum(&crc, (const uint8_t *)index, n, err) : INSITU_OK;
 }
 
 /* Where inner chunk `number` lies in the shard, of which at most `limit` bytes exist; *bytes is UINT64_MAX when it is absent. */
@@ -5878,7 +6161,7 @@ static insitu_status insitu__codec_shard(struct insitu__codec_scratch *s, const 
 }
 
 /* Decodes the n bytes at `bytes`, which must give exactly `decoded` bytes, into the sink. Stages before the last go to the two
- * scratch buffers in turns; crc32c only shortens the bytes it sees. */
+ * scratch buffers in turns; checksums only shorten the bytes they see. */
 static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chain, struct insitu__codec_scratch *s,
     const void *bytes, uint64_t n, uint64_t decoded, const struct insitu__codec_sink *sink, insitu_error *err) {
   const uint8_t *src = (const uint8_t *)bytes;
@@ -5887,8 +6170,9 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
   int turn = 0;
   for (int i = 0; i < chain->n; i++) {
     int kind = chain->codec[i].kind;
-    if (kind == INSITU__CODEC_CRC32C) {
-      if ((status = insitu__codec_checksum(src, n, err)) < 0) return status;
+    if (insitu__codec_is_checksum(kind)) {
+      if ((status = insitu__codec_checksum(&chain->codec[i], src, n, err)) < 0) return status;
+      if (chain->codec[i].sum_first) src += 4;
       n -= 4;
       continue;
     }
@@ -5921,8 +6205,9 @@ static insitu_status insitu__codec_decode_unknown(const struct insitu__codec_cha
     int kind = chain->codec[i].kind;
     uint64_t wrote = 0;
     uint8_t *to = s->stage[turn].at;
-    if (kind == INSITU__CODEC_CRC32C) {
-      status = insitu__codec_checksum(src, n, err);
+    if (insitu__codec_is_checksum(kind)) {
+      status = insitu__codec_checksum(&chain->codec[i], src, n, err);
+      if (chain->codec[i].sum_first) src += 4;
       n -= 4;
       continue;
     }
@@ -12437,7 +12722,7 @@ static uint64_t insitu__loader_indexes(const struct insitu__geometry_array *a, u
 /* Buffers and scratch; max_inflight shrinks by itself only when it is not the user's. */
 static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
-  struct insitu__codec_needs need = {{0}, 0, 0, 0, 0, false, false};
+  struct insitu__codec_needs need = {.zstd = false};
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
     ld->buffer_bytes = insitu__base_max(ld->buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);

@@ -2,11 +2,12 @@
 # Builds tests for aarch64 and runs them under qemu's user emulation, which has no io_uring: all IO goes over epoll. Needs no root
 # and installs nothing: the libraries' aarch64 packages are unpacked below FOLDER. Without the tools or the packages it says so and
 # skips.
-#   tests/aarch64.sh FOLDER TEST...      FLAGS: the compiler's
+#   tests/aarch64.sh FOLDER TEST...      FLAGS, LIBS: the compiler's
 set -u
 work=$1
 shift
-packages='liblz4-dev libzstd-dev liburing-dev zlib1g-dev libcmocka-dev libcmocka0'
+packages='liblz4-dev libzstd-dev liburing-dev zlib1g-dev libdeflate-dev libdeflate0 libbz2-dev libbz2-1.0 libsnappy-dev libsnappy1v5
+  libstdc++6 libcmocka-dev libcmocka0'
 libs=usr/lib/aarch64-linux-gnu
 
 skip() {
@@ -41,7 +42,7 @@ programs=
 for name in "$@"; do
   # shellcheck disable=SC2086  # flags and libraries are lists
   aarch64-linux-gnu-gcc -I"$here" -I"$here/tests" -isystem "$work/root/usr/include" ${FLAGS:-} -o "$work/$name" \
-    "$here/tests/$name.c" -L"$work/root/$libs" -luring -llz4 -lzstd -lz -lcmocka -lpthread -lm || exit 1
+    "$here/tests/$name.c" -L"$work/root/$libs" -Wl,-rpath-link,"$work/root/$libs" ${LIBS:-} || exit 1
   programs="$programs $work/$name"
 done
 export INSITU_IO=epoll TEST_EMULATED=1 TEST_TIMEOUT=600

@@ -14,7 +14,8 @@ cd "$work" || exit 1
 passed=0 failed=0 skipped=0
 warnings='-Wall -Wextra -Wshadow -Wconversion -Werror'
 gnu='-std=gnu11 -D_GNU_SOURCE'
-libs='-luring -llz4 -lzstd -lz -lpthread -lm'
+libs='-luring -llz4 -lzstd -lpthread -lm'
+features=$(sed -n 's/^FEATURES *= *//p' "$root/Makefile") # one by one, and all
 
 ok() { passed=$((passed + 1)); }
 bad() { # name; the log is in $work/log
@@ -100,7 +101,7 @@ for c in $compilers; do
     for std in c++17 c++20; do compile "declarations" "$x" "-std=$std -pedantic $warnings" -c declare.cpp -o declare_cpp.o; done
   fi
   for o in -O0 -O2 -O3; do compile "implementation" "$c" "$gnu $o $warnings" -c implement.c -o implement.o; done
-  for mode in -DINSITU_WITH_ZLIB -DINSITU_NO_URING -DNDEBUG '-DINSITU_NO_URING -DINSITU_WITH_ZLIB -DNDEBUG' -std=gnu17 -fPIC; do
+  for mode in $features "$features" -DINSITU_NO_URING -DNDEBUG "-DINSITU_NO_URING $features -DNDEBUG" -std=gnu17 -fPIC; do
     compile "implementation" "$c" "$gnu -O2 $warnings $mode" -c implement.c -o mode.o
   done
   compile "implementation, _GNU_SOURCE in the file" "$c" "-std=gnu11 -O2 $warnings" -c own_define.c -o mode.o
@@ -147,7 +148,8 @@ for c in $compilers; do
   elif grep -q 'error.*_GNU_SOURCE' log; then ok; else bad "$c: the error without _GNU_SOURCE does not name it"; fi
 
   # The declarations bring in nothing but what the compiler and libc have.
-  $c -std=c11 -I"$include" -M declare.c 2>&1 | tr ' ' '\n' | grep -E 'uring|zstd|lz4|zlib|jsmn|stb|curl|pthread\.h|cuda' >log
+  $c -std=c11 -I"$include" -M declare.c 2>&1 | tr ' ' '\n' |
+    grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|jsmn|stb|curl|pthread\.h|cuda' >log
   if [ ! -s log ]; then ok; else bad "$c: headers behind the declarations"; fi
 
   # No macro without the prefix stays defined.
@@ -162,13 +164,14 @@ done
 cross=aarch64-linux-gnu-gcc
 if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
   mkdir headers
-  for header in liburing.h liburing lz4.h lz4hc.h lz4frame.h zstd.h zstd_errors.h zlib.h zconf.h jsmn.h stb; do
+  for header in liburing.h liburing lz4.h lz4hc.h lz4frame.h zstd.h zstd_errors.h zlib.h zconf.h libdeflate.h bzlib.h \
+    snappy-c.h jsmn.h stb; do
     for folder in /usr/include /usr/include/"$($gcc -dumpmachine)" /usr/local/include; do
       [ ! -e "$folder/$header" ] || ln -sf "$folder/$header" headers/
     done
   done
   for o in -O0 -O2; do
-    compile "aarch64" $cross "$gnu $o $warnings -DINSITU_WITH_ZLIB -isystem headers" -c implement.c -o arm.o
+    compile "aarch64" $cross "$gnu $o $warnings $features -isystem headers" -c implement.c -o arm.o
     compile "aarch64, no ring" $cross "$gnu $o $warnings -DINSITU_NO_URING -isystem headers" -c implement.c -o arm.o
   done
 else

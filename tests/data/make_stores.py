@@ -146,7 +146,7 @@ TRAIN = [  # name, dtype, shape, chunks, dimensions; the sample axis (time) is s
 
 
 def write_v2(folder, index):
-    from numcodecs import BZ2, JSON, Blosc, Delta, GZip, VLenBytes, VLenUTF8, Zlib, Zstd
+    from numcodecs import (BZ2, CRC32, JSON, LZMA, Adler32, Blosc, Delta, Fletcher32, GZip, VLenBytes, VLenUTF8, Zlib, Zstd)
 
     def lz4(shuffle=Blosc.SHUFFLE, **more):
         return Blosc("lz4", 5, shuffle, **more)
@@ -190,7 +190,9 @@ def write_v2(folder, index):
             ("lz4_clevel0", Blosc("lz4", 0), "<f4"), ("blosc_zstd_shuffle", Blosc("zstd", 5, Blosc.SHUFFLE), "<f4"),
             ("blosc_zstd_blocks", Blosc("zstd", 5, Blosc.SHUFFLE, blocksize=1024), "<u2"),
             ("blosc_zstd_bitshuffle", Blosc("zstd", 5, Blosc.BITSHUFFLE), "<i2"), ("zstd", Zstd(5), "<f4"),
-            ("zstd_checksum", Zstd(1, checksum=True), "<i4"), ("gzip", GZip(6), "<f4"), ("zlib", Zlib(6), "<f4")]:
+            ("zstd_checksum", Zstd(1, checksum=True), "<i4"), ("gzip", GZip(6), "<f4"), ("zlib", Zlib(6), "<f4"),
+            ("blosclz", Blosc("blosclz", 9), "<f4"), ("bz2", BZ2(5), "<i2"), ("crc32", CRC32(), "|u1"),
+            ("adler32", Adler32(), "|u1"), ("fletcher32", Fletcher32(), "|u1")]:
         n = 90 if path == "lz4_blocks" else 17  # blosc enlarges small blocks that it splits
         make(g, store, path, (5, 33, n), (6, 33, n), dtype, compressor=compressor)
 
@@ -260,8 +262,8 @@ def write_v2(folder, index):
     index.add(store, "structured", "structured", (2,), (2,), "refuse INSITU_E_DTYPE dtype")
     g.create_dataset("filter", data=filled((4, 3), "<i4"), filters=[Delta("<i4")], compressor=None)
     index.add(store, "filter", "i4", (4, 3), (4, 3), "ok")
-    g.create_dataset("bz2", data=filled((4, 3), "<i4"), compressor=BZ2(1))
-    index.add(store, "bz2", "i4", (4, 3), (4, 3), "refuse INSITU_E_CODEC bz2")
+    g.create_dataset("lzma", data=filled((4, 3), "<i4"), compressor=LZMA())
+    index.add(store, "lzma", "i4", (4, 3), (4, 3), "refuse INSITU_E_CODEC lzma")
     g.create_dataset("unknown", data=filled((4, 3), "<i4"), compressor=None)
     edit(os.path.join(folder, store, "unknown", ".zarray"), lambda m: m.update(compressor={"id": "squeezer9000", "level": 3}))
     index.add(store, "unknown", "i4", (4, 3), (4, 3), "refuse INSITU_E_CODEC squeezer9000")

@@ -175,13 +175,18 @@ static void doctor_libraries(void) {
 #else
   const char *uring = "2.3 or earlier";
 #endif
+  char more[128] = "";
 #ifdef INSITU_WITH_ZLIB
-  const char *zlib = zlibVersion();
-#else
-  const char *zlib = "not in this build";
+  snprintf(more + strlen(more), sizeof more - strlen(more), ", zlib %s", zlibVersion());
 #endif
-  doctor_line(DOCTOR_OK, "libraries", NULL, "liburing %s, lz4 %s, zstd %s, zlib %s", uring, LZ4_versionString(),
-      ZSTD_versionString(), zlib);
+#ifdef INSITU_WITH_LIBDEFLATE
+  snprintf(more + strlen(more), sizeof more - strlen(more), ", libdeflate %s", LIBDEFLATE_VERSION_STRING);
+#endif
+#ifdef INSITU_WITH_BZIP2
+  snprintf(more + strlen(more), sizeof more - strlen(more), ", bzip2 %.30s", BZ2_bzlibVersion());
+#endif
+  doctor_line(
+      DOCTOR_OK, "libraries", NULL, "liburing %s, lz4 %s, zstd %s%s", uring, LZ4_versionString(), ZSTD_versionString(), more);
 }
 static void doctor_cpu(void) {
   char model[128] = "", line[256];
@@ -205,15 +210,17 @@ static void doctor_cpu(void) {
       crc ? "in hardware" : "by table");
 }
 static void doctor_codecs(void) {
-  static const char *const names[] = {"blosc", "zstd", "lz4", "crc32c", "gzip", "zlib"};
-  char in[128] = "", out[128] = "";
-  for (size_t i = 0; i < TOOL_COUNT(names); i++) {
-    struct insitu__codec c;
-    char *to = insitu__codec_from_name(names[i], &c, NULL) == INSITU_OK ? in : out;
-    snprintf(to + strlen(to), sizeof in - strlen(to), "%s%s", to[0] ? ", " : "", names[i]);
+  char in[256] = "", out[256] = "";
+  const char *advice = NULL;
+  for (size_t i = 0; i <= TOOL_COUNT(insitu__codec_known); i++) {
+    bool last = i == TOOL_COUNT(insitu__codec_known);
+    const char *name = last ? "snappy in blosc" : insitu__codec_known[i].name;
+    const char *lack = last ? INSITU__CODEC_LACK_SNAPPY : insitu__codec_known[i].lack;
+    char *to = lack ? out : in;
+    snprintf(to + strlen(to), sizeof in - strlen(to), "%s%s", to[0] ? ", " : "", name);
+    if (!advice) advice = lack;
   }
-  doctor_line(out[0] ? DOCTOR_WARNING : DOCTOR_OK, "codecs", out[0] ? "define INSITU_WITH_ZLIB and link -lz" : NULL, "%s%s%s", in,
-      out[0] ? "; not in this build: " : "", out);
+  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "codecs", advice, "%s%s%s", in, out[0] ? "; not in this build: " : "", out);
 }
 static void doctor_machine(void) {
   struct utsname u;
