@@ -115,6 +115,7 @@
  *   >>memory     allocation, mapped pages, what this process may use
  *   >>array      growing arrays (stb_ds)
  *   >>text       JSON (jsmn), writing text, near names, URLs
+ *   >>time       CF time: units, calendars, dates
  *   >>order      the epoch order: permutation, lanes, windows
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
@@ -1702,6 +1703,317 @@ static insitu_status insitu__text_url_parse(const char *url, int *kind, char *pa
   }
   path[n] = 0;
   return INSITU_OK;
+}
+
+/* >>time ------------------------------------------------------------------------------------------------------------------- */
+/* CF time (cfconventions.org, 4.4): units such as "hours since 1900-01-01", calendars and dates. Pure functions; nothing
+ * suspends. A moment is a number of microseconds since 1970-01-01T00:00 UTC, counted in days of 24 hours of its calendar; leap
+ * seconds are unknown. In the standard calendar 1582-10-04 (Julian) is followed by 1582-10-15 (Gregorian). Years are astronomical
+ * in all calendars: 0 precedes 1. */
+
+#define INSITU__TIME_DAY INT64_C(86400000000)          /* microseconds */
+#define INSITU__TIME_YEARS 199000                      /* of a date at most, either way: they fit an int64, with room to spare */
+#define INSITU__TIME_MOST INT64_C(6311520000000000000) /* microseconds of a moment, either way: 200000 Julian years */
+#define INSITU__TIME_TEXT 48                           /* bytes that insitu__time_print may need */
+
+enum {
+  INSITU__TIME_STANDARD,
+  INSITU__TIME_PROLEPTIC,
+  INSITU__TIME_JULIAN,
+  INSITU__TIME_NOLEAP,
+  INSITU__TIME_ALL_LEAP,
+  INSITU__TIME_360_DAY
+};
+static const char *const insitu__time_calendars[] = {
+    "standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day", "gregorian", "365_day", "366_day"};
+/* Days of 400 years. */
+static const int64_t insitu__time_days[] = {146097, 146097, 146100, 146000, 146400, 144000};
+
+struct insitu__time_units {
+  int calendar;
+  int64_t unit;  /* nanoseconds */
+  int64_t start; /* the reference date, a moment */
+};
+struct insitu__time_date { /* as it is written */
+  int64_t year, zone;      /* zone: microseconds east of UTC */
+  int month, day, hour, minute, second, microsecond;
+  int parts; /* how many of year, month, day, hour, minute, second and fraction are given */
+};
+
+static int64_t insitu__time_floor(int64_t a, int64_t b) { /* b > 0 */
+  return a / b - (a % b < 0);
+}
+
+/* ---- calendars ---- */
+
+static int insitu__time_calendar(const char *name) { /* -1: unknown */
+  static const int alias[] = {INSITU__TIME_STANDARD, INSITU__TIME_NOLEAP, INSITU__TIME_ALL_LEAP};
+  for (int i = 0; i < 9; i++)
+    if (!strcasecmp(name, insitu__time_calendars[i])) return i < 6 ? i : alias[i - 6];
+  return -1;
+}
+/* Which of the others counts a date of the standard calendar. */
+static int insitu__time_rule(int calendar, int64_t year, int month, int day) {
+  if (calendar != INSITU__TIME_STANDARD) return calendar;
+  bool julian = year < 1582 || (year == 1582 && (month < 10 || (month == 10 && day < 15)));
+  return julian ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC;
+}
+static int insitu__time_month_days(int rule, int64_t year, int month) {
+  static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  if (rule == INSITU__TIME_360_DAY) return 30;
+  bool leap = rule == INSITU__TIME_ALL_LEAP;
+  if (rule == INSITU__TIME_JULIAN) leap = year % 4 == 0;
+  if (rule == INSITU__TIME_PROLEPTIC) leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+  return days[month - 1] + (month == 2 && leap);
+}
+/* Number of a year's first day: 0 is 1970-01-01, of the Gregorian calendar where the Julian one is asked for. */
+static int64_t insitu__time_year_day(int rule, int64_t year) {
+  int64_t before = year - 1; /* years of the epoch that are over */
+  switch (rule) {
+  case INSITU__TIME_360_DAY: return 360 * (year - 1970);
+  case INSITU__TIME_NOLEAP: return 365 * (year - 1970);
+  case INSITU__TIME_ALL_LEAP: return 366 * (year - 1970);
+  case INSITU__TIME_JULIAN: return 365 * year + insitu__time_floor(before, 4) - 719529;
+  default:
+    return 365 * year + insitu__time_floor(before, 4) - insitu__time_floor(before, 100) + insitu__time_floor(before, 400) -
+           719527;
+  }
+}
+static int64_t insitu__time_day(int calendar, int64_t year, int month, int day) { /* its number; month is 1 to 12 */
+  int rule = insitu__time_rule(calendar, year, month, day);
+  int64_t n = insitu__time_year_day(rule, year) + day - 1;
+  for (int m = 1; m < month; m++) n += insitu__time_month_days(rule, year, m);
+  return n;
+}
+static bool insitu__time_exists(int calendar, int64_t year, int month, int day) {
+  if (calendar == INSITU__TIME_STANDARD && year == 1582 && month == 10 && day > 4 && day < 15) return false;
+  return day <= insitu__time_month_days(insitu__time_rule(calendar, year, month, day), year, month);
+}
+static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_date *d) {
+  int rule = calendar;
+  if (calendar == INSITU__TIME_STANDARD) rule = n < -141427 ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC; /* 1582-10-15 */
+  d->year = 1970 + insitu__time_floor(n * 400, insitu__time_days[rule]); /* within a year or two */
+  while (insitu__time_year_day(rule, d->year) > n) d->year--;
+  while (insitu__time_year_day(rule, d->year + 1) <= n) d->year++;
+  n -= insitu__time_year_day(rule, d->year);
+  for (d->month = 1; n >= insitu__time_month_days(rule, d->year, d->month); d->month++)
+    n -= insitu__time_month_days(rule, d->year, d->month);
+  d->day = (int)n + 1;
+}
+
+/* ---- dates as text ---- */
+
+static bool insitu__time_digits(const char **p, unsigned most, int64_t *out) { /* one to `most` of them, and no more */
+  unsigned n = 0;
+  for (*out = 0; insitu__text_is_digit(**p); (*p)++, n++) {
+    if (n == most) return false;
+    *out = *out * 10 + (**p - '0');
+  }
+  return n > 0;
+}
+static bool insitu__time_part(const char **p, int least, int most, int *out) {
+  int64_t n;
+  if (!insitu__time_digits(p, 2, &n) || n < least || n > most) return false;
+  *out = (int)n;
+  return true;
+}
+static void insitu__time_space(const char **p) {
+  while (**p == ' ') (*p)++;
+}
+/* "12", "12:00", "12:00:00", "0:0:0.0" */
+static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d) {
+  d->parts = 4;
+  if (!insitu__time_part(p, 0, 23, &d->hour)) return false;
+  if (**p != ':') return true;
+  ++*p;
+  d->parts = 5;
+  if (!insitu__time_part(p, 0, 59, &d->minute)) return false;
+  if (**p != ':') return true;
+  ++*p;
+  d->parts = 6;
+  if (!insitu__time_part(p, 0, 59, &d->second)) return false;
+  if (**p != '.') return true;
+  ++*p;
+  d->parts = 7;
+  int scale = 100000;
+  if (!insitu__text_is_digit(**p)) return false;
+  for (; insitu__text_is_digit(**p); ++*p, scale /= 10) d->microsecond += (**p - '0') * scale; /* the 7th digit counts 0 */
+  return true;
+}
+/* "", "Z", "UTC", "+01:00", "-5" */
+static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d) {
+  int hour, minute = 0, sign = **p == '-' ? -1 : 1;
+  int64_t n;
+  if (**p == 'Z' || **p == 'z') return ++*p, true;
+  if (!strncasecmp(*p, "UTC", 3) || !strncasecmp(*p, "GMT", 3)) return *p += 3, true;
+  if (**p != '+' && **p != '-') return true;
+  ++*p;
+  const char *begin = *p;
+  if (!insitu__time_digits(p, 4, &n)) return false;
+  bool together = *p - begin > 2; /* "+0530" */
+  hour = (int)(together ? n / 100 : n);
+  if (together) minute = (int)(n % 100);
+  else if (**p == ':') {
+    ++*p;
+    if (!insitu__time_part(p, 0, 59, &minute)) return false;
+  }
+  d->zone = sign * (hour * 60 + minute) * INT64_C(60000000);
+  return hour < 24 && minute < 60;
+}
+/* A date, or its first parts. What it says of the calendar is not checked here. */
+static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
+  *d = (struct insitu__time_date){.month = 1, .day = 1, .parts = 1};
+  insitu__time_space(&p);
+  bool negative = *p == '-';
+  if (*p == '-' || *p == '+') p++;
+  if (!insitu__time_digits(&p, 6, &d->year) || d->year > INSITU__TIME_YEARS) return false;
+  if (negative) d->year = -d->year;
+  if (*p == '-') {
+    p++;
+    d->parts = 2;
+    if (!insitu__time_part(&p, 1, 12, &d->month)) return false;
+    if (*p == '-') {
+      p++;
+      d->parts = 3;
+      if (!insitu__time_part(&p, 1, 31, &d->day)) return false;
+    }
+  }
+  if (d->parts == 3) {
+    const char *clock = p;
+    if (*clock == 'T' || *clock == 't') clock++;
+    else insitu__time_space(&clock);
+    if (clock > p && (insitu__text_is_digit(*clock) || *p == 'T' || *p == 't')) {
+      p = clock;
+      if (!insitu__time_parse_clock(&p, d)) return false;
+    }
+  }
+  insitu__time_space(&p);
+  if (!insitu__time_parse_zone(&p, d)) return false;
+  insitu__time_space(&p);
+  return !*p;
+}
+/* The moments [*from, *to) that a date covers: its year, month, day, hour, minute, second or microsecond. Of a day that the
+ * calendar leaves out (February 29 where no year has it, the 30th of February or a 31st of model calendars, the ten days of October
+ * 1582) nothing, where it would be: *from and *to are the following midnight. False: no calendar has the day, or not in that year. */
+static bool insitu__time_period(int calendar, const struct insitu__time_date *d, int64_t *from, int64_t *to) {
+  bool exists = insitu__time_exists(calendar, d->year, d->month, d->day);
+  int64_t day = insitu__time_day(calendar, d->year, d->month, d->day);
+  if (!exists && calendar == INSITU__TIME_STANDARD && d->year == 1582 && d->month == 10) {
+    day = insitu__time_day(calendar, 1582, 10, 15);
+  } else if (!exists) {
+    int days = insitu__time_month_days(INSITU__TIME_ALL_LEAP, d->year, d->month);
+    if (calendar < INSITU__TIME_NOLEAP || d->day > (d->month == 2 ? 30 : days)) return false;
+    day = insitu__time_day(calendar, d->year, d->month, insitu__time_month_days(calendar, d->year, d->month)) + 1;
+  }
+  static const int64_t lasts[] = {0, 0, 0, INSITU__TIME_DAY, 3600000000, 60000000, 1000000, 1};
+  *from = *to = day * INSITU__TIME_DAY - d->zone;
+  if (!exists) return true;
+  *from += ((d->hour * 60 + d->minute) * INT64_C(60) + d->second) * 1000000 + d->microsecond;
+  *to = *from + lasts[d->parts];
+  if (d->parts < 3) {
+    int64_t year = d->year + (d->parts == 1 || d->month == 12);
+    *to = insitu__time_day(calendar, year, d->parts == 1 || d->month == 12 ? 1 : d->month + 1, 1) * INSITU__TIME_DAY - d->zone;
+  }
+  return true;
+}
+/* "1979-01-01T00:00", with seconds and fractions where there are any. */
+static const char *insitu__time_print(int calendar, int64_t moment, char out[INSITU__TIME_TEXT]) {
+  struct insitu__time_date d;
+  int64_t day = insitu__time_floor(moment, INSITU__TIME_DAY), rest = moment - day * INSITU__TIME_DAY;
+  insitu__time_from_day(calendar, day, &d);
+  int n = snprintf(out, INSITU__TIME_TEXT, "%s%04d-%02d-%02dT%02d:%02d", d.year < 0 ? "-" : "",
+      (int)(d.year < 0 ? -d.year : d.year), d.month, d.day, (int)(rest / 3600000000), (int)(rest / 60000000 % 60));
+  if (rest % 60000000) n += snprintf(out + n, INSITU__TIME_TEXT - (size_t)n, ":%02d", (int)(rest / 1000000 % 60));
+  if (rest % 1000000) snprintf(out + n, INSITU__TIME_TEXT - (size_t)n, ".%06d", (int)(rest % 1000000));
+  return out;
+}
+
+/* ---- units ---- */
+
+static int64_t insitu__time_unit(const char *name, uint64_t n) { /* nanoseconds; 0: unknown, -1: a month or a year */
+  static const struct {
+    const char *names; /* each with a space behind it */
+    int64_t unit;
+  } unit[] = {{"nanoseconds nanosecond nanosecs nanosec nsecs nsec ns ", 1},
+      {"microseconds microsecond microsecs microsec usecs usec us ", 1000},
+      {"milliseconds millisecond millisecs millisec msecs msec ms ", 1000000}, {"seconds second secs sec s ", 1000000000},
+      {"minutes minute mins min ", INT64_C(60000000000)}, {"hours hour hrs hr h ", INT64_C(3600000000000)},
+      {"days day d ", INT64_C(86400000000000)}, {"weeks week ", INT64_C(604800000000000)},
+      {"months month years year yrs yr common_years common_year ", -1}};
+  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+    for (const char *at = unit[i].names, *end; *at; at = end + 1) {
+      end = strchr(at, ' ');
+      if ((uint64_t)(end - at) == n && !strncasecmp(at, name, (size_t)n)) return unit[i].unit;
+    }
+  return 0;
+}
+/* From the attributes units and calendar of what `what` names; calendar NULL: standard. */
+static insitu_status insitu__time_units(
+    struct insitu__time_units *u, const char *what, const char *units, const char *calendar, insitu_error *err) {
+  struct insitu__time_date d;
+  int64_t to;
+  *u = (struct insitu__time_units){.calendar = calendar ? insitu__time_calendar(calendar) : INSITU__TIME_STANDARD};
+  if (u->calendar < 0)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "%s: calendar '%.60s' is not known (standard, proleptic_gregorian, julian, noleap, all_leap and 360_day are); select "
+        "samples by index",
+        what, calendar);
+  const char *p = units;
+  insitu__time_space(&p);
+  uint64_t n = strcspn(p, " ");
+  u->unit = insitu__time_unit(p, n);
+  const char *since = p + n;
+  insitu__time_space(&since);
+  if (strncasecmp(since, "since ", 6))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "%s: units '%.80s' are not '<unit> since <date>', such as 'hours since 1900-01-01'; correct them, or select samples by index",
+        what, units);
+  if (u->unit <= 0)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED, "%s: units '%.80s': %s; select samples by index", what, units,
+        u->unit ? "months and years have no fixed length"
+                : "the unit is not known (weeks, days, hours, minutes, seconds, milliseconds, microseconds, nanoseconds are)");
+  if (!insitu__time_parse(since + 6, &d) || !insitu__time_exists(u->calendar, d.year, d.month, d.day) ||
+      !insitu__time_period(u->calendar, &d, &u->start, &to))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "%s: units '%.80s': the reference date is none of calendar %s; correct it, or select samples by index", what, units,
+        insitu__time_calendars[u->calendar]);
+  return INSITU_OK;
+}
+/* What numpy's datetime64[unit], of `count` units a step, counts; false: years, months, generic or below nanoseconds. */
+__attribute__((unused)) static bool insitu__time_datetime64(struct insitu__time_units *u, const char *unit, int64_t count) {
+  static const struct {
+    char name[3];
+    int64_t unit;
+  } known[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"m", INT64_C(60000000000)},
+      {"h", INT64_C(3600000000000)}, {"D", INT64_C(86400000000000)}, {"W", INT64_C(604800000000000)}};
+  *u = (struct insitu__time_units){.calendar = INSITU__TIME_PROLEPTIC};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(unit, known[i].name)) return count > 0 && !__builtin_mul_overflow(known[i].unit, count, &u->unit);
+  return false;
+}
+static bool insitu__time_within(const struct insitu__time_units *u, int64_t since, int64_t *moment) {
+  return !__builtin_add_overflow(u->start, since, moment) && *moment <= INSITU__TIME_MOST && *moment >= -INSITU__TIME_MOST;
+}
+/* The moment of a value of a coordinate; parts of a microsecond are cut off, of floats rounded. False: not a date (NaN, NaT), or one
+ * out of range. */
+static bool insitu__time_from_int(const struct insitu__time_units *u, int64_t value, int64_t *moment) {
+  bool whole = u->unit % 1000 == 0;
+  int64_t since;
+  if (value == INT64_MIN || __builtin_mul_overflow(value, whole ? u->unit / 1000 : u->unit, &since)) return false;
+  return insitu__time_within(u, whole ? since : insitu__time_floor(since, 1000), moment);
+}
+static bool insitu__time_from_double(const struct insitu__time_units *u, double value, int64_t *moment) {
+  if (!(value > -0x1p62 && value < 0x1p62)) return false;
+  int64_t whole = (int64_t)value, since;
+  double rest = (value - (double)whole) * (double)u->unit / 1000; /* exact but for the last rounding: part of a unit */
+  if (__builtin_mul_overflow(whole, u->unit, &since)) {
+    if (u->unit % 1000 || __builtin_mul_overflow(whole, u->unit / 1000, &since)) return false;
+  } else {
+    rest += (double)(since % 1000) / 1000;
+    since /= 1000;
+  }
+  int64_t more = (int64_t)(rest < 0 ? rest - 0.5 : rest + 0.5);
+  return !__builtin_add_overflow(since, more, &since) && insitu__time_within(u, since, moment);
 }
 
 /* >>order ------------------------------------------------------------------------------------------------------------------ */
