@@ -9745,6 +9745,250 @@ static void insitu__loader_landed(void *arg, unsigned worker) {
   insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
 }
 
+/* ---- a whole array, or a box of it, now ---- */
+
+#define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
+
+struct insitu__loader_reading { /* lives on the caller's stack */
+  insitu_loader *loader;
+  const insitu_variable *variable;
+  unsigned char *dst;
+  uint64_t dst_bytes;
+  insitu_shape *shape;
+  insitu_status status; /* of all */
+  insitu_error *err;
+  struct insitu__zarr_array zarr;
+  struct insitu__cache cache;
+  int32_t dtype;
+  struct insitu__cf cf;                                            /* where the variable is decoded */
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
+  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
+  uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
+  uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
+  uint64_t reserved;                                               /* of memory_budget */
+  struct insitu__loader_reader *readers;
+  struct insitu__reactor_gate done;
+};
+struct insitu__loader_reader { /* reads one chunk after the other; lent to a worker while it decodes */
+  struct insitu__loader_reading *reading;
+  unsigned char *memory; /* the encoded chunk, then the decoded one */
+  uint64_t got;
+  bool fill;
+  struct insitu__codec_scratch codec;
+  struct insitu__box box;
+  insitu_status status;
+  insitu_error error;
+};
+
+static void insitu__loader_read_decode(void *arg, unsigned worker) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  unsigned char *cell = d->memory;
+  (void)worker;
+  if (d->fill) {
+    insitu__box_fill(&d->box, r->zarr.fill, r->dst);
+    return;
+  }
+  if (r->zarr.codecs.n) {
+    cell += r->bound + 1;
+    struct insitu__codec_sink sink = insitu__codec_memory(cell);
+    d->status = insitu__codec_decode(&r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
+  } else if (d->got != r->chunk_bytes) {
+    d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
+  }
+  if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
+}
+
+/* The part of the chunk at `tile` that lies in the box, and its place in dst. */
+static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, const uint64_t *tile) {
+  struct insitu__loader_reading *r = d->reading;
+  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
+  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  for (unsigned k = 0; k < r->zarr.ndim; k++) {
+    uint64_t begin = tile[k] * r->zarr.chunk[k], lo = insitu__base_max(begin, r->lo[k]);
+    count[k] = insitu__base_min(begin + r->zarr.chunk[k], r->hi[k]) - lo;
+    from += (lo - begin) * r->stride[k];
+    to += (lo - r->lo[k]) * r->dst_stride[k];
+    src[k] = (int64_t)r->stride[k];
+    dst[k] = (int64_t)r->dst_stride[k];
+  }
+  insitu_status status =
+      insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+  if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
+  return status;
+}
+
+/* One chunk, from its place in the grid to dst. */
+static insitu_status insitu__loader_read_chunk_await(
+    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
+  d->fill = false;
+  key[0] = 0;
+  d->status = insitu__loader_read_box(d, tile);
+  if (d->status) return d->status;
+  insitu__zarr_object_of(&r->zarr, tile, object);
+  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0) {
+    key[0] = 0;
+    return insitu__error_set(
+        &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+  }
+  insitu__loader_add(&ld->n_reads, 1);
+  if (!d->status && r->zarr.n_levels)
+    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
+  if (!d->status) {
+    bool inner = bytes != UINT64_MAX;
+    struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
+    insitu__loader_add(&ld->n_requests, 1);
+    d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
+    insitu__loader_add(&ld->n_read, d->got);
+    if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
+    if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
+      d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
+  }
+  d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
+  if (d->status && !d->fill) return d->status;
+  d->status = INSITU_OK;
+  insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
+  insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+  return d->status;
+}
+
+static void insitu__loader_reader_await(void *arg) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
+  while (r->next < r->tiles && !r->status) {
+    uint64_t rest = r->next++, tile[INSITU__MAX_DIMS];
+    for (unsigned k = r->zarr.ndim; k-- > 0;) {
+      tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
+      rest /= r->tile_n[k];
+    }
+    if (atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
+      r->status = INSITU_CANCELLED;
+      break;
+    }
+    d->error.status = d->error.sys_errno = 0;
+    insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
+    if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
+      insitu__loader_add(&ld->n_bad, 1);
+      d->fill = true;
+      insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+    } else if (status < 0 && !r->status) {
+      insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
+      if (r->err && r->err->status >= 0) r->err->sys_errno = d->error.sys_errno;
+      r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
+          "read, array %.200s, chunk %.300s: %s", r->zarr.path, key,
+          status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
+                                      : d->error.message);
+    }
+  }
+  insitu__reactor_gate_open(&r->done);
+}
+
+/* The box, its chunks, and its shape in dst. */
+static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
+  const struct insitu__zarr_array *z = &r->zarr;
+  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
+  if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
+  if (status) return status;
+  r->chunk_bytes = insitu__geometry_strides(z, r->stride);
+  r->bound = insitu__codec_bound(&z->codecs, r->chunk_bytes);
+  r->bytes = insitu__geometry_itemsize(r->dtype);
+  r->tiles = 1;
+  for (unsigned k = z->ndim; k-- > 0;) { /* an array has at most 2^63 bytes, which conversion may multiply by 8 */
+    r->dst_stride[k] = r->bytes;
+    if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
+      return insitu__error_set(
+          r->err, INSITU_E_SHAPE, "read, array %s: it has more bytes than memory can address; select less with slices", z->path);
+    r->tile_lo[k] = r->lo[k] / z->chunk[k];
+    r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
+    r->tiles *= r->tile_n[k];
+  }
+  if (!r->shape) return INSITU_OK;
+  *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
+  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
+  return INSITU_OK;
+}
+
+/* As many readers as help and as the budget has room for, at least one; returns their number, 0 on failure. */
+static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
+  insitu_loader *ld = r->loader;
+  struct insitu__codec_needs need = insitu__codec_needs(&r->zarr.codecs, r->chunk_bytes);
+  uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned l = 0; l < r->zarr.n_levels; l++)
+    index = insitu__base_max(index, insitu__codec_shard_index_bytes(r->zarr.level[l].shard));
+  uint64_t each = insitu__codec_add(memory, insitu__codec_scratch_bytes(&need)) + INSITU_CORO_STACK + sizeof *r->readers;
+  each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
+  unsigned n = (unsigned)insitu__base_min(r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
+  pthread_mutex_lock(&ld->lock);
+  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved;
+  uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
+  n = (unsigned)insitu__base_min(n, left / each);
+  ld->reserved += r->reserved = n * each;
+  pthread_mutex_unlock(&ld->lock);
+  if (!n) {
+    r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
+        "read, array %s: a chunk of it takes %" PRIu64 " bytes to read, %" PRIu64 " of memory_budget %" PRIu64
+        " are left; raise memory_budget",
+        r->zarr.path, each, left, ld->config.memory_budget);
+    return 0;
+  }
+  r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
+  bool ok = insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
+  for (unsigned i = 0; ok && i < n; i++) {
+    r->readers[i].reading = r;
+    insitu__codec_scratch_init(&r->readers[i].codec);
+    r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
+    ok = r->readers[i].memory;
+  }
+  if (!ok)
+    r->status = insitu__error_set(r->err, INSITU_E_NOMEM,
+        "read, array %s: the system gives no memory; give the process more, or lower decode_threads", r->zarr.path);
+  return n;
+}
+
+static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n) {
+  uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned i = 0; r->readers && i < n; i++) {
+    insitu__codec_scratch_free(&r->readers[i].codec);
+    insitu__mem_unmap(r->readers[i].memory, memory);
+  }
+  insitu__mem_free(r->readers);
+  insitu__loader_add(&r->loader->cache.loads, insitu__loader_get(&r->cache.loads));
+  insitu__loader_add(&r->loader->cache.read, insitu__loader_get(&r->cache.read));
+  insitu__cache_free(&r->cache);
+  pthread_mutex_lock(&r->loader->lock);
+  r->loader->reserved -= r->reserved;
+  pthread_mutex_unlock(&r->loader->lock);
+}
+
+static void insitu__loader_read_await(void *arg) {
+  struct insitu__loader_reading *r = (struct insitu__loader_reading *)arg;
+  insitu_loader *ld = r->loader;
+  r->status = insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
+  if (!r->status) r->status = insitu__loader_read_shape(r);
+  if (!r->status && r->dst && r->dst_bytes < r->bytes)
+    r->status = insitu__error_set(r->err, INSITU_E_ARG,
+        "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64 "; give room for all of it, or select less with slices",
+        r->zarr.path, r->bytes, r->dst_bytes);
+  if (!r->status && r->dst && r->tiles) {
+    unsigned n = insitu__loader_read_begin(r), started = 0;
+    insitu__reactor_gate_expect(&r->done, n);
+    for (; !r->status && started < n; started++)
+      if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started])) break;
+    if (n && !started && !r->status)
+      r->status = insitu__error_set(
+          r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine; give the process more memory", r->zarr.path);
+    for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
+    insitu__reactor_gate_await(&ld->reactor, &r->done);
+    insitu__loader_read_end(r, n);
+  }
+  insitu__zarr_array_free(&r->zarr);
+}
+
 /* ---- one chunk, from its key to its rows ---- */
 
 /* Boxes of the variables that want the tile's field, and the rows that its window wants. */
@@ -10972,250 +11216,6 @@ static void insitu__loader_part(insitu_iter *it) {
   }
   pthread_mutex_unlock(&it->lock);
   if (!held) insitu__loader_free_iter(it);
-}
-
-/* ---- a whole array, or a box of it, now ---- */
-
-#define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
-
-struct insitu__loader_reading { /* lives on the caller's stack */
-  insitu_loader *loader;
-  const insitu_variable *variable;
-  unsigned char *dst;
-  uint64_t dst_bytes;
-  insitu_shape *shape;
-  insitu_status status; /* of all */
-  insitu_error *err;
-  struct insitu__zarr_array zarr;
-  struct insitu__cache cache;
-  int32_t dtype;
-  struct insitu__cf cf;                                            /* where the variable is decoded */
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
-  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
-  uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
-  uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
-  uint64_t reserved;                                               /* of memory_budget */
-  struct insitu__loader_reader *readers;
-  struct insitu__reactor_gate done;
-};
-struct insitu__loader_reader { /* reads one chunk after the other; lent to a worker while it decodes */
-  struct insitu__loader_reading *reading;
-  unsigned char *memory; /* the encoded chunk, then the decoded one */
-  uint64_t got;
-  bool fill;
-  struct insitu__codec_scratch codec;
-  struct insitu__box box;
-  insitu_status status;
-  insitu_error error;
-};
-
-static void insitu__loader_read_decode(void *arg, unsigned worker) {
-  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
-  struct insitu__loader_reading *r = d->reading;
-  unsigned char *cell = d->memory;
-  (void)worker;
-  if (d->fill) {
-    insitu__box_fill(&d->box, r->zarr.fill, r->dst);
-    return;
-  }
-  if (r->zarr.codecs.n) {
-    cell += r->bound + 1;
-    struct insitu__codec_sink sink = insitu__codec_memory(cell);
-    d->status = insitu__codec_decode(&r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
-  } else if (d->got != r->chunk_bytes) {
-    d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
-  }
-  if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
-}
-
-/* The part of the chunk at `tile` that lies in the box, and its place in dst. */
-static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, const uint64_t *tile) {
-  struct insitu__loader_reading *r = d->reading;
-  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
-  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
-  for (unsigned k = 0; k < r->zarr.ndim; k++) {
-    uint64_t begin = tile[k] * r->zarr.chunk[k], lo = insitu__base_max(begin, r->lo[k]);
-    count[k] = insitu__base_min(begin + r->zarr.chunk[k], r->hi[k]) - lo;
-    from += (lo - begin) * r->stride[k];
-    to += (lo - r->lo[k]) * r->dst_stride[k];
-    src[k] = (int64_t)r->stride[k];
-    dst[k] = (int64_t)r->dst_stride[k];
-  }
-  insitu_status status =
-      insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
-  if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
-  return status;
-}
-
-/* One chunk, from its place in the grid to dst. */
-static insitu_status insitu__loader_read_chunk_await(
-    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
-  struct insitu__loader_reading *r = d->reading;
-  insitu_loader *ld = r->loader;
-  uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
-  d->fill = false;
-  key[0] = 0;
-  d->status = insitu__loader_read_box(d, tile);
-  if (d->status) return d->status;
-  insitu__zarr_object_of(&r->zarr, tile, object);
-  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0) {
-    key[0] = 0;
-    return insitu__error_set(
-        &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-  }
-  insitu__loader_add(&ld->n_reads, 1);
-  if (!d->status && r->zarr.n_levels)
-    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
-  if (!d->status) {
-    bool inner = bytes != UINT64_MAX;
-    struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
-    insitu__loader_add(&ld->n_requests, 1);
-    d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
-    insitu__loader_add(&ld->n_read, d->got);
-    if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
-    if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
-      d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
-  }
-  d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
-  if (d->status && !d->fill) return d->status;
-  d->status = INSITU_OK;
-  insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
-  insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
-  return d->status;
-}
-
-static void insitu__loader_reader_await(void *arg) {
-  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
-  struct insitu__loader_reading *r = d->reading;
-  insitu_loader *ld = r->loader;
-  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
-  while (r->next < r->tiles && !r->status) {
-    uint64_t rest = r->next++, tile[INSITU__MAX_DIMS];
-    for (unsigned k = r->zarr.ndim; k-- > 0;) {
-      tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
-      rest /= r->tile_n[k];
-    }
-    if (atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
-      r->status = INSITU_CANCELLED;
-      break;
-    }
-    d->error.status = d->error.sys_errno = 0;
-    insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
-    if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
-      insitu__loader_add(&ld->n_bad, 1);
-      d->fill = true;
-      insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
-    } else if (status < 0 && !r->status) {
-      insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
-      if (r->err && r->err->status >= 0) r->err->sys_errno = d->error.sys_errno;
-      r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
-          "read, array %.200s, chunk %.300s: %s", r->zarr.path, key,
-          status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
-                                      : d->error.message);
-    }
-  }
-  insitu__reactor_gate_open(&r->done);
-}
-
-/* The box, its chunks, and its shape in dst. */
-static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
-  const struct insitu__zarr_array *z = &r->zarr;
-  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
-  if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
-  if (status) return status;
-  r->chunk_bytes = insitu__geometry_strides(z, r->stride);
-  r->bound = insitu__codec_bound(&z->codecs, r->chunk_bytes);
-  r->bytes = insitu__geometry_itemsize(r->dtype);
-  r->tiles = 1;
-  for (unsigned k = z->ndim; k-- > 0;) { /* an array has at most 2^63 bytes, which conversion may multiply by 8 */
-    r->dst_stride[k] = r->bytes;
-    if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
-      return insitu__error_set(
-          r->err, INSITU_E_SHAPE, "read, array %s: it has more bytes than memory can address; select less with slices", z->path);
-    r->tile_lo[k] = r->lo[k] / z->chunk[k];
-    r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
-    r->tiles *= r->tile_n[k];
-  }
-  if (!r->shape) return INSITU_OK;
-  *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
-  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
-  return INSITU_OK;
-}
-
-/* As many readers as help and as the budget has room for, at least one; returns their number, 0 on failure. */
-static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
-  insitu_loader *ld = r->loader;
-  struct insitu__codec_needs need = insitu__codec_needs(&r->zarr.codecs, r->chunk_bytes);
-  uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
-  for (unsigned l = 0; l < r->zarr.n_levels; l++)
-    index = insitu__base_max(index, insitu__codec_shard_index_bytes(r->zarr.level[l].shard));
-  uint64_t each = insitu__codec_add(memory, insitu__codec_scratch_bytes(&need)) + INSITU_CORO_STACK + sizeof *r->readers;
-  each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
-  unsigned n = (unsigned)insitu__base_min(r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
-  pthread_mutex_lock(&ld->lock);
-  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved;
-  uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
-  n = (unsigned)insitu__base_min(n, left / each);
-  ld->reserved += r->reserved = n * each;
-  pthread_mutex_unlock(&ld->lock);
-  if (!n) {
-    r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
-        "read, array %s: a chunk of it takes %" PRIu64 " bytes to read, %" PRIu64 " of memory_budget %" PRIu64
-        " are left; raise memory_budget",
-        r->zarr.path, each, left, ld->config.memory_budget);
-    return 0;
-  }
-  r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
-  bool ok = insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
-  for (unsigned i = 0; ok && i < n; i++) {
-    r->readers[i].reading = r;
-    insitu__codec_scratch_init(&r->readers[i].codec);
-    r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
-    ok = r->readers[i].memory;
-  }
-  if (!ok)
-    r->status = insitu__error_set(r->err, INSITU_E_NOMEM,
-        "read, array %s: the system gives no memory; give the process more, or lower decode_threads", r->zarr.path);
-  return n;
-}
-
-static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n) {
-  uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
-  for (unsigned i = 0; r->readers && i < n; i++) {
-    insitu__codec_scratch_free(&r->readers[i].codec);
-    insitu__mem_unmap(r->readers[i].memory, memory);
-  }
-  insitu__mem_free(r->readers);
-  insitu__loader_add(&r->loader->cache.loads, insitu__loader_get(&r->cache.loads));
-  insitu__loader_add(&r->loader->cache.read, insitu__loader_get(&r->cache.read));
-  insitu__cache_free(&r->cache);
-  pthread_mutex_lock(&r->loader->lock);
-  r->loader->reserved -= r->reserved;
-  pthread_mutex_unlock(&r->loader->lock);
-}
-
-static void insitu__loader_read_await(void *arg) {
-  struct insitu__loader_reading *r = (struct insitu__loader_reading *)arg;
-  insitu_loader *ld = r->loader;
-  r->status = insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
-  if (!r->status) r->status = insitu__loader_read_shape(r);
-  if (!r->status && r->dst && r->dst_bytes < r->bytes)
-    r->status = insitu__error_set(r->err, INSITU_E_ARG,
-        "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64 "; give room for all of it, or select less with slices",
-        r->zarr.path, r->bytes, r->dst_bytes);
-  if (!r->status && r->dst && r->tiles) {
-    unsigned n = insitu__loader_read_begin(r), started = 0;
-    insitu__reactor_gate_expect(&r->done, n);
-    for (; !r->status && started < n; started++)
-      if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started])) break;
-    if (n && !started && !r->status)
-      r->status = insitu__error_set(
-          r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine; give the process more memory", r->zarr.path);
-    for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
-    insitu__reactor_gate_await(&ld->reactor, &r->done);
-    insitu__loader_read_end(r, n);
-  }
-  insitu__zarr_array_free(&r->zarr);
 }
 
 /* ---- state ---- */
