@@ -81,6 +81,12 @@
  *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
  *   one. INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else float64. _Unsigned is
  *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill value decoded, usually NaN.
+ *   Dates select samples (sample_from and sample_to; from and to of a split) as in xarray: both ends are inclusive, and an end
+ *   covers all of the year, month, day, hour, minute or second that it names. They are looked up when a loader is opened, in the
+ *   coordinate of the sample axis, which is read whole and must rise or fall throughout. Its units are "<unit> since <date>", from
+ *   weeks to nanoseconds; its calendar standard (gregorian), proleptic_gregorian, julian, noleap (365_day), all_leap (366_day) or
+ *   360_day. A day that the calendar leaves out, such as February 29 in noleap, holds no sample and stands where it would be.
+ *   Dates beyond the coordinate's ends are cut to them; a range without any sample is refused.
  *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
  *
  * 7. CONFIGURATION (define before the #include that implements)
@@ -254,10 +260,11 @@ enum { INSITU_SHUFFLED = 1, INSITU_SEQUENTIAL = 2 }; /* iter_desc.order; AUTO: t
 enum { INSITU_LOG_OFF = -1, INSITU_LOG_ERROR = 1, INSITU_LOG_WARN = 2, INSITU_LOG_INFO = 3, INSITU_LOG_DEBUG = 4 };
 
 /* Either fractions of the reference chunks (one array's coarsest chunks along the sample axis), in the order train, val, test; or
- * sample-exact ranges. All three all zero: fractions 0.8, 0.1, 0.1. */
+ * sample-exact ranges, by index or by date. All three all zero: fractions 0.8, 0.1, 0.1. */
 typedef struct insitu_split_range {
   double fraction;
-  int64_t start, stop; /* samples [start, stop) */
+  int64_t start, stop;   /* samples [start, stop) */
+  const char *from, *to; /* the same by date, as sample_from and sample_to; NULL: to that end */
 } insitu_split_range;
 
 /* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
@@ -287,6 +294,11 @@ typedef struct insitu_loader_desc {
   uint64_t lanes;        /* default: largest divisor of the global batch that is <= block_chunks / unit_chunks and <= units / 8 */
   /* split */
   int64_t sample_start, sample_stop; /* only samples [start, stop) take part; stop 0: to the end */
+  /* The same by date: only samples from the begin of sample_from to the end of sample_to, "1979", "1979-06", "1979-06-01" or
+   * "1979-06-01T12", either NULL: to that end; see FORMATS in the manual. insitu_loader_config has start and stop instead. */
+  const char *sample_from, *sample_to;
+  const char
+      *time_path; /* the samples' coordinate (the array named as the sample axis, beside the first variable's or at the root) */
   insitu_split_range split[3];
   int32_t split_shuffled; /* fractions: draw the chunks at random (by seed) instead of contiguously */
   int32_t split_spill;    /* let windows read samples outside their split; default: such anchors are dropped, counted */
@@ -583,7 +595,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
-#define INSITU__MAX_OFFSET (INT64_C(1) << 40)         /* samples from the anchor, either way */
+#define INSITU__MAX_COORDINATE (UINT64_C(1) << 26) /* samples that dates are looked up in: 8 bytes each, while a loader opens */
+#define INSITU__MAX_OFFSET (INT64_C(1) << 40)      /* samples from the anchor, either way */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27) /* of a shuffled split or a manifest: 16 bytes each */
 #define INSITU__MAX_LANES (UINT64_C(1) << 20)         /* 16 bytes each */
 /* Anchors of an epoch (counted as if no unit were short) and rows of a global batch. With it every sum in >>order fits 63 bits
@@ -1894,7 +1907,7 @@ static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
 }
 /* The moments [*from, *to) that a date covers: its year, month, day, hour, minute, second or microsecond. Of a day that the
  * calendar leaves out (February 29 where no year has it, the 30th of February or a 31st of model calendars, the ten days of October
- * 1582) nothing, where it would be: *from and *to are the following midnight. False: no calendar has the day, or not in that year. */
+ * 1582) nothing, where it would be: *from and *to are the following midnight. False: no calendar has the day in that year. */
 static bool insitu__time_period(int calendar, const struct insitu__time_date *d, int64_t *from, int64_t *to) {
   bool exists = insitu__time_exists(calendar, d->year, d->month, d->day);
   int64_t day = insitu__time_day(calendar, d->year, d->month, d->day);
@@ -1966,8 +1979,8 @@ static insitu_status insitu__time_units(
   insitu__time_space(&since);
   if (strncasecmp(since, "since ", 6))
     return insitu__error_set(err, INSITU_E_FORMAT,
-        "%s: units '%.80s' are not '<unit> since <date>', such as 'hours since 1900-01-01'; correct them, or select samples by index",
-        what, units);
+        "%s: units '%.80s' are not '<unit> since <date>', such as 'hours since 1900-01-01'; select samples by index", what,
+        units);
   if (u->unit <= 0)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED, "%s: units '%.80s': %s; select samples by index", what, units,
         u->unit ? "months and years have no fixed length"
@@ -1994,7 +2007,7 @@ __attribute__((unused)) static bool insitu__time_datetime64(struct insitu__time_
 static bool insitu__time_within(const struct insitu__time_units *u, int64_t since, int64_t *moment) {
   return !__builtin_add_overflow(u->start, since, moment) && *moment <= INSITU__TIME_MOST && *moment >= -INSITU__TIME_MOST;
 }
-/* The moment of a value of a coordinate; parts of a microsecond are cut off, of floats rounded. False: not a date (NaN, NaT), or one
+/* The moment of a value of a coordinate; parts of a microsecond are cut off, of floats rounded. False: no date (NaN, NaT), or one
  * out of range. */
 static bool insitu__time_from_int(const struct insitu__time_units *u, int64_t value, int64_t *moment) {
   bool whole = u->unit % 1000 == 0;
@@ -5511,8 +5524,8 @@ static insitu_status insitu__store_get_await(
 /* >>zarr ------------------------------------------------------------------------------------------------------------------- */
 /* Zarr v2 and v3 metadata: what an array looks like, where its chunks are, and how a hierarchy is found. The parsers and the
  * chunk keys are pure; a group owns the text of its root's document and borrows its store, which must outlive it; an array owns
- * its names alone and outlives its group. The _await functions suspend in the store and run on coroutines of its reactor, one at
- * a time per group. */
+ * its names alone and outlives its group. The _await functions suspend in the store and run on coroutines of its reactor; once a
+ * group is open they only read it, so several may run side by side. */
 
 #define INSITU__ZARR_SHOWN 8 /* arrays named in the message about one that does not exist */
 
@@ -6681,7 +6694,7 @@ static insitu_status insitu__zarr_array_await(
 
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
  * NULL when it has none, or is not there. */
-__attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
+static insitu_status insitu__zarr_attributes_await(
     struct insitu__zarr_group *g, const char *path, char **text, insitu_error *err) {
   char key[INSITU__MAX_KEY], what[320];
   const char *name = g->format == 3 ? "zarr.json" : ".zattrs", *span;
@@ -9989,6 +10002,136 @@ static void insitu__loader_read_await(void *arg) {
   insitu__zarr_array_free(&r->zarr);
 }
 
+/* ---- the time coordinate: samples by date ---- */
+
+/* The array that holds the moments of the samples: desc.time_path, or the one named as the sample axis, beside the first variable's
+ * array or at the root. Error or not, the caller frees it. */
+static insitu_status insitu__loader_time_find_await(insitu_loader *ld, struct insitu__zarr_array *z, insitu_error *err) {
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[0];
+  const char *path = ld->config.time_path, *dim = a->zarr.dim[a->axis], *slash = strrchr(a->zarr.path, '/');
+  insitu_status status = INSITU_E_NOTFOUND;
+  memset(z, 0, sizeof *z);
+  if (!path && !dim)
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "open, array %.200s: axis %u has no name, so that the coordinate of the samples is not known; name it with time_path, or "
+        "select samples by index",
+        a->zarr.path, a->axis);
+  if (path) {
+    status = insitu__zarr_array_await(&ld->group, path, z, err);
+  } else {
+    char beside[INSITU__MAX_KEY];
+    int n = snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - a->zarr.path) : 0, a->zarr.path, dim);
+    for (path = beside; status == INSITU_E_NOTFOUND && path; path = path == beside && slash ? dim : NULL) {
+      if (path == beside && n >= (int)sizeof beside) continue;
+      status = insitu__zarr_array_await(&ld->group, path, z, NULL);
+      if (status < 0 && status != INSITU_E_NOTFOUND) status = insitu__zarr_array_await(&ld->group, path, z, err);
+    }
+    if (status == INSITU_E_NOTFOUND)
+      return insitu__error_set(err, status,
+          "open: there is no coordinate '%.80s' beside array %.200s or at the root to look dates up in; name one with time_path, "
+          "or select samples by index",
+          dim, a->zarr.path);
+  }
+  if (status) return status;
+  if (z->ndim != 1 || z->shape[0] != ld->geometry.samples)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "open, array %.200s: dates need a coordinate with one axis of %" PRIu64
+        " samples, and it is none; name another with time_path, or select samples by index",
+        z->path, ld->geometry.samples);
+  if (z->dtype >> 8 <= 2) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_DTYPE,
+      "open, array %.200s: %s is no type for dates; name another coordinate with time_path, or select samples by index", z->path,
+      insitu__cf_dtype(z->dtype));
+}
+static insitu_status insitu__loader_time_units(
+    const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
+  struct insitu__text_json j = {0};
+  char what[320], units[128], calendar[64];
+  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
+  insitu_status status = z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err) : INSITU_OK;
+  int named = insitu__text_json_get(&j, 0, "calendar");
+  bool packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 || insitu__text_json_get(&j, 0, "add_offset") >= 0;
+  snprintf(what, sizeof what, "array '%.280s'", z->path);
+  if (!status && packed)
+    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "%s: it is packed (scale_factor, add_offset), and no dates are read from such; select samples by index", what);
+  if (!status && insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "units"), units, sizeof units) < 0)
+    status = insitu__error_set(err, INSITU_E_FORMAT,
+        "%s: it has no attribute units, such as 'hours since 1900-01-01', to read dates by; select samples by index", what);
+  if (!status && named >= 0 && insitu__text_json_string(&j, named, calendar, sizeof calendar) < 0)
+    status = insitu__error_set(err, INSITU_E_FORMAT, "%s: its calendar is no name; select samples by index", what);
+  if (!status) status = insitu__time_units(u, what, units, named >= 0 ? calendar : NULL, err);
+  insitu__text_json_free(&j);
+  return status;
+}
+/* The moments of samples [start, stop). A value that is no date is an error. */
+static insitu_status insitu__loader_time_read_await(insitu_loader *ld, const struct insitu__zarr_array *z,
+    const struct insitu__time_units *u, uint64_t start, uint64_t stop, int64_t *moment, insitu_error *err) {
+  bool wide = z->dtype == INSITU_I64 || z->dtype == INSITU_U64; /* float64 would not hold them all */
+  insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
+  insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
+  if (!wide) v.dtype = INSITU_F64;
+  struct insitu__loader_reading r = {
+      .loader = ld, .variable = &v, .dst = (unsigned char *)moment, .dst_bytes = (stop - start) * sizeof *moment, .err = err};
+  insitu__loader_read_await(&r);
+  for (uint64_t i = 0; !r.status && i < stop - start; i++) {
+    double x;
+    int64_t n = moment[i];
+    memcpy(&x, &n, sizeof x);
+    bool ok = v.dtype ? insitu__time_from_double(u, x, &moment[i])
+                      : (z->dtype == INSITU_I64 || n >= 0) && insitu__time_from_int(u, n, &moment[i]);
+    if (!ok)
+      r.status = insitu__error_set(err, INSITU_E_FORMAT,
+          "array '%.280s': its value at index %" PRIu64 " is no date, or one beyond year %d; select samples by index", z->path,
+          start + i, INSITU__TIME_YEARS);
+  }
+  return r.status;
+}
+
+/* The value of an attribute that is a date, from an object's text. */
+static bool insitu__loader_time_attribute(const char *attributes, const char *name, char out[INSITU__TIME_TEXT]) {
+  struct insitu__text_json j = {0};
+  struct insitu__time_date d;
+  bool found = attributes && !insitu__text_json_parse(&j, attributes, strlen(attributes), name, NULL) &&
+               insitu__text_json_string(&j, insitu__text_json_get(&j, 0, name), out, INSITU__TIME_TEXT) > 0 &&
+               insitu__time_parse(out, &d);
+  insitu__text_json_free(&j);
+  if (!found) out[0] = 0;
+  return found;
+}
+struct insitu__loader_dates {                                         /* of samples, as far as they are known: else empty */
+  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT];             /* of the samples */
+  char valid_start[INSITU__TIME_TEXT], valid_stop[INSITU__TIME_TEXT]; /* what attributes say of where data are, as in ARCO-ERA5 */
+  bool before, after;                                                 /* the samples lie there of the valid ones */
+};
+/* The dates of samples [start, stop) of an array, for a message. */
+static void insitu__loader_dates_of_await(
+    insitu_loader *ld, const struct insitu__zarr_array *a, uint64_t start, uint64_t stop, struct insitu__loader_dates *out) {
+  struct insitu__zarr_array z;
+  struct insitu__time_units u;
+  struct insitu__time_date d;
+  int64_t first, last, from, to;
+  char *root = NULL;
+  memset(out, 0, sizeof *out);
+  (void)insitu__zarr_attributes_await(&ld->group, "", &root, NULL);
+  const char *const known[2] = {a->attributes, root};
+  for (int i = 0; i < 2; i++) {
+    if (!out->valid_start[0]) insitu__loader_time_attribute(known[i], "valid_time_start", out->valid_start);
+    if (!out->valid_stop[0]) insitu__loader_time_attribute(known[i], "valid_time_stop", out->valid_stop);
+  }
+  insitu__mem_free(root);
+  insitu_status status = insitu__loader_time_find_await(ld, &z, NULL);
+  if (!status) status = insitu__loader_time_units(&z, &u, NULL);
+  if (!status) status = insitu__loader_time_read_await(ld, &z, &u, start, start + 1, &first, NULL);
+  if (!status) status = insitu__loader_time_read_await(ld, &z, &u, stop - 1, stop, &last, NULL);
+  insitu__zarr_array_free(&z);
+  if (status) return;
+  insitu__time_print(u.calendar, first, out->first);
+  insitu__time_print(u.calendar, last, out->last);
+  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->after = last >= to;
+  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->before = first < from;
+}
+
 /* ---- one chunk, from its key to its rows ---- */
 
 /* Boxes of the variables that want the tile's field, and the rows that its window wants. */
@@ -10249,20 +10392,36 @@ static bool insitu__loader_fill_is_nan(const struct insitu__loader_tile *t) {
   return nan;
 }
 
+/* The chunk is absent, and that is an error: what it would hold, and how to leave it out. */
+static insitu_status insitu__loader_absent_await(struct insitu__loader_tile *t, bool nan) {
+  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+  uint64_t start = t->chunk * a->rows, stop = insitu__base_min(start + a->rows, a->samples);
+  struct insitu__loader_dates d;
+  char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "", use[INSITU__TIME_TEXT + 40];
+  insitu__loader_dates_of_await(t->loader, &a->zarr, start, stop, &d);
+  if (d.first[0]) snprintf(dates, sizeof dates, " (%s to %s)", d.first, d.last);
+  if (d.valid_start[0] || d.valid_stop[0])
+    snprintf(valid, sizeof valid, "; by its attributes the archive has data%s%s%s%s%s%s",
+        d.valid_start[0] ? " from valid_time_start = \"" : "", d.valid_start, d.valid_start[0] ? "\"" : "",
+        d.valid_stop[0] ? " to valid_time_stop = \"" : "", d.valid_stop, d.valid_stop[0] ? "\"" : "");
+  snprintf(use, sizeof use, "sample_start, sample_stop or the split");
+  if (d.after) snprintf(use, sizeof use, "sample_to = \"%s\"", d.valid_stop);
+  else if (d.before) snprintf(use, sizeof use, "sample_from = \"%s\"", d.valid_start);
+  return insitu__error_set(&t->error, INSITU_E_ABSENT,
+      "the chunk is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
+      ")%s out with %s, or set on_absent_chunk = INSITU_FILL%s",
+      nan ? "NaN" : "not wanted", start, stop, dates, use, valid);
+}
+
 /* Decides what a missing or damaged chunk is: filled and counted, or an error. */
 static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, insitu_status status, const char *key) {
   insitu_loader *ld = t->loader;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
   if (absent) {
     t->error.status = t->error.sys_errno = 0;
     bool nan = insitu__loader_fill_is_nan(t);
     fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
-    if (!fill)
-      status = insitu__error_set(&t->error, INSITU_E_ABSENT,
-          "the chunk is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
-          ") out with sample_start, sample_stop or the split, or set on_absent_chunk = INSITU_FILL",
-          nan ? "NaN" : "not wanted", t->chunk * a->rows, insitu__base_min((t->chunk + 1) * a->rows, a->samples));
+    if (!fill) status = insitu__loader_absent_await(t, nan);
   } else if (status == INSITU_E_NOMEM) {
     fill = false;
   }
@@ -10629,6 +10788,7 @@ static const struct insitu__loader_field insitu__loader_fields[] = {
     INSITU__LOADER_FIELD(lanes, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(sample_start, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(sample_stop, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(time_path, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
     INSITU__LOADER_FIELD(split, INSITU__TEXT_NONE, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(split_shuffled, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(split_spill, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
@@ -10671,6 +10831,13 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
   c->url = insitu__loader_keep_text(ld, desc->url, &ok);
   c->sample_dim = insitu__loader_keep_text(ld, desc->sample_dim, &ok);
   c->manifest = insitu__loader_keep_text(ld, desc->manifest, &ok);
+  c->sample_from = insitu__loader_keep_text(ld, desc->sample_from, &ok);
+  c->sample_to = insitu__loader_keep_text(ld, desc->sample_to, &ok);
+  c->time_path = insitu__loader_keep_text(ld, desc->time_path, &ok);
+  for (int p = 0; p < 3; p++) {
+    c->split[p].from = insitu__loader_keep_text(ld, desc->split[p].from, &ok);
+    c->split[p].to = insitu__loader_keep_text(ld, desc->split[p].to, &ok);
+  }
   insitu_variable *vars = (insitu_variable *)insitu__loader_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
   c->variables = vars;
   ok = ok && (vars || !desc->n_variables);
@@ -10718,6 +10885,15 @@ static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_er
     if (choice[i].value < 0 || choice[i].value > choice[i].most)
       return insitu__error_set(
           err, INSITU_E_ARG, "open: %s is %d; use one of its constants", choice[i].name, (int)choice[i].value);
+  bool both = (d->sample_from || d->sample_to) && (d->sample_start || d->sample_stop);
+  for (int p = 0; p < 3; p++) {
+    const insitu_split_range *r = &d->split[p];
+    both = both || ((r->from || r->to) && (r->start || r->stop || r->fraction != 0));
+  }
+  if (both)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: samples are selected by date and by index or fraction at once; give either sample_from and sample_to or "
+        "sample_start and sample_stop, and in each split either from and to or the others");
   return insitu__geometry_check(d, err);
 }
 
@@ -10763,7 +10939,10 @@ static insitu_status insitu__loader_defaults(insitu_loader *ld, insitu_error *er
   insitu_status status = insitu__loader_defaults_environment(ld, err);
   if (status) return status;
   bool split = false;
-  for (int p = 0; p < 3; p++) split = split || c->split[p].fraction != 0 || c->split[p].start || c->split[p].stop;
+  for (int p = 0; p < 3; p++) {
+    const insitu_split_range *r = &c->split[p];
+    split = split || r->fraction != 0 || r->start || r->stop || r->from || r->to;
+  }
   for (int p = 0; !split && p < 3; p++) c->split[p].fraction = p ? 0.1 : 0.8;
   if (!c->world) c->world = 1;
   if (!c->batch_size) c->batch_size = 32;
@@ -10857,6 +11036,111 @@ static insitu_status insitu__loader_array_await(void *arg, const char *path, str
   return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
 
+/* A whole coordinate, while dates are looked up in it. */
+struct insitu__loader_time {
+  const char *path;
+  int calendar;
+  const int64_t *at;
+  uint64_t n;
+  bool falls;
+};
+static insitu_status insitu__loader_time_check(struct insitu__loader_time *t, insitu_error *err) {
+  t->falls = t->n > 1 && t->at[1] < t->at[0];
+  for (uint64_t i = 1; i < t->n; i++) {
+    char before[INSITU__TIME_TEXT], at[INSITU__TIME_TEXT];
+    if (t->falls ? t->at[i] < t->at[i - 1] : t->at[i] > t->at[i - 1]) continue;
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "array '%.280s': its dates neither rise nor fall throughout: %s at index %" PRIu64 " follows %s; select samples by index",
+        t->path, insitu__time_print(t->calendar, t->at[i], at), i, insitu__time_print(t->calendar, t->at[i - 1], before));
+  }
+  return INSITU_OK;
+}
+/* How many samples come before `moment`, or from it on if the dates fall. */
+static uint64_t insitu__loader_time_before(const struct insitu__loader_time *t, int64_t moment) {
+  uint64_t lo = 0, hi = t->n;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (t->falls ? t->at[mid] >= moment : t->at[mid] < moment) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+/* Samples [*start, *stop) from one date to another, either NULL: to that end. what: the fields' names in a message. */
+static insitu_status insitu__loader_time_range(const struct insitu__loader_time *t, const char *what, const char *from,
+    const char *to, int64_t *start, int64_t *stop, insitu_error *err) {
+  const char *const text[2] = {from, to};
+  int64_t moment[2] = {INT64_MIN, INT64_MAX}, other;
+  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT];
+  for (int i = 0; i < 2; i++) {
+    struct insitu__time_date d;
+    if (text[i] && (!insitu__time_parse(text[i], &d) ||
+                       !insitu__time_period(t->calendar, &d, i ? &other : &moment[0], i ? &moment[1] : &other)))
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: %s: '%.40s' is no date of calendar %s; write it as in 1979, 1979-06, 1979-06-01 or 1979-06-01T12", what, text[i],
+          insitu__time_calendars[t->calendar]);
+  }
+  *start = (int64_t)insitu__loader_time_before(t, moment[t->falls]);
+  *stop = (int64_t)insitu__loader_time_before(t, moment[!t->falls]);
+  if (*start < *stop) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_SPLIT,
+      "open: %s: no sample lies from %.40s to %.40s: the dates of array '%.200s' go from %s to %s; correct the dates", what,
+      from ? from : "the begin", to ? to : "the end", t->path, insitu__time_print(t->calendar, t->at[0], first),
+      insitu__time_print(t->calendar, t->at[t->n - 1], last));
+}
+/* Puts indices in the place of the configuration's dates. */
+static insitu_status insitu__loader_time_resolve(insitu_loader *ld, const struct insitu__loader_time *t, insitu_error *err) {
+  static const char *const names[] = {"from and to of split train", "from and to of split val", "from and to of split test"};
+  insitu_loader_desc *c = &ld->config;
+  insitu_status status = INSITU_OK;
+  if (c->sample_from || c->sample_to) {
+    status = insitu__loader_time_range(
+        t, "sample_from and sample_to", c->sample_from, c->sample_to, &c->sample_start, &c->sample_stop, err);
+    c->sample_from = c->sample_to = NULL;
+    insitu__loader_from(ld, offsetof(insitu_loader_desc, sample_start), INSITU__LOADER_FROM_ARCHIVE);
+    insitu__loader_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__LOADER_FROM_ARCHIVE);
+  }
+  for (int p = 0; p < 3 && !status; p++) {
+    insitu_split_range *r = &c->split[p];
+    if (!r->from && !r->to) continue;
+    bool begins = r->from, ends = r->to;
+    status = insitu__loader_time_range(t, names[p], r->from, r->to, &r->start, &r->stop, err);
+    if (!begins) r->start = c->sample_start; /* an open end is that of the samples that take part */
+    if (!ends && c->sample_stop) r->stop = c->sample_stop;
+    r->from = r->to = NULL;
+  }
+  return status;
+}
+/* Looks the configuration's dates up, where it has some. */
+static insitu_status insitu__loader_dates_await(insitu_loader *ld, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  bool dates = c->sample_from || c->sample_to;
+  for (int p = 0; p < 3; p++) dates = dates || c->split[p].from || c->split[p].to;
+  if (!dates) return INSITU_OK;
+  struct insitu__zarr_array z;
+  struct insitu__time_units u;
+  uint64_t n = ld->geometry.samples, bytes = n * sizeof(int64_t);
+  insitu_status status = insitu__loader_time_find_await(ld, &z, err);
+  if (!status) status = insitu__loader_time_units(&z, &u, err);
+  if (!status && (n > INSITU__MAX_COORDINATE || bytes > c->memory_budget))
+    status = insitu__error_set(err, INSITU_E_BUDGET,
+        "open, array %.200s: %" PRIu64 " dates take more than memory_budget, or are more than INSITU__MAX_COORDINATE; raise "
+        "memory_budget, or select samples by index",
+        z.path, n);
+  if (!status) {
+    int64_t *at = (int64_t *)insitu__mem_alloc(n, sizeof *at);
+    struct insitu__loader_time t = {z.path, u.calendar, at, n, false};
+    ld->reserved += bytes; /* nobody else is there yet */
+    status = at ? insitu__loader_time_read_await(ld, &z, &u, 0, n, at, err)
+                : insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the dates; give the process more memory");
+    if (!status) status = insitu__loader_time_check(&t, err);
+    if (!status) status = insitu__loader_time_resolve(ld, &t, err);
+    ld->reserved -= bytes;
+    insitu__mem_free(at);
+  }
+  insitu__zarr_array_free(&z);
+  return status;
+}
+
 /* The text of the manifest file, which the caller frees in any case. */
 static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
   const char *path = ld->config.manifest;
@@ -10904,6 +11188,7 @@ static void insitu__loader_open_await(void *arg) {
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
     o->status = insitu__error_set(o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
+  if (!o->status) o->status = insitu__loader_dates_await(ld, o->err);
   if (!o->status && c->manifest) o->status = insitu__loader_manifest_await(ld, &manifest, &n, o->err);
   if (!o->status)
     o->status = insitu__split_init(

@@ -44,12 +44,14 @@ def decoded():
     draw = random.Random(2)
     for dtype in ["i1", "u1", "i2", "u2", "i4", "u4", "f4", "f8"]:
         for n in range(12):
-            attributes = {"scale_factor": draw.choice([0.1, 0.01, 1 / 3, 2.5e-4]), "add_offset": draw.choice([273.15, -0.3, 1e5 / 3])}
+            scale, offset = draw.choice([0.1, 0.01, 1 / 3, 2.5e-4]), draw.choice([273.15, -0.3, 1e5 / 3])
+            attributes = {"scale_factor": scale, "add_offset": offset}
             missing = draw.randrange(100)
             attributes["_FillValue" if n % 2 else "missing_value"] = missing
             stored = missing if n % 4 == 3 else draw.randrange(-100 if dtype[0] != "u" else 0, 127)
             plain = numpy.array([stored], dtype)
-            typed = {k: plain.dtype.type(v) if k in ("_FillValue", "missing_value") else numpy.float64(v) for k, v in attributes.items()}
+            kind = {"scale_factor": numpy.float64, "add_offset": numpy.float64}
+            typed = {k: kind.get(k, plain.dtype.type)(v) for k, v in attributes.items()}
             x = xarray.conventions.decode_cf_variable("x", xarray.Variable(["n"], plain, typed)).values
             assert x.dtype == numpy.float64, (dtype, x.dtype)
             shown = "nan" if numpy.isnan(x[0]) else float(x[0]).hex()
