@@ -112,7 +112,7 @@ static void test_attributes(void **state) {
 /* What xarray decodes. */
 static void test_xarray(void **state) {
   FILE *f = fopen(TEST_DATA "/cf_golden.txt", "r");
-  char line[300], kind[8], stored[32], shown[64], dtype[8];
+  char line[300], kind[8], stored[32], shown[64], dtype[12];
   int at, lines = 0;
   (void)state;
   assert_non_null(f);
