@@ -86,6 +86,12 @@
  *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
  *   one. INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else float64. _Unsigned is
  *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill value decoded, usually NaN.
+ *   Dates select samples (sample_from and sample_to; from and to of a split) as in xarray: both ends are inclusive, and an end
+ *   covers all of the year, month, day, hour, minute or second that it names. They are looked up when a loader is opened, in the
+ *   coordinate of the sample axis, which is read whole and must rise or fall throughout. Its units are "<unit> since <date>", from
+ *   weeks to nanoseconds; its calendar standard (gregorian), proleptic_gregorian, julian, noleap (365_day), all_leap (366_day) or
+ *   360_day. A day that the calendar leaves out, such as February 29 in noleap, holds no sample and stands where it would be.
+ *   Dates beyond the coordinate's ends are cut to them; a range without any sample is refused.
  *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
  *   stored, which are read like files once their place is known (one small read more, the first time), or with
@@ -128,6 +134,7 @@
  *   >>memory     allocation, mapped pages, what this process may use
  *   >>array      growing arrays (stb_ds)
  *   >>text       JSON (jsmn), writing text, near names, URLs
+ *   >>time       CF time: units, calendars, dates
  *   >>order      the epoch order: permutation, lanes, windows
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
@@ -267,10 +274,11 @@ enum { INSITU_SHUFFLED = 1, INSITU_SEQUENTIAL = 2 }; /* iter_desc.order; AUTO: t
 enum { INSITU_LOG_OFF = -1, INSITU_LOG_ERROR = 1, INSITU_LOG_WARN = 2, INSITU_LOG_INFO = 3, INSITU_LOG_DEBUG = 4 };
 
 /* Either fractions of the reference chunks (one array's coarsest chunks along the sample axis), in the order train, val, test; or
- * sample-exact ranges. All three all zero: fractions 0.8, 0.1, 0.1. */
+ * sample-exact ranges, by index or by date. All three all zero: fractions 0.8, 0.1, 0.1. */
 typedef struct insitu_split_range {
   double fraction;
-  int64_t start, stop; /* samples [start, stop) */
+  int64_t start, stop;   /* samples [start, stop) */
+  const char *from, *to; /* the same by date, as sample_from and sample_to; NULL: to that end */
 } insitu_split_range;
 
 /* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
@@ -317,6 +325,11 @@ typedef struct insitu_loader_desc {
   uint64_t lanes;        /* default: largest divisor of the global batch that is <= block_chunks / unit_chunks and <= units / 8 */
   /* split */
   int64_t sample_start, sample_stop; /* only samples [start, stop) take part; stop 0: to the end */
+  /* The same by date: only samples from the begin of sample_from to the end of sample_to, "1979", "1979-06", "1979-06-01" or
+   * "1979-06-01T12", either NULL: to that end; see FORMATS in the manual. insitu_loader_config has start and stop instead. */
+  const char *sample_from, *sample_to;
+  const char
+      *time_path; /* the samples' coordinate (the array named as the sample axis, beside the first variable's or at the root) */
   insitu_split_range split[3];
   int32_t split_shuffled; /* fractions: draw the chunks at random (by seed) instead of contiguously */
   int32_t split_spill;    /* let windows read samples outside their split; default: such anchors are dropped, counted */
@@ -636,7 +649,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
-#define INSITU__MAX_OFFSET (INT64_C(1) << 40)         /* samples from the anchor, either way */
+#define INSITU__MAX_COORDINATE (UINT64_C(1) << 26) /* samples that dates are looked up in: 8 bytes each, while a loader opens */
+#define INSITU__MAX_OFFSET (INT64_C(1) << 40)      /* samples from the anchor, either way */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27) /* of a shuffled split or a manifest: 16 bytes each */
 #define INSITU__MAX_LANES (UINT64_C(1) << 20)         /* 16 bytes each */
 /* Anchors of an epoch (counted as if no unit were short) and rows of a global batch. With it every sum in >>order fits 63 bits
@@ -1790,6 +1804,317 @@ static insitu_status insitu__text_url_parse(const char *url, int *kind, char *pa
   }
   path[n] = 0;
   return INSITU_OK;
+}
+
+/* >>time ------------------------------------------------------------------------------------------------------------------- */
+/* CF time (cfconventions.org, 4.4): units such as "hours since 1900-01-01", calendars and dates. Pure functions; nothing
+ * suspends. A moment is a number of microseconds since 1970-01-01T00:00 UTC, counted in days of 24 hours of its calendar; leap
+ * seconds are unknown. In the standard calendar 1582-10-04 (Julian) is followed by 1582-10-15 (Gregorian). Years are astronomical
+ * in all calendars: 0 precedes 1. */
+
+#define INSITU__TIME_DAY INT64_C(86400000000)          /* microseconds */
+#define INSITU__TIME_YEARS 199000                      /* of a date at most, either way: they fit an int64, with room to spare */
+#define INSITU__TIME_MOST INT64_C(6311520000000000000) /* microseconds of a moment, either way: 200000 Julian years */
+#define INSITU__TIME_TEXT 48                           /* bytes that insitu__time_print may need */
+
+enum {
+  INSITU__TIME_STANDARD,
+  INSITU__TIME_PROLEPTIC,
+  INSITU__TIME_JULIAN,
+  INSITU__TIME_NOLEAP,
+  INSITU__TIME_ALL_LEAP,
+  INSITU__TIME_360_DAY
+};
+static const char *const insitu__time_calendars[] = {
+    "standard", "proleptic_gregorian", "julian", "noleap", "all_leap", "360_day", "gregorian", "365_day", "366_day"};
+/* Days of 400 years. */
+static const int64_t insitu__time_days[] = {146097, 146097, 146100, 146000, 146400, 144000};
+
+struct insitu__time_units {
+  int calendar;
+  int64_t unit;  /* nanoseconds */
+  int64_t start; /* the reference date, a moment */
+};
+struct insitu__time_date { /* as it is written */
+  int64_t year, zone;      /* zone: microseconds east of UTC */
+  int month, day, hour, minute, second, microsecond;
+  int parts; /* how many of year, month, day, hour, minute, second and fraction are given */
+};
+
+static int64_t insitu__time_floor(int64_t a, int64_t b) { /* b > 0 */
+  return a / b - (a % b < 0);
+}
+
+/* ---- calendars ---- */
+
+static int insitu__time_calendar(const char *name) { /* -1: unknown */
+  static const int alias[] = {INSITU__TIME_STANDARD, INSITU__TIME_NOLEAP, INSITU__TIME_ALL_LEAP};
+  for (int i = 0; i < 9; i++)
+    if (!strcasecmp(name, insitu__time_calendars[i])) return i < 6 ? i : alias[i - 6];
+  return -1;
+}
+/* Which of the others counts a date of the standard calendar. */
+static int insitu__time_rule(int calendar, int64_t year, int month, int day) {
+  if (calendar != INSITU__TIME_STANDARD) return calendar;
+  bool julian = year < 1582 || (year == 1582 && (month < 10 || (month == 10 && day < 15)));
+  return julian ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC;
+}
+static int insitu__time_month_days(int rule, int64_t year, int month) {
+  static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  if (rule == INSITU__TIME_360_DAY) return 30;
+  bool leap = rule == INSITU__TIME_ALL_LEAP;
+  if (rule == INSITU__TIME_JULIAN) leap = year % 4 == 0;
+  if (rule == INSITU__TIME_PROLEPTIC) leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+  return days[month - 1] + (month == 2 && leap);
+}
+/* Number of a year's first day: 0 is 1970-01-01, of the Gregorian calendar where the Julian one is asked for. */
+static int64_t insitu__time_year_day(int rule, int64_t year) {
+  int64_t before = year - 1; /* years of the epoch that are over */
+  switch (rule) {
+  case INSITU__TIME_360_DAY: return 360 * (year - 1970);
+  case INSITU__TIME_NOLEAP: return 365 * (year - 1970);
+  case INSITU__TIME_ALL_LEAP: return 366 * (year - 1970);
+  case INSITU__TIME_JULIAN: return 365 * year + insitu__time_floor(before, 4) - 719529;
+  default:
+    return 365 * year + insitu__time_floor(before, 4) - insitu__time_floor(before, 100) + insitu__time_floor(before, 400) -
+           719527;
+  }
+}
+static int64_t insitu__time_day(int calendar, int64_t year, int month, int day) { /* its number; month is 1 to 12 */
+  int rule = insitu__time_rule(calendar, year, month, day);
+  int64_t n = insitu__time_year_day(rule, year) + day - 1;
+  for (int m = 1; m < month; m++) n += insitu__time_month_days(rule, year, m);
+  return n;
+}
+static bool insitu__time_exists(int calendar, int64_t year, int month, int day) {
+  if (calendar == INSITU__TIME_STANDARD && year == 1582 && month == 10 && day > 4 && day < 15) return false;
+  return day <= insitu__time_month_days(insitu__time_rule(calendar, year, month, day), year, month);
+}
+static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_date *d) {
+  int rule = calendar;
+  if (calendar == INSITU__TIME_STANDARD) rule = n < -141427 ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC; /* 1582-10-15 */
+  d->year = 1970 + insitu__time_floor(n * 400, insitu__time_days[rule]); /* within a year or two */
+  while (insitu__time_year_day(rule, d->year) > n) d->year--;
+  while (insitu__time_year_day(rule, d->year + 1) <= n) d->year++;
+  n -= insitu__time_year_day(rule, d->year);
+  for (d->month = 1; n >= insitu__time_month_days(rule, d->year, d->month); d->month++)
+    n -= insitu__time_month_days(rule, d->year, d->month);
+  d->day = (int)n + 1;
+}
+
+/* ---- dates as text ---- */
+
+static bool insitu__time_digits(const char **p, unsigned most, int64_t *out) { /* one to `most` of them, and no more */
+  unsigned n = 0;
+  for (*out = 0; insitu__text_is_digit(**p); (*p)++, n++) {
+    if (n == most) return false;
+    *out = *out * 10 + (**p - '0');
+  }
+  return n > 0;
+}
+static bool insitu__time_part(const char **p, int least, int most, int *out) {
+  int64_t n;
+  if (!insitu__time_digits(p, 2, &n) || n < least || n > most) return false;
+  *out = (int)n;
+  return true;
+}
+static void insitu__time_space(const char **p) {
+  while (**p == ' ') (*p)++;
+}
+/* "12", "12:00", "12:00:00", "0:0:0.0" */
+static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d) {
+  d->parts = 4;
+  if (!insitu__time_part(p, 0, 23, &d->hour)) return false;
+  if (**p != ':') return true;
+  ++*p;
+  d->parts = 5;
+  if (!insitu__time_part(p, 0, 59, &d->minute)) return false;
+  if (**p != ':') return true;
+  ++*p;
+  d->parts = 6;
+  if (!insitu__time_part(p, 0, 59, &d->second)) return false;
+  if (**p != '.') return true;
+  ++*p;
+  d->parts = 7;
+  int scale = 100000;
+  if (!insitu__text_is_digit(**p)) return false;
+  for (; insitu__text_is_digit(**p); ++*p, scale /= 10) d->microsecond += (**p - '0') * scale; /* the 7th digit counts 0 */
+  return true;
+}
+/* "", "Z", "UTC", "+01:00", "-5" */
+static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d) {
+  int hour, minute = 0, sign = **p == '-' ? -1 : 1;
+  int64_t n;
+  if (**p == 'Z' || **p == 'z') return ++*p, true;
+  if (!strncasecmp(*p, "UTC", 3) || !strncasecmp(*p, "GMT", 3)) return *p += 3, true;
+  if (**p != '+' && **p != '-') return true;
+  ++*p;
+  const char *begin = *p;
+  if (!insitu__time_digits(p, 4, &n)) return false;
+  bool together = *p - begin > 2; /* "+0530" */
+  hour = (int)(together ? n / 100 : n);
+  if (together) minute = (int)(n % 100);
+  else if (**p == ':') {
+    ++*p;
+    if (!insitu__time_part(p, 0, 59, &minute)) return false;
+  }
+  d->zone = sign * (hour * 60 + minute) * INT64_C(60000000);
+  return hour < 24 && minute < 60;
+}
+/* A date, or its first parts. What it says of the calendar is not checked here. */
+static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
+  *d = (struct insitu__time_date){.month = 1, .day = 1, .parts = 1};
+  insitu__time_space(&p);
+  bool negative = *p == '-';
+  if (*p == '-' || *p == '+') p++;
+  if (!insitu__time_digits(&p, 6, &d->year) || d->year > INSITU__TIME_YEARS) return false;
+  if (negative) d->year = -d->year;
+  if (*p == '-') {
+    p++;
+    d->parts = 2;
+    if (!insitu__time_part(&p, 1, 12, &d->month)) return false;
+    if (*p == '-') {
+      p++;
+      d->parts = 3;
+      if (!insitu__time_part(&p, 1, 31, &d->day)) return false;
+    }
+  }
+  if (d->parts == 3) {
+    const char *clock = p;
+    if (*clock == 'T' || *clock == 't') clock++;
+    else insitu__time_space(&clock);
+    if (clock > p && (insitu__text_is_digit(*clock) || *p == 'T' || *p == 't')) {
+      p = clock;
+      if (!insitu__time_parse_clock(&p, d)) return false;
+    }
+  }
+  insitu__time_space(&p);
+  if (!insitu__time_parse_zone(&p, d)) return false;
+  insitu__time_space(&p);
+  return !*p;
+}
+/* The moments [*from, *to) that a date covers: its year, month, day, hour, minute, second or microsecond. Of a day that the
+ * calendar leaves out (February 29 where no year has it, the 30th of February or a 31st of model calendars, the ten days of October
+ * 1582) nothing, where it would be: *from and *to are the following midnight. False: no calendar has the day in that year. */
+static bool insitu__time_period(int calendar, const struct insitu__time_date *d, int64_t *from, int64_t *to) {
+  bool exists = insitu__time_exists(calendar, d->year, d->month, d->day);
+  int64_t day = insitu__time_day(calendar, d->year, d->month, d->day);
+  if (!exists && calendar == INSITU__TIME_STANDARD && d->year == 1582 && d->month == 10) {
+    day = insitu__time_day(calendar, 1582, 10, 15);
+  } else if (!exists) {
+    int days = insitu__time_month_days(INSITU__TIME_ALL_LEAP, d->year, d->month);
+    if (calendar < INSITU__TIME_NOLEAP || d->day > (d->month == 2 ? 30 : days)) return false;
+    day = insitu__time_day(calendar, d->year, d->month, insitu__time_month_days(calendar, d->year, d->month)) + 1;
+  }
+  static const int64_t lasts[] = {0, 0, 0, INSITU__TIME_DAY, 3600000000, 60000000, 1000000, 1};
+  *from = *to = day * INSITU__TIME_DAY - d->zone;
+  if (!exists) return true;
+  *from += ((d->hour * 60 + d->minute) * INT64_C(60) + d->second) * 1000000 + d->microsecond;
+  *to = *from + lasts[d->parts];
+  if (d->parts < 3) {
+    int64_t year = d->year + (d->parts == 1 || d->month == 12);
+    *to = insitu__time_day(calendar, year, d->parts == 1 || d->month == 12 ? 1 : d->month + 1, 1) * INSITU__TIME_DAY - d->zone;
+  }
+  return true;
+}
+/* "1979-01-01T00:00", with seconds and fractions where there are any. */
+static const char *insitu__time_print(int calendar, int64_t moment, char out[INSITU__TIME_TEXT]) {
+  struct insitu__time_date d;
+  int64_t day = insitu__time_floor(moment, INSITU__TIME_DAY), rest = moment - day * INSITU__TIME_DAY;
+  insitu__time_from_day(calendar, day, &d);
+  int n = snprintf(out, INSITU__TIME_TEXT, "%s%04d-%02d-%02dT%02d:%02d", d.year < 0 ? "-" : "",
+      (int)(d.year < 0 ? -d.year : d.year), d.month, d.day, (int)(rest / 3600000000), (int)(rest / 60000000 % 60));
+  if (rest % 60000000) n += snprintf(out + n, INSITU__TIME_TEXT - (size_t)n, ":%02d", (int)(rest / 1000000 % 60));
+  if (rest % 1000000) snprintf(out + n, INSITU__TIME_TEXT - (size_t)n, ".%06d", (int)(rest % 1000000));
+  return out;
+}
+
+/* ---- units ---- */
+
+static int64_t insitu__time_unit(const char *name, uint64_t n) { /* nanoseconds; 0: unknown, -1: a month or a year */
+  static const struct {
+    const char *names; /* each with a space behind it */
+    int64_t unit;
+  } unit[] = {{"nanoseconds nanosecond nanosecs nanosec nsecs nsec ns ", 1},
+      {"microseconds microsecond microsecs microsec usecs usec us ", 1000},
+      {"milliseconds millisecond millisecs millisec msecs msec ms ", 1000000}, {"seconds second secs sec s ", 1000000000},
+      {"minutes minute mins min ", INT64_C(60000000000)}, {"hours hour hrs hr h ", INT64_C(3600000000000)},
+      {"days day d ", INT64_C(86400000000000)}, {"weeks week ", INT64_C(604800000000000)},
+      {"months month years year yrs yr common_years common_year ", -1}};
+  for (size_t i = 0; i < sizeof unit / sizeof *unit; i++)
+    for (const char *at = unit[i].names, *end; *at; at = end + 1) {
+      end = strchr(at, ' ');
+      if ((uint64_t)(end - at) == n && !strncasecmp(at, name, (size_t)n)) return unit[i].unit;
+    }
+  return 0;
+}
+/* From the attributes units and calendar of what `what` names; calendar NULL: standard. */
+static insitu_status insitu__time_units(
+    struct insitu__time_units *u, const char *what, const char *units, const char *calendar, insitu_error *err) {
+  struct insitu__time_date d;
+  int64_t to;
+  *u = (struct insitu__time_units){.calendar = calendar ? insitu__time_calendar(calendar) : INSITU__TIME_STANDARD};
+  if (u->calendar < 0)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "%s: calendar '%.60s' is not known (standard, proleptic_gregorian, julian, noleap, all_leap and 360_day are); select "
+        "samples by index",
+        what, calendar);
+  const char *p = units;
+  insitu__time_space(&p);
+  uint64_t n = strcspn(p, " ");
+  u->unit = insitu__time_unit(p, n);
+  const char *since = p + n;
+  insitu__time_space(&since);
+  if (strncasecmp(since, "since ", 6))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "%s: units '%.80s' are not '<unit> since <date>', such as 'hours since 1900-01-01'; select samples by index", what,
+        units);
+  if (u->unit <= 0)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED, "%s: units '%.80s': %s; select samples by index", what, units,
+        u->unit ? "months and years have no fixed length"
+                : "the unit is not known (weeks, days, hours, minutes, seconds, milliseconds, microseconds, nanoseconds are)");
+  if (!insitu__time_parse(since + 6, &d) || !insitu__time_exists(u->calendar, d.year, d.month, d.day) ||
+      !insitu__time_period(u->calendar, &d, &u->start, &to))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "%s: units '%.80s': the reference date is none of calendar %s; correct it, or select samples by index", what, units,
+        insitu__time_calendars[u->calendar]);
+  return INSITU_OK;
+}
+/* What numpy's datetime64[unit], of `count` units a step, counts; false: years, months, generic or below nanoseconds. */
+__attribute__((unused)) static bool insitu__time_datetime64(struct insitu__time_units *u, const char *unit, int64_t count) {
+  static const struct {
+    char name[3];
+    int64_t unit;
+  } known[] = {{"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", 1000000000}, {"m", INT64_C(60000000000)},
+      {"h", INT64_C(3600000000000)}, {"D", INT64_C(86400000000000)}, {"W", INT64_C(604800000000000)}};
+  *u = (struct insitu__time_units){.calendar = INSITU__TIME_PROLEPTIC};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(unit, known[i].name)) return count > 0 && !__builtin_mul_overflow(known[i].unit, count, &u->unit);
+  return false;
+}
+static bool insitu__time_within(const struct insitu__time_units *u, int64_t since, int64_t *moment) {
+  return !__builtin_add_overflow(u->start, since, moment) && *moment <= INSITU__TIME_MOST && *moment >= -INSITU__TIME_MOST;
+}
+/* The moment of a value of a coordinate; parts of a microsecond are cut off, of floats rounded. False: no date (NaN, NaT), or one
+ * out of range. */
+static bool insitu__time_from_int(const struct insitu__time_units *u, int64_t value, int64_t *moment) {
+  bool whole = u->unit % 1000 == 0;
+  int64_t since;
+  if (value == INT64_MIN || __builtin_mul_overflow(value, whole ? u->unit / 1000 : u->unit, &since)) return false;
+  return insitu__time_within(u, whole ? since : insitu__time_floor(since, 1000), moment);
+}
+static bool insitu__time_from_double(const struct insitu__time_units *u, double value, int64_t *moment) {
+  if (!(value > -0x1p62 && value < 0x1p62)) return false;
+  int64_t whole = (int64_t)value, since;
+  double rest = (value - (double)whole) * (double)u->unit / 1000; /* exact but for the last rounding: part of a unit */
+  if (__builtin_mul_overflow(whole, u->unit, &since)) {
+    if (u->unit % 1000 || __builtin_mul_overflow(whole, u->unit / 1000, &since)) return false;
+  } else {
+    rest += (double)(since % 1000) / 1000;
+    since /= 1000;
+  }
+  int64_t more = (int64_t)(rest < 0 ? rest - 0.5 : rest + 0.5);
+  return !__builtin_add_overflow(since, more, &since) && insitu__time_within(u, since, moment);
 }
 
 /* >>order ------------------------------------------------------------------------------------------------------------------ */
@@ -7269,8 +7594,8 @@ static insitu_status insitu__store_get_await(
 /* >>zarr ------------------------------------------------------------------------------------------------------------------- */
 /* Zarr v2 and v3 metadata: what an array looks like, where its chunks are, and how a hierarchy is found. The parsers and the
  * chunk keys are pure; a group owns the text of its root's document and borrows its store, which must outlive it; an array owns
- * its names alone and outlives its group. The _await functions suspend in the store and run on coroutines of its reactor, one at
- * a time per group. */
+ * its names alone and outlives its group. The _await functions suspend in the store and run on coroutines of its reactor; once a
+ * group is open they only read it, so several may run side by side. */
 
 #define INSITU__ZARR_SHOWN 8 /* arrays named in the message about one that does not exist */
 
@@ -8825,7 +9150,7 @@ static insitu_status insitu__zarr_array_await(
 
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
  * NULL when it has none, or is not there. */
-__attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
+static insitu_status insitu__zarr_attributes_await(
     struct insitu__zarr_group *g, const char *path, char **text, insitu_error *err) {
   char key[INSITU__MAX_KEY], what[320];
   const char *name = g->format == 3 ? "zarr.json" : ".zattrs", *span;
@@ -11887,6 +12212,382 @@ static void insitu__loader_landed(void *arg, unsigned worker) {
   insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
 }
 
+/* ---- a whole array, or a box of it, now ---- */
+
+#define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
+
+struct insitu__loader_reading { /* lives on the caller's stack */
+  insitu_loader *loader;
+  const insitu_variable *variable;
+  unsigned char *dst;
+  uint64_t dst_bytes;
+  insitu_shape *shape;
+  insitu_status status; /* of all */
+  insitu_error *err;
+  struct insitu__zarr_array zarr;
+  struct insitu__cache cache;
+  int32_t dtype;
+  struct insitu__cf cf;                                            /* where the variable is decoded */
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
+  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
+  uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
+  uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
+  uint64_t reserved;                                               /* of memory_budget */
+  struct insitu__loader_reader *readers;
+  struct insitu__reactor_gate done;
+};
+struct insitu__loader_reader { /* reads one chunk after the other; lent to a worker while it decodes */
+  struct insitu__loader_reading *reading;
+  unsigned char *memory; /* the encoded chunk, then the decoded one */
+  uint64_t got;
+  bool fill;
+  struct insitu__codec_scratch codec;
+  struct insitu__box box;
+  insitu_status status;
+  insitu_error error;
+};
+
+static void insitu__loader_read_decode(void *arg, unsigned worker) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  unsigned char *cell = d->memory;
+  (void)worker;
+  if (d->fill) {
+    uint64_t n;
+    const unsigned char *fill = insitu__zarr_fill_pattern(&r->zarr, &n);
+    insitu__box_fill(&d->box, fill, n, r->dst);
+    return;
+  }
+  if (r->zarr.codecs.n) {
+    cell += r->bound + 1;
+    struct insitu__codec_sink sink = insitu__codec_memory(cell);
+    d->status = insitu__codec_decode(&r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
+  } else if (d->got != r->chunk_bytes) {
+    d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
+  }
+  if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
+}
+
+/* The part of the chunk at `tile` that lies in the box, and its place in dst. */
+static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, const uint64_t *tile) {
+  struct insitu__loader_reading *r = d->reading;
+  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
+  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  for (unsigned k = 0; k < r->zarr.ndim; k++) {
+    uint64_t begin = tile[k] * r->zarr.chunk[k], lo = insitu__base_max(begin, r->lo[k]);
+    count[k] = insitu__base_min(begin + r->zarr.chunk[k], r->hi[k]) - lo;
+    from += (lo - begin) * r->stride[k];
+    to += (lo - r->lo[k]) * r->dst_stride[k];
+    src[k] = (int64_t)r->stride[k];
+    dst[k] = (int64_t)r->dst_stride[k];
+  }
+  insitu_status status =
+      insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
+  if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
+  return status;
+}
+
+/* One chunk, from its place in the grid to dst. */
+static insitu_status insitu__loader_read_chunk_await(
+    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
+  d->fill = false;
+  key[0] = 0;
+  d->status = insitu__loader_read_box(d, tile);
+  if (d->status) return d->status;
+  insitu__zarr_object_of(&r->zarr, tile, object);
+  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0) {
+    key[0] = 0;
+    return insitu__error_set(
+        &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+  }
+  insitu__loader_add(&ld->n_reads, 1);
+  if (!d->status && r->zarr.n_levels)
+    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
+  if (!d->status) {
+    bool inner = bytes != UINT64_MAX;
+    struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
+    insitu__loader_add(&ld->n_requests, 1);
+    d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
+    insitu__loader_add(&ld->n_read, d->got);
+    if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
+    if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
+      d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
+  }
+  d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
+  if (d->status && !d->fill) return d->status;
+  d->status = INSITU_OK;
+  insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
+  insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+  return d->status;
+}
+
+static void insitu__loader_reader_await(void *arg) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
+  struct insitu__loader_reading *r = d->reading;
+  insitu_loader *ld = r->loader;
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
+  while (r->next < r->tiles && !r->status) {
+    uint64_t rest = r->next++, tile[INSITU__MAX_DIMS];
+    for (unsigned k = r->zarr.ndim; k-- > 0;) {
+      tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
+      rest /= r->tile_n[k];
+    }
+    if (atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
+      r->status = INSITU_CANCELLED;
+      break;
+    }
+    d->error.status = d->error.sys_errno = 0;
+    insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
+    if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
+      insitu__loader_add(&ld->n_bad, 1);
+      d->fill = true;
+      insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+    } else if (status < 0 && !r->status) {
+      insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
+      if (r->err && r->err->status >= 0) r->err->sys_errno = d->error.sys_errno;
+      r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
+          "read, array %.200s, chunk %.300s: %s", r->zarr.path, key,
+          status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
+                                      : d->error.message);
+    }
+  }
+  insitu__reactor_gate_open(&r->done);
+}
+
+/* The box, its chunks, and its shape in dst. */
+static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
+  const struct insitu__zarr_array *z = &r->zarr;
+  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
+  if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
+  if (status) return status;
+  r->chunk_bytes = insitu__geometry_strides(z, r->stride);
+  r->bound = insitu__codec_bound(&z->codecs, r->chunk_bytes);
+  r->bytes = insitu__geometry_itemsize(r->dtype);
+  r->tiles = 1;
+  for (unsigned k = z->ndim; k-- > 0;) { /* an array has at most 2^63 bytes, which conversion may multiply by 8 */
+    r->dst_stride[k] = r->bytes;
+    if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
+      return insitu__error_set(
+          r->err, INSITU_E_SHAPE, "read, array %s: it has more bytes than memory can address; select less with slices", z->path);
+    r->tile_lo[k] = r->lo[k] / z->chunk[k];
+    r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
+    r->tiles *= r->tile_n[k];
+  }
+  if (!r->shape) return INSITU_OK;
+  *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
+  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
+  return INSITU_OK;
+}
+
+/* As many readers as help and as the budget has room for, at least one; returns their number, 0 on failure. */
+static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
+  insitu_loader *ld = r->loader;
+  struct insitu__codec_needs need = insitu__codec_needs(&r->zarr.codecs, r->chunk_bytes);
+  uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned l = 0; l < r->zarr.n_levels; l++)
+    index = insitu__base_max(index, insitu__codec_shard_index_bytes(r->zarr.level[l].shard));
+  uint64_t each = insitu__codec_add(memory, insitu__codec_scratch_bytes(&need)) + INSITU_CORO_STACK + sizeof *r->readers;
+  each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
+  unsigned n = (unsigned)insitu__base_min(r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
+  pthread_mutex_lock(&ld->lock);
+  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved;
+  uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
+  n = (unsigned)insitu__base_min(n, left / each);
+  ld->reserved += r->reserved = n * each;
+  pthread_mutex_unlock(&ld->lock);
+  if (!n) {
+    r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
+        "read, array %s: a chunk of it takes %" PRIu64 " bytes to read, %" PRIu64 " of memory_budget %" PRIu64
+        " are left; raise memory_budget",
+        r->zarr.path, each, left, ld->config.memory_budget);
+    return 0;
+  }
+  r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
+  bool ok = insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
+  for (unsigned i = 0; ok && i < n; i++) {
+    r->readers[i].reading = r;
+    insitu__codec_scratch_init(&r->readers[i].codec);
+    r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
+    ok = r->readers[i].memory;
+  }
+  if (!ok)
+    r->status = insitu__error_set(r->err, INSITU_E_NOMEM,
+        "read, array %s: the system gives no memory; give the process more, or lower decode_threads", r->zarr.path);
+  return n;
+}
+
+static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n) {
+  uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
+  for (unsigned i = 0; r->readers && i < n; i++) {
+    insitu__codec_scratch_free(&r->readers[i].codec);
+    insitu__mem_unmap(r->readers[i].memory, memory);
+  }
+  insitu__mem_free(r->readers);
+  insitu__loader_add(&r->loader->cache.loads, insitu__loader_get(&r->cache.loads));
+  insitu__loader_add(&r->loader->cache.read, insitu__loader_get(&r->cache.read));
+  insitu__cache_free(&r->cache);
+  pthread_mutex_lock(&r->loader->lock);
+  r->loader->reserved -= r->reserved;
+  pthread_mutex_unlock(&r->loader->lock);
+}
+
+static void insitu__loader_read_await(void *arg) {
+  struct insitu__loader_reading *r = (struct insitu__loader_reading *)arg;
+  insitu_loader *ld = r->loader;
+  r->status = insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
+  if (!r->status) r->status = insitu__loader_read_shape(r);
+  if (!r->status && r->dst && r->dst_bytes < r->bytes)
+    r->status = insitu__error_set(r->err, INSITU_E_ARG,
+        "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64 "; give room for all of it, or select less with slices",
+        r->zarr.path, r->bytes, r->dst_bytes);
+  if (!r->status && r->dst && r->tiles) {
+    unsigned n = insitu__loader_read_begin(r), started = 0;
+    insitu__reactor_gate_expect(&r->done, n);
+    for (; !r->status && started < n; started++)
+      if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started])) break;
+    if (n && !started && !r->status)
+      r->status = insitu__error_set(
+          r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine; give the process more memory", r->zarr.path);
+    for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
+    insitu__reactor_gate_await(&ld->reactor, &r->done);
+    insitu__loader_read_end(r, n);
+  }
+  insitu__zarr_array_free(&r->zarr);
+}
+
+/* ---- the time coordinate: samples by date ---- */
+
+/* The array that holds the moments of the samples: desc.time_path, or the one named as the sample axis, beside the first variable's
+ * array or at the root. Error or not, the caller frees it. */
+static insitu_status insitu__loader_time_find_await(insitu_loader *ld, struct insitu__zarr_array *z, insitu_error *err) {
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[0];
+  const char *path = ld->config.time_path, *dim = a->zarr.dim[a->axis], *slash = strrchr(a->zarr.path, '/');
+  insitu_status status = INSITU_E_NOTFOUND;
+  memset(z, 0, sizeof *z);
+  if (!path && !dim)
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "open, array %.200s: axis %u has no name, so that the coordinate of the samples is not known; name it with time_path, or "
+        "select samples by index",
+        a->zarr.path, a->axis);
+  if (path) {
+    status = insitu__zarr_array_await(&ld->group, path, z, err);
+  } else {
+    char beside[INSITU__MAX_KEY];
+    int n = snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - a->zarr.path) : 0, a->zarr.path, dim);
+    for (path = beside; status == INSITU_E_NOTFOUND && path; path = path == beside && slash ? dim : NULL) {
+      if (path == beside && n >= (int)sizeof beside) continue;
+      status = insitu__zarr_array_await(&ld->group, path, z, NULL);
+      if (status < 0 && status != INSITU_E_NOTFOUND) status = insitu__zarr_array_await(&ld->group, path, z, err);
+    }
+    if (status == INSITU_E_NOTFOUND)
+      return insitu__error_set(err, status,
+          "open: there is no coordinate '%.80s' beside array %.200s or at the root to look dates up in; name one with time_path, "
+          "or select samples by index",
+          dim, a->zarr.path);
+  }
+  if (status) return status;
+  if (z->ndim != 1 || z->shape[0] != ld->geometry.samples)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "open, array %.200s: dates need a coordinate with one axis of %" PRIu64
+        " samples, and it is none; name another with time_path, or select samples by index",
+        z->path, ld->geometry.samples);
+  if (z->dtype >> 8 <= 2) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_DTYPE,
+      "open, array %.200s: %s is no type for dates; name another coordinate with time_path, or select samples by index", z->path,
+      insitu__cf_dtype(z->dtype));
+}
+static insitu_status insitu__loader_time_units(
+    const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
+  struct insitu__text_json j = {0};
+  char what[320], units[128], calendar[64];
+  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
+  insitu_status status = z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err) : INSITU_OK;
+  int named = insitu__text_json_get(&j, 0, "calendar");
+  bool packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 || insitu__text_json_get(&j, 0, "add_offset") >= 0;
+  snprintf(what, sizeof what, "array '%.280s'", z->path);
+  if (!status && packed)
+    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "%s: it is packed (scale_factor, add_offset), and no dates are read from such; select samples by index", what);
+  if (!status && insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "units"), units, sizeof units) < 0)
+    status = insitu__error_set(err, INSITU_E_FORMAT,
+        "%s: it has no attribute units, such as 'hours since 1900-01-01', to read dates by; select samples by index", what);
+  if (!status && named >= 0 && insitu__text_json_string(&j, named, calendar, sizeof calendar) < 0)
+    status = insitu__error_set(err, INSITU_E_FORMAT, "%s: its calendar is no name; select samples by index", what);
+  if (!status) status = insitu__time_units(u, what, units, named >= 0 ? calendar : NULL, err);
+  insitu__text_json_free(&j);
+  return status;
+}
+/* The moments of samples [start, stop). A value that is no date is an error. */
+static insitu_status insitu__loader_time_read_await(insitu_loader *ld, const struct insitu__zarr_array *z,
+    const struct insitu__time_units *u, uint64_t start, uint64_t stop, int64_t *moment, insitu_error *err) {
+  bool wide = z->dtype == INSITU_I64 || z->dtype == INSITU_U64; /* float64 would not hold them all */
+  insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
+  insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
+  if (!wide) v.dtype = INSITU_F64;
+  struct insitu__loader_reading r = {
+      .loader = ld, .variable = &v, .dst = (unsigned char *)moment, .dst_bytes = (stop - start) * sizeof *moment, .err = err};
+  insitu__loader_read_await(&r);
+  for (uint64_t i = 0; !r.status && i < stop - start; i++) {
+    double x;
+    int64_t n = moment[i];
+    memcpy(&x, &n, sizeof x);
+    bool ok = v.dtype ? insitu__time_from_double(u, x, &moment[i])
+                      : (z->dtype == INSITU_I64 || n >= 0) && insitu__time_from_int(u, n, &moment[i]);
+    if (!ok)
+      r.status = insitu__error_set(err, INSITU_E_FORMAT,
+          "array '%.280s': its value at index %" PRIu64 " is no date, or one beyond year %d; select samples by index", z->path,
+          start + i, INSITU__TIME_YEARS);
+  }
+  return r.status;
+}
+
+/* The value of an attribute that is a date, from an object's text. */
+static bool insitu__loader_time_attribute(const char *attributes, const char *name, char out[INSITU__TIME_TEXT]) {
+  struct insitu__text_json j = {0};
+  struct insitu__time_date d;
+  bool found = attributes && !insitu__text_json_parse(&j, attributes, strlen(attributes), name, NULL) &&
+               insitu__text_json_string(&j, insitu__text_json_get(&j, 0, name), out, INSITU__TIME_TEXT) > 0 &&
+               insitu__time_parse(out, &d);
+  insitu__text_json_free(&j);
+  if (!found) out[0] = 0;
+  return found;
+}
+struct insitu__loader_dates {                                         /* of samples, as far as they are known: else empty */
+  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT];             /* of the samples */
+  char valid_start[INSITU__TIME_TEXT], valid_stop[INSITU__TIME_TEXT]; /* what attributes say of where data are, as in ARCO-ERA5 */
+  bool before, after;                                                 /* the samples lie there of the valid ones */
+};
+/* The dates of samples [start, stop) of an array, for a message. */
+static void insitu__loader_dates_of_await(
+    insitu_loader *ld, const struct insitu__zarr_array *a, uint64_t start, uint64_t stop, struct insitu__loader_dates *out) {
+  struct insitu__zarr_array z;
+  struct insitu__time_units u;
+  struct insitu__time_date d;
+  int64_t first, last, from, to;
+  char *root = NULL;
+  memset(out, 0, sizeof *out);
+  (void)insitu__zarr_attributes_await(&ld->group, "", &root, NULL);
+  const char *const known[2] = {a->attributes, root};
+  for (int i = 0; i < 2; i++) {
+    if (!out->valid_start[0]) insitu__loader_time_attribute(known[i], "valid_time_start", out->valid_start);
+    if (!out->valid_stop[0]) insitu__loader_time_attribute(known[i], "valid_time_stop", out->valid_stop);
+  }
+  insitu__mem_free(root);
+  insitu_status status = insitu__loader_time_find_await(ld, &z, NULL);
+  if (!status) status = insitu__loader_time_units(&z, &u, NULL);
+  if (!status) status = insitu__loader_time_read_await(ld, &z, &u, start, start + 1, &first, NULL);
+  if (!status) status = insitu__loader_time_read_await(ld, &z, &u, stop - 1, stop, &last, NULL);
+  insitu__zarr_array_free(&z);
+  if (status) return;
+  insitu__time_print(u.calendar, first, out->first);
+  insitu__time_print(u.calendar, last, out->last);
+  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->after = last >= to;
+  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->before = first < from;
+}
+
 /* ---- one chunk, from its key to its rows ---- */
 
 /* Boxes of the variables that want the tile's field, and the rows that its window wants. */
@@ -12147,20 +12848,36 @@ static bool insitu__loader_fill_is_nan(const struct insitu__loader_tile *t) {
   return nan;
 }
 
+/* The chunk is absent, and that is an error: what it would hold, and how to leave it out. */
+static insitu_status insitu__loader_absent_await(struct insitu__loader_tile *t, bool nan) {
+  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+  uint64_t start = t->chunk * a->rows, stop = insitu__base_min(start + a->rows, a->samples);
+  struct insitu__loader_dates d;
+  char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "", use[INSITU__TIME_TEXT + 40];
+  insitu__loader_dates_of_await(t->loader, &a->zarr, start, stop, &d);
+  if (d.first[0]) snprintf(dates, sizeof dates, " (%s to %s)", d.first, d.last);
+  if (d.valid_start[0] || d.valid_stop[0])
+    snprintf(valid, sizeof valid, "; by its attributes the archive has data%s%s%s%s%s%s",
+        d.valid_start[0] ? " from valid_time_start = \"" : "", d.valid_start, d.valid_start[0] ? "\"" : "",
+        d.valid_stop[0] ? " to valid_time_stop = \"" : "", d.valid_stop, d.valid_stop[0] ? "\"" : "");
+  snprintf(use, sizeof use, "sample_start, sample_stop or the split");
+  if (d.after) snprintf(use, sizeof use, "sample_to = \"%s\"", d.valid_stop);
+  else if (d.before) snprintf(use, sizeof use, "sample_from = \"%s\"", d.valid_start);
+  return insitu__error_set(&t->error, INSITU_E_ABSENT,
+      "the chunk is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
+      ")%s out with %s, or set on_absent_chunk = INSITU_FILL%s",
+      nan ? "NaN" : "not wanted", start, stop, dates, use, valid);
+}
+
 /* Decides what a missing or damaged chunk is: filled and counted, or an error. */
 static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, insitu_status status, const char *key) {
   insitu_loader *ld = t->loader;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
   if (absent) {
     t->error.status = t->error.sys_errno = 0;
     bool nan = insitu__loader_fill_is_nan(t);
     fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
-    if (!fill)
-      status = insitu__error_set(&t->error, INSITU_E_ABSENT,
-          "the chunk is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
-          ") out with sample_start, sample_stop or the split, or set on_absent_chunk = INSITU_FILL",
-          nan ? "NaN" : "not wanted", t->chunk * a->rows, insitu__base_min((t->chunk + 1) * a->rows, a->samples));
+    if (!fill) status = insitu__loader_absent_await(t, nan);
   } else if (status == INSITU_E_NOMEM) {
     fill = false;
   }
@@ -12527,6 +13244,7 @@ static const struct insitu__loader_field insitu__loader_fields[] = {
     INSITU__LOADER_FIELD(lanes, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(sample_start, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(sample_stop, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__LOADER_FIELD(time_path, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
     INSITU__LOADER_FIELD(split, INSITU__TEXT_NONE, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(split_shuffled, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(split_spill, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
@@ -12575,6 +13293,13 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
   for (uint64_t i = 0; ok && i < desc->n_codecs; i++) codecs[i].name = insitu__loader_keep_text(ld, codecs[i].name, &ok);
   c->codecs = codecs;
   ld->hooks = (struct insitu__codec_hooks){.codec = codecs, .n = desc->n_codecs};
+  c->sample_from = insitu__loader_keep_text(ld, desc->sample_from, &ok);
+  c->sample_to = insitu__loader_keep_text(ld, desc->sample_to, &ok);
+  c->time_path = insitu__loader_keep_text(ld, desc->time_path, &ok);
+  for (int p = 0; p < 3; p++) {
+    c->split[p].from = insitu__loader_keep_text(ld, desc->split[p].from, &ok);
+    c->split[p].to = insitu__loader_keep_text(ld, desc->split[p].to, &ok);
+  }
   insitu_variable *vars = (insitu_variable *)insitu__loader_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
   c->variables = vars;
   ok = ok && (vars || !desc->n_variables);
@@ -12629,6 +13354,15 @@ static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_er
     if (!d->codecs[i].name || !*d->codecs[i].name || !d->codecs[i].decode || d->codecs[i].max_encoded > 2 * INSITU__MAX_CHUNK)
       return insitu__error_set(
           err, INSITU_E_ARG, "open: codecs[%" PRIu64 "] needs a name, decode, and max_encoded of at most 2^32; correct it", i);
+  bool both = (d->sample_from || d->sample_to) && (d->sample_start || d->sample_stop);
+  for (int p = 0; p < 3; p++) {
+    const insitu_split_range *r = &d->split[p];
+    both = both || ((r->from || r->to) && (r->start || r->stop || r->fraction != 0));
+  }
+  if (both)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: samples are selected by date and by index or fraction at once; give either sample_from and sample_to or "
+        "sample_start and sample_stop, and in each split either from and to or the others");
   return insitu__geometry_check(d, err);
 }
 
@@ -12674,7 +13408,10 @@ static insitu_status insitu__loader_defaults(insitu_loader *ld, insitu_error *er
   insitu_status status = insitu__loader_defaults_environment(ld, err);
   if (status) return status;
   bool split = false;
-  for (int p = 0; p < 3; p++) split = split || c->split[p].fraction != 0 || c->split[p].start || c->split[p].stop;
+  for (int p = 0; p < 3; p++) {
+    const insitu_split_range *r = &c->split[p];
+    split = split || r->fraction != 0 || r->start || r->stop || r->from || r->to;
+  }
   for (int p = 0; !split && p < 3; p++) c->split[p].fraction = p ? 0.1 : 0.8;
   if (!c->world) c->world = 1;
   if (!c->batch_size) c->batch_size = 32;
@@ -12768,6 +13505,111 @@ static insitu_status insitu__loader_array_await(void *arg, const char *path, str
   return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
 
+/* A whole coordinate, while dates are looked up in it. */
+struct insitu__loader_time {
+  const char *path;
+  int calendar;
+  const int64_t *at;
+  uint64_t n;
+  bool falls;
+};
+static insitu_status insitu__loader_time_check(struct insitu__loader_time *t, insitu_error *err) {
+  t->falls = t->n > 1 && t->at[1] < t->at[0];
+  for (uint64_t i = 1; i < t->n; i++) {
+    char before[INSITU__TIME_TEXT], at[INSITU__TIME_TEXT];
+    if (t->falls ? t->at[i] < t->at[i - 1] : t->at[i] > t->at[i - 1]) continue;
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "array '%.280s': its dates neither rise nor fall throughout: %s at index %" PRIu64 " follows %s; select samples by index",
+        t->path, insitu__time_print(t->calendar, t->at[i], at), i, insitu__time_print(t->calendar, t->at[i - 1], before));
+  }
+  return INSITU_OK;
+}
+/* How many samples come before `moment`, or from it on if the dates fall. */
+static uint64_t insitu__loader_time_before(const struct insitu__loader_time *t, int64_t moment) {
+  uint64_t lo = 0, hi = t->n;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (t->falls ? t->at[mid] >= moment : t->at[mid] < moment) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+/* Samples [*start, *stop) from one date to another, either NULL: to that end. what: the fields' names in a message. */
+static insitu_status insitu__loader_time_range(const struct insitu__loader_time *t, const char *what, const char *from,
+    const char *to, int64_t *start, int64_t *stop, insitu_error *err) {
+  const char *const text[2] = {from, to};
+  int64_t moment[2] = {INT64_MIN, INT64_MAX}, other;
+  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT];
+  for (int i = 0; i < 2; i++) {
+    struct insitu__time_date d;
+    if (text[i] && (!insitu__time_parse(text[i], &d) ||
+                       !insitu__time_period(t->calendar, &d, i ? &other : &moment[0], i ? &moment[1] : &other)))
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: %s: '%.40s' is no date of calendar %s; write it as in 1979, 1979-06, 1979-06-01 or 1979-06-01T12", what, text[i],
+          insitu__time_calendars[t->calendar]);
+  }
+  *start = (int64_t)insitu__loader_time_before(t, moment[t->falls]);
+  *stop = (int64_t)insitu__loader_time_before(t, moment[!t->falls]);
+  if (*start < *stop) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_SPLIT,
+      "open: %s: no sample lies from %.40s to %.40s: the dates of array '%.200s' go from %s to %s; correct the dates", what,
+      from ? from : "the begin", to ? to : "the end", t->path, insitu__time_print(t->calendar, t->at[0], first),
+      insitu__time_print(t->calendar, t->at[t->n - 1], last));
+}
+/* Puts indices in the place of the configuration's dates. */
+static insitu_status insitu__loader_time_resolve(insitu_loader *ld, const struct insitu__loader_time *t, insitu_error *err) {
+  static const char *const names[] = {"from and to of split train", "from and to of split val", "from and to of split test"};
+  insitu_loader_desc *c = &ld->config;
+  insitu_status status = INSITU_OK;
+  if (c->sample_from || c->sample_to) {
+    status = insitu__loader_time_range(
+        t, "sample_from and sample_to", c->sample_from, c->sample_to, &c->sample_start, &c->sample_stop, err);
+    c->sample_from = c->sample_to = NULL;
+    insitu__loader_from(ld, offsetof(insitu_loader_desc, sample_start), INSITU__LOADER_FROM_ARCHIVE);
+    insitu__loader_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__LOADER_FROM_ARCHIVE);
+  }
+  for (int p = 0; p < 3 && !status; p++) {
+    insitu_split_range *r = &c->split[p];
+    if (!r->from && !r->to) continue;
+    bool begins = r->from, ends = r->to;
+    status = insitu__loader_time_range(t, names[p], r->from, r->to, &r->start, &r->stop, err);
+    if (!begins) r->start = c->sample_start; /* an open end is that of the samples that take part */
+    if (!ends && c->sample_stop) r->stop = c->sample_stop;
+    r->from = r->to = NULL;
+  }
+  return status;
+}
+/* Looks the configuration's dates up, where it has some. */
+static insitu_status insitu__loader_dates_await(insitu_loader *ld, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  bool dates = c->sample_from || c->sample_to;
+  for (int p = 0; p < 3; p++) dates = dates || c->split[p].from || c->split[p].to;
+  if (!dates) return INSITU_OK;
+  struct insitu__zarr_array z;
+  struct insitu__time_units u;
+  uint64_t n = ld->geometry.samples, bytes = n * sizeof(int64_t);
+  insitu_status status = insitu__loader_time_find_await(ld, &z, err);
+  if (!status) status = insitu__loader_time_units(&z, &u, err);
+  if (!status && (n > INSITU__MAX_COORDINATE || bytes > c->memory_budget))
+    status = insitu__error_set(err, INSITU_E_BUDGET,
+        "open, array %.200s: %" PRIu64 " dates take more than memory_budget, or are more than INSITU__MAX_COORDINATE; raise "
+        "memory_budget, or select samples by index",
+        z.path, n);
+  if (!status) {
+    int64_t *at = (int64_t *)insitu__mem_alloc(n, sizeof *at);
+    struct insitu__loader_time t = {z.path, u.calendar, at, n, false};
+    ld->reserved += bytes; /* nobody else is there yet */
+    status = at ? insitu__loader_time_read_await(ld, &z, &u, 0, n, at, err)
+                : insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the dates; give the process more memory");
+    if (!status) status = insitu__loader_time_check(&t, err);
+    if (!status) status = insitu__loader_time_resolve(ld, &t, err);
+    ld->reserved -= bytes;
+    insitu__mem_free(at);
+  }
+  insitu__zarr_array_free(&z);
+  return status;
+}
+
 /* The text of the manifest file, which the caller frees in any case. */
 static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
   const char *path = ld->config.manifest;
@@ -12816,6 +13658,7 @@ static void insitu__loader_open_await(void *arg) {
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
     o->status = insitu__error_set(o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
+  if (!o->status) o->status = insitu__loader_dates_await(ld, o->err);
   if (!o->status && c->manifest) o->status = insitu__loader_manifest_await(ld, &manifest, &n, o->err);
   if (!o->status)
     o->status = insitu__split_init(
@@ -13129,252 +13972,6 @@ static void insitu__loader_part(insitu_iter *it) {
   }
   pthread_mutex_unlock(&it->lock);
   if (!held) insitu__loader_free_iter(it);
-}
-
-/* ---- a whole array, or a box of it, now ---- */
-
-#define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
-
-struct insitu__loader_reading { /* lives on the caller's stack */
-  insitu_loader *loader;
-  const insitu_variable *variable;
-  unsigned char *dst;
-  uint64_t dst_bytes;
-  insitu_shape *shape;
-  insitu_status status; /* of all */
-  insitu_error *err;
-  struct insitu__zarr_array zarr;
-  struct insitu__cache cache;
-  int32_t dtype;
-  struct insitu__cf cf;                                            /* where the variable is decoded */
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
-  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
-  uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
-  uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
-  uint64_t reserved;                                               /* of memory_budget */
-  struct insitu__loader_reader *readers;
-  struct insitu__reactor_gate done;
-};
-struct insitu__loader_reader { /* reads one chunk after the other; lent to a worker while it decodes */
-  struct insitu__loader_reading *reading;
-  unsigned char *memory; /* the encoded chunk, then the decoded one */
-  uint64_t got;
-  bool fill;
-  struct insitu__codec_scratch codec;
-  struct insitu__box box;
-  insitu_status status;
-  insitu_error error;
-};
-
-static void insitu__loader_read_decode(void *arg, unsigned worker) {
-  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
-  struct insitu__loader_reading *r = d->reading;
-  unsigned char *cell = d->memory;
-  (void)worker;
-  if (d->fill) {
-    uint64_t n;
-    const unsigned char *fill = insitu__zarr_fill_pattern(&r->zarr, &n);
-    insitu__box_fill(&d->box, fill, n, r->dst);
-    return;
-  }
-  if (r->zarr.codecs.n) {
-    cell += r->bound + 1;
-    struct insitu__codec_sink sink = insitu__codec_memory(cell);
-    d->status = insitu__codec_decode(&r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
-  } else if (d->got != r->chunk_bytes) {
-    d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
-  }
-  if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
-}
-
-/* The part of the chunk at `tile` that lies in the box, and its place in dst. */
-static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, const uint64_t *tile) {
-  struct insitu__loader_reading *r = d->reading;
-  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
-  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
-  for (unsigned k = 0; k < r->zarr.ndim; k++) {
-    uint64_t begin = tile[k] * r->zarr.chunk[k], lo = insitu__base_max(begin, r->lo[k]);
-    count[k] = insitu__base_min(begin + r->zarr.chunk[k], r->hi[k]) - lo;
-    from += (lo - begin) * r->stride[k];
-    to += (lo - r->lo[k]) * r->dst_stride[k];
-    src[k] = (int64_t)r->stride[k];
-    dst[k] = (int64_t)r->dst_stride[k];
-  }
-  insitu_status status =
-      insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to, r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
-  if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
-  return status;
-}
-
-/* One chunk, from its place in the grid to dst. */
-static insitu_status insitu__loader_read_chunk_await(
-    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
-  struct insitu__loader_reading *r = d->reading;
-  insitu_loader *ld = r->loader;
-  uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
-  d->fill = false;
-  key[0] = 0;
-  d->status = insitu__loader_read_box(d, tile);
-  if (d->status) return d->status;
-  insitu__zarr_object_of(&r->zarr, tile, object);
-  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0) {
-    key[0] = 0;
-    return insitu__error_set(
-        &d->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-  }
-  insitu__loader_add(&ld->n_reads, 1);
-  if (!d->status && r->zarr.n_levels)
-    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
-  if (!d->status) {
-    bool inner = bytes != UINT64_MAX;
-    struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
-    insitu__loader_add(&ld->n_requests, 1);
-    d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
-    insitu__loader_add(&ld->n_read, d->got);
-    if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
-    if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
-      d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
-  }
-  d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
-  if (d->status && !d->fill) return d->status;
-  d->status = INSITU_OK;
-  insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
-  insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
-  return d->status;
-}
-
-static void insitu__loader_reader_await(void *arg) {
-  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
-  struct insitu__loader_reading *r = d->reading;
-  insitu_loader *ld = r->loader;
-  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
-  while (r->next < r->tiles && !r->status) {
-    uint64_t rest = r->next++, tile[INSITU__MAX_DIMS];
-    for (unsigned k = r->zarr.ndim; k-- > 0;) {
-      tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
-      rest /= r->tile_n[k];
-    }
-    if (atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
-      r->status = INSITU_CANCELLED;
-      break;
-    }
-    d->error.status = d->error.sys_errno = 0;
-    insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
-    if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
-      insitu__loader_add(&ld->n_bad, 1);
-      d->fill = true;
-      insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
-    } else if (status < 0 && !r->status) {
-      insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
-      if (r->err && r->err->status >= 0) r->err->sys_errno = d->error.sys_errno;
-      r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
-          "read, array %.200s, chunk %.300s: %s", r->zarr.path, key,
-          status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
-                                      : d->error.message);
-    }
-  }
-  insitu__reactor_gate_open(&r->done);
-}
-
-/* The box, its chunks, and its shape in dst. */
-static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
-  const struct insitu__zarr_array *z = &r->zarr;
-  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
-  if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
-  if (status) return status;
-  r->chunk_bytes = insitu__geometry_strides(z, r->stride);
-  r->bound = insitu__codec_bound(&z->codecs, r->chunk_bytes);
-  r->bytes = insitu__geometry_itemsize(r->dtype);
-  r->tiles = 1;
-  for (unsigned k = z->ndim; k-- > 0;) { /* an array has at most 2^63 bytes, which conversion may multiply by 8 */
-    r->dst_stride[k] = r->bytes;
-    if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
-      return insitu__error_set(
-          r->err, INSITU_E_SHAPE, "read, array %s: it has more bytes than memory can address; select less with slices", z->path);
-    r->tile_lo[k] = r->lo[k] / z->chunk[k];
-    r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
-    r->tiles *= r->tile_n[k];
-  }
-  if (!r->shape) return INSITU_OK;
-  *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
-  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
-  return INSITU_OK;
-}
-
-/* As many readers as help and as the budget has room for, at least one; returns their number, 0 on failure. */
-static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
-  insitu_loader *ld = r->loader;
-  struct insitu__codec_needs need = insitu__codec_needs(&r->zarr.codecs, r->chunk_bytes);
-  uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
-  for (unsigned l = 0; l < r->zarr.n_levels; l++)
-    index = insitu__base_max(index, insitu__codec_shard_index_bytes(r->zarr.level[l].shard));
-  uint64_t each = insitu__codec_add(memory, insitu__codec_scratch_bytes(&need)) + INSITU_CORO_STACK + sizeof *r->readers;
-  each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
-  unsigned n = (unsigned)insitu__base_min(r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
-  pthread_mutex_lock(&ld->lock);
-  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved;
-  uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
-  n = (unsigned)insitu__base_min(n, left / each);
-  ld->reserved += r->reserved = n * each;
-  pthread_mutex_unlock(&ld->lock);
-  if (!n) {
-    r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
-        "read, array %s: a chunk of it takes %" PRIu64 " bytes to read, %" PRIu64 " of memory_budget %" PRIu64
-        " are left; raise memory_budget",
-        r->zarr.path, each, left, ld->config.memory_budget);
-    return 0;
-  }
-  r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
-  bool ok = insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
-  for (unsigned i = 0; ok && i < n; i++) {
-    r->readers[i].reading = r;
-    insitu__codec_scratch_init(&r->readers[i].codec);
-    r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
-    ok = r->readers[i].memory;
-  }
-  if (!ok)
-    r->status = insitu__error_set(r->err, INSITU_E_NOMEM,
-        "read, array %s: the system gives no memory; give the process more, or lower decode_threads", r->zarr.path);
-  return n;
-}
-
-static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n) {
-  uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
-  for (unsigned i = 0; r->readers && i < n; i++) {
-    insitu__codec_scratch_free(&r->readers[i].codec);
-    insitu__mem_unmap(r->readers[i].memory, memory);
-  }
-  insitu__mem_free(r->readers);
-  insitu__loader_add(&r->loader->cache.loads, insitu__loader_get(&r->cache.loads));
-  insitu__loader_add(&r->loader->cache.read, insitu__loader_get(&r->cache.read));
-  insitu__cache_free(&r->cache);
-  pthread_mutex_lock(&r->loader->lock);
-  r->loader->reserved -= r->reserved;
-  pthread_mutex_unlock(&r->loader->lock);
-}
-
-static void insitu__loader_read_await(void *arg) {
-  struct insitu__loader_reading *r = (struct insitu__loader_reading *)arg;
-  insitu_loader *ld = r->loader;
-  r->status = insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
-  if (!r->status) r->status = insitu__loader_read_shape(r);
-  if (!r->status && r->dst && r->dst_bytes < r->bytes)
-    r->status = insitu__error_set(r->err, INSITU_E_ARG,
-        "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64 "; give room for all of it, or select less with slices",
-        r->zarr.path, r->bytes, r->dst_bytes);
-  if (!r->status && r->dst && r->tiles) {
-    unsigned n = insitu__loader_read_begin(r), started = 0;
-    insitu__reactor_gate_expect(&r->done, n);
-    for (; !r->status && started < n; started++)
-      if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started])) break;
-    if (n && !started && !r->status)
-      r->status = insitu__error_set(
-          r->err, INSITU_E_NOMEM, "read, array %s: no memory for a coroutine; give the process more memory", r->zarr.path);
-    for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
-    insitu__reactor_gate_await(&ld->reactor, &r->done);
-    insitu__loader_read_end(r, n);
-  }
-  insitu__zarr_array_free(&r->zarr);
 }
 
 /* ---- strings of any length ---- */

@@ -157,7 +157,7 @@ static inline void support_metadata(const char *root, const struct support_array
         a->index_crc ? ",{\"name\":\"crc32c\"}" : "", a->index_first ? "start" : "end");
   }
   if (a->dims) snprintf(names, sizeof names, ",\"%s\":%s", a->format == 3 ? "dimension_names" : "_ARRAY_DIMENSIONS", a->dims);
-  if (a->attributes) snprintf(members, sizeof members, ",%s", a->attributes);
+  if (a->attributes) snprintf(members, sizeof members, a->format == 3 ? ",\"attributes\":{%s}" : ",%s", a->attributes);
   if (a->format == 3) {
     snprintf(path, sizeof path, "%s/zarr.json", root);
     support_write(path, "{\"zarr_format\":3,\"node_type\":\"group\"}", 37);
@@ -165,7 +165,7 @@ static inline void support_metadata(const char *root, const struct support_array
     snprintf(text, sizeof text,
         "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
         "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,"
-        "\"codecs\":[%s%s%s%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s%s]%s,\"attributes\":{\"\":0%s}}",
+        "\"codecs\":[%s%s%s%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s%s]%s%s}",
         shape, dtype, chunk, a->fill ? a->fill : "0", outer,
         a->fortran ? "{\"name\":\"transpose\",\"configuration\":{\"order\":" : "",
         a->fortran ? support_list(order, a->ndim, reversed) : "", a->fortran ? "}}," : "", a->big ? "big" : "little",

@@ -4,6 +4,9 @@
 #include <math.h>
 #include "support.h"
 #include "modes.h"
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
 
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};
@@ -104,6 +107,31 @@ static void test_attributes(void **state) {
     if (status != bad[i].status) fail_msg("%s: %s", bad[i].attributes, insitu_status_name(status));
     has(err.message, bad[i].part);
   }
+}
+
+/* What xarray decodes. */
+static void test_xarray(void **state) {
+  FILE *f = fopen(TEST_DATA "/cf_golden.txt", "r");
+  char line[300], kind[8], stored[32], shown[64], dtype[12];
+  int at, lines = 0;
+  (void)state;
+  assert_non_null(f);
+  for (; fgets(line, sizeof line, f); lines++) {
+    struct insitu__cf cf;
+    struct insitu__box b;
+    insitu_error err;
+    assert_int_equal(sscanf(line, "%7s %31s %63s %n", kind, stored, shown, &at), 3);
+    snprintf(dtype, sizeof dtype, "<%s", kind);
+    if (describe(dtype, "null", line + at, &cf, &err)) fail_msg("%s%s", line, err.message);
+    uint64_t bits = strtoull(stored, NULL, 16);
+    double got, want = strtod(shown, NULL);
+    if (insitu__box_init(&b, 0, NULL, NULL, NULL, 0, 0, cf.dtype, false, INSITU_F64, &err)) fail_msg("%s", err.message);
+    insitu__box_cf(&b, &cf, false);
+    insitu__box_copy(&b, &bits, &got);
+    if (isnan(want) ? !isnan(got) : got != want) fail_msg("%s: %a", line, got);
+  }
+  assert_int_equal(lines, 96);
+  fclose(f);
 }
 
 /* ---- batches ---- */
@@ -285,7 +313,7 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_batches),
-      cmocka_unit_test(test_absent), cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_attributes), cmocka_unit_test(test_xarray),
+      cmocka_unit_test(test_batches), cmocka_unit_test(test_absent), cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

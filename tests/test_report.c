@@ -589,7 +589,7 @@ static void test_describe(void **state) {
                                                              : "machine");
       is_text(&j, origins, "io", "desc");
       assert_int_equal(
-          insitu__text_json_size(&j.j, origins), INSITU__LOADER_FIELDS - 3); /* url, sample_dim, manifest have none */
+          insitu__text_json_size(&j.j, origins), INSITU__LOADER_FIELDS - 4); /* url, sample_dim, time_path, manifest have none */
       done(&j);
       insitu_loader_close(&ld);
     }

@@ -483,12 +483,97 @@ static int teardown(void **state) {
   free(run_err);
   return support_teardown(state);
 }
+static void samples_are(int first, int last) { /* of the batch that was printed as JSON */
+  char want[300];
+  int n = snprintf(want, sizeof want, "\"sample_indices\": [%d", first);
+  for (int k = first + 1; k <= last; k++) n += snprintf(want + n, sizeof want - (size_t)n, ", %d", k);
+  snprintf(want + n, sizeof want - (size_t)n, "]");
+  for (char *end; (end = strchr(run_out, '\n'));) memmove(end, end + 1, strlen(end)); /* lists may be broken */
+  assert_has(run_out, want);
+}
+/* Decoding and dates, by options, by configuration file and in insitu info. */
+static void test_cf(void **state) {
+  char root[512], config[512];
+  double hours[60];
+  (void)state;
+  snprintf(root, sizeof root, "%s", support_path("cf.zarr"));
+  snprintf(config, sizeof config, "%s", support_path("cf.json"));
+  struct support_array a = {.name = "g/p",
+      .ndim = 2,
+      .shape = {60, 2},
+      .chunk = {7, 2},
+      .dtype = INSITU_I16,
+      .format = 2,
+      .dims = "[\"time\",\"y\"]",
+      .attributes = "\"scale_factor\":0.5,\"_FillValue\":5"};
+  struct support_array t = {.name = "time",
+      .ndim = 1,
+      .shape = {60},
+      .chunk = {13},
+      .dtype = INSITU_I32,
+      .format = 2,
+      .dims = "[\"time\"]",
+      .attributes = "\"units\":\"hours since 1979-02-25\",\"calendar\":\"noleap\"",
+      .values = hours};
+  for (int i = 0; i < 60; i++) hours[i] = 6 * i;
+  support_make(root, &a);
+  support_make(root, &t);
+  assert_int_equal(run_tool("cat %s g/p --slice 0=2:4 --decode cf --text", root), 0);
+  assert_has(run_out, "2 nan");
+  assert_has(run_out, "3 3.5");
+  assert_int_equal(run_tool("cat %s g/p --decode netcdf", root), 2);
+  assert_has(run_err, "--decode netcdf: give cf");
+  assert_int_equal(run_tool("info %s", root), 0);
+  assert_has(run_out, "1979-02-25T00:00 .. 1979-03-11T18:00, every 6 h, noleap");
+  assert_int_equal(run_tool("info %s time --json", root), 0);
+  assert_has(run_out, "\"first\": \"1979-02-25T00:00\"");
+  assert_has(run_out, "\"step_seconds\": 21600");
+  hours[59]++;
+  support_make(root, &t);
+  assert_int_equal(run_tool("info %s time", root), 0);
+  assert_has(run_out, "1979-03-11T19:00, not regular, noleap");
+  t.attributes = "\"units\":\"months since 1979-02-25\"";
+  support_make(root, &t);
+  assert_int_equal(run_tool("info %s time", root), 0);
+  assert_has(run_out, "months and years have no fixed length");
+  t.attributes = "\"units\":\"hours since 1979-02-25\",\"calendar\":\"noleap\"";
+  support_make(root, &t);
+  static const struct {
+    const char *options;
+    int first, last; /* of all samples */
+  } one[] = {{"--samples 1979-02-28..1979-03-01", 12, 19}, {"--samples 1979-03-10..", 52, 59}, {"--samples 4..8", 4, 7},
+      {"--samples ..8", 0, 7}, {"--sample-from 1979-03-11T07", 58, 59}, {"--time-path time --sample-to 1979-02-25", 0, 3}};
+  for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+    assert_int_equal(run_tool("cat %s --batch 0,0 --var g/p --split all --batch-size 20 --json %s", root, one[i].options), 0);
+    samples_are(one[i].first, one[i].last);
+  }
+  assert_int_equal(run_tool("plan %s --var g/p --samples 1979", root), 2);
+  assert_has(run_err, "--samples 1979: give dates or indices");
+  assert_int_equal(run_tool("plan %s --var g/p --samples 1985-01..", root), 1);
+  assert_has(run_err, "go from 1979-02-25T00:00");
+  assert_int_equal(run_tool("cat %s --batch 0,0 --var g/p --split val --batch-size 4 --json --ranges "
+                            "..1979-03-02,1979-03-03..1979-03-03,30:60",
+                       root),
+      0);
+  samples_are(24, 27);
+  FILE *f = fopen(config, "w");
+  assert_non_null(f);
+  fprintf(f,
+      "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"g/p\", \"decode\": \"cf\"}], \"batch_size\": 4, "
+      "\"sample_from\": \"1979-03\", \"split\": [{\"to\": \"1979-03-05\"}, {\"from\": \"1979-03-06\"}]}",
+      root);
+  fclose(f);
+  assert_int_equal(run_tool("cat --config %s --batch 0,0 --split val --json", config), 0);
+  assert_has(run_out, "\"float32\"");
+  samples_are(36, 39);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_mk_index), cmocka_unit_test(test_mk_absent),
       cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather), cmocka_unit_test(test_mk_coordinates),
       cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
       cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config), cmocka_unit_test(test_config_wrong),
       cmocka_unit_test(test_cat_npy), cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
-      cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_bench)};
+      cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_cf), cmocka_unit_test(test_bench)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

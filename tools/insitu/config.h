@@ -21,6 +21,9 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(lanes, "lanes", U64, NULL, "N", "equal parts of the order that every batch draws from")                                      \
   X(sample_start, "sample-start", I64, NULL, "N", "only samples from here ...")                                                  \
   X(sample_stop, "sample-stop", I64, NULL, "N", "... to here, exclusive")                                                        \
+  X(sample_from, "sample-from", TEXT, NULL, "DATE", "only samples from 1979, 1979-06, 1979-06-01, 1979-06-01T12 ...")            \
+  X(sample_to, "sample-to", TEXT, NULL, "DATE", "... to the end of that")                                                        \
+  X(time_path, "time-path", TEXT, NULL, "PATH", "the samples' dates (the array named as their axis)")                            \
   X(split_shuffled, "split-shuffled", FLAG, NULL, NULL, "draw the splits' chunks at random")                                     \
   X(split_spill, "split-spill", FLAG, NULL, NULL, "let windows read outside their split")                                        \
   X(split_gap, "split-gap", U64, NULL, "N", "samples left out between splits (0)")                                               \
@@ -56,7 +59,8 @@ struct config_field {
 #define CONFIG_FIELD_ITER(member, option, kind, words, ...) {#member, CONFIG_##kind, words, offsetof(insitu_iter_desc, member)},
 static const struct config_field config_fields[CONFIG_N] = {CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
-static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice, *config_fractions, *config_ranges;
+static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice, *config_fractions, *config_ranges,
+    *config_samples;
 #define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                                                             \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
 #define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                                                             \
@@ -69,7 +73,8 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
       {"decode", 0, "cf", "unpack, and show missing values as NaN, by the CF conventions", &config_decode},                      \
       {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis", &config_slice},                          \
       {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},                                         \
-      {"ranges", 0, "A:B,...", "samples of train, val, test instead", &config_ranges},                                           \
+      {"ranges", 0, "A:B,...", "samples of train, val, test instead; or dates, A..B", &config_ranges},                           \
+      {"samples", 0, "A..B", "only these samples: dates, or indices (any bare number)", &config_samples},                        \
       CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
 
 struct config_block { /* before what it holds */
@@ -223,6 +228,20 @@ static bool config_parse_variables(struct config *c, const char *text) {
   c->desc.n_variables = n + 1;
   return true;
 }
+/* "A..B": dates, both inclusive, or with numbers alone indices, A:B; either end may be left out. */
+static bool config_parse_range(
+    struct config *c, const char *text, size_t n, const char **from, const char **to, int64_t *start, int64_t *stop) {
+  const char *dots = (const char *)memmem(text, n, "..", 2);
+  if (!dots) return false;
+  const char *second = dots + 2;
+  size_t n_first = (size_t)(dots - text), n_second = n - n_first - 2;
+  int64_t first = 0, last = 0;
+  bool numbers = (!n_first || config_i64(text, n_first, &first)) && (!n_second || config_i64(second, n_second, &last));
+  if (numbers && n_first + n_second) return *start = first, *stop = last, true;
+  if (n_first) *from = config_keep_text(c, text, n_first);
+  if (n_second) *to = config_keep_text(c, second, n_second);
+  return n_first + n_second > 0;
+}
 static bool config_parse_split(struct config *c, const char *text, bool ranges) {
   unsigned n = 0;
   memset(c->desc.split, 0, sizeof c->desc.split);
@@ -232,8 +251,10 @@ static bool config_parse_split(struct config *c, const char *text, bool ranges) 
     char *end = NULL;
     bool ok = n < 3 && length;
     if (ok && ranges)
-      ok = colon && config_i64(p, (uint64_t)(colon - p), &c->desc.split[n].start) &&
-           config_i64(colon + 1, (uint64_t)(p + length - colon - 1), &c->desc.split[n].stop);
+      ok = memmem(p, length, "..", 2) ? config_parse_range(c, p, length, &c->desc.split[n].from, &c->desc.split[n].to,
+                                            &c->desc.split[n].start, &c->desc.split[n].stop)
+                                      : colon && config_i64(p, (uint64_t)(colon - p), &c->desc.split[n].start) &&
+                                            config_i64(colon + 1, (uint64_t)(p + length - colon - 1), &c->desc.split[n].stop);
     else if (ok) {
       c->desc.split[n].fraction = strtod(p, &end);
       ok = end == p + length;
@@ -356,11 +377,21 @@ static bool config_json_split(struct config *c, const struct insitu__text_json *
     insitu_split_range *s = &c->desc.split[n];
     if (insitu__text_json_double(j, t, &s->fraction)) continue; /* a fraction alone */
     int fraction = insitu__text_json_get(j, t, "fraction"), start = insitu__text_json_get(j, t, "start");
-    int stop = insitu__text_json_get(j, t, "stop"), known = (fraction >= 0) + (start >= 0) + (stop >= 0);
-    if (!insitu__text_json_is_object(j, t) || insitu__text_json_size(j, t) != known ||
+    int stop = insitu__text_json_get(j, t, "stop"),
+        date[2] = {insitu__text_json_get(j, t, "from"), insitu__text_json_get(j, t, "to")};
+    int known = (fraction >= 0) + (start >= 0) + (stop >= 0) + (date[0] >= 0) + (date[1] >= 0);
+    char text[2][64];
+    bool dates = true;
+    for (int i = 0; i < 2; i++) {
+      if (date[i] < 0) continue;
+      dates = dates && insitu__text_json_string(j, date[i], text[i], sizeof text[i]) >= 0;
+      if (dates) *(i ? &s->to : &s->from) = config_keep_text(c, text[i], strlen(text[i]));
+    }
+    if (!dates || !insitu__text_json_is_object(j, t) || insitu__text_json_size(j, t) != known ||
         (fraction >= 0 && !insitu__text_json_double(j, fraction, &s->fraction)) ||
         (start >= 0 && !insitu__text_json_i64(j, start, &s->start)) || (stop >= 0 && !insitu__text_json_i64(j, stop, &s->stop)))
-      return config_bad(c, "split", "each must be {\"fraction\": F} or {\"start\": A, \"stop\": B}");
+      return config_bad(
+          c, "split", "each must be {\"fraction\": F}, {\"start\": A, \"stop\": B} or {\"from\": DATE, \"to\": DATE}");
   }
   return true;
 }
@@ -489,6 +520,9 @@ static int config_options(struct config *c) {
   if (config_var && !config_parse_variables(c, config_var)) return TOOL_USAGE;
   if (config_fractions && !config_parse_split(c, config_fractions, false)) return TOOL_USAGE;
   if (config_ranges && !config_parse_split(c, config_ranges, true)) return TOOL_USAGE;
+  if (config_samples && !config_parse_range(c, config_samples, strlen(config_samples), &c->desc.sample_from, &c->desc.sample_to,
+                            &c->desc.sample_start, &c->desc.sample_stop))
+    return tool_usage_error("--samples %s: give dates or indices, such as 1979-01..1999-12-31 or 0..1000", config_samples);
   for (int i = 0; i < CONFIG_N; i++) {
     uint64_t k = (uint64_t)snprintf(shown, sizeof shown, "--%s", config_fields[i].name);
     while (k-- > 0) shown[k] = (char)(shown[k] == '_' ? '-' : shown[k]);

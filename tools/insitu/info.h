@@ -28,6 +28,11 @@ struct info_array {
   uint64_t n_values; /* 0: not looked at */
   double first, last, step;
   bool regular;
+  /* dates, where the units are those of time: of the first and the last sample */
+  bool dated;
+  struct insitu__time_units units;
+  int64_t date[2], every; /* microseconds; every 0: its first and last chunk hold steps of several lengths */
+  insitu_error undated;   /* status < 0: why there are none */
 };
 struct info {
   struct tool_archive archive;
@@ -37,7 +42,8 @@ struct info {
   uint64_t n_groups, n;
   uint64_t decoded, stored;
   bool sized, cut;
-  int64_t deadline; /* of looking at sizes */
+  int64_t deadline;      /* of looking at sizes */
+  insitu_loader *loader; /* for dates; NULL until some are wanted */
 };
 
 /* ---- reading the metadata ---- */
@@ -343,6 +349,61 @@ static void info_values(struct info *f, struct info_array *a) {
   insitu__mem_free(r.piece);
 }
 
+/* ---- dates ---- */
+
+struct info_dates { /* a piece of a coordinate on its way into memory */
+  insitu_loader *loader;
+  struct info_array *a;
+  uint64_t start, stop;
+  int64_t *moment;
+  insitu_status status;
+};
+static void info_dates_await(void *arg) {
+  struct info_dates *d = (struct info_dates *)arg;
+  d->status = insitu__loader_time_read_await(d->loader, &d->a->z, &d->a->units, d->start, d->stop, d->moment, &d->a->undated);
+}
+/* Samples [start, stop): their first and last date, and whether all follow each other by *every, which 0 leaves to be found. */
+static bool info_dates_read(struct info *f, struct info_array *a, uint64_t start, uint64_t stop, int64_t *first, int64_t *last) {
+  struct info_dates d = {.loader = f->loader, .a = a, .start = start, .stop = stop};
+  d.moment = (int64_t *)tool_alloc(stop - start, sizeof *d.moment);
+  bool ok = insitu__reactor_call(&f->loader->reactor, info_dates_await, &d) == INSITU_OK && d.status == INSITU_OK;
+  for (uint64_t i = 1; ok && i < stop - start; i++)
+    if (d.moment[i] - d.moment[i - 1] != a->every) a->every = 0;
+  if (ok) *first = d.moment[0];
+  if (ok) *last = d.moment[stop - start - 1];
+  insitu__mem_free(d.moment);
+  return ok;
+}
+/* Reads the first and the last chunk of a coordinate of time. */
+static void info_dates(struct info *f, struct info_array *a) {
+  char units[256];
+  int token = insitu__text_json_get(a->node.attributes_doc, a->node.attributes, "units");
+  uint64_t n = a->shape[0];
+  int64_t second[2], other;
+  if (a->err.status || a->z.ndim != 1 || !n || a->z.dtype >> 8 > 2 || token < 0) return;
+  if (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 || !strcasestr(units, " since ")) return;
+  if (insitu__loader_time_units(&a->z, &a->units, &a->undated) < 0) return;
+  insitu_loader_desc desc = {.api = INSITU_API, .url = f->url, .plan_only = 1};
+  if (!f->loader && insitu_loader_open(&desc, &f->loader, &a->undated) < 0) return;
+  uint64_t chunk = insitu__base_min(n, a->z.chunk[0]), last = (n - 1) / chunk * chunk;
+  if (!info_dates_read(f, a, 0, insitu__base_min(n, 2), &a->date[0], &second[0])) return;
+  a->every = second[0] - a->date[0];
+  a->dated = info_dates_read(f, a, 0, chunk, &other, &second[1]) && info_dates_read(f, a, last, n, &other, &a->date[1]);
+  int64_t all;
+  if (!a->dated || __builtin_mul_overflow(a->every, (int64_t)n - 1, &all) || all != a->date[1] - a->date[0]) a->every = 0;
+}
+/* "6 h" */
+static const char *info_step(int64_t every, char text[32]) {
+  static const struct {
+    const char *name;
+    int64_t us;
+  } unit[] = {{"d", INSITU__TIME_DAY}, {"h", 3600000000}, {"min", 60000000}, {"s", 1000000}, {"ms", 1000}, {"us", 1}};
+  size_t i = 0;
+  while (every % unit[i].us) i++;
+  snprintf(text, 32, "%" PRId64 " %s", every / unit[i].us, unit[i].name);
+  return text;
+}
+
 /* ---- text ---- */
 
 /* "label  text", the label filled to a width, the text wrapped at spaces to the columns of the page. */
@@ -500,6 +561,16 @@ static void info_print_values(const struct info_array *a) {
   else if (a->n_values > 1) snprintf(text + n, sizeof text - (size_t)n, ", not regular");
   info_line("values", text);
 }
+static void info_print_dates(const struct info_array *a) {
+  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT], step[32], text[200];
+  if (a->undated.status) info_line("dates", a->undated.message);
+  if (!a->dated) return;
+  insitu__time_print(a->units.calendar, a->date[0], first);
+  insitu__time_print(a->units.calendar, a->date[1], last);
+  snprintf(text, sizeof text, "%s .. %s, %s%s, %s", first, last, a->every ? "every " : "not regular",
+      a->every ? info_step(a->every, step) : "", insitu__time_calendars[a->units.calendar]);
+  info_line("dates", text);
+}
 static void info_print_array(const struct info *f, const struct info_array *a) {
   struct insitu__text_buffer b = {0};
   char text[200];
@@ -527,6 +598,7 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
   info_line("fill", a->fill < 0 ? "none" : text[0] ? text : "\"\"");
   if (a->decoded) info_print_size(a);
   info_print_values(a);
+  info_print_dates(a);
   info_print_attributes(a->node.attributes_doc, a->node.attributes);
 }
 
@@ -909,6 +981,16 @@ static void info_json_array(struct tool_json_out *j, const struct info *f, const
     if (a->regular) tool_json_double(j, "step", a->step);
     tool_json_end(j);
   }
+  if (a->dated) {
+    char text[INSITU__TIME_TEXT];
+    tool_json_object(j, "dates");
+    tool_json_string(j, "first", insitu__time_print(a->units.calendar, a->date[0], text));
+    tool_json_string(j, "last", insitu__time_print(a->units.calendar, a->date[1], text));
+    tool_json_string(j, "calendar", insitu__time_calendars[a->units.calendar]);
+    tool_json_bool(j, "regular", a->every != 0);
+    if (a->every) tool_json_double(j, "step_seconds", (double)a->every / 1e6);
+    tool_json_end(j);
+  }
   tool_json_token(j, "attributes", a->node.attributes_doc, a->node.attributes);
   tool_json_end(j);
 }
@@ -1020,6 +1102,7 @@ static void info_free(struct info *f) {
   insitu__mem_free(f->arrays);
   for (uint64_t i = 0; i < f->n_groups; i++) insitu__mem_free(f->groups[i]);
   INSITU__ARRAY_FREE(f->groups);
+  insitu_loader_close(&f->loader);
   tool_archive_close(&f->archive);
 }
 static int info_gather(struct info *f, uint64_t seconds) {
@@ -1040,6 +1123,7 @@ static int info_gather(struct info *f, uint64_t seconds) {
   f->deadline = insitu__base_now() + (int64_t)insitu__base_min(seconds, 1u << 30) * 1000000000;
   info_sizes(f);
   for (uint64_t i = 0; i < f->n; i++) info_values(f, &f->arrays[i]);
+  for (uint64_t i = 0; i < f->n; i++) info_dates(f, &f->arrays[i]);
   return TOOL_OK;
 }
 static int info_run(int argc, char **argv) {
@@ -1085,7 +1169,8 @@ static const struct tool_command info_command = {.name = "info",
                "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; which arrays this\n"
                "build cannot read, and why; which arrays share a sample axis and how it is chunked; and a\n"
                "configuration to begin with, with the memory and the reads that it would take. Reads metadata, and\n"
-               "of the data only small coordinates. Sizes are decoded bytes; ratio is decoded to stored.\n\n"
+               "of the data only small coordinates, and both ends of those of time. Sizes are decoded bytes; ratio is\n"
+               "decoded to stored.\n\n"
                "examples: insitu info winds.zarr\n"
                "          insitu info winds.zarr uwnd --attributes\n"
                "          insitu info winds.zarr --json | jq '.arrays[].path'\n",
