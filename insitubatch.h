@@ -5382,7 +5382,7 @@ static insitu_status insitu__store_zip_index(const unsigned char *p, uint64_t n,
   for (uint64_t i = x->n_members; i-- > 0;) {
     struct insitu__store_member *m = &x->member[(const struct insitu__store_member *)(const void *)x->object[i] - x->member];
     m->limit = limit;
-    limit = m->header;
+    limit = insitu__base_min(limit, m->header); /* one that lies outside bounds no other */
   }
   for (uint64_t i = 0; i < x->n_members; i++)
     if (x->member[i].object.key) x->object[x->n_objects++] = &x->member[i].object;
