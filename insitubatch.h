@@ -6995,7 +6995,7 @@ static insitu_status insitu__zarr_array_await(
 }
 
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
- * NULL when it has none, or is not there. */
+ * NULL when it has none, or is not there. For the command insitu: the loader itself does not ask. */
 __attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
     struct insitu__zarr_group *g, const char *path, char **text, insitu_error *err) {
   char key[INSITU__MAX_KEY], what[320];
