@@ -7145,7 +7145,7 @@ static insitu_status insitu__store_zip_index(const unsigned char *p, uint64_t n,
   for (uint64_t i = x->n_members; i-- > 0;) {
     struct insitu__store_member *m = &x->member[(const struct insitu__store_member *)(const void *)x->object[i] - x->member];
     m->limit = limit;
-    limit = m->header;
+    limit = insitu__base_min(limit, m->header); /* one that lies outside bounds no other */
   }
   for (uint64_t i = 0; i < x->n_members; i++)
     if (x->member[i].object.key) x->object[x->n_objects++] = &x->member[i].object;
@@ -9149,8 +9149,8 @@ static insitu_status insitu__zarr_array_await(
 }
 
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
- * NULL when it has none, or is not there. */
-static insitu_status insitu__zarr_attributes_await(
+ * NULL when it has none, or is not there. For the command insitu: the loader itself does not ask. */
+__attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
     struct insitu__zarr_group *g, const char *path, char **text, insitu_error *err) {
   char key[INSITU__MAX_KEY], what[320];
   const char *name = g->format == 3 ? "zarr.json" : ".zattrs", *span;

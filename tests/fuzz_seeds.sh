@@ -1,9 +1,9 @@
 #!/bin/sh
-# Copies what the repository has to FOLDER as seeds of the fuzz targets: FOLDER/fuzz_codec, fuzz_zarr and fuzz_shard.
+# Copies what the repository has to FOLDER as seeds of the fuzz targets: FOLDER/fuzz_codec, fuzz_zarr, fuzz_shard and fuzz_zip.
 #   tests/fuzz_seeds.sh FOLDER
 set -eu
 data=$(cd "$(dirname "$0")/data" && pwd)
-mkdir -p "$1/fuzz_codec" "$1/fuzz_zarr" "$1/fuzz_shard"
+mkdir -p "$1/fuzz_codec" "$1/fuzz_zarr" "$1/fuzz_shard" "$1/fuzz_zip"
 
 octal() { printf '%03o' "$1"; }
 
@@ -37,4 +37,9 @@ for array in "$data"/stores/sharded*/*/; do
   [ -n "$object" ] || continue
   store=$(basename "$(dirname "$array")")
   { cat "$array/zarr.json" && printf '\0' && cat "$object"; } >"$1/fuzz_shard/${store}_$(basename "$array")"
+done
+
+# A byte that chooses how it is read, and the file.
+for path in "$data"/stores/*.zip; do
+  { printf '\370' && cat "$path"; } >"$1/fuzz_zip/$(basename "$path")"
 done

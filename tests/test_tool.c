@@ -4,6 +4,7 @@
 #include "support.h"
 #include "expect.h"
 #include "run_tool.h"
+#include "zip.h"
 #ifndef TEST_DATA
 #define TEST_DATA "tests/data"
 #endif
@@ -335,6 +336,112 @@ static void test_info_values(void **state) {
   assert_has(run_out, "?[31mred");
 }
 
+/* OME-NGFF images: of 0.4 below groups, of 0.5 at the root and beside it; what they name is looked up. */
+static void write_attributes(const char *root, const char *name, const char *text) {
+  char path[700];
+  snprintf(path, sizeof path, "%s/%s", root, name);
+  support_write(path, text, strlen(text));
+}
+static void check_image(int dataset, const char *path, const char *dtype, const char *scale) {
+  const uint64_t shape[] = {40, 6}, chunk[] = {4, 6};
+  uint64_t n;
+  assert_true(is(dataset, "path", path));
+  assert_int_equal(yes(dataset, "found"), dtype != NULL);
+  const char *span = insitu__text_json_span(&doc, at(dataset, "scale"), &n);
+  if (n != strlen(scale) || memcmp(span, scale, n)) fail_msg("%s: scale %.*s", path, (int)n, span);
+  if (!dtype) return;
+  assert_true(is(dataset, "dtype", dtype));
+  check_extents(dataset, "shape", 2, shape);
+  check_extents(dataset, "chunk_shape", 2, chunk);
+}
+static void test_info_images(void **state) {
+  (void)state;
+  char root[512];
+  snprintf(root, sizeof root, "%s", support_path("plate"));
+  struct support_array a = {"A/1/0", 2, {40, 6}, {4, 6}, INSITU_F32, 2, .zstd = true}, b = a;
+  b.name = "A/2/0";
+  b.dtype = INSITU_I16;
+  support_make(root, &a);
+  support_make(root, &b);
+  write_attributes(root, "A/1/.zattrs",
+      "{\"multiscales\": [{\"version\": \"0.4\", \"name\": \"first\", \"axes\": [{\"name\": \"y\", \"type\": \"space\", "
+      "\"unit\": \"micrometer\"},"
+      "{\"name\": \"x\"}], \"datasets\": [{\"path\": \"0\", \"coordinateTransformations\": [{\"type\": \"translation\","
+      "\"translation\": [1, 2]}, {\"type\": \"scale\", \"scale\": [0.5, 2]}]}, {\"path\": \"1\"}],"
+      "\"coordinateTransformations\": [{\"type\": \"scale\", \"scale\": [7, 7]}]}]}");
+  write_attributes(
+      root, "A/2/.zattrs", "{\"multiscales\": [{\"version\": \"0.1\", \"datasets\": [{\"path\": \"0\"}]}, 5], \"x\": 1}");
+  assert_int_equal(run_tool("info %s --short", root), 0);
+  assert_has(run_out, "    A/1/\n");
+  assert_has(run_out, "Image A/1  first, OME-NGFF 0.4\n");
+  assert_has(run_out, "axes     y space micrometer, x\n");
+  assert_has(run_out, "A/1/0    float32 40x6, chunk 4x6; scale 0.5 2; translation 1 2\n");
+  assert_has(run_out, "A/1/1    no such array\n");
+  assert_has(run_out, "all      scale 7 7\n");
+  assert_has(run_out, "Image A/2  OME-NGFF 0.1\n");
+  assert_int_equal(run_tool("info %s --json", root), 0);
+  parse();
+  int groups = at(0, "groups"), found = 0;
+  for (int t = insitu__text_json_first(&doc, groups); t >= 0; t = insitu__text_json_next(&doc, groups, t)) {
+    int list = insitu__text_json_get(&doc, t, "multiscales"), image = insitu__text_json_first(&doc, list);
+    if (list < 0) continue;
+    int set = at(image, "datasets"), dataset = insitu__text_json_first(&doc, set);
+    if (is(t, "path", "A/1")) {
+      assert_true(is(image, "name", "first") && is(image, "version", "0.4"));
+      assert_int_equal(insitu__text_json_size(&doc, at(image, "axes")), 2);
+      check_image(dataset, "A/1/0", "float32", "[0.5, 2]");
+      check_image(insitu__text_json_next(&doc, set, dataset), "A/1/1", NULL, "null");
+    } else check_image(dataset, "A/2/0", "int16", "null");
+    found++;
+  }
+  assert_int_equal(found, 2);
+  /* 0.5, in a consolidated archive: a group without arrays is known from its document alone */
+  snprintf(root, sizeof root, "%s", support_path("image"));
+  a.name = "s0";
+  a.format = 3;
+  support_make(root, &a);
+  write_attributes(root, "zarr.json",
+      "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {\"ome\": {\"version\": \"0.5\", \"multiscales\": "
+      "[{\"axes\": [],"
+      "\"datasets\": [{\"path\": \"s0\"}]}]}}, \"consolidated_metadata\": {\"kind\": \"inline\", \"must_understand\": false, "
+      "\"metadata\":"
+      "{\"labels/n\": {\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {\"ome\": {\"version\": \"0.5\", "
+      "\"multiscales\":"
+      "[{\"name\": \"cells\", \"datasets\": [{\"path\": \"../0\"}, {}]}]}}}}}}");
+  assert_int_equal(run_tool("info %s --short", root), 0);
+  assert_has(run_out, "Image /  OME-NGFF 0.5\n");
+  assert_has(run_out, "Image labels/n  cells, OME-NGFF 0.5\n");
+  assert_has(run_out, "?        no such array\n");
+}
+
+/* Zip files go in the place of directories. */
+static void test_zip(void **state) {
+  (void)state;
+  const char *url = support_path("winds.zip");
+  for (int deflated = 0; deflated < 2; deflated++) {
+    struct zip z = {.options = deflated ? ZIP_DEFLATE : 0};
+    zip_folder(&z, WINDS, "winds.zarr/");
+    zip_finish(&z, "", false);
+    zip_write(&z, url);
+    zip_free(&z);
+    assert_int_equal(run_tool("info %s --json", WINDS), 0);
+    parse();
+    uint64_t stored = number(array_of("uwnd"), "stored_bytes"), objects = number(array_of("uwnd"), "stored_objects");
+    assert_int_equal(run_tool("info %s --json", url), 0);
+    parse();
+    assert_true(is(0, "url", url));
+    assert_int_equal(number(array_of("uwnd"), "stored_objects"), objects);
+    uint64_t packed = number(array_of("uwnd"), "stored_bytes");
+    assert_true(deflated ? packed != stored : packed == stored);
+    assert_int_equal(run_tool("verify zip://%s/winds.zarr", url), 0);
+    assert_has(run_out, "47 chunks of 5 arrays checked, none is bad");
+    assert_int_equal(run_tool("doctor %s", url), 0);
+    assert_has(run_out, deflated ? "some of them deflated" : "stored as they are");
+    assert_int_equal(run_tool("bench %s --var uwnd --epochs 1 --rounds 1 --seconds 1", url), deflated);
+    if (deflated) assert_has(run_err, "is deflated in the zip file");
+  }
+}
+
 /* ---- verify ---- */
 
 static void test_verify_good(void **state) {
@@ -466,6 +573,8 @@ int main(void) {
       cmocka_unit_test(test_info_stores),
       cmocka_unit_test(test_info_sharded),
       cmocka_unit_test(test_info_values),
+      cmocka_unit_test(test_info_images),
+      cmocka_unit_test(test_zip),
       cmocka_unit_test(test_verify_good),
       cmocka_unit_test(test_verify_bad),
       cmocka_unit_test(test_verify_refused),

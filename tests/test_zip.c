@@ -409,7 +409,14 @@ static void test_refused(void **state) {
     assert_int_equal(visit(url, "b", 0, 1000, 0, 0), wide[i].status);
     if (!strstr(seen.error.message, wide[i].word)) fail_msg("'%s' not in: %s", wide[i].word, seen.error.message);
   }
-  struct zip z = two(ZIP_WIDE);
+  struct zip z = two(0); /* a would reach into the directory, and b lies far behind the file */
+  zip_put(zip_put(z.directory + 20, 1045, 4), 1045, 4);
+  zip_put(z.directory + ENTRY + 42, 1 << 20, 4);
+  zip_finish(&z, "", false);
+  zip_write(&z, url);
+  zip_free(&z);
+  refused(INSITU_E_CORRUPT, url, "a", "or the central directory");
+  z = two(ZIP_WIDE);
   zip_put(z.directory + ENTRY + 2, 16, 2); /* a ZIP64 field without the offset */
   zip_finish(&z, "", true);
   zip_write(&z, url);

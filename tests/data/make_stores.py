@@ -2,7 +2,7 @@
 """Writes small Zarr stores whose values follow a formula, so that C tests know every element without Python.
 
     make_stores.py write FOLDER    zarr-python 2 writes the *.v2.zarr stores; zarr-python 3 and tensorstore, side by side, the
-                                   *.v3.zarr ones; all append to INDEX.txt
+                                   *.v3.zarr ones and the *.v3.zip files; all append to INDEX.txt
     make_stores.py check FOLDER    (zarr-python 3) reads every readable array back and compares
 
 Run by make_stores.sh. README.md beside it describes the formula and INDEX.txt; tests/expect.h is the same in C.
@@ -16,6 +16,7 @@ import shutil
 import sys
 import types
 import warnings
+import zipfile
 
 import numpy as np
 import zarr
@@ -574,6 +575,35 @@ def write_sharded(folder, index):
         put(array, store, path, index, shape, inner, dtype, absent)
 
 
+def write_zips(folder, index):
+    """A group that zarr-python wrote into a zip file, stored; and a folder that Python's zipfile packed, deflated."""
+    from zarr.codecs import BytesCodec, ZstdCodec
+    from zarr.storage import ZipStore, _zip
+
+    store = "store.v3.zip"
+    _zip.time = types.SimpleNamespace(time=lambda: 0, localtime=lambda t: (1980, 1, 1, 0, 0, 0))  # the same bytes on every run
+    to = ZipStore(os.path.join(folder, store), mode="w")
+    g = zarr.open_group(to, mode="w", zarr_format=3)
+    for path, dtype, shape, chunks, more in [("raw", "i2", (7, 5), (3, 5), {"compressors": None}),
+            ("a/shards", "f4", (10, 6), (2, 3), {"shards": (4, 6), "compressors": [ZstdCodec(level=3)]})]:
+        a = g.create_array(path, shape=shape, chunks=chunks, dtype=dtype, fill_value=0, serializer=BytesCodec(), **more)
+        put(a, store, path, index, shape, chunks, dtype, None)
+    g["raw"].attrs["units"] = "m"  # written again: the first zarr.json stays in the file
+    to.close()
+
+    store, packed = "folder.v3.zip", "groups.v3.zarr"
+    with zipfile.ZipFile(os.path.join(folder, store), "w", zipfile.ZIP_DEFLATED) as z:
+        for root, below, names in os.walk(os.path.join(folder, packed)):
+            below.sort()
+            for path in (os.path.join(root, name) for name in sorted(names)):
+                info = zipfile.ZipInfo(os.path.relpath(path, folder), (1980, 1, 1, 0, 0, 0))
+                info.compress_type = zipfile.ZIP_DEFLATED
+                z.writestr(info, open(path, "rb").read())
+    lines = [line.split(" ", 1) for line in open(index.path, encoding="ascii")]
+    with open(index.path, "a", encoding="ascii") as f:
+        f.writelines(f"{store} {rest}" for name, rest in lines if name == packed)
+
+
 # ---- check ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -593,7 +623,11 @@ def check(folder):
                     want[box] = fill
         try:
             where = os.path.join(folder, store)
-            got = (zarr.open_array(where, mode="r") if path == "/" else zarr.open_group(where, mode="r")[path])[...]
+            if store.endswith(".zip"):
+                where = zarr.storage.ZipStore(where, mode="r")
+            below = "groups.v3.zarr" if store == "folder.v3.zip" else ""
+            array = zarr.open_array(where, mode="r") if path == "/" else zarr.open_group(where, path=below, mode="r")[path]
+            got = array[...]
         except Exception as e:  # what zarr-python itself does not read
             unread.append(f"{store}/{path}: {type(e).__name__}: {str(e)[:80]}")
             continue
@@ -617,5 +651,5 @@ if __name__ == "__main__":
         for name in os.listdir(sys.argv[2]):
             if name.endswith(".v3.zarr" if V3 else ".v2.zarr"):
                 shutil.rmtree(os.path.join(sys.argv[2], name))
-        for write in (write_v3, write_sharded) if V3 else (write_v2,):
+        for write in (write_v3, write_sharded, write_zips) if V3 else (write_v2,):
             write(sys.argv[2], Index(sys.argv[2]))

@@ -155,7 +155,7 @@ static void bench_key(const struct bench *b, const struct bench_tile *t, uint64_
   insitu__zarr_object_of(&a->zarr, index, object);
   insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY);
 }
-/* Where the chunks lie in their shards: the bare loop knows it beforehand. */
+/* Where the chunks lie in their shards, and those in a zip file: the bare loop knows it beforehand. */
 static void bench_locate_await(void *arg) {
   struct bench *b = (struct bench *)arg;
   char key[INSITU__MAX_KEY];
@@ -165,9 +165,19 @@ static void bench_locate_await(void *arg) {
     const struct insitu__zarr_array *z = &b->ld->geometry.arrays[t->array].zarr;
     insitu_error err = {0};
     t->bytes = UINT64_MAX;
-    if (!z->n_levels) continue;
     bench_key(b, t, index, key);
-    if (insitu__cache_locate_await(&b->ld->cache, z, index, key, &t->offset, &t->bytes, &err) < 0) t->bytes = 0;
+    if (z->n_levels && insitu__cache_locate_await(&b->ld->cache, z, index, key, &t->offset, &t->bytes, &err) < 0) t->bytes = 0;
+    struct insitu__store_member *m = b->ld->store.zip ? insitu__store_zip_find(&b->ld->store, key) : NULL;
+    if (!b->ld->store.zip || !t->bytes) continue;
+    if (!m) t->bytes = 0;
+    else if (m->method != INSITU__STORE_STORED)
+      insitu__error_set(&b->bare_err, INSITU_E_UNSUPPORTED,
+          "'%.300s' is deflated in the zip file, which the bare loop does not read; pack it stored (zip -0)", key);
+    else if (insitu__store_zip_start_await(&b->ld->store, m, &err) < 0) t->bytes = 0; /* the loader says why */
+    else {
+      t->offset += m->start;
+      t->bytes = insitu__base_min(t->bytes, m->stored);
+    }
   }
 }
 
@@ -196,7 +206,8 @@ static uint64_t bench_read(struct bench_worker *w, const struct bench_tile *t, u
   if (!t->bytes) return 0;
   cap = insitu__base_min(cap, t->bytes);
   bench_key(w->b, t, index, key);
-  int fd = openat(w->b->ld->store.dirfd, key, O_RDONLY | O_CLOEXEC);
+  const struct insitu__store *s = &w->b->ld->store;
+  int fd = openat(s->zip ? s->zip->base.dirfd : s->dirfd, s->zip ? s->zip->name : key, O_RDONLY | O_CLOEXEC);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return 0;
   ssize_t got = 0;
   while (fd >= 0 && n < cap && (got = pread(fd, into + n, (size_t)(cap - n), (off_t)(t->offset + n))) > 0) n += (uint64_t)got;
@@ -278,6 +289,7 @@ static int bench_run_rounds(struct bench *b) {
   insitu_error err = {0};
   uint64_t encoded = 1;
   bench_list_tiles(b);
+  if (b->bare_err.status) return tool_fail_error(&b->bare_err);
   for (uint64_t i = 0; i < b->ld->geometry.n_arrays; i++) {
     b->slot_bytes = insitu__base_max(b->slot_bytes, b->ld->geometry.arrays[i].chunk_bytes);
     encoded = insitu__base_max(encoded, b->ld->geometry.arrays[i].bound + 1);

@@ -563,6 +563,18 @@ static insitu_status tool_archive_get(
   return status;
 }
 
+static void tool_archive_attributes_await(void *arg) {
+  struct tool_archive_call *call = (struct tool_archive_call *)arg;
+  call->status = insitu__zarr_attributes_await(&call->archive->group, call->path, &call->text, call->err);
+}
+/* The text of a node's attributes, NULL for none; insitu__mem_free frees it. */
+static insitu_status tool_archive_attributes(struct tool_archive *a, const char *path, char **text, insitu_error *err) {
+  struct tool_archive_call call = {.archive = a, .path = path, .err = err};
+  insitu_status status = tool_archive_run(&call, tool_archive_attributes_await);
+  *text = call.text;
+  return status;
+}
+
 /* The metadata of a group or array as it stands: token `node` of `doc` (-1: it has none) and `attributes` of `attributes_doc` (-1:
  * none). */
 struct tool_node {

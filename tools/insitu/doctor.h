@@ -406,6 +406,14 @@ static void doctor_archive(const char *url) {
       : consolidated   ? "consolidated metadata"
                        : "metadata not consolidated",
       ms);
+  if (a.store.zip) {
+    bool deflated = a.store.zip->index.deflated;
+    doctor_line(deflated ? DOCTOR_WARNING : DOCTOR_OK, "zip file",
+        deflated
+            ? "pack chunks as they are (zip -0): reads of a deflated member begin at its start, and inflate what is compressed"
+            : NULL,
+        "%" PRIu64 " objects, %s", a.store.n_objects, deflated ? "some of them deflated" : "stored as they are");
+  }
   if (a.list_error.status) doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
   doctor_arrays(&a);
   tool_archive_close(&a);

@@ -34,10 +34,14 @@ struct info_array {
   int64_t date[2], every; /* microseconds; every 0: its first and last chunk hold steps of several lengths */
   insitu_error undated;   /* status < 0: why there are none */
 };
+struct info_group {
+  char *path, *text;                   /* text: that of the attributes, NULL for none */
+  struct insitu__text_json attributes; /* token 0 of it */
+};
 struct info {
   struct tool_archive archive;
-  const char *url, *below; /* below: the path that was asked for, "" for all */
-  char **groups;           /* sorted; a growing array of >>array */
+  const char *url, *below;   /* below: the path that was asked for, "" for all */
+  struct info_group *groups; /* sorted; a growing array of >>array */
   struct info_array *arrays;
   uint64_t n_groups, n;
   uint64_t decoded, stored;
@@ -162,13 +166,13 @@ static bool info_wanted(const struct info *f, const char *path) {
 }
 static void info_add_group(struct info *f, const char *path, size_t n) {
   char *copy = insitu__mem_text(path, n);
-  if (!copy || !INSITU__ARRAY_PUSH(f->groups, copy)) tool_no_memory();
+  if (!copy || !INSITU__ARRAY_PUSH(f->groups, (struct info_group){.path = copy})) tool_no_memory();
   f->n_groups++;
 }
-/* The root, the groups above the arrays, and those that a consolidated v3 document names. */
+/* The root, the groups above the arrays, and those that a consolidated document names. */
 static void info_find_groups(struct info *f) {
   const struct insitu__text_json *j = &f->archive.group.doc;
-  int nodes = f->archive.group.format == 3 ? f->archive.group.nodes : -1;
+  int nodes = f->archive.group.nodes;
   char path[INSITU__MAX_KEY];
   if (!f->archive.group.is_array) info_add_group(f, "", 0);
   for (uint64_t i = 0; i < f->archive.n_paths; i++)
@@ -177,16 +181,26 @@ static void info_find_groups(struct info *f) {
   for (int t = nodes < 0 ? -1 : insitu__text_json_first(j, nodes); t >= 0; t = insitu__text_json_next(j, nodes, t)) {
     int type = insitu__text_json_get(j, insitu__text_json_value(j, t), "node_type");
     int64_t n = insitu__text_json_string(j, t, path, sizeof path);
-    if (n > 0 && insitu__text_json_equals(j, type, "group")) info_add_group(f, path, (size_t)n);
+    if (f->archive.group.format == 3 && n > 0 && insitu__text_json_equals(j, type, "group")) info_add_group(f, path, (size_t)n);
+    if (f->archive.group.format == 2 && n > 8 && !strcmp(path + n - 8, "/.zgroup")) info_add_group(f, path, (size_t)n - 8);
   }
   if (f->n_groups) qsort(f->groups, (size_t)f->n_groups, sizeof *f->groups, tool_archive_compare);
   uint64_t kept = 0;
   for (uint64_t i = 0; i < f->n_groups; i++) {
-    bool same = kept && strcmp(f->groups[kept - 1], f->groups[i]) == 0;
-    if (same || !info_wanted(f, f->groups[i])) insitu__mem_free(f->groups[i]);
+    bool same = kept && strcmp(f->groups[kept - 1].path, f->groups[i].path) == 0;
+    if (same || !info_wanted(f, f->groups[i].path)) insitu__mem_free(f->groups[i].path);
     else f->groups[kept++] = f->groups[i];
   }
   f->n_groups = kept;
+}
+static void info_read_groups(struct info *f) {
+  for (uint64_t i = 0; i < f->n_groups; i++) {
+    struct info_group *g = &f->groups[i];
+    insitu_error err = {0};
+    insitu_status status = tool_archive_attributes(&f->archive, g->path, &g->text, &err);
+    if (status == INSITU_OK && g->text) status = insitu__text_json_parse(&g->attributes, g->text, strlen(g->text), g->path, &err);
+    if (status < 0) tool_fail_error(&err);
+  }
 }
 
 /* ---- stored bytes ---- */
@@ -214,6 +228,20 @@ static bool info_walk(int fd, int64_t deadline, uint64_t *bytes, uint64_t *files
   closedir(dir);
   return in_time;
 }
+/* What the members of a zip file below an array take in it. */
+static void info_sizes_zip(const struct info *f, struct info_array *a) {
+  const struct insitu__store *s = &f->archive.store;
+  uint64_t n = strlen(a->path);
+  for (uint64_t i = insitu__store_object_first(s, a->path); i < s->n_objects; i++) {
+    const char *key = s->object[i]->key, *name = strrchr(key, '/');
+    if (strncmp(key, a->path, n) || (n && key[n] != '/')) break;
+    name = name ? name + 1 : key;
+    if (name[0] == '.' || strcmp(name, "zarr.json") == 0) continue;
+    a->stored += ((const struct insitu__store_member *)(const void *)s->object[i])->stored;
+    a->stored_objects++;
+  }
+  a->sized = true;
+}
 static void info_sizes(struct info *f) {
   char root[INSITU__MAX_KEY], path[2 * INSITU__MAX_KEY];
   insitu_error err = {0};
@@ -223,6 +251,11 @@ static void info_sizes(struct info *f) {
     struct info_array *a = &f->arrays[i];
     f->decoded += a->decoded;
     if (!f->sized) continue;
+    if (f->archive.store.zip) {
+      info_sizes_zip(f, a);
+      f->stored += a->stored;
+      continue;
+    }
     snprintf(path, sizeof path, "%s/%s", root, a->path);
     errno = EAGAIN; /* no time to open it */
     int fd = insitu__base_now() > f->deadline ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -603,12 +636,12 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
 }
 
 enum { INFO_CELLS = 6, INFO_CELL = 400, INFO_NAME = 24 }; /* columns of the table, bytes of a cell, least columns of a name */
-/* A name of the tree, indented by its depth. */
+/* A name of the tree, indented by its depth: a group's path, an array's last part. */
 static void info_tree_name(const char *path, bool group, char *to, size_t cap) {
   int depth = 0;
   for (const char *p = path; *p; p++) depth += *p == '/';
   const char *last = strrchr(path, '/');
-  snprintf(to, cap, "%*s%s%s", 2 * depth, "", last ? last + 1 : path, group || !path[0] ? "/" : "");
+  snprintf(to, cap, "%*s%s%s", 2 * depth, "", last && !group ? last + 1 : path, group || !path[0] ? "/" : "");
 }
 static void info_extents_text(char *to, size_t cap, unsigned n, const uint64_t *extent) {
   size_t at = 0;
@@ -632,8 +665,9 @@ static void info_cells(const struct info_array *a, char cell[INFO_CELLS][INFO_CE
 }
 static void info_print_row(char cell[INFO_CELLS][INFO_CELL], const int *width, enum tool_style style) {
   printf("  %s", tool_style(style));
-  if (strlen(cell[0]) > (size_t)width[0]) snprintf(cell[0] + width[0] - 2, 3, ".."); /* in full below the table */
-  tool_put_padded(cell[0], width[0]);
+  bool alone = !cell[1][0] && !cell[2][0];                                                     /* a group's line */
+  if (!alone && strlen(cell[0]) > (size_t)width[0]) snprintf(cell[0] + width[0] - 2, 3, ".."); /* in full below the table */
+  tool_put_padded(cell[0], alone ? 0 : width[0]);
   printf("%s", tool_style(TOOL_PLAIN));
   for (int i = 1; i < INFO_CELLS; i++) {
     int last = i;
@@ -665,29 +699,134 @@ static void info_print_tree(const struct info *f) {
   printf("\n");
   if (f->n) info_print_row(cell, width, TOOL_PLAIN);
   for (uint64_t i = 0, g = 0; i < f->n || g < f->n_groups;) {
-    bool group = i == f->n || (g < f->n_groups && tool_archive_compare(&f->groups[g], &f->arrays[i].path) < 0);
+    bool group = i == f->n || (g < f->n_groups && tool_archive_compare(&f->groups[g].path, &f->arrays[i].path) < 0);
     memset(cell, 0, sizeof cell);
-    if (group) info_tree_name(f->groups[g], true, cell[0], INFO_CELL);
+    if (group) info_tree_name(f->groups[g].path, true, cell[0], INFO_CELL);
     else info_cells(&f->arrays[i], cell);
-    if (!group || f->groups[g][0])
+    if (!group || f->groups[g].path[0])
       info_print_row(cell, width, group ? TOOL_CYAN : f->arrays[i].err.status ? TOOL_DIM : TOOL_BOLD);
     if (group) g++;
     else i++;
   }
 }
-static void info_print_groups(struct info *f) {
+static void info_print_groups(const struct info *f) {
   for (uint64_t i = 0; i < f->n_groups; i++) {
-    struct tool_node node;
-    insitu_error err = {0};
-    if (tool_archive_node(&f->archive, f->groups[i], &node, &err) < 0) {
-      tool_fail_error(&err);
-    } else if (insitu__text_json_size(node.attributes_doc, node.attributes)) {
-      printf("\n%s", tool_style(TOOL_CYAN));
-      tool_put_padded(f->groups[i], 0);
-      printf("/%s\n", tool_style(TOOL_PLAIN));
-      info_print_attributes(node.attributes_doc, node.attributes);
+    const struct info_group *g = &f->groups[i];
+    if (!insitu__text_json_size(&g->attributes, 0)) continue;
+    printf("\n%s", tool_style(TOOL_CYAN));
+    tool_put_padded(g->path, 0);
+    printf("/%s\n", tool_style(TOOL_PLAIN));
+    info_print_attributes(&g->attributes, 0);
+  }
+}
+
+/* ---- OME-NGFF multiscales ---- */
+
+/* The images of a group: a list, -1 for none (OME-NGFF 0.1 to 0.4: "multiscales", 0.5: "ome"."multiscales"). Their version goes
+ * to version. */
+static int info_multiscales(const struct info_group *g, char *version, size_t cap) {
+  const struct insitu__text_json *j = &g->attributes;
+  int ome = g->text ? insitu__text_json_get(j, 0, "ome") : -1;
+  int list = g->text ? insitu__text_json_get(j, ome >= 0 ? ome : 0, "multiscales") : -1;
+  version[0] = 0;
+  if (!insitu__text_json_is_array(j, list)) return -1;
+  if (ome >= 0) info_text(j, insitu__text_json_get(j, ome, "version"), version, cap);
+  return list;
+}
+static void info_image_version(const struct insitu__text_json *j, int image, char *version, size_t cap) {
+  int token = insitu__text_json_get(j, image, "version");
+  if (token >= 0) info_text(j, token, version, cap);
+}
+/* The values of the transformation of this type in a list of them; -1: there is none. */
+static int info_transformation(const struct insitu__text_json *j, int object, const char *type) {
+  int list = insitu__text_json_get(j, object, "coordinateTransformations");
+  for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, list, t))
+    if (insitu__text_json_equals(j, insitu__text_json_get(j, t, "type"), type)) return insitu__text_json_get(j, t, type);
+  return -1;
+}
+static const char *const info_transformation_types[] = {"scale", "translation"};
+static void info_transformations(struct insitu__text_buffer *b, const struct insitu__text_json *j, int object) {
+  char text[64];
+  for (size_t i = 0; i < TOOL_COUNT(info_transformation_types); i++) {
+    int list = info_transformation(j, object, info_transformation_types[i]);
+    if (list < 0) continue;
+    insitu__text_buffer_printf(b, "%s%s", b->n ? "; " : "", info_transformation_types[i]);
+    for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, list, t)) {
+      info_text(j, t, text, sizeof text);
+      insitu__text_buffer_printf(b, " %s", text);
     }
-    tool_node_free(&node);
+  }
+}
+/* The array that an image's dataset names; NULL: there is none of this path. */
+static const struct info_array *info_dataset(
+    const struct info *f, const struct info_group *g, int dataset, char *path, size_t cap) {
+  char name[INSITU__MAX_KEY], whole[2 * INSITU__MAX_KEY];
+  const struct insitu__text_json *j = &g->attributes;
+  path[0] = 0;
+  if (insitu__text_json_string(j, insitu__text_json_get(j, dataset, "path"), name, sizeof name) < 0) return NULL;
+  snprintf(whole, sizeof whole, "%s/%s", g->path, name);
+  if (!insitu__zarr_normalise(whole, path, cap)) return NULL;
+  const struct info_array key = {.path = path}; /* the first member: what tool_archive_compare looks at */
+  return (const struct info_array *)bsearch(&key, f->arrays, (size_t)f->n, sizeof key, tool_archive_compare);
+}
+static void info_print_dataset(const struct info *f, const struct info_group *g, int dataset) {
+  char path[INSITU__MAX_KEY], shape[INFO_CELL], chunk[INFO_CELL];
+  const struct insitu__text_json *j = &g->attributes;
+  const struct info_array *a = info_dataset(f, g, dataset, path, sizeof path);
+  struct insitu__text_buffer b = {0};
+  if (!a) insitu__text_buffer_printf(&b, "no such array");
+  else {
+    info_extents_text(shape, sizeof shape, a->ndim, a->shape);
+    info_extents_text(chunk, sizeof chunk, a->ndim, a->sharded ? a->inner : a->chunk);
+    insitu__text_buffer_printf(
+        &b, "%s %s, chunk %s%s", a->dtype, shape, a->has_chunk ? chunk : "?", a->err.status ? ", refused" : "");
+  }
+  info_transformations(&b, j, dataset);
+  info_line(path[0] ? path : "?", b.text);
+  insitu__text_buffer_free(&b);
+}
+static void info_print_image(const struct info *f, const struct info_group *g, int image, const char *version) {
+  const struct insitu__text_json *j = &g->attributes;
+  char name[200] = "";
+  struct insitu__text_buffer b = {0};
+  int axes = insitu__text_json_get(j, image, "axes"), datasets = insitu__text_json_get(j, image, "datasets");
+  int token = insitu__text_json_get(j, image, "name");
+  if (token >= 0) info_text(j, token, name, sizeof name);
+  printf("\n%sImage ", tool_style(TOOL_BOLD));
+  tool_put_padded(g->path[0] ? g->path : "/", 0);
+  printf("%s  ", tool_style(TOOL_PLAIN));
+  if (name[0]) tool_put_padded(name, 0);
+  printf("%sOME-NGFF%s%s\n", name[0] ? ", " : "", version[0] ? " " : "", version);
+  for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, axes, t)) {
+    static const char *const part[] = {"name", "type", "unit"};
+    insitu__text_buffer_printf(&b, "%s", b.n ? ", " : "");
+    if (insitu__text_json_is_string(j, t)) info_text(j, t, name, sizeof name), insitu__text_buffer_printf(&b, "%s", name);
+    for (size_t i = 0; i < TOOL_COUNT(part); i++) {
+      int word = insitu__text_json_get(j, t, part[i]);
+      if (word < 0) continue;
+      info_text(j, word, name, sizeof name);
+      insitu__text_buffer_printf(&b, "%s%s", i ? " " : "", name);
+    }
+  }
+  if (b.n) info_line("axes", b.text);
+  insitu__text_buffer_free(&b);
+  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, datasets, t))
+    info_print_dataset(f, g, t);
+  info_transformations(&b, j, image);
+  if (b.n) info_line("all", b.text);
+  insitu__text_buffer_free(&b);
+}
+static void info_print_images(const struct info *f) {
+  char common[32], version[32];
+  for (uint64_t i = 0; i < f->n_groups; i++) {
+    const struct info_group *g = &f->groups[i];
+    int list = info_multiscales(g, common, sizeof common);
+    if (list < 0) continue;
+    for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, list, t)) {
+      snprintf(version, sizeof version, "%s", common);
+      info_image_version(&g->attributes, t, version, sizeof version);
+      info_print_image(f, g, t, version);
+    }
   }
 }
 
@@ -994,6 +1133,45 @@ static void info_json_array(struct tool_json_out *j, const struct info *f, const
   tool_json_token(j, "attributes", a->node.attributes_doc, a->node.attributes);
   tool_json_end(j);
 }
+static void info_json_image(
+    struct tool_json_out *out, const struct info *f, const struct info_group *g, int image, const char *version) {
+  const struct insitu__text_json *j = &g->attributes;
+  char path[INSITU__MAX_KEY];
+  int axes = insitu__text_json_get(j, image, "axes"), datasets = insitu__text_json_get(j, image, "datasets");
+  tool_json_object(out, NULL);
+  tool_json_token(out, "name", j, insitu__text_json_get(j, image, "name"));
+  tool_json_string(out, "version", version[0] ? version : NULL);
+  tool_json_token(out, "axes", j, axes);
+  tool_json_array(out, "datasets");
+  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, datasets, t)) {
+    const struct info_array *a = info_dataset(f, g, t, path, sizeof path);
+    tool_json_object(out, NULL);
+    tool_json_string(out, "path", path);
+    tool_json_bool(out, "found", a);
+    if (a) tool_json_string(out, "dtype", a->dtype);
+    if (a && a->has_shape) info_json_extents(out, "shape", a->ndim, a->shape);
+    if (a && a->has_chunk) info_json_extents(out, "chunk_shape", a->ndim, a->sharded ? a->inner : a->chunk);
+    for (size_t i = 0; i < TOOL_COUNT(info_transformation_types); i++)
+      tool_json_token(out, info_transformation_types[i], j, info_transformation(j, t, info_transformation_types[i]));
+    tool_json_end(out);
+  }
+  tool_json_end(out);
+  for (size_t i = 0; i < TOOL_COUNT(info_transformation_types); i++)
+    tool_json_token(out, info_transformation_types[i], j, info_transformation(j, image, info_transformation_types[i]));
+  tool_json_end(out);
+}
+static void info_json_images(struct tool_json_out *out, const struct info *f, const struct info_group *g) {
+  char common[32], version[32];
+  int list = info_multiscales(g, common, sizeof common);
+  if (list < 0) return;
+  tool_json_array(out, "multiscales");
+  for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, list, t)) {
+    snprintf(version, sizeof version, "%s", common);
+    info_image_version(&g->attributes, t, version, sizeof version);
+    info_json_image(out, f, g, t, version);
+  }
+  tool_json_end(out);
+}
 static void info_json_suggestion(struct tool_json_out *j, const struct info_suggestion *s) {
   const insitu_plan *p = &s->plan;
   tool_json_object(j, "suggestion");
@@ -1033,12 +1211,11 @@ static void info_json(struct info *f, const struct info_axis *axes, const struct
   }
   tool_json_array(&j, "groups");
   for (uint64_t i = 0; i < f->n_groups; i++) {
-    struct tool_node node;
+    const struct info_group *g = &f->groups[i];
     tool_json_object(&j, NULL);
-    tool_json_string(&j, "path", f->groups[i]);
-    if (tool_archive_node(&f->archive, f->groups[i], &node, NULL) == INSITU_OK)
-      tool_json_token(&j, "attributes", node.attributes_doc, node.attributes);
-    tool_node_free(&node);
+    tool_json_string(&j, "path", g->path);
+    tool_json_token(&j, "attributes", &g->attributes, g->text ? 0 : -1);
+    info_json_images(&j, f, g);
     tool_json_end(&j);
   }
   tool_json_end(&j);
@@ -1086,6 +1263,7 @@ static void info_print(struct info *f, const struct info_axis *axes, const struc
   if (f->cut) printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory cannot be read.\n");
   if (!info_short) info_print_groups(f);
   info_print_tree(f);
+  info_print_images(f);
   for (uint64_t i = 0; !info_short && i < f->n; i++) info_print_array(f, &f->arrays[i]);
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++) info_print_axis(&axes[i]);
   if (s) info_print_suggestion(s);
@@ -1100,7 +1278,11 @@ static void info_free(struct info *f) {
     for (int k = 0; k < INSITU__MAX_DIMS; k++) insitu__mem_free(f->arrays[i].dim[k]);
   }
   insitu__mem_free(f->arrays);
-  for (uint64_t i = 0; i < f->n_groups; i++) insitu__mem_free(f->groups[i]);
+  for (uint64_t i = 0; i < f->n_groups; i++) {
+    insitu__text_json_free(&f->groups[i].attributes);
+    insitu__mem_free(f->groups[i].text);
+    insitu__mem_free(f->groups[i].path);
+  }
   INSITU__ARRAY_FREE(f->groups);
   insitu_loader_close(&f->loader);
   tool_archive_close(&f->archive);
@@ -1111,6 +1293,7 @@ static int info_gather(struct info *f, uint64_t seconds) {
   if (tool_archive_open(f->url, &f->archive)) return TOOL_FAILED;
   if (f->archive.list_error.status) tool_fail_error(&f->archive.list_error);
   info_find_groups(f);
+  info_read_groups(f);
   f->arrays = (struct info_array *)tool_alloc(f->archive.n_paths + 1, sizeof *f->arrays);
   for (uint64_t i = 0; i < f->archive.n_paths; i++)
     if (info_wanted(f, f->archive.paths[i])) info_read_array(f, &f->arrays[f->n++], f->archive.paths[i]);
@@ -1164,9 +1347,10 @@ static const struct tool_option info_options[] = {
 static const struct tool_command info_command = {.name = "info",
     .arguments = "URL [PATH] [OPTIONS]",
     .summary = "what is in an archive, and what training from it would take",
-    .details = "  URL   a directory or file:// URL of a Zarr v2 or v3 archive\n"
+    .details = "  URL   a directory, a zip file or a file:// or zip:// URL of a Zarr v2 or v3 archive\n"
                "  PATH  only this array, or this group and all below it\n\n"
-               "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; which arrays this\n"
+               "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; OME-NGFF images\n"
+               "with their axes, and the shape and scale of each resolution; which arrays this\n"
                "build cannot read, and why; which arrays share a sample axis and how it is chunked; and a\n"
                "configuration to begin with, with the memory and the reads that it would take. Reads metadata, and\n"
                "of the data only small coordinates, and both ends of those of time. Sizes are decoded bytes; ratio is\n"
