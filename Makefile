@@ -34,7 +34,7 @@ VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
-.PHONY: compile-checks lint install clean
+.PHONY: conformance test-interop compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -52,6 +52,8 @@ help:
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
 	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
+	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
+	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
@@ -147,6 +149,20 @@ test-model: deps-test
 	@if [ ! -f '$(MODEL)' ]; then echo 'test-model: skipped, there is no $(MODEL); name the model with MODEL='; \
 	  elif ! command -v python3 >/dev/null; then echo 'test-model: skipped, the model needs python3'; \
 	  else $(MAKE) --no-print-directory $(BUILD)/insitu && sh tests/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/insitu; fi
+
+# What other implementations wrote: under DIR, and thousands of small arrays written anew (SEED, ONLY; tests/interop/run tells). Not
+# among the tests above: they need Python packages to compare with or to write.
+others = mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(TEST_FLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -lblosc $(TEST_LIBS)
+$(BUILD)/conformance: tests/conformance.c tools/insitu/common.h $(HEADERS)
+	$(others)
+$(BUILD)/interop/read: tests/interop.c $(HEADERS)
+	$(others)
+conformance: deps-test
+	@$(MAKE) --no-print-directory $(BUILD)/conformance $(BUILD)/insitu
+	@tests/conformance.sh '$(BUILD)' '$(DIR)'
+test-interop: deps-ci
+	@$(MAKE) --no-print-directory $(BUILD)/interop/read
+	@CC='$(CC)' tests/interop/run '$(BUILD)'
 
 # libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
 # what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.

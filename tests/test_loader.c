@@ -832,8 +832,8 @@ static void test_refusals(void **state) {
         {"{\"zarr_format\":2,\"shape\":[100,6", INSITU_E_JSON, ""},
         {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[0],\"dtype\":\"<f4\"," REST "\"compressor\":null}", INSITU_E_FORMAT,
             "chunk"},
-        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<U8\"," REST "\"compressor\":null}", INSITU_E_DTYPE,
-            "<U8"},
+        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<X8\"," REST "\"compressor\":null}", INSITU_E_DTYPE,
+            "<X8"},
         {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<f4\"," REST "\"compressor\":"
          "{\"id\":\"pcodec\"}}",
             INSITU_E_CODEC, "pcodec"},
