@@ -172,7 +172,7 @@ static void test_now(void **state) {
     seen = (struct visit){.url = url, .key = "stored", .offset = cases[i].offset, .now = true};
     memcpy(seen.room, cases[i].room, sizeof seen.room);
     for (int turn = 0; turn < 2; turn++) assert_int_equal(insitu__reactor_call(&reactor, visit_await, &seen), INSITU_OK);
-    if (seen.status == INSITU_TIMEOUT) skip(); /* this kernel or file system knows no such reads */
+    if (!i && seen.status == INSITU_TIMEOUT) skip(); /* this kernel or file system knows no such reads */
     assert_int_equal(seen.status, INSITU_OK);
     assert_int_equal(seen.got, cases[i].got);
     assert_memory_equal(seen.text, large + insitu__base_min(cases[i].offset, 1000), seen.got);
@@ -439,6 +439,15 @@ static void test_crc(void **state) {
   assert_int_equal(visit(url, "b", 0, 1000, 0, 0), INSITU_E_CORRUPT);
   assert_int_equal(visit(url, "b", 999, 1, 0, 0), INSITU_E_CORRUPT);
   assert_int_equal(visit(url, "b", INSITU__RING_TAIL, 2, 0, 0), INSITU_E_CORRUPT);
+  z = two(ZIP_DEFLATE); /* b said to end after 10 of its 1000 bytes, with their checksum: no more than that is inflated */
+  zip_put(z.directory + ENTRY + 16, crc32(0, large, 10), 4);
+  zip_put(z.directory + ENTRY + 24, 10, 4);
+  zip_finish(&z, "", false);
+  zip_write(&z, url);
+  zip_free(&z);
+  assert_int_equal(visit(url, "b", 0, 9, 0, 0), INSITU_OK);
+  assert_int_equal(visit(url, "b", 0, 10, 0, 0), INSITU_E_CORRUPT);
+  assert_non_null(strstr(seen.error.message, "more data after 10 of 10"));
 }
 
 /* Every byte of a small zip file changed in several ways, and the file cut at every length: an error, or what was there. The key
