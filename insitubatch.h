@@ -60,9 +60,10 @@
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
  *   forbidden; decode_threads workers decode, and read what the page cache holds. Own threads are named insitu-*, block all
  *   signals but those of faults and install no handlers. There is no global state: several loaders live side by side. Each
- *   function says which threads may call it. The log function runs on loader threads and inside your calls, perhaps several at
- *   once, and may not call the loader. With inline_io or plan_only there is no thread at all: all work happens inside the calls
- *   of the thread that opened the loader. A forked child may not use its parent's loader (INSITU_E_FORKED) and may open its own.
+ *   function says which threads may call it. The log function and decoders of desc.codecs run on loader threads and inside your
+ *   calls, perhaps several at once, and may not call the loader. With inline_io or plan_only there is no thread at all: all work
+ *   happens inside the calls of the thread that opened the loader. A forked child may not use its parent's loader
+ *   (INSITU_E_FORKED) and may open its own.
  *
  * 5. ERRORS
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error belongs to the batch that
@@ -73,9 +74,11 @@
  * 6. FORMATS AND STORES
  *   Zarr v2 and v3, consolidated or not, nested groups; bool, integers, float16/32/64, complex; both byte orders; C and F
  *   order, v3 transpose; codecs blosc (lz4, zstd, zlib inside; byte and bit shuffle), zstd, lz4, crc32c, and gzip and zlib with
- *   INSITU_WITH_ZLIB; sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies around
- *   the shard, which is then read whole. All else is refused by name when it is opened. With inline_io the decoders convert in
- *   your thread's floating-point environment: flush to zero or another rounding changes their results.
+ *   INSITU_WITH_ZLIB; the filters shuffle, delta, fixedscaleoffset, quantize, bitround, astype and packbits as numcodecs decodes
+ *   them (with numpy 2's promotion), in v3 also scale_offset, cast_value and packbits as zarr-extensions specifies them; and
+ *   codecs of your own, desc.codecs. Sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec
+ *   lies around the shard, which is then read whole. All else is refused by name when it is opened. With inline_io the decoders
+ *   convert in your thread's floating-point environment: flush to zero or another rounding changes their results.
  *   Archives are read from directories (a path or file://) and from your own memory (memory://, with desc.objects).
  *
  * 7. CONFIGURATION (define before the #include that implements)
@@ -114,7 +117,7 @@
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
- *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c, shards
+ *   >>codec      blosc, zstd, lz4, gzip, zlib, crc32c, filters, shards; their configurations
  *   >>store      where objects live: local directories, memory
  *   >>zarr       metadata, chunk keys, groups
  *   >>geometry   arrays, variables, how a batch is laid out
@@ -3790,7 +3793,8 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
   return call.status;
 }
 /* >>codec ------------------------------------------------------------------------------------------------------------------ */
-/* Turns stored chunks into decoded bytes: blosc1, zstd, numcodecs lz4, crc32c and, with INSITU_WITH_ZLIB, gzip and zlib.
+/* Turns stored chunks into decoded bytes: blosc1, zstd, numcodecs lz4, crc32c and, with INSITU_WITH_ZLIB, gzip and zlib; filters;
+ * the user's codecs. Reads their configurations.
  * State: struct insitu__codec_scratch, one per worker, reused; nothing else. Any thread may call, one at a time per scratch.
  * Nothing here suspends. Every byte of a chunk is hostile: no length is believed before it is compared with the bytes at hand,
  * and the known decoded size is a hard cap on what a stage may write. */
@@ -5331,14 +5335,17 @@ static double insitu__codec_pick(int rounding, double x, double below, double ab
   default: return nearest;
   }
 }
-/* The float after x, a value of the type, in a direction. */
+/* The float after x, a value of the type, in a direction: the bits of the magnitude count up. */
 static double insitu__codec_next(double x, int32_t dtype, bool up) {
-  if (dtype == INSITU_F32) return (double)__builtin_nextafterf((float)x, up ? __builtin_inff() : -__builtin_inff());
-  uint16_t h = insitu__codec_to_half(x);
-  bool negative = h >> 15;
-  if ((h & 0x7fff) == 0) h = up ? 1 : 0x8001;
-  else h = (uint16_t)(negative == up ? h - 1 : h + 1);
-  return (double)insitu__codec_half(h);
+  bool half = dtype == INSITU_F16;
+  float single = (float)x;
+  uint32_t bits, sign = half ? 0x8000 : 0x80000000;
+  memcpy(&bits, &single, sizeof bits);
+  if (half) bits = insitu__codec_to_half(x);
+  if ((bits & (sign - 1)) == 0) bits = up ? 1 : sign | 1;
+  else bits += ((bits & sign) != 0) == up ? UINT32_MAX : 1;
+  memcpy(&single, &bits, sizeof single);
+  return (double)(half ? insitu__codec_half((uint16_t)bits) : single);
 }
 /* A double as a value of a narrower float type. Above the largest value the grid is thought to go on for one step, so that rounding
  * decides what is out of range. */
