@@ -60,9 +60,10 @@
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
  *   forbidden; decode_threads workers decode, and read what the page cache holds. Own threads are named insitu-*, block all
  *   signals but those of faults and install no handlers. There is no global state: several loaders live side by side. Each
- *   function says which threads may call it. The log function runs on loader threads and inside your calls, perhaps several at
- *   once, and may not call the loader. With inline_io or plan_only there is no thread at all: all work happens inside the calls
- *   of the thread that opened the loader. A forked child may not use its parent's loader (INSITU_E_FORKED) and may open its own.
+ *   function says which threads may call it. The log function and decoders of desc.codecs run on loader threads and inside your
+ *   calls, perhaps several at once, and may not call the loader. With inline_io or plan_only there is no thread at all: all work
+ *   happens inside the calls of the thread that opened the loader. A forked child may not use its parent's loader
+ *   (INSITU_E_FORKED) and may open its own.
  *
  * 5. ERRORS
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error belongs to the batch that
@@ -75,12 +76,13 @@
  *   bfloat16, complex; datetime64, timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more
  *   axis, the last); strings of any length, which insitu_read_strings reads and no batch holds.
  *   Codecs: blosc (version 1: lz4, zstd, blosclz, zlib, snappy inside; byte and bit shuffle), zstd, lz4, gzip, zlib, bz2; checksums
- *   crc32c, crc32, adler32, fletcher32; filters shuffle, delta, fixedscaleoffset, quantize, bitround, astype, packbits, transpose,
- *   scale_offset, cast_value, with the prefix "numcodecs." or without; your own (desc.codecs). Those that take another library are
- *   there with its macro, see 7. Sharding, nested too: inner chunks are read by themselves, neighbours at once, unless a codec lies
- *   around the shard, which is then read whole. All else is refused by name when it is opened, but what is inside blosc, which only
- *   a chunk tells, when it is decoded. With inline_io the decoders convert in your thread's floating-point environment: flush to
- *   zero or another rounding changes their results.
+ *   crc32c, crc32, adler32, fletcher32; the filters shuffle, delta, fixedscaleoffset, quantize, bitround, astype and packbits as
+ *   numcodecs decodes them (with numpy 2's promotion), v3's transpose, and scale_offset, cast_value and packbits as zarr-extensions
+ *   specifies them; your own (desc.codecs). Those that take another library are there with its macro, see 7. Sharding, nested too:
+ *   inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is then read whole. All
+ *   else is refused by name when it is opened, but what is inside blosc, which only a chunk tells, when it is decoded. With
+ *   inline_io the decoders convert in your thread's floating-point environment: flush to zero or another rounding changes their
+ *   results.
  *   CF conventions, where a variable asks (decode = INSITU_CF): NaN where the stored value equals _FillValue, missing_value (up to
  *   4) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue; else stored * scale_factor + add_offset, in
  *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
@@ -4193,7 +4195,8 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
   return call.status;
 }
 /* >>codec ------------------------------------------------------------------------------------------------------------------ */
-/* Turns stored chunks into decoded bytes: blosc1, zstd, numcodecs lz4, gzip, zlib, bz2, checksums and shards.
+/* Turns stored chunks into decoded bytes: blosc1, zstd, numcodecs lz4, gzip, zlib, bz2, checksums, filters, the user's codecs and
+ * shards; and reads their configurations.
  * State: struct insitu__codec_scratch, one per worker, reused; nothing else. Any thread may call, one at a time per scratch.
  * Nothing here suspends. Every byte of a chunk is hostile: no length is believed before it is compared with the bytes at hand,
  * and the known decoded size is a hard cap on what a stage may write. */
@@ -5759,6 +5762,12 @@ static insitu_status insitu__codec_wrong_length(const char *stage, uint64_t got,
  * Additions and divisions only, so that no compiler can contract them: results are the same bits everywhere. */
 
 #define INSITU__CODEC_BLOCK 256
+#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
+#define INSITU__CODEC_LOOPS                                                                                                      \
+  __attribute__((optimize("O3"))) /* gcc's -O2 leaves these loops scalar, which costs a factor of 2 to 5 */
+#else
+#define INSITU__CODEC_LOOPS
+#endif
 
 union insitu__codec_block {
   int64_t i[INSITU__CODEC_BLOCK];
@@ -5815,7 +5824,8 @@ static inline uint8_t insitu__codec_swap8(uint8_t x) {
       b->member[k] = x;                                                                                                          \
     }                                                                                                                            \
     break;
-static void insitu__codec_load(struct insitu__codec_type t, const uint8_t *src, uint64_t n, union insitu__codec_block *b) {
+INSITU__CODEC_LOOPS static void insitu__codec_load(
+    struct insitu__codec_type t, const uint8_t *src, uint64_t n, union insitu__codec_block *b) {
   switch (t.dtype) {
     INSITU__CODEC_LOAD(INSITU_I8, int8_t, uint8_t, insitu__codec_swap8, i)
     INSITU__CODEC_LOAD(INSITU_I16, int16_t, uint16_t, __builtin_bswap16, i)
@@ -5849,7 +5859,7 @@ static void insitu__codec_load(struct insitu__codec_type t, const uint8_t *src, 
     }                                                                                                                            \
     break;
 /* Integers lose their upper bits. is: what b holds; of a float16 it may be double. */
-static void insitu__codec_store(
+INSITU__CODEC_LOOPS static void insitu__codec_store(
     struct insitu__codec_type t, const union insitu__codec_block *b, int is, uint64_t n, uint8_t *dst) {
   switch (t.dtype) {
     INSITU__CODEC_STORE(INSITU_I8, uint8_t, uint8_t, insitu__codec_swap8, u)
@@ -5887,7 +5897,7 @@ static uint64_t insitu__codec_truncate(double x, int32_t dtype) {
   return UINT64_C(1) << 63;
 }
 /* n elements of class `is` in *a as numpy casts them to dtype; the result's class, in *a again. */
-static int insitu__codec_convert(union insitu__codec_block *a, int is, int32_t dtype, uint64_t n) {
+INSITU__CODEC_LOOPS static int insitu__codec_convert(union insitu__codec_block *a, int is, int32_t dtype, uint64_t n) {
   union insitu__codec_block b;
   int to = insitu__codec_class(dtype);
   bool from_float = is >= INSITU__CODEC_FLOAT;
@@ -5938,7 +5948,7 @@ static struct insitu__codec_flow insitu__codec_flow(void) {
   return (struct insitu__codec_flow){0, -0.0f, -0.0}; /* -0 + x is x, -0 included */
 }
 /* numpy.cumsum of elements of c->from into an array of c->to: summed in the type that both are promoted to. */
-static int insitu__codec_sum(
+INSITU__CODEC_LOOPS static int insitu__codec_sum(
     const struct insitu__codec *c, struct insitu__codec_flow *flow, union insitu__codec_block *b, uint64_t n) {
   int32_t dtype = insitu__codec_promote(c->to.dtype, c->from.dtype);
   int is = insitu__codec_convert(b, insitu__codec_class(c->from.dtype), dtype, n);
@@ -5957,7 +5967,7 @@ static int insitu__codec_sum(
 }
 
 /* numcodecs' enc / scale + offset, in the type that numpy 2 computes it in: that of float elements, else double. */
-static int insitu__codec_scale(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+INSITU__CODEC_LOOPS static int insitu__codec_scale(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
   bool half = c->from.dtype == INSITU_F16;
   int is = insitu__codec_class(c->from.dtype);
   if (is != INSITU__CODEC_FLOAT) {
@@ -5975,29 +5985,38 @@ static int insitu__codec_scale(const struct insitu__codec *c, union insitu__code
   return is;
 }
 /* scale_offset of integers: the quotient must be whole, and the sum fit the type. */
-static bool insitu__codec_scale_integers(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+INSITU__CODEC_LOOPS static bool insitu__codec_scale_integers(
+    const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
   unsigned bits = (unsigned)c->to.dtype & 0xff;
   bool ok = true;
   if (insitu__codec_is_signed(c->to.dtype)) {
     int64_t scale = c->scale.i, most = (int64_t)(UINT64_MAX >> (65 - bits));
     for (uint64_t k = 0; k < n; k++) {
-      bool fits = !(scale == -1 && b->i[k] == INT64_MIN);
-      int64_t x = fits ? b->i[k] / scale : 0;
-      ok = ok && fits && b->i[k] % (scale == -1 ? 1 : scale) == 0 && x <= most && x >= -most - 1 &&
-           !__builtin_add_overflow(x, c->offset.i, &x) && x <= most && x >= -most - 1;
+      int64_t x = b->i[k];
+      if (scale != 1) { /* a division by -1 may overflow, and leaves nothing */
+        bool whole = scale == -1 ? x != INT64_MIN : x % scale == 0;
+        x = !whole ? 0 : scale == -1 ? -x : x / scale;
+        ok = ok && whole && x <= most;
+      }
+      ok = !__builtin_add_overflow(x, c->offset.i, &x) && ok && x <= most && x >= -most - 1;
       b->i[k] = x;
     }
     return ok;
   }
   for (uint64_t k = 0; k < n; k++) {
-    uint64_t x = b->u[k] / c->scale.u;
-    ok = ok && b->u[k] % c->scale.u == 0 && insitu__base_add(x, c->offset.u, &x) && (bits == 64 || x >> bits == 0);
+    uint64_t x = b->u[k];
+    if (c->scale.u != 1) {
+      ok = ok && x % c->scale.u == 0;
+      x /= c->scale.u;
+    }
+    ok = insitu__base_add(x, c->offset.u, &x) && ok && (bits == 64 || x >> bits == 0);
     b->u[k] = x;
   }
   return ok;
 }
 /* scale_offset of floats: in their own type, and what is finite stays so. */
-static bool insitu__codec_scale_floats(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+INSITU__CODEC_LOOPS static bool insitu__codec_scale_floats(
+    const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
   union insitu__codec_block before;
   bool ok = true;
   memcpy(&before, b, n * (c->to.dtype == INSITU_F64 ? sizeof *b->d : sizeof *b->f));
@@ -6022,14 +6041,17 @@ static double insitu__codec_pick(int rounding, double x, double below, double ab
   default: return nearest;
   }
 }
-/* The float after x, a value of the type, in a direction. */
+/* The float after x, a value of the type, in a direction: the bits of the magnitude count up. */
 static double insitu__codec_next(double x, int32_t dtype, bool up) {
-  if (dtype == INSITU_F32) return (double)__builtin_nextafterf((float)x, up ? __builtin_inff() : -__builtin_inff());
-  uint16_t h = insitu__codec_to_half(x);
-  bool negative = h >> 15;
-  if ((h & 0x7fff) == 0) h = up ? 1 : 0x8001;
-  else h = (uint16_t)(negative == up ? h - 1 : h + 1);
-  return (double)insitu__codec_half(h);
+  bool half = dtype == INSITU_F16;
+  float single = (float)x;
+  uint32_t bits, sign = half ? 0x8000 : 0x80000000;
+  memcpy(&bits, &single, sizeof bits);
+  if (half) bits = insitu__codec_to_half(x);
+  if ((bits & (sign - 1)) == 0) bits = up ? 1 : sign | 1;
+  else bits += ((bits & sign) != 0) == up ? UINT32_MAX : 1;
+  memcpy(&single, &bits, sizeof single);
+  return (double)(half ? insitu__codec_half((uint16_t)bits) : single);
 }
 /* A double as a value of a narrower float type. Above the largest value the grid is thought to go on for one step, so that rounding
  * decides what is out of range. */
@@ -6130,16 +6152,31 @@ static bool insitu__codec_cast_block(const struct insitu__codec *c, union insitu
   *is = insitu__codec_convert(b, *is, c->to.dtype, n); /* exact: they are values of the type */
   return true;
 }
-/* Every value of `from` is one of `to`, or is wrapped: an ordinary cast does it. */
+/* Every value of `from` is one of `to`, or is wrapped: an ordinary cast does it, but for the map. */
 static bool insitu__codec_cast_simple(const struct insitu__codec *c) {
   if (!c->cast) return true;
-  if (c->cast->n) return false;
   bool from_float = insitu__codec_is_float(c->from.dtype), to_float = insitu__codec_is_float(c->to.dtype);
   unsigned from = (unsigned)c->from.dtype & 0xff, to = (unsigned)c->to.dtype & 0xff;
   if (!from_float && !to_float && c->cast->range == INSITU__CODEC_WRAP) return true;
   if (from_float != to_float) return to_float && from <= (to == 64 ? 32u : to == 32 ? 16u : 8u);
   if (from_float || insitu__codec_is_signed(c->from.dtype) == insitu__codec_is_signed(c->to.dtype)) return from <= to;
   return insitu__codec_is_signed(c->to.dtype) && from < to;
+}
+
+/* Replaces what scalar_map names. was: the elements before they were cast. */
+INSITU__CODEC_LOOPS static void insitu__codec_map(
+    const struct insitu__codec *c, const union insitu__codec_block *was, union insitu__codec_block *b, uint64_t n) {
+  int from = insitu__codec_class(c->from.dtype), to = insitu__codec_class(c->to.dtype);
+  for (unsigned i = c->cast->n; i-- > 0;) { /* the first of equal ones counts */
+    union insitu__codec_value is = c->cast->from[i], becomes = c->cast->to[i];
+    bool nan = from >= INSITU__CODEC_FLOAT && __builtin_isnan(is.d);
+    for (uint64_t k = 0; k < n; k++) {
+      double x = from == INSITU__CODEC_FLOAT ? (double)was->f[k] : was->d[k];
+      bool hit = from <= INSITU__CODEC_UNSIGNED ? was->u[k] == is.u : nan ? x != x : x == is.d;
+      if (hit && to == INSITU__CODEC_FLOAT) b->f[k] = (float)becomes.d;
+      else if (hit) b->u[k] = becomes.u;
+    }
+  }
 }
 
 /* -- ranges of elements -- */
@@ -6150,7 +6187,7 @@ static insitu_status insitu__codec_compute(const struct insitu__codec *c, struct
   uint64_t from = insitu__codec_type_size(c->from), to = insitu__codec_type_size(c->to);
   bool simple = insitu__codec_cast_simple(c);
   for (uint64_t at = 0; at < n; at += INSITU__CODEC_BLOCK) {
-    union insitu__codec_block b;
+    union insitu__codec_block b, was;
     uint64_t count = insitu__base_min(INSITU__CODEC_BLOCK, n - at);
     int is = insitu__codec_class(c->from.dtype);
     bool ok = true;
@@ -6160,19 +6197,22 @@ static insitu_status insitu__codec_compute(const struct insitu__codec *c, struct
     else if (c->kind == INSITU__CODEC_SCALE && insitu__codec_is_float(c->to.dtype)) ok = insitu__codec_scale_floats(c, &b, count);
     else if (c->kind == INSITU__CODEC_SCALE) ok = insitu__codec_scale_integers(c, &b, count);
     else if (!simple) ok = insitu__codec_cast_block(c, &b, count, &is);
+    else if (c->cast && c->cast->n) was = b;
     if (!ok)
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "%s: an element from number %" PRIu64 " on has no value of the decoded type; " INSITU__CODEC_BAD, c->name, first + at);
-    if (simple || c->cast == NULL) is = insitu__codec_convert(&b, is, c->to.dtype, count);
+    if (simple) is = insitu__codec_convert(&b, is, c->to.dtype, count);
+    if (simple && c->cast && c->cast->n) insitu__codec_map(c, &was, &b, count);
     insitu__codec_store(c->to, &b, is, count, dst + at * to);
   }
   return INSITU_OK;
 }
 
-/* Elements [first, first + n) of packed bits. */
-static void insitu__codec_unpack(const struct insitu__codec *c, const uint8_t *src, uint64_t first, uint64_t n, uint8_t *dst) {
+/* Elements [first, first + n) of packed bits, which are `bytes` at src. */
+INSITU__CODEC_LOOPS static void insitu__codec_unpack(
+    const struct insitu__codec *c, const uint8_t *src, uint64_t bytes, uint64_t first, uint64_t n, uint8_t *dst) {
   uint64_t i = 0, size = insitu__codec_type_size(c->to);
-  if (c->pad == INSITU__CODEC_PAD_FIRST) src++;
+  if (c->pad == INSITU__CODEC_PAD_FIRST) src++, bytes--;
   bool boolean = c->to.dtype == INSITU_BOOL;
   for (; boolean && first % 8 == 0 && n - i >= 8; i += 8) { /* bit 7 - k of a byte to byte k, or bit k */
     uint64_t eight = src[(first + i) / 8] * UINT64_C(0x8040201008040201) >> 7 & UINT64_C(0x0101010101010101);
@@ -6181,7 +6221,10 @@ static void insitu__codec_unpack(const struct insitu__codec *c, const uint8_t *s
   }
   for (; i < n; i++) {
     uint64_t value = 0, at = (first + i) * c->bits;
-    for (unsigned k = 0; k < c->bits; k++, at++) {
+    bool window =
+        c->bits <= 57 && !c->high_first && at / 8 + 8 <= bytes; /* eight bytes hold it, wherever in the first it begins */
+    if (window) value = insitu__base_load64(src + at / 8) >> at % 8 & ((UINT64_C(1) << c->bits) - 1);
+    for (unsigned k = 0; !window && k < c->bits; k++, at++) {
       unsigned shift = c->high_first ? 7 - (unsigned)(at % 8) : (unsigned)(at % 8);
       value |= (uint64_t)(src[at / 8] >> shift & 1) << k;
     }
@@ -6206,7 +6249,8 @@ static void insitu__codec_unshuffle_any(
 }
 
 /* Stored axes back in the array's own order, element by element. */
-static void insitu__codec_untranspose(const struct insitu__codec_layout *t, const uint8_t *src, uint8_t *dst) {
+INSITU__CODEC_LOOPS static void insitu__codec_untranspose(
+    const struct insitu__codec_layout *t, const uint8_t *src, uint8_t *dst) {
   uint64_t stride[INSITU__MAX_DIMS], at[INSITU__MAX_DIMS] = {0}, bytes = t->item, from = 0;
   unsigned last = t->ndim - 1;
   for (unsigned k = t->ndim; k-- > 0;) {
@@ -6269,7 +6313,7 @@ static insitu_status insitu__codec_filter_range(const struct insitu__codec_scrat
     insitu_error *err) {
   switch (c->kind) {
   case INSITU__CODEC_SHUFFLE: insitu__codec_unshuffle_any(src, bytes / c->size, c->size, first, n, dst, s->avx2); break;
-  case INSITU__CODEC_PACKBITS: insitu__codec_unpack(c, src, first, n, dst); break;
+  case INSITU__CODEC_PACKBITS: insitu__codec_unpack(c, src, bytes, first, n, dst); break;
   case INSITU__CODEC_TRANSPOSE: insitu__codec_untranspose(c->layout, src, dst); break;
   default: return insitu__codec_compute(c, flow, src, first, n, dst, err);
   }

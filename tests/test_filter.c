@@ -306,8 +306,8 @@ static void chains_v3(void **state) {
   static uint8_t raw[4096], packed[40000], shard[80000];
   (void)state;
   for (int round = 0; round < 1500; round++) {
-    struct op outer[4], op[4];
-    char before[2000], json[2000], meta[8000], shape[100], cell[100];
+    struct op outer[4], op[6];
+    char before[2000], json[2000], meta[10000], shape[100], cell[100];
     int ndim, size = 2, straight[3] = {0, 1, 2};
     bool sharded = support_below(3) == 0, zstd = support_below(2), big = support_below(2);
     struct grid g = random_grid(&ndim), e = g;
@@ -319,7 +319,7 @@ static void chains_v3(void **state) {
       while (e.shape[k] % inner[k]) inner[k]--;
       cells *= grid[k] = e.shape[k] / inner[k];
     }
-    int n = random_ops(op, 4, &g, 3, true, &size, json);
+    int n = random_ops(op, sharded ? 3 : 6, &g, 3, true, &size, json);
     for (uint64_t c = 0; c < cells; c++) {
       uint64_t from[3], rest = c;
       for (int k = ndim - 1; k >= 0; k--) from[k] = rest % grid[k] * inner[k], rest /= grid[k];
@@ -331,7 +331,7 @@ static void chains_v3(void **state) {
       at += bytes;
     }
     if (sharded) memmove(shard + at, shard + 60000, 16 * cells), at += 16 * cells;
-    char codecs[5000], wrapped[5500];
+    char codecs[2500], wrapped[5500];
     snprintf(codecs, sizeof codecs, "%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s", json,
         big ? "big" : "little", zstd ? ",{\"name\":\"zstd\"}" : "");
     if (sharded)
@@ -672,7 +672,7 @@ static void user_errors(void **state) {
       insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
       assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
       insitu_status status = insitu_iter_next(it, 20000, &b, &err);
-      if (status != cases[k].status || !strstr(err.message, cases[k].says) || !strstr(err.message, "chunk 0:"))
+      if (status != cases[k].status || !strstr(err.message, cases[k].says) || !strstr(err.message, "chunk "))
         fail_msg("%d: %d %s", (int)k, status, err.message);
       memset(&err, 0, sizeof err);
       assert_int_equal(insitu_read(ld, &root, got, sizeof got, NULL, &err), cases[k].status);

@@ -1,0 +1,89 @@
+/* libFuzzer: configurations of codecs, and filters on any bytes. Input: byte 0 the format and place, byte 1 the type of the
+ * elements there, byte 2 the sink's element, bytes 3-4 the decoded size, then the codec's JSON, a NUL, and the chunk. What decodes
+ * comes in order, once, inside its bounds; pieces and places give the same bytes; and the encoded size is the one foretold. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "fuzz.h"
+
+struct dest {
+  uint8_t *out;
+  uint64_t next, decoded, row;
+  uint32_t element;
+};
+static void took(struct dest *d, uint64_t offset, uint64_t n) {
+  FUZZ_HOLDS(offset == d->next && n && n <= d->decoded - offset && offset % d->element == 0);
+  d->next += n;
+}
+static void *direct(void *user, uint64_t offset, uint64_t n) {
+  struct dest *d = user;
+  if (offset / d->row != (offset + n - 1) / d->row) return NULL;
+  took(d, offset, n);
+  return d->out + offset;
+}
+static insitu_status piece(void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
+  struct dest *d = user;
+  (void)err;
+  took(d, offset, n);
+  memcpy(d->out + offset, p, n);
+  return INSITU_OK;
+}
+static insitu_status decode(
+    const struct insitu__codec_chain *chain, const uint8_t *src, size_t n, struct dest *d, bool directly) {
+  static struct insitu__codec_scratch scratch;
+  static int ready;
+  if (!ready++) insitu__codec_scratch_init(&scratch);
+  struct insitu__codec_sink sink = {d, directly ? direct : NULL, piece, d->element};
+  insitu_error err = {0};
+  insitu_status status = insitu__codec_decode(chain, &scratch, src, n, d->decoded, &sink, &err);
+  fuzz_status(status, &err);
+  FUZZ_HOLDS(status || d->next == d->decoded);
+  return status;
+}
+
+static void chunk(const struct insitu__codec_chain *chain, const uint8_t *data, const uint8_t *bytes, size_t n) {
+  struct dest d[2];
+  insitu_status status[2];
+  uint64_t decoded = (uint64_t)data[3] | (uint64_t)data[4] << 8;
+  uint8_t *src = fuzz_copy(bytes, n);
+  for (int k = 0; k < 2; k++) {
+    d[k] = (struct dest){malloc(decoded + 1), 0, decoded, (data[2] & 0x40) ? 100 : 1u << 20, 1 + (data[2] & 15)};
+    d[k].row *= d[k].element;
+    FUZZ_HOLDS(d[k].out);
+    status[k] = decode(chain, src, n, &d[k], k);
+  }
+  FUZZ_HOLDS(status[0] == status[1]);
+  if (status[0] == INSITU_OK) {
+    FUZZ_HOLDS(!memcmp(d[0].out, d[1].out, decoded));
+    if (chain->codec[0].kind >= INSITU__CODEC_SHUFFLE) FUZZ_HOLDS(insitu__codec_bound(chain, decoded) == n);
+    else FUZZ_HOLDS(chain->n == 1);
+  }
+  for (int k = 0; k < 2; k++) free(d[k].out);
+  free(src);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+  static const int32_t types[] = {0, INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64, INSITU_U8, INSITU_U16,
+      INSITU_U32, INSITU_U64, INSITU_F16, INSITU_F32, INSITU_F64};
+  if (n < 6) return 0;
+  struct insitu__codec_context at = {.format = 2 + (data[0] & 1), .array = data[0] >> 1 & 1};
+  at.type.dtype = types[data[1] % (sizeof types / sizeof *types)];
+  at.item = at.type.dtype ? insitu__codec_type_size(at.type) : 16;
+  char *text = fuzz_text(data + 5, n - 5);
+  size_t length = strlen(text), behind = length + 6 < n ? length + 6 : n;
+  struct insitu__text_json j;
+  struct insitu__codec_chain chain = {.n = 1};
+  insitu_error err = {0};
+  if (insitu__text_json_parse(&j, text, length, "codec", NULL) == INSITU_OK) {
+    insitu_status status = insitu__codec_read(&j, 0, &at, &chain.codec[0], &err);
+    fuzz_status(status, &err);
+    if (status == INSITU_OK) {
+      FUZZ_HOLDS(chain.codec[0].name);
+      if (insitu__codec_is_nothing(&chain.codec[0])) chain.n = 0;
+      chunk(&chain, data, data + behind, n - behind);
+      insitu__codec_free(&chain.codec[0]);
+    }
+    insitu__text_json_free(&j);
+  }
+  free(text);
+  return 0;
+}
