@@ -304,6 +304,16 @@ static void test_decoded(void **state) {
   uint64_t bits; /* the one NaN, also for what the archive holds */
   memcpy(&bits, &got[1], 8);
   assert_true(bits == UINT64_C(0x7ff8000000000000));
+  /* 64-bit integers are missing by all their bits, not by those that a float64 keeps. */
+  const int64_t large[2] = {INT64_C(1) << 60, (INT64_C(1) << 60) + 1};
+  struct insitu__cf exact = {.dtype = INSITU_I64, .scale = 1, .offset = -0.0, .n_missing = 1};
+  memcpy(exact.missing[0], &large[0], 8);
+  assert_int_equal(insitu__box_init(&b, 1, (const uint64_t[]){2}, (const int64_t[]){8}, (const int64_t[]){8}, 0, 0, INSITU_I64,
+                       false, INSITU_F64, NULL),
+      0);
+  insitu__box_cf(&b, &exact, false);
+  insitu__box_copy(&b, large, got);
+  assert_true(isnan(got[0]) && got[1] == 0x1p60);
 }
 
 static void test_direct(void **state) {

@@ -286,7 +286,7 @@ static void test_refused(void **state) {
       .format = 2,
       .attributes = "\"add_offset\":1"};
   support_make(root, &a);
-  insitu_variable v = {.label = "x"}, w = {.label = "x", .decode = INSITU_CF};
+  insitu_variable v = {.label = "x", .dtype = INSITU_F32}, w = {.label = "x", .decode = INSITU_CF};
   insitu_loader_desc d = {.api = INSITU_API, .url = root, .variables = &v, .n_variables = 1, .batch_size = 2}, e = d;
   e.variables = &w;
   insitu_loader *plain = open_or_fail(&d), *ld = open_or_fail(&e);
