@@ -10,7 +10,7 @@ octal() { printf '%03o' "$1"; }
 # codec-cname-shuffle-typesize-blocksize-bytes.bin; the target wants the codec, a mode and the decoded size in front.
 for path in "$data"/codec/*.bin; do
   name=$(basename "$path" .bin)
-  bytes=${name##*-} kind=
+  bytes=${name##*-} kind='' mode=303 # octal
   case $name in
     blosc-*) kind=0 ;;
     zstd-*) kind=1 ;;
@@ -18,11 +18,19 @@ for path in "$data"/codec/*.bin; do
     crc32c-*) kind=3 ;;
     gzip-*) kind=4 ;;
     zlib-*) kind=5 ;;
+    bz2-*) kind=6 ;;
+    crc32-*) kind=7 ;;
+    adler32-*) kind=8 ;;
+    fletcher32-*) kind=9 ;;
+  esac
+  case $name in
+    crc32-end-* | adler32-end-*) ;;
+    crc32-* | adler32-* | crc32c-start-*) mode=343 ;; # the checksum stands first
   esac
   if [ -z "$kind" ] || [ "$bytes" -ge 65536 ]; then continue; fi
   {
     # shellcheck disable=SC2059  # the format is four bytes as octal escapes
-    printf "\\$(octal "$kind")\\303\\$(octal $((bytes % 256)))\\$(octal $((bytes / 256)))"
+    printf "\\$(octal "$kind")\\$mode\\$(octal $((bytes % 256)))\\$(octal $((bytes / 256)))"
     cat "$path"
   } >"$1/fuzz_codec/$name"
 done

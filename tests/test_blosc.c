@@ -29,8 +29,9 @@ static void fill(uint8_t *p, uint64_t n, uint32_t size, int kind) {
         p[i] = noise ? (uint8_t)rnd(256) : p[i - distance];
       continue;
     }
-    p[i] = kind == 0 ? 7 : kind == 1 ? (uint8_t)(element >> i % size % 8 * 8) : (uint8_t)rnd(256);
-    if (kind == 2 && i % size) p[i] = (uint8_t)(element / 100 >> i % size);
+    uint64_t value = kind == 0 ? 7 : kind == 1 ? element >> i % size % 8 * 8 : rnd(256);
+    if (kind == 2 && i % size) value = element / 100 >> i % size % 64;
+    p[i] = (uint8_t)value;
     i++;
   }
 }

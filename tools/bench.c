@@ -1,4 +1,4 @@
-/* cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -DINSITU_WITH_ZLIB tools/bench.c -lblosc -luring -llz4 -lzstd -lz -lpthread -lm && ./a.out */
+/* make build/bench && build/bench */
 /* How close the loader comes to what the machine can do, in one process. Four tables:
  *
  * SHARE. The loader's throughput as a share of the barest loop that does the same unavoidable work: the same files opened and

@@ -232,7 +232,7 @@ static struct planning plan_huge(const char *dir, uint64_t rounds) {
 
 /* ---- decoders, one thread, against the call of the reference library ---- */
 
-enum { DECODE_BLOSC, DECODE_ZSTD, DECODE_LZ4, DECODE_ZLIB, DECODE_CRC32C };
+enum { DECODE_BLOSC, DECODE_ZSTD, DECODE_LZ4, DECODE_DEFLATE, DECODE_BZ2, DECODE_SUM };
 struct decoder {
   const char *name;
   int kind, codec; /* codec: of the header */
@@ -242,9 +242,14 @@ struct decoder {
 static const struct decoder decoders[] = {{"blosc-lz4", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "lz4"},
     {"blosc-lz4-bit", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_BITSHUFFLE, "lz4"},
     {"blosc-zstd", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "zstd"},
-    {"blosc-zlib", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "zlib"}, {"zstd", DECODE_ZSTD, INSITU__CODEC_ZSTD, 0, NULL},
-    {"lz4", DECODE_LZ4, INSITU__CODEC_LZ4, 0, NULL}, {"zlib", DECODE_ZLIB, INSITU__CODEC_ZLIB, 0, NULL},
-    {"crc32c", DECODE_CRC32C, INSITU__CODEC_CRC32C, 0, NULL}};
+    {"blosc-zlib", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "zlib"},
+    {"blosc-blosclz", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "blosclz"},
+    {"blosc-blosclz-bit", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_BITSHUFFLE, "blosclz"},
+    {"blosc-snappy", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "snappy"},
+    {"zstd", DECODE_ZSTD, INSITU__CODEC_ZSTD, 0, NULL}, {"lz4", DECODE_LZ4, INSITU__CODEC_LZ4, 0, NULL},
+    {"zlib", DECODE_DEFLATE, INSITU__CODEC_ZLIB, 0, NULL}, {"gzip", DECODE_DEFLATE, INSITU__CODEC_GZIP, 0, NULL},
+    {"bz2", DECODE_BZ2, INSITU__CODEC_BZ2, 0, NULL}, {"crc32c", DECODE_SUM, INSITU__CODEC_CRC32C, 0, NULL},
+    {"crc32", DECODE_SUM, INSITU__CODEC_CRC32, 0, NULL}, {"adler32", DECODE_SUM, INSITU__CODEC_ADLER32, 0, NULL}};
 enum { N_DECODERS = sizeof decoders / sizeof *decoders };
 
 struct decoding {
@@ -252,6 +257,7 @@ struct decoding {
   unsigned char *plain, *packed, *to;
   uint64_t bytes, stored;
   ZSTD_DCtx *zstd;
+  struct libdeflate_decompressor *deflate;
   struct insitu__codec_scratch scratch;
 };
 struct decode_result {
@@ -261,7 +267,8 @@ struct decode_result {
 
 static void decode_pack(struct decoding *d) {
   uint64_t most = 2 * d->bytes + (1 << 16), n = d->bytes;
-  uLongf zn = most;
+  bool gzip = d->of->codec == INSITU__CODEC_GZIP;
+  unsigned packed = (unsigned)most;
   switch (d->of->kind) {
   case DECODE_BLOSC: {
     int got = blosc_compress_ctx(5, d->of->shuffle, 4, n, d->plain, d->packed, most, d->of->inner, 0, 1);
@@ -274,21 +281,31 @@ static void decode_pack(struct decoding *d) {
     insitu__base_store64(d->packed, n);
     d->stored = 4 + (uint64_t)LZ4_compress_default((const char *)d->plain, (char *)d->packed + 4, (int)n, (int)most - 4);
     break;
-  case DECODE_ZLIB:
-    must(compress2(d->packed, &zn, d->plain, n, 6) == Z_OK, "compress2");
-    d->stored = zn;
+  case DECODE_DEFLATE: {
+    struct libdeflate_compressor *c = libdeflate_alloc_compressor(6);
+    d->stored = c ? (gzip ? libdeflate_gzip_compress : libdeflate_zlib_compress)(c, d->plain, n, d->packed, most) : 0;
+    must(d->stored != 0, "libdeflate");
+    libdeflate_free_compressor(c);
+    break;
+  }
+  case DECODE_BZ2:
+    must(BZ2_bzBuffToBuffCompress((char *)d->packed, &packed, (char *)d->plain, (unsigned)n, 9, 0, 0) == BZ_OK, "bzip2");
+    d->stored = packed;
     break;
   default: {
-    uint32_t crc = htole32(insitu__codec_crc32c(d->plain, n));
+    uint32_t sum = d->of->codec == INSITU__CODEC_CRC32C  ? insitu__codec_crc32c(d->plain, n)
+                   : d->of->codec == INSITU__CODEC_CRC32 ? libdeflate_crc32(0, d->plain, n)
+                                                         : libdeflate_adler32(1, d->plain, n);
+    sum = htole32(sum);
     memcpy(d->packed, d->plain, n);
-    memcpy(d->packed + n, &crc, 4);
+    memcpy(d->packed + n, &sum, 4);
     d->stored = n + 4;
   }
   }
 }
 
-/* A checksum has no reference library here: the CPU's instruction over three independent streams, which hides its latency and
- * leaves out combining them, and the copy that the header makes too. */
+/* crc32c has no reference library here: the CPU's instruction over three independent streams, which hides its latency and leaves
+ * out combining them. Every checksum makes the copy that the header makes too. */
 #if defined(__x86_64__)
 __attribute__((target("sse4.2"))) static uint64_t reference_crc(const unsigned char *p, uint64_t n) {
   uint64_t a = 0, b = 0, c = 0, third = n / 24 * 8;
@@ -308,20 +325,25 @@ static uint64_t reference_crc(const unsigned char *p, uint64_t n) {
 static void decode_reference(struct decoding *d) {
   static volatile uint64_t sink;
   uint64_t got = 0;
-  z_stream z = {.next_in = d->packed, .avail_in = (uInt)d->stored, .next_out = d->to, .avail_out = (uInt)d->bytes};
+  unsigned most = (unsigned)d->bytes;
+  bool gzip = d->of->codec == INSITU__CODEC_GZIP, crc32 = d->of->codec == INSITU__CODEC_CRC32;
   switch (d->of->kind) {
   case DECODE_BLOSC: got = (uint64_t)blosc_decompress_ctx(d->packed, d->to, d->bytes, 1); break;
   case DECODE_ZSTD: got = ZSTD_decompressDCtx(d->zstd, d->to, d->bytes, d->packed, d->stored); break;
   case DECODE_LZ4:
     got = (uint64_t)LZ4_decompress_safe((const char *)d->packed + 4, (char *)d->to, (int)d->stored - 4, (int)d->bytes);
     break;
-  case DECODE_ZLIB:
-    must(inflateInit(&z) == Z_OK && inflate(&z, Z_FINISH) == Z_STREAM_END, "inflate");
-    got = z.total_out;
-    inflateEnd(&z);
+  case DECODE_DEFLATE:
+    (gzip ? libdeflate_gzip_decompress : libdeflate_zlib_decompress)(
+        d->deflate, d->packed, d->stored, d->to, d->bytes, (size_t *)&got);
+    break;
+  case DECODE_BZ2:
+    must(BZ2_bzBuffToBuffDecompress((char *)d->to, &most, (char *)d->packed, (unsigned)d->stored, 0, 0) == BZ_OK, "bzip2");
+    got = most;
     break;
   default:
-    sink = reference_crc(d->packed, d->bytes);
+    sink = d->of->codec == INSITU__CODEC_CRC32C ? reference_crc(d->packed, d->bytes)
+                                                : (crc32 ? libdeflate_crc32 : libdeflate_adler32)(!crc32, d->packed, d->bytes);
     (void)sink;
     memcpy(d->to, d->packed, d->bytes);
     got = d->bytes;
@@ -340,7 +362,7 @@ static insitu_status decode_piece(void *user, const void *bytes, uint64_t offset
   return INSITU_OK;
 }
 static void decode_ours(struct decoding *d) {
-  struct insitu__codec_chain chain = {.n = 1, .codec = {{d->of->codec}}};
+  struct insitu__codec_chain chain = {.n = 1, .codec = {{.kind = d->of->codec}}};
   struct insitu__codec_sink sink = {.user = d, .direct = decode_direct, .piece = decode_piece, .element = 4};
   insitu_error err = {0};
   check(insitu__codec_decode(&chain, &d->scratch, d->packed, d->stored, d->bytes, &sink, &err), &err);
@@ -360,6 +382,7 @@ static struct decode_result decode_measure(const struct decoder *of, uint64_t ny
   d.to = (unsigned char *)map(d.bytes);
   d.packed = (unsigned char *)map(2 * d.bytes + (1 << 16));
   must((d.zstd = ZSTD_createDCtx()) != NULL, "ZSTD_createDCtx");
+  must((d.deflate = libdeflate_alloc_decompressor()) != NULL, "libdeflate_alloc_decompressor");
   insitu__codec_scratch_init(&d.scratch);
   make_sample((float *)(void *)(of->kind == DECODE_LZ4 ? d.to : d.plain), 0, ny, nx);
   for (uint64_t i = 0; of->kind == DECODE_LZ4 && i < d.bytes; i++) /* lz4 finds nothing in floats: shuffle their bytes before */
@@ -384,6 +407,7 @@ static struct decode_result decode_measure(const struct decoder *of, uint64_t ny
   munmap(d.to, d.bytes);
   munmap(d.packed, 2 * d.bytes + (1 << 16));
   ZSTD_freeDCtx(d.zstd);
+  libdeflate_free_decompressor(d.deflate);
   insitu__codec_scratch_free(&d.scratch);
   free(share);
   return out;
