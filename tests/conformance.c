@@ -9,7 +9,6 @@
  *   numcodecs ENCODED CONFIG ARRAY            files of one numcodecs fixture
  *   blosc FILE
  *   odd NAME                                  a name or a directory that cannot be looked at */
-#define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of the tool's helpers, only some are needed */
@@ -22,7 +21,8 @@
 
 enum {
   MOST_ITEMS = 200000,
-  MOST_BYTES = 64 << 20,  /* of one array: of a larger one only a corner is read */
+  MOST_BYTES = 64 << 20, /* of one array: of a larger one, and of one of more than MOST_CHUNKS chunks, only a corner is read */
+  MOST_CHUNKS = 20000,
   MOST_CHUNK = 256 << 20, /* of one chunk: larger ones are not read */
   MOST_BATCHED = 4 << 20, /* of an array that is read a second time in batches */
   ITEM_SECONDS = 120
@@ -62,7 +62,7 @@ static void list_array(struct tool_archive *archive, const char *root, const cha
   insitu_error err = {0};
   char more[1500] = "\t\t\t", dtype[16] = "?";
   if (tool_archive_array(archive, path, &a, &err) == INSITU_OK) {
-    uint64_t count = 1, chunk = a.itemsize; /* products that cannot overflow: >>zarr bounds them */
+    uint64_t count = 1, chunks = 1, chunk = a.itemsize; /* products that cannot overflow: >>zarr bounds them */
     unsigned kind = (unsigned)a.dtype >> 8;
     char *at = more;
     for (unsigned i = 0; i < a.ndim; i++) count *= insitu__base_max(a.shape[i], 1);
@@ -71,10 +71,12 @@ static void list_array(struct tool_archive *archive, const char *root, const cha
     *at++ = '\t';
     at += put_extents(at, 400, a.object.chunk, a.ndim);
     at += sprintf(at, "\t%s\t", dtype);
-    for (unsigned i = 0; i < a.ndim; i++) chunk *= a.chunk[i];
+    for (unsigned i = 0; i < a.ndim; i++)
+      chunk *= a.chunk[i], chunks *= insitu__base_ceil_div(insitu__base_max(a.shape[i], 1), a.chunk[i]);
+    bool large = count * a.itemsize > MOST_BYTES || chunks > MOST_CHUNKS;
     if (chunk > MOST_CHUNK) at += sprintf(at, "-");
     else
-      for (unsigned i = 0; count * a.itemsize > MOST_BYTES && i < a.ndim; i++)
+      for (unsigned i = 0; large && i < a.ndim; i++)
         at += sprintf(at, "%s%" PRIu64 ":%" PRIu64, i ? "," : "", a.shape[i] - insitu__base_min(a.shape[i], 2), a.shape[i]);
     insitu__zarr_array_free(&a);
   }

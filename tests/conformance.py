@@ -121,6 +121,8 @@ def read_zarr(root, path, region):
             array = zarr.open_consolidated(store, mode="r")[path]
         else:
             array = zarr.open_array(store, mode="r", path=full or None)
+    if ZARR == 2 and array.fill_value is None and not array.dtype.hasobject:
+        array._fill_value = np.zeros((), array.dtype)[()]  # or absent chunks would be memory as it was found
     return plain(array[tuple(where) if region else ...])
 
 

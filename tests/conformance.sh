@@ -14,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-if ! "$build/conformance" --list "$dir" >"$work/list"; then
+if ! timeout 900 "$build/conformance" --list "$dir" >"$work/list"; then
   echo "failed: $dir: listing it ended without a result"
   echo "0 passed, 1 failed, 0 refused"
   exit 1

@@ -2,7 +2,6 @@
  * batches along one of its axes, in the ways to run in turns. Run by tests/interop/run:
  *   interop REFUSED FOLDER...      FOLDER: index.txt and expected.bin of one writer, see tests/interop/cases.py
  * REFUSED lists parts of messages, one a line: an array that is refused with one of them is skipped; any other refusal fails. */
-#define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "readback.h"

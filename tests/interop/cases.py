@@ -3,7 +3,8 @@
     python write_X.py FOLDER SEED COUNT [ONLY]     ONLY: the name of one case, or its beginning
 
 A writer fills FOLDER with stores, expected.bin with the elements in C order and native bytes, and index.txt with a line for each
-array: name, store, path, dtype, shape, offset and bytes in expected.bin, between tabs. A case depends on the seed and on its number alone.
+array: name, store, path, dtype, shape, offset and bytes in expected.bin, between tabs. A case depends on the seed and on its number
+alone.
 """
 import itertools
 import math
@@ -125,7 +126,8 @@ def zip_store(folder, deflated):
 
 class Writer:
     """kind: the beginning of its names. case(rng, number, store, head) writes one array, which may be named head, into the folder's
-    store. It returns words of its name, (store, path), what must be read, what the writer itself reads or None, dtype or None."""
+    store. It returns words of its name, (store, path), what must be read, what the writer itself reads or None, and dtype or
+    None."""
 
     def __init__(self, kind, folder, seed, count, only=""):
         self.kind, self.folder, self.seed, self.count, self.only = kind, folder, int(seed), int(count), only
