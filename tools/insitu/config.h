@@ -483,9 +483,9 @@ static int config_all_arrays(struct config *c) {
       if (!first.status) first = err;
       continue;
     }
-    int axis = config_axis(c, &a);
+    int axis = a.kind == INSITU__ZARR_STRING ? -1 : config_axis(c, &a); /* no batch holds strings */
     length[i] = axis < 0 ? 0 : a.shape[axis];
-    rank[i] = a.ndim > 1;
+    rank[i] = a.axes > 1;
     longest[rank[i]] = insitu__base_max(longest[rank[i]], length[i]);
     insitu__zarr_array_free(&a);
   }

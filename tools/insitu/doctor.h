@@ -368,7 +368,7 @@ static void doctor_arrays(struct tool_archive *a) {
     }
     struct tool_object o = tool_object_of(&z);
     readable++;
-    if (o.count && o.count * o.bytes > most) { /* below 2^63: >>zarr bounds both */
+    if (z.kind != INSITU__ZARR_STRING && o.count && o.count * o.bytes > most) { /* below 2^63: >>zarr bounds both */
       most = o.count * o.bytes;
       insitu__zarr_array_free(&best);
       best = z;

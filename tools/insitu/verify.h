@@ -95,6 +95,29 @@ static void verify_array_await(void *arg) {
   insitu__reactor_gate_await(&run->archive->reactor, &run->gate);
 }
 
+/* Strings of any length are read as the library reads them, until one chunk of them is bad. */
+static void verify_strings(struct verify_run *run) {
+  struct verify_array *a = run->now;
+  insitu_loader_desc desc = {.api = INSITU_API, .url = run->archive->store.url, .plan_only = 1};
+  struct verify_bad bad = {.number = 0};
+  insitu_loader *ld = NULL;
+  insitu_strings *strings = NULL;
+  insitu_stats stats = {0};
+  if (insitu_loader_open(&desc, &ld, &bad.err) == INSITU_OK) insitu_read_strings(ld, a->path, &strings, &bad.err);
+  if (ld) insitu_loader_stats(ld, &stats, NULL);
+  insitu_strings_free(&strings);
+  insitu_loader_close(&ld);
+  a->done = stats.reads;
+  a->absent = stats.absent_chunks;
+  a->stored = stats.bytes_read;
+  run->finished += a->done;
+  if (bad.err.status == INSITU_OK) return;
+  bad.number = a->done ? a->done - 1 : 0; /* they are read in order */
+  a->n_bad = 1;
+  if (!INSITU__ARRAY_PUSH(a->bad, bad)) tool_no_memory();
+  if (run->fail_fast) run->stop = true;
+}
+
 static int verify_compare(const void *x, const void *y) {
   uint64_t a = ((const struct verify_bad *)x)->number, b = ((const struct verify_bad *)y)->number;
   return (a > b) - (a < b);
@@ -207,7 +230,8 @@ static void verify_all(
   for (uint64_t i = 0; i < n && !run->stop; i++) {
     struct verify_array *a = run->now = &arrays[i];
     bool refused = a->err.status && verify_is_refusal(a);
-    if (!a->err.status) {
+    if (!a->err.status && a->z.kind == INSITU__ZARR_STRING) verify_strings(run);
+    else if (!a->err.status) {
       run->object = tool_object_of(&a->z);
       run->bound = insitu__codec_bound(run->object.codecs, run->object.bytes);
       run->next = 0;
