@@ -7517,8 +7517,8 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
   }
 }
 
-/* stored * scale + offset, NaN where stored is missing, and only one NaN. Each step goes over the whole block, with the block in
- * memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of conditions: see
+/* stored * scale + offset, NaN where stored is missing, and only one NaN. The product goes over the whole block before the sum, with
+ * the block in memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of conditions: see
  * insitu__box_half. */
 INSITU__BOX_INLINE void insitu__box_unpack_loop(
     const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
@@ -7538,14 +7538,13 @@ INSITU__BOX_INLINE void insitu__box_unpack_loop(
     for (unsigned k = 0; k < 32; k++) x[i + k] *= scale;
   __asm__ volatile("" : : "r"(x) : "memory");
   for (uint64_t i = 0; i < n; i += 32)
-    for (unsigned k = 0; k < 32; k++) x[i + k] += offset;
-  __asm__ volatile("" : : "r"(x) : "memory");
-  insitu__box_b64 *out = (insitu__box_b64 *)x;
-  for (uint64_t i = 0; i < n; i += 32)
     for (unsigned k = 0; k < 32; k++) {
-      int64_t magnitude = (int64_t)(out[i + k] & INT64_MAX);
-      uint64_t nan = gone[i + k] | (UINT64_C(0) - (uint64_t)(magnitude > INT64_C(0x7ff0000000000000)));
-      out[i + k] = (out[i + k] & ~nan) | (UINT64_C(0x7ff8000000000000) & nan);
+      const double sum = x[i + k] + offset;
+      uint64_t bits;
+      memcpy(&bits, &sum, sizeof bits);
+      uint64_t nan = gone[i + k] | (UINT64_C(0) - (uint64_t)((int64_t)(bits & INT64_MAX) > INT64_C(0x7ff0000000000000)));
+      bits = (bits & ~nan) | (UINT64_C(0x7ff8000000000000) & nan);
+      memcpy(&x[i + k], &bits, sizeof bits);
     }
 }
 static void insitu__box_unpack_base(const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
