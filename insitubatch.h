@@ -448,14 +448,14 @@ typedef struct insitu_shape {
   uint64_t bytes;
 } insitu_shape;
 /* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of variable count path (or label), slices
- * (here on any axis) and dtype; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise. Chunks
- * are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value, NaN
- * too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at
- * a time; with inline_io or plan_only the one that opened] */
+ * (here on any axis), dtype and decode; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise.
+ * Chunks are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value,
+ * NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread
+ * at a time; with inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
     insitu_shape *shape, insitu_error *err);
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
- * objects, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays" ("outputs" and
+ * objects, dates, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays" ("outputs" and
  * "stored"), "plan" (of every split), "memory", "statistics".
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
  * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
