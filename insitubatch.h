@@ -481,10 +481,10 @@ typedef struct insitu_shape {
   uint64_t bytes;
 } insitu_shape;
 /* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of variable count path (or label), slices
- * (here on any axis) and dtype; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise. Chunks
- * are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value, NaN
- * too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at
- * a time; with inline_io or plan_only the one that opened] */
+ * (here on any axis), dtype and decode; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise.
+ * Chunks are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value,
+ * NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread
+ * at a time; with inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
     insitu_shape *shape, insitu_error *err);
 /* Strings in C order. All of it is yours until insitu_strings_free. */
@@ -502,8 +502,8 @@ INSITU_DEF insitu_status insitu_read_strings(insitu_loader *loader, const char *
 /* Frees it and sets *strings to NULL; strings and *strings may be NULL. [any thread] */
 INSITU_DEF void insitu_strings_free(insitu_strings **strings);
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
- * objects, codecs, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays" ("outputs" and
- * "stored"), "plan" (of every split), "memory", "statistics".
+ * objects, codecs, dates, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays"
+ * ("outputs" and "stored"), "plan" (of every split), "memory", "statistics".
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
  * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
  * Reads nothing, but planning a large archive takes as long as insitu_loader_plan for each split. */
@@ -10009,8 +10009,8 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
   }
 }
 
-/* stored * scale + offset, NaN where stored is missing, and only one NaN. Each step goes over the whole block, with the block in
- * memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of conditions: see
+/* stored * scale + offset, NaN where stored is missing, and only one NaN. The product goes over the whole block before the sum, with
+ * the block in memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of conditions: see
  * insitu__box_half. */
 INSITU__BOX_INLINE void insitu__box_unpack_loop(
     const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
@@ -10030,14 +10030,13 @@ INSITU__BOX_INLINE void insitu__box_unpack_loop(
     for (unsigned k = 0; k < 32; k++) x[i + k] *= scale;
   __asm__ volatile("" : : "r"(x) : "memory");
   for (uint64_t i = 0; i < n; i += 32)
-    for (unsigned k = 0; k < 32; k++) x[i + k] += offset;
-  __asm__ volatile("" : : "r"(x) : "memory");
-  insitu__box_b64 *out = (insitu__box_b64 *)x;
-  for (uint64_t i = 0; i < n; i += 32)
     for (unsigned k = 0; k < 32; k++) {
-      int64_t magnitude = (int64_t)(out[i + k] & INT64_MAX);
-      uint64_t nan = gone[i + k] | (UINT64_C(0) - (uint64_t)(magnitude > INT64_C(0x7ff0000000000000)));
-      out[i + k] = (out[i + k] & ~nan) | (UINT64_C(0x7ff8000000000000) & nan);
+      const double sum = x[i + k] + offset;
+      uint64_t bits;
+      memcpy(&bits, &sum, sizeof bits);
+      uint64_t nan = gone[i + k] | (UINT64_C(0) - (uint64_t)((int64_t)(bits & INT64_MAX) > INT64_C(0x7ff0000000000000)));
+      bits = (bits & ~nan) | (UINT64_C(0x7ff8000000000000) & nan);
+      memcpy(&x[i + k], &bits, sizeof bits);
     }
 }
 static void insitu__box_unpack_base(const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
