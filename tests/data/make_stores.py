@@ -127,7 +127,7 @@ TRAIN = [  # name, dtype, shape, chunks, dimensions; the sample axis (time) is s
 
 
 def write_v2(folder, index):
-    from numcodecs import BZ2, Blosc, Delta, GZip, VLenUTF8, Zlib, Zstd
+    from numcodecs import BZ2, Blosc, GZip, VLenUTF8, Zlib, Zstd
 
     def lz4(shuffle=Blosc.SHUFFLE, **more):
         return Blosc("lz4", 5, shuffle, **more)
@@ -230,8 +230,9 @@ def write_v2(folder, index):
     index.add(store, "fixed_text", "text", (2,), (2,), "refuse INSITU_E_DTYPE <U4")
     g.create_dataset("structured", data=np.zeros(2, dtype=[("a", "<i4"), ("b", "<f8")]), compressor=None)
     index.add(store, "structured", "structured", (2,), (2,), "refuse INSITU_E_DTYPE dtype")
-    g.create_dataset("filter", data=filled((4, 3), "<i4"), filters=[Delta("<i4")], compressor=None)
-    index.add(store, "filter", "i4", (4, 3), (4, 3), "ok")
+    g.create_dataset("filter", data=filled((4, 3), "<i4"), compressor=None)
+    edit(os.path.join(folder, store, "filter", ".zarray"), lambda m: m.update(filters=[{"id": "categorize", "dtype": "<i4"}]))
+    index.add(store, "filter", "i4", (4, 3), (4, 3), "refuse INSITU_E_CODEC categorize")
     g.create_dataset("bz2", data=filled((4, 3), "<i4"), compressor=BZ2(1))
     index.add(store, "bz2", "i4", (4, 3), (4, 3), "refuse INSITU_E_CODEC bz2")
     g.create_dataset("unknown", data=filled((4, 3), "<i4"), compressor=None)
