@@ -1,7 +1,7 @@
 /* Filters: what numcodecs and the specifications say they decode to (make_codec_fixtures.py), every way of delivery, whole archives
  * in both formats, refusals by name, and desc.codecs. */
 #include <stdlib.h>
-static int allocations; /* counts calls, to show that a reserved scratch is enough */
+static _Atomic int allocations; /* counts calls, to show that a reserved scratch is enough */
 #define INSITU_REALLOC(pointer, bytes) (allocations++, realloc(pointer, bytes))
 #define INSITU_FREE(pointer) free(pointer)
 #define INSITU_IMPLEMENTATION
