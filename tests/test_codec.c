@@ -290,6 +290,24 @@ static void crc32c(void **state) {
   free(p);
 }
 
+static void fletcher32(void **state) {
+  (void)state;
+  static const struct { /* as numcodecs has them: 65535 stands for 0 unless all words are 0 */
+    const char *bytes;
+    uint64_t n;
+    uint32_t sum;
+  } known[] = {{"", 0, 0}, {"\0\0", 3, 0}, {"\xff\xff", 2, 0xffffffff}, {"\x80\0\x7f\xff", 4, 0x8000ffff},
+      {"\xff\xff\xff", 3, 0xff00ff00}, {"\0\1\xff\xfe", 4, 0x0001ffff}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    assert_int_equal(insitu__codec_fletcher32((const uint8_t *)known[i].bytes, known[i].n), known[i].sum);
+  uint8_t *much = bytes_of(3000001); /* sums that are taken in parts: of equal words, by formula */
+  memset(much, 0xab, 3000001);
+  uint64_t words = 1500000, low = (words * 0xabab + 0xab00) % 65535, high = 0;
+  for (uint64_t i = 1; i <= words; i++) high = (high + i * 0xabab) % 65535;
+  assert_int_equal(insitu__codec_fletcher32(much, 3000001), (high + low) % 65535 << 16 | low);
+  free(much);
+}
+
 static void unshuffles(void **state) {
   (void)state;
   static const uint32_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 32, 33, 255};
@@ -759,9 +777,9 @@ static int finish(void **state) {
 }
 int main(void) {
   insitu__codec_scratch_init(&scratch);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(crc32c), cmocka_unit_test(unshuffles),
-      cmocka_unit_test(blosc_round_trips), cmocka_unit_test(blosc_hostile), cmocka_unit_test(zstd_frames),
-      cmocka_unit_test(lz4_block), cmocka_unit_test(blosclz_matches), cmocka_unit_test(bits),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(crc32c), cmocka_unit_test(fletcher32),
+      cmocka_unit_test(unshuffles), cmocka_unit_test(blosc_round_trips), cmocka_unit_test(blosc_hostile),
+      cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_block), cmocka_unit_test(blosclz_matches), cmocka_unit_test(bits),
 #ifdef INSITU_WITH_ZLIB
       cmocka_unit_test(gzip_members),
 #endif
