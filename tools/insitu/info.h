@@ -1163,8 +1163,8 @@ static const struct tool_command info_command = {.name = "info",
                "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; which arrays this\n"
                "build cannot read, and why; which arrays share a sample axis and how it is chunked; and a\n"
                "configuration to begin with, with the memory and the reads that it would take. Reads metadata, and\n"
-               "of the data only small coordinates, and both ends of those of time. Sizes are decoded bytes; ratio is\n"
-               "decoded to stored.\n\n"
+               "of the data only small coordinates, and both ends of those of time. Sizes are decoded bytes; ratio\n"
+               "is decoded to stored.\n\n"
                "examples: insitu info winds.zarr\n"
                "          insitu info winds.zarr uwnd --attributes\n"
                "          insitu info winds.zarr --json | jq '.arrays[].path'\n",
