@@ -481,10 +481,10 @@ typedef struct insitu_shape {
   uint64_t bytes;
 } insitu_shape;
 /* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of variable count path (or label), slices
- * (here on any axis), dtype and decode; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL otherwise.
- * Chunks are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is its fill value,
- * NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread
- * at a time; with inline_io or plan_only the one that opened] */
+ * (here on any axis), dtype and decode; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL
+ * otherwise. Chunks are read and decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is
+ * its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open iterators and with
+ * plan_only. [one thread at a time; with inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable, void *dst, uint64_t dst_bytes,
     insitu_shape *shape, insitu_error *err);
 /* Strings in C order. All of it is yours until insitu_strings_free. */
@@ -10009,9 +10009,9 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
   }
 }
 
-/* stored * scale + offset, NaN where stored is missing, and only one NaN. The product goes over the whole block before the sum, with
- * the block in memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of conditions: see
- * insitu__box_half. */
+/* stored * scale + offset, NaN where stored is missing, and only one NaN. The product goes over the whole block before the sum,
+ * with the block in memory in between, so that no compiler makes one rounding of the two, whatever its flags. Masks instead of
+ * conditions: see insitu__box_half. */
 INSITU__BOX_INLINE void insitu__box_unpack_loop(
     const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
   const double scale = b->cf->scale, offset = b->cf->offset;
