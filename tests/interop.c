@@ -130,6 +130,7 @@ int main(int argc, char **argv) {
     if (!read_folder(argv[i])) failed++;
   for (int i = 0; i < refusals; i++) {
     if (refused[i]) printf("skipped: %" PRIu64 " refused with '%s'\n", refused[i], refusal[i]);
+    else printf("nothing was refused with '%s'\n", refusal[i]);
     free(refusal[i]);
   }
   printf("%" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64 " skipped\n", passed, failed, skipped);
