@@ -2083,7 +2083,7 @@ static insitu_status insitu__time_units(
   return INSITU_OK;
 }
 /* What numpy's datetime64[unit], of `count` units a step, counts; false: years, months, generic or below nanoseconds. */
-__attribute__((unused)) static bool insitu__time_datetime64(struct insitu__time_units *u, const char *unit, int64_t count) {
+static bool insitu__time_datetime64(struct insitu__time_units *u, const char *unit, int64_t count) {
   static const struct {
     char name[3];
     int64_t unit;
@@ -4827,7 +4827,7 @@ static uint64_t insitu__codec_bound_one(const struct insitu__codec *codec, uint6
   if (insitu__codec_is_checksum(codec->kind)) return insitu__codec_add(n, 4);
   switch (codec->kind) {
   case INSITU__CODEC_BLOSC:
-    return insitu__codec_add(n, 16); /* BLOSC_MAX_OVERHEAD in blosc.h: what does not shrink is stored plain */
+    return insitu__codec_add(n, n / 16 + 24); /* header; start and length of blocks of at least 128 bytes that did not shrink */
   case INSITU__CODEC_SHARD: return codec->shard->bound;
   case INSITU__CODEC_SHUFFLE:
   case INSITU__CODEC_TRANSPOSE: return n;
@@ -12537,15 +12537,21 @@ static insitu_status insitu__loader_time_find_await(insitu_loader *ld, struct in
         "open, array %.200s: dates need a coordinate with one axis of %" PRIu64
         " samples, and it is none; name another with time_path, or select samples by index",
         z->path, ld->geometry.samples);
-  if (z->dtype >> 8 <= 2) return INSITU_OK;
+  if (z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE)) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
       "open, array %.200s: %s is no type for dates; name another coordinate with time_path, or select samples by index", z->path,
-      insitu__cf_dtype(z->dtype));
+      z->kind ? "string or timedelta64" : insitu__cf_dtype(z->dtype));
 }
 static insitu_status insitu__loader_time_units(
     const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
   struct insitu__text_json j = {0};
-  char what[320], units[128], calendar[64];
+  char what[320], units[128], calendar[64], *unit;
+  if (z->kind == INSITU__ZARR_DATE) { /* datetime64: "ns", "25s" */
+    int64_t count = strtoll(z->unit, &unit, 10);
+    if (insitu__time_datetime64(u, unit, unit == z->unit ? 1 : count)) return INSITU_OK;
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "array '%.280s': no dates are read from datetime64[%s]; select samples by index", z->path, z->unit);
+  }
   snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
   insitu_status status = z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err) : INSITU_OK;
   int named = insitu__text_json_get(&j, 0, "calendar");
@@ -14073,7 +14079,7 @@ static insitu_status insitu__loader_string_chunk(
 static insitu_status insitu__loader_string_object(struct insitu__loader_strings *s, unsigned level,
     const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
   const struct insitu__zarr_array *z = &s->zarr;
-  if (level == z->n_levels) return insitu__loader_string_chunk(s, codecs, bytes, n);
+  if (level >= z->n_levels || level >= INSITU__MAX_SHARD_LEVELS) return insitu__loader_string_chunk(s, codecs, bytes, n);
   const struct insitu__codec_shard *shard = z->level[level].shard;
   uint64_t index_bytes = insitu__codec_shard_index_bytes(shard), least = insitu__base_min(n, index_bytes), lo[INSITU__MAX_DIMS];
   const uint8_t *index = shard->index_first ? bytes : bytes + (n - least);

@@ -13,7 +13,7 @@ static double value[N], hours[N];
 static void walk(int calendar, int year, int month) {
   struct insitu__time_date d = {.year = year, .month = month, .day = 1};
   for (int i = 0; i < N; i++) {
-    snprintf(iso[i], sizeof iso[i], "%04d-%02d-%02dT%02d", (int)d.year, d.month, d.day, i % 4 * 6);
+    snprintf(iso[i], sizeof iso[i], "%04d-%02d-%02dT%02d", (int)d.year % 10000, d.month % 100, d.day % 100, i % 4 * 6);
     hours[i] = 6 * i;
     if (i % 4 < 3) continue;
     do { /* the next day that exists */
@@ -129,6 +129,41 @@ static void test_selections(void **state) {
 }
 
 /* Splits by date with a gap are those by index; the coordinate of another name, in a group, in all modes. */
+/* numpy's datetime64: its unit is in the type. */
+static void test_datetime64(void **state) {
+  static const struct {
+    const char *dtype, *name;
+    double step; /* of six hours */
+  } types[] = {{"<M8[h]", "h", 6}, {"<M8[s]", "s", 21600}, {"<M8[ns]", "ns", 21600e9}, {"<M8[25s]", "25s", 864}};
+  (void)state;
+  walk(INSITU__TIME_PROLEPTIC, 1979, 11);
+  for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
+    char path[700], metadata[300];
+    insitu_loader *ld;
+    insitu_error err;
+    for (int i = 0; i < N; i++) value[i] = (3591 * 4 + i) * types[k].step; /* days from 1970-01-01 to 1979-11-01 */
+    const char *root = make(types[k].name, 2, INSITU_I64, "m", NULL, value);
+    snprintf(path, sizeof path, "%s/time/.zarray", root);
+    int n = snprintf(metadata, sizeof metadata,
+        "{\"zarr_format\":2,\"shape\":[%d],\"chunks\":[700],\"dtype\":\"%s\",\"order\":\"C\",\"fill_value\":null,"
+        "\"compressor\":null,\"filters\":null}",
+        N, types[k].dtype);
+    support_write(path, metadata, (size_t)n);
+    insitu_loader_desc d = base(root);
+    d.sample_from = "1979-11-03";
+    d.sample_to = "1979-11-04T06";
+    if (open_with(d, &ld, &err)) fail_msg("%s: %s", types[k].dtype, err.message);
+    assert_true(insitu_loader_config(ld)->sample_start == 8 && insitu_loader_config(ld)->sample_stop == 14);
+    insitu_loader_close(&ld);
+    char *unit = strchr(strstr(metadata, "M8"), '[') + 1, *end = strchr(unit, '"');
+    memmove(unit + 2, end, strlen(end) + 1); /* years have no length */
+    memcpy(unit, "Y]", 2);
+    support_write(path, metadata, strlen(metadata));
+    assert_int_equal(open_with(d, &ld, &err), INSITU_E_UNSUPPORTED);
+    has(err.message, "datetime64[Y]");
+  }
+}
+
 static void test_splits(void **state) {
   (void)state;
   walk(INSITU__TIME_NOLEAP, 1979, 11);
@@ -322,7 +357,7 @@ static void test_absent(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_selections), cmocka_unit_test(test_splits),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_absent)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_selections), cmocka_unit_test(test_datetime64),
+      cmocka_unit_test(test_splits), cmocka_unit_test(test_refused), cmocka_unit_test(test_absent)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

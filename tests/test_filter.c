@@ -92,8 +92,9 @@ static insitu_status refuse(
 /* ---- fixtures ---- */
 static uint8_t *unhex(const struct insitu__text_json *j, int token, uint64_t *n) {
   const char *text = insitu__text_json_span(j, token, n);
+  assert_true(*n >= 2);
   *n = (*n - 2) / 2;
-  uint8_t *bytes = malloc(*n + 1);
+  uint8_t *bytes = malloc((size_t)*n + 1);
   for (uint64_t i = 0; i < *n; i++)
     bytes[i] = (uint8_t)(insitu__text_hex(text[1 + 2 * i]) << 4 | insitu__text_hex(text[2 + 2 * i]));
   return bytes;
