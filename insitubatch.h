@@ -8165,6 +8165,11 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
   if (!insitu__text_json_is_string(r->j, token))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "dtype", token, "a string is needed");
   bool known = false;
+  if (n > 0 && !strcmp(text, "bfloat16")) { /* tensorstore's zarr driver writes it so, little-endian */
+    insitu__zarr_set_dtype(r->a, INSITU_BF16);
+    insitu__zarr_set_endian(r->a, false);
+    return INSITU_OK;
+  }
   if (n > 1 && strchr("<>|", text[0])) {
     for (int i = 0; !known && i < INSITU__ZARR_DTYPES; i++) {
       known = !strcmp(text + 1, insitu__zarr_dtypes[i].v2);

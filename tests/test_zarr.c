@@ -189,6 +189,8 @@ static void elements(void **state) {
   is_element(TYPE("numpy.datetime64", "\"unit\":\"generic\""), INSITU__ZARR_DATE, INSITU_I64, 0, "");
   refused(INSITU_E_DTYPE, TYPE("numpy.datetime64", "\"unit\":\"s\",\"scale_factor\":0"), "datetime64");
 #undef FILL
+  is_element(V2("dtype", "\"bfloat16\""), INSITU__ZARR_NUMBER, INSITU_BF16, 0, ""); /* as tensorstore has it in v2 */
+  assert_true(!array.swap && array.itemsize == 2);
   /* strings of any length */
   const char *object = "\"|O\"", *utf8 = "[{\"id\":\"vlen-utf8\"}]";
   is_element(V2("dtype", object, "filters", utf8), INSITU__ZARR_STRING, INSITU_U8, 0, "");
