@@ -100,29 +100,29 @@ for c in $compilers; do
   if [ -n "$x" ]; then
     for std in c++17 c++20; do compile "declarations" "$x" "-std=$std -pedantic $warnings" -c declare.cpp -o declare_cpp.o; done
   fi
-  for o in -O0 -O2 -O3; do compile "implementation" "$c" "$gnu $o $warnings" -c implement.c -o implement.o; done
+  for o in "-O3 $features" -O2; do compile "implementation" "$c" "$gnu $o $warnings" -c implement.c -o implement.o; done
   for mode in $features "$features" -DINSITU_NO_URING -DNDEBUG "-DINSITU_NO_URING $features -DNDEBUG" -std=gnu17 -fPIC; do
-    compile "implementation" "$c" "$gnu -O2 $warnings $mode" -c implement.c -o mode.o
+    compile "implementation" "$c" "$gnu -O0 $warnings $mode" -c implement.c -o mode.o
   done
-  compile "implementation, _GNU_SOURCE in the file" "$c" "-std=gnu11 -O2 $warnings" -c own_define.c -o mode.o
+  compile "implementation, _GNU_SOURCE in the file" "$c" "-std=gnu11 -O0 $warnings" -c own_define.c -o mode.o
 
   # One translation unit implements, another uses; the user may be C++.
-  compile "two units" "$c" "$gnu -O2 $warnings" implement.c use.c -o two_units $libs
+  compile "two units" "$c" "$gnu -O2 $warnings" implement.o use.c -o two_units $libs
   run two_units
-  if [ -n "$x" ] && compile "implementation" "$c" "$gnu -O2 $warnings" -c implement.c -o implement.o; then
+  if [ -n "$x" ]; then
     compile "C++ user" "$x" "-std=c++17 $warnings" use.cpp implement.o -o from_cpp $libs
     run from_cpp
   fi
-  compile "INSITU_STATIC in two units" "$c" "$gnu -O2 $warnings" static_one.c static_two.c static_main.c -o two_static $libs
+  compile "INSITU_STATIC in two units" "$c" "$gnu -O1 $warnings" static_one.c static_two.c static_main.c -o two_static $libs
   run two_static
-  compile "INSITU_NO_URING links without liburing" "$c" "$gnu -O2 $warnings -DINSITU_NO_URING" implement.c use.c -o no_uring \
+  compile "INSITU_NO_URING links without liburing" "$c" "$gnu -O0 $warnings -DINSITU_NO_URING" implement.c use.c -o no_uring \
     -llz4 -lzstd -lpthread -lm
 
   echo 'int main(void) { return 0; }' >trivial.c
   if $c -O2 -flto trivial.c -o trivial >log 2>&1; then
-    compile "-flto" "$c" "$gnu -O2 -flto $warnings" implement.c use.c -o lto $libs
+    compile "-flto" "$c" "$gnu -O1 -flto $warnings" implement.c use.c -o lto $libs
     run lto
-    compile "-flto, INSITU_STATIC in two units" "$c" "$gnu -O2 -flto $warnings" static_one.c static_two.c static_main.c \
+    compile "-flto, INSITU_STATIC in two units" "$c" "$gnu -O1 -flto $warnings" static_one.c static_two.c static_main.c \
       -o lto_static $libs
     run lto_static
   else
@@ -131,11 +131,10 @@ for c in $compilers; do
 
   # Only insitu_* leaves the object, nothing does with INSITU_STATIC, and nothing writable has static storage (stb_ds's hash seed
   # excepted).
-  $c $gnu -O2 -I"$include" -c implement.c -o implement.o >log 2>&1
   nm -g --defined-only implement.o >symbols
   awk '$NF !~ /^insitu_[a-z]/ { print }' symbols >log
   if [ -s symbols ] && [ ! -s log ]; then ok; else bad "$c: symbols that are not insitu_*"; fi
-  $c $gnu -O2 -I"$include" -c static_one.c -o static_one.o >log 2>&1
+  $c $gnu -O1 -I"$include" -c static_one.c -o static_one.o >log 2>&1
   nm -g --defined-only static_one.o | awk '$NF != "one" { print } END { if (!NR) print "no symbols" }' >log
   if [ ! -s log ]; then ok; else bad "$c: symbols that leave with INSITU_STATIC"; fi
   nm -f sysv --defined-only implement.o | awk -F'|' '{ gsub(/ /, "") }
