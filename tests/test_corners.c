@@ -1,5 +1,5 @@
 /* The corner cases of Zarr v2 and v3 that readers get wrong, each in a small archive of its own, read whole. A test's name says the
- * case; those of blosc, the compressors and the filters are in test_codec.c and its neighbours. */
+ * case. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -306,6 +306,132 @@ static void consolidated_null_and_keys_in_any_order(void **state) {
   insitu_loader_close(&ld);
 }
 
+/* ---- blosc: its header decides, never the metadata ---- */
+
+/* A chunk of one block, stored as its filter left it. */
+static size_t blosc_chunk(unsigned char *to, unsigned flags, unsigned size, const void *block, uint32_t n) {
+  uint32_t words[5] = {n, n, 16 + 8 + n, 20, n}; /* nbytes, blocksize, cbytes; start of the block; its length */
+  bool plain = flags & 2;
+  if (plain) words[2] = 16 + n;
+  to[0] = 2, to[1] = 1, to[2] = (unsigned char)(flags | 1 << 5 | 0x10), to[3] = (unsigned char)size; /* lz4, not split */
+  memcpy(to + 4, words, plain ? 12 : 20);
+  memcpy(to + (plain ? 16 : 24), block, n);
+  return words[2];
+}
+static void blosc_holds(const char *dtype, unsigned flags, unsigned size, const char *stored, const char *want, uint32_t n) {
+  unsigned char chunk[128];
+  char metadata[400];
+  snprintf(metadata, sizeof metadata,
+      "{\"zarr_format\":2,\"shape\":[%u],\"chunks\":[%u],\"dtype\":\"%s\",\"order\":\"C\",\"fill_value\":0,\"filters\":null,"
+      "\"compressor\":{\"id\":\"blosc\",\"cname\":\"zstd\",\"shuffle\":2,\"clevel\":9,\"typesize\":7}}",
+      dtype[2] == '2' ? n / 2 : n, dtype[2] == '2' ? n / 2 : n, dtype);
+  size_t bytes = blosc_chunk(chunk, flags, size, stored, n);
+  chunk_holds(".zarray", metadata, "0", chunk, bytes, want, n);
+}
+static void blosc_header_decides(void **state) { /* int16 shuffled by four bytes, lz4 and no bit shuffle, whatever JSON says */
+  (void)state;
+  blosc_holds("<i2", 1, 4, "aeimbfjncgkodhlp", "abcdefghijklmnop", 16);
+}
+static void blosc_stored_plain(void **state) {
+  (void)state;
+  blosc_holds("|u1", 2 | 1, 4, "abcdefgh", "abcdefgh", 8);
+}
+static void blosc_trailing_bytes_are_not_shuffled(void **state) {
+  (void)state;
+  blosc_holds("|u1", 1, 4, "aebfcgdhxy", "abcdefghxy", 10);
+}
+static void blosc_shuffle_of_single_bytes_is_none(void **state) {
+  (void)state;
+  blosc_holds("|u1", 1, 1, "abcdefgh", "abcdefgh", 8);
+}
+static void blosc_bitshuffle_needs_eight_elements(void **state) {
+  (void)state;
+  blosc_holds("|u1", 4, 4, "abcdefghijkl", "abcdefghijkl", 12); /* three elements: copied */
+  blosc_holds("|u1", 4, 1, "\xff\0\0\0\0\0\0\0", "\1\1\1\1\1\1\1\1", 8);
+}
+
+/* ---- compressors ---- */
+
+static void zstd_frames(void **state) { /* two frames, one without its size, both with checksums, a skippable one between */
+  unsigned char chunk[512], skip[12] = {0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};
+  ZSTD_CCtx *c = ZSTD_createCCtx();
+  (void)state;
+  ZSTD_CCtx_setParameter(c, ZSTD_c_checksumFlag, 1);
+  size_t n = ZSTD_compress2(c, chunk, sizeof chunk, "abcde", 5);
+  memcpy(chunk + n, skip, sizeof skip);
+  n += sizeof skip;
+  ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 0);
+  n += ZSTD_compress2(c, chunk + n, sizeof chunk - n, "fgh", 3);
+  ZSTD_freeCCtx(c);
+  chunk_holds("zarr.json", V3("[8]", "[8]", "uint8", DEFAULT_KEYS, "0", "\"bytes\",\"zstd\""), "c/0", chunk, n, "abcdefgh", 8);
+}
+static void lz4_has_its_length_in_front(void **state) { /* no frame */
+  unsigned char chunk[64] = {8, 0, 0, 0};
+  (void)state;
+  int n = LZ4_compress_default("aaaaaaaa", (char *)chunk + 4, 8, 60);
+  chunk_holds(".zarray",
+      V2_BEGIN("[8]", "[8]", "|u1") ",\"compressor\":{\"id\":\"lz4\"},\"filters\":null,\"fill_value\":0,\"order\":\"C\"}", "0",
+      chunk, (size_t)n + 4, "aaaaaaaa", 8);
+}
+
+/* ---- filters ---- */
+
+#define FILTERED(shape, dtype, compressor, filters)                                                                              \
+  V2_BEGIN(shape, shape, dtype) ",\"compressor\":" compressor ",\"filters\":" filters ",\"fill_value\":0,\"order\":\"C\"}"
+
+static void kerchunk_has_all_codecs_among_the_filters(void **state) { /* compressor null; encoded in order, decoded backwards */
+  unsigned char chunk[64];
+  (void)state;
+  size_t n = ZSTD_compress(chunk, sizeof chunk, "aebfcgdh", 8, 1);
+  chunk_holds(".zarray", FILTERED("[8]", "|u1", "null", "[{\"id\":\"shuffle\",\"elementsize\":4},{\"id\":\"zstd\",\"level\":1}]"),
+      "0", chunk, n, "abcdefgh", 8);
+}
+static void v2_decodes_the_compressor_then_filters_backwards(void **state) { /* delta, then shuffle, then crc32c */
+  unsigned char chunk[16] = {1, 1, 1, 0, 0, 1};                              /* differences 1, 1, 257 as byte planes */
+  (void)state;
+  uint32_t crc = insitu__codec_crc32c(chunk, 6);
+  memcpy(chunk + 6, &crc, 4);
+  chunk_holds(".zarray",
+      FILTERED(
+          "[3]", "<i2", "{\"id\":\"crc32c\"}", "[{\"id\":\"delta\",\"dtype\":\"<i2\"},{\"id\":\"shuffle\",\"elementsize\":2}]"),
+      "0", chunk, 10, "\1\0\2\0\3\1", 6);
+}
+static void delta_wraps(void **state) {
+  (void)state;
+  chunk_holds(
+      ".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"delta\",\"dtype\":\"|u1\"}]"), "0", "\xff\2\xff", 3, "\xff\1\0", 3);
+}
+static void fixedscaleoffset_divides(void **state) { /* 3 / 10 is not 3 times a tenth */
+  double want[2] = {3.0 / 10 + 0.5, -7.0 / 10 + 0.5};
+  (void)state;
+  chunk_holds(".zarray",
+      FILTERED("[2]", "<f8", "null",
+          "[{\"id\":\"fixedscaleoffset\",\"scale\":10,\"offset\":0.5,\"dtype\":\"<f8\",\"astype\":\"<i2\"}]"),
+      "0", "\3\0\xf9\xff", 4, want, 16);
+}
+static void packbits_has_two_forms(void **state) { /* v2: a byte of padding's length in front, highest bit first; v3: neither */
+  (void)state;
+  chunk_holds(".zarray", FILTERED("[3]", "|b1", "null", "[{\"id\":\"packbits\"}]"), "0", "\5\xa0", 2, "\1\0\1", 3);
+  chunk_holds("zarr.json", V3("[3]", "[3]", "bool", DEFAULT_KEYS, "false", "\"packbits\""), "c/0", "\5", 1, "\1\0\1", 3);
+}
+static void checksums_stand_first_or_last(void **state) { /* numcodecs' crc32 and adler32 first, crc32c last */
+  static const unsigned char crc32_first[] = {0xc2, 0x41, 0x24, 0x35, 'a', 'b', 'c'},
+                             adler32_first[] = {0x27, 1, 0x4d, 2, 'a', 'b', 'c'};
+  (void)state;
+  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"crc32\"}]"), "0", crc32_first, 7, "abc", 3);
+  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"adler32\"}]"), "0", adler32_first, 7, "abc", 3);
+  unsigned char last[] = {'a', 'b', 'c', 0xc2, 0x41, 0x24, 0x35};
+  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"crc32\",\"location\":\"end\"}]"), "0", last, 7, "abc", 3);
+}
+static void fletcher32_is_the_one_of_hdf5(void **state) { /* big-endian words, the sum little-endian behind */
+  unsigned char chunk[8] = {'a', 'b', 'c', 'd', 0, 0, 0, 0};
+  uint32_t one = ('a' << 8 | 'b') % 65535, two = one + (one + ('c' << 8 | 'd')) % 65535,
+           sum = (two % 65535) << 16 | (one + ('c' << 8 | 'd')) % 65535;
+  (void)state;
+  memcpy(chunk + 4, &sum, 4);
+  chunk_holds(".zarray", FILTERED("[4]", "|u1", "null", "[{\"id\":\"fletcher32\"}]"), "0", chunk, 8, "abcd", 4);
+}
+
 /* ---- absent, and what only looks like it ---- */
 
 static void only_not_found_is_absent(void **state) {
@@ -343,6 +469,14 @@ int main(void) {
       cmocka_unit_test(null_fill_is_zero), cmocka_unit_test(byte_strings_fill_in_base64_or_zero),
       cmocka_unit_test(complex_and_raw_fills_are_lists), cmocka_unit_test(one_byte_types_have_any_byte_order),
       cmocka_unit_test(codecs_as_bare_names_and_with_prefix), cmocka_unit_test(unknown_keys_only_if_they_need_no_understanding),
-      cmocka_unit_test(consolidated_null_and_keys_in_any_order), cmocka_unit_test(only_not_found_is_absent)};
+      cmocka_unit_test(consolidated_null_and_keys_in_any_order), cmocka_unit_test(blosc_header_decides),
+      cmocka_unit_test(blosc_stored_plain), cmocka_unit_test(blosc_trailing_bytes_are_not_shuffled),
+      cmocka_unit_test(blosc_shuffle_of_single_bytes_is_none), cmocka_unit_test(blosc_bitshuffle_needs_eight_elements),
+      cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_has_its_length_in_front),
+      cmocka_unit_test(kerchunk_has_all_codecs_among_the_filters),
+      cmocka_unit_test(v2_decodes_the_compressor_then_filters_backwards), cmocka_unit_test(delta_wraps),
+      cmocka_unit_test(fixedscaleoffset_divides), cmocka_unit_test(packbits_has_two_forms),
+      cmocka_unit_test(checksums_stand_first_or_last), cmocka_unit_test(fletcher32_is_the_one_of_hdf5),
+      cmocka_unit_test(only_not_found_is_absent)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
