@@ -459,7 +459,7 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
 /* Closes its iterators, cancels what is in flight and joins its threads; waits for reads the kernel cannot cancel. Batches you
  * hold stay valid. [one thread, no other call at the same time] NULL is fine. */
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
-/* Every insitu_iter_next and insitu_read returns INSITU_CANCELLED from now on. Also from a signal handler. */
+/* Every insitu_iter_next, insitu_read and insitu_read_strings returns INSITU_CANCELLED from now on. Also from a signal handler. */
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
 /* The configuration with its defaults resolved, but for what depends on the iterator (lanes: see insitu_plan); lives as long as
  * the loader. */
@@ -7821,6 +7821,10 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     }
     a->codecs = shard->codecs;
   }
+  for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++) /* what they are decoded to has no known length */
+    if (a->codecs.codec[i].kind == INSITU__CODEC_SHARD)
+      return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", insitu__zarr_get(r, "codecs"),
+          "strings in a shard with codecs around it are not supported");
   uint64_t array = a->itemsize, chunk = a->itemsize;
   bool fits = true, chunk_fits = true;
   for (unsigned i = 0; i < a->ndim; i++) {
@@ -9559,6 +9563,11 @@ static insitu_status insitu__geometry_dtype(
     bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
     if (!desc->dtype) *out = narrow ? INSITU_F32 : INSITU_F64;
   }
+  if (desc->decode && (!convertible || (*out != INSITU_F32 && *out != INSITU_F64)))
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "variable %s: decode = INSITU_CF makes float32 or float64 of real numbers, array %s is of other elements or dtype asks "
+        "for another type; leave decode out",
+        desc->label ? desc->label : z->path, z->path);
   if ((*out == z->dtype && !desc->decode) || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
       "variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
@@ -14197,8 +14206,8 @@ static void insitu__loader_strings_await(void *arg) {
   if (s->status || z->kind != INSITU__ZARR_STRING) return;
   for (unsigned d = 0; d < z->ndim; d++) tiles *= insitu__base_ceil_div(z->shape[d], z->object.chunk[d]);
   for (uint64_t i = 0; i < tiles && !s->status; i++) {
-    insitu__loader_string_read_await(s, tile);
     if (atomic_load_explicit(&s->loader->cancelled, memory_order_acquire)) s->status = INSITU_CANCELLED;
+    else insitu__loader_string_read_await(s, tile);
     for (unsigned d = z->ndim; d-- > 0;) { /* the next object: count up from the last axis */
       if (++tile[d] < insitu__base_ceil_div(z->shape[d], z->object.chunk[d])) break;
       tile[d] = 0;

@@ -179,6 +179,44 @@ static void sharded(void **state) {
   }
 }
 
+/* What is inside a shard with codecs around it cannot be told apart from damage: refused by name. */
+static void shard_with_codecs_around(void **state) {
+  (void)state;
+  archive_begin();
+  archive_text("zarr.json",
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"string\",\"fill_value\":\"\","
+      "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[4]}},"
+      "\"chunk_key_encoding\":{\"name\":\"default\"},\"codecs\":[{\"name\":\"sharding_indexed\",\"configuration\":{"
+      "\"chunk_shape\":[2]," INDEX ",\"codecs\":[{\"name\":\"vlen-utf8\"}]}},{\"name\":\"zstd\"}]}");
+  insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
+  strings_refused(ld, "", INSITU_E_UNSUPPORTED, "codecs around it");
+  insitu_loader_close(&ld);
+}
+
+static insitu_status cancel_and_fail(
+    void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  (void)config, (void)src, (void)n, (void)dst, (void)cap, (void)got, (void)err;
+  insitu_loader_cancel(*(insitu_loader **)user); /* as a signal handler may */
+  return INSITU_E_CORRUPT;
+}
+static void cancelled(void **state) {
+  insitu_loader *ld;
+  insitu_strings *s;
+  insitu_error err = {0};
+  insitu_codec codec = {.name = "mine", .decode = cancel_and_fail, .user = &ld};
+  (void)state;
+  archive_begin();
+  archive_text(".zarray", V2("[1]", "[1]", "|O", "C", "0", "{\"id\":\"mine\"}", UTF8));
+  archive_text("0", "x");
+  ld = archive_open((insitu_loader_desc){.codecs = &codec, .n_codecs = 1}, EPOLL);
+  assert_int_equal(insitu_read_strings(ld, "", &s, &err), INSITU_E_CORRUPT); /* the error that err tells of */
+  assert_int_equal(err.status, INSITU_E_CORRUPT);
+  memset(&err, 0, sizeof err);
+  assert_int_equal(insitu_read_strings(ld, "", &s, &err), INSITU_CANCELLED);
+  assert_int_equal(err.status, 0);
+  insitu_loader_close(&ld);
+}
+
 static void damage(void **state) {
   unsigned char bytes[256];
   (void)state;
@@ -357,7 +395,7 @@ static void written_by_others(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(any_length), cmocka_unit_test(as_numcodecs_has_them),
-      cmocka_unit_test(sharded), cmocka_unit_test(damage), cmocka_unit_test(fixed), cmocka_unit_test(batches),
-      cmocka_unit_test(written_by_others)};
+      cmocka_unit_test(sharded), cmocka_unit_test(damage), cmocka_unit_test(shard_with_codecs_around),
+      cmocka_unit_test(cancelled), cmocka_unit_test(fixed), cmocka_unit_test(batches), cmocka_unit_test(written_by_others)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
