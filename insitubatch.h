@@ -459,7 +459,7 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
 /* Closes its iterators, cancels what is in flight and joins its threads; waits for reads the kernel cannot cancel. Batches you
  * hold stay valid. [one thread, no other call at the same time] NULL is fine. */
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
-/* Every insitu_iter_next and insitu_read returns INSITU_CANCELLED from now on. Also from a signal handler. */
+/* Every insitu_iter_next, insitu_read and insitu_read_strings returns INSITU_CANCELLED from now on. Also from a signal handler. */
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
 /* The configuration with its defaults resolved, but for what depends on the iterator (lanes: see insitu_plan); lives as long as
  * the loader. */
@@ -491,7 +491,7 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variabl
 typedef struct insitu_strings {
   uint64_t n;
   const char *const *text; /* NUL-terminated: UTF-8, or what bytes the archive has */
-  const uint64_t *bytes;   /* of each, the NUL not counted: raw bytes may hold others */
+  const uint64_t *bytes;   /* of each, the NUL not counted: there may be others inside */
   int64_t shape[16];
   int32_t ndim;
 } insitu_strings;
@@ -1508,21 +1508,25 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
   }
   return (int64_t)used;
 }
-/* Decodes into buf, NUL-terminated, and returns the length; -1: not a string, does not fit, or holds U+0000, which no C string
- * can. */
-static int64_t insitu__text_json_string(const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
+/* Decodes into buf, NUL-terminated, and returns the length; -1: not a string, or does not fit. */
+static int64_t insitu__text_json_bytes(const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
   if (!insitu__text_json_is_string(j, token) || cap == 0) return -1;
   const char *p = j->text + j->token[token].jsmn.start, *end = j->text + j->token[token].jsmn.end;
   uint64_t n = 0;
   while (p < end) {
     char c[4];
     unsigned bytes = insitu__text_json_char(&p, end, c);
-    if (cap - n <= bytes || c[0] == 0) return -1;
+    if (cap - n <= bytes) return -1;
     memcpy(buf + n, c, bytes);
     n += bytes;
   }
   buf[n] = 0;
   return (int64_t)n;
+}
+/* The same, and -1 for one that holds U+0000, which no C string can. */
+static int64_t insitu__text_json_string(const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
+  int64_t n = insitu__text_json_bytes(j, token, buf, cap);
+  return n > 0 && memchr(buf, 0, (size_t)n) ? -1 : n;
 }
 static bool insitu__text_json_equals(const struct insitu__text_json *j, int token, const char *literal) {
   if (!insitu__text_json_is_string(j, token)) return false;
@@ -7656,7 +7660,8 @@ enum {
   INSITU__ZARR_DIFFERENCE, /* timedelta64 */
   INSITU__ZARR_STRING
 };
-enum { INSITU__ZARR_VLEN = 1, INSITU__ZARR_JSON2 = 2 }; /* how strings are stored: vlen-utf8 and vlen-bytes; numcodecs json2 */
+/* How strings are stored: vlen-utf8; numcodecs json2; vlen-bytes, as vlen-utf8 but with a fill value in base64. */
+enum { INSITU__ZARR_VLEN = 1, INSITU__ZARR_JSON2 = 2, INSITU__ZARR_VLEN_BYTES = 3 };
 
 struct insitu__zarr_object { /* one stored object, whole */
   uint64_t chunk[INSITU__MAX_DIMS];
@@ -7684,7 +7689,7 @@ struct insitu__zarr_array {
   char *dim[INSITU__MAX_DIMS]; /* NULL: unnamed */
   char *attributes;            /* the user's own, as JSON text; NULL: none */
   int kind;                    /* INSITU__ZARR_NUMBER, ... */
-  int strings;                 /* of INSITU__ZARR_STRING: INSITU__ZARR_VLEN or JSON2 */
+  int strings;                 /* of INSITU__ZARR_STRING: INSITU__ZARR_VLEN, ... */
   char unit[12];               /* of dates and differences: "ns", "25s"; "" when there is none */
   int32_t dtype;
   uint32_t itemsize; /* of a scalar of dtype; while metadata are read: of an element */
@@ -7816,6 +7821,10 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     }
     a->codecs = shard->codecs;
   }
+  for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++) /* what they are decoded to has no known length */
+    if (a->codecs.codec[i].kind == INSITU__CODEC_SHARD)
+      return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", insitu__zarr_get(r, "codecs"),
+          "strings in a shard with codecs around it are not supported");
   uint64_t array = a->itemsize, chunk = a->itemsize;
   bool fits = true, chunk_fits = true;
   for (unsigned i = 0; i < a->ndim; i++) {
@@ -8021,6 +8030,7 @@ static insitu_status insitu__zarr_fill_wide(const struct insitu__zarr_reader *r,
   struct insitu__zarr_array *a = r->a;
   uint64_t span, zero, cap = a->kind == INSITU__ZARR_STRING ? 0 : a->itemsize;
   bool any = false, ok = true;
+  int64_t n = 0; /* of a string of any length */
   insitu__text_json_span(r->j, token, &span);
   if (insitu__text_json_u64(r->j, token, &zero) && !zero) return INSITU_OK;
   char *text = (char *)insitu__mem_alloc(span + 1, 1);
@@ -8032,11 +8042,14 @@ static insitu_status insitu__zarr_fill_wide(const struct insitu__zarr_reader *r,
   memset(fill, 0, (size_t)(cap ? 2 * cap : span + 1));
   a->wide_n = cap;
   if (a->kind == INSITU__ZARR_RAW || a->kind == INSITU__ZARR_CHAR) ok = insitu__zarr_fill_bytes(r, token, fill, cap) >= 0;
-  else if (insitu__text_json_string(r->j, token, text, span + 1) < 0) ok = false;
-  else if (a->kind == INSITU__ZARR_UCS4) ok = insitu__zarr_fill_ucs4(text, fill, cap);
+  else if (a->kind == INSITU__ZARR_UCS4)
+    ok = insitu__text_json_string(r->j, token, text, span + 1) >= 0 && insitu__zarr_fill_ucs4(text, fill, cap);
   else {
-    a->wide_n = strlen(text);
-    memcpy(fill, text, (size_t)a->wide_n);
+    n = a->strings == INSITU__ZARR_VLEN_BYTES ? insitu__zarr_fill_bytes(r, token, fill, span + 1)
+                                              : insitu__text_json_bytes(r->j, token, (char *)fill, span + 1);
+    ok = n >= 0;
+    a->wide_n = ok ? (uint64_t)n : 0;
+    any = n > 0;
   }
   insitu__mem_free(text);
   for (uint64_t i = 0; i < a->wide_n; i++) any = any || fill[i];
@@ -8122,7 +8135,8 @@ static insitu_status insitu__zarr_codec_refused(const struct insitu__zarr_reader
 /* Takes the codec of that name if it makes strings. */
 static bool insitu__zarr_string_codec(const struct insitu__zarr_reader *r, const char *name) {
   const char *bare = strncmp(name, "numcodecs.", 10) ? name : name + 10;
-  if (!strcmp(bare, "vlen-utf8") || !strcmp(bare, "vlen-bytes")) r->a->strings = INSITU__ZARR_VLEN;
+  if (!strcmp(bare, "vlen-utf8")) r->a->strings = INSITU__ZARR_VLEN;
+  else if (!strcmp(bare, "vlen-bytes")) r->a->strings = INSITU__ZARR_VLEN_BYTES;
   else if (!strcmp(bare, "json2")) r->a->strings = INSITU__ZARR_JSON2;
   return r->a->strings != 0;
 }
@@ -8231,6 +8245,8 @@ static insitu_status insitu__zarr_v2_codecs(
   return status < 0 ? status : insitu__zarr_v2_fit(r);
 }
 static insitu_status insitu__zarr_v2_objects(const struct insitu__zarr_reader *r) { /* once the codecs are known */
+  for (unsigned i = 0; r->a->strings == INSITU__ZARR_JSON2 && i < r->a->ndim; i++)
+    r->order[i] = i; /* nested lists, also of "F" */
   if (r->a->kind != INSITU__ZARR_STRING || r->a->strings) return INSITU_OK;
   return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", insitu__zarr_get(r, "dtype"),
       "objects without a filter that makes strings of them (vlen-utf8, vlen-bytes, json2)");
@@ -8280,9 +8296,9 @@ static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const ch
   if (status == INSITU_OK) status = insitu__zarr_chunk_extents(&r, "chunks", insitu__zarr_get(&r, "chunks"));
   if (status == INSITU_OK) status = insitu__zarr_v2_dtype(&r);
   if (status == INSITU_OK) status = insitu__zarr_v2_layout(&r);
-  if (status == INSITU_OK) status = insitu__zarr_fill(&r, insitu__zarr_get(&r, "fill_value"));
   if (status == INSITU_OK) status = insitu__zarr_v2_codecs(&r);
   if (status == INSITU_OK) status = insitu__zarr_v2_objects(&r);
+  if (status == INSITU_OK) status = insitu__zarr_fill(&r, insitu__zarr_get(&r, "fill_value"));
   if (status == INSITU_OK) status = insitu__zarr_layout(&r);
   int names = attributes ? insitu__text_json_get(attributes, attributes_node, "_ARRAY_DIMENSIONS") : -1;
   if (status == INSITU_OK && names >= 0 && !insitu__zarr_dim_names(&r, attributes, names, &no_memory)) {
@@ -8776,7 +8792,7 @@ static insitu_status insitu__zarr_json2(
     status = insitu__error_set(err, INSITU_E_CORRUPT, "json2: not a list with a type and a shape at its end; " INSITU__CODEC_BAD);
   for (; status >= 0 && t < end; t++) { /* tokens are in the order of the text: those inside a list follow it */
     if (insitu__text_json_is_array(&j, t)) continue;
-    int64_t length = insitu__text_json_string(&j, t, text, n + 1);
+    int64_t length = insitu__text_json_bytes(&j, t, text, n + 1);
     const char *value = length < 0 ? insitu__text_json_span(&j, t, &span) : text;
     if (length < 0 && insitu__text_json_is_object(&j, t)) found = count; /* refused below */
     if (found == count) break;
@@ -9552,6 +9568,11 @@ static insitu_status insitu__geometry_dtype(
     bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
     if (!desc->dtype) *out = narrow ? INSITU_F32 : INSITU_F64;
   }
+  if (desc->decode && (!convertible || (*out != INSITU_F32 && *out != INSITU_F64)))
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "variable %s: decode = INSITU_CF makes float32 or float64 of real numbers, array %s is of other elements or dtype asks "
+        "for another type; leave decode out",
+        desc->label ? desc->label : z->path, z->path);
   if ((*out == z->dtype && !desc->decode) || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
       "variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
@@ -14190,8 +14211,8 @@ static void insitu__loader_strings_await(void *arg) {
   if (s->status || z->kind != INSITU__ZARR_STRING) return;
   for (unsigned d = 0; d < z->ndim; d++) tiles *= insitu__base_ceil_div(z->shape[d], z->object.chunk[d]);
   for (uint64_t i = 0; i < tiles && !s->status; i++) {
-    insitu__loader_string_read_await(s, tile);
     if (atomic_load_explicit(&s->loader->cancelled, memory_order_acquire)) s->status = INSITU_CANCELLED;
+    else insitu__loader_string_read_await(s, tile);
     for (unsigned d = z->ndim; d-- > 0;) { /* the next object: count up from the last axis */
       if (++tile[d] < insitu__base_ceil_div(z->shape[d], z->object.chunk[d])) break;
       tile[d] = 0;

@@ -310,6 +310,7 @@ static void test_refused(void **state) {
   w = (insitu_variable){.label = "x", .decode = INSITU_CF, .dtype = INSITU_I16};
   memset(&err, 0, sizeof err);
   assert_int_equal(insitu_loader_open(&e, &ld, &err), INSITU_E_DTYPE);
+  has(err.message, "leave decode out");
 }
 
 int main(void) {

@@ -98,6 +98,39 @@ static void any_length(void **state) {
   }
 }
 
+/* What is a fill value in base64, what is nested lists whatever the order, and zeros inside strings. */
+static void as_numcodecs_has_them(void **state) {
+  (void)state;
+  archive_begin();
+  archive_text(".zgroup", "{\"zarr_format\":2}");
+  archive_text("b/.zarray", V2("[2]", "[2]", "|O", "C", "\"YWIA\"", "null", "[{\"id\":\"vlen-bytes\"}]"));
+  archive_text("none/.zarray", V2("[2]", "[2]", "|O", "C", "\"\"", "null", "[{\"id\":\"vlen-bytes\"}]"));
+  archive_text("bad/.zarray", V2("[2]", "[2]", "|O", "C", "\"abc\"", "null", "[{\"id\":\"vlen-bytes\"}]"));
+  archive_text("text/.zarray", V2("[2]", "[2]", "|O", "C", "\"a\\u0000b\"", "null", UTF8));
+  archive_text("f/.zarray", V2("[2,3]", "[2,3]", "|O", "F", "0", "null", "[{\"id\":\"json2\"}]"));
+  archive_text("f/0.0", "[[\"00\",\"01\",\"02\"],[\"10\",\"11\",\"12\"],\"|O\",[2,3]]");
+  archive_text("zero/.zarray", V2("[1]", "[1]", "|O", "C", "0", "null", "[{\"id\":\"json2\"}]"));
+  archive_text("zero/0", "[\"a\\u0000b\",\"|O\",[1]]");
+  static const struct {
+    const char *path, *bytes;
+    uint64_t n;
+  } has[] = {{"b", "ab\0", 3}, {"none", "", 0}, {"text", "a\0b", 3}, {"zero", "a\0b", 3}};
+  EACH_MODE (m) {
+    insitu_loader *ld = archive_open((insitu_loader_desc){0}, m);
+    for (size_t i = 0; i < sizeof has / sizeof *has; i++) {
+      insitu_strings *s;
+      insitu_error err = {0};
+      if (insitu_read_strings(ld, has[i].path, &s, &err)) fail_msg("%s: %s", has[i].path, err.message);
+      if (s->bytes[s->n - 1] != has[i].n || memcmp(s->text[s->n - 1], has[i].bytes, has[i].n + 1))
+        fail_msg("%s: '%s' (%ju bytes)", has[i].path, s->text[s->n - 1], (uintmax_t)s->bytes[s->n - 1]);
+      insitu_strings_free(&s);
+    }
+    strings_are(ld, "f", (const char *[]){"00", "01", "02", "10", "11", "12"}, 6);
+    strings_refused(ld, "bad", INSITU_E_FORMAT, "fill_value");
+    insitu_loader_close(&ld);
+  }
+}
+
 /* Shards of strings, one inside the other, with an index at the start and absent inner chunks. */
 static size_t shard(unsigned char *to, const unsigned char *const *inner, const size_t *bytes, unsigned n, bool first) {
   size_t at = first ? 16 * n + 4 : 0;
@@ -144,6 +177,44 @@ static void sharded(void **state) {
     strings_refused(ld, "", INSITU_E_CORRUPT, "c/0");
     insitu_loader_close(&ld);
   }
+}
+
+/* What is inside a shard with codecs around it cannot be told apart from damage: refused by name. */
+static void shard_with_codecs_around(void **state) {
+  (void)state;
+  archive_begin();
+  archive_text("zarr.json",
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"string\",\"fill_value\":\"\","
+      "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[4]}},"
+      "\"chunk_key_encoding\":{\"name\":\"default\"},\"codecs\":[{\"name\":\"sharding_indexed\",\"configuration\":{"
+      "\"chunk_shape\":[2]," INDEX ",\"codecs\":[{\"name\":\"vlen-utf8\"}]}},{\"name\":\"zstd\"}]}");
+  insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
+  strings_refused(ld, "", INSITU_E_UNSUPPORTED, "codecs around it");
+  insitu_loader_close(&ld);
+}
+
+static insitu_status cancel_and_fail(
+    void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  (void)config, (void)src, (void)n, (void)dst, (void)cap, (void)got, (void)err;
+  insitu_loader_cancel(*(insitu_loader **)user); /* as a signal handler may */
+  return INSITU_E_CORRUPT;
+}
+static void cancelled(void **state) {
+  insitu_loader *ld;
+  insitu_strings *s;
+  insitu_error err = {0};
+  insitu_codec codec = {.name = "mine", .decode = cancel_and_fail, .user = &ld};
+  (void)state;
+  archive_begin();
+  archive_text(".zarray", V2("[1]", "[1]", "|O", "C", "0", "{\"id\":\"mine\"}", UTF8));
+  archive_text("0", "x");
+  ld = archive_open((insitu_loader_desc){.codecs = &codec, .n_codecs = 1}, EPOLL);
+  assert_int_equal(insitu_read_strings(ld, "", &s, &err), INSITU_E_CORRUPT); /* the error that err tells of */
+  assert_int_equal(err.status, INSITU_E_CORRUPT);
+  memset(&err, 0, sizeof err);
+  assert_int_equal(insitu_read_strings(ld, "", &s, &err), INSITU_CANCELLED);
+  assert_int_equal(err.status, 0);
+  insitu_loader_close(&ld);
 }
 
 static void damage(void **state) {
@@ -323,7 +394,8 @@ static void written_by_others(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(any_length), cmocka_unit_test(sharded), cmocka_unit_test(damage),
-      cmocka_unit_test(fixed), cmocka_unit_test(batches), cmocka_unit_test(written_by_others)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(any_length), cmocka_unit_test(as_numcodecs_has_them),
+      cmocka_unit_test(sharded), cmocka_unit_test(damage), cmocka_unit_test(shard_with_codecs_around),
+      cmocka_unit_test(cancelled), cmocka_unit_test(fixed), cmocka_unit_test(batches), cmocka_unit_test(written_by_others)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
