@@ -90,9 +90,10 @@
  *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill value decoded, usually NaN.
  *   Dates select samples (sample_from and sample_to; from and to of a split) as in xarray: both ends are inclusive, and an end
  *   covers all of the year, month, day, hour, minute or second that it names. They are looked up when a loader is opened, in the
- *   coordinate of the sample axis, which is read whole and must rise or fall throughout. Its units are "<unit> since <date>", from
- *   weeks to nanoseconds; its calendar standard (gregorian), proleptic_gregorian, julian, noleap (365_day), all_leap (366_day) or
- *   360_day. A day that the calendar leaves out, such as February 29 in noleap, holds no sample and stands where it would be.
+ *   coordinate of the sample axis, which is read whole and must rise or fall throughout. It is datetime64, or its units are "<unit>
+ *   since <date>", from weeks to nanoseconds, and its calendar standard (gregorian), proleptic_gregorian, julian, noleap (365_day),
+ *   all_leap (366_day) or 360_day. A day that the calendar leaves out, such as February 29 in noleap, holds no sample and stands
+ *   where it would be.
  *   Dates beyond the coordinate's ends are cut to them; a range without any sample is refused.
  *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
@@ -6919,7 +6920,7 @@ static insitu_status insitu__store_file_open(struct insitu__store *s, const char
     bool fresh = err && err->status >= 0;
     bool missing = error == ENOENT || error == ENOTDIR;
     insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; %s", path,
-        missing ? "no such directory" : strerror_r(error, text, sizeof text),
+        missing ? "no such directory or zip file" : strerror_r(error, text, sizeof text),
         missing ? "check the url" : insitu__store_advice(error));
     if (fresh) err->sys_errno = error;
     return status;

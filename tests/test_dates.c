@@ -128,7 +128,6 @@ static void test_selections(void **state) {
     }
 }
 
-/* Splits by date with a gap are those by index; the coordinate of another name, in a group, in all modes. */
 /* numpy's datetime64: its unit is in the type. */
 static void test_datetime64(void **state) {
   static const struct {
@@ -164,6 +163,7 @@ static void test_datetime64(void **state) {
   }
 }
 
+/* Splits by date with a gap are those by index; the coordinate of another name, in a group, in all modes. */
 static void test_splits(void **state) {
   (void)state;
   walk(INSITU__TIME_NOLEAP, 1979, 11);

@@ -491,6 +491,26 @@ static void samples_are(int first, int last) { /* of the batch that was printed 
   for (char *end; (end = strchr(run_out, '\n'));) memmove(end, end + 1, strlen(end)); /* lists may be broken */
   assert_has(run_out, want);
 }
+/* Types of variable length have no decoded size; datetime64 has its unit in the type. */
+static void test_info_elements(void **state) {
+  double days[4] = {0, 1, 2, 3};
+  char root[512], file[600];
+  static const char metadata[] = "{\"zarr_format\":2,\"shape\":[4],\"chunks\":[4],\"dtype\":\"<M8[D]\",\"order\":\"C\","
+                                 "\"fill_value\":null,\"compressor\":null,\"filters\":null}";
+  struct support_array t = {.name = "t", .ndim = 1, .shape = {4}, .chunk = {4}, .dtype = INSITU_I64, .format = 2, .values = days};
+  (void)state;
+  assert_int_equal(run_tool("info tests/data/stores/elements.v3.zarr"), 0);
+  assert_has(run_out, "variable_length_bytes   3x2    2x2\n"); /* neither cut nor with a ratio */
+  assert_has(run_out, "size     stored 69 B in 2 of 2 objects\n");
+  assert_int_equal(run_tool("info tests/data/stores/extensions.v3.zarr unknown_grid"), 0);
+  assert_has(run_out, "stored 48 B in 1 object\n");
+  snprintf(root, sizeof root, "%s", support_path("days.zarr"));
+  snprintf(file, sizeof file, "%s/t/.zarray", root);
+  support_make(root, &t);
+  support_write(file, metadata, sizeof metadata - 1);
+  assert_int_equal(run_tool("info %s", root), 0);
+  assert_has(run_out, "dates    1970-01-01T00:00 .. 1970-01-04T00:00, every 1 d, proleptic_gregorian\n");
+}
 /* Decoding and dates, by options, by configuration file and in insitu info. */
 static void test_cf(void **state) {
   char root[512], config[512];
@@ -574,6 +594,7 @@ int main(void) {
       cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
       cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config), cmocka_unit_test(test_config_wrong),
       cmocka_unit_test(test_cat_npy), cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
-      cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_cf), cmocka_unit_test(test_bench)};
+      cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements), cmocka_unit_test(test_cf),
+      cmocka_unit_test(test_bench)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

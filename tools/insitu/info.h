@@ -413,8 +413,10 @@ static void info_dates(struct info *f, struct info_array *a) {
   int token = insitu__text_json_get(a->node.attributes_doc, a->node.attributes, "units");
   uint64_t n = a->shape[0];
   int64_t second[2], other;
-  if (a->err.status || a->z.ndim != 1 || !n || a->z.dtype >> 8 > 2 || token < 0) return;
-  if (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 || !strcasestr(units, " since ")) return;
+  if (a->err.status || a->z.ndim != 1 || !n || a->z.dtype >> 8 > 2) return;
+  if (a->z.kind != INSITU__ZARR_DATE &&
+      (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 || !strcasestr(units, " since ")))
+    return;
   if (insitu__loader_time_units(&a->z, &a->units, &a->undated) < 0) return;
   insitu_loader_desc desc = {.api = INSITU_API, .url = f->url, .plan_only = 1};
   if (!f->loader && insitu_loader_open(&desc, &f->loader, &a->undated) < 0) return;
@@ -571,13 +573,15 @@ static void info_print_chunk(const struct info_array *a) {
   insitu__text_buffer_free(&b);
 }
 static void info_print_size(const struct info_array *a) {
-  char decoded[16], stored[16], objects[32], all[32], text[200];
-  int n = snprintf(text, sizeof text, "%s", tool_bytes(decoded, a->decoded));
-  if (a->sized && n > 0) {
-    n += snprintf(text + n, sizeof text - (size_t)n, ", stored%s %s in %s of %s object%s", a->cut ? " at least" : "",
-        tool_bytes(stored, a->stored), tool_count(objects, a->stored_objects), tool_count(all, a->objects),
-        a->objects == 1 ? "" : "s");
-    if (a->stored && !a->cut && a->stored_objects == a->objects)
+  char decoded[16], stored[16], objects[32], all[32] = "", text[200] = "";
+  int n = 0;
+  if (a->decoded) n = snprintf(text, sizeof text, "%s%s", tool_bytes(decoded, a->decoded), a->sized ? ", " : "");
+  if (a->sized && n >= 0) {
+    if (a->objects) tool_count(all, a->objects);
+    n += snprintf(text + n, sizeof text - (size_t)n, "stored%s %s in %s%s%s object%s", a->cut ? " at least" : "",
+        tool_bytes(stored, a->stored), tool_count(objects, a->stored_objects), a->objects ? " of " : "", all,
+        (a->objects ? a->objects : a->stored_objects) == 1 ? "" : "s");
+    if (a->decoded && a->stored && !a->cut && a->stored_objects == a->objects)
       snprintf(text + n, sizeof text - (size_t)n, ", %.3g to 1", (double)a->decoded / (double)a->stored);
   }
   info_line("size", text);
@@ -629,7 +633,7 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
   insitu__text_buffer_free(&b);
   info_text(a->node.doc, a->fill, text, sizeof text);
   info_line("fill", a->fill < 0 ? "none" : text[0] ? text : "\"\"");
-  if (a->decoded) info_print_size(a);
+  if (a->decoded || a->sized) info_print_size(a);
   info_print_values(a);
   info_print_dates(a);
   info_print_attributes(a->node.attributes_doc, a->node.attributes);
@@ -652,7 +656,7 @@ static void info_extents_text(char *to, size_t cap, unsigned n, const uint64_t *
 /* The cells of an array's line. */
 static void info_cells(const struct info_array *a, char cell[INFO_CELLS][INFO_CELL]) {
   info_tree_name(a->path, false, cell[0], INFO_CELL);
-  snprintf(cell[1], INFO_CELL, "%s%.16s", a->big ? ">" : "", a->dtype);
+  snprintf(cell[1], INFO_CELL, "%s%.24s", a->big ? ">" : "", a->dtype);
   info_extents_text(cell[2], INFO_CELL, a->ndim, a->shape);
   if (a->has_chunk) info_extents_text(cell[3], INFO_CELL, a->ndim, a->sharded ? a->inner : a->chunk);
   else snprintf(cell[3], INFO_CELL, "?");
@@ -660,7 +664,7 @@ static void info_cells(const struct info_array *a, char cell[INFO_CELLS][INFO_CE
   cell[4][0] = cell[5][0] = 0;
   if (a->decoded) tool_bytes(cell[4], a->decoded);
   if (a->err.status) snprintf(cell[5], INFO_CELL, "refused");
-  else if (a->sized && !a->cut && a->stored && a->stored_objects == a->objects)
+  else if (a->decoded && a->sized && !a->cut && a->stored && a->stored_objects == a->objects)
     snprintf(cell[5], INFO_CELL, "%.3g:1", (double)a->decoded / (double)a->stored);
 }
 static void info_print_row(char cell[INFO_CELLS][INFO_CELL], const int *width, enum tool_style style) {
@@ -676,7 +680,9 @@ static void info_print_row(char cell[INFO_CELLS][INFO_CELL], const int *width, e
     printf("  ");
     if (i >= 4)
       for (int k = (int)strlen(cell[i]); k < width[i]; k++) putchar(' ');
-    tool_put_padded(cell[i], i < 4 ? width[i] : 0);
+    bool more = false;
+    for (int k = i + 1; k < INFO_CELLS; k++) more = more || cell[k][0];
+    tool_put_padded(cell[i], i < 4 && more ? width[i] : 0);
   }
   printf("\n");
 }
