@@ -7748,6 +7748,10 @@ static insitu_status insitu__zarr_nomem(const struct insitu__zarr_reader *r) {
   return insitu__error_set(
       r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", r->a->path);
 }
+static insitu_status insitu__zarr_codec_refused(const struct insitu__zarr_reader *r, const char *name, const char *why) {
+  return insitu__error_set(
+      r->err, INSITU_E_CODEC, "array '%.300s': codec '%.100s' %s; leave this array out or convert it", r->a->path, name, why);
+}
 static int insitu__zarr_get(const struct insitu__zarr_reader *r, const char *key) {
   return insitu__text_json_get(r->j, r->node, key);
 }
@@ -7816,6 +7820,9 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     }
     a->codecs = shard->codecs;
   }
+  for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++) /* a whole shard of them has no known length */
+    if (a->codecs.codec[i].kind == INSITU__CODEC_SHARD)
+      return insitu__zarr_codec_refused(r, "sharding_indexed", "is not supported for strings inside another codec");
   uint64_t array = a->itemsize, chunk = a->itemsize;
   bool fits = true, chunk_fits = true;
   for (unsigned i = 0; i < a->ndim; i++) {
@@ -8113,10 +8120,6 @@ static insitu_status insitu__zarr_add_codec(const struct insitu__zarr_reader *r,
   }
   chain->codec[chain->n++] = *codec;
   return INSITU_OK;
-}
-static insitu_status insitu__zarr_codec_refused(const struct insitu__zarr_reader *r, const char *name, const char *why) {
-  return insitu__error_set(
-      r->err, INSITU_E_CODEC, "array '%.300s': codec '%.100s' %s; leave this array out or convert it", r->a->path, name, why);
 }
 
 /* Takes the codec of that name if it makes strings. */
@@ -8606,7 +8609,7 @@ static insitu_status insitu__zarr_v3_codec(const struct insitu__zarr_reader *r, 
   if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration, c);
   c->is_bytes = bytes || shard || strings;
   if (strings) return INSITU_OK;
-  if (bytes && r->a->kind == INSITU__ZARR_STRING)
+  if (!shard && r->a->kind == INSITU__ZARR_STRING)
     return insitu__zarr_codec_refused(r, name, "makes no strings (vlen-utf8 and vlen-bytes do)");
   if (!c->is_bytes) return insitu__zarr_v3_elements(r, codec, c);
   if (bytes) return insitu__zarr_v3_bytes(r, codec, configuration, c);
