@@ -290,7 +290,8 @@ typedef struct insitu_object {
   uint64_t n;
 } insitu_object;
 
-/* A codec of yours: it stands in for one that this library does not know, or knows in another way. */
+/* A codec of yours: it stands in for one that this library does not know, or knows in another way; but never for v3's bytes,
+ * transpose and sharding_indexed, nor for what makes strings of any length. */
 typedef struct insitu_codec {
   const char *name; /* Zarr v2: the id; v3: the name */
   /* Decodes the n bytes at src into dst, which has room for cap: what they decode to at most. *got: how many were written. In v2,
