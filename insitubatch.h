@@ -644,7 +644,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_NODES 10000                 /* directories that a listing of the arrays of an unconsolidated archive visits */
 #define INSITU__MAX_ROOT_SEARCH 512             /* directories searched for any metadata when the root has none */
 #define INSITU__MAX_CHUNK                                                                                                        \
-  (UINT64_C(1) << 31)              /* decoded bytes of one stored chunk, of a shard's inner chunk where those are read */
+  (UINT64_C(1) << 31) /* decoded bytes of one stored chunk, of a shard's inner chunk where those are read */
+#define INSITU__MAX_SCRATCH                                                                                                      \
+  (UINT64_C(1) << 44)              /* bytes that one encoded chunk, or decoding it, may take: no sum of these wraps */
 #define INSITU__MAX_SHARD_LEVELS 4 /* shards inside shards */
 #define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* inner chunks of one shard: 16 bytes of index each */
 #define INSITU__MAX_VARIABLES 1024
@@ -7835,6 +7837,11 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   if (!chunk_fits || chunk > INSITU__MAX_CHUNK)
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, a->format == 2 ? "chunks" : "chunk_grid",
         insitu__zarr_get(r, a->format == 2 ? "chunks" : "chunk_grid"), "a chunk is larger than INSITU__MAX_CHUNK");
+  struct insitu__codec_needs need = insitu__codec_needs(&a->codecs, chunk);
+  if (insitu__base_max(insitu__codec_bound(&a->codecs, chunk), insitu__codec_scratch_bytes(&need)) > INSITU__MAX_SCRATCH)
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, a->format == 2 ? "filters" : "codecs",
+        insitu__zarr_get(r, a->format == 2 ? "filters" : "codecs"),
+        "an encoded chunk, or decoding it, may take more than INSITU__MAX_SCRATCH");
   return INSITU_OK;
 }
 /* Names of dimensions; false when the value is not a list of ndim strings or nulls. */
