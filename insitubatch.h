@@ -291,7 +291,8 @@ typedef struct insitu_object {
   uint64_t n;
 } insitu_object;
 
-/* A codec of yours: it stands in for one that this library does not know, or knows in another way. */
+/* A codec of yours: it stands in for one that this library does not know, or knows in another way; but never for v3's bytes,
+ * transpose and sharding_indexed, nor for what makes strings of any length. */
 typedef struct insitu_codec {
   const char *name; /* Zarr v2: the id; v3: the name */
   /* Decodes the n bytes at src into dst, which has room for cap: what they decode to at most. *got: how many were written. In v2,
@@ -644,7 +645,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_NODES 10000                 /* directories that a listing of the arrays of an unconsolidated archive visits */
 #define INSITU__MAX_ROOT_SEARCH 512             /* directories searched for any metadata when the root has none */
 #define INSITU__MAX_CHUNK                                                                                                        \
-  (UINT64_C(1) << 31)              /* decoded bytes of one stored chunk, of a shard's inner chunk where those are read */
+  (UINT64_C(1) << 31) /* decoded bytes of one stored chunk, of a shard's inner chunk where those are read */
+#define INSITU__MAX_SCRATCH                                                                                                      \
+  (UINT64_C(1) << 44)              /* bytes that one encoded chunk, or decoding it, may take: no sum of these wraps */
 #define INSITU__MAX_SHARD_LEVELS 4 /* shards inside shards */
 #define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* inner chunks of one shard: 16 bytes of index each */
 #define INSITU__MAX_VARIABLES 1024
@@ -7754,6 +7757,10 @@ static insitu_status insitu__zarr_nomem(const struct insitu__zarr_reader *r) {
   return insitu__error_set(
       r->err, INSITU_E_NOMEM, "array '%.300s': no memory for its metadata; give the process more memory", r->a->path);
 }
+static insitu_status insitu__zarr_codec_refused(const struct insitu__zarr_reader *r, const char *name, const char *why) {
+  return insitu__error_set(
+      r->err, INSITU_E_CODEC, "array '%.300s': codec '%.100s' %s; leave this array out or convert it", r->a->path, name, why);
+}
 static int insitu__zarr_get(const struct insitu__zarr_reader *r, const char *key) {
   return insitu__text_json_get(r->j, r->node, key);
 }
@@ -7822,10 +7829,9 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     }
     a->codecs = shard->codecs;
   }
-  for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++) /* what they are decoded to has no known length */
+  for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++) /* a whole shard of them has no known length */
     if (a->codecs.codec[i].kind == INSITU__CODEC_SHARD)
-      return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", insitu__zarr_get(r, "codecs"),
-          "strings in a shard with codecs around it are not supported");
+      return insitu__zarr_codec_refused(r, "sharding_indexed", "is not supported for strings inside another codec");
   uint64_t array = a->itemsize, chunk = a->itemsize;
   bool fits = true, chunk_fits = true;
   for (unsigned i = 0; i < a->ndim; i++) {
@@ -7837,6 +7843,11 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   if (!chunk_fits || chunk > INSITU__MAX_CHUNK)
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, a->format == 2 ? "chunks" : "chunk_grid",
         insitu__zarr_get(r, a->format == 2 ? "chunks" : "chunk_grid"), "a chunk is larger than INSITU__MAX_CHUNK");
+  struct insitu__codec_needs need = insitu__codec_needs(&a->codecs, chunk);
+  if (insitu__base_max(insitu__codec_bound(&a->codecs, chunk), insitu__codec_scratch_bytes(&need)) > INSITU__MAX_SCRATCH)
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, a->format == 2 ? "filters" : "codecs",
+        insitu__zarr_get(r, a->format == 2 ? "filters" : "codecs"),
+        "an encoded chunk, or decoding it, may take more than INSITU__MAX_SCRATCH");
   return INSITU_OK;
 }
 /* Names of dimensions; false when the value is not a list of ndim strings or nulls. */
@@ -8127,10 +8138,6 @@ static insitu_status insitu__zarr_add_codec(const struct insitu__zarr_reader *r,
   }
   chain->codec[chain->n++] = *codec;
   return INSITU_OK;
-}
-static insitu_status insitu__zarr_codec_refused(const struct insitu__zarr_reader *r, const char *name, const char *why) {
-  return insitu__error_set(
-      r->err, INSITU_E_CODEC, "array '%.300s': codec '%.100s' %s; leave this array out or convert it", r->a->path, name, why);
 }
 
 /* Takes the codec of that name if it makes strings. */
@@ -8628,7 +8635,7 @@ static insitu_status insitu__zarr_v3_codec(const struct insitu__zarr_reader *r, 
   if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration, c);
   c->is_bytes = bytes || shard || strings;
   if (strings) return INSITU_OK;
-  if (bytes && r->a->kind == INSITU__ZARR_STRING)
+  if (!shard && r->a->kind == INSITU__ZARR_STRING)
     return insitu__zarr_codec_refused(r, name, "makes no strings (vlen-utf8 and vlen-bytes do)");
   if (!c->is_bytes) return insitu__zarr_v3_elements(r, codec, c);
   if (bytes) return insitu__zarr_v3_bytes(r, codec, configuration, c);

@@ -46,7 +46,8 @@ static insitu_object message(int hour) {
   for (int i = 0; i < POINTS; i++) values[i] = temperature(hour, i / LONS, i % LONS);
   const void *bytes = NULL;
   size_t n = 0;
-  if (!failed) failed = codes_set_double_array(h, "values", values, POINTS) || codes_get_message(h, &bytes, &n);
+  if (!failed) failed = codes_set_double_array(h, "values", values, POINTS);
+  if (!failed) failed = codes_get_message(h, &bytes, &n);
   void *copy = failed ? NULL : malloc(n);
   if (!copy) {
     fprintf(stderr, "05_grib: eccodes made no message: %s\n", h ? codes_get_error_message(failed) : "are its samples installed?");

@@ -715,6 +715,30 @@ static void user_descs(void **state) {
   assert_non_null(strstr(err.message, "expected 8"));
 }
 
+/* Of a whole shard: 2^31 elements, each an inner chunk of up to 2^32 bytes, and five streams around it. */
+static void user_sums_wrap(void **state) {
+#define GRID(inner, codecs)                                                                                                      \
+  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[" inner "],\"codecs\":[" codecs                            \
+  "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}}"
+  static const char meta[] =
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[2147483648],\"data_type\":\"uint8\",\"chunk_grid\":"
+      "{\"name\":\"regular\","
+      "\"configuration\":{\"chunk_shape\":[2147483648]}},\"chunk_key_encoding\":\"default\",\"fill_value\":0,\"codecs\":[" GRID(
+          "4194304",
+          GRID("4096", GRID("64", GRID("1", "\"plus\"")))) ",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"blosc\",\"blosc\",\"blosc\"]}";
+#undef GRID
+  struct user u = {0};
+  insitu_object object = {"zarr.json", meta, sizeof meta - 1};
+  insitu_codec codec = {"plus", decode_user, &u, UINT64_C(1) << 32};
+  insitu_loader_desc d = memory(&object, 1);
+  insitu_error err = {0};
+  int16_t got[SAMPLES];
+  (void)state;
+  d.codecs = &codec, d.n_codecs = 1;
+  assert_int_equal(read_root(&d, got, sizeof got, &err), INSITU_E_UNSUPPORTED);
+  assert_non_null(strstr(err.message, "INSITU__MAX_SCRATCH"));
+}
+
 static int finish(void **state) {
   insitu__codec_scratch_free(&scratch);
   return support_teardown(state);
@@ -724,6 +748,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(fixtures), cmocka_unit_test(chains_v2), cmocka_unit_test(chains_v3),
       cmocka_unit_test(packed_archives), cmocka_unit_test(refusals), cmocka_unit_test(too_many),
       cmocka_unit_test(nothing_allocated), cmocka_unit_test(user_codecs), cmocka_unit_test(user_errors),
-      cmocka_unit_test(user_descs)};
+      cmocka_unit_test(user_descs), cmocka_unit_test(user_sums_wrap)};
   return cmocka_run_group_tests(tests, support_setup, finish);
 }
