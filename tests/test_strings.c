@@ -189,7 +189,7 @@ static void shard_with_codecs_around(void **state) {
       "\"chunk_key_encoding\":{\"name\":\"default\"},\"codecs\":[{\"name\":\"sharding_indexed\",\"configuration\":{"
       "\"chunk_shape\":[2]," INDEX ",\"codecs\":[{\"name\":\"vlen-utf8\"}]}},{\"name\":\"zstd\"}]}");
   insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
-  strings_refused(ld, "", INSITU_E_UNSUPPORTED, "codecs around it");
+  strings_refused(ld, "", INSITU_E_CODEC, "inside another codec");
   insitu_loader_close(&ld);
 }
 
