@@ -92,9 +92,9 @@
  *   covers all of the year, month, day, hour, minute or second that it names. They are looked up when a loader is opened, in the
  *   coordinate of the sample axis, which is read whole and must rise or fall throughout. It is datetime64, or its units are "<unit>
  *   since <date>", from weeks to nanoseconds, and its calendar standard (gregorian), proleptic_gregorian, julian, noleap (365_day),
- *   all_leap (366_day) or 360_day. A day that the calendar leaves out, such as February 29 in noleap, holds no sample and stands
- *   where it would be.
- *   Dates beyond the coordinate's ends are cut to them; a range without any sample is refused.
+ *   all_leap (366_day) or 360_day; standard and julian have no year 0. A day that the calendar leaves out, such as February 29 in
+ *   noleap, holds no sample and stands where it would be. Dates beyond the coordinate's ends are cut to them; a range without any
+ *   sample is refused.
  *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
  *   stored, which are read like files once their place is known (one small read more, the first time), or with
@@ -1819,8 +1819,8 @@ static insitu_status insitu__text_url_parse(const char *url, int *kind, char *pa
 /* >>time ------------------------------------------------------------------------------------------------------------------- */
 /* CF time (cfconventions.org, 4.4): units such as "hours since 1900-01-01", calendars and dates. Pure functions; nothing
  * suspends. A moment is a number of microseconds since 1970-01-01T00:00 UTC, counted in days of 24 hours of its calendar; leap
- * seconds are unknown. In the standard calendar 1582-10-04 (Julian) is followed by 1582-10-15 (Gregorian). Years are astronomical
- * in all calendars: 0 precedes 1. */
+ * seconds are unknown. In the standard calendar 1582-10-04 (Julian) is followed by 1582-10-15 (Gregorian). Years are astronomical,
+ * 0 precedes 1; but as text those of standard and julian have no 0, as in cftime. */
 
 #define INSITU__TIME_DAY INT64_C(86400000000)          /* microseconds */
 #define INSITU__TIME_YEARS 199000                      /* of a date at most, either way: they fit an int64, with room to spare */
@@ -1899,6 +1899,9 @@ static int64_t insitu__time_day(int calendar, int64_t year, int month, int day) 
 static bool insitu__time_exists(int calendar, int64_t year, int month, int day) {
   if (calendar == INSITU__TIME_STANDARD && year == 1582 && month == 10 && day > 4 && day < 15) return false;
   return day <= insitu__time_month_days(insitu__time_rule(calendar, year, month, day), year, month);
+}
+static bool insitu__time_without_0(int calendar) { /* -1 precedes 1 in its dates as text */
+  return calendar == INSITU__TIME_STANDARD || calendar == INSITU__TIME_JULIAN;
 }
 static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_date *d) {
   int rule = calendar;
@@ -2004,9 +2007,12 @@ static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
   return !*p;
 }
 /* The moments [*from, *to) that a date covers: its year, month, day, hour, minute, second or microsecond. Of a day that the
- * calendar leaves out (February 29 where no year has it, the 30th of February or a 31st of model calendars, the ten days of October
- * 1582) nothing, where it would be: *from and *to are the following midnight. False: no calendar has the day in that year. */
-static bool insitu__time_period(int calendar, const struct insitu__time_date *d, int64_t *from, int64_t *to) {
+ * calendar leaves out (February 29 where no year has it, the 30th of February or a 31st of model calendars, the ten days of
+ * October 1582) nothing, where it would be: *from and *to are the following midnight. False: no calendar has the day in that year,
+ * or this one has no year 0. */
+static bool insitu__time_period(int calendar, const struct insitu__time_date *written, int64_t *from, int64_t *to) {
+  struct insitu__time_date date = *written, *d = &date;
+  if (insitu__time_without_0(calendar) && d->year <= 0 && !d->year++) return false;
   bool exists = insitu__time_exists(calendar, d->year, d->month, d->day);
   int64_t day = insitu__time_day(calendar, d->year, d->month, d->day);
   if (!exists && calendar == INSITU__TIME_STANDARD && d->year == 1582 && d->month == 10) {
@@ -2032,6 +2038,7 @@ static const char *insitu__time_print(int calendar, int64_t moment, char out[INS
   struct insitu__time_date d;
   int64_t day = insitu__time_floor(moment, INSITU__TIME_DAY), rest = moment - day * INSITU__TIME_DAY;
   insitu__time_from_day(calendar, day, &d);
+  if (insitu__time_without_0(calendar) && d.year <= 0) d.year--;
   int n = snprintf(out, INSITU__TIME_TEXT, "%s%04d-%02d-%02dT%02d:%02d", d.year < 0 ? "-" : "",
       (int)(d.year < 0 ? -d.year : d.year), d.month, d.day, (int)(rest / 3600000000), (int)(rest / 60000000 % 60));
   if (rest % 60000000) n += snprintf(out + n, INSITU__TIME_TEXT - (size_t)n, ":%02d", (int)(rest / 1000000 % 60));
@@ -2083,8 +2090,7 @@ static insitu_status insitu__time_units(
     return insitu__error_set(err, INSITU_E_UNSUPPORTED, "%s: units '%.80s': %s; select samples by index", what, units,
         u->unit ? "months and years have no fixed length"
                 : "the unit is not known (weeks, days, hours, minutes, seconds, milliseconds, microseconds, nanoseconds are)");
-  if (!insitu__time_parse(since + 6, &d) || !insitu__time_exists(u->calendar, d.year, d.month, d.day) ||
-      !insitu__time_period(u->calendar, &d, &u->start, &to))
+  if (!insitu__time_parse(since + 6, &d) || !insitu__time_period(u->calendar, &d, &u->start, &to) || u->start == to)
     return insitu__error_set(err, INSITU_E_FORMAT,
         "%s: units '%.80s': the reference date is none of calendar %s; correct it, or select samples by index", what, units,
         insitu__time_calendars[u->calendar]);

@@ -2,7 +2,7 @@
  * in both formats, refusals by name, and desc.codecs. */
 #include <stdlib.h>
 static _Atomic int allocations; /* counts calls, to show that a reserved scratch is enough */
-#define INSITU_REALLOC(pointer, bytes) (allocations++, realloc(pointer, bytes))
+#define INSITU_REALLOC(pointer, bytes) ((void)allocations++, realloc(pointer, bytes))
 #define INSITU_FREE(pointer) free(pointer)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"

@@ -107,6 +107,15 @@ static void test_units(void **state) {
   reference("days since 0000-01-01", "noleap", "0000-01-01T00:00");
   reference("days since -0004-02-29", "proleptic_gregorian", "-0004-02-29T00:00");
   reference("days since 1582-10-04", "standard", "1582-10-04T00:00");
+  /* standard and julian have no year 0: this one is the first of the Julian Period, 2440587.5 days before 1970 */
+  struct insitu__time_units u;
+  const char *period = "days since -4713-01-01 12:00";
+  reference(period, NULL, "-4713-01-01T12:00");
+  assert_int_equal(insitu__time_units(&u, "array 't'", period, NULL, NULL), 0);
+  assert_int_equal(u.start, -INT64_C(4881175) * (INSITU__TIME_DAY / 2));
+  reference("days since -0001-02-29", "julian", "-0001-02-29T00:00");
+  refused("days since 0000-01-01", "standard", INSITU_E_FORMAT, "reference date");
+  refused("days since 0-1-1", "julian", INSITU_E_FORMAT, "reference date");
   refused("months since 1900-01-01", NULL, INSITU_E_UNSUPPORTED, "months");
   refused("years since 1900-01-01", NULL, INSITU_E_UNSUPPORTED, "no fixed length");
   refused("fortnights since 1900-01-01", NULL, INSITU_E_UNSUPPORTED, "weeks, days");
