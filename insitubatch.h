@@ -455,7 +455,7 @@ typedef struct insitu_stats {
 /* ---- loader: [any] thread unless marked ---- */
 typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
-/* Opens the archive and reads its metadata. On error *out is NULL. */
+/* Opens the archive and reads its metadata, and the coordinate where dates select. On error *out is NULL. */
 INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
 /* Closes its iterators, cancels what is in flight and joins its threads; waits for reads the kernel cannot cancel. Batches you
  * hold stay valid. [one thread, no other call at the same time] NULL is fine. */
@@ -10777,7 +10777,8 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
   struct insitu__split_interval base = {desc->sample_start, desc->sample_stop ? desc->sample_stop : (int64_t)samples};
   if (base.lo < 0 || base.hi > (int64_t)samples || base.hi <= base.lo)
     return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64 "; correct sample_start and sample_stop",
+        "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64
+        "; correct sample_start and sample_stop, or give dates as sample_from and sample_to",
         base.lo, base.hi, samples);
   bool exact = false;
   for (int p = 0; p < 3; p++) exact = exact || desc->split[p].start || desc->split[p].stop;
