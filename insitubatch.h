@@ -98,8 +98,8 @@
  *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
  *   stored, which are read like files once their place is known (one small read more, the first time), or with
- *   INSITU_WITH_ZLIB deflated, whose every read inflates from the member's beginning: store shards without (zip -0). Where all lies
- *   in one top-level directory, that is the root. A zip file must not change while it is open.
+ *   INSITU_WITH_ZLIB deflated, whose every read inflates from the member's beginning: store shards without (zip -0). Where no place
+ *   is given and all lies in one top-level directory, that is the root. A zip file must not change while it is open.
  *
  * 7. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
@@ -303,8 +303,8 @@ typedef struct insitu_codec {
   insitu_status (*decode)(
       void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err);
   void *user;
-  uint64_t
-      max_encoded; /* bytes of the largest encoded chunk, up to 2^32; 0: those of a decoded one, an eighth more, and 64 KiB */
+  /* Bytes of the largest encoded chunk, up to 2^32; 0: those of a decoded one, an eighth more, and 64 KiB. */
+  uint64_t max_encoded;
 } insitu_codec;
 
 /* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open but objects, their
@@ -332,8 +332,8 @@ typedef struct insitu_loader_desc {
   /* The same by date: only samples from the begin of sample_from to the end of sample_to, "1979", "1979-06", "1979-06-01" or
    * "1979-06-01T12", either NULL: to that end; see FORMATS in the manual. insitu_loader_config has start and stop instead. */
   const char *sample_from, *sample_to;
-  const char
-      *time_path; /* the samples' coordinate (the array named as the sample axis, beside the first variable's or at the root) */
+  /* Their coordinate (the array named as the sample axis, beside the first variable's or at the root). */
+  const char *time_path;
   insitu_split_range split[3];
   int32_t split_shuffled; /* fractions: draw the chunks at random (by seed) instead of contiguously */
   int32_t split_spill;    /* let windows read samples outside their split; default: such anchors are dropped, counted */
@@ -456,7 +456,7 @@ typedef struct insitu_stats {
 /* ---- loader: [any] thread unless marked ---- */
 typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
-/* Opens the archive and reads its metadata. On error *out is NULL. */
+/* Opens the archive and reads its metadata, and the coordinate where dates select. On error *out is NULL. */
 INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
 /* Closes its iterators, cancels what is in flight and joins its threads; waits for reads the kernel cannot cancel. Batches you
  * hold stay valid. [one thread, no other call at the same time] NULL is fine. */
@@ -7213,7 +7213,8 @@ static insitu_status insitu__store_zip_index(const unsigned char *p, uint64_t n,
     if (i + 1 == found || strcmp(x->object[i]->key, x->object[i + 1]->key)) x->object[kept++] = x->object[i];
   x->n_objects = kept;
   if (root[0] && !kept)
-    return insitu__error_set(err, INSITU_E_NOTFOUND, "the zip file has no directory '%.300s'; check the url", root);
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "the zip file has no directory '%.300s'; give its whole path inside the file, as unzip -l lists it", root);
   if (!root[0] && !insitu__store_zip_unwrap(x)) return insitu__error_set(err, INSITU_E_NOMEM, "no memory for a name");
   return INSITU_OK;
 }
@@ -10815,7 +10816,8 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
   struct insitu__split_interval base = {desc->sample_start, desc->sample_stop ? desc->sample_stop : (int64_t)samples};
   if (base.lo < 0 || base.hi > (int64_t)samples || base.hi <= base.lo)
     return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64 "; correct sample_start and sample_stop",
+        "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64
+        "; correct sample_start and sample_stop, or give dates as sample_from and sample_to",
         base.lo, base.hi, samples);
   bool exact = false;
   for (int p = 0; p < 3; p++) exact = exact || desc->split[p].start || desc->split[p].stop;

@@ -74,7 +74,7 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
       {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis", &config_slice},                          \
       {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},                                         \
       {"ranges", 0, "A:B,...", "samples of train, val, test instead; or dates, A..B", &config_ranges},                           \
-      {"samples", 0, "A..B", "only these samples: dates, or indices (any bare number)", &config_samples},                        \
+      {"samples", 0, "A..B", "only these samples: dates (a year alone: 1979-01), or indices", &config_samples},                  \
       CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
 
 struct config_block { /* before what it holds */

@@ -183,7 +183,8 @@ static void doctor_libraries(void) {
   snprintf(more + strlen(more), sizeof more - strlen(more), ", libdeflate %s", LIBDEFLATE_VERSION_STRING);
 #endif
 #ifdef INSITU_WITH_BZIP2
-  snprintf(more + strlen(more), sizeof more - strlen(more), ", bzip2 %.30s", BZ2_bzlibVersion());
+  snprintf(more + strlen(more), sizeof more - strlen(more), ", bzip2 %.*s", (int)strcspn(BZ2_bzlibVersion(), ","),
+      BZ2_bzlibVersion()); /* behind it stands a date */
 #endif
   doctor_line(
       DOCTOR_OK, "libraries", NULL, "liburing %s, lz4 %s, zstd %s%s", uring, LZ4_versionString(), ZSTD_versionString(), more);
@@ -339,7 +340,7 @@ static void doctor_chunk(const struct tool_archive *a, const struct insitu__zarr
   }
   if (error == ENOENT)
     doctor_line(DOCTOR_WARNING, "a chunk", "is the archive complete? insitu verify counts what is absent",
-        "the first %" PRIu64 " chunks of '%s' are absent", n, z->path);
+        "no chunk of '%s' was found (%" PRIu64 " looked for)", z->path, n);
   else if (error)
     doctor_line(DOCTOR_PROBLEM, "a chunk", "check that this user may read it and that the disk is well", "%s: %s", c.key,
         strerror(error));

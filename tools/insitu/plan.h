@@ -336,9 +336,10 @@ static const struct tool_option plan_options[] = {CONFIG_OPTIONS};
 static const struct tool_command plan_command = {.name = "plan",
     .arguments = "URL | --config FILE [options]",
     .summary = "what an epoch would cost: samples, reads, memory, mixing",
-    .details = "Opens the metadata alone and reads no chunk. Where chunks are read more than 1.1 times, the memory does not\n"
-               "fit, or batches vary more than twice as much as by an ideal shuffle, it says which knob to turn and what that\n"
-               "would give. Without --var, the variables are all arrays of the longest axis of samples.\n\n"
+    .details = "Reads the metadata, and the coordinate where dates select, but no other chunk. Where chunks are read more\n"
+               "than 1.1 times, the memory does not fit, or batches vary more than twice as much as by an ideal\n"
+               "shuffle, it says which knob to turn and what that would give. Without --var, the variables are all\n"
+               "arrays of the longest axis of samples.\n\n"
                "A configuration holds the fields of insitu_loader_desc by their names; what insitu_loader_describe prints\n"
                "is one as well:\n"
                "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": \"x\", \"path\": \"t\"},\n"
