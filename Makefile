@@ -15,8 +15,8 @@ WARN       = -Wall -Wextra
 TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests $(FEATURES) $(WARN)
 LIBS       = -luring -llz4 -lzstd $(FEATURE_LIBS) -lpthread -lm
 TEST_LIBS  = -lcmocka $(LIBS)
-ASAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
-TSAN       = -O1 -g -fno-omit-frame-pointer -fsanitize=thread
+ASAN       = -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+TSAN       = -O1 -g1 -fno-omit-frame-pointer -fsanitize=thread
 VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes
 # A test that needs one more library than the others: LIBS_test_NAME = -lNAME
 LIBS_test_blosc = -lblosc
