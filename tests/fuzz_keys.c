@@ -6,7 +6,7 @@
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  struct insitu__zarr_array a = {.ndim = n ? data[0] % (INSITU__MAX_DIMS + 1) : 0};
+  struct insitu__zarr_array a = {.axes = n ? data[0] % (INSITU__MAX_DIMS + 1) : 0};
   uint64_t index[INSITU__MAX_DIMS] = {0};
   if (n < 3) return 0;
   a.key_style = data[0] & 0x40 ? INSITU__ZARR_KEYS_DEFAULT : INSITU__ZARR_KEYS_V2;
@@ -15,12 +15,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   a.path = fuzz_text(data + 3, path);
   data += 3 + path;
   n -= 3 + path;
-  for (unsigned d = 0; d < a.ndim && n >= 8; d++, data += 8, n -= 8) index[d] = insitu__base_load64(data);
+  for (unsigned d = 0; d < a.axes && n >= 8; d++, data += 8, n -= 8) index[d] = insitu__base_load64(data);
 
   char want[1024];
   bool lead = a.key_style == INSITU__ZARR_KEYS_DEFAULT;
-  int at = snprintf(want, sizeof want, "%s%s%s", a.path, a.path[0] ? "/" : "", lead ? "c" : a.ndim ? "" : "0"), prefix = at;
-  for (unsigned d = 0; d < a.ndim; d++) {
+  int at = snprintf(want, sizeof want, "%s%s%s", a.path, a.path[0] ? "/" : "", lead ? "c" : a.axes ? "" : "0"), prefix = at;
+  for (unsigned d = 0; d < a.axes; d++) {
     if (lead || d) want[at++] = a.separator;
     at += snprintf(want + at, sizeof want - (size_t)at, "%" PRIu64, index[d]);
   }
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   FUZZ_HOLDS((int)cap > at ? got == at && !strcmp(key, want) : got == INSITU_E_ARG);
   if (got >= 0) {
     char *p = key + prefix;
-    for (unsigned d = 0; d < a.ndim; d++) {
+    for (unsigned d = 0; d < a.axes; d++) {
       if (lead || d) FUZZ_HOLDS(*p++ == a.separator);
       FUZZ_HOLDS(*p >= '0' && *p <= '9' && strtoull(p, &p, 10) == index[d]);
     }
