@@ -162,6 +162,7 @@ static void test_now(void **state) {
   zip_finish(&z, "", false);
   const char *url = support_path("now.zip");
   zip_write(&z, url);
+  zip_free(&z);
   static const struct {
     size_t room[3];
     uint64_t offset, got;
@@ -183,7 +184,6 @@ static void test_now(void **state) {
   seen = (struct visit){.url = url, .key = "absent", .room = {10}, .now = true};
   assert_int_equal(insitu__reactor_call(&reactor, visit_await, &seen), INSITU_OK);
   assert_int_equal(seen.status, INSITU_TIMEOUT);
-  zip_free(&z);
 }
 
 static void test_names(void **state) {
