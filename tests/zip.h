@@ -116,9 +116,10 @@ static size_t zip_folder_skip;
 static inline int zip_folder_one(const char *path, const struct stat *s, int kind, struct FTW *f) {
   char name[600];
   (void)f;
+  if (strlen(path) < zip_folder_skip) return 0; /* the folder itself */
   snprintf(name, sizeof name, "%s%s%s", zip_folder_prefix, path + zip_folder_skip, kind == FTW_D ? "/" : "");
   if (kind == FTW_D) {
-    if (path[zip_folder_skip]) zip_add(zip_folder_to, name, "", 0, 0);
+    zip_add(zip_folder_to, name, "", 0, 0);
     return 0;
   }
   unsigned char *bytes = malloc((size_t)s->st_size + 1);
