@@ -144,14 +144,14 @@
  *   >>reactor    the loop, workers, timers, gates
  *   >>codec      blosc, zstd, lz4, gzip, zlib, bz2, checksums, filters, yours, shards
  *   >>store      where objects live: local directories, memory, zip files
- *   >>zarr       metadata, chunk keys, groups
+ *   >>zarr       metadata, chunk keys, strings, groups
  *   >>cf         CF conventions: packed and missing values
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
  *   >>split      train, val, test; units; manifests
  *   >>plan       what is read when, where rows go, cost, shuffle quality
  *   >>cache      indexes of shards, each read once
- *   >>loader     chunks on their way, slabs, iterators, insitu_read, statistics and log, desc.check
+ *   >>loader     chunks on their way, slabs, iterators, insitu_read, strings, dates, statistics and log, desc.check
  *   >>public     the functions of part A
  *
  * License: MIT, see the end of the file. */
@@ -8738,7 +8738,7 @@ static insitu_status insitu__zarr_from_v3(struct insitu__zarr_array *a, const ch
 
 /* -- whole documents -- */
 
-static insitu_status insitu__zarr_parse_v2_hooked(struct insitu__zarr_array *a, const char *path, const char *text, uint64_t n,
+static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const char *path, const char *text, uint64_t n,
     const char *attributes, uint64_t n_attributes, struct insitu__codec_hooks *hooks, insitu_error *err) {
   char what[320];
   struct insitu__text_json j = {0}, attrs = {0};
@@ -8752,10 +8752,7 @@ static insitu_status insitu__zarr_parse_v2_hooked(struct insitu__zarr_array *a, 
   insitu__text_json_free(&attrs);
   return status;
 }
-__attribute__((unused)) static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const char *path,
-    const char *text, uint64_t n, const char *attributes, uint64_t n_attributes, insitu_error *err) {
-  return insitu__zarr_parse_v2_hooked(a, path, text, n, attributes, n_attributes, NULL, err);
-}
+/* For tests and the command insitu: the loader looks into a zarr.json first, see insitu__zarr_array_v3_await. */
 __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(
     struct insitu__zarr_array *a, const char *path, const char *text, uint64_t n, insitu_error *err) {
   char what[320];
@@ -9170,7 +9167,7 @@ static insitu_status insitu__zarr_array_v2_await(
   if (status == INSITU_OK) {
     status = insitu__zarr_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, err);
     if (status == INSITU_OK || status == INSITU_E_NOTFOUND)
-      status = insitu__zarr_parse_v2_hooked(a, path, text, n, attributes, n_attributes, g->hooks, err);
+      status = insitu__zarr_parse_v2(a, path, text, n, attributes, n_attributes, g->hooks, err);
   }
   insitu__mem_free(text);
   insitu__mem_free(attributes);
@@ -9229,8 +9226,8 @@ static insitu_status insitu__zarr_array_await(
 }
 
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
- * NULL when it has none, or is not there. For the command insitu: the loader itself does not ask. */
-__attribute__((unused)) static insitu_status insitu__zarr_attributes_await(
+ * NULL when it has none, or is not there. */
+static insitu_status insitu__zarr_attributes_await(
     struct insitu__zarr_group *g, const char *path, char **text, insitu_error *err) {
   char key[INSITU__MAX_KEY], what[320];
   const char *name = g->format == 3 ? "zarr.json" : ".zattrs", *span;

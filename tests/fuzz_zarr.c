@@ -91,9 +91,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   struct insitu__zarr_array a;
   for (int kind = 0; kind < 3; kind++) { /* v2, v3, v2 attributes */
     insitu_error err = {0};
-    insitu_status status = kind == 0   ? insitu__zarr_parse_v2(&a, "a", text, n, NULL, 0, &err)
+    insitu_status status = kind == 0   ? insitu__zarr_parse_v2(&a, "a", text, n, NULL, 0, NULL, &err)
                            : kind == 1 ? insitu__zarr_parse_v3(&a, "a", text, n, &err)
-                                       : insitu__zarr_parse_v2(&a, "a", plain, strlen(plain), text, n, &err);
+                                       : insitu__zarr_parse_v2(&a, "a", plain, strlen(plain), text, n, NULL, &err);
     array(&a, status, &err);
   }
   consolidated(text, n, 2);

@@ -1,18 +1,11 @@
 /* blosc chunks that libblosc writes, with all of its compressors, levels, filters, element sizes and ways to split. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <cmocka.h>
 #include <blosc.h>
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "support.h"
 
-static uint64_t seed = 88172645463325252u;
-static uint32_t rnd(uint32_t below) { /* xorshift64* */
-  seed ^= seed >> 12, seed ^= seed << 25, seed ^= seed >> 27;
-  return below ? (uint32_t)((seed * 2685821657736338717u) >> 33) % below : 0;
+static uint32_t rnd(uint32_t below) {
+  return (uint32_t)support_below(below);
 }
 static uint8_t *bytes_of(uint64_t n) { /* exactly n, so that ASan sees one byte too far */
   uint8_t *p = malloc(n ? n : 1);

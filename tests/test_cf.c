@@ -38,7 +38,7 @@ static insitu_status describe(
         "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,"
         "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}],\"attributes\":%s}",
         dtype, fill, attributes);
-  insitu_status status = v2 ? insitu__zarr_parse_v2(&z, "g/x", text, strlen(text), attributes, strlen(attributes), err)
+  insitu_status status = v2 ? insitu__zarr_parse_v2(&z, "g/x", text, strlen(text), attributes, strlen(attributes), NULL, err)
                             : insitu__zarr_parse_v3(&z, "g/x", text, strlen(text), err);
   if (status) fail_msg("%s", err->message);
   status = insitu__cf_init(cf, &z, err);

@@ -11,6 +11,8 @@ static int allocations; /* counts calls, to show that a reserved scratch is enou
 #define INSITU_FREE(pointer) free(pointer)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#define SINK_HOLDS assert_true
+#include "sink.h"
 #ifndef TEST_DATA
 #define TEST_DATA "tests/data"
 #endif
@@ -26,50 +28,15 @@ static void *bytes_of(uint64_t n) { /* exactly n, so that ASan sees one byte too
   return n ? p : (free(p), malloc(1));
 }
 
-/* ---- a sink that checks order and coverage ---- */
-enum { PIECES, WHOLE, ROWS, MODES };
-struct dest {
-  uint8_t *out;
-  uint64_t next, decoded, row, pieces, direct;
-  uint32_t element;
-  int mode;
-};
-static void took(struct dest *d, uint64_t offset, uint64_t n) {
-  assert_true(offset == d->next && n > 0 && n <= d->decoded - offset);
-  assert_true(offset % d->element == 0 && (n % d->element == 0 || offset + n == d->decoded));
-  d->next += n;
-}
-static void *direct(void *user, uint64_t offset, uint64_t n) {
-  struct dest *d = user;
-  bool whole = offset == 0 && n == d->decoded;
-  if (d->mode == WHOLE ? !whole : offset / d->row != (offset + n - 1) / d->row) return NULL;
-  took(d, offset, n);
-  d->direct++;
-  return d->out + offset;
-}
-static insitu_status piece(void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
-  struct dest *d = user;
-  (void)err;
-  took(d, offset, n);
-  memcpy(d->out + offset, p, n);
-  d->pieces++;
-  return INSITU_OK;
-}
-
 static struct insitu__codec_scratch scratch;
 static insitu_status run(
     const struct insitu__codec_chain *chain, const void *src, uint64_t n, struct dest *d, insitu_error *err) {
-  struct insitu__codec_sink sink = {d, d->mode == PIECES ? NULL : direct, piece, d->element};
-  uint8_t *exact = bytes_of(n);
-  memcpy(exact, src, n);
-  insitu_status status = insitu__codec_decode(chain, &scratch, exact, n, d->decoded, &sink, err);
-  free(exact);
-  return status;
+  return sink_decode(chain, &scratch, src, n, d, err);
 }
 /* Decodes in every mode and compares. */
 static void expect(const struct insitu__codec_chain *chain, const void *src, uint64_t n, const uint8_t *want, uint64_t decoded,
     uint32_t element) {
-  for (int mode = 0; mode < MODES; mode++) {
+  for (int mode = 0; mode < DELIVERIES; mode++) {
     insitu_error err = {0};
     struct dest d = {.out = bytes_of(decoded), .decoded = decoded, .element = element, .mode = mode, .row = 700u * element};
     insitu_status status = run(chain, src, n, &d, &err);
@@ -82,7 +49,7 @@ static void expect(const struct insitu__codec_chain *chain, const void *src, uin
 }
 static insitu_status refuse(
     const struct insitu__codec_chain *chain, const void *src, uint64_t n, uint64_t decoded, insitu_error *err) {
-  struct dest d = {.out = bytes_of(decoded), .decoded = decoded, .element = 1, .mode = (int)rnd(MODES), .row = 64};
+  struct dest d = {.out = bytes_of(decoded), .decoded = decoded, .element = 1, .mode = (int)rnd(DELIVERIES), .row = 64};
   insitu_error own = {0};
   insitu_status status = run(chain, src, n, &d, err ? err : &own);
   assert_true(status == INSITU_OK || (status < 0 && (err ? err : &own)->message[0]));
@@ -556,7 +523,7 @@ static void every_bit(const struct insitu__codec_chain *chain, uint8_t *chunk, u
   expect(chain, chunk, n, want, 300, 4);
   attack(chain, chunk, n, 300, 1);
   for (uint64_t bit = 0; bit < 8 * n; bit++) {
-    struct dest d = {.out = bytes_of(300), .decoded = 300, .element = 4, .mode = (int)(bit % MODES), .row = 64};
+    struct dest d = {.out = bytes_of(300), .decoded = 300, .element = 4, .mode = (int)(bit % DELIVERIES), .row = 64};
     insitu_error err = {0};
     chunk[bit / 8] ^= (uint8_t)(1 << bit % 8);
     insitu_status status = run(chain, chunk, n, &d, &err);
@@ -680,7 +647,7 @@ static void nothing_allocated(void **state) {
   for (int round = 0; round < 40; round++) {
     uint32_t size = 1 + rnd(20);
     uint64_t n = blosc(out, src, 60000, size, size * (1 + rnd(3000)), (int)rnd(3), inners[rnd(N_INNERS)], rnd(2), false);
-    struct dest d = {.out = to, .decoded = 60000, .element = 1 + rnd(9), .mode = (int)rnd(MODES), .row = 900};
+    struct dest d = {.out = to, .decoded = 60000, .element = 1 + rnd(9), .mode = (int)rnd(DELIVERIES), .row = 900};
     struct insitu__codec_sink sink = {&d, d.mode == PIECES ? NULL : direct, piece, d.element};
     d.row *= d.element;
     assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 60000, &sink, NULL), INSITU_OK);

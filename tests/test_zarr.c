@@ -70,7 +70,8 @@ static insitu_status parse(const char *text) { /* either version, by the array's
   insitu_status status;
   memset(&error, 0, sizeof error);
   insitu__zarr_array_free(&array);
-  if (strstr(text, "\"zarr_format\": 2")) status = insitu__zarr_parse_v2(&array, "a/b", text, strlen(text), NULL, 0, &error);
+  if (strstr(text, "\"zarr_format\": 2"))
+    status = insitu__zarr_parse_v2(&array, "a/b", text, strlen(text), NULL, 0, NULL, &error);
   else status = insitu__zarr_parse_v3(&array, "a/b", text, strlen(text), &error);
   assert_int_equal(status, error.status);
   if (status < 0) {
@@ -384,7 +385,8 @@ static void geometry(void **state) {
     const char *text = V2("x", "1");
     insitu__zarr_array_free(&array);
     assert_int_equal(
-        insitu__zarr_parse_v2(&array, "a", text, strlen(text), dims[i].attributes, strlen(dims[i].attributes), NULL), INSITU_OK);
+        insitu__zarr_parse_v2(&array, "a", text, strlen(text), dims[i].attributes, strlen(dims[i].attributes), NULL, NULL),
+        INSITU_OK);
     if (dims[i].dim) assert_string_equal(array.dim[0], dims[i].dim);
     else assert_null(array.dim[0]);
   }
@@ -507,12 +509,13 @@ static void damage(void **state) { /* truncations are refused, changed bytes are
       char *cut = malloc(i + 1);
       memcpy(cut, text, i);
       assert_int_equal(
-          v ? insitu__zarr_parse_v3(&a, "", cut, i, NULL) : insitu__zarr_parse_v2(&a, "", cut, i, NULL, 0, NULL), INSITU_E_JSON);
+          v ? insitu__zarr_parse_v3(&a, "", cut, i, NULL) : insitu__zarr_parse_v2(&a, "", cut, i, NULL, 0, NULL, NULL),
+          INSITU_E_JSON);
       free(cut);
       for (const char *c = "{}[]\",:019-.eNx\x80"; *c; c++) {
         char was = text[i];
         text[i] = *c;
-        if (!(v ? insitu__zarr_parse_v3(&a, "", text, n, NULL) : insitu__zarr_parse_v2(&a, "", text, n, NULL, 0, NULL))) {
+        if (!(v ? insitu__zarr_parse_v3(&a, "", text, n, NULL) : insitu__zarr_parse_v2(&a, "", text, n, NULL, 0, NULL, NULL))) {
           uint64_t bytes = a.itemsize, axes = 0;
           for (unsigned d = 0; d < a.ndim; d++) bytes *= a.chunk[d], axes |= 1u << a.order[d];
           assert_true(a.ndim <= INSITU__MAX_DIMS && bytes > 0 && bytes <= INSITU__MAX_CHUNK && axes + 1 == 1u << a.ndim);
@@ -534,7 +537,7 @@ static void no_memory(void **state) { /* wherever memory runs out, that is the e
       struct insitu__zarr_array a;
       allocations_left = n;
       status = v ? insitu__zarr_parse_v3(&a, "", text, strlen(text), NULL)
-                 : insitu__zarr_parse_v2(&a, "", text, strlen(text), attributes, strlen(attributes), NULL);
+                 : insitu__zarr_parse_v2(&a, "", text, strlen(text), attributes, strlen(attributes), NULL, NULL);
       allocations_left = -1;
       assert_true(status == INSITU_OK || status == INSITU_E_NOMEM);
       insitu__zarr_array_free(&a);

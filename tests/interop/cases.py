@@ -107,6 +107,19 @@ def with_holes(rng, data, chunks, fill, write, share=0.25):
     return want
 
 
+def fill_json(value):
+    """A fill value as metadata have it."""
+    if value is None:
+        return 0
+    value = np.asarray(value)
+    if value.dtype.kind == "c":
+        return [fill_json(value.real), fill_json(value.imag)]
+    value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
 def same(a, b):
     """Bits compared."""
     a, b = (np.asarray(x) for x in (a, b))

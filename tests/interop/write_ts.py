@@ -38,16 +38,6 @@ def fill_of(rng, code):
     return rng.choice([0, 1.5, -2]) if code == "bfloat16" else cases.fill_of(rng, code)
 
 
-def fill_json(value):
-    value = np.asarray(value)
-    if value.dtype.kind == "c":
-        return [fill_json(value.real), fill_json(value.imag)]
-    value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 def write(writer, rng, driver, store, head, metadata, code, shape, chunks, fill):
     spec = {"driver": driver, "kvstore": {"driver": "file", "path": os.path.join(writer.folder, store, head)}, "metadata": metadata}
     array = tensorstore.open(spec, create=True).result()
@@ -64,7 +54,7 @@ def case_v2(writer, rng, number, store, head):
     layout = rng.choice("CF") if len(shape) > 1 else "C"
     stored = "bfloat16" if code == "bfloat16" else ("|" if dtype_of(code).itemsize == 1 else order) + code
     metadata = {"dtype": stored, "shape": list(shape), "chunks": list(chunks), "compressor": compressor, "order": layout,
-        "fill_value": None if fill is None else fill_json(fill), "dimension_separator": rng.choice("./"), "filters": None}
+        "fill_value": None if fill is None else cases.fill_json(fill), "dimension_separator": rng.choice("./"), "filters": None}
     return [f"v2{layout}", order.replace("<", "le").replace(">", "be") + code, name], *write(
         writer, rng, "zarr", "v2-" + store, head, metadata, code, shape, chunks, fill)
 
@@ -91,8 +81,8 @@ def case(writer, rng, number, store, head):
             "index_location": rng.choice(("start", "end"))}}]
         outer = [c * rng.choice((1, 2, 3)) for c in chunks]
         words.append("sharded")
-    metadata = {"shape": list(shape), "data_type": dtype_of(code).name, "codecs": before + inner, "fill_value": fill_json(fill),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": outer}},
+    metadata = {"shape": list(shape), "data_type": dtype_of(code).name, "codecs": before + inner,
+        "fill_value": cases.fill_json(fill), "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": outer}},
         "chunk_key_encoding": {"name": rng.choice(("default", "v2")), "configuration": {"separator": rng.choice("/.")}}}
     return [order[0] + "e" + code, name, *words], *write(writer, rng, "zarr3", store, head, metadata, code, shape, chunks, fill)
 

@@ -61,18 +61,6 @@ def filters_of(rng, dtype):
     return rng.choice(choices) if choices else ("", [], False)
 
 
-def fill_json(value):
-    if value is None:
-        return 0
-    value = np.asarray(value)
-    if value.dtype.kind == "c":
-        return [fill_json(value.real), fill_json(value.imag)]
-    value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 def chain(rng, shape, chunks, order, squeeze, filters):
     """(words, the stored object's shape, codecs)."""
     to_bytes = codec("bytes", endian=order)
@@ -131,7 +119,7 @@ def case(writer, rng, number, store, head):
     keys = codec(rng.choice(("default", "default", "v2")), separator=rng.choice("/."))
     document = {"zarr_format": 3, "node_type": "array", "shape": list(shape), "data_type": OTHERS.get(code, dtype.name),
         "chunk_grid": codec("regular", chunk_shape=list(outer)), "chunk_key_encoding": keys,
-        "fill_value": OTHER_FILLS.get(code, fill_json(fill)), "codecs": codecs, "attributes": {}}
+        "fill_value": OTHER_FILLS.get(code, cases.fill_json(fill)), "codecs": codecs, "attributes": {}}
     os.makedirs(os.path.join(where, path))
     with open(os.path.join(where, path, "zarr.json"), "w", encoding="ascii") as f:
         json.dump(document, f)

@@ -839,7 +839,7 @@ static insitu_status mk_resolve(struct mk_array *a, insitu_error *err) {
   else mk_array_v2(&text, a);
   if (text.failed) tool_no_memory();
   insitu_status status = a->format == 3 ? insitu__zarr_parse_v3(&a->zarr, a->path, text.text, text.n, err)
-                                        : insitu__zarr_parse_v2(&a->zarr, a->path, text.text, text.n, NULL, 0, err);
+                                        : insitu__zarr_parse_v2(&a->zarr, a->path, text.text, text.n, NULL, 0, NULL, err);
   insitu__text_buffer_free(&text);
   if (status < 0) return status;
   uint64_t plain = a->zarr.itemsize, stored = plain;
