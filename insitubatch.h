@@ -210,14 +210,19 @@ enum {
   INSITU_E_STATE = -18,        /* an insitu_state of another configuration, or not a state */
   INSITU_E_WRONG_THREAD = -19, /* inline_io: only the thread that opened the loader may call */
   INSITU_E_FORKED = -20,       /* a forked child uses its parent's loader */
-  INSITU_E_CHECK = -21         /* desc.check: a row that was to be delivered differs from what the slow path reads */
+  INSITU_E_CHECK = -21,        /* desc.check: a row that was to be delivered differs from what the slow path reads */
+  INSITU_E_HTTP = -22,   /* a server could not be reached, or its answer makes no sense, after all retries; see http_status */
+  INSITU_E_AUTH = -23,   /* credentials are missing, wrong or expired, or do not allow it (401, 403) */
+  INSITU_E_CHANGED = -24 /* an object is not the one that was read before: its ETag or size changed */
 };
 
 /* Caller-owned; zero it before use. The first error stays until you zero it. Layout fixed for ever. Credentials never appear. */
 typedef struct insitu_error {
-  int32_t status;     /* an INSITU_E_... */
-  int32_t sys_errno;  /* errno of the system call that failed, or 0 */
-  char message[1016]; /* rank, stage, array, chunk: cause; what to do */
+  int32_t status;      /* an INSITU_E_... */
+  int32_t sys_errno;   /* errno of the system call that failed, or 0 */
+  int32_t http_status; /* of the server's last answer, or 0 */
+  int32_t retryable;   /* 1: a transient fault that outlasted all retries; the same call may work later */
+  char message[1008];  /* rank, stage, array, chunk: cause; what to do. Credentials and query strings are left out */
 } insitu_error;
 
 /* The name of a status, such as "INSITU_E_CORRUPT". [any thread] */
@@ -307,6 +312,12 @@ typedef struct insitu_codec {
   uint64_t max_encoded;
 } insitu_codec;
 
+/* A setting of the store that desc.url names, such as {"region", "eu-west-1"}; see STORES in the manual. Unknown keys are
+ * refused. */
+typedef struct insitu_option {
+  const char *key, *value;
+} insitu_option;
+
 /* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open but objects, their
  * keys and their bytes: they must stay as they are until the loader is closed. */
 typedef struct insitu_loader_desc {
@@ -314,6 +325,10 @@ typedef struct insitu_loader_desc {
   const char *url;              /* a path, file:// or zip:// URL of a Zarr v2 or v3 group or array; or memory://, and any name */
   const insitu_object *objects; /* memory:// only: the archive, in any order */
   uint64_t n_objects;
+  const insitu_option *options; /* of a remote store */
+  uint64_t n_options;
+  const char *cache_dir;      /* local directory that keeps what a remote store sent, for later epochs and runs; NULL: none */
+  uint64_t cache_budget;      /* bytes that it may hold (16 GiB) */
   const insitu_codec *codecs; /* yours: looked up before the ones that are built in */
   uint64_t n_codecs;
   const insitu_variable *variables; /* at least one, but with plan_only */
@@ -437,14 +452,18 @@ typedef struct insitu_stats {
   uint64_t requests;      /* reads of the store for them: fewer where neighbours in a shard are read at once */
   uint64_t index_reads, index_bytes; /* besides: indexes of shards */
   uint64_t bytes_read, bytes_decoded;
-  uint64_t absent_chunks, bad_chunks;   /* filled */
-  uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
-  uint64_t memory_bytes_peak;           /* batches and chunk buffers in use, tables, decode scratch and stacks: at most */
-  uint64_t memory_promised;             /* what open iterators and chunks in flight may take, out of memory_budget */
-  uint64_t inflight_peak;               /* chunks in flight at most */
-  uint64_t checked_rows;                /* one variable and step each; see desc.check */
-  double stall_s, stall_share;          /* time spent inside next; its share of the time since next was first called */
-  double first_batch_s;                 /* from opening the loader to the first batch */
+  /* of a remote store: requests sent, retries and hedges included; of them retries; answers that asked to slow down (429, 503);
+   * second requests for an answer that was late; bytes of bodies that arrived */
+  uint64_t http_requests, retries, throttled, hedges, bytes_fetched;
+  uint64_t disk_hits, disk_misses, disk_bytes; /* of cache_dir: reads it answered, reads it did not, bytes it gave */
+  uint64_t absent_chunks, bad_chunks;          /* filled */
+  uint64_t slab_bytes, slab_bytes_peak;        /* batch memory now and at most */
+  uint64_t memory_bytes_peak;                  /* batches and chunk buffers in use, tables, decode scratch and stacks: at most */
+  uint64_t memory_promised;                    /* what open iterators and chunks in flight may take, out of memory_budget */
+  uint64_t inflight_peak;                      /* chunks in flight at most */
+  uint64_t checked_rows;                       /* one variable and step each; see desc.check */
+  double stall_s, stall_share;                 /* time spent inside next; its share of the time since next was first called */
+  double first_batch_s;                        /* from opening the loader to the first batch */
   double next_p50_s, next_p95_s, next_p99_s,
       next_max_s; /* time inside next, of calls that gave a batch; within 4 % but for max */
   /* share of the workers' time spent at work, cached reads included, since next was first called (inline_io: of time in next) */
@@ -504,8 +523,8 @@ INSITU_DEF insitu_status insitu_read_strings(insitu_loader *loader, const char *
 /* Frees it and sets *strings to NULL; strings and *strings may be NULL. [any thread] */
 INSITU_DEF void insitu_strings_free(insitu_strings **strings);
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
- * objects, codecs, dates, plan_only and those of the log), "origins" (where each value with a default comes from), "arrays"
- * ("outputs" and "stored"), "plan" (of every split), "memory", "statistics".
+ * objects, options, codecs, dates, plan_only and those of the log), "origins" (where each value with a default comes from),
+ * "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics".
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
  * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
  * Reads nothing, but planning a large archive takes as long as insitu_loader_plan for each split. */
@@ -652,6 +671,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* inner chunks of one shard: 16 bytes of index each */
 #define INSITU__MAX_VARIABLES 1024
 #define INSITU__MAX_USER_CODECS 256
+#define INSITU__MAX_OPTIONS 256
 #define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
@@ -726,6 +746,17 @@ __attribute__((format(printf, 3, 4))) static insitu_status insitu__error_set(
   va_end(args);
   err->status = status;
   return status;
+}
+/* Lets insitu__error_set write it anew. */
+static void insitu__error_clear(insitu_error *err) {
+  err->status = err->sys_errno = err->http_status = err->retryable = 0;
+}
+/* What caused an error that err is about to tell: all but its text. Before insitu__error_set. */
+static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
+  if (!err || err->status < 0) return;
+  err->sys_errno = cause->sys_errno;
+  err->http_status = cause->http_status;
+  err->retryable = cause->retryable;
 }
 
 /* >>memory ----------------------------------------------------------------------------------------------------------------- */
@@ -6379,9 +6410,9 @@ static insitu_status insitu__codec_user(
         " have room: correct it, memory may be overwritten",
         c->name, *got, cap);
   /* not found and absent would make a hole of a chunk that is there */
-  bool known = status < 0 && status >= INSITU_E_CHECK && status != INSITU_E_NOTFOUND && status != INSITU_E_ABSENT;
+  bool known = status < 0 && status >= INSITU_E_CHANGED && status != INSITU_E_NOTFOUND && status != INSITU_E_ABSENT;
   cause.message[sizeof cause.message - 1] = 0;
-  if (err && err->status >= 0) err->sys_errno = cause.sys_errno;
+  insitu__error_cause(err, &cause);
   return insitu__error_set(err, known ? status : INSITU_E_CORRUPT, "codec \"%.64s\" of desc.codecs: %.700s", c->name,
       cause.message[0] ? cause.message : "it failed without a message; let its decode fill the error");
 }
@@ -7258,11 +7289,11 @@ static insitu_status insitu__store_zip_check(const struct insitu__store_member *
  * absence. */
 static insitu_status insitu__store_zip_failed(
     const struct insitu__store *s, const char *key, const insitu_error *cause, insitu_error *err) {
-  bool fresh = err && err->status >= 0, gone = key && cause->status == INSITU_E_NOTFOUND;
+  bool gone = key && cause->status == INSITU_E_NOTFOUND;
   insitu_status status = gone ? INSITU_E_IO : cause->status;
+  insitu__error_cause(err, cause);
   insitu__error_set(err, status, "store '%.250s'%s%.250s%s: %.480s", s->url, key ? ", member '" : "", key ? key : "",
       key ? "'" : "", cause->message);
-  if (fresh) err->sys_errno = cause->sys_errno;
   return status;
 }
 /* The member of this key, by its path with or without the folder that was taken for the root; NULL: there is none. */
@@ -7414,7 +7445,7 @@ static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
 static insitu_status insitu__store_zip_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, uint64_t *got, insitu_error *err) {
   insitu_error cause;
-  cause.status = cause.sys_errno = 0;
+  insitu__error_clear(&cause);
   *got = 0;
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
@@ -11678,7 +11709,7 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
 
 /* What a shard is that is not found when its index was. */
 static insitu_status insitu__cache_gone(insitu_error *err) {
-  err->status = err->sys_errno = 0;
+  insitu__error_clear(err);
   return insitu__error_set(
       err, INSITU_E_CORRUPT, "the shard has gone since its index was read; the archive must not change while it is open");
 }
@@ -12421,7 +12452,7 @@ static void insitu__loader_reader_await(void *arg) {
       r->status = INSITU_CANCELLED;
       break;
     }
-    d->error.status = d->error.sys_errno = 0;
+    insitu__error_clear(&d->error);
     insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
     if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
       insitu__loader_add(&ld->n_bad, 1);
@@ -12429,7 +12460,7 @@ static void insitu__loader_reader_await(void *arg) {
       insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
     } else if (status < 0 && !r->status) {
       insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
-      if (r->err && r->err->status >= 0) r->err->sys_errno = d->error.sys_errno;
+      insitu__error_cause(r->err, &d->error);
       r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
           "read, array %.200s, chunk %.300s: %s", r->zarr.path, key,
           status == INSITU_E_NOTFOUND ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
@@ -12835,7 +12866,7 @@ static insitu_status insitu__loader_together_await(struct insitu__loader_tile *t
   bool together = !t->head || t->run;
   if (t->head) insitu__loader_run_await(t, key);
   if (t->status < 0 && together) { /* whose bytes could not be read shows when each reads alone */
-    t->error.status = t->error.sys_errno = 0;
+    insitu__error_clear(&t->error);
     t->run = NULL;
     insitu__loader_run_await(t, key);
   }
@@ -12962,7 +12993,7 @@ static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, in
   insitu_loader *ld = t->loader;
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
   if (absent) {
-    t->error.status = t->error.sys_errno = 0;
+    insitu__error_clear(&t->error);
     bool nan = insitu__loader_fill_is_nan(t);
     fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
     if (!fill) status = insitu__loader_absent_await(t, nan);
@@ -13020,7 +13051,7 @@ static void insitu__loader_tile_await(void *arg) {
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   uint64_t index[INSITU__MAX_DIMS];
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
-  t->error.status = t->error.sys_errno = 0;          /* which lets insitu__error_set write the message anew */
+  insitu__error_clear(&t->error);
   insitu_status status = insitu__loader_key(t, index, key), ready = insitu__loader_ready(t); /* both: a hole needs its rows */
   if (!status) status = ready;
   t->key = key;
@@ -13038,7 +13069,8 @@ static void insitu__loader_tile_await(void *arg) {
   }
   if (status) status = insitu__loader_hole_await(t, status, key);
   if (status) {
-    insitu_error error = {.sys_errno = t->error.sys_errno};
+    insitu_error error = {0};
+    insitu__error_cause(&error, &t->error);
     insitu__error_set(&error, status, "rank %d, read, array %.200s, chunk %.300s: %s", (int)ld->config.rank, a->zarr.path, key,
         t->error.message);
     uint64_t earliest = UINT64_MAX;
@@ -13057,7 +13089,7 @@ static bool insitu__loader_try(struct insitu__loader_tile *t, unsigned worker) {
   uint64_t index[INSITU__MAX_DIMS], offset = 0, want = a->zarr.codecs.n ? 0 : a->chunk_bytes;
   char key[INSITU__MAX_KEY];
   struct insitu__loader_aim aim;
-  t->error.status = t->error.sys_errno = 0;
+  insitu__error_clear(&t->error);
   bool timed = insitu__loader_logs(ld, 3);
   int64_t begin = timed ? insitu__base_now() : 0;
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
@@ -13344,6 +13376,8 @@ static const struct insitu__loader_field insitu__loader_fields[] = {
     INSITU__LOADER_FIELD(max_inflight, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
     INSITU__LOADER_FIELD(decode_threads, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_AFFINITY),
     INSITU__LOADER_FIELD(memory_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_MACHINE),
+    INSITU__LOADER_FIELD(cache_dir, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
+    INSITU__LOADER_FIELD(cache_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(io, INSITU__TEXT_WORD, insitu__loader_io_words, INSITU__LOADER_FROM_MACHINE),
     INSITU__LOADER_FIELD(inline_io, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(check, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
@@ -13375,6 +13409,15 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
   c->url = insitu__loader_keep_text(ld, desc->url, &ok);
   c->sample_dim = insitu__loader_keep_text(ld, desc->sample_dim, &ok);
   c->manifest = insitu__loader_keep_text(ld, desc->manifest, &ok);
+  c->cache_dir = insitu__loader_keep_text(ld, desc->cache_dir, &ok);
+  insitu_option *options = NULL;
+  if (desc->n_options)
+    ok = (options = (insitu_option *)insitu__loader_keep(ld, desc->options, desc->n_options * sizeof *options)) && ok;
+  for (uint64_t i = 0; ok && i < desc->n_options; i++) {
+    options[i].key = insitu__loader_keep_text(ld, options[i].key, &ok);
+    options[i].value = insitu__loader_keep_text(ld, options[i].value, &ok);
+  }
+  c->options = options;
   insitu_codec *codecs = NULL;
   if (desc->n_codecs)
     ok = (codecs = (insitu_codec *)insitu__loader_keep(ld, desc->codecs, desc->n_codecs * sizeof *codecs)) && ok;
@@ -13442,6 +13485,12 @@ static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_er
     if (!d->codecs[i].name || !*d->codecs[i].name || !d->codecs[i].decode || d->codecs[i].max_encoded > 2 * INSITU__MAX_CHUNK)
       return insitu__error_set(
           err, INSITU_E_ARG, "open: codecs[%" PRIu64 "] needs a name, decode, and max_encoded of at most 2^32; correct it", i);
+  if (d->n_options > INSITU__MAX_OPTIONS || (d->n_options && !d->options))
+    return insitu__error_set(err, INSITU_E_ARG, "open: n_options is %" PRIu64 "; give options, at most %d", d->n_options,
+        d->options ? INSITU__MAX_OPTIONS : 0);
+  for (uint64_t i = 0; i < d->n_options; i++)
+    if (!d->options[i].key || !d->options[i].value)
+      return insitu__error_set(err, INSITU_E_ARG, "open: options[%" PRIu64 "] needs a key and a value", i);
   bool both = (d->sample_from || d->sample_to) && (d->sample_start || d->sample_stop);
   for (int p = 0; p < 3; p++) {
     const insitu_split_range *r = &d->split[p];
@@ -13506,6 +13555,7 @@ static insitu_status insitu__loader_defaults(insitu_loader *ld, insitu_error *er
   if (!c->block_chunks) c->block_chunks = 64;
   if (!c->unit_chunks) c->unit_chunks = 1;
   if (!c->on_bad_chunk) c->on_bad_chunk = INSITU_RAISE;
+  if (c->cache_dir && !c->cache_budget) c->cache_budget = UINT64_C(16) << 30;
   if (!c->decode_threads) {
     uint64_t cores = insitu__mem_cores();
     if (insitu__mem_cgroup(true) == cores)
@@ -14726,7 +14776,8 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
   static const char *const negative[] = {"INSITU_OK", "INSITU_E_API", "INSITU_E_ARG", "INSITU_E_BUDGET", "INSITU_E_NOMEM",
       "INSITU_E_NOTFOUND", "INSITU_E_NOT_ZARR", "INSITU_E_JSON", "INSITU_E_FORMAT", "INSITU_E_CODEC", "INSITU_E_DTYPE",
       "INSITU_E_GRID", "INSITU_E_UNSUPPORTED", "INSITU_E_SHAPE", "INSITU_E_SPLIT", "INSITU_E_CORRUPT", "INSITU_E_ABSENT",
-      "INSITU_E_IO", "INSITU_E_STATE", "INSITU_E_WRONG_THREAD", "INSITU_E_FORKED", "INSITU_E_CHECK"};
+      "INSITU_E_IO", "INSITU_E_STATE", "INSITU_E_WRONG_THREAD", "INSITU_E_FORKED", "INSITU_E_CHECK", "INSITU_E_HTTP",
+      "INSITU_E_AUTH", "INSITU_E_CHANGED"};
   if (status >= 0 && status < (insitu_status)(sizeof positive / sizeof *positive)) return positive[status];
   if (status < 0 && status > -(insitu_status)(sizeof negative / sizeof *negative)) return negative[-status];
   return "an unknown status";
