@@ -27,7 +27,7 @@
  *     }
  *     insitu_loader_close(&loader);
  *
- *     cc -O2 train.c -luring -llz4 -lzstd -lpthread
+ *     cc -O2 train.c -luring -lcurl -llz4 -lzstd -lpthread
  *
  * 1. WORDS
  *   sample axis      the axis that samples are drawn along, usually time; any axis of the arrays may be it
@@ -142,8 +142,10 @@
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
+ *   >>http       requests, by libcurl
+ *   >>cloud      endpoints, options and credentials of remote stores
  *   >>codec      blosc, zstd, lz4, gzip, zlib, bz2, checksums, filters, yours, shards
- *   >>store      where objects live: local directories, memory, zip files
+ *   >>store      where objects live: local directories, memory, remote stores, zip files
  *   >>zarr       metadata, chunk keys, strings, groups
  *   >>cf         CF conventions: packed and missing values
  *   >>geometry   arrays, variables, how a batch is laid out
@@ -672,6 +674,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_VARIABLES 1024
 #define INSITU__MAX_USER_CODECS 256
 #define INSITU__MAX_OPTIONS 256
+#define INSITU__MAX_CONNECTIONS 4096
+#define INSITU__MAX_HOSTS 8                    /* whose addresses are remembered */
+#define INSITU__MAX_HEADERS (256u << 10)       /* bytes of a response's headers */
 #define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
@@ -1802,25 +1807,45 @@ static uint64_t insitu__text_url_scheme(const char *url) { /* the letters before
   if (url[n] != ':' || url[n + 1] != '/') return 0;
   return url[n + 2] == '/' || (n == 4 && strncasecmp(url, "file", 4) == 0) ? n : 0;
 }
-enum { INSITU__TEXT_URL_FILE, INSITU__TEXT_URL_MEMORY, INSITU__TEXT_URL_ZIP };
+/* The remote ones are the last. */
+enum {
+  INSITU__TEXT_URL_FILE,
+  INSITU__TEXT_URL_MEMORY,
+  INSITU__TEXT_URL_ZIP,
+  INSITU__TEXT_URL_HTTP,
+  INSITU__TEXT_URL_S3,
+  INSITU__TEXT_URL_GS,
+  INSITU__TEXT_URL_AZURE
+};
 /* What kind of place a URL names, -1 for a scheme that is not known. A plain path is a file's. */
 static int insitu__text_url_kind(const char *url, uint64_t scheme) {
-  static const char *const known[] = {"file", "memory", "zip"}; /* by INSITU__TEXT_URL_... */
+  static const struct {
+    const char *name;
+    int kind;
+  } known[] = {{"file", INSITU__TEXT_URL_FILE}, {"memory", INSITU__TEXT_URL_MEMORY}, {"zip", INSITU__TEXT_URL_ZIP},
+      {"http", INSITU__TEXT_URL_HTTP}, {"https", INSITU__TEXT_URL_HTTP}, {"s3", INSITU__TEXT_URL_S3},
+      {"s3a", INSITU__TEXT_URL_S3}, {"gs", INSITU__TEXT_URL_GS}, {"gcs", INSITU__TEXT_URL_GS}, {"az", INSITU__TEXT_URL_AZURE},
+      {"azure", INSITU__TEXT_URL_AZURE}, {"abfs", INSITU__TEXT_URL_AZURE}, {"abfss", INSITU__TEXT_URL_AZURE},
+      {"adl", INSITU__TEXT_URL_AZURE}};
   if (!scheme) return INSITU__TEXT_URL_FILE;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (scheme == strlen(known[i]) && strncasecmp(url, known[i], scheme) == 0) return (int)i;
+    if (scheme == strlen(known[i].name) && strncasecmp(url, known[i].name, scheme) == 0) return known[i].kind;
   return -1;
 }
 /* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL (file:///a%20b, file://localhost/a,
- * file:/a) the local path, of memory://name the name, of zip:///a.zip/b and zip://a.zip/b the path of the file and what follows. */
+ * file:/a) the local path, of a remote one nothing, of memory://name the name, of zip:///a.zip/b and zip://a.zip/b the path of the
+ * file and what follows. */
 static insitu_status insitu__text_url_parse(const char *url, int *kind, char *path, uint64_t cap, insitu_error *err) {
   uint64_t scheme = insitu__text_url_scheme(url), n = 0;
   *kind = insitu__text_url_kind(url, scheme);
   if (!url[0]) return insitu__error_set(err, INSITU_E_ARG, "url: it is empty; give a directory, a zip file or a file:// URL");
   if (*kind < 0)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "url: the scheme '%.*s' is not supported; give a local path, a file:// or zip:// URL, or memory:// with objects",
+        "url: the scheme '%.*s' is not supported; give a local path, a URL of file, zip, http, https, s3, gs or az, or memory:// "
+        "with objects",
         (int)insitu__base_min(scheme, 32), url);
+  path[0] = 0;
+  if (*kind >= INSITU__TEXT_URL_HTTP) return INSITU_OK;
   const char *p = url + (scheme ? scheme + 1 : 0);
   if (*kind == INSITU__TEXT_URL_MEMORY || *kind == INSITU__TEXT_URL_ZIP) p += 2;
   else if (scheme && p[1] == '/') {
@@ -3081,11 +3106,13 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 }
 
 /* >>ring ------------------------------------------------------------------------------------------------------------------- */
-/* Asynchronous file reads, over io_uring or, where that is forbidden, over epoll and a few threads that call preadv.
+/* Asynchronous file reads and readiness of sockets, over io_uring or, where that is forbidden, over epoll and a few threads that
+   call preadv.
    State: one struct insitu__ring, which must not move while open. It belongs to the thread that opened it (io_uring is set up for
    a single submitter); only insitu__ring_wake may be called from elsewhere, and even from a signal handler. Nothing here suspends
-   a coroutine: insitu__ring_wait blocks its thread and runs the `done` callbacks of finished operations on it. Callbacks may
-   submit, not wait. A forked child must not touch a ring: its submissions would land in the parent's. */
+   a coroutine: insitu__ring_wait blocks its thread and runs the `done` callbacks of finished operations and the `ready` callbacks
+   of sockets on it. Callbacks may submit and change what is polled, not wait. A forked child must not touch a ring: its submissions
+   would land in the parent's. */
 #include <assert.h> /* own asserts */
 #ifndef INSITU_NO_URING
 #pragma GCC diagnostic push
@@ -3113,7 +3140,8 @@ enum { INSITU__RING_AUTO, INSITU__RING_URING, INSITU__RING_EPOLL };
 enum { INSITU__RING_READ_FILE = 1 };
 enum { INSITU__RING_STAGE_OPEN, INSITU__RING_STAGE_READ };
 enum { INSITU__RING_AWAKE, INSITU__RING_SLEEPING, INSITU__RING_WOKEN };
-enum { INSITU__RING_DATA_WAKE = 1, INSITU__RING_DATA_CLOSE = 2 }; /* user_data that is no address of an operation */
+/* user_data that is no address of an operation; POLL is added to the address of a poll */
+enum { INSITU__RING_DATA_WAKE = 1, INSITU__RING_DATA_CLOSE = 2, INSITU__RING_DATA_NOTHING = 3, INSITU__RING_DATA_POLL = 4 };
 
 #define INSITU__RING_TAIL UINT64_MAX /* as an offset: as many bytes from the file's end as the iovecs hold */
 
@@ -3140,6 +3168,18 @@ struct insitu__ring_list {
   struct insitu__ring_op *first, *last;
 };
 
+/* A socket whose readiness somebody wants to know: level-triggered, as long as it is wanted. */
+struct insitu__ring_poll {
+  int fd;
+  unsigned want, armed; /* POLLIN, POLLOUT: what is wanted; what the kernel was asked for */
+  unsigned events;      /* what it said, until ready is called */
+  bool closed, leaving; /* nobody's any more; the kernel was told to forget it */
+  bool changed, fired;  /* in the ring's list of that name */
+  void (*ready)(struct insitu__ring_poll *poll, unsigned events);
+  void *user;
+  struct insitu__ring_poll *next_changed, *next_fired;
+};
+
 struct insitu__ring_desc {
   int backend;    /* INSITU__RING_AUTO: io_uring if the kernel lets us, else epoll, without a word */
   unsigned depth; /* submission queue entries, 0: 256; 16 times as many operations may be in the kernel, the others queue here */
@@ -3152,6 +3192,8 @@ struct insitu__ring {
   pid_t pid;
   atomic_int state;                          /* AWAKE, SLEEPING, WOKEN: only a wake that finds SLEEPING pays for a system call */
   unsigned ops, closes;                      /* the caller's operations not yet done; files being closed */
+  unsigned polls, leaving;                   /* polls that have memory; those that only the kernel still knows */
+  struct insitu__ring_poll *changed, *fired; /* to be told to the kernel; whose ready is to be called */
   struct insitu__ring_list queued, finished; /* not yet handed over; done is to be called */
 #ifndef INSITU_NO_URING
   struct io_uring uring;
@@ -3254,12 +3296,52 @@ static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
   return got && insitu__ring_advance(op, (uint64_t)got);
 }
 
-/* Operations whose done is still to come, and files being closed. */
-static unsigned insitu__ring_inflight(const struct insitu__ring *r) {
-  return r->ops + r->closes;
+static void insitu__ring_poll_change(struct insitu__ring *r, struct insitu__ring_poll *p) {
+  if (p->changed) return;
+  p->changed = true;
+  p->next_changed = r->changed;
+  r->changed = p;
 }
-static int insitu__ring_dispatch(struct insitu__ring *r) { /* operations done */
+static void insitu__ring_poll_fire(struct insitu__ring *r, struct insitu__ring_poll *p, unsigned events) {
+  p->events |= events;
+  if (p->fired) return;
+  p->fired = true;
+  p->next_fired = r->fired;
+  r->fired = p;
+}
+/* Frees a closed poll that neither the kernel nor a list knows any more. */
+static void insitu__ring_poll_drop(struct insitu__ring *r, struct insitu__ring_poll *p) {
+  if (!p->closed || p->armed || p->changed || p->fired) return;
+  r->polls--;
+  r->leaving--;
+  insitu__mem_free(p);
+}
+
+/* Operations whose done is still to come, files being closed and polls that were not closed or that the kernel has not let go. */
+static unsigned insitu__ring_inflight(const struct insitu__ring *r) {
+  return r->ops + r->closes + r->polls;
+}
+static int insitu__ring_dispatch_polls(struct insitu__ring *r) { /* sockets that were ready */
   int n = 0;
+  struct insitu__ring_poll *list = r->fired;
+  r->fired = NULL;
+  for (struct insitu__ring_poll *p = list, *next; p; p = next) {
+    next = p->next_fired;
+    unsigned events = p->events;
+    p->fired = false;
+    p->events = 0;
+    if (p->closed) {
+      insitu__ring_poll_drop(r, p);
+      continue;
+    }
+    if (r->backend == INSITU__RING_URING && !p->armed) insitu__ring_poll_change(r, p); /* it was asked for one event */
+    p->ready(p, events);
+    n++;
+  }
+  return n;
+}
+static int insitu__ring_dispatch(struct insitu__ring *r) { /* operations done, sockets ready */
+  int n = insitu__ring_dispatch_polls(r);
   struct insitu__ring_list list = r->finished; /* what a callback finishes waits for the next round */
   r->finished.first = NULL;
   for (struct insitu__ring_op *op; (op = insitu__ring_pop(&list)); n++) {
@@ -3319,8 +3401,34 @@ static struct io_uring_sqe *insitu__ring_uring_sqe(struct insitu__ring *r) {
   return io_uring_get_sqe(&r->uring);
 }
 
+/* One change of a poll into the submission queue; false when that is full. An event that is on its way is not lost: what is armed
+ * is forgotten first, and its completion tells what came. */
+static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_poll *p) {
+  unsigned want = p->closed ? 0 : p->want;
+  if (p->armed == want || p->leaving) return true;
+  struct io_uring_sqe *sqe = insitu__ring_uring_sqe(r);
+  if (!sqe) return false;
+  uint64_t data = (uint64_t)(uintptr_t)p | INSITU__RING_DATA_POLL;
+  if (p->armed) {
+    io_uring_prep_poll_remove(sqe, data);
+    io_uring_sqe_set_data64(sqe, INSITU__RING_DATA_NOTHING);
+    p->leaving = true;
+  } else {
+    io_uring_prep_poll_add(sqe, p->fd, want);
+    io_uring_sqe_set_data64(sqe, data);
+    p->armed = want;
+  }
+  r->in_kernel++;
+  return true;
+}
+
 static void insitu__ring_uring_fill(struct insitu__ring *r) { /* queued operations -> submission queue */
   struct io_uring_sqe *sqe;
+  for (struct insitu__ring_poll *p; (p = r->changed); insitu__ring_poll_drop(r, p)) {
+    if (!insitu__ring_uring_poll(r, p)) return;
+    r->changed = p->next_changed;
+    p->changed = false;
+  }
   if (!r->wake_armed) {
     if (!(sqe = insitu__ring_uring_sqe(r))) return;
     io_uring_prep_poll_add(sqe, r->event_fd, POLLIN);
@@ -3354,6 +3462,19 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
   insitu__ring_push(&r->finished, op);
 }
 
+static void insitu__ring_uring_polled(struct insitu__ring *r, struct insitu__ring_poll *p, int got) {
+  r->in_kernel--;
+  p->armed = 0;
+  p->leaving = false;
+  if (p->closed) {
+    insitu__ring_poll_drop(r, p);
+  } else if (got == -ECANCELED) {
+    insitu__ring_poll_change(r, p); /* what is wanted has changed */
+  } else {
+    insitu__ring_poll_fire(r, p, got < 0 ? POLLERR : (unsigned)got);
+  }
+}
+
 static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the eventfd was written */
   bool woken = false;
   unsigned head, n = 0;
@@ -3368,6 +3489,10 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the event
     } else if (data == INSITU__RING_DATA_CLOSE) {
       r->in_kernel--;
       r->closes--;
+    } else if (data == INSITU__RING_DATA_NOTHING) {
+      r->in_kernel--;
+    } else if (data & INSITU__RING_DATA_POLL) {
+      insitu__ring_uring_polled(r, (struct insitu__ring_poll *)(uintptr_t)(data - INSITU__RING_DATA_POLL), cqe->res);
     } else {
       struct insitu__ring_op *op = (struct insitu__ring_op *)(uintptr_t)data;
       if (insitu__ring_step(op, cqe->res)) insitu__ring_push(&r->staged, op);
@@ -3395,11 +3520,11 @@ static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
     bool woken = false;
     insitu__ring_uring_fill(r);
     if (!r->wake_armed) left = 0; /* nobody could wake us */
-    if (left && (r->finished.first || io_uring_cq_ready(&r->uring))) left = 0;
+    if (left && (r->finished.first || r->fired || io_uring_cq_ready(&r->uring))) left = 0;
     if (left && !insitu__ring_sleep(r)) left = 0;
     int rc = insitu__ring_uring_enter(r, left);
     if (insitu__ring_rise(r)) woken = true;
-    bool closing = r->closes > 0;
+    bool closing = r->closes || r->leaving;
     if (insitu__ring_uring_reap(r)) woken = true;
     if (closing && !insitu__ring_inflight(r)) woken = true; /* the last one: who waits for an empty ring has it now */
     int n = insitu__ring_dispatch(r);
@@ -3524,25 +3649,53 @@ static int insitu__ring_epoll_collect(struct insitu__ring *r) { /* operations do
   return insitu__ring_dispatch(r);
 }
 
+static void insitu__ring_epoll_polls(struct insitu__ring *r) { /* tells the kernel what has changed */
+  for (struct insitu__ring_poll *p; (p = r->changed); insitu__ring_poll_drop(r, p)) {
+    unsigned want = p->closed ? 0 : p->want;
+    struct epoll_event event = {.events = want, .data.ptr = p};
+    r->changed = p->next_changed;
+    p->changed = false;
+    if (p->armed == want) continue;
+    int rc = epoll_ctl(r->epoll_fd, !want ? EPOLL_CTL_DEL : p->armed ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, p->fd, &event);
+    p->armed = want;
+    if (rc && want) insitu__ring_poll_fire(r, p, POLLERR); /* its owner finds out what is wrong with the socket */
+  }
+}
+
+/* Looks at sockets and the eventfd for at most ms milliseconds; true when the eventfd was written. */
+static bool insitu__ring_epoll_look(struct insitu__ring *r, int ms) {
+  struct epoll_event event[64];
+  bool woken = false;
+  int n = epoll_wait(r->epoll_fd, event, sizeof event / sizeof *event, ms);
+  for (int i = 0; i < n; i++) {
+    struct insitu__ring_poll *p = (struct insitu__ring_poll *)event[i].data.ptr;
+    if (p) insitu__ring_poll_fire(r, p, event[i].events);
+    else woken = true;
+  }
+  if (woken) insitu__ring_drain_event(r);
+  return woken;
+}
+
 static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
   int64_t deadline = timeout > 0 ? insitu__base_now() + timeout : 0, left = timeout;
   insitu__ring_epoll_flush(r);
+  insitu__ring_epoll_polls(r);
+  if (!timeout && r->polls) insitu__ring_epoll_look(r, 0);
   struct insitu__ring_op *op = r->n_threads ? NULL : insitu__ring_pop(&r->queued);
   if (op) { /* one only, so that the caller can use what was read while it is in the cache */
     insitu__ring_blocking(op);
     insitu__ring_push(&r->finished, op);
   }
   for (;;) {
-    int n = insitu__ring_epoll_collect(r), rc = 0;
+    int n = insitu__ring_epoll_collect(r);
     if (n) return n;
     bool woken = false;
-    if (left && insitu__ring_sleep(r)) {
-      struct epoll_event event;
+    insitu__ring_epoll_polls(r);
+    if (left && !r->fired && insitu__ring_sleep(r)) {
       int64_t ms = left < 0 ? -1 : (left - 1) / 1000000 + 1;
-      rc = epoll_wait(r->epoll_fd, &event, 1, ms > INT_MAX ? INT_MAX : (int)ms);
-      if (rc > 0) insitu__ring_drain_event(r);
+      woken = insitu__ring_epoll_look(r, ms > INT_MAX ? INT_MAX : (int)ms);
     }
-    if (insitu__ring_rise(r) || rc > 0) woken = true;
+    if (insitu__ring_rise(r)) woken = true;
     n = insitu__ring_epoll_collect(r);
     if (n || woken || !timeout) return n;
     left = timeout;
@@ -3565,7 +3718,7 @@ static void insitu__ring_epoll_close(struct insitu__ring *r) {
 }
 
 static insitu_status insitu__ring_epoll_open(struct insitu__ring *r, unsigned n_threads, insitu_error *err) {
-  struct epoll_event event = {.events = EPOLLIN};
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
   r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (r->epoll_fd < 0 || epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->event_fd, &event)) {
     if (err && !err->status) err->sys_errno = errno;
@@ -3613,6 +3766,35 @@ static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *
   } else {
     insitu__ring_push(&r->queued, op);
   }
+}
+
+/* A poll for a socket, which wants nothing yet; NULL on no memory. `ready` is called while what is wanted is there. */
+static struct insitu__ring_poll *insitu__ring_poll_open(
+    struct insitu__ring *r, int fd, void (*ready)(struct insitu__ring_poll *poll, unsigned events), void *user) {
+  struct insitu__ring_poll *p = (struct insitu__ring_poll *)insitu__mem_alloc(1, sizeof *p);
+  if (!p) return NULL;
+  memset(p, 0, sizeof *p);
+  p->fd = fd;
+  p->ready = ready;
+  p->user = user;
+  r->polls++;
+  return p;
+}
+static void insitu__ring_poll_want(struct insitu__ring *r, struct insitu__ring_poll *p, unsigned want) { /* POLLIN, POLLOUT */
+  p->want = want;
+  if (p->want != p->armed) insitu__ring_poll_change(r, p);
+}
+/* Before the socket is closed: ready is not called any more, and what the kernel holds of the socket it gives back by the next
+ * wait, so that the other side sees the end. */
+static void insitu__ring_poll_close(struct insitu__ring *r, struct insitu__ring_poll *p) {
+  p->closed = true;
+  r->leaving++;
+  if (r->backend == INSITU__RING_EPOLL && p->armed) {
+    epoll_ctl(r->epoll_fd, EPOLL_CTL_DEL, p->fd, NULL);
+    p->armed = 0;
+  }
+  if (p->armed) insitu__ring_poll_change(r, p);
+  insitu__ring_poll_drop(r, p);
 }
 
 /* Hands over what is queued and does not wait. */
@@ -3736,6 +3918,13 @@ struct insitu__reactor_timer {
   int64_t deadline; /* of insitu__base_now */
   struct insitu__coro *co;
 };
+/* Something else that the loop drives, on its native stack: see insitu__reactor_attach. */
+struct insitu__reactor_source {
+  bool (*turn)(struct insitu__reactor_source *source); /* in every round; whether it did something */
+  void (*end)(struct insitu__reactor_source *source);  /* no coroutine is left, and the ring is about to be closed */
+  int64_t deadline; /* of insitu__base_now: when a turn is wanted at the latest; INT64_MAX: not */
+  struct insitu__reactor_source *next;
+};
 struct insitu__reactor_worker {
   struct insitu__reactor *reactor;
   unsigned index;
@@ -3767,6 +3956,7 @@ struct insitu__reactor {
   struct insitu__reactor_timer *timers; /* a binary heap, the earliest first */
   uint32_t ready_head, n_ready, n_timers;
   struct insitu__reactor_jobs new_jobs; /* not yet given to the workers */
+  struct insitu__reactor_source *sources;
   /* under lock */
   pthread_mutex_t lock;
   pthread_cond_t work, news; /* for idle workers; for callers of open and call */
@@ -3996,6 +4186,18 @@ static bool insitu__reactor_start_jobs(struct insitu__reactor *r) { /* true when
   return false;
 }
 
+/* From the reactor thread: the source, which is the caller's, stays attached until its end is called. */
+static void insitu__reactor_attach(struct insitu__reactor *r, struct insitu__reactor_source *source) {
+  source->deadline = INT64_MAX;
+  source->next = r->sources;
+  r->sources = source;
+}
+static bool insitu__reactor_run_sources(struct insitu__reactor *r) {
+  bool any = false;
+  for (struct insitu__reactor_source *source = r->sources; source; source = source->next) any |= source->turn(source);
+  return any;
+}
+
 /* Everything that can be done without waiting. False when nothing was done. */
 static bool insitu__reactor_turn(struct insitu__reactor *r) {
   bool any = false;
@@ -4003,6 +4205,7 @@ static bool insitu__reactor_turn(struct insitu__reactor *r) {
     bool progress = insitu__reactor_run_tasks(r);
     if (r->desc.pump) r->desc.pump(r->desc.pump_arg);
     insitu__reactor_fire_timers(r);
+    progress |= insitu__reactor_run_sources(r);
     progress |= insitu__reactor_run_ready(r);
     if (r->n_workers) insitu__reactor_start_jobs(r);
     if (!progress) break;
@@ -4016,8 +4219,11 @@ static bool insitu__reactor_pending(struct insitu__reactor *r) { /* is there wor
   return r->n_ready || (!r->n_workers && r->new_jobs.first) || atomic_load_explicit(&r->posted, memory_order_relaxed);
 }
 static int64_t insitu__reactor_limit(struct insitu__reactor *r, int64_t timeout) { /* how long the ring may wait */
-  if (!r->n_timers) return timeout;
-  int64_t left = r->timers[0].deadline - insitu__base_now();
+  int64_t first = r->n_timers ? r->timers[0].deadline : INT64_MAX;
+  for (struct insitu__reactor_source *source = r->sources; source; source = source->next)
+    if (source->deadline < first) first = source->deadline;
+  if (first == INT64_MAX) return timeout;
+  int64_t left = first - insitu__base_now();
   if (left < 0) left = 0;
   return timeout < 0 || left < timeout ? left : timeout;
 }
@@ -4044,6 +4250,10 @@ static insitu_status insitu__reactor_start(struct insitu__reactor *r, insitu_err
   return status;
 }
 static void insitu__reactor_end(struct insitu__reactor *r) { /* on the reactor thread, nobody else uses r any more */
+  for (struct insitu__reactor_source *source = r->sources, *next; source; source = next) {
+    next = source->next; /* the source may be gone afterwards */
+    source->end(source);
+  }
   insitu__ring_close(&r->ring);
   insitu__coro_pool_free(&r->coros);
   insitu__mem_free(r->ready);
@@ -4239,6 +4449,1085 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
   pthread_mutex_unlock(&r->lock);
   return call.status;
 }
+/* >>http ------------------------------------------------------------------------------------------------------------------- */
+/* HTTP requests by libcurl: one multi handle, whose sockets and timer the reactor's loop drives.
+   State: one struct insitu__http per remote store, which must not move from insitu__http_open to insitu__http_close. All of it
+   belongs to the reactor thread, but for the counters. curl runs on that thread's native stack, never on a coroutine's: an _await
+   function queues its request and suspends until a turn of the loop has finished it. A body goes from curl's buffer to where the
+   request wants it, once its status line and headers have been found right, and nowhere else. Here, one request is one attempt,
+   insitu__http_call_await excepted; who sends it decides what follows. */
+#ifndef INSITU_NO_CURL
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include <curl/curl.h>
+#pragma GCC diagnostic pop
+#include <netdb.h>
+#include <netinet/in.h>
+#include <arpa/inet.h>
+
+#define INSITU__HTTP_BUFFER (128 * 1024L) /* bytes that curl receives at once: 64 to 256 KiB are best on loopback */
+#define INSITU__HTTP_SAID 4096            /* bytes of an error answer's body that are kept */
+/* A server that answers a range with the whole object: so many bytes before the range are received and dropped, not more. */
+#define INSITU__HTTP_SKIP (1u << 20)
+#define INSITU__HTTP_ADDRESSES 16           /* of one host that are used */
+#define INSITU__HTTP_RESOLVED 60000000000   /* nanoseconds that a host's addresses are used */
+#define INSITU__HTTP_PAUSE 100000000        /* nanoseconds: first pause before a retry, and */
+#define INSITU__HTTP_PAUSE_SLOW 1000000000  /* where the server asked to slow down */
+#define INSITU__HTTP_PAUSE_MOST 10000000000 /* longest pause that the server did not ask for */
+#define INSITU__HTTP_HEDGE 500000000        /* nanoseconds without an answer before a second request is worth it, at least */
+#define INSITU__HTTP_LATENCIES 64           /* latest times to a first byte that the rule for second requests looks at */
+enum { INSITU__HTTP_ETAG = 192, INSITU__HTTP_ID = 128 };
+
+/* How requests are sent. Zero members mean defaults, which insitu__http_open puts in. */
+struct insitu__http_desc {
+  uint64_t connections;                       /* requests under way at once (64) */
+  int64_t connect_ms, stall_ms;               /* to connect (5 s); without stall_bytes in each second (20 s) */
+  uint64_t stall_bytes;                       /* (1024) */
+  unsigned retries;                           /* after a first attempt (10) */
+  int64_t retry_ms;                           /* in which no further attempt begins (180 s) */
+  int version;                                /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
+  const char *proxy, *no_proxy, *ca;          /* borrowed; NULL: curl's environment variables, and the system's certificates */
+  const char *agent;                          /* borrowed: User-Agent */
+  bool no_retries, insecure, hedge, isolated; /* isolated: no proxy of the environment */
+};
+
+/* One response, valid after the await. */
+struct insitu__http_answer {
+  int status;                                        /* 0: none came */
+  uint64_t length;                                   /* Content-Length; UINT64_MAX: not told */
+  bool has_range;                                    /* Content-Range: */
+  uint64_t first, last, total;                       /* total UINT64_MAX: not told; of "bytes *" first is 1 and last 0 */
+  int64_t date, retry_after;                         /* seconds since 1970, and from now; -1: not told */
+  bool encoded;                                      /* Content-Encoding other than identity */
+  char etag[INSITU__HTTP_ETAG], id[INSITU__HTTP_ID]; /* the latter: the service's name for this request */
+  char code[64], region[32];                         /* x-ms-error-code, x-amz-bucket-region */
+  char *location;                                    /* NULL: none */
+};
+
+struct insitu__http_transfer;
+/* Zero it, fill the first part, insitu__http_await, look at the rest, insitu__http_request_free. It must not move meanwhile. */
+struct insitu__http_request {
+  const char *method;                 /* NULL: GET */
+  const char *url;                    /* sent byte for byte */
+  struct insitu__text_buffer own_url; /* where url may be kept */
+  char **headers;                     /* "Name: value", see insitu__http_header */
+  const void *body;                   /* n_body bytes of a PUT or POST, borrowed */
+  uint64_t n_body;
+  struct iovec *iov; /* where the body of 200 and 206 goes: changed; NULL: to text. A NULL base drops bytes */
+  unsigned n_iov;
+  uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
+  int64_t connect_ms, stall_ms; /* 0: as the desc says */
+  bool fresh;                   /* no connection that was used before */
+  /* out */
+  struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
+  struct insitu__http_answer answer;
+  uint64_t placed; /* bytes that went to iov */
+  bool transient;  /* it failed, and another attempt may not */
+  bool unsent;     /* nothing was sent: no connection came about */
+  /* the engine's own */
+  struct insitu__http_request *next;
+  struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
+  struct insitu__coro *co;
+  uint64_t skip;
+  int64_t began;
+  int failure; /* INSITU__HTTP_... below */
+  CURLcode result;
+  char *cause; /* curl's text */
+};
+/* Why a response was not taken to its end. */
+enum {
+  INSITU__HTTP_FINE,
+  INSITU__HTTP_FULL,  /* no failure: the object has more than there is room for */
+  INSITU__HTTP_RANGE, /* not the range that was asked for */
+  INSITU__HTTP_WHOLE, /* the whole object instead of a range */
+  INSITU__HTTP_LONG,  /* more bytes than announced, or than text.limit */
+  INSITU__HTTP_ENCODED,
+  INSITU__HTTP_MEMORY,
+  INSITU__HTTP_CANCELLED
+};
+
+struct insitu__http_transfer { /* a curl handle: idle, or under way for a request */
+  struct insitu__http *http;
+  struct insitu__http_request *request;
+  struct insitu__http_transfer *next, **link; /* in the list of those under way; next alone: in that of idle ones */
+  CURL *easy;
+  struct curl_slist *headers, *resolve;
+  struct insitu__http_answer answer;
+  uint64_t header_bytes;
+  int64_t began;
+  bool begun; /* headers are complete, and this response is the request's */
+  char error[CURL_ERROR_SIZE];
+};
+
+struct insitu__http_socket {
+  struct insitu__ring_poll *poll;
+  struct insitu__http_socket *next, **link;
+};
+
+struct insitu__http_host { /* addresses of a name */
+  char name[256];          /* and port: "host:port" */
+  int64_t until;           /* of insitu__base_now */
+  unsigned n, turn;        /* turn: which address goes first next time */
+  bool asking;
+  struct insitu__reactor_gate *gate; /* of those who wait for the answer */
+  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
+};
+
+struct insitu__http {
+  struct insitu__reactor_source source; /* first */
+  struct insitu__http_desc desc;
+  struct insitu__reactor *reactor;
+  bool attached, curl, closing; /* closing: every request fails at once */
+  CURLM *multi;
+  int64_t timer; /* when curl wants to be called; INT64_MAX: not */
+  bool news;     /* curl may have finished transfers */
+  struct insitu__http_socket *sockets;
+  struct insitu__http_request *first, *last; /* queued */
+  struct insitu__http_transfer *active, *idle;
+  uint64_t under_way;
+  double limit;   /* requests under way at once: falls when the server asks to slow down, and rises again */
+  int64_t slowed; /* when it fell last */
+  struct insitu__http_host host[INSITU__MAX_HOSTS];
+  uint64_t random;
+  int64_t latency[INSITU__HTTP_LATENCIES];
+  unsigned n_latency;
+  /* counters: relaxed */
+  atomic_uint_least64_t n_requests, n_retries, n_throttled, n_hedges, n_bytes, n_connections, peak;
+};
+
+static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
+  atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+/* -- options -- */
+
+/* "5", "1.5s", "200ms", "2m": milliseconds. */
+static bool insitu__http_duration(const char *text, int64_t *ms) {
+  char *end;
+  if (!insitu__text_is_digit(*text)) return false;
+  double value = strtod(text, &end), unit = !*end || !strcmp(end, "s") ? 1000
+                                            : !strcmp(end, "ms")       ? 1
+                                            : !strcmp(end, "m")        ? 60000
+                                                                       : 0;
+  if (unit == 0 || value * unit > 1e9) return false;
+  *ms = (int64_t)(value * unit + 0.5);
+  return true;
+}
+static bool insitu__http_number(const char *text, uint64_t most, uint64_t *value) {
+  uint64_t n = 0;
+  if (!*text) return false;
+  for (; *text; text++) {
+    if (!insitu__text_is_digit(*text) || (n = n * 10 + (uint64_t)(*text - '0')) > most) return false;
+  }
+  *value = n;
+  return true;
+}
+/* true, 1, yes, on and their opposites. */
+static bool insitu__http_flag(const char *text, bool *value) {
+  static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
+  for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcasecmp(text, words[i])) return (*value = i & 1), true;
+  return false;
+}
+
+/* What all remote stores know. */
+static const char *const insitu__http_options[] = {"connect_timeout", "stall_timeout", "stall_bytes", "retry_timeout",
+    "max_retries", "max_connections", "http_version", "proxy_url", "proxy_excludes", "ca_bundle", "user_agent",
+    "allow_invalid_certificates", "hedge"};
+enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
+/* Takes an option of that list, whose text must stay; false: it is none of them. *status: OK, or what is wrong with its value. */
+static bool insitu__http_option(
+    struct insitu__http_desc *d, const char *key, const char *value, insitu_error *err, insitu_status *status) {
+  int at = 0;
+  uint64_t number;
+  bool ok = true;
+  while (at < INSITU__HTTP_OPTIONS && strcmp(insitu__http_options[at], key)) at++;
+  *status = INSITU_OK;
+  switch (at) {
+  case 0: ok = insitu__http_duration(value, &d->connect_ms) && d->connect_ms; break;
+  case 1: ok = insitu__http_duration(value, &d->stall_ms) && d->stall_ms; break;
+  case 2: ok = insitu__http_number(value, 1u << 30, &d->stall_bytes) && d->stall_bytes; break;
+  case 3: ok = insitu__http_duration(value, &d->retry_ms) && d->retry_ms; break;
+  case 4:
+    ok = insitu__http_number(value, 1000, &number);
+    d->retries = ok ? (unsigned)number : 0;
+    d->no_retries = ok && !number;
+    break;
+  case 5: ok = insitu__http_number(value, INSITU__MAX_CONNECTIONS, &d->connections) && d->connections; break;
+  case 6:
+    ok = !strcmp(value, "1.1") || !strcmp(value, "2");
+    d->version = value[0] - '0';
+    break;
+  case 7: d->proxy = value; break;
+  case 8: d->no_proxy = value; break;
+  case 9: d->ca = value; break;
+  case 10: d->agent = value; break;
+  case 11: ok = insitu__http_flag(value, &d->insecure); break;
+  case 12: ok = insitu__http_flag(value, &d->hedge); break;
+  default: return false;
+  }
+  if (!ok)
+    *status = insitu__error_set(err, INSITU_E_ARG, "option %s: '%.100s' is no value of it; give %s", key, value,
+        at == 6                         ? "1.1 or 2"
+        : at == 11 || at == 12          ? "true or false"
+        : at == 2 || at == 4 || at == 5 ? "a number"
+                                        : "a time such as 5s or 500ms");
+  return true;
+}
+
+/* -- headers -- */
+
+/* Adds "Name: value" to a request. False: no memory. */
+__attribute__((format(printf, 2, 3))) static bool insitu__http_header(struct insitu__http_request *r, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  char *line = n < 0 ? NULL : (char *)insitu__mem_alloc((uint64_t)n + 1, 1);
+  if (!line) return false;
+  va_start(args, format);
+  vsnprintf(line, (size_t)n + 1, format, args);
+  va_end(args);
+  if (INSITU__ARRAY_PUSH(r->headers, line)) return true;
+  insitu__mem_free(line);
+  return false;
+}
+static void insitu__http_answer_free(struct insitu__http_answer *a) {
+  insitu__mem_free(a->location);
+  memset(a, 0, sizeof *a);
+}
+/* Frees what a request owns, and makes it ready to be filled again: its destination and limits stay. */
+static void insitu__http_request_reset(struct insitu__http_request *r) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) {
+    explicit_bzero(r->headers[i], strlen(r->headers[i])); /* credentials */
+    insitu__mem_free(r->headers[i]);
+  }
+  INSITU__ARRAY_FREE(r->headers);
+  if (r->own_url.text) explicit_bzero(r->own_url.text, (size_t)r->own_url.n);
+  insitu__text_buffer_free(&r->own_url);
+  uint64_t limit = r->text.limit;
+  insitu__text_buffer_free(&r->text);
+  r->text.limit = limit;
+  insitu__http_answer_free(&r->answer);
+  insitu__mem_free(r->cause);
+  r->cause = NULL;
+}
+static void insitu__http_request_free(struct insitu__http_request *r) {
+  insitu__http_request_reset(r);
+  memset(r, 0, sizeof *r);
+}
+
+static void insitu__http_answer_init(struct insitu__http_answer *a) {
+  insitu__http_answer_free(a);
+  a->length = a->total = UINT64_MAX;
+  a->date = a->retry_after = -1;
+}
+static bool insitu__http_digits(const char **p, uint64_t *value) {
+  uint64_t n = 0;
+  const char *begin = *p;
+  for (; insitu__text_is_digit(**p); ++*p)
+    if (!insitu__base_mul(n, 10, &n) || !insitu__base_add(n, (uint64_t)(**p - '0'), &n)) return false;
+  *value = n;
+  return *p > begin;
+}
+/* "bytes 0-9/100", "bytes 0-9/ *", "bytes * /100" (without the blanks): RFC 9110, 14.4. */
+static bool insitu__http_content_range(const char *text, struct insitu__http_answer *a) {
+  if (strncasecmp(text, "bytes ", 6)) return false;
+  const char *p = text + 6;
+  uint64_t first = 1, last = 0, total = UINT64_MAX;
+  if (*p == '*') {
+    p++;
+  } else {
+    if (!insitu__http_digits(&p, &first) || *p++ != '-' || !insitu__http_digits(&p, &last)) return false;
+    if (first > last || last == UINT64_MAX) return false;
+  }
+  if (*p++ != '/') return false;
+  if (*p == '*') p++;
+  else if (!insitu__http_digits(&p, &total)) return false;
+  if (*p || (first <= last && last >= total)) return false;
+  a->first = first;
+  a->last = last;
+  a->total = total;
+  return a->has_range = true;
+}
+/* A header line without its end, NUL-terminated. False: no memory. */
+static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) {
+  char *value = strchr(line, ':');
+  if (!value) return true;
+  size_t name = (size_t)(value - line);
+  for (value++; *value == ' ' || *value == '\t';) value++;
+  for (size_t n = strlen(value); n && (value[n - 1] == ' ' || value[n - 1] == '\t');) value[--n] = 0;
+  const struct {
+    const char *name;
+    char *text;
+    size_t cap;
+  } texts[] = {{"etag", a->etag, sizeof a->etag}, {"x-amz-request-id", a->id, sizeof a->id},
+      {"x-ms-request-id", a->id, sizeof a->id}, {"x-guploader-uploadid", a->id, sizeof a->id},
+      {"x-ms-error-code", a->code, sizeof a->code}, {"x-amz-bucket-region", a->region, sizeof a->region}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (name == strlen(texts[i].name) && !strncasecmp(line, texts[i].name, name)) { /* one that does not fit is as none */
+      if (strlen(value) < texts[i].cap) memcpy(texts[i].text, value, strlen(value) + 1);
+      return true;
+    }
+  const char *p = value;
+  if (name == 14 && !strncasecmp(line, "content-length", name)) {
+    if (!insitu__http_digits(&p, &a->length) || *p) a->length = UINT64_MAX;
+  } else if (name == 13 && !strncasecmp(line, "content-range", name)) {
+    insitu__http_content_range(value, a);
+  } else if (name == 16 && !strncasecmp(line, "content-encoding", name)) {
+    a->encoded = *value && strcasecmp(value, "identity");
+  } else if (name == 4 && !strncasecmp(line, "date", name)) {
+    a->date = curl_getdate(value, NULL);
+  } else if (name == 11 && !strncasecmp(line, "retry-after", name)) {
+    uint64_t seconds;
+    if (insitu__http_digits(&p, &seconds) && !*p) a->retry_after = (int64_t)insitu__base_min(seconds, 1u << 20);
+    else {
+      int64_t until = curl_getdate(value, NULL), now = (int64_t)time(NULL);
+      a->retry_after = until < 0 ? -1 : until > now ? until - now : 0;
+    }
+  } else if (name == 8 && !strncasecmp(line, "location", name)) {
+    insitu__mem_free(a->location);
+    a->location = insitu__mem_text(value, strlen(value));
+    return a->location != NULL;
+  }
+  return true;
+}
+
+/* -- curl's callbacks: they note, and start nothing -- */
+
+static void insitu__http_set_long(CURL *easy, CURLoption option, long value) {
+  curl_easy_setopt(easy, option, value);
+}
+static void insitu__http_set_text(CURL *easy, CURLoption option, const char *value) {
+  curl_easy_setopt(easy, option, value);
+}
+static void insitu__http_set_pointer(CURL *easy, CURLoption option, void *value) {
+  curl_easy_setopt(easy, option, value);
+}
+
+static void insitu__http_polled(struct insitu__ring_poll *poll, unsigned events) {
+  struct insitu__http *h = (struct insitu__http *)poll->user;
+  int running, mask = (events & (POLLIN | POLLHUP) ? CURL_CSELECT_IN : 0) | (events & POLLOUT ? CURL_CSELECT_OUT : 0) |
+                      (events & (POLLERR | POLLNVAL) ? CURL_CSELECT_ERR : 0);
+  h->news = true;
+  curl_multi_socket_action(h->multi, poll->fd, mask, &running);
+}
+static void insitu__http_socket_close(struct insitu__http *h, struct insitu__http_socket *s) {
+  insitu__ring_poll_close(&h->reactor->ring, s->poll);
+  *s->link = s->next;
+  if (s->next) s->next->link = s->link;
+  insitu__mem_free(s);
+}
+static struct insitu__http_socket *insitu__http_socket_open(struct insitu__http *h, curl_socket_t fd) {
+  struct insitu__http_socket *s = (struct insitu__http_socket *)insitu__mem_alloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->poll = insitu__ring_poll_open(&h->reactor->ring, fd, insitu__http_polled, h);
+  if (!s->poll) {
+    insitu__mem_free(s);
+    return NULL;
+  }
+  s->next = h->sockets;
+  s->link = &h->sockets;
+  if (s->next) s->next->link = &s->next;
+  h->sockets = s;
+  return s;
+}
+static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine) {
+  struct insitu__http *h = (struct insitu__http *)user;
+  struct insitu__http_socket *s = (struct insitu__http_socket *)mine;
+  (void)easy;
+  if (what == CURL_POLL_REMOVE) {
+    curl_multi_assign(h->multi, fd, NULL);
+    if (s) insitu__http_socket_close(h, s);
+    return 0;
+  }
+  if (!s) {
+    s = insitu__http_socket_open(h, fd);
+    if (!s) return -1;
+    curl_multi_assign(h->multi, fd, s);
+  }
+  insitu__ring_poll_want(&h->reactor->ring, s->poll, (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0));
+  return 0;
+}
+static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
+  struct insitu__http *h = (struct insitu__http *)user;
+  (void)multi;
+  h->timer = ms < 0 ? INT64_MAX : insitu__base_now() + ms * INT64_C(1000000);
+  return 0;
+}
+
+/* Notes why the rest of a response is not wanted; curl then ends the transfer. */
+static size_t insitu__http_refuse(struct insitu__http_request *r, int failure) {
+  r->failure = failure;
+  return 0;
+}
+/* Whether a response, whose headers are complete, is what was asked for; how much of its body is to be dropped first. */
+static int insitu__http_judge(struct insitu__http_request *r) {
+  const struct insitu__http_answer *a = &r->answer;
+  if (a->status != 200 && a->status != 206) return INSITU__HTTP_FINE;
+  if (a->encoded && r->iov) return INSITU__HTTP_ENCODED;
+  if (!r->bytes) return a->status == 206 ? INSITU__HTTP_RANGE : INSITU__HTTP_FINE;
+  bool tail = r->first == INSITU__RING_TAIL;
+  if (a->status == 206) {
+    if (!a->has_range || a->first > a->last || a->last - a->first >= r->bytes) return INSITU__HTTP_RANGE;
+    if (tail) return a->total != UINT64_MAX && a->last + 1 == a->total ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
+    bool whole = a->last - a->first + 1 == r->bytes || a->total == UINT64_MAX || a->last + 1 == a->total;
+    return a->first == r->first && whole ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
+  }
+  if (tail && a->length == UINT64_MAX) return INSITU__HTTP_WHOLE;
+  r->skip = tail ? a->length - insitu__base_min(r->bytes, a->length) : r->first;
+  return r->skip > INSITU__HTTP_SKIP ? INSITU__HTTP_WHOLE : INSITU__HTTP_FINE;
+}
+/* The first of a request's transfers whose headers are complete gives its body: from now on the other is nobody's. */
+static bool insitu__http_begin(struct insitu__http_transfer *t) {
+  struct insitu__http_request *r = t->request;
+  if (t->begun) return true;
+  if (r->winner) return false;
+  struct insitu__http *h = t->http;
+  t->begun = true;
+  r->winner = t;
+  r->answer = t->answer;
+  t->answer.location = NULL;
+  h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__base_now() - t->began;
+  r->failure = insitu__http_judge(r);
+  return !r->failure;
+}
+static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
+  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
+  char copy[8192]; /* longer ones are none of those we want */
+  n *= size;
+  t->header_bytes += n;
+  if (t->header_bytes > INSITU__MAX_HEADERS) return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
+  if (n > 5 && !memcmp(line, "HTTP/", 5)) { /* the status line; informational answers come before the real one */
+    insitu__http_answer_init(&t->answer);
+    for (size_t i = 5; i + 3 < n; i++)
+      if (line[i] == ' ') {
+        t->answer.status = atoi(line + i + 1);
+        break;
+      }
+    return n;
+  }
+  size_t length = n;
+  while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
+  if (length >= sizeof copy) return n;
+  memcpy(copy, line, length);
+  copy[length] = 0;
+  return insitu__http_take_header(&t->answer, copy) ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
+}
+/* Puts bytes where the request wants them; false when there is no room for all. */
+static bool insitu__http_place(struct insitu__http_request *r, const char *bytes, uint64_t n) {
+  uint64_t drop = insitu__base_min(n, r->skip);
+  r->skip -= drop;
+  bytes += drop;
+  n -= drop;
+  while (n && r->n_iov) {
+    uint64_t part = insitu__base_min(n, r->iov->iov_len);
+    if (r->iov->iov_base && part) {
+      memcpy(r->iov->iov_base, bytes, (size_t)part);
+      r->iov->iov_base = (char *)r->iov->iov_base + part;
+    }
+    r->iov->iov_len -= (size_t)part;
+    r->placed += part;
+    bytes += part;
+    n -= part;
+    if (!r->iov->iov_len) r->iov++, r->n_iov--;
+  }
+  return !n;
+}
+static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *user) {
+  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
+  struct insitu__http_request *r = t->request;
+  const struct insitu__http_answer *a = &r->answer;
+  n *= size;
+  if (!insitu__http_begin(t)) return 0;
+  insitu__http_count(&t->http->n_bytes, n);
+  if (a->status != 200 && a->status != 206) {
+    uint64_t keep = r->text.n < INSITU__HTTP_SAID ? insitu__base_min(n, INSITU__HTTP_SAID - r->text.n) : 0;
+    return insitu__text_buffer_bytes(&r->text, bytes, keep) ? n : insitu__http_refuse(r, INSITU__HTTP_MEMORY);
+  }
+  if (!r->iov) {
+    if (insitu__text_buffer_bytes(&r->text, bytes, n)) return n;
+    return insitu__http_refuse(r, r->text.n + n > r->text.limit ? INSITU__HTTP_LONG : INSITU__HTTP_MEMORY);
+  }
+  if (insitu__http_place(r, bytes, n)) return n;
+  return insitu__http_refuse(r, a->status == 206 ? INSITU__HTTP_LONG : INSITU__HTTP_FULL);
+}
+
+/* -- transfers -- */
+
+static void insitu__http_idle(struct insitu__http_transfer *t) { /* takes one that is under way out */
+  struct insitu__http *h = t->http;
+  curl_multi_remove_handle(h->multi, t->easy);
+  curl_easy_reset(t->easy);
+  curl_slist_free_all(t->headers);
+  curl_slist_free_all(t->resolve);
+  insitu__http_answer_free(&t->answer);
+  *t->link = t->next;
+  if (t->next) t->next->link = t->link;
+  t->headers = t->resolve = NULL;
+  t->request = NULL;
+  t->next = h->idle;
+  h->idle = t;
+  h->under_way--;
+}
+static void insitu__http_free(struct insitu__http_transfer *t) {
+  curl_easy_cleanup(t->easy);
+  insitu__mem_free(t);
+}
+static bool insitu__http_lines(struct curl_slist **list, const char *line) {
+  struct curl_slist *longer = curl_slist_append(*list, line);
+  if (longer) *list = longer;
+  return longer != NULL;
+}
+/* The addresses of the request's host, another one first each time, so that connections spread over them. */
+static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_transfer *t, const char *host) {
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
+    struct insitu__http_host *known = &h->host[i];
+    if (!known->n || strcmp(known->name, host)) continue;
+    char line[sizeof known->name + 2 + INSITU__HTTP_ADDRESSES * sizeof *known->address];
+    int n = snprintf(line, sizeof line, "%s", known->name);
+    for (unsigned k = 0; k < known->n; k++)
+      n += snprintf(line + n, sizeof line - (size_t)n, "%s%s", k ? "," : ":", known->address[(k + known->turn) % known->n]);
+    known->turn++;
+    return insitu__http_lines(&t->resolve, line);
+  }
+  return true;
+}
+/* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by itself. */
+static void insitu__http_host_of(const struct insitu__http *h, const char *url, char *out, size_t cap) {
+  char *host = NULL, *port = NULL;
+  unsigned char address[16];
+  CURLU *u = curl_url();
+  out[0] = 0;
+  if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_HOST, &host, 0) &&
+      !curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) && host[0] != '[' && inet_pton(AF_INET, host, address) != 1 &&
+      strcasecmp(host, "localhost"))
+    snprintf(out, cap, "%s:%s", host, port);
+  if (strlen(out) + 1 >= cap) out[0] = 0;
+  curl_free(host);
+  curl_free(port);
+  curl_url_cleanup(u);
+  (void)h;
+}
+static void insitu__http_options_set(struct insitu__http_transfer *t) {
+  struct insitu__http_request *r = t->request;
+  const struct insitu__http_desc *d = &t->http->desc;
+  CURL *e = t->easy;
+  curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
+  int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms, stall = r->stall_ms ? r->stall_ms : d->stall_ms;
+  insitu__http_set_text(e, CURLOPT_URL, r->url);
+  insitu__http_set_long(e, CURLOPT_PATH_AS_IS, 1);
+  insitu__http_set_long(e, CURLOPT_NOSIGNAL, 1);
+  insitu__http_set_long(e, CURLOPT_BUFFERSIZE, INSITU__HTTP_BUFFER);
+  insitu__http_set_long(e, CURLOPT_CONNECTTIMEOUT_MS, (long)connect);
+  insitu__http_set_long(e, CURLOPT_LOW_SPEED_LIMIT, (long)d->stall_bytes);
+  insitu__http_set_long(e, CURLOPT_LOW_SPEED_TIME, (long)((stall + 999) / 1000));
+  insitu__http_set_long(e, CURLOPT_HTTP_VERSION, d->version == 2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
+  insitu__http_set_long(e, CURLOPT_PIPEWAIT, d->version == 2);
+  insitu__http_set_long(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1);
+  insitu__http_set_long(e, CURLOPT_FRESH_CONNECT, r->fresh || t == r->twin);
+#if LIBCURL_VERSION_NUM >= 0x075500
+  insitu__http_set_text(e, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+  insitu__http_set_long(e, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
+  if (d->proxy || d->isolated) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy ? d->proxy : "");
+  if (d->no_proxy) insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy);
+  if (d->ca) insitu__http_set_text(e, CURLOPT_CAINFO, d->ca);
+  if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
+  if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYHOST, 0);
+  insitu__http_set_text(e, CURLOPT_USERAGENT, d->agent);
+  insitu__http_set_text(e, CURLOPT_ACCEPT_ENCODING, r->iov ? NULL : ""); /* texts only: bytes arrive as they are stored */
+  insitu__http_set_pointer(e, CURLOPT_HTTPHEADER, t->headers);
+  insitu__http_set_pointer(e, CURLOPT_RESOLVE, t->resolve);
+  insitu__http_set_pointer(e, CURLOPT_PRIVATE, t);
+  insitu__http_set_pointer(e, CURLOPT_ERRORBUFFER, t->error);
+  curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+  insitu__http_set_pointer(e, CURLOPT_HEADERDATA, t);
+  curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+  insitu__http_set_pointer(e, CURLOPT_WRITEDATA, t);
+  if (r->method && !strcmp(r->method, "HEAD")) insitu__http_set_long(e, CURLOPT_NOBODY, 1);
+  else if (r->method && strcmp(r->method, "GET")) {
+    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
+    insitu__http_set_pointer(e, CURLOPT_POSTFIELDS, (void *)(uintptr_t)(r->body ? r->body : ""));
+    insitu__http_set_text(e, CURLOPT_CUSTOMREQUEST, r->method);
+  }
+}
+/* Begins a transfer for the request; NULL: no memory. */
+static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, struct insitu__http_request *r, bool twin) {
+  struct insitu__http_transfer *t = h->idle;
+  char host[300];
+  if (t) h->idle = t->next;
+  else if ((t = (struct insitu__http_transfer *)insitu__mem_alloc(1, sizeof *t))) {
+    memset(t, 0, sizeof *t);
+    t->easy = curl_easy_init();
+    if (!t->easy) {
+      insitu__mem_free(t);
+      t = NULL;
+    }
+  }
+  if (!t) return NULL;
+  t->http = h;
+  t->request = r;
+  t->begun = false;
+  t->header_bytes = 0;
+  t->error[0] = 0;
+  t->began = insitu__base_now();
+  insitu__http_answer_init(&t->answer);
+  if (twin) r->twin = t;
+  else r->sent = t;
+  bool ok = true;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) ok = ok && insitu__http_lines(&t->headers, r->headers[i]);
+  if (r->n_body) ok = ok && insitu__http_lines(&t->headers, "Expect:"); /* no waiting for 100 Continue */
+  insitu__http_host_of(h, r->url, host, sizeof host);
+  if (host[0]) ok = ok && insitu__http_addresses(h, t, host);
+  insitu__http_options_set(t);
+  t->next = h->active;
+  t->link = &h->active;
+  if (t->next) t->next->link = &t->next;
+  h->active = t;
+  h->under_way++;
+  insitu__http_count(&h->n_requests, 1);
+  uint64_t peak = atomic_load_explicit(&h->peak, memory_order_relaxed);
+  if (h->under_way > peak) atomic_store_explicit(&h->peak, h->under_way, memory_order_relaxed);
+  if (ok && curl_multi_add_handle(h->multi, t->easy) == CURLM_OK) return t;
+  insitu__http_idle(t);
+  return NULL;
+}
+/* The request is over: takes both its transfers out and lets its coroutine go on. */
+static void insitu__http_finish(struct insitu__http *h, struct insitu__http_request *r) {
+  if (r->sent) insitu__http_idle(r->sent);
+  if (r->twin) insitu__http_idle(r->twin);
+  r->sent = r->twin = NULL;
+  insitu__reactor_ready(h->reactor, r->co);
+}
+/* curl is through with a transfer. */
+static void insitu__http_ended(struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
+  struct insitu__http_request *r = t->request;
+  bool other = r->sent == t ? r->twin != NULL : r->sent != NULL;
+  if (result == CURLE_OK && !r->winner) insitu__http_begin(t); /* an answer without a body */
+  if (r->winner != t && other) {                               /* the other transfer is still good for an answer, or gives it */
+    if (r->sent == t) r->sent = NULL;
+    else r->twin = NULL;
+    insitu__http_idle(t);
+    return;
+  }
+  long connections = 0;
+  curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connections);
+  insitu__http_count(&h->n_connections, connections > 0 ? (uint64_t)connections : 0);
+  curl_off_t pretransfer = 0;
+  curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &pretransfer);
+  r->unsent = !pretransfer;
+  r->result = result;
+  if (result)
+    r->cause = insitu__mem_text(
+        t->error[0] ? t->error : curl_easy_strerror(result), strlen(t->error[0] ? t->error : curl_easy_strerror(result)));
+  insitu__http_finish(h, r);
+}
+
+/* -- the loop's turn -- */
+
+static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the first request */
+  if (h->multi) return true;
+  curl_socket_callback on_socket = insitu__http_on_socket;
+  curl_multi_timer_callback on_timer = insitu__http_on_timer;
+  h->multi = curl_multi_init();
+  if (!h->multi) return false;
+  curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+  curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
+  curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+  curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
+  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * h->desc.connections)); /* or curl closes warm ones */
+  curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, h->desc.version == 2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING);
+  return true;
+}
+/* How long an answer may take before it counts as late: three times what 95 % of the latest took. */
+static int64_t insitu__http_late(const struct insitu__http *h) {
+  int64_t sorted[INSITU__HTTP_LATENCIES];
+  unsigned n = h->n_latency < INSITU__HTTP_LATENCIES ? h->n_latency : INSITU__HTTP_LATENCIES;
+  for (unsigned i = 0; i < n; i++) {
+    unsigned at = i;
+    for (; at && sorted[at - 1] > h->latency[i]; at--) sorted[at] = sorted[at - 1];
+    sorted[at] = h->latency[i];
+  }
+  int64_t late = n ? 3 * sorted[(n * 95 - 1) / 100] : 0;
+  return late > INSITU__HTTP_HEDGE ? late : INSITU__HTTP_HEDGE;
+}
+/* Sends second requests for late answers, at most one in twenty; when to look again. */
+static int64_t insitu__http_hedge(struct insitu__http *h) {
+  int64_t next = INT64_MAX, now = insitu__base_now(), late = insitu__http_late(h);
+  for (struct insitu__http_transfer *t = h->active, *following; t; t = following) {
+    following = t->next;
+    struct insitu__http_request *r = t->request;
+    if (t->begun || r->twin || r->winner || r->n_body || t != r->sent) continue;
+    if (atomic_load(&h->n_hedges) * 20 > atomic_load(&h->n_requests)) break;
+    if (t->began + late > now) next = next < t->began + late ? next : t->began + late;
+    else if (insitu__http_start(h, r, true)) insitu__http_count(&h->n_hedges, 1);
+  }
+  return next;
+}
+static void insitu__http_fail(struct insitu__http *h, struct insitu__http_request *r, int failure) {
+  r->failure = failure;
+  insitu__http_finish(h, r);
+}
+static bool insitu__http_turn(struct insitu__reactor_source *source) {
+  struct insitu__http *h = (struct insitu__http *)(void *)source;
+  bool any = false, closing = h->closing || h->reactor->closing;
+  int running, left;
+  while (closing && h->active) insitu__http_fail(h, h->active->request, INSITU__HTTP_CANCELLED), any = true;
+  if (h->timer != INT64_MAX && h->timer <= insitu__base_now()) {
+    h->timer = INT64_MAX; /* curl sets it anew */
+    h->news = true;
+    curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+  }
+  for (struct insitu__http_request *r; (r = h->first) && (closing || (double)h->under_way < h->limit); any = true) {
+    h->first = r->next;
+    if (closing) insitu__http_fail(h, r, INSITU__HTTP_CANCELLED);
+    else if (!insitu__http_multi(h) || !insitu__http_start(h, r, false)) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
+    h->news = true; /* curl may have failed at once */
+  }
+  if (h->news) {
+    h->news = false;
+    for (CURLMsg *m; h->multi && (m = curl_multi_info_read(h->multi, &left)); any = true) {
+      char *transfer = NULL;
+      CURLcode result = m->data.result;
+      curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &transfer);
+      insitu__http_ended(h, (struct insitu__http_transfer *)(void *)transfer, result);
+    }
+  }
+  int64_t hedge = h->desc.hedge && h->active ? insitu__http_hedge(h) : INT64_MAX;
+  source->deadline = h->timer < hedge ? h->timer : hedge;
+  return any;
+}
+static void insitu__http_end(struct insitu__reactor_source *source) { /* no coroutine is left, and so no request */
+  struct insitu__http *h = (struct insitu__http *)(void *)source;
+  assert(!h->active && !h->first);
+  for (struct insitu__http_transfer *t = h->idle, *next; t; t = next) {
+    next = t->next;
+    insitu__http_free(t);
+  }
+  h->idle = NULL;
+  if (h->multi) curl_multi_cleanup(h->multi);
+  h->multi = NULL;
+  while (h->sockets) insitu__http_socket_close(h, h->sockets);
+}
+
+/* -- names to addresses: on a worker, since curl's own way can block the loop while it gives up -- */
+
+struct insitu__http_lookup { /* lives on the asking coroutine's stack; the worker owns it during the call */
+  struct insitu__http_host *host;
+};
+static void insitu__http_lookup(void *arg, unsigned worker) {
+  struct insitu__http_host *host = ((struct insitu__http_lookup *)arg)->host;
+  struct addrinfo hints, *list = NULL;
+  char name[sizeof host->name];
+  (void)worker;
+  memset(&hints, 0, sizeof hints);
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_ADDRCONFIG;
+  memcpy(name, host->name, sizeof name);
+  *strrchr(name, ':') = 0;
+  host->n = 0;
+  if (getaddrinfo(name, NULL, &hints, &list)) return; /* curl asks again, and tells why */
+  for (struct addrinfo *a = list; a && host->n < INSITU__HTTP_ADDRESSES; a = a->ai_next) {
+    char text[INET6_ADDRSTRLEN];
+    const void *from = a->ai_family == AF_INET    ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
+                       : a->ai_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
+                                                  : NULL;
+    if (from && inet_ntop(a->ai_family, from, text, sizeof text))
+      snprintf(host->address[host->n++], sizeof *host->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
+  }
+  freeaddrinfo(list);
+}
+static void insitu__http_resolve_await(struct insitu__http *h, const char *url) {
+  char name[sizeof h->host->name];
+  struct insitu__http_host *host = NULL, *oldest = NULL;
+  static const char *const proxies[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}; /* curl's */
+  bool proxy = h->desc.proxy != NULL;
+  for (size_t i = 0; i < sizeof proxies / sizeof *proxies && !h->desc.isolated; i++) proxy = proxy || getenv(proxies[i]);
+  insitu__http_host_of(h, url, name, sizeof name);
+  if (!name[0] || proxy) return; /* the proxy resolves */
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS && !host; i++) {
+    struct insitu__http_host *one = &h->host[i];
+    if (!strcmp(one->name, name)) host = one;
+    else if (!one->asking && (!oldest || one->until < oldest->until)) oldest = one;
+  }
+  if (!host && !oldest) return;
+  if (host && host->asking) {
+    insitu__reactor_gate_await(h->reactor, host->gate);
+    return;
+  }
+  if (host && insitu__base_now() < host->until) return;
+  struct insitu__reactor_gate gate;
+  struct insitu__http_lookup lookup = {host ? host : oldest};
+  insitu__reactor_gate_expect(&gate, 1);
+  host = lookup.host;
+  memcpy(host->name, name, sizeof name);
+  host->asking = true;
+  host->gate = &gate;
+  insitu__reactor_work_await(h->reactor, insitu__http_lookup, &lookup);
+  host->until = insitu__base_now() + (host->n ? INSITU__HTTP_RESOLVED : 0);
+  host->asking = false;
+  host->gate = NULL;
+  insitu__reactor_gate_open(&gate);
+}
+
+/* -- one request -- */
+
+/* scheme://host:port of a url, for messages: no user, no path, no query. */
+static void insitu__http_origin(const char *url, char *out, size_t cap) {
+  char *scheme = NULL, *host = NULL, *port = NULL;
+  CURLU *u = curl_url();
+  if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
+      !curl_url_get(u, CURLUPART_HOST, &host, 0)) {
+    bool told = !curl_url_get(u, CURLUPART_PORT, &port, 0);
+    snprintf(out, cap, "%s://%s%s%s", scheme, host, told ? ":" : "", told ? port : "");
+  } else {
+    snprintf(out, cap, "a url that is none");
+  }
+  curl_free(scheme);
+  curl_free(host);
+  curl_free(port);
+  curl_url_cleanup(u);
+}
+static bool insitu__http_transient_status(int status) { /* as object_store and the AWS SDKs: RFC 9110 and 6585 */
+  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+}
+static bool insitu__http_transient(CURLcode code) {
+  switch (code) {
+  case CURLE_COULDNT_RESOLVE_PROXY:
+  case CURLE_COULDNT_RESOLVE_HOST:
+  case CURLE_COULDNT_CONNECT:
+  case CURLE_HTTP2:
+  case CURLE_HTTP2_STREAM:
+  case CURLE_PARTIAL_FILE:
+  case CURLE_OPERATION_TIMEDOUT:
+  case CURLE_SSL_CONNECT_ERROR:
+  case CURLE_GOT_NOTHING:
+  case CURLE_SEND_ERROR:
+  case CURLE_RECV_ERROR: return true;
+  default: return false;
+  }
+}
+static const char *insitu__http_advice(CURLcode code) {
+  switch (code) {
+  case CURLE_COULDNT_RESOLVE_HOST:
+  case CURLE_COULDNT_RESOLVE_PROXY: return "check the host's name, and that this machine can resolve it";
+  case CURLE_COULDNT_CONNECT: return "check host and port, and that a server listens there";
+  case CURLE_OPERATION_TIMEDOUT: return "the server or the network is slow; see the options connect_timeout and stall_timeout";
+  case CURLE_PEER_FAILED_VERIFICATION:
+  case CURLE_SSL_CACERT_BADFILE: return "give the certificate authority with the option ca_bundle";
+  default: return "check the server and the network";
+  }
+}
+static insitu_status insitu__http_failed(const struct insitu__http_request *r, insitu_error *err) {
+  static const char *const said[] = {[INSITU__HTTP_RANGE] = "it sent another range than the one asked for (or none)",
+      [INSITU__HTTP_WHOLE] = "it ignores ranges: it sent the whole object; this server cannot serve parts of objects",
+      [INSITU__HTTP_LONG] = "it sent more than it announced, or more than such an answer may have",
+      [INSITU__HTTP_ENCODED] = "it sent the object compressed (Content-Encoding); store it without, ranges of it mean nothing",
+      [INSITU__HTTP_MEMORY] = "no memory for the request; give the process more memory"};
+  char origin[300];
+  if (r->failure == INSITU__HTTP_CANCELLED) return INSITU_CANCELLED;
+  insitu__http_origin(r->url, origin, sizeof origin);
+  if (err && err->status >= 0) err->http_status = r->answer.status, err->retryable = r->transient;
+  if (r->failure && r->failure != INSITU__HTTP_FULL)
+    return insitu__error_set(
+        err, r->failure == INSITU__HTTP_MEMORY ? INSITU_E_NOMEM : INSITU_E_HTTP, "%s: %s", origin, said[r->failure]);
+  return insitu__error_set(err, INSITU_E_HTTP, "%s: %.300s; %s", origin, r->cause ? r->cause : curl_easy_strerror(r->result),
+      insitu__http_advice(r->result));
+}
+
+/* Sends it, once. INSITU_OK when an answer came, whatever its status, and its body is where it belongs; INSITU_CANCELLED when the
+ * reactor or the store closes. Otherwise r->transient tells whether another attempt may help, and what has arrived stays placed. */
+static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__http_request *r, insitu_error *err) {
+  if (!h->attached) {
+    insitu__reactor_attach(h->reactor, &h->source);
+    h->attached = true;
+  }
+  insitu__http_resolve_await(h, r->url);
+  insitu__http_answer_init(&r->answer);
+  r->winner = r->sent = r->twin = NULL;
+  r->failure = INSITU__HTTP_FINE;
+  r->result = CURLE_OK;
+  r->skip = 0;
+  r->transient = r->unsent = false;
+  r->next = NULL;
+  r->co = insitu__coro_current(&h->reactor->coros);
+  if (h->first) h->last->next = r;
+  else h->first = r;
+  h->last = r;
+  insitu__coro_suspend_await(&h->reactor->coros);
+  if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
+  r->transient = r->failure == INSITU__HTTP_RANGE || (!r->failure && insitu__http_transient(r->result));
+  return insitu__http_failed(r, err);
+}
+
+/* -- retries -- */
+
+struct insitu__http_retry { /* all zero before the first attempt */
+  unsigned tries;
+  int64_t began, pause;
+};
+static uint64_t insitu__http_random(struct insitu__http *h, uint64_t below) {
+  return insitu__order_mix(h->random++) % below;
+}
+/* Asked to slow down: half as many requests at once, at most once a second; each answer then adds a little. */
+static void insitu__http_throttled(struct insitu__http *h) {
+  int64_t now = insitu__base_now();
+  insitu__http_count(&h->n_throttled, 1);
+  if (now - h->slowed < INSITU__HTTP_PAUSE_SLOW) return;
+  h->slowed = now;
+  h->limit = h->limit > 2 ? h->limit / 2 : 1;
+}
+static void insitu__http_served(struct insitu__http *h) {
+  if (h->limit < (double)h->desc.connections) h->limit += 1 / h->limit;
+}
+/* Waits before the next attempt: decorrelated jitter (a random time up to three times the last, from a base), or what the server
+ * asked for. False when no more attempts are due, or the store closes. */
+static bool insitu__http_pause_await(
+    struct insitu__http *h, struct insitu__http_retry *retry, const struct insitu__http_request *r) {
+  int status = r->answer.status;
+  bool slow = status == 429 || status == 503;
+  int64_t now = insitu__base_now(), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
+  if (slow) insitu__http_throttled(h);
+  if (h->desc.no_retries || retry->tries >= h->desc.retries) return false;
+  int64_t from = retry->pause > base ? retry->pause : base,
+          pause = base + (int64_t)insitu__http_random(h, (uint64_t)(3 * from - base) + 1);
+  if (pause > INSITU__HTTP_PAUSE_MOST) pause = INSITU__HTTP_PAUSE_MOST;
+  retry->pause = pause;
+  if (r->answer.retry_after >= 0 && slow)
+    pause = r->answer.retry_after * INT64_C(1000000000) + (int64_t)insitu__http_random(h, (uint64_t)base);
+  if (now + pause - retry->began > h->desc.retry_ms * 1000000) return false;
+  retry->tries++;
+  insitu__http_count(&h->n_retries, 1);
+  return insitu__reactor_sleep_await(h->reactor, pause) && !h->closing;
+}
+/* A small request whose whole answer is wanted, for services of credentials: `tries` attempts. INSITU_OK whenever an answer came
+ * that is not a transient failure, or the last one. timeout_ms bounds connecting, and silence. */
+static insitu_status insitu__http_call_await(
+    struct insitu__http *h, struct insitu__http_request *r, unsigned tries, int64_t timeout_ms, insitu_error *err) {
+  r->connect_ms = r->stall_ms = timeout_ms;
+  for (unsigned i = 1;; i++) {
+    insitu_error once = {0};
+    struct insitu__http_answer none = {0};
+    insitu__http_answer_free(&r->answer);
+    r->answer = none;
+    r->text.n = 0;
+    insitu__mem_free(r->cause);
+    r->cause = NULL;
+    insitu_status status = insitu__http_await(h, r, &once);
+    bool again = status == INSITU_OK ? insitu__http_transient_status(r->answer.status) : status < 0 && r->transient;
+    if (!again || i >= tries || !insitu__reactor_sleep_await(h->reactor, INSITU__HTTP_PAUSE << i)) {
+      if (status >= 0) return status;
+      insitu__error_cause(err, &once);
+      return insitu__error_set(err, status, "%s", once.message);
+    }
+    insitu__http_count(&h->n_retries, 1);
+  }
+}
+
+/* -- opening -- */
+
+static insitu_status insitu__http_open(struct insitu__http *h, struct insitu__reactor *reactor, insitu_error *err) {
+  memset(h, 0, sizeof *h);
+  if (curl_global_init(CURL_GLOBAL_DEFAULT)) /* counts its calls; since 7.84 from any thread */
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: libcurl cannot start; give the process more memory");
+  h->curl = true;
+  h->reactor = reactor;
+  h->source.turn = insitu__http_turn;
+  h->source.end = insitu__http_end;
+  h->timer = INT64_MAX;
+  h->random = (uint64_t)insitu__base_now() ^ (uint64_t)(uintptr_t)h;
+  h->desc = (struct insitu__http_desc){.connections = 64,
+      .connect_ms = 5000,
+      .stall_ms = 20000,
+      .stall_bytes = 1024,
+      .retries = 10,
+      .retry_ms = 180000,
+      .version = 1,
+      .agent = "insitubatch"};
+  h->limit = (double)h->desc.connections;
+  return INSITU_OK;
+}
+static void insitu__http_close(struct insitu__http *h) { /* after the reactor; a zeroed one is fine */
+  if (h->curl) curl_global_cleanup();
+  memset(h, 0, sizeof *h);
+}
+#endif
+
+/* >>cloud ------------------------------------------------------------------------------------------------------------------ */
+#ifndef INSITU_NO_CURL
+enum { INSITU__CLOUD_HTTP, INSITU__CLOUD_S3, INSITU__CLOUD_GS, INSITU__CLOUD_AZURE };
+enum { INSITU__CLOUD_READ, INSITU__CLOUD_HEAD, INSITU__CLOUD_LIST };
+enum { INSITU__CLOUD_FINAL, INSITU__CLOUD_AGAIN };
+struct insitu__cloud {
+  int kind;
+  char *url;
+};
+struct insitu__cloud_ask {
+  int what;
+  const char *key, *range, *if_match, *if_none_match, *continuation;
+};
+static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__http *h, int kind, const char *url,
+    const insitu_option *options, uint64_t n_options, insitu_error *err) {
+  insitu_status status;
+  c->kind = kind;
+  if (kind != INSITU__CLOUD_HTTP) return insitu__error_set(err, INSITU_E_UNSUPPORTED, "url: not yet");
+  for (uint64_t i = 0; i < n_options; i++) {
+    if (!insitu__http_option(&h->desc, options[i].key, options[i].value, err, &status))
+      return insitu__error_set(err, INSITU_E_ARG, "option '%.100s': unknown", options[i].key);
+    if (status < 0) return status;
+  }
+  c->url = insitu__mem_text(url, strlen(url));
+  return c->url ? INSITU_OK : insitu__error_set(err, INSITU_E_NOMEM, "store: no memory");
+}
+static void insitu__cloud_close(struct insitu__cloud *c) {
+  insitu__mem_free(c->url);
+}
+static const char *insitu__cloud_name(const struct insitu__cloud *c) {
+  return c->url;
+}
+static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) {
+  return c->kind != INSITU__CLOUD_AZURE;
+}
+static insitu_status insitu__cloud_prepare_await(
+    struct insitu__cloud *c, const struct insitu__cloud_ask *ask, struct insitu__http_request *r, insitu_error *err) {
+  uint64_t n = strlen(c->url);
+  while (n && c->url[n - 1] == '/') n--;
+  insitu__text_buffer_printf(&r->own_url, "%.*s/%s", (int)n, c->url, ask->key);
+  r->url = r->own_url.text;
+  if (ask->what == INSITU__CLOUD_HEAD) r->method = "HEAD";
+  bool ok = !r->own_url.failed;
+  if (ask->range) ok = ok && insitu__http_header(r, "Range: %s", ask->range);
+  if (ask->if_match) ok = ok && insitu__http_header(r, "If-Match: %s", ask->if_match);
+  if (ask->if_none_match) ok = ok && insitu__http_header(r, "If-None-Match: %s", ask->if_none_match);
+  return ok ? INSITU_OK : insitu__error_set(err, INSITU_E_NOMEM, "store: no memory");
+}
+static int insitu__cloud_learn_await(
+    struct insitu__cloud *c, struct insitu__http_request *r, unsigned *learned, insitu_error *err) {
+  (void)c, (void)r, (void)learned, (void)err;
+  return INSITU__CLOUD_FINAL;
+}
+static const char *insitu__cloud_code(const struct insitu__http_request *r, char *buf, size_t cap) {
+  (void)r;
+  snprintf(buf, cap, "%s", r->answer.code);
+  return buf;
+}
+static bool insitu__cloud_is_missing(const char *code) {
+  return !code[0];
+}
+static const char *insitu__cloud_advice(const struct insitu__cloud *c, int status, const char *code) {
+  (void)c, (void)status, (void)code;
+  return "check the url and the credentials";
+}
+static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char *prefix, const char *text, uint64_t n,
+    void (*emit)(void *to, const char *name, bool is_directory), void *to, struct insitu__text_buffer *continuation,
+    insitu_error *err) {
+  (void)c, (void)prefix, (void)text, (void)n, (void)emit, (void)to, (void)continuation;
+  return insitu__error_set(err, INSITU_E_UNSUPPORTED, "store: no listing");
+}
+#endif
+
 /* >>codec ------------------------------------------------------------------------------------------------------------------ */
 /* Turns stored chunks into decoded bytes: blosc1, zstd, numcodecs lz4, gzip, zlib, bz2, checksums, filters, the user's codecs and
  * shards; and reads their configurations.
@@ -6651,14 +7940,23 @@ struct insitu__store {
   atomic_bool never_now;        /* file store: the kernel or the file system knows no such reads */
   const insitu_object **object; /* memory store, zip store: by insitu__store_order */
   uint64_t n_objects;
-  struct insitu__store_zip *zip; /* zip store */
-  char *url;                     /* as the user gave it */
+  struct insitu__store_zip *zip;       /* zip store */
+  struct insitu__store_remote *remote; /* remote store */
+  struct insitu__store_memo **memo;    /* array: see insitu__store_prefetch_await */
+  char *url;                           /* as the user gave it */
+};
+/* What a remote store tells of the object that was read, and may be asked. */
+struct insitu__store_tag {
+  char etag[192]; /* in: not "": read nothing if it still is the object's; out: the object's, "" where there is none */
+  uint64_t size;  /* out: of the whole object; UINT64_MAX: not told */
+  bool unchanged; /* out: nothing was read, the ETag still holds */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
-   * from the object's end as the buffers hold. iov is scratch: it may be changed. */
+   * from the object's end as the buffers hold. iov is scratch: it may be changed; in a remote store, a NULL base drops bytes. tag
+   * may be NULL, and is left as it is by stores that know nothing of it. */
   insitu_status (*read_await)(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov, unsigned n_iov,
-      uint64_t *got, insitu_error *err);
+      struct insitu__store_tag *tag, uint64_t *got, insitu_error *err);
   /* The same on any thread, without waiting for a disk or a network: INSITU_TIMEOUT where that would be needed, and instead of any
    * error: then read_await is to be asked. A read of exactly `expected` bytes is not asked for more. NULL: never possible. */
   insitu_status (*read_now)(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov,
@@ -6667,6 +7965,9 @@ struct insitu__store_ops {
   insitu_status (*list_await)(struct insitu__store *s, const char *prefix,
       void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err);
   void (*close)(struct insitu__store *s);
+  /* A whole object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. NULL: by read_await. */
+  insitu_status (*get_await)(
+      struct insitu__store *s, const char *key, uint64_t limit, char **text, uint64_t *n, insitu_error *err);
 };
 
 /* A key is a relative path of named parts: nothing in metadata can make it leave the root. */
@@ -6703,7 +8004,8 @@ static insitu_status insitu__store_failed(const struct insitu__store *s, const c
 /* -- local directories -- */
 
 static insitu_status insitu__store_file_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
-    unsigned n_iov, uint64_t *got, insitu_error *err) {
+    unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  (void)tag;
   *got = 0;
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
@@ -6778,29 +8080,33 @@ static void insitu__store_file_list(void *arg, unsigned worker) { /* on a worker
 static int insitu__store_compare(const void *a, const void *b) { /* names, past their type letter */
   return strcmp(*(char *const *)a + 1, *(char *const *)b + 1);
 }
+/* Tells `count` names, sorted; UINT64_MAX: memory was short before. */
+static insitu_status insitu__store_emit(struct insitu__store *s, const char *prefix, const struct insitu__text_buffer *all,
+    uint64_t count, void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
+  char **names = count == UINT64_MAX ? NULL : (char **)insitu__mem_alloc(count, sizeof *names);
+  if (!names)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "store '%.400s', directory '%.400s': no memory for its names; give the process more memory", s->url, prefix);
+  char *at = all->text;
+  for (uint64_t i = 0; i < count; i++, at += strlen(at) + 1) names[i] = at;
+  if (count) qsort(names, (size_t)count, sizeof *names, insitu__store_compare);
+  for (uint64_t i = 0; i < count; i++) emit(to, names[i] + 1, names[i][0] == 'd');
+  insitu__mem_free(names);
+  return INSITU_OK;
+}
 static insitu_status insitu__store_file_list_await(struct insitu__store *s, const char *prefix,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   insitu_status status = prefix[0] ? insitu__store_check_key(prefix, err) : INSITU_OK;
   if (status < 0) return status;
   struct insitu__store_listing l = {.dirfd = s->dirfd, .prefix = prefix};
   insitu__reactor_work_await(s->reactor, insitu__store_file_list, &l);
-  char **names = NULL;
   if (l.error == E2BIG)
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.400s', directory '%.400s': more than INSITU__MAX_LIST (%u) entries; name the arrays, or "
         "consolidate the metadata",
         s->url, prefix, INSITU__MAX_LIST);
   else if (l.error && l.error != ENOMEM) status = insitu__store_failed(s, prefix, l.error, err);
-  else if (l.error || !(names = (char **)insitu__mem_alloc(l.count, sizeof *names)))
-    status = insitu__error_set(err, INSITU_E_NOMEM,
-        "store '%.400s', directory '%.400s': no memory for its names; give the process more memory", s->url, prefix);
-  if (names) {
-    char *at = l.names.text;
-    for (uint64_t i = 0; i < l.count; i++, at += strlen(at) + 1) names[i] = at;
-    if (l.count) qsort(names, (size_t)l.count, sizeof *names, insitu__store_compare);
-    for (uint64_t i = 0; i < l.count; i++) emit(to, names[i] + 1, names[i][0] == 'd');
-  }
-  insitu__mem_free(names);
+  else status = insitu__store_emit(s, prefix, &l.names, l.error ? UINT64_MAX : l.count, emit, to, err);
   insitu__text_buffer_free(&l.names);
   return status;
 }
@@ -6809,7 +8115,7 @@ static void insitu__store_file_close(struct insitu__store *s) {
   close(s->dirfd);
 }
 static const struct insitu__store_ops insitu__store_file_ops = {
-    insitu__store_file_read_await, insitu__store_file_read_now, insitu__store_file_list_await, insitu__store_file_close};
+    insitu__store_file_read_await, insitu__store_file_read_now, insitu__store_file_list_await, insitu__store_file_close, NULL};
 
 /* -- memory -- */
 
@@ -6877,8 +8183,9 @@ static bool insitu__store_memory_range(const struct insitu__store *s, const char
   return true;
 }
 static insitu_status insitu__store_memory_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
-    unsigned n_iov, uint64_t *got, insitu_error *err) {
+    unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__store_copy copy;
+  (void)tag;
   *got = 0;
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
@@ -6930,20 +8237,37 @@ static insitu_status insitu__store_object_list_await(struct insitu__store *s, co
 static void insitu__store_memory_close(struct insitu__store *s) {
   insitu__mem_free(s->object);
 }
-static const struct insitu__store_ops insitu__store_memory_ops = {
-    insitu__store_memory_read_await, insitu__store_memory_read_now, insitu__store_object_list_await, insitu__store_memory_close};
+static const struct insitu__store_ops insitu__store_memory_ops = {insitu__store_memory_read_await, insitu__store_memory_read_now,
+    insitu__store_object_list_await, insitu__store_memory_close, NULL};
 
 /* -- opening -- */
 
 static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, uint64_t *got, insitu_error *err) {
-  return s->ops->read_await(s, key, offset, iov, n_iov, got, err);
+  return s->ops->read_await(s, key, offset, iov, n_iov, NULL, got, err);
 }
 static insitu_status insitu__store_read_now(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
     unsigned n_iov, uint64_t expected, uint64_t *got) {
   return s->ops->read_now ? s->ops->read_now(s, key, offset, iov, n_iov, expected, got) : INSITU_TIMEOUT;
 }
+struct insitu__store_memo { /* a whole object that was asked for ahead of time; on its coroutine's behalf it must not move */
+  struct insitu__store *store;
+  struct insitu__reactor_gate *done;
+  uint64_t limit, n;
+  char *text;
+  insitu_status status;
+  insitu_error error;
+  char key[];
+};
+static void insitu__store_forget(struct insitu__store *s) { /* what was asked for and not fetched */
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->memo); i++) {
+    insitu__mem_free(s->memo[i]->text);
+    insitu__mem_free(s->memo[i]);
+  }
+  INSITU__ARRAY_FREE(s->memo);
+}
 static void insitu__store_close(struct insitu__store *s) { /* a zeroed store is fine */
+  insitu__store_forget(s);
   if (s->ops) s->ops->close(s);
   insitu__mem_free(s->url);
   memset(s, 0, sizeof *s);
@@ -6999,6 +8323,379 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
           err, INSITU_E_ARG, "store '%.400s': desc.objects has '%.400s' twice; give each object once", s->url, object[i]->key);
   return INSITU_OK;
 }
+
+/* -- remote stores -- */
+
+/* HTTP servers, S3, Google Cloud Storage and Azure: >>cloud knows where and how to ask, >>http sends, and here each read is seen
+ * through: retries, what was received of a body is not asked for again, redirects, and what an answer means. */
+#ifndef INSITU_NO_CURL
+#define INSITU__STORE_REDIRECTS 5
+#define INSITU__STORE_LEARNED 4       /* attempts that only teach something: a region, a clock, new credentials */
+#define INSITU__STORE_SEEN (1u << 20) /* places of the table of ETags: 16 bytes each, mapped when they are used */
+#define INSITU__STORE_PROBES 8        /* places that are looked at for one object */
+
+struct insitu__store_seen { /* what was read of an object: another ETag later means that it has changed */
+  uint64_t key, etag;       /* hashes; 0: free */
+};
+struct insitu__store_remote {
+  struct insitu__http http;
+  struct insitu__cloud cloud;
+  struct insitu__store_seen *seen;
+};
+
+struct insitu__store_fetch { /* one read on its way; lives on its coroutine's stack */
+  struct insitu__store *store;
+  const char *key, *continuation;
+  int what; /* INSITU__CLOUD_... */
+  struct insitu__http_request request;
+  struct insitu__http_retry retry;
+  struct insitu__store_tag *tag;
+  uint64_t offset, bytes;       /* the range; bytes 0: all */
+  uint64_t had;                 /* of them, what earlier attempts brought */
+  char etag[INSITU__HTTP_ETAG]; /* of the body whose beginning has arrived */
+  char *moved;                  /* where a redirect sends us */
+  unsigned redirects, learned;
+  bool shorter; /* out: the object ends before the range */
+};
+
+static uint64_t insitu__store_hash(const char *text) {
+  uint64_t hash = 0x9e3779b97f4a7c15u;
+  for (; *text; text++) hash = insitu__order_mix(hash ^ (unsigned char)*text);
+  return hash ? hash : 1;
+}
+/* Compares an object's ETag with what was seen before, and notes it. False: it has changed. */
+static bool insitu__store_same(struct insitu__store_remote *m, const char *key, const char *etag, bool note) {
+  uint64_t hash = insitu__store_hash(key), value = insitu__store_hash(etag);
+  struct insitu__store_seen *place = NULL;
+  if (!etag[0]) return true;
+  for (unsigned i = 0; i < INSITU__STORE_PROBES; i++) {
+    struct insitu__store_seen *s = &m->seen[(hash + i) % INSITU__STORE_SEEN];
+    if (s->key == hash) return s->etag == value;
+    if (!s->key && !place) place = s;
+  }
+  if (!place)
+    place = &m->seen[(hash + value % INSITU__STORE_PROBES) % INSITU__STORE_SEEN]; /* the table is full: one is forgotten */
+  if (note) *place = (struct insitu__store_seen){hash, value};
+  return true;
+}
+static bool insitu__store_was_there(struct insitu__store_remote *m, const char *key) {
+  uint64_t hash = insitu__store_hash(key);
+  for (unsigned i = 0; i < INSITU__STORE_PROBES; i++)
+    if (m->seen[(hash + i) % INSITU__STORE_SEEN].key == hash) return true;
+  return false;
+}
+
+static insitu_status insitu__store_fetch_failed(
+    const struct insitu__store_fetch *f, insitu_status status, const char *cause, const char *advice, insitu_error *err) {
+  const struct insitu__http_request *r = &f->request;
+  if (err && err->status >= 0) err->http_status = r->answer.status;
+  return insitu__error_set(err, status, "store '%.300s', object '%.300s': %.300s%s%.100s%s; %s", f->store->url, f->key, cause,
+      r->answer.id[0] ? " (request " : "", r->answer.id, r->answer.id[0] ? ")" : "", advice);
+}
+/* An answer that is no success: what it means. */
+static insitu_status insitu__store_fetch_refused(const struct insitu__store_fetch *f, insitu_error *err) {
+  char code[64], cause[160], tries[48] = "";
+  const struct insitu__http_request *r = &f->request;
+  int http = r->answer.status;
+  insitu__cloud_code(r, code, sizeof code);
+  bool transient = insitu__http_transient_status(http);
+  if (f->retry.tries) snprintf(tries, sizeof tries, ", after %u attempts", f->retry.tries + 1);
+  snprintf(cause, sizeof cause, "HTTP %d%s%s%s", http, code[0] ? " " : "", code, tries);
+  if (err && err->status >= 0) err->retryable = transient;
+  return insitu__store_fetch_failed(f, http == 401 || http == 403 ? INSITU_E_AUTH : INSITU_E_HTTP, cause,
+      transient ? "the server is overloaded or ill; try again later, or with a lower max_inflight"
+                : insitu__cloud_advice(&f->store->remote->cloud, http, code),
+      err);
+}
+
+/* Turns the request to where a redirect sent us. Another host gets the range and the conditions, and nothing that proves who
+ * asks. */
+static insitu_status insitu__store_fetch_move(struct insitu__store_fetch *f, insitu_error *err) {
+  struct insitu__http_request *r = &f->request;
+  char here[300], there[300];
+  insitu__http_origin(r->url, here, sizeof here);
+  insitu__http_origin(f->moved, there, sizeof there);
+  bool other = strcasecmp(here, there) != 0;
+  for (uint64_t i = 0; other && i < INSITU__ARRAY_LEN(r->headers); i++) {
+    char *h = r->headers[i];
+    if (!strncasecmp(h, "range:", 6) || !strncasecmp(h, "if-", 3)) continue;
+    explicit_bzero(h, strlen(h));
+    snprintf(h, 2, ";"); /* what curl leaves out: a header without a name */
+  }
+  if (other && !strncmp(here, "https:", 6) && strncmp(there, "https:", 6))
+    return insitu__store_fetch_failed(
+        f, INSITU_E_HTTP, "a redirect from https to http", "give the url that it leads to, if you trust the way there", err);
+  r->own_url.n = 0;
+  insitu__text_buffer_printf(&r->own_url, "%s", f->moved);
+  r->url = r->own_url.text;
+  return r->own_url.failed ? insitu__store_fetch_failed(f, INSITU_E_NOMEM, "no memory", "give the process more memory", err)
+                           : INSITU_OK;
+}
+/* Fills the request anew, for what is still missing. */
+static insitu_status insitu__store_fetch_prepare_await(struct insitu__store_fetch *f, insitu_error *err) {
+  struct insitu__http_request *r = &f->request;
+  char range[64];
+  bool tail = f->offset == INSITU__RING_TAIL && !f->had;
+  struct insitu__cloud_ask ask = {.what = f->what, .key = f->key, .continuation = f->continuation};
+  insitu__http_request_reset(r);
+  r->first = tail ? INSITU__RING_TAIL : f->offset + f->had;
+  r->bytes = f->bytes ? f->bytes - f->had : 0;
+  if (tail) snprintf(range, sizeof range, "bytes=-%" PRIu64, r->bytes);
+  else snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, r->first, r->first + r->bytes - 1);
+  if (r->bytes) ask.range = range;
+  if (f->had && f->etag[0]) ask.if_match = f->etag;
+  if (!f->had && f->tag && f->tag->etag[0]) ask.if_none_match = f->tag->etag;
+  insitu_status status = insitu__cloud_prepare_await(&f->store->remote->cloud, &ask, r, err);
+  return status < 0 || !f->moved ? status : insitu__store_fetch_move(f, err);
+}
+/* Takes a redirect's target; false when it is none that is followed. */
+static bool insitu__store_fetch_redirect(struct insitu__store_fetch *f) {
+  struct insitu__http_request *r = &f->request;
+  int http = r->answer.status;
+  char *target = NULL;
+  if (f->store->remote->cloud.kind != INSITU__CLOUD_HTTP || !r->answer.location || f->redirects++ >= INSITU__STORE_REDIRECTS ||
+      (http != 301 && http != 302 && http != 303 && http != 307 && http != 308))
+    return false;
+  CURLU *u = curl_url();
+  if (u && !curl_url_set(u, CURLUPART_URL, r->url, 0) && !curl_url_set(u, CURLUPART_URL, r->answer.location, 0) &&
+      !curl_url_get(u, CURLUPART_URL, &target, 0) &&
+      (!strncasecmp(target, "http://", 7) || !strncasecmp(target, "https://", 8))) {
+    insitu__mem_free(f->moved);
+    f->moved = insitu__mem_text(target, strlen(target));
+  } else {
+    insitu__mem_free(f->moved);
+    f->moved = NULL;
+  }
+  curl_free(target);
+  curl_url_cleanup(u);
+  return f->moved != NULL;
+}
+/* Waits for another attempt, which begins where the first one began; false: there is none. */
+static bool insitu__store_fetch_again_await(struct insitu__store_fetch *f) {
+  insitu__mem_free(f->moved);
+  f->moved = NULL;
+  f->redirects = 0;
+  return insitu__http_pause_await(&f->store->remote->http, &f->retry, &f->request);
+}
+/* Notes what a broken transfer has brought of the range. */
+static void insitu__store_fetch_keep(struct insitu__store_fetch *f) {
+  const struct insitu__http_answer *a = &f->request.answer;
+  if (f->request.placed == f->had) return;
+  if (f->offset == INSITU__RING_TAIL) {
+    f->offset = a->status == 206 ? a->first : a->length - insitu__base_min(f->bytes, a->length);
+    f->bytes = insitu__base_min(f->bytes, (a->status == 206 ? a->total : a->length) - f->offset);
+  }
+  f->had = f->request.placed;
+  memcpy(f->etag, a->etag, sizeof f->etag);
+}
+/* A whole answer has come: checks that it belongs to what was read before. */
+static insitu_status insitu__store_fetch_take(struct insitu__store_fetch *f, insitu_error *err) {
+  struct insitu__store_remote *m = f->store->remote;
+  const struct insitu__http_answer *a = &f->request.answer;
+  insitu__http_served(&m->http);
+  if ((f->had && f->etag[0] && strcmp(f->etag, a->etag)) ||
+      (f->what == INSITU__CLOUD_READ && !insitu__store_same(m, f->key, a->etag, true)))
+    return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it is not the object that was read before (its ETag changed)",
+        "the archive must not change while it is open; open it again once it is complete", err);
+  if (f->tag) {
+    memcpy(f->tag->etag, a->etag, sizeof f->tag->etag);
+    f->tag->size = a->status == 206 ? a->total : f->request.failure ? UINT64_MAX : a->length;
+  }
+  return INSITU_OK;
+}
+enum { INSITU__STORE_AGAIN = 1 };
+/* What an attempt has brought: INSITU_OK, an error, or INSITU__STORE_AGAIN. */
+static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch *f, insitu_error *err) {
+  struct insitu__store_remote *m = f->store->remote;
+  struct insitu__http_request *r = &f->request;
+  const struct insitu__http_answer *a = &r->answer;
+  char code[64];
+  switch (a->status) {
+  case 200:
+  case 206:
+    if (!r->bytes || !r->iov || a->status == 200 || r->placed == f->had + (a->last - a->first + 1))
+      return insitu__store_fetch_take(f, err);
+    insitu__store_fetch_keep(f); /* its length was not told, or wrong */
+    if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
+    return insitu__store_fetch_failed(f, INSITU_E_HTTP, "its body ends early, in every attempt", "check the server", err);
+  case 304:
+    if (!f->tag) break;
+    f->tag->unchanged = true;
+    return INSITU_OK;
+  case 412:
+    return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it changed while it was read (its ETag is another)",
+        "the archive must not change while it is open; open it again once it is complete", err);
+  case 416:
+    if (r->bytes && a->has_range && a->first > a->last && (f->offset == INSITU__RING_TAIL || a->total <= r->first))
+      return INSITU_OK;
+    break;
+  case 404:
+  case 410:
+    if (f->what == INSITU__CLOUD_READ && insitu__store_was_there(m, f->key)) {
+      if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
+      return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it was read before, and is not there any more",
+          "the archive must not change while it is open", err);
+    }
+    if (!insitu__cloud_is_missing(insitu__cloud_code(r, code, sizeof code))) break;
+    return insitu__store_fetch_failed(f, INSITU_E_NOTFOUND, "no such object", "check the name", err);
+  default: break;
+  }
+  if (insitu__store_fetch_redirect(f)) return INSITU__STORE_AGAIN;
+  if (f->learned < INSITU__STORE_LEARNED && insitu__cloud_learn_await(&m->cloud, r, &f->learned, err) == INSITU__CLOUD_AGAIN)
+    return INSITU__STORE_AGAIN;
+  if (err && err->status < 0) return err->status; /* new credentials were not to be had */
+  if (insitu__http_transient_status(a->status) && insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
+  return insitu__store_fetch_refused(f, err);
+}
+/* Sees a read through. */
+static insitu_status insitu__store_fetch_await(struct insitu__store_fetch *f, insitu_error *err) {
+  struct insitu__store_remote *m = f->store->remote;
+  f->retry.began = insitu__base_now();
+  for (;;) {
+    insitu_error once;
+    insitu__error_clear(&once);
+    insitu_status status = insitu__store_fetch_prepare_await(f, err);
+    if (status < 0) return status;
+    status = insitu__http_await(&m->http, &f->request, &once);
+    if (status == INSITU_CANCELLED)
+      return insitu__store_fetch_failed(f, INSITU_E_HTTP, "given up", "the loader is being closed", err);
+    if (status == INSITU_OK) {
+      status = insitu__store_fetch_judge_await(f, err);
+      if (status != INSITU__STORE_AGAIN) return status;
+      continue;
+    }
+    insitu__store_fetch_keep(f);
+    if (f->request.transient && insitu__store_fetch_again_await(f)) continue;
+    char tries[32] = "";
+    if (f->retry.tries) snprintf(tries, sizeof tries, "after %u attempts", f->retry.tries + 1);
+    insitu__error_cause(err, &once);
+    return insitu__error_set(err, status, "store '%.300s', object '%.300s': %.400s%s%s", f->store->url, f->key, once.message,
+        tries[0] ? "; given up " : "", tries);
+  }
+}
+static void insitu__store_fetch_end(struct insitu__store_fetch *f) {
+  insitu__http_request_free(&f->request);
+  insitu__mem_free(f->moved);
+}
+
+static insitu_status insitu__store_remote_size_await(
+    struct insitu__store *s, const char *key, uint64_t *size, insitu_error *err) {
+  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_HEAD};
+  insitu_status status = insitu__store_fetch_await(&f, err);
+  *size = f.request.answer.length;
+  if (status >= 0 && *size == UINT64_MAX)
+    status = insitu__store_fetch_failed(&f, INSITU_E_HTTP, "the server does not tell its length", "check the server", err);
+  insitu__store_fetch_end(&f);
+  return status;
+}
+static insitu_status insitu__store_remote_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
+    unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_READ, .tag = tag, .offset = offset};
+  uint64_t size;
+  *got = 0;
+  insitu_status status = insitu__store_check_key(key, err);
+  if (status < 0) return status;
+  for (unsigned i = 0; i < n_iov; i++) f.bytes += iov[i].iov_len;
+  if (tag) tag->unchanged = false;
+  if (!f.bytes || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
+    status = insitu__store_remote_size_await(s, key, &size, err);
+    f.offset = insitu__store_range(size, &offset, iov, n_iov) ? offset : 0;
+    f.bytes = insitu__base_min(f.bytes, size - insitu__base_min(offset, size));
+    if (status < 0 || !f.bytes) return status;
+  }
+  f.request.iov = iov;
+  f.request.n_iov = n_iov;
+  status = insitu__store_fetch_await(&f, err);
+  *got = status < 0 ? 0 : f.request.placed;
+  insitu__store_fetch_end(&f);
+  return status;
+}
+static insitu_status insitu__store_remote_get_await(
+    struct insitu__store *s, const char *key, uint64_t limit, char **text, uint64_t *n, insitu_error *err) {
+  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_READ};
+  *text = NULL;
+  *n = 0;
+  insitu_status status = insitu__store_check_key(key, err);
+  if (status < 0) return status;
+  f.request.text.limit = limit;
+  status = insitu__store_fetch_await(&f, err);
+  if (status >= 0 && !f.request.text.text && !insitu__text_buffer_bytes(&f.request.text, "", 0)) status = INSITU_E_NOMEM;
+  if (status >= 0) {
+    *text = f.request.text.text;
+    *n = f.request.text.n;
+    f.request.text.text = NULL;
+  }
+  insitu__store_fetch_end(&f);
+  return status;
+}
+
+struct insitu__store_page {         /* names of a listing */
+  struct insitu__text_buffer names; /* per entry: 'd' or 'f', name, NUL */
+  uint64_t count;
+};
+static void insitu__store_page_add(void *to, const char *name, bool is_directory) {
+  struct insitu__store_page *p = (struct insitu__store_page *)to;
+  insitu__text_buffer_bytes(&p->names, is_directory ? "d" : "f", 1);
+  insitu__text_buffer_bytes(&p->names, name, strlen(name) + 1);
+  p->count++;
+}
+static insitu_status insitu__store_remote_list_await(struct insitu__store *s, const char *prefix,
+    void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
+  struct insitu__store_page page = {.names.limit = (uint64_t)INSITU__MAX_LIST * 64};
+  struct insitu__text_buffer next = {0};
+  insitu_status status = prefix[0] ? insitu__store_check_key(prefix, err) : INSITU_OK;
+  if (status >= 0 && s->remote->cloud.kind == INSITU__CLOUD_HTTP)
+    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store '%.400s': an HTTP server does not tell what is there; consolidate the metadata, or name the arrays", s->url);
+  for (bool more = status >= 0; more;) {
+    struct insitu__store_fetch f = {
+        .store = s, .key = prefix, .what = INSITU__CLOUD_LIST, .continuation = next.n ? next.text : NULL};
+    status = insitu__store_fetch_await(&f, err);
+    next.n = 0;
+    if (status >= 0)
+      status = insitu__cloud_list_page(&s->remote->cloud, prefix, f.request.text.text ? f.request.text.text : "",
+          f.request.text.n, insitu__store_page_add, &page, &next, err);
+    insitu__store_fetch_end(&f);
+    if (status >= 0 && (page.count > INSITU__MAX_LIST || page.names.failed || next.failed))
+      status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+          "store '%.400s', prefix '%.400s': more than INSITU__MAX_LIST (%u) names, or memory is short; name the arrays, or "
+          "consolidate the metadata",
+          s->url, prefix, INSITU__MAX_LIST);
+    more = status >= 0 && next.n;
+  }
+  if (status >= 0) status = insitu__store_emit(s, prefix, &page.names, page.count, emit, to, err);
+  insitu__text_buffer_free(&page.names);
+  insitu__text_buffer_free(&next);
+  return status;
+}
+static void insitu__store_remote_close(struct insitu__store *s) {
+  struct insitu__store_remote *m = s->remote;
+  insitu__cloud_close(&m->cloud);
+  insitu__http_close(&m->http);
+  if (m->seen) insitu__mem_unmap(m->seen, INSITU__STORE_SEEN * sizeof *m->seen);
+  insitu__mem_free(m);
+}
+static const struct insitu__store_ops insitu__store_remote_ops = {insitu__store_remote_read_await, NULL,
+    insitu__store_remote_list_await, insitu__store_remote_close, insitu__store_remote_get_await};
+/* No request is sent yet. */
+static insitu_status insitu__store_remote_open(
+    struct insitu__store *s, int kind, const insitu_loader_desc *desc, insitu_error *err) {
+  struct insitu__store_remote *m = (struct insitu__store_remote *)insitu__mem_alloc(1, sizeof *m);
+  if (m) memset(m, 0, sizeof *m);
+  if (!m) return insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
+  s->ops = &insitu__store_remote_ops; /* closing frees all from here on */
+  s->remote = m;
+  insitu_status status = insitu__http_open(&m->http, s->reactor, err);
+  if (status >= 0) status = insitu__cloud_open(&m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
+  if (status < 0) return status;
+  m->http.limit = (double)m->http.desc.connections;
+  insitu__mem_free(s->url); /* for messages: without credentials and query */
+  s->url = insitu__mem_text(insitu__cloud_name(&m->cloud), strlen(insitu__cloud_name(&m->cloud)));
+  m->seen = (struct insitu__store_seen *)insitu__mem_map(INSITU__STORE_SEEN * sizeof *m->seen);
+  if (s->url && m->seen) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
+}
+#endif
 
 /* -- zip files -- */
 
@@ -7443,8 +9140,9 @@ static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
 }
 
 static insitu_status insitu__store_zip_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
-    unsigned n_iov, uint64_t *got, insitu_error *err) {
+    unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   insitu_error cause;
+  (void)tag;
   insitu__error_clear(&cause);
   *got = 0;
   insitu_status status = insitu__store_check_key(key, err);
@@ -7512,7 +9210,7 @@ static void insitu__store_zip_close(struct insitu__store *s) {
   insitu__mem_free(zip);
 }
 static const struct insitu__store_ops insitu__store_zip_ops = {
-    insitu__store_zip_read_await, insitu__store_zip_read_now, insitu__store_object_list_await, insitu__store_zip_close};
+    insitu__store_zip_read_await, insitu__store_zip_read_now, insitu__store_object_list_await, insitu__store_zip_close, NULL};
 
 struct insitu__store_indexing { /* lives on its coroutine's stack */
   const unsigned char *directory;
@@ -7620,11 +9318,23 @@ static insitu_status insitu__store_open(
   if (kind != INSITU__TEXT_URL_MEMORY && (desc->objects || desc->n_objects))
     return insitu__error_set(err, INSITU_E_ARG,
         "store '%.400s': desc.objects goes with the url memory:// alone; change the url, or leave objects out", path);
+  if (kind < INSITU__TEXT_URL_HTTP && desc->n_options)
+    return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': options are for remote stores; leave desc.options out", path);
   s->url = insitu__mem_text(desc->url, strlen(desc->url));
   if (!s->url)
     return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
   s->reactor = reactor;
-  if (kind == INSITU__TEXT_URL_MEMORY) status = insitu__store_memory_open(s, desc, err);
+#ifndef INSITU_NO_CURL
+  if (kind >= INSITU__TEXT_URL_HTTP) status = insitu__store_remote_open(s, kind - INSITU__TEXT_URL_HTTP, desc, err);
+  else
+#else
+  if (kind >= INSITU__TEXT_URL_HTTP)
+    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "url: this program was built with INSITU_NO_CURL, which leaves remote stores out; build it without");
+  else
+#endif
+      if (kind == INSITU__TEXT_URL_MEMORY)
+    status = insitu__store_memory_open(s, desc, err);
   else if (insitu__store_zip_split(path, &n, &bytes)) status = insitu__store_zip_open(s, path, n, bytes, err);
   else if (kind == INSITU__TEXT_URL_FILE) status = insitu__store_file_open(s, path, err);
   else
@@ -7641,13 +9351,13 @@ static insitu_status insitu__store_list_await(struct insitu__store *s, const cha
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   return s->ops->list_await(s, prefix, emit, to, err);
 }
-/* A whole small object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. */
-static insitu_status insitu__store_get_await(
+static insitu_status insitu__store_get_whole_await(
     struct insitu__store *s, const char *key, uint64_t limit, char **text, uint64_t *n, insitu_error *err) {
   char *buf = NULL;
   uint64_t have = 0, cap = 0, got;
   *text = NULL;
   *n = 0;
+  if (s->ops->get_await) return s->ops->get_await(s, key, limit, text, n, err);
   for (;;) {
     cap = cap ? 2 * cap : 16384; /* most metadata is smaller */
     cap = insitu__base_min(cap, limit + 1);
@@ -7679,6 +9389,57 @@ static insitu_status insitu__store_get_await(
   *text = buf;
   *n = have;
   return INSITU_OK;
+}
+
+static void insitu__store_memo_await(void *arg) {
+  struct insitu__store_memo *m = (struct insitu__store_memo *)arg;
+  m->status = insitu__store_get_whole_await(m->store, m->key, m->limit, &m->text, &m->n, &m->error);
+  insitu__reactor_gate_open(m->done);
+}
+/* Of a remote store: asks for these objects all at once, so that each insitu__store_get_await of one of them, once, does not wait
+ * for a round trip of its own. Errors are told by that, too. What memory is missing for is not asked for. */
+static void insitu__store_prefetch_await(struct insitu__store *s, const char *const *keys, uint64_t n, uint64_t limit) {
+  if (!s->remote) return;
+  struct insitu__reactor_gate gate;
+  uint64_t first = INSITU__ARRAY_LEN(s->memo), asked = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t length = strlen(keys[i]) + 1;
+    struct insitu__store_memo *m = (struct insitu__store_memo *)insitu__mem_alloc(1, sizeof *m + length);
+    if (!m) break;
+    m->store = s;
+    m->done = &gate;
+    m->limit = limit;
+    m->n = 0;
+    m->text = NULL;
+    m->status = INSITU_TIMEOUT;
+    memset(&m->error, 0, sizeof m->error);
+    memcpy(m->key, keys[i], length);
+    if (INSITU__ARRAY_PUSH(s->memo, m)) continue;
+    insitu__mem_free(m);
+    break;
+  }
+  uint64_t last = INSITU__ARRAY_LEN(s->memo);
+  insitu__reactor_gate_expect(&gate, (unsigned)(last - first));
+  for (uint64_t i = first; i < last; i++)
+    if (insitu__reactor_spawn(s->reactor, insitu__store_memo_await, s->memo[i])) insitu__reactor_gate_open(&gate);
+    else asked++;
+  if (asked) insitu__reactor_gate_await(s->reactor, &gate);
+}
+/* A whole small object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. */
+static insitu_status insitu__store_get_await(
+    struct insitu__store *s, const char *key, uint64_t limit, char **text, uint64_t *n, insitu_error *err) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->memo); i++) {
+    struct insitu__store_memo *m = s->memo[i];
+    if (strcmp(m->key, key) || m->status == INSITU_TIMEOUT || m->n > limit) continue;
+    insitu_status status = m->status;
+    *text = m->text;
+    *n = m->n;
+    if (status < 0 && err && err->status >= 0) *err = m->error;
+    m->status = INSITU_TIMEOUT; /* fetched: a second time it is asked for again */
+    m->text = NULL;
+    return status;
+  }
+  return insitu__store_get_whole_await(s, key, limit, text, n, err);
 }
 
 /* >>zarr ------------------------------------------------------------------------------------------------------------------- */

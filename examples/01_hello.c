@@ -1,4 +1,4 @@
-/* cc -O2 -I. examples/01_hello.c -o 01_hello -luring -llz4 -lzstd -lpthread */
+/* cc -O2 -I. examples/01_hello.c -o 01_hello -luring -lcurl -llz4 -lzstd -lpthread */
 /* The smallest complete program: one shuffled epoch of monthly winds. Run: ./01_hello [ARCHIVE] */
 #define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION

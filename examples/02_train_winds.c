@@ -1,4 +1,4 @@
-/* cc -O2 -I. examples/02_train_winds.c -o 02_train_winds -luring -llz4 -lzstd -lpthread -lm */
+/* cc -O2 -I. examples/02_train_winds.c -o 02_train_winds -luring -lcurl -llz4 -lzstd -lpthread -lm */
 /* Trains a small network that forecasts next month's winds over the globe from this month's, straight from a Zarr archive, and
  * compares it with forecasts that cost nothing: persistence (nothing changes) and climatology (what that month is like on
  * average). Trained on 1982-1989, tuned on 1990, scored on 1991-1992. Run: ./02_train_winds [ARCHIVE] [--ppm FILE]; --ppm draws

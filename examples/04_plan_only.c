@@ -1,4 +1,4 @@
-/* cc -O2 -I. examples/04_plan_only.c -o 04_plan_only -luring -llz4 -lzstd -lpthread */
+/* cc -O2 -I. examples/04_plan_only.c -o 04_plan_only -luring -lcurl -llz4 -lzstd -lpthread */
 /* What would an epoch cost? Opens an archive's metadata alone, starts no thread, reads no chunk, and prints for every split what
  * is in it, what it reads, what memory it takes and how well it is mixed; then how larger units of the shuffle save re-reads.
  * Each array is wanted twice: at a sample, as input, and one sample later, as target. Run: ./04_plan_only [ARCHIVE [ARRAY...]] */

@@ -1,4 +1,4 @@
-/* cc -O2 -I. examples/05_grib.c -o 05_grib -leccodes -luring -llz4 -lzstd -lpthread -lm */
+/* cc -O2 -I. examples/05_grib.c -o 05_grib -leccodes -luring -lcurl -llz4 -lzstd -lpthread -lm */
 /* Needs <eccodes.h>: apt-get install libeccodes-dev, dnf install eccodes-devel */
 /* A codec of your own: the chunks of this archive are GRIB messages, as weather services write them, and eccodes decodes them on
  * the loader's threads. The archive is made here: two days of hourly air temperature, each a GRIB2 message under the

@@ -14,7 +14,7 @@ cd "$work" || exit 1
 passed=0 failed=0 skipped=0
 warnings='-Wall -Wextra -Wshadow -Wconversion -Werror'
 gnu='-std=gnu11 -D_GNU_SOURCE'
-libs='-luring -llz4 -lzstd -lpthread -lm'
+libs='-luring -lcurl -llz4 -lzstd -lpthread -lm'
 features=$(sed -n 's/^FEATURES *= *//p' "$root/Makefile") # one by one, and all
 
 ok() { passed=$((passed + 1)); }
@@ -101,7 +101,8 @@ for c in $compilers; do
     for std in c++17 c++20; do compile "declarations" "$x" "-std=$std -pedantic $warnings" -c declare.cpp -o declare_cpp.o; done
   fi
   for o in "-O3 $features" -O2; do compile "implementation" "$c" "$gnu $o $warnings" -c implement.c -o implement.o; done
-  for mode in $features "$features" -DINSITU_NO_URING -DNDEBUG "-DINSITU_NO_URING $features -DNDEBUG" -std=gnu17 -fPIC; do
+  for mode in $features "$features" -DINSITU_NO_URING -DINSITU_NO_CURL -DNDEBUG "-DINSITU_NO_URING $features -DNDEBUG" \
+    -std=gnu17 -fPIC; do
     compile "implementation" "$c" "$gnu -O0 $warnings $mode" -c implement.c -o mode.o
   done
   compile "implementation, _GNU_SOURCE in the file" "$c" "-std=gnu11 -O0 $warnings" -c own_define.c -o mode.o
@@ -116,7 +117,9 @@ for c in $compilers; do
   compile "INSITU_STATIC in two units" "$c" "$gnu -O1 $warnings" static_one.c static_two.c static_main.c -o two_static $libs
   run two_static
   compile "INSITU_NO_URING links without liburing" "$c" "$gnu -O0 $warnings -DINSITU_NO_URING" implement.c use.c -o no_uring \
-    -llz4 -lzstd -lpthread -lm
+    -lcurl -llz4 -lzstd -lpthread -lm
+  compile "INSITU_NO_CURL links without libcurl" "$c" "$gnu -O0 $warnings -DINSITU_NO_CURL" implement.c use.c -o no_curl \
+    -luring -llz4 -lzstd -lpthread -lm
 
   echo 'int main(void) { return 0; }' >trivial.c
   if $c -O2 -flto trivial.c -o trivial >log 2>&1; then
