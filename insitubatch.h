@@ -630,6 +630,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
@@ -4469,18 +4470,20 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
 #define INSITU__HTTP_SAID 4096            /* bytes of an error answer's body that are kept */
 /* A server that answers a range with the whole object: so many bytes before the range are received and dropped, not more. */
 #define INSITU__HTTP_SKIP (1u << 20)
+#define INSITU__HTTP_CONNECTIONS 64
 #define INSITU__HTTP_ADDRESSES 16           /* of one host that are used */
 #define INSITU__HTTP_RESOLVED 60000000000   /* nanoseconds that a host's addresses are used */
 #define INSITU__HTTP_PAUSE 100000000        /* nanoseconds: first pause before a retry, and */
 #define INSITU__HTTP_PAUSE_SLOW 1000000000  /* where the server asked to slow down */
 #define INSITU__HTTP_PAUSE_MOST 10000000000 /* longest pause that the server did not ask for */
+#define INSITU__HTTP_NAP 100000000          /* nanoseconds of a pause after which it is looked whether to give up */
 #define INSITU__HTTP_HEDGE 500000000        /* nanoseconds without an answer before a second request is worth it, at least */
 #define INSITU__HTTP_LATENCIES 64           /* latest times to a first byte that the rule for second requests looks at */
 enum { INSITU__HTTP_ETAG = 192, INSITU__HTTP_ID = 128 };
 
 /* How requests are sent. Zero members mean defaults, which insitu__http_open puts in. */
 struct insitu__http_desc {
-  uint64_t connections;                       /* requests under way at once (64) */
+  uint64_t connections;                       /* requests under way at once (see insitu__http_connections) */
   int64_t connect_ms, stall_ms;               /* to connect (5 s); without stall_bytes in each second (20 s) */
   uint64_t stall_bytes;                       /* (1024) */
   unsigned retries;                           /* after a first attempt (10) */
@@ -4518,6 +4521,7 @@ struct insitu__http_request {
   uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
   int64_t connect_ms, stall_ms; /* 0: as the desc says */
   bool fresh;                   /* no connection that was used before */
+  const bool *give_up;          /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
   /* out */
   struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
   struct insitu__http_answer answer;
@@ -4577,7 +4581,8 @@ struct insitu__http {
   struct insitu__reactor_source source; /* first */
   struct insitu__http_desc desc;
   struct insitu__reactor *reactor;
-  bool attached, curl, closing; /* closing: every request fails at once */
+  bool attached, curl;
+  bool sweep; /* some requests are to be given up */
   CURLM *multi;
   int64_t timer; /* when curl wants to be called; INT64_MAX: not */
   bool news;     /* curl may have finished transfers */
@@ -4585,7 +4590,8 @@ struct insitu__http {
   struct insitu__http_request *first, *last; /* queued */
   struct insitu__http_transfer *active, *idle;
   uint64_t under_way;
-  double limit;   /* requests under way at once: falls when the server asks to slow down, and rises again */
+  double most;    /* requests under way at once, */
+  double limit;   /* and of these now: falls when the server asks to slow down, and rises again */
   int64_t slowed; /* when it fell last */
   struct insitu__http_host host[INSITU__MAX_HOSTS];
   uint64_t random;
@@ -5137,7 +5143,7 @@ static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the firs
   curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
   curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
   curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * h->desc.connections)); /* or curl closes warm ones */
+  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * h->most)); /* or curl closes warm ones */
   curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, h->desc.version == 2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING);
   return true;
 }
@@ -5166,24 +5172,46 @@ static int64_t insitu__http_hedge(struct insitu__http *h) {
   }
   return next;
 }
+static void insitu__http_queue(struct insitu__http *h, struct insitu__http_request *r) {
+  r->next = NULL;
+  if (h->first) h->last->next = r;
+  else h->first = r;
+  h->last = r;
+}
 static void insitu__http_fail(struct insitu__http *h, struct insitu__http_request *r, int failure) {
   r->failure = failure;
   insitu__http_finish(h, r);
 }
+/* Ends the requests that nobody waits for any more: all when the reactor closes. */
+static void insitu__http_sweep(struct insitu__http *h) {
+  struct insitu__http_request *queued = h->first, *next;
+  bool all = h->reactor->closing;
+  h->sweep = false;
+  for (struct insitu__http_transfer *t = h->active; t;) {
+    bool ends = all || (t->request->give_up && *t->request->give_up);
+    if (ends) insitu__http_fail(h, t->request, INSITU__HTTP_CANCELLED);
+    t = ends ? h->active : t->next; /* one request may have two transfers */
+  }
+  h->first = NULL;
+  for (; queued; queued = next) {
+    next = queued->next;
+    if (all || (queued->give_up && *queued->give_up)) insitu__http_fail(h, queued, INSITU__HTTP_CANCELLED);
+    else insitu__http_queue(h, queued);
+  }
+}
 static bool insitu__http_turn(struct insitu__reactor_source *source) {
   struct insitu__http *h = (struct insitu__http *)(void *)source;
-  bool any = false, closing = h->closing || h->reactor->closing;
+  bool any = h->sweep || (h->reactor->closing && (h->active || h->first));
   int running, left;
-  while (closing && h->active) insitu__http_fail(h, h->active->request, INSITU__HTTP_CANCELLED), any = true;
+  if (any) insitu__http_sweep(h);
   if (h->timer != INT64_MAX && h->timer <= insitu__base_now()) {
     h->timer = INT64_MAX; /* curl sets it anew */
     h->news = true;
     curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
-  for (struct insitu__http_request *r; (r = h->first) && (closing || (double)h->under_way < h->limit); any = true) {
+  for (struct insitu__http_request *r; (r = h->first) && (double)h->under_way < h->limit; any = true) {
     h->first = r->next;
-    if (closing) insitu__http_fail(h, r, INSITU__HTTP_CANCELLED);
-    else if (!insitu__http_multi(h) || !insitu__http_start(h, r, false)) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
+    if (!insitu__http_multi(h) || !insitu__http_start(h, r, false)) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
     h->news = true; /* curl may have failed at once */
   }
   if (h->news) {
@@ -5351,11 +5379,8 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   r->result = CURLE_OK;
   r->skip = 0;
   r->transient = r->unsent = false;
-  r->next = NULL;
   r->co = insitu__coro_current(&h->reactor->coros);
-  if (h->first) h->last->next = r;
-  else h->first = r;
-  h->last = r;
+  insitu__http_queue(h, r);
   insitu__coro_suspend_await(&h->reactor->coros);
   if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
   r->transient = r->failure == INSITU__HTTP_RANGE || (!r->failure && insitu__http_transient(r->result));
@@ -5380,7 +5405,7 @@ static void insitu__http_throttled(struct insitu__http *h) {
   h->limit = h->limit > 2 ? h->limit / 2 : 1;
 }
 static void insitu__http_served(struct insitu__http *h) {
-  if (h->limit < (double)h->desc.connections) h->limit += 1 / h->limit;
+  if (h->limit < h->most) h->limit += 1 / h->limit;
 }
 /* Waits before the next attempt: decorrelated jitter (a random time up to three times the last, from a base), or what the server
  * asked for. False when no more attempts are due, or the store closes. */
@@ -5398,9 +5423,13 @@ static bool insitu__http_pause_await(
   if (r->answer.retry_after >= 0 && slow)
     pause = r->answer.retry_after * INT64_C(1000000000) + (int64_t)insitu__http_random(h, (uint64_t)base);
   if (now + pause - retry->began > h->desc.retry_ms * 1000000) return false;
+  for (int64_t left = pause; left > 0; left -= INSITU__HTTP_NAP)
+    if ((r->give_up && *r->give_up) ||
+        !insitu__reactor_sleep_await(h->reactor, left < INSITU__HTTP_NAP ? left : INSITU__HTTP_NAP))
+      return false;
   retry->tries++;
   insitu__http_count(&h->n_retries, 1);
-  return insitu__reactor_sleep_await(h->reactor, pause) && !h->closing;
+  return !r->give_up || !*r->give_up;
 }
 /* A small request whose whole answer is wanted, for services of credentials: `tries` attempts. INSITU_OK whenever an answer came
  * that is not a transient failure, or the last one. timeout_ms bounds connecting, and silence. */
@@ -5438,16 +5467,23 @@ static insitu_status insitu__http_open(struct insitu__http *h, struct insitu__re
   h->source.end = insitu__http_end;
   h->timer = INT64_MAX;
   h->random = (uint64_t)insitu__base_now() ^ (uint64_t)(uintptr_t)h;
-  h->desc = (struct insitu__http_desc){.connections = 64,
-      .connect_ms = 5000,
+  h->desc = (struct insitu__http_desc){.connect_ms = 5000,
       .stall_ms = 20000,
       .stall_bytes = 1024,
       .retries = 10,
       .retry_ms = 180000,
       .version = 1,
       .agent = "insitubatch"};
-  h->limit = (double)h->desc.connections;
+  h->most = h->limit = INSITU__HTTP_CONNECTIONS;
   return INSITU_OK;
+}
+/* So many requests at once, unless the options say another number: at most half of the descriptors that this process may open. */
+static void insitu__http_connections(struct insitu__http *h, uint64_t n) {
+  struct rlimit files = {1024, 1024};
+  getrlimit(RLIMIT_NOFILE, &files);
+  n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
+  n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
+  h->most = h->limit = (double)n;
 }
 static void insitu__http_close(struct insitu__http *h) { /* after the reactor; a zeroed one is fine */
   if (h->curl) curl_global_cleanup();
@@ -7947,9 +7983,10 @@ struct insitu__store {
 };
 /* What a remote store tells of the object that was read, and may be asked. */
 struct insitu__store_tag {
-  char etag[192]; /* in: not "": read nothing if it still is the object's; out: the object's, "" where there is none */
-  uint64_t size;  /* out: of the whole object; UINT64_MAX: not told */
-  bool unchanged; /* out: nothing was read, the ETag still holds */
+  char etag[192];      /* in: not "": read nothing if it still is the object's; out: the object's, "" where there is none */
+  uint64_t size;       /* out: of the whole object; UINT64_MAX: not told */
+  bool unchanged;      /* out: nothing was read, the ETag still holds */
+  const bool *give_up; /* in: NULL, or once it is true, on the reactor's thread, no further attempt is made */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
@@ -8242,9 +8279,13 @@ static const struct insitu__store_ops insitu__store_memory_ops = {insitu__store_
 
 /* -- opening -- */
 
+static insitu_status insitu__store_ask_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
+    unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  return s->ops->read_await(s, key, offset, iov, n_iov, tag, got, err);
+}
 static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, uint64_t *got, insitu_error *err) {
-  return s->ops->read_await(s, key, offset, iov, n_iov, NULL, got, err);
+  return insitu__store_ask_await(s, key, offset, iov, n_iov, NULL, got, err);
 }
 static insitu_status insitu__store_read_now(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
     unsigned n_iov, uint64_t expected, uint64_t *got) {
@@ -8330,9 +8371,10 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
  * through: retries, what was received of a body is not asked for again, redirects, and what an answer means. */
 #ifndef INSITU_NO_CURL
 #define INSITU__STORE_REDIRECTS 5
-#define INSITU__STORE_LEARNED 4       /* attempts that only teach something: a region, a clock, new credentials */
-#define INSITU__STORE_SEEN (1u << 20) /* places of the table of ETags: 16 bytes each, mapped when they are used */
-#define INSITU__STORE_PROBES 8        /* places that are looked at for one object */
+#define INSITU__STORE_LEARNED 4            /* attempts that only teach something: a region, a clock, new credentials */
+#define INSITU__STORE_SEEN (1u << 20)      /* places of the table of ETags: 16 bytes each, mapped when they are used */
+#define INSITU__STORE_TRANSFER (32u << 10) /* bytes that curl takes for a transfer beside its buffer, without TLS, about */
+#define INSITU__STORE_PROBES 8             /* places that are looked at for one object */
 
 struct insitu__store_seen { /* what was read of an object: another ETag later means that it has changed */
   uint64_t key, etag;       /* hashes; 0: free */
@@ -8597,6 +8639,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
   if (status < 0) return status;
   for (unsigned i = 0; i < n_iov; i++) f.bytes += iov[i].iov_len;
   if (tag) tag->unchanged = false;
+  f.request.give_up = tag ? tag->give_up : NULL;
   if (!f.bytes || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
     status = insitu__store_remote_size_await(s, key, &size, err);
     f.offset = insitu__store_range(size, &offset, iov, n_iov) ? offset : 0;
@@ -8675,6 +8718,18 @@ static void insitu__store_remote_close(struct insitu__store *s) {
   if (m->seen) insitu__mem_unmap(m->seen, INSITU__STORE_SEEN * sizeof *m->seen);
   insitu__mem_free(m);
 }
+/* What waits for a server in vain is to look at its tag's give_up. Reactor thread. */
+static void insitu__store_remote_sweep(struct insitu__store *s) {
+  s->remote->http.sweep = true;
+}
+static void insitu__store_remote_stats(const struct insitu__store *s, insitu_stats *out) {
+  const struct insitu__http *h = &s->remote->http;
+  out->http_requests = atomic_load_explicit(&h->n_requests, memory_order_relaxed);
+  out->retries = atomic_load_explicit(&h->n_retries, memory_order_relaxed);
+  out->throttled = atomic_load_explicit(&h->n_throttled, memory_order_relaxed);
+  out->hedges = atomic_load_explicit(&h->n_hedges, memory_order_relaxed);
+  out->bytes_fetched = atomic_load_explicit(&h->n_bytes, memory_order_relaxed);
+}
 static const struct insitu__store_ops insitu__store_remote_ops = {insitu__store_remote_read_await, NULL,
     insitu__store_remote_list_await, insitu__store_remote_close, insitu__store_remote_get_await};
 /* No request is sent yet. */
@@ -8688,7 +8743,6 @@ static insitu_status insitu__store_remote_open(
   insitu_status status = insitu__http_open(&m->http, s->reactor, err);
   if (status >= 0) status = insitu__cloud_open(&m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
   if (status < 0) return status;
-  m->http.limit = (double)m->http.desc.connections;
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(insitu__cloud_name(&m->cloud), strlen(insitu__cloud_name(&m->cloud)));
   m->seen = (struct insitu__store_seen *)insitu__mem_map(INSITU__STORE_SEEN * sizeof *m->seen);
@@ -9135,6 +9189,9 @@ static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
 #ifdef INSITU_WITH_ZLIB
   if (s->zip && s->zip->index.deflated) return sizeof(struct insitu__store_inflater) + INSITU__STORE_WINDOW;
 #endif
+#ifndef INSITU_NO_CURL
+  if (s->remote) return INSITU__HTTP_BUFFER + INSITU__STORE_TRANSFER;
+#endif
   (void)s;
   return 0;
 }
@@ -9347,6 +9404,26 @@ static insitu_status insitu__store_open(
 static insitu_status insitu__store_index_await(struct insitu__store *s, insitu_error *err) {
   return s->zip ? insitu__store_zip_index_await(s, err) : INSITU_OK;
 }
+/* Reads whose tag says so end soon, without their bytes. Reactor thread. */
+static void insitu__store_sweep(struct insitu__store *s) {
+#ifndef INSITU_NO_CURL
+  if (s->remote) insitu__store_remote_sweep(s);
+#endif
+  (void)s;
+}
+/* So many reads will be under way at once. Reactor thread. */
+static void insitu__store_expect(struct insitu__store *s, uint64_t reads) {
+#ifndef INSITU_NO_CURL
+  if (s->remote) insitu__http_connections(&s->remote->http, reads);
+#endif
+  (void)s, (void)reads;
+}
+static void insitu__store_stats(const struct insitu__store *s, insitu_stats *out) {
+#ifndef INSITU_NO_CURL
+  if (s->remote) insitu__store_remote_stats(s, out);
+#endif
+  (void)s, (void)out;
+}
 static insitu_status insitu__store_list_await(struct insitu__store *s, const char *prefix,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
   return s->ops->list_await(s, prefix, emit, to, err);
@@ -9396,6 +9473,11 @@ static void insitu__store_memo_await(void *arg) {
   m->status = insitu__store_get_whole_await(m->store, m->key, m->limit, &m->text, &m->n, &m->error);
   insitu__reactor_gate_open(m->done);
 }
+static struct insitu__store_memo *insitu__store_memo_find(struct insitu__store *s, const char *key) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->memo); i++)
+    if (!strcmp(s->memo[i]->key, key)) return s->memo[i];
+  return NULL;
+}
 /* Of a remote store: asks for these objects all at once, so that each insitu__store_get_await of one of them, once, does not wait
  * for a round trip of its own. Errors are told by that, too. What memory is missing for is not asked for. */
 static void insitu__store_prefetch_await(struct insitu__store *s, const char *const *keys, uint64_t n, uint64_t limit) {
@@ -9404,6 +9486,7 @@ static void insitu__store_prefetch_await(struct insitu__store *s, const char *co
   uint64_t first = INSITU__ARRAY_LEN(s->memo), asked = 0;
   for (uint64_t i = 0; i < n; i++) {
     uint64_t length = strlen(keys[i]) + 1;
+    if (insitu__store_memo_find(s, keys[i])) continue;
     struct insitu__store_memo *m = (struct insitu__store_memo *)insitu__mem_alloc(1, sizeof *m + length);
     if (!m) break;
     m->store = s;
@@ -9428,18 +9511,15 @@ static void insitu__store_prefetch_await(struct insitu__store *s, const char *co
 /* A whole small object of at most `limit` bytes, NUL-terminated, in memory that is the caller's. */
 static insitu_status insitu__store_get_await(
     struct insitu__store *s, const char *key, uint64_t limit, char **text, uint64_t *n, insitu_error *err) {
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->memo); i++) {
-    struct insitu__store_memo *m = s->memo[i];
-    if (strcmp(m->key, key) || m->status == INSITU_TIMEOUT || m->n > limit) continue;
-    insitu_status status = m->status;
-    *text = m->text;
-    *n = m->n;
-    if (status < 0 && err && err->status >= 0) *err = m->error;
-    m->status = INSITU_TIMEOUT; /* fetched: a second time it is asked for again */
-    m->text = NULL;
-    return status;
-  }
-  return insitu__store_get_whole_await(s, key, limit, text, n, err);
+  struct insitu__store_memo *m = insitu__store_memo_find(s, key);
+  if (!m || m->status == INSITU_TIMEOUT || m->n > limit) return insitu__store_get_whole_await(s, key, limit, text, n, err);
+  insitu_status status = m->status;
+  *text = m->text;
+  *n = m->n;
+  if (status < 0 && err && err->status >= 0) *err = m->error;
+  m->status = INSITU_TIMEOUT; /* fetched: a second time it is asked for again */
+  m->text = NULL;
+  return status;
 }
 
 /* >>zarr ------------------------------------------------------------------------------------------------------------------- */
@@ -10834,22 +10914,31 @@ static insitu_status insitu__zarr_walk_await(struct insitu__store *store, int fo
 }
 
 static insitu_status insitu__zarr_find_root_await(struct insitu__zarr_group *g, insitu_error *err) {
+  static const char *const names[] = {"zarr.json", ".zmetadata", ".zgroup", ".zarray"};
   char *text;
   uint64_t n;
-  insitu_status status = insitu__zarr_fetch_await(g->store, "", "zarr.json", &text, &n, err);
+  insitu__store_prefetch_await(g->store, names, sizeof names / sizeof *names, INSITU__MAX_META);
+  insitu_error refused = {0}; /* some stores say so of objects that are not there, to those who may not list */
+  insitu_status status = insitu__zarr_fetch_await(g->store, "", "zarr.json", &text, &n, &refused);
   if (status == INSITU_OK) status = insitu__zarr_root_json(g, "zarr.json", text, n, err);
   if (status == INSITU_OK) return insitu__zarr_root_v3(g, err);
-  if (status != INSITU_E_NOTFOUND) return status;
-  status = insitu__zarr_fetch_await(g->store, "", ".zmetadata", &text, &n, err);
-  if (status == INSITU_OK) status = insitu__zarr_root_json(g, ".zmetadata", text, n, err);
-  if (status == INSITU_OK) return insitu__zarr_root_v2(g, err);
-  if (status != INSITU_E_NOTFOUND) return status;
-  int kind;
-  status = insitu__zarr_probe_await(g->store, "", 2, &kind, err);
-  if (status == INSITU_OK && kind == INSITU__ZARR_NOTHING)
-    status = insitu__zarr_walk_await(g->store, 0, INSITU__MAX_ROOT_SEARCH, &kind, NULL, NULL, err);
-  else g->is_array = kind == INSITU__ZARR_V2_ARRAY;
-  if (status < 0) return status;
+  if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
+    status = insitu__zarr_fetch_await(g->store, "", ".zmetadata", &text, &n, &refused);
+    if (status == INSITU_OK) status = insitu__zarr_root_json(g, ".zmetadata", text, n, err);
+    if (status == INSITU_OK) return insitu__zarr_root_v2(g, err);
+  }
+  int kind = INSITU__ZARR_NOTHING;
+  if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
+    status = insitu__zarr_probe_await(g->store, "", 2, &kind, &refused);
+    if (status == INSITU_OK && kind == INSITU__ZARR_NOTHING)
+      status = insitu__zarr_walk_await(g->store, 0, INSITU__MAX_ROOT_SEARCH, &kind, NULL, NULL, &refused);
+    else g->is_array = kind == INSITU__ZARR_V2_ARRAY;
+  }
+  if (kind == INSITU__ZARR_NOTHING && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
+    if (err && err->status >= 0) *err = refused;
+    return refused.status;
+  }
+  if (status < 0 && status != INSITU_E_UNSUPPORTED) return status; /* that one: it cannot be listed */
   if (kind == INSITU__ZARR_NOTHING)
     return insitu__error_set(err, INSITU_E_NOT_ZARR,
         "store '%.500s': no Zarr metadata: neither zarr.json (v3) nor .zmetadata, .zgroup or .zarray (v2), "
@@ -10957,8 +11046,10 @@ static insitu_status insitu__zarr_array_v2_await(
   uint64_t n, n_attributes = 0;
   insitu_status status = insitu__zarr_fetch_await(g->store, path, ".zarray", &text, &n, err);
   if (status == INSITU_OK) {
-    status = insitu__zarr_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, err);
-    if (status == INSITU_OK || status == INSITU_E_NOTFOUND)
+    insitu_error refused = {0}; /* as in insitu__zarr_find_root_await: the array itself may be read */
+    status = insitu__zarr_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, &refused);
+    if (status < 0 && status != INSITU_E_NOTFOUND && status != INSITU_E_AUTH && err && err->status >= 0) *err = refused;
+    if (status == INSITU_OK || status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH)
       status = insitu__zarr_parse_v2(a, path, text, n, attributes, n_attributes, g->hooks, err);
   }
   insitu__mem_free(text);
@@ -11015,6 +11106,27 @@ static insitu_status insitu__zarr_array_await(
       "array '%.300s': it has Zarr v%d metadata and lies in a Zarr v%d archive ('%.300s'); open its own directory as "
       "the url",
       path, g->format == 3 ? 2 : 3, g->format, g->store->url);
+}
+
+/* Of a remote store: asks for the metadata of these arrays at once, those that are not in the consolidated document. */
+static void insitu__zarr_prefetch_await(struct insitu__zarr_group *g, const char *const *paths, uint64_t n_paths) {
+  static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
+  char path[INSITU__MAX_KEY - 16], key[INSITU__MAX_KEY], **keys = NULL;
+  if (!g->store->remote) return;
+  for (uint64_t i = 0; i < n_paths; i++) {
+    struct insitu__zarr_array known = {0};
+    bool there = !insitu__zarr_normalise(paths[i], path, sizeof path) ||
+                 (g->nodes >= 0 && insitu__zarr_array_consolidated(g, path, &known, NULL) != INSITU_E_NOTFOUND);
+    insitu__zarr_array_free(&known);
+    for (int k = g->format == 3 ? 0 : 1; !there && k < (g->format == 3 ? 1 : 3); k++) {
+      char *copy = insitu__zarr_join(key, sizeof key, path, names[k]) ? insitu__mem_text(key, strlen(key)) : NULL;
+      if (copy && !INSITU__ARRAY_PUSH(keys, copy)) insitu__mem_free(copy);
+    }
+  }
+  uint64_t n = INSITU__ARRAY_LEN(keys);
+  insitu__store_prefetch_await(g->store, (const char *const *)keys, n, INSITU__MAX_META);
+  for (uint64_t i = 0; i < n; i++) insitu__mem_free(keys[i]);
+  INSITU__ARRAY_FREE(keys);
 }
 
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
@@ -13509,6 +13621,14 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
  * 4 MiB differ by less than the noise. */
 #define INSITU__LOADER_GAP (16u << 10)
 #define INSITU__LOADER_RUN (1u << 20)
+/* The same of a remote store, where a request costs a round trip and gaps are dropped as they arrive: at most a quarter of what is
+ * wanted. object_store merges over gaps of 1 MiB, zarr-python 3 up to 16 MiB at once. */
+#define INSITU__LOADER_FAR_GAP (128u << 10)
+#define INSITU__LOADER_FAR_RUN (8u << 20)
+/* Of a remote store: requests under way by default, and bytes that the defaults of max_inflight and prefetch_depth aim at. They
+ * hide latency. */
+#define INSITU__LOADER_FAR 64
+#define INSITU__LOADER_FAR_BYTES (256u << 20)
 #ifndef INSITU_WATCHDOG_S
 #define INSITU_WATCHDOG_S 30
 #endif
@@ -14575,12 +14695,17 @@ static void insitu__loader_cut(insitu_loader *ld) {
   ld->gathered = NULL;
   while (t) {
     struct insitu__loader_tile *head = t, *last = t;
-    uint64_t bytes = t->want, n_iov = t->n_iov;
+    bool far = ld->store.remote != NULL;
+    uint64_t bytes = t->want, gaps = 0, n_iov = t->n_iov;
     for (t = t->next; t && t->array == head->array && t->object == head->object; t = t->next) {
       uint64_t end = last->at + last->want;
-      if (t->at < end || t->at - end > INSITU__LOADER_GAP || bytes >= INSITU__LOADER_RUN) break;
+      if (t->at < end || t->at - end > (far ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP) ||
+          bytes >= (far ? INSITU__LOADER_FAR_RUN : INSITU__LOADER_RUN) ||
+          (far && 4 * (gaps + t->at - end) > bytes - gaps + t->want))
+        break;
       n_iov += t->n_iov + 1;
       if (n_iov > INSITU__LOADER_IOV) break;
+      gaps += t->at - end;
       bytes += t->at - end + t->want;
       last->run = t;
       last = t;
@@ -14590,7 +14715,8 @@ static void insitu__loader_cut(insitu_loader *ld) {
     insitu__reactor_gate_open(&head->turn);
   }
 }
-/* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's bytes end: its buffer has room. */
+/* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's bytes end: its buffer has room. A
+ * remote store drops it. */
 static void insitu__loader_run_await(struct insitu__loader_tile *head, const char *key) {
   insitu_loader *ld = head->loader;
   unsigned n = 0;
@@ -14598,10 +14724,12 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
   for (struct insitu__loader_tile *t = head; t; t = t->run) {
     memcpy(&head->run_iov[n], t->iov, t->n_iov * sizeof *t->iov);
     n += t->n_iov;
-    if (t->run) head->run_iov[n++] = (struct iovec){t->buffer + t->want, (size_t)(t->run->at - t->at - t->want)};
+    if (t->run)
+      head->run_iov[n++] = (struct iovec){ld->store.remote ? NULL : t->buffer + t->want, (size_t)(t->run->at - t->at - t->want)};
   }
   insitu__loader_add(&ld->n_requests, 1);
-  insitu_status status = insitu__store_read_await(&ld->store, key, head->at, head->run_iov, n, &got, &head->error);
+  struct insitu__store_tag tag = {.give_up = &head->iter->stopping};
+  insitu_status status = insitu__store_ask_await(&ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
   insitu__loader_add(&ld->n_read, got);
   for (struct insitu__loader_tile *t = head, *next; t; t = next) {
     uint64_t before = t->at - head->at;
@@ -14685,7 +14813,8 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
     status = insitu__loader_together_await(t, key);
   } else {
     insitu__loader_add(&ld->n_requests, 1);
-    status = insitu__store_read_await(&ld->store, key, offset, t->iov, n, &t->got, &t->error);
+    struct insitu__store_tag tag = {.give_up = &t->iter->stopping};
+    status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
     insitu__loader_add(&ld->n_read, t->got);
   }
   if (status) return status;
@@ -14997,7 +15126,7 @@ static void insitu__loader_start(insitu_iter *it, uint64_t base) {
   insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
   if (ld->inflight == 1) insitu__reactor_gate_open(&ld->any);
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  bool tried = ld->reactor.n_workers && a->bound <= INSITU__LOADER_TRIED && !a->zarr.n_levels;
+  bool tried = ld->reactor.n_workers && ld->store.ops->read_now && a->bound <= INSITU__LOADER_TRIED && !a->zarr.n_levels;
   if (!tried || ld->n_missed) {
     ld->n_missed -= ld->n_missed > 0;
     insitu__loader_spawn(t, insitu__loader_tile_await);
@@ -15372,17 +15501,19 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
   uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
                   (ld->slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
+  bool far = ld->store.remote != NULL;
+  uint64_t ahead = far ? insitu__base_min(INSITU__LOADER_FAR_BYTES, c->memory_budget / 4) : INSITU__LOADER_AHEAD;
+  uint64_t buffers = far ? INSITU__LOADER_FAR_BYTES : INSITU__LOADER_BUFFERS;
   if (!c->prefetch_depth)
-    c->prefetch_depth =
-        insitu__base_max(4, insitu__base_min(64, INSITU__LOADER_AHEAD / insitu__base_max(1, ld->geometry.slab_bytes)));
+    c->prefetch_depth = insitu__base_max(4, insitu__base_min(64, ahead / insitu__base_max(1, ld->geometry.slab_bytes)));
   if (!c->max_inflight) { /* few large chunks, so that their buffers stay in the caches; fewer still where memory is short */
     bool small = ld->buffer_bytes <= INSITU__LOADER_SMALL + INSITU__LOADER_GAP + 1;
-    c->max_inflight = small ? insitu__base_min(256, 64 * insitu__base_max(1, c->decode_threads)) : 32;
-    while (c->max_inflight > 4 * c->decode_threads && c->max_inflight * ld->buffer_bytes > INSITU__LOADER_BUFFERS)
-      c->max_inflight /= 2;
+    c->max_inflight = small ? insitu__base_min(256, 64 * insitu__base_max(1, c->decode_threads)) : far ? INSITU__LOADER_FAR : 32;
+    while (c->max_inflight > 4 * c->decode_threads && c->max_inflight * ld->buffer_bytes > buffers) c->max_inflight /= 2;
     while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * (each + ld->slot_bytes) > c->memory_budget / 4)
       c->max_inflight /= 2;
   }
+  insitu__store_expect(&ld->store, c->max_inflight);
   ld->inflight_bytes = c->max_inflight * each + c->decode_threads * scratch;
   if (ld->slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
     uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->slot_bytes);
@@ -15400,6 +15531,14 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
       insitu__codec_add(ld->inflight_bytes, ld->cache_bytes), c->memory_budget);
 }
 
+/* What a remote store is asked for at once, before the arrays are opened one after the other. */
+static void insitu__loader_prefetch_await(insitu_loader *ld) {
+  const insitu_loader_desc *c = &ld->config;
+  const char **paths = (const char **)insitu__mem_alloc(c->n_variables, sizeof *paths);
+  for (uint64_t i = 0; paths && i < c->n_variables; i++) paths[i] = insitu__geometry_path(&c->variables[i]);
+  if (paths) insitu__zarr_prefetch_await(&ld->group, paths, c->n_variables);
+  insitu__mem_free(paths);
+}
 static insitu_status insitu__loader_array_await(void *arg, const char *path, struct insitu__zarr_array *out, insitu_error *err) {
   return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
@@ -15553,6 +15692,7 @@ static void insitu__loader_open_await(void *arg) {
     if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
     return;
   }
+  if (!o->status) insitu__loader_prefetch_await(ld);
   if (!o->status) o->status = insitu__geometry_init_await(&ld->geometry, c, insitu__loader_array_await, ld, o->err);
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
@@ -15563,6 +15703,7 @@ static void insitu__loader_open_await(void *arg) {
     o->status = insitu__split_init(
         &ld->split, c, manifest, n, ld->geometry.samples, ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
   insitu__mem_free(manifest);
+  insitu__store_forget(&ld->store);
   if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
   if (!o->status && !c->plan_only && insitu__reactor_spawn(&ld->reactor, insitu__loader_watch_await, ld))
     o->status = INSITU_E_NOMEM;
@@ -15796,6 +15937,7 @@ static void insitu__loader_unreserve(insitu_iter *it) {
 /* Stops starting chunks of an iterator and waits for those in flight. */
 static void insitu__loader_stop_await(insitu_iter *it) {
   it->stopping = true;
+  insitu__store_sweep(&it->loader->store);
   memset(&it->idle, 0, sizeof it->idle);
   if (it->inflight[0] || it->inflight[1]) insitu__reactor_gate_await(&it->loader->reactor, &it->idle);
 }
@@ -16674,6 +16816,7 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->index_reads = insitu__loader_get(&ld->cache.loads);
   out->index_bytes = insitu__loader_get(&ld->cache.read);
   out->bytes_decoded = insitu__loader_get(&ld->n_decoded);
+  insitu__store_stats(&ld->store, out);
   out->absent_chunks = insitu__loader_get(&ld->n_absent);
   out->bad_chunks = insitu__loader_get(&ld->n_bad);
   out->checked_rows = insitu__loader_get(&ld->n_checked);
