@@ -4483,15 +4483,16 @@ enum { INSITU__HTTP_ETAG = 192, INSITU__HTTP_ID = 128 };
 
 /* How requests are sent. Zero members mean defaults, which insitu__http_open puts in. */
 struct insitu__http_desc {
-  uint64_t connections;                       /* requests under way at once (see insitu__http_connections) */
-  int64_t connect_ms, stall_ms;               /* to connect (5 s); without stall_bytes in each second (20 s) */
-  uint64_t stall_bytes;                       /* (1024) */
-  unsigned retries;                           /* after a first attempt (10) */
-  int64_t retry_ms;                           /* in which no further attempt begins (180 s) */
-  int version;                                /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
-  const char *proxy, *no_proxy, *ca;          /* borrowed; NULL: curl's environment variables, and the system's certificates */
-  const char *agent;                          /* borrowed: User-Agent */
-  bool no_retries, insecure, hedge, isolated; /* isolated: no proxy of the environment */
+  uint64_t connections;              /* requests under way at once (see insitu__http_connections) */
+  int64_t connect_ms, stall_ms;      /* to connect (5 s); without stall_bytes in each second (20 s) */
+  uint64_t stall_bytes;              /* (1024) */
+  unsigned retries;                  /* after a first attempt (10) */
+  int64_t retry_ms;                  /* in which no further attempt begins (180 s) */
+  int version;                       /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
+  const char *proxy, *no_proxy, *ca; /* borrowed; NULL: curl's environment variables, and the system's certificates */
+  const char *agent;                 /* borrowed: User-Agent */
+  bool no_retries, insecure, hedge, isolated,
+      any_etag; /* isolated: no proxy of the environment; any_etag: changed objects are not noticed */
 };
 
 /* One response, valid after the await. */
@@ -4639,7 +4640,7 @@ static bool insitu__http_flag(const char *text, bool *value) {
 /* What all remote stores know. */
 static const char *const insitu__http_options[] = {"connect_timeout", "stall_timeout", "stall_bytes", "retry_timeout",
     "max_retries", "max_connections", "http_version", "proxy_url", "proxy_excludes", "ca_bundle", "user_agent",
-    "allow_invalid_certificates", "hedge"};
+    "allow_invalid_certificates", "hedge", "ignore_etag"};
 enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
 /* Takes an option of that list, whose text must stay; false: it is none of them. *status: OK, or what is wrong with its value. */
 static bool insitu__http_option(
@@ -4670,12 +4671,13 @@ static bool insitu__http_option(
   case 10: d->agent = value; break;
   case 11: ok = insitu__http_flag(value, &d->insecure); break;
   case 12: ok = insitu__http_flag(value, &d->hedge); break;
+  case 13: ok = insitu__http_flag(value, &d->any_etag); break;
   default: return false;
   }
   if (!ok)
     *status = insitu__error_set(err, INSITU_E_ARG, "option %s: '%.100s' is no value of it; give %s", key, value,
         at == 6                         ? "1.1 or 2"
-        : at == 11 || at == 12          ? "true or false"
+        : at >= 11                      ? "true or false"
         : at == 2 || at == 4 || at == 5 ? "a number"
                                         : "a time such as 5s or 500ms");
   return true;
@@ -5484,6 +5486,7 @@ static void insitu__http_connections(struct insitu__http *h, uint64_t n) {
   n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
   n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
   h->most = h->limit = (double)n;
+  if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * n));
 }
 static void insitu__http_close(struct insitu__http *h) { /* after the reactor; a zeroed one is fine */
   if (h->curl) curl_global_cleanup();
@@ -8374,7 +8377,11 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
 #define INSITU__STORE_LEARNED 4            /* attempts that only teach something: a region, a clock, new credentials */
 #define INSITU__STORE_SEEN (1u << 20)      /* places of the table of ETags: 16 bytes each, mapped when they are used */
 #define INSITU__STORE_TRANSFER (32u << 10) /* bytes that curl takes for a transfer beside its buffer, without TLS, about */
-#define INSITU__STORE_PROBES 8             /* places that are looked at for one object */
+/* A read of more bytes is made of several requests side by side: one connection to an object store gives 50 to 100 MB/s. As large as
+ * the AWS CLI's parts. */
+#define INSITU__STORE_PART (8u << 20)
+#define INSITU__STORE_PARTS 32 /* of one read, at most: then larger ones */
+#define INSITU__STORE_PROBES 8 /* places that are looked at for one object */
 
 struct insitu__store_seen { /* what was read of an object: another ETag later means that it has changed */
   uint64_t key, etag;       /* hashes; 0: free */
@@ -8395,6 +8402,7 @@ struct insitu__store_fetch { /* one read on its way; lives on its coroutine's st
   uint64_t offset, bytes;       /* the range; bytes 0: all */
   uint64_t had;                 /* of them, what earlier attempts brought */
   char etag[INSITU__HTTP_ETAG]; /* of the body whose beginning has arrived */
+  bool pinned;                  /* or of the object that this must be a part of */
   char *moved;                  /* where a redirect sends us */
   unsigned redirects, learned;
   bool shorter; /* out: the object ends before the range */
@@ -8406,7 +8414,7 @@ static uint64_t insitu__store_hash(const char *text) {
   return hash ? hash : 1;
 }
 /* Compares an object's ETag with what was seen before, and notes it. False: it has changed. */
-static bool insitu__store_same(struct insitu__store_remote *m, const char *key, const char *etag, bool note) {
+static bool insitu__store_same(struct insitu__store_remote *m, const char *key, const char *etag) {
   uint64_t hash = insitu__store_hash(key), value = insitu__store_hash(etag);
   struct insitu__store_seen *place = NULL;
   if (!etag[0]) return true;
@@ -8417,7 +8425,7 @@ static bool insitu__store_same(struct insitu__store_remote *m, const char *key, 
   }
   if (!place)
     place = &m->seen[(hash + value % INSITU__STORE_PROBES) % INSITU__STORE_SEEN]; /* the table is full: one is forgotten */
-  if (note) *place = (struct insitu__store_seen){hash, value};
+  *place = (struct insitu__store_seen){hash, value};
   return true;
 }
 static bool insitu__store_was_there(struct insitu__store_remote *m, const char *key) {
@@ -8485,7 +8493,7 @@ static insitu_status insitu__store_fetch_prepare_await(struct insitu__store_fetc
   if (tail) snprintf(range, sizeof range, "bytes=-%" PRIu64, r->bytes);
   else snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, r->first, r->first + r->bytes - 1);
   if (r->bytes) ask.range = range;
-  if (f->had && f->etag[0]) ask.if_match = f->etag;
+  if ((f->had || f->pinned) && f->etag[0] && strncmp(f->etag, "W/", 2)) ask.if_match = f->etag; /* a weak one never matches */
   if (!f->had && f->tag && f->tag->etag[0]) ask.if_none_match = f->tag->etag;
   insitu_status status = insitu__cloud_prepare_await(&f->store->remote->cloud, &ask, r, err);
   return status < 0 || !f->moved ? status : insitu__store_fetch_move(f, err);
@@ -8535,8 +8543,8 @@ static insitu_status insitu__store_fetch_take(struct insitu__store_fetch *f, ins
   struct insitu__store_remote *m = f->store->remote;
   const struct insitu__http_answer *a = &f->request.answer;
   insitu__http_served(&m->http);
-  if ((f->had && f->etag[0] && strcmp(f->etag, a->etag)) ||
-      (f->what == INSITU__CLOUD_READ && !insitu__store_same(m, f->key, a->etag, true)))
+  bool other = (f->had || f->pinned) && f->etag[0] && strcmp(f->etag, a->etag);
+  if (!m->http.desc.any_etag && (other || (f->what == INSITU__CLOUD_READ && !insitu__store_same(m, f->key, a->etag))))
     return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it is not the object that was read before (its ETag changed)",
         "the archive must not change while it is open; open it again once it is complete", err);
   if (f->tag) {
@@ -8630,26 +8638,96 @@ static insitu_status insitu__store_remote_size_await(
   insitu__store_fetch_end(&f);
   return status;
 }
+struct insitu__store_part { /* of a large read */
+  struct insitu__store_fetch fetch;
+  struct insitu__reactor_gate *done;
+  insitu_status status;
+  insitu_error error;
+};
+static void insitu__store_part_await(void *arg) {
+  struct insitu__store_part *part = (struct insitu__store_part *)arg;
+  part->status = insitu__store_fetch_await(&part->fetch, &part->error);
+  insitu__reactor_gate_open(part->done);
+}
+/* Moves the next n bytes of *from to `to`; how many entries they are. */
+static unsigned insitu__store_cut(struct iovec **from, struct iovec *to, uint64_t n) {
+  unsigned count = 0;
+  while (n) {
+    uint64_t bytes = insitu__base_min(n, (*from)->iov_len);
+    to[count++] = (struct iovec){(*from)->iov_base, (size_t)bytes};
+    if ((*from)->iov_base) (*from)->iov_base = (char *)(*from)->iov_base + bytes;
+    (*from)->iov_len -= (size_t)bytes;
+    if (!(*from)->iov_len) ++*from;
+    n -= bytes;
+  }
+  return count;
+}
+/* The first part of a read has arrived, and the object goes on: fetches its next `rest` bytes, side by side. */
+static insitu_status insitu__store_rest_await(
+    struct insitu__store_fetch *first, uint64_t rest, uint64_t *got, insitu_error *err) {
+  struct insitu__store *s = first->store;
+  uint64_t each = insitu__base_max(INSITU__STORE_PART, insitu__base_ceil_div(rest, INSITU__STORE_PARTS));
+  uint64_t n = insitu__base_ceil_div(rest, each), at = first->offset + first->request.placed;
+  struct insitu__reactor_gate gate;
+  struct insitu__store_part *part = (struct insitu__store_part *)insitu__mem_alloc(n, sizeof *part);
+  struct iovec *from = first->request.iov;
+  struct iovec *iov = (struct iovec *)insitu__mem_alloc(n + first->request.n_iov, sizeof *iov), *next = iov;
+  insitu_status status = part && iov ? INSITU_OK : INSITU_E_NOMEM;
+  if (status) insitu__store_fetch_failed(first, status, "no memory for its parts", "give the process more memory", err);
+  if (!status) insitu__reactor_gate_expect(&gate, (unsigned)n);
+  for (uint64_t i = 0; !status && i < n; i++) {
+    struct insitu__store_part *p = &part[i];
+    memset(p, 0, sizeof *p);
+    p->done = &gate;
+    p->fetch = (struct insitu__store_fetch){
+        .store = s, .key = first->key, .what = INSITU__CLOUD_READ, .offset = at + i * each, .pinned = true};
+    memcpy(p->fetch.etag, first->request.answer.etag, sizeof p->fetch.etag);
+    p->fetch.bytes = insitu__base_min(each, rest - i * each);
+    p->fetch.request.give_up = first->request.give_up;
+    p->fetch.request.iov = next;
+    p->fetch.request.n_iov = insitu__store_cut(&from, next, p->fetch.bytes);
+    next += p->fetch.request.n_iov;
+  }
+  for (uint64_t i = 0; !status && i < n; i++)
+    if (insitu__reactor_spawn(s->reactor, insitu__store_part_await, &part[i])) insitu__store_part_await(&part[i]);
+  if (!status) insitu__reactor_gate_await(s->reactor, &gate);
+  for (uint64_t i = 0; part && iov && i < n; i++) {
+    if (part[i].status < 0 && !status) {
+      status = part[i].status;
+      if (err && err->status >= 0) *err = part[i].error;
+    }
+    *got += part[i].fetch.request.placed;
+    insitu__store_fetch_end(&part[i].fetch);
+  }
+  insitu__mem_free(part);
+  insitu__mem_free(iov);
+  return status;
+}
 static insitu_status insitu__store_remote_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_READ, .tag = tag, .offset = offset};
-  uint64_t size;
+  const struct insitu__http_answer *a = &f.request.answer;
+  uint64_t size, room = 0;
   *got = 0;
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
-  for (unsigned i = 0; i < n_iov; i++) f.bytes += iov[i].iov_len;
+  for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
   if (tag) tag->unchanged = false;
   f.request.give_up = tag ? tag->give_up : NULL;
-  if (!f.bytes || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
+  if (!room || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
     status = insitu__store_remote_size_await(s, key, &size, err);
-    f.offset = insitu__store_range(size, &offset, iov, n_iov) ? offset : 0;
-    f.bytes = insitu__base_min(f.bytes, size - insitu__base_min(offset, size));
-    if (status < 0 || !f.bytes) return status;
+    if (status < 0) return status;
+    room = insitu__store_range(size, &offset, iov, n_iov);
+    if (!room) return INSITU_OK;
+    f.offset = offset;
   }
+  f.bytes = offset == INSITU__RING_TAIL ? room : insitu__base_min(room, INSITU__STORE_PART);
   f.request.iov = iov;
   f.request.n_iov = n_iov;
   status = insitu__store_fetch_await(&f, err);
   *got = status < 0 ? 0 : f.request.placed;
+  if (status >= 0 && f.bytes < room && a->status == 206 && a->total != UINT64_MAX && a->total > offset + *got)
+    status = insitu__store_rest_await(&f, insitu__base_min(room, a->total - offset) - *got, got, err);
   insitu__store_fetch_end(&f);
   return status;
 }
@@ -15686,6 +15764,7 @@ static void insitu__loader_open_await(void *arg) {
   char *manifest = NULL;
   uint64_t n = 0;
   o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
+  if (!o->status && ld->store.remote) c->url = ld->store.url; /* without credentials */
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
   ld->group.hooks = &ld->hooks;
   if (!c->n_variables) { /* for insitu_read alone */

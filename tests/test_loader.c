@@ -767,8 +767,8 @@ static void test_refusals(void **state) {
     insitu_loader_desc d = plain_desc(root, m);
     d.url = support_path("nothing");
     refuse(&d, INSITU_E_NOTFOUND, "nothing");
-    d.url = "s3://bucket/x";
-    refuse(&d, INSITU_E_UNSUPPORTED, "s3");
+    d.url = "ftp://host/x";
+    refuse(&d, INSITU_E_UNSUPPORTED, "ftp");
     put(root, "file", "text");
     char at[700];
     snprintf(at, sizeof at, "%s/file", root);
