@@ -1833,11 +1833,29 @@ static int insitu__text_url_kind(const char *url, uint64_t scheme) {
     if (scheme == strlen(known[i].name) && strncasecmp(url, known[i].name, scheme) == 0) return known[i].kind;
   return -1;
 }
+/* Decodes the %XX of n bytes of a URL into out, NUL-terminated; its length, -1: not two hexadecimal digits, or 00; -2: no room. */
+static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint64_t cap) {
+  uint64_t length = 0;
+  for (const char *end = p + n; p < end; p++) {
+    char c = *p;
+    if (c == '%') {
+      int high = end - p > 2 ? insitu__text_hex((unsigned char)p[1]) : -1;
+      int low = high < 0 ? -1 : insitu__text_hex((unsigned char)p[2]);
+      if (low < 0 || high + low == 0) return -1;
+      c = (char)(high * 16 + low);
+      p += 2;
+    }
+    if (length + 1 >= cap) return -2;
+    out[length++] = c;
+  }
+  out[length] = 0;
+  return (int64_t)length;
+}
 /* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL (file:///a%20b, file://localhost/a,
  * file:/a) the local path, of a remote one nothing, of memory://name the name, of zip:///a.zip/b and zip://a.zip/b the path of the
  * file and what follows. */
 static insitu_status insitu__text_url_parse(const char *url, int *kind, char *path, uint64_t cap, insitu_error *err) {
-  uint64_t scheme = insitu__text_url_scheme(url), n = 0;
+  uint64_t scheme = insitu__text_url_scheme(url);
   *kind = insitu__text_url_kind(url, scheme);
   if (!url[0]) return insitu__error_set(err, INSITU_E_ARG, "url: it is empty; give a directory, a zip file or a file:// URL");
   if (*kind < 0)
@@ -1856,20 +1874,13 @@ static insitu_status insitu__text_url_parse(const char *url, int *kind, char *pa
       return insitu__error_set(err, INSITU_E_ARG,
           "url '%s': a file URL holds an absolute path, file:///directory; give a plain path for a relative one", url);
   }
-  for (; *p; p++) {
-    char c = *p;
-    if (scheme && c == '%') {
-      int high = insitu__text_hex((unsigned char)p[1]), low = high < 0 ? -1 : insitu__text_hex((unsigned char)p[2]);
-      if (low < 0 || high + low == 0)
-        return insitu__error_set(
-            err, INSITU_E_ARG, "url '%s': %% needs two hexadecimal digits, not 00; write %%25 for a percent sign", url);
-      c = (char)(high * 16 + low);
-      p += 2;
-    }
-    if (n + 1 >= cap) return insitu__error_set(err, INSITU_E_ARG, "url: the path is longer than %" PRIu64 " bytes", cap - 1);
-    path[n++] = c;
-  }
-  path[n] = 0;
+  int64_t n = -2;
+  if (scheme) n = insitu__text_unescape(p, strlen(p), path, cap);
+  else if (strlen(p) < cap) n = snprintf(path, cap, "%s", p);
+  if (n == -2) return insitu__error_set(err, INSITU_E_ARG, "url: the path is longer than %" PRIu64 " bytes", cap - 1);
+  if (n < 0)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "url '%s': %% needs two hexadecimal digits, not 00; write %%25 for a percent sign", url);
   return INSITU_OK;
 }
 
@@ -7980,7 +7991,7 @@ struct insitu__store {
   const insitu_object **object; /* memory store, zip store: by insitu__store_order */
   uint64_t n_objects;
   struct insitu__store_zip *zip;       /* zip store */
-  struct insitu__store_remote *remote; /* remote store */
+  struct insitu__store_remote *remote; /* remote store; or of a zip file in one: its base's */
   struct insitu__store_memo **memo;    /* array: see insitu__store_prefetch_await */
   char *url;                           /* as the user gave it */
 };
@@ -8377,8 +8388,8 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
 #define INSITU__STORE_LEARNED 4            /* attempts that only teach something: a region, a clock, new credentials */
 #define INSITU__STORE_SEEN (1u << 20)      /* places of the table of ETags: 16 bytes each, mapped when they are used */
 #define INSITU__STORE_TRANSFER (32u << 10) /* bytes that curl takes for a transfer beside its buffer, without TLS, about */
-/* A read of more bytes is made of several requests side by side: one connection to an object store gives 50 to 100 MB/s. As large as
- * the AWS CLI's parts. */
+/* A read of more bytes is made of several requests side by side: one connection to an object store gives 50 to 100 MB/s. As
+ * large as the AWS CLI's parts. */
 #define INSITU__STORE_PART (8u << 20)
 #define INSITU__STORE_PARTS 32 /* of one read, at most: then larger ones */
 #define INSITU__STORE_PROBES 8 /* places that are looked at for one object */
@@ -9365,6 +9376,12 @@ static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insi
   struct insitu__store_zip *zip = s->zip;
   struct insitu__store_end end;
   insitu_error cause = {0};
+#ifndef INSITU_NO_CURL
+  if (s->remote) {
+    insitu_status sized = insitu__store_remote_size_await(&zip->base, zip->name, &zip->bytes, err);
+    if (sized < 0) return sized;
+  }
+#endif
   uint64_t n = insitu__base_min(zip->bytes, UINT16_MAX + INSITU__STORE_END + INSITU__STORE_END64);
   unsigned char *tail = (unsigned char *)insitu__mem_realloc(NULL, n), *directory = NULL;
   insitu_status status = INSITU_OK;
@@ -9414,30 +9431,78 @@ static bool insitu__store_zip_split(const char *path, uint64_t *n, uint64_t *byt
   return S_ISREG(info.st_mode);
 }
 /* The file is the first n bytes of path; its directory is the base store. */
-static insitu_status insitu__store_zip_open(
-    struct insitu__store *s, const char *path, uint64_t n, uint64_t bytes, insitu_error *err) {
-  char text[INSITU__MAX_KEY];
-  uint64_t name = n, end = strlen(path);
+/* The zip file `name` in what is then to be opened as zip->base, and what follows it. */
+static insitu_status insitu__store_zip_init(
+    struct insitu__store *s, const char *name, uint64_t n_name, const char *root, insitu_error *err) {
   struct insitu__store_zip *zip = (struct insitu__store_zip *)insitu__mem_alloc(1, sizeof *zip);
-  const char *root = path + n;
-  while (name && path[name - 1] != '/') name--;
-  while (*root == '/') root++;
-  while (path + end > root && path[end - 1] == '/') end--;
-  snprintf(text, sizeof text, "%.*s", name ? (int)name : 1, name ? path : ".");
+  uint64_t n = strlen(root);
+  while (*root == '/') root++, n--;
+  while (n && root[n - 1] == '/') n--;
   if (zip) {
     s->ops = &insitu__store_zip_ops; /* closing frees all from here on */
     s->zip = zip;
-    zip->bytes = bytes;
-    zip->name = insitu__mem_text(path + name, n - name);
-    zip->root = insitu__mem_text(root, (uint64_t)(path + end - root));
+    zip->name = insitu__mem_text(name, n_name);
+    zip->root = insitu__mem_text(root, n);
     zip->base.reactor = s->reactor;
-    zip->base.url = insitu__mem_text(text, strlen(text));
   }
-  if (!zip || !zip->name || !zip->root || !zip->base.url)
+  if (!zip || !zip->name || !zip->root)
     return insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s': no memory to open it; give the process more memory", s->url);
-  insitu_status status = zip->root[0] ? insitu__store_check_key(zip->root, err) : INSITU_OK;
-  return status < 0 ? status : insitu__store_file_open(&zip->base, text, err);
+  return zip->root[0] ? insitu__store_check_key(zip->root, err) : INSITU_OK;
 }
+static insitu_status insitu__store_zip_open(
+    struct insitu__store *s, const char *path, uint64_t n, uint64_t bytes, insitu_error *err) {
+  char text[INSITU__MAX_KEY];
+  uint64_t name = n;
+  while (name && path[name - 1] != '/') name--;
+  snprintf(text, sizeof text, "%.*s", name ? (int)name : 1, name ? path : ".");
+  insitu_status status = insitu__store_zip_init(s, path + name, n - name, path + n, err);
+  if (status < 0) return status;
+  s->zip->bytes = bytes;
+  s->zip->base.url = insitu__mem_text(text, strlen(text));
+  if (!s->zip->base.url)
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s': no memory to open it; give the process more memory", s->url);
+  return insitu__store_file_open(&s->zip->base, text, err);
+}
+#ifndef INSITU_NO_CURL
+/* Whether a remote url's path has a part that ends in .zip: [begin, begin + n) of the url. */
+static bool insitu__store_zip_part(const char *url, uint64_t *begin, uint64_t *n) {
+  const char *p = strstr(url, "://"), *end = url + strcspn(url, "?#");
+  p = p ? strchr(p + 3, '/') : NULL;
+  for (; p && p < end; p += *n + 1) {
+    *n = strcspn(p + 1, "/?#");
+    *begin = (uint64_t)(p + 1 - url);
+    if (*n > 4 && !strncasecmp(p + 1 + *n - 4, ".zip", 4)) return true;
+  }
+  return false;
+}
+/* The same in a remote store: its parent is opened as a store, whose size of the file is asked for when its index is read. */
+static insitu_status insitu__store_zip_remote(
+    struct insitu__store *s, int kind, const insitu_loader_desc *desc, uint64_t begin, uint64_t n, insitu_error *err) {
+  const char *url = desc->url, *after = url + begin + n;
+  char name[INSITU__MAX_KEY], root[INSITU__MAX_KEY];
+  struct insitu__text_buffer parent = {0};
+  insitu_loader_desc base = *desc;
+  insitu__text_buffer_printf(&parent, "%.*s%s", (int)begin, url, after + strcspn(after, "?#"));
+  int64_t n_name = insitu__text_unescape(url + begin, n, name, sizeof name);
+  bool ok = n_name > 0 && insitu__text_unescape(after, strcspn(after, "?#"), root, sizeof root) >= 0;
+  insitu_status status = INSITU_OK;
+  if (parent.failed) status = insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
+  else if (!ok)
+    status = insitu__error_set(err, INSITU_E_ARG,
+        "url: its path is too long, or a %% is not followed by two hexadecimal digits; write %%25 for a percent sign");
+  if (!status) status = insitu__store_zip_init(s, name, (uint64_t)n_name, root, err);
+  base.url = parent.text;
+  if (!status) status = insitu__store_remote_open(&s->zip->base, kind, &base, err);
+  if (!status) {
+    s->remote = s->zip->base.remote;
+    insitu__mem_free(s->url);
+    s->url = insitu__mem_text(s->zip->base.url, strlen(s->zip->base.url));
+    if (!s->url) status = insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
+  }
+  insitu__text_buffer_free(&parent);
+  return status;
+}
+#endif
 
 /* -- any -- */
 
@@ -9460,7 +9525,9 @@ static insitu_status insitu__store_open(
     return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
   s->reactor = reactor;
 #ifndef INSITU_NO_CURL
-  if (kind >= INSITU__TEXT_URL_HTTP) status = insitu__store_remote_open(s, kind - INSITU__TEXT_URL_HTTP, desc, err);
+  if (kind >= INSITU__TEXT_URL_HTTP && insitu__store_zip_part(desc->url, &n, &bytes))
+    status = insitu__store_zip_remote(s, kind - INSITU__TEXT_URL_HTTP, desc, n, bytes, err);
+  else if (kind >= INSITU__TEXT_URL_HTTP) status = insitu__store_remote_open(s, kind - INSITU__TEXT_URL_HTTP, desc, err);
   else
 #else
   if (kind >= INSITU__TEXT_URL_HTTP)
@@ -9559,7 +9626,7 @@ static struct insitu__store_memo *insitu__store_memo_find(struct insitu__store *
 /* Of a remote store: asks for these objects all at once, so that each insitu__store_get_await of one of them, once, does not wait
  * for a round trip of its own. Errors are told by that, too. What memory is missing for is not asked for. */
 static void insitu__store_prefetch_await(struct insitu__store *s, const char *const *keys, uint64_t n, uint64_t limit) {
-  if (!s->remote) return;
+  if (!s->remote || s->zip) return;
   struct insitu__reactor_gate gate;
   uint64_t first = INSITU__ARRAY_LEN(s->memo), asked = 0;
   for (uint64_t i = 0; i < n; i++) {
@@ -11190,7 +11257,7 @@ static insitu_status insitu__zarr_array_await(
 static void insitu__zarr_prefetch_await(struct insitu__zarr_group *g, const char *const *paths, uint64_t n_paths) {
   static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
   char path[INSITU__MAX_KEY - 16], key[INSITU__MAX_KEY], **keys = NULL;
-  if (!g->store->remote) return;
+  if (!g->store->remote || g->store->zip) return;
   for (uint64_t i = 0; i < n_paths; i++) {
     struct insitu__zarr_array known = {0};
     bool there = !insitu__zarr_normalise(paths[i], path, sizeof path) ||
@@ -14803,7 +14870,8 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
     memcpy(&head->run_iov[n], t->iov, t->n_iov * sizeof *t->iov);
     n += t->n_iov;
     if (t->run)
-      head->run_iov[n++] = (struct iovec){ld->store.remote ? NULL : t->buffer + t->want, (size_t)(t->run->at - t->at - t->want)};
+      head->run_iov[n++] =
+          (struct iovec){ld->store.remote && !ld->store.zip ? NULL : t->buffer + t->want, (size_t)(t->run->at - t->at - t->want)};
   }
   insitu__loader_add(&ld->n_requests, 1);
   struct insitu__store_tag tag = {.give_up = &head->iter->stopping};
