@@ -8,8 +8,8 @@ BUILD   ?= build
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 
 # What of the header is there only with a macro, and the libraries it takes: for all but the examples.
-FEATURES     = -DINSITU_WITH_ZLIB -DINSITU_WITH_LIBDEFLATE -DINSITU_WITH_BZIP2 -DINSITU_WITH_SNAPPY
-FEATURE_LIBS = -lz -ldeflate -lbz2 -lsnappy
+FEATURES     = -DINSITU_WITH_ZLIB -DINSITU_WITH_LIBDEFLATE -DINSITU_WITH_BZIP2 -DINSITU_WITH_SNAPPY -DINSITU_WITH_OPENSSL
+FEATURE_LIBS = -lz -ldeflate -lbz2 -lsnappy -lcrypto
 
 WARN       = -Wall -Wextra
 TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests $(FEATURES) $(WARN)
@@ -27,7 +27,7 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
 # a process of its own.
-PURE_TESTS = test_blosc test_box test_codec test_coro test_order test_plan test_text test_time test_zarr
+PURE_TESTS = test_blosc test_box test_codec test_coro test_order test_plan test_sign test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_TESTS = $(IO_TESTS) test_coro
 VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))

@@ -110,6 +110,7 @@
  *      members of zip files; link -lz
  *   INSITU_WITH_BZIP2       bz2; link -lbz2
  *   INSITU_WITH_SNAPPY      snappy inside blosc; link -lsnappy
+ *   INSITU_WITH_OPENSSL     service accounts of Google Cloud (RS256); link -lcrypto
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
  *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped (batches, chunk buffers,
  *      indexes of shards, stacks) and what zstd, libdeflate (once for each decoding thread) and liburing allocate; any thread
@@ -143,6 +144,7 @@
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
  *   >>http       requests, by libcurl
+ *   >>sign       SHA-256, request signatures, dates, XML and INI of cloud services
  *   >>cloud      endpoints, options and credentials of remote stores
  *   >>codec      blosc, zstd, lz4, gzip, zlib, bz2, checksums, filters, yours, shards
  *   >>store      where objects live: local directories, memory, remote stores, zip files
@@ -694,6 +696,10 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_HELD (1u << 16)
 #define INSITU__MAX_INFLIGHT (1u << 16)
 #define INSITU__MAX_DEPTH (1u << 20) /* prefetch_depth */
+#define INSITU__MAX_SIGN_ITEMS 64    /* headers, or parameters of the query, of a signed request */
+#define INSITU__MAX_XML_DEPTH 32     /* elements within elements of an answer */
+#define INSITU__MAX_PEM (1u << 16)   /* bytes of a private key's text */
+#define INSITU__MAX_RSA 16384        /* bits of an RSA key: what libcrypto takes at most */
 
 /* >>base ------------------------------------------------------------------------------------------------------------------- */
 static inline uint64_t insitu__base_min(uint64_t a, uint64_t b) {
@@ -5493,6 +5499,977 @@ static void insitu__http_close(struct insitu__http *h) { /* after the reactor; a
   memset(h, 0, sizeof *h);
 }
 #endif
+
+/* >>sign ------------------------------------------------------------------------------------------------------------------- */
+/* What requests to cloud services are signed with, and the dates, XML and INI that come along. Pure functions over memory that the
+ * caller owns, no state; any thread; nothing suspends. All text is hostile: services' answers, users' files. Names and values of
+ * headers are checked before they are signed: no line break gets into a request. Nothing here writes a secret anywhere but into the
+ * header line that carries it. */
+#ifdef INSITU_WITH_OPENSSL
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC diagnostic ignored "-Wshadow"
+#pragma GCC diagnostic ignored "-Wcast-qual"
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#pragma GCC diagnostic pop
+#endif
+
+/* -- SHA-256 (FIPS 180-4), HMAC (RFC 2104) -- */
+
+struct insitu__sign_sha256 {
+  uint32_t h[8];
+  uint64_t n; /* bytes so far */
+  unsigned char block[64];
+};
+
+/* The first 32 bits of the fractions of the cube roots of the first 64 primes: FIPS 180-4, 4.2.2. */
+static const uint32_t insitu__sign_constant[64] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1,
+    0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da, 0x983e5152, 0xa831c66d,
+    0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967, 0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13,
+    0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85, 0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624,
+    0xf40e3585, 0x106aa070, 0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+static uint32_t insitu__sign_rotate(uint32_t x, unsigned n) {
+  return x >> n | x << (32 - n);
+}
+/* One round; its caller turns the names, so that nothing is moved. */
+#define INSITU__SIGN_ROUND(a, b, c, d, e, f, g, h, i)                                                                            \
+  h += (insitu__sign_rotate(e, 6) ^ insitu__sign_rotate(e, 11) ^ insitu__sign_rotate(e, 25)) + (((f ^ g) & e) ^ g) +             \
+       insitu__sign_constant[i] + w[(i) % 16];                                                                                   \
+  d += h;                                                                                                                        \
+  h += (insitu__sign_rotate(a, 2) ^ insitu__sign_rotate(a, 13) ^ insitu__sign_rotate(a, 22)) + (((a | b) & c) | (a & b))
+static void insitu__sign_sha256_plain(uint32_t state[8], const unsigned char *p) {
+  uint32_t w[16], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6], h = state[7];
+  for (unsigned i = 0; i < 16; i++) w[i] = __builtin_bswap32(insitu__base_load32(p + 4 * i));
+  for (unsigned i = 0; i < 64; i += 16) {
+    for (unsigned k = 0; i && k < 16; k++) {
+      uint32_t x = w[(k + 1) % 16], y = w[(k + 14) % 16];
+      w[k] += (insitu__sign_rotate(x, 7) ^ insitu__sign_rotate(x, 18) ^ x >> 3) + w[(k + 9) % 16] +
+              (insitu__sign_rotate(y, 17) ^ insitu__sign_rotate(y, 19) ^ y >> 10);
+    }
+    for (unsigned k = i; k < i + 16; k += 8) {
+      INSITU__SIGN_ROUND(a, b, c, d, e, f, g, h, k);
+      INSITU__SIGN_ROUND(h, a, b, c, d, e, f, g, k + 1);
+      INSITU__SIGN_ROUND(g, h, a, b, c, d, e, f, k + 2);
+      INSITU__SIGN_ROUND(f, g, h, a, b, c, d, e, k + 3);
+      INSITU__SIGN_ROUND(e, f, g, h, a, b, c, d, k + 4);
+      INSITU__SIGN_ROUND(d, e, f, g, h, a, b, c, k + 5);
+      INSITU__SIGN_ROUND(c, d, e, f, g, h, a, b, k + 6);
+      INSITU__SIGN_ROUND(b, c, d, e, f, g, h, a, k + 7);
+    }
+  }
+  const uint32_t end[8] = {a, b, c, d, e, f, g, h};
+  for (unsigned i = 0; i < 8; i++) state[i] += end[i];
+}
+#if defined(__x86_64__)
+typedef int insitu__sign_four __attribute__((vector_size(16)));
+/* The same by the processor's own instructions (Intel SDM volume 2, SHA256RNDS2): four rounds a turn. */
+__attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(uint32_t h[8], const unsigned char *p) {
+  insitu__sign_four w[4], constant, high = {(int)h[5], (int)h[4], (int)h[1], (int)h[0]},
+                                    low = {(int)h[7], (int)h[6], (int)h[3], (int)h[2]};
+  const insitu__sign_four from_high = high, from_low = low;
+  for (unsigned i = 0; i < 16; i++) {
+    insitu__sign_four *now = &w[i % 4], last = w[(i + 3) % 4];
+    if (i < 4) {
+      for (unsigned k = 0; k < 4; k++) (*now)[k] = (int)__builtin_bswap32(insitu__base_load32(p + 16 * i + 4 * k));
+    } else {
+      insitu__sign_four before = __builtin_shufflevector(w[(i + 2) % 4], last, 1, 2, 3, 4);
+      *now = __builtin_ia32_sha256msg2(__builtin_ia32_sha256msg1(*now, w[(i + 1) % 4]) + before, last);
+    }
+    memcpy(&constant, insitu__sign_constant + 4 * i, sizeof constant);
+    constant += *now;
+    low = __builtin_ia32_sha256rnds2(low, high, constant);
+    high = __builtin_ia32_sha256rnds2(high, low, __builtin_shufflevector(constant, constant, 2, 3, 2, 3));
+  }
+  high += from_high;
+  low += from_low;
+  for (int i = 0; i < 2; i++) {
+    h[1 - i] = (uint32_t)high[2 + i];
+    h[5 - i] = (uint32_t)high[i];
+    h[3 - i] = (uint32_t)low[2 + i];
+    h[7 - i] = (uint32_t)low[i];
+  }
+}
+static bool insitu__sign_has_sha(void) {
+#if defined(__SHA__)
+  return true;
+#elif defined(__clang__) /* clang 14 does not know the word, and asking the processor itself costs as much as it saves */
+  return false;
+#else
+  return __builtin_cpu_supports("sha");
+#endif
+}
+#endif
+static void insitu__sign_sha256_block(uint32_t h[8], const unsigned char *p) {
+#if defined(__x86_64__)
+  if (insitu__sign_has_sha()) {
+    insitu__sign_sha256_wide(h, p);
+    return;
+  }
+#endif
+  insitu__sign_sha256_plain(h, p);
+}
+static void insitu__sign_sha256_init(struct insitu__sign_sha256 *s) {
+  static const uint32_t start[8] = {
+      0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}; /* 5.3.3 */
+  memcpy(s->h, start, sizeof s->h);
+  s->n = 0;
+}
+static void insitu__sign_sha256_add(struct insitu__sign_sha256 *s, const void *p, uint64_t n) {
+  const unsigned char *at = (const unsigned char *)p;
+  uint64_t used = s->n % 64;
+  s->n += n;
+  if (used) {
+    uint64_t more = insitu__base_min(64 - used, n);
+    if (more) memcpy(s->block + used, at, more);
+    if (used + more < 64) return;
+    insitu__sign_sha256_block(s->h, s->block);
+    at += more;
+    n -= more;
+  }
+  for (; n >= 64; at += 64, n -= 64) insitu__sign_sha256_block(s->h, at);
+  if (n) memcpy(s->block, at, n);
+}
+static void insitu__sign_sha256_end(struct insitu__sign_sha256 *s, unsigned char out[32]) {
+  static const unsigned char padding[64] = {0x80};
+  unsigned char bits[8];
+  uint64_t n = s->n;
+  for (int i = 0; i < 8; i++) bits[i] = (unsigned char)(n * 8 >> (56 - 8 * i));
+  insitu__sign_sha256_add(s, padding, 1 + (119 - n % 64) % 64); /* up to 8 bytes before the end of a block */
+  insitu__sign_sha256_add(s, bits, 8);
+  for (unsigned i = 0; i < 32; i++) out[i] = (unsigned char)(s->h[i / 4] >> (24 - 8 * (i % 4)));
+}
+static void insitu__sign_sha256(const void *p, uint64_t n, unsigned char out[32]) {
+  struct insitu__sign_sha256 s;
+  insitu__sign_sha256_init(&s);
+  insitu__sign_sha256_add(&s, p, n);
+  insitu__sign_sha256_end(&s, out);
+}
+static void insitu__sign_hmac(const void *key, uint64_t n_key, const void *p, uint64_t n, unsigned char out[32]) {
+  unsigned char inner[64] = {0}, outer[64];
+  struct insitu__sign_sha256 s;
+  if (n_key > 64) insitu__sign_sha256(key, n_key, inner);
+  else if (n_key) memcpy(inner, key, n_key);
+  for (int i = 0; i < 64; i++) {
+    outer[i] = inner[i] ^ 0x5c;
+    inner[i] ^= 0x36;
+  }
+  insitu__sign_sha256_init(&s);
+  insitu__sign_sha256_add(&s, inner, 64);
+  insitu__sign_sha256_add(&s, p, n);
+  insitu__sign_sha256_end(&s, out);
+  insitu__sign_sha256_init(&s);
+  insitu__sign_sha256_add(&s, outer, 64);
+  insitu__sign_sha256_add(&s, out, 32);
+  insitu__sign_sha256_end(&s, out);
+}
+
+/* -- hexadecimal, base64 (RFC 4648), percent escapes (RFC 3986) -- */
+
+static void insitu__sign_hex(const void *p, uint64_t n, char *out) { /* 2 n digits, lower case, and a NUL */
+  for (uint64_t i = 0; i < n; i++) {
+    unsigned char byte = ((const unsigned char *)p)[i];
+    *out++ = "0123456789abcdef"[byte >> 4];
+    *out++ = "0123456789abcdef"[byte & 15];
+  }
+  *out = 0;
+}
+/* Appends; digits: the 64, and behind them what pads, if anything. */
+static bool insitu__sign_base64_by(const char *digits, const void *p, uint64_t n, struct insitu__text_buffer *out) {
+  const unsigned char *at = (const unsigned char *)p;
+  for (; n; at += n < 3 ? n : 3, n -= n < 3 ? n : 3) {
+    uint32_t bits = (uint32_t)at[0] << 16 | (n > 1 ? (uint32_t)at[1] << 8 : 0) | (n > 2 ? at[2] : 0);
+    char four[4] = {
+        digits[bits >> 18], digits[bits >> 12 & 63], digits[n > 1 ? bits >> 6 & 63 : 64], digits[n > 2 ? bits & 63 : 64]};
+    insitu__text_buffer_bytes(out, four, digits[64] || n > 2 ? 4 : n + 1);
+  }
+  return insitu__text_buffer_bytes(out, "", 0);
+}
+static bool insitu__sign_base64(const void *p, uint64_t n, struct insitu__text_buffer *out) {
+  return insitu__sign_base64_by("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", p, n, out);
+}
+static bool insitu__sign_unreserved(int c) { /* RFC 3986, 2.3 */
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || insitu__text_is_digit(c) || c == '-' || c == '.' || c == '_' ||
+         c == '~';
+}
+/* Appends text with every byte but the unreserved ones (and slashes, where they are kept) as %XX: the one form that services
+ * compute signatures of. The buffer's limit must allow three bytes for each. */
+static bool insitu__sign_escape(struct insitu__text_buffer *out, const char *text, uint64_t n, bool keep_slash) {
+  if (n > INSITU__MAX_META || !insitu__text_buffer_reserve(out, 3 * n)) return !(out->failed = true);
+  for (uint64_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text[i];
+    bool plain = insitu__sign_unreserved(c) || (keep_slash && c == '/');
+    out->text[out->n++] = plain ? text[i] : '%';
+    if (plain) continue;
+    out->text[out->n++] = "0123456789ABCDEF"[c >> 4];
+    out->text[out->n++] = "0123456789ABCDEF"[c & 15];
+  }
+  out->text[out->n] = 0;
+  return true;
+}
+/* Appends text with %XX decoded; a plus sign is one. False: a percent sign without its digits, or no memory. */
+static bool insitu__sign_unescape(struct insitu__text_buffer *out, const char *text, uint64_t n) {
+  insitu__text_buffer_bytes(out, "", 0);
+  for (uint64_t i = 0; i < n; i++) {
+    char c = text[i];
+    if (c == '%') {
+      int high = n - i > 2 ? insitu__text_hex((unsigned char)text[i + 1]) : -1;
+      int low = high < 0 ? -1 : insitu__text_hex((unsigned char)text[i + 2]);
+      if (low < 0) return false;
+      c = (char)(high * 16 + low);
+      i += 2;
+    }
+    insitu__text_buffer_bytes(out, &c, 1);
+  }
+  return !out->failed;
+}
+
+/* -- queries -- */
+
+struct insitu__sign_pair { /* of a query, not escaped */
+  const char *key, *value;
+};
+static int insitu__sign_compare_escaped(const char *a, const char *b) { /* as strcmp of what insitu__sign_escape makes of them */
+  for (;; a++, b++) {
+    int ca = (unsigned char)*a, cb = (unsigned char)*b;
+    if (ca == cb && ca) continue;
+    /* a percent sign stands before all unreserved characters, and the end of a text before that */
+    return (ca && insitu__sign_unreserved(ca) ? ca + 256 : ca) - (cb && insitu__sign_unreserved(cb) ? cb + 256 : cb);
+  }
+}
+/* Appends "key=value&key=value", escaped, in the order that signatures want; sorts the n pairs (a few) to that end. */
+__attribute__((unused)) static bool insitu__sign_query(
+    struct insitu__text_buffer *out, struct insitu__sign_pair *pair, unsigned n) {
+  for (unsigned i = 1; i < n; i++)
+    for (unsigned k = i; k; k--) {
+      int order = insitu__sign_compare_escaped(pair[k - 1].key, pair[k].key);
+      if (order < 0 || (!order && insitu__sign_compare_escaped(pair[k - 1].value, pair[k].value) <= 0)) break;
+      struct insitu__sign_pair swap = pair[k];
+      pair[k] = pair[k - 1];
+      pair[k - 1] = swap;
+    }
+  insitu__text_buffer_bytes(out, "", 0);
+  for (unsigned i = 0; i < n; i++) {
+    if (i) insitu__text_buffer_bytes(out, "&", 1);
+    insitu__sign_escape(out, pair[i].key, strlen(pair[i].key), false);
+    insitu__text_buffer_bytes(out, "=", 1);
+    insitu__sign_escape(out, pair[i].value, strlen(pair[i].value), false);
+  }
+  return !out->failed;
+}
+
+/* -- dates -- */
+
+static const char *const insitu__sign_days[] = {"Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"}; /* 1970-01-01 was a Thursday */
+static const char *const insitu__sign_months[] = {
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+
+/* Seconds since 1970 to a date of the years 1 to 9999, beyond which it stays at their ends; returns the day's number. */
+static int64_t insitu__sign_date(int64_t seconds, struct insitu__time_date *d) {
+  const int64_t first = INT64_C(-62135596800), last = INT64_C(253402300799);
+  seconds = seconds < first ? first : seconds > last ? last : seconds;
+  int64_t day = insitu__time_floor(seconds, 86400);
+  int rest = (int)(seconds - day * 86400);
+  insitu__time_from_day(INSITU__TIME_PROLEPTIC, day, d);
+  d->hour = rest / 3600;
+  d->minute = rest / 60 % 60;
+  d->second = rest % 60;
+  return day;
+}
+__attribute__((unused)) static void insitu__sign_http_date(
+    int64_t seconds, char out[30]) { /* "Tue, 15 Nov 1994 08:12:31 GMT": RFC 9110, 5.6.7 */
+  struct insitu__time_date d;
+  int64_t day = insitu__sign_date(seconds, &d);
+  int weekday = (int)(day - 7 * insitu__time_floor(day, 7));
+  snprintf(out, 30, "%s, %02u %s %04u %02u:%02u:%02u GMT", insitu__sign_days[weekday], (unsigned)d.day % 100,
+      insitu__sign_months[d.month - 1], (unsigned)d.year % 10000, (unsigned)d.hour % 100, (unsigned)d.minute % 100,
+      (unsigned)d.second % 100);
+}
+static void insitu__sign_iso_basic(int64_t seconds, char out[17]) { /* "20130524T000000Z" */
+  struct insitu__time_date d;
+  insitu__sign_date(seconds, &d);
+  snprintf(out, 17, "%04u%02u%02uT%02u%02u%02uZ", (unsigned)d.year % 10000, (unsigned)d.month % 100, (unsigned)d.day % 100,
+      (unsigned)d.hour % 100, (unsigned)d.minute % 100, (unsigned)d.second % 100);
+}
+static bool insitu__sign_number(const char **p, unsigned digits, int least, int most, int *out) { /* exactly so many digits */
+  *out = 0;
+  for (; digits; digits--, (*p)++) {
+    if (!insitu__text_is_digit(**p)) return false;
+    *out = *out * 10 + (**p - '0');
+  }
+  return *out >= least && *out <= most;
+}
+static bool insitu__sign_literal(const char **p, const char *literal) {
+  uint64_t n = strlen(literal);
+  if (strncmp(*p, literal, n)) return false;
+  *p += n;
+  return true;
+}
+static bool insitu__sign_clock(const char **p, const char *separator, struct insitu__time_date *d) { /* "08:12:31", "081231" */
+  return insitu__sign_number(p, 2, 0, 23, &d->hour) && insitu__sign_literal(p, separator) &&
+         insitu__sign_number(p, 2, 0, 59, &d->minute) && insitu__sign_literal(p, separator) &&
+         insitu__sign_number(p, 2, 0, 59, &d->second);
+}
+static bool insitu__sign_seconds(const struct insitu__time_date *d, int64_t *day, int64_t *seconds) { /* false: no such day */
+  if (!insitu__time_exists(INSITU__TIME_PROLEPTIC, d->year, d->month, d->day)) return false;
+  *day = insitu__time_day(INSITU__TIME_PROLEPTIC, d->year, d->month, d->day);
+  *seconds = *day * 86400 + d->hour * 3600 + d->minute * 60 + d->second;
+  return true;
+}
+/* RFC 9110's IMF-fixdate alone, which every server sends today; the weekday must be the date's. */
+__attribute__((unused)) static bool insitu__sign_parse_http_date(const char *p, int64_t *seconds) {
+  struct insitu__time_date d = {0};
+  int weekday = 0, year;
+  int64_t day, found;
+  while (weekday < 7 && strncmp(p, insitu__sign_days[weekday], 3) != 0) weekday++;
+  if (weekday == 7) return false;
+  p += 3;
+  if (!insitu__sign_literal(&p, ", ") || !insitu__sign_number(&p, 2, 1, 31, &d.day) || !insitu__sign_literal(&p, " "))
+    return false;
+  while (d.month < 12 && strncmp(p, insitu__sign_months[d.month], 3) != 0) d.month++;
+  if (d.month++ == 12) return false;
+  p += 3;
+  if (!insitu__sign_literal(&p, " ") || !insitu__sign_number(&p, 4, 1, 9999, &year) || !insitu__sign_literal(&p, " ") ||
+      !insitu__sign_clock(&p, ":", &d) || !insitu__sign_literal(&p, " GMT") || *p)
+    return false;
+  d.year = year;
+  if (!insitu__sign_seconds(&d, &day, &found) || day - 7 * insitu__time_floor(day, 7) != weekday) return false;
+  *seconds = found;
+  return true;
+}
+/* "20130524T000000Z" or "2013-05-24T00:00:00Z", which may have a fraction (cut off) and an offset such as +01:00 for the Z. */
+__attribute__((unused)) static bool insitu__sign_parse_iso(const char *p, int64_t *seconds) {
+  struct insitu__time_date d = {0};
+  int year, hour = 0, minute = 0;
+  int64_t day, found;
+  if (!insitu__sign_number(&p, 4, 1, 9999, &year)) return false;
+  const char *dash = *p == '-' ? "-" : "", *colon = *p == '-' ? ":" : "";
+  d.year = year;
+  if (!insitu__sign_literal(&p, dash) || !insitu__sign_number(&p, 2, 1, 12, &d.month) || !insitu__sign_literal(&p, dash) ||
+      !insitu__sign_number(&p, 2, 1, 31, &d.day) || !insitu__sign_literal(&p, "T") || !insitu__sign_clock(&p, colon, &d))
+    return false;
+  if (*dash && *p == '.') {
+    if (!insitu__text_is_digit(*++p)) return false;
+    while (insitu__text_is_digit(*p)) p++;
+  }
+  int sign = *p == '-' ? -1 : 1;
+  if (*dash && (*p == '+' || *p == '-')) {
+    p++;
+    if (!insitu__sign_number(&p, 2, 0, 23, &hour) || !insitu__sign_literal(&p, ":") ||
+        !insitu__sign_number(&p, 2, 0, 59, &minute))
+      return false;
+  } else if (!insitu__sign_literal(&p, "Z")) return false;
+  if (*p || !insitu__sign_seconds(&d, &day, &found)) return false;
+  *seconds = found - sign * (hour * 3600 + minute * 60);
+  return true;
+}
+
+/* -- what both kinds of signatures sort: headers, query parameters -- */
+
+struct insitu__sign_item { /* borrowed */
+  const char *name, *value;
+  uint64_t n_name, n_value;
+};
+struct insitu__sign_items {
+  unsigned n;
+  struct insitu__sign_item item[INSITU__MAX_SIGN_ITEMS];
+};
+
+static char insitu__sign_lower(char c) {
+  return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
+}
+static int insitu__sign_compare_names(const struct insitu__sign_item *a, const struct insitu__sign_item *b) { /* case aside */
+  for (uint64_t i = 0; i < a->n_name && i < b->n_name; i++) {
+    int order = (unsigned char)insitu__sign_lower(a->name[i]) - (unsigned char)insitu__sign_lower(b->name[i]);
+    if (order) return order;
+  }
+  return (a->n_name > b->n_name) - (a->n_name < b->n_name);
+}
+static bool insitu__sign_is_named(const struct insitu__sign_item *item, const char *name) { /* case aside */
+  return item->n_name == strlen(name) && strncasecmp(item->name, name, item->n_name) == 0;
+}
+/* Puts it where it belongs by its name, behind those of the same name; false: there are too many. */
+static bool insitu__sign_insert(struct insitu__sign_items *s, struct insitu__sign_item item) {
+  if (s->n == INSITU__MAX_SIGN_ITEMS) return false;
+  unsigned at = s->n++;
+  for (; at && insitu__sign_compare_names(&s->item[at - 1], &item) > 0; at--) s->item[at] = s->item[at - 1];
+  s->item[at] = item;
+  return true;
+}
+static bool insitu__sign_insert_text(struct insitu__sign_items *s, const char *name, const char *value) {
+  return insitu__sign_insert(s, (struct insitu__sign_item){name, value, strlen(name), strlen(value)});
+}
+/* The parts of "Name: value", trimmed; false for anything else, a control character among it. */
+static bool insitu__sign_header(const char *line, struct insitu__sign_item *item) {
+  *item = (struct insitu__sign_item){.name = line, .n_name = strcspn(line, ":")};
+  for (const char *p = line; *p; p++)
+    if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
+  for (uint64_t i = 0; i < item->n_name; i++)
+    if (!insitu__sign_unreserved(line[i])) return false;
+  if (!item->n_name || !line[item->n_name]) return false;
+  item->value = line + item->n_name + 1;
+  item->value += strspn(item->value, " ");
+  item->n_value = strlen(item->value);
+  while (item->n_value && item->value[item->n_value - 1] == ' ') item->n_value--;
+  return true;
+}
+static void insitu__sign_put_lower(struct insitu__text_buffer *out, const char *text, uint64_t n) {
+  if (!insitu__text_buffer_reserve(out, n)) return;
+  for (uint64_t i = 0; i < n; i++) out->text[out->n++] = insitu__sign_lower(text[i]);
+  out->text[out->n] = 0;
+}
+static bool insitu__sign_visible(const char *text) { /* one word of ASCII: nothing that could break a header line or a scope */
+  for (const char *p = text; *p; p++)
+    if (*p <= 0x20 || *p >= 0x7f) return false;
+  return *text != 0;
+}
+
+/* -- Signature Version 4 (docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html) -- */
+
+#define INSITU__SIGN_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* SHA-256 of no bytes */
+#define INSITU__SIGN_UNSIGNED "UNSIGNED-PAYLOAD"
+
+struct insitu__sign_aws { /* or a Google HMAC key: the same signatures, with service s3 and any region */
+  const char *access_key, *secret_key;
+  const char *session_token;    /* NULL: none */
+  const char *region, *service; /* service: s3, or one whose path is "/", such as sts: others escape paths twice */
+};
+struct insitu__sign_day {        /* the signing key of one day, region, service and secret; all zero: none yet */
+  unsigned char of[32], key[32]; /* of: the hash of what it was made from */
+};
+
+/* scope: "20130524/us-east-1/s3/aws4_request" */
+static bool insitu__sign_day_key(struct insitu__sign_day *day, const struct insitu__sign_aws *k, const char *scope) {
+  unsigned char of[32], key[32];
+  struct insitu__sign_sha256 s;
+  struct insitu__text_buffer secret = {0};
+  insitu__sign_sha256_init(&s);
+  insitu__sign_sha256_add(&s, scope, strlen(scope) + 1);
+  insitu__sign_sha256_add(&s, k->secret_key, strlen(k->secret_key));
+  insitu__sign_sha256_end(&s, of);
+  if (!memcmp(of, day->of, sizeof of)) return true;
+  if (!insitu__text_buffer_printf(&secret, "AWS4%s", k->secret_key)) return false;
+  insitu__sign_hmac(secret.text, secret.n, scope, 8, key); /* the date, then region, service and aws4_request */
+  insitu__text_buffer_free(&secret);
+  for (const char *at = scope + 9, *end; *at; at = end + (*end != 0)) {
+    end = at + strcspn(at, "/");
+    insitu__sign_hmac(key, sizeof key, at, (uint64_t)(end - at), key);
+  }
+  memcpy(day->of, of, sizeof of);
+  memcpy(day->key, key, sizeof key);
+  return true;
+}
+/* Those that a proxy may change, or that the transfer sets by itself. */
+static bool insitu__sign_unsigned(const struct insitu__sign_item *item) {
+  static const char *const name[] = {"accept-encoding", "authorization", "connection", "content-length", "expect", "host",
+      "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "user-agent", "x-amzn-trace-id"};
+  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+    if (insitu__sign_is_named(item, name[i])) return true;
+  return false;
+}
+/* The canonical request to out, the signed names to names. */
+static bool insitu__sign_canonical(struct insitu__text_buffer *out, struct insitu__text_buffer *names,
+    const struct insitu__sign_items *s, const char *method, const char *path, const char *query, const char *payload_hash) {
+  insitu__text_buffer_printf(out, "%s\n%s\n%s\n", method, path, query);
+  for (unsigned i = 0; i < s->n; i++) {
+    const struct insitu__sign_item *item = &s->item[i];
+    bool again = i && !insitu__sign_compare_names(item - 1, item);
+    if (!again) {
+      if (i) insitu__text_buffer_bytes(names, ";", 1);
+      insitu__sign_put_lower(names, item->name, item->n_name);
+      insitu__sign_put_lower(out, item->name, item->n_name);
+    }
+    insitu__text_buffer_bytes(out, again ? "," : ":", 1);
+    for (uint64_t from = 0, to; from < item->n_value; from = to) { /* runs of spaces are one */
+      for (to = from + 1; to < item->n_value && (item->value[to] != ' ' || item->value[to - 1] != ' ');) to++;
+      insitu__text_buffer_bytes(out, item->value + from, to - from);
+      while (to < item->n_value && item->value[to] == ' ') to++;
+    }
+    if (i + 1 == s->n || insitu__sign_compare_names(item, item + 1)) insitu__text_buffer_bytes(out, "\n", 1);
+  }
+  insitu__text_buffer_printf(out, "\n%s\n%s", names->text ? names->text : "", payload_hash);
+  return !out->failed && !names->failed;
+}
+/* The value of Authorization to out. */
+static bool insitu__sign_v4_value(struct insitu__text_buffer *out, struct insitu__sign_day *day, const struct insitu__sign_aws *k,
+    const char *stamp, const struct insitu__text_buffer *canonical, const char *names) {
+  struct insitu__text_buffer scope = {0}, text = {0};
+  unsigned char hash[32];
+  char hex[65];
+  insitu__sign_sha256(canonical->text, canonical->n, hash);
+  insitu__sign_hex(hash, sizeof hash, hex);
+  bool ok = insitu__text_buffer_printf(&scope, "%.8s/%s/%s/aws4_request", stamp, k->region, k->service) &&
+            insitu__text_buffer_printf(&text, "AWS4-HMAC-SHA256\n%s\n%s\n%s", stamp, scope.text, hex) &&
+            insitu__sign_day_key(day, k, scope.text);
+  if (ok) {
+    insitu__sign_hmac(day->key, sizeof day->key, text.text, text.n, hash);
+    insitu__sign_hex(hash, sizeof hash, hex);
+    ok = insitu__text_buffer_printf(
+        out, "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s", k->access_key, scope.text, names, hex);
+  }
+  insitu__text_buffer_free(&scope);
+  insitu__text_buffer_free(&text);
+  return ok;
+}
+/* Signs a request: gives `add` the header lines that it then needs, x-amz-date, x-amz-content-sha256 (of service s3),
+ * x-amz-security-token (if there is one) and Authorization. host (with its port, if that is not the scheme's own), path and query
+ * (both escaped; the query as insitu__sign_query writes it, "" for none) are the exact bytes that go out. headers: "Name: value"
+ * lines; all are signed but those that change on the way. payload_hash: of the body, in hexadecimal, or INSITU__SIGN_UNSIGNED. now:
+ * seconds since 1970. cached: one for each set of credentials, kept by the caller. False: no memory, too many headers, or a header
+ * or credential with characters that do not belong there; nothing was added then. */
+__attribute__((unused)) static bool insitu__sign_v4(struct insitu__sign_day *cached, const struct insitu__sign_aws *k,
+    const char *method, const char *host, const char *path, const char *query, const char *const *headers, unsigned n_headers,
+    const char *payload_hash, int64_t now, void (*add)(void *to, const char *header_line), void *to) {
+  struct insitu__text_buffer out = {0}, names = {0}, line = {0};
+  struct insitu__sign_items s = {.n = 0};
+  struct insitu__sign_item item;
+  const char *own[3][2] = {{"x-amz-date", NULL}, {"x-amz-content-sha256", NULL}, {"x-amz-security-token", k->session_token}};
+  char stamp[17];
+  insitu__sign_iso_basic(now, stamp);
+  own[0][1] = stamp;
+  if (!strcmp(k->service, "s3")) own[1][1] = payload_hash;
+  bool ok = insitu__sign_visible(k->access_key) && insitu__sign_visible(k->region) && insitu__sign_visible(host) &&
+            insitu__sign_visible(path) && (!*query || insitu__sign_visible(query)) && !strchr(k->region, '/') &&
+            insitu__sign_insert_text(&s, "host", host);
+  for (unsigned i = 0; ok && i < 3; i++)
+    ok = !own[i][1] || (insitu__sign_visible(own[i][1]) && insitu__sign_insert_text(&s, own[i][0], own[i][1]));
+  for (unsigned i = 0; ok && i < n_headers; i++)
+    ok = insitu__sign_header(headers[i], &item) && (insitu__sign_unsigned(&item) || insitu__sign_insert(&s, item));
+  ok = ok && insitu__sign_canonical(&out, &names, &s, method, path, query, payload_hash) &&
+       insitu__text_buffer_printf(&line, "Authorization: ") && insitu__sign_v4_value(&line, cached, k, stamp, &out, names.text);
+  for (unsigned i = 0; ok && i < 3; i++) {
+    if (!own[i][1]) continue;
+    out.n = 0;
+    ok = insitu__text_buffer_printf(&out, "%s: %s", own[i][0], own[i][1]);
+    if (ok) add(to, out.text);
+  }
+  if (ok) add(to, line.text);
+  insitu__text_buffer_free(&out);
+  insitu__text_buffer_free(&names);
+  insitu__text_buffer_free(&line);
+  return ok;
+}
+
+/* -- Shared Key of Azure's Blob service (learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key) -- */
+
+/* "\nname:value,value" of each parameter, sorted, values decoded. */
+static bool insitu__sign_azure_query(struct insitu__text_buffer *out, const char *query) {
+  struct insitu__sign_items s = {.n = 0};
+  for (const char *at = query, *end; *at; at = end + (*end != 0)) {
+    end = at + strcspn(at, "&");
+    uint64_t n = (uint64_t)(end - at), n_name = strcspn(at, "=&"), skip = n_name + (n_name < n);
+    struct insitu__sign_item item = {at, at + skip, n_name, n - skip};
+    if (n && !insitu__sign_insert(&s, item)) return false;
+  }
+  bool ok = true;
+  for (unsigned i = 0; ok && i < s.n; i++) {
+    const struct insitu__sign_item *item = &s.item[i];
+    bool again = i && !insitu__sign_compare_names(item - 1, item);
+    if (!again) insitu__text_buffer_bytes(out, "\n", 1);
+    if (!again) insitu__sign_put_lower(out, item->name, item->n_name);
+    insitu__text_buffer_bytes(out, again ? "," : ":", 1);
+    ok = insitu__sign_unescape(out, item->value, item->n_value);
+  }
+  return ok;
+}
+/* What is signed. */
+static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char *account, const char *method, const char *path,
+    const char *query, const struct insitu__sign_items *s, const char *content_length) {
+  static const char *const plain[] = {"content-encoding", "content-language", "content-length", "content-md5", "content-type",
+      "date", "if-modified-since", "if-match", "if-none-match", "if-unmodified-since", "range"};
+  insitu__text_buffer_printf(out, "%s\n", method);
+  for (size_t k = 0; k < sizeof plain / sizeof *plain; k++) {
+    if (k == 2 && strcmp(content_length, "0") != 0) insitu__text_buffer_printf(out, "%s", content_length);
+    for (unsigned i = 0; k != 2 && i < s->n; i++)
+      if (insitu__sign_is_named(&s->item[i], plain[k])) insitu__text_buffer_bytes(out, s->item[i].value, s->item[i].n_value);
+    insitu__text_buffer_bytes(out, "\n", 1);
+  }
+  for (unsigned i = 0; i < s->n; i++) {
+    const struct insitu__sign_item *item = &s->item[i];
+    if (item->n_name < 5 || strncasecmp(item->name, "x-ms-", 5) != 0) continue;
+    insitu__sign_put_lower(out, item->name, item->n_name);
+    insitu__text_buffer_bytes(out, ":", 1);
+    insitu__text_buffer_bytes(out, item->value, item->n_value);
+    insitu__text_buffer_bytes(out, "\n", 1);
+  }
+  insitu__text_buffer_printf(out, "/%s%s", account, path);
+  return insitu__sign_azure_query(out, query) && !out->failed;
+}
+/* Appends the value of Authorization, "SharedKey account:signature". key: decoded. path and query are the exact bytes that go out:
+ * "/container/key", escaped, behind "/account" where the host does not name the account; "restype=container&comp=list" or "".
+ * headers: all of the request, "Name: value"; x-ms-date and x-ms-version (2015-02-21 or later) must be among them. content_length:
+ * "" or "0" for none. False: no memory, too many headers, or one (or the query) with characters that do not belong there. */
+__attribute__((unused)) static bool insitu__sign_azure(const char *account, const unsigned char *key, uint64_t n_key,
+    const char *method, const char *path, const char *query, const char *const *headers, unsigned n_headers,
+    const char *content_length, struct insitu__text_buffer *authorization) {
+  struct insitu__text_buffer text = {0};
+  struct insitu__sign_items s = {.n = 0};
+  struct insitu__sign_item item;
+  unsigned char hash[32];
+  bool ok = insitu__sign_visible(account) && insitu__sign_visible(path) && (!*query || insitu__sign_visible(query));
+  for (unsigned i = 0; ok && i < n_headers; i++) ok = insitu__sign_header(headers[i], &item) && insitu__sign_insert(&s, item);
+  ok = ok && insitu__sign_azure_text(&text, account, method, path, query, &s, content_length);
+  if (ok) {
+    insitu__sign_hmac(key, n_key, text.text, text.n, hash);
+    ok = insitu__text_buffer_printf(authorization, "SharedKey %s:", account) &&
+         insitu__sign_base64(hash, sizeof hash, authorization);
+  }
+  insitu__text_buffer_free(&text);
+  return ok;
+}
+
+/* -- RS256 (RFC 7518, 3.3): how a service account of Google Cloud signs -- */
+
+#ifdef INSITU_WITH_OPENSSL
+static bool insitu__sign_base64url(const void *p, uint64_t n, struct insitu__text_buffer *out) { /* without padding */
+  return insitu__sign_base64_by("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", p, n, out);
+}
+static int insitu__sign_no_password(char *out, int cap, int writing, void *user) { /* else libcrypto would ask on the terminal */
+  (void)out, (void)cap, (void)writing, (void)user;
+  return -1;
+}
+static EVP_PKEY *insitu__sign_rsa_key(const char *pem, uint64_t n) { /* NULL: it is none */
+  BIO *text = n <= INSITU__MAX_PEM ? BIO_new_mem_buf(pem, (int)n) : NULL;
+  EVP_PKEY *key = text ? PEM_read_bio_PrivateKey(text, NULL, insitu__sign_no_password, NULL) : NULL;
+  if (key && (!EVP_PKEY_is_a(key, "RSA") || EVP_PKEY_get_bits(key) > INSITU__MAX_RSA)) {
+    EVP_PKEY_free(key);
+    key = NULL;
+  }
+  BIO_free(text);
+  return key;
+}
+/* Appends the JSON web token: text, which is "header.claims" in base64url, and its signature. pem: an RSA key, not encrypted. */
+__attribute__((unused)) static insitu_status insitu__sign_rs256(
+    const char *pem, uint64_t n, const char *text, struct insitu__text_buffer *out, insitu_error *err) {
+  unsigned char signature[INSITU__MAX_RSA / 8];
+  size_t n_signature = sizeof signature;
+  ERR_set_mark(); /* what the program has in this thread's queue of errors stays there */
+  EVP_PKEY *key = insitu__sign_rsa_key(pem, n);
+  EVP_MD_CTX *context = key ? EVP_MD_CTX_new() : NULL;
+  bool ok = context && EVP_DigestSignInit(context, NULL, EVP_sha256(), NULL, key) == 1 &&
+            EVP_DigestSign(context, signature, &n_signature, (const unsigned char *)text, strlen(text)) == 1;
+  bool was_key = key != NULL;
+  EVP_MD_CTX_free(context);
+  EVP_PKEY_free(key);
+  ERR_pop_to_mark();
+  if (!was_key)
+    return insitu__error_set(err, INSITU_E_AUTH,
+        "service account: private_key is no RSA key in PEM without a password; take the key file as the cloud's console gave it");
+  if (!ok)
+    return insitu__error_set(err, INSITU_E_AUTH, "service account: libcrypto could not sign with private_key; make another key");
+  if (insitu__text_buffer_printf(out, "%s.", text) && insitu__sign_base64url(signature, n_signature, out)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_NOMEM, "service account: no memory for a token; give the process more memory");
+}
+#endif
+
+/* -- XML: as much as listings and error messages of services hold -- */
+
+enum {
+  INSITU__SIGN_XML_START, /* name: the element's; an empty element has an end, too */
+  INSITU__SIGN_XML_TEXT,  /* see insitu__sign_xml_decode; an element may have several */
+  INSITU__SIGN_XML_END,   /* name again */
+  INSITU__SIGN_XML_DONE,  /* the root has ended, and so has the text */
+  INSITU__SIGN_XML_BAD    /* not well-formed, cut off, a DOCTYPE, or deeper than INSITU__MAX_XML_DEPTH; it stays so */
+};
+struct insitu__sign_xml { /* set text and n, all else zero */
+  const char *text;       /* borrowed; UTF-8 */
+  uint64_t n, at;
+  unsigned depth;   /* of the element that started or ended, or that the text is in; the root has 1 */
+  const char *name; /* local: without the prefix of a namespace */
+  uint64_t n_name;
+  const char *value; /* of a text, as it stands there */
+  uint64_t n_value;
+  bool is_cdata;
+  /* its own */
+  unsigned level; /* of open elements */
+  bool had_root, ends_now, is_bad;
+  const char *open[INSITU__MAX_XML_DEPTH]; /* their whole names */
+  uint64_t n_open[INSITU__MAX_XML_DEPTH];
+};
+
+static bool insitu__sign_xml_begins(const struct insitu__sign_xml *x, const char *literal) {
+  uint64_t n = strlen(literal);
+  return x->n - x->at >= n && !memcmp(x->text + x->at, literal, n);
+}
+static bool insitu__sign_xml_past(struct insitu__sign_xml *x, const char *literal) { /* goes behind its next place; false: none */
+  const char *found = (const char *)memmem(x->text + x->at, (size_t)(x->n - x->at), literal, strlen(literal));
+  if (found) x->at = (uint64_t)(found - x->text) + strlen(literal);
+  return found != NULL;
+}
+static bool insitu__sign_xml_is_space(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+static bool insitu__sign_xml_space(struct insitu__sign_xml *x) { /* whether there was any */
+  uint64_t from = x->at;
+  while (x->at < x->n && insitu__sign_xml_is_space(x->text[x->at])) x->at++;
+  return x->at > from;
+}
+static bool insitu__sign_xml_word(struct insitu__sign_xml *x, const char **name, uint64_t *n) { /* a qualified name */
+  *name = x->text + x->at;
+  *n = 0;
+  for (; x->at < x->n; x->at++, ++*n) {
+    unsigned char c = (unsigned char)x->text[x->at];
+    bool first = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':' || c >= 0x80;
+    if (!first && (!*n || !(insitu__text_is_digit(c) || c == '-' || c == '.'))) break;
+  }
+  return *n > 0;
+}
+static void insitu__sign_xml_local(struct insitu__sign_xml *x, const char *name, uint64_t n) {
+  const char *colon = (const char *)memchr(name, ':', (size_t)n);
+  x->name = colon ? colon + 1 : name;
+  x->n_name = n - (uint64_t)(x->name - name);
+}
+static bool insitu__sign_xml_attributes(struct insitu__sign_xml *x) { /* passes over them, up to the end of the tag */
+  const char *name;
+  uint64_t n;
+  while (insitu__sign_xml_space(x) && insitu__sign_xml_word(x, &name, &n)) {
+    insitu__sign_xml_space(x);
+    if (!insitu__sign_xml_begins(x, "=")) return false;
+    x->at++;
+    insitu__sign_xml_space(x);
+    char quote[2] = {x->at < x->n ? x->text[x->at] : 0, 0};
+    if (quote[0] != '"' && quote[0] != '\'') return false;
+    uint64_t from = ++x->at;
+    if (!insitu__sign_xml_past(x, quote) || memchr(x->text + from, '<', (size_t)(x->at - from))) return false;
+  }
+  return true;
+}
+static int insitu__sign_xml_fail(struct insitu__sign_xml *x) {
+  x->is_bad = true;
+  return INSITU__SIGN_XML_BAD;
+}
+static int insitu__sign_xml_close(struct insitu__sign_xml *x) { /* the innermost element */
+  x->depth = x->level--;
+  insitu__sign_xml_local(x, x->open[x->level], x->n_open[x->level]);
+  return INSITU__SIGN_XML_END;
+}
+static int insitu__sign_xml_tag(struct insitu__sign_xml *x) { /* behind '<' */
+  const char *name;
+  uint64_t n;
+  bool ends = insitu__sign_xml_begins(x, "/");
+  x->at += ends;
+  if (!insitu__sign_xml_word(x, &name, &n)) return insitu__sign_xml_fail(x);
+  if (ends) {
+    insitu__sign_xml_space(x);
+    if (!x->level || n != x->n_open[x->level - 1] || memcmp(name, x->open[x->level - 1], n) || !insitu__sign_xml_begins(x, ">"))
+      return insitu__sign_xml_fail(x);
+    x->at++;
+    return insitu__sign_xml_close(x);
+  }
+  if (x->level == INSITU__MAX_XML_DEPTH || (x->had_root && !x->level) || !insitu__sign_xml_attributes(x))
+    return insitu__sign_xml_fail(x);
+  x->ends_now = insitu__sign_xml_begins(x, "/");
+  x->at += x->ends_now;
+  if (!insitu__sign_xml_begins(x, ">")) return insitu__sign_xml_fail(x);
+  x->at++;
+  x->open[x->level] = name;
+  x->n_open[x->level] = n;
+  x->depth = ++x->level;
+  x->had_root = true;
+  insitu__sign_xml_local(x, name, n);
+  return INSITU__SIGN_XML_START;
+}
+/* The next piece, an INSITU__SIGN_XML_...; comments and processing instructions are passed over. Allocates nothing. */
+static int insitu__sign_xml_next(struct insitu__sign_xml *x) {
+  if (x->is_bad) return INSITU__SIGN_XML_BAD;
+  if (x->ends_now) {
+    x->ends_now = false;
+    return insitu__sign_xml_close(x);
+  }
+  if (!x->at && insitu__sign_xml_begins(x, "\xef\xbb\xbf")) x->at = 3; /* the byte order mark, which Azure writes */
+  for (;;) {
+    uint64_t from = x->at;
+    x->is_cdata = false;
+    if (x->at == x->n) return x->had_root && !x->level ? INSITU__SIGN_XML_DONE : insitu__sign_xml_fail(x);
+    if (insitu__sign_xml_begins(x, "<!--")) {
+      x->at += 4;
+      if (!insitu__sign_xml_past(x, "-->")) return insitu__sign_xml_fail(x);
+      continue;
+    }
+    if (insitu__sign_xml_begins(x, "<?")) {
+      if (!insitu__sign_xml_past(x, "?>")) return insitu__sign_xml_fail(x);
+      continue;
+    }
+    if (x->level && insitu__sign_xml_begins(x, "<![CDATA[")) {
+      from = x->at += 9;
+      if (!insitu__sign_xml_past(x, "]]>")) return insitu__sign_xml_fail(x);
+      x->n_value = x->at - 3 - from;
+      x->is_cdata = true;
+    } else if (x->text[x->at] == '<') {
+      x->at++;
+      return insitu__sign_xml_tag(x); /* "<!DOCTYPE" is no name, and so refused */
+    } else if (!x->level) {
+      if (!insitu__sign_xml_space(x)) return insitu__sign_xml_fail(x);
+      continue;
+    } else {
+      const char *end = (const char *)memchr(x->text + from, '<', (size_t)(x->n - from));
+      if (!end) return insitu__sign_xml_fail(x);
+      x->at = (uint64_t)(end - x->text);
+      x->n_value = x->at - from;
+    }
+    x->value = x->text + from;
+    x->depth = x->level;
+    return INSITU__SIGN_XML_TEXT;
+  }
+}
+/* The character that an entity stands for, and goes behind it; 0: none that XML knows by itself, or no character. Control
+ * characters pass, though XML 1.0 has none: S3 writes those of a key so. */
+static uint32_t insitu__sign_xml_entity(const char **p, const char *end) { /* at the ampersand */
+  static const char *const known[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&apos;"};
+  uint64_t n = (uint64_t)(end - *p);
+  for (int i = 0; i < 5; i++) {
+    uint64_t length = strlen(known[i]);
+    if (n < length || memcmp(*p, known[i], length)) continue;
+    *p += length;
+    return (unsigned char)"<>&\"'"[i];
+  }
+  if (n < 4 || (*p)[1] != '#') return 0;
+  const char *at = *p + 2;
+  unsigned base = *at == 'x' ? 16 : 10, digits = 0;
+  uint32_t code = 0;
+  for (at += base == 16; at < end && *at != ';'; at++, digits++) {
+    int digit = insitu__text_hex((unsigned char)*at);
+    if (digit < 0 || digit >= (int)base) return 0;
+    code = code * base + (uint32_t)digit;
+    if (code > 0x10ffff) return 0;
+  }
+  if (at == end || !digits || (code >= 0xd800 && code < 0xe000)) return 0;
+  *p = at + 1;
+  return code;
+}
+/* Appends what a text says: entities decoded (but in CDATA), ends of lines as '\n'. False: an unknown entity, a control character
+ * that stands there as it is, or no memory. */
+static bool insitu__sign_xml_decode(const struct insitu__sign_xml *x, struct insitu__text_buffer *out) {
+  const char *p = x->value, *end = p + x->n_value;
+  insitu__text_buffer_bytes(out, "", 0);
+  while (p < end) {
+    char c[4] = {*p};
+    unsigned n = 1;
+    if (*p == '&' && !x->is_cdata) {
+      uint32_t code = insitu__sign_xml_entity(&p, end);
+      if (!code) return false;
+      n = insitu__text_put_code(code, c);
+    } else if ((unsigned char)*p < 0x20 && !insitu__sign_xml_is_space(*p)) {
+      return false;
+    } else {
+      if (*p == '\r') c[0] = '\n';
+      p += *p == '\r' && end - p > 1 && p[1] == '\n' ? 2 : 1;
+    }
+    insitu__text_buffer_bytes(out, c, n);
+  }
+  return !out->failed;
+}
+/* After a start: appends the texts of the element, not those of elements within, and goes behind its end. */
+static bool insitu__sign_xml_content(struct insitu__sign_xml *x, struct insitu__text_buffer *out) {
+  unsigned depth = x->depth;
+  insitu__text_buffer_bytes(out, "", 0);
+  for (;;) {
+    int piece = insitu__sign_xml_next(x);
+    if (piece == INSITU__SIGN_XML_END && x->depth == depth) return !out->failed;
+    if (piece == INSITU__SIGN_XML_BAD || piece == INSITU__SIGN_XML_DONE) return false;
+    if (piece == INSITU__SIGN_XML_TEXT && x->depth == depth && !insitu__sign_xml_decode(x, out)) return false;
+  }
+}
+static bool insitu__sign_xml_is(const struct insitu__sign_xml *x, const char *name) {
+  return x->n_name == strlen(name) && !memcmp(x->name, name, x->n_name);
+}
+/* The text of the first element of that local name, wherever it is; what follows it may be cut off. False: there is none, or no
+ * room for it. */
+__attribute__((unused)) static bool insitu__sign_xml_find(const char *text, uint64_t n, const char *tag, char *out, size_t cap) {
+  struct insitu__sign_xml x = {.text = text, .n = n};
+  struct insitu__text_buffer b = {.limit = cap};
+  int piece;
+  do piece = insitu__sign_xml_next(&x);
+  while (piece < INSITU__SIGN_XML_DONE && (piece != INSITU__SIGN_XML_START || !insitu__sign_xml_is(&x, tag)));
+  bool ok = piece == INSITU__SIGN_XML_START && insitu__sign_xml_content(&x, &b) && b.n < cap; /* a text has no NUL */
+  if (ok) memcpy(out, b.text, b.n + 1);
+  insitu__text_buffer_free(&b);
+  return ok;
+}
+
+/* -- INI: ~/.aws/config, ~/.aws/credentials (docs.aws.amazon.com/sdkref/latest/guide/file-format.html) -- */
+
+struct insitu__sign_span {
+  const char *text;
+  uint64_t n;
+};
+struct insitu__sign_ini { /* set text and n, all else zero */
+  const char *text;       /* borrowed */
+  uint64_t n, at;
+  /* of a property; [profile x] is of kind "profile" and name "x", [x] of kind "" and name "x" */
+  struct insitu__sign_span kind, name, key, value;
+  bool in_section; /* its own */
+};
+
+static struct insitu__sign_span insitu__sign_trim(const char *from, const char *to) {
+  while (from < to && (*from == ' ' || *from == '\t')) from++;
+  while (from < to && (to[-1] == ' ' || to[-1] == '\t' || to[-1] == '\r')) to--;
+  return (struct insitu__sign_span){from, (uint64_t)(to - from)};
+}
+static bool insitu__sign_span_is(struct insitu__sign_span s, const char *text) { /* case aside */
+  return s.n == strlen(text) && strncasecmp(s.text, text, s.n) == 0;
+}
+static bool insitu__sign_ini_section(struct insitu__sign_ini *x, struct insitu__sign_span line) { /* "[profile x]" */
+  const char *close = (const char *)memchr(line.text, ']', (size_t)line.n);
+  if (!close) return false;
+  struct insitu__sign_span inside = insitu__sign_trim(line.text + 1, close);
+  uint64_t word = 0;
+  while (word < inside.n && inside.text[word] != ' ' && inside.text[word] != '\t') word++;
+  x->kind = (struct insitu__sign_span){inside.text, word < inside.n ? word : 0};
+  x->name = insitu__sign_trim(inside.text + x->kind.n, inside.text + inside.n);
+  if (x->name.n > 1 && (*x->name.text == '"' || *x->name.text == '\'') && x->name.text[x->name.n - 1] == *x->name.text) {
+    x->name.text++;
+    x->name.n -= 2;
+  }
+  return x->name.n > 0;
+}
+/* "key = value", without a comment behind it: one begins at a '#' or ';' that follows a space. */
+static bool insitu__sign_ini_property(struct insitu__sign_ini *x, struct insitu__sign_span line) {
+  const char *equals = (const char *)memchr(line.text, '=', (size_t)line.n), *end = line.text + line.n;
+  if (!equals) return false;
+  x->key = insitu__sign_trim(line.text, equals);
+  for (const char *p = equals + 1; p < end; p++)
+    if ((*p == '#' || *p == ';') && (p[-1] == ' ' || p[-1] == '\t')) end = p;
+  x->value = insitu__sign_trim(equals + 1, end);
+  return x->key.n > 0;
+}
+/* The next property of a section; false: there is none. Indented lines belong to nested properties, which are passed over, like
+ * lines that are nothing known and those of a section without a proper name. */
+static bool insitu__sign_ini_next(struct insitu__sign_ini *x) {
+  while (x->at < x->n) {
+    const char *from = x->text + x->at;
+    const char *to = (const char *)memchr(from, '\n', (size_t)(x->n - x->at)), *end = to ? to : x->text + x->n;
+    x->at += (uint64_t)(end - from) + (to != NULL);
+    struct insitu__sign_span line = insitu__sign_trim(from, end);
+    if (!line.n || *from == ' ' || *from == '\t' || *from == '#' || *from == ';') continue;
+    if (*from == '[') x->in_section = insitu__sign_ini_section(x, line);
+    else if (x->in_section && insitu__sign_ini_property(x, line)) return true;
+  }
+  return false;
+}
+/* The value of a key in the sections of that kind and name; the last one counts. False: there is none, it holds a control character
+ * or has no room. */
+__attribute__((unused)) static bool insitu__sign_ini_find(
+    const char *text, uint64_t n, const char *kind, const char *name, const char *key, char *out, size_t cap) {
+  struct insitu__sign_ini x = {.text = text, .n = n};
+  struct insitu__sign_span found = {0};
+  while (insitu__sign_ini_next(&x))
+    if (insitu__sign_span_is(x.kind, kind) && x.name.n == strlen(name) && !memcmp(x.name.text, name, x.name.n) &&
+        insitu__sign_span_is(x.key, key))
+      found = x.value;
+  if (!found.text || found.n >= cap) return false;
+  for (uint64_t i = 0; i < found.n; i++)
+    if ((unsigned char)found.text[i] < 0x20 && found.text[i] != '\t') return false;
+  memcpy(out, found.text, found.n);
+  out[found.n] = 0;
+  return true;
+}
 
 /* >>cloud ------------------------------------------------------------------------------------------------------------------ */
 #ifndef INSITU_NO_CURL

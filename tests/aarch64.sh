@@ -7,7 +7,7 @@ set -u
 work=$1
 shift
 packages='liblz4-dev libzstd-dev liburing-dev zlib1g-dev libdeflate-dev libdeflate0 libbz2-dev libbz2-1.0 libsnappy-dev libsnappy1v5
-  libstdc++6 libcmocka-dev libcmocka0'
+  libssl-dev libssl3 libstdc++6 libcmocka-dev libcmocka0'
 libs=usr/lib/aarch64-linux-gnu
 
 skip() {

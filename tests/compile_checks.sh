@@ -151,7 +151,7 @@ for c in $compilers; do
 
   # The declarations bring in nothing but what the compiler and libc have.
   $c -std=c11 -I"$include" -M declare.c 2>&1 | tr ' ' '\n' |
-    grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|jsmn|stb|curl|pthread\.h|cuda' >log
+    grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|openssl|jsmn|stb|curl|pthread\.h|cuda' >log
   if [ ! -s log ]; then ok; else bad "$c: headers behind the declarations"; fi
 
   # No macro without the prefix stays defined.
@@ -171,6 +171,10 @@ if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
     for folder in /usr/include /usr/include/"$($gcc -dumpmachine)" /usr/local/include; do
       [ ! -e "$folder/$header" ] || ln -sf "$folder/$header" headers/
     done
+  done
+  mkdir headers/openssl # in two folders on Debian
+  for header in /usr/include/openssl/*.h /usr/include/"$($gcc -dumpmachine)"/openssl/*.h; do
+    [ ! -e "$header" ] || ln -sf "$header" headers/openssl/
   done
   for o in -O0 -O2; do
     compile "aarch64" $cross "$gnu $o $warnings $features -isystem headers" -c implement.c -o arm.o

@@ -1,0 +1,180 @@
+/* libFuzzer: what >>sign reads. Input: one byte that says what the rest is: 0 XML, 1 INI, 2 dates, 3 header lines, one a line. XML:
+ * starts and ends match and nest, pieces lie within the text, in order, and texts come back when they are escaped and read again.
+ * INI: pieces lie within their line, trimmed. A date that is read is written and read again. A header that is taken holds no line
+ * break, and whoever signs it signs the same lines in any order. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "fuzz.h"
+
+/* ---- XML ---- */
+
+static void round_trip(const struct insitu__sign_xml *from) {
+  struct insitu__text_buffer text = {0}, xml = {0}, again = {0};
+  bool ok = insitu__sign_xml_decode(from, &text);
+  FUZZ_HOLDS(!text.failed && text.n <= from->n_value); /* no entity is shorter than what it stands for */
+  if (ok) {
+    FUZZ_HOLDS(insitu__text_buffer_printf(&xml, "<t>"));
+    for (uint64_t i = 0; i < text.n; i++) {
+      unsigned char c = (unsigned char)text.text[i];
+      if (c < 0x20 || strchr("<>&\"'", c)) insitu__text_buffer_printf(&xml, "&#x%x;", c);
+      else insitu__text_buffer_bytes(&xml, text.text + i, 1);
+    }
+    FUZZ_HOLDS(insitu__text_buffer_printf(&xml, "</t>"));
+    struct insitu__sign_xml x = {.text = xml.text, .n = xml.n};
+    FUZZ_HOLDS(insitu__sign_xml_next(&x) == INSITU__SIGN_XML_START && insitu__sign_xml_content(&x, &again));
+    FUZZ_HOLDS(insitu__sign_xml_next(&x) == INSITU__SIGN_XML_DONE);
+    FUZZ_HOLDS(again.n == text.n && !memcmp(again.text, text.text, text.n));
+  }
+  insitu__text_buffer_free(&text);
+  insitu__text_buffer_free(&xml);
+  insitu__text_buffer_free(&again);
+}
+static void find(const char *text, size_t n, const char *name, uint64_t n_name) { /* whatever element the text has */
+  char *tag = fuzz_text(name, n_name), out[24];
+  memset(out, 1, sizeof out);
+  if (insitu__sign_xml_find(text, n, tag, out, 16)) FUZZ_HOLDS(strnlen(out, 16) < 16);
+  for (int i = 16; i < 24; i++) FUZZ_HOLDS(out[i] == 1);
+  free(tag);
+}
+static void xml(const char *text, size_t n) {
+  struct insitu__sign_xml x = {.text = text, .n = n};
+  unsigned level = 0, last = INSITU__SIGN_XML_DONE;
+  uint64_t at = 0, pieces = 0;
+  const char *open[INSITU__MAX_XML_DEPTH];
+  uint64_t n_open[INSITU__MAX_XML_DEPTH];
+  for (;; pieces++) {
+    int piece = insitu__sign_xml_next(&x);
+    FUZZ_HOLDS(x.at <= n && x.at >= at && x.level <= INSITU__MAX_XML_DEPTH);
+    FUZZ_HOLDS(pieces <= n); /* each piece takes a byte or more, but the end of an empty element, whose tag has four */
+    if (piece >= INSITU__SIGN_XML_DONE) {
+      FUZZ_HOLDS(insitu__sign_xml_next(&x) == piece && (piece == INSITU__SIGN_XML_BAD || (!level && pieces)));
+      break;
+    }
+    FUZZ_HOLDS(x.at > at || (piece == INSITU__SIGN_XML_END && last == INSITU__SIGN_XML_START));
+    at = x.at;
+    last = (unsigned)piece;
+    if (piece == INSITU__SIGN_XML_TEXT) {
+      FUZZ_HOLDS(x.depth == level && level && x.value > text && x.value + x.n_value < text + n);
+      round_trip(&x);
+      continue;
+    }
+    FUZZ_HOLDS(x.name > text && x.name + x.n_name < text + n && !memchr(x.name, '>', x.n_name));
+    if (piece == INSITU__SIGN_XML_START) {
+      open[level] = x.name;
+      n_open[level++] = x.n_name;
+      FUZZ_HOLDS(x.depth == level);
+      if (pieces < 4) find(text, n, x.name, x.n_name);
+    } else {
+      FUZZ_HOLDS(level && x.depth == level);
+      level--;
+      FUZZ_HOLDS(x.n_name == n_open[level] && !memcmp(x.name, open[level], x.n_name));
+    }
+  }
+}
+
+/* ---- INI ---- */
+
+static void within(const struct insitu__sign_ini *x, struct insitu__sign_span s, const char *from) {
+  FUZZ_HOLDS(s.text >= from && s.text + s.n <= x->text + x->at && !memchr(s.text, '\n', s.n));
+}
+static void ini(const char *text, size_t n) {
+  struct insitu__sign_ini x = {.text = text, .n = n};
+  uint64_t at = 0;
+  for (; insitu__sign_ini_next(&x); at = x.at) {
+    char *name = fuzz_text(x.name.text, x.name.n), *key = fuzz_text(x.key.text, x.key.n),
+         *kind = fuzz_text(x.kind.text, x.kind.n);
+    char *value = malloc(n + 1);
+    FUZZ_HOLDS(value && x.at > at && x.at <= n && x.name.n && x.key.n);
+    within(&x, x.kind, text);
+    within(&x, x.name, text);
+    within(&x, x.key, text + at);
+    within(&x, x.value, x.key.text + x.key.n + 1);
+    struct insitu__sign_span trimmed = insitu__sign_trim(x.value.text, x.value.text + x.value.n);
+    FUZZ_HOLDS(trimmed.n == x.value.n);
+    if (strlen(name) == x.name.n && strlen(key) == x.key.n && strlen(kind) == x.kind.n &&
+        insitu__sign_ini_find(text, n, kind, name, key, value, n + 1))
+      FUZZ_HOLDS(strlen(value) < n);
+    free(name);
+    free(key);
+    free(kind);
+    free(value);
+  }
+  FUZZ_HOLDS(x.at == n && !insitu__sign_ini_next(&x));
+}
+
+/* ---- dates ---- */
+
+static void again(int64_t seconds) {
+  char http[30], basic[17];
+  int64_t back;
+  insitu__sign_http_date(seconds, http);
+  insitu__sign_iso_basic(seconds, basic);
+  FUZZ_HOLDS(strlen(http) == 29 && strlen(basic) == 16);
+  if (seconds < INT64_C(-62135596800) || seconds > INT64_C(253402300799)) return; /* an offset may lead out of the years */
+  FUZZ_HOLDS(insitu__sign_parse_http_date(http, &back) && back == seconds);
+  FUZZ_HOLDS(insitu__sign_parse_iso(basic, &back) && back == seconds);
+}
+static void dates(const char *text, size_t n) {
+  char http[30], *copy = fuzz_text(text, n);
+  int64_t seconds;
+  if (insitu__sign_parse_http_date(copy, &seconds)) {
+    insitu__sign_http_date(seconds, http);
+    FUZZ_HOLDS(!strcmp(http, copy));
+    again(seconds);
+  }
+  if (insitu__sign_parse_iso(copy, &seconds)) again(seconds);
+  if (n >= 8) again((int64_t)insitu__base_load64(text));
+  free(copy);
+}
+
+/* ---- headers ---- */
+
+struct result {
+  unsigned n;
+  uint64_t hash;
+};
+static void add(void *to, const char *line) {
+  struct result *r = to;
+  unsigned char digest[32];
+  FUZZ_HOLDS(!strpbrk(line, "\r\n") && strstr(line, ": "));
+  insitu__sign_sha256(line, strlen(line), digest);
+  r->hash = r->hash * 31 + insitu__base_load64(digest);
+  r->n++;
+}
+static void headers(const char *text, size_t n) {
+  char *copy = fuzz_text(text, n), *rest = copy, *part;
+  const char *line[INSITU__MAX_SIGN_ITEMS], *back[INSITU__MAX_SIGN_ITEMS];
+  unsigned lines = 0;
+  bool twice = false;
+  while (lines < INSITU__MAX_SIGN_ITEMS && (part = strsep(&rest, "\n"))) {
+    for (unsigned i = 0; i < lines; i++) {
+      size_t name = strcspn(part, ":");
+      twice = twice || (name == strcspn(line[i], ":") && !strncasecmp(part, line[i], name));
+    }
+    line[lines++] = part;
+  }
+  for (unsigned i = 0; i < lines; i++) back[i] = line[lines - 1 - i];
+  struct insitu__sign_aws k = {"AKIA", "secret", lines ? line[0] : NULL, "region", "s3"};
+  struct insitu__sign_day day = {0};
+  struct result one = {0}, two = {0};
+  bool ok = insitu__sign_v4(&day, &k, "GET", "host", "/", "", line, lines, INSITU__SIGN_EMPTY, 0, add, &one);
+  bool also = insitu__sign_v4(&day, &k, "GET", "host", "/", "", back, lines, INSITU__SIGN_EMPTY, 0, add, &two);
+  FUZZ_HOLDS(ok == also && one.n == (ok ? 4u : 0) && (twice || one.hash == two.hash));
+  struct insitu__text_buffer a = {0}, b = {0};
+  ok = insitu__sign_azure("account", (const unsigned char *)"key", 3, "GET", "/c", lines ? line[0] : "", line, lines, "", &a);
+  also = insitu__sign_azure("account", (const unsigned char *)"key", 3, "GET", "/c", lines ? line[0] : "", back, lines, "", &b);
+  FUZZ_HOLDS(ok == also && (twice || !ok || !strcmp(a.text, b.text)));
+  FUZZ_HOLDS(ok || (!a.n && !b.n));
+  insitu__text_buffer_free(&a);
+  insitu__text_buffer_free(&b);
+  free(copy);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
+  static void (*const read[])(const char *, size_t) = {xml, ini, dates, headers};
+  if (!n) return 0;
+  char *copy = fuzz_copy(data + 1, n - 1);
+  read[data[0] % 4](copy, n - 1);
+  free(copy);
+  return 0;
+}
