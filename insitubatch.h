@@ -677,6 +677,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_VARIABLES 1024
 #define INSITU__MAX_USER_CODECS 256
 #define INSITU__MAX_OPTIONS 256
+#define INSITU__MAX_SECRET (16u << 10)     /* bytes of a key, a token, an option of a remote store */
+#define INSITU__MAX_SECRET_FILE (1u << 20) /* bytes of a file, or an answer, with such */
+#define INSITU__MAX_ROLES 4                /* one assumed by another's keys */
 #define INSITU__MAX_CONNECTIONS 4096
 #define INSITU__MAX_HOSTS 8                    /* whose addresses are remembered */
 #define INSITU__MAX_HEADERS (256u << 10)       /* bytes of a response's headers */
@@ -6483,75 +6486,1620 @@ __attribute__((unused)) static bool insitu__sign_ini_find(
 }
 
 /* >>cloud ------------------------------------------------------------------------------------------------------------------ */
-#ifndef INSITU_NO_CURL
+/* Remote roots: what http(s)://, s3://, gs:// and az:// URLs and their options mean, where credentials come from, and the request
+ * that reads an object or lists. State: one struct insitu__cloud per root, which the reactor thread owns once it is open;
+ * credentials, region and the server's clock change as answers teach them, all else stands. insitu__cloud_open blocks for as long
+ * as it takes to read the user's credential files and sends nothing; functions ending in _await suspend.
+ * Secrets live in c->set, c->keys and requests alone: no message, log or description shows them, they are sent only to the
+ * endpoint that options, environment or files of the user name, and their memory is overwritten when they go. */
+
 enum { INSITU__CLOUD_HTTP, INSITU__CLOUD_S3, INSITU__CLOUD_GS, INSITU__CLOUD_AZURE };
 enum { INSITU__CLOUD_READ, INSITU__CLOUD_HEAD, INSITU__CLOUD_LIST };
 enum { INSITU__CLOUD_FINAL, INSITU__CLOUD_AGAIN };
+#ifndef INSITU_NO_CURL
+#define INSITU__CLOUD_EARLY 300     /* seconds before their end at which credentials are renewed, as botocore's advisory time */
+#define INSITU__CLOUD_PAUSE 30      /* seconds between tries to renew credentials that are still valid */
+#define INSITU__CLOUD_SKEW 600      /* seconds by which a clock that is wrong differs: S3 and Azure allow 900 */
+#define INSITU__CLOUD_LESSONS 4     /* answers to one request that may teach something */
+#define INSITU__CLOUD_TRIES 4       /* of a request for credentials */
+#define INSITU__CLOUD_TIMEOUT 10000 /* milliseconds, of one try */
+#define INSITU__CLOUD_NEAR_TRIES 2  /* the same for services of this machine: where there are none, nobody answers */
+#define INSITU__CLOUD_NEAR_TIMEOUT 1000
+#define INSITU__CLOUD_FOREVER INT64_MAX          /* an end of credentials that have none */
+#define INSITU__CLOUD_AZURE_VERSION "2020-10-02" /* of the Blob service's REST API */
+#define INSITU__CLOUD_GOOGLE_READ "https://www.googleapis.com/auth/devstorage.read_only"
+
+/* What options and environment may say. Flags first. */
+enum {
+  INSITU__CLOUD_SKIP,
+  INSITU__CLOUD_ALLOW_HTTP,
+  INSITU__CLOUD_ENVIRONMENT,
+  INSITU__CLOUD_VHOST,
+  INSITU__CLOUD_PAYER,
+  INSITU__CLOUD_EMULATOR,
+  INSITU__CLOUD_NO_IMDS,
+  INSITU__CLOUD_FLAGS,
+  INSITU__CLOUD_ENDPOINT = INSITU__CLOUD_FLAGS,
+  INSITU__CLOUD_REGION,
+  INSITU__CLOUD_ID, /* an access key's, or the storage account */
+  INSITU__CLOUD_SECRET,
+  INSITU__CLOUD_TOKEN, /* of a session */
+  INSITU__CLOUD_BEARER,
+  INSITU__CLOUD_SAS,
+  INSITU__CLOUD_PROFILE,
+  INSITU__CLOUD_CONFIG,
+  INSITU__CLOUD_CREDENTIALS,
+  INSITU__CLOUD_HOME,
+  INSITU__CLOUD_ROLE,
+  INSITU__CLOUD_SESSION,
+  INSITU__CLOUD_TOKEN_FILE,
+  INSITU__CLOUD_STS, /* endpoint of the service that gives tokens */
+  INSITU__CLOUD_METADATA,
+  INSITU__CLOUD_CONTAINER_PATH,
+  INSITU__CLOUD_CONTAINER_URL,
+  INSITU__CLOUD_CONTAINER_TOKEN,
+  INSITU__CLOUD_CONTAINER_FILE,
+  INSITU__CLOUD_PROJECT,
+  INSITU__CLOUD_TENANT,
+  INSITU__CLOUD_CLIENT,
+  INSITU__CLOUD_CLIENT_SECRET,
+  INSITU__CLOUD_REFRESH, /* of an authorized user; no option */
+  INSITU__CLOUD_JSON,    /* a service account's key, and the files that may hold one */
+  INSITU__CLOUD_ACCOUNT_FILE,
+  INSITU__CLOUD_ADC_FILE,
+  INSITU__CLOUD_GCLOUD,
+  INSITU__CLOUD_SETTINGS
+};
+enum { INSITU__CLOUD_UNSET, INSITU__CLOUD_OPTION, INSITU__CLOUD_ENV, INSITU__CLOUD_FILE, INSITU__CLOUD_LEARNT };
+enum {
+  INSITU__CLOUD_W = 1 << INSITU__CLOUD_HTTP,
+  INSITU__CLOUD_A = 1 << INSITU__CLOUD_S3,
+  INSITU__CLOUD_G = 1 << INSITU__CLOUD_GS,
+  INSITU__CLOUD_Z = 1 << INSITU__CLOUD_AZURE
+};
+
+/* Options and environment names; the first of a setting's that the environment has counts. An option may carry its store's prefix
+ * (aws_, google_, azure_storage_, azure_), and capitals do not matter: so names of the environment are options, too. */
+static const struct insitu__cloud_name {
+  int kinds, setting;
+  const char *option, *environment; /* NULL: none */
+} insitu__cloud_names[] = {
+    {INSITU__CLOUD_W | INSITU__CLOUD_A | INSITU__CLOUD_G | INSITU__CLOUD_Z, INSITU__CLOUD_ENVIRONMENT, "environment", NULL},
+    {INSITU__CLOUD_W | INSITU__CLOUD_G | INSITU__CLOUD_Z, INSITU__CLOUD_ALLOW_HTTP, "allow_http", NULL},
+    {INSITU__CLOUD_W, INSITU__CLOUD_BEARER, "bearer_token", NULL},
+    {INSITU__CLOUD_A, INSITU__CLOUD_SKIP, "skip_signature", "AWS_SKIP_SIGNATURE"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_ALLOW_HTTP, "allow_http", "AWS_ALLOW_HTTP"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_VHOST, "virtual_hosted_style_request", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_PAYER, "request_payer", "AWS_REQUEST_PAYER"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_NO_IMDS, "ec2_metadata_disabled", "AWS_EC2_METADATA_DISABLED"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_ENDPOINT, "endpoint", "AWS_ENDPOINT_URL_S3"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_ENDPOINT, "endpoint_url", "AWS_ENDPOINT_URL"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_ENDPOINT, "endpoint_url_s3", "AWS_ENDPOINT"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_REGION, "region", "AWS_REGION"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_REGION, "default_region", "AWS_DEFAULT_REGION"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_ID, "access_key_id", "AWS_ACCESS_KEY_ID"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_SECRET, "secret_access_key", "AWS_SECRET_ACCESS_KEY"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_TOKEN, "session_token", "AWS_SESSION_TOKEN"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_TOKEN, "token", NULL},
+    {INSITU__CLOUD_A, INSITU__CLOUD_PROFILE, "profile", "AWS_PROFILE"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_CONFIG, "config_file", "AWS_CONFIG_FILE"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_CREDENTIALS, "shared_credentials_file", "AWS_SHARED_CREDENTIALS_FILE"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_ROLE, "role_arn", "AWS_ROLE_ARN"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_SESSION, "role_session_name", "AWS_ROLE_SESSION_NAME"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_TOKEN_FILE, "web_identity_token_file", "AWS_WEB_IDENTITY_TOKEN_FILE"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_STS, "endpoint_url_sts", "AWS_ENDPOINT_URL_STS"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_METADATA, "metadata_endpoint", "AWS_EC2_METADATA_SERVICE_ENDPOINT"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_PATH, "container_credentials_relative_uri",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_URL, "container_credentials_full_uri", "AWS_CONTAINER_CREDENTIALS_FULL_URI"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_TOKEN, "container_authorization_token", "AWS_CONTAINER_AUTHORIZATION_TOKEN"},
+    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_FILE, "container_authorization_token_file",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"},
+    {INSITU__CLOUD_A | INSITU__CLOUD_G, INSITU__CLOUD_HOME, NULL, "HOME"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_SKIP, "skip_signature", "GOOGLE_SKIP_SIGNATURE"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_ENDPOINT, "endpoint", "STORAGE_EMULATOR_HOST"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_ENDPOINT, "endpoint_url", NULL},
+    {INSITU__CLOUD_G, INSITU__CLOUD_ENDPOINT, "base_url", NULL},
+    {INSITU__CLOUD_G, INSITU__CLOUD_BEARER, "bearer_token", "GOOGLE_BEARER_TOKEN"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_ID, "hmac_access_key_id", NULL},
+    {INSITU__CLOUD_G, INSITU__CLOUD_SECRET, "hmac_secret_access_key", NULL},
+    {INSITU__CLOUD_G, INSITU__CLOUD_JSON, "service_account_key", "GOOGLE_SERVICE_ACCOUNT_KEY"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_ACCOUNT_FILE, "service_account", "GOOGLE_SERVICE_ACCOUNT"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_ACCOUNT_FILE, "service_account_path", "GOOGLE_SERVICE_ACCOUNT_PATH"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_ADC_FILE, "application_credentials", "GOOGLE_APPLICATION_CREDENTIALS"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_GCLOUD, NULL, "CLOUDSDK_CONFIG"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_METADATA, "metadata_host", "GCE_METADATA_HOST"},
+    {INSITU__CLOUD_G, INSITU__CLOUD_PROJECT, "user_project", NULL},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_SKIP, "skip_signature", "AZURE_SKIP_SIGNATURE"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_EMULATOR, "use_emulator", "AZURE_STORAGE_USE_EMULATOR"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_ENDPOINT, "endpoint", "AZURE_STORAGE_ENDPOINT"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_ENDPOINT, "endpoint_url", "AZURE_ENDPOINT"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_ID, "account_name", "AZURE_STORAGE_ACCOUNT_NAME"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_ID, "account", "AZURE_STORAGE_ACCOUNT"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_SECRET, "account_key", "AZURE_STORAGE_ACCOUNT_KEY"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_SECRET, "access_key", "AZURE_STORAGE_ACCESS_KEY"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_SECRET, "master_key", "AZURE_STORAGE_KEY"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_SAS, "sas_token", "AZURE_STORAGE_SAS_TOKEN"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_SAS, "sas_key", "AZURE_STORAGE_SAS_KEY"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_BEARER, "bearer_token", "AZURE_STORAGE_TOKEN"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_BEARER, "token", NULL},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT, "client_id", "AZURE_STORAGE_CLIENT_ID"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT, NULL, "AZURE_CLIENT_ID"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT_SECRET, "client_secret", "AZURE_STORAGE_CLIENT_SECRET"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT_SECRET, NULL, "AZURE_CLIENT_SECRET"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_TENANT, "tenant_id", "AZURE_STORAGE_TENANT_ID"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_TENANT, "authority_id", "AZURE_TENANT_ID"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_STS, "authority_host", "AZURE_AUTHORITY_HOST"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_TOKEN_FILE, "federated_token_file", "AZURE_FEDERATED_TOKEN_FILE"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_METADATA, "msi_endpoint", "IDENTITY_ENDPOINT"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_METADATA, "identity_endpoint", "AZURE_MSI_ENDPOINT"},
+    {INSITU__CLOUD_Z, INSITU__CLOUD_CONTAINER_TOKEN, "identity_header", "IDENTITY_HEADER"},
+};
+#define INSITU__CLOUD_NAMES (sizeof insitu__cloud_names / sizeof *insitu__cloud_names)
+
+struct insitu__cloud_keys {  /* zero: none, for anonymous reads */
+  char *id, *secret, *token; /* token: of a session, or alone: bearer */
+  int64_t expires, renew;    /* seconds since 1970: their end, and when to ask for new ones */
+};
+/* Where credentials come from: at once, or by requests (from WEB on). */
+enum {
+  INSITU__CLOUD_ANONYMOUS,
+  INSITU__CLOUD_STATIC,
+  INSITU__CLOUD_WEB,
+  INSITU__CLOUD_CONTAINER,
+  INSITU__CLOUD_IMDS,
+  INSITU__CLOUD_OAUTH,  /* a form with a client's secret, its token file's content, or a user's refresh token */
+  INSITU__CLOUD_RS256,  /* a form with a service account's signed claim */
+  INSITU__CLOUD_GOOGLE, /* Google's metadata server */
+  INSITU__CLOUD_MSI     /* Azure's managed identity */
+};
+struct insitu__cloud_role { /* to be assumed with the credentials before it */
+  char *arn, *external, *session;
+};
 struct insitu__cloud {
-  int kind;
-  char *url;
+  struct insitu__http *http;
+  struct insitu__reactor *reactor;
+  int kind, source, n_roles;
+  char *set[INSITU__CLOUD_SETTINGS]; /* NULL: not set */
+  unsigned char from[INSITU__CLOUD_SETTINGS];
+  const char *origin; /* of the credentials, for people */
+  char *bucket, *prefix, *name;
+  char *base, *path;    /* "https://host", and what stands before keys: "", "/bucket", "/of/url"; both escaped */
+  char *query;          /* of a signed URL or a SAS, added to every request */
+  char *sts, *metadata; /* urls of the service that gives tokens, and of the machine's metadata */
+  char *basic;          /* an Authorization for the url's user */
+  unsigned char *azure_key;
+  uint64_t n_azure_key;
+  char region[64];
+  struct insitu__cloud_role role[INSITU__MAX_ROLES]; /* the last one is assumed first */
+  struct insitu__cloud_keys keys, first;             /* first: those that roles are assumed with */
+  struct insitu__sign_day day;
+  int64_t skew;  /* seconds that the server's clock is ahead */
+  int64_t pause; /* when to try again to renew */
+  bool renewing;
+  struct insitu__reactor_gate renewed; /* where others wait meanwhile */
+  insitu_error error;                  /* of the last time */
+  struct insitu__text_buffer at, ask;  /* path and query of the request that is being made */
 };
 struct insitu__cloud_ask {
   int what;
   const char *key, *range, *if_match, *if_none_match, *continuation;
 };
-static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__http *h, int kind, const char *url,
-    const insitu_option *options, uint64_t n_options, insitu_error *err) {
-  insitu_status status;
-  c->kind = kind;
-  if (kind != INSITU__CLOUD_HTTP) return insitu__error_set(err, INSITU_E_UNSUPPORTED, "url: not yet");
-  for (uint64_t i = 0; i < n_options; i++) {
-    if (!insitu__http_option(&h->desc, options[i].key, options[i].value, err, &status))
-      return insitu__error_set(err, INSITU_E_ARG, "option '%.100s': unknown", options[i].key);
+
+/* -- small things -- */
+
+static void insitu__cloud_wipe(char **text) {
+  if (*text) explicit_bzero(*text, strlen(*text));
+  insitu__mem_free(*text);
+  *text = NULL;
+}
+static void insitu__cloud_wipe_buffer(struct insitu__text_buffer *b) {
+  if (b->text) explicit_bzero(b->text, (size_t)b->cap);
+  insitu__text_buffer_free(b);
+}
+static void insitu__cloud_wipe_keys(struct insitu__cloud_keys *k) {
+  insitu__cloud_wipe(&k->id);
+  insitu__cloud_wipe(&k->secret);
+  insitu__cloud_wipe(&k->token);
+  memset(k, 0, sizeof *k);
+}
+static char *insitu__cloud_copy(const char *text) { /* of NULL: NULL */
+  return text ? insitu__mem_text(text, strlen(text)) : NULL;
+}
+/* Replaces a text; false: no memory. */
+static bool insitu__cloud_put(char **to, const char *text) {
+  char *copy = insitu__cloud_copy(text);
+  insitu__cloud_wipe(to);
+  *to = copy;
+  return copy || !text;
+}
+static insitu_status insitu__cloud_nomem(insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_NOMEM, "store: no memory for its credentials and urls; give the process more memory");
+}
+/* What a buffer holds, as the caller's own; it leaves the buffer empty. NULL: the buffer has failed. */
+static char *insitu__cloud_take(struct insitu__text_buffer *b) {
+  char *text = b->failed ? NULL : b->text ? b->text : insitu__mem_text("", 0);
+  if (b->failed) insitu__cloud_wipe_buffer(b);
+  memset(b, 0, sizeof *b);
+  return text;
+}
+static int64_t insitu__cloud_now(const struct insitu__cloud *c) { /* the server's clock, seconds since 1970 */
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (int64_t)t.tv_sec + c->skew;
+}
+static bool insitu__cloud_is_region(const char *s) { /* it becomes part of a host's name, and servers tell it */
+  return s[0] && strlen(s) < sizeof((struct insitu__cloud *)NULL)->region &&
+         strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(s);
+}
+static bool insitu__cloud_is_flag(const char *s, bool *value) {
+  static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on", "", "requester"}; /* request_payer's */
+  for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcasecmp(s, words[i])) {
+      *value = i & 1;
+      return true;
+    }
+  return false;
+}
+static bool insitu__cloud_flag(const struct insitu__cloud *c, int setting, bool otherwise) { /* checked when it was set */
+  bool value = otherwise;
+  if (c->set[setting]) insitu__cloud_is_flag(c->set[setting], &value);
+  return value;
+}
+static bool insitu__cloud_form(struct insitu__text_buffer *b, const char *key, const char *value) { /* one more field */
+  return insitu__text_buffer_printf(b, "%s%s=", b->n ? "&" : "", key) && insitu__sign_escape(b, value, strlen(value), false);
+}
+
+/* -- urls -- */
+
+struct insitu__cloud_url { /* an http(s) URL's parts, in its text */
+  bool https;
+  const char *user, *host, *path, *query; /* query: behind the '?' */
+  uint64_t n_user, n_host, n_path, n_query;
+};
+/* NULL, or what is wrong with it. The host is made of the characters of names, addresses and ports alone. */
+static const char *insitu__cloud_url_split(const char *url, struct insitu__cloud_url *u) {
+  memset(u, 0, sizeof *u);
+  u->https = strncasecmp(url, "https://", 8) == 0;
+  if (!u->https && strncasecmp(url, "http://", 7)) return "it is no http:// or https:// url";
+  const char *p = url + 7 + u->https, *end = p + strcspn(p, "/?#");
+  for (const char *at = end; at-- > p;) /* the last '@': passwords may hold one */
+    if (*at == '@') {
+      u->user = p;
+      u->n_user = (uint64_t)(at - p);
+      p = at + 1;
+      break;
+    }
+  u->host = p;
+  u->n_host = (uint64_t)(end - p);
+  uint64_t name = p[0] == '[' ? strspn(p + 1, "0123456789abcdefABCDEF:.") + 1 : strcspn(p, ":/?#");
+  if (p[0] == '[' && p[name] == ']') name++;
+  else if (strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_") < name || !name)
+    return "its host is no name or address";
+  const char *port = p + name;
+  if (u->n_host > 255 || (port != end && (*port != ':' || port + 1 + strspn(port + 1, "0123456789") != end || end - port > 6)))
+    return "its port is no number";
+  u->path = end;
+  u->n_path = strcspn(end, "?#");
+  end += u->n_path;
+  u->query = end + (*end == '?');
+  u->n_query = strcspn(u->query, "#");
+  if (u->query[u->n_query]) return "a '#' stands for itself as %23";
+  for (p = url; *p; p++)
+    if ((unsigned char)*p < 0x20 || *p == 0x7f) return "a control character is in it";
+  return NULL;
+}
+/* "https://host:port", in lower case and without a scheme's own port, as the Host header will show it. */
+static void insitu__cloud_url_base(const struct insitu__cloud_url *u, struct insitu__text_buffer *b) {
+  const char *port = u->https ? ":443" : ":80";
+  uint64_t n = u->n_host, n_port = strlen(port);
+  if (n && u->host[n - 1] == ':') n--;
+  if (n > n_port && !memcmp(u->host + n - n_port, port, n_port)) n -= n_port;
+  insitu__text_buffer_printf(b, "http%s://", u->https ? "s" : "");
+  for (uint64_t i = 0; i < n; i++) {
+    char c = u->host[i];
+    if (c >= 'A' && c <= 'Z') c = (char)(c + 32);
+    insitu__text_buffer_bytes(b, &c, 1);
+  }
+}
+/* The path of a URL as it may be sent: what is escaped stays, what needs it is escaped; without slashes at its end. */
+static void insitu__cloud_url_path(const char *path, uint64_t n, struct insitu__text_buffer *b) {
+  while (n && path[n - 1] == '/') n--;
+  for (uint64_t i = 0; i < n; i++)
+    if ((unsigned char)path[i] > 0x20 && !strchr("\"<>\\^`{|}\x7f", path[i]) && (unsigned char)path[i] < 0x80)
+      insitu__text_buffer_bytes(b, path + i, 1);
+    else insitu__text_buffer_printf(b, "%%%02X", (unsigned char)path[i]);
+}
+static bool insitu__cloud_is_loopback(const struct insitu__cloud_url *u) {
+  char host[256];
+  uint64_t n = u->host[0] == '[' ? u->n_host : strcspn(u->host, ":/?#");
+  if (n >= sizeof host) return false;
+  memcpy(host, u->host, n);
+  host[n] = 0;
+  return !strcasecmp(host, "localhost") || !strncmp(host, "[::1]", 5) ||
+         (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == strlen(host));
+}
+/* A setting's name for messages. */
+static const char *insitu__cloud_label(const struct insitu__cloud *c, int setting) {
+  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++)
+    if (insitu__cloud_names[i].setting == setting && insitu__cloud_names[i].kinds >> c->kind & 1 && insitu__cloud_names[i].option)
+      return insitu__cloud_names[i].option;
+  return "credentials file";
+}
+/* An endpoint that a setting names: *base and *path become its parts. Hosts of emulators and metadata services stand without a
+ * scheme, too; where credentials are sent, the network between must be this machine's own or allow_http must say so. */
+static insitu_status insitu__cloud_endpoint(
+    const struct insitu__cloud *c, int setting, char **base, char **path, insitu_error *err) {
+  struct insitu__cloud_url u;
+  struct insitu__text_buffer b = {0}, p = {0}, full = {0};
+  bool emulator = c->kind == INSITU__CLOUD_GS && setting == INSITU__CLOUD_ENDPOINT && c->from[setting] == INSITU__CLOUD_ENV;
+  bool bare = (emulator || setting == INSITU__CLOUD_METADATA) && !strstr(c->set[setting], "://");
+  insitu__text_buffer_printf(&full, "%s%s", bare ? "http://" : "", c->set[setting]);
+  if (full.failed) return insitu__cloud_nomem(err);
+  const char *cause = insitu__cloud_url_split(full.text, &u);
+  if (!cause && (u.n_user || u.n_query)) cause = "it may not hold a user or a query";
+  if (!cause && !u.https && setting != INSITU__CLOUD_METADATA && !emulator &&
+      !insitu__cloud_flag(c, INSITU__CLOUD_ALLOW_HTTP, false) &&
+      (setting == INSITU__CLOUD_ENDPOINT || !insitu__cloud_is_loopback(&u)))
+    cause = "http sends all unencrypted; set the option allow_http = true if that may be, else";
+  if (!cause) {
+    insitu__cloud_url_base(&u, &b);
+    insitu__cloud_url_path(u.path, u.n_path, &p);
+  }
+  insitu__cloud_wipe_buffer(&full);
+  if (cause)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "store, option '%s': %s; give https://host", insitu__cloud_label(c, setting), cause);
+  insitu__cloud_wipe(base);
+  insitu__cloud_wipe(path);
+  *base = insitu__cloud_take(&b);
+  *path = insitu__cloud_take(&p);
+  return *base && *path ? INSITU_OK : insitu__cloud_nomem(err);
+}
+
+/* -- options -- */
+
+static insitu_status insitu__cloud_set(struct insitu__cloud *c, int setting, const char *value, int from, insitu_error *err) {
+  bool flag;
+  const char *cause = NULL;
+  if (setting < INSITU__CLOUD_FLAGS && !insitu__cloud_is_flag(value, &flag)) cause = "it is neither true nor false";
+  if (strlen(value) >= INSITU__MAX_SECRET) cause = "it is longer than INSITU__MAX_SECRET";
+  for (const char *p = value; *p; p++) /* it may become a line of a request's head */
+    if (((unsigned char)*p < 0x20 || *p == 0x7f) && setting != INSITU__CLOUD_JSON) cause = "it holds a control character";
+  if (cause)
+    return insitu__error_set(err, INSITU_E_ARG, "store, option '%s'%s: %s; correct it", insitu__cloud_label(c, setting),
+        from == INSITU__CLOUD_ENV    ? " of the environment"
+        : from == INSITU__CLOUD_FILE ? " of a credentials file"
+                                     : "",
+        cause);
+  c->from[setting] = (unsigned char)from;
+  return insitu__cloud_put(&c->set[setting], value) ? INSITU_OK : insitu__cloud_nomem(err);
+}
+/* The row of an option's name, with or without a prefix; -1: none. */
+static int insitu__cloud_find(int kind, const char *key) {
+  static const char *const prefix[4][3] = {{""}, {"", "aws_"}, {"", "google_"}, {"", "azure_storage_", "azure_"}};
+  for (int k = 0; k < 3 && prefix[kind][k]; k++) {
+    uint64_t n = strlen(prefix[kind][k]);
+    for (unsigned i = 0; i < INSITU__CLOUD_NAMES && strncasecmp(key, prefix[kind][k], n) == 0; i++)
+      if (insitu__cloud_names[i].kinds >> kind & 1 && insitu__cloud_names[i].option &&
+          !strcasecmp(key + n, insitu__cloud_names[i].option))
+        return (int)i;
+  }
+  return -1;
+}
+static insitu_status insitu__cloud_option(struct insitu__cloud *c, const char *key, const char *value, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+  struct insitu__http_desc none = {0};
+  int row = insitu__cloud_find(c->kind, key);
+  if (row >= 0) return insitu__cloud_set(c, insitu__cloud_names[row].setting, value, INSITU__CLOUD_OPTION, err);
+  if (insitu__http_option(c->http ? &c->http->desc : &none, key, value, err, &status)) return status;
+  const char *names[INSITU__CLOUD_NAMES + INSITU__HTTP_OPTIONS];
+  int n = 0;
+  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++)
+    if (insitu__cloud_names[i].kinds >> c->kind & 1 && insitu__cloud_names[i].option) names[n++] = insitu__cloud_names[i].option;
+  for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) names[n++] = insitu__http_options[i];
+  int near = insitu__text_nearest(key, names, n);
+  return insitu__error_set(err, INSITU_E_ARG, "store: no option '%.64s' for this kind of url; %s%s%s", key,
+      near < 0 ? "see STORES in the manual" : "did you mean '", near < 0 ? "" : names[near], near < 0 ? "" : "'?");
+}
+static insitu_status insitu__cloud_environment(struct insitu__cloud *c, insitu_error *err) {
+  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++) {
+    const struct insitu__cloud_name *row = &insitu__cloud_names[i];
+    const char *value = row->kinds >> c->kind & 1 && row->environment ? getenv(row->environment) : NULL;
+    if (!value || !value[0] || c->set[row->setting]) continue;
+    insitu_status status = insitu__cloud_set(c, row->setting, value, INSITU__CLOUD_ENV, err);
     if (status < 0) return status;
   }
-  c->url = insitu__mem_text(url, strlen(url));
-  return c->url ? INSITU_OK : insitu__error_set(err, INSITU_E_NOMEM, "store: no memory");
+  return INSITU_OK;
 }
-static void insitu__cloud_close(struct insitu__cloud *c) {
-  insitu__mem_free(c->url);
+
+/* -- credentials that are at hand: options, environment, files -- */
+
+/* Whether a setting was made, and not with less right than `from`: what options say is not mixed with what the environment says. */
+static bool insitu__cloud_has(const struct insitu__cloud *c, int setting, int from) {
+  return c->set[setting] && c->from[setting] <= from;
 }
-static const char *insitu__cloud_name(const struct insitu__cloud *c) {
-  return c->url;
+/* A file of at most INSITU__MAX_SECRET_FILE bytes; NULL: there is none, it is too large or cannot be read. Blocks. */
+static char *insitu__cloud_file(const char *path, uint64_t *n) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct insitu__text_buffer b = {.limit = INSITU__MAX_SECRET_FILE};
+  ssize_t got = fd < 0 ? -1 : 1;
+  while (got > 0 && insitu__text_buffer_reserve(&b, 4096)) {
+    got = read(fd, b.text + b.n, 4096);
+    b.n += got > 0 ? (uint64_t)got : 0;
+  }
+  if (fd >= 0) close(fd);
+  if (b.failed || got < 0) {
+    insitu__cloud_wipe_buffer(&b);
+    return NULL;
+  }
+  b.text[b.n] = 0;
+  *n = b.n;
+  return insitu__cloud_take(&b);
 }
-static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) {
+static insitu_status insitu__cloud_static(
+    struct insitu__cloud *c, const char *id, const char *secret, const char *token, const char *origin, insitu_error *err) {
+  c->source = INSITU__CLOUD_STATIC;
+  c->origin = origin;
+  c->keys.expires = c->keys.renew = INSITU__CLOUD_FOREVER;
+  return insitu__cloud_put(&c->keys.id, id) && insitu__cloud_put(&c->keys.secret, secret) &&
+                 insitu__cloud_put(&c->keys.token, token)
+             ? INSITU_OK
+             : insitu__cloud_nomem(err);
+}
+static bool insitu__cloud_dynamic(struct insitu__cloud *c, int source, const char *origin) {
+  c->source = source;
+  c->origin = origin;
+  return true;
+}
+struct insitu__cloud_files { /* ~/.aws/config and ~/.aws/credentials; NULL: there is none */
+  char *config, *credentials;
+  uint64_t n_config, n_credentials;
+};
+/* A profile's value, the caller's own; NULL: it has none. */
+static char *insitu__cloud_profile_get(const struct insitu__cloud_files *f, const char *profile, const char *key) {
+  char *out = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
+  bool found =
+      out &&
+      ((f->credentials && insitu__sign_ini_find(f->credentials, f->n_credentials, "", profile, key, out, INSITU__MAX_SECRET)) ||
+          (f->config && (insitu__sign_ini_find(f->config, f->n_config, "profile", profile, key, out, INSITU__MAX_SECRET) ||
+                            (!strcmp(profile, "default") &&
+                                insitu__sign_ini_find(f->config, f->n_config, "", profile, key, out, INSITU__MAX_SECRET)))));
+  if (!found) insitu__cloud_wipe(&out);
+  return out;
+}
+/* What keeps a profile from being used here; NULL: nothing. */
+static const char *insitu__cloud_profile_refused(const struct insitu__cloud_files *f, const char *profile) {
+  static const char *const refused[][2] = {
+      {"mfa_serial", "mfa_serial asks for a code; assume the role by 'aws sts assume-role' and give its keys in the environment"},
+      {"sso_session", "sso_session needs a browser; run 'aws sso login', then 'aws configure export-credentials --format env'"},
+      {"sso_start_url",
+          "sso_start_url needs a browser; run 'aws sso login', then 'aws configure export-credentials --format env'"},
+      {"credential_process", "credential_process would run a program; run it yourself and give its keys in the environment"}};
+  for (unsigned i = 0; i < sizeof refused / sizeof *refused; i++) {
+    char *value = insitu__cloud_profile_get(f, profile, refused[i][0]);
+    if (!value) continue;
+    insitu__cloud_wipe(&value);
+    return refused[i][1];
+  }
+  return NULL;
+}
+/* credential_source of a profile: true if it names one. */
+static bool insitu__cloud_profile_source(struct insitu__cloud *c, const char *source, insitu_status *status, insitu_error *err) {
+  *status = INSITU_OK;
+  if (!strcmp(source, "Ec2InstanceMetadata")) return insitu__cloud_dynamic(c, INSITU__CLOUD_IMDS, "profile, instance metadata");
+  if (!strcmp(source, "EcsContainer")) return insitu__cloud_dynamic(c, INSITU__CLOUD_CONTAINER, "profile, container");
+  if (strcmp(source, "Environment") || !c->set[INSITU__CLOUD_ID] || !c->set[INSITU__CLOUD_SECRET]) return false;
+  *status = insitu__cloud_static(
+      c, c->set[INSITU__CLOUD_ID], c->set[INSITU__CLOUD_SECRET], c->set[INSITU__CLOUD_TOKEN], "profile, environment", err);
+  return true;
+}
+/* One profile on the way from the one that was named to the one that holds keys. *next: the profile to look at then, to be freed,
+ * or NULL. */
+static insitu_status insitu__cloud_profile_step(struct insitu__cloud *c, const struct insitu__cloud_files *f, const char *profile,
+    char **next, bool assume, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+  const char *cause = insitu__cloud_profile_refused(f, profile);
+  char *value[6] = {NULL};
+  static const char *const role_keys[] = {
+      "role_arn", "web_identity_token_file", "credential_source", "source_profile", "external_id", "role_session_name"};
+  static const char *const keys[] = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"};
+  for (int i = 0; i < 6 && assume && (i == 0 || value[0]); i++) value[i] = insitu__cloud_profile_get(f, profile, role_keys[i]);
+  *next = NULL;
+  if (!value[0]) {
+    for (int i = 0; i < 3; i++) value[i] = insitu__cloud_profile_get(f, profile, keys[i]);
+    if (value[0] && value[1]) status = insitu__cloud_static(c, value[0], value[1], value[2], "profile", err);
+    else if (!cause && c->n_roles) cause = "it holds no keys, and role_arn of another profile needs them; add them";
+  } else if (value[1]) {
+    bool ok = insitu__cloud_put(&c->set[INSITU__CLOUD_ROLE], value[0]) &&
+              insitu__cloud_put(&c->set[INSITU__CLOUD_TOKEN_FILE], value[1]);
+    if (value[5]) ok = ok && insitu__cloud_put(&c->set[INSITU__CLOUD_SESSION], value[5]);
+    insitu__cloud_dynamic(c, INSITU__CLOUD_WEB, "profile, web identity");
+    status = ok ? INSITU_OK : insitu__cloud_nomem(err);
+  } else if (!cause && c->n_roles == INSITU__MAX_ROLES) {
+    cause = "role_arn leads on over more profiles than INSITU__MAX_ROLES (4); shorten the chain";
+  } else if (!cause) {
+    struct insitu__cloud_role *role = &c->role[c->n_roles++];
+    *role = (struct insitu__cloud_role){value[0], value[4], value[5]};
+    value[0] = value[4] = value[5] = NULL;
+    if (value[3]) *next = value[3], value[3] = NULL;
+    else if (!value[2] || !insitu__cloud_profile_source(c, value[2], &status, err))
+      cause = "role_arn needs source_profile, or a credential_source that there is; add it";
+  }
+  for (int i = 0; i < 6; i++) insitu__cloud_wipe(&value[i]);
+  if (c->source == INSITU__CLOUD_STATIC || c->source == INSITU__CLOUD_WEB || !cause) return status;
+  return insitu__error_set(err, INSITU_E_AUTH, "store, profile '%.64s': %s", profile, cause);
+}
+/* The files of the AWS tools: region, endpoint and, where `keys`, credentials. */
+static insitu_status insitu__cloud_profile(
+    struct insitu__cloud *c, const struct insitu__cloud_files *f, bool keys, insitu_error *err) {
+  static const struct {
+    int setting;
+    const char *key;
+  } more[] = {{INSITU__CLOUD_REGION, "region"}, {INSITU__CLOUD_ENDPOINT, "endpoint_url"}};
+  const char *name = c->set[INSITU__CLOUD_PROFILE] ? c->set[INSITU__CLOUD_PROFILE] : "default";
+  insitu_status status = INSITU_OK;
+  for (unsigned i = 0; i < 2 && status == INSITU_OK; i++) {
+    char *value = c->set[more[i].setting] ? NULL : insitu__cloud_profile_get(f, name, more[i].key);
+    if (value) status = insitu__cloud_set(c, more[i].setting, value, INSITU__CLOUD_FILE, err);
+    insitu__cloud_wipe(&value);
+  }
+  char *at = insitu__cloud_copy(name), *next = NULL;
+  bool assume = true;
+  if (!at) return insitu__cloud_nomem(err);
+  while (status == INSITU_OK && keys) {
+    status = insitu__cloud_profile_step(c, f, at, &next, assume, err);
+    if (!next) break;
+    assume = strcmp(next, at) != 0; /* one that is its own source holds the keys */
+    insitu__cloud_wipe(&at);
+    at = next;
+  }
+  insitu__cloud_wipe(&at);
+  if (status == INSITU_OK && keys && !c->source && c->set[INSITU__CLOUD_PROFILE])
+    return insitu__error_set(err, INSITU_E_AUTH,
+        "store, profile '%.64s': neither ~/.aws/config nor ~/.aws/credentials has it, or it "
+        "holds no keys; check its name (option profile, AWS_PROFILE)",
+        name);
+  return status;
+}
+static void insitu__cloud_files_read(struct insitu__cloud *c, struct insitu__cloud_files *f) {
+  char path[INSITU__MAX_KEY];
+  const char *home = c->set[INSITU__CLOUD_HOME];
+  for (int i = 0; i < 2; i++) {
+    const char *named = c->set[i ? INSITU__CLOUD_CREDENTIALS : INSITU__CLOUD_CONFIG];
+    snprintf(path, sizeof path, "%s%s", named ? named : home ? home : "", named ? "" : i ? "/.aws/credentials" : "/.aws/config");
+    char *text = named || home ? insitu__cloud_file(path, i ? &f->n_credentials : &f->n_config) : NULL;
+    if (i) f->credentials = text;
+    else f->config = text;
+  }
+}
+static insitu_status insitu__cloud_s3_credentials(
+    struct insitu__cloud *c, const struct insitu__cloud_files *f, int from, insitu_error *err) {
+  const char *token = insitu__cloud_has(c, INSITU__CLOUD_TOKEN, from) ? c->set[INSITU__CLOUD_TOKEN] : NULL;
+  bool id = insitu__cloud_has(c, INSITU__CLOUD_ID, from), secret = insitu__cloud_has(c, INSITU__CLOUD_SECRET, from);
+  if (id && secret)
+    return insitu__cloud_static(c, c->set[INSITU__CLOUD_ID], c->set[INSITU__CLOUD_SECRET], token,
+        from == INSITU__CLOUD_OPTION ? "options" : "environment", err);
+  if (id != secret)
+    return insitu__error_set(
+        err, INSITU_E_AUTH, "store: there is an access_key_id or a secret_access_key, and not the other; give both");
+  if (insitu__cloud_has(c, INSITU__CLOUD_ROLE, from) && insitu__cloud_has(c, INSITU__CLOUD_TOKEN_FILE, from))
+    insitu__cloud_dynamic(c, INSITU__CLOUD_WEB, "web identity");
+  else if (from == INSITU__CLOUD_ENV || insitu__cloud_has(c, INSITU__CLOUD_PROFILE, from)) {
+    insitu_status status = insitu__cloud_profile(c, f, true, err);
+    if (status < 0) return status;
+  }
+  if (!c->source &&
+      (insitu__cloud_has(c, INSITU__CLOUD_CONTAINER_PATH, from) || insitu__cloud_has(c, INSITU__CLOUD_CONTAINER_URL, from)))
+    insitu__cloud_dynamic(c, INSITU__CLOUD_CONTAINER, "container");
+  if (!c->source && from == INSITU__CLOUD_ENV && !insitu__cloud_flag(c, INSITU__CLOUD_NO_IMDS, false))
+    insitu__cloud_dynamic(c, INSITU__CLOUD_IMDS, "instance metadata");
+  return INSITU_OK;
+}
+
+/* A string member of a JSON object, the caller's own; NULL: none, or one that could not stand in a request's head. */
+static char *insitu__cloud_json_get(const struct insitu__text_json *j, const char *key, bool lines) {
+  uint64_t n;
+  int token = insitu__text_json_get(j, 0, key);
+  insitu__text_json_span(j, token, &n);
+  char *out = insitu__text_json_is_string(j, token) && n < INSITU__MAX_SECRET ? (char *)insitu__mem_alloc(n + 1, 1) : NULL;
+  bool ok = out && insitu__text_json_string(j, token, out, n + 1) >= 0;
+  for (const char *p = out; ok && *p; p++) ok = lines || ((unsigned char)*p >= 0x20 && *p != 0x7f);
+  if (!ok) insitu__cloud_wipe(&out);
+  return out;
+}
+/* The JSON of Google's credential files. `where` names it, and is no secret. */
+static insitu_status insitu__cloud_google_json(
+    struct insitu__cloud *c, const char *text, uint64_t n, const char *where, insitu_error *err) {
+  struct insitu__text_json j;
+  if (insitu__text_json_parse(&j, text, n, where, NULL) < 0)
+    return insitu__error_set(err, INSITU_E_AUTH, "store, %.400s: it is no JSON of Google credentials; give another file", where);
+  char *type = insitu__cloud_json_get(&j, "type", false);
+  insitu_status status = INSITU_OK;
+  static const struct {
+    int setting;
+    const char *key;
+  } user[] = {{INSITU__CLOUD_CLIENT, "client_id"}, {INSITU__CLOUD_CLIENT_SECRET, "client_secret"},
+      {INSITU__CLOUD_REFRESH, "refresh_token"}, {INSITU__CLOUD_STS, "token_uri"}};
+  bool service = type && !strcmp(type, "service_account"), known = service || (type && !strcmp(type, "authorized_user"));
+  for (unsigned i = service ? 3 : 0; known && i < 4 && status == INSITU_OK; i++) {
+    char *value = insitu__cloud_json_get(&j, user[i].key, false);
+    if (value) status = insitu__cloud_set(c, user[i].setting, value, INSITU__CLOUD_FILE, err);
+    else if (i < 3)
+      status = insitu__error_set(err, INSITU_E_AUTH,
+          "store, %.400s: it has no %s; run 'gcloud auth application-default login' again", where, user[i].key);
+    insitu__cloud_wipe(&value);
+  }
+  if (!known)
+    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store, %.400s: credentials of type '%.64s' are not supported; give authorized_user, service_account or a bearer_token",
+        where, type ? type : "");
+  insitu__cloud_dynamic(c, service ? INSITU__CLOUD_RS256 : INSITU__CLOUD_OAUTH, service ? "service account" : "authorized user");
+  insitu__cloud_wipe(&type);
+  insitu__text_json_free(&j);
+#ifndef INSITU_WITH_OPENSSL
+  if (service && status == INSITU_OK)
+    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store, %.400s: to sign for a service account takes libcrypto; build with INSITU_WITH_OPENSSL, or give bearer_token",
+        where);
+#endif
+  if (service && status == INSITU_OK && c->set[INSITU__CLOUD_JSON] != text) {
+    status = insitu__cloud_put(&c->set[INSITU__CLOUD_JSON], text) ? INSITU_OK : insitu__cloud_nomem(err);
+  }
+  return status;
+}
+static insitu_status insitu__cloud_google_file(struct insitu__cloud *c, const char *path, bool needed, insitu_error *err) {
+  uint64_t n;
+  char *text = insitu__cloud_file(path, &n);
+  insitu_status status = INSITU_OK;
+  if (text) status = insitu__cloud_google_json(c, text, n, path, err);
+  else if (needed)
+    status = insitu__error_set(err, INSITU_E_AUTH, "store, credentials file '%.400s': cannot be read; check its name", path);
+  insitu__cloud_wipe(&text);
+  return status;
+}
+static insitu_status insitu__cloud_gs_credentials(struct insitu__cloud *c, int from, insitu_error *err) {
+  const char *origin = from == INSITU__CLOUD_OPTION ? "options" : "environment", *json = c->set[INSITU__CLOUD_JSON];
+  char path[INSITU__MAX_KEY];
+  if (insitu__cloud_has(c, INSITU__CLOUD_BEARER, from))
+    return insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], origin, err);
+  bool id = insitu__cloud_has(c, INSITU__CLOUD_ID, from), secret = insitu__cloud_has(c, INSITU__CLOUD_SECRET, from);
+  if (id != secret || (id && c->set[INSITU__CLOUD_PROJECT]))
+    return insitu__error_set(
+        err, INSITU_E_ARG, "store: hmac_access_key_id and hmac_secret_access_key go together, and not with user_project");
+  if (id) return insitu__cloud_static(c, c->set[INSITU__CLOUD_ID], c->set[INSITU__CLOUD_SECRET], NULL, origin, err);
+  if (insitu__cloud_has(c, INSITU__CLOUD_JSON, from))
+    return insitu__cloud_google_json(c, json, strlen(json), "service_account_key", err);
+  for (int i = INSITU__CLOUD_ACCOUNT_FILE; i <= INSITU__CLOUD_ADC_FILE; i++)
+    if (insitu__cloud_has(c, i, from)) return insitu__cloud_google_file(c, c->set[i], true, err);
+  if (from == INSITU__CLOUD_OPTION) return INSITU_OK;
+  if (c->from[INSITU__CLOUD_ENDPOINT] == INSITU__CLOUD_ENV) { /* an emulator's */
+    c->origin = "anonymous, for STORAGE_EMULATOR_HOST";
+    return INSITU_OK;
+  }
+  const char *home = c->set[INSITU__CLOUD_HOME], *gcloud = c->set[INSITU__CLOUD_GCLOUD];
+  snprintf(
+      path, sizeof path, "%s%s/application_default_credentials.json", gcloud ? gcloud : home, gcloud ? "" : "/.config/gcloud");
+  insitu_status status = gcloud || home ? insitu__cloud_google_file(c, path, false, err) : INSITU_OK;
+  if (!c->source && status == INSITU_OK) insitu__cloud_dynamic(c, INSITU__CLOUD_GOOGLE, "Google's metadata server");
+  return status;
+}
+static insitu_status insitu__cloud_azure_credentials(struct insitu__cloud *c, int from, insitu_error *err) {
+  const char *origin = from == INSITU__CLOUD_OPTION ? "options" : "environment";
+  bool client = insitu__cloud_has(c, INSITU__CLOUD_CLIENT, from) && insitu__cloud_has(c, INSITU__CLOUD_TENANT, from);
+  if (insitu__cloud_has(c, INSITU__CLOUD_BEARER, from))
+    return insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], origin, err);
+  if (insitu__cloud_has(c, INSITU__CLOUD_SECRET, from)) {
+    const char *key = c->set[INSITU__CLOUD_SECRET];
+    c->azure_key = (unsigned char *)insitu__mem_alloc(strlen(key) + 1, 1);
+    int64_t n = c->azure_key ? insitu__text_base64(key, strlen(key), c->azure_key, strlen(key)) : 0;
+    if (n <= 0) return insitu__error_set(err, INSITU_E_AUTH, "store: account_key is no base64; copy it anew, or give sas_token");
+    c->n_azure_key = (uint64_t)n;
+    return insitu__cloud_static(c, c->set[INSITU__CLOUD_ID], NULL, NULL, origin, err);
+  }
+  if (insitu__cloud_has(c, INSITU__CLOUD_SAS, from)) {
+    const char *sas = c->set[INSITU__CLOUD_SAS];
+    c->origin = from == INSITU__CLOUD_OPTION ? "options, sas_token" : "environment, sas_token";
+    return insitu__cloud_put(&c->query, sas + (sas[0] == '?')) ? INSITU_OK : insitu__cloud_nomem(err);
+  }
+  if (client && insitu__cloud_has(c, INSITU__CLOUD_CLIENT_SECRET, from))
+    insitu__cloud_dynamic(c, INSITU__CLOUD_OAUTH, "client secret");
+  else if (client && insitu__cloud_has(c, INSITU__CLOUD_TOKEN_FILE, from))
+    insitu__cloud_dynamic(c, INSITU__CLOUD_OAUTH, "federated token");
+  else if (from == INSITU__CLOUD_ENV) insitu__cloud_dynamic(c, INSITU__CLOUD_MSI, "managed identity");
+  return INSITU_OK;
+}
+
+/* -- opening -- */
+
+/* The endpoint of a region, or of an account. */
+static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error *err) {
+  struct insitu__text_buffer base = {0}, path = {0};
+  const char *custom = c->set[INSITU__CLOUD_ENDPOINT];
+  insitu_status status = INSITU_OK;
+  insitu__cloud_wipe(&c->path);
+  if (custom) {
+    status = insitu__cloud_endpoint(c, INSITU__CLOUD_ENDPOINT, &c->base, &c->path, err);
+    if (status < 0) return status;
+  }
+  bool vhost = c->kind == INSITU__CLOUD_S3 && insitu__cloud_flag(c, INSITU__CLOUD_VHOST, !custom && !strchr(c->bucket, '.'));
+  const char *china = !strncmp(c->region, "cn-", 3) ? ".cn" : "", *host = custom ? strstr(c->base, "://") + 3 : NULL;
+  uint64_t n = strlen(c->bucket);
+  if (!custom && c->kind == INSITU__CLOUD_S3)
+    insitu__text_buffer_printf(
+        &base, "https://%s%ss3.%s.amazonaws.com%s", vhost ? c->bucket : "", vhost ? "." : "", c->region, china);
+  else if (!custom && c->kind == INSITU__CLOUD_GS) insitu__text_buffer_printf(&base, "https://storage.googleapis.com");
+  else if (!custom) insitu__text_buffer_printf(&base, "https://%s.blob.core.windows.net", c->set[INSITU__CLOUD_ID]);
+  else if (vhost && (strncmp(host, c->bucket, n) || host[n] != '.')) /* the host may name the bucket already */
+    insitu__text_buffer_printf(&base, "%.*s%s.%s", (int)(host - c->base), c->base, c->bucket, host);
+  else insitu__text_buffer_printf(&base, "%s", c->base);
+  insitu__text_buffer_printf(&path, "%s%s%s", c->path ? c->path : "", vhost ? "" : "/", vhost ? "" : c->bucket);
+  insitu__cloud_wipe(&c->base);
+  insitu__cloud_wipe(&c->path);
+  c->base = insitu__cloud_take(&base);
+  c->path = insitu__cloud_take(&path);
+  return c->base && c->path ? INSITU_OK : insitu__cloud_nomem(err);
+}
+static insitu_status insitu__cloud_url_refused(
+    const char *cause, insitu_error *err) { /* never with the url: it may hold secrets */
+  return insitu__error_set(err, INSITU_E_ARG, "store, url: %s; correct it", cause);
+}
+/* http(s)://user:password@host/root?query */
+static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char *url, insitu_error *err) {
+  struct insitu__cloud_url u;
+  struct insitu__text_buffer base = {0}, path = {0}, name = {0}, user = {0}, basic = {0};
+  const char *cause = insitu__cloud_url_split(url, &u);
+  if (cause) return insitu__cloud_url_refused(cause, err);
+  insitu__cloud_url_base(&u, &base);
+  insitu__text_buffer_bytes(&path, "", 0);
+  insitu__cloud_url_path(u.path, u.n_path, &path);
+  insitu__text_buffer_printf(&name, "%s%s", base.text ? base.text : "", path.text ? path.text : "");
+  insitu_status status = INSITU_OK;
+  if (u.user) {
+    insitu__text_buffer_printf(&basic, "Basic ");
+    if (!insitu__sign_unescape(&user, u.user, u.n_user))
+      status = insitu__cloud_url_refused("a '%' in its user or password needs two hexadecimal digits", err);
+    else insitu__sign_base64(user.text, user.n, &basic);
+    insitu__cloud_wipe_buffer(&user);
+    c->basic = insitu__cloud_take(&basic);
+  }
+  c->base = insitu__cloud_take(&base);
+  c->path = insitu__cloud_take(&path);
+  c->name = insitu__cloud_take(&name);
+  c->prefix = insitu__mem_text("", 0);
+  if (u.n_query) c->query = insitu__mem_text(u.query, u.n_query);
+  c->origin = u.user ? "the url's user" : u.n_query ? "the url's query" : c->set[INSITU__CLOUD_BEARER] ? "options" : "anonymous";
+  if (c->set[INSITU__CLOUD_BEARER] && status == INSITU_OK)
+    status = insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], c->origin, err);
+  bool ok = c->base && c->path && c->name && c->prefix && (!u.user || c->basic) && (!u.n_query || c->query);
+  return status < 0 || ok ? status : insitu__cloud_nomem(err);
+}
+/* Bucket and prefix of scheme://bucket/prefix; of abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
+static insitu_status insitu__cloud_open_bucket(struct insitu__cloud *c, const char *url, insitu_error *err) {
+  const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
+             *account = (const char *)memchr(at, '@', (size_t)(end - at));
+  uint64_t n = (uint64_t)((account ? account : end) - at);
+  struct insitu__text_buffer prefix = {.limit = INSITU__MAX_KEY}, endpoint = {0};
+  if (strpbrk(url, "?#"))
+    return insitu__cloud_url_refused("a '?' or '#' in a key stands as %3F or %23, and options are not part of it", err);
+  if (account && c->kind != INSITU__CLOUD_AZURE) return insitu__cloud_url_refused("it has no user; credentials are options", err);
+  if (!n || n > 255 || strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_$") < n || at[0] == '.')
+    return insitu__cloud_url_refused("its bucket or container is no name of one", err);
+  while (*end == '/') end++;
+  uint64_t n_prefix = strlen(end);
+  while (n_prefix && end[n_prefix - 1] == '/') n_prefix--;
+  if (!insitu__sign_unescape(&prefix, end, n_prefix) || memchr(prefix.text, 0, (size_t)prefix.n)) {
+    insitu__text_buffer_free(&prefix);
+    return insitu__cloud_url_refused(
+        "its path is too long, or a '%' in it has no two hexadecimal digits, not 00, behind it", err);
+  }
+  c->bucket = insitu__mem_text(at, n);
+  c->prefix = insitu__cloud_take(&prefix);
+  c->name = insitu__mem_text(url, (uint64_t)(end - url) + n_prefix);
+  if (!c->bucket || !c->prefix || !c->name) return insitu__cloud_nomem(err);
+  if (!account) return INSITU_OK;
+  const char *service = account + 1 + strspn(account + 1, "abcdefghijklmnopqrstuvwxyz0123456789"), *stop = at + strcspn(at, "/");
+  if (service == account + 1 || stop - account > 200 || (strncmp(service, ".dfs.", 5) && strncmp(service, ".blob.", 6)) ||
+      service + strspn(service, "abcdefghijklmnopqrstuvwxyz0123456789.-") != stop)
+    return insitu__cloud_url_refused("behind the '@' stands the account's host, such as account.dfs.core.windows.net", err);
+  char *name = insitu__mem_text(account + 1, (uint64_t)(service - account) - 1);
+  const char *domain = service + 1 + strcspn(service + 1, ".");
+  if (name) insitu__text_buffer_printf(&endpoint, "https://%s.blob%.*s", name, (int)(stop - domain), domain);
+  insitu_status status = name && !endpoint.failed ? insitu__cloud_set(c, INSITU__CLOUD_ID, name, INSITU__CLOUD_OPTION, err)
+                                                  : insitu__cloud_nomem(err);
+  if (status == INSITU_OK && !c->set[INSITU__CLOUD_ENDPOINT])
+    status = insitu__cloud_set(c, INSITU__CLOUD_ENDPOINT, endpoint.text, INSITU__CLOUD_OPTION, err);
+  insitu__mem_free(name);
+  insitu__text_buffer_free(&endpoint);
+  return status;
+}
+/* An emulator's account and endpoint; the key is the same everywhere, and no secret (Azurite's documentation). */
+static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_error *err) {
+  static const struct {
+    int setting;
+    const char *value;
+  } emulator[] = {{INSITU__CLOUD_ID, "devstoreaccount1"}, {INSITU__CLOUD_ENDPOINT, "http://127.0.0.1:10000/devstoreaccount1"},
+      {INSITU__CLOUD_SECRET, "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="},
+      {INSITU__CLOUD_ALLOW_HTTP, "true"}};
+  insitu_status status = INSITU_OK;
+  for (unsigned i = 0; i < 4 && status == INSITU_OK && insitu__cloud_flag(c, INSITU__CLOUD_EMULATOR, false); i++)
+    if (c->from[emulator[i].setting] != INSITU__CLOUD_OPTION || i == 3)
+      status = insitu__cloud_set(c, emulator[i].setting, emulator[i].value, INSITU__CLOUD_OPTION, err);
+  const char *account = c->set[INSITU__CLOUD_ID];
+  if (status == INSITU_OK && !account && !c->set[INSITU__CLOUD_ENDPOINT])
+    return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': which storage account? give the option account_name", c->name);
+  if (status == INSITU_OK && account && strspn(account, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(account))
+    return insitu__error_set(err, INSITU_E_ARG, "store, option 'account_name': it has other characters than a-z and 0-9");
+  if (status == INSITU_OK && !account && c->set[INSITU__CLOUD_SECRET])
+    return insitu__error_set(err, INSITU_E_ARG, "store: account_key needs account_name; give both");
+  return status;
+}
+/* Urls of the services that credentials come from. */
+static insitu_status insitu__cloud_services(struct insitu__cloud *c, insitu_error *err) {
+  struct insitu__text_buffer sts = {0};
+  char *base = NULL, *path = NULL;
+  bool azure = c->kind == INSITU__CLOUD_AZURE, google = c->kind == INSITU__CLOUD_GS;
+  const char *tenant = c->set[INSITU__CLOUD_TENANT];
+  insitu_status status = c->set[INSITU__CLOUD_STS] ? insitu__cloud_endpoint(c, INSITU__CLOUD_STS, &base, &path, err) : INSITU_OK;
+  if (status == INSITU_OK && azure && tenant &&
+      strspn(tenant, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") != strlen(tenant))
+    status =
+        insitu__error_set(err, INSITU_E_ARG, "store, option 'tenant_id': it is no identifier or domain of a tenant; correct it");
+  if (status == INSITU_OK) {
+    if (base) insitu__text_buffer_printf(&sts, "%s%s", base, path);
+    else if (azure) insitu__text_buffer_printf(&sts, "https://login.microsoftonline.com");
+    else if (google) insitu__text_buffer_printf(&sts, "https://oauth2.googleapis.com/token");
+    else insitu__text_buffer_printf(&sts, "https://sts.%s.amazonaws.com%s", c->region, strncmp(c->region, "cn-", 3) ? "" : ".cn");
+    if (azure && tenant) insitu__text_buffer_printf(&sts, "/%s/oauth2/v2.0/token", tenant);
+    c->sts = insitu__cloud_take(&sts);
+    status = c->sts ? INSITU_OK : insitu__cloud_nomem(err);
+  }
+  insitu__cloud_wipe(&base);
+  insitu__cloud_wipe(&path);
+  if (status == INSITU_OK && c->set[INSITU__CLOUD_METADATA])
+    status = insitu__cloud_endpoint(c, INSITU__CLOUD_METADATA, &base, &path, err);
+  if (status == INSITU_OK && base) insitu__text_buffer_printf(&sts, "%s%s", base, path);
+  else insitu__text_buffer_printf(&sts, google ? "http://metadata.google.internal" : "http://169.254.169.254");
+  insitu__cloud_wipe(&base);
+  insitu__cloud_wipe(&path);
+  c->metadata = insitu__cloud_take(&sts);
+  return status < 0 || c->metadata ? status : insitu__cloud_nomem(err);
+}
+static insitu_status insitu__cloud_open_credentials(
+    struct insitu__cloud *c, const struct insitu__cloud_files *files, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+  if (insitu__cloud_flag(c, INSITU__CLOUD_SKIP, false)) {
+    c->origin = "anonymous";
+    return c->kind == INSITU__CLOUD_S3 ? insitu__cloud_profile(c, files, false, err) : INSITU_OK;
+  }
+  for (int from = INSITU__CLOUD_OPTION; from <= INSITU__CLOUD_ENV && !c->origin && status == INSITU_OK; from++)
+    status = c->kind == INSITU__CLOUD_S3   ? insitu__cloud_s3_credentials(c, files, from, err)
+             : c->kind == INSITU__CLOUD_GS ? insitu__cloud_gs_credentials(c, from, err)
+                                           : insitu__cloud_azure_credentials(c, from, err);
+  if (status == INSITU_OK && !c->origin)
+    return insitu__error_set(err, INSITU_E_AUTH,
+        "store '%.400s': no credentials in options, environment and ~/.aws, and the instance's metadata may not be asked; give "
+        "access_key_id and secret_access_key, or set the option skip_signature = true for public data",
+        c->name);
+  if (status == INSITU_OK && c->kind == INSITU__CLOUD_S3) status = insitu__cloud_profile(c, files, false, err); /* its region */
+  if (c->n_roles) {
+    c->first = c->keys;
+    memset(&c->keys, 0, sizeof c->keys);
+  }
+  return status;
+}
+static void insitu__cloud_close(struct insitu__cloud *c) { /* a zeroed one is fine */
+  for (int i = 0; i < INSITU__CLOUD_SETTINGS; i++) insitu__cloud_wipe(&c->set[i]);
+  for (int i = 0; i < c->n_roles; i++) {
+    insitu__cloud_wipe(&c->role[i].arn);
+    insitu__cloud_wipe(&c->role[i].external);
+    insitu__cloud_wipe(&c->role[i].session);
+  }
+  char **text[] = {&c->bucket, &c->prefix, &c->name, &c->base, &c->path, &c->query, &c->sts, &c->metadata, &c->basic};
+  for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__cloud_wipe(text[i]);
+  insitu__cloud_wipe_keys(&c->keys);
+  insitu__cloud_wipe_keys(&c->first);
+  if (c->azure_key) explicit_bzero(c->azure_key, (size_t)c->n_azure_key);
+  insitu__mem_free(c->azure_key);
+  insitu__cloud_wipe_buffer(&c->at);
+  insitu__cloud_wipe_buffer(&c->ask);
+  explicit_bzero(c, sizeof *c);
+}
+/* Reads url (of that kind), options, environment and credential files; sends nothing. On an error it is closed. */
+static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__http *http, int kind, const char *url,
+    const insitu_option *options, uint64_t n_options, insitu_error *err) {
+  struct insitu__cloud_files files = {0};
+  memset(c, 0, sizeof *c);
+  c->http = http;
+  c->reactor = http ? http->reactor : NULL;
+  c->kind = kind;
+  insitu_status status = INSITU_OK;
+  for (uint64_t i = 0; i < n_options && status == INSITU_OK; i++)
+    status = insitu__cloud_option(c, options[i].key, options[i].value, err);
+  bool environment = insitu__cloud_flag(c, INSITU__CLOUD_ENVIRONMENT, true);
+  if (http && !environment) http->desc.isolated = true; /* no proxies of it, either */
+  if (status == INSITU_OK)
+    status = kind == INSITU__CLOUD_HTTP ? insitu__cloud_open_http(c, url, err) : insitu__cloud_open_bucket(c, url, err);
+  if (status == INSITU_OK && kind != INSITU__CLOUD_HTTP) {
+    if (environment) status = insitu__cloud_environment(c, err);
+    if (environment && kind == INSITU__CLOUD_S3) insitu__cloud_files_read(c, &files);
+    if (status == INSITU_OK && kind == INSITU__CLOUD_AZURE) status = insitu__cloud_open_azure(c, err);
+    if (status == INSITU_OK) status = insitu__cloud_open_credentials(c, &files, err);
+    const char *region = kind == INSITU__CLOUD_GS       ? "auto"
+                         : c->set[INSITU__CLOUD_REGION] ? c->set[INSITU__CLOUD_REGION]
+                                                        : "us-east-1";
+    if (status == INSITU_OK && !insitu__cloud_is_region(region))
+      status = insitu__error_set(err, INSITU_E_ARG, "store, option 'region': it has other characters than a-z, 0-9 and '-'");
+    if (status == INSITU_OK) {
+      memcpy(c->region, region, strlen(region) + 1);
+      status = insitu__cloud_locate(c, err);
+    }
+    if (status == INSITU_OK) status = insitu__cloud_services(c, err);
+  }
+  insitu__cloud_wipe(&files.config);
+  insitu__cloud_wipe(&files.credentials);
+  if (status < 0) insitu__cloud_close(c);
+  return status;
+}
+static const char *insitu__cloud_name(const struct insitu__cloud *c) { /* for people: no user, no query */
+  return c->name;
+}
+static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) { /* whether "bytes=-8" works: Azure knows no such range */
   return c->kind != INSITU__CLOUD_AZURE;
 }
-static insitu_status insitu__cloud_prepare_await(
-    struct insitu__cloud *c, const struct insitu__cloud_ask *ask, struct insitu__http_request *r, insitu_error *err) {
-  uint64_t n = strlen(c->url);
-  while (n && c->url[n - 1] == '/') n--;
-  insitu__text_buffer_printf(&r->own_url, "%.*s/%s", (int)n, c->url, ask->key);
-  r->url = r->own_url.text;
-  if (ask->what == INSITU__CLOUD_HEAD) r->method = "HEAD";
-  bool ok = !r->own_url.failed;
-  if (ask->range) ok = ok && insitu__http_header(r, "Range: %s", ask->range);
-  if (ask->if_match) ok = ok && insitu__http_header(r, "If-Match: %s", ask->if_match);
-  if (ask->if_none_match) ok = ok && insitu__http_header(r, "If-None-Match: %s", ask->if_none_match);
-  return ok ? INSITU_OK : insitu__error_set(err, INSITU_E_NOMEM, "store: no memory");
+
+/* -- credentials that take requests -- */
+
+static bool insitu__cloud_keys_done(struct insitu__cloud_keys *k, int64_t now, int64_t expires) {
+  k->expires = expires;
+  int64_t left = expires - now; /* of short ones the second half, so that not every request asks for new ones */
+  k->renew =
+      expires == INSITU__CLOUD_FOREVER ? expires : expires - (left / 2 < INSITU__CLOUD_EARLY ? left / 2 : INSITU__CLOUD_EARLY);
+  return (k->token && k->token[0]) || (k->id && k->secret);
 }
-static int insitu__cloud_learn_await(
-    struct insitu__cloud *c, struct insitu__http_request *r, unsigned *learned, insitu_error *err) {
-  (void)c, (void)r, (void)learned, (void)err;
-  return INSITU__CLOUD_FINAL;
+/* JSON: of AWS's metadata services {AccessKeyId, SecretAccessKey, Token, Expiration}, an OAuth token {access_token, expires_in}. */
+static bool insitu__cloud_keys_json(const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
+  struct insitu__text_json j;
+  int64_t expires = INSITU__CLOUD_FOREVER, seconds;
+  if (n > INSITU__MAX_SECRET_FILE || insitu__text_json_parse(&j, text, n, "", NULL) < 0) return false;
+  k->id = insitu__cloud_json_get(&j, "AccessKeyId", false);
+  k->secret = insitu__cloud_json_get(&j, "SecretAccessKey", false);
+  k->token = insitu__cloud_json_get(&j, k->id ? "Token" : "access_token", false);
+  char *date = insitu__cloud_json_get(&j, "Expiration", false), *text_in = insitu__cloud_json_get(&j, "expires_in", false);
+  bool ok = (k->id != NULL) == (k->secret != NULL) && (k->id || k->token);
+  if (date) ok = ok && insitu__sign_parse_iso(date, &expires);
+  if (!k->id && (insitu__text_json_i64(&j, insitu__text_json_get(&j, 0, "expires_in"), &seconds) ||
+                    (text_in && (seconds = strtoll(text_in, NULL, 10)) > 0))) /* Azure writes a string */
+    expires = seconds >= 0 && seconds < INT32_MAX ? now + seconds : INSITU__CLOUD_FOREVER;
+  insitu__cloud_wipe(&date);
+  insitu__cloud_wipe(&text_in);
+  insitu__text_json_free(&j);
+  ok = ok && insitu__cloud_keys_done(k, now, expires);
+  if (!ok) insitu__cloud_wipe_keys(k);
+  return ok;
 }
+/* What STS answers, as XML. */
+static bool insitu__cloud_keys_xml(const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
+  static const char *const tags[] = {"AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"};
+  char *value[4] = {NULL};
+  bool ok = true;
+  for (int i = 0; i < 4 && ok; i++) {
+    value[i] = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
+    ok = value[i] && insitu__sign_xml_find(text, n, tags[i], value[i], INSITU__MAX_SECRET);
+    for (const char *p = value[i]; ok && *p; p++) ok = (unsigned char)*p >= 0x20 && *p != 0x7f;
+  }
+  int64_t expires;
+  ok = ok && insitu__sign_parse_iso(value[3], &expires);
+  if (ok) {
+    *k = (struct insitu__cloud_keys){.id = value[0], .secret = value[1], .token = value[2]};
+    value[0] = value[1] = value[2] = NULL;
+    ok = insitu__cloud_keys_done(k, now, expires);
+  }
+  for (int i = 0; i < 4; i++) insitu__cloud_wipe(&value[i]);
+  return ok;
+}
+/* The machine-readable code of an error answer: of a header, of XML or of JSON; "" unknown. */
 static const char *insitu__cloud_code(const struct insitu__http_request *r, char *buf, size_t cap) {
-  (void)r;
-  snprintf(buf, cap, "%s", r->answer.code);
+  struct insitu__text_json j;
+  buf[0] = 0;
+  if (r->answer.code[0]) snprintf(buf, cap, "%s", r->answer.code);
+  else if (r->text.n && insitu__sign_xml_find(r->text.text, r->text.n, "Code", buf, cap)) {
+  } else if (r->text.n && insitu__text_json_parse(&j, r->text.text, r->text.n, "", NULL) == INSITU_OK) {
+    int error = insitu__text_json_get(&j, 0, "error"), code = insitu__text_json_get(&j, 0, "code");
+    if (insitu__text_json_is_object(&j, error)) code = insitu__text_json_get(&j, error, "status");
+    else if (error >= 0) code = error;
+    if (insitu__text_json_string(&j, code, buf, cap) < 0) buf[0] = 0;
+    insitu__text_json_free(&j);
+  } else buf[0] = 0;
+  if (strspn(buf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != strlen(buf))
+    buf[0] = 0; /* it is shown */
   return buf;
 }
+/* Asks a service; INSITU_OK: its answer is 200. near: it is one of this machine. */
+static insitu_status insitu__cloud_call_await(
+    struct insitu__cloud *c, struct insitu__http_request *r, const char *who, bool near, insitu_error *err) {
+  char code[64];
+  insitu_error cause = {0};
+  r->text.limit = INSITU__MAX_SECRET_FILE;
+  insitu_status status = insitu__http_call_await(c->http, r, near ? INSITU__CLOUD_NEAR_TRIES : INSITU__CLOUD_TRIES,
+      near ? INSITU__CLOUD_NEAR_TIMEOUT : INSITU__CLOUD_TIMEOUT, &cause);
+  if (status == INSITU_CANCELLED) return status;
+  if (status == INSITU_OK && r->answer.status == 200) return INSITU_OK;
+  if (status == INSITU_OK) cause.http_status = r->answer.status;
+  insitu__error_cause(err, &cause);
+  if (status < 0) return insitu__error_set(err, status, "credentials, %s: %s", who, cause.message);
+  return insitu__error_set(err, INSITU_E_AUTH, "credentials, %s: HTTP status %d %s; check what it was given", who,
+      r->answer.status, insitu__cloud_code(r, code, sizeof code));
+}
+static void insitu__cloud_call_free(struct insitu__http_request *r, struct insitu__text_buffer *body) {
+  if (r->text.text) explicit_bzero(r->text.text, (size_t)r->text.cap);
+  insitu__http_request_free(r);
+  if (body) insitu__cloud_wipe_buffer(body);
+}
+/* A file that another program renews, without its last line's end; NULL: cannot be read. */
+static char *insitu__cloud_token_file_await(struct insitu__cloud *c, const char *path) {
+  char *text = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
+  struct iovec iov = {text, INSITU__MAX_SECRET - 1};
+  int64_t n = text ? insitu__reactor_read_file_await(c->reactor, AT_FDCWD, path, 0, &iov, 1) : -1;
+  if (n <= 0) insitu__cloud_wipe(&text);
+  if (text) text[strcspn(text, "\r\n")] = 0;
+  return text;
+}
+static insitu_status insitu__cloud_no_token_file(const char *path, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_AUTH, "credentials, token file '%.400s': cannot be read; check it", path);
+}
+static insitu_status insitu__cloud_not_understood(const char *who, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_AUTH, "credentials, %s: its answer holds none; check what answers there", who);
+}
+static void insitu__cloud_add_header(void *to, const char *line) {
+  struct insitu__http_request *r = (struct insitu__http_request *)to;
+  if (!insitu__http_header(r, "%s", line)) r->text.failed = true; /* asked by insitu__cloud_sign */
+}
+/* Signs a request for AWS, or Google's HMAC keys. */
+static bool insitu__cloud_sign(struct insitu__cloud *c, struct insitu__http_request *r, const struct insitu__cloud_keys *k,
+    struct insitu__sign_day *day, const char *service, const char *path, const char *query, const char *hash) {
+  const char *host = strstr(r->url, "://") + 3;
+  char name[300];
+  uint64_t n = strcspn(host, "/?");
+  struct insitu__sign_aws aws = {k->id, k->secret, k->token && k->token[0] ? k->token : NULL, c->region, service};
+  if (n >= sizeof name) return false;
+  memcpy(name, host, n);
+  name[n] = 0;
+  r->text.failed = false;
+  bool ok = insitu__sign_v4(day, &aws, r->method ? r->method : "GET", name, path, query, (const char *const *)r->headers,
+      (unsigned)INSITU__ARRAY_LEN(r->headers), hash, insitu__cloud_now(c), insitu__cloud_add_header, r);
+  ok = ok && !r->text.failed;
+  r->text.failed = false;
+  return ok;
+}
+static void insitu__cloud_role_form(struct insitu__text_buffer *b, const char *action, const char *arn, const char *session) {
+  insitu__cloud_form(b, "Action", action);
+  insitu__cloud_form(b, "Version", "2011-06-15");
+  insitu__cloud_form(b, "RoleArn", arn);
+  insitu__cloud_form(b, "RoleSessionName", session && session[0] ? session : "insitubatch");
+}
+/* Posts a form to c->sts; what comes back is read as XML (STS) or JSON (OAuth). sign: by these keys, or NULL. */
+static insitu_status insitu__cloud_post_await(struct insitu__cloud *c, struct insitu__text_buffer *form, const char *who,
+    const struct insitu__cloud_keys *sign, struct insitu__cloud_keys *out, insitu_error *err) {
+  struct insitu__http_request r = {.method = "POST", .url = c->sts};
+  struct insitu__sign_day day = {0};
+  unsigned char hash[32];
+  char hex[65];
+  const char *path = c->sts + 8 + strcspn(c->sts + 8, "/"); /* "https://": http:// has a host of a character at least */
+  bool ok = !form->failed && insitu__http_header(&r, "Content-Type: application/x-www-form-urlencoded");
+  if (ok && !*path) ok = insitu__text_buffer_printf(&r.own_url, "%s/", c->sts) && (r.url = r.own_url.text) != NULL;
+  insitu__sign_sha256(form->text, form->n, hash);
+  insitu__sign_hex(hash, sizeof hash, hex);
+  if (sign) ok = ok && insitu__cloud_sign(c, &r, sign, &day, "sts", *path ? path : "/", "", hex);
+  explicit_bzero(&day, sizeof day);
+  r.body = form->text;
+  r.n_body = form->n;
+  insitu_status status = ok ? insitu__cloud_call_await(c, &r, who, false, err) : insitu__cloud_nomem(err);
+  int64_t now = insitu__cloud_now(c);
+  if (status == INSITU_OK &&
+      !(c->kind == INSITU__CLOUD_S3 ? insitu__cloud_keys_xml : insitu__cloud_keys_json)(r.text.text, r.text.n, now, out))
+    status = insitu__cloud_not_understood(who, err);
+  insitu__cloud_call_free(&r, form);
+  return status;
+}
+static insitu_status insitu__cloud_web_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+  struct insitu__text_buffer form = {0};
+  char *token = insitu__cloud_token_file_await(c, c->set[INSITU__CLOUD_TOKEN_FILE]);
+  if (!token) return insitu__cloud_no_token_file(c->set[INSITU__CLOUD_TOKEN_FILE], err);
+  insitu__cloud_role_form(&form, "AssumeRoleWithWebIdentity", c->set[INSITU__CLOUD_ROLE], c->set[INSITU__CLOUD_SESSION]);
+  insitu__cloud_form(&form, "WebIdentityToken", token);
+  insitu__cloud_wipe(&token);
+  return insitu__cloud_post_await(c, &form, "web identity", NULL, out, err);
+}
+static insitu_status insitu__cloud_role_await(
+    struct insitu__cloud *c, const struct insitu__cloud_role *role, struct insitu__cloud_keys *keys, insitu_error *err) {
+  struct insitu__text_buffer form = {0};
+  struct insitu__cloud_keys out = {0};
+  insitu__cloud_role_form(&form, "AssumeRole", role->arn, role->session);
+  if (role->external) insitu__cloud_form(&form, "ExternalId", role->external);
+  insitu_status status = insitu__cloud_post_await(c, &form, "AssumeRole", keys, &out, err);
+  insitu__cloud_wipe_keys(keys);
+  *keys = out;
+  return status;
+}
+/* A GET whose answer is JSON with credentials. header: one more, or NULL. Takes url. */
+static insitu_status insitu__cloud_get_await(struct insitu__cloud *c, struct insitu__text_buffer *url, const char *header,
+    const char *value, const char *who, bool near, struct insitu__cloud_keys *out, insitu_error *err) {
+  struct insitu__http_request r = {.own_url = *url, .url = url->text};
+  memset(url, 0, sizeof *url);
+  bool ok = !r.own_url.failed && (!header || insitu__http_header(&r, "%s: %s", header, value));
+  insitu_status status = ok ? insitu__cloud_call_await(c, &r, who, near, err) : insitu__cloud_nomem(err);
+  if (status == INSITU_OK && !insitu__cloud_keys_json(r.text.text, r.text.n, insitu__cloud_now(c), out))
+    status = insitu__cloud_not_understood(who, err);
+  insitu__cloud_call_free(&r, NULL);
+  return status;
+}
+/* ECS and EKS. Their hosts: docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html */
+static insitu_status insitu__cloud_container_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+  static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
+  const char *path = c->set[INSITU__CLOUD_CONTAINER_PATH], *full = c->set[INSITU__CLOUD_CONTAINER_URL];
+  const char *file = c->set[INSITU__CLOUD_CONTAINER_FILE], *token = c->set[INSITU__CLOUD_CONTAINER_TOKEN];
+  struct insitu__cloud_url u;
+  struct insitu__text_buffer url = {0};
+  if (path) insitu__text_buffer_printf(&url, "http://169.254.170.2%s%s", path[0] == '/' ? "" : "/", path);
+  else insitu__text_buffer_printf(&url, "%s", full ? full : "");
+  if (url.failed) return insitu__cloud_nomem(err);
+  bool ok = !insitu__cloud_url_split(url.text, &u) && !u.user && (u.https || insitu__cloud_is_loopback(&u));
+  for (int i = 0; i < 3 && !ok && !u.user && u.host; i++)
+    ok = u.n_host == strlen(hosts[i]) && !strncasecmp(u.host, hosts[i], u.n_host);
+  if (!ok) {
+    insitu__text_buffer_free(&url);
+    return insitu__error_set(err, INSITU_E_AUTH,
+        "credentials, container: AWS_CONTAINER_CREDENTIALS_FULL_URI is not https and no loopback, ECS or EKS host; correct it");
+  }
+  char *read = file ? insitu__cloud_token_file_await(c, file) : NULL;
+  if (file && !read) {
+    insitu__text_buffer_free(&url);
+    return insitu__cloud_no_token_file(file, err);
+  }
+  if (read) token = read;
+  insitu_status status = insitu__cloud_get_await(c, &url, token ? "Authorization" : NULL, token, "container", true, out, err);
+  insitu__cloud_wipe(&read);
+  return status;
+}
+/* EC2: a token by PUT, the role's name, its keys (IMDSv2). */
+static insitu_status insitu__cloud_imds_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+  struct insitu__http_request put = {.method = "PUT"}, get = {.method = NULL};
+  struct insitu__text_buffer url = {0};
+  char *token = NULL;
+  bool ok = insitu__text_buffer_printf(&put.own_url, "%s/latest/api/token", c->metadata) &&
+            insitu__text_buffer_printf(&get.own_url, "%s/latest/meta-data/iam/security-credentials/", c->metadata) &&
+            insitu__http_header(&put, "X-aws-ec2-metadata-token-ttl-seconds: 21600");
+  put.url = put.own_url.text;
+  get.url = get.own_url.text;
+  insitu_status status = ok ? insitu__cloud_call_await(c, &put, "instance metadata", true, err) : insitu__cloud_nomem(err);
+  if (status == INSITU_OK) {
+    token = put.text.text ? insitu__mem_text(put.text.text, strcspn(put.text.text, "\r\n")) : NULL;
+    ok = token && insitu__http_header(&get, "X-aws-ec2-metadata-token: %s", token);
+    status = ok ? insitu__cloud_call_await(c, &get, "instance metadata", true, err)
+                : insitu__cloud_not_understood("instance metadata", err);
+  }
+  if (status == INSITU_OK) {
+    uint64_t n = get.text.text ? strcspn(get.text.text, "\r\n") : 0;
+    insitu__text_buffer_printf(&url, "%s", get.url);
+    insitu__sign_escape(&url, get.text.text ? get.text.text : "", n, false);
+    status = insitu__cloud_get_await(c, &url, "X-aws-ec2-metadata-token", token, "instance metadata", true, out, err);
+  }
+  insitu__cloud_wipe(&token);
+  insitu__cloud_call_free(&put, NULL);
+  insitu__cloud_call_free(&get, NULL);
+  return status;
+}
+/* A user's refresh token (Google), a client's secret or federated token (Azure). */
+static insitu_status insitu__cloud_oauth_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+  struct insitu__text_buffer form = {0};
+  const char *file = c->set[INSITU__CLOUD_TOKEN_FILE], *secret = c->set[INSITU__CLOUD_CLIENT_SECRET];
+  bool azure = c->kind == INSITU__CLOUD_AZURE, federated = azure && !strcmp(c->origin, "federated token");
+  insitu__cloud_form(&form, "client_id", c->set[INSITU__CLOUD_CLIENT]);
+  insitu__cloud_form(&form, "grant_type", azure ? "client_credentials" : "refresh_token");
+  if (azure) insitu__cloud_form(&form, "scope", "https://storage.azure.com/.default");
+  else insitu__cloud_form(&form, "refresh_token", c->set[INSITU__CLOUD_REFRESH]);
+  if (federated) {
+    char *token = insitu__cloud_token_file_await(c, file);
+    if (!token) {
+      insitu__cloud_wipe_buffer(&form);
+      return insitu__cloud_no_token_file(file, err);
+    }
+    insitu__cloud_form(&form, "client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
+    insitu__cloud_form(&form, "client_assertion", token);
+    insitu__cloud_wipe(&token);
+  } else insitu__cloud_form(&form, "client_secret", secret);
+  return insitu__cloud_post_await(c, &form, c->origin, NULL, out, err);
+}
+#ifdef INSITU_WITH_OPENSSL
+/* A claim, signed by the service account's key, for a token (developers.google.com/identity/protocols/oauth2/service-account). */
+static insitu_status insitu__cloud_rs256_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+  struct insitu__text_buffer form = {0}, head = {0}, claim = {0}, text = {0}, jwt = {0};
+  struct insitu__text_json j;
+  const char *json = c->set[INSITU__CLOUD_JSON];
+  int64_t now = insitu__cloud_now(c);
+  insitu_status status = insitu__text_json_parse(&j, json, strlen(json), "service account", err);
+  if (status < 0) return status;
+  char *key = insitu__cloud_json_get(&j, "private_key", true), *email = insitu__cloud_json_get(&j, "client_email", false);
+  char *id = insitu__cloud_json_get(&j, "private_key_id", false);
+  insitu__text_json_free(&j);
+  insitu__text_buffer_printf(&head, "{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":");
+  insitu__text_buffer_json_string(&head, id ? id : "");
+  insitu__text_buffer_printf(&head, "}");
+  insitu__text_buffer_printf(&claim, "{\"iss\":");
+  insitu__text_buffer_json_string(&claim, email ? email : "");
+  insitu__text_buffer_printf(&claim, ",\"scope\":\"%s\",\"aud\":", INSITU__CLOUD_GOOGLE_READ);
+  insitu__text_buffer_json_string(&claim, c->sts);
+  insitu__text_buffer_printf(&claim, ",\"iat\":%" PRId64 ",\"exp\":%" PRId64 "}", now, now + 3600);
+  bool ok = !head.failed && !claim.failed && insitu__sign_base64url(head.text, head.n, &text) &&
+            insitu__text_buffer_printf(&text, ".") && insitu__sign_base64url(claim.text, claim.n, &text);
+  if (!key || !email)
+    status =
+        insitu__error_set(err, INSITU_E_AUTH, "service account: its JSON has no private_key or client_email; give the key file");
+  else status = ok ? insitu__sign_rs256(key, strlen(key), text.text, &jwt, err) : insitu__cloud_nomem(err);
+  if (status == INSITU_OK) {
+    insitu__cloud_form(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
+    insitu__cloud_form(&form, "assertion", jwt.text);
+  }
+  insitu__cloud_wipe(&key);
+  insitu__cloud_wipe(&email);
+  insitu__cloud_wipe(&id);
+  insitu__text_buffer_free(&head);
+  insitu__text_buffer_free(&claim);
+  insitu__text_buffer_free(&text);
+  insitu__cloud_wipe_buffer(&jwt);
+  return status < 0 ? status : insitu__cloud_post_await(c, &form, "service account", NULL, out, err);
+}
+#endif
+/* Google's metadata server, or Azure's: of a virtual machine, or where IDENTITY_ENDPOINT names another, of App Service. */
+static insitu_status insitu__cloud_metadata_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+  struct insitu__text_buffer url = {0};
+  const char *client = c->set[INSITU__CLOUD_CLIENT], *secret = c->set[INSITU__CLOUD_CONTAINER_TOKEN];
+  bool app = c->set[INSITU__CLOUD_METADATA] && secret;
+  if (c->source == INSITU__CLOUD_GOOGLE) {
+    insitu__text_buffer_printf(&url, "%s/computeMetadata/v1/instance/service-accounts/default/token", c->metadata);
+    return insitu__cloud_get_await(c, &url, "Metadata-Flavor", "Google", c->origin, true, out, err);
+  }
+  insitu__text_buffer_printf(&url, "%s%s?api-version=%s&resource=https%%3A%%2F%%2Fstorage.azure.com%s", c->metadata,
+      app ? "" : "/metadata/identity/oauth2/token", app ? "2019-08-01" : "2018-02-01", client ? "&client_id=" : "");
+  if (client) insitu__sign_escape(&url, client, strlen(client), false);
+  return insitu__cloud_get_await(
+      c, &url, app ? "X-IDENTITY-HEADER" : "Metadata", app ? secret : "true", c->origin, true, out, err);
+}
+static insitu_status insitu__cloud_obtain_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+  switch (c->source) {
+  case INSITU__CLOUD_WEB: status = insitu__cloud_web_await(c, out, err); break;
+  case INSITU__CLOUD_CONTAINER: status = insitu__cloud_container_await(c, out, err); break;
+  case INSITU__CLOUD_IMDS: status = insitu__cloud_imds_await(c, out, err); break;
+  case INSITU__CLOUD_OAUTH: status = insitu__cloud_oauth_await(c, out, err); break;
+#ifdef INSITU_WITH_OPENSSL
+  case INSITU__CLOUD_RS256: status = insitu__cloud_rs256_await(c, out, err); break;
+#endif
+  case INSITU__CLOUD_GOOGLE:
+  case INSITU__CLOUD_MSI: status = insitu__cloud_metadata_await(c, out, err); break;
+  default: /* keys that roles are assumed with */
+    if (!insitu__cloud_put(&out->id, c->first.id) || !insitu__cloud_put(&out->secret, c->first.secret) ||
+        !insitu__cloud_put(&out->token, c->first.token))
+      status = insitu__cloud_nomem(err);
+  }
+  for (int i = c->n_roles; i-- > 0 && status == INSITU_OK;) status = insitu__cloud_role_await(c, &c->role[i], out, err);
+  return status;
+}
+/* Why there are none at all, where the machine's own services were the last to ask. */
+static insitu_status insitu__cloud_none(struct insitu__cloud *c, const insitu_error *cause, insitu_error *err) {
+  static const char *const looked[] = {"",
+      "options, the environment (AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE), ~/.aws/config and credentials, the container's "
+      "and the instance's metadata",
+      "options, the environment (GOOGLE_BEARER_TOKEN, GOOGLE_APPLICATION_CREDENTIALS), gcloud's default credentials and the "
+      "metadata server",
+      "options, the environment (AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, AZURE_CLIENT_ID with AZURE_TENANT_ID) and the "
+      "machine's identity"};
+  insitu__error_cause(err, cause);
+  return insitu__error_set(err, INSITU_E_AUTH,
+      "store '%.200s': no credentials in %s (%.300s); give some, or set the option skip_signature = true for public data",
+      c->name, looked[c->kind], cause->message);
+}
+/* Renews credentials where that is due, one request for all who need them; force: the server did not take those there are. */
+static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool force, insitu_error *err) {
+  if (c->source <= INSITU__CLOUD_STATIC && !c->n_roles) return INSITU_OK;
+  int64_t now = insitu__cloud_now(c);
+  bool have = c->keys.expires > now && !force;
+  if (have && (now < c->keys.renew || now < c->pause || c->renewing)) return INSITU_OK;
+  if (c->renewing) {
+    insitu__reactor_gate_await(c->reactor, &c->renewed);
+    if (c->keys.expires > now || !c->error.status) return INSITU_OK;
+    insitu__error_cause(err, &c->error);
+    return insitu__error_set(err, c->error.status, "%s", c->error.message);
+  }
+  struct insitu__cloud_keys keys = {0};
+  insitu_error cause = {0};
+  c->renewing = true;
+  insitu__reactor_gate_expect(&c->renewed, 1);
+  insitu_status status = insitu__cloud_obtain_await(c, &keys, &cause);
+  if (status > 0) status = insitu__error_set(&cause, INSITU_E_HTTP, "credentials: given up; the loader is being closed");
+  insitu__error_clear(&c->error);
+  if (status == INSITU_OK) {
+    insitu__cloud_wipe_keys(&c->keys);
+    c->keys = keys;
+  } else {
+    bool last = c->source == INSITU__CLOUD_IMDS || c->source == INSITU__CLOUD_GOOGLE || c->source == INSITU__CLOUD_MSI;
+    insitu__cloud_wipe_keys(&keys);
+    c->pause = insitu__cloud_now(c) + INSITU__CLOUD_PAUSE;
+    if (last && !c->n_roles && !c->keys.expires) status = insitu__cloud_none(c, &cause, &c->error);
+    else c->error = cause;
+  }
+  c->renewing = false;
+  insitu__reactor_gate_open(&c->renewed);
+  if (status == INSITU_OK || (have && c->keys.expires > insitu__cloud_now(c))) return INSITU_OK;
+  insitu__error_cause(err, &c->error);
+  return insitu__error_set(err, status, "%s", c->error.message);
+}
+
+/* -- requests -- */
+
+static bool insitu__cloud_key(struct insitu__cloud *c, const char *key) { /* path of an object */
+  struct insitu__text_buffer *b = &c->at;
+  insitu__text_buffer_printf(b, "%s", c->path);
+  if (c->prefix[0] && insitu__text_buffer_bytes(b, "/", 1)) insitu__sign_escape(b, c->prefix, strlen(c->prefix), true);
+  if (key[0] && insitu__text_buffer_bytes(b, "/", 1)) insitu__sign_escape(b, key, strlen(key), true);
+  return b->n || insitu__text_buffer_bytes(b, "/", 1);
+}
+/* Path and query of a listing: what lies one level below key. */
+static bool insitu__cloud_list(struct insitu__cloud *c, const struct insitu__cloud_ask *ask) {
+  struct insitu__text_buffer prefix = {0};
+  bool azure = c->kind == INSITU__CLOUD_AZURE;
+  struct insitu__sign_pair pair[6];
+  unsigned n = 0;
+  insitu__text_buffer_printf(&prefix, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", ask->key, ask->key[0] ? "/" : "");
+  if (azure) pair[n++] = (struct insitu__sign_pair){"comp", "list"};
+  if (azure) pair[n++] = (struct insitu__sign_pair){"restype", "container"};
+  if (!azure) pair[n++] = (struct insitu__sign_pair){"list-type", "2"};
+  if (!azure) pair[n++] = (struct insitu__sign_pair){"encoding-type", "url"};
+  pair[n++] = (struct insitu__sign_pair){"delimiter", "/"};
+  if (prefix.n) pair[n++] = (struct insitu__sign_pair){"prefix", prefix.text};
+  if (ask->continuation) pair[n++] = (struct insitu__sign_pair){azure ? "marker" : "continuation-token", ask->continuation};
+  bool ok = !prefix.failed && insitu__sign_query(&c->ask, pair, n) &&
+            insitu__text_buffer_printf(&c->at, "%s", c->path[0] ? c->path : "/");
+  insitu__text_buffer_free(&prefix);
+  return ok;
+}
+static bool insitu__cloud_headers(struct insitu__cloud *c, const struct insitu__cloud_ask *ask, struct insitu__http_request *r) {
+  bool azure = c->kind == INSITU__CLOUD_AZURE, ok = true;
+  const char *token = c->keys.id ? NULL : c->keys.token;
+  if (ask->range) ok = insitu__http_header(r, "%s: %s", azure ? "x-ms-range" : "Range", ask->range);
+  if (ask->if_match) ok = ok && insitu__http_header(r, "If-Match: %s", ask->if_match);
+  if (ask->if_none_match) ok = ok && insitu__http_header(r, "If-None-Match: %s", ask->if_none_match);
+  if (c->kind == INSITU__CLOUD_S3 && insitu__cloud_flag(c, INSITU__CLOUD_PAYER, false))
+    ok = ok && insitu__http_header(r, "x-amz-request-payer: requester");
+  if (c->set[INSITU__CLOUD_PROJECT]) ok = ok && insitu__http_header(r, "x-goog-user-project: %s", c->set[INSITU__CLOUD_PROJECT]);
+  if (azure) {
+    char date[30];
+    insitu__sign_http_date(insitu__cloud_now(c), date);
+    ok = ok && insitu__http_header(r, "x-ms-version: " INSITU__CLOUD_AZURE_VERSION) &&
+         insitu__http_header(r, "x-ms-date: %s", date);
+  }
+  if (c->basic && !token) ok = ok && insitu__http_header(r, "Authorization: %s", c->basic);
+  if (token) ok = ok && insitu__http_header(r, "Authorization: Bearer %s", token);
+  return ok;
+}
+/* After all other headers, over the bytes that go out. */
+static bool insitu__cloud_authorize(struct insitu__cloud *c, struct insitu__http_request *r) {
+  const char *path = c->at.text, *query = c->ask.text;
+  if (c->azure_key) {
+    struct insitu__text_buffer value = {0};
+    bool ok = insitu__sign_azure(c->keys.id, c->azure_key, c->n_azure_key, r->method, path, query,
+                  (const char *const *)r->headers, (unsigned)INSITU__ARRAY_LEN(r->headers), "", &value) &&
+              insitu__http_header(r, "Authorization: %s", value.text);
+    insitu__cloud_wipe_buffer(&value);
+    return ok;
+  }
+  return !c->keys.id || insitu__cloud_sign(c, r, &c->keys, &c->day, "s3", path, query, INSITU__SIGN_EMPTY);
+}
+/* Fills a new or reset request with what ask wants, with credentials that hold for a while. */
+static insitu_status insitu__cloud_prepare_await(
+    struct insitu__cloud *c, const struct insitu__cloud_ask *ask, struct insitu__http_request *r, insitu_error *err) {
+  struct insitu__text_buffer *at = &c->at, *query = &c->ask;
+  if (ask->what == INSITU__CLOUD_LIST && c->kind == INSITU__CLOUD_HTTP)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store '%.400s': HTTP servers have no listing of their own; name the arrays, or consolidate the metadata", c->name);
+  insitu_status status = insitu__cloud_renew_await(c, false, err);
+  if (status != INSITU_OK) return status;
+  at->n = query->n = 0; /* nothing suspends from here on */
+  insitu__text_buffer_bytes(query, "", 0);
+  r->method = ask->what == INSITU__CLOUD_HEAD ? "HEAD" : "GET";
+  bool ok = ask->what == INSITU__CLOUD_LIST ? insitu__cloud_list(c, ask) : insitu__cloud_key(c, ask->key);
+  if (c->query) insitu__text_buffer_printf(query, "%s%s", query->n ? "&" : "", c->query);
+  ok = ok && !at->failed && !query->failed &&
+       insitu__text_buffer_printf(&r->own_url, "%s%s%s%s", c->base, at->text, query->n ? "?" : "", query->text);
+  r->url = r->own_url.text;
+  if (ok && insitu__cloud_headers(c, ask, r) && insitu__cloud_authorize(c, r)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_NOMEM,
+      "store '%.400s': the request cannot be made: no memory, or a key or credential holds characters that do not belong there",
+      c->name);
+}
+
+/* -- answers that teach -- */
+
+static bool insitu__cloud_sent(const struct insitu__http_request *r, const char *text) { /* whether a header holds it */
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++)
+    if (strstr(r->headers[i], text)) return true;
+  return false;
+}
+/* The region that an answer names, if the request was not made for it already. */
+static bool insitu__cloud_learn_region(struct insitu__cloud *c, const struct insitu__http_request *r, insitu_error *err) {
+  char region[64], scope[70];
+  int s = r->answer.status;
+  if (c->kind != INSITU__CLOUD_S3 || (s != 301 && s != 302 && s != 307 && s != 308 && s != 400 && s != 403)) return false;
+  snprintf(region, sizeof region, "%s", r->answer.region);
+  if (!region[0] && (!r->text.n || !insitu__sign_xml_find(r->text.text, r->text.n, "Region", region, sizeof region)))
+    return false;
+  if (!insitu__cloud_is_region(region)) return false;
+  snprintf(scope, sizeof scope, "/%s/s3/", region);
+  if (!strcmp(region, c->region)) /* another request has learnt it meanwhile */
+    return c->keys.id ? !insitu__cloud_sent(r, scope) : strncmp(r->url, c->base, strlen(c->base)) != 0;
+  memcpy(c->region, region, strlen(region) + 1);
+  c->from[INSITU__CLOUD_REGION] = INSITU__CLOUD_LEARNT;
+  return insitu__cloud_locate(c, err) == INSITU_OK;
+}
+static bool insitu__cloud_is_among(const char *code, const char *const *codes, unsigned n) {
+  for (unsigned i = 0; i < n; i++)
+    if (!strcmp(code, codes[i])) return true;
+  return false;
+}
+static bool insitu__cloud_learn_clock(struct insitu__cloud *c, const struct insitu__http_request *r, const char *code) {
+  int64_t date = r->answer.date, off = date - insitu__cloud_now(c);
+  bool skewed = !strcmp(code, "RequestTimeTooSkewed"), far = off > INSITU__CLOUD_SKEW || off < -INSITU__CLOUD_SKEW;
+  if (r->answer.status != 403 || date < 0 || (!c->azure_key && !c->keys.id) || (!far && !skewed)) return false;
+  if (far) c->skew += off; /* else another request has learnt it meanwhile */
+  return true;
+}
+/* Whether credentials have been renewed because the server says that their time is over. */
+static bool insitu__cloud_learn_keys_await(
+    struct insitu__cloud *c, const struct insitu__http_request *r, const char *code, insitu_error *err) {
+  static const char *const over[] = {"ExpiredToken", "InvalidToken", "ExpiredTokenException", "TokenRefreshRequired",
+      "InvalidAccessKeyId", "InvalidAuthenticationInfo"};
+  int s = r->answer.status;
+  bool is_over = s == 401 || ((s == 400 || s == 403) && insitu__cloud_is_among(code, over, sizeof over / sizeof *over)) ||
+                 (s == 400 && !r->text.n && c->kind == INSITU__CLOUD_S3); /* of HEAD */
+  const char *mine = c->keys.token && c->keys.token[0] ? c->keys.token : c->keys.id;
+  if (!is_over || (c->source <= INSITU__CLOUD_STATIC && !c->n_roles)) return false;
+  if (mine && !insitu__cloud_sent(r, mine)) return true; /* another request has renewed them meanwhile */
+  return insitu__cloud_renew_await(c, true, err) == INSITU_OK;
+}
+/* Looks at an answer that is no success: INSITU__CLOUD_AGAIN when it taught something, so that the request is worth another try at
+ * once. *learned: 0 for a new request, counted here. */
+static int insitu__cloud_learn_await(
+    struct insitu__cloud *c, struct insitu__http_request *r, unsigned *learned, insitu_error *err) {
+  char code[64];
+  if (*learned >= INSITU__CLOUD_LESSONS) return INSITU__CLOUD_FINAL;
+  insitu__cloud_code(r, code, sizeof code);
+  bool again = insitu__cloud_learn_region(c, r, err) || insitu__cloud_learn_clock(c, r, code) ||
+               insitu__cloud_learn_keys_await(c, r, code, err);
+  *learned += again;
+  return again ? INSITU__CLOUD_AGAIN : INSITU__CLOUD_FINAL;
+}
+/* Whether a 404 with that code tells of the object, and not of what it should lie in. Azure says ResourceNotFound to those who may
+ * not know of a container. */
 static bool insitu__cloud_is_missing(const char *code) {
-  return !code[0];
+  static const char *const other[] = {
+      "NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted", "ResourceNotFound", "AccountNotFound"};
+  return !insitu__cloud_is_among(code, other, sizeof other / sizeof *other);
 }
+/* What to do about an answer. */
 static const char *insitu__cloud_advice(const struct insitu__cloud *c, int status, const char *code) {
-  (void)c, (void)status, (void)code;
-  return "check the url and the credentials";
+  static const char *const advice[][2] = {{"NoSuchBucket", "check the bucket's name"},
+      {"ContainerNotFound", "check the container's name and the option account_name"},
+      {"ResourceNotFound", "check the container's name; if it is not public, give credentials"},
+      {"InvalidAccessKeyId", "check access_key_id; for public data set the option skip_signature = true"},
+      {"SignatureDoesNotMatch", "check the secret key, and that nothing between changes requests"},
+      {"ExpiredToken", "get new credentials"}, {"InvalidToken", "check session_token; get new credentials"},
+      {"RequestTimeTooSkewed", "set this machine's clock"},
+      {"AuthorizationHeaderMalformed", "set the option region to the bucket's"},
+      {"PermanentRedirect", "set the option region to the bucket's, or endpoint"},
+      {"UserProjectMissing", "the bucket's readers pay: set the option user_project"},
+      {"PublicAccessNotPermitted", "the account allows no anonymous reads: give credentials"},
+      {"KeyBasedAuthenticationNotPermitted", "the account takes no keys: give sas_token, bearer_token or a client"},
+      {"AuthenticationFailed", "check account_key or sas_token, and until when it holds"},
+      {"SlowDown", "lower max_inflight or the option max_connections"}};
+  for (unsigned i = 0; i < sizeof advice / sizeof *advice; i++)
+    if (!strcmp(code, advice[i][0])) return advice[i][1];
+  bool anonymous = !c->keys.id && !c->keys.token && !c->basic && !c->query;
+  if (status == 401 || status == 403)
+    return anonymous ? "it is not public: give credentials (see STORES in the manual)"
+           : c->kind == INSITU__CLOUD_S3
+               ? "check that these credentials may read it; without the right to list, a missing object looks like this, too"
+               : "check that these credentials may read it";
+  if (status >= 300 && status < 400) return "it lies elsewhere: check the url, and the options region and endpoint";
+  return status == 404                    ? "check the url"
+         : status == 429 || status == 503 ? "lower max_inflight or the option max_connections"
+                                          : "check the server";
 }
+
+/* -- listings -- */
+
+struct insitu__cloud_names { /* of one page */
+  const char *prefix;        /* what all names begin with */
+  bool escaped;
+  void (*emit)(void *to, const char *name, bool is_directory);
+  void *to;
+};
+/* One name of a page, as it stands there; false: it is none that may stand there. */
+static bool insitu__cloud_emit(const struct insitu__cloud_names *p, struct insitu__text_buffer *raw, bool is_directory) {
+  struct insitu__text_buffer name = {0};
+  for (char *at = raw->text; p->escaped && (at = strchr(at, '+'));)
+    *at++ = ' '; /* as forms write it: S3 does, others write %20 */
+  bool ok = p->escaped ? insitu__sign_unescape(&name, raw->text, raw->n) : insitu__text_buffer_bytes(&name, raw->text, raw->n);
+  uint64_t skip = strlen(p->prefix);
+  ok = ok && strlen(name.text) == name.n && name.n >= skip && !memcmp(name.text, p->prefix, (size_t)skip);
+  char *rest = ok ? name.text + skip : NULL;
+  uint64_t n = ok ? name.n - skip : 0;
+  if (ok && is_directory && n && rest[n - 1] == '/') rest[--n] = 0;
+  ok = ok && !memchr(rest, '/', (size_t)n);
+  if (ok && n && n < INSITU__MAX_KEY && strcmp(rest, ".") != 0 && strcmp(rest, "..") != 0) p->emit(p->to, rest, is_directory);
+  insitu__text_buffer_free(&name);
+  return ok;
+}
+/* The names of one page of a listing below `prefix` (a key, "" the root), as (text, n) of the answer says; continuation becomes
+ * the token of the next page, "" if this is the last. emit sees names in the page's order. */
 static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char *prefix, const char *text, uint64_t n,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, struct insitu__text_buffer *continuation,
     insitu_error *err) {
-  (void)c, (void)prefix, (void)text, (void)n, (void)emit, (void)to, (void)continuation;
-  return insitu__error_set(err, INSITU_E_UNSUPPORTED, "store: no listing");
+  struct insitu__sign_xml x = {.text = text, .n = n};
+  struct insitu__text_buffer whole = {0}, value = {0};
+  struct insitu__cloud_names page = {.emit = emit, .to = to};
+  char encoding[8] = "", more[8] = "";
+  bool azure = c->kind == INSITU__CLOUD_AZURE, ok = true, inside = false, is_directory = false;
+  int piece;
+  insitu__text_buffer_printf(&whole, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", prefix, prefix[0] ? "/" : "");
+  continuation->n = 0;
+  insitu__text_buffer_bytes(continuation, "", 0);
+  if (whole.failed || continuation->failed) return insitu__cloud_nomem(err);
+  page.prefix = whole.text;
+  if (!azure)
+    page.escaped = insitu__sign_xml_find(text, n, "EncodingType", encoding, sizeof encoding) && !strcmp(encoding, "url");
+  bool last = !azure && insitu__sign_xml_find(text, n, "IsTruncated", more, sizeof more) && !strcmp(more, "false");
+  while (ok && (piece = insitu__sign_xml_next(&x)) < INSITU__SIGN_XML_DONE) {
+    if (piece != INSITU__SIGN_XML_START) {
+      inside = inside && !(piece == INSITU__SIGN_XML_END && x.depth <= (azure ? 3u : 2u));
+    } else if (x.depth == 1) {
+      ok = insitu__sign_xml_is(&x, azure ? "EnumerationResults" : "ListBucketResult");
+    } else if (x.depth == 2 && insitu__sign_xml_is(&x, azure ? "NextMarker" : "NextContinuationToken")) {
+      continuation->n = 0;
+      ok = insitu__sign_xml_content(&x, continuation) && strlen(continuation->text) == continuation->n;
+    } else if (x.depth == (azure ? 3u : 2u)) {
+      is_directory = insitu__sign_xml_is(&x, azure ? "BlobPrefix" : "CommonPrefixes");
+      inside = is_directory || insitu__sign_xml_is(&x, azure ? "Blob" : "Contents");
+    } else if (inside && x.depth == (azure ? 4u : 3u) &&
+               insitu__sign_xml_is(&x, azure          ? "Name"
+                                       : is_directory ? "Prefix"
+                                                      : "Key")) {
+      value.n = 0;
+      ok = insitu__sign_xml_content(&x, &value) && insitu__cloud_emit(&page, &value, is_directory);
+    }
+  }
+  ok = ok && piece == INSITU__SIGN_XML_DONE;
+  if (last) continuation->text[continuation->n = 0] = 0;
+  insitu__text_buffer_free(&whole);
+  insitu__text_buffer_free(&value);
+  if (ok) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_HTTP,
+      "store '%.400s', listing of '%.400s': the server's answer is none, or names what lies elsewhere; check the option endpoint",
+      c->name, prefix);
+}
+/* Members of a JSON object for people, without its braces; no secret among them. */
+static void insitu__cloud_describe(const struct insitu__cloud *c, struct insitu__text_buffer *out) {
+  static const char *const from[] = {"default", "options", "environment", "profile", "server"};
+  insitu__text_buffer_printf(out, "\"name\": ");
+  insitu__text_buffer_json_string(out, c->name);
+  insitu__text_buffer_printf(out, ", \"endpoint\": ");
+  insitu__text_buffer_json_string(out, c->base);
+  if (c->kind == INSITU__CLOUD_S3)
+    insitu__text_buffer_printf(
+        out, ", \"region\": \"%s\", \"region_from\": \"%s\"", c->region, from[c->from[INSITU__CLOUD_REGION]]);
+  insitu__text_buffer_printf(out, ", \"credentials\": \"%s%s\"", c->origin ? c->origin : "anonymous", c->n_roles ? ", role" : "");
+  if (c->keys.expires && c->keys.expires != INSITU__CLOUD_FOREVER)
+    insitu__text_buffer_printf(out, ", \"credentials_expire_in_s\": %" PRId64, c->keys.expires - insitu__cloud_now(c));
 }
 #endif
 

@@ -1,0 +1,843 @@
+/* >>cloud: what URLs and options mean, where credentials come from, the requests and listings of each service, what answers teach.
+ * Services of credentials are emulated on loopback. Every secret here has MARKER in it: no message, name or description may. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "server.h"
+
+#define KEY "keyMARKERid"
+#define SECRET "secretMARKER"
+
+/* ---- a root, and what is seen of it ---- */
+static struct insitu__reactor reactor;
+static struct insitu__http http;
+static struct insitu__cloud cloud;
+static insitu_error error;
+
+static insitu_status open_root(int kind, const char *url, const char *const *pairs) { /* key, value, ..., NULL */
+  insitu_option option[16];
+  uint64_t n = 0;
+  for (; pairs && pairs[2 * n]; n++) option[n] = (insitu_option){pairs[2 * n], pairs[2 * n + 1]};
+  memset(&error, 0, sizeof error);
+  insitu_status status = insitu__cloud_open(&cloud, reactor.desc.depth ? &http : NULL, kind, url, option, n, &error);
+  assert_int_equal(status, error.status);
+  if (strstr(error.message, "MARKER")) fail_msg("a secret is told: %s", error.message);
+  return status;
+}
+#define OPEN(kind, url, ...) open_root(kind, url, (const char *const[]){__VA_ARGS__, NULL})
+#define OPEN_BARE(kind, url) open_root(kind, url, NULL)
+static void opened(insitu_status status) {
+  if (status) fail_msg("%s", error.message);
+}
+static void refused(insitu_status status, insitu_status want, const char *part) {
+  if (status != want || !strstr(error.message, part)) fail_msg("%d, not %d with '%s': %s", status, want, part, error.message);
+}
+static void described(const char *part) { /* a member that the description has */
+  struct insitu__text_buffer b = {0};
+  struct insitu__text_json j;
+  insitu__text_buffer_printf(&b, "{");
+  insitu__cloud_describe(&cloud, &b);
+  insitu__text_buffer_printf(&b, "}");
+  assert_false(b.failed);
+  assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "described", NULL), INSITU_OK);
+  if (!strstr(b.text, part) || strstr(b.text, "MARKER")) fail_msg("'%s' or a secret: %s", part, b.text);
+  insitu__text_json_free(&j);
+  insitu__text_buffer_free(&b);
+}
+static const char *header(const struct insitu__http_request *r, const char *name) { /* its value, NULL: there is none */
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++)
+    if (!strncasecmp(r->headers[i], name, strlen(name)) && r->headers[i][strlen(name)] == ':')
+      return r->headers[i] + strlen(name) + 2;
+  return NULL;
+}
+struct asked { /* a request that is made on a coroutine */
+  struct insitu__cloud_ask ask;
+  struct insitu__http_request request;
+  insitu_status status;
+  insitu_error error;
+  unsigned learned;
+  int lesson;
+  struct insitu__reactor_gate *done;
+};
+static void prepare(void *arg) {
+  struct asked *a = arg;
+  insitu__http_request_reset(&a->request);
+  memset(&a->error, 0, sizeof a->error);
+  a->status = insitu__cloud_prepare_await(&cloud, &a->ask, &a->request, &a->error);
+  if (a->done) insitu__reactor_gate_open(a->done);
+}
+static void learn(void *arg) {
+  struct asked *a = arg;
+  a->lesson = insitu__cloud_learn_await(&cloud, &a->request, &a->learned, &a->error);
+}
+static void run(void (*fn)(void *), struct asked *a) {
+  if (reactor.desc.depth) assert_int_equal(insitu__reactor_call(&reactor, fn, a), INSITU_OK);
+  else fn(a); /* nothing waits where nothing is asked */
+  if (strstr(a->error.message, "MARKER")) fail_msg("a secret is told: %s", a->error.message);
+}
+/* The url of a request, which is checked to be made; its headers are there for a look until the next call. */
+static struct asked last;
+static void ask_read(void) { /* of object k; looks at nothing */
+  insitu__http_request_free(&last.request);
+  last = (struct asked){.ask = {.what = INSITU__CLOUD_READ, .key = "k"}};
+  run(prepare, &last);
+}
+static const char *url_of(int what, const char *key, const char *range, const char *continuation) {
+  insitu__http_request_free(&last.request);
+  last = (struct asked){.ask = {.what = what, .key = key, .range = range, .continuation = continuation}};
+  run(prepare, &last);
+  if (last.status) fail_msg("%s", last.error.message);
+  return last.request.url;
+}
+static const char *url_of_read(void) {
+  return url_of(INSITU__CLOUD_READ, "k", NULL, NULL);
+}
+static void close_root(void) {
+  insitu__http_request_free(&last.request);
+  insitu__cloud_close(&cloud);
+}
+
+/* ---- URLs, options, endpoints ---- */
+static void test_urls(void **state) {
+  (void)state;
+  static const struct {
+    int kind;
+    const char *url, *option[8], *name, *want; /* want: the url of object "a b/c" */
+  } cases[] = {
+      {INSITU__CLOUD_HTTP, "http://Host.example:80/root/", {NULL}, "http://host.example/root",
+          "http://host.example/root/a%20b/c"},
+      {INSITU__CLOUD_HTTP, "https://u:pMARKER%40@h:8443/x%2Fy z?sig=sMARKER&a=b", {NULL}, "https://h:8443/x%2Fy%20z",
+          "https://h:8443/x%2Fy%20z/a%20b/c?sig=sMARKER&a=b"},
+      {INSITU__CLOUD_HTTP, "https://[::1]:443", {"bearer_token", "tMARKER"}, "https://[::1]", "https://[::1]/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://bucket/p%20q/", {"skip_signature", "true"}, "s3://bucket/p%20q",
+          "https://bucket.s3.us-east-1.amazonaws.com/p%20q/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3a://dotted.bucket", {"AWS_SKIP_SIGNATURE", "1", "aws_region", "eu-west-1"}, "s3a://dotted.bucket",
+          "https://s3.eu-west-1.amazonaws.com/dotted.bucket/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://bucket", {"skip_signature", "true", "virtual_hosted_style_request", "false"}, "s3://bucket",
+          "https://s3.us-east-1.amazonaws.com/bucket/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://bucket", {"skip_signature", "true", "region", "cn-north-1"}, "s3://bucket",
+          "https://bucket.s3.cn-north-1.amazonaws.com.cn/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "endpoint", "http://localhost:9000/", "allow_http", "true"},
+          "s3://b/p", "http://localhost:9000/b/p/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://b",
+          {"skip_signature", "on", "endpoint_url", "https://e.org", "virtual_hosted_style_request", "true"}, "s3://b",
+          "https://b.e.org/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://b",
+          {"skip_signature", "on", "aws_endpoint", "https://b.e.org", "virtual_hosted_style_request", "true"}, "s3://b",
+          "https://b.e.org/a%20b/c"},
+      {INSITU__CLOUD_GS, "gs://b/p", {"google_skip_signature", "true"}, "gs://b/p", "https://storage.googleapis.com/b/p/a%20b/c"},
+      {INSITU__CLOUD_AZURE, "az://box/p", {"azure_storage_account_name", "acc", "azure_skip_signature", "true"}, "az://box/p",
+          "https://acc.blob.core.windows.net/box/p/a%20b/c"},
+      {INSITU__CLOUD_AZURE, "abfss://box@acc.dfs.core.windows.net/p", {"skip_signature", "true"},
+          "abfss://box@acc.dfs.core.windows.net/p", "https://acc.blob.core.windows.net/box/p/a%20b/c"},
+      {INSITU__CLOUD_AZURE, "adl://box", {"account_name", "acc", "sas_token", "?sv=1&sig=sMARKER%3D"}, "adl://box",
+          "https://acc.blob.core.windows.net/box/a%20b/c?sv=1&sig=sMARKER%3D"},
+      {INSITU__CLOUD_AZURE, "az://box", {"use_emulator", "true"}, "az://box",
+          "http://127.0.0.1:10000/devstoreaccount1/box/a%20b/c"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    opened(open_root(cases[i].kind, cases[i].url, cases[i].option));
+    assert_string_equal(insitu__cloud_name(&cloud), cases[i].name);
+    assert_string_equal(url_of(INSITU__CLOUD_READ, "a b/c", NULL, NULL), cases[i].want);
+    assert_true(insitu__cloud_has_suffix(&cloud) == (cases[i].kind != INSITU__CLOUD_AZURE));
+    described("\"endpoint\": \"http");
+    close_root();
+  }
+}
+static void test_refused(void **state) {
+  (void)state;
+  static const struct {
+    int kind;
+    const char *url, *option[6], *part;
+  } cases[] = {
+      {INSITU__CLOUD_HTTP, "http://h/x#f", {NULL}, "%23"},
+      {INSITU__CLOUD_HTTP, "http://u:MARKER@/x", {NULL}, "host"},
+      {INSITU__CLOUD_HTTP, "http://h:port/x", {NULL}, "port"},
+      {INSITU__CLOUD_HTTP, "http://ho st/x", {NULL}, "host"},
+      {INSITU__CLOUD_HTTP, "http://h/a\nb", {NULL}, "control character"},
+      {INSITU__CLOUD_HTTP, "http://u%zzMARKER@h/", {NULL}, "hexadecimal"},
+      {INSITU__CLOUD_HTTP, "http://h/", {"bearer_tokin", "MARKER"}, "did you mean 'bearer_token'?"},
+      {INSITU__CLOUD_HTTP, "http://h/", {"connect_timout", "5s"}, "did you mean 'connect_timeout'?"},
+      {INSITU__CLOUD_HTTP, "http://h/", {"bearer_token", "MARKER\r\nX: y"}, "control character"},
+      {INSITU__CLOUD_HTTP, "http://h/", {"region", "x"}, "no option 'region'"},
+      {INSITU__CLOUD_S3, "s3://", {NULL}, "bucket"},
+      {INSITU__CLOUD_S3, "s3://k:MARKER@bucket/x", {NULL}, "no user"},
+      {INSITU__CLOUD_S3, "s3://bucket/x?sig=MARKER", {NULL}, "%3F"},
+      {INSITU__CLOUD_S3, "s3://bu cket/x", {NULL}, "no name"},
+      {INSITU__CLOUD_S3, "s3://bucket/%4", {NULL}, "hexadecimal"},
+      {INSITU__CLOUD_S3, "s3://bucket/%00", {NULL}, "hexadecimal"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "maybeMARKER"}, "neither true nor false"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "http://localhost:1"}, "allow_http = true"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "https://u:MARKER@h"}, "user"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "localhost:1"}, "https://host"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "region", "x.evil.org/"}, "option 'region'"},
+      {INSITU__CLOUD_S3, "s3://b", {"access_key_id", KEY}, "the other"},
+      {INSITU__CLOUD_S3, "s3://b", {"acces_key_id", KEY}, "did you mean 'access_key_id'?"},
+      {INSITU__CLOUD_S3, "s3://b", {"ec2_metadata_disabled", "true"}, "skip_signature = true"},
+      {INSITU__CLOUD_S3, "s3://b", {"endpoint_url_sts", "http://sts.example", "profile", "x"}, "neither"},
+      {INSITU__CLOUD_GS, "gs://b", {"service_account_key", "{MARKER"}, "no JSON"},
+      {INSITU__CLOUD_GS, "gs://b", {"service_account_key", "{\"type\":\"external_account\"}"}, "'external_account'"},
+      {INSITU__CLOUD_GS, "gs://b", {"service_account_key", "{\"type\":\"authorized_user\",\"client_id\":\"MARKER\"}"},
+          "client_secret"},
+      {INSITU__CLOUD_GS, "gs://b", {"google_service_account", "/nowhere/x"}, "cannot be read"},
+      {INSITU__CLOUD_GS, "gs://b", {"hmac_access_key_id", KEY}, "go together"},
+      {INSITU__CLOUD_AZURE, "az://box", {"skip_signature", "1"}, "account_name"},
+      {INSITU__CLOUD_AZURE, "az://box", {"skip_signature", "1", "account_name", "Evil.org/"}, "account_name"},
+      {INSITU__CLOUD_AZURE, "az://box", {"account_key", "%%MARKER", "account_name", "a"}, "base64"},
+      {INSITU__CLOUD_AZURE, "abfs://box@acc.evil.org/x", {NULL}, "account's host"},
+      {INSITU__CLOUD_AZURE, "az://box", {"account_name", "a", "tenant_id", "t/../x"}, "tenant_id"},
+      {INSITU__CLOUD_AZURE, "az://box", {"account_name", "a", "authority_host", "http://login.example"}, "allow_http"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    insitu_status status = open_root(cases[i].kind, cases[i].url, cases[i].option);
+    if (!status) fail_msg("case %d was opened", (int)i);
+    refused(status, error.status, cases[i].part);
+  }
+}
+static void test_requests(void **state) {
+  (void)state;
+  opened(OPEN_BARE(INSITU__CLOUD_HTTP, "https://user:p%3aMARKER@h/x"));
+  url_of(INSITU__CLOUD_READ, "k", "bytes=0-9", NULL);
+  assert_string_equal(header(&last.request, "Authorization"), "Basic dXNlcjpwOk1BUktFUg==");
+  assert_string_equal(header(&last.request, "Range"), "bytes=0-9");
+  assert_string_equal(last.request.method, "GET");
+  last.ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_LIST, .key = ""};
+  run(prepare, &last);
+  assert_int_equal(last.status, INSITU_E_UNSUPPORTED);
+  close_root();
+  opened(OPEN(INSITU__CLOUD_HTTP, "https://h/x", "bearer_token", "tMARKER"));
+  url_of(INSITU__CLOUD_HEAD, "k", NULL, NULL);
+  assert_string_equal(header(&last.request, "Authorization"), "Bearer tMARKER");
+  assert_string_equal(last.request.method, "HEAD");
+  close_root();
+
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b/p+q", "access_key_id", KEY, "secret_access_key", SECRET, "session_token", "tMARKER",
+      "request_payer", "requester", "region", "eu-west-3"));
+  assert_string_equal(url_of(INSITU__CLOUD_LIST, "a b", NULL, "x=&y"),
+      "https://b.s3.eu-west-3.amazonaws.com/"
+      "?continuation-token=x%3D%26y&delimiter=%2F&encoding-type=url&list-type=2&prefix=p%2Bq%2Fa%20b%2F");
+  assert_non_null(strstr(header(&last.request, "Authorization"), "Credential=" KEY "/"));
+  assert_non_null(strstr(header(&last.request, "Authorization"), "/eu-west-3/s3/aws4_request"));
+  assert_string_equal(header(&last.request, "x-amz-security-token"), "tMARKER");
+  assert_string_equal(header(&last.request, "x-amz-request-payer"), "requester");
+  url_of(INSITU__CLOUD_READ, "k", "bytes=5-", NULL);
+  assert_string_equal(header(&last.request, "Range"), "bytes=5-");
+  described("\"credentials\": \"options\"");
+  close_root();
+
+  opened(OPEN(INSITU__CLOUD_GS, "gs://b", "hmac_access_key_id", KEY, "hmac_secret_access_key", SECRET));
+  url_of_read();
+  assert_non_null(strstr(header(&last.request, "Authorization"), "/auto/s3/aws4_request"));
+  close_root();
+  opened(OPEN(INSITU__CLOUD_GS, "gs://b/p", "bearer_token", "tMARKER", "user_project", "proj"));
+  assert_string_equal(url_of(INSITU__CLOUD_LIST, "", NULL, NULL),
+      "https://storage.googleapis.com/b?delimiter=%2F&encoding-type=url&list-type=2&prefix=p%2F");
+  assert_string_equal(header(&last.request, "Authorization"), "Bearer tMARKER");
+  assert_string_equal(header(&last.request, "x-goog-user-project"), "proj");
+  close_root();
+
+  opened(OPEN(INSITU__CLOUD_AZURE, "az://box/p", "account_name", "acc", "account_key", "TUFSS0VS"));
+  url_of(INSITU__CLOUD_READ, "k", "bytes=0-9", NULL);
+  assert_int_equal(strncmp(header(&last.request, "Authorization"), "SharedKey acc:", 14), 0);
+  assert_string_equal(header(&last.request, "x-ms-range"), "bytes=0-9");
+  assert_non_null(header(&last.request, "x-ms-date"));
+  assert_null(header(&last.request, "Range"));
+  assert_string_equal(url_of(INSITU__CLOUD_LIST, "k", NULL, "m/1"),
+      "https://acc.blob.core.windows.net/box?comp=list&delimiter=%2F&marker=m%2F1&prefix=p%2Fk%2F&restype=container");
+  close_root();
+  opened(OPEN(INSITU__CLOUD_AZURE, "az://box", "account_name", "acc", "sas_token", "sig=sMARKER"));
+  assert_non_null(strstr(url_of(INSITU__CLOUD_LIST, "", NULL, NULL), "restype=container&sig=sMARKER"));
+  assert_null(header(&last.request, "Authorization"));
+  close_root();
+}
+
+/* ---- environment and profile files ---- */
+static void forget_environment(void) {
+  static const char *const parts[] = {
+      "AWS_", "GOOGLE_", "AZURE_", "STORAGE_EMULATOR", "IDENTITY_", "GCE_", "CLOUDSDK", "_proxy", "_PROXY"};
+  char names[256][64];
+  unsigned n = 0;
+  for (char **e = environ; *e && n < 256; e++)
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+      if (strstr(*e, parts[i]) && strcspn(*e, "=") < sizeof *names && n < 256) {
+        snprintf(names[n++], sizeof *names, "%.*s", (int)strcspn(*e, "="), *e);
+        break;
+      }
+  while (n) unsetenv(names[--n]);
+  setenv("HOME", support_dir, 1);
+}
+static void test_environment(void **state) {
+  (void)state;
+  forget_environment();
+  setenv("AWS_ACCESS_KEY_ID", "envMARKERid", 1);
+  setenv("AWS_SECRET_ACCESS_KEY", "envMARKER", 1);
+  setenv("AWS_SESSION_TOKEN", "envMARKERtoken", 1);
+  setenv("AWS_DEFAULT_REGION", "eu-central-1", 1);
+  opened(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"));
+  assert_non_null(strstr(url_of_read(), "//b.s3.eu-central-1."));
+  assert_string_equal(header(&last.request, "x-amz-security-token"), "envMARKERtoken");
+  described("\"region_from\": \"environment\"");
+  close_root();
+  /* keys that are options take nothing of the environment's */
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
+  url_of_read();
+  assert_null(header(&last.request, "x-amz-security-token"));
+  assert_non_null(strstr(header(&last.request, "Authorization"), "Credential=" KEY "/"));
+  close_root();
+  refused(
+      OPEN(INSITU__CLOUD_S3, "s3://b", "environment", "false", "ec2_metadata_disabled", "1"), INSITU_E_AUTH, "skip_signature");
+  setenv("AWS_REQUEST_PAYER", "MARKER", 1);
+  refused(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"), INSITU_E_ARG, "'request_payer' of the environment");
+  forget_environment();
+  setenv("GOOGLE_BEARER_TOKEN", "gMARKER", 1);
+  opened(OPEN_BARE(INSITU__CLOUD_GS, "gs://b"));
+  url_of_read();
+  assert_string_equal(header(&last.request, "Authorization"), "Bearer gMARKER");
+  close_root();
+  forget_environment();
+  setenv("STORAGE_EMULATOR_HOST", "localhost:4443", 1);
+  opened(OPEN_BARE(INSITU__CLOUD_GS, "gs://b"));
+  assert_string_equal(url_of_read(), "http://localhost:4443/b/k");
+  assert_null(header(&last.request, "Authorization"));
+  close_root();
+  forget_environment();
+  setenv("AZURE_STORAGE_ACCOUNT_NAME", "acc", 1);
+  setenv("AZURE_STORAGE_ACCOUNT_KEY", "TUFSS0VS", 1);
+  opened(OPEN(INSITU__CLOUD_AZURE, "az://box", "sas_token", "sig=MARKER"));
+  url_of_read();
+  assert_null(header(&last.request, "Authorization"));
+  close_root();
+  forget_environment();
+}
+static void write_text(const char *name, const char *text) {
+  support_write(support_path(name), text, strlen(text));
+}
+static void test_profiles(void **state) {
+  (void)state;
+  forget_environment();
+  write_text(".aws/credentials", "[default]\naws_access_key_id = defMARKERid\naws_secret_access_key = defMARKER\n"
+                                 "[base]\naws_access_key_id=baseMARKERid\naws_secret_access_key=baseMARKER\n");
+  write_text(".aws/config",
+      "[default]\nregion = eu-north-1\n[profile role]\nrole_arn = arn:aws:iam::1:role/r\n"
+      "source_profile = base\nexternal_id = ext\nregion = ap-south-1\n"
+      "[profile self]\nrole_arn = arn:1\nsource_profile = self\naws_access_key_id = selfMARKERid\n"
+      "aws_secret_access_key = selfMARKER\n[profile loop]\nrole_arn = a\nsource_profile = loop2\n"
+      "[profile loop2]\nrole_arn = b\nsource_profile = loop\n[profile sso]\nsso_session = s\n"
+      "[profile run]\ncredential_process = /bin/MARKER\n[profile mfa]\nrole_arn = a\nmfa_serial = 1\n"
+      "source_profile = base\n[profile none]\nregion = x\n[profile lost]\nrole_arn = a\nsource_profile = none\n"
+      "[profile web]\nrole_arn = arn:web\nweb_identity_token_file = /nowhere\n"
+      "[profile far]\nrole_arn = a\ncredential_source = Ec2InstanceMetadata\n");
+  opened(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"));
+  assert_non_null(strstr(url_of_read(), ".eu-north-1."));
+  assert_non_null(strstr(header(&last.request, "Authorization"), "Credential=defMARKERid/"));
+  described("\"region_from\": \"profile\", \"credentials\": \"profile\"");
+  close_root();
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true")); /* its region is known even so */
+  assert_string_equal(cloud.region, "eu-north-1");
+  close_root();
+  setenv("AWS_PROFILE", "role", 1);
+  opened(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"));
+  assert_int_equal(cloud.n_roles, 1);
+  assert_string_equal(cloud.role[0].arn, "arn:aws:iam::1:role/r");
+  assert_string_equal(cloud.role[0].external, "ext");
+  assert_string_equal(cloud.first.id, "baseMARKERid");
+  assert_string_equal(cloud.region, "ap-south-1");
+  close_root();
+  unsetenv("AWS_PROFILE");
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "self"));
+  assert_int_equal(cloud.n_roles, 1);
+  assert_string_equal(cloud.first.id, "selfMARKERid");
+  close_root();
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "web"));
+  assert_int_equal(cloud.source, INSITU__CLOUD_WEB);
+  close_root();
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "far"));
+  assert_int_equal(cloud.source, INSITU__CLOUD_IMDS);
+  close_root();
+  setenv("AWS_ACCESS_KEY_ID", "envMARKERid", 1); /* an option outranks the environment */
+  setenv("AWS_SECRET_ACCESS_KEY", "envMARKER", 1);
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "base"));
+  assert_string_equal(cloud.keys.id, "baseMARKERid");
+  close_root();
+  static const char *const bad[][2] = {{"loop", "INSITU__MAX_ROLES"}, {"sso", "sso_session"}, {"run", "credential_process"},
+      {"mfa", "mfa_serial"}, {"none", "holds no keys"}, {"lost", "holds no keys"}, {"absent", "neither"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    refused(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", bad[i][0]), INSITU_E_AUTH, bad[i][1]);
+  support_remove(support_path(".aws"));
+  forget_environment();
+}
+
+/* ---- services that give credentials ---- */
+enum { IMDS_TOKEN, IMDS_KEYS, CONTAINER, WEB, ROLE, OAUTH, GOOGLE, MSI, OTHER, SERVICES };
+static atomic_int asked_of[SERVICES];
+static atomic_int life = 3600; /* seconds that what they give holds */
+static atomic_bool ill, wrong; /* they refuse; they give nonsense */
+static struct server *services;
+
+static const char *sent(const struct server_request *q, const char *name) {
+  for (unsigned i = 0; i < q->n_headers; i++)
+    if (!strcasecmp(q->headers[i].name, name)) return q->headers[i].value;
+  return "";
+}
+static bool give(struct server_answer *a, int service, const char *format) { /* an answer with the count, and the end */
+  char date[40];
+  time_t end = time(NULL) + life;
+  struct tm tm;
+  int n = ++asked_of[service];
+  strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&end, &tm));
+  if (ill) return server_answer_text(a, 403, "{\"error\":\"invalid_grant\",\"error_description\":\"MARKER\"}");
+  if (wrong) return server_answer_text(a, 200, "<MARKER>{");
+  if (!strcmp(format, "aws"))
+    return server_answer_text(a, 200,
+        "{\"Code\":\"Success\",\"AccessKeyId\":\"idMARKER%d\",\"SecretAccessKey\":\"sMARKER\",\"Token\":\"tMARKER%d\","
+        "\"Expiration\":\"%s\"}",
+        n, n, date);
+  if (!strcmp(format, "xml"))
+    return server_answer_text(a, 200,
+        "<R xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Result><Credentials><AccessKeyId>idMARKER%d</AccessKeyId>"
+        "<SecretAccessKey>sMARKER</SecretAccessKey><SessionToken>tMARKER%d</SessionToken><Expiration>%s</Expiration>"
+        "</Credentials></Result></R>",
+        n, n, date);
+  if (!strcmp(format, "text"))
+    return server_answer_text(a, 200, "{\"access_token\":\"bMARKER%d\",\"expires_in\":\"%d\"}", n, (int)life);
+  return server_answer_text(a, 200, "{\"access_token\":\"bMARKER%d\",\"expires_in\":%d,\"token_type\":\"Bearer\"}", n, (int)life);
+}
+static bool serve_aws(const struct server_request *q, struct server_answer *a) {
+  if (!strcmp(q->path, "latest/api/token")) {
+    ++asked_of[IMDS_TOKEN];
+    bool good = !strcmp(q->method, "PUT") && !strcmp(sent(q, "X-aws-ec2-metadata-token-ttl-seconds"), "21600") && !ill;
+    return server_answer_text(a, good ? 200 : 403, good ? "imdsMARKER" : "no");
+  }
+  if (!strncmp(q->path, "latest/meta-data/iam/security-credentials/", 42)) {
+    if (strcmp(sent(q, "X-aws-ec2-metadata-token"), "imdsMARKER") != 0) return server_answer_text(a, 401, "no token");
+    if (!q->path[42]) return server_answer_text(a, 200, "the role\n");
+    return !strcmp(q->path + 42, "the role") ? give(a, IMDS_KEYS, "aws") : server_answer_text(a, 404, "no role");
+  }
+  if (!strcmp(q->path, "ecs"))
+    return !strcmp(sent(q, "Authorization"), "ecsMARKER") ? give(a, CONTAINER, "aws") : server_answer_text(a, 401, "token");
+  if (strncmp(q->path, "sts", 3) != 0) return false;
+  if (strstr(q->body, "Action=AssumeRoleWithWebIdentity&")) {
+    if (strstr(q->body, "&WebIdentityToken=web%2BMARKER")) return give(a, WEB, "xml");
+    return server_answer_text(a, 400, "<E><Error><Code>InvalidIdentityToken</Code><Message>MARKER</Message></Error></E>");
+  }
+  bool good = strstr(q->body, "Action=AssumeRole&") && strstr(q->body, "&ExternalId=ext") &&
+              strstr(sent(q, "Authorization"), "/sts/aws4_request");
+  return good ? give(a, ROLE, "xml") : server_answer_text(a, 403, "<E><Error><Code>AccessDenied</Code></Error></E>");
+}
+static bool serve(void *user, const struct server_request *q, struct server_answer *a) {
+  (void)user;
+  if (serve_aws(q, a)) return true;
+  if (!strcmp(q->path, "token"))
+    return strstr(q->body, "refresh_token=refMARKER") && strstr(q->body, "client_secret=csMARKER")
+               ? give(a, OAUTH, "number")
+               : server_answer_text(a, 401, "{}");
+  if (!strcmp(q->path, "tenant/oauth2/v2.0/token")) {
+    bool secret = strstr(q->body, "client_secret=csMARKER"), federated = strstr(q->body, "client_assertion=web%2BMARKER");
+    return (secret || federated) && strstr(q->body, "storage.azure.com") ? give(a, OAUTH, "number")
+                                                                         : server_answer_text(a, 401, "{}");
+  }
+  if (!strcmp(q->path, "computeMetadata/v1/instance/service-accounts/default/token"))
+    return strcmp(sent(q, "Metadata-Flavor"), "Google") ? server_answer_text(a, 403, "flavor") : give(a, GOOGLE, "number");
+  if (!strcmp(q->path, "metadata/identity/oauth2/token"))
+    return strcmp(sent(q, "Metadata"), "true") ? server_answer_text(a, 400, "{}") : give(a, MSI, "text");
+  if (!strcmp(q->path, "msi"))
+    return strcmp(sent(q, "X-IDENTITY-HEADER"), "hMARKER") ? server_answer_text(a, 400, "{}") : give(a, MSI, "text");
+  ++asked_of[OTHER];
+  return false;
+}
+static int asked_in_all(void) {
+  int n = 0;
+  for (int i = 0; i < SERVICES; i++) n += asked_of[i];
+  return n;
+}
+
+/* The ways to credentials: options, of which "@NAME" is a file in the temporary folder, and "%" stands for the services' url. */
+static const struct way {
+  const char *name;
+  int kind, service;
+  const char *option[16];
+} ways[] = {
+    {"imds", INSITU__CLOUD_S3, IMDS_KEYS, {"metadata_endpoint", "%"}},
+    {"container", INSITU__CLOUD_S3, CONTAINER,
+        {"container_credentials_full_uri", "%/ecs", "container_authorization_token", "ecsMARKER"}},
+    {"container, file", INSITU__CLOUD_S3, CONTAINER,
+        {"container_credentials_full_uri", "%/ecs", "container_authorization_token_file", "@ecs"}},
+    {"web", INSITU__CLOUD_S3, WEB, {"role_arn", "arn:r", "web_identity_token_file", "@web", "endpoint_url_sts", "%/sts/"}},
+    {"role", INSITU__CLOUD_S3, ROLE, {"profile", "role", "endpoint_url_sts", "%/sts"}},
+    {"refresh token", INSITU__CLOUD_GS, OAUTH, {"application_credentials", "@user.json"}},
+    {"google", INSITU__CLOUD_GS, GOOGLE, {"metadata_host", "%"}},
+    {"client secret", INSITU__CLOUD_AZURE, OAUTH,
+        {"client_id", "c", "client_secret", "csMARKER", "tenant_id", "tenant", "authority_host", "%"}},
+    {"federated", INSITU__CLOUD_AZURE, OAUTH,
+        {"client_id", "c", "federated_token_file", "@web", "tenant_id", "tenant", "authority_host", "%"}},
+    {"managed identity", INSITU__CLOUD_AZURE, MSI, {"msi_endpoint", "%", "client_id", "c"}},
+    {"app service", INSITU__CLOUD_AZURE, MSI, {"identity_endpoint", "%/msi", "identity_header", "hMARKER"}},
+};
+enum { WAYS = sizeof ways / sizeof *ways };
+static insitu_status open_way(const struct way *w) {
+  static char text[16][700];
+  static const char *const url[] = {"", "s3://b", "gs://b", "az://b"};
+  const char *option[20];
+  int n = 0;
+  for (; w->option[n]; n++) {
+    option[n] = text[n];
+    if (w->option[n][0] == '@') snprintf(text[n], sizeof text[n], "%s", support_path(w->option[n] + 1));
+    else if (w->option[n][0] == '%') snprintf(text[n], sizeof text[n], "http://127.0.0.1:%d%s", services->port, w->option[n] + 1);
+    else option[n] = w->option[n];
+  }
+  if (w->kind == INSITU__CLOUD_AZURE) {
+    option[n++] = "account_name";
+    option[n++] = "acc";
+  }
+  option[n] = NULL;
+  for (int i = 0; i < SERVICES; i++) asked_of[i] = 0;
+  life = 3600;
+  ill = wrong = false;
+  return open_root(w->kind, url[w->kind], option);
+}
+static void holds(const struct asked *a, const struct way *w, int n) { /* a request has the n-th credentials */
+  char want[40];
+  if (a->status) fail_msg("%s: %s", w->name, a->error.message);
+  const char *authorization = header(&a->request, "Authorization"), *token = header(&a->request, "x-amz-security-token");
+  const char *got = w->kind == INSITU__CLOUD_S3 ? token : authorization;
+  snprintf(want, sizeof want, w->kind == INSITU__CLOUD_S3 ? "tMARKER%d" : "Bearer bMARKER%d", n);
+  if (!authorization || !got || strcmp(got, want) != 0) fail_msg("%s: %s, not %s", w->name, got ? got : "nothing", want);
+}
+static void start(void) {
+  insitu_error err = {0};
+  struct insitu__reactor_desc d = {.backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
+  forget_environment();
+  services = server_start(&(struct server_options){.answer = serve});
+  assert_int_equal(insitu__reactor_open(&reactor, &d, &err), INSITU_OK);
+  assert_int_equal(insitu__http_open(&http, &reactor, &err), INSITU_OK);
+  write_text("web", "web+MARKER\n");
+  write_text("ecs", "ecsMARKER\n");
+  char user[400];
+  snprintf(user, sizeof user,
+      "{\"type\":\"authorized_user\",\"client_id\":\"c\",\"client_secret\":\"csMARKER\",\"refresh_token\":\"refMARKER\","
+      "\"token_uri\":\"http://127.0.0.1:%d/token\"}",
+      services->port);
+  write_text("user.json", user);
+  write_text(".aws/credentials", "[base]\naws_access_key_id=baseMARKERid\naws_secret_access_key=baseMARKER\n");
+  write_text(".aws/config", "[profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = ext\n");
+}
+static void stop(void) {
+  insitu__http_request_free(&last.request);
+  insitu__reactor_close(&reactor);
+  insitu__http_close(&http);
+  memset(&reactor, 0, sizeof reactor);
+  server_stop(&services);
+  support_remove(support_path(".aws"));
+}
+
+enum { MANY = 50 };
+static struct asked many[MANY];
+static void prepare_many(void *arg) { /* all at once */
+  struct insitu__reactor_gate done;
+  (void)arg;
+  insitu__reactor_gate_expect(&done, MANY);
+  for (unsigned i = 0; i < MANY; i++) {
+    many[i].done = &done;
+    many[i].ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_READ, .key = "k"};
+    if (insitu__reactor_spawn(&reactor, prepare, &many[i])) abort();
+  }
+  insitu__reactor_gate_await(&reactor, &done);
+}
+static void test_way(const struct way *w) {
+  opened(open_way(w));
+  assert_int_equal(asked_in_all(), 0); /* nothing is sent before the first request */
+  assert_int_equal(insitu__reactor_call(&reactor, prepare_many, NULL), INSITU_OK);
+  for (int k = 0; k < MANY; k++) holds(&many[k], w, 1);
+  assert_int_equal(asked_of[w->service], 1); /* one for all */
+  assert_int_equal(asked_of[IMDS_TOKEN], w->service == IMDS_KEYS);
+  described("credentials_expire_in_s");
+  /* due soon: renewed; where that fails, they serve on, and are not asked for again at once */
+  cloud.keys.renew = 0;
+  url_of_read();
+  holds(&last, w, 2);
+  ill = true;
+  cloud.keys.renew = 0;
+  for (int k = 0; k < 3; k++) {
+    url_of_read();
+    holds(&last, w, 2);
+  }
+  assert_int_equal(asked_of[w->service == IMDS_KEYS ? IMDS_TOKEN : w->service], 3);
+  /* over: an error for all */
+  cloud.keys.expires = 1;
+  assert_int_equal(insitu__reactor_call(&reactor, prepare_many, NULL), INSITU_OK);
+  for (int k = 0; k < MANY; k++) {
+    assert_int_equal(many[k].status, INSITU_E_AUTH);
+    assert_int_equal(many[k].error.http_status, 403);
+    assert_null(strstr(many[k].error.message, "MARKER"));
+    insitu__http_request_free(&many[k].request);
+  }
+  ill = false;
+  url_of_read(); /* and then again */
+  close_root();
+}
+static void test_ways(void **state) {
+  (void)state;
+  start();
+  for (int i = 0; i < WAYS; i++) test_way(&ways[i]);
+  /* short-lived ones serve for half their time; those that come too late are asked for at every request */
+  opened(open_way(&ways[0]));
+  life = 100;
+  for (int k = 0; k < 3; k++) {
+    url_of_read();
+    holds(&last, &ways[0], 1);
+  }
+  close_root();
+  opened(open_way(&ways[0]));
+  life = -5;
+  for (int k = 1; k < 4; k++) {
+    url_of_read();
+    holds(&last, &ways[0], k);
+  }
+  close_root();
+  stop();
+}
+static void test_ways_refused(void **state) {
+  (void)state;
+  start();
+  for (int i = 0; i < 2 * WAYS; i++) {
+    const struct way *w = &ways[i / 2];
+    bool bad = i & 1, near = w->service == IMDS_KEYS || w->service == GOOGLE || w->service == MSI;
+    opened(open_way(w));
+    ill = !bad;
+    wrong = bad;
+    ask_read();
+    assert_int_equal(last.status, INSITU_E_AUTH);
+    assert_int_equal(last.error.status, INSITU_E_AUTH);
+    if (last.error.http_status != (bad ? 0 : 403)) fail_msg("%s: %d: %s", w->name, last.error.http_status, last.error.message);
+    if (near) assert_non_null(strstr(last.error.message, "skip_signature = true"));
+    if (!bad && w->service == OAUTH) assert_non_null(strstr(last.error.message, "invalid_grant"));
+    close_root();
+  }
+  /* a file that is not there, a token that is wrong, a host that is none of a container's */
+  opened(open_way(&ways[3]));
+  assert_true(insitu__cloud_put(&cloud.set[INSITU__CLOUD_TOKEN_FILE], "/nowhere/x"));
+  ask_read();
+  assert_non_null(strstr(last.error.message, "/nowhere/x"));
+  close_root();
+  opened(open_way(&ways[3]));
+  write_text("web", "otherMARKER");
+  ask_read();
+  assert_non_null(strstr(last.error.message, "HTTP status 400 InvalidIdentityToken"));
+  close_root();
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "container_credentials_full_uri", "http://192.0.2.1/x", "container_authorization_token",
+      "MARKER"));
+  ask_read();
+  assert_int_equal(last.status, INSITU_E_AUTH);
+  assert_non_null(strstr(last.error.message, "loopback"));
+  close_root();
+  stop();
+}
+static void test_anonymous(void **state) { /* no service is asked, whatever the environment says */
+  (void)state;
+  static const char *const names[] = {"AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+      "GCE_METADATA_HOST", "IDENTITY_ENDPOINT", "AWS_ENDPOINT_URL_STS"};
+  static const char *const root[] = {"", "s3://b", "gs://b", "az://b"};
+  char url[100];
+  start();
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", services->port);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) setenv(names[i], url, 1);
+  setenv("AWS_ROLE_ARN", "r", 1);
+  setenv("AWS_WEB_IDENTITY_TOKEN_FILE", support_path("web"), 1);
+  for (int i = 0; i < SERVICES; i++) asked_of[i] = 0;
+  for (int kind = INSITU__CLOUD_S3; kind <= INSITU__CLOUD_AZURE; kind++) {
+    const char *const option[] = {"skip_signature", "true", kind == INSITU__CLOUD_AZURE ? "account_name" : NULL, "acc", NULL};
+    opened(open_root(kind, root[kind], option));
+    url_of_read();
+    assert_null(header(&last.request, "Authorization"));
+    last.request.answer.status = 403;
+    run(learn, &last);
+    assert_int_equal(last.lesson, INSITU__CLOUD_FINAL);
+    assert_non_null(strstr(insitu__cloud_advice(&cloud, 403, ""), "not public"));
+    described("\"credentials\": \"anonymous\"");
+    close_root();
+  }
+  assert_int_equal(asked_in_all(), 0);
+  forget_environment();
+  stop();
+}
+
+/* ---- what answers teach ---- */
+static int taught(int status, const char *body) {
+  insitu__text_buffer_free(&last.request.text);
+  insitu__text_buffer_printf(&last.request.text, "%s", body);
+  last.request.answer.status = status;
+  run(learn, &last);
+  return last.lesson;
+}
+static void test_region(void **state) {
+  (void)state;
+  forget_environment();
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
+  url_of_read();
+  last.request.answer.date = -1;
+  assert_int_equal(
+      taught(400, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN);
+  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN); /* made before it was learnt */
+  assert_non_null(strstr(url_of_read(), "//b.s3.eu-west-1."));
+  assert_non_null(strstr(header(&last.request, "Authorization"), "/eu-west-1/s3/"));
+  described("\"region_from\": \"server\"");
+  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_FINAL);
+  assert_int_equal(taught(301, "<Error><Region>evil.org/</Region></Error>"), INSITU__CLOUD_FINAL);
+  strcpy(last.request.answer.region, "us-west-2");
+  assert_int_equal(taught(301, ""), INSITU__CLOUD_AGAIN);
+  assert_string_equal(cloud.base, "https://b.s3.us-west-2.amazonaws.com");
+  int lessons = 0; /* a server that names another one each time is not followed for ever */
+  do snprintf(last.request.answer.region, sizeof last.request.answer.region, "us-east-%d", ++lessons);
+  while (lessons < 20 && taught(301, "") == INSITU__CLOUD_AGAIN);
+  assert_true(lessons < 20);
+  close_root();
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "1", "endpoint", "https://h"));
+  url_of_read();
+  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN);
+  assert_string_equal(cloud.base, "https://h"); /* the user's own endpoint stays */
+  close_root();
+}
+static void test_clock(void **state) {
+  (void)state;
+  const time_t later = time(NULL) + 86400 * 400;
+  char year[16];
+  forget_environment();
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
+  url_of_read();
+  last.request.answer.date = later;
+  assert_int_equal(taught(200, ""), INSITU__CLOUD_FINAL);
+  assert_int_equal(taught(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"), INSITU__CLOUD_AGAIN);
+  snprintf(year, sizeof year, "%d", 1900 + gmtime(&later)->tm_year);
+  url_of_read();
+  assert_int_equal(strncmp(header(&last.request, "x-amz-date"), year, 4), 0);
+  last.request.answer.date = later;
+  assert_int_equal(taught(403, "<Error><Code>AccessDenied</Code></Error>"), INSITU__CLOUD_FINAL);
+  close_root();
+}
+static void test_expired(void **state) {
+  (void)state;
+  start();
+  opened(open_way(&ways[0]));
+  url_of_read();
+  last.request.answer.date = -1;
+  assert_int_equal(taught(403, "<Error><Code>AccessDenied</Code></Error>"), INSITU__CLOUD_FINAL);
+  assert_int_equal(asked_of[IMDS_KEYS], 1);
+  assert_int_equal(taught(400, "<Error><Code>ExpiredToken</Code></Error>"), INSITU__CLOUD_AGAIN);
+  assert_int_equal(asked_of[IMDS_KEYS], 2);
+  assert_int_equal(taught(400, "<Error><Code>ExpiredToken</Code></Error>"), INSITU__CLOUD_AGAIN); /* made with the old ones */
+  assert_int_equal(asked_of[IMDS_KEYS], 2);
+  url_of_read();
+  holds(&last, &ways[0], 2);
+  ill = true;
+  last.request.answer.date = -1;
+  assert_int_equal(taught(403, "<Error><Code>InvalidToken</Code></Error>"), INSITU__CLOUD_FINAL);
+  assert_int_equal(last.error.status, INSITU_E_AUTH);
+  close_root();
+  opened(open_way(&ways[7]));
+  url_of_read();
+  assert_int_equal(taught(401, ""), INSITU__CLOUD_AGAIN);
+  url_of_read();
+  holds(&last, &ways[7], 2);
+  close_root();
+  opened(OPEN(INSITU__CLOUD_GS, "gs://b", "bearer_token", "MARKER"));
+  url_of_read();
+  assert_int_equal(taught(401, ""), INSITU__CLOUD_FINAL); /* there are no others */
+  close_root();
+  stop();
+}
+static void test_codes(void **state) {
+  (void)state;
+  static const struct {
+    const char *body, *want;
+  } cases[] = {{"<?xml version='1.0'?><Error><Code>NoSuchKey</Code><Message>m</Message></Error>", "NoSuchKey"},
+      {"<Error><Code>No Such\nKey</Code></Error>", ""}, {"<html><body>404</body>", ""},
+      {"{\"error\":\"invalid_grant\",\"error_description\":\"x\"}", "invalid_grant"},
+      {"{\"error\":{\"code\":404,\"status\":\"NOT_FOUND\"}}", "NOT_FOUND"}, {"{\"code\":\"Failed\"}", "Failed"},
+      {"{\"error\":{}}", ""}, {"nothing", ""}, {"", ""}};
+  char code[64];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct insitu__http_request r = {.method = NULL};
+    insitu__text_buffer_printf(&r.text, "%s", cases[i].body);
+    assert_string_equal(insitu__cloud_code(&r, code, sizeof code), cases[i].want);
+    strcpy(r.answer.code, "BlobNotFound");
+    assert_string_equal(insitu__cloud_code(&r, code, sizeof code), "BlobNotFound");
+    insitu__http_request_free(&r);
+  }
+  assert_true(insitu__cloud_is_missing("") && insitu__cloud_is_missing("NoSuchKey") && insitu__cloud_is_missing("BlobNotFound"));
+  assert_false(insitu__cloud_is_missing("NoSuchBucket") || insitu__cloud_is_missing("ContainerNotFound"));
+}
+
+/* ---- listings ---- */
+static char listed[1000];
+static void list_name(void *to, const char *name, bool is_directory) {
+  (void)to;
+  snprintf(listed + strlen(listed), sizeof listed - strlen(listed), "%s%s ", name, is_directory ? "/" : "");
+}
+static void test_listings(void **state) {
+  (void)state;
+  static const struct {
+    int kind;
+    const char *page, *want, *next; /* want NULL: refused */
+  } cases[] = {
+      {INSITU__CLOUD_S3,
+          "<ListBucketResult xmlns='x'><Prefix>p/a/</Prefix><IsTruncated>true</IsTruncated><Contents><Key>p/a/</Key></Contents>"
+          "<Contents><ETag>&quot;1&quot;</ETag><Key>p/a/zarr.json</Key><Owner><ID>x</ID></Owner></Contents><Contents><Key>p/a/"
+          "x&amp;+%20</Key></Contents><CommonPrefixes><Prefix>p/a/c/</Prefix></CommonPrefixes>"
+          "<NextContinuationToken>t&amp;1==</NextContinuationToken></ListBucketResult>",
+          "zarr.json x&+%20 c/ ", "t&1=="},
+      {INSITU__CLOUD_S3,
+          "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated><NextContinuationToken>no"
+          "</NextContinuationToken><Contents><Key>p%2Fa/b+c%2B%20d</Key></Contents></ListBucketResult>",
+          "b c+ d ", ""},
+      {INSITU__CLOUD_S3, "<ListBucketResult/>", "", ""},
+      {INSITU__CLOUD_S3, "<ListBucketResult><CommonPrefixes><Prefix>p/a/../</Prefix></CommonPrefixes></ListBucketResult>", "",
+          ""},
+      {INSITU__CLOUD_S3, "<ListBucketResult><Contents><Key>q/a/b</Key></Contents></ListBucketResult>", NULL, ""},
+      {INSITU__CLOUD_S3, "<ListBucketResult><Contents><Key>p/a/b/c</Key></Contents></ListBucketResult>", NULL, ""},
+      {INSITU__CLOUD_S3, "<ListBucketResult><Contents><Key>p/a/b</Key>", NULL, ""},
+      {INSITU__CLOUD_S3, "<html><body>ok</body></html>", NULL, ""},
+      {INSITU__CLOUD_S3, "", NULL, ""},
+      {INSITU__CLOUD_AZURE,
+          "\xef\xbb\xbf<?xml version=\"1.0\"?><EnumerationResults ContainerName=\"b\"><Prefix>p/a/</Prefix><Blobs><Blob><Name>p/a/z"
+          "</Name><Properties><Name>no</Name></Properties></Blob><BlobPrefix><Name>p/a/c+/</Name></BlobPrefix></Blobs>"
+          "<NextMarker>m!1</NextMarker></EnumerationResults>",
+          "z c+/ ", "m!1"},
+      {INSITU__CLOUD_AZURE, "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>", "", ""},
+      {INSITU__CLOUD_AZURE, "<ListBucketResult/>", NULL, ""},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *const option[] = {
+        "skip_signature", "1", cases[i].kind == INSITU__CLOUD_AZURE ? "account_name" : NULL, "acc", NULL};
+    opened(open_root(cases[i].kind, cases[i].kind == INSITU__CLOUD_AZURE ? "az://b/p" : "s3://b/p", option));
+    struct insitu__text_buffer next = {0};
+    listed[0] = 0;
+    memset(&error, 0, sizeof error);
+    insitu_status status =
+        insitu__cloud_list_page(&cloud, "a", cases[i].page, strlen(cases[i].page), list_name, NULL, &next, &error);
+    if ((status == INSITU_OK) != (cases[i].want != NULL)) fail_msg("%d: %s", (int)i, error.message);
+    if (cases[i].want) assert_string_equal(listed, cases[i].want);
+    if (cases[i].want) assert_string_equal(next.text, cases[i].next);
+    else assert_int_equal(error.status, INSITU_E_HTTP);
+    insitu__text_buffer_free(&next);
+    close_root();
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_urls),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_requests),
+      cmocka_unit_test(test_environment),
+      cmocka_unit_test(test_profiles),
+      cmocka_unit_test(test_ways),
+      cmocka_unit_test(test_ways_refused),
+      cmocka_unit_test(test_anonymous),
+      cmocka_unit_test(test_region),
+      cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_expired),
+      cmocka_unit_test(test_codes),
+      cmocka_unit_test(test_listings),
+  };
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
