@@ -27,9 +27,9 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
 # a process of its own.
-PURE_TESTS = test_blosc test_box test_codec test_coro test_order test_plan test_sign test_text test_time test_zarr
+PURE_TESTS = test_blosc test_box test_codec test_coro test_order test_plan test_server test_sign test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
-TSAN_TESTS = $(IO_TESTS) test_coro
+TSAN_TESTS = $(IO_TESTS) test_coro test_server
 VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
@@ -178,6 +178,11 @@ fuzz: deps-ci
 	@for f in $(FUZZ); do mkdir -p $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f && echo "== $$f" && \
 	  $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
 	  $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f tests/corpus/$$f || exit 1; done
+
+# A server of a folder over HTTP for benchmarks, and a bare receiver to measure it with: its first comment says how.
+$(BUILD)/server: tests/server.c tests/server.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $< $(LDFLAGS) -lpthread
 
 # Shares of the bare loop, a consumer, decoders, planning; BENCH=--full, BENCH='--only cold --json' and the like: see tools/bench.c
 $(BUILD)/bench: tools/bench.c $(wildcard tools/bench_*.h) insitubatch.h
