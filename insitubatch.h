@@ -4604,6 +4604,7 @@ struct insitu__http {
   struct insitu__reactor *reactor;
   bool attached, curl;
   bool sweep; /* some requests are to be given up */
+  bool over;  /* all are, and those to come */
   CURLM *multi;
   int64_t timer; /* when curl wants to be called; INT64_MAX: not */
   bool news;     /* curl may have finished transfers */
@@ -5204,20 +5205,23 @@ static void insitu__http_fail(struct insitu__http *h, struct insitu__http_reques
   r->failure = failure;
   insitu__http_finish(h, r);
 }
-/* Ends the requests that nobody waits for any more: all when the reactor closes. */
+/* Does nobody wait for it any more? */
+static bool insitu__http_given_up(const struct insitu__http *h, const struct insitu__http_request *r) {
+  return h->over || h->reactor->closing || (r->give_up && *r->give_up);
+}
+/* Ends the requests that nobody waits for. */
 static void insitu__http_sweep(struct insitu__http *h) {
   struct insitu__http_request *queued = h->first, *next;
-  bool all = h->reactor->closing;
   h->sweep = false;
   for (struct insitu__http_transfer *t = h->active; t;) {
-    bool ends = all || (t->request->give_up && *t->request->give_up);
+    bool ends = insitu__http_given_up(h, t->request);
     if (ends) insitu__http_fail(h, t->request, INSITU__HTTP_CANCELLED);
     t = ends ? h->active : t->next; /* one request may have two transfers */
   }
   h->first = NULL;
   for (; queued; queued = next) {
     next = queued->next;
-    if (all || (queued->give_up && *queued->give_up)) insitu__http_fail(h, queued, INSITU__HTTP_CANCELLED);
+    if (insitu__http_given_up(h, queued)) insitu__http_fail(h, queued, INSITU__HTTP_CANCELLED);
     else insitu__http_queue(h, queued);
   }
 }
@@ -5401,6 +5405,7 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   r->result = CURLE_OK;
   r->skip = 0;
   r->transient = r->unsent = false;
+  if (insitu__http_given_up(h, r)) return INSITU_CANCELLED; /* the sweep may be over */
   r->co = insitu__coro_current(&h->reactor->coros);
   insitu__http_queue(h, r);
   insitu__coro_suspend_await(&h->reactor->coros);
@@ -5446,12 +5451,12 @@ static bool insitu__http_pause_await(
     pause = r->answer.retry_after * INT64_C(1000000000) + (int64_t)insitu__http_random(h, (uint64_t)base);
   if (now + pause - retry->began > h->desc.retry_ms * 1000000) return false;
   for (int64_t left = pause; left > 0; left -= INSITU__HTTP_NAP)
-    if ((r->give_up && *r->give_up) ||
+    if (insitu__http_given_up(h, r) ||
         !insitu__reactor_sleep_await(h->reactor, left < INSITU__HTTP_NAP ? left : INSITU__HTTP_NAP))
       return false;
   retry->tries++;
   insitu__http_count(&h->n_retries, 1);
-  return !r->give_up || !*r->give_up;
+  return !insitu__http_given_up(h, r);
 }
 /* A small request whose whole answer is wanted, for services of credentials: `tries` attempts. INSITU_OK whenever an answer came
  * that is not a transient failure, or the last one. timeout_ms bounds connecting, and silence. */
@@ -12081,6 +12086,16 @@ static void insitu__store_sweep(struct insitu__store *s) {
 #endif
   (void)s;
 }
+/* Every read that waits for a server ends soon, without its bytes, and so do those to come. Reactor thread. */
+static void insitu__store_give_up(struct insitu__store *s) {
+#ifndef INSITU_NO_CURL
+  if (s->zip) s = &s->zip->base;
+  if (!s->remote || s->remote->http.over) return;
+  s->remote->http.over = true;
+  insitu__store_remote_sweep(s);
+#endif
+  (void)s;
+}
 /* So many reads will be under way at once. Reactor thread. */
 static void insitu__store_expect(struct insitu__store *s, uint64_t reads) {
 #ifndef INSITU_NO_CURL
@@ -16188,13 +16203,14 @@ static void insitu__cache_check(void *arg, unsigned worker) {
 }
 /* Reads the index of a shard that is bytes [offset, offset + bytes) of an object; bytes UINT64_MAX: the whole object. */
 static insitu_status insitu__cache_load_await(struct insitu__cache *c, const struct insitu__codec_shard *shard, const char *key,
-    uint64_t offset, uint64_t bytes, unsigned char *to, insitu_error *err) {
+    uint64_t offset, uint64_t bytes, unsigned char *to, const bool *give_up, insitu_error *err) {
   uint64_t n = insitu__codec_shard_index_bytes(shard), got;
   if (bytes < n) return insitu__codec_shard_index(shard, to, bytes, err); /* refuses */
   if (!shard->index_first) offset = bytes == UINT64_MAX ? INSITU__RING_TAIL : offset + bytes - n;
   struct iovec iov = {to, (size_t)n};
   c->loads++;
-  insitu_status status = insitu__store_read_await(c->store, key, offset, &iov, 1, &got, err);
+  struct insitu__store_tag tag = {.give_up = give_up};
+  insitu_status status = insitu__store_ask_await(c->store, key, offset, &iov, 1, &tag, &got, err);
   c->read += got;
   if (status < 0) return status;
   struct insitu__cache_check check = {shard, to, got, INSITU_OK, err};
@@ -16202,9 +16218,11 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c, const str
   else insitu__reactor_work_await(c->reactor, insitu__cache_check, &check);
   return check.status;
 }
-/* *index becomes a shard's index, valid until the caller suspends; INSITU_E_NOTFOUND when the object is absent. */
+/* *index becomes a shard's index, valid until the caller suspends; INSITU_E_NOTFOUND when the object is absent. give_up: of the
+ * store's tag. Where it ends a read, another coroutine that waits for the same index reads it itself. */
 static insitu_status insitu__cache_index_await(struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level,
-    uint64_t cell, const char *key, uint64_t offset, uint64_t bytes, const unsigned char **index, insitu_error *err) {
+    uint64_t cell, const char *key, uint64_t offset, uint64_t bytes, const bool *give_up, const unsigned char **index,
+    insitu_error *err) {
   struct insitu__cache_slot *slot;
   while ((slot = insitu__cache_find(c, a, level, cell)) && slot->loading) insitu__reactor_gate_await(c->reactor, &slot->loaded);
   insitu_status status = INSITU_OK;
@@ -16212,7 +16230,7 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c, const st
   if (!slot) {
     slot = insitu__cache_take(c, a, level, cell);
     memory = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
-    status = insitu__cache_load_await(c, a->level[level].shard, key, offset, bytes, memory, err);
+    status = insitu__cache_load_await(c, a->level[level].shard, key, offset, bytes, memory, give_up, err);
     slot->loading = false;
     slot->absent = status == INSITU_E_NOTFOUND;
     if (status < 0 && !slot->absent) insitu__cache_drop(c, slot);
@@ -16226,7 +16244,7 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c, const st
 /* Where tile `tile` (its place in the grid of the array's chunks) lies in the object of this key: INSITU_E_NOTFOUND when it or its
  * shard is absent. For arrays with levels. */
 static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const struct insitu__zarr_array *a, const uint64_t *tile,
-    const char *key, uint64_t *offset, uint64_t *bytes, insitu_error *err) {
+    const char *key, const bool *give_up, uint64_t *offset, uint64_t *bytes, insitu_error *err) {
   *offset = 0;
   *bytes = UINT64_MAX;
   for (unsigned l = 0; l < a->n_levels; l++) {
@@ -16240,7 +16258,7 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c, const s
     }
     for (unsigned d = 0; d < a->ndim; d++)
       cell = cell * insitu__base_ceil_div(a->shape[d], extent[d]) + tile[d] * a->chunk[d] / extent[d];
-    insitu_status status = insitu__cache_index_await(c, a, l, cell, key, *offset, *bytes, &index, err);
+    insitu_status status = insitu__cache_index_await(c, a, l, cell, key, *offset, *bytes, give_up, &index, err);
     if (status >= 0) status = insitu__codec_shard_entry(level->shard, index, number, *bytes, &inner_offset, &inner_bytes, err);
     if (status < 0) return status;
     if (inner_bytes == UINT64_MAX) return INSITU_E_NOTFOUND;
@@ -16969,7 +16987,7 @@ static insitu_status insitu__loader_read_chunk_await(
   }
   insitu__loader_add(&ld->n_reads, 1);
   if (!d->status && r->zarr.n_levels)
-    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, &offset, &bytes, &d->error);
+    d->status = insitu__cache_locate_await(&r->cache, &r->zarr, tile, key, NULL, &offset, &bytes, &d->error);
   if (!d->status) {
     bool inner = bytes != UINT64_MAX;
     struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
@@ -17005,7 +17023,9 @@ static void insitu__loader_reader_await(void *arg) {
     }
     insitu__error_clear(&d->error);
     insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
-    if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
+    if (status < 0 && atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
+      r->status = INSITU_CANCELLED;
+    } else if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
       insitu__loader_add(&ld->n_bad, 1);
       d->fill = true;
       insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
@@ -17441,7 +17461,8 @@ static insitu_status insitu__loader_place_await(
   *offset = 0;
   *bytes = UINT64_MAX;
   if (!a->zarr.n_levels) return INSITU_OK;
-  insitu_status status = insitu__cache_locate_await(&ld->cache, &a->zarr, index, key, offset, bytes, &t->error);
+  insitu_status status =
+      insitu__cache_locate_await(&ld->cache, &a->zarr, index, key, &t->iter->stopping, offset, bytes, &t->error);
   if (status < 0) return status;
   if (*bytes > a->bound)
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
@@ -17851,6 +17872,7 @@ static bool insitu__loader_scan(insitu_iter *it) {
 static void insitu__loader_pump(void *arg) {
   insitu_loader *ld = (insitu_loader *)arg;
   bool cancelled = atomic_load_explicit(&ld->cancelled, memory_order_acquire);
+  if (cancelled) insitu__store_give_up(&ld->store);
   if (ld->overdue) insitu__loader_warn(ld);
   if (ld->reactor.closing) insitu__reactor_gate_open(&ld->any); /* the watchdog ends */
   ld->pump_now = 0;
@@ -18800,6 +18822,7 @@ static void insitu__loader_string_read_await(struct insitu__loader_strings *s, c
   }
   insitu__mem_free(s->stored);
   s->stored = NULL;
+  if (s->status < 0 && atomic_load_explicit(&ld->cancelled, memory_order_acquire)) s->status = INSITU_CANCELLED;
   if (s->status < 0)
     s->status = insitu__error_set(s->err, absent ? INSITU_E_ABSENT : s->status, "read, array %.200s, chunk %.300s: %s", z->path,
         key, absent ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value" : s->error.message);
@@ -19406,6 +19429,7 @@ INSITU_DEF void insitu_loader_close(insitu_loader **loader) {
   insitu_loader *ld = loader ? *loader : NULL;
   if (loader) *loader = NULL;
   if (!ld || getpid() != ld->pid) return; /* a forked child owns neither threads nor ring */
+  insitu_loader_cancel(ld);               /* what waits for a server ends */
   while (ld->iters) {                     /* only this thread changes the list now */
     insitu_iter *it = ld->iters;
     insitu__loader_leave(it);
