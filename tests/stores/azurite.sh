@@ -5,7 +5,8 @@ server_install() {
   local found
   made azurite "$AZURITE" && return 0
   command -v npm >/dev/null || { echo "no npm to install it with"; return 1; }
-  found=$(timeout "$INSTALL_S" npm install --silent --no-audit --no-fund --fetch-retries 1 --prefix "$kits/azurite" "azurite@$AZURITE" 2>&1) ||
+  found=$(timeout "$INSTALL_S" npm install --silent --no-audit --no-fund --fetch-retries 1 --prefix "$kits/azurite" \
+    "azurite@$AZURITE" 2>&1) ||
     { echo "npm install failed: $(echo "$found" | tail -n 1)"; return 1; }
   made_now azurite "$AZURITE"
 }

@@ -107,9 +107,9 @@ static void test_read(void **state) {
   uint64_t bytes = 0;
   join(url, sizeof url, base, archive);
   join(path, sizeof path, folder, archive);
-  if (tool_archive_open_with(url, 0, &a, &err)) fail_msg("%s: %s", url, err.message);
-  if (tool_archive_open_with(path, 0, &b, &err)) fail_msg("%s: %s", path, err.message);
   insitu_loader_desc d = remote(url);
+  if (tool_archive_open_at(&d, 0, &a, &err)) fail_msg("%s: %s", url, err.message);
+  if (tool_archive_open_with(path, 0, &b, &err)) fail_msg("%s: %s", path, err.message);
   d.plan_only = 1;
   insitu_loader *there = open_loader(d), *here = open_loader((insitu_loader_desc){.url = path, .plan_only = 1});
   if (a.list_error.status) fail_msg("%s: %s", url, a.list_error.message);
