@@ -33,7 +33,7 @@ server_start() {
     refuse wrong_key AUTH 403 "az://$bucket/$prefix" "account_key=$(echo 'not the key of it' | base64)"
     refuse no_credentials AUTH 0 "az://$bucket/$prefix" account_key=
     refuse missing_container NOTFOUND 404 "az://none/$prefix"
-    refuse missing_prefix NOTFOUND 404 "az://$bucket/none"
+    refuse missing_prefix NOTFOUND,NOT_ZARR 0,404 "az://$bucket/none"
   } >"$here/azure_key.config"
   {
     config azure_sas "az://$bucket/$prefix" "endpoint=$endpoint" allow_http=1 "account_name=$account" "sas_token=$sas"

@@ -25,6 +25,6 @@ server_start() {
   {
     config gcs "gs://$bucket/$prefix" "endpoint=http://127.0.0.1:$port" allow_http=1 skip_signature=1
     refuse missing_bucket NOTFOUND 404 "gs://none/$prefix"
-    refuse missing_prefix NOTFOUND 404 "gs://$bucket/none"
+    refuse missing_prefix NOTFOUND,NOT_ZARR 0,404 "gs://$bucket/none"
   } >"$here/gcs.config"
 }

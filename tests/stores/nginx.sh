@@ -52,7 +52,7 @@ EOF
   place=open/$prefix_escaped
   {
     config http "http://127.0.0.1:$plain/$place"
-    refuse missing_folder NOTFOUND 404 "http://127.0.0.1:$plain/open/none"
+    refuse missing_folder NOT_ZARR 0 "http://127.0.0.1:$plain/open/none"
     refuse forbidden AUTH 403 "http://127.0.0.1:$plain/private"
     refuse no_password AUTH 401 "http://127.0.0.1:$plain/word/$prefix_escaped"
   } >"$here/http.config"
