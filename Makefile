@@ -34,7 +34,7 @@ VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
-.PHONY: conformance test-interop compile-checks lint install clean
+.PHONY: conformance test-interop test-stores compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -53,6 +53,7 @@ help:
 	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
+	@echo 'make test-stores     reads from real servers of HTTP, S3, Google and Azure, started on this machine; ONLY="nginx radosgw"'
 	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
@@ -164,6 +165,14 @@ conformance: deps-test
 test-interop: deps-ci
 	@$(MAKE) --no-print-directory $(BUILD)/interop/read
 	@CC='$(CC)' tests/interop/run '$(BUILD)'
+
+# Real servers on this machine: one that cannot be had is skipped, and said so.
+$(BUILD)/stores/check: tests/stores/check.c tools/insitu/common.h $(HEADERS)
+	$(others)
+test-stores: deps-test
+	@tools/deps stores || echo 'test-stores: goes on with the servers that are there'
+	@$(MAKE) --no-print-directory $(BUILD)/stores/check $(BUILD)/insitu $(BUILD)/probe_uring
+	@tests/stores/run '$(BUILD)'
 
 # libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
 # what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.

@@ -513,8 +513,10 @@ static int tool_archive_compare(const void *x, const void *y) { /* as in a tree:
   while (*a && *a == *b) a++, b++;
   return (*a == '/' ? 1 : *a) - (*b == '/' ? 1 : *b);
 }
-/* With `workers` > 0 the reactor has its own thread and so many workers. An insitu status; a is closed on error. */
-static insitu_status tool_archive_open_with(const char *url, unsigned workers, struct tool_archive *a, insitu_error *err) {
+/* What where->url names, with its options. With `workers` > 0 the reactor has its own thread and so many workers. An insitu status;
+ * a is closed on error. */
+static insitu_status tool_archive_open_at(
+    const insitu_loader_desc *where, unsigned workers, struct tool_archive *a, insitu_error *err) {
   struct insitu__reactor_desc d = {.backend = tool_backend(),
       .inline_mode = workers == 0,
       .workers = workers,
@@ -526,11 +528,14 @@ static insitu_status tool_archive_open_with(const char *url, unsigned workers, s
   insitu_status status = insitu__reactor_open(&a->reactor, &d, err);
   if (status < 0) return status;
   a->running = true;
-  status = insitu__store_open(&a->store, &a->reactor, &(insitu_loader_desc){.api = INSITU_API, .url = url}, err);
+  status = insitu__store_open(&a->store, &a->reactor, where, err);
   if (status == INSITU_OK) status = tool_archive_run(&call, tool_archive_open_await);
   if (status < 0) tool_archive_close(a);
   else if (a->n_paths) qsort(a->paths, (size_t)a->n_paths, sizeof *a->paths, tool_archive_compare);
   return status;
+}
+static insitu_status tool_archive_open_with(const char *url, unsigned workers, struct tool_archive *a, insitu_error *err) {
+  return tool_archive_open_at(&(insitu_loader_desc){.api = INSITU_API, .url = url}, workers, a, err);
 }
 /* Inline. 0, or TOOL_FAILED after a message. */
 __attribute__((unused)) static int tool_archive_open(const char *url, struct tool_archive *a) {
