@@ -148,6 +148,7 @@
  *   >>cloud      endpoints, options and credentials of remote stores
  *   >>codec      blosc, zstd, lz4, gzip, zlib, bz2, checksums, filters, yours, shards
  *   >>store      where objects live: local directories, memory, remote stores, zip files
+ *   >>disk       a local cache of what remote stores sent
  *   >>zarr       metadata, chunk keys, strings, groups
  *   >>cf         CF conventions: packed and missing values
  *   >>geometry   arrays, variables, how a batch is laid out
@@ -8991,9 +8992,13 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__codec_crc_hardware(uint32_t crc
 #undef INSITU__CODEC_CRC8
 #undef INSITU__CODEC_CRC1
 
-static uint32_t insitu__codec_crc32c(const void *bytes, uint64_t n) {
+/* Goes on from the checksum of the bytes before these, which is 0 for none. */
+static uint32_t insitu__codec_crc32c_more(uint32_t crc, const void *bytes, uint64_t n) {
   const uint8_t *p = (const uint8_t *)bytes;
-  return ~(insitu__codec_crc_has_hardware() ? insitu__codec_crc_hardware(~0u, p, n) : insitu__codec_crc_table(~0u, p, n));
+  return ~(insitu__codec_crc_has_hardware() ? insitu__codec_crc_hardware(~crc, p, n) : insitu__codec_crc_table(~crc, p, n));
+}
+static uint32_t insitu__codec_crc32c(const void *bytes, uint64_t n) {
+  return insitu__codec_crc32c_more(0, bytes, n);
 }
 
 /* ---- byte and bit unshuffle ---- */
@@ -12204,6 +12209,844 @@ static insitu_status insitu__store_get_await(
   if (status < 0 && err && err->status >= 0) *err = m->error;
   m->status = INSITU_TIMEOUT; /* fetched: a second time it is asked for again */
   m->text = NULL;
+  return status;
+}
+
+/* >>disk ------------------------------------------------------------------------------------------------------------------- */
+/* A cache on a local disk of what a remote store sent: the bytes of each read in a file of its own, in a directory that several
+ * loaders and processes may use at once.
+ *
+ *   DIR/insitubatch-cache   marks the directory as a cache, counts the bytes in use, and is what locks are taken on
+ *   DIR/xx/...              entries; xx... is a hash of the store's name, the key, the offset and the length asked for
+ *   DIR/tmp/...             files on their way in or out: nobody but who made the name touches one that is young
+ *
+ * An entry is a header, which says in full what it holds and of which object, and the bytes that were read. Both carry a crc32c,
+ * so that what a killed process, a full disk or a power loss left behind is read from the server instead. Files come into place by
+ * renaming, and leave it by renaming: who moved one away owns it, so the count of bytes goes wrong only in a process that is killed
+ * between two steps, and then upwards. The first one to open the directory counts anew.
+ *
+ * An entry is served without asking once it is known to be what the server has: since the loader was opened, somebody has read the
+ * object, or asked whether its ETag still holds, and it did. The first use of any other asks so. An entry without an ETag can not
+ * be asked for; it is read anew. Absent objects are remembered in memory only, for as long as the loader lives. Parts of one object
+ * with different ETags are never served by one loader.
+ *
+ * State: struct insitu__disk, one per loader, opened before its reactor's coroutines use it and closed after them. The _await
+ * functions run on these; jobs on workers move files. Nothing that is wrong with the directory fails a read. */
+#define INSITU__DISK_MARKER "insitubatch-cache"
+#define INSITU__DISK_MAGIC "insitubatch cache 1\n"      /* of the marker */
+#define INSITU__DISK_ENTRY "insitu\nc"                  /* of an entry */
+#define INSITU__DISK_VERSION 1                          /* of an entry */
+#define INSITU__DISK_BLOCK 4096u                        /* a file counts as so many bytes, or a multiple */
+#define INSITU__DISK_INLINE (64u << 10)                 /* fewer bytes are checked on the reactor's thread: 6 us */
+#define INSITU__DISK_KNOWN 65536u                       /* objects that a loader remembers to have asked for: 16 bytes each */
+#define INSITU__DISK_OLDEST 16384u                      /* entries that are removed at once, at most: 96 bytes each, meanwhile */
+#define INSITU__DISK_TRIES 200                          /* to lock the count, 50 us apart */
+#define INSITU__DISK_TOUCH (INT64_C(600) * 1000000000)  /* an entry in use is marked so this often: ns */
+#define INSITU__DISK_PAUSE (INT64_C(60) * 1000000000)   /* without writing, after an error: ns */
+#define INSITU__DISK_STALE (INT64_C(3600) * 1000000000) /* age of a file in tmp that nobody will finish: ns */
+#define INSITU__DISK_TICK 10000000                      /* the clock that files get their times from may be so late: ns */
+#define INSITU__DISK_BUDGET (UINT64_C(16) << 30)        /* default */
+enum {
+  INSITU__DISK_LOCK_OPEN,
+  INSITU__DISK_LOCK_EVICT,
+  INSITU__DISK_LOCK_USED
+};                                                               /* bytes of the marker that locks are taken on */
+enum { INSITU__DISK_USED = 32, INSITU__DISK_MARKER_BYTES = 40 }; /* where the marker keeps the bytes in use */
+/* Where the header's fields are, all little-endian. The stamp is written in place: when the entry was last confirmed and last
+ * marked as used (ns since 1970), and a crc32c of both and of the header's. */
+enum {
+  INSITU__DISK_AT_VERSION = 8,
+  INSITU__DISK_AT_CRC = 12, /* of the header from AT_OFFSET on */
+  INSITU__DISK_AT_STAMP = 16,
+  INSITU__DISK_STAMP = 20, /* bytes */
+  INSITU__DISK_AT_PAYLOAD_CRC = 36,
+  INSITU__DISK_AT_OFFSET = 40,
+  INSITU__DISK_AT_ASKED = 48,
+  INSITU__DISK_AT_SIZE = 56,
+  INSITU__DISK_AT_PAYLOAD = 64,
+  INSITU__DISK_AT_NAME = 72, /* its length; and the key's; and the ETag's */
+  INSITU__DISK_AT_KEY = 76,
+  INSITU__DISK_AT_ETAG = 80,
+  INSITU__DISK_HEADER = 84, /* here is the ETag, zeros behind it; then name and key */
+  INSITU__DISK_ETAG = 192,  /* bytes of it, its end included */
+  INSITU__DISK_PATH = 34    /* bytes of an entry's path: xx/, 30 more, NUL */
+};
+
+struct insitu__disk_desc {
+  const char *dir, *name;                    /* name: of the store, without secrets */
+  uint64_t budget;                           /* 0: INSITU__DISK_BUDGET */
+  bool never;                                /* entries are served without asking the server: for archives that never change */
+  void (*log)(void *user, const char *line); /* of the first trouble alone; or NULL; on the reactor's thread */
+  void *user;
+};
+struct insitu__disk_known {
+  uint64_t key, etag; /* hashes; of "" for an object that is absent; key 0: none */
+};
+struct insitu__disk {
+  struct insitu__reactor *reactor;
+  const char *dir; /* like name: copies */
+  char *name;
+  uint64_t budget, seed;
+  int64_t opened;      /* ns since 1970 */
+  int dirfd, markerfd; /* -1: not open */
+  bool never, read_only;
+  void (*log)(void *user, const char *line);
+  void *user;
+  pthread_mutex_t lock; /* workers, when they change the count */
+  atomic_uint serial;   /* of names in tmp */
+  /* the reactor thread's */
+  struct insitu__disk_known *known; /* by key: what was confirmed since the loader was opened */
+  struct insitu__disk_read *idle;   /* for the next reads */
+  int64_t write_again, evict_again; /* of insitu__base_now: nothing is tried before */
+  bool evicting, complained;
+  /* any thread */
+  atomic_uint_least64_t hits, misses, bytes; /* reads served from the disk, reads that were not, bytes of the former */
+  atomic_uint_least64_t written, evicted, failed;
+};
+struct insitu__disk_ask { /* what an entry must be of */
+  const char *name, *key;
+  uint64_t offset, asked;
+};
+struct insitu__disk_entry { /* what its header says */
+  int64_t confirmed, used;
+  uint64_t size, payload;
+  uint32_t crc;
+  char etag[INSITU__DISK_ETAG];
+};
+_Static_assert(sizeof(((struct insitu__store_tag *)0)->etag) == INSITU__DISK_ETAG, "an ETag keeps its place in the header");
+struct insitu__disk_read { /* one that is under way */
+  struct insitu__disk_read *next;
+  struct insitu__disk *disk;
+  struct insitu__disk_ask ask;
+  const struct iovec *to; /* the caller's */
+  unsigned n_to, room;    /* room: of iov */
+  struct iovec *iov;      /* one more than the caller's */
+  unsigned char *header;
+  uint64_t head; /* its bytes */
+  struct insitu__disk_entry entry;
+  uint64_t used;    /* bytes in use, after writing */
+  int64_t at;       /* when the server was asked, ns since 1970 */
+  int error;        /* of a job, -1: it does not fit the budget */
+  bool there, good; /* a file was found; it is whole, and of this */
+  char path[INSITU__DISK_PATH];
+};
+
+static int64_t insitu__disk_now(void) { /* ns since 1970 */
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+static void insitu__disk_store32(unsigned char *p, uint64_t v) {
+  for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> 8 * i);
+}
+static uint64_t insitu__disk_hash(uint64_t h, const char *text) {
+  unsigned char word[8];
+  uint64_t n = strlen(text), i = 0;
+  for (; n - i >= 8; i += 8) h = insitu__order_mix(h ^ insitu__base_load64(text + i));
+  memset(word, 0, sizeof word);
+  memcpy(word, text + i, (size_t)(n - i));
+  return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
+}
+static void insitu__disk_path(const struct insitu__disk_ask *ask, char path[INSITU__DISK_PATH]) {
+  uint64_t h[2];
+  for (uint64_t i = 0; i < 2; i++) {
+    h[i] = insitu__disk_hash(insitu__disk_hash(i, ask->name), ask->key);
+    h[i] = insitu__order_mix(insitu__order_mix(h[i] ^ ask->offset) ^ ask->asked);
+  }
+  snprintf(path, INSITU__DISK_PATH, "%02x/%014" PRIx64 "%016" PRIx64, (unsigned)(h[0] >> 56), h[0] & (UINT64_MAX >> 8), h[1]);
+}
+static uint64_t insitu__disk_charge(uint64_t bytes) { /* what a file of so many counts as */
+  return insitu__base_ceil_div(bytes, INSITU__DISK_BLOCK) * INSITU__DISK_BLOCK;
+}
+
+/* -- the header -- */
+
+static uint64_t insitu__disk_header_bytes(const char *name, const char *key) {
+  return (uint64_t)INSITU__DISK_HEADER + INSITU__DISK_ETAG + strlen(name) + strlen(key);
+}
+static void insitu__disk_stamp(unsigned char *header, int64_t confirmed, int64_t used) {
+  unsigned char *p = header + INSITU__DISK_AT_STAMP;
+  insitu__base_store64(p, (uint64_t)confirmed);
+  insitu__base_store64(p + 8, (uint64_t)used);
+  insitu__disk_store32(
+      p + 16, insitu__codec_crc32c(header + INSITU__DISK_AT_CRC, INSITU__DISK_AT_STAMP + 16 - INSITU__DISK_AT_CRC));
+}
+/* Writes insitu__disk_header_bytes of it. */
+static void insitu__disk_header(unsigned char *p, const struct insitu__disk_ask *ask, const struct insitu__disk_entry *e) {
+  uint64_t name = strlen(ask->name), key = strlen(ask->key), n = insitu__disk_header_bytes(ask->name, ask->key);
+  memset(p, 0, (size_t)n);
+  memcpy(p, INSITU__DISK_ENTRY, 8);
+  insitu__disk_store32(p + INSITU__DISK_AT_VERSION, INSITU__DISK_VERSION);
+  insitu__disk_store32(p + INSITU__DISK_AT_PAYLOAD_CRC, e->crc);
+  insitu__base_store64(p + INSITU__DISK_AT_OFFSET, ask->offset);
+  insitu__base_store64(p + INSITU__DISK_AT_ASKED, ask->asked);
+  insitu__base_store64(p + INSITU__DISK_AT_SIZE, e->size);
+  insitu__base_store64(p + INSITU__DISK_AT_PAYLOAD, e->payload);
+  insitu__disk_store32(p + INSITU__DISK_AT_NAME, name);
+  insitu__disk_store32(p + INSITU__DISK_AT_KEY, key);
+  insitu__disk_store32(p + INSITU__DISK_AT_ETAG, strlen(e->etag));
+  unsigned char *text = p + INSITU__DISK_HEADER;
+  memcpy(text, e->etag, strlen(e->etag));
+  memcpy(text + sizeof e->etag, ask->name, (size_t)name);
+  memcpy(text + sizeof e->etag + name, ask->key, (size_t)key);
+  insitu__disk_store32(
+      p + INSITU__DISK_AT_CRC, insitu__codec_crc32c(p + INSITU__DISK_AT_PAYLOAD_CRC, n - INSITU__DISK_AT_PAYLOAD_CRC));
+  insitu__disk_stamp(p, e->confirmed, e->used);
+}
+/* An ETag that can be asked for: a strong one (RFC 9110, 8.8.3), since another representation may have a weak one too. */
+static bool insitu__disk_etag(const char *etag) {
+  for (const char *c = etag; *c; c++)
+    if ((unsigned char)*c <= ' ' || *c == 0x7f) return false;
+  return etag[0] && (etag[0] != 'W' || etag[1] != '/');
+}
+/* Reads the header of a file of which n bytes were read: the header's, as far as there are so many, and of the payload as many as
+ * were asked for at most. False: it is not whole, or of something else. */
+static bool insitu__disk_parse(
+    const unsigned char *p, uint64_t n, const struct insitu__disk_ask *ask, struct insitu__disk_entry *e) {
+  uint64_t name = strlen(ask->name), key = strlen(ask->key), head = insitu__disk_header_bytes(ask->name, ask->key);
+  const unsigned char *text = p + INSITU__DISK_HEADER, *stamp = p + INSITU__DISK_AT_STAMP;
+  if (n < head || memcmp(p, INSITU__DISK_ENTRY, 8) || insitu__base_load32(p + INSITU__DISK_AT_VERSION) != INSITU__DISK_VERSION ||
+      insitu__base_load32(p + INSITU__DISK_AT_CRC) !=
+          insitu__codec_crc32c(p + INSITU__DISK_AT_PAYLOAD_CRC, head - INSITU__DISK_AT_PAYLOAD_CRC))
+    return false;
+  uint64_t etag = insitu__base_load32(p + INSITU__DISK_AT_ETAG);
+  if (insitu__base_load64(p + INSITU__DISK_AT_OFFSET) != ask->offset || etag >= sizeof e->etag ||
+      insitu__base_load64(p + INSITU__DISK_AT_ASKED) != ask->asked || insitu__base_load32(p + INSITU__DISK_AT_NAME) != name ||
+      insitu__base_load32(p + INSITU__DISK_AT_KEY) != key || memcmp(text + sizeof e->etag, ask->name, (size_t)name) ||
+      memcmp(text + sizeof e->etag + name, ask->key, (size_t)key))
+    return false;
+  e->crc = insitu__base_load32(p + INSITU__DISK_AT_PAYLOAD_CRC);
+  e->size = insitu__base_load64(p + INSITU__DISK_AT_SIZE);
+  e->payload = insitu__base_load64(p + INSITU__DISK_AT_PAYLOAD);
+  memset(e->etag, 0, sizeof e->etag);
+  memcpy(e->etag, text, (size_t)etag);
+  if (e->payload != n - head || e->payload > ask->asked || (etag && (strlen(e->etag) != etag || !insitu__disk_etag(e->etag))))
+    return false;
+  bool stamped = insitu__base_load32(stamp + 16) ==
+                 insitu__codec_crc32c(p + INSITU__DISK_AT_CRC, INSITU__DISK_AT_STAMP + 16 - INSITU__DISK_AT_CRC);
+  e->confirmed = stamped ? (int64_t)insitu__base_load64(stamp) : INT64_MIN; /* someone may just be writing it */
+  e->used = stamped ? (int64_t)insitu__base_load64(stamp + 8) : INT64_MIN;
+  return true;
+}
+static uint32_t insitu__disk_crc(const struct iovec *iov, uint64_t n) { /* of the first n bytes there */
+  uint32_t crc = 0;
+  for (uint64_t part; n; n -= part, iov++) {
+    part = insitu__base_min(n, iov->iov_len);
+    crc = insitu__codec_crc32c_more(crc, iov->iov_base, part);
+  }
+  return crc;
+}
+
+/* -- the directory, on a worker or while opening -- */
+
+static bool insitu__disk_lock(int fd, int type, int byte, bool wait) { /* for all users of this descriptor at once */
+  struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+  int rc;
+  do rc = fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &l);
+  while (rc && errno == EINTR);
+  return !rc;
+}
+/* Adds to the bytes in use, or takes away. 0, -1: they would exceed the budget, or errno. Never waits long for another process:
+ * that may have been stopped. */
+static int insitu__disk_use(struct insitu__disk *d, uint64_t more, uint64_t less, uint64_t *used) {
+  unsigned char bytes[8];
+  int error = 0;
+  pthread_mutex_lock(&d->lock);
+  for (int i = 0; !insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_USED, false); i++) {
+    error = errno;
+    if ((error != EAGAIN && error != EACCES) || i == INSITU__DISK_TRIES) break;
+    error = 0;
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+  }
+  if (!error) {
+    if (pread(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) error = EIO;
+    uint64_t now = error ? 0 : insitu__base_load64(bytes);
+    now -= insitu__base_min(less, now);
+    if (!error && more && (now > d->budget || more > d->budget - now)) error = -1;
+    *used = now + (error ? 0 : more);
+    insitu__base_store64(bytes, *used);
+    if (!error && pwrite(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) error = EIO;
+    insitu__disk_lock(d->markerfd, F_UNLCK, INSITU__DISK_LOCK_USED, false);
+  }
+  pthread_mutex_unlock(&d->lock);
+  return error;
+}
+static void insitu__disk_temporary(struct insitu__disk *d, char name[INSITU__DISK_PATH]) {
+  snprintf(name, INSITU__DISK_PATH, "tmp/%016" PRIx64 "%08x", d->seed, atomic_fetch_add(&d->serial, 1));
+}
+static uint64_t insitu__disk_discard(struct insitu__disk *d, const char *temporary) { /* what it counted as */
+  struct stat info;
+  uint64_t used, charge;
+  if (fstatat(d->dirfd, temporary, &info, AT_SYMLINK_NOFOLLOW) || unlinkat(d->dirfd, temporary, 0)) return 0;
+  charge = insitu__disk_charge((uint64_t)info.st_size);
+  (void)insitu__disk_use(d, 0, charge, &used);
+  return charge;
+}
+static uint64_t insitu__disk_remove(struct insitu__disk *d, const char *path) { /* an entry */
+  char name[INSITU__DISK_PATH];
+  insitu__disk_temporary(d, name);
+  return renameat(d->dirfd, path, d->dirfd, name) ? 0 : insitu__disk_discard(d, name);
+}
+/* Puts a file into its place, and removes what was there. 0 or errno. */
+static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, const char *path) {
+  char folder[3] = {path[0], path[1], 0};
+  for (int tries = 0; tries < 8; tries++) { /* others move files too */
+    if (!renameat2(d->dirfd, temporary, d->dirfd, path, RENAME_NOREPLACE)) return 0;
+    if (errno == ENOENT) {
+      if (mkdirat(d->dirfd, folder, 0700) && errno != EEXIST) return errno;
+    } else if (errno != EEXIST) {
+      return errno;
+    } else if (!renameat2(d->dirfd, temporary, d->dirfd, path, RENAME_EXCHANGE)) {
+      insitu__disk_discard(d, temporary);
+      return 0;
+    } else if (errno != ENOENT) {
+      return errno;
+    }
+  }
+  return EAGAIN;
+}
+static int insitu__disk_write_all(int fd, struct iovec *iov, unsigned n) { /* consumes iov; 0 or errno */
+  struct insitu__ring_op op = {.iov = iov, .n_iov = n};                    /* for its arithmetic */
+  while (insitu__ring_advance(&op, 0)) {
+    ssize_t wrote = writev(fd, op.iov, (int)insitu__ring_batch(&op));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return wrote ? errno : ENOSPC;
+    insitu__ring_advance(&op, (uint64_t)wrote);
+  }
+  return 0;
+}
+
+typedef void insitu__disk_each(void *to, const char *path, const struct stat *info);
+/* Every file of a directory, in no order; others may come and go. False: not all could be seen. */
+static bool insitu__disk_scan_folder(struct insitu__disk *d, const char *folder, insitu__disk_each *each, void *to) {
+  char path[INSITU__DISK_PATH];
+  int fd = openat(d->dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+  if (!dir) {
+    int error = errno;
+    if (fd >= 0) close(fd);
+    return error == ENOENT;
+  }
+  for (const struct dirent *entry; (entry = readdir(dir));) {
+    struct stat info;
+    int n = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+    bool named = n < (int)sizeof path && strspn(entry->d_name, "0123456789abcdef") == strlen(entry->d_name);
+    if (named && !fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode)) each(to, path, &info);
+  }
+  closedir(dir);
+  return true;
+}
+static bool insitu__disk_scan(struct insitu__disk *d, insitu__disk_each *each, void *to) {
+  char folder[3];
+  bool all = true;
+  for (unsigned i = 0; i < 256 && !atomic_load_explicit(&d->reactor->ending, memory_order_relaxed); i++) {
+    snprintf(folder, sizeof folder, "%02x", i);
+    all = insitu__disk_scan_folder(d, folder, each, to) && all;
+  }
+  return all;
+}
+static int64_t insitu__disk_mtime(const struct stat *info) {
+  return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
+}
+
+struct insitu__disk_file {
+  int64_t used;
+  char path[INSITU__DISK_PATH];
+};
+struct insitu__disk_eviction {
+  struct insitu__disk *disk;
+  struct insitu__disk_file *file; /* room for twice INSITU__DISK_OLDEST */
+  uint64_t n;
+  int64_t before, latest; /* the only ones that may go; what makes no sense */
+};
+static int insitu__disk_compare(const void *a, const void *b) {
+  const struct insitu__disk_file *x = (const struct insitu__disk_file *)a, *y = (const struct insitu__disk_file *)b;
+  return x->used != y->used ? (x->used > y->used) - (x->used < y->used) : strcmp(x->path, y->path);
+}
+static void insitu__disk_consider(void *to, const char *path, const struct stat *info) {
+  struct insitu__disk_eviction *v = (struct insitu__disk_eviction *)to;
+  struct insitu__disk_file *f = &v->file[v->n];
+  f->used = insitu__disk_mtime(info);
+  if (f->used > v->latest) f->used = 0; /* from a clock that was wrong */
+  if (f->used >= v->before) return;
+  memcpy(f->path, path, sizeof f->path);
+  if (++v->n < 2 * INSITU__DISK_OLDEST) return;
+  qsort(v->file, (size_t)v->n, sizeof *f, insitu__disk_compare);
+  v->n = INSITU__DISK_OLDEST;
+}
+static void insitu__disk_forget(void *to, const char *path, const struct stat *info) { /* what a killed process left in tmp */
+  const struct insitu__disk_eviction *v = (const struct insitu__disk_eviction *)to;
+  if (insitu__disk_mtime(info) < v->before) insitu__disk_discard(v->disk, path);
+}
+/* Removes those that were not used for longest, down to 7/8 of the budget; none that was used since the loader was opened: a loader
+ * that goes through more than fits, again and again, would else remove each before it comes to it again. The bytes that it
+ * removed, 0: none may go. */
+static uint64_t insitu__disk_evict(struct insitu__disk *d) {
+  int64_t now = insitu__disk_now();
+  struct insitu__disk_eviction v = {.disk = d, .before = now - INSITU__DISK_STALE, .latest = now + INSITU__DISK_STALE};
+  uint64_t freed = 0, used = 0, target = d->budget - d->budget / 8;
+  if (!insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_EVICT, false)) return 1; /* another does it, let us believe */
+  insitu__disk_scan_folder(d, "tmp", insitu__disk_forget, &v);
+  v.before = d->opened - INSITU__DISK_TICK;
+  v.file = (struct insitu__disk_file *)insitu__mem_realloc(NULL, 2 * INSITU__DISK_OLDEST * sizeof *v.file);
+  if (v.file && !insitu__disk_use(d, 0, 0, &used) && used > target) {
+    insitu__disk_scan(d, insitu__disk_consider, &v);
+    if (atomic_load_explicit(&d->reactor->ending, memory_order_relaxed)) v.n = 0; /* not all were seen */
+    qsort(v.file, (size_t)v.n, sizeof *v.file, insitu__disk_compare);
+    for (uint64_t i = 0; i < insitu__base_min(v.n, INSITU__DISK_OLDEST) && freed < used - target; i++) {
+      uint64_t bytes = insitu__disk_remove(d, v.file[i].path);
+      atomic_fetch_add_explicit(&d->evicted, bytes > 0, memory_order_relaxed);
+      freed += bytes;
+    }
+  }
+  insitu__mem_free(v.file);
+  insitu__disk_lock(d->markerfd, F_UNLCK, INSITU__DISK_LOCK_EVICT, false);
+  return freed;
+}
+
+/* -- jobs of reads -- */
+
+static void insitu__disk_check_job(void *arg, unsigned worker) {
+  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  (void)worker;
+  r->good = insitu__disk_crc(r->to, r->entry.payload) == r->entry.crc;
+}
+/* Writes the stamp into the entry, which also makes it the one that was used last. If another has taken its place meanwhile, the
+ * stamp does not fit that and counts for nothing. */
+static void insitu__disk_stamp_job(void *arg, unsigned worker) {
+  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  (void)worker;
+  insitu__disk_stamp(r->header, r->entry.confirmed, r->entry.used);
+  int fd = openat(r->disk->dirfd, r->path, O_WRONLY | O_CLOEXEC);
+  r->error = fd < 0 ? errno : 0;
+  if (!r->error && pwrite(fd, r->header + INSITU__DISK_AT_STAMP, INSITU__DISK_STAMP, INSITU__DISK_AT_STAMP) != INSITU__DISK_STAMP)
+    r->error = EIO;
+  if (fd >= 0) close(fd);
+}
+static void insitu__disk_remove_job(void *arg, unsigned worker) {
+  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  (void)worker;
+  insitu__disk_remove(r->disk, r->path);
+}
+static unsigned insitu__disk_vector(struct insitu__disk_read *r, uint64_t n) { /* the header and then n bytes of the caller's */
+  unsigned count = 0;
+  r->iov[count++] = (struct iovec){r->header, (size_t)r->head};
+  for (unsigned i = 0; i < r->n_to && n; i++) {
+    uint64_t part = insitu__base_min(n, r->to[i].iov_len);
+    r->iov[count++] = (struct iovec){r->to[i].iov_base, (size_t)part};
+    n -= part;
+  }
+  return count;
+}
+/* Straight from the caller's buffers, before the read returns: they may be a batch's, and no copy is taken. Not synced: the
+ * checksum finds what a power loss leaves. */
+static void insitu__disk_write_job(void *arg, unsigned worker) {
+  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  struct insitu__disk *d = r->disk;
+  char name[INSITU__DISK_PATH];
+  uint64_t charge = insitu__disk_charge(r->head + r->entry.payload), used;
+  (void)worker;
+  if ((r->error = insitu__disk_use(d, charge, 0, &r->used))) return;
+  insitu__disk_temporary(d, name);
+  int fd = openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) {
+    r->error = errno;
+  } else {
+    r->entry.crc = insitu__disk_crc(r->to, r->entry.payload);
+    insitu__disk_header(r->header, &r->ask, &r->entry);
+    r->error = insitu__disk_write_all(fd, r->iov, insitu__disk_vector(r, r->entry.payload));
+    if (close(fd) && !r->error) r->error = errno;
+    if (!r->error) r->error = insitu__disk_publish(d, name, r->path);
+    if (r->error && unlinkat(d->dirfd, name, 0)) return; /* somebody took it for stale, and gave back what it counted */
+  }
+  if (r->error) (void)insitu__disk_use(d, 0, charge, &used);
+}
+static void insitu__disk_evict_job(void *arg, unsigned worker) {
+  uint64_t *freed = (uint64_t *)arg;
+  (void)worker;
+  *freed = insitu__disk_evict((struct insitu__disk *)(uintptr_t)*freed);
+}
+
+/* -- the reactor's thread -- */
+
+/* What is known of the object's ETag: that it is this one, another, or nothing. "": that the object is absent. */
+enum { INSITU__DISK_UNKNOWN, INSITU__DISK_SAME, INSITU__DISK_OTHER };
+static int insitu__disk_knows(const struct insitu__disk *d, const char *key, const char *etag) {
+  uint64_t h = insitu__disk_hash(d->seed, key) | 1;
+  const struct insitu__disk_known *k = &d->known[h >> 1 & (INSITU__DISK_KNOWN - 1)];
+  if (k->key != h) return INSITU__DISK_UNKNOWN;
+  return k->etag == insitu__disk_hash(d->seed, etag) ? INSITU__DISK_SAME : INSITU__DISK_OTHER;
+}
+static void insitu__disk_learn(struct insitu__disk *d, const char *key, const char *etag) {
+  uint64_t h = insitu__disk_hash(d->seed, key) | 1;
+  d->known[h >> 1 & (INSITU__DISK_KNOWN - 1)] = (struct insitu__disk_known){h, insitu__disk_hash(d->seed, etag)};
+}
+static void insitu__disk_trouble(struct insitu__disk *d, const char *what, int error) {
+  char text[128], line[400];
+  atomic_fetch_add_explicit(&d->failed, 1, memory_order_relaxed);
+  d->write_again = insitu__base_now() + INSITU__DISK_PAUSE;
+  if (d->complained || !d->log) return;
+  d->complained = true;
+  snprintf(line, sizeof line, "cache '%.200s': %s: %s; reads go on without it, and writing is tried again every minute", d->dir,
+      what, strerror_r(error, text, sizeof text));
+  d->log(d->user, line);
+}
+static void insitu__disk_evict_coro(void *arg) {
+  struct insitu__disk *d = (struct insitu__disk *)arg;
+  uint64_t freed = (uintptr_t)d;
+  insitu__reactor_work_await(d->reactor, insitu__disk_evict_job, &freed);
+  if (!freed) d->evict_again = insitu__base_now() + INSITU__DISK_PAUSE;
+  d->evicting = false;
+}
+static void insitu__disk_write_await(struct insitu__disk_read *r) {
+  struct insitu__disk *d = r->disk;
+  int64_t now = insitu__base_now();
+  uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
+  if (d->read_only || charge > d->budget / 8 || now < d->write_again) return;
+  insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
+  if (!r->error) atomic_fetch_add_explicit(&d->written, 1, memory_order_relaxed);
+  if (r->error > 0) insitu__disk_trouble(d, "an entry cannot be written", r->error);
+  bool full = r->error < 0;
+  if (!full && (r->error || r->used < d->budget - d->budget / 32)) return;
+  if (!d->evicting && now >= d->evict_again) {
+    d->evicting = true; /* and nobody waits for it */
+    if (insitu__reactor_spawn(d->reactor, insitu__disk_evict_coro, d)) d->evicting = false;
+  } else if (full && !d->evicting) {
+    d->write_again = d->evict_again;
+  }
+}
+static void insitu__disk_stamp_await(struct insitu__disk_read *r) {
+  if (r->disk->read_only || insitu__base_now() < r->disk->write_again) return;
+  insitu__reactor_work_await(r->disk->reactor, insitu__disk_stamp_job, r);
+  if (r->error && r->error != ENOENT) insitu__disk_trouble(r->disk, "an entry cannot be marked as used", r->error);
+}
+/* Reads the entry into the caller's buffers; true when it is there and whole. */
+static bool insitu__disk_find_await(struct insitu__disk_read *r) {
+  struct insitu__disk *d = r->disk;
+  int64_t n = insitu__reactor_read_file_await(d->reactor, d->dirfd, r->path, 0, r->iov, insitu__disk_vector(r, r->ask.asked));
+  r->there = n >= 0;
+  if (n < 0 && n != -ENOENT) insitu__disk_trouble(d, "an entry cannot be read", (int)-n);
+  if (n < 0 || !insitu__disk_parse(r->header, (uint64_t)n, &r->ask, &r->entry)) return false;
+  if (r->entry.payload < INSITU__DISK_INLINE) insitu__disk_check_job(r, 0);
+  else insitu__reactor_work_await(d->reactor, insitu__disk_check_job, r);
+  return r->good;
+}
+/* Is the entry known to be what the server has? */
+static bool insitu__disk_trusted(const struct insitu__disk_read *r, int64_t now) {
+  const struct insitu__disk *d = r->disk;
+  int known = r->entry.etag[0] ? insitu__disk_knows(d, r->ask.key, r->entry.etag) : INSITU__DISK_UNKNOWN;
+  return known == INSITU__DISK_SAME ||
+         (known == INSITU__DISK_UNKNOWN && (d->never || (r->entry.confirmed >= d->opened && r->entry.confirmed <= now)));
+}
+/* The entry is what is wanted, and in the caller's buffers. */
+static insitu_status insitu__disk_hit_await(
+    struct insitu__disk_read *r, int64_t now, struct insitu__store_tag *tag, uint64_t *got) {
+  struct insitu__disk *d = r->disk;
+  struct insitu__disk_entry *e = &r->entry;
+  if (e->etag[0]) insitu__disk_learn(d, r->ask.key, e->etag);
+  if (r->at) e->confirmed = r->at;
+  if (r->at || e->used < d->opened || now - e->used > INSITU__DISK_TOUCH) {
+    e->used = now;
+    insitu__disk_stamp_await(r);
+  }
+  *got = e->payload;
+  if (tag) {
+    memcpy(tag->etag, e->etag, sizeof e->etag);
+    tag->size = e->size;
+    tag->unchanged = false;
+  }
+  atomic_fetch_add_explicit(&d->hits, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&d->bytes, e->payload, memory_order_relaxed);
+  return INSITU_OK;
+}
+/* What the server sent goes to the disk, if it makes sense and the server tells enough. INSITU_E_CHANGED: it does not belong to
+ * what was served before. */
+static insitu_status insitu__disk_keep_await(
+    struct insitu__disk_read *r, const struct insitu__store_tag *tag, uint64_t got, insitu_error *err) {
+  struct insitu__disk *d = r->disk;
+  struct insitu__disk_entry *e = &r->entry;
+  uint64_t offset = r->ask.offset;
+  bool strong = insitu__disk_etag(tag->etag);
+  atomic_fetch_add_explicit(&d->misses, 1, memory_order_relaxed);
+  if (!got) return INSITU_OK; /* beyond the object's end: the answer need not have been of the object */
+  if (strong && insitu__disk_knows(d, r->ask.key, tag->etag) == INSITU__DISK_OTHER)
+    return insitu__error_set(err, INSITU_E_CHANGED,
+        "store '%.300s', object '%.300s': it is not the object that the cache has parts of (its ETag changed); %s", d->name,
+        r->ask.key,
+        d->never ? "remove cache_dir, or let the cache ask" : "the archive must not change while it is open: open it again");
+  if (strong) insitu__disk_learn(d, r->ask.key, tag->etag);
+  if (tag->size != UINT64_MAX && insitu__store_range(tag->size, &offset, r->to, r->n_to) != got) return INSITU_OK;
+  memset(e, 0, sizeof *e);
+  e->confirmed = e->used = r->at;
+  e->size = tag->size;
+  e->payload = got;
+  if (strong) memcpy(e->etag, tag->etag, sizeof e->etag);
+  insitu__disk_write_await(r);
+  return INSITU_OK;
+}
+static insitu_status insitu__disk_absent(const struct insitu__disk *d, const char *key, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_NOTFOUND,
+      "store '%.400s', object '%.400s': there was none when it was asked for; check the name", d->name, key);
+}
+/* The server has none. */
+static insitu_status insitu__disk_gone_await(struct insitu__disk_read *r) {
+  insitu__disk_learn(r->disk, r->ask.key, "");
+  atomic_fetch_add_explicit(&r->disk->misses, 1, memory_order_relaxed);
+  if (r->there && !r->disk->read_only) insitu__reactor_work_await(r->disk->reactor, insitu__disk_remove_job, r);
+  return INSITU_E_NOTFOUND;
+}
+/* From the disk, where an entry may have to be asked for; INSITU_TIMEOUT: it is not there. */
+static insitu_status insitu__disk_serve_await(
+    struct insitu__disk_read *r, struct insitu__store *base, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  if (insitu__disk_knows(r->disk, r->ask.key, "") == INSITU__DISK_SAME) return insitu__disk_absent(r->disk, r->ask.key, err);
+  bool found = insitu__disk_find_await(r);
+  int64_t now = insitu__disk_now();
+  if (found && insitu__disk_trusted(r, now)) return insitu__disk_hit_await(r, now, tag, got);
+  if (!found || !r->entry.etag[0]) return INSITU_TIMEOUT;
+  struct insitu__store_tag answer = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL};
+  memcpy(answer.etag, r->entry.etag, sizeof answer.etag);
+  r->at = now;
+  unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
+  insitu_status status = base->ops->read_await(base, r->ask.key, r->ask.offset, r->iov + 1, n, &answer, got, err);
+  if (!status && answer.unchanged) return insitu__disk_hit_await(r, now, tag, got);
+  if (status == INSITU_E_NOTFOUND) return insitu__disk_gone_await(r);
+  if (tag) *tag = answer;
+  return status ? status : insitu__disk_keep_await(r, &answer, *got, err);
+}
+/* From those that are idle, or a new one; NULL: no memory. */
+static struct insitu__disk_read *insitu__disk_take(struct insitu__disk *d, unsigned n_iov) {
+  struct insitu__disk_read *r = d->idle;
+  if (r) d->idle = r->next;
+  else if ((r = (struct insitu__disk_read *)insitu__mem_alloc(1, sizeof *r)))
+    r->header = (unsigned char *)insitu__mem_realloc(NULL, insitu__disk_header_bytes(d->name, "") + INSITU__MAX_KEY);
+  if (!r) return NULL;
+  if (r->room <= n_iov) {
+    struct iovec *iov = (struct iovec *)insitu__mem_realloc(r->iov, ((uint64_t)n_iov + 1) * sizeof *iov);
+    if (iov) {
+      r->iov = iov;
+      r->room = n_iov + 1;
+    }
+  }
+  if (r->header && r->room > n_iov) return r;
+  insitu__mem_free(r->iov);
+  insitu__mem_free(r->header);
+  insitu__mem_free(r);
+  return NULL;
+}
+/* Bytes of memory that a read of so many buffers takes while it runs. */
+static uint64_t insitu__disk_read_bytes(const struct insitu__disk *d, unsigned n_iov) {
+  return sizeof(struct insitu__disk_read) + insitu__disk_header_bytes(d->name, "") + INSITU__MAX_KEY +
+         ((uint64_t)n_iov + 1) * sizeof(struct iovec);
+}
+/* NULL: this read is none for the cache. Else insitu__disk_end. */
+static struct insitu__disk_read *insitu__disk_begin(
+    struct insitu__disk *d, const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov) {
+  struct insitu__disk_ask ask = {.name = d->name, .key = key, .offset = offset};
+  bool apart = n_iov >= UINT_MAX - 1 || !insitu__store_key_valid(key);
+  for (unsigned i = 0; i < n_iov; i++) {
+    ask.asked += iov[i].iov_len;
+    apart = apart || (!iov[i].iov_base && iov[i].iov_len); /* bytes that are dropped */
+  }
+  struct insitu__disk_read *r = apart ? NULL : insitu__disk_take(d, n_iov);
+  if (!r) return NULL;
+  struct insitu__disk_read fresh = {.disk = d, .ask = ask, .to = iov, .n_to = n_iov, .room = r->room, .iov = r->iov};
+  fresh.header = r->header;
+  fresh.head = insitu__disk_header_bytes(d->name, key);
+  insitu__disk_path(&ask, fresh.path);
+  *r = fresh;
+  return r;
+}
+static void insitu__disk_end(struct insitu__disk *d, struct insitu__disk_read *r) {
+  r->next = d->idle;
+  d->idle = r;
+}
+
+/* What of base's object the disk has, as its read_await reads it; iov stays as it is. INSITU_TIMEOUT: base is to be read, and
+ * insitu__disk_put_await to be told. Where an entry has to be asked for, and base answers with other bytes, those are it. */
+static insitu_status insitu__disk_look_await(struct insitu__disk *d, struct insitu__store *base, const char *key, uint64_t offset,
+    const struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  struct insitu__disk_read *r = insitu__disk_begin(d, key, offset, iov, n_iov);
+  *got = 0;
+  if (!r) return INSITU_TIMEOUT;
+  insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
+  insitu__disk_end(d, r);
+  return status;
+}
+/* Keeps what base has sent: the first `got` bytes of iov, or with status INSITU_E_NOTFOUND that there is no such object. at: when
+ * base was asked, by insitu__disk_now. Gives status back, or INSITU_E_CHANGED. */
+static insitu_status insitu__disk_put_await(struct insitu__disk *d, const char *key, uint64_t offset, const struct iovec *iov,
+    unsigned n_iov, const struct insitu__store_tag *tag, int64_t at, uint64_t got, insitu_status status, insitu_error *err) {
+  struct insitu__disk_read *r = status && status != INSITU_E_NOTFOUND ? NULL : insitu__disk_begin(d, key, offset, iov, n_iov);
+  if (!r) return status;
+  r->at = at;
+  status = status ? insitu__disk_gone_await(r) : insitu__disk_keep_await(r, tag, got, err);
+  insitu__disk_end(d, r);
+  return status;
+}
+/* What base->ops->read_await does, from the disk where that has it. A caller that asks for a change itself (tag->etag), or drops
+ * bytes, gets the server's answer. */
+static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insitu__store *base, const char *key, uint64_t offset,
+    struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  struct insitu__disk_read *r = tag && tag->etag[0] ? NULL : insitu__disk_begin(d, key, offset, iov, n_iov);
+  struct insitu__store_tag mine = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL};
+  if (!r) return base->ops->read_await(base, key, offset, iov, n_iov, tag, got, err);
+  *got = 0;
+  insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
+  if (status == INSITU_TIMEOUT) {
+    r->at = insitu__disk_now();
+    unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
+    status = base->ops->read_await(base, key, offset, r->iov + 1, n, &mine, got, err);
+    if (status == INSITU_E_NOTFOUND) status = insitu__disk_gone_await(r);
+    if (tag) *tag = mine;
+    if (!status) status = insitu__disk_keep_await(r, &mine, *got, err);
+  }
+  insitu__disk_end(d, r);
+  return status;
+}
+
+/* -- opening -- */
+
+static insitu_status insitu__disk_refuse(const char *dir, int error, const char *what, insitu_error *err) {
+  char text[128];
+  bool fresh = err && err->status >= 0;
+  insitu_status status = insitu__error_set(err, error ? INSITU_E_IO : INSITU_E_ARG, "open: cache_dir '%.300s': %s%s%s", dir, what,
+      error ? ": " : "", error ? strerror_r(error, text, sizeof text) : "");
+  if (fresh) err->sys_errno = error;
+  return status;
+}
+/* 0: nothing but perhaps the marker is in it, 1: something else is, -1: errno. */
+static int insitu__disk_occupied(int dirfd) {
+  int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), occupied = 0;
+  DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+  if (!dir) {
+    if (fd >= 0) close(fd);
+    return -1;
+  }
+  for (const struct dirent *e; (e = readdir(dir));)
+    occupied |= strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && strcmp(e->d_name, "lost+found") &&
+                strcmp(e->d_name, INSITU__DISK_MARKER);
+  closedir(dir);
+  return occupied;
+}
+static void insitu__disk_count(void *to, const char *path, const struct stat *info) {
+  (void)path;
+  *(uint64_t *)to += insitu__disk_charge((uint64_t)info->st_size);
+}
+static void insitu__disk_clear(void *to, const char *path, const struct stat *info) {
+  (void)info;
+  (void)unlinkat(((struct insitu__disk *)to)->dirfd, path, 0);
+}
+/* Alone in the directory: what the marker says is written anew. */
+static insitu_status insitu__disk_rebuild(struct insitu__disk *d, insitu_error *err) {
+  unsigned char marker[INSITU__DISK_MARKER_BYTES] = INSITU__DISK_MAGIC;
+  uint64_t used = 0;
+  insitu__disk_scan_folder(d, "tmp", insitu__disk_clear, d);
+  if (!insitu__disk_scan(d, insitu__disk_count, &used) || !insitu__disk_scan_folder(d, "tmp", insitu__disk_count, &used))
+    return insitu__disk_refuse(d->dir, errno, "it cannot be listed; check its permissions", err);
+  insitu__base_store64(marker + INSITU__DISK_USED, used);
+  if (pwrite(d->markerfd, marker, sizeof marker, 0) != sizeof marker)
+    return insitu__disk_refuse(d->dir, errno, "it cannot be written to; free some space, or name another", err);
+  if (used > d->budget) insitu__disk_evict(d);
+  return INSITU_OK;
+}
+/* Two names must be able to change places in one step: not so on NFS and the like. */
+static insitu_status insitu__disk_probe(struct insitu__disk *d, insitu_error *err) {
+  char name[2][INSITU__DISK_PATH];
+  int error = mkdirat(d->dirfd, "tmp", 0700) && errno != EEXIST ? errno : 0;
+  for (int i = 0; i < 2 && !error; i++) {
+    insitu__disk_temporary(d, name[i]);
+    int fd = openat(d->dirfd, name[i], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    error = fd < 0 ? errno : 0;
+    if (fd >= 0) close(fd);
+  }
+  if (!error && renameat2(d->dirfd, name[0], d->dirfd, name[1], RENAME_EXCHANGE)) error = errno;
+  for (int i = 0; i < 2; i++) (void)unlinkat(d->dirfd, name[i], 0);
+  if (error == EINVAL || error == ENOSYS || error == EOPNOTSUPP)
+    return insitu__disk_refuse(
+        d->dir, error, "its file system cannot swap two files (renameat2): name a directory on a local disk", err);
+  d->read_only = error == EACCES || error == EPERM || error == EROFS;
+  return INSITU_OK; /* a full disk may have room later */
+}
+/* Opens the marker, makes it where the directory is new, and tells the others that we are here. */
+static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *err) {
+  char magic[sizeof INSITU__DISK_MAGIC] = "";
+  int flags = O_CLOEXEC | O_NOFOLLOW;
+  d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | flags);
+  if (d->markerfd < 0 && errno == ENOENT) {
+    int occupied = insitu__disk_occupied(d->dirfd);
+    if (occupied > 0)
+      return insitu__disk_refuse(d->dir, 0, "it is not empty and no cache: name a directory that is, or a new one", err);
+    if (!occupied) d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | O_CREAT | flags, 0600);
+  } else if (d->markerfd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS)) {
+    d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDONLY | flags);
+    d->read_only = true;
+  }
+  if (d->markerfd < 0) return insitu__disk_refuse(d->dir, errno, "its marker cannot be opened; check its permissions", err);
+  bool alone = !d->read_only && insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_OPEN, false);
+  if (!alone && !insitu__disk_lock(d->markerfd, F_RDLCK, INSITU__DISK_LOCK_OPEN, true))
+    return insitu__disk_refuse(d->dir, errno, "its file system has no locks: name a directory on a local disk", err);
+  ssize_t n = pread(d->markerfd, magic, sizeof magic - 1, 0);
+  if (n < 0) return insitu__disk_refuse(d->dir, errno, "its marker cannot be read", err);
+  if (memcmp(magic, INSITU__DISK_MAGIC, sizeof magic) && (n || !alone))
+    return insitu__disk_refuse(d->dir, 0,
+        n ? "it belongs to another version, or is damaged: remove it, or name another"
+          : "another process did not finish making it: try again",
+        err);
+  insitu_status status = d->read_only ? INSITU_OK : insitu__disk_probe(d, err);
+  if (!status && alone && !d->read_only) status = insitu__disk_rebuild(d, err);
+  if (!status && alone && !insitu__disk_lock(d->markerfd, F_RDLCK, INSITU__DISK_LOCK_OPEN, true))
+    status = insitu__disk_refuse(d->dir, errno, "its lock was lost", err);
+  return status;
+}
+static void insitu__disk_close(struct insitu__disk *d) { /* a zeroed one is fine; after its reactor's coroutines */
+  if (!d->reactor) return;
+  for (struct insitu__disk_read *r = d->idle, *next; r; r = next) {
+    next = r->next;
+    insitu__mem_free(r->iov);
+    insitu__mem_free(r->header);
+    insitu__mem_free(r);
+  }
+  if (d->markerfd >= 0) close(d->markerfd);
+  if (d->dirfd >= 0) close(d->dirfd);
+  insitu__mem_unmap(d->known, INSITU__DISK_KNOWN * sizeof *d->known);
+  insitu__mem_free(d->name);
+  pthread_mutex_destroy(&d->lock);
+  memset(d, 0, sizeof *d);
+}
+/* Blocks: for as long as it takes to look at all entries where nobody else has the directory open. d is zeroed on error. */
+static insitu_status insitu__disk_open(
+    struct insitu__disk *d, struct insitu__reactor *reactor, const struct insitu__disk_desc *desc, insitu_error *err) {
+  struct stat info;
+  uint64_t n = strlen(desc->name), n_dir = strlen(desc->dir);
+  insitu_status status = INSITU_OK;
+  memset(d, 0, sizeof *d);
+  d->reactor = reactor;
+  d->dirfd = d->markerfd = -1;
+  d->budget = desc->budget ? desc->budget : INSITU__DISK_BUDGET;
+  d->never = desc->never;
+  d->log = desc->log;
+  d->user = desc->user;
+  d->opened = insitu__disk_now();
+  d->seed = insitu__order_mix((uint64_t)d->opened ^ insitu__order_mix((uint64_t)getpid() ^ (uintptr_t)d));
+  pthread_mutex_init(&d->lock, NULL);
+  d->known = (struct insitu__disk_known *)insitu__mem_map(INSITU__DISK_KNOWN * sizeof *d->known);
+  d->name = (char *)insitu__mem_realloc(NULL, n + n_dir + 2);
+  if (!d->name || !d->known) {
+    status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the cache; give the process more memory");
+  } else {
+    memcpy(d->name, desc->name, (size_t)n + 1);
+    d->dir = (char *)memcpy(d->name + n + 1, desc->dir, (size_t)n_dir + 1);
+    bool made = !mkdir(desc->dir, 0700);
+    int error = made ? 0 : errno;
+    d->dirfd = open(desc->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dirfd < 0)
+      status = insitu__disk_refuse(d->dir, error == EEXIST ? errno : error, "it cannot be opened or made; check the path", err);
+    else if (fstat(d->dirfd, &info) || (geteuid() && info.st_uid && info.st_uid != geteuid()) || (info.st_mode & S_IWOTH))
+      status = insitu__disk_refuse(d->dir, 0, "others may write to it, so it is not to be trusted: name one of your own", err);
+    else status = insitu__disk_enter(d, err);
+  }
+  if (status < 0) insitu__disk_close(d);
+  else if (d->read_only) insitu__disk_trouble(d, "nothing can be kept in it", EROFS);
   return status;
 }
 

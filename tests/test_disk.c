@@ -1,0 +1,973 @@
+/* The cache of remote reads on a local disk: what it serves is what the server has, or had when a loader was opened, whatever
+ * happens to its files, to the processes that share it, or to the disk. The server is made up here, and counts what it is asked. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include <sys/mount.h>
+#include <sys/resource.h>
+
+/* ---- the server ---- */
+enum { OBJECTS = 48, LARGEST = 300000, PARTS = 7 };
+enum { STRONG, WEAK, NO_TAG, NO_SIZE };
+static struct object {
+  uint64_t size;
+  unsigned version; /* 0: absent */
+  int tag;
+} objects[OBJECTS];
+struct server {
+  struct insitu__store store;                      /* first */
+  unsigned asked, sent, unchanged, absent, broken; /* requests; of them, answered with bytes, "unchanged", "not found" */
+};
+static void key_of(unsigned i, char key[64]) {
+  snprintf(key, 64, "a/group/c/%u/%u", i / 7, i);
+}
+static unsigned char byte_of(unsigned i, unsigned version, uint64_t at) {
+  return (unsigned char)(insitu__order_mix((uint64_t)i << 40 ^ (uint64_t)version << 32 ^ at >> 3) >> (at & 7) * 8);
+}
+static insitu_status server_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
+    unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  struct server *to = (struct server *)(void *)s;
+  unsigned i = (unsigned)atoi(strrchr(key, '/') + 1);
+  char want[64], etag[64] = "";
+  *got = 0;
+  insitu__reactor_yield_await(s->reactor);
+  to->asked++;
+  key_of(i, want);
+  if (strcmp(key, want)) to->broken++;
+  struct object *o = &objects[i];
+  if (!o->version) {
+    to->absent++;
+    return insitu__error_set(err, INSITU_E_NOTFOUND, "no '%s' at the server", key);
+  }
+  if (o->tag != NO_TAG) snprintf(etag, sizeof etag, "%s\"%u-%u\"", o->tag == WEAK ? "W/" : "", i, o->version);
+  if (tag && tag->etag[0] && !strcmp(tag->etag, etag)) {
+    to->unchanged++;
+    tag->unchanged = true;
+    for (unsigned k = 0; k < n_iov; k++) iov[k].iov_base = NULL; /* it is scratch */
+    return INSITU_OK;
+  }
+  if (tag) {
+    tag->unchanged = false;
+    snprintf(tag->etag, sizeof tag->etag, "%s", etag);
+    tag->size = o->tag == NO_SIZE ? UINT64_MAX : o->size;
+  }
+  to->sent++;
+  uint64_t n = insitu__store_range(o->size, &offset, iov, n_iov);
+  for (unsigned k = 0; *got < n; k++) {
+    uint64_t part = insitu__base_min(iov[k].iov_len, n - *got);
+    for (uint64_t b = 0; b < part && iov[k].iov_base; b++)
+      ((unsigned char *)iov[k].iov_base)[b] = byte_of(i, o->version, offset + *got + b);
+    iov[k].iov_base = NULL;
+    *got += part;
+  }
+  return INSITU_OK;
+}
+static const struct insitu__store_ops server_ops = {.read_await = server_read_await};
+static void server_reset(int tag) {
+  for (unsigned i = 0; i < OBJECTS; i++)
+    objects[i] = (struct object){100 + support_below(i % 3 ? 6000 : LARGEST), i % 11 == 10 ? 0 : 1, tag};
+}
+
+/* ---- a loader: a reactor, a server, a cache ---- */
+static const struct insitu__reactor_desc modes[] = {
+    {.backend = INSITU__RING_EPOLL, .workers = 2, .io_threads = 2},
+    {.backend = INSITU__RING_EPOLL, .inline_mode = true},
+    {.backend = INSITU__RING_URING, .workers = 2},
+    {.backend = INSITU__RING_URING, .inline_mode = true},
+};
+static bool usable(const struct insitu__reactor_desc *d) {
+  const char *forced = getenv("INSITU_IO");
+  struct insitu__reactor r;
+  if (forced && strcmp(forced, d->backend == INSITU__RING_URING ? "uring" : "epoll")) return false;
+  if (insitu__reactor_open(&r, d, NULL)) return false;
+  insitu__reactor_close(&r);
+  return true;
+}
+#define EACH_MODE(m)                                                                                                             \
+  for (unsigned m = 0; m < sizeof modes / sizeof *modes; m++)                                                                    \
+    if (usable(&modes[m]))
+static unsigned any_mode(void) {
+  return usable(&modes[0]) ? 0 : 2;
+}
+
+struct loader {
+  struct insitu__reactor reactor;
+  struct server server;
+  struct insitu__disk disk;
+  unsigned lines; /* logged */
+  char line[500];
+  /* what its coroutines do */
+  struct insitu__reactor_gate gate;
+  const char *wrong; /* the first thing that was */
+  unsigned from, to, parts, at;
+  bool frozen; /* versions are those of `was` */
+  unsigned was[OBJECTS];
+};
+static void loader_log(void *user, const char *line) {
+  struct loader *l = user;
+  l->lines++;
+  snprintf(l->line, sizeof l->line, "%s", line);
+}
+static insitu_status loader_try(
+    struct loader *l, unsigned mode, const char *dir, uint64_t budget, bool never, insitu_error *err) {
+  memset(l, 0, sizeof *l);
+  if (insitu__reactor_open(&l->reactor, &modes[mode], err)) return INSITU_E_NOMEM;
+  l->server.store.ops = &server_ops;
+  l->server.store.reactor = &l->reactor;
+  struct insitu__disk_desc d = {
+      .dir = dir, .name = "s3://bucket/root", .budget = budget, .never = never, .log = loader_log, .user = l};
+  insitu_status status = insitu__disk_open(&l->disk, &l->reactor, &d, err);
+  if (status) insitu__reactor_close(&l->reactor);
+  return status;
+}
+static void loader_open(struct loader *l, unsigned mode, const char *dir, uint64_t budget, bool never) {
+  insitu_error err = {0};
+  if (loader_try(l, mode, dir, budget, never, &err)) fail_msg("%s", err.message);
+}
+static void loader_close(struct loader *l) {
+  insitu__reactor_close(&l->reactor);
+  insitu__disk_close(&l->disk);
+}
+#define WRONG_UNLESS(condition)                                                                                                  \
+  do                                                                                                                             \
+    if (!(condition) && !l->wrong) l->wrong = #condition;                                                                        \
+  while (0)
+
+/* One of the reads that are made of each object: whole, longer than it is, a range, tails, and some that end beyond. */
+static void read_part(struct loader *l, unsigned i, unsigned part) {
+  const struct object *o = &objects[i];
+  unsigned version = l->frozen ? l->was[i] : o->version;
+  uint64_t size = o->size, offset = 0, room = size, got = 77;
+  if (part == 1) room = size + 1000;
+  if (part == 2) offset = size / 3, room = size / 3 + 3;
+  if (part == 3) offset = INSITU__RING_TAIL, room = size / 2 + 10;
+  if (part == 4) offset = size / 2, room = size + 7;
+  if (part == 5) offset = size - 10, room = 100;
+  if (part == 6) offset = INSITU__RING_TAIL, room = size + 5;
+  uint64_t from = offset == INSITU__RING_TAIL ? size - insitu__base_min(size, room) : insitu__base_min(offset, size);
+  uint64_t n = insitu__base_min(room, size - from);
+  unsigned char *bytes = malloc(room + 1);
+  memset(bytes, 0xEE, room + 1);
+  struct iovec iov[4] = {{bytes, room / 3}, {bytes + room / 3, 0}, {bytes + room / 3, room - room / 3}, {NULL, 0}}, before[4];
+  memcpy(before, iov, sizeof iov);
+  struct insitu__store_tag tag = {.size = 1};
+  insitu_error err = {0};
+  char key[64];
+  key_of(i, key);
+  insitu_status status =
+      insitu__disk_read_await(&l->disk, &l->server.store, key, offset, iov, 4, part % 2 ? &tag : NULL, &got, &err);
+  WRONG_UNLESS(status == (version ? INSITU_OK : INSITU_E_NOTFOUND) && err.status == status);
+  if (status < 0 || l->wrong) {
+    WRONG_UNLESS(got == 0);
+  } else {
+    WRONG_UNLESS(got == n);
+    for (uint64_t b = 0; b < n && !l->wrong; b++) WRONG_UNLESS(bytes[b] == byte_of(i, version, from + b));
+    WRONG_UNLESS(bytes[room] == 0xEE && (part % 2 == 0 || !tag.unchanged));
+    WRONG_UNLESS(part % 2 == 0 || o->tag == NO_SIZE || tag.size == size);
+    WRONG_UNLESS(part % 2 == 0 || o->tag != STRONG || atoi(strchr(tag.etag, '-') + 1) == (int)version);
+  }
+  free(bytes);
+}
+static void epoch_coro(void *arg) { /* several run side by side */
+  struct loader *l = arg;
+  while (l->at < (l->to - l->from) * l->parts) {
+    unsigned k = l->at++;
+    read_part(l, l->from + k / l->parts, k % l->parts);
+  }
+  insitu__reactor_gate_open(&l->gate);
+}
+static void epoch(void *arg) {
+  struct loader *l = arg;
+  enum { SIDE_BY_SIDE = 5 };
+  insitu__reactor_gate_expect(&l->gate, SIDE_BY_SIDE);
+  for (int i = 0; i < SIDE_BY_SIDE; i++)
+    if (insitu__reactor_spawn(&l->reactor, epoch_coro, l)) abort();
+  insitu__reactor_gate_await(&l->reactor, &l->gate);
+}
+static void read_range(struct loader *l, unsigned from, unsigned to, unsigned parts) {
+  l->from = from;
+  l->to = to;
+  l->parts = parts;
+  l->at = 0;
+  if (insitu__reactor_call(&l->reactor, epoch, l)) abort();
+}
+#define READ(l, from, to, parts)                                                                                                 \
+  do {                                                                                                                           \
+    read_range(l, from, to, parts);                                                                                              \
+    if ((l)->wrong) fail_msg("%s, objects %d to %d", (l)->wrong, (int)(from), (int)(to));                                        \
+    assert_int_equal((l)->server.broken, 0);                                                                                     \
+  } while (0)
+static void freeze(struct loader *l) { /* from here on it is to see what there is now */
+  for (unsigned i = 0; i < OBJECTS; i++) l->was[i] = objects[i].version;
+  l->frozen = true;
+}
+static unsigned present(void) {
+  unsigned n = 0;
+  for (unsigned i = 0; i < OBJECTS; i++) n += objects[i].version > 0;
+  return n;
+}
+
+/* ---- the directory ---- */
+static struct { uint64_t files, bytes, charge, temporary; } seen;
+static int see(const char *path, const struct stat *s, int kind, struct FTW *f) {
+  const char *name = path + f->base;
+  if (kind != FTW_F || f->level != 2) return 0;
+  bool temporary = f->base > 4 && !strncmp(name - 4, "tmp/", 4);
+  seen.files += !temporary;
+  seen.temporary += temporary;
+  seen.bytes += (uint64_t)s->st_size;
+  seen.charge += insitu__disk_charge((uint64_t)s->st_size);
+  return 0;
+}
+static void look(const char *dir) { /* files may come and go meanwhile */
+  memset(&seen, 0, sizeof seen);
+  while (nftw(dir, see, 16, FTW_PHYS)) memset(&seen, 0, sizeof seen);
+}
+static uint64_t counted(const char *dir) {
+  char path[600];
+  unsigned char bytes[8];
+  snprintf(path, sizeof path, "%s/" INSITU__DISK_MARKER, dir);
+  int fd = open(path, O_RDONLY);
+  assert_true(fd >= 0 && pread(fd, bytes, 8, INSITU__DISK_USED) == 8);
+  close(fd);
+  return insitu__base_load64(bytes);
+}
+static void assert_within(const char *dir, uint64_t budget) { /* of what look has seen */
+  if (seen.charge > counted(dir) || counted(dir) > budget)
+    fail_msg("%d files, %d temporary: %d bytes; counted: %d, allowed: %d", (int)seen.files, (int)seen.temporary, (int)seen.charge,
+        (int)counted(dir), (int)budget);
+}
+static char files[4096][600];
+static unsigned n_files;
+static int list_one(const char *path, const struct stat *s, int kind, struct FTW *f) {
+  (void)s;
+  if (kind == FTW_F && f->level == 2 && n_files < 4096) strcpy(files[n_files++], path);
+  return 0;
+}
+static void list_files(const char *dir) {
+  n_files = 0;
+  assert_int_equal(nftw(dir, list_one, 16, FTW_PHYS), 0);
+}
+static const char *fresh(const char *name) {
+  const char *dir = support_path(name);
+  support_remove(dir);
+  return dir;
+}
+
+/* ---- tests ---- */
+static void test_epochs(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    const char *dir = fresh("epochs");
+    struct loader a;
+    server_reset(STRONG);
+    unsigned absent = OBJECTS - present(), all = present() * PARTS;
+    loader_open(&a, m, dir, 0, false);
+    READ(&a, 0, OBJECTS, PARTS);
+    assert_int_equal(a.server.sent, all);
+    assert_in_range(a.server.asked, all + absent, all + absent * PARTS); /* the first few side by side */
+    unsigned asked = a.server.asked;
+    uint64_t misses = a.disk.misses;
+    assert_int_equal(misses, asked);
+    assert_true(a.disk.hits == 0 && a.disk.written == all);
+    READ(&a, 0, OBJECTS, PARTS); /* and nothing is asked any more */
+    assert_int_equal(a.server.asked, asked);
+    assert_int_equal(a.disk.hits, all);
+    assert_int_equal(a.disk.misses, misses);
+    uint64_t bytes = a.disk.bytes;
+    look(dir);
+    assert_true(seen.files == all && seen.temporary == 0 && bytes > 0 && bytes < seen.bytes && seen.charge == counted(dir));
+    assert_int_equal(a.lines, 0);
+    loader_close(&a);
+    /* the next run asks once for each object, side by side perhaps for some parts of it */
+    loader_open(&a, m, dir, 0, false);
+    READ(&a, 0, OBJECTS, PARTS);
+    assert_int_equal(a.server.sent, 0);
+    assert_in_range(a.server.unchanged, present(), all);
+    asked = a.server.asked;
+    READ(&a, 0, OBJECTS, PARTS);
+    assert_int_equal(a.server.asked, asked);
+    assert_true(a.disk.hits == 2 * all && a.disk.written == 0 && a.disk.bytes == 2 * bytes);
+    loader_close(&a);
+    /* and one that never asks does not even need the server */
+    loader_open(&a, m, dir, 0, true);
+    for (unsigned i = 0; i < OBJECTS; i++)
+      if (objects[i].version) READ(&a, i, i + 1, PARTS);
+    assert_int_equal(a.server.asked, 0);
+    loader_close(&a);
+  }
+}
+
+static void test_one_request_for_each_object(void **state) {
+  const char *dir = fresh("ranges");
+  struct loader a;
+  (void)state;
+  server_reset(STRONG);
+  loader_open(&a, any_mode(), dir, 0, false);
+  READ(&a, 0, OBJECTS, PARTS);
+  loader_close(&a);
+  loader_open(&a, any_mode(), dir, 0, false);
+  for (unsigned p = 1; p <= PARTS; p++) READ(&a, 0, OBJECTS, p == 1 ? 1 : PARTS);
+  assert_int_equal(a.server.asked, OBJECTS);
+  assert_int_equal(a.server.unchanged, present());
+  loader_close(&a);
+}
+
+static void test_change(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    const char *dir = fresh("change");
+    struct loader a, b;
+    server_reset(STRONG);
+    loader_open(&a, m, dir, 0, false);
+    READ(&a, 0, OBJECTS, PARTS);
+    freeze(&a);
+    unsigned asked = a.server.asked;
+    for (unsigned i = 0; i < OBJECTS; i += 2) objects[i].version += objects[i].version > 0;
+    objects[3].version = 0;
+    READ(&a, 0, OBJECTS, PARTS); /* a run goes on with what it has */
+    assert_int_equal(a.server.asked, asked);
+    loader_close(&a);
+    look(dir);
+    uint64_t before = seen.files;
+    loader_open(&b, m, dir, 0, false);
+    READ(&b, 0, OBJECTS, PARTS); /* the next one sees what is new */
+    unsigned changed = 0;
+    for (unsigned i = 0; i < OBJECTS; i++) changed += objects[i].version == 2;
+    assert_int_equal(b.server.sent, changed * PARTS);
+    asked = b.server.asked;
+    READ(&b, 0, OBJECTS, PARTS);
+    assert_int_equal(b.server.asked, asked);
+    look(dir);
+    assert_true(seen.charge == counted(dir) && seen.temporary == 0);
+    assert_true(seen.files < before); /* what is absent now is no more kept, as far as it was asked for */
+    loader_close(&b);
+    /* who never asks sees what was kept last */
+    loader_open(&b, m, dir, 0, true);
+    freeze(&b);
+    for (unsigned i = 0; i < OBJECTS; i++) objects[i].version += objects[i].version > 0;
+    for (unsigned i = 0; i < OBJECTS; i++)
+      if (objects[i].version) READ(&b, i, i + 1, PARTS);
+    assert_int_equal(b.server.asked, 0);
+    loader_close(&b);
+  }
+}
+
+/* What one loader serves of an object is of one version. */
+static void parts_coro(void *arg) {
+  struct loader *l = arg;
+  char key[64], bytes[300];
+  uint64_t got;
+  insitu_error err = {0};
+  struct insitu__store_tag tag = {.size = 1};
+  struct insitu__store *base = &l->server.store;
+  struct iovec iov[3] = {{bytes, 50}, {bytes + 50, 50}, {bytes + 100, 0}};
+  objects[1] = objects[2] = (struct object){1000, 1, STRONG};
+  key_of(1, key);
+  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, NULL, &got, &err) && got == 100);
+  objects[1].version = objects[2].version = 2;
+  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, NULL, &got, &err) && got == 100);
+  WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, iov, 3, NULL, &got, &err) == INSITU_E_CHANGED);
+  WRONG_UNLESS(strstr(err.message, "a/group/c/0/1") && strstr(err.message, "changed"));
+  /* who asks for a change gets the server's answer, and so does who drops bytes */
+  uint64_t misses = l->disk.misses, written = l->disk.written;
+  unsigned asked = l->server.asked;
+  memset(&err, 0, sizeof err);
+  strcpy(tag.etag, "\"1-2\"");
+  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, &tag, &got, &err) && tag.unchanged);
+  key_of(2, key);
+  for (int i = 0; i < 2; i++) {
+    iov[0] = (struct iovec){bytes, 50};
+    iov[1] = (struct iovec){NULL, 10};
+    memset(&tag, 0, sizeof tag);
+    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 2, &tag, &got, &err) && got == 60);
+    WRONG_UNLESS(!strcmp(tag.etag, "\"2-2\"") && bytes[49] == (char)byte_of(2, 2, 149));
+  }
+  WRONG_UNLESS(l->server.asked == asked + 3 && l->disk.misses == misses && l->disk.written == written);
+  /* in two steps */
+  iov[0] = (struct iovec){bytes, 50};
+  WRONG_UNLESS(insitu__disk_look_await(&l->disk, base, key, 100, iov, 1, NULL, &got, &err) == INSITU_TIMEOUT && !err.status);
+  WRONG_UNLESS(l->server.asked == asked + 3);
+  WRONG_UNLESS(!insitu__disk_put_await(&l->disk, key, 100, iov, 1, &tag, insitu__disk_now(), 50, INSITU_OK, &err));
+  memset(bytes, 0, sizeof bytes);
+  WRONG_UNLESS(!insitu__disk_look_await(&l->disk, base, key, 100, iov, 1, &tag, &got, &err) && got == 50);
+  WRONG_UNLESS(bytes[49] == (char)byte_of(2, 2, 149) && l->server.asked == asked + 3);
+  key_of(3, key);
+  WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 0, iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND, &err) == INSITU_E_NOTFOUND);
+  WRONG_UNLESS(insitu__disk_look_await(&l->disk, base, key, 9, iov, 1, NULL, &got, &err) == INSITU_E_NOTFOUND && !got);
+  /* nothing, be it of nothing or beyond the end, is not kept */
+  objects[4] = (struct object){0, 1, STRONG};
+  written = l->disk.written;
+  for (unsigned i = 1; i < 5; i += 3) {
+    memset(&err, 0, sizeof err);
+    key_of(i, key);
+    objects[1].version = 1;
+    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, i == 1 ? 2000 : 0, iov, 1, NULL, &got, &err) && got == 0);
+  }
+  WRONG_UNLESS(l->disk.written == written && l->server.asked == asked + 5);
+}
+static void test_parts(void **state) {
+  struct loader l;
+  (void)state;
+  server_reset(STRONG);
+  loader_open(&l, any_mode(), fresh("parts"), 0, false);
+  assert_int_equal(insitu__reactor_call(&l.reactor, parts_coro, &l), INSITU_OK);
+  if (l.wrong) fail_msg("%s", l.wrong);
+  loader_close(&l);
+}
+
+static void test_without_etag(void **state) {
+  (void)state;
+  for (int tag = WEAK; tag <= NO_SIZE; tag++) {
+    const char *dir = fresh("untagged");
+    struct loader a;
+    server_reset(tag);
+    unsigned all = present() * PARTS;
+    for (int run = 0; run < 2; run++) { /* kept for the run, and read anew in the next */
+      loader_open(&a, any_mode(), dir, 0, false);
+      READ(&a, 0, OBJECTS, PARTS);
+      assert_int_equal(a.server.sent, run && tag == NO_SIZE ? 0 : all);
+      assert_int_equal(a.server.unchanged > 0, run && tag == NO_SIZE);
+      unsigned asked = a.server.asked;
+      READ(&a, 0, OBJECTS, PARTS);
+      assert_int_equal(a.server.asked, asked);
+      loader_close(&a);
+      for (unsigned i = 0; i < OBJECTS && tag != NO_SIZE; i++) objects[i].version += objects[i].version > 0;
+    }
+    look(dir);
+    assert_true(seen.files == all && seen.charge == counted(dir));
+    loader_close(&a);
+  }
+}
+
+static void test_shared(void **state) { /* what one has asked for, one that was opened earlier need not ask again */
+  const char *dir = fresh("shared");
+  struct loader a, b, c;
+  (void)state;
+  server_reset(STRONG);
+  loader_open(&a, any_mode(), dir, 0, false);
+  READ(&a, 0, OBJECTS, 1);
+  loader_close(&a);
+  loader_open(&a, any_mode(), dir, 0, false);
+  loader_open(&b, any_mode(), dir, 0, false);
+  READ(&b, 0, OBJECTS, 1);
+  assert_int_equal(b.server.unchanged, present());
+  READ(&a, 0, OBJECTS, 1);
+  assert_int_equal(a.server.asked, OBJECTS - present());    /* absent ones are remembered by each for itself */
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* files' clocks are coarse */
+  loader_open(&c, any_mode(), dir, 0, false);
+  READ(&c, 0, OBJECTS, 1);
+  assert_int_equal(c.server.unchanged, present());
+  loader_close(&a);
+  loader_close(&b);
+  loader_close(&c);
+}
+
+static void *user_main(void *arg) {
+  struct loader *l = arg;
+  for (int i = 0; i < 6; i++) read_range(l, 0, OBJECTS, PARTS);
+  return NULL;
+}
+static void test_two_loaders(void **state) {
+  const char *dir = fresh("two");
+  struct loader l[2];
+  pthread_t thread[2];
+  (void)state;
+  enum { BUDGET = 3 << 20 };
+  server_reset(STRONG);
+  for (int i = 0; i < 2; i++) loader_open(&l[i], any_mode(), dir, BUDGET, false);
+  for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, user_main, &l[i]), 0);
+  for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
+  for (int i = 0; i < 2; i++) {
+    if (l[i].wrong) fail_msg("%s", l[i].wrong);
+    assert_true(l[i].disk.failed == 0);
+  }
+  look(dir);
+  assert_true(seen.charge == counted(dir) && seen.charge <= BUDGET && seen.temporary == 0);
+  for (int i = 0; i < 2; i++) loader_close(&l[i]);
+}
+
+/* The sum of all files stays within the budget, at every moment that somebody looks. */
+static void hammer(const char *dir, uint64_t budget, unsigned mode, uint64_t seed, int rounds) { /* in a child */
+  struct loader l;
+  insitu_error err = {0};
+  support_random_state = seed;
+  for (int round = 0; round < rounds; round++) {
+    if (loader_try(&l, mode, dir, budget, false, &err)) _exit(strstr(err.message, "try again") ? 0 : 3);
+    for (int i = 0; i < 30; i++) {
+      unsigned from = (unsigned)support_below(OBJECTS);
+      read_range(&l, from, from + 1, PARTS);
+      if (l.wrong) _exit(2);
+    }
+    loader_close(&l);
+  }
+}
+/* kill knows pids that mean everybody: a failed fork must not become one. */
+static pid_t start_child(void) {
+  pid_t child = fork();
+  if (child >= 0) return child;
+  perror("fork");
+  abort();
+}
+static void signal_child(pid_t child, int signal) {
+  if (child <= 1 || kill(child, signal)) abort();
+}
+static void test_budget(void **state) {
+  const char *dir = fresh("budget");
+  struct loader l;
+  (void)state;
+  enum { BUDGET = 1 << 20, CHILDREN = 4 };
+  server_reset(STRONG);
+  uint64_t evicted = 0;
+  for (int round = 0; round < 20; round++) {
+    loader_open(&l, round & 1 ? any_mode() + 1 : any_mode(), dir, BUDGET, false);
+    for (unsigned i = 0; i < OBJECTS; i += 5) {
+      READ(&l, i, i + 1, PARTS);
+      assert_true(counted(dir) <= BUDGET); /* and there are files to be removed perhaps, so no sum */
+    }
+    unsigned half = OBJECTS / 2 * (unsigned)(round & 1);
+    READ(&l, half, half + OBJECTS / 2, PARTS);
+    evicted += l.disk.evicted;
+    loader_close(&l);
+    look(dir);
+    assert_true(seen.charge == counted(dir) && seen.charge > BUDGET / 2 && seen.temporary == 0);
+    nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* files' clocks are coarse */
+  }
+  assert_true(evicted > 0);
+  pid_t child[CHILDREN];
+  for (int i = 0; i < CHILDREN; i++) {
+    child[i] = start_child();
+    if (child[i]) continue;
+    hammer(dir, BUDGET, any_mode() + (unsigned)i % 2, (uint64_t)i + 1, 12);
+    _exit(0);
+  }
+  int left = CHILDREN, looks = 0;
+  for (int status; left;) { /* all stopped at once, wherever they are, so that one moment is seen */
+    for (int i = 0; i < CHILDREN; i++)
+      if (child[i]) signal_child(child[i], SIGSTOP);
+    for (int i = 0; i < CHILDREN; i++) {
+      if (!child[i]) continue;
+      assert_int_equal(waitpid(child[i], &status, WUNTRACED), child[i]);
+      if (WIFSTOPPED(status)) continue;
+      child[i] = 0;
+      left--;
+      assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    look(dir);
+    if (left) assert_within(dir, BUDGET);
+    looks += left > 1;
+    for (int i = 0; i < CHILDREN; i++)
+      if (child[i]) signal_child(child[i], SIGCONT);
+    nanosleep(&(struct timespec){.tv_nsec = (long)support_below(3000000)}, NULL);
+  }
+  assert_true(looks > 0);
+  look(dir);
+  assert_within(dir, BUDGET);
+  assert_int_equal(seen.temporary, 0);
+  loader_open(&l, any_mode(), dir, BUDGET, false);
+  assert_int_equal(seen.charge, counted(dir)); /* whoever did not get the lock in time, to give back what it counted */
+  loader_close(&l);
+}
+
+/* Who was not used for longest goes first; what a running loader has used stays. */
+static void set_age(const char *path, int seconds) {
+  struct timespec now, t[2];
+  clock_gettime(CLOCK_REALTIME, &now);
+  now.tv_sec -= seconds;
+  t[0] = t[1] = now;
+  assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+}
+static const char *path_of(struct loader *l, const char *dir, unsigned i) { /* of part 0 */
+  static char path[600];
+  char key[64], name[INSITU__DISK_PATH];
+  key_of(i, key);
+  insitu__disk_path(&(struct insitu__disk_ask){l->disk.name, key, 0, objects[i].size}, name);
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  return path;
+}
+static void test_oldest_first(void **state) {
+  const char *dir = fresh("lru");
+  struct loader l;
+  (void)state;
+  enum { EACH = 60000, CHARGE = 15 * 4096, N = 20, BUDGET = N * CHARGE };
+  server_reset(STRONG);
+  for (unsigned i = 0; i < OBJECTS; i++) objects[i] = (struct object){EACH, 1, STRONG};
+  loader_open(&l, any_mode(), dir, BUDGET, false);
+  READ(&l, 0, N - 1, 1);
+  assert_int_equal(counted(dir), (N - 1) * CHARGE);
+  unsigned age[N];
+  for (unsigned i = 0; i < N - 1; i++) age[i] = i;
+  for (unsigned i = 0; i < N - 1; i++) { /* of any age, but this one was used since */
+    unsigned k = (unsigned)support_below(N - 1), t = age[i];
+    age[i] = age[k];
+    age[k] = t;
+  }
+  for (unsigned i = 0; i < N - 1; i++) set_age(path_of(&l, dir, i), 1000 + 100 * (int)age[i]);
+  loader_close(&l);
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* files' clocks are coarse */
+  loader_open(&l, any_mode(), dir, BUDGET, false);
+  unsigned oldest = 0, next = 0;
+  for (unsigned i = 0; i < N - 1; i++) {
+    if (age[i] == N - 2) oldest = i;
+    if (age[i] == N - 3) next = i;
+  }
+  READ(&l, oldest, oldest + 1, 1); /* it is the youngest now */
+  READ(&l, N, N + 1, 1);           /* fits; but from here on some must go, down to 7/8 */
+  for (int i = 0; i < 5000 && atomic_load(&l.disk.evicted) < 3; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  loader_close(&l);
+  unsigned gone = 0;
+  loader_open(&l, any_mode(), dir, BUDGET, false);
+  for (unsigned i = 0; i < N - 1; i++) {
+    bool there = !access(path_of(&l, dir, i), F_OK);
+    gone += !there;
+    if (i == oldest) assert_true(there);
+    else assert_int_equal(there, age[i] < N - 2 - 3);
+  }
+  assert_true(gone == 3 && access(path_of(&l, dir, next), F_OK));
+  assert_int_equal(counted(dir), (N - gone) * CHARGE);
+  /* more than fits, again and again: what came first stays, and is served */
+  READ(&l, 0, OBJECTS, 1);
+  uint64_t hits = l.disk.hits, kept = counted(dir) / CHARGE;
+  assert_true(kept >= N - 2);
+  for (int i = 0; i < 3; i++) READ(&l, 0, OBJECTS, 1);
+  assert_int_equal(l.disk.hits - hits, 3 * kept);
+  /* one that takes more than an eighth is not kept at all */
+  objects[0].size = BUDGET / 8;
+  uint64_t written = l.disk.written;
+  READ(&l, 0, 1, 1);
+  assert_int_equal(l.disk.written, written);
+  loader_close(&l);
+  /* a smaller budget at the next opening */
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  loader_open(&l, any_mode(), dir, BUDGET / 2, false);
+  assert_true(counted(dir) <= BUDGET / 2 - BUDGET / 16);
+  look(dir);
+  assert_int_equal(seen.charge, counted(dir));
+  loader_close(&l);
+}
+
+/* A process that is killed at any moment, while it writes and removes, leaves a cache that serves right bytes and counts right. */
+static void test_killed(void **state) {
+  const char *dir = fresh("killed"), *kills = getenv("DISK_KILLS");
+  struct loader l;
+  (void)state;
+  enum { BUDGET = 1 << 20 };
+  int status, n = kills ? atoi(kills) : 200, alive = 0;
+  server_reset(STRONG);
+  for (int i = 0; i < n; i++) {
+    pid_t child[2];
+    for (int c = 0; c < 2; c++) {
+      child[c] = start_child();
+      if (child[c]) continue;
+      hammer(dir, BUDGET, any_mode() + (unsigned)c, (uint64_t)(2 * i + c), 1000);
+      _exit(4);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = (long)support_below(i & 1 ? 4000000 : 20000000)}, NULL);
+    for (int c = 0; c < 2; c++) {
+      signal_child(child[c], SIGKILL);
+      waitpid(child[c], &status, 0);
+      assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+    look(dir);
+    if (!access(dir, F_OK)) assert_within(dir, BUDGET);
+    if (i % 8) continue;
+    loader_open(&l, any_mode(), dir, BUDGET, i & 8);
+    look(dir);
+    assert_true(seen.temporary == 0 && seen.charge == counted(dir));
+    for (unsigned k = 0; k < OBJECTS; k++)
+      if (objects[k].version) READ(&l, k, k + 1, PARTS);
+    alive += l.disk.hits > 0;
+    assert_int_equal(l.disk.failed, 0);
+    loader_close(&l);
+  }
+  assert_true(alive > n / 16);
+}
+
+/* No damaged file is ever served, nor one of something else. */
+static void damage(const char *path, const char *other) {
+  struct stat info;
+  char byte;
+  int fd = open(path, O_RDWR);
+  assert_true(fd >= 0 && !fstat(fd, &info));
+  off_t at = (off_t)support_below((uint64_t)info.st_size), head = (off_t)support_below(300);
+  switch (support_below(7)) {
+  case 0: assert_int_equal(ftruncate(fd, at), 0); break;
+  case 1: assert_int_equal(ftruncate(fd, info.st_size + 1 + at), 0); break;
+  case 2: /* zeros, as after a power loss */
+    assert_int_equal(ftruncate(fd, at), 0);
+    assert_int_equal(ftruncate(fd, info.st_size), 0);
+    break;
+  case 3: assert_int_equal(rename(path, other), 0); break;
+  case 4: at = head < info.st_size ? head : at; /* fall through */
+  default:
+    assert_int_equal(pread(fd, &byte, 1, at), 1);
+    byte = (char)(byte ^ 1 << support_below(8));
+    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+  }
+  close(fd);
+}
+static void test_damaged(void **state) {
+  const char *dir = fresh("damaged");
+  struct loader l;
+  (void)state;
+  server_reset(STRONG);
+  unsigned bad = 0;
+  for (int round = 0; round < 40; round++) {
+    loader_open(&l, round & 1 ? any_mode() + 1 : any_mode(), dir, 0, round & 2); /* those that do not ask must see it too */
+    for (unsigned i = 0; i < OBJECTS; i++)
+      if (objects[i].version) READ(&l, i, i + 1, PARTS);
+    bad += l.server.sent;
+    loader_close(&l);
+    list_files(dir);
+    assert_int_equal(n_files, present() * PARTS);
+    for (unsigned i = 0; i < n_files; i++)
+      if (!access(files[i], F_OK)) damage(files[i], files[support_below(n_files)]);
+  }
+  assert_true(bad > 40 * present());
+}
+
+/* In a child, which then reads; its exit status: 0 is right. */
+static int in_child(void (*fn)(const char *dir), const char *dir) {
+  int status;
+  pid_t child = start_child();
+  if (!child) {
+    fn(dir);
+    _exit(0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+#define CHILD_HOLDS(condition)                                                                                                   \
+  do                                                                                                                             \
+    if (!(condition)) {                                                                                                          \
+      print_error("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                                \
+      _exit(9);                                                                                                                  \
+    }                                                                                                                            \
+  while (0)
+static void full_file(const char *dir) { /* no file may be longer than 8 KiB: writing fails with EFBIG */
+  struct loader l;
+  insitu_error err = {0};
+  signal(SIGXFSZ, SIG_IGN);
+  CHILD_HOLDS(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){8192, 8192}));
+  CHILD_HOLDS(!loader_try(&l, any_mode(), dir, 0, false, &err));
+  read_range(&l, 0, OBJECTS, PARTS);
+  l.disk.write_again = 0;
+  read_range(&l, 0, OBJECTS, PARTS);
+  CHILD_HOLDS(!l.wrong && l.disk.failed >= 2 && l.lines == 1 && strstr(l.line, "cannot be written"));
+  loader_close(&l);
+  look(dir);
+  CHILD_HOLDS(seen.temporary == 0 && seen.charge == counted(dir));
+}
+static void full_disk(const char *dir) {
+  struct loader l;
+  insitu_error err = {0};
+  CHILD_HOLDS(!loader_try(&l, any_mode(), dir, 0, false, &err));
+  for (int i = 0; i < 4; i++) {
+    read_range(&l, 0, OBJECTS, PARTS);
+    l.disk.write_again = 0;
+  }
+  CHILD_HOLDS(!l.wrong && l.disk.failed >= 2 && l.lines == 1 && strstr(l.line, "No space left"));
+  CHILD_HOLDS(l.disk.hits > 0 && l.disk.written > 0);
+  loader_close(&l);
+  look(dir);
+  CHILD_HOLDS(seen.temporary == 0 && seen.charge == counted(dir));
+}
+static void test_full(void **state) {
+  const char *dir = fresh("full");
+  (void)state;
+  server_reset(STRONG);
+  assert_int_equal(in_child(full_file, dir), 0);
+  const char *mounted = fresh("tmpfs");
+  assert_int_equal(mkdir(mounted, 0700), 0);
+  if (mount("tmpfs", mounted, "tmpfs", 0, "size=1m,mode=0700")) {
+    print_message("no right to mount: the test of a full disk is left to that of a limit\n");
+    return;
+  }
+  int status = in_child(full_disk, mounted);
+  assert_int_equal(umount(mounted), 0);
+  assert_int_equal(status, 0);
+}
+static void read_only(const char *dir) {
+  struct loader l;
+  insitu_error err = {0};
+  if (!geteuid()) CHILD_HOLDS(!setgid(65534) && !setuid(65534));
+  CHILD_HOLDS(!loader_try(&l, any_mode(), dir, 0, false, &err));
+  CHILD_HOLDS(l.disk.read_only && l.lines == 1);
+  for (int i = 0; i < 3; i++) read_range(&l, 0, OBJECTS, 1);
+  CHILD_HOLDS(!l.wrong && l.server.sent == 3 && l.server.unchanged == present() - 1 && l.disk.written == 0 && l.lines == 1);
+  loader_close(&l);
+}
+static int open_up(const char *path, const struct stat *s, int kind, struct FTW *f) {
+  (void)s, (void)f;
+  return chmod(path, kind == FTW_F ? 0444 : 0555);
+}
+static int close_down(const char *path, const struct stat *s, int kind, struct FTW *f) {
+  (void)s, (void)f;
+  return chmod(path, kind == FTW_F ? 0600 : 0700);
+}
+static void test_read_only(void **state) {
+  const char *dir = fresh("readonly");
+  struct loader l;
+  (void)state;
+  server_reset(STRONG);
+  loader_open(&l, any_mode(), dir, 0, false);
+  READ(&l, 0, OBJECTS, 1);
+  loader_close(&l);
+  objects[1].version++; /* and this one cannot be kept */
+  assert_int_equal(chmod(support_dir, 0755), 0);
+  assert_int_equal(nftw(dir, open_up, 16, FTW_PHYS), 0);
+  int status = in_child(read_only, dir);
+  assert_int_equal(nftw(dir, close_down, 16, FTW_PHYS), 0);
+  assert_int_equal(status, 0);
+}
+
+static void refused(const char *dir, const char *why) {
+  struct loader l;
+  insitu_error err = {0};
+  assert_true(loader_try(&l, any_mode(), dir, 0, false, &err) < 0);
+  if (!strstr(err.message, why)) fail_msg("'%s' is not in '%s'", why, err.message);
+  assert_true(!l.disk.reactor && err.status < 0);
+}
+static void test_refused(void **state) {
+  char path[700];
+  struct loader l;
+  (void)state;
+  const char *dir = fresh("refused");
+  snprintf(path, sizeof path, "%s/thesis.tex", dir);
+  support_write(path, "x", 1);
+  refused(dir, "not empty");
+  assert_int_equal(access(path, F_OK), 0);
+  refused(path, "Not a directory");
+  snprintf(path, sizeof path, "%s/a/b", dir);
+  refused(path, "No such file");
+  dir = fresh("marked");
+  snprintf(path, sizeof path, "%s/" INSITU__DISK_MARKER, dir);
+  support_write(path, "something else, and long enough to be a marker", 46);
+  refused(dir, "another version");
+  dir = fresh("open");
+  assert_true(!mkdir(dir, 0700) && !chmod(dir, 0777));
+  refused(dir, "others may write");
+  assert_int_equal(chmod(dir, 0700), 0);
+  loader_open(&l, any_mode(), dir, 0, false);
+  loader_close(&l);
+  /* a process that was killed before it had written the marker; and files that are none of ours stay */
+  snprintf(path, sizeof path, "%s/" INSITU__DISK_MARKER, dir);
+  assert_int_equal(truncate(path, 0), 0);
+  snprintf(path, sizeof path, "%s/00/notes.txt", dir);
+  support_write(path, "x", 1);
+  loader_open(&l, any_mode(), dir, 0, false);
+  assert_int_equal(counted(dir), 0);
+  loader_close(&l);
+  assert_int_equal(access(path, F_OK), 0);
+}
+
+/* The directory goes away under a loader, and a file stands where a folder should. */
+static void test_vanished(void **state) {
+  const char *dir = fresh("vanished");
+  char path[700];
+  struct loader l;
+  (void)state;
+  server_reset(STRONG);
+  loader_open(&l, any_mode(), dir, 0, false);
+  READ(&l, 0, OBJECTS, PARTS);
+  support_remove(dir);
+  for (int i = 0; i < 3; i++) {
+    l.disk.write_again = 0;
+    READ(&l, 0, OBJECTS, 1);
+  }
+  assert_true(l.disk.failed > 0 && l.lines == 1);
+  loader_close(&l);
+  for (unsigned i = 0; i < 256; i++) {
+    snprintf(path, sizeof path, "%s/%02x", dir, i);
+    if (i % 2) support_write(path, "x", 1);
+  }
+  refused(dir, "not empty");
+  support_remove(dir);
+  loader_open(&l, any_mode(), dir, 0, false);
+  for (unsigned i = 1; i < 256; i += 2) {
+    snprintf(path, sizeof path, "%s/%02x", dir, i);
+    support_write(path, "x", 1);
+  }
+  for (int i = 0; i < 3; i++) {
+    l.disk.write_again = 0;
+    READ(&l, 0, OBJECTS, PARTS);
+  }
+  assert_true(l.disk.failed > 0 && l.lines == 1);
+  loader_close(&l);
+}
+
+static void test_header(void **state) {
+  (void)state;
+  unsigned char header[700];
+  struct insitu__disk_ask ask = {"s3://b", "x/0.0", 12, 1000}, other;
+  struct insitu__disk_entry e, got;
+  memset(&e, 0, sizeof e);
+  e.confirmed = 5, e.used = 6, e.size = 70, e.payload = 58, e.crc = 0x12345678;
+  strcpy(e.etag, "\"abc\"");
+  uint64_t head = insitu__disk_header_bytes(ask.name, ask.key), n = head + e.payload;
+  assert_true(head < sizeof header);
+  insitu__disk_header(header, &ask, &e);
+  memset(&got, 0, sizeof got);
+  assert_true(insitu__disk_parse(header, n, &ask, &got));
+  assert_memory_equal(&e, &got, sizeof e);
+  for (int i = 0; i < 4; i++) {
+    other = ask;
+    if (i == 0) other.name = "s3://c";
+    if (i == 1) other.key = "x/0.1";
+    if (i == 2) other.offset++;
+    if (i == 3) other.asked++;
+    assert_false(insitu__disk_parse(header, n, &other, &got));
+  }
+  other = (struct insitu__disk_ask){"s3://bx", "/0.0", 12, 1000};
+  assert_false(insitu__disk_parse(header, n, &other, &got));
+  assert_false(insitu__disk_parse(header, n - 1, &ask, &got));
+  assert_false(insitu__disk_parse(header, n + 1, &ask, &got));
+  assert_false(insitu__disk_parse(header, head - 1, &ask, &got));
+  for (uint64_t i = 0; i < head * 8; i++) { /* each bit counts; in the stamp, it only makes the entry one to be asked for */
+    header[i / 8] ^= (unsigned char)(1 << i % 8);
+    bool stamp = i / 8 >= INSITU__DISK_AT_STAMP && i / 8 < INSITU__DISK_AT_STAMP + INSITU__DISK_STAMP;
+    assert_int_equal(insitu__disk_parse(header, n, &ask, &got), stamp);
+    assert_true(!stamp || (got.confirmed == INT64_MIN && got.used == INT64_MIN));
+    header[i / 8] ^= (unsigned char)(1 << i % 8);
+  }
+  assert_true(insitu__disk_etag("\"a\"") && !insitu__disk_etag("") && !insitu__disk_etag("W/\"a\"") && !insitu__disk_etag("a b"));
+  assert_true(!insitu__disk_etag("a\r\nb") && insitu__disk_etag("0x8D4"));
+  char path[2][INSITU__DISK_PATH];
+  insitu__disk_path(&ask, path[0]);
+  assert_string_equal(path[0], "96/72471862e7ddf138239b149edb8241"); /* stays the same over releases */
+  assert_true(path[0][2] == '/' && strlen(path[0]) == INSITU__DISK_PATH - 1);
+  for (int i = 0; i < 6; i++) {
+    other = ask;
+    if (i == 0) other.name = "s3://c";
+    if (i == 1) other.key = "x/0.1";
+    if (i == 2) other.offset++;
+    if (i == 3) other.asked++;
+    if (i == 4) other = (struct insitu__disk_ask){"s3://bx", "/0.0", 12, 1000};
+    if (i == 5) other.key = "x/0.0\1";
+    insitu__disk_path(&other, path[1]);
+    assert_string_not_equal(path[0], path[1]);
+  }
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_header),
+      cmocka_unit_test(test_epochs),
+      cmocka_unit_test(test_one_request_for_each_object),
+      cmocka_unit_test(test_change),
+      cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_without_etag),
+      cmocka_unit_test(test_shared),
+      cmocka_unit_test(test_two_loaders),
+      cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_oldest_first),
+      cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_full),
+      cmocka_unit_test(test_read_only),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_vanished),
+  };
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
