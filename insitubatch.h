@@ -4512,8 +4512,10 @@ struct insitu__http_desc {
   int version;                       /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
   const char *proxy, *no_proxy, *ca; /* borrowed; NULL: curl's environment variables, and the system's certificates */
   const char *agent;                 /* borrowed: User-Agent */
-  bool no_retries, insecure, hedge, isolated,
-      any_etag; /* isolated: no proxy of the environment; any_etag: changed objects are not noticed */
+  bool no_retries, insecure, hedge;
+  bool isolated; /* no proxy of the environment */
+  bool any_etag; /* changed objects are not noticed */
+  bool cached;   /* what cache_dir has is not asked for again */
 };
 
 /* One response, valid after the await. */
@@ -4662,7 +4664,7 @@ static bool insitu__http_flag(const char *text, bool *value) {
 /* What all remote stores know. */
 static const char *const insitu__http_options[] = {"connect_timeout", "stall_timeout", "stall_bytes", "retry_timeout",
     "max_retries", "max_connections", "http_version", "proxy_url", "proxy_excludes", "ca_bundle", "user_agent",
-    "allow_invalid_certificates", "hedge", "ignore_etag"};
+    "allow_invalid_certificates", "hedge", "ignore_etag", "cache_validate"};
 enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
 /* Takes an option of that list, whose text must stay; false: it is none of them. *status: OK, or what is wrong with its value. */
 static bool insitu__http_option(
@@ -4694,6 +4696,10 @@ static bool insitu__http_option(
   case 11: ok = insitu__http_flag(value, &d->insecure); break;
   case 12: ok = insitu__http_flag(value, &d->hedge); break;
   case 13: ok = insitu__http_flag(value, &d->any_etag); break;
+  case 14:
+    ok = insitu__http_flag(value, &d->cached);
+    d->cached = !d->cached;
+    break;
   default: return false;
   }
   if (!ok)
@@ -10517,6 +10523,14 @@ static insitu_status insitu__codec_decode_unknown(const struct insitu__codec_cha
  * INSITU_E_NOTFOUND: everything else that keeps an object from being read is INSITU_E_IO, so that a permission or a broken disk
  * never looks like an absent chunk. */
 
+/* What a remote store tells of the object that was read, and may be asked. */
+struct insitu__store_tag {
+  char etag[192];      /* in: not "": read nothing if it still is the object's; out: the object's, "" where there is none */
+  uint64_t size;       /* out: of the whole object; UINT64_MAX: not told */
+  bool unchanged;      /* out: nothing was read, the ETag still holds */
+  const bool *give_up; /* in: NULL, or once it is true, on the reactor's thread, no further attempt is made */
+};
+struct insitu__disk;
 struct insitu__store {
   const struct insitu__store_ops *ops; /* NULL: not open */
   struct insitu__reactor *reactor;
@@ -10528,14 +10542,12 @@ struct insitu__store {
   struct insitu__store_zip *zip;       /* zip store */
   struct insitu__store_remote *remote; /* remote store; or of a zip file in one: its base's */
   struct insitu__store_memo **memo;    /* array: see insitu__store_prefetch_await */
-  char *url;                           /* as the user gave it */
-};
-/* What a remote store tells of the object that was read, and may be asked. */
-struct insitu__store_tag {
-  char etag[192];      /* in: not "": read nothing if it still is the object's; out: the object's, "" where there is none */
-  uint64_t size;       /* out: of the whole object; UINT64_MAX: not told */
-  bool unchanged;      /* out: nothing was read, the ETag still holds */
-  const bool *give_up; /* in: NULL, or once it is true, on the reactor's thread, no further attempt is made */
+  /* What reads go through before ops->read_await, NULL: nothing. A cache in front of the store, which outlives its reads. */
+  insitu_status (*front_await)(struct insitu__disk *front, struct insitu__store *s, const char *key, uint64_t offset,
+      struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err);
+  struct insitu__disk *front;
+  bool cached; /* what that has may be served without asking the store */
+  char *url;   /* as the user gave it */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
@@ -10830,6 +10842,7 @@ static const struct insitu__store_ops insitu__store_memory_ops = {insitu__store_
 
 static insitu_status insitu__store_ask_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  if (s->front) return s->front_await(s->front, s, key, offset, iov, n_iov, tag, got, err);
   return s->ops->read_await(s, key, offset, iov, n_iov, tag, got, err);
 }
 static insitu_status insitu__store_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
@@ -11367,6 +11380,7 @@ static insitu_status insitu__store_remote_open(
   insitu_status status = insitu__http_open(&m->http, s->reactor, err);
   if (status >= 0) status = insitu__cloud_open(&m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
   if (status < 0) return status;
+  s->cached = m->http.desc.cached;
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(insitu__cloud_name(&m->cloud), strlen(insitu__cloud_name(&m->cloud)));
   m->seen = (struct insitu__store_seen *)insitu__mem_map(INSITU__STORE_SEEN * sizeof *m->seen);
@@ -17195,6 +17209,8 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   uint64_t object, at, want; /* object: its number in the grid of the array's */
   unsigned n_iov;
   struct iovec *run_iov;            /* of a head's read */
+  struct insitu__store_tag tag;     /* of the object, as that read found it */
+  int64_t asked;                    /* when it was read, by insitu__disk_now */
   struct insitu__loader_tile *run;  /* the neighbour that follows */
   bool head;                        /* reads for itself and the run behind it */
   struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
@@ -17272,6 +17288,7 @@ struct insitu_loader {
   struct insitu__reactor reactor;
   bool running; /* the reactor */
   struct insitu__store store;
+  struct insitu__disk disk;
   struct insitu__zarr_group group;
   struct insitu__geometry geometry;
   struct insitu__split split;
@@ -18262,13 +18279,16 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
           (struct iovec){ld->store.remote && !ld->store.zip ? NULL : t->buffer + t->want, (size_t)(t->run->at - t->at - t->want)};
   }
   insitu__loader_add(&ld->n_requests, 1);
-  struct insitu__store_tag tag = {.give_up = &head->iter->stopping};
-  insitu_status status = insitu__store_ask_await(&ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
+  struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = &head->iter->stopping};
+  int64_t asked = ld->store.front ? insitu__disk_now() : 0;
+  insitu_status status = ld->store.ops->read_await(&ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
   insitu__loader_add(&ld->n_read, got);
   for (struct insitu__loader_tile *t = head, *next; t; t = next) {
     uint64_t before = t->at - head->at;
     next = t->run;
     t->status = status;
+    t->tag = tag;
+    t->asked = asked;
     t->got = got > before ? insitu__base_min(got - before, t->want) : 0;
     if (t != head) insitu__reactor_gate_open(&t->turn);
   }
@@ -18276,6 +18296,11 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
 /* Reads bytes [at, at + want) of the object into the tile's iovecs, together with whoever wants bytes near them at this moment. */
 static insitu_status insitu__loader_together_await(struct insitu__loader_tile *t, const char *key) {
   insitu_loader *ld = t->loader;
+  if (ld->store.front) { /* each inner chunk is kept by itself: runs are never the same twice */
+    struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = &t->iter->stopping};
+    t->status = insitu__disk_look_await(&ld->disk, &ld->store, key, t->at, t->iov, t->n_iov, &tag, &t->got, &t->error);
+    if (t->status != INSITU_TIMEOUT) return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
+  }
   memset(&t->turn, 0, sizeof t->turn);
   t->head = false;
   insitu__loader_gather(ld, t);
@@ -18293,6 +18318,8 @@ static insitu_status insitu__loader_together_await(struct insitu__loader_tile *t
     t->run = NULL;
     insitu__loader_run_await(t, key);
   }
+  if (ld->store.front && t->status >= 0)
+    t->status = insitu__disk_put_await(&ld->disk, key, t->at, t->iov, t->n_iov, &t->tag, t->asked, t->got, t->status, &t->error);
   return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
 }
 
@@ -19035,6 +19062,7 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
   if (ld->slot_bytes) ld->buffer_bytes += INSITU__LOADER_GAP;
   uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->whole_bytes;
   uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
+                  (c->cache_dir ? insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV) : 0) +
                   (ld->slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
   bool far = ld->store.remote != NULL;
@@ -19215,6 +19243,28 @@ struct insitu__loader_opening {
 };
 
 /* Store, metadata, geometry, split: everything that open learns from the archive. */
+static void insitu__loader_disk_log(void *user, const char *line) {
+  insitu__loader_log((insitu_loader *)user, 1, "%s", line);
+}
+/* Puts the cache in front of the remote store, or of the one that a zip file lies in. */
+static insitu_status insitu__loader_disk(insitu_loader *ld, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  struct insitu__store *s = ld->store.zip ? &ld->store.zip->base : &ld->store;
+  if (!ld->store.remote)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "open: cache_dir is for remote archives, and '%.300s' is local; leave it out", ld->store.url);
+  struct insitu__disk_desc desc = {.dir = c->cache_dir,
+      .name = s->url,
+      .budget = c->cache_budget,
+      .never = s->cached,
+      .log = insitu__loader_disk_log,
+      .user = ld};
+  insitu_status status = insitu__disk_open(&ld->disk, &ld->reactor, &desc, err);
+  if (status < 0) return status;
+  s->front = &ld->disk;
+  s->front_await = insitu__disk_read_await;
+  return INSITU_OK;
+}
 static void insitu__loader_open_await(void *arg) {
   struct insitu__loader_opening *o = (struct insitu__loader_opening *)arg;
   insitu_loader *ld = o->ld;
@@ -19223,6 +19273,7 @@ static void insitu__loader_open_await(void *arg) {
   uint64_t n = 0;
   o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
   if (!o->status && ld->store.remote) c->url = ld->store.url; /* without credentials */
+  if (!o->status && c->cache_dir) o->status = insitu__loader_disk(ld, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
   ld->group.hooks = &ld->hooks;
   if (!c->n_variables) { /* for insitu_read alone */
@@ -19283,6 +19334,7 @@ static void insitu__loader_destroy(insitu_loader *ld) {
   if (ld->running) insitu__reactor_close(&ld->reactor);
   insitu__zarr_group_free(&ld->group);
   insitu__store_close(&ld->store);
+  insitu__disk_close(&ld->disk);
   insitu__cache_free(&ld->cache);
   for (uint64_t i = 0; ld->tiles && i < ld->config.max_inflight; i++) {
     insitu__mem_free(ld->tiles[i].box);
@@ -20356,6 +20408,9 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->index_bytes = insitu__loader_get(&ld->cache.read);
   out->bytes_decoded = insitu__loader_get(&ld->n_decoded);
   insitu__store_stats(&ld->store, out);
+  out->disk_hits = insitu__loader_get(&ld->disk.hits);
+  out->disk_misses = insitu__loader_get(&ld->disk.misses);
+  out->disk_bytes = insitu__loader_get(&ld->disk.bytes);
   out->absent_chunks = insitu__loader_get(&ld->n_absent);
   out->bad_chunks = insitu__loader_get(&ld->n_bad);
   out->checked_rows = insitu__loader_get(&ld->n_checked);
