@@ -1,8 +1,8 @@
 /* insitubatch.h: shuffled, split-aware training batches straight out of Zarr archives, from C.
  *
  * An existing Zarr archive goes in; ready batches in host memory come out, in an order that is exact, resumable and the same at
- * every world size, inside a memory bound that you set, with no converted copy of the data. This release reads local
- * directories (file://), zip files (zip://) and objects in memory (memory://).
+ * every world size, inside a memory bound that you set, with no converted copy of the data. The archive may lie in a local
+ * directory or zip file, in memory, on an HTTP server, in S3, Google Cloud Storage or Azure.
  *
  *     #define _GNU_SOURCE
  *     #define INSITU_IMPLEMENTATION   // in one .c file; every other file only includes the header
@@ -53,12 +53,14 @@
  *   tables of the chunks in its windows; a loader owns max_inflight chunk buffers and coroutine stacks, decode_threads times
  *   decode scratch, and indexes of shards (in a sixteenth of memory_budget, but at least one for each chunk in flight);
  *   insitu_read takes what it needs while it runs.
+ *   A remote store takes about 160 KiB more for each request under way, more with TLS, and up to 16 MiB to know objects again.
  *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside it stands a
  *   split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full.
  *
  * 4. THREADS
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
- *   forbidden; decode_threads workers decode, and read what the page cache holds. Own threads are named insitu-*, block all
+ *   forbidden, and over libcurl, whose sockets and timers that thread drives; decode_threads workers decode, read what the page
+ *   cache holds and look up host names. Own threads are named insitu-*, block all
  *   signals but those of faults and install no handlers. There is no global state: several loaders live side by side. Each
  *   function says which threads may call it. The log function and decoders of desc.codecs run on loader threads and inside your
  *   calls, perhaps several at once, and may not call the loader. With inline_io or plan_only there is no thread at all: all work
@@ -69,16 +71,20 @@
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error belongs to the batch that
  *   it damages; earlier batches are delivered first, then insitu_iter_next returns it every time until insitu_iter_set_epoch or
  *   insitu_iter_restore. Only an object that does not exist is an absent chunk; every other failure to read or decode is an
- *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
+ *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole. Transient faults of a network or a server (an answer 408,
+ *   429, 500, 502, 503 or 504, a connection that fails, stalls or ends early) are retried, up to max_retries times while
+ *   retry_timeout lasts, after a random pause of 0.1 to 10 s or what Retry-After says; what has arrived of an object is not asked
+ *   for again. Where a server asks to slow down (429, 503) half as many requests run at once, and slowly more again. An object
+ *   whose ETag changes while the archive is open is INSITU_E_CHANGED.
  *
- * 6. FORMATS AND STORES
+ * 6. FORMATS
  *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order. Elements: bool, integers, float16/32/64,
  *   bfloat16, complex; datetime64, timedelta64 (as int64); S, U and raw bytes of fixed size (bytes or code points, along one more
  *   axis, the last); strings of any length, which insitu_read_strings reads and no batch holds.
  *   Codecs: blosc (version 1: lz4, zstd, blosclz, zlib, snappy inside; byte and bit shuffle), zstd, lz4, gzip, zlib, bz2; checksums
  *   crc32c, crc32, adler32, fletcher32; the filters shuffle, delta, fixedscaleoffset, quantize, bitround, astype and packbits as
  *   numcodecs decodes them (with numpy 2's promotion), v3's transpose, and scale_offset, cast_value and packbits as zarr-extensions
- *   specifies them; your own (desc.codecs). Those that take another library are there with its macro, see 7. Sharding, nested too:
+ *   specifies them; your own (desc.codecs). Those that take another library are there with its macro, see 8. Sharding, nested too:
  *   inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is then read whole. All
  *   else is refused by name when it is opened, but what is inside blosc, which only a chunk tells, when it is decoded. With
  *   inline_io the decoders convert in your thread's floating-point environment: flush to zero or another rounding changes their
@@ -101,7 +107,53 @@
  *   INSITU_WITH_ZLIB deflated, whose every read inflates from the member's beginning: store shards without (zip -0). Where no place
  *   is given and all lies in one top-level directory, that is the root. A zip file must not change while it is open.
  *
- * 7. CONFIGURATION (define before the #include that implements)
+ * 7. REMOTE STORES
+ *   Remote archives are read where they lie: http(s)://host/root, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, a
+ *   zip file there included (https://host/a.zip/group). Reads of neighbours in a shard become one request over gaps of up to 128
+ *   KiB and a quarter of what is wanted, up to 8 MiB; larger objects are read in parts of 8 MiB side by side. Consolidated
+ *   metadata is one round trip, that of many arrays without it two or three. cache_dir keeps what was read on a local disk, within
+ *   cache_budget, for later epochs and runs and for other processes of the node; its files are checked, and each object is asked
+ *   for once in a run whether it is still the same. It may be lost or killed at any time; NFS and the like are refused.
+ *   desc.options are settings as text; an unknown one is refused with the nearest name. For all remote stores: connect_timeout
+ *      (5s), stall_timeout (20s) without stall_bytes (1024) in a second, max_retries (10), retry_timeout (180s), max_connections
+ *      (as max_inflight, at least 64), http_version (1.1, which is the faster one here; or 2), proxy_url, proxy_excludes (else
+ *      http_proxy, https_proxy, no_proxy of the environment), ca_bundle (a file), user_agent, allow_invalid_certificates; hedge =
+ *      true: a second request for an answer that is late, at most one in twenty; ignore_etag = true: for servers whose ETags
+ *      differ between replicas; cache_validate = false: what cache_dir has is not asked for again
+ *   http(s)://[user:password@]host/root[?query] any server that knows ranges; its query (a signed URL's) is sent with every
+ *      object. There is no listing: consolidate the metadata, or name the arrays. Option: bearer_token
+ *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
+ *   abfs[s]://container@account.dfs.core.windows.net/prefix. A prefix stands as it is: %41 is no A.
+ *   The options below are those of object_store and obstore; each may have its store's prefix (aws_, google_, azure_storage_,
+ *   azure_), and capitals do not matter. What no option says is taken from the environment, by the names in brackets, and from the
+ *   files of the stores' own tools; environment = false leaves both out, and proxies of the environment. An empty option is as
+ *   none. An endpoint with http:// needs allow_http = true. skip_signature = true reads public data: nothing is asked for
+ *   credentials then.
+ *   s3   region [AWS_REGION, AWS_DEFAULT_REGION] (else of the profile, else us-east-1; what the server says is learnt), endpoint
+ *        [AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL], virtual_hosted_style_request (on, but with an endpoint of yours, or a dot in the
+ *        bucket's name), request_payer [AWS_REQUEST_PAYER], allow_http [AWS_ALLOW_HTTP], skip_signature [AWS_SKIP_SIGNATURE].
+ *        Credentials, the first that there are: access_key_id, secret_access_key, session_token [AWS_ACCESS_KEY_ID, ...]; role_arn
+ *        and web_identity_token_file [AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE; AWS_ROLE_SESSION_NAME]; profile [AWS_PROFILE] of
+ *        ~/.aws/credentials and ~/.aws/config [AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE]: keys, or role_arn with
+ *        source_profile or credential_source (endpoint_url_sts [AWS_ENDPOINT_URL_STS]), not SSO, MFA or credential_process; the
+ *        container's [AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, _FULL_URI, AWS_CONTAINER_AUTHORIZATION_TOKEN, _TOKEN_FILE]; the
+ *        instance's (IMDSv2; metadata_endpoint [AWS_EC2_METADATA_SERVICE_ENDPOINT], ec2_metadata_disabled
+ *        [AWS_EC2_METADATA_DISABLED])
+ *   gs   endpoint [STORAGE_EMULATOR_HOST, then without credentials], user_project, skip_signature [GOOGLE_SKIP_SIGNATURE].
+ *        Credentials: bearer_token [GOOGLE_BEARER_TOKEN]; hmac_access_key_id and hmac_secret_access_key; service_account_key
+ *        (JSON), service_account (its file) [GOOGLE_SERVICE_ACCOUNT_KEY, GOOGLE_SERVICE_ACCOUNT]; application_credentials
+ *        [GOOGLE_APPLICATION_CREDENTIALS], or gcloud's own file: an authorized user or, with INSITU_WITH_OPENSSL, a service
+ *        account; the metadata server (metadata_host [GCE_METADATA_HOST])
+ *   az   account_name [AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT], endpoint [AZURE_STORAGE_ENDPOINT], use_emulator
+ *        [AZURE_STORAGE_USE_EMULATOR], skip_signature [AZURE_SKIP_SIGNATURE]. Credentials: bearer_token [AZURE_STORAGE_TOKEN];
+ *        account_key [AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_KEY]; sas_token [AZURE_STORAGE_SAS_TOKEN]; client_id and tenant_id
+ *        [AZURE_CLIENT_ID, AZURE_TENANT_ID; authority_host AZURE_AUTHORITY_HOST] with client_secret [AZURE_CLIENT_SECRET] or
+ *        federated_token_file [AZURE_FEDERATED_TOKEN_FILE]; the machine's managed identity [IDENTITY_ENDPOINT, IDENTITY_HEADER]
+ *   Credentials of options are taken before any others of the list. Those with an end are renewed 5 minutes before it. Secrets are
+ *   sent to the endpoint and the services that give them alone, and never told in a message, log or description. A clock that is
+ *   wrong is corrected by the server's.
+ *
+ * 8. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
  *   INSITU_STATIC           make every function static; several files may then each hold a copy
  *   INSITU_DEF              your own linkage for the public functions
@@ -112,6 +164,7 @@
  *   INSITU_WITH_SNAPPY      snappy inside blosc; link -lsnappy
  *   INSITU_WITH_OPENSSL     service accounts of Google Cloud (RS256); link -lcrypto
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
+ *   INSITU_NO_CURL          no remote stores and no libcurl
  *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped (batches, chunk buffers,
  *      indexes of shards, stacks) and what zstd, libdeflate (once for each decoding thread) and liburing allocate; any thread
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
@@ -121,14 +174,14 @@
  *   NDEBUG                  leaves out assertions of this header's own invariants
  *   INSITU_DEBUG            fill a batch's memory with 0xA5 before its rows arrive. AddressSanitizer does it too, and then reports
  *      any access to a released batch
- *   Environment, read when a loader is opened; nothing else of it is:
+ *   Environment, read when a loader is opened; nothing else of it is, but for what 7 names:
  *   INSITU_IO=uring|epoll   the backend, where desc.io does not say
  *   INSITU_LOG=off|error|warn|info|debug   what is logged, where desc.log_level does not say
  *   INSITU_CHECK=1          desc.check = 1: one row of every batch, and one of each variable of an iterator's first batch, are read
  *      again before delivery: whole stored objects, element by element, with none of the code that filled the batch. A difference
  *      is INSITU_E_CHECK, a bug of this library. Slow, and outside memory_budget; insitu_stats.checked_rows counts
  *
- * 8. CONTENTS
+ * 9. CONTENTS
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
  *   Part B, implementation, each section below the ones it uses:
  *   >>platform   what it runs on, system headers
@@ -317,7 +370,7 @@ typedef struct insitu_codec {
   uint64_t max_encoded;
 } insitu_codec;
 
-/* A setting of the store that desc.url names, such as {"region", "eu-west-1"}; see STORES in the manual. Unknown keys are
+/* A setting of the store that desc.url names, such as {"region", "eu-west-1"}; see REMOTE STORES in the manual. Unknown keys are
  * refused. */
 typedef struct insitu_option {
   const char *key, *value;
@@ -327,7 +380,8 @@ typedef struct insitu_option {
  * keys and their bytes: they must stay as they are until the loader is closed. */
 typedef struct insitu_loader_desc {
   uint32_t api;                 /* INSITU_API */
-  const char *url;              /* a path, file:// or zip:// URL of a Zarr v2 or v3 group or array; or memory://, and any name */
+  /* A Zarr v2 or v3 group or array: a path, or a URL of file, zip, http, https, s3, gs or az; or memory://, and any name. */
+  const char *url;
   const insitu_object *objects; /* memory:// only: the archive, in any order */
   uint64_t n_objects;
   const insitu_option *options; /* of a remote store */
@@ -6912,7 +6966,7 @@ static insitu_status insitu__cloud_option(struct insitu__cloud *c, const char *k
   for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) names[n++] = insitu__http_options[i];
   int near = insitu__text_nearest(key, names, n);
   return insitu__error_set(err, INSITU_E_ARG, "store: no option '%.64s' for this kind of url; %s%s%s", key,
-      near < 0 ? "see STORES in the manual" : "did you mean '", near < 0 ? "" : names[near], near < 0 ? "" : "'?");
+      near < 0 ? "see REMOTE STORES in the manual" : "did you mean '", near < 0 ? "" : names[near], near < 0 ? "" : "'?");
 }
 static insitu_status insitu__cloud_environment(struct insitu__cloud *c, insitu_error *err) {
   for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++) {
@@ -8018,7 +8072,7 @@ static const char *insitu__cloud_advice(const struct insitu__cloud *c, int statu
     if (!strcmp(code, advice[i][0])) return advice[i][1];
   bool anonymous = !c->keys.id && !c->keys.token && !c->basic && !c->query;
   if (status == 401 || status == 403)
-    return anonymous ? "it is not public: give credentials (see STORES in the manual)"
+    return anonymous ? "it is not public: give credentials (see REMOTE STORES in the manual)"
            : c->kind == INSITU__CLOUD_S3
                ? "check that these credentials may read it; without the right to list, a missing object looks like this, too"
                : "check that these credentials may read it";

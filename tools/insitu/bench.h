@@ -166,7 +166,8 @@ static void bench_locate_await(void *arg) {
     insitu_error err = {0};
     t->bytes = UINT64_MAX;
     bench_key(b, t, index, key);
-    if (z->n_levels && insitu__cache_locate_await(&b->ld->cache, z, index, key, NULL, &t->offset, &t->bytes, &err) < 0) t->bytes = 0;
+    if (z->n_levels && insitu__cache_locate_await(&b->ld->cache, z, index, key, NULL, &t->offset, &t->bytes, &err) < 0)
+      t->bytes = 0;
     struct insitu__store_member *m = b->ld->store.zip ? insitu__store_zip_find(&b->ld->store, key) : NULL;
     if (!b->ld->store.zip || !t->bytes) continue;
     if (!m) t->bytes = 0;
