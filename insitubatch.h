@@ -379,7 +379,7 @@ typedef struct insitu_option {
 /* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is copied at open but objects, their
  * keys and their bytes: they must stay as they are until the loader is closed. */
 typedef struct insitu_loader_desc {
-  uint32_t api;                 /* INSITU_API */
+  uint32_t api; /* INSITU_API */
   /* A Zarr v2 or v3 group or array: a path, or a URL of file, zip, http, https, s3, gs or az; or memory://, and any name. */
   const char *url;
   const insitu_object *objects; /* memory:// only: the archive, in any order */
