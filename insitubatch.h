@@ -4545,6 +4545,7 @@ struct insitu__http_request {
   uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
   int64_t connect_ms, stall_ms; /* 0: as the desc says */
   bool fresh;                   /* no connection that was used before */
+  bool direct;                  /* by no proxy */
   const bool *give_up;          /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
   /* out */
   struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
@@ -5067,7 +5068,7 @@ static void insitu__http_options_set(struct insitu__http_transfer *t) {
 #else
   insitu__http_set_long(e, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
 #endif
-  if (d->proxy || d->isolated) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy ? d->proxy : "");
+  if (d->proxy || d->isolated || r->direct) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy && !r->direct ? d->proxy : "");
   if (d->no_proxy) insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy);
   if (d->ca) insitu__http_set_text(e, CURLOPT_CAINFO, d->ca);
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
@@ -6903,6 +6904,7 @@ static insitu_status insitu__cloud_option(struct insitu__cloud *c, const char *k
   insitu_status status = INSITU_OK;
   struct insitu__http_desc none = {0};
   int row = insitu__cloud_find(c->kind, key);
+  if (row >= 0 && !value[0]) return INSITU_OK; /* as if it were not there */
   if (row >= 0) return insitu__cloud_set(c, insitu__cloud_names[row].setting, value, INSITU__CLOUD_OPTION, err);
   if (insitu__http_option(c->http ? &c->http->desc : &none, key, value, err, &status)) return status;
   const char *names[INSITU__CLOUD_NAMES + INSITU__HTTP_OPTIONS];
@@ -7286,27 +7288,22 @@ static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char
   bool ok = c->base && c->path && c->name && c->prefix && (!u.user || c->basic) && (!u.n_query || c->query);
   return status < 0 || ok ? status : insitu__cloud_nomem(err);
 }
-/* Bucket and prefix of scheme://bucket/prefix; of abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
+/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, like the command line tools of these stores; of abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
 static insitu_status insitu__cloud_open_bucket(struct insitu__cloud *c, const char *url, insitu_error *err) {
   const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
              *account = (const char *)memchr(at, '@', (size_t)(end - at));
   uint64_t n = (uint64_t)((account ? account : end) - at);
-  struct insitu__text_buffer prefix = {.limit = INSITU__MAX_KEY}, endpoint = {0};
-  if (strpbrk(url, "?#"))
-    return insitu__cloud_url_refused("a '?' or '#' in a key stands as %3F or %23, and options are not part of it", err);
+  struct insitu__text_buffer endpoint = {0};
+  if (strpbrk(url, "?#")) return insitu__cloud_url_refused("a '?' or '#' is in it, and options are no part of it", err);
   if (account && c->kind != INSITU__CLOUD_AZURE) return insitu__cloud_url_refused("it has no user; credentials are options", err);
   if (!n || n > 255 || strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_$") < n || at[0] == '.')
     return insitu__cloud_url_refused("its bucket or container is no name of one", err);
   while (*end == '/') end++;
   uint64_t n_prefix = strlen(end);
   while (n_prefix && end[n_prefix - 1] == '/') n_prefix--;
-  if (!insitu__sign_unescape(&prefix, end, n_prefix) || memchr(prefix.text, 0, (size_t)prefix.n)) {
-    insitu__text_buffer_free(&prefix);
-    return insitu__cloud_url_refused(
-        "its path is too long, or a '%' in it has no two hexadecimal digits, not 00, behind it", err);
-  }
+  if (n_prefix >= INSITU__MAX_KEY) return insitu__cloud_url_refused("its path is longer than INSITU__MAX_KEY", err);
   c->bucket = insitu__mem_text(at, n);
-  c->prefix = insitu__cloud_take(&prefix);
+  c->prefix = insitu__mem_text(end, n_prefix);
   c->name = insitu__mem_text(url, (uint64_t)(end - url) + n_prefix);
   if (!c->bucket || !c->prefix || !c->name) return insitu__cloud_nomem(err);
   if (!account) return INSITU_OK;
@@ -7533,6 +7530,7 @@ static insitu_status insitu__cloud_call_await(
   char code[64];
   insitu_error cause = {0};
   r->text.limit = INSITU__MAX_SECRET_FILE;
+  r->direct = near; /* no proxy may see what they say, or could reach them */
   insitu_status status = insitu__http_call_await(c->http, r, near ? INSITU__CLOUD_NEAR_TRIES : INSITU__CLOUD_TRIES,
       near ? INSITU__CLOUD_NEAR_TIMEOUT : INSITU__CLOUD_TIMEOUT, &cause);
   if (status == INSITU_CANCELLED) return status;

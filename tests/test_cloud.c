@@ -109,8 +109,8 @@ static void test_urls(void **state) {
       {INSITU__CLOUD_HTTP, "https://u:pMARKER%40@h:8443/x%2Fy z?sig=sMARKER&a=b", {NULL}, "https://h:8443/x%2Fy%20z",
           "https://h:8443/x%2Fy%20z/a%20b/c?sig=sMARKER&a=b"},
       {INSITU__CLOUD_HTTP, "https://[::1]:443", {"bearer_token", "tMARKER"}, "https://[::1]", "https://[::1]/a%20b/c"},
-      {INSITU__CLOUD_S3, "s3://bucket/p%20q/", {"skip_signature", "true"}, "s3://bucket/p%20q",
-          "https://bucket.s3.us-east-1.amazonaws.com/p%20q/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://bucket/p%20 q/", {"skip_signature", "true", "region", ""}, "s3://bucket/p%20 q",
+          "https://bucket.s3.us-east-1.amazonaws.com/p%2520%20q/a%20b/c"},
       {INSITU__CLOUD_S3, "s3a://dotted.bucket", {"AWS_SKIP_SIGNATURE", "1", "aws_region", "eu-west-1"}, "s3a://dotted.bucket",
           "https://s3.eu-west-1.amazonaws.com/dotted.bucket/a%20b/c"},
       {INSITU__CLOUD_S3, "s3://bucket", {"skip_signature", "true", "virtual_hosted_style_request", "false"}, "s3://bucket",
@@ -162,10 +162,8 @@ static void test_refused(void **state) {
       {INSITU__CLOUD_HTTP, "http://h/", {"region", "x"}, "no option 'region'"},
       {INSITU__CLOUD_S3, "s3://", {NULL}, "bucket"},
       {INSITU__CLOUD_S3, "s3://k:MARKER@bucket/x", {NULL}, "no user"},
-      {INSITU__CLOUD_S3, "s3://bucket/x?sig=MARKER", {NULL}, "%3F"},
+      {INSITU__CLOUD_S3, "s3://bucket/x?sig=MARKER", {NULL}, "options are no part"},
       {INSITU__CLOUD_S3, "s3://bu cket/x", {NULL}, "no name"},
-      {INSITU__CLOUD_S3, "s3://bucket/%4", {NULL}, "hexadecimal"},
-      {INSITU__CLOUD_S3, "s3://bucket/%00", {NULL}, "hexadecimal"},
       {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "maybeMARKER"}, "neither true nor false"},
       {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "http://localhost:1"}, "allow_http = true"},
       {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "https://u:MARKER@h"}, "user"},
@@ -578,7 +576,12 @@ static void test_way(const struct way *w) {
 static void test_ways(void **state) {
   (void)state;
   start();
-  for (int i = 0; i < WAYS; i++) test_way(&ways[i]);
+  for (int i = 0; i < WAYS; i++) {
+    bool near = ways[i].service != WEB && ways[i].service != ROLE && ways[i].service != OAUTH;
+    if (near) setenv("http_proxy", "http://127.0.0.1:1", 1); /* this machine's services are not asked by a proxy */
+    test_way(&ways[i]);
+    unsetenv("http_proxy");
+  }
   /* short-lived ones serve for half their time; those that come too late are asked for at every request */
   opened(open_way(&ways[0]));
   life = 100;
