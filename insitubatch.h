@@ -7288,7 +7288,8 @@ static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char
   bool ok = c->base && c->path && c->name && c->prefix && (!u.user || c->basic) && (!u.n_query || c->query);
   return status < 0 || ok ? status : insitu__cloud_nomem(err);
 }
-/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, like the command line tools of these stores; of abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
+/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command line tools of these stores take; of
+ * abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
 static insitu_status insitu__cloud_open_bucket(struct insitu__cloud *c, const char *url, insitu_error *err) {
   const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
              *account = (const char *)memchr(at, '@', (size_t)(end - at));
