@@ -7288,8 +7288,8 @@ static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char
   bool ok = c->base && c->path && c->name && c->prefix && (!u.user || c->basic) && (!u.n_query || c->query);
   return status < 0 || ok ? status : insitu__cloud_nomem(err);
 }
-/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command line tools of these stores take; of
- * abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
+/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command line tools of these stores take;
+ * of abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
 static insitu_status insitu__cloud_open_bucket(struct insitu__cloud *c, const char *url, insitu_error *err) {
   const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
              *account = (const char *)memchr(at, '@', (size_t)(end - at));
@@ -7521,8 +7521,8 @@ static const char *insitu__cloud_code(const struct insitu__http_request *r, char
     if (insitu__text_json_string(&j, code, buf, cap) < 0) buf[0] = 0;
     insitu__text_json_free(&j);
   } else buf[0] = 0;
-  if (strspn(buf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != strlen(buf))
-    buf[0] = 0; /* it is shown */
+  bool digits = insitu__text_is_digit(buf[0]); /* the status again */
+  if (digits || strspn(buf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != strlen(buf)) buf[0] = 0;
   return buf;
 }
 /* Asks a service; INSITU_OK: its answer is 200. near: it is one of this machine. */
