@@ -425,10 +425,12 @@ static bool serve_aws(const struct server_request *q, struct server_answer *a) {
 static bool serve(void *user, const struct server_request *q, struct server_answer *a) {
   (void)user;
   if (serve_aws(q, a)) return true;
-  if (!strcmp(q->path, "token"))
-    return strstr(q->body, "refresh_token=refMARKER") && strstr(q->body, "client_secret=csMARKER")
-               ? give(a, OAUTH, "number")
-               : server_answer_text(a, 401, "{}");
+  if (!strcmp(q->path, "token")) {
+    bool user_token = strstr(q->body, "refresh_token=refMARKER") && strstr(q->body, "client_secret=csMARKER");
+    const char *claim = strstr(q->body, "&assertion=ey"), *dot = claim ? strstr(claim, ".ey") : NULL;
+    bool signature = dot && strstr(q->body, "jwt-bearer") && strchr(dot + 1, '.') && strlen(strchr(dot + 1, '.')) == 343;
+    return user_token || signature ? give(a, OAUTH, "number") : server_answer_text(a, 401, "{}");
+  }
   if (!strcmp(q->path, "tenant/oauth2/v2.0/token")) {
     bool secret = strstr(q->body, "client_secret=csMARKER"), federated = strstr(q->body, "client_assertion=web%2BMARKER");
     return (secret || federated) && strstr(q->body, "storage.azure.com") ? give(a, OAUTH, "number")
@@ -463,6 +465,9 @@ static const struct way {
     {"web", INSITU__CLOUD_S3, WEB, {"role_arn", "arn:r", "web_identity_token_file", "@web", "endpoint_url_sts", "%/sts/"}},
     {"role", INSITU__CLOUD_S3, ROLE, {"profile", "role", "endpoint_url_sts", "%/sts"}},
     {"refresh token", INSITU__CLOUD_GS, OAUTH, {"application_credentials", "@user.json"}},
+#ifdef INSITU_WITH_OPENSSL
+    {"service account", INSITU__CLOUD_GS, OAUTH, {"google_service_account", "@service.json"}},
+#endif
     {"google", INSITU__CLOUD_GS, GOOGLE, {"metadata_host", "%"}},
     {"client secret", INSITU__CLOUD_AZURE, OAUTH,
         {"client_id", "c", "client_secret", "csMARKER", "tenant_id", "tenant", "authority_host", "%"}},
@@ -501,6 +506,27 @@ static void holds(const struct asked *a, const struct way *w, int n) { /* a requ
   snprintf(want, sizeof want, w->kind == INSITU__CLOUD_S3 ? "tMARKER%d" : "Bearer bMARKER%d", n);
   if (!authorization || !got || strcmp(got, want) != 0) fail_msg("%s: %s, not %s", w->name, got ? got : "nothing", want);
 }
+#ifdef INSITU_WITH_OPENSSL
+#include <openssl/rsa.h>
+static void write_service_account(void) { /* with a key of its own */
+  struct insitu__text_buffer b = {0};
+  EVP_PKEY *key = EVP_RSA_gen(2048);
+  BIO *out = BIO_new(BIO_s_mem());
+  char *pem;
+  assert_int_equal(PEM_write_bio_PrivateKey(out, key, NULL, NULL, 0, NULL, NULL), 1);
+  int n = (int)BIO_get_mem_data(out, &pem);
+  insitu__text_buffer_printf(&b,
+      "{\"type\":\"service_account\",\"client_email\":\"a@b\",\"private_key_id\":\"kMARKER\",\"token_uri\":"
+      "\"http://127.0.0.1:%d/token\",\"private_key\":\"",
+      services->port);
+  for (int i = 0; i < n; i++) insitu__text_buffer_printf(&b, pem[i] == '\n' ? "\\n" : "%c", pem[i]);
+  insitu__text_buffer_printf(&b, "\"}");
+  support_write(support_path("service.json"), b.text, b.n);
+  insitu__text_buffer_free(&b);
+  BIO_free(out);
+  EVP_PKEY_free(key);
+}
+#endif
 static void start(void) {
   insitu_error err = {0};
   struct insitu__reactor_desc d = {.backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
@@ -516,6 +542,9 @@ static void start(void) {
       "\"token_uri\":\"http://127.0.0.1:%d/token\"}",
       services->port);
   write_text("user.json", user);
+#ifdef INSITU_WITH_OPENSSL
+  write_service_account();
+#endif
   write_text(".aws/credentials", "[base]\naws_access_key_id=baseMARKERid\naws_secret_access_key=baseMARKER\n");
   write_text(".aws/config", "[profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = ext\n");
 }
