@@ -5983,6 +5983,7 @@ static bool insitu__sign_day_key(struct insitu__sign_day *day, const struct insi
   if (!memcmp(of, day->of, sizeof of)) return true;
   if (!insitu__text_buffer_printf(&secret, "AWS4%s", k->secret_key)) return false;
   insitu__sign_hmac(secret.text, secret.n, scope, 8, key); /* the date, then region, service and aws4_request */
+  explicit_bzero(secret.text, (size_t)secret.n);
   insitu__text_buffer_free(&secret);
   for (const char *at = scope + 9, *end; *at; at = end + (*end != 0)) {
     end = at + strcspn(at, "/");
@@ -7206,6 +7207,7 @@ static insitu_status insitu__cloud_azure_credentials(struct insitu__cloud *c, in
   if (insitu__cloud_has(c, INSITU__CLOUD_SECRET, from)) {
     const char *key = c->set[INSITU__CLOUD_SECRET];
     c->azure_key = (unsigned char *)insitu__mem_alloc(strlen(key) + 1, 1);
+    c->n_azure_key = c->azure_key ? strlen(key) : 0; /* what is overwritten in the end */
     int64_t n = c->azure_key ? insitu__text_base64(key, strlen(key), c->azure_key, strlen(key)) : 0;
     if (n <= 0) return insitu__error_set(err, INSITU_E_AUTH, "store: account_key is no base64; copy it anew, or give sas_token");
     c->n_azure_key = (uint64_t)n;
@@ -8098,7 +8100,7 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
       "store '%.400s', listing of '%.400s': the server's answer is none, or names what lies elsewhere; check the option endpoint",
       c->name, prefix);
 }
-/* Members of a JSON object for people, without its braces; no secret among them. */
+/* Members of a JSON object for people, without its braces; no secret among them. While requests are under way: on their thread. */
 static void insitu__cloud_describe(const struct insitu__cloud *c, struct insitu__text_buffer *out) {
   static const char *const from[] = {"default", "options", "environment", "profile", "server"};
   insitu__text_buffer_printf(out, "\"name\": ");
