@@ -7813,20 +7813,10 @@ static insitu_status insitu__cloud_none(struct insitu__cloud *c, const insitu_er
       "store '%.200s': no credentials in %s (%.300s); give some, or set the option skip_signature = true for public data",
       c->name, looked[c->kind], cause->message);
 }
-/* Renews credentials where that is due, one request for all who need them; force: the server did not take those there are. */
-static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool force, insitu_error *err) {
-  if (c->source <= INSITU__CLOUD_STATIC && !c->n_roles) return INSITU_OK;
-  int64_t now = insitu__cloud_now(c);
-  bool have = c->keys.expires > now && !force;
-  if (have && (now < c->keys.renew || now < c->pause || c->renewing)) return INSITU_OK;
-  if (c->renewing) {
-    insitu__reactor_gate_await(c->reactor, &c->renewed);
-    if (c->keys.expires > now || !c->error.status) return INSITU_OK;
-    insitu__error_cause(err, &c->error);
-    return insitu__error_set(err, c->error.status, "%s", c->error.message);
-  }
+static void insitu__cloud_renew_now_await(struct insitu__cloud *c) {
   struct insitu__cloud_keys keys = {0};
   insitu_error cause = {0};
+  bool last = c->source == INSITU__CLOUD_IMDS || c->source == INSITU__CLOUD_GOOGLE || c->source == INSITU__CLOUD_MSI;
   c->renewing = true;
   insitu__reactor_gate_expect(&c->renewed, 1);
   insitu_status status = insitu__cloud_obtain_await(c, &keys, &cause);
@@ -7836,17 +7826,26 @@ static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool for
     insitu__cloud_wipe_keys(&c->keys);
     c->keys = keys;
   } else {
-    bool last = c->source == INSITU__CLOUD_IMDS || c->source == INSITU__CLOUD_GOOGLE || c->source == INSITU__CLOUD_MSI;
     insitu__cloud_wipe_keys(&keys);
     c->pause = insitu__cloud_now(c) + INSITU__CLOUD_PAUSE;
-    if (last && !c->n_roles && !c->keys.expires) status = insitu__cloud_none(c, &cause, &c->error);
+    if (last && !c->n_roles && !c->keys.expires) insitu__cloud_none(c, &cause, &c->error);
     else c->error = cause;
   }
   c->renewing = false;
   insitu__reactor_gate_open(&c->renewed);
-  if (status == INSITU_OK || (have && c->keys.expires > insitu__cloud_now(c))) return INSITU_OK;
+}
+/* Renews credentials where that is due, one request for all who need them; force: the server did not take those there are. Where it
+ * fails, those that still hold serve on. */
+static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool force, insitu_error *err) {
+  if (c->source <= INSITU__CLOUD_STATIC && !c->n_roles) return INSITU_OK;
+  int64_t now = insitu__cloud_now(c);
+  bool have = c->keys.expires > now && !force;
+  if (have && (now < c->keys.renew || now < c->pause || c->renewing)) return INSITU_OK;
+  if (c->renewing) insitu__reactor_gate_await(c->reactor, &c->renewed);
+  else if (!force || !c->error.status || now >= c->pause) insitu__cloud_renew_now_await(c); /* else it failed just now */
+  if (!c->error.status || (have && c->keys.expires > now)) return INSITU_OK;
   insitu__error_cause(err, &c->error);
-  return insitu__error_set(err, status, "%s", c->error.message);
+  return insitu__error_set(err, c->error.status, "%s", c->error.message);
 }
 
 /* -- requests -- */
@@ -7967,13 +7966,17 @@ static bool insitu__cloud_learn_clock(struct insitu__cloud *c, const struct insi
   if (far) c->skew += off; /* else another request has learnt it meanwhile */
   return true;
 }
+/* Whether a code says that credentials hold no more, or never did. */
+static bool insitu__cloud_is_over(const char *code) {
+  static const char *const over[] = {"ExpiredToken", "InvalidToken", "ExpiredTokenException", "TokenRefreshRequired",
+      "InvalidAccessKeyId", "InvalidAuthenticationInfo"};
+  return insitu__cloud_is_among(code, over, sizeof over / sizeof *over);
+}
 /* Whether credentials have been renewed because the server says that their time is over. */
 static bool insitu__cloud_learn_keys_await(
     struct insitu__cloud *c, const struct insitu__http_request *r, const char *code, insitu_error *err) {
-  static const char *const over[] = {"ExpiredToken", "InvalidToken", "ExpiredTokenException", "TokenRefreshRequired",
-      "InvalidAccessKeyId", "InvalidAuthenticationInfo"};
   int s = r->answer.status;
-  bool is_over = s == 401 || ((s == 400 || s == 403) && insitu__cloud_is_among(code, over, sizeof over / sizeof *over)) ||
+  bool is_over = s == 401 || ((s == 400 || s == 403) && insitu__cloud_is_over(code)) ||
                  (s == 400 && !r->text.n && c->kind == INSITU__CLOUD_S3); /* of HEAD */
   const char *mine = c->keys.token && c->keys.token[0] ? c->keys.token : c->keys.id;
   if (!is_over || (c->source <= INSITU__CLOUD_STATIC && !c->n_roles)) return false;
@@ -11012,7 +11015,8 @@ static insitu_status insitu__store_fetch_refused(const struct insitu__store_fetc
   if (f->retry.tries) snprintf(tries, sizeof tries, ", after %u attempts", f->retry.tries + 1);
   snprintf(cause, sizeof cause, "HTTP %d%s%s%s", http, code[0] ? " " : "", code, tries);
   if (err && err->status >= 0) err->retryable = transient;
-  return insitu__store_fetch_failed(f, http == 401 || http == 403 ? INSITU_E_AUTH : INSITU_E_HTTP, cause,
+  bool auth = http == 401 || http == 403 || (http == 400 && insitu__cloud_is_over(code));
+  return insitu__store_fetch_failed(f, auth ? INSITU_E_AUTH : INSITU_E_HTTP, cause,
       transient ? "the server is overloaded or ill; try again later, or with a lower max_inflight"
                 : insitu__cloud_advice(&f->store->remote->cloud, http, code),
       err);

@@ -422,8 +422,20 @@ static bool serve_aws(const struct server_request *q, struct server_answer *a) {
               strstr(sent(q, "Authorization"), "/sts/aws4_request");
   return good ? give(a, ROLE, "xml") : server_answer_text(a, 403, "<E><Error><Code>AccessDenied</Code></Error></E>");
 }
+/* Objects of a bucket in a region of its own, for the credentials that are given now. */
+static atomic_int current;
+static bool serve_object(const struct server_request *q, struct server_answer *a) {
+  char token[32];
+  snprintf(token, sizeof token, "tMARKER%d", (int)current);
+  if (strcmp(sent(q, "x-amz-security-token"), token) != 0)
+    return server_answer_text(a, 400, "<Error><Code>ExpiredToken</Code><Token-0>MARKER</Token-0></Error>");
+  if (!strstr(sent(q, "Authorization"), "/eu-west-2/s3/"))
+    return server_answer_text(a, 400, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-2</Region></Error>");
+  return false;
+}
 static bool serve(void *user, const struct server_request *q, struct server_answer *a) {
   (void)user;
+  if (!strncmp(q->path, "b/", 2)) return serve_object(q, a);
   if (serve_aws(q, a)) return true;
   if (!strcmp(q->path, "token")) {
     bool user_token = strstr(q->body, "refresh_token=refMARKER") && strstr(q->body, "client_secret=csMARKER");
@@ -664,6 +676,62 @@ static void test_ways_refused(void **state) {
   close_root();
   stop();
 }
+/* Reads of objects, through the store: credentials and the region are learnt once for all of them. */
+static struct insitu__store store;
+static struct read {
+  insitu_status status;
+  insitu_error error;
+  uint64_t got;
+  char bytes[8];
+  struct insitu__reactor_gate *done;
+} reads[MANY];
+static void read_one(void *arg) {
+  struct read *r = arg;
+  struct iovec iov = {r->bytes, sizeof r->bytes};
+  r->status = insitu__store_read_await(&store, "obj", 2, &iov, 1, &r->got, &r->error);
+  insitu__reactor_gate_open(r->done);
+}
+static void read_many(void *arg) {
+  struct insitu__reactor_gate done;
+  (void)arg;
+  insitu__reactor_gate_expect(&done, MANY);
+  for (int i = 0; i < MANY; i++) {
+    reads[i] = (struct read){.done = &done};
+    if (insitu__reactor_spawn(&reactor, read_one, &reads[i])) abort();
+  }
+  insitu__reactor_gate_await(&reactor, &done);
+}
+static void test_reads(void **state) {
+  (void)state;
+  start();
+  char url[100];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", services->port);
+  const insitu_option option[] = {{"endpoint", url}, {"allow_http", "true"}, {"metadata_endpoint", url}};
+  const insitu_loader_desc desc = {.api = INSITU_API, .url = "s3://b", .options = option, .n_options = 3};
+  server_text(services, "b/obj", "0123456789abcdef");
+  for (int i = 0; i < SERVICES; i++) asked_of[i] = 0;
+  life = 3600;
+  ill = wrong = false;
+  memset(&error, 0, sizeof error);
+  opened(insitu__store_open(&store, &reactor, &desc, &error));
+  for (current = 1; current < 4; current++) {
+    ill = current == 3;
+    assert_int_equal(insitu__reactor_call(&reactor, read_many, NULL), INSITU_OK);
+    assert_int_equal(asked_of[IMDS_KEYS], ill ? 2 : current);
+    for (int i = 0; i < MANY; i++) {
+      if (strstr(reads[i].error.message, "MARKER")) fail_msg("a secret is told: %s", reads[i].error.message);
+      if (reads[i].status != (ill ? INSITU_E_AUTH : INSITU_OK)) fail_msg("%d: %s", reads[i].status, reads[i].error.message);
+      if (!ill) assert_memory_equal(reads[i].bytes, "23456789", 8);
+    }
+  }
+  assert_int_equal(asked_of[IMDS_TOKEN], 3); /* the one in vain was for all, too */
+  insitu__reactor_close(&reactor);
+  insitu__store_close(&store);
+  insitu__http_close(&http);
+  memset(&reactor, 0, sizeof reactor);
+  server_stop(&services);
+  support_remove(support_path(".aws"));
+}
 static void test_anonymous(void **state) { /* no service is asked, whatever the environment says */
   (void)state;
   static const char *const names[] = {"AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
@@ -864,6 +932,7 @@ int main(void) {
       cmocka_unit_test(test_profiles),
       cmocka_unit_test(test_ways),
       cmocka_unit_test(test_ways_refused),
+      cmocka_unit_test(test_reads),
       cmocka_unit_test(test_anonymous),
       cmocka_unit_test(test_region),
       cmocka_unit_test(test_clock),
