@@ -4599,6 +4599,7 @@ struct insitu__http_request {
   uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
   int64_t connect_ms, stall_ms; /* 0: as the desc says */
   bool fresh;                   /* no connection that was used before */
+  bool direct;                  /* by no proxy */
   const bool *give_up;          /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
   /* out */
   struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
@@ -5121,7 +5122,7 @@ static void insitu__http_options_set(struct insitu__http_transfer *t) {
 #else
   insitu__http_set_long(e, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
 #endif
-  if (d->proxy || d->isolated) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy ? d->proxy : "");
+  if (d->proxy || d->isolated || r->direct) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy && !r->direct ? d->proxy : "");
   if (d->no_proxy) insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy);
   if (d->ca) insitu__http_set_text(e, CURLOPT_CAINFO, d->ca);
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
@@ -6036,6 +6037,7 @@ static bool insitu__sign_day_key(struct insitu__sign_day *day, const struct insi
   if (!memcmp(of, day->of, sizeof of)) return true;
   if (!insitu__text_buffer_printf(&secret, "AWS4%s", k->secret_key)) return false;
   insitu__sign_hmac(secret.text, secret.n, scope, 8, key); /* the date, then region, service and aws4_request */
+  explicit_bzero(secret.text, (size_t)secret.n);
   insitu__text_buffer_free(&secret);
   for (const char *at = scope + 9, *end; *at; at = end + (*end != 0)) {
     end = at + strcspn(at, "/");
@@ -6957,6 +6959,7 @@ static insitu_status insitu__cloud_option(struct insitu__cloud *c, const char *k
   insitu_status status = INSITU_OK;
   struct insitu__http_desc none = {0};
   int row = insitu__cloud_find(c->kind, key);
+  if (row >= 0 && !value[0]) return INSITU_OK; /* as if it were not there */
   if (row >= 0) return insitu__cloud_set(c, insitu__cloud_names[row].setting, value, INSITU__CLOUD_OPTION, err);
   if (insitu__http_option(c->http ? &c->http->desc : &none, key, value, err, &status)) return status;
   const char *names[INSITU__CLOUD_NAMES + INSITU__HTTP_OPTIONS];
@@ -7258,6 +7261,7 @@ static insitu_status insitu__cloud_azure_credentials(struct insitu__cloud *c, in
   if (insitu__cloud_has(c, INSITU__CLOUD_SECRET, from)) {
     const char *key = c->set[INSITU__CLOUD_SECRET];
     c->azure_key = (unsigned char *)insitu__mem_alloc(strlen(key) + 1, 1);
+    c->n_azure_key = c->azure_key ? strlen(key) : 0; /* what is overwritten in the end */
     int64_t n = c->azure_key ? insitu__text_base64(key, strlen(key), c->azure_key, strlen(key)) : 0;
     if (n <= 0) return insitu__error_set(err, INSITU_E_AUTH, "store: account_key is no base64; copy it anew, or give sas_token");
     c->n_azure_key = (uint64_t)n;
@@ -7340,27 +7344,23 @@ static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char
   bool ok = c->base && c->path && c->name && c->prefix && (!u.user || c->basic) && (!u.n_query || c->query);
   return status < 0 || ok ? status : insitu__cloud_nomem(err);
 }
-/* Bucket and prefix of scheme://bucket/prefix; of abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
+/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command line tools of these stores take;
+ * of abfs, account and endpoint, too: abfs://container@account.dfs.core.windows.net */
 static insitu_status insitu__cloud_open_bucket(struct insitu__cloud *c, const char *url, insitu_error *err) {
   const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
              *account = (const char *)memchr(at, '@', (size_t)(end - at));
   uint64_t n = (uint64_t)((account ? account : end) - at);
-  struct insitu__text_buffer prefix = {.limit = INSITU__MAX_KEY}, endpoint = {0};
-  if (strpbrk(url, "?#"))
-    return insitu__cloud_url_refused("a '?' or '#' in a key stands as %3F or %23, and options are not part of it", err);
+  struct insitu__text_buffer endpoint = {0};
+  if (strpbrk(url, "?#")) return insitu__cloud_url_refused("a '?' or '#' is in it, and options are no part of it", err);
   if (account && c->kind != INSITU__CLOUD_AZURE) return insitu__cloud_url_refused("it has no user; credentials are options", err);
   if (!n || n > 255 || strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_$") < n || at[0] == '.')
     return insitu__cloud_url_refused("its bucket or container is no name of one", err);
   while (*end == '/') end++;
   uint64_t n_prefix = strlen(end);
   while (n_prefix && end[n_prefix - 1] == '/') n_prefix--;
-  if (!insitu__sign_unescape(&prefix, end, n_prefix) || memchr(prefix.text, 0, (size_t)prefix.n)) {
-    insitu__text_buffer_free(&prefix);
-    return insitu__cloud_url_refused(
-        "its path is too long, or a '%' in it has no two hexadecimal digits, not 00, behind it", err);
-  }
+  if (n_prefix >= INSITU__MAX_KEY) return insitu__cloud_url_refused("its path is longer than INSITU__MAX_KEY", err);
   c->bucket = insitu__mem_text(at, n);
-  c->prefix = insitu__cloud_take(&prefix);
+  c->prefix = insitu__mem_text(end, n_prefix);
   c->name = insitu__mem_text(url, (uint64_t)(end - url) + n_prefix);
   if (!c->bucket || !c->prefix || !c->name) return insitu__cloud_nomem(err);
   if (!account) return INSITU_OK;
@@ -7577,8 +7577,8 @@ static const char *insitu__cloud_code(const struct insitu__http_request *r, char
     if (insitu__text_json_string(&j, code, buf, cap) < 0) buf[0] = 0;
     insitu__text_json_free(&j);
   } else buf[0] = 0;
-  if (strspn(buf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != strlen(buf))
-    buf[0] = 0; /* it is shown */
+  bool digits = insitu__text_is_digit(buf[0]); /* the status again */
+  if (digits || strspn(buf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != strlen(buf)) buf[0] = 0;
   return buf;
 }
 /* Asks a service; INSITU_OK: its answer is 200. near: it is one of this machine. */
@@ -7587,6 +7587,7 @@ static insitu_status insitu__cloud_call_await(
   char code[64];
   insitu_error cause = {0};
   r->text.limit = INSITU__MAX_SECRET_FILE;
+  r->direct = near; /* no proxy may see what they say, or could reach them */
   insitu_status status = insitu__http_call_await(c->http, r, near ? INSITU__CLOUD_NEAR_TRIES : INSITU__CLOUD_TRIES,
       near ? INSITU__CLOUD_NEAR_TIMEOUT : INSITU__CLOUD_TIMEOUT, &cause);
   if (status == INSITU_CANCELLED) return status;
@@ -7866,20 +7867,10 @@ static insitu_status insitu__cloud_none(struct insitu__cloud *c, const insitu_er
       "store '%.200s': no credentials in %s (%.300s); give some, or set the option skip_signature = true for public data",
       c->name, looked[c->kind], cause->message);
 }
-/* Renews credentials where that is due, one request for all who need them; force: the server did not take those there are. */
-static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool force, insitu_error *err) {
-  if (c->source <= INSITU__CLOUD_STATIC && !c->n_roles) return INSITU_OK;
-  int64_t now = insitu__cloud_now(c);
-  bool have = c->keys.expires > now && !force;
-  if (have && (now < c->keys.renew || now < c->pause || c->renewing)) return INSITU_OK;
-  if (c->renewing) {
-    insitu__reactor_gate_await(c->reactor, &c->renewed);
-    if (c->keys.expires > now || !c->error.status) return INSITU_OK;
-    insitu__error_cause(err, &c->error);
-    return insitu__error_set(err, c->error.status, "%s", c->error.message);
-  }
+static void insitu__cloud_renew_now_await(struct insitu__cloud *c) {
   struct insitu__cloud_keys keys = {0};
   insitu_error cause = {0};
+  bool last = c->source == INSITU__CLOUD_IMDS || c->source == INSITU__CLOUD_GOOGLE || c->source == INSITU__CLOUD_MSI;
   c->renewing = true;
   insitu__reactor_gate_expect(&c->renewed, 1);
   insitu_status status = insitu__cloud_obtain_await(c, &keys, &cause);
@@ -7889,17 +7880,26 @@ static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool for
     insitu__cloud_wipe_keys(&c->keys);
     c->keys = keys;
   } else {
-    bool last = c->source == INSITU__CLOUD_IMDS || c->source == INSITU__CLOUD_GOOGLE || c->source == INSITU__CLOUD_MSI;
     insitu__cloud_wipe_keys(&keys);
     c->pause = insitu__cloud_now(c) + INSITU__CLOUD_PAUSE;
-    if (last && !c->n_roles && !c->keys.expires) status = insitu__cloud_none(c, &cause, &c->error);
+    if (last && !c->n_roles && !c->keys.expires) insitu__cloud_none(c, &cause, &c->error);
     else c->error = cause;
   }
   c->renewing = false;
   insitu__reactor_gate_open(&c->renewed);
-  if (status == INSITU_OK || (have && c->keys.expires > insitu__cloud_now(c))) return INSITU_OK;
+}
+/* Renews credentials where that is due, one request for all who need them; force: the server did not take those there are. Where it
+ * fails, those that still hold serve on. */
+static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool force, insitu_error *err) {
+  if (c->source <= INSITU__CLOUD_STATIC && !c->n_roles) return INSITU_OK;
+  int64_t now = insitu__cloud_now(c);
+  bool have = c->keys.expires > now && !force;
+  if (have && (now < c->keys.renew || now < c->pause || c->renewing)) return INSITU_OK;
+  if (c->renewing) insitu__reactor_gate_await(c->reactor, &c->renewed);
+  else if (!force || !c->error.status || now >= c->pause) insitu__cloud_renew_now_await(c); /* else it failed just now */
+  if (!c->error.status || (have && c->keys.expires > now)) return INSITU_OK;
   insitu__error_cause(err, &c->error);
-  return insitu__error_set(err, status, "%s", c->error.message);
+  return insitu__error_set(err, c->error.status, "%s", c->error.message);
 }
 
 /* -- requests -- */
@@ -8020,13 +8020,17 @@ static bool insitu__cloud_learn_clock(struct insitu__cloud *c, const struct insi
   if (far) c->skew += off; /* else another request has learnt it meanwhile */
   return true;
 }
+/* Whether a code says that credentials hold no more, or never did. */
+static bool insitu__cloud_is_over(const char *code) {
+  static const char *const over[] = {"ExpiredToken", "InvalidToken", "ExpiredTokenException", "TokenRefreshRequired",
+      "InvalidAccessKeyId", "InvalidAuthenticationInfo"};
+  return insitu__cloud_is_among(code, over, sizeof over / sizeof *over);
+}
 /* Whether credentials have been renewed because the server says that their time is over. */
 static bool insitu__cloud_learn_keys_await(
     struct insitu__cloud *c, const struct insitu__http_request *r, const char *code, insitu_error *err) {
-  static const char *const over[] = {"ExpiredToken", "InvalidToken", "ExpiredTokenException", "TokenRefreshRequired",
-      "InvalidAccessKeyId", "InvalidAuthenticationInfo"};
   int s = r->answer.status;
-  bool is_over = s == 401 || ((s == 400 || s == 403) && insitu__cloud_is_among(code, over, sizeof over / sizeof *over)) ||
+  bool is_over = s == 401 || ((s == 400 || s == 403) && insitu__cloud_is_over(code)) ||
                  (s == 400 && !r->text.n && c->kind == INSITU__CLOUD_S3); /* of HEAD */
   const char *mine = c->keys.token && c->keys.token[0] ? c->keys.token : c->keys.id;
   if (!is_over || (c->source <= INSITU__CLOUD_STATIC && !c->n_roles)) return false;
@@ -8153,7 +8157,7 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
       "store '%.400s', listing of '%.400s': the server's answer is none, or names what lies elsewhere; check the option endpoint",
       c->name, prefix);
 }
-/* Members of a JSON object for people, without its braces; no secret among them. */
+/* Members of a JSON object for people, without its braces; no secret among them. While requests are under way: on their thread. */
 static void insitu__cloud_describe(const struct insitu__cloud *c, struct insitu__text_buffer *out) {
   static const char *const from[] = {"default", "options", "environment", "profile", "server"};
   insitu__text_buffer_printf(out, "\"name\": ");
@@ -11065,7 +11069,8 @@ static insitu_status insitu__store_fetch_refused(const struct insitu__store_fetc
   if (f->retry.tries) snprintf(tries, sizeof tries, ", after %u attempts", f->retry.tries + 1);
   snprintf(cause, sizeof cause, "HTTP %d%s%s%s", http, code[0] ? " " : "", code, tries);
   if (err && err->status >= 0) err->retryable = transient;
-  return insitu__store_fetch_failed(f, http == 401 || http == 403 ? INSITU_E_AUTH : INSITU_E_HTTP, cause,
+  bool auth = http == 401 || http == 403 || (http == 400 && insitu__cloud_is_over(code));
+  return insitu__store_fetch_failed(f, auth ? INSITU_E_AUTH : INSITU_E_HTTP, cause,
       transient ? "the server is overloaded or ill; try again later, or with a lower max_inflight"
                 : insitu__cloud_advice(&f->store->remote->cloud, http, code),
       err);
