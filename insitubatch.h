@@ -3485,8 +3485,8 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
   struct io_uring_sqe *sqe = insitu__ring_uring_sqe(r);
   if (!sqe) return false;
   uint64_t data = (uint64_t)(uintptr_t)p | INSITU__RING_DATA_POLL;
-  if (p->armed) {
-    io_uring_prep_poll_remove(sqe, data);
+  if (p->armed) { /* a POLL_REMOVE may find it busy with a wake-up that comes to nothing: EALREADY, and it stays armed */
+    io_uring_prep_cancel64(sqe, data, 0);
     io_uring_sqe_set_data64(sqe, INSITU__RING_DATA_NOTHING);
     p->leaving = true;
   } else {
@@ -3631,8 +3631,8 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
   }
   *what = "io_uring_setup";
   if (rc < 0) return rc;
-  static const uint8_t needed[] = {IORING_OP_OPENAT, IORING_OP_READV, IORING_OP_READ, IORING_OP_CLOSE, IORING_OP_POLL_ADD,
-      IORING_OP_POLL_REMOVE, IORING_OP_ASYNC_CANCEL};
+  static const uint8_t needed[] = {
+      IORING_OP_OPENAT, IORING_OP_READV, IORING_OP_READ, IORING_OP_CLOSE, IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL};
   enum { N_OPS = 128 }; /* the kernel lists no more than it knows */
   _Alignas(struct io_uring_probe) char memory[sizeof(struct io_uring_probe) + N_OPS * sizeof(struct io_uring_probe_op)] = {0};
   struct io_uring_probe *probe = (struct io_uring_probe *)(void *)memory;
