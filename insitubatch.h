@@ -5421,6 +5421,8 @@ static bool insitu__http_transient(CURLcode code) {
   case CURLE_SSL_CONNECT_ERROR:
   case CURLE_GOT_NOTHING:
   case CURLE_SEND_ERROR:
+  case CURLE_UNSUPPORTED_PROTOCOL: /* no HTTP header: what is left of another answer on a connection, or a proxy's noise */
+  case CURLE_WEIRD_SERVER_REPLY:
   case CURLE_RECV_ERROR: return true;
   default: return false;
   }
@@ -5433,6 +5435,7 @@ static const char *insitu__http_advice(CURLcode code) {
   case CURLE_OPERATION_TIMEDOUT: return "the server or the network is slow; see the options connect_timeout and stall_timeout";
   case CURLE_PEER_FAILED_VERIFICATION:
   case CURLE_SSL_CACERT_BADFILE: return "give the certificate authority with the option ca_bundle";
+  case CURLE_OUT_OF_MEMORY: return "curl lacks memory, or a header line is longer than it takes (100 KiB)";
   default: return "check the server and the network";
   }
 }
@@ -11061,13 +11064,15 @@ static insitu_status insitu__store_fetch_failed(
 }
 /* An answer that is no success: what it means. */
 static insitu_status insitu__store_fetch_refused(const struct insitu__store_fetch *f, insitu_error *err) {
-  char code[64], cause[160], tries[48] = "";
+  char code[64], cause[240], tries[48] = "";
   const struct insitu__http_request *r = &f->request;
   int http = r->answer.status;
   insitu__cloud_code(r, code, sizeof code);
   bool transient = insitu__http_transient_status(http);
   if (f->retry.tries) snprintf(tries, sizeof tries, ", after %u attempts", f->retry.tries + 1);
-  snprintf(cause, sizeof cause, "HTTP %d%s%s%s", http, code[0] ? " " : "", code, tries);
+  bool redirect = http / 100 == 3 && f->store->remote->cloud.kind == INSITU__CLOUD_HTTP;
+  snprintf(cause, sizeof cause, "HTTP %d%s%s%s%s", http, code[0] ? " " : "", code,
+      redirect ? ", a redirect that is not followed (one of many, without a target, or to another scheme)" : "", tries);
   if (err && err->status >= 0) err->retryable = transient;
   bool auth = http == 401 || http == 403 || (http == 400 && insitu__cloud_is_over(code));
   return insitu__store_fetch_failed(f, auth ? INSITU_E_AUTH : INSITU_E_HTTP, cause,
