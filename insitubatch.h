@@ -11000,8 +11000,9 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
 /* A read of more bytes is made of several requests side by side: one connection to an object store gives 50 to 100 MB/s. As
  * large as the AWS CLI's parts. */
 #define INSITU__STORE_PART (8u << 20)
-#define INSITU__STORE_PARTS 32 /* of one read, at most: then larger ones */
-#define INSITU__STORE_PROBES 8 /* places that are looked at for one object */
+#define INSITU__STORE_PARTS 32    /* of one read, at most: then larger ones */
+#define INSITU__STORE_PROBES 8    /* places that are looked at for one object */
+#define INSITU__STORE_AT_ONCE 512 /* metadata objects: those of a few hundred arrays in two round trips */
 
 struct insitu__store_seen { /* what was read of an object: another ETag later means that it has changed */
   uint64_t key, etag;       /* hashes; 0: free */
@@ -11445,6 +11446,7 @@ static insitu_status insitu__store_remote_open(
   if (status >= 0) status = insitu__cloud_open(&m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
   if (status < 0) return status;
   s->cached = m->http.desc.cached;
+  insitu__http_connections(&m->http, 0);
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(insitu__cloud_name(&m->cloud), strlen(insitu__cloud_name(&m->cloud)));
   m->seen = (struct insitu__store_seen *)insitu__mem_map(INSITU__STORE_SEEN * sizeof *m->seen);
@@ -12250,6 +12252,10 @@ static struct insitu__store_memo *insitu__store_memo_find(struct insitu__store *
  * for a round trip of its own. Errors are told by that, too. What memory is missing for is not asked for. */
 static void insitu__store_prefetch_await(struct insitu__store *s, const char *const *keys, uint64_t n, uint64_t limit) {
   if (!s->remote || s->zip) return;
+#ifndef INSITU_NO_CURL
+  uint64_t at_once = insitu__base_min(n, INSITU__STORE_AT_ONCE);
+  if ((double)at_once > s->remote->http.most) insitu__http_connections(&s->remote->http, at_once);
+#endif
   struct insitu__reactor_gate gate;
   uint64_t first = INSITU__ARRAY_LEN(s->memo), asked = 0;
   for (uint64_t i = 0; i < n; i++) {
