@@ -128,7 +128,7 @@ struct server_rule {
   const char *key, *method; /* a glob for the path ('*' takes slashes, too), a method; NULL: all */
   const char *range;        /* a glob for the value of Range, "" for requests without; NULL: all */
   uint64_t skip, count;     /* of those not the first `skip`; then `count`, 0: all */
-  bool each;                /* skip and count are per target and range, not in all */
+  bool each;                /* skip and count are per target, not in all */
   double probability;       /* 0: 1. Drawn from the seed, target, range and how often that was asked: not from the timing */
   enum server_fault fault;
   int status;
@@ -814,7 +814,8 @@ static inline void server__apply(
 }
 static inline void server__rules(struct server *s, const struct server_request *q, struct server__twist *t) { /* locked */
   const char *range = server_request_header(q, "Range");
-  uint64_t target = server__hash(range ? server__hash(3, range, strlen(range)) : 3, q->target, strlen(q->target));
+  uint64_t target = server__hash(3, q->target, strlen(q->target));
+  uint64_t asked = range ? server__hash(target, range, strlen(range)) : target + 1;
   *t = (struct server__twist){.cut_at = INT64_MAX, .stall_at = INT64_MAX};
   for (unsigned i = 0; i < s->n_rules; i++) {
     struct server__rule *one = &s->rules[i];
@@ -822,11 +823,12 @@ static inline void server__rules(struct server *s, const struct server_request *
     if ((r->key && fnmatch(r->key, q->path, 0)) || (r->method && strcmp(r->method, q->method)) ||
         (r->range && fnmatch(r->range, range ? range : "", 0)))
       continue;
-    uint64_t times = (*server__counter(s, server__mix(target + i + 1)))++, seen = r->each ? times : one->seen;
-    one->seen++;
+    uint64_t *times = server__counter(s, server__mix((r->each ? target : asked) + i + 1));
+    uint64_t seen = r->each ? *times : one->seen;
+    one->seen++, ++*times;
     if (seen < r->skip || (r->count && seen - r->skip >= r->count)) continue;
     if (r->probability > 0 &&
-        (double)(server__mix(server__mix(s->options.seed + i) ^ server__mix(target + 31 * times)) >> 11) * 0x1p-53 >=
+        (double)(server__mix(server__mix(s->options.seed + i) ^ server__mix(asked + 31 * *times)) >> 11) * 0x1p-53 >=
             r->probability)
       continue;
     one->hits++;
@@ -1226,10 +1228,12 @@ static inline struct server_child server_fork(
   close(ready[0]);
   return child;
 }
-/* At once, as kill -9 does. */
+/* At once, as kill -9 does. Once more is fine. */
 static inline void server_kill(struct server_child *child) {
+  if (child->pid <= 0) return; /* which to kill would mean a group, or everybody */
   kill(child->pid, SIGKILL);
   while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR) {}
+  child->pid = 0;
   close(child->life);
 }
 #endif

@@ -1,0 +1,745 @@
+/* Whole epochs over HTTP from a server that this process runs, fine and ill: what can be overcome ends in the very bytes and the very
+ * order of a local read, all else in one clear error; and nothing is left behind. */
+#include "server.h"
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include <sys/resource.h>
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
+
+/* Small archives with a chunk for every few samples, of each way in which chunks are stored; in the temporary folder. */
+static const struct support_array archives[] = {
+    {.name = "raw", .ndim = 3, .shape = {60, 5, 7}, .chunk = {3, 5, 7}, .dtype = INSITU_F32, .format = 3},
+    {.name = "big",
+        .ndim = 3,
+        .shape = {60, 9, 7},
+        .chunk = {4, 4, 7},
+        .dtype = INSITU_I16,
+        .format = 2,
+        .big = true,
+        .fortran = true},
+    {.name = "zstd",
+        .ndim = 2,
+        .shape = {60, 300},
+        .chunk = {4, 100},
+        .dtype = INSITU_F64,
+        .format = 3,
+        .zstd = true,
+        .absent = 5},
+    {.name = "sharded",
+        .ndim = 2,
+        .shape = {60, 64},
+        .chunk = {2, 32},
+        .dtype = INSITU_F32,
+        .format = 3,
+        .zstd = true,
+        .shard = {5, 2},
+        .index_crc = true,
+        .gap = 100},
+    {.name = "rawshard",
+        .ndim = 2,
+        .shape = {60, 64},
+        .chunk = {2, 32},
+        .dtype = INSITU_F32,
+        .format = 3,
+        .shard = {5, 2},
+        .index_first = true},
+};
+enum { RAW, BIG, ZSTD, SHARDED, RAWSHARD, ARCHIVES };
+static struct server *server;
+static struct server_child killed, apart; /* servers in processes of their own */
+
+static void serve_apart(struct server *s, void *user) {
+  (void)user;
+  server_latency(s, 2);
+}
+static int setup(void **state) {
+  if (support_setup(state)) return -1;
+  for (int i = 0; i < ARCHIVES; i++) support_make(support_path(archives[i].name), &archives[i]);
+  struct server_options options = {.folder = support_dir};
+  killed = server_fork(&options, serve_apart, NULL); /* before there are threads */
+  apart = server_fork(&options, serve_apart, NULL);
+  server = server_start(&options);
+  return 0;
+}
+static int teardown(void **state) {
+  server_kill(&killed);
+  server_kill(&apart);
+  server_stop(&server);
+  return support_teardown(state);
+}
+static unsigned descriptors(void) {
+  unsigned n = 0;
+  DIR *d = opendir("/proc/self/fd");
+  assert_non_null(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n - 3; /* ".", "..", and the one that reads */
+}
+/* What the server still has to do for clients that are gone. */
+static void settle(void) {
+  for (int i = 0; server_stats(server).open || server_stats(server).in_flight; i++) {
+    if (i > 5000) fail_msg("a connection stays open");
+    usleep(1000);
+  }
+}
+
+/* ---- an epoch, and what came of it ---- */
+struct run {
+  uint64_t order, bytes, batches; /* hashes of the anchors and of all bytes */
+  insitu_status status;           /* of opening or of the call that gave no batch */
+  insitu_error err;
+  insitu_stats stats;
+  bool opened;
+};
+struct job {
+  const char *url;
+  const insitu_variable *variables;
+  uint64_t n_variables;
+  insitu_option options[8];
+  uint64_t max_inflight;
+  int32_t split, on_absent;
+  int mode;
+  void (*at_batch)(uint64_t batch);
+};
+static struct run run(const struct job *j) {
+  struct run r = {.order = 1, .bytes = 1};
+  insitu_loader *ld = NULL;
+  insitu_iter *it;
+  insitu_batch *b;
+  uint64_t n = 0;
+  while (n < 8 && j->options[n].key) n++;
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = j->url,
+      .variables = j->variables,
+      .n_variables = j->n_variables,
+      .batch_size = 5,
+      .block_chunks = 6,
+      .options = j->options,
+      .n_options = n,
+      .max_inflight = j->max_inflight,
+      .on_absent_chunk = j->on_absent,
+      .hold_epoch = 1,
+      .log_level = INSITU_LOG_ERROR,
+      .io = modes[j->mode].io,
+      .inline_io = modes[j->mode].inline_io};
+  insitu_iter_desc id = {.api = INSITU_API, .split = j->split};
+  r.status = insitu_loader_open(&d, &ld, &r.err);
+  if (r.status) return r;
+  r.opened = true;
+  r.status = insitu_iter_open(ld, &id, &it, &r.err);
+  while (!r.status && (r.status = insitu_iter_next(it, 60000, &b, &r.err)) == INSITU_OK) {
+    r.order = server__hash(r.order, b->sample_indices, b->rows * sizeof *b->sample_indices);
+    for (uint64_t i = 0; i < b->n_arrays; i++) r.bytes = server__hash(r.bytes, b->arrays[i].data, b->arrays[i].bytes);
+    insitu_batch_release(&b);
+    if (j->at_batch) j->at_batch(r.batches);
+    r.batches++;
+  }
+  assert_int_equal(insitu_loader_stats(ld, &r.stats, NULL), INSITU_OK);
+  insitu_loader_close(&ld);
+  return r;
+}
+static const int64_t two_steps[] = {0, 3};
+static const insitu_variable views[ARCHIVES][2] = {
+    {{.label = "x", .path = "raw"}, {.label = "y", .path = "raw", .offset = 2, .dtype = INSITU_F64}},
+    {{.label = "x", .path = "big"}, {.label = "y", .path = "big", .steps = two_steps, .n_steps = 2}},
+    {{.label = "x", .path = "zstd"}, {.label = "y", .path = "zstd", .offset = -1}},
+    {{.label = "x", .path = "sharded"}, {.label = "y", .path = "sharded", .offset = 1}},
+    {{.label = "x", .path = "rawshard"}, {.label = "y", .path = "rawshard", .offset = 1}}};
+static struct job job(int archive, const char *base, int mode) { /* base: "" for the folder itself */
+  static char url[8][700];
+  static int turn;
+  char *p = url[turn++ % 8];
+  snprintf(p, sizeof url[0], "%s/%s", *base ? base : support_dir, archives[archive].name);
+  return (struct job){.url = p, .variables = views[archive], .n_variables = 2, .mode = mode};
+}
+static const char *here(void) {
+  static char base[64];
+  snprintf(base, sizeof base, "http://127.0.0.1:%d", server->port);
+  return base;
+}
+static struct run local[ARCHIVES];                             /* what the folder itself gives */
+static const char *differs(const struct run *r, int archive) { /* from the local read: how, or NULL */
+  struct run *want = &local[archive];
+  if (!want->batches) {
+    struct job j = job(archive, "", INLINE_EPOLL);
+    *want = run(&j);
+    assert_int_equal(want->status, INSITU_END);
+    assert_true(want->batches > 3);
+  }
+  if (r->status != INSITU_END) return r->err.message;
+  if (r->order != want->order) return "another order";
+  return r->bytes != want->bytes || r->batches != want->batches ? "other bytes" : NULL;
+}
+static void same(const struct run *r, int archive, const char *what) {
+  const char *how = differs(r, archive);
+  if (how) fail_msg("%s: %s: %s", what, insitu_status_name(r->status), how);
+}
+
+/* ---- servers that are well ---- */
+static void test_epochs(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    unsigned before = descriptors();
+    for (int a = 0; a < ARCHIVES; a++) {
+      server_reset(server);
+      struct job j = job(a, here(), m);
+      struct run r = run(&j);
+      same(&r, a, archives[a].name);
+      assert_int_equal(r.stats.retries, 0);
+      assert_int_equal(r.stats.http_requests, server_stats(server).requests);
+      assert_true(r.stats.bytes_fetched > 0 && r.stats.bytes_fetched <= server_stats(server).bytes_sent);
+      settle();
+    }
+    assert_int_equal(descriptors(), before);
+  }
+}
+/* Archives that zarr-python wrote: blosc in its variants, both formats. */
+static void test_stores(void **state) {
+  static const insitu_variable train[] = {{.label = "x", .offset = 1}, {.label = "y", .dtype = INSITU_F32}, {.label = "z"}};
+  static const insitu_variable blosc[] = {{.label = "lz4_shuffle"}, {.label = "lz4_bitshuffle"}, {.label = "blosc_zstd_shuffle"}};
+  struct server *data = server_start(&(struct server_options){.folder = TEST_DATA "/stores", .chunked = false});
+  (void)state;
+  EACH_MODE (m)
+    for (int i = 0; i < 3; i++) {
+      static const char *const name[] = {"train.v2.zarr", "train.v3.zarr", "codecs.v2.zarr"};
+      char url[300];
+      struct run r[2];
+      for (int remote = 0; remote < 2; remote++) {
+        snprintf(url, sizeof url, "%s/%s", remote ? server_url(data, "") : TEST_DATA "/stores", name[i]);
+        struct job j = {.url = url, .variables = i < 2 ? train : blosc, .n_variables = 3, .split = INSITU_ALL, .mode = m};
+        r[remote] = run(&j);
+        if (r[remote].status != INSITU_END) fail_msg("%s: %s", url, r[remote].err.message);
+      }
+      assert_true(r[0].order == r[1].order && r[0].bytes == r[1].bytes && r[0].batches == r[1].batches && r[0].batches);
+    }
+  server_stop(&data);
+}
+
+/* ---- servers that are ill ---- */
+#define FAST                                                                                                                     \
+  {"connect_timeout", "2s"}, {                                                                                                   \
+    "stall_timeout", "1s"                                                                                                        \
+  }
+struct ill {
+  const char *name;
+  int archive;
+  struct server_rule rule[2];
+  /* what it must end in: INSITU_END, all right; or this error, from opening or from next */
+  insitu_status status;
+  int http_status;
+  uint64_t retries, throttled; /* at least */
+  bool retryable;
+  const char *word; /* in the message */
+};
+#define CHUNKS "*/c/*"
+#define EACH .each = true, .count = 1
+static const struct ill overcome[] = {
+    {"500 with XML, each object once", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_STATUS, .status = 500}}, .retries = 10},
+    {"502", ZSTD, {{.key = CHUNKS, .count = 3, .fault = SERVER_STATUS, .status = 502}}, .retries = 3},
+    {"504 for metadata", RAW, {{.key = "*zarr.json", EACH, .fault = SERVER_STATUS, .status = 504}}, .retries = 1},
+    {"408", RAW, {{.key = CHUNKS, .count = 3, .fault = SERVER_STATUS, .status = 408}}, .retries = 3},
+    {"503 SlowDown", RAW, {{.key = CHUNKS, .count = 2, .fault = SERVER_STATUS, .status = 503, .text = "SlowDown"}}, .retries = 2,
+        .throttled = 2},
+    {"503, Retry-After in seconds", RAW, {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 503, .retry_after = 1}},
+        .retries = 1, .throttled = 1},
+    {"429, Retry-After as a date", RAW, {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 429, .retry_after = -1}},
+        .retries = 1, .throttled = 1},
+    {"reset before the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = SERVER_AT_START}}, .retries = 1},
+    {"reset in the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = SERVER_AT_HEADER}}, .retries = 10},
+    {"reset after the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 0}}, .retries = 10},
+    {"reset in the body", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 100}}, .retries = 10},
+    {"reset in a shard", SHARDED, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 11}}, .retries = 5},
+    {"reset in metadata", BIG, {{.key = "*.zarray", EACH, .fault = SERVER_RESET, .at = 50}}, .retries = 1},
+    {"closed before the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_START}}, .retries = 1},
+    {"closed in the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}}, .retries = 10},
+    {"truncated", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 200}}, .retries = 10},
+    {"truncated, compressed", ZSTD, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 20}}, .retries = 10},
+    {"truncated, in a shard", RAWSHARD, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 33}}, .retries = 5},
+    {"truncated and chunked", RAW,
+        {{.key = CHUNKS, .fault = SERVER_CHUNKED, .at = 64}, {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 200}},
+        .retries = 10},
+    {"truncated thrice", RAW, {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_CLOSE, .at = 100}}, .retries = 20},
+    {"silent before the header", RAW,
+        {{.key = CHUNKS, .count = 2, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER}}, .retries = 2},
+    {"silent in the header", RAW, {{.key = CHUNKS, .count = 1, .fault = SERVER_STALL, .at = SERVER_AT_HEADER, .ms = SERVER_EVER}},
+        .retries = 1},
+    {"silent in the body", RAW, {{.key = CHUNKS, .count = 2, .fault = SERVER_STALL, .at = 100, .ms = SERVER_EVER}}, .retries = 2},
+    {"a pause in the body", RAW, {{.key = CHUNKS, .fault = SERVER_STALL, .at = 100, .ms = 30}}, .status = INSITU_OK},
+    {"slow drips", RAW, {{.key = CHUNKS, .count = 2, .fault = SERVER_DRIP, .at = 1, .ms = 100}}, .retries = 2},
+    {"bytes by the dozen", ZSTD, {{.key = CHUNKS, .fault = SERVER_DRIP, .at = 12, .ms = 1}}, .status = INSITU_OK},
+    {"another range than asked for, once", SHARDED, {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_RANGE, .at = 1}},
+        .retries = 1},
+    {"no Content-Range, once", SHARDED, {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_RANGE, .text = ""}}, .retries = 1},
+    {"ranges ignored", SHARDED, {{.key = CHUNKS, .fault = SERVER_WHOLE}}, .status = INSITU_OK},
+    {"Content-Length too large", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_LENGTH, .at = 7}}, .retries = 10},
+    {"Content-Length too small, once", SHARDED, {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_LENGTH, .at = -7}},
+        .retries = 1},
+    {"more than announced", RAW, {{.key = CHUNKS, .fault = SERVER_LONGER, .at = 5000}}, .status = INSITU_OK},
+    {"noise instead of a header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_NOISE}}, .retries = 1},
+    {"redirect here", RAW, {{.key = "raw/*", .fault = SERVER_REDIRECT, .text = "/raw/../*", .count = 3}}, .status = INSITU_OK},
+    {"a header of 90 KiB", RAW, {{.fault = SERVER_BIG_HEADER, .at = 90 << 10}}, .status = INSITU_OK},
+    {"interim answers", RAW, {{.fault = SERVER_CONTINUE, .at = 2}}, .status = INSITU_OK},
+    {"early hints", SHARDED, {{.fault = SERVER_CONTINUE, .at = 1, .status = 103}}, .status = INSITU_OK},
+    {"closed after each answer", SHARDED, {{.fault = SERVER_LAST}}, .status = INSITU_OK},
+    {"chunked answers", SHARDED, {{.fault = SERVER_CHUNKED, .at = 33}}, .status = INSITU_OK},
+    {"answers until close", ZSTD, {{.fault = SERVER_UNTIL_CLOSE}}, .status = INSITU_OK},
+    {"no ETag", SHARDED, {{.fault = SERVER_ETAG, .text = ""}}, .status = INSITU_OK},
+    {"a weak ETag", SHARDED, {{.fault = SERVER_ETAG, .text = "W/\"1\""}}, .status = INSITU_OK},
+    {"latency", SHARDED, {{.fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 10}}, .status = INSITU_OK},
+};
+static const struct ill fatal[] = {
+    {"500 for ever", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 500}}, .status = INSITU_E_HTTP, .http_status = 500,
+        .retries = 2, .retryable = true, .word = "attempts"},
+    {"503 for ever, metadata", RAW, {{.fault = SERVER_STATUS, .status = 503, .text = "SlowDown"}}, .status = INSITU_E_HTTP,
+        .http_status = 503, .retryable = true, .word = "SlowDown"},
+    {"403", RAW, {{.key = CHUNKS, .skip = 3, .fault = SERVER_STATUS, .status = 403, .text = "AccessDenied"}},
+        .status = INSITU_E_AUTH, .http_status = 403, .word = "AccessDenied"},
+    {"401, metadata", BIG, {{.fault = SERVER_STATUS, .status = 401}}, .status = INSITU_E_AUTH, .http_status = 401,
+        .word = "credentials"},
+    {"400", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 400, .text = "InvalidRequest"}}, .status = INSITU_E_HTTP,
+        .http_status = 400, .word = "InvalidRequest"},
+    {"501", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 501}}, .status = INSITU_E_HTTP, .http_status = 501},
+    {"reset for ever", RAW, {{.key = CHUNKS, .fault = SERVER_RESET, .at = SERVER_AT_START}}, .status = INSITU_E_HTTP,
+        .http_status = 0, .retries = 2, .retryable = true},
+    {"reset in every body", RAW, {{.key = CHUNKS, .fault = SERVER_RESET, .at = 0}}, .status = INSITU_E_HTTP, .http_status = -1,
+        .retries = 2, .retryable = true},
+    {"truncated for ever", RAW, {{.key = CHUNKS, .fault = SERVER_CLOSE, .at = 0}}, .status = INSITU_E_HTTP, .http_status = -1,
+        .retries = 2, .retryable = true},
+    {"silent for ever", RAW, {{.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER}},
+        .status = INSITU_E_HTTP, .http_status = 0, .retries = 1, .retryable = true, .word = "stall_timeout"},
+    {"silent in metadata", RAW, {{.fault = SERVER_STALL, .at = 10, .ms = SERVER_EVER}}, .status = INSITU_E_HTTP,
+        .http_status = -1, .retryable = true},
+    {"always another range", RAWSHARD, {{.key = CHUNKS, .range = "?*", .fault = SERVER_RANGE, .at = 1}}, .status = INSITU_E_HTTP,
+        .http_status = 206, .retryable = true, .word = "range"},
+    {"never a Content-Range", RAWSHARD, {{.key = CHUNKS, .range = "?*", .fault = SERVER_RANGE, .text = ""}},
+        .status = INSITU_E_HTTP, .http_status = 206, .retryable = true, .word = "range"},
+    {"changed between reads of a shard", SHARDED, {{.key = CHUNKS, .skip = 6, .count = 1, .fault = SERVER_CHANGE}},
+        .status = INSITU_E_CHANGED, .http_status = -1, .word = "chang"},
+    {"changed in the midst of a body", RAW,
+        {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 100}, {.key = CHUNKS, .skip = 30, .fault = SERVER_CHANGE}},
+        .status = INSITU_E_CHANGED, .http_status = -1, .word = "chang"},
+    {"noise as metadata", RAW, {{.key = "*zarr.json", .fault = SERVER_GARBAGE, .at = 3000}}, .status = INSITU_E_JSON,
+        .http_status = -1},
+    {"noise as a shard", SHARDED, {{.key = CHUNKS, .fault = SERVER_GARBAGE, .at = 30000}}, .status = INSITU_E_CORRUPT,
+        .http_status = -1},
+    {"compressed on the way", RAW, {{.key = CHUNKS, .fault = SERVER_GZIP}}, .status = INSITU_E_HTTP, .http_status = 200,
+        .word = "Content-Encoding"},
+    {"a byte flipped", ZSTD, {{.key = CHUNKS, .fault = SERVER_FLIP, .at = 30}}, .status = INSITU_E_CORRUPT, .http_status = -1},
+    {"a header of 1 MiB", RAW, {{.key = CHUNKS, .fault = SERVER_BIG_HEADER, .at = 1 << 20}}, .status = INSITU_E_HTTP,
+        .http_status = -1},
+    {"noise for ever", RAW, {{.key = CHUNKS, .fault = SERVER_NOISE}}, .status = INSITU_E_HTTP, .http_status = 0, .retries = 2,
+        .retryable = true},
+    {"a redirect in circles", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = "/*"}}, .status = INSITU_E_HTTP,
+        .http_status = 302, .word = "redirect"},
+    {"a redirect to a file", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = "file:///etc/passwd"}},
+        .status = INSITU_E_HTTP, .http_status = 302},
+    {"a redirect to nowhere", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = ""}}, .status = INSITU_E_HTTP,
+        .http_status = 302},
+};
+/* Illnesses fail one by one, and all are tried. */
+static int n_bad;
+__attribute__((format(printf, 1, 2))) static void bad(const char *format, ...) {
+  char text[3000];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  print_error("%s\n", text);
+  n_bad++;
+}
+/* An illness on all modes in turn; every other one of them with a query and a user, which no message may show. */
+static void suffer(const struct ill *f, int m) {
+  char base[200];
+  unsigned before = descriptors();
+  server_reset(server);
+  for (int i = 0; i < 2; i++)
+    if (f->rule[i].fault) server_rule(server, f->rule[i]);
+  snprintf(base, sizeof base, "http://us3r:secr3t@127.0.0.1:%d", server->port);
+  struct job j = job(f->archive, base, m);
+  char url[800];
+  snprintf(url, sizeof url, "%s?sig=t0ken", j.url);
+  j.url = url;
+  static const insitu_option patient[] = {FAST, {"max_retries", "8"}}, hasty[] = {FAST, {"max_retries", "2"}};
+  memcpy(j.options, f->status < 0 ? hasty : patient, sizeof patient);
+  struct run r = run(&j);
+  if (f->status == INSITU_OK) {
+    if (differs(&r, f->archive)) bad("%s: %s", f->name, differs(&r, f->archive));
+  } else {
+    const char *name = strrchr(j.url, '/') + 1;
+    if (r.status != f->status)
+      bad("%s: %s, not %s: %s", f->name, insitu_status_name(r.status), insitu_status_name(f->status), r.err.message);
+    if (f->http_status >= 0 && r.err.http_status != f->http_status)
+      bad("%s: HTTP status %d, not %d: %s", f->name, r.err.http_status, f->http_status, r.err.message);
+    if (f->http_status >= 0 && r.err.retryable != f->retryable) bad("%s: retryable is %d", f->name, r.err.retryable);
+    if (f->word && !strcasestr(r.err.message, f->word)) bad("%s: no '%s' in: %s", f->name, f->word, r.err.message);
+    if (f->status == INSITU_E_HTTP || f->status == INSITU_E_AUTH || f->status == INSITU_E_CHANGED) {
+      char store[100], want[100];
+      snprintf(store, sizeof store, "127.0.0.1:%d", server->port);
+      snprintf(want, sizeof want, "%.*s", (int)strcspn(name, "?"), name);
+      if (!strstr(r.err.message, store) || !strstr(r.err.message, want) || !strstr(r.err.message, "; "))
+        bad("%s: store, object or advice is missing: %s", f->name, r.err.message);
+    }
+    if (getenv("TEST_VERBOSE")) print_message("%s: %s\n", f->name, r.err.message);
+  }
+  static const char *const secret[] = {"us3r", "secr3t", "t0ken", "dXMzcjpzZWNyM3Q", "sig="};
+  for (int i = 0; i < 5; i++)
+    if (strstr(r.err.message, secret[i])) bad("%s: a secret in: %s", f->name, r.err.message);
+  if (r.opened && (r.stats.retries < f->retries || r.stats.throttled < f->throttled))
+    bad("%s: %d retries, %d throttled", f->name, (int)r.stats.retries, (int)r.stats.throttled);
+  if (server_stats(server).faults == 0) bad("%s: never happened", f->name);
+  settle();
+  if (descriptors() != before) bad("%s: %d descriptors, before %d", f->name, (int)descriptors(), (int)before);
+}
+static void suffer_all(const struct ill *f, size_t n) {
+  int usable[MODES], modes_n = n_bad = 0;
+  const char *only = getenv("TEST_ILL");
+  EACH_MODE (m) usable[modes_n++] = m;
+  for (size_t i = 0; i < n; i++)
+    if (!only || strstr(f[i].name, only)) suffer(&f[i], usable[i % (size_t)modes_n]);
+  assert_int_equal(n_bad, 0);
+}
+static void test_overcome(void **state) {
+  (void)state;
+  suffer_all(overcome, sizeof overcome / sizeof *overcome);
+}
+static void test_fatal(void **state) {
+  (void)state;
+  suffer_all(fatal, sizeof fatal / sizeof *fatal);
+}
+/* A chunk that is there and was answered by 404 is a chunk that is absent: its fill value, and counted. */
+static void test_absent(void **state) {
+  (void)state;
+  server_reset(server);
+  server_rule(server, (struct server_rule){.key = "raw/raw/c/3/0/0", .fault = SERVER_STATUS, .status = 404});
+  struct job j = job(RAW, here(), INLINE_EPOLL);
+  struct run r = run(&j);
+  assert_int_equal(r.status, INSITU_END);
+  assert_true(r.stats.absent_chunks >= 1 && r.stats.retries == 0);
+  j.on_absent = INSITU_RAISE;
+  memset(&r.err, 0, sizeof r.err);
+  r = run(&j);
+  assert_int_equal(r.status, INSITU_E_ABSENT);
+}
+
+/* A fifth of all answers goes wrong, in every way that passes. */
+static void test_storm(void **state) {
+  static const struct server_rule rules[] = {{.fault = SERVER_STATUS, .status = 500}, {.fault = SERVER_STATUS, .status = 502},
+      {.fault = SERVER_STATUS, .status = 504}, {.fault = SERVER_RESET, .at = SERVER_AT_START},
+      {.fault = SERVER_RESET, .at = SERVER_AT_HEADER}, {.fault = SERVER_RESET, .at = 0}, {.fault = SERVER_RESET, .at = 100},
+      {.fault = SERVER_CLOSE, .at = SERVER_AT_START}, {.fault = SERVER_CLOSE, .at = 77},
+      {.fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}, {.fault = SERVER_NOISE}};
+  enum { RULES = sizeof rules / sizeof *rules };
+  (void)state;
+  EACH_MODE (m)
+    for (int a = 0; a < ARCHIVES; a++) {
+      unsigned before = descriptors();
+      server_reset(server);
+      for (int i = 0; i < RULES; i++) {
+        struct server_rule rule = rules[i];
+        rule.probability = 0.2 / RULES;
+        server_rule(server, rule);
+      }
+      server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_LAST});
+      server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_CHUNKED, .at = 50});
+      server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 20});
+      struct job j = job(a, here(), m);
+      j.options[0] = (insitu_option){"max_retries", "20"};
+      struct run r = run(&j);
+      same(&r, a, archives[a].name);
+      assert_true(r.stats.retries > 0);
+      settle();
+      assert_int_equal(descriptors(), before);
+    }
+}
+
+/* ---- redirects ---- */
+static void test_redirects(void **state) {
+  char base[100], target[100];
+  struct server *other = server_start(&(struct server_options){.folder = support_dir});
+  (void)state;
+  for (int mode = 0; mode < 2; mode++) {
+    int m = mode ? INLINE_EPOLL : EPOLL;
+    if (!mode_usable(m)) continue;
+    server_reset(server), server_reset(other);
+    snprintf(target, sizeof target, "%s*", server_url(other, ""));
+    server_rule(server, (struct server_rule){.fault = SERVER_REDIRECT, .status = mode ? 307 : 302, .text = target});
+    snprintf(base, sizeof base, "http://us3r:secr3t@127.0.0.1:%d", server->port);
+    struct job j = job(SHARDED, base, m);
+    struct run r = run(&j);
+    same(&r, SHARDED, "redirects to another host");
+    assert_true(server_seen(server, "\nauthorization: Basic dXMzcjpzZWNyM3Q=") > 0);
+    assert_int_equal(server_seen(other, "authorization"), 0);
+    assert_int_equal(server_seen(other, "us3r"), 0);
+    assert_int_equal(server_seen(other, "secr3t"), 0);
+    assert_true(server_stats(other).requests > 0);
+    /* and with a token; and on the same host it goes along */
+    server_reset(server), server_reset(other);
+    server_rule(server, (struct server_rule){.key = "sharded/sharded/*", .fault = SERVER_REDIRECT, .text = target});
+    server_rule(server, (struct server_rule){.key = "sharded/zarr.json", .count = 1, .fault = SERVER_REDIRECT, .text = "/*"});
+    j = job(SHARDED, here(), m);
+    j.options[0] = (insitu_option){"bearer_token", "t0ken"};
+    j.options[1] = (insitu_option){"allow_http", "true"};
+    r = run(&j);
+    same(&r, SHARDED, "redirects with a token");
+    assert_int_equal(server_seen(server, "\nauthorization: Bearer t0ken"), server_stats(server).requests);
+    assert_int_equal(server_seen(other, "t0ken"), 0);
+  }
+  /* two hosts that send to each other */
+  server_reset(server), server_reset(other);
+  server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_REDIRECT, .text = target});
+  snprintf(target, sizeof target, "%s*", server_url(server, ""));
+  server_rule(other, (struct server_rule){.key = CHUNKS, .fault = SERVER_REDIRECT, .text = target});
+  struct job j = job(SHARDED, base, INLINE_EPOLL);
+  struct run r = run(&j);
+  assert_int_equal(r.status, INSITU_E_HTTP);
+  assert_non_null(strcasestr(r.err.message, "redirect"));
+  assert_int_equal(server_seen(other, "authorization"), 0);
+  server_stop(&other);
+}
+
+/* ---- servers and loaders that go away ---- */
+static void kill_it(uint64_t batch) {
+  if (batch == 1) server_kill(&killed);
+}
+static void test_server_killed(void **state) {
+  char base[100];
+  (void)state;
+  unsigned before = descriptors() - 1; /* that by which the server lives goes with it */
+  snprintf(base, sizeof base, "http://127.0.0.1:%d", killed.port);
+  struct job j = job(RAW, base, mode_usable(URING) ? URING : EPOLL);
+  insitu_option hasty[] = {FAST, {"max_retries", "3"}};
+  memcpy(j.options, hasty, sizeof hasty);
+  j.max_inflight = 2;
+  j.at_batch = kill_it;
+  struct run r = run(&j);
+  assert_int_equal(r.status, INSITU_E_HTTP);
+  assert_true(r.batches >= 2);
+  assert_true(r.err.retryable && !r.err.http_status);
+  assert_non_null(strstr(r.err.message, base + 7));
+  assert_int_equal(descriptors(), before);
+  /* and nobody listens any more */
+  j.at_batch = NULL;
+  memset(&r, 0, sizeof r);
+  r = run(&j);
+  assert_true(r.status == INSITU_E_HTTP && !r.opened);
+  assert_non_null(strstr(r.err.message, base + 7));
+  assert_int_equal(descriptors(), before);
+}
+/* A loader closed, or cancelled, while its requests wait. */
+static void test_close_under_way(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int cancel = 0; cancel < 2; cancel++)
+      for (int where = 0; where < 2; where++) {
+        insitu_error err = {0};
+        insitu_loader *ld;
+        insitu_iter *it;
+        insitu_batch *b;
+        unsigned before = descriptors();
+        server_reset(server);
+        server_rule(server,
+            (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = where ? 10 : SERVER_AT_START, .ms = SERVER_EVER});
+        struct job j = job(SHARDED, here(), m);
+        insitu_loader_desc d = {.api = INSITU_API,
+            .url = j.url,
+            .variables = j.variables,
+            .n_variables = 2,
+            .io = modes[m].io,
+            .inline_io = modes[m].inline_io,
+            .log_level = INSITU_LOG_ERROR};
+        if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+        insitu_iter_desc id = {.api = INSITU_API};
+        assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+        assert_int_equal(insitu_iter_next(it, 20, &b, &err), INSITU_TIMEOUT);
+        while (!server_stats(server).in_flight) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+        if (cancel) {
+          insitu_loader_cancel(ld);
+          assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_CANCELLED);
+        }
+        insitu_loader_close(&ld);
+        settle();
+        assert_int_equal(descriptors(), before);
+        assert_int_equal(server_stats(server).answered + server_stats(server).broken, server_stats(server).requests);
+      }
+}
+/* Few descriptors: fewer connections, or a clear error; and none is lost. */
+static void test_few_descriptors(void **state) {
+  char base[100];
+  struct rlimit limit, low;
+  (void)state;
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  snprintf(base, sizeof base, "http://127.0.0.1:%d", apart.port);
+  EACH_MODE (m)
+    for (unsigned more = 2; more < 40; more += m < 2 ? 7 : 3) {
+      unsigned before = descriptors();
+      low = (struct rlimit){before + more, limit.rlim_max};
+      assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+      struct job j = job(ZSTD, base, m);
+      insitu_option hasty[] = {FAST, {"max_retries", "3"}};
+      memcpy(j.options, hasty, sizeof hasty);
+      struct run r = run(&j);
+      assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+      assert_int_equal(descriptors(), before);
+      if (r.status == INSITU_END) same(&r, ZSTD, "few descriptors");
+      else if (r.status >= 0 || !r.err.message[0]) fail_msg("%u descriptors: %s", more, insitu_status_name(r.status));
+      if (more > 33) assert_int_equal(r.status, INSITU_END);
+    }
+}
+
+/* ---- many at once ---- */
+static const struct support_array many = {
+    .name = "many", .ndim = 2, .shape = {1400, 4}, .chunk = {1, 4}, .dtype = INSITU_F32, .format = 3};
+static void test_a_thousand(void **state) {
+  struct rlimit limit;
+  (void)state;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  struct rlimit high = {limit.rlim_max, limit.rlim_max};
+  if (limit.rlim_cur < 2500 && setrlimit(RLIMIT_NOFILE, &high)) skip();
+  if (limit.rlim_max < 2500) skip();
+  support_make(support_path("many"), &many);
+  EACH_MODE (m) {
+    insitu_error err = {0};
+    insitu_loader *ld;
+    insitu_iter *it;
+    insitu_batch *b;
+    insitu_status s;
+    server_reset(server);
+    server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+    insitu_variable v = {.label = "x", .path = "many"};
+    insitu_option options[] = {{"max_connections", "1000"}};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = server_url(server, "many"),
+        .variables = &v,
+        .n_variables = 1,
+        .batch_size = 100,
+        .prefetch_depth = 14,
+        .max_inflight = 1000,
+        .options = options,
+        .n_options = 1,
+        .io = modes[m].io,
+        .inline_io = modes[m].inline_io,
+        .block_chunks = 1400};
+    if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+    insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
+    assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+    /* none is answered before so many wait */
+    while (server_stats(server).in_flight < 950) assert_int_equal(insitu_iter_next(it, 10, &b, &err), INSITU_TIMEOUT);
+    uint64_t rows = 0;
+    while ((s = insitu_iter_next(it, 1, &b, &err)) == INSITU_OK || s == INSITU_TIMEOUT) {
+      server_release(server);
+      if (s) continue;
+      support_check_array(b, 0, &v, &many, 0);
+      rows += b->rows;
+      insitu_batch_release(&b);
+    }
+    if (s != INSITU_END) fail_msg("%s", err.message);
+    assert_int_equal(rows, 1400);
+    assert_true(server_stats(server).in_flight_max >= 950 && server_stats(server).in_flight_max <= 1000);
+    insitu_loader_close(&ld);
+    settle();
+  }
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* ---- round trips ---- */
+enum { VARIABLES = 300 };
+static char labels[VARIABLES][16];
+static void write_many(const char *root, int format, bool consolidated) { /* 300 arrays of one chunk for each two samples */
+  static const char array3[] =
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[8,3],\"data_type\":\"float32\",\"chunk_grid\":"
+      "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[2,3]}},\"chunk_key_encoding\":{\"name\":"
+      "\"default\"},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":"
+      "\"little\"}}]}";
+  static const char array2[] =
+      "{\"zarr_format\":2,\"shape\":[8,3],\"chunks\":[2,3],\"dtype\":\"<f4\",\"order\":\"C\",\"fill_value\":0,"
+      "\"filters\":null,\"compressor\":null}";
+  char key[100], *all = malloc(1 << 18), *p = all;
+  p += sprintf(p, format == 3 ? "{\"zarr_format\":3,\"node_type\":\"group\",\"consolidated_metadata\":{\"kind\":\"inline\","
+                                "\"must_understand\":false,\"metadata\":{"
+                              : "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2}");
+  for (int i = 0; i < VARIABLES; i++) {
+    sprintf(labels[i], "v%03d", i);
+    p += format == 3 ? sprintf(p, "%s\"%s\":%s", i ? "," : "", labels[i], array3)
+                     : sprintf(p, ",\"%s/.zarray\":%s", labels[i], array2);
+    snprintf(key, sizeof key, "%s/%s/%s", root, labels[i], format == 3 ? "zarr.json" : ".zarray");
+    if (!consolidated) server_text(server, key, format == 3 ? array3 : array2);
+    for (int c = 0; c < 4; c++) {
+      float x[6];
+      for (int k = 0; k < 6; k++) x[k] = (float)(i * 100 + c * 6 + k);
+      snprintf(key, sizeof key, "%s/%s/%s%d%s0", root, labels[i], format == 3 ? "c/" : "", c, format == 3 ? "/" : ".");
+      server_put(server, key, x, sizeof x);
+    }
+  }
+  sprintf(p, format == 3 ? "}}}" : "}}");
+  snprintf(key, sizeof key, "%s/%s", root, format == 3 ? "zarr.json" : consolidated ? ".zmetadata" : ".zgroup");
+  server_text(server, key,
+      consolidated  ? all
+      : format == 3 ? "{\"zarr_format\":3,\"node_type\":\"group\"}"
+                    : "{\"zarr_format\":2}");
+  if (format == 2 && consolidated) {
+    snprintf(key, sizeof key, "%s/.zgroup", root);
+    server_text(server, key, "{\"zarr_format\":2}");
+  }
+  free(all);
+}
+static void test_round_trips(void **state) {
+  static insitu_variable v[VARIABLES];
+  (void)state;
+  for (int format = 2; format <= 3; format++)
+    for (int consolidated = 0; consolidated < 2; consolidated++) {
+      char root[40];
+      snprintf(root, sizeof root, "trips%d%d", format, consolidated);
+      write_many(root, format, consolidated);
+      EACH_MODE (m) {
+        insitu_error err = {0};
+        insitu_loader *ld;
+        insitu_iter *it;
+        insitu_batch *b;
+        server_reset(server);
+        server_latency(server, 100); /* in which all of a wave must arrive */
+        for (int i = 0; i < VARIABLES; i++) v[i] = (insitu_variable){.label = labels[i]};
+        insitu_loader_desc d = {.api = INSITU_API,
+            .url = server_url(server, root),
+            .variables = v,
+            .n_variables = VARIABLES,
+            .batch_size = 2,
+            .block_chunks = 1,
+            .max_inflight = 400,
+            .prefetch_depth = 1,
+            .io = modes[m].io,
+            .inline_io = modes[m].inline_io};
+        if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+        struct server_statistics opened = server_stats(server);
+        if (opened.waves > (consolidated ? 2 : 3))
+          fail_msg("v%d%s, %s: %d waves", format, consolidated ? " consolidated" : "", modes[m].name, (int)opened.waves);
+        if (opened.requests > (consolidated ? 4 : 4 + 2 * VARIABLES)) fail_msg("%d requests", (int)opened.requests);
+        insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
+        assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+        assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
+        if (server_stats(server).waves > opened.waves + 3)
+          fail_msg("the first batch took %d waves", (int)server_stats(server).waves);
+        for (int i = 0; i < VARIABLES; i++)
+          for (uint64_t row = 0; row < 2; row++)
+            for (int k = 0; k < 3; k++)
+              assert_true(
+                  ((float *)b->arrays[i].data)[row * 3 + (uint64_t)k] == (float)(i * 100 + b->sample_indices[row] * 3 + k));
+        insitu_batch_release(&b);
+        insitu_loader_close(&ld);
+        server_latency(server, 0);
+        settle();
+      }
+    }
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores),
+      cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
+      cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_close_under_way),
+      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand), cmocka_unit_test(test_round_trips)};
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
