@@ -194,7 +194,7 @@ $(BUILD)/server: tests/server.c tests/server.h
 	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $< $(LDFLAGS) -lpthread
 
 # Shares of the bare loop, a consumer, decoders, planning; BENCH=--full, BENCH='--only cold --json' and the like: see tools/bench.c
-$(BUILD)/bench: tools/bench.c $(wildcard tools/bench_*.h) insitubatch.h
+$(BUILD)/bench: tools/bench.c $(wildcard tools/bench_*.h) tests/server.h insitubatch.h
 	@mkdir -p $(@D)
 	$(CC) $(TEST_FLAGS) -O2 -o $@ $< -lblosc $(LIBS)
 bench: deps-ci

@@ -23,6 +23,13 @@
  * capacity. stall: share of the time that the loader counts as waiting in next; p99: of the time in next seen from outside, as a
  * share of half a batch period. Targets: 1 % and 1.
  *
+ * HTTP. Raw chunks, one sample each, from an HTTP server in a process of its own on loopback (tests/server.h).
+ *   share     without latency the loader against the faster of two bare loops of libcurl (curl_multi_poll; or
+ *             curl_multi_socket_action over epoll) that copy the same objects into buffers as large as the ring of batches, over as
+ *             many connections; with latency against min(connections * bytes / latency, that loop without latency). Target 0.95.
+ *   of recv   the same against a bare loop of recv straight into those buffers, at the loader's own server
+ *   cpu       of this process, without the server's; with latency curl's at the loader's own server
+ *
  * DECODE. Time of the reference library's call over the header's for one chunk, on one thread, from and into warm memory.
  *
  * PLAN. 10^9 samples in one-sample chunks: metadata, split, order, up to the chunks of the first batch, without its reads, in a
@@ -42,6 +49,7 @@
 #include "insitubatch.h"
 #include "bench_bare.h"
 #include "bench_loader.h"
+#include "bench_http.h"
 #include <fnmatch.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
@@ -56,7 +64,7 @@ enum { URING_MAJOR = 2, URING_MINOR = 3 };
 static const char *const usual[] = {"*-1-warm-2t", "*-32-warm-2t", "small-*-200-warm-2t", "*-raw-8-warm-2t", "*-blosc-8-warm-2t",
     "small-raw-1-shard-warm-2t", "small-blosc-8-shard-warm-2t", "large-raw-1-shard-warm-2t", "large-zstd-8-shard-warm-2t",
     "small-raw-1-cold-2t", "large-raw-1-cold-2t", "large-blosc-8-cold-2t", "small-raw-1-warm-1t", "small-blosc-1-warm-1t",
-    "large-*-1-warm-1t", "consumer-small-raw-1", "consumer-large-blosc-1", "decode-*", "plan"};
+    "large-*-1-warm-1t", "consumer-small-raw-1", "consumer-large-blosc-1", "http-*", "decode-*", "plan"};
 /* Archives that a consumer reads. */
 static const char *const consumed[] = {"small-raw-1", "small-blosc-32", "large-raw-1", "large-blosc-1"};
 
@@ -283,6 +291,59 @@ static void print_consumer(const char *name, const struct consumer *c, const str
   fflush(stdout);
 }
 
+static void print_http(
+    const struct http_row *h, const struct row *r, const struct http_result *m, const struct options *o, uint64_t *count) {
+  double gb = (double)r->bytes * 1e-9, goal = 0.95;
+  bool met = m->share.high >= goal;
+  const char *limit = !h->latency_ms ? wire_name[m->mode]
+                      : m->limit * (double)h->latency_ms * 1e-3 < 0.999 * (double)(h->connections * chunk_bytes(r)) ? "loopback"
+                                                                                                                    : "latency";
+  double limit_gb = h->latency_ms ? m->limit * 1e-9 : gb / m->curl.mid;
+  if (o->json) {
+    print_comma(count);
+    printf("{\"row\":\"%s\",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"of_recv\":%.4f,"
+           "\"limit\":\"%s\",\"limit_gb_s\":%.3f,\"loader_gb_s\":%.3f,\"curl_gb_s\":%.3f,\"recv_gb_s\":%.3f,"
+           "\"loader_cpu_s\":%.4f,\"curl_cpu_s\":%.4f,\"connections\":%" PRIu64 ",\"inflight_peak\":%" PRIu64 "}",
+        r->name, m->share.mid, m->share.low, m->share.high, goal, met ? "true" : "false", m->far.mid, limit, limit_gb,
+        gb / m->ours.mid, gb / m->curl.mid, gb / m->recv.mid, m->our_cpu.mid, m->curl_cpu.mid, h->connections,
+        m->stats.inflight_peak);
+  } else {
+    if (!(*count)++)
+      printf("\n%-22s %7s %-14s %6s %7s  %5s %8s %8s %8s %8s  %8s %8s %8s  %s\n", "http", "share", "95 %", "target", "of recv",
+          "conns", "limit", "ours", "curl", "recv", "our cpu", "curl cpu", "inflight", "limit: (GB/s; s of each way of curl)");
+    printf("%-22s %7.3f [%.3f, %.3f] %s%.2f %7.3f  %5" PRIu64 " %8.3f %8.3f %8.3f %8.3f  %8.4f %8.4f %8" PRIu64
+           "  %s (%.4f %.4f)\n",
+        r->name, m->share.mid, m->share.low, m->share.high, met ? "  " : "< ", goal, m->far.mid, h->connections, limit_gb,
+        gb / m->ours.mid, gb / m->curl.mid, gb / m->recv.mid, m->our_cpu.mid, m->curl_cpu.mid, m->stats.inflight_peak, limit,
+        m->way[0], m->way[1]);
+  }
+  fflush(stdout);
+}
+static void run_http(const char *root, const struct options *o) {
+  uint64_t count = 0;
+  if (o->json && !o->profile && !o->list) printf("],\n\"http\":[\n");
+  for (size_t i = 0; i < N_HTTP; i++) {
+    const struct http_row *h = &http_rows[i];
+    struct row r = http_archive(h);
+    char dir[500];
+    if (o->profile ? strcmp(r.name, o->profile) : !selected(o, r.name)) continue;
+    if (o->list) {
+      printf("%s\n", r.name);
+      continue;
+    }
+    snprintf(dir, sizeof dir, "%s/%s.zarr", root, h->name);
+    remove_tree(dir);
+    make_archive(&r, dir);
+    if (o->profile) http_profile(h, &r, dir, o);
+    else {
+      struct http_result m = http_measure(h, &r, dir, o);
+      print_http(h, &r, &m, o, &count);
+    }
+    if (!o->keep) remove_tree(dir);
+    free(r.length);
+  }
+}
+
 static void print_decode(const struct options *o) {
   uint64_t count = 0;
   if (o->json) printf("],\n\"decode\":[\n");
@@ -411,6 +472,11 @@ int main(int argc, char **argv) {
   }
   if (o.dir) snprintf(root, sizeof root, "%s", o.dir);
   else snprintf(root, sizeof root, "%s/insitu-bench-%d", tmp && *tmp ? tmp : "/tmp", (int)getpid());
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* thousands of connections */
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
   bool made = !o.list && mkdir(root, 0755) == 0, table = !o.profile && !o.list;
   must(o.list || made || errno == EEXIST, root);
   if (table) print_machine(&o, root);
@@ -434,11 +500,12 @@ int main(int argc, char **argv) {
       snprintf(name, sizeof name, "consumer-%.47s", archive[i]);
       print_consumer(name, &consumer[i], &o, &count);
     }
+    run_http(root, &o);
     print_decode(&o);
     snprintf(dir, sizeof dir, "%s/plan.zarr", root);
     print_plan(&o, dir);
     if (o.json) printf("]}\n");
-  }
+  } else run_http(root, &o);
   if (made && !o.keep) rmdir(root);
   return 0;
 }
