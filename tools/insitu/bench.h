@@ -404,8 +404,8 @@ static void bench_print(const struct bench *b, const struct bench_verdict *v) {
   double ms[3];
   for (int i = 0; i < 3; i++) ms[i] = 1e3 * bench_quantile(r->call, r->n_calls, i == 0 ? 0.5 : i == 1 ? 0.95 : 0.99);
   printf("%s%s%s: %s, %" PRIu64 " variable%s, batches of %" PRIu64 ", %s, %" PRIu64 " decode threads\n\n", tool_style(TOOL_BOLD),
-      c->url, tool_style(TOOL_PLAIN), config_split_words[b->config.iter.split], c->n_variables, c->n_variables == 1 ? "" : "s",
-      c->batch_size, r->stats.io, c->decode_threads);
+      b->ld->store.url, tool_style(TOOL_PLAIN), config_split_words[b->config.iter.split], c->n_variables,
+      c->n_variables == 1 ? "" : "s", c->batch_size, r->stats.io, c->decode_threads);
   printf("%sthe job%s, %.1f s with %.3g ms of computing for each batch\n", tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN),
       r->seconds, 1e3 * b->compute);
   printf("  delivered      %.1f batches/s, %.0f samples/s, %s/s\n", (double)r->batches / r->seconds, (double)r->rows / r->seconds,
@@ -438,7 +438,7 @@ static void bench_print_json(const struct bench *b, const struct bench_verdict *
   static const double at[] = {0.5, 0.95, 0.99};
   static const char *const name[] = {"next_p50_s", "next_p95_s", "next_p99_s"};
   tool_json_object(&j, NULL);
-  tool_json_string(&j, "url", insitu_loader_config(b->ld)->url);
+  tool_json_string(&j, "url", b->ld->store.url);
   tool_json_double(&j, "seconds", r->seconds);
   tool_json_double(&j, "compute_s", b->compute);
   tool_json_u64(&j, "batches", r->batches);

@@ -27,7 +27,8 @@ static uint64_t cat_count(int32_t ndim, const int64_t *shape) {
 
 /* Reads a region into memory that insitu__mem_free frees. An exit code. */
 static int cat_read(const char *url, const insitu_variable *v, struct cat_data *out) {
-  insitu_loader_desc desc = {.api = INSITU_API, .url = url, .plan_only = 1};
+  insitu_loader_desc desc = tool_desc(url);
+  desc.plan_only = 1;
   insitu_loader *ld = NULL;
   insitu_shape shape;
   insitu_error err = {0};
@@ -69,7 +70,8 @@ static void cat_kind_await(void *arg) {
 }
 /* All strings of an array; *out stays NULL where it holds none. An exit code. */
 static int cat_read_strings(const char *url, const char *path, insitu_strings **out) {
-  insitu_loader_desc desc = {.api = INSITU_API, .url = url, .plan_only = 1};
+  insitu_loader_desc desc = tool_desc(url);
+  desc.plan_only = 1;
   insitu_error err = {0};
   struct cat_kind k = {.path = path};
   insitu_status status = insitu_loader_open(&desc, &k.ld, &err);

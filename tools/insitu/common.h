@@ -19,6 +19,21 @@ struct tool_command {
   int (*run)(int argc, char **argv /* positional only */); /* returns the exit code */
 };
 
+/* Settings of remote stores: --option KEY=VALUE, as often as needed. A value may be a secret: it is never printed. */
+enum { TOOL_MAX_OPTIONS = 64 };
+static const char *tool_option_value, *tool_anonymous_value;
+static insitu_option tool_store_option[TOOL_MAX_OPTIONS + 1];
+static uint64_t tool_n_store_options;
+/* Entries of the table of options of each command that opens archives. */
+#define TOOL_STORE_OPTIONS                                                                                                       \
+  {"option", 'o', "KEY=VALUE", "of a remote store, such as region=eu-west-1; may be repeated", &tool_option_value}, {            \
+    "anonymous", 0, NULL, "of a remote store: send no credentials (skip_signature=true)", &tool_anonymous_value                  \
+  }
+#define TOOL_STORE_HELP                                                                                                          \
+  "Remote stores take settings as --option KEY=VALUE: endpoint, region, max_connections, connect_timeout and the like;\n"        \
+  "the manual at the top of insitubatch.h lists them. Credentials are better given by the environment or a profile\n"            \
+  "file: other users of this machine can see a command's arguments.\n\n"
+
 /* Of every command. */
 static const char *tool_json_value, *tool_quiet_value, *tool_help_value;
 static bool tool_json, tool_quiet; /* --json, --quiet */
@@ -202,13 +217,15 @@ static int tool_unknown_option(const struct tool_command *c, const char *given, 
   for (size_t i = 0; i < c->n_options && count < 60; i++) names[count++] = c->options[i].name;
   for (size_t i = 0; i < TOOL_N_GLOBAL; i++) names[count++] = tool_global_options[i].name;
   int near = insitu__text_nearest(wanted, names, count);
-  if (near >= 0) return tool_usage_error("there is no option %s; did you mean --%s?", given, names[near]);
-  return tool_usage_error("there is no option %s", given);
+  int shown = (int)strcspn(given, "="); /* what follows may be a secret */
+  if (near >= 0) return tool_usage_error("there is no option %.*s; did you mean --%s?", shown, given, names[near]);
+  return tool_usage_error("there is no option %.*s", shown, given);
 }
-static void tool_help_option(const struct tool_option *o) { /* help may hold line ends: they are aligned */
+static void tool_help_option(const struct tool_command *c, const struct tool_option *o) { /* ends of lines are aligned */
   char left[64];
-  snprintf(left, sizeof left, "%c%c%s --%s%s%s", o->letter ? '-' : ' ', o->letter ? o->letter : ' ', o->letter ? "," : " ",
-      o->name, o->value_name ? " " : "", o->value_name ? o->value_name : "");
+  bool letter = o->letter && tool_find_option(c, NULL, 0, o->letter) == o; /* it may be another option's in this command */
+  snprintf(left, sizeof left, "%c%c%s --%s%s%s", letter ? '-' : ' ', letter ? o->letter : ' ', letter ? "," : " ", o->name,
+      o->value_name ? " " : "", o->value_name ? o->value_name : "");
   printf("  %-24s ", left);
   if (strlen(left) > 24) printf("\n%27s", "");
   for (const char *p = o->help; *p; p++) {
@@ -222,8 +239,18 @@ static void tool_help(const struct tool_command *c) {
       c->name, c->arguments);
   if (c->details) printf("\n%s", c->details);
   printf("\noptions:\n");
-  for (size_t i = 0; i < c->n_options; i++) tool_help_option(&c->options[i]);
-  for (size_t i = 0; i < TOOL_N_GLOBAL; i++) tool_help_option(&tool_global_options[i]);
+  for (size_t i = 0; i < c->n_options; i++) tool_help_option(c, &c->options[i]);
+  for (size_t i = 0; i < TOOL_N_GLOBAL; i++) tool_help_option(c, &tool_global_options[i]);
+}
+/* A setting of the remote store. Messages leave the value out. */
+static int tool_add_option(const char *text) {
+  size_t n = strcspn(text, "=");
+  if (!n || !text[n]) return tool_usage_error("--option: a key and its value are needed, such as region=eu-west-1");
+  if (tool_n_store_options == TOOL_MAX_OPTIONS) return tool_usage_error("--option: at most %d", TOOL_MAX_OPTIONS);
+  char *key = tool_copy(text);
+  key[n] = 0;
+  tool_store_option[tool_n_store_options++] = (insitu_option){key, text + n + 1};
+  return TOOL_GO_ON;
 }
 /* One "--name", "--name=value", "--name value", "-x" or "-x value" at argv[*i], which moves on to the last word used. */
 static int tool_parse_option(const struct tool_command *c, int argc, char **argv, int *i) {
@@ -240,14 +267,14 @@ static int tool_parse_option(const struct tool_command *c, int argc, char **argv
     if (word[2]) value = word + 2;
   }
   if (!o->value_name) {
-    if (value) return tool_usage_error("%s: --%s takes no value", word, o->name);
+    if (value) return tool_usage_error("--%s takes no value", o->name);
     value = "1";
   } else if (!value) {
     if (*i + 1 >= argc) return tool_usage_error("--%s needs a value: --%s %s", o->name, o->name, o->value_name);
     value = argv[++*i];
   }
   *o->value = value;
-  return TOOL_GO_ON;
+  return o->value == &tool_option_value ? tool_add_option(value) : TOOL_GO_ON;
 }
 /* Reads the words behind the command's name: options go to their values, the others to the front of argv, *n_positional of them.
  * TOOL_GO_ON, or the exit code after --help or wrong usage. "--" ends the options; "-5" and "-" are no options. */
@@ -268,6 +295,7 @@ static int tool_parse(const struct tool_command *c, int argc, char **argv, int *
     tool_help(c);
     return TOOL_OK;
   }
+  if (tool_anonymous_value) tool_store_option[tool_n_store_options++] = (insitu_option){"skip_signature", "true"};
   tool_json = tool_json_value != NULL;
   tool_quiet = tool_quiet_value != NULL;
   *n_positional = n;
@@ -469,6 +497,10 @@ struct tool_archive {
   insitu_error list_error; /* status < 0: not all arrays could be listed */
 };
 
+/* What every loader and store of a command begins with. */
+static insitu_loader_desc tool_desc(const char *url) {
+  return (insitu_loader_desc){.api = INSITU_API, .url = url, .options = tool_store_option, .n_options = tool_n_store_options};
+}
 static int tool_backend(void) { /* as the loader takes it */
   const char *io = getenv("INSITU_IO");
   return io && strcmp(io, "uring") == 0   ? INSITU__RING_URING
@@ -507,6 +539,11 @@ static void tool_archive_open_await(void *arg) {
   struct tool_archive *a = call->archive;
   call->status = insitu__zarr_open_await(&a->group, &a->store, call->err);
   if (call->status == INSITU_OK) insitu__zarr_names_await(&a->group, tool_archive_add, a, &a->list_error);
+  if (call->status == INSITU_OK) insitu__zarr_prefetch_await(&a->group, (const char *const *)a->paths, a->n_paths);
+}
+/* The archive's name for people: of a remote store without credentials and query. */
+__attribute__((unused)) static const char *tool_archive_name(const struct tool_archive *a, const char *url) {
+  return a->store.remote ? a->store.url : url;
 }
 static int tool_archive_compare(const void *x, const void *y) { /* as in a tree: what is in a group follows it at once */
   const unsigned char *a = *(const unsigned char *const *)x, *b = *(const unsigned char *const *)y;
@@ -535,7 +572,8 @@ static insitu_status tool_archive_open_at(
   return status;
 }
 static insitu_status tool_archive_open_with(const char *url, unsigned workers, struct tool_archive *a, insitu_error *err) {
-  return tool_archive_open_at(&(insitu_loader_desc){.api = INSITU_API, .url = url}, workers, a, err);
+  const insitu_loader_desc desc = tool_desc(url);
+  return tool_archive_open_at(&desc, workers, a, err);
 }
 /* Inline. 0, or TOOL_FAILED after a message. */
 __attribute__((unused)) static int tool_archive_open(const char *url, struct tool_archive *a) {

@@ -34,6 +34,8 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(max_inflight, "max-inflight", U64, NULL, "N", "chunks being read or decoded at once")                                        \
   X(decode_threads, "decode-threads", U64, NULL, "N", "workers (the cores)")                                                     \
   X(memory_budget, "memory-budget", U64, NULL, "BYTES", "such as 2Gi (half of the memory)")                                      \
+  X(cache_dir, "cache-dir", TEXT, NULL, "DIR", "keeps what a remote store sent")                                                 \
+  X(cache_budget, "cache-budget", U64, NULL, "BYTES", "that it may hold (16Gi)")                                                 \
   X(io, "io", WORD, config_io_words, "uring|epoll", "backend (the best that works)")                                             \
   X(inline_io, "inline-io", FLAG, NULL, NULL, "no threads: all work within next")                                                \
   X(hold_epoch, "hold-epoch", FLAG, NULL, NULL, "no prefetching across the end of an epoch")
@@ -75,7 +77,7 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
       {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},                                         \
       {"ranges", 0, "A:B,...", "samples of train, val, test instead; or dates, A..B", &config_ranges},                           \
       {"samples", 0, "A..B", "only these samples: dates (a year alone: 1979-01), or indices", &config_samples},                  \
-      CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
+      TOOL_STORE_OPTIONS, CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
 
 struct config_block { /* before what it holds */
   struct config_block *next;
@@ -554,7 +556,8 @@ static int config_options(struct config *c) {
 /* From the file, then the options, then `url` (NULL: none). An exit code; config_free always. */
 static int config_load(struct config *c, const char *url) {
   memset(c, 0, sizeof *c);
-  c->desc.api = c->iter.api = INSITU_API;
+  c->desc = tool_desc(NULL);
+  c->iter.api = INSITU_API;
   c->where = config_file && strcmp(config_file, "-") ? config_file : "standard input";
   if (config_file) {
     char *text = NULL;

@@ -4,6 +4,7 @@
 enum {
   INFO_COLUMNS = 100,
   INFO_MAX_READ = 1 << 20, /* bytes of a coordinate whose values are looked at */
+  INFO_MAX_ASKED = 256,    /* objects of a remote store that are asked for at once */
   INFO_MAX_PLANNED = 40    /* variables of the suggested configuration */
 };
 
@@ -246,7 +247,8 @@ static void info_sizes(struct info *f) {
   char root[INSITU__MAX_KEY], path[2 * INSITU__MAX_KEY];
   insitu_error err = {0};
   int kind;
-  f->sized = !info_no_size && insitu__text_url_parse(f->url, &kind, root, sizeof root, &err) == INSITU_OK;
+  f->sized = !info_no_size && !f->archive.store.remote && /* whose listings tell names alone */
+             insitu__text_url_parse(f->url, &kind, root, sizeof root, &err) == INSITU_OK;
   for (uint64_t i = 0; i < f->n; i++) {
     struct info_array *a = &f->arrays[i];
     f->decoded += a->decoded;
@@ -351,14 +353,18 @@ static double info_element(const unsigned char *p, int32_t dtype) {
 }
 /* First and last value of a one-dimensional array of numbers, and whether its steps are equal (to a few units in the last place of
  * its type). */
-static void info_values(struct info *f, struct info_array *a) {
-  struct info_read r = {.info = f, .z = &a->z};
+static bool info_has_values(const struct info_array *a) {
   if (a->err.status || a->z.kind != INSITU__ZARR_NUMBER || a->z.ndim != 1 || !a->z.shape[0] || a->z.dtype == INSITU_BOOL ||
       insitu__zarr_is_complex(a->z.dtype))
-    return;
+    return false;
+  struct tool_object o = tool_object_of(&a->z);
+  return a->z.shape[0] * a->z.itemsize <= INFO_MAX_READ && o.bytes <= 64 * INFO_MAX_READ && o.count <= 4096;
+}
+static void info_values(struct info *f, struct info_array *a) {
+  struct info_read r = {.info = f, .z = &a->z};
+  if (!info_has_values(a)) return;
   r.object = tool_object_of(&a->z);
   uint64_t bytes = a->z.shape[0] * a->z.itemsize, n = a->z.shape[0];
-  if (bytes > INFO_MAX_READ || r.object.bytes > 64 * INFO_MAX_READ || r.object.count > 4096) return;
   r.whole = (unsigned char *)tool_alloc(bytes, 1);
   r.piece = (unsigned char *)tool_alloc(r.object.bytes, 1);
   insitu__codec_scratch_init(&r.scratch);
@@ -380,6 +386,22 @@ static void info_values(struct info *f, struct info_array *a) {
   insitu__codec_scratch_free(&r.scratch);
   insitu__mem_free(r.whole);
   insitu__mem_free(r.piece);
+}
+
+/* Of a remote store: asks for all that info_values will read at once, so that it takes one round trip. */
+static void info_ask_await(void *arg) {
+  struct info *f = (struct info *)arg;
+  char key[INSITU__MAX_KEY], **keys = NULL;
+  for (uint64_t i = 0; i < f->n; i++) {
+    const struct insitu__zarr_array *z = &f->arrays[i].z;
+    struct tool_object o = tool_object_of(z);
+    bool small = info_has_values(&f->arrays[i]) && o.bytes <= INFO_MAX_READ;
+    for (uint64_t k = 0; small && k < o.count && INSITU__ARRAY_LEN(keys) < INFO_MAX_ASKED; k++)
+      if (insitu__zarr_chunk_key(z, &k, key, sizeof key) >= 0 && !INSITU__ARRAY_PUSH(keys, tool_copy(key))) tool_no_memory();
+  }
+  insitu__store_prefetch_await(&f->archive.store, (const char *const *)keys, INSITU__ARRAY_LEN(keys), 2 * INFO_MAX_READ);
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(keys); i++) insitu__mem_free(keys[i]);
+  INSITU__ARRAY_FREE(keys);
 }
 
 /* ---- dates ---- */
@@ -418,7 +440,8 @@ static void info_dates(struct info *f, struct info_array *a) {
       (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 || !strcasestr(units, " since ")))
     return;
   if (insitu__loader_time_units(&a->z, &a->units, &a->undated) < 0) return;
-  insitu_loader_desc desc = {.api = INSITU_API, .url = f->url, .plan_only = 1};
+  insitu_loader_desc desc = tool_desc(f->url);
+  desc.plan_only = 1;
   if (!f->loader && insitu_loader_open(&desc, &f->loader, &a->undated) < 0) return;
   uint64_t chunk = insitu__base_min(n, a->z.chunk[0]), last = (n - 1) / chunk * chunk;
   if (!info_dates_read(f, a, 0, insitu__base_min(n, 2), &a->date[0], &second[0])) return;
@@ -848,6 +871,7 @@ struct info_suggestion {
   const struct info_axis *axis;
   insitu_variable variables[INFO_MAX_PLANNED];
   insitu_loader_desc desc; /* what was asked for; the answer is in config and plan */
+  const char *shown;       /* its url, without credentials */
   insitu_loader *loader;
   const insitu_loader_desc *config;
   insitu_plan plan;
@@ -944,6 +968,7 @@ static void info_suggest(const struct info *f, const struct info_axis *axis, str
   uint64_t row = 0, n = 0;
   memset(s, 0, sizeof *s);
   s->axis = axis;
+  s->shown = tool_archive_name(&f->archive, f->url);
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axis->member); i++) {
     const struct info_array *a = axis->member[i];
     if (a->ndim != axis->ndim) continue;
@@ -962,14 +987,13 @@ static void info_suggest(const struct info *f, const struct info_axis *axis, str
   }
   uint64_t batch = 32;
   while (batch > 1 && (batch * row > UINT64_C(256) << 20 || batch * 8 > axis->samples)) batch /= 2;
-  s->desc = (insitu_loader_desc){.api = INSITU_API,
-      .url = f->url,
-      .variables = s->variables,
-      .n_variables = n,
-      .sample_dim = axis->dim,
-      .batch_size = batch,
-      .plan_only = 1,
-      .log = info_log};
+  s->desc = tool_desc(f->url);
+  s->desc.variables = s->variables;
+  s->desc.n_variables = n;
+  s->desc.sample_dim = axis->dim;
+  s->desc.batch_size = batch;
+  s->desc.plan_only = 1;
+  s->desc.log = info_log;
   insitu_status status = info_try(s);
   for (int i = 0; i < 40 && (status == INSITU_E_BUDGET || status == INSITU_E_SPLIT); i++) {
     bool mix = status == INSITU_E_BUDGET && s->desc.block_chunks != 1;
@@ -1012,7 +1036,10 @@ static void info_print_desc(const struct info_suggestion *s) {
   }
   if (s->n_left_out) printf("      /* and %" PRIu64 " more */\n", s->n_left_out);
   printf("  };\n  insitu_loader_desc desc = {.api = INSITU_API,\n      .url = ");
-  info_print_c_string(s->desc.url);
+  info_print_c_string(s->shown);
+  if (s->desc.n_options)
+    printf(",\n      .options = options, /* as given to this command: none is repeated here */\n      .n_options = %" PRIu64,
+        s->desc.n_options);
   printf(",\n      .variables = variables,\n      .n_variables = %" PRIu64 ",\n", s->desc.n_variables);
   if (c->sample_dim) {
     printf("      .sample_dim = ");
@@ -1206,7 +1233,7 @@ static void info_json_suggestion(struct tool_json_out *j, const struct info_sugg
 static void info_json(struct info *f, const struct info_axis *axes, const struct info_suggestion *s) {
   struct tool_json_out j = {.to = stdout};
   tool_json_object(&j, NULL);
-  tool_json_string(&j, "url", f->url);
+  tool_json_string(&j, "url", tool_archive_name(&f->archive, f->url));
   tool_json_u64(&j, "zarr_format", (uint64_t)f->archive.group.format);
   tool_json_bool(&j, "consolidated", f->archive.group.nodes >= 0);
   if (f->archive.list_error.status) tool_json_string(&j, "listing_error", f->archive.list_error.message);
@@ -1260,12 +1287,16 @@ static void info_print(struct info *f, const struct info_axis *axes, const struc
   uint64_t refused = 0;
   for (uint64_t i = 0; i < f->n; i++) refused += f->arrays[i].err.status != 0;
   printf("%s", tool_style(TOOL_BOLD));
-  tool_put_padded(f->url, 0);
-  printf("%s%sZarr v%d%s, %s array%s, %s", tool_style(TOOL_PLAIN), strlen(f->url) > 40 ? "\n" : "  ", f->archive.group.format,
+  const char *url = tool_archive_name(&f->archive, f->url);
+  tool_put_padded(url, 0);
+  printf("%s%sZarr v%d%s, %s array%s, %s", tool_style(TOOL_PLAIN), strlen(url) > 40 ? "\n" : "  ", f->archive.group.format,
       f->archive.group.nodes >= 0 ? " consolidated" : "", tool_count(n, f->n), f->n == 1 ? "" : "s",
       tool_bytes(decoded, f->decoded));
   if (f->sized) printf(" (stored %s%s)", f->cut ? "at least " : "", tool_bytes(stored, f->stored));
   printf("\n");
+  if (f->archive.store.remote && !info_no_size)
+    printf(
+        "Stored bytes: not known, a remote store tells them one object at a time; insitu verify counts them as it reads all.\n");
   if (f->cut) printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory cannot be read.\n");
   if (!info_short) info_print_groups(f);
   info_print_tree(f);
@@ -1311,6 +1342,7 @@ static int info_gather(struct info *f, uint64_t seconds) {
   }
   f->deadline = insitu__base_now() + (int64_t)insitu__base_min(seconds, 1u << 30) * 1000000000;
   info_sizes(f);
+  if (f->archive.store.remote) insitu__reactor_call(&f->archive.reactor, info_ask_await, f);
   for (uint64_t i = 0; i < f->n; i++) info_values(f, &f->arrays[i]);
   for (uint64_t i = 0; i < f->n; i++) info_dates(f, &f->arrays[i]);
   return TOOL_OK;
@@ -1349,18 +1381,19 @@ static const struct tool_option info_options[] = {
     {"attributes", 'a', NULL, "attributes in full (default: one line each)", &info_attributes},
     {"no-size", 0, NULL, "do not count stored bytes", &info_no_size},
     {"size-seconds", 0, "N", "count stored bytes for at most N seconds (3)", &info_seconds},
+    TOOL_STORE_OPTIONS,
 };
 static const struct tool_command info_command = {.name = "info",
     .arguments = "URL [PATH] [OPTIONS]",
     .summary = "what is in an archive, and what training from it would take",
-    .details = "  URL   a directory, a zip file or a file:// or zip:// URL of a Zarr v2 or v3 archive\n"
+    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://, gs://, az://\n"
                "  PATH  only this array, or this group and all below it\n\n"
                "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; OME-NGFF images\n"
                "with their axes, and the shape and scale of each resolution; which arrays this\n"
                "build cannot read, and why; which arrays share a sample axis and how it is chunked; and a\n"
                "configuration to begin with, with the memory and the reads that it would take. Reads metadata, and\n"
                "of the data only small coordinates, and both ends of those of time. Sizes are decoded bytes; ratio\n"
-               "is decoded to stored.\n\n"
+               "is decoded to stored; what a remote store holds in bytes is not counted.\n\n" TOOL_STORE_HELP
                "examples: insitu info winds.zarr\n"
                "          insitu info winds.zarr uwnd --attributes\n"
                "          insitu info winds.zarr --json | jq '.arrays[].path'\n",

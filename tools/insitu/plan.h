@@ -178,7 +178,7 @@ static void plan_print_head(const struct plan *p) {
   const insitu_array *a;
   char text[32];
   uint64_t bytes = 0;
-  printf("%s%s%s\n", tool_style(TOOL_BOLD), c->url, tool_style(TOOL_PLAIN));
+  printf("%s%s%s\n", tool_style(TOOL_BOLD), p->loader->store.url, tool_style(TOOL_PLAIN));
   for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
     const insitu_variable *v = &c->variables[i];
     printf("  %-16s ", a->name);
@@ -255,7 +255,7 @@ static void plan_print_json(const struct plan *p) {
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
   const insitu_array *a;
   tool_json_object(&j, NULL);
-  tool_json_string(&j, "url", c->url);
+  tool_json_string(&j, "url", p->loader->store.url);
   tool_json_u64(&j, "batch_size", c->batch_size);
   tool_json_u64(&j, "block_chunks", c->block_chunks);
   tool_json_u64(&j, "unit_chunks", c->unit_chunks);
@@ -336,19 +336,20 @@ static const struct tool_option plan_options[] = {CONFIG_OPTIONS};
 static const struct tool_command plan_command = {.name = "plan",
     .arguments = "URL | --config FILE [options]",
     .summary = "what an epoch would cost: samples, reads, memory, mixing",
-    .details = "Reads the metadata, and the coordinate where dates select, but no other chunk. Where chunks are read more\n"
-               "than 1.1 times, the memory does not fit, or batches vary more than twice as much as by an ideal\n"
-               "shuffle, it says which knob to turn and what that would give. Without --var, the variables are all\n"
-               "arrays of the longest axis of samples.\n\n"
-               "A configuration holds the fields of insitu_loader_desc by their names; what insitu_loader_describe prints\n"
-               "is one as well:\n"
-               "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": \"x\", \"path\": \"t\"},\n"
-               "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": [{\"fraction\": 0.8}, {\"fraction\": 0.2}],\n"
-               "   \"iterator\": {\"split\": \"train\", \"order\": \"shuffled\"}}\n\n"
-               "examples:\n"
-               "  insitu plan t.zarr\n"
-               "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
-               "  insitu plan --config train.json --world 8 --json\n",
+    .details = TOOL_STORE_HELP
+    "Reads the metadata, and the coordinate where dates select, but no other chunk. Where chunks are read more\n"
+    "than 1.1 times, the memory does not fit, or batches vary more than twice as much as by an ideal\n"
+    "shuffle, it says which knob to turn and what that would give. Without --var, the variables are all\n"
+    "arrays of the longest axis of samples.\n\n"
+    "A configuration holds the fields of insitu_loader_desc by their names; what insitu_loader_describe prints\n"
+    "is one as well:\n"
+    "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": \"x\", \"path\": \"t\"},\n"
+    "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": [{\"fraction\": 0.8}, {\"fraction\": 0.2}],\n"
+    "   \"iterator\": {\"split\": \"train\", \"order\": \"shuffled\"}}\n\n"
+    "examples:\n"
+    "  insitu plan t.zarr\n"
+    "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
+    "  insitu plan --config train.json --world 8 --json\n",
     .options = plan_options,
     .n_options = TOOL_COUNT(plan_options),
     .run = plan_run};

@@ -2,6 +2,7 @@
  * many coroutines as memory allows, each of which reads one and has it decoded on a worker. */
 
 enum { VERIFY_SHOWN = 100 }; /* bad objects of one array that are listed */
+enum { VERIFY_FAR = 64 };    /* reads at once of a remote store, at least: they hide its latency */
 
 struct verify_bad {
   uint64_t number; /* of the object, in C order */
@@ -16,6 +17,7 @@ struct verify_array {
 };
 struct verify_run { /* the reactor's thread alone, but for what a worker decodes */
   struct tool_archive *archive;
+  const char *url;
   struct insitu__codec_scratch *scratch; /* one for each worker */
   unsigned workers;
   struct verify_array *now;
@@ -84,8 +86,9 @@ static void verify_coroutine_await(void *arg) {
 static void verify_array_await(void *arg) {
   struct verify_run *run = (struct verify_run *)arg;
   uint64_t each = run->bound + 2 * run->object.bytes; /* what is read, and the scratch it is decoded in */
+  uint64_t most = insitu__base_max(4 * run->workers, run->archive->store.remote ? VERIFY_FAR : 0);
   unsigned n = (unsigned)insitu__base_min(
-      insitu__base_min(4 * run->workers, run->now->count), insitu__base_max(1, run->budget / insitu__base_max(1, each)));
+      insitu__base_min(most, run->now->count), insitu__base_max(1, run->budget / insitu__base_max(1, each)));
   insitu__reactor_gate_expect(&run->gate, n);
   for (unsigned i = 0; i < n; i++) {
     if (insitu__reactor_spawn(&run->archive->reactor, verify_coroutine_await, run) >= 0) continue;
@@ -98,7 +101,8 @@ static void verify_array_await(void *arg) {
 /* Strings of any length are read as the library reads them, until one chunk of them is bad. */
 static void verify_strings(struct verify_run *run) {
   struct verify_array *a = run->now;
-  insitu_loader_desc desc = {.api = INSITU_API, .url = run->archive->store.url, .plan_only = 1};
+  insitu_loader_desc desc = tool_desc(run->url);
+  desc.plan_only = 1;
   struct verify_bad bad = {.number = 0};
   insitu_loader *ld = NULL;
   insitu_strings *strings = NULL;
@@ -248,7 +252,8 @@ static void verify_all(
 }
 static int verify_run(int argc, char **argv) {
   struct tool_archive archive;
-  struct verify_run run = {.archive = &archive, .workers = (unsigned)insitu__mem_cores(), .fail_fast = verify_fail_fast};
+  struct verify_run run = {
+      .archive = &archive, .url = argc ? argv[0] : NULL, .workers = (unsigned)insitu__mem_cores(), .fail_fast = verify_fail_fast};
   struct verify_sum sum = {0};
   struct verify_array *arrays;
   struct tool_json_out j = {.to = stdout};
@@ -267,7 +272,7 @@ static int verify_run(int argc, char **argv) {
     int64_t begun = insitu__base_now();
     if (tool_json) {
       tool_json_object(&j, NULL);
-      tool_json_string(&j, "url", argv[0]);
+      tool_json_string(&j, "url", tool_archive_name(&archive, argv[0]));
       tool_json_array(&j, "arrays");
     }
     tool_progress_begin(total, "chunks");
@@ -302,18 +307,18 @@ static int verify_run(int argc, char **argv) {
 
 static const struct tool_option verify_options[] = {
     {"fail-fast", 'f', NULL, "stop at the first bad chunk", &verify_fail_fast},
+    TOOL_STORE_OPTIONS,
 };
 static const struct tool_command verify_command = {.name = "verify",
     .arguments = "URL [PATH ...] [OPTIONS]",
     .summary = "read and decode every chunk; list the bad ones",
-    .details = "  URL   a directory, a zip file or a file:// or zip:// URL of a Zarr v2 or v3 archive\n"
+    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://, gs://, az://\n"
                "  PATH  arrays to check; without any, all are\n\n"
                "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has the wrong length,\n"
                "a wrong checksum or does not decode; raw chunks without a checksum are only as sure as their\n"
                "length. An absent chunk stands for the fill value and is only counted. Arrays that this build\n"
                "cannot decode are skipped, unless named. Exit status 1 when anything is bad, or nothing could be\n"
-               "checked.\n\n"
-               "examples: insitu verify winds.zarr\n"
+               "checked.\n\n" TOOL_STORE_HELP "examples: insitu verify winds.zarr\n"
                "          insitu verify winds.zarr uwnd --fail-fast\n",
     .options = verify_options,
     .n_options = TOOL_COUNT(verify_options),
