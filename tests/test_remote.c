@@ -1,5 +1,5 @@
-/* Whole epochs over HTTP from a server that this process runs, fine and ill: what can be overcome ends in the very bytes and the very
- * order of a local read, all else in one clear error; and nothing is left behind. */
+/* Whole epochs over HTTP from a server that this process runs, fine and ill: what can be overcome ends in the very bytes and the
+ * very order of a local read, all else in one clear error; and nothing is left behind. */
 #include "server.h"
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
