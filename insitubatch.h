@@ -5828,8 +5828,7 @@ static int insitu__sign_compare_escaped(const char *a, const char *b) { /* as st
   }
 }
 /* Appends "key=value&key=value", escaped, in the order that signatures want; sorts the n pairs (a few) to that end. */
-__attribute__((unused)) static bool insitu__sign_query(
-    struct insitu__text_buffer *out, struct insitu__sign_pair *pair, unsigned n) {
+static bool insitu__sign_query(struct insitu__text_buffer *out, struct insitu__sign_pair *pair, unsigned n) {
   for (unsigned i = 1; i < n; i++)
     for (unsigned k = i; k; k--) {
       int order = insitu__sign_compare_escaped(pair[k - 1].key, pair[k].key);
@@ -5866,8 +5865,7 @@ static int64_t insitu__sign_date(int64_t seconds, struct insitu__time_date *d) {
   d->second = rest % 60;
   return day;
 }
-__attribute__((unused)) static void insitu__sign_http_date(
-    int64_t seconds, char out[30]) { /* "Tue, 15 Nov 1994 08:12:31 GMT": RFC 9110, 5.6.7 */
+static void insitu__sign_http_date(int64_t seconds, char out[30]) { /* "Tue, 15 Nov 1994 08:12:31 GMT": RFC 9110, 5.6.7 */
   struct insitu__time_date d;
   int64_t day = insitu__sign_date(seconds, &d);
   int weekday = (int)(day - 7 * insitu__time_floor(day, 7));
@@ -5907,7 +5905,7 @@ static bool insitu__sign_seconds(const struct insitu__time_date *d, int64_t *day
   return true;
 }
 /* RFC 9110's IMF-fixdate alone, which every server sends today; the weekday must be the date's. */
-__attribute__((unused)) static bool insitu__sign_parse_http_date(const char *p, int64_t *seconds) {
+static bool insitu__sign_parse_http_date(const char *p, int64_t *seconds) {
   struct insitu__time_date d = {0};
   int weekday = 0, year;
   int64_t day, found;
@@ -5928,7 +5926,7 @@ __attribute__((unused)) static bool insitu__sign_parse_http_date(const char *p, 
   return true;
 }
 /* "20130524T000000Z" or "2013-05-24T00:00:00Z", which may have a fraction (cut off) and an offset such as +01:00 for the Z. */
-__attribute__((unused)) static bool insitu__sign_parse_iso(const char *p, int64_t *seconds) {
+static bool insitu__sign_parse_iso(const char *p, int64_t *seconds) {
   struct insitu__time_date d = {0};
   int year, hour = 0, minute = 0;
   int64_t day, found;
@@ -6108,8 +6106,8 @@ static bool insitu__sign_v4_value(struct insitu__text_buffer *out, struct insitu
  * lines; all are signed but those that change on the way. payload_hash: of the body, in hexadecimal, or INSITU__SIGN_UNSIGNED. now:
  * seconds since 1970. cached: one for each set of credentials, kept by the caller. False: no memory, too many headers, or a header
  * or credential with characters that do not belong there; nothing was added then. */
-__attribute__((unused)) static bool insitu__sign_v4(struct insitu__sign_day *cached, const struct insitu__sign_aws *k,
-    const char *method, const char *host, const char *path, const char *query, const char *const *headers, unsigned n_headers,
+static bool insitu__sign_v4(struct insitu__sign_day *cached, const struct insitu__sign_aws *k, const char *method,
+    const char *host, const char *path, const char *query, const char *const *headers, unsigned n_headers,
     const char *payload_hash, int64_t now, void (*add)(void *to, const char *header_line), void *to) {
   struct insitu__text_buffer out = {0}, names = {0}, line = {0};
   struct insitu__sign_items s = {.n = 0};
@@ -6190,9 +6188,9 @@ static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char 
  * "/container/key", escaped, behind "/account" where the host does not name the account; "restype=container&comp=list" or "".
  * headers: all of the request, "Name: value"; x-ms-date and x-ms-version (2015-02-21 or later) must be among them. content_length:
  * "" or "0" for none. False: no memory, too many headers, or one (or the query) with characters that do not belong there. */
-__attribute__((unused)) static bool insitu__sign_azure(const char *account, const unsigned char *key, uint64_t n_key,
-    const char *method, const char *path, const char *query, const char *const *headers, unsigned n_headers,
-    const char *content_length, struct insitu__text_buffer *authorization) {
+static bool insitu__sign_azure(const char *account, const unsigned char *key, uint64_t n_key, const char *method,
+    const char *path, const char *query, const char *const *headers, unsigned n_headers, const char *content_length,
+    struct insitu__text_buffer *authorization) {
   struct insitu__text_buffer text = {0};
   struct insitu__sign_items s = {.n = 0};
   struct insitu__sign_item item;
@@ -6230,7 +6228,7 @@ static EVP_PKEY *insitu__sign_rsa_key(const char *pem, uint64_t n) { /* NULL: it
   return key;
 }
 /* Appends the JSON web token: text, which is "header.claims" in base64url, and its signature. pem: an RSA key, not encrypted. */
-__attribute__((unused)) static insitu_status insitu__sign_rs256(
+static insitu_status insitu__sign_rs256(
     const char *pem, uint64_t n, const char *text, struct insitu__text_buffer *out, insitu_error *err) {
   unsigned char signature[INSITU__MAX_RSA / 8];
   size_t n_signature = sizeof signature;
@@ -6466,7 +6464,7 @@ static bool insitu__sign_xml_is(const struct insitu__sign_xml *x, const char *na
 }
 /* The text of the first element of that local name, wherever it is; what follows it may be cut off. False: there is none, or no
  * room for it. */
-__attribute__((unused)) static bool insitu__sign_xml_find(const char *text, uint64_t n, const char *tag, char *out, size_t cap) {
+static bool insitu__sign_xml_find(const char *text, uint64_t n, const char *tag, char *out, size_t cap) {
   struct insitu__sign_xml x = {.text = text, .n = n};
   struct insitu__text_buffer b = {.limit = cap};
   int piece;
@@ -6540,7 +6538,7 @@ static bool insitu__sign_ini_next(struct insitu__sign_ini *x) {
 }
 /* The value of a key in the sections of that kind and name; the last one counts. False: there is none, it holds a control character
  * or has no room. */
-__attribute__((unused)) static bool insitu__sign_ini_find(
+static bool insitu__sign_ini_find(
     const char *text, uint64_t n, const char *kind, const char *name, const char *key, char *out, size_t cap) {
   struct insitu__sign_ini x = {.text = text, .n = n};
   struct insitu__sign_span found = {0};
@@ -8160,8 +8158,9 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
       "store '%.400s', listing of '%.400s': the server's answer is none, or names what lies elsewhere; check the option endpoint",
       c->name, prefix);
 }
-/* Members of a JSON object for people, without its braces; no secret among them. While requests are under way: on their thread. */
-static void insitu__cloud_describe(const struct insitu__cloud *c, struct insitu__text_buffer *out) {
+/* Members of a JSON object for people, without its braces; no secret among them. While requests are under way: on their thread. For
+ * the command insitu. */
+__attribute__((unused)) static void insitu__cloud_describe(const struct insitu__cloud *c, struct insitu__text_buffer *out) {
   static const char *const from[] = {"default", "options", "environment", "profile", "server"};
   insitu__text_buffer_printf(out, "\"name\": ");
   insitu__text_buffer_json_string(out, c->name);
@@ -12193,6 +12192,11 @@ static void insitu__store_stats(const struct insitu__store *s, insitu_stats *out
   if (s->remote) insitu__store_remote_stats(s, out);
 #endif
   (void)s, (void)out;
+}
+static uint64_t insitu__store_retries(const struct insitu__store *s) {
+  insitu_stats stats = {0};
+  insitu__store_stats(s, &stats);
+  return stats.retries;
 }
 static insitu_status insitu__store_list_await(struct insitu__store *s, const char *prefix,
     void (*emit)(void *to, const char *name, bool is_directory), void *to, insitu_error *err) {
@@ -17315,6 +17319,7 @@ struct insitu__loader_tally { /* of one epoch of an iterator, for its line in th
 struct insitu__loader_lap { /* what the user's thread saw of the epoch under way */
   int64_t began;
   uint64_t stall, busy, batches, bytes; /* busy: of the workers, when it began */
+  uint64_t retries;                     /* of the loader's requests, until it began */
 };
 
 struct insitu_iter {
@@ -17485,7 +17490,8 @@ static void insitu__loader_enter(insitu_iter *it, int64_t begin) {
   if (!first && it->lap.began) return;
   uint64_t busy = insitu__loader_get(&ld->reactor.busy), none = 0;
   if (first && atomic_compare_exchange_strong(&ld->first_next, &none, (uint64_t)begin)) ld->busy_before = busy;
-  if (!it->lap.began) it->lap = (struct insitu__loader_lap){.began = begin, .busy = busy};
+  if (!it->lap.began)
+    it->lap = (struct insitu__loader_lap){.began = begin, .busy = busy, .retries = insitu__store_retries(&it->loader->store)};
 }
 
 /* It ends. */
@@ -17514,15 +17520,18 @@ static void insitu__loader_lap_log(insitu_iter *it, int64_t now) {
   it->lap.began = 0;
   if (!insitu__loader_logs(ld, 2)) return;
   uint64_t epoch = it->told / it->batches - 1, elapsed = (uint64_t)(now - lap.began);
+  char retried[48] = "";
+  uint64_t retries = insitu__store_retries(&ld->store) - lap.retries;
+  if (retries) snprintf(retried, sizeof retried, ", %" PRIu64 " requests retried", retries);
   double stall = insitu__loader_share(lap.stall, (double)elapsed);
   double busy = insitu__loader_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - lap.busy, elapsed, lap.stall);
   insitu__loader_log(ld, 2,
       "rank %d, iterator %s, epoch %" PRIu64 ": %" PRIu64
-      " batches in %.3f s, %.1f MB/s, %.1f %% of it in next, limited by %s; %" PRIu64 " re-reads, %" PRIu64 " holes filled",
+      " batches in %.3f s, %.1f MB/s, %.1f %% of it in next, limited by %s; %" PRIu64 " re-reads, %" PRIu64 " holes filled%s",
       (int)ld->config.rank, insitu__split_names[it->split], epoch, lap.batches, (double)elapsed / 1e9,
       (double)lap.bytes * 1e3 / (double)insitu__base_max(1, elapsed), 100 * stall,
       insitu_stage_name(insitu__loader_stage(lap.batches, stall, busy)), insitu__loader_get(&it->tally[epoch & 3].rereads),
-      insitu__loader_get(&it->tally[epoch & 3].holes));
+      insitu__loader_get(&it->tally[epoch & 3].holes), retried);
 }
 
 /* The loader's own time, nanoseconds: inline it stands still outside next. Reactor thread. */
@@ -17567,11 +17576,14 @@ static void insitu__loader_warn(insitu_loader *ld) {
     stage = at;
   }
   if (!oldest) return;
+  char retried[64] = "";
+  uint64_t retries = insitu__store_retries(&ld->store);
+  if (retries) snprintf(retried, sizeof retried, ", %" PRIu64 " requests were retried so far", retries);
   insitu__loader_log(ld, 1,
       "rank %d, watchdog, array %.200s, chunk %.300s: %s for %.1f s, and no other of the %" PRIu64
-      " chunks in flight came through for %g s; %s",
+      " chunks in flight came through for %g s%s; %s",
       (int)ld->config.rank, ld->geometry.arrays[oldest->array].zarr.path, oldest->key ? oldest->key : "(no key yet)",
-      stages[stage], (double)(insitu__loader_clock(ld) - oldest->began) / 1e9, ld->inflight, (double)(INSITU_WATCHDOG_S),
+      stages[stage], (double)(insitu__loader_clock(ld) - oldest->began) / 1e9, ld->inflight, (double)(INSITU_WATCHDOG_S), retried,
       look[stage]);
 }
 
