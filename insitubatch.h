@@ -5652,7 +5652,11 @@ static void insitu__sign_sha256_plain(uint32_t state[8], const unsigned char *p)
   for (unsigned i = 0; i < 8; i++) state[i] += end[i];
 }
 #if defined(__x86_64__)
-typedef int insitu__sign_four __attribute__((vector_size(16)));
+typedef int insitu__sign_four __attribute__((vector_size(16))); /* what the instructions' names take */
+static inline insitu__sign_four insitu__sign_add(insitu__sign_four a, insitu__sign_four b) { /* modulo 2^32 */
+  typedef unsigned insitu__sign_sum __attribute__((vector_size(16)));
+  return (insitu__sign_four)((insitu__sign_sum)a + (insitu__sign_sum)b);
+}
 /* The same by the processor's own instructions (Intel SDM volume 2, SHA256RNDS2): four rounds a turn. */
 __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(uint32_t h[8], const unsigned char *p) {
   insitu__sign_four w[4], constant, high = {(int)h[5], (int)h[4], (int)h[1], (int)h[0]},
@@ -5664,15 +5668,15 @@ __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(uint3
       for (unsigned k = 0; k < 4; k++) (*now)[k] = (int)__builtin_bswap32(insitu__base_load32(p + 16 * i + 4 * k));
     } else {
       insitu__sign_four before = __builtin_shufflevector(w[(i + 2) % 4], last, 1, 2, 3, 4);
-      *now = __builtin_ia32_sha256msg2(__builtin_ia32_sha256msg1(*now, w[(i + 1) % 4]) + before, last);
+      *now = __builtin_ia32_sha256msg2(insitu__sign_add(__builtin_ia32_sha256msg1(*now, w[(i + 1) % 4]), before), last);
     }
     memcpy(&constant, insitu__sign_constant + 4 * i, sizeof constant);
-    constant += *now;
+    constant = insitu__sign_add(constant, *now);
     low = __builtin_ia32_sha256rnds2(low, high, constant);
     high = __builtin_ia32_sha256rnds2(high, low, __builtin_shufflevector(constant, constant, 2, 3, 2, 3));
   }
-  high += from_high;
-  low += from_low;
+  high = insitu__sign_add(high, from_high);
+  low = insitu__sign_add(low, from_low);
   for (int i = 0; i < 2; i++) {
     h[1 - i] = (uint32_t)high[2 + i];
     h[5 - i] = (uint32_t)high[i];
