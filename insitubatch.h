@@ -12331,6 +12331,7 @@ static insitu_status insitu__store_get_await(
 #define INSITU__DISK_BLOCK 4096u                        /* a file counts as so many bytes, or a multiple */
 #define INSITU__DISK_INLINE (64u << 10)                 /* fewer bytes are checked on the reactor's thread: 6 us */
 #define INSITU__DISK_KNOWN 65536u                       /* objects that a loader remembers to have asked for: 16 bytes each */
+#define INSITU__DISK_PROBES 8                           /* places that are looked at for one of them */
 #define INSITU__DISK_OLDEST 16384u                      /* entries that are removed at once, at most: 96 bytes each, meanwhile */
 #define INSITU__DISK_TRIES 200                          /* to lock the count, 50 us apart */
 #define INSITU__DISK_TOUCH (INT64_C(600) * 1000000000)  /* an entry in use is marked so this often: ns */
@@ -12763,15 +12764,22 @@ static void insitu__disk_evict_job(void *arg, unsigned worker) {
 
 /* What is known of the object's ETag: that it is this one, another, or nothing. "": that the object is absent. */
 enum { INSITU__DISK_UNKNOWN, INSITU__DISK_SAME, INSITU__DISK_OTHER };
+static struct insitu__disk_known *insitu__disk_place(const struct insitu__disk *d, uint64_t h) { /* where it is, or is to go */
+  for (uint64_t i = 0; i < INSITU__DISK_PROBES; i++) {
+    struct insitu__disk_known *k = &d->known[((h >> 8) + i) % INSITU__DISK_KNOWN];
+    if (k->key == h || !k->key) return k;
+  }
+  return &d->known[((h >> 8) + (h & 255) % INSITU__DISK_PROBES) % INSITU__DISK_KNOWN]; /* full: one is forgotten */
+}
 static int insitu__disk_knows(const struct insitu__disk *d, const char *key, const char *etag) {
   uint64_t h = insitu__disk_hash(d->seed, key) | 1;
-  const struct insitu__disk_known *k = &d->known[h >> 1 & (INSITU__DISK_KNOWN - 1)];
+  const struct insitu__disk_known *k = insitu__disk_place(d, h);
   if (k->key != h) return INSITU__DISK_UNKNOWN;
   return k->etag == insitu__disk_hash(d->seed, etag) ? INSITU__DISK_SAME : INSITU__DISK_OTHER;
 }
 static void insitu__disk_learn(struct insitu__disk *d, const char *key, const char *etag) {
   uint64_t h = insitu__disk_hash(d->seed, key) | 1;
-  d->known[h >> 1 & (INSITU__DISK_KNOWN - 1)] = (struct insitu__disk_known){h, insitu__disk_hash(d->seed, etag)};
+  *insitu__disk_place(d, h) = (struct insitu__disk_known){h, insitu__disk_hash(d->seed, etag)};
 }
 static void insitu__disk_trouble(struct insitu__disk *d, const char *what, int error) {
   char text[128], line[400];
