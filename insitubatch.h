@@ -14563,6 +14563,8 @@ static insitu_status insitu__zarr_find_root_await(struct insitu__zarr_group *g, 
     else g->is_array = kind == INSITU__ZARR_V2_ARRAY;
   }
   if (kind == INSITU__ZARR_NOTHING && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
+    if (refused.http_status == 404)
+      refused.status = INSITU_E_NOTFOUND; /* the bucket: of a chunk's that would be another matter */
     if (err && err->status >= 0) *err = refused;
     return refused.status;
   }
