@@ -123,7 +123,7 @@ static int64_t fault_stage(void *op, bool opening, bool last, const char *path, 
 #define epoll_create1(flags) (fault_hit(EVENT) ? -1 : epoll_create1(flags))
 #define epoll_ctl(epoll, what, fd, event) (fault_hit(EVENT) ? -1 : epoll_ctl(epoll, what, fd, event))
 #define open(path, flags) (fault_hit(ROOT) ? -1 : open(path, flags))
-#define openat(dir, path, flags) ((flags)&O_DIRECTORY && fault_hit(LIST) ? -1 : openat(dir, path, flags))
+#define openat(dir, path, flags, ...) ((flags)&O_DIRECTORY && fault_hit(LIST) ? -1 : openat(dir, path, flags, ##__VA_ARGS__))
 #define syscall(number, ...)                                                                                                     \
   ((number) == SYS_openat2 && (atomic_load(&fault.site) == OPEN || atomic_load(&fault.site) == READ)                             \
           ? (errno = EAGAIN, -1)                                                                                                 \
