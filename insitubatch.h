@@ -196,8 +196,8 @@
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
- *   >>http       requests, by libcurl
  *   >>sign       SHA-256, request signatures, dates, XML and INI of cloud services
+ *   >>http       requests, by libcurl
  *   >>cloud      endpoints, options and credentials of remote stores
  *   >>codec      blosc, zstd, lz4, gzip, zlib, bz2, checksums, filters, yours, shards
  *   >>store      where objects live: local directories, memory, remote stores, zip files
@@ -3844,6 +3844,7 @@ static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *
   }
 }
 
+#ifndef INSITU_NO_CURL /* nobody else asks for sockets */
 /* A poll for a socket, which wants nothing yet; NULL on no memory. `ready` is called while what is wanted is there. */
 static struct insitu__ring_poll *insitu__ring_poll_open(
     struct insitu__ring *r, int fd, void (*ready)(struct insitu__ring_poll *poll, unsigned events), void *user) {
@@ -3872,6 +3873,7 @@ static void insitu__ring_poll_close(struct insitu__ring *r, struct insitu__ring_
   if (p->armed) insitu__ring_poll_change(r, p);
   insitu__ring_poll_drop(r, p);
 }
+#endif
 
 /* Hands over what is queued and does not wait. */
 static void insitu__ring_flush(struct insitu__ring *r) {
@@ -4262,12 +4264,14 @@ static bool insitu__reactor_start_jobs(struct insitu__reactor *r) { /* true when
   return false;
 }
 
+#ifndef INSITU_NO_CURL
 /* From the reactor thread: the source, which is the caller's, stays attached until its end is called. */
 static void insitu__reactor_attach(struct insitu__reactor *r, struct insitu__reactor_source *source) {
   source->deadline = INT64_MAX;
   source->next = r->sources;
   r->sources = source;
 }
+#endif
 static bool insitu__reactor_run_sources(struct insitu__reactor *r) {
   bool any = false;
   for (struct insitu__reactor_source *source = r->sources; source; source = source->next) any |= source->turn(source);
@@ -4525,1070 +4529,12 @@ static insitu_status insitu__reactor_call(struct insitu__reactor *r, void (*fn)(
   pthread_mutex_unlock(&r->lock);
   return call.status;
 }
-/* >>http ------------------------------------------------------------------------------------------------------------------- */
-/* HTTP requests by libcurl: one multi handle, whose sockets and timer the reactor's loop drives.
-   State: one struct insitu__http per remote store, which must not move from insitu__http_open to insitu__http_close. All of it
-   belongs to the reactor thread, but for the counters. curl runs on that thread's native stack, never on a coroutine's: an _await
-   function queues its request and suspends until a turn of the loop has finished it. A body goes from curl's buffer to where the
-   request wants it, once its status line and headers have been found right, and nowhere else. Here, one request is one attempt,
-   insitu__http_call_await excepted; who sends it decides what follows. */
-#ifndef INSITU_NO_CURL
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"
-#include <curl/curl.h>
-#pragma GCC diagnostic pop
-#include <netdb.h>
-#include <netinet/in.h>
-#include <arpa/inet.h>
-
-#define INSITU__HTTP_BUFFER (128 * 1024L) /* bytes that curl receives at once: 64 to 256 KiB are best on loopback */
-#define INSITU__HTTP_SAID 4096            /* bytes of an error answer's body that are kept */
-/* A server that answers a range with the whole object: so many bytes before the range are received and dropped, not more. */
-#define INSITU__HTTP_SKIP (1u << 20)
-#define INSITU__HTTP_CONNECTIONS 64
-#define INSITU__HTTP_ADDRESSES 16           /* of one host that are used */
-#define INSITU__HTTP_RESOLVED 60000000000   /* nanoseconds that a host's addresses are used */
-#define INSITU__HTTP_PAUSE 100000000        /* nanoseconds: first pause before a retry, and */
-#define INSITU__HTTP_PAUSE_SLOW 1000000000  /* where the server asked to slow down */
-#define INSITU__HTTP_PAUSE_MOST 10000000000 /* longest pause that the server did not ask for */
-#define INSITU__HTTP_NAP 100000000          /* nanoseconds of a pause after which it is looked whether to give up */
-#define INSITU__HTTP_HEDGE 500000000        /* nanoseconds without an answer before a second request is worth it, at least */
-#define INSITU__HTTP_LATENCIES 64           /* latest times to a first byte that the rule for second requests looks at */
-enum { INSITU__HTTP_ETAG = 192, INSITU__HTTP_ID = 128 };
-
-/* How requests are sent. Zero members mean defaults, which insitu__http_open puts in. */
-struct insitu__http_desc {
-  uint64_t connections;              /* requests under way at once (see insitu__http_connections) */
-  int64_t connect_ms, stall_ms;      /* to connect (5 s); without stall_bytes in each second (20 s) */
-  uint64_t stall_bytes;              /* (1024) */
-  unsigned retries;                  /* after a first attempt (10) */
-  int64_t retry_ms;                  /* in which no further attempt begins (180 s) */
-  int version;                       /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
-  const char *proxy, *no_proxy, *ca; /* borrowed; NULL: curl's environment variables, and the system's certificates */
-  const char *agent;                 /* borrowed: User-Agent */
-  bool no_retries, insecure, hedge;
-  bool isolated; /* no proxy of the environment */
-  bool any_etag; /* changed objects are not noticed */
-  bool cached;   /* what cache_dir has is not asked for again */
-};
-
-/* One response, valid after the await. */
-struct insitu__http_answer {
-  int status;                                        /* 0: none came */
-  uint64_t length;                                   /* Content-Length; UINT64_MAX: not told */
-  bool has_range;                                    /* Content-Range: */
-  uint64_t first, last, total;                       /* total UINT64_MAX: not told; of "bytes *" first is 1 and last 0 */
-  int64_t date, retry_after;                         /* seconds since 1970, and from now; -1: not told */
-  bool encoded;                                      /* Content-Encoding other than identity */
-  char etag[INSITU__HTTP_ETAG], id[INSITU__HTTP_ID]; /* the latter: the service's name for this request */
-  char code[64], region[32];                         /* x-ms-error-code, x-amz-bucket-region */
-  char *location;                                    /* NULL: none */
-};
-
-struct insitu__http_transfer;
-/* Zero it, fill the first part, insitu__http_await, look at the rest, insitu__http_request_free. It must not move meanwhile. */
-struct insitu__http_request {
-  const char *method;                 /* NULL: GET */
-  const char *url;                    /* sent byte for byte */
-  struct insitu__text_buffer own_url; /* where url may be kept */
-  char **headers;                     /* "Name: value", see insitu__http_header */
-  const void *body;                   /* n_body bytes of a PUT or POST, borrowed */
-  uint64_t n_body;
-  struct iovec *iov; /* where the body of 200 and 206 goes: changed; NULL: to text. A NULL base drops bytes */
-  unsigned n_iov;
-  uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
-  int64_t connect_ms, stall_ms; /* 0: as the desc says */
-  bool fresh;                   /* no connection that was used before */
-  bool direct;                  /* by no proxy */
-  const bool *give_up;          /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
-  /* out */
-  struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
-  struct insitu__http_answer answer;
-  uint64_t placed; /* bytes that went to iov */
-  bool transient;  /* it failed, and another attempt may not */
-  bool unsent;     /* nothing was sent: no connection came about */
-  /* the engine's own */
-  struct insitu__http_request *next;
-  struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
-  struct insitu__coro *co;
-  uint64_t skip;
-  int64_t began;
-  int failure; /* INSITU__HTTP_... below */
-  CURLcode result;
-  char *cause; /* curl's text */
-};
-/* Why a response was not taken to its end. */
-enum {
-  INSITU__HTTP_FINE,
-  INSITU__HTTP_FULL,  /* no failure: the object has more than there is room for */
-  INSITU__HTTP_RANGE, /* not the range that was asked for */
-  INSITU__HTTP_WHOLE, /* the whole object instead of a range */
-  INSITU__HTTP_LONG,  /* more bytes than announced, or than text.limit */
-  INSITU__HTTP_ENCODED,
-  INSITU__HTTP_MEMORY,
-  INSITU__HTTP_CANCELLED
-};
-
-struct insitu__http_transfer { /* a curl handle: idle, or under way for a request */
-  struct insitu__http *http;
-  struct insitu__http_request *request;
-  struct insitu__http_transfer *next, **link; /* in the list of those under way; next alone: in that of idle ones */
-  CURL *easy;
-  struct curl_slist *headers, *resolve;
-  struct insitu__http_answer answer;
-  uint64_t header_bytes;
-  int64_t began;
-  bool begun; /* headers are complete, and this response is the request's */
-  char error[CURL_ERROR_SIZE];
-};
-
-struct insitu__http_socket {
-  struct insitu__ring_poll *poll;
-  struct insitu__http_socket *next, **link;
-};
-
-struct insitu__http_host { /* addresses of a name */
-  char name[256];          /* and port: "host:port" */
-  int64_t until;           /* of insitu__base_now */
-  unsigned n, turn;        /* turn: which address goes first next time */
-  bool asking;
-  struct insitu__reactor_gate *gate; /* of those who wait for the answer */
-  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
-};
-
-struct insitu__http {
-  struct insitu__reactor_source source; /* first */
-  struct insitu__http_desc desc;
-  struct insitu__reactor *reactor;
-  bool attached, curl;
-  bool sweep; /* some requests are to be given up */
-  bool over;  /* all are, and those to come */
-  CURLM *multi;
-  int64_t timer; /* when curl wants to be called; INT64_MAX: not */
-  bool news;     /* curl may have finished transfers */
-  struct insitu__http_socket *sockets;
-  struct insitu__http_request *first, *last; /* queued */
-  struct insitu__http_transfer *active, *idle;
-  uint64_t under_way;
-  double most;    /* requests under way at once, */
-  double limit;   /* and of these now: falls when the server asks to slow down, and rises again */
-  int64_t slowed; /* when it fell last */
-  struct insitu__http_host host[INSITU__MAX_HOSTS];
-  uint64_t random;
-  int64_t latency[INSITU__HTTP_LATENCIES];
-  unsigned n_latency;
-  /* counters: relaxed */
-  atomic_uint_least64_t n_requests, n_retries, n_throttled, n_hedges, n_bytes, n_connections, peak;
-};
-
-static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
-  atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
-}
-
-/* -- options -- */
-
-/* "5", "1.5s", "200ms", "2m": milliseconds. */
-static bool insitu__http_duration(const char *text, int64_t *ms) {
-  char *end;
-  if (!insitu__text_is_digit(*text)) return false;
-  double value = strtod(text, &end), unit = !*end || !strcmp(end, "s") ? 1000
-                                            : !strcmp(end, "ms")       ? 1
-                                            : !strcmp(end, "m")        ? 60000
-                                                                       : 0;
-  if (unit == 0 || value * unit > 1e9) return false;
-  *ms = (int64_t)(value * unit + 0.5);
-  return true;
-}
-static bool insitu__http_number(const char *text, uint64_t most, uint64_t *value) {
-  uint64_t n = 0;
-  if (!*text) return false;
-  for (; *text; text++) {
-    if (!insitu__text_is_digit(*text) || (n = n * 10 + (uint64_t)(*text - '0')) > most) return false;
-  }
-  *value = n;
-  return true;
-}
-/* true, 1, yes, on and their opposites. */
-static bool insitu__http_flag(const char *text, bool *value) {
-  static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
-  for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcasecmp(text, words[i])) return (*value = i & 1), true;
-  return false;
-}
-
-/* What all remote stores know. */
-static const char *const insitu__http_options[] = {"connect_timeout", "stall_timeout", "stall_bytes", "retry_timeout",
-    "max_retries", "max_connections", "http_version", "proxy_url", "proxy_excludes", "ca_bundle", "user_agent",
-    "allow_invalid_certificates", "hedge", "ignore_etag", "cache_validate"};
-enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
-/* Takes an option of that list, whose text must stay; false: it is none of them. *status: OK, or what is wrong with its value. */
-static bool insitu__http_option(
-    struct insitu__http_desc *d, const char *key, const char *value, insitu_error *err, insitu_status *status) {
-  int at = 0;
-  uint64_t number;
-  bool ok = true;
-  while (at < INSITU__HTTP_OPTIONS && strcmp(insitu__http_options[at], key)) at++;
-  *status = INSITU_OK;
-  switch (at) {
-  case 0: ok = insitu__http_duration(value, &d->connect_ms) && d->connect_ms; break;
-  case 1: ok = insitu__http_duration(value, &d->stall_ms) && d->stall_ms; break;
-  case 2: ok = insitu__http_number(value, 1u << 30, &d->stall_bytes) && d->stall_bytes; break;
-  case 3: ok = insitu__http_duration(value, &d->retry_ms) && d->retry_ms; break;
-  case 4:
-    ok = insitu__http_number(value, 1000, &number);
-    d->retries = ok ? (unsigned)number : 0;
-    d->no_retries = ok && !number;
-    break;
-  case 5: ok = insitu__http_number(value, INSITU__MAX_CONNECTIONS, &d->connections) && d->connections; break;
-  case 6:
-    ok = !strcmp(value, "1.1") || !strcmp(value, "2");
-    d->version = value[0] - '0';
-    break;
-  case 7: d->proxy = value; break;
-  case 8: d->no_proxy = value; break;
-  case 9: d->ca = value; break;
-  case 10: d->agent = value; break;
-  case 11: ok = insitu__http_flag(value, &d->insecure); break;
-  case 12: ok = insitu__http_flag(value, &d->hedge); break;
-  case 13: ok = insitu__http_flag(value, &d->any_etag); break;
-  case 14:
-    ok = insitu__http_flag(value, &d->cached);
-    d->cached = !d->cached;
-    break;
-  default: return false;
-  }
-  if (!ok)
-    *status = insitu__error_set(err, INSITU_E_ARG, "option %s: '%.100s' is no value of it; give %s", key, value,
-        at == 6                         ? "1.1 or 2"
-        : at >= 11                      ? "true or false"
-        : at == 2 || at == 4 || at == 5 ? "a number"
-                                        : "a time such as 5s or 500ms");
-  return true;
-}
-
-/* -- headers -- */
-
-/* Adds "Name: value" to a request. False: no memory. */
-__attribute__((format(printf, 2, 3))) static bool insitu__http_header(struct insitu__http_request *r, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  int n = vsnprintf(NULL, 0, format, args);
-  va_end(args);
-  char *line = n < 0 ? NULL : (char *)insitu__mem_alloc((uint64_t)n + 1, 1);
-  if (!line) return false;
-  va_start(args, format);
-  vsnprintf(line, (size_t)n + 1, format, args);
-  va_end(args);
-  if (INSITU__ARRAY_PUSH(r->headers, line)) return true;
-  insitu__mem_free(line);
-  return false;
-}
-static void insitu__http_answer_free(struct insitu__http_answer *a) {
-  insitu__mem_free(a->location);
-  memset(a, 0, sizeof *a);
-}
-/* Frees what a request owns, and makes it ready to be filled again: its destination and limits stay. */
-static void insitu__http_request_reset(struct insitu__http_request *r) {
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) {
-    explicit_bzero(r->headers[i], strlen(r->headers[i])); /* credentials */
-    insitu__mem_free(r->headers[i]);
-  }
-  INSITU__ARRAY_FREE(r->headers);
-  if (r->own_url.text) explicit_bzero(r->own_url.text, (size_t)r->own_url.n);
-  insitu__text_buffer_free(&r->own_url);
-  uint64_t limit = r->text.limit;
-  insitu__text_buffer_free(&r->text);
-  r->text.limit = limit;
-  insitu__http_answer_free(&r->answer);
-  insitu__mem_free(r->cause);
-  r->cause = NULL;
-}
-static void insitu__http_request_free(struct insitu__http_request *r) {
-  insitu__http_request_reset(r);
-  memset(r, 0, sizeof *r);
-}
-
-static void insitu__http_answer_init(struct insitu__http_answer *a) {
-  insitu__http_answer_free(a);
-  a->length = a->total = UINT64_MAX;
-  a->date = a->retry_after = -1;
-}
-static bool insitu__http_digits(const char **p, uint64_t *value) {
-  uint64_t n = 0;
-  const char *begin = *p;
-  for (; insitu__text_is_digit(**p); ++*p)
-    if (!insitu__base_mul(n, 10, &n) || !insitu__base_add(n, (uint64_t)(**p - '0'), &n)) return false;
-  *value = n;
-  return *p > begin;
-}
-/* "bytes 0-9/100", "bytes 0-9/ *", "bytes * /100" (without the blanks): RFC 9110, 14.4. */
-static bool insitu__http_content_range(const char *text, struct insitu__http_answer *a) {
-  if (strncasecmp(text, "bytes ", 6)) return false;
-  const char *p = text + 6;
-  uint64_t first = 1, last = 0, total = UINT64_MAX;
-  if (*p == '*') {
-    p++;
-  } else {
-    if (!insitu__http_digits(&p, &first) || *p++ != '-' || !insitu__http_digits(&p, &last)) return false;
-    if (first > last || last == UINT64_MAX) return false;
-  }
-  if (*p++ != '/') return false;
-  if (*p == '*') p++;
-  else if (!insitu__http_digits(&p, &total)) return false;
-  if (*p || (first <= last && last >= total)) return false;
-  a->first = first;
-  a->last = last;
-  a->total = total;
-  return a->has_range = true;
-}
-/* A header line without its end, NUL-terminated. False: no memory. */
-static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) {
-  char *value = strchr(line, ':');
-  if (!value) return true;
-  size_t name = (size_t)(value - line);
-  for (value++; *value == ' ' || *value == '\t';) value++;
-  for (size_t n = strlen(value); n && (value[n - 1] == ' ' || value[n - 1] == '\t');) value[--n] = 0;
-  const struct {
-    const char *name;
-    char *text;
-    size_t cap;
-  } texts[] = {{"etag", a->etag, sizeof a->etag}, {"x-amz-request-id", a->id, sizeof a->id},
-      {"x-ms-request-id", a->id, sizeof a->id}, {"x-guploader-uploadid", a->id, sizeof a->id},
-      {"x-ms-error-code", a->code, sizeof a->code}, {"x-amz-bucket-region", a->region, sizeof a->region}};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    if (name == strlen(texts[i].name) && !strncasecmp(line, texts[i].name, name)) { /* one that does not fit is as none */
-      if (strlen(value) < texts[i].cap) memcpy(texts[i].text, value, strlen(value) + 1);
-      return true;
-    }
-  const char *p = value;
-  if (name == 14 && !strncasecmp(line, "content-length", name)) {
-    if (!insitu__http_digits(&p, &a->length) || *p) a->length = UINT64_MAX;
-  } else if (name == 13 && !strncasecmp(line, "content-range", name)) {
-    insitu__http_content_range(value, a);
-  } else if (name == 16 && !strncasecmp(line, "content-encoding", name)) {
-    a->encoded = *value && strcasecmp(value, "identity");
-  } else if (name == 4 && !strncasecmp(line, "date", name)) {
-    a->date = curl_getdate(value, NULL);
-  } else if (name == 11 && !strncasecmp(line, "retry-after", name)) {
-    uint64_t seconds;
-    if (insitu__http_digits(&p, &seconds) && !*p) a->retry_after = (int64_t)insitu__base_min(seconds, 1u << 20);
-    else {
-      int64_t until = curl_getdate(value, NULL), now = (int64_t)time(NULL);
-      a->retry_after = until < 0 ? -1 : until > now ? until - now : 0;
-    }
-  } else if (name == 8 && !strncasecmp(line, "location", name)) {
-    insitu__mem_free(a->location);
-    a->location = insitu__mem_text(value, strlen(value));
-    return a->location != NULL;
-  }
-  return true;
-}
-
-/* -- curl's callbacks: they note, and start nothing -- */
-
-static void insitu__http_set_long(CURL *easy, CURLoption option, long value) {
-  curl_easy_setopt(easy, option, value);
-}
-static void insitu__http_set_text(CURL *easy, CURLoption option, const char *value) {
-  curl_easy_setopt(easy, option, value);
-}
-static void insitu__http_set_pointer(CURL *easy, CURLoption option, void *value) {
-  curl_easy_setopt(easy, option, value);
-}
-
-static void insitu__http_polled(struct insitu__ring_poll *poll, unsigned events) {
-  struct insitu__http *h = (struct insitu__http *)poll->user;
-  int running, mask = (events & (POLLIN | POLLHUP) ? CURL_CSELECT_IN : 0) | (events & POLLOUT ? CURL_CSELECT_OUT : 0) |
-                      (events & (POLLERR | POLLNVAL) ? CURL_CSELECT_ERR : 0);
-  h->news = true;
-  curl_multi_socket_action(h->multi, poll->fd, mask, &running);
-}
-static void insitu__http_socket_close(struct insitu__http *h, struct insitu__http_socket *s) {
-  insitu__ring_poll_close(&h->reactor->ring, s->poll);
-  *s->link = s->next;
-  if (s->next) s->next->link = s->link;
-  insitu__mem_free(s);
-}
-static struct insitu__http_socket *insitu__http_socket_open(struct insitu__http *h, curl_socket_t fd) {
-  struct insitu__http_socket *s = (struct insitu__http_socket *)insitu__mem_alloc(1, sizeof *s);
-  if (!s) return NULL;
-  s->poll = insitu__ring_poll_open(&h->reactor->ring, fd, insitu__http_polled, h);
-  if (!s->poll) {
-    insitu__mem_free(s);
-    return NULL;
-  }
-  s->next = h->sockets;
-  s->link = &h->sockets;
-  if (s->next) s->next->link = &s->next;
-  h->sockets = s;
-  return s;
-}
-static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine) {
-  struct insitu__http *h = (struct insitu__http *)user;
-  struct insitu__http_socket *s = (struct insitu__http_socket *)mine;
-  (void)easy;
-  if (what == CURL_POLL_REMOVE) {
-    curl_multi_assign(h->multi, fd, NULL);
-    if (s) insitu__http_socket_close(h, s);
-    return 0;
-  }
-  if (!s) {
-    s = insitu__http_socket_open(h, fd);
-    if (!s) return -1;
-    curl_multi_assign(h->multi, fd, s);
-  }
-  insitu__ring_poll_want(&h->reactor->ring, s->poll, (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0));
-  return 0;
-}
-static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
-  struct insitu__http *h = (struct insitu__http *)user;
-  (void)multi;
-  h->timer = ms < 0 ? INT64_MAX : insitu__base_now() + ms * INT64_C(1000000);
-  return 0;
-}
-
-/* Notes why the rest of a response is not wanted; curl then ends the transfer. */
-static size_t insitu__http_refuse(struct insitu__http_request *r, int failure) {
-  r->failure = failure;
-  return 0;
-}
-/* Whether a response, whose headers are complete, is what was asked for; how much of its body is to be dropped first. */
-static int insitu__http_judge(struct insitu__http_request *r) {
-  const struct insitu__http_answer *a = &r->answer;
-  if (a->status != 200 && a->status != 206) return INSITU__HTTP_FINE;
-  if (a->encoded && r->iov) return INSITU__HTTP_ENCODED;
-  if (!r->bytes) return a->status == 206 ? INSITU__HTTP_RANGE : INSITU__HTTP_FINE;
-  bool tail = r->first == INSITU__RING_TAIL;
-  if (a->status == 206) {
-    if (!a->has_range || a->first > a->last || a->last - a->first >= r->bytes) return INSITU__HTTP_RANGE;
-    if (tail) return a->total != UINT64_MAX && a->last + 1 == a->total ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
-    bool whole = a->last - a->first + 1 == r->bytes || a->total == UINT64_MAX || a->last + 1 == a->total;
-    return a->first == r->first && whole ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
-  }
-  if (tail && a->length == UINT64_MAX) return INSITU__HTTP_WHOLE;
-  r->skip = tail ? a->length - insitu__base_min(r->bytes, a->length) : r->first;
-  return r->skip > INSITU__HTTP_SKIP ? INSITU__HTTP_WHOLE : INSITU__HTTP_FINE;
-}
-/* The first of a request's transfers whose headers are complete gives its body: from now on the other is nobody's. */
-static bool insitu__http_begin(struct insitu__http_transfer *t) {
-  struct insitu__http_request *r = t->request;
-  if (t->begun) return true;
-  if (r->winner) return false;
-  struct insitu__http *h = t->http;
-  t->begun = true;
-  r->winner = t;
-  r->answer = t->answer;
-  t->answer.location = NULL;
-  h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__base_now() - t->began;
-  r->failure = insitu__http_judge(r);
-  return !r->failure;
-}
-static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
-  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
-  char copy[8192]; /* longer ones are none of those we want */
-  n *= size;
-  t->header_bytes += n;
-  if (t->header_bytes > INSITU__MAX_HEADERS) return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
-  if (n > 5 && !memcmp(line, "HTTP/", 5)) { /* the status line; informational answers come before the real one */
-    insitu__http_answer_init(&t->answer);
-    for (size_t i = 5; i + 3 < n; i++)
-      if (line[i] == ' ') {
-        t->answer.status = atoi(line + i + 1);
-        break;
-      }
-    return n;
-  }
-  size_t length = n;
-  while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
-  if (length >= sizeof copy) return n;
-  memcpy(copy, line, length);
-  copy[length] = 0;
-  return insitu__http_take_header(&t->answer, copy) ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
-}
-/* Puts bytes where the request wants them; false when there is no room for all. */
-static bool insitu__http_place(struct insitu__http_request *r, const char *bytes, uint64_t n) {
-  uint64_t drop = insitu__base_min(n, r->skip);
-  r->skip -= drop;
-  bytes += drop;
-  n -= drop;
-  while (n && r->n_iov) {
-    uint64_t part = insitu__base_min(n, r->iov->iov_len);
-    if (r->iov->iov_base && part) {
-      memcpy(r->iov->iov_base, bytes, (size_t)part);
-      r->iov->iov_base = (char *)r->iov->iov_base + part;
-    }
-    r->iov->iov_len -= (size_t)part;
-    r->placed += part;
-    bytes += part;
-    n -= part;
-    if (!r->iov->iov_len) r->iov++, r->n_iov--;
-  }
-  return !n;
-}
-static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *user) {
-  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
-  struct insitu__http_request *r = t->request;
-  const struct insitu__http_answer *a = &r->answer;
-  n *= size;
-  if (!insitu__http_begin(t)) return 0;
-  insitu__http_count(&t->http->n_bytes, n);
-  if (a->status != 200 && a->status != 206) {
-    uint64_t keep = r->text.n < INSITU__HTTP_SAID ? insitu__base_min(n, INSITU__HTTP_SAID - r->text.n) : 0;
-    return insitu__text_buffer_bytes(&r->text, bytes, keep) ? n : insitu__http_refuse(r, INSITU__HTTP_MEMORY);
-  }
-  if (!r->iov) {
-    if (insitu__text_buffer_bytes(&r->text, bytes, n)) return n;
-    return insitu__http_refuse(r, r->text.n + n > r->text.limit ? INSITU__HTTP_LONG : INSITU__HTTP_MEMORY);
-  }
-  if (insitu__http_place(r, bytes, n)) return n;
-  return insitu__http_refuse(r, a->status == 206 ? INSITU__HTTP_LONG : INSITU__HTTP_FULL);
-}
-
-/* -- transfers -- */
-
-static void insitu__http_idle(struct insitu__http_transfer *t) { /* takes one that is under way out */
-  struct insitu__http *h = t->http;
-  curl_multi_remove_handle(h->multi, t->easy);
-  curl_easy_reset(t->easy);
-  curl_slist_free_all(t->headers);
-  curl_slist_free_all(t->resolve);
-  insitu__http_answer_free(&t->answer);
-  *t->link = t->next;
-  if (t->next) t->next->link = t->link;
-  t->headers = t->resolve = NULL;
-  t->request = NULL;
-  t->next = h->idle;
-  h->idle = t;
-  h->under_way--;
-}
-static void insitu__http_free(struct insitu__http_transfer *t) {
-  curl_easy_cleanup(t->easy);
-  insitu__mem_free(t);
-}
-static bool insitu__http_lines(struct curl_slist **list, const char *line) {
-  struct curl_slist *longer = curl_slist_append(*list, line);
-  if (longer) *list = longer;
-  return longer != NULL;
-}
-/* The addresses of the request's host, another one first each time, so that connections spread over them. */
-static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_transfer *t, const char *host) {
-  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
-    struct insitu__http_host *known = &h->host[i];
-    if (!known->n || strcmp(known->name, host)) continue;
-    char line[sizeof known->name + 2 + INSITU__HTTP_ADDRESSES * sizeof *known->address];
-    int n = snprintf(line, sizeof line, "%s", known->name);
-    for (unsigned k = 0; k < known->n; k++)
-      n += snprintf(line + n, sizeof line - (size_t)n, "%s%s", k ? "," : ":", known->address[(k + known->turn) % known->n]);
-    known->turn++;
-    return insitu__http_lines(&t->resolve, line);
-  }
-  return true;
-}
-/* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by itself. */
-static void insitu__http_host_of(const struct insitu__http *h, const char *url, char *out, size_t cap) {
-  char *host = NULL, *port = NULL;
-  unsigned char address[16];
-  CURLU *u = curl_url();
-  out[0] = 0;
-  if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_HOST, &host, 0) &&
-      !curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) && host[0] != '[' && inet_pton(AF_INET, host, address) != 1 &&
-      strcasecmp(host, "localhost"))
-    snprintf(out, cap, "%s:%s", host, port);
-  if (strlen(out) + 1 >= cap) out[0] = 0;
-  curl_free(host);
-  curl_free(port);
-  curl_url_cleanup(u);
-  (void)h;
-}
-static void insitu__http_options_set(struct insitu__http_transfer *t) {
-  struct insitu__http_request *r = t->request;
-  const struct insitu__http_desc *d = &t->http->desc;
-  CURL *e = t->easy;
-  curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
-  int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms, stall = r->stall_ms ? r->stall_ms : d->stall_ms;
-  insitu__http_set_text(e, CURLOPT_URL, r->url);
-  insitu__http_set_long(e, CURLOPT_PATH_AS_IS, 1);
-  insitu__http_set_long(e, CURLOPT_NOSIGNAL, 1);
-  insitu__http_set_long(e, CURLOPT_BUFFERSIZE, INSITU__HTTP_BUFFER);
-  insitu__http_set_long(e, CURLOPT_CONNECTTIMEOUT_MS, (long)connect);
-  insitu__http_set_long(e, CURLOPT_LOW_SPEED_LIMIT, (long)d->stall_bytes);
-  insitu__http_set_long(e, CURLOPT_LOW_SPEED_TIME, (long)((stall + 999) / 1000));
-  insitu__http_set_long(e, CURLOPT_HTTP_VERSION, d->version == 2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
-  insitu__http_set_long(e, CURLOPT_PIPEWAIT, d->version == 2);
-  insitu__http_set_long(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1);
-  insitu__http_set_long(e, CURLOPT_FRESH_CONNECT, r->fresh || t == r->twin);
-#if LIBCURL_VERSION_NUM >= 0x075500
-  insitu__http_set_text(e, CURLOPT_PROTOCOLS_STR, "http,https");
-#else
-  insitu__http_set_long(e, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
-#endif
-  if (d->proxy || d->isolated || r->direct) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy && !r->direct ? d->proxy : "");
-  if (d->no_proxy) insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy);
-  if (d->ca) insitu__http_set_text(e, CURLOPT_CAINFO, d->ca);
-  if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
-  if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYHOST, 0);
-  insitu__http_set_text(e, CURLOPT_USERAGENT, d->agent);
-  insitu__http_set_text(e, CURLOPT_ACCEPT_ENCODING, r->iov ? NULL : ""); /* texts only: bytes arrive as they are stored */
-  insitu__http_set_pointer(e, CURLOPT_HTTPHEADER, t->headers);
-  insitu__http_set_pointer(e, CURLOPT_RESOLVE, t->resolve);
-  insitu__http_set_pointer(e, CURLOPT_PRIVATE, t);
-  insitu__http_set_pointer(e, CURLOPT_ERRORBUFFER, t->error);
-  curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
-  insitu__http_set_pointer(e, CURLOPT_HEADERDATA, t);
-  curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
-  insitu__http_set_pointer(e, CURLOPT_WRITEDATA, t);
-  if (r->method && !strcmp(r->method, "HEAD")) insitu__http_set_long(e, CURLOPT_NOBODY, 1);
-  else if (r->method && strcmp(r->method, "GET")) {
-    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
-    insitu__http_set_pointer(e, CURLOPT_POSTFIELDS, (void *)(uintptr_t)(r->body ? r->body : ""));
-    insitu__http_set_text(e, CURLOPT_CUSTOMREQUEST, r->method);
-  }
-}
-/* Begins a transfer for the request; NULL: no memory. */
-static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, struct insitu__http_request *r, bool twin) {
-  struct insitu__http_transfer *t = h->idle;
-  char host[300];
-  if (t) h->idle = t->next;
-  else if ((t = (struct insitu__http_transfer *)insitu__mem_alloc(1, sizeof *t))) {
-    memset(t, 0, sizeof *t);
-    t->easy = curl_easy_init();
-    if (!t->easy) {
-      insitu__mem_free(t);
-      t = NULL;
-    }
-  }
-  if (!t) return NULL;
-  t->http = h;
-  t->request = r;
-  t->begun = false;
-  t->header_bytes = 0;
-  t->error[0] = 0;
-  t->began = insitu__base_now();
-  insitu__http_answer_init(&t->answer);
-  if (twin) r->twin = t;
-  else r->sent = t;
-  bool ok = true;
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) ok = ok && insitu__http_lines(&t->headers, r->headers[i]);
-  if (r->n_body) ok = ok && insitu__http_lines(&t->headers, "Expect:"); /* no waiting for 100 Continue */
-  insitu__http_host_of(h, r->url, host, sizeof host);
-  if (host[0]) ok = ok && insitu__http_addresses(h, t, host);
-  insitu__http_options_set(t);
-  t->next = h->active;
-  t->link = &h->active;
-  if (t->next) t->next->link = &t->next;
-  h->active = t;
-  h->under_way++;
-  insitu__http_count(&h->n_requests, 1);
-  uint64_t peak = atomic_load_explicit(&h->peak, memory_order_relaxed);
-  if (h->under_way > peak) atomic_store_explicit(&h->peak, h->under_way, memory_order_relaxed);
-  if (ok && curl_multi_add_handle(h->multi, t->easy) == CURLM_OK) return t;
-  insitu__http_idle(t);
-  return NULL;
-}
-/* The request is over: takes both its transfers out and lets its coroutine go on. */
-static void insitu__http_finish(struct insitu__http *h, struct insitu__http_request *r) {
-  if (r->sent) insitu__http_idle(r->sent);
-  if (r->twin) insitu__http_idle(r->twin);
-  r->sent = r->twin = NULL;
-  insitu__reactor_ready(h->reactor, r->co);
-}
-/* curl is through with a transfer. */
-static void insitu__http_ended(struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
-  struct insitu__http_request *r = t->request;
-  bool other = r->sent == t ? r->twin != NULL : r->sent != NULL;
-  if (result == CURLE_OK && !r->winner) insitu__http_begin(t); /* an answer without a body */
-  if (r->winner != t && other) {                               /* the other transfer is still good for an answer, or gives it */
-    if (r->sent == t) r->sent = NULL;
-    else r->twin = NULL;
-    insitu__http_idle(t);
-    return;
-  }
-  long connections = 0;
-  curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connections);
-  insitu__http_count(&h->n_connections, connections > 0 ? (uint64_t)connections : 0);
-  curl_off_t pretransfer = 0;
-  curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &pretransfer);
-  r->unsent = !pretransfer;
-  r->result = result;
-  if (result)
-    r->cause = insitu__mem_text(
-        t->error[0] ? t->error : curl_easy_strerror(result), strlen(t->error[0] ? t->error : curl_easy_strerror(result)));
-  insitu__http_finish(h, r);
-}
-
-/* -- the loop's turn -- */
-
-static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the first request */
-  if (h->multi) return true;
-  curl_socket_callback on_socket = insitu__http_on_socket;
-  curl_multi_timer_callback on_timer = insitu__http_on_timer;
-  h->multi = curl_multi_init();
-  if (!h->multi) return false;
-  curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-  curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
-  curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
-  curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * h->most)); /* or curl closes warm ones */
-  curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, h->desc.version == 2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING);
-  return true;
-}
-/* How long an answer may take before it counts as late: three times what 95 % of the latest took. */
-static int64_t insitu__http_late(const struct insitu__http *h) {
-  int64_t sorted[INSITU__HTTP_LATENCIES];
-  unsigned n = h->n_latency < INSITU__HTTP_LATENCIES ? h->n_latency : INSITU__HTTP_LATENCIES;
-  for (unsigned i = 0; i < n; i++) {
-    unsigned at = i;
-    for (; at && sorted[at - 1] > h->latency[i]; at--) sorted[at] = sorted[at - 1];
-    sorted[at] = h->latency[i];
-  }
-  int64_t late = n ? 3 * sorted[(n * 95 - 1) / 100] : 0;
-  return late > INSITU__HTTP_HEDGE ? late : INSITU__HTTP_HEDGE;
-}
-/* Sends second requests for late answers, at most one in twenty; when to look again. */
-static int64_t insitu__http_hedge(struct insitu__http *h) {
-  int64_t next = INT64_MAX, now = insitu__base_now(), late = insitu__http_late(h);
-  for (struct insitu__http_transfer *t = h->active, *following; t; t = following) {
-    following = t->next;
-    struct insitu__http_request *r = t->request;
-    if (t->begun || r->twin || r->winner || r->n_body || t != r->sent) continue;
-    if (atomic_load(&h->n_hedges) * 20 > atomic_load(&h->n_requests)) break;
-    if (t->began + late > now) next = next < t->began + late ? next : t->began + late;
-    else if (insitu__http_start(h, r, true)) insitu__http_count(&h->n_hedges, 1);
-  }
-  return next;
-}
-static void insitu__http_queue(struct insitu__http *h, struct insitu__http_request *r) {
-  r->next = NULL;
-  if (h->first) h->last->next = r;
-  else h->first = r;
-  h->last = r;
-}
-static void insitu__http_fail(struct insitu__http *h, struct insitu__http_request *r, int failure) {
-  r->failure = failure;
-  insitu__http_finish(h, r);
-}
-/* Does nobody wait for it any more? */
-static bool insitu__http_given_up(const struct insitu__http *h, const struct insitu__http_request *r) {
-  return h->over || h->reactor->closing || (r->give_up && *r->give_up);
-}
-/* Ends the requests that nobody waits for. */
-static void insitu__http_sweep(struct insitu__http *h) {
-  struct insitu__http_request *queued = h->first, *next;
-  h->sweep = false;
-  for (struct insitu__http_transfer *t = h->active; t;) {
-    bool ends = insitu__http_given_up(h, t->request);
-    if (ends) insitu__http_fail(h, t->request, INSITU__HTTP_CANCELLED);
-    t = ends ? h->active : t->next; /* one request may have two transfers */
-  }
-  h->first = NULL;
-  for (; queued; queued = next) {
-    next = queued->next;
-    if (insitu__http_given_up(h, queued)) insitu__http_fail(h, queued, INSITU__HTTP_CANCELLED);
-    else insitu__http_queue(h, queued);
-  }
-}
-static bool insitu__http_turn(struct insitu__reactor_source *source) {
-  struct insitu__http *h = (struct insitu__http *)(void *)source;
-  bool any = h->sweep || (h->reactor->closing && (h->active || h->first));
-  int running, left;
-  if (any) insitu__http_sweep(h);
-  if (h->timer != INT64_MAX && h->timer <= insitu__base_now()) {
-    h->timer = INT64_MAX; /* curl sets it anew */
-    h->news = true;
-    curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-  }
-  for (struct insitu__http_request *r; (r = h->first) && (double)h->under_way < h->limit; any = true) {
-    h->first = r->next;
-    if (!insitu__http_multi(h) || !insitu__http_start(h, r, false)) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
-    h->news = true; /* curl may have failed at once */
-  }
-  if (h->news) {
-    h->news = false;
-    for (CURLMsg *m; h->multi && (m = curl_multi_info_read(h->multi, &left)); any = true) {
-      char *transfer = NULL;
-      CURLcode result = m->data.result;
-      curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &transfer);
-      insitu__http_ended(h, (struct insitu__http_transfer *)(void *)transfer, result);
-    }
-  }
-  int64_t hedge = h->desc.hedge && h->active ? insitu__http_hedge(h) : INT64_MAX;
-  source->deadline = h->timer < hedge ? h->timer : hedge;
-  return any;
-}
-static void insitu__http_end(struct insitu__reactor_source *source) { /* no coroutine is left, and so no request */
-  struct insitu__http *h = (struct insitu__http *)(void *)source;
-  assert(!h->active && !h->first);
-  for (struct insitu__http_transfer *t = h->idle, *next; t; t = next) {
-    next = t->next;
-    insitu__http_free(t);
-  }
-  h->idle = NULL;
-  if (h->multi) curl_multi_cleanup(h->multi);
-  h->multi = NULL;
-  while (h->sockets) insitu__http_socket_close(h, h->sockets);
-}
-
-/* -- names to addresses: on a worker, since curl's own way can block the loop while it gives up -- */
-
-struct insitu__http_lookup { /* lives on the asking coroutine's stack; the worker owns it during the call */
-  struct insitu__http_host *host;
-};
-static void insitu__http_lookup(void *arg, unsigned worker) {
-  struct insitu__http_host *host = ((struct insitu__http_lookup *)arg)->host;
-  struct addrinfo hints, *list = NULL;
-  char name[sizeof host->name];
-  (void)worker;
-  memset(&hints, 0, sizeof hints);
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_ADDRCONFIG;
-  memcpy(name, host->name, sizeof name);
-  *strrchr(name, ':') = 0;
-  host->n = 0;
-  if (getaddrinfo(name, NULL, &hints, &list)) return; /* curl asks again, and tells why */
-  for (struct addrinfo *a = list; a && host->n < INSITU__HTTP_ADDRESSES; a = a->ai_next) {
-    char text[INET6_ADDRSTRLEN];
-    const void *from = a->ai_family == AF_INET    ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
-                       : a->ai_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
-                                                  : NULL;
-    if (from && inet_ntop(a->ai_family, from, text, sizeof text))
-      snprintf(host->address[host->n++], sizeof *host->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
-  }
-  freeaddrinfo(list);
-}
-static void insitu__http_resolve_await(struct insitu__http *h, const char *url) {
-  char name[sizeof h->host->name];
-  struct insitu__http_host *host = NULL, *oldest = NULL;
-  static const char *const proxies[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}; /* curl's */
-  bool proxy = h->desc.proxy != NULL;
-  for (size_t i = 0; i < sizeof proxies / sizeof *proxies && !h->desc.isolated; i++) proxy = proxy || getenv(proxies[i]);
-  insitu__http_host_of(h, url, name, sizeof name);
-  if (!name[0] || proxy) return; /* the proxy resolves */
-  for (unsigned i = 0; i < INSITU__MAX_HOSTS && !host; i++) {
-    struct insitu__http_host *one = &h->host[i];
-    if (!strcmp(one->name, name)) host = one;
-    else if (!one->asking && (!oldest || one->until < oldest->until)) oldest = one;
-  }
-  if (!host && !oldest) return;
-  if (host && host->asking) {
-    insitu__reactor_gate_await(h->reactor, host->gate);
-    return;
-  }
-  if (host && insitu__base_now() < host->until) return;
-  struct insitu__reactor_gate gate;
-  struct insitu__http_lookup lookup = {host ? host : oldest};
-  insitu__reactor_gate_expect(&gate, 1);
-  host = lookup.host;
-  memcpy(host->name, name, sizeof name);
-  host->asking = true;
-  host->gate = &gate;
-  insitu__reactor_work_await(h->reactor, insitu__http_lookup, &lookup);
-  host->until = insitu__base_now() + (host->n ? INSITU__HTTP_RESOLVED : 0);
-  host->asking = false;
-  host->gate = NULL;
-  insitu__reactor_gate_open(&gate);
-}
-
-/* -- one request -- */
-
-/* scheme://host:port of a url, for messages: no user, no path, no query. */
-static void insitu__http_origin(const char *url, char *out, size_t cap) {
-  char *scheme = NULL, *host = NULL, *port = NULL;
-  CURLU *u = curl_url();
-  if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
-      !curl_url_get(u, CURLUPART_HOST, &host, 0)) {
-    bool told = !curl_url_get(u, CURLUPART_PORT, &port, 0);
-    snprintf(out, cap, "%s://%s%s%s", scheme, host, told ? ":" : "", told ? port : "");
-  } else {
-    snprintf(out, cap, "a url that is none");
-  }
-  curl_free(scheme);
-  curl_free(host);
-  curl_free(port);
-  curl_url_cleanup(u);
-}
-static bool insitu__http_transient_status(int status) { /* as object_store and the AWS SDKs: RFC 9110 and 6585 */
-  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
-}
-static bool insitu__http_transient(CURLcode code) {
-  switch (code) {
-  case CURLE_COULDNT_RESOLVE_PROXY:
-  case CURLE_COULDNT_RESOLVE_HOST:
-  case CURLE_COULDNT_CONNECT:
-  case CURLE_HTTP2:
-  case CURLE_HTTP2_STREAM:
-  case CURLE_PARTIAL_FILE:
-  case CURLE_OPERATION_TIMEDOUT:
-  case CURLE_SSL_CONNECT_ERROR:
-  case CURLE_GOT_NOTHING:
-  case CURLE_SEND_ERROR:
-  case CURLE_UNSUPPORTED_PROTOCOL: /* no HTTP header: what is left of another answer on a connection, or a proxy's noise */
-  case CURLE_WEIRD_SERVER_REPLY:
-  case CURLE_RECV_ERROR: return true;
-  default: return false;
-  }
-}
-static const char *insitu__http_advice(CURLcode code) {
-  switch (code) {
-  case CURLE_COULDNT_RESOLVE_HOST:
-  case CURLE_COULDNT_RESOLVE_PROXY: return "check the host's name, and that this machine can resolve it";
-  case CURLE_COULDNT_CONNECT: return "check host and port, and that a server listens there";
-  case CURLE_OPERATION_TIMEDOUT: return "the server or the network is slow; see the options connect_timeout and stall_timeout";
-  case CURLE_PEER_FAILED_VERIFICATION:
-  case CURLE_SSL_CACERT_BADFILE: return "give the certificate authority with the option ca_bundle";
-  case CURLE_OUT_OF_MEMORY: return "curl lacks memory, or a header line is longer than it takes (100 KiB)";
-  default: return "check the server and the network";
-  }
-}
-static insitu_status insitu__http_failed(const struct insitu__http_request *r, insitu_error *err) {
-  static const char *const said[] = {[INSITU__HTTP_RANGE] = "it sent another range than the one asked for (or none)",
-      [INSITU__HTTP_WHOLE] = "it ignores ranges: it sent the whole object; this server cannot serve parts of objects",
-      [INSITU__HTTP_LONG] = "it sent more than it announced, or more than such an answer may have",
-      [INSITU__HTTP_ENCODED] = "it sent the object compressed (Content-Encoding); store it without, ranges of it mean nothing",
-      [INSITU__HTTP_MEMORY] = "no memory for the request; give the process more memory"};
-  char origin[300];
-  if (r->failure == INSITU__HTTP_CANCELLED) return INSITU_CANCELLED;
-  insitu__http_origin(r->url, origin, sizeof origin);
-  if (err && err->status >= 0) err->http_status = r->answer.status, err->retryable = r->transient;
-  if (r->failure && r->failure != INSITU__HTTP_FULL)
-    return insitu__error_set(
-        err, r->failure == INSITU__HTTP_MEMORY ? INSITU_E_NOMEM : INSITU_E_HTTP, "%s: %s", origin, said[r->failure]);
-  return insitu__error_set(err, INSITU_E_HTTP, "%s: %.300s; %s", origin, r->cause ? r->cause : curl_easy_strerror(r->result),
-      insitu__http_advice(r->result));
-}
-
-/* Sends it, once. INSITU_OK when an answer came, whatever its status, and its body is where it belongs; INSITU_CANCELLED when the
- * reactor or the store closes. Otherwise r->transient tells whether another attempt may help, and what has arrived stays placed. */
-static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__http_request *r, insitu_error *err) {
-  if (!h->attached) {
-    insitu__reactor_attach(h->reactor, &h->source);
-    h->attached = true;
-  }
-  insitu__http_resolve_await(h, r->url);
-  insitu__http_answer_init(&r->answer);
-  r->winner = r->sent = r->twin = NULL;
-  r->failure = INSITU__HTTP_FINE;
-  r->result = CURLE_OK;
-  r->skip = 0;
-  r->transient = r->unsent = false;
-  if (insitu__http_given_up(h, r)) return INSITU_CANCELLED; /* the sweep may be over */
-  r->co = insitu__coro_current(&h->reactor->coros);
-  insitu__http_queue(h, r);
-  insitu__coro_suspend_await(&h->reactor->coros);
-  if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
-  r->transient = r->failure == INSITU__HTTP_RANGE || (!r->failure && insitu__http_transient(r->result));
-  return insitu__http_failed(r, err);
-}
-
-/* -- retries -- */
-
-struct insitu__http_retry { /* all zero before the first attempt */
-  unsigned tries;
-  int64_t began, pause;
-};
-static uint64_t insitu__http_random(struct insitu__http *h, uint64_t below) {
-  return insitu__order_mix(h->random++) % below;
-}
-/* Asked to slow down: half as many requests at once, at most once a second; each answer then adds a little. */
-static void insitu__http_throttled(struct insitu__http *h) {
-  int64_t now = insitu__base_now();
-  insitu__http_count(&h->n_throttled, 1);
-  if (now - h->slowed < INSITU__HTTP_PAUSE_SLOW) return;
-  h->slowed = now;
-  h->limit = h->limit > 2 ? h->limit / 2 : 1;
-}
-static void insitu__http_served(struct insitu__http *h) {
-  if (h->limit < h->most) h->limit += 1 / h->limit;
-}
-/* Waits before the next attempt: decorrelated jitter (a random time up to three times the last, from a base), or what the server
- * asked for. False when no more attempts are due, or the store closes. */
-static bool insitu__http_pause_await(
-    struct insitu__http *h, struct insitu__http_retry *retry, const struct insitu__http_request *r) {
-  int status = r->answer.status;
-  bool slow = status == 429 || status == 503;
-  int64_t now = insitu__base_now(), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
-  if (slow) insitu__http_throttled(h);
-  if (h->desc.no_retries || retry->tries >= h->desc.retries) return false;
-  int64_t from = retry->pause > base ? retry->pause : base,
-          pause = base + (int64_t)insitu__http_random(h, (uint64_t)(3 * from - base) + 1);
-  if (pause > INSITU__HTTP_PAUSE_MOST) pause = INSITU__HTTP_PAUSE_MOST;
-  retry->pause = pause;
-  if (r->answer.retry_after >= 0 && slow)
-    pause = r->answer.retry_after * INT64_C(1000000000) + (int64_t)insitu__http_random(h, (uint64_t)base);
-  if (now + pause - retry->began > h->desc.retry_ms * 1000000) return false;
-  for (int64_t left = pause; left > 0; left -= INSITU__HTTP_NAP)
-    if (insitu__http_given_up(h, r) ||
-        !insitu__reactor_sleep_await(h->reactor, left < INSITU__HTTP_NAP ? left : INSITU__HTTP_NAP))
-      return false;
-  retry->tries++;
-  insitu__http_count(&h->n_retries, 1);
-  return !insitu__http_given_up(h, r);
-}
-/* A small request whose whole answer is wanted, for services of credentials: `tries` attempts. INSITU_OK whenever an answer came
- * that is not a transient failure, or the last one. timeout_ms bounds connecting, and silence. */
-static insitu_status insitu__http_call_await(
-    struct insitu__http *h, struct insitu__http_request *r, unsigned tries, int64_t timeout_ms, insitu_error *err) {
-  r->connect_ms = r->stall_ms = timeout_ms;
-  for (unsigned i = 1;; i++) {
-    insitu_error once = {0};
-    struct insitu__http_answer none = {0};
-    insitu__http_answer_free(&r->answer);
-    r->answer = none;
-    r->text.n = 0;
-    insitu__mem_free(r->cause);
-    r->cause = NULL;
-    insitu_status status = insitu__http_await(h, r, &once);
-    bool again = status == INSITU_OK ? insitu__http_transient_status(r->answer.status) : status < 0 && r->transient;
-    if (!again || i >= tries || !insitu__reactor_sleep_await(h->reactor, INSITU__HTTP_PAUSE << i)) {
-      if (status >= 0) return status;
-      insitu__error_cause(err, &once);
-      return insitu__error_set(err, status, "%s", once.message);
-    }
-    insitu__http_count(&h->n_retries, 1);
-  }
-}
-
-/* -- opening -- */
-
-static insitu_status insitu__http_open(struct insitu__http *h, struct insitu__reactor *reactor, insitu_error *err) {
-  memset(h, 0, sizeof *h);
-  if (curl_global_init(CURL_GLOBAL_DEFAULT)) /* counts its calls; since 7.84 from any thread */
-    return insitu__error_set(err, INSITU_E_NOMEM, "open: libcurl cannot start; give the process more memory");
-  h->curl = true;
-  h->reactor = reactor;
-  h->source.turn = insitu__http_turn;
-  h->source.end = insitu__http_end;
-  h->timer = INT64_MAX;
-  h->random = (uint64_t)insitu__base_now() ^ (uint64_t)(uintptr_t)h;
-  h->desc = (struct insitu__http_desc){.connect_ms = 5000,
-      .stall_ms = 20000,
-      .stall_bytes = 1024,
-      .retries = 10,
-      .retry_ms = 180000,
-      .version = 1,
-      .agent = "insitubatch"};
-  h->most = h->limit = INSITU__HTTP_CONNECTIONS;
-  return INSITU_OK;
-}
-/* So many requests at once, unless the options say another number: at most half of the descriptors that this process may open. */
-static void insitu__http_connections(struct insitu__http *h, uint64_t n) {
-  struct rlimit files = {1024, 1024};
-  getrlimit(RLIMIT_NOFILE, &files);
-  n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
-  n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
-  h->most = h->limit = (double)n;
-  if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * n));
-}
-static void insitu__http_close(struct insitu__http *h) { /* after the reactor; a zeroed one is fine */
-  if (h->curl) curl_global_cleanup();
-  memset(h, 0, sizeof *h);
-}
-#endif
-
 /* >>sign ------------------------------------------------------------------------------------------------------------------- */
 /* What requests to cloud services are signed with, and the dates, XML and INI that come along. Pure functions over memory that the
  * caller owns, no state; any thread; nothing suspends. All text is hostile: services' answers, users' files. Names and values of
  * headers are checked before they are signed: no line break gets into a request. Nothing here writes a secret anywhere but into the
  * header line that carries it. */
+#ifndef INSITU_NO_CURL
 #ifdef INSITU_WITH_OPENSSL
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -6557,6 +5503,1067 @@ static bool insitu__sign_ini_find(
   out[found.n] = 0;
   return true;
 }
+#endif
+
+/* >>http ------------------------------------------------------------------------------------------------------------------- */
+/* HTTP requests by libcurl: one multi handle, whose sockets and timer the reactor's loop drives.
+   State: one struct insitu__http per remote store, which must not move from insitu__http_open to insitu__http_close. All of it
+   belongs to the reactor thread, but for the counters. curl runs on that thread's native stack, never on a coroutine's: an _await
+   function queues its request and suspends until a turn of the loop has finished it. A body goes from curl's buffer to where the
+   request wants it, once its status line and headers have been found right, and nowhere else. Here, one request is one attempt,
+   insitu__http_call_await excepted; who sends it decides what follows. */
+#ifndef INSITU_NO_CURL
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include <curl/curl.h>
+#pragma GCC diagnostic pop
+#include <netdb.h>
+#include <netinet/in.h>
+#include <arpa/inet.h>
+
+#define INSITU__HTTP_BUFFER (128 * 1024L) /* bytes that curl receives at once: 64 to 256 KiB are best on loopback */
+#define INSITU__HTTP_SAID 4096            /* bytes of an error answer's body that are kept */
+/* A server that answers a range with the whole object: so many bytes before the range are received and dropped, not more. */
+#define INSITU__HTTP_SKIP (1u << 20)
+#define INSITU__HTTP_CONNECTIONS 64
+#define INSITU__HTTP_ADDRESSES 16           /* of one host that are used */
+#define INSITU__HTTP_RESOLVED 60000000000   /* nanoseconds that a host's addresses are used */
+#define INSITU__HTTP_PAUSE 100000000        /* nanoseconds: first pause before a retry, and */
+#define INSITU__HTTP_PAUSE_SLOW 1000000000  /* where the server asked to slow down */
+#define INSITU__HTTP_PAUSE_MOST 10000000000 /* longest pause that the server did not ask for */
+#define INSITU__HTTP_NAP 100000000          /* nanoseconds of a pause after which it is looked whether to give up */
+#define INSITU__HTTP_HEDGE 500000000        /* nanoseconds without an answer before a second request is worth it, at least */
+#define INSITU__HTTP_LATENCIES 64           /* latest times to a first byte that the rule for second requests looks at */
+enum { INSITU__HTTP_ETAG = 192, INSITU__HTTP_ID = 128 };
+
+/* How requests are sent. Zero members mean defaults, which insitu__http_open puts in. */
+struct insitu__http_desc {
+  uint64_t connections;              /* requests under way at once (see insitu__http_connections) */
+  int64_t connect_ms, stall_ms;      /* to connect (5 s); without stall_bytes in each second (20 s) */
+  uint64_t stall_bytes;              /* (1024) */
+  unsigned retries;                  /* after a first attempt (10) */
+  int64_t retry_ms;                  /* in which no further attempt begins (180 s) */
+  int version;                       /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
+  const char *proxy, *no_proxy, *ca; /* borrowed; NULL: curl's environment variables, and the system's certificates */
+  const char *agent;                 /* borrowed: User-Agent */
+  bool no_retries, insecure, hedge;
+  bool isolated; /* no proxy of the environment */
+  bool any_etag; /* changed objects are not noticed */
+  bool cached;   /* what cache_dir has is not asked for again */
+};
+
+/* One response, valid after the await. */
+struct insitu__http_answer {
+  int status;                                        /* 0: none came */
+  uint64_t length;                                   /* Content-Length; UINT64_MAX: not told */
+  bool has_range;                                    /* Content-Range: */
+  uint64_t first, last, total;                       /* total UINT64_MAX: not told; of "bytes *" first is 1 and last 0 */
+  int64_t date, retry_after;                         /* seconds since 1970, and from now; -1: not told */
+  bool encoded;                                      /* Content-Encoding other than identity */
+  char etag[INSITU__HTTP_ETAG], id[INSITU__HTTP_ID]; /* the latter: the service's name for this request */
+  char code[64], region[32];                         /* x-ms-error-code, x-amz-bucket-region */
+  char *location;                                    /* NULL: none */
+};
+
+struct insitu__http_transfer;
+/* Zero it, fill the first part, insitu__http_await, look at the rest, insitu__http_request_free. It must not move meanwhile. */
+struct insitu__http_request {
+  const char *method;                 /* NULL: GET */
+  const char *url;                    /* sent byte for byte */
+  struct insitu__text_buffer own_url; /* where url may be kept */
+  char **headers;                     /* "Name: value", see insitu__http_header */
+  const void *body;                   /* n_body bytes of a PUT or POST, borrowed */
+  uint64_t n_body;
+  struct iovec *iov; /* where the body of 200 and 206 goes: changed; NULL: to text. A NULL base drops bytes */
+  unsigned n_iov;
+  uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
+  int64_t connect_ms, stall_ms; /* 0: as the desc says */
+  bool fresh;                   /* no connection that was used before */
+  bool direct;                  /* by no proxy */
+  const bool *give_up;          /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
+  /* out */
+  struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
+  struct insitu__http_answer answer;
+  uint64_t placed; /* bytes that went to iov */
+  bool transient;  /* it failed, and another attempt may not */
+  bool unsent;     /* nothing was sent: no connection came about */
+  /* the engine's own */
+  struct insitu__http_request *next;
+  struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
+  struct insitu__coro *co;
+  uint64_t skip;
+  int64_t began;
+  int failure; /* INSITU__HTTP_... below */
+  CURLcode result;
+  char *cause; /* curl's text */
+};
+/* Why a response was not taken to its end. */
+enum {
+  INSITU__HTTP_FINE,
+  INSITU__HTTP_FULL,  /* no failure: the object has more than there is room for */
+  INSITU__HTTP_RANGE, /* not the range that was asked for */
+  INSITU__HTTP_WHOLE, /* the whole object instead of a range */
+  INSITU__HTTP_LONG,  /* more bytes than announced, or than text.limit */
+  INSITU__HTTP_ENCODED,
+  INSITU__HTTP_MEMORY,
+  INSITU__HTTP_CANCELLED
+};
+
+struct insitu__http_transfer { /* a curl handle: idle, or under way for a request */
+  struct insitu__http *http;
+  struct insitu__http_request *request;
+  struct insitu__http_transfer *next, **link; /* in the list of those under way; next alone: in that of idle ones */
+  CURL *easy;
+  struct curl_slist *headers, *resolve;
+  struct insitu__http_answer answer;
+  uint64_t header_bytes;
+  int64_t began;
+  bool begun; /* headers are complete, and this response is the request's */
+  char error[CURL_ERROR_SIZE];
+};
+
+struct insitu__http_socket {
+  struct insitu__ring_poll *poll;
+  struct insitu__http_socket *next, **link;
+};
+
+struct insitu__http_host { /* addresses of a name */
+  char name[256];          /* and port: "host:port" */
+  int64_t until;           /* of insitu__base_now */
+  unsigned n, turn;        /* turn: which address goes first next time */
+  bool asking;
+  struct insitu__reactor_gate *gate; /* of those who wait for the answer */
+  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
+};
+
+struct insitu__http {
+  struct insitu__reactor_source source; /* first */
+  struct insitu__http_desc desc;
+  struct insitu__reactor *reactor;
+  bool attached, curl;
+  bool sweep; /* some requests are to be given up */
+  bool over;  /* all are, and those to come */
+  CURLM *multi;
+  int64_t timer; /* when curl wants to be called; INT64_MAX: not */
+  bool news;     /* curl may have finished transfers */
+  struct insitu__http_socket *sockets;
+  struct insitu__http_request *first, *last; /* queued */
+  struct insitu__http_transfer *active, *idle;
+  uint64_t under_way;
+  double most;    /* requests under way at once, */
+  double limit;   /* and of these now: falls when the server asks to slow down, and rises again */
+  int64_t slowed; /* when it fell last */
+  struct insitu__http_host host[INSITU__MAX_HOSTS];
+  uint64_t random;
+  int64_t latency[INSITU__HTTP_LATENCIES];
+  unsigned n_latency;
+  /* counters: relaxed */
+  atomic_uint_least64_t n_requests, n_retries, n_throttled, n_hedges, n_bytes, n_connections, peak;
+};
+
+static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
+  atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+/* -- options -- */
+
+/* "5", "1.5s", "200ms", "2m": milliseconds. */
+static bool insitu__http_duration(const char *text, int64_t *ms) {
+  char *end;
+  if (!insitu__text_is_digit(*text)) return false;
+  double value = strtod(text, &end), unit = !*end || !strcmp(end, "s") ? 1000
+                                            : !strcmp(end, "ms")       ? 1
+                                            : !strcmp(end, "m")        ? 60000
+                                                                       : 0;
+  if (unit == 0 || value * unit > 1e9) return false;
+  *ms = (int64_t)(value * unit + 0.5);
+  return true;
+}
+static bool insitu__http_number(const char *text, uint64_t most, uint64_t *value) {
+  uint64_t n = 0;
+  if (!*text) return false;
+  for (; *text; text++) {
+    if (!insitu__text_is_digit(*text) || (n = n * 10 + (uint64_t)(*text - '0')) > most) return false;
+  }
+  *value = n;
+  return true;
+}
+/* true, 1, yes, on and their opposites. */
+static bool insitu__http_flag(const char *text, bool *value) {
+  static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
+  for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+    if (!strcasecmp(text, words[i])) return (*value = i & 1), true;
+  return false;
+}
+
+/* What all remote stores know. */
+static const char *const insitu__http_options[] = {"connect_timeout", "stall_timeout", "stall_bytes", "retry_timeout",
+    "max_retries", "max_connections", "http_version", "proxy_url", "proxy_excludes", "ca_bundle", "user_agent",
+    "allow_invalid_certificates", "hedge", "ignore_etag", "cache_validate"};
+enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
+/* Takes an option of that list, whose text must stay; false: it is none of them. *status: OK, or what is wrong with its value. */
+static bool insitu__http_option(
+    struct insitu__http_desc *d, const char *key, const char *value, insitu_error *err, insitu_status *status) {
+  int at = 0;
+  uint64_t number;
+  bool ok = true;
+  while (at < INSITU__HTTP_OPTIONS && strcmp(insitu__http_options[at], key)) at++;
+  *status = INSITU_OK;
+  switch (at) {
+  case 0: ok = insitu__http_duration(value, &d->connect_ms) && d->connect_ms; break;
+  case 1: ok = insitu__http_duration(value, &d->stall_ms) && d->stall_ms; break;
+  case 2: ok = insitu__http_number(value, 1u << 30, &d->stall_bytes) && d->stall_bytes; break;
+  case 3: ok = insitu__http_duration(value, &d->retry_ms) && d->retry_ms; break;
+  case 4:
+    ok = insitu__http_number(value, 1000, &number);
+    d->retries = ok ? (unsigned)number : 0;
+    d->no_retries = ok && !number;
+    break;
+  case 5: ok = insitu__http_number(value, INSITU__MAX_CONNECTIONS, &d->connections) && d->connections; break;
+  case 6:
+    ok = !strcmp(value, "1.1") || !strcmp(value, "2");
+    d->version = value[0] - '0';
+    break;
+  case 7: d->proxy = value; break;
+  case 8: d->no_proxy = value; break;
+  case 9: d->ca = value; break;
+  case 10: d->agent = value; break;
+  case 11: ok = insitu__http_flag(value, &d->insecure); break;
+  case 12: ok = insitu__http_flag(value, &d->hedge); break;
+  case 13: ok = insitu__http_flag(value, &d->any_etag); break;
+  case 14:
+    ok = insitu__http_flag(value, &d->cached);
+    d->cached = !d->cached;
+    break;
+  default: return false;
+  }
+  if (!ok)
+    *status = insitu__error_set(err, INSITU_E_ARG, "option %s: '%.100s' is no value of it; give %s", key, value,
+        at == 6                         ? "1.1 or 2"
+        : at >= 11                      ? "true or false"
+        : at == 2 || at == 4 || at == 5 ? "a number"
+                                        : "a time such as 5s or 500ms");
+  return true;
+}
+
+/* -- headers -- */
+
+/* Adds "Name: value" to a request. False: no memory. */
+__attribute__((format(printf, 2, 3))) static bool insitu__http_header(struct insitu__http_request *r, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  char *line = n < 0 ? NULL : (char *)insitu__mem_alloc((uint64_t)n + 1, 1);
+  if (!line) return false;
+  va_start(args, format);
+  vsnprintf(line, (size_t)n + 1, format, args);
+  va_end(args);
+  if (INSITU__ARRAY_PUSH(r->headers, line)) return true;
+  insitu__mem_free(line);
+  return false;
+}
+static void insitu__http_answer_free(struct insitu__http_answer *a) {
+  insitu__mem_free(a->location);
+  memset(a, 0, sizeof *a);
+}
+/* Frees what a request owns, and makes it ready to be filled again: its destination and limits stay. */
+static void insitu__http_request_reset(struct insitu__http_request *r) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) {
+    explicit_bzero(r->headers[i], strlen(r->headers[i])); /* credentials */
+    insitu__mem_free(r->headers[i]);
+  }
+  INSITU__ARRAY_FREE(r->headers);
+  if (r->own_url.text) explicit_bzero(r->own_url.text, (size_t)r->own_url.n);
+  insitu__text_buffer_free(&r->own_url);
+  uint64_t limit = r->text.limit;
+  insitu__text_buffer_free(&r->text);
+  r->text.limit = limit;
+  insitu__http_answer_free(&r->answer);
+  insitu__mem_free(r->cause);
+  r->cause = NULL;
+}
+static void insitu__http_request_free(struct insitu__http_request *r) {
+  insitu__http_request_reset(r);
+  memset(r, 0, sizeof *r);
+}
+
+static void insitu__http_answer_init(struct insitu__http_answer *a) {
+  insitu__http_answer_free(a);
+  a->length = a->total = UINT64_MAX;
+  a->date = a->retry_after = -1;
+}
+static bool insitu__http_digits(const char **p, uint64_t *value) {
+  uint64_t n = 0;
+  const char *begin = *p;
+  for (; insitu__text_is_digit(**p); ++*p)
+    if (!insitu__base_mul(n, 10, &n) || !insitu__base_add(n, (uint64_t)(**p - '0'), &n)) return false;
+  *value = n;
+  return *p > begin;
+}
+/* "bytes 0-9/100", "bytes 0-9/ *", "bytes * /100" (without the blanks): RFC 9110, 14.4. */
+static bool insitu__http_content_range(const char *text, struct insitu__http_answer *a) {
+  if (strncasecmp(text, "bytes ", 6)) return false;
+  const char *p = text + 6;
+  uint64_t first = 1, last = 0, total = UINT64_MAX;
+  if (*p == '*') {
+    p++;
+  } else {
+    if (!insitu__http_digits(&p, &first) || *p++ != '-' || !insitu__http_digits(&p, &last)) return false;
+    if (first > last || last == UINT64_MAX) return false;
+  }
+  if (*p++ != '/') return false;
+  if (*p == '*') p++;
+  else if (!insitu__http_digits(&p, &total)) return false;
+  if (*p || (first <= last && last >= total)) return false;
+  a->first = first;
+  a->last = last;
+  a->total = total;
+  return a->has_range = true;
+}
+/* A header line without its end, NUL-terminated. False: no memory. */
+static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) {
+  char *value = strchr(line, ':');
+  if (!value) return true;
+  size_t name = (size_t)(value - line);
+  for (value++; *value == ' ' || *value == '\t';) value++;
+  for (size_t n = strlen(value); n && (value[n - 1] == ' ' || value[n - 1] == '\t');) value[--n] = 0;
+  const struct {
+    const char *name;
+    char *text;
+    size_t cap;
+  } texts[] = {{"etag", a->etag, sizeof a->etag}, {"x-amz-request-id", a->id, sizeof a->id},
+      {"x-ms-request-id", a->id, sizeof a->id}, {"x-guploader-uploadid", a->id, sizeof a->id},
+      {"x-ms-error-code", a->code, sizeof a->code}, {"x-amz-bucket-region", a->region, sizeof a->region}};
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+    if (name == strlen(texts[i].name) && !strncasecmp(line, texts[i].name, name)) { /* one that does not fit is as none */
+      if (strlen(value) < texts[i].cap) memcpy(texts[i].text, value, strlen(value) + 1);
+      return true;
+    }
+  const char *p = value;
+  if (name == 14 && !strncasecmp(line, "content-length", name)) {
+    if (!insitu__http_digits(&p, &a->length) || *p) a->length = UINT64_MAX;
+  } else if (name == 13 && !strncasecmp(line, "content-range", name)) {
+    insitu__http_content_range(value, a);
+  } else if (name == 16 && !strncasecmp(line, "content-encoding", name)) {
+    a->encoded = *value && strcasecmp(value, "identity");
+  } else if (name == 4 && !strncasecmp(line, "date", name)) {
+    if (!insitu__sign_parse_http_date(value, &a->date)) a->date = -1;
+  } else if (name == 11 && !strncasecmp(line, "retry-after", name)) {
+    uint64_t seconds;
+    if (insitu__http_digits(&p, &seconds) && !*p) a->retry_after = (int64_t)insitu__base_min(seconds, 1u << 20);
+    else {
+      int64_t until, now = (int64_t)time(NULL);
+      bool told = insitu__sign_parse_http_date(value, &until);
+      a->retry_after = !told ? -1 : until > now ? until - now : 0;
+    }
+  } else if (name == 8 && !strncasecmp(line, "location", name)) {
+    insitu__mem_free(a->location);
+    a->location = insitu__mem_text(value, strlen(value));
+    return a->location != NULL;
+  }
+  return true;
+}
+
+/* -- curl's callbacks: they note, and start nothing -- */
+
+static void insitu__http_set_long(CURL *easy, CURLoption option, long value) {
+  curl_easy_setopt(easy, option, value);
+}
+static void insitu__http_set_text(CURL *easy, CURLoption option, const char *value) {
+  curl_easy_setopt(easy, option, value);
+}
+static void insitu__http_set_pointer(CURL *easy, CURLoption option, void *value) {
+  curl_easy_setopt(easy, option, value);
+}
+
+static void insitu__http_polled(struct insitu__ring_poll *poll, unsigned events) {
+  struct insitu__http *h = (struct insitu__http *)poll->user;
+  int running, mask = (events & (POLLIN | POLLHUP) ? CURL_CSELECT_IN : 0) | (events & POLLOUT ? CURL_CSELECT_OUT : 0) |
+                      (events & (POLLERR | POLLNVAL) ? CURL_CSELECT_ERR : 0);
+  h->news = true;
+  curl_multi_socket_action(h->multi, poll->fd, mask, &running);
+}
+static void insitu__http_socket_close(struct insitu__http *h, struct insitu__http_socket *s) {
+  insitu__ring_poll_close(&h->reactor->ring, s->poll);
+  *s->link = s->next;
+  if (s->next) s->next->link = s->link;
+  insitu__mem_free(s);
+}
+static struct insitu__http_socket *insitu__http_socket_open(struct insitu__http *h, curl_socket_t fd) {
+  struct insitu__http_socket *s = (struct insitu__http_socket *)insitu__mem_alloc(1, sizeof *s);
+  if (!s) return NULL;
+  s->poll = insitu__ring_poll_open(&h->reactor->ring, fd, insitu__http_polled, h);
+  if (!s->poll) {
+    insitu__mem_free(s);
+    return NULL;
+  }
+  s->next = h->sockets;
+  s->link = &h->sockets;
+  if (s->next) s->next->link = &s->next;
+  h->sockets = s;
+  return s;
+}
+static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine) {
+  struct insitu__http *h = (struct insitu__http *)user;
+  struct insitu__http_socket *s = (struct insitu__http_socket *)mine;
+  (void)easy;
+  if (what == CURL_POLL_REMOVE) {
+    curl_multi_assign(h->multi, fd, NULL);
+    if (s) insitu__http_socket_close(h, s);
+    return 0;
+  }
+  if (!s) {
+    s = insitu__http_socket_open(h, fd);
+    if (!s) return -1;
+    curl_multi_assign(h->multi, fd, s);
+  }
+  insitu__ring_poll_want(&h->reactor->ring, s->poll, (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0));
+  return 0;
+}
+static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
+  struct insitu__http *h = (struct insitu__http *)user;
+  (void)multi;
+  h->timer = ms < 0 ? INT64_MAX : insitu__base_now() + ms * INT64_C(1000000);
+  return 0;
+}
+
+/* Notes why the rest of a response is not wanted; curl then ends the transfer. */
+static size_t insitu__http_refuse(struct insitu__http_request *r, int failure) {
+  r->failure = failure;
+  return 0;
+}
+/* Whether a response, whose headers are complete, is what was asked for; how much of its body is to be dropped first. */
+static int insitu__http_judge(struct insitu__http_request *r) {
+  const struct insitu__http_answer *a = &r->answer;
+  if (a->status != 200 && a->status != 206) return INSITU__HTTP_FINE;
+  if (a->encoded && r->iov) return INSITU__HTTP_ENCODED;
+  if (!r->bytes) return a->status == 206 ? INSITU__HTTP_RANGE : INSITU__HTTP_FINE;
+  bool tail = r->first == INSITU__RING_TAIL;
+  if (a->status == 206) {
+    if (!a->has_range || a->first > a->last || a->last - a->first >= r->bytes) return INSITU__HTTP_RANGE;
+    if (tail) return a->total != UINT64_MAX && a->last + 1 == a->total ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
+    bool whole = a->last - a->first + 1 == r->bytes || a->total == UINT64_MAX || a->last + 1 == a->total;
+    return a->first == r->first && whole ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
+  }
+  if (tail && a->length == UINT64_MAX) return INSITU__HTTP_WHOLE;
+  r->skip = tail ? a->length - insitu__base_min(r->bytes, a->length) : r->first;
+  return r->skip > INSITU__HTTP_SKIP ? INSITU__HTTP_WHOLE : INSITU__HTTP_FINE;
+}
+/* The first of a request's transfers whose headers are complete gives its body: from now on the other is nobody's. */
+static bool insitu__http_begin(struct insitu__http_transfer *t) {
+  struct insitu__http_request *r = t->request;
+  if (t->begun) return true;
+  if (r->winner) return false;
+  struct insitu__http *h = t->http;
+  t->begun = true;
+  r->winner = t;
+  r->answer = t->answer;
+  t->answer.location = NULL;
+  h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__base_now() - t->began;
+  r->failure = insitu__http_judge(r);
+  return !r->failure;
+}
+static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
+  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
+  char copy[8192]; /* longer ones are none of those we want */
+  n *= size;
+  t->header_bytes += n;
+  if (t->header_bytes > INSITU__MAX_HEADERS) return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
+  if (n > 5 && !memcmp(line, "HTTP/", 5)) { /* the status line; informational answers come before the real one */
+    insitu__http_answer_init(&t->answer);
+    for (size_t i = 5; i + 3 < n; i++)
+      if (line[i] == ' ') {
+        t->answer.status = atoi(line + i + 1);
+        break;
+      }
+    return n;
+  }
+  size_t length = n;
+  while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
+  if (length >= sizeof copy) return n;
+  memcpy(copy, line, length);
+  copy[length] = 0;
+  return insitu__http_take_header(&t->answer, copy) ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
+}
+/* Puts bytes where the request wants them; false when there is no room for all. */
+static bool insitu__http_place(struct insitu__http_request *r, const char *bytes, uint64_t n) {
+  uint64_t drop = insitu__base_min(n, r->skip);
+  r->skip -= drop;
+  bytes += drop;
+  n -= drop;
+  while (n && r->n_iov) {
+    uint64_t part = insitu__base_min(n, r->iov->iov_len);
+    if (r->iov->iov_base && part) {
+      memcpy(r->iov->iov_base, bytes, (size_t)part);
+      r->iov->iov_base = (char *)r->iov->iov_base + part;
+    }
+    r->iov->iov_len -= (size_t)part;
+    r->placed += part;
+    bytes += part;
+    n -= part;
+    if (!r->iov->iov_len) r->iov++, r->n_iov--;
+  }
+  return !n;
+}
+static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *user) {
+  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
+  struct insitu__http_request *r = t->request;
+  const struct insitu__http_answer *a = &r->answer;
+  n *= size;
+  if (!insitu__http_begin(t)) return 0;
+  insitu__http_count(&t->http->n_bytes, n);
+  if (a->status != 200 && a->status != 206) {
+    uint64_t keep = r->text.n < INSITU__HTTP_SAID ? insitu__base_min(n, INSITU__HTTP_SAID - r->text.n) : 0;
+    return insitu__text_buffer_bytes(&r->text, bytes, keep) ? n : insitu__http_refuse(r, INSITU__HTTP_MEMORY);
+  }
+  if (!r->iov) {
+    if (insitu__text_buffer_bytes(&r->text, bytes, n)) return n;
+    return insitu__http_refuse(r, r->text.n + n > r->text.limit ? INSITU__HTTP_LONG : INSITU__HTTP_MEMORY);
+  }
+  if (insitu__http_place(r, bytes, n)) return n;
+  return insitu__http_refuse(r, a->status == 206 ? INSITU__HTTP_LONG : INSITU__HTTP_FULL);
+}
+
+/* -- transfers -- */
+
+static void insitu__http_idle(struct insitu__http_transfer *t) { /* takes one that is under way out */
+  struct insitu__http *h = t->http;
+  curl_multi_remove_handle(h->multi, t->easy);
+  curl_easy_reset(t->easy);
+  curl_slist_free_all(t->headers);
+  curl_slist_free_all(t->resolve);
+  insitu__http_answer_free(&t->answer);
+  *t->link = t->next;
+  if (t->next) t->next->link = t->link;
+  t->headers = t->resolve = NULL;
+  t->request = NULL;
+  t->next = h->idle;
+  h->idle = t;
+  h->under_way--;
+}
+static void insitu__http_free(struct insitu__http_transfer *t) {
+  curl_easy_cleanup(t->easy);
+  insitu__mem_free(t);
+}
+static bool insitu__http_lines(struct curl_slist **list, const char *line) {
+  struct curl_slist *longer = curl_slist_append(*list, line);
+  if (longer) *list = longer;
+  return longer != NULL;
+}
+/* The addresses of the request's host, another one first each time, so that connections spread over them. */
+static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_transfer *t, const char *host) {
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
+    struct insitu__http_host *known = &h->host[i];
+    if (!known->n || strcmp(known->name, host)) continue;
+    char line[sizeof known->name + 2 + INSITU__HTTP_ADDRESSES * sizeof *known->address];
+    int n = snprintf(line, sizeof line, "%s", known->name);
+    for (unsigned k = 0; k < known->n; k++)
+      n += snprintf(line + n, sizeof line - (size_t)n, "%s%s", k ? "," : ":", known->address[(k + known->turn) % known->n]);
+    known->turn++;
+    return insitu__http_lines(&t->resolve, line);
+  }
+  return true;
+}
+/* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by itself. */
+static void insitu__http_host_of(const struct insitu__http *h, const char *url, char *out, size_t cap) {
+  char *host = NULL, *port = NULL;
+  unsigned char address[16];
+  CURLU *u = curl_url();
+  out[0] = 0;
+  if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_HOST, &host, 0) &&
+      !curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) && host[0] != '[' && inet_pton(AF_INET, host, address) != 1 &&
+      strcasecmp(host, "localhost"))
+    snprintf(out, cap, "%s:%s", host, port);
+  if (strlen(out) + 1 >= cap) out[0] = 0;
+  curl_free(host);
+  curl_free(port);
+  curl_url_cleanup(u);
+  (void)h;
+}
+static void insitu__http_options_set(struct insitu__http_transfer *t) {
+  struct insitu__http_request *r = t->request;
+  const struct insitu__http_desc *d = &t->http->desc;
+  CURL *e = t->easy;
+  curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
+  int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms, stall = r->stall_ms ? r->stall_ms : d->stall_ms;
+  insitu__http_set_text(e, CURLOPT_URL, r->url);
+  insitu__http_set_long(e, CURLOPT_PATH_AS_IS, 1);
+  insitu__http_set_long(e, CURLOPT_NOSIGNAL, 1);
+  insitu__http_set_long(e, CURLOPT_BUFFERSIZE, INSITU__HTTP_BUFFER);
+  insitu__http_set_long(e, CURLOPT_CONNECTTIMEOUT_MS, (long)connect);
+  insitu__http_set_long(e, CURLOPT_LOW_SPEED_LIMIT, (long)d->stall_bytes);
+  insitu__http_set_long(e, CURLOPT_LOW_SPEED_TIME, (long)((stall + 999) / 1000));
+  insitu__http_set_long(e, CURLOPT_HTTP_VERSION, d->version == 2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
+  insitu__http_set_long(e, CURLOPT_PIPEWAIT, d->version == 2);
+  insitu__http_set_long(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1);
+  insitu__http_set_long(e, CURLOPT_FRESH_CONNECT, r->fresh || t == r->twin);
+#if LIBCURL_VERSION_NUM >= 0x075500
+  insitu__http_set_text(e, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+  insitu__http_set_long(e, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+#endif
+  if (d->proxy || d->isolated || r->direct) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy && !r->direct ? d->proxy : "");
+  if (d->no_proxy) insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy);
+  if (d->ca) insitu__http_set_text(e, CURLOPT_CAINFO, d->ca);
+  if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
+  if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYHOST, 0);
+  insitu__http_set_text(e, CURLOPT_USERAGENT, d->agent);
+  insitu__http_set_text(e, CURLOPT_ACCEPT_ENCODING, r->iov ? NULL : ""); /* texts only: bytes arrive as they are stored */
+  insitu__http_set_pointer(e, CURLOPT_HTTPHEADER, t->headers);
+  insitu__http_set_pointer(e, CURLOPT_RESOLVE, t->resolve);
+  insitu__http_set_pointer(e, CURLOPT_PRIVATE, t);
+  insitu__http_set_pointer(e, CURLOPT_ERRORBUFFER, t->error);
+  curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+  insitu__http_set_pointer(e, CURLOPT_HEADERDATA, t);
+  curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+  insitu__http_set_pointer(e, CURLOPT_WRITEDATA, t);
+  if (r->method && !strcmp(r->method, "HEAD")) insitu__http_set_long(e, CURLOPT_NOBODY, 1);
+  else if (r->method && strcmp(r->method, "GET")) {
+    curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
+    insitu__http_set_pointer(e, CURLOPT_POSTFIELDS, (void *)(uintptr_t)(r->body ? r->body : ""));
+    insitu__http_set_text(e, CURLOPT_CUSTOMREQUEST, r->method);
+  }
+}
+/* Begins a transfer for the request; NULL: no memory. */
+static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, struct insitu__http_request *r, bool twin) {
+  struct insitu__http_transfer *t = h->idle;
+  char host[300];
+  if (t) h->idle = t->next;
+  else if ((t = (struct insitu__http_transfer *)insitu__mem_alloc(1, sizeof *t))) {
+    memset(t, 0, sizeof *t);
+    t->easy = curl_easy_init();
+    if (!t->easy) {
+      insitu__mem_free(t);
+      t = NULL;
+    }
+  }
+  if (!t) return NULL;
+  t->http = h;
+  t->request = r;
+  t->begun = false;
+  t->header_bytes = 0;
+  t->error[0] = 0;
+  t->began = insitu__base_now();
+  insitu__http_answer_init(&t->answer);
+  if (twin) r->twin = t;
+  else r->sent = t;
+  bool ok = true;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) ok = ok && insitu__http_lines(&t->headers, r->headers[i]);
+  if (r->n_body) ok = ok && insitu__http_lines(&t->headers, "Expect:"); /* no waiting for 100 Continue */
+  insitu__http_host_of(h, r->url, host, sizeof host);
+  if (host[0]) ok = ok && insitu__http_addresses(h, t, host);
+  insitu__http_options_set(t);
+  t->next = h->active;
+  t->link = &h->active;
+  if (t->next) t->next->link = &t->next;
+  h->active = t;
+  h->under_way++;
+  insitu__http_count(&h->n_requests, 1);
+  uint64_t peak = atomic_load_explicit(&h->peak, memory_order_relaxed);
+  if (h->under_way > peak) atomic_store_explicit(&h->peak, h->under_way, memory_order_relaxed);
+  if (ok && curl_multi_add_handle(h->multi, t->easy) == CURLM_OK) return t;
+  insitu__http_idle(t);
+  return NULL;
+}
+/* The request is over: takes both its transfers out and lets its coroutine go on. */
+static void insitu__http_finish(struct insitu__http *h, struct insitu__http_request *r) {
+  if (r->sent) insitu__http_idle(r->sent);
+  if (r->twin) insitu__http_idle(r->twin);
+  r->sent = r->twin = NULL;
+  insitu__reactor_ready(h->reactor, r->co);
+}
+/* curl is through with a transfer. */
+static void insitu__http_ended(struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
+  struct insitu__http_request *r = t->request;
+  bool other = r->sent == t ? r->twin != NULL : r->sent != NULL;
+  if (result == CURLE_OK && !r->winner) insitu__http_begin(t); /* an answer without a body */
+  if (r->winner != t && other) {                               /* the other transfer is still good for an answer, or gives it */
+    if (r->sent == t) r->sent = NULL;
+    else r->twin = NULL;
+    insitu__http_idle(t);
+    return;
+  }
+  long connections = 0;
+  curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connections);
+  insitu__http_count(&h->n_connections, connections > 0 ? (uint64_t)connections : 0);
+  curl_off_t pretransfer = 0;
+  curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &pretransfer);
+  r->unsent = !pretransfer;
+  r->result = result;
+  if (result)
+    r->cause = insitu__mem_text(
+        t->error[0] ? t->error : curl_easy_strerror(result), strlen(t->error[0] ? t->error : curl_easy_strerror(result)));
+  insitu__http_finish(h, r);
+}
+
+/* -- the loop's turn -- */
+
+static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the first request */
+  if (h->multi) return true;
+  curl_socket_callback on_socket = insitu__http_on_socket;
+  curl_multi_timer_callback on_timer = insitu__http_on_timer;
+  h->multi = curl_multi_init();
+  if (!h->multi) return false;
+  curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+  curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
+  curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
+  curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
+  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * h->most)); /* or curl closes warm ones */
+  curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, h->desc.version == 2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING);
+  return true;
+}
+/* How long an answer may take before it counts as late: three times what 95 % of the latest took. */
+static int64_t insitu__http_late(const struct insitu__http *h) {
+  int64_t sorted[INSITU__HTTP_LATENCIES];
+  unsigned n = h->n_latency < INSITU__HTTP_LATENCIES ? h->n_latency : INSITU__HTTP_LATENCIES;
+  for (unsigned i = 0; i < n; i++) {
+    unsigned at = i;
+    for (; at && sorted[at - 1] > h->latency[i]; at--) sorted[at] = sorted[at - 1];
+    sorted[at] = h->latency[i];
+  }
+  int64_t late = n ? 3 * sorted[(n * 95 - 1) / 100] : 0;
+  return late > INSITU__HTTP_HEDGE ? late : INSITU__HTTP_HEDGE;
+}
+/* Sends second requests for late answers, at most one in twenty; when to look again. */
+static int64_t insitu__http_hedge(struct insitu__http *h) {
+  int64_t next = INT64_MAX, now = insitu__base_now(), late = insitu__http_late(h);
+  for (struct insitu__http_transfer *t = h->active, *following; t; t = following) {
+    following = t->next;
+    struct insitu__http_request *r = t->request;
+    if (t->begun || r->twin || r->winner || r->n_body || t != r->sent) continue;
+    if (atomic_load(&h->n_hedges) * 20 > atomic_load(&h->n_requests)) break;
+    if (t->began + late > now) next = next < t->began + late ? next : t->began + late;
+    else if (insitu__http_start(h, r, true)) insitu__http_count(&h->n_hedges, 1);
+  }
+  return next;
+}
+static void insitu__http_queue(struct insitu__http *h, struct insitu__http_request *r) {
+  r->next = NULL;
+  if (h->first) h->last->next = r;
+  else h->first = r;
+  h->last = r;
+}
+static void insitu__http_fail(struct insitu__http *h, struct insitu__http_request *r, int failure) {
+  r->failure = failure;
+  insitu__http_finish(h, r);
+}
+/* Does nobody wait for it any more? */
+static bool insitu__http_given_up(const struct insitu__http *h, const struct insitu__http_request *r) {
+  return h->over || h->reactor->closing || (r->give_up && *r->give_up);
+}
+/* Ends the requests that nobody waits for. */
+static void insitu__http_sweep(struct insitu__http *h) {
+  struct insitu__http_request *queued = h->first, *next;
+  h->sweep = false;
+  for (struct insitu__http_transfer *t = h->active; t;) {
+    bool ends = insitu__http_given_up(h, t->request);
+    if (ends) insitu__http_fail(h, t->request, INSITU__HTTP_CANCELLED);
+    t = ends ? h->active : t->next; /* one request may have two transfers */
+  }
+  h->first = NULL;
+  for (; queued; queued = next) {
+    next = queued->next;
+    if (insitu__http_given_up(h, queued)) insitu__http_fail(h, queued, INSITU__HTTP_CANCELLED);
+    else insitu__http_queue(h, queued);
+  }
+}
+static bool insitu__http_turn(struct insitu__reactor_source *source) {
+  struct insitu__http *h = (struct insitu__http *)(void *)source;
+  bool any = h->sweep || (h->reactor->closing && (h->active || h->first));
+  int running, left;
+  if (any) insitu__http_sweep(h);
+  if (h->timer != INT64_MAX && h->timer <= insitu__base_now()) {
+    h->timer = INT64_MAX; /* curl sets it anew */
+    h->news = true;
+    curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+  }
+  for (struct insitu__http_request *r; (r = h->first) && (double)h->under_way < h->limit; any = true) {
+    h->first = r->next;
+    if (!insitu__http_multi(h) || !insitu__http_start(h, r, false)) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
+    h->news = true; /* curl may have failed at once */
+  }
+  if (h->news) {
+    h->news = false;
+    for (CURLMsg *m; h->multi && (m = curl_multi_info_read(h->multi, &left)); any = true) {
+      char *transfer = NULL;
+      CURLcode result = m->data.result;
+      curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &transfer);
+      insitu__http_ended(h, (struct insitu__http_transfer *)(void *)transfer, result);
+    }
+  }
+  int64_t hedge = h->desc.hedge && h->active ? insitu__http_hedge(h) : INT64_MAX;
+  source->deadline = h->timer < hedge ? h->timer : hedge;
+  return any;
+}
+static void insitu__http_end(struct insitu__reactor_source *source) { /* no coroutine is left, and so no request */
+  struct insitu__http *h = (struct insitu__http *)(void *)source;
+  assert(!h->active && !h->first);
+  for (struct insitu__http_transfer *t = h->idle, *next; t; t = next) {
+    next = t->next;
+    insitu__http_free(t);
+  }
+  h->idle = NULL;
+  if (h->multi) curl_multi_cleanup(h->multi);
+  h->multi = NULL;
+  while (h->sockets) insitu__http_socket_close(h, h->sockets);
+}
+
+/* -- names to addresses: on a worker, since curl's own way can block the loop while it gives up -- */
+
+struct insitu__http_lookup { /* lives on the asking coroutine's stack; the worker owns it during the call */
+  struct insitu__http_host *host;
+};
+static void insitu__http_lookup(void *arg, unsigned worker) {
+  struct insitu__http_host *host = ((struct insitu__http_lookup *)arg)->host;
+  struct addrinfo hints, *list = NULL;
+  char name[sizeof host->name];
+  (void)worker;
+  memset(&hints, 0, sizeof hints);
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_ADDRCONFIG;
+  memcpy(name, host->name, sizeof name);
+  *strrchr(name, ':') = 0;
+  host->n = 0;
+  if (getaddrinfo(name, NULL, &hints, &list)) return; /* curl asks again, and tells why */
+  for (struct addrinfo *a = list; a && host->n < INSITU__HTTP_ADDRESSES; a = a->ai_next) {
+    char text[INET6_ADDRSTRLEN];
+    const void *from = a->ai_family == AF_INET    ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
+                       : a->ai_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
+                                                  : NULL;
+    if (from && inet_ntop(a->ai_family, from, text, sizeof text))
+      snprintf(host->address[host->n++], sizeof *host->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
+  }
+  freeaddrinfo(list);
+}
+static void insitu__http_resolve_await(struct insitu__http *h, const char *url) {
+  char name[sizeof h->host->name];
+  struct insitu__http_host *host = NULL, *oldest = NULL;
+  static const char *const proxies[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}; /* curl's */
+  bool proxy = h->desc.proxy != NULL;
+  for (size_t i = 0; i < sizeof proxies / sizeof *proxies && !h->desc.isolated; i++) proxy = proxy || getenv(proxies[i]);
+  insitu__http_host_of(h, url, name, sizeof name);
+  if (!name[0] || proxy) return; /* the proxy resolves */
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS && !host; i++) {
+    struct insitu__http_host *one = &h->host[i];
+    if (!strcmp(one->name, name)) host = one;
+    else if (!one->asking && (!oldest || one->until < oldest->until)) oldest = one;
+  }
+  if (!host && !oldest) return;
+  if (host && host->asking) {
+    insitu__reactor_gate_await(h->reactor, host->gate);
+    return;
+  }
+  if (host && insitu__base_now() < host->until) return;
+  struct insitu__reactor_gate gate;
+  struct insitu__http_lookup lookup = {host ? host : oldest};
+  insitu__reactor_gate_expect(&gate, 1);
+  host = lookup.host;
+  memcpy(host->name, name, sizeof name);
+  host->asking = true;
+  host->gate = &gate;
+  insitu__reactor_work_await(h->reactor, insitu__http_lookup, &lookup);
+  host->until = insitu__base_now() + (host->n ? INSITU__HTTP_RESOLVED : 0);
+  host->asking = false;
+  host->gate = NULL;
+  insitu__reactor_gate_open(&gate);
+}
+
+/* -- one request -- */
+
+/* scheme://host:port of a url, for messages: no user, no path, no query. */
+static void insitu__http_origin(const char *url, char *out, size_t cap) {
+  char *scheme = NULL, *host = NULL, *port = NULL;
+  CURLU *u = curl_url();
+  if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
+      !curl_url_get(u, CURLUPART_HOST, &host, 0)) {
+    bool told = !curl_url_get(u, CURLUPART_PORT, &port, 0);
+    snprintf(out, cap, "%s://%s%s%s", scheme, host, told ? ":" : "", told ? port : "");
+  } else {
+    snprintf(out, cap, "a url that is none");
+  }
+  curl_free(scheme);
+  curl_free(host);
+  curl_free(port);
+  curl_url_cleanup(u);
+}
+static bool insitu__http_transient_status(int status) { /* as object_store and the AWS SDKs: RFC 9110 and 6585 */
+  return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+}
+static bool insitu__http_transient(CURLcode code) {
+  switch (code) {
+  case CURLE_COULDNT_RESOLVE_PROXY:
+  case CURLE_COULDNT_RESOLVE_HOST:
+  case CURLE_COULDNT_CONNECT:
+  case CURLE_HTTP2:
+  case CURLE_HTTP2_STREAM:
+  case CURLE_PARTIAL_FILE:
+  case CURLE_OPERATION_TIMEDOUT:
+  case CURLE_SSL_CONNECT_ERROR:
+  case CURLE_GOT_NOTHING:
+  case CURLE_SEND_ERROR:
+  case CURLE_UNSUPPORTED_PROTOCOL: /* no HTTP header: what is left of another answer on a connection, or a proxy's noise */
+  case CURLE_WEIRD_SERVER_REPLY:
+  case CURLE_RECV_ERROR: return true;
+  default: return false;
+  }
+}
+static const char *insitu__http_advice(CURLcode code) {
+  switch (code) {
+  case CURLE_COULDNT_RESOLVE_HOST:
+  case CURLE_COULDNT_RESOLVE_PROXY: return "check the host's name, and that this machine can resolve it";
+  case CURLE_COULDNT_CONNECT: return "check host and port, and that a server listens there";
+  case CURLE_OPERATION_TIMEDOUT: return "the server or the network is slow; see the options connect_timeout and stall_timeout";
+  case CURLE_PEER_FAILED_VERIFICATION:
+  case CURLE_SSL_CACERT_BADFILE: return "give the certificate authority with the option ca_bundle";
+  case CURLE_OUT_OF_MEMORY: return "curl lacks memory, or a header line is longer than it takes (100 KiB)";
+  default: return "check the server and the network";
+  }
+}
+static insitu_status insitu__http_failed(const struct insitu__http_request *r, insitu_error *err) {
+  static const char *const said[] = {[INSITU__HTTP_RANGE] = "it sent another range than the one asked for (or none)",
+      [INSITU__HTTP_WHOLE] = "it ignores ranges: it sent the whole object; this server cannot serve parts of objects",
+      [INSITU__HTTP_LONG] = "it sent more than it announced, or more than such an answer may have",
+      [INSITU__HTTP_ENCODED] = "it sent the object compressed (Content-Encoding); store it without, ranges of it mean nothing",
+      [INSITU__HTTP_MEMORY] = "no memory for the request; give the process more memory"};
+  char origin[300];
+  if (r->failure == INSITU__HTTP_CANCELLED) return INSITU_CANCELLED;
+  insitu__http_origin(r->url, origin, sizeof origin);
+  if (err && err->status >= 0) err->http_status = r->answer.status, err->retryable = r->transient;
+  if (r->failure && r->failure != INSITU__HTTP_FULL)
+    return insitu__error_set(
+        err, r->failure == INSITU__HTTP_MEMORY ? INSITU_E_NOMEM : INSITU_E_HTTP, "%s: %s", origin, said[r->failure]);
+  return insitu__error_set(err, INSITU_E_HTTP, "%s: %.300s; %s", origin, r->cause ? r->cause : curl_easy_strerror(r->result),
+      insitu__http_advice(r->result));
+}
+
+/* Sends it, once. INSITU_OK when an answer came, whatever its status, and its body is where it belongs; INSITU_CANCELLED when the
+ * reactor or the store closes. Otherwise r->transient tells whether another attempt may help, and what has arrived stays placed. */
+static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__http_request *r, insitu_error *err) {
+  if (!h->attached) {
+    insitu__reactor_attach(h->reactor, &h->source);
+    h->attached = true;
+  }
+  insitu__http_resolve_await(h, r->url);
+  insitu__http_answer_init(&r->answer);
+  r->winner = r->sent = r->twin = NULL;
+  r->failure = INSITU__HTTP_FINE;
+  r->result = CURLE_OK;
+  r->skip = 0;
+  r->transient = r->unsent = false;
+  if (insitu__http_given_up(h, r)) return INSITU_CANCELLED; /* the sweep may be over */
+  r->co = insitu__coro_current(&h->reactor->coros);
+  insitu__http_queue(h, r);
+  insitu__coro_suspend_await(&h->reactor->coros);
+  if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
+  r->transient = r->failure == INSITU__HTTP_RANGE || (!r->failure && insitu__http_transient(r->result));
+  return insitu__http_failed(r, err);
+}
+
+/* -- retries -- */
+
+struct insitu__http_retry { /* all zero before the first attempt */
+  unsigned tries;
+  int64_t began, pause;
+};
+static uint64_t insitu__http_random(struct insitu__http *h, uint64_t below) {
+  return insitu__order_mix(h->random++) % below;
+}
+/* Asked to slow down: half as many requests at once, at most once a second; each answer then adds a little. */
+static void insitu__http_throttled(struct insitu__http *h) {
+  int64_t now = insitu__base_now();
+  insitu__http_count(&h->n_throttled, 1);
+  if (now - h->slowed < INSITU__HTTP_PAUSE_SLOW) return;
+  h->slowed = now;
+  h->limit = h->limit > 2 ? h->limit / 2 : 1;
+}
+static void insitu__http_served(struct insitu__http *h) {
+  if (h->limit < h->most) h->limit += 1 / h->limit;
+}
+/* Waits before the next attempt: decorrelated jitter (a random time up to three times the last, from a base), or what the server
+ * asked for. False when no more attempts are due, or the store closes. */
+static bool insitu__http_pause_await(
+    struct insitu__http *h, struct insitu__http_retry *retry, const struct insitu__http_request *r) {
+  int status = r->answer.status;
+  bool slow = status == 429 || status == 503;
+  int64_t now = insitu__base_now(), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
+  if (slow) insitu__http_throttled(h);
+  if (h->desc.no_retries || retry->tries >= h->desc.retries) return false;
+  int64_t from = retry->pause > base ? retry->pause : base,
+          pause = base + (int64_t)insitu__http_random(h, (uint64_t)(3 * from - base) + 1);
+  if (pause > INSITU__HTTP_PAUSE_MOST) pause = INSITU__HTTP_PAUSE_MOST;
+  retry->pause = pause;
+  if (r->answer.retry_after >= 0 && slow)
+    pause = r->answer.retry_after * INT64_C(1000000000) + (int64_t)insitu__http_random(h, (uint64_t)base);
+  if (now + pause - retry->began > h->desc.retry_ms * 1000000) return false;
+  for (int64_t left = pause; left > 0; left -= INSITU__HTTP_NAP)
+    if (insitu__http_given_up(h, r) ||
+        !insitu__reactor_sleep_await(h->reactor, left < INSITU__HTTP_NAP ? left : INSITU__HTTP_NAP))
+      return false;
+  retry->tries++;
+  insitu__http_count(&h->n_retries, 1);
+  return !insitu__http_given_up(h, r);
+}
+/* A small request whose whole answer is wanted, for services of credentials: `tries` attempts. INSITU_OK whenever an answer came
+ * that is not a transient failure, or the last one. timeout_ms bounds connecting, and silence. */
+static insitu_status insitu__http_call_await(
+    struct insitu__http *h, struct insitu__http_request *r, unsigned tries, int64_t timeout_ms, insitu_error *err) {
+  r->connect_ms = r->stall_ms = timeout_ms;
+  for (unsigned i = 1;; i++) {
+    insitu_error once = {0};
+    struct insitu__http_answer none = {0};
+    insitu__http_answer_free(&r->answer);
+    r->answer = none;
+    r->text.n = 0;
+    insitu__mem_free(r->cause);
+    r->cause = NULL;
+    insitu_status status = insitu__http_await(h, r, &once);
+    bool again = status == INSITU_OK ? insitu__http_transient_status(r->answer.status) : status < 0 && r->transient;
+    if (!again || i >= tries || !insitu__reactor_sleep_await(h->reactor, INSITU__HTTP_PAUSE << i)) {
+      if (status >= 0) return status;
+      insitu__error_cause(err, &once);
+      return insitu__error_set(err, status, "%s", once.message);
+    }
+    insitu__http_count(&h->n_retries, 1);
+  }
+}
+
+/* -- opening -- */
+
+static insitu_status insitu__http_open(struct insitu__http *h, struct insitu__reactor *reactor, insitu_error *err) {
+  memset(h, 0, sizeof *h);
+  if (curl_global_init(CURL_GLOBAL_DEFAULT)) /* counts its calls; since 7.84 from any thread */
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: libcurl cannot start; give the process more memory");
+  h->curl = true;
+  h->reactor = reactor;
+  h->source.turn = insitu__http_turn;
+  h->source.end = insitu__http_end;
+  h->timer = INT64_MAX;
+  h->random = (uint64_t)insitu__base_now() ^ (uint64_t)(uintptr_t)h;
+  h->desc = (struct insitu__http_desc){.connect_ms = 5000,
+      .stall_ms = 20000,
+      .stall_bytes = 1024,
+      .retries = 10,
+      .retry_ms = 180000,
+      .version = 1,
+      .agent = "insitubatch"};
+  h->most = h->limit = INSITU__HTTP_CONNECTIONS;
+  return INSITU_OK;
+}
+/* So many requests at once, unless the options say another number: at most half of the descriptors that this process may open. */
+static void insitu__http_connections(struct insitu__http *h, uint64_t n) {
+  struct rlimit files = {1024, 1024};
+  getrlimit(RLIMIT_NOFILE, &files);
+  n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
+  n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
+  h->most = h->limit = (double)n;
+  if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * n));
+}
+static void insitu__http_close(struct insitu__http *h) { /* after the reactor; a zeroed one is fine */
+  if (h->curl) curl_global_cleanup();
+  memset(h, 0, sizeof *h);
+}
+#endif
 
 /* >>cloud ------------------------------------------------------------------------------------------------------------------ */
 /* Remote roots: what http(s)://, s3://, gs:// and az:// URLs and their options mean, where credentials come from, and the request
@@ -17258,8 +17265,8 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
  * wanted. object_store merges over gaps of 1 MiB, zarr-python 3 up to 16 MiB at once. */
 #define INSITU__LOADER_FAR_GAP (128u << 10)
 #define INSITU__LOADER_FAR_RUN (8u << 20)
-/* Of a remote store: requests under way by default, and bytes that the defaults of max_inflight and prefetch_depth aim at. They
- * hide latency. */
+/* Of a remote store: chunks in flight by default, four times as many small ones, and bytes that the defaults of max_inflight and
+ * prefetch_depth aim at. They hide latency. */
 #define INSITU__LOADER_FAR 64
 #define INSITU__LOADER_FAR_BYTES (256u << 20)
 #ifndef INSITU_WATCHDOG_S
@@ -19168,7 +19175,9 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     c->prefetch_depth = insitu__base_max(4, insitu__base_min(64, ahead / insitu__base_max(1, ld->geometry.slab_bytes)));
   if (!c->max_inflight) { /* few large chunks, so that their buffers stay in the caches; fewer still where memory is short */
     bool small = ld->buffer_bytes <= INSITU__LOADER_SMALL + INSITU__LOADER_GAP + 1;
-    c->max_inflight = small ? insitu__base_min(256, 64 * insitu__base_max(1, c->decode_threads)) : far ? INSITU__LOADER_FAR : 32;
+    c->max_inflight = far     ? INSITU__LOADER_FAR * (small ? 4 : 1)
+                      : small ? insitu__base_min(256, 64 * insitu__base_max(1, c->decode_threads))
+                              : 32;
     while (c->max_inflight > 4 * c->decode_threads && c->max_inflight * ld->buffer_bytes > buffers) c->max_inflight /= 2;
     while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * (each + ld->slot_bytes) > c->memory_budget / 4)
       c->max_inflight /= 2;
