@@ -53,7 +53,7 @@
  *   tables of the chunks in its windows; a loader owns max_inflight chunk buffers and coroutine stacks, decode_threads times
  *   decode scratch, and indexes of shards (in a sixteenth of memory_budget, but at least one for each chunk in flight);
  *   insitu_read takes what it needs while it runs.
- *   A remote store takes about 160 KiB more for each request under way, more with TLS, and up to 16 MiB to know objects again.
+ *   A remote store takes about 288 KiB for each of its connections, and up to 16 MiB to know objects again.
  *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside it stands a
  *   split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full.
  *
@@ -6209,7 +6209,7 @@ static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the firs
   curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
   curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
   curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
-  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * h->most)); /* or curl closes warm ones */
+  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->most + INSITU__MAX_HOSTS); /* or curl closes warm ones */
   curl_multi_setopt(h->multi, CURLMOPT_PIPELINING, h->desc.version == 2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING);
   return true;
 }
@@ -6551,13 +6551,14 @@ static insitu_status insitu__http_open(struct insitu__http *h, struct insitu__re
   return INSITU_OK;
 }
 /* So many requests at once, unless the options say another number: at most half of the descriptors that this process may open. */
-static void insitu__http_connections(struct insitu__http *h, uint64_t n) {
+static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n) {
   struct rlimit files = {1024, 1024};
   getrlimit(RLIMIT_NOFILE, &files);
   n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
   n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
   h->most = h->limit = (double)n;
-  if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(2 * n));
+  if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(n + INSITU__MAX_HOSTS));
+  return n;
 }
 static void insitu__http_close(struct insitu__http *h) { /* after the reactor; a zeroed one is fine */
   if (h->curl) curl_global_cleanup();
@@ -11006,11 +11007,10 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
 #define INSITU__STORE_REDIRECTS 5
 #define INSITU__STORE_LEARNED 4            /* attempts that only teach something: a region, a clock, new credentials */
 #define INSITU__STORE_SEEN (1u << 20)      /* places of the table of ETags: 16 bytes each, mapped when they are used */
-#define INSITU__STORE_TRANSFER (32u << 10) /* bytes that curl takes for a transfer beside its buffer, without TLS, about */
+#define INSITU__STORE_TRANSFER (96u << 10) /* bytes that curl and OpenSSL take for a transfer beside its buffer, about */
 /* A read of more bytes is made of several requests side by side: one connection to an object store gives 50 to 100 MB/s. As
  * large as the AWS CLI's parts. */
 #define INSITU__STORE_PART (8u << 20)
-#define INSITU__STORE_PARTS 32    /* of one read, at most: then larger ones */
 #define INSITU__STORE_PROBES 8    /* places that are looked at for one object */
 #define INSITU__STORE_AT_ONCE 512 /* metadata objects: those of a few hundred arrays in two round trips */
 
@@ -11018,6 +11018,7 @@ struct insitu__store_seen { /* what was read of an object: another ETag later me
   uint64_t key, etag;       /* hashes; 0: free */
 };
 struct insitu__store_remote {
+  uint64_t parts; /* of one read that are fetched side by side, so that with max_inflight reads none waits */
   struct insitu__http http;
   struct insitu__cloud cloud;
   struct insitu__store_seen *seen;
@@ -11300,7 +11301,7 @@ static unsigned insitu__store_cut(struct iovec **from, struct iovec *to, uint64_
 static insitu_status insitu__store_rest_await(
     struct insitu__store_fetch *first, uint64_t rest, uint64_t *got, insitu_error *err) {
   struct insitu__store *s = first->store;
-  uint64_t each = insitu__base_max(INSITU__STORE_PART, insitu__base_ceil_div(rest, INSITU__STORE_PARTS));
+  uint64_t each = insitu__base_max(INSITU__STORE_PART, insitu__base_ceil_div(rest, s->remote->parts));
   uint64_t n = insitu__base_ceil_div(rest, each), at = first->offset + first->request.placed;
   struct insitu__reactor_gate gate;
   struct insitu__store_part *part = (struct insitu__store_part *)insitu__mem_alloc(n, sizeof *part);
@@ -11456,7 +11457,7 @@ static insitu_status insitu__store_remote_open(
   if (status >= 0) status = insitu__cloud_open(&m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
   if (status < 0) return status;
   s->cached = m->http.desc.cached;
-  insitu__http_connections(&m->http, 0);
+  m->parts = insitu__http_connections(&m->http, 0);
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(insitu__cloud_name(&m->cloud), strlen(insitu__cloud_name(&m->cloud)));
   m->seen = (struct insitu__store_seen *)insitu__mem_map(INSITU__STORE_SEEN * sizeof *m->seen);
@@ -11903,9 +11904,6 @@ static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
 #ifdef INSITU_WITH_ZLIB
   if (s->zip && s->zip->index.deflated) return sizeof(struct insitu__store_inflater) + INSITU__STORE_WINDOW;
 #endif
-#ifndef INSITU_NO_CURL
-  if (s->remote) return INSITU__HTTP_BUFFER + INSITU__STORE_TRANSFER;
-#endif
   (void)s;
   return 0;
 }
@@ -12191,12 +12189,19 @@ static void insitu__store_give_up(struct insitu__store *s) {
 #endif
   (void)s;
 }
-/* So many reads will be under way at once. Reactor thread. */
-static void insitu__store_expect(struct insitu__store *s, uint64_t reads) {
+/* So many reads will be under way at once. Returns the bytes of memory that the store takes for all of them together. Reactor
+ * thread. */
+static uint64_t insitu__store_expect(struct insitu__store *s, uint64_t reads) {
 #ifndef INSITU_NO_CURL
-  if (s->remote) insitu__http_connections(&s->remote->http, reads);
+  if (s->remote) {
+    uint64_t most = insitu__http_connections(&s->remote->http, reads);
+    s->remote->parts = insitu__base_max(1, most / insitu__base_max(reads, 1));
+    return most * (INSITU__HTTP_BUFFER + INSITU__STORE_TRANSFER + INSITU_CORO_STACK) +
+           INSITU__STORE_SEEN * sizeof(struct insitu__store_seen);
+  }
 #endif
   (void)s, (void)reads;
+  return 0;
 }
 static void insitu__store_stats(const struct insitu__store *s, insitu_stats *out) {
 #ifndef INSITU_NO_CURL
@@ -19182,8 +19187,7 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * (each + ld->slot_bytes) > c->memory_budget / 4)
       c->max_inflight /= 2;
   }
-  insitu__store_expect(&ld->store, c->max_inflight);
-  ld->inflight_bytes = c->max_inflight * each + c->decode_threads * scratch;
+  ld->inflight_bytes = insitu__store_expect(&ld->store, c->max_inflight) + c->max_inflight * each + c->decode_threads * scratch;
   if (ld->slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
     uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->slot_bytes);
     ld->cache_slots =
