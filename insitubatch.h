@@ -55,7 +55,8 @@
  *   insitu_read takes what it needs while it runs.
  *   A remote store takes about 288 KiB for each of its connections, and up to 16 MiB to know objects again.
  *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside it stands a
- *   split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full.
+ *   split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full, but for requests
+ *   to a remote store.
  *
  * 4. THREADS
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
@@ -19187,7 +19188,8 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     while (c->max_inflight > 2 * c->decode_threads && c->max_inflight * (each + ld->slot_bytes) > c->memory_budget / 4)
       c->max_inflight /= 2;
   }
-  ld->inflight_bytes = insitu__store_expect(&ld->store, c->max_inflight) + c->max_inflight * each + c->decode_threads * scratch;
+  uint64_t connections = insitu__store_expect(&ld->store, c->max_inflight);
+  ld->inflight_bytes = connections + c->max_inflight * each + c->decode_threads * scratch;
   if (ld->slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
     uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->slot_bytes);
     ld->cache_slots =
@@ -19196,11 +19198,14 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     ld->few = c->max_inflight / 4; /* with INSITU__LOADER_GAP's blosc chunks 1 reaches 0.97 of it, an eighth 0.99, half 1.01 */
   }
   if (c->plan_only || insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget) return INSITU_OK;
+  char remote[96] = "";
+  if (connections)
+    snprintf(remote, sizeof remote, ", connections %" PRIu64 " bytes (see the option max_connections)", connections);
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each, %" PRIu64 " decoders with %" PRIu64
-      " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64 " bytes each need %" PRIu64
+      " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64 " bytes each%s need %" PRIu64
       " bytes, memory_budget is %" PRIu64 "; raise memory_budget, or lower max_inflight or decode_threads",
-      c->max_inflight, each, c->decode_threads, scratch, ld->cache_slots, ld->slot_bytes,
+      c->max_inflight, each, c->decode_threads, scratch, ld->cache_slots, ld->slot_bytes, remote,
       insitu__codec_add(ld->inflight_bytes, ld->cache_bytes), c->memory_budget);
 }
 
