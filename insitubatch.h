@@ -11033,6 +11033,7 @@ struct insitu__store_fetch { /* one read on its way; lives on its coroutine's st
   struct insitu__http_retry retry;
   struct insitu__store_tag *tag;
   uint64_t offset, bytes;       /* the range; bytes 0: all */
+  uint64_t room;                /* what a read takes of a larger answer; 0: bytes */
   uint64_t had;                 /* of them, what earlier attempts brought */
   char etag[INSITU__HTTP_ETAG]; /* of the body whose beginning has arrived */
   bool pinned;                  /* or of the object that this must be a part of */
@@ -11172,6 +11173,7 @@ static void insitu__store_fetch_keep(struct insitu__store_fetch *f) {
     f->bytes = insitu__base_min(f->bytes, (a->status == 206 ? a->total : a->length) - f->offset);
   }
   f->had = f->request.placed;
+  if (f->bytes && f->had > f->bytes) f->bytes = f->room; /* it was the whole object */
   memcpy(f->etag, a->etag, sizeof f->etag);
 }
 /* A whole answer has come: checks that it belongs to what was read before. */
@@ -11357,6 +11359,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
     if (!room) return INSITU_OK;
     f.offset = offset;
   }
+  f.room = room;
   f.bytes = offset == INSITU__RING_TAIL ? room : insitu__base_min(room, INSITU__STORE_PART);
   f.request.iov = iov;
   f.request.n_iov = n_iov;
@@ -20717,6 +20720,13 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
   return n;
 }
 
+/* What a read ended in. An error that cancelling brought about is none. */
+static insitu_status insitu__public_outcome(
+    const insitu_loader *ld, insitu_status status, const insitu_error *own, insitu_error *err) {
+  if (status < 0 && atomic_load_explicit(&ld->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
+  if (own->status < 0 && err && err->status >= 0) *err = *own;
+  return status;
+}
 INSITU_DEF insitu_status insitu_read(
     insitu_loader *ld, const insitu_variable *variable, void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err) {
   insitu_status status = insitu__public_check(ld, false, err);
@@ -20725,10 +20735,12 @@ INSITU_DEF insitu_status insitu_read(
     return insitu__error_set(err, INSITU_E_ARG, "read: variable, its path, its slices, or dst and shape are NULL; give them");
   if (variable->offset || variable->n_steps)
     return insitu__error_set(err, INSITU_E_ARG, "read: offset and steps mean nothing here; use slices");
+  insitu_error own = {0};
   struct insitu__loader_reading r = {
-      .loader = ld, .variable = variable, .dst = (unsigned char *)dst, .dst_bytes = dst_bytes, .shape = shape, .err = err};
+      .loader = ld, .variable = variable, .dst = (unsigned char *)dst, .dst_bytes = dst_bytes, .shape = shape, .err = &own};
   status = insitu__reactor_call(&ld->reactor, insitu__loader_read_await, &r);
-  return status ? insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory") : r.status;
+  if (status) return insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory");
+  return insitu__public_outcome(ld, r.status, &own, err);
 }
 
 INSITU_DEF insitu_status insitu_read_strings(insitu_loader *ld, const char *path, insitu_strings **out, insitu_error *err) {
@@ -20736,10 +20748,11 @@ INSITU_DEF insitu_status insitu_read_strings(insitu_loader *ld, const char *path
   if (out) *out = NULL;
   if (status) return status;
   if (!path || !out) return insitu__error_set(err, INSITU_E_ARG, "read: path or out is NULL; give both");
-  struct insitu__loader_strings s = {.loader = ld, .path = path, .err = err};
+  insitu_error own = {0};
+  struct insitu__loader_strings s = {.loader = ld, .path = path, .err = &own};
   status = insitu__reactor_call(&ld->reactor, insitu__loader_strings_await, &s);
   if (status) insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory");
-  else status = s.status;
+  else status = insitu__public_outcome(ld, s.status, &own, err);
   if (!status && s.zarr.kind != INSITU__ZARR_STRING) {
     insitu_variable fixed = {.path = path};
     insitu_shape shape;
