@@ -566,6 +566,159 @@ static void test_close_under_way(void **state) {
         assert_int_equal(server_stats(server).answered + server_stats(server).broken, server_stats(server).requests);
       }
 }
+static uint64_t epoch_bytes(insitu_iter *it) { /* of a whole epoch, as run() has them */
+  insitu_error err = {0};
+  insitu_batch *b;
+  insitu_status s;
+  uint64_t bytes = 1;
+  while ((s = insitu_iter_next(it, INSITU_FOREVER, &b, &err)) == INSITU_OK) {
+    for (uint64_t i = 0; i < b->n_arrays; i++) bytes = server__hash(bytes, b->arrays[i].data, b->arrays[i].bytes);
+    insitu_batch_release(&b);
+  }
+  if (s != INSITU_END) fail_msg("%s", err.message);
+  return bytes;
+}
+/* What one iterator waits for in vain, or has failed at, does no harm to the next epoch. */
+static void test_iterators_recover(void **state) {
+  static const int archive[] = {RAW, SHARDED};
+  (void)state;
+  server_reset(server);
+  for (int k = 0; k < 2; k++) {
+    struct job j = job(archive[k], here(), INLINE_EPOLL);
+    struct run r = run(&j);
+    same(&r, archive[k], "as it should be");
+  }
+  EACH_MODE (m)
+    for (int k = 0; k < 2; k++) {
+      insitu_error err = {0};
+      insitu_loader *ld;
+      insitu_iter *it, *other;
+      insitu_batch *b;
+      insitu_status s;
+      struct job j = job(archive[k], here(), m);
+      insitu_option options[] = {{"max_retries", "1"}};
+      server_reset(server);
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = j.url,
+          .variables = j.variables,
+          .n_variables = 2,
+          .batch_size = 5,
+          .block_chunks = 6,
+          .options = options,
+          .n_options = 1,
+          .hold_epoch = 1,
+          .io = modes[m].io,
+          .inline_io = modes[m].inline_io,
+          .log_level = INSITU_LOG_OFF};
+      if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+      insitu_iter_desc id = {.api = INSITU_API};
+      /* two wait for the same; each is closed while the other waits on */
+      server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = 0, .ms = SERVER_EVER});
+      assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+      while (!server_stats(server).in_flight) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+      assert_int_equal(insitu_iter_open(ld, &id, &other, &err), INSITU_OK);
+      assert_int_equal(insitu_iter_next(other, 1, &b, &err), INSITU_TIMEOUT);
+      insitu_iter_close(&it);
+      assert_null(it);
+      server_reset(server);
+      server_release(server);
+      assert_int_equal(epoch_bytes(other), local[archive[k]].bytes);
+      /* an error stays until the epoch is set anew */
+      server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STATUS, .status = 400});
+      assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+      for (int again = 0; again < 2; again++) {
+        s = insitu_iter_next(it, INSITU_FOREVER, &b, &err);
+        if (k == 1 && s == INSITU_OK) { /* its indexes were known, and a run may have been read before */
+          insitu_batch_release(&b);
+          continue;
+        }
+        assert_int_equal(s, INSITU_E_HTTP);
+        assert_int_equal(err.http_status, 400);
+      }
+      server_reset(server);
+      memset(&err, 0, sizeof err);
+      assert_int_equal(insitu_iter_set_epoch(it, 0, &err), INSITU_OK);
+      assert_int_equal(epoch_bytes(it), local[archive[k]].bytes);
+      insitu_loader_close(&ld);
+      settle();
+    }
+}
+static void *cancel_it(void *loader) {
+  while (!server_stats(server).in_flight) usleep(1000);
+  insitu_loader_cancel(loader);
+  return NULL;
+}
+static void test_read_is_cancelled(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int a = 0; a < ARCHIVES; a++) {
+      static double to[1 << 16];
+      insitu_error err = {0};
+      insitu_loader *ld;
+      pthread_t thread;
+      struct job j = job(a, here(), m);
+      server_reset(server);
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = j.url,
+          .plan_only = modes[m].inline_io,
+          .inline_io = modes[m].inline_io,
+          .variables = j.variables,
+          .n_variables = 1,
+          .io = modes[m].io};
+      if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+      server_rule(server, (struct server_rule){.fault = SERVER_STALL, .at = 0, .ms = SERVER_EVER});
+      insitu_variable v = {.path = archives[a].name};
+      assert_int_equal(pthread_create(&thread, NULL, cancel_it, ld), 0);
+      assert_int_equal(insitu_read(ld, &v, to, sizeof to, NULL, &err), INSITU_CANCELLED);
+      pthread_join(thread, NULL);
+      insitu_loader_close(&ld);
+      settle();
+    }
+}
+/* Objects that are read in several parts at once. */
+static void test_parts(void **state) {
+  static const struct support_array large = {
+      .name = "large", .ndim = 2, .shape = {2, 9 << 20}, .chunk = {1, 9 << 20}, .dtype = INSITU_U8, .format = 3};
+  static const insitu_variable v = {.label = "large"};
+  static const struct ill ill[] = {{"nothing", .rule = {{.fault = SERVER_NONE}}},
+      {"reset in each part", .rule = {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_RESET, .at = 500000}},
+          .retries = 4},
+      {"truncated parts", .rule = {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_CLOSE, .at = 500000}}, .retries = 4},
+      {"parts refused", .rule = {{.key = CHUNKS, EACH, .fault = SERVER_STATUS, .status = 503}}, .retries = 2},
+      {"ranges ignored", .rule = {{.key = CHUNKS, .fault = SERVER_WHOLE}}},
+      {"whole objects, truncated",
+          .rule = {{.key = CHUNKS, EACH, .fault = SERVER_WHOLE},
+              {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = (8 << 20) + 4096}},
+          .retries = 2},
+      {"changed between parts", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_CHANGE}},
+          .status = INSITU_E_CHANGED},
+      {"another object's parts", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_ETAG, .text = "\"x\""}},
+          .status = INSITU_E_CHANGED}};
+  struct run want = {0};
+  char url[300];
+  int usable[MODES], modes_n = 0;
+  (void)state;
+  EACH_MODE (m) usable[modes_n++] = m;
+  support_make(support_path("large"), &large);
+  for (size_t i = 0; i <= sizeof ill / sizeof *ill; i++) {
+    const struct ill *f = i ? &ill[i - 1] : NULL;
+    server_reset(server);
+    for (int k = 0; f && k < 2; k++)
+      if (f->rule[k].fault) server_rule(server, f->rule[k]);
+    snprintf(url, sizeof url, "%s/large", f ? here() : support_dir);
+    struct job j = {.url = url, .variables = &v, .n_variables = 1, .split = INSITU_ALL, .mode = usable[i % (size_t)modes_n]};
+    struct run r = run(&j);
+    if (!f) want = r;
+    const char *name = f ? f->name : "local";
+    if (f && f->status) {
+      if (r.status != f->status) fail_msg("%s: %s: %s", name, insitu_status_name(r.status), r.err.message);
+    } else if (r.status != INSITU_END) fail_msg("%s: %s", name, r.err.message);
+    else if (r.bytes != want.bytes) fail_msg("%s: other bytes", name);
+    if (f && r.stats.retries < f->retries) fail_msg("%s: %d retries", name, (int)r.stats.retries);
+    settle();
+  }
+  support_remove(support_path("large"));
+}
 /* Few descriptors: fewer connections, or a clear error; and none is lost. */
 static void test_few_descriptors(void **state) {
   char base[100];
@@ -686,59 +839,85 @@ static void write_many(const char *root, int format, bool consolidated) { /* 300
   }
   free(all);
 }
-static void test_round_trips(void **state) {
+/* Answers only when no more requests have come for a while: then they are all of one wave, however slow this machine is. */
+static atomic_bool quiet_end;
+static void *quiet(void *user) {
+  uint64_t last = 0;
+  (void)user;
+  for (int still = 0; !atomic_load(&quiet_end); usleep(10000)) {
+    struct server_statistics now = server_stats(server);
+    still = now.in_flight && now.requests == last ? still + 1 : 0;
+    last = now.requests;
+    if (still >= 15) server_release(server);
+  }
+  return NULL;
+}
+static void first_batch(const char *root, bool consolidated, int m) {
   static insitu_variable v[VARIABLES];
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_iter *it;
+  insitu_batch *b;
+  for (int i = 0; i < VARIABLES; i++) v[i] = (insitu_variable){.label = labels[i]};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = server_url(server, root),
+      .variables = v,
+      .n_variables = VARIABLES,
+      .batch_size = 2,
+      .block_chunks = 1,
+      .max_inflight = 400,
+      .prefetch_depth = 1,
+      .io = modes[m].io,
+      .inline_io = modes[m].inline_io};
+  if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+  struct server_statistics opened = server_stats(server);
+  if (opened.waves > (consolidated ? 2 : 3)) fail_msg("%s, %s: %d waves", root, modes[m].name, (int)opened.waves);
+  if (opened.requests > (consolidated ? 4 : 4 + 2 * VARIABLES)) fail_msg("%s: %d requests", root, (int)opened.requests);
+  insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
+  assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+  assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
+  if (server_stats(server).waves > opened.waves + 1)
+    fail_msg("%s: the first batch took %d waves", root, (int)(server_stats(server).waves - opened.waves));
+  for (int i = 0; i < VARIABLES; i++)
+    for (uint64_t row = 0; row < 2; row++)
+      for (int k = 0; k < 3; k++)
+        assert_true(((float *)b->arrays[i].data)[row * 3 + (uint64_t)k] == (float)(i * 100 + b->sample_indices[row] * 3 + k));
+  insitu_batch_release(&b);
+  insitu_loader_close(&ld);
+}
+static void test_round_trips(void **state) {
+  struct rlimit limit;
+  pthread_t thread;
+  int usable[MODES], modes_n = 0, turn = 0;
   (void)state;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  struct rlimit high = {limit.rlim_max, limit.rlim_max}; /* both ends of each connection are ours */
+  if (limit.rlim_cur < 2500 && setrlimit(RLIMIT_NOFILE, &high)) skip();
+  if (limit.rlim_max < 2500) skip();
+  EACH_MODE (m) usable[modes_n++] = m;
   for (int format = 2; format <= 3; format++)
     for (int consolidated = 0; consolidated < 2; consolidated++) {
       char root[40];
-      snprintf(root, sizeof root, "trips%d%d", format, consolidated);
+      snprintf(root, sizeof root, "trips.v%d%s", format, consolidated ? ".consolidated" : "");
       write_many(root, format, consolidated);
-      EACH_MODE (m) {
-        insitu_error err = {0};
-        insitu_loader *ld;
-        insitu_iter *it;
-        insitu_batch *b;
-        server_reset(server);
-        server_latency(server, 100); /* in which all of a wave must arrive */
-        for (int i = 0; i < VARIABLES; i++) v[i] = (insitu_variable){.label = labels[i]};
-        insitu_loader_desc d = {.api = INSITU_API,
-            .url = server_url(server, root),
-            .variables = v,
-            .n_variables = VARIABLES,
-            .batch_size = 2,
-            .block_chunks = 1,
-            .max_inflight = 400,
-            .prefetch_depth = 1,
-            .io = modes[m].io,
-            .inline_io = modes[m].inline_io};
-        if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
-        struct server_statistics opened = server_stats(server);
-        if (opened.waves > (consolidated ? 2 : 3))
-          fail_msg("v%d%s, %s: %d waves", format, consolidated ? " consolidated" : "", modes[m].name, (int)opened.waves);
-        if (opened.requests > (consolidated ? 4 : 4 + 2 * VARIABLES)) fail_msg("%d requests", (int)opened.requests);
-        insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
-        assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
-        assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
-        if (server_stats(server).waves > opened.waves + 3)
-          fail_msg("the first batch took %d waves", (int)server_stats(server).waves);
-        for (int i = 0; i < VARIABLES; i++)
-          for (uint64_t row = 0; row < 2; row++)
-            for (int k = 0; k < 3; k++)
-              assert_true(
-                  ((float *)b->arrays[i].data)[row * 3 + (uint64_t)k] == (float)(i * 100 + b->sample_indices[row] * 3 + k));
-        insitu_batch_release(&b);
-        insitu_loader_close(&ld);
-        server_latency(server, 0);
-        settle();
-      }
+      server_reset(server);
+      server_latency(server, SERVER_EVER);
+      atomic_store(&quiet_end, false);
+      assert_int_equal(pthread_create(&thread, NULL, quiet, NULL), 0);
+      first_batch(root, consolidated, usable[turn++ % modes_n]);
+      atomic_store(&quiet_end, true);
+      pthread_join(thread, NULL);
+      server_latency(server, 0);
+      settle();
     }
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores),
       cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
       cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_close_under_way),
+      cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
       cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand), cmocka_unit_test(test_round_trips)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, setup, teardown);
