@@ -17995,9 +17995,9 @@ static void insitu__loader_reader_await(void *arg) {
     }
     insitu__error_clear(&d->error);
     insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
-    if (status < 0 && atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
-      r->status = INSITU_CANCELLED;
-    } else if (status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && ld->config.on_bad_chunk == INSITU_FILL) {
+    bool given_up = status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire);
+    if (!given_up && status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND &&
+        ld->config.on_bad_chunk == INSITU_FILL) {
       insitu__loader_add(&ld->n_bad, 1);
       d->fill = true;
       insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
@@ -19834,7 +19834,6 @@ static void insitu__loader_string_read_await(struct insitu__loader_strings *s, c
   }
   insitu__mem_free(s->stored);
   s->stored = NULL;
-  if (s->status < 0 && atomic_load_explicit(&ld->cancelled, memory_order_acquire)) s->status = INSITU_CANCELLED;
   if (s->status < 0)
     s->status = insitu__error_set(s->err, absent ? INSITU_E_ABSENT : s->status, "read, array %.200s, chunk %.300s: %s", z->path,
         key, absent ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value" : s->error.message);
@@ -20720,10 +20719,10 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
   return n;
 }
 
-/* What a read ended in. An error that cancelling brought about is none. */
+/* What a read ended in. A server's failure that cancelling brought about, or might have, is none. */
 static insitu_status insitu__public_outcome(
     const insitu_loader *ld, insitu_status status, const insitu_error *own, insitu_error *err) {
-  if (status < 0 && atomic_load_explicit(&ld->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
+  if (status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
   if (own->status < 0 && err && err->status >= 0) *err = *own;
   return status;
 }
