@@ -839,18 +839,44 @@ static void write_many(const char *root, int format, bool consolidated) { /* 300
   }
   free(all);
 }
-/* Answers only when no more requests have come for a while: then they are all of one wave, however slow this machine is. */
-static atomic_bool quiet_end;
-static void *quiet(void *user) {
+/* Answers only when no more requests have come for a while, in which this process did nothing: then they are all of one wave,
+ * however slow this machine is. */
+static struct {
+  pthread_t thread;
+  atomic_bool end;
+  bool runs;
+} quiet;
+static void *quiet_run(void *user) {
+  struct timespec t;
   uint64_t last = 0;
+  int64_t busy = 0;
   (void)user;
-  for (int still = 0; !atomic_load(&quiet_end); usleep(10000)) {
+  for (int still = 0; !atomic_load(&quiet.end); usleep(10000)) {
     struct server_statistics now = server_stats(server);
-    still = now.in_flight && now.requests == last ? still + 1 : 0;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    int64_t ns = t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+    still = now.in_flight && now.requests == last && ns - busy < 2000000 ? still + 1 : 0;
     last = now.requests;
-    if (still >= 15) server_release(server);
+    busy = ns;
+    if (still >= 10) server_release(server);
   }
   return NULL;
+}
+static void quiet_begin(void) {
+  server_latency(server, SERVER_EVER);
+  atomic_store(&quiet.end, false);
+  assert_int_equal(pthread_create(&quiet.thread, NULL, quiet_run, NULL), 0);
+  quiet.runs = true;
+}
+static int quiet_stop(void **state) { /* also of a test that has failed */
+  (void)state;
+  if (!quiet.runs) return 0;
+  quiet.runs = false;
+  atomic_store(&quiet.end, true);
+  pthread_join(quiet.thread, NULL);
+  server_latency(server, 0);
+  server_release(server);
+  return 0;
 }
 static void first_batch(const char *root, bool consolidated, int m) {
   static insitu_variable v[VARIABLES];
@@ -887,7 +913,6 @@ static void first_batch(const char *root, bool consolidated, int m) {
 }
 static void test_round_trips(void **state) {
   struct rlimit limit;
-  pthread_t thread;
   int usable[MODES], modes_n = 0, turn = 0;
   (void)state;
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -901,13 +926,9 @@ static void test_round_trips(void **state) {
       snprintf(root, sizeof root, "trips.v%d%s", format, consolidated ? ".consolidated" : "");
       write_many(root, format, consolidated);
       server_reset(server);
-      server_latency(server, SERVER_EVER);
-      atomic_store(&quiet_end, false);
-      assert_int_equal(pthread_create(&thread, NULL, quiet, NULL), 0);
+      quiet_begin();
       first_batch(root, consolidated, usable[turn++ % modes_n]);
-      atomic_store(&quiet_end, true);
-      pthread_join(thread, NULL);
-      server_latency(server, 0);
+      quiet_stop(NULL);
       settle();
     }
   setrlimit(RLIMIT_NOFILE, &limit);
@@ -918,7 +939,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
       cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_close_under_way),
       cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand), cmocka_unit_test(test_round_trips)};
+      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, setup, teardown);
 }
