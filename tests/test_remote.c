@@ -197,26 +197,101 @@ static void test_epochs(void **state) {
     assert_int_equal(descriptors(), before);
   }
 }
-/* Archives that zarr-python wrote: blosc in its variants, both formats. */
+/* Archives that zarr-python wrote: blosc in its variants, both formats, zip files. */
 static void test_stores(void **state) {
   static const insitu_variable train[] = {{.label = "x", .offset = 1}, {.label = "y", .dtype = INSITU_F32}, {.label = "z"}};
   static const insitu_variable blosc[] = {{.label = "lz4_shuffle"}, {.label = "lz4_bitshuffle"}, {.label = "blosc_zstd_shuffle"}};
-  struct server *data = server_start(&(struct server_options){.folder = TEST_DATA "/stores", .chunked = false});
+  static const insitu_variable zip[2][1] = {{{.label = "x", .path = "a/shards"}}, {{.label = "x", .path = "a/c/d"}}};
+  struct server *data = server_start(&(struct server_options){.folder = TEST_DATA "/stores"});
   (void)state;
   EACH_MODE (m)
-    for (int i = 0; i < 3; i++) {
-      static const char *const name[] = {"train.v2.zarr", "train.v3.zarr", "codecs.v2.zarr"};
+    for (int i = 0; i < 5; i++) {
+      static const char *const name[] = {"train.v2.zarr", "train.v3.zarr", "codecs.v2.zarr", "store.v3.zip", "folder.v3.zip"};
       char url[300];
       struct run r[2];
       for (int remote = 0; remote < 2; remote++) {
         snprintf(url, sizeof url, "%s/%s", remote ? server_url(data, "") : TEST_DATA "/stores", name[i]);
-        struct job j = {.url = url, .variables = i < 2 ? train : blosc, .n_variables = 3, .split = INSITU_ALL, .mode = m};
+        const insitu_variable *v = i < 2 ? train : i == 2 ? blosc : zip[i - 3];
+        struct job j = {.url = url, .variables = v, .n_variables = i < 3 ? 3 : 1, .split = INSITU_ALL, .mode = m};
         r[remote] = run(&j);
         if (r[remote].status != INSITU_END) fail_msg("%s: %s", url, r[remote].err.message);
       }
       assert_true(r[0].order == r[1].order && r[0].bytes == r[1].bytes && r[0].batches == r[1].batches && r[0].batches);
     }
   server_stop(&data);
+}
+
+/* A host by name; options; a query that every request carries; names with all sorts of characters. */
+static void test_urls(void **state) {
+  static const char *const root = "a b/c+d%41#x?y=\xc3\xa9&z", *const encoded = "a%20b/c+d%2541%23x%3Fy=%C3%A9&z";
+  static const char *const name = "t2m %25;,@=[]'~é";
+  char base[200], key[300];
+  (void)state;
+  EACH_MODE (m) {
+    server_reset(server);
+    snprintf(base, sizeof base, "http://localhost:%d", server->port);
+    struct job j = job(ZSTD, base, m);
+    j.options[0] = (insitu_option){"http_version", "2"}; /* without TLS it stays at 1.1 */
+    j.options[1] = (insitu_option){"user_agent", "me/1"};
+    j.options[2] = (insitu_option){"max_connections", "3"};
+    struct run r = run(&j);
+    same(&r, ZSTD, "localhost");
+    assert_int_equal(server_seen(server, "\nuser-agent: me/1\r"), server_stats(server).requests);
+    assert_true(server_stats(server).in_flight_max <= 3 && server_stats(server).connections <= 3);
+    settle();
+    /* an archive of one chunk */
+    server_reset(server);
+    snprintf(key, sizeof key, "%s/%s/zarr.json", root, name);
+    server_text(server, key,
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"uint8\",\"chunk_grid\":{\"name\":\"regular\","
+        "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":["
+        "{\"name\":\"bytes\"}]}");
+    snprintf(key, sizeof key, "%s/%s/c/0", root, name);
+    server_put(server, key, "\1\2\3\4", 4);
+    snprintf(key, sizeof key, "%s/zarr.json", root);
+    server_text(server, key, "{\"zarr_format\":3,\"node_type\":\"group\"}");
+    insitu_variable v = {.label = "x", .path = name};
+    char url[400];
+    snprintf(url, sizeof url, "%s?sig=a%%2Fb&x", server_url(server, encoded));
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = url,
+        .variables = &v,
+        .n_variables = 1,
+        .io = modes[m].io,
+        .inline_io = modes[m].inline_io,
+        .plan_only = modes[m].inline_io};
+    insitu_loader *ld;
+    insitu_error err = {0};
+    unsigned char got[4];
+    if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+    if (insitu_read(ld, &v, got, sizeof got, NULL, &err)) fail_msg("%s", err.message);
+    assert_memory_equal(got, "\1\2\3\4", 4);
+    assert_int_equal(server_seen(server, "?sig=a%2Fb&x HTTP/1.1"), server_stats(server).requests);
+    insitu_loader_close(&ld);
+    settle();
+  }
+}
+/* An answer that is late is asked for a second time; whichever comes first counts. */
+static void test_hedge(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int late = 0; late < 2; late++) {
+      unsigned before = descriptors();
+      server_reset(server);
+      server_rule(server,
+          (struct server_rule){
+              .key = "*/c/3/*", .count = 1, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = late ? 600 : SERVER_EVER});
+      server_rule(
+          server, (struct server_rule){.key = "*/c/3/*", .skip = 1, .count = 1, .fault = SERVER_STALL, .at = 50, .ms = 200});
+      struct job j = job(RAW, here(), m);
+      j.options[0] = (insitu_option){"hedge", "true"};
+      struct run r = run(&j);
+      same(&r, RAW, "hedges");
+      assert_true(r.stats.hedges >= 1);
+      assert_int_equal(r.stats.retries, 0);
+      settle();
+      assert_int_equal(descriptors(), before);
+    }
 }
 
 /* ---- servers that are ill ---- */
@@ -237,6 +312,9 @@ struct ill {
 };
 #define CHUNKS "*/c/*"
 #define EACH .each = true, .count = 1
+#define LONG_10 "0123456789"
+#define LONG_50 LONG_10 LONG_10 LONG_10 LONG_10 LONG_10
+#define LONG LONG_50 LONG_50 LONG_50 LONG_10 LONG_10 LONG_10 LONG_10 /* 190 bytes */
 static const struct ill overcome[] = {
     {"500 with XML, each object once", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_STATUS, .status = 500}}, .retries = 10},
     {"502", ZSTD, {{.key = CHUNKS, .count = 3, .fault = SERVER_STATUS, .status = 502}}, .retries = 3},
@@ -289,6 +367,18 @@ static const struct ill overcome[] = {
     {"answers until close", ZSTD, {{.fault = SERVER_UNTIL_CLOSE}}, .status = INSITU_OK},
     {"no ETag", SHARDED, {{.fault = SERVER_ETAG, .text = ""}}, .status = INSITU_OK},
     {"a weak ETag", SHARDED, {{.fault = SERVER_ETAG, .text = "W/\"1\""}}, .status = INSITU_OK},
+    {"404 once for a shard that was read before", SHARDED,
+        {{.key = "*/c/1/0", .skip = 1, .count = 1, .fault = SERVER_STATUS, .status = 404, .text = "NoSuchKey"}}, .retries = 1},
+    {"Retry-After in the past", RAW,
+        {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 503, .text = "x"},
+            {.key = CHUNKS, .count = 1, .fault = SERVER_HEADER, .text = "Retry-After: Tue, 15 Nov 1994 08:12:31 GMT"}},
+        .retries = 1, .throttled = 1},
+    {"Retry-After that is none", RAW,
+        {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 503},
+            {.key = CHUNKS, .count = 1, .fault = SERVER_HEADER, .text = "Retry-After: -7 soon"}},
+        .retries = 1, .throttled = 1},
+    {"an ETag too long to keep", SHARDED,
+        {{.fault = SERVER_HEADER, .text = "X: y"}, {.fault = SERVER_ETAG, .text = "\"" LONG "\""}}, .status = INSITU_OK},
     {"latency", SHARDED, {{.fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 10}}, .status = INSITU_OK},
 };
 static const struct ill fatal[] = {
@@ -296,6 +386,13 @@ static const struct ill fatal[] = {
         .retries = 2, .retryable = true, .word = "attempts"},
     {"503 for ever, metadata", RAW, {{.fault = SERVER_STATUS, .status = 503, .text = "SlowDown"}}, .status = INSITU_E_HTTP,
         .http_status = 503, .retryable = true, .word = "SlowDown"},
+    {"a Retry-After of days", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 503, .retry_after = 300000}},
+        .status = INSITU_E_HTTP, .http_status = 503, .throttled = 1, .retryable = true},
+    {"a shard that goes away", SHARDED,
+        {{.key = "*/c/1/0", .skip = 1, .fault = SERVER_STATUS, .status = 404, .text = "NoSuchKey"}}, .status = INSITU_E_CHANGED,
+        .http_status = 404, .retries = 2, .word = "not there any more"},
+    {"a shard that became shorter", SHARDED, {{.key = CHUNKS, .skip = 8, .fault = SERVER_STATUS, .status = 416}},
+        .status = INSITU_E_HTTP, .http_status = 416},
     {"403", RAW, {{.key = CHUNKS, .skip = 3, .fault = SERVER_STATUS, .status = 403, .text = "AccessDenied"}},
         .status = INSITU_E_AUTH, .http_status = 403, .word = "AccessDenied"},
     {"401, metadata", BIG, {{.fault = SERVER_STATUS, .status = 401}}, .status = INSITU_E_AUTH, .http_status = 401,
@@ -528,6 +625,42 @@ static void test_server_killed(void **state) {
   assert_true(r.status == INSITU_E_HTTP && !r.opened);
   assert_non_null(strstr(r.err.message, base + 7));
   assert_int_equal(descriptors(), before);
+}
+/* No further attempt begins after retry_timeout; a server that takes no connection is given up after connect_timeout. */
+static void test_deadlines(void **state) {
+  char base[100];
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t n = sizeof address;
+  int full = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), waiting[8];
+  (void)state;
+  assert_int_equal(bind(full, (struct sockaddr *)&address, n), 0);
+  assert_int_equal(listen(full, 0), 0);
+  assert_int_equal(getsockname(full, (struct sockaddr *)&address, &n), 0);
+  for (int i = 0; i < 8; i++) { /* nobody accepts: the queue fills, and the kernel answers no more */
+    waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    connect(waiting[i], (struct sockaddr *)&address, n);
+  }
+  snprintf(base, sizeof base, "http://127.0.0.1:%d", ntohs(address.sin_port));
+  EACH_MODE (m) {
+    struct job j = job(RAW, base, m);
+    j.options[0] = (insitu_option){"connect_timeout", "100ms"};
+    j.options[1] = (insitu_option){"max_retries", "1"};
+    struct run r = run(&j);
+    assert_int_equal(r.status, INSITU_E_HTTP);
+    assert_true(r.err.retryable && !r.err.http_status);
+    assert_non_null(strstr(r.err.message, "connect_timeout"));
+    server_reset(server);
+    server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_RESET, .at = SERVER_AT_START});
+    j = job(RAW, here(), m);
+    j.options[0] = (insitu_option){"retry_timeout", "1s"};
+    j.options[1] = (insitu_option){"max_retries", "1000"};
+    r = run(&j);
+    assert_int_equal(r.status, INSITU_E_HTTP);
+    assert_true(r.stats.retries > 0);
+    settle();
+  }
+  for (int i = 0; i < 8; i++) close(waiting[i]);
+  close(full);
 }
 /* A loader closed, or cancelled, while its requests wait. */
 static void test_close_under_way(void **state) {
@@ -935,12 +1068,14 @@ static void test_round_trips(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores),
-      cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
-      cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_close_under_way),
-      cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores), cmocka_unit_test(test_urls),
+      cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal), cmocka_unit_test(test_absent),
+      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
+      cmocka_unit_test(test_deadlines), cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
+      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors),
+      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+  static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
+  for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, setup, teardown);
 }
