@@ -5523,7 +5523,8 @@ static bool insitu__sign_ini_find(
 #include <arpa/inet.h>
 
 #define INSITU__HTTP_BUFFER (128 * 1024L) /* bytes that curl receives at once: 64 to 256 KiB are best on loopback */
-#define INSITU__HTTP_SAID 4096            /* bytes of an error answer's body that are kept */
+#define INSITU__HTTP_SAID 4096            /* bytes of an error answer's body that are kept, and */
+#define INSITU__HTTP_LISTEN (256u << 10)  /* received: of a longer one the rest is refused, with its connection */
 /* A server that answers a range with the whole object: so many bytes before the range are received and dropped, not more. */
 #define INSITU__HTTP_SKIP (1u << 20)
 #define INSITU__HTTP_CONNECTIONS 64
@@ -5617,7 +5618,7 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   CURL *easy;
   struct curl_slist *headers, *resolve;
   struct insitu__http_answer answer;
-  uint64_t header_bytes;
+  uint64_t header_bytes, said; /* said: of an error's body */
   int64_t began;
   bool begun; /* headers are complete, and this response is the request's */
   char error[CURL_ERROR_SIZE];
@@ -5669,15 +5670,18 @@ static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
 /* -- options -- */
 
 /* "5", "1.5s", "200ms", "2m": milliseconds. */
-static bool insitu__http_duration(const char *text, int64_t *ms) {
-  char *end;
-  if (!insitu__text_is_digit(*text)) return false;
-  double value = strtod(text, &end), unit = !*end || !strcmp(end, "s") ? 1000
-                                            : !strcmp(end, "ms")       ? 1
-                                            : !strcmp(end, "m")        ? 60000
-                                                                       : 0;
-  if (unit == 0 || value * unit > 1e9) return false;
-  *ms = (int64_t)(value * unit + 0.5);
+static bool insitu__http_duration(const char *text, int64_t *ms) { /* strtod would look at the locale */
+  uint64_t whole = 0, part = 0, scale = 1, unit;
+  const char *p = text;
+  for (; insitu__text_is_digit(*p) && whole < 1000000000; p++) whole = whole * 10 + (uint64_t)(*p - '0');
+  if (p == text) return false;
+  if (*p == '.' && insitu__text_is_digit(p[1]))
+    for (p++; insitu__text_is_digit(*p); p++)
+      if (scale < 1000000) part = part * 10 + (uint64_t)(*p - '0'), scale *= 10;
+  unit = !*p || !strcmp(p, "s") ? 1000 : !strcmp(p, "ms") ? 1 : !strcmp(p, "m") ? 60000 : 0;
+  whole = whole * unit + (part * unit + scale / 2) / scale;
+  if (!unit || whole > 1000000000) return false;
+  *ms = (int64_t)whole;
   return true;
 }
 static bool insitu__http_number(const char *text, uint64_t most, uint64_t *value) {
@@ -6016,7 +6020,9 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
   insitu__http_count(&t->http->n_bytes, n);
   if (a->status != 200 && a->status != 206) {
     uint64_t keep = r->text.n < INSITU__HTTP_SAID ? insitu__base_min(n, INSITU__HTTP_SAID - r->text.n) : 0;
-    return insitu__text_buffer_bytes(&r->text, bytes, keep) ? n : insitu__http_refuse(r, INSITU__HTTP_MEMORY);
+    if (!insitu__text_buffer_bytes(&r->text, bytes, keep)) return insitu__http_refuse(r, INSITU__HTTP_MEMORY);
+    t->said += n;
+    return t->said <= INSITU__HTTP_LISTEN ? n : insitu__http_refuse(r, INSITU__HTTP_FULL);
   }
   if (!r->iov) {
     if (insitu__text_buffer_bytes(&r->text, bytes, n)) return n;
@@ -6143,7 +6149,7 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   t->http = h;
   t->request = r;
   t->begun = false;
-  t->header_bytes = 0;
+  t->header_bytes = t->said = 0;
   t->error[0] = 0;
   t->began = insitu__base_now();
   insitu__http_answer_init(&t->answer);
