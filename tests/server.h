@@ -165,9 +165,9 @@ struct server__count {
   uint64_t hash, n;
 };
 struct server__twist { /* what rules make of an answer; text is a copy */
-  int status, redirect, interim_status;
+  int status, redirect, interim_status, garbage;
   char *code, *location, *etag, *range_value, *header;
-  bool whole, gzip, last, until_close, noise, garbage, flips, reset, drips;
+  bool whole, gzip, last, until_close, noise, flips, reset, drips;
   int64_t length_off, range_off, flip, chunk, extra, interim, retry_after, head_body, n_garbage;
   int64_t cut_at, stall_at, stall_ms, drip, drip_ms; /* cut_at, stall_at: INT64_MAX: none */
   uint64_t big;
@@ -629,7 +629,7 @@ static inline void server__evaluate(
     server_answer_header(
         &a->own, "Location: %.*s%s", (int)(n - star), t->location, star ? q->target + strspn(q->target, "/") : "");
   } else if (t->garbage) {
-    a->own.status = 200, a->own.n_body = (uint64_t)t->n_garbage, a->own.body = server__alloc(NULL, a->own.n_body);
+    a->own.status = t->garbage, a->own.n_body = (uint64_t)t->n_garbage, a->own.body = server__alloc(NULL, a->own.n_body);
     for (uint64_t i = 0; i < a->own.n_body; i++) a->own.body[i] = (char)server__mix(i + 1);
   } else if (s->options.answer && s->options.answer(s->options.user, q, &a->own) && a->own.status) {
   } else if (!strcmp(q->method, "GET") || !strcmp(q->method, "HEAD")) server__get(s, q, t, a);
@@ -799,7 +799,7 @@ static inline void server__apply(
     break;
   case SERVER_ETAG: server__set(&t->etag, r->text); break;
   case SERVER_CHANGE: ++*server__version(s, q->path); break;
-  case SERVER_GARBAGE: t->garbage = true, t->n_garbage = r->at; break;
+  case SERVER_GARBAGE: t->garbage = r->status ? r->status : 200, t->n_garbage = r->at; break;
   case SERVER_NOISE: t->noise = true; break;
   case SERVER_BIG_HEADER: t->big = (uint64_t)r->at; break;
   case SERVER_GZIP: t->gzip = true; break;

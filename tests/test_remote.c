@@ -71,14 +71,6 @@ static int teardown(void **state) {
   server_stop(&server);
   return support_teardown(state);
 }
-static unsigned descriptors(void) {
-  unsigned n = 0;
-  DIR *d = opendir("/proc/self/fd");
-  assert_non_null(d);
-  while (readdir(d)) n++;
-  closedir(d);
-  return n - 3; /* ".", "..", and the one that reads */
-}
 /* What the server still has to do for clients that are gone. */
 static void settle(void) {
   for (int i = 0; server_stats(server).open || server_stats(server).in_flight; i++) {
@@ -86,7 +78,15 @@ static void settle(void) {
     usleep(1000);
   }
 }
-
+static unsigned descriptors(void) {
+  unsigned n = 0;
+  settle();
+  DIR *d = opendir("/proc/self/fd");
+  assert_non_null(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n - 3; /* ".", "..", and the one that reads */
+}
 /* ---- an epoch, and what came of it ---- */
 struct run {
   uint64_t order, bytes, batches; /* hashes of the anchors and of all bytes */
@@ -393,6 +393,8 @@ static const struct ill fatal[] = {
         .http_status = 404, .retries = 2, .word = "not there any more"},
     {"a shard that became shorter", SHARDED, {{.key = CHUNKS, .skip = 8, .fault = SERVER_STATUS, .status = 416}},
         .status = INSITU_E_HTTP, .http_status = 416},
+    {"an endless error", RAW, {{.key = CHUNKS, .fault = SERVER_GARBAGE, .status = 400, .at = 1 << 22}}, .status = INSITU_E_HTTP,
+        .http_status = 400},
     {"403", RAW, {{.key = CHUNKS, .skip = 3, .fault = SERVER_STATUS, .status = 403, .text = "AccessDenied"}},
         .status = INSITU_E_AUTH, .http_status = 403, .word = "AccessDenied"},
     {"401, metadata", BIG, {{.fault = SERVER_STATUS, .status = 401}}, .status = INSITU_E_AUTH, .http_status = 401,

@@ -1,0 +1,213 @@
+/* What HTTP answers say, read by pure functions: header lines, ranges, and whether an answer is what was asked for; and options. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+
+static struct insitu__http_answer answer;
+static void take(const char *line) {
+  char copy[9000];
+  snprintf(copy, sizeof copy, "%s", line);
+  assert_true(insitu__http_take_header(&answer, copy));
+}
+static int setup(void **state) {
+  (void)state;
+  insitu__http_answer_init(&answer);
+  return 0;
+}
+static int teardown(void **state) {
+  (void)state;
+  insitu__http_answer_free(&answer);
+  return 0;
+}
+
+static void test_headers(void **state) {
+  char line[9000], fits[INSITU__HTTP_ETAG];
+  (void)state;
+  take("ETag: \"a b\"");
+  assert_string_equal(answer.etag, "\"a b\"");
+  take("etag:\t W/\"x\" \t");
+  assert_string_equal(answer.etag, "W/\"x\"");
+  memset(fits, 'e', sizeof fits);
+  for (int more = 0; more < 2; more++) { /* one that does not fit is as none */
+    snprintf(line, sizeof line, "ETag: %.*s", (int)sizeof fits - 1 + more, fits);
+    answer.etag[0] = 0;
+    take(line);
+    assert_int_equal(strlen(answer.etag), more ? 0 : sizeof fits - 1);
+  }
+  take("Content-Length: 18446744073709551614");
+  assert_true(answer.length == UINT64_MAX - 1);
+  static const char *const no_length[] = {"Content-Length: 18446744073709551616", "Content-Length: -1", "Content-Length: 1 2",
+      "Content-Length:", "Content-Length: 0x10"};
+  for (int i = 0; i < 5; i++) {
+    answer.length = 1;
+    take(no_length[i]);
+    assert_true(answer.length == UINT64_MAX);
+  }
+  take("Content-Encoding: identity");
+  assert_false(answer.encoded);
+  take("Content-Encoding: GZIP");
+  assert_true(answer.encoded);
+  take("Date: Tue, 15 Nov 1994 08:12:31 GMT");
+  assert_int_equal(answer.date, 784887151);
+  take("Retry-After: 7");
+  assert_int_equal(answer.retry_after, 7);
+  take("Retry-After: Tue, 15 Nov 1994 08:12:31 GMT");
+  assert_int_equal(answer.retry_after, 0);
+  take("Retry-After: soon");
+  assert_int_equal(answer.retry_after, -1);
+  take("Retry-After: 99999999999999");
+  assert_true(answer.retry_after > 0 && answer.retry_after <= 1 << 20);
+  take("Location: /a");
+  take("Location:  http://b/c ");
+  assert_string_equal(answer.location, "http://b/c");
+  take("x-amz-request-id: id1");
+  assert_string_equal(answer.id, "id1");
+  take("X-Amz-Bucket-Region: eu-west-1");
+  assert_string_equal(answer.region, "eu-west-1");
+  take("x-ms-error-code: BlobNotFound");
+  assert_string_equal(answer.code, "BlobNotFound");
+  take("no colon");
+  take(": no name");
+  take("ETagg: no");
+  take("ETa: no");
+  assert_string_equal(answer.etag, "");
+}
+
+static void test_content_range(void **state) {
+  static const struct {
+    const char *text;
+    uint64_t first, last, total;
+  } good[] = {{"bytes 0-0/1", 0, 0, 1}, {"Bytes 5-9/10", 5, 9, 10}, {"bytes 5-9/*", 5, 9, UINT64_MAX}, {"bytes */10", 1, 0, 10},
+      {"bytes 0-18446744073709551613/18446744073709551614", 0, UINT64_MAX - 2, UINT64_MAX - 1}};
+  static const char *const bad[] = {"", "bytes", "bytes ", "bytes=0-1/2", "byte 0-1/2", "bytes 1-0/2", "bytes 0-2/2",
+      "bytes -1/2", "bytes 0-/2", "bytes 0-1", "bytes 0-1/", "bytes 0-1/x", "bytes 0-1/2x", "bytes 0-1/2 ", "bytes 0 -1/2",
+      "bytes *-1/2", "bytes */", "bytes 0-18446744073709551615/*", "bytes 0-18446744073709551616/*",
+      "bytes 18446744073709551616-1/*"};
+  (void)state;
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+    answer.has_range = false;
+    if (!insitu__http_content_range(good[i].text, &answer)) fail_msg("'%s' is refused", good[i].text);
+    assert_true(answer.has_range);
+    assert_true(answer.first == good[i].first && answer.last == good[i].last && answer.total == good[i].total);
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    answer.has_range = false;
+    if (insitu__http_content_range(bad[i], &answer) || answer.has_range) fail_msg("'%s' is taken", bad[i]);
+  }
+}
+
+/* Asked for bytes [first, first + bytes), or the last ones; what of which answer is taken, and how much is dropped before it. */
+static void test_judge(void **state) {
+  enum { TAIL = -1 };
+  static const struct {
+    int64_t first;
+    uint64_t bytes;
+    int status;
+    int64_t length;
+    const char *range;
+    int want;
+    uint64_t skip;
+  } test[] = {{10, 5, 206, 5, "bytes 10-14/100", INSITU__HTTP_FINE, 0}, {10, 5, 206, 5, "bytes 10-14/*", INSITU__HTTP_FINE, 0},
+      {10, 5, 206, 3, "bytes 10-12/13", INSITU__HTTP_FINE, 0},   /* the object ends */
+      {10, 5, 206, 3, "bytes 10-12/100", INSITU__HTTP_RANGE, 0}, /* a server that gives less */
+      {10, 5, 206, 6, "bytes 10-15/100", INSITU__HTTP_RANGE, 0}, {10, 5, 206, 5, "bytes 9-13/100", INSITU__HTTP_RANGE, 0},
+      {10, 5, 206, 5, NULL, INSITU__HTTP_RANGE, 0}, {10, 5, 206, 5, "bytes */100", INSITU__HTTP_RANGE, 0},
+      {10, 5, 200, 100, NULL, INSITU__HTTP_FINE, 10}, {10, 5, 200, -1, NULL, INSITU__HTTP_FINE, 10},
+      {INSITU__HTTP_SKIP + 1, 5, 200, -1, NULL, INSITU__HTTP_WHOLE, 0}, {0, 0, 200, 100, NULL, INSITU__HTTP_FINE, 0},
+      {0, 0, 206, 100, "bytes 0-99/200", INSITU__HTTP_RANGE, 0}, {TAIL, 5, 206, 5, "bytes 95-99/100", INSITU__HTTP_FINE, 0},
+      {TAIL, 5, 206, 3, "bytes 0-2/3", INSITU__HTTP_FINE, 0}, {TAIL, 5, 206, 5, "bytes 94-98/100", INSITU__HTTP_RANGE, 0},
+      {TAIL, 5, 206, 5, "bytes 95-99/*", INSITU__HTTP_RANGE, 0}, {TAIL, 5, 200, 100, NULL, INSITU__HTTP_FINE, 95},
+      {TAIL, 5, 200, 3, NULL, INSITU__HTTP_FINE, 0}, {TAIL, 5, 200, -1, NULL, INSITU__HTTP_WHOLE, 0},
+      {10, 5, 404, 5, NULL, INSITU__HTTP_FINE, 0}, {10, 5, 416, 0, "bytes */7", INSITU__HTTP_FINE, 0}};
+  struct iovec iov = {NULL, 5};
+  (void)state;
+  for (size_t i = 0; i < sizeof test / sizeof *test; i++) {
+    struct insitu__http_request r = {.first = test[i].first == TAIL ? INSITU__RING_TAIL : (uint64_t)test[i].first,
+        .bytes = test[i].bytes,
+        .iov = &iov,
+        .n_iov = 1};
+    insitu__http_answer_init(&r.answer);
+    r.answer.status = test[i].status;
+    r.answer.length = (uint64_t)test[i].length;
+    if (test[i].range) assert_true(insitu__http_content_range(test[i].range, &r.answer));
+    int got = insitu__http_judge(&r);
+    if (got != test[i].want) fail_msg("case %d: %d, not %d", (int)i, got, test[i].want);
+    if (!got && r.skip != test[i].skip) fail_msg("case %d: %d dropped", (int)i, (int)r.skip);
+    r.answer.encoded = true;
+    if (r.answer.status < 300) assert_int_equal(insitu__http_judge(&r), INSITU__HTTP_ENCODED);
+  }
+}
+/* Bytes go to their places in whatever pieces they come, and no further. */
+static void test_place(void **state) {
+  char from[64], a[20], b[20];
+  (void)state;
+  for (int i = 0; i < 64; i++) from[i] = (char)i;
+  for (uint64_t piece = 1; piece <= 40; piece++) {
+    struct iovec iov[3] = {{a, 7}, {NULL, 5}, {b, 9}};
+    struct insitu__http_request r = {.iov = iov, .n_iov = 3, .skip = 4};
+    memset(a, 99, sizeof a);
+    memset(b, 99, sizeof b);
+    uint64_t at = 0;
+    for (; at < 25; at += piece) {
+      uint64_t n = at + piece < 25 ? piece : 25 - at;
+      assert_true(insitu__http_place(&r, from + at, n));
+    }
+    assert_int_equal(r.placed, 21);
+    assert_false(insitu__http_place(&r, from, 1));
+    for (int i = 0; i < 20; i++) {
+      assert_int_equal(a[i], i < 7 ? 4 + i : 99);
+      assert_int_equal(b[i], i < 9 ? 16 + i : 99);
+    }
+  }
+}
+
+static void test_options(void **state) {
+  static const struct {
+    const char *text;
+    int64_t ms; /* -1: refused */
+  } duration[] = {{"5", 5000}, {"1.5s", 1500}, {"200ms", 200}, {"2m", 120000}, {"0", 0}, {"", -1}, {"s", -1}, {"-1", -1},
+      {"1h", -1}, {"1 s", -1}, {"1e300", -1}, {"nan", -1}, {"inf", -1}, {"0x10", -1}, {"1e3", -1}, {"5.", -1}, {"1.2.3", -1},
+      {".5", -1}, {"0.0004s", 0}, {"0.9996s", 1000}, {"1.23456789012345s", 1235}, {"1000000000ms", 1000000000},
+      {"1000000001ms", -1}, {"99999999999999999999ms", -1}};
+  static const char *const bad[][2] = {{"connect_timeout", "0"}, {"stall_timeout", "x"}, {"stall_bytes", "-1"},
+      {"max_retries", "1.5"}, {"max_retries", "99999999999999999999999"}, {"max_connections", "0"}, {"http_version", "3"},
+      {"hedge", "maybe"}, {"retry_timeout", ""}};
+  struct insitu__http_desc d = {0};
+  insitu_status status;
+  (void)state;
+  for (size_t i = 0; i < sizeof duration / sizeof *duration; i++) {
+    int64_t ms = -1;
+    bool ok = insitu__http_duration(duration[i].text, &ms);
+    if (ok != (duration[i].ms >= 0) || (ok && ms != duration[i].ms)) fail_msg("'%s'", duration[i].text);
+  }
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    insitu_error err = {0};
+    assert_true(insitu__http_option(&d, bad[i][0], bad[i][1], &err, &status));
+    if (status != INSITU_E_ARG) fail_msg("%s = '%s' is taken", bad[i][0], bad[i][1]);
+    assert_non_null(strstr(err.message, bad[i][0]));
+  }
+  assert_true(insitu__http_option(&d, "max_retries", "0", NULL, &status));
+  assert_true(!status && d.no_retries);
+  assert_true(insitu__http_option(&d, "hedge", "TRUE", NULL, &status));
+  assert_true(!status && d.hedge);
+  assert_false(insitu__http_option(&d, "max_retrys", "1", NULL, &status));
+}
+static void test_origin(void **state) {
+  static const char *const test[][2] = {{"http://u:p@h.x:81/a?b#c", "http://h.x:81"}, {"https://h/", "https://h"},
+      {"http://[::1]:8/x", "http://[::1]:8"}, {"http://h?u:p@x", "http://h"}};
+  char out[300];
+  (void)state;
+  for (size_t i = 0; i < sizeof test / sizeof *test; i++) {
+    insitu__http_origin(test[i][0], out, sizeof out);
+    assert_string_equal(out, test[i][1]);
+  }
+  insitu__http_origin("no url: secret", out, sizeof out);
+  assert_null(strstr(out, "secret"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_headers, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_content_range, setup, teardown), cmocka_unit_test(test_judge),
+      cmocka_unit_test(test_place), cmocka_unit_test(test_options), cmocka_unit_test(test_origin)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
