@@ -27,7 +27,8 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
 # a process of its own.
-PURE_TESTS = test_blosc test_box test_codec test_coro test_http test_order test_plan test_server test_sign test_text test_time test_zarr
+PURE_TESTS = test_blosc test_box test_codec test_coro test_http test_order test_plan test_server test_sign \
+  test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_TESTS = $(IO_TESTS) test_coro test_server
 VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))

@@ -1,5 +1,5 @@
-/* libFuzzer: what servers answer. Input: header lines, each ended by a newline; the first two bytes are the status and what was asked
- * for. What is taken from them is within its bounds, a range is one that was asked for, and bytes go where they belong. */
+/* libFuzzer: what servers answer. Input: header lines, each ended by a newline; the first two bytes are the status and what was
+ * asked for. What is taken from them is within its bounds, a range is one that was asked for, and bytes go where they belong. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
