@@ -3594,14 +3594,14 @@ static int insitu__ring_uring_enter(struct insitu__ring *r, int64_t timeout) { /
 static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
   int64_t deadline = timeout > 0 ? insitu__base_now() + timeout : 0, left = timeout;
   for (;;) {
-    bool woken = false;
+    bool woken = false, closing = r->closes || r->leaving;
     insitu__ring_uring_fill(r);
+    if (closing && !insitu__ring_inflight(r)) left = 0; /* a closed poll that the kernel had let go before */
     if (!r->wake_armed) left = 0; /* nobody could wake us */
     if (left && (r->finished.first || r->fired || io_uring_cq_ready(&r->uring))) left = 0;
     if (left && !insitu__ring_sleep(r)) left = 0;
     int rc = insitu__ring_uring_enter(r, left);
     if (insitu__ring_rise(r)) woken = true;
-    bool closing = r->closes || r->leaving;
     if (insitu__ring_uring_reap(r)) woken = true;
     if (closing && !insitu__ring_inflight(r)) woken = true; /* the last one: who waits for an empty ring has it now */
     int n = insitu__ring_dispatch(r);
@@ -3755,6 +3755,7 @@ static bool insitu__ring_epoll_look(struct insitu__ring *r, int ms) {
 
 static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
   int64_t deadline = timeout > 0 ? insitu__base_now() + timeout : 0, left = timeout;
+  bool closing = r->leaving;
   insitu__ring_epoll_flush(r);
   insitu__ring_epoll_polls(r);
   if (!timeout && r->polls) insitu__ring_epoll_look(r, 0);
@@ -3766,9 +3767,9 @@ static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
   for (;;) {
     int n = insitu__ring_epoll_collect(r);
     if (n) return n;
-    bool woken = false;
     insitu__ring_epoll_polls(r);
-    if (left && !r->fired && insitu__ring_sleep(r)) {
+    bool woken = closing && !insitu__ring_inflight(r); /* the last one: who waits for an empty ring has it now */
+    if (left && !woken && !r->fired && insitu__ring_sleep(r)) {
       int64_t ms = left < 0 ? -1 : (left - 1) / 1000000 + 1;
       woken = insitu__ring_epoll_look(r, ms > INT_MAX ? INT_MAX : (int)ms);
     }

@@ -15,6 +15,7 @@ static int64_t fault(struct insitu__ring_op *op, int64_t got);
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
 enum { FILE_BYTES = 5 * 1000 * 1000 + 7, SMALL = 10000 };
@@ -590,6 +591,74 @@ static void test_fork(void **state) {
     }
 }
 
+/* ---- sockets ---- */
+
+static void count_ready(struct insitu__ring_poll *poll, unsigned events) {
+  char byte;
+  assert_true(events & POLLIN);
+  assert_int_equal(read(poll->fd, &byte, 1), 1);
+  ++*(int *)poll->user;
+}
+/* Readiness is told as long as it lasts, and only while it is wanted. */
+static void test_poll(void **state) {
+  (void)state;
+  for
+    EACH_BACKEND(d) {
+      struct insitu__ring r;
+      int ends[2], ready = 0;
+      open_ring(&r, d);
+      assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+      struct insitu__ring_poll *p = insitu__ring_poll_open(&r, ends[0], count_ready, &ready);
+      insitu__ring_poll_want(&r, p, POLLIN);
+      assert_int_equal(write(ends[1], "abc", 3), 3);
+      while (ready < 3) insitu__ring_wait(&r, -1);
+      insitu__ring_poll_want(&r, p, 0);
+      insitu__ring_wait(&r, 0);
+      assert_int_equal(write(ends[1], "d", 1), 1);
+      for (int i = 0; i < 10; i++) insitu__ring_wait(&r, 0);
+      assert_int_equal(ready, 3);
+      insitu__ring_poll_want(&r, p, POLLIN);
+      while (ready < 4) insitu__ring_wait(&r, -1);
+      insitu__ring_poll_close(&r, p);
+      close(ends[0]);
+      insitu__ring_close(&r);
+      close(ends[1]);
+    }
+}
+/* An event that the ring has not heard of, and whose byte somebody else has read, when the poll is closed or wants something else:
+ * the kernel arms such a poll again. */
+static void test_poll_stolen(void **state) {
+  (void)state;
+  for
+    EACH_BACKEND(d) {
+      struct insitu__ring r;
+      int ends[2], ready = 0;
+      char byte;
+      open_ring(&r, d);
+      for (int i = 0; i < 8; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+        struct insitu__ring_poll *p = insitu__ring_poll_open(&r, ends[0], count_ready, &ready);
+        insitu__ring_poll_want(&r, p, POLLIN);
+        insitu__ring_wait(&r, 0);
+        assert_int_equal(write(ends[1], "a", 1), 1);
+        assert_int_equal(read(ends[0], &byte, 1), 1);
+        if (i % 2) { /* it stays, and is still told of what comes */
+          insitu__ring_poll_want(&r, p, 0);
+          insitu__ring_flush(&r);
+          insitu__ring_poll_want(&r, p, POLLIN);
+          assert_int_equal(write(ends[1], "b", 1), 1);
+          for (int before = ready; ready == before;) insitu__ring_wait(&r, -1);
+        }
+        insitu__ring_poll_close(&r, p);
+        close(ends[0]);
+        while (insitu__ring_inflight(&r)) insitu__ring_wait(&r, -1);
+        assert_int_equal(read(ends[1], &byte, 1), 0); /* the other side sees the end */
+        close(ends[1]);
+      }
+      insitu__ring_close(&r);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reads),
@@ -607,6 +676,8 @@ int main(void) {
       cmocka_unit_test(test_fallback),
       cmocka_unit_test(test_scarce_memory),
       cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_poll),
+      cmocka_unit_test(test_poll_stolen),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -417,11 +417,12 @@ static void info_dates_await(void *arg) {
   struct info_dates *d = (struct info_dates *)arg;
   d->status = insitu__loader_time_read_await(d->loader, &d->a->z, &d->a->units, d->start, d->stop, d->moment, &d->a->undated);
 }
-/* Samples [start, stop): their first and last date, and whether all follow each other by *every, which 0 leaves to be found. */
+/* Samples [start, stop): their first and last date, and whether all follow each other by a->every, which sample 0 and 1 set. */
 static bool info_dates_read(struct info *f, struct info_array *a, uint64_t start, uint64_t stop, int64_t *first, int64_t *last) {
   struct info_dates d = {.loader = f->loader, .a = a, .start = start, .stop = stop};
   d.moment = (int64_t *)tool_alloc(stop - start, sizeof *d.moment);
   bool ok = insitu__reactor_call(&f->loader->reactor, info_dates_await, &d) == INSITU_OK && d.status == INSITU_OK;
+  if (ok && !start) a->every = stop > 1 ? d.moment[1] - d.moment[0] : 0;
   for (uint64_t i = 1; ok && i < stop - start; i++)
     if (d.moment[i] - d.moment[i - 1] != a->every) a->every = 0;
   if (ok) *first = d.moment[0];
@@ -434,7 +435,7 @@ static void info_dates(struct info *f, struct info_array *a) {
   char units[256];
   int token = insitu__text_json_get(a->node.attributes_doc, a->node.attributes, "units");
   uint64_t n = a->shape[0];
-  int64_t second[2], other;
+  int64_t other;
   if (a->err.status || a->z.ndim != 1 || !n || a->z.dtype >> 8 > 2) return;
   if (a->z.kind != INSITU__ZARR_DATE &&
       (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 || !strcasestr(units, " since ")))
@@ -444,9 +445,8 @@ static void info_dates(struct info *f, struct info_array *a) {
   desc.plan_only = 1;
   if (!f->loader && insitu_loader_open(&desc, &f->loader, &a->undated) < 0) return;
   uint64_t chunk = insitu__base_min(n, a->z.chunk[0]), last = (n - 1) / chunk * chunk;
-  if (!info_dates_read(f, a, 0, insitu__base_min(n, 2), &a->date[0], &second[0])) return;
-  a->every = second[0] - a->date[0];
-  a->dated = info_dates_read(f, a, 0, chunk, &other, &second[1]) && info_dates_read(f, a, last, n, &other, &a->date[1]);
+  a->dated = info_dates_read(f, a, 0, insitu__base_max(chunk, insitu__base_min(n, 2)), &a->date[0], &a->date[1]) &&
+             (!last || info_dates_read(f, a, last, n, &other, &a->date[1]));
   int64_t all;
   if (!a->dated || __builtin_mul_overflow(a->every, (int64_t)n - 1, &all) || all != a->date[1] - a->date[0]) a->every = 0;
 }
