@@ -3597,7 +3597,7 @@ static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
     bool woken = false, closing = r->closes || r->leaving;
     insitu__ring_uring_fill(r);
     if (closing && !insitu__ring_inflight(r)) left = 0; /* a closed poll that the kernel had let go before */
-    if (!r->wake_armed) left = 0; /* nobody could wake us */
+    if (!r->wake_armed) left = 0;                       /* nobody could wake us */
     if (left && (r->finished.first || r->fired || io_uring_cq_ready(&r->uring))) left = 0;
     if (left && !insitu__ring_sleep(r)) left = 0;
     int rc = insitu__ring_uring_enter(r, left);
@@ -5568,6 +5568,13 @@ struct insitu__http_answer {
   char *location;                                    /* NULL: none */
 };
 
+/* How long a request took, in microseconds from its begin; -1: that did not happen. */
+struct insitu__http_timing {
+  int64_t resolved, connected, secured, sent, first, total; /* secured: TLS; first: byte of the answer */
+  long version;                                             /* CURL_HTTP_VERSION_... */
+  bool reused;                                              /* it went over a connection that was there */
+  char address[INET6_ADDRSTRLEN];                           /* of the server, or of the proxy */
+};
 struct insitu__http_transfer;
 /* Zero it, fill the first part, insitu__http_await, look at the rest, insitu__http_request_free. It must not move meanwhile. */
 struct insitu__http_request {
@@ -5580,10 +5587,11 @@ struct insitu__http_request {
   struct iovec *iov; /* where the body of 200 and 206 goes: changed; NULL: to text. A NULL base drops bytes */
   unsigned n_iov;
   uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
-  int64_t connect_ms, stall_ms; /* 0: as the desc says */
-  bool fresh;                   /* no connection that was used before */
-  bool direct;                  /* by no proxy */
-  const bool *give_up;          /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
+  int64_t connect_ms, stall_ms;       /* 0: as the desc says */
+  bool fresh;                         /* no connection that was used before */
+  bool direct;                        /* by no proxy */
+  struct insitu__http_timing *timing; /* NULL, or where that goes */
+  const bool *give_up;                /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
   /* out */
   struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
   struct insitu__http_answer answer;
@@ -6181,6 +6189,27 @@ static void insitu__http_finish(struct insitu__http *h, struct insitu__http_requ
   r->sent = r->twin = NULL;
   insitu__reactor_ready(h->reactor, r->co);
 }
+static int64_t insitu__http_time(CURL *easy, CURLINFO what) { /* curl says 0 for what did not happen */
+  curl_off_t us = 0;
+  curl_easy_getinfo(easy, what, &us);
+  return us > 0 ? (int64_t)us : -1;
+}
+static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
+  char *address = NULL;
+  long connections = 0;
+  memset(t, 0, sizeof *t);
+  t->resolved = insitu__http_time(easy, CURLINFO_NAMELOOKUP_TIME_T);
+  t->connected = insitu__http_time(easy, CURLINFO_CONNECT_TIME_T);
+  t->secured = insitu__http_time(easy, CURLINFO_APPCONNECT_TIME_T);
+  t->sent = insitu__http_time(easy, CURLINFO_PRETRANSFER_TIME_T);
+  t->first = insitu__http_time(easy, CURLINFO_STARTTRANSFER_TIME_T);
+  t->total = insitu__http_time(easy, CURLINFO_TOTAL_TIME_T);
+  curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &t->version);
+  curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connections);
+  t->reused = !connections;
+  curl_easy_getinfo(easy, CURLINFO_PRIMARY_IP, &address);
+  snprintf(t->address, sizeof t->address, "%s", address ? address : "");
+}
 /* curl is through with a transfer. */
 static void insitu__http_ended(struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
   struct insitu__http_request *r = t->request;
@@ -6198,6 +6227,7 @@ static void insitu__http_ended(struct insitu__http *h, struct insitu__http_trans
   curl_off_t pretransfer = 0;
   curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &pretransfer);
   r->unsent = !pretransfer;
+  if (r->timing) insitu__http_measure(t->easy, r->timing);
   r->result = result;
   if (result)
     r->cause = insitu__mem_text(

@@ -550,9 +550,9 @@ static int tool_archive_compare(const void *x, const void *y) { /* as in a tree:
   while (*a && *a == *b) a++, b++;
   return (*a == '/' ? 1 : *a) - (*b == '/' ? 1 : *b);
 }
-/* What where->url names, with its options. With `workers` > 0 the reactor has its own thread and so many workers. An insitu status;
- * a is closed on error. */
-static insitu_status tool_archive_open_at(
+/* The store that where->url names, with its options; nothing is read yet. With `workers` > 0 the reactor has its own thread and so
+ * many workers. An insitu status; a is closed on error. */
+static insitu_status tool_archive_store(
     const insitu_loader_desc *where, unsigned workers, struct tool_archive *a, insitu_error *err) {
   struct insitu__reactor_desc d = {.backend = tool_backend(),
       .inline_mode = workers == 0,
@@ -560,13 +560,21 @@ static insitu_status tool_archive_open_at(
       .io_threads = (unsigned)insitu__base_min(16, insitu__base_max(4, 2 * workers)),
       .depth = 256,
       .stack_bytes = 256 << 10};
-  struct tool_archive_call call = {.archive = a, .err = err};
   memset(a, 0, sizeof *a);
   insitu_status status = insitu__reactor_open(&a->reactor, &d, err);
   if (status < 0) return status;
   a->running = true;
   status = insitu__store_open(&a->store, &a->reactor, where, err);
-  if (status == INSITU_OK) status = tool_archive_run(&call, tool_archive_open_await);
+  if (status < 0) tool_archive_close(a);
+  return status;
+}
+/* The same, and what is in it. */
+static insitu_status tool_archive_open_at(
+    const insitu_loader_desc *where, unsigned workers, struct tool_archive *a, insitu_error *err) {
+  struct tool_archive_call call = {.archive = a, .err = err};
+  insitu_status status = tool_archive_store(where, workers, a, err);
+  if (status < 0) return status;
+  status = tool_archive_run(&call, tool_archive_open_await);
   if (status < 0) tool_archive_close(a);
   else if (a->n_paths) qsort(a->paths, (size_t)a->n_paths, sizeof *a->paths, tool_archive_compare);
   return status;

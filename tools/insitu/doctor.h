@@ -275,7 +275,8 @@ static void doctor_file_system(const char *path) {
   doctor_line(DOCTOR_OK, "disk", NULL, "a file system of type 0x%lx", (unsigned long)s.f_type);
 }
 
-struct doctor_chunk { /* one stored object, timed */
+enum { DOCTOR_SMALL = 64 << 10, DOCTOR_SMALL_FAR = 256 << 10 }; /* decoded bytes of chunks that are worth a warning */
+struct doctor_chunk {                                           /* one stored object, timed */
   const struct insitu__zarr_array *z;
   struct tool_object object;
   char key[INSITU__MAX_KEY];
@@ -290,10 +291,21 @@ static insitu_status doctor_discard(void *user, const void *bytes, uint64_t offs
 static double doctor_since(int64_t begun) {
   return (double)(insitu__base_now() - begun) / 1e9;
 }
-/* Opens and reads an object past the page cache where the file system allows, and decodes it. 0, or an errno. */
-static int doctor_read(int root, struct doctor_chunk *c) {
+/* Decodes what was read, twice: the first time also takes memory from the system. */
+static void doctor_decode(struct doctor_chunk *c, const char *bytes, uint64_t n) {
   struct insitu__codec_scratch scratch;
   struct insitu__codec_sink sink = {.piece = doctor_discard, .element = c->z->itemsize};
+  insitu__codec_scratch_init(&scratch);
+  for (int turn = 0; turn < 2; turn++) {
+    memset(&c->err, 0, sizeof c->err);
+    int64_t begun = insitu__base_now();
+    insitu__codec_decode(c->object.codecs, &scratch, bytes, n, c->object.bytes, &sink, &c->err);
+    c->decode_s = doctor_since(begun);
+  }
+  insitu__codec_scratch_free(&scratch);
+}
+/* Opens and reads an object past the page cache where the file system allows, and decodes it. 0, or an errno. */
+static int doctor_read(int root, struct doctor_chunk *c) {
   int64_t begun = insitu__base_now();
   int fd = openat(root, c->key, O_RDONLY | O_CLOEXEC);
   c->open_s = doctor_since(begun);
@@ -315,44 +327,69 @@ static int doctor_read(int root, struct doctor_chunk *c) {
   }
   c->read_s = doctor_since(begun);
   close(fd);
-  insitu__codec_scratch_init(&scratch);
-  for (int turn = 0; turn < 2; turn++) { /* the first time also takes memory from the system */
-    memset(&c->err, 0, sizeof c->err);
-    begun = insitu__base_now();
-    insitu__codec_decode(c->object.codecs, &scratch, bytes, have, c->object.bytes, &sink, &c->err);
-    c->decode_s = doctor_since(begun);
-  }
-  insitu__codec_scratch_free(&scratch);
+  doctor_decode(c, bytes, have);
   insitu__mem_free(bytes);
   return 0;
 }
+struct doctor_fetch { /* the same of a store that is no directory */
+  struct insitu__store *store;
+  struct doctor_chunk *chunk;
+  insitu_status status;
+};
+static void doctor_fetch_await(void *arg) {
+  struct doctor_fetch *f = (struct doctor_fetch *)arg;
+  struct doctor_chunk *c = f->chunk;
+  uint64_t cap = insitu__codec_bound(c->object.codecs, c->object.bytes) + 1;
+  char *bytes = (char *)tool_alloc(cap, 1);
+  struct iovec iov = {bytes, (size_t)cap};
+  int64_t begun = insitu__base_now();
+  f->status = insitu__store_read_await(f->store, c->key, 0, &iov, 1, &c->bytes, &c->err);
+  c->read_s = doctor_since(begun);
+  if (f->status == INSITU_OK) doctor_decode(c, bytes, c->bytes);
+  insitu__mem_free(bytes);
+}
+/* 0, ENOENT, or EIO after an error in c->err. */
+static int doctor_fetch(struct tool_archive *a, struct doctor_chunk *c) {
+  struct doctor_fetch f = {.store = &a->store, .chunk = c};
+  memset(&c->err, 0, sizeof c->err);
+  if (insitu__reactor_call(&a->reactor, doctor_fetch_await, &f) < 0) tool_no_memory();
+  return f.status == INSITU_E_NOTFOUND ? ENOENT : f.status < 0 ? EIO : 0;
+}
 /* The first stored object of the array, among its first few. */
-static void doctor_chunk(const struct tool_archive *a, const struct insitu__zarr_array *z) {
+static void doctor_chunk(struct tool_archive *a, const struct insitu__zarr_array *z) {
   struct doctor_chunk c = {.z = z, .object = tool_object_of(z)};
-  uint64_t index[INSITU__MAX_DIMS], n = insitu__base_min(c.object.count, 64);
+  bool far = a->store.remote != NULL;
+  uint64_t index[INSITU__MAX_DIMS], n = insitu__base_min(c.object.count, far ? 8 : 64);
   char stored[16], decoded[16], rate[16];
   int error = ENOENT;
-  if (a->store.ops != &insitu__store_file_ops) return; /* not on a disk */
+  if (!far && a->store.ops != &insitu__store_file_ops) return; /* not on a disk */
   for (uint64_t i = 0; i < n && error == ENOENT; i++) {
     tool_object_index(z, &c.object, i, index);
     if (insitu__zarr_chunk_key(z, index, c.key, sizeof c.key) < 0) return;
-    error = doctor_read(a->store.dirfd, &c);
+    error = far ? doctor_fetch(a, &c) : doctor_read(a->store.dirfd, &c);
   }
   if (error == ENOENT)
     doctor_line(DOCTOR_WARNING, "a chunk", "is the archive complete? insitu verify counts what is absent",
         "no chunk of '%s' was found (%" PRIu64 " looked for)", z->path, n);
+  else if (error && far) doctor_line(DOCTOR_PROBLEM, "a chunk", NULL, "%s", c.err.message);
   else if (error)
     doctor_line(DOCTOR_PROBLEM, "a chunk", "check that this user may read it and that the disk is well", "%s: %s", c.key,
         strerror(error));
   else if (c.err.status)
     doctor_line(DOCTOR_PROBLEM, "a chunk", "insitu verify lists all bad chunks", "%s: %s", c.key, c.err.message);
   else {
-    doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: open %.0f us, read %.0f us, decode %.0f us", c.key, 1e6 * c.open_s,
-        1e6 * c.read_s, 1e6 * c.decode_s);
-    bool small = c.object.bytes < 64 << 10 && c.object.count > 16;
+    if (far)
+      doctor_line(
+          DOCTOR_OK, "a chunk", NULL, "%s: fetched in %.1f ms, decoded in %.0f us", c.key, 1e3 * c.read_s, 1e6 * c.decode_s);
+    else
+      doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: open %.0f us, read %.0f us, decode %.0f us", c.key, 1e6 * c.open_s,
+          1e6 * c.read_s, 1e6 * c.decode_s);
+    bool small = c.object.bytes < (far ? DOCTOR_SMALL_FAR : DOCTOR_SMALL) && c.object.count > 16;
     double slow = c.open_s + c.read_s + c.decode_s;
     doctor_line(small ? DOCTOR_WARNING : DOCTOR_OK, "chunk size",
-        small ? "small chunks cost an open each: chunks of 256 KiB to 16 MiB read fastest" : NULL,
+        !small ? NULL
+        : far  ? "small chunks cost a request each: 1 to 16 MiB arrive fastest; else raise max_inflight (insitu bench finds it)"
+               : "small chunks cost an open each: chunks of 256 KiB to 16 MiB read fastest",
         "%s stored, %s decoded, %s/s one after the other", tool_bytes(stored, c.bytes), tool_bytes(decoded, c.object.bytes),
         tool_bytes(rate, slow > 0 ? (uint64_t)((double)c.object.bytes / slow) : 0));
   }
@@ -376,7 +413,9 @@ static void doctor_arrays(struct tool_archive *a) {
     } else insitu__zarr_array_free(&z);
   }
   bool none = a->n_paths && !readable;
-  if (!a->n_paths) doctor_line(DOCTOR_PROBLEM, "arrays", "check the url", "the archive has none");
+  if (!a->n_paths && a->list_error.status)
+    doctor_line(DOCTOR_WARNING, "arrays", "name them where a path is asked for", "not known: the store tells no names");
+  else if (!a->n_paths) doctor_line(DOCTOR_PROBLEM, "arrays", "check the url", "the archive has none");
   else if (readable == a->n_paths)
     doctor_line(DOCTOR_OK, "arrays", NULL, "%" PRIu64 ", all can be read by this build", a->n_paths);
   else
@@ -385,14 +424,199 @@ static void doctor_arrays(struct tool_archive *a) {
   if (most) doctor_chunk(a, &best);
   insitu__zarr_array_free(&best);
 }
+#ifndef INSITU_NO_CURL
+/* ---- a remote store ---- */
+
+/* Looked for, in this order: the first that is there serves for the other questions. */
+static const char *const doctor_keys[] = {"zarr.json", ".zmetadata", ".zgroup", ".zarray"};
+
+struct doctor_ask { /* one request, as a read makes it, but without retries */
+  struct insitu__store_remote *remote;
+  struct insitu__cloud_ask ask;
+  struct insitu__http_request request;
+  struct insitu__http_timing timing;
+  insitu_status status;
+  insitu_error err;
+};
+static void doctor_ask_await(void *arg) {
+  struct doctor_ask *q = (struct doctor_ask *)arg;
+  struct insitu__http_request *r = &q->request;
+  for (unsigned learned = 0;;) {
+    insitu__http_request_reset(r);
+    r->timing = &q->timing;
+    r->text.limit = INSITU__MAX_META;
+    q->status = insitu__cloud_prepare_await(&q->remote->cloud, &q->ask, r, &q->err);
+    if (q->status == INSITU_OK) q->status = insitu__http_await(&q->remote->http, r, &q->err);
+    bool odd = q->status == INSITU_OK && r->answer.status >= 300 && r->answer.status != 404;
+    if (!odd || insitu__cloud_learn_await(&q->remote->cloud, r, &learned, &q->err) != INSITU__CLOUD_AGAIN) return;
+  }
+}
+static void doctor_send(struct tool_archive *a, struct doctor_ask *q) {
+  q->remote = a->store.remote;
+  q->status = INSITU_OK;
+  memset(&q->err, 0, sizeof q->err);
+  if (insitu__reactor_call(&a->reactor, doctor_ask_await, q) < 0) tool_no_memory();
+}
+static void doctor_reset(struct doctor_ask *q) {
+  insitu__http_request_free(&q->request);
+  memset(q, 0, sizeof *q);
+}
+static const char *doctor_version(long version) {
+  return version == CURL_HTTP_VERSION_1_0   ? "HTTP/1.0"
+         : version == CURL_HTTP_VERSION_1_1 ? "HTTP/1.1"
+         : version == CURL_HTTP_VERSION_2_0 ? "HTTP/2"
+         : version == CURL_HTTP_VERSION_3   ? "HTTP/3"
+                                            : "HTTP";
+}
+/* A member of what insitu__cloud_describe says, "" where it says nothing. */
+static const char *doctor_member(const struct insitu__text_json *j, const char *name, char *to, size_t cap) {
+  if (insitu__text_json_string(j, insitu__text_json_get(j, 0, name), to, cap) < 0) to[0] = 0;
+  return to;
+}
+/* Where requests go, and as whom. */
+static void doctor_identity(const struct insitu__cloud *c) {
+  struct insitu__text_buffer b = {0};
+  struct insitu__text_json j = {0};
+  char endpoint[600], region[64], from[64], credentials[128];
+  uint64_t expires = 0; /* seconds */
+  insitu__text_buffer_printf(&b, "{");
+  insitu__cloud_describe(c, &b);
+  insitu__text_buffer_printf(&b, "}");
+  if (b.failed || insitu__text_json_parse(&j, b.text, b.n, "store", NULL) < 0) tool_no_memory();
+  doctor_member(&j, "endpoint", endpoint, sizeof endpoint);
+  doctor_member(&j, "region", region, sizeof region);
+  doctor_member(&j, "region_from", from, sizeof from);
+  doctor_member(&j, "credentials", credentials, sizeof credentials);
+  int token = insitu__text_json_get(&j, 0, "credentials_expire_in_s");
+  if (token >= 0 && !insitu__text_json_u64(&j, token, &expires)) expires = 0;
+  doctor_line(DOCTOR_OK, "endpoint", NULL, "%s%s%s%s%s%s", endpoint, region[0] ? ", region " : "", region,
+      from[0] ? " (from " : "", !strcmp(from, "server") ? "the server" : from, from[0] ? ")" : "");
+  char lasting[64] = "";
+  if (expires) snprintf(lasting, sizeof lasting, ", for another %" PRIu64 " s", expires);
+  doctor_line(DOCTOR_OK, "identity", NULL, "%s%s", credentials, lasting);
+  insitu__text_json_free(&j);
+  insitu__text_buffer_free(&b);
+}
+static void doctor_timing(const struct insitu__http_timing *cold, const struct insitu__http_timing *warm, bool https) {
+  char secured[40] = "";
+  if (cold->secured > cold->connected) snprintf(secured, sizeof secured, ", TLS %.1f ms", 1e-3 * (double)cold->secured);
+  doctor_line(DOCTOR_OK, "connection", NULL, "%s to %s%s", doctor_version(cold->version), cold->address,
+      https ? ", TLS, certificate verified unless allow_invalid_certificates is set" : ", not encrypted");
+  doctor_line(DOCTOR_OK, "first", NULL, "connected after %.1f ms%s, first byte after %.1f ms, all after %.1f ms",
+      1e-3 * (double)cold->connected, secured, 1e-3 * (double)cold->first, 1e-3 * (double)cold->total);
+  double ms = 1e-3 * (double)warm->first;
+  bool slow = ms > 200;
+  doctor_line(slow || !warm->reused ? DOCTOR_WARNING : DOCTOR_OK, "next",
+      !warm->reused ? "the server closes connections: each request connects anew; allow keep-alive on it"
+      : slow        ? "far away, or busy: insitu bench finds the max_inflight that hides it; train nearer to the data"
+                    : NULL,
+      "%s, first byte after %.1f ms", warm->reused ? "on the same connection" : "on another connection", ms);
+}
+/* A request that failed, or was refused: what it was, and what to do. */
+static void doctor_refused(const struct doctor_ask *q, const char *what) {
+  char code[64], id[INSITU__HTTP_ID + 16] = "";
+  const struct insitu__http_answer *answer = &q->request.answer;
+  if (q->status < 0) {
+    doctor_line(DOCTOR_PROBLEM, what, NULL, "%s", q->err.message);
+    return;
+  }
+  insitu__cloud_code(&q->request, code, sizeof code);
+  if (answer->id[0]) snprintf(id, sizeof id, " (request %s)", answer->id);
+  bool moved = answer->status / 100 == 3 && answer->location;
+  doctor_line(DOCTOR_PROBLEM, what,
+      moved ? "give the url that it leads to" : insitu__cloud_advice(&q->remote->cloud, answer->status, code), "HTTP %d%s%s%s",
+      answer->status, code[0] ? " " : "", code, id);
+}
+static void doctor_ranges(struct tool_archive *a, const char *key) {
+  struct doctor_ask q = {.ask = {.what = INSITU__CLOUD_READ, .key = key, .range = "bytes=1-2"}};
+  q.request.first = 1;
+  q.request.bytes = 2;
+  doctor_send(a, &q);
+  int status = q.request.answer.status;
+  if (status == 206 && q.status == INSITU_OK) doctor_line(DOCTOR_OK, "ranges", NULL, "work");
+  else if (status == 200)
+    doctor_line(DOCTOR_WARNING, "ranges", "shards, zip files and large chunks need them: another server, or no proxy between",
+        "the server ignores them and sends whole objects");
+  else doctor_refused(&q, "ranges");
+  doctor_reset(&q);
+}
+struct doctor_listing {
+  struct insitu__store *store;
+  uint64_t names;
+  insitu_status status;
+  insitu_error err;
+};
+static void doctor_name(void *to, const char *name, bool is_directory) {
+  (void)name, (void)is_directory;
+  ((struct doctor_listing *)to)->names++;
+}
+static void doctor_list_await(void *arg) {
+  struct doctor_listing *l = (struct doctor_listing *)arg;
+  l->status = insitu__store_list_await(l->store, "", doctor_name, l, &l->err);
+}
+static void doctor_list(struct tool_archive *a) {
+  struct doctor_listing l = {.store = &a->store};
+  if (insitu__reactor_call(&a->reactor, doctor_list_await, &l) < 0) tool_no_memory();
+  if (l.status == INSITU_OK) doctor_line(DOCTOR_OK, "listing", NULL, "works: %" PRIu64 " names at the root", l.names);
+  else if (a->store.remote->cloud.kind == INSITU__CLOUD_HTTP)
+    doctor_line(DOCTOR_OK, "listing", NULL, "not to be had from an HTTP server: consolidated metadata takes its place");
+  else doctor_line(DOCTOR_WARNING, "listing", "allow listing, or consolidate the metadata", "%s", l.err.message);
+}
+/* False: nothing of it can be read. */
+static bool doctor_remote(struct tool_archive *a) {
+  struct doctor_ask q = {.remote = NULL};
+  struct insitu__http_timing cold = {0}, warm;
+  const char *found = NULL;
+  for (size_t i = 0; i < TOOL_COUNT(doctor_keys) && !found; i++) {
+    doctor_reset(&q);
+    q.ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_READ, .key = doctor_keys[i]};
+    doctor_send(a, &q);
+    if (!i) doctor_identity(&a->store.remote->cloud); /* now it is known where a region and credentials come from */
+    if (q.status < 0 || (q.request.answer.status != 200 && q.request.answer.status != 404)) {
+      doctor_refused(&q, "request");
+      doctor_reset(&q);
+      return false;
+    }
+    if (!i) cold = q.timing;
+    if (q.request.answer.status == 200) found = doctor_keys[i];
+  }
+  doctor_reset(&q);
+  q.ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_READ, .key = found ? found : doctor_keys[0]};
+  doctor_send(a, &q);
+  warm = q.timing;
+  doctor_reset(&q);
+  doctor_timing(&cold, &warm, !strncmp(a->store.remote->cloud.base, "https:", 6));
+  doctor_list(a);
+  if (found) doctor_ranges(a, found);
+  else
+    doctor_line(DOCTOR_PROBLEM, "metadata",
+        "check the path in the url: it names the folder that holds zarr.json, .zgroup or .zarray",
+        "the server answers, but there is no zarr.json, .zmetadata, .zgroup or .zarray");
+  return found != NULL;
+}
+#endif
+
 static void doctor_archive(const char *url) {
   struct tool_archive a;
+  const insitu_loader_desc desc = tool_desc(url);
   insitu_error err = {0};
   char path[INSITU__MAX_KEY];
   if (!tool_json) printf("\n");
   int kind;
-  if (insitu__text_url_parse(url, &kind, path, sizeof path, NULL) == INSITU_OK && access(path, F_OK) == 0)
+  if (insitu__text_url_parse(url, &kind, path, sizeof path, NULL) == INSITU_OK && kind < INSITU__TEXT_URL_HTTP &&
+      access(path, F_OK) == 0)
     doctor_file_system(path);
+  if (tool_archive_store(&desc, 0, &a, &err) < 0) {
+    doctor_line(DOCTOR_PROBLEM, "store", NULL, "%s", err.message);
+    return;
+  }
+#ifndef INSITU_NO_CURL
+  if (a.store.remote && !doctor_remote(&a)) {
+    tool_archive_close(&a);
+    return;
+  }
+#endif
+  tool_archive_close(&a);
   int64_t begun = insitu__base_now();
   if (tool_archive_open_with(url, 0, &a, &err) < 0) {
     doctor_line(DOCTOR_PROBLEM, "archive", NULL, "%s", err.message);
@@ -415,7 +639,7 @@ static void doctor_archive(const char *url) {
             : NULL,
         "%" PRIu64 " objects, %s", a.store.n_objects, deflated ? "some of them deflated" : "stored as they are");
   }
-  if (a.list_error.status) doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
+  if (a.list_error.status && !a.store.remote) doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
   doctor_arrays(&a);
   tool_archive_close(&a);
 }
@@ -442,12 +666,16 @@ static int doctor_run(int argc, char **argv) {
   return doctor.problems ? TOOL_FAILED : TOOL_OK;
 }
 
+static const struct tool_option doctor_options[] = {TOOL_STORE_OPTIONS};
 static const struct tool_command doctor_command = {.name = "doctor",
     .arguments = "[URL] [OPTIONS]",
+    .options = doctor_options,
+    .n_options = TOOL_COUNT(doctor_options),
     .summary = "what this machine offers, and what holds a loader back",
-    .details = "  URL   an archive to look at too: its file system, its metadata, and one chunk's open, read, decode\n\n"
+    .details = "  URL   an archive to look at too: its file system, or its server: endpoint, region, whose credentials, how\n"
+               "        long a request takes, ranges, listing; its metadata, and one chunk's read and decode\n\n"
                "Each line is ok, a warning (it works, but not at its best) or a problem, with what to do. Exit\n"
-               "status 1 when there is a problem.\n\n"
-               "examples: insitu doctor\n"
+               "status 1 when there is a problem.\n\n" TOOL_STORE_HELP "examples: insitu doctor\n"
+               "          insitu doctor s3://bucket/era5.zarr --anonymous -o region=us-east-1\n"
                "          INSITU_IO=epoll insitu doctor winds.zarr\n",
     .run = doctor_run};
