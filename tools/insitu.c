@@ -13,6 +13,8 @@
 #include "insitu/plan.h"
 #include "insitu/cat.h"
 #include "insitu/bench.h"
+#include "insitu/sweep.h"
+#include "insitu/bench_report.h"
 
 static const struct tool_command *const tool_commands[] = {
     &info_command,
