@@ -1,9 +1,9 @@
-/* insitu bench: how many chunks in flight a store wants. The loader with max_inflight 1, 2, 4 and so on, until more does not help, in
- * turns with the limit: of a remote store a bare libcurl loop that gets the same objects over as many connections into reused
+/* insitu bench: how many chunks in flight a store wants. The loader with max_inflight 1, 2, 4 and so on, until more does not help,
+ * in turns with the limit: of a remote store a bare libcurl loop that gets the same objects over as many connections into reused
  * buffers; of others the bare loop of bench.h. */
 enum { SWEEP_MOST = 256, SWEEP_STEPS = 9, SWEEP_ROUNDS = 3, SWEEP_STALE = 2 /* steps without a gain that end it */ };
-#define SWEEP_GAIN 1.05 /* less than that is none: of the knee, too */
-#define SWEEP_SECONDS 1.0
+#define SWEEP_GAIN 1.05   /* less than that is none: of the knee, too */
+#define SWEEP_SECONDS 1.0 /* of a round, or what --seconds says where that is less */
 
 struct sweep_step { /* medians of the rounds */
   uint64_t inflight;
@@ -179,6 +179,8 @@ static bool sweep_open(struct bench *b, uint64_t inflight, insitu_error *err) {
 }
 static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err) {
   double requests[SWEEP_ROUNDS], bytes[SWEEP_ROUNDS], raw[SWEEP_ROUNDS], share[SWEEP_ROUNDS], cpu;
+  double length = fmin(SWEEP_SECONDS, b->seconds_asked);
+  uint64_t rounds = insitu__base_min(SWEEP_ROUNDS, b->rounds);
   bool far, ok = sweep_open(b, s->inflight, err);
   if (!ok) return false;
   far = b->ld->store.remote != NULL;
@@ -187,11 +189,11 @@ static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err)
   if (far && !sweep_raw_open(&limit, b, s->inflight, err)) return false;
 #endif
   bench_wait_idle(b);
-  for (int i = 0; i < SWEEP_ROUNDS && ok; i++) {
+  for (uint64_t i = 0; i < rounds && ok; i++) {
     insitu_stats before, after;
     insitu_loader_stats(b->ld, &before, NULL);
     double begin = bench_now();
-    bench_loader_round(b, SWEEP_SECONDS, &cpu, err);
+    bench_loader_round(b, length, &cpu, err);
     double seconds = bench_now() - begin;
     insitu_loader_stats(b->ld, &after, NULL);
     requests[i] = (double)(far ? after.http_requests - before.http_requests : after.requests - before.requests) / seconds;
@@ -201,10 +203,10 @@ static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err)
     s->peak = after.inflight_peak;
 #ifndef INSITU_NO_CURL
     if (far) sweep_latencies(b, s);
-    if (far) raw[i] = sweep_raw_round(&limit, SWEEP_SECONDS);
+    if (far) raw[i] = sweep_raw_round(&limit, length);
     else
 #endif
-      raw[i] = bench_bare_round(b, bench_workers, SWEEP_SECONDS, &cpu);
+      raw[i] = bench_bare_round(b, bench_workers, length, &cpu);
     share[i] = raw[i] > 0 ? bytes[i] / raw[i] : 0;
     ok = !err->status && !atomic_load(&b->failed);
   }
@@ -213,8 +215,8 @@ static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err)
 #endif
   double *series[] = {requests, bytes, raw, share}, *to[] = {&s->requests, &s->bytes, &s->raw, &s->share};
   for (size_t i = 0; ok && i < TOOL_COUNT(series); i++) {
-    qsort(series[i], SWEEP_ROUNDS, sizeof(double), bench_compare);
-    *to[i] = series[i][SWEEP_ROUNDS / 2];
+    qsort(series[i], (size_t)rounds, sizeof(double), bench_compare);
+    *to[i] = series[i][rounds / 2];
   }
   return ok;
 }
@@ -233,10 +235,10 @@ static int sweep_run(struct bench *b, struct sweep *sweep) {
   unsigned stale = 0;
   double best = 0;
   if (!tool_json)
-    printf("\n%smax_inflight%s, %d rounds of loader and raw loop in turns at each\n"
+    printf("\n%smax_inflight%s, %" PRIu64 " rounds of loader and raw loop in turns at each\n"
            "  %12s  %10s  %8s  %8s  %6s  %8s  %8s  %7s  %9s\n",
-        tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN), SWEEP_ROUNDS, "in flight", "requests/s", "MB/s", "raw MB/s", "share",
-        "p50 ms", "p95 ms", "retries", "throttled");
+        tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN), insitu__base_min(SWEEP_ROUNDS, b->rounds), "in flight", "requests/s",
+        "MB/s", "raw MB/s", "share", "p50 ms", "p95 ms", "retries", "throttled");
   for (uint64_t inflight = 1; inflight <= SWEEP_MOST && stale < SWEEP_STALE; inflight *= 2) {
     struct sweep_step *s = &sweep->step[sweep->n];
     s->inflight = inflight;

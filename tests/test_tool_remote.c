@@ -1,0 +1,132 @@
+/* The command insitu on archives behind an HTTP server: every command that opens one, its options, and that no secret is shown. */
+#include "server.h"
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "run_tool.h"
+
+static struct server_child server, flat, away; /* the sample data; the same without ranges; 50 ms away */
+static char url[80];
+
+static void forget_ranges(struct server *s, void *user) {
+  (void)user;
+  server_rule(s, (struct server_rule){.fault = SERVER_WHOLE});
+}
+static int setup(void **state) {
+  const struct server_options o = {.folder = "examples/data", .no_log = true},
+                              far = {.folder = "examples/data", .no_log = true, .latency_ms = 50};
+  server = server_fork(&o, NULL, NULL);
+  flat = server_fork(&o, forget_ranges, NULL);
+  away = server_fork(&far, NULL, NULL);
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/winds.zarr", server.port);
+  return support_setup(state);
+}
+static int teardown(void **state) {
+  server_kill(&server);
+  server_kill(&flat);
+  server_kill(&away);
+  return support_teardown(state);
+}
+static void no_secret(void) {
+  if (strstr(run_out, "hunter2") || strstr(run_err, "hunter2")) fail_msg("a secret is shown:\n%s%s", run_out, run_err);
+}
+
+static void test_commands(void **state) {
+  (void)state;
+  assert_int_equal(run_tool("info %s", url), 0);
+  assert_has(run_out, "uwnd  float32  132x73x144");
+  assert_has(run_out, "Stored bytes: not known");
+  assert_null(strstr(run_out, "stored 0 B"));
+  assert_has(run_out, "values   -90 to 90"); /* of lat: a chunk was read */
+  assert_int_equal(run_tool("info %s --json", url), 0);
+  assert_int_equal(run_tool("verify %s", url), 0);
+  assert_has(run_out, "47 chunks of 5 arrays checked, none is bad");
+  assert_int_equal(run_tool("plan %s", url), 0);
+  assert_has(run_out, url);
+  assert_int_equal(run_tool("cat %s uwnd --slice time=5:6,lat=3:4,lon=7:9 --text --precision full", url), 0);
+  char *text = strdup(run_out);
+  assert_int_equal(run_tool("cat examples/data/winds.zarr uwnd --slice time=5:6,lat=3:4,lon=7:9 --text --precision full"), 0);
+  assert_string_equal(text, run_out);
+  free(text);
+  assert_int_equal(run_tool("info http://127.0.0.1:%d/none.zarr", server.port), 1);
+}
+static void test_doctor(void **state) {
+  (void)state;
+  int code = run_tool("doctor %s", url);
+  assert_int_equal(code, 0);
+  assert_has(run_out, "HTTP/1.1 to 127.0.0.1");
+  assert_has(run_out, "endpoint");
+  assert_has(run_out, "on the same connection");
+  assert_has(run_out, "ranges      work");
+  assert_has(run_out, "not to be had from an HTTP server");
+  assert_has(run_out, "Zarr v2, consolidated metadata");
+  assert_has(run_out, "uwnd/0.0.0: fetched in");
+  assert_int_equal(run_tool("doctor http://127.0.0.1:%d/winds.zarr", flat.port), 0);
+  assert_has(run_out, "ignores them and sends whole objects");
+  assert_int_equal(run_tool("doctor http://127.0.0.1:%d/none.zarr", server.port), 1);
+  assert_has(run_out, "there is no zarr.json");
+  assert_int_equal(run_tool("doctor http://127.0.0.1:1/none.zarr -o max_retries=0"), 1);
+  assert_has(run_out, "check host and port");
+  assert_int_equal(
+      run_tool(
+          "doctor s3://bucket/none -o endpoint=http://127.0.0.1:%d -o region=mars-1 -o allow_http=true --anonymous", server.port),
+      1);
+  assert_has(run_out, "region mars-1 (from options)");
+  assert_has(run_out, "anonymous");
+  assert_int_equal(run_tool("doctor s3://bucket/none -o endpoint=http://127.0.0.1:%d -o access_key_id=AKIDEXAMPLE "
+                            "-o allow_http=true -o secret_access_key=hunter2 --json",
+                       server.port),
+      1);
+  no_secret();
+}
+static void test_options(void **state) {
+  (void)state;
+  assert_int_equal(run_tool("info %s --short --option connect_timeout=3s --option max_connections=2", url), 0);
+  assert_int_equal(run_tool("info %s -o hunter2", url), 2); /* perhaps a value alone */
+  assert_has(run_err, "region=eu-west-1");
+  no_secret();
+  assert_int_equal(run_tool("info %s --optoin secret_access_key=hunter2", url), 2);
+  assert_has(run_err, "did you mean --option");
+  assert_int_equal(run_tool("info %s --optoin=secret_access_key=hunter2", url), 2);
+  no_secret();
+  assert_int_equal(run_tool("info %s --secret_access_key=hunter2", url), 2);
+  no_secret();
+  assert_int_equal(run_tool("info %s -o no_such_key=hunter2", url), 1);
+  assert_has(run_err, "no_such_key");
+  no_secret();
+  assert_int_equal(run_tool("info examples/data/winds.zarr -o region=mars-1"), 1);
+  assert_has(run_err, "options are for remote stores");
+  char with[120];
+  snprintf(with, sizeof with, "http://127.0.0.1:%d/winds.zarr?sig=hunter2", server.port);
+  static const char *const command[] = {"info '%s'", "info '%s' --json", "plan '%s'", "plan '%s' --json", "verify '%s' --json",
+      "doctor '%s'", "bench '%s' --rounds 0 --epochs 1"};
+  for (size_t i = 0; i < sizeof command / sizeof *command; i++) {
+    char words[200];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    snprintf(words, sizeof words, command[i], with);
+#pragma GCC diagnostic pop
+    assert_int_equal(run_tool("%s", words), 0);
+    no_secret();
+  }
+  assert_int_equal(run_tool("cat --help"), 0);
+  assert_has(run_out, "-o, --output FILE");
+  assert_has(run_out, "    --option KEY=VALUE");
+}
+static void test_bench(void **state) {
+  (void)state;
+  assert_int_equal(run_tool("bench http://127.0.0.1:%d/winds.zarr --seconds 0.2 --batch-size 4 --rounds 1 --json", away.port), 0);
+  assert_has(run_out, "\"knee\": ");
+  assert_has(run_out, "\"max_inflight\": 1,");
+  assert_has(run_out, "\"raw_bytes_per_s\": ");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_commands),
+      cmocka_unit_test(test_doctor),
+      cmocka_unit_test(test_options),
+      cmocka_unit_test(test_bench),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
