@@ -5665,6 +5665,7 @@ struct insitu__http {
   double limit;   /* and of these now: falls when the server asks to slow down, and rises again */
   int64_t slowed; /* when it fell last */
   struct insitu__http_host host[INSITU__MAX_HOSTS];
+  char origin[256], origin_host[256]; /* scheme and authority of the last url, and what insitu__http_host_of says of it */
   uint64_t random;
   int64_t latency[INSITU__HTTP_LATENCIES];
   unsigned n_latency;
@@ -6082,9 +6083,15 @@ static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_t
   return true;
 }
 /* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by itself. */
-static void insitu__http_host_of(const struct insitu__http *h, const char *url, char *out, size_t cap) {
+static void insitu__http_host_of(struct insitu__http *h, const char *url, char *out, size_t cap) {
   char *host = NULL, *port = NULL;
   unsigned char address[16];
+  const char *authority = strstr(url, "://");
+  size_t n = authority ? (size_t)(authority + 3 - url) + strcspn(authority + 3, "/?#") : 0;
+  if (n && n < sizeof h->origin && !strncmp(h->origin, url, n) && !h->origin[n]) {
+    snprintf(out, cap, "%s", h->origin_host);
+    return;
+  }
   CURLU *u = curl_url();
   out[0] = 0;
   if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_HOST, &host, 0) &&
@@ -6092,10 +6099,14 @@ static void insitu__http_host_of(const struct insitu__http *h, const char *url, 
       strcasecmp(host, "localhost"))
     snprintf(out, cap, "%s:%s", host, port);
   if (strlen(out) + 1 >= cap) out[0] = 0;
+  if (port && n && n < sizeof h->origin && !memchr(url, '@', n)) { /* one with a password is not kept */
+    memcpy(h->origin, url, n);
+    h->origin[n] = 0;
+    snprintf(h->origin_host, sizeof h->origin_host, "%s", out);
+  }
   curl_free(host);
   curl_free(port);
   curl_url_cleanup(u);
-  (void)h;
 }
 static void insitu__http_options_set(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
