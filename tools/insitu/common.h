@@ -30,9 +30,9 @@ static uint64_t tool_n_store_options;
     "anonymous", 0, NULL, "of a remote store: send no credentials (skip_signature=true)", &tool_anonymous_value                  \
   }
 #define TOOL_STORE_HELP                                                                                                          \
-  "Remote stores take settings as --option KEY=VALUE: endpoint, region, max_connections, connect_timeout and the like;\n"        \
-  "the manual at the top of insitubatch.h lists them. Credentials are better given by the environment or a profile\n"            \
-  "file: other users of this machine can see a command's arguments.\n\n"
+  "Remote stores take settings as --option KEY=VALUE: endpoint, region, max_connections and the like;\n"                         \
+  "the manual at the top of insitubatch.h lists them. Credentials are better given by the environment\n"                         \
+  "or a profile file: other users of this machine can see a command's arguments.\n\n"
 
 /* Of every command. */
 static const char *tool_json_value, *tool_quiet_value, *tool_help_value;

@@ -672,8 +672,8 @@ static const struct tool_command doctor_command = {.name = "doctor",
     .options = doctor_options,
     .n_options = TOOL_COUNT(doctor_options),
     .summary = "what this machine offers, and what holds a loader back",
-    .details = "  URL   an archive to look at too: its file system, or its server: endpoint, region, whose credentials, how\n"
-               "        long a request takes, ranges, listing; its metadata, and one chunk's read and decode\n\n"
+    .details = "  URL   an archive to look at too: its file system, or its server (endpoint, region, credentials,\n"
+               "        times of a request, ranges, listing), its metadata, and one chunk's read and decode\n\n"
                "Each line is ok, a warning (it works, but not at its best) or a problem, with what to do. Exit\n"
                "status 1 when there is a problem.\n\n" TOOL_STORE_HELP "examples: insitu doctor\n"
                "          insitu doctor s3://bucket/era5.zarr --anonymous -o region=us-east-1\n"

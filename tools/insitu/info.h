@@ -1386,7 +1386,8 @@ static const struct tool_option info_options[] = {
 static const struct tool_command info_command = {.name = "info",
     .arguments = "URL [PATH] [OPTIONS]",
     .summary = "what is in an archive, and what training from it would take",
-    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://, gs://, az://\n"
+    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://,\n"
+               "        gs://, az://\n"
                "  PATH  only this array, or this group and all below it\n\n"
                "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; OME-NGFF images\n"
                "with their axes, and the shape and scale of each resolution; which arrays this\n"

@@ -312,7 +312,8 @@ static const struct tool_option verify_options[] = {
 static const struct tool_command verify_command = {.name = "verify",
     .arguments = "URL [PATH ...] [OPTIONS]",
     .summary = "read and decode every chunk; list the bad ones",
-    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://, gs://, az://\n"
+    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://,\n"
+               "        gs://, az://\n"
                "  PATH  arrays to check; without any, all are\n\n"
                "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has the wrong length,\n"
                "a wrong checksum or does not decode; raw chunks without a checksum are only as sure as their\n"
