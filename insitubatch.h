@@ -5529,10 +5529,12 @@ static bool insitu__sign_ini_find(
 /* A server that answers a range with the whole object: so many bytes before the range are received and dropped, not more. */
 #define INSITU__HTTP_SKIP (1u << 20)
 #define INSITU__HTTP_CONNECTIONS 64
-#define INSITU__HTTP_ADDRESSES 16           /* of one host that are used */
-#define INSITU__HTTP_RESOLVED 60000000000   /* nanoseconds that a host's addresses are used */
-#define INSITU__HTTP_PAUSE 100000000        /* nanoseconds: first pause before a retry, and */
-#define INSITU__HTTP_PAUSE_SLOW 1000000000  /* where the server asked to slow down */
+#define INSITU__HTTP_ADDRESSES 16          /* of one host that are used */
+#define INSITU__HTTP_RESOLVED 60000000000  /* nanoseconds that a host's addresses are used */
+#ifndef INSITU__HTTP_PAUSE                 /* tests have no time for such */
+#define INSITU__HTTP_PAUSE 100000000       /* nanoseconds: first pause before a retry, and */
+#define INSITU__HTTP_PAUSE_SLOW 1000000000 /* where the server asked to slow down */
+#endif
 #define INSITU__HTTP_PAUSE_MOST 10000000000 /* longest pause that the server did not ask for */
 #define INSITU__HTTP_NAP 100000000          /* nanoseconds of a pause after which it is looked whether to give up */
 #define INSITU__HTTP_HEDGE 500000000        /* nanoseconds without an answer before a second request is worth it, at least */
