@@ -1,6 +1,8 @@
 /* Whole epochs over HTTP from a server that this process runs, fine and ill: what can be overcome ends in the very bytes and the
  * very order of a local read, all else in one clear error; and nothing is left behind. */
 #include "server.h"
+#define INSITU__HTTP_PAUSE 10000000 /* nanoseconds */
+#define INSITU__HTTP_PAUSE_SLOW 50000000
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
