@@ -5608,6 +5608,7 @@ struct insitu__http_request {
   int64_t began;
   int failure; /* INSITU__HTTP_... below */
   CURLcode result;
+  long tunnel; /* what a proxy answered that was asked for one; 0: none was */
   char *cause; /* curl's text */
 };
 /* Why a response was not taken to its end. */
@@ -6242,6 +6243,7 @@ static void insitu__http_ended(struct insitu__http *h, struct insitu__http_trans
   r->unsent = !pretransfer;
   if (r->timing) insitu__http_measure(t->easy, r->timing);
   r->result = result;
+  curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &r->tunnel);
   if (result)
     r->cause = insitu__mem_text(
         t->error[0] ? t->error : curl_easy_strerror(result), strlen(t->error[0] ? t->error : curl_easy_strerror(result)));
@@ -6480,12 +6482,13 @@ static insitu_status insitu__http_failed(const struct insitu__http_request *r, i
   char origin[300];
   if (r->failure == INSITU__HTTP_CANCELLED) return INSITU_CANCELLED;
   insitu__http_origin(r->url, origin, sizeof origin);
-  if (err && err->status >= 0) err->http_status = r->answer.status, err->retryable = r->transient;
+  if (err && err->status >= 0)
+    err->http_status = r->answer.status ? r->answer.status : (int32_t)r->tunnel, err->retryable = r->transient;
   if (r->failure && r->failure != INSITU__HTTP_FULL)
     return insitu__error_set(
         err, r->failure == INSITU__HTTP_MEMORY ? INSITU_E_NOMEM : INSITU_E_HTTP, "%s: %s", origin, said[r->failure]);
   return insitu__error_set(err, INSITU_E_HTTP, "%s: %.300s; %s", origin, r->cause ? r->cause : curl_easy_strerror(r->result),
-      insitu__http_advice(r->result));
+      r->tunnel >= 400 ? "check the proxy (option proxy_url), and what it lets through" : insitu__http_advice(r->result));
 }
 
 /* Sends it, once. INSITU_OK when an answer came, whatever its status, and its body is where it belongs; INSITU_CANCELLED when the
@@ -6502,12 +6505,14 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   r->result = CURLE_OK;
   r->skip = 0;
   r->transient = r->unsent = false;
+  r->tunnel = 0;
   if (insitu__http_given_up(h, r)) return INSITU_CANCELLED; /* the sweep may be over */
   r->co = insitu__coro_current(&h->reactor->coros);
   insitu__http_queue(h, r);
   insitu__coro_suspend_await(&h->reactor->coros);
   if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
   r->transient = r->failure == INSITU__HTTP_RANGE || (!r->failure && insitu__http_transient(r->result));
+  if (r->tunnel >= 400 && !insitu__http_transient_status((int)r->tunnel)) r->transient = false;
   return insitu__http_failed(r, err);
 }
 

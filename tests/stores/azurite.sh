@@ -31,7 +31,8 @@ server_start() {
   {
     config azure_key "az://$bucket/$prefix" "endpoint=$endpoint" allow_http=1 "account_name=$account" "account_key=$account_key"
     refuse wrong_key AUTH 403 "az://$bucket/$prefix" "account_key=$(echo 'not the key of it' | base64)"
-    refuse no_credentials AUTH 0 "az://$bucket/$prefix" account_key=
+    refuse anonymous AUTH 403 "az://$bucket/$prefix" skip_signature=1
+    refuse no_credentials AUTH 0 "az://$bucket/$prefix" account_key= "msi_endpoint=$nobody"
     refuse missing_container NOTFOUND 404 "az://none/$prefix"
     refuse missing_prefix NOTFOUND,NOT_ZARR 0,404 "az://$bucket/none"
   } >"$here/azure_key.config"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2154,SC2034  # run, which reads this file, sets the variables
-# fake-gcs-server: Google's protocol, XML and JSON. It asks for no credentials, so there is nothing to be refused for them.
+# fake-gcs-server: Google's protocol, XML and JSON. It asks for no credentials, so none are refused. Nor a bucket
+# that is missing: its objects are just not there, and a listing of it is 500 from this server.
 server_install() {
   local found
   fake_gcs=
@@ -24,7 +25,7 @@ server_start() {
   upload gs "http://127.0.0.1:$port" || return
   {
     config gcs "gs://$bucket/$prefix" "endpoint=http://127.0.0.1:$port" allow_http=1 skip_signature=1
-    refuse missing_bucket NOTFOUND 404 "gs://none/$prefix"
+    refuse no_credentials AUTH 0 "gs://$bucket/$prefix" skip_signature= "metadata_host=${nobody#http://}"
     refuse missing_prefix NOTFOUND,NOT_ZARR 0,404 "gs://$bucket/none"
   } >"$here/gcs.config"
 }
