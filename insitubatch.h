@@ -6869,18 +6869,9 @@ static bool insitu__cloud_is_region(const char *s) { /* it becomes part of a hos
   return s[0] && strlen(s) < sizeof((struct insitu__cloud *)NULL)->region &&
          strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(s);
 }
-static bool insitu__cloud_is_flag(const char *s, bool *value) {
-  static const char *const words[] = {"0", "1", "false", "true", "no", "yes", "off", "on", "", "requester"}; /* request_payer's */
-  for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
-    if (!strcasecmp(s, words[i])) {
-      *value = i & 1;
-      return true;
-    }
-  return false;
-}
 static bool insitu__cloud_flag(const struct insitu__cloud *c, int setting, bool otherwise) { /* checked when it was set */
   bool value = otherwise;
-  if (c->set[setting]) insitu__cloud_is_flag(c->set[setting], &value);
+  if (c->set[setting]) insitu__http_flag(c->set[setting], &value);
   return value;
 }
 static bool insitu__cloud_form(struct insitu__text_buffer *b, const char *key, const char *value) { /* one more field */
@@ -6999,7 +6990,8 @@ static insitu_status insitu__cloud_endpoint(
 static insitu_status insitu__cloud_set(struct insitu__cloud *c, int setting, const char *value, int from, insitu_error *err) {
   bool flag;
   const char *cause = NULL;
-  if (setting < INSITU__CLOUD_FLAGS && !insitu__cloud_is_flag(value, &flag)) cause = "it is neither true nor false";
+  if (setting == INSITU__CLOUD_PAYER && !strcasecmp(value, "requester")) value = "true"; /* as the header has it */
+  if (setting < INSITU__CLOUD_FLAGS && !insitu__http_flag(value, &flag)) cause = "it is neither true nor false";
   if (strlen(value) >= INSITU__MAX_SECRET) cause = "it is longer than INSITU__MAX_SECRET";
   for (const char *p = value; *p; p++) /* it may become a line of a request's head */
     if (((unsigned char)*p < 0x20 || *p == 0x7f) && setting != INSITU__CLOUD_JSON) cause = "it holds a control character";
