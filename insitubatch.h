@@ -5727,6 +5727,7 @@ static bool insitu__http_option(
   bool ok = true;
   while (at < INSITU__HTTP_OPTIONS && strcmp(insitu__http_options[at], key)) at++;
   *status = INSITU_OK;
+  if (at < INSITU__HTTP_OPTIONS && !value[0]) return true; /* as if it were not there */
   switch (at) {
   case 0: ok = insitu__http_duration(value, &d->connect_ms) && d->connect_ms; break;
   case 1: ok = insitu__http_duration(value, &d->stall_ms) && d->stall_ms; break;
@@ -5756,11 +5757,13 @@ static bool insitu__http_option(
   default: return false;
   }
   if (!ok)
-    *status = insitu__error_set(err, INSITU_E_ARG, "option %s: '%.100s' is no value of it; give %s", key, value,
-        at == 6                         ? "1.1 or 2"
-        : at >= 11                      ? "true or false"
-        : at == 2 || at == 4 || at == 5 ? "a number"
-                                        : "a time such as 5s or 500ms");
+    *status = insitu__error_set(err, INSITU_E_ARG, "store, option '%s': '%.100s' is no value of it; give %s", key, value,
+        at == 6    ? "1.1 or 2"
+        : at >= 11 ? "true or false"
+        : at == 2  ? "a number from 1 to 2^30"
+        : at == 4  ? "a number from 0 to 1000"
+        : at == 5  ? "a number from 1 to 4096"
+                   : "a time such as 5s or 500ms");
   return true;
 }
 
@@ -6466,6 +6469,7 @@ static const char *insitu__http_advice(CURLcode code) {
   case CURLE_COULDNT_RESOLVE_HOST:
   case CURLE_COULDNT_RESOLVE_PROXY: return "check the host's name, and that this machine can resolve it";
   case CURLE_COULDNT_CONNECT: return "check host and port, and that a server listens there";
+  case CURLE_SSL_CONNECT_ERROR: return "check that this port speaks TLS, else write http:// for https://";
   case CURLE_OPERATION_TIMEDOUT: return "the server or the network is slow; see the options connect_timeout and stall_timeout";
   case CURLE_PEER_FAILED_VERIFICATION:
   case CURLE_SSL_CACERT_BADFILE: return "give the certificate authority with the option ca_bundle";
@@ -6704,7 +6708,7 @@ static const struct insitu__cloud_name {
     {INSITU__CLOUD_W | INSITU__CLOUD_A | INSITU__CLOUD_G | INSITU__CLOUD_Z, INSITU__CLOUD_ENVIRONMENT, "environment", NULL},
     {INSITU__CLOUD_W | INSITU__CLOUD_G | INSITU__CLOUD_Z, INSITU__CLOUD_ALLOW_HTTP, "allow_http", NULL},
     {INSITU__CLOUD_W, INSITU__CLOUD_BEARER, "bearer_token", NULL},
-    {INSITU__CLOUD_A, INSITU__CLOUD_SKIP, "skip_signature", "AWS_SKIP_SIGNATURE"},
+    {INSITU__CLOUD_W | INSITU__CLOUD_A, INSITU__CLOUD_SKIP, "skip_signature", "AWS_SKIP_SIGNATURE"},
     {INSITU__CLOUD_A, INSITU__CLOUD_ALLOW_HTTP, "allow_http", "AWS_ALLOW_HTTP"},
     {INSITU__CLOUD_A, INSITU__CLOUD_VHOST, "virtual_hosted_style_request", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"},
     {INSITU__CLOUD_A, INSITU__CLOUD_PAYER, "request_payer", "AWS_REQUEST_PAYER"},
@@ -6966,18 +6970,18 @@ static insitu_status insitu__cloud_endpoint(
   if (full.failed) return insitu__cloud_nomem(err);
   const char *cause = insitu__cloud_url_split(full.text, &u);
   if (!cause && (u.n_user || u.n_query)) cause = "it may not hold a user or a query";
-  if (!cause && !u.https && setting != INSITU__CLOUD_METADATA && !emulator &&
-      !insitu__cloud_flag(c, INSITU__CLOUD_ALLOW_HTTP, false) &&
-      (setting == INSITU__CLOUD_ENDPOINT || !insitu__cloud_is_loopback(&u)))
-    cause = "http sends all unencrypted; set the option allow_http = true if that may be, else";
+  bool plain = !cause && !u.https && setting != INSITU__CLOUD_METADATA && !emulator &&
+               !insitu__cloud_flag(c, INSITU__CLOUD_ALLOW_HTTP, false) &&
+               (setting == INSITU__CLOUD_ENDPOINT || !insitu__cloud_is_loopback(&u));
+  if (plain) cause = "http sends all unencrypted; set the option allow_http = true if that may be,";
   if (!cause) {
     insitu__cloud_url_base(&u, &b);
     insitu__cloud_url_path(u.path, u.n_path, &p);
   }
   insitu__cloud_wipe_buffer(&full);
   if (cause)
-    return insitu__error_set(
-        err, INSITU_E_ARG, "store, option '%s': %s; give https://host", insitu__cloud_label(c, setting), cause);
+    return insitu__error_set(err, INSITU_E_ARG, "store, option '%s': %s%s give https://host", insitu__cloud_label(c, setting),
+        cause, plain ? " or" : ";");
   insitu__cloud_wipe(base);
   insitu__cloud_wipe(path);
   *base = insitu__cloud_take(&b);
@@ -7381,6 +7385,10 @@ static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char
   struct insitu__text_buffer base = {0}, path = {0}, name = {0}, user = {0}, basic = {0};
   const char *cause = insitu__cloud_url_split(url, &u);
   if (cause) return insitu__cloud_url_refused(cause, err);
+  if (insitu__cloud_flag(c, INSITU__CLOUD_SKIP, false)) { /* the query stays: it is part of the url */
+    insitu__cloud_wipe(&c->set[INSITU__CLOUD_BEARER]);
+    u.user = NULL;
+  }
   insitu__cloud_url_base(&u, &base);
   insitu__text_buffer_bytes(&path, "", 0);
   insitu__cloud_url_path(u.path, u.n_path, &path);
@@ -7456,7 +7464,8 @@ static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_er
   if (status == INSITU_OK && !account && !c->set[INSITU__CLOUD_ENDPOINT])
     return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': which storage account? give the option account_name", c->name);
   if (status == INSITU_OK && account && strspn(account, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(account))
-    return insitu__error_set(err, INSITU_E_ARG, "store, option 'account_name': it has other characters than a-z and 0-9");
+    return insitu__error_set(
+        err, INSITU_E_ARG, "store, option 'account_name': it has other characters than a-z and 0-9; correct it");
   if (status == INSITU_OK && !account && c->set[INSITU__CLOUD_SECRET])
     return insitu__error_set(err, INSITU_E_ARG, "store: account_key needs account_name; give both");
   return status;
@@ -7556,7 +7565,8 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
                          : c->set[INSITU__CLOUD_REGION] ? c->set[INSITU__CLOUD_REGION]
                                                         : "us-east-1";
     if (status == INSITU_OK && !insitu__cloud_is_region(region))
-      status = insitu__error_set(err, INSITU_E_ARG, "store, option 'region': it has other characters than a-z, 0-9 and '-'");
+      status = insitu__error_set(
+          err, INSITU_E_ARG, "store, option 'region': it has other characters than a-z, 0-9 and '-'; correct it");
     if (status == INSITU_OK) {
       memcpy(c->region, region, strlen(region) + 1);
       status = insitu__cloud_locate(c, err);
@@ -7656,8 +7666,8 @@ static insitu_status insitu__cloud_call_await(
   if (status == INSITU_OK) cause.http_status = r->answer.status;
   insitu__error_cause(err, &cause);
   if (status < 0) return insitu__error_set(err, status, "credentials, %s: %s", who, cause.message);
-  return insitu__error_set(err, INSITU_E_AUTH, "credentials, %s: HTTP status %d %s; check what it was given", who,
-      r->answer.status, insitu__cloud_code(r, code, sizeof code));
+  return insitu__error_set(err, INSITU_E_AUTH, "credentials, %s: HTTP %d%s%s; check what it was given", who, r->answer.status,
+      insitu__cloud_code(r, code, sizeof code)[0] ? " " : "", code);
 }
 static void insitu__cloud_call_free(struct insitu__http_request *r, struct insitu__text_buffer *body) {
   if (r->text.text) explicit_bzero(r->text.text, (size_t)r->text.cap);
@@ -8141,8 +8151,11 @@ static const char *insitu__cloud_advice(const struct insitu__cloud *c, int statu
            : c->kind == INSITU__CLOUD_S3
                ? "check that these credentials may read it; without the right to list, a missing object looks like this, too"
                : "check that these credentials may read it";
-  if (status >= 300 && status < 400) return "it lies elsewhere: check the url, and the options region and endpoint";
+  bool web = c->kind == INSITU__CLOUD_HTTP;
+  if (status >= 300 && status < 400)
+    return web ? "give the url that it leads to" : "it lies elsewhere: check the url, and the options region and endpoint";
   return status == 404                    ? "check the url"
+         : status < 500                   ? "check the url, and that this is the right server"
          : status == 429 || status == 503 ? "lower max_inflight or the option max_connections"
                                           : "check the server";
 }
@@ -11120,7 +11133,8 @@ static insitu_status insitu__store_fetch_failed(
     const struct insitu__store_fetch *f, insitu_status status, const char *cause, const char *advice, insitu_error *err) {
   const struct insitu__http_request *r = &f->request;
   if (err && err->status >= 0) err->http_status = r->answer.status;
-  return insitu__error_set(err, status, "store '%.300s', object '%.300s': %.300s%s%.100s%s; %s", f->store->url, f->key, cause,
+  const char *what = f->what == INSITU__CLOUD_LIST ? "listing of" : "object";
+  return insitu__error_set(err, status, "store '%.300s', %s '%.300s': %.300s%s%.100s%s; %s", f->store->url, what, f->key, cause,
       r->answer.id[0] ? " (request " : "", r->answer.id, r->answer.id[0] ? ")" : "", advice);
 }
 /* An answer that is no success: what it means. */
@@ -11272,7 +11286,8 @@ static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch 
           "the archive must not change while it is open", err);
     }
     if (!insitu__cloud_is_missing(insitu__cloud_code(r, code, sizeof code))) break;
-    return insitu__store_fetch_failed(f, INSITU_E_NOTFOUND, "no such object", "check the name", err);
+    return insitu__store_fetch_failed(
+        f, INSITU_E_NOTFOUND, "no such object", f->key[0] ? "check the name" : "check the url", err);
   default: break;
   }
   if (insitu__store_fetch_redirect(f)) return INSITU__STORE_AGAIN;
@@ -12104,7 +12119,6 @@ static bool insitu__store_zip_split(const char *path, uint64_t *n, uint64_t *byt
   *bytes = (uint64_t)info.st_size;
   return S_ISREG(info.st_mode);
 }
-/* The file is the first n bytes of path; its directory is the base store. */
 /* The zip file `name` in what is then to be opened as zip->base, and what follows it. */
 static insitu_status insitu__store_zip_init(
     struct insitu__store *s, const char *name, uint64_t n_name, const char *root, insitu_error *err) {
@@ -12120,9 +12134,10 @@ static insitu_status insitu__store_zip_init(
     zip->base.reactor = s->reactor;
   }
   if (!zip || !zip->name || !zip->root)
-    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.400s': no memory to open it; give the process more memory", s->url);
+    return insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
   return zip->root[0] ? insitu__store_check_key(zip->root, err) : INSITU_OK;
 }
+/* The file is the first n bytes of path; its directory is the base store. */
 static insitu_status insitu__store_zip_open(
     struct insitu__store *s, const char *path, uint64_t n, uint64_t bytes, insitu_error *err) {
   char text[INSITU__MAX_KEY];
@@ -12153,26 +12168,33 @@ static bool insitu__store_zip_part(const char *url, uint64_t *begin, uint64_t *n
 static insitu_status insitu__store_zip_remote(
     struct insitu__store *s, int kind, const insitu_loader_desc *desc, uint64_t begin, uint64_t n, insitu_error *err) {
   const char *url = desc->url, *after = url + begin + n;
+  uint64_t n_after = strcspn(after, "?#");
   char name[INSITU__MAX_KEY], root[INSITU__MAX_KEY];
-  struct insitu__text_buffer parent = {0};
+  struct insitu__text_buffer parent = {0}, all = {0};
   insitu_loader_desc base = *desc;
-  insitu__text_buffer_printf(&parent, "%.*s%s", (int)begin, url, after + strcspn(after, "?#"));
-  int64_t n_name = insitu__text_unescape(url + begin, n, name, sizeof name);
-  bool ok = n_name > 0 && insitu__text_unescape(after, strcspn(after, "?#"), root, sizeof root) >= 0;
   insitu_status status = INSITU_OK;
-  if (parent.failed) status = insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
-  else if (!ok)
+  bool web = kind == INSITU__CLOUD_HTTP, ok = n < sizeof name && n_after < sizeof root;
+  if (ok && web)
+    ok = insitu__text_unescape(url + begin, n, name, sizeof name) > 0 &&
+         insitu__text_unescape(after, n_after, root, sizeof root) >= 0;
+  else if (ok) { /* of all others a prefix stands as it is */ snprintf(name, sizeof name, "%.*s", (int)n, url + begin);
+    snprintf(root, sizeof root, "%.*s", (int)n_after, after);
+  }
+  if (!ok)
     status = insitu__error_set(err, INSITU_E_ARG,
         "url: its path is too long, or a %% is not followed by two hexadecimal digits; write %%25 for a percent sign");
-  if (!status) status = insitu__store_zip_init(s, name, (uint64_t)n_name, root, err);
-  base.url = parent.text;
-  if (!status) status = insitu__store_remote_open(&s->zip->base, kind, &base, err);
-  if (!status) {
+  insitu__text_buffer_printf(&parent, "%.*s%s", (int)begin, url, after + n_after);
+  base.url = parent.failed ? "" : parent.text;
+  if (!status) status = insitu__store_zip_init(s, name, strlen(name), root, err);
+  if (!status && !parent.failed) status = insitu__store_remote_open(&s->zip->base, kind, &base, err);
+  if (!status && !parent.failed) {
     s->remote = s->zip->base.remote;
+    insitu__text_buffer_printf(&all, "%s/%s%s%s", s->zip->base.url, name, s->zip->root[0] ? "/" : "", s->zip->root);
     insitu__mem_free(s->url);
-    s->url = insitu__mem_text(s->zip->base.url, strlen(s->zip->base.url));
-    if (!s->url) status = insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
+    s->url = all.text; /* for messages: without credentials and query */
   }
+  if (!status && (parent.failed || all.failed))
+    status = insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
   insitu__text_buffer_free(&parent);
   return status;
 }
@@ -13072,8 +13094,8 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
 static insitu_status insitu__disk_refuse(const char *dir, int error, const char *what, insitu_error *err) {
   char text[128];
   bool fresh = err && err->status >= 0;
-  insitu_status status = insitu__error_set(err, error ? INSITU_E_IO : INSITU_E_ARG, "open: cache_dir '%.300s': %s%s%s", dir, what,
-      error ? ": " : "", error ? strerror_r(error, text, sizeof text) : "");
+  insitu_status status = insitu__error_set(err, error ? INSITU_E_IO : INSITU_E_ARG, "open: cache_dir '%.300s': %s%s%s", dir,
+      error ? strerror_r(error, text, sizeof text) : "", error ? ": " : "", what);
   if (fresh) err->sys_errno = error;
   return status;
 }
@@ -14698,9 +14720,11 @@ static int insitu__zarr_nearest(const char *path, char **name, int n) {
 static insitu_status insitu__zarr_not_found_await(struct insitu__zarr_group *g, const char *path, insitu_error *err) {
   struct insitu__zarr_names names = {NULL};
   struct insitu__text_buffer text = {.limit = 700};
-  if (err && err->status >= 0) insitu__zarr_names_await(g, insitu__zarr_names_add, &names, NULL);
+  insitu_status listed = err && err->status >= 0 ? insitu__zarr_names_await(g, insitu__zarr_names_add, &names, NULL) : INSITU_OK;
   int n = (int)INSITU__ARRAY_LEN(names.name), near = n ? insitu__zarr_nearest(path, names.name, n) : -1;
   if (g->is_array) insitu__text_buffer_printf(&text, "the root is itself an array; give the path \"\"");
+  else if (n == 0 && listed == INSITU_E_UNSUPPORTED)
+    insitu__text_buffer_printf(&text, "which there are is not known, the store has no listing; check the name");
   else if (n == 0) insitu__text_buffer_printf(&text, "the archive has no arrays; check the url");
   else {
     if (near >= 0) insitu__text_buffer_printf(&text, "did you mean '%.80s'? ", names.name[near]);

@@ -666,7 +666,7 @@ static void test_ways_refused(void **state) {
   opened(open_way(&ways[3]));
   write_text("web", "otherMARKER");
   ask_read();
-  assert_non_null(strstr(last.error.message, "HTTP status 400 InvalidIdentityToken"));
+  assert_non_null(strstr(last.error.message, "HTTP 400 InvalidIdentityToken"));
   close_root();
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "container_credentials_full_uri", "http://192.0.2.1/x", "container_authorization_token",
       "MARKER"));
