@@ -10701,6 +10701,15 @@ struct insitu__store_ops {
       struct insitu__store *s, const char *key, uint64_t limit, char **text, uint64_t *n, insitu_error *err);
 };
 
+static uint64_t insitu__store_hash(uint64_t h, const char *text) {
+  unsigned char word[8];
+  uint64_t n = strlen(text), i = 0;
+  for (; n - i >= 8; i += 8) h = insitu__order_mix(h ^ insitu__base_load64(text + i));
+  memset(word, 0, sizeof word);
+  memcpy(word, text + i, (size_t)(n - i));
+  return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
+}
+
 /* A key is a relative path of named parts: nothing in metadata can make it leave the root. */
 static bool insitu__store_key_valid(const char *key) {
   if (strlen(key) >= INSITU__MAX_KEY) return false;
@@ -11102,14 +11111,9 @@ struct insitu__store_fetch { /* one read on its way; lives on its coroutine's st
   bool shorter; /* out: the object ends before the range */
 };
 
-static uint64_t insitu__store_hash(const char *text) {
-  uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (; *text; text++) hash = insitu__order_mix(hash ^ (unsigned char)*text);
-  return hash ? hash : 1;
-}
 /* Compares an object's ETag with what was seen before, and notes it. False: it has changed. */
 static bool insitu__store_same(struct insitu__store_remote *m, const char *key, const char *etag) {
-  uint64_t hash = insitu__store_hash(key), value = insitu__store_hash(etag);
+  uint64_t hash = insitu__store_hash(1, key) | 1, value = insitu__store_hash(1, etag);
   struct insitu__store_seen *place = NULL;
   if (!etag[0]) return true;
   for (unsigned i = 0; i < INSITU__STORE_PROBES; i++) {
@@ -11123,7 +11127,7 @@ static bool insitu__store_same(struct insitu__store_remote *m, const char *key, 
   return true;
 }
 static bool insitu__store_was_there(struct insitu__store_remote *m, const char *key) {
-  uint64_t hash = insitu__store_hash(key);
+  uint64_t hash = insitu__store_hash(1, key) | 1;
   for (unsigned i = 0; i < INSITU__STORE_PROBES; i++)
     if (m->seen[(hash + i) % INSITU__STORE_SEEN].key == hash) return true;
   return false;
@@ -12517,18 +12521,10 @@ static int64_t insitu__disk_now(void) { /* ns since 1970 */
 static void insitu__disk_store32(unsigned char *p, uint64_t v) {
   for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> 8 * i);
 }
-static uint64_t insitu__disk_hash(uint64_t h, const char *text) {
-  unsigned char word[8];
-  uint64_t n = strlen(text), i = 0;
-  for (; n - i >= 8; i += 8) h = insitu__order_mix(h ^ insitu__base_load64(text + i));
-  memset(word, 0, sizeof word);
-  memcpy(word, text + i, (size_t)(n - i));
-  return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
-}
 static void insitu__disk_path(const struct insitu__disk_ask *ask, char path[INSITU__DISK_PATH]) {
   uint64_t h[2];
   for (uint64_t i = 0; i < 2; i++) {
-    h[i] = insitu__disk_hash(insitu__disk_hash(i, ask->name), ask->key);
+    h[i] = insitu__store_hash(insitu__store_hash(i, ask->name), ask->key);
     h[i] = insitu__order_mix(insitu__order_mix(h[i] ^ ask->offset) ^ ask->asked);
   }
   snprintf(path, INSITU__DISK_PATH, "%02x/%014" PRIx64 "%016" PRIx64, (unsigned)(h[0] >> 56), h[0] & (UINT64_MAX >> 8), h[1]);
@@ -12857,14 +12853,14 @@ static struct insitu__disk_known *insitu__disk_place(const struct insitu__disk *
   return &d->known[((h >> 8) + (h & 255) % INSITU__DISK_PROBES) % INSITU__DISK_KNOWN]; /* full: one is forgotten */
 }
 static int insitu__disk_knows(const struct insitu__disk *d, const char *key, const char *etag) {
-  uint64_t h = insitu__disk_hash(d->seed, key) | 1;
+  uint64_t h = insitu__store_hash(d->seed, key) | 1;
   const struct insitu__disk_known *k = insitu__disk_place(d, h);
   if (k->key != h) return INSITU__DISK_UNKNOWN;
-  return k->etag == insitu__disk_hash(d->seed, etag) ? INSITU__DISK_SAME : INSITU__DISK_OTHER;
+  return k->etag == insitu__store_hash(d->seed, etag) ? INSITU__DISK_SAME : INSITU__DISK_OTHER;
 }
 static void insitu__disk_learn(struct insitu__disk *d, const char *key, const char *etag) {
-  uint64_t h = insitu__disk_hash(d->seed, key) | 1;
-  *insitu__disk_place(d, h) = (struct insitu__disk_known){h, insitu__disk_hash(d->seed, etag)};
+  uint64_t h = insitu__store_hash(d->seed, key) | 1;
+  *insitu__disk_place(d, h) = (struct insitu__disk_known){h, insitu__store_hash(d->seed, etag)};
 }
 static void insitu__disk_trouble(struct insitu__disk *d, const char *what, int error) {
   char text[128], line[400];
