@@ -5632,7 +5632,8 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   struct insitu__http_answer answer;
   uint64_t header_bytes, said; /* said: of an error's body */
   int64_t began;
-  bool begun; /* headers are complete, and this response is the request's */
+  bool headed; /* its headers have come to their end */
+  bool begun;  /* and this response is the request's */
   char error[CURL_ERROR_SIZE];
 };
 
@@ -5993,6 +5994,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (t->header_bytes > INSITU__MAX_HEADERS) return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
   if (n > 5 && !memcmp(line, "HTTP/", 5)) { /* the status line; informational answers come before the real one */
     insitu__http_answer_init(&t->answer);
+    t->headed = false;
     for (size_t i = 5; i + 3 < n; i++)
       if (line[i] == ' ') {
         t->answer.status = atoi(line + i + 1);
@@ -6002,6 +6004,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   }
   size_t length = n;
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
+  if (!length) t->headed = true;
   if (length >= sizeof copy) return n;
   memcpy(copy, line, length);
   copy[length] = 0;
@@ -6174,7 +6177,7 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   if (!t) return NULL;
   t->http = h;
   t->request = r;
-  t->begun = false;
+  t->begun = t->headed = false;
   t->header_bytes = t->said = 0;
   t->error[0] = 0;
   t->began = insitu__base_now();
@@ -6231,8 +6234,9 @@ static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
 static void insitu__http_ended(struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
   struct insitu__http_request *r = t->request;
   bool other = r->sent == t ? r->twin != NULL : r->sent != NULL;
-  if (result == CURLE_OK && !r->winner) insitu__http_begin(t); /* an answer without a body */
-  if (r->winner != t && other) {                               /* the other transfer is still good for an answer, or gives it */
+  if (result == CURLE_OK && !t->headed) result = CURLE_GOT_NOTHING; /* cut off in its headers: to curl one without a body */
+  if (result == CURLE_OK && !r->winner) insitu__http_begin(t);      /* an answer without a body */
+  if (r->winner != t && other) { /* the other transfer is still good for an answer, or gives it */
     if (r->sent == t) r->sent = NULL;
     else r->twin = NULL;
     insitu__http_idle(t);
