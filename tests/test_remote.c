@@ -64,6 +64,7 @@ static int setup(void **state) {
   struct server_options options = {.folder = support_dir};
   killed = server_fork(&options, serve_apart, NULL); /* before there are threads */
   apart = server_fork(&options, serve_apart, NULL);
+  if (getenv("TEST_SEED")) options.seed = strtoull(getenv("TEST_SEED"), NULL, 10); /* of the storm */
   server = server_start(&options);
   return 0;
 }
@@ -333,6 +334,11 @@ static const struct ill overcome[] = {
     {"reset after the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 0}}, .retries = 10},
     {"reset in the body", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 100}}, .retries = 10},
     {"reset in a shard", SHARDED, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 11}}, .retries = 5},
+    {"metadata closed in the header", BIG, {{.key = "*.zarray", EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}},
+        .retries = 1},
+    {"a whole object closed in the header", ZSTD,
+        {{.key = CHUNKS, .fault = SERVER_WHOLE}, {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}},
+        .retries = 5},
     {"reset in metadata", BIG, {{.key = "*.zarray", EACH, .fault = SERVER_RESET, .at = 50}}, .retries = 1},
     {"closed before the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_START}}, .retries = 1},
     {"closed in the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}}, .retries = 10},
