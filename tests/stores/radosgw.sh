@@ -47,7 +47,7 @@ osd pool default pg num = 1
 osd pool default pgp num = 1
 [client]
 ms mon client mode = crc
-rgw frontends = beast endpoint=127.0.0.1:$gateway
+rgw frontends = beast endpoint=127.0.0.1:$gateway tcp_nodelay=1
 EOF
   export CEPH_CONF=$here/ceph.conf
   {
@@ -66,6 +66,7 @@ EOF
   s3_configs radosgw "http://127.0.0.1:$gateway" allow_http=1
   {
     config radosgw_environment "s3://$bucket/$prefix" environment=1
+    echo "brief 1"
     printf 'environment %s\n' "AWS_ACCESS_KEY_ID=$access" "AWS_SECRET_ACCESS_KEY=$secret" AWS_REGION=us-east-1 \
       "AWS_ENDPOINT_URL=http://127.0.0.1:$gateway" AWS_ALLOW_HTTP=true
   } >"$here/environment.config"

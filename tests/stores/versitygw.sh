@@ -25,10 +25,14 @@ server_start() {
   upload s3 "https://127.0.0.1:$port" || return
   s3_configs versitygw "https://127.0.0.1:$port" "ca_bundle=$tls_folder/ca.pem"
   # Told the wrong region, it names the right one.
-  config versitygw_region "s3://$bucket/$prefix" "endpoint=https://127.0.0.1:$port" region=eu-west-1 "access_key_id=$access" \
-    "secret_access_key=$secret" "ca_bundle=$tls_folder/ca.pem" >"$here/region.config"
+  {
+    config versitygw_region "s3://$bucket/$prefix" "endpoint=https://127.0.0.1:$port" region=eu-west-1 "access_key_id=$access" \
+      "secret_access_key=$secret" "ca_bundle=$tls_folder/ca.pem"
+    echo "brief 1"
+  } >"$here/region.config"
   {
     config versitygw_profile "s3://$bucket/$prefix" profile=tests "ca_bundle=$tls_folder/ca.pem" environment=1
+    echo "brief 1"
     printf 'environment %s\n' "AWS_CONFIG_FILE=$here/aws_config" "AWS_SHARED_CREDENTIALS_FILE=$here/aws_credentials"
   } >"$here/profile.config"
   printf '%s\n' '[profile tests]' 'region = us-east-1' "endpoint_url = https://127.0.0.1:$port" >"$here/aws_config"
