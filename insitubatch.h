@@ -5604,7 +5604,7 @@ struct insitu__http_request {
   struct insitu__http_request *next;
   struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
   struct insitu__coro *co;
-  uint64_t skip;
+  uint64_t skip, left; /* bytes of the body to drop first; to take at most */
   int64_t began;
   int failure; /* INSITU__HTTP_... below */
   CURLcode result;
@@ -5656,8 +5656,9 @@ struct insitu__http {
   struct insitu__http_desc desc;
   struct insitu__reactor *reactor;
   bool attached, curl;
-  bool sweep; /* some requests are to be given up */
-  bool over;  /* all are, and those to come */
+  bool sweep;   /* some requests are to be given up */
+  bool over;    /* all are, and those to come */
+  bool starved; /* memory was missing for a socket: what is under way would wait for ever */
   CURLM *multi;
   int64_t timer; /* when curl wants to be called; INT64_MAX: not */
   bool news;     /* curl may have finished transfers */
@@ -5877,7 +5878,7 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
     else {
       int64_t until, now = (int64_t)time(NULL);
       bool told = insitu__sign_parse_http_date(value, &until);
-      a->retry_after = !told ? -1 : until > now ? until - now : 0;
+      a->retry_after = !told ? -1 : until > now ? (int64_t)insitu__base_min((uint64_t)(until - now), 1u << 20) : 0;
     }
   } else if (name == 8 && !strncasecmp(line, "location", name)) {
     insitu__mem_free(a->location);
@@ -5937,11 +5938,19 @@ static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *
   }
   if (!s) {
     s = insitu__http_socket_open(h, fd);
-    if (!s) return -1;
+    if (!s) { /* an error from here would keep curl from ever setting its timer again */
+      h->starved = true;
+      return 0;
+    }
     curl_multi_assign(h->multi, fd, s);
   }
   insitu__ring_poll_want(&h->reactor->ring, s->poll, (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0));
   return 0;
+}
+/* As curl makes it, but for a program that is started meanwhile. */
+static curl_socket_t insitu__http_on_open(void *user, curlsocktype purpose, struct curl_sockaddr *a) {
+  (void)user, (void)purpose;
+  return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
   struct insitu__http *h = (struct insitu__http *)user;
@@ -5964,8 +5973,12 @@ static int insitu__http_judge(struct insitu__http_request *r) {
   bool tail = r->first == INSITU__RING_TAIL;
   if (a->status == 206) {
     if (!a->has_range || a->first > a->last || a->last - a->first >= r->bytes) return INSITU__HTTP_RANGE;
-    if (tail) return a->total != UINT64_MAX && a->last + 1 == a->total ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
-    bool whole = a->last - a->first + 1 == r->bytes || a->total == UINT64_MAX || a->last + 1 == a->total;
+    r->left = a->last - a->first + 1;
+    if (tail) {
+      bool end = a->total != UINT64_MAX && a->last + 1 == a->total;
+      return end && (r->left == r->bytes || !a->first) ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
+    }
+    bool whole = r->left == r->bytes || a->total == UINT64_MAX || a->last + 1 == a->total;
     return a->first == r->first && whole ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
   }
   if (tail && a->length == UINT64_MAX) return INSITU__HTTP_WHOLE;
@@ -5990,6 +6003,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
   char copy[8192]; /* longer ones are none of those we want */
   n *= size;
+  if (t->request->winner && t->request->winner != t) return 0; /* the other gives the body */
   t->header_bytes += n;
   if (t->header_bytes > INSITU__MAX_HEADERS) return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
   if (n > 5 && !memcmp(line, "HTTP/", 5)) { /* the status line; informational answers come before the real one */
@@ -6016,14 +6030,15 @@ static bool insitu__http_place(struct insitu__http_request *r, const char *bytes
   r->skip -= drop;
   bytes += drop;
   n -= drop;
-  while (n && r->n_iov) {
-    uint64_t part = insitu__base_min(n, r->iov->iov_len);
+  while (n && r->n_iov && r->left) {
+    uint64_t part = insitu__base_min(insitu__base_min(n, r->left), r->iov->iov_len);
     if (r->iov->iov_base && part) {
       memcpy(r->iov->iov_base, bytes, (size_t)part);
       r->iov->iov_base = (char *)r->iov->iov_base + part;
     }
     r->iov->iov_len -= (size_t)part;
     r->placed += part;
+    r->left -= part;
     bytes += part;
     n -= part;
     if (!r->iov->iov_len) r->iov++, r->n_iov--;
@@ -6122,6 +6137,7 @@ static void insitu__http_options_set(struct insitu__http_transfer *t) {
   const struct insitu__http_desc *d = &t->http->desc;
   CURL *e = t->easy;
   curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
+  curl_opensocket_callback on_open = insitu__http_on_open;
   int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms, stall = r->stall_ms ? r->stall_ms : d->stall_ms;
   insitu__http_set_text(e, CURLOPT_URL, r->url);
   insitu__http_set_long(e, CURLOPT_PATH_AS_IS, 1);
@@ -6150,6 +6166,7 @@ static void insitu__http_options_set(struct insitu__http_transfer *t) {
   insitu__http_set_pointer(e, CURLOPT_RESOLVE, t->resolve);
   insitu__http_set_pointer(e, CURLOPT_PRIVATE, t);
   insitu__http_set_pointer(e, CURLOPT_ERRORBUFFER, t->error);
+  curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
   curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
   insitu__http_set_pointer(e, CURLOPT_HEADERDATA, t);
   curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
@@ -6200,6 +6217,8 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   if (h->under_way > peak) atomic_store_explicit(&h->peak, h->under_way, memory_order_relaxed);
   if (ok && curl_multi_add_handle(h->multi, t->easy) == CURLM_OK) return t;
   insitu__http_idle(t);
+  if (twin) r->twin = NULL;
+  else r->sent = NULL;
   return NULL;
 }
 /* The request is over: takes both its transfers out and lets its coroutine go on. */
@@ -6312,13 +6331,14 @@ static void insitu__http_fail(struct insitu__http *h, struct insitu__http_reques
 static bool insitu__http_given_up(const struct insitu__http *h, const struct insitu__http_request *r) {
   return h->over || h->reactor->closing || (r->give_up && *r->give_up);
 }
-/* Ends the requests that nobody waits for. */
+/* Ends the requests that nobody waits for; and, where memory was missing, those that are under way. */
 static void insitu__http_sweep(struct insitu__http *h) {
   struct insitu__http_request *queued = h->first, *next;
-  h->sweep = false;
+  bool starved = h->starved;
+  h->sweep = h->starved = false;
   for (struct insitu__http_transfer *t = h->active; t;) {
-    bool ends = insitu__http_given_up(h, t->request);
-    if (ends) insitu__http_fail(h, t->request, INSITU__HTTP_CANCELLED);
+    bool vain = insitu__http_given_up(h, t->request), ends = vain || starved;
+    if (ends) insitu__http_fail(h, t->request, vain ? INSITU__HTTP_CANCELLED : INSITU__HTTP_MEMORY);
     t = ends ? h->active : t->next; /* one request may have two transfers */
   }
   h->first = NULL;
@@ -6330,14 +6350,14 @@ static void insitu__http_sweep(struct insitu__http *h) {
 }
 static bool insitu__http_turn(struct insitu__reactor_source *source) {
   struct insitu__http *h = (struct insitu__http *)(void *)source;
-  bool any = h->sweep || (h->reactor->closing && (h->active || h->first));
   int running, left;
-  if (any) insitu__http_sweep(h);
   if (h->timer != INT64_MAX && h->timer <= insitu__base_now()) {
     h->timer = INT64_MAX; /* curl sets it anew */
     h->news = true;
     curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
+  bool any = h->sweep || h->starved || (h->reactor->closing && (h->active || h->first));
+  if (any) insitu__http_sweep(h);
   for (struct insitu__http_request *r; (r = h->first) && (double)h->under_way < h->limit; any = true) {
     h->first = r->next;
     if (!insitu__http_multi(h) || !insitu__http_start(h, r, false)) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
@@ -6371,28 +6391,29 @@ static void insitu__http_end(struct insitu__reactor_source *source) { /* no coro
 
 /* -- names to addresses: on a worker, since curl's own way can block the loop while it gives up -- */
 
-struct insitu__http_lookup { /* lives on the asking coroutine's stack; the worker owns it during the call */
-  struct insitu__http_host *host;
+/* Lives on the asking coroutine's stack; the worker owns it during the call. Not the host's own places: requests that queued
+ * before may take from those meanwhile. */
+struct insitu__http_lookup {
+  char name[256];
+  unsigned n;
+  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
 };
 static void insitu__http_lookup(void *arg, unsigned worker) {
-  struct insitu__http_host *host = ((struct insitu__http_lookup *)arg)->host;
+  struct insitu__http_lookup *l = (struct insitu__http_lookup *)arg;
   struct addrinfo hints, *list = NULL;
-  char name[sizeof host->name];
   (void)worker;
   memset(&hints, 0, sizeof hints);
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_ADDRCONFIG;
-  memcpy(name, host->name, sizeof name);
-  *strrchr(name, ':') = 0;
-  host->n = 0;
-  if (getaddrinfo(name, NULL, &hints, &list)) return; /* curl asks again, and tells why */
-  for (struct addrinfo *a = list; a && host->n < INSITU__HTTP_ADDRESSES; a = a->ai_next) {
+  *strrchr(l->name, ':') = 0;
+  if (getaddrinfo(l->name, NULL, &hints, &list)) return; /* curl asks again, and tells why */
+  for (struct addrinfo *a = list; a && l->n < INSITU__HTTP_ADDRESSES; a = a->ai_next) {
     char text[INET6_ADDRSTRLEN];
     const void *from = a->ai_family == AF_INET    ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
                        : a->ai_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
                                                   : NULL;
     if (from && inet_ntop(a->ai_family, from, text, sizeof text))
-      snprintf(host->address[host->n++], sizeof *host->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
+      snprintf(l->address[l->n++], sizeof *l->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
   }
   freeaddrinfo(list);
 }
@@ -6416,13 +6437,19 @@ static void insitu__http_resolve_await(struct insitu__http *h, const char *url) 
   }
   if (host && insitu__base_now() < host->until) return;
   struct insitu__reactor_gate gate;
-  struct insitu__http_lookup lookup = {host ? host : oldest};
+  struct insitu__http_lookup lookup = {.n = 0};
   insitu__reactor_gate_expect(&gate, 1);
-  host = lookup.host;
-  memcpy(host->name, name, sizeof name);
+  memcpy(lookup.name, name, sizeof name);
+  if (!host) { /* another one's place */
+    host = oldest;
+    host->n = 0;
+    memcpy(host->name, name, sizeof name);
+  }
   host->asking = true;
   host->gate = &gate;
   insitu__reactor_work_await(h->reactor, insitu__http_lookup, &lookup);
+  host->n = lookup.n;
+  memcpy(host->address, lookup.address, sizeof host->address);
   host->until = insitu__base_now() + (host->n ? INSITU__HTTP_RESOLVED : 0);
   host->asking = false;
   host->gate = NULL;
@@ -6512,6 +6539,7 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   r->failure = INSITU__HTTP_FINE;
   r->result = CURLE_OK;
   r->skip = 0;
+  r->left = UINT64_MAX;
   r->transient = r->unsent = false;
   r->tunnel = 0;
   if (insitu__http_given_up(h, r)) return INSITU_CANCELLED; /* the sweep may be over */
@@ -6583,7 +6611,7 @@ static insitu_status insitu__http_call_await(
     r->cause = NULL;
     insitu_status status = insitu__http_await(h, r, &once);
     bool again = status == INSITU_OK ? insitu__http_transient_status(r->answer.status) : status < 0 && r->transient;
-    if (!again || i >= tries || !insitu__reactor_sleep_await(h->reactor, INSITU__HTTP_PAUSE << i)) {
+    if (!again || i >= tries || !insitu__reactor_sleep_await(h->reactor, (int64_t)INSITU__HTTP_PAUSE << i)) {
       if (status >= 0) return status;
       insitu__error_cause(err, &once);
       return insitu__error_set(err, status, "%s", once.message);
@@ -11110,9 +11138,9 @@ struct insitu__store_fetch { /* one read on its way; lives on its coroutine's st
   uint64_t had;                 /* of them, what earlier attempts brought */
   char etag[INSITU__HTTP_ETAG]; /* of the body whose beginning has arrived */
   bool pinned;                  /* or of the object that this must be a part of */
+  bool mixed;                   /* what has arrived comes from two versions of the object */
   char *moved;                  /* where a redirect sends us */
   unsigned redirects, learned;
-  bool shorter; /* out: the object ends before the range */
 };
 
 /* Compares an object's ETag with what was seen before, and notes it. False: it has changed. */
@@ -11236,21 +11264,23 @@ static bool insitu__store_fetch_again_await(struct insitu__store_fetch *f) {
 /* Notes what a broken transfer has brought of the range. */
 static void insitu__store_fetch_keep(struct insitu__store_fetch *f) {
   const struct insitu__http_answer *a = &f->request.answer;
+  bool tail = f->offset == INSITU__RING_TAIL;
   if (f->request.placed == f->had) return;
-  if (f->offset == INSITU__RING_TAIL) {
+  if (tail) {
     f->offset = a->status == 206 ? a->first : a->length - insitu__base_min(f->bytes, a->length);
     f->bytes = insitu__base_min(f->bytes, (a->status == 206 ? a->total : a->length) - f->offset);
   }
+  if (f->had || f->pinned) f->mixed |= f->etag[0] && strcmp(f->etag, a->etag);
+  else memcpy(f->etag, a->etag, sizeof f->etag);
   f->had = f->request.placed;
-  if (f->bytes && f->had > f->bytes) f->bytes = f->room; /* it was the whole object */
-  memcpy(f->etag, a->etag, sizeof f->etag);
+  if (f->bytes && !tail && a->status == 200 && f->had >= f->bytes)
+    f->bytes = insitu__base_max(f->room, f->had); /* it was the whole object */
 }
 /* A whole answer has come: checks that it belongs to what was read before. */
 static insitu_status insitu__store_fetch_take(struct insitu__store_fetch *f, insitu_error *err) {
   struct insitu__store_remote *m = f->store->remote;
   const struct insitu__http_answer *a = &f->request.answer;
-  insitu__http_served(&m->http);
-  bool other = (f->had || f->pinned) && f->etag[0] && strcmp(f->etag, a->etag);
+  bool other = f->mixed || ((f->had || f->pinned) && f->etag[0] && strcmp(f->etag, a->etag));
   if (!m->http.desc.any_etag && (other || (f->what == INSITU__CLOUD_READ && !insitu__store_same(m, f->key, a->etag))))
     return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it is not the object that was read before (its ETag changed)",
         "the archive must not change while it is open; open it again once it is complete", err);
@@ -11267,6 +11297,7 @@ static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch 
   struct insitu__http_request *r = &f->request;
   const struct insitu__http_answer *a = &r->answer;
   char code[64];
+  if (!insitu__http_transient_status(a->status)) insitu__http_served(&m->http);
   switch (a->status) {
   case 200:
   case 206:
@@ -11276,7 +11307,7 @@ static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch 
     if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
     return insitu__store_fetch_failed(f, INSITU_E_HTTP, "its body ends early, in every attempt", "check the server", err);
   case 304:
-    if (!f->tag) break;
+    if (!f->tag || !f->tag->etag[0] || f->had) break; /* not asked for */
     f->tag->unchanged = true;
     return INSITU_OK;
   case 412:
@@ -11323,6 +11354,8 @@ static insitu_status insitu__store_fetch_await(struct insitu__store_fetch *f, in
       continue;
     }
     insitu__store_fetch_keep(f);
+    if (!f->request.failure && f->bytes && f->had == f->bytes)
+      return insitu__store_fetch_take(f, err); /* all of it came, but for the body's end */
     if (f->request.transient && insitu__store_fetch_again_await(f)) continue;
     char tries[32] = "";
     if (f->retry.tries) snprintf(tries, sizeof tries, "after %u attempts", f->retry.tries + 1);
@@ -11337,8 +11370,8 @@ static void insitu__store_fetch_end(struct insitu__store_fetch *f) {
 }
 
 static insitu_status insitu__store_remote_size_await(
-    struct insitu__store *s, const char *key, uint64_t *size, insitu_error *err) {
-  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_HEAD};
+    struct insitu__store *s, const char *key, const bool *give_up, uint64_t *size, insitu_error *err) {
+  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_HEAD, .request.give_up = give_up};
   insitu_status status = insitu__store_fetch_await(&f, err);
   *size = f.request.answer.length;
   if (status >= 0 && *size == UINT64_MAX)
@@ -11404,6 +11437,9 @@ static insitu_status insitu__store_rest_await(
       status = part[i].status;
       if (err && err->status >= 0) *err = part[i].error;
     }
+    if (!status && part[i].fetch.request.placed != part[i].fetch.bytes)
+      status = insitu__store_fetch_failed(&part[i].fetch, INSITU_E_CHANGED, "it became shorter while it was read",
+          "the archive must not change while it is open; open it again once it is complete", err);
     *got += part[i].fetch.request.placed;
     insitu__store_fetch_end(&part[i].fetch);
   }
@@ -11423,7 +11459,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
   if (tag) tag->unchanged = false;
   f.request.give_up = tag ? tag->give_up : NULL;
   if (!room || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
-    status = insitu__store_remote_size_await(s, key, &size, err);
+    status = insitu__store_remote_size_await(s, key, f.request.give_up, &size, err);
     if (status < 0) return status;
     room = insitu__store_range(size, &offset, iov, n_iov);
     if (!room) return INSITU_OK;
@@ -11449,7 +11485,8 @@ static insitu_status insitu__store_remote_get_await(
   if (status < 0) return status;
   f.request.text.limit = limit;
   status = insitu__store_fetch_await(&f, err);
-  if (status >= 0 && !f.request.text.text && !insitu__text_buffer_bytes(&f.request.text, "", 0)) status = INSITU_E_NOMEM;
+  if (status >= 0 && !f.request.text.text && !insitu__text_buffer_bytes(&f.request.text, "", 0))
+    status = insitu__store_fetch_failed(&f, INSITU_E_NOMEM, "no memory", "give the process more memory", err);
   if (status >= 0) {
     *text = f.request.text.text;
     *n = f.request.text.n;
@@ -12075,7 +12112,7 @@ static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insi
   insitu_error cause = {0};
 #ifndef INSITU_NO_CURL
   if (s->remote) {
-    insitu_status sized = insitu__store_remote_size_await(&zip->base, zip->name, &zip->bytes, err);
+    insitu_status sized = insitu__store_remote_size_await(&zip->base, zip->name, NULL, &zip->bytes, err);
     if (sized < 0) return sized;
   }
 #endif
@@ -18429,11 +18466,11 @@ static void insitu__loader_cut(insitu_loader *ld) {
   while (t) {
     struct insitu__loader_tile *head = t, *last = t;
     bool far = ld->store.remote != NULL;
+    uint64_t most = far && !ld->store.zip ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP; /* see insitu__loader_run_await */
     uint64_t bytes = t->want, gaps = 0, n_iov = t->n_iov;
     for (t = t->next; t && t->array == head->array && t->object == head->object; t = t->next) {
       uint64_t end = last->at + last->want;
-      if (t->at < end || t->at - end > (far ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP) ||
-          bytes >= (far ? INSITU__LOADER_FAR_RUN : INSITU__LOADER_RUN) ||
+      if (t->at < end || t->at - end > most || bytes >= (far ? INSITU__LOADER_FAR_RUN : INSITU__LOADER_RUN) ||
           (far && 4 * (gaps + t->at - end) > bytes - gaps + t->want))
         break;
       n_iov += t->n_iov + 1;

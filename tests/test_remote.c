@@ -7,6 +7,7 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include "zip.h"
 #include <sys/resource.h>
 #ifndef TEST_DATA
 #define TEST_DATA "tests/data"
@@ -516,6 +517,40 @@ static void test_overcome(void **state) {
 static void test_fatal(void **state) {
   (void)state;
   suffer_all(fatal, sizeof fatal / sizeof *fatal);
+}
+/* Inner chunks of a shard in a remote zip file, with gaps between them that a read over plain HTTP would drop: what is read of a zip
+ * file has a place, and no more than there is room for. */
+static void test_gaps_in_zip(void **state) {
+  static const struct support_array gaps = {.name = "gaps",
+      .ndim = 2,
+      .shape = {32, 75000},
+      .chunk = {1, 75000},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .big = true,
+      .shard = {8, 1},
+      .gap = 70000};
+  (void)state;
+  struct zip z = {.n = 0};
+  char path[PATH_MAX];
+  snprintf(path, sizeof path, "%s", support_path("gaps"));
+  support_make(path, &gaps);
+  zip_folder(&z, path, "");
+  zip_finish(&z, "", false);
+  zip_write(&z, support_path("gaps.zip"));
+  zip_free(&z);
+  insitu_variable v = {.label = "x", .path = "gaps"};
+  struct job j = {.url = path, .variables = &v, .n_variables = 1, .mode = INLINE_EPOLL};
+  struct run want = run(&j);
+  assert_int_equal(want.status, INSITU_END);
+  EACH_MODE (m) {
+    server_reset(server);
+    j.url = server_url(server, "gaps.zip");
+    j.mode = m;
+    struct run r = run(&j);
+    if (r.status != INSITU_END) fail_msg("%s", r.err.message);
+    assert_true(r.order == want.order && r.bytes == want.bytes);
+  }
 }
 /* A chunk that is there and was answered by 404 is a chunk that is absent: its fill value, and counted. */
 static void test_absent(void **state) {
@@ -1079,11 +1114,12 @@ static void test_round_trips(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores), cmocka_unit_test(test_urls),
-      cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal), cmocka_unit_test(test_absent),
-      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
-      cmocka_unit_test(test_deadlines), cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
-      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors),
-      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal),
+      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
+      cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
+      cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled),
+      cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -1,0 +1,354 @@
+/* Reads through a store from a server whose bodies end too early or too late, whose objects change on the way, and from a curl that
+ * refuses; and what is taken as the answer to a range. */
+#include "server.h"
+#include <curl/curl.h>
+static int refusals; /* of curl, to come */
+static CURLMcode add_handle(CURLM *multi, CURL *easy) {
+  return refusals && refusals-- ? CURLM_OUT_OF_MEMORY : curl_multi_add_handle(multi, easy);
+}
+#define curl_multi_add_handle(multi, easy) add_handle(multi, easy)
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+
+/* ---- header lines ---- */
+static void take(struct insitu__http_answer *a, const char *line) {
+  char *copy = strdup(line);
+  assert_true(insitu__http_take_header(a, copy));
+  free(copy);
+}
+static void test_retry_after(void **state) {
+  (void)state;
+  struct insitu__http_answer a = {.status = 503};
+  char line[100];
+  insitu__http_answer_init(&a);
+  take(&a, "Retry-After: 7");
+  assert_int_equal(a.retry_after, 7);
+  take(&a, "Retry-After: 0");
+  assert_int_equal(a.retry_after, 0);
+  take(&a, "Retry-After: 99999999999999999");
+  assert_int_equal(a.retry_after, 1 << 20);
+  take(&a, "Retry-After: soon");
+  assert_int_equal(a.retry_after, -1);
+  take(&a, "Retry-After: Tue, 15 Nov 1994 08:12:31 GMT");
+  assert_int_equal(a.retry_after, 0);
+  take(&a, "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"); /* nanoseconds until then are more than 64 bits hold */
+  assert_int_equal(a.retry_after, 1 << 20);
+  time_t soon = time(NULL) + 1000;
+  strftime(line, sizeof line, "Retry-After: %a, %d %b %Y %H:%M:%S GMT", gmtime(&soon));
+  take(&a, line);
+  assert_true(a.retry_after > 0 && a.retry_after <= 1000);
+  insitu__http_answer_free(&a);
+}
+
+/* ---- what is taken as the answer to a range ---- */
+static void test_judge(void **state) {
+  (void)state;
+  enum { FINE = INSITU__HTTP_FINE, RANGE = INSITU__HTTP_RANGE, WHOLE = INSITU__HTTP_WHOLE, ENCODED = INSITU__HTTP_ENCODED };
+  const uint64_t tail = INSITU__RING_TAIL, none = UINT64_MAX;
+  const struct {
+    uint64_t first, bytes; /* asked for */
+    int status;
+    bool has_range;
+    uint64_t from, to, total, length;
+    bool encoded;
+    int verdict;
+    uint64_t skip;
+  } cases[] = {
+      {0, 10, 206, true, 0, 9, 100, 10, false, FINE, 0},
+      {5, 10, 206, true, 5, 14, none, 10, false, FINE, 0},
+      {95, 10, 206, true, 95, 99, 100, 5, false, FINE, 0},  /* at the object's end */
+      {0, 100, 206, true, 0, 99, 100, 100, false, FINE, 0}, /* as long as the buffers */
+      {5, 10, 206, true, 5, 9, none, 5, false, FINE, 0},    /* perhaps its end */
+      {5, 10, 206, true, 5, 9, 100, 5, false, RANGE, 0},    /* too little */
+      {5, 10, 206, true, 5, 15, 100, 11, false, RANGE, 0},  /* too much */
+      {5, 10, 206, true, 6, 15, 100, 10, false, RANGE, 0},  /* another */
+      {5, 10, 206, true, 1, 0, 100, 10, false, RANGE, 0},   /* none */
+      {5, 10, 206, false, 0, 0, none, 10, false, RANGE, 0}, /* none, or several */
+      {0, 0, 206, true, 0, 9, 10, 10, false, RANGE, 0},     /* not asked for */
+      {tail, 10, 206, true, 90, 99, 100, 10, false, FINE, 0},
+      {tail, 10, 206, true, 0, 4, 5, 5, false, FINE, 0},
+      {tail, 10, 206, true, 90, 99, none, 10, false, RANGE, 0}, /* where is the end? */
+      {tail, 10, 206, true, 90, 98, 100, 9, false, RANGE, 0},
+      {tail, 10, 206, true, 95, 99, 100, 5, false, RANGE, 0},
+      {tail, 10, 206, true, 80, 99, 100, 20, false, RANGE, 0},
+      {5, 10, 200, false, 0, 0, none, 100, false, FINE, 5},
+      {5, 10, 200, false, 0, 0, none, none, false, FINE, 5},
+      {2 << 20, 10, 200, false, 0, 0, none, 100, false, WHOLE, 2 << 20},
+      {tail, 10, 200, false, 0, 0, none, 100, false, FINE, 90},
+      {tail, 10, 200, false, 0, 0, none, 4, false, FINE, 0},
+      {tail, 10, 200, false, 0, 0, none, none, false, WHOLE, 0},
+      {0, 10, 200, false, 0, 0, none, 10, true, ENCODED, 0},
+      {0, 10, 503, false, 0, 0, none, 10, true, FINE, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct iovec iov = {0};
+    struct insitu__http_request r = {.iov = &iov, .n_iov = 1, .first = cases[i].first, .bytes = cases[i].bytes};
+    r.answer = (struct insitu__http_answer){.status = cases[i].status,
+        .has_range = cases[i].has_range,
+        .first = cases[i].from,
+        .last = cases[i].to,
+        .total = cases[i].total,
+        .length = cases[i].length,
+        .encoded = cases[i].encoded};
+    int verdict = insitu__http_judge(&r);
+    if (verdict != cases[i].verdict || r.skip != cases[i].skip) fail_msg("case %d: %d, skips %d", (int)i, verdict, (int)r.skip);
+  }
+}
+static void test_place(void **state) { /* never more than there is room for, or than was announced */
+  (void)state;
+  for (uint64_t left = 0; left < 12; left++) {
+    char a[3] = "", b[4] = "";
+    struct iovec iov[] = {{a, 3}, {NULL, 2}, {NULL, 0}, {b, 4}};
+    struct insitu__http_request r = {.iov = iov, .n_iov = 4, .skip = 2, .left = left};
+    bool all = insitu__http_place(&r, "xyabcde", 7);
+    assert_int_equal(all, left >= 5);
+    all = insitu__http_place(&r, "fghijk", 6);
+    assert_false(all);
+    assert_int_equal(r.placed, left < 9 ? left : 9);
+    assert_memory_equal(a, "abc", left < 3 ? left : 3);
+    assert_memory_equal(b, "fghi", left < 5 ? 0 : left < 9 ? left - 5 : 4);
+  }
+}
+
+/* ---- reads through a store ---- */
+enum { PART = INSITU__STORE_PART };
+static struct server *server;
+static struct insitu__reactor reactor;
+static struct insitu__store store;
+static struct {
+  const char *key;
+  uint64_t offset, bytes, got;
+  char *to;
+  insitu_status status;
+  insitu_error err;
+} ask;
+static void ask_it(void *arg) {
+  struct iovec iov[2] = {{ask.to, (size_t)(ask.bytes / 2)}, {ask.to + ask.bytes / 2, (size_t)(ask.bytes - ask.bytes / 2)}};
+  (void)arg;
+  ask.status = insitu__store_read_await(&store, ask.key, ask.offset, iov, 2, &ask.got, &ask.err);
+}
+static void asked(const char *key, uint64_t offset, uint64_t bytes) {
+  ask.key = key;
+  ask.offset = offset;
+  ask.bytes = bytes;
+  ask.to = realloc(ask.to, (size_t)bytes + 1);
+  memset(ask.to, 0, (size_t)bytes);
+  memset(&ask.err, 0, sizeof ask.err);
+  assert_int_equal(insitu__reactor_call(&reactor, ask_it, NULL), INSITU_OK);
+}
+static void open_store(int m, const insitu_option *options, uint64_t n) {
+  insitu_error err = {0};
+  struct insitu__reactor_desc d = {
+      .backend = modes[m].io == INSITU_IO_URING ? INSITU__RING_URING : INSITU__RING_EPOLL, .inline_mode = modes[m].inline_io};
+  const insitu_loader_desc desc = {.api = INSITU_API, .url = server_url(server, ""), .options = options, .n_options = n};
+  d.workers = d.io_threads = d.inline_mode ? 0 : 1;
+  if (insitu__reactor_open(&reactor, &d, &err) || insitu__store_open(&store, &reactor, &desc, &err)) fail_msg("%s", err.message);
+}
+static void close_store(void) {
+  insitu__reactor_close(&reactor);
+  insitu__store_close(&store);
+}
+static int setup(void **state) {
+  (void)state;
+  server = server_start(&(struct server_options){.threads = 1});
+  return 0;
+}
+static int teardown(void **state) {
+  (void)state;
+  free(ask.to);
+  server_stop(&server);
+  return 0;
+}
+static char *noise(uint64_t n) {
+  char *bytes = malloc((size_t)n);
+  assert_non_null(bytes);
+  for (uint64_t i = 0; i < n; i++) bytes[i] = (char)(server__mix(i / 8) >> i % 8 * 8);
+  return bytes;
+}
+static void test_sizes(void **state) { /* objects shorter and longer than parts and buffers, and exactly as long */
+  (void)state;
+  static const uint64_t sizes[] = {1, PART - 1, PART, PART + 1, 2 * PART, 2 * PART + 1};
+  char *bytes = noise(3 * PART);
+  EACH_MODE (m) {
+    server_reset(server);
+    open_store(m, NULL, 0);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      char key[20];
+      uint64_t n = sizes[i];
+      snprintf(key, sizeof key, "s%d", (int)i);
+      server_put(server, key, bytes, n);
+      for (int more = -1; more <= 1; more++) {
+        asked(key, 0, n + (uint64_t)more);
+        if (ask.status) fail_msg("%s", ask.err.message);
+        assert_int_equal(ask.got, more < 0 ? n - 1 : n);
+        assert_memory_equal(ask.to, bytes, ask.got);
+      }
+      asked(key, INSITU__RING_TAIL, 5);
+      assert_true(!ask.status && ask.got == (n < 5 ? n : 5));
+      assert_memory_equal(ask.to, bytes + n - ask.got, ask.got);
+      asked(key, n, 5); /* beyond its end */
+      assert_true(!ask.status && ask.got == 0);
+    }
+    close_store();
+  }
+  free(bytes);
+}
+/* All bytes of a range have come, and then the connection ends without the end of a chunked body: the rest of the read is asked
+ * for, not the object again; and the same with nothing but the range wanted. */
+static void test_end_of_body(void **state) {
+  (void)state;
+  const uint64_t size = 2 * PART + 1000;
+  char *bytes = noise(size);
+  server_put(server, "o", bytes, size);
+  EACH_MODE (m)
+    for (int whole = 0; whole < 3; whole++) {
+      server_reset(server);
+      server_rule(server, (struct server_rule){.fault = SERVER_CHUNKED, .at = PART});
+      int64_t cut = 8 + PART + 2; /* "800000\r\n", and "\r\n" */
+      if (whole < 2) server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = cut});
+      else server_rule(server, (struct server_rule){.each = true, .count = 2, .fault = SERVER_RESET, .at = 100});
+      open_store(m, NULL, 0);
+      asked("o", 0, whole ? size + 5 : PART);
+      if (ask.status) fail_msg("%s", ask.err.message);
+      assert_int_equal(ask.got, whole ? size : PART);
+      assert_memory_equal(ask.to, bytes, ask.got);
+      close_store();
+    }
+  free(bytes);
+}
+/* A server that knows no ranges breaks off behind the first part of a read: an error, or all of it, never a part of it. */
+static void test_broken_whole(void **state) {
+  (void)state;
+  const uint64_t size = 2 * PART;
+  char *bytes = noise(size);
+  server_put(server, "o", bytes, size);
+  for (int ranges = 0; ranges < 2; ranges++) {
+    server_reset(server);
+    server_rule(server, (struct server_rule){.count = ranges, .fault = SERVER_WHOLE});
+    server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = PART + 1000});
+    open_store(EPOLL, NULL, 0);
+    asked("o", 0, size + 1);
+    assert_int_equal(ask.status, ranges ? INSITU_OK : INSITU_E_HTTP);
+    if (ranges) assert_true(ask.got == size && !memcmp(ask.to, bytes, (size_t)size));
+    close_store();
+  }
+  free(bytes);
+}
+static void test_more_than_the_range(void **state) { /* a chunked body that goes on behind what Content-Range says */
+  (void)state;
+  server_reset(server);
+  server_text(server, "o", "0123456789abcdef");
+  server_rule(server, (struct server_rule){.fault = SERVER_CHUNKED});
+  server_rule(server, (struct server_rule){.fault = SERVER_RANGE, .text = "bytes 0-9/10"});
+  open_store(EPOLL, NULL, 0);
+  asked("o", 0, 100);
+  assert_int_equal(ask.status, INSITU_E_HTTP);
+  close_store();
+}
+/* Two versions of an object in one read, from a server without conditions: told, even when both attempts break off. */
+static bool versions(void *user, const struct server_request *q, struct server_answer *a) {
+  int *nth = user;
+  uint64_t first = 0;
+  for (unsigned i = 0; i < q->n_headers; i++)
+    if (!strcasecmp(q->headers[i].name, "range")) sscanf(q->headers[i].value, "bytes=%" SCNu64, &first);
+  a->status = 206;
+  a->headers = malloc(200);
+  snprintf(a->headers, 200, "Content-Range: bytes %d-99/100\r\nETag: \"%d\"\r\n", (int)first, *nth > 0);
+  a->n_body = 100 - first;
+  a->body = malloc(100);
+  memset(a->body, *nth > 0 ? 'n' : 'o', 100);
+  ++*nth;
+  return true;
+}
+static void test_two_versions(void **state) {
+  (void)state;
+  int nth = 0;
+  struct server *other = server_start(&(struct server_options){.answer = versions, .user = &nth}), *kept = server;
+  server_rule(other, (struct server_rule){.count = 2, .fault = SERVER_CLOSE, .at = 20});
+  server = other;
+  open_store(EPOLL, NULL, 0);
+  asked("o", 0, 100);
+  assert_int_equal(ask.status, INSITU_E_CHANGED);
+  close_store();
+  server = kept;
+  server_stop(&other);
+}
+/* A large object without an ETag becomes shorter behind its first part: no hole in what is read. */
+static void test_shrinks(void **state) {
+  (void)state;
+  const uint64_t size = 3 * PART;
+  char *bytes = noise(size), range[60];
+  server_put(server, "o", bytes, size);
+  server_reset(server);
+  server_rule(server, (struct server_rule){.fault = SERVER_ETAG, .text = ""});
+  snprintf(range, sizeof range, "bytes=%d-*", PART);
+  server_rule(server, (struct server_rule){.range = range, .fault = SERVER_STATUS, .status = 416});
+  server_rule(server, (struct server_rule){.range = range, .fault = SERVER_HEADER, .text = "Content-Range: bytes */100"});
+  open_store(EPOLL, NULL, 0);
+  asked("o", 0, size);
+  assert_int_equal(ask.status, INSITU_E_CHANGED);
+  close_store();
+  free(bytes);
+}
+static void test_refusing_curl(void **state) { /* the request fails, and nothing stays behind of it */
+  (void)state;
+  server_reset(server);
+  server_text(server, "o", "0123456789");
+  EACH_MODE (m) {
+    open_store(m, NULL, 0);
+    for (int i = 0; i < 5; i++) {
+      refusals = i % 2;
+      asked("o", 2, 3);
+      assert_int_equal(ask.status, i % 2 ? INSITU_E_NOMEM : INSITU_OK);
+      if (!(i % 2)) assert_memory_equal(ask.to, "234", 3);
+      assert_int_equal(store.remote->http.under_way, 0);
+    }
+    close_store();
+  }
+}
+static void test_slowed_down(void **state) { /* answers of every kind lift the limit again, "not there" as well */
+  (void)state;
+  server_reset(server);
+  open_store(EPOLL, NULL, 0);
+  store.remote->http.limit = 1;
+  for (int i = 0; i < 10; i++) {
+    asked("absent", 0, 3);
+    assert_int_equal(ask.status, INSITU_E_NOTFOUND);
+  }
+  assert_true(store.remote->http.limit > 4);
+  close_store();
+}
+static void test_names(void **state) { /* a name's addresses are asked for again while requests wait for their turn */
+  (void)state;
+  server_reset(server);
+  server_text(server, "o", "0123456789");
+  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2] = {"127.0.0.1"};
+  struct insitu__http_lookup lookup = {.name = "127.0.0.1:80"};
+  insitu__http_lookup(&lookup, 0);
+  assert_int_equal(lookup.n, 1);
+  assert_string_equal(lookup.name, "127.0.0.1");
+  assert_memory_equal(lookup.address, address, strlen("127.0.0.1") + 1);
+  lookup = (struct insitu__http_lookup){.name = "no.such.name.invalid:80"};
+  insitu__http_lookup(&lookup, 0);
+  assert_int_equal(lookup.n, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_retry_after),
+      cmocka_unit_test(test_judge),
+      cmocka_unit_test(test_place),
+      cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_end_of_body),
+      cmocka_unit_test(test_broken_whole),
+      cmocka_unit_test(test_more_than_the_range),
+      cmocka_unit_test(test_two_versions),
+      cmocka_unit_test(test_shrinks),
+      cmocka_unit_test(test_refusing_curl),
+      cmocka_unit_test(test_slowed_down),
+      cmocka_unit_test(test_names),
+  };
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
