@@ -518,7 +518,7 @@ static void test_fatal(void **state) {
   (void)state;
   suffer_all(fatal, sizeof fatal / sizeof *fatal);
 }
-/* Inner chunks of a shard in a remote zip file, with gaps between them that a read over plain HTTP would drop: what is read of a zip
+/* Inner chunks of a shard in a remote zip file, with gaps that a read over plain HTTP would drop: what is read of a zip
  * file has a place, and no more than there is room for. */
 static void test_gaps_in_zip(void **state) {
   static const struct support_array gaps = {.name = "gaps",
