@@ -144,7 +144,7 @@ static void test_place(void **state) {
   for (int i = 0; i < 64; i++) from[i] = (char)i;
   for (uint64_t piece = 1; piece <= 40; piece++) {
     struct iovec iov[3] = {{a, 7}, {NULL, 5}, {b, 9}};
-    struct insitu__http_request r = {.iov = iov, .n_iov = 3, .skip = 4};
+    struct insitu__http_request r = {.iov = iov, .n_iov = 3, .skip = 4, .left = UINT64_MAX};
     memset(a, 99, sizeof a);
     memset(b, 99, sizeof b);
     uint64_t at = 0;
