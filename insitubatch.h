@@ -129,7 +129,7 @@
  *   azure_), and capitals do not matter. What no option says is taken from the environment, by the names in brackets, and from the
  *   files of the stores' own tools; environment = false leaves both out, and proxies of the environment. An empty option is as
  *   none. An endpoint with http:// needs allow_http = true. skip_signature = true reads public data: nothing is asked for
- *   credentials then.
+ *   credentials then. Other names that those tools have for the same are taken, too: insitu__cloud_names has all.
  *   s3   region [AWS_REGION, AWS_DEFAULT_REGION] (else of the profile, else us-east-1; what the server says is learnt), endpoint
  *        [AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL], virtual_hosted_style_request (on, but with an endpoint of yours, or a dot in the
  *        bucket's name), request_payer [AWS_REQUEST_PAYER], allow_http [AWS_ALLOW_HTTP], skip_signature [AWS_SKIP_SIGNATURE].
@@ -139,7 +139,7 @@
  *        source_profile or credential_source (endpoint_url_sts [AWS_ENDPOINT_URL_STS]), not SSO, MFA or credential_process; the
  *        container's [AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, _FULL_URI, AWS_CONTAINER_AUTHORIZATION_TOKEN, _TOKEN_FILE]; the
  *        instance's (IMDSv2; metadata_endpoint [AWS_EC2_METADATA_SERVICE_ENDPOINT], ec2_metadata_disabled
- *        [AWS_EC2_METADATA_DISABLED])
+ *        [AWS_EC2_METADATA_DISABLED]). Directory buckets (S3 Express One Zone, names that end in --x-s3) are not supported
  *   gs   endpoint [STORAGE_EMULATOR_HOST, then without credentials], user_project, skip_signature [GOOGLE_SKIP_SIGNATURE].
  *        Credentials: bearer_token [GOOGLE_BEARER_TOKEN]; hmac_access_key_id and hmac_secret_access_key; service_account_key
  *        (JSON), service_account (its file) [GOOGLE_SERVICE_ACCOUNT_KEY, GOOGLE_SERVICE_ACCOUNT]; application_credentials
@@ -148,7 +148,7 @@
  *   az   account_name [AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT], endpoint [AZURE_STORAGE_ENDPOINT], use_emulator
  *        [AZURE_STORAGE_USE_EMULATOR], skip_signature [AZURE_SKIP_SIGNATURE]. Credentials: bearer_token [AZURE_STORAGE_TOKEN];
  *        account_key [AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_KEY]; sas_token [AZURE_STORAGE_SAS_TOKEN]; client_id and tenant_id
- *        [AZURE_CLIENT_ID, AZURE_TENANT_ID; authority_host AZURE_AUTHORITY_HOST] with client_secret [AZURE_CLIENT_SECRET] or
+ *        [AZURE_CLIENT_ID, AZURE_TENANT_ID], authority_host [AZURE_AUTHORITY_HOST], with client_secret [AZURE_CLIENT_SECRET] or
  *        federated_token_file [AZURE_FEDERATED_TOKEN_FILE]; the machine's managed identity [IDENTITY_ENDPOINT, IDENTITY_HEADER]
  *   Credentials of options are taken before any others of the list. Those with an end are renewed 5 minutes before it. Secrets are
  *   sent to the endpoint and the services that give them alone, and never told in a message, log or description. A clock that is
@@ -7456,6 +7456,9 @@ static insitu_status insitu__cloud_open_bucket(struct insitu__cloud *c, const ch
   if (account && c->kind != INSITU__CLOUD_AZURE) return insitu__cloud_url_refused("it has no user; credentials are options", err);
   if (!n || n > 255 || strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_$") < n || at[0] == '.')
     return insitu__cloud_url_refused("its bucket or container is no name of one", err);
+  if (c->kind == INSITU__CLOUD_S3 && n > 6 && !strncmp(at + n - 6, "--x-s3", 6))
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store '%.400s': directory buckets (S3 Express One Zone) are not supported; copy the archive to another bucket", url);
   while (*end == '/') end++;
   uint64_t n_prefix = strlen(end);
   while (n_prefix && end[n_prefix - 1] == '/') n_prefix--;

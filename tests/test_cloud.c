@@ -160,6 +160,9 @@ static void test_refused(void **state) {
       {INSITU__CLOUD_HTTP, "http://h/", {"connect_timout", "5s"}, "did you mean 'connect_timeout'?"},
       {INSITU__CLOUD_HTTP, "http://h/", {"bearer_token", "MARKER\r\nX: y"}, "control character"},
       {INSITU__CLOUD_HTTP, "http://h/", {"region", "x"}, "no option 'region'"},
+      {INSITU__CLOUD_HTTP, "http://h/", {"connect_timeout", "5x"},
+          "option 'connect_timeout': '5x' is no value of it; give a time"},
+      {INSITU__CLOUD_S3, "s3://data--use1-az4--x-s3/x", {NULL}, "directory buckets"},
       {INSITU__CLOUD_S3, "s3://", {NULL}, "bucket"},
       {INSITU__CLOUD_S3, "s3://k:MARKER@bucket/x", {NULL}, "no user"},
       {INSITU__CLOUD_S3, "s3://bucket/x?sig=MARKER", {NULL}, "options are no part"},
@@ -202,6 +205,11 @@ static void test_requests(void **state) {
   last.ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_LIST, .key = ""};
   run(prepare, &last);
   assert_int_equal(last.status, INSITU_E_UNSUPPORTED);
+  close_root();
+  opened(
+      OPEN(INSITU__CLOUD_HTTP, "https://u:MARKER@h/x?s=1", "bearer_token", "tMARKER", "skip_signature", "true", "ca_bundle", ""));
+  assert_string_equal(url_of(INSITU__CLOUD_READ, "k", NULL, NULL), "https://h/x/k?s=1");
+  assert_null(header(&last.request, "Authorization"));
   close_root();
   opened(OPEN(INSITU__CLOUD_HTTP, "https://h/x", "bearer_token", "tMARKER"));
   url_of(INSITU__CLOUD_HEAD, "k", NULL, NULL);

@@ -696,6 +696,27 @@ static void test_holes(void **state) {
   free(all);
 }
 
+/* Where a zip file in a remote store lies: names of buckets stand as they are, those of http urls are decoded. */
+static void test_remote_names(void **state) {
+  static const struct {
+    const char *url, *name, *root, *shown;
+  } cases[] = {{"s3://b/d/a%41.zip/x%20y/", "a%41.zip", "x%20y", "s3://b/d/a%41.zip/x%20y"},
+      {"http://u:secret@h/d/a%41.zip/x%20y?secret", "aA.zip", "x y", "http://h/d/aA.zip/x y"},
+      {"http://h/a.zip", "a.zip", "", "http://h/a.zip"}};
+  static const insitu_option options[] = {{"environment", "false"}, {"skip_signature", "true"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    insitu_loader_desc d = {.api = INSITU_API, .url = cases[i].url, .options = options, .n_options = 2};
+    insitu_error err = {0};
+    struct insitu__store s;
+    assert_int_equal(insitu__store_open(&s, NULL, &d, &err), INSITU_OK); /* nothing is asked yet */
+    assert_string_equal(s.zip->name, cases[i].name);
+    assert_string_equal(s.zip->root, cases[i].root);
+    assert_string_equal(s.url, cases[i].shown);
+    insitu__store_close(&s);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_members),
@@ -710,6 +731,7 @@ int main(void) {
       cmocka_unit_test(test_faults),
       cmocka_unit_test(test_archives),
       cmocka_unit_test(test_holes),
+      cmocka_unit_test(test_remote_names),
   };
   return cmocka_run_group_tests(tests, open_reactor, close_reactor);
 }
