@@ -171,7 +171,7 @@ static void test_options(void **state) {
       {"1000000001ms", -1}, {"99999999999999999999ms", -1}};
   static const char *const bad[][2] = {{"connect_timeout", "0"}, {"stall_timeout", "x"}, {"stall_bytes", "-1"},
       {"max_retries", "1.5"}, {"max_retries", "99999999999999999999999"}, {"max_connections", "0"}, {"http_version", "3"},
-      {"hedge", "maybe"}, {"retry_timeout", ""}};
+      {"hedge", "maybe"}, {"retry_timeout", "5x"}};
   struct insitu__http_desc d = {0};
   insitu_status status;
   (void)state;
@@ -190,6 +190,9 @@ static void test_options(void **state) {
   assert_true(!status && d.no_retries);
   assert_true(insitu__http_option(&d, "hedge", "TRUE", NULL, &status));
   assert_true(!status && d.hedge);
+  struct insitu__http_desc before = d;
+  assert_true(insitu__http_option(&d, "retry_timeout", "", NULL, &status)); /* as if it were not there */
+  assert_true(!status && d.retry_ms == before.retry_ms);
   assert_false(insitu__http_option(&d, "max_retrys", "1", NULL, &status));
 }
 static void test_origin(void **state) {
