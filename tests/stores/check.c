@@ -229,8 +229,9 @@ static void set_option(insitu_option *list, uint64_t *n, const char *text) { /* 
     assert_true(at < MOST_OPTIONS);
     list[at] = (insitu_option){key, copy(value)};
     if (at == *n) ++*n;
-  } else if (at < *n) {
-    memmove(list + at, list + at + 1, (size_t)(--*n - at) * sizeof *list);
+  } else {
+    if (at < *n) memmove(list + at, list + at + 1, (size_t)(--*n - at) * sizeof *list);
+    free(key);
   }
 }
 static bool in_list(const char *list, const char *word) { /* words parted by commas */
