@@ -21,7 +21,7 @@ server_start() {
   read -r port < <(free_ports 1)
   # Requests for objects are told by the host that they name.
   spawn gcs "$fake_gcs" -backend memory -scheme http -host 127.0.0.1 -port "$port" -public-host "127.0.0.1:$port" -log-level warn
-  ready 20 curl -fso /dev/null "http://127.0.0.1:$port/storage/v1/b" || return
+  ready 30 curl -fso /dev/null "http://127.0.0.1:$port/storage/v1/b" || return
   upload gs "http://127.0.0.1:$port" || return
   {
     config gcs "gs://$bucket/$prefix" "endpoint=http://127.0.0.1:$port" allow_http=1 skip_signature=1

@@ -47,7 +47,7 @@ EOF
   ln -s "$archives" "$here/root/word/$prefix"
   printf 'reader:%s\n' "$(openssl passwd -apr1 "$secret")" >"$here/passwords"
   spawn nginx nginx -p "$here" -c "$here/nginx.conf" -e "$here/error.log"
-  ready 10 curl -fso /dev/null "http://127.0.0.1:$plain/open/$prefix_escaped/ready" || return
+  ready 30 curl -fso /dev/null "http://127.0.0.1:$plain/open/$prefix_escaped/ready" || return
   echo "$plain $tls $h2" >"$here/ports"
   place=open/$prefix_escaped
   {

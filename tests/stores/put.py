@@ -108,9 +108,9 @@ class Store:
         if not hasattr(self.local, "connection"):
             if url.scheme == "https":
                 tls = ssl.create_default_context(cafile=os.environ["PUT_CA"])
-                self.local.connection = http.client.HTTPSConnection(url.hostname, url.port, timeout=20, context=tls)
+                self.local.connection = http.client.HTTPSConnection(url.hostname, url.port, timeout=60, context=tls)
             else:
-                self.local.connection = http.client.HTTPConnection(url.hostname, url.port, timeout=20)
+                self.local.connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
         headers["Content-Length"] = str(len(body))
         self.local.connection.request(method, path + ("?" + query if query else ""), body, headers)
         answer = self.local.connection.getresponse()

@@ -13,7 +13,7 @@ server_start() {
   printf '%s\n' "Port $port" 'Listen 127.0.0.1' 'Allow 127.0.0.1' 'MaxClients 100' 'Timeout 60' 'LogLevel Connect' \
     "LogFile \"$here/log\"" "PidFile \"$here/pid\"" "ConnectPort $tls" >"$here/conf"
   spawn tinyproxy tinyproxy -d -c "$here/conf"
-  ready 10 curl -fso /dev/null --noproxy '' --proxy "http://127.0.0.1:$port" "http://127.0.0.1:$plain/open/$prefix_escaped/ready" ||
+  ready 30 curl -fso /dev/null --noproxy '' --proxy "http://127.0.0.1:$port" "http://127.0.0.1:$plain/open/$prefix_escaped/ready" ||
     return
   config proxied_http "http://127.0.0.1:$plain/open/$prefix_escaped" "proxy_url=http://127.0.0.1:$port" >"$here/http.config"
   {

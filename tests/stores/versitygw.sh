@@ -21,7 +21,7 @@ server_start() {
   ROOT_ACCESS_KEY=$access ROOT_SECRET_KEY=$secret spawn versitygw "$versitygw" --port "127.0.0.1:$port" --quiet \
     --cert "$tls_folder/server.pem" --key "$tls_folder/server.key" --iam-dir "$here/users" \
     posix --sidecar "$here/metadata" "$here/root"
-  ready 20 curl -so /dev/null --cacert "$tls_folder/ca.pem" "https://127.0.0.1:$port/" || return
+  ready 30 curl -so /dev/null --cacert "$tls_folder/ca.pem" "https://127.0.0.1:$port/" || return
   upload s3 "https://127.0.0.1:$port" || return
   s3_configs versitygw "https://127.0.0.1:$port" "ca_bundle=$tls_folder/ca.pem"
   # Told the wrong region, it names the right one.
