@@ -859,10 +859,18 @@ static char *insitu__mem_text(const char *s, uint64_t n) { /* a NUL-terminated c
  * forked child does not get them: a copy-on-write of pages that a device or the kernel writes to would split parent and child.
  * NULL on failure. */
 static void *insitu__mem_map(uint64_t bytes) {
-  if (bytes > PTRDIFF_MAX) return NULL;
-  void *p = mmap(NULL, (size_t)insitu__base_max(bytes, 1), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == MAP_FAILED) return NULL;
-  if (bytes >= (2u << 20)) (void)madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* only a wish */
+  const uint64_t huge = 2u << 20;
+  uint64_t all = bytes >= huge ? bytes + huge : insitu__base_max(bytes, 1), page = (uint64_t)sysconf(_SC_PAGESIZE);
+  if (bytes > PTRDIFF_MAX - huge) return NULL;
+  char *p = (char *)mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == (char *)MAP_FAILED) return NULL;
+  if (bytes >= huge) { /* begins where a huge page does: else up to two of them would be small ones */
+    uint64_t before = huge - (uintptr_t)p % huge, used = insitu__base_ceil_div(bytes, page) * page;
+    munmap(p, (size_t)before);
+    p += before;
+    if (all - before > used) munmap(p + used, (size_t)(all - before - used));
+    (void)madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* only a wish */
+  }
   (void)madvise(p, (size_t)insitu__base_max(bytes, 1), MADV_DONTFORK);
   return p;
 }
