@@ -588,10 +588,10 @@ static void test_describe(void **state) {
           : insitu__mem_cgroup(false) == insitu__mem_total() ? "cgroup"
                                                              : "machine");
       is_text(&j, origins, "io", "desc");
-          insitu__text_json_size(&j.j, origins), INSITU__LOADER_FIELDS - 5); /* url, sample_dim, time_path, manifest, cache_dir have none */
-          insitu__text_json_size(&j.j, origins), INSITU__LOADER_FIELDS - 4); /* url, sample_dim, time_path, manifest have none */
-          done(&j);
-          insitu_loader_close(&ld);
+      assert_int_equal(insitu__text_json_size(&j.j, origins),
+          INSITU__LOADER_FIELDS - 5); /* url, sample_dim, time_path, manifest, cache_dir have none */
+      done(&j);
+      insitu_loader_close(&ld);
     }
   support_remove(root);
 }
