@@ -167,7 +167,7 @@ cross=aarch64-linux-gnu-gcc
 if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
   mkdir headers
   for header in liburing.h liburing lz4.h lz4hc.h lz4frame.h zstd.h zstd_errors.h zlib.h zconf.h libdeflate.h bzlib.h \
-    snappy-c.h jsmn.h stb; do
+    snappy-c.h jsmn.h stb curl; do
     for folder in /usr/include /usr/include/"$($gcc -dumpmachine)" /usr/local/include; do
       [ ! -e "$folder/$header" ] || ln -sf "$folder/$header" headers/
     done
