@@ -26,12 +26,12 @@ EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
 FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
-# a process of its own.
+# a process of its own, and the cache on disk kills many.
 PURE_TESTS = test_blosc test_box test_codec test_coro test_http test_order test_plan test_server test_sign \
   test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_TESTS = $(IO_TESTS) test_coro test_server
-VG_TESTS = $(filter-out test_memory test_tool test_tool_data, $(TESTS))
+VG_TESTS = $(filter-out test_memory test_tool test_tool_data test_tool_remote test_disk, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
