@@ -11325,8 +11325,8 @@ static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch 
     return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it changed while it was read (its ETag is another)",
         "the archive must not change while it is open; open it again once it is complete", err);
   case 416:
-    if (r->bytes && (f->offset == INSITU__RING_TAIL || !r->first)) return INSITU_OK; /* only of an empty object */
-    if (r->bytes && a->has_range && a->first > a->last && a->total <= r->first) return INSITU_OK;
+    if (r->bytes && a->has_range && a->first > a->last && (f->offset == INSITU__RING_TAIL || a->total <= r->first))
+      return INSITU_OK;
     break;
   case 404:
   case 410:
