@@ -3860,7 +3860,6 @@ static struct insitu__ring_poll *insitu__ring_poll_open(
     struct insitu__ring *r, int fd, void (*ready)(struct insitu__ring_poll *poll, unsigned events), void *user) {
   struct insitu__ring_poll *p = (struct insitu__ring_poll *)insitu__mem_alloc(1, sizeof *p);
   if (!p) return NULL;
-  memset(p, 0, sizeof *p);
   p->fd = fd;
   p->ready = ready;
   p->user = user;
@@ -5607,14 +5606,12 @@ struct insitu__http_request {
   struct insitu__http_answer answer;
   uint64_t placed; /* bytes that went to iov */
   bool transient;  /* it failed, and another attempt may not */
-  bool unsent;     /* nothing was sent: no connection came about */
   /* the engine's own */
   struct insitu__http_request *next;
   struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
   struct insitu__coro *co;
   uint64_t skip, left; /* bytes of the body to drop first; to take at most */
-  int64_t began;
-  int failure; /* INSITU__HTTP_... below */
+  int failure;         /* INSITU__HTTP_... below */
   CURLcode result;
   long tunnel; /* what a proxy answered that was asked for one; 0: none was */
   char *cause; /* curl's text */
@@ -5683,7 +5680,7 @@ struct insitu__http {
   int64_t latency[INSITU__HTTP_LATENCIES];
   unsigned n_latency;
   /* counters: relaxed */
-  atomic_uint_least64_t n_requests, n_retries, n_throttled, n_hedges, n_bytes, n_connections, peak;
+  atomic_uint_least64_t n_requests, n_retries, n_throttled, n_hedges, n_bytes;
 };
 
 static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
@@ -6192,7 +6189,6 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   char host[300];
   if (t) h->idle = t->next;
   else if ((t = (struct insitu__http_transfer *)insitu__mem_alloc(1, sizeof *t))) {
-    memset(t, 0, sizeof *t);
     t->easy = curl_easy_init();
     if (!t->easy) {
       insitu__mem_free(t);
@@ -6221,8 +6217,6 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   h->active = t;
   h->under_way++;
   insitu__http_count(&h->n_requests, 1);
-  uint64_t peak = atomic_load_explicit(&h->peak, memory_order_relaxed);
-  if (h->under_way > peak) atomic_store_explicit(&h->peak, h->under_way, memory_order_relaxed);
   if (ok && curl_multi_add_handle(h->multi, t->easy) == CURLM_OK) return t;
   insitu__http_idle(t);
   if (twin) r->twin = NULL;
@@ -6269,12 +6263,6 @@ static void insitu__http_ended(struct insitu__http *h, struct insitu__http_trans
     insitu__http_idle(t);
     return;
   }
-  long connections = 0;
-  curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connections);
-  insitu__http_count(&h->n_connections, connections > 0 ? (uint64_t)connections : 0);
-  curl_off_t pretransfer = 0;
-  curl_easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &pretransfer);
-  r->unsent = !pretransfer;
   if (r->timing) insitu__http_measure(t->easy, r->timing);
   r->result = result;
   curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &r->tunnel);
@@ -6548,7 +6536,7 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   r->result = CURLE_OK;
   r->skip = 0;
   r->left = UINT64_MAX;
-  r->transient = r->unsent = false;
+  r->transient = false;
   r->tunnel = 0;
   if (insitu__http_given_up(h, r)) return INSITU_CANCELLED; /* the sweep may be over */
   r->co = insitu__coro_current(&h->reactor->coros);
@@ -11238,7 +11226,8 @@ static insitu_status insitu__store_fetch_prepare_await(struct insitu__store_fetc
   if (tail) snprintf(range, sizeof range, "bytes=-%" PRIu64, r->bytes);
   else snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, r->first, r->first + r->bytes - 1);
   if (r->bytes) ask.range = range;
-  if ((f->had || f->pinned) && f->etag[0] && strncmp(f->etag, "W/", 2)) ask.if_match = f->etag; /* a weak one never matches */
+  bool any = f->store->remote->http.desc.any_etag || !strncmp(f->etag, "W/", 2); /* a weak one never matches */
+  if ((f->had || f->pinned) && f->etag[0] && !any) ask.if_match = f->etag;
   if (!f->had && f->tag && f->tag->etag[0]) ask.if_none_match = f->tag->etag;
   insitu_status status = insitu__cloud_prepare_await(&f->store->remote->cloud, &ask, r, err);
   return status < 0 || !f->moved ? status : insitu__store_fetch_move(f, err);
@@ -11252,15 +11241,11 @@ static bool insitu__store_fetch_redirect(struct insitu__store_fetch *f) {
       (http != 301 && http != 302 && http != 303 && http != 307 && http != 308))
     return false;
   CURLU *u = curl_url();
+  insitu__mem_free(f->moved);
+  f->moved = NULL;
   if (u && !curl_url_set(u, CURLUPART_URL, r->url, 0) && !curl_url_set(u, CURLUPART_URL, r->answer.location, 0) &&
-      !curl_url_get(u, CURLUPART_URL, &target, 0) &&
-      (!strncasecmp(target, "http://", 7) || !strncasecmp(target, "https://", 8))) {
-    insitu__mem_free(f->moved);
+      !curl_url_get(u, CURLUPART_URL, &target, 0) && (!strncasecmp(target, "http://", 7) || !strncasecmp(target, "https://", 8)))
     f->moved = insitu__mem_text(target, strlen(target));
-  } else {
-    insitu__mem_free(f->moved);
-    f->moved = NULL;
-  }
   curl_free(target);
   curl_url_cleanup(u);
   return f->moved != NULL;
@@ -11429,7 +11414,6 @@ static insitu_status insitu__store_rest_await(
   if (!status) insitu__reactor_gate_expect(&gate, (unsigned)n);
   for (uint64_t i = 0; !status && i < n; i++) {
     struct insitu__store_part *p = &part[i];
-    memset(p, 0, sizeof *p);
     p->done = &gate;
     p->fetch = (struct insitu__store_fetch){
         .store = s, .key = first->key, .what = INSITU__CLOUD_READ, .offset = at + i * each, .pinned = true};
@@ -11571,7 +11555,6 @@ static const struct insitu__store_ops insitu__store_remote_ops = {insitu__store_
 static insitu_status insitu__store_remote_open(
     struct insitu__store *s, int kind, const insitu_loader_desc *desc, insitu_error *err) {
   struct insitu__store_remote *m = (struct insitu__store_remote *)insitu__mem_alloc(1, sizeof *m);
-  if (m) memset(m, 0, sizeof *m);
   if (!m) return insitu__error_set(err, INSITU_E_NOMEM, "store: no memory to open it; give the process more memory");
   s->ops = &insitu__store_remote_ops; /* closing frees all from here on */
   s->remote = m;
