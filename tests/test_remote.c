@@ -312,7 +312,8 @@ struct ill {
   int http_status;
   uint64_t retries, throttled; /* at least */
   bool retryable;
-  const char *word; /* in the message */
+  const char *word;     /* in the message */
+  insitu_option option; /* one more, in test_parts */
 };
 #define CHUNKS "*/c/*"
 #define EACH .each = true, .count = 1
@@ -870,7 +871,9 @@ static void test_parts(void **state) {
       {"changed between parts", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_CHANGE}},
           .status = INSITU_E_CHANGED},
       {"another object's parts", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_ETAG, .text = "\"x\""}},
-          .status = INSITU_E_CHANGED}};
+          .status = INSITU_E_CHANGED},
+      {"parts of replicas", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_ETAG, .text = "\"x\""}},
+          .option = {"ignore_etag", "true"}}};
   struct run want = {0};
   char url[300];
   int usable[MODES], modes_n = 0;
@@ -884,6 +887,7 @@ static void test_parts(void **state) {
       if (f->rule[k].fault) server_rule(server, f->rule[k]);
     snprintf(url, sizeof url, "%s/large", f ? here() : support_dir);
     struct job j = {.url = url, .variables = &v, .n_variables = 1, .split = INSITU_ALL, .mode = usable[i % (size_t)modes_n]};
+    if (f && f->option.key) j.options[0] = f->option;
     struct run r = run(&j);
     if (!f) want = r;
     const char *name = f ? f->name : "local";
