@@ -787,6 +787,9 @@ static inline uint32_t insitu__base_load32(const void *p) {
 static inline uint64_t insitu__base_load64(const void *p) {
   return insitu__base_load32(p) | (uint64_t)insitu__base_load32((const unsigned char *)p + 4) << 32;
 }
+static inline void insitu__base_store32(void *p, uint64_t v) {
+  for (int i = 0; i < 4; i++) ((unsigned char *)p)[i] = (unsigned char)(v >> 8 * i);
+}
 static inline void insitu__base_store64(void *p, uint64_t v) {
   for (int i = 0; i < 8; i++) ((unsigned char *)p)[i] = (unsigned char)(v >> 8 * i);
 }
@@ -12553,9 +12556,6 @@ static int64_t insitu__disk_now(void) { /* ns since 1970 */
   clock_gettime(CLOCK_REALTIME, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-static void insitu__disk_store32(unsigned char *p, uint64_t v) {
-  for (int i = 0; i < 4; i++) p[i] = (unsigned char)(v >> 8 * i);
-}
 static void insitu__disk_path(const struct insitu__disk_ask *ask, char path[INSITU__DISK_PATH]) {
   uint64_t h[2];
   for (uint64_t i = 0; i < 2; i++) {
@@ -12577,7 +12577,7 @@ static void insitu__disk_stamp(unsigned char *header, int64_t confirmed, int64_t
   unsigned char *p = header + INSITU__DISK_AT_STAMP;
   insitu__base_store64(p, (uint64_t)confirmed);
   insitu__base_store64(p + 8, (uint64_t)used);
-  insitu__disk_store32(
+  insitu__base_store32(
       p + 16, insitu__codec_crc32c(header + INSITU__DISK_AT_CRC, INSITU__DISK_AT_STAMP + 16 - INSITU__DISK_AT_CRC));
 }
 /* Writes insitu__disk_header_bytes of it. */
@@ -12585,20 +12585,20 @@ static void insitu__disk_header(unsigned char *p, const struct insitu__disk_ask 
   uint64_t name = strlen(ask->name), key = strlen(ask->key), n = insitu__disk_header_bytes(ask->name, ask->key);
   memset(p, 0, (size_t)n);
   memcpy(p, INSITU__DISK_ENTRY, 8);
-  insitu__disk_store32(p + INSITU__DISK_AT_VERSION, INSITU__DISK_VERSION);
-  insitu__disk_store32(p + INSITU__DISK_AT_PAYLOAD_CRC, e->crc);
+  insitu__base_store32(p + INSITU__DISK_AT_VERSION, INSITU__DISK_VERSION);
+  insitu__base_store32(p + INSITU__DISK_AT_PAYLOAD_CRC, e->crc);
   insitu__base_store64(p + INSITU__DISK_AT_OFFSET, ask->offset);
   insitu__base_store64(p + INSITU__DISK_AT_ASKED, ask->asked);
   insitu__base_store64(p + INSITU__DISK_AT_SIZE, e->size);
   insitu__base_store64(p + INSITU__DISK_AT_PAYLOAD, e->payload);
-  insitu__disk_store32(p + INSITU__DISK_AT_NAME, name);
-  insitu__disk_store32(p + INSITU__DISK_AT_KEY, key);
-  insitu__disk_store32(p + INSITU__DISK_AT_ETAG, strlen(e->etag));
+  insitu__base_store32(p + INSITU__DISK_AT_NAME, name);
+  insitu__base_store32(p + INSITU__DISK_AT_KEY, key);
+  insitu__base_store32(p + INSITU__DISK_AT_ETAG, strlen(e->etag));
   unsigned char *text = p + INSITU__DISK_HEADER;
   memcpy(text, e->etag, strlen(e->etag));
   memcpy(text + sizeof e->etag, ask->name, (size_t)name);
   memcpy(text + sizeof e->etag + name, ask->key, (size_t)key);
-  insitu__disk_store32(
+  insitu__base_store32(
       p + INSITU__DISK_AT_CRC, insitu__codec_crc32c(p + INSITU__DISK_AT_PAYLOAD_CRC, n - INSITU__DISK_AT_PAYLOAD_CRC));
   insitu__disk_stamp(p, e->confirmed, e->used);
 }
