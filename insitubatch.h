@@ -16903,7 +16903,7 @@ static bool insitu__plan_map_find(struct insitu__plan_map *m, int64_t anchor, ui
 
 /* Whether all anchors [lo, hi) lie in the unit looked at last, and that in the window: what most chunks are. */
 static bool insitu__plan_map_holds(const struct insitu__plan_map *m, int64_t lo, int64_t hi) {
-  uint64_t at = m->sequence + (uint64_t)(lo - m->unit.lo);
+  uint64_t at = m->sequence + ((uint64_t)lo - (uint64_t)m->unit.lo);
   return m->unit.unit != UINT64_MAX && lo >= m->unit.lo && hi <= m->unit.hi && at >= m->window->begin &&
          at + (uint64_t)(hi - lo) <= m->window->end;
 }

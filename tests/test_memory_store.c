@@ -243,7 +243,7 @@ static void test_listing(void **state) {
     struct visit end = {.desc = v->desc, .key = "b", .offset = INSITU__RING_TAIL, .room = {room[i], 0, 0}};
     assert_int_equal(insitu__reactor_call(&reactor, visit_read, &end), INSITU_OK);
     assert_int_equal(end.got, tail[i]);
-    assert_memory_equal(end.text, "0123456789" + 10 - tail[i], tail[i]);
+    assert_memory_equal(end.text, &"0123456789"[10 - tail[i]], tail[i]);
   }
   insitu__reactor_close(&reactor);
 }

@@ -647,7 +647,8 @@ static void test_poll_stolen(void **state) {
           insitu__ring_flush(&r);
           insitu__ring_poll_want(&r, p, POLLIN);
           assert_int_equal(write(ends[1], "b", 1), 1);
-          for (int before = ready; ready == before;) insitu__ring_wait(&r, -1);
+          int before = ready;
+          while (ready == before) insitu__ring_wait(&r, -1);
         }
         insitu__ring_poll_close(&r, p);
         close(ends[0]);
