@@ -272,7 +272,8 @@ enum {
   INSITU_E_CHECK = -21,        /* desc.check: a row that was to be delivered differs from what the slow path reads */
   INSITU_E_HTTP = -22,   /* a server could not be reached, or its answer makes no sense, after all retries; see http_status */
   INSITU_E_AUTH = -23,   /* credentials are missing, wrong or expired, or do not allow it (401, 403) */
-  INSITU_E_CHANGED = -24 /* an object is not the one that was read before: its ETag or size changed */
+  INSITU_E_CHANGED = -24, /* an object is not the one that was read before: its ETag or size changed */
+  INSITU_E_DEVICE = -25   /* there is no such device, or CUDA refused a call: the message has its words */
 };
 
 /* Caller-owned; zero it before use. The first error stays until you zero it. Layout fixed for ever. Credentials never appear. */
@@ -328,10 +329,15 @@ typedef struct insitu_variable {
   int32_t decode;             /* INSITU_CF: packed and missing values by the array's attributes; see FORMATS in the manual */
   const insitu_slice *slices; /* optional */
   uint64_t n_slices;
+  int32_t place;  /* INSITU_HOST, INSITU_PINNED, INSITU_DEVICE, INSITU_DEVICE_OR_HOST; see DEVICES in the manual */
+  int32_t device; /* ordinal of the CUDA device */
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
 enum { INSITU_CF = 1 };                                                     /* insitu_variable.decode */
+/* insitu_variable.place. DEVICE never falls back: where there is no such device, open fails. PINNED is page-locked host memory; it
+ * and DEVICE_OR_HOST become HOST where there is no CUDA device. */
+enum { INSITU_HOST = 0, INSITU_PINNED = 1, INSITU_DEVICE = 2, INSITU_DEVICE_OR_HOST = 3 };
 enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* splits */
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };   /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
 enum { INSITU_RAISE = 1, INSITU_FILL = 2 };          /* on_bad_chunk, on_absent_chunk */
@@ -422,6 +428,7 @@ typedef struct insitu_loader_desc {
   uint64_t max_inflight;   /* chunks being read or decoded at once (32, fewer above 1 MiB each, more up to 64 KiB each) */
   uint64_t decode_threads; /* default: the cores this process may use */
   uint64_t memory_budget;  /* bytes, over all iterators; default: half of the memory this process may use */
+  uint64_t device_budget;  /* bytes on each device, over all iterators; default: what is free there */
   int32_t io;              /* INSITU_IO_URING, INSITU_IO_EPOLL */
   int32_t inline_io;       /* no thread at all: the reactor and the decoders run inside insitu_iter_next */
   int32_t plan_only;       /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no iterators */
@@ -430,6 +437,13 @@ typedef struct insitu_loader_desc {
   int32_t log_level;       /* INSITU_LOG_... */
   void (*log)(void *user, int32_t level, const char *line); /* level 0 error to 3 debug; NULL: to stderr, on rank 0 only */
   void *log_user;
+  /* Memory for batches from a pool of yours, both or neither: bytes at a multiple of align, of INSITU_HOST, INSITU_PINNED or, on
+   * that device, INSITU_DEVICE; NULL: there is none. stream: the CUDA stream whose work may use it from now on, NULL for host
+   * memory. Asked for at an iterator's first use of each batch, kept until it is closed and its batches are released; whoever used
+   * it is done when it is given back. On the loader's threads and on those that open, close or release; several at once. */
+  void *(*alloc)(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream);
+  void (*release)(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device);
+  void *alloc_user;
 } insitu_loader_desc;
 
 typedef struct insitu_iter_desc {
@@ -438,6 +452,7 @@ typedef struct insitu_iter_desc {
   int32_t order;     /* INSITU_SHUFFLED, INSITU_SEQUENTIAL */
   uint32_t max_held; /* batches you may hold at once (2) */
   uint64_t epoch;    /* first epoch */
+  void *stream;      /* cudaStream_t that uses its batches; NULL: the default stream. Outlives the iterator and its batches */
 } insitu_iter_desc;
 
 /* ---- batches ---- */
@@ -451,10 +466,11 @@ typedef struct insitu_state {
 /* Library-owned. C order; strides in elements. */
 typedef struct insitu_array {
   const char *name;
-  void *data;                /* 256-byte aligned */
+  void *data;                /* 256-byte aligned; an address of the device where place is INSITU_DEVICE */
   uint64_t bytes, row_bytes; /* of all rows, of one */
   const int64_t *shape, *strides;
   int32_t ndim, dtype;
+  int32_t place, device; /* where it lies: INSITU_HOST, INSITU_PINNED, INSITU_DEVICE; the device's ordinal */
 } insitu_array;
 
 /* Yours, writable, from next to release, closing the iterator or loader in between included. All it points to dies with it. */
@@ -483,7 +499,8 @@ typedef struct insitu_plan {
   uint64_t wanted;            /* chunk reads if every variable and step read for itself */
   double amplification;       /* reads / distinct: 1 means that nothing is read twice */
   double dedup;               /* wanted / reads: what sharing chunks among variables and steps saves */
-  uint64_t slabs, slab_bytes; /* ring of batches: how many; bytes of one */
+  uint64_t slabs, slab_bytes; /* ring of batches: how many; bytes of one in host memory */
+  uint64_t device_bytes;      /* on all devices */
   uint64_t table_bytes;       /* the iterator's bookkeeping */
   uint64_t inflight_bytes;    /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
   uint64_t cache_bytes;       /* indexes of shards that the whole loader keeps */
@@ -521,6 +538,8 @@ typedef struct insitu_stats {
   uint64_t memory_bytes_peak;                  /* batches and chunk buffers in use, tables, decode scratch and stacks: at most */
   uint64_t memory_promised;                    /* what open iterators and chunks in flight may take, out of memory_budget */
   uint64_t inflight_peak;                      /* chunks in flight at most */
+  uint64_t uploads, uploaded_bytes;            /* copies to devices */
+  uint64_t pinned_bytes, device_bytes;         /* now: page-locked, of slab_bytes; on devices */
   uint64_t checked_rows;                       /* one variable and step each; see desc.check */
   double stall_s, stall_share;                 /* time spent inside next; its share of the time since next was first called */
   double first_batch_s;                        /* from opening the loader to the first batch */
@@ -613,7 +632,25 @@ INSITU_DEF insitu_status insitu_iter_locate(
 
 /* ---- batch: [any] thread ---- */
 INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, const char *name); /* NULL if there is none */
+/* Gives it back and sets *batch to NULL. Its arrays on devices are used anew once the iterator's stream has reached this point;
+ * nobody may use those on the host any more. */
 INSITU_DEF void insitu_batch_release(insitu_batch **batch);
+/* The same once that stream has reached this point, for the arrays on the host as well. Never waits, but for the last batch of an
+ * iterator that was closed. The stream may not be capturing a graph. What CUDA refuses is told by the next insitu_iter_next. */
+INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream);
+/* Lets what is given to that stream from now on see the batch's arrays on devices; the iterator's stream need not be told. Never
+ * waits. The stream may not be capturing a graph. */
+INSITU_DEF insitu_status insitu_batch_wait(const insitu_batch *batch, void *stream, insitu_error *err);
+/* Copies an array's bytes to a fixed address, on the device or the host, in the stream's order: for graphs, and for memory of your
+ * own. dst_bytes must hold them. A batch without CUDA is copied at once, to host memory; stream is NULL then. */
+INSITU_DEF insitu_status insitu_batch_copy_to(
+    const insitu_batch *batch, uint64_t array, void *dst, uint64_t dst_bytes, void *stream, insitu_error *err);
+/* *managed becomes a DLManagedTensor *, or with versioned a DLManagedTensorVersioned * (version 1.0), of the array, without a copy:
+ * hand it to at::fromDLPack and the like, or call its deleter. It holds the batch: release it as well, in any order, before or
+ * after the loader is closed. stream (NULL: the default stream) may use it at once and is done with it when the deleter is called,
+ * which any thread may do. */
+INSITU_DEF insitu_status insitu_batch_dlpack(
+    insitu_batch *batch, uint64_t array, int32_t versioned, void *stream, void **managed, insitu_error *err);
 
 /* ---- order: which anchor stands where in an epoch ----
  * The order that the loader delivers, as pure arithmetic: no store, no thread, no memory that grows with the epoch. Use it to
