@@ -85,7 +85,7 @@
  *   Codecs: blosc (version 1: lz4, zstd, blosclz, zlib, snappy inside; byte and bit shuffle), zstd, lz4, gzip, zlib, bz2; checksums
  *   crc32c, crc32, adler32, fletcher32; the filters shuffle, delta, fixedscaleoffset, quantize, bitround, astype and packbits as
  *   numcodecs decodes them (with numpy 2's promotion), v3's transpose, and scale_offset, cast_value and packbits as zarr-extensions
- *   specifies them; your own (desc.codecs). Those that take another library are there with its macro, see 8. Sharding, nested too:
+ *   specifies them; your own (desc.codecs). Those that take another library are there with its macro, see 9. Sharding, nested too:
  *   inner chunks are read by themselves, neighbours at once, unless a codec lies around the shard, which is then read whole. All
  *   else is refused by name when it is opened, but what is inside blosc, which only a chunk tells, when it is decoded. With
  *   inline_io the decoders convert in your thread's floating-point environment: flush to zero or another rounding changes their
@@ -154,7 +154,23 @@
  *   sent to the endpoint and the services that give them alone, and never told in a message, log or description. A clock that is
  *   wrong is corrected by the server's.
  *
- * 8. CONFIGURATION (define before the #include that implements)
+ * 8. DEVICES (with INSITU_WITH_CUDA; link -lcudart)
+ *   variable.place says where an array of a batch lies: INSITU_HOST; INSITU_PINNED, page-locked memory of the host; INSITU_DEVICE,
+ *   the CUDA device `device`; INSITU_DEVICE_OR_HOST. Chunks are decoded straight into page-locked memory, and all arrays of a
+ *   batch that go to one device are uploaded by one copy, on a stream of the iterator's own, while earlier batches are computed
+ *   on. Only what is placed there needs a device: a program with CUDA runs on machines without a driver, where insitu_array.place
+ *   tells what became of the wish.
+ *   Nobody waits on the host. insitu_iter_next returns when the copy is asked for; what comes in iter_desc.stream afterwards sees
+ *   the data, and insitu_batch_wait orders other streams. insitu_batch_release may be called as soon as the kernels are launched:
+ *   the memory is used anew behind them. Graphs: call next, wait and release outside of a capture, and capture on a fixed address
+ *   that insitu_batch_copy_to fills. insitu_batch_dlpack gives tensors to libtorch and others; a batch is held while one of them
+ *   lives. Streams are of the batch's device; with several devices make the stream's current before a call. To wait for the
+ *   data on the host, synchronise the stream.
+ *   Memory: max_held + 1 batches on each device, within device_budget and what is free when the iterator is opened; the others are
+ *   page-locked on the host, within memory_budget, each when it is first used. desc.alloc takes both from a pool of yours. Closing
+ *   waits for the streams that use what it frees. An error of the device ends the iterator; a sticky one of CUDA's, all of them.
+ *
+ * 9. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
  *   INSITU_STATIC           make every function static; several files may then each hold a copy
  *   INSITU_DEF              your own linkage for the public functions
@@ -164,6 +180,7 @@
  *   INSITU_WITH_BZIP2       bz2; link -lbz2
  *   INSITU_WITH_SNAPPY      snappy inside blosc; link -lsnappy
  *   INSITU_WITH_OPENSSL     service accounts of Google Cloud (RS256); link -lcrypto
+ *   INSITU_WITH_CUDA        batches on CUDA devices, see 8; cuda_runtime_api.h of CUDA 11 or later; link -lcudart
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
  *   INSITU_NO_CURL          no remote stores and no libcurl
  *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped (batches, chunk buffers,
@@ -182,7 +199,7 @@
  *      again before delivery: whole stored objects, element by element, with none of the code that filled the batch. A difference
  *      is INSITU_E_CHECK, a bug of this library. Slow, and outside memory_budget; insitu_stats.checked_rows counts
  *
- * 9. CONTENTS
+ * 10. CONTENTS
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
  *   Part B, implementation, each section below the ones it uses:
  *   >>platform   what it runs on, system headers
@@ -210,6 +227,7 @@
  *   >>split      train, val, test; units; manifests
  *   >>plan       what is read when, where rows go, cost, shuffle quality
  *   >>cache      indexes of shards, each read once
+ *   >>device     page-locked memory, CUDA devices, uploads
  *   >>loader     chunks on their way, slabs, iterators, insitu_read, strings, dates, statistics and log, desc.check
  *   >>public     the functions of part A
  *
@@ -270,8 +288,8 @@ enum {
   INSITU_E_WRONG_THREAD = -19, /* inline_io: only the thread that opened the loader may call */
   INSITU_E_FORKED = -20,       /* a forked child uses its parent's loader */
   INSITU_E_CHECK = -21,        /* desc.check: a row that was to be delivered differs from what the slow path reads */
-  INSITU_E_HTTP = -22,   /* a server could not be reached, or its answer makes no sense, after all retries; see http_status */
-  INSITU_E_AUTH = -23,   /* credentials are missing, wrong or expired, or do not allow it (401, 403) */
+  INSITU_E_HTTP = -22,    /* a server could not be reached, or its answer makes no sense, after all retries; see http_status */
+  INSITU_E_AUTH = -23,    /* credentials are missing, wrong or expired, or do not allow it (401, 403) */
   INSITU_E_CHANGED = -24, /* an object is not the one that was read before: its ETag or size changed */
   INSITU_E_DEVICE = -25   /* there is no such device, or CUDA refused a call: the message has its words */
 };
@@ -334,7 +352,7 @@ typedef struct insitu_variable {
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
-enum { INSITU_CF = 1 };                                                     /* insitu_variable.decode */
+enum { INSITU_CF = 1 }; /* insitu_variable.decode */
 /* insitu_variable.place. DEVICE never falls back: where there is no such device, open fails. PINNED is page-locked host memory; it
  * and DEVICE_OR_HOST become HOST where there is no CUDA device. */
 enum { INSITU_HOST = 0, INSITU_PINNED = 1, INSITU_DEVICE = 2, INSITU_DEVICE_OR_HOST = 3 };
@@ -736,6 +754,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <linux/openat2.h>
 #include <zstd.h>
 #include <lz4.h>
+#ifdef INSITU_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 /* >>limits ----------------------------------------------------------------------------------------------------------------- */
 /* What metadata, chunks, manifests and descs may ask for at most. Each is far above what real archives and trainers use; they
@@ -768,6 +789,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_SHARD_LEVELS 4 /* shards inside shards */
 #define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* inner chunks of one shard: 16 bytes of index each */
 #define INSITU__MAX_VARIABLES 1024
+#define INSITU__MAX_DEVICES 64 /* ordinals, and devices of one loader */
 #define INSITU__MAX_USER_CODECS 256
 #define INSITU__MAX_OPTIONS 256
 #define INSITU__MAX_SECRET (16u << 10)     /* bytes of a key, a token, an option of a remote store */
@@ -924,7 +946,7 @@ static void *insitu__mem_map(uint64_t bytes) {
 #ifdef INSITU__MEM_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
-/* From here to insitu__mem_fresh or insitu__mem_unmap AddressSanitizer reports whoever reads or writes it (what the kernel writes
+/* From here to insitu__mem_show, _fresh or _unmap AddressSanitizer reports whoever reads or writes it (what the kernel writes
  * goes unseen); nothing in other builds. */
 static void insitu__mem_hide(void *p, uint64_t bytes) {
 #ifdef INSITU__MEM_ASAN
@@ -933,22 +955,23 @@ static void insitu__mem_hide(void *p, uint64_t bytes) {
   (void)p, (void)bytes;
 #endif
 }
-/* Before mapped memory is put to a new use: debugging builds fill it, so that a byte that is then not written shows. */
-static void insitu__mem_fresh(void *p, uint64_t bytes) {
+static void insitu__mem_show(void *p, uint64_t bytes) { /* ends that */
 #ifdef INSITU__MEM_ASAN
   ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes);
-#endif
-#if defined(INSITU__MEM_ASAN) || defined(INSITU_DEBUG)
-  memset(p, 0xA5, (size_t)bytes);
 #else
   (void)p, (void)bytes;
 #endif
 }
+/* Before mapped memory is put to a new use: debugging builds fill it, so that a byte that is then not written shows. */
+static void insitu__mem_fresh(void *p, uint64_t bytes) {
+  insitu__mem_show(p, bytes);
+#if defined(INSITU__MEM_ASAN) || defined(INSITU_DEBUG)
+  memset(p, 0xA5, (size_t)bytes);
+#endif
+}
 static void insitu__mem_unmap(void *p, uint64_t bytes) {
   if (!p) return;
-#ifdef INSITU__MEM_ASAN
-  ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes); /* the next mapping there is somebody else's */
-#endif
+  insitu__mem_show(p, bytes); /* the next mapping there is somebody else's */
   munmap(p, (size_t)insitu__base_max(bytes, 1));
 }
 
@@ -10990,7 +11013,7 @@ static bool insitu__store_memory_range(const struct insitu__store *s, const char
   const insitu_object *o = insitu__store_object(s, key);
   if (!o) return false;
   uint64_t n = insitu__store_range(o->n, &offset, iov, n_iov);
-  *copy = (struct insitu__store_copy){(const unsigned char *)o->bytes + offset, n, iov};
+  *copy = (struct insitu__store_copy){n ? (const unsigned char *)o->bytes + offset : NULL, n, iov};
   return true;
 }
 static insitu_status insitu__store_memory_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
@@ -15089,6 +15112,12 @@ struct insitu__geometry_variable {
   uint64_t step_bytes, row_bytes, block;                              /* block: bytes from the slab's begin */
   int64_t shape[INSITU__MAX_DIMS + 1], strides[INSITU__MAX_DIMS + 1]; /* public; strides in elements */
   int32_t ndim;
+  int32_t place, device; /* as resolved; `block` counts from the slab's page-locked memory but for INSITU_HOST */
+};
+
+struct insitu__geometry_device { /* the variables that go to one device: bytes of a slab's page-locked memory */
+  int32_t device;
+  uint64_t at, bytes;
 };
 
 struct insitu__geometry_array {
@@ -15113,7 +15142,10 @@ struct insitu__geometry {
   int64_t *deltas;         /* ascending, distinct */
   uint64_t n_deltas;
   uint64_t parts;               /* pieces a row is made of: what a batch counts down */
-  uint64_t slab_bytes, indices; /* one batch; where its sample indices lie */
+  uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
+  uint64_t pinned_bytes;        /* of it, those of a second block, which is page-locked */
+  struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
+  unsigned n_devices;
   uint64_t hash_geometry, hash_variables;
 };
 
@@ -15366,26 +15398,57 @@ static insitu_status insitu__geometry_views(struct insitu__geometry *g, const in
   return INSITU_OK;
 }
 
-/* Places the variables' blocks in a slab of `rows` rows, sample indices last. */
+/* Moves *at behind the block that v has there. */
+static bool insitu__geometry_place(struct insitu__geometry_variable *v, uint64_t rows, uint64_t *at) {
+  uint64_t bytes;
+  v->shape[0] = (int64_t)rows;
+  v->block = *at;
+  bool ok = insitu__base_mul(rows, v->row_bytes, &bytes) && bytes < PTRDIFF_MAX &&
+            insitu__base_add(*at, bytes + (INSITU__GEOMETRY_ALIGN - 1), at);
+  *at &= ~(uint64_t)(INSITU__GEOMETRY_ALIGN - 1);
+  return ok;
+}
+/* Those that go to the same device as v does: one after the other, so that one copy takes them all. */
+static bool insitu__geometry_group(
+    struct insitu__geometry *g, const struct insitu__geometry_variable *v, uint64_t rows, uint64_t *at) {
+  struct insitu__geometry_device *to = &g->devices[g->n_devices];
+  for (unsigned i = 0; i < g->n_devices; i++)
+    if (g->devices[i].device == v->device) return true;
+  if (g->n_devices == INSITU__MAX_DEVICES) return false; /* ordinals are below it */
+  g->n_devices++;
+  to->device = v->device;
+  to->at = *at;
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    struct insitu__geometry_variable *w = &g->variables[i];
+    if (w->place == INSITU_DEVICE && w->device == v->device && !insitu__geometry_place(w, rows, at)) return false;
+  }
+  *at = insitu__base_max(*at, to->at + INSITU__GEOMETRY_ALIGN); /* even if all of them are empty */
+  to->bytes = *at - to->at;
+  return true;
+}
+/* Places the variables' blocks in a slab of `rows` rows: sample indices behind those that stay on the host; page-locked ones, and
+ * those of each device, in a block of their own. */
 static insitu_status insitu__geometry_slab(struct insitu__geometry *g, uint64_t rows, insitu_error *err) {
-  uint64_t at = 0, bytes = 0;
+  uint64_t at = 0, pinned = 0, bytes = 0, page = (uint64_t)sysconf(_SC_PAGESIZE); /* each block is a mapping of its own */
   bool ok = true;
   g->parts = 0;
+  g->n_devices = 0;
   for (uint64_t i = 0; i < g->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
     uint64_t fields = v->n_steps;
     for (unsigned d = 0; d < g->arrays[v->array].zarr.ndim; d++)
       if (d != g->arrays[v->array].axis) ok = ok && insitu__base_mul(fields, v->tile_hi[d] - v->tile_lo[d], &fields);
-    v->shape[0] = (int64_t)rows;
-    v->block = at;
-    ok = ok && insitu__base_mul(rows, v->row_bytes, &bytes) && bytes < PTRDIFF_MAX &&
-         insitu__base_add(at, bytes + (INSITU__GEOMETRY_ALIGN - 1), &at) && insitu__base_add(g->parts, fields, &g->parts);
-    at &= ~(uint64_t)(INSITU__GEOMETRY_ALIGN - 1);
+    ok = ok && insitu__base_add(g->parts, fields, &g->parts);
+    if (v->place != INSITU_DEVICE) ok = ok && insitu__geometry_place(v, rows, v->place == INSITU_HOST ? &at : &pinned);
+    if (v->place != INSITU_HOST) pinned = insitu__base_max(pinned, INSITU__GEOMETRY_ALIGN);
   }
+  for (uint64_t i = 0; i < g->n_variables; i++)
+    if (g->variables[i].place == INSITU_DEVICE) ok = ok && insitu__geometry_group(g, &g->variables[i], rows, &pinned);
   g->indices = at;
-  uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE); /* a slab is a mapping of its own */
-  ok = ok && insitu__base_mul(rows, sizeof(int64_t), &bytes) && insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 2;
-  g->slab_bytes = insitu__base_ceil_div(bytes, page) * page;
+  ok = ok && insitu__base_mul(rows, sizeof(int64_t), &bytes) && insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 &&
+       pinned < PTRDIFF_MAX / 4;
+  g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
+  g->slab_bytes = insitu__base_ceil_div(bytes, page) * page + g->pinned_bytes;
   ok = ok && insitu__base_mul(rows, g->parts, &bytes) && bytes < PTRDIFF_MAX;
   if (ok) return INSITU_OK;
   return insitu__error_set(
@@ -15442,6 +15505,10 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
         return insitu__error_set(
             err, INSITU_E_ARG, "open, variable %s: an offset of more than 2^40 samples; correct offset or steps", v->label);
     }
+    if (v->place < INSITU_HOST || v->place > INSITU_DEVICE_OR_HOST || v->device < 0 || v->device >= INSITU__MAX_DEVICES)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to _DEVICE_OR_HOST", v->label, (int)v->place,
+          (int)v->device);
     for (uint64_t k = 0; k < i; k++)
       if (!strcmp(desc->variables[k].label, v->label))
         return insitu__error_set(err, INSITU_E_ARG, "open: two variables are labelled '%s'; give each its own label", v->label);
@@ -17375,6 +17442,455 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
       err, INSITU_E_CORRUPT, "the shard has gone since its index was read; the archive must not change while it is open");
 }
 
+/* >>device ----------------------------------------------------------------------------------------------------------------- */
+/* Batches in page-locked memory and on CUDA devices: an iterator's memory there, its uploads, and the events that order them with
+ * the streams of whoever trains. Where INSITU_WITH_CUDA is not defined there is no device, and what would use one is never called.
+ *
+ * On each of its devices an iterator has a stream for copies and slots for batches. Once all rows of a batch have come, the stream
+ * waits for what released the slot's last batch, copies, and records the event `copied`, which the consumer's streams wait for. The
+ * batch's memory on the host is written again when `copied` is over. Nothing here makes the host wait, but closing.
+ *
+ * All of it is called with the iterator's lock held, but for opening, closing and memory. The default stream is never used, unless
+ * the consumer names it. */
+#define INSITU__DEVICE_POLL 100000 /* nanoseconds between two looks at events, which can wake nobody */
+#define INSITU__DEVICE_ALIGN 4096  /* of memory from the user's function: what reads from disk like */
+
+struct insitu__device_fence { /* a point of a stream that must be reached before memory is used anew */
+  void *event;
+  int32_t device; /* the event's */
+  struct insitu__device_fence *next;
+};
+struct insitu__device_slot { /* room for one batch on a device */
+  unsigned char *memory;
+  struct insitu__device_fence *released; /* by its last batch */
+  struct insitu__device_slot *next;      /* in the free list, the one given back first in front */
+};
+struct insitu__device_ring { /* an iterator on one device */
+  int32_t device;
+  uint64_t at, bytes; /* what it gets of a batch's page-locked memory */
+  void *stream;       /* of the copies */
+  struct insitu__device_slot *slots, *free;
+  uint64_t n_slots, reserved; /* reserved: bytes of device_budget */
+};
+struct insitu__device_part { /* a batch on one device */
+  struct insitu__device_slot *slot;
+  void *copied; /* event */
+  bool copying; /* until it is seen to be over */
+};
+struct insitu__device { /* of an iterator */
+  bool on;              /* something is page-locked or on a device */
+  bool pinned;          /* some array of its batches is page-locked */
+  bool inline_io;       /* page-locked memory is not taken on a thread of the library's */
+  struct insitu__device_ring *rings;
+  unsigned n_rings;
+  void *stream;                       /* the consumer's */
+  struct insitu__device_fence *spare; /* whose events nobody waits for */
+  insitu_error error;                 /* of a release, which has no other way to tell */
+  void *(*alloc)(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream);
+  void (*release)(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device);
+  void *user;
+};
+
+#ifdef INSITU_WITH_CUDA
+/* What CUDA answered, with its words. It is forgotten there, so that the trainer does not find it as its own. */
+static insitu_status insitu__device_did(cudaError_t answer, const char *what, insitu_error *err) {
+  if (answer == cudaSuccess) return INSITU_OK;
+  (void)cudaGetLastError();
+  bool memory = answer == cudaErrorMemoryAllocation;
+  return insitu__error_set(err, memory ? INSITU_E_NOMEM : INSITU_E_DEVICE, "device, %s: %s (%s, %d); %s", what,
+      cudaGetErrorString(answer), cudaGetErrorName(answer), (int)answer,
+      memory ? "lower batch_size, max_held or prefetch_depth"
+             : "an error of earlier work on the device shows here, too: run the trainer under compute-sanitizer");
+}
+
+struct insitu__device_scope {
+  int before, now;
+  enum cudaStreamCaptureMode mode;
+};
+/* A device is current and this thread's calls do not disturb graphs that others capture, until insitu__device_leave. device < 0:
+ * the one that is current stays. */
+static insitu_status insitu__device_enter(struct insitu__device_scope *s, int device, insitu_error *err) {
+  s->mode = cudaStreamCaptureModeRelaxed;
+  (void)cudaThreadExchangeStreamCaptureMode(&s->mode);
+  insitu_status status = insitu__device_did(cudaGetDevice(&s->before), "current device", err);
+  s->now = s->before;
+  if (status || device < 0 || device == s->before) return status;
+  status = insitu__device_did(cudaSetDevice(device), "choosing it", err);
+  if (!status) s->now = device;
+  return status;
+}
+static void insitu__device_leave(struct insitu__device_scope *s) {
+  if (s->now != s->before) (void)cudaSetDevice(s->before);
+  (void)cudaThreadExchangeStreamCaptureMode(&s->mode);
+}
+
+/* How many devices there are; else why there is none. */
+static insitu_status insitu__device_count(int *n, insitu_error *err) {
+  *n = 0;
+  insitu_status status = insitu__device_did(cudaGetDeviceCount(n), "looking for any", err);
+  if (status) *n = 0;
+  return status;
+}
+
+/* stay: the device remains the thread's, which is the library's own. To go back to one that nobody uses would cost memory there. */
+static void *insitu__device_cuda_alloc(uint64_t bytes, int32_t place, int32_t device, bool stay, insitu_error *err) {
+  struct insitu__device_scope s;
+  void *p = NULL;
+  if (!insitu__device_enter(&s, device, err)) {
+    if (place == INSITU_PINNED) /* never write-combined: the decoders read it back */
+      (void)insitu__device_did(cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable), "page-locked memory", err);
+    else (void)insitu__device_did(cudaMalloc(&p, (size_t)bytes), "memory", err);
+  }
+  if (stay) s.now = s.before;
+  insitu__device_leave(&s);
+  return p;
+}
+static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
+  struct insitu__device_scope s;
+  if (!insitu__device_enter(&s, device, NULL))
+    (void)insitu__device_did(place == INSITU_PINNED ? cudaFreeHost(p) : cudaFree(p), "", NULL);
+  insitu__device_leave(&s);
+}
+
+/* What to enter for a call on a stream of the consumer's. With one device the streams are taken for that one's, with several for
+ * those of the current device; only CUDA's own three (driver_types.h: 0, 1, 2) need it to be current. */
+static int insitu__device_home(const struct insitu__device *d, const void *stream) {
+  return d->n_rings == 1 && (uintptr_t)stream <= 2 ? d->rings[0].device : -1;
+}
+
+/* ---- fences ---- */
+
+static insitu_status insitu__device_event(void **out, int32_t device, insitu_error *err) {
+  struct insitu__device_scope s;
+  cudaEvent_t event = NULL;
+  insitu_status status = insitu__device_enter(&s, device, err);
+  if (!status) status = insitu__device_did(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event", err);
+  insitu__device_leave(&s);
+  *out = event;
+  return status;
+}
+
+/* Puts the point that the stream has now come to into a list. */
+static insitu_status insitu__device_fence(
+    struct insitu__device *d, struct insitu__device_fence **list, void *stream, int device, insitu_error *err) {
+  struct insitu__device_fence **link = &d->spare, *f;
+  while (*link && (*link)->device != device) link = &(*link)->next;
+  insitu_status status = INSITU_OK;
+  if ((f = *link) != NULL) {
+    *link = f->next;
+  } else {
+    f = (struct insitu__device_fence *)insitu__mem_alloc(1, sizeof *f);
+    if (!f) return insitu__error_set(err, INSITU_E_NOMEM, "release: no memory; give the process more memory");
+    f->device = device;
+    status = insitu__device_event(&f->event, device, err);
+    if (status) {
+      insitu__mem_free(f);
+      return status;
+    }
+  }
+  status =
+      insitu__device_did(cudaEventRecord((cudaEvent_t)f->event, (cudaStream_t)stream), "releasing a batch on its stream", err);
+  link = status ? &d->spare : list;
+  f->next = *link;
+  *link = f;
+  return status;
+}
+/* Takes the fences that are passed out of the list; whether none is left. A device that failed will pass none any more. */
+static bool insitu__device_passed(struct insitu__device *d, struct insitu__device_fence **list) {
+  while (*list) {
+    struct insitu__device_fence *f = *list;
+    cudaError_t answer = cudaEventQuery((cudaEvent_t)f->event);
+    if (answer != cudaSuccess) (void)cudaGetLastError();
+    if (answer == cudaErrorNotReady) return false;
+    *list = f->next;
+    f->next = d->spare;
+    d->spare = f;
+  }
+  return true;
+}
+
+/* ---- batches ---- */
+
+/* Whether a batch's memory on the host may be written: nobody copies from it, and nobody who was given it uses it. */
+static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
+  struct insitu__device_scope s;
+  if (!d->on) return true;
+  bool idle = !insitu__device_enter(&s, -1, NULL);
+  for (unsigned i = 0; idle && i < d->n_rings; i++) {
+    if (!parts[i].copying) continue;
+    cudaError_t answer = cudaEventQuery((cudaEvent_t)parts[i].copied);
+    if (answer != cudaSuccess) (void)cudaGetLastError();
+    idle = answer != cudaErrorNotReady;
+    parts[i].copying = !idle;
+  }
+  idle = idle && insitu__device_passed(d, busy);
+  insitu__device_leave(&s);
+  return idle;
+}
+
+/* Copies a batch to slots that insitu__device_take has given it. some: it has rows. */
+static insitu_status insitu__device_upload(
+    struct insitu__device *d, struct insitu__device_part *parts, const unsigned char *pinned, bool some, insitu_error *err) {
+  struct insitu__device_scope s;
+  insitu_status status = insitu__device_enter(&s, -1, err);
+  for (unsigned i = 0; !status && i < d->n_rings; i++) {
+    struct insitu__device_ring *r = &d->rings[i];
+    struct insitu__device_slot *slot = parts[i].slot;
+    cudaStream_t stream = (cudaStream_t)r->stream;
+    while (!status && slot->released) {
+      struct insitu__device_fence *f = slot->released;
+      status = insitu__device_did(cudaStreamWaitEvent(stream, (cudaEvent_t)f->event, 0), "waiting for a release", err);
+      slot->released = f->next;
+      f->next = d->spare; /* the wait is for what it was when it was asked for */
+      d->spare = f;
+    }
+    if (!status && some)
+      status = insitu__device_did(
+          cudaMemcpyAsync(slot->memory, pinned + r->at, (size_t)r->bytes, cudaMemcpyHostToDevice, stream), "upload", err);
+    parts[i].copying = true; /* even if the event cannot be recorded: it is then over at once, and the device has failed */
+    if (!status) status = insitu__device_did(cudaEventRecord((cudaEvent_t)parts[i].copied, stream), "upload", err);
+  }
+  insitu__device_leave(&s);
+  return status;
+}
+
+/* What comes in the stream from now on sees the batch. */
+static insitu_status insitu__device_wait(
+    const struct insitu__device *d, const struct insitu__device_part *parts, void *stream, insitu_error *err) {
+  struct insitu__device_scope s;
+  if (!d->n_rings) return INSITU_OK;
+  insitu_status status = insitu__device_enter(&s, insitu__device_home(d, stream), err);
+  for (unsigned i = 0; !status && i < d->n_rings; i++)
+    status = insitu__device_did(
+        cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)parts[i].copied, 0), "ordering a batch before its stream", err);
+  insitu__device_leave(&s);
+  return status;
+}
+
+/* Whoever takes the batch's memory next does so behind this point of the stream. */
+static void insitu__device_release(
+    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream) {
+  struct insitu__device_scope s;
+  insitu_error *err = &d->error;
+  if (!d->on) return;
+  insitu_status status = insitu__device_enter(&s, insitu__device_home(d, stream), err);
+  int32_t device = d->n_rings == 1 ? d->rings[0].device : s.now;
+  for (unsigned i = 0; !status && i < d->n_rings; i++)
+    status = insitu__device_fence(d, &parts[i].slot->released, stream, device, err);
+  if (!status && d->pinned) (void)insitu__device_fence(d, busy, stream, device, err);
+  insitu__device_leave(&s);
+}
+
+static insitu_status insitu__device_copy(
+    const struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
+  struct insitu__device_scope s;
+  insitu_status status = insitu__device_enter(&s, insitu__device_home(d, stream), err);
+  if (!status)
+    status =
+        insitu__device_did(cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyDefault, (cudaStream_t)stream), "copy_to", err);
+  insitu__device_leave(&s);
+  return status;
+}
+
+/* ---- opening and closing ---- */
+
+static insitu_status insitu__device_free_bytes(int32_t device, uint64_t *bytes, insitu_error *err) {
+  struct insitu__device_scope s;
+  size_t unused = 0, total;
+  insitu_status status = insitu__device_enter(&s, device, err);
+  if (!status) status = insitu__device_did(cudaMemGetInfo(&unused, &total), "how much memory is free", err);
+  insitu__device_leave(&s);
+  *bytes = unused;
+  return status;
+}
+static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu_error *err) {
+  struct insitu__device_scope s;
+  cudaStream_t stream = NULL;
+  insitu_status status = insitu__device_enter(&s, r->device, err);
+  if (!status) status = insitu__device_did(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream", err);
+  r->stream = stream;
+  insitu__device_leave(&s);
+  return status;
+}
+/* Waits for what stands in a list, and frees it. */
+static void insitu__device_pass(struct insitu__device_fence **list) {
+  struct insitu__device_scope s;
+  if (!*list) return;
+  (void)insitu__device_enter(&s, -1, NULL);
+  while (*list) {
+    struct insitu__device_fence *f = *list;
+    *list = f->next;
+    (void)insitu__device_did(cudaEventSynchronize((cudaEvent_t)f->event), "", NULL);
+    (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)f->event), "", NULL);
+    insitu__mem_free(f);
+  }
+  insitu__device_leave(&s);
+}
+/* Waits for the copies that were asked for. */
+static void insitu__device_drain(const struct insitu__device_ring *r) {
+  struct insitu__device_scope s;
+  (void)insitu__device_enter(&s, -1, NULL);
+  if (r->stream) (void)insitu__device_did(cudaStreamSynchronize((cudaStream_t)r->stream), "", NULL);
+  insitu__device_leave(&s);
+}
+static void insitu__device_event_close(struct insitu__device_part *p) {
+  if (p->copied) (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)p->copied), "", NULL);
+}
+static void insitu__device_stream_close(struct insitu__device_ring *r) {
+  if (r->stream) (void)insitu__device_did(cudaStreamDestroy((cudaStream_t)r->stream), "", NULL);
+}
+#else
+static insitu_status insitu__device_count(int *n, insitu_error *err) {
+  *n = 0;
+  return insitu__error_set(err, INSITU_E_DEVICE,
+      "this program was built without CUDA; define INSITU_WITH_CUDA in the file that implements insitubatch.h, and link -lcudart");
+}
+/* The rest is never called: without a device insitu__device.on is false. */
+static void *insitu__device_cuda_alloc(uint64_t bytes, int32_t place, int32_t device, bool stay, insitu_error *err) {
+  (void)bytes, (void)place, (void)device, (void)stay, (void)err;
+  return NULL;
+}
+static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
+  (void)p, (void)place, (void)device;
+}
+static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
+  (void)d, (void)parts, (void)busy;
+  return true;
+}
+static insitu_status insitu__device_upload(
+    struct insitu__device *d, struct insitu__device_part *parts, const unsigned char *pinned, bool some, insitu_error *err) {
+  (void)d, (void)parts, (void)pinned, (void)some, (void)err;
+  return INSITU_OK;
+}
+static insitu_status insitu__device_wait(
+    const struct insitu__device *d, const struct insitu__device_part *parts, void *stream, insitu_error *err) {
+  (void)d, (void)parts, (void)stream, (void)err;
+  return INSITU_OK;
+}
+static void insitu__device_release(
+    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream) {
+  (void)d, (void)parts, (void)busy, (void)stream;
+}
+static insitu_status insitu__device_copy(
+    const struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
+  (void)d, (void)dst, (void)src, (void)bytes, (void)stream, (void)err;
+  return INSITU_OK;
+}
+static insitu_status insitu__device_free_bytes(int32_t device, uint64_t *bytes, insitu_error *err) {
+  (void)device, (void)bytes, (void)err;
+  return INSITU_OK;
+}
+static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu_error *err) {
+  (void)r, (void)err;
+  return INSITU_OK;
+}
+static insitu_status insitu__device_event(void **out, int32_t device, insitu_error *err) {
+  (void)out, (void)device, (void)err;
+  return INSITU_OK;
+}
+static void insitu__device_pass(struct insitu__device_fence **list) {
+  (void)list;
+}
+static void insitu__device_drain(const struct insitu__device_ring *r) {
+  (void)r;
+}
+static void insitu__device_event_close(struct insitu__device_part *p) {
+  (void)p;
+}
+static void insitu__device_stream_close(struct insitu__device_ring *r) {
+  (void)r;
+}
+#endif
+
+/* ---- memory: with or without CUDA ---- */
+
+/* Memory for a batch in one place; stream: the one that uses it first. */
+static void *insitu__device_alloc(
+    const struct insitu__device *d, uint64_t bytes, int32_t place, int32_t device, void *stream, insitu_error *err) {
+  void *p = NULL;
+  if (d->alloc) {
+    p = d->alloc(d->user, bytes, INSITU__DEVICE_ALIGN, place, device, stream);
+    if (p && (uintptr_t)p % INSITU__GEOMETRY_ALIGN == 0) return p;
+    if (p) d->release(d->user, p, bytes, place, device);
+    insitu__error_set(err, INSITU_E_NOMEM, "desc.alloc gave %s for %" PRIu64 " bytes of %s memory; %s",
+        p ? "an address that is no multiple of align" : "nothing", bytes,
+        place == INSITU_DEVICE   ? "a device's"
+        : place == INSITU_PINNED ? "page-locked"
+                                 : "host",
+        p ? "correct it" : "enlarge the pool, or lower batch_size, prefetch_depth or max_held");
+    return NULL;
+  }
+  p = place == INSITU_HOST ? insitu__mem_map(bytes)
+                           : insitu__device_cuda_alloc(bytes, place, device, place == INSITU_PINNED && !d->inline_io, err);
+  if (!p)
+    insitu__error_set(
+        err, INSITU_E_NOMEM, "the system gives no memory for a batch; lower memory_budget, batch_size or prefetch_depth");
+  return p;
+}
+static void insitu__device_free(const struct insitu__device *d, void *p, uint64_t bytes, int32_t place, int32_t device) {
+  if (!p) return;
+  if (place != INSITU_DEVICE) insitu__mem_show(p, bytes); /* the next one there is somebody else's */
+  if (d->release) d->release(d->user, p, bytes, place, device);
+  else if (place == INSITU_HOST) insitu__mem_unmap(p, bytes);
+  else insitu__device_cuda_free(p, place, device);
+}
+
+/* ---- slots ---- */
+
+/* Gives a batch a slot on each device; false: some device has none to give, and no slot is taken. */
+static bool insitu__device_take(struct insitu__device *d, struct insitu__device_part *parts) {
+  for (unsigned i = 0; i < d->n_rings; i++)
+    if (!d->rings[i].free) return false;
+  for (unsigned i = 0; i < d->n_rings; i++) {
+    parts[i].slot = d->rings[i].free;
+    d->rings[i].free = parts[i].slot->next;
+  }
+  return true;
+}
+/* Gives a batch's slots back, where it has some. */
+static void insitu__device_give(struct insitu__device *d, struct insitu__device_part *parts) {
+  for (unsigned i = 0; i < d->n_rings; i++) {
+    struct insitu__device_slot **link = &d->rings[i].free, *slot = parts[i].slot;
+    if (!slot) continue;
+    while (*link) link = &(*link)->next;
+    slot->next = NULL;
+    *link = slot;
+    parts[i].slot = NULL;
+  }
+}
+
+/* A ring's stream and slots. Memory is taken now: what does not fit is told at open. */
+static insitu_status insitu__device_ring_open(
+    const struct insitu__device *d, struct insitu__device_ring *r, uint64_t slots, insitu_error *err) {
+  insitu_status status = insitu__device_stream(r, err);
+  r->slots = (struct insitu__device_slot *)insitu__mem_alloc(slots, sizeof *r->slots);
+  if (!r->slots)
+    return status ? status : insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory; give the process more memory");
+  r->n_slots = slots;
+  for (uint64_t i = slots; !status && i-- > 0;) {
+    struct insitu__device_slot *slot = &r->slots[i];
+    slot->memory = (unsigned char *)insitu__device_alloc(d, r->bytes, INSITU_DEVICE, r->device, r->stream, err);
+    slot->next = r->free;
+    r->free = slot;
+    if (!slot->memory) status = INSITU_E_NOMEM;
+  }
+  return status;
+}
+/* After the batches' parts are closed, and nothing is copied. */
+static void insitu__device_close(struct insitu__device *d) {
+  for (unsigned k = 0; k < d->n_rings; k++) {
+    struct insitu__device_ring *r = &d->rings[k];
+    for (uint64_t i = 0; i < r->n_slots; i++) {
+      insitu__device_pass(&r->slots[i].released);
+      insitu__device_free(d, r->slots[i].memory, r->bytes, INSITU_DEVICE, r->device);
+    }
+    insitu__device_stream_close(r);
+    insitu__mem_free(r->slots);
+  }
+  insitu__device_pass(&d->spare);
+  insitu__mem_free(d->rings);
+}
+
 /* >>loader ----------------------------------------------------------------------------------------------------------------- */
 /* A loader: runtime (reactor, workers, budget) and dataset (store, geometry, split). An iterator: a pass over epochs with its own
  * ring of slabs.
@@ -17425,9 +17941,12 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
 struct insitu__loader_slab {
   insitu_batch batch; /* first: what the user holds */
   insitu_iter *iter;
-  struct insitu__loader_slab *next; /* in the free list */
-  unsigned char *memory;            /* mapped at first use */
+  struct insitu__loader_slab *next;  /* in the free list */
+  unsigned char *memory, *pinned;    /* taken at first use; pinned: NULL unless something is page-locked */
+  struct insitu__device_part *parts; /* of each of the iterator's devices */
+  struct insitu__device_fence *busy; /* until these are passed, `pinned` is in use; under the iterator's lock, as `parts` */
   uint64_t number, rows;
+  uint64_t exports;              /* by DLPack; under the iterator's lock */
   bool held;                     /* by the user; under the iterator's lock */
   bool checked;                  /* or need not be (desc.check); under the iterator's lock */
   atomic_uint_least64_t pending; /* parts to come, and one more until every row is scanned */
@@ -17498,6 +18017,7 @@ struct insitu_iter {
   int split;
   pid_t pid;
   uint64_t batches, n_ring, n_slabs, slab_bytes, reserved, tables; /* reserved: of memory_budget; tables: of that */
+  uint64_t pinned_bytes;                                           /* of a slab */
   char *names;                                                     /* the arrays' names: batches outlive the loader */
   struct insitu__order order[2];                                   /* of an even and an odd epoch */
   struct insitu__loader_slab *slabs, **ring;
@@ -17508,12 +18028,18 @@ struct insitu_iter {
   uint64_t scan_epoch;
   uint64_t inflight[2]; /* chunks of an even and an odd epoch */
   bool stopping;
-  struct insitu__reactor_gate idle; /* opens when stopping and nothing is in flight */
+  struct insitu__reactor_gate idle;      /* opens when stopping and nothing is in flight */
+  struct insitu__loader_slab *preparing; /* until its memory is there and may be written */
+  insitu_error unprepared;               /* why there is none */
+  bool tile_waits;                       /* the scan has come to a chunk whose batches have no slabs yet */
   /* under lock */
   pthread_mutex_t lock;
   pthread_cond_t news;
   struct insitu__loader_slab *free;
+  struct insitu__device device;
+  int32_t pinned_for;      /* a device that page-locked memory is used with */
   uint64_t next, assigned; /* next batch to deliver; one past the last that has a slab */
+  uint64_t uploaded;       /* next batch to be copied to devices */
   uint64_t start;          /* where the scan began: earlier batches are nobody's. Changes only while nothing is in flight */
   uint64_t told;           /* the boundary between epochs that END was returned for */
   uint64_t begun;          /* the boundary that the user passed by calling again: what hold_epoch waits for */
@@ -17549,21 +18075,25 @@ struct insitu_loader {
   uint64_t buffer_bytes, whole_bytes, inflight_bytes, cache_slots, slot_bytes, cache_bytes;
   insitu_iter *iters; /* reactor thread */
   uint64_t inflight;
-  uint64_t n_done;                 /* chunks that are through */
-  int64_t pump_now;                /* the time, once a pump has asked for it */
-  struct insitu__reactor_gate any; /* opens when a chunk is started and none was in flight */
-  bool overdue;                    /* the watchdog's word to the pump */
-  pthread_mutex_t lock;            /* of changes to reserved and tables */
-  atomic_uint_least64_t reserved;  /* of memory_budget, by iterators */
-  atomic_uint_least64_t tables;    /* of that, tables */
-  int64_t opened;                  /* monotonic nanoseconds */
-  int64_t left, away;              /* inline_io: when next returned last; nanoseconds spent outside it */
-  bool inside;                     /* inline_io: next is running */
-  unsigned char origin[32];        /* per entry of insitu__loader_fields: INSITU__LOADER_FROM_... */
+  uint64_t n_done;                          /* chunks that are through */
+  int64_t pump_now;                         /* the time, once a pump has asked for it */
+  struct insitu__reactor_gate any;          /* opens when a chunk is started and none was in flight */
+  bool overdue;                             /* the watchdog's word to the pump */
+  pthread_mutex_t lock;                     /* of changes to reserved and tables */
+  atomic_uint_least64_t reserved;           /* of memory_budget, by iterators */
+  atomic_uint_least64_t tables;             /* of that, tables */
+  int devices;                              /* CUDA devices, where some variable asks */
+  insitu_error no_device;                   /* why there is none */
+  uint64_t device_now[INSITU__MAX_DEVICES]; /* under lock: taken by iterators, in the order of geometry.devices */
+  int64_t opened;                           /* monotonic nanoseconds */
+  int64_t left, away;                       /* inline_io: when next returned last; nanoseconds spent outside it */
+  bool inside;                              /* inline_io: next is running */
+  unsigned char origin[32];                 /* per entry of insitu__loader_fields: INSITU__LOADER_FROM_... */
   atomic_bool cancelled;
   /* counters: relaxed */
   atomic_uint_least64_t n_batches, n_rows, n_reads, n_rereads, n_requests, n_read, n_decoded, n_absent, n_bad, slab_now,
-      slab_peak, memory_now, memory_peak, inflight_peak, stall, first_batch, n_checked;
+      slab_peak, memory_now, memory_peak, inflight_peak, stall, first_batch, n_checked, n_uploads, n_uploaded, pinned_now,
+      device_all;
   atomic_uint_least64_t first_next, busy_before; /* when next was first called, and how busy the workers had been until then */
   atomic_uint_least64_t next_max, next_in[INSITU__LOADER_NEXT_BUCKETS]; /* calls of next by how long they took */
 };
@@ -17772,10 +18302,14 @@ static void insitu__loader_say_read(void *arg, unsigned worker) {
 
 /* ---- rows of a chunk ---- */
 
+/* Where a variable's rows of a batch begin on the host. */
+static unsigned char *insitu__loader_rows(const struct insitu__loader_slab *slab, const struct insitu__geometry_variable *v) {
+  return (v->place == INSITU_HOST ? slab->memory : slab->pinned) + v->block;
+}
 static unsigned char *insitu__loader_row(
     const insitu_iter *it, const struct insitu__loader_slab *slab, const struct insitu__geometry_view *view, uint64_t row) {
   const struct insitu__geometry_variable *v = &it->plan.geometry->variables[view->variable];
-  return slab->memory + v->block + row * v->row_bytes + view->dst;
+  return insitu__loader_rows(slab, v) + row * v->row_bytes + view->dst;
 }
 
 /* What insitu__loader_each calls: view of the tile's array shows the chunk's row i as `dst` in slab. */
@@ -17809,12 +18343,14 @@ static void insitu__loader_tell(insitu_iter *it) {
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
 }
 
-/* Counts one part of a batch down; the last wakes a user who waits for it. Nothing of the slab may be touched afterwards. */
+/* Counts one part of a batch down; the last wakes a user who waits for it, or has it copied to devices. Nothing of the slab may be
+ * touched afterwards. */
 static void insitu__loader_arrive(insitu_iter *it, struct insitu__loader_slab *slab) {
   uint64_t number = slab->number;
   if (atomic_fetch_sub_explicit(&slab->pending, 1, memory_order_acq_rel) != 1) return;
   pthread_mutex_lock(&it->lock);
-  if (number == it->next) insitu__loader_tell(it);
+  if (it->device.n_rings && number == it->uploaded) insitu__reactor_wake(&it->loader->reactor);
+  else if (number == it->next) insitu__loader_tell(it);
   pthread_mutex_unlock(&it->lock);
 }
 
@@ -18735,6 +19271,9 @@ static insitu_status insitu__loader_key(struct insitu__loader_tile *t, uint64_t 
 }
 
 /* A tile is done with. */
+static void insitu__loader_quiet(insitu_iter *it) { /* lets whoever stops the iterator go on once nothing of it is in flight */
+  if (it->stopping && !it->inflight[0] && !it->inflight[1] && !it->preparing) insitu__reactor_gate_open(&it->idle);
+}
 static void insitu__loader_finish(struct insitu__loader_tile *t) {
   insitu_loader *ld = t->loader;
   insitu_iter *it = t->iter;
@@ -18745,7 +19284,7 @@ static void insitu__loader_finish(struct insitu__loader_tile *t) {
   t->key = NULL;
   t->next = ld->free;
   ld->free = t;
-  if (it->stopping && !it->inflight[0] && !it->inflight[1]) insitu__reactor_gate_open(&it->idle);
+  insitu__loader_quiet(it);
 }
 
 static void insitu__loader_tile_await(void *arg) {
@@ -18845,27 +19384,111 @@ static void insitu__loader_bunch_await(void *arg) {
 
 /* ---- scan (reactor thread) ---- */
 
-/* Gives slabs to all batches up to number `last`. The ring is large enough for every batch the scan may touch (see
- * insitu__loader_ring), so there always is a free one. False: no memory. */
-static bool insitu__loader_place(insitu_iter *it, uint64_t last) {
-  bool ok = true;
-  while (ok && it->assigned <= last) {
+static void insitu__loader_slab_hide(const insitu_iter *it, const struct insitu__loader_slab *slab) {
+  insitu__mem_hide(slab->memory, it->slab_bytes - it->pinned_bytes);
+  if (slab->pinned) insitu__mem_hide(slab->pinned, it->pinned_bytes);
+}
+static void insitu__loader_slab_free(const insitu_iter *it, struct insitu__loader_slab *slab) {
+  insitu__device_free(&it->device, slab->memory, it->slab_bytes - it->pinned_bytes, INSITU_HOST, 0);
+  insitu__device_free(&it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->pinned_for);
+  slab->memory = slab->pinned = NULL;
+}
+/* Puts a slab back. One that a device may still use goes to the end: the one in front has had the longest time. */
+static void insitu__loader_slab_give(insitu_iter *it, struct insitu__loader_slab *slab) {
+  struct insitu__loader_slab **link = &it->free;
+  insitu__device_give(&it->device, slab->parts);
+  insitu__loader_slab_hide(it, slab);
+  while (it->device.on && *link) link = &(*link)->next;
+  slab->next = *link;
+  *link = slab;
+}
+/* Memory of a slab, or an error in it->unprepared. Memory that is not simply mapped takes its time, so a worker takes it. */
+static void insitu__loader_slab_take(void *arg, unsigned worker) {
+  insitu_iter *it = (insitu_iter *)arg;
+  struct insitu__loader_slab *slab = it->preparing;
+  uint64_t plain = it->slab_bytes - it->pinned_bytes;
+  (void)worker;
+  slab->memory = (unsigned char *)insitu__device_alloc(&it->device, plain, INSITU_HOST, 0, NULL, &it->unprepared);
+  if (!slab->memory || !it->pinned_bytes) return;
+  slab->pinned =
+      (unsigned char *)insitu__device_alloc(&it->device, it->pinned_bytes, INSITU_PINNED, it->pinned_for, NULL, &it->unprepared);
+  if (!slab->pinned) insitu__loader_slab_free(it, slab);
+}
+static void insitu__loader_slab_taken(insitu_iter *it) { /* counts it */
+  insitu_loader *ld = it->loader;
+  it->alive++;
+  uint64_t now = atomic_fetch_add_explicit(&ld->slab_now, it->slab_bytes, memory_order_relaxed) + it->slab_bytes;
+  insitu__loader_peak(&ld->slab_peak, now);
+  insitu__loader_add(&ld->pinned_now, it->pinned_bytes);
+  insitu__loader_memory(ld, it->slab_bytes);
+}
+/* Waits until nobody uses a slab's memory any more, and takes it where there is none yet. */
+static void insitu__loader_prepare_await(void *arg) {
+  insitu_iter *it = (insitu_iter *)arg;
+  struct insitu__loader_slab *slab = it->preparing;
+  struct insitu__reactor *r = &it->loader->reactor;
+  for (bool idle = false; !idle && !it->stopping;) {
     pthread_mutex_lock(&it->lock);
-    struct insitu__loader_slab *slab = it->free;
-    if (!slab->memory) {
-      uint64_t bytes = it->plan.geometry->slab_bytes;
-      slab->memory = (unsigned char *)insitu__mem_map(bytes);
-      ok = slab->memory != NULL;
-      if (ok) {
-        it->alive++;
-        uint64_t now = atomic_fetch_add_explicit(&it->loader->slab_now, bytes, memory_order_relaxed) + bytes;
-        insitu__loader_peak(&it->loader->slab_peak, now);
-        insitu__loader_memory(it->loader, bytes);
-      }
-    }
-    if (ok) {
+    idle = insitu__device_idle(&it->device, slab->parts, &slab->busy);
+    pthread_mutex_unlock(&it->lock);
+    if (!idle && !insitu__reactor_sleep_await(r, INSITU__DEVICE_POLL)) break;
+  }
+  if (!slab->memory && !it->stopping) {
+    insitu__reactor_work_await(r, insitu__loader_slab_take, it);
+    pthread_mutex_lock(&it->lock);
+    if (slab->memory) insitu__loader_slab_taken(it);
+    pthread_mutex_unlock(&it->lock);
+  }
+  it->preparing = NULL;
+  insitu__loader_quiet(it);
+}
+
+/* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no memory. With the lock held. */
+static insitu_status insitu__loader_slab_ready(insitu_iter *it) {
+  struct insitu__loader_slab *slab = it->free;
+  bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
+  if (it->preparing) return INSITU_TIMEOUT;
+  if (it->unprepared.status) return it->unprepared.status;
+  if (!slab->memory && mapped) {
+    it->preparing = slab;
+    insitu__loader_slab_take(it, 0);
+    it->preparing = NULL;
+    if (slab->memory) insitu__loader_slab_taken(it);
+  }
+  if (slab->memory && insitu__device_idle(&it->device, slab->parts, &slab->busy)) return INSITU_OK;
+  if (mapped) return INSITU_E_NOMEM;
+  it->preparing = slab;
+  if (!insitu__reactor_spawn(&it->loader->reactor, insitu__loader_prepare_await, it)) return INSITU_TIMEOUT;
+  it->preparing = NULL;
+  return INSITU_E_NOMEM;
+}
+
+static void insitu__loader_no_memory(insitu_iter *it, uint64_t number) {
+  insitu_error error = {0};
+  if (it->unprepared.status < 0) {
+    insitu__error_set(
+        &error, it->unprepared.status, "rank %d, batch: %.900s", (int)it->loader->config.rank, it->unprepared.message);
+  } else {
+    insitu__error_set(&error, INSITU_E_NOMEM,
+        "rank %d, batch: the system gives no memory for a batch or a coroutine; lower memory_budget, "
+        "batch_size or max_inflight",
+        (int)it->loader->config.rank);
+  }
+  insitu__loader_damage(it, number, &error);
+}
+
+/* Gives slabs to all batches up to number `last`; false: not all have one now, or ever: batch `number` is damaged then. The ring is
+ * large enough for every batch the scan may touch (see insitu__loader_ring), so there always is a free one. */
+static bool insitu__loader_place(insitu_iter *it, uint64_t last, uint64_t number) {
+  insitu_status status = INSITU_OK;
+  while (!status && it->assigned <= last) {
+    pthread_mutex_lock(&it->lock);
+    status = insitu__loader_slab_ready(it);
+    if (!status) {
+      struct insitu__loader_slab *slab = it->free;
       it->free = slab->next;
-      insitu__mem_fresh(slab->memory, it->slab_bytes);
+      insitu__mem_fresh(slab->memory, it->slab_bytes - it->pinned_bytes);
+      if (slab->pinned) insitu__mem_fresh(slab->pinned, it->pinned_bytes);
       slab->number = it->assigned++;
       slab->checked = !it->loader->config.check;
       uint64_t epoch = slab->number / it->batches;
@@ -18875,16 +19498,8 @@ static bool insitu__loader_place(insitu_iter *it, uint64_t last) {
     }
     pthread_mutex_unlock(&it->lock);
   }
-  return ok;
-}
-
-static void insitu__loader_no_memory(insitu_iter *it, uint64_t number) {
-  insitu_error error = {0};
-  insitu__error_set(&error, INSITU_E_NOMEM,
-      "rank %d, batch: the system gives no memory for a batch or a coroutine; lower memory_budget, "
-      "batch_size or max_inflight",
-      (int)it->loader->config.rank);
-  insitu__loader_damage(it, number, &error);
+  if (status < 0) insitu__loader_no_memory(it, number);
+  return !status;
 }
 
 /* One past the last batch that may be scanned now. */
@@ -18970,23 +19585,42 @@ static bool insitu__loader_scan(insitu_iter *it) {
     }
     uint64_t base = it->scan_epoch * it->batches, number = base + s->batch;
     if (number >= limit) return false;
-    if (!insitu__loader_place(it, number)) {
-      insitu__loader_no_memory(it, number);
-      return false;
-    }
+    if (!insitu__loader_place(it, number, number)) return false;
     struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
-    switch (insitu__plan_scan_step(s)) {
+    switch (it->tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
     case INSITU__PLAN_ROW: ((int64_t *)(void *)(slab->memory + it->plan.geometry->indices))[s->row] = s->anchor; break;
     case INSITU__PLAN_BATCH: insitu__loader_arrive(it, slab); break;
     case INSITU__PLAN_TILE:
-      if (!insitu__loader_place(it, base + insitu__plan_last_batch(&it->plan, &s->current->window))) {
-        insitu__loader_no_memory(it, number);
-        return false;
-      }
+      it->tile_waits = !insitu__loader_place(it, base + insitu__plan_last_batch(&it->plan, &s->current->window), number);
+      if (it->tile_waits) return false;
       insitu__loader_start(it, base);
       return true;
     }
   }
+}
+
+/* Has the batches that are next copied to devices, as far as their rows have come and there is room. */
+static void insitu__loader_upload(insitu_iter *it) {
+  struct insitu__device *d = &it->device;
+  pthread_mutex_lock(&it->lock);
+  while (!it->stopping && it->uploaded < it->assigned && it->uploaded < it->bad) {
+    struct insitu__loader_slab *slab = it->ring[it->uploaded % it->n_ring];
+    insitu_error error = {0}, cause = {0};
+    if (atomic_load_explicit(&slab->pending, memory_order_acquire) || !insitu__device_take(d, slab->parts)) break;
+    insitu_status status = insitu__device_upload(d, slab->parts, slab->pinned, slab->rows > 0, &cause);
+    if (status) {
+      insitu__error_set(&error, status, "rank %d, upload, batch %" PRIu64 ": %.900s", (int)it->loader->config.rank,
+          slab->number % it->batches, cause.message);
+      it->bad = it->uploaded;
+      it->error = error;
+    } else {
+      insitu__loader_add(&it->loader->n_uploads, slab->rows ? d->n_rings : 0);
+      for (unsigned i = 0; slab->rows && i < d->n_rings; i++) insitu__loader_add(&it->loader->n_uploaded, d->rings[i].bytes);
+    }
+    if (it->uploaded == it->next) insitu__loader_tell(it);
+    it->uploaded += !status;
+  }
+  pthread_mutex_unlock(&it->lock);
 }
 
 /* Starts as many chunks as max_inflight allows, one of each iterator in turn. */
@@ -18997,6 +19631,8 @@ static void insitu__loader_pump(void *arg) {
   if (ld->overdue) insitu__loader_warn(ld);
   if (ld->reactor.closing) insitu__reactor_gate_open(&ld->any); /* the watchdog ends */
   ld->pump_now = 0;
+  for (insitu_iter *it = ld->iters; it && !cancelled; it = it->next_iter)
+    if (it->device.n_rings) insitu__loader_upload(it);
   if (!cancelled && ld->config.max_inflight - ld->inflight < ld->few) return;
   for (bool any = true; any;) {
     any = false;
@@ -19080,6 +19716,7 @@ static const struct insitu__loader_field insitu__loader_fields[] = {
     INSITU__LOADER_FIELD(max_inflight, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
     INSITU__LOADER_FIELD(decode_threads, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_AFFINITY),
     INSITU__LOADER_FIELD(memory_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_MACHINE),
+    INSITU__LOADER_FIELD(device_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(cache_dir, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
     INSITU__LOADER_FIELD(cache_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(io, INSITU__TEXT_WORD, insitu__loader_io_words, INSITU__LOADER_FROM_MACHINE),
@@ -19492,6 +20129,33 @@ static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **tex
       err, INSITU_E_UNSUPPORTED, "open, manifest %s: it has %u bytes or more; check the path", path, INSITU__MAX_META);
 }
 
+/* Where each variable goes, as there are devices. Planning alone takes for granted that there are. */
+static insitu_status insitu__loader_places(insitu_loader *ld, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  for (uint64_t i = 0; i < c->n_variables; i++) {
+    const insitu_variable *v = &c->variables[i];
+    struct insitu__geometry_variable *to = &ld->geometry.variables[i];
+    bool there = c->plan_only || v->device < ld->devices, any = c->plan_only || ld->devices;
+    to->device = v->place == INSITU_HOST ? 0 : v->device;
+    to->place = v->place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : v->place;
+    if (v->place == INSITU_DEVICE && !there) {
+      if (ld->devices)
+        return insitu__error_set(err, INSITU_E_DEVICE,
+            "open, variable %s: there is no device %d, only %d of them; correct device, or place it with INSITU_DEVICE_OR_HOST",
+            v->label, (int)v->device, ld->devices);
+      return insitu__error_set(err, INSITU_E_DEVICE, "open, variable %s: %.700s; or place it with INSITU_DEVICE_OR_HOST",
+          v->label, ld->no_device.message);
+    }
+    if (v->place == INSITU_DEVICE_OR_HOST ? there : any) continue;
+    if (v->place != INSITU_HOST)
+      insitu__loader_log(ld, 2, "rank %d, open, variable %.200s: placed in plain host memory: %.700s", (int)c->rank, v->label,
+          ld->devices ? "there is no such device" : ld->no_device.message);
+    to->place = INSITU_HOST;
+    to->device = 0;
+  }
+  return INSITU_OK;
+}
+
 struct insitu__loader_opening {
   insitu_loader *ld;
   insitu_status status;
@@ -19538,6 +20202,7 @@ static void insitu__loader_open_await(void *arg) {
   }
   if (!o->status) insitu__loader_prefetch_await(ld);
   if (!o->status) o->status = insitu__geometry_init_await(&ld->geometry, c, insitu__loader_array_await, ld, o->err);
+  if (!o->status) o->status = insitu__loader_places(ld, o->err);
   if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
   if (!o->status && !ld->geometry.samples)
     o->status = insitu__error_set(o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
@@ -19564,7 +20229,9 @@ static bool insitu__loader_tiles(insitu_loader *ld) {
         .shape = v->shape,
         .strides = v->strides,
         .ndim = v->ndim,
-        .dtype = v->dtype};
+        .dtype = v->dtype,
+        .place = v->place,
+        .device = v->device};
   }
   if (ld->config.plan_only) return ld->arrays;
   ld->scratch = (struct insitu__loader_scratch *)insitu__mem_alloc(ld->config.decode_threads, sizeof *ld->scratch);
@@ -19623,6 +20290,11 @@ static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_
     return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
   insitu_status status = insitu__loader_defaults(ld, err);
   if (status) return status;
+  for (uint64_t i = 0; i < c->n_variables && !c->plan_only; i++)
+    if (c->variables[i].place != INSITU_HOST) { /* else CUDA is left alone */
+      (void)insitu__device_count(&ld->devices, &ld->no_device);
+      break;
+    }
   bool inline_mode = c->inline_io || c->plan_only;
   struct insitu__reactor_desc r = {.backend = c->io,
       .inline_mode = inline_mode,
@@ -19651,11 +20323,17 @@ static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_
 
 /* Frees an iterator of which no batch is held. */
 static void insitu__loader_free_iter(insitu_iter *it) {
+  for (unsigned i = 0; i < it->device.n_rings; i++) insitu__device_drain(&it->device.rings[i]);
   for (uint64_t i = 0; it->slabs && i < it->n_slabs; i++) {
-    insitu__mem_unmap(it->slabs[i].memory, it->slab_bytes);
-    insitu__mem_free(it->slabs[i].arrays);
-    insitu__mem_free(it->slabs[i].shapes);
+    struct insitu__loader_slab *slab = &it->slabs[i];
+    insitu__device_pass(&slab->busy);
+    insitu__loader_slab_free(it, slab);
+    for (unsigned k = 0; slab->parts && k < it->device.n_rings; k++) insitu__device_event_close(&slab->parts[k]);
+    insitu__mem_free(slab->parts);
+    insitu__mem_free(slab->arrays);
+    insitu__mem_free(slab->shapes);
   }
+  insitu__device_close(&it->device);
   insitu__mem_free(it->slabs);
   insitu__mem_free(it->ring);
   insitu__mem_free(it->names);
@@ -19672,17 +20350,24 @@ static bool insitu__loader_slab_init(insitu_iter *it, struct insitu__loader_slab
   slab->iter = it;
   slab->arrays = (insitu_array *)insitu__mem_alloc(g->n_variables, sizeof *slab->arrays);
   slab->shapes = (int64_t *)insitu__mem_alloc(g->n_variables, 2 * (INSITU__MAX_DIMS + 1) * sizeof *slab->shapes);
+  slab->parts = (struct insitu__device_part *)insitu__mem_alloc(it->device.n_rings, sizeof *slab->parts);
   slab->next = it->free;
   it->free = slab;
-  if (!slab->arrays || !slab->shapes) return false;
+  if (!slab->arrays || !slab->shapes || !slab->parts) return false;
   const char *name = it->names;
   for (uint64_t i = 0; i < g->n_variables; i++) {
     const struct insitu__geometry_variable *v = &g->variables[i];
     int64_t *shape = slab->shapes + 2 * (INSITU__MAX_DIMS + 1) * i, *strides = shape + INSITU__MAX_DIMS + 1;
     memcpy(shape, v->shape, sizeof v->shape);
     memcpy(strides, v->strides, sizeof v->strides);
-    slab->arrays[i] = (insitu_array){
-        .name = name, .row_bytes = v->row_bytes, .shape = shape, .strides = strides, .ndim = v->ndim, .dtype = v->dtype};
+    slab->arrays[i] = (insitu_array){.name = name,
+        .row_bytes = v->row_bytes,
+        .shape = shape,
+        .strides = strides,
+        .ndim = v->ndim,
+        .dtype = v->dtype,
+        .place = v->place,
+        .device = v->device};
     name += strlen(name) + 1;
   }
   slab->batch.arrays = slab->arrays;
@@ -19722,6 +20407,18 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
   it->max_held = insitu__loader_max_held(desc);
   it->n_slabs = it->n_ring + it->max_held;
   it->slab_bytes = ld->geometry.slab_bytes;
+  it->pinned_bytes = ld->geometry.pinned_bytes;
+  it->device = (struct insitu__device){.on = it->pinned_bytes > 0,
+      .inline_io = ld->config.inline_io != 0,
+      .stream = desc->stream,
+      .alloc = ld->config.alloc,
+      .release = ld->config.release,
+      .user = ld->config.alloc_user};
+  for (uint64_t i = ld->geometry.n_variables; i-- > 0;) {
+    const struct insitu__geometry_variable *v = &ld->geometry.variables[i];
+    it->device.pinned |= v->place == INSITU_PINNED;
+    if (v->place != INSITU_HOST) it->pinned_for = v->device;
+  }
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
   return insitu__error_set(
       err, INSITU_E_ARG, "iterator: %" PRIu64 " batches an epoch are more than 2^42; raise batch_size", it->batches);
@@ -19730,9 +20427,57 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
 /* Bytes of an iterator besides its slabs' pages: the scan's tables and the structs of its slabs. */
 static uint64_t insitu__loader_tables(const insitu_loader *ld, uint64_t scan, uint64_t slabs) {
   uint64_t each = sizeof(struct insitu__loader_slab) + sizeof(struct insitu__loader_slab *) +
+                  ld->geometry.n_devices * sizeof(struct insitu__device_part) +
                   ld->geometry.n_variables * (sizeof(insitu_array) + 2 * (INSITU__MAX_DIMS + 1) * sizeof(int64_t));
   uint64_t bytes;
   return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes) ? bytes : UINT64_MAX;
+}
+
+/* Room on a device, out of device_budget and what is free there. */
+static insitu_status insitu__loader_device_room(insitu_iter *it, unsigned i, uint64_t slots, insitu_error *err) {
+  insitu_loader *ld = it->loader;
+  const struct insitu__geometry_device *g = &ld->geometry.devices[i];
+  uint64_t bytes, unused = UINT64_MAX, budget = ld->config.device_budget ? ld->config.device_budget : UINT64_MAX;
+  insitu_status status = ld->config.alloc ? INSITU_OK : insitu__device_free_bytes(g->device, &unused, err);
+  if (status) return status;
+  pthread_mutex_lock(&ld->lock);
+  bool fits = insitu__base_mul(slots, g->bytes, &bytes) && bytes <= unused && ld->device_now[i] <= budget &&
+              bytes <= budget - ld->device_now[i];
+  if (fits) {
+    ld->device_now[i] += bytes;
+    it->device.rings[i].reserved = bytes;
+    insitu__loader_add(&ld->device_all, bytes);
+  }
+  pthread_mutex_unlock(&ld->lock);
+  if (fits) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "iterator %s: %" PRIu64 " batches (max_held and one more) of %" PRIu64 " bytes each do not fit on device %d: %" PRIu64
+      " bytes are free there, and %" PRIu64 " of device_budget %" PRIu64
+      " (0: none) are taken by other iterators; lower batch_size or max_held, or raise device_budget",
+      insitu__split_names[it->split], slots, g->bytes, (int)g->device, unused, ld->device_now[i], ld->config.device_budget);
+}
+/* Streams, events and memory on the iterator's devices. */
+static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *err) {
+  const struct insitu__geometry *g = &it->loader->geometry;
+  struct insitu__device *d = &it->device;
+  insitu_status status = INSITU_OK;
+  d->rings = (struct insitu__device_ring *)insitu__mem_alloc(g->n_devices, sizeof *d->rings);
+  if (!d->rings)
+    return insitu__error_set(err, INSITU_E_NOMEM, "iterator: no memory for its tables; give the process more memory");
+  for (unsigned i = 0; !status && i < g->n_devices; i++) {
+    struct insitu__device_ring *r = &d->rings[d->n_rings++];
+    *r = (struct insitu__device_ring){.device = g->devices[i].device, .at = g->devices[i].at, .bytes = g->devices[i].bytes};
+    status = insitu__loader_device_room(it, i, it->max_held + 1, err);
+    if (!status) status = insitu__device_ring_open(d, r, it->max_held + 1, err);
+  }
+  return status;
+}
+static insitu_status insitu__loader_iter_events(insitu_iter *it, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+  for (uint64_t i = 0; i < it->n_slabs; i++)
+    for (unsigned k = 0; !status && k < it->device.n_rings; k++)
+      status = insitu__device_event(&it->slabs[i].parts[k].copied, it->device.rings[k].device, err);
+  return status;
 }
 
 static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *err) {
@@ -19776,6 +20521,11 @@ static void insitu__loader_unreserve(insitu_iter *it) {
   it->loader->reserved -= it->reserved;
   it->loader->tables -= it->tables;
   it->loader->memory_now -= it->tables + it->alive * it->slab_bytes;
+  it->loader->pinned_now -= it->alive * it->pinned_bytes;
+  for (unsigned i = 0; i < it->device.n_rings; i++) {
+    it->loader->device_now[i] -= it->device.rings[i].reserved;
+    it->loader->device_all -= it->device.rings[i].reserved;
+  }
   pthread_mutex_unlock(&it->loader->lock);
 }
 
@@ -19784,7 +20534,7 @@ static void insitu__loader_stop_await(insitu_iter *it) {
   it->stopping = true;
   insitu__store_sweep(&it->loader->store);
   memset(&it->idle, 0, sizeof it->idle);
-  if (it->inflight[0] || it->inflight[1]) insitu__reactor_gate_await(&it->loader->reactor, &it->idle);
+  if (it->inflight[0] || it->inflight[1] || it->preparing) insitu__reactor_gate_await(&it->loader->reactor, &it->idle);
 }
 
 struct insitu__loader_move {
@@ -19801,12 +20551,12 @@ static void insitu__loader_move_await(void *arg) {
   for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   pthread_mutex_lock(&it->lock);
   for (uint64_t n = it->next; n < it->assigned; n++) {
-    struct insitu__loader_slab *slab = it->ring[n % it->n_ring];
-    insitu__mem_hide(slab->memory, it->slab_bytes);
-    slab->next = it->free;
-    it->free = slab;
+    insitu__loader_slab_give(it, it->ring[n % it->n_ring]);
   }
-  it->next = it->assigned = it->start = number;
+  it->next = it->assigned = it->start = it->uploaded = number;
+  it->tile_waits = false;
+  memset(&it->unprepared, 0, sizeof it->unprepared);
+  memset(&it->device.error, 0, sizeof it->device.error);
   it->told = it->begun = m->batch ? UINT64_MAX : number;
   it->bad = UINT64_MAX;
   it->failed = false;
@@ -19851,10 +20601,12 @@ static void insitu__loader_part(insitu_iter *it) {
   it->closed = true;
   it->loader = NULL;
   bool held = it->held > 0;
+  for (unsigned i = 0; held && i < it->device.n_rings; i++) insitu__device_drain(&it->device.rings[i]);
   for (uint64_t i = 0; held && i < it->n_slabs; i++) {
-    if (it->slabs[i].held) continue;
-    insitu__mem_unmap(it->slabs[i].memory, it->slab_bytes);
-    it->slabs[i].memory = NULL;
+    struct insitu__loader_slab *slab = &it->slabs[i];
+    if (slab->held || slab->exports) continue;
+    insitu__device_pass(&slab->busy);
+    insitu__loader_slab_free(it, slab);
   }
   pthread_mutex_unlock(&it->lock);
   if (!held) insitu__loader_free_iter(it);
@@ -20156,7 +20908,11 @@ static void insitu__loader_deliver(insitu_iter *it, struct insitu__loader_slab *
   b->rows = slab->rows;
   b->sample_indices = (const int64_t *)(const void *)(slab->memory + g->indices);
   for (uint64_t i = 0; i < g->n_variables; i++) {
-    slab->arrays[i].data = slab->memory + g->variables[i].block;
+    const struct insitu__geometry_variable *v = &g->variables[i];
+    slab->arrays[i].data = insitu__loader_rows(slab, v);
+    for (unsigned k = 0; v->place == INSITU_DEVICE && k < it->device.n_rings; k++)
+      if (it->device.rings[k].device == v->device)
+        slab->arrays[i].data = slab->parts[k].slot->memory + (v->block - it->device.rings[k].at);
     slab->arrays[i].bytes = slab->rows * g->variables[i].row_bytes;
     slab->shapes[2 * (INSITU__MAX_DIMS + 1) * i] = (int64_t)slab->rows;
   }
@@ -20189,6 +20945,13 @@ static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, in
   struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
   if (atomic_load_explicit(&slab->pending, memory_order_acquire)) return INSITU_TIMEOUT;
   if (!slab->checked) return INSITU__LOADER_UNCHECKED;
+  if (it->device.n_rings && it->uploaded <= it->next) return INSITU_TIMEOUT;
+  insitu_error *refused = &it->device.error; /* also what a release had no way to tell */
+  if (refused->status || insitu__device_wait(&it->device, slab->parts, it->device.stream, refused)) {
+    it->failed = true;
+    it->error = *refused;
+    goto failed;
+  }
   insitu__loader_deliver(it, slab);
   *out = &slab->batch;
   return INSITU_OK;
@@ -20413,7 +21176,7 @@ static void insitu__loader_check_compare(struct insitu__loader_check *c) {
       from = from * c->object.chunk[c->object.order[k]] + x[c->object.order[k]] % c->object.chunk[c->object.order[k]];
     for (unsigned d = 0; d < z->ndim; d++)
       if (d != c->axis) to = to * (v->hi[d] - v->lo[d]) + (x[d] - v->lo[d]);
-    const unsigned char *is = c->slab->memory + v->block + to * item;
+    const unsigned char *is = insitu__loader_rows(c->slab, v) + to * item;
     const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n ? c->decoded + from * z->itemsize : NULL;
     unsigned char fill[16], should[16];
     insitu__loader_check_element(c, NULL, x[z->ndim - 1], fill);
@@ -20632,6 +21395,8 @@ INSITU_DEF insitu_status insitu_loader_plan(
   if (status) return status;
   out->slabs = insitu__loader_ring(ld, out->span) + insitu__loader_max_held(desc);
   out->slab_bytes = ld->geometry.slab_bytes;
+  for (unsigned i = 0; i < ld->geometry.n_devices; i++)
+    out->device_bytes += (insitu__loader_max_held(desc) + UINT64_C(1)) * ld->geometry.devices[i].bytes;
   out->table_bytes = insitu__loader_tables(ld, out->table_bytes, out->slabs);
   out->inflight_bytes = ld->inflight_bytes;
   out->cache_bytes = ld->cache_bytes;
@@ -20671,6 +21436,10 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->checked_rows = insitu__loader_get(&ld->n_checked);
   out->slab_bytes = insitu__loader_get(&ld->slab_now);
   out->slab_bytes_peak = insitu__loader_get(&ld->slab_peak);
+  out->uploads = insitu__loader_get(&ld->n_uploads);
+  out->uploaded_bytes = insitu__loader_get(&ld->n_uploaded);
+  out->pinned_bytes = insitu__loader_get(&ld->pinned_now);
+  out->device_bytes = insitu__loader_get(&ld->device_all);
   out->memory_bytes_peak = insitu__loader_get(&ld->memory_peak);
   out->memory_promised = insitu__loader_get(&ld->reserved) + ld->inflight_bytes + ld->cache_bytes;
   out->inflight_peak = insitu__loader_get(&ld->inflight_peak);
@@ -20703,8 +21472,8 @@ static const struct insitu__text_field insitu__public_plan[] = {INSITU__PUBLIC_P
     INSITU__PUBLIC_PLAN(window, U64), INSITU__PUBLIC_PLAN(span, U64), INSITU__PUBLIC_PLAN(reads, U64),
     INSITU__PUBLIC_PLAN(distinct, U64), INSITU__PUBLIC_PLAN(read_bytes, U64), INSITU__PUBLIC_PLAN(wanted, U64),
     INSITU__PUBLIC_PLAN(amplification, DOUBLE), INSITU__PUBLIC_PLAN(dedup, DOUBLE), INSITU__PUBLIC_PLAN(slabs, U64),
-    INSITU__PUBLIC_PLAN(slab_bytes, U64), INSITU__PUBLIC_PLAN(table_bytes, U64), INSITU__PUBLIC_PLAN(inflight_bytes, U64),
-    INSITU__PUBLIC_PLAN(cache_bytes, U64), INSITU__PUBLIC_PLAN(variance_ratio, DOUBLE)};
+    INSITU__PUBLIC_PLAN(slab_bytes, U64), INSITU__PUBLIC_PLAN(device_bytes, U64), INSITU__PUBLIC_PLAN(table_bytes, U64),
+    INSITU__PUBLIC_PLAN(inflight_bytes, U64), INSITU__PUBLIC_PLAN(cache_bytes, U64), INSITU__PUBLIC_PLAN(variance_ratio, DOUBLE)};
 
 #define INSITU__PUBLIC_STATS(member, kind, words)                                                                                \
   { #member, offsetof(insitu_stats, member), INSITU__TEXT_##kind, words }
@@ -20713,6 +21482,12 @@ static const struct insitu__text_field insitu__public_stats[] = {INSITU__PUBLIC_
     INSITU__PUBLIC_STATS(requests, U64, NULL), INSITU__PUBLIC_STATS(index_reads, U64, NULL),
     INSITU__PUBLIC_STATS(index_bytes, U64, NULL), INSITU__PUBLIC_STATS(checked_rows, U64, NULL),
     INSITU__PUBLIC_STATS(bytes_read, U64, NULL), INSITU__PUBLIC_STATS(bytes_decoded, U64, NULL),
+    INSITU__PUBLIC_STATS(http_requests, U64, NULL), INSITU__PUBLIC_STATS(retries, U64, NULL),
+    INSITU__PUBLIC_STATS(throttled, U64, NULL), INSITU__PUBLIC_STATS(hedges, U64, NULL),
+    INSITU__PUBLIC_STATS(bytes_fetched, U64, NULL), INSITU__PUBLIC_STATS(disk_hits, U64, NULL),
+    INSITU__PUBLIC_STATS(disk_misses, U64, NULL), INSITU__PUBLIC_STATS(disk_bytes, U64, NULL),
+    INSITU__PUBLIC_STATS(uploads, U64, NULL), INSITU__PUBLIC_STATS(uploaded_bytes, U64, NULL),
+    INSITU__PUBLIC_STATS(pinned_bytes, U64, NULL), INSITU__PUBLIC_STATS(device_bytes, U64, NULL),
     INSITU__PUBLIC_STATS(absent_chunks, U64, NULL), INSITU__PUBLIC_STATS(bad_chunks, U64, NULL),
     INSITU__PUBLIC_STATS(slab_bytes, U64, NULL), INSITU__PUBLIC_STATS(slab_bytes_peak, U64, NULL),
     INSITU__PUBLIC_STATS(memory_bytes_peak, U64, NULL), INSITU__PUBLIC_STATS(memory_promised, U64, NULL),
@@ -20801,6 +21576,8 @@ static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_lo
     insitu__public_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
     insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(a->dtype));
     insitu__public_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
+    if (a->place) insitu__public_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
+    if (a->place == INSITU_DEVICE) insitu__text_buffer_printf(b, ", \"device\": %d", (int)a->device);
     insitu__text_buffer_printf(b, ", \"bytes\": %" PRIu64 "}", a->bytes);
   }
   insitu__text_buffer_printf(b, "], \"stored\": [");
@@ -20973,7 +21750,9 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   pthread_condattr_destroy(&clock);
   pthread_mutex_init(&it->lock, NULL);
   status = insitu__loader_iter_init(it, desc, err);
+  if (!status) status = insitu__loader_iter_devices(it, err);
   if (!status) status = insitu__loader_iter_slabs(it, err);
+  if (!status) status = insitu__loader_iter_events(it, err);
   if (!status) {
     struct insitu__loader_move m = {it, desc->epoch, 0};
     status = insitu__reactor_call(&ld->reactor, insitu__loader_begin_await, &m);
@@ -21075,24 +21854,163 @@ INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, cons
   return NULL;
 }
 
-INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
-  struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
-  if (batch) *batch = NULL;
-  if (!slab || getpid() != slab->iter->pid) return;
+/* One of those who hold a batch, the user or with `exported` a DLPack tensor, is done with it behind this point of a stream. */
+static void insitu__public_let_go(struct insitu__loader_slab *slab, bool exported, void *stream) {
   insitu_iter *it = slab->iter;
+  if (getpid() != it->pid) return;
   pthread_mutex_lock(&it->lock);
-  assert(slab->held); /* else the batch was released twice; without asserts that does no harm */
-  if (!slab->held) {
+  assert(exported || slab->held); /* else the batch was released twice; without asserts that does no harm */
+  if (!exported && !slab->held) {
     pthread_mutex_unlock(&it->lock);
     return;
   }
-  slab->held = false;
-  insitu__mem_hide(slab->memory, it->slab_bytes);
-  slab->next = it->free;
-  it->free = slab;
-  bool last = --it->held == 0 && it->closed;
+  insitu__device_release(&it->device, slab->parts, &slab->busy, stream);
+  if (exported) slab->exports--;
+  else slab->held = false;
+  bool last = false;
+  if (!slab->held && !slab->exports) {
+    insitu__loader_slab_give(it, slab);
+    if (it->loader && it->device.n_rings) insitu__reactor_wake(&it->loader->reactor); /* one more may be uploaded */
+    last = --it->held == 0 && it->closed;
+  }
   pthread_mutex_unlock(&it->lock);
   if (last) insitu__loader_free_iter(it);
+}
+
+INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
+  struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
+  if (batch) *batch = NULL;
+  if (slab) insitu__public_let_go(slab, false, slab->iter->device.stream);
+}
+
+INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream) {
+  struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
+  if (batch) *batch = NULL;
+  if (slab) insitu__public_let_go(slab, false, stream);
+}
+
+/* Checks a batch, or with n_arrays the number of one of its arrays as well. */
+static insitu_status insitu__public_batch(const insitu_batch *batch, const char *what, uint64_t array, insitu_error *err) {
+  if (!batch) return insitu__error_set(err, INSITU_E_ARG, "%s: the batch is NULL; give one that next gave", what);
+  if (getpid() != ((const struct insitu__loader_slab *)(const void *)batch)->iter->pid)
+    return insitu__error_set(err, INSITU_E_FORKED, "%s: the batch is the parent process's; open a loader after fork", what);
+  if (array < batch->n_arrays) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG, "%s: there is no array %" PRIu64 ", the batch has %" PRIu64 "; correct it", what,
+      array, batch->n_arrays);
+}
+
+INSITU_DEF insitu_status insitu_batch_wait(const insitu_batch *batch, void *stream, insitu_error *err) {
+  insitu_status status = insitu__public_batch(batch, "wait", 0, err);
+  if (status) return status;
+  const struct insitu__loader_slab *slab = (const struct insitu__loader_slab *)(const void *)batch;
+  return insitu__device_wait(&slab->iter->device, slab->parts, stream, err);
+}
+
+INSITU_DEF insitu_status insitu_batch_copy_to(
+    const insitu_batch *batch, uint64_t array, void *dst, uint64_t dst_bytes, void *stream, insitu_error *err) {
+  insitu_status status = insitu__public_batch(batch, "copy_to", array, err);
+  if (status) return status;
+  const insitu_array *a = &batch->arrays[array];
+  if (!dst || dst_bytes < a->bytes)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "copy_to, array %s: dst is NULL or has less than %" PRIu64
+        " bytes; give as many as a full batch's, see insitu_loader_array",
+        a->name, a->bytes);
+  const struct insitu__loader_slab *slab = (const struct insitu__loader_slab *)(const void *)batch;
+  const struct insitu__device *d = &slab->iter->device;
+  if (d->on) {
+    if (a->place == INSITU_DEVICE) status = insitu__device_wait(d, slab->parts, stream, err);
+    return status ? status : insitu__device_copy(d, dst, a->data, a->bytes, stream, err);
+  }
+  if (stream)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "copy_to, array %s: a stream, and nothing of this loader is page-locked or on a device; give NULL", a->name);
+  memcpy(dst, a->data, (size_t)a->bytes);
+  return INSITU_OK;
+}
+
+/* DLPack's structs (dlpack.h, versions 0.2 to 1.x: https://dmlc.github.io/dlpack/latest/c_api.html). */
+enum { INSITU__PUBLIC_DLPACK_CPU = 1, INSITU__PUBLIC_DLPACK_CUDA = 2, INSITU__PUBLIC_DLPACK_CUDA_HOST = 3 };
+struct insitu__public_dlpack_tensor {
+  void *data;
+  int32_t device_type, device_id, ndim;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t byte_offset;
+};
+struct insitu__public_dlpack_managed {
+  struct insitu__public_dlpack_tensor tensor;
+  void *manager;
+  void (*deleter)(struct insitu__public_dlpack_managed *self);
+};
+struct insitu__public_dlpack_versioned {
+  uint32_t major, minor;
+  void *manager;
+  void (*deleter)(struct insitu__public_dlpack_versioned *self);
+  uint64_t flags; /* 0: may be written, is no copy */
+  struct insitu__public_dlpack_tensor tensor;
+};
+_Static_assert(sizeof(struct insitu__public_dlpack_tensor) == 48 && sizeof(struct insitu__public_dlpack_managed) == 64 &&
+                   sizeof(struct insitu__public_dlpack_versioned) == 80,
+    "as dlpack.h has them");
+struct insitu__public_dlpack_export {
+  union {
+    struct insitu__public_dlpack_managed managed;
+    struct insitu__public_dlpack_versioned versioned;
+  } as; /* first */
+  struct insitu__loader_slab *slab;
+  void *stream;
+};
+
+static void insitu__public_exported(struct insitu__public_dlpack_export *e) {
+  insitu__public_let_go(e->slab, true, e->stream);
+  insitu__mem_free(e);
+}
+static void insitu__public_delete(struct insitu__public_dlpack_managed *self) {
+  if (self) insitu__public_exported((struct insitu__public_dlpack_export *)self->manager);
+}
+static void insitu__public_delete_versioned(struct insitu__public_dlpack_versioned *self) {
+  if (self) insitu__public_exported((struct insitu__public_dlpack_export *)self->manager);
+}
+
+INSITU_DEF insitu_status insitu_batch_dlpack(
+    insitu_batch *batch, uint64_t array, int32_t versioned, void *stream, void **managed, insitu_error *err) {
+  if (managed) *managed = NULL;
+  insitu_status status = insitu__public_batch(batch, "dlpack", array, err);
+  if (status) return status;
+  if (!managed) return insitu__error_set(err, INSITU_E_ARG, "dlpack: managed is NULL; give the address of a pointer");
+  struct insitu__loader_slab *slab = (struct insitu__loader_slab *)(void *)batch;
+  const insitu_array *a = &slab->arrays[array];
+  struct insitu__public_dlpack_export *e = (struct insitu__public_dlpack_export *)insitu__mem_alloc(1, sizeof *e);
+  if (!e) return insitu__error_set(err, INSITU_E_NOMEM, "dlpack: no memory; give the process more memory");
+  if (a->place == INSITU_DEVICE) status = insitu__device_wait(&slab->iter->device, slab->parts, stream, err);
+  if (status) {
+    insitu__mem_free(e);
+    return status;
+  }
+  struct insitu__public_dlpack_tensor t = {.data = a->data,
+      .device_type = a->place == INSITU_DEVICE   ? INSITU__PUBLIC_DLPACK_CUDA
+                     : a->place == INSITU_PINNED ? INSITU__PUBLIC_DLPACK_CUDA_HOST
+                                                 : INSITU__PUBLIC_DLPACK_CPU,
+      .device_id = a->place == INSITU_DEVICE ? a->device : 0,
+      .ndim = a->ndim,
+      .code = (uint8_t)(a->dtype >> 8),
+      .bits = (uint8_t)a->dtype,
+      .lanes = 1,
+      .shape = slab->shapes + 2 * (INSITU__MAX_DIMS + 1) * array,
+      .strides = slab->shapes + 2 * (INSITU__MAX_DIMS + 1) * array + INSITU__MAX_DIMS + 1};
+  if (versioned)
+    e->as.versioned = (struct insitu__public_dlpack_versioned){
+        .major = 1, .manager = e, .deleter = insitu__public_delete_versioned, .tensor = t};
+  else e->as.managed = (struct insitu__public_dlpack_managed){.tensor = t, .manager = e, .deleter = insitu__public_delete};
+  e->slab = slab;
+  e->stream = stream;
+  pthread_mutex_lock(&slab->iter->lock);
+  slab->exports++;
+  pthread_mutex_unlock(&slab->iter->lock);
+  *managed = &e->as;
+  return INSITU_OK;
 }
 #endif /* INSITU_IMPLEMENTATION_ONCE */
 #endif /* INSITU_IMPLEMENTATION */
