@@ -17547,8 +17547,8 @@ static void *insitu__device_cuda_alloc(uint64_t bytes, int32_t place, int32_t de
 }
 static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
   struct insitu__device_scope s;
-  if (!insitu__device_enter(&s, device, NULL))
-    (void)insitu__device_did(place == INSITU_PINNED ? cudaFreeHost(p) : cudaFree(p), "", NULL);
+  (void)insitu__device_enter(&s, device, NULL); /* a device that failed takes its memory back all the same */
+  (void)insitu__device_did(place == INSITU_PINNED ? cudaFreeHost(p) : cudaFree(p), "", NULL);
   insitu__device_leave(&s);
 }
 
@@ -17570,24 +17570,30 @@ static insitu_status insitu__device_event(void **out, int32_t device, insitu_err
   return status;
 }
 
+/* One more fence for the streams of a device. */
+static insitu_status insitu__device_spare(struct insitu__device *d, int32_t device, insitu_error *err) {
+  struct insitu__device_fence *f = (struct insitu__device_fence *)insitu__mem_alloc(1, sizeof *f);
+  if (!f) return insitu__error_set(err, INSITU_E_NOMEM, "device: no memory for an event; give the process more memory");
+  insitu_status status = insitu__device_event(&f->event, device, err);
+  if (status) {
+    insitu__mem_free(f);
+    return status;
+  }
+  f->device = device;
+  f->next = d->spare;
+  d->spare = f;
+  return INSITU_OK;
+}
 /* Puts the point that the stream has now come to into a list. */
 static insitu_status insitu__device_fence(
-    struct insitu__device *d, struct insitu__device_fence **list, void *stream, int device, insitu_error *err) {
+    struct insitu__device *d, struct insitu__device_fence **list, void *stream, int32_t device, insitu_error *err) {
   struct insitu__device_fence **link = &d->spare, *f;
   while (*link && (*link)->device != device) link = &(*link)->next;
-  insitu_status status = INSITU_OK;
-  if ((f = *link) != NULL) {
-    *link = f->next;
-  } else {
-    f = (struct insitu__device_fence *)insitu__mem_alloc(1, sizeof *f);
-    if (!f) return insitu__error_set(err, INSITU_E_NOMEM, "release: no memory; give the process more memory");
-    f->device = device;
-    status = insitu__device_event(&f->event, device, err);
-    if (status) {
-      insitu__mem_free(f);
-      return status;
-    }
-  }
+  insitu_status status = *link ? INSITU_OK : insitu__device_spare(d, device, err);
+  if (status) return status;
+  if (!*link) link = &d->spare; /* a new one is the first */
+  f = *link;
+  *link = f->next;
   status =
       insitu__device_did(cudaEventRecord((cudaEvent_t)f->event, (cudaStream_t)stream), "releasing a batch on its stream", err);
   link = status ? &d->spare : list;
@@ -17615,7 +17621,8 @@ static bool insitu__device_passed(struct insitu__device *d, struct insitu__devic
 static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
   struct insitu__device_scope s;
   if (!d->on) return true;
-  bool idle = !insitu__device_enter(&s, -1, NULL);
+  bool idle = true;
+  (void)insitu__device_enter(&s, -1, NULL); /* one that failed is found so by the next upload */
   for (unsigned i = 0; idle && i < d->n_rings; i++) {
     if (!parts[i].copying) continue;
     cudaError_t answer = cudaEventQuery((cudaEvent_t)parts[i].copied);
@@ -17786,6 +17793,10 @@ static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu
 }
 static insitu_status insitu__device_event(void **out, int32_t device, insitu_error *err) {
   (void)out, (void)device, (void)err;
+  return INSITU_OK;
+}
+static insitu_status insitu__device_spare(struct insitu__device *d, int32_t device, insitu_error *err) {
+  (void)d, (void)device, (void)err;
   return INSITU_OK;
 }
 static void insitu__device_pass(struct insitu__device_fence **list) {
@@ -20472,11 +20483,16 @@ static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *
   }
   return status;
 }
+/* The events of its batches, and of as many releases as there may be at once (but for those of DLPack). */
 static insitu_status insitu__loader_iter_events(insitu_iter *it, insitu_error *err) {
+  struct insitu__device *d = &it->device;
   insitu_status status = INSITU_OK;
-  for (uint64_t i = 0; i < it->n_slabs; i++)
-    for (unsigned k = 0; !status && k < it->device.n_rings; k++)
-      status = insitu__device_event(&it->slabs[i].parts[k].copied, it->device.rings[k].device, err);
+  for (unsigned k = 0; k < d->n_rings; k++) {
+    for (uint64_t i = 0; !status && i < it->n_slabs; i++)
+      status = insitu__device_event(&it->slabs[i].parts[k].copied, d->rings[k].device, err);
+    for (uint64_t i = 0; !status && i < d->rings[k].n_slots; i++) status = insitu__device_spare(d, d->rings[k].device, err);
+  }
+  for (uint64_t i = 0; d->pinned && !status && i < it->n_slabs; i++) status = insitu__device_spare(d, it->pinned_for, err);
   return status;
 }
 
