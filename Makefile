@@ -29,12 +29,13 @@ FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
 # a process of its own, and the cache on disk kills many.
-PURE_TESTS = test_blosc test_box test_codec test_coro test_http test_order test_plan test_server test_sign \
+PURE_TESTS = test_blosc test_box test_codec test_coro test_cudasim test_http test_order test_plan test_server test_sign \
   test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
-TSAN_TESTS = $(IO_TESTS) test_coro test_server
+TSAN_TESTS = $(IO_TESTS) test_coro test_cudasim test_server
 VG_TESTS = $(filter-out test_memory test_tool test_tool_data test_tool_remote test_disk, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h)
+CUDASIM  = $(wildcard tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-stores compile-checks lint install clean
@@ -114,6 +115,9 @@ $(BUILD)/tsan/test_%: tests/test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(TSAN))
 $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_codec_core $(d)/test_codec_zlib): tests/test_codec.c
+# Against the simulated CUDA runtime: the tests' #include <cuda_runtime_api.h> finds that, and they include its implementation
+$(foreach t,$(filter test_cuda%,$(TESTS)),$(BUILD)/$(t) $(BUILD)/asan/$(t) $(BUILD)/tsan/$(t)): $(CUDASIM)
+$(BUILD)/test_cuda% $(BUILD)/asan/test_cuda% $(BUILD)/tsan/test_cuda%: TEST_FLAGS += -Itests/cudasim
 $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring

@@ -1,0 +1,105 @@
+/* What tests control the simulated CUDA runtime by, and what it found.
+ *
+ * Streams are queues that run late: at every call into the runtime a few random operations, all that is needed where the host waits.
+ * Whether two operations that touch the same bytes are ordered (by a stream, by events, by a host that waited) is checked when they
+ * are enqueued, with vector clocks: a wait that is missing is found even where it would have made no difference. All host threads
+ * count as one: what one of them has learnt is over, is over for all of them. What it does not show: speed, overlap, and whatever of
+ * the real driver's behaviour is not written here.
+ *
+ * Device memory is inaccessible to the host. Pinned memory that an operation reads is read-only, and what one writes inaccessible,
+ * until the host has learnt (cudaEventQuery, *Synchronize) that it is over. A system call that writes there fails with EFAULT. */
+#ifndef CUDASIM_H
+#define CUDASIM_H
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CUDASIM_DEVICES = 8, CUDASIM_RANGES = 16 }; /* at most; ranges: of each sort in a kernel */
+
+/* ---- setting up ---- */
+
+/* All from the start: memory, streams and events of before are gone, counters 0, nothing injected; random delays of at most 3 steps,
+ * 1 GiB on each device and of pinned memory. No other thread may be inside. A program starts with 1 device and seed 1. */
+void cudasim_reset(int devices, uint64_t seed);
+void cudasim_memory(size_t device_bytes, size_t pinned_bytes); /* on each device; pinned in all */
+/* What every call fails with, as cudaErrorInsufficientDriver; cudaSuccess: none. Without devices it is cudaErrorNoDevice. */
+void cudasim_driver(cudaError_t error);
+
+/* RANDOM: 0 to steps operations at each call. AT_ONCE: all that is enqueued. NEVER: only what a host thread waits for in *Synchronize:
+ * who polls, polls for ever. */
+typedef enum cudasim_when { CUDASIM_RANDOM, CUDASIM_AT_ONCE, CUDASIM_NEVER } cudasim_when;
+void cudasim_delay(cudasim_when when, unsigned steps);
+void cudasim_step(unsigned steps); /* that many operations now; their order is random */
+void cudasim_finish(void);         /* runs all; the host has then waited for all of it */
+
+/* The n-th call from now (1: the next) that can fail fails with that error, once; 0: none. What destroys, frees or synchronises does
+ * its work all the same, as with errors of earlier work. cudaErrorIllegalAddress, ECCUncorrectable, LaunchTimeout, LaunchFailure and
+ * ContextIsDestroyed stay: nothing that is enqueued runs any more, and all calls fail with it. */
+void cudasim_fail(uint64_t n, cudaError_t error);
+
+/* As if another thread captured a graph in global mode: calls that are then unsafe fail, and are counted, in threads whose own mode
+ * is global (the default). */
+void cudasim_capture(bool on);
+/* That stream is being captured: what waits, records or runs on it fails, and is counted. */
+void cudasim_capture_stream(cudaStream_t stream, bool on);
+
+/* Catches SIGSEGV: what the host touched is counted, made accessible, and the program goes on; false: no longer. */
+void cudasim_catch_faults(bool on);
+
+/* ---- consumers ---- */
+
+typedef struct cudasim_range {
+  const void *at; /* an address of the device, or pinned */
+  size_t bytes;
+} cudasim_range;
+/* With addresses that the host may use, for the ranges in their order. It runs in any thread that calls the runtime, holding its
+ * lock: it may call cudasim_alias, and nothing that waits for other threads. */
+typedef void cudasim_fn(void *const *reads, void *const *writes, void *arg);
+/* A kernel on a stream, which reads and writes those ranges; fn: NULL for none */
+cudaError_t cudasim_kernel(cudaStream_t stream, const cudasim_range *reads, size_t n_reads, const cudasim_range *writes,
+    size_t n_writes, cudasim_fn *fn, void *arg);
+/* Kernels that read a range into ordinary memory, which must stay there until they are over; that fill one with a byte */
+cudaError_t cudasim_save(cudaStream_t stream, const void *from, size_t bytes, void *to);
+cudaError_t cudasim_fill(cudaStream_t stream, void *at, size_t bytes, unsigned char byte);
+/* Where the host sees that address of device or pinned memory, whatever is in flight; NULL: it is neither, or freed */
+void *cudasim_alias(const void *at);
+
+/* ---- findings ---- */
+
+typedef struct cudasim_counts {
+  /* now */
+  uint64_t streams, events, device_blocks, device_bytes, pinned_blocks, pinned_bytes;
+  uint64_t bytes_of[CUDASIM_DEVICES]; /* of device_bytes */
+  uint64_t pending;                   /* operations that have not run */
+  /* so far */
+  uint64_t calls, stream_creates, event_creates, mallocs, host_allocs;
+  uint64_t frees;              /* cudaFree and cudaFreeHost of memory */
+  uint64_t write_combined;     /* of host_allocs */
+  uint64_t timing_events;      /* events without cudaEventDisableTiming */
+  uint64_t copies, copy_bytes; /* cudaMemcpyAsync */
+  uint64_t unpinned_copies;    /* of copies: from or to memory that is not pinned */
+  uint64_t kernels;
+  uint64_t default_stream; /* calls with a default stream (NULL, cudaStreamLegacy, cudaStreamPerThread), kernels excepted */
+  uint64_t injected;       /* errors */
+  uint64_t peak_device_bytes, peak_pinned_bytes;
+  /* findings: each a fault of the program under test */
+  uint64_t races;           /* operations on the same bytes that nothing orders, at least one of which writes */
+  uint64_t host_writes;     /* the host wrote to a pinned source in flight */
+  uint64_t host_touches;    /* the host touched device memory, freed memory, or a pinned destination in flight */
+  uint64_t uses_after_free; /* memory freed that the host did not know to be idle, or used when freed */
+  uint64_t captures;        /* calls that are unsafe during a capture */
+  uint64_t misuses;         /* handles and addresses that are none, ranges that overrun */
+} cudasim_counts;
+cudasim_counts cudasim_count(void);
+uint64_t cudasim_findings(void);              /* all six together */
+const char *cudasim_finding(unsigned number); /* text of the first ones, from 0; NULL: there is none */
+uint64_t cudasim_calls(const char *name);     /* of that name so far, those that failed included; "cudaMalloc" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
