@@ -213,6 +213,11 @@ static void test_default_streams(void **state) {
     assert_int_equal(cudasim_count().default_stream, 3);
     OK(cudaSetDevice(1)); /* each device has its own */
     assert_int_equal(cudaEventRecord(e, NULL), cudaErrorInvalidResourceHandle);
+    char *pinned = new_pinned(64);
+    uint64_t before = cudasim_count().races;
+    OK(cudasim_fill(blocking, pinned, 64, 1)); /* of device 0 */
+    OK(cudasim_fill(NULL, pinned, 64, 2));
+    assert_int_equal(cudasim_count().races, before + 1);
   }
 }
 /* Reads race with writes only; other bytes do not; an event that is recorded anew stands for the later point. */
@@ -258,6 +263,34 @@ static void test_ranges_and_events(void **state) {
   assert_int_equal(*(char *)cudasim_alias(p + 127), 4);
   assert_int_equal(cudasim_findings(), 5);
 }
+/* Operations stand for those of before only where that hides nothing. */
+static void test_reads_before(void **state) {
+  (void)state;
+  cudasim_reset(1, 1);
+  cudasim_delay(CUDASIM_NEVER, 3);
+  cudaStream_t a = new_stream(cudaStreamNonBlocking), b = new_stream(cudaStreamNonBlocking),
+               c = new_stream(cudaStreamNonBlocking);
+  cudaEvent_t e = new_event();
+  char *p = new_device(256), *q = new_device(256), out[256];
+  OK(cudasim_save(a, p, 128, out));
+  OK(cudasim_save(b, p, 128, out));
+  OK(cudaEventRecord(e, b));
+  OK(cudaStreamWaitEvent(c, e, 0));
+  OK(cudasim_fill(c, p, 128, 1)); /* after b's read, not after a's */
+  assert_int_equal(cudasim_count().races, 1);
+  OK(cudasim_save(a, q, 256, out));
+  OK(cudaEventRecord(e, a));
+  OK(cudaStreamWaitEvent(b, e, 0));
+  OK(cudasim_fill(b, q, 64, 1));
+  OK(cudasim_fill(c, q + 128, 128, 1)); /* a reads these too */
+  assert_int_equal(cudasim_count().races, 2);
+  /* a stream that takes the place of one whose work nobody has waited for */
+  cudasim_finish();
+  OK(cudasim_fill(a, p, 256, 1));
+  OK(cudaStreamDestroy(a));
+  OK(cudasim_fill(new_stream(cudaStreamNonBlocking), p, 256, 2));
+  assert_int_equal(cudasim_count().races, 3);
+}
 static void test_delays(void **state) {
   (void)state;
   cudasim_reset(1, 1);
@@ -265,7 +298,7 @@ static void test_delays(void **state) {
   cudaEvent_t e = new_event();
   char *p = new_device(16);
   OK(cudaEventQuery(e)); /* was never recorded */
-  cudasim_delay(CUDASIM_NEVER, 0);
+  cudasim_delay(CUDASIM_NEVER, 3);
   OK(cudasim_fill(s, p, 16, 7));
   OK(cudaEventRecord(e, s));
   for (int i = 0; i < 100; i++) assert_int_equal(cudaEventQuery(e), cudaErrorNotReady);
@@ -286,7 +319,7 @@ static void test_delays(void **state) {
   while (cudaEventQuery(e) == cudaErrorNotReady) polls++;
   assert_in_range(polls, 0, 1000);
   /* streams and events that are destroyed with work pending: it is done all the same */
-  cudasim_delay(CUDASIM_NEVER, 0);
+  cudasim_delay(CUDASIM_NEVER, 3);
   OK(cudasim_fill(s, p, 16, 8));
   OK(cudaEventRecord(e, s));
   OK(cudaEventDestroy(e));
@@ -303,7 +336,7 @@ static void test_delays(void **state) {
 static void test_host_touches(void **state) {
   (void)state;
   cudasim_reset(1, 1);
-  cudasim_delay(CUDASIM_NEVER, 0);
+  cudasim_delay(CUDASIM_NEVER, 3);
   cudasim_catch_faults(true);
   cudaStream_t s = new_stream(cudaStreamNonBlocking);
   size_t page = sim_page();
@@ -314,30 +347,33 @@ static void test_host_touches(void **state) {
   assert_non_null(strstr(cudasim_finding(0), "the host touched 3 of block 1 of device 0"));
   pinned[0] = 1; /* nothing in flight */
   assert_int_equal(cudasim_findings(), 1);
+  pinned[2 * page] = 1;
+  assert_int_equal(cudasim_count().host_touches, 2);
+  assert_non_null(strstr(cudasim_finding(1), "past its end"));
   OK(cudaMemcpyAsync((char *)pinned, (char *)device, 16, cudaMemcpyDeviceToHost, s));
   pinned[page] = 1; /* another page */
-  assert_int_equal(cudasim_findings(), 1);
+  assert_int_equal(cudasim_findings(), 2);
   pinned[16] = 1; /* another byte of the page */
-  assert_int_equal(cudasim_findings(), 1);
+  assert_int_equal(cudasim_findings(), 2);
   OK(cudaStreamSynchronize(s));
   OK(cudaMemcpyAsync((char *)pinned, (char *)device, 16, cudaMemcpyDeviceToHost, s));
   read = pinned[15];
-  assert_int_equal(cudasim_count().host_touches, 2);
-  assert_non_null(strstr(cudasim_finding(1), "a destination in flight"));
+  assert_int_equal(cudasim_count().host_touches, 3);
+  assert_non_null(strstr(cudasim_finding(2), "a destination in flight"));
   OK(cudaStreamSynchronize(s));
   pinned[15] = 2;
   OK(cudaMemcpyAsync((char *)device, (char *)pinned, 16, cudaMemcpyHostToDevice, s));
   read = pinned[15]; /* a source may be read */
-  assert_int_equal(cudasim_findings(), 2);
+  assert_int_equal(cudasim_findings(), 3);
   pinned[15] = 3;
   assert_int_equal(cudasim_count().host_writes, 1);
   OK(cudaStreamSynchronize(s));
   OK(cudaFree((char *)device));
   OK(cudaFreeHost((char *)pinned));
   pinned[0] = 4;
-  assert_int_equal(cudasim_count().host_touches, 3);
-  assert_non_null(strstr(cudasim_finding(3), "freed"));
-  assert_int_equal(cudasim_findings(), 4);
+  assert_int_equal(cudasim_count().host_touches, 4);
+  assert_non_null(strstr(cudasim_finding(4), "freed"));
+  assert_int_equal(cudasim_findings(), 5);
   cudasim_catch_faults(false);
 }
 /* What is not caught kills, as on a machine with a device. */
@@ -408,6 +444,7 @@ static void test_use_after_free(void **state) {
     assert_int_equal(cudasim_count().uses_after_free, 4);
     assert_int_equal(cudasim_save(s, device, 64, out), cudaErrorIllegalAddress);
     assert_int_equal(cudasim_count().uses_after_free, 5);
+    cudasim_finish();
     assert_int_equal(cudasim_findings(), 5);
   }
 }
@@ -450,6 +487,14 @@ static void test_misuse(void **state) {
   OK(cudaEventRecord(e, s)); /* whatever the current device */
   OK(cudaStreamWaitEvent(elsewhere, e, 0));
   OK(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyHostToDevice, s));
+  assert_int_equal(cudasim_count().foreign_copies, 0);
+  OK(cudaStreamSynchronize(s));
+  OK(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyHostToDevice, elsewhere)); /* allowed, and counted */
+  assert_int_equal(cudasim_count().foreign_copies, 1);
+  assert_int_equal(cudasim_where(device + 63), 0);
+  assert_int_equal(cudasim_where(new_device(1)), 1);
+  assert_int_equal(cudasim_where(pinned), CUDASIM_PINNED);
+  assert_int_equal(cudasim_where(host), CUDASIM_NOWHERE);
   cudaStream_t none = NULL;
   assert_int_equal(cudaStreamDestroy(NULL), cudaErrorInvalidResourceHandle);
   assert_int_equal(cudaStreamCreateWithFlags(&none, 4), cudaErrorInvalidValue);
@@ -458,13 +503,14 @@ static void test_misuse(void **state) {
   assert_int_equal(cudasim_findings(), n);
   cudasim_reset(1, 1);
   n = 0;
+  new_event();
   BAD(cudaEventQuery(e), cudaErrorInvalidResourceHandle); /* from before */
 }
 static void test_unpinned(void **state) {
   char host[64], back[64] = {0};
   (void)state;
   cudasim_reset(1, 1);
-  cudasim_delay(CUDASIM_NEVER, 0);
+  cudasim_delay(CUDASIM_NEVER, 3);
   cudaStream_t s = new_stream(cudaStreamNonBlocking);
   char *device = new_device(64), *pinned = new_pinned(64);
   memset(host, 5, 64);
@@ -485,7 +531,7 @@ static void test_unpinned(void **state) {
 static void test_poisoned_source(void **state) {
   (void)state;
   cudasim_reset(1, 1);
-  cudasim_delay(CUDASIM_NEVER, 0);
+  cudasim_delay(CUDASIM_NEVER, 3);
   cudaStream_t s = new_stream(cudaStreamNonBlocking);
   char *device = new_device(4096), *pinned = new_pinned(4096), *plain = malloc(4096);
   memset(pinned, 3, 4096);
@@ -570,7 +616,7 @@ static void test_sticky(void **state) {
   void *p = NULL;
   (void)state;
   cudasim_reset(1, 1);
-  cudasim_delay(CUDASIM_NEVER, 0);
+  cudasim_delay(CUDASIM_NEVER, 3);
   cudaStream_t s = new_stream(cudaStreamNonBlocking);
   cudaEvent_t e = new_event();
   char *device = new_device(64), *pinned = new_pinned(64), *alias = cudasim_alias(device);
@@ -716,6 +762,22 @@ static void test_threads(void **state) {
     free(sh);
   }
 }
+static void *fills_own(void *p) {
+  OK(cudasim_fill(cudaStreamPerThread, p, 64, 1));
+  return NULL;
+}
+static void test_stream_per_thread(void **state) {
+  (void)state;
+  cudasim_reset(1, 1);
+  pthread_t thread;
+  char *p = new_device(64);
+  fills_own(p);
+  fills_own(p);
+  assert_int_equal(cudasim_count().races, 0);
+  pthread_create(&thread, NULL, fills_own, p);
+  pthread_join(thread, NULL);
+  assert_int_equal(cudasim_count().races, 1);
+}
 static void test_fork(void **state) {
   (void)state;
   cudasim_reset(1, 1);
@@ -749,11 +811,12 @@ static void test_many_streams(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_right), cmocka_unit_test(test_no_ready_wait),
       cmocka_unit_test(test_no_released_wait), cmocka_unit_test(test_released_early), cmocka_unit_test(test_early_refill),
-      cmocka_unit_test(test_default_streams), cmocka_unit_test(test_ranges_and_events), cmocka_unit_test(test_delays),
-      cmocka_unit_test(test_host_touches), cmocka_unit_test(test_host_touch_kills), cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_misuse), cmocka_unit_test(test_unpinned),
-      cmocka_unit_test(test_poisoned_source), cmocka_unit_test(test_no_device), cmocka_unit_test(test_injected),
-      cmocka_unit_test(test_sticky), cmocka_unit_test(test_captures), cmocka_unit_test(test_threads), cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_default_streams), cmocka_unit_test(test_ranges_and_events), cmocka_unit_test(test_reads_before),
+      cmocka_unit_test(test_delays), cmocka_unit_test(test_host_touches), cmocka_unit_test(test_host_touch_kills),
+      cmocka_unit_test(test_limits), cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_misuse),
+      cmocka_unit_test(test_unpinned), cmocka_unit_test(test_poisoned_source), cmocka_unit_test(test_no_device),
+      cmocka_unit_test(test_injected), cmocka_unit_test(test_sticky), cmocka_unit_test(test_captures),
+      cmocka_unit_test(test_threads), cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_fork),
       cmocka_unit_test(test_many_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

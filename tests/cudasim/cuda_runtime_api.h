@@ -1,6 +1,6 @@
 /* Declarations of a simulated CUDA runtime, for tests on machines without a GPU: only the calls that insitubatch.h makes, with the
- * names, values and signatures of the real API (versions 12 and 13). tests/cudasim/cudasim.c holds the implementation, cudasim.h what
- * tests control it by. Found as <cuda_runtime_api.h> with -Itests/cudasim; test_cudasim.c holds the values fast. */
+ * names, values and signatures of the real API (12 and 13 are alike in these). cudasim.c holds the implementation, cudasim.h what
+ * tests control it by. Found as <cuda_runtime_api.h> with -Itests/cudasim. */
 #ifndef CUDASIM_CUDA_RUNTIME_API_H
 #define CUDASIM_CUDA_RUNTIME_API_H
 #include <stddef.h>

@@ -1,8 +1,8 @@
-/* The simulated CUDA runtime: see cudasim.h. A test may link this file or include it.
+/* The simulated CUDA runtime: see cudasim.h. A test links this file or includes it.
  *
- * One lock holds everything. A stream is a slot of the vector clocks; its operations are numbered from 1 (ticks). An operation may run
- * once the slots have done what its clock says: the same clock decides what runs and what is a race, so a wait that the program
- * did not ask for is never made up. Memory is a memfd that is mapped twice: where the program sees it, and where the simulator does. */
+ * One lock holds everything. A stream is a slot of the vector clocks; its operations are numbered from 1 (ticks). An operation may
+ * run once the slots have done what its clock says: the same clock decides what runs and what is a race. Memory is a memfd that is
+ * mapped twice: where the program sees it, and where the simulator does. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -21,7 +21,6 @@
 #endif
 
 enum { SIM_SLOTS = 128, SIM_TEXTS = 32, SIM_JUNK = 16 << 20 };
-enum { SIM_PINNED = -1 };                               /* device of a block */
 enum { SIM_OPEN = 0, SIM_READ_ONLY = 1, SIM_SHUT = 2 }; /* of a page */
 
 static const char *const sim_names[] = {"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaMemGetInfo",
@@ -85,7 +84,7 @@ typedef struct sim_event {
 
 static struct {
   pthread_mutex_t lock;
-  bool ready, used, forked;
+  bool used, forked;
   unsigned epoch, threads;
   int devices, blocks_made;
   cudaError_t driver, poison, fail_error;
@@ -252,7 +251,7 @@ static sim_block *sim_map(size_t bytes, int device) {
     alias = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     host = mmap(NULL, b->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
-  int protection = device == SIM_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE;
+  int protection = device == CUDASIM_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE;
   if (alias == MAP_FAILED || host == MAP_FAILED || mmap(host, mapped, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
     if (alias != MAP_FAILED) munmap(alias, mapped);
     if (host != MAP_FAILED) munmap(host, b->reserved);
@@ -264,7 +263,7 @@ static sim_block *sim_map(size_t bytes, int device) {
   b->alias = alias;
   b->host = host;
   memset(b->alias, 0xa5, mapped < SIM_JUNK ? mapped : SIM_JUNK); /* nobody may count on zeros */
-  if (device == SIM_PINNED) b->pages = sim_alloc(mapped / page);
+  if (device == CUDASIM_PINNED) b->pages = sim_alloc(mapped / page);
   b->number = ++sim.blocks_made;
   b->next = sim.blocks;
   sim.blocks = b;
@@ -285,7 +284,7 @@ static void sim_unmap(sim_block *b) { /* the addresses stay taken: nothing else 
 /* ---- streams ---- */
 
 static const char *sim_place(const sim_block *b, char *text, size_t room) {
-  if (b->device == SIM_PINNED) snprintf(text, room, "pinned block %d", b->number);
+  if (b->device == CUDASIM_PINNED) snprintf(text, room, "pinned block %d", b->number);
   else snprintf(text, room, "block %d of device %d", b->number, b->device);
   return text;
 }
@@ -318,7 +317,6 @@ static void sim_touch(sim_block *b, const void *at, size_t bytes, bool write, in
 static sim_op *sim_enqueue(int slot) {
   sim_slot *s = &sim.slots[slot];
   sim_op *op = sim_alloc(sizeof *op);
-  sim_join(&s->now, &sim.host);
   for (int i = 0; i < SIM_SLOTS; i++) { /* the legacy stream and the blocking ones of a device wait for each other */
     const sim_slot *o = &sim.slots[i];
     if (i == slot || o->kind == SIM_FREE || o->device != s->device) continue;
@@ -340,8 +338,8 @@ static void sim_drop(sim_slot *s) {
   free(op->staged);
   free(op);
 }
-/* One random operation that may run; within: only of those that this clock needs. False: there is none. Where it need not be fair, one
- * stream at a time is left behind for a while: the others get far ahead. */
+/* One random operation that may run; within: only of those that this clock needs. False: there is none. Where it need not be fair,
+ * one stream at a time is left behind for a while: the others get far ahead. */
 static bool sim_run_one(const sim_clock *within, bool fair) {
   int ready[SIM_SLOTS], n = 0;
   if (!fair && !sim.stall--) {
@@ -650,8 +648,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 static cudaError_t sim_make_block(void **at, size_t bytes, int device) {
-  uint64_t *live = device == SIM_PINNED ? &sim.counts.pinned_bytes : &sim.counts.bytes_of[device];
-  size_t most = device == SIM_PINNED ? sim.pinned : sim.memory;
+  uint64_t *live = device == CUDASIM_PINNED ? &sim.counts.pinned_bytes : &sim.counts.bytes_of[device];
+  size_t most = device == CUDASIM_PINNED ? sim.pinned : sim.memory;
   *at = NULL;
   if (!bytes) return cudaSuccess;
   sim_block *b = *live <= most && bytes <= most - *live ? sim_map(bytes, device) : NULL;
@@ -663,7 +661,7 @@ static cudaError_t sim_make_block(void **at, size_t bytes, int device) {
 cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned int flags) {
   cudaError_t e = sim_enter(__func__, true);
   if (!e && flags > 7) e = cudaErrorInvalidValue;
-  if (!e) e = sim_make_block(host, bytes, SIM_PINNED);
+  if (!e) e = sim_make_block(host, bytes, CUDASIM_PINNED);
   if (!e && *host) {
     sim.counts.host_allocs++;
     sim.counts.pinned_blocks++;
@@ -687,7 +685,7 @@ static cudaError_t sim_free(const char *name, void *at, bool pinned) {
   cudaError_t e = sim_enter(name, true);
   if (!sim_goes_on(e) || !at) return sim_leave(e);
   sim_block *b = sim_find(at);
-  if (!b || b->host != at || (b->device == SIM_PINNED) != pinned || !b->alias) {
+  if (!b || b->host != at || (b->device == CUDASIM_PINNED) != pinned || !b->alias) {
     if (b && !b->alias) sim_found(&sim.counts.uses_after_free, "%s: block %d is freed for the second time", name, b->number);
     else sim_found(&sim.counts.misuses, "%s: %p is no memory of its", name, at);
     return sim_leave(e ? e : cudaErrorInvalidValue);
@@ -746,7 +744,7 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaM
   sim_block *to = sim_find(dst), *from = sim_find(src);
   if (!sim_within(to, dst, count, "cudaMemcpyAsync") || !sim_within(from, src, count, "cudaMemcpyAsync"))
     return sim_leave(cudaErrorInvalidValue);
-  bool to_device = to && to->device != SIM_PINNED, from_device = from && from->device != SIM_PINNED;
+  bool to_device = to && to->device != CUDASIM_PINNED, from_device = from && from->device != CUDASIM_PINNED;
   unsigned real = (from_device ? 2u : 0) + to_device; /* the values of enum cudaMemcpyKind */
   if ((unsigned)kind > cudaMemcpyDefault || (kind != cudaMemcpyDefault && (unsigned)kind != real)) {
     sim_found(&sim.counts.misuses, "cudaMemcpyAsync: kind %d, but the addresses say %u", (int)kind, real);
@@ -758,6 +756,8 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaM
   }
   sim.counts.copies++;
   sim.counts.copy_bytes += count;
+  int device = sim.slots[slot].device;
+  sim.counts.foreign_copies += (to_device && to->device != device) || (from_device && from->device != device);
   sim_op *op = sim_enqueue(slot);
   op->bytes = count;
   op->dst = to ? to->alias + ((char *)dst - to->host) : dst;
@@ -857,7 +857,7 @@ static cudaError_t sim_kernel(cudaStream_t stream, const cudasim_range *reads, s
       const void *at = ranges[w][k].at;
       sim_block *b = blocks[w][k] = sim_find(at);
       if (!b) sim_found(&sim.counts.misuses, "a kernel uses %p, which is neither on a device nor pinned", at);
-      if (b && b->device != SIM_PINNED && b->device != sim.slots[slot].device) {
+      if (b && b->device != CUDASIM_PINNED && b->device != sim.slots[slot].device) {
         sim_found(&sim.counts.misuses, "a kernel on device %d uses memory of device %d", sim.slots[slot].device, b->device);
         b = NULL;
       }
@@ -920,6 +920,14 @@ void *cudasim_alias(const void *at) {
   return alias;
 }
 
+int cudasim_where(const void *at) {
+  sim_lock();
+  const sim_block *b = sim_find(at);
+  int device = b && b->alias ? b->device : CUDASIM_NOWHERE;
+  sim_unlock();
+  return device;
+}
+
 /* ---- faults of the host ---- */
 
 /* The host touched memory of the simulator's. Runs where the fault was: no allocation. Other faults go to who was there before. */
@@ -939,7 +947,7 @@ static void sim_fault(int signal, siginfo_t *info, void *context) {
       if (b->access[k].from <= offset && offset < b->access[k].to && (!in_flight || b->access[k].write))
         in_flight = &b->access[k];
     sim_place(b, place, sizeof place);
-    if (!b->alias || b->device != SIM_PINNED || offset >= b->mapped)
+    if (!b->alias || b->device != CUDASIM_PINNED || offset >= b->mapped)
       sim_found(&sim.counts.host_touches, "the host touched %zu of %s%s", offset, place,
           !b->alias             ? ", which was freed"
           : offset >= b->mapped ? ", past its end"

@@ -1,13 +1,14 @@
 /* What tests control the simulated CUDA runtime by, and what it found.
  *
- * Streams are queues that run late: at every call into the runtime a few random operations, all that is needed where the host waits.
- * Whether two operations that touch the same bytes are ordered (by a stream, by events, by a host that waited) is checked when they
- * are enqueued, with vector clocks: a wait that is missing is found even where it would have made no difference. All host threads
- * count as one: what one of them has learnt is over, is over for all of them. What it does not show: speed, overlap, and whatever of
- * the real driver's behaviour is not written here.
+ * Streams are queues that run late: a few random operations at every call into the runtime, all that is needed where the host
+ * waits. Whether two operations on the same bytes are ordered (by a stream, by events, by a host that waited) is checked when
+ * they are enqueued, with vector clocks: a wait that is missing is found even where it would have made no difference. All host
+ * threads count as one: what one of them has learnt is over for all of them. It shows nothing of speed and overlap, and of the
+ * real driver only what is written here.
  *
- * Device memory is inaccessible to the host. Pinned memory that an operation reads is read-only, and what one writes inaccessible,
- * until the host has learnt (cudaEventQuery, *Synchronize) that it is over. A system call that writes there fails with EFAULT. */
+ * Device memory is inaccessible to the host. Pinned memory that an operation reads is read-only, and what one writes
+ * inaccessible, until the host has learnt (cudaEventQuery, *Synchronize) that it is over. A system call that writes there fails
+ * with EFAULT. */
 #ifndef CUDASIM_H
 #define CUDASIM_H
 #include <cuda_runtime_api.h>
@@ -22,32 +23,33 @@ enum { CUDASIM_DEVICES = 8, CUDASIM_RANGES = 16 }; /* at most; ranges: of each s
 
 /* ---- setting up ---- */
 
-/* All from the start: memory, streams and events of before are gone, counters 0, nothing injected; random delays of at most 3 steps,
- * 1 GiB on each device and of pinned memory. No other thread may be inside. A program starts with 1 device and seed 1. */
+/* All from the start: memory, streams and events of before are gone, counters 0, nothing injected; random delays of at most 3
+ * steps; 1 GiB on each device, and of pinned memory. No other thread may be inside. A program starts with 1 device and seed 1. */
 void cudasim_reset(int devices, uint64_t seed);
 void cudasim_memory(size_t device_bytes, size_t pinned_bytes); /* on each device; pinned in all */
 /* What every call fails with, as cudaErrorInsufficientDriver; cudaSuccess: none. Without devices it is cudaErrorNoDevice. */
 void cudasim_driver(cudaError_t error);
 
-/* RANDOM: 0 to steps operations at each call. AT_ONCE: all that is enqueued. NEVER: only what a host thread waits for in *Synchronize:
- * who polls, polls for ever. */
+/* RANDOM: 0 to steps operations at each call. AT_ONCE: all that is enqueued. NEVER: only what a host thread waits for in
+ * *Synchronize; who polls, polls for ever. */
 typedef enum cudasim_when { CUDASIM_RANDOM, CUDASIM_AT_ONCE, CUDASIM_NEVER } cudasim_when;
 void cudasim_delay(cudasim_when when, unsigned steps);
 void cudasim_step(unsigned steps); /* that many operations now; their order is random */
 void cudasim_finish(void);         /* runs all; the host has then waited for all of it */
 
-/* The n-th call from now (1: the next) that can fail fails with that error, once; 0: none. What destroys, frees or synchronises does
- * its work all the same, as with errors of earlier work. cudaErrorIllegalAddress, ECCUncorrectable, LaunchTimeout, LaunchFailure and
- * ContextIsDestroyed stay: nothing that is enqueued runs any more, and all calls fail with it. */
+/* The n-th call from now (1: the next) that can fail fails with that error, once; 0: none. What destroys, frees or synchronises
+ * does its work all the same, as with errors of earlier work. cudaErrorIllegalAddress, ECCUncorrectable, LaunchTimeout,
+ * LaunchFailure and ContextIsDestroyed stay: what is enqueued is dropped, and all calls fail with it. Kernels are not counted. */
 void cudasim_fail(uint64_t n, cudaError_t error);
 
 /* As if another thread captured a graph in global mode: calls that are then unsafe fail, and are counted, in threads whose own mode
  * is global (the default). */
 void cudasim_capture(bool on);
-/* That stream is being captured: what waits, records or runs on it fails, and is counted. */
+/* That stream is being captured: what waits, records or runs on it fails, and is counted; there are no graphs. */
 void cudasim_capture_stream(cudaStream_t stream, bool on);
 
-/* Catches SIGSEGV: what the host touched is counted, made accessible, and the program goes on; false: no longer. */
+/* Catches SIGSEGV: what the host touched is counted, made accessible, and the program goes on; false: no longer. cmocka sets its
+ * own handler for each test: call it in the test. */
 void cudasim_catch_faults(bool on);
 
 /* ---- consumers ---- */
@@ -67,6 +69,9 @@ cudaError_t cudasim_save(cudaStream_t stream, const void *from, size_t bytes, vo
 cudaError_t cudasim_fill(cudaStream_t stream, void *at, size_t bytes, unsigned char byte);
 /* Where the host sees that address of device or pinned memory, whatever is in flight; NULL: it is neither, or freed */
 void *cudasim_alias(const void *at);
+/* The ordinal of the device that it is memory of, or one of these; of freed memory CUDASIM_NOWHERE */
+enum { CUDASIM_PINNED = -1, CUDASIM_NOWHERE = -2 };
+int cudasim_where(const void *at);
 
 /* ---- findings ---- */
 
@@ -82,6 +87,7 @@ typedef struct cudasim_counts {
   uint64_t timing_events;      /* events without cudaEventDisableTiming */
   uint64_t copies, copy_bytes; /* cudaMemcpyAsync */
   uint64_t unpinned_copies;    /* of copies: from or to memory that is not pinned */
+  uint64_t foreign_copies;     /* of copies: of memory of another device than the stream's */
   uint64_t kernels;
   uint64_t default_stream; /* calls with a default stream (NULL, cudaStreamLegacy, cudaStreamPerThread), kernels excepted */
   uint64_t injected;       /* errors */
