@@ -1,33 +1,10 @@
 /* The simulated CUDA runtime itself: a correct consumer of double buffers leaves no findings, and each defect is found. */
 #include "cudasim/cudasim.c"
+#include "cudasim/api_checks.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
 #include <sys/wait.h>
-
-/* The real API's values: what is compiled against one must be right with the other. */
-#define HAS(name, value) _Static_assert((int)(name) == (value), #name)
-HAS(cudaErrorInvalidValue, 1);
-HAS(cudaErrorMemoryAllocation, 2);
-HAS(cudaErrorInitializationError, 3);
-HAS(cudaErrorInsufficientDriver, 35);
-HAS(cudaErrorNoDevice, 100);
-HAS(cudaErrorInvalidDevice, 101);
-HAS(cudaErrorInvalidResourceHandle, 400);
-HAS(cudaErrorNotReady, 600);
-HAS(cudaErrorIllegalAddress, 700);
-HAS(cudaErrorLaunchFailure, 719);
-HAS(cudaErrorStreamCaptureUnsupported, 900);
-HAS(cudaErrorStreamCaptureIsolation, 905);
-HAS(cudaMemcpyHostToDevice, 1);
-HAS(cudaMemcpyDeviceToHost, 2);
-HAS(cudaMemcpyDeviceToDevice, 3);
-HAS(cudaMemcpyDefault, 4);
-HAS(cudaStreamNonBlocking, 1);
-HAS(cudaEventDisableTiming, 2);
-HAS(cudaHostAllocPortable, 1);
-HAS(cudaHostAllocWriteCombined, 4);
-HAS(cudaStreamCaptureModeRelaxed, 2);
 
 enum { SEEDS = 8, BATCHES = 12, SLABS = 2, BYTES = 3 * 4096 + 100 };
 #define OK(call) assert_int_equal(call, cudaSuccess)
@@ -367,13 +344,18 @@ static void test_host_touches(void **state) {
   assert_int_equal(cudasim_findings(), 3);
   pinned[15] = 3;
   assert_int_equal(cudasim_count().host_writes, 1);
+  pinned[15] = 4; /* the page is open now, until the next operation on that memory */
+  assert_int_equal(cudasim_count().host_writes, 1);
+  OK(cudaMemcpyAsync((char *)device, (char *)pinned, 16, cudaMemcpyHostToDevice, s));
+  pinned[15] = 5;
+  assert_int_equal(cudasim_count().host_writes, 2);
   OK(cudaStreamSynchronize(s));
   OK(cudaFree((char *)device));
   OK(cudaFreeHost((char *)pinned));
   pinned[0] = 4;
   assert_int_equal(cudasim_count().host_touches, 4);
-  assert_non_null(strstr(cudasim_finding(4), "freed"));
-  assert_int_equal(cudasim_findings(), 5);
+  assert_non_null(strstr(cudasim_finding(5), "freed"));
+  assert_int_equal(cudasim_findings(), 6);
   cudasim_catch_faults(false);
 }
 /* What is not caught kills, as on a machine with a device. */
@@ -438,6 +420,8 @@ static void test_use_after_free(void **state) {
     assert_int_equal(cudasim_count().uses_after_free, 1);
     OK(cudaFree(device));
     assert_int_equal(cudasim_count().uses_after_free, 2);
+    assert_null(cudasim_alias(device));
+    assert_int_equal(cudasim_where(device), CUDASIM_NOWHERE);
     assert_int_equal(cudaFree(device), cudaErrorInvalidValue);
     assert_int_equal(cudasim_count().uses_after_free, 3);
     assert_int_equal(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, s), cudaErrorInvalidValue);
@@ -496,6 +480,8 @@ static void test_misuse(void **state) {
   assert_int_equal(cudasim_where(pinned), CUDASIM_PINNED);
   assert_int_equal(cudasim_where(host), CUDASIM_NOWHERE);
   cudaStream_t none = NULL;
+  assert_int_equal((uintptr_t)cudaStreamLegacy, 1);
+  assert_int_equal((uintptr_t)cudaStreamPerThread, 2);
   assert_int_equal(cudaStreamDestroy(NULL), cudaErrorInvalidResourceHandle);
   assert_int_equal(cudaStreamCreateWithFlags(&none, 4), cudaErrorInvalidValue);
   assert_int_equal(cudaSetDevice(2), cudaErrorInvalidDevice);
@@ -679,6 +665,7 @@ static void test_captures(void **state) {
   UNSAFE(cudaStreamWaitEvent(blocking, e, 0), cudaErrorStreamCaptureIsolation);
   UNSAFE(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, blocking), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaStreamSynchronize(blocking), cudaErrorStreamCaptureUnsupported);
+  UNSAFE(cudasim_fill(blocking, device, 64, 1), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaEventRecord(e, NULL), cudaErrorStreamCaptureImplicit);
   OK(cudaEventRecord(e, s));
   cudasim_capture_stream(blocking, false);
@@ -778,6 +765,34 @@ static void test_stream_per_thread(void **state) {
   pthread_join(thread, NULL);
   assert_int_equal(cudasim_count().races, 1);
 }
+static void *writes_pages(void *at) {
+  size_t page = sim_page();
+  for (size_t i = 0; i < 8; i++) ((volatile char *)at)[i * page] = 1;
+  return NULL;
+}
+/* Threads that write to sources in flight while another one learns that they are over: nobody hangs. */
+static void test_faults_of_threads(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    pthread_t threads[4];
+    cudasim_reset(1, seed);
+    cudasim_catch_faults(true);
+    cudaStream_t s = new_stream(cudaStreamNonBlocking);
+    size_t bytes = 8 * sim_page();
+    char *device = new_device(bytes), *pinned = new_pinned(bytes);
+    OK(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, s));
+    for (size_t t = 0; t < 4; t++) pthread_create(&threads[t], NULL, writes_pages, pinned + t);
+    pthread_join(threads[0], NULL); /* this one finds the first copy in flight */
+    for (int i = 0; i < 20; i++) {
+      OK(cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, s));
+      OK(cudaStreamSynchronize(s));
+    }
+    for (size_t t = 1; t < 4; t++) pthread_join(threads[t], NULL);
+    assert_true(cudasim_count().host_writes > 0);
+    assert_int_equal(cudasim_findings(), cudasim_count().host_writes);
+    for (size_t i = 0; i < 8 * 4; i++) assert_int_equal(pinned[i / 4 * sim_page() + i % 4], 1);
+  }
+}
 static void test_fork(void **state) {
   (void)state;
   cudasim_reset(1, 1);
@@ -816,7 +831,7 @@ int main(void) {
       cmocka_unit_test(test_limits), cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_unpinned), cmocka_unit_test(test_poisoned_source), cmocka_unit_test(test_no_device),
       cmocka_unit_test(test_injected), cmocka_unit_test(test_sticky), cmocka_unit_test(test_captures),
-      cmocka_unit_test(test_threads), cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_fork),
-      cmocka_unit_test(test_many_streams)};
+      cmocka_unit_test(test_threads), cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_faults_of_threads),
+      cmocka_unit_test(test_fork), cmocka_unit_test(test_many_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
