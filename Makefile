@@ -12,7 +12,7 @@ FEATURES     = -DINSITU_WITH_ZLIB -DINSITU_WITH_LIBDEFLATE -DINSITU_WITH_BZIP2 -
 FEATURE_LIBS = -lz -ldeflate -lbz2 -lsnappy -lcrypto
 
 WARN       = -Wall -Wextra
-TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests $(FEATURES) $(WARN)
+TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests -Itests/cudasim $(FEATURES) $(WARN)
 LIBS       = -luring -lcurl -llz4 -lzstd $(FEATURE_LIBS) -lpthread -lm
 TEST_LIBS  = -lcmocka $(LIBS)
 # clang -O0 builds the sanitizers' programs in a fifth of gcc -O1's time, and sees more; gcc defines these macros by itself
@@ -32,13 +32,14 @@ TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 PURE_TESTS = test_blosc test_box test_codec test_coro test_cudasim test_http test_order test_plan test_server test_sign \
   test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
-TSAN_TESTS = $(IO_TESTS) test_coro test_cudasim test_server
-VG_TESTS = $(filter-out test_cudasim test_memory test_tool test_tool_data test_tool_remote test_disk, $(TESTS))
-HEADERS  = insitubatch.h $(wildcard tests/*.h)
-CUDASIM  = $(wildcard tests/cudasim/*)
+TSAN_IO_TESTS = $(filter-out test_tool_remote, $(IO_TESTS))
+TSAN_TESTS = $(TSAN_IO_TESTS) test_coro test_cudasim test_server
+CUDA_TESTS = test_cudasim test_cuda
+VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_disk, $(TESTS))
+HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
-.PHONY: conformance test-interop test-stores compile-checks lint install clean
+.PHONY: conformance test-interop test-stores test-cuda compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -54,6 +55,7 @@ help:
 	@echo 'make test-asan       the tests under the address and undefined-behaviour sanitizers, over io_uring and epoll'
 	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
+	@echo 'make test-cuda       uploads to CUDA devices over a simulated runtime: plain and under both sanitizers'
 	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
@@ -115,9 +117,6 @@ $(BUILD)/tsan/test_%: tests/test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(TSAN))
 $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_codec_core $(d)/test_codec_zlib): tests/test_codec.c
-# Against the simulated CUDA runtime: the tests' #include <cuda_runtime_api.h> finds that, and they include its implementation
-$(foreach t,$(filter test_cuda%,$(TESTS)),$(BUILD)/$(t) $(BUILD)/asan/$(t) $(BUILD)/tsan/$(t)): $(CUDASIM)
-$(BUILD)/test_cuda% $(BUILD)/asan/test_cuda% $(BUILD)/tsan/test_cuda%: TEST_FLAGS += -Itests/cudasim
 $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
@@ -141,8 +140,13 @@ test-asan: deps-ci
 
 test-tsan: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
-	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 INSITU_IO=uring tests/run $(IO_TESTS:%=$(BUILD)/tsan/%); fi
+	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 INSITU_IO=uring tests/run $(TSAN_IO_TESTS:%=$(BUILD)/tsan/%); fi
 	@STRESS_WALKS=15 INSITU_IO=epoll tests/run $(TSAN_TESTS:%=$(BUILD)/tsan/%)
+
+# No GPU: what orders uploads with a trainer's streams, lifetimes and errors, over a simulated runtime (tests/cudasim)
+test-cuda: deps-ci
+	@$(MAKE) --no-print-directory -j$(JOBS) $(foreach t,$(CUDA_TESTS),$(BUILD)/$(t) $(BUILD)/asan/$(t) $(BUILD)/tsan/$(t))
+	@tests/run $(CUDA_TESTS:%=$(BUILD)/%) $(CUDA_TESTS:%=$(BUILD)/asan/%) $(CUDA_TESTS:%=$(BUILD)/tsan/%)
 
 # Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-ci
