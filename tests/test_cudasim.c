@@ -420,7 +420,7 @@ static void test_use_after_free(void **state) {
     assert_int_equal(cudasim_count().uses_after_free, 1);
     OK(cudaFree(device));
     assert_int_equal(cudasim_count().uses_after_free, 2);
-    assert_null(cudasim_alias(device));
+    assert_null(cudasim_alias(device + 1));
     assert_int_equal(cudasim_where(device), CUDASIM_NOWHERE);
     assert_int_equal(cudaFree(device), cudaErrorInvalidValue);
     assert_int_equal(cudasim_count().uses_after_free, 3);
