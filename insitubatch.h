@@ -17480,7 +17480,8 @@ struct insitu__device_part { /* a batch on one device */
 struct insitu__device { /* of an iterator */
   bool on;              /* something is page-locked or on a device */
   bool pinned;          /* some array of its batches is page-locked */
-  bool inline_io;       /* page-locked memory is not taken on a thread of the library's */
+  bool inline_io;       /* there are no threads of the library's */
+  int32_t device;       /* one of its devices, or the one that its page-locked memory is meant for */
   struct insitu__device_ring *rings;
   unsigned n_rings;
   void *stream;                       /* the consumer's */
@@ -17519,6 +17520,13 @@ static insitu_status insitu__device_enter(struct insitu__device_scope *s, int de
   if (!status) s->now = device;
   return status;
 }
+/* The same for what runs on the library's threads, and inline on the user's. Its own stay with the device: to go back to one that
+ * nobody uses would cost memory there. */
+static insitu_status insitu__device_enter_own(const struct insitu__device *d, struct insitu__device_scope *s, insitu_error *err) {
+  insitu_status status = insitu__device_enter(s, d->device, err);
+  if (!d->inline_io) s->before = s->now;
+  return status;
+}
 static void insitu__device_leave(struct insitu__device_scope *s) {
   if (s->now != s->before) (void)cudaSetDevice(s->before);
   (void)cudaThreadExchangeStreamCaptureMode(&s->mode);
@@ -17532,16 +17540,16 @@ static insitu_status insitu__device_count(int *n, insitu_error *err) {
   return status;
 }
 
-/* stay: the device remains the thread's, which is the library's own. To go back to one that nobody uses would cost memory there. */
-static void *insitu__device_cuda_alloc(uint64_t bytes, int32_t place, int32_t device, bool stay, insitu_error *err) {
+static void *insitu__device_cuda_alloc(
+    const struct insitu__device *d, uint64_t bytes, int32_t place, int32_t device, insitu_error *err) {
   struct insitu__device_scope s;
   void *p = NULL;
-  if (!insitu__device_enter(&s, device, err)) {
-    if (place == INSITU_PINNED) /* never write-combined: the decoders read it back */
+  bool pinned = place == INSITU_PINNED;
+  if (!(pinned ? insitu__device_enter_own(d, &s, err) : insitu__device_enter(&s, device, err))) {
+    if (pinned) /* never write-combined: the decoders read it back */
       (void)insitu__device_did(cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable), "page-locked memory", err);
     else (void)insitu__device_did(cudaMalloc(&p, (size_t)bytes), "memory", err);
   }
-  if (stay) s.now = s.before;
   insitu__device_leave(&s);
   return p;
 }
@@ -17622,7 +17630,7 @@ static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_
   struct insitu__device_scope s;
   if (!d->on) return true;
   bool idle = true;
-  (void)insitu__device_enter(&s, -1, NULL); /* one that failed is found so by the next upload */
+  (void)insitu__device_enter_own(d, &s, NULL); /* one that failed is found so by the next upload */
   for (unsigned i = 0; idle && i < d->n_rings; i++) {
     if (!parts[i].copying) continue;
     cudaError_t answer = cudaEventQuery((cudaEvent_t)parts[i].copied);
@@ -17639,7 +17647,7 @@ static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_
 static insitu_status insitu__device_upload(
     struct insitu__device *d, struct insitu__device_part *parts, const unsigned char *pinned, bool some, insitu_error *err) {
   struct insitu__device_scope s;
-  insitu_status status = insitu__device_enter(&s, -1, err);
+  insitu_status status = insitu__device_enter_own(d, &s, err);
   for (unsigned i = 0; !status && i < d->n_rings; i++) {
     struct insitu__device_ring *r = &d->rings[i];
     struct insitu__device_slot *slot = parts[i].slot;
@@ -17752,9 +17760,10 @@ static insitu_status insitu__device_count(int *n, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_DEVICE,
       "this program was built without CUDA; define INSITU_WITH_CUDA in the file that implements insitubatch.h, and link -lcudart");
 }
-/* The rest is never called: without a device insitu__device.on is false. */
-static void *insitu__device_cuda_alloc(uint64_t bytes, int32_t place, int32_t device, bool stay, insitu_error *err) {
-  (void)bytes, (void)place, (void)device, (void)stay, (void)err;
+/* The rest has nothing to do: insitu__device.on is false, and there are no rings. */
+static void *insitu__device_cuda_alloc(
+    const struct insitu__device *d, uint64_t bytes, int32_t place, int32_t device, insitu_error *err) {
+  (void)d, (void)bytes, (void)place, (void)device, (void)err;
   return NULL;
 }
 static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
@@ -17831,8 +17840,7 @@ static void *insitu__device_alloc(
         p ? "correct it" : "enlarge the pool, or lower batch_size, prefetch_depth or max_held");
     return NULL;
   }
-  p = place == INSITU_HOST ? insitu__mem_map(bytes)
-                           : insitu__device_cuda_alloc(bytes, place, device, place == INSITU_PINNED && !d->inline_io, err);
+  p = place == INSITU_HOST ? insitu__mem_map(bytes) : insitu__device_cuda_alloc(d, bytes, place, device, err);
   if (!p)
     insitu__error_set(
         err, INSITU_E_NOMEM, "the system gives no memory for a batch; lower memory_budget, batch_size or prefetch_depth");
@@ -18048,7 +18056,6 @@ struct insitu_iter {
   pthread_cond_t news;
   struct insitu__loader_slab *free;
   struct insitu__device device;
-  int32_t pinned_for;      /* a device that page-locked memory is used with */
   uint64_t next, assigned; /* next batch to deliver; one past the last that has a slab */
   uint64_t uploaded;       /* next batch to be copied to devices */
   uint64_t start;          /* where the scan began: earlier batches are nobody's. Changes only while nothing is in flight */
@@ -19401,7 +19408,7 @@ static void insitu__loader_slab_hide(const insitu_iter *it, const struct insitu_
 }
 static void insitu__loader_slab_free(const insitu_iter *it, struct insitu__loader_slab *slab) {
   insitu__device_free(&it->device, slab->memory, it->slab_bytes - it->pinned_bytes, INSITU_HOST, 0);
-  insitu__device_free(&it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->pinned_for);
+  insitu__device_free(&it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->device.device);
   slab->memory = slab->pinned = NULL;
 }
 /* Puts a slab back. One that a device may still use goes to the end: the one in front has had the longest time. */
@@ -19421,8 +19428,8 @@ static void insitu__loader_slab_take(void *arg, unsigned worker) {
   (void)worker;
   slab->memory = (unsigned char *)insitu__device_alloc(&it->device, plain, INSITU_HOST, 0, NULL, &it->unprepared);
   if (!slab->memory || !it->pinned_bytes) return;
-  slab->pinned =
-      (unsigned char *)insitu__device_alloc(&it->device, it->pinned_bytes, INSITU_PINNED, it->pinned_for, NULL, &it->unprepared);
+  slab->pinned = (unsigned char *)insitu__device_alloc(
+      &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->unprepared);
   if (!slab->pinned) insitu__loader_slab_free(it, slab);
 }
 static void insitu__loader_slab_taken(insitu_iter *it) { /* counts it */
@@ -20428,7 +20435,7 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
   for (uint64_t i = ld->geometry.n_variables; i-- > 0;) {
     const struct insitu__geometry_variable *v = &ld->geometry.variables[i];
     it->device.pinned |= v->place == INSITU_PINNED;
-    if (v->place != INSITU_HOST) it->pinned_for = v->device;
+    if (v->place != INSITU_HOST) it->device.device = v->device;
   }
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
   return insitu__error_set(
@@ -20452,8 +20459,8 @@ static insitu_status insitu__loader_device_room(insitu_iter *it, unsigned i, uin
   insitu_status status = ld->config.alloc ? INSITU_OK : insitu__device_free_bytes(g->device, &unused, err);
   if (status) return status;
   pthread_mutex_lock(&ld->lock);
-  bool fits = insitu__base_mul(slots, g->bytes, &bytes) && bytes <= unused && ld->device_now[i] <= budget &&
-              bytes <= budget - ld->device_now[i];
+  uint64_t taken = ld->device_now[i], left = insitu__base_min(unused, budget - insitu__base_min(taken, budget));
+  bool fits = insitu__base_mul(slots, g->bytes, &bytes) && bytes <= left;
   if (fits) {
     ld->device_now[i] += bytes;
     it->device.rings[i].reserved = bytes;
@@ -20462,10 +20469,10 @@ static insitu_status insitu__loader_device_room(insitu_iter *it, unsigned i, uin
   pthread_mutex_unlock(&ld->lock);
   if (fits) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
-      "iterator %s: %" PRIu64 " batches (max_held and one more) of %" PRIu64 " bytes each do not fit on device %d: %" PRIu64
-      " bytes are free there, and %" PRIu64 " of device_budget %" PRIu64
-      " (0: none) are taken by other iterators; lower batch_size or max_held, or raise device_budget",
-      insitu__split_names[it->split], slots, g->bytes, (int)g->device, unused, ld->device_now[i], ld->config.device_budget);
+      "iterator %s: %" PRIu64 " batches (max_held and one more) of %" PRIu64 " bytes each do not fit on device %d, where %" PRIu64
+      " bytes are left (%" PRIu64 " are taken by other iterators%s); lower batch_size or max_held%s",
+      insitu__split_names[it->split], slots, g->bytes, (int)g->device, left, taken,
+      left < unused ? ", and device_budget allows no more" : "", left < unused ? ", or raise device_budget" : "");
 }
 /* Streams, events and memory on the iterator's devices. */
 static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *err) {
@@ -20492,7 +20499,7 @@ static insitu_status insitu__loader_iter_events(insitu_iter *it, insitu_error *e
       status = insitu__device_event(&it->slabs[i].parts[k].copied, d->rings[k].device, err);
     for (uint64_t i = 0; !status && i < d->rings[k].n_slots; i++) status = insitu__device_spare(d, d->rings[k].device, err);
   }
-  for (uint64_t i = 0; d->pinned && !status && i < it->n_slabs; i++) status = insitu__device_spare(d, it->pinned_for, err);
+  for (uint64_t i = 0; d->pinned && !status && i < it->n_slabs; i++) status = insitu__device_spare(d, it->device.device, err);
   return status;
 }
 
