@@ -24,7 +24,7 @@ VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak
 LIBS_test_blosc = -lblosc
 
 DEMO     = examples/02_train_winds.c
-EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp)))
+EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*.cu)))
 FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
@@ -81,6 +81,10 @@ $(BUILD)/examples/%: examples/%.c insitubatch.h tools/compile-example
 $(BUILD)/examples/%: examples/%.cpp insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
 	@CXX='$(CXX)' CC='$(CC)' tools/compile-example $< $@
+# Where the CUDA toolkit is: NVCC names its compiler, which is else looked for. No GPU is needed to build it, nor to run it.
+$(BUILD)/examples/%: examples/%.cu insitubatch.h tools/compile-example
+	@mkdir -p $(@D)
+	@NVCC='$(NVCC)' CXX='$(CXX)' CC='$(CC)' tools/compile-example $< $@
 
 demo: deps-build
 	@$(MAKE) --no-print-directory $(DEMO:examples/%.c=$(BUILD)/examples/%)

@@ -2,7 +2,7 @@
 # CUDA toolkits to compile with: prints a line VERSION|INCLUDE|LIB|NVCC for each, NVCC empty where there is no such compiler.
 #   tests/cuda/toolkit.sh BUILD
 # The machine's own toolkit where it has one: that of CUDA_HOME, of nvcc in PATH, or /usr/local/cuda. Else what requirements.txt
-# names of the package index: headers and runtimes of CUDA 12 and 13 and 13's nvcc, in a virtual environment under BUILD that is made
+# names of the package index: headers and runtimes of CUDA 12 and 13, 13's nvcc, in a virtual environment under BUILD that is made
 # once. Compiling needs neither a driver nor a device, and the runtime answers that there is none. Exit status 1, and the reason on
 # stderr, where no toolkit is to be had.
 set -u
