@@ -39,7 +39,7 @@ VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_
 HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
-.PHONY: conformance test-interop test-stores test-cuda compile-checks lint install clean
+.PHONY: conformance test-interop test-stores test-cuda test-cuda-toolkit compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -60,6 +60,7 @@ help:
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
 	@echo 'make test-stores     reads from real servers of HTTP, S3, Google and Azure, started on this machine; ONLY="nginx radosgw"'
+	@echo 'make test-cuda-toolkit  compiles with the real CUDA, its own or the package index'"'"'s, and runs; no GPU is needed'
 	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
@@ -191,6 +192,10 @@ test-stores: deps-test
 	@tools/deps stores || echo 'test-stores: goes on with the servers that are there'
 	@$(MAKE) --no-print-directory $(BUILD)/stores/check $(BUILD)/insitu $(BUILD)/probe_uring
 	@tests/stores/run '$(BUILD)'
+
+# The real headers, runtimes and nvcc of CUDA, on a machine with or without a GPU: the machine's own, or the package index's.
+test-cuda-toolkit: deps-ci
+	@CC='$(CC)' CXX='$(CXX)' tests/cuda/check.sh '$(BUILD)'
 
 # libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
 # what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.

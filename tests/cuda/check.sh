@@ -1,0 +1,122 @@
+#!/bin/sh
+# insitubatch.h against the real CUDA runtime, 12 and 13 or the machine's own, which tests/cuda/toolkit.sh finds or gets: headers
+# that agree with what is called and simulated, one program with and without a driver, the examples. Neither a GPU nor a driver is
+# needed; what there is gets used.
+#   tests/cuda/check.sh BUILD         Closes with 'N passed, N failed[, N skipped]'
+# shellcheck disable=SC2086  # flags and libraries are lists
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+mkdir -p "$1/cuda" || exit 2
+build=$(cd "$1" && pwd)
+work=$build/cuda
+cd "$root" || exit 2
+gcc=${CC:-cc}
+passed=0 failed=0 skipped=0
+warnings='-Wall -Wextra -Wshadow -Wconversion -Werror'
+features=$(sed -n 's/^FEATURES *= *//p' Makefile)
+libs="-luring -lcurl -llz4 -lzstd $(sed -n 's/^FEATURE_LIBS *= *//p' Makefile) -lpthread -lm"
+simulated=tests/cudasim # a header that stands in for CUDA's in other tests
+
+ok() { passed=$((passed + 1)); }
+bad() { # name; the log is in $work/log
+  echo "FAILED: $1"
+  head -n 25 "$work/log"
+  failed=$((failed + 1))
+}
+skip() {
+  echo "skipped: $1"
+  skipped=$((skipped + 1))
+}
+check() { # name command...
+  name=$1
+  shift
+  if "$@" >"$work/log" 2>&1; then ok; else bad "$name: $*"; return 1; fi
+}
+compile() { # name, compiler, arguments: C, with the warnings
+  name=$1 compiler=$2
+  shift 2
+  check "$name" $compiler -std=gnu11 -D_GNU_SOURCE $warnings -I. "$@"
+}
+finish() {
+  if [ $skipped = 0 ]; then echo "$passed passed, $failed failed"; else echo "$passed passed, $failed failed, $skipped skipped"; fi
+  [ $failed = 0 ]
+  exit
+}
+
+# ---- names: nothing that is used or simulated is missing in signatures.c ----
+signed() { sed -n "s/^$1(\([A-Za-z]*\),.*/\1/p" tests/cuda/signatures.c | sort -u; }
+signed CALL >"$work/calls"
+signed VALUE >"$work/values"
+# What is no function and no value: types, which the functions' parameters hold fast, and the header's name.
+types='^(cuda(Error_t|Error|Stream_t|Event_t|MemcpyKind|StreamCaptureMode)|cudaStream(Legacy|PerThread))$'
+names() { grep -ohE '\bcuda[A-Z][A-Za-z0-9]*(_t\b)?' "$1" | grep -vE "$types" | sort -u; }
+sort -u "$work/calls" "$work/values" >"$work/known"
+for header in insitubatch.h $simulated/cuda_runtime_api.h; do
+  if [ ! -e $header ]; then
+    skip "there is no $header"
+    continue
+  fi
+  names $header >"$work/names"
+  comm -23 "$work/names" "$work/known" >"$work/log"
+  if [ -s "$work/names" ] && [ ! -s "$work/log" ]; then ok; else bad "$header: names that tests/cuda/signatures.c lacks"; fi
+done
+
+tests/cuda/toolkit.sh "$build" >"$work/toolkits" || { skip "all that needs a toolkit"; finish; }
+compilers=$gcc
+if command -v clang >/dev/null 2>&1 && [ "$gcc" != clang ]; then compilers="$compilers clang"; else
+  skip "clang: not installed (or CC is clang)"
+fi
+for c in $compilers; do
+  [ ! -e $simulated ] ||
+    compile "simulated signatures, $c" $c -pedantic -I$simulated -c tests/cuda/signatures.c -o "$work/signatures.o"
+done
+
+while IFS='|' read -r version include lib nvcc; do
+  echo "CUDA $version: headers${nvcc:+, nvcc}, runtime"
+  for c in $compilers; do
+    cuda="-DINSITU_WITH_CUDA -isystem $include"
+    [ "$include" != /usr/include ] || cuda=-DINSITU_WITH_CUDA
+    compile "signatures, CUDA $version, $c" $c -pedantic $cuda -c tests/cuda/signatures.c -o "$work/signatures.o"
+    rm -f "$work/insitubatch.o"
+    compile "implementation, CUDA $version, $c" $c -O0 $features $cuda -DINSITU_IMPLEMENTATION -x c -c insitubatch.h \
+      -o "$work/insitubatch.o"
+  done
+  # The last compiler's object, against both kinds of the runtime.
+  [ -e "$work/insitubatch.o" ] || continue
+  for kind in shared static; do
+    if [ $kind = static ] && [ ! -e "$lib/libcudart_static.a" ]; then
+      skip "CUDA $version: no libcudart_static.a"
+      continue
+    fi
+    case $kind in
+      shared) runtime="-L$lib -Wl,-rpath,$lib -lcudart" needed=1 ;;
+      static) runtime="-L$lib -lcudart_static -ldl -lrt -lpthread" needed=0 ;;
+    esac
+    rm -f "$work/place"
+    compile "$kind runtime $version" $gcc -O1 $cuda tests/cuda/place.c "$work/insitubatch.o" -o "$work/place" $libs $runtime ||
+      continue
+    # The driver's library is looked for when the program runs, never when it starts.
+    readelf -d "$work/place" | grep NEEDED >"$work/log"
+    if [ "$(grep -c libcudart "$work/log")" = $needed ] && ! grep -q 'libcuda\.so' "$work/log"; then ok; else
+      bad "$kind runtime $version: libraries that the program needs"
+    fi
+    check "one program, $kind runtime $version" "$work/place" && tail -n 1 "$work/log"
+  done
+done <"$work/toolkits"
+for c in $compilers; do # what depends on other macros: with the last headers, which are the newest
+  for mode in "-O2 -DNDEBUG" "-O0 -DINSITU_DEBUG -DINSITU_NO_URING -DINSITU_NO_CURL"; do
+    compile "implementation, $c" $c $mode $cuda -DINSITU_IMPLEMENTATION -x c -c insitubatch.h -o "$work/mode.o"
+  done
+done
+
+# ---- the examples, by their first lines ----
+example() { # FILE
+  program=$work/$(basename "${1%.*}")
+  rm -f "$program"
+  check "$1 compiles" env NVCC="$nvcc" CC="$gcc" tools/compile-example "$1" "$program" &&
+    check "$1 runs" "$program" && sed -n '1p;$p' "$work/log"
+}
+nvcc=$(cut -d'|' -f4 "$work/toolkits" | grep . | tail -n 1)
+if [ -n "$nvcc" ]; then example examples/06_train_cuda.cu; else skip "examples/06_train_cuda.cu: no nvcc"; fi
+example examples/07_dlpack.cpp
+finish
