@@ -1,4 +1,4 @@
-// nvcc -x c -c -O2 -D_GNU_SOURCE -DINSITU_WITH_CUDA -DINSITU_IMPLEMENTATION insitubatch.h -o insitubatch.o && nvcc -std=c++20 -O2 -I. examples/06_train_cuda.cu insitubatch.o -o 06_train_cuda -luring -lcurl -llz4 -lzstd -lpthread
+// nvcc -x c -c -O2 -D_GNU_SOURCE -DINSITU_WITH_CUDA -DINSITU_IMPLEMENTATION insitubatch.h -o insitubatch.o && nvcc -std=c++20 -O2 -arch=native -I. examples/06_train_cuda.cu insitubatch.o -o 06_train_cuda -luring -lcurl -llz4 -lzstd -lpthread
 // Trains the forecaster of 02_train_winds.c on a GPU: next month's winds over the globe from this month's, scored against
 // persistence (nothing changes) on years that it has not seen. Batches arrive in device memory while earlier ones are computed on:
 // the host only queues kernels, and waits for the device once an epoch, to print the error. Without a device the same functions run
