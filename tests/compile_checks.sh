@@ -101,8 +101,8 @@ for c in $compilers; do
     for std in c++17 c++20; do compile "declarations" "$x" "-std=$std -pedantic $warnings" -c declare.cpp -o declare_cpp.o; done
   fi
   for o in "-O3 $features" -O2; do compile "implementation" "$c" "$gnu $o $warnings" -c implement.c -o implement.o; done
-  for mode in $features "$features" "-DINSITU_WITH_CUDA -isystem $root/tests/cudasim" -DINSITU_NO_URING -DINSITU_NO_CURL -DNDEBUG "-DINSITU_NO_URING $features -DNDEBUG" \
-    -std=gnu17 -fPIC; do
+  for mode in $features "$features" "-DINSITU_WITH_CUDA -isystem $root/tests/cudasim" -DINSITU_NO_URING -DINSITU_NO_CURL \
+    -DNDEBUG "-DINSITU_NO_URING $features -DNDEBUG" -std=gnu17 -fPIC; do
     compile "implementation" "$c" "$gnu -O0 $warnings $mode" -c implement.c -o mode.o
   done
   compile "implementation, _GNU_SOURCE in the file" "$c" "-std=gnu11 -O0 $warnings" -c own_define.c -o mode.o
