@@ -1,5 +1,6 @@
-/* The values and signatures of the simulated runtime's declarations: test_cudasim.c compiles this with them, tests/cuda/check.sh
- * with the real ones, and sees that no name of theirs is missing here. */
+/* The values and signatures of the simulated runtime's declarations. test_cudasim.c compiles this with them; with the real ones
+ * cc -fsyntax-only -x c -I DIR tests/cudasim/api_checks.h does, DIR being where the toolkit's cuda_runtime_api.h lies: what is
+ * compiled against one is then right with the other. */
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>
