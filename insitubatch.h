@@ -650,11 +650,11 @@ INSITU_DEF insitu_status insitu_iter_locate(
 
 /* ---- batch: [any] thread ---- */
 INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, const char *name); /* NULL if there is none */
-/* Gives it back and sets *batch to NULL. Its arrays on devices are used anew once the iterator's stream has reached this point;
- * nobody may use those on the host any more. */
+/* Gives it back and sets *batch to NULL. Its arrays on devices and in page-locked memory are used anew once the iterator's stream
+ * has reached this point; nobody may use the others any more. Never waits, but for the last batch of an iterator that was closed.
+ * The stream may not be capturing a graph. What CUDA refuses is told by the next insitu_iter_next. */
 INSITU_DEF void insitu_batch_release(insitu_batch **batch);
-/* The same once that stream has reached this point, for the arrays on the host as well. Never waits, but for the last batch of an
- * iterator that was closed. The stream may not be capturing a graph. What CUDA refuses is told by the next insitu_iter_next. */
+/* The same on another stream, which has used it. */
 INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream);
 /* Lets what is given to that stream from now on see the batch's arrays on devices; the iterator's stream need not be told. Never
  * waits. The stream may not be capturing a graph. */
@@ -664,8 +664,8 @@ INSITU_DEF insitu_status insitu_batch_wait(const insitu_batch *batch, void *stre
 INSITU_DEF insitu_status insitu_batch_copy_to(
     const insitu_batch *batch, uint64_t array, void *dst, uint64_t dst_bytes, void *stream, insitu_error *err);
 /* *managed becomes a DLManagedTensor *, or with versioned a DLManagedTensorVersioned * (version 1.0), of the array, without a copy:
- * hand it to at::fromDLPack and the like, or call its deleter. It holds the batch: release it as well, in any order, before or
- * after the loader is closed. stream (NULL: the default stream) may use it at once and is done with it when the deleter is called,
+ * hand it to at::fromDLPack and the like, or call its deleter. It holds the batch, which counts for max_held until then: release it as
+ * well, in any order, before or after the loader is closed. stream (NULL: the default stream) may use it at once and is done with it when the deleter is called,
  * which any thread may do. */
 INSITU_DEF insitu_status insitu_batch_dlpack(
     insitu_batch *batch, uint64_t array, int32_t versioned, void *stream, void **managed, insitu_error *err);
@@ -17453,7 +17453,7 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
  * All of it is called with the iterator's lock held, but for opening, closing and memory. The default stream is never used, unless
  * the consumer names it. */
 #define INSITU__DEVICE_POLL 100000 /* nanoseconds between two looks at events, which can wake nobody */
-#define INSITU__DEVICE_ALIGN 4096  /* of memory from the user's function: what reads from disk like */
+#define INSITU__DEVICE_ALIGN 4096  /* of host memory from the user's function: a page */
 
 struct insitu__device_fence { /* a point of a stream that must be reached before memory is used anew */
   void *event;
@@ -17534,10 +17534,13 @@ static void insitu__device_leave(struct insitu__device_scope *s) {
 
 /* How many devices there are; else why there is none. */
 static insitu_status insitu__device_count(int *n, insitu_error *err) {
+  cudaError_t answer = cudaGetDeviceCount(n);
+  if (answer == cudaSuccess && *n > 0) return INSITU_OK;
+  if (answer != cudaSuccess) (void)cudaGetLastError();
   *n = 0;
-  insitu_status status = insitu__device_did(cudaGetDeviceCount(n), "looking for any", err);
-  if (status) *n = 0;
-  return status;
+  if (answer == cudaSuccess) answer = cudaErrorNoDevice;
+  return insitu__error_set(err, INSITU_E_DEVICE, "there is no CUDA device: %s (%s, %d); see whether nvidia-smi lists one",
+      cudaGetErrorString(answer), cudaGetErrorName(answer), (int)answer);
 }
 
 static void *insitu__device_cuda_alloc(
@@ -17829,8 +17832,9 @@ static void *insitu__device_alloc(
     const struct insitu__device *d, uint64_t bytes, int32_t place, int32_t device, void *stream, insitu_error *err) {
   void *p = NULL;
   if (d->alloc) {
-    p = d->alloc(d->user, bytes, INSITU__DEVICE_ALIGN, place, device, stream);
-    if (p && (uintptr_t)p % INSITU__GEOMETRY_ALIGN == 0) return p;
+    uint64_t align = place == INSITU_DEVICE ? INSITU__GEOMETRY_ALIGN : INSITU__DEVICE_ALIGN;
+    p = d->alloc(d->user, bytes, align, place, device, stream);
+    if (p && (uintptr_t)p % align == 0) return p;
     if (p) d->release(d->user, p, bytes, place, device);
     insitu__error_set(err, INSITU_E_NOMEM, "desc.alloc gave %s for %" PRIu64 " bytes of %s memory; %s",
         p ? "an address that is no multiple of align" : "nothing", bytes,
