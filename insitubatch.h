@@ -664,9 +664,9 @@ INSITU_DEF insitu_status insitu_batch_wait(const insitu_batch *batch, void *stre
 INSITU_DEF insitu_status insitu_batch_copy_to(
     const insitu_batch *batch, uint64_t array, void *dst, uint64_t dst_bytes, void *stream, insitu_error *err);
 /* *managed becomes a DLManagedTensor *, or with versioned a DLManagedTensorVersioned * (version 1.0), of the array, without a copy:
- * hand it to at::fromDLPack and the like, or call its deleter. It holds the batch, which counts for max_held until then: release it as
- * well, in any order, before or after the loader is closed. stream (NULL: the default stream) may use it at once and is done with it when the deleter is called,
- * which any thread may do. */
+ * hand it to at::fromDLPack and the like, or call its deleter. It holds the batch, which counts for max_held until then: release
+ * it as well, in any order, before or after the loader is closed. stream (NULL: the default stream) may use it at once and is done
+ * with it when the deleter is called, which any thread may do. */
 INSITU_DEF insitu_status insitu_batch_dlpack(
     insitu_batch *batch, uint64_t array, int32_t versioned, void *stream, void **managed, insitu_error *err);
 
@@ -10517,7 +10517,7 @@ static insitu_status insitu__codec_user(
         " have room: correct it, memory may be overwritten",
         c->name, *got, cap);
   /* not found and absent would make a hole of a chunk that is there */
-  bool known = status < 0 && status >= INSITU_E_CHANGED && status != INSITU_E_NOTFOUND && status != INSITU_E_ABSENT;
+  bool known = status < 0 && status >= INSITU_E_DEVICE && status != INSITU_E_NOTFOUND && status != INSITU_E_ABSENT;
   cause.message[sizeof cause.message - 1] = 0;
   insitu__error_cause(err, &cause);
   return insitu__error_set(err, known ? status : INSITU_E_CORRUPT, "codec \"%.64s\" of desc.codecs: %.700s", c->name,
@@ -15507,8 +15507,8 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
     }
     if (v->place < INSITU_HOST || v->place > INSITU_DEVICE_OR_HOST || v->device < 0 || v->device >= INSITU__MAX_DEVICES)
       return insitu__error_set(err, INSITU_E_ARG,
-          "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to _DEVICE_OR_HOST", v->label, (int)v->place,
-          (int)v->device);
+          "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to INSITU_DEVICE_OR_HOST, and devices below 64",
+          v->label, (int)v->place, (int)v->device);
     for (uint64_t k = 0; k < i; k++)
       if (!strcmp(desc->variables[k].label, v->label))
         return insitu__error_set(err, INSITU_E_ARG, "open: two variables are labelled '%s'; give each its own label", v->label);
@@ -21315,7 +21315,7 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
       "INSITU_E_NOTFOUND", "INSITU_E_NOT_ZARR", "INSITU_E_JSON", "INSITU_E_FORMAT", "INSITU_E_CODEC", "INSITU_E_DTYPE",
       "INSITU_E_GRID", "INSITU_E_UNSUPPORTED", "INSITU_E_SHAPE", "INSITU_E_SPLIT", "INSITU_E_CORRUPT", "INSITU_E_ABSENT",
       "INSITU_E_IO", "INSITU_E_STATE", "INSITU_E_WRONG_THREAD", "INSITU_E_FORKED", "INSITU_E_CHECK", "INSITU_E_HTTP",
-      "INSITU_E_AUTH", "INSITU_E_CHANGED"};
+      "INSITU_E_AUTH", "INSITU_E_CHANGED", "INSITU_E_DEVICE"};
   if (status >= 0 && status < (insitu_status)(sizeof positive / sizeof *positive)) return positive[status];
   if (status < 0 && status > -(insitu_status)(sizeof negative / sizeof *negative)) return negative[-status];
   return "an unknown status";

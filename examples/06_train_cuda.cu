@@ -15,7 +15,7 @@
 enum { U, V, U_NEXT, V_NEXT, ARRAYS };                               // the arrays of a batch, (rows, lat, lon) each
 enum { YEAR = 12, HIDDEN = 4, EPOCHS = 20, BATCH = 8, PARTS = 128 }; // the archive starts in a January: month = anchor % YEAR
 enum { DAMP = 0, ENCODE = 1, DECODE = ENCODE + HIDDEN, KINDS = DECODE + HIDDEN }; // parameters of each value
-constexpr float PI = 3.14159265f, RATE = 0.02f, DECAY = 1, UNIT = 2; // of AdamW; UNIT in m/s: about that of an anomaly
+constexpr float PI = 3.14159265f, RATE = 0.02f, DECAY = 1, UNIT = 2; // RATE, DECAY: of AdamW; UNIT: of anomalies, in m/s
 
 // All that a kernel gets, by value. The pointers lead to device memory, or without a device to host memory.
 struct Work {

@@ -926,20 +926,29 @@ static void test_watchdog(void **state) {
   }
 }
 
+/* Every status of part A has a name, its own. */
+static void test_status_names(void **state) {
+  char line[300], name[64];
+  int value, n = 0;
+  FILE *f = fopen("insitubatch.h", "r");
+  (void)state;
+  assert_non_null(f);
+  while (fgets(line, sizeof line, f) && !strstr(line, "typedef struct insitu_error"))
+    if (sscanf(line, " %63[A-Z_0-9] = %d", name, &value) == 2 && !strncmp(name, "INSITU_E_", 9)) {
+      assert_string_equal(insitu_status_name(value), name);
+      n++;
+    }
+  fclose(f);
+  assert_int_equal(n, -INSITU_E_DEVICE);
+  assert_string_equal(insitu_status_name(INSITU_CANCELLED), "INSITU_CANCELLED");
+  assert_string_equal(insitu_status_name(-n - 1), "an unknown status");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_percentiles),
-      cmocka_unit_test(test_stages),
-      cmocka_unit_test(test_rereads),
-      cmocka_unit_test(test_counters),
-      cmocka_unit_test(test_describe),
-      cmocka_unit_test(test_origin_of_io),
-      cmocka_unit_test(test_describe_truncated),
-      cmocka_unit_test(test_strings),
-      cmocka_unit_test(test_any_thread),
-      cmocka_unit_test(test_log_levels),
-      cmocka_unit_test(test_warning),
-      cmocka_unit_test(test_watchdog),
-  };
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_percentiles), cmocka_unit_test(test_stages),
+      cmocka_unit_test(test_rereads), cmocka_unit_test(test_counters), cmocka_unit_test(test_describe),
+      cmocka_unit_test(test_origin_of_io), cmocka_unit_test(test_describe_truncated), cmocka_unit_test(test_strings),
+      cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels), cmocka_unit_test(test_warning),
+      cmocka_unit_test(test_watchdog), cmocka_unit_test(test_status_names)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
