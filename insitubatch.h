@@ -1,8 +1,8 @@
 /* insitubatch.h: shuffled, split-aware training batches straight out of Zarr archives, from C.
  *
- * An existing Zarr archive goes in; ready batches in host memory come out, in an order that is exact, resumable and the same at
- * every world size, inside a memory bound that you set, with no converted copy of the data. The archive may lie in a local
- * directory or zip file, in memory, on an HTTP server, in S3, Google Cloud Storage or Azure.
+ * An existing Zarr archive goes in; ready batches come out, in host memory or on CUDA devices, in an order that is exact,
+ * resumable and the same at every world size, inside a memory bound that you set, with no converted copy of the data. The archive
+ * may lie in a local directory or zip file, in memory, on an HTTP server, in S3, Google Cloud Storage or Azure.
  *
  *     #define _GNU_SOURCE
  *     #define INSITU_IMPLEMENTATION   // in one .c file; every other file only includes the header
@@ -38,7 +38,8 @@
  *   window           units of one lane that are mixed together; block_chunks sets it
  *   lane             one of `lanes` equal parts of an epoch's order; every batch takes the same number of rows from each
  *   split            train, val, test (or all): which anchors
- *   slab             the memory of one batch
+ *   slab             the memory of one batch on the host
+ *   slot             the memory of one batch on a device
  *
  * 2. HOW IT WORKS
  *   The order of an epoch is a pure function of desc, geometry, split, seed and epoch. So each chunk is read when a batch soon
