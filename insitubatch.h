@@ -1822,6 +1822,18 @@ __attribute__((format(printf, 2, 3))) static bool insitu__text_buffer_printf(
   va_end(args);
   return ok;
 }
+/* Writes v without an end; the number of digits, 20 at most. What printf does it takes ten times as long for. */
+static unsigned insitu__text_decimal(uint64_t v, char *out) {
+  char digits[20];
+  unsigned n = 0, d = 0;
+  do digits[d++] = (char)('0' + v % 10);
+  while (v /= 10);
+  while (d) out[n++] = digits[--d];
+  return n;
+}
+static bool insitu__text_buffer_add(struct insitu__text_buffer *b, const char *text) {
+  return insitu__text_buffer_bytes(b, text, strlen(text));
+}
 /* Bytes of the UTF-8 character that p begins with, 0 if it is none (Unicode 15, table 3-7). p ends in a NUL. */
 static unsigned insitu__text_utf8(const unsigned char *p) {
   unsigned n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
@@ -5697,12 +5709,17 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   struct insitu__http_request *request;
   struct insitu__http_transfer *next, **link; /* in the list of those under way; next alone: in that of idle ones */
   CURL *easy;
-  struct curl_slist *headers, *resolve;
+  uint64_t origin;         /* of which its options were set: as insitu__http_host_of numbers them; 0: they must be set anew */
+  struct curl_slist *line; /* room for n_line header lines, whose text is the request's */
+  uint64_t n_line;
+  struct curl_slist *resolve;
   struct insitu__http_answer answer;
   uint64_t header_bytes, said; /* said: of an error's body */
-  int64_t began;
-  bool headed; /* its headers have come to their end */
-  bool begun;  /* and this response is the request's */
+  int64_t began;               /* where hedge is set */
+  bool headed;                 /* its headers have come to their end */
+  bool begun;                  /* and this response is the request's */
+  bool plain;                  /* its options are those of a plain request, */
+  bool kept;                   /* and the next one may use them: see insitu__http_options_set */
   char error[CURL_ERROR_SIZE];
 };
 
@@ -5729,7 +5746,7 @@ struct insitu__http {
   bool over;    /* all are, and those to come */
   bool starved; /* memory was missing for a socket: what is under way would wait for ever */
   CURLM *multi;
-  int64_t timer; /* when curl wants to be called; INT64_MAX: not */
+  int64_t timer; /* when curl wants to be called; INT64_MAX: not; 0: at once */
   bool news;     /* curl may have finished transfers */
   struct insitu__http_socket *sockets;
   struct insitu__http_request *first, *last; /* queued */
@@ -5740,6 +5757,11 @@ struct insitu__http {
   int64_t slowed; /* when it fell last */
   struct insitu__http_host host[INSITU__MAX_HOSTS];
   char origin[256], origin_host[256]; /* scheme and authority of the last url, and what insitu__http_host_of says of it */
+  uint64_t n_origins;                 /* that stood there so far */
+  bool proxied;                       /* by the desc, or the environment, as it was at the first request */
+  char *agent;                        /* header line of those that go by no proxy */
+  char date_line[64];                 /* the last one, and what it says: a second's answers have the same */
+  int64_t date;
   uint64_t random;
   int64_t latency[INSITU__HTTP_LATENCIES];
   unsigned n_latency;
@@ -5855,9 +5877,26 @@ __attribute__((format(printf, 2, 3))) static bool insitu__http_header(struct ins
   insitu__mem_free(line);
   return false;
 }
+/* The same without a format: every read has such lines. */
+static bool insitu__http_header_text(struct insitu__http_request *r, const char *name, const char *value) {
+  size_t n_name = strlen(name), n_value = strlen(value);
+  char *line = (char *)insitu__mem_realloc(NULL, n_name + n_value + 3);
+  if (!line) return false;
+  memcpy(line, name, n_name);
+  memcpy(line + n_name, ": ", 2);
+  memcpy(line + n_name + 2, value, n_value + 1);
+  if (INSITU__ARRAY_PUSH(r->headers, line)) return true;
+  explicit_bzero(line, n_name + n_value + 2);
+  insitu__mem_free(line);
+  return false;
+}
 static void insitu__http_answer_free(struct insitu__http_answer *a) {
   insitu__mem_free(a->location);
-  memset(a, 0, sizeof *a);
+  a->location = NULL;
+  a->status = 0;
+  a->first = a->last = 0;
+  a->has_range = a->encoded = false;
+  a->etag[0] = a->id[0] = a->code[0] = a->region[0] = 0;
 }
 /* Frees what a request owns, and makes it ready to be filled again: its destination and limits stay. */
 static void insitu__http_request_reset(struct insitu__http_request *r) {
@@ -5920,16 +5959,18 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
   size_t name = (size_t)(value - line);
   for (value++; *value == ' ' || *value == '\t';) value++;
   for (size_t n = strlen(value); n && (value[n - 1] == ' ' || value[n - 1] == '\t');) value[--n] = 0;
-  const struct {
+  static const struct {
     const char *name;
-    char *text;
-    size_t cap;
-  } texts[] = {{"etag", a->etag, sizeof a->etag}, {"x-amz-request-id", a->id, sizeof a->id},
-      {"x-ms-request-id", a->id, sizeof a->id}, {"x-guploader-uploadid", a->id, sizeof a->id},
-      {"x-ms-error-code", a->code, sizeof a->code}, {"x-amz-bucket-region", a->region, sizeof a->region}};
+    size_t n, at, cap; /* at: where its text goes in the answer */
+  } texts[] = {{"etag", 4, offsetof(struct insitu__http_answer, etag), sizeof a->etag},
+      {"x-amz-request-id", 16, offsetof(struct insitu__http_answer, id), sizeof a->id},
+      {"x-ms-request-id", 15, offsetof(struct insitu__http_answer, id), sizeof a->id},
+      {"x-guploader-uploadid", 20, offsetof(struct insitu__http_answer, id), sizeof a->id},
+      {"x-ms-error-code", 15, offsetof(struct insitu__http_answer, code), sizeof a->code},
+      {"x-amz-bucket-region", 19, offsetof(struct insitu__http_answer, region), sizeof a->region}};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    if (name == strlen(texts[i].name) && !strncasecmp(line, texts[i].name, name)) { /* one that does not fit is as none */
-      if (strlen(value) < texts[i].cap) memcpy(texts[i].text, value, strlen(value) + 1);
+    if (name == texts[i].n && !strncasecmp(line, texts[i].name, name)) { /* one that does not fit is as none */
+      if (strlen(value) < texts[i].cap) memcpy((char *)a + texts[i].at, value, strlen(value) + 1);
       return true;
     }
   const char *p = value;
@@ -5962,8 +6003,8 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
 static void insitu__http_set_long(CURL *easy, CURLoption option, long value) {
   curl_easy_setopt(easy, option, value);
 }
-static void insitu__http_set_text(CURL *easy, CURLoption option, const char *value) {
-  curl_easy_setopt(easy, option, value);
+static bool insitu__http_set_text(CURL *easy, CURLoption option, const char *value) { /* false: no memory */
+  return curl_easy_setopt(easy, option, value) != CURLE_OUT_OF_MEMORY;
 }
 static void insitu__http_set_pointer(CURL *easy, CURLoption option, void *value) {
   curl_easy_setopt(easy, option, value);
@@ -6024,7 +6065,7 @@ static curl_socket_t insitu__http_on_open(void *user, curlsocktype purpose, stru
 static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
   struct insitu__http *h = (struct insitu__http *)user;
   (void)multi;
-  h->timer = ms < 0 ? INT64_MAX : insitu__base_now() + ms * INT64_C(1000000);
+  h->timer = ms < 0 ? INT64_MAX : ms ? insitu__base_now() + ms * INT64_C(1000000) : 0;
   return 0;
 }
 
@@ -6064,9 +6105,20 @@ static bool insitu__http_begin(struct insitu__http_transfer *t) {
   r->winner = t;
   r->answer = t->answer;
   t->answer.location = NULL;
-  h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__base_now() - t->began;
+  if (h->desc.hedge) h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__base_now() - t->began;
   r->failure = insitu__http_judge(r);
   return !r->failure;
+}
+/* A Date, parsed once a second. */
+static void insitu__http_take_date(struct insitu__http *h, struct insitu__http_answer *a, char *line) {
+  if (!strcmp(line, h->date_line)) {
+    a->date = h->date;
+    return;
+  }
+  bool keep = strlen(line) < sizeof h->date_line;
+  if (keep) memcpy(h->date_line, line, strlen(line) + 1);
+  insitu__http_take_header(a, line);
+  if (keep) h->date = a->date;
 }
 static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
   struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
@@ -6091,6 +6143,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (length >= sizeof copy) return n;
   memcpy(copy, line, length);
   copy[length] = 0;
+  if (length > 5 && !strncasecmp(copy, "date:", 5)) return insitu__http_take_date(t->http, &t->answer, copy), n;
   return insitu__http_take_header(&t->answer, copy) ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
 }
 /* Puts bytes where the request wants them; false when there is no room for all. */
@@ -6140,13 +6193,12 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
 static void insitu__http_idle(struct insitu__http_transfer *t) { /* takes one that is under way out */
   struct insitu__http *h = t->http;
   curl_multi_remove_handle(h->multi, t->easy);
-  curl_easy_reset(t->easy);
-  curl_slist_free_all(t->headers);
+  if (!t->kept) curl_easy_reset(t->easy);
   curl_slist_free_all(t->resolve);
   insitu__http_answer_free(&t->answer);
   *t->link = t->next;
   if (t->next) t->next->link = t->link;
-  t->headers = t->resolve = NULL;
+  t->resolve = NULL;
   t->request = NULL;
   t->next = h->idle;
   h->idle = t;
@@ -6154,12 +6206,25 @@ static void insitu__http_idle(struct insitu__http_transfer *t) { /* takes one th
 }
 static void insitu__http_free(struct insitu__http_transfer *t) {
   curl_easy_cleanup(t->easy);
+  insitu__mem_free(t->line);
   insitu__mem_free(t);
 }
-static bool insitu__http_lines(struct curl_slist **list, const char *line) {
-  struct curl_slist *longer = curl_slist_append(*list, line);
-  if (longer) *list = longer;
-  return longer != NULL;
+/* The request's header lines as curl wants them, but without copies: they stay until the request is over. */
+static bool insitu__http_lines(struct insitu__http_transfer *t) {
+  struct insitu__http_request *r = t->request;
+  uint64_t n = 0, most = INSITU__ARRAY_LEN(r->headers) + 2;
+  if (most > t->n_line) {
+    struct curl_slist *line = (struct curl_slist *)insitu__mem_realloc(t->line, most * sizeof *line);
+    if (!line) return false;
+    t->line = line;
+    t->n_line = most;
+  }
+  for (; n < INSITU__ARRAY_LEN(r->headers); n++) t->line[n].data = r->headers[n];
+  if (t->http->agent) t->line[n++].data = t->http->agent;
+  if (r->n_body) t->line[n++].data = (char *)(uintptr_t) "Expect:"; /* no waiting for 100 Continue */
+  for (uint64_t i = 0; i < n; i++) t->line[i].next = i + 1 < n ? &t->line[i + 1] : NULL;
+  curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, n ? t->line : NULL);
+  return true;
 }
 /* The addresses of the request's host, another one first each time, so that connections spread over them. */
 static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_transfer *t, const char *host) {
@@ -6171,19 +6236,20 @@ static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_t
     for (unsigned k = 0; k < known->n; k++)
       n += snprintf(line + n, sizeof line - (size_t)n, "%s%s", k ? "," : ":", known->address[(k + known->turn) % known->n]);
     known->turn++;
-    return insitu__http_lines(&t->resolve, line);
+    return (t->resolve = curl_slist_append(NULL, line)) != NULL;
   }
   return true;
 }
-/* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by itself. */
-static void insitu__http_host_of(struct insitu__http *h, const char *url, char *out, size_t cap) {
+/* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by itself. Returns a number that no
+ * other origin has, 0 for one with a password. */
+static uint64_t insitu__http_host_of(struct insitu__http *h, const char *url, char *out, size_t cap) {
   char *host = NULL, *port = NULL;
   unsigned char address[16];
   const char *authority = strstr(url, "://");
   size_t n = authority ? (size_t)(authority + 3 - url) + strcspn(authority + 3, "/?#") : 0;
   if (n && n < sizeof h->origin && !strncmp(h->origin, url, n) && !h->origin[n]) {
-    snprintf(out, cap, "%s", h->origin_host);
-    return;
+    memcpy(out, h->origin_host, insitu__base_min(cap, sizeof h->origin_host));
+    return h->n_origins;
   }
   CURLU *u = curl_url();
   out[0] = 0;
@@ -6192,23 +6258,28 @@ static void insitu__http_host_of(struct insitu__http *h, const char *url, char *
       strcasecmp(host, "localhost"))
     snprintf(out, cap, "%s:%s", host, port);
   if (strlen(out) + 1 >= cap) out[0] = 0;
-  if (port && n && n < sizeof h->origin && !memchr(url, '@', n)) { /* one with a password is not kept */
+  bool keep = port && n && n < sizeof h->origin && !memchr(url, '@', n); /* one with a password is not */
+  if (keep) {
     memcpy(h->origin, url, n);
     h->origin[n] = 0;
+    h->n_origins++;
     snprintf(h->origin_host, sizeof h->origin_host, "%s", out);
   }
   curl_free(host);
   curl_free(port);
   curl_url_cleanup(u);
+  return keep ? h->n_origins : 0;
 }
-static void insitu__http_options_set(struct insitu__http_transfer *t) {
+/* All options but those that differ between plain requests. False: no memory. What curl cannot do, it tells when it is sent. */
+static bool insitu__http_options_all(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
   const struct insitu__http_desc *d = &t->http->desc;
   CURL *e = t->easy;
   curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
   curl_opensocket_callback on_open = insitu__http_on_open;
   int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms, stall = r->stall_ms ? r->stall_ms : d->stall_ms;
-  insitu__http_set_text(e, CURLOPT_URL, r->url);
+  bool direct = d->isolated || r->direct || !t->http->proxied, ok = true;
+  curl_easy_reset(e);
   insitu__http_set_long(e, CURLOPT_PATH_AS_IS, 1);
   insitu__http_set_long(e, CURLOPT_NOSIGNAL, 1);
   insitu__http_set_long(e, CURLOPT_BUFFERSIZE, INSITU__HTTP_BUFFER);
@@ -6220,19 +6291,18 @@ static void insitu__http_options_set(struct insitu__http_transfer *t) {
   insitu__http_set_long(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1);
   insitu__http_set_long(e, CURLOPT_FRESH_CONNECT, r->fresh || t == r->twin);
 #if LIBCURL_VERSION_NUM >= 0x075500
-  insitu__http_set_text(e, CURLOPT_PROTOCOLS_STR, "http,https");
+  ok = insitu__http_set_text(e, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
   insitu__http_set_long(e, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
 #endif
-  if (d->proxy || d->isolated || r->direct) insitu__http_set_text(e, CURLOPT_PROXY, d->proxy && !r->direct ? d->proxy : "");
-  if (d->no_proxy) insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy);
-  if (d->ca) insitu__http_set_text(e, CURLOPT_CAINFO, d->ca);
+  if (d->proxy || direct) ok = insitu__http_set_text(e, CURLOPT_PROXY, d->proxy && !r->direct ? d->proxy : "") && ok;
+  if (direct && !d->proxy) ok = insitu__http_set_text(e, CURLOPT_NOPROXY, "") && ok; /* or curl looks at the environment */
+  if (d->no_proxy) ok = insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy) && ok;
+  if (d->ca) ok = insitu__http_set_text(e, CURLOPT_CAINFO, d->ca) && ok;
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYHOST, 0);
-  insitu__http_set_text(e, CURLOPT_USERAGENT, d->agent);
-  insitu__http_set_text(e, CURLOPT_ACCEPT_ENCODING, r->iov ? NULL : ""); /* texts only: bytes arrive as they are stored */
-  insitu__http_set_pointer(e, CURLOPT_HTTPHEADER, t->headers);
-  insitu__http_set_pointer(e, CURLOPT_RESOLVE, t->resolve);
+  if (!t->http->agent) ok = insitu__http_set_text(e, CURLOPT_USERAGENT, d->agent) && ok;
+  if (!r->iov) ok = insitu__http_set_text(e, CURLOPT_ACCEPT_ENCODING, "") && ok; /* texts only: bytes arrive as they are stored */
   insitu__http_set_pointer(e, CURLOPT_PRIVATE, t);
   insitu__http_set_pointer(e, CURLOPT_ERRORBUFFER, t->error);
   curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
@@ -6244,8 +6314,26 @@ static void insitu__http_options_set(struct insitu__http_transfer *t) {
   else if (r->method && strcmp(r->method, "GET")) {
     curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
     insitu__http_set_pointer(e, CURLOPT_POSTFIELDS, (void *)(uintptr_t)(r->body ? r->body : ""));
-    insitu__http_set_text(e, CURLOPT_CUSTOMREQUEST, r->method);
+    ok = insitu__http_set_text(e, CURLOPT_CUSTOMREQUEST, r->method) && ok;
   }
+  return ok;
+}
+/* False: no memory. A reset and all options take longer than the rest of what we do for a request, so a handle keeps them from one
+ * plain request to another on the same origin: these differ in nothing but url, header lines and addresses, which are set each
+ * time. Whatever else a request may want (a method, a body, a text, times, a connection of its own, no proxy, a password in its
+ * url) makes it one that is not plain, before and after which all options are reset; and so does an answer that is no success or
+ * a transfer that curl or we broke off. What the desc says stays for all of a store's requests. */
+static bool insitu__http_options_set(struct insitu__http_transfer *t, uint64_t origin) {
+  struct insitu__http_request *r = t->request;
+  bool get = !r->method || !strcmp(r->method, "GET"), usual = !r->connect_ms && !r->stall_ms && !r->fresh && !r->direct;
+  bool plain = origin && get && usual && r->iov && !r->n_body && t != r->twin;
+  bool same = t->kept && plain && t->origin == origin;
+  t->kept = false;
+  t->plain = plain;
+  t->origin = origin;
+  if (!same && !insitu__http_options_all(t)) return false;
+  insitu__http_set_pointer(t->easy, CURLOPT_RESOLVE, t->resolve);
+  return insitu__http_lines(t) && curl_easy_setopt(t->easy, CURLOPT_URL, r->url) == CURLE_OK;
 }
 /* Begins a transfer for the request; NULL: no memory. */
 static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, struct insitu__http_request *r, bool twin) {
@@ -6265,16 +6353,13 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   t->begun = t->headed = false;
   t->header_bytes = t->said = 0;
   t->error[0] = 0;
-  t->began = insitu__base_now();
+  t->began = h->desc.hedge ? insitu__base_now() : 0;
   insitu__http_answer_init(&t->answer);
   if (twin) r->twin = t;
   else r->sent = t;
-  bool ok = true;
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) ok = ok && insitu__http_lines(&t->headers, r->headers[i]);
-  if (r->n_body) ok = ok && insitu__http_lines(&t->headers, "Expect:"); /* no waiting for 100 Continue */
-  insitu__http_host_of(h, r->url, host, sizeof host);
-  if (host[0]) ok = ok && insitu__http_addresses(h, t, host);
-  insitu__http_options_set(t);
+  uint64_t origin = insitu__http_host_of(h, r->url, host, sizeof host);
+  bool ok = !host[0] || insitu__http_addresses(h, t, host);
+  ok = ok && insitu__http_options_set(t, origin);
   t->next = h->active;
   t->link = &h->active;
   if (t->next) t->next->link = &t->next;
@@ -6328,6 +6413,8 @@ static void insitu__http_ended(struct insitu__http *h, struct insitu__http_trans
     return;
   }
   if (r->timing) insitu__http_measure(t->easy, r->timing);
+  int status = r->answer.status; /* after other answers curl's own state is reset, too */
+  t->kept = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
   r->result = result;
   curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &r->tunnel);
   if (result)
@@ -6342,6 +6429,11 @@ static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the firs
   if (h->multi) return true;
   curl_socket_callback on_socket = insitu__http_on_socket;
   curl_multi_timer_callback on_timer = insitu__http_on_timer;
+  if (!h->proxied && !h->agent) { /* cheaper as a line of ours than as curl's option; a proxy is told by that alone */
+    struct insitu__text_buffer line = {0};
+    if (!insitu__text_buffer_printf(&line, "User-Agent: %s", h->desc.agent)) return insitu__text_buffer_free(&line), false;
+    h->agent = line.text;
+  }
   h->multi = curl_multi_init();
   if (!h->multi) return false;
   curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
@@ -6411,7 +6503,7 @@ static void insitu__http_sweep(struct insitu__http *h) {
 static bool insitu__http_turn(struct insitu__reactor_source *source) {
   struct insitu__http *h = (struct insitu__http *)(void *)source;
   int running, left;
-  if (h->timer != INT64_MAX && h->timer <= insitu__base_now()) {
+  if (h->timer != INT64_MAX && (!h->timer || h->timer <= insitu__base_now())) {
     h->timer = INT64_MAX; /* curl sets it anew */
     h->news = true;
     curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
@@ -6446,6 +6538,8 @@ static void insitu__http_end(struct insitu__reactor_source *source) { /* no coro
   h->idle = NULL;
   if (h->multi) curl_multi_cleanup(h->multi);
   h->multi = NULL;
+  insitu__mem_free(h->agent);
+  h->agent = NULL;
   while (h->sockets) insitu__http_socket_close(h, h->sockets);
 }
 
@@ -6477,14 +6571,17 @@ static void insitu__http_lookup(void *arg, unsigned worker) {
   }
   freeaddrinfo(list);
 }
+static bool insitu__http_proxied(const struct insitu__http *h) {
+  static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}; /* curl's */
+  bool proxied = h->desc.proxy != NULL;
+  for (size_t i = 0; i < sizeof names / sizeof *names && !h->desc.isolated; i++) proxied = proxied || getenv(names[i]);
+  return proxied;
+}
 static void insitu__http_resolve_await(struct insitu__http *h, const char *url) {
   char name[sizeof h->host->name];
   struct insitu__http_host *host = NULL, *oldest = NULL;
-  static const char *const proxies[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}; /* curl's */
-  bool proxy = h->desc.proxy != NULL;
-  for (size_t i = 0; i < sizeof proxies / sizeof *proxies && !h->desc.isolated; i++) proxy = proxy || getenv(proxies[i]);
   insitu__http_host_of(h, url, name, sizeof name);
-  if (!name[0] || proxy) return; /* the proxy resolves */
+  if (!name[0] || h->proxied) return; /* the proxy resolves */
   for (unsigned i = 0; i < INSITU__MAX_HOSTS && !host; i++) {
     struct insitu__http_host *one = &h->host[i];
     if (!strcmp(one->name, name)) host = one;
@@ -6592,6 +6689,7 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   if (!h->attached) {
     insitu__reactor_attach(h->reactor, &h->source);
     h->attached = true;
+    h->proxied = insitu__http_proxied(h);
   }
   insitu__http_resolve_await(h, r->url);
   insitu__http_answer_init(&r->answer);
@@ -8072,7 +8170,7 @@ static insitu_status insitu__cloud_renew_await(struct insitu__cloud *c, bool for
 
 static bool insitu__cloud_key(struct insitu__cloud *c, const char *key) { /* path of an object */
   struct insitu__text_buffer *b = &c->at;
-  insitu__text_buffer_printf(b, "%s", c->path);
+  insitu__text_buffer_add(b, c->path);
   if (c->prefix[0] && insitu__text_buffer_bytes(b, "/", 1)) insitu__sign_escape(b, c->prefix, strlen(c->prefix), true);
   if (key[0] && insitu__text_buffer_bytes(b, "/", 1)) insitu__sign_escape(b, key, strlen(key), true);
   return b->n || insitu__text_buffer_bytes(b, "/", 1);
@@ -8099,9 +8197,9 @@ static bool insitu__cloud_list(struct insitu__cloud *c, const struct insitu__clo
 static bool insitu__cloud_headers(struct insitu__cloud *c, const struct insitu__cloud_ask *ask, struct insitu__http_request *r) {
   bool azure = c->kind == INSITU__CLOUD_AZURE, ok = true;
   const char *token = c->keys.id ? NULL : c->keys.token;
-  if (ask->range) ok = insitu__http_header(r, "%s: %s", azure ? "x-ms-range" : "Range", ask->range);
-  if (ask->if_match) ok = ok && insitu__http_header(r, "If-Match: %s", ask->if_match);
-  if (ask->if_none_match) ok = ok && insitu__http_header(r, "If-None-Match: %s", ask->if_none_match);
+  if (ask->range) ok = insitu__http_header_text(r, azure ? "x-ms-range" : "Range", ask->range);
+  if (ask->if_match) ok = ok && insitu__http_header_text(r, "If-Match", ask->if_match);
+  if (ask->if_none_match) ok = ok && insitu__http_header_text(r, "If-None-Match", ask->if_none_match);
   if (c->kind == INSITU__CLOUD_S3 && insitu__cloud_flag(c, INSITU__CLOUD_PAYER, false))
     ok = ok && insitu__http_header(r, "x-amz-request-payer: requester");
   if (c->set[INSITU__CLOUD_PROJECT]) ok = ok && insitu__http_header(r, "x-goog-user-project: %s", c->set[INSITU__CLOUD_PROJECT]);
@@ -8111,7 +8209,7 @@ static bool insitu__cloud_headers(struct insitu__cloud *c, const struct insitu__
     ok = ok && insitu__http_header(r, "x-ms-version: " INSITU__CLOUD_AZURE_VERSION) &&
          insitu__http_header(r, "x-ms-date: %s", date);
   }
-  if (c->basic && !token) ok = ok && insitu__http_header(r, "Authorization: %s", c->basic);
+  if (c->basic && !token) ok = ok && insitu__http_header_text(r, "Authorization", c->basic);
   if (token) ok = ok && insitu__http_header(r, "Authorization: Bearer %s", token);
   return ok;
 }
@@ -8142,8 +8240,10 @@ static insitu_status insitu__cloud_prepare_await(
   r->method = ask->what == INSITU__CLOUD_HEAD ? "HEAD" : "GET";
   bool ok = ask->what == INSITU__CLOUD_LIST ? insitu__cloud_list(c, ask) : insitu__cloud_key(c, ask->key);
   if (c->query) insitu__text_buffer_printf(query, "%s%s", query->n ? "&" : "", c->query);
-  ok = ok && !at->failed && !query->failed &&
-       insitu__text_buffer_printf(&r->own_url, "%s%s%s%s", c->base, at->text, query->n ? "?" : "", query->text);
+  ok = ok && !at->failed && !query->failed && insitu__text_buffer_add(&r->own_url, c->base) &&
+       insitu__text_buffer_bytes(&r->own_url, at->text, at->n);
+  if (query->n)
+    ok = ok && insitu__text_buffer_add(&r->own_url, "?") && insitu__text_buffer_bytes(&r->own_url, query->text, query->n);
   r->url = r->own_url.text;
   if (ok && insitu__cloud_headers(c, ask, r) && insitu__cloud_authorize(c, r)) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_NOMEM,
@@ -11287,8 +11387,10 @@ static insitu_status insitu__store_fetch_prepare_await(struct insitu__store_fetc
   insitu__http_request_reset(r);
   r->first = tail ? INSITU__RING_TAIL : f->offset + f->had;
   r->bytes = f->bytes ? f->bytes - f->had : 0;
-  if (tail) snprintf(range, sizeof range, "bytes=-%" PRIu64, r->bytes);
-  else snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, r->first, r->first + r->bytes - 1);
+  char *at = (char *)memcpy(range, "bytes=", 6) + 6;
+  if (!tail) at += insitu__text_decimal(r->first, at);
+  *at++ = '-';
+  at[insitu__text_decimal(tail ? r->bytes : r->first + r->bytes - 1, at)] = 0;
   if (r->bytes) ask.range = range;
   bool any = f->store->remote->http.desc.any_etag || !strncmp(f->etag, "W/", 2); /* a weak one never matches */
   if ((f->had || f->pinned) && f->etag[0] && !any) ask.if_match = f->etag;
@@ -14508,11 +14610,11 @@ static int64_t insitu__zarr_chunk_key(const struct insitu__zarr_array *a, const 
   else if (a->axes == 0) buf[n++] = '0';
   for (unsigned i = 0; i < a->axes; i++) {
     char digits[20];
-    unsigned d = 0;
-    for (uint64_t v = index[i]; d == 0 || v; v /= 10) digits[d++] = (char)('0' + v % 10);
+    unsigned d = insitu__text_decimal(index[i], digits);
     if (cap - n < d + (lead || i) + 1) return INSITU_E_ARG;
     if (lead || i) buf[n++] = a->separator;
-    while (d) buf[n++] = digits[--d];
+    memcpy(buf + n, digits, d);
+    n += d;
   }
   buf[n] = 0;
   return (int64_t)n;

@@ -2,10 +2,61 @@
  * refuses; and what is taken as the answer to a range. */
 #include "server.h"
 #include <curl/curl.h>
-static int refusals; /* of curl, to come */
+static int refusals;            /* of curl, to come */
+static int resets, resets_sent; /* of handles: so far, and when one was sent last */
+enum { OPTIONS = 64, VALUE = 512 };
+static struct {
+  CURL *easy;
+  unsigned n;
+  struct {
+    CURLoption id;
+    char value[VALUE];
+  } one[OPTIONS];
+  char all[8192]; /* in order of their numbers, when it was sent */
+} known;          /* which options the last handle has */
+static void know_none(CURL *easy) {
+  known.easy = easy;
+  known.n = 0;
+  resets++;
+}
+static void know(CURL *easy, CURLoption id, uintptr_t value) {
+  unsigned i = 0, n = 0;
+  if (easy != known.easy) know_none(easy);
+#if LIBCURL_VERSION_NUM >= 0x074900 /* before, curl does not tell what an option's value is */
+  const struct curl_easyoption *option = curl_easy_option_by_id(id);
+  while (i < known.n && known.one[i].id != id) i++;
+  if (i == known.n) known.n++;
+  if (known.n >= OPTIONS) abort();
+  known.one[i].id = id;
+  char *text = known.one[i].value;
+  text[0] = 0;
+  if (option->type == CURLOT_STRING && value) snprintf(text, VALUE, "'%s'", (char *)value); /* an empty one counts */
+  else if (option->type == CURLOT_STRING) text[0] = 0;
+  else if (option->type == CURLOT_SLIST)
+    for (struct curl_slist *l = (struct curl_slist *)value; l; l = l->next)
+      n += (unsigned)snprintf(text + n, VALUE - n, "%s|", l->data);
+  else if (option->type == CURLOT_OBJECT || option->type == CURLOT_CBPTR) snprintf(text, VALUE, "%s", value ? "set" : "");
+  else snprintf(text, VALUE, "%lu", (unsigned long)value);
+  if (!text[0]) known.one[i] = known.one[--known.n]; /* as if it had never been set */
+#else
+  (void)i, (void)n, (void)id, (void)value;
+#endif
+}
+static int by_id(const void *a, const void *b) {
+  return *(const CURLoption *)a < *(const CURLoption *)b ? -1 : 1;
+}
 static CURLMcode add_handle(CURLM *multi, CURL *easy) {
+  unsigned n = 0;
+  resets_sent = resets;
+  qsort(known.one, known.n, sizeof *known.one, by_id);
+  for (unsigned i = 0; i < known.n; i++)
+    n += (unsigned)snprintf(known.all + n, sizeof known.all - n, "%d=%s\n", (int)known.one[i].id, known.one[i].value);
+  known.all[n] = 0;
   return refusals && refusals-- ? CURLM_OUT_OF_MEMORY : curl_multi_add_handle(multi, easy);
 }
+#undef curl_easy_setopt
+#define curl_easy_setopt(easy, id, value) (know(easy, id, (uintptr_t)(value)), (curl_easy_setopt)(easy, id, value))
+#define curl_easy_reset(easy) (know_none(easy), curl_easy_reset(easy))
 #define curl_multi_add_handle(multi, easy) add_handle(multi, easy)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -335,6 +386,116 @@ static void test_names(void **state) { /* a name's addresses are asked for again
   assert_int_equal(lookup.n, 0);
 }
 
+/* ---- a handle that is used again ---- */
+/* Requests of every kind, each of them after each other one on the same handle: it has the very options, and the server sees the
+ * very bytes, as if it were the first. */
+static struct server *second;
+struct kind {
+  const char *name, *method, *key, *header, *header2, *body;
+  uint64_t first, bytes;
+  int64_t connect_ms, stall_ms;
+  bool text, fresh, direct, timing, user, other;
+};
+static const struct kind kinds[] = {{"range", .key = "o", .header = "Range: bytes=2-4", .first = 2, .bytes = 3},
+    {"another range", .key = "p", .header = "Range: bytes=5-9", .first = 5, .bytes = 5}, {"whole", .key = "o"},
+    {"a GET by name", "GET", .key = "p"},
+    {"more headers", .key = "o", .header = "Authorization: Bearer x", .header2 = "If-Match: *"}, {"not there", .key = "absent"},
+    {"refused", .key = "refused"}, {"unauthorized", .key = "unauthorized"}, {"broken", .key = "broken"},
+    {"beyond", .key = "o", .header = "Range: bytes=90-99", .first = 90, .bytes = 10}, {"text", .key = "o", .text = true},
+    {"head", "HEAD", .key = "o"}, {"head into text", "HEAD", .key = "p", .text = true},
+    {"post", "POST", .key = "o", .body = "a=b", .text = true}, {"put", "PUT", .key = "q", .body = "", .text = true},
+    {"patient", .key = "o", .connect_ms = 1234, .stall_ms = 4321}, {"fresh", .key = "o", .fresh = true},
+    {"direct", .key = "o", .direct = true}, {"timed", .key = "o", .timing = true}, {"user", .key = "o", .user = true},
+    {"elsewhere", .key = "o", .other = true}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+static struct outcome {
+  insitu_status status;
+  int answer;
+  uint64_t placed;
+  char body[64], head[1000], options[sizeof known.all];
+} now, alone[KINDS];
+static void last_head(void *user, const struct server_logged *l) {
+  snprintf(user, sizeof now.head, "%s", l->head);
+}
+static void send_kind(void *arg) {
+  const struct kind *k = arg;
+  struct insitu__http_timing timing;
+  insitu_error err = {0};
+  char url[300], body[sizeof now.body] = "";
+  struct iovec iov = {body, 20};
+  const char *base = server_url(k->other ? second : server, k->key);
+  snprintf(url, sizeof url, "http://%s%s", k->user ? "me:secret@" : "", base + strlen("http://"));
+  struct insitu__http_request r = {.method = k->method, .url = url, .first = k->first, .bytes = k->bytes, .body = k->body};
+  r.n_body = k->body ? strlen(k->body) : 0;
+  r.connect_ms = k->connect_ms;
+  r.stall_ms = k->stall_ms;
+  r.fresh = k->fresh;
+  r.direct = k->direct;
+  if (k->timing) r.timing = &timing;
+  if (!k->text) r.iov = &iov, r.n_iov = 1;
+  bool ok =
+      (!k->header || insitu__http_header(&r, "%s", k->header)) && (!k->header2 || insitu__http_header(&r, "%s", k->header2));
+  memset(&now, 0, sizeof now);
+  now.status = ok ? insitu__http_await(&store.remote->http, &r, &err) : INSITU_E_NOMEM;
+  now.answer = r.answer.status;
+  now.placed = r.placed;
+  snprintf(now.body, sizeof now.body, "%s", k->text && r.text.text ? r.text.text : body);
+  memcpy(now.options, known.all, sizeof now.options);
+  insitu__http_request_free(&r);
+}
+static void sent(const struct kind *k, bool proxy) {
+  struct server *at = k->other || (proxy && !k->direct) ? second : server;
+  assert_int_equal(insitu__reactor_call(&reactor, send_kind, (void *)(uintptr_t)k), INSITU_OK);
+  server_logged(at, 0, last_head, now.head);
+}
+static bool is_plain(const struct kind *k) {
+  return (!k->method || !strcmp(k->method, "GET")) && !k->text && !k->fresh && !k->direct && !k->user && !k->connect_ms;
+}
+static void test_kept(void **state) {
+  (void)state;
+  second = server_start(&(struct server_options){.threads = 1});
+  struct server *both[] = {server, second};
+  server_reset(server);
+  for (int i = 0; i < 2; i++) {
+    server_text(both[i], "o", i ? "abcdefghijkl" : "0123456789");
+    server_text(both[i], "p", "nopqrstuvwxyz");
+    server_rule(both[i], (struct server_rule){.key = "refused", .fault = SERVER_STATUS, .status = 403});
+    server_rule(both[i], (struct server_rule){.key = "unauthorized", .fault = SERVER_STATUS, .status = 401});
+    server_rule(both[i], (struct server_rule){.key = "broken", .fault = SERVER_CLOSE, .at = 20});
+  }
+  for (int proxy = 0; proxy < 2; proxy++) {
+    char url[100];
+    const insitu_option option = {"proxy_url", url};
+    snprintf(url, sizeof url, "%s", server_url(second, ""));
+    for (int k = 0; k < KINDS; k++) {
+      open_store(EPOLL, &option, (uint64_t)proxy);
+      sent(&kinds[k], proxy);
+      alone[k] = now;
+      close_store();
+    }
+    open_store(EPOLL, &option, (uint64_t)proxy);
+    for (int a = 0; a < KINDS; a++)
+      for (int b = 0; b < KINDS; b++) {
+        sent(&kinds[a], proxy);
+        int before = resets_sent;
+        bool kept = is_plain(&kinds[a]) && is_plain(&kinds[b]) && kinds[a].other == kinds[b].other && !now.status;
+        kept = kept && (now.answer == 200 || now.answer == 206 || now.answer == 404);
+        sent(&kinds[b], proxy);
+        const struct outcome *want = &alone[b];
+        if (strcmp(now.options, want->options))
+          fail_msg("%s after %s: it has the options\n%snot\n%s", kinds[b].name, kinds[a].name, now.options, want->options);
+        if (strcmp(now.head, want->head))
+          fail_msg("%s after %s: '%s', not '%s'", kinds[b].name, kinds[a].name, now.head, want->head);
+        if (now.status != want->status || now.answer != want->answer || now.placed != want->placed ||
+            strcmp(now.body, want->body))
+          fail_msg("%s after %s: another answer, %d and not %d", kinds[b].name, kinds[a].name, now.answer, want->answer);
+        if (kept != (resets_sent == before)) fail_msg("%s after %s: kept, or not", kinds[b].name, kinds[a].name);
+      }
+    close_store();
+  }
+  server_stop(&second);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_retry_after),
@@ -349,6 +510,7 @@ int main(void) {
       cmocka_unit_test(test_refusing_curl),
       cmocka_unit_test(test_slowed_down),
       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_kept),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
