@@ -706,6 +706,103 @@ static void *uploads(void *arg) { /* what it polls orders the other thread's ref
   }
   return NULL;
 }
+/* A captured copy and fill run when they are launched, and race like others; what is unsafe or no copy spoils a capture. */
+static void test_graphs(void **state) {
+  cudaGraph_t graph = NULL;
+  cudaGraphExec_t exec = NULL;
+  void *p = NULL;
+  unsigned char seen[64];
+  (void)state;
+  cudasim_reset(1, 1);
+  cudasim_delay(CUDASIM_NEVER, 0);
+  cudaStream_t s = new_stream(cudaStreamNonBlocking), other = new_stream(cudaStreamNonBlocking);
+  cudaEvent_t e = new_event();
+  char *from = new_device(64), *to = new_device(64);
+  OK(cudaMemsetAsync(from, 7, 64, s));
+  OK(cudaMemsetAsync(to, 1, 64, s));
+  OK(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal));
+  OK(cudaMemcpyAsync(to, from, 64, cudaMemcpyDeviceToDevice, s));
+  OK(cudaMemsetAsync(from, 9, 64, s));
+  assert_int_equal(cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal), cudaErrorInvalidValue);
+  OK(cudaStreamEndCapture(s, &graph));
+  OK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cudaGraphDestroy(graph));
+  OK(cudasim_save(s, to, 64, seen));
+  OK(cudaStreamSynchronize(s));
+  assert_int_equal(seen[63], 1);
+  for (int i = 0; i < 2; i++) {
+    OK(cudaGraphLaunch(exec, s));
+    OK(cudasim_save(s, to, 64, seen));
+    OK(cudaStreamSynchronize(s));
+    assert_int_equal(seen[63], i ? 9 : 7);
+  }
+  no_findings();
+  OK(cudasim_fill(other, from, 64, 3));
+  OK(cudaGraphLaunch(exec, s));
+  assert_true(cudasim_count().races > 0);
+  assert_int_equal(cudasim_findings(), cudasim_count().races);
+  OK(cudaGraphExecDestroy(exec));
+  cudasim_finish();
+  for (int i = 0; i < 4; i++) { /* 3: in relaxed mode, which forbids others nothing */
+    uint64_t captures = cudasim_count().captures;
+    OK(cudaStreamBeginCapture(s, i == 3 ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal));
+    if (i == 0) assert_int_equal(cudaEventRecord(e, s), cudaErrorStreamCaptureIsolation);
+    if (i == 1) assert_int_equal(cudaMalloc(&p, 64), cudaErrorStreamCaptureUnsupported);
+    if (i == 2) assert_int_equal(cudaLaunchHostFunc(s, free, NULL), cudaErrorStreamCaptureUnsupported);
+    if (i == 3) OK(cudaEventQuery(e));
+    assert_int_equal(cudasim_count().captures, captures + (i < 3));
+    assert_int_equal(cudaStreamEndCapture(s, &graph), i < 3 ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
+    assert_true((graph != NULL) == (i == 3));
+  }
+  assert_int_equal(cudasim_count().graphs, 1);
+  OK(cudaGraphDestroy(graph));
+  assert_int_equal(cudasim_count().graphs, 0);
+  assert_int_equal(cudaStreamEndCapture(s, &graph), cudaErrorInvalidValue);
+}
+static void count_up(void *n) {
+  ++*(int *)n;
+}
+/* Fills, host functions and times: all in their stream's order */
+static void test_rest(void **state) {
+  int n = 0, version = -1;
+  float ms = -1;
+  char text[16];
+  struct cudaDeviceProp properties;
+  cudaEvent_t begin, end;
+  (void)state;
+  cudasim_reset(2, 1);
+  cudasim_delay(CUDASIM_NEVER, 0);
+  cudaStream_t s = new_stream(cudaStreamNonBlocking), other = new_stream(cudaStreamNonBlocking);
+  char *device = new_device(64), *pinned = new_pinned(64);
+  OK(cudaEventCreateWithFlags(&begin, cudaEventDefault));
+  OK(cudaEventCreateWithFlags(&end, cudaEventDefault));
+  OK(cudaEventRecord(begin, s));
+  OK(cudaMemsetAsync(device, 5, 64, s));
+  OK(cudaLaunchHostFunc(s, count_up, &n));
+  OK(cudaMemcpyAsync(pinned, device, 64, cudaMemcpyDeviceToHost, s));
+  OK(cudaEventRecord(end, s));
+  assert_int_equal(n, 0);
+  assert_int_equal(cudaEventElapsedTime(&ms, begin, end), cudaErrorNotReady);
+  OK(cudaStreamSynchronize(s));
+  assert_int_equal(n, 1);
+  assert_int_equal(pinned[63], 5);
+  OK(cudaEventElapsedTime(&ms, begin, end));
+  assert_true(ms > 0 && ms < 1);
+  assert_int_equal(cudaEventElapsedTime(&ms, begin, new_event()), cudaErrorInvalidResourceHandle);
+  no_findings();
+  OK(cudaMemsetAsync(device, 6, 64, s));
+  OK(cudaMemsetAsync(device, 7, 64, other));
+  assert_int_equal(cudasim_count().races, 1);
+  assert_int_equal(cudaMemsetAsync(text, 7, 1, s), cudaErrorInvalidValue);
+  assert_int_equal(cudasim_count().misuses, 1);
+  OK(cudaRuntimeGetVersion(&version));
+  assert_int_equal(version, 0); /* no real one's */
+  OK(cudaGetDeviceProperties(&properties, 1));
+  assert_non_null(strstr(properties.name, "SIMULATED"));
+  assert_int_equal(cudaGetDeviceProperties(&properties, 2), cudaErrorInvalidDevice);
+  OK(cudaDeviceGetPCIBusId(text, sizeof text, 1));
+  assert_string_equal(text, "ffff:ff:01.0");
+}
 static void test_threads(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -831,7 +928,8 @@ int main(void) {
       cmocka_unit_test(test_limits), cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_unpinned), cmocka_unit_test(test_poisoned_source), cmocka_unit_test(test_no_device),
       cmocka_unit_test(test_injected), cmocka_unit_test(test_sticky), cmocka_unit_test(test_captures),
-      cmocka_unit_test(test_threads), cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_faults_of_threads),
-      cmocka_unit_test(test_fork), cmocka_unit_test(test_many_streams)};
+      cmocka_unit_test(test_graphs), cmocka_unit_test(test_rest), cmocka_unit_test(test_threads),
+      cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_faults_of_threads), cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_many_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

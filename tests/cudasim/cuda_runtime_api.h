@@ -1,6 +1,6 @@
-/* Declarations of a simulated CUDA runtime, for tests on machines without a GPU: only the calls that insitubatch.h makes, with the
- * names, values and signatures of the real API (12 and 13 are alike in these). cudasim.c holds the implementation, cudasim.h what
- * tests control it by. Found as <cuda_runtime_api.h> with -Itests/cudasim. */
+/* Declarations of a simulated CUDA runtime, for tests on machines without a GPU: only the calls that insitubatch.h and tests/gpu.c
+ * make, with the names, values and signatures of the real API (12 and 13 are alike in these). cudasim.c holds the implementation,
+ * cudasim.h what tests control it by. Found as <cuda_runtime_api.h> with -Itests/cudasim. */
 #ifndef CUDASIM_CUDA_RUNTIME_API_H
 #define CUDASIM_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -17,6 +17,14 @@ extern "C" {
 
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;
+typedef struct CUgraph_st *cudaGraph_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
+typedef void (*cudaHostFn_t)(void *userData);
+struct cudaDeviceProp { /* of what the real one has; its size and the places in it differ between releases */
+  char name[256];
+  size_t totalGlobalMem;
+  int major, minor, asyncEngineCount;
+};
 
 enum cudaError {
   cudaSuccess = 0,
@@ -97,6 +105,21 @@ const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
+
+/* The rest: tests/gpu.c alone */
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
+cudaError_t cudaDeviceGetPCIBusId(char *text, int room, int device);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end);
+cudaError_t cudaMemsetAsync(void *device, int value, size_t count, cudaStream_t stream CUDASIM_DEFAULT(0));
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user);
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags CUDASIM_DEFAULT(0));
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
 #ifdef __cplusplus
 }

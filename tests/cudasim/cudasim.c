@@ -20,14 +20,16 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { SIM_SLOTS = 128, SIM_TEXTS = 32, SIM_JUNK = 16 << 20 };
+enum { SIM_SLOTS = 128, SIM_TEXTS = 32, SIM_JUNK = 16 << 20, SIM_NODES = 64 };
 enum { SIM_OPEN = 0, SIM_READ_ONLY = 1, SIM_SHUT = 2 }; /* of a page */
 
 static const char *const sim_names[] = {"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaMemGetInfo",
     "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamSynchronize", "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
     "cudaEventDestroy", "cudaEventRecord", "cudaEventQuery", "cudaEventSynchronize", "cudaHostAlloc", "cudaFreeHost",
     "cudaMalloc", "cudaFree", "cudaMemcpyAsync", "cudaGetErrorString", "cudaGetErrorName", "cudaGetLastError",
-    "cudaThreadExchangeStreamCaptureMode"};
+    "cudaThreadExchangeStreamCaptureMode", "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaGetDeviceProperties",
+    "cudaDeviceGetPCIBusId", "cudaEventElapsedTime", "cudaMemsetAsync", "cudaLaunchHostFunc", "cudaStreamBeginCapture",
+    "cudaStreamEndCapture", "cudaGraphInstantiateWithFlags", "cudaGraphLaunch", "cudaGraphDestroy", "cudaGraphExecDestroy"};
 enum { SIM_N_CALLS = sizeof sim_names / sizeof *sim_names };
 
 typedef struct sim_clock {
@@ -42,9 +44,30 @@ typedef struct sim_op {
   const char *src;
   void *staged; /* a copy's pageable source, as it was at the call; what a kernel owns */
   size_t bytes;
+  bool sets; /* dst to value: cudaMemsetAsync */
+  unsigned char value;
+  cudaHostFn_t host_fn;
   cudasim_fn *fn;
   void *arg, *reads[CUDASIM_RANGES], *writes[CUDASIM_RANGES];
 } sim_op;
+
+/* A copy, or with src NULL a fill; a graph is a row of them */
+typedef struct sim_node {
+  void *dst;
+  const void *src;
+  size_t bytes;
+  int value;
+  enum cudaMemcpyKind kind;
+} sim_node;
+struct CUgraph_st {
+  size_t n;
+  enum cudaStreamCaptureMode mode;
+  bool spoilt;
+  sim_node nodes[SIM_NODES];
+};
+struct CUgraphExec_st {
+  struct CUgraph_st graph;
+};
 
 typedef struct sim_access {
   size_t from, to;
@@ -73,10 +96,11 @@ typedef struct sim_slot {
   uint64_t enqueued, done;
   sim_clock now; /* what has been done when all that is enqueued, and waited for, is */
   sim_op *head, **tail;
+  cudaGraph_t graph; /* cudaStreamBeginCapture began it */
 } sim_slot;
 
 typedef struct sim_event {
-  bool live;
+  bool live, timing;
   int device;
   unsigned generation;
   sim_clock at;
@@ -93,6 +117,7 @@ static struct {
   unsigned stall;
   bool late; /* the error of this call is one of earlier work: what destroys, frees or synchronises goes on */
   bool capture;
+  unsigned captures; /* of streams, in global mode */
   cudasim_when when;
   unsigned steps;
   size_t memory, pinned;
@@ -353,7 +378,9 @@ static bool sim_run_one(const sim_clock *within, bool fair) {
   }
   if (!n) return false;
   sim_slot *s = &sim.slots[ready[sim_below((uint64_t)n)]];
-  if (s->head->dst) sim_copy(s->head->dst, s->head->staged ? s->head->staged : s->head->src, s->head->bytes);
+  if (s->head->sets) memset(s->head->dst, s->head->value, s->head->bytes);
+  else if (s->head->dst) sim_copy(s->head->dst, s->head->staged ? s->head->staged : s->head->src, s->head->bytes);
+  if (s->head->host_fn) s->head->host_fn(s->head->arg);
   if (s->head->fn) s->head->fn(s->head->reads, s->head->writes, s->head->arg);
   sim_drop(s);
   return true;
@@ -378,6 +405,7 @@ static int sim_new_slot(sim_kind kind, int device, bool blocking) {
     s->device = device;
     s->blocking = blocking;
     s->capturing = false;
+    s->graph = NULL;
     s->thread = sim_thread.id;
     memset(&s->now, 0, sizeof s->now);
     s->tail = &s->head;
@@ -435,8 +463,10 @@ static void sim_poison(cudaError_t e) { /* nothing runs any more, so nothing is 
   sim_learn(&all);
 }
 static bool sim_unsafe(const char *name) {
-  if (!sim.capture || sim_thread.mode != cudaStreamCaptureModeGlobal) return false;
-  sim_found(&sim.counts.captures, "%s while another thread captures a graph", name);
+  if (!(sim.capture || sim.captures) || sim_thread.mode != cudaStreamCaptureModeGlobal) return false;
+  sim_found(&sim.counts.captures, "%s while %s captures a graph", name, sim.capture ? "another thread" : "somebody");
+  for (int i = 0; i < SIM_SLOTS; i++)
+    if (sim.slots[i].graph && sim.slots[i].graph->mode == cudaStreamCaptureModeGlobal) sim.slots[i].graph->spoilt = true;
   return true;
 }
 static void sim_called(const char *name) {
@@ -488,6 +518,7 @@ static cudaError_t sim_captured(int slot, const char *name, cudaError_t error) {
     return cudaErrorStreamCaptureImplicit;
   }
   if (!s->capturing) return cudaSuccess;
+  if (s->graph) s->graph->spoilt = true;
   sim_found(&sim.counts.captures, "%s on a stream that is being captured", name);
   return error;
 }
@@ -584,7 +615,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
       memset(&sim.events[sim.n_events++], 0, sizeof *sim.events);
     }
     sim_event *made = &sim.events[i];
-    *made = (sim_event){.live = true, .device = sim_thread.device, .generation = made->generation};
+    *made = (sim_event){
+        .live = true, .timing = !(flags & cudaEventDisableTiming), .device = sim_thread.device, .generation = made->generation};
     *event = sim_handle(i, made->generation, SIM_EVENT_MARK);
     sim.counts.events++;
     sim.counts.event_creates++;
@@ -735,44 +767,192 @@ static bool sim_within(const sim_block *b, const void *at, size_t bytes, const c
   }
   return true;
 }
+/* Enqueues a copy, or where src is NULL a fill with a value. */
+static cudaError_t sim_move(
+    const char *name, void *dst, const void *src, int value, size_t count, enum cudaMemcpyKind kind, int slot) {
+  sim_block *to = sim_find(dst), *from = src ? sim_find(src) : NULL;
+  if (!sim_within(to, dst, count, name) || !sim_within(from, src, count, name)) return cudaErrorInvalidValue;
+  bool to_device = to && to->device != CUDASIM_PINNED, from_device = from && from->device != CUDASIM_PINNED;
+  unsigned real = (from_device ? 2u : 0) + to_device; /* the values of enum cudaMemcpyKind */
+  if (src && ((unsigned)kind > cudaMemcpyDefault || (kind != cudaMemcpyDefault && (unsigned)kind != real))) {
+    sim_found(&sim.counts.misuses, "%s: kind %d, but the addresses say %u", name, (int)kind, real);
+    return cudaErrorInvalidValue;
+  }
+  if (!src && !to) {
+    sim_found(&sim.counts.misuses, "%s: %p is neither on a device nor pinned", name, dst);
+    return cudaErrorInvalidValue;
+  }
+  int device = sim.slots[slot].device;
+  if (src) {
+    if (!to || !from) {
+      sim.counts.unpinned_copies++;
+      if (sim_unsafe("cudaMemcpyAsync of memory that is not pinned")) return cudaErrorStreamCaptureUnsupported;
+    }
+    sim.counts.copies++;
+    sim.counts.copy_bytes += count;
+    sim.counts.foreign_copies += (to_device && to->device != device) || (from_device && from->device != device);
+  }
+  sim_op *op = sim_enqueue(slot);
+  op->bytes = count;
+  op->sets = !src;
+  op->value = (unsigned char)value;
+  op->dst = to ? to->alias + ((char *)dst - to->host) : dst;
+  op->src = from ? from->alias + ((const char *)src - from->host) : src;
+  if (from) sim_touch(from, src, count, false, slot, op, "copy");
+  if (to) sim_touch(to, dst, count, true, slot, op, src ? "copy" : "fill");
+  if (src && !from) { /* as the real one, which copies it to memory of its own before it returns */
+    op->staged = sim_alloc(count);
+    sim_copy(op->staged, src, count);
+  }
+  if (src && (!to || real == cudaMemcpyHostToHost)) { /* these are synchronous */
+    sim_run_to(&sim.slots[slot].now);
+    sim_learn(&sim.slots[slot].now);
+  }
+  return cudaSuccess;
+}
+static cudaError_t sim_move_async(const char *name, const sim_node *node, cudaStream_t stream) {
+  cudaError_t e = sim_enter(name, false);
+  if (e) return sim_leave(e);
+  int slot = sim_used_stream(stream);
+  if (slot < 0) return sim_leave(cudaErrorInvalidResourceHandle);
+  cudaGraph_t graph = sim.slots[slot].graph;
+  if (graph) {
+    if (graph->n == SIM_NODES) sim_die("a graph of too many nodes");
+    graph->nodes[graph->n++] = *node;
+    return sim_leave(cudaSuccess);
+  }
+  if ((e = sim_captured(slot, name, cudaErrorStreamCaptureUnsupported)) || !node->bytes) return sim_leave(e);
+  return sim_leave(sim_move(name, node->dst, node->src, node->value, node->bytes, node->kind, slot));
+}
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
+  if (!src && count) return cudaErrorInvalidValue;
+  return sim_move_async(__func__, &(sim_node){.dst = dst, .src = src, .bytes = count, .kind = kind}, stream);
+}
+cudaError_t cudaMemsetAsync(void *device, int value, size_t count, cudaStream_t stream) {
+  return sim_move_async(__func__, &(sim_node){.dst = device, .bytes = count, .value = value}, stream);
+}
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user) {
   cudaError_t e = sim_enter(__func__, false);
   if (e) return sim_leave(e);
   int slot = sim_used_stream(stream);
   if (slot < 0) return sim_leave(cudaErrorInvalidResourceHandle);
-  if ((e = sim_captured(slot, "cudaMemcpyAsync", cudaErrorStreamCaptureUnsupported)) || !count) return sim_leave(e);
-  sim_block *to = sim_find(dst), *from = sim_find(src);
-  if (!sim_within(to, dst, count, "cudaMemcpyAsync") || !sim_within(from, src, count, "cudaMemcpyAsync"))
-    return sim_leave(cudaErrorInvalidValue);
-  bool to_device = to && to->device != CUDASIM_PINNED, from_device = from && from->device != CUDASIM_PINNED;
-  unsigned real = (from_device ? 2u : 0) + to_device; /* the values of enum cudaMemcpyKind */
-  if ((unsigned)kind > cudaMemcpyDefault || (kind != cudaMemcpyDefault && (unsigned)kind != real)) {
-    sim_found(&sim.counts.misuses, "cudaMemcpyAsync: kind %d, but the addresses say %u", (int)kind, real);
-    return sim_leave(cudaErrorInvalidValue);
-  }
-  if (!to || !from) {
-    sim.counts.unpinned_copies++;
-    if (sim_unsafe("cudaMemcpyAsync of memory that is not pinned")) return sim_leave(cudaErrorStreamCaptureUnsupported);
-  }
-  sim.counts.copies++;
-  sim.counts.copy_bytes += count;
-  int device = sim.slots[slot].device;
-  sim.counts.foreign_copies += (to_device && to->device != device) || (from_device && from->device != device);
+  if ((e = sim_captured(slot, __func__, cudaErrorStreamCaptureUnsupported))) return sim_leave(e);
   sim_op *op = sim_enqueue(slot);
-  op->bytes = count;
-  op->dst = to ? to->alias + ((char *)dst - to->host) : dst;
-  op->src = from ? from->alias + ((const char *)src - from->host) : src;
-  if (from) sim_touch(from, src, count, false, slot, op, "copy");
-  if (to) sim_touch(to, dst, count, true, slot, op, "copy");
-  if (!from) { /* as the real one, which copies it to memory of its own before it returns */
-    op->staged = sim_alloc(count);
-    sim_copy(op->staged, src, count);
-  }
-  if (!to || real == cudaMemcpyHostToHost) { /* these are synchronous */
-    sim_run_to(&sim.slots[slot].now);
-    sim_learn(&sim.slots[slot].now);
-  }
+  op->host_fn = fn;
+  op->arg = user;
   return sim_leave(cudaSuccess);
+}
+
+/* ---- graphs: copies and fills of one stream ---- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
+  cudaError_t e = sim_enter(__func__, false);
+  int slot = e ? -1 : sim_used_stream(stream);
+  if (!e && slot < 0) e = cudaErrorInvalidResourceHandle;
+  if (!e && sim.slots[slot].kind != SIM_CREATED) e = cudaErrorStreamCaptureUnsupported;
+  if (!e && (sim.slots[slot].capturing || (unsigned)mode > cudaStreamCaptureModeRelaxed)) e = cudaErrorInvalidValue;
+  if (!e) {
+    cudaGraph_t graph = sim_alloc(sizeof *graph);
+    graph->mode = mode;
+    sim.slots[slot].graph = graph;
+    sim.slots[slot].capturing = true;
+    sim.captures += mode == cudaStreamCaptureModeGlobal;
+  }
+  return sim_leave(e);
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  cudaError_t e = sim_enter(__func__, false);
+  int slot = e ? -1 : sim_used_stream(stream);
+  *graph = NULL;
+  if (!e && (slot < 0 || !sim.slots[slot].graph)) e = cudaErrorInvalidValue;
+  if (!e) {
+    cudaGraph_t made = sim.slots[slot].graph;
+    sim.captures -= made->mode == cudaStreamCaptureModeGlobal;
+    sim.slots[slot].graph = NULL;
+    sim.slots[slot].capturing = false;
+    if (made->spoilt) {
+      free(made);
+      e = cudaErrorStreamCaptureInvalidated;
+    } else {
+      *graph = made;
+      sim.counts.graphs++;
+    }
+  }
+  return sim_leave(e);
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
+  cudaError_t e = sim_enter(__func__, false);
+  if (!e && (!graph || flags)) e = cudaErrorInvalidValue;
+  if (!e) {
+    *exec = sim_alloc(sizeof **exec);
+    (*exec)->graph = *graph;
+    sim.counts.graphs++;
+  }
+  return sim_leave(e);
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  cudaError_t e = sim_enter(__func__, false);
+  int slot = e ? -1 : sim_used_stream(stream);
+  if (!e && slot < 0) e = cudaErrorInvalidResourceHandle;
+  if (!e) e = sim_captured(slot, __func__, cudaErrorStreamCaptureUnsupported);
+  for (size_t i = 0; !e && i < exec->graph.n; i++) {
+    const sim_node *n = &exec->graph.nodes[i];
+    e = sim_move(__func__, n->dst, n->src, n->value, n->bytes, n->kind, slot);
+  }
+  return sim_leave(e);
+}
+static cudaError_t sim_free_graph(const char *name, void *graph) {
+  cudaError_t e = sim_enter(name, false);
+  if (sim_goes_on(e) && graph) {
+    free(graph);
+    sim.counts.graphs--;
+  }
+  return sim_leave(e);
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  return sim_free_graph(__func__, graph);
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  return sim_free_graph(__func__, exec);
+}
+
+/* ---- what it is ---- */
+
+cudaError_t cudaDriverGetVersion(int *version) {
+  cudaError_t e = sim_enter(__func__, false);
+  if (!e) *version = 0; /* as the real one where there is no driver */
+  return sim_leave(e);
+}
+cudaError_t cudaRuntimeGetVersion(int *version) {
+  cudaError_t e = sim_enter(__func__, false);
+  if (!e) *version = 0;
+  return sim_leave(e);
+}
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+  cudaError_t e = sim_enter(__func__, false);
+  if (!e && (device < 0 || device >= sim.devices)) e = cudaErrorInvalidDevice;
+  if (!e) *properties = (struct cudaDeviceProp){.name = "SIMULATED, no GPU", .totalGlobalMem = sim.memory};
+  return sim_leave(e);
+}
+cudaError_t cudaDeviceGetPCIBusId(char *text, int room, int device) {
+  cudaError_t e = sim_enter(__func__, false);
+  if (!e && (device < 0 || device >= sim.devices)) e = cudaErrorInvalidDevice;
+  if (!e && room < 13) e = cudaErrorInvalidValue;
+  if (!e) snprintf(text, (size_t)room, "ffff:ff:%02x.0", (unsigned)device & 31);
+  return sim_leave(e);
+}
+/* As if each operation took a microsecond */
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  cudaError_t e = sim_enter(__func__, false);
+  const sim_event *a = e ? NULL : sim_get_event(start), *b = e ? NULL : sim_get_event(end);
+  if (!e && (!a || !b || !a->timing || !b->timing)) e = cudaErrorInvalidResourceHandle;
+  if (!e && !(sim_reached(&a->at) && sim_reached(&b->at))) e = cudaErrorNotReady;
+  if (!e) {
+    double n = 0;
+    for (int i = 0; i < SIM_SLOTS; i++) n += (double)b->at.at[i] - (double)a->at.at[i];
+    *milliseconds = (float)(n * 1e-3);
+  }
+  return sim_leave(e);
 }
 
 static const struct {
@@ -984,8 +1164,10 @@ void cudasim_catch_faults(bool on) {
 void cudasim_reset(int devices, uint64_t seed) {
   sim_lock();
   if (devices < 0 || devices > CUDASIM_DEVICES) sim_die("that many devices there are not");
-  for (int i = 0; i < SIM_SLOTS; i++)
+  for (int i = 0; i < SIM_SLOTS; i++) {
     while (sim.slots[i].head) sim_drop(&sim.slots[i]);
+    free(sim.slots[i].graph);
+  }
   for (sim_block *next, *b = sim.blocks; b; b = next) {
     next = b->next;
     if (b->alias) munmap(b->alias, b->mapped);
@@ -1009,6 +1191,7 @@ void cudasim_reset(int devices, uint64_t seed) {
   sim.driver = sim.poison = sim.fail_error = cudaSuccess;
   sim.fail_in = 0;
   sim.capture = sim.used = sim.forked = false;
+  sim.captures = 0;
   sim.n_texts = 0;
   sim_defaults(devices, seed);
   sim_unlock();

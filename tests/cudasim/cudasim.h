@@ -45,7 +45,8 @@ void cudasim_fail(uint64_t n, cudaError_t error);
 /* As if another thread captured a graph in global mode: calls that are then unsafe fail, and are counted, in threads whose own mode
  * is global (the default). */
 void cudasim_capture(bool on);
-/* That stream is being captured: what waits, records or runs on it fails, and is counted; there are no graphs. */
+/* That stream is being captured: what waits, records or runs on it fails, and is counted. A capture by
+ * cudaStreamBeginCapture takes its copies and fills into a graph; the rest fails all the same, and spoils it. */
 void cudasim_capture_stream(cudaStream_t stream, bool on);
 
 /* Catches SIGSEGV: what the host touched is counted, made accessible, and the program goes on; false: no longer. cmocka sets its
@@ -79,6 +80,7 @@ typedef struct cudasim_counts {
   /* now */
   uint64_t streams, events, device_blocks, device_bytes, pinned_blocks, pinned_bytes;
   uint64_t bytes_of[CUDASIM_DEVICES]; /* of device_bytes */
+  uint64_t graphs;                    /* and those that were instantiated */
   uint64_t pending;                   /* operations that have not run */
   /* so far */
   uint64_t calls, stream_creates, event_creates, mallocs, host_allocs;
