@@ -35,11 +35,12 @@ IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_IO_TESTS = $(filter-out test_tool_remote, $(IO_TESTS))
 TSAN_TESTS = $(TSAN_IO_TESTS) test_coro test_cudasim test_server
 CUDA_TESTS = test_cudasim test_cuda
+CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d)/,$(CUDA_TESTS) gpu_simulated))
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_disk, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
-.PHONY: conformance test-interop test-stores test-cuda test-cuda-toolkit compile-checks lint install clean
+.PHONY: conformance test-interop test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
 .PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -56,6 +57,7 @@ help:
 	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
 	@echo 'make test-cuda       uploads to CUDA devices over a simulated runtime: plain and under both sanitizers'
+	@echo 'make test-gpu        on a machine with a GPU: uploads on the real driver, their bandwidth and overlap; GPU="--only graphs"'
 	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
@@ -150,8 +152,18 @@ test-tsan: deps-ci
 
 # No GPU: what orders uploads with a trainer's streams, lifetimes and errors, over a simulated runtime (tests/cudasim)
 test-cuda: deps-ci
-	@$(MAKE) --no-print-directory -j$(JOBS) $(foreach t,$(CUDA_TESTS),$(BUILD)/$(t) $(BUILD)/asan/$(t) $(BUILD)/tsan/$(t))
-	@tests/run $(CUDA_TESTS:%=$(BUILD)/%) $(CUDA_TESTS:%=$(BUILD)/asan/%) $(CUDA_TESTS:%=$(BUILD)/tsan/%)
+	@$(MAKE) --no-print-directory -j$(JOBS) $(CUDA_PROGRAMS)
+	@tests/run $(CUDA_PROGRAMS)
+# The program of make test-gpu, only to see that it is right itself: what it prints is of no GPU.
+$(BUILD)/gpu_simulated: tests/gpu.c tools/bench_summary.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,$(CC),$(CFLAGS))
+$(BUILD)/asan/gpu_simulated: tests/gpu.c tools/bench_summary.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,$(SAN_CC),$(ASAN))
+$(BUILD)/tsan/gpu_simulated: tests/gpu.c tools/bench_summary.h $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,$(SAN_CC),$(TSAN))
 
 # Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-ci
@@ -196,6 +208,19 @@ test-stores: deps-test
 # The real headers, runtimes and nvcc of CUDA, on a machine with or without a GPU: the machine's own, or the package index's.
 test-cuda-toolkit: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/cuda/check.sh '$(BUILD)'
+
+# On a machine with a GPU, what no simulation shows: the real driver, bandwidth, overlap. GPU='--only bandwidth' and the like: see
+# tests/gpu.c. Skipped, and said so, where there is no toolkit or no device.
+$(BUILD)/gpu: tests/gpu.c tools/bench_summary.h tests/cuda/toolkit.sh $(HEADERS)
+	@mkdir -p $(@D)
+	@tests/cuda/toolkit.sh '$(BUILD)' >'$@.toolkits'
+	@tail -n 1 '$@.toolkits' | { IFS='|' read -r version include lib nvcc && echo "$@: CUDA $$version" && \
+	  $(CC) $(CPPFLAGS) $(filter-out -Itests/cudasim,$(TEST_FLAGS)) "-I$$include" -O2 -o $@ $< $(LDFLAGS) $(TEST_LIBS) \
+	  "-L$$lib" "-Wl,-rpath,$$lib" -lcudart; }
+test-gpu: deps-test
+	@if ! tests/cuda/toolkit.sh '$(BUILD)' >/dev/null; then echo 'test-gpu: skipped, there is no CUDA toolkit'; \
+	  else $(MAKE) --no-print-directory $(BUILD)/gpu && \
+	  { $(BUILD)/gpu --commit "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(GPU) || [ $$? = 77 ]; }; fi
 
 # libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
 # what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.

@@ -1,11 +1,11 @@
 /* What tools/bench.c measures against: archives made by formula, their pages in the cache or not, and the bare loop that reads
- * and decodes them. Also the clock and, in one place, the statistics of every row. */
+ * and decodes them. Also the clock. */
 #ifndef TOOLS_BENCH_BARE_H
 #define TOOLS_BENCH_BARE_H
+#include "bench_summary.h"
 #include <blosc.h>
 #include <ftw.h>
 #include <liburing.h>
-#include <math.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
@@ -58,31 +58,6 @@ static double cpu_seconds(void) { /* of all threads, the kernel's io_uring worke
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* ---- statistics ---- */
-
-struct summary {
-  double mid, low, high, least; /* median, its 95 % interval, smallest value */
-};
-
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-/* Number of values to leave out at each end so that the rest covers the median with 95 %: binomial order statistics. */
-static uint64_t interval_cut(uint64_t n) {
-  double term = pow(0.5, (double)n), sum = 0; /* underflows at n > 1000, which cuts nothing: still an interval */
-  uint64_t k = 0;
-  for (; k < n / 2 && sum + term <= 0.025; k++) {
-    sum += term;
-    term *= (double)(n - k) / (double)(k + 1);
-  }
-  return k ? k - 1 : 0;
-}
-static struct summary summarise(double *v, uint64_t n) { /* sorts */
-  qsort(v, n, sizeof *v, by_value);
-  uint64_t cut = interval_cut(n);
-  return (struct summary){n % 2 ? v[n / 2] : 0.5 * (v[n / 2 - 1] + v[n / 2]), v[cut], v[n - 1 - cut], v[0]};
-}
 static double quantile(const double *sorted, uint64_t n, double q) {
   return sorted[insitu__base_min(n - 1, (uint64_t)ceil(q * (double)n) - 1)];
 }
