@@ -1831,9 +1831,11 @@ static unsigned insitu__text_decimal(uint64_t v, char *out) {
   while (d) out[n++] = digits[--d];
   return n;
 }
+#ifndef INSITU_NO_CURL
 static bool insitu__text_buffer_add(struct insitu__text_buffer *b, const char *text) {
   return insitu__text_buffer_bytes(b, text, strlen(text));
 }
+#endif
 /* Bytes of the UTF-8 character that p begins with, 0 if it is none (Unicode 15, table 3-7). p ends in a NUL. */
 static unsigned insitu__text_utf8(const unsigned char *p) {
   unsigned n = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
