@@ -20262,7 +20262,7 @@ static insitu_status insitu__loader_places(insitu_loader *ld, insitu_error *err)
   for (uint64_t i = 0; i < c->n_variables; i++) {
     const insitu_variable *v = &c->variables[i];
     struct insitu__geometry_variable *to = &ld->geometry.variables[i];
-    bool there = c->plan_only || v->device < ld->devices, any = c->plan_only || ld->devices;
+    bool there = c->plan_only || v->device < ld->devices;
     to->device = v->place == INSITU_HOST ? 0 : v->device;
     to->place = v->place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : v->place;
     if (v->place == INSITU_DEVICE && !there) {
@@ -20273,7 +20273,7 @@ static insitu_status insitu__loader_places(insitu_loader *ld, insitu_error *err)
       return insitu__error_set(err, INSITU_E_DEVICE, "open, variable %s: %.700s; or place it with INSITU_DEVICE_OR_HOST",
           v->label, ld->no_device.message);
     }
-    if (v->place == INSITU_DEVICE_OR_HOST ? there : any) continue;
+    if (there) continue;
     if (v->place != INSITU_HOST)
       insitu__loader_log(ld, 2, "rank %d, open, variable %.200s: placed in plain host memory: %.700s", (int)c->rank, v->label,
           ld->devices ? "there is no such device" : ld->no_device.message);
