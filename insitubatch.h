@@ -20012,6 +20012,8 @@ static insitu_status insitu__loader_defaults(insitu_loader *ld, insitu_error *er
   insitu__loader_origin_init(ld);
   insitu_status status = insitu__loader_defaults_environment(ld, err);
   if (status) return status;
+  if (!c->alloc != !c->release)
+    return insitu__error_set(err, INSITU_E_ARG, "open: one of alloc and release is NULL; give both, or neither");
   bool split = false;
   for (int p = 0; p < 3; p++) {
     const insitu_split_range *r = &c->split[p];
