@@ -17790,13 +17790,22 @@ static insitu_status insitu__device_wait(
   return status;
 }
 
-/* Whoever takes the batch's memory next does so behind this point of the stream. */
+/* The device that streams given to this thread's calls are of; -1: none. */
+static int32_t insitu__device_of(const struct insitu__device *d) {
+  struct insitu__device_scope s;
+  if (!d->on || d->n_rings == 1) return d->on ? d->rings[0].device : -1;
+  insitu_status status = insitu__device_enter(&s, -1, NULL);
+  insitu__device_leave(&s);
+  return status ? -1 : s.before;
+}
+
+/* Whoever takes the batch's memory next does so behind this point of the stream. of: the stream's device; -1: by this thread. */
 static void insitu__device_release(
-    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream) {
+    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream, int32_t of) {
   struct insitu__device_scope s;
   insitu_error *err = &d->error;
   if (!d->on) return;
-  insitu_status status = insitu__device_enter(&s, insitu__device_home(d, stream), err);
+  insitu_status status = insitu__device_enter(&s, of < 0 ? insitu__device_home(d, stream) : of, err);
   int32_t device = d->n_rings == 1 ? d->rings[0].device : s.now;
   for (unsigned i = 0; !status && i < d->n_rings; i++)
     status = insitu__device_fence(d, &parts[i].slot->released, stream, device, err);
@@ -17891,9 +17900,13 @@ static insitu_status insitu__device_wait(
   (void)d, (void)parts, (void)stream, (void)err;
   return INSITU_OK;
 }
+static int32_t insitu__device_of(const struct insitu__device *d) {
+  (void)d;
+  return -1;
+}
 static void insitu__device_release(
-    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream) {
-  (void)d, (void)parts, (void)busy, (void)stream;
+    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream, int32_t of) {
+  (void)d, (void)parts, (void)busy, (void)stream, (void)of;
 }
 static insitu_status insitu__device_copy(
     const struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
@@ -21988,8 +22001,9 @@ INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, cons
   return NULL;
 }
 
-/* One of those who hold a batch, the user or with `exported` a DLPack tensor, is done with it behind this point of a stream. */
-static void insitu__public_let_go(struct insitu__loader_slab *slab, bool exported, void *stream) {
+/* One of those who hold a batch, the user or with `exported` a DLPack tensor, is done with it behind this point of a stream, which
+ * is of device `of`, -1: as this thread's. */
+static void insitu__public_let_go(struct insitu__loader_slab *slab, bool exported, void *stream, int32_t of) {
   insitu_iter *it = slab->iter;
   if (getpid() != it->pid) return;
   pthread_mutex_lock(&it->lock);
@@ -21998,7 +22012,7 @@ static void insitu__public_let_go(struct insitu__loader_slab *slab, bool exporte
     pthread_mutex_unlock(&it->lock);
     return;
   }
-  insitu__device_release(&it->device, slab->parts, &slab->busy, stream);
+  insitu__device_release(&it->device, slab->parts, &slab->busy, stream, of);
   if (exported) slab->exports--;
   else slab->held = false;
   bool last = false;
@@ -22014,13 +22028,13 @@ static void insitu__public_let_go(struct insitu__loader_slab *slab, bool exporte
 INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
   struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
   if (batch) *batch = NULL;
-  if (slab) insitu__public_let_go(slab, false, slab->iter->device.stream);
+  if (slab) insitu__public_let_go(slab, false, slab->iter->device.stream, -1);
 }
 
 INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream) {
   struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
   if (batch) *batch = NULL;
-  if (slab) insitu__public_let_go(slab, false, stream);
+  if (slab) insitu__public_let_go(slab, false, stream, -1);
 }
 
 /* Checks a batch, or with n_arrays the number of one of its arrays as well. */
@@ -22095,10 +22109,11 @@ struct insitu__public_dlpack_export {
   } as; /* first */
   struct insitu__loader_slab *slab;
   void *stream;
+  int32_t of; /* the stream's device: the deleter may run in any thread */
 };
 
 static void insitu__public_exported(struct insitu__public_dlpack_export *e) {
-  insitu__public_let_go(e->slab, true, e->stream);
+  insitu__public_let_go(e->slab, true, e->stream, e->of);
   insitu__mem_free(e);
 }
 static void insitu__public_delete(struct insitu__public_dlpack_managed *self) {
@@ -22140,6 +22155,7 @@ INSITU_DEF insitu_status insitu_batch_dlpack(
   else e->as.managed = (struct insitu__public_dlpack_managed){.tensor = t, .manager = e, .deleter = insitu__public_delete};
   e->slab = slab;
   e->stream = stream;
+  e->of = insitu__device_of(&slab->iter->device);
   pthread_mutex_lock(&slab->iter->lock);
   slab->exports++;
   pthread_mutex_unlock(&slab->iter->lock);
