@@ -1,0 +1,1604 @@
+/* What the loader promises of devices, against the simulated CUDA runtime: where arrays lie, how much memory that takes, what is
+ * given back when, and what every function of part A does with it. Orderings and faults are swept in test_cuda.c. */
+#define INSITU_WITH_CUDA
+#define INSITU_IMPLEMENTATION
+#include "cudasim/cudasim.c"
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include "places.h"
+#include "dlpack.h"
+
+#define OK(call) assert_int_equal(call, cudaSuccess)
+#define HAS(text, word)                                                                                                          \
+  do {                                                                                                                           \
+    if (!strstr(text, word)) fail_msg("'%s' does not name '%s'", text, word);                                                    \
+  } while (0)
+
+/* ---- every public call leaves the caller's device as it was ---- */
+
+static int current = -1; /* -1: not looked at, which is a call of CUDA's itself */
+static void same_device(void) {
+  int now = -1;
+  if (current < 0) return;
+  OK(cudaGetDevice(&now));
+  assert_int_equal(now, current);
+}
+static void choose(int device) {
+  current = device;
+  OK(cudaSetDevice(device));
+}
+
+static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
+  insitu_error err = {0};
+  insitu_loader *ld = NULL;
+  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  same_device();
+  return ld;
+}
+static insitu_iter *iter_or_fail(insitu_loader *ld, const insitu_iter_desc *d) {
+  insitu_error err = {0};
+  insitu_iter *it = NULL;
+  if (insitu_iter_open(ld, d, &it, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  same_device();
+  return it;
+}
+static insitu_batch *next_or_fail(insitu_iter *it) {
+  insitu_error err = {0};
+  insitu_batch *b = NULL;
+  insitu_status s = insitu_iter_next(it, 20000, &b, &err);
+  if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
+  same_device();
+  return b;
+}
+static void release_on(insitu_batch **b, void *stream) {
+  insitu_batch_release_on(b, stream);
+  assert_null(*b);
+  same_device();
+}
+static void close_iter(insitu_iter **it) {
+  insitu_iter_close(it);
+  assert_null(*it);
+  same_device();
+}
+static void close_loader(insitu_loader **ld) {
+  insitu_loader_close(ld);
+  assert_null(*ld);
+  same_device();
+}
+static insitu_stats stats_of(const insitu_loader *ld) {
+  insitu_stats s;
+  assert_int_equal(insitu_loader_stats(ld, &s, NULL), INSITU_OK);
+  same_device();
+  return s;
+}
+static void refuse_open(const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
+  insitu_error err = {0};
+  insitu_loader *ld = (insitu_loader *)&err;
+  insitu_status s = insitu_loader_open(d, &ld, &err);
+  if (s != want) fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
+  assert_null(ld);
+  assert_int_equal(err.status, want);
+  HAS(err.message, word);
+  HAS(err.message, advice);
+  same_device();
+}
+static void refuse_iter(insitu_loader *ld, const insitu_iter_desc *d, insitu_status want, const char *word) {
+  insitu_error err = {0};
+  insitu_iter *it = (insitu_iter *)&err;
+  insitu_status s = insitu_iter_open(ld, d, &it, &err);
+  if (s != want) fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
+  assert_null(it);
+  HAS(err.message, word);
+  same_device();
+}
+
+/* ---- the consumer ---- */
+
+static cudaStream_t streams[CUDASIM_DEVICES];
+static int n_streams;
+static void begin(int devices, uint64_t seed) { /* a machine with so many devices, and a stream on each */
+  cudasim_reset(devices, seed);
+  current = -1;
+  n_streams = devices;
+  for (int i = devices; i-- > 0;) { /* device 0 is then the current one */
+    OK(cudaSetDevice(i));
+    OK(cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking));
+  }
+}
+static void sync_all(void) {
+  for (int i = 0; i < n_streams; i++) OK(cudaStreamSynchronize(streams[i]));
+}
+static void nothing_left(void) {
+  cudasim_counts c = cudasim_count();
+  assert_int_equal(c.streams, n_streams);
+  assert_int_equal(c.events, 0);
+  assert_int_equal(c.device_blocks + c.device_bytes + c.pinned_blocks + c.pinned_bytes, 0);
+}
+static void finish(void) { /* all was right, and nothing is left */
+  nothing_left();
+  if (cudasim_findings()) fail_msg("%s", cudasim_finding(0));
+  assert_int_equal(cudasim_count().default_stream, 0);
+  assert_int_equal(cudasim_count().write_combined + cudasim_count().timing_events, 0);
+  for (int i = 0; i < n_streams; i++) OK(cudaStreamDestroy(streams[i]));
+  n_streams = 0;
+}
+
+/* Kernels that copy an array to ordinary memory, each on a stream of its device. The iterator's stream is streams[home]. */
+static void save_array(const insitu_array *a, int home, void *to) {
+  if (a->place == INSITU_HOST) memcpy(to, a->data, a->bytes);
+  else if (a->bytes) OK(cudasim_save(streams[a->place == INSITU_DEVICE ? a->device : home], a->data, a->bytes, to));
+}
+static struct seen *save(const insitu_batch *b, int home) {
+  struct seen *s = seen_new(b);
+  insitu_error err = {0};
+  for (int i = 0; i < n_streams; i++)
+    if (i != home) assert_int_equal(insitu_batch_wait(b, streams[i], &err), INSITU_OK);
+  same_device();
+  for (uint64_t i = 0; i < b->n_arrays; i++) save_array(&b->arrays[i], home, s->arrays[i].data);
+  return s;
+}
+/* Makes streams[home] come behind all others, and releases on it. */
+static void release_behind_all(insitu_batch **b, int home) {
+  int before;
+  if (n_streams) OK(cudaGetDevice(&before));
+  for (int i = 0; i < n_streams; i++) {
+    cudaEvent_t e;
+    if (i == home) continue;
+    OK(cudaSetDevice(i));
+    OK(cudaEventCreateWithFlags(&e, cudaEventDisableTiming));
+    OK(cudaEventRecord(e, streams[i]));
+    OK(cudaStreamWaitEvent(streams[home], e, 0));
+    OK(cudaEventDestroy(e));
+  }
+  if (n_streams) OK(cudaSetDevice(before));
+  release_on(b, n_streams ? streams[home] : NULL);
+}
+/* Takes `most` batches, or all up to END (0), and checks every element; how many there were. *after: the last one's state */
+static uint64_t consume(insitu_iter *it, int home, uint64_t most, insitu_state *after) {
+  struct seen *seen[64];
+  uint64_t n = 0;
+  for (insitu_batch *b; !most || n < most; n++) {
+    insitu_error err = {0};
+    insitu_status s = insitu_iter_next(it, 20000, &b, &err);
+    if (s == INSITU_END && !most) break;
+    if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
+    same_device();
+    assert_true(n < 64);
+    seen[n] = save(b, home);
+    if (after) *after = b->after;
+    release_behind_all(&b, home);
+  }
+  sync_all();
+  for (uint64_t i = 0; i < n; i++) {
+    seen_check(seen[i]);
+    seen_free(seen[i]);
+  }
+  return n;
+}
+
+static const char ALL_HOST[] = "00 00 00 00", ALL_DEVICE[] = "20 20 20 20", MIXED[] = "20 10 00 30", TWO[] = "21 10 20 31";
+static insitu_iter_desc all(int home) { /* every anchor, shuffled */
+  return (insitu_iter_desc){
+      .api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED, .stream = n_streams ? streams[home] : NULL};
+}
+
+/* ---- 1. where arrays lie ---- */
+
+static struct {
+  pthread_mutex_t lock;
+  int n, of[VARS];
+  char line[1400];
+} placed = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static void log_placed(void *user, int32_t level, const char *line) {
+  (void)user;
+  if (!strstr(line, "plain host memory")) return;
+  pthread_mutex_lock(&placed.lock);
+  placed.n++;
+  for (int i = 0; i < VARS; i++) {
+    char name[40];
+    sprintf(name, "variable %s:", places_variable[i].label);
+    placed.of[i] += level == 2 && strstr(line, name);
+  }
+  snprintf(placed.line, sizeof placed.line, "%s", line);
+  pthread_mutex_unlock(&placed.lock);
+}
+static void log_here(insitu_loader_desc *d) {
+  d->log = log_placed;
+  d->log_level = INSITU_LOG_INFO;
+  placed.n = 0;
+  memset(placed.of, 0, sizeof placed.of);
+}
+
+static void test_no_device(void **state) {
+  static const struct {
+    cudaError_t driver;
+    const char *text, *name;
+  } machine[] = {{cudaSuccess, "no device", "cudaErrorNoDevice"},
+      {cudaErrorInsufficientDriver, "the driver is missing or too old", "cudaErrorInsufficientDriver"}};
+  (void)state;
+  EACH_MODE (m)
+    for (size_t k = 0; k < 2; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, "30 10 00 20");
+      begin(0, 1);
+      cudasim_driver(machine[k].driver);
+      refuse_open(d, INSITU_E_DEVICE, machine[k].text, "INSITU_DEVICE_OR_HOST");
+      refuse_open(d, INSITU_E_DEVICE, machine[k].name, "variable d");
+      d = places_desc(&p, m, "30 10 00 37");
+      log_here(d);
+      insitu_loader *ld = open_or_fail(d);
+      assert_int_equal(placed.n, 3);
+      assert_true(placed.of[0] == 1 && placed.of[1] == 1 && !placed.of[2] && placed.of[3] == 1);
+      HAS(placed.line, machine[k].name);
+      for (uint64_t i = 0; i < VARS; i++) {
+        assert_int_equal(insitu_loader_array(ld, i)->place, INSITU_HOST);
+        assert_int_equal(insitu_loader_array(ld, i)->device, 0);
+      }
+      assert_int_equal(insitu_loader_config(ld)->variables[0].place, INSITU_DEVICE_OR_HOST); /* the wish stays to be read */
+      insitu_iter_desc id = all(0);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      insitu_batch *b = next_or_fail(it);
+      for (uint64_t i = 0; i < VARS; i++) assert_true(b->arrays[i].place == INSITU_HOST && b->arrays[i].device == 0);
+      struct seen *s = save(b, 0);
+      seen_check(s);
+      seen_free(s);
+      insitu_batch_release(&b);
+      assert_true(consume(it, 0, 0, NULL) > 3);
+      insitu_stats stats = stats_of(ld);
+      assert_true(stats.uploads + stats.uploaded_bytes + stats.device_bytes + stats.pinned_bytes == 0);
+      close_loader(&ld);
+      assert_int_equal(cudasim_calls("cudaMalloc") + cudasim_calls("cudaHostAlloc"), 0);
+      finish();
+    }
+}
+
+static void test_ordinals(void **state) {
+  static const struct {
+    int32_t place, device;
+  } none[] = {{-1, 0}, {4, 0}, {INSITU_DEVICE, -1}, {INSITU_DEVICE, 64}, {INSITU_HOST, -1}, {INSITU_DEVICE_OR_HOST, 64}};
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, "22 00 00 00");
+    begin(2, 1);
+    refuse_open(d, INSITU_E_DEVICE, "variable x", "no device 2, only 2");
+    refuse_open(d, INSITU_E_DEVICE, "INSITU_DEVICE_OR_HOST", "device");
+    for (size_t k = 0; k < sizeof none / sizeof *none; k++) {
+      places_desc(&p, m, ALL_HOST);
+      p.variable[1].place = none[k].place;
+      p.variable[1].device = none[k].device;
+      refuse_open(d, INSITU_E_ARG, "variable y", "INSITU_HOST");
+    }
+    places_desc(&p, m, "32 12 21 31"); /* two of a device that is not there */
+    log_here(d);
+    insitu_loader *ld = open_or_fail(d);
+    assert_true(placed.n == 2 && placed.of[0] == 1 && placed.of[1] == 1);
+    HAS(placed.line, "no such device");
+    assert_int_equal(insitu_loader_array(ld, 0)->place, INSITU_HOST);
+    assert_int_equal(insitu_loader_array(ld, 1)->place, INSITU_HOST);
+    for (uint64_t i = 2; i < 4; i++)
+      assert_true(insitu_loader_array(ld, i)->place == INSITU_DEVICE && insitu_loader_array(ld, i)->device == 1);
+    choose(1);
+    insitu_iter_desc id = all(1);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    assert_true(consume(it, 1, 0, NULL) > 3);
+    assert_int_equal(cudasim_count().bytes_of[0], 0);
+    close_loader(&ld);
+    finish();
+  }
+}
+
+/* Who places nothing has nothing of CUDA's, and who only plans neither: what the plan says is then what it comes to. */
+static void test_no_call(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, ALL_HOST);
+    begin(0, 1);
+    uint64_t before = cudasim_count().calls;
+    insitu_iter_desc id = all(0);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    insitu_error err = {0};
+    for (int i = 0; i < 6; i++) {
+      static float fixed[8 * 60];
+      insitu_batch *b = next_or_fail(it);
+      assert_int_equal(insitu_batch_wait(b, NULL, &err), INSITU_OK);
+      assert_int_equal(insitu_batch_copy_to(b, 0, fixed, sizeof fixed, NULL, &err), INSITU_OK);
+      assert_memory_equal(fixed, b->arrays[0].data, sizeof fixed);
+      struct dl e = dl_export(b, 1, i % 2, NULL);
+      insitu_batch_release_on(&b, NULL);
+      dl_delete(e);
+    }
+    close_loader(&ld);
+    d = places_desc(&p, m, MIXED);
+    d->plan_only = 1;
+    d->inline_io = 0;
+    ld = open_or_fail(d);
+    insitu_plan plan;
+    id.max_held = 3;
+    assert_int_equal(insitu_loader_plan(ld, &id, &plan, &err), INSITU_OK);
+    assert_int_equal(insitu_loader_array(ld, 0)->place, INSITU_DEVICE);
+    assert_int_equal(insitu_loader_array(ld, 1)->place, INSITU_PINNED);
+    assert_int_equal(insitu_loader_array(ld, 3)->place, INSITU_DEVICE);
+    close_loader(&ld);
+    assert_int_equal(cudasim_count().calls, before);
+
+    begin(1, 1);
+    d->plan_only = 0;
+    d->inline_io = modes[m].inline_io;
+    id.stream = streams[0];
+    ld = open_or_fail(d);
+    insitu_plan real;
+    assert_int_equal(insitu_loader_plan(ld, &id, &real, &err), INSITU_OK);
+    assert_memory_equal(&real, &plan, offsetof(insitu_plan, inflight_bytes)); /* that is of the loader's threads */
+    it = iter_or_fail(ld, &id);
+    insitu_stats s = stats_of(ld);
+    /* 4 batches of x (4 * 60 * 8 = 1920, in blocks of 256: 2048) and of d (8 * 10 * 8 = 640: 768) */
+    assert_int_equal(plan.device_bytes, 4 * (2048 + 768));
+    assert_int_equal(s.device_bytes, plan.device_bytes);
+    assert_int_equal(cudasim_count().device_bytes, plan.device_bytes);
+    assert_int_equal(s.memory_promised, real.slabs * real.slab_bytes + real.table_bytes + real.inflight_bytes + real.cache_bytes);
+    consume(it, 0, 0, NULL);
+    s = stats_of(ld);
+    assert_true(s.slab_bytes % plan.slab_bytes == 0 && s.slab_bytes > 0 && s.slab_bytes <= plan.slabs * plan.slab_bytes);
+    assert_int_equal(s.pinned_bytes, cudasim_count().pinned_bytes);
+    assert_true(s.pinned_bytes > 0 && s.pinned_bytes < s.slab_bytes);
+    assert_int_equal(s.pinned_bytes % (s.slab_bytes / plan.slab_bytes), 0);
+    close_loader(&ld);
+    finish();
+  }
+}
+
+/* ---- 2. how much memory ---- */
+
+static void test_device_memory(void **state) {
+  (void)state;
+  for (int real = 0; real < 2; real++) { /* desc.device_budget; the device's own */
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, EPOLL, MIXED);
+    insitu_plan plan;
+    char each[40];
+    begin(1, 1);
+    insitu_iter_desc id = all(0);
+    insitu_loader *ld = open_or_fail(d);
+    assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
+    close_loader(&ld);
+    uint64_t n = plan.device_bytes;
+    sprintf(each, "%d bytes each", (int)(n / 3));
+    for (int less = 0; less < 2; less++) { /* three iterators fit exactly, or the third does not */
+      uint64_t room = 3 * n - (uint64_t)less;
+      if (real) cudasim_memory(room, 1 << 30);
+      else d->device_budget = room;
+      ld = open_or_fail(d);
+      insitu_iter *it[3];
+      for (int i = 0; i < 3 - less; i++) {
+        it[i] = iter_or_fail(ld, &id);
+        assert_int_equal(stats_of(ld).device_bytes, (uint64_t)(i + 1) * n);
+      }
+      char words[2][60];
+      sprintf(words[0], "%d bytes are free", (int)(real ? room - (uint64_t)(3 - less) * n : 0));
+      sprintf(words[1], "%d of device_budget %d", (int)((uint64_t)(3 - less) * n), (int)room);
+      refuse_iter(ld, &id, INSITU_E_BUDGET, each);
+      refuse_iter(ld, &id, INSITU_E_BUDGET, real ? words[0] : words[1]);
+      refuse_iter(ld, &id, INSITU_E_BUDGET, "device 0");
+      assert_int_equal(stats_of(ld).device_bytes, (uint64_t)(3 - less) * n); /* what was refused takes nothing */
+      uint64_t promised = stats_of(ld).memory_promised;
+      consume(it[0], 0, 2, NULL);
+      close_iter(&it[1]); /* and gives it back */
+      assert_int_equal(stats_of(ld).device_bytes, (uint64_t)(2 - less) * n);
+      it[1] = iter_or_fail(ld, &id);
+      assert_int_equal(stats_of(ld).memory_promised, promised);
+      consume(it[1], 0, 2, NULL);
+      for (int i = 0; i < 3 - less; i++) close_iter(&it[i]);
+      assert_int_equal(stats_of(ld).device_bytes + stats_of(ld).pinned_bytes + stats_of(ld).slab_bytes, 0);
+      id.max_held = 1; /* asks for less */
+      it[0] = iter_or_fail(ld, &id);
+      assert_int_equal(stats_of(ld).device_bytes, n / 3 * 2);
+      id.max_held = 0;
+      close_loader(&ld);
+    }
+    finish();
+  }
+}
+
+/* Two devices have a budget each; what a closed iterator's batches still take counts no more. */
+static void test_budget_of_each(void **state) {
+  (void)state;
+  struct places p;
+  insitu_loader_desc *d = places_desc(&p, EPOLL, "20 21 21 00");
+  begin(2, 1);
+  insitu_iter_desc id = all(0);
+  insitu_plan plan;
+  insitu_loader *ld = open_or_fail(d);
+  assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
+  close_loader(&ld);
+  uint64_t zero = 3 * 2048, one = 3 * (256 + 256); /* y: 8 * 3 * 2 bytes, z: 8 * 3 * 7 */
+  assert_int_equal(plan.device_bytes, zero + one);
+  d->device_budget = zero;
+  ld = open_or_fail(d);
+  insitu_iter *it = iter_or_fail(ld, &id);
+  assert_int_equal(cudasim_count().bytes_of[0], zero);
+  assert_int_equal(cudasim_count().bytes_of[1], one);
+  refuse_iter(ld, &id, INSITU_E_BUDGET, "device 0");
+  insitu_batch *b = next_or_fail(it);
+  close_iter(&it);
+  assert_int_equal(stats_of(ld).device_bytes, 0);
+  it = iter_or_fail(ld, &id); /* beside the batch */
+  struct seen *s = save(b, 0);
+  sync_all();
+  seen_check(s);
+  seen_free(s);
+  insitu_batch_release(&b);
+  consume(it, 0, 0, NULL);
+  close_loader(&ld);
+  finish();
+}
+
+/* Page-locked slabs count against memory_budget as others do. */
+static void test_memory_budget(void **state) {
+  (void)state;
+  struct places p;
+  insitu_loader_desc *d = places_desc(&p, EPOLL, MIXED);
+  begin(1, 1);
+  insitu_iter_desc id = all(0);
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = iter_or_fail(ld, &id);
+  insitu_plan plan;
+  assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
+  uint64_t needs = stats_of(ld).memory_promised;
+  assert_true(plan.slab_bytes >= 2 * 4096); /* a block of each sort */
+  close_loader(&ld);
+  d->memory_budget = needs;
+  ld = open_or_fail(d);
+  it = iter_or_fail(ld, &id);
+  consume(it, 0, 0, NULL);
+  assert_true(stats_of(ld).memory_bytes_peak <= needs);
+  close_loader(&ld);
+  d->memory_budget = needs - 1;
+  ld = open_or_fail(d);
+  refuse_iter(ld, &id, INSITU_E_BUDGET, "memory_budget");
+  nothing_left(); /* the device's part had been taken already */
+  assert_int_equal(stats_of(ld).device_bytes, 0);
+  close_loader(&ld);
+  finish();
+}
+
+/* Page-locked memory is taken when it is first used: where there is too little, batches come as far as it reaches. */
+static void test_too_little_pinned(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, ALL_DEVICE);
+    begin(1, 1);
+    insitu_iter_desc id = all(0);
+    id.order = INSITU_SEQUENTIAL;
+    d->lanes = 1;
+    insitu_loader *ld = open_or_fail(d);
+    cudasim_memory(1 << 30, ld->geometry.pinned_bytes * 4 - 1);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    insitu_error err = {0};
+    insitu_batch *b = next_or_fail(it), *none;
+    struct seen *s = save(b, 0);
+    while (insitu_iter_next(it, 20000, &none, NULL) == INSITU_OK) insitu_batch_release(&none);
+    for (int i = 0; i < 2; i++) { /* again and again */
+      memset(&err, 0, sizeof err);
+      assert_int_equal(insitu_iter_next(it, 20000, &none, &err), INSITU_E_NOMEM);
+      HAS(err.message, "page-locked memory: out of memory (cudaErrorMemoryAllocation, 2); lower");
+    }
+    sync_all();
+    seen_check(s);
+    seen_free(s);
+    insitu_batch_release(&b);
+    cudasim_memory(1 << 30, 1 << 30);
+    assert_int_equal(insitu_iter_set_epoch(it, 0, &err), INSITU_OK);
+    assert_int_equal(consume(it, 0, 0, NULL), (SAMPLES - 3 + 7) / 8);
+    close_loader(&ld);
+    finish();
+  }
+}
+
+/* What is uploaded, and when it is there and when not */
+static void test_statistics(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, TWO); /* x and d on device 1, z on device 0, y page-locked */
+    begin(2, 1);
+    choose(1);
+    d->hold_epoch = 1;
+    insitu_iter_desc id = all(1);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_stats s = stats_of(ld);
+    assert_true(s.uploads + s.uploaded_bytes + s.device_bytes + s.pinned_bytes == 0);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    uint64_t on[2] = {256, 2048 + 768}; /* of a batch */
+    insitu_batch *b = next_or_fail(it);
+    s = stats_of(ld);
+    assert_true(s.uploads >= 2 && s.uploads <= 6 && s.uploads % 2 == 0); /* those that there are slots for */
+    assert_int_equal(s.uploaded_bytes, s.uploads / 2 * (on[0] + on[1]));
+    assert_int_equal(s.device_bytes, 3 * (on[0] + on[1]));
+    assert_int_equal(cudasim_count().bytes_of[0], 3 * on[0]);
+    assert_int_equal(cudasim_count().bytes_of[1], 3 * on[1]);
+    insitu_batch_release(&b);
+    uint64_t n = 1 + consume(it, 1, 0, NULL);
+    s = stats_of(ld);
+    assert_int_equal(s.batches, n);
+    assert_int_equal(s.uploads, 2 * n);
+    assert_int_equal(s.uploaded_bytes, n * (on[0] + on[1]));
+    cudasim_counts c = cudasim_count();
+    assert_int_equal(c.copies, 2 * n); /* one for each batch and device, all from page-locked memory */
+    assert_int_equal(c.copy_bytes, s.uploaded_bytes);
+    assert_int_equal(c.unpinned_copies + c.foreign_copies, 0);
+    assert_int_equal(s.pinned_bytes, c.pinned_bytes);
+    assert_int_equal(s.slab_bytes / ld->geometry.slab_bytes * ld->geometry.pinned_bytes, s.pinned_bytes);
+    insitu_iter *other = iter_or_fail(ld, &id);
+    assert_int_equal(stats_of(ld).device_bytes, 6 * (on[0] + on[1]));
+    close_iter(&it);
+    assert_int_equal(stats_of(ld).device_bytes, 3 * (on[0] + on[1]));
+    close_iter(&other);
+    s = stats_of(ld);
+    assert_int_equal(s.device_bytes + s.pinned_bytes + s.slab_bytes, 0);
+    assert_true(s.uploads >= 2 * n);
+    assert_int_equal(cudasim_count().device_bytes + cudasim_count().pinned_bytes, 0);
+    close_loader(&ld);
+    finish();
+  }
+}
+
+/* ---- 3. everywhere at once ---- */
+
+/* Arrays of a device follow each other in the order of the variables, each at a multiple of 256. */
+static void check_layout(const insitu_batch *b, uint64_t rows) {
+  const unsigned char *end[2] = {NULL, NULL};
+  for (uint64_t i = 0; i < b->n_arrays; i++) {
+    const insitu_array *a = &b->arrays[i];
+    assert_int_equal((uintptr_t)a->data % 256, 0);
+    assert_int_equal(cudasim_where(a->data), a->place == INSITU_DEVICE   ? a->device
+                                             : a->place == INSITU_PINNED ? CUDASIM_PINNED
+                                                                         : CUDASIM_NOWHERE);
+    if (a->place != INSITU_DEVICE) continue;
+    if (end[a->device]) assert_ptr_equal(a->data, end[a->device]);
+    end[a->device] = (unsigned char *)a->data + (rows * a->row_bytes + 255) / 256 * 256;
+  }
+}
+static void test_everywhere(void **state) {
+  static const char *const places[] = {TWO, "21 20 21 20", "20 21 10 00", "11 10 10 00", "31 21 21 31", MIXED, ALL_DEVICE};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 14; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, places[k / 2]);
+      int home = k % 2;
+      if (strstr("20 20 20 20 20 10 00 30", places[k / 2])) home = 0; /* all on device 0: its streams */
+      if (!strcmp(places[k / 2], "31 21 21 31")) home = 1;
+      begin(2, (uint64_t)k + 1);
+      choose(k % 2); /* whatever is current: with several devices the stream's */
+      if (k / 2 < 4) choose(home);
+      d->hold_epoch = 1;
+      insitu_iter_desc id = all(home);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      uint64_t n = 0, devices = ld->geometry.n_devices;
+      for (insitu_error err = {0};; n++) {
+        insitu_batch *b = NULL;
+        insitu_status status = insitu_iter_next(it, 20000, &b, &err);
+        same_device();
+        if (status == INSITU_END) break;
+        if (status) fail_msg("%s: %s", insitu_status_name(status), err.message);
+        check_layout(b, 8);
+        struct seen *s = save(b, home);
+        void *later = n % 2 ? b->arrays[3].data : NULL; /* one by an export */
+        struct dl e = {0};
+        if (later) e = dl_export(b, 3, n % 4 == 1, streams[home]);
+        same_device();
+        release_behind_all(&b, home);
+        if (later) dl_delete(e);
+        same_device();
+        sync_all();
+        seen_check(s);
+        seen_free(s);
+      }
+      assert_true(n > 3);
+      assert_int_equal(cudasim_count().copies, n * devices);
+      assert_int_equal(cudasim_count().foreign_copies, 0);
+      assert_int_equal(consume(it, home, 0, NULL), n); /* a second epoch */
+      close_iter(&it);
+      close_loader(&ld);
+      finish();
+    }
+}
+
+/* An export's stream is of the device that was current when it was asked for, whatever is current where it is deleted. */
+static void *delete_there(void *arg) {
+  dl_delete(*(struct dl *)arg);
+  return NULL;
+}
+static void dl_delete_elsewhere(struct dl e) {
+  pthread_t t;
+  assert_int_equal(pthread_create(&t, NULL, delete_there, &e), 0);
+  assert_int_equal(pthread_join(t, NULL), 0);
+}
+static void test_delete_elsewhere(void **state) {
+  (void)state;
+  for (int null = 0; null < 2; null++) { /* a stream; the default one */
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, EPOLL, "20 21 20 21");
+    begin(2, 3);
+    choose(1);
+    insitu_iter_desc id = all(1);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    for (int i = 0; i < 6; i++) {
+      int16_t got[24], want[24];
+      insitu_batch *b = next_or_fail(it);
+      struct dl e = dl_export(b, 1, i % 2, null ? NULL : streams[1]);
+      assert_int_equal(dl_tensor(e)->device.device_id, 1);
+      uint64_t bytes = b->arrays[1].bytes;
+      for (uint64_t r = 0, k = 0; r < b->rows; r++)
+        for (int c = 1; c < 4; c++, k++) want[k] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
+      OK(cudaStreamSynchronize(streams[1]));
+      insitu_batch_release(&b);
+      OK(cudasim_save(null ? NULL : streams[1], dl_tensor(e)->data, bytes, got)); /* under way when it is deleted */
+      dl_delete_elsewhere(e);
+      OK(cudaStreamSynchronize(null ? NULL : streams[1]));
+      assert_memory_equal(got, want, bytes);
+    }
+    close_loader(&ld);
+    nothing_left(); /* the default stream was the test's */
+    if (cudasim_findings()) fail_msg("%s", cudasim_finding(0));
+    for (int i = 0; i < n_streams; i++) OK(cudaStreamDestroy(streams[i]));
+    n_streams = 0;
+  }
+}
+
+/* ---- 4. a pool of the user's ---- */
+
+enum { POOL = 256 };
+struct pool {
+  pthread_mutex_t lock;
+  struct {
+    void *memory;
+    uint64_t bytes;
+    int32_t place, device;
+    bool taken;
+  } block[POOL];
+  int n, live, fresh, calls, fail_at; /* fail_at: the call that gives nothing */
+  int of[3];                          /* blocks by place */
+  uint64_t bytes[3];                  /* live ones */
+  bool misalign;
+  const char *bad; /* an argument that makes no sense */
+};
+static int pool_blamed; /* call that was misaligned, and came back */
+static void *pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
+  struct pool *p = user;
+  int i = 0;
+  pthread_mutex_lock(&p->lock);
+  p->calls++;
+  if (!bytes || align < 256 || (align & (align - 1))) p->bad = "bytes or align";
+  if (place < INSITU_HOST || place > INSITU_DEVICE) p->bad = "place";
+  if ((stream != NULL) != (place == INSITU_DEVICE)) p->bad = "stream";
+  if (place == INSITU_HOST && device) p->bad = "device";
+  if (p->calls == p->fail_at || p->bad) {
+    pthread_mutex_unlock(&p->lock);
+    return NULL;
+  }
+  while (i < p->n && (p->block[i].taken || p->block[i].bytes != bytes || p->block[i].place != place ||
+                         (place && p->block[i].device != device)))
+    i++;
+  if (i == p->n && i < POOL) {
+    void *at = NULL;
+    if (place == INSITU_HOST) at = aligned_alloc(align, (bytes + align - 1) / align * align);
+    else if (place == INSITU_PINNED) cudaHostAlloc(&at, bytes + 64, cudaHostAllocPortable);
+    else {
+      int before;
+      cudaEvent_t e;
+      cudaGetDevice(&before);
+      cudaSetDevice(device);
+      cudaMalloc(&at, bytes);
+      if (cudaEventCreateWithFlags(&e, cudaEventDisableTiming) || cudaEventRecord(e, stream) || cudaEventDestroy(e))
+        p->bad = "stream of another device";
+      cudaSetDevice(before);
+    }
+    p->fresh++;
+    p->block[p->n].memory = at;
+    p->block[p->n].bytes = bytes;
+    p->block[p->n].place = place;
+    p->block[p->n++].device = device;
+  }
+  p->block[i].taken = true;
+  p->live++;
+  p->of[place]++;
+  p->bytes[place] += bytes;
+  unsigned char *memory = p->block[i].memory;
+  bool shift = p->misalign && place == INSITU_PINNED;
+  pthread_mutex_unlock(&p->lock);
+  return memory + (shift ? 64 : 0);
+}
+static void pool_release(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
+  struct pool *p = user;
+  int i = 0;
+  pthread_mutex_lock(&p->lock);
+  if (p->misalign && place == INSITU_PINNED) {
+    memory = (unsigned char *)memory - 64;
+    pool_blamed++;
+  }
+  while (i < p->n && p->block[i].memory != memory) i++;
+  if (i == p->n || !p->block[i].taken || p->block[i].bytes != bytes || p->block[i].place != place ||
+      p->block[i].device != device) {
+    p->bad = "release";
+  } else {
+    p->block[i].taken = false;
+    p->live--;
+    p->bytes[place] -= bytes;
+  }
+  pthread_mutex_unlock(&p->lock);
+}
+static void pool_free(struct pool *p) {
+  if (p->bad) fail_msg("%s", p->bad);
+  assert_int_equal(p->live, 0);
+  for (int i = 0; i < p->n; i++) {
+    if (p->block[i].place == INSITU_HOST) free(p->block[i].memory);
+    else OK(p->block[i].place == INSITU_PINNED ? cudaFreeHost(p->block[i].memory) : cudaFree(p->block[i].memory));
+  }
+}
+static struct pool pool_for(insitu_loader_desc *d) {
+  d->alloc = pool_alloc;
+  d->release = pool_release;
+  return (struct pool){.lock = PTHREAD_MUTEX_INITIALIZER};
+}
+
+static void test_pool(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, TWO);
+    struct pool pool = pool_for(d);
+    d->alloc_user = &pool;
+    begin(2, 1);
+    choose(1);
+    insitu_iter_desc id = all(1);
+    insitu_loader *ld = open_or_fail(d);
+    assert_int_equal(pool.calls, 0);
+    insitu_batch *b = NULL;
+    int made = 0;
+    for (int round = 0; round < 3; round++) {
+      insitu_iter *it = iter_or_fail(ld, &id);
+      consume(it, 1, 0, NULL);
+      insitu_stats s = stats_of(ld);
+      pthread_mutex_lock(&pool.lock);
+      assert_int_equal(pool.bytes[INSITU_DEVICE], s.device_bytes);
+      assert_true(pool.bytes[INSITU_PINNED] >= s.pinned_bytes);
+      assert_true(pool.bytes[INSITU_HOST] >= s.slab_bytes - s.pinned_bytes);
+      if (round == 1) assert_int_equal(pool.fresh, made); /* what came back is used again */
+      pthread_mutex_unlock(&pool.lock);
+      if (round == 2) b = next_or_fail(it);
+      close_iter(&it);
+      made = round ? made : pool.fresh + 8;
+      assert_true(b ? pool.live > 0 : pool.live == 0);
+      made = pool.fresh;
+    }
+    assert_int_equal(pool.of[INSITU_DEVICE], 3 * 2 * 3);
+    assert_int_equal(pool.of[INSITU_HOST], pool.of[INSITU_PINNED]);
+    close_loader(&ld);
+    struct seen *s = save(b, 1);
+    release_behind_all(&b, 1);
+    assert_int_equal(pool.live, 0);
+    seen_check(s);
+    seen_free(s);
+    pool_free(&pool);
+    finish();
+  }
+}
+
+/* It gives nothing, at every call in turn. */
+static void test_pool_refuses(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    int errors[2] = {0, 0};
+    for (int n = 1, more = 1; more; n++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, "20 11 00 21");
+      struct pool pool = pool_for(d);
+      d->alloc_user = &pool;
+      d->hold_epoch = 1;
+      pool.fail_at = n;
+      begin(2, (uint64_t)n);
+      insitu_iter_desc id = all(0);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = NULL;
+      insitu_error err = {0};
+      insitu_status status = insitu_iter_open(ld, &id, &it, &err);
+      if (!status) {
+        for (insitu_batch *b; (status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK;) {
+          struct seen *s = save(b, 0);
+          release_behind_all(&b, 0);
+          sync_all();
+          seen_check(s);
+          seen_free(s);
+        }
+        more = status != INSITU_END;
+        errors[1] += more;
+      } else {
+        assert_null(it);
+        assert_int_equal(pool.live, 0);
+        assert_int_equal(cudasim_count().streams, n_streams);
+        assert_int_equal(stats_of(ld).device_bytes, 0);
+        errors[0]++;
+      }
+      if (more) {
+        assert_int_equal(status, INSITU_E_NOMEM);
+        HAS(err.message, "desc.alloc gave nothing for");
+        HAS(err.message, it ? " bytes of " : "a device's memory");
+        HAS(err.message, "enlarge the pool");
+      }
+      if (more && it) { /* it has some again */
+        assert_int_equal(insitu_iter_set_epoch(it, 0, NULL), INSITU_OK);
+        assert_true(consume(it, 0, 0, NULL) > 3);
+      }
+      close_loader(&ld);
+      pool_free(&pool);
+      finish();
+    }
+    assert_int_equal(errors[0], 6); /* three slots on each of two devices */
+    assert_true(errors[1] >= 4);
+  }
+}
+
+static void test_pool_misaligned(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, MIXED);
+    struct pool pool = pool_for(d);
+    d->alloc_user = &pool;
+    pool.misalign = true;
+    pool_blamed = 0;
+    begin(1, 1);
+    insitu_iter_desc id = all(0);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    insitu_batch *b;
+    insitu_error err = {0};
+    assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_E_NOMEM);
+    HAS(err.message, "no multiple of align");
+    HAS(err.message, "correct it");
+    assert_true(pool_blamed >= 1);
+    close_loader(&ld);
+    pool_free(&pool);
+    /* one without the other */
+    d->release = NULL;
+    refuse_open(d, INSITU_E_ARG, "alloc", "release");
+    d->release = pool_release;
+    d->alloc = NULL;
+    refuse_open(d, INSITU_E_ARG, "alloc", "release");
+    /* only device_budget bounds it: what is free on the device is the pool's matter */
+    d = places_desc(&p, m, ALL_DEVICE);
+    struct pool fine = pool_for(d);
+    d->alloc_user = &fine;
+    d->device_budget = 1;
+    ld = open_or_fail(d);
+    refuse_iter(ld, &id, INSITU_E_BUDGET, "device_budget 1;");
+    memset(&err, 0, sizeof err);
+    (void)insitu_iter_open(ld, &id, &it, &err);
+    assert_null(strstr(err.message, "18446744073709551615"));
+    close_loader(&ld);
+    pool_free(&fine);
+    finish();
+  }
+}
+
+/* ---- 5. lifetime ---- */
+
+/* Batches and exports outlive their iterator and loader. */
+static void test_held_over_close(void **state) {
+  static const char *const places[] = {MIXED, ALL_DEVICE, "10 10 00 10", ALL_HOST};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 4; k++)
+      for (int how = 0; how < 4; how++) { /* release; release_on; an export after the batch; before it */
+        struct places p;
+        insitu_loader_desc *d = places_desc(&p, m, places[k]);
+        begin(1, (uint64_t)how + 1);
+        insitu_iter_desc id = all(0);
+        insitu_loader *ld = open_or_fail(d);
+        insitu_iter *it = iter_or_fail(ld, &id);
+        consume(it, 0, 1, NULL);
+        insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
+        struct dl e = {0};
+        if (how >= 2) e = dl_export(b[0], 0, how == 2, streams[0]);
+        close_iter(&it);
+        close_loader(&ld);
+        uint64_t blocks = cudasim_count().device_blocks;
+        assert_int_equal(blocks, k < 2 ? 3 : 0);
+        struct seen *s[2] = {save(b[0], 0), save(b[1], 0)};
+        if (how == 0) {
+          OK(cudaStreamSynchronize(streams[0]));
+          insitu_batch_release(&b[0]);
+        } else release_on(&b[0], streams[0]);
+        assert_int_equal(cudasim_count().device_blocks, blocks);
+        if (how == 2) {
+          release_on(&b[1], streams[0]);
+          assert_int_equal(cudasim_count().device_blocks, blocks);
+          dl_delete_elsewhere(e);
+        } else {
+          if (how == 3) dl_delete_elsewhere(e);
+          assert_int_equal(cudasim_count().device_blocks, blocks);
+          release_on(&b[1], streams[0]);
+        }
+        nothing_left();
+        for (int i = 0; i < 2; i++) {
+          seen_check(s[i]);
+          seen_free(s[i]);
+        }
+        finish();
+      }
+}
+
+/* Holders of a few batches let go in any order, on any thread, before and after the iterator and the loader are closed: what the
+ * last ones see is what was delivered, and max_held counts batches that anybody holds. */
+enum { HELD = 3, EXPORTS = 6 };
+struct holding {
+  insitu_batch *b;
+  struct seen *was; /* what was delivered */
+  struct dl e[EXPORTS];
+  uint64_t of[EXPORTS]; /* their arrays */
+  int n;
+};
+static bool holding_any(const struct holding *h) {
+  return h->b || h->n;
+}
+/* The array, as it is now, is what it was. */
+static void holding_look(const struct holding *h, uint64_t i, const void *data) {
+  insitu_array a = h->was->arrays[i];
+  unsigned char *now = malloc(a.bytes + 1);
+  a.data = (void *)(uintptr_t)data;
+  save_array(&a, 0, now);
+  sync_all();
+  if (memcmp(now, h->was->arrays[i].data, a.bytes)) fail_msg("array %d of a held batch changed", (int)i);
+  free(now);
+}
+static void holding_let_go(struct holding *h) {
+  uint64_t which = support_below((uint64_t)h->n + 1);
+  if (h->b && (which == (uint64_t)h->n || !h->n)) {
+    for (uint64_t i = 0; i < VARS; i++) holding_look(h, i, h->b->arrays[i].data);
+    if (support_below(2)) insitu_batch_release(&h->b);
+    else insitu_batch_release_on(&h->b, streams[0]);
+  } else if (h->n) {
+    uint64_t k = which % (uint64_t)h->n;
+    holding_look(h, h->of[k], dl_tensor(h->e[k])->data);
+    if (support_below(2)) dl_delete(h->e[k]);
+    else dl_delete_elsewhere(h->e[k]);
+    h->e[k] = h->e[--h->n];
+    h->of[k] = h->of[h->n];
+  }
+  if (!holding_any(h)) {
+    seen_free(h->was);
+    memset(h, 0, sizeof *h);
+  }
+}
+static void walk(int m, uint64_t seed, const char *places) {
+  struct places p;
+  struct holding h[HELD] = {{0}};
+  insitu_loader_desc *d = places_desc(&p, m, places);
+  support_random_state = seed * 1000 + 1;
+  begin(1, seed);
+  insitu_iter_desc id = all(0);
+  id.max_held = HELD;
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = iter_or_fail(ld, &id);
+  for (int step = 0, steps = 10 + (int)support_below(40); it || ld || holding_any(&h[0]) || holding_any(&h[1]) || holding_any(&h[2]);
+       step++) {
+    struct holding *one = &h[support_below(HELD)];
+    if (it && step >= steps && support_below(2)) insitu_iter_close(&it);
+    if (ld && !it && support_below(3) == 0) insitu_loader_close(&ld);
+    if (!it || support_below(3) == 0) {
+      if (holding_any(one)) holding_let_go(one);
+    } else if (one->b && one->n < EXPORTS && support_below(2)) {
+      one->of[one->n] = support_below(VARS);
+      one->e[one->n] = dl_export(one->b, one->of[one->n], support_below(2), streams[0]);
+      one->n++;
+    } else {
+      int held = 0;
+      for (int i = 0; i < HELD; i++) held += holding_any(&h[i]);
+      insitu_batch *b;
+      insitu_error err = {0};
+      insitu_status status = insitu_iter_next(it, 20000, &b, &err);
+      if (status == INSITU_END) continue;
+      assert_int_equal(status, held == HELD ? INSITU_BUSY : INSITU_OK);
+      if (status) continue;
+      while (holding_any(one)) one = &h[(one - h + 1) % HELD];
+      one->b = b;
+      one->was = save(b, 0);
+      sync_all();
+      seen_check(one->was);
+    }
+  }
+  finish();
+}
+static void test_holders(void **state) {
+  static const char *const places[] = {MIXED, ALL_DEVICE, "10 10 10 00", ALL_HOST};
+  (void)state;
+  EACH_MODE (m)
+    for (uint64_t seed = 0; seed < 24; seed++) walk(m, seed, places[seed % 4]);
+}
+
+/* Many exports of a few batches, deleted by several threads at once. */
+static void *delete_all(void *arg) {
+  struct dl *e = arg;
+  for (; e->managed; e++) dl_delete(*e);
+  return NULL;
+}
+static void test_deleters_at_once(void **state) {
+  enum { THREADS = 4, EACH = 8 };
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, MIXED);
+    begin(1, 5);
+    insitu_iter_desc id = all(0);
+    for (int closed = 0; closed < 2; closed++) {
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
+      struct dl e[THREADS][EACH + 1] = {0};
+      for (int t = 0; t < THREADS; t++)
+        for (int i = 0; i < EACH; i++) e[t][i] = dl_export(b[i % 2], (uint64_t)i / 2, t % 2, streams[0]);
+      insitu_batch_release(&b[0]);
+      insitu_batch_release(&b[1]);
+      insitu_batch *none;
+      assert_int_equal(insitu_iter_next(it, 0, &none, NULL), INSITU_BUSY);
+      if (closed) {
+        close_iter(&it);
+        close_loader(&ld);
+      }
+      pthread_t thread[THREADS];
+      for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_create(&thread[t], NULL, delete_all, e[t]), 0);
+      for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_join(thread[t], NULL), 0);
+      if (!closed) consume(it, 0, 3, NULL);
+      if (!closed) close_loader(&ld);
+      nothing_left();
+    }
+    finish();
+  }
+}
+
+/* A child of fork has nothing to do with its parent's batches, and does them no harm. */
+static void test_forked_child(void **state) {
+  (void)state;
+  if (getenv("TEST_VALGRIND")) skip(); /* it reports what a child must leave alone as leaks */
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, MIXED);
+    begin(1, 1);
+    insitu_iter_desc id = all(0);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
+    struct dl e[2] = {dl_export(b[0], 0, true, streams[0]), dl_export(b[1], 1, false, streams[0])};
+    sync_all();
+    fflush(NULL);
+    pid_t child = fork();
+    if (!child) {
+      insitu_error err = {0};
+      void *managed;
+      static float fixed[8 * 60];
+      uint64_t before = cudasim_count().calls;
+      bool ok = insitu_batch_wait(b[0], streams[0], &err) == INSITU_E_FORKED && strstr(err.message, "fork");
+      ok = ok && insitu_batch_copy_to(b[0], 0, fixed, sizeof fixed, streams[0], NULL) == INSITU_E_FORKED;
+      ok = ok && insitu_batch_dlpack(b[0], 0, 1, streams[0], &managed, NULL) == INSITU_E_FORKED && !managed;
+      dl_delete(e[0]);
+      dl_delete(e[1]);
+      insitu_batch_release(&b[0]);
+      insitu_batch_release_on(&b[1], streams[0]);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+      ok = ok && !b[0] && !b[1] && !it && !ld && cudasim_count().calls == before;
+      _exit(ok ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < 2; i++) {
+      struct seen *s = save(b[i], 0);
+      sync_all();
+      seen_check(s);
+      seen_free(s);
+      insitu_batch_release(&b[i]);
+      dl_delete(e[i]);
+    }
+    consume(it, 0, 3, NULL);
+    close_loader(&ld);
+    finish();
+  }
+}
+
+static void test_misuse(void **state) {
+  (void)state;
+  struct places p;
+  insitu_loader_desc *d = places_desc(&p, EPOLL, MIXED);
+  begin(1, 1);
+  insitu_iter_desc id = all(0);
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = iter_or_fail(ld, &id);
+  insitu_batch *b = next_or_fail(it), *null = NULL;
+  static float fixed[8 * 60];
+  void *managed;
+#define MISUSE(call, ...)                                                                                                        \
+  do {                                                                                                                           \
+    insitu_error err = {0};                                                                                                      \
+    managed = &err;                                                                                                              \
+    assert_int_equal(call, INSITU_E_ARG);                                                                                        \
+    const char *const words[] = {__VA_ARGS__};                                                                                   \
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) HAS(err.message, words[w]);                                        \
+  } while (0)
+  MISUSE(insitu_batch_wait(NULL, NULL, &err), "wait: the batch is NULL");
+  MISUSE(insitu_batch_copy_to(NULL, 0, fixed, sizeof fixed, NULL, &err), "copy_to: the batch is NULL", "next gave");
+  MISUSE(insitu_batch_copy_to(b, 4, fixed, sizeof fixed, NULL, &err), "no array 4", "has 4");
+  MISUSE(insitu_batch_copy_to(b, 0, NULL, sizeof fixed, NULL, &err), "array x", "NULL", "1920 bytes");
+  MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed - 1, NULL, &err), "array x", "1920 bytes", "insitu_loader_array");
+  MISUSE(insitu_batch_dlpack(NULL, 0, 1, NULL, &managed, &err), "dlpack: the batch is NULL");
+  assert_null(managed);
+  MISUSE(insitu_batch_dlpack(b, UINT64_MAX, 0, NULL, &managed, &err), "no array 18446744073709551615");
+  assert_null(managed);
+  MISUSE(insitu_batch_dlpack(b, 0, 0, NULL, NULL, &err), "managed is NULL");
+  insitu_batch_release_on(NULL, NULL);
+  insitu_batch_release_on(&null, NULL);
+  insitu_batch_release(&b);
+  b = next_or_fail(it);
+  struct dl e[2] = {dl_export(b, 0, false, streams[0]), dl_export(b, 0, true, streams[0])};
+  ((DLManagedTensor *)e[0].managed)->deleter(NULL); /* nothing */
+  ((DLManagedTensorVersioned *)e[1].managed)->deleter(NULL);
+  dl_delete(e[0]);
+  dl_delete(e[1]);
+  insitu_batch_release(&b);
+  close_loader(&ld);
+  /* a stream, and nothing that one could order */
+  d = places_desc(&p, EPOLL, ALL_HOST);
+  ld = open_or_fail(d);
+  it = iter_or_fail(ld, &id);
+  b = next_or_fail(it);
+  MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed, streams[0], &err), "array x", "give NULL");
+  insitu_batch_release(&b);
+  close_loader(&ld);
+  finish();
+}
+
+/* ---- 6. DLPack, field by field ---- */
+
+static void test_dlpack(void **state) {
+  static const char *const places[] = {TWO, ALL_DEVICE, MIXED, ALL_HOST, "11 11 11 11"};
+  (void)state;
+  for (int k = 0; k < 5; k++) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, EPOLL, places[k]);
+    begin(2, 1);
+    int home = k ? 0 : 1;
+    choose(home);
+    insitu_iter_desc id = all(home);
+    id.order = INSITU_SEQUENTIAL; /* the last of 57 anchors is a batch of its own */
+    d->world = 3;
+    d->batch_size = 19;
+    d->lanes = 3;
+    for (d->rank = 0; d->rank < 3; d->rank++) {
+      d->batch_size = d->rank == 2 ? 20 : 19; /* rank 2 of 3 with 20 rows: 17 */
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      for (uint64_t n = 0;; n++) {
+        insitu_batch *b;
+        insitu_error err = {0};
+        insitu_status status = insitu_iter_next(it, 20000, &b, &err);
+        if (status == INSITU_END && n) break;
+        if (status) fail_msg("%s", err.message);
+        for (uint64_t i = 0; i < 2 * VARS; i++) {
+          const insitu_array *a = &b->arrays[i / 2];
+          struct dl e = dl_export(b, i / 2, i % 2, streams[home]);
+          dl_check(e, b, i / 2,
+              a->place == INSITU_DEVICE   ? DL_CUDA
+              : a->place == INSITU_PINNED ? DL_CUDA_HOST
+                                          : DL_CPU,
+              a->place == INSITU_DEVICE ? a->device : 0, places_dl[i / 2].code, places_dl[i / 2].bits, places_dl[i / 2].n_inner,
+              places_dl[i / 2].inner);
+          assert_int_equal(a->place, insitu_loader_array(ld, i / 2)->place);
+          dl_delete(e);
+        }
+        insitu_batch_release(&b);
+      }
+      close_loader(&ld);
+    }
+    finish();
+  }
+}
+
+/* ---- 7. fixed addresses, other streams ---- */
+
+/* The way of a graph: one address for every batch, on the device or the host; the batch is released behind the copy. */
+static void test_copy_to(void **state) {
+  static const char *const places[] = {"20 10 00 20", ALL_DEVICE, ALL_HOST, "10 00 20 10"};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 4; k++)
+      for (int to = 0; to < 3; to++) { /* the device, page-locked, plain */
+        if (places[k] == ALL_HOST && to < 2) continue;
+        struct places p;
+        insitu_loader_desc *d = places_desc(&p, m, places[k]);
+        begin(1, (uint64_t)k + 1);
+        d->hold_epoch = 1;
+        insitu_iter_desc id = all(0);
+        if (k == 1) id.stream = NULL; /* copy_to orders its own */
+        insitu_loader *ld = open_or_fail(d);
+        void *fixed[VARS];
+        uint64_t cap[VARS];
+        for (uint64_t i = 0; i < VARS; i++) {
+          cap[i] = insitu_loader_array(ld, i)->bytes;
+          if (to == 2) fixed[i] = aligned_alloc(256, (cap[i] + 255) / 256 * 256);
+          else OK(to ? cudaHostAlloc(&fixed[i], cap[i], cudaHostAllocPortable) : cudaMalloc(&fixed[i], cap[i]));
+        }
+        insitu_iter *it = iter_or_fail(ld, &id);
+        cudaStream_t stream = places[k] == ALL_HOST ? NULL : streams[0];
+        struct seen *seen[16];
+        uint64_t n = 0;
+        insitu_error err = {0};
+        for (insitu_batch *b; insitu_iter_next(it, 20000, &b, &err) == INSITU_OK; n++) {
+          struct seen *s = seen[n] = seen_new(b);
+          for (uint64_t i = 0; i < VARS; i++)
+            if (insitu_batch_copy_to(b, i, fixed[i], cap[i], stream, &err)) fail_msg("%s", err.message);
+          same_device();
+          release_on(&b, stream);
+          for (uint64_t i = 0; i < VARS; i++) {
+            if (to == 2 && stream) OK(cudaStreamSynchronize(stream));
+            if (to == 2) memcpy(s->arrays[i].data, fixed[i], s->arrays[i].bytes);
+            else OK(cudasim_save(stream, fixed[i], s->arrays[i].bytes, s->arrays[i].data));
+          }
+        }
+        if (err.status) fail_msg("%s", err.message);
+        sync_all();
+        for (uint64_t i = 0; i < n; i++) {
+          seen_check(seen[i]);
+          seen_free(seen[i]);
+        }
+        assert_true(n > 3 && n < 16);
+        close_loader(&ld);
+        for (int i = 0; i < VARS; i++) {
+          if (to == 2) free(fixed[i]);
+          else OK(to ? cudaFreeHost(fixed[i]) : cudaFree(fixed[i]));
+        }
+        if (k == 1) { /* the default stream was asked for */
+          assert_true(cudasim_count().default_stream > 0);
+          nothing_left();
+          if (cudasim_findings()) fail_msg("%s", cudasim_finding(0));
+          OK(cudaStreamDestroy(streams[0]));
+          n_streams = 0;
+        } else finish();
+      }
+}
+
+/* Another stream than the iterator's sees a batch behind insitu_batch_wait, and only then. */
+static void test_other_stream(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int wait = 1; wait >= 0; wait--) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, ALL_DEVICE);
+      cudaStream_t other;
+      begin(1, 3);
+      cudasim_delay(CUDASIM_RANDOM, 1);
+      OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+      insitu_iter_desc id = all(0);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      struct seen *seen[6];
+      for (int i = 0; i < 6; i++) {
+        insitu_error err = {0};
+        insitu_batch *b = next_or_fail(it);
+        seen[i] = seen_new(b);
+        if (wait) assert_int_equal(insitu_batch_wait(b, other, &err), INSITU_OK);
+        for (uint64_t k = 0; k < VARS; k++) OK(cudasim_save(other, b->arrays[k].data, b->arrays[k].bytes, seen[i]->arrays[k].data));
+        release_on(&b, other);
+      }
+      OK(cudaStreamSynchronize(other));
+      for (int i = 0; i < 6; i++) {
+        if (wait) seen_check(seen[i]);
+        seen_free(seen[i]);
+      }
+      if (!wait) assert_true(cudasim_count().races > 0);
+      close_loader(&ld);
+      OK(cudaStreamDestroy(other));
+      nothing_left();
+      if (wait) finish();
+      else begin(0, 1);
+    }
+}
+
+/* ---- 8. the rest of the loader, with uploads ---- */
+
+static void test_check(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, MIXED);
+    begin(1, 1);
+    d->check = 1;
+    d->hold_epoch = 1;
+    insitu_iter_desc id = all(0);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    uint64_t n = consume(it, 0, 0, NULL);
+    assert_true(stats_of(ld).checked_rows >= n);
+    close_loader(&ld);
+    finish();
+  }
+}
+
+/* To other places while uploads are in flight, holding a batch or not; and a state of batches in host memory goes on here. */
+static void test_moves(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    insitu_state host[3];
+    for (int round = 0; round < 9; round++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, round ? round % 2 ? MIXED : ALL_DEVICE : ALL_HOST);
+      begin(1, (uint64_t)round + 1);
+      if (round % 3 == 0) cudasim_delay(CUDASIM_AT_ONCE, 0);
+      else cudasim_delay(CUDASIM_RANDOM, round % 3 == 1 ? 1 : 8);
+      insitu_iter_desc id = all(0);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      insitu_error err = {0};
+      insitu_state state_after[3];
+      int64_t anchor[2];
+      for (int i = 0; i < 3; i++) consume(it, 0, 1, &state_after[i]);
+      if (!round) memcpy(host, state_after, sizeof host);
+      else assert_memory_equal(host, state_after, sizeof host);
+      insitu_batch *b = next_or_fail(it), *held = next_or_fail(it);
+      anchor[0] = b->sample_indices[0];
+      assert_int_equal(b->index, 3);
+      insitu_batch_release(&b);
+      struct seen *s = save(held, 0); /* under way during what follows */
+      assert_int_equal(insitu_iter_set_epoch(it, 2, &err), INSITU_OK);
+      same_device();
+      b = next_or_fail(it);
+      assert_true(b->epoch == 2 && b->index == 0);
+      insitu_batch_release(&b);
+      consume(it, 0, 2, NULL);
+      assert_int_equal(insitu_iter_restore(it, &host[2], &err), INSITU_OK);
+      same_device();
+      b = next_or_fail(it);
+      assert_true(b->epoch == 0 && b->index == 3);
+      anchor[1] = b->sample_indices[0];
+      assert_int_equal(anchor[0], anchor[1]);
+      insitu_batch_release(&b);
+      release_on(&held, streams[0]);
+      for (int i = 0; i < 6; i++) { /* again and again, without a batch in between */
+        assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)i, &err), INSITU_OK);
+        if (i % 2) cudasim_step(2);
+      }
+      assert_true(consume(it, 0, 0, NULL) > 3);
+      sync_all();
+      seen_check(s);
+      seen_free(s);
+      close_loader(&ld);
+      finish();
+    }
+  }
+}
+
+static void *cancel_soon(void *ld) {
+  poll(NULL, 0, 20);
+  insitu_loader_cancel(ld);
+  return NULL;
+}
+static void test_cancel(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, ALL_DEVICE);
+    begin(1, 1);
+    cudasim_delay(CUDASIM_NEVER, 0); /* what was copied is never seen to be over: slabs run out, and next waits */
+    insitu_iter_desc id = all(0);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_iter *it = iter_or_fail(ld, &id);
+    pthread_t t;
+    insitu_batch *b, *held = next_or_fail(it);
+    struct seen *s = save(held, 0);
+    insitu_error err = {0};
+    insitu_status status;
+    assert_int_equal(pthread_create(&t, NULL, cancel_soon, ld), 0);
+    while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK || status == INSITU_END)
+      if (b) release_on(&b, streams[0]);
+    assert_int_equal(status, INSITU_CANCELLED);
+    assert_int_equal(pthread_join(t, NULL), 0);
+    same_device();
+    release_on(&held, streams[0]);
+    close_loader(&ld);
+    sync_all();
+    seen_check(s);
+    seen_free(s);
+    finish();
+  }
+}
+
+static void test_damaged(void **state) {
+  (void)state;
+  char path[700], kept[512];
+  uint64_t index[4] = {6, 0, 0};
+  snprintf(kept, sizeof kept, "%s", places_root);
+  snprintf(places_root, sizeof places_root, "%s/damaged", support_dir);
+  for (int i = 0; i < 3; i++) support_make(places_root, &places_array[i]);
+  support_chunk_path(path, sizeof path, places_root, &places_array[0], index);
+  support_write(path, "short", 5);
+  EACH_MODE (m)
+    for (int k = 0; k < 2; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, k ? MIXED : ALL_DEVICE);
+      begin(1, 1);
+      d->lanes = 1;
+      insitu_iter_desc id = all(0);
+      id.order = INSITU_SEQUENTIAL;
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      for (int round = 0; round < 2; round++) {
+        insitu_error err = {0};
+        insitu_batch *b;
+        assert_int_equal(consume(it, 0, 2, NULL), 2); /* samples 1 to 16; 24 is damaged, in the third or, by a step, fourth */
+        insitu_status status = insitu_iter_next(it, 20000, &b, &err);
+        if (!status) status = (release_on(&b, streams[0]), insitu_iter_next(it, 20000, &b, &err));
+        assert_int_equal(status, INSITU_E_CORRUPT);
+        HAS(err.message, "array x, chunk x/6.0.0");
+        assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_E_CORRUPT);
+        same_device();
+        assert_int_equal(insitu_iter_set_epoch(it, 0, NULL), INSITU_OK);
+      }
+      close_loader(&ld);
+      finish();
+    }
+  support_remove(places_root);
+  snprintf(places_root, sizeof places_root, "%s", kept);
+}
+
+/* The evaluation order: every anchor once over the ranks, with batches that are short or empty. */
+static void test_evaluation(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 2; k++) {
+      int seen[SAMPLES] = {0};
+      uint64_t empty = 0;
+      begin(1, 1);
+      for (int32_t rank = 0; rank < 3; rank++) {
+        struct places p;
+        insitu_loader_desc *d = places_desc(&p, m, k ? MIXED : ALL_DEVICE);
+        d->world = 3;
+        d->rank = rank;
+        d->lanes = 3;
+        d->batch_size = 18; /* 55 anchors, 19 for two ranks, 17 for the last one: a batch, and one of 1 or no row */
+        d->sample_stop = 58;
+        d->hold_epoch = 1;
+        insitu_iter_desc id = all(0);
+        id.order = INSITU_SEQUENTIAL;
+        insitu_loader *ld = open_or_fail(d);
+        insitu_iter *it = iter_or_fail(ld, &id);
+        for (int epoch = 0; epoch < 2; epoch++) {
+          uint64_t before = cudasim_count().copies, some = 0;
+          for (uint64_t n = 0;; n++) {
+            insitu_batch *b;
+            insitu_error err = {0};
+            insitu_status status = insitu_iter_next(it, 20000, &b, &err);
+            if (status == INSITU_END && n) break;
+            if (status) fail_msg("%s", err.message);
+            for (uint64_t r = 0; r < b->rows; r++) seen[b->sample_indices[r]]++;
+            empty += !b->rows;
+            some += b->rows > 0;
+            check_layout(b, 18);
+            struct seen *s = save(b, 0);
+            struct dl e = dl_export(b, 0, epoch, streams[0]);
+            assert_int_equal(dl_tensor(e)->shape[0], b->rows);
+            dl_delete(e);
+            release_on(&b, streams[0]);
+            sync_all();
+            seen_check(s);
+            seen_free(s);
+          }
+          assert_int_equal(cudasim_count().copies - before, some);
+        }
+        assert_int_equal(stats_of(ld).uploads * (stats_of(ld).device_bytes / 3), stats_of(ld).uploaded_bytes);
+        close_loader(&ld);
+      }
+      int anchors = 0;
+      for (int i = 0; i < SAMPLES; i++) {
+        assert_true(seen[i] == 0 || seen[i] == 2);
+        anchors += seen[i] / 2;
+      }
+      assert_int_equal(anchors, 55);
+      assert_int_equal(empty, 2); /* an epoch */
+      finish();
+    }
+}
+
+/* ---- 9. what it says of itself ---- */
+
+static void test_describe(void **state) {
+  static const char *const word[VARS] = {"device", "pinned", NULL, "device"};
+  (void)state;
+  struct places p;
+  insitu_loader_desc *d = places_desc(&p, EPOLL, "21 10 00 31");
+  d->device_budget = 1 << 20;
+  begin(2, 1);
+  choose(1);
+  insitu_iter_desc id = all(1);
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = iter_or_fail(ld, &id);
+  d->hold_epoch = 1;
+  consume(it, 1, 3, NULL);
+  close_iter(&it);
+  static char text[1 << 16];
+  struct insitu__text_json j = {0};
+  insitu_error err = {0};
+  uint64_t n = insitu_loader_describe(ld, text, sizeof text), got;
+  same_device();
+  assert_true(n > 0 && n < sizeof text);
+  if (insitu__text_json_parse(&j, text, n, "describe", &err)) fail_msg("%s: %s", err.message, text);
+  int outputs = insitu__text_json_get(&j, insitu__text_json_get(&j, 0, "arrays"), "outputs");
+  int t = insitu__text_json_first(&j, outputs);
+  for (int i = 0; i < VARS; i++, t = insitu__text_json_next(&j, outputs, t)) {
+    char place[20] = "";
+    int at = insitu__text_json_get(&j, t, "place"), device = insitu__text_json_get(&j, t, "device");
+    assert_int_equal(at >= 0, word[i] != NULL);
+    if (at >= 0) assert_true(insitu__text_json_string(&j, at, place, sizeof place) > 0);
+    if (at >= 0) assert_string_equal(place, word[i]);
+    assert_int_equal(device >= 0, word[i] && word[i][0] == 'd');
+    if (device >= 0) assert_true(insitu__text_json_u64(&j, device, &got) && got == 1);
+  }
+  insitu_stats s = stats_of(ld);
+  const struct {
+    const char *object, *name;
+    uint64_t want;
+  } number[] = {{"statistics", "uploads", s.uploads}, {"statistics", "uploaded_bytes", s.uploaded_bytes},
+      {"statistics", "pinned_bytes", 0}, {"statistics", "device_bytes", 0}, {"config", "device_budget", 1 << 20}};
+  assert_true(s.uploads >= 3);
+  for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
+    int at = insitu__text_json_get(&j, insitu__text_json_get(&j, 0, number[i].object), number[i].name);
+    if (at < 0 || !insitu__text_json_u64(&j, at, &got) || got != number[i].want) fail_msg("%s: %s", number[i].name, text);
+  }
+  int plan = insitu__text_json_get(&j, insitu__text_json_get(&j, 0, "plan"), "all");
+  if (plan >= 0) {
+    int at = insitu__text_json_get(&j, plan, "device_bytes");
+    assert_true(at >= 0 && insitu__text_json_u64(&j, at, &got) && got == 3 * (2048 + 768));
+  }
+  insitu__text_json_free(&j);
+  close_loader(&ld);
+  finish();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_no_device),
+    cmocka_unit_test(test_ordinals),
+    cmocka_unit_test(test_no_call),
+    cmocka_unit_test(test_device_memory),
+    cmocka_unit_test(test_budget_of_each),
+    cmocka_unit_test(test_memory_budget),
+    cmocka_unit_test(test_too_little_pinned),
+    cmocka_unit_test(test_statistics),
+    cmocka_unit_test(test_everywhere),
+    cmocka_unit_test(test_delete_elsewhere),
+    cmocka_unit_test(test_pool),
+    cmocka_unit_test(test_pool_refuses),
+    cmocka_unit_test(test_pool_misaligned),
+    cmocka_unit_test(test_held_over_close),
+    cmocka_unit_test(test_holders),
+    cmocka_unit_test(test_deleters_at_once),
+    cmocka_unit_test(test_forked_child),
+    cmocka_unit_test(test_misuse),
+    cmocka_unit_test(test_dlpack),
+    cmocka_unit_test(test_copy_to),
+    cmocka_unit_test(test_other_stream),
+    cmocka_unit_test(test_check),
+    cmocka_unit_test(test_moves),
+    cmocka_unit_test(test_cancel),
+    cmocka_unit_test(test_damaged),
+    cmocka_unit_test(test_evaluation),
+    cmocka_unit_test(test_describe),
+  };
+  return cmocka_run_group_tests(tests, places_setup, support_teardown);
+}
