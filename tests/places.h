@@ -12,8 +12,7 @@ static const insitu_slice places_slice[2] = {{.axis = 1, .start = 1, .stop = 4},
 static const int64_t places_steps[3] = {-1, 0, 2};
 /* Every kind of output: as stored; sliced, of another sample, not aligned; with an axis of steps; converted */
 static const insitu_variable places_variable[VARS] = {{.label = "x"},
-    {.label = "y", .offset = 1, .slices = &places_slice[0], .n_slices = 1},
-    {.label = "z", .steps = places_steps, .n_steps = 3},
+    {.label = "y", .offset = 1, .slices = &places_slice[0], .n_slices = 1}, {.label = "z", .steps = places_steps, .n_steps = 3},
     {.label = "d", .path = "x", .dtype = INSITU_F64, .slices = &places_slice[1], .n_slices = 1}};
 static const struct {
   int code, bits, n_inner;
@@ -83,8 +82,7 @@ static inline struct seen *seen_new(const insitu_batch *b) {
 }
 /* Every element against the formula. */
 static inline void seen_check(const struct seen *s) {
-  for (uint64_t i = 0; i < s->b.n_arrays; i++)
-    support_check_array(&s->b, i, &places_variable[i], &places_array[places_of[i]], 0);
+  for (uint64_t i = 0; i < s->b.n_arrays; i++) support_check_array(&s->b, i, &places_variable[i], &places_array[places_of[i]], 0);
 }
 static inline void seen_free(struct seen *s) {
   for (uint64_t i = 0; i < s->b.n_arrays; i++) free(s->arrays[i].data);

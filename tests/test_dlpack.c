@@ -148,7 +148,10 @@ static void test_types(void **state) {
         "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[16,3],\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
         "\"configuration\":{\"chunk_shape\":[16,3]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,"
         "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}",
-        type[k].name, type[k].code == 6 ? "false" : type[k].code == 5 ? "[0,0]" : "0");
+        type[k].name,
+        type[k].code == 6   ? "false"
+        : type[k].code == 5 ? "[0,0]"
+                            : "0");
     support_write(path, text, strlen(text));
     snprintf(path, sizeof path, "%s/c/0/0", root);
     support_write(path, chunk, (size_t)(16 * 3 * type[k].bits / 8));
@@ -486,15 +489,15 @@ static void test_pool(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_no_cuda),
-    cmocka_unit_test(test_fields),
-    cmocka_unit_test(test_types),
-    cmocka_unit_test(test_exports),
-    cmocka_unit_test(test_holders),
-    cmocka_unit_test(test_forked_child),
-    cmocka_unit_test(test_copy_to),
-    cmocka_unit_test(test_misuse),
-    cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_no_cuda),
+      cmocka_unit_test(test_fields),
+      cmocka_unit_test(test_types),
+      cmocka_unit_test(test_exports),
+      cmocka_unit_test(test_holders),
+      cmocka_unit_test(test_forked_child),
+      cmocka_unit_test(test_copy_to),
+      cmocka_unit_test(test_misuse),
+      cmocka_unit_test(test_pool),
   };
   return cmocka_run_group_tests(tests, places_setup, support_teardown);
 }
