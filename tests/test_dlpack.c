@@ -451,10 +451,11 @@ static void test_pool(void **state) {
         HAS(err.message, "host memory; enlarge the pool");
         errors++;
         assert_int_equal(insitu_iter_set_epoch(it, 0, NULL), INSITU_OK); /* it has some again */
-        while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) {
+        while ((status = insitu_iter_next(it, 20000, &b, NULL)) == INSITU_OK) {
           check(b);
           insitu_batch_release(&b);
         }
+        assert_int_equal(status, INSITU_END);
       }
       insitu_loader_close(&ld);
       if (held) {
