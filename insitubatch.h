@@ -355,7 +355,7 @@ typedef struct insitu_variable {
 /* ---- the loader's configuration ---- */
 enum { INSITU_CF = 1 }; /* insitu_variable.decode */
 /* insitu_variable.place. DEVICE never falls back: where there is no such device, open fails. PINNED is page-locked host memory; it
- * and DEVICE_OR_HOST become HOST where there is no CUDA device. */
+ * and DEVICE_OR_HOST become HOST where there is no such CUDA device. */
 enum { INSITU_HOST = 0, INSITU_PINNED = 1, INSITU_DEVICE = 2, INSITU_DEVICE_OR_HOST = 3 };
 enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* splits */
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };   /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
@@ -17584,7 +17584,7 @@ struct insitu__device_part { /* a batch on one device */
 };
 struct insitu__device { /* of an iterator */
   bool on;              /* something is page-locked or on a device */
-  bool pinned;          /* some array of its batches is page-locked */
+  bool host;            /* and some array of its batches stays on the host */
   bool inline_io;       /* there are no threads of the library's */
   int32_t device;       /* one of its devices, or the one that its page-locked memory is meant for */
   struct insitu__device_ring *rings;
@@ -17809,7 +17809,7 @@ static void insitu__device_release(
   int32_t device = d->n_rings == 1 ? d->rings[0].device : s.now;
   for (unsigned i = 0; !status && i < d->n_rings; i++)
     status = insitu__device_fence(d, &parts[i].slot->released, stream, device, err);
-  if (!status && d->pinned) (void)insitu__device_fence(d, busy, stream, device, err);
+  if (!status && d->host) (void)insitu__device_fence(d, busy, stream, device, err);
   insitu__device_leave(&s);
 }
 
@@ -18085,7 +18085,7 @@ struct insitu__loader_slab {
   struct insitu__loader_slab *next;  /* in the free list */
   unsigned char *memory, *pinned;    /* taken at first use; pinned: NULL unless something is page-locked */
   struct insitu__device_part *parts; /* of each of the iterator's devices */
-  struct insitu__device_fence *busy; /* until these are passed, `pinned` is in use; under the iterator's lock, as `parts` */
+  struct insitu__device_fence *busy; /* until these are passed, its memory is in use; under the iterator's lock, as `parts` */
   uint64_t number, rows;
   uint64_t exports;              /* by DLPack; under the iterator's lock */
   bool held;                     /* by the user; under the iterator's lock */
@@ -20558,7 +20558,7 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
       .user = ld->config.alloc_user};
   for (uint64_t i = ld->geometry.n_variables; i-- > 0;) {
     const struct insitu__geometry_variable *v = &ld->geometry.variables[i];
-    it->device.pinned |= v->place == INSITU_PINNED;
+    it->device.host |= it->device.on && v->place != INSITU_DEVICE;
     if (v->place != INSITU_HOST) it->device.device = v->device;
   }
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
@@ -20623,7 +20623,7 @@ static insitu_status insitu__loader_iter_events(insitu_iter *it, insitu_error *e
       status = insitu__device_event(&it->slabs[i].parts[k].copied, d->rings[k].device, err);
     for (uint64_t i = 0; !status && i < d->rings[k].n_slots; i++) status = insitu__device_spare(d, d->rings[k].device, err);
   }
-  for (uint64_t i = 0; d->pinned && !status && i < it->n_slabs; i++) status = insitu__device_spare(d, it->device.device, err);
+  for (uint64_t i = 0; d->host && !status && i < it->n_slabs; i++) status = insitu__device_spare(d, it->device.device, err);
   return status;
 }
 
