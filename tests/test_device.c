@@ -1314,6 +1314,60 @@ static void test_other_stream(void **state) {
     }
 }
 
+/* Arrays on the host that work of a stream uses, released on it, stay until it has come there. */
+struct later {
+  struct seen *to;
+  insitu_array arrays[VARS]; /* the batch's */
+};
+static void later_copy(void *const *reads, void *const *writes, void *arg) { /* as what cudaLaunchHostFunc launches */
+  const struct later *l = arg;
+  (void)reads, (void)writes;
+  for (int i = 0; i < VARS; i++)
+    if (l->arrays[i].place != INSITU_DEVICE) memcpy(l->to->arrays[i].data, l->arrays[i].data, l->arrays[i].bytes);
+}
+static void test_host_behind_a_stream(void **state) {
+  enum { BATCHES = 12 };
+  static const char *const places[] = {"20 20 00 00", "10 20 10 20", MIXED};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 3; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, places[k]);
+      struct later l[BATCHES];
+      begin(1, (uint64_t)k + 1);
+      insitu_iter_desc id = all(0);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      cudasim_delay(CUDASIM_RANDOM, 0);                                                           /* nothing runs yet */
+      for (int i = 0; i < 600; i++) OK(cudasim_kernel(streams[0], NULL, 0, NULL, 0, NULL, NULL)); /* much to be done before */
+      cudasim_delay(CUDASIM_RANDOM, 2);
+      for (int n = 0; n < BATCHES; n++) {
+        insitu_batch *b = NULL;
+        insitu_error err = {0};
+        insitu_status status = INSITU_END;
+        while (status == INSITU_END) status = insitu_iter_next(it, 20000, &b, &err);
+        if (status) fail_msg("%s", err.message);
+        l[n].to = seen_new(b);
+        memcpy(l[n].arrays, b->arrays, sizeof l[n].arrays);
+        for (uint64_t i = 0; i < VARS; i++)
+          if (b->arrays[i].place == INSITU_DEVICE) save_array(&b->arrays[i], 0, l[n].to->arrays[i].data);
+        OK(cudasim_kernel(streams[0], NULL, 0, NULL, 0, later_copy, &l[n]));
+        if (n % 2) release_on(&b, streams[0]);
+        else { /* the same by a tensor */ struct dl e = dl_export(b, 0, n % 4, streams[0]);
+          release_on(&b, streams[0]);
+          dl_delete(e);
+        }
+      }
+      sync_all();
+      for (int n = 0; n < BATCHES; n++) {
+        seen_check(l[n].to);
+        seen_free(l[n].to);
+      }
+      close_loader(&ld);
+      finish();
+    }
+}
+
 /* ---- 8. the rest of the loader, with uploads ---- */
 
 static void test_check(void **state) {
@@ -1597,6 +1651,7 @@ int main(void) {
       cmocka_unit_test(test_dlpack),
       cmocka_unit_test(test_copy_to),
       cmocka_unit_test(test_other_stream),
+      cmocka_unit_test(test_host_behind_a_stream),
       cmocka_unit_test(test_check),
       cmocka_unit_test(test_moves),
       cmocka_unit_test(test_cancel),
