@@ -19537,7 +19537,7 @@ static void insitu__loader_slab_free(const insitu_iter *it, struct insitu__loade
 static void insitu__loader_slab_give(insitu_iter *it, struct insitu__loader_slab *slab) {
   struct insitu__loader_slab **link = &it->free;
   insitu__device_give(&it->device, slab->parts);
-  insitu__loader_slab_hide(it, slab);
+  if (!slab->busy) insitu__loader_slab_hide(it, slab); /* else a stream's work may still use it */
   while (it->device.on && *link) link = &(*link)->next;
   slab->next = *link;
   *link = slab;
