@@ -34,6 +34,7 @@ PURE_TESTS = test_blosc test_box test_codec test_coro test_cudasim test_http tes
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_IO_TESTS = $(filter-out test_tool_remote, $(IO_TESTS))
 TSAN_TESTS = $(TSAN_IO_TESTS) test_coro test_cudasim test_server
+CUDA_TESTS = test_cudasim test_cuda test_device
 CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d)/,$(CUDA_TESTS) gpu_simulated))
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_disk, $(TESTS))
 HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)

@@ -17590,6 +17590,7 @@ struct insitu__device { /* of an iterator */
   struct insitu__device_ring *rings;
   unsigned n_rings;
   void *stream;                       /* the consumer's */
+  int32_t of;                         /* that stream's device */
   struct insitu__device_fence *spare; /* whose events nobody waits for */
   insitu_error error;                 /* of a release, which has no other way to tell */
   void *(*alloc)(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream);
@@ -17617,6 +17618,7 @@ struct insitu__device_scope {
  * the one that is current stays. */
 static insitu_status insitu__device_enter(struct insitu__device_scope *s, int device, insitu_error *err) {
   s->mode = cudaStreamCaptureModeRelaxed;
+  s->before = -1;
   (void)cudaThreadExchangeStreamCaptureMode(&s->mode);
   insitu_status status = insitu__device_did(cudaGetDevice(&s->before), "current device", err);
   s->now = s->before;
@@ -17805,8 +17807,9 @@ static void insitu__device_release(
   struct insitu__device_scope s;
   insitu_error *err = &d->error;
   if (!d->on) return;
-  insitu_status status = insitu__device_enter(&s, of < 0 ? insitu__device_home(d, stream) : of, err);
-  int32_t device = d->n_rings == 1 ? d->rings[0].device : s.now;
+  bool named = (uintptr_t)stream > 2; /* else one of CUDA's own: see insitu__device_home */
+  insitu_status status = insitu__device_enter(&s, named ? -1 : of < 0 ? insitu__device_home(d, stream) : of, err);
+  int32_t device = d->n_rings == 1 ? d->rings[0].device : of < 0 ? s.now : of;
   for (unsigned i = 0; !status && i < d->n_rings; i++)
     status = insitu__device_fence(d, &parts[i].slot->released, stream, device, err);
   if (!status && d->host) (void)insitu__device_fence(d, busy, stream, device, err);
@@ -20612,6 +20615,7 @@ static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *
     status = insitu__loader_device_room(it, i, it->max_held + 1, err);
     if (!status) status = insitu__device_ring_open(d, r, it->max_held + 1, err);
   }
+  d->of = insitu__device_of(d); /* release may come from any thread */
   return status;
 }
 /* The events of its batches, and of as many releases as there may be at once (but for those of DLPack). */
@@ -22028,7 +22032,7 @@ static void insitu__public_let_go(struct insitu__loader_slab *slab, bool exporte
 INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
   struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
   if (batch) *batch = NULL;
-  if (slab) insitu__public_let_go(slab, false, slab->iter->device.stream, -1);
+  if (slab) insitu__public_let_go(slab, false, slab->iter->device.stream, slab->iter->device.of);
 }
 
 INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream) {
