@@ -163,13 +163,17 @@
  *   tells what became of the wish.
  *   Nobody waits on the host. insitu_iter_next returns when the copy is asked for; what comes in iter_desc.stream afterwards sees
  *   the data, and insitu_batch_wait orders other streams. insitu_batch_release may be called as soon as the kernels are launched:
- *   the memory is used anew behind them. Graphs: call next, wait and release outside of a capture, and capture on a fixed address
- *   that insitu_batch_copy_to fills. insitu_batch_dlpack gives tensors to libtorch and others; a batch is held while one of them
- *   lives. Streams are of the batch's device; with several devices make the stream's current before a call. To wait for the
- *   data on the host, synchronise the stream.
- *   Memory: max_held + 1 batches on each device, within device_budget and what is free when the iterator is opened; the others are
- *   page-locked on the host, within memory_budget, each when it is first used. desc.alloc takes both from a pool of yours. Closing
- *   waits for the streams that use what it frees. An error of the device ends the iterator; a sticky one of CUDA's, all of them.
+ *   the memory is used anew behind them. Where several streams used a batch, join them in the one that it is released on. A stream
+ *   lives until what was released on it is used anew: best as long as the loader. To wait for data on the host, synchronise the
+ *   stream. insitu_batch_dlpack gives tensors to libtorch and others; a batch is held while one of them lives.
+ *   Streams are of the batch's device; with several devices make the stream's current before a call. NULL is CUDA's legacy default
+ *   stream. Graphs: next, wait, copy_to, release, dlpack and its deleters stay outside of a capture; capture on a fixed address
+ *   that insitu_batch_copy_to fills. None of them may be called in a host function of a stream, nor in desc.alloc and desc.release.
+ *   With inline_io uploads are asked for inside insitu_iter_next alone, and an error of a launch should be looked at before it.
+ *   Memory: max_held + 1 batches on each device, within device_budget and what is free when the iterator is opened; and for every
+ *   batch of the ring page-locked memory on the host, within memory_budget, taken when it is first used. desc.alloc takes both from
+ *   a pool of yours. Closing waits for the streams that use what it frees; what you hold then counts no more. An error of the
+ *   device ends the iterator, a sticky one of CUDA's all of them; so does page-locked memory that cannot be had.
  *
  * 9. CONFIGURATION (define before the #include that implements)
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
@@ -349,7 +353,7 @@ typedef struct insitu_variable {
   const insitu_slice *slices; /* optional */
   uint64_t n_slices;
   int32_t place;  /* INSITU_HOST, INSITU_PINNED, INSITU_DEVICE, INSITU_DEVICE_OR_HOST; see DEVICES in the manual */
-  int32_t device; /* ordinal of the CUDA device */
+  int32_t device; /* ordinal of the CUDA device; of PINNED: the one that its batches are meant for */
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
@@ -471,7 +475,7 @@ typedef struct insitu_iter_desc {
   int32_t order;     /* INSITU_SHUFFLED, INSITU_SEQUENTIAL */
   uint32_t max_held; /* batches you may hold at once (2) */
   uint64_t epoch;    /* first epoch */
-  void *stream;      /* cudaStream_t that uses its batches; NULL: the default stream. Outlives the iterator and its batches */
+  void *stream;      /* cudaStream_t that uses its batches; NULL: the legacy default stream. Outlives iterator and batches */
 } insitu_iter_desc;
 
 /* ---- batches ---- */
@@ -757,6 +761,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <lz4.h>
 #ifdef INSITU_WITH_CUDA
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #endif
 
 /* >>limits ----------------------------------------------------------------------------------------------------------------- */
@@ -17557,7 +17562,9 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
  *
  * All of it is called with the iterator's lock held, but for opening, closing and memory. The default stream is never used, unless
  * the consumer names it. */
-#define INSITU__DEVICE_POLL 100000 /* nanoseconds between two looks at events, which can wake nobody */
+#define INSITU__DEVICE_POLL                                                                                                      \
+  62500 /* nanoseconds before the second look at an event, which can wake nobody; later ones up to 1 ms */
+#define INSITU__DEVICE_NOBODY (-2) /* instead of a stream's device: no stream has used a batch */
 #define INSITU__DEVICE_ALIGN 4096  /* of host memory from the user's function: a page */
 
 struct insitu__device_fence { /* a point of a stream that must be reached before memory is used anew */
@@ -17572,10 +17579,10 @@ struct insitu__device_slot { /* room for one batch on a device */
 };
 struct insitu__device_ring { /* an iterator on one device */
   int32_t device;
-  uint64_t at, bytes; /* what it gets of a batch's page-locked memory */
-  void *stream;       /* of the copies */
-  struct insitu__device_slot *slots, *free;
-  uint64_t n_slots, reserved; /* reserved: bytes of device_budget */
+  uint64_t at, bytes;                              /* what it gets of a batch's page-locked memory */
+  void *stream;                                    /* of the copies */
+  struct insitu__device_slot *slots, *free, *gone; /* gone: of a closed iterator */
+  uint64_t n_slots, reserved;                      /* reserved: bytes of device_budget */
 };
 struct insitu__device_part { /* a batch on one device */
   struct insitu__device_slot *slot;
@@ -17603,40 +17610,58 @@ struct insitu__device { /* of an iterator */
 static insitu_status insitu__device_did(cudaError_t answer, const char *what, insitu_error *err) {
   if (answer == cudaSuccess) return INSITU_OK;
   (void)cudaGetLastError();
-  bool memory = answer == cudaErrorMemoryAllocation;
+  bool memory = answer == cudaErrorMemoryAllocation, sticky = (int)answer >= 700 && (int)answer < 800; /* driver_types.h */
   return insitu__error_set(err, memory ? INSITU_E_NOMEM : INSITU_E_DEVICE, "device, %s: %s (%s, %d); %s", what,
       cudaGetErrorString(answer), cudaGetErrorName(answer), (int)answer,
-      memory ? "lower batch_size, max_held or prefetch_depth"
-             : "an error of earlier work on the device shows here, too: run the trainer under compute-sanitizer");
+      memory   ? "lower batch_size, max_held or prefetch_depth"
+      : sticky ? "earlier work on the device failed, the trainer's as well: run it under compute-sanitizer"
+               : "CUDA's documentation tells when this call answers so");
 }
 
 struct insitu__device_scope {
   int before, now;
+  bool relaxed;
   enum cudaStreamCaptureMode mode;
 };
-/* A device is current and this thread's calls do not disturb graphs that others capture, until insitu__device_leave. device < 0:
- * the one that is current stays. */
+/* Whether some part of the program uses a device already: only the driver tells. To make one current that nobody uses would cost
+ * memory there, hundreds of megabytes for each process (cudaSetDevice since CUDA 12, and most calls on the current device). */
+static bool insitu__device_used(int device) {
+  int (*state)(int device, unsigned *flags, int *active) = NULL; /* cuDevicePrimaryCtxGetState of cuda.h */
+  void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *found = NULL;
+  unsigned flags;
+  int active = 1;
+  if (driver) found = dlsym(driver, "cuDevicePrimaryCtxGetState");
+  memcpy(&state, &found, sizeof state);
+  if (state && state(device, &flags, &active)) active = 1;
+  if (driver) dlclose(driver);
+  return active;
+}
+/* A device is current and this thread's calls do not disturb graphs that others capture, until insitu__device_leave, which is
+ * called in any case. device < 0: the one that is current stays. */
 static insitu_status insitu__device_enter(struct insitu__device_scope *s, int device, insitu_error *err) {
-  s->mode = cudaStreamCaptureModeRelaxed;
   s->before = -1;
-  (void)cudaThreadExchangeStreamCaptureMode(&s->mode);
-  insitu_status status = insitu__device_did(cudaGetDevice(&s->before), "current device", err);
+  s->relaxed = false;
+  s->mode = cudaStreamCaptureModeRelaxed;
+  insitu_status status = insitu__device_did(cudaGetDevice(&s->before), "cudaGetDevice", err);
   s->now = s->before;
-  if (status || device < 0 || device == s->before) return status;
-  status = insitu__device_did(cudaSetDevice(device), "choosing it", err);
-  if (!status) s->now = device;
+  if (!status && device >= 0 && device != s->before) { /* first of all: the other calls use the current one */
+    status = insitu__device_did(cudaSetDevice(device), "cudaSetDevice", err);
+    if (!status) s->now = device;
+  }
+  if (status) return status;
+  status = insitu__device_did(cudaThreadExchangeStreamCaptureMode(&s->mode), "cudaThreadExchangeStreamCaptureMode", err);
+  s->relaxed = !status;
   return status;
 }
-/* The same for what runs on the library's threads, and inline on the user's. Its own stay with the device: to go back to one that
- * nobody uses would cost memory there. */
+static void insitu__device_leave(struct insitu__device_scope *s) {
+  if (s->relaxed) (void)insitu__device_did(cudaThreadExchangeStreamCaptureMode(&s->mode), "", NULL);
+  if (s->now != s->before && insitu__device_used(s->before)) (void)insitu__device_did(cudaSetDevice(s->before), "", NULL);
+}
+/* The same for what runs on the library's threads, which stay with the device, and inline on the user's. */
 static insitu_status insitu__device_enter_own(const struct insitu__device *d, struct insitu__device_scope *s, insitu_error *err) {
   insitu_status status = insitu__device_enter(s, d->device, err);
   if (!d->inline_io) s->before = s->now;
   return status;
-}
-static void insitu__device_leave(struct insitu__device_scope *s) {
-  if (s->now != s->before) (void)cudaSetDevice(s->before);
-  (void)cudaThreadExchangeStreamCaptureMode(&s->mode);
 }
 
 /* How many devices there are; else why there is none. */
@@ -17671,9 +17696,9 @@ static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
 }
 
 /* What to enter for a call on a stream of the consumer's. With one device the streams are taken for that one's, with several for
- * those of the current device; only CUDA's own three (driver_types.h: 0, 1, 2) need it to be current. */
-static int insitu__device_home(const struct insitu__device *d, const void *stream) {
-  return d->n_rings == 1 && (uintptr_t)stream <= 2 ? d->rings[0].device : -1;
+ * those of the current device. */
+static int insitu__device_home(const struct insitu__device *d) {
+  return d->n_rings == 1 ? d->rings[0].device : -1;
 }
 
 /* ---- fences ---- */
@@ -17719,13 +17744,18 @@ static insitu_status insitu__device_fence(
   *link = f;
   return status;
 }
-/* Takes the fences that are passed out of the list; whether none is left. A device that failed will pass none any more. */
+/* Whether a stream has come to where an event was recorded. What CUDA cannot tell is no yes: then next tells of the error. */
+static bool insitu__device_over(struct insitu__device *d, void *event) {
+  cudaError_t answer = cudaEventQuery((cudaEvent_t)event);
+  if (answer == cudaErrorNotReady) (void)cudaGetLastError();
+  else (void)insitu__device_did(answer, "looking at an event", &d->error);
+  return answer == cudaSuccess;
+}
+/* Takes the fences that are passed out of the list; whether none is left. */
 static bool insitu__device_passed(struct insitu__device *d, struct insitu__device_fence **list) {
   while (*list) {
     struct insitu__device_fence *f = *list;
-    cudaError_t answer = cudaEventQuery((cudaEvent_t)f->event);
-    if (answer != cudaSuccess) (void)cudaGetLastError();
-    if (answer == cudaErrorNotReady) return false;
+    if (!insitu__device_over(d, f->event)) return false;
     *list = f->next;
     f->next = d->spare;
     d->spare = f;
@@ -17739,13 +17769,10 @@ static bool insitu__device_passed(struct insitu__device *d, struct insitu__devic
 static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
   struct insitu__device_scope s;
   if (!d->on) return true;
-  bool idle = true;
-  (void)insitu__device_enter_own(d, &s, NULL); /* one that failed is found so by the next upload */
+  bool idle = !insitu__device_enter_own(d, &s, &d->error);
   for (unsigned i = 0; idle && i < d->n_rings; i++) {
     if (!parts[i].copying) continue;
-    cudaError_t answer = cudaEventQuery((cudaEvent_t)parts[i].copied);
-    if (answer != cudaSuccess) (void)cudaGetLastError();
-    idle = answer != cudaErrorNotReady;
+    idle = insitu__device_over(d, parts[i].copied);
     parts[i].copying = !idle;
   }
   idle = idle && insitu__device_passed(d, busy);
@@ -17784,7 +17811,7 @@ static insitu_status insitu__device_wait(
     const struct insitu__device *d, const struct insitu__device_part *parts, void *stream, insitu_error *err) {
   struct insitu__device_scope s;
   if (!d->n_rings) return INSITU_OK;
-  insitu_status status = insitu__device_enter(&s, insitu__device_home(d, stream), err);
+  insitu_status status = insitu__device_enter(&s, insitu__device_home(d), err);
   for (unsigned i = 0; !status && i < d->n_rings; i++)
     status = insitu__device_did(
         cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)parts[i].copied, 0), "ordering a batch before its stream", err);
@@ -17807,19 +17834,20 @@ static void insitu__device_release(
   struct insitu__device_scope s;
   insitu_error *err = &d->error;
   if (!d->on) return;
-  bool named = (uintptr_t)stream > 2; /* else one of CUDA's own: see insitu__device_home */
-  insitu_status status = insitu__device_enter(&s, named ? -1 : of < 0 ? insitu__device_home(d, stream) : of, err);
+  insitu_status status = insitu__device_enter(&s, of < 0 ? insitu__device_home(d) : of, NULL);
   int32_t device = d->n_rings == 1 ? d->rings[0].device : of < 0 ? s.now : of;
   for (unsigned i = 0; !status && i < d->n_rings; i++)
-    status = insitu__device_fence(d, &parts[i].slot->released, stream, device, err);
-  if (!status && d->host) (void)insitu__device_fence(d, busy, stream, device, err);
+    status = insitu__device_fence(d, &parts[i].slot->released, stream, device, NULL);
+  if (!status && d->host) status = insitu__device_fence(d, busy, stream, device, NULL);
+  /* what cannot be recorded is waited for: memory must never be used anew too early */
+  if (status) (void)insitu__device_did(cudaStreamSynchronize((cudaStream_t)stream), "releasing a batch on its stream", err);
   insitu__device_leave(&s);
 }
 
 static insitu_status insitu__device_copy(
     const struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
   struct insitu__device_scope s;
-  insitu_status status = insitu__device_enter(&s, insitu__device_home(d, stream), err);
+  insitu_status status = insitu__device_enter(&s, insitu__device_home(d), err);
   if (!status)
     status =
         insitu__device_did(cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyDefault, (cudaStream_t)stream), "copy_to", err);
@@ -17849,30 +17877,35 @@ static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu
 }
 /* Waits for what stands in a list, and frees it. */
 static void insitu__device_pass(struct insitu__device_fence **list) {
-  struct insitu__device_scope s;
-  if (!*list) return;
-  (void)insitu__device_enter(&s, -1, NULL);
   while (*list) {
+    struct insitu__device_scope s;
     struct insitu__device_fence *f = *list;
     *list = f->next;
+    (void)insitu__device_enter(&s, f->device, NULL);
     (void)insitu__device_did(cudaEventSynchronize((cudaEvent_t)f->event), "", NULL);
     (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)f->event), "", NULL);
+    insitu__device_leave(&s);
     insitu__mem_free(f);
   }
-  insitu__device_leave(&s);
 }
 /* Waits for the copies that were asked for. */
 static void insitu__device_drain(const struct insitu__device_ring *r) {
   struct insitu__device_scope s;
-  (void)insitu__device_enter(&s, -1, NULL);
+  (void)insitu__device_enter(&s, r->device, NULL);
   if (r->stream) (void)insitu__device_did(cudaStreamSynchronize((cudaStream_t)r->stream), "", NULL);
   insitu__device_leave(&s);
 }
-static void insitu__device_event_close(struct insitu__device_part *p) {
+static void insitu__device_event_close(const struct insitu__device_ring *r, struct insitu__device_part *p) {
+  struct insitu__device_scope s;
+  (void)insitu__device_enter(&s, r->device, NULL);
   if (p->copied) (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)p->copied), "", NULL);
+  insitu__device_leave(&s);
 }
-static void insitu__device_stream_close(struct insitu__device_ring *r) {
+static void insitu__device_stream_close(const struct insitu__device_ring *r) {
+  struct insitu__device_scope s;
+  (void)insitu__device_enter(&s, r->device, NULL);
   if (r->stream) (void)insitu__device_did(cudaStreamDestroy((cudaStream_t)r->stream), "", NULL);
+  insitu__device_leave(&s);
 }
 #else
 static insitu_status insitu__device_count(int *n, insitu_error *err) {
@@ -17938,10 +17971,10 @@ static void insitu__device_pass(struct insitu__device_fence **list) {
 static void insitu__device_drain(const struct insitu__device_ring *r) {
   (void)r;
 }
-static void insitu__device_event_close(struct insitu__device_part *p) {
-  (void)p;
+static void insitu__device_event_close(const struct insitu__device_ring *r, struct insitu__device_part *p) {
+  (void)r, (void)p;
 }
-static void insitu__device_stream_close(struct insitu__device_ring *r) {
+static void insitu__device_stream_close(const struct insitu__device_ring *r) {
   (void)r;
 }
 #endif
@@ -18016,9 +18049,18 @@ static insitu_status insitu__device_ring_open(
     slot->memory = (unsigned char *)insitu__device_alloc(d, r->bytes, INSITU_DEVICE, r->device, r->stream, err);
     slot->next = r->free;
     r->free = slot;
-    if (!slot->memory) status = INSITU_E_NOMEM;
+    if (!slot->memory) status = err && err->status < 0 ? err->status : INSITU_E_NOMEM;
   }
   return status;
+}
+/* The memory of the slots that are gone. */
+static void insitu__device_shrink(const struct insitu__device *d) {
+  for (unsigned k = 0; k < d->n_rings; k++)
+    for (struct insitu__device_slot *slot = d->rings[k].gone; slot; slot = slot->next) {
+      insitu__device_pass(&slot->released);
+      insitu__device_free(d, slot->memory, d->rings[k].bytes, INSITU_DEVICE, d->rings[k].device);
+      slot->memory = NULL;
+    }
 }
 /* After the batches' parts are closed, and nothing is copied. */
 static void insitu__device_close(struct insitu__device *d) {
@@ -18092,6 +18134,7 @@ struct insitu__loader_slab {
   uint64_t number, rows;
   uint64_t exports;              /* by DLPack; under the iterator's lock */
   bool held;                     /* by the user; under the iterator's lock */
+  bool gone;                     /* with its iterator, as nobody held it */
   bool checked;                  /* or need not be (desc.check); under the iterator's lock */
   atomic_uint_least64_t pending; /* parts to come, and one more until every row is scanned */
   insitu_array *arrays;
@@ -18175,6 +18218,7 @@ struct insitu_iter {
   struct insitu__reactor_gate idle;      /* opens when stopping and nothing is in flight */
   struct insitu__loader_slab *preparing; /* until its memory is there and may be written */
   insitu_error unprepared;               /* why there is none */
+  int64_t pause;                         /* nanoseconds until the next look at it */
   bool tile_waits;                       /* the scan has come to a chunk whose batches have no slabs yet */
   /* under lock */
   pthread_mutex_t lock;
@@ -19413,10 +19457,10 @@ static insitu_status insitu__loader_key(struct insitu__loader_tile *t, uint64_t 
       &t->error, INSITU_E_FORMAT, "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
 }
 
-/* A tile is done with. */
 static void insitu__loader_quiet(insitu_iter *it) { /* lets whoever stops the iterator go on once nothing of it is in flight */
   if (it->stopping && !it->inflight[0] && !it->inflight[1] && !it->preparing) insitu__reactor_gate_open(&it->idle);
 }
+/* A tile is done with. */
 static void insitu__loader_finish(struct insitu__loader_tile *t) {
   insitu_loader *ld = t->loader;
   insitu_iter *it = t->iter;
@@ -19565,18 +19609,17 @@ static void insitu__loader_slab_taken(insitu_iter *it) { /* counts it */
   insitu__loader_add(&ld->pinned_now, it->pinned_bytes);
   insitu__loader_memory(ld, it->slab_bytes);
 }
-/* Waits until nobody uses a slab's memory any more, and takes it where there is none yet. */
+/* Takes a slab's memory, or pauses before the next look at whether somebody still uses it. Looking takes CUDA's calls, which need
+ * more stack than a coroutine has. */
 static void insitu__loader_prepare_await(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__loader_slab *slab = it->preparing;
   struct insitu__reactor *r = &it->loader->reactor;
-  for (bool idle = false; !idle && !it->stopping;) {
-    pthread_mutex_lock(&it->lock);
-    idle = insitu__device_idle(&it->device, slab->parts, &slab->busy);
-    pthread_mutex_unlock(&it->lock);
-    if (!idle && !insitu__reactor_sleep_await(r, INSITU__DEVICE_POLL)) break;
-  }
-  if (!slab->memory && !it->stopping) {
+  if (slab->memory) {
+    it->pause =
+        (int64_t)insitu__base_min(insitu__base_max(2 * (uint64_t)it->pause, INSITU__DEVICE_POLL), 16 * INSITU__DEVICE_POLL);
+    (void)insitu__reactor_sleep_await(r, it->pause);
+  } else if (!it->stopping) {
     insitu__reactor_work_await(r, insitu__loader_slab_take, it);
     pthread_mutex_lock(&it->lock);
     if (slab->memory) insitu__loader_slab_taken(it);
@@ -19592,13 +19635,20 @@ static insitu_status insitu__loader_slab_ready(insitu_iter *it) {
   bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
   if (it->preparing) return INSITU_TIMEOUT;
   if (it->unprepared.status) return it->unprepared.status;
+  if (it->device.error.status) { /* next tells it */
+    insitu__loader_tell(it);
+    return INSITU_TIMEOUT;
+  }
   if (!slab->memory && mapped) {
     it->preparing = slab;
     insitu__loader_slab_take(it, 0);
     it->preparing = NULL;
     if (slab->memory) insitu__loader_slab_taken(it);
   }
-  if (slab->memory && insitu__device_idle(&it->device, slab->parts, &slab->busy)) return INSITU_OK;
+  if (slab->memory && insitu__device_idle(&it->device, slab->parts, &slab->busy)) {
+    it->pause = 0;
+    return INSITU_OK;
+  }
   if (mapped) return INSITU_E_NOMEM;
   it->preparing = slab;
   if (!insitu__reactor_spawn(&it->loader->reactor, insitu__loader_prepare_await, it)) return INSITU_TIMEOUT;
@@ -19746,7 +19796,7 @@ static bool insitu__loader_scan(insitu_iter *it) {
 static void insitu__loader_upload(insitu_iter *it) {
   struct insitu__device *d = &it->device;
   pthread_mutex_lock(&it->lock);
-  while (!it->stopping && it->uploaded < it->assigned && it->uploaded < it->bad) {
+  while (!it->stopping && it->uploaded < it->assigned && it->uploaded < it->bad && !d->error.status) {
     struct insitu__loader_slab *slab = it->ring[it->uploaded % it->n_ring];
     insitu_error error = {0}, cause = {0};
     if (atomic_load_explicit(&slab->pending, memory_order_acquire) || !insitu__device_take(d, slab->parts)) break;
@@ -20473,7 +20523,8 @@ static void insitu__loader_free_iter(insitu_iter *it) {
     struct insitu__loader_slab *slab = &it->slabs[i];
     insitu__device_pass(&slab->busy);
     insitu__loader_slab_free(it, slab);
-    for (unsigned k = 0; slab->parts && k < it->device.n_rings; k++) insitu__device_event_close(&slab->parts[k]);
+    for (unsigned k = 0; slab->parts && k < it->device.n_rings; k++)
+      insitu__device_event_close(&it->device.rings[k], &slab->parts[k]);
     insitu__mem_free(slab->parts);
     insitu__mem_free(slab->arrays);
     insitu__mem_free(slab->shapes);
@@ -20615,6 +20666,7 @@ static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *
     status = insitu__loader_device_room(it, i, it->max_held + 1, err);
     if (!status) status = insitu__device_ring_open(d, r, it->max_held + 1, err);
   }
+  if (d->n_rings) d->device = d->rings[0].device;
   d->of = insitu__device_of(d); /* release may come from any thread */
   return status;
 }
@@ -20744,23 +20796,38 @@ static void insitu__loader_leave(insitu_iter *it) {
   }
 }
 
-/* After leaving: gives the memory back, but for the batches the user holds. The last of them takes the iterator with it. */
+/* After leaving: gives the memory back, but for the batches the user holds. The last of them takes the iterator with it. What is
+ * freed may have to be waited for, and may be freed by the user's function: not under the lock, which releases take as well. */
 static void insitu__loader_part(insitu_iter *it) {
+  struct insitu__device *d = &it->device;
   insitu__loader_unreserve(it);
   atomic_fetch_sub_explicit(&it->loader->slab_now, it->alive * it->slab_bytes, memory_order_relaxed);
   pthread_mutex_lock(&it->lock);
   it->closed = true;
   it->loader = NULL;
-  bool held = it->held > 0;
-  for (unsigned i = 0; held && i < it->device.n_rings; i++) insitu__device_drain(&it->device.rings[i]);
-  for (uint64_t i = 0; held && i < it->n_slabs; i++) {
+  it->held++; /* by this call */
+  for (uint64_t i = 0; i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
-    if (slab->held || slab->exports) continue;
+    slab->gone = !slab->held && !slab->exports;
+    if (slab->gone) insitu__device_give(d, slab->parts);
+  }
+  for (unsigned i = 0; i < d->n_rings; i++) {
+    d->rings[i].gone = d->rings[i].free;
+    d->rings[i].free = NULL;
+  }
+  pthread_mutex_unlock(&it->lock);
+  for (unsigned i = 0; i < d->n_rings; i++) insitu__device_drain(&d->rings[i]);
+  for (uint64_t i = 0; i < it->n_slabs; i++) {
+    struct insitu__loader_slab *slab = &it->slabs[i];
+    if (!slab->gone) continue;
     insitu__device_pass(&slab->busy);
     insitu__loader_slab_free(it, slab);
   }
+  insitu__device_shrink(d);
+  pthread_mutex_lock(&it->lock);
+  bool last = --it->held == 0;
   pthread_mutex_unlock(&it->lock);
-  if (!held) insitu__loader_free_iter(it);
+  if (last) insitu__loader_free_iter(it);
 }
 
 /* ---- strings of any length ---- */
@@ -21092,20 +21159,21 @@ static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, in
     it->failed = true;
     goto failed;
   }
+  if (it->device.error.status) goto refused; /* a release had no other way to tell */
   if (it->assigned <= it->next) return INSITU_TIMEOUT;
   struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
   if (atomic_load_explicit(&slab->pending, memory_order_acquire)) return INSITU_TIMEOUT;
   if (!slab->checked) return INSITU__LOADER_UNCHECKED;
   if (it->device.n_rings && it->uploaded <= it->next) return INSITU_TIMEOUT;
-  insitu_error *refused = &it->device.error; /* also what a release had no way to tell */
-  if (refused->status || insitu__device_wait(&it->device, slab->parts, it->device.stream, refused)) {
-    it->failed = true;
-    it->error = *refused;
-    goto failed;
-  }
+  if (insitu__device_wait(&it->device, slab->parts, it->device.stream, &it->device.error)) goto refused;
   insitu__loader_deliver(it, slab);
   *out = &slab->batch;
   return INSITU_OK;
+refused:
+  it->failed = true;
+  memset(&it->error, 0, sizeof it->error);
+  insitu__error_set(
+      &it->error, it->device.error.status, "rank %d, %.900s", (int)it->loader->config.rank, it->device.error.message);
 failed:
   if (err && err->status >= 0) *err = it->error;
   return it->error.status;
@@ -21801,6 +21869,8 @@ INSITU_DEF insitu_status insitu_read(
     return insitu__error_set(err, INSITU_E_ARG, "read: variable, its path, its slices, or dst and shape are NULL; give them");
   if (variable->offset || variable->n_steps)
     return insitu__error_set(err, INSITU_E_ARG, "read: offset and steps mean nothing here; use slices");
+  if (variable->place != INSITU_HOST)
+    return insitu__error_set(err, INSITU_E_ARG, "read: place means nothing here, dst is host memory; leave it out");
   insitu_error own = {0};
   struct insitu__loader_reading r = {
       .loader = ld, .variable = variable, .dst = (unsigned char *)dst, .dst_bytes = dst_bytes, .shape = shape, .err = &own};
@@ -21967,7 +22037,7 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
   if (epoch >= INSITU__MAX_EPOCH)
     return insitu__error_set(err, INSITU_E_ARG, "set_epoch: %" PRIu64 " is beyond the last epoch, 2^20 - 1; correct it", epoch);
   pthread_mutex_lock(&it->lock);
-  bool there = it->next == epoch * it->batches && it->bad == UINT64_MAX;
+  bool there = it->next == epoch * it->batches && it->bad == UINT64_MAX && !it->failed && !it->device.error.status;
   if (there) it->told = it->next;
   if (there) it->lap.began = 0;
   pthread_mutex_unlock(&it->lock);
@@ -22016,7 +22086,7 @@ static void insitu__public_let_go(struct insitu__loader_slab *slab, bool exporte
     pthread_mutex_unlock(&it->lock);
     return;
   }
-  insitu__device_release(&it->device, slab->parts, &slab->busy, stream, of);
+  if (of != INSITU__DEVICE_NOBODY) insitu__device_release(&it->device, slab->parts, &slab->busy, stream, of);
   if (exported) slab->exports--;
   else slab->held = false;
   bool last = false;
@@ -22133,6 +22203,9 @@ INSITU_DEF insitu_status insitu_batch_dlpack(
   insitu_status status = insitu__public_batch(batch, "dlpack", array, err);
   if (status) return status;
   if (!managed) return insitu__error_set(err, INSITU_E_ARG, "dlpack: managed is NULL; give the address of a pointer");
+  if ((uintptr_t)stream == 2) /* driver_types.h */
+    return insitu__error_set(
+        err, INSITU_E_ARG, "dlpack: cudaStreamPerThread is another stream in the thread that deletes; give a stream of your own");
   struct insitu__loader_slab *slab = (struct insitu__loader_slab *)(void *)batch;
   const insitu_array *a = &slab->arrays[array];
   struct insitu__public_dlpack_export *e = (struct insitu__public_dlpack_export *)insitu__mem_alloc(1, sizeof *e);
@@ -22159,7 +22232,7 @@ INSITU_DEF insitu_status insitu_batch_dlpack(
   else e->as.managed = (struct insitu__public_dlpack_managed){.tensor = t, .manager = e, .deleter = insitu__public_delete};
   e->slab = slab;
   e->stream = stream;
-  e->of = insitu__device_of(&slab->iter->device);
+  e->of = a->place == INSITU_HOST && !stream ? INSITU__DEVICE_NOBODY : insitu__device_of(&slab->iter->device);
   pthread_mutex_lock(&slab->iter->lock);
   slab->exports++;
   pthread_mutex_unlock(&slab->iter->lock);
