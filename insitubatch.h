@@ -17650,7 +17650,7 @@ static insitu_status insitu__device_enter(struct insitu__device_scope *s, int de
   }
   if (status) return status;
   status = insitu__device_did(cudaThreadExchangeStreamCaptureMode(&s->mode), "cudaThreadExchangeStreamCaptureMode", err);
-  s->relaxed = !status;
+  s->relaxed = s->mode != cudaStreamCaptureModeRelaxed; /* it may answer an error of earlier work and have exchanged it */
   return status;
 }
 static void insitu__device_leave(struct insitu__device_scope *s) {
