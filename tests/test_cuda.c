@@ -38,6 +38,12 @@ static cudaError_t spoilt_wait(cudaStream_t stream, cudaEvent_t event, unsigned 
   if (mutant == (of_consumer(stream) ? NO_READY_WAIT : NO_RELEASED_WAIT)) return cudaSuccess;
   return cudaStreamWaitEvent(stream, event, flags);
 }
+enum { REFUSE_RELEASE = 1, REFUSE_QUERY = 2 }; /* for a moment, as if the device had an error */
+static atomic_int refuse, refused;
+static cudaError_t refusal(void) {
+  atomic_fetch_add(&refused, 1);
+  return cudaErrorInvalidValue;
+}
 static cudaError_t spoilt_copy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
   if (mutant == LATE_COPY && !of_consumer(stream)) {
     late.dst = dst, late.src = src, late.bytes = bytes, late.stream = stream;
@@ -47,15 +53,18 @@ static cudaError_t spoilt_copy(void *dst, const void *src, size_t bytes, enum cu
 }
 static cudaError_t spoilt_record(cudaEvent_t event, cudaStream_t stream) {
   if (mutant == NO_RELEASE && of_consumer(stream)) return cudaSuccess;
+  if (refuse & REFUSE_RELEASE && of_consumer(stream)) return refusal();
   cudaError_t error = cudaEventRecord(event, stream);
   if (mutant == LATE_COPY && stream == late.stream && late.bytes)
     error = cudaMemcpyAsync(late.dst, late.src, late.bytes, cudaMemcpyHostToDevice, stream);
   return error;
 }
 static cudaError_t spoilt_query(cudaEvent_t event) {
+  if (refuse & REFUSE_QUERY) return refusal();
   return mutant == REFILLED_EARLY ? cudaSuccess : cudaEventQuery(event);
 }
 static cudaError_t spoilt_stream_sync(cudaStream_t stream) {
+  if (refuse & REFUSE_RELEASE && of_consumer(stream)) return refusal();
   return mutant == NOT_DRAINED ? cudaSuccess : cudaStreamSynchronize(stream);
 }
 static cudaError_t spoilt_event_sync(cudaEvent_t event) {
@@ -212,18 +221,15 @@ struct run {
   insitu_status status;
   insitu_error err;
   const char *wrong;
+  cudaError_t last; /* what the thread that trains would find as its own */
+  enum cudaStreamCaptureMode capture_mode;
 };
 static uint64_t made(void) { /* whatever a runtime makes */
   cudasim_counts c = cudasim_count();
   return c.stream_creates + c.event_creates + c.mallocs + c.host_allocs;
 }
-static void run(struct run *r) {
-  insitu_loader *ld = NULL;
-  insitu_iter *it = NULL;
-  insitu_batch *batch, *kept = NULL;
-  struct tensors tensors = {0};
-  insitu_stats stats = {0};
-  insitu_loader_desc d = {.api = INSITU_API,
+static insitu_loader_desc desc_of(int mode) {
+  return (insitu_loader_desc){.api = INSITU_API,
       .url = support_path("a"),
       .variables = variables,
       .n_variables = VARIABLES,
@@ -233,8 +239,16 @@ static void run(struct run *r) {
       .decode_threads = 2,
       .split = {{.start = 0, .stop = SAMPLES}},
       .log_level = INSITU_LOG_OFF,
-      .io = modes[r->mode].io,
-      .inline_io = modes[r->mode].inline_io};
+      .io = modes[mode].io,
+      .inline_io = modes[mode].inline_io};
+}
+static void run(struct run *r) {
+  insitu_loader *ld = NULL;
+  insitu_iter *it = NULL;
+  insitu_batch *batch, *kept = NULL;
+  struct tensors tensors = {0};
+  insitu_stats stats = {0};
+  insitu_loader_desc d = desc_of(r->mode);
   cudasim_catch_faults(true); /* cmocka has its own handler in every test */
   consumer = other = NULL;
   memset(&late, 0, sizeof late);
@@ -259,6 +273,7 @@ static void run(struct run *r) {
   drop(&tensors);
   insitu_batch_release(&kept);
   insitu_loader_close(&ld);
+  r->last = cudasim_thread(&r->capture_mode);
   r->wrong = check_saved(r->status < 0);
   cudaStreamDestroy(consumer);
   cudaStreamDestroy(other);
@@ -355,6 +370,11 @@ static void test_errors(void **state) {
         cudasim_fail(0, cudaSuccess);
         if (r.wrong) fail_msg("%s, error at call %d: %s", modes[m].name, (int)n, r.wrong);
         if (!nothing_left()) fail_msg("%s, %s at call %d: something is left", modes[m].name, cudaGetErrorName(errors[e]), (int)n);
+        if (r.last || r.capture_mode != cudaStreamCaptureModeGlobal)
+          fail_msg("%s, %s at call %d: the trainer is left with %s, capture mode %d", modes[m].name, cudaGetErrorName(errors[e]),
+              (int)n, cudaGetErrorName(r.last), (int)r.capture_mode);
+        if (errors[e] == cudaErrorMemoryAllocation && cudasim_findings()) /* it passes: nothing is used too early after it */
+          fail_msg("%s, error at call %d: %s", modes[m].name, (int)n, cudasim_finding(0));
         if (r.status && r.status != INSITU_E_DEVICE && r.status != INSITU_E_NOMEM)
           fail_msg("%s, error at call %d: %s: %s", modes[m].name, (int)n, insitu_status_name(r.status), r.err.message);
         if (r.status) assert_non_null(strstr(r.err.message, cudaGetErrorString(errors[e])));
@@ -367,6 +387,63 @@ static void test_errors(void **state) {
       }
       assert_true(failed > 10 && ended == 1);
     }
+}
+
+/* The device refuses for a moment, when all of an epoch has been delivered: the next epoch can be had all the same. */
+static void test_next_epoch(void **state) {
+  enum { BATCHES = (SAMPLES - 1) / BATCH };
+  static const char *const ways[] = {"release, next tells", "release, next is not asked", "query"};
+  (void)state;
+  EACH_MODE (m)
+    for (int way = 0; way < 3; way++)
+      for (uint64_t epoch = 1; epoch < 3; epoch++) { /* the one that comes, another one */
+        insitu_loader_desc d = desc_of(m);
+        insitu_loader *ld = NULL;
+        insitu_iter *it = NULL;
+        insitu_batch *batch, *kept = NULL;
+        struct tensors tensors = {0};
+        insitu_error err = {0};
+        cudasim_reset(1, epoch);
+        cudasim_catch_faults(true);
+        if (cudaStreamCreateWithFlags(&consumer, cudaStreamNonBlocking)) fail_msg("no stream for the trainer");
+        insitu_iter_desc i = {.api = INSITU_API, .max_held = HELD, .stream = consumer};
+        insitu_status status = insitu_loader_open(&d, &ld, &err);
+        if (!status) status = insitu_iter_open(ld, &i, &it, &err);
+        refused = 0;
+        for (int n = 0; !status && n < BATCHES; n++) {
+          status = insitu_iter_next(it, 20000, &batch, &err);
+          refuse = n < BATCHES - 1 ? 0 : way == 2 ? REFUSE_QUERY : REFUSE_RELEASE;
+          if (!status) status = train(batch, RELEASE, &kept, &tensors, &err);
+        }
+        if (status) fail_msg("%s: %s", modes[m].name, err.message);
+        for (int wait = 0; way == 2 && !refused && wait < 200; wait++) poll(NULL, 0, 1); /* inline nobody looks */
+        refuse = 0;
+        if (way < 2) assert_true(refused > 1);
+        if (way == 0) {
+          assert_int_equal(insitu_iter_next(it, 20000, &batch, &err), INSITU_END);
+          assert_int_equal(insitu_iter_next(it, 20000, &batch, &err), INSITU_E_DEVICE);
+          assert_non_null(strstr(err.message, "releasing a batch on its stream"));
+        }
+        if (cudaStreamSynchronize(consumer)) fail_msg("the trainer cannot wait"); /* what was refused orders nothing */
+        for (int again = 0; again < 2; again++) {
+          memset(&err, 0, sizeof err);
+          status = insitu_iter_set_epoch(it, epoch, &err);
+          int n = 0;
+          while (!status && (status = insitu_iter_next(it, 20000, &batch, &err)) == INSITU_OK) {
+            if (batch->epoch != epoch || batch->index != (uint64_t)n++) fail_msg("%s: another batch", ways[way]);
+            status = train(batch, RELEASE, &kept, &tensors, &err);
+          }
+          if (status != INSITU_END) fail_msg("%s, %s, epoch %d: %s", modes[m].name, ways[way], (int)epoch, err.message);
+          assert_int_equal(n, BATCHES);
+        }
+        insitu_loader_close(&ld);
+        const char *wrong = check_saved(false);
+        if (wrong) fail_msg("%s, %s: %s", modes[m].name, ways[way], wrong);
+        cudaStreamDestroy(consumer);
+        wrong = trouble();
+        if (wrong) fail_msg("%s, %s: %s", modes[m].name, ways[way], wrong);
+        cudasim_catch_faults(false);
+      }
 }
 
 /* Somebody else captures a graph all the time: nothing that the loader does may spoil it. */
@@ -386,7 +463,7 @@ static void test_capture(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_steady), cmocka_unit_test(test_mutants),
-      cmocka_unit_test(test_errors), cmocka_unit_test(test_capture)};
+      cmocka_unit_test(test_errors), cmocka_unit_test(test_next_epoch), cmocka_unit_test(test_capture)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, setup, support_teardown);
 }

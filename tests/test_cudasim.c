@@ -903,6 +903,45 @@ static void test_fork(void **state) {
   assert_int_equal(waitpid(child, &status, 0), child);
   assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 17);
 }
+/* What makes a device's context: not what only asks. */
+static void test_contexts(void **state) {
+  enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  unsigned flags;
+  int n, active;
+  (void)state;
+  cudasim_reset(3, 1);
+  OK(cudaGetDeviceCount(&n));
+  OK(cudaGetDevice(&n));
+  OK(cudaGetLastError());
+  assert_null(cudasim_context(0));
+  assert_int_equal(cudaSetDevice(3), cudaErrorInvalidDevice);
+  OK(cudaSetDevice(1));
+  assert_string_equal(cudasim_context(1), "cudaSetDevice");
+  assert_null(cudasim_context(0));
+  cudaEvent_t e = new_event();
+  OK(cudaEventRecord(e, new_stream(cudaStreamNonBlocking)));
+  for (int i = 0; i < 2; i++) { /* a thread is on device 0 from the start, as this one after a reset */
+    OK(cudasim_context_state(i, &flags, &active));
+    assert_int_equal(active, i);
+  }
+  assert_int_equal(cudasim_context_state(-1, &flags, &active), cudaErrorInvalidDevice);
+  cudasim_reset(2, 1);
+  assert_null(cudasim_context(1));
+  OK(cudaThreadExchangeStreamCaptureMode(&mode));
+  assert_string_equal(cudasim_context(0), "cudaThreadExchangeStreamCaptureMode");
+  assert_int_equal(mode, cudaStreamCaptureModeGlobal);
+  OK(cudasim_thread(&mode));
+  assert_int_equal(mode, cudaStreamCaptureModeRelaxed);
+  mode = cudaStreamCaptureModeGlobal;
+  cudasim_fail(1, cudaErrorMemoryAllocation); /* it is exchanged all the same */
+  assert_int_equal(cudaThreadExchangeStreamCaptureMode(&mode), cudaErrorMemoryAllocation);
+  assert_int_equal(cudasim_thread(&mode), cudaErrorMemoryAllocation);
+  assert_int_equal(mode, cudaStreamCaptureModeGlobal);
+  assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
+  OK(cudasim_thread(&mode));
+  OK(cudaSetDevice(1));
+  assert_string_equal(cudasim_context(0), "cudaThreadExchangeStreamCaptureMode"); /* the first one */
+}
 /* Streams that come and go use slots again, once the host knows that they are idle. */
 static void test_many_streams(void **state) {
   (void)state;
@@ -930,6 +969,6 @@ int main(void) {
       cmocka_unit_test(test_injected), cmocka_unit_test(test_sticky), cmocka_unit_test(test_captures),
       cmocka_unit_test(test_graphs), cmocka_unit_test(test_rest), cmocka_unit_test(test_threads),
       cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_faults_of_threads), cmocka_unit_test(test_fork),
-      cmocka_unit_test(test_many_streams)};
+      cmocka_unit_test(test_contexts), cmocka_unit_test(test_many_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,21 @@
 #define INSITU_WITH_CUDA
 #define INSITU_IMPLEMENTATION
 #include "cudasim/cudasim.c"
+#include <dlfcn.h>
+/* The simulated driver, which tells whether a device has a context */
+static void *driver_open(const char *name, int flags) {
+  static char driver;
+  return !strcmp(name, "libcuda.so.1") && flags & RTLD_NOLOAD ? &driver : NULL;
+}
+static void *driver_symbol(void *driver, const char *name) {
+  int (*state)(int, unsigned *, int *) = cudasim_context_state;
+  void *p = NULL;
+  if (driver && !strcmp(name, "cuDevicePrimaryCtxGetState")) memcpy(&p, &state, sizeof p);
+  return p;
+}
+#define dlopen(name, flags) driver_open(name, flags)
+#define dlsym(driver, name) driver_symbol(driver, name)
+#define dlclose(driver) ((void)(driver))
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
@@ -653,6 +668,157 @@ static void test_delete_elsewhere(void **state) {
   }
 }
 
+/* One stream, on device 1, and device 1 alone current: nobody has used device 0. Its number for save and release is 0. */
+static void begin_on_one(uint64_t seed) {
+  cudasim_reset(2, seed);
+  current = -1;
+  n_streams = 1;
+  choose(1);
+  OK(cudaStreamCreateWithFlags(&streams[1], cudaStreamNonBlocking));
+  streams[0] = streams[1];
+}
+static void *release_there(void *arg) {
+  insitu_batch_release(arg);
+  return NULL;
+}
+static void release_elsewhere(insitu_batch **b) { /* in a thread that has chosen no device */
+  pthread_t t;
+  assert_int_equal(pthread_create(&t, NULL, release_there, b), 0);
+  assert_int_equal(pthread_join(t, NULL), 0);
+  assert_null(*b);
+}
+struct both {
+  insitu_iter **it;
+  insitu_loader **ld;
+};
+static void *close_there(void *arg) {
+  struct both *c = arg;
+  insitu_iter_close(c->it);
+  insitu_loader_close(c->ld);
+  return NULL;
+}
+static void no_context(int device, const char *when) {
+  const char *name = cudasim_context(device);
+  if (name) fail_msg("%s: %s made a context on device %d, which nobody uses", when, name, device);
+}
+
+/* A device that the program does not use stays as it is: a context takes hundreds of megabytes there. */
+static void test_contexts(void **state) {
+  static const char *const places[] = {"21 11 00 31", "21 21 21 21", "11 11 11 11", "10 21 00 21"};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 4; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, places[k]);
+      begin_on_one((uint64_t)k + 1);
+      insitu_iter_desc id = all(0);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      no_context(0, "open");
+      for (int epoch = 0; epoch < 3; epoch++) consume(it, 0, 0, NULL);
+      no_context(0, "epochs");
+      insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
+      struct seen *s[2] = {save(b[0], 0), save(b[1], 0)};
+      struct dl e[2] = {dl_export(b[0], 0, 0, streams[1]), {0}};
+      if (k % 3) e[1] = dl_export(b[1], 3, 1, streams[1]);
+      else e[1] = dl_export(b[1], 2, 1, NULL); /* on the host: no stream is told of its end */
+      release_elsewhere(&b[0]);
+      no_context(0, "a release");
+      dl_delete_elsewhere(e[0]);
+      no_context(0, "a deleter");
+      insitu_stats stats = stats_of(ld);
+      assert_true(stats.batches > 2);
+      assert_int_equal(insitu_iter_set_epoch(it, 1, NULL), INSITU_OK);
+      no_context(0, "set_epoch");
+      consume(it, 0, 2, NULL);
+      if (k < 2 || modes[m].inline_io) {
+        close_iter(&it);
+        close_loader(&ld);
+      } else {
+        pthread_t t;
+        assert_int_equal(pthread_create(&t, NULL, close_there, &(struct both){&it, &ld}), 0);
+        assert_int_equal(pthread_join(t, NULL), 0);
+      }
+      no_context(0, "closing");
+      release_elsewhere(&b[1]);
+      dl_delete_elsewhere(e[1]); /* the last one: it frees */
+      no_context(0, "what outlived the loader");
+      sync_all();
+      for (int i = 0; i < 2; i++) {
+        seen_check(s[i]);
+        seen_free(s[i]);
+      }
+      finish();
+      no_context(0, "the end");
+    }
+}
+
+/* Page-locked memory that is meant for one device in front of arrays on another: all that is made is of the one that is used, and
+ * made when the iterator is opened. */
+static void test_pinned_for_another(void **state) {
+  static const char *const places[] = {"10 21 00 21", "10 10 21 10", "10 21 21 21"};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 3; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, places[k]);
+      begin_on_one((uint64_t)k + 1);
+      insitu_iter_desc id = all(0);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      uint64_t events = cudasim_count().event_creates, n = consume(it, 0, 0, NULL);
+      assert_true(n > 3);
+      for (int epoch = 0; epoch < 4; epoch++) assert_int_equal(consume(it, 0, 0, NULL), n);
+      assert_int_equal(cudasim_count().event_creates, events);
+      assert_int_equal(cudasim_count().bytes_of[0], 0);
+      assert_int_equal(cudasim_count().foreign_copies, 0);
+      no_context(0, "epochs");
+      close_loader(&ld);
+      finish();
+      no_context(0, "closing");
+    }
+}
+
+/* NULL is the legacy stream of the device that was current when the iterator was opened, in every thread that releases. */
+static void test_null_elsewhere(void **state) {
+  static const char *const places[] = {"20 21 20 21", "21 21 21 21", "20 21 10 00"};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 3; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, places[k]);
+      begin(2, (uint64_t)k + 3);
+      choose(1);
+      insitu_iter_desc id = all(1);
+      id.stream = NULL;
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      enum { BATCHES = 12 };
+      int16_t got[BATCHES][24], want[BATCHES][24];
+      uint64_t bytes[BATCHES];
+      for (int i = 0; i < BATCHES; i++) {
+        insitu_batch *b = NULL;
+        insitu_error err = {0};
+        insitu_status status = INSITU_END;
+        while (status == INSITU_END) status = insitu_iter_next(it, 20000, &b, &err);
+        if (status) fail_msg("%s", err.message);
+        bytes[i] = b->arrays[1].bytes;
+        for (uint64_t r = 0, e = 0; r < b->rows; r++)
+          for (int c = 1; c < 4; c++, e++) want[i][e] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
+        OK(cudasim_save(NULL, b->arrays[1].data, bytes[i], got[i])); /* under way when it is released */
+        OK(cudasim_fill(NULL, b->arrays[1].data, bytes[i], 0xee));
+        release_elsewhere(&b);
+      }
+      OK(cudaStreamSynchronize(NULL));
+      for (int i = 0; i < BATCHES; i++) assert_memory_equal(got[i], want[i], bytes[i]);
+      close_loader(&ld);
+      nothing_left(); /* the default stream was the test's */
+      if (cudasim_findings()) fail_msg("%s", cudasim_finding(0));
+      for (int i = 0; i < n_streams; i++) OK(cudaStreamDestroy(streams[i]));
+      n_streams = 0;
+    }
+}
+
 /* ---- 4. a pool of the user's ---- */
 
 enum { POOL = 256 };
@@ -790,6 +956,78 @@ static void test_pool(void **state) {
     pool_free(&pool);
     finish();
   }
+}
+
+/* A thread that holds the pool's own mutex lets a tensor go, while closing gives memory back to the pool. */
+struct held_pool {
+  struct pool pool;
+  pthread_mutex_t mutex;
+  atomic_bool closing, locked;
+  atomic_int inside; /* calls of desc.release since closing began */
+  insitu_batch *batch;
+  struct dl tensor; /* without a batch */
+};
+static void *held_pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
+  struct held_pool *h = user;
+  pthread_mutex_lock(&h->mutex);
+  void *memory = pool_alloc(&h->pool, bytes, align, place, device, stream);
+  pthread_mutex_unlock(&h->mutex);
+  return memory;
+}
+static void held_pool_release(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
+  struct held_pool *h = user;
+  if (h->closing) h->inside++;
+  while (h->closing && !h->locked) poll(NULL, 0, 1); /* the other thread comes first */
+  pthread_mutex_lock(&h->mutex);
+  pool_release(&h->pool, memory, bytes, place, device);
+  pthread_mutex_unlock(&h->mutex);
+}
+static void *let_go_holding(void *arg) {
+  struct held_pool *h = arg;
+  while (!h->inside) poll(NULL, 0, 1);
+  pthread_mutex_lock(&h->mutex);
+  h->locked = true;
+  if (h->batch) insitu_batch_release_on(&h->batch, streams[0]);
+  else dl_delete(h->tensor);
+  int inside = h->inside; /* 1: closing waits for the mutex still, and goes on */
+  pthread_mutex_unlock(&h->mutex);
+  return inside == 1 ? h : NULL;
+}
+static void test_pool_mutex(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int release = 0; release < 2; release++) { /* a tensor; a batch */
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, MIXED);
+      struct held_pool h = {.pool = pool_for(d), .mutex = PTHREAD_MUTEX_INITIALIZER};
+      d->alloc = held_pool_alloc;
+      d->release = held_pool_release;
+      d->alloc_user = &h;
+      begin(1, 1);
+      insitu_iter_desc id = all(0);
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      consume(it, 0, 2, NULL);
+      insitu_batch *b = next_or_fail(it);
+      if (!release) {
+        h.tensor = dl_export(b, 0, 1, streams[0]);
+        release_on(&b, streams[0]);
+      }
+      h.batch = b;
+      pthread_t t;
+      void *well;
+      alarm(60); /* they would wait for each other */
+      assert_int_equal(pthread_create(&t, NULL, let_go_holding, &h), 0);
+      h.closing = true;
+      close_iter(&it);
+      assert_int_equal(pthread_join(t, &well), 0);
+      assert_ptr_equal(well, &h);
+      alarm(0);
+      close_loader(&ld);
+      pool_free(&h.pool);
+      pthread_mutex_destroy(&h.mutex);
+      finish();
+    }
 }
 
 /* It gives nothing, at every call in turn. */
@@ -1140,6 +1378,17 @@ static void test_misuse(void **state) {
   MISUSE(insitu_batch_dlpack(b, UINT64_MAX, 0, NULL, &managed, &err), "no array 18446744073709551615");
   assert_null(managed);
   MISUSE(insitu_batch_dlpack(b, 0, 0, NULL, NULL, &err), "managed is NULL");
+  for (int versioned = 0; versioned < 2; versioned++) { /* another stream where it is deleted */
+    MISUSE(insitu_batch_dlpack(b, 2 * (uint64_t)versioned, versioned, cudaStreamPerThread, &managed, &err), "cudaStreamPerThread",
+        "a stream of your own");
+    assert_null(managed);
+  }
+  insitu_shape shape;
+  for (int place = INSITU_PINNED; place <= INSITU_DEVICE_OR_HOST; place++) { /* what it reads comes to dst */
+    insitu_variable v = {.path = "x", .place = place};
+    MISUSE(insitu_read(ld, &v, fixed, sizeof fixed, &shape, &err), "read: place means nothing here");
+    MISUSE(insitu_read(ld, &v, NULL, 0, &shape, &err), "read: place means nothing here");
+  }
   insitu_batch_release_on(NULL, NULL);
   insitu_batch_release_on(&null, NULL);
   insitu_batch_release(&b);
@@ -1628,7 +1877,7 @@ static void test_describe(void **state) {
   finish();
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_device),
       cmocka_unit_test(test_ordinals),
@@ -1640,7 +1889,11 @@ int main(void) {
       cmocka_unit_test(test_statistics),
       cmocka_unit_test(test_everywhere),
       cmocka_unit_test(test_delete_elsewhere),
+      cmocka_unit_test(test_contexts),
+      cmocka_unit_test(test_pinned_for_another),
+      cmocka_unit_test(test_null_elsewhere),
       cmocka_unit_test(test_pool),
+      cmocka_unit_test(test_pool_mutex),
       cmocka_unit_test(test_pool_refuses),
       cmocka_unit_test(test_pool_misaligned),
       cmocka_unit_test(test_held_over_close),
@@ -1659,5 +1912,6 @@ int main(void) {
       cmocka_unit_test(test_evaluation),
       cmocka_unit_test(test_describe),
   };
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, places_setup, support_teardown);
 }

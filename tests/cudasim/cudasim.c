@@ -31,6 +31,9 @@ static const char *const sim_names[] = {"cudaGetDeviceCount", "cudaGetDevice", "
     "cudaDeviceGetPCIBusId", "cudaEventElapsedTime", "cudaMemsetAsync", "cudaLaunchHostFunc", "cudaStreamBeginCapture",
     "cudaStreamEndCapture", "cudaGraphInstantiateWithFlags", "cudaGraphLaunch", "cudaGraphDestroy", "cudaGraphExecDestroy"};
 enum { SIM_N_CALLS = sizeof sim_names / sizeof *sim_names };
+/* Those that need no context: all others make one on the device that is current, where it has none. */
+static const char *const sim_without[] = {"cudaGetDeviceCount", "cudaGetDevice", "cudaEventQuery", "cudaEventSynchronize",
+    "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaEventElapsedTime"};
 
 typedef struct sim_clock {
   uint64_t at[SIM_SLOTS];
@@ -128,6 +131,7 @@ static struct {
   sim_block *blocks;
   cudasim_counts counts;
   uint64_t calls[SIM_N_CALLS];
+  const char *contexts[CUDASIM_DEVICES]; /* the call that made each one */
   char texts[SIM_TEXTS][240];
   unsigned n_texts;
   struct sigaction old; /* what faults elsewhere go to */
@@ -476,6 +480,15 @@ static void sim_called(const char *name) {
   sim.calls[i]++;
   sim.counts.calls++;
 }
+static void sim_context(const char *name, int device) {
+  if (!sim.contexts[device]) sim.contexts[device] = name;
+}
+/* Of a call: on the current device. cudaSetDevice makes one on the device that it names (since CUDA 12). */
+static void sim_use(const char *name) {
+  bool uses = strcmp(name, "cudaSetDevice");
+  for (size_t i = 0; i < sizeof sim_without / sizeof *sim_without; i++) uses = uses && strcmp(name, sim_without[i]);
+  if (uses) sim_context(name, sim_thread.device);
+}
 /* Locks; what the call fails with before it does anything. */
 static cudaError_t sim_enter(const char *name, bool unsafe) {
   sim_lock();
@@ -485,6 +498,7 @@ static cudaError_t sim_enter(const char *name, bool unsafe) {
   if (sim.forked) return cudaErrorInitializationError;
   if (sim.driver) return sim.driver;
   if (!sim.devices) return cudaErrorNoDevice;
+  sim_use(name);
   if (sim.poison) {
     sim.late = true;
     return sim.poison;
@@ -505,7 +519,7 @@ static cudaError_t sim_leave(cudaError_t e) {
   sim_unlock();
   return e;
 }
-/* What destroys, frees or synchronises goes on after an error of earlier work. */
+/* What destroys, frees, synchronises or exchanges goes on after an error of earlier work. */
 static bool sim_goes_on(cudaError_t e) {
   return !e || sim.late;
 }
@@ -538,7 +552,10 @@ cudaError_t cudaGetDevice(int *device) {
 cudaError_t cudaSetDevice(int device) {
   cudaError_t e = sim_enter(__func__, false);
   if (!e && (device < 0 || device >= sim.devices)) e = cudaErrorInvalidDevice;
-  if (!e) sim_thread.device = device;
+  if (!e) {
+    sim_thread.device = device;
+    sim_context(__func__, device);
+  }
   return sim_leave(e);
 }
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
@@ -1010,7 +1027,7 @@ cudaError_t cudaGetLastError(void) {
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode) {
   cudaError_t e = sim_enter(__func__, false);
   if (!e && (unsigned)*mode > cudaStreamCaptureModeRelaxed) e = cudaErrorInvalidValue;
-  if (!e) {
+  if (sim_goes_on(e)) {
     enum cudaStreamCaptureMode old = sim_thread.mode;
     sim_thread.mode = *mode;
     *mode = old;
@@ -1188,6 +1205,7 @@ void cudasim_reset(int devices, uint64_t seed) {
   memset(sim.slots, 0, sizeof sim.slots);
   memset(&sim.counts, 0, sizeof sim.counts);
   memset(sim.calls, 0, sizeof sim.calls);
+  memset(sim.contexts, 0, sizeof sim.contexts);
   sim.driver = sim.poison = sim.fail_error = cudaSuccess;
   sim.fail_in = 0;
   sim.capture = sim.used = sim.forked = false;
@@ -1258,6 +1276,25 @@ const char *cudasim_finding(unsigned number) {
   const char *text = number < sim.n_texts ? sim.texts[number] : NULL;
   sim_unlock();
   return text;
+}
+const char *cudasim_context(int device) {
+  sim_lock();
+  const char *name = device >= 0 && device < CUDASIM_DEVICES ? sim.contexts[device] : NULL;
+  sim_unlock();
+  return name;
+}
+int cudasim_context_state(int device, unsigned *flags, int *active) {
+  if (device < 0 || device >= CUDASIM_DEVICES) return cudaErrorInvalidDevice;
+  *flags = 0;
+  *active = cudasim_context(device) != NULL;
+  return 0;
+}
+cudaError_t cudasim_thread(enum cudaStreamCaptureMode *mode) {
+  sim_lock();
+  *mode = sim_thread.mode;
+  cudaError_t last = sim_thread.last;
+  sim_unlock();
+  return last;
 }
 uint64_t cudasim_calls(const char *name) {
   uint64_t n = 0;

@@ -37,9 +37,10 @@ void cudasim_delay(cudasim_when when, unsigned steps);
 void cudasim_step(unsigned steps); /* that many operations now; their order is random */
 void cudasim_finish(void);         /* runs all; the host has then waited for all of it */
 
-/* The n-th call from now (1: the next) that can fail fails with that error, once; 0: none. What destroys, frees or synchronises
- * does its work all the same, as with errors of earlier work. cudaErrorIllegalAddress, ECCUncorrectable, LaunchTimeout,
- * LaunchFailure and ContextIsDestroyed stay: what is enqueued is dropped, and all calls fail with it. Kernels are not counted. */
+/* The n-th call from now (1: the next) that can fail fails with that error, once; 0: none. What destroys, frees, synchronises or
+ * exchanges the capture mode does its work all the same, as with errors of earlier work. cudaErrorIllegalAddress,
+ * ECCUncorrectable, LaunchTimeout, LaunchFailure and ContextIsDestroyed stay: what is enqueued is dropped, and all calls fail with
+ * it. Kernels are not counted. */
 void cudasim_fail(uint64_t n, cudaError_t error);
 
 /* As if another thread captured a graph in global mode: calls that are then unsafe fail, and are counted, in threads whose own mode
@@ -106,6 +107,13 @@ cudasim_counts cudasim_count(void);
 uint64_t cudasim_findings(void);              /* all six together */
 const char *cudasim_finding(unsigned number); /* text of the first ones, from 0; NULL: there is none */
 uint64_t cudasim_calls(const char *name);     /* of that name so far, those that failed included; "cudaMalloc" */
+
+/* The call that made a device's primary context; NULL: nobody has made one, so the program takes no memory there. cudaSetDevice
+ * makes one on the device it names, others on the current one, but for those that only ask. */
+const char *cudasim_context(int device);
+int cudasim_context_state(int device, unsigned *flags, int *active); /* as the driver's cuDevicePrimaryCtxGetState */
+/* The calling thread's error that cudaGetLastError would give, and forget, and its capture mode. It is no call of CUDA's. */
+cudaError_t cudasim_thread(enum cudaStreamCaptureMode *mode);
 
 #ifdef __cplusplus
 }
