@@ -274,7 +274,8 @@ static void run(struct run *r) {
   insitu_batch_release(&kept);
   insitu_loader_close(&ld);
   r->last = cudasim_thread(&r->capture_mode);
-  r->wrong = check_saved(r->status < 0);
+  bool lost = cudaGetLastError() != cudaSuccess; /* that stays: what was still to run is dropped, even while closing */
+  r->wrong = check_saved(r->status < 0 || lost);
   cudaStreamDestroy(consumer);
   cudaStreamDestroy(other);
   cudasim_catch_faults(false);
@@ -368,7 +369,7 @@ static void test_errors(void **state) {
         run(&r);
         bool hit = cudasim_count().injected > 0;
         cudasim_fail(0, cudaSuccess);
-        if (r.wrong) fail_msg("%s, error at call %d: %s", modes[m].name, (int)n, r.wrong);
+        if (r.wrong) fail_msg("%s, %s at call %d: %s", modes[m].name, cudaGetErrorName(errors[e]), (int)n, r.wrong);
         if (!nothing_left()) fail_msg("%s, %s at call %d: something is left", modes[m].name, cudaGetErrorName(errors[e]), (int)n);
         if (r.last || r.capture_mode != cudaStreamCaptureModeGlobal)
           fail_msg("%s, %s at call %d: the trainer is left with %s, capture mode %d", modes[m].name, cudaGetErrorName(errors[e]),
