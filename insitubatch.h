@@ -655,9 +655,10 @@ INSITU_DEF insitu_status insitu_iter_locate(
 
 /* ---- batch: [any] thread ---- */
 INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, const char *name); /* NULL if there is none */
-/* Gives it back and sets *batch to NULL. Its arrays on devices and in page-locked memory are used anew once the iterator's stream
- * has reached this point; nobody may use the others any more. Never waits, but for the last batch of an iterator that was closed.
- * The stream may not be capturing a graph. What CUDA refuses is told by the next insitu_iter_next. */
+/* Gives it back and sets *batch to NULL. Its arrays are used anew once the iterator's stream has reached this point, or at once
+ * where the loader uses no device; sample_indices may be at once in any case. Never waits, but for the last batch of an iterator
+ * that was closed, and where CUDA refuses to record the point; if it refuses to wait, too, the next insitu_iter_next tells. The
+ * stream may not be capturing a graph. */
 INSITU_DEF void insitu_batch_release(insitu_batch **batch);
 /* The same on another stream, which has used it. */
 INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream);
@@ -17558,12 +17559,12 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
  *
  * On each of its devices an iterator has a stream for copies and slots for batches. Once all rows of a batch have come, the stream
  * waits for what released the slot's last batch, copies, and records the event `copied`, which the consumer's streams wait for. The
- * batch's memory on the host is written again when `copied` is over. Nothing here makes the host wait, but closing.
+ * batch's memory on the host is written again when `copied` is over. Nothing here makes the host wait, but closing, and a release
+ * that CUDA refuses to record.
  *
- * All of it is called with the iterator's lock held, but for opening, closing and memory. The default stream is never used, unless
- * the consumer names it. */
-#define INSITU__DEVICE_POLL                                                                                                      \
-  62500 /* nanoseconds before the second look at an event, which can wake nobody; later ones up to 1 ms */
+ * The iterator's lock guards slots, fences and insitu__device.error: it is held for looking, uploading, releasing, taking and
+ * giving slots. The default stream is never used, unless the consumer names it. */
+#define INSITU__DEVICE_POLL 62500  /* nanoseconds until an event, which wakes nobody, is looked at again; then up to 1 ms */
 #define INSITU__DEVICE_NOBODY (-2) /* instead of a stream's device: no stream has used a batch */
 #define INSITU__DEVICE_ALIGN 4096  /* of host memory from the user's function: a page */
 

@@ -105,4 +105,18 @@ static inline void dl_check(
   assert_int_equal(t->strides[0], stride);
   assert_int_equal(b->arrays[i].bytes, (uint64_t)(stride * t->shape[0]) * (uint64_t)bits / 8);
 }
+
+/* ---- refusals: that words are in a message; that a call is INSITU_E_ARG, with words in err, `managed` having been set ---- */
+#define HAS(text, word)                                                                                                          \
+  do {                                                                                                                           \
+    if (!strstr(text, word)) fail_msg("'%s' does not name '%s'", text, word);                                                    \
+  } while (0)
+#define MISUSE(call, ...)                                                                                                        \
+  do {                                                                                                                           \
+    insitu_error err = {0};                                                                                                      \
+    managed = &err;                                                                                                              \
+    assert_int_equal(call, INSITU_E_ARG);                                                                                        \
+    const char *const words[] = {__VA_ARGS__};                                                                                   \
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) HAS(err.message, words[w]);                                        \
+  } while (0)
 #endif

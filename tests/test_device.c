@@ -25,10 +25,6 @@ static void *driver_symbol(void *driver, const char *name) {
 #include "dlpack.h"
 
 #define OK(call) assert_int_equal(call, cudaSuccess)
-#define HAS(text, word)                                                                                                          \
-  do {                                                                                                                           \
-    if (!strstr(text, word)) fail_msg("'%s' does not name '%s'", text, word);                                                    \
-  } while (0)
 
 /* ---- every public call leaves the caller's device as it was ---- */
 
@@ -1360,14 +1356,6 @@ static void test_misuse(void **state) {
   insitu_batch *b = next_or_fail(it), *null = NULL;
   static float fixed[8 * 60];
   void *managed;
-#define MISUSE(call, ...)                                                                                                        \
-  do {                                                                                                                           \
-    insitu_error err = {0};                                                                                                      \
-    managed = &err;                                                                                                              \
-    assert_int_equal(call, INSITU_E_ARG);                                                                                        \
-    const char *const words[] = {__VA_ARGS__};                                                                                   \
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++) HAS(err.message, words[w]);                                        \
-  } while (0)
   MISUSE(insitu_batch_wait(NULL, NULL, &err), "wait: the batch is NULL");
   MISUSE(insitu_batch_copy_to(NULL, 0, fixed, sizeof fixed, NULL, &err), "copy_to: the batch is NULL", "next gave");
   MISUSE(insitu_batch_copy_to(b, 4, fixed, sizeof fixed, NULL, &err), "no array 4", "has 4");
