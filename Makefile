@@ -232,9 +232,10 @@ $(BUILD)/fuzz_%: tests/fuzz_%.c $(HEADERS)
 fuzz: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=$(BUILD)/%)
 	@tests/fuzz_seeds.sh $(BUILD)/seeds
-	@for f in $(FUZZ); do mkdir -p $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f && echo "== $$f" && \
-	  $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
-	  $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f tests/corpus/$$f || exit 1; done
+	@for f in $(FUZZ); do mkdir -p $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f && \
+	  { $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
+	  $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f tests/corpus/$$f >$(BUILD)/$$f.log 2>&1 || { cat $(BUILD)/$$f.log; exit 1; }; } && \
+	  echo "$$f: $$(sed -n 's/^stat::number_of_executed_units: //p' $(BUILD)/$$f.log) inputs"; done
 
 # A server of a folder over HTTP for benchmarks, and a bare receiver to measure it with: its first comment says how.
 $(BUILD)/server: tests/server.c tests/server.h
