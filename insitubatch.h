@@ -731,6 +731,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #error "insitubatch.h: Linux on x86-64 or aarch64 only"
 #endif
 #include <dirent.h>
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -980,6 +983,31 @@ static void insitu__mem_unmap(void *p, uint64_t bytes) {
   if (!p) return;
   insitu__mem_show(p, bytes); /* the next mapping there is somebody else's */
   munmap(p, (size_t)insitu__base_max(bytes, 1));
+}
+
+/* memcpy past the caches, for bytes that these will have forgotten before anybody reads them: nothing is fetched only to be written
+ * over, and what lies in the caches stays. Pieces of 16 KiB, on a Zen 3 core: 21 GB/s into 64 MiB where memcpy has 14, but also
+ * into 8 MiB where memcpy has 35. */
+static void insitu__mem_copy_past(void *dst, const void *src, uint64_t n) {
+#ifdef __x86_64__
+  unsigned char *to = (unsigned char *)dst;
+  const unsigned char *from = (const unsigned char *)src;
+  uint64_t head = insitu__base_min(n, -(uintptr_t)to % 64);
+  memcpy(to, from, (size_t)head);
+  for (to += head, from += head, n -= head; n >= 64; to += 64, from += 64, n -= 64) {
+    const __m128i *line = (const __m128i *)(const void *)from;
+    __m128i a = _mm_loadu_si128(line), b = _mm_loadu_si128(line + 1), c = _mm_loadu_si128(line + 2);
+    __m128i d = _mm_loadu_si128(line + 3);
+    _mm_stream_si128((__m128i *)(void *)to, a);
+    _mm_stream_si128((__m128i *)(void *)to + 1, b);
+    _mm_stream_si128((__m128i *)(void *)to + 2, c);
+    _mm_stream_si128((__m128i *)(void *)to + 3, d);
+  }
+  _mm_sfence(); /* these stores are in no order with others, such as those that tell another thread of them */
+  dst = to;
+  src = from;
+#endif
+  memcpy(dst, src, (size_t)n);
 }
 
 /* One number of a cgroup file, or of its second word; UINT64_MAX for "max" and for no such file. */
@@ -5679,6 +5707,7 @@ struct insitu__http_request {
   uint64_t n_body;
   struct iovec *iov; /* where the body of 200 and 206 goes: changed; NULL: to text. A NULL base drops bytes */
   unsigned n_iov;
+  bool past;             /* it goes there past the caches: see insitu__mem_copy_past */
   uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
   int64_t connect_ms, stall_ms;       /* 0: as the desc says */
   bool fresh;                         /* no connection that was used before */
@@ -6163,7 +6192,8 @@ static bool insitu__http_place(struct insitu__http_request *r, const char *bytes
   while (n && r->n_iov && r->left) {
     uint64_t part = insitu__base_min(insitu__base_min(n, r->left), r->iov->iov_len);
     if (r->iov->iov_base && part) {
-      memcpy(r->iov->iov_base, bytes, (size_t)part);
+      if (r->past) insitu__mem_copy_past(r->iov->iov_base, bytes, part);
+      else memcpy(r->iov->iov_base, bytes, (size_t)part);
       r->iov->iov_base = (char *)r->iov->iov_base + part;
     }
     r->iov->iov_len -= (size_t)part;
@@ -10865,6 +10895,7 @@ struct insitu__store_tag {
   uint64_t size;       /* out: of the whole object; UINT64_MAX: not told */
   bool unchanged;      /* out: nothing was read, the ETag still holds */
   const bool *give_up; /* in: NULL, or once it is true, on the reactor's thread, no further attempt is made */
+  bool past;           /* in: the buffers may be filled past the caches */
 };
 struct insitu__disk;
 struct insitu__store {
@@ -11594,6 +11625,7 @@ static insitu_status insitu__store_rest_await(
     memcpy(p->fetch.etag, first->request.answer.etag, sizeof p->fetch.etag);
     p->fetch.bytes = insitu__base_min(each, rest - i * each);
     p->fetch.request.give_up = first->request.give_up;
+    p->fetch.request.past = first->request.past;
     p->fetch.request.iov = next;
     p->fetch.request.n_iov = insitu__store_cut(&from, next, p->fetch.bytes);
     next += p->fetch.request.n_iov;
@@ -11627,6 +11659,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
   for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
   if (tag) tag->unchanged = false;
   f.request.give_up = tag ? tag->give_up : NULL;
+  f.request.past = tag && tag->past;
   if (!room || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
     status = insitu__store_remote_size_await(s, key, f.request.give_up, &size, err);
     if (status < 0) return status;
@@ -18099,6 +18132,10 @@ static void insitu__device_close(struct insitu__device *d) {
  * of the bare loop, 8 reach 1.00. */
 #define INSITU__LOADER_BUFFERS (32u << 20)
 #define INSITU__LOADER_DIRECT 2048 /* bytes of a row from which reading straight into batches beats a copy */
+/* Rings of batches of so many bytes outlast the caches: a core's share of them is smaller on most machines. */
+#ifndef INSITU__LOADER_PAST
+#define INSITU__LOADER_PAST (64u << 20)
+#endif
 /* Chunks of at most so many encoded bytes are first tried by a worker with what the caches hold, up to so many chunks or bytes in
  * one job: system calls are then cheaper than turns of the reactor, and all cores make them. Measured on chunks of 16 and of
  * 128 KiB, 2 cores: 0.47 and 0.66 of the bare loop without, 0.79 and 0.9 with it. */
@@ -18163,6 +18200,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   int64_t asked;                    /* when it was read, by insitu__disk_now */
   struct insitu__loader_tile *run;  /* the neighbour that follows */
   bool head;                        /* reads for itself and the run behind it */
+  bool past;                        /* its bytes go straight into batches, past the caches */
   struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
   uint64_t first, last;             /* rows of the chunk that some batch wants lie in [first, last) */
   unsigned worker;                  /* whose scratch */
@@ -18206,6 +18244,7 @@ struct insitu_iter {
   pid_t pid;
   uint64_t batches, n_ring, n_slabs, slab_bytes, reserved, tables; /* reserved: of memory_budget; tables: of that */
   uint64_t pinned_bytes;                                           /* of a slab */
+  bool past;                                                       /* the ring outlasts the caches */
   char *names;                                                     /* the arrays' names: batches outlive the loader */
   struct insitu__order order[2];                                   /* of an even and an odd epoch */
   struct insitu__loader_slab *slabs, **ring;
@@ -19254,7 +19293,7 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
           (struct iovec){ld->store.remote && !ld->store.zip ? NULL : t->buffer + t->want, (size_t)(t->run->at - t->at - t->want)};
   }
   insitu__loader_add(&ld->n_requests, 1);
-  struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = &head->iter->stopping};
+  struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = &head->iter->stopping, .past = head->past};
   int64_t asked = ld->store.front ? insitu__disk_now() : 0;
   insitu_status status = ld->store.ops->read_await(&ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
   insitu__loader_add(&ld->n_read, got);
@@ -19343,6 +19382,7 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
     t->iov[0] = (struct iovec){t->buffer, (size_t)bytes + !inner};
     n = 1;
   }
+  t->past = aim.possible && t->iter->past && !ld->store.front; /* which would write them to the disk first */
   if (inner) {
     t->at = offset;
     t->want = bytes;
@@ -19350,7 +19390,7 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
     status = insitu__loader_together_await(t, key);
   } else {
     insitu__loader_add(&ld->n_requests, 1);
-    struct insitu__store_tag tag = {.give_up = &t->iter->stopping};
+    struct insitu__store_tag tag = {.give_up = &t->iter->stopping, .past = t->past};
     status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
     insitu__loader_add(&ld->n_read, t->got);
   }
@@ -20605,6 +20645,7 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
   it->n_slabs = it->n_ring + it->max_held;
   it->slab_bytes = ld->geometry.slab_bytes;
   it->pinned_bytes = ld->geometry.pinned_bytes;
+  it->past = it->slab_bytes >= INSITU__LOADER_PAST / it->n_slabs;
   it->device = (struct insitu__device){.on = it->pinned_bytes > 0,
       .inline_io = ld->config.inline_io != 0,
       .stream = desc->stream,

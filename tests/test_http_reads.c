@@ -162,6 +162,23 @@ static void test_place(void **state) { /* never more than there is room for, or 
     assert_memory_equal(b, "fghi", left < 5 ? 0 : left < 9 ? left - 5 : 4);
   }
 }
+static void test_place_past_the_caches(
+    void **state) { /* as memcpy does: every place in a line, every length, nothing beside it */
+  static unsigned char from[400], to[600];
+  (void)state;
+  for (size_t i = 0; i < sizeof from; i++) from[i] = (unsigned char)(i * 7 + 1);
+  for (size_t place = 0; place < 64; place++)
+    for (size_t n = 0; n <= 333; n++) {
+      unsigned char *at = to + 64 - (uintptr_t)to % 64 + place;
+      struct iovec iov = {at, n};
+      struct insitu__http_request r = {.iov = &iov, .n_iov = 1, .left = n, .past = true};
+      memset(to, 0xEE, sizeof to);
+      assert_true(insitu__http_place(&r, (char *)from + n % 61, n));
+      assert_memory_equal(at, from + n % 61, n);
+      for (unsigned char *p = to; p < to + sizeof to; p++)
+        if (p < at || p >= at + n) assert_int_equal(*p, 0xEE);
+    }
+}
 
 /* ---- reads through a store ---- */
 enum { PART = INSITU__STORE_PART };
@@ -501,6 +518,7 @@ int main(void) {
       cmocka_unit_test(test_retry_after),
       cmocka_unit_test(test_judge),
       cmocka_unit_test(test_place),
+      cmocka_unit_test(test_place_past_the_caches),
       cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_end_of_body),
       cmocka_unit_test(test_broken_whole),

@@ -3,6 +3,7 @@
 #include "server.h"
 #define INSITU__HTTP_PAUSE 10000000 /* nanoseconds */
 #define INSITU__HTTP_PAUSE_SLOW 50000000
+#define INSITU__LOADER_PAST 1 /* what goes straight into batches goes there past the caches */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -50,8 +51,17 @@ static const struct support_array archives[] = {
         .format = 3,
         .shard = {5, 2},
         .index_first = true},
+    {.name = "fields", .ndim = 3, .shape = {60, 24, 31}, .chunk = {3, 24, 31}, .dtype = INSITU_F32, .format = 3},
+    {.name = "fieldshard",
+        .ndim = 3,
+        .shape = {60, 24, 31},
+        .chunk = {3, 24, 31},
+        .dtype = INSITU_F32,
+        .format = 3,
+        .shard = {4, 1, 1},
+        .gap = 100},
 };
-enum { RAW, BIG, ZSTD, SHARDED, RAWSHARD, ARCHIVES };
+enum { RAW, BIG, ZSTD, SHARDED, RAWSHARD, FIELDS, FIELDSHARD, ARCHIVES };
 static struct server *server;
 static struct server_child killed, apart; /* servers in processes of their own */
 
@@ -152,7 +162,9 @@ static const insitu_variable views[ARCHIVES][2] = {
     {{.label = "x", .path = "big"}, {.label = "y", .path = "big", .steps = two_steps, .n_steps = 2}},
     {{.label = "x", .path = "zstd"}, {.label = "y", .path = "zstd", .offset = -1}},
     {{.label = "x", .path = "sharded"}, {.label = "y", .path = "sharded", .offset = 1}},
-    {{.label = "x", .path = "rawshard"}, {.label = "y", .path = "rawshard", .offset = 1}}};
+    {{.label = "x", .path = "rawshard"}, {.label = "y", .path = "rawshard", .offset = 1}},
+    {{.label = "x", .path = "fields"}, {.label = "y", .path = "fields", .offset = 1}},
+    {{.label = "x", .path = "fieldshard"}, {.label = "y", .path = "fieldshard", .offset = 1}}};
 static struct job job(int archive, const char *base, int mode) { /* base: "" for the folder itself */
   static char url[8][700];
   static int turn;
