@@ -117,11 +117,11 @@
  *   cache_budget, for later epochs and runs and for other processes of the node; its files are checked, and each object is asked
  *   for once in a run whether it is still the same. It may be lost or killed at any time; NFS and the like are refused.
  *   desc.options are settings as text; an unknown one is refused with the nearest name. For all remote stores: connect_timeout
- *      (5s), stall_timeout (20s) without stall_bytes (1024) in a second, max_retries (10), retry_timeout (180s), max_connections
- *      (as max_inflight, at least 64), http_version (1.1, which is the faster one here; or 2), proxy_url, proxy_excludes (else
- *      http_proxy, https_proxy, no_proxy of the environment), ca_bundle (a file), user_agent, allow_invalid_certificates; hedge =
- *      true: a second request for an answer that is late, at most one in twenty; ignore_etag = true: for servers whose ETags
- *      differ between replicas; cache_validate = false: what cache_dir has is not asked for again
+ *      (5s), stall_timeout (20s) without stall_bytes (1024) in a second, max_retries (10; 3 until a server has answered at all),
+ *      retry_timeout (180s), max_connections (as max_inflight, at least 64), http_version (1.1, which is the faster one here; or
+ *      2), proxy_url, proxy_excludes (else http_proxy, https_proxy, no_proxy of the environment), ca_bundle (a file), user_agent,
+ *      allow_invalid_certificates; hedge = true: a second request for an answer that is late, at most one in twenty; ignore_etag =
+ *      true: for servers whose ETags differ between replicas; cache_validate = false: what cache_dir has is not asked for again
  *   http(s)://[user:password@]host/root[?query] any server that knows ranges; its query (a signed URL's) is sent with every
  *      object. There is no listing: consolidate the metadata, or name the arrays. Option: bearer_token
  *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
@@ -5665,7 +5665,7 @@ struct insitu__http_desc {
   uint64_t connections;              /* requests under way at once (see insitu__http_connections) */
   int64_t connect_ms, stall_ms;      /* to connect (5 s); without stall_bytes in each second (20 s) */
   uint64_t stall_bytes;              /* (1024) */
-  unsigned retries;                  /* after a first attempt (10) */
+  unsigned retries, first_retries;   /* after a first attempt (10); while no server has answered at all (3) */
   int64_t retry_ms;                  /* in which no further attempt begins (180 s) */
   int version;                       /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
   const char *proxy, *no_proxy, *ca; /* borrowed; NULL: curl's environment variables, and the system's certificates */
@@ -5779,9 +5779,10 @@ struct insitu__http {
   struct insitu__http_desc desc;
   struct insitu__reactor *reactor;
   bool attached, curl;
-  bool sweep;   /* some requests are to be given up */
-  bool over;    /* all are, and those to come */
-  bool starved; /* memory was missing for a socket: what is under way would wait for ever */
+  bool sweep;    /* some requests are to be given up */
+  bool over;     /* all are, and those to come */
+  bool starved;  /* memory was missing for a socket: what is under way would wait for ever */
+  bool answered; /* by some server: its name is right */
   CURLM *multi;
   int64_t timer; /* when curl wants to be called; INT64_MAX: not; 0: at once */
   bool news;     /* curl may have finished transfers */
@@ -5865,7 +5866,7 @@ static bool insitu__http_option(
   case 3: ok = insitu__http_duration(value, &d->retry_ms) && d->retry_ms; break;
   case 4:
     ok = insitu__http_number(value, 1000, &number);
-    d->retries = ok ? (unsigned)number : 0;
+    d->retries = d->first_retries = ok ? (unsigned)number : 0;
     d->no_retries = ok && !number;
     break;
   case 5: ok = insitu__http_number(value, INSITU__MAX_CONNECTIONS, &d->connections) && d->connections; break;
@@ -6138,7 +6139,7 @@ static bool insitu__http_begin(struct insitu__http_transfer *t) {
   if (t->begun) return true;
   if (r->winner) return false;
   struct insitu__http *h = t->http;
-  t->begun = true;
+  t->begun = h->answered = true;
   r->winner = t;
   r->answer = t->answer;
   t->answer.location = NULL;
@@ -6776,7 +6777,7 @@ static bool insitu__http_pause_await(
   bool slow = status == 429 || status == 503;
   int64_t now = insitu__base_now(), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
   if (slow) insitu__http_throttled(h);
-  if (h->desc.no_retries || retry->tries >= h->desc.retries) return false;
+  if (h->desc.no_retries || retry->tries >= (h->answered ? h->desc.retries : h->desc.first_retries)) return false;
   int64_t from = retry->pause > base ? retry->pause : base,
           pause = base + (int64_t)insitu__http_random(h, (uint64_t)(3 * from - base) + 1);
   if (pause > INSITU__HTTP_PAUSE_MOST) pause = INSITU__HTTP_PAUSE_MOST;
@@ -6832,6 +6833,7 @@ static insitu_status insitu__http_open(struct insitu__http *h, struct insitu__re
       .stall_ms = 20000,
       .stall_bytes = 1024,
       .retries = 10,
+      .first_retries = 3,
       .retry_ms = 180000,
       .version = 1,
       .agent = "insitubatch"};

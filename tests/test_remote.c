@@ -719,6 +719,32 @@ static void test_deadlines(void **state) {
   for (int i = 0; i < 8; i++) close(waiting[i]);
   close(full);
 }
+/* While no server has ever answered, there are few attempts: the name may be wrong. */
+static void test_first_answer(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    uint64_t requests[2]; /* with one retry; by default */
+    for (int i = 0; i < 2; i++) {
+      server_reset(server);
+      server_rule(server, (struct server_rule){.key = "*", .fault = SERVER_RESET, .at = SERVER_AT_START});
+      struct job j = job(RAW, here(), m);
+      if (!i) j.options[0] = (insitu_option){"max_retries", "1"};
+      struct run r = run(&j);
+      assert_int_equal(r.status, INSITU_E_HTTP);
+      requests[i] = server_stats(server).requests;
+      settle();
+    }
+    assert_true(requests[0] > 0);
+    assert_int_equal(requests[1], 2 * requests[0]);
+    server_reset(server); /* and once one has answered, there are more */
+    server_rule(server, (struct server_rule){.key = "raw/raw/c/0/0/0", .fault = SERVER_STATUS, .status = 500, .count = 5});
+    struct job j = job(RAW, here(), m);
+    struct run r = run(&j);
+    same(&r, RAW, "a chunk that comes at the sixth attempt");
+    assert_int_equal(r.stats.retries, 5);
+    settle();
+  }
+}
 /* A loader closed, or cancelled, while its requests wait. */
 static void test_close_under_way(void **state) {
   (void)state;
@@ -1132,9 +1158,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal),
       cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
       cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
-      cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled),
-      cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
+      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors),
+      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
