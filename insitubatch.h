@@ -11266,7 +11266,9 @@ static insitu_status insitu__store_file_open(struct insitu__store *s, const char
     bool missing = error == ENOENT || error == ENOTDIR;
     insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; %s", path,
         missing ? "no such directory or zip file" : strerror_r(error, text, sizeof text),
-        missing ? "check the url" : insitu__store_advice(error));
+        !missing             ? insitu__store_advice(error)
+        : strstr(path, ":/") ? "check the url: two slashes follow its scheme"
+                             : "check the url");
     if (fresh) err->sys_errno = error;
     return status;
   }

@@ -101,8 +101,8 @@ static void test_not_an_archive(void **state) {
   static const char *const commands[] = {"info", "verify", "doctor"};
   static const struct {
     const char *url, *says;
-  } wrong[] = {{"nowhere.zarr", "no such directory"}, {"''", "it is empty"}, {"ftp://a/b", "'ftp' is not supported"},
-      {"Makefile", "it is a file"}, {"examples", ""}, {NULL, "not JSON"}};
+  } wrong[] = {{"nowhere.zarr", "no such directory"}, {"s3:/bucket/a", "two slashes"}, {"''", "it is empty"},
+      {"ftp://a/b", "'ftp' is not supported"}, {"Makefile", "it is a file"}, {"examples", ""}, {NULL, "not JSON"}};
   const char *broken = support_path("broken");
   char file[600];
   snprintf(file, sizeof file, "%s/zarr.json", broken);
