@@ -171,7 +171,7 @@ static void test_place_past_the_caches(
     for (size_t n = 0; n <= 333; n++) {
       unsigned char *at = to + 64 - (uintptr_t)to % 64 + place;
       struct iovec iov = {at, n};
-      struct insitu__http_request r = {.iov = &iov, .n_iov = 1, .left = n, .past = true};
+      struct insitu__http_request r = {.iov = &iov, .n_iov = 1, .left = n, .past_caches = true};
       memset(to, 0xEE, sizeof to);
       assert_true(insitu__http_place(&r, (char *)from + n % 61, n));
       assert_memory_equal(at, from + n % 61, n);

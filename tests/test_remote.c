@@ -3,7 +3,7 @@
 #include "server.h"
 #define INSITU__HTTP_PAUSE 10000000 /* nanoseconds */
 #define INSITU__HTTP_PAUSE_SLOW 50000000
-#define INSITU__LOADER_PAST 1 /* what goes straight into batches goes there past the caches */
+#define INSITU__LOADER_PAST_CACHES 1 /* what goes straight into batches goes there past the caches */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
