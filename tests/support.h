@@ -296,6 +296,17 @@ static inline double support_expect(const struct support_array *a, const uint64_
   return support_is_absent(a, number) ? 0 : support_value(a->dtype, flat);
 }
 
+/* ---- allocations ---- */
+/* What a worker makes when it decodes its first chunk, before any iterator is open: one that comes late would else make it while
+ * allocations are counted. */
+static inline void support_reserve(insitu_loader *ld) {
+  for (uint64_t w = 0; w < ld->config.decode_threads; w++)
+    for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
+      const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
+      assert_int_equal(insitu__codec_scratch_reserve(&ld->scratch[w].codec, &a->zarr.codecs, a->chunk_bytes, NULL), INSITU_OK);
+    }
+}
+
 /* ---- checks ---- */
 /* Every element of one output of a batch. axis: the sample axis of a. */
 static inline void support_check_array(

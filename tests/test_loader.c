@@ -483,6 +483,16 @@ static void test_held_batches(void **state) {
   support_remove(root);
 }
 
+/* Waits until the scan stands where it may go no further, and all up to there has come. */
+static void fill_up(insitu_iter *it) {
+  for (bool full = false; !full; usleep(100)) {
+    uint64_t last = insitu__loader_limit(it) - 1;
+    pthread_mutex_lock(&it->lock);
+    full = it->assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
+    pthread_mutex_unlock(&it->lock);
+  }
+}
+
 /* Batch memory is what the plan promised, and no more; too small a budget is refused with the bytes and the knobs. */
 static void test_memory(void **state) {
   (void)state;
@@ -506,11 +516,7 @@ static void test_memory(void **state) {
       insitu_batch_release(&b[n % 2]);
       if (insitu_iter_next(it, 20000, &b[n % 2], NULL) == INSITU_END)
         assert_int_equal(insitu_iter_next(it, 20000, &b[n % 2], NULL), INSITU_OK);
-      for (int wait = 0; wait < 20 && n < 100; wait++) { /* let the reactor prefetch all it may */
-        assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
-        if (stats.slab_bytes_peak == promise || modes[m].inline_io) break;
-        usleep(500);
-      }
+      if (n < 100 && !modes[m].inline_io) fill_up(it);
     }
     assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
     assert_int_equal(stats.slab_bytes_peak, promise);
@@ -945,7 +951,22 @@ static void *cancel_soon(void *arg) {
   return NULL;
 }
 
-/* A consumer asleep in next is woken by cancel. A named pipe as chunk keeps its read from ending until the test writes to it. */
+/* Whoever reads the named pipe, now or later, finds its end: a read may not have begun when the loader is cancelled, and then there
+ * is nobody whom an open that waits would meet. */
+struct fifo {
+  const char *path;
+  atomic_bool closed;
+};
+static void *end_reads(void *arg) {
+  struct fifo *f = arg;
+  for (; !atomic_load(&f->closed); usleep(1000)) {
+    int fd = open(f->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0) close(fd);
+  }
+  return NULL;
+}
+
+/* A consumer asleep in next is woken by cancel. A named pipe as chunk keeps its read from ending until the test opens it. */
 static void test_cancel_wakes(void **state) {
   (void)state;
   const char *root = support_path("cancel");
@@ -967,9 +988,11 @@ static void test_cancel_wakes(void **state) {
     pthread_create(&other, NULL, cancel_soon, ld);
     assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, NULL), INSITU_CANCELLED);
     pthread_join(other, NULL);
-    int fd = open(path, O_WRONLY | O_CLOEXEC); /* lets the read end: close waits for it */
-    close(fd);
+    struct fifo fifo = {.path = path};
+    pthread_create(&other, NULL, end_reads, &fifo); /* close waits for the read */
     insitu_loader_close(&ld);
+    atomic_store(&fifo.closed, true);
+    pthread_join(other, NULL);
   }
   support_remove(root);
 }
@@ -1049,6 +1072,7 @@ static void test_no_allocation(void **state) {
     d.n_variables = 2;
     d.max_inflight = 4;
     insitu_loader *ld = open_or_fail(&d);
+    support_reserve(ld);
     insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
     insitu_batch *b;
     insitu_plan plan;
