@@ -215,6 +215,7 @@ static insitu_status train(insitu_batch *batch, int style, insitu_batch **kept, 
 /* Streams, loader, iterator, some epochs, all closed. Errors are the caller's to judge. */
 struct run {
   int mode, style, epochs;
+  bool ahead; /* closed only when a batch has been uploaded that nobody takes */
   uint64_t batches, uploads;
   int steady[2]; /* allocations after two epochs, and at the end */
   uint64_t made[2];
@@ -242,6 +243,16 @@ static insitu_loader_desc desc_of(int mode) {
       .io = modes[mode].io,
       .inline_io = modes[mode].inline_io};
 }
+/* Waits until the batch that next would give is uploaded, or will never be. */
+static void upload_ahead(insitu_loader *ld, insitu_iter *it) {
+  for (bool there = false; !there;) {
+    if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
+    else poll(NULL, 0, 1);
+    pthread_mutex_lock(&it->lock);
+    there = it->uploaded > it->next || it->uploaded >= it->bad || it->device.error.status;
+    pthread_mutex_unlock(&it->lock);
+  }
+}
 static void run(struct run *r) {
   insitu_loader *ld = NULL;
   insitu_iter *it = NULL;
@@ -256,6 +267,7 @@ static void run(struct run *r) {
     fail_msg("no stream for the trainer");
   insitu_iter_desc i = {.api = INSITU_API, .max_held = HELD, .stream = consumer};
   r->status = insitu_loader_open(&d, &ld, &r->err);
+  if (!r->status) support_reserve(ld);
   if (!r->status) r->status = insitu_iter_open(ld, &i, &it, &r->err);
   for (int epoch = 0; !r->status && epoch < r->epochs; epoch++) {
     if (epoch == 2) r->steady[0] = allocations, r->made[0] = made();
@@ -267,6 +279,7 @@ static void run(struct run *r) {
     if (r->status == INSITU_END) r->status = INSITU_OK;
   }
   r->steady[1] = allocations, r->made[1] = made();
+  if (r->ahead && !r->status) upload_ahead(ld, it);
   if (ld) insitu_loader_stats(ld, &stats, NULL);
   r->uploads = stats.uploads;
   if (r->style == LATER) insitu_loader_close(&ld); /* batches and tensors live on */
@@ -345,7 +358,7 @@ static void test_mutants(void **state) {
         cudasim_reset(1, 1);
         cudasim_delay(CUDASIM_AT_ONCE, 0);
         mutant = which;
-        struct run r = {.mode = m, .style = style, .epochs = 2};
+        struct run r = {.mode = m, .style = style, .epochs = 2, .ahead = true};
         run(&r);
         mutant = SOUND;
         caught |= r.status < 0 || r.wrong || trouble();
