@@ -44,7 +44,7 @@ static unsigned descriptors(void) {
   return n;
 }
 static void settle(void) { /* the server's end of a connection goes when it sees ours go */
-  for (int i = 0; server_stats(server).open || server_stats(server).in_flight; i++) {
+  for (int i = 0; !server_is_idle(server); i++) {
     if (i > 5000) fail_msg("a connection stays open");
     usleep(1000);
   }
