@@ -182,9 +182,9 @@ static void test_faults(void **state) {
   RULE(.fault = SERVER_RESET, .at = SERVER_AT_HEADER);
   ask("GET", "/large", "");
   assert_true(n_got > 0 && !body && got_errno == ECONNRESET);
-  RULE(.fault = SERVER_RESET, .at = 100000);
+  RULE(.fault = SERVER_RESET, .at = 40000); /* what a window takes at once: a reset drops what has not been sent yet */
   assert_int_equal(ask("GET", "/large", ""), 200);
-  assert_true(n_body == 100000 && got_errno == ECONNRESET);
+  assert_true(n_body == 40000 && got_errno == ECONNRESET);
   RULE(.fault = SERVER_CLOSE, .at = 0);
   assert_int_equal(ask("GET", "/large", ""), 200);
   assert_true(body && n_body == 0 && has("Content-Length: 200000") && !got_errno);
@@ -325,7 +325,7 @@ static void test_waits(void **state) {
     fd[i] = dial();
     put(fd[i], text[i]);
   }
-  while (server_stats(server).answered < 2) {
+  while (server_stats(server).answered < 2 || server_stats(server).requests < 3) {
     char some[65536];
     if (recv(fd[0], some, sizeof some, MSG_DONTWAIT) < 0) usleep(1000);
   }
