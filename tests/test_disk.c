@@ -202,6 +202,13 @@ static void read_range(struct loader *l, unsigned from, unsigned to, unsigned pa
     if ((l)->wrong) fail_msg("%s, objects %d to %d", (l)->wrong, (int)(from), (int)(to));                                        \
     assert_int_equal((l)->server.broken, 0);                                                                                     \
   } while (0)
+static void rest_coro(void *arg) {
+  struct loader *l = arg;
+  while (l->disk.evicting) insitu__reactor_sleep_await(&l->reactor, 1000000);
+}
+static void rest(struct loader *l) { /* until the removing that a read has begun, and did not wait for, is over */
+  if (insitu__reactor_call(&l->reactor, rest_coro, l)) abort();
+}
 static void freeze(struct loader *l) { /* from here on it is to see what there is now */
   for (unsigned i = 0; i < OBJECTS; i++) l->was[i] = objects[i].version;
   l->frozen = true;
@@ -484,11 +491,16 @@ static void test_two_loaders(void **state) {
   for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
   for (int i = 0; i < 2; i++) {
     if (l[i].wrong) fail_msg("%s", l[i].wrong);
-    assert_true(l[i].disk.failed == 0);
+    /* nobody waits long for the other one, which a busy machine may have stopped while it counted */
+    if (l[i].disk.failed) assert_non_null(strstr(l[i].line, strerror(EAGAIN)));
   }
   look(dir);
-  assert_true(seen.charge == counted(dir) && seen.charge <= BUDGET && seen.temporary == 0);
+  assert_within(dir, BUDGET);
+  assert_int_equal(seen.temporary, 0);
   for (int i = 0; i < 2; i++) loader_close(&l[i]);
+  loader_open(&l[0], any_mode(), dir, BUDGET, false);
+  assert_int_equal(seen.charge, counted(dir)); /* what could not be given back then is counted no more */
+  loader_close(&l[0]);
 }
 
 /* The sum of all files stays within the budget, at every moment that somebody looks. */
@@ -618,7 +630,7 @@ static void test_oldest_first(void **state) {
   }
   READ(&l, oldest, oldest + 1, 1); /* it is the youngest now */
   READ(&l, N, N + 1, 1);           /* fits; but from here on some must go, down to 7/8 */
-  for (int i = 0; i < 5000 && atomic_load(&l.disk.evicted) < 3; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  rest(&l);
   loader_close(&l);
   unsigned gone = 0;
   loader_open(&l, any_mode(), dir, BUDGET, false);
@@ -630,8 +642,11 @@ static void test_oldest_first(void **state) {
   }
   assert_true(gone == 3 && access(path_of(&l, dir, next), F_OK));
   assert_int_equal(counted(dir), (N - gone) * CHARGE);
-  /* more than fits, again and again: what came first stays, and is served */
-  READ(&l, 0, OBJECTS, 1);
+  /* more than fits, again and again: what came first stays, and is served. Twice: what is older may be removed late. */
+  for (int i = 0; i < 2; i++) {
+    READ(&l, 0, OBJECTS, 1);
+    rest(&l);
+  }
   uint64_t hits = l.disk.hits, kept = counted(dir) / CHARGE;
   assert_true(kept >= N - 2);
   for (int i = 0; i < 3; i++) READ(&l, 0, OBJECTS, 1);
