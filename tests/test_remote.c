@@ -735,6 +735,36 @@ static void test_deadlines(void **state) {
   for (int i = 0; i < 8; i++) close(waiting[i]);
   close(full);
 }
+/* How many chunks are in flight unless told: more where several share a request, as many as one wants, and what memory allows. */
+static void test_default_inflight(void **state) {
+  static const struct {
+    int archive;
+    uint64_t asked, budget, least, most;
+  } cases[] = {{RAW, 0, UINT64_C(4) << 30, 256, 256}, {RAWSHARD, 0, UINT64_C(4) << 30, 1024, 1024},
+      {RAWSHARD, 700, UINT64_C(4) << 30, 700, 700}, {RAWSHARD, 0, 300 << 20, 64, 512}}; /* stacks differ under sanitizers */
+  static char text[1 << 16];
+  (void)state;
+  server_reset(server);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct job j = job(cases[i].archive, here(), INLINE_EPOLL);
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = j.url,
+        .variables = j.variables,
+        .n_variables = 1,
+        .max_inflight = cases[i].asked,
+        .memory_budget = cases[i].budget,
+        .decode_threads = 2,
+        .inline_io = 1};
+    insitu_loader *ld;
+    insitu_error err = {0};
+    if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+    assert_true(insitu_loader_describe(ld, text, sizeof text) < sizeof text);
+    insitu_loader_close(&ld);
+    uint64_t n = strtoull(strstr(text, "\"max_inflight\": ") + strlen("\"max_inflight\": "), NULL, 10);
+    if (n < cases[i].least || n > cases[i].most) fail_msg("case %d: %d in flight", (int)i, (int)n);
+  }
+  settle();
+}
 /* While no server has ever answered, there are few attempts: the name may be wrong. */
 static void test_first_answer(void **state) {
   (void)state;
@@ -1174,9 +1204,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal),
       cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
       cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
-      cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
-      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors),
-      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way),
+      cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
