@@ -118,10 +118,11 @@
  *   for once in a run whether it is still the same. It may be lost or killed at any time; NFS and the like are refused.
  *   desc.options are settings as text; an unknown one is refused with the nearest name. For all remote stores: connect_timeout
  *      (5s), stall_timeout (20s) without stall_bytes (1024) in a second, max_retries (10; 3 until a server has answered at all),
- *      retry_timeout (180s), max_connections (as max_inflight, at least 64), http_version (1.1, which is the faster one here; or
- *      2), proxy_url, proxy_excludes (else http_proxy, https_proxy, no_proxy of the environment), ca_bundle (a file), user_agent,
- *      allow_invalid_certificates; hedge = true: a second request for an answer that is late, at most one in twenty; ignore_etag =
- *      true: for servers whose ETags differ between replicas; cache_validate = false: what cache_dir has is not asked for again
+ *      retry_timeout (180s), max_connections (as max_inflight, at least 64; at most 256 where that is not set), http_version
+ *      (1.1, which is the faster one here; or 2), proxy_url, proxy_excludes (else http_proxy, https_proxy, no_proxy of the
+ *      environment), ca_bundle (a file), user_agent, allow_invalid_certificates; hedge = true: a second request for an answer that
+ *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags differ between replicas; cache_validate = false:
+ *      what cache_dir has is not asked for again
  *   http(s)://[user:password@]host/root[?query] any server that knows ranges; its query (a signed URL's) is sent with every
  *      object. There is no listing: consolidate the metadata, or name the arrays. Option: bearer_token
  *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
@@ -447,7 +448,7 @@ typedef struct insitu_loader_desc {
   int32_t on_bad_chunk;    /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
   int32_t on_absent_chunk; /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where the fill value is NaN */
   /* resources: they never change the order */
-  uint64_t prefetch_depth; /* batches made ready ahead of next (32 MiB of them, at least 4, at most 64) */
+  uint64_t prefetch_depth; /* batches made ready ahead of next (32 MiB of them, of a remote store 256; at least 4, at most 64) */
   /* Chunks being read or decoded at once (32, fewer above 1 MiB each, more up to 64 KiB each; of a remote store 64 MiB of them, but
    * 64 to 256, inner chunks of shards up to 1024). */
   uint64_t max_inflight;

@@ -162,8 +162,8 @@ static void test_place(void **state) { /* never more than there is room for, or 
     assert_memory_equal(b, "fghi", left < 5 ? 0 : left < 9 ? left - 5 : 4);
   }
 }
-static void test_place_past_the_caches(
-    void **state) { /* as memcpy does: every place in a line, every length, nothing beside it */
+/* As memcpy does: every place in a line, every length, nothing beside it. */
+static void test_place_past_the_caches(void **state) {
   static unsigned char from[400], to[600];
   (void)state;
   for (size_t i = 0; i < sizeof from; i++) from[i] = (unsigned char)(i * 7 + 1);
