@@ -111,7 +111,7 @@
  *
  * 7. REMOTE STORES
  *   Remote archives are read where they lie: http(s)://host/root, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, a
- *   zip file there included (https://host/a.zip/group). Reads of neighbours in a shard become one request over gaps of up to 128
+ *   zip file there included (https://host/a.zip/group). Reads of neighbours in a shard become one request over gaps of up to 32
  *   KiB and a quarter of what is wanted, up to 1 MiB; larger objects are read in parts of 8 MiB side by side. Consolidated
  *   metadata is one round trip, that of many arrays without it two or three. cache_dir keeps what was read on a local disk, within
  *   cache_budget, for later epochs and runs and for other processes of the node; its files are checked, and each object is asked
@@ -18161,10 +18161,10 @@ static void insitu__device_close(struct insitu__device *d) {
 #define INSITU__LOADER_RUN (1u << 20)
 /* The gap of a remote store, which is dropped as it arrives: at most a quarter of what is wanted. Measured from a server on
  * loopback, wanting 7 of 8 inner chunks, time with gaps read over that with a request for each piece: chunks and gaps of 4 KiB
- * 0.66, 16 KiB 0.69, 64 KiB 0.89, 128 KiB 0.96, 512 KiB 1.03; with 50 ms of latency 0.97, 0.97 and 0.98 for the middle three, and
- * a ninth of the requests. Runs: with 30 ms, 80 MB/s for each connection and 16 MiB in flight, those of 256 KiB take 0.87 of the
- * time that 1 MiB take, 2 MiB 1.3, 8 MiB 2.9; on loopback itself 1.23, 1, 1.14 and 0.8. */
-#define INSITU__LOADER_FAR_GAP (128u << 10)
+ * 0.66, 16 KiB 0.70, 64 KiB 1.26, 128 KiB 1.14; with 30 ms and 80 MB/s for each connection 1.04 and 1.02 for the last two. Runs:
+ * so far away and with 16 MiB in flight, those of 256 KiB take 0.87 of the time that 1 MiB take, 2 MiB 1.3, 8 MiB 2.9; on loopback
+ * itself 1.23, 1.14 and 0.8. */
+#define INSITU__LOADER_FAR_GAP (32u << 10)
 /* Of a remote store, to hide its latency: bytes of chunks in flight by default, within so many chunks; more where they are inner
  * chunks of shards, since several share a request. With 50 ms and inner chunks of 64 KiB, 64 in flight take 3.0 s, 256 0.84, 1024
  * 0.33. And bytes that prefetch_depth aims at, and that chunk buffers stay within. */
