@@ -5665,7 +5665,7 @@ static bool insitu__sign_ini_find(
 #define INSITU__HTTP_LATENCIES 64           /* latest times to a first byte that the rule for second requests looks at */
 enum { INSITU__HTTP_ETAG = 192, INSITU__HTTP_ID = 128 };
 
-/* How requests are sent. Zero members mean defaults, which insitu__http_open puts in. */
+/* How requests are sent; in brackets the defaults that insitu__http_open puts in. */
 struct insitu__http_desc {
   uint64_t connections;              /* requests under way at once (see insitu__http_connections) */
   int64_t connect_ms, stall_ms;      /* to connect (5 s); without stall_bytes in each second (20 s) */
@@ -5675,7 +5675,7 @@ struct insitu__http_desc {
   int version;                       /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
   const char *proxy, *no_proxy, *ca; /* borrowed; NULL: curl's environment variables, and the system's certificates */
   const char *agent;                 /* borrowed: User-Agent */
-  bool no_retries, insecure, hedge;
+  bool insecure, hedge;
   bool isolated; /* no proxy of the environment */
   bool any_etag; /* changed objects are not noticed */
   bool cached;   /* what cache_dir has is not asked for again */
@@ -5872,7 +5872,6 @@ static bool insitu__http_option(
   case 4:
     ok = insitu__http_number(value, 1000, &number);
     d->retries = d->first_retries = ok ? (unsigned)number : 0;
-    d->no_retries = ok && !number;
     break;
   case 5: ok = insitu__http_number(value, INSITU__MAX_CONNECTIONS, &d->connections) && d->connections; break;
   case 6:
@@ -6782,7 +6781,7 @@ static bool insitu__http_pause_await(
   bool slow = status == 429 || status == 503;
   int64_t now = insitu__base_now(), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
   if (slow) insitu__http_throttled(h);
-  if (h->desc.no_retries || retry->tries >= (h->answered ? h->desc.retries : h->desc.first_retries)) return false;
+  if (retry->tries >= (h->answered ? h->desc.retries : h->desc.first_retries)) return false;
   int64_t from = retry->pause > base ? retry->pause : base,
           pause = base + (int64_t)insitu__http_random(h, (uint64_t)(3 * from - base) + 1);
   if (pause > INSITU__HTTP_PAUSE_MOST) pause = INSITU__HTTP_PAUSE_MOST;

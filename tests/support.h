@@ -307,6 +307,19 @@ static inline void support_reserve(insitu_loader *ld) {
     }
 }
 
+/* ---- full rings ---- */
+/* Waits until the scan stands where it may go no further, and all up to there has come: so that a peak is a true one. */
+static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
+  for (bool full = false; !full;) {
+    uint64_t last = insitu__loader_limit(it) - 1;
+    pthread_mutex_lock(&it->lock);
+    full = it->assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
+    pthread_mutex_unlock(&it->lock);
+    if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
+    else poll(NULL, 0, 1);
+  }
+}
+
 /* ---- checks ---- */
 /* Every element of one output of a batch. axis: the sample axis of a. */
 static inline void support_check_array(

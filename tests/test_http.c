@@ -186,8 +186,9 @@ static void test_options(void **state) {
     if (status != INSITU_E_ARG) fail_msg("%s = '%s' is taken", bad[i][0], bad[i][1]);
     assert_non_null(strstr(err.message, bad[i][0]));
   }
+  d.retries = d.first_retries = 9;
   assert_true(insitu__http_option(&d, "max_retries", "0", NULL, &status));
-  assert_true(!status && d.no_retries);
+  assert_true(!status && !d.retries && !d.first_retries);
   assert_true(insitu__http_option(&d, "hedge", "TRUE", NULL, &status));
   assert_true(!status && d.hedge);
   struct insitu__http_desc before = d;

@@ -483,16 +483,6 @@ static void test_held_batches(void **state) {
   support_remove(root);
 }
 
-/* Waits until the scan stands where it may go no further, and all up to there has come. */
-static void fill_up(insitu_iter *it) {
-  for (bool full = false; !full; usleep(100)) {
-    uint64_t last = insitu__loader_limit(it) - 1;
-    pthread_mutex_lock(&it->lock);
-    full = it->assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
-    pthread_mutex_unlock(&it->lock);
-  }
-}
-
 /* Batch memory is what the plan promised, and no more; too small a budget is refused with the bytes and the knobs. */
 static void test_memory(void **state) {
   (void)state;
@@ -516,7 +506,7 @@ static void test_memory(void **state) {
       insitu_batch_release(&b[n % 2]);
       if (insitu_iter_next(it, 20000, &b[n % 2], NULL) == INSITU_END)
         assert_int_equal(insitu_iter_next(it, 20000, &b[n % 2], NULL), INSITU_OK);
-      if (n < 100 && !modes[m].inline_io) fill_up(it);
+      if (n < 100 && !modes[m].inline_io) support_fill_up(ld, it);
     }
     assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
     assert_int_equal(stats.slab_bytes_peak, promise);

@@ -80,19 +80,6 @@ struct result { /* KiB */
   char error[256];
 };
 
-/* Lets the rings run as full as they may be now, so that the peak is a true one. */
-static void fill_up(insitu_loader *ld, insitu_iter *const *it, int n) {
-  for (int i = 0; i < n; i++)
-    for (bool full = false; !full;) {
-      uint64_t last = insitu__loader_limit(it[i]) - 1;
-      pthread_mutex_lock(&it[i]->lock);
-      full = it[i]->assigned > last && !atomic_load(&it[i]->ring[last % it[i]->n_ring]->pending);
-      pthread_mutex_unlock(&it[i]->lock);
-      if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
-      else poll(NULL, 0, 1);
-    }
-}
-
 static void run(const struct config *c, const char *root, struct result *r) {
   insitu_error err = {0};
   insitu_loader_desc d = {.api = INSITU_API,
@@ -126,7 +113,7 @@ static void run(const struct config *c, const char *root, struct result *r) {
     if (s) goto failed;
     for (uint64_t i = 3; i < b->arrays[0].bytes; i += 512) sum += ((const unsigned char *)b->arrays[0].data)[i];
     insitu_batch_release(&b);
-    if (r->batches < BATCHES / 10 && r->batches % 100 == 0) fill_up(ld, it, c->iterators);
+    for (int i = 0; i < c->iterators && r->batches < BATCHES / 10 && r->batches % 100 == 0; i++) support_fill_up(ld, it[i]);
     if (++r->batches == BATCHES / 10) r->tenth = rss_peak();
     if (r->sampled && r->batches % 64 == 0) rss_peak();
   }
