@@ -13402,9 +13402,9 @@ static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *er
   d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | flags);
   if (d->markerfd < 0 && errno == ENOENT) {
     int occupied = insitu__disk_occupied(d->dirfd);
-    if (occupied > 0)
+    if (occupied >= 0) d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | (occupied ? 0 : O_CREAT) | flags, 0600);
+    if (occupied > 0 && d->markerfd < 0 && errno == ENOENT) /* not even by another process, just now */
       return insitu__disk_refuse(d->dir, 0, "it is not empty and no cache: name a directory that is, or a new one", err);
-    if (!occupied) d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | O_CREAT | flags, 0600);
   } else if (d->markerfd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS)) {
     d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDONLY | flags);
     d->read_only = true;

@@ -503,13 +503,17 @@ static void test_two_loaders(void **state) {
   loader_close(&l[0]);
 }
 
+static void give_up(const insitu_error *err) { /* in a child */
+  fprintf(stderr, "%s\n", err->message);
+  _exit(3);
+}
 /* The sum of all files stays within the budget, at every moment that somebody looks. */
 static void hammer(const char *dir, uint64_t budget, unsigned mode, uint64_t seed, int rounds) { /* in a child */
   struct loader l;
   insitu_error err = {0};
   support_random_state = seed;
   for (int round = 0; round < rounds; round++) {
-    if (loader_try(&l, mode, dir, budget, false, &err)) _exit(strstr(err.message, "try again") ? 0 : 3);
+    if (loader_try(&l, mode, dir, budget, false, &err)) give_up(&err);
     for (int i = 0; i < 30; i++) {
       unsigned from = (unsigned)support_below(OBJECTS);
       read_range(&l, from, from + 1, PARTS);
@@ -584,6 +588,37 @@ static void test_budget(void **state) {
   loader_open(&l, any_mode(), dir, BUDGET, false);
   assert_int_equal(seen.charge, counted(dir)); /* whoever did not get the lock in time, to give back what it counted */
   loader_close(&l);
+}
+
+/* Ranks of a node open a cache that is not there yet, all at once. */
+static void test_made_at_once(void **state) {
+  enum { CHILDREN = 4 };
+  struct loader l;
+  insitu_error err = {0};
+  (void)state;
+  for (int round = 0; round < 300 / SLOW; round++) {
+    const char *dir = fresh("made_at_once");
+    pid_t child[CHILDREN];
+    int gate[2], status;
+    char byte;
+    assert_int_equal(pipe(gate), 0);
+    for (int i = 0; i < CHILDREN; i++) {
+      child[i] = start_child();
+      if (child[i]) continue;
+      close(gate[1]);
+      while (read(gate[0], &byte, 1) < 0) continue; /* until it opens */
+      if (loader_try(&l, any_mode(), dir, 1 << 20, false, &err)) give_up(&err);
+      loader_close(&l);
+      _exit(0);
+    }
+    close(gate[0]);
+    close(gate[1]);
+    for (int i = 0; i < CHILDREN; i++) {
+      waitpid(child[i], &status, 0);
+      assert_true(WIFEXITED(status));
+      assert_int_equal(WEXITSTATUS(status), 0);
+    }
+  }
 }
 
 /* Who was not used for longest goes first; what a running loader has used stays. */
@@ -687,7 +722,8 @@ static void test_killed(void **state) {
     for (int c = 0; c < 2; c++) {
       signal_child(child[c], SIGKILL);
       waitpid(child[c], &status, 0);
-      assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+      if (WIFEXITED(status)) fail_msg("a child ended with %d before it was killed", WEXITSTATUS(status));
+      assert_int_equal(WTERMSIG(status), SIGKILL);
     }
     look(dir);
     if (!access(dir, F_OK)) assert_within(dir, BUDGET);
@@ -987,6 +1023,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_shared),
       cmocka_unit_test(test_two_loaders),
       cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_made_at_once),
       cmocka_unit_test(test_oldest_first),
       cmocka_unit_test(test_killed),
       cmocka_unit_test(test_damaged),
