@@ -453,7 +453,7 @@ static const struct ill fatal[] = {
         .status = INSITU_E_HTTP, .http_status = 206, .retryable = true, .word = "range"},
     {"never a Content-Range", RAWSHARD, {{.key = CHUNKS, .range = "?*", .fault = SERVER_RANGE, .text = ""}},
         .status = INSITU_E_HTTP, .http_status = 206, .retryable = true, .word = "range"},
-    {"changed between reads of a shard", SHARDED, {{.key = CHUNKS, .skip = 6, .count = 1, .fault = SERVER_CHANGE}},
+    {"changed between reads of a shard", SHARDED, {{.key = "*/c/1/0", .skip = 1, .count = 1, .fault = SERVER_CHANGE}},
         .status = INSITU_E_CHANGED, .http_status = -1, .word = "chang"},
     {"changed in the midst of a body", RAW,
         {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 100}, {.key = CHUNKS, .skip = 30, .fault = SERVER_CHANGE}},
