@@ -9,6 +9,8 @@
 /* ---- the server ---- */
 #ifdef __SANITIZE_THREAD__
 enum { SLOW = 10 }; /* so many times */
+#elif defined __SANITIZE_ADDRESS__
+enum { SLOW = 4 };
 #else
 enum { SLOW = 1 };
 #endif
