@@ -114,7 +114,7 @@ struct job {
   const insitu_variable *variables;
   uint64_t n_variables;
   insitu_option options[8];
-  uint64_t max_inflight, prefetch_depth;
+  uint64_t max_inflight, prefetch_depth, batch_size;
   int32_t split, on_absent;
   int mode;
   void (*at_batch)(uint64_t batch);
@@ -130,7 +130,7 @@ static struct run run(const struct job *j) {
       .url = j->url,
       .variables = j->variables,
       .n_variables = j->n_variables,
-      .batch_size = 5,
+      .batch_size = j->batch_size ? j->batch_size : 5,
       .block_chunks = 6,
       .options = j->options,
       .n_options = n,
@@ -578,6 +578,44 @@ static void test_gaps_in_zip(void **state) {
     struct run r = run(&j);
     if (r.status != INSITU_END) fail_msg("%s", r.err.message);
     assert_true(r.order == want.order && r.bytes == want.bytes);
+  }
+}
+/* Neighbours in a remote shard share a request as long as it, the gap between them and all its gaps stay within bounds. */
+static void test_merging(void **state) {
+  enum { KIB = 1024, GAP = INSITU__LOADER_FAR_GAP, RUN = INSITU__LOADER_RUN };
+  static const struct {
+    uint64_t n, bytes, gap, requests;
+  } kinds[] = {{16, 16 * KIB, 0, 1}, {48, 64 * KIB, 0, 48 * 64 * KIB / RUN}, {3, RUN, 0, 3}, {3, RUN - 4, 0, 2},
+      {12, RUN / 8, GAP, 2}, {12, RUN / 8, GAP + 1, 12}, {32, 4 * KIB, KIB, 1}, {32, 4 * KIB, 2 * KIB, 16},
+      {32, 4 * KIB, 2 * KIB + 1, 32}};
+  static const insitu_variable v = {.label = "x", .path = "side"};
+  (void)state;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    const uint64_t n = kinds[k].n, floats = kinds[k].bytes / 4, want = kinds[k].requests;
+    struct support_array a = {.name = "side",
+        .ndim = 3,
+        .shape = {1, n, floats},
+        .chunk = {1, 1, floats},
+        .dtype = INSITU_F32,
+        .format = 3,
+        .shard = {1, n, 1},
+        .gap = kinds[k].gap};
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", support_path("side"));
+    support_make(path, &a);
+    struct job j = {.url = path, .variables = &v, .n_variables = 1, .max_inflight = 64, .batch_size = 1, .mode = INLINE_EPOLL};
+    struct run near = run(&j);
+    j.url = server_url(server, "side");
+    EACH_MODE (m) {
+      j.mode = m;
+      server_reset(server);
+      struct run r = run(&j);
+      if (r.status != INSITU_END) fail_msg("%s", r.err.message);
+      assert_true(r.bytes == near.bytes && r.batches == 1);
+      if (r.stats.requests != want) fail_msg("kind %d: %d requests, not %d", (int)k, (int)r.stats.requests, (int)want);
+      assert_int_equal(r.stats.bytes_read, n * kinds[k].bytes + (n - want) * kinds[k].gap);
+    }
+    support_remove(path);
   }
 }
 /* A chunk that is there and was answered by 404 is a chunk that is absent: its fill value, and counted. */
@@ -1202,11 +1240,11 @@ static void test_round_trips(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores), cmocka_unit_test(test_urls),
       cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal),
-      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
-      cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
-      cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way),
-      cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_merging), cmocka_unit_test(test_absent),
+      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
+      cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
+      cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled),
+      cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
       cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
