@@ -113,6 +113,29 @@ static void test_options(void **state) {
   assert_has(run_out, "-o, --output FILE");
   assert_has(run_out, "    --option KEY=VALUE");
 }
+static void write_text(const char *path, const char *text) {
+  support_write(path, text, strlen(text));
+}
+/* A configuration's options reach its store; those of the command count more. */
+static void test_options_of_a_file(void **state) {
+  char path[PATH_MAX];
+  (void)state;
+  snprintf(path, sizeof path, "%s", support_path("train.json"));
+  write_text(path, "{\"url\": \"http://127.0.0.1:1/a.zarr\", \"options\": {\"max_retries\": 0, \"bearer_token\": \"hunter2\"}}");
+  assert_int_equal(run_tool("plan --config %s", path), 1);
+  assert_null(strstr(run_err, "attempts"));
+  no_secret();
+  assert_int_equal(run_tool("plan --config %s -o max_retries=1", path), 1);
+  assert_has(run_err, "given up after 2 attempts");
+  write_text(path, "{\"options\": {\"max_retrys\": 0, \"bearer_token\": \"hunter2\"}}");
+  assert_int_equal(run_tool("plan http://127.0.0.1:1/a.zarr --config %s", path), 1);
+  assert_has(run_err, "did you mean 'max_retries'");
+  no_secret();
+  write_text(path, "{\"options\": [\"hunter2\"]}");
+  assert_int_equal(run_tool("plan http://127.0.0.1:1/a.zarr --config %s", path), 2);
+  assert_has(run_err, "an object is needed");
+  no_secret();
+}
 static void test_bench(void **state) {
   (void)state;
   assert_int_equal(run_tool("bench http://127.0.0.1:%d/winds.zarr --seconds 0.2 --batch-size 4 --rounds 1 --json", away.port), 0);
@@ -126,6 +149,7 @@ int main(void) {
       cmocka_unit_test(test_commands),
       cmocka_unit_test(test_doctor),
       cmocka_unit_test(test_options),
+      cmocka_unit_test(test_options_of_a_file),
       cmocka_unit_test(test_bench),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

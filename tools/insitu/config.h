@@ -371,6 +371,22 @@ static bool config_json_variables(struct config *c, const struct insitu__text_js
     if (!config_json_variable(c, j, t, &v[c->desc.n_variables++])) return false;
   return true;
 }
+/* Of a remote store. Those of the command line stay behind them: of settings made twice the last counts. */
+static bool config_json_options(struct config *c, const struct insitu__text_json *j, int token) {
+  char key[64], value[INSITU__MAX_KEY];
+  if (!insitu__text_json_is_object(j, token))
+    return config_bad(c, "options", "an object is needed, such as {\"region\": \"eu-west-1\"}");
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "options", "a key is too long");
+    if (!config_scalar(j, insitu__text_json_value(j, t), value, sizeof value))
+      return config_bad(c, key, "a number, word or string of less than 4 KiB is needed");
+    if (tool_n_store_options == TOOL_MAX_OPTIONS) return config_bad(c, "options", "too many");
+    memmove(tool_store_option + 1, tool_store_option, tool_n_store_options++ * sizeof *tool_store_option);
+    tool_store_option[0] = (insitu_option){config_keep_text(c, key, strlen(key)), config_keep_text(c, value, strlen(value))};
+  }
+  c->desc.n_options = tool_n_store_options;
+  return true;
+}
 static bool config_json_split(struct config *c, const struct insitu__text_json *j, int token) {
   unsigned n = 0;
   if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) > 3)
@@ -400,12 +416,13 @@ static bool config_json_split(struct config *c, const struct insitu__text_json *
 /* The members of an object that are fields [first, end); others go to `other`, which may refuse them. */
 static bool config_json_fields(struct config *c, const struct insitu__text_json *j, int token, bool iterator) {
   int first = iterator ? CONFIG_N_DESC : 0, end = iterator ? CONFIG_N : CONFIG_N_DESC;
-  const char *names[CONFIG_N + 3];
+  const char *names[CONFIG_N + 4];
   char key[128], text[INSITU__MAX_KEY], shown[256];
   int n = 0;
   for (int i = first; i < end; i++) names[n++] = config_fields[i].name;
   if (!iterator) {
     names[n++] = "variables";
+    names[n++] = "options";
     names[n++] = "split";
     names[n++] = "iterator";
   }
@@ -421,6 +438,8 @@ static bool config_json_fields(struct config *c, const struct insitu__text_json 
     } else if (iterator) return config_unknown(c, " of the iterator", key, names, n);
     else if (strcmp(key, "variables") == 0) {
       if (!config_json_variables(c, j, value)) return false;
+    } else if (strcmp(key, "options") == 0) {
+      if (!config_json_options(c, j, value)) return false;
     } else if (strcmp(key, "split") == 0) {
       if (!config_json_split(c, j, value)) return false;
     } else if (strcmp(key, "iterator") == 0) {
