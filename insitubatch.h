@@ -145,8 +145,8 @@
  *   gs   endpoint [STORAGE_EMULATOR_HOST, then without credentials], user_project, skip_signature [GOOGLE_SKIP_SIGNATURE].
  *        Credentials: bearer_token [GOOGLE_BEARER_TOKEN]; hmac_access_key_id and hmac_secret_access_key; service_account_key
  *        (JSON), service_account (its file) [GOOGLE_SERVICE_ACCOUNT_KEY, GOOGLE_SERVICE_ACCOUNT]; application_credentials
- *        [GOOGLE_APPLICATION_CREDENTIALS], or gcloud's own file: an authorized user or, with INSITU_WITH_OPENSSL, a service
- *        account; the metadata server (metadata_host [GCE_METADATA_HOST])
+ *        [GOOGLE_APPLICATION_CREDENTIALS], or gcloud's own file (in ~/.config/gcloud, or CLOUDSDK_CONFIG): an authorized user or,
+ *        with INSITU_WITH_OPENSSL, a service account; the metadata server (metadata_host [GCE_METADATA_HOST])
  *   az   account_name [AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT], endpoint [AZURE_STORAGE_ENDPOINT], use_emulator
  *        [AZURE_STORAGE_USE_EMULATOR], skip_signature [AZURE_SKIP_SIGNATURE]. Credentials: bearer_token [AZURE_STORAGE_TOKEN];
  *        account_key [AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_KEY]; sas_token [AZURE_STORAGE_SAS_TOKEN]; client_id and tenant_id
