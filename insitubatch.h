@@ -18321,6 +18321,7 @@ struct insitu_loader {
   int64_t pump_now;                         /* the time, once a pump has asked for it */
   struct insitu__reactor_gate any;          /* opens when a chunk is started and none was in flight */
   bool overdue;                             /* the watchdog's word to the pump */
+  int64_t warned;                           /* when the pump had passed it on */
   pthread_mutex_t lock;                     /* of changes to reserved and tables */
   atomic_uint_least64_t reserved;           /* of memory_budget, by iterators */
   atomic_uint_least64_t tables;             /* of that, tables */
@@ -18492,6 +18493,7 @@ static void insitu__loader_watch_await(void *arg) {
     int64_t since = insitu__loader_clock(ld);
     for (uint64_t seen = ld->n_done; ld->inflight && insitu__reactor_sleep_await(r, patience / 4 + 1) && !r->closing;) {
       int64_t now = insitu__loader_clock(ld);
+      if (since < ld->warned) since = ld->warned; /* the pump, or the user's function, may have come to it late */
       bool late = seen == ld->n_done && now - since >= patience;
       ld->overdue |= late;
       if (late || seen != ld->n_done) since = now;
@@ -18526,6 +18528,7 @@ static void insitu__loader_warn(insitu_loader *ld) {
       (int)ld->config.rank, ld->geometry.arrays[oldest->array].zarr.path, oldest->key ? oldest->key : "(no key yet)",
       stages[stage], (double)(insitu__loader_clock(ld) - oldest->began) / 1e9, ld->inflight, (double)(INSITU_WATCHDOG_S), retried,
       look[stage]);
+  ld->warned = insitu__loader_clock(ld);
 }
 
 static void insitu__loader_say(const struct insitu__loader_tile *t, const char *key) { /* on a worker, as insitu__loader_fill */
