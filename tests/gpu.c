@@ -444,15 +444,17 @@ static uint64_t uploads_of(struct background *g) {
 static cudaGraphExec_t capture(struct consumer *c, uint64_t bytes, enum cudaStreamCaptureMode mode, struct background *g) {
   cudaGraph_t graph = NULL;
   cudaGraphExec_t exec = NULL;
-  double until = seconds() + 20;
+  uint64_t wanted;
+  double until = seconds() + 120;
   CUDA(cudaStreamBeginCapture(c->stream, mode));
   CUDA(cudaMemcpyAsync(c->scratch, c->fixed, bytes, cudaMemcpyDeviceToDevice, c->stream));
-  for (uint64_t before = uploads_of(g); uploads_of(g) < before + 3 && seconds() < until;) usleep(100);
+  for (wanted = uploads_of(g) + 3; uploads_of(g) < wanted && seconds() < until;) usleep(100);
+  bool uploaded = uploads_of(g) >= wanted;
   CUDA(cudaMemsetAsync(c->fixed, 0xee, bytes, c->stream));
   CUDA(cudaStreamEndCapture(c->stream, &graph));
   CUDA(cudaGraphInstantiateWithFlags(&exec, graph, 0));
   CUDA(cudaGraphDestroy(graph));
-  if (seconds() >= until) fail_msg("no upload during a capture");
+  if (!uploaded) fail_msg("no upload during a capture");
   return exec;
 }
 static void run_graphs(int device, int m) {
