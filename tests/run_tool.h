@@ -39,6 +39,7 @@ __attribute__((format(printf, 2, 3))) static inline int run_tool_with(const char
   return WEXITSTATUS(status);
 }
 #define run_tool(...) run_tool_with("", __VA_ARGS__)
+#define ALL_SIZES "--size-seconds 1000" /* stored bytes are counted to the end, however busy the machine is */
 #define assert_has(text, part)                                                                                                   \
   do {                                                                                                                           \
     if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);                                                        \

@@ -169,7 +169,7 @@ static void test_order(void **state) {
 static void test_info_winds(void **state) {
   (void)state;
   const uint64_t shape[] = {132, 73, 144}, chunk[] = {6, 73, 144};
-  assert_int_equal(run_tool("info %s --json", WINDS), 0);
+  assert_int_equal(run_tool("info %s --json " ALL_SIZES, WINDS), 0);
   parse();
   assert_int_equal(number(0, "zarr_format"), 2);
   assert_true(yes(0, "consolidated"));
@@ -424,7 +424,7 @@ static void test_zip(void **state) {
     zip_finish(&z, "", false);
     zip_write(&z, url);
     zip_free(&z);
-    assert_int_equal(run_tool("info %s --json", WINDS), 0);
+    assert_int_equal(run_tool("info %s --json " ALL_SIZES, WINDS), 0);
     parse();
     uint64_t stored = number(array_of("uwnd"), "stored_bytes"), objects = number(array_of("uwnd"), "stored_objects");
     assert_int_equal(run_tool("info %s --json", url), 0);

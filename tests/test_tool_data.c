@@ -499,10 +499,10 @@ static void test_info_elements(void **state) {
                                  "\"fill_value\":null,\"compressor\":null,\"filters\":null}";
   struct support_array t = {.name = "t", .ndim = 1, .shape = {4}, .chunk = {4}, .dtype = INSITU_I64, .format = 2, .values = days};
   (void)state;
-  assert_int_equal(run_tool("info tests/data/stores/elements.v3.zarr"), 0);
+  assert_int_equal(run_tool("info tests/data/stores/elements.v3.zarr " ALL_SIZES), 0);
   assert_has(run_out, "variable_length_bytes   3x2    2x2\n"); /* neither cut nor with a ratio */
   assert_has(run_out, "size     stored 69 B in 2 of 2 objects\n");
-  assert_int_equal(run_tool("info tests/data/stores/extensions.v3.zarr unknown_grid"), 0);
+  assert_int_equal(run_tool("info tests/data/stores/extensions.v3.zarr unknown_grid " ALL_SIZES), 0);
   assert_has(run_out, "stored 48 B in 1 object\n");
   snprintf(root, sizeof root, "%s", support_path("days.zarr"));
   snprintf(file, sizeof file, "%s/t/.zarray", root);
