@@ -21,6 +21,7 @@ done
 # A package index and packages of the same sources, as a machine of that kind would see them.
 fetch() {
   apt=$work/apt
+  rm -rf "$apt" "$work/new" # of a run that was stopped: packages of another version, perhaps
   mkdir -p "$apt/state/lists/partial" "$apt/cache/archives/partial" "$apt/debs" && : >"$apt/status" || return 1
   options="-q -o Dir::State=$apt/state -o Dir::State::status=$apt/status -o Dir::Cache=$apt/cache -o APT::Sandbox::User=$(id -un)
     -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Acquire::Languages=none"
