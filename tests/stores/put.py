@@ -113,12 +113,19 @@ class Store:
             else:
                 self.local.connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
         headers["Content-Length"] = str(len(body))
-        self.local.connection.request(method, path + ("?" + query if query else ""), body, headers)
-        answer = self.local.connection.getresponse()
-        text = answer.read()
+        try:
+            answer, text = self.ask(method, path, query, body, headers)
+        except (ConnectionError, ssl.SSLError):  # it was idle for too long, on a busy machine, and closed
+            self.local.connection.close()
+            answer, text = self.ask(method, path, query, body, headers)
         if answer.status not in good:
             raise SystemExit(f"put.py: {method} {path}: {answer.status} {text[:500].decode('utf-8', 'replace')}")
         return text
+
+    def ask(self, method, path, query, body, headers):
+        self.local.connection.request(method, path + ("?" + query if query else ""), body, headers)
+        answer = self.local.connection.getresponse()
+        return answer, answer.read()
 
     def make(self, bucket):
         if self.kind == "s3":
