@@ -12672,7 +12672,7 @@ static insitu_status insitu__store_get_await(
 #define INSITU__DISK_KNOWN 65536u                       /* objects that a loader remembers to have asked for: 16 bytes each */
 #define INSITU__DISK_PROBES 8                           /* places that are looked at for one of them */
 #define INSITU__DISK_OLDEST 16384u                      /* entries that are removed at once, at most: 96 bytes each, meanwhile */
-#define INSITU__DISK_TRIES 200                          /* to lock the count, 50 us apart */
+#define INSITU__DISK_TRIES 200                          /* to lock the count, 50 us apart; to make the cache, 1 ms at most */
 #define INSITU__DISK_TOUCH (INT64_C(600) * 1000000000)  /* an entry in use is marked so this often: ns */
 #define INSITU__DISK_PAUSE (INT64_C(60) * 1000000000)   /* without writing, after an error: ns */
 #define INSITU__DISK_STALE (INT64_C(3600) * 1000000000) /* age of a file in tmp that nobody will finish: ns */
@@ -13410,10 +13410,18 @@ static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *er
     d->read_only = true;
   }
   if (d->markerfd < 0) return insitu__disk_refuse(d->dir, errno, "its marker cannot be opened; check its permissions", err);
-  bool alone = !d->read_only && insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_OPEN, false);
-  if (!alone && !insitu__disk_lock(d->markerfd, F_RDLCK, INSITU__DISK_LOCK_OPEN, true))
-    return insitu__disk_refuse(d->dir, errno, "its file system has no locks: name a directory on a local disk", err);
-  ssize_t n = pread(d->markerfd, magic, sizeof magic - 1, 0);
+  bool alone;
+  ssize_t n;
+  for (int tries = 0;; tries++) {
+    alone = !d->read_only && insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_OPEN, false);
+    if (!alone && !insitu__disk_lock(d->markerfd, F_RDLCK, INSITU__DISK_LOCK_OPEN, true))
+      return insitu__disk_refuse(d->dir, errno, "its file system has no locks: name a directory on a local disk", err);
+    n = pread(d->markerfd, magic, sizeof magic - 1, 0);
+    if (n || alone || d->read_only || tries == INSITU__DISK_TRIES) break;
+    /* Who was making it was killed, or gave up: one of those who waited does it, each after a time of its own. */
+    insitu__disk_lock(d->markerfd, F_UNLCK, INSITU__DISK_LOCK_OPEN, false);
+    nanosleep(&(struct timespec){.tv_nsec = (long)(insitu__order_mix(d->seed + (uint64_t)tries) % 1000000)}, NULL);
+  }
   if (n < 0) return insitu__disk_refuse(d->dir, errno, "its marker cannot be read", err);
   if (memcmp(magic, INSITU__DISK_MAGIC, sizeof magic) && (n || !alone))
     return insitu__disk_refuse(d->dir, 0,

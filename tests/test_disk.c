@@ -623,6 +623,40 @@ static void test_made_at_once(void **state) {
   }
 }
 
+/* The process that makes it is killed, or gives up, before it is made, while others wait: one of them makes it. */
+static void test_not_made(void **state) {
+  enum { CHILDREN = 4 };
+  struct loader l;
+  insitu_error err = {0};
+  char path[700];
+  (void)state;
+  for (int round = 0; round < 50 / SLOW; round++) {
+    const char *dir = fresh("not_made");
+    pid_t child[CHILDREN];
+    int status;
+    snprintf(path, sizeof path, "%s/" INSITU__DISK_MARKER, dir);
+    assert_int_equal(mkdir(dir, 0700), 0);
+    int marker = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(marker >= 0 && insitu__disk_lock(marker, F_WRLCK, INSITU__DISK_LOCK_OPEN, false));
+    for (int i = 0; i < CHILDREN; i++) {
+      child[i] = start_child();
+      if (child[i]) continue;
+      close(marker); /* the lock is the parent's all the same */
+      if (loader_try(&l, any_mode(), dir, 1 << 20, false, &err)) give_up(&err);
+      loader_close(&l);
+      _exit(0);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* so that they wait: if some do not yet, less is shown */
+    close(marker);
+    for (int i = 0; i < CHILDREN; i++) {
+      waitpid(child[i], &status, 0);
+      assert_true(WIFEXITED(status));
+      assert_int_equal(WEXITSTATUS(status), 0);
+    }
+    assert_int_equal(counted(dir), 0);
+  }
+}
+
 /* Who was not used for longest goes first; what a running loader has used stays. */
 static void set_age(const char *path, int seconds) {
   struct timespec now, t[2];
@@ -1026,6 +1060,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_two_loaders),
       cmocka_unit_test(test_budget),
       cmocka_unit_test(test_made_at_once),
+      cmocka_unit_test(test_not_made),
       cmocka_unit_test(test_oldest_first),
       cmocka_unit_test(test_killed),
       cmocka_unit_test(test_damaged),
