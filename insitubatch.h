@@ -12725,6 +12725,7 @@ struct insitu__disk {
   void (*log)(void *user, const char *line);
   void *user;
   pthread_mutex_t lock; /* workers, when they change the count */
+  uint64_t owed;        /* bytes that are to be given back to the count with its next use; under the lock */
   atomic_uint serial;   /* of names in tmp */
   /* the reactor thread's */
   struct insitu__disk_known *known; /* by key: what was confirmed since the loader was opened */
@@ -12868,11 +12869,12 @@ static bool insitu__disk_lock(int fd, int type, int byte, bool wait) { /* for al
   return !rc;
 }
 /* Adds to the bytes in use, or takes away. 0, -1: they would exceed the budget, or errno. Never waits long for another process:
- * that may have been stopped. */
+ * that may have been stopped. What could not be taken away is so with the next call. */
 static int insitu__disk_use(struct insitu__disk *d, uint64_t more, uint64_t less, uint64_t *used) {
   unsigned char bytes[8];
   int error = 0;
   pthread_mutex_lock(&d->lock);
+  d->owed += less;
   for (int i = 0; !insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_USED, false); i++) {
     error = errno;
     if ((error != EAGAIN && error != EACCES) || i == INSITU__DISK_TRIES) break;
@@ -12882,11 +12884,12 @@ static int insitu__disk_use(struct insitu__disk *d, uint64_t more, uint64_t less
   if (!error) {
     if (pread(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) error = EIO;
     uint64_t now = error ? 0 : insitu__base_load64(bytes);
-    now -= insitu__base_min(less, now);
+    now -= insitu__base_min(d->owed, now);
     if (!error && more && (now > d->budget || more > d->budget - now)) error = -1;
     *used = now + (error ? 0 : more);
     insitu__base_store64(bytes, *used);
-    if (!error && pwrite(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) error = EIO;
+    if (error <= 0 && pwrite(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) error = EIO;
+    if (error <= 0) d->owed = 0;
     insitu__disk_lock(d->markerfd, F_UNLCK, INSITU__DISK_LOCK_USED, false);
   }
   pthread_mutex_unlock(&d->lock);
@@ -13442,6 +13445,8 @@ static void insitu__disk_close(struct insitu__disk *d) { /* a zeroed one is fine
     insitu__mem_free(r->header);
     insitu__mem_free(r);
   }
+  uint64_t used;
+  if (d->owed) (void)insitu__disk_use(d, 0, 0, &used);
   if (d->markerfd >= 0) close(d->markerfd);
   if (d->dirfd >= 0) close(d->dirfd);
   insitu__mem_unmap(d->known, INSITU__DISK_KNOWN * sizeof *d->known);

@@ -505,6 +505,61 @@ static void test_two_loaders(void **state) {
   loader_close(&l[0]);
 }
 
+/* Bytes that cannot be given back, as another process has the lock for too long, are given back later. */
+static void gone_coro(void *arg) {
+  struct loader *l = arg;
+  for (unsigned i = 0; i < OBJECTS; i++) {
+    char key[64], byte;
+    insitu_error err = {0};
+    struct iovec iov = {&byte, 1};
+    uint64_t got;
+    key_of(i, key);
+    if (objects[i].version != 2) continue;
+    objects[i].version = 0;
+    WRONG_UNLESS(insitu__disk_read_await(&l->disk, &l->server.store, key, 0, &iov, 1, NULL, &got, &err) == INSITU_E_NOTFOUND);
+  }
+}
+static void one_byte_coro(void *arg) {
+  struct loader *l = arg;
+  for (unsigned i = 0; i < OBJECTS; i++) {
+    char key[64], byte;
+    insitu_error err = {0};
+    struct iovec iov = {&byte, 1};
+    uint64_t got;
+    key_of(i, key);
+    if (objects[i].version) WRONG_UNLESS(!insitu__disk_read_await(&l->disk, &l->server.store, key, 0, &iov, 1, NULL, &got, &err));
+  }
+}
+static void test_given_back_late(void **state) {
+  (void)state;
+  for (int again = 0; again < 2; again++) { /* with the next use of the count; when the loader is closed */
+    const char *dir = fresh("late");
+    char path[700];
+    struct loader l, other;
+    server_reset(STRONG);
+    loader_open(&l, any_mode(), dir, 0, false);
+    loader_open(&other, any_mode(), dir, 0, false); /* so that nobody counts anew */
+    if (insitu__reactor_call(&l.reactor, one_byte_coro, &l)) abort();
+    uint64_t all = counted(dir);
+    loader_close(&l);
+    loader_open(&l, any_mode(), dir, 0, false);
+    for (unsigned i = 0; i < 6; i++) objects[i].version = 2;
+    snprintf(path, sizeof path, "%s/" INSITU__DISK_MARKER, dir);
+    int marker = open(path, O_RDWR);
+    assert_true(marker >= 0 && insitu__disk_lock(marker, F_WRLCK, INSITU__DISK_LOCK_USED, false));
+    if (insitu__reactor_call(&l.reactor, gone_coro, &l)) abort();
+    assert_null(l.wrong);
+    look(dir);
+    assert_true(counted(dir) == all && seen.charge == all - 6 * INSITU__DISK_BLOCK);
+    close(marker);
+    if (again) READ(&l, 6, 7, PARTS);
+    loader_close(&l);
+    look(dir);
+    assert_int_equal(seen.charge, counted(dir));
+    loader_close(&other);
+  }
+}
+
 static void give_up(const insitu_error *err) { /* in a child */
   fprintf(stderr, "%s\n", err->message);
   _exit(3);
@@ -1058,6 +1113,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_without_etag),
       cmocka_unit_test(test_shared),
       cmocka_unit_test(test_two_loaders),
+      cmocka_unit_test(test_given_back_late),
       cmocka_unit_test(test_budget),
       cmocka_unit_test(test_made_at_once),
       cmocka_unit_test(test_not_made),
