@@ -297,13 +297,21 @@ static inline double support_expect(const struct support_array *a, const uint64_
 }
 
 /* ---- allocations ---- */
+static inline void support_reserve_chain(
+    struct insitu__codec_scratch *s, const struct insitu__codec_chain *chain, uint64_t decoded) {
+  assert_int_equal(insitu__codec_scratch_reserve(s, chain, decoded, NULL), INSITU_OK);
+  for (int i = 0; i < chain->n; i++) {
+    const struct insitu__codec_shard *shard = chain->codec[i].kind == INSITU__CODEC_SHARD ? chain->codec[i].shard : NULL;
+    if (shard) support_reserve_chain(s->inner, &shard->codecs, shard->inner_bytes);
+  }
+}
 /* What a worker makes when it decodes its first chunk, before any iterator is open: one that comes late would else make it while
  * allocations are counted. */
 static inline void support_reserve(insitu_loader *ld) {
   for (uint64_t w = 0; w < ld->config.decode_threads; w++)
     for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
       const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
-      assert_int_equal(insitu__codec_scratch_reserve(&ld->scratch[w].codec, &a->zarr.codecs, a->chunk_bytes, NULL), INSITU_OK);
+      support_reserve_chain(&ld->scratch[w].codec, &a->zarr.codecs, a->chunk_bytes);
     }
 }
 

@@ -1409,6 +1409,7 @@ static void test_no_allocation(void **state) {
       d.max_inflight = 5;
       d.block_chunks = 4;
       insitu_loader *ld = open_or_fail(&d);
+      support_reserve(ld);
       insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN);
       int before = 0;
       for (int e = 0; e < 24; e++) {
