@@ -79,7 +79,7 @@ static int count_threads(const char *prefix) { /* whose name begins so; NULL: al
 /* Once no reactor's are left, nor the test's own, whose names begin so too: a joined thread leaves the list a little later. */
 static int count_threads_alone(void) {
   for (int i = 0; count_threads("insitu-"); i++) {
-    if (i > 5000) fail_msg("a thread stays");
+    if (i > 60000) fail_msg("a thread stays");
     usleep(1000);
   }
   return count_threads(NULL);
