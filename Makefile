@@ -145,13 +145,13 @@ test-fallback: deps-test
 
 test-asan: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-asan
-	@if $(BUILD)/probe_uring; then INSITU_IO=uring tests/run $(IO_TESTS:%=$(BUILD)/asan/%); fi
-	@INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/asan/%)
+	@if $(BUILD)/probe_uring; then TEST_TIMEOUT=900 INSITU_IO=uring tests/run $(IO_TESTS:%=$(BUILD)/asan/%); fi
+	@TEST_TIMEOUT=900 INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/asan/%)
 
 test-tsan: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
-	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 INSITU_IO=uring tests/run $(TSAN_IO_TESTS:%=$(BUILD)/tsan/%); fi
-	@STRESS_WALKS=15 INSITU_IO=epoll tests/run $(TSAN_TESTS:%=$(BUILD)/tsan/%)
+	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 TEST_TIMEOUT=900 INSITU_IO=uring tests/run $(TSAN_IO_TESTS:%=$(BUILD)/tsan/%); fi
+	@STRESS_WALKS=15 TEST_TIMEOUT=900 INSITU_IO=epoll tests/run $(TSAN_TESTS:%=$(BUILD)/tsan/%)
 
 # No GPU: what orders uploads with a trainer's streams, lifetimes and errors, over a simulated runtime (tests/cudasim)
 test-cuda: deps-ci
