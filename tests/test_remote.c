@@ -775,9 +775,10 @@ static void test_deadlines(void **state) {
     j = job(RAW, here(), m);
     j.options[0] = (insitu_option){"retry_timeout", "1s"};
     j.options[1] = (insitu_option){"max_retries", "1000"};
-    r = run(&j);
-    assert_int_equal(r.status, INSITU_E_HTTP);
-    assert_true(r.stats.retries > 0);
+    do {
+      r = run(&j);
+      assert_int_equal(r.status, INSITU_E_HTTP);
+    } while (!r.stats.retries); /* on a machine that is so busy that the first attempt took that long */
     settle();
   }
   for (int i = 0; i < 8; i++) close(waiting[i]);
