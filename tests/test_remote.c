@@ -1077,7 +1077,7 @@ static void test_a_thousand(void **state) {
     server_reset(server);
     server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
     insitu_variable v = {.label = "x", .path = "many"};
-    insitu_option options[] = {{"max_connections", "1000"}, {"stall_timeout", "5m"}}; /* until so many wait, on a slow machine */
+    insitu_option options[] = {{"max_connections", "1000"}, {"connect_timeout", "5m"}, {"stall_timeout", "5m"}};
     insitu_loader_desc d = {.api = INSITU_API,
         .url = server_url(server, "many"),
         .variables = &v,
@@ -1085,8 +1085,8 @@ static void test_a_thousand(void **state) {
         .batch_size = 100,
         .prefetch_depth = 14,
         .max_inflight = 1000,
-        .options = options,
-        .n_options = 2,
+        .options = options, /* the times: until so many wait, on a slow machine */
+        .n_options = 3,
         .io = modes[m].io,
         .inline_io = modes[m].inline_io,
         .block_chunks = 1400};
