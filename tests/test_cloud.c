@@ -1,5 +1,6 @@
 /* >>cloud: what URLs and options mean, where credentials come from, the requests and listings of each service, what answers teach.
  * Services of credentials are emulated on loopback. Every secret here has MARKER in it: no message, name or description may. */
+#define INSITU__CLOUD_NEAR_TIMEOUT 60000 /* services are asked once, however late this machine lets them answer */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
