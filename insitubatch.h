@@ -5660,6 +5660,7 @@ static bool insitu__sign_ini_find(
 #define INSITU__HTTP_PAUSE_SLOW 1000000000 /* where the server asked to slow down */
 #endif
 #define INSITU__HTTP_PAUSE_MOST 10000000000 /* longest pause that the server did not ask for */
+#define INSITU__HTTP_AWAY 500000000         /* nanoseconds in which nobody reads, that do not count as a server's silence */
 #define INSITU__HTTP_NAP 100000000          /* nanoseconds of a pause after which it is looked whether to give up */
 #define INSITU__HTTP_HEDGE 500000000        /* nanoseconds without an answer before a second request is worth it, at least */
 #define INSITU__HTTP_LATENCIES 64           /* latest times to a first byte that the rule for second requests looks at */
@@ -5795,9 +5796,10 @@ struct insitu__http {
   struct insitu__http_request *first, *last; /* queued */
   struct insitu__http_transfer *active, *idle;
   uint64_t under_way;
-  double most;    /* requests under way at once, */
-  double limit;   /* and of these now: falls when the server asks to slow down, and rises again */
-  int64_t slowed; /* when it fell last */
+  double most;          /* requests under way at once, */
+  double limit;         /* and of these now: falls when the server asks to slow down, and rises again */
+  int64_t slowed;       /* when it fell last */
+  int64_t away, unread; /* nanoseconds in which nobody read: in all, and since that was taken from the silence of servers */
   struct insitu__http_host host[INSITU__MAX_HOSTS];
   char origin[256], origin_host[256]; /* scheme and authority of the last url, and what insitu__http_host_of says of it */
   uint64_t n_origins;                 /* that stood there so far */
@@ -6137,6 +6139,10 @@ static int insitu__http_judge(struct insitu__http_request *r) {
   r->skip = tail ? a->length - insitu__base_min(r->bytes, a->length) : r->first;
   return r->skip > INSITU__HTTP_SKIP ? INSITU__HTTP_WHOLE : INSITU__HTTP_FINE;
 }
+/* The time that servers have had: inline it stands still outside next, see insitu__http_away. */
+static int64_t insitu__http_clock(const struct insitu__http *h) {
+  return insitu__base_now() - h->away;
+}
 /* The first of a request's transfers whose headers are complete gives its body: from now on the other is nobody's. */
 static bool insitu__http_begin(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
@@ -6147,7 +6153,7 @@ static bool insitu__http_begin(struct insitu__http_transfer *t) {
   r->winner = t;
   r->answer = t->answer;
   t->answer.location = NULL;
-  if (h->desc.hedge) h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__base_now() - t->began;
+  if (h->desc.hedge) h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__http_clock(h) - t->began;
   r->failure = insitu__http_judge(r);
   return !r->failure;
 }
@@ -6233,6 +6239,18 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
 
 /* -- transfers -- */
 
+/* Nobody has read for a while, inline: what may lie there since is no stall. curl looks for that before it reads, and begins to
+ * count anew where a transfer was paused. Owner of the reactor, outside of it. */
+static void insitu__http_away(struct insitu__http *h, int64_t ns) {
+  h->away += ns;
+  h->unread += ns;
+  if (h->unread < INSITU__HTTP_AWAY) return;
+  h->unread = 0;
+  for (struct insitu__http_transfer *t = h->active; t; t = t->next) {
+    curl_easy_pause(t->easy, CURLPAUSE_RECV);
+    curl_easy_pause(t->easy, CURLPAUSE_CONT);
+  }
+}
 static void insitu__http_idle(struct insitu__http_transfer *t) { /* takes one that is under way out */
   struct insitu__http *h = t->http;
   curl_multi_remove_handle(h->multi, t->easy);
@@ -6396,7 +6414,7 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   t->begun = t->headed = false;
   t->header_bytes = t->said = 0;
   t->error[0] = 0;
-  t->began = h->desc.hedge ? insitu__base_now() : 0;
+  t->began = h->desc.hedge ? insitu__http_clock(h) : 0;
   insitu__http_answer_init(&t->answer);
   if (twin) r->twin = t;
   else r->sent = t;
@@ -6501,7 +6519,7 @@ static int64_t insitu__http_late(const struct insitu__http *h) {
 }
 /* Sends second requests for late answers, at most one in twenty; when to look again. */
 static int64_t insitu__http_hedge(struct insitu__http *h) {
-  int64_t next = INT64_MAX, now = insitu__base_now(), late = insitu__http_late(h);
+  int64_t next = INT64_MAX, now = insitu__http_clock(h), late = insitu__http_late(h);
   for (struct insitu__http_transfer *t = h->active, *following; t; t = following) {
     following = t->next;
     struct insitu__http_request *r = t->request;
@@ -6510,7 +6528,7 @@ static int64_t insitu__http_hedge(struct insitu__http *h) {
     if (t->began + late > now) next = next < t->began + late ? next : t->began + late;
     else if (insitu__http_start(h, r, true)) insitu__http_count(&h->n_hedges, 1);
   }
-  return next;
+  return next == INT64_MAX ? next : next + h->away;
 }
 static void insitu__http_queue(struct insitu__http *h, struct insitu__http_request *r) {
   r->next = NULL;
@@ -6779,7 +6797,7 @@ static bool insitu__http_pause_await(
     struct insitu__http *h, struct insitu__http_retry *retry, const struct insitu__http_request *r) {
   int status = r->answer.status;
   bool slow = status == 429 || status == 503;
-  int64_t now = insitu__base_now(), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
+  int64_t now = insitu__http_clock(h), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
   if (slow) insitu__http_throttled(h);
   if (retry->tries >= (h->answered ? h->desc.retries : h->desc.first_retries)) return false;
   int64_t from = retry->pause > base ? retry->pause : base,
@@ -11550,7 +11568,7 @@ static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch 
 /* Sees a read through. */
 static insitu_status insitu__store_fetch_await(struct insitu__store_fetch *f, insitu_error *err) {
   struct insitu__store_remote *m = f->store->remote;
-  f->retry.began = insitu__base_now();
+  f->retry.began = insitu__http_clock(&m->http);
   for (;;) {
     insitu_error once;
     insitu__error_clear(&once);
@@ -12507,6 +12525,13 @@ static void insitu__store_sweep(struct insitu__store *s) {
   if (s->remote) insitu__store_remote_sweep(s);
 #endif
   (void)s;
+}
+/* Nobody has read for so many nanoseconds, inline. */
+static void insitu__store_away(struct insitu__store *s, int64_t ns) {
+#ifndef INSITU_NO_CURL
+  if (s->remote) insitu__http_away(&s->remote->http, ns);
+#endif
+  (void)s, (void)ns;
 }
 /* Every read that waits for a server ends soon, without its bytes, and so do those to come. Reactor thread. */
 static void insitu__store_give_up(struct insitu__store *s) {
@@ -18440,6 +18465,7 @@ __attribute__((format(printf, 3, 4))) static void insitu__loader_log(insitu_load
 static void insitu__loader_enter(insitu_iter *it, int64_t begin) {
   insitu_loader *ld = it->loader;
   if (ld->config.inline_io) {
+    insitu__store_away(&ld->store, begin - (ld->left ? ld->left : ld->opened));
     ld->away += begin - ld->left;
     ld->inside = true;
   }

@@ -954,6 +954,44 @@ static void test_iterators_recover(void **state) {
       settle();
     }
 }
+/* Inline, nobody reads between two calls of next: that time is neither a server's silence nor one for its retries. */
+static void test_away(void **state) {
+  int m = mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : INLINE_URING;
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_iter *it;
+  insitu_batch *b;
+  (void)state;
+  server_reset(server);
+  struct job j = job(RAW, here(), m);
+  struct run r = run(&j);
+  same(&r, RAW, "as it should be");
+  insitu_option options[] = {{"connect_timeout", "1m"}, {"stall_timeout", "8s"}, {"retry_timeout", "8s"}, {"max_retries", "1"}};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = j.url,
+      .variables = j.variables,
+      .n_variables = 2,
+      .batch_size = 5,
+      .block_chunks = 6,
+      .options = options,
+      .n_options = 4,
+      .hold_epoch = 1,
+      .io = modes[m].io,
+      .inline_io = 1,
+      .log_level = INSITU_LOG_OFF};
+  if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+  server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+  server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STATUS, .status = 500});
+  insitu_iter_desc id = {.api = INSITU_API};
+  assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+  while (server_stats(server).faults < 4) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+  server_reset(server);
+  server_release(server); /* the answers come, and lie there */
+  usleep(9000000);
+  assert_int_equal(epoch_bytes(it), local[RAW].bytes);
+  insitu_loader_close(&ld);
+  settle();
+}
 static void *cancel_it(void *loader) {
   while (!server_stats(server).in_flight) usleep(1000);
   insitu_loader_cancel(loader);
@@ -1254,9 +1292,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_merging), cmocka_unit_test(test_absent),
       cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
       cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
-      cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_read_is_cancelled),
-      cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away),
+      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors),
+      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
