@@ -421,7 +421,7 @@ static const struct kind kinds[] = {{"range", .key = "o", .header = "Range: byte
     {"beyond", .key = "o", .header = "Range: bytes=90-99", .first = 90, .bytes = 10}, {"text", .key = "o", .text = true},
     {"head", "HEAD", .key = "o"}, {"head into text", "HEAD", .key = "p", .text = true},
     {"post", "POST", .key = "o", .body = "a=b", .text = true}, {"put", "PUT", .key = "q", .body = "", .text = true},
-    {"patient", .key = "o", .connect_ms = 1234, .stall_ms = 4321}, {"fresh", .key = "o", .fresh = true},
+    {"patient", .key = "o", .connect_ms = 61234, .stall_ms = 54321}, {"fresh", .key = "o", .fresh = true},
     {"direct", .key = "o", .direct = true}, {"timed", .key = "o", .timing = true}, {"user", .key = "o", .user = true},
     {"elsewhere", .key = "o", .other = true}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
