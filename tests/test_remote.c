@@ -664,6 +664,8 @@ static void test_storm(void **state) {
       server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_LAST});
       server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_CHUNKED, .at = 50});
       server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 20});
+      server_rule(
+          server, (struct server_rule){.count = 1, .fault = SERVER_STATUS, .status = 500}); /* ranges differ: one for sure */
       struct job j = job(a, here(), m);
       j.options[0] = (insitu_option){"max_retries", "20"};
       struct run r = run(&j);
