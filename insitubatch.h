@@ -13217,6 +13217,12 @@ static insitu_status insitu__disk_hit_await(
   atomic_fetch_add_explicit(&d->bytes, e->payload, memory_order_relaxed);
   return INSITU_OK;
 }
+/* What the server has does not belong to what was served before. */
+static insitu_status insitu__disk_changed(const struct insitu__disk_read *r, const char *how, insitu_error *err) {
+  const struct insitu__disk *d = r->disk;
+  return insitu__error_set(err, INSITU_E_CHANGED, "store '%.300s', object '%.300s': it %s; %s", d->name, r->ask.key, how,
+      d->never ? "remove cache_dir, or let the cache ask" : "the archive must not change while it is open: open it again");
+}
 /* What the server sent goes to the disk, if it makes sense and the server tells enough. INSITU_E_CHANGED: it does not belong to
  * what was served before. */
 static insitu_status insitu__disk_keep_await(
@@ -13228,10 +13234,7 @@ static insitu_status insitu__disk_keep_await(
   atomic_fetch_add_explicit(&d->misses, 1, memory_order_relaxed);
   if (!got) return INSITU_OK; /* beyond the object's end: the answer need not have been of the object */
   if (strong && insitu__disk_knows(d, r->ask.key, tag->etag) == INSITU__DISK_OTHER)
-    return insitu__error_set(err, INSITU_E_CHANGED,
-        "store '%.300s', object '%.300s': it is not the object that the cache has parts of (its ETag changed); %s", d->name,
-        r->ask.key,
-        d->never ? "remove cache_dir, or let the cache ask" : "the archive must not change while it is open: open it again");
+    return insitu__disk_changed(r, "is not the object that the cache has parts of (its ETag changed)", err);
   if (strong) insitu__disk_learn(d, r->ask.key, tag->etag);
   if (tag->size != UINT64_MAX && insitu__store_range(tag->size, &offset, r->to, r->n_to) != got) return INSITU_OK;
   memset(e, 0, sizeof *e);
@@ -13266,7 +13269,11 @@ static insitu_status insitu__disk_serve_await(
   r->at = now;
   unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
   insitu_status status = base->ops->read_await(base, r->ask.key, r->ask.offset, r->iov + 1, n, &answer, got, err);
-  if (!status && answer.unchanged) return insitu__disk_hit_await(r, now, tag, got);
+  if (!status && answer.unchanged) {
+    if (insitu__disk_knows(r->disk, r->ask.key, r->entry.etag) != INSITU__DISK_OTHER)
+      return insitu__disk_hit_await(r, now, tag, got);
+    return insitu__disk_changed(r, "has an ETag again that it had before; parts of another were served", err);
+  }
   if (status == INSITU_E_NOTFOUND) return insitu__disk_gone_await(r);
   if (tag) *tag = answer;
   return status ? status : insitu__disk_keep_await(r, &answer, *got, err);

@@ -430,6 +430,34 @@ static void test_parts(void **state) {
   loader_close(&l);
 }
 
+/* An entry that still is what the server has belongs to another version than the parts that were served. */
+static void turned_coro(void *arg) {
+  struct loader *l = arg;
+  char key[64], bytes[100];
+  uint64_t got;
+  insitu_error err = {0};
+  struct iovec iov = {bytes, 100};
+  key_of(1, key);
+  objects[1] = (struct object){1000, l->was[1], STRONG};
+  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, &l->server.store, key, 100 * l->was[1], &iov, 1, NULL, &got, &err));
+  if (l->was[1] == 1) return;
+  objects[1].version = 1;
+  WRONG_UNLESS(insitu__disk_read_await(&l->disk, &l->server.store, key, 100, &iov, 1, NULL, &got, &err) == INSITU_E_CHANGED);
+  WRONG_UNLESS(l->server.unchanged == 1 && strstr(err.message, "a/group/c/0/1': it has an ETag again"));
+}
+static void test_turned_back(void **state) {
+  const char *dir = fresh("turned");
+  struct loader l;
+  (void)state;
+  for (unsigned version = 1; version <= 2; version++) {
+    loader_open(&l, any_mode(), dir, 0, false);
+    l.was[1] = version;
+    assert_int_equal(insitu__reactor_call(&l.reactor, turned_coro, &l), INSITU_OK);
+    if (l.wrong) fail_msg("%s", l.wrong);
+    loader_close(&l);
+  }
+}
+
 static void test_without_etag(void **state) {
   (void)state;
   for (int tag = WEAK; tag <= NO_SIZE; tag++) {
@@ -1120,6 +1148,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_one_request_for_each_object),
       cmocka_unit_test(test_change),
       cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_turned_back),
       cmocka_unit_test(test_without_etag),
       cmocka_unit_test(test_shared),
       cmocka_unit_test(test_two_loaders),
