@@ -13249,8 +13249,12 @@ static insitu_status insitu__disk_absent(const struct insitu__disk *d, const cha
   return insitu__error_set(err, INSITU_E_NOTFOUND,
       "store '%.400s', object '%.400s': there was none when it was asked for; check the name", d->name, key);
 }
-/* The server has none. */
-static insitu_status insitu__disk_gone_await(struct insitu__disk_read *r) {
+/* The server has none. INSITU_E_CHANGED: parts of it were served. */
+static insitu_status insitu__disk_gone_await(struct insitu__disk_read *r, insitu_error *err) {
+  if (insitu__disk_knows(r->disk, r->ask.key, "") == INSITU__DISK_OTHER) {
+    if (err) insitu__error_clear(err);
+    return insitu__disk_changed(r, "was read before, and is not there any more", err);
+  }
   insitu__disk_learn(r->disk, r->ask.key, "");
   atomic_fetch_add_explicit(&r->disk->misses, 1, memory_order_relaxed);
   if (r->there && !r->disk->read_only) insitu__reactor_work_await(r->disk->reactor, insitu__disk_remove_job, r);
@@ -13274,7 +13278,7 @@ static insitu_status insitu__disk_serve_await(
       return insitu__disk_hit_await(r, now, tag, got);
     return insitu__disk_changed(r, "has an ETag again that it had before; parts of another were served", err);
   }
-  if (status == INSITU_E_NOTFOUND) return insitu__disk_gone_await(r);
+  if (status == INSITU_E_NOTFOUND) return insitu__disk_gone_await(r, err);
   if (tag) *tag = answer;
   return status ? status : insitu__disk_keep_await(r, &answer, *got, err);
 }
@@ -13344,7 +13348,7 @@ static insitu_status insitu__disk_put_await(struct insitu__disk *d, const char *
   struct insitu__disk_read *r = status && status != INSITU_E_NOTFOUND ? NULL : insitu__disk_begin(d, key, offset, iov, n_iov);
   if (!r) return status;
   r->at = at;
-  status = status ? insitu__disk_gone_await(r) : insitu__disk_keep_await(r, tag, got, err);
+  status = status ? insitu__disk_gone_await(r, err) : insitu__disk_keep_await(r, tag, got, err);
   insitu__disk_end(d, r);
   return status;
 }
@@ -13361,7 +13365,7 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
     r->at = insitu__disk_now();
     unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
     status = base->ops->read_await(base, key, offset, r->iov + 1, n, &mine, got, err);
-    if (status == INSITU_E_NOTFOUND) status = insitu__disk_gone_await(r);
+    if (status == INSITU_E_NOTFOUND) status = insitu__disk_gone_await(r, err);
     if (tag) *tag = mine;
     if (!status) status = insitu__disk_keep_await(r, &mine, *got, err);
   }

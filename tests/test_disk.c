@@ -445,10 +445,36 @@ static void turned_coro(void *arg) {
   WRONG_UNLESS(insitu__disk_read_await(&l->disk, &l->server.store, key, 100, &iov, 1, NULL, &got, &err) == INSITU_E_CHANGED);
   WRONG_UNLESS(l->server.unchanged == 1 && strstr(err.message, "a/group/c/0/1': it has an ETag again"));
 }
+/* And one that is gone is not absent, which a loader would show as fill values beside the parts that were served. */
+static void removed_coro(void *arg) {
+  struct loader *l = arg;
+  char key[64], bytes[100];
+  uint64_t got;
+  struct iovec iov = {bytes, 100};
+  struct insitu__store *base = &l->server.store;
+  struct insitu__store_tag tag = {.size = 1000};
+  key_of(2, key);
+  for (int run = 0; run < 2; run++) {
+    insitu_error err[3] = {{0}};
+    objects[2] = (struct object){1000, 1, STRONG};
+    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, &iov, 1, NULL, &got, &err[0]));
+    objects[2].version = 0;
+    WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, &err[0]) == INSITU_E_CHANGED);
+    WRONG_UNLESS(strstr(err[0].message, "a/group/c/0/2': it was read before"));
+    insitu__error_set(&err[1], INSITU_E_NOTFOUND, "none");
+    WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 300, &iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND, &err[1]) == INSITU_E_CHANGED);
+    WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, NULL) == INSITU_E_CHANGED);
+    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, &iov, 1, NULL, &got, &err[2])); /* as it is kept */
+  }
+}
 static void test_turned_back(void **state) {
   const char *dir = fresh("turned");
   struct loader l;
   (void)state;
+  loader_open(&l, any_mode(), dir, 0, false);
+  assert_int_equal(insitu__reactor_call(&l.reactor, removed_coro, &l), INSITU_OK);
+  if (l.wrong) fail_msg("%s", l.wrong);
+  loader_close(&l);
   for (unsigned version = 1; version <= 2; version++) {
     loader_open(&l, any_mode(), dir, 0, false);
     l.was[1] = version;
