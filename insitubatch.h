@@ -10939,8 +10939,9 @@ struct insitu__store {
   insitu_status (*front_await)(struct insitu__disk *front, struct insitu__store *s, const char *key, uint64_t offset,
       struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err);
   struct insitu__disk *front;
-  bool cached; /* what that has may be served without asking the store */
-  char *url;   /* as the user gave it */
+  bool cached;   /* what that has may be served without asking the store */
+  bool any_etag; /* the store's servers do not agree on an object's ETag */
+  char *url;     /* as the user gave it */
 };
 struct insitu__store_ops {
   /* Reads from `offset` until the buffers are full or the object ends; *got bytes were read. INSITU__RING_TAIL reads as many bytes
@@ -11797,6 +11798,7 @@ static insitu_status insitu__store_remote_open(
   if (status >= 0) status = insitu__cloud_open(&m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
   if (status < 0) return status;
   s->cached = m->http.desc.cached;
+  s->any_etag = m->http.desc.any_etag;
   m->parts = insitu__http_connections(&m->http, 0);
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(insitu__cloud_name(&m->cloud), strlen(insitu__cloud_name(&m->cloud)));
@@ -12735,6 +12737,7 @@ struct insitu__disk_desc {
   const char *dir, *name;                    /* name: of the store, without secrets */
   uint64_t budget;                           /* 0: INSITU__DISK_BUDGET */
   bool never;                                /* entries are served without asking the server: for archives that never change */
+  bool any_etag;                             /* an object may have several ETags: changed ones are not noticed */
   void (*log)(void *user, const char *line); /* of the first trouble alone; or NULL; on the reactor's thread */
   void *user;
 };
@@ -12748,7 +12751,7 @@ struct insitu__disk {
   uint64_t budget, seed;
   int64_t opened;      /* ns since 1970 */
   int dirfd, markerfd; /* -1: not open */
-  bool never, read_only;
+  bool never, any_etag, read_only;
   void (*log)(void *user, const char *line);
   void *user;
   pthread_mutex_t lock; /* workers, when they change the count */
@@ -13133,7 +13136,8 @@ static int insitu__disk_knows(const struct insitu__disk *d, const char *key, con
   uint64_t h = insitu__store_hash(d->seed, key) | 1;
   const struct insitu__disk_known *k = insitu__disk_place(d, h);
   if (k->key != h) return INSITU__DISK_UNKNOWN;
-  return k->etag == insitu__store_hash(d->seed, etag) ? INSITU__DISK_SAME : INSITU__DISK_OTHER;
+  if (k->etag == insitu__store_hash(d->seed, etag)) return INSITU__DISK_SAME;
+  return d->any_etag ? INSITU__DISK_UNKNOWN : INSITU__DISK_OTHER;
 }
 static void insitu__disk_learn(struct insitu__disk *d, const char *key, const char *etag) {
   uint64_t h = insitu__store_hash(d->seed, key) | 1;
@@ -13503,6 +13507,7 @@ static insitu_status insitu__disk_open(
   d->dirfd = d->markerfd = -1;
   d->budget = desc->budget ? desc->budget : INSITU__DISK_BUDGET;
   d->never = desc->never;
+  d->any_etag = desc->any_etag;
   d->log = desc->log;
   d->user = desc->user;
   d->opened = insitu__disk_now();
@@ -20487,6 +20492,7 @@ static insitu_status insitu__loader_disk(insitu_loader *ld, insitu_error *err) {
       .name = s->url,
       .budget = c->cache_budget,
       .never = s->cached,
+      .any_etag = s->any_etag,
       .log = insitu__loader_disk_log,
       .user = ld};
   insitu_status status = insitu__disk_open(&ld->disk, &ld->reactor, &desc, err);

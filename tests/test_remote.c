@@ -114,6 +114,7 @@ struct job {
   const insitu_variable *variables;
   uint64_t n_variables;
   insitu_option options[8];
+  const char *cache_dir;
   uint64_t max_inflight, prefetch_depth, batch_size;
   uint64_t asked_before; /* requests that count as sent already: second ones are at most one in twenty of all */
   int32_t split, on_absent;
@@ -137,6 +138,7 @@ static struct run run(const struct job *j) {
       .n_options = n,
       .max_inflight = j->max_inflight,
       .prefetch_depth = j->prefetch_depth,
+      .cache_dir = j->cache_dir,
       .on_absent_chunk = j->on_absent,
       .hold_epoch = 1,
       .log_level = INSITU_LOG_ERROR,
@@ -1073,6 +1075,24 @@ static void test_parts(void **state) {
   }
   support_remove(support_path("large"));
 }
+/* Replicas with ETags of their own, in front of which stands a cache. */
+static void test_cached_replicas(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int a = 0; a < ARCHIVES; a++) {
+      server_reset(server);
+      support_remove(support_path("cache"));
+      server_rule(server, (struct server_rule){.key = CHUNKS, .probability = 0.5, .fault = SERVER_ETAG, .text = "\"x\""});
+      for (int again = 0; again < 3; again++) {
+        struct job j = job(a, here(), m);
+        j.options[0] = (insitu_option){"ignore_etag", "true"};
+        j.cache_dir = support_path("cache");
+        struct run r = run(&j);
+        same(&r, a, archives[a].name);
+      }
+      settle();
+    }
+}
 /* Few descriptors: fewer connections, or a clear error; and none is lost. */
 static void test_few_descriptors(void **state) {
   char base[100];
@@ -1295,8 +1315,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
       cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away),
-      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_few_descriptors),
-      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_replicas),
+      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
