@@ -7838,6 +7838,12 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
 static const char *insitu__cloud_name(const struct insitu__cloud *c) { /* for people: no user, no query */
   return c->name;
 }
+/* Its name for what outlives it: where other endpoints and accounts have stores of that name, with the one that it is; no secrets
+ * either. */
+static bool insitu__cloud_whole_name(const struct insitu__cloud *c, struct insitu__text_buffer *out) {
+  bool alone = c->kind == INSITU__CLOUD_HTTP || (c->kind != INSITU__CLOUD_AZURE && !c->set[INSITU__CLOUD_ENDPOINT]);
+  return insitu__text_buffer_printf(out, "%s%s%s%s", c->name, alone ? "" : " at ", alone ? "" : c->base, alone ? "" : c->path);
+}
 static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) { /* whether "bytes=-8" works: Azure knows no such range */
   return c->kind != INSITU__CLOUD_AZURE;
 }
@@ -12534,6 +12540,13 @@ static void insitu__store_away(struct insitu__store *s, int64_t ns) {
   if (s->remote) insitu__http_away(&s->remote->http, ns);
 #endif
   (void)s, (void)ns;
+}
+/* A name that no other store has; false: no memory. */
+static bool insitu__store_whole_name(const struct insitu__store *s, struct insitu__text_buffer *out) {
+#ifndef INSITU_NO_CURL
+  if (s->remote) return insitu__cloud_whole_name(&s->remote->cloud, out);
+#endif
+  return insitu__text_buffer_printf(out, "%s", s->url);
 }
 /* Every read that waits for a server ends soon, without its bytes, and so do those to come. Reactor thread. */
 static void insitu__store_give_up(struct insitu__store *s) {
@@ -20488,14 +20501,20 @@ static insitu_status insitu__loader_disk(insitu_loader *ld, insitu_error *err) {
   if (!ld->store.remote)
     return insitu__error_set(
         err, INSITU_E_ARG, "open: cache_dir is for remote archives, and '%.300s' is local; leave it out", ld->store.url);
+  struct insitu__text_buffer name = {0};
+  if (!insitu__store_whole_name(s, &name)) {
+    insitu__text_buffer_free(&name);
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the cache; give the process more memory");
+  }
   struct insitu__disk_desc desc = {.dir = c->cache_dir,
-      .name = s->url,
+      .name = name.text,
       .budget = c->cache_budget,
       .never = s->cached,
       .any_etag = s->any_etag,
       .log = insitu__loader_disk_log,
       .user = ld};
   insitu_status status = insitu__disk_open(&ld->disk, &ld->reactor, &desc, err);
+  insitu__text_buffer_free(&name);
   if (status < 0) return status;
   s->front = &ld->disk;
   s->front_await = insitu__disk_read_await;

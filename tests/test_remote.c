@@ -1075,6 +1075,49 @@ static void test_parts(void **state) {
   }
   support_remove(support_path("large"));
 }
+/* Two services have a bucket of one name: what the cache keeps of one is never served for the other. */
+static void test_cached_namesakes(void **state) {
+  static const char *const object[] = {"bucket/zarr.json", "bucket/v/zarr.json", "bucket/v/c/0"};
+  struct server *of[2] = {server, server_start(&(struct server_options){0})};
+  insitu_variable v = {.label = "v"};
+  (void)state;
+  for (int i = 0; i < 2; i++) {
+    server_reset(of[i]);
+    server_text(of[i], object[0], "{\"zarr_format\":3,\"node_type\":\"group\"}");
+    server_text(of[i], object[1],
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"uint8\",\"chunk_grid\":{\"name\":"
+        "\"regular\",\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+        "\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\"}]}");
+    server_put(of[i], object[2], i ? "\5\6\7\10" : "\1\2\3\4", 4);
+  }
+  for (int k = 0; k < 4; k++) { /* with and without asking; s3 and az */
+    insitu_loader *ld[2];
+    insitu_error err = {0};
+    unsigned char got[4];
+    support_remove(support_path("cache"));
+    for (int i = 0; i < 2; i++) {
+      char endpoint[64];
+      snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", of[i]->port);
+      insitu_option options[] = {{"environment", "false"}, {"endpoint", endpoint}, {"allow_http", "true"},
+          {"skip_signature", "true"}, {"cache_validate", k & 1 ? "true" : "false"}};
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = k & 2 ? "az://bucket" : "s3://bucket",
+          .options = options,
+          .n_options = 5,
+          .variables = &v,
+          .n_variables = 1,
+          .cache_dir = support_path("cache")};
+      if (insitu_loader_open(&d, &ld[i], &err)) fail_msg("%s", err.message);
+    }
+    for (int i = 0; i < 4; i++) {
+      if (insitu_read(ld[i & 1], &v, got, sizeof got, NULL, &err)) fail_msg("%s", err.message);
+      assert_memory_equal(got, i & 1 ? "\5\6\7\10" : "\1\2\3\4", 4);
+      if (i > 1) assert_true(ld[i & 1]->disk.hits > 0);
+    }
+    for (int i = 0; i < 2; i++) insitu_loader_close(&ld[i]);
+  }
+  server_stop(&of[1]);
+}
 /* Replicas with ETags of their own, in front of which stands a cache. */
 static void test_cached_replicas(void **state) {
   (void)state;
@@ -1315,8 +1358,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
       cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away),
-      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_replicas),
-      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_namesakes),
+      cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
       cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
