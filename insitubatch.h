@@ -5718,6 +5718,7 @@ struct insitu__http_request {
   int64_t connect_ms, stall_ms;       /* 0: as the desc says */
   bool fresh;                         /* no connection that was used before */
   bool direct;                        /* by no proxy */
+  int64_t dated;                      /* the server's time when it was made, as far as that was known: >>cloud's */
   struct insitu__http_timing *timing; /* NULL, or where that goes */
   const bool *give_up;                /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
   /* out */
@@ -8306,6 +8307,7 @@ static insitu_status insitu__cloud_prepare_await(
   insitu_status status = insitu__cloud_renew_await(c, false, err);
   if (status != INSITU_OK) return status;
   at->n = query->n = 0; /* nothing suspends from here on */
+  r->dated = insitu__cloud_now(c);
   insitu__text_buffer_bytes(query, "", 0);
   r->method = ask->what == INSITU__CLOUD_HEAD ? "HEAD" : "GET";
   bool ok = ask->what == INSITU__CLOUD_LIST ? insitu__cloud_list(c, ask) : insitu__cloud_key(c, ask->key);
@@ -8350,9 +8352,10 @@ static bool insitu__cloud_is_among(const char *code, const char *const *codes, u
   return false;
 }
 static bool insitu__cloud_learn_clock(struct insitu__cloud *c, const struct insitu__http_request *r, const char *code) {
-  int64_t date = r->answer.date, off = date - insitu__cloud_now(c);
+  int64_t date = r->answer.date, off = date - insitu__cloud_now(c), then = date - r->dated;
   bool skewed = !strcmp(code, "RequestTimeTooSkewed"), far = off > INSITU__CLOUD_SKEW || off < -INSITU__CLOUD_SKEW;
-  if (r->answer.status != 403 || date < 0 || (!c->azure_key && !c->keys.id) || (!far && !skewed)) return false;
+  bool was_far = then > INSITU__CLOUD_SKEW || then < -INSITU__CLOUD_SKEW; /* Azure has no code for that, a HEAD no body */
+  if (r->answer.status != 403 || date < 0 || (!c->azure_key && !c->keys.id) || (!far && !was_far && !skewed)) return false;
   if (far) c->skew += off; /* else another request has learnt it meanwhile */
   return true;
 }

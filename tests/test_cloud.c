@@ -822,6 +822,16 @@ static void test_clock(void **state) {
   last.request.answer.date = later;
   assert_int_equal(taught(403, "<Error><Code>AccessDenied</Code></Error>"), INSITU__CLOUD_FINAL);
   close_root();
+  opened(OPEN(INSITU__CLOUD_AZURE, "az://box/p", "account_name", "acc", "account_key", "TUFSS0VS"));
+  url_of_read();
+  last.request.answer.date = later;
+  assert_int_equal(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN);
+  assert_int_equal(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN); /* made before that */
+  assert_int_equal(taught(403, ""), INSITU__CLOUD_AGAIN);
+  url_of_read();
+  last.request.answer.date = later;
+  assert_int_equal(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_FINAL);
+  close_root();
 }
 static void test_expired(void **state) {
   (void)state;
