@@ -7602,18 +7602,19 @@ static insitu_status insitu__cloud_azure_credentials(struct insitu__cloud *c, in
 
 /* -- opening -- */
 
-/* The endpoint of a region, or of an account. */
+/* The endpoint of a region, or of an account. Without memory the one before stays. */
 static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error *err) {
   struct insitu__text_buffer base = {0}, path = {0};
+  char *own = NULL, *own_path = NULL;
   const char *custom = c->set[INSITU__CLOUD_ENDPOINT];
-  insitu_status status = INSITU_OK;
-  insitu__cloud_wipe(&c->path);
-  if (custom) {
-    status = insitu__cloud_endpoint(c, INSITU__CLOUD_ENDPOINT, &c->base, &c->path, err);
-    if (status < 0) return status;
+  insitu_status status = custom ? insitu__cloud_endpoint(c, INSITU__CLOUD_ENDPOINT, &own, &own_path, err) : INSITU_OK;
+  if (status < 0) {
+    insitu__cloud_wipe(&own);
+    insitu__cloud_wipe(&own_path);
+    return status;
   }
   bool vhost = c->kind == INSITU__CLOUD_S3 && insitu__cloud_flag(c, INSITU__CLOUD_VHOST, !custom && !strchr(c->bucket, '.'));
-  const char *china = !strncmp(c->region, "cn-", 3) ? ".cn" : "", *host = custom ? strstr(c->base, "://") + 3 : NULL;
+  const char *china = !strncmp(c->region, "cn-", 3) ? ".cn" : "", *host = custom ? strstr(own, "://") + 3 : NULL;
   uint64_t n = strlen(c->bucket);
   if (!custom && c->kind == INSITU__CLOUD_S3)
     insitu__text_buffer_printf(
@@ -7621,14 +7622,20 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
   else if (!custom && c->kind == INSITU__CLOUD_GS) insitu__text_buffer_printf(&base, "https://storage.googleapis.com");
   else if (!custom) insitu__text_buffer_printf(&base, "https://%s.blob.core.windows.net", c->set[INSITU__CLOUD_ID]);
   else if (vhost && (strncmp(host, c->bucket, n) || host[n] != '.')) /* the host may name the bucket already */
-    insitu__text_buffer_printf(&base, "%.*s%s.%s", (int)(host - c->base), c->base, c->bucket, host);
-  else insitu__text_buffer_printf(&base, "%s", c->base);
-  insitu__text_buffer_printf(&path, "%s%s%s", c->path ? c->path : "", vhost ? "" : "/", vhost ? "" : c->bucket);
-  insitu__cloud_wipe(&c->base);
-  insitu__cloud_wipe(&c->path);
-  c->base = insitu__cloud_take(&base);
-  c->path = insitu__cloud_take(&path);
-  return c->base && c->path ? INSITU_OK : insitu__cloud_nomem(err);
+    insitu__text_buffer_printf(&base, "%.*s%s.%s", (int)(host - own), own, c->bucket, host);
+  else insitu__text_buffer_printf(&base, "%s", own);
+  insitu__text_buffer_printf(&path, "%s%s%s", own ? own_path : "", vhost ? "" : "/", vhost ? "" : c->bucket);
+  insitu__cloud_wipe(&own);
+  insitu__cloud_wipe(&own_path);
+  bool ok = !base.failed && !path.failed;
+  char **to[] = {&c->base, &c->path};
+  for (int i = 0; i < 2; i++) {
+    char *text = insitu__cloud_take(i ? &path : &base);
+    if (ok) insitu__cloud_wipe(to[i]);
+    if (ok) *to[i] = text;
+    else insitu__cloud_wipe(&text);
+  }
+  return ok ? INSITU_OK : insitu__cloud_nomem(err);
 }
 static insitu_status insitu__cloud_url_refused(
     const char *cause, insitu_error *err) { /* never with the url: it may hold secrets */
@@ -8342,9 +8349,11 @@ static bool insitu__cloud_learn_region(struct insitu__cloud *c, const struct ins
   snprintf(scope, sizeof scope, "/%s/s3/", region);
   if (!strcmp(region, c->region)) /* another request has learnt it meanwhile */
     return c->keys.id ? !insitu__cloud_sent(r, scope) : strncmp(r->url, c->base, strlen(c->base)) != 0;
+  memcpy(scope, c->region, sizeof c->region);
   memcpy(c->region, region, strlen(region) + 1);
+  if (insitu__cloud_locate(c, err)) return memcpy(c->region, scope, sizeof c->region), false;
   c->from[INSITU__CLOUD_REGION] = INSITU__CLOUD_LEARNT;
-  return insitu__cloud_locate(c, err) == INSITU_OK;
+  return true;
 }
 static bool insitu__cloud_is_among(const char *code, const char *const *codes, unsigned n) {
   for (unsigned i = 0; i < n; i++)

@@ -1,5 +1,14 @@
 /* >>cloud: what URLs and options mean, where credentials come from, the requests and listings of each service, what answers teach.
  * Services of credentials are emulated on loopback. Every secret here has MARKER in it: no message, name or description may. */
+#include <stdatomic.h>
+#include <stdlib.h>
+static atomic_long oom_left = -1; /* allocations until one fails; negative: none does */
+static void *oom_realloc(void *p, size_t n) {
+  if (atomic_load(&oom_left) >= 0 && atomic_fetch_sub(&oom_left, 1) == 0) return NULL;
+  return realloc(p, n);
+}
+#define INSITU_REALLOC(pointer, bytes) oom_realloc(pointer, bytes)
+#define INSITU_FREE(pointer) free(pointer)
 #define INSITU__CLOUD_NEAR_TIMEOUT 60000 /* services are asked once, however late this machine lets them answer */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -806,6 +815,28 @@ static void test_region(void **state) {
   assert_string_equal(cloud.base, "https://h"); /* the user's own endpoint stays */
   close_root();
 }
+static void test_region_without_memory(void **state) { /* what was known stays, and may be learnt later */
+  (void)state;
+  forget_environment();
+  for (int own = 0; own < 2; own++)
+    for (long at = 0, left = -1; left < 0; at++) {
+      if (own)
+        opened(OPEN(
+            INSITU__CLOUD_S3, "s3://b", "skip_signature", "1", "endpoint", "https://h", "virtual_hosted_style_request", "true"));
+      else opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
+      url_of_read();
+      insitu__text_buffer_printf(&last.request.text, "<Error><Region>eu-west-1</Region></Error>");
+      last.request.answer.status = 400;
+      atomic_store(&oom_left, at);
+      run(learn, &last);
+      left = atomic_exchange(&oom_left, -1);
+      bool learnt = last.lesson == INSITU__CLOUD_AGAIN;
+      assert_true(learnt || left < 0);
+      assert_non_null(strstr(url_of_read(), own ? "//b.h/" : learnt ? "//b.s3.eu-west-1." : "//b.s3.us-east-1."));
+      assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>") == INSITU__CLOUD_AGAIN, !learnt);
+      close_root();
+    }
+}
 static void test_clock(void **state) {
   (void)state;
   const time_t later = time(NULL) + 86400 * 400;
@@ -954,6 +985,7 @@ int main(void) {
       cmocka_unit_test(test_reads),
       cmocka_unit_test(test_anonymous),
       cmocka_unit_test(test_region),
+      cmocka_unit_test(test_region_without_memory),
       cmocka_unit_test(test_clock),
       cmocka_unit_test(test_expired),
       cmocka_unit_test(test_codes),
