@@ -19567,6 +19567,8 @@ static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, in
   } else if (status == INSITU_E_NOMEM) {
     fill = false;
   }
+  if (!absent && ld->store.remote && (t->iter->stopping || atomic_load_explicit(&ld->cancelled, memory_order_acquire)))
+    fill = false; /* given up, perhaps, and nobody waits for it: no hole */
   if (!fill) return status;
   insitu__loader_add(absent ? &ld->n_absent : &ld->n_bad, 1);
   t->damaged = absent ? NULL : key;

@@ -996,6 +996,52 @@ static void test_away(void **state) {
   insitu_loader_close(&ld);
   settle();
 }
+/* What is given up with an epoch, an iterator or the loader is no hole in the archive. */
+static void count_line(void *user, int32_t level, const char *line) {
+  (void)level, (void)line;
+  atomic_fetch_add((atomic_uint *)user, 1);
+}
+static void test_given_up_is_no_hole(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 6; k++) {
+      atomic_uint lines = 0;
+      insitu_error err = {0};
+      insitu_stats stats;
+      insitu_loader *ld;
+      insitu_iter *it;
+      insitu_batch *b;
+      struct job j = job(k & 1 ? RAW : SHARDED, here(), m);
+      server_reset(server);
+      server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = 0, .ms = SERVER_EVER});
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = j.url,
+          .variables = j.variables,
+          .n_variables = 2,
+          .batch_size = 5,
+          .on_bad_chunk = INSITU_FILL,
+          .io = modes[m].io,
+          .inline_io = modes[m].inline_io,
+          .log_level = INSITU_LOG_WARN,
+          .log = count_line,
+          .log_user = &lines};
+      if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+      assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
+      while (!server_stats(server).in_flight) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+      if (k / 2 == 0) assert_int_equal(insitu_iter_set_epoch(it, 1, &err), INSITU_OK);
+      if (k / 2 == 1) insitu_iter_close(&it);
+      if (k / 2 == 2) {
+        insitu_loader_cancel(ld);
+        assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_CANCELLED);
+        insitu_iter_close(&it);
+      }
+      assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+      assert_int_equal(stats.bad_chunks, 0);
+      insitu_loader_close(&ld);
+      assert_int_equal(atomic_load(&lines), 0);
+      settle();
+    }
+}
 static void *cancel_it(void *loader) {
   while (!server_stats(server).in_flight) usleep(1000);
   insitu_loader_cancel(loader);
@@ -1358,9 +1404,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
       cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away),
-      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_namesakes),
-      cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_given_up_is_no_hole), cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors),
+      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
