@@ -8314,6 +8314,7 @@ static insitu_status insitu__cloud_prepare_await(
   insitu_status status = insitu__cloud_renew_await(c, false, err);
   if (status != INSITU_OK) return status;
   at->n = query->n = 0; /* nothing suspends from here on */
+  at->failed = query->failed = false;
   r->dated = insitu__cloud_now(c);
   insitu__text_buffer_bytes(query, "", 0);
   r->method = ask->what == INSITU__CLOUD_HEAD ? "HEAD" : "GET";

@@ -815,6 +815,21 @@ static void test_region(void **state) {
   assert_string_equal(cloud.base, "https://h"); /* the user's own endpoint stays */
   close_root();
 }
+static void test_requests_without_memory(void **state) { /* once, which is no matter for the next one */
+  (void)state;
+  forget_environment();
+  for (long at = 0, left = -1; left < 0; at++) {
+    opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
+    atomic_store(&oom_left, at);
+    ask_read();
+    left = atomic_exchange(&oom_left, -1);
+    assert_int_equal(last.status, left < 0 ? INSITU_E_NOMEM : INSITU_OK);
+    assert_string_equal(url_of(INSITU__CLOUD_LIST, "", NULL, NULL),
+        "https://b.s3.us-east-1.amazonaws.com/?delimiter=%2F&encoding-type=url&list-type=2");
+    assert_string_equal(url_of_read(), "https://b.s3.us-east-1.amazonaws.com/k");
+    close_root();
+  }
+}
 static void test_region_without_memory(void **state) { /* what was known stays, and may be learnt later */
   (void)state;
   forget_environment();
@@ -985,6 +1000,7 @@ int main(void) {
       cmocka_unit_test(test_reads),
       cmocka_unit_test(test_anonymous),
       cmocka_unit_test(test_region),
+      cmocka_unit_test(test_requests_without_memory),
       cmocka_unit_test(test_region_without_memory),
       cmocka_unit_test(test_clock),
       cmocka_unit_test(test_expired),
