@@ -124,7 +124,8 @@
  *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags differ between replicas; cache_validate = false:
  *      what cache_dir has is not asked for again
  *   http(s)://[user:password@]host/root[?query] any server that knows ranges; its query (a signed URL's) is sent with every
- *      object. There is no listing: consolidate the metadata, or name the arrays. Option: bearer_token
+ *      object. cache_dir knows objects by their url without it: where it chooses the content, name another one for each. There is
+ *      no listing: consolidate the metadata, or name the arrays. Option: bearer_token
  *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
  *   abfs[s]://container@account.dfs.core.windows.net/prefix. A prefix stands as it is: %41 is no A.
  *   The options below are those of object_store and obstore; each may have its store's prefix (aws_, google_, azure_storage_,
