@@ -559,31 +559,28 @@ static void test_two_loaders(void **state) {
   loader_close(&l[0]);
 }
 
-/* Bytes that cannot be given back, as another process has the lock for too long, are given back later. */
-static void gone_coro(void *arg) {
-  struct loader *l = arg;
-  for (unsigned i = 0; i < OBJECTS; i++) {
-    char key[64], byte;
-    insitu_error err = {0};
-    struct iovec iov = {&byte, 1};
-    uint64_t got;
-    key_of(i, key);
-    if (objects[i].version != 2) continue;
-    objects[i].version = 0;
-    WRONG_UNLESS(insitu__disk_read_await(&l->disk, &l->server.store, key, 0, &iov, 1, NULL, &got, &err) == INSITU_E_NOTFOUND);
-  }
+static insitu_status first_byte_await(struct loader *l, unsigned i) {
+  char key[64], byte;
+  insitu_error err = {0};
+  struct iovec iov = {&byte, 1};
+  uint64_t got;
+  key_of(i, key);
+  return insitu__disk_read_await(&l->disk, &l->server.store, key, 0, &iov, 1, NULL, &got, &err);
 }
 static void one_byte_coro(void *arg) {
   struct loader *l = arg;
+  for (unsigned i = 0; i < OBJECTS; i++)
+    if (objects[i].version) WRONG_UNLESS(!first_byte_await(l, i));
+}
+static void gone_coro(void *arg) {
+  struct loader *l = arg;
   for (unsigned i = 0; i < OBJECTS; i++) {
-    char key[64], byte;
-    insitu_error err = {0};
-    struct iovec iov = {&byte, 1};
-    uint64_t got;
-    key_of(i, key);
-    if (objects[i].version) WRONG_UNLESS(!insitu__disk_read_await(&l->disk, &l->server.store, key, 0, &iov, 1, NULL, &got, &err));
+    if (objects[i].version != 2) continue;
+    objects[i].version = 0;
+    WRONG_UNLESS(first_byte_await(l, i) == INSITU_E_NOTFOUND);
   }
 }
+/* Bytes that cannot be given back, as another process has the lock for too long, are given back later. */
 static void test_given_back_late(void **state) {
   (void)state;
   for (int again = 0; again < 2; again++) { /* with the next use of the count; when the loader is closed */
@@ -618,7 +615,6 @@ static void give_up(const insitu_error *err) { /* in a child */
   fprintf(stderr, "%s\n", err->message);
   _exit(3);
 }
-/* The sum of all files stays within the budget, at every moment that somebody looks. */
 static bool is_open(int gate) { /* the other end of a pipe */
   struct pollfd p = {.fd = gate};
   return poll(&p, 1, 0) == 0;
@@ -648,6 +644,7 @@ static pid_t start_child(void) {
 static void signal_child(pid_t child, int signal) {
   if (child <= 1 || kill(child, signal)) abort();
 }
+/* The sum of all files stays within the budget, at every moment that somebody looks. */
 static void test_budget(void **state) {
   const char *dir = fresh("budget");
   struct loader l;

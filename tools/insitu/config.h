@@ -378,9 +378,10 @@ static bool config_json_options(struct config *c, const struct insitu__text_json
     return config_bad(c, "options", "an object is needed, such as {\"region\": \"eu-west-1\"}");
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
     if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "options", "a key is too long");
+    if (insitu__text_json_is_null(j, insitu__text_json_value(j, t))) continue;
     if (!config_scalar(j, insitu__text_json_value(j, t), value, sizeof value))
       return config_bad(c, key, "a number, word or string of less than 4 KiB is needed");
-    if (tool_n_store_options == TOOL_MAX_OPTIONS) return config_bad(c, "options", "too many");
+    if (tool_n_store_options >= TOOL_MAX_OPTIONS) return config_bad(c, "options", "too many");
     memmove(tool_store_option + 1, tool_store_option, tool_n_store_options++ * sizeof *tool_store_option);
     tool_store_option[0] = (insitu_option){config_keep_text(c, key, strlen(key)), config_keep_text(c, value, strlen(value))};
   }
