@@ -121,14 +121,10 @@ struct job {
   int mode;
   void (*at_batch)(uint64_t batch);
 };
-static struct run run(const struct job *j) {
-  struct run r = {.order = 1, .bytes = 1};
-  insitu_loader *ld = NULL;
-  insitu_iter *it;
-  insitu_batch *b;
+static insitu_loader_desc desc_of(const struct job *j) { /* the job keeps what it points to */
   uint64_t n = 0;
   while (n < 8 && j->options[n].key) n++;
-  insitu_loader_desc d = {.api = INSITU_API,
+  return (insitu_loader_desc){.api = INSITU_API,
       .url = j->url,
       .variables = j->variables,
       .n_variables = j->n_variables,
@@ -144,6 +140,13 @@ static struct run run(const struct job *j) {
       .log_level = INSITU_LOG_ERROR,
       .io = modes[j->mode].io,
       .inline_io = modes[j->mode].inline_io};
+}
+static struct run run(const struct job *j) {
+  struct run r = {.order = 1, .bytes = 1};
+  insitu_loader *ld = NULL;
+  insitu_iter *it;
+  insitu_batch *b;
+  insitu_loader_desc d = desc_of(j);
   insitu_iter_desc id = {.api = INSITU_API, .split = j->split};
   r.status = insitu_loader_open(&d, &ld, &r.err);
   if (r.status) return r;
@@ -911,20 +914,10 @@ static void test_iterators_recover(void **state) {
       insitu_batch *b;
       insitu_status s;
       struct job j = job(archive[k], here(), m);
-      insitu_option options[] = {{"max_retries", "1"}};
+      j.options[0] = (insitu_option){"max_retries", "1"};
       server_reset(server);
-      insitu_loader_desc d = {.api = INSITU_API,
-          .url = j.url,
-          .variables = j.variables,
-          .n_variables = 2,
-          .batch_size = 5,
-          .block_chunks = 6,
-          .options = options,
-          .n_options = 1,
-          .hold_epoch = 1,
-          .io = modes[m].io,
-          .inline_io = modes[m].inline_io,
-          .log_level = INSITU_LOG_OFF};
+      insitu_loader_desc d = desc_of(&j);
+      d.log_level = INSITU_LOG_OFF;
       if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
       insitu_iter_desc id = {.api = INSITU_API};
       /* two wait for the same; each is closed while the other waits on */
@@ -970,19 +963,11 @@ static void test_away(void **state) {
   struct job j = job(RAW, here(), m);
   struct run r = run(&j);
   same(&r, RAW, "as it should be");
-  insitu_option options[] = {{"connect_timeout", "1m"}, {"stall_timeout", "8s"}, {"retry_timeout", "8s"}, {"max_retries", "1"}};
-  insitu_loader_desc d = {.api = INSITU_API,
-      .url = j.url,
-      .variables = j.variables,
-      .n_variables = 2,
-      .batch_size = 5,
-      .block_chunks = 6,
-      .options = options,
-      .n_options = 4,
-      .hold_epoch = 1,
-      .io = modes[m].io,
-      .inline_io = 1,
-      .log_level = INSITU_LOG_OFF};
+  const insitu_option options[] = {
+      {"connect_timeout", "1m"}, {"stall_timeout", "8s"}, {"retry_timeout", "8s"}, {"max_retries", "1"}};
+  memcpy(j.options, options, sizeof options);
+  insitu_loader_desc d = desc_of(&j);
+  d.log_level = INSITU_LOG_OFF;
   if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
   server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
   server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STATUS, .status = 500});
