@@ -123,9 +123,9 @@
  *      environment), ca_bundle (a file), user_agent, allow_invalid_certificates; hedge = true: a second request for an answer that
  *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags differ between replicas; cache_validate = false:
  *      what cache_dir has is not asked for again
- *   http(s)://[user:password@]host/root[?query] any server that knows ranges; its query (a signed URL's) is sent with every
- *      object. cache_dir knows objects by their url without it: where it chooses the content, name another one for each. There is
- *      no listing: consolidate the metadata, or name the arrays. Option: bearer_token
+ *   http(s)://[user:password@]host/root[?query] any server, for shards and zip files one that knows ranges; its query (a signed
+ *      URL's) is sent with every object. cache_dir knows objects by their url without it: where it chooses the content, name
+ *      another one for each. There is no listing: consolidate the metadata, or name the arrays. Option: bearer_token
  *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
  *   abfs[s]://container@account.dfs.core.windows.net/prefix. A prefix stands as it is: %41 is no A.
  *   The options below are those of object_store and obstore; each may have its store's prefix (aws_, google_, azure_storage_,
@@ -10942,6 +10942,7 @@ struct insitu__store_tag {
   bool unchanged;      /* out: nothing was read, the ETag still holds */
   const bool *give_up; /* in: NULL, or once it is true, on the reactor's thread, no further attempt is made */
   bool past_caches;    /* in: the buffers may be filled past the caches */
+  bool whole;          /* in: of a read from byte 0 on, that it means all of the object: no range need be asked for */
 };
 struct insitu__disk;
 struct insitu__store {
@@ -11389,6 +11390,7 @@ struct insitu__store_fetch { /* one read on its way; lives on its coroutine's st
   uint64_t had;                 /* of them, what earlier attempts brought */
   char etag[INSITU__HTTP_ETAG]; /* of the body whose beginning has arrived */
   bool pinned;                  /* or of the object that this must be a part of */
+  bool whole;                   /* bytes is just the most that is expected of the object */
   bool mixed;                   /* what has arrived comes from two versions of the object */
   char *moved;                  /* where a redirect sends us */
   unsigned redirects, learned;
@@ -11474,7 +11476,7 @@ static insitu_status insitu__store_fetch_prepare_await(struct insitu__store_fetc
   struct insitu__cloud_ask ask = {.what = f->what, .key = f->key, .continuation = f->continuation};
   insitu__http_request_reset(r);
   r->first = tail ? INSITU__RING_TAIL : f->offset + f->had;
-  r->bytes = f->bytes ? f->bytes - f->had : 0;
+  r->bytes = f->bytes && (f->had || !f->whole) ? f->bytes - f->had : 0;
   char *at = (char *)memcpy(range, "bytes=", 6) + 6;
   if (!tail) at += insitu__text_decimal(r->first, at);
   *at++ = '-';
@@ -11718,6 +11720,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
   }
   f.room = room;
   f.bytes = offset == INSITU__RING_TAIL ? room : insitu__base_min(room, INSITU__STORE_PART);
+  f.whole = tag && tag->whole && !offset && f.bytes == room;
   f.request.iov = iov;
   f.request.n_iov = n_iov;
   status = insitu__store_fetch_await(&f, err);
@@ -13299,7 +13302,7 @@ static insitu_status insitu__disk_serve_await(
   int64_t now = insitu__disk_now();
   if (found && insitu__disk_trusted(r, now)) return insitu__disk_hit_await(r, now, tag, got);
   if (!found || !r->entry.etag[0]) return INSITU_TIMEOUT;
-  struct insitu__store_tag answer = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL};
+  struct insitu__store_tag answer = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL, .whole = tag && tag->whole};
   memcpy(answer.etag, r->entry.etag, sizeof answer.etag);
   r->at = now;
   unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
@@ -13388,7 +13391,7 @@ static insitu_status insitu__disk_put_await(struct insitu__disk *d, const char *
 static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insitu__store *base, const char *key, uint64_t offset,
     struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__disk_read *r = tag && tag->etag[0] ? NULL : insitu__disk_begin(d, key, offset, iov, n_iov);
-  struct insitu__store_tag mine = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL};
+  struct insitu__store_tag mine = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL, .whole = tag && tag->whole};
   if (!r) return base->ops->read_await(base, key, offset, iov, n_iov, tag, got, err);
   *got = 0;
   insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
@@ -18967,8 +18970,9 @@ static insitu_status insitu__loader_read_chunk_await(
   if (!d->status) {
     bool inner = bytes != UINT64_MAX;
     struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
+    struct insitu__store_tag tag = {.whole = !inner};
     insitu__loader_add(&ld->n_requests, 1);
-    d->status = insitu__store_read_await(&ld->store, key, offset, &iov, 1, &d->got, &d->error);
+    d->status = insitu__store_ask_await(&ld->store, key, offset, &iov, 1, &tag, &d->got, &d->error);
     insitu__loader_add(&ld->n_read, d->got);
     if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
     if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
@@ -19492,7 +19496,8 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
     status = insitu__loader_together_await(t, key);
   } else {
     insitu__loader_add(&ld->n_requests, 1);
-    struct insitu__store_tag tag = {.give_up = &t->iter->stopping, .past_caches = t->past_caches};
+    struct insitu__store_tag tag = {
+        .give_up = &t->iter->stopping, .past_caches = t->past_caches, .whole = !aim.possible || bytes == a->chunk_bytes};
     status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
     insitu__loader_add(&ld->n_read, t->got);
   }

@@ -825,7 +825,7 @@ static inline void server__apply(
 static inline void server__rules(struct server *s, const struct server_request *q, struct server__twist *t) { /* locked */
   const char *range = server_request_header(q, "Range");
   uint64_t target = server__hash(3, q->target, strlen(q->target));
-  uint64_t asked = range ? server__hash(target, range, strlen(range)) : target + 1;
+  uint64_t asked = server__hash(target, range ? range : "-", range ? strlen(range) : 1);
   *t = (struct server__twist){.cut_at = INT64_MAX, .stall_at = INT64_MAX};
   for (unsigned i = 0; i < s->n_rules; i++) {
     struct server__rule *one = &s->rules[i];

@@ -188,14 +188,16 @@ static struct insitu__store store;
 static struct {
   const char *key;
   uint64_t offset, bytes, got;
+  bool whole;
   char *to;
   insitu_status status;
   insitu_error err;
 } ask;
 static void ask_it(void *arg) {
   struct iovec iov[2] = {{ask.to, (size_t)(ask.bytes / 2)}, {ask.to + ask.bytes / 2, (size_t)(ask.bytes - ask.bytes / 2)}};
+  struct insitu__store_tag tag = {.whole = ask.whole};
   (void)arg;
-  ask.status = insitu__store_read_await(&store, ask.key, ask.offset, iov, 2, &ask.got, &ask.err);
+  ask.status = insitu__store_ask_await(&store, ask.key, ask.offset, iov, 2, &tag, &ask.got, &ask.err);
 }
 static void asked(const char *key, uint64_t offset, uint64_t bytes) {
   ask.key = key;
@@ -261,6 +263,49 @@ static void test_sizes(void **state) { /* objects shorter and longer than parts 
     }
     close_store();
   }
+  free(bytes);
+}
+/* Where all of an object is meant no range is asked for, but for the rest of one that broke off, and of parts. */
+static void test_whole(void **state) {
+  static const uint64_t sizes[] = {0, 1, 100000};
+  char *bytes = noise(PART);
+  (void)state;
+  ask.whole = true;
+  server_put(server, "large", bytes, PART);
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    char key[20];
+    snprintf(key, sizeof key, "w%d", (int)i);
+    server_put(server, key, bytes, sizes[i]);
+  }
+  EACH_MODE (m) {
+    open_store(m, NULL, 0);
+    server_reset(server);
+    server_rule(server, (struct server_rule){.range = "?*", .fault = SERVER_STATUS, .status = 400});
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+      for (uint64_t room = sizes[i] > 1 ? sizes[i] - 1 : 1; room <= sizes[i] + 2; room++) {
+        char key[20];
+        snprintf(key, sizeof key, "w%d", (int)i);
+        asked(key, 0, room);
+        if (ask.status) fail_msg("%s", ask.err.message);
+        assert_int_equal(ask.got, room < sizes[i] ? room : sizes[i]);
+        assert_memory_equal(ask.to, bytes, ask.got);
+      }
+    assert_int_equal(server_stats(server).faults, 0);
+    for (int k = 0; k < 4; k++) { /* broken off; a part of it; not from its begin; more than a part */
+      static const char *const range[] = {"bytes=70000-100004", "", "bytes=5-100004", "bytes=0-8388607"};
+      server_reset(server);
+      server_rule(server, (struct server_rule){.range = range[k], .fault = SERVER_STALL, .ms = 1});
+      if (k == 0) server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = 70000});
+      if (k == 3) asked("large", 0, PART + 1);
+      else asked("w2", k == 2 ? 5 : 0, k == 1 ? 100 : k == 2 ? 100000 : 100005);
+      if (ask.status) fail_msg("%s", ask.err.message);
+      assert_int_equal(ask.got, k == 3 ? PART : k == 2 ? 99995 : k == 1 ? 100 : 100000);
+      assert_memory_equal(ask.to, bytes + (k == 2 ? 5 : 0), ask.got);
+      assert_int_equal(server_stats(server).faults, k ? 1 : 2);
+    }
+    close_store();
+  }
+  ask.whole = false;
   free(bytes);
 }
 /* All bytes of a range have come, and then the connection ends without the end of a chunked body: the rest of the read is asked
@@ -520,6 +565,7 @@ int main(void) {
       cmocka_unit_test(test_place),
       cmocka_unit_test(test_place_past_the_caches),
       cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_whole),
       cmocka_unit_test(test_end_of_body),
       cmocka_unit_test(test_broken_whole),
       cmocka_unit_test(test_more_than_the_range),

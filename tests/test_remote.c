@@ -633,6 +633,24 @@ static void test_merging(void **state) {
     support_remove(path);
   }
 }
+/* Ranges are asked for within shards and chunks, and for parts of objects, and not where a chunk is the object. */
+static void test_ranges(void **state) {
+  static const struct {
+    int archive;
+    bool ranges;
+  } kinds[] = {{RAW, false}, {ZSTD, false}, {SHARDED, true}, {RAWSHARD, true}};
+  (void)state;
+  EACH_MODE (m)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+      struct job j = job(kinds[k].archive, here(), m);
+      server_reset(server);
+      server_rule(server,
+          (struct server_rule){.key = CHUNKS, .range = kinds[k].ranges ? "" : "?*", .fault = SERVER_STATUS, .status = 400});
+      struct run r = run(&j);
+      if (differs(&r, kinds[k].archive)) fail_msg("archive %d: %s", kinds[k].archive, differs(&r, kinds[k].archive));
+      assert_int_equal(server_stats(server).faults, 0);
+    }
+}
 /* A chunk that is there and was answered by 404 is a chunk that is absent: its fill value, and counted. */
 static void test_absent(void **state) {
   (void)state;
@@ -1385,13 +1403,14 @@ static void test_round_trips(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores), cmocka_unit_test(test_urls),
       cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal),
-      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_merging), cmocka_unit_test(test_absent),
-      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
-      cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
-      cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away),
-      cmocka_unit_test(test_given_up_is_no_hole), cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors),
-      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges),
+      cmocka_unit_test(test_absent), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight),
+      cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
+      cmocka_unit_test(test_away), cmocka_unit_test(test_given_up_is_no_hole), cmocka_unit_test(test_read_is_cancelled),
+      cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas),
+      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
