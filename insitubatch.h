@@ -12955,8 +12955,14 @@ static int insitu__disk_use(struct insitu__disk *d, uint64_t more, uint64_t less
   pthread_mutex_unlock(&d->lock);
   return error;
 }
-static void insitu__disk_temporary(struct insitu__disk *d, char name[INSITU__DISK_PATH]) {
+/* A new name, in a folder that is there even if one who clears away empty ones has been here. False: errno says why. */
+static bool insitu__disk_temporary(struct insitu__disk *d, char name[INSITU__DISK_PATH]) {
   snprintf(name, INSITU__DISK_PATH, "tmp/%016" PRIx64 "%08x", d->seed, atomic_fetch_add(&d->serial, 1));
+  return !mkdirat(d->dirfd, "tmp", 0700) || errno == EEXIST;
+}
+static int insitu__disk_create(struct insitu__disk *d, char name[INSITU__DISK_PATH]) { /* -1: errno says why */
+  if (!insitu__disk_temporary(d, name)) return -1;
+  return openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 static uint64_t insitu__disk_discard(struct insitu__disk *d, const char *temporary) { /* what it counted as */
   struct stat info;
@@ -12968,8 +12974,8 @@ static uint64_t insitu__disk_discard(struct insitu__disk *d, const char *tempora
 }
 static uint64_t insitu__disk_remove(struct insitu__disk *d, const char *path) { /* an entry */
   char name[INSITU__DISK_PATH];
-  insitu__disk_temporary(d, name);
-  return renameat(d->dirfd, path, d->dirfd, name) ? 0 : insitu__disk_discard(d, name);
+  if (!insitu__disk_temporary(d, name) || renameat(d->dirfd, path, d->dirfd, name)) return 0;
+  return insitu__disk_discard(d, name);
 }
 /* Puts a file into its place, and removes what was there. 0 or errno. */
 static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, const char *path) {
@@ -13131,8 +13137,7 @@ static void insitu__disk_write_job(void *arg, unsigned worker) {
   uint64_t charge = insitu__disk_charge(r->head + r->entry.payload), used;
   (void)worker;
   if ((r->error = insitu__disk_use(d, charge, 0, &r->used))) return;
-  insitu__disk_temporary(d, name);
-  int fd = openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  int fd = insitu__disk_create(d, name);
   if (fd < 0) {
     r->error = errno;
   } else {
@@ -13455,11 +13460,10 @@ static insitu_status insitu__disk_rebuild(struct insitu__disk *d, insitu_error *
 /* Two names must be able to change places in one step: not so on NFS and the like. */
 static insitu_status insitu__disk_probe(struct insitu__disk *d, insitu_error *err) {
   char name[2][INSITU__DISK_PATH];
-  int error = mkdirat(d->dirfd, "tmp", 0700) && errno != EEXIST ? errno : 0;
-  for (int i = 0; i < 2 && !error; i++) {
-    insitu__disk_temporary(d, name[i]);
-    int fd = openat(d->dirfd, name[i], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    error = fd < 0 ? errno : 0;
+  int error = 0;
+  for (int i = 0; i < 2; i++) {
+    int fd = insitu__disk_create(d, name[i]);
+    if (fd < 0 && !error) error = errno;
     if (fd >= 0) close(fd);
   }
   if (!error && renameat2(d->dirfd, name[0], d->dirfd, name[1], RENAME_EXCHANGE)) error = errno;

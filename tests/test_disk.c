@@ -1076,6 +1076,32 @@ static void test_refused(void **state) {
   assert_int_equal(access(path, F_OK), 0);
 }
 
+/* All folders and entries go away under a loader, as under one who clears old things from /tmp: they are made again. */
+static void test_cleared(void **state) {
+  char path[700];
+  (void)state;
+  EACH_MODE (m) {
+    const char *dir = fresh("cleared");
+    struct loader l;
+    server_reset(STRONG);
+    loader_open(&l, m, dir, 0, false);
+    for (uint64_t all = present(), round = 1; round < 4; round++) {
+      READ(&l, 0, OBJECTS, 1);
+      assert_true(l.server.sent == round * all && l.disk.written == round * all);
+      READ(&l, 0, OBJECTS, 1);
+      assert_int_equal(l.disk.hits, round * all);
+      for (int i = -1; i < 256; i++) {
+        snprintf(path, sizeof path, i < 0 ? "%s/tmp" : "%s/%02x", dir, i);
+        support_remove(path);
+      }
+      look(dir);
+      assert_int_equal(seen.files, 0);
+    }
+    assert_true(l.disk.failed == 0 && l.lines == 0);
+    loader_close(&l);
+  }
+}
+
 /* The directory goes away under a loader, and a file stands where a folder should. */
 static void test_vanished(void **state) {
   const char *dir = fresh("vanished");
@@ -1185,6 +1211,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_full),
       cmocka_unit_test(test_read_only),
       cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_cleared),
       cmocka_unit_test(test_vanished),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
