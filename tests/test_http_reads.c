@@ -93,6 +93,16 @@ static void test_retry_after(void **state) {
   insitu__http_answer_free(&a);
 }
 
+static void test_target(void **state) { /* only what curl would send as it is goes around its parser */
+  static const char *const none[] = {"", "http", "http://", "http://h", "http://h?x=/", "http://h#/x", "http://h:1/a#b",
+      "http://h/a b", "http://h/a\r\nX: y", "http://h/\x7f", "http://h/\t"};
+  (void)state;
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    if (insitu__http_target(none[i])) fail_msg("%s", none[i]);
+  assert_string_equal(insitu__http_target("https://u@h:1/"), "/");
+  assert_string_equal(insitu__http_target("http://[::1]:8/a//../%20\xff?b=/c"), "/a//../%20\xff?b=/c");
+}
+
 /* ---- what is taken as the answer to a range ---- */
 static void test_judge(void **state) {
   (void)state;
@@ -468,7 +478,8 @@ static const struct kind kinds[] = {{"range", .key = "o", .header = "Range: byte
     {"post", "POST", .key = "o", .body = "a=b", .text = true}, {"put", "PUT", .key = "q", .body = "", .text = true},
     {"patient", .key = "o", .connect_ms = 61234, .stall_ms = 54321}, {"fresh", .key = "o", .fresh = true},
     {"direct", .key = "o", .direct = true}, {"timed", .key = "o", .timing = true}, {"user", .key = "o", .user = true},
-    {"elsewhere", .key = "o", .other = true}};
+    {"elsewhere", .key = "o", .other = true}, {"odd path", .key = "a/../b//./%41%2f\xc3\xa9?x=/y&z=%2F"},
+    {"empty path", .key = ""}, {"with a fragment", .key = "o#f"}, {"only a query", .key = "?q"}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static struct outcome {
   insitu_status status;
@@ -485,8 +496,9 @@ static void send_kind(void *arg) {
   insitu_error err = {0};
   char url[300], body[sizeof now.body] = "";
   struct iovec iov = {body, 20};
-  const char *base = server_url(k->other ? second : server, k->key);
-  snprintf(url, sizeof url, "http://%s%s", k->user ? "me:secret@" : "", base + strlen("http://"));
+  const char *base = server_url(k->other ? second : server, "");
+  snprintf(url, sizeof url, "http://%s%s%s", k->user ? "me:secret@" : "", base + strlen("http://"), k->key);
+  if (k->key[0] == '?') strcpy(strrchr(url, '/'), k->key);
   struct insitu__http_request r = {.method = k->method, .url = url, .first = k->first, .bytes = k->bytes, .body = k->body};
   r.n_body = k->body ? strlen(k->body) : 0;
   r.connect_ms = k->connect_ms;
@@ -511,7 +523,8 @@ static void sent(const struct kind *k, bool proxy) {
   server_logged(at, 0, last_head, now.head);
 }
 static bool is_plain(const struct kind *k) {
-  return (!k->method || !strcmp(k->method, "GET")) && !k->text && !k->fresh && !k->direct && !k->user && !k->connect_ms;
+  bool usual = !k->text && !k->fresh && !k->direct && !k->user && !k->connect_ms, get = !k->method || !strcmp(k->method, "GET");
+  return usual && get && !strchr(k->key, '#') && k->key[0] != '?';
 }
 static void test_kept(void **state) {
   (void)state;
@@ -534,6 +547,13 @@ static void test_kept(void **state) {
       sent(&kinds[k], proxy);
       alone[k] = now;
       close_store();
+      if (kinds[k].user) continue;
+      char line[200];
+      const char *base = server_url(kinds[k].other ? second : server, ""); /* what a proxy needs to be told */
+      if (!proxy || kinds[k].direct) base = "/";
+      snprintf(line, sizeof line, "%s %s%.*s HTTP/1.1\r\n", kinds[k].method ? kinds[k].method : "GET", base,
+          (int)strcspn(kinds[k].key, "#"), kinds[k].key);
+      if (strncmp(now.head, line, strlen(line))) fail_msg("%s: '%s', not '%s'", kinds[k].name, now.head, line);
     }
     open_store(EPOLL, &option, (uint64_t)proxy);
     for (int a = 0; a < KINDS; a++)
@@ -561,6 +581,7 @@ static void test_kept(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_retry_after),
+      cmocka_unit_test(test_target),
       cmocka_unit_test(test_judge),
       cmocka_unit_test(test_place),
       cmocka_unit_test(test_place_past_the_caches),
