@@ -992,8 +992,8 @@ static void insitu__mem_unmap(void *p, uint64_t bytes) {
 #ifndef INSITU_NO_CURL /* nobody else needs it */
 /* memcpy past the caches, for bytes that these will have forgotten before anybody reads them: nothing is fetched only to be written
  * over, and what lies in the caches stays. Pieces of 16 KiB, on a Zen 3 core: 21 GB/s into 64 MiB where memcpy has 14, but also
- * into 8 MiB where memcpy has 35. These stores are in no order with others, such as those that tell another thread of them: before
- * that comes insitu__mem_past_caches_end, a while later, or it waits for them. */
+ * into 8 MiB where memcpy has 35. These stores are in no order with others, such as those that tell another thread of them:
+ * insitu__mem_past_caches_end comes in between, and the later it comes the less it waits. */
 static void insitu__mem_copy_past_caches(void *dst, const void *src, uint64_t n) {
 #ifdef __x86_64__
   unsigned char *to = (unsigned char *)dst;
@@ -5759,7 +5759,7 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   struct insitu__http_request *request;
   struct insitu__http_transfer *next, **link; /* in the list of those under way; next alone: in that of idle ones */
   CURL *easy;
-  CURLU *root;             /* of plain requests that go by no proxy: the url of their origin */
+  CURLU *root;             /* what curl knows of the url of plain requests that go by no proxy: its origin */
   uint64_t origin;         /* of which its options were set: as insitu__http_host_of numbers them; 0: they must be set anew */
   struct curl_slist *line; /* room for n_line header lines, whose text is the request's */
   uint64_t n_line;
@@ -6404,9 +6404,10 @@ static bool insitu__http_options_all(struct insitu__http_transfer *t) {
 }
 /* False: no memory. A reset and all options take longer than the rest of what we do for a request, so a handle keeps them from one
  * plain request to another on the same origin: these differ in nothing but url, header lines and addresses, which are set each
- * time. Whatever else a request may want (a method, a body, a text, times, a connection of its own, no proxy, a password in its
- * url) makes it one that is not plain, before and after which all options are reset; and so does an answer that is no success or
- * a transfer that curl or we broke off. What the desc says stays for all of a store's requests. */
+ * time. Whatever else a request may want (a method, a body, a text, times, a connection of its own, no proxy, a url with a
+ * password or with something that curl does not send as it is) makes it one that is not plain, before and after which all options
+ * are reset; and so does an answer that is no success or a transfer that curl or we broke off. What the desc says stays for all of
+ * a store's requests. */
 static bool insitu__http_options_set(struct insitu__http_transfer *t, uint64_t origin) {
   struct insitu__http_request *r = t->request;
   bool get = !r->method || !strcmp(r->method, "GET"), usual = !r->connect_ms && !r->stall_ms && !r->fresh && !r->direct;
