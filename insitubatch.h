@@ -123,9 +123,10 @@
  *      environment), ca_bundle (a file), user_agent, allow_invalid_certificates; hedge = true: a second request for an answer that
  *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags differ between replicas; cache_validate = false:
  *      what cache_dir has is not asked for again
- *   http(s)://[user:password@]host/root[?query] any server, for shards and zip files one that knows ranges; its query (a signed
- *      URL's) is sent with every object. cache_dir knows objects by their url without it: where it chooses the content, name
- *      another one for each. There is no listing: consolidate the metadata, or name the arrays. Option: bearer_token
+ *   http(s)://[user:password@]host/root[?query] any server, for shards, zip files and parts of uncompressed chunks one that knows
+ *      ranges; its query (a signed URL's) is sent with every object. cache_dir knows objects by their url without it: where it
+ *      chooses the content, name another one for each. There is no listing: consolidate the metadata, or name the arrays. Option:
+ *      bearer_token
  *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
  *   abfs[s]://container@account.dfs.core.windows.net/prefix. A prefix stands as it is: %41 is no A.
  *   The options below are those of object_store and obstore; each may have its store's prefix (aws_, google_, azure_storage_,
@@ -6310,13 +6311,17 @@ static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_t
   }
   return true;
 }
+/* Bytes of a url before its path, query or fragment; 0: it is none. */
+static size_t insitu__http_before_path(const char *url) {
+  const char *authority = strstr(url, "://");
+  return authority ? (size_t)(authority + 3 - url) + strcspn(authority + 3, "/?#") : 0;
+}
 /* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by itself. Returns a number that no
  * other origin has, 0 for one with a password. */
 static uint64_t insitu__http_host_of(struct insitu__http *h, const char *url, char *out, size_t cap) {
   char *host = NULL, *port = NULL;
   unsigned char address[16];
-  const char *authority = strstr(url, "://");
-  size_t n = authority ? (size_t)(authority + 3 - url) + strcspn(authority + 3, "/?#") : 0;
+  size_t n = insitu__http_before_path(url);
   if (n && n < sizeof h->origin && !strncmp(h->origin, url, n) && !h->origin[n]) {
     memcpy(out, h->origin_host, insitu__base_min(cap, sizeof h->origin_host));
     return h->n_origins;
@@ -6342,10 +6347,10 @@ static uint64_t insitu__http_host_of(struct insitu__http *h, const char *url, ch
 }
 /* A url's path and query, where curl need not look at them to send them as they are; else NULL. */
 static const char *insitu__http_target(const char *url) {
-  const char *authority = strstr(url, "://"), *target = authority ? authority + 3 + strcspn(authority + 3, "/?#") : "";
+  const char *target = url + insitu__http_before_path(url);
   uint64_t n = 0;
   while ((unsigned char)target[n] > ' ' && target[n] != '#' && target[n] != 127) n++;
-  return *target == '/' && !target[n] ? target : NULL;
+  return target > url && *target == '/' && !target[n] ? target : NULL;
 }
 /* Names the origin of plain requests: curl does not parse a url and put it together again for each. False: no memory. */
 static bool insitu__http_root(struct insitu__http_transfer *t) {

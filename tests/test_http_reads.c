@@ -94,7 +94,7 @@ static void test_retry_after(void **state) {
 }
 
 static void test_target(void **state) { /* only what curl would send as it is goes around its parser */
-  static const char *const none[] = {"", "http", "http://", "http://h", "http://h?x=/", "http://h#/x", "http://h:1/a#b",
+  static const char *const none[] = {"", "/", "http", "http://", "http://h", "http://h?x=/", "http://h#/x", "http://h:1/a#b",
       "http://h/a b", "http://h/a\r\nX: y", "http://h/\x7f", "http://h/\t"};
   (void)state;
   for (size_t i = 0; i < sizeof none / sizeof *none; i++)
