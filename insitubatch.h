@@ -3387,6 +3387,7 @@ struct insitu__ring_poll {
   void (*ready)(struct insitu__ring_poll *poll, unsigned events);
   void *user;
   struct insitu__ring_poll *next_changed, *next_fired;
+  struct insitu__ring_poll *next, **link; /* in its owner's list; next alone: in the ring's of spare ones */
 };
 
 struct insitu__ring_desc {
@@ -3403,6 +3404,7 @@ struct insitu__ring {
   unsigned ops, closes;                      /* the caller's operations not yet done; files being closed */
   unsigned polls, leaving;                   /* polls that have memory; those that only the kernel still knows */
   struct insitu__ring_poll *changed, *fired; /* to be told to the kernel; whose ready is to be called */
+  struct insitu__ring_poll *spare;           /* memory for polls */
   struct insitu__ring_list queued, finished; /* not yet handed over; done is to be called */
 #ifndef INSITU_NO_URING
   struct io_uring uring;
@@ -3518,12 +3520,13 @@ static void insitu__ring_poll_fire(struct insitu__ring *r, struct insitu__ring_p
   p->next_fired = r->fired;
   r->fired = p;
 }
-/* Frees a closed poll that neither the kernel nor a list knows any more. */
+/* Lets a closed poll go that neither the kernel nor a list knows any more. */
 static void insitu__ring_poll_drop(struct insitu__ring *r, struct insitu__ring_poll *p) {
   if (!p->closed || p->armed || p->changed || p->fired) return;
   r->polls--;
   r->leaving--;
-  insitu__mem_free(p);
+  p->next = r->spare;
+  r->spare = p;
 }
 
 /* Operations whose done is still to come, files being closed and polls that were not closed or that the kernel has not let go. */
@@ -3982,11 +3985,10 @@ static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *
 /* A poll for a socket, which wants nothing yet; NULL on no memory. `ready` is called while what is wanted is there. */
 static struct insitu__ring_poll *insitu__ring_poll_open(
     struct insitu__ring *r, int fd, void (*ready)(struct insitu__ring_poll *poll, unsigned events), void *user) {
-  struct insitu__ring_poll *p = (struct insitu__ring_poll *)insitu__mem_alloc(1, sizeof *p);
-  if (!p) return NULL;
-  p->fd = fd;
-  p->ready = ready;
-  p->user = user;
+  struct insitu__ring_poll *p = r->spare; /* a socket is polled anew for each request */
+  if (p) r->spare = p->next;
+  else if (!(p = (struct insitu__ring_poll *)insitu__mem_alloc(1, sizeof *p))) return NULL;
+  *p = (struct insitu__ring_poll){.fd = fd, .ready = ready, .user = user};
   r->polls++;
   return p;
 }
@@ -4045,6 +4047,10 @@ static void insitu__ring_close(struct insitu__ring *r) {
   }
 #endif
   insitu__ring_epoll_close(r);
+  for (struct insitu__ring_poll *p; (p = r->spare);) {
+    r->spare = p->next;
+    insitu__mem_free(p);
+  }
   close(r->event_fd);
   memset(r, 0, sizeof *r);
 }
@@ -5775,11 +5781,6 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   char error[CURL_ERROR_SIZE];
 };
 
-struct insitu__http_socket {
-  struct insitu__ring_poll *poll;
-  struct insitu__http_socket *next, **link;
-};
-
 struct insitu__http_host { /* addresses of a name */
   char name[256];          /* and port: "host:port" */
   int64_t until;           /* of insitu__base_now */
@@ -5799,9 +5800,9 @@ struct insitu__http {
   bool starved;  /* memory was missing for a socket: what is under way would wait for ever */
   bool answered; /* by some server: its name is right */
   CURLM *multi;
-  int64_t timer; /* when curl wants to be called; INT64_MAX: not; 0: at once */
-  bool news;     /* curl may have finished transfers */
-  struct insitu__http_socket *sockets;
+  int64_t timer;                             /* when curl wants to be called; INT64_MAX: not; 0: at once */
+  bool news;                                 /* curl may have finished transfers */
+  struct insitu__ring_poll *polls;           /* of sockets */
   struct insitu__http_request *first, *last; /* queued */
   struct insitu__http_transfer *active, *idle;
   uint64_t under_way;
@@ -6070,44 +6071,38 @@ static void insitu__http_polled(struct insitu__ring_poll *poll, unsigned events)
   h->news = true;
   curl_multi_socket_action(h->multi, poll->fd, mask, &running);
 }
-static void insitu__http_socket_close(struct insitu__http *h, struct insitu__http_socket *s) {
-  insitu__ring_poll_close(&h->reactor->ring, s->poll);
-  *s->link = s->next;
-  if (s->next) s->next->link = s->link;
-  insitu__mem_free(s);
+static void insitu__http_poll_close(struct insitu__http *h, struct insitu__ring_poll *p) {
+  *p->link = p->next;
+  if (p->next) p->next->link = p->link;
+  insitu__ring_poll_close(&h->reactor->ring, p);
 }
-static struct insitu__http_socket *insitu__http_socket_open(struct insitu__http *h, curl_socket_t fd) {
-  struct insitu__http_socket *s = (struct insitu__http_socket *)insitu__mem_alloc(1, sizeof *s);
-  if (!s) return NULL;
-  s->poll = insitu__ring_poll_open(&h->reactor->ring, fd, insitu__http_polled, h);
-  if (!s->poll) {
-    insitu__mem_free(s);
-    return NULL;
-  }
-  s->next = h->sockets;
-  s->link = &h->sockets;
-  if (s->next) s->next->link = &s->next;
-  h->sockets = s;
-  return s;
+static struct insitu__ring_poll *insitu__http_poll_open(struct insitu__http *h, curl_socket_t fd) {
+  struct insitu__ring_poll *p = insitu__ring_poll_open(&h->reactor->ring, fd, insitu__http_polled, h);
+  if (!p) return NULL;
+  p->next = h->polls;
+  p->link = &h->polls;
+  if (p->next) p->next->link = &p->next;
+  h->polls = p;
+  return p;
 }
 static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine) {
   struct insitu__http *h = (struct insitu__http *)user;
-  struct insitu__http_socket *s = (struct insitu__http_socket *)mine;
+  struct insitu__ring_poll *p = (struct insitu__ring_poll *)mine;
   (void)easy;
   if (what == CURL_POLL_REMOVE) {
     curl_multi_assign(h->multi, fd, NULL);
-    if (s) insitu__http_socket_close(h, s);
+    if (p) insitu__http_poll_close(h, p);
     return 0;
   }
-  if (!s) {
-    s = insitu__http_socket_open(h, fd);
-    if (!s) { /* an error from here would keep curl from ever setting its timer again */
+  if (!p) {
+    p = insitu__http_poll_open(h, fd);
+    if (!p) { /* an error from here would keep curl from ever setting its timer again */
       h->starved = true;
       return 0;
     }
-    curl_multi_assign(h->multi, fd, s);
+    curl_multi_assign(h->multi, fd, p);
   }
-  insitu__ring_poll_want(&h->reactor->ring, s->poll, (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0));
+  insitu__ring_poll_want(&h->reactor->ring, p, (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0));
   return 0;
 }
 /* As curl makes it, but for a program that is started meanwhile. */
@@ -6632,7 +6627,7 @@ static void insitu__http_end(struct insitu__reactor_source *source) { /* no coro
   h->multi = NULL;
   insitu__mem_free(h->agent);
   h->agent = NULL;
-  while (h->sockets) insitu__http_socket_close(h, h->sockets);
+  while (h->polls) insitu__http_poll_close(h, h->polls);
 }
 
 /* -- names to addresses: on a worker, since curl's own way can block the loop while it gives up -- */

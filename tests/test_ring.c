@@ -624,7 +624,15 @@ static void test_poll(void **state) {
       insitu__ring_poll_want(&r, p, POLLIN);
       while (ready < 4) insitu__ring_wait(&r, -1);
       insitu__ring_poll_close(&r, p);
+      while (insitu__ring_inflight(&r)) insitu__ring_wait(&r, -1);
+      assert_ptr_equal(r.spare, p);
       close(ends[0]);
+      struct insitu__ring_poll *again =
+          insitu__ring_poll_open(&r, ends[1], count_ready, &ready); /* its memory, and nothing else */
+      assert_ptr_equal(again, p);
+      assert_true(again->fd == ends[1] && !again->want && !again->armed && !again->events);
+      assert_false(again->closed || again->leaving || again->changed || again->fired);
+      insitu__ring_poll_close(&r, again);
       insitu__ring_close(&r);
       close(ends[1]);
     }
