@@ -5734,6 +5734,7 @@ struct insitu__http_request {
   int64_t dated;                      /* the server's time when it was made, as far as that was known: >>cloud's */
   struct insitu__http_timing *timing; /* NULL, or where that goes */
   const bool *give_up;                /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
+  const void *soon; /* NULL, or what will be looked at first after the answer: fetched while its body is copied */
   /* out */
   struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
   struct insitu__http_answer answer;
@@ -5771,14 +5772,15 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   struct curl_slist *line; /* room for n_line header lines, whose text is the request's */
   uint64_t n_line;
   struct curl_slist *resolve;
-  struct insitu__http_answer answer;
-  uint64_t header_bytes, said; /* said: of an error's body */
-  int64_t began;               /* where hedge is set */
-  bool headed;                 /* its headers have come to their end */
-  bool begun;                  /* and this response is the request's */
-  bool plain;                  /* its options are those of a plain request, */
-  bool kept;                   /* and the next one may use them: see insitu__http_options_set */
+  struct insitu__http_answer *answer; /* its headers: the request's place for them or, while another may answer, its own */
+  uint64_t header_bytes, said;        /* said: of an error's body */
+  int64_t began;                      /* where hedge is set */
+  bool headed;                        /* its headers have come to their end */
+  bool begun;                         /* and this response is the request's */
+  bool plain;                         /* its options are those of a plain request, */
+  bool kept;                          /* and the next one may use them: see insitu__http_options_set */
   char error[CURL_ERROR_SIZE];
+  struct insitu__http_answer own;
 };
 
 struct insitu__http_host { /* addresses of a name */
@@ -5820,12 +5822,13 @@ struct insitu__http {
   uint64_t random;
   int64_t latency[INSITU__HTTP_LATENCIES];
   unsigned n_latency;
-  /* counters: relaxed */
+  /* counters: relaxed; changed by the reactor thread alone */
   atomic_uint_least64_t n_requests, n_retries, n_throttled, n_hedges, n_bytes;
 };
 
+/* No locked instruction, which would wait until all of a body is written. */
 static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
-  atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+  atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
 }
 
 /* -- options -- */
@@ -6155,8 +6158,11 @@ static bool insitu__http_begin(struct insitu__http_transfer *t) {
   struct insitu__http *h = t->http;
   t->begun = h->answered = true;
   r->winner = t;
-  r->answer = t->answer;
-  t->answer.location = NULL;
+  __builtin_prefetch(r->soon);
+  if (t->answer == &t->own) {
+    r->answer = t->own;
+    t->own.location = NULL;
+  }
   if (h->desc.hedge) h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__http_clock(h) - t->began;
   r->failure = insitu__http_judge(r);
   return !r->failure;
@@ -6179,12 +6185,13 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (t->request->winner && t->request->winner != t) return 0; /* the other gives the body */
   t->header_bytes += n;
   if (t->header_bytes > INSITU__MAX_HEADERS) return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
+  if (t->begun) return n;                   /* after the body: it changes nothing */
   if (n > 5 && !memcmp(line, "HTTP/", 5)) { /* the status line; informational answers come before the real one */
-    insitu__http_answer_init(&t->answer);
+    insitu__http_answer_init(t->answer);
     t->headed = false;
     for (size_t i = 5; i + 3 < n; i++)
       if (line[i] == ' ') {
-        t->answer.status = atoi(line + i + 1);
+        t->answer->status = atoi(line + i + 1);
         break;
       }
     return n;
@@ -6195,8 +6202,8 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (length >= sizeof copy) return n;
   memcpy(copy, line, length);
   copy[length] = 0;
-  if (length > 5 && !strncasecmp(copy, "date:", 5)) return insitu__http_take_date(t->http, &t->answer, copy), n;
-  return insitu__http_take_header(&t->answer, copy) ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
+  if (length > 5 && copy[4] == ':' && !strncasecmp(copy, "date", 4)) return insitu__http_take_date(t->http, t->answer, copy), n;
+  return insitu__http_take_header(t->answer, copy) ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
 }
 /* Puts bytes where the request wants them; false when there is no room for all. */
 static bool insitu__http_place(struct insitu__http_request *r, const char *bytes, uint64_t n) {
@@ -6260,7 +6267,7 @@ static void insitu__http_idle(struct insitu__http_transfer *t) { /* takes one th
   curl_multi_remove_handle(h->multi, t->easy);
   if (!t->kept) curl_easy_reset(t->easy);
   curl_slist_free_all(t->resolve);
-  insitu__http_answer_free(&t->answer);
+  if (t->answer == &t->own) insitu__http_answer_free(&t->own);
   *t->link = t->next;
   if (t->next) t->next->link = t->link;
   t->resolve = NULL;
@@ -6441,7 +6448,8 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   t->header_bytes = t->said = 0;
   t->error[0] = 0;
   t->began = h->desc.hedge ? insitu__http_clock(h) : 0;
-  insitu__http_answer_init(&t->answer);
+  t->answer = h->desc.hedge ? &t->own : &r->answer;
+  insitu__http_answer_init(t->answer);
   if (twin) r->twin = t;
   else r->sent = t;
   uint64_t origin = insitu__http_host_of(h, r->url, host, sizeof host);
@@ -6464,6 +6472,7 @@ static void insitu__http_finish(struct insitu__http *h, struct insitu__http_requ
   if (r->sent) insitu__http_idle(r->sent);
   if (r->twin) insitu__http_idle(r->twin);
   r->sent = r->twin = NULL;
+  if (!r->winner) insitu__http_answer_init(&r->answer); /* headers that broke off tell nothing */
   insitu__reactor_ready(h->reactor, r->co);
 }
 static int64_t insitu__http_time(CURL *easy, CURLINFO what) { /* curl says 0 for what did not happen */
@@ -11562,7 +11571,7 @@ static insitu_status insitu__store_fetch_take(struct insitu__store_fetch *f, ins
     return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it is not the object that was read before (its ETag changed)",
         "the archive must not change while it is open; open it again once it is complete", err);
   if (f->tag) {
-    memcpy(f->tag->etag, a->etag, sizeof f->tag->etag);
+    memcpy(f->tag->etag, a->etag, strlen(a->etag) + 1);
     f->tag->size = a->status == 206 ? a->total : f->request.failure ? UINT64_MAX : a->length;
   }
   return INSITU_OK;
@@ -11618,7 +11627,7 @@ static insitu_status insitu__store_fetch_await(struct insitu__store_fetch *f, in
   struct insitu__store_remote *m = f->store->remote;
   f->retry.began = insitu__http_clock(&m->http);
   f->hash = insitu__store_hash(1, f->key) | 1;
-  __builtin_prefetch(&m->seen[f->hash % INSITU__STORE_SEEN]); /* it comes from memory while the server answers */
+  f->request.soon = &m->seen[f->hash % INSITU__STORE_SEEN];
   for (;;) {
     insitu_error once;
     insitu__error_clear(&once);

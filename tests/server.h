@@ -122,7 +122,8 @@ enum server_fault {
   SERVER_CHUNKED,     /* Transfer-Encoding: chunked in chunks of `at` (whole) */
   SERVER_UNTIL_CLOSE, /* no Content-Length: the body ends with the connection */
   SERVER_FLIP,        /* byte `at` of the body is another one */
-  SERVER_HEADER       /* text is one more header line */
+  SERVER_HEADER,      /* text is one more header line */
+  SERVER_TRAILER      /* text is a line behind a chunked body */
 };
 /* Which requests go wrong, and how. All rules that fit a request apply to it together. */
 struct server_rule {
@@ -167,7 +168,7 @@ struct server__count {
 };
 struct server__twist { /* what rules make of an answer; text is a copy */
   int status, redirect, interim_status, garbage;
-  char *code, *location, *etag, *range_value, *header;
+  char *code, *location, *etag, *range_value, *header, *trailer;
   bool whole, gzip, last, until_close, noise, flips, reset, drips;
   int64_t length_off, range_off, flip, chunk, extra, interim, retry_after, head_body, n_garbage;
   int64_t cut_at, stall_at, stall_ms, drip, drip_ms; /* cut_at, stall_at: INT64_MAX: none */
@@ -700,10 +701,10 @@ static inline void server__gzip(struct server__answer *a) { /* RFC 1952, blocks 
   a->body = a->own.body = (char *)out;
   a->n = at;
 }
-static inline void server__chunked(struct server__answer *a, uint64_t chunk) { /* RFC 9112, section 7.1 */
-  uint64_t n = a->n, at = 0;
+static inline void server__chunked(struct server__answer *a, uint64_t chunk, const char *trailer) { /* RFC 9112, section 7.1 */
+  uint64_t n = a->n, at = 0, room = trailer ? strlen(trailer) + 2 : 0;
   if (!chunk || chunk > n) chunk = n ? n : 1;
-  char *plain = server__own(a, 0), *out = server__alloc(NULL, n + 24 * (n / chunk + 2));
+  char *plain = server__own(a, 0), *out = server__alloc(NULL, n + 24 * (n / chunk + 2) + room);
   for (uint64_t done = 0; done < n;) {
     uint64_t one = n - done < chunk ? n - done : chunk;
     at += (uint64_t)sprintf(out + at, "%" PRIx64 "\r\n", one);
@@ -711,7 +712,7 @@ static inline void server__chunked(struct server__answer *a, uint64_t chunk) { /
     at += one, done += one;
     at += (uint64_t)sprintf(out + at, "\r\n");
   }
-  at += (uint64_t)sprintf(out + at, "0\r\n\r\n");
+  at += (uint64_t)sprintf(out + at, "0\r\n%s%s\r\n", trailer ? trailer : "", trailer ? "\r\n" : "");
   free(plain);
   a->body = a->own.body = out;
   a->n = at;
@@ -767,7 +768,7 @@ static inline void server__render(
   if (chunked) n += (uint64_t)sprintf(head + n, "Transfer-Encoding: chunked\r\n");
   else if (!t->until_close && a->own.status != 304) n += (uint64_t)sprintf(head + n, "Content-Length: %" PRIu64 "\r\n", length);
   n += (uint64_t)sprintf(head + n, "%s\r\n", c->last ? "Connection: close\r\n" : "");
-  if (chunked) server__chunked(a, (uint64_t)t->chunk);
+  if (chunked) server__chunked(a, (uint64_t)t->chunk, t->trailer);
   if (is_head || a->own.status == 304) a->n = 0;
   uint64_t extra = (uint64_t)(is_head ? t->head_body : t->extra);
   if (extra) memset(server__own(a, extra) + a->n, 'z', extra), a->n += extra;
@@ -820,6 +821,7 @@ static inline void server__apply(
   case SERVER_UNTIL_CLOSE: t->until_close = true; break;
   case SERVER_FLIP: t->flips = true, t->flip = r->at; break;
   case SERVER_HEADER: server__set(&t->header, r->text); break;
+  case SERVER_TRAILER: server__set(&t->trailer, r->text); break;
   }
 }
 static inline void server__rules(struct server *s, const struct server_request *q, struct server__twist *t) { /* locked */
@@ -847,7 +849,7 @@ static inline void server__rules(struct server *s, const struct server_request *
   }
 }
 static inline void server__untwist(struct server__twist *t) {
-  free(t->code), free(t->location), free(t->etag), free(t->range_value), free(t->header);
+  free(t->code), free(t->location), free(t->etag), free(t->range_value), free(t->header), free(t->trailer);
 }
 
 /* ---- connections, each handled by its worker alone ---- */

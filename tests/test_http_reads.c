@@ -359,6 +359,65 @@ static void test_broken_whole(void **state) {
   }
   free(bytes);
 }
+/* What stands behind a body changes nothing of its answer. */
+static void test_trailer(void **state) {
+  (void)state;
+  server_reset(server);
+  server_text(server, "o", "0123456789");
+  EACH_MODE (m) {
+    open_store(m, NULL, 0);
+    for (int i = 0; i < 3; i++) {
+      server_reset(server);
+      server_rule(server, (struct server_rule){.fault = SERVER_CHUNKED, .at = 3});
+      if (i == 1) server_rule(server, (struct server_rule){.fault = SERVER_TRAILER, .text = "ETag: \"new\""});
+      asked("o", 0, 10);
+      if (ask.status) fail_msg("%s", ask.err.message);
+      assert_true(ask.got == 10 && !memcmp(ask.to, "0123456789", 10));
+      assert_int_equal(server_stats(server).requests, 1);
+    }
+    close_store();
+  }
+}
+/* A header that breaks off says nothing, though its first line came. */
+static void test_half_a_header(void **state) {
+  (void)state;
+  server_text(server, "o", "0123456789");
+  EACH_MODE (m)
+    for (int hedge = 0; hedge < 2; hedge++) {
+      const insitu_option options[] = {{"max_retries", "1"}, {"hedge", hedge ? "true" : "false"}};
+      server_reset(server);
+      server_rule(server, (struct server_rule){.fault = SERVER_STATUS, .status = 503, .retry_after = 1000});
+      server_rule(server, (struct server_rule){.fault = SERVER_CLOSE, .at = SERVER_AT_HEADER});
+      open_store(m, options, 2);
+      asked("o", 0, 10);
+      assert_int_equal(ask.status, INSITU_E_HTTP);
+      assert_int_equal(ask.err.http_status, 0);
+      server_reset(server);
+      asked("o", 0, 10);
+      if (ask.status) fail_msg("%s", ask.err.message);
+      close_store();
+    }
+}
+/* Two requests for one answer, whose headers both come before either's body: the one that gives the body counts. */
+static void test_two_headers(void **state) {
+  (void)state;
+  server_text(server, "o", "0123456789");
+  const insitu_option options[] = {{"hedge", "true"}};
+  EACH_MODE (m) {
+    server_reset(server);
+    server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_STALL, .ms = 2000});
+    server_rule(server, (struct server_rule){.skip = 1, .count = 1, .fault = SERVER_STALL, .ms = 60000});
+    server_rule(server, (struct server_rule){.skip = 1, .count = 1, .fault = SERVER_ETAG, .text = "\"new\""});
+    open_store(m, options, 1);
+    for (int i = 0; i < 2; i++) { /* the second finds the ETag that was noted */
+      asked("o", 0, 10);
+      if (ask.status) fail_msg("%s", ask.err.message);
+      assert_true(ask.got == 10 && !memcmp(ask.to, "0123456789", 10));
+    }
+    assert_int_equal(server_stats(server).requests, 3);
+    close_store();
+  }
+}
 static void test_more_than_the_range(void **state) { /* a chunked body that goes on behind what Content-Range says */
   (void)state;
   server_reset(server);
@@ -589,6 +648,9 @@ int main(void) {
       cmocka_unit_test(test_whole),
       cmocka_unit_test(test_end_of_body),
       cmocka_unit_test(test_broken_whole),
+      cmocka_unit_test(test_trailer),
+      cmocka_unit_test(test_half_a_header),
+      cmocka_unit_test(test_two_headers),
       cmocka_unit_test(test_more_than_the_range),
       cmocka_unit_test(test_two_versions),
       cmocka_unit_test(test_shrinks),
