@@ -41,7 +41,7 @@ HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
-.PHONY: deps-build deps-test deps-ci programs programs-asan programs-tsan
+.PHONY: bench-against deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
 all: deps-test
@@ -66,6 +66,7 @@ help:
 	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
+	@echo 'make bench-against   the same rows, beside the header of an older commit: BASE=COMMIT; BENCH as above'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
 	@echo 'make lint            layout, names, format'
 	@echo 'make install         the header, insitubatch.pc and bin/insitu, under DESTDIR and PREFIX ($(PREFIX))'
@@ -252,6 +253,11 @@ $(BUILD)/bench: tools/bench.c $(wildcard tools/bench_*.h) tests/server.h insitub
 bench: deps-ci
 	@$(MAKE) --no-print-directory $(BUILD)/bench
 	$(BUILD)/bench $(BENCH)
+
+# The same rows, this header and the one of a commit in turns in one process: make bench-against BASE=COMMIT
+BASE ?= HEAD
+bench-against: deps-ci
+	@CC='$(CC)' BUILD='$(BUILD)' FEATURES='$(FEATURES)' LIBS='$(LIBS)' tools/bench-against '$(BASE)' $(BENCH)
 
 compile-checks: deps-test
 	@CC='$(CC)' CXX='$(CXX)' tests/compile_checks.sh

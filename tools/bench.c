@@ -35,6 +35,10 @@
  * PLAN. 10^9 samples in one-sample chunks: metadata, split, order, up to the chunks of the first batch, without its reads, in a
  * process of its own. Targets: 50 ms, 64 MB.
  *
+ * AGAINST, in place of all tables: how much faster a newer version of the header is than an older one, on the same rows but those
+ * of the consumer. speed: the median of the quotients, old time over new time; best: the same of the fastest rounds. It is a
+ * failure where the whole interval of a row is below 0.97, or the geometric mean of all rows below 0.99.
+ *
  *   (nothing)    a subset of the rows that stands for all; some 4 minutes
  *   --full       every row; more than half an hour
  *   --only GLOB  rows whose name holds GLOB, of all: 'small-raw-1-*2t', 'cold', 'decode-zstd,plan'; several by commas
@@ -44,12 +48,14 @@
  *   --dir D      where to make the archives, one at a time: at most 1.1 GB, with --full 1.7 GB ($TMPDIR)
  *   --keep       leave them there
  *   --profile R  only the loader (or, with --bare, only the bare loop) on row R, for --rounds epochs
+ *   --against OLD.so,NEW.so  two versions of the header in turns: tools/bench-against builds them
  *   --depth N --inflight N --threads N --block N --io uring|epoll --inline   as in insitu_loader_desc */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "bench_bare.h"
 #include "bench_loader.h"
 #include "bench_http.h"
+#include "bench_against.h"
 #include <fnmatch.h>
 #include <sys/statfs.h>
 #include <sys/utsname.h>
@@ -319,6 +325,15 @@ static void print_http(
   }
   fflush(stdout);
 }
+static void http_against(const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
+  struct server_child server = http_serve(dir, h->latency_ms);
+  struct options own = *o;
+  char url[64];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d/", server.port);
+  if (!own.inflight) own.inflight = h->connections;
+  versions_measure(r, dir, url, &own);
+  server_kill(&server);
+}
 static void run_http(const char *root, const struct options *o) {
   uint64_t count = 0;
   if (o->json && !o->profile && !o->list) printf("],\n\"http\":[\n");
@@ -334,7 +349,8 @@ static void run_http(const char *root, const struct options *o) {
     snprintf(dir, sizeof dir, "%s/%s.zarr", root, h->name);
     remove_tree(dir);
     make_archive(&r, dir);
-    if (o->profile) http_profile(h, &r, dir, o);
+    if (o->against) http_against(h, &r, dir, o);
+    else if (o->profile) http_profile(h, &r, dir, o);
     else {
       struct http_result m = http_measure(h, &r, dir, o);
       print_http(h, &r, &m, o, &count);
@@ -353,6 +369,10 @@ static void print_decode(const struct options *o) {
       uint64_t ny = large ? 721 : 64, nx = large ? 1440 : 256;
       snprintf(name, sizeof name, "decode-%s-%s", decoders[i].name, large ? "4MB" : "64KiB");
       if (!selected(o, name)) continue;
+      if (o->against) {
+        versions_decode(name, i, ny, nx, o);
+        continue;
+      }
       struct decode_result d = decode_measure(&decoders[i], ny, nx, o->rounds);
       double goal = decoders[i].kind == DECODE_BLOSC ? 1 : 0.95, gb = (double)(ny * nx * 4) * 1e-9;
       bool met = d.ratio.high >= goal;
@@ -375,6 +395,11 @@ static void print_decode(const struct options *o) {
 static void print_plan(const struct options *o, const char *dir) {
   if (o->json) printf("],\n\"plan\":[\n");
   if (!selected(o, "plan")) return;
+  if (o->against) {
+    versions_plan(dir, o);
+    remove_tree(dir);
+    return;
+  }
   struct planning p = plan_huge(dir, o->rounds);
   bool met = p.ms.low <= 50 && p.mb <= 64;
   if (o->json)
@@ -400,9 +425,9 @@ static struct options parse(int argc, char **argv) {
     } known[] = {{"--rounds", &o.rounds, NULL, NULL}, {"--depth", &o.depth, NULL, NULL}, {"--inflight", &o.inflight, NULL, NULL},
         {"--threads", &o.threads, NULL, NULL}, {"--block", &o.block, NULL, NULL}, {"--only", NULL, &o.only, NULL},
         {"--dir", NULL, &o.dir, NULL}, {"--profile", NULL, &o.profile, NULL}, {"--planning", NULL, &o.planning, NULL},
-        {"--json", NULL, NULL, &o.json}, {"--keep", NULL, NULL, &o.keep}, {"--inline", NULL, NULL, &o.inline_io},
-        {"--bare", NULL, NULL, &o.bare}, {"--full", NULL, NULL, &o.full}, {"--list", NULL, NULL, &o.list},
-        {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick}};
+        {"--against", NULL, &o.against, NULL}, {"--json", NULL, NULL, &o.json}, {"--keep", NULL, NULL, &o.keep},
+        {"--inline", NULL, NULL, &o.inline_io}, {"--bare", NULL, NULL, &o.bare}, {"--full", NULL, NULL, &o.full},
+        {"--list", NULL, NULL, &o.list}, {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick}};
     size_t k = 0, n = sizeof known / sizeof *known;
     while (k < n && strcmp(known[k].name, a)) k++;
     errno = 0;
@@ -414,6 +439,7 @@ static struct options parse(int argc, char **argv) {
     if (k < n && known[k].text) *known[k].text = next;
   }
   if (o.quick) o.rounds = 7;
+  if (o.against) o.json = false;
   must(o.rounds >= 1 && o.rounds <= MAX_ROUNDS, "--rounds");
   return o;
 }
@@ -431,6 +457,7 @@ static void run_archive(struct row r, const char *root, const struct options *o,
     else snprintf(name, sizeof name, "%s-%s-%ut", archive, r.cold ? "cold" : "warm", r.threads);
     bool has = i < 4;
     for (size_t k = 0; k < sizeof consumed / sizeof *consumed; k++) has = has || !strcmp(consumed[k], archive);
+    if (i == 4 && o->against) has = false;
     if (!has || (o->profile ? strcmp(name, o->profile) : !selected(o, name))) continue;
     memcpy(r.name, name, sizeof r.name);
     if (o->list) {
@@ -447,6 +474,7 @@ static void run_archive(struct row r, const char *root, const struct options *o,
       made = true;
     }
     if (i == 4) *consumer = consume(&r, dir, o);
+    else if (o->against) versions_measure(&r, dir, dir, o);
     else if (o->profile) profile(&r, dir, o);
     else {
       struct result m = measure(&r, dir, o);
@@ -479,6 +507,7 @@ int main(int argc, char **argv) {
   }
   bool made = !o.list && mkdir(root, 0755) == 0, table = !o.profile && !o.list;
   must(o.list || made || errno == EEXIST, root);
+  if (o.against) versions_load(o.against);
   if (table) print_machine(&o, root);
   if (table && o.json) printf("\"share\":[\n");
   for (int sharded = 0; sharded < 2; sharded++)
@@ -507,5 +536,5 @@ int main(int argc, char **argv) {
     if (o.json) printf("]}\n");
   } else run_http(root, &o);
   if (made && !o.keep) rmdir(root);
-  return 0;
+  return o.against && !versions_end();
 }

@@ -6,7 +6,7 @@
 
 struct options {
   uint64_t rounds, depth, inflight, block, threads;
-  const char *only, *dir, *profile, *planning;
+  const char *only, *dir, *profile, *planning, *against;
   int io;
   bool json, keep, inline_io, bare, full, list, shuffled, quick;
 };
@@ -162,8 +162,8 @@ static uint64_t peak_kib(void) { /* of this program: what getrusage tells includ
   return kib;
 }
 
-/* Runs in a process of its own, because its peak of memory is a result: prints milliseconds, chunks and that peak in KiB. */
-static void plan_here(const char *dir) {
+/* Opens the archive and plans up to the chunks of the first batch. Returns seconds; *chunks: how many these are. */
+static double plan_once(const char *dir, uint64_t *chunks) {
   insitu_error err = {0};
   insitu_variable v = {.label = "f"};
   insitu_loader_desc d = {
@@ -173,17 +173,23 @@ static void plan_here(const char *dir) {
   struct insitu__order order;
   struct insitu__plan_scan scan;
   double begin = seconds();
-  uint64_t chunks = 0;
+  *chunks = 0;
   check(insitu_loader_open(&d, &loader, &err), &err);
   check(insitu__plan_init(&p, &loader->geometry, &loader->split, INSITU_TRAIN, INSITU_SHUFFLED, &loader->config, &err), &err);
   check(insitu__plan_order(&p, 0, &order, &err), &err);
   check(insitu__plan_scan_init(&scan, &p, &order, &err), &err);
-  while (scan.batch < 1) chunks += insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE;
-  double ms = 1e3 * (seconds() - begin);
-  printf("%.6f %" PRIu64 " %" PRIu64 "\n", ms, chunks, peak_kib());
+  while (scan.batch < 1) *chunks += insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE;
+  double took = seconds() - begin;
   insitu__plan_scan_free(&scan);
   insitu__order_free(&order);
   insitu_loader_close(&loader);
+  return took;
+}
+/* Runs in a process of its own, because its peak of memory is a result: prints milliseconds, chunks and that peak in KiB. */
+static void plan_here(const char *dir) {
+  uint64_t chunks;
+  double took = plan_once(dir, &chunks);
+  printf("%.6f %" PRIu64 " %" PRIu64 "\n", 1e3 * took, chunks, peak_kib());
 }
 
 struct planning {
@@ -191,9 +197,8 @@ struct planning {
   double mb; /* the most of all processes, with the program itself and its libraries */
 };
 
-static struct planning plan_huge(const char *dir, uint64_t rounds) {
-  struct planning out = {.mb = 0};
-  double *ms = (double *)take(rounds, sizeof *ms);
+/* An array of 10^9 one-sample chunks, of which none is there. */
+static void plan_archive(const char *dir) {
   char path[600];
   must(mkdir(dir, 0755) == 0, dir);
   snprintf(path, sizeof path, "%s/f", dir);
@@ -205,6 +210,11 @@ static struct planning plan_huge(const char *dir, uint64_t rounds) {
       "\"order\":\"C\",\"filters\":null,\"compressor\":null}";
   snprintf(path, sizeof path, "%s/f/.zarray", dir);
   write_file(path, meta, strlen(meta));
+}
+static struct planning plan_huge(const char *dir, uint64_t rounds) {
+  struct planning out = {.mb = 0};
+  double *ms = (double *)take(rounds, sizeof *ms);
+  plan_archive(dir);
   for (uint64_t i = 0; i < rounds; i++) {
     int end[2], status;
     char line[64] = "";
@@ -374,10 +384,9 @@ static double decode_time(struct decoding *d, void (*decode)(struct decoding *),
   return (seconds() - begin) / (double)times;
 }
 
-static struct decode_result decode_measure(const struct decoder *of, uint64_t ny, uint64_t nx, uint64_t rounds) {
+/* A chunk of ny x nx floats, packed. Returns how often one decodes it in 4 ms. */
+static uint64_t decode_start(struct decoding *out, const struct decoder *of, uint64_t ny, uint64_t nx) {
   struct decoding d = {.of = of, .bytes = ny * nx * 4};
-  struct decode_result out;
-  double *share = (double *)take(3 * rounds, sizeof *share), *reference = share + rounds, *ours = reference + rounds;
   d.plain = (unsigned char *)map(d.bytes);
   d.to = (unsigned char *)map(d.bytes);
   d.packed = (unsigned char *)map(2 * d.bytes + (1 << 16));
@@ -392,7 +401,23 @@ static struct decode_result decode_measure(const struct decoder *of, uint64_t ny
   errno = 0;
   must(memcmp(d.to, d.plain, d.bytes) == 0, "a decoder's bytes are not the ones packed");
   decode_reference(&d);
-  uint64_t times = (uint64_t)(0.004 / decode_time(&d, decode_reference, 3)) + 1;
+  *out = d;
+  return (uint64_t)(0.004 / decode_time(&d, decode_reference, 3)) + 1;
+}
+static void decode_stop(struct decoding *d) {
+  munmap(d->plain, d->bytes);
+  munmap(d->to, d->bytes);
+  munmap(d->packed, 2 * d->bytes + (1 << 16));
+  ZSTD_freeDCtx(d->zstd);
+  libdeflate_free_decompressor(d->deflate);
+  insitu__codec_scratch_free(&d->scratch);
+}
+
+static struct decode_result decode_measure(const struct decoder *of, uint64_t ny, uint64_t nx, uint64_t rounds) {
+  struct decoding d;
+  struct decode_result out;
+  double *share = (double *)take(3 * rounds, sizeof *share), *reference = share + rounds, *ours = reference + rounds;
+  uint64_t times = decode_start(&d, of, ny, nx);
   for (uint64_t i = 0; i < rounds; i++) {
     if (i % 2) reference[i] = decode_time(&d, decode_reference, times);
     ours[i] = decode_time(&d, decode_ours, times);
@@ -403,12 +428,7 @@ static struct decode_result decode_measure(const struct decoder *of, uint64_t ny
   out.reference = summarise(reference, rounds).mid;
   out.ours = summarise(ours, rounds).mid;
   out.packed = (double)d.bytes / (double)d.stored;
-  munmap(d.plain, d.bytes);
-  munmap(d.to, d.bytes);
-  munmap(d.packed, 2 * d.bytes + (1 << 16));
-  ZSTD_freeDCtx(d.zstd);
-  libdeflate_free_decompressor(d.deflate);
-  insitu__codec_scratch_free(&d.scratch);
+  decode_stop(&d);
   free(share);
   return out;
 }
