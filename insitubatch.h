@@ -259,7 +259,11 @@ extern "C" {
 /* ==== part A: declarations ==== */
 
 enum {
-  INSITU_API = 1,      /* version of the structs below: goes into the api field of every desc */
+  /* The version of all structs of part A but insitu_error: it changes with their layout. It goes into the api field of every desc,
+   * and every open function refuses any other number. A handle thus tells that caller and implementation agree on the layouts, so
+   * that structs that the library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their own.
+   * Version 2: insitu_state has 128 bytes. */
+  INSITU_API = 2,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
 };
@@ -273,7 +277,7 @@ enum {
   INSITU_TIMEOUT = 2,         /* no batch within timeout_ms; call again */
   INSITU_BUSY = 3,            /* you hold max_held batches: release one, then call again */
   INSITU_CANCELLED = 4,       /* insitu_loader_cancel was called */
-  INSITU_E_API = -1,          /* desc.api is 0 or newer than this implementation */
+  INSITU_E_API = -1,          /* desc.api is not this implementation's INSITU_API */
   INSITU_E_ARG = -2,          /* an argument or a desc field makes no sense */
   INSITU_E_BUDGET = -3,       /* the configuration cannot fit memory_budget */
   INSITU_E_NOMEM = -4,        /* the system gave no memory or thread */
@@ -485,10 +489,10 @@ typedef struct insitu_iter_desc {
 
 /* ---- batches ---- */
 /* Where to resume: version, hashes of geometry, variables and split, seed, epoch, next global batch, lanes, window, unit, global
- * batch, all little-endian. Equal on every rank; fwrite it as it is. A shuffled one may be restored at another world size
- * with the same global batch. */
+ * batch, all little-endian; 24 bytes are reserved and zero. fwrite it as it is. A shuffled one may be restored at another world
+ * size with the same global batch. */
 typedef struct insitu_state {
-  unsigned char bytes[96];
+  unsigned char bytes[128];
 } insitu_state;
 
 /* Library-owned. C order; strides in elements. */
@@ -898,6 +902,14 @@ __attribute__((format(printf, 3, 4))) static insitu_status insitu__error_set(
 /* Lets insitu__error_set write it anew. */
 static void insitu__error_clear(insitu_error *err) {
   err->status = err->sys_errno = err->http_status = err->retryable = 0;
+}
+/* A desc of another version of the structs. what: the desc's name in the message. */
+static insitu_status insitu__error_api(insitu_error *err, const char *what, uint32_t api) {
+  return insitu__error_set(err, INSITU_E_API,
+      "%s: desc.api is %" PRIu32
+      " and the INSITU_API of this implementation is %d; set it to INSITU_API, and build every file of "
+      "the program with the same insitubatch.h",
+      what, api, INSITU_API);
 }
 /* What caused an error that err is about to tell: all but its text. Before insitu__error_set. */
 static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
@@ -2846,10 +2858,7 @@ INSITU_DEF insitu_status insitu_order_open(const insitu_order_desc *desc, insitu
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "order: out is NULL; pass the address of a handle");
   *out = NULL;
   if (!desc) return insitu__error_set(err, INSITU_E_ARG, "order: desc is NULL; pass a filled one");
-  if (!desc->api || desc->api > INSITU_API)
-    return insitu__error_set(err, INSITU_E_API,
-        "order: desc.api is %" PRIu32 ", this library knows 1 to %d; set it to INSITU_API and build both from one header",
-        desc->api, INSITU_API);
+  if (desc->api != INSITU_API) return insitu__error_api(err, "order", desc->api);
   if (desc->sequential > 1)
     return insitu__error_set(err, INSITU_E_ARG, "order: sequential %" PRIu32 "; set it to 0 or 1", desc->sequential);
   struct insitu__order_desc d = {desc->units, desc->unit_rows, desc->seed, desc->epoch, desc->global_batch, desc->lanes,
@@ -20176,11 +20185,7 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
 
 /* What can be said of a desc before the archive is opened. */
 static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_error *err) {
-  if (!d->api || d->api > INSITU_API)
-    return insitu__error_set(err, INSITU_E_API,
-        "open: desc.api is %u and this implementation knows 1 to %d; set it to INSITU_API, and build "
-        "every file with the same insitubatch.h",
-        (unsigned)d->api, INSITU_API);
+  if (d->api != INSITU_API) return insitu__error_api(err, "open", d->api);
   if (!d->url || !*d->url) return insitu__error_set(err, INSITU_E_ARG, "open: url is empty; give the path of a Zarr archive");
   if (d->world < 0 || d->world > INSITU__MAX_WORLD || d->rank < 0 || d->rank >= (d->world ? d->world : 1))
     return insitu__error_set(
@@ -21249,34 +21254,38 @@ static insitu_strings *insitu__loader_strings_give(const struct insitu__loader_s
 /* ---- state ---- */
 
 enum {                            /* byte offsets in an insitu_state; all little-endian u64 */
-  INSITU__LOADER_STATE_MAGIC = 0, /* "INSITU", version 1, order_version */
+  INSITU__LOADER_STATE_MAGIC = 0, /* "INSITU", version 2, order_version */
   INSITU__LOADER_STATE_GEOMETRY = 8,
   INSITU__LOADER_STATE_VARIABLES = 16,
   INSITU__LOADER_STATE_SPLIT = 24,
   INSITU__LOADER_STATE_SEED = 32,
-  INSITU__LOADER_STATE_LANES = 40, /* and << 32: split, << 40: sequential */
+  INSITU__LOADER_STATE_LANES = 40,
   INSITU__LOADER_STATE_WINDOW = 48,
   INSITU__LOADER_STATE_UNIT = 56,
   INSITU__LOADER_STATE_GLOBAL = 64,
-  INSITU__LOADER_STATE_EPOCH = 72,
-  INSITU__LOADER_STATE_NEXT = 80,
-  INSITU__LOADER_STATE_CHECK = 88 /* hash of all before */
+  INSITU__LOADER_STATE_PASS = 72, /* the iterator's split, and << 8: sequential */
+  INSITU__LOADER_STATE_EPOCH = 80,
+  INSITU__LOADER_STATE_NEXT = 88,
+  INSITU__LOADER_STATE_RESERVED = 96, /* zero */
+  INSITU__LOADER_STATE_CHECK = 120    /* hash of all before */
 };
+_Static_assert(INSITU__LOADER_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state), "the checksum ends the state");
 
 static void insitu__loader_state(const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
   const struct insitu__plan *p = &it->plan;
   unsigned char *b = out->bytes;
-  memcpy(b, "INSITU\1", 7);
+  memset(b, 0, sizeof out->bytes);
+  memcpy(b, "INSITU\2", 7);
   b[7] = INSITU_ORDER_VERSION;
   insitu__base_store64(b + INSITU__LOADER_STATE_GEOMETRY, p->geometry->hash_geometry);
   insitu__base_store64(b + INSITU__LOADER_STATE_VARIABLES, p->geometry->hash_variables);
   insitu__base_store64(b + INSITU__LOADER_STATE_SPLIT, p->split->hash);
   insitu__base_store64(b + INSITU__LOADER_STATE_SEED, p->layout.seed);
-  insitu__base_store64(
-      b + INSITU__LOADER_STATE_LANES, p->layout.lanes | (uint64_t)it->split << 32 | (uint64_t)p->layout.sequential << 40);
+  insitu__base_store64(b + INSITU__LOADER_STATE_LANES, p->layout.lanes);
   insitu__base_store64(b + INSITU__LOADER_STATE_WINDOW, p->layout.window);
   insitu__base_store64(b + INSITU__LOADER_STATE_UNIT, p->split->unit_rows);
   insitu__base_store64(b + INSITU__LOADER_STATE_GLOBAL, p->layout.global_batch);
+  insitu__base_store64(b + INSITU__LOADER_STATE_PASS, (uint64_t)it->split | (uint64_t)p->layout.sequential << 8);
   insitu__base_store64(b + INSITU__LOADER_STATE_EPOCH, epoch);
   insitu__base_store64(b + INSITU__LOADER_STATE_NEXT, next);
   insitu__base_store64(b + INSITU__LOADER_STATE_CHECK, insitu__geometry_hash(0, b, INSITU__LOADER_STATE_CHECK));
@@ -21287,23 +21296,30 @@ static insitu_status insitu__loader_state_check(const insitu_iter *it, const ins
   insitu_state mine;
   const unsigned char *b = state->bytes;
   insitu__loader_state(it, 0, 0, &mine);
-  if (memcmp(b, "INSITU", 6) != 0 ||
-      insitu__base_load64(b + INSITU__LOADER_STATE_CHECK) != insitu__geometry_hash(0, b, INSITU__LOADER_STATE_CHECK))
+  if (memcmp(b, "INSITU", 6) != 0)
     return insitu__error_set(
-        err, INSITU_E_STATE, "restore: these 96 bytes are no state, or were changed; give what a batch's `after` held");
+        err, INSITU_E_STATE, "restore: these %zu bytes are no state; give what a batch's `after` held", sizeof state->bytes);
   if (b[6] != mine.bytes[6] || b[7] != mine.bytes[7])
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the state has version %d and order_version %d, this implementation %d and %d; use the "
         "insitubatch.h that wrote it",
         b[6], b[7], mine.bytes[6], mine.bytes[7]);
+  if (insitu__base_load64(b + INSITU__LOADER_STATE_CHECK) != insitu__geometry_hash(0, b, INSITU__LOADER_STATE_CHECK))
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the %zu bytes of the state were changed, its checksum does not fit them; give what a batch's `after` held",
+        sizeof state->bytes);
+  for (int at = INSITU__LOADER_STATE_RESERVED; at < INSITU__LOADER_STATE_CHECK; at++)
+    if (b[at])
+      return insitu__error_set(err, INSITU_E_STATE,
+          "restore: reserved byte %d of the state is %d, not 0: a newer insitubatch.h wrote it; use that one", at, b[at]);
   const struct {
     int at;
     const char *name;
   } field[] = {{INSITU__LOADER_STATE_GEOMETRY, "the archive's samples or chunks along the sample axis"},
       {INSITU__LOADER_STATE_VARIABLES, "the variables"}, {INSITU__LOADER_STATE_SPLIT, "the split"},
-      {INSITU__LOADER_STATE_SEED, "seed"}, {INSITU__LOADER_STATE_LANES, "lanes, or the iterator's split or order"},
-      {INSITU__LOADER_STATE_WINDOW, "block_chunks"}, {INSITU__LOADER_STATE_UNIT, "unit_chunks"},
-      {INSITU__LOADER_STATE_GLOBAL, "the global batch (batch_size x world)"}};
+      {INSITU__LOADER_STATE_PASS, "the iterator's split or order"}, {INSITU__LOADER_STATE_SEED, "seed"},
+      {INSITU__LOADER_STATE_LANES, "lanes"}, {INSITU__LOADER_STATE_WINDOW, "block_chunks"},
+      {INSITU__LOADER_STATE_UNIT, "unit_chunks"}, {INSITU__LOADER_STATE_GLOBAL, "the global batch (batch_size x world)"}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     uint64_t theirs = insitu__base_load64(b + field[i].at), ours = insitu__base_load64(mine.bytes + field[i].at);
     if (theirs != ours)
@@ -21795,9 +21811,7 @@ static insitu_status insitu__public_desc(const insitu_loader *ld, const insitu_i
   if (!desc) return insitu__error_set(err, INSITU_E_ARG, "iterator: desc is NULL; give one with api = INSITU_API");
   if (!ld->config.n_variables)
     return insitu__error_set(err, INSITU_E_ARG, "iterator: the loader was opened without variables; open it with some");
-  if (!desc->api || desc->api > INSITU_API)
-    return insitu__error_set(err, INSITU_E_API,
-        "iterator: desc.api is %u and this implementation knows 1 to %d; set it to INSITU_API", (unsigned)desc->api, INSITU_API);
+  if (desc->api != INSITU_API) return insitu__error_api(err, "iterator", desc->api);
   if (desc->split < INSITU_TRAIN || desc->split > INSITU_ALL || desc->order < INSITU_AUTO || desc->order > INSITU_SEQUENTIAL ||
       desc->max_held > INSITU__MAX_HELD || desc->epoch >= INSITU__MAX_EPOCH)
     return insitu__error_set(err, INSITU_E_ARG,

@@ -118,7 +118,7 @@ static int run(const char *archive) {
     wind::Iter train = wind::iterate(loader, INSITU_TRAIN), val = wind::iterate(loader, INSITU_VAL);
     while (wind::Batch batch = wind::next(train)) {
       print("train", batch);
-      if (batch->index == 2) checkpoint = batch->after; // 96 plain bytes: write them beside the weights
+      if (batch->index == 2) checkpoint = batch->after; // 128 plain bytes: write them beside the weights
       if (batch->index == 3) {
         kept = std::move(batch);
       } else if (batch->index == 5) { // in the middle of the epoch: a look at the other split, out of the same threads and memory

@@ -1,6 +1,6 @@
-/* libFuzzer: states to resume from. Input: byte 0 says whether the checksum is made to fit again; then 96 bytes that are xor-ed
+/* libFuzzer: states to resume from. Input: byte 0 says whether the checksum is made to fit again; then 128 bytes that are xor-ed
  * into a good state. A state is taken exactly if every field is the iterator's own and its place exists; then writing that place
- * gives the same 96 bytes. */
+ * gives the same 128 bytes. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -27,6 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   bool whole = insitu__base_load64(bad.bytes + INSITU__LOADER_STATE_CHECK) ==
                insitu__geometry_hash(0, bad.bytes, INSITU__LOADER_STATE_CHECK);
   bool mine = !memcmp(bad.bytes, good.bytes, INSITU__LOADER_STATE_EPOCH) && epoch < INSITU__MAX_EPOCH && next <= it.batches;
+  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++) mine = mine && !bad.bytes[i];
   FUZZ_HOLDS(status == (whole && mine ? INSITU_OK : INSITU_E_STATE));
   if (status == INSITU_OK) {
     insitu__loader_state(&it, epoch, next, &good);

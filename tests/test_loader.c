@@ -320,6 +320,94 @@ static void test_world(void **state) {
 
 /* ---- resume ---- */
 
+/* A state whose checksum fits its bytes. */
+static insitu_state sealed(insitu_state s) {
+  insitu__base_store64(s.bytes + INSITU__LOADER_STATE_CHECK, insitu__geometry_hash(0, s.bytes, INSITU__LOADER_STATE_CHECK));
+  return s;
+}
+static void refuse_state(insitu_iter *it, insitu_state s, const char *word) {
+  insitu_error err = {0};
+  assert_int_equal(insitu_iter_restore(it, &s, &err), INSITU_E_STATE);
+  if (!strstr(err.message, word)) fail_msg("'%s' does not say '%s'", err.message, word);
+}
+
+/* 128 bytes, the reserved ones zero; whatever is changed is named. */
+static void test_state_bytes(void **state) {
+  (void)state;
+  const char *root = support_path("state");
+  support_make(root, &plain);
+  insitu_loader_desc d = plain_desc(root, 0);
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+  insitu_batch *b = next_or_fail(it);
+  const insitu_state good = b->after;
+  insitu_batch_release(&b);
+  assert_int_equal(sizeof good, 128);
+  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++) assert_int_equal(good.bytes[i], 0);
+  for (unsigned i = 0; i < sizeof good.bytes; i++) { /* every byte is guarded */
+    insitu_state bad = good;
+    bad.bytes[i] ^= 0x20;
+    refuse_state(it, bad, i < 6 ? "are no state" : i < 8 ? "version" : "checksum");
+  }
+  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++) {
+    insitu_state bad = good;
+    char word[48];
+    bad.bytes[i] = 7;
+    snprintf(word, sizeof word, "reserved byte %d of the state is 7", i);
+    refuse_state(it, sealed(bad), word);
+  }
+  const struct {
+    int at;
+    const char *word;
+  } field[] = {{INSITU__LOADER_STATE_GEOMETRY, "samples or chunks"}, {INSITU__LOADER_STATE_VARIABLES, "the variables"},
+      {INSITU__LOADER_STATE_SPLIT, "value of the split"}, {INSITU__LOADER_STATE_SEED, "seed"},
+      {INSITU__LOADER_STATE_LANES, "value of lanes"}, {INSITU__LOADER_STATE_WINDOW, "block_chunks"},
+      {INSITU__LOADER_STATE_UNIT, "unit_chunks"}, {INSITU__LOADER_STATE_GLOBAL, "global batch"},
+      {INSITU__LOADER_STATE_PASS, "iterator's split or order"}, {INSITU__LOADER_STATE_PASS + 1, "iterator's split or order"},
+      {INSITU__LOADER_STATE_EPOCH + 4, "does not exist"}, {INSITU__LOADER_STATE_NEXT + 4, "does not exist"}};
+  for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+    insitu_state bad = good;
+    bad.bytes[field[i].at] ^= 1;
+    refuse_state(it, sealed(bad), field[i].word);
+  }
+  insitu_state old = good; /* 96 bytes of version 1, and whatever lay behind them */
+  old.bytes[6] = 1;
+  memset(old.bytes + 96, 0xEE, 32);
+  refuse_state(it, old, "the state has version 1");
+  assert_int_equal(insitu_iter_restore(it, &good, NULL), INSITU_OK);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
+
+/* Iterators are refused by the version of their desc, too. */
+static void test_iter_api(void **state) {
+  (void)state;
+  const char *root = support_path("iterapi");
+  support_make(root, &plain);
+  insitu_loader_desc d = plain_desc(root, 0);
+  insitu_loader *ld = open_or_fail(&d);
+  for (int api = 0; api <= 3; api++) {
+    insitu_iter_desc i = {.api = (uint32_t)api, .split = INSITU_ALL};
+    insitu_iter *it = NULL;
+    insitu_plan plan;
+    insitu_quality quality;
+    insitu_error err[3] = {{0}};
+    insitu_status want = api == INSITU_API ? INSITU_OK : INSITU_E_API;
+    assert_int_equal(insitu_iter_open(ld, &i, &it, &err[0]), want);
+    assert_int_equal(insitu_loader_plan(ld, &i, &plan, &err[1]), want);
+    assert_int_equal(insitu_loader_quality(ld, &i, &quality, &err[2]), want);
+    for (int k = 0; want && k < 3; k++) {
+      char word[80];
+      snprintf(word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 2", api);
+      assert_non_null(strstr(err[k].message, word));
+    }
+    insitu_iter_close(&it);
+  }
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
+
 static void test_resume(void **state) {
   (void)state;
   const char *root = support_path("resume");
@@ -840,9 +928,11 @@ static void test_refusals(void **state) {
     }
     support_make(root, &plain);
     d.api = 0;
-    refuse(&d, INSITU_E_API, "INSITU_API");
+    refuse(&d, INSITU_E_API, "desc.api is 0 and the INSITU_API of this implementation is 2; set it to INSITU_API");
     d.api = INSITU_API + 1;
-    refuse(&d, INSITU_E_API, "INSITU_API");
+    refuse(&d, INSITU_E_API, "desc.api is 3 and the INSITU_API of this implementation is 2; set it to INSITU_API");
+    d.api = INSITU_API - 1; /* its structs have other layouts */
+    refuse(&d, INSITU_E_API, "desc.api is 1 and the INSITU_API of this implementation is 2; set it to INSITU_API");
     d.api = INSITU_API;
     d.world = 2;
     d.rank = 2;
@@ -1229,6 +1319,8 @@ int main(void) {
     cmocka_unit_test(test_every_element),
     cmocka_unit_test(test_order_is_the_models),
     cmocka_unit_test(test_world),
+    cmocka_unit_test(test_state_bytes),
+    cmocka_unit_test(test_iter_api),
     cmocka_unit_test(test_resume),
     cmocka_unit_test(test_set_epoch),
     cmocka_unit_test(test_iterators_together),
