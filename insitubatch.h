@@ -107,7 +107,8 @@
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
  *   stored, which are read like files once their place is known (one small read more, the first time), or with
  *   INSITU_WITH_ZLIB deflated, whose every read inflates from the member's beginning: store shards without (zip -0). Where no place
- *   is given and all lies in one top-level directory, that is the root. A zip file must not change while it is open.
+ *   is given and all lies in one top-level directory, that is the root. A zip file must not change while it is open. Objects are
+ *   regular files: a directory, a named pipe, a socket or a device in the place of one is an error.
  *
  * 7. REMOTE STORES
  *   Remote archives are read where they lie: http(s)://host/root, s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, a
@@ -3364,8 +3365,9 @@ enum { INSITU__RING_DATA_WAKE = 1, INSITU__RING_DATA_CLOSE = 2, INSITU__RING_DAT
 #define INSITU__RING_TAIL UINT64_MAX /* as an offset: as many bytes from the file's end as the iovecs hold */
 
 /* READ_FILE opens path relative to dirfd, reads from offset until the iovecs are full or the file ends, and closes: result is the
-   number of bytes, or -errno. With nothing to fill it only opens and closes. path and iov must live until done; the ring consumes
-   iov (advances its entries). From submit until done is called the operation belongs to the ring. */
+   number of bytes, or -errno. With nothing to fill it only opens and closes. Only a regular file is read: a directory is -EISDIR,
+   a named pipe or a device is -ESPIPE, and a socket is -ENXIO, which is what the kernel says of it. path and iov must live until
+   done; the ring consumes iov (advances its entries). From submit until done is called the operation belongs to the ring. */
 struct insitu__ring_op {
   int code, dirfd;
   const char *path;
@@ -3379,6 +3381,8 @@ struct insitu__ring_op {
   /* the ring's own */
   int stage, fd, retries;
   bool force_async, was_short;
+  bool may_wait;  /* the open may wait: see insitu__ring_leased */
+  bool nonblock;  /* the descriptor has O_NONBLOCK */
   uint64_t asked; /* bytes of the read in flight */
 };
 
@@ -3480,13 +3484,43 @@ static unsigned insitu__ring_batch(struct insitu__ring_op *op) { /* iovecs of th
   for (unsigned i = 0; i < n; i++) op->asked += op->iov[i].iov_len;
   return n;
 }
-/* With the file open: finds the offset of a read from its end. 0 or -errno. No stat but for these: on a shared file system the open
- * has just brought the attributes. */
-static int insitu__ring_tail(struct insitu__ring_op *op) {
+/* The flags of an open. With O_NONBLOCK the open of a named pipe returns at once, instead of waiting for a writer. */
+static int insitu__ring_open_flags(struct insitu__ring_op *op) {
+  op->nonblock = !op->may_wait;
+  return O_RDONLY | O_CLOEXEC | O_NOCTTY | (op->nonblock ? O_NONBLOCK : 0);
+}
+/* After an open that said EAGAIN: whether it did so because another process holds a lease on a regular file. The next open may then
+ * wait until the kernel has taken the lease away. No other file may be waited for. */
+static bool insitu__ring_leased(const struct insitu__ring_op *op) {
   struct stat info;
+  return fstatat(op->dirfd, op->path, &info, 0) == 0 && S_ISREG(info.st_mode);
+}
+/* The type of an open file, as in st_mode, or -errno. A server is not asked: the type never changes, whereas fstat may ask for the
+ * size, too (Lustre does). 0.2 us. */
+static int64_t insitu__ring_type(int fd) {
+  struct stat info;
+  struct { /* struct statx of linux/stat.h, which older C libraries have not */
+    uint32_t mask, block_bytes;
+    uint64_t attributes;
+    uint32_t links, uid, gid;
+    uint16_t mode, spare;
+    uint64_t others[28];
+  } x;
+  _Static_assert(sizeof x == 256, "as in linux/stat.h");
+  enum { EMPTY_PATH = 0x1000, DONT_SYNC = 0x4000, TYPE = 1 }; /* AT_EMPTY_PATH, AT_STATX_DONT_SYNC, STATX_TYPE */
+  if (!syscall(SYS_statx, fd, "", EMPTY_PATH | DONT_SYNC, TYPE, &x) && (x.mask & TYPE)) return x.mode & S_IFMT;
+  return fstat(fd, &info) ? -errno : (int64_t)(info.st_mode & S_IFMT); /* before Linux 4.11, or a filter forbids it */
+}
+/* With the file open: 0, or -errno where it is no regular file. Finds the offset of a read from the file's end. */
+static int insitu__ring_opened(struct insitu__ring_op *op) {
+  struct stat info = {0};
   uint64_t bytes = 0;
-  if (op->offset != INSITU__RING_TAIL) return 0;
-  if (fstat(op->fd, &info)) return -errno;
+  bool tail = op->offset == INSITU__RING_TAIL;
+  if (tail && fstat(op->fd, &info)) return -errno;
+  int64_t type = tail ? (int64_t)(info.st_mode & S_IFMT) : insitu__ring_type(op->fd);
+  if (type < 0) return (int)type;
+  if (type != S_IFREG) return type == S_IFDIR ? -EISDIR : -ESPIPE;
+  if (!tail) return 0;
   for (unsigned i = 0; i < op->n_iov; i++) bytes += op->iov[i].iov_len;
   op->offset = (uint64_t)info.st_size - insitu__base_min(bytes, (uint64_t)info.st_size);
   return 0;
@@ -3496,6 +3530,7 @@ static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
   got = INSITU_TEST_FAULT(op, got);
   if ((got == -EINTR || got == -EAGAIN) && ++op->retries < INSITU__RING_RETRIES) {
     op->force_async = true; /* blocking in a worker is the kernel's own answer to EAGAIN */
+    if (op->stage == INSITU__RING_STAGE_OPEN && got == -EAGAIN) op->may_wait = insitu__ring_leased(op);
     return true;
   }
   if (got < 0) {
@@ -3507,7 +3542,7 @@ static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
     op->fd = (int)got;
     op->stage = INSITU__RING_STAGE_READ;
     op->force_async = false;
-    op->result = insitu__ring_tail(op);
+    op->result = insitu__ring_opened(op);
     return !op->result && insitu__ring_advance(op, 0);
   }
   op->result += got;
@@ -3604,12 +3639,16 @@ static void insitu__ring_drain_event(struct insitu__ring *r) {
 #ifndef INSITU_NO_URING
 static void insitu__ring_uring_prep(struct io_uring_sqe *sqe, struct insitu__ring_op *op) {
   if (op->stage == INSITU__RING_STAGE_OPEN) {
-    io_uring_prep_openat(sqe, op->dirfd, op->path, O_RDONLY | O_CLOEXEC, 0);
+    io_uring_prep_openat(sqe, op->dirfd, op->path, insitu__ring_open_flags(op), 0);
   } else {
     unsigned n = insitu__ring_batch(op);
     io_uring_prep_readv(sqe, op->fd, op->iov, n, op->offset);
     /* After a short read comes the end of the file, nearly always: not worth a worker. */
     if (op->force_async || (op->asked >= INSITU__RING_ASYNC_BYTES && !op->was_short)) sqe->flags |= IOSQE_ASYNC;
+    else if (op->nonblock) { /* an inline read: of a file with O_NONBLOCK the kernel takes for granted that it never waits */
+      (void)fcntl(op->fd, F_SETFL, 0);
+      op->nonblock = false;
+    }
   }
   io_uring_sqe_set_data(sqe, op);
 }
@@ -3818,7 +3857,7 @@ static int insitu__ring_uring_open(struct insitu__ring *r, const struct insitu__
 static void insitu__ring_blocking(struct insitu__ring_op *op) {
   int64_t got;
   do {
-    if (op->stage == INSITU__RING_STAGE_OPEN) got = openat(op->dirfd, op->path, O_RDONLY | O_CLOEXEC);
+    if (op->stage == INSITU__RING_STAGE_OPEN) got = openat(op->dirfd, op->path, insitu__ring_open_flags(op));
     else got = preadv(op->fd, op->iov, (int)insitu__ring_batch(op), (off_t)op->offset);
   } while (insitu__ring_step(op, got < 0 ? -errno : got));
   if (op->fd >= 0) close(op->fd);
@@ -3980,7 +4019,7 @@ static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *
   op->stage = INSITU__RING_STAGE_OPEN;
   op->fd = -1;
   op->retries = 0;
-  op->force_async = op->was_short = false;
+  op->force_async = op->was_short = op->may_wait = op->nonblock = false;
   r->ops++;
   if (op->offset > INT64_MAX && op->offset != INSITU__RING_TAIL) {
     op->result = -EINVAL;
@@ -11052,16 +11091,26 @@ static insitu_status insitu__store_check_key(const char *key, insitu_error *err)
       "store: '%.256s' is not a key: its parts must be names (not '.', '..' or nothing) and fewer than %d bytes", key,
       INSITU__MAX_KEY);
 }
+/* What a read says of a directory, a named pipe, a device, or a socket: see struct insitu__ring_op. */
+static bool insitu__store_is_irregular(int error) {
+  return error == EISDIR || error == ESPIPE || error == ENXIO;
+}
+/* The text of an errno that a read gave. */
+static const char *insitu__store_cause(int error, char text[128]) {
+  if (error == EISDIR) return "it is a directory, no regular file";
+  if (insitu__store_is_irregular(error)) return "it is no regular file but a named pipe, a socket or a device";
+  return strerror_r(error, text, 128); /* the GNU form: returns the text */
+}
 static const char *insitu__store_advice(int error) {
-  return error == EMFILE || error == ENFILE ? "raise the limit of open files (ulimit -n), or lower max_inflight"
-                                            : "check that this user may read it and that the disk is well";
+  if (error == EMFILE || error == ENFILE) return "raise the limit of open files (ulimit -n), or lower max_inflight";
+  if (insitu__store_is_irregular(error)) return "replace it by a regular file, or remove it";
+  return "check that this user may read it and that the disk is well";
 }
 static insitu_status insitu__store_failed(const struct insitu__store *s, const char *key, int error, insitu_error *err) {
   char text[128];
-  const char *cause = strerror_r(error, text, sizeof text); /* the GNU form: returns the text */
   bool fresh = err && err->status >= 0;
   insitu_status status = error == ENOENT || error == ENOTDIR ? INSITU_E_NOTFOUND : INSITU_E_IO;
-  insitu__error_set(err, status, "store '%.400s', object '%.400s': %s; %s", s->url, key, cause,
+  insitu__error_set(err, status, "store '%.400s', object '%.400s': %s; %s", s->url, key, insitu__store_cause(error, text),
       status == INSITU_E_NOTFOUND ? "check the name" : insitu__store_advice(error));
   if (fresh) err->sys_errno = error;
   return status;
@@ -11081,16 +11130,30 @@ static insitu_status insitu__store_file_read_await(struct insitu__store *s, cons
   return INSITU_OK;
 }
 
-/* What the kernel has in its caches (RESOLVE_CACHED: Linux 5.12; RWF_NOWAIT: 4.14, on most local file systems; on tmpfs reads
- * know no such flag and need none). */
+/* Opens what the kernel has in its caches (RESOLVE_CACHED: Linux 5.12); -1 and errno where it has not. What the archive itself
+ * holds is opened without a look at its type, which would cost a fifth of the open and read of a small chunk: the read refuses a
+ * directory and a named pipe, and only the superuser can make a device. A symbolic link may lead to a device, so its target is
+ * looked at. */
+static int insitu__store_file_open_now(int dirfd, const char *key) {
+  struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, .resolve = RESOLVE_CACHED | RESOLVE_NO_SYMLINKS};
+  int fd = (int)syscall(SYS_openat2, dirfd, key, &how, sizeof how);
+  if (fd >= 0 || errno != ELOOP) return fd;
+  how.resolve = RESOLVE_CACHED;
+  fd = (int)syscall(SYS_openat2, dirfd, key, &how, sizeof how);
+  if (fd < 0 || insitu__ring_type(fd) == S_IFREG) return fd;
+  syscall(SYS_close, fd);
+  errno = ESPIPE;
+  return -1;
+}
+/* See struct insitu__store_ops. RWF_NOWAIT: Linux 4.14, on most local file systems; on tmpfs reads know no such flag and need
+ * none. */
 static insitu_status insitu__store_file_read_now(struct insitu__store *s, const char *key, uint64_t offset,
     const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
-  struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK, .resolve = RESOLVE_CACHED};
   uint64_t all = 0;
   *got = 0;
   for (unsigned i = 0; i < n_iov; i++) all += iov[i].iov_len;
   if (atomic_load_explicit(&s->never_now, memory_order_relaxed) || !insitu__store_key_valid(key)) return INSITU_TIMEOUT;
-  int fd = (int)syscall(SYS_openat2, s->dirfd, key, &how, sizeof how);
+  int fd = insitu__store_file_open_now(s->dirfd, key);
   if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL))
     atomic_store_explicit(&s->never_now, true, memory_order_relaxed);
   if (fd < 0) return INSITU_TIMEOUT;
@@ -13153,7 +13216,7 @@ static void insitu__disk_stamp_job(void *arg, unsigned worker) {
   struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
   (void)worker;
   insitu__disk_stamp(r->header, r->entry.confirmed, r->entry.used);
-  int fd = openat(r->disk->dirfd, r->path, O_WRONLY | O_CLOEXEC);
+  int fd = openat(r->disk->dirfd, r->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a named pipe is not waited for */
   r->error = fd < 0 ? errno : 0;
   if (!r->error && pwrite(fd, r->header + INSITU__DISK_AT_STAMP, INSITU__DISK_STAMP, INSITU__DISK_AT_STAMP) != INSITU__DISK_STAMP)
     r->error = EIO;
@@ -13523,7 +13586,7 @@ static insitu_status insitu__disk_probe(struct insitu__disk *d, insitu_error *er
 /* Opens the marker, makes it where the directory is new, and tells the others that we are here. */
 static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *err) {
   char magic[sizeof INSITU__DISK_MAGIC] = "";
-  int flags = O_CLOEXEC | O_NOFOLLOW;
+  int flags = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK; /* a named pipe is not waited for */
   d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | flags);
   if (d->markerfd < 0 && errno == ENOENT) {
     int occupied = insitu__disk_occupied(d->dirfd);
@@ -20517,7 +20580,7 @@ static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **tex
     if (got < 0) {
       if (err && err->status >= 0) err->sys_errno = (int)-got;
       return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; %s", path,
-          strerror_r((int)-got, cause, sizeof cause), got == -ENOENT ? "check the path" : insitu__store_advice((int)-got));
+          insitu__store_cause((int)-got, cause), got == -ENOENT ? "check the path" : insitu__store_advice((int)-got));
     }
     *n += (uint64_t)got;
     if (*n < cap) return INSITU_OK;

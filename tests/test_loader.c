@@ -1,9 +1,12 @@
 /* The loader end to end: every element of every batch against a formula, on both backends and inline, and every way it can end.
  */
 #define INSITU_IMPLEMENTATION
+#include "hold.h"
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include <sys/socket.h>
+#include <sys/un.h>
 
 static const insitu_iter_desc train = {.api = INSITU_API};
 
@@ -1031,35 +1034,24 @@ static void *cancel_soon(void *arg) {
   return NULL;
 }
 
-/* Whoever reads the named pipe, now or later, finds its end: a read may not have begun when the loader is cancelled, and then there
- * is nobody whom an open that waits would meet. */
-struct fifo {
-  const char *path;
-  atomic_bool closed;
-};
-static void *end_reads(void *arg) {
-  struct fifo *f = arg;
-  for (; !atomic_load(&f->closed); usleep(1000)) {
-    int fd = open(f->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd >= 0) close(fd);
-  }
+static void *release_soon(void *arg) {
+  (void)arg;
+  usleep(20000);
+  atomic_store(&hold_key, NULL);
   return NULL;
 }
 
-/* A consumer asleep in next is woken by cancel. A named pipe as chunk keeps its read from ending until the test opens it. */
+/* A consumer asleep in next is woken by cancel. */
 static void test_cancel_wakes(void **state) {
   (void)state;
   const char *root = support_path("cancel");
   support_make(root, &plain);
-  char path[700];
-  uint64_t index[4] = {0};
-  support_chunk_path(path, sizeof path, root, &plain, index);
-  unlink(path);
-  assert_int_equal(mkfifo(path, 0600), 0);
   for (int m = 0; m < 2; m++) {
     if (!mode_usable(m)) continue;
+    atomic_store(&hold_key, "x/0.0.0");
     insitu_loader_desc d = plain_desc(root, m);
     insitu_loader *ld = open_or_fail(&d);
+    atomic_store(&ld->store.never_now, true); /* all is read by the ring, where it can be held */
     insitu_iter *it = iter_or_fail(ld, INSITU_ALL, 0);
     insitu_batch *b;
     assert_int_equal(insitu_iter_next(it, 0, &b, NULL), INSITU_TIMEOUT);
@@ -1068,13 +1060,62 @@ static void test_cancel_wakes(void **state) {
     pthread_create(&other, NULL, cancel_soon, ld);
     assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, NULL), INSITU_CANCELLED);
     pthread_join(other, NULL);
-    struct fifo fifo = {.path = path};
-    pthread_create(&other, NULL, end_reads, &fifo); /* close waits for the read */
+    pthread_create(&other, NULL, release_soon, NULL); /* close waits for the read */
     insitu_loader_close(&ld);
-    atomic_store(&fifo.closed, true);
     pthread_join(other, NULL);
   }
   support_remove(root);
+}
+
+/* ---- what is no regular file ---- */
+
+/* A named pipe, with and without a writer, a directory, a socket or a device in the place of a chunk, of a shard or of metadata is
+ * an error that says so. It is never waited for, and never a hole by itself. */
+static void irregular_make(int kind, const char *path) {
+  struct sockaddr_un name = {.sun_family = AF_UNIX};
+  remove(path);
+  if (kind < 2) assert_int_equal(mkfifo(path, 0600), 0);
+  else if (kind == 2) assert_int_equal(mkdir(path, 0700), 0);
+  else if (kind == 3) assert_int_equal(symlink("/dev/zero", path), 0);
+  else {
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true((size_t)snprintf(name.sun_path, sizeof name.sun_path, "%s", path) < sizeof name.sun_path);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&name, sizeof name), 0);
+    close(fd);
+  }
+}
+static void test_irregular(void **state) {
+  (void)state;
+  char path[512];
+  EACH_MODE (m)
+    for (int kind = 0; kind < 5; kind++)
+      for (int zstd = 0; zstd < 3; zstd++) { /* raw chunks; compressed ones; metadata */
+        struct support_array a = plain;
+        const char *root = support_path("f");
+        insitu_error err = {0};
+        insitu_loader *ld = NULL;
+        insitu_iter *it = NULL;
+        insitu_batch *b = NULL;
+        a.zstd = zstd == 1;
+        support_make(root, &a);
+        snprintf(path, sizeof path, "%s/x/%s", root, zstd == 2 ? ".zarray" : "3.0.0");
+        irregular_make(kind, path);
+        int writer = kind == 1 ? open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1; /* and nothing is written */
+        insitu_loader_desc d = plain_desc(root, m);
+        insitu_status status = insitu_loader_open(&d, &ld, &err);
+        if (zstd < 2) {
+          insitu_iter_desc all = {.api = INSITU_API, .split = INSITU_ALL};
+          assert_int_equal(status, INSITU_OK);
+          assert_int_equal(insitu_iter_open(ld, &all, &it, &err), INSITU_OK);
+          while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) insitu_batch_release(&b);
+        }
+        const char *want = kind == 2 ? "it is a directory, no regular file" : "it is no regular file";
+        if (status != INSITU_E_IO || !strstr(err.message, want) || !strstr(err.message, zstd == 2 ? ".zarray" : "x/3.0.0"))
+          fail_msg("mode %s, kind %d: %d %s", modes[m].name, kind, status, err.message);
+        insitu_loader_close(&ld);
+        if (writer >= 0) close(writer);
+        support_remove(root);
+      }
 }
 
 /* ---- close at every await ---- */
@@ -1335,6 +1376,7 @@ int main(void) {
     cmocka_unit_test(test_forked_child),
     cmocka_unit_test(test_threads),
     cmocka_unit_test(test_cancel_wakes),
+    cmocka_unit_test(test_irregular),
     cmocka_unit_test(test_close_anywhere),
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     cmocka_unit_test(test_no_allocation),

@@ -16,6 +16,7 @@ static int64_t fault(struct insitu__ring_op *op, int64_t got);
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 enum { FILE_BYTES = 5 * 1000 * 1000 + 7, SMALL = 10000 };
@@ -199,6 +200,72 @@ static void test_errors(void **state) {
       assert_int_equal(open_fds(), opened);
       insitu__ring_close(&r);
       assert_int_equal(open_fds(), fds);
+    }
+}
+
+/* A named pipe with and without a writer, a socket and a device are refused, at the beginning and from the end, and never waited
+ * for. */
+static void test_irregular(void **state) {
+  (void)state;
+  static const struct {
+    const char *path;
+    int64_t expect;
+  } cases[] = {
+      {"pipe", -ESPIPE}, {"fed", -ESPIPE}, {"dir", -EISDIR}, {"/dev/null", -ESPIPE}, {"zero", -ESPIPE}, {"socket", -ENXIO}};
+  char path[64];
+  struct sockaddr_un name = {.sun_family = AF_UNIX};
+  assert_int_equal(mkfifoat(dir_fd, "pipe", 0600), 0);
+  assert_int_equal(mkfifoat(dir_fd, "fed", 0600), 0);
+  assert_int_equal(symlinkat("/dev/zero", dir_fd, "zero"), 0);
+  snprintf(path, sizeof path, "%s/socket", dir_path);
+  snprintf(name.sun_path, sizeof name.sun_path, "%s", path);
+  int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), writer = openat(dir_fd, "fed", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  assert_int_equal(bind(sock, (const struct sockaddr *)&name, sizeof name), 0);
+  for
+    EACH_BACKEND(d) {
+      struct insitu__ring r;
+      open_ring(&r, d);
+      for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int far = 0; far < 3; far++) { /* inline, on a kernel's worker, from the end */
+          static char bytes[2 * INSITU__RING_ASYNC_BYTES];
+          struct iovec iov = {bytes, far == 1 ? sizeof bytes : 100};
+          assert_int_equal(read_one(&r, cases[i].path, far == 2 ? INSITU__RING_TAIL : 0, &iov, 1), cases[i].expect);
+        }
+      assert_int_equal(read_one(&r, "pipe", 0, NULL, 0), -ESPIPE);
+      insitu__ring_close(&r);
+    }
+  close(writer);
+  close(sock);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) unlinkat(dir_fd, cases[i].path, 0);
+}
+
+/* A file on which somebody holds a lease is waited for until the lease ends; the open that does not wait says EAGAIN of it. */
+static void *end_lease(void *fd) {
+  usleep(50000);
+  fcntl(*(int *)fd, F_SETLEASE, F_UNLCK);
+  return NULL;
+}
+static void test_lease(void **state) {
+  (void)state;
+  signal(SIGIO, SIG_IGN); /* the kernel's request to end the lease */
+  for
+    EACH_BACKEND(d) {
+      struct insitu__ring r;
+      pthread_t thread;
+      char bytes[100];
+      struct iovec iov = {bytes, 100};
+      int fd = openat(dir_fd, "small", O_RDWR | O_CLOEXEC);
+      if (fcntl(fd, F_SETLEASE, F_WRLCK)) {
+        print_message("no leases here\n");
+        close(fd);
+        return;
+      }
+      open_ring(&r, d);
+      pthread_create(&thread, NULL, end_lease, &fd);
+      assert_int_equal(read_one(&r, "small", 0, &iov, 1), 100);
+      pthread_join(thread, NULL);
+      close(fd);
+      insitu__ring_close(&r);
     }
 }
 
@@ -677,6 +744,8 @@ int main(void) {
       cmocka_unit_test(test_reads),
       cmocka_unit_test(test_many_iovecs),
       cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_irregular),
+      cmocka_unit_test(test_lease),
       cmocka_unit_test(test_short_reads),
       cmocka_unit_test(test_many_in_flight),
       cmocka_unit_test(test_no_descriptors),
