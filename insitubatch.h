@@ -117,7 +117,9 @@
  *   metadata is one round trip, that of many arrays without it two or three. cache_dir keeps what was read on a local disk, within
  *   cache_budget, for later epochs and runs and for other processes of the node; its files are checked, and each object is asked
  *   for once in a run whether it is still the same. It may be lost or killed at any time; NFS and the like are refused.
- *   desc.options are settings as text; an unknown one is refused with the nearest name. For all remote stores: connect_timeout
+ *   desc.options are settings as text; an unknown one is refused with the nearest name. So that one configuration serves a remote
+ *   archive and its local copy, a local archive accepts cache_dir and the options of every remote store and uses none of them;
+ *   the log (info) and insitu_loader_describe say so. For all remote stores: connect_timeout
  *      (5s), stall_timeout (20s) without stall_bytes (1024) in a second, max_retries (10; 3 until a server has answered at all),
  *      retry_timeout (180s), max_connections (as max_inflight, at least 64; at most 256 where that is not set), http_version
  *      (1.1, which is the faster one here; or 2), proxy_url, proxy_excludes (else http_proxy, https_proxy, no_proxy of the
@@ -351,7 +353,7 @@ typedef struct insitu_slice {
  * and decoded once per window for all of them. Shape in the batch: (rows[, n_steps], the other axes in stored order, sliced), C
  * order; behind these, elements of S, U and raw types have an axis of their own, of INSITU_U8 or, of U, INSITU_U32. */
 typedef struct insitu_variable {
-  const char *label;    /* name in the batch */
+  const char *label;    /* name in the batch; NULL: the last part of path */
   const char *path;     /* array in the archive, "group/array"; NULL: label; "": the archive's root is the array */
   int64_t offset;       /* read at anchor + offset, in samples */
   const int64_t *steps; /* optional: read at anchor + offset + steps[i] for each i, giving the axis of n_steps */
@@ -409,7 +411,7 @@ typedef struct insitu_codec {
 } insitu_codec;
 
 /* A setting of the store that desc.url names, such as {"region", "eu-west-1"}; see REMOTE STORES in the manual. Unknown keys are
- * refused. */
+ * refused, of a local archive those that no store knows. */
 typedef struct insitu_option {
   const char *key, *value;
 } insitu_option;
@@ -422,9 +424,10 @@ typedef struct insitu_loader_desc {
   const char *url;
   const insitu_object *objects; /* memory:// only: the archive, in any order */
   uint64_t n_objects;
-  const insitu_option *options; /* of a remote store */
+  const insitu_option *options; /* of remote stores; a local archive takes the same ones and uses none */
   uint64_t n_options;
-  const char *cache_dir;      /* local directory that keeps what a remote store sent, for later epochs and runs; NULL: none */
+  const char *cache_dir;      /* local directory that keeps what a remote store sent, for later epochs and runs; NULL: none.
+                               * A local archive does not use it */
   uint64_t cache_budget;      /* bytes that it may hold (16 GiB) */
   const insitu_codec *codecs; /* yours: looked up before the ones that are built in */
   uint64_t n_codecs;
@@ -636,7 +639,8 @@ INSITU_DEF insitu_status insitu_read_strings(insitu_loader *loader, const char *
 INSITU_DEF void insitu_strings_free(insitu_strings **strings);
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
  * objects, options, codecs, dates, plan_only and those of the log), "origins" (where each value with a default comes from),
- * "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics".
+ * "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics", and "notes": sentences that say why a value
+ * is as it is, and what in the desc has no effect for this archive.
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
  * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
  * Reads nothing, but planning a large archive takes as long as insitu_loader_plan for each split. */
@@ -1085,6 +1089,10 @@ static uint64_t insitu__mem_total(void) {
   long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30;
   return insitu__base_min(machine, insitu__mem_cgroup(false));
+}
+static uint64_t insitu__mem_online(void) { /* cores of the machine */
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (uint64_t)n : 1;
 }
 /* Cores this process may use: its affinity mask, and its control group's quota. */
 static uint64_t insitu__mem_cores(void) {
@@ -7375,6 +7383,22 @@ static insitu_status insitu__cloud_option(struct insitu__cloud *c, const char *k
   return insitu__error_set(err, INSITU_E_ARG, "store: no option '%.64s' for this kind of url; %s%s%s", key,
       near < 0 ? "see REMOTE STORES in the manual" : "did you mean '", near < 0 ? "" : names[near], near < 0 ? "" : "'?");
 }
+/* For an archive that is not remote: whether some remote store has this option. Its value is not looked at. */
+static insitu_status insitu__cloud_option_exists(const char *key, insitu_error *err) {
+  const char *names[INSITU__CLOUD_NAMES + INSITU__HTTP_OPTIONS];
+  int n = 0;
+  for (int kind = INSITU__CLOUD_HTTP; kind <= INSITU__CLOUD_AZURE; kind++)
+    if (insitu__cloud_find(kind, key) >= 0) return INSITU_OK;
+  for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) {
+    if (!strcasecmp(insitu__http_options[i], key)) return INSITU_OK;
+    names[n++] = insitu__http_options[i];
+  }
+  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++)
+    if (insitu__cloud_names[i].option) names[n++] = insitu__cloud_names[i].option;
+  int near = insitu__text_nearest(key, names, n);
+  return insitu__error_set(err, INSITU_E_ARG, "store: no store has an option '%.64s'; %s%s%s", key,
+      near < 0 ? "see REMOTE STORES in the manual" : "did you mean '", near < 0 ? "" : names[near], near < 0 ? "" : "'?");
+}
 static insitu_status insitu__cloud_environment(struct insitu__cloud *c, insitu_error *err) {
   for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++) {
     const struct insitu__cloud_name *row = &insitu__cloud_names[i];
@@ -12622,8 +12646,12 @@ static insitu_status insitu__store_open(
   if (kind != INSITU__TEXT_URL_MEMORY && (desc->objects || desc->n_objects))
     return insitu__error_set(err, INSITU_E_ARG,
         "store '%.400s': desc.objects goes with the url memory:// alone; change the url, or leave objects out", path);
-  if (kind < INSITU__TEXT_URL_HTTP && desc->n_options)
-    return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': options are for remote stores; leave desc.options out", path);
+#ifndef INSITU_NO_CURL /* one configuration serves local and remote archives; without curl the options' names are not known */
+  for (uint64_t i = 0; kind < INSITU__TEXT_URL_HTTP && i < desc->n_options; i++) {
+    status = insitu__cloud_option_exists(desc->options[i].key, err);
+    if (status < 0) return status;
+  }
+#endif
   s->url = insitu__mem_text(desc->url, strlen(desc->url));
   if (!s->url)
     return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
@@ -13934,6 +13962,25 @@ static const struct insitu__zarr_dtype insitu__zarr_dtypes[] = {
 };
 enum { INSITU__ZARR_DTYPES = sizeof insitu__zarr_dtypes / sizeof insitu__zarr_dtypes[0] };
 
+/* The name of a public data type, for messages and descriptions. */
+static const char *insitu__zarr_dtype_name(int32_t dtype) {
+  if (dtype == INSITU_AS_STORED) return "as_stored";
+  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
+    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
+  return "unknown";
+}
+/* What the elements of an array are called in messages: those with an axis inside by their kind, all others by their type. */
+static const char *insitu__zarr_kind_name(const struct insitu__zarr_array *a) {
+  switch (a->kind) {
+  case INSITU__ZARR_RAW: return "raw bytes";
+  case INSITU__ZARR_CHAR: return "fixed-length byte strings";
+  case INSITU__ZARR_UCS4: return "fixed-length strings";
+  case INSITU__ZARR_DATE: return "datetime64";
+  case INSITU__ZARR_DIFFERENCE: return "timedelta64";
+  case INSITU__ZARR_STRING: return "strings";
+  default: return insitu__zarr_dtype_name(a->dtype);
+  }
+}
 static void insitu__zarr_set_dtype(struct insitu__zarr_array *a, int32_t dtype) {
   a->dtype = dtype;
   a->itemsize = (uint32_t)(dtype & 0xff) / 8;
@@ -15405,11 +15452,6 @@ static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
   if (r->z->dtype >> 8 < 2) r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff); /* of integers only */
   return INSITU_OK;
 }
-static const char *insitu__cf_dtype(int32_t dtype) {
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
-  return "unknown";
-}
 /* From the attributes of an array. */
 static insitu_status insitu__cf_init(struct insitu__cf *cf, const struct insitu__zarr_array *z, insitu_error *err) {
   struct insitu__text_json j = {0};
@@ -15422,7 +15464,7 @@ static insitu_status insitu__cf_init(struct insitu__cf *cf, const struct insitu_
   if (z->dtype >> 8 > 2 && z->dtype != INSITU_BF16)
     return insitu__error_set(err, INSITU_E_DTYPE,
         "array '%.300s': CF conventions do not say how to decode %s; leave decode = INSITU_CF out", z->path,
-        insitu__cf_dtype(z->dtype));
+        insitu__zarr_dtype_name(z->dtype));
   snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
   insitu_status status = z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err) : INSITU_OK;
   if (!status) status = insitu__cf_unsigned(&r);
@@ -15526,6 +15568,16 @@ static void insitu__geometry_free(struct insitu__geometry *g) {
 
 static const char *insitu__geometry_path(const insitu_variable *v) {
   return v->path ? v->path : v->label;
+}
+
+/* The name in the batch: the label, or without one the last part of the path; NULL: there is neither. */
+static const char *insitu__geometry_label(const insitu_variable *v) {
+  if (v->label && *v->label) return v->label;
+  if (!v->path) return NULL;
+  const char *slash = strrchr(v->path, '/');
+  const char *last = slash ? slash + 1 : v->path;
+  if (*last) return last;
+  return *v->path ? v->path : "array"; /* of a root that is an array */
 }
 
 /* The number of the axis called dim, or with dim NULL the number given, checked. */
@@ -15652,16 +15704,20 @@ static insitu_status insitu__geometry_dtype(
     bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
     if (!desc->dtype) *out = narrow ? INSITU_F32 : INSITU_F64;
   }
+  const char *label = desc->label ? desc->label : z->path;
   if (desc->decode && (!convertible || (*out != INSITU_F32 && *out != INSITU_F64)))
     return insitu__error_set(err, INSITU_E_DTYPE,
-        "variable %s: decode = INSITU_CF makes float32 or float64 of real numbers, array %s is of other elements or dtype asks "
-        "for another type; leave decode out",
-        desc->label ? desc->label : z->path, z->path);
+        "variable %s: decode = INSITU_CF makes float32 or float64 of real numbers; array %s holds %s, and %s is asked for; leave "
+        "decode out",
+        label, z->path, insitu__zarr_kind_name(z), insitu__zarr_dtype_name(desc->dtype));
   if ((*out == z->dtype && !desc->decode) || (convertible && (*out == INSITU_F32 || *out == INSITU_F64))) return INSITU_OK;
+  if (!strcmp(insitu__zarr_dtype_name(desc->dtype), "unknown"))
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "variable %s: dtype is %d, which is none of this library; use INSITU_AS_STORED, INSITU_F32 or INSITU_F64", label,
+        (int)desc->dtype);
   return insitu__error_set(err, INSITU_E_DTYPE,
-      "variable %s: array %s cannot be converted from dtype 0x%x to 0x%x; use "
-      "INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
-      desc->label ? desc->label : z->path, z->path, (unsigned)z->dtype, (unsigned)desc->dtype);
+      "variable %s: array %s cannot be converted from %s to %s; use INSITU_AS_STORED, or INSITU_F32 or INSITU_F64 for real numbers",
+      label, z->path, insitu__zarr_kind_name(z), insitu__zarr_dtype_name(desc->dtype));
 }
 
 /* Shape, strides and bytes of one row. */
@@ -15842,11 +15898,12 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
         err, INSITU_E_ARG, "open: n_variables is %" PRIu64 "; give 1 to %d variables", desc->n_variables, INSITU__MAX_VARIABLES);
   for (uint64_t i = 0; i < desc->n_variables; i++) {
     const insitu_variable *v = &desc->variables[i];
-    if (!v->label || !*v->label)
+    const char *label = insitu__geometry_label(v);
+    if (!label)
       return insitu__error_set(
-          err, INSITU_E_ARG, "open: variable %" PRIu64 " has no label; give it the name it shall have in the batch", i);
+          err, INSITU_E_ARG, "open: variable %" PRIu64 " has neither a path nor a label; give the path of an array", i);
     if ((v->n_steps && !v->steps) || v->n_steps > INSITU__MAX_STEPS || (v->n_slices && !v->slices))
-      return insitu__error_set(err, INSITU_E_ARG, "open, variable %s: %s", v->label,
+      return insitu__error_set(err, INSITU_E_ARG, "open, variable %s: %s", label,
           v->n_slices && !v->slices ? "n_slices is set and slices is NULL; set both"
                                     : "steps is NULL or n_steps is over 65536; correct them");
     for (uint64_t k = 0; k < (v->n_steps ? v->n_steps : 1); k++) {
@@ -15854,15 +15911,16 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
       if (v->offset > INSITU__MAX_OFFSET || v->offset < -INSITU__MAX_OFFSET || step > INSITU__MAX_OFFSET ||
           step < -INSITU__MAX_OFFSET)
         return insitu__error_set(
-            err, INSITU_E_ARG, "open, variable %s: an offset of more than 2^40 samples; correct offset or steps", v->label);
+            err, INSITU_E_ARG, "open, variable %s: an offset of more than 2^40 samples; correct offset or steps", label);
     }
     if (v->place < INSITU_HOST || v->place > INSITU_DEVICE_OR_HOST || v->device < 0 || v->device >= INSITU__MAX_DEVICES)
       return insitu__error_set(err, INSITU_E_ARG,
           "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to INSITU_DEVICE_OR_HOST, and devices below 64",
-          v->label, (int)v->place, (int)v->device);
+          label, (int)v->place, (int)v->device);
     for (uint64_t k = 0; k < i; k++)
-      if (!strcmp(desc->variables[k].label, v->label))
-        return insitu__error_set(err, INSITU_E_ARG, "open: two variables are labelled '%s'; give each its own label", v->label);
+      if (!strcmp(insitu__geometry_label(&desc->variables[k]), label))
+        return insitu__error_set(
+            err, INSITU_E_ARG, "open: two variables have the label '%s'; give each a label of its own", label);
   }
   return INSITU_OK;
 }
@@ -16238,28 +16296,6 @@ static bool insitu__box_wide(void) {
 #endif
 }
 
-static const char *insitu__box_dtype(int32_t dtype) {
-  switch (dtype) {
-  case INSITU_AS_STORED: return "as stored";
-  case INSITU_BOOL: return "bool";
-  case INSITU_I8: return "int8";
-  case INSITU_I16: return "int16";
-  case INSITU_I32: return "int32";
-  case INSITU_I64: return "int64";
-  case INSITU_U8: return "uint8";
-  case INSITU_U16: return "uint16";
-  case INSITU_U32: return "uint32";
-  case INSITU_U64: return "uint64";
-  case INSITU_F16: return "float16";
-  case INSITU_F32: return "float32";
-  case INSITU_F64: return "float64";
-  case INSITU_BF16: return "bfloat16";
-  case INSITU_C64: return "complex64";
-  case INSITU_C128: return "complex128";
-  default: return "unknown";
-  }
-}
-
 static insitu_status insitu__box_bad(insitu_error *err, const char *side, const char *cause) {
   return insitu__error_set(
       err, INSITU_E_ARG, "copy: the %s of a box %s; this is a bug of insitubatch: please report it", side, cause);
@@ -16344,8 +16380,8 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
   b->run = insitu__box_kernel(src_dtype, b->dst_dtype, swap, insitu__box_wide());
   if (!b->run)
     return insitu__error_set(err, INSITU_E_DTYPE,
-        "copy: no conversion from %s (0x%x) to %s (0x%x); ask for the dtype as stored, or for float32 or float64 of a real array",
-        insitu__box_dtype(src_dtype), (unsigned)src_dtype, insitu__box_dtype(b->dst_dtype), (unsigned)b->dst_dtype);
+        "copy: no conversion from %s to %s; ask for the dtype as stored, or for float32 or float64 of a real array",
+        insitu__zarr_dtype_name(src_dtype), insitu__zarr_dtype_name(b->dst_dtype));
   b->move = insitu__box_kernel(b->dst_dtype, b->dst_dtype, false, false);
   b->src_item = ((uint32_t)src_dtype & 0xff) / 8;
   b->dst_item = ((uint32_t)b->dst_dtype & 0xff) / 8;
@@ -19275,7 +19311,7 @@ static insitu_status insitu__loader_time_find_await(insitu_loader *ld, struct in
   if (z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE)) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
       "open, array %.200s: %s is no type for dates; name another coordinate with time_path, or select samples by index", z->path,
-      z->kind ? "string or timedelta64" : insitu__cf_dtype(z->dtype));
+      insitu__zarr_kind_name(z));
 }
 static insitu_status insitu__loader_time_units(
     const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
@@ -20190,6 +20226,12 @@ static void insitu__loader_from(insitu_loader *ld, uint64_t at, int origin) { /*
     if (insitu__loader_fields[i].text.at == at) ld->origin[i] = (unsigned char)origin;
 }
 
+static int insitu__loader_origin(const insitu_loader *ld, uint64_t at) {
+  for (int i = 0; i < INSITU__LOADER_FIELDS; i++)
+    if (insitu__loader_fields[i].text.at == at) return ld->origin[i];
+  return INSITU__LOADER_FROM_DESC;
+}
+
 /* Before defaults are put in: which members the desc gives. */
 static void insitu__loader_origin_init(insitu_loader *ld) {
   static const unsigned char zero[sizeof ld->config.split];
@@ -20235,7 +20277,7 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
   ok = ok && (vars || !desc->n_variables);
   for (uint64_t i = 0; ok && i < desc->n_variables; i++) {
     insitu_variable *v = &vars[i];
-    v->label = insitu__loader_keep_text(ld, v->label, &ok);
+    v->label = insitu__loader_keep_text(ld, insitu__geometry_label(v), &ok);
     v->path = insitu__loader_keep_text(ld, v->path, &ok);
     if (v->n_steps) ok = (v->steps = (const int64_t *)insitu__loader_keep(ld, v->steps, v->n_steps * sizeof *v->steps)) && ok;
     insitu_slice *slices = v->n_slices ? (insitu_slice *)insitu__loader_keep(ld, v->slices, v->n_slices * sizeof *slices) : NULL;
@@ -20391,6 +20433,11 @@ static uint64_t insitu__loader_indexes(const struct insitu__geometry_array *a, u
   return sum;
 }
 
+/* Whether cache_dir is used: a local archive is not copied to another local disk. */
+static bool insitu__loader_caches(const insitu_loader *ld) {
+  return ld->config.cache_dir && ld->store.remote;
+}
+
 /* Buffers and scratch; max_inflight shrinks by itself only when it is not the user's. */
 static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
@@ -20406,7 +20453,7 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
   if (ld->slot_bytes) ld->buffer_bytes += INSITU__LOADER_GAP;
   uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->whole_bytes;
   uint64_t each = ld->buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
-                  (c->cache_dir ? insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV) : 0) +
+                  (insitu__loader_caches(ld) ? insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV) : 0) +
                   (ld->slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
   bool far = ld->store.remote != NULL;
@@ -20446,6 +20493,31 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
       " bytes, memory_budget is %" PRIu64 "; raise memory_budget, or lower max_inflight or decode_threads",
       c->max_inflight, each, c->decode_threads, scratch, ld->cache_slots, ld->slot_bytes, remote,
       insitu__codec_add(ld->inflight_bytes, ld->cache_bytes), c->memory_budget);
+}
+
+/* Sentences about the resolved configuration that surprise without an explanation: for the log, insitu_loader_describe and the
+ * command insitu. Each is shorter than 400 bytes. */
+static void insitu__loader_notes(const insitu_loader *ld, void (*emit)(void *to, const char *note), void *to) {
+  const insitu_loader_desc *c = &ld->config;
+  char note[400];
+  if (c->cache_dir && !insitu__loader_caches(ld))
+    emit(to, "cache_dir is not used: the archive is local, and only what remote stores send is kept");
+  if (c->n_options && !ld->store.remote)
+    emit(to, "options are not used: the archive is local, and they are settings of remote stores");
+  int from = insitu__loader_origin(ld, offsetof(insitu_loader_desc, decode_threads));
+  uint64_t online = insitu__mem_online();
+  if (c->decode_threads >= online) return;
+  if (from != INSITU__LOADER_FROM_AFFINITY && from != INSITU__LOADER_FROM_CGROUP) return;
+  bool quota = from == INSITU__LOADER_FROM_CGROUP;
+  snprintf(note, sizeof note, "decode_threads is %" PRIu64 ": this process may use %" PRIu64 " core%s of %" PRIu64 " (%s); %s",
+      c->decode_threads, c->decode_threads, c->decode_threads == 1 ? "" : "s", online,
+      quota ? "the quota of its control group" : "its affinity mask",
+      quota ? "raise the quota to decode faster"
+            : "mpirun and srun bind each rank to few cores unless told otherwise: mpirun --bind-to none, srun --cpus-per-task=N");
+  emit(to, note);
+}
+static void insitu__loader_log_note(void *to, const char *note) {
+  insitu__loader_log((insitu_loader *)to, 2, "rank %d, open: %s", (int)((insitu_loader *)to)->config.rank, note);
 }
 
 /* What a remote store is asked for at once, before the arrays are opened one after the other. */
@@ -20630,9 +20702,6 @@ static void insitu__loader_disk_log(void *user, const char *line) {
 static insitu_status insitu__loader_disk(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
   struct insitu__store *s = ld->store.zip ? &ld->store.zip->base : &ld->store;
-  if (!ld->store.remote)
-    return insitu__error_set(
-        err, INSITU_E_ARG, "open: cache_dir is for remote archives, and '%.300s' is local; leave it out", ld->store.url);
   struct insitu__text_buffer name = {0};
   if (!insitu__store_whole_name(s, &name)) {
     insitu__text_buffer_free(&name);
@@ -20660,7 +20729,7 @@ static void insitu__loader_open_await(void *arg) {
   uint64_t n = 0;
   o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
   if (!o->status && ld->store.remote) c->url = ld->store.url; /* without credentials */
-  if (!o->status && c->cache_dir) o->status = insitu__loader_disk(ld, o->err);
+  if (!o->status && insitu__loader_caches(ld)) o->status = insitu__loader_disk(ld, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
   ld->group.hooks = &ld->hooks;
   if (!c->n_variables) { /* for insitu_read alone */
@@ -21837,6 +21906,7 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
       (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays, ld->geometry.samples, insitu__loader_io_words[c->io],
       c->inline_io ? " (inline)" : "", c->decode_threads, c->max_inflight, (double)ld->inflight_bytes / 1e6,
       (double)c->memory_budget / 1e6);
+  insitu__loader_notes(ld, insitu__loader_log_note, ld);
   return INSITU_OK;
 }
 
@@ -22017,16 +22087,12 @@ static void insitu__public_string(struct insitu__text_buffer *b, const char *bef
   else insitu__text_buffer_printf(b, "null");
 }
 
-static const char *insitu__public_dtype(int32_t dtype) {
-  return dtype ? insitu__cf_dtype(dtype) : "as_stored";
-}
-
 static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
   insitu__public_string(b, "{\"label\": ", v->label);
   insitu__public_string(b, ", \"path\": ", v->path ? v->path : v->label);
   insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
   if (v->n_steps) insitu__public_numbers(b, "steps", v->steps, v->n_steps);
-  insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(v->dtype));
+  insitu__public_string(b, ", \"dtype\": ", insitu__zarr_dtype_name(v->dtype));
   if (v->decode) insitu__public_string(b, ", \"decode\": ", "cf");
   insitu__text_buffer_printf(b, ", \"slices\": [");
   for (uint64_t k = 0; k < v->n_slices; k++) {
@@ -22074,7 +22140,7 @@ static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_lo
   for (uint64_t i = 0; i < g->n_variables; i++) {
     const insitu_array *a = &ld->arrays[i];
     insitu__public_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
-    insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(a->dtype));
+    insitu__public_string(b, ", \"dtype\": ", insitu__zarr_dtype_name(a->dtype));
     insitu__public_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
     if (a->place) insitu__public_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
     if (a->place == INSITU_DEVICE) insitu__text_buffer_printf(b, ", \"device\": %d", (int)a->device);
@@ -22087,7 +22153,7 @@ static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_lo
     insitu__public_numbers(b, "shape", z->shape, z->ndim);
     insitu__public_numbers(b, "chunks", z->chunk, z->ndim);
     if (z->n_levels) insitu__public_numbers(b, "shards", z->object.chunk, z->ndim);
-    insitu__public_string(b, ", \"dtype\": ", insitu__public_dtype(z->dtype));
+    insitu__public_string(b, ", \"dtype\": ", insitu__zarr_dtype_name(z->dtype));
     insitu__text_buffer_printf(b, ", \"codecs\": [");
     for (int k = 0; k < z->codecs.n; k++) insitu__public_string(b, k ? ", " : "", z->codecs.codec[z->codecs.n - 1 - k].name);
     insitu__text_buffer_printf(b, "], \"dims\": [");
@@ -22112,6 +22178,12 @@ static void insitu__public_plans(struct insitu__text_buffer *b, const insitu_loa
   }
 }
 
+static void insitu__public_note(void *to, const char *note) {
+  struct insitu__text_buffer *b = (struct insitu__text_buffer *)to;
+  bool first = b->n && b->text[b->n - 1] == '[';
+  insitu__public_string(b, first ? "" : ", ", note);
+}
+
 INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, uint64_t cap) {
   struct insitu__text_buffer b = {0};
   insitu_stats stats;
@@ -22127,7 +22199,9 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
       reserved - insitu__base_min(tables, reserved), tables, ld->inflight_bytes, ld->cache_bytes, stats.memory_promised,
       ld->config.memory_budget);
   insitu__public_struct(&b, insitu__public_stats, sizeof insitu__public_stats / sizeof *insitu__public_stats, &stats);
-  insitu__text_buffer_printf(&b, "}");
+  insitu__text_buffer_printf(&b, ", \"notes\": [");
+  insitu__loader_notes(ld, insitu__public_note, &b);
+  insitu__text_buffer_printf(&b, "]}");
   uint64_t n = b.failed ? 0 : b.n, some = cap ? insitu__base_min(n, cap - 1) : 0;
   if (json && some) memcpy(json, b.text, (size_t)some);
   if (json && cap) json[some] = 0;

@@ -872,7 +872,23 @@ static void test_refusals(void **state) {
     d.n_variables = 2;
     refuse(&d, INSITU_E_SHAPE, "120");
     v[0] = v[1];
-    refuse(&d, INSITU_E_ARG, "two variables");
+    refuse(&d, INSITU_E_ARG, "two variables have the label 'x'");
+    v[1] = (insitu_variable){.path = "sub/x"}; /* without a label the last part of the path is one */
+    refuse(&d, INSITU_E_ARG, "two variables have the label 'x'");
+    v[1] = (insitu_variable){.offset = 1};
+    refuse(&d, INSITU_E_ARG, "neither a path nor a label");
+    {
+      v[0] = (insitu_variable){.path = "/x/"};
+      d.n_variables = 1;
+      insitu_loader *ld = open_or_fail(&d);
+      assert_string_equal(insitu_loader_array(ld, 0)->name, "/x/");
+      insitu_loader_close(&ld);
+      v[0] = (insitu_variable){.path = "/x", .label = ""};
+      ld = open_or_fail(&d);
+      assert_string_equal(insitu_loader_array(ld, 0)->name, "x");
+      assert_string_equal(insitu_loader_config(ld)->variables[0].label, "x");
+      insitu_loader_close(&ld);
+    }
     d.n_variables = 1;
     d.sample_dim = "time";
     refuse(&d, INSITU_E_NOTFOUND, "time");
@@ -888,7 +904,9 @@ static void test_refusals(void **state) {
     refuse(&d, INSITU_E_ARG, "sample axis");
     v[0].n_slices = 0;
     v[0].dtype = INSITU_I16;
-    refuse(&d, INSITU_E_DTYPE, "0x10");
+    refuse(&d, INSITU_E_DTYPE, "from float32 to int16");
+    v[0].dtype = 0x333;
+    refuse(&d, INSITU_E_DTYPE, "dtype is 819");
     v[0].dtype = 0;
     v[0].offset = 100;
     {

@@ -620,6 +620,57 @@ static void test_origin_of_io(void **state) {
   support_remove(root);
 }
 
+/* What a configuration says that has no effect here, and why there are so few decoders. */
+static void keep_line(void *user, int32_t level, const char *line) {
+  if (level == 2) strncat(user, line, 3000 - strlen(user));
+}
+static void test_notes(void **state) {
+  (void)state;
+  const char *root = support_path("notes");
+  char log[4000] = "";
+  support_make(root, &plain);
+  insitu_loader_desc d = plain_desc(root, 0);
+  insitu_loader *ld = open_or_fail(&d);
+  struct json j = describe(ld);
+  assert_int_equal(insitu__text_json_size(&j.j, get(&j, 0, "notes")), 0);
+  done(&j);
+  insitu_loader_close(&ld);
+  d.cache_dir = support_path("none/such");
+  d.options = (insitu_option[]){{"region", "mars-1"}, {"aws_access_key_id", "x"}, {"max_retries", "many"}};
+  d.n_options = 3;
+  d.decode_threads = 0;
+  d.log_level = INSITU_LOG_INFO;
+  d.log = keep_line;
+  d.log_user = log;
+  cpu_set_t all, one;
+  assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && !CPU_COUNT(&one); i++)
+    if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+  assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+  ld = open_or_fail(&d);
+  bool several = sysconf(_SC_NPROCESSORS_ONLN) > 1 && insitu__mem_cgroup(true) > 1;
+  j = describe(ld);
+  assert_int_equal(insitu__text_json_size(&j.j, get(&j, 0, "notes")), 2 + several);
+  assert_non_null(strstr(j.text, "cache_dir is not used: the archive is local"));
+  assert_non_null(strstr(j.text, "options are not used: the archive is local"));
+  done(&j);
+  assert_non_null(strstr(log, "cache_dir is not used: the archive is local"));
+  assert_true(access(d.cache_dir, F_OK) != 0);
+  if (several) assert_non_null(strstr(log, "decode_threads is 1: this process may use 1 core of "));
+  if (several) assert_non_null(strstr(log, "mpirun --bind-to none"));
+  insitu_loader_close(&ld);
+  sched_setaffinity(0, sizeof all, &all);
+#ifndef INSITU_NO_CURL
+  insitu_error err = {0};
+  d.options = &(insitu_option){"regoin", "mars-1"};
+  d.n_options = 1;
+  assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_ARG);
+  assert_non_null(strstr(err.message, "did you mean 'region'?"));
+#endif
+  support_remove(root);
+}
+
 /* A plan_only loader, which nothing changes: the text is the same every time, cut anywhere. */
 static void test_describe_truncated(void **state) {
   (void)state;
@@ -945,7 +996,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_percentiles), cmocka_unit_test(test_stages),
       cmocka_unit_test(test_rereads), cmocka_unit_test(test_counters), cmocka_unit_test(test_describe),
       cmocka_unit_test(test_origin_of_io), cmocka_unit_test(test_describe_truncated), cmocka_unit_test(test_strings),
-      cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels), cmocka_unit_test(test_warning),
-      cmocka_unit_test(test_watchdog), cmocka_unit_test(test_status_names)};
+      cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels), cmocka_unit_test(test_notes),
+      cmocka_unit_test(test_warning), cmocka_unit_test(test_watchdog), cmocka_unit_test(test_status_names)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -264,7 +264,7 @@ static void test_plan_hints(void **state) {
   assert_int_equal(run_tool("plan %s %s --prefetch-depth 64", dir, job), 0);
   parse();
   unsigned long budget = number(get(get(0, "splits"), "train"), "memory_bytes") - 1;
-  assert_int_equal(run_tool("plan %s %s --prefetch-depth 64 --memory-budget %lu", dir, job, budget), 0);
+  assert_int_equal(run_tool("plan %s %s --prefetch-depth 64 --memory-budget %lu", dir, job, budget), 3); /* refused at open */
   assert_has(run_out, "so opening it will be refused. prefetch_depth ");
   int depth = atoi(strstr(run_out, "refused. prefetch_depth ") + 24);
   assert_in_range(depth, 4, 63);
@@ -304,6 +304,16 @@ static void test_config(void **state) {
       run_tool("plan %s --var x=t,y=t@2 --dtype float64 --slice 1=1:3 --batch-size 4 --fractions 0.5,0.5,0 --json", dir), 0);
   assert_has(run_out, "\"shape\": [4, 2, 5]");
   assert_has(run_out, "\"dtype\": \"float64\"");
+  assert_int_equal(run_tool("plan %s --var a=t@-2:2,b=t@0:9:4,c=t@6/12/24,d=u@-3 --batch-size 4 --json", dir), 0);
+  assert_has(run_out, "\"shape\": [4, 4, 6, 5]");
+  parse();
+  assert_int_equal(number(get(get(0, "splits"), "all"), "dropped_edge"), 3 + 24); /* d looks 3 back, c 24 ahead */
+  static const char *const wrong_steps[] = {
+      "t@", "t@1:", "t@3:1", "t@0:9:0", "t@0:9:1:1", "t@1/", "t@1/x", "t@0:99999999", "@1", "=t"};
+  for (size_t i = 0; i < sizeof wrong_steps / sizeof *wrong_steps; i++) {
+    if (run_tool("plan %s --var %s", dir, wrong_steps[i]) != 2) fail_msg("--var %s: not refused", wrong_steps[i]);
+    assert_has(run_err, "@FIRST:STOP[:STRIDE]");
+  }
   assert_int_equal(run_tool("plan %s --var t --batch-size 4 --ranges 0:40,40:60,60:200 --json", dir), 0);
   parse();
   assert_int_equal(number(get(get(0, "splits"), "test"), "samples"), 140);
@@ -315,7 +325,8 @@ static void test_config_wrong(void **state) {
   } wrong[] = {{"{\"bathc_size\": 3}", "unknown key \"bathc_size\"; did you mean \"batch_size\"?", 2},
       {"{\"iterator\": {\"splt\": \"val\"}}", "unknown key \"splt\" of the iterator; did you mean \"split\"?", 2},
       {"{\"variables\": [{\"label\": \"x\", \"ofset\": 1}]}", "unknown key \"ofset\" of a variable; did you mean \"offset\"?", 2},
-      {"{\"variables\": [{\"offset\": 1}]}", "each needs a \"label\"", 2}, {"{\"variables\": {}}", "a list is needed", 2},
+      {"{\"variables\": [{\"offset\": 1}]}", "each needs a \"path\" or a \"label\"", 2},
+      {"{\"variables\": {}}", "a list is needed", 2},
       {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}", "each needs a \"dim\" or an \"axis\"", 2},
       {"{\"batch_size\": \"many\"}", "'many' does not fit; give a whole number", 2},
       {"{\"batch_size\": [3]}", "a number, word or string", 2}, {"{\"io\": \"aio\"}", "give uring, epoll or auto", 2},

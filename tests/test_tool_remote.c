@@ -65,16 +65,16 @@ static void test_doctor(void **state) {
   assert_has(run_out, "ignores them and sends whole objects");
   assert_int_equal(run_tool("doctor http://127.0.0.1:%d/none.zarr", server.port), 1);
   assert_has(run_out, "there is no zarr.json");
-  assert_int_equal(run_tool("doctor http://127.0.0.1:1/none.zarr -o max_retries=0"), 1);
+  assert_int_equal(run_tool("doctor http://127.0.0.1:1/none.zarr -O max_retries=0"), 1);
   assert_has(run_out, "check host and port");
   assert_int_equal(
       run_tool(
-          "doctor s3://bucket/none -o endpoint=http://127.0.0.1:%d -o region=mars-1 -o allow_http=true --anonymous", server.port),
+          "doctor s3://bucket/none -O endpoint=http://127.0.0.1:%d -O region=mars-1 -O allow_http=true --anonymous", server.port),
       1);
   assert_has(run_out, "region mars-1 (from options)");
   assert_has(run_out, "anonymous");
-  assert_int_equal(run_tool("doctor s3://bucket/none -o endpoint=http://127.0.0.1:%d -o access_key_id=AKIDEXAMPLE "
-                            "-o allow_http=true -o secret_access_key=hunter2 --json",
+  assert_int_equal(run_tool("doctor s3://bucket/none -O endpoint=http://127.0.0.1:%d -O access_key_id=AKIDEXAMPLE "
+                            "-O allow_http=true -O secret_access_key=hunter2 --json",
                        server.port),
       1);
   no_secret();
@@ -82,7 +82,7 @@ static void test_doctor(void **state) {
 static void test_options(void **state) {
   (void)state;
   assert_int_equal(run_tool("info %s --short --option connect_timeout=3s --option max_connections=2", url), 0);
-  assert_int_equal(run_tool("info %s -o hunter2", url), 2); /* perhaps a value alone */
+  assert_int_equal(run_tool("info %s -O hunter2", url), 2); /* perhaps a value alone */
   assert_has(run_err, "region=eu-west-1");
   no_secret();
   assert_int_equal(run_tool("info %s --optoin secret_access_key=hunter2", url), 2);
@@ -91,11 +91,19 @@ static void test_options(void **state) {
   no_secret();
   assert_int_equal(run_tool("info %s --secret_access_key=hunter2", url), 2);
   no_secret();
-  assert_int_equal(run_tool("info %s -o no_such_key=hunter2", url), 1);
+  assert_int_equal(run_tool("info %s -O no_such_key=hunter2", url), 1);
   assert_has(run_err, "no_such_key");
   no_secret();
-  assert_int_equal(run_tool("info examples/data/winds.zarr -o region=mars-1"), 1);
-  assert_has(run_err, "options are for remote stores");
+  /* One configuration serves a remote archive and its copy; but a misspelt name is told. */
+  assert_int_equal(run_tool("info examples/data/winds.zarr -O region=mars-1"), 0);
+  assert_int_equal(run_tool("plan examples/data/winds.zarr -O region=mars-1 --cache-dir /nowhere"), 0);
+  assert_has(run_out, "cache_dir is not used: the archive is local");
+  assert_has(run_out, "options are not used: the archive is local");
+  assert_int_equal(run_tool("plan examples/data/winds.zarr --json"), 0);
+  assert_null(strstr(run_out, "is not used"));
+  assert_int_equal(run_tool("info examples/data/winds.zarr -O regoin=mars-1"), 1);
+  assert_has(run_err, "did you mean 'region'?");
+  assert_int_equal(run_tool("info examples/data/winds.zarr -o region=mars-1"), 2); /* --output of cat, and of nothing else */
   char with[120];
   snprintf(with, sizeof with, "http://127.0.0.1:%d/winds.zarr?sig=hunter2", server.port);
   static const char *const command[] = {"info '%s'", "info '%s' --json", "plan '%s'", "plan '%s' --json", "verify '%s' --json",
@@ -111,7 +119,7 @@ static void test_options(void **state) {
   }
   assert_int_equal(run_tool("cat --help"), 0);
   assert_has(run_out, "-o, --output FILE");
-  assert_has(run_out, "    --option KEY=VALUE");
+  assert_has(run_out, "-O, --option KEY=VALUE");
 }
 static void write_text(const char *path, const char *text) {
   support_write(path, text, strlen(text));
@@ -125,7 +133,7 @@ static void test_options_of_a_file(void **state) {
   assert_int_equal(run_tool("plan --config %s", path), 1);
   assert_null(strstr(run_err, "attempts"));
   no_secret();
-  assert_int_equal(run_tool("plan --config %s -o max_retries=1", path), 1);
+  assert_int_equal(run_tool("plan --config %s -O max_retries=1", path), 1);
   assert_has(run_err, "given up after 2 attempts");
   write_text(path, "{\"options\": {\"max_retrys\": 0, \"bearer_token\": \"hunter2\"}}");
   assert_int_equal(run_tool("plan http://127.0.0.1:1/a.zarr --config %s", path), 1);

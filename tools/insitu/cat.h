@@ -12,11 +12,6 @@ static const char *cat_batch, *cat_array, *cat_out, *cat_npy, *cat_text, *cat_pr
 static uint32_t cat_item(int32_t dtype) {
   return (uint32_t)(dtype & 0xff) / 8;
 }
-static const char *cat_dtype_name(int32_t dtype) {
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
-  return "unknown";
-}
 static uint64_t cat_count(int32_t ndim, const int64_t *shape) {
   uint64_t n = 1;
   for (int32_t i = 0; i < ndim; i++) n *= (uint64_t)shape[i];
@@ -177,13 +172,13 @@ static void cat_print(const struct cat_data *d, int precision) {
   printf("\n");
 }
 static void cat_print_shape(const struct cat_data *d) {
-  printf("%s (", cat_dtype_name(d->dtype));
+  printf("%s (", insitu__zarr_dtype_name(d->dtype));
   for (int32_t i = 0; i < d->ndim; i++) printf("%s%" PRId64, i ? ", " : "", d->shape[i]);
   printf("%s)", d->ndim == 1 ? "," : "");
 }
 static void cat_json(struct tool_json_out *j, const struct cat_data *d) { /* members of an open object */
   char cell[CAT_CELL];
-  tool_json_string(j, "dtype", cat_dtype_name(d->dtype));
+  tool_json_string(j, "dtype", insitu__zarr_dtype_name(d->dtype));
   tool_json_list(j, "shape");
   for (int32_t i = 0; i < d->ndim; i++) tool_json_i64(j, NULL, d->shape[i]);
   tool_json_end(j);
@@ -203,7 +198,7 @@ static void cat_json(struct tool_json_out *j, const struct cat_data *d) { /* mem
 static int cat_write_npy(const struct cat_data *d, const char *path) {
   static const char kind[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};
   if (!kind[d->dtype >> 8])
-    return tool_usage_error("a .npy file has no %s: add --dtype float32, or print --text", cat_dtype_name(d->dtype));
+    return tool_usage_error("a .npy file has no %s: add --dtype float32, or print --text", insitu__zarr_dtype_name(d->dtype));
   char header[512], shape[400] = "";
   size_t used = 0;
   for (int32_t i = 0; i < d->ndim; i++)

@@ -1,8 +1,8 @@
 /* What every subcommand shares: options and help, messages, numbers, a progress bar, JSON output, and an archive opened for
  * inspection. Results go to stdout, everything else to stderr; color and bars only where a person looks on. */
 
-/* Exit codes: 0 fine, 1 the archive or the run failed, 2 wrong usage. */
-enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
+/* Exit codes: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening the configuration would be refused. */
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_REFUSED = 3 };
 enum { TOOL_GO_ON = -1 }; /* of tool_parse: the arguments are read, nothing was printed */
 
 struct tool_option {
@@ -26,7 +26,7 @@ static insitu_option tool_store_option[TOOL_MAX_OPTIONS + 1];
 static uint64_t tool_n_store_options;
 /* Entries of the table of options of each command that opens archives. */
 #define TOOL_STORE_OPTIONS                                                                                                       \
-  {"option", 'o', "KEY=VALUE", "of a remote store, such as region=eu-west-1; may be repeated", &tool_option_value}, {            \
+  {"option", 'O', "KEY=VALUE", "of a remote store, such as region=eu-west-1; may be repeated", &tool_option_value}, {            \
     "anonymous", 0, NULL, "of a remote store: send no credentials (skip_signature=true)", &tool_anonymous_value                  \
   }
 #define TOOL_STORE_HELP                                                                                                          \

@@ -70,7 +70,7 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
 /* Entries of a command's table of options. */
 #define CONFIG_OPTIONS                                                                                                           \
   {"config", 'c', "FILE", "JSON configuration, - for stdin; other options override it", &config_file},                           \
-      {"var", 'v', "LIST", "variables, LABEL[=PATH][@OFFSET] with commas between: x=t,y=t@1", &config_var},                      \
+      {"var", 'v', "LIST", "LABEL[=PATH][@...]: @OFFSET, @FIRST:STOP[:STRIDE], @A/B/C", &config_var},                            \
       {"dtype", 0, "NAME", "convert to float32 or float64", &config_dtype},                                                      \
       {"decode", 0, "cf", "unpack, and show missing values as NaN, by the CF conventions", &config_decode},                      \
       {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis", &config_slice},                          \
@@ -206,21 +206,48 @@ static insitu_slice *config_parse_slices(struct config *c, const char *text, uin
     if (!*p) return out;
   }
 }
-/* "x=t,y=t@1" into the desc's variables. */
+/* What follows the '@' of a variable, n characters: an offset "1"; steps "FIRST:STOP" or "FIRST:STOP:STRIDE", STOP exclusive; or
+ * steps "A/B/C". */
+static bool config_parse_steps(struct config *c, const char *text, uint64_t n, insitu_variable *v) {
+  enum { MOST = 65536 }; /* as the loader takes */
+  const char *end = text + n;
+  bool range = memchr(text, ':', (size_t)n) != NULL;
+  int64_t number[3] = {0, 0, 1}, *steps = NULL;
+  uint64_t parts = 1;
+  if (config_i64(text, n, &v->offset)) return true;
+  for (uint64_t i = 0; i < n; i++) parts += text[i] == (range ? ':' : '/');
+  if (range && parts > 3) return false;
+  if (!range) v->steps = steps = (int64_t *)config_keep(c, parts, sizeof *steps);
+  for (uint64_t i = 0; i < parts; i++) {
+    const char *stop = (const char *)memchr(text, range ? ':' : '/', (size_t)(end - text));
+    if (!stop) stop = end;
+    if (!config_i64(text, (uint64_t)(stop - text), range ? &number[i] : &steps[i])) return false;
+    text = stop + (stop < end);
+  }
+  v->n_steps = parts;
+  if (!range) return parts <= MOST;
+  if (number[2] <= 0 || number[1] <= number[0] || number[0] < -INSITU__MAX_OFFSET || number[1] > INSITU__MAX_OFFSET) return false;
+  v->n_steps = (uint64_t)((number[1] - number[0] - 1) / number[2]) + 1;
+  if (v->n_steps > MOST) return false;
+  v->steps = steps = (int64_t *)config_keep(c, v->n_steps, sizeof *steps);
+  for (uint64_t i = 0; i < v->n_steps; i++) steps[i] = number[0] + (int64_t)i * number[2];
+  return true;
+}
+/* "x=t,y=t@1,z=t@0:4" into the desc's variables. */
 static bool config_parse_variables(struct config *c, const char *text) {
   insitu_variable *v = (insitu_variable *)config_keep(c, config_list_length(text), sizeof *v);
   uint64_t n = 0;
   for (const char *p = text;; p++, n++) {
     size_t length = strcspn(p, ",");
-    const char *end = p + length, *offset = (const char *)memrchr(p, '@', length);
-    int64_t value = 0;
-    bool ok = !offset || config_i64(offset + 1, (uint64_t)(end - offset - 1), &value);
-    const char *name_end = offset ? offset : end, *equals = (const char *)memchr(p, '=', (size_t)(name_end - p));
-    if (!ok || p == name_end || equals == p) {
-      tool_usage_error("--var: '%.*s' is not LABEL[=PATH][@OFFSET], such as y=t@1", (int)length, p);
+    const char *end = p + length, *at = (const char *)memrchr(p, '@', length);
+    const char *name_end = at ? at : end, *equals = (const char *)memchr(p, '=', (size_t)(name_end - p));
+    bool ok = p < name_end && equals != p;
+    if (ok && at) ok = config_parse_steps(c, at + 1, (uint64_t)(end - at - 1), &v[n]);
+    if (!ok) {
+      tool_usage_error(
+          "--var: '%.*s' is not LABEL[=PATH], followed by nothing, @OFFSET, @FIRST:STOP[:STRIDE] or @A/B/C", (int)length, p);
       return false;
     }
-    v[n].offset = value;
     v[n].label = config_keep_text(c, p, (uint64_t)((equals ? equals : name_end) - p));
     if (equals) v[n].path = config_keep_text(c, equals + 1, (uint64_t)(name_end - equals - 1));
     p = end;
@@ -337,7 +364,8 @@ static bool config_json_variable(struct config *c, const struct insitu__text_jso
     v->label = config_keep_text(c, text, strlen(text));
     return true;
   }
-  if (!insitu__text_json_is_object(j, token)) return config_bad(c, "variables", "each must be an object with a \"label\"");
+  if (!insitu__text_json_is_object(j, token))
+    return config_bad(c, "variables", "each must be an object with a \"path\" or a \"label\"");
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
     int value = insitu__text_json_value(j, t);
     if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "variables", "a key is too long");
@@ -360,8 +388,7 @@ static bool config_json_variable(struct config *c, const struct insitu__text_jso
       else if (key[1] == 't' && !config_dtype_of(text, &v->dtype)) return config_bad(c, key, "a name such as float32 is needed");
     } else return config_unknown(c, " of a variable", key, known, TOOL_COUNT(known));
   }
-  if (!v->label) v->label = v->path;
-  return v->label || config_bad(c, "variables", "each needs a \"label\"");
+  return v->label || v->path || config_bad(c, "variables", "each needs a \"path\" or a \"label\"");
 }
 static bool config_json_variables(struct config *c, const struct insitu__text_json *j, int token) {
   if (!insitu__text_json_is_array(j, token)) return config_bad(c, "variables", "a list is needed");

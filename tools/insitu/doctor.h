@@ -676,6 +676,6 @@ static const struct tool_command doctor_command = {.name = "doctor",
                "        times of a request, ranges, listing), its metadata, and one chunk's read and decode\n\n"
                "Each line is ok, a warning (it works, but not at its best) or a problem, with what to do. Exit\n"
                "status 1 when there is a problem.\n\n" TOOL_STORE_HELP "examples: insitu doctor\n"
-               "          insitu doctor s3://bucket/era5.zarr --anonymous -o region=us-east-1\n"
+               "          insitu doctor s3://bucket/era5.zarr --anonymous -O region=us-east-1\n"
                "          INSITU_IO=epoll insitu doctor winds.zarr\n",
     .run = doctor_run};

@@ -17,7 +17,8 @@ struct plan {
   struct plan_cost cost[PLAN_SPLITS];
   struct plan_hint hint[PLAN_MAX_HINTS];
   int n_hints;
-  int only; /* the one split asked for, -1: all */
+  int only;     /* the one split asked for, -1: all */
+  bool refused; /* some split that was asked for does not fit memory_budget */
 };
 
 static uint64_t plan_memory(const insitu_plan *p) { /* of one iterator and the loader */
@@ -150,6 +151,9 @@ static void plan_hint_mixing(struct plan *p, int split) {
         "lower unit_chunks, or raise memory_budget.",
         config_split_words[split], now->variance_ratio);
 }
+static void plan_note(void *to, const char *note) {
+  plan_say((struct plan *)to, "%s.", note);
+}
 /* Of each kind the first split that has it: the knobs are the same for all. */
 static void plan_hints(struct plan *p) {
   bool reads = false, memory = false;
@@ -163,6 +167,7 @@ static void plan_hints(struct plan *p) {
     reads = reads || c->plan.amplification > 1.1;
     memory = memory || plan_memory(&c->plan) > budget;
   }
+  p->refused = memory;
   const struct plan_cost *train = &p->cost[INSITU_TRAIN];
   if (p->only < 0 && train->status == INSITU_OK && train->plan.dropped_edge * 10 > train->plan.samples)
     plan_say(p,
@@ -183,7 +188,7 @@ static void plan_print_head(const struct plan *p) {
     const insitu_variable *v = &c->variables[i];
     printf("  %-16s ", a->name);
     for (int32_t k = 0; k < a->ndim; k++) printf("%s%" PRId64, k ? ", " : "(", a->shape[k]);
-    printf(") %s", insitu__box_dtype(a->dtype));
+    printf(") %s", insitu__zarr_dtype_name(a->dtype));
     if (v->path && strcmp(v->path, v->label)) printf(" of %s", v->path);
     if (v->offset) printf(", %+" PRId64 " samples", v->offset);
     printf("\n");
@@ -264,7 +269,7 @@ static void plan_print_json(const struct plan *p) {
   for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
     tool_json_object(&j, NULL);
     tool_json_string(&j, "name", a->name);
-    tool_json_string(&j, "dtype", insitu__box_dtype(a->dtype));
+    tool_json_string(&j, "dtype", insitu__zarr_dtype_name(a->dtype));
     tool_json_list(&j, "shape");
     for (int32_t k = 0; k < a->ndim; k++) tool_json_i64(&j, NULL, a->shape[k]);
     tool_json_end(&j);
@@ -323,6 +328,8 @@ static int plan_run(int argc, char **argv) {
       any = any || (p.cost[i].status == INSITU_OK && (p.only < 0 || i == p.only));
     }
     plan_hints(&p);
+    insitu__loader_notes(p.loader, plan_note, &p);
+    if (p.refused) code = TOOL_REFUSED;
     if (tool_json) plan_print_json(&p);
     else if (any) plan_print(&p);
     if (!any) code = tool_json ? TOOL_FAILED : tool_fail_error(&p.cost[p.only < 0 ? INSITU_TRAIN : p.only].err);
@@ -340,7 +347,9 @@ static const struct tool_command plan_command = {.name = "plan",
     "Reads the metadata, and the coordinate where dates select, but no other chunk. Where chunks are read more\n"
     "than 1.1 times, the memory does not fit, or batches vary more than twice as much as by an ideal\n"
     "shuffle, it says which knob to turn and what that would give. Without --var, the variables are all\n"
-    "arrays of the longest axis of samples.\n\n"
+    "arrays of the longest axis of samples.\n"
+    "The exit status is 3 where opening the configuration, or an iterator over a split that is shown, would\n"
+    "be refused because it does not fit memory_budget.\n\n"
     "A configuration holds the fields of insitu_loader_desc by their names; what insitu_loader_describe prints\n"
     "is one as well:\n"
     "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": \"x\", \"path\": \"t\"},\n"
@@ -349,6 +358,7 @@ static const struct tool_command plan_command = {.name = "plan",
     "examples:\n"
     "  insitu plan t.zarr\n"
     "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
+    "  insitu plan t.zarr --var history=t@-3:1,future=t@6/12/24\n"
     "  insitu plan --config train.json --world 8 --json\n",
     .options = plan_options,
     .n_options = TOOL_COUNT(plan_options),
