@@ -19404,8 +19404,9 @@ static void insitu__loader_dates_of_await(
   if (status) return;
   insitu__time_print(u.calendar, first, out->first);
   insitu__time_print(u.calendar, last, out->last);
-  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->after = last >= to;
-  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->before = first < from;
+  int64_t earliest = first < last ? first : last, latest = first < last ? last : first; /* the dates may fall */
+  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->after = latest >= to;
+  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(u.calendar, &d, &from, &to)) out->before = earliest < from;
 }
 
 /* ---- one chunk, from its key to its rows ---- */
@@ -20598,10 +20599,10 @@ static insitu_status insitu__loader_time_resolve(insitu_loader *ld, const struct
   for (int p = 0; p < 3 && !status; p++) {
     insitu_split_range *r = &c->split[p];
     if (!r->from && !r->to) continue;
-    bool begins = r->from, ends = r->to;
+    const char *first = t->falls ? r->to : r->from, *last = t->falls ? r->from : r->to; /* the dates of the range's two ends */
     status = insitu__loader_time_range(t, names[p], r->from, r->to, &r->start, &r->stop, err);
-    if (!begins) r->start = c->sample_start; /* an open end is that of the samples that take part */
-    if (!ends && c->sample_stop) r->stop = c->sample_stop;
+    if (!first) r->start = c->sample_start; /* an open end is that of the samples that take part */
+    if (!last && c->sample_stop) r->stop = c->sample_stop;
     r->from = r->to = NULL;
   }
   return status;

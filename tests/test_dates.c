@@ -23,6 +23,18 @@ static void walk(int calendar, int year, int month) {
     } while (!insitu__time_exists(calendar, d.year, d.month, d.day));
   }
 }
+/* The latest date first. */
+static void reverse(double *at) {
+  for (int i = 0; i < N / 2; i++) {
+    char swap[20];
+    double other = at[i];
+    memcpy(swap, iso[i], 20);
+    memcpy(iso[i], iso[N - 1 - i], 20);
+    memcpy(iso[N - 1 - i], swap, 20);
+    at[i] = at[N - 1 - i];
+    at[N - 1 - i] = other;
+  }
+}
 /* Whether a date, cut to the length of a partial one, lies from `from` to `to`. */
 static bool inside(const char *date, const char *from, const char *to) {
   return (!from || strncmp(date, from, strlen(from)) >= 0) && (!to || strncmp(date, to, strlen(to)) <= 0);
@@ -82,16 +94,7 @@ static void test_selections(void **state) {
       walk(c, old ? 1582 : 1979, old ? 9 : 11);
       snprintf(since, sizeof since, "%s since %s", units[round].unit, old ? "1582-09-01" : "1979-11-01 00:00:00");
       for (int i = 0; i < N; i++) value[i] = hours[i] * units[round].hour;
-      if (falls)
-        for (int i = 0; i < N / 2; i++) {
-          char swap[20];
-          double other = value[i];
-          memcpy(swap, iso[i], 20);
-          memcpy(iso[i], iso[N - 1 - i], 20);
-          memcpy(iso[N - 1 - i], swap, 20);
-          value[i] = value[N - 1 - i];
-          value[N - 1 - i] = other;
-        }
+      if (falls) reverse(value);
       snprintf(name, sizeof name, "dates%d%d", c, round);
       const char *root = make(name, 2 + round % 2, real ? INSITU_F64 : dtypes[round], since, insitu__time_calendars[c], value);
       for (int k = 0; k < 25; k++) {
@@ -219,6 +222,80 @@ static void test_splits(void **state) {
   }
 }
 
+/* Every sample of a part's range has a date from `from` to `to` and is among those that take part, and all such samples are in it. */
+static void has_range(const insitu_loader *ld, int p, const insitu_split_range *want, const bool *takes_part) {
+  const struct insitu__split_list *range = &ld->split.part[p].range;
+  int64_t lo = N, hi = 0;
+  for (int i = 0; i < N; i++) {
+    bool in = false;
+    for (uint64_t k = 0; k < insitu__split_count(range); k++) in = in || (i >= range->at[k].lo && i < range->at[k].hi);
+    bool should = takes_part[i] && inside(iso[i], want->from, want->to);
+    if (in != should) fail_msg("part %d, from %s to %s: sample %d of %s: %d", p, want->from, want->to, i, iso[i], in);
+    if (!should) continue;
+    lo = lo < i ? lo : i;
+    hi = i + 1;
+  }
+  const insitu_split_range *r = &insitu_loader_config(ld)->split[p];
+  if (r->start != lo || r->stop != hi)
+    fail_msg("part %d: [%d, %d), not [%d, %d)", p, (int)r->start, (int)r->stop, (int)lo, (int)hi);
+}
+
+/* Open ends: each end of each split, and of the samples that take part, on axes that rise and that fall. */
+static void test_open_ends(void **state) {
+  static const char *const taking[][2] = {{NULL, NULL}, {"1979-12", NULL}, {NULL, "1981-11"}, {"1979-12-05", "1981-11-07T06"}};
+  (void)state;
+  for (int falls = 0; falls < 2; falls++) {
+    walk(0, 1979, 11);
+    memcpy(value, hours, sizeof value);
+    if (falls) reverse(value);
+    const char *root = make(falls ? "falls" : "rises", 2, INSITU_F64, "hours since 1979-11-01", NULL, value);
+    for (int k = 0; k < 8; k++) { /* 4 to 7: the samples that take part are given by index */
+      insitu_loader_desc d = base(root);
+      insitu_loader *ld;
+      insitu_error err;
+      bool takes_part[N];
+      int64_t lo = N, hi = 0;
+      for (int i = 0; i < N; i++) {
+        takes_part[i] = inside(iso[i], taking[k % 4][0], taking[k % 4][1]);
+        if (!takes_part[i]) continue;
+        lo = lo < i ? lo : i;
+        hi = i + 1;
+      }
+      if (k < 4) {
+        d.sample_from = taking[k][0];
+        d.sample_to = taking[k][1];
+      } else {
+        d.sample_start = lo;
+        d.sample_stop = hi;
+      }
+      for (int p = 0; p < 3; p++)
+        for (int ends = 0; ends < 4; ends++) { /* neither, from, to, both; the next part has some dates of its own */
+          int other = (p + 1) % 3;
+          memset(d.split, 0, sizeof d.split);
+          if (ends & 1) d.split[p].from = "1980-06";
+          if (ends & 2) d.split[p].to = "1981-03-10";
+          if (!ends) d.split[other] = (insitu_split_range){.from = "1980-02", .to = "1980-05-10T12"};
+          if (open_with(d, &ld, &err)) fail_msg("falls %d, part %d, ends %d: %s", falls, p, ends, err.message);
+          has_range(ld, ends ? p : other, &d.split[ends ? p : other], takes_part);
+          for (int q = 0; q < 3; q++)
+            if (q != (ends ? p : other)) assert_int_equal(insitu__split_count(&ld->split.part[q].range), 0);
+          insitu_loader_close(&ld);
+        }
+      /* all three, open to either side: they share nothing and leave nothing out */
+      memset(d.split, 0, sizeof d.split);
+      d.split[0] = (insitu_split_range){.to = "1980-12"};
+      d.split[1] = (insitu_split_range){.from = "1981-01", .to = "1981-05"};
+      d.split[2] = (insitu_split_range){.from = "1981-06"};
+      if (open_with(d, &ld, &err)) fail_msg("falls %d: %s", falls, err.message);
+      uint64_t sum = 0;
+      for (int p = 0; p < 3; p++) has_range(ld, p, &d.split[p], takes_part);
+      for (int p = 0; p < 3; p++) sum += insitu__split_total(&ld->split.part[p].range);
+      assert_int_equal(sum, insitu__split_total(&ld->split.part[INSITU_ALL].range));
+      insitu_loader_close(&ld);
+    }
+  }
+}
+
 static void refuse(insitu_loader_desc d, insitu_status status, const char *part) {
   insitu_loader *ld = NULL;
   insitu_error err;
@@ -308,7 +385,11 @@ static void test_refused(void **state) {
 static void test_absent(void **state) {
   (void)state;
   walk(0, 1979, 11);
-  const char *root = make("absent", 3, INSITU_I64, "hours since 1979-11-01", NULL, hours);
+  char roots[2][600];
+  snprintf(roots[0], sizeof roots[0], "%s", make("absent", 3, INSITU_I64, "hours since 1979-11-01", NULL, hours));
+  memcpy(value, hours, sizeof value);
+  reverse(value);
+  snprintf(roots[1], sizeof roots[1], "%s", make("absentfalls", 3, INSITU_I64, "hours since 1979-11-01", NULL, value));
   struct support_array a = {.name = "y",
       .ndim = 2,
       .shape = {N, 2},
@@ -319,18 +400,24 @@ static void test_absent(void **state) {
       .absent = N / 10, /* the last */
       .dims = "[\"time\",\"y\"]"};
   static const struct {
+    bool falls;
     const char *attributes, *part;
-  } one[] = {
-      {NULL, "leave samples [3190, 3200) (1982-01-06T12:00 to 1982-01-08T18:00) out with sample_start, sample_stop or the"},
-      {"\"valid_time_start\":\"1979-11-01\",\"valid_time_stop\":\"1981-12-31\"",
+  } one[] = {{false, NULL,
+                 "leave samples [3190, 3200) (1982-01-06T12:00 to 1982-01-08T18:00) out with sample_start, sample_stop or the"},
+      {false, "\"valid_time_start\":\"1979-11-01\",\"valid_time_stop\":\"1981-12-31\"",
           "out with sample_to = \"1981-12-31\", or set on_absent_chunk = INSITU_FILL; by its attributes the archive has data from "
           "valid_time_start = \"1979-11-01\" to valid_time_stop = \"1981-12-31\""},
-      {"\"valid_time_start\":\"1983-01-01\"", "out with sample_from = \"1983-01-01\""},
-      {"\"valid_time_stop\":\"1985-01-01\"", "or the split, or set on_absent_chunk = INSITU_FILL; by its attributes"},
-      {"\"valid_time_stop\":\"soon\"", "or the split, or set on_absent_chunk = INSITU_FILL"}};
+      {false, "\"valid_time_start\":\"1983-01-01\"", "out with sample_from = \"1983-01-01\""},
+      {false, "\"valid_time_stop\":\"1985-01-01\"", "or the split, or set on_absent_chunk = INSITU_FILL; by its attributes"},
+      {false, "\"valid_time_stop\":\"soon\"", "or the split, or set on_absent_chunk = INSITU_FILL"},
+      {true, NULL, "leave samples [3190, 3200) (1979-11-03T06:00 to 1979-11-01T00:00) out with sample_start"},
+      {true, "\"valid_time_start\":\"1979-11-02\"", "out with sample_from = \"1979-11-02\""}, /* within the chunk's dates */
+      {true, "\"valid_time_stop\":\"1979-11-01\"", "out with sample_to = \"1979-11-01\""},
+      {true, "\"valid_time_stop\":\"1979-11-03\"", "or the split, or set on_absent_chunk = INSITU_FILL"}};
   for (int m = 0; m < MODES; m++)
     for (size_t i = 0; mode_usable(m) && i < sizeof one / sizeof *one; i++) {
       insitu_variable v = {.label = "y"};
+      const char *root = roots[one[i].falls];
       insitu_loader_desc d = base(root);
       insitu_loader *ld;
       insitu_iter *it;
@@ -338,7 +425,7 @@ static void test_absent(void **state) {
       insitu_error err;
       a.attributes = one[i].attributes;
       support_metadata(root, &a);
-      if (m == 0 && i == 0) support_make(root, &a);
+      if (m == 0 && (i == 0 || one[i].falls)) support_make(root, &a);
       d.variables = &v;
       d.plan_only = 0;
       d.io = modes[m].io;
@@ -358,6 +445,7 @@ static void test_absent(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_selections), cmocka_unit_test(test_datetime64),
-      cmocka_unit_test(test_splits), cmocka_unit_test(test_refused), cmocka_unit_test(test_absent)};
+      cmocka_unit_test(test_splits), cmocka_unit_test(test_open_ends), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_absent)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
