@@ -493,8 +493,14 @@ typedef struct insitu_iter_desc {
 
 /* ---- batches ---- */
 /* Where to resume: version, hashes of geometry, variables and split, seed, epoch, next global batch, lanes, window, unit, global
- * batch, all little-endian; 24 bytes are reserved and zero. fwrite it as it is. A shuffled one may be restored at another world
- * size with the same global batch. */
+ * batch, split and order of the iterator, all little-endian; 24 bytes are reserved and zero. fwrite it as it is. A shuffled one may
+ * be restored at another world size with the same global batch.
+ *   geometry   samples along the sample axis, and samples of a reference chunk
+ *   variables  how many; of each in turn: label, path, offset + each of steps, type in the batch, how CF conventions decode it,
+ *              number of the sample axis, first and last element of its box along every axis of the stored array
+ *   split      the anchors of train, val, test and all
+ * So ranks whose descs differ in rank alone have equal states. Ranks that read different boxes have different ones, and each rank
+ * restores its own. With more steps, other slices or other variables a state is refused. */
 typedef struct insitu_state {
   unsigned char bytes[128];
 } insitu_state;
@@ -15542,10 +15548,13 @@ struct insitu__geometry {
   uint64_t hash_geometry, hash_variables;
 };
 
+/* Hashes of what a state must tell apart. Whatever has no fixed length is led by its length or its number of entries, so that two
+ * different lists of fields never give the same row of words. */
 static uint64_t insitu__geometry_hash(uint64_t h, const void *bytes, uint64_t n) {
   const unsigned char *b = (const unsigned char *)bytes;
+  h = insitu__order_mix(h ^ n);
   for (uint64_t i = 0; i < n; i++) h = insitu__order_mix(h ^ b[i]);
-  return insitu__order_mix(h ^ n);
+  return h;
 }
 
 static uint64_t insitu__geometry_hash_word(uint64_t h, uint64_t word) {
@@ -15872,22 +15881,32 @@ static uint64_t insitu__geometry_hash_cf(uint64_t h, const struct insitu__cf *cf
   return insitu__geometry_hash(insitu__geometry_hash_word(h, (uint64_t)cf->dtype), cf->missing, 8 * cf->n_missing);
 }
 
+/* What one variable shows of the archive: the name, the array, the samples, the conversion and the box. Two descs that ask for the
+ * same in different words (a path that is the label, a slice by name or by number, offset or steps) have one hash. */
+static uint64_t insitu__geometry_hash_variable(
+    uint64_t h, const struct insitu__geometry *g, uint64_t i, const insitu_variable *v) {
+  const struct insitu__geometry_variable *to = &g->variables[i];
+  const struct insitu__geometry_array *a = &g->arrays[to->array];
+  const char *path = insitu__geometry_path(v);
+  h = insitu__geometry_hash(h, v->label, strlen(v->label));
+  h = insitu__geometry_hash(h, path, strlen(path));
+  h = insitu__geometry_hash_word(h, v->n_steps);
+  for (uint64_t k = 0; k < to->n_steps; k++)
+    h = insitu__geometry_hash_word(h, (uint64_t)(v->offset + (v->n_steps ? v->steps[k] : 0)));
+  h = insitu__geometry_hash_word(h, (uint64_t)to->dtype);
+  h = insitu__geometry_hash_word(h, to->decoded);
+  if (to->decoded) h = insitu__geometry_hash_cf(h, &to->cf);
+  h = insitu__geometry_hash_word(h, a->axis);
+  h = insitu__geometry_hash_word(h, a->zarr.ndim);
+  for (unsigned d = 0; d < a->zarr.ndim; d++) h = insitu__geometry_hash_word(insitu__geometry_hash_word(h, to->lo[d]), to->hi[d]);
+  return h;
+}
+
 static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loader_desc *desc) {
   g->hash_geometry = insitu__geometry_hash_word(insitu__geometry_hash_word(0, g->samples), g->chunk);
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    const insitu_variable *v = &desc->variables[i];
-    const char *path = insitu__geometry_path(v);
-    uint64_t h = insitu__geometry_hash(g->hash_variables, v->label, strlen(v->label));
-    h = insitu__geometry_hash(h, path, strlen(path));
-    h = insitu__geometry_hash_word(h, (uint64_t)v->offset);
-    for (uint64_t k = 0; k < v->n_steps; k++) h = insitu__geometry_hash_word(h, (uint64_t)v->steps[k]);
-    h = insitu__geometry_hash_word(h, (uint64_t)g->variables[i].dtype);
-    if (v->decode) h = insitu__geometry_hash_cf(h, &g->variables[i].cf);
-    for (int32_t d = 1; d < g->variables[i].ndim; d++) h = insitu__geometry_hash_word(h, (uint64_t)g->variables[i].shape[d]);
-    for (unsigned d = 0; d < g->arrays[g->variables[i].array].zarr.ndim; d++)
-      h = insitu__geometry_hash_word(h, g->variables[i].lo[d]);
-    g->hash_variables = h;
-  }
+  g->hash_variables = insitu__geometry_hash_word(0, g->n_variables);
+  for (uint64_t i = 0; i < g->n_variables; i++)
+    g->hash_variables = insitu__geometry_hash_variable(g->hash_variables, g, i, &desc->variables[i]);
 }
 
 /* What a desc's variables can get wrong without looking at any array. */
@@ -16950,6 +16969,18 @@ static bool insitu__split_cut(struct insitu__split_part *p, const struct insitu_
   return ok;
 }
 
+/* The anchors of every part. A part's segments are led by its number and by their count, so that no segment can pass from one part
+ * to another unseen. */
+static void insitu__split_hash(struct insitu__split *s) {
+  s->hash = 0;
+  for (uint64_t p = 0; p < INSITU__SPLIT_PARTS; p++) {
+    const struct insitu__split_list *l = &s->part[p].segments;
+    s->hash = insitu__order_mix(insitu__order_mix(s->hash ^ p) ^ insitu__split_count(l));
+    for (uint64_t i = 0; i < insitu__split_count(l); i++)
+      s->hash = insitu__order_mix(insitu__order_mix(s->hash ^ (uint64_t)l->at[i].lo) ^ (uint64_t)l->at[i].hi);
+  }
+}
+
 /* Everything from the desc. manifest: its text, or NULL. samples and chunk: of the sample axis. */
 static insitu_status insitu__split_init(struct insitu__split *s, const insitu_loader_desc *desc, const char *manifest,
     uint64_t manifest_bytes, uint64_t samples, uint64_t chunk, const int64_t *delta, uint64_t n_delta, insitu_error *err) {
@@ -16976,10 +17007,7 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     ok = insitu__split_cut(&s->part[p], desc->split_spill ? &archive : &s->part[p].range, delta, n_delta, s->unit_rows);
   INSITU__ARRAY_FREE(archive.at);
   if (!ok) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
-  for (int p = 0; p < INSITU__SPLIT_PARTS; p++)
-    for (uint64_t i = 0; i < insitu__split_count(&s->part[p].segments); i++)
-      s->hash = insitu__order_mix(
-          insitu__order_mix(s->hash ^ (uint64_t)s->part[p].segments.at[i].lo) ^ (uint64_t)s->part[p].segments.at[i].hi);
+  insitu__split_hash(s);
   return INSITU_OK;
 }
 

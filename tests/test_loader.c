@@ -383,6 +383,167 @@ static void test_state_bytes(void **state) {
   support_remove(root);
 }
 
+/* What the hashes of a state are made of. */
+struct identity {
+  uint64_t geometry, variables, split;
+};
+static struct identity identity_of(insitu_loader_desc d) {
+  d.plan_only = 1;
+  insitu_loader *ld = open_or_fail(&d);
+  struct identity i = {ld->geometry.hash_geometry, ld->geometry.hash_variables, ld->split.hash};
+  insitu_loader_close(&ld);
+  return i;
+}
+
+/* Configurations that draw other anchors, or show other elements of them, have other hashes; those that mean the same in other
+ * words have the same ones. */
+static void test_state_tells_apart(void **state) {
+  (void)state;
+  const char *root = support_path("apart");
+  struct support_array q = {.name = "q",
+      .ndim = 3,
+      .shape = {48, 48, 48},
+      .chunk = {8, 8, 8},
+      .dtype = INSITU_F32,
+      .format = 2,
+      .attributes = "\"scale_factor\":1.0,\"missing_value\":3.0",
+      .dims = "[\"time\",\"y\",\"x\"]"};
+  struct support_array twin = q, other = q, cut = q;
+  twin.name = "r"; /* the same but for its name */
+  other.name = "scaled";
+  other.attributes = "\"scale_factor\":2.0,\"missing_value\":3.0";
+  cut.name = "missing";
+  cut.attributes = "\"scale_factor\":1.0,\"missing_value\":[3.0,4.0]";
+  support_metadata(root, &q);
+  support_metadata(root, &twin);
+  support_metadata(root, &other);
+  support_metadata(root, &cut);
+  static const int64_t zero[] = {0}, one[] = {1}, up[] = {1, 2}, down[] = {2, 1}, three[] = {0, 1, 2};
+  static const insitu_slice by_name[] = {{.dim = "y", .start = 8, .stop = 16}}, by_axis[] = {{.axis = 1, .start = 8, .stop = 16}},
+                            moved[] = {{.axis = 1, .start = 9, .stop = 17}}, shorter[] = {{.axis = 1, .start = 8, .stop = 15}},
+                            third[] = {{.axis = 2, .start = 8, .stop = 16}}, whole[] = {{.axis = 1, .start = 0, .stop = 48}},
+                            to_end[] = {{.axis = 1}};
+  const insitu_variable apart[][2] = {{{.label = "q"}}, {{.label = "r"}}, {{.label = "q", .path = "r"}},
+      {{.label = "r", .path = "q"}}, {{.label = "q"}, {.label = "r"}}, {{.label = "r"}, {.label = "q"}},
+      {{.label = "q"}, {.label = "q2", .path = "q"}}, {{.label = "q", .offset = 1}}, {{.label = "q", .offset = -1}},
+      {{.label = "q", .steps = zero, .n_steps = 1}}, {{.label = "q", .steps = one, .n_steps = 1}},
+      {{.label = "q", .steps = up, .n_steps = 2}}, {{.label = "q", .steps = down, .n_steps = 2}},
+      {{.label = "q", .steps = three, .n_steps = 3}}, {{.label = "q", .dtype = INSITU_F64}},
+      {{.label = "q", .decode = INSITU_CF}}, {{.label = "q", .path = "scaled", .decode = INSITU_CF}},
+      {{.label = "q", .path = "missing", .decode = INSITU_CF}}, {{.label = "q", .slices = by_axis, .n_slices = 1}},
+      {{.label = "q", .slices = moved, .n_slices = 1}}, {{.label = "q", .slices = shorter, .n_slices = 1}},
+      {{.label = "q", .slices = third, .n_slices = 1}}};
+  enum { APART = sizeof apart / sizeof *apart };
+  struct identity id[APART + 1];
+  const insitu_loader_desc base = {.api = INSITU_API, .url = root, .batch_size = 4};
+  for (int i = 0; i <= APART; i++) {
+    insitu_loader_desc d = base;
+    d.variables = apart[i % APART];
+    d.n_variables = 1 + (d.variables[1].label != NULL);
+    d.sample_axis = i == APART; /* the last: all axes are alike, and samples lie along another one */
+    id[i] = identity_of(d);
+    for (int k = 0; k < i; k++)
+      if (id[i].variables == id[k].variables) fail_msg("configurations %d and %d have one hash", k, i);
+  }
+  const struct {
+    int of;
+    insitu_variable variable;
+  } same[] = {{0, {.label = "q", .path = "q"}}, {0, {.label = "q", .slices = whole, .n_slices = 1}},
+      {0, {.label = "q", .slices = to_end, .n_slices = 1}}, {0, {.label = "q", .dtype = INSITU_F32}},
+      {18, {.label = "q", .slices = by_name, .n_slices = 1}}, {11, {.label = "q", .offset = 1, .steps = three, .n_steps = 2}}};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+    insitu_loader_desc d = base;
+    d.variables = &same[i].variable;
+    d.n_variables = 1;
+    if (i == 1) d.sample_dim = "time";
+    struct identity now = identity_of(d);
+    if (memcmp(&now, &id[same[i].of], sizeof now))
+      fail_msg("%d means configuration %d, and has another hash", (int)i, same[i].of);
+  }
+  support_remove(root);
+}
+
+/* Splits with the same segments in other parts. */
+static void test_state_tells_splits_apart(void **state) {
+  (void)state;
+  const char *root = support_path("parts"), *path = support_path("parts.json");
+  static const char *const lists[] = {"[0,2,4,6],\"val\":[8],\"test\":[]", "[0,2,4],\"val\":[6,8],\"test\":[]",
+      "[0,2,4],\"val\":[6],\"test\":[8]", "[0,2,4,6],\"val\":[],\"test\":[8]", "[],\"val\":[0,2,4,6,8],\"test\":[]",
+      "[0,2,4,6,8],\"val\":[],\"test\":[]", "[],\"val\":[],\"test\":[0,2,4,6,8]", "[8],\"val\":[0,2,4,6],\"test\":[]",
+      "[0],\"val\":[2],\"test\":[4]", "[0,2],\"val\":[],\"test\":[4]", "[0,1],\"val\":[2],\"test\":[4]"};
+  enum { LISTS = sizeof lists / sizeof *lists };
+  uint64_t hash[LISTS];
+  insitu_state first = {{0}};
+  support_make(root, &plain);
+  for (int i = 0; i < LISTS; i++) {
+    char text[300];
+    int n = snprintf(
+        text, sizeof text, "{\"n_chunks\":13,\"sample_chunk_size\":8,\"n_samples\":100,\"chunks\":{\"train\":%s}}", lists[i]);
+    support_write(path, text, (size_t)n);
+    insitu_loader_desc d = plain_desc(root, 0);
+    d.manifest = path;
+    hash[i] = identity_of(d).split;
+    for (int k = 0; k < i; k++)
+      if (hash[k] == hash[i]) fail_msg("%s and %s have one hash", lists[k], lists[i]);
+    if (i > 1) continue;
+    d.lanes = 1;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+    insitu_batch *b = next_or_fail(it);
+    if (i == 0) first = b->after;
+    else refuse_state(it, first, "value of the split");
+    insitu_batch_release(&b);
+    insitu_loader_close(&ld);
+  }
+  const struct {
+    int64_t start, stop;
+  } ranges[][3] = {{{0, 40}, {40, 60}, {0, 0}}, {{0, 0}, {0, 40}, {40, 60}}, {{0, 0}, {40, 60}, {0, 40}},
+      {{40, 60}, {0, 40}, {0, 0}}, {{0, 40}, {0, 0}, {40, 60}}, {{0, 60}, {0, 0}, {0, 0}}, {{0, 0}, {0, 60}, {0, 0}},
+      {{0, 59}, {0, 0}, {0, 0}}};
+  enum { RANGES = sizeof ranges / sizeof *ranges };
+  uint64_t by_range[RANGES];
+  for (int i = 0; i < RANGES; i++) {
+    insitu_loader_desc d = plain_desc(root, 0);
+    for (int p = 0; p < 3; p++) d.split[p] = (insitu_split_range){.start = ranges[i][p].start, .stop = ranges[i][p].stop};
+    by_range[i] = identity_of(d).split;
+    for (int k = 0; k < i; k++)
+      if (by_range[k] == by_range[i]) fail_msg("ranges %d and %d have one hash", k, i);
+  }
+  insitu_loader_desc d = plain_desc(root, 0), e = d; /* the same parts, said in two ways */
+  d.split[0].stop = 80;
+  d.split[1] = (insitu_split_range){.start = 80, .stop = 100};
+  e.split[0].fraction = 10.0 / 13;
+  e.split[1].fraction = 3.0 / 13;
+  assert_int_equal(identity_of(d).split, identity_of(e).split);
+  support_remove(root);
+}
+
+/* One global batch at every world size: all ranks have the same 128 bytes. */
+static void test_state_of_ranks(void **state) {
+  (void)state;
+  const char *root = support_path("ranks");
+  support_make(root, &plain);
+  insitu_state first = {{0}};
+  for (int world = 1; world <= 4; world *= 2)
+    for (int rank = 0; rank < world; rank++) {
+      insitu_loader_desc d = plain_desc(root, rank % 2);
+      d.lanes = 4;
+      d.batch_size = 8 / (uint64_t)world;
+      d.world = world;
+      d.rank = rank;
+      d.prefetch_depth = 1 + (uint64_t)rank; /* resources are no part of it */
+      d.decode_threads = 1 + (uint64_t)rank % 2;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
+      insitu_batch *b = next_or_fail(it);
+      if (world == 1) first = b->after;
+      assert_memory_equal(&first, &b->after, sizeof first);
+      insitu_batch_release(&b);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
 /* Iterators are refused by the version of their desc, too. */
 static void test_iter_api(void **state) {
   (void)state;
@@ -1379,6 +1540,9 @@ int main(void) {
     cmocka_unit_test(test_order_is_the_models),
     cmocka_unit_test(test_world),
     cmocka_unit_test(test_state_bytes),
+    cmocka_unit_test(test_state_tells_apart),
+    cmocka_unit_test(test_state_tells_splits_apart),
+    cmocka_unit_test(test_state_of_ranks),
     cmocka_unit_test(test_iter_api),
     cmocka_unit_test(test_resume),
     cmocka_unit_test(test_set_epoch),
