@@ -7960,11 +7960,15 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
 static const char *insitu__cloud_name(const struct insitu__cloud *c) { /* for people: no user, no query */
   return c->name;
 }
-/* Its name for what outlives it: where other endpoints and accounts have stores of that name, with the one that it is; no secrets
- * either. */
+/* Its name for what outlives it, without secrets. Where other endpoints or accounts may have a store of the same name, the endpoint
+ * is part of it: S3 has names of its own in each partition (China, GovCloud). A prefix may hold any text, so its length ends the
+ * name. */
 static bool insitu__cloud_whole_name(const struct insitu__cloud *c, struct insitu__text_buffer *out) {
   bool alone = c->kind == INSITU__CLOUD_HTTP || (c->kind != INSITU__CLOUD_AZURE && !c->set[INSITU__CLOUD_ENDPOINT]);
-  return insitu__text_buffer_printf(out, "%s%s%s%s", c->name, alone ? "" : " at ", alone ? "" : c->base, alone ? "" : c->path);
+  if (c->kind == INSITU__CLOUD_S3 && (!strncmp(c->region, "cn-", 3) || !strncmp(c->region, "us-gov-", 7))) alone = false;
+  insitu__text_buffer_printf(out, "%s", c->name);
+  if (!alone) insitu__text_buffer_printf(out, " at %s%s", c->base, c->path);
+  return insitu__text_buffer_printf(out, ", %" PRIu64, (uint64_t)strlen(c->name));
 }
 static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) { /* whether "bytes=-8" works: Azure knows no such range */
   return c->kind != INSITU__CLOUD_AZURE;
@@ -15888,7 +15892,7 @@ static uint64_t insitu__geometry_hash_variable(
   const struct insitu__geometry_variable *to = &g->variables[i];
   const struct insitu__geometry_array *a = &g->arrays[to->array];
   const char *path = insitu__geometry_path(v);
-  h = insitu__geometry_hash(h, v->label, strlen(v->label));
+  h = insitu__geometry_hash(h, to->label, strlen(to->label));
   h = insitu__geometry_hash(h, path, strlen(path));
   h = insitu__geometry_hash_word(h, v->n_steps);
   for (uint64_t k = 0; k < to->n_steps; k++)

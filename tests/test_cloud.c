@@ -154,6 +154,42 @@ static void test_urls(void **state) {
     close_root();
   }
 }
+/* Names by which the cache tells stores apart, one of each pair against the other. */
+static void test_whole_names(void **state) {
+  (void)state;
+  static const struct {
+    int kind;
+    const char *url, *option[8];
+  } cases[] = {{INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes"}},
+      {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "region", "cn-north-1"}},
+      {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "region", "us-gov-west-1"}},
+      {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "endpoint", "https://e.org"}},
+      {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "endpoint", "https://e.org/x"}},
+      {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b", {"skip_signature", "yes"}}, /* a prefix that looks like an endpoint */
+      {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b, 8", {"skip_signature", "yes"}},
+      {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b", {"skip_signature", "yes", "endpoint", "https://e.org"}},
+      {INSITU__CLOUD_AZURE, "az://b/p", {"account_name", "one", "skip_signature", "true"}},
+      {INSITU__CLOUD_AZURE, "az://b/p", {"account_name", "two", "skip_signature", "true"}},
+      {INSITU__CLOUD_GS, "gs://b/p", {"skip_signature", "true"}},
+      {INSITU__CLOUD_GS, "gs://b/p", {"skip_signature", "true", "endpoint", "https://e.org"}}};
+  enum { CASES = sizeof cases / sizeof *cases };
+  struct insitu__text_buffer name[CASES] = {{0}};
+  for (int i = 0; i < CASES; i++) {
+    opened(open_root(cases[i].kind, cases[i].url, cases[i].option));
+    assert_true(insitu__cloud_whole_name(&cloud, &name[i]));
+    for (int k = 0; k < i; k++)
+      if (!strcmp(name[k].text, name[i].text)) fail_msg("cases %d and %d are both '%s'", k, i, name[i].text);
+    close_root();
+  }
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b/p", "skip_signature", "yes", "region", "eu-west-1")); /* one name in all regions */
+  struct insitu__text_buffer same = {0};
+  assert_true(insitu__cloud_whole_name(&cloud, &same));
+  assert_string_equal(same.text, name[0].text);
+  insitu__text_buffer_free(&same);
+  close_root();
+  for (int i = 0; i < CASES; i++) insitu__text_buffer_free(&name[i]);
+}
+
 static void test_refused(void **state) {
   (void)state;
   static const struct {
@@ -991,6 +1027,7 @@ static void test_listings(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_urls),
+      cmocka_unit_test(test_whole_names),
       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_requests),
       cmocka_unit_test(test_environment),
