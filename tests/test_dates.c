@@ -222,7 +222,7 @@ static void test_splits(void **state) {
   }
 }
 
-/* Every sample of a part's range has a date from `from` to `to` and is among those that take part, and all such samples are in it. */
+/* A part's range holds exactly the samples that take part and have a date from `from` to `to`. */
 static void has_range(const insitu_loader *ld, int p, const insitu_split_range *want, const bool *takes_part) {
   const struct insitu__split_list *range = &ld->split.part[p].range;
   int64_t lo = N, hi = 0;
