@@ -103,6 +103,8 @@
  *   all_leap (366_day) or 360_day; standard and julian have no year 0. A day that the calendar leaves out, such as February 29 in
  *   noleap, holds no sample and stands where it would be. Dates beyond the coordinate's ends are cut to them; a range without any
  *   sample is refused.
+ *   Axes have the names of dimension_names (v3) or _ARRAY_DIMENSIONS (v2). Arrays without names that an OME-NGFF image above them
+ *   lists have the names of its axes (multiscales, 0.1 to 0.5), so that sample_dim = "z" works on microscopy archives.
  *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
  *   stored, which are read like files once their place is known (one small read more, the first time), or with
@@ -15301,50 +15303,6 @@ static bool insitu__zarr_normalise(const char *path, char *out, size_t cap) {
   out[n] = 0;
   return n == 0 || insitu__store_key_valid(out);
 }
-/* Opens an array by its path ("" is a root that is an array): from the consolidated document, else from its own objects, so that
- * an array added since the metadata was consolidated is found too. */
-static insitu_status insitu__zarr_array_await(
-    struct insitu__zarr_group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
-  char path[INSITU__MAX_KEY - 16]; /* room for "/.zmetadata" */
-  memset(a, 0, sizeof *a);
-  if (!insitu__zarr_normalise(given, path, sizeof path))
-    return insitu__error_set(
-        err, INSITU_E_ARG, "array '%.300s': not a path inside the archive; write names joined by '/'", given);
-  insitu_status status = INSITU_E_NOTFOUND;
-  if (g->nodes >= 0) status = insitu__zarr_array_consolidated(g, path, a, err);
-  if (status != INSITU_E_NOTFOUND) return status;
-  status = g->format == 3 ? insitu__zarr_array_v3_await(g, path, a, err) : insitu__zarr_array_v2_await(g, path, a, err);
-  if (status != INSITU_E_NOTFOUND) return status;
-  status = insitu__zarr_exists_await(g->store, path, g->format == 3 ? ".zarray" : "zarr.json", err);
-  if (status == INSITU_E_NOTFOUND) return insitu__zarr_not_found_await(g, path, err);
-  if (status < 0) return status;
-  return insitu__error_set(err, INSITU_E_FORMAT,
-      "array '%.300s': it has Zarr v%d metadata and lies in a Zarr v%d archive ('%.300s'); open its own directory as "
-      "the url",
-      path, g->format == 3 ? 2 : 3, g->format, g->store->url);
-}
-
-/* Of a remote store: asks for the metadata of these arrays at once, those that are not in the consolidated document. */
-static void insitu__zarr_prefetch_await(struct insitu__zarr_group *g, const char *const *paths, uint64_t n_paths) {
-  static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
-  char path[INSITU__MAX_KEY - 16], key[INSITU__MAX_KEY], **keys = NULL;
-  if (!g->store->remote || g->store->zip) return;
-  for (uint64_t i = 0; i < n_paths; i++) {
-    struct insitu__zarr_array known = {0};
-    bool there = !insitu__zarr_normalise(paths[i], path, sizeof path) ||
-                 (g->nodes >= 0 && insitu__zarr_array_consolidated(g, path, &known, NULL) != INSITU_E_NOTFOUND);
-    insitu__zarr_array_free(&known);
-    for (int k = g->format == 3 ? 0 : 1; !there && k < (g->format == 3 ? 1 : 3); k++) {
-      char *copy = insitu__zarr_join(key, sizeof key, path, names[k]) ? insitu__mem_text(key, strlen(key)) : NULL;
-      if (copy && !INSITU__ARRAY_PUSH(keys, copy)) insitu__mem_free(copy);
-    }
-  }
-  uint64_t n = INSITU__ARRAY_LEN(keys);
-  insitu__store_prefetch_await(g->store, (const char *const *)keys, n, INSITU__MAX_META);
-  for (uint64_t i = 0; i < n; i++) insitu__mem_free(keys[i]);
-  INSITU__ARRAY_FREE(keys);
-}
-
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON object that is the caller's;
  * NULL when it has none, or is not there. */
 static insitu_status insitu__zarr_attributes_await(
@@ -15380,6 +15338,138 @@ static insitu_status insitu__zarr_attributes_await(
   insitu__text_json_free(&own);
   insitu__mem_free(document);
   return status;
+}
+
+/* OME-NGFF: a group of images names the axes of its arrays. Its list of images, -1: none (0.1 to 0.4 "multiscales", 0.5
+ * "ome"."multiscales"). */
+static int insitu__zarr_ome_images(const struct insitu__text_json *j, int attributes) {
+  int ome = insitu__text_json_get(j, attributes, "ome");
+  int list = insitu__text_json_get(j, ome >= 0 ? ome : attributes, "multiscales");
+  return insitu__text_json_is_array(j, list) ? list : -1;
+}
+/* Whether an image has the array at `path` among its datasets; path begins at the image's group. */
+static bool insitu__zarr_ome_has(const struct insitu__text_json *j, int image, const char *path) {
+  char name[1024], normal[sizeof name];
+  int datasets = insitu__text_json_get(j, image, "datasets");
+  if (!insitu__text_json_is_array(j, datasets)) return false;
+  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, datasets, t)) {
+    if (insitu__text_json_string(j, insitu__text_json_get(j, t, "path"), name, sizeof name) <= 0) continue;
+    if (insitu__zarr_normalise(name, normal, sizeof normal) && strcmp(normal, path) == 0) return true;
+  }
+  return false;
+}
+/* Whether the consolidated document has a group, so that the store need not be asked. */
+static bool insitu__zarr_consolidated(struct insitu__zarr_group *g, const char *path) {
+  char key[INSITU__MAX_KEY];
+  if (g->format == 3) return !path[0] || insitu__text_json_get(&g->doc, g->nodes, path) >= 0;
+  return insitu__zarr_join(key, sizeof key, path, ".zattrs") && insitu__text_json_get(&g->doc, g->nodes, key) >= 0;
+}
+/* Takes the names of an image's axes for the array's, if they are as many; 0.1 and 0.2 have none: their axes are t, c, z, y, x.
+ * False: no memory. */
+static bool insitu__zarr_ome_axes(const struct insitu__text_json *j, int image, struct insitu__zarr_array *a) {
+  static const char *const early[] = {"t", "c", "z", "y", "x"};
+  char name[INSITU__MAX_DIM_NAME];
+  int axes = insitu__text_json_get(j, image, "axes"), version = insitu__text_json_get(j, image, "version");
+  bool fixed = insitu__text_json_equals(j, version, "0.1") || insitu__text_json_equals(j, version, "0.2");
+  if (axes < 0 && fixed && a->axes == 5) {
+    for (unsigned d = 0; d < 5; d++)
+      if (!(a->dim[d] = insitu__mem_text(early[d], 1))) return false;
+    return true;
+  }
+  if (!insitu__text_json_is_array(j, axes) || insitu__text_json_size(j, axes) != (int)a->axes) return true;
+  unsigned d = 0;
+  for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, axes, t), d++) {
+    int word = insitu__text_json_is_object(j, t) ? insitu__text_json_get(j, t, "name") : t; /* 0.3: a string */
+    int64_t n = insitu__text_json_string(j, word, name, sizeof name);
+    if (n > 0 && !(a->dim[d] = insitu__mem_text(name, (uint64_t)n))) return false;
+  }
+  return true;
+}
+/* Names the axes of an array that has no names of its own by the nearest group above it whose image has the array. A group's
+ * attributes that are no JSON do not keep the array from being read: its axes stay unnamed. */
+static insitu_status insitu__zarr_ome_await(struct insitu__zarr_group *g, struct insitu__zarr_array *a, insitu_error *err) {
+  char group[INSITU__MAX_KEY], *text;
+  for (unsigned d = 0; d < a->axes; d++)
+    if (a->dim[d]) return INSITU_OK;
+  snprintf(group, sizeof group, "%s", a->path);
+  for (char *slash = group + strlen(group); a->axes && slash > group;) {
+    while (slash > group && *slash != '/') slash--;
+    *slash = 0; /* the group above, last "" */
+    if (g->nodes >= 0 && !insitu__zarr_consolidated(g, group)) continue;
+    insitu_error refused = {0};
+    struct insitu__text_json j = {0};
+    insitu_status status = insitu__zarr_attributes_await(g, group, &text, &refused);
+    if (status == INSITU_E_JSON || status == INSITU_E_FORMAT || status == INSITU_E_AUTH) continue;
+    if (status < 0) {
+      if (err && err->status >= 0) *err = refused;
+      return status;
+    }
+    bool memory = true, found = false;
+    status = text ? insitu__text_json_parse(&j, text, strlen(text), group, err) : INSITU_OK;
+    int list = text && status == INSITU_OK ? insitu__zarr_ome_images(&j, 0) : -1;
+    for (int t = list < 0 ? -1 : insitu__text_json_first(&j, list); t >= 0 && !found; t = insitu__text_json_next(&j, list, t)) {
+      found = insitu__zarr_ome_has(&j, t, a->path + strlen(group) + (group[0] != 0));
+      if (found) memory = insitu__zarr_ome_axes(&j, t, a);
+    }
+    insitu__text_json_free(&j);
+    insitu__mem_free(text);
+    if (!memory)
+      return insitu__error_set(
+          err, INSITU_E_NOMEM, "array '%.300s': no memory for the names of its axes; give the process more memory", a->path);
+    if (status < 0 || found) return status;
+  }
+  return INSITU_OK;
+}
+
+/* Opens an array by its path ("" is a root that is an array): from the consolidated document, else from its own objects, so that
+ * an array added since the metadata was consolidated is found too. */
+static insitu_status insitu__zarr_array_find_await(
+    struct insitu__zarr_group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
+  char path[INSITU__MAX_KEY - 16]; /* room for "/.zmetadata" */
+  memset(a, 0, sizeof *a);
+  if (!insitu__zarr_normalise(given, path, sizeof path))
+    return insitu__error_set(
+        err, INSITU_E_ARG, "array '%.300s': not a path inside the archive; write names joined by '/'", given);
+  insitu_status status = INSITU_E_NOTFOUND;
+  if (g->nodes >= 0) status = insitu__zarr_array_consolidated(g, path, a, err);
+  if (status != INSITU_E_NOTFOUND) return status;
+  status = g->format == 3 ? insitu__zarr_array_v3_await(g, path, a, err) : insitu__zarr_array_v2_await(g, path, a, err);
+  if (status != INSITU_E_NOTFOUND) return status;
+  status = insitu__zarr_exists_await(g->store, path, g->format == 3 ? ".zarray" : "zarr.json", err);
+  if (status == INSITU_E_NOTFOUND) return insitu__zarr_not_found_await(g, path, err);
+  if (status < 0) return status;
+  return insitu__error_set(err, INSITU_E_FORMAT,
+      "array '%.300s': it has Zarr v%d metadata and lies in a Zarr v%d archive ('%.300s'); open its own directory as "
+      "the url",
+      path, g->format == 3 ? 2 : 3, g->format, g->store->url);
+}
+static insitu_status insitu__zarr_array_await(
+    struct insitu__zarr_group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
+  insitu_status status = insitu__zarr_array_find_await(g, given, a, err);
+  if (status == INSITU_OK) status = insitu__zarr_ome_await(g, a, err);
+  if (status < 0) insitu__zarr_array_free(a);
+  return status;
+}
+
+/* Of a remote store: asks for the metadata of these arrays at once, those that are not in the consolidated document. */
+static void insitu__zarr_prefetch_await(struct insitu__zarr_group *g, const char *const *paths, uint64_t n_paths) {
+  static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
+  char path[INSITU__MAX_KEY - 16], key[INSITU__MAX_KEY], **keys = NULL;
+  if (!g->store->remote || g->store->zip) return;
+  for (uint64_t i = 0; i < n_paths; i++) {
+    struct insitu__zarr_array known = {0};
+    bool there = !insitu__zarr_normalise(paths[i], path, sizeof path) ||
+                 (g->nodes >= 0 && insitu__zarr_array_consolidated(g, path, &known, NULL) != INSITU_E_NOTFOUND);
+    insitu__zarr_array_free(&known);
+    for (int k = g->format == 3 ? 0 : 1; !there && k < (g->format == 3 ? 1 : 3); k++) {
+      char *copy = insitu__zarr_join(key, sizeof key, path, names[k]) ? insitu__mem_text(key, strlen(key)) : NULL;
+      if (copy && !INSITU__ARRAY_PUSH(keys, copy)) insitu__mem_free(copy);
+    }
+  }
+  uint64_t n = INSITU__ARRAY_LEN(keys);
+  insitu__store_prefetch_await(g->store, (const char *const *)keys, n, INSITU__MAX_META);
+  for (uint64_t i = 0; i < n; i++) insitu__mem_free(keys[i]);
+  INSITU__ARRAY_FREE(keys);
 }
 
 /* >>cf --------------------------------------------------------------------------------------------------------------------- */

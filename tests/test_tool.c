@@ -376,6 +376,18 @@ static void test_info_images(void **state) {
   assert_has(run_out, "Image A/1  first, OME-NGFF 0.4\n");
   assert_has(run_out, "axes     y space micrometer, x\n");
   assert_has(run_out, "A/1/0    float32 40x6, chunk 4x6; scale 0.5 2; translation 1 2\n");
+  /* The image's axes name those of its arrays. */
+  assert_has(run_out, "Sample axis y: 40 samples");
+  assert_int_equal(run_tool("info %s A/1/0", root), 0);
+  assert_has(run_out, "float32 (y 40, x 6)");
+  assert_int_equal(run_tool("plan %s --var A/1/0 --sample-dim x --slice y=3:5 --batch-size 1 --json", root), 0);
+  assert_has(run_out, "\"shape\": [1, 2]");
+  assert_int_equal(run_tool("cat %s A/1/0 --slice y=0:2,x=0:3 --text", root), 0);
+  assert_int_equal(run_tool("plan %s --sample-dim z", root), 1);
+  assert_has(run_err, "no array has a dimension 'z'; dimensions: y, x");
+  assert_int_equal(run_tool("plan %s --var A/1/0 --sample-dim z", root), 1);
+  assert_has(run_err, "no dimension is called 'z'; it has: y x");
+  assert_int_equal(run_tool("info %s --short", root), 0);
   assert_has(run_out, "A/1/1    no such array\n");
   assert_has(run_out, "all      scale 7 7\n");
   assert_has(run_out, "Image A/2  OME-NGFF 0.1\n");
@@ -495,7 +507,7 @@ static void test_verify_bad(void **state) {
   assert_has(run_out, "4 of 30 chunks are bad; 4 absent");
   assert_has(run_out, "raw/c/3/0: decode: wrong chunk length: got 95 bytes, expected 96");
   assert_has(run_out, "raw/c/7/0: decode: the object has more than the 96 bytes");
-  assert_has(run_out, "Is a directory");
+  assert_has(run_out, "it is a directory");
   assert_int_equal(run_tool("verify %s --json", root), 1);
   parse();
   assert_false(yes(0, "ok"));

@@ -826,9 +826,65 @@ static int teardown(void **state) {
   return nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* OME-NGFF images name the axes of their arrays. */
+static const char *names_of(const char *url, const char *path) { /* "t c z y x", - for an axis without a name */
+  static char out[200];
+  if (visit(visit_zarr, url, path)) fail_msg("%s %s: %s", url, path, seen.error.message);
+  out[0] = 0;
+  for (unsigned d = 0; d < seen.array.ndim; d++) {
+    size_t n = strlen(out);
+    snprintf(out + n, sizeof out - n, "%s%s", d ? " " : "", seen.array.dim[d] ? seen.array.dim[d] : "-");
+  }
+  return out;
+}
+#define IMAGE(axes, paths) "[{" axes "\"datasets\":[" paths "]}]"
+#define ZYX "\"axes\":[{\"name\":\"z\",\"type\":\"space\"},{\"name\":\"y\"},{\"name\":\"x\"}],"
+#define AT(path) "{\"path\":\"" path "\"}"
+static void image_axes(void **state) {
+  (void)state;
+  static const char *const arrays[] = {"0", "1/deep", "own", "flat", "other"};
+  put("ome/.zgroup", "{\"zarr_format\":2}");
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+    char path[100];
+    snprintf(path, sizeof path, "ome/%s/.zarray", arrays[i]);
+    put(path, i == 3 ? V2("shape", "[7,8]") : V2("shape", "[9,7,8]", "chunks", "[3,7,8]"));
+  }
+  put("ome/own/.zattrs", "{\"_ARRAY_DIMENSIONS\":[\"a\",\"b\",\"c\"]}");
+  put("ome/.zattrs",
+      "{\"multiscales\":" IMAGE(ZYX, "{},5," AT("none") "," AT("/0/") "," AT("1/deep") "," AT("own") "," AT("flat")) "}");
+  assert_string_equal(names_of("ome", "0"), "z y x");
+  assert_string_equal(names_of("ome", "1/deep"), "z y x");
+  assert_string_equal(names_of("ome", "own"), "a b c");   /* its own are kept */
+  assert_string_equal(names_of("ome", "flat"), "- -");    /* not as many */
+  assert_string_equal(names_of("ome", "other"), "- - -"); /* no dataset of the image */
+  put("ome/1/.zattrs", "{\"multiscales\":[5,"
+                       "{\"axes\":[\"c\",\"v\",null],\"datasets\":[" AT("deep") "]}]}");
+  assert_string_equal(names_of("ome", "1/deep"), "c v -"); /* 0.3; the nearest group counts */
+  put("ome/1/.zattrs", "{ damaged");
+  assert_string_equal(names_of("ome", "1/deep"), "z y x"); /* another node's document is no reason to refuse the array */
+  put("ome/.zattrs", "{\"multiscales\":" IMAGE("\"version\":\"0.2\",", AT("five") "," AT("0")) "}");
+  put("ome/five/.zarray", V2("shape", "[1,2,9,7,8]", "chunks", "[1,1,3,7,8]"));
+  assert_string_equal(names_of("ome", "five"), "t c z y x");
+  assert_string_equal(names_of("ome", "0"), "- - -");
+  /* 0.5: in the group's own document, and consolidated */
+  put("ome3/zarr.json",
+      "{\"zarr_format\":3,\"node_type\":\"group\",\"attributes\":{\"ome\":{\"version\":\"0.5\",\"multiscales\":" IMAGE(
+          "\"axes\":[{\"name\":\"y\"},{\"name\":\"x\"}],", AT("s0")) "}}}");
+  put("ome3/s0/zarr.json", V3("x", "{\"must_understand\":false}"));
+  assert_string_equal(names_of("ome3", "s0"), "y x");
+  char text[2000];
+  snprintf(text, sizeof text,
+      "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2},\"i/.zattrs\":{\"multiscales\":%s},"
+      "\"i/0/.zarray\":%s}}",
+      IMAGE("\"axes\":[{\"name\":\"y\"},{\"name\":\"x\"}],", AT("0")), V2("shape", "[7,8]"));
+  put("ome2/.zmetadata", text);
+  assert_string_equal(names_of("ome2", "i/0"), "y x");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(elements), cmocka_unit_test(fills),
       cmocka_unit_test(geometry), cmocka_unit_test(codecs), cmocka_unit_test(keys), cmocka_unit_test(damage),
-      cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3)};
+      cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
+      cmocka_unit_test(image_axes)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

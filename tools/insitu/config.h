@@ -517,6 +517,17 @@ static int config_axis(const struct config *c, const struct insitu__zarr_array *
     if (a->dim[d] && strcmp(a->dim[d], c->desc.sample_dim) == 0) return (int)d;
   return -1;
 }
+/* Adds the names of an array's dimensions that are not listed yet, for a message: " time, lat". */
+static void config_dims(const struct insitu__zarr_array *a, struct insitu__text_buffer *list) {
+  for (unsigned d = 0; d < a->axes; d++) {
+    char name[INSITU__MAX_DIM_NAME + 2];
+    if (!a->dim[d]) continue;
+    size_t n = (size_t)snprintf(name, sizeof name, " %s", a->dim[d]);
+    bool listed = false;
+    for (const char *p = list->text; p && (p = strstr(p, name)); p += n) listed = listed || !p[n] || p[n] == ',';
+    if (!listed && list->n + n + 1 < list->limit) insitu__text_buffer_printf(list, "%s%s", list->n ? "," : "", name);
+  }
+}
 /* All arrays of the longest sample axis; coordinates, which have one axis, only where there is nothing else. */
 static int config_all_arrays(struct config *c) {
   struct tool_archive archive;
@@ -525,6 +536,7 @@ static int config_all_arrays(struct config *c) {
   uint64_t n = archive.n_paths, longest[2] = {0, 0}, *length = (uint64_t *)tool_alloc(n + 1, sizeof *length), taken = 0;
   unsigned *rank = (unsigned *)tool_alloc(n + 1, sizeof *rank); /* 0: one axis, 1: more */
   insitu_error first = {0};
+  struct insitu__text_buffer dims = {.limit = 400};
   for (uint64_t i = 0; i < n; i++) {
     struct insitu__zarr_array a;
     insitu_error err = {0};
@@ -536,6 +548,7 @@ static int config_all_arrays(struct config *c) {
     length[i] = axis < 0 ? 0 : a.shape[axis];
     rank[i] = a.axes > 1;
     longest[rank[i]] = insitu__base_max(longest[rank[i]], length[i]);
+    config_dims(&a, &dims);
     insitu__zarr_array_free(&a);
   }
   bool fields = longest[1] > 0;
@@ -549,7 +562,10 @@ static int config_all_arrays(struct config *c) {
   c->desc.variables = v;
   c->desc.n_variables = taken;
   if (!taken)
-    code = first.status ? tool_fail_error(&first) : tool_fail("%s: it has no array with this axis of samples", c->desc.url);
+    code = first.status         ? tool_fail_error(&first)
+           : c->desc.sample_dim ? tool_fail("%s: no array has a dimension '%s'; dimensions:%s", c->desc.url, c->desc.sample_dim,
+                                      dims.text ? dims.text : " none has a name; use --sample-axis")
+                                : tool_fail("%s: no array has an axis %d", c->desc.url, (int)c->desc.sample_axis);
   else if (!tool_quiet) {
     fprintf(stderr, "Variables: all arrays of %" PRIu64 " samples (--var chooses):", longest[fields]);
     for (uint64_t i = 0; i < taken; i++) fprintf(stderr, "%s %s", i ? "," : "", v[i].label);
@@ -557,6 +573,7 @@ static int config_all_arrays(struct config *c) {
   }
   insitu__mem_free(length);
   insitu__mem_free(rank);
+  insitu__text_buffer_free(&dims);
   tool_archive_close(&archive);
   return code;
 }

@@ -147,6 +147,8 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
   if (status == INSITU_OK) {
     const struct insitu__zarr_array *z = &a->z;
     info_inner(a);
+    for (unsigned i = 0; i < a->ndim && i < z->axes; i++)
+      if (!a->dim[i] && z->dim[i]) a->dim[i] = tool_copy(z->dim[i]); /* an image's axes */
     if (z->kind != INSITU__ZARR_STRING) a->itemsize = z->itemsize * (z->axes < z->ndim ? z->shape[z->axes] : 1);
     if (z->format == 3 && z->unit[0]) snprintf(a->dtype + strlen(a->dtype), sizeof a->dtype - strlen(a->dtype), "[%s]", z->unit);
   }
