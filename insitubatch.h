@@ -55,9 +55,12 @@
  *   decode scratch, and indexes of shards (in a sixteenth of memory_budget, but at least one for each chunk in flight);
  *   insitu_read takes what it needs while it runs.
  *   A remote store takes about 288 KiB for each of its connections, and up to 16 MiB to know objects again.
- *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside it stands a
- *   split of scattered chunks: under 200 bytes for each piece of it. Nothing is allocated once the rings are full, but for requests
- *   to a remote store.
+ *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is opened. Beside it stand a split
+ *   of scattered chunks: under 200 bytes for each piece of it; and metadata. A metadata document has at most 64 MiB
+ *   (INSITU__MAX_META). Its structure takes 8 bytes for each value of more than 128 bytes: a tenth of the text in practice, and
+ *   twice the text (while it is read, four times) in the worst case. A loader keeps consolidated metadata, with 8 bytes for each
+ *   of its members, and the attributes of its arrays; other documents go when they have been read. Nothing is allocated once the
+ *   rings are full, but for requests to a remote store.
  *
  * 4. THREADS
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
@@ -221,7 +224,7 @@
  *   >>error      filling an insitu_error
  *   >>memory     allocation, mapped pages, what this process may use
  *   >>array      growing arrays (stb_ds)
- *   >>text       JSON (jsmn), writing text, near names, URLs
+ *   >>text       JSON, writing text, near names, URLs
  *   >>time       CF time: units, calendars, dates
  *   >>order      the epoch order: permutation, lanes, windows
  *   >>coro       stackful coroutines
@@ -799,7 +802,6 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_KEY 4096         /* bytes of an object's key or a path, its end included */
 #define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
 #define INSITU__MAX_JSON_DEPTH 64
-#define INSITU__MAX_JSON_TOKENS (1u << 24)      /* strings, numbers, words and containers of one document */
 #define INSITU__MAX_JSON_NUMBER 512             /* characters of one number or word */
 #define INSITU__MAX_NEAR_NAME 128               /* longer names are not compared */
 #define INSITU__MAX_LIST (1u << 20)             /* entries of one directory that a listing takes */
@@ -1372,84 +1374,29 @@ static void insitu__array_free(void *array) {
 #define INSITU__ARRAY_FREE(array) (insitu__array_free(array), (void)((array) = NULL))
 
 /* >>text ------------------------------------------------------------------------------------------------------------------- */
-/* URL and JSON text: reading (a strict grammar check, then jsmn's tokens), writing into a bounded buffer, near names for
- * messages. Pure functions over memory that the caller owns; any thread; nothing suspends. */
+/* URL and JSON text: reading (a strict grammar check, then walks over the text itself), writing into a bounded buffer, near names
+ * for messages. Pure functions over memory that the caller owns; any thread; nothing suspends. */
 #include <locale.h>  /* newlocale: numbers are read in the C locale whatever the program's is */
 #include <strings.h> /* strncasecmp */
 
-/* jsmn.h, included under private names; every macro and name of a user who has it too is restored. */
-#pragma push_macro("JSMN_H")
-#pragma push_macro("JSMN_API")
-#pragma push_macro("JSMN_STATIC")
-#pragma push_macro("JSMN_HEADER")
-#pragma push_macro("JSMN_STRICT")
-#pragma push_macro("JSMN_PARENT_LINKS")
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#pragma GCC diagnostic ignored "-Wsign-compare"
-#undef JSMN_H
-#undef JSMN_API
-#undef JSMN_STATIC
-#undef JSMN_HEADER
-#undef JSMN_STRICT
-#undef JSMN_PARENT_LINKS
-#define JSMN_STATIC
-#define JSMN_PARENT_LINKS
-#define jsmntype_t insitu__text_jsmn_type
-#define jsmnerr insitu__text_jsmn_error
-#define jsmntok_t insitu__text_jsmn_token
-#define jsmn_parser insitu__text_jsmn_parser
-#define jsmn_init insitu__text_jsmn_init
-#define jsmn_parse insitu__text_jsmn_parse
-#define jsmn_alloc_token insitu__text_jsmn_alloc_token
-#define jsmn_fill_token insitu__text_jsmn_fill_token
-#define jsmn_parse_primitive insitu__text_jsmn_parse_primitive
-#define jsmn_parse_string insitu__text_jsmn_parse_string
-#define JSMN_UNDEFINED INSITU__TEXT_JSMN_UNDEFINED
-#define JSMN_OBJECT INSITU__TEXT_JSMN_OBJECT
-#define JSMN_ARRAY INSITU__TEXT_JSMN_ARRAY
-#define JSMN_STRING INSITU__TEXT_JSMN_STRING
-#define JSMN_PRIMITIVE INSITU__TEXT_JSMN_PRIMITIVE
-#define JSMN_ERROR_NOMEM INSITU__TEXT_JSMN_ERROR_NOMEM
-#define JSMN_ERROR_INVAL INSITU__TEXT_JSMN_ERROR_INVAL
-#define JSMN_ERROR_PART INSITU__TEXT_JSMN_ERROR_PART
-#include <jsmn.h>
-#undef jsmntype_t
-#undef jsmnerr
-#undef jsmntok_t
-#undef jsmn_parser
-#undef jsmn_init
-#undef jsmn_parse
-#undef jsmn_alloc_token
-#undef jsmn_fill_token
-#undef jsmn_parse_primitive
-#undef jsmn_parse_string
-#undef JSMN_UNDEFINED
-#undef JSMN_OBJECT
-#undef JSMN_ARRAY
-#undef JSMN_STRING
-#undef JSMN_PRIMITIVE
-#undef JSMN_ERROR_NOMEM
-#undef JSMN_ERROR_INVAL
-#undef JSMN_ERROR_PART
-#pragma pop_macro("JSMN_H")
-#pragma pop_macro("JSMN_API")
-#pragma pop_macro("JSMN_STATIC")
-#pragma pop_macro("JSMN_HEADER")
-#pragma pop_macro("JSMN_STRICT")
-#pragma pop_macro("JSMN_PARENT_LINKS")
-#pragma GCC diagnostic pop
-
 /* -- grammar -- */
 
-struct insitu__text_scan { /* the strict check: a cursor and where the containers are open */
+/* A value of more bytes than this is long: its end is listed. */
+#define INSITU__TEXT_LONG 128u
+struct insitu__text_long {
+  uint32_t begin, end; /* in the document's text */
+};
+struct insitu__text_scan { /* the strict check: a cursor, and the containers that are open */
   const char *text;
-  uint64_t n, at, tokens;
+  uint64_t n, at;
+  uint64_t begin;     /* of the document's value: blanks may precede it */
   uint64_t is_object; /* bit d: the container at depth d is an object */
   unsigned depth;
-  const char *cause; /* NULL: no error */
+  uint64_t open[INSITU__MAX_JSON_DEPTH]; /* the place of the container at depth d in the list of long values */
+  const char *cause;                     /* NULL: no error */
+  bool no_memory;
+  struct insitu__text_long *list; /* long values, in the order of their beginnings, and all containers that are open */
+  uint64_t n_list, cap_list;
 };
 _Static_assert(INSITU__MAX_JSON_DEPTH <= 64, "one bit of is_object per level");
 
@@ -1534,14 +1481,51 @@ static void insitu__text_scan_space(struct insitu__text_scan *s) {
   while (s->at < s->n && (s->text[s->at] == ' ' || s->text[s->at] == '\n' || s->text[s->at] == '\t' || s->text[s->at] == '\r'))
     s->at++;
 }
+/* Lists the value that begins at the cursor. */
+static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) {
+  if (s->n_list == s->cap_list) {
+    uint64_t cap = s->cap_list + s->cap_list / 2 + 64;
+    struct insitu__text_long *list = (struct insitu__text_long *)insitu__mem_realloc(s->list, cap * sizeof *list);
+    s->no_memory = !list;
+    if (!list) return insitu__text_scan_fail(s, "no memory");
+    s->list = list;
+    s->cap_list = cap;
+  }
+  s->list[s->n_list++] = (struct insitu__text_long){(uint32_t)(begin - s->begin), 0};
+  return true;
+}
 static bool insitu__text_scan_open(struct insitu__text_scan *s, bool object) {
   if (s->depth == INSITU__MAX_JSON_DEPTH) return insitu__text_scan_fail(s, "nested too deeply (INSITU__MAX_JSON_DEPTH)");
+  s->open[s->depth] = s->n_list;
   uint64_t bit = UINT64_C(1) << s->depth++;
   s->is_object = object ? s->is_object | bit : s->is_object & ~bit;
+  return insitu__text_scan_list(s, s->at++);
+}
+/* Behind the end of a listed value: keeps it in the list if it is long. What is inside a short one is short, and was taken out
+ * before: the short one is the last of the list. */
+static void insitu__text_scan_close(struct insitu__text_scan *s, uint64_t place) {
+  uint32_t end = (uint32_t)(s->at - s->begin);
+  if (end - s->list[place].begin > INSITU__TEXT_LONG) s->list[place].end = end;
+  else s->n_list = place;
+}
+/* A string, a number or a word that began at `begin` and ends at the cursor. */
+static bool insitu__text_scan_note(struct insitu__text_scan *s, uint64_t begin) {
+  if (s->at - begin <= INSITU__TEXT_LONG) return true;
+  if (!insitu__text_scan_list(s, begin)) return false;
+  insitu__text_scan_close(s, s->n_list - 1);
+  return true;
+}
+static bool insitu__text_scan_key(struct insitu__text_scan *s) { /* and its colon */
+  uint64_t begin = s->at;
+  int c = insitu__text_scan_peek(s);
+  if (c != '"') return insitu__text_scan_fail(s, c < 0 ? "the text ends inside an object" : "a quoted key is expected here");
+  if (!insitu__text_scan_string(s) || !insitu__text_scan_note(s, begin)) return false;
+  insitu__text_scan_space(s);
+  if (insitu__text_scan_peek(s) != ':') return insitu__text_scan_fail(s, "':' is expected after a key");
   s->at++;
   return true;
 }
-/* The whole document; counts the tokens that jsmn will make. */
+/* The whole document, from its first character that is no blank. */
 static bool insitu__text_scan_document(struct insitu__text_scan *s) {
   enum { VALUE, FIRST, KEY, AFTER } state = VALUE;
   for (;;) {
@@ -1550,53 +1534,45 @@ static bool insitu__text_scan_document(struct insitu__text_scan *s) {
     bool in_object = s->depth && (s->is_object >> (s->depth - 1) & 1);
     bool closes = s->depth && c == (in_object ? '}' : ']');
     if ((state == FIRST || state == AFTER) && closes) {
-      s->depth--;
       s->at++;
+      insitu__text_scan_close(s, s->open[--s->depth]);
       state = AFTER;
     } else if (state == AFTER) {
       if (s->depth == 0) return c < 0 || insitu__text_scan_fail(s, "more text follows the value");
-      if (c != ',')
-        return insitu__text_scan_fail(s, c < 0       ? "the text ends inside an array or object"
-                                         : in_object ? "',' or '}' is expected here"
-                                                     : "',' or ']' is expected here");
+      if (c < 0) return insitu__text_scan_fail(s, "the text ends inside an array or object");
+      if (c != ',') return insitu__text_scan_fail(s, in_object ? "',' or '}' is expected here" : "',' or ']' is expected here");
       s->at++;
       state = in_object ? KEY : VALUE;
+    } else if (state == KEY || (state == FIRST && in_object)) {
+      if (!insitu__text_scan_key(s)) return false;
+      state = VALUE;
+    } else if (c == '{' || c == '[') {
+      if (!insitu__text_scan_open(s, c == '{')) return false;
+      state = FIRST;
     } else {
-      if (++s->tokens > INSITU__MAX_JSON_TOKENS) return insitu__text_scan_fail(s, "too many values (INSITU__MAX_JSON_TOKENS)");
-      if (state == KEY || (state == FIRST && in_object)) {
-        if (c != '"')
-          return insitu__text_scan_fail(s, c < 0 ? "the text ends inside an object" : "a quoted key is expected here");
-        if (!insitu__text_scan_string(s)) return false;
-        insitu__text_scan_space(s);
-        if (insitu__text_scan_peek(s) != ':') return insitu__text_scan_fail(s, "':' is expected after a key");
-        s->at++;
-        state = VALUE;
-      } else if (c == '{' || c == '[') {
-        if (!insitu__text_scan_open(s, c == '{')) return false;
-        state = FIRST;
-      } else {
-        if (!insitu__text_scan_scalar(s)) return false;
-        state = AFTER;
-      }
+      uint64_t begin = s->at;
+      if (!insitu__text_scan_scalar(s) || !insitu__text_scan_note(s, begin)) return false;
+      state = AFTER;
     }
   }
 }
 
 /* -- documents -- */
 
-struct insitu__text_json_token {
-  insitu__text_jsmn_token jsmn; /* a string's range is without its quotes; a key's only child is its value */
-  int skip;                     /* the token after this one and all below it */
-};
+/* A value is known by the place where its text begins; 0 is the document's own value. What follows a value is found by a walk over
+ * its text, whose grammar was checked. So that no walk goes over much text, the ends of long values are listed: 8 bytes each. Of
+ * a list of numbers nothing is kept. The worst document is 64 lists inside each other around 128 bytes, again and again: the list
+ * then takes twice the text. */
 struct insitu__text_json {
-  const char *text; /* borrowed: the caller keeps it until _free */
-  uint64_t bytes;
-  struct insitu__text_json_token *token; /* token 0 is the document's value */
-  int n;
+  const char *text; /* borrowed: the caller keeps it until _free. Begins with the document's value */
+  int n;            /* bytes of the text; 0: nothing was parsed */
+  struct insitu__text_long *list;
+  uint64_t n_list;
 };
+_Static_assert(INSITU__MAX_META <= INT_MAX, "places are ints");
 
 static void insitu__text_json_free(struct insitu__text_json *j) {
-  insitu__mem_free(j->token);
+  insitu__mem_free(j->list);
   memset(j, 0, sizeof *j);
 }
 static insitu_status insitu__text_json_error(const struct insitu__text_scan *s, const char *what, insitu_error *err) {
@@ -1608,25 +1584,6 @@ static insitu_status insitu__text_json_error(const struct insitu__text_scan *s, 
   return insitu__error_set(err, INSITU_E_JSON,
       "%s, line %" PRIu64 ", column %" PRIu64 ": not JSON: %s; check that the file is whole", what, line, column, s->cause);
 }
-/* jsmn needs its tokens side by side, so it fills the front of the block, which is then spread out from its end. */
-static bool insitu__text_json_tokens(struct insitu__text_json *j, unsigned n) {
-  insitu__text_jsmn_parser parser;
-  insitu__text_jsmn_token *packed = (insitu__text_jsmn_token *)(void *)j->token;
-  insitu__text_jsmn_init(&parser);
-  if (insitu__text_jsmn_parse(&parser, j->text, (size_t)j->bytes, packed, n) != (int)n) return false;
-  for (int i = (int)n - 1; i >= 0; i--) {
-    insitu__text_jsmn_token token;
-    memcpy(&token, packed + i, sizeof token);
-    memcpy(&j->token[i].jsmn, &token, sizeof token);
-    j->token[i].skip = i + 1;
-  }
-  for (int i = (int)n - 1; i > 0; i--) { /* children come after their parent */
-    struct insitu__text_json_token *parent = &j->token[j->token[i].jsmn.parent];
-    if (parent->skip < j->token[i].skip) parent->skip = j->token[i].skip;
-  }
-  j->n = (int)n;
-  return true;
-}
 /* Borrows text; `what` names the document in messages. */
 static insitu_status insitu__text_json_parse(
     struct insitu__text_json *j, const char *text, uint64_t n, const char *what, insitu_error *err) {
@@ -1635,69 +1592,126 @@ static insitu_status insitu__text_json_parse(
     return insitu__error_set(err, INSITU_E_JSON, "%s: %" PRIu64 " bytes are more than INSITU__MAX_META (%u); define it larger",
         what, n, INSITU__MAX_META);
   struct insitu__text_scan scan = {.text = text, .n = n};
-  if (!insitu__text_scan_document(&scan)) return insitu__text_json_error(&scan, what, err);
-  j->text = text;
-  j->bytes = n;
-  j->token = (struct insitu__text_json_token *)insitu__mem_alloc(scan.tokens, sizeof *j->token);
-  if (!j->token)
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "%s: no memory for %" PRIu64 " JSON values; give the process more memory", what, scan.tokens);
-  if (insitu__text_json_tokens(j, (unsigned)scan.tokens)) return INSITU_OK;
-  insitu__text_json_free(j);
-  return insitu__error_set(
-      err, INSITU_E_JSON, "%s: not JSON: jsmn and the grammar check disagree; please report the document", what);
+  insitu__text_scan_space(&scan);
+  scan.begin = scan.at;
+  if (!insitu__text_scan_document(&scan)) {
+    insitu__mem_free(scan.list);
+    if (!scan.no_memory) return insitu__text_json_error(&scan, what, err);
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "%s: no memory for the structure of %" PRIu64 " bytes of JSON; give the process more memory", what, n);
+  }
+  j->text = text + scan.begin;
+  j->n = (int)(n - scan.begin);
+  j->list = scan.list;
+  j->n_list = scan.n_list;
+  return INSITU_OK;
 }
 
-static bool insitu__text_json_is(const struct insitu__text_json *j, int token, insitu__text_jsmn_type type) {
-  return token >= 0 && token < j->n && j->token[token].jsmn.type == type;
+static char insitu__text_json_at(const struct insitu__text_json *j, int at) { /* 0 outside of the text */
+  return at >= 0 && at < j->n ? j->text[at] : 0;
 }
-static bool insitu__text_json_is_string(const struct insitu__text_json *j, int token) {
-  return insitu__text_json_is(j, token, INSITU__TEXT_JSMN_STRING);
+static bool insitu__text_json_is_string(const struct insitu__text_json *j, int value) {
+  return insitu__text_json_at(j, value) == '"';
 }
-static bool insitu__text_json_is_object(const struct insitu__text_json *j, int token) {
-  return insitu__text_json_is(j, token, INSITU__TEXT_JSMN_OBJECT);
+static bool insitu__text_json_is_object(const struct insitu__text_json *j, int value) {
+  return insitu__text_json_at(j, value) == '{';
 }
-static bool insitu__text_json_is_array(const struct insitu__text_json *j, int token) {
-  return insitu__text_json_is(j, token, INSITU__TEXT_JSMN_ARRAY);
+static bool insitu__text_json_is_array(const struct insitu__text_json *j, int value) {
+  return insitu__text_json_at(j, value) == '[';
 }
-/* The text of a value; a string's with its quotes. NULL when token is -1. */
-static const char *insitu__text_json_span(const struct insitu__text_json *j, int token, uint64_t *n) {
+/* A number or a word. */
+static bool insitu__text_json_is_plain(const struct insitu__text_json *j, int value) {
+  char c = insitu__text_json_at(j, value);
+  return c && c != '"' && c != '{' && c != '[';
+}
+/* The end of a long value; 0: the value is not long. */
+static int insitu__text_json_long_end(const struct insitu__text_json *j, int at) {
+  uint64_t lo = 0, hi = j->n_list;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (j->list[mid].begin < (uint32_t)at) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo < j->n_list && j->list[lo].begin == (uint32_t)at ? (int)j->list[lo].end : 0;
+}
+static int insitu__text_json_string_end(const struct insitu__text_json *j, int at) {
+  int i = at + 1;
+  while (j->text[i] != '"') {
+    if (i - at > (int)INSITU__TEXT_LONG) return insitu__text_json_long_end(j, at);
+    i += j->text[i] == '\\' ? 2 : 1;
+  }
+  return i + 1;
+}
+static bool insitu__text_json_blank(char c) {
+  return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+static int insitu__text_json_space(const struct insitu__text_json *j, int at) { /* behind the blanks at `at` */
+  while (at < j->n && insitu__text_json_blank(j->text[at])) at++;
+  return at;
+}
+/* Behind the value at `at`. */
+static int insitu__text_json_end(const struct insitu__text_json *j, int at) {
+  if (j->text[at] == '"') return insitu__text_json_string_end(j, at);
+  if (insitu__text_json_is_plain(j, at)) {
+    for (int i = at; i < j->n; i++) {
+      char c = j->text[i];
+      if (c == ',' || c == ']' || c == '}' || insitu__text_json_blank(c)) return i;
+      if (i - at > (int)INSITU__TEXT_LONG) return insitu__text_json_long_end(j, at);
+    }
+    return j->n;
+  }
+  int i = insitu__text_json_long_end(j, at), depth = 0;
+  if (i) return i;
+  i = at;
+  do {
+    char c = j->text[i];
+    depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+    i = c == '"' ? insitu__text_json_string_end(j, i) : i + 1;
+  } while (depth);
+  return i;
+}
+/* The text of a value; a string's with its quotes. NULL when value is -1. */
+static const char *insitu__text_json_span(const struct insitu__text_json *j, int value, uint64_t *n) {
   *n = 0;
-  if (token < 0 || token >= j->n) return NULL;
-  const insitu__text_jsmn_token *t = &j->token[token].jsmn;
-  int quotes = t->type == INSITU__TEXT_JSMN_STRING;
-  *n = (uint64_t)(t->end - t->start + 2 * quotes);
-  return j->text + t->start - quotes;
+  if (!insitu__text_json_at(j, value)) return NULL;
+  *n = (uint64_t)(insitu__text_json_end(j, value) - value);
+  return j->text + value;
 }
-static bool insitu__text_json_is_word(const struct insitu__text_json *j, int token, const char *word) {
-  uint64_t n;
-  const char *span = insitu__text_json_span(j, token, &n);
-  return span && n == strlen(word) && memcmp(span, word, n) == 0;
+static bool insitu__text_json_is_word(const struct insitu__text_json *j, int value, const char *word) {
+  uint64_t n = strlen(word);
+  return insitu__text_json_is_plain(j, value) && (uint64_t)(j->n - value) >= n && !memcmp(j->text + value, word, n);
 }
-static bool insitu__text_json_is_null(const struct insitu__text_json *j, int token) {
-  return insitu__text_json_is_word(j, token, "null");
+static bool insitu__text_json_is_null(const struct insitu__text_json *j, int value) {
+  return insitu__text_json_is_word(j, value, "null");
 }
-static bool insitu__text_json_is_true(const struct insitu__text_json *j, int token) {
-  return insitu__text_json_is_word(j, token, "true");
+static bool insitu__text_json_is_true(const struct insitu__text_json *j, int value) {
+  return insitu__text_json_is_word(j, value, "true");
 }
-static bool insitu__text_json_is_false(const struct insitu__text_json *j, int token) {
-  return insitu__text_json_is_word(j, token, "false");
+static bool insitu__text_json_is_false(const struct insitu__text_json *j, int value) {
+  return insitu__text_json_is_word(j, value, "false");
 }
 
-/* Iteration: `for (t = _first(j, c); t >= 0; t = _next(j, c, t))`. In an object t is a key and _value(j, t) its value. */
+/* Iteration: `for (t = _first(j, c); t >= 0; t = _next(j, t))`. In an object t is a key and _value(j, t) its value. */
 static int insitu__text_json_first(const struct insitu__text_json *j, int container) {
   if (!insitu__text_json_is_object(j, container) && !insitu__text_json_is_array(j, container)) return -1;
-  return j->token[container].jsmn.size ? container + 1 : -1;
-}
-static int insitu__text_json_next(const struct insitu__text_json *j, int container, int current) {
-  int next = j->token[current].skip;
-  return next < j->token[container].skip ? next : -1;
+  int at = insitu__text_json_space(j, container + 1);
+  return j->text[at] == '}' || j->text[at] == ']' ? -1 : at;
 }
 static int insitu__text_json_value(const struct insitu__text_json *j, int key) {
-  return key >= 0 && key + 1 < j->n ? key + 1 : -1;
+  if (!insitu__text_json_is_string(j, key)) return -1;
+  int at = insitu__text_json_space(j, insitu__text_json_end(j, key));
+  return insitu__text_json_at(j, at) == ':' ? insitu__text_json_space(j, at + 1) : -1;
 }
-static int insitu__text_json_size(const struct insitu__text_json *j, int token) { /* elements or members; 0 for a scalar */
-  return insitu__text_json_is_object(j, token) || insitu__text_json_is_array(j, token) ? j->token[token].jsmn.size : 0;
+static int insitu__text_json_next(const struct insitu__text_json *j, int current) {
+  int value = insitu__text_json_value(j, current), at = insitu__text_json_end(j, value < 0 ? current : value);
+  at = insitu__text_json_space(j, at);
+  return insitu__text_json_at(j, at) == ',' ? insitu__text_json_space(j, at + 1) : -1;
+}
+/* Elements or members; 0 for a scalar. Walks over all of them. */
+static int insitu__text_json_size(const struct insitu__text_json *j, int value) {
+  int n = 0;
+  for (int t = insitu__text_json_first(j, value); t >= 0; t = insitu__text_json_next(j, t)) n++;
+  return n;
 }
 
 static unsigned insitu__text_json_unit(const char **p) { /* the 16-bit unit after "\u", whose digits were checked */
@@ -1713,8 +1727,9 @@ static unsigned insitu__text_put_code(uint32_t code, char out[4]) {
   for (unsigned i = 1; i <= more; i++) out[i] = (char)(0x80 | (code >> 6 * (more - i) & 0x3F));
   return more + 1;
 }
-/* Decodes one character of a string's inside into UTF-8 and returns its bytes. Half a surrogate pair becomes U+FFFD. */
-static unsigned insitu__text_json_char(const char **p, const char *end, char out[4]) {
+/* Decodes one character of a string's inside into UTF-8 and returns its bytes. Half a surrogate pair becomes U+FFFD. The closing
+ * quote is not inside, and nothing behind it is looked at. */
+static unsigned insitu__text_json_char(const char **p, char out[4]) {
   static const char plain[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
   out[0] = *(*p)++;
   if (out[0] != '\\') return 1;
@@ -1724,7 +1739,7 @@ static unsigned insitu__text_json_char(const char **p, const char *end, char out
     return 1;
   }
   unsigned code = insitu__text_json_unit(p);
-  if (code >= 0xD800 && code < 0xDC00 && end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u') {
+  if (code >= 0xD800 && code < 0xDC00 && (*p)[0] == '\\' && (*p)[1] == 'u') {
     const char *low_at = *p + 2;
     unsigned low = insitu__text_json_unit(&low_at);
     if (low >= 0xDC00 && low < 0xE000) {
@@ -1764,11 +1779,11 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
 /* Decodes into buf, NUL-terminated, and returns the length; -1: not a string, or does not fit. */
 static int64_t insitu__text_json_bytes(const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
   if (!insitu__text_json_is_string(j, token) || cap == 0) return -1;
-  const char *p = j->text + j->token[token].jsmn.start, *end = j->text + j->token[token].jsmn.end;
+  const char *p = j->text + token + 1;
   uint64_t n = 0;
-  while (p < end) {
+  while (*p != '"') {
     char c[4];
-    unsigned bytes = insitu__text_json_char(&p, end, c);
+    unsigned bytes = insitu__text_json_char(&p, c);
     if (cap - n <= bytes) return -1;
     memcpy(buf + n, c, bytes);
     n += bytes;
@@ -1783,11 +1798,11 @@ static int64_t insitu__text_json_string(const struct insitu__text_json *j, int t
 }
 static bool insitu__text_json_equals(const struct insitu__text_json *j, int token, const char *literal) {
   if (!insitu__text_json_is_string(j, token)) return false;
-  const char *p = j->text + j->token[token].jsmn.start, *end = j->text + j->token[token].jsmn.end;
+  const char *p = j->text + token + 1;
   uint64_t left = strlen(literal);
-  while (p < end) {
+  while (*p != '"') {
     char c[4];
-    unsigned bytes = insitu__text_json_char(&p, end, c);
+    unsigned bytes = insitu__text_json_char(&p, c);
     if (bytes > left || memcmp(literal, c, bytes)) return false;
     literal += bytes;
     left -= bytes;
@@ -1798,13 +1813,76 @@ static bool insitu__text_json_equals(const struct insitu__text_json *j, int toke
 static int insitu__text_json_get(const struct insitu__text_json *j, int object, const char *key) {
   int found = -1;
   if (!insitu__text_json_is_object(j, object)) return -1;
-  for (int t = insitu__text_json_first(j, object); t >= 0; t = insitu__text_json_next(j, object, t))
+  for (int t = insitu__text_json_first(j, object); t >= 0; t = insitu__text_json_next(j, t))
     if (insitu__text_json_equals(j, t, key)) found = insitu__text_json_value(j, t);
   return found;
 }
 
+/* An index of an object with many members, so that looking each of them up is not quadratic: their keys, sorted. 8 bytes each. */
+struct insitu__text_index {
+  const char **key; /* at their quotes, in the text of the document */
+  uint64_t n;
+};
+struct insitu__text_key { /* reads a string's bytes one by one */
+  const char *at;
+  char c[4];
+  unsigned i, n;
+};
+static int insitu__text_key_byte(struct insitu__text_key *k) { /* -1: the string is over */
+  if (k->i == k->n) {
+    if (*k->at == '"') return -1;
+    k->n = insitu__text_json_char(&k->at, k->c);
+    k->i = 0;
+  }
+  return (unsigned char)k->c[k->i++];
+}
+/* Of equal keys the one that comes first in the text is less. */
+static int insitu__text_index_compare(const void *x, const void *y) {
+  const char *const *px = (const char *const *)x, *const *py = (const char *const *)y;
+  struct insitu__text_key a = {.at = *px + 1}, b = {.at = *py + 1};
+  for (;;) {
+    int p = insitu__text_key_byte(&a), q = insitu__text_key_byte(&b);
+    if (p != q) return p < q ? -1 : 1;
+    if (p < 0) return (*px > *py) - (*px < *py);
+  }
+}
+/* Whether the key at `at` comes behind `name`. */
+static bool insitu__text_index_behind(const char *at, const char *name) {
+  struct insitu__text_key k = {.at = at + 1};
+  for (;; name++) {
+    int p = insitu__text_key_byte(&k), q = *name ? (unsigned char)*name : -1;
+    if (p != q) return p > q;
+    if (p < 0) return false;
+  }
+}
+static void insitu__text_index_free(struct insitu__text_index *x) {
+  insitu__mem_free(x->key);
+  memset(x, 0, sizeof *x);
+}
+/* False: no memory. x was zeroed. */
+static bool insitu__text_index_init(struct insitu__text_index *x, const struct insitu__text_json *j, int object) {
+  uint64_t n = (uint64_t)insitu__text_json_size(j, object);
+  x->key = (const char **)insitu__mem_alloc(n, sizeof *x->key);
+  if (!x->key) return false;
+  for (int t = insitu__text_json_first(j, object); t >= 0; t = insitu__text_json_next(j, t)) x->key[x->n++] = j->text + t;
+  if (n) qsort(x->key, (size_t)n, sizeof *x->key, insitu__text_index_compare);
+  return true;
+}
+/* As insitu__text_json_get of that object. */
+static int insitu__text_index_get(const struct insitu__text_index *x, const struct insitu__text_json *j, const char *key) {
+  uint64_t lo = 0, hi = x->n;
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (insitu__text_index_behind(x->key[mid], key)) hi = mid;
+    else lo = mid + 1;
+  }
+  if (!lo) return -1;
+  int t = (int)(x->key[lo - 1] - j->text);
+  return insitu__text_json_equals(j, t, key) ? insitu__text_json_value(j, t) : -1;
+}
+
 static bool insitu__text_json_u64(const struct insitu__text_json *j, int token, uint64_t *value) { /* digits only */
-  if (!insitu__text_json_is(j, token, INSITU__TEXT_JSMN_PRIMITIVE)) return false;
+  if (!insitu__text_json_is_plain(j, token)) return false;
   uint64_t n, v = 0;
   const char *p = insitu__text_json_span(j, token, &n);
   for (uint64_t i = 0; i < n; i++)
@@ -1814,7 +1892,7 @@ static bool insitu__text_json_u64(const struct insitu__text_json *j, int token, 
   return true;
 }
 static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, int64_t *value) { /* digits and a sign only */
-  if (!insitu__text_json_is(j, token, INSITU__TEXT_JSMN_PRIMITIVE)) return false;
+  if (!insitu__text_json_is_plain(j, token)) return false;
   uint64_t n;
   int64_t v = 0;
   const char *p = insitu__text_json_span(j, token, &n);
@@ -1832,7 +1910,7 @@ static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, 
 static bool insitu__text_json_double(const struct insitu__text_json *j, int token, double *value) {
   char buf[INSITU__MAX_JSON_NUMBER];
   uint64_t n;
-  if (!insitu__text_json_is(j, token, INSITU__TEXT_JSMN_PRIMITIVE)) return false;
+  if (!insitu__text_json_is_plain(j, token)) return false;
   const char *p = insitu__text_json_span(j, token, &n);
   if (n >= sizeof buf || p[0] == 't' || p[0] == 'f' || p[0] == 'n') return false;
   bool negative = p[0] == '-';
@@ -9049,7 +9127,7 @@ static insitu_status insitu__codec_read_packbits(const struct insitu__codec_read
 
 /* A key that the specification of these codecs does not know makes their metadata invalid. */
 static insitu_status insitu__codec_only(const struct insitu__codec_reading *r, const char *const *known, int n) {
-  for (int t = insitu__text_json_first(r->j, r->config); t >= 0; t = insitu__text_json_next(r->j, r->config, t)) {
+  for (int t = insitu__text_json_first(r->j, r->config); t >= 0; t = insitu__text_json_next(r->j, t)) {
     char key[64];
     int i = 0;
     while (i < n && !insitu__text_json_equals(r->j, t, known[i])) i++;
@@ -9109,13 +9187,13 @@ static insitu_status insitu__codec_read_map(const struct insitu__codec_reading *
   if (list < 0) return INSITU_OK;
   if (!insitu__text_json_is_array(r->j, list))
     return insitu__codec_bad(r, INSITU_E_FORMAT, "scalar_map", "'decode' must be a list of pairs");
-  for (int t = insitu__text_json_first(r->j, list); t >= 0; t = insitu__text_json_next(r->j, list, t), cast->n++) {
+  for (int t = insitu__text_json_first(r->j, list); t >= 0; t = insitu__text_json_next(r->j, t), cast->n++) {
     int from = insitu__text_json_first(r->j, t);
     if (cast->n == INSITU__MAX_SCALAR_MAP)
       return insitu__codec_bad(r, INSITU_E_UNSUPPORTED, "scalar_map", "more entries than INSITU__MAX_SCALAR_MAP");
     if (!insitu__text_json_is_array(r->j, t) || insitu__text_json_size(r->j, t) != 2 ||
         !insitu__codec_read_scalar(r->j, from, r->out->from.dtype, &cast->from[cast->n]) ||
-        !insitu__codec_read_scalar(r->j, insitu__text_json_next(r->j, t, from), r->out->to.dtype, &cast->to[cast->n]))
+        !insitu__codec_read_scalar(r->j, insitu__text_json_next(r->j, from), r->out->to.dtype, &cast->to[cast->n]))
       return insitu__codec_bad(
           r, INSITU_E_FORMAT, "scalar_map", "'decode' must be a list of pairs, a value of data_type and one of the array's type");
   }
@@ -13845,7 +13923,7 @@ static insitu_status insitu__zarr_extents(
   if (insitu__text_json_size(r->j, token) > INSITU__MAX_DIMS)
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, key, token, "more dimensions than INSITU__MAX_DIMS");
   *n = 0;
-  for (int t = insitu__text_json_first(r->j, token); t >= 0; t = insitu__text_json_next(r->j, token, t), ++*n)
+  for (int t = insitu__text_json_first(r->j, token); t >= 0; t = insitu__text_json_next(r->j, t), ++*n)
     if (!insitu__text_json_u64(r->j, t, &extent[*n]) || extent[*n] < least || extent[*n] > INT64_MAX)
       return insitu__zarr_bad(
           r, INSITU_E_FORMAT, key, token, least ? "each must be a positive integer" : "each must be an integer, 0 or more");
@@ -13930,7 +14008,7 @@ static bool insitu__zarr_dim_names(
   char name[INSITU__MAX_DIM_NAME];
   unsigned i = 0;
   if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) != (int)r->a->axes) return false;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t), i++) {
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t), i++) {
     if (insitu__text_json_is_null(j, t)) continue;
     int64_t n = insitu__text_json_string(j, t, name, sizeof name);
     if (n < 0) return false;
@@ -14115,7 +14193,7 @@ static int64_t insitu__zarr_fill_bytes(const struct insitu__zarr_reader *r, int 
   const char *text = insitu__text_json_span(r->j, token, &n);
   if (insitu__text_json_is_string(r->j, token)) return n < 2 ? -1 : insitu__text_base64(text + 1, n - 2, out, cap);
   if (!insitu__text_json_is_array(r->j, token)) return -1;
-  for (int t = insitu__text_json_first(r->j, token); t >= 0; t = insitu__text_json_next(r->j, token, t)) {
+  for (int t = insitu__text_json_first(r->j, token); t >= 0; t = insitu__text_json_next(r->j, t)) {
     if ((uint64_t)used == cap || !insitu__text_json_u64(r->j, t, &byte) || byte > 255) return -1;
     out[used++] = (unsigned char)byte;
   }
@@ -14185,7 +14263,7 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
   if (pair) {
     int re = insitu__text_json_first(r->j, token);
     ok = insitu__text_json_size(r->j, token) == 2 && insitu__zarr_fill_scalar(r, re, size, a->fill) &&
-         insitu__zarr_fill_scalar(r, insitu__text_json_next(r->j, token, re), size, a->fill + size);
+         insitu__zarr_fill_scalar(r, insitu__text_json_next(r->j, re), size, a->fill + size);
   } else ok = insitu__zarr_fill_scalar(r, token, size, a->fill);
   if (!ok) return insitu__zarr_bad(r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
   a->fill_is_nan = a->dtype >> 8 >= 2 && a->dtype != INSITU_BOOL &&
@@ -14341,7 +14419,7 @@ static insitu_status insitu__zarr_v2_codecs(
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "filters", filters, "a list or null is needed");
   if (insitu__text_json_size(r->j, filters) > INSITU__MAX_CODECS)
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "filters", filters, "more than INSITU__MAX_CODECS");
-  for (int t = insitu__text_json_first(r->j, filters); t >= 0; t = insitu__text_json_next(r->j, filters, t)) filter[n++] = t;
+  for (int t = insitu__text_json_first(r->j, filters); t >= 0; t = insitu__text_json_next(r->j, t)) filter[n++] = t;
   while (status == INSITU_OK && n > 0) status = insitu__zarr_v2_codec(r, "filters", filter[--n]);
   return status < 0 ? status : insitu__zarr_v2_fit(r);
 }
@@ -14426,7 +14504,7 @@ static bool insitu__zarr_may_ignore(const struct insitu__text_json *j, int token
 }
 /* The first key that is not known and must be understood, -1 when there is none. */
 static int insitu__zarr_unknown_key(const struct insitu__text_json *j, int node, const char *const *known, int n) {
-  for (int t = insitu__text_json_first(j, node); t >= 0; t = insitu__text_json_next(j, node, t)) {
+  for (int t = insitu__text_json_first(j, node); t >= 0; t = insitu__text_json_next(j, t)) {
     int i = 0;
     while (i < n && !insitu__text_json_equals(j, t, known[i])) i++;
     if (i == n && !insitu__zarr_may_ignore(j, insitu__text_json_value(j, t))) return t;
@@ -14616,7 +14694,7 @@ static insitu_status insitu__zarr_v3_transpose(
   bool fortran = insitu__text_json_equals(r->j, order, "F");
   for (; fortran && n < r->a->ndim; n++) permuted[n] = before[r->a->ndim - 1 - n];
   for (int t = insitu__text_json_is_array(r->j, order) ? insitu__text_json_first(r->j, order) : -1; t >= 0;
-       t = insitu__text_json_next(r->j, order, t), n++) {
+       t = insitu__text_json_next(r->j, t), n++) {
     if (n >= r->a->ndim || !insitu__text_json_u64(r->j, t, &axis) || axis >= r->a->ndim || (seen >> axis & 1))
       return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the transpose's order must be a permutation of the axes");
     seen |= UINT64_C(1) << axis;
@@ -14650,7 +14728,7 @@ static insitu_status insitu__zarr_v3_shard_index(
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "the shard's index_location must be \"start\" or \"end\"");
   if (!insitu__text_json_is_array(r->j, codecs))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codec, "a shard needs a list of index_codecs");
-  for (int t = insitu__text_json_first(r->j, codecs); t >= 0; t = insitu__text_json_next(r->j, codecs, t), number++) {
+  for (int t = insitu__text_json_first(r->j, codecs); t >= 0; t = insitu__text_json_next(r->j, t), number++) {
     char name[64];
     int inner, endian;
     if (!insitu__zarr_extension(r, t, name, sizeof name, &inner))
@@ -14745,7 +14823,7 @@ static insitu_status insitu__zarr_v3_codec_list(const struct insitu__zarr_reader
   if (!insitu__text_json_is_array(r->j, codecs))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codecs, "a list is needed");
   for (unsigned i = 0; i < r->a->ndim; i++) r->order[i] = i;
-  for (int t = insitu__text_json_first(r->j, codecs); t >= 0 && status == INSITU_OK; t = insitu__text_json_next(r->j, codecs, t))
+  for (int t = insitu__text_json_first(r->j, codecs); t >= 0 && status == INSITU_OK; t = insitu__text_json_next(r->j, t))
     status = insitu__zarr_v3_codec(r, t, c);
   if (status == INSITU_OK && !c->is_bytes)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "codecs", codecs, "none of them makes bytes of the array ('bytes')");
@@ -14881,22 +14959,32 @@ static insitu_status insitu__zarr_json2(
   struct insitu__text_json j = {0};
   insitu_status status = insitu__text_json_parse(&j, (const char *)bytes, n, "json2", err);
   if (status < 0) return status;
-  int items = insitu__text_json_size(&j, 0) - 2, t = insitu__text_json_first(&j, 0), end = t;
+  int left = insitu__text_json_size(&j, 0) - 2, t = insitu__text_json_first(&j, 0), up[INSITU__MAX_JSON_DEPTH], depth = 0;
+  bool fits = true;
   uint64_t found = 0, span;
   char *text = (char *)insitu__mem_alloc(n + 1, 1);
   if (!text) status = insitu__error_set(err, INSITU_E_NOMEM, "json2: no memory for strings; give the process more memory");
-  for (int i = 0; i < items && end >= 0; i++) end = insitu__text_json_next(&j, 0, end);
-  if (status >= 0 && (!insitu__text_json_is_array(&j, 0) || items < 0 || end < 0))
+  if (status >= 0 && (!insitu__text_json_is_array(&j, 0) || left < 0))
     status = insitu__error_set(err, INSITU_E_CORRUPT, "json2: not a list with a type and a shape at its end; " INSITU__CODEC_BAD);
-  for (; status >= 0 && t < end; t++) { /* tokens are in the order of the text: those inside a list follow it */
-    if (insitu__text_json_is_array(&j, t)) continue;
-    int64_t length = insitu__text_json_bytes(&j, t, text, n + 1);
-    const char *value = length < 0 ? insitu__text_json_span(&j, t, &span) : text;
-    if (length < 0 && insitu__text_json_is_object(&j, t)) found = count; /* refused below */
-    if (found == count) break;
-    status = emit(to, found++, value, length < 0 ? span : (uint64_t)length);
+  while (status >= 0 && fits && left > 0) {
+    int inner = insitu__text_json_is_array(&j, t) ? insitu__text_json_first(&j, t) : -1;
+    if (inner >= 0) { /* the elements of a list take its place */
+      up[depth++] = t;
+      t = inner;
+      continue;
+    }
+    if (!insitu__text_json_is_array(&j, t)) {
+      int64_t length = insitu__text_json_bytes(&j, t, text, n + 1);
+      const char *value = length < 0 ? insitu__text_json_span(&j, t, &span) : text;
+      fits = found < count && !insitu__text_json_is_object(&j, t);
+      if (fits) status = emit(to, found++, value, length < 0 ? span : (uint64_t)length);
+    }
+    int next = insitu__text_json_next(&j, t);
+    while (next < 0 && depth) next = insitu__text_json_next(&j, up[--depth]);
+    left -= !depth; /* an element of the outermost list is done */
+    t = next;
   }
-  if (status >= 0 && (t < end || found != count))
+  if (status >= 0 && (!fits || found != count))
     status = insitu__error_set(err, INSITU_E_CORRUPT, "json2: not the chunk's %" PRIu64 " values; " INSITU__CODEC_BAD, count);
   insitu__mem_free(text);
   insitu__text_json_free(&j);
@@ -14954,10 +15042,12 @@ struct insitu__zarr_group { /* an opened root */
   char *text;                        /* the root's zarr.json or .zmetadata, NULL when there is none */
   struct insitu__text_json doc;      /* of text */
   int nodes;                         /* the object of consolidated nodes in doc, -1: not consolidated */
+  struct insitu__text_index index;   /* of nodes */
   struct insitu__codec_hooks *hooks; /* the user's codecs, borrowed; NULL: none */
 };
 
 static void insitu__zarr_group_free(struct insitu__zarr_group *g) {
+  insitu__text_index_free(&g->index);
   insitu__text_json_free(&g->doc);
   insitu__mem_free(g->text);
   memset(g, 0, sizeof *g);
@@ -14996,6 +15086,12 @@ static insitu_status insitu__zarr_root_json(
   snprintf(what, sizeof what, "store '%.280s', %s", g->store->url, name);
   return insitu__text_json_parse(&g->doc, text, n, what, err);
 }
+static insitu_status insitu__zarr_root_nodes(struct insitu__zarr_group *g, int nodes, insitu_error *err) {
+  g->nodes = nodes;
+  if (insitu__text_index_init(&g->index, &g->doc, nodes)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_NOMEM,
+      "store '%.500s': no memory for an index of its consolidated metadata; give the process more memory", g->store->url);
+}
 static insitu_status insitu__zarr_root_v3(struct insitu__zarr_group *g, insitu_error *err) {
   static const char *const known[] = {"zarr_format", "node_type", "attributes", "consolidated_metadata"};
   const struct insitu__text_json *j = &g->doc;
@@ -15023,8 +15119,8 @@ static insitu_status insitu__zarr_root_v3(struct insitu__zarr_group *g, insitu_e
   if (consolidated < 0 || insitu__text_json_is_null(j, consolidated)) return INSITU_OK;
   if (insitu__text_json_equals(j, insitu__text_json_get(j, consolidated, "kind"), "inline") &&
       insitu__text_json_is_object(j, nodes))
-    g->nodes = nodes;
-  else if (!insitu__zarr_may_ignore(j, consolidated))
+    return insitu__zarr_root_nodes(g, nodes, err);
+  if (!insitu__zarr_may_ignore(j, consolidated))
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s', zarr.json: \"consolidated_metadata\" is not of the kind \"inline\"; consolidate it anew", g->store->url);
   return INSITU_OK;
@@ -15035,12 +15131,13 @@ static insitu_status insitu__zarr_root_v2(struct insitu__zarr_group *g, insitu_e
   if (!insitu__text_json_u64(&g->doc, insitu__text_json_get(&g->doc, 0, "zarr_consolidated_format"), &version) || version != 1)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s', .zmetadata: \"zarr_consolidated_format\" must be 1; consolidate it anew", g->store->url);
-  g->nodes = insitu__text_json_get(&g->doc, 0, "metadata");
-  if (!insitu__text_json_is_object(&g->doc, g->nodes))
+  int nodes = insitu__text_json_get(&g->doc, 0, "metadata");
+  if (!insitu__text_json_is_object(&g->doc, nodes))
     return insitu__error_set(
         err, INSITU_E_FORMAT, "store '%.500s', .zmetadata: \"metadata\" must be an object; consolidate it anew", g->store->url);
-  g->is_array = insitu__text_json_get(&g->doc, g->nodes, ".zarray") >= 0;
-  return INSITU_OK;
+  insitu_status status = insitu__zarr_root_nodes(g, nodes, err);
+  g->is_array = insitu__text_index_get(&g->index, &g->doc, ".zarray") >= 0;
+  return status;
 }
 
 /* Breadth-first over the directories of an archive without consolidated metadata. */
@@ -15185,7 +15282,7 @@ static insitu_status insitu__zarr_names_await(
   }
   if (g->nodes < 0) return insitu__zarr_walk_await(g->store, g->format, INSITU__MAX_NODES, &found, emit, to, err);
   const struct insitu__text_json *j = &g->doc;
-  for (int t = insitu__text_json_first(j, g->nodes); t >= 0; t = insitu__text_json_next(j, g->nodes, t)) {
+  for (int t = insitu__text_json_first(j, g->nodes); t >= 0; t = insitu__text_json_next(j, t)) {
     char path[INSITU__MAX_KEY];
     int64_t n = insitu__text_json_string(j, t, path, sizeof path);
     if (g->format == 2) {
@@ -15247,16 +15344,16 @@ static insitu_status insitu__zarr_array_consolidated(
     struct insitu__zarr_group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   const struct insitu__text_json *j = &g->doc;
   if (g->format == 3) {
-    int node = path[0] ? insitu__text_json_get(j, g->nodes, path) : j->n ? 0 : -1;
+    int node = path[0] ? insitu__text_index_get(&g->index, j, path) : j->n ? 0 : -1;
     if (!insitu__text_json_equals(j, insitu__text_json_get(j, node, "node_type"), "array")) return INSITU_E_NOTFOUND;
     return insitu__zarr_from_v3(a, path, j, node, g->hooks, err);
   }
   char key[INSITU__MAX_KEY];
   if (!insitu__zarr_join(key, sizeof key, path, ".zarray")) return INSITU_E_NOTFOUND;
-  int node = insitu__text_json_get(j, g->nodes, key);
+  int node = insitu__text_index_get(&g->index, j, key);
   if (node < 0) return INSITU_E_NOTFOUND;
   insitu__zarr_join(key, sizeof key, path, ".zattrs"); /* as long as the key before */
-  return insitu__zarr_from_v2(a, path, j, node, j, insitu__text_json_get(j, g->nodes, key), g->hooks, err);
+  return insitu__zarr_from_v2(a, path, j, node, j, insitu__text_index_get(&g->index, j, key), g->hooks, err);
 }
 static insitu_status insitu__zarr_array_v2_await(
     struct insitu__zarr_group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
@@ -15313,12 +15410,12 @@ static insitu_status insitu__zarr_attributes_await(
   uint64_t n;
   struct insitu__text_json own = {0};
   const struct insitu__text_json *j = &g->doc;
-  int node = path[0] && g->nodes >= 0 && g->format == 3 ? insitu__text_json_get(j, g->nodes, path) : -1;
+  int node = path[0] && g->nodes >= 0 && g->format == 3 ? insitu__text_index_get(&g->index, j, path) : -1;
   insitu_status status = INSITU_OK;
   *text = NULL;
   if (g->format == 3 && !path[0] && j->n) node = 0;
   if (g->format == 2 && g->nodes >= 0 && insitu__zarr_join(key, sizeof key, path, name))
-    node = insitu__text_json_get(j, g->nodes, key);
+    node = insitu__text_index_get(&g->index, j, key);
   if (node < 0) { /* not consolidated, or added since */
     status = insitu__zarr_fetch_await(g->store, path, name, &document, &n, err);
     if (status == INSITU_E_NOTFOUND) return INSITU_OK;
@@ -15352,7 +15449,7 @@ static bool insitu__zarr_ome_has(const struct insitu__text_json *j, int image, c
   char name[1024], normal[sizeof name];
   int datasets = insitu__text_json_get(j, image, "datasets");
   if (!insitu__text_json_is_array(j, datasets)) return false;
-  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, datasets, t)) {
+  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t)) {
     if (insitu__text_json_string(j, insitu__text_json_get(j, t, "path"), name, sizeof name) <= 0) continue;
     if (insitu__zarr_normalise(name, normal, sizeof normal) && strcmp(normal, path) == 0) return true;
   }
@@ -15378,7 +15475,7 @@ static bool insitu__zarr_ome_axes(const struct insitu__text_json *j, int image, 
   }
   if (!insitu__text_json_is_array(j, axes) || insitu__text_json_size(j, axes) != (int)a->axes) return true;
   unsigned d = 0;
-  for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, axes, t), d++) {
+  for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, t), d++) {
     int word = insitu__text_json_is_object(j, t) ? insitu__text_json_get(j, t, "name") : t; /* 0.3: a string */
     int64_t n = insitu__text_json_string(j, word, name, sizeof name);
     if (n > 0 && !(a->dim[d] = insitu__mem_text(name, (uint64_t)n))) return false;
@@ -15407,7 +15504,7 @@ static insitu_status insitu__zarr_ome_await(struct insitu__zarr_group *g, struct
     bool memory = true, found = false;
     status = text ? insitu__text_json_parse(&j, text, strlen(text), group, err) : INSITU_OK;
     int list = text && status == INSITU_OK ? insitu__zarr_ome_images(&j, 0) : -1;
-    for (int t = list < 0 ? -1 : insitu__text_json_first(&j, list); t >= 0 && !found; t = insitu__text_json_next(&j, list, t)) {
+    for (int t = list < 0 ? -1 : insitu__text_json_first(&j, list); t >= 0 && !found; t = insitu__text_json_next(&j, t)) {
       found = insitu__zarr_ome_has(&j, t, a->path + strlen(group) + (group[0] != 0));
       if (found) memory = insitu__zarr_ome_axes(&j, t, a);
     }
@@ -15537,8 +15634,7 @@ static insitu_status insitu__cf_missing(const struct insitu__cf_reader *r, const
   if (token < 0) return INSITU_OK;
   if (list && (!insitu__text_json_size(r->j, token) || insitu__text_json_size(r->j, token) > most))
     return insitu__cf_bad(r, name, token, most == 1 ? "one value is needed" : "one to four values are needed");
-  for (int t = list ? insitu__text_json_first(r->j, token) : token; t >= 0;
-       t = list ? insitu__text_json_next(r->j, token, t) : -1)
+  for (int t = list ? insitu__text_json_first(r->j, token) : token; t >= 0; t = list ? insitu__text_json_next(r->j, t) : -1)
     if (!insitu__cf_value(r, t, r->cf->missing[r->cf->n_missing++]))
       return insitu__cf_bad(r, name, token, "not a value of this array's dtype");
   return INSITU_OK;
@@ -16910,7 +17006,7 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l, c
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " chunk numbers; give the process more memory", path, n);
   insitu_status s = INSITU_OK;
-  for (int t = insitu__text_json_first(j, list); !s && t >= 0; t = insitu__text_json_next(j, list, t), k++)
+  for (int t = insitu__text_json_first(j, list); !s && t >= 0; t = insitu__text_json_next(j, t), k++)
     if (!insitu__text_json_u64(j, t, &chunk[k]) || chunk[k] >= chunks)
       s = insitu__error_set(err, INSITU_E_SPLIT,
           "open, manifest %s: entry %" PRIu64 " of chunks.%s is no chunk number below %" PRIu64

@@ -151,7 +151,7 @@ for c in $compilers; do
 
   # The declarations bring in nothing but what the compiler and libc have.
   $c -std=c11 -I"$include" -M declare.c 2>&1 | tr ' ' '\n' |
-    grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|openssl|jsmn|stb|curl|pthread\.h|cuda' >log
+    grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|openssl|stb|curl|pthread\.h|cuda' >log
   if [ ! -s log ]; then ok; else bad "$c: headers behind the declarations"; fi
 
   # No macro without the prefix stays defined.
@@ -167,7 +167,7 @@ cross=aarch64-linux-gnu-gcc
 if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
   mkdir headers
   for header in liburing.h liburing lz4.h lz4hc.h lz4frame.h zstd.h zstd_errors.h zlib.h zconf.h libdeflate.h bzlib.h \
-    snappy-c.h jsmn.h stb curl; do
+    snappy-c.h stb curl; do
     for folder in /usr/include /usr/include/"$($gcc -dumpmachine)" /usr/local/include; do
       [ ! -e "$folder/$header" ] || ln -sf "$folder/$header" headers/
     done

@@ -18,7 +18,7 @@ static void owners(const struct insitu__text_json *j, uint64_t samples, uint64_t
   for (uint64_t x = 0; x < samples; x++) owner[x] = -1;
   for (int p = 0; p < 3; p++) {
     int list = insitu__text_json_get(j, lists, insitu__split_names[p]);
-    for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, list, t)) {
+    for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, t)) {
       uint64_t c;
       FUZZ_HOLDS(insitu__text_json_u64(j, t, &c) && c <= (samples - 1) / chunk);
       for (uint64_t x = c * chunk; x < samples && x < (c + 1) * chunk; x++) {

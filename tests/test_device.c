@@ -1839,7 +1839,7 @@ static void test_describe(void **state) {
   if (insitu__text_json_parse(&j, text, n, "describe", &err)) fail_msg("%s: %s", err.message, text);
   int outputs = insitu__text_json_get(&j, insitu__text_json_get(&j, 0, "arrays"), "outputs");
   int t = insitu__text_json_first(&j, outputs);
-  for (int i = 0; i < VARS; i++, t = insitu__text_json_next(&j, outputs, t)) {
+  for (int i = 0; i < VARS; i++, t = insitu__text_json_next(&j, t)) {
     char place[20] = "";
     int at = insitu__text_json_get(&j, t, "place"), device = insitu__text_json_get(&j, t, "device");
     assert_int_equal(at >= 0, word[i] != NULL);

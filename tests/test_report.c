@@ -313,7 +313,7 @@ static int get(const struct json *d, int object, const char *key) {
 }
 static int element(const struct json *d, int list, int n) {
   int t = insitu__text_json_first(&d->j, list);
-  while (n-- > 0) t = insitu__text_json_next(&d->j, list, t);
+  while (n-- > 0) t = insitu__text_json_next(&d->j, t);
   assert_true(t >= 0);
   return t;
 }

@@ -74,7 +74,7 @@ static int64_t integer(struct fixture *f, const char *key) {
 static unsigned list(struct fixture *f, const char *key, const char **out) {
   int array = insitu__text_json_get(&f->json, 0, key);
   unsigned n = 0;
-  for (int t = insitu__text_json_first(&f->json, array); t >= 0; t = insitu__text_json_next(&f->json, array, t))
+  for (int t = insitu__text_json_first(&f->json, array); t >= 0; t = insitu__text_json_next(&f->json, t))
     out[n++] = decoded(f, t);
   return n;
 }
@@ -293,8 +293,8 @@ static void one_v4(struct fixture *f) {
   struct insitu__text_buffer path = {0}, query = {0};
   unsigned n = 0;
   int pairs = insitu__text_json_get(&f->json, 0, "pairs");
-  for (int t = insitu__text_json_first(&f->json, pairs); t >= 0; t = insitu__text_json_next(&f->json, pairs, t), n++) {
-    for (int i = 0, at = insitu__text_json_first(&f->json, t); i < 2; i++, at = insitu__text_json_next(&f->json, t, at))
+  for (int t = insitu__text_json_first(&f->json, pairs); t >= 0; t = insitu__text_json_next(&f->json, t), n++) {
+    for (int i = 0, at = insitu__text_json_first(&f->json, t); i < 2; i++, at = insitu__text_json_next(&f->json, at))
       part[i] = decoded(f, at);
     pair[n] = (struct insitu__sign_pair){part[0], part[1]};
   }

@@ -1,4 +1,4 @@
-/* JSON, growing arrays and buffers, near names, URLs. TEST_BEFORE: the user includes jsmn.h and stb_ds.h before the library, else
+/* JSON, growing arrays and buffers, near names, URLs. TEST_BEFORE: the user includes stb_ds.h before the library, else
  * after. */
 #include <stdlib.h>
 static int allocations_left = -1; /* -1: memory never runs out */
@@ -11,18 +11,15 @@ static void *limited_realloc(void *p, size_t n) {
 #define INSITU_FREE(p) free(p)
 #ifdef TEST_BEFORE
 #define STB_DS_IMPLEMENTATION
-#include <jsmn.h>
 #include <stb/stb_ds.h>
 #endif
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #ifndef TEST_BEFORE
-#if defined(arrput) || defined(stbds_arrput) || defined(STBDS_REALLOC) || defined(JSMN_H) || defined(JSMN_STATIC) ||             \
-    defined(extern)
+#if defined(arrput) || defined(stbds_arrput) || defined(STBDS_REALLOC) || defined(extern)
 #error "a macro of a dependency leaks out of insitubatch.h"
 #endif
 #define STB_DS_IMPLEMENTATION
-#include <jsmn.h>
 #include <stb/stb_ds.h>
 #endif
 #include <setjmp.h>
@@ -35,31 +32,37 @@ static uint64_t next_random(uint64_t *s) { /* splitmix64 */
   return z ^ z >> 31;
 }
 
-/* Parses a copy of exactly n bytes, so that ASan sees a read past the end, and asks every token everything. */
+/* Asks a value, and all below it, everything. */
+static void ask(const struct insitu__text_json *j, int t) {
+  char buf[64];
+  uint64_t u, span;
+  int64_t i;
+  double d;
+  int members = 0, last = t;
+  insitu__text_json_u64(j, t, &u);
+  insitu__text_json_i64(j, t, &i);
+  insitu__text_json_double(j, t, &d);
+  insitu__text_json_string(j, t, buf, 1 + (size_t)(t + 1) % sizeof buf);
+  insitu__text_json_get(j, t, "a");
+  const char *p = insitu__text_json_span(j, t, &span);
+  assert_true(t < 0 ? !p : p == j->text + t && span && t + (int)span <= j->n);
+  for (int c = insitu__text_json_first(j, t); c >= 0; c = insitu__text_json_next(j, c)) {
+    bool object = insitu__text_json_is_object(j, t);
+    int value = object ? insitu__text_json_value(j, c) : c;
+    assert_true(c > last && (!object || (insitu__text_json_is_string(j, c) && value > c)));
+    ask(j, last = value);
+    members++;
+  }
+  assert_int_equal(members, insitu__text_json_size(j, t));
+}
+/* Parses a copy of exactly n bytes, so that ASan sees a read past the end. */
 static insitu_status check(const char *text, size_t n, insitu_error *err) {
-  char *copy = malloc(n ? n : 1), buf[64];
+  char *copy = malloc(n ? n : 1);
   struct insitu__text_json j;
   memcpy(copy, text, n);
   insitu_status status = insitu__text_json_parse(&j, copy, n, "document", err);
-  for (int t = -1; t < j.n; t++) {
-    uint64_t u, span;
-    int64_t i;
-    double d;
-    int members = 0;
-    insitu__text_json_u64(&j, t, &u);
-    insitu__text_json_i64(&j, t, &i);
-    insitu__text_json_double(&j, t, &d);
-    insitu__text_json_string(&j, t, buf, 1 + (size_t)(t + 1) % sizeof buf);
-    insitu__text_json_get(&j, t, "a");
-    const char *p = insitu__text_json_span(&j, t, &span);
-    assert_true(t < 0 || (p >= copy && p + span <= copy + n));
-    for (int c = insitu__text_json_first(&j, t); c >= 0; c = insitu__text_json_next(&j, t, c)) {
-      assert_true(c > t);
-      members++;
-      assert_true(!insitu__text_json_is_object(&j, t) || insitu__text_json_is_string(&j, c));
-    }
-    assert_int_equal(members, insitu__text_json_size(&j, t));
-  }
+  ask(&j, -1);
+  if (!status) ask(&j, 0);
   insitu__text_json_free(&j);
   free(copy);
   return status;
@@ -220,9 +223,9 @@ static void objects(void **state) {
   assert_int_equal(insitu__text_json_get(&j, c, "a"), -1);
   assert_int_equal(insitu__text_json_get(&j, -1, "a"), -1);
   assert_int_equal(insitu__text_json_size(&j, c), 3);
-  int last = insitu__text_json_next(&j, c, insitu__text_json_next(&j, c, insitu__text_json_first(&j, c)));
+  int last = insitu__text_json_next(&j, insitu__text_json_next(&j, insitu__text_json_first(&j, c)));
   assert_true(insitu__text_json_i64(&j, last, &i) && i == 6);
-  assert_int_equal(insitu__text_json_next(&j, c, last), -1);
+  assert_int_equal(insitu__text_json_next(&j, last), -1);
   insitu__text_json_free(&j);
   struct insitu__text_buffer big = {0}; /* a long array of containers: quadratic walking would take minutes */
   int count = 0;
@@ -230,10 +233,88 @@ static void objects(void **state) {
   for (int k = 0; k < 200000; k++) insitu__text_buffer_printf(&big, ",[1,{\"k\":[]}]");
   insitu__text_buffer_printf(&big, "]");
   assert_int_equal(insitu__text_json_parse(&j, big.text, big.n, "", NULL), INSITU_OK);
-  for (int t = insitu__text_json_first(&j, 0); t >= 0; t = insitu__text_json_next(&j, 0, t)) count++;
+  for (int t = insitu__text_json_first(&j, 0); t >= 0; t = insitu__text_json_next(&j, t)) count++;
   assert_int_equal(count, 200001);
   insitu__text_json_free(&j);
   insitu__text_buffer_free(&big);
+}
+
+/* What a document takes beside its text is bounded by the text, whatever it is made of; and the walk over its members stays fast.
+ * Blanks stand before the value, so that places in it are not those in the text. */
+static void structure(void **state) {
+  enum { BYTES = 3000000, DEPTH = INSITU__MAX_JSON_DEPTH - 1, LONG = INSITU__TEXT_LONG };
+  char nest[2 * DEPTH + LONG + 2], text[LONG + 8], number[LONG + 8]; /* nest: lists inside each other around a string */
+  const struct {
+    const char *unit;
+    double most; /* bytes beside each byte of text */
+  } kinds[] = {{"0,", 0}, {"{\"k\":[]},", 0}, {"\"\\\"\",", 0}, {text, 0.1}, {number, 0.1}, {nest, 2}};
+  (void)state;
+  snprintf(text, sizeof text, "\"%0*d\",", LONG, 0);
+  snprintf(number, sizeof number, "1%0*d,", LONG, 0);
+  snprintf(nest, sizeof nest, "%0*d\"%0*d\"%0*d,", DEPTH, 0, LONG - 3, 0, DEPTH, 0);
+  memset(nest, '[', DEPTH);
+  memset(nest + DEPTH + LONG - 1, ']', DEPTH);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    struct insitu__text_buffer b = {0};
+    struct insitu__text_json j;
+    int members = 0, n = 1;
+    uint64_t span;
+    insitu__text_buffer_printf(&b, " \n[");
+    for (; b.n < BYTES; n++) insitu__text_buffer_bytes(&b, kinds[i].unit, strlen(kinds[i].unit));
+    insitu__text_buffer_printf(&b, "7 ] ");
+    assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "document", NULL), INSITU_OK);
+    if (j.n_list * sizeof *j.list > 8 + (uint64_t)(kinds[i].most * (double)b.n))
+      fail_msg("%s: %d long values", kinds[i].unit, (int)j.n_list);
+    int64_t begin = insitu__base_now(), last = 0;
+    for (int t = insitu__text_json_first(&j, 0); t >= 0; t = insitu__text_json_next(&j, t), members++)
+      if (members == n - 1) insitu__text_json_i64(&j, t, &last);
+    assert_int_equal(members, n);
+    assert_int_equal(last, 7);
+    assert_true(insitu__base_now() - begin < INT64_C(3000000000)); /* 20 ms */
+    assert_ptr_equal(insitu__text_json_span(&j, 0, &span), b.text + 2);
+    assert_int_equal(span, b.n - 3);
+    ask(&j, insitu__text_json_first(&j, 0));
+    insitu__text_json_free(&j);
+    insitu__text_buffer_free(&b);
+  }
+}
+
+/* An index gives for every name what the walk gives: the last of equal keys, whatever escapes they are written with. */
+static void indexes(void **state) {
+  static const char *const objects[] = {"{}", "{\"a\":1}", "{\"b\":1,\"a\":2,\"b\":3,\"\\u0062\":{\"b\":0},\"\":4,\"ab\":5}",
+      "{\"a\\u0000b\":1,\"\\ud83d\\ude00\":2,\"\xF0\x9F\x98\x80\":3,\"\\ud83d\":4,\"a\":5}"};
+  static const char *const names[] = {"", "a", "b", "ab", "c", "B", "\xF0\x9F\x98\x80", "\xEF\xBF\xBD", "a\\u0000b", "aa"};
+  struct insitu__text_json j;
+  (void)state;
+  for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
+    struct insitu__text_index x = {0};
+    assert_int_equal(insitu__text_json_parse(&j, objects[i], strlen(objects[i]), "", NULL), INSITU_OK);
+    assert_true(insitu__text_index_init(&x, &j, 0));
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+      assert_int_equal(insitu__text_index_get(&x, &j, names[k]), insitu__text_json_get(&j, 0, names[k]));
+    insitu__text_index_free(&x);
+    insitu__text_json_free(&j);
+  }
+  struct insitu__text_buffer b = {0}; /* each of many: quadratic time would be minutes */
+  insitu__text_buffer_printf(&b, "{\"\":0");
+  for (int i = 0; i < 100000; i++) insitu__text_buffer_printf(&b, ",\"%d\":%d", i * 7919 % 100000, i);
+  insitu__text_buffer_printf(&b, "}");
+  struct insitu__text_index x = {0};
+  assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "", NULL), INSITU_OK);
+  assert_true(insitu__text_index_init(&x, &j, 0));
+  for (int i = 0; i < 100000; i++) {
+    char name[12];
+    int64_t value;
+    snprintf(name, sizeof name, "%d", i * 7919 % 100000);
+    assert_true(insitu__text_json_i64(&j, insitu__text_index_get(&x, &j, name), &value) && value == i);
+  }
+  insitu__text_index_free(&x);
+  allocations_left = 0;
+  assert_false(insitu__text_index_init(&x, &j, 0));
+  allocations_left = -1;
+  insitu__text_index_free(&x);
+  insitu__text_json_free(&j);
+  insitu__text_buffer_free(&b);
 }
 
 static void buffers(void **state) {
@@ -297,13 +378,10 @@ static void arrays(void **state) {
   allocations_left = -1;
   void *huge = NULL;
   assert_false(insitu__array_grow(&huge, UINT64_MAX / 2));
-  int *users = NULL; /* the user's own stb_ds and jsmn still work beside the private ones */
+  int *users = NULL; /* the user's own stb_ds still works beside the private one */
   for (int i = 0; i < 100; i++) arrput(users, i);
   assert_true(arrlen(users) == 100 && users[99] == 99);
   arrfree(users);
-  jsmn_parser parser;
-  jsmn_init(&parser);
-  assert_int_equal(jsmn_parse(&parser, "[1]", 3, NULL, 0), 2);
 }
 
 static void near_names(void **state) {
@@ -363,7 +441,7 @@ static void urls(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(grammar), cmocka_unit_test(damage), cmocka_unit_test(numbers),
-      cmocka_unit_test(strings), cmocka_unit_test(objects), cmocka_unit_test(buffers), cmocka_unit_test(arrays),
-      cmocka_unit_test(near_names), cmocka_unit_test(urls)};
+      cmocka_unit_test(strings), cmocka_unit_test(objects), cmocka_unit_test(structure), cmocka_unit_test(indexes),
+      cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names), cmocka_unit_test(urls)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,14 +41,14 @@ static bool is(int object, const char *key, const char *value) {
 }
 static int array_of(const char *path) { /* the member of "arrays" with this path; -1: none */
   int arrays = at(0, "arrays");
-  for (int t = insitu__text_json_first(&doc, arrays); t >= 0; t = insitu__text_json_next(&doc, arrays, t))
+  for (int t = insitu__text_json_first(&doc, arrays); t >= 0; t = insitu__text_json_next(&doc, t))
     if (is(t, "path", path)) return t;
   return -1;
 }
 static void check_extents(int object, const char *key, int n, const uint64_t *want) {
   int list = at(object, key), k = 0;
   assert_int_equal(insitu__text_json_size(&doc, list), n);
-  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, list, t), k++) {
+  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, t), k++) {
     uint64_t value;
     assert_true(insitu__text_json_u64(&doc, t, &value));
     assert_int_equal(value, want[k]);
@@ -394,7 +394,7 @@ static void test_info_images(void **state) {
   assert_int_equal(run_tool("info %s --json", root), 0);
   parse();
   int groups = at(0, "groups"), found = 0;
-  for (int t = insitu__text_json_first(&doc, groups); t >= 0; t = insitu__text_json_next(&doc, groups, t)) {
+  for (int t = insitu__text_json_first(&doc, groups); t >= 0; t = insitu__text_json_next(&doc, t)) {
     int list = insitu__text_json_get(&doc, t, "multiscales"), image = insitu__text_json_first(&doc, list);
     if (list < 0) continue;
     int set = at(image, "datasets"), dataset = insitu__text_json_first(&doc, set);
@@ -402,7 +402,7 @@ static void test_info_images(void **state) {
       assert_true(is(image, "name", "first") && is(image, "version", "0.4"));
       assert_int_equal(insitu__text_json_size(&doc, at(image, "axes")), 2);
       check_image(dataset, "A/1/0", "float32", "[0.5, 2]");
-      check_image(insitu__text_json_next(&doc, set, dataset), "A/1/1", NULL, "null");
+      check_image(insitu__text_json_next(&doc, dataset), "A/1/1", NULL, "null");
     } else check_image(dataset, "A/2/0", "int16", "null");
     found++;
   }
@@ -516,7 +516,7 @@ static void test_verify_bad(void **state) {
   for (int i = 0; i < 4; i++) {
     int list = at(array_of(bad[i].array), "bad_chunks"), t = insitu__text_json_first(&doc, list);
     assert_int_equal(insitu__text_json_size(&doc, list), 2);
-    if (i % 2) t = insitu__text_json_next(&doc, list, t);
+    if (i % 2) t = insitu__text_json_next(&doc, t);
     snprintf(path, sizeof path, "%s/c/%d/0", bad[i].array, (int)bad[i].chunk);
     assert_true(is(t, "key", path));
     assert_true(is(t, "status", i == 3 ? "INSITU_E_IO" : "INSITU_E_CORRUPT"));
@@ -551,7 +551,7 @@ static void test_doctor(void **state) {
   assert_int_equal(run_tool("doctor %s --json", WINDS), 0);
   parse();
   int list = at(0, "checks"), t = insitu__text_json_first(&doc, list);
-  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++, t = insitu__text_json_next(&doc, list, t)) {
+  for (size_t i = 0; i < sizeof checks / sizeof *checks; i++, t = insitu__text_json_next(&doc, t)) {
     assert_true(t >= 0);
     if (!is(t, "check", checks[i])) fail_msg("check %d is not '%s':\n%s", (int)i, checks[i], run_out);
     assert_false(is(t, "status", "problem"));

@@ -424,7 +424,7 @@ static void test_cat_batch(void **state) {
         parse();
         assert_int_equal(insitu__text_json_size(&doc, get(0, "sample_indices")), b->rows);
         int t = insitu__text_json_first(&doc, get(0, "sample_indices"));
-        for (uint64_t r = 0; r < b->rows; r++, t = insitu__text_json_next(&doc, get(0, "sample_indices"), t)) {
+        for (uint64_t r = 0; r < b->rows; r++, t = insitu__text_json_next(&doc, t)) {
           int64_t anchor;
           assert_true(insitu__text_json_i64(&doc, t, &anchor));
           assert_int_equal(anchor, b->sample_indices[r]);

@@ -464,7 +464,7 @@ static void tool_json_token(struct tool_json_out *j, const char *key, const stru
     return;
   }
   tool_json_open(j, key, object, !object);
-  for (int t = insitu__text_json_first(doc, token); t >= 0; t = insitu__text_json_next(doc, token, t)) {
+  for (int t = insitu__text_json_first(doc, token); t >= 0; t = insitu__text_json_next(doc, t)) {
     if (!object) {
       tool_json_token(j, NULL, doc, t);
       continue;
@@ -529,8 +529,20 @@ static insitu_status tool_archive_run(struct tool_archive_call *call, void (*fn)
   if (insitu__reactor_call(&call->archive->reactor, fn, call) == INSITU_OK) return call->status;
   return insitu__error_set(call->err, INSITU_E_NOMEM, "no memory for a coroutine");
 }
+/* Arrays, and groups, of one archive that are looked at. Each takes 6 KB of memory, and 30 bytes of metadata can claim one. */
+enum { TOOL_MAX_NODES = 1 << 16 };
+/* Says once that there are more. */
+static void tool_archive_too_many(struct tool_archive *a, const char *what) {
+  insitu__error_set(&a->list_error, INSITU_E_UNSUPPORTED,
+      "store '%.400s': more than %d %s (TOOL_MAX_NODES): the others are left out; give a path below the archive's root",
+      a->store.url, TOOL_MAX_NODES, what);
+}
 static void tool_archive_add(void *to, const char *path) {
   struct tool_archive *a = (struct tool_archive *)to;
+  if (a->n_paths == TOOL_MAX_NODES) {
+    tool_archive_too_many(a, "arrays");
+    return;
+  }
   if (!INSITU__ARRAY_PUSH(a->paths, tool_copy(path))) tool_no_memory();
   a->n_paths++;
 }
@@ -656,14 +668,15 @@ static bool tool_node_consolidated(struct tool_archive *a, const char *path, str
   if (a->group.nodes < 0) return false;
   n->doc = n->attributes_doc = j;
   if (a->group.format == 3) {
-    n->node = path[0] ? insitu__text_json_get(j, a->group.nodes, path) : 0;
+    n->node = path[0] ? insitu__text_index_get(&a->group.index, j, path) : 0;
     n->attributes = insitu__text_json_get(j, n->node, "attributes");
     return n->node >= 0;
   }
   if (!insitu__zarr_join(key, sizeof key, path, ".zarray")) return false;
-  n->node = insitu__text_json_get(j, a->group.nodes, key);
-  if (insitu__zarr_join(key, sizeof key, path, ".zgroup") && n->node < 0) n->node = insitu__text_json_get(j, a->group.nodes, key);
-  if (insitu__zarr_join(key, sizeof key, path, ".zattrs")) n->attributes = insitu__text_json_get(j, a->group.nodes, key);
+  n->node = insitu__text_index_get(&a->group.index, j, key);
+  if (insitu__zarr_join(key, sizeof key, path, ".zgroup") && n->node < 0)
+    n->node = insitu__text_index_get(&a->group.index, j, key);
+  if (insitu__zarr_join(key, sizeof key, path, ".zattrs")) n->attributes = insitu__text_index_get(&a->group.index, j, key);
   return n->node >= 0;
 }
 /* INSITU_OK also where there is no metadata at all (a directory between groups of v2). tool_node_free always. */

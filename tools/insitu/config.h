@@ -325,7 +325,7 @@ static bool config_json_slice(struct config *c, const struct insitu__text_json *
   static const char *const known[] = {"dim", "axis", "start", "stop"};
   char text[INSITU__MAX_DIM_NAME], key[64];
   bool named = false;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     int v = insitu__text_json_value(j, t);
     int64_t number = 0;
     if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "slices", "a key is too long");
@@ -350,7 +350,7 @@ static bool config_json_slices(struct config *c, const struct insitu__text_json 
   if (!insitu__text_json_is_array(j, token)) return config_bad(c, "slices", "a list is needed");
   insitu_slice *s = (insitu_slice *)config_keep(c, (uint64_t)n, sizeof *s);
   v->slices = s;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     if (!insitu__text_json_is_object(j, t)) return config_bad(c, "slices", "each must be an object");
     if (!config_json_slice(c, j, t, &s[v->n_slices++])) return false;
   }
@@ -366,7 +366,7 @@ static bool config_json_variable(struct config *c, const struct insitu__text_jso
   }
   if (!insitu__text_json_is_object(j, token))
     return config_bad(c, "variables", "each must be an object with a \"path\" or a \"label\"");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     int value = insitu__text_json_value(j, t);
     if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "variables", "a key is too long");
     if (strcmp(key, "offset") == 0) {
@@ -375,7 +375,7 @@ static bool config_json_variable(struct config *c, const struct insitu__text_jso
       if (!insitu__text_json_is_array(j, value)) return config_bad(c, key, "a list of whole numbers is needed");
       int64_t *steps = (int64_t *)config_keep(c, (uint64_t)insitu__text_json_size(j, value), sizeof *steps);
       v->steps = steps;
-      for (int s = insitu__text_json_first(j, value); s >= 0; s = insitu__text_json_next(j, value, s))
+      for (int s = insitu__text_json_first(j, value); s >= 0; s = insitu__text_json_next(j, s))
         if (!insitu__text_json_i64(j, s, &steps[v->n_steps++])) return config_bad(c, key, "a list of whole numbers is needed");
     } else if (strcmp(key, "slices") == 0) {
       if (!config_json_slices(c, j, value, v)) return false;
@@ -394,7 +394,7 @@ static bool config_json_variables(struct config *c, const struct insitu__text_js
   if (!insitu__text_json_is_array(j, token)) return config_bad(c, "variables", "a list is needed");
   insitu_variable *v = (insitu_variable *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *v);
   c->desc.variables = v;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t))
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
     if (!config_json_variable(c, j, t, &v[c->desc.n_variables++])) return false;
   return true;
 }
@@ -403,7 +403,7 @@ static bool config_json_options(struct config *c, const struct insitu__text_json
   char key[64], value[INSITU__MAX_KEY];
   if (!insitu__text_json_is_object(j, token))
     return config_bad(c, "options", "an object is needed, such as {\"region\": \"eu-west-1\"}");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "options", "a key is too long");
     if (insitu__text_json_is_null(j, insitu__text_json_value(j, t))) continue;
     if (!config_scalar(j, insitu__text_json_value(j, t), value, sizeof value))
@@ -419,7 +419,7 @@ static bool config_json_split(struct config *c, const struct insitu__text_json *
   unsigned n = 0;
   if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) > 3)
     return config_bad(c, "split", "a list of at most three is needed: train, val, test");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t), n++) {
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t), n++) {
     insitu_split_range *s = &c->desc.split[n];
     if (insitu__text_json_double(j, t, &s->fraction)) continue; /* a fraction alone */
     int fraction = insitu__text_json_get(j, t, "fraction"), start = insitu__text_json_get(j, t, "start");
@@ -454,7 +454,7 @@ static bool config_json_fields(struct config *c, const struct insitu__text_json 
     names[n++] = "split";
     names[n++] = "iterator";
   }
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t)) {
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     int value = insitu__text_json_value(j, t), i = first;
     if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "...", "a key is too long");
     while (i < end && strcmp(config_fields[i].name, key)) i++;

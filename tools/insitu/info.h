@@ -56,7 +56,7 @@ struct info {
 static bool info_extents(const struct insitu__text_json *j, int token, unsigned *n, uint64_t *extent) {
   *n = 0;
   if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) > INSITU__MAX_DIMS) return false;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, token, t))
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
     if (!insitu__text_json_u64(j, t, &extent[(*n)++])) return false;
   return true;
 }
@@ -79,7 +79,7 @@ static void info_dims(struct info_array *a, const struct insitu__text_json *j, i
   char name[INSITU__MAX_DIM_NAME];
   unsigned i = 0;
   if (!insitu__text_json_is_array(j, names) || insitu__text_json_size(j, names) != (int)a->ndim) return;
-  for (int t = insitu__text_json_first(j, names); t >= 0; t = insitu__text_json_next(j, names, t), i++)
+  for (int t = insitu__text_json_first(j, names); t >= 0; t = insitu__text_json_next(j, t), i++)
     if (insitu__text_json_string(j, t, name, sizeof name) > 0) a->dim[i] = tool_copy(name);
 }
 static void info_set_dtype(struct info_array *a, bool v2) { /* a->dtype holds the metadata's word */
@@ -112,7 +112,7 @@ static void info_v3(struct info_array *a) {
   a->has_chunk =
       info_extents(j, insitu__text_json_get(j, info_configuration(j, grid), "chunk_shape"), &n, a->chunk) && n == a->ndim;
   int codecs = insitu__text_json_get(j, a->node.node, "codecs");
-  for (int t = insitu__text_json_first(j, codecs); t >= 0; t = insitu__text_json_next(j, codecs, t)) {
+  for (int t = insitu__text_json_first(j, codecs); t >= 0; t = insitu__text_json_next(j, t)) {
     int configuration = info_configuration(j, t), name = insitu__text_json_get(j, t, "name");
     if (insitu__text_json_equals(j, insitu__text_json_get(j, configuration, "endian"), "big") && a->itemsize > 1) a->big = true;
     if (insitu__text_json_equals(j, name, "sharding_indexed"))
@@ -168,6 +168,10 @@ static bool info_wanted(const struct info *f, const char *path) {
   return n == 0 || (strncmp(path, f->below, n) == 0 && (path[n] == '/' || path[n] == 0));
 }
 static void info_add_group(struct info *f, const char *path, size_t n) {
+  if (f->n_groups == TOOL_MAX_NODES) {
+    tool_archive_too_many(&f->archive, "groups");
+    return;
+  }
   char *copy = insitu__mem_text(path, n);
   if (!copy || !INSITU__ARRAY_PUSH(f->groups, (struct info_group){.path = copy})) tool_no_memory();
   f->n_groups++;
@@ -181,7 +185,7 @@ static void info_find_groups(struct info *f) {
   for (uint64_t i = 0; i < f->archive.n_paths; i++)
     for (const char *slash = strchr(f->archive.paths[i], '/'); slash; slash = strchr(slash + 1, '/'))
       info_add_group(f, f->archive.paths[i], (size_t)(slash - f->archive.paths[i]));
-  for (int t = nodes < 0 ? -1 : insitu__text_json_first(j, nodes); t >= 0; t = insitu__text_json_next(j, nodes, t)) {
+  for (int t = nodes < 0 ? -1 : insitu__text_json_first(j, nodes); t >= 0; t = insitu__text_json_next(j, t)) {
     int type = insitu__text_json_get(j, insitu__text_json_value(j, t), "node_type");
     int64_t n = insitu__text_json_string(j, t, path, sizeof path);
     if (f->archive.group.format == 3 && n > 0 && insitu__text_json_equals(j, type, "group")) info_add_group(f, path, (size_t)n);
@@ -492,7 +496,7 @@ static void info_codec_value(struct insitu__text_buffer *b, const struct insitu_
  * "configuration", whose members may be lists of codecs (sharding). */
 static void info_codecs(struct insitu__text_buffer *b, const struct insitu__text_json *j, int token) {
   if (insitu__text_json_is_array(j, token)) {
-    for (int t = insitu__text_json_first(j, token), i = 0; t >= 0; t = insitu__text_json_next(j, token, t), i++) {
+    for (int t = insitu__text_json_first(j, token), i = 0; t >= 0; t = insitu__text_json_next(j, t), i++) {
       if (i) insitu__text_buffer_printf(b, " -> ");
       info_codecs(b, j, t);
     }
@@ -507,13 +511,12 @@ static void info_codecs(struct insitu__text_buffer *b, const struct insitu__text
   }
   info_text(j, id, name, sizeof name);
   insitu__text_buffer_printf(b, "%s", name[0] ? name : "?");
-  for (int t = insitu__text_json_first(j, members); t >= 0; t = insitu__text_json_next(j, members, t)) {
+  for (int t = insitu__text_json_first(j, members); t >= 0; t = insitu__text_json_next(j, t)) {
     int value = insitu__text_json_value(j, t), first = insitu__text_json_first(j, value);
     if (value == id) continue;
     info_text(j, t, name, sizeof name);
     insitu__text_buffer_printf(b, "%s%s ", shown++ ? ", " : "(", name);
-    bool list =
-        insitu__text_json_is_array(j, value) && first >= 0 && !insitu__text_json_is(j, first, INSITU__TEXT_JSMN_PRIMITIVE);
+    bool list = insitu__text_json_is_array(j, value) && first >= 0 && !insitu__text_json_is_plain(j, first);
     insitu__text_buffer_printf(b, "%s", list ? "[" : "");
     if (list) info_codecs(b, j, value);
     else info_codec_value(b, j, value);
@@ -540,12 +543,12 @@ static void info_array_codecs(const struct info *f, const struct info_array *a, 
 
 static void info_print_attributes(const struct insitu__text_json *j, int attributes) {
   uint64_t width = 7;
-  for (int t = insitu__text_json_first(j, attributes); t >= 0; t = insitu__text_json_next(j, attributes, t)) {
+  for (int t = insitu__text_json_first(j, attributes); t >= 0; t = insitu__text_json_next(j, t)) {
     uint64_t n;
     insitu__text_json_span(j, t, &n);
     if (!insitu__text_json_equals(j, t, "_ARRAY_DIMENSIONS") && n - 1 <= 24) width = insitu__base_max(width, n - 1);
   }
-  for (int t = insitu__text_json_first(j, attributes); t >= 0; t = insitu__text_json_next(j, attributes, t)) {
+  for (int t = insitu__text_json_first(j, attributes); t >= 0; t = insitu__text_json_next(j, t)) {
     struct insitu__text_buffer b = {.limit = 1 << 20};
     char name[256], label[258];
     uint64_t n;
@@ -771,7 +774,7 @@ static void info_image_version(const struct insitu__text_json *j, int image, cha
 /* The values of the transformation of this type in a list of them; -1: there is none. */
 static int info_transformation(const struct insitu__text_json *j, int object, const char *type) {
   int list = insitu__text_json_get(j, object, "coordinateTransformations");
-  for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, list, t))
+  for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, t))
     if (insitu__text_json_equals(j, insitu__text_json_get(j, t, "type"), type)) return insitu__text_json_get(j, t, type);
   return -1;
 }
@@ -782,7 +785,7 @@ static void info_transformations(struct insitu__text_buffer *b, const struct ins
     int list = info_transformation(j, object, info_transformation_types[i]);
     if (list < 0) continue;
     insitu__text_buffer_printf(b, "%s%s", b->n ? "; " : "", info_transformation_types[i]);
-    for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, list, t)) {
+    for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, t)) {
       info_text(j, t, text, sizeof text);
       insitu__text_buffer_printf(b, " %s", text);
     }
@@ -828,7 +831,7 @@ static void info_print_image(const struct info *f, const struct info_group *g, i
   printf("%s  ", tool_style(TOOL_PLAIN));
   if (name[0]) tool_put_padded(name, 0);
   printf("%sOME-NGFF%s%s\n", name[0] ? ", " : "", version[0] ? " " : "", version);
-  for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, axes, t)) {
+  for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, t)) {
     static const char *const part[] = {"name", "type", "unit"};
     insitu__text_buffer_printf(&b, "%s", b.n ? ", " : "");
     if (insitu__text_json_is_string(j, t)) info_text(j, t, name, sizeof name), insitu__text_buffer_printf(&b, "%s", name);
@@ -841,8 +844,7 @@ static void info_print_image(const struct info *f, const struct info_group *g, i
   }
   if (b.n) info_line("axes", b.text);
   insitu__text_buffer_free(&b);
-  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, datasets, t))
-    info_print_dataset(f, g, t);
+  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t)) info_print_dataset(f, g, t);
   info_transformations(&b, j, image);
   if (b.n) info_line("all", b.text);
   insitu__text_buffer_free(&b);
@@ -853,7 +855,7 @@ static void info_print_images(const struct info *f) {
     const struct info_group *g = &f->groups[i];
     int list = info_multiscales(g, common, sizeof common);
     if (list < 0) continue;
-    for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, list, t)) {
+    for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, t)) {
       snprintf(version, sizeof version, "%s", common);
       info_image_version(&g->attributes, t, version, sizeof version);
       info_print_image(f, g, t, version);
@@ -1178,7 +1180,7 @@ static void info_json_image(
   tool_json_string(out, "version", version[0] ? version : NULL);
   tool_json_token(out, "axes", j, axes);
   tool_json_array(out, "datasets");
-  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, datasets, t)) {
+  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t)) {
     const struct info_array *a = info_dataset(f, g, t, path, sizeof path);
     tool_json_object(out, NULL);
     tool_json_string(out, "path", path);
@@ -1200,7 +1202,7 @@ static void info_json_images(struct tool_json_out *out, const struct info *f, co
   int list = info_multiscales(g, common, sizeof common);
   if (list < 0) return;
   tool_json_array(out, "multiscales");
-  for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, list, t)) {
+  for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, t)) {
     snprintf(version, sizeof version, "%s", common);
     info_image_version(&g->attributes, t, version, sizeof version);
     info_json_image(out, f, g, t, version);
