@@ -108,6 +108,8 @@
  *   sample is refused.
  *   Axes have the names of dimension_names (v3) or _ARRAY_DIMENSIONS (v2). Arrays without names that an OME-NGFF image above them
  *   lists have the names of its axes (multiscales, 0.1 to 0.5), so that sample_dim = "z" works on microscopy archives.
+ *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, kerchunk references, Icechunk, N5, TileDB, drafts of Zarr
+ *   v3) is refused by its name, with what can be done.
  *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
  *   stored, which are read like files once their place is known (one small read more, the first time), or with
@@ -12111,6 +12113,70 @@ struct insitu__store_zip {
 #endif
 };
 
+/* Formats that people take for Zarr, or want to: named where an archive cannot be opened, with what can be done. None is read. */
+#define INSITU__STORE_HEAD 4096u /* bytes of a file that are looked at */
+struct insitu__store_format {
+  const char *name, *advice;
+  const char *endings; /* of file names, each with a space behind it; "": none */
+};
+enum {
+  INSITU__STORE_HDF5,
+  INSITU__STORE_NETCDF3,
+  INSITU__STORE_GRIB,
+  INSITU__STORE_TIFF,
+  INSITU__STORE_PARQUET,
+  INSITU__STORE_KERCHUNK,
+  INSITU__STORE_ICECHUNK,
+  INSITU__STORE_N5,
+  INSITU__STORE_TILEDB,
+  INSITU__STORE_FORMATS
+};
+#define INSITU__STORE_XARRAY "convert it with xarray: open_dataset("
+static const struct insitu__store_format insitu__store_formats[INSITU__STORE_FORMATS] = {
+    {"an HDF5 or NetCDF-4 file", INSITU__STORE_XARRAY "file).to_zarr(directory)", ".nc .nc4 .cdf .h5 .hdf5 .hdf .he5 "},
+    {"a NetCDF-3 file", INSITU__STORE_XARRAY "file).to_zarr(directory)", ""},
+    {"a GRIB file", INSITU__STORE_XARRAY "file, engine='cfgrib').to_zarr(directory)", ".grib .grib2 .grb .grb2 .grib1 "},
+    {"a TIFF or GeoTIFF file", "convert it with rioxarray: open_rasterio(file).to_zarr(directory)", ".tif .tiff .cog "},
+    {"a Parquet file", "give the directory or the url of a Zarr archive", ".parquet .parq .pq "},
+    {"a kerchunk reference set", INSITU__STORE_XARRAY "references, engine='kerchunk').to_zarr(directory)", ".json "},
+    {"an Icechunk repository", "copy a snapshot with xarray: open_zarr(session.store).to_zarr(directory)", ""},
+    {"an N5 container", "convert it to Zarr: zarr-python 2 reads it as zarr.N5Store", ""},
+    {"a TileDB array or group", "read it with TileDB's own library and write it as Zarr", ""}};
+
+/* From the first n bytes of a file; -1: unknown. */
+static int insitu__store_format_of(const unsigned char *head, uint64_t n) {
+  static const struct {
+    const char *bytes;
+    unsigned n;
+    int format;
+  } magic[] = {{"\x89HDF\r\n\x1a\n", 8, INSITU__STORE_HDF5}, {"CDF\1", 4, INSITU__STORE_NETCDF3},
+      {"CDF\2", 4, INSITU__STORE_NETCDF3}, {"CDF\5", 4, INSITU__STORE_NETCDF3}, {"GRIB", 4, INSITU__STORE_GRIB},
+      {"II*\0", 4, INSITU__STORE_TIFF}, {"MM\0*", 4, INSITU__STORE_TIFF}, {"II+\0", 4, INSITU__STORE_TIFF},
+      {"MM\0+", 4, INSITU__STORE_TIFF}, {"PAR1", 4, INSITU__STORE_PARQUET},
+      {"ICE\xf0\x9f\xa7\x8a"
+       "CHUNK",
+          12, INSITU__STORE_ICECHUNK}};
+  static const char *const references[] = {"\"refs\"", ".zgroup\"", ".zarray\"", ".zattrs\"", "zarr.json\""};
+  for (size_t i = 0; i < sizeof magic / sizeof *magic; i++)
+    if (n >= magic[i].n && memcmp(head, magic[i].bytes, magic[i].n) == 0) return magic[i].format;
+  uint64_t at = 0;
+  while (at < n && (head[at] == ' ' || (head[at] >= '\t' && head[at] <= '\r'))) at++;
+  if (at == n || head[at] != '{') return -1;
+  for (size_t i = 0; i < sizeof references / sizeof *references; i++)
+    if (memmem(head, (size_t)n, references[i], strlen(references[i]))) return INSITU__STORE_KERCHUNK;
+  return -1;
+}
+/* From the ending of the n characters of a file's name; -1: unknown. */
+static int insitu__store_format_named(const char *name, uint64_t n) {
+  for (int i = 0; i < INSITU__STORE_FORMATS; i++)
+    for (const char *p = insitu__store_formats[i].endings, *end; *p; p = end + 1) {
+      end = strchr(p, ' ');
+      uint64_t length = (uint64_t)(end - p);
+      if (n > length && !strncasecmp(name + n - length, p, (size_t)length)) return i;
+    }
+  return -1;
+}
+
 #define INSITU__STORE_BAD "the zip file is damaged, or not all of it is there: copy or write it again"
 
 /* Finds the central directory. tail: the last n bytes of a file of `file` bytes, all or as many as the records can take. */
@@ -12582,6 +12648,20 @@ static void insitu__store_zip_index_job(void *arg, unsigned worker) {
   (void)worker;
   job->status = insitu__store_zip_index(job->directory, job->end->bytes, job->end, job->root, job->index, job->err);
 }
+/* What a file is that is no zip file, by its first bytes; the n bytes at `head` are overwritten. False: they do not tell, or cannot
+ * be read; cause is as it was then. */
+static bool insitu__store_zip_other_await(struct insitu__store *s, unsigned char *head, uint64_t n, insitu_error *cause) {
+  insitu_error unread = {0};
+  uint64_t bytes = insitu__base_min(n, INSITU__STORE_HEAD);
+  struct iovec iov = {head, (size_t)bytes};
+  if (!bytes || insitu__store_zip_base_await(s, 0, &iov, 1, bytes, &unread)) return false;
+  int format = insitu__store_format_of(head, bytes);
+  if (format < 0) return false;
+  insitu__error_clear(cause);
+  insitu__error_set(cause, INSITU_E_NOT_ZARR, "it is %s, which cannot be read here; %s", insitu__store_formats[format].name,
+      insitu__store_formats[format].advice);
+  return true;
+}
 /* Reads the end of the file, which mostly holds its directory too, else that as well. */
 static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insitu_error *err) {
   struct insitu__store_zip *zip = s->zip;
@@ -12600,7 +12680,8 @@ static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insi
   if (!tail) status = insitu__error_set(&cause, INSITU_E_NOMEM, "no memory to read its end");
   if (!status) status = insitu__store_zip_base_await(s, INSITU__RING_TAIL, &iov, 1, n, &cause);
   if (!status) status = insitu__store_zip_end(tail, n, zip->bytes, &end, &cause);
-  if (status == INSITU_E_NOT_ZARR && zip->root[0]) {
+  bool other = status == INSITU_E_NOT_ZARR && insitu__store_zip_other_await(s, tail, n, &cause);
+  if (status == INSITU_E_NOT_ZARR && !other && zip->root[0]) {
     cause.status = 0;
     status = insitu__error_set(
         &cause, INSITU_E_NOTFOUND, "no such directory: '%.300s' is a file, and not a whole zip file; check the url", zip->name);
@@ -13801,6 +13882,8 @@ static insitu_status insitu__disk_open(
  * its names alone and outlives its group. The _await functions suspend in the store and run on coroutines of its reactor; once a
  * group is open they only read it, so several may run side by side. */
 
+#define INSITU__ZARR_CONSOLIDATE                                                                                                 \
+  "consolidate the metadata with zarr.consolidate_metadata of zarr-python, or remove them: the archive opens without"
 #define INSITU__ZARR_SHOWN 8 /* arrays named in the message about one that does not exist */
 
 enum { INSITU__ZARR_KEYS_V2 = 1, INSITU__ZARR_KEYS_DEFAULT = 2 }; /* "0.0"; "c/0/0" */
@@ -15092,13 +15175,75 @@ static insitu_status insitu__zarr_root_nodes(struct insitu__zarr_group *g, int n
   return insitu__error_set(err, INSITU_E_NOMEM,
       "store '%.500s': no memory for an index of its consolidated metadata; give the process more memory", g->store->url);
 }
+/* The refusal of what is no Zarr archive but known. */
+static insitu_status insitu__zarr_known(
+    const struct insitu__zarr_group *g, const char *how, const char *which, int format, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_NOT_ZARR, "store '%.400s': no Zarr metadata: %s%.100s%s, which cannot be read here; %s",
+      g->store->url, how, which, insitu__store_formats[format].name, insitu__store_formats[format].advice);
+}
+struct insitu__zarr_other { /* what a listing tells of a place without Zarr metadata */
+  int directory, file;      /* formats; -1: unknown */
+  char name[80];            /* the file's */
+};
+static void insitu__zarr_other_name(void *to, const char *name, bool is_directory) {
+  static const char *const tiledb[] = {"__schema", "__fragments", "__group", "__tiledb_group.tdb", "__array_schema.tdb"};
+  struct insitu__zarr_other *o = (struct insitu__zarr_other *)to;
+  for (size_t i = 0; i < sizeof tiledb / sizeof *tiledb; i++)
+    if (strcmp(name, tiledb[i]) == 0) o->directory = INSITU__STORE_TILEDB;
+  int format = is_directory || o->file >= 0 ? -1 : insitu__store_format_named(name, strlen(name));
+  if (format < 0 || format == INSITU__STORE_KERCHUNK) return; /* any .json may lie there */
+  o->file = format;
+  snprintf(o->name, sizeof o->name, "%s", name);
+}
+/* An archive could not be opened: where a few small reads and the listing of the root show what it is instead, the error says so,
+ * and true is returned. A failure of these reads is none: that there is no Zarr metadata is known. */
+static bool insitu__zarr_other_await(struct insitu__zarr_group *g, insitu_error *err) {
+  static const struct {
+    const char *key, *holds;
+    int format;
+  } marker[] = {{"attributes.json", "\"n5\"", INSITU__STORE_N5}, {"attributes.json", "\"blockSize\"", INSITU__STORE_N5},
+      {"refs/branch.main/ref.json", "\"snapshot\"", INSITU__STORE_ICECHUNK},
+      {"repo", "ICE\xf0\x9f\xa7\x8a", INSITU__STORE_ICECHUNK}};
+  insitu_error unread = {0};
+  for (size_t i = 0; i < sizeof marker / sizeof *marker; i++) {
+    char head[1024];
+    uint64_t n;
+    struct iovec iov = {head, sizeof head};
+    if (insitu__store_read_await(g->store, marker[i].key, 0, &iov, 1, &n, &unread)) continue;
+    if (!memmem(head, (size_t)n, marker[i].holds, strlen(marker[i].holds))) continue;
+    insitu__zarr_known(g, "it is ", "", marker[i].format, err);
+    return true;
+  }
+  struct insitu__zarr_other o = {-1, -1, ""};
+  insitu__store_list_await(g->store, "", insitu__zarr_other_name, &o, &unread);
+  if (o.directory >= 0) insitu__zarr_known(g, "it is ", "", o.directory, err);
+  else if (o.file >= 0) {
+    char which[120];
+    snprintf(which, sizeof which, "'%s', by its name ", o.name);
+    insitu__zarr_known(g, "it holds ", which, o.file, err);
+  } else {
+    uint64_t n = strcspn(g->store->url, "?#");
+    while (n && g->store->url[n - 1] == '/') n--;
+    int format = g->store->remote && !g->store->zip ? insitu__store_format_named(g->store->url, n) : -1;
+    if (format < 0) return false;
+    insitu__zarr_known(g, "by its name it may be ", "", format, err);
+  }
+  return true;
+}
 static insitu_status insitu__zarr_root_v3(struct insitu__zarr_group *g, insitu_error *err) {
   static const char *const known[] = {"zarr_format", "node_type", "attributes", "consolidated_metadata"};
   const struct insitu__text_json *j = &g->doc;
   uint64_t version;
   g->format = 3;
   g->is_array = insitu__text_json_equals(j, insitu__text_json_get(j, 0, "node_type"), "array");
-  if (!insitu__text_json_u64(j, insitu__text_json_get(j, 0, "zarr_format"), &version) || version != 3)
+  char draft[64];
+  int format = insitu__text_json_get(j, 0, "zarr_format");
+  if (insitu__text_json_string(j, format, draft, sizeof draft) >= 0 && strstr(draft, "purl.org/zarr/spec"))
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store '%.500s', zarr.json: it follows an early draft of Zarr v3, as zarr-python 2 wrote on trial, which differs from v3 "
+        "and cannot be read here; read it with zarr-python 2, write it as Zarr v2",
+        g->store->url);
+  if (!insitu__text_json_u64(j, format, &version) || version != 3)
     return insitu__error_set(err, INSITU_E_FORMAT,
         "store '%.500s', zarr.json: \"zarr_format\" must be 3; this is not Zarr v3 metadata", g->store->url);
   if (g->is_array) return INSITU_OK; /* checked when the array is opened */
@@ -15122,19 +15267,23 @@ static insitu_status insitu__zarr_root_v3(struct insitu__zarr_group *g, insitu_e
     return insitu__zarr_root_nodes(g, nodes, err);
   if (!insitu__zarr_may_ignore(j, consolidated))
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "store '%.500s', zarr.json: \"consolidated_metadata\" is not of the kind \"inline\"; consolidate it anew", g->store->url);
+        "store '%.500s', zarr.json: \"consolidated_metadata\" is not of the known kind, \"inline\"; " INSITU__ZARR_CONSOLIDATE,
+        g->store->url);
   return INSITU_OK;
 }
 static insitu_status insitu__zarr_root_v2(struct insitu__zarr_group *g, insitu_error *err) { /* .zmetadata */
   uint64_t version;
   g->format = 2;
-  if (!insitu__text_json_u64(&g->doc, insitu__text_json_get(&g->doc, 0, "zarr_consolidated_format"), &version) || version != 1)
+  int format = insitu__text_json_get(&g->doc, 0, "zarr_consolidated_format");
+  if (format < 0 && insitu__text_json_get(&g->doc, 0, "record_size") >= 0) /* references in Parquet files */
+    return insitu__zarr_known(g, "it is ", "", INSITU__STORE_KERCHUNK, err);
+  if (!insitu__text_json_u64(&g->doc, format, &version) || version != 1)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "store '%.500s', .zmetadata: \"zarr_consolidated_format\" must be 1; consolidate it anew", g->store->url);
+        "store '%.500s', .zmetadata: \"zarr_consolidated_format\" must be 1; " INSITU__ZARR_CONSOLIDATE, g->store->url);
   int nodes = insitu__text_json_get(&g->doc, 0, "metadata");
   if (!insitu__text_json_is_object(&g->doc, nodes))
-    return insitu__error_set(
-        err, INSITU_E_FORMAT, "store '%.500s', .zmetadata: \"metadata\" must be an object; consolidate it anew", g->store->url);
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "store '%.500s', .zmetadata: \"metadata\" must be an object; " INSITU__ZARR_CONSOLIDATE, g->store->url);
   insitu_status status = insitu__zarr_root_nodes(g, nodes, err);
   g->is_array = insitu__text_index_get(&g->index, &g->doc, ".zarray") >= 0;
   return status;
@@ -15252,6 +15401,7 @@ static insitu_status insitu__zarr_find_root_await(struct insitu__zarr_group *g, 
     return refused.status;
   }
   if (status < 0 && status != INSITU_E_UNSUPPORTED) return status; /* that one: it cannot be listed */
+  if (kind == INSITU__ZARR_NOTHING && insitu__zarr_other_await(g, err)) return INSITU_E_NOT_ZARR;
   if (kind == INSITU__ZARR_NOTHING)
     return insitu__error_set(err, INSITU_E_NOT_ZARR,
         "store '%.500s': no Zarr metadata: neither zarr.json (v3) nor .zmetadata, .zgroup or .zarray (v2), "
@@ -15458,8 +15608,8 @@ static bool insitu__zarr_ome_has(const struct insitu__text_json *j, int image, c
 /* Whether the consolidated document has a group, so that the store need not be asked. */
 static bool insitu__zarr_consolidated(struct insitu__zarr_group *g, const char *path) {
   char key[INSITU__MAX_KEY];
-  if (g->format == 3) return !path[0] || insitu__text_json_get(&g->doc, g->nodes, path) >= 0;
-  return insitu__zarr_join(key, sizeof key, path, ".zattrs") && insitu__text_json_get(&g->doc, g->nodes, key) >= 0;
+  if (g->format == 3) return !path[0] || insitu__text_index_get(&g->index, &g->doc, path) >= 0;
+  return insitu__zarr_join(key, sizeof key, path, ".zattrs") && insitu__text_index_get(&g->index, &g->doc, key) >= 0;
 }
 /* Takes the names of an image's axes for the array's, if they are as many; 0.1 and 0.2 have none: their axes are t, c, z, y, x.
  * False: no memory. */

@@ -49,6 +49,9 @@ static void test_commands(void **state) {
   assert_string_equal(text, run_out);
   free(text);
   assert_int_equal(run_tool("info http://127.0.0.1:%d/none.zarr", server.port), 1);
+  assert_int_equal(run_tool("info 'http://127.0.0.1:%d/era5.nc?sig=hunter2'", server.port), 1);
+  assert_has(run_err, "by its name it may be an HDF5 or NetCDF-4 file, which cannot be read here");
+  no_secret();
 }
 static void test_doctor(void **state) {
   (void)state;

@@ -881,10 +881,64 @@ static void image_axes(void **state) {
   assert_string_equal(names_of("ome2", "i/0"), "y x");
 }
 
+/* What is no Zarr archive but known is named, with what can be done. */
+static void put_bytes(const char *path, const char *bytes, size_t n) {
+  put(path, "");
+  FILE *f = fopen(at(path), "wb");
+  assert_non_null(f);
+  assert_int_equal(fwrite(bytes, 1, n, f), n);
+  fclose(f);
+}
+static void other_formats(void **state) {
+  static const struct {
+    const char *bytes;
+    size_t n;
+    const char *says;
+  } file[] = {{"\x89HDF\r\n\x1a\n....", 12, "it is an HDF5 or NetCDF-4 file, which cannot be read here; convert it with xarray"},
+      {"CDF\1", 4, "a NetCDF-3 file"}, {"CDF\5xx", 6, "a NetCDF-3 file"}, {"GRIB\0\0\0\2", 8, "engine='cfgrib'"},
+      {"II*\0", 4, "a TIFF or GeoTIFF file"}, {"MM\0+", 4, "a TIFF or GeoTIFF file"}, {"PAR1....PAR1", 12, "a Parquet file"},
+      {" {\"version\": 1, \"refs\": {}}", 27, "a kerchunk reference set"},
+      {"{\".zgroup\": \"{}\"}", 18, "a kerchunk reference set"}, {"{\"a\": 1}", 8, "it is a file, and not a whole zip file"},
+      {"HDF", 3, "it is a file, and not a whole zip file"}, {"CDF\3", 4, "it is a file, and not a whole zip file"}};
+  static const struct {
+    const char *path, *text, *says;
+  } folder[] = {{"attributes.json", "{\"n5\": \"2.5.1\"}", "it is an N5 container"},
+      {"attributes.json", "{\"dimensions\": [4], \"blockSize\": [2]}", "it is an N5 container"},
+      {"refs/branch.main/ref.json", "{\"snapshot\": \"VY76P925PRY57WFEK410\"}", "it is an Icechunk repository"},
+      {"repo",
+          "ICE\xf0\x9f\xa7\x8a"
+          "CHUNK",
+          "it is an Icechunk repository"},
+      {"__schema/1_2_3", "", "it is a TileDB array or group"},
+      {"1980.nc", "", "it holds '1980.nc', by its name an HDF5 or NetCDF-4 file, which cannot be read here; convert it"},
+      {"a.GRIB2", "", "a GRIB file"}, {"attributes.json", "{}", "neither zarr.json"}, {"nc", "", "neither zarr.json"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+    put_bytes("other", file[i].bytes, file[i].n);
+    visit_fails("other", "", INSITU_E_NOT_ZARR, file[i].says);
+    if (!strstr(file[i].says, "whole zip")) visit_fails("other/group", "", INSITU_E_NOT_ZARR, file[i].says);
+    else visit_fails("other/group", "", INSITU_E_NOTFOUND, "not a whole zip file");
+  }
+  for (size_t i = 0; i < sizeof folder / sizeof *folder; i++) {
+    char url[20], path[100];
+    snprintf(url, sizeof url, "others/%d", (int)i);
+    snprintf(path, sizeof path, "%s/%s", url, folder[i].path);
+    put(path, folder[i].text);
+    visit_fails(url, "", INSITU_E_NOT_ZARR, folder[i].says);
+  }
+  put("parquet/.zmetadata", "{\"metadata\": {\".zgroup\": {\"zarr_format\": 2}}, \"record_size\": 10000}");
+  visit_fails("parquet", "", INSITU_E_NOT_ZARR, "it is a kerchunk reference set");
+  put("unknown/.zmetadata", "{\"metadata\": {}, \"zarr_consolidated_format\": 2}");
+  visit_fails("unknown", "", INSITU_E_UNSUPPORTED, "zarr.consolidate_metadata");
+  put("draft/zarr.json",
+      "{\"zarr_format\": \"https://purl.org/zarr/spec/protocol/core/3.0\", \"metadata_key_suffix\": \".json\"}");
+  visit_fails("draft", "", INSITU_E_UNSUPPORTED, "an early draft of Zarr v3");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(elements), cmocka_unit_test(fills),
       cmocka_unit_test(geometry), cmocka_unit_test(codecs), cmocka_unit_test(keys), cmocka_unit_test(damage),
       cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
-      cmocka_unit_test(image_axes)};
+      cmocka_unit_test(image_axes), cmocka_unit_test(other_formats)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
