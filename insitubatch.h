@@ -14948,7 +14948,8 @@ static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r)
     struct insitu__codec_shard *shard = &a->shards[i];
     uint64_t bound = insitu__codec_bound(&shard->codecs, shard->inner_bytes), index = insitu__codec_shard_index_bytes(shard);
     bool fits = insitu__base_mul(bound, shard->entries, &bound);
-    shard->bound = fits ? insitu__codec_add(bound, insitu__codec_add(index, bound / 8)) : UINT64_MAX; /* an eighth: gaps */
+    uint64_t gaps = bound / 8 + 4096; /* bytes between the chunks of a shard that belong to none: small shards may have many */
+    shard->bound = fits ? insitu__codec_add(bound, insitu__codec_add(index, gaps)) : UINT64_MAX;
   }
   return INSITU_OK;
 }

@@ -215,6 +215,17 @@ static void codecs_around_a_shard(void **state) { /* it is read whole */
   shard_holds(
       V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0", SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""), shard, n + 4, "ABCD", 4);
 }
+static void codecs_around_a_shard_with_gaps(void **state) { /* many bytes that belong to no chunk, in a small shard */
+  unsigned char shard[1024] = "AB";
+  const struct part part[2] = {{"AB", 2, 0}, {"CD", 2, 800}};
+  (void)state;
+  memcpy(shard + 800, "CD", 2);
+  size_t n = 802 + index_of(shard + 802, part, 2, false, false);
+  uint32_t crc = insitu__codec_crc32c(shard, n);
+  memcpy(shard + n, &crc, 4);
+  shard_holds(
+      V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0", SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""), shard, n + 4, "ABCD", 4);
+}
 static void refused(const char *metadata, const char *cause) {
   archive_begin();
   archive_text("zarr.json", metadata);
@@ -479,11 +490,11 @@ int main(void) {
       cmocka_unit_test(shard_index_at_start_counts_from_the_object), cmocka_unit_test(shard_entries_outside_the_array),
       cmocka_unit_test(shard_entries_may_share_bytes), cmocka_unit_test(shard_entries_that_lie),
       cmocka_unit_test(shard_chunk_shape_is_in_the_transposed_space), cmocka_unit_test(codecs_around_a_shard),
-      cmocka_unit_test(strings_by_their_own_codecs_alone), cmocka_unit_test(shard_inside_a_shard),
-      cmocka_unit_test(nan_fill_has_one_pattern), cmocka_unit_test(infinite_fills), cmocka_unit_test(null_fill_is_zero),
-      cmocka_unit_test(byte_strings_fill_in_base64_or_zero), cmocka_unit_test(complex_and_raw_fills_are_lists),
-      cmocka_unit_test(one_byte_types_have_any_byte_order), cmocka_unit_test(codecs_as_bare_names_and_with_prefix),
-      cmocka_unit_test(unknown_keys_only_if_they_need_no_understanding),
+      cmocka_unit_test(codecs_around_a_shard_with_gaps), cmocka_unit_test(strings_by_their_own_codecs_alone),
+      cmocka_unit_test(shard_inside_a_shard), cmocka_unit_test(nan_fill_has_one_pattern), cmocka_unit_test(infinite_fills),
+      cmocka_unit_test(null_fill_is_zero), cmocka_unit_test(byte_strings_fill_in_base64_or_zero),
+      cmocka_unit_test(complex_and_raw_fills_are_lists), cmocka_unit_test(one_byte_types_have_any_byte_order),
+      cmocka_unit_test(codecs_as_bare_names_and_with_prefix), cmocka_unit_test(unknown_keys_only_if_they_need_no_understanding),
       cmocka_unit_test(consolidated_null_and_keys_in_any_order), cmocka_unit_test(blosc_header_decides),
       cmocka_unit_test(blosc_stored_plain), cmocka_unit_test(blosc_trailing_bytes_are_not_shuffled),
       cmocka_unit_test(blosc_shuffle_of_single_bytes_is_none), cmocka_unit_test(blosc_bitshuffle_needs_eight_elements),
