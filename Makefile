@@ -22,6 +22,7 @@ TSAN       = -O0 -g1 -fno-omit-frame-pointer -fsanitize=thread -D__SANITIZE_THRE
 VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes
 # A test that needs one more library than the others: LIBS_test_NAME = -lNAME
 LIBS_test_blosc = -lblosc
+LIBS_test_random = -lblosc
 
 DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*.cu)))
@@ -40,7 +41,7 @@ VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_
 HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
-.PHONY: conformance test-interop test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
+.PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
 .PHONY: bench-against deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
@@ -60,6 +61,7 @@ help:
 	@echo 'make test-gpu        on a machine with a GPU: uploads on the real driver, their bandwidth and overlap; GPU="--only graphs"'
 	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
+	@echo 'make test-random     random archives and configurations against a small model; SEED=, N=, SAN=asan'
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
 	@echo 'make test-stores     reads from real servers of HTTP, S3, Google and Azure, started on this machine; ONLY="nginx radosgw"'
 	@echo 'make test-cuda-toolkit  compiles with the real CUDA, its own or the package index'"'"'s, and runs; no GPU is needed'
@@ -173,6 +175,14 @@ $(BUILD)/tsan/gpu_simulated: tests/gpu.c tools/bench_summary.h $(HEADERS)
 test-valgrind: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
 	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(VG_TESTS:%=$(BUILD)/%)
+
+# Random archives and configurations against an independent model: SEED to SEED + N - 1. SAN=asan or tsan; CASES=-v tells each.
+SEED ?= 1
+N    ?= 5000
+SAN  ?=
+test-random: deps-test
+	@$(MAKE) --no-print-directory $(BUILD)/$(addsuffix /,$(SAN))test_random
+	@$(BUILD)/$(addsuffix /,$(SAN))test_random --seed $(SEED) --n $(N) $(CASES)
 
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
 AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores

@@ -1,0 +1,493 @@
+/* What the manual of insitubatch.h promises, worked out again in the plainest way and from the manual alone: the elements of a
+ * row, the anchors of a split, the order of an epoch, and what is read for it. Slow, and only for small archives.
+ * After random_archive.h. */
+#ifndef TESTS_RANDOM_MODEL_H
+#define TESTS_RANDOM_MODEL_H
+
+/* ---- elements of a row ---- */
+struct view {
+  const struct array *array;
+  insitu_variable v;
+  insitu_slice slice[MAX_DIMS];
+  int64_t step[4];
+  uint64_t lo[MAX_DIMS], hi[MAX_DIMS]; /* the box; its extent along the sample axis is not used */
+};
+
+static inline double half_value(unsigned h) {
+  int exponent = (int)(h >> 10 & 31), mantissa = (int)(h & 1023);
+  double x = exponent == 31 ? mantissa ? (double)NAN : (double)INFINITY
+             : exponent     ? ldexp(1024 + mantissa, exponent - 25)
+                            : ldexp(mantissa, -24);
+
+  return h >> 15 ? -x : x;
+}
+
+/* A stored element in native byte order, widened: as an integer, and as a double. */
+struct number {
+  int64_t i;
+  uint64_t u;
+  double x;
+};
+
+static inline struct number number_of(const struct type *t, bool is_unsigned, const unsigned char *at) {
+  struct number n = {0};
+  float f;
+  uint32_t bits;
+  unsigned drop = 64 - 8 * t->bytes;
+
+  memcpy(&n.u, at, t->bytes < 8 ? t->bytes : 8);
+  switch (t->kind) {
+  case KIND_BOOL:
+  case KIND_UINT: n.x = (double)n.u; return n;
+  case KIND_INT:
+    n.i = (int64_t)(n.u << drop) >> drop;
+    n.x = is_unsigned ? (double)n.u : (double)n.i;
+    return n;
+  case KIND_BFLOAT:
+    bits = (uint32_t)n.u << 16;
+    memcpy(&f, &bits, 4);
+    n.x = (double)f;
+    return n;
+  case KIND_FLOAT:
+    if (t->bytes == 2) n.x = half_value((unsigned)n.u);
+    if (t->bytes == 4) {
+      memcpy(&f, at, 4);
+      n.x = (double)f;
+    }
+    if (t->bytes == 8) memcpy(&n.x, at, 8);
+    return n;
+  case KIND_COMPLEX: break;
+  }
+  return n;
+}
+
+/* The dtype of a variable's output. */
+static inline int32_t view_dtype(const struct view *v) {
+  const struct type *t = v->array->type;
+
+  if (v->v.dtype) return v->v.dtype;
+  if (v->v.decode != INSITU_CF) return t->dtype;
+  if (t->kind == KIND_INT || t->kind == KIND_UINT) return t->bytes <= 2 ? INSITU_F32 : INSITU_F64;
+  return t->bytes <= 4 ? INSITU_F32 : INSITU_F64;
+}
+
+/* What the library must say to this conversion: INSITU_OK, or why not. */
+static inline insitu_status view_refusal(const struct view *v) {
+  enum kind k = v->array->type->kind;
+
+  if (k == KIND_COMPLEX && (v->v.dtype || v->v.decode)) return INSITU_E_DTYPE;
+  if (k == KIND_BOOL && v->v.decode) return INSITU_E_DTYPE;
+  return INSITU_OK;
+}
+
+static inline unsigned dtype_bytes(int32_t dtype) {
+  return (unsigned)(dtype & 0xff) / 8;
+}
+
+static inline bool is_missing(const struct array *a, double x) {
+  if (a->has_missing && x == a->missing[0]) return true;
+  if (a->has_fill_value) return x == a->missing[1];
+  if (a->format != 2 || !strcmp(a->fill_text, "null")) return false;
+  return x == number_of(a->type, a->is_unsigned, a->fill).x;
+}
+
+/* One element as the batch must show it. */
+static inline void show_element(const struct view *v, const unsigned char *stored, unsigned char *to) {
+  const struct array *a = v->array;
+  struct number n = number_of(a->type, a->is_unsigned && v->v.decode == INSITU_CF, stored);
+  volatile double x = n.x; /* each operation is rounded, none is fused */
+  int32_t dtype = view_dtype(v);
+  float f;
+  double d;
+
+  if (v->v.decode != INSITU_CF && dtype == a->type->dtype) {
+    memcpy(to, stored, a->type->bytes);
+    return;
+  }
+  if (v->v.decode == INSITU_CF) {
+    bool missing = is_missing(a, x);
+
+    if (a->has_scale) x = x * a->scale;
+    if (a->has_offset) x = x + a->offset;
+    if (missing) x = (double)NAN;
+    d = x;
+    f = (float)d;
+  } else {
+    bool is_int = a->type->kind == KIND_INT;
+    bool is_uint = a->type->kind == KIND_UINT || a->type->kind == KIND_BOOL;
+
+    d = n.x;
+    f = is_int ? (float)n.i : is_uint ? (float)n.u : (float)d;
+  }
+  if (isnan(d)) {
+    uint32_t quiet = 0x7fc00000;
+    uint64_t wide = UINT64_C(0x7ff8000000000000);
+
+    memcpy(to, dtype == INSITU_F32 ? (void *)&quiet : (void *)&wide, dtype_bytes(dtype));
+    return;
+  }
+  memcpy(to, dtype == INSITU_F32 ? (void *)&f : (void *)&d, dtype_bytes(dtype));
+}
+
+static inline uint64_t view_elements(const struct view *v) { /* of one step */
+  uint64_t n = 1;
+
+  for (int d = 0; d < v->array->ndim; d++)
+    if (d != v->array->axis) n *= v->hi[d] - v->lo[d];
+  return n;
+}
+
+static inline uint64_t view_steps(const struct view *v) {
+  return v->v.n_steps ? v->v.n_steps : 1;
+}
+
+static inline int64_t view_sample(const struct view *v, int64_t anchor, uint64_t step) {
+  return anchor + v->v.offset + (v->v.n_steps ? v->step[step] : 0);
+}
+
+/* The k-th element of the box at a sample. */
+static inline void view_place(const struct view *v, int64_t sample, uint64_t k, uint64_t *at) {
+  for (int d = v->array->ndim - 1; d >= 0; d--) {
+    if (d == v->array->axis) continue;
+    at[d] = v->lo[d] + k % (v->hi[d] - v->lo[d]);
+    k /= v->hi[d] - v->lo[d];
+  }
+  at[v->array->axis] = (uint64_t)sample;
+}
+
+/* ---- dates ---- */
+enum calendar { CALENDAR_STANDARD, CALENDAR_NOLEAP, CALENDAR_360 };
+
+static inline int64_t days_of(enum calendar c, int64_t year, int month, int day) {
+  static const int before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+  int64_t y = year - 1;
+  bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+
+  if (c == CALENDAR_360) return year * 360 + (month - 1) * 30 + day - 1;
+  if (c == CALENDAR_NOLEAP) return year * 365 + before[month - 1] + day - 1;
+  return year * 365 + y / 4 - y / 100 + y / 400 + before[month - 1] + (month > 2 && leap) + day - 1;
+}
+
+static inline int month_days(enum calendar c, int64_t year, int month) {
+  int64_t next = month == 12 ? days_of(c, year + 1, 1, 1) : days_of(c, year, month + 1, 1);
+
+  return (int)(next - days_of(c, year, month, 1));
+}
+
+/* A date as text and the seconds [begin, end) that it names, counted as days_of counts days. */
+struct date {
+  char text[40];
+  int64_t begin, end;
+};
+
+static inline struct date date_of(enum calendar c, int64_t seconds, int precision) { /* precision: 0 year to 5 second */
+  struct date d;
+  int64_t day = seconds / 86400, year = day / 366, rest = seconds % 86400;
+  int month = 1, mday, h = (int)(rest / 3600), m = (int)(rest / 60 % 60), s = (int)(rest % 60);
+
+  while (days_of(c, year + 1, 1, 1) <= day) year++;
+  while (days_of(c, year, month, 1) + month_days(c, year, month) <= day) month++;
+  mday = (int)(day - days_of(c, year, month, 1)) + 1;
+  int64_t begins[] = {days_of(c, year, 1, 1) * 86400, days_of(c, year, month, 1) * 86400, day * 86400, day * 86400 + h * 3600,
+      seconds - s, seconds};
+  int64_t lengths[] = {(days_of(c, year + 1, 1, 1) - days_of(c, year, 1, 1)) * 86400, (int64_t)month_days(c, year, month) * 86400,
+      86400, 3600, 60, 1};
+  static const int cut[] = {4, 7, 10, 13, 16, 19};
+  snprintf(d.text, sizeof d.text, "%04d-%02d-%02dT%02d:%02d:%02d", (int)year, month, mday, h, m, s);
+  d.text[cut[precision]] = 0;
+  d.begin = begins[precision];
+  d.end = d.begin + lengths[precision];
+  return d;
+}
+
+/* ---- splits ---- */
+enum { NOBODY = -1 };
+struct part {
+  int64_t *anchor; /* in the archive's order */
+  uint64_t n, dropped;
+  uint64_t units, *first, *rows; /* of a unit: its first anchor's place in the list, how many it has */
+};
+struct split {
+  int64_t samples, lo, hi; /* those that take part are [lo, hi) */
+  uint64_t ref, n_ref, unit_rows;
+  signed char *owner, *kept; /* of a sample: its part by chunks or ranges; the same without what the gap leaves out */
+  struct part part[4];
+};
+
+/* The boundary behind a sum of fractions, in chunks. */
+static inline uint64_t fraction_end(double sum, uint64_t chunks) {
+  return (uint64_t)floor(sum * (double)chunks + 0.5);
+}
+
+/* From the owners: the gap, the anchors of each part, and its units. */
+static inline void split_finish(
+    struct split *s, const struct view *view, int n_views, uint64_t gap, bool spill, uint64_t unit_chunks) {
+  s->unit_rows = s->ref * unit_chunks;
+  for (int64_t x = 0; x < s->samples; x++) {
+    if (x < s->lo || x >= s->hi) s->owner[x] = NOBODY;
+    s->kept[x] = s->owner[x];
+  }
+  for (int64_t x = 0; x < s->samples; x++)
+    for (int64_t y = x - 1; y >= 0 && x - y <= (int64_t)gap; y--)
+      if (s->owner[y] != NOBODY && s->owner[y] != s->owner[x]) s->kept[x] = NOBODY;
+  for (int p = 0; p < 4; p++) {
+    struct part *part = &s->part[p];
+    uint64_t cap = (uint64_t)s->samples;
+
+    *part = (struct part){.anchor = own(cap * 8), .first = own(cap * 8), .rows = own(cap * 8)};
+    for (int64_t x = s->lo; x < s->hi; x++) {
+      bool inside = true;
+
+      if (p != INSITU_ALL && s->kept[x] != p) continue;
+      for (int i = 0; i < n_views; i++)
+        for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
+          int64_t y = view_sample(&view[i], x, k);
+
+          if (y < 0 || y >= s->samples) inside = false;
+          else if (spill) continue;
+          else if (p == INSITU_ALL ? y < s->lo || y >= s->hi : s->kept[y] != p) inside = false;
+        }
+      if (!inside) {
+        part->dropped++;
+        continue;
+      }
+      bool new_unit = !part->n || part->anchor[part->n - 1] != x - 1 || (uint64_t)x % s->unit_rows == 0;
+      if (new_unit) part->first[part->units++] = part->n;
+      part->rows[part->units - 1]++;
+      part->anchor[part->n++] = x;
+    }
+  }
+}
+
+/* ---- the order: a rewriting of its normative model ---- */
+static inline uint64_t order_mix(uint64_t x) {
+  x += UINT64_C(0x9E3779B97F4A7C15);
+  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+  return x ^ x >> 31;
+}
+
+static inline uint64_t order_key(const uint64_t *word, int n) {
+  uint64_t h = 0;
+
+  for (int i = 0; i < n; i++) h = order_mix(h ^ word[i]);
+  return h;
+}
+
+static inline uint64_t feistel(uint64_t x, const uint64_t *k, unsigned left_bits, unsigned right_bits) {
+  uint64_t left = x >> right_bits, right = x & ((UINT64_C(1) << right_bits) - 1);
+
+  for (int i = 0; i < 8; i += 2) {
+    left ^= order_mix(right ^ k[i]) >> (64 - left_bits);
+    right ^= order_mix(left ^ k[i + 1]) >> (64 - right_bits);
+  }
+  return left << right_bits | right;
+}
+
+/* A keyed permutation of 0 to n - 1 as a table. */
+static inline uint64_t *permutation(uint64_t n, uint64_t key) {
+  uint64_t *to = own(n * sizeof *to), k[8];
+
+  for (uint64_t i = 0; i < n; i++) to[i] = i;
+  if (n < 64) {
+    for (uint64_t i = n; i-- > 1;) {
+      uint64_t j = order_key((uint64_t[]){key, i}, 2) % (i + 1), t = to[i];
+
+      to[i] = to[j];
+      to[j] = t;
+    }
+    return to;
+  }
+  unsigned bits = 0;
+  while ((n - 1) >> bits) bits++;
+  for (uint64_t i = 0; i < 8; i++) k[i] = order_key((uint64_t[]){key, i}, 2);
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t x = i;
+
+    do x = feistel(x, k, bits / 2, bits - bits / 2);
+    while (x >= n);
+    to[i] = x;
+  }
+  return to;
+}
+
+/* An epoch of a part: what stands at each position. */
+struct epoch {
+  uint64_t global, lanes, window, batches, positions;
+  int64_t *anchor;        /* -1: nothing */
+  uint64_t *mixed;        /* the window's number, over all lanes */
+  uint64_t n_mixed, span; /* windows; batches that a window falls into at most */
+};
+
+/* The shuffled order of the normative model, with windows and lanes as tables. */
+static inline struct epoch shuffled(const struct part *p, uint64_t seed, uint64_t epoch, uint64_t g, uint64_t lanes, uint64_t w) {
+  struct epoch e = {.global = g, .lanes = lanes, .window = w, .batches = p->n / g};
+  uint64_t q = e.batches * (g / lanes), *unit = permutation(p->units, order_key((uint64_t[]){seed, epoch}, 2));
+  uint64_t *rank = own(p->n * 8), *pos = own((p->units + 1) * 8), at = 0;
+  int64_t *sequence = own(p->n * 8);
+
+  e.positions = e.batches * g;
+  e.anchor = own(e.positions * 8);
+  e.mixed = own(e.positions * 8);
+  for (uint64_t j = 0; j < p->units; j++) {
+    pos[j] = at;
+    for (uint64_t i = 0; i < p->rows[unit[j]]; i++, at++) {
+      rank[at] = j;
+      sequence[at] = p->anchor[p->first[unit[j]] + i];
+    }
+  }
+  pos[p->units] = at;
+  for (uint64_t l = 0; l < lanes && q; l++) {
+    uint64_t first = rank[l * q], end = (l + 1) * q, a = l * q, k = 0, u = first, first_window = ceil_div(w * (l + 1), lanes);
+
+    for (; a < end; k++) {
+      u += k ? w : first_window;
+      uint64_t stop = least(pos[least(u, p->units)], end);
+      uint64_t *mixed = permutation(stop - a, order_key((uint64_t[]){seed, epoch, l, k}, 4)), lo = UINT64_MAX, hi = 0;
+      for (uint64_t i = a; i < stop; i++) {
+        uint64_t position = (i - l * q) * lanes + l;
+
+        e.anchor[position] = sequence[a + mixed[i - a]];
+        e.mixed[position] = e.n_mixed;
+        lo = least(lo, position / g);
+        hi = most(hi, position / g);
+      }
+      e.n_mixed++;
+      e.span = most(e.span, hi - lo + 1);
+      a = stop;
+    }
+  }
+  return e;
+}
+
+/* Evaluation: each rank one contiguous range, in order. The windows that reads are shared in come from insitu_order_at. */
+static inline struct epoch sequential(const struct part *p, uint64_t g, uint64_t lanes) {
+  struct epoch e = {.global = g, .lanes = lanes};
+  uint64_t q = ceil_div(p->n, lanes);
+
+  e.batches = ceil_div(q, g / lanes);
+  e.positions = e.batches * g;
+  e.anchor = own(e.positions * 8);
+  e.mixed = own(e.positions * 8);
+  for (uint64_t i = 0; i < e.positions; i++) {
+    uint64_t l = i % lanes, k = i / lanes;
+
+    e.anchor[i] = k < q && l * q + k < p->n ? p->anchor[l * q + k] : -1;
+  }
+  return e;
+}
+
+/* The anchors of a rank's batch; how many. */
+static inline uint64_t epoch_batch(const struct epoch *e, uint64_t world, uint64_t rank, uint64_t batch, int64_t *to) {
+  uint64_t n = 0;
+
+  for (uint64_t p = batch * e->global; p < (batch + 1) * e->global; p++)
+    if (p % e->lanes * world / e->lanes == rank && e->anchor[p] >= 0) to[n++] = e->anchor[p];
+  return n;
+}
+
+/* The default number of lanes. */
+static inline uint64_t default_lanes(uint64_t g, uint64_t block, uint64_t unit_chunks, uint64_t units) {
+  uint64_t bound = least(block / unit_chunks, units / 8), lanes = 1;
+
+  for (uint64_t l = 1; l <= g; l++)
+    if (g % l == 0 && l <= bound) lanes = l;
+  return lanes;
+}
+
+/* ---- what is read ---- */
+struct reads {
+  uint64_t reads, distinct, wanted, bytes, absent, rows;
+};
+
+/* Chunks that one read returns, of a view's box at a sample: calls each for every one, a number within the array. */
+struct chunk_set { /* of one array: when it was last seen, + 1 */
+  uint64_t *stamp, grid[MAX_DIMS], n, bytes;
+};
+
+static inline struct chunk_set chunk_set(const struct array *a) {
+  const struct level *l = &a->level[array_leaf(a)];
+  struct chunk_set c = {.n = 1, .bytes = a->type->bytes};
+
+  for (int d = 0; d < a->ndim; d++) {
+    c.n *= c.grid[d] = ceil_div(a->shape[d], l->size[d]);
+    c.bytes *= l->size[d];
+  }
+  c.stamp = own(c.n * sizeof *c.stamp);
+  return c;
+}
+
+/* How many chunks of the box bear another stamp; they get this one. *absent: those of them that are not stored. */
+static inline uint64_t chunk_set_add(
+    struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp, uint64_t *absent) {
+  const struct array *a = v->array;
+  const struct level *l = &a->level[array_leaf(a)];
+  uint64_t lo[MAX_DIMS], hi[MAX_DIMS], at[MAX_DIMS], fresh = 0;
+  bool more = true;
+
+  for (int d = 0; d < a->ndim; d++) {
+    uint64_t first = d == a->axis ? (uint64_t)sample : v->lo[d], last = d == a->axis ? (uint64_t)sample : v->hi[d] - 1;
+
+    at[d] = lo[d] = first / l->size[d];
+    hi[d] = last / l->size[d];
+  }
+  while (more) {
+    uint64_t number = 0;
+
+    for (int d = 0; d < a->ndim; d++) number = number * c->grid[d] + at[d];
+    if (c->stamp[number] != stamp) {
+      c->stamp[number] = stamp;
+      fresh++;
+      if (absent) *absent += a->not_stored[number];
+    }
+    int d = a->ndim - 1;
+    while (d >= 0 && at[d] == hi[d]) at[d] = lo[d], d--;
+    more = d >= 0;
+    if (more) at[d]++;
+  }
+  return fresh;
+}
+
+/* What a rank reads for an epoch: a chunk once for each window that shows some of it. */
+static inline struct reads epoch_reads(
+    const struct epoch *e, uint64_t world, uint64_t rank, const struct view *view, int n_views) {
+  struct reads r = {0};
+  struct chunk_set *of[MAX_DIMS], *alone[MAX_DIMS], *ever[MAX_DIMS];
+  uint64_t *next = own(e->positions * 8), *head = own(e->n_mixed * 8 + 8), stamp = 0;
+
+  for (int i = 0; i < n_views; i++) {
+    of[i] = ever[i] = NULL;
+    for (int k = 0; k < i; k++)
+      if (view[k].array == view[i].array) of[i] = of[k], ever[i] = ever[k];
+    if (!of[i]) {
+      of[i] = own(sizeof *of[i]);
+      ever[i] = own(sizeof *ever[i]);
+      *of[i] = chunk_set(view[i].array);
+      *ever[i] = chunk_set(view[i].array);
+    }
+    alone[i] = own(view_steps(&view[i]) * sizeof *alone[i]);
+    for (uint64_t k = 0; k < view_steps(&view[i]); k++) alone[i][k] = chunk_set(view[i].array);
+  }
+  for (uint64_t p = e->positions; p-- > 0;) {
+    if (e->anchor[p] < 0 || p % e->lanes * world / e->lanes != rank) continue;
+    next[p] = head[e->mixed[p]];
+    head[e->mixed[p]] = p + 1;
+    r.rows++;
+  }
+  for (uint64_t w = 0; w < e->n_mixed; w++) {
+    stamp++;
+    for (uint64_t at = head[w]; at; at = next[at - 1])
+      for (int i = 0; i < n_views; i++)
+        for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
+          int64_t sample = view_sample(&view[i], e->anchor[at - 1], k);
+          uint64_t fresh = chunk_set_add(of[i], &view[i], sample, stamp, &r.absent);
+
+          r.reads += fresh;
+          r.bytes += fresh * of[i]->bytes;
+          r.distinct += chunk_set_add(ever[i], &view[i], sample, 1, NULL);
+          r.wanted += chunk_set_add(&alone[i][k], &view[i], sample, stamp, NULL);
+        }
+  }
+  return r;
+}
+#endif

@@ -1,0 +1,645 @@
+/* Random archives and configurations against a small independent model of what the manual promises: every element of every batch,
+ * the order, the splits, resuming, plans and refusals. A case is a number: the same number is the same case.
+ *
+ *   build/test_random                     a fixed slice, as the other tests run
+ *   build/test_random --seed 7 --n 1000   cases 7 to 1006; -v tells each before it runs
+ *
+ * A difference prints the case in words, where the difference is, and the command that runs the case again. */
+#include "server.h"
+#ifndef RANDOM_LINKED /* the library is linked: for many variants of it */
+#define INSITU_IMPLEMENTATION
+#endif
+#include "insitubatch.h"
+#include <setjmp.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include "random_base.h"
+#include "random_archive.h"
+#include "random_model.h"
+#include "zip.h"
+#include "random_case.h"
+
+enum { MAX_LOADERS = 8, MAX_ITERS = 16, MAX_HELD = 4, SLICE = 1000, WAIT_MS = 60000, MAX_SECONDS = 120 };
+
+/* ---- what a case holds: closed however it ends ---- */
+static insitu_loader *loaders[MAX_LOADERS];
+static insitu_iter *iters[MAX_ITERS];
+static insitu_batch *batches[MAX_ITERS][MAX_HELD];
+
+static void let_go(void) {
+  for (int i = 0; i < MAX_ITERS; i++)
+    for (int k = 0; k < MAX_HELD; k++) insitu_batch_release(&batches[i][k]);
+  for (int i = 0; i < MAX_ITERS; i++) insitu_iter_close(&iters[i]);
+  for (int i = 0; i < MAX_LOADERS; i++) insitu_loader_close(&loaders[i]);
+}
+
+/* ---- an iterator and what it must do ---- */
+struct walk {
+  const struct setup *s;
+  int slot; /* in iters and batches */
+  insitu_iter *it;
+  int32_t part, order;
+  uint64_t world, rank, epoch, batch; /* batch: the next one */
+  struct epoch e;
+  unsigned max_held, n_held;
+  uint64_t hash[MAX_HELD];
+  uint64_t bad;        /* the first batch that a NaN or RAISE stops; UINT64_MAX: none */
+  insitu_state *after; /* of every batch of its first epoch, where they are wanted */
+  bool failed;
+};
+
+static const char *const part_names[] = {"train", "val", "test", "all"};
+
+static uint64_t hash_bytes(const void *at, uint64_t n) {
+  const unsigned char *p = at;
+  uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+  for (uint64_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+static uint64_t hash_batch(const insitu_batch *b) {
+  uint64_t h = 0;
+
+  for (uint64_t i = 0; i < b->n_arrays; i++) h = order_mix(h ^ hash_bytes(b->arrays[i].data, b->arrays[i].bytes));
+  return h;
+}
+
+/* Whether an absent chunk of an array is an error: its fill is NaN as some variable shows it. */
+static bool raises(const struct setup *s, const struct array *a) {
+  unsigned char shown[16];
+  struct type t = {.kind = KIND_FLOAT};
+
+  if (s->desc.on_absent_chunk != INSITU_AUTO) return s->desc.on_absent_chunk == INSITU_RAISE;
+  for (int i = 0; i < s->n_views; i++) {
+    const struct view *v = &s->view[i];
+
+    if (v->array != a) continue;
+    if (v->v.decode != INSITU_CF && a->fill_is_nan) return true;
+    if (v->v.decode != INSITU_CF) continue;
+    show_element(v, a->fill, shown);
+    t.bytes = dtype_bytes(view_dtype(v));
+    if (isnan(number_of(&t, false, shown).x)) return true;
+  }
+  return false;
+}
+
+/* Whether the box of a view at a sample touches an absent chunk. One inside a shard that is read whole is none. */
+static bool touches_absent(const struct view *v, int64_t sample) {
+  uint64_t n = view_elements(v), at[MAX_DIMS];
+  const struct array *a = v->array;
+
+  if (!a->absent) return false;
+  for (uint64_t k = 0; k < n; k++) {
+    view_place(v, sample, k, at);
+    if (a->not_stored[array_number(a, array_leaf(a), at)]) return true;
+  }
+  return false;
+}
+
+static bool row_raises(const struct setup *s, int64_t anchor) {
+  for (int i = 0; i < s->n_views; i++) {
+    const struct view *v = &s->view[i];
+
+    if (!raises(s, v->array)) continue;
+    for (uint64_t k = 0; k < view_steps(v); k++)
+      if (touches_absent(v, view_sample(v, anchor, k))) return true;
+  }
+  return false;
+}
+
+/* Sets up the model of the walk's epoch. */
+static void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
+  const struct setup *s = w->s;
+  const struct part *p = &s->split.part[w->part];
+  int64_t row[4096];
+
+  if (w->order == INSITU_SHUFFLED) w->e = shuffled(p, s->desc.seed, w->epoch, s->global, lanes, window);
+  else w->e = sequential(p, s->global, lanes);
+  w->e.window = window;
+  w->bad = UINT64_MAX;
+  for (uint64_t b = 0; b < w->e.batches && w->bad == UINT64_MAX; b++) {
+    uint64_t n = epoch_batch(&w->e, w->world, w->rank, b, row);
+
+    for (uint64_t r = 0; r < n; r++)
+      if (row_raises(s, row[r])) w->bad = b;
+  }
+}
+
+static void check_elements(const struct walk *w, const insitu_batch *b, int i, const unsigned char *got) {
+  const struct view *v = &w->s->view[i];
+  const struct array *a = v->array;
+  uint64_t elements = view_elements(v), steps = view_steps(v), at[MAX_DIMS];
+  int32_t dtype = view_dtype(v);
+  unsigned item = dtype_bytes(dtype);
+
+  for (uint64_t r = 0; r < b->rows; r++)
+    for (uint64_t k = 0; k < steps; k++)
+      for (uint64_t e = 0; e < elements; e++, got += item) {
+        unsigned char want[16];
+
+        view_place(v, view_sample(v, b->sample_indices[r], k), e, at);
+        show_element(v, array_at(a, at), want);
+        if (!memcmp(got, want, item)) continue;
+        if (dtype != a->type->dtype || v->v.decode) { /* any NaN that was made */
+          struct type t = {.kind = KIND_FLOAT, .bytes = item};
+
+          if (v->v.decode != INSITU_CF && isnan(number_of(&t, false, got).x) && isnan(number_of(&t, false, want).x)) continue;
+        }
+        char text[2][40] = {"", ""};
+        for (unsigned n = 0; n < item; n++) {
+          sprintf(text[0] + 2 * n, "%02x", got[n]);
+          sprintf(text[1] + 2 * n, "%02x", want[n]);
+        }
+        differ("%s epoch %d batch %d rank %d: variable '%s' row %d (anchor %d) step %d element %d: bytes %s, the model has %s%s",
+            part_names[w->part], (int)w->epoch, (int)b->index, (int)w->rank, v->v.label, (int)r, (int)b->sample_indices[r],
+            (int)k, (int)e, text[0], text[1], a->is_absent[array_chunk_of(a, at)] ? " (its chunk is absent)" : "");
+      }
+}
+
+static void check_shape(const struct walk *w, const insitu_batch *b, int i) {
+  const struct view *v = &w->s->view[i];
+  const insitu_array *out = &b->arrays[i];
+  int64_t want[MAX_DIMS + 2], stride = 1;
+  int n = 0;
+
+  want[n++] = (int64_t)b->rows;
+  if (v->v.n_steps) want[n++] = (int64_t)v->v.n_steps;
+  for (int d = 0; d < v->array->ndim; d++)
+    if (d != v->array->axis) want[n++] = (int64_t)(v->hi[d] - v->lo[d]);
+  if (strcmp(out->name, v->v.label)) differ("array %d is called '%s'", i, out->name);
+  if (out->ndim != n) differ("variable '%s' has %d dimensions, not %d", out->name, out->ndim, n);
+  for (int d = n - 1; d >= 0; d--) {
+    if (out->shape[d] != want[d]) differ("variable '%s' axis %d: %d, not %d", out->name, d, (int)out->shape[d], (int)want[d]);
+    if (out->strides[d] != stride) differ("variable '%s' stride %d: %d, not %d", out->name, d, (int)out->strides[d], (int)stride);
+    stride *= want[d];
+  }
+  if (out->dtype != view_dtype(v)) differ("variable '%s' has dtype 0x%x", out->name, (unsigned)out->dtype);
+  uint64_t row = view_elements(v) * view_steps(v) * dtype_bytes(out->dtype);
+  if (out->row_bytes != row || out->bytes != row * b->rows) differ("variable '%s' has %d bytes", out->name, (int)out->bytes);
+  if ((uintptr_t)out->data % 256) differ("variable '%s' is not aligned", out->name);
+}
+
+static void check_batch(struct walk *w, const insitu_batch *b) {
+  int64_t want[4096];
+  uint64_t n = epoch_batch(&w->e, w->world, w->rank, w->batch, want);
+
+  if (b->epoch != w->epoch || b->index != w->batch)
+    differ("%s: epoch %d batch %d came, not epoch %d batch %d", part_names[w->part], (int)b->epoch, (int)b->index, (int)w->epoch,
+        (int)w->batch);
+  if (b->rows != n)
+    differ("%s epoch %d batch %d rank %d of %d: %d rows, not %d", part_names[w->part], (int)w->epoch, (int)w->batch, (int)w->rank,
+        (int)w->world, (int)b->rows, (int)n);
+  for (uint64_t r = 0; r < n; r++)
+    if (b->sample_indices[r] != want[r])
+      differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part], (int)w->epoch, (int)w->batch,
+          (int)w->rank, (int)w->world, (int)r, (int)b->sample_indices[r], (int)want[r]);
+  if (b->n_arrays != (uint64_t)w->s->n_views) differ("a batch of %d arrays", (int)b->n_arrays);
+  for (int i = 0; i < w->s->n_views; i++) {
+    check_shape(w, b, i);
+    check_elements(w, b, i, b->arrays[i].data);
+  }
+  if (n && chance(10)) {
+    uint64_t r = draw(n);
+    int64_t anchor = -1;
+    insitu_error err = {0};
+
+    if (insitu_iter_locate(w->it, w->epoch, w->batch, r, &anchor, &err)) differ("insitu_iter_locate: %s", err.message);
+    if (anchor != want[r]) differ("insitu_iter_locate: anchor %d, not %d", (int)anchor, (int)want[r]);
+  }
+}
+
+/* Gives a held batch back: until now nothing may have written to it. What is written then must disturb nothing. */
+static void release_one(struct walk *w) {
+  unsigned k = (unsigned)draw(w->n_held);
+  insitu_batch *b = batches[w->slot][k];
+
+  if (hash_batch(b) != w->hash[k]) differ("batch %d of %s changed while it was held", (int)b->index, part_names[w->part]);
+  for (uint64_t i = 0; i < b->n_arrays; i++)
+    if (b->arrays[i].bytes && chance(50)) memset(b->arrays[i].data, 0xcc, b->arrays[i].bytes);
+  insitu_batch_release(&batches[w->slot][k]);
+  w->n_held--;
+  batches[w->slot][k] = batches[w->slot][w->n_held];
+  w->hash[k] = w->hash[w->n_held];
+  batches[w->slot][w->n_held] = NULL;
+}
+
+/* The batch that cannot be delivered: its error comes every time. */
+static bool walk_fails(struct walk *w, insitu_status status, const insitu_error *err) {
+  insitu_batch *b = NULL;
+
+  if (status != INSITU_E_ABSENT)
+    differ("%s epoch %d batch %d: %s, not INSITU_E_ABSENT: %s", part_names[w->part], (int)w->epoch, (int)w->batch,
+        insitu_status_name(status), err->message);
+  for (int i = 0; i < 2; i++)
+    if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != INSITU_E_ABSENT) differ("an error does not last");
+  w->failed = true;
+  return false;
+}
+
+/* One call of insitu_iter_next and what it must give. False: the epoch is over, or cannot go on. */
+static bool walk_step(struct walk *w) {
+  insitu_error err = {0};
+  insitu_batch *b = NULL;
+  insitu_status status;
+
+  if (w->failed) return false;
+  if (w->n_held == w->max_held) {
+    if (w->batch < w->e.batches && chance(20) && (status = insitu_iter_next(w->it, 0, &b, &err)) != INSITU_BUSY)
+      differ("next while %d batches are held: %s %s", (int)w->n_held, insitu_status_name(status), err.message);
+    release_one(w);
+  }
+  do status = insitu_iter_next(w->it, chance(30) ? 0 : chance(50) ? 1 : WAIT_MS, &b, &err);
+  while (status == INSITU_TIMEOUT);
+  if (w->batch == w->bad) return walk_fails(w, status, &err);
+  if (w->batch == w->e.batches) {
+    if (status != INSITU_END)
+      differ("%s epoch %d rank %d: no end after %d batches: %s %s", part_names[w->part], (int)w->epoch, (int)w->rank,
+          (int)w->e.batches, insitu_status_name(status), err.message);
+    return false;
+  }
+  if (status != INSITU_OK)
+    differ("%s epoch %d batch %d rank %d: %s: %s", part_names[w->part], (int)w->epoch, (int)w->batch, (int)w->rank,
+        insitu_status_name(status), err.message);
+  batches[w->slot][w->n_held] = b;
+  w->hash[w->n_held++] = hash_batch(b);
+  check_batch(w, b);
+  if (w->after) w->after[w->batch] = b->after;
+  w->batch++;
+  while (w->n_held && chance(60)) release_one(w);
+  return true;
+}
+
+/* ---- opening ---- */
+static insitu_loader *open_loader(const struct setup *s, const insitu_loader_desc *d, int slot) {
+  insitu_error err = {0};
+  insitu_status status = insitu_loader_open(d, &loaders[slot], &err);
+
+  if (status == s->refused) return loaders[slot];
+  if (status == INSITU_E_BUDGET && d->memory_budget < UINT64_C(1) << 28) return NULL;
+  if (s->refused)
+    differ("open: %s, not %s (%s): %s", insitu_status_name(status), insitu_status_name(s->refused), s->why, err.message);
+  differ("open: %s: %s", insitu_status_name(status), err.message);
+}
+
+/* Lanes and window of an iterator; false: it must be refused with *status. */
+static bool layout(const struct setup *s, int32_t part, int32_t order, uint64_t world, uint64_t *lanes, uint64_t *window,
+    insitu_status *status) {
+  const struct part *p = &s->split.part[part];
+
+  if (order == INSITU_SEQUENTIAL) {
+    *lanes = world;
+    *window = 0;
+    *status = INSITU_E_SPLIT;
+    return p->n;
+  }
+  *lanes = s->desc.lanes ? s->desc.lanes : default_lanes(s->global, s->block_chunks, s->unit_chunks, p->units);
+  *window = most(1, s->block_chunks / s->unit_chunks / *lanes);
+  *status = p->n < s->global ? INSITU_E_SPLIT : INSITU_E_ARG;
+  return p->n >= s->global && s->global % *lanes == 0 && *lanes % world == 0;
+}
+
+static void check_plan(const struct walk *w, insitu_loader *ld, const insitu_iter_desc *id, insitu_plan *plan) {
+  const struct part *p = &w->s->split.part[w->part];
+  insitu_error err = {0};
+  uint64_t rows = 0;
+  int64_t row[4096];
+
+  if (insitu_loader_plan(ld, id, plan, &err)) differ("insitu_loader_plan: %s", err.message);
+  for (uint64_t b = 0; b < w->e.batches; b++) rows += epoch_batch(&w->e, w->world, w->rank, b, row);
+  const struct {
+    const char *name;
+    uint64_t got, want;
+  } at[] = {{"order_version", plan->order_version, 1}, {"samples", plan->samples, p->n}, {"batches", plan->batches, w->e.batches},
+      {"rows", plan->rows, rows}, {"dropped_edge", plan->dropped_edge, p->dropped},
+      {"dropped_tail", plan->dropped_tail, w->order == INSITU_SHUFFLED ? p->n % w->s->global : 0},
+      {"units", plan->units, p->units}, {"unit_rows", plan->unit_rows, w->s->split.unit_rows}, {"lanes", plan->lanes, w->e.lanes},
+      {"window", plan->window, w->e.window ? w->e.window : plan->window}};
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+    if (at[i].got != at[i].want)
+      differ("plan of %s, rank %d of %d: %s is %d, not %d", part_names[w->part], (int)w->rank, (int)w->world, at[i].name,
+          (int)at[i].got, (int)at[i].want);
+  if (plan->span < w->e.span)
+    differ("plan of %s: span %d, but a window falls into %d batches", part_names[w->part], (int)plan->span, (int)w->e.span);
+}
+
+/* Opens an iterator of a part and its model; false: it is refused, as the model says. */
+static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, int slot, int32_t part, int32_t order,
+    uint64_t world, uint64_t rank, uint64_t epoch, insitu_plan *plan) {
+  insitu_error err = {0};
+  insitu_status want, status;
+  uint64_t lanes, window;
+  bool usual = order == (part == INSITU_TRAIN ? INSITU_SHUFFLED : INSITU_SEQUENTIAL);
+  insitu_iter_desc id = {.api = INSITU_API, .split = part, .order = usual && chance(50) ? INSITU_AUTO : order, .epoch = epoch};
+
+  id.max_held = (uint32_t)draw(MAX_HELD + 1);
+  *w = (struct walk){.s = s,
+      .slot = slot,
+      .part = part,
+      .order = order,
+      .world = world,
+      .rank = rank,
+      .epoch = epoch,
+      .max_held = id.max_held ? id.max_held : 2};
+  bool fits = layout(s, part, order, world, &lanes, &window, &want);
+  status = insitu_iter_open(ld, &id, &iters[slot], &err);
+  if (!fits) {
+    if (status != want && !(want == INSITU_E_SPLIT && status == INSITU_E_ARG))
+      differ("opening %s: %s, not %s: %s", part_names[part], insitu_status_name(status), insitu_status_name(want), err.message);
+    return false;
+  }
+  if (status == INSITU_E_BUDGET && s->desc.memory_budget < UINT64_C(1) << 28) return false;
+  if (status)
+    differ("opening %s, %s, rank %d of %d: %s: %s", part_names[part], order == INSITU_SHUFFLED ? "shuffled" : "sequential",
+        (int)rank, (int)world, insitu_status_name(status), err.message);
+  w->it = iters[slot];
+  walk_epoch(w, lanes, window);
+  check_plan(w, ld, &id, plan);
+  return true;
+}
+
+static void walk_close(struct walk *w) {
+  while (w->n_held) release_one(w);
+  insitu_iter_close(&iters[w->slot]);
+}
+
+static void walk_next_epoch(struct walk *w, uint64_t epoch) {
+  w->epoch = epoch;
+  w->batch = 0;
+  w->failed = false;
+  walk_epoch(w, w->e.lanes, w->e.window);
+}
+
+/* ---- what an epoch reads ---- */
+/* The windows of a sequential epoch, whose length the manual leaves to the plan. */
+static void sequential_windows(struct walk *w, uint64_t window) {
+  const struct part *p = &w->s->split.part[w->part];
+  uint64_t *irregular = own(p->units * 16), n = 0, most_windows = p->units + 2;
+  insitu_order_desc d = {.api = INSITU_API,
+      .sequential = 1,
+      .units = p->units,
+      .unit_rows = w->s->split.unit_rows,
+      .global_batch = w->e.global,
+      .lanes = w->e.lanes,
+      .window = window,
+      .irregular = irregular};
+  insitu_order *o;
+  insitu_error err = {0};
+
+  for (uint64_t u = 0; u < p->units; u++) {
+    if (p->rows[u] == d.unit_rows) continue;
+    irregular[n++] = u;
+    irregular[n++] = p->rows[u];
+  }
+  d.n_irregular = n / 2;
+  if (insitu_order_open(&d, &o, &err)) differ("insitu_order_open: %s", err.message);
+  for (uint64_t i = 0; i < w->e.positions; i++) {
+    insitu_order_place at;
+    insitu_status status = insitu_order_at(o, i, &at);
+    int64_t anchor = status ? -1 : p->anchor[p->first[at.unit] + at.within];
+
+    if (anchor != w->e.anchor[i]) {
+      insitu_order_close(&o);
+      differ("insitu_order_at %d: anchor %d, not %d", (int)i, (int)anchor, (int)w->e.anchor[i]);
+    }
+    w->e.mixed[i] = status ? 0 : at.lane * most_windows + at.window;
+  }
+  w->e.n_mixed = w->e.lanes * most_windows;
+  insitu_order_close(&o);
+}
+
+static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *plan, uint64_t before) {
+  const struct setup *s = w->s;
+  insitu_stats st;
+  insitu_error err = {0};
+  bool exact = true;
+
+  if (w->order == INSITU_SEQUENTIAL) sequential_windows(w, plan->window);
+  struct reads r = epoch_reads(&w->e, w->world, w->rank, s->view, s->n_views), first = r;
+  if (w->order == INSITU_SHUFFLED) { /* a plan is of epoch 0 */
+    struct epoch e = shuffled(&s->split.part[w->part], s->desc.seed, 0, s->global, w->e.lanes, w->e.window);
+
+    first = epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
+  }
+  for (int i = 0; i < s->n_views; i++)
+    for (int k = 0; k < i; k++)
+      exact = exact && (s->view[i].array != s->view[k].array || (!s->view[i].v.n_slices && !s->view[k].v.n_slices));
+  if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
+  const struct {
+    const char *name;
+    uint64_t got, want;
+    bool most; /* want is the most */
+  } at[] = {{"rows delivered", st.rows, r.rows, false}, {"batches delivered", st.batches, plan->batches, false},
+      {"chunks read", st.reads - before, r.reads, false}, {"chunks planned", first.reads, plan->reads, !exact},
+      {"bytes planned", first.bytes, plan->read_bytes, !exact}, {"chunks wanted", first.wanted, plan->wanted, !exact},
+      {"absent chunks", st.absent_chunks, r.absent, false}, {"bad chunks", st.bad_chunks, 0, false}};
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+    if (at[i].most ? at[i].got > at[i].want : at[i].got != at[i].want)
+      differ("an epoch of %s, rank %d of %d: %s: %d, not %d", part_names[w->part], (int)w->rank, (int)w->world, at[i].name,
+          (int)at[i].got, (int)at[i].want);
+}
+
+/* ---- the case ---- */
+/* Numbers of a list in a manifest, to the owner of their chunks; how many. */
+static uint64_t adopt_list(struct setup *s, const char *text, int part) {
+  char name[16];
+  uint64_t n = 0;
+
+  snprintf(name, sizeof name, "\"%s\":", part_names[part]);
+  const char *p = strstr(text, name);
+  p = p ? strchr(p, '[') : NULL;
+  if (!p) differ("the manifest has no list %s", name);
+  for (p++; *p != ']'; n++) {
+    char *end;
+    uint64_t c = strtoull(p, &end, 10), last = least((c + 1) * s->split.ref, s->samples);
+
+    if (end == p || c >= s->split.n_ref) differ("the manifest's list %s is odd", name);
+    for (uint64_t x = c * s->split.ref; x < last; x++) {
+      if (s->split.owner[x] != NOBODY) differ("the manifest has chunk %d twice", (int)c);
+      s->split.owner[x] = (signed char)part;
+    }
+    for (p = end; *p == ',' || *p == ' '; p++) {}
+  }
+  return n;
+}
+
+/* The library alone says which chunks a shuffled split draws: in its manifest. Each part has as many as without. */
+static void adopt_split(struct setup *s, const insitu_loader_desc *d) {
+  insitu_loader_desc only = *d;
+  insitu_loader *ld;
+  insitu_error err = {0};
+  const char *path = own_text("%s/spread.json", s->folder);
+  char *text = own(1 << 16);
+  uint64_t want[3] = {0};
+
+  if (!s->spread) return;
+  only.plan_only = 1;
+  only.memory_budget = 0;
+  if (!(ld = open_loader(s, &only, 0))) return;
+  if (insitu_manifest_save(ld, path, &err)) differ("insitu_manifest_save: %s", err.message);
+  insitu_loader_close(&loaders[0]);
+  FILE *f = fopen(path, "r");
+  if (!f || !fread(text, 1, (1 << 16) - 1, f) || fclose(f)) abort();
+  memset(s->split.owner, NOBODY, s->samples);
+  split_fractions(s);
+  for (uint64_t c = 0; c < s->split.n_ref; c++)
+    if (s->split.owner[c * s->split.ref] != NOBODY) want[s->split.owner[c * s->split.ref]]++;
+  memset(s->split.owner, NOBODY, s->samples);
+  for (int p = 0; p < 3; p++)
+    if (adopt_list(s, text, p) != want[p]) differ("the manifest does not give %s %d chunks", part_names[p], (int)want[p]);
+  split_finish(&s->split, s->view, s->n_views, d->split_gap, d->split_spill, s->unit_chunks);
+}
+
+static insitu_loader_desc desc_of(const struct setup *s, uint64_t world, uint64_t rank) {
+  insitu_loader_desc d = s->desc;
+
+  d.rank = (int32_t)rank;
+  if (world > 1 || d.world) d.world = (int32_t)world;
+  d.batch_size = s->global / world;
+  return d;
+}
+
+/* A rank's epochs of one part. */
+static void run_rank(struct setup *s, uint64_t world, uint64_t rank, int32_t part, int32_t order, insitu_state *after) {
+  insitu_loader_desc d = desc_of(s, world, rank);
+  insitu_loader *ld = open_loader(s, &d, 0);
+  struct walk w;
+  insitu_plan plan;
+  uint64_t epoch = draw(3);
+  insitu_stats opened = {0};
+
+  if (!ld) return;
+  insitu_loader_stats(ld, &opened, NULL); /* the coordinate */
+  if (walk_open(&w, s, ld, 0, part, order, world, rank, epoch, &plan)) {
+    w.after = after;
+    while (walk_step(&w)) {}
+    while (w.n_held) release_one(&w);
+    if (d.hold_epoch && !w.failed && !d.check) check_reads(&w, ld, &plan, opened.reads);
+    w.after = NULL;
+    if (chance(50)) {
+      insitu_error err = {0};
+
+      if (w.failed || chance(40)) {
+        epoch = draw(5);
+        if (insitu_iter_set_epoch(w.it, epoch, &err)) differ("insitu_iter_set_epoch: %s", err.message);
+      } else {
+        epoch++;
+      }
+      walk_next_epoch(&w, epoch);
+      for (uint64_t n = draw(20); n && walk_step(&w); n--) {}
+    }
+    walk_close(&w);
+  }
+  insitu_loader_close(&loaders[0]);
+}
+
+static void run_case(struct setup *s) {
+  uint64_t world = s->desc.world ? (uint64_t)s->desc.world : 1;
+  int32_t part = chance(60) ? INSITU_TRAIN : (int32_t)draw(4);
+  int32_t order = chance(60) == (part == INSITU_TRAIN) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL;
+
+  insitu_loader_desc d = desc_of(s, world, 0);
+  adopt_split(s, &d);
+  for (uint64_t r = 0; r < world; r++) run_rank(s, world, r, part, order, NULL);
+}
+
+/* ---- running cases ---- */
+static struct setup *now;
+static const char *replay = "";
+
+static void tell_end(const char *what) {
+  fprintf(stderr, "case %" PRIu64 ": %s\n", now->number, what);
+  tell_case(stderr, now);
+  fprintf(stderr, "  again: make test-random SEED=%" PRIu64 " N=1%s\n", now->number, replay);
+}
+
+static void on_signal(int number) {
+  signal(number, SIG_DFL);
+  tell_end(number == SIGALRM ? "it hangs" : "it crashed");
+  raise(number);
+}
+
+/* True: model and library agree. */
+static bool one_case(uint64_t number, bool verbose) {
+  struct setup s = {0};
+  volatile bool good = true;
+
+  now = &s;
+  alarm(MAX_SECONDS);
+  if (!setjmp(case_end)) {
+    draw_case(&s, number);
+    if (verbose) {
+      printf("case %" PRIu64 "\n", number);
+      tell_case(stdout, &s);
+      fflush(stdout);
+    }
+    run_case(&s);
+  } else {
+    good = false;
+    tell_end(difference);
+  }
+  let_go();
+  remove_all(s.folder);
+  disown_all();
+  alarm(0);
+  return good;
+}
+
+static uint64_t run_cases(uint64_t seed, uint64_t n, bool verbose) {
+  uint64_t bad = 0;
+
+  for (uint64_t i = 0; i < n && bad < 20; i++) bad += !one_case(seed + i, verbose);
+  return bad;
+}
+
+static void begin(void) {
+  const char *tmp = getenv("TMPDIR");
+
+  if (!tmp) tmp = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+  snprintf(random_dir, sizeof random_dir, "%.200s/insitu-random-XXXXXX", tmp);
+  if (!mkdtemp(random_dir)) abort();
+  random_server = server_start(&(struct server_options){.folder = random_dir, .no_log = true});
+  signal(SIGALRM, on_signal);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  signal(SIGSEGV, on_signal);
+  signal(SIGABRT, on_signal);
+#endif
+}
+
+static void end(void) {
+  server_stop(&random_server);
+  remove_all(random_dir);
+  free(case_block);
+}
+
+static void test_slice(void **state) {
+  (void)state;
+  begin();
+#ifdef __SANITIZE_THREAD__
+  uint64_t n = SLICE / 4;
+#else
+  uint64_t n = getenv("TEST_VALGRIND") ? 20 : SLICE;
+#endif
+  uint64_t bad = run_cases(1, n, false);
+  end();
+  assert_int_equal(bad, 0);
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_slice)};
+  uint64_t seed = 1, n = SLICE;
+  bool verbose = false;
+
+  if (argc < 2) return cmocka_run_group_tests(tests, NULL, NULL);
+  for (int i = 1; i < argc; i++) {
+    if (!strcmp(argv[i], "-v")) verbose = true;
+    else if (i + 1 < argc && !strcmp(argv[i], "--seed")) seed = strtoull(argv[++i], NULL, 10);
+    else if (i + 1 < argc && !strcmp(argv[i], "--n")) n = strtoull(argv[++i], NULL, 10);
+    else return fprintf(stderr, "usage: test_random [--seed S] [--n N] [-v]\n"), 2;
+  }
+  begin();
+  uint64_t bad = run_cases(seed, n, verbose);
+  end();
+  printf("cases %" PRIu64 " to %" PRIu64 ": %" PRIu64 " differ\n", seed, seed + n - 1, bad);
+  return bad != 0;
+}
