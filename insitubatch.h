@@ -25,6 +25,7 @@
  *       }
  *       if (status != INSITU_END) return fprintf(stderr, "%s\n", err.message), 1;
  *     }
+ *     insitu_iter_close(&train);
  *     insitu_loader_close(&loader);
  *
  *     cc -O2 train.c -luring -lcurl -llz4 -lzstd -lpthread
@@ -605,8 +606,9 @@ typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
 /* Opens the archive and reads its metadata, and the coordinate where dates select. On error *out is NULL. */
 INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
-/* Closes its iterators, cancels what is in flight and joins its threads; waits for reads the kernel cannot cancel. Batches you
- * hold stay valid. [one thread, no other call at the same time] NULL is fine. */
+/* Ends its iterators, cancels what is in flight and joins its threads; waits for reads the kernel cannot cancel. Batches you hold
+ * stay valid. The handles of its iterators stay yours: every call with one but insitu_iter_close gives INSITU_E_ARG from now on,
+ * and insitu_iter_close frees it, before or after this call. [one thread, no other call at the same time] NULL is fine. */
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
 /* Every insitu_iter_next, insitu_read and insitu_read_strings returns INSITU_CANCELLED from now on. Also from a signal handler. */
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
@@ -666,7 +668,8 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *loader, const
 /* Takes its batch memory from memory_budget. Prefetching starts at once. */
 INSITU_DEF insitu_status insitu_iter_open(
     insitu_loader *loader, const insitu_iter_desc *desc, insitu_iter **out, insitu_error *err);
-/* Batches you hold stay valid; they no longer count against memory_budget. */
+/* Frees the handle; every iterator needs this call, also one whose loader was closed before it. Batches you hold stay valid; they
+ * no longer count against memory_budget. NULL is fine. */
 INSITU_DEF void insitu_iter_close(insitu_iter **iter);
 /* The next batch, in order. timeout_ms 0 polls, INSITU_FOREVER waits. OK, END, TIMEOUT, BUSY, CANCELLED, or a sticky error that
  * belongs to the batch it damaged: the batches before it are delivered first. */
@@ -18893,7 +18896,8 @@ struct insitu_iter {
   uint64_t held, max_held, alive; /* alive: slabs with memory */
   uint64_t bad;                   /* number of the first damaged batch, UINT64_MAX if none */
   insitu_error error;             /* what damaged it */
-  bool failed, closed;
+  bool failed, closed;            /* closed: nothing runs any more; the last held batch takes the contents with it */
+  unsigned owners;                /* of this struct: the user's handle, and the contents as long as they are there */
 };
 
 struct insitu_loader {
@@ -21227,8 +21231,8 @@ static insitu_status insitu__loader_init(insitu_loader *ld, const insitu_loader_
 
 /* ---- iterators ---- */
 
-/* Frees an iterator of which no batch is held. */
-static void insitu__loader_free_iter(insitu_iter *it) {
+/* Frees what an iterator owns. No batch of it is held. */
+static void insitu__loader_empty_iter(insitu_iter *it) {
   for (unsigned i = 0; i < it->device.n_rings; i++) insitu__device_drain(&it->device.rings[i]);
   for (uint64_t i = 0; it->slabs && i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
@@ -21247,9 +21251,23 @@ static void insitu__loader_free_iter(insitu_iter *it) {
   insitu__plan_scan_free(&it->scan);
   insitu__order_free(&it->order[0]);
   insitu__order_free(&it->order[1]);
+}
+
+/* The user's handle, or the contents, need the iterator's struct no more. */
+static void insitu__loader_disown_iter(insitu_iter *it) {
+  pthread_mutex_lock(&it->lock);
+  bool last = --it->owners == 0;
+  pthread_mutex_unlock(&it->lock);
+  if (!last) return;
   pthread_cond_destroy(&it->news);
   pthread_mutex_destroy(&it->lock);
   insitu__mem_free(it);
+}
+
+/* Frees the contents of an iterator that is closed and of which no batch is held. */
+static void insitu__loader_free_iter(insitu_iter *it) {
+  insitu__loader_empty_iter(it);
+  insitu__loader_disown_iter(it);
 }
 
 /* The public structs of one slab; names and strides are copies. */
@@ -21507,8 +21525,9 @@ static void insitu__loader_leave(insitu_iter *it) {
   }
 }
 
-/* After leaving: gives the memory back, but for the batches the user holds. The last of them takes the iterator with it. What is
- * freed may have to be waited for, and may be freed by the user's function: not under the lock, which releases take as well. */
+/* After leaving: gives the memory back, but for the batches the user holds. The last of them takes the contents with it; the struct
+ * stays until the user closes the handle. What is freed may have to be waited for, and may be freed by the user's function: not
+ * under the lock, which releases take as well. */
 static void insitu__loader_part(insitu_iter *it) {
   struct insitu__device *d = &it->device;
   insitu__loader_unreserve(it);
@@ -22249,6 +22268,16 @@ static insitu_status insitu__public_check(const insitu_loader *ld, bool any_thre
   return INSITU_OK;
 }
 
+/* Whether this process and thread may use the iterator. */
+static insitu_status insitu__public_check_iter(const insitu_iter *it, bool any_thread, insitu_error *err) {
+  if (it && !it->loader && getpid() == it->pid)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "the loader of this iterator was closed; close the iterator as well, and open both anew");
+  if (it && !it->loader)
+    return insitu__error_set(err, INSITU_E_FORKED, "the iterator is the parent process's; open a loader after fork");
+  return insitu__public_check(it ? it->loader : NULL, any_thread, err);
+}
+
 static const char *const insitu__public_stages[] = {"none", "consumer", "read", "decode"};
 INSITU_DEF const char *insitu_stage_name(int32_t stage) {
   return stage >= INSITU_STAGE_NONE && stage <= INSITU_STAGE_DECODE ? insitu__public_stages[stage] : "unknown";
@@ -22689,6 +22718,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   it->loader = ld;
   it->pid = ld->pid;
   it->split = desc->split;
+  it->owners = 2;
   pthread_condattr_t clock;
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -22707,6 +22737,7 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   if (status) {
     insitu__loader_unreserve(it);
     insitu__loader_free_iter(it);
+    insitu__loader_disown_iter(it); /* there will be no handle */
     return status;
   }
   *out = it;
@@ -22716,15 +22747,18 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
 INSITU_DEF void insitu_iter_close(insitu_iter **iter) {
   insitu_iter *it = iter ? *iter : NULL;
   if (iter) *iter = NULL;
-  if (!it || insitu__public_check(it->loader, true, NULL)) return;
-  assert(!it->loader->config.inline_io || pthread_equal(it->loader->opener, pthread_self()));
-  insitu__loader_leave(it);
-  insitu__loader_part(it);
+  if (!it || getpid() != it->pid) return;
+  if (it->loader) { /* else that was closed first */
+    assert(!it->loader->config.inline_io || pthread_equal(it->loader->opener, pthread_self()));
+    insitu__loader_leave(it);
+    insitu__loader_part(it);
+  }
+  insitu__loader_disown_iter(it);
 }
 
 INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, insitu_batch **out, insitu_error *err) {
   if (out) *out = NULL;
-  insitu_status status = insitu__public_check(it ? it->loader : NULL, false, err);
+  insitu_status status = insitu__public_check_iter(it, false, err);
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "next: out is NULL; give the address of a batch pointer");
   insitu_loader *ld = it->loader;
@@ -22757,7 +22791,7 @@ static insitu_status insitu__public_move(insitu_iter *it, uint64_t epoch, uint64
 }
 
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, insitu_error *err) {
-  insitu_status status = insitu__public_check(it ? it->loader : NULL, false, err);
+  insitu_status status = insitu__public_check_iter(it, false, err);
   if (status) return status;
   if (epoch >= INSITU__MAX_EPOCH)
     return insitu__error_set(err, INSITU_E_ARG, "set_epoch: %" PRIu64 " is beyond the last epoch, 2^20 - 1; correct it", epoch);
@@ -22770,7 +22804,7 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
 }
 
 INSITU_DEF insitu_status insitu_iter_restore(insitu_iter *it, const insitu_state *state, insitu_error *err) {
-  insitu_status status = insitu__public_check(it ? it->loader : NULL, false, err);
+  insitu_status status = insitu__public_check_iter(it, false, err);
   if (status) return status;
   if (!state) return insitu__error_set(err, INSITU_E_ARG, "restore: state is NULL; give what a batch's `after` held");
   status = insitu__loader_state_check(it, state, err);
@@ -22781,7 +22815,7 @@ INSITU_DEF insitu_status insitu_iter_restore(insitu_iter *it, const insitu_state
 
 INSITU_DEF insitu_status insitu_iter_locate(
     const insitu_iter *it, uint64_t epoch, uint64_t batch, uint64_t row, int64_t *anchor, insitu_error *err) {
-  insitu_status status = insitu__public_check(it ? it->loader : NULL, true, err);
+  insitu_status status = insitu__public_check_iter(it, true, err);
   struct insitu__order o;
   if (status) return status;
   if (!anchor) return insitu__error_set(err, INSITU_E_ARG, "locate: anchor is NULL; give its address");

@@ -31,6 +31,7 @@ int main(int argc, char **argv) {
     insitu_batch_release(&batch);
   }
   if (status < 0) fprintf(stderr, "%s: %s\n", insitu_status_name(status), err.message);
-  insitu_loader_close(&loader); /* closes its iterators too */
+  insitu_iter_close(&iter);
+  insitu_loader_close(&loader);
   return status < 0;
 }

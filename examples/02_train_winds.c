@@ -343,6 +343,7 @@ int main(int argc, char **argv) {
   print_table(&s);
   print_loader(loader);
   if (ppm) draw(m, ppm);
+  insitu_iter_close(&test);
   insitu_loader_close(&loader);
   return rmse(&s, MODEL, 2) < rmse(&s, PERSISTENCE, 2) ? 0 : 1;
 }

@@ -134,6 +134,7 @@ int main(void) {
     insitu_batch_release(&batch);
   }
   if (status < 0) fprintf(stderr, "%s: %s\n", insitu_status_name(status), err.message);
+  insitu_iter_close(&iter);
   insitu_loader_close(&loader);
   for (int hour = 0; hour < HOURS; hour++) free((void *)(uintptr_t)objects[1 + hour].bytes);
   return status < 0;

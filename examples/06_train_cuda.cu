@@ -244,6 +244,8 @@ int main(int argc, char **argv) {
   check(insitu_loader_stats(loader, &stats, &err), err.message);
   std::printf("%" PRIu64 " batches, %" PRIu64 " uploads of %.1f MB in all; %.1f %% of the time was spent waiting for batches\n",
       stats.batches, stats.uploads, (double)stats.uploaded_bytes / 1e6, 100 * stats.stall_share);
-  insitu_loader_close(&loader); // and the iterators
+  insitu_iter_close(&train);
+  insitu_iter_close(&test);
+  insitu_loader_close(&loader);
   return model < persistence ? 0 : 1;
 }

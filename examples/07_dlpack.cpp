@@ -166,7 +166,8 @@ static int run(const char *archive) {
     if (years % 4 == 0) kept.emplace_back(std::move(year), speeds);
   }
   check(status, err);
-  insitu_loader_close(&loader); // the iterator, too; what the kept tensors hold stays
+  insitu_iter_close(&iter);
+  insitu_loader_close(&loader); // what the kept tensors hold stays
 
   int wrong = 0;
   for (size_t k = 0; k < YEAR; k++) {

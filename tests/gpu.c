@@ -147,6 +147,7 @@ static void expect_epochs(void) {
     assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &batch, &err), INSITU_END);
   }
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
 }
 
 /* ---- a consumer ---- */
@@ -320,6 +321,7 @@ static void run_epochs(int device, int m, int style) {
   insitu_loader_stats(ld, &stats, NULL);
   assert_true(stats.uploads >= EPOCHS * BATCHES && stats.pinned_bytes && stats.device_bytes);
   insitu_loader_close(&ld); /* batches and tensors live on, and the streams may still be at work */
+  insitu_iter_close(&it);
   if (kept) train(&c, kept, style);
   insitu_batch_release(&kept);
   drop(&c.tensors);
@@ -378,6 +380,7 @@ static void run_two(int first, int second, int m) {
     insitu_batch_release(&batch);
   }
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   consumer_check(&near);
   consumer_check(&far);
   consumer_close(&near);
@@ -432,6 +435,7 @@ static void *upload_all_the_time(void *arg) {
   }
   while (!atomic_load(&g->stop)) sched_yield(); /* who looks at its statistics is done then */
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   return NULL;
 }
 static uint64_t uploads_of(struct background *g) {
@@ -496,6 +500,7 @@ static void run_graphs(int device, int m) {
   pthread_join(thread, NULL);
   if (g.status < 0) fail_msg("the loader in the background: %s", g.err.message);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   consumer_check(&c);
   for (int epoch = 0; epoch < EPOCHS; epoch++) CUDA(cudaGraphExecDestroy(execs[epoch]));
   CUDA(cudaStreamSynchronize(g.stream));

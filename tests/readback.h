@@ -63,6 +63,7 @@ static inline insitu_status readback_batches(const insitu_loader_desc *where, co
     insitu_batch_release(&b);
     if (!equal) break;
   }
+  insitu_iter_close(&it);
   insitu_loader_close(&ld);
   if (status < 0) return status;
   if (status == INSITU_TIMEOUT) return insitu__error_set(err, INSITU_E_CHECK, "no batch within a minute");

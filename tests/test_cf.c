@@ -271,6 +271,7 @@ static void test_absent(void **state) {
         }
         insitu_batch_release(&b);
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
       }
 }
 
@@ -302,6 +303,8 @@ static void test_refused(void **state) {
   assert_true(insitu_loader_describe(ld, json, sizeof json) < sizeof json);
   has(json, "\"decode\": \"cf\"");
   insitu_loader_close(&plain);
+  insitu_iter_close(&it);
+  insitu_iter_close(&other);
   insitu_loader_close(&ld);
   w.decode = 2;
   memset(&err, 0, sizeof err);

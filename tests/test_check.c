@@ -33,6 +33,7 @@ static uint64_t run(const insitu_loader_desc *d, int32_t order, const char *name
   s = insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = order}, &it, &err);
   if (s == INSITU_E_SPLIT) { /* too small for one batch */
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     return 0;
   }
   if (s) fail_msg("%s: %s", name, err.message);
@@ -44,6 +45,7 @@ static uint64_t run(const insitu_loader_desc *d, int32_t order, const char *name
   }
   if (s != INSITU_END) fail_msg("%s: %s %s", name, insitu_status_name(s), err.message);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   return batches;
 }
 
@@ -335,6 +337,7 @@ static void test_one_element(void **state) {
       assert_int_equal(insitu_iter_set_epoch(with.it, round + 1, NULL), INSITU_OK);
     }
     insitu_loader_close(&with.ld);
+    insitu_iter_close(&with.it);
   }
   support_remove(root);
 }
@@ -360,6 +363,7 @@ static void test_one_step(void **state) {
   }
   assert_true(found > 0 && found < ROUNDS);
   insitu_loader_close(&with.ld);
+  insitu_iter_close(&with.it);
   support_remove(root);
 }
 
@@ -397,6 +401,8 @@ static void test_later_batches(void **state) {
       with.it = other;
       good(4);
       insitu_loader_close(&with.ld);
+      insitu_iter_close(&other);
+      insitu_iter_close(&with.it);
     }
   support_remove(root);
 }
@@ -430,6 +436,7 @@ static void test_decoded_otherwise(void **state) {
     err = bad();
     assert_non_null(strstr(err.message, "as the fill value, for zstd"));
     insitu_loader_close(&with.ld);
+    insitu_iter_close(&with.it);
     support_remove(path);
     assert_int_equal(rename(saved, path), 0);
   }
@@ -465,6 +472,7 @@ static void test_asking(void **state) {
     assert_int_equal(checked(ld), 4 * (uint64_t)cases[i].check);
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   if (before) setenv("INSITU_CHECK", before, 1);
   else unsetenv("INSITU_CHECK");

@@ -286,6 +286,7 @@ static void run(struct run *r) {
   drop(&tensors);
   insitu_batch_release(&kept);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   r->last = cudasim_thread(&r->capture_mode);
   bool lost = cudaGetLastError() != cudaSuccess; /* that stays: what was still to run is dropped, even while closing */
   r->wrong = check_saved(r->status < 0 || lost);
@@ -451,6 +452,7 @@ static void test_next_epoch(void **state) {
           assert_int_equal(n, BATCHES);
         }
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         const char *wrong = check_saved(false);
         if (wrong) fail_msg("%s, %s: %s", modes[m].name, ways[way], wrong);
         cudaStreamDestroy(consumer);

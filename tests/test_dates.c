@@ -440,6 +440,7 @@ static void test_absent(void **state) {
       has(err.message, "array y, chunk y/c/319/0");
       assert_true(strlen(err.message) < sizeof err.message - 100);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
 }
 

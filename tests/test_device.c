@@ -259,6 +259,7 @@ static void test_no_device(void **state) {
       insitu_stats stats = stats_of(ld);
       assert_true(stats.uploads + stats.uploaded_bytes + stats.device_bytes + stats.pinned_bytes == 0);
       close_loader(&ld);
+      close_iter(&it);
       assert_int_equal(cudasim_calls("cudaMalloc") + cudasim_calls("cudaHostAlloc"), 0);
       finish();
     }
@@ -296,6 +297,7 @@ static void test_ordinals(void **state) {
     assert_true(consume(it, 1, 0, NULL) > 3);
     assert_int_equal(cudasim_count().bytes_of[0], 0);
     close_loader(&ld);
+    close_iter(&it);
     finish();
   }
 }
@@ -323,6 +325,7 @@ static void test_no_call(void **state) {
       dl_delete(e);
     }
     close_loader(&ld);
+    close_iter(&it);
     d = places_desc(&p, m, MIXED);
     d->plan_only = 1;
     d->inline_io = 0;
@@ -334,6 +337,7 @@ static void test_no_call(void **state) {
     assert_int_equal(insitu_loader_array(ld, 1)->place, INSITU_PINNED);
     assert_int_equal(insitu_loader_array(ld, 3)->place, INSITU_DEVICE);
     close_loader(&ld);
+    close_iter(&it);
     assert_int_equal(cudasim_count().calls, before);
 
     begin(1, 1);
@@ -358,6 +362,7 @@ static void test_no_call(void **state) {
     assert_true(s.pinned_bytes > 0 && s.pinned_bytes < s.slab_bytes);
     assert_int_equal(s.pinned_bytes % (s.slab_bytes / plan.slab_bytes), 0);
     close_loader(&ld);
+    close_iter(&it);
     finish();
   }
 }
@@ -409,6 +414,7 @@ static void test_device_memory(void **state) {
       assert_int_equal(stats_of(ld).device_bytes, n / 3 * 2);
       id.max_held = 0;
       close_loader(&ld);
+      close_iter(&it[0]);
     }
     finish();
   }
@@ -444,6 +450,7 @@ static void test_budget_of_each(void **state) {
   insitu_batch_release(&b);
   consume(it, 0, 0, NULL);
   close_loader(&ld);
+  close_iter(&it);
   finish();
 }
 
@@ -461,6 +468,7 @@ static void test_memory_budget(void **state) {
   uint64_t needs = stats_of(ld).memory_promised;
   assert_true(plan.slab_bytes >= 2 * 4096); /* a block of each sort */
   close_loader(&ld);
+  close_iter(&it);
   d->memory_budget = needs;
   ld = open_or_fail(d);
   it = iter_or_fail(ld, &id);
@@ -473,6 +481,7 @@ static void test_memory_budget(void **state) {
   nothing_left(); /* the device's part had been taken already */
   assert_int_equal(stats_of(ld).device_bytes, 0);
   close_loader(&ld);
+  close_iter(&it);
   finish();
 }
 
@@ -506,6 +515,7 @@ static void test_too_little_pinned(void **state) {
     assert_int_equal(insitu_iter_set_epoch(it, 0, &err), INSITU_OK);
     assert_int_equal(consume(it, 0, 0, NULL), (SAMPLES - 3 + 7) / 8);
     close_loader(&ld);
+    close_iter(&it);
     finish();
   }
 }
@@ -556,6 +566,7 @@ static void test_statistics(void **state) {
     assert_true(s.uploads >= 2 * n);
     assert_int_equal(cudasim_count().device_bytes + cudasim_count().pinned_bytes, 0);
     close_loader(&ld);
+    close_iter(&it);
     finish();
   }
 }
@@ -659,6 +670,7 @@ static void test_delete_elsewhere(void **state) {
       assert_memory_equal(got, want, bytes);
     }
     close_loader(&ld);
+    close_iter(&it);
     nothing_left(); /* the default stream was the test's */
     if (cudasim_findings()) fail_msg("%s", cudasim_finding(0));
     for (int i = 0; i < n_streams; i++) OK(cudaStreamDestroy(streams[i]));
@@ -772,6 +784,7 @@ static void test_pinned_for_another(void **state) {
       assert_int_equal(cudasim_count().foreign_copies, 0);
       no_context(0, "epochs");
       close_loader(&ld);
+      close_iter(&it);
       finish();
       no_context(0, "closing");
     }
@@ -810,6 +823,7 @@ static void test_null_elsewhere(void **state) {
       OK(cudaStreamSynchronize(NULL));
       for (int i = 0; i < BATCHES; i++) assert_memory_equal(got[i], want[i], bytes[i]);
       close_loader(&ld);
+      close_iter(&it);
       nothing_left(); /* the default stream was the test's */
       if (cudasim_findings()) fail_msg("%s", cudasim_finding(0));
       for (int i = 0; i < n_streams; i++) OK(cudaStreamDestroy(streams[i]));
@@ -1074,6 +1088,7 @@ static void test_pool_refuses(void **state) {
         assert_true(consume(it, 0, 0, NULL) > 3);
       }
       close_loader(&ld);
+      close_iter(&it);
       pool_free(&pool);
       finish();
     }
@@ -1102,6 +1117,7 @@ static void test_pool_misaligned(void **state) {
     HAS(err.message, "correct it");
     assert_true(pool_blamed >= 1);
     close_loader(&ld);
+    close_iter(&it);
     pool_free(&pool);
     /* one without the other */
     d->release = NULL;
@@ -1117,6 +1133,7 @@ static void test_pool_misaligned(void **state) {
     ld = open_or_fail(d);
     refuse_iter(ld, &id, INSITU_E_BUDGET, "where 1 bytes are left");
     close_loader(&ld);
+    close_iter(&it);
     pool_free(&fine);
     finish();
   }
@@ -1291,6 +1308,7 @@ static void test_deleters_at_once(void **state) {
       for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_join(thread[t], NULL), 0);
       if (!closed) consume(it, 0, 3, NULL);
       if (!closed) close_loader(&ld);
+      close_iter(&it);
       nothing_left();
     }
     finish();
@@ -1343,6 +1361,7 @@ static void test_forked_child(void **state) {
     }
     consume(it, 0, 3, NULL);
     close_loader(&ld);
+    close_iter(&it);
     finish();
   }
 }
@@ -1390,6 +1409,7 @@ static void test_misuse(void **state) {
   dl_delete(e[1]);
   insitu_batch_release(&b);
   close_loader(&ld);
+  close_iter(&it);
   /* a stream, and nothing that one could order */
   d = places_desc(&p, EPOLL, ALL_HOST);
   ld = open_or_fail(d);
@@ -1398,6 +1418,7 @@ static void test_misuse(void **state) {
   MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed, streams[0], &err), "array x", "give NULL");
   insitu_batch_release(&b);
   close_loader(&ld);
+  close_iter(&it);
   finish();
 }
 
@@ -1442,6 +1463,7 @@ static void test_dlpack(void **state) {
         insitu_batch_release(&b);
       }
       close_loader(&ld);
+      close_iter(&it);
     }
     finish();
   }
@@ -1496,6 +1518,7 @@ static void test_copy_to(void **state) {
         }
         assert_true(n > 3 && n < 16);
         close_loader(&ld);
+        close_iter(&it);
         for (int i = 0; i < VARS; i++) {
           if (to == 2) free(fixed[i]);
           else OK(to ? cudaFreeHost(fixed[i]) : cudaFree(fixed[i]));
@@ -1546,6 +1569,7 @@ static void test_other_stream(void **state) {
       }
       if (how == NOT) assert_true(cudasim_count().races > 0);
       close_loader(&ld);
+      close_iter(&it);
       OK(cudaStreamDestroy(other));
       nothing_left();
       if (how != NOT) finish();
@@ -1603,6 +1627,7 @@ static void test_host_behind_a_stream(void **state) {
         seen_free(l[n].to);
       }
       close_loader(&ld);
+      close_iter(&it);
       finish();
     }
 }
@@ -1623,6 +1648,7 @@ static void test_check(void **state) {
     uint64_t n = consume(it, 0, 0, NULL);
     assert_true(stats_of(ld).checked_rows >= n);
     close_loader(&ld);
+    close_iter(&it);
     finish();
   }
 }
@@ -1675,6 +1701,7 @@ static void test_moves(void **state) {
       seen_check(s);
       seen_free(s);
       close_loader(&ld);
+      close_iter(&it);
       finish();
     }
   }
@@ -1708,6 +1735,7 @@ static void test_cancel(void **state) {
     same_device();
     release_on(&held, streams[0]);
     close_loader(&ld);
+    close_iter(&it);
     sync_all();
     seen_check(s);
     seen_free(s);
@@ -1748,6 +1776,7 @@ static void test_damaged(void **state) {
         assert_int_equal(insitu_iter_set_epoch(it, 0, NULL), INSITU_OK);
       }
       close_loader(&ld);
+      close_iter(&it);
       finish();
     }
   support_remove(places_root);
@@ -1802,6 +1831,7 @@ static void test_evaluation(void **state) {
         }
         assert_int_equal(stats_of(ld).uploads * (stats_of(ld).device_bytes / 3), stats_of(ld).uploaded_bytes);
         close_loader(&ld);
+        close_iter(&it);
       }
       int anchors = 0;
       for (int i = 0; i < SAMPLES; i++) {
@@ -1866,6 +1896,7 @@ static void test_describe(void **state) {
   }
   insitu__text_json_free(&j);
   close_loader(&ld);
+  close_iter(&it);
   finish();
 }
 

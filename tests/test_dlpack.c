@@ -84,6 +84,7 @@ static void test_no_cuda(void **state) {
     assert_int_equal(insitu_loader_stats(ld, &s, NULL), INSITU_OK);
     assert_true(s.uploads + s.uploaded_bytes + s.pinned_bytes + s.device_bytes == 0);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     /* planning takes for granted what is asked for */
     places_desc(&p, m, "20 00 00 00");
     d->plan_only = 1;
@@ -93,6 +94,7 @@ static void test_no_cuda(void **state) {
     assert_int_equal(insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API}, &plan, NULL), INSITU_OK);
     assert_int_equal(plan.device_bytes, 3 * 2048);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
 }
 
@@ -122,6 +124,7 @@ static void test_fields(void **state) {
       insitu_batch_release(&b);
     }
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
 }
 
@@ -163,6 +166,7 @@ static void test_types(void **state) {
     }
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     support_remove(root);
   }
 }
@@ -212,6 +216,7 @@ static void test_exports(void **state) {
         insitu_batch_release(&b[0]);
       }
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       for (int t = 0; t < 2; t++) {
         seen_check(s[t]);
         seen_free(s[t]);
@@ -257,8 +262,8 @@ static void test_holders(void **state) {
       for (int step = 0, steps = 10 + (int)support_below(60); it || ld || h[0].was || h[1].was || h[2].was; step++) {
         struct holding *one = &h[support_below(HELD)];
         if (it && step >= steps && support_below(2)) insitu_iter_close(&it);
-        if (ld && !it && !support_below(3)) insitu_loader_close(&ld);
-        if (!it || !support_below(3)) {
+        if (ld && step >= steps && !support_below(3)) insitu_loader_close(&ld); /* before its iterator, or after it */
+        if (!it || !ld || !support_below(3)) {
           if (one->was) let_go(one);
         } else if (one->b && one->n < EXPORTS && support_below(2)) {
           one->of[one->n] = support_below(VARS);
@@ -278,6 +283,60 @@ static void test_holders(void **state) {
         }
       }
     }
+}
+
+/* Every call with an iterator whose loader is closed. */
+static void refuses_all(insitu_iter *it, const insitu_state *resume) {
+  insitu_batch *b = (insitu_batch *)&b;
+  int64_t anchor = -7;
+  insitu_error err[4] = {{0}};
+  assert_int_equal(insitu_iter_next(it, 0, &b, &err[0]), INSITU_E_ARG);
+  assert_int_equal(insitu_iter_set_epoch(it, 1, &err[1]), INSITU_E_ARG);
+  assert_int_equal(insitu_iter_restore(it, resume, &err[2]), INSITU_E_ARG);
+  assert_int_equal(insitu_iter_locate(it, 0, 0, 0, &anchor, &err[3]), INSITU_E_ARG);
+  assert_true(!b && anchor == -7);
+  for (int i = 0; i < 4; i++) HAS(err[i].message, "the loader of this iterator was closed; close the iterator as well");
+}
+
+/* A loader, two of its iterators, a held batch, a tensor of that, and a tensor of a batch that was released: they end in each of
+ * the 720 orders. What is held can be read meanwhile, and an iterator without its loader refuses every call. */
+static void test_closing_orders(void **state) {
+  (void)state;
+  for (int order = 0; order < 720; order++) {
+    enum { LOADER, FIRST, SECOND, BATCH, TENSOR, OTHER, THINGS };
+    int left[THINGS] = {LOADER, FIRST, SECOND, BATCH, TENSOR, OTHER}, m = order % MODES;
+    if (!mode_usable(m)) continue;
+    struct places p;
+    insitu_loader *ld = open_or_fail(places_desc(&p, m, "00 00 00 00"));
+    insitu_iter *it[2] = {iter_or_fail(ld, 2, INSITU_SHUFFLED), iter_or_fail(ld, 2, INSITU_SEQUENTIAL)};
+    insitu_batch *b = next_or_fail(it[0]), *gone = next_or_fail(it[0]);
+    insitu_state resume = b->after;
+    struct seen *was[2] = {save(b), save(gone)};
+    struct dl e[2] = {dl_export(b, 0, order & 1, NULL), dl_export(gone, 1, order & 2, NULL)};
+    bool there[2] = {true, true};
+    insitu_batch_release(&gone);
+    for (int n = THINGS, rest = order; n > 0; rest /= n--) {
+      int what = left[rest % n];
+      left[rest % n] = left[n - 1];
+      if (what == LOADER) insitu_loader_close(&ld);
+      else if (what == FIRST || what == SECOND) insitu_iter_close(&it[what - FIRST]);
+      else if (what == BATCH) insitu_batch_release(&b);
+      else dl_delete(e[what - TENSOR]), there[what - TENSOR] = false;
+      if (b) check(b);
+      for (int i = 0; i < 2; i++) {
+        const insitu_array *a = &was[i]->arrays[i];
+        if (there[i]) assert_memory_equal(dl_tensor(e[i])->data, a->data, a->bytes);
+        if (it[i] && !ld) refuses_all(it[i], &resume);
+      }
+      if (it[1] && ld && n == THINGS) { /* the others do not mind */
+        insitu_batch *more = next_or_fail(it[1]);
+        insitu_batch_release(&more);
+      }
+    }
+    assert_true(!ld && !it[0] && !it[1] && !b && !there[0] && !there[1]);
+    insitu_iter_close(&it[0]); /* NULL by now */
+    for (int i = 0; i < 2; i++) seen_free(was[i]);
+  }
 }
 
 static void test_forked_child(void **state) {
@@ -314,6 +373,7 @@ static void test_forked_child(void **state) {
     check(b);
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
 }
 
@@ -347,6 +407,7 @@ static void test_copy_to(void **state) {
     }
     assert_int_equal(n, 8); /* the last one has a row */
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
 }
 
@@ -382,6 +443,7 @@ static void test_misuse(void **state) {
   b = next_or_fail(it); /* of max_held 1 */
   insitu_batch_release(&b);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
 }
 
 /* ---- a pool of the user's ---- */
@@ -445,6 +507,7 @@ static void test_pool(void **state) {
         assert_int_equal(status, INSITU_END);
       }
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       if (held) {
         check(held);
         assert_int_equal(atomic_load(&pool.live), 1);
@@ -469,6 +532,7 @@ static void test_pool(void **state) {
     assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_E_NOMEM);
     HAS(err.message, "no multiple of align");
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     assert_int_equal(atomic_load(&pool.live), 0);
     d->alloc = NULL;
     refuse_open(d, INSITU_E_ARG, "alloc", "release");
@@ -482,6 +546,7 @@ int main(void) {
       cmocka_unit_test(test_types),
       cmocka_unit_test(test_exports),
       cmocka_unit_test(test_holders),
+      cmocka_unit_test(test_closing_orders),
       cmocka_unit_test(test_forked_child),
       cmocka_unit_test(test_copy_to),
       cmocka_unit_test(test_misuse),

@@ -603,6 +603,8 @@ static void walk(const struct kind *k, const insitu_loader_desc *d, const struct
   }
   insitu_loader_close(&w.ld);
   must(!w.ld, "close left the handle");
+  insitu_iter_close(&val.it); /* handles that outlive the loader */
+  insitu_iter_close(&train.it);
   for (int i = 0; i < 4; i++) {
     if (!w.errors) check_batch(k, held[i], w.filling);
     insitu_batch_release(&held[i]);
@@ -755,6 +757,7 @@ static void test_one_chunk(void **state) {
             must(strstr(err.message, key) && strstr(err.message, "array a") && strchr(err.message, ';'), "'%s'", err.message);
           }
           insitu_loader_close(&ld);
+          insitu_iter_close(&it);
           disarm();
           atomic_store(&fault.path, NULL);
           check_leaks(&before);
@@ -861,6 +864,8 @@ static void test_cancel(void **state) {
           disarm();
           if (n % 3 == 1) insitu_iter_close(&train.it);
           insitu_loader_close(&w.ld);
+          insitu_iter_close(&train.it);
+          insitu_iter_close(&val.it);
           if (held) check_batch(&kinds[k], held, false);
           insitu_batch_release(&held);
           check_leaks(&before);
@@ -898,6 +903,8 @@ static void test_close(void **state) {
           if (n % 3 == 1) insitu_iter_close(&train.it);
           if (n % 3 == 2) insitu_iter_close(&val.it);
           insitu_loader_close(&w.ld);
+          insitu_iter_close(&train.it);
+          insitu_iter_close(&val.it);
           if (held) check_batch(&kinds[k], held, w.filling);
           insitu_batch_release(&held);
           disarm();
@@ -937,6 +944,7 @@ static void test_close_without_memory(void **state) {
             }
           if (n % 2) insitu_iter_close(&train.it);
           insitu_loader_close(&w.ld);
+          insitu_iter_close(&train.it);
           disarm();
           check_leaks(&before);
         }
@@ -973,6 +981,7 @@ static void test_plans(void **state) {
       must(n < 100, "no end of calls");
     }
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
 }
 
 /* ---- shards, and arrays read whole: a call fails once; the outcome is right, or one clear error and right the next time ---- */
@@ -1036,6 +1045,7 @@ static void test_shards(void **state) {
           must(sharded_epoch(it, &status, &err) == TRAIN / BATCH && status == INSITU_END, "then: %s", err.message);
         }
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         check_leaks(&before);
         if (!hits) break;
       }

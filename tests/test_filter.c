@@ -607,6 +607,7 @@ static void user_codecs(void **state) {
         insitu_loader_describe(ld, json, n + 4096);
         assert_non_null(strstr(json, "\"plus\""));
         free(json);
+        insitu_iter_close(&it);
       }
       insitu_loader_close(&ld);
       assert_string_equal(err.message, "");
@@ -649,6 +650,7 @@ static void user_errors(void **state) {
       assert_int_equal(insitu_read(ld, &root, got, sizeof got, NULL, &err), cases[k].status);
       if (!strstr(err.message, cases[k].says)) fail_msg("%d: %s", (int)k, err.message);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       memset(&err, 0, sizeof err);
       d.on_bad_chunk = INSITU_FILL, d.log_level = INSITU_LOG_OFF, d.n_variables = 0, d.plan_only = 1;
       assert_int_equal(read_root(&d, got, sizeof got, &err), INSITU_OK);

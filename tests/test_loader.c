@@ -293,6 +293,7 @@ static void test_world(void **state) {
   assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_ARG);
   assert_non_null(strstr(err.message, "set lanes to 3"));
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   /* evaluation: every sample exactly once over the ranks, the same number of batches on each, empty ones included */
   EACH_MODE (m) {
     unsigned char seen[100] = {0};
@@ -494,6 +495,7 @@ static void test_state_tells_splits_apart(void **state) {
     else refuse_state(it, first, "value of the split");
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   const struct {
     int64_t start, stop;
@@ -540,6 +542,7 @@ static void test_state_of_ranks(void **state) {
       assert_memory_equal(&first, &b->after, sizeof first);
       insitu_batch_release(&b);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
   support_remove(root);
 }
@@ -624,6 +627,9 @@ static void test_resume(void **state) {
     assert_int_equal(insitu_iter_restore(it, &states[3], &err), INSITU_E_STATE);
     assert_non_null(strstr(err.message, "seed"));
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
+    insitu_iter_close(&other);
+    insitu_iter_close(&val);
     /* at another world size with the same global batch */
     d = plain_desc(root, m);
     d.world = 2;
@@ -636,6 +642,9 @@ static void test_resume(void **state) {
     assert_int_equal(b->sample_indices[0], first[4]);
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
+    insitu_iter_close(&other);
+    insitu_iter_close(&val);
   }
   support_remove(root);
 }
@@ -663,6 +672,7 @@ static void test_set_epoch(void **state) {
       assert_memory_equal(again, run[e], 80 * sizeof *again);
     }
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -768,6 +778,7 @@ static void test_memory(void **state) {
     insitu_batch_release(&b[0]);
     insitu_batch_release(&b[1]);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     /* exactly enough is enough, one byte less is not */
     d.memory_budget = plan.inflight_bytes + plan.table_bytes + plan.slabs * plan.slab_bytes;
     d.max_inflight = 32;
@@ -775,6 +786,7 @@ static void test_memory(void **state) {
     assert_int_equal(insitu_loader_plan(ld, &train, &plan, NULL), INSITU_OK);
     uint64_t need = plan.inflight_bytes + plan.table_bytes + plan.slabs * plan.slab_bytes;
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     for (uint64_t less = 0; less < 2; less++) {
       insitu_error err = {0};
       d.memory_budget = need - less;
@@ -817,6 +829,7 @@ static void test_absent(void **state) {
     assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
     assert_true(stats.absent_chunks >= 2);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     d.on_absent_chunk = INSITU_RAISE;
     ld = open_or_fail(&d);
     it = iter_or_fail(ld, INSITU_ALL, 0);
@@ -831,6 +844,7 @@ static void test_absent(void **state) {
       assert_non_null(strstr(err.message, "samples [32, 40)"));
     }
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     /* NaN stops by default, and says how to go on */
     a.fill = "\"NaN\"";
     support_make(root, &a);
@@ -843,6 +857,7 @@ static void test_absent(void **state) {
     assert_int_equal(s, INSITU_E_ABSENT);
     assert_non_null(strstr(err.message, "NaN"));
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     d.on_absent_chunk = INSITU_FILL;
     ld = open_or_fail(&d);
     it = iter_or_fail(ld, INSITU_ALL, 0);
@@ -854,6 +869,7 @@ static void test_absent(void **state) {
     }
     assert_int_equal(nan, 2 * 8 * 60); /* chunks 4 and 9 */
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -901,6 +917,7 @@ static void test_damaged(void **state) {
         assert_non_null(strstr(err.message, "array x, chunk x/3.0.0"));
         assert_non_null(strstr(err.message, "rank 0"));
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         d.on_bad_chunk = INSITU_FILL;
         d.hold_epoch = 1; /* so that the hole is met once */
         d.log = log_line;
@@ -922,6 +939,7 @@ static void test_damaged(void **state) {
         assert_int_equal(n_logged, 1);
         assert_non_null(strstr(logged[0], "x/3.0.0"));
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         support_remove(root);
       }
 }
@@ -955,6 +973,7 @@ static void test_views_of_different_fields(void **state) {
       assert_int_equal(stats.bad_chunks, 0);
       assert_int_equal(stats.reads, 2 * rows);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
     if (a.zstd) break;
   }
@@ -990,6 +1009,7 @@ static void test_error_then_restart(void **state) {
     }
     assert_int_equal(before, bad); /* every batch up to the first that shows the chunk */
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -1076,6 +1096,7 @@ static void test_refusals(void **state) {
       insitu_iter *it;
       assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_SPLIT);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
     v[0].offset = INT64_MIN;
     refuse(&d, INSITU_E_ARG, "2^40");
@@ -1088,6 +1109,7 @@ static void test_refusals(void **state) {
       assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_SPLIT);
       assert_non_null(strstr(err.message, "batch_size 1000"));
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
     d.batch_size = 8;
     const struct {
@@ -1162,6 +1184,7 @@ static void test_forked_child(void **state) {
       ok = ok && insitu_loader_open(&d, &own, &err) == INSITU_OK;
 #endif
       insitu_loader_close(&own);
+      insitu_iter_close(&it);
       _exit(ok ? 0 : 1);
     }
     int status = -1;
@@ -1172,6 +1195,7 @@ static void test_forked_child(void **state) {
     support_check_array(b, 0, &plain_x, &plain, 0);
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -1203,6 +1227,7 @@ static void test_threads(void **state) {
     insitu_loader_cancel(ld);
     assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, NULL), INSITU_CANCELLED);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -1241,6 +1266,7 @@ static void test_cancel_wakes(void **state) {
     pthread_join(other, NULL);
     pthread_create(&other, NULL, release_soon, NULL); /* close waits for the read */
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     pthread_join(other, NULL);
   }
   support_remove(root);
@@ -1292,6 +1318,7 @@ static void test_irregular(void **state) {
         if (status != INSITU_E_IO || !strstr(err.message, want) || !strstr(err.message, zstd == 2 ? ".zarray" : "x/3.0.0"))
           fail_msg("mode %s, kind %d: %d %s", modes[m].name, kind, status, err.message);
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         if (writer >= 0) close(writer);
         support_remove(root);
       }
@@ -1386,6 +1413,7 @@ static void test_no_allocation(void **state) {
     assert_int_equal(atomic_load(&allocations) - before, 0);
     assert_true(mappings() <= maps + plan.slabs + 4 * d.max_inflight); /* not 600 batches' worth */
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -1405,6 +1433,7 @@ static void test_manifest(void **state) {
   uint64_t n = collect(it, a, 100);
   assert_int_equal(insitu_manifest_save(ld, path, NULL), INSITU_OK);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   d.split_shuffled = 0;
   d.manifest = path;
   ld = open_or_fail(&d);
@@ -1412,6 +1441,7 @@ static void test_manifest(void **state) {
   assert_int_equal(collect(it, b, 100), n);
   assert_memory_equal(a, b, n * sizeof *a);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   /* as the Python package writes it: other key order, chunks in any order */
   const char *text =
       "{\"seed\": null, \"chunks\": {\"test\": [12], \"val\": [7, 3], \"train\": [9, 0, 1, 2]}, \"n_samples\": 100,\n"
@@ -1426,6 +1456,7 @@ static void test_manifest(void **state) {
   assert_int_equal(a[0], 24);
   assert_int_equal(a[8], 56);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   const struct {
     const char *text, *word;
     insitu_status status;
@@ -1466,6 +1497,7 @@ static void test_plan(void **state) {
     insitu_status status = insitu_loader_plan(ld, &train, &plan, NULL);
     assert_int_equal(insitu_iter_open(ld, &train, &it, NULL), INSITU_E_ARG);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     if (status) continue;
     s.desc.plan_only = 0;
     ld = open_or_fail(&s.desc);
@@ -1481,6 +1513,7 @@ static void test_plan(void **state) {
     else assert_int_equal(stats.reads, plan.reads);
     assert_true(plan.amplification >= 1 || plan.dropped_tail || plan.dropped_edge);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     support_remove(root);
   }
 }

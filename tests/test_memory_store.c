@@ -322,6 +322,7 @@ static void test_refused(void **state) {
     assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_E_CORRUPT);
     assert_non_null(strstr(err.message, "x/1"));
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
 }
 
@@ -353,6 +354,7 @@ static void test_close_while_reading(void **state) {
         if (round % 3 == 1) assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_OK);
         if (round % 3 == 2) insitu_iter_close(&it);
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         drop();
         insitu_batch_release(&b);
       }
@@ -401,6 +403,7 @@ static void test_long_keys(void **state) {
       assert_int_equal(insitu_read(ld, &v, whole, sizeof whole, NULL, NULL), want);
       for (int i = 0; !want && i < 16 * 128; i++) assert_true(whole[i] == 7);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
 }
 

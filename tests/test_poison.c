@@ -56,6 +56,7 @@ static void test_a_batch_starts_as_the_pattern(void **state) {
     assert_int_equal(batches, 21);
     assert_true(unwritten > 3 * 2 * 6 * 96); /* the last batch of an epoch has 2 of 8 rows */
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }

@@ -154,6 +154,7 @@ static void test_beside_iterators(void **state) {
     insitu_loader_cancel(ld);
     assert_int_equal(insitu_read(ld, &whole, got, sizeof got, NULL, &err), INSITU_CANCELLED);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }

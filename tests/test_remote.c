@@ -162,6 +162,7 @@ static struct run run(const struct job *j) {
   }
   assert_int_equal(insitu_loader_stats(ld, &r.stats, NULL), INSITU_OK);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   return r;
 }
 static const int64_t two_steps[] = {0, 3};
@@ -897,6 +898,7 @@ static void test_close_under_way(void **state) {
           assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_CANCELLED);
         }
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         settle();
         assert_int_equal(descriptors(), before);
         assert_int_equal(server_stats(server).answered + server_stats(server).broken, server_stats(server).requests);
@@ -966,6 +968,8 @@ static void test_iterators_recover(void **state) {
       assert_int_equal(insitu_iter_set_epoch(it, 0, &err), INSITU_OK);
       assert_int_equal(epoch_bytes(it), local[archive[k]].bytes);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
+      insitu_iter_close(&other);
       settle();
     }
 }
@@ -997,6 +1001,7 @@ static void test_away(void **state) {
   usleep(9000000);
   assert_int_equal(epoch_bytes(it), local[RAW].bytes);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   settle();
 }
 /* What is given up with an epoch, an iterator or the loader is no hole in the archive. */
@@ -1041,6 +1046,7 @@ static void test_given_up_is_no_hole(void **state) {
       assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
       assert_int_equal(stats.bad_chunks, 0);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       assert_int_equal(atomic_load(&lines), 0);
       settle();
     }
@@ -1259,6 +1265,7 @@ static void test_a_thousand(void **state) {
     assert_int_equal(rows, 1400);
     assert_true(server_stats(server).in_flight_max >= 950 && server_stats(server).in_flight_max <= 1000);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     settle();
   }
   setrlimit(RLIMIT_NOFILE, &limit);
@@ -1376,6 +1383,7 @@ static void first_batch(const char *root, bool consolidated, int m) {
         assert_true(((float *)b->arrays[i].data)[row * 3 + (uint64_t)k] == (float)(i * 100 + b->sample_indices[row] * 3 + k));
   insitu_batch_release(&b);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
 }
 static void test_round_trips(void **state) {
   struct rlimit limit;

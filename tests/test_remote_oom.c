@@ -77,6 +77,7 @@ static insitu_status epoch(int m, uint64_t *hash, insitu_error *err) {
     insitu_batch_release(&b);
   }
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   return status;
 }
 static void test_each_allocation(void **state) {

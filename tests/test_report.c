@@ -769,6 +769,7 @@ static void test_any_thread(void **state) {
     pthread_join(thread, &bad);
     assert_null(bad);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -835,6 +836,7 @@ static void check_log(const insitu_loader_desc *d, int level) {
   }
   uint64_t reads = stats_of(ld).reads;
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   assert_int_equal(logged.lines[0], 0);
   assert_int_equal(logged.lines[1], level >= 1 ? LOG_EPOCHS : 0);
   assert_int_equal(logged.lines[2], level >= 2 ? 1 + LOG_EPOCHS : 0);
@@ -970,6 +972,7 @@ static void test_watchdog(void **state) {
       assert_int_equal(ld->reactor.n_timers, 0);
     }
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
     support_remove(root);
   }
 }

@@ -550,6 +550,7 @@ static void test_random_nests(void **state) {
       if (status != INSITU_END) fail_msg("%s\n%s", n.text, err.message);
       assert_int_equal(rows, n.shape[axis]);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       free(n.value);
       support_remove(root);
     }
@@ -685,6 +686,7 @@ static void test_index_once(void **state) {
         assert_int_equal(stats_of(ld).reads, 2 * CHUNKS);
         assert_int_equal(ld->cache_slots, insitu__base_max(inflight, SHARDS));
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
       }
     support_remove(root);
   }
@@ -716,6 +718,7 @@ static void test_index_evicted(void **state) {
     epoch_or_fail(it, &a);
     assert_true(ld->cache.loads > 5);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   support_remove(root);
 }
@@ -762,6 +765,7 @@ static void test_memory(void **state) {
       assert_int_equal(ld->cache.n_slots, ld->cache_slots);
       need = plan.inflight_bytes + plan.cache_bytes + plan.table_bytes + plan.slabs * plan.slab_bytes;
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
     for (uint64_t less = 0; less < 2; less++) {
       d.memory_budget = need - less;
@@ -848,6 +852,7 @@ static void test_index_damaged(void **state) {
         expect_error(it, kinds[kind].status, kinds[kind].word);
         expect_error(it, kinds[kind].status, "rank 0, read, array x, chunk x/c/3/1/0, inner chunk ");
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         d.on_bad_chunk = d.on_absent_chunk = INSITU_FILL;
         for (d.max_inflight = 1; d.max_inflight <= 64; d.max_inflight *= 8) {
           ld = open_or_fail(&d);
@@ -872,6 +877,7 @@ static void test_index_damaged(void **state) {
           assert_int_equal(stats_of(ld).bad_chunks, kinds[kind].bad);
           assert_int_equal(stats_of(ld).absent_chunks, kinds[kind].absent);
           insitu_loader_close(&ld);
+          insitu_iter_close(&it);
         }
         support_remove(root);
       }
@@ -908,6 +914,7 @@ static insitu_stats one_epoch(const struct support_array *a, const char *root, i
   epoch_or_fail(it, a);
   insitu_stats stats = stats_of(ld);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
   return stats;
 }
 
@@ -1028,6 +1035,7 @@ static void test_overlapping(void **state) {
           }
       insitu_batch_release(&b);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
     support_remove(root);
   }
@@ -1053,6 +1061,7 @@ static void test_partial_rows(void **state) {
         assert_int_equal(s.requests, requests);
         assert_int_equal(s.bytes_read, 12 * want + (12 - requests) * gap);
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
       }
   support_remove(root);
 }
@@ -1210,6 +1219,7 @@ static void test_shard_changes(void **state) {
           }
           assert_int_equal(ld->cache.loads, 1);
           insitu_loader_close(&ld);
+          insitu_iter_close(&it);
           if (kind == 2) rmdir(f.path);
           save(&f, f.n);
         }
@@ -1318,6 +1328,7 @@ static void test_fill(void **state) {
       assert_int_equal(holes, CHUNKS / 5 * 2 * 2 * 8);
       assert_int_equal(stats_of(ld).absent_chunks, CHUNKS / 5);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       support_remove(root);
     }
 }
@@ -1365,6 +1376,8 @@ static void test_end_anywhere(void **state) {
           insitu_batch_release(&next);
         }
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
+        insitu_iter_close(&val);
         if (b) support_check_array(b, 0, &x_only, &a, 0);
         insitu_batch_release(&b);
       }
@@ -1418,6 +1431,7 @@ static void test_no_allocation(void **state) {
       }
       assert_int_equal(atomic_load(&allocations) - before, 0);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
   support_remove(root);
 }

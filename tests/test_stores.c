@@ -74,6 +74,7 @@ static void read_along(const expect_entry *e, int axis, int mode, const unsigned
   if (s != INSITU_END) fail_msg("%s %s: %s", e->store, e->path, err.message);
   assert_int_equal(rows, e->shape[axis]);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
 }
 
 static void test_every_array(void **state) {
@@ -149,6 +150,7 @@ static void test_training_sets(void **state) {
       }
       if (status != INSITU_END) fail_msg("%s", err.message);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       /* the sample axis by name, where it is the second */
       insitu_variable lev = {.label = "w"};
       d.variables = &lev;
@@ -170,6 +172,7 @@ static void test_training_sets(void **state) {
       }
       if (status != INSITU_END) fail_msg("%s", err.message);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
 }
 

@@ -285,7 +285,8 @@ static void walk(uint64_t seed) {
   assert_true(stats.inflight_peak <= d.max_inflight);
   insitu_loader_close(&ld);
   assert_null(ld);
-  memset(m, 0, sizeof m); /* closed with the loader */
+  for (int i = 0; i < ITERS; i++) insitu_iter_close(&m[i].it); /* some of them while batches are held */
+  memset(m, 0, sizeof m);
   for (int i = n_held; i-- > 0;)
     if (support_below(2) || n_held > HELD / 2) give_back(m, i); /* the others live on into the next walk */
 }

@@ -343,6 +343,7 @@ static void batches(void **state) {
       insitu_batch_release(&b);
     }
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   /* strings of any length are refused by name */
   archive_begin();

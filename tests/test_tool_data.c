@@ -54,6 +54,7 @@ static void check_index(const char *url, const char *path, int32_t dtype, const 
   }
   if (s != INSITU_END) fail_msg("%s: %s", url, err.message);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
 }
 
 static const struct {
@@ -433,6 +434,7 @@ static void test_cat_batch(void **state) {
       insitu_batch_release(&b);
     }
     insitu_loader_close(&ld);
+    insitu_iter_close(&it);
   }
   assert_int_equal(run_tool("cat %s --batch 0,1000 --var t", archive()), 2);
   assert_has(run_err, "an epoch has 5 batches, 0 to 4");

@@ -625,6 +625,7 @@ static void check_archive(const char *url, int format, int mode, const char *fol
   }
   assert_int_equal(insitu_loader_stats(ld, stats, &err), INSITU_OK);
   insitu_loader_close(&ld);
+  insitu_iter_close(&it);
 }
 static void test_archives(void **state) {
   char folder[300], url[300], part[400];

@@ -169,6 +169,7 @@ static int bench_run(int argc, char **argv) {
     if (code == TOOL_OK && tool_json) bench_print_json(&b, &v, &sweep);
   }
   if (b.ring) bench_unprepare(&b);
+  insitu_iter_close(&b.it);
   insitu_loader_close(&b.ld);
   insitu__mem_free(b.replay.call);
   insitu__mem_free(b.tile);

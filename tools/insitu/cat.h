@@ -343,6 +343,7 @@ static int cat_run_batch(const char *url, int precision) {
     insitu_batch_release(&b);
   }
   if (status < 0) code = tool_fail_error(&err);
+  insitu_iter_close(&it);
   insitu_loader_close(&ld);
   config_free(&c);
   return code;
