@@ -11011,26 +11011,99 @@ static insitu_status insitu__codec_shard_entry(const struct insitu__codec_shard 
       number, *offset, *bytes);
 }
 
-/* Puts inner chunk `number` to its place in the decoded shard, element by element; cell NULL: the fill value. */
+/* A copy of an inner chunk, whose axes may be stored in another order, into a box of the decoded shard. */
+struct insitu__codec_axes { /* in the order of the shard: the chunk lies in a cache, the shard often does not */
+  uint64_t extent[INSITU__MAX_DIMS], from[INSITU__MAX_DIMS], to[INSITU__MAX_DIMS]; /* bytes from one step to the next */
+  unsigned n;
+  uint64_t run; /* bytes of one step of the last axis, side by side in both */
+};
+/* All steps of the last axis. Runs as long as an element of a common type are no calls of memcpy. */
+static void insitu__codec_shard_runs(const struct insitu__codec_axes *x, const uint8_t *from, uint8_t *to) {
+  uint64_t n = x->extent[x->n - 1], from_step = x->from[x->n - 1], to_step = x->to[x->n - 1], run = x->run;
+#define INSITU__CODEC_RUNS(bytes)                                                                                                \
+  for (; n; n--, from += from_step, to += to_step) memcpy(to, from, bytes);                                                      \
+  break
+  switch (run) {
+  case 1: INSITU__CODEC_RUNS(1);
+  case 2: INSITU__CODEC_RUNS(2);
+  case 4: INSITU__CODEC_RUNS(4);
+  case 8: INSITU__CODEC_RUNS(8);
+  case 16: INSITU__CODEC_RUNS(16);
+  default: INSITU__CODEC_RUNS(run);
+  }
+#undef INSITU__CODEC_RUNS
+}
+static void insitu__codec_shard_copy(const struct insitu__codec_axes *x, const uint8_t *from, uint8_t *to) {
+  uint64_t index[INSITU__MAX_DIMS] = {0};
+  if (!x->n) {
+    memcpy(to, from, (size_t)x->run);
+    return;
+  }
+  for (;;) {
+    insitu__codec_shard_runs(x, from, to);
+    unsigned k = x->n - 1;
+    while (k-- > 0) {
+      from += x->from[k];
+      to += x->to[k];
+      if (++index[k] < x->extent[k]) break;
+      from -= index[k] * x->from[k];
+      to -= index[k] * x->to[k];
+      index[k] = 0;
+    }
+    if (k == UINT_MAX) return;
+  }
+}
+/* Fills the box of an inner chunk at `to` with the fill value: a row first, which the others are copies of. */
+static void insitu__codec_shard_blank(const struct insitu__codec_shard *shard, const uint64_t *stride, uint8_t *to) {
+  unsigned last = shard->ndim - 1; /* not used without axes */
+  uint64_t row = (shard->ndim ? shard->inner[last] : 1) * shard->item, n = shard->item, index[INSITU__MAX_DIMS] = {0};
+  uint8_t *at = to;
+  if (shard->wide_fill) memcpy(to, shard->wide_fill, (size_t)row);
+  else {
+    memcpy(to, shard->fill, (size_t)n);
+    for (; n < row; n += insitu__base_min(n, row - n)) memcpy(to + n, to, (size_t)insitu__base_min(n, row - n));
+  }
+  while (shard->ndim > 1) {
+    unsigned k = last;
+    while (k-- > 0) {
+      at += stride[k];
+      if (++index[k] < shard->inner[k]) break;
+      at -= index[k] * stride[k];
+      index[k] = 0;
+    }
+    if (k == UINT_MAX) return;
+    memcpy(at, to, (size_t)row);
+  }
+}
+/* Puts inner chunk `number` to its place in the decoded shard; cell NULL: the fill value. */
 static void insitu__codec_shard_place(
     const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
-  uint64_t at[INSITU__MAX_DIMS], elements = shard->inner_bytes / shard->item;
+  struct insitu__codec_axes x = {.run = shard->item};
+  uint64_t stride[INSITU__MAX_DIMS], bytes = shard->item;
   for (unsigned k = shard->ndim; k-- > 0;) {
     uint64_t n = shard->chunk[k] / shard->inner[k];
-    at[k] = number % n * shard->inner[k];
+    stride[k] = bytes;
+    to += number % n * shard->inner[k] * bytes;
     number /= n;
+    bytes *= shard->chunk[k];
   }
-  for (uint64_t i = 0; i < elements; i++) {
-    uint64_t rest = i, within[INSITU__MAX_DIMS], flat = 0;
-    for (unsigned k = shard->ndim; k-- > 0;) {
-      unsigned axis = shard->order[k];
-      within[axis] = rest % shard->inner[axis];
-      rest /= shard->inner[axis];
-    }
-    for (unsigned k = 0; k < shard->ndim; k++) flat = flat * shard->chunk[k] + at[k] + within[k];
-    const unsigned char *fill = shard->wide_fill ? shard->wide_fill + within[shard->ndim - 1] * shard->item : shard->fill;
-    memcpy(to + flat * shard->item, cell ? cell + i * shard->item : fill, shard->item);
+  if (!cell) {
+    insitu__codec_shard_blank(shard, stride, to);
+    return;
   }
+  uint64_t from[INSITU__MAX_DIMS];
+  bytes = shard->item;
+  for (unsigned k = shard->ndim; k-- > 0; bytes *= shard->inner[shard->order[k]]) from[shard->order[k]] = bytes;
+  unsigned first = shard->ndim; /* of the axes that are within a run */
+  for (; first > 0; x.run *= shard->inner[--first])
+    if (shard->inner[first - 1] > 1 && (stride[first - 1] != x.run || from[first - 1] != x.run)) break;
+  for (unsigned k = 0; k < first; k++) {
+    if (shard->inner[k] == 1) continue;
+    x.extent[x.n] = shard->inner[k];
+    x.from[x.n] = from[k];
+    x.to[x.n++] = stride[k];
+  }
+  insitu__codec_shard_copy(&x, cell, to);
 }
 
 static void *insitu__codec_memory_direct(void *user, uint64_t offset, uint64_t bytes) {

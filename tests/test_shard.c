@@ -1437,11 +1437,69 @@ static void test_no_allocation(void **state) {
 }
 #endif
 
+/* Where the elements of an inner chunk go in a decoded shard: any shape, any order of its axes, any element; element by element. */
+static void place_slowly(const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
+  uint64_t at[INSITU__MAX_DIMS], within[INSITU__MAX_DIMS];
+  for (unsigned k = shard->ndim; k-- > 0;) {
+    uint64_t n = shard->chunk[k] / shard->inner[k];
+    at[k] = number % n * shard->inner[k];
+    number /= n;
+  }
+  for (uint64_t i = 0; i < shard->inner_bytes / shard->item; i++) {
+    uint64_t rest = i, flat = 0;
+    for (unsigned k = shard->ndim; k-- > 0; rest /= shard->inner[shard->order[k]])
+      within[shard->order[k]] = rest % shard->inner[shard->order[k]];
+    for (unsigned k = 0; k < shard->ndim; k++) flat = flat * shard->chunk[k] + at[k] + within[k];
+    const unsigned char *fill = shard->wide_fill ? shard->wide_fill + within[shard->ndim - 1] * shard->item : shard->fill;
+    memcpy(to + flat * shard->item, cell ? cell + i * shard->item : fill, shard->item);
+  }
+}
+static void test_place(void **state) {
+  static const uint32_t items[] = {1, 2, 3, 4, 8, 16};
+  (void)state;
+  for (int round = 0; round < 4000; round++) {
+    struct insitu__codec_shard shard = {.ndim = (unsigned)support_below(5), .item = items[support_below(6)]};
+    unsigned char wide[16 * 5];
+    shard.bytes = shard.inner_bytes = shard.item;
+    shard.entries = 1;
+    for (unsigned k = 0; k < shard.ndim; k++) {
+      uint64_t swap = support_below(k + 1), n = 1 + support_below(3);
+      shard.inner[k] = 1 + support_below(5);
+      shard.chunk[k] = shard.inner[k] * n;
+      shard.bytes *= shard.chunk[k];
+      shard.inner_bytes *= shard.inner[k];
+      shard.entries *= n;
+      shard.order[k] = k;
+      if (round % 2) {
+        shard.order[k] = shard.order[swap];
+        shard.order[swap] = k;
+      }
+    }
+    for (size_t i = 0; i < sizeof wide; i++) wide[i] = (unsigned char)support_random();
+    memcpy(shard.fill, wide, sizeof shard.fill);
+    if (shard.ndim && round % 3 == 0) shard.wide_fill = wide;
+    uint8_t *cell = malloc(shard.inner_bytes), *got = malloc(shard.bytes), *want = malloc(shard.bytes);
+    memset(got, 0xEE, shard.bytes);
+    memset(want, 0xEE, shard.bytes);
+    for (uint64_t i = 0; i < shard.inner_bytes; i++) cell[i] = (uint8_t)support_random();
+    for (int k = 0; k < 3; k++) {
+      uint64_t number = support_below(shard.entries);
+      insitu__codec_shard_place(&shard, number, k % 2 ? NULL : cell, got);
+      place_slowly(&shard, number, k % 2 ? NULL : cell, want);
+      assert_memory_equal(got, want, shard.bytes);
+    }
+    free(cell);
+    free(got);
+    free(want);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_metadata_refused),
     cmocka_unit_test(test_metadata),
     cmocka_unit_test(test_index),
+    cmocka_unit_test(test_place),
     cmocka_unit_test(test_random_nests),
     cmocka_unit_test(test_whole_damaged),
     cmocka_unit_test(test_whole_and_parts),
