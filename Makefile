@@ -69,7 +69,8 @@ help:
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
 	@echo 'make bench-against   the same rows, beside the header of an older commit: BASE=COMMIT; BENCH as above'
-	@echo 'make compile-checks  the header in every supported mode, on gcc and clang'
+	@echo 'make compile-checks  the header in every supported mode, on gcc and clang; as systems with gcc 11, liburing 2.1, curl 7.76'
+	@echo '                     or musl build it'
 	@echo 'make lint            layout, names, format'
 	@echo 'make install         the header, insitubatch.pc and bin/insitu, under DESTDIR and PREFIX ($(PREFIX))'
 	@echo 'make clean           remove $(BUILD)'
@@ -269,8 +270,9 @@ BASE ?= HEAD
 bench-against: deps-ci
 	@CC='$(CC)' BUILD='$(BUILD)' FEATURES='$(FEATURES)' LIBS='$(LIBS)' tools/bench-against '$(BASE)' $(BENCH)
 
-compile-checks: deps-test
+compile-checks: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/compile_checks.sh
+	@CC='$(CC)' tests/old_systems.sh
 
 lint:
 	@tools/lint --self-test

@@ -190,6 +190,8 @@
  *   device ends the iterator, a sticky one of CUDA's all of them; so does page-locked memory that cannot be had.
  *
  * 9. CONFIGURATION (define before the #include that implements)
+ *   What it compiles with: gcc 11 and clang 14 or later; glibc and musl; liburing 2.1 and libcurl 7.76 or later (an #error names
+ *   an older one). Over a liburing before 2.3 a wait with a time limit is two system calls instead of one.
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
  *   INSITU_STATIC           make every function static; several files may then each hold a copy
  *   INSITU_DEF              your own linkage for the public functions
@@ -205,7 +207,7 @@
  *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped (batches, chunk buffers,
  *      indexes of shards, stacks) and what zstd, libdeflate (once for each decoding thread) and liburing allocate; any thread
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
- *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times slower
+ *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times slower; musl has no ucontext
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by itself without NDEBUG
  *   INSITU_WATCHDOG_S       seconds (30) without a finished chunk after which a warning names the oldest one in flight
  *   NDEBUG                  leaves out assertions of this header's own invariants
@@ -790,7 +792,6 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <time.h>
 #include <unistd.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <zstd.h>
 #include <lz4.h>
 #ifdef INSITU_WITH_CUDA
@@ -900,6 +901,36 @@ static inline void insitu__base_float(void) {
   __asm__ volatile("msr fpcr, xzr");
 #endif
 }
+/* The elements of two vectors of integers that the indexes name: those of b follow those of a. There are as many indexes as a has
+ * elements. Before version 12 gcc has the same under an older name, where the indexes are a vector as wide as a. */
+#if defined(__clang__) || __GNUC__ >= 12
+#define INSITU__BASE_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define INSITU__BASE_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__(a)){__VA_ARGS__})
+#endif
+/* preadv2 and renameat2 for C libraries that do not declare them, like older releases of musl. Flags are those of linux/fs.h. */
+#ifdef RWF_NOWAIT
+#define INSITU__BASE_RWF_NOWAIT RWF_NOWAIT
+#define INSITU__BASE_PREADV2 preadv2
+#else
+#define INSITU__BASE_RWF_NOWAIT 0x8
+#define INSITU__BASE_PREADV2 insitu__base_preadv2
+static ssize_t insitu__base_preadv2(int fd, const struct iovec *iov, int n, off_t offset, int flags) {
+  return syscall(SYS_preadv2, fd, iov, (long)n, (long)offset, 0L, (long)flags); /* 0: the offset's upper half, on 32 bits only */
+}
+#endif
+#ifdef RENAME_NOREPLACE
+#define INSITU__BASE_RENAME_NOREPLACE RENAME_NOREPLACE
+#define INSITU__BASE_RENAME_EXCHANGE RENAME_EXCHANGE
+#define INSITU__BASE_RENAMEAT2 renameat2
+#else
+#define INSITU__BASE_RENAME_NOREPLACE 0x1u
+#define INSITU__BASE_RENAME_EXCHANGE 0x2u
+#define INSITU__BASE_RENAMEAT2 insitu__base_renameat2
+static int insitu__base_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
+  return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
+}
+#endif
 static inline int64_t insitu__base_now(void) { /* monotonic nanoseconds */
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -930,6 +961,16 @@ static insitu_status insitu__error_api(insitu_error *err, const char *what, uint
       " and the INSITU_API of this implementation is %d; set it to INSITU_API, and build every file of "
       "the program with the same insitubatch.h",
       what, api, INSITU_API);
+}
+/* The system's text for an errno value, in memory of its own or in the caller's. GNU's strerror_r returns the text; POSIX's, which
+ * musl has, writes the text and returns a status. */
+static const char *insitu__error_text(int error, char *text, size_t bytes) {
+#ifdef __GLIBC__
+  return strerror_r(error, text, bytes);
+#else
+  if (strerror_r(error, text, bytes)) snprintf(text, bytes, "error %d of the system", error);
+  return text;
+#endif
 }
 /* What caused an error that err is about to tell: all but its text. Before insitu__error_set. */
 static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
@@ -3441,6 +3482,13 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #pragma GCC diagnostic ignored "-Wcast-qual"
 #include <liburing.h>
 #pragma GCC diagnostic pop
+/* Releases before 2.4 tell no version. Each of these macros came with the release, or with the one, that the comment names. */
+#ifndef IORING_FEAT_RSRC_TAGS /* 2.1 */
+#error "insitubatch.h: liburing is older than 2.1: install a newer one, or define INSITU_NO_URING to read without io_uring"
+#endif
+#if defined(IORING_SETUP_DEFER_TASKRUN) && defined(LIBURING_HAVE_DATA64) /* 2.3, 2.2 */
+#define INSITU__RING_TASKRUN 1 /* liburing fetches completions that the kernel holds back until it is entered */
+#endif
 #endif
 
 #define INSITU__RING_IOV 1024        /* iovecs of one readv: the kernel's UIO_MAXIOV */
@@ -3448,6 +3496,7 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #define INSITU__RING_MAX_DEPTH 4096u /* beyond this a queue only costs memory */
 #define INSITU__RING_MAX_THREADS 256u
 #define INSITU__RING_RETRIES 100        /* EINTR or EAGAIN in a row before one of them is reported */
+#define INSITU__RING_STACK (1u << 20)   /* bytes, at least, of a thread: musl's default of 128 KiB is little for callbacks */
 #define INSITU__RING_ASYNC_BYTES 65536u /* an inline read copies inside submit; from 16-32 KiB on a kernel worker is cheaper */
 
 #ifndef INSITU_TEST_FAULT /* a test may change what the kernel answered to a stage of op: see insitu__ring_step */
@@ -3552,15 +3601,21 @@ static void insitu__ring_append(struct insitu__ring_list *to, struct insitu__rin
 }
 
 /* Starts a thread that blocks every signal but those a fault raises in itself (a blocked one would kill without the program's own
- * report). */
+ * report). Its stack is the C library's default, and at least INSITU__RING_STACK. */
 static int insitu__ring_thread(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg) {
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
   sigset_t all, old;
+  pthread_attr_t attributes;
+  size_t stack;
+  if (pthread_attr_init(&attributes)) return ENOMEM;
+  if (!pthread_attr_getstacksize(&attributes, &stack) && stack < INSITU__RING_STACK)
+    pthread_attr_setstacksize(&attributes, INSITU__RING_STACK);
   sigfillset(&all);
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &old);
-  int rc = pthread_create(thread, NULL, fn, arg);
+  int rc = pthread_create(thread, &attributes, fn, arg);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
+  pthread_attr_destroy(&attributes);
   if (!rc) pthread_setname_np(*thread, name);
   return rc;
 }
@@ -3769,12 +3824,12 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
   if (!sqe) return false;
   uint64_t data = (uint64_t)(uintptr_t)p | INSITU__RING_DATA_POLL;
   if (p->armed) { /* a POLL_REMOVE may find it busy with a wake-up that comes to nothing: EALREADY, and it stays armed */
-    io_uring_prep_cancel64(sqe, data, 0);
-    io_uring_sqe_set_data64(sqe, INSITU__RING_DATA_NOTHING);
+    io_uring_prep_cancel(sqe, (void *)(uintptr_t)data, 0);
+    sqe->user_data = INSITU__RING_DATA_NOTHING;
     p->leaving = true;
   } else {
     io_uring_prep_poll_add(sqe, p->fd, want);
-    io_uring_sqe_set_data64(sqe, data);
+    sqe->user_data = data;
     p->armed = want;
   }
   r->in_kernel++;
@@ -3791,7 +3846,7 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) { /* queued operatio
   if (!r->wake_armed) {
     if (!(sqe = insitu__ring_uring_sqe(r))) return;
     io_uring_prep_poll_add(sqe, r->event_fd, POLLIN);
-    io_uring_sqe_set_data64(sqe, INSITU__RING_DATA_WAKE);
+    sqe->user_data = INSITU__RING_DATA_WAKE;
     r->wake_armed = true;
   }
   for (;;) { /* a staged operation already has its place in the completion queue */
@@ -3809,7 +3864,7 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
     struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
     if (sqe) {
       io_uring_prep_close(sqe, op->fd);
-      io_uring_sqe_set_data64(sqe, INSITU__RING_DATA_CLOSE);
+      sqe->user_data = INSITU__RING_DATA_CLOSE;
       r->in_kernel++;
       r->closes++;
     } else {
@@ -3862,15 +3917,35 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the event
   return woken;
 }
 
+/* Submits, and lets the kernel post the completions it has; -errno. */
+static int insitu__ring_uring_submit(struct io_uring *uring) {
+#ifdef INSITU__RING_TASKRUN
+  return io_uring_submit_and_get_events(uring);
+#else
+  return io_uring_submit(uring);
+#endif
+}
+/* Submits, and waits for one completion, or until the limit unless that is NULL; -errno. An old liburing needs two system calls to
+ * do this with a limit. */
+static int insitu__ring_uring_submit_wait(struct io_uring *uring, struct __kernel_timespec *limit) {
+  struct io_uring_cqe *cqe;
+#ifdef INSITU__RING_TASKRUN
+  return io_uring_submit_and_wait_timeout(uring, &cqe, 1, limit, NULL);
+#else
+  if (!limit) return io_uring_submit_and_wait(uring, 1);
+  int rc = io_uring_sq_ready(uring) ? io_uring_submit(uring) : 0;
+  return rc < 0 ? rc : io_uring_wait_cqes(uring, &cqe, 1, limit, NULL);
+#endif
+}
 static int insitu__ring_uring_enter(struct insitu__ring *r, int64_t timeout) { /* submits, waits for one completion; -errno */
   struct io_uring_cqe *cqe;
   if (!timeout) {
-    if (io_uring_sq_ready(&r->uring)) return io_uring_submit_and_get_events(&r->uring);
+    if (io_uring_sq_ready(&r->uring)) return insitu__ring_uring_submit(&r->uring);
     io_uring_peek_cqe(&r->uring, &cqe); /* enters the kernel only when that has completions to hand over */
     return 0;
   }
   struct __kernel_timespec limit = {.tv_sec = timeout / 1000000000, .tv_nsec = timeout % 1000000000};
-  return io_uring_submit_and_wait_timeout(&r->uring, &cqe, 1, timeout < 0 ? NULL : &limit, NULL);
+  return insitu__ring_uring_submit_wait(&r->uring, timeout < 0 ? NULL : &limit);
 }
 
 static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
@@ -3896,11 +3971,15 @@ static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
   }
 }
 
-/* 0, or -errno with the missing thing in *what. Kernels before 6.1, 5.19 and 5.15 lack one kind of flags each. */
+/* 0, or -errno with the missing thing in *what. Kernels before 6.1, 5.19 and 5.15 lack one kind of flags each; an old liburing
+ * lacks all but the last. */
 static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, const char **what) {
   static const unsigned modes[] = {
+#ifdef INSITU__RING_TASKRUN
       IORING_SETUP_SUBMIT_ALL | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
-      IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG, 0};
+      IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+#endif
+      0};
   int rc = -EINVAL;
   for (size_t mode = 0; mode < sizeof modes / sizeof *modes && rc == -EINVAL; mode++) {
     for (unsigned sq = depth, cq = 16 * depth;;) { /* locked memory may be scarce: 64 KiB refuse 4096 completions */
@@ -3943,11 +4022,16 @@ static int insitu__ring_uring_open(struct insitu__ring *r, const struct insitu__
   if (rc < 0) return rc;
   /* Each of these only helps. A child that touches the ring after all crashes instead of disturbing the parent. */
   io_uring_ring_dontfork(&r->uring);
+#ifdef INSITU__RING_TASKRUN
   io_uring_register_ring_fd(&r->uring);
+  unsigned completions = r->uring.cq.ring_entries;
+#else
+  unsigned completions = *r->uring.cq.kring_entries;
+#endif
   unsigned workers[2] = {
       d->iowq_max_workers, 0}; /* of bounded work (regular files); of unbounded work, which we have little of */
   if (d->iowq_max_workers) io_uring_register_iowq_max_workers(&r->uring, workers);
-  r->max_in_kernel = r->uring.cq.ring_entries - 1; /* completions never overflow; one place is the wake-up's */
+  r->max_in_kernel = completions - 1; /* completions never overflow; one place is the wake-up's */
   return 0;
 }
 #endif
@@ -4899,13 +4983,13 @@ __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(uint3
     if (i < 4) {
       for (unsigned k = 0; k < 4; k++) (*now)[k] = (int)__builtin_bswap32(insitu__base_load32(p + 16 * i + 4 * k));
     } else {
-      insitu__sign_four before = __builtin_shufflevector(w[(i + 2) % 4], last, 1, 2, 3, 4);
+      insitu__sign_four before = INSITU__BASE_SHUFFLE(w[(i + 2) % 4], last, 1, 2, 3, 4);
       *now = __builtin_ia32_sha256msg2(insitu__sign_add(__builtin_ia32_sha256msg1(*now, w[(i + 1) % 4]), before), last);
     }
     memcpy(&constant, insitu__sign_constant + 4 * i, sizeof constant);
     constant = insitu__sign_add(constant, *now);
     low = __builtin_ia32_sha256rnds2(low, high, constant);
-    high = __builtin_ia32_sha256rnds2(high, low, __builtin_shufflevector(constant, constant, 2, 3, 2, 3));
+    high = __builtin_ia32_sha256rnds2(high, low, INSITU__BASE_SHUFFLE(constant, constant, 2, 3, 2, 3));
   }
   high = insitu__sign_add(high, from_high);
   low = insitu__sign_add(low, from_low);
@@ -5803,6 +5887,9 @@ static bool insitu__sign_ini_find(
 #pragma GCC diagnostic ignored "-Wpedantic"
 #include <curl/curl.h>
 #pragma GCC diagnostic pop
+#if LIBCURL_VERSION_NUM < 0x074c00
+#error "insitubatch.h: libcurl is older than 7.76: install a newer one, or define INSITU_NO_CURL to go without remote stores"
+#endif
 #include <netdb.h>
 #include <netinet/in.h>
 #include <arpa/inet.h>
@@ -9630,8 +9717,8 @@ static uint32_t insitu__codec_crc32c(const void *bytes, uint64_t n) {
 typedef uint8_t insitu__codec_v16 __attribute__((vector_size(16)));
 typedef uint64_t insitu__codec_v2 __attribute__((vector_size(16)));
 
-#define INSITU__CODEC_LO(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define INSITU__CODEC_HI(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define INSITU__CODEC_LO(a, b) INSITU__BASE_SHUFFLE(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define INSITU__CODEC_HI(a, b) INSITU__BASE_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #define INSITU__CODEC_PAIR(L, H, w, v, k, half) (w[2 * (k)] = L(v[k], v[(k) + (half)]), w[2 * (k) + 1] = H(v[k], v[(k) + (half)]))
 #define INSITU__CODEC_ROUND2(L, H, w, v) INSITU__CODEC_PAIR(L, H, w, v, 0, 1)
 #define INSITU__CODEC_ROUND4(L, H, w, v) (INSITU__CODEC_PAIR(L, H, w, v, 0, 2), INSITU__CODEC_PAIR(L, H, w, v, 1, 2))
@@ -9689,17 +9776,17 @@ static inline __attribute__((always_inline)) void insitu__codec_merge16(
 #if defined(__x86_64__)
 typedef uint8_t insitu__codec_v32 __attribute__((vector_size(32)));
 #define INSITU__CODEC_LO2(a, b)                                                                                                  \
-  __builtin_shufflevector(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52,  \
-      21, 53, 22, 54, 23, 55)
+  INSITU__BASE_SHUFFLE(a, b, 0, 32, 1, 33, 2, 34, 3, 35, 4, 36, 5, 37, 6, 38, 7, 39, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, \
+      53, 22, 54, 23, 55)
 #define INSITU__CODEC_HI2(a, b)                                                                                                  \
-  __builtin_shufflevector(a, b, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47, 24, 56, 25, 57, 26, 58, 27, 59,    \
-      28, 60, 29, 61, 30, 62, 31, 63)
+  INSITU__BASE_SHUFFLE(a, b, 8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47, 24, 56, 25, 57, 26, 58, 27, 59, 28,   \
+      60, 29, 61, 30, 62, 31, 63)
 #define INSITU__CODEC_LOWER(a, b)                                                                                                \
-  __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41,    \
-      42, 43, 44, 45, 46, 47)
+  INSITU__BASE_SHUFFLE(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42,   \
+      43, 44, 45, 46, 47)
 #define INSITU__CODEC_UPPER(a, b)                                                                                                \
-  __builtin_shufflevector(a, b, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 48, 49, 50, 51, 52, 53, 54, 55,  \
-      56, 57, 58, 59, 60, 61, 62, 63)
+  INSITU__BASE_SHUFFLE(a, b, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 48, 49, 50, 51, 52, 53, 54, 55, 56, \
+      57, 58, 59, 60, 61, 62, 63)
 
 /* Elements [i, i + 32) of g planes to 32 · g bytes. */
 __attribute__((target("avx2"), always_inline)) static inline void insitu__codec_merge32(
@@ -11291,7 +11378,7 @@ static bool insitu__store_is_irregular(int error) {
 static const char *insitu__store_cause(int error, char text[128]) {
   if (error == EISDIR) return "it is a directory, no regular file";
   if (insitu__store_is_irregular(error)) return "it is no regular file but a named pipe, a socket or a device";
-  return strerror_r(error, text, 128); /* the GNU form: returns the text */
+  return insitu__error_text(error, text, 128);
 }
 static const char *insitu__store_advice(int error) {
   if (error == EMFILE || error == ENFILE) return "raise the limit of open files (ulimit -n), or lower max_inflight";
@@ -11322,15 +11409,23 @@ static insitu_status insitu__store_file_read_await(struct insitu__store *s, cons
   return INSITU_OK;
 }
 
+/* openat2(2): struct open_how and flags of linux/openat2.h, which the liburing of Ubuntu 22.04 declares a second time. */
+struct insitu__store_open_how {
+  uint64_t flags, mode, resolve;
+};
+#define INSITU__STORE_RESOLVE_NO_SYMLINKS 0x04
+#define INSITU__STORE_RESOLVE_CACHED 0x20
+
 /* Opens what the kernel has in its caches (RESOLVE_CACHED: Linux 5.12); -1 and errno where it has not. What the archive itself
  * holds is opened without a look at its type, which would cost a fifth of the open and read of a small chunk: the read refuses a
  * directory and a named pipe, and only the superuser can make a device. A symbolic link may lead to a device, so its target is
  * looked at. */
 static int insitu__store_file_open_now(int dirfd, const char *key) {
-  struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, .resolve = RESOLVE_CACHED | RESOLVE_NO_SYMLINKS};
+  struct insitu__store_open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+      .resolve = INSITU__STORE_RESOLVE_CACHED | INSITU__STORE_RESOLVE_NO_SYMLINKS};
   int fd = (int)syscall(SYS_openat2, dirfd, key, &how, sizeof how);
   if (fd >= 0 || errno != ELOOP) return fd;
-  how.resolve = RESOLVE_CACHED;
+  how.resolve = INSITU__STORE_RESOLVE_CACHED;
   fd = (int)syscall(SYS_openat2, dirfd, key, &how, sizeof how);
   if (fd < 0 || insitu__ring_type(fd) == S_IFREG) return fd;
   syscall(SYS_close, fd);
@@ -11349,12 +11444,12 @@ static insitu_status insitu__store_file_read_now(struct insitu__store *s, const 
   if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL))
     atomic_store_explicit(&s->never_now, true, memory_order_relaxed);
   if (fd < 0) return INSITU_TIMEOUT;
-  ssize_t n = preadv2(fd, iov, (int)n_iov, (off_t)offset, s->nowait);
+  ssize_t n = INSITU__BASE_PREADV2(fd, iov, (int)n_iov, (off_t)offset, s->nowait);
   if (n < 0 && errno == EOPNOTSUPP) atomic_store_explicit(&s->never_now, true, memory_order_relaxed);
   char beyond; /* a short read means the end of the file, or the end of what is cached */
   struct iovec probe = {&beyond, 1};
   bool whole = n >= 0 && ((uint64_t)n == all || (uint64_t)n == expected ||
-                             preadv2(fd, &probe, 1, (off_t)(offset + (uint64_t)n), s->nowait) == 0);
+                             INSITU__BASE_PREADV2(fd, &probe, 1, (off_t)(offset + (uint64_t)n), s->nowait) == 0);
   syscall(SYS_close, fd); /* as it was opened: ThreadSanitizer, which follows descriptors, must see both or neither */
   *got = n > 0 ? (uint64_t)n : 0;
   return whole ? INSITU_OK : INSITU_TIMEOUT;
@@ -11610,7 +11705,7 @@ static insitu_status insitu__store_file_open(struct insitu__store *s, const char
     bool fresh = err && err->status >= 0;
     bool missing = error == ENOENT || error == ENOTDIR;
     insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; %s", path,
-        missing ? "no such directory or zip file" : strerror_r(error, text, sizeof text),
+        missing ? "no such directory or zip file" : insitu__error_text(error, text, sizeof text),
         !missing             ? insitu__store_advice(error)
         : strstr(path, ":/") ? "check the url: two slashes follow its scheme"
                              : "check the url");
@@ -11620,7 +11715,7 @@ static insitu_status insitu__store_file_open(struct insitu__store *s, const char
   s->ops = &insitu__store_file_ops;
   s->dirfd = fd;
   struct statfs fs;
-  s->nowait = fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC ? 0 : RWF_NOWAIT;
+  s->nowait = fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC ? 0 : INSITU__BASE_RWF_NOWAIT;
   return INSITU_OK;
 }
 /* Sorts the objects' addresses; what is no set of objects is refused. */
@@ -13365,12 +13460,12 @@ static uint64_t insitu__disk_remove(struct insitu__disk *d, const char *path) { 
 static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, const char *path) {
   char folder[3] = {path[0], path[1], 0};
   for (int tries = 0; tries < 8; tries++) { /* others move files too */
-    if (!renameat2(d->dirfd, temporary, d->dirfd, path, RENAME_NOREPLACE)) return 0;
+    if (!INSITU__BASE_RENAMEAT2(d->dirfd, temporary, d->dirfd, path, INSITU__BASE_RENAME_NOREPLACE)) return 0;
     if (errno == ENOENT) {
       if (mkdirat(d->dirfd, folder, 0700) && errno != EEXIST) return errno;
     } else if (errno != EEXIST) {
       return errno;
-    } else if (!renameat2(d->dirfd, temporary, d->dirfd, path, RENAME_EXCHANGE)) {
+    } else if (!INSITU__BASE_RENAMEAT2(d->dirfd, temporary, d->dirfd, path, INSITU__BASE_RENAME_EXCHANGE)) {
       insitu__disk_discard(d, temporary);
       return 0;
     } else if (errno != ENOENT) {
@@ -13569,7 +13664,7 @@ static void insitu__disk_trouble(struct insitu__disk *d, const char *what, int e
   if (d->complained || !d->log) return;
   d->complained = true;
   snprintf(line, sizeof line, "cache '%.200s': %s: %s; reads go on without it, and writing is tried again every minute", d->dir,
-      what, strerror_r(error, text, sizeof text));
+      what, insitu__error_text(error, text, sizeof text));
   d->log(d->user, line);
 }
 static void insitu__disk_evict_coro(void *arg) {
@@ -13802,7 +13897,7 @@ static insitu_status insitu__disk_refuse(const char *dir, int error, const char 
   char text[128];
   bool fresh = err && err->status >= 0;
   insitu_status status = insitu__error_set(err, error ? INSITU_E_IO : INSITU_E_ARG, "open: cache_dir '%.300s': %s%s%s", dir,
-      error ? strerror_r(error, text, sizeof text) : "", error ? ": " : "", what);
+      error ? insitu__error_text(error, text, sizeof text) : "", error ? ": " : "", what);
   if (fresh) err->sys_errno = error;
   return status;
 }
@@ -13850,7 +13945,7 @@ static insitu_status insitu__disk_probe(struct insitu__disk *d, insitu_error *er
     if (fd < 0 && !error) error = errno;
     if (fd >= 0) close(fd);
   }
-  if (!error && renameat2(d->dirfd, name[0], d->dirfd, name[1], RENAME_EXCHANGE)) error = errno;
+  if (!error && INSITU__BASE_RENAMEAT2(d->dirfd, name[0], d->dirfd, name[1], INSITU__BASE_RENAME_EXCHANGE)) error = errno;
   for (int i = 0; i < 2; i++) (void)unlinkat(d->dirfd, name[i], 0);
   if (error == EINVAL || error == ENOSYS || error == EOPNOTSUPP)
     return insitu__disk_refuse(
@@ -16875,12 +16970,12 @@ static void insitu__box_turn4(
       memcpy(&r1, from + sb, 16);
       memcpy(&r2, from + 2 * sb, 16);
       memcpy(&r3, from + 3 * sb, 16);
-      v4 low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5), high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-      v4 low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5), high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-      r0 = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-      r1 = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-      r2 = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-      r3 = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+      v4 low01 = INSITU__BASE_SHUFFLE(r0, r1, 0, 4, 1, 5), high01 = INSITU__BASE_SHUFFLE(r0, r1, 2, 6, 3, 7);
+      v4 low23 = INSITU__BASE_SHUFFLE(r2, r3, 0, 4, 1, 5), high23 = INSITU__BASE_SHUFFLE(r2, r3, 2, 6, 3, 7);
+      r0 = INSITU__BASE_SHUFFLE(low01, low23, 0, 1, 4, 5);
+      r1 = INSITU__BASE_SHUFFLE(low01, low23, 2, 3, 6, 7);
+      r2 = INSITU__BASE_SHUFFLE(high01, high23, 0, 1, 4, 5);
+      r3 = INSITU__BASE_SHUFFLE(high01, high23, 2, 3, 6, 7);
       memcpy(to, &r0, 16);
       memcpy(to + da, &r1, 16);
       memcpy(to + 2 * da, &r2, 16);
@@ -16898,7 +16993,7 @@ static void insitu__box_turn8(
       v2 r0, r1;
       memcpy(&r0, from, 16);
       memcpy(&r1, from + sb, 16);
-      v2 c0 = __builtin_shufflevector(r0, r1, 0, 2), c1 = __builtin_shufflevector(r0, r1, 1, 3);
+      v2 c0 = INSITU__BASE_SHUFFLE(r0, r1, 0, 2), c1 = INSITU__BASE_SHUFFLE(r0, r1, 1, 3);
       memcpy(to, &c0, 16);
       memcpy(to + da, &c1, 16);
     }
@@ -22772,7 +22867,7 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
     status = b.failed ? insitu__error_set(err, INSITU_E_NOMEM,
                             "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", path)
                       : insitu__error_set(err, INSITU_E_IO, "manifest %s: %s; choose a path that can be written", path,
-                            strerror_r(error, cause, sizeof cause));
+                            insitu__error_text(error, cause, sizeof cause));
   }
   insitu__text_buffer_free(&b);
   return status;

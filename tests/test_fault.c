@@ -116,6 +116,8 @@ static int64_t fault_stage(void *op, bool opening, bool last, const char *path, 
 #define io_uring_register_probe(ring, p, n) (fault_hit(SETUP) ? -errno : io_uring_register_probe(ring, p, n))
 #define io_uring_submit(ring) (fault_hit(ENTER) ? -errno : io_uring_submit(ring))
 #define io_uring_submit_and_get_events(ring) (fault_hit(ENTER) ? -errno : io_uring_submit_and_get_events(ring))
+#define io_uring_submit_and_wait(ring, n) (fault_hit(ENTER) ? -errno : io_uring_submit_and_wait(ring, n))
+#define io_uring_wait_cqes(ring, cqe, n, limit, mask) (fault_hit(ENTER) ? -errno : io_uring_wait_cqes(ring, cqe, n, limit, mask))
 #define io_uring_submit_and_wait_timeout(ring, cqe, n, limit, mask)                                                              \
   (fault_hit(ENTER) ? -errno : io_uring_submit_and_wait_timeout(ring, cqe, n, limit, mask))
 #define epoll_wait(epoll, event, n, ms) (fault_hit(ENTER) ? -1 : epoll_wait(epoll, event, n, ms))

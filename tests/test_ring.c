@@ -739,6 +739,34 @@ static void test_poll_stolen(void **state) {
     }
 }
 
+static void *stack_of_thread(void *arg) {
+  pthread_attr_t own;
+  assert_int_equal(pthread_getattr_np(pthread_self(), &own), 0);
+  assert_int_equal(pthread_attr_getstacksize(&own, (size_t *)arg), 0);
+  pthread_attr_destroy(&own);
+  return NULL;
+}
+/* musl gives threads 128 KiB; where a C library gives more, that stays. */
+static void test_stack(void **state) {
+  (void)state;
+  pthread_attr_t before, small;
+  pthread_t thread;
+  size_t bytes = 0;
+  assert_int_equal(pthread_getattr_default_np(&before), 0);
+  assert_int_equal(pthread_attr_init(&small), 0);
+  static const size_t defaults[] = {128u << 10, 3u << 20};
+  for (size_t i = 0; i < 2; i++) {
+    assert_int_equal(pthread_attr_setstacksize(&small, defaults[i]), 0);
+    assert_int_equal(pthread_setattr_default_np(&small), 0);
+    assert_int_equal(insitu__ring_thread(&thread, "insitu-test", stack_of_thread, &bytes), 0);
+    pthread_join(thread, NULL);
+    assert_true(bytes >= (i ? defaults[i] : INSITU__RING_STACK));
+  }
+  assert_int_equal(pthread_setattr_default_np(&before), 0);
+  pthread_attr_destroy(&small);
+  pthread_attr_destroy(&before);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reads),
@@ -758,6 +786,7 @@ int main(void) {
       cmocka_unit_test(test_fallback),
       cmocka_unit_test(test_scarce_memory),
       cmocka_unit_test(test_fork),
+      cmocka_unit_test(test_stack),
       cmocka_unit_test(test_poll),
       cmocka_unit_test(test_poll_stolen),
   };
