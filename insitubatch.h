@@ -106,7 +106,7 @@
  *   since <date>", from weeks to nanoseconds, and its calendar standard (gregorian), proleptic_gregorian, julian, noleap (365_day),
  *   all_leap (366_day) or 360_day; standard and julian have no year 0. A day that the calendar leaves out, such as February 29 in
  *   noleap, holds no sample and stands where it would be. Dates beyond the coordinate's ends are cut to them; a range without any
- *   sample is refused.
+ *   sample is refused. insitu_sample_dates tells the dates of a batch's samples.
  *   Axes have the names of dimension_names (v3) or _ARRAY_DIMENSIONS (v2). Arrays without names that an OME-NGFF image above them
  *   lists have the names of its axes (multiscales, 0.1 to 0.5), so that sample_dim = "z" works on microscopy archives.
  *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, kerchunk references, Icechunk, N5, TileDB, drafts of Zarr
@@ -654,6 +654,28 @@ typedef struct insitu_strings {
 INSITU_DEF insitu_status insitu_read_strings(insitu_loader *loader, const char *path, insitu_strings **out, insitu_error *err);
 /* Frees it and sets *strings to NULL; strings and *strings may be NULL. [any thread] */
 INSITU_DEF void insitu_strings_free(insitu_strings **strings);
+/* ---- dates ---- */
+/* A date in the calendar of its coordinate. Layout fixed for ever. */
+typedef struct insitu_date {
+  int64_t year;       /* as it is written: 1 follows -1 in the calendars standard and julian, 0 in the others */
+  int32_t month, day; /* from 1 */
+  int32_t hour, minute, second, microsecond; /* from 0 */
+  int32_t day_of_year, days_in_year;         /* from 1; days that the year has in this calendar */
+  double of_year, of_day;                    /* how much of the year and of the day is over, 0 to below 1: features of a model */
+  char text[48];                             /* "1979-01-01T06:00", with seconds and fractions where there are any */
+} insitu_date;
+/* The dates of n samples, such as the sample_indices of a batch (for a variable with an offset: anchor + offset). The first call
+ * reads the coordinate of the sample axis, whole, as sample_from does (time_path names another; see FORMATS in the manual), and the
+ * loader keeps 8 bytes for each sample, out of memory_budget; later calls read nothing. [as insitu_read] */
+INSITU_DEF insitu_status insitu_sample_dates(
+    insitu_loader *loader, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err);
+/* The date of a value, by the attributes units ("hours since 1900-01-01") and calendar (NULL: standard) of its coordinate; parts of
+ * a microsecond are cut off, of the double rounded. INSITU_E_FORMAT: NaN, or a date beyond year 199000. [any thread] */
+INSITU_DEF insitu_status insitu_date_from_int(
+    int64_t value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
+INSITU_DEF insitu_status insitu_date_from_double(
+    double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
+
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
  * objects, options, codecs, dates, plan_only and those of the log), "origins" (where each value with a default comes from),
  * "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics", and "notes": sentences that say why a value
@@ -2462,6 +2484,27 @@ static const char *insitu__time_print(int calendar, int64_t moment, char out[INS
   if (rest % 60000000) n += snprintf(out + n, INSITU__TIME_TEXT - (size_t)n, ":%02d", (int)(rest / 1000000 % 60));
   if (rest % 1000000) snprintf(out + n, INSITU__TIME_TEXT - (size_t)n, ".%06d", (int)(rest % 1000000));
   return out;
+}
+
+/* The parts of a moment. */
+static void insitu__time_date(int calendar, int64_t moment, insitu_date *out) {
+  struct insitu__time_date d;
+  int64_t day = insitu__time_floor(moment, INSITU__TIME_DAY), rest = moment - day * INSITU__TIME_DAY;
+  insitu__time_from_day(calendar, day, &d);
+  int64_t first = insitu__time_day(calendar, d.year, 1, 1), next = insitu__time_day(calendar, d.year + 1, 1, 1);
+  memset(out, 0, sizeof *out);
+  out->year = insitu__time_without_0(calendar) && d.year <= 0 ? d.year - 1 : d.year;
+  out->month = d.month;
+  out->day = d.day;
+  out->hour = (int32_t)(rest / 3600000000);
+  out->minute = (int32_t)(rest / 60000000 % 60);
+  out->second = (int32_t)(rest / 1000000 % 60);
+  out->microsecond = (int32_t)(rest % 1000000);
+  out->day_of_year = (int32_t)(day - first) + 1;
+  out->days_in_year = (int32_t)(next - first);
+  out->of_day = (double)rest / (double)INSITU__TIME_DAY;
+  out->of_year = (double)((day - first) * INSITU__TIME_DAY + rest) / (double)((next - first) * INSITU__TIME_DAY);
+  insitu__time_print(calendar, moment, out->text);
 }
 
 /* ---- units ---- */
@@ -19080,6 +19123,8 @@ struct insitu_loader {
   struct insitu__disk disk;
   struct insitu__zarr_group group;
   struct insitu__geometry geometry;
+  int64_t *moments; /* of all samples, in `calendar`; NULL: insitu_sample_dates was not called yet */
+  int calendar;
   struct insitu__split split;
   insitu_array *arrays; /* what insitu_loader_array returns */
   struct insitu__loader_scratch *scratch;
@@ -20761,6 +20806,7 @@ static const struct insitu__loader_field insitu__loader_fields[] = {
     INSITU__LOADER_FIELD(hold_epoch, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
 };
 enum { INSITU__LOADER_FIELDS = sizeof insitu__loader_fields / sizeof *insitu__loader_fields };
+_Static_assert(sizeof(((insitu_date *)0)->text) == INSITU__TIME_TEXT, "what insitu__time_print writes");
 _Static_assert(INSITU__LOADER_FIELDS <= sizeof((insitu_loader *)0)->origin, "an origin for each");
 
 static void insitu__loader_from(insitu_loader *ld, uint64_t at, int origin) { /* at: the member's offset */
@@ -21148,6 +21194,48 @@ static insitu_status insitu__loader_time_resolve(insitu_loader *ld, const struct
   }
   return status;
 }
+
+/* Gives back what insitu__loader_coordinate_await took. */
+static void insitu__loader_coordinate_free(insitu_loader *ld, int64_t *at) {
+  if (!at) return;
+  pthread_mutex_lock(&ld->lock);
+  ld->reserved -= ld->geometry.samples * sizeof *at;
+  pthread_mutex_unlock(&ld->lock);
+  insitu__mem_free(at);
+}
+/* Takes memory from memory_budget for the dates of all samples and reads them; insitu__loader_coordinate_free gives both back. z is
+ * the coordinate, to be freed in any case. On error *out is NULL. */
+static insitu_status insitu__loader_coordinate_await(
+    insitu_loader *ld, struct insitu__zarr_array *z, struct insitu__time_units *u, int64_t **out, insitu_error *err) {
+  uint64_t n = ld->geometry.samples, bytes = n * sizeof **out;
+  *out = NULL;
+  *u = (struct insitu__time_units){0};
+  insitu_status status = insitu__loader_time_find_await(ld, z, err);
+  if (!status) status = insitu__loader_time_units(z, u, err);
+  if (status) return status;
+  pthread_mutex_lock(&ld->lock);
+  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved,
+           budget = ld->config.memory_budget;
+  bool fits = n <= INSITU__MAX_COORDINATE && used <= budget && bytes <= budget - used;
+  if (fits) ld->reserved += bytes;
+  pthread_mutex_unlock(&ld->lock);
+  if (!fits)
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "array %.200s: %" PRIu64 " dates take more than what is left of memory_budget, or are more than INSITU__MAX_COORDINATE; "
+        "raise memory_budget, or select samples by index",
+        z->path, n);
+  int64_t *at = (int64_t *)insitu__mem_alloc(n, sizeof *at);
+  if (!at) {
+    pthread_mutex_lock(&ld->lock);
+    ld->reserved -= bytes;
+    pthread_mutex_unlock(&ld->lock);
+    return insitu__error_set(err, INSITU_E_NOMEM, "array %.200s: no memory for its dates; give the process more memory", z->path);
+  }
+  status = insitu__loader_time_read_await(ld, z, u, 0, n, at, err);
+  if (status) insitu__loader_coordinate_free(ld, at);
+  else *out = at;
+  return status;
+}
 /* Looks the configuration's dates up, where it has some. */
 static insitu_status insitu__loader_dates_await(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
@@ -21156,27 +21244,30 @@ static insitu_status insitu__loader_dates_await(insitu_loader *ld, insitu_error 
   if (!dates) return INSITU_OK;
   struct insitu__zarr_array z;
   struct insitu__time_units u;
-  uint64_t n = ld->geometry.samples, bytes = n * sizeof(int64_t);
-  insitu_status status = insitu__loader_time_find_await(ld, &z, err);
-  if (!status) status = insitu__loader_time_units(&z, &u, err);
-  if (!status && (n > INSITU__MAX_COORDINATE || bytes > c->memory_budget))
-    status = insitu__error_set(err, INSITU_E_BUDGET,
-        "open, array %.200s: %" PRIu64 " dates take more than memory_budget, or are more than INSITU__MAX_COORDINATE; raise "
-        "memory_budget, or select samples by index",
-        z.path, n);
+  int64_t *at = NULL;
+  insitu_status status = insitu__loader_coordinate_await(ld, &z, &u, &at, err);
   if (!status) {
-    int64_t *at = (int64_t *)insitu__mem_alloc(n, sizeof *at);
-    struct insitu__loader_time t = {z.path, u.calendar, at, n, false};
-    ld->reserved += bytes; /* nobody else is there yet */
-    status = at ? insitu__loader_time_read_await(ld, &z, &u, 0, n, at, err)
-                : insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the dates; give the process more memory");
-    if (!status) status = insitu__loader_time_check(&t, err);
+    struct insitu__loader_time t = {z.path, u.calendar, at, ld->geometry.samples, false};
+    status = insitu__loader_time_check(&t, err);
     if (!status) status = insitu__loader_time_resolve(ld, &t, err);
-    ld->reserved -= bytes;
-    insitu__mem_free(at);
+    insitu__loader_coordinate_free(ld, at);
   }
   insitu__zarr_array_free(&z);
   return status;
+}
+/* Keeps the dates of all samples, for insitu_sample_dates. */
+struct insitu__loader_dating {
+  insitu_loader *loader;
+  insitu_error *err;
+  insitu_status status;
+};
+static void insitu__loader_dating_await(void *arg) {
+  struct insitu__loader_dating *d = (struct insitu__loader_dating *)arg;
+  struct insitu__zarr_array z;
+  struct insitu__time_units u;
+  d->status = insitu__loader_coordinate_await(d->loader, &z, &u, &d->loader->moments, d->err);
+  d->loader->calendar = u.calendar;
+  insitu__zarr_array_free(&z);
 }
 
 /* The text of the manifest file, which the caller frees in any case. */
@@ -21348,6 +21439,7 @@ static void insitu__loader_destroy(insitu_loader *ld) {
     insitu__codec_scratch_free(&ld->scratch[i].codec);
     insitu__mem_unmap(ld->scratch[i].whole, ld->whole_bytes);
   }
+  insitu__mem_free(ld->moments);
   insitu__mem_free(ld->tiles);
   insitu__mem_free(ld->scratch);
   insitu__mem_free(ld->arrays);
@@ -22799,6 +22891,62 @@ INSITU_DEF insitu_status insitu_read(
   status = insitu__reactor_call(&ld->reactor, insitu__loader_read_await, &r);
   if (status) return insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory");
   return insitu__public_outcome(ld, r.status, &own, err);
+}
+
+INSITU_DEF insitu_status insitu_sample_dates(
+    insitu_loader *ld, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err) {
+  insitu_status status = insitu__public_check(ld, false, err);
+  if (status) return status;
+  if (n && (!samples || !out)) return insitu__error_set(err, INSITU_E_ARG, "dates: samples or out is NULL; give both");
+  if (!ld->geometry.n_variables)
+    return insitu__error_set(err, INSITU_E_ARG, "dates: the loader has no variables, and so no sample axis; give it one");
+  if (!ld->moments) {
+    insitu_error own = {0};
+    struct insitu__loader_dating d = {.loader = ld, .err = &own};
+    status = insitu__reactor_call(&ld->reactor, insitu__loader_dating_await, &d);
+    if (status) return insitu__error_set(err, status, "dates: no memory for a coroutine; give the process more memory");
+    status = insitu__public_outcome(ld, d.status, &own, err);
+    if (status) return status;
+  }
+  for (uint64_t i = 0; i < n; i++) {
+    if (samples[i] < 0 || (uint64_t)samples[i] >= ld->geometry.samples)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "dates: there is no sample %" PRId64 ", the archive has %" PRIu64 "; give numbers from 0", samples[i],
+          ld->geometry.samples);
+    insitu__time_date(ld->calendar, ld->moments[samples[i]], &out[i]);
+  }
+  return INSITU_OK;
+}
+
+/* The units of a value that is given by itself. */
+static insitu_status insitu__public_units(
+    struct insitu__time_units *u, const char *units, const char *calendar, const insitu_date *out, insitu_error *err) {
+  if (!units || !out) return insitu__error_set(err, INSITU_E_ARG, "date: units or out is NULL; give both");
+  return insitu__time_units(u, "date", units, calendar, err);
+}
+static insitu_status insitu__public_no_date(const char *units, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_FORMAT, "date: the value in '%.80s' is no date, or one beyond year %d; correct it",
+      units, INSITU__TIME_YEARS);
+}
+INSITU_DEF insitu_status insitu_date_from_int(
+    int64_t value, const char *units, const char *calendar, insitu_date *out, insitu_error *err) {
+  struct insitu__time_units u;
+  int64_t moment;
+  insitu_status status = insitu__public_units(&u, units, calendar, out, err);
+  if (status) return status;
+  if (!insitu__time_from_int(&u, value, &moment)) return insitu__public_no_date(units, err);
+  insitu__time_date(u.calendar, moment, out);
+  return INSITU_OK;
+}
+INSITU_DEF insitu_status insitu_date_from_double(
+    double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err) {
+  struct insitu__time_units u;
+  int64_t moment;
+  insitu_status status = insitu__public_units(&u, units, calendar, out, err);
+  if (status) return status;
+  if (!insitu__time_from_double(&u, value, &moment)) return insitu__public_no_date(units, err);
+  insitu__time_date(u.calendar, moment, out);
+  return INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_read_strings(insitu_loader *ld, const char *path, insitu_strings **out, insitu_error *err) {

@@ -302,6 +302,76 @@ static void refuse(insitu_loader_desc d, insitu_status status, const char *part)
   insitu_status got = open_with(d, &ld, &err);
   if (got != status || !strstr(err.message, part)) fail_msg("%s: %s, without '%s'", insitu_status_name(got), err.message, part);
 }
+
+/* The dates of a batch's samples, beside open iterators and with plan_only. */
+static void test_sample_dates(void **state) {
+  (void)state;
+  for (int c = 0; c < 6; c++)
+    EACH_MODE (m) {
+      char name[32];
+      insitu_error err;
+      insitu_loader *ld;
+      walk(c, c % 2 ? 1979 : 1582, c % 2 ? 11 : 9);
+      snprintf(name, sizeof name, "samples%d", c);
+      const char *root = make(name, 2 + c % 2, INSITU_I64, c % 2 ? "hours since 1979-11-01" : "hours since 1582-09-01",
+          insitu__time_calendars[c], hours);
+      insitu_loader_desc d = base(root);
+      d.plan_only = m == 0 && c == 0;
+      d.io = modes[m].io;
+      d.inline_io = modes[m].inline_io;
+      assert_int_equal(open_with(d, &ld, &err), INSITU_OK);
+      insitu_date dates[64];
+      if (d.plan_only) {
+        const int64_t some[] = {N - 1, 0, 7};
+        assert_int_equal(insitu_sample_dates(ld, some, 3, dates, &err), INSITU_OK);
+        for (int i = 0; i < 3; i++) assert_memory_equal(dates[i].text, iso[some[i]], 13);
+        insitu_loader_close(&ld);
+        support_remove(root);
+        continue;
+      }
+      insitu_iter *it;
+      insitu_batch *batch;
+      assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
+      insitu_stats before, after;
+      insitu_loader_stats(ld, &before, NULL);
+      for (int k = 0; k < 5; k++) {
+        assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &batch, &err), INSITU_OK);
+        assert_int_equal(insitu_sample_dates(ld, batch->sample_indices, batch->rows, dates, &err), INSITU_OK);
+        for (uint64_t i = 0; i < batch->rows; i++) assert_memory_equal(dates[i].text, iso[batch->sample_indices[i]], 13);
+        insitu_batch_release(&batch);
+      }
+      insitu_loader_stats(ld, &after, NULL);
+      assert_int_equal(after.memory_promised, before.memory_promised + N * 8);
+      assert_int_equal(insitu_sample_dates(ld, NULL, 0, NULL, &err), INSITU_OK);
+      assert_int_equal(insitu_sample_dates(ld, (int64_t[]){0, N}, 2, dates, &err), INSITU_E_ARG);
+      has(err.message, "there is no sample 3200");
+      memset(&err, 0, sizeof err);
+      assert_int_equal(insitu_sample_dates(ld, (int64_t[]){-1}, 1, dates, &err), INSITU_E_ARG);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+      support_remove(root);
+    }
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_date date;
+  walk(1, 1979, 11);
+  const char *root = make("samples", 2, INSITU_I64, "moons since 1979-11-01", NULL, hours);
+  insitu_loader_desc d = base(root);
+  assert_int_equal(open_with(d, &ld, &err), INSITU_OK);
+  for (int k = 0; k < 2; k++) { /* nothing is kept of a failure */
+    memset(&err, 0, sizeof err);
+    assert_int_equal(insitu_sample_dates(ld, (int64_t[]){0}, 1, &date, &err), INSITU_E_UNSUPPORTED);
+    has(err.message, "the unit is not known");
+  }
+  insitu_loader_close(&ld);
+  d.variables = NULL;
+  d.n_variables = 0;
+  assert_int_equal(open_with(d, &ld, &err), INSITU_OK);
+  assert_int_equal(insitu_sample_dates(ld, (int64_t[]){0}, 1, &date, &err), INSITU_E_ARG);
+  has(err.message, "no variables");
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
 static void test_refused(void **state) {
   (void)state;
   walk(0, 1979, 11);
@@ -446,7 +516,7 @@ static void test_absent(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_selections), cmocka_unit_test(test_datetime64),
-      cmocka_unit_test(test_splits), cmocka_unit_test(test_open_ends), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_absent)};
+      cmocka_unit_test(test_splits), cmocka_unit_test(test_open_ends), cmocka_unit_test(test_sample_dates),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_absent)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

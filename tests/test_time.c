@@ -46,6 +46,67 @@ static void test_walk(void **state) {
     }
 }
 
+/* The public form of a date, of each day of several centuries in every calendar. */
+static void test_date_parts(void **state) {
+  (void)state;
+  for (int c = 0; c < 6; c++) {
+    bool no_0 = c == INSITU__TIME_STANDARD || c == INSITU__TIME_JULIAN;
+    int y = 1492, m = 1, d = 1, of_year = 1, days = 0, next_y = y, next_m = m, next_d = d;
+    int64_t n = insitu__time_day(c, y, m, d) - insitu__time_day(c, 1970, 1, 1);
+    for (; y < 2110; n++) {
+      if (of_year == 1)
+        for (days = 0, next_y = y, next_m = next_d = 1; next_y == y; days++) slow_next(c, &next_y, &next_m, &next_d);
+      insitu_date date, same;
+      insitu_error err = {0};
+      double hour = (double)(n % 24 + 24) * 0.97;
+      hour = hour >= 24 ? hour - 24 : hour;
+      assert_int_equal(
+          insitu_date_from_double((double)n + hour / 24, "days since 1970-01-01", insitu__time_calendars[c], &date, &err), 0);
+      if (date.year != y || date.month != m || date.day != d || date.day_of_year != of_year || date.days_in_year != days)
+        fail_msg("%s %d-%d-%d: %s, day %d of %d", insitu__time_calendars[c], y, m, d, date.text, (int)date.day_of_year,
+            (int)date.days_in_year);
+      double seconds = date.hour * 3600 + date.minute * 60 + date.second + date.microsecond * 1e-6;
+      assert_true(fabs(date.of_day - hour / 24) < 1e-9 && fabs(seconds / 86400 - date.of_day) < 1e-12);
+      assert_true(date.of_year < 1 && fabs(date.of_year - (of_year - 1 + date.of_day) / days) < 1e-12);
+      assert_int_equal(insitu_date_from_int(n, "days since 1970-01-01", insitu__time_calendars[c], &same, &err), 0);
+      char text[32];
+      snprintf(text, sizeof text, "%04d-%02d-%02dT00:00", y, m, d);
+      assert_string_equal(same.text, text);
+      assert_true(same.of_day == 0 && same.hour == 0);
+      int before = y;
+      slow_next(c, &y, &m, &d);
+      of_year = y == before ? of_year + 1 : 1;
+    }
+    insitu_date date;
+    insitu_error err = {0};
+    assert_int_equal(insitu_date_from_int(-1, "seconds since 0001-01-01", insitu__time_calendars[c], &date, &err), 0);
+    assert_int_equal(date.year, no_0 ? -1 : 0); /* as it is written */
+    assert_int_equal(strncmp(date.text, no_0 ? "-0001-12-" : "0000-12-", no_0 ? 9 : 8), 0);
+  }
+}
+static void test_date_refused(void **state) {
+  (void)state;
+  insitu_date date;
+  insitu_error err = {0};
+  assert_int_equal(insitu_date_from_int(INT64_C(1000000000123456789), "nanoseconds since 1970-01-01", NULL, &date, &err), 0);
+  assert_string_equal(date.text, "2001-09-09T01:46:40.123456");
+  assert_int_equal(date.microsecond, 123456);
+  static const struct {
+    double value;
+    const char *units, *calendar;
+    insitu_status status;
+  } wrong[] = {{NAN, "days since 1970-01-01", NULL, INSITU_E_FORMAT}, {1e12, "days since 1970-01-01", NULL, INSITU_E_FORMAT},
+      {1, "days", NULL, INSITU_E_FORMAT}, {1, "months since 1970-01-01", NULL, INSITU_E_UNSUPPORTED},
+      {1, "days since 1970-01-01", "lunar", INSITU_E_UNSUPPORTED}, {1, NULL, NULL, INSITU_E_ARG}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    memset(&err, 0, sizeof err);
+    assert_int_equal(insitu_date_from_double(wrong[i].value, wrong[i].units, wrong[i].calendar, &date, &err), wrong[i].status);
+    assert_int_equal(err.status, wrong[i].status);
+  }
+  assert_int_equal(insitu_date_from_int(INT64_MIN, "days since 1970-01-01", NULL, &date, NULL), INSITU_E_FORMAT);
+  assert_int_equal(insitu_date_from_int(1, "days since 1970-01-01", NULL, NULL, NULL), INSITU_E_ARG);
+}
+
 static void test_cftime(void **state) {
   FILE *f = fopen(TEST_DATA "/time_golden.txt", "r");
   char line[300], calendar[32], number[64], text[INSITU__TIME_TEXT], want[80];
@@ -202,7 +263,8 @@ static void test_values(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_walk), cmocka_unit_test(test_cftime), cmocka_unit_test(test_units),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_walk), cmocka_unit_test(test_date_parts),
+      cmocka_unit_test(test_date_refused), cmocka_unit_test(test_cftime), cmocka_unit_test(test_units),
       cmocka_unit_test(test_periods), cmocka_unit_test(test_values)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

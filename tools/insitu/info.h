@@ -627,12 +627,13 @@ static void info_print_values(const struct info_array *a) {
   info_line("values", text);
 }
 static void info_print_dates(const struct info_array *a) {
-  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT], step[32], text[200];
+  insitu_date first, last;
+  char step[32], text[200];
   if (a->undated.status) info_line("dates", a->undated.message);
   if (!a->dated) return;
-  insitu__time_print(a->units.calendar, a->date[0], first);
-  insitu__time_print(a->units.calendar, a->date[1], last);
-  snprintf(text, sizeof text, "%s .. %s, %s%s, %s", first, last, a->every ? "every " : "not regular",
+  insitu__time_date(a->units.calendar, a->date[0], &first);
+  insitu__time_date(a->units.calendar, a->date[1], &last);
+  snprintf(text, sizeof text, "%s .. %s, %s%s, %s", first.text, last.text, a->every ? "every " : "not regular",
       a->every ? info_step(a->every, step) : "", insitu__time_calendars[a->units.calendar]);
   info_line("dates", text);
 }
@@ -1158,10 +1159,12 @@ static void info_json_array(struct tool_json_out *j, const struct info *f, const
     tool_json_end(j);
   }
   if (a->dated) {
-    char text[INSITU__TIME_TEXT];
+    insitu_date first, last;
+    insitu__time_date(a->units.calendar, a->date[0], &first);
+    insitu__time_date(a->units.calendar, a->date[1], &last);
     tool_json_object(j, "dates");
-    tool_json_string(j, "first", insitu__time_print(a->units.calendar, a->date[0], text));
-    tool_json_string(j, "last", insitu__time_print(a->units.calendar, a->date[1], text));
+    tool_json_string(j, "first", first.text);
+    tool_json_string(j, "last", last.text);
     tool_json_string(j, "calendar", insitu__time_calendars[a->units.calendar]);
     tool_json_bool(j, "regular", a->every != 0);
     if (a->every) tool_json_double(j, "step_seconds", (double)a->every / 1e6);
