@@ -42,7 +42,7 @@ HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
-.PHONY: bench-against deps-build deps-test deps-ci programs programs-asan programs-tsan
+.PHONY: test-faulty bench-against deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
 all: deps-test
@@ -54,6 +54,7 @@ help:
 	@echo 'make all             build the examples into $(BUILD)/examples and the command $(BUILD)/insitu'
 	@echo 'make tools           build the command $(BUILD)/insitu'
 	@echo 'make test-fallback   the tests over epoll instead of io_uring'
+	@echo 'make test-faulty     objects that are replaced while faulty servers send them: N= cases (1000) of SEED='
 	@echo 'make test-asan       the tests under the address and undefined-behaviour sanitizers, over io_uring and epoll'
 	@echo 'make test-tsan       the tests under the thread sanitizer, over io_uring and epoll'
 	@echo 'make test-valgrind   the tests under Valgrind, over epoll'
@@ -146,6 +147,13 @@ test: deps-test
 test-fallback: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
 	@INSITU_IO=epoll tests/run $(IO_TESTS:%=$(BUILD)/%)
+
+# Objects that are replaced while they are read, from servers that break off: N cases of SEED; see tests/faulty.h
+N ?= 1000
+SEED ?= 1
+test-faulty: deps-test
+	@$(MAKE) --no-print-directory $(BUILD)/test_http_reads
+	@FAULTY_N=$(N) FAULTY_SEED=$(SEED) $(BUILD)/test_http_reads test_faulty
 
 test-asan: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-asan

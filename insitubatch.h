@@ -81,7 +81,7 @@
  *   429, 500, 502, 503 or 504, a connection that fails, stalls or ends early) are retried, up to max_retries times while
  *   retry_timeout lasts, after a random pause of 0.1 to 10 s or what Retry-After says; what has arrived of an object is not asked
  *   for again. Where a server asks to slow down (429, 503) half as many requests run at once, and slowly more again. An object
- *   whose ETag changes while the archive is open is INSITU_E_CHANGED.
+ *   that changes while the archive is open is INSITU_E_CHANGED, as far as its server tells (see 7, what guards the bytes).
  *
  * 6. FORMATS
  *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order. Elements: bool, integers, float16/32/64,
@@ -125,6 +125,14 @@
  *   metadata is one round trip, that of many arrays without it two or three. cache_dir keeps what was read on a local disk, within
  *   cache_budget, for later epochs and runs and for other processes of the node; its files are checked, and each object is asked
  *   for once in a run whether it is still the same. It may be lost or killed at any time; NFS and the like are refused.
+ *   What guards the bytes of an object that several answers give. A server tells its version by an ETag (of any length),
+ *   Last-Modified and the object's length. Reads of one object are compared by all three for as long as a loader is open,
+ *   with what cache_dir has, too: a difference is INSITU_E_CHANGED, and so is a validator that only some answers have.
+ *   Answers are put together (the rest of a body that broke off, parts of a large object side by side) where a strong ETag is
+ *   the same, or else a Last-Modified that was a minute old or more. Where a server tells neither, a weak ETag (W/) alone, or
+ *   a date of just now, a body that breaks off is asked for from its beginning, and a large object in one request. What such
+ *   servers replace between two reads of a shard shows by its length alone. With ignore_etag lengths are all that is
+ *   compared. Bodies that end with their connection, without a length, are not kept in cache_dir.
  *   desc.options are settings as text; an unknown one is refused with the nearest name. So that one configuration serves a remote
  *   archive and its local copy, a local archive accepts cache_dir and the options of every remote store and uses none of them;
  *   the log (info) and insitu_loader_describe say so. For all remote stores: connect_timeout
@@ -132,8 +140,8 @@
  *      retry_timeout (180s), max_connections (as max_inflight, at least 64; at most 256 where that is not set), http_version
  *      (1.1, which is the faster one here; or 2), proxy_url, proxy_excludes (else http_proxy, https_proxy, no_proxy of the
  *      environment), ca_bundle (a file), user_agent, allow_invalid_certificates; hedge = true: a second request for an answer that
- *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags differ between replicas; cache_validate = false:
- *      what cache_dir has is not asked for again
+ *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags or dates differ between replicas;
+ *      cache_validate = false: what cache_dir has is not asked for again
  *   http(s)://[user:password@]host/root[?query] any server, for shards, zip files and parts of uncompressed chunks one that knows
  *      ranges; its query (a signed URL's) is sent with every object. cache_dir knows objects by their url without it: where it
  *      chooses the content, name another one for each. There is no listing: consolidate the metadata, or name the arrays. Option:
@@ -5925,6 +5933,70 @@ static bool insitu__sign_ini_find(
    function queues its request and suspends until a turn of the loop has finished it. A body goes from curl's buffer to where the
    request wants it, once its status line and headers have been found right, and nowhere else. Here, one request is one attempt,
    insitu__http_call_await excepted; who sends it decides what follows. */
+
+enum { INSITU__HTTP_ETAG = 192 };   /* bytes of an ETag's text that are kept, its end included */
+enum { INSITU__HTTP_SETTLED = 60 }; /* seconds after which a Last-Modified is taken for one of bytes that are final */
+
+/* Which version of an object an answer belongs to, as its headers tell. An ETag of any length is compared by its hash and its
+ * length, which is a part of the hash. */
+struct insitu__http_version {
+  uint64_t etag;     /* hash of the ETag without its W/; 0: there is none */
+  uint64_t total;    /* bytes of the object; UINT64_MAX: not told */
+  uint32_t modified; /* Last-Modified, seconds since 1970, modulo 2^32 and never 0; 0: not told */
+  bool weak;         /* the ETag is weak: versions with other bytes may have the same */
+  bool settled;      /* the server's Date was INSITU__HTTP_SETTLED later than Last-Modified, or more */
+  bool absent;       /* there is no such object: for >>disk */
+};
+/* What two answers have to do with each other. */
+enum {
+  INSITU__HTTP_SAME,  /* they are of one version: their bytes may be put together */
+  INSITU__HTTP_ALIKE, /* nothing tells them apart, and nothing strong enough says that they are the same */
+  INSITU__HTTP_LOST, /* one of them has an ETag or a Last-Modified that the other lacks, and nothing else says that they are one */
+  INSITU__HTTP_OTHER /* they are of two versions */
+};
+static const struct insitu__http_version insitu__http_no_version = {.total = UINT64_MAX};
+
+static uint64_t insitu__http_hash(uint64_t h, const char *text, uint64_t n) {
+  unsigned char word[8];
+  uint64_t i = 0;
+  for (; n - i >= 8; i += 8) h = insitu__order_mix(h ^ insitu__base_load64(text + i));
+  memset(word, 0, sizeof word);
+  if (n > i) memcpy(word, text + i, (size_t)(n - i));
+  return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
+}
+/* Notes an ETag header's value of n bytes; nothing of it: there is no ETag. */
+static void insitu__http_version_etag(struct insitu__http_version *v, const char *text, uint64_t n) {
+  v->weak = n >= 2 && text[0] == 'W' && text[1] == '/';
+  uint64_t skip = v->weak ? 2 : 0;
+  v->etag = n ? insitu__http_hash(3, text + skip, n - skip) | 1 : 0;
+}
+/* An ETag that may be sent back in a condition: a strong one (RFC 9110, section 8.8.3), since other bytes may have the same weak
+ * one, and without what would end a header's line. */
+static bool insitu__http_etag_usable(const char *etag) {
+  for (const char *c = etag; *c; c++)
+    if ((unsigned char)*c <= ' ' || *c == 0x7f) return false;
+  return etag[0] && (etag[0] != 'W' || etag[1] != '/');
+}
+/* Whether another answer can be known to be of the same version. A Last-Modified counts once it has settled: it has a resolution of
+ * one second, and the server's clocks may differ by some (RFC 9110, section 8.8.2.2). */
+static bool insitu__http_version_guards(const struct insitu__http_version *v) {
+  return (v->etag && !v->weak) || (v->modified && v->settled);
+}
+/* before: of the answer that came first. any: the servers do not agree on ETags and dates, and only lengths count. */
+static int insitu__http_compare(const struct insitu__http_version *before, const struct insitu__http_version *now, bool any) {
+  bool totals = before->total != UINT64_MAX && now->total != UINT64_MAX;
+  if (before->absent != now->absent || (totals && before->total != now->total)) return INSITU__HTTP_OTHER;
+  if (any || now->absent) return INSITU__HTTP_SAME;
+  bool etags = before->etag && now->etag, dates = before->modified && now->modified;
+  if (etags && before->etag != now->etag) return INSITU__HTTP_OTHER;
+  if (etags && !before->weak && !now->weak) return INSITU__HTTP_SAME;
+  if (dates && before->modified != now->modified) return INSITU__HTTP_OTHER;
+  if (dates && before->settled) return INSITU__HTTP_SAME;
+  if (!before->etag != !now->etag) return INSITU__HTTP_LOST;
+  if (!etags && !before->modified != !now->modified) return INSITU__HTTP_LOST;
+  return INSITU__HTTP_ALIKE;
+}
+
 #ifndef INSITU_NO_CURL
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"
@@ -5954,7 +6026,7 @@ static bool insitu__sign_ini_find(
 #define INSITU__HTTP_NAP 100000000          /* nanoseconds of a pause after which it is looked whether to give up */
 #define INSITU__HTTP_HEDGE 500000000        /* nanoseconds without an answer before a second request is worth it, at least */
 #define INSITU__HTTP_LATENCIES 64           /* latest times to a first byte that the rule for second requests looks at */
-enum { INSITU__HTTP_ETAG = 192, INSITU__HTTP_ID = 128 };
+enum { INSITU__HTTP_ID = 128 };
 
 /* How requests are sent; in brackets the defaults that insitu__http_open puts in. */
 struct insitu__http_desc {
@@ -5974,15 +6046,18 @@ struct insitu__http_desc {
 
 /* One response, valid after the await. */
 struct insitu__http_answer {
-  int status;                                        /* 0: none came */
-  uint64_t length;                                   /* Content-Length; UINT64_MAX: not told */
-  bool has_range;                                    /* Content-Range: */
-  uint64_t first, last, total;                       /* total UINT64_MAX: not told; of "bytes *" first is 1 and last 0 */
-  int64_t date, retry_after;                         /* seconds since 1970, and from now; -1: not told */
-  bool encoded;                                      /* Content-Encoding other than identity */
-  char etag[INSITU__HTTP_ETAG], id[INSITU__HTTP_ID]; /* the latter: the service's name for this request */
-  char code[64], region[32];                         /* x-ms-error-code, x-amz-bucket-region */
-  char *location;                                    /* NULL: none */
+  int status;                          /* 0: none came */
+  uint64_t length;                     /* Content-Length; UINT64_MAX: not told */
+  bool has_range;                      /* Content-Range: */
+  uint64_t first, last, total;         /* total UINT64_MAX: not told; of "bytes *" first is 1 and last 0 */
+  int64_t date, retry_after;           /* seconds since 1970, and from now; -1: not told */
+  bool encoded;                        /* Content-Encoding other than identity */
+  bool framed;                         /* the body's end is marked, though its length is not told */
+  struct insitu__http_version version; /* of the object; its settled and total: once the headers are complete */
+  char etag[INSITU__HTTP_ETAG],
+      id[INSITU__HTTP_ID];   /* etag: "" also where it is longer. id: the service's name for the request */
+  char code[64], region[32]; /* x-ms-error-code, x-amz-bucket-region */
+  char *location;            /* NULL: none */
 };
 
 /* How long a request took, in microseconds from its begin; -1: that did not happen. */
@@ -6001,7 +6076,7 @@ struct insitu__http_request {
   char **headers;                     /* "Name: value", see insitu__http_header */
   const void *body;                   /* n_body bytes of a PUT or POST, borrowed */
   uint64_t n_body;
-  struct iovec *iov; /* where the body of 200 and 206 goes: changed; NULL: to text. A NULL base drops bytes */
+  struct iovec *iov; /* where the body of 200 and 206 goes; NULL: to text. A NULL base drops bytes */
   unsigned n_iov;
   bool past_caches;      /* it goes there past the caches: see insitu__mem_copy_past_caches */
   uint64_t first, bytes; /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last bytes */
@@ -6015,13 +6090,15 @@ struct insitu__http_request {
   /* out */
   struct insitu__text_buffer text; /* the body of a request without iov (set text.limit), or what an error answer says */
   struct insitu__http_answer answer;
-  uint64_t placed; /* bytes that went to iov */
+  uint64_t placed; /* bytes that went to iov: a new attempt goes on behind them, see insitu__http_rewind */
   bool transient;  /* it failed, and another attempt may not */
   /* the engine's own */
   struct insitu__http_request *next;
   struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
   struct insitu__coro *co;
   uint64_t skip, left; /* bytes of the body to drop first; to take at most */
+  unsigned at;         /* the entry of iov that is being filled, */
+  uint64_t into;       /* and the bytes that it has */
   int failure;         /* INSITU__HTTP_... below */
   CURLcode result;
   long tunnel; /* what a proxy answered that was asked for one; 0: none was */
@@ -6229,7 +6306,8 @@ static void insitu__http_answer_free(struct insitu__http_answer *a) {
   a->location = NULL;
   a->status = 0;
   a->first = a->last = 0;
-  a->has_range = a->encoded = false;
+  a->has_range = a->encoded = a->framed = false;
+  a->version = insitu__http_no_version;
   a->etag[0] = a->id[0] = a->code[0] = a->region[0] = 0;
 }
 /* Frees what a request owns, and makes it ready to be filled again: its destination and limits stay. */
@@ -6286,6 +6364,19 @@ static bool insitu__http_content_range(const char *text, struct insitu__http_ans
   a->total = total;
   return a->has_range = true;
 }
+/* Last-Modified. What is no date counts as a date of its own: another text is another version. */
+static void insitu__http_take_modified(struct insitu__http_answer *a, const char *value) {
+  int64_t seconds;
+  if (!*value) return;
+  if (!insitu__sign_parse_http_date(value, &seconds)) seconds = (int64_t)insitu__http_hash(5, value, strlen(value));
+  a->version.modified = (uint32_t)seconds ? (uint32_t)seconds : 1;
+}
+/* All headers have come: what they say together of the object's version. */
+static void insitu__http_answer_whole(struct insitu__http_answer *a) {
+  uint32_t since = (uint32_t)a->date - a->version.modified;
+  a->version.settled = a->version.modified && a->date >= 0 && since >= INSITU__HTTP_SETTLED && since < UINT32_C(1) << 31;
+  a->version.total = a->encoded ? UINT64_MAX : a->status == 206 ? a->total : a->status == 200 ? a->length : UINT64_MAX;
+}
 /* A header line without its end, NUL-terminated. False: no memory. */
 static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) {
   char *value = strchr(line, ':');
@@ -6296,8 +6387,7 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
   static const struct {
     const char *name;
     size_t n, at, cap; /* at: where its text goes in the answer */
-  } texts[] = {{"etag", 4, offsetof(struct insitu__http_answer, etag), sizeof a->etag},
-      {"x-amz-request-id", 16, offsetof(struct insitu__http_answer, id), sizeof a->id},
+  } texts[] = {{"x-amz-request-id", 16, offsetof(struct insitu__http_answer, id), sizeof a->id},
       {"x-ms-request-id", 15, offsetof(struct insitu__http_answer, id), sizeof a->id},
       {"x-guploader-uploadid", 20, offsetof(struct insitu__http_answer, id), sizeof a->id},
       {"x-ms-error-code", 15, offsetof(struct insitu__http_answer, code), sizeof a->code},
@@ -6308,7 +6398,16 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
       return true;
     }
   const char *p = value;
-  if (name == 14 && !strncasecmp(line, "content-length", name)) {
+  if (name == 4 && !strncasecmp(line, "etag", name)) {
+    size_t n = strlen(value);
+    a->etag[0] = 0;
+    if (n < sizeof a->etag) memcpy(a->etag, value, n + 1);
+    insitu__http_version_etag(&a->version, value, n);
+  } else if (name == 13 && !strncasecmp(line, "last-modified", name)) {
+    insitu__http_take_modified(a, value);
+  } else if (name == 17 && !strncasecmp(line, "transfer-encoding", name)) {
+    a->framed = a->framed || *value;
+  } else if (name == 14 && !strncasecmp(line, "content-length", name)) {
     if (!insitu__http_digits(&p, &a->length) || *p) a->length = UINT64_MAX;
   } else if (name == 13 && !strncasecmp(line, "content-range", name)) {
     insitu__http_content_range(value, a);
@@ -6457,7 +6556,7 @@ static void insitu__http_take_date(struct insitu__http *h, struct insitu__http_a
 }
 static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
   struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
-  char copy[8192]; /* longer ones are none of those we want */
+  char copy[8192], *text = copy;
   n *= size;
   if (t->request->winner && t->request->winner != t) return 0; /* the other gives the body */
   t->header_bytes += n;
@@ -6466,6 +6565,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (t->begun || (t->headed && !status)) return n; /* a trailer: it changes nothing */
   if (status) {                                     /* informational answers come before the real one */
     insitu__http_answer_init(t->answer);
+    t->answer->framed = n > 6 && line[5] >= '2' && line[5] <= '9'; /* HTTP/2 and later mark the end of every body */
     t->headed = false;
     for (size_t i = 5; i + 3 < n; i++)
       if (line[i] == ' ') {
@@ -6476,12 +6576,20 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   }
   size_t length = n;
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
-  if (!length) t->headed = true;
-  if (length >= sizeof copy) return n;
-  memcpy(copy, line, length);
-  copy[length] = 0;
-  if (length > 5 && copy[4] == ':' && !strncasecmp(copy, "date", 4)) return insitu__http_take_date(t->http, t->answer, copy), n;
-  return insitu__http_take_header(t->answer, copy) ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
+  if (!length) {
+    t->headed = true;
+    insitu__http_answer_whole(t->answer);
+    return n;
+  }
+  if (length >= sizeof copy) text = (char *)insitu__mem_realloc(NULL, length + 1);
+  if (!text) return insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
+  memcpy(text, line, length);
+  text[length] = 0;
+  bool taken = true;
+  if (length > 5 && text[4] == ':' && !strncasecmp(text, "date", 4)) insitu__http_take_date(t->http, t->answer, text);
+  else taken = insitu__http_take_header(t->answer, text);
+  if (text != copy) insitu__mem_free(text);
+  return taken ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
 }
 /* Puts bytes where the request wants them; false when there is no room for all. */
 static bool insitu__http_place(struct insitu__http_request *r, const char *bytes, uint64_t n) {
@@ -6489,21 +6597,30 @@ static bool insitu__http_place(struct insitu__http_request *r, const char *bytes
   r->skip -= drop;
   bytes += drop;
   n -= drop;
-  while (n && r->n_iov && r->left) {
-    uint64_t part = insitu__base_min(insitu__base_min(n, r->left), r->iov->iov_len);
-    if (r->iov->iov_base && part) {
-      if (r->past_caches) insitu__mem_copy_past_caches(r->iov->iov_base, bytes, part);
-      else memcpy(r->iov->iov_base, bytes, (size_t)part);
-      r->iov->iov_base = (char *)r->iov->iov_base + part;
+  while (n && r->at < r->n_iov && r->left) {
+    const struct iovec *v = &r->iov[r->at];
+    uint64_t part = insitu__base_min(insitu__base_min(n, r->left), v->iov_len - r->into);
+    if (v->iov_base && part) {
+      char *to = (char *)v->iov_base + r->into;
+      if (r->past_caches) insitu__mem_copy_past_caches(to, bytes, part);
+      else memcpy(to, bytes, (size_t)part);
     }
-    r->iov->iov_len -= (size_t)part;
+    r->into += part;
     r->placed += part;
     r->left -= part;
     bytes += part;
     n -= part;
-    if (!r->iov->iov_len) r->iov++, r->n_iov--;
+    if (r->into == v->iov_len) {
+      r->at++;
+      r->into = 0;
+    }
   }
   return !n;
+}
+/* Forgets what was placed: the next attempt fills iov from its beginning. */
+static void insitu__http_rewind(struct insitu__http_request *r) {
+  r->at = 0;
+  r->into = r->placed = 0;
 }
 static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *user) {
   struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
@@ -11342,9 +11459,12 @@ static insitu_status insitu__codec_decode_unknown(const struct insitu__codec_cha
 
 /* What a remote store tells of the object that was read, and may be asked. */
 struct insitu__store_tag {
-  char etag[192];      /* in: not "": read nothing if it still is the object's; out: the object's, "" where there is none */
-  uint64_t size;       /* out: of the whole object; UINT64_MAX: not told */
-  bool unchanged;      /* out: nothing was read, the ETag still holds */
+  char etag
+      [INSITU__HTTP_ETAG]; /* in: not "": read nothing if it still is the object's; out: the object's, "": none, or too long */
+  struct insitu__http_version version; /* out: the object's */
+  uint64_t size;                       /* out: of the whole object; UINT64_MAX: not told */
+  bool unchanged;                      /* out: nothing was read, the ETag still holds */
+  bool open_end;       /* out: the body ended with its connection, and nothing told its length: it may have been cut off */
   const bool *give_up; /* in: NULL, or once it is true, on the reactor's thread, no further attempt is made */
   bool past_caches;    /* in: the buffers may be filled past the caches */
   bool whole;          /* in: of a read from byte 0 on, that it means all of the object: no range need be asked for */
@@ -11389,12 +11509,7 @@ struct insitu__store_ops {
 };
 
 static uint64_t insitu__store_hash(uint64_t h, const char *text) {
-  unsigned char word[8];
-  uint64_t n = strlen(text), i = 0;
-  for (; n - i >= 8; i += 8) h = insitu__order_mix(h ^ insitu__base_load64(text + i));
-  memset(word, 0, sizeof word);
-  memcpy(word, text + i, (size_t)(n - i));
-  return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
+  return insitu__http_hash(h, text, strlen(text));
 }
 
 /* A key is a relative path of named parts: nothing in metadata can make it leave the root. */
@@ -11797,7 +11912,7 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
 #ifndef INSITU_NO_CURL
 #define INSITU__STORE_REDIRECTS 5
 #define INSITU__STORE_LEARNED 4            /* attempts that only teach something: a region, a clock, new credentials */
-#define INSITU__STORE_SEEN (1u << 20)      /* places of the table of ETags: 16 bytes each, mapped when they are used */
+#define INSITU__STORE_SEEN (1u << 19)      /* places of the table of versions: 32 bytes each, mapped when they are used */
 #define INSITU__STORE_TRANSFER (96u << 10) /* bytes that curl and OpenSSL take for a transfer beside its buffer, about */
 /* A read of more bytes is made of several requests side by side: one connection to an object store gives 50 to 100 MB/s. As
  * large as the AWS CLI's parts. */
@@ -11805,14 +11920,16 @@ static insitu_status insitu__store_memory_open(struct insitu__store *s, const in
 #define INSITU__STORE_PROBES 8    /* places that are looked at for one object */
 #define INSITU__STORE_AT_ONCE 512 /* metadata objects: those of a few hundred arrays in two round trips */
 
-struct insitu__store_seen { /* what was read of an object: another ETag later means that it has changed */
-  uint64_t key, etag;       /* hashes; 0: free */
+struct insitu__store_seen { /* what was read of an object: a later answer of another version means that it has changed */
+  uint64_t key;             /* a hash; 0: free */
+  struct insitu__http_version version;
 };
 struct insitu__store_remote {
   uint64_t parts; /* of one read that are fetched side by side, so that with max_inflight reads none waits */
   struct insitu__http http;
   struct insitu__cloud cloud;
   struct insitu__store_seen *seen;
+  bool unguarded; /* the server tells nothing by which parts of one object could be known to belong together */
 };
 
 struct insitu__store_fetch { /* one read on its way; lives on its coroutine's stack */
@@ -11822,31 +11939,33 @@ struct insitu__store_fetch { /* one read on its way; lives on its coroutine's st
   struct insitu__http_request request;
   struct insitu__http_retry retry;
   struct insitu__store_tag *tag;
-  uint64_t hash;                /* of key, in the table of ETags */
-  uint64_t offset, bytes;       /* the range; bytes 0: all */
-  uint64_t room;                /* what a read takes of a larger answer; 0: bytes */
-  uint64_t had;                 /* of them, what earlier attempts brought */
-  char etag[INSITU__HTTP_ETAG]; /* of the body whose beginning has arrived */
-  bool pinned;                  /* or of the object that this must be a part of */
-  bool whole;                   /* bytes is just the most that is expected of the object */
-  bool mixed;                   /* what has arrived comes from two versions of the object */
-  char *moved;                  /* where a redirect sends us */
+  uint64_t hash;          /* of key, in the table of versions */
+  uint64_t offset, bytes; /* the range; bytes 0: all */
+  uint64_t room;          /* what a read takes of a larger answer; 0: bytes */
+  uint64_t had;           /* of them, what earlier attempts brought */
+  uint64_t tail;          /* not 0: so many bytes from the end were asked for, and the first answer told where they are */
+  uint64_t wanted;        /* bytes, as it was before an answer changed that; 0: none did */
+  struct insitu__http_version version; /* of the body whose beginning has arrived */
+  char etag[INSITU__HTTP_ETAG];        /* and its ETag */
+  bool pinned;                         /* they are those of the object that this must be a part of */
+  bool there;                          /* an answer began to send the object: it exists */
+  bool whole;                          /* bytes is just the most that is expected of the object */
+  bool mixed;                          /* what has arrived comes from two versions of the object */
+  char *moved;                         /* where a redirect sends us */
   unsigned redirects, learned;
 };
 
-/* Compares an object's ETag with what was seen before, and notes it. False: it has changed. */
-static bool insitu__store_same(struct insitu__store_remote *m, uint64_t hash, const char *etag) {
-  uint64_t value = insitu__store_hash(1, etag);
+/* Compares an object's version with what was seen before, and notes it. False: it has changed. */
+static bool insitu__store_same(struct insitu__store_remote *m, uint64_t hash, const struct insitu__http_version *version) {
   struct insitu__store_seen *place = NULL;
-  if (!etag[0]) return true;
   for (unsigned i = 0; i < INSITU__STORE_PROBES; i++) {
     struct insitu__store_seen *s = &m->seen[(hash + i) % INSITU__STORE_SEEN];
-    if (s->key == hash) return s->etag == value;
+    if (s->key == hash) return insitu__http_compare(&s->version, version, m->http.desc.any_etag) <= INSITU__HTTP_ALIKE;
     if (!s->key && !place) place = s;
   }
-  if (!place)
-    place = &m->seen[(hash + value % INSITU__STORE_PROBES) % INSITU__STORE_SEEN]; /* the table is full: one is forgotten */
-  *place = (struct insitu__store_seen){hash, value};
+  if (!place) /* the table is full: one is forgotten */
+    place = &m->seen[(hash + insitu__order_mix(hash) % INSITU__STORE_PROBES) % INSITU__STORE_SEEN];
+  *place = (struct insitu__store_seen){hash, *version};
   return true;
 }
 static bool insitu__store_was_there(struct insitu__store_remote *m, uint64_t hash) {
@@ -11919,8 +12038,8 @@ static insitu_status insitu__store_fetch_prepare_await(struct insitu__store_fetc
   *at++ = '-';
   at[insitu__text_decimal(tail ? r->bytes : r->first + r->bytes - 1, at)] = 0;
   if (r->bytes) ask.range = range;
-  bool any = f->store->remote->http.desc.any_etag || !strncmp(f->etag, "W/", 2); /* a weak one never matches */
-  if ((f->had || f->pinned) && f->etag[0] && !any) ask.if_match = f->etag;
+  bool any = f->store->remote->http.desc.any_etag;
+  if ((f->had || f->pinned) && insitu__http_etag_usable(f->etag) && !any) ask.if_match = f->etag;
   if (!f->had && f->tag && f->tag->etag[0]) ask.if_none_match = f->tag->etag;
   insitu_status status = insitu__cloud_prepare_await(&f->store->remote->cloud, &ask, r, err);
   return status < 0 || !f->moved ? status : insitu__store_fetch_move(f, err);
@@ -11950,65 +12069,118 @@ static bool insitu__store_fetch_again_await(struct insitu__store_fetch *f) {
   f->redirects = 0;
   return insitu__http_pause_await(&f->store->remote->http, &f->retry, &f->request);
 }
-/* Notes what a broken transfer has brought of the range. */
+/* Begins the read anew: nothing that has arrived counts. */
+static void insitu__store_fetch_restart(struct insitu__store_fetch *f) {
+  if (f->tail) f->offset = INSITU__RING_TAIL;
+  if (f->wanted) f->bytes = f->wanted;
+  f->had = f->tail = f->wanted = 0;
+  f->mixed = false;
+  insitu__http_rewind(&f->request);
+}
+/* How an answer's version relates to that of the bytes that it is to be put together with. */
+static int insitu__store_fetch_relation(const struct insitu__store_fetch *f) {
+  if (!f->had && !f->pinned) return INSITU__HTTP_SAME;
+  return insitu__http_compare(&f->version, &f->request.answer.version, f->store->remote->http.desc.any_etag);
+}
+/* Notes what a broken transfer has brought of the range. Bytes that no later answer can be known to belong to do not count. */
 static void insitu__store_fetch_keep(struct insitu__store_fetch *f) {
   const struct insitu__http_answer *a = &f->request.answer;
-  bool tail = f->offset == INSITU__RING_TAIL;
+  bool tail = f->offset == INSITU__RING_TAIL, any = f->store->remote->http.desc.any_etag;
+  f->there = f->there || a->status == 200 || a->status == 206;
   if (f->request.placed == f->had) return;
+  int relation = insitu__store_fetch_relation(f);
+  const struct insitu__http_version *version = f->had || f->pinned ? &f->version : &a->version;
+  if (relation == INSITU__HTTP_OTHER) {
+    f->mixed = true;
+  } else if (relation != INSITU__HTTP_SAME || (!any && !insitu__http_version_guards(version))) {
+    insitu__store_fetch_restart(f);
+    return;
+  }
   if (tail) {
+    f->tail = f->wanted = f->bytes;
     f->offset = a->status == 206 ? a->first : a->length - insitu__base_min(f->bytes, a->length);
     f->bytes = insitu__base_min(f->bytes, (a->status == 206 ? a->total : a->length) - f->offset);
   }
-  if (f->had || f->pinned) f->mixed |= f->etag[0] && strcmp(f->etag, a->etag);
-  else memcpy(f->etag, a->etag, sizeof f->etag);
+  if (!f->had && !f->pinned) {
+    f->version = a->version;
+    memcpy(f->etag, a->etag, sizeof f->etag);
+  }
   f->had = f->request.placed;
-  if (f->bytes && !tail && a->status == 200 && f->had >= f->bytes)
-    f->bytes = insitu__base_max(f->room, f->had); /* it was the whole object */
+  if (f->bytes && !tail && a->status == 200 && f->had >= f->bytes) { /* it was the whole object */
+    if (!f->wanted) f->wanted = f->bytes;
+    f->bytes = insitu__base_max(f->room, f->had);
+  }
 }
-/* A whole answer has come: checks that it belongs to what was read before. */
-static insitu_status insitu__store_fetch_take(struct insitu__store_fetch *f, insitu_error *err) {
+static insitu_status insitu__store_fetch_changed(const struct insitu__store_fetch *f, const char *cause, insitu_error *err) {
+  return insitu__store_fetch_failed(
+      f, INSITU_E_CHANGED, cause, "the archive must not change while it is open; open it again once it is complete", err);
+}
+enum { INSITU__STORE_AGAIN = 1 };
+/* A whole answer has come: checks that it belongs to what was read before. INSITU__STORE_AGAIN: it cannot be known to belong to the
+ * beginning that an earlier attempt brought, and all is to be asked for anew. */
+static insitu_status insitu__store_fetch_take_await(struct insitu__store_fetch *f, insitu_error *err) {
   struct insitu__store_remote *m = f->store->remote;
   const struct insitu__http_answer *a = &f->request.answer;
-  bool other = f->mixed || ((f->had || f->pinned) && f->etag[0] && strcmp(f->etag, a->etag));
-  if (!m->http.desc.any_etag && (other || (f->what == INSITU__CLOUD_READ && !insitu__store_same(m, f->hash, a->etag))))
-    return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it is not the object that was read before (its ETag changed)",
-        "the archive must not change while it is open; open it again once it is complete", err);
+  int relation = f->mixed ? INSITU__HTTP_OTHER : insitu__store_fetch_relation(f);
+  f->there = true;
+  if (relation == INSITU__HTTP_OTHER)
+    return insitu__store_fetch_changed(f, "it changed while it was read (its ETag, date or size is another)", err);
+  if (relation != INSITU__HTTP_SAME && !f->pinned) {
+    insitu__store_fetch_restart(f);
+    if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
+  }
+  if (relation != INSITU__HTTP_SAME)
+    return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "some answers have an ETag or a date, others have none",
+        "its parts cannot be known to belong together: where servers differ so, set the option ignore_etag", err);
+  if (f->what == INSITU__CLOUD_READ && !insitu__store_same(m, f->hash, &a->version))
+    return insitu__store_fetch_changed(f, "it is not the object that was read before (its ETag, date or size is another)", err);
   if (f->tag) {
-    memcpy(f->tag->etag, a->etag, strlen(a->etag) + 1);
+    memcpy(f->tag->etag, a->etag, sizeof f->tag->etag);
+    f->tag->version = a->version;
     f->tag->size = a->status == 206 ? a->total : f->request.failure ? UINT64_MAX : a->length;
+    f->tag->open_end = a->status == 200 && a->length == UINT64_MAX && !a->framed && !f->request.failure;
   }
   return INSITU_OK;
 }
-enum { INSITU__STORE_AGAIN = 1 };
 /* What an attempt has brought: INSITU_OK, an error, or INSITU__STORE_AGAIN. */
 static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch *f, insitu_error *err) {
   struct insitu__store_remote *m = f->store->remote;
   struct insitu__http_request *r = &f->request;
   const struct insitu__http_answer *a = &r->answer;
+  struct insitu__http_version asked = insitu__http_no_version;
   char code[64];
   if (!insitu__http_transient_status(a->status)) insitu__http_served(&m->http);
   switch (a->status) {
   case 200:
   case 206:
     if (!r->bytes || !r->iov || a->status == 200 || r->placed == f->had + (a->last - a->first + 1))
-      return insitu__store_fetch_take(f, err);
+      return insitu__store_fetch_take_await(f, err);
     insitu__store_fetch_keep(f); /* its length was not told, or wrong */
     if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
     return insitu__store_fetch_failed(f, INSITU_E_HTTP, "its body ends early, in every attempt", "check the server", err);
   case 304:
     if (!f->tag || !f->tag->etag[0] || f->had) break; /* not asked for */
+    insitu__http_version_etag(&asked, f->tag->etag, strlen(f->tag->etag));
+    if (a->version.etag &&
+        a->version.etag != asked.etag) { /* "unchanged", and with another ETag: asked for without a condition */
+      f->tag->etag[0] = 0;
+      return INSITU__STORE_AGAIN;
+    }
     f->tag->unchanged = true;
     return INSITU_OK;
-  case 412:
-    return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it changed while it was read (its ETag is another)",
-        "the archive must not change while it is open; open it again once it is complete", err);
+  case 412: return insitu__store_fetch_changed(f, "it changed while it was read (its ETag is another)", err);
   case 416:
+    if (f->had) { /* it ended where the broken body did, or has become shorter */
+      insitu__store_fetch_restart(f);
+      if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
+      return insitu__store_fetch_changed(f, "it became shorter while it was read", err);
+    }
     if (r->bytes && a->has_range && a->first > a->last && (f->offset == INSITU__RING_TAIL || a->total <= r->first))
       return INSITU_OK;
     break;
   case 404:
   case 410:
-    if (f->what == INSITU__CLOUD_READ && insitu__store_was_there(m, f->hash)) {
+    if (f->what == INSITU__CLOUD_READ && (f->there || f->pinned || insitu__store_was_there(m, f->hash))) {
       if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
       return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it was read before, and is not there any more",
           "the archive must not change while it is open", err);
@@ -12045,8 +12217,11 @@ static insitu_status insitu__store_fetch_await(struct insitu__store_fetch *f, in
       continue;
     }
     insitu__store_fetch_keep(f);
-    if (!f->request.failure && f->bytes && f->had == f->bytes)
-      return insitu__store_fetch_take(f, err); /* all of it came, but for the body's end */
+    if (!f->request.failure && f->bytes && f->had == f->bytes) { /* all of it came, but for the body's end */
+      status = insitu__store_fetch_take_await(f, err);
+      if (status != INSITU__STORE_AGAIN) return status;
+      continue;
+    }
     if (f->request.transient && insitu__store_fetch_again_await(f)) continue;
     char tries[32] = "";
     if (f->retry.tries) snprintf(tries, sizeof tries, "after %u attempts", f->retry.tries + 1);
@@ -12100,18 +12275,24 @@ static insitu_status insitu__store_rest_await(
   struct insitu__store *s = first->store;
   uint64_t each = insitu__base_max(INSITU__STORE_PART, insitu__base_ceil_div(rest, s->remote->parts));
   uint64_t n = insitu__base_ceil_div(rest, each), at = first->offset + first->request.placed;
+  unsigned left = first->request.n_iov - first->request.at; /* entries of iov that are not full */
   struct insitu__reactor_gate gate;
   struct insitu__store_part *part = (struct insitu__store_part *)insitu__mem_alloc(n, sizeof *part);
-  struct iovec *from = first->request.iov;
-  struct iovec *iov = (struct iovec *)insitu__mem_alloc(n + first->request.n_iov, sizeof *iov), *next = iov;
+  struct iovec *iov = (struct iovec *)insitu__mem_alloc(n + 2 * (uint64_t)left, sizeof *iov), *next = iov, *from = iov + n + left;
   insitu_status status = part && iov ? INSITU_OK : INSITU_E_NOMEM;
   if (status) insitu__store_fetch_failed(first, status, "no memory for its parts", "give the process more memory", err);
-  if (!status) insitu__reactor_gate_expect(&gate, (unsigned)n);
+  if (!status) {
+    insitu__reactor_gate_expect(&gate, (unsigned)n);
+    memcpy(from, first->request.iov + first->request.at, left * sizeof *from);
+    if (from->iov_base) from->iov_base = (char *)from->iov_base + first->request.into;
+    from->iov_len -= (size_t)first->request.into;
+  }
   for (uint64_t i = 0; !status && i < n; i++) {
     struct insitu__store_part *p = &part[i];
     p->done = &gate;
     p->fetch = (struct insitu__store_fetch){
         .store = s, .key = first->key, .what = INSITU__CLOUD_READ, .offset = at + i * each, .pinned = true};
+    p->fetch.version = first->request.answer.version;
     memcpy(p->fetch.etag, first->request.answer.etag, sizeof p->fetch.etag);
     p->fetch.bytes = insitu__base_min(each, rest - i * each);
     p->fetch.request.give_up = first->request.give_up;
@@ -12147,7 +12328,10 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
   for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
-  if (tag) tag->unchanged = false;
+  if (tag) {
+    tag->version = insitu__http_no_version;
+    tag->unchanged = tag->open_end = false;
+  }
   f.request.give_up = tag ? tag->give_up : NULL;
   f.request.past_caches = tag && tag->past_caches;
   if (!room || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
@@ -12157,15 +12341,26 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
     if (!room) return INSITU_OK;
     f.offset = offset;
   }
+  bool once = offset == INSITU__RING_TAIL || s->remote->unguarded; /* in one request, however much it is */
   f.room = room;
-  f.bytes = offset == INSITU__RING_TAIL ? room : insitu__base_min(room, INSITU__STORE_PART);
+  f.bytes = once ? room : insitu__base_min(room, INSITU__STORE_PART);
   f.whole = tag && tag->whole && !offset && f.bytes == room;
   f.request.iov = iov;
   f.request.n_iov = n_iov;
   status = insitu__store_fetch_await(&f, err);
   *got = status < 0 ? 0 : f.request.placed;
-  if (status >= 0 && f.bytes < room && a->status == 206 && a->total != UINT64_MAX && a->total > offset + *got)
+  bool more = status >= 0 && !once && f.bytes < room && a->status == 206 && a->total != UINT64_MAX && a->total > offset + *got;
+  bool guarded = s->remote->http.desc.any_etag || insitu__http_version_guards(&a->version);
+  if (more && guarded) {
     status = insitu__store_rest_await(&f, insitu__base_min(room, a->total - offset) - *got, got, err);
+  } else if (more) {
+    s->remote->unguarded = s->remote->unguarded || !a->version.modified;
+    insitu__store_fetch_restart(&f);
+    if (tag) tag->etag[0] = 0; /* which holds the answer's now, and is no condition */
+    f.bytes = room;
+    status = insitu__store_fetch_await(&f, err);
+    *got = status < 0 ? 0 : f.request.placed;
+  }
   insitu__store_fetch_end(&f);
   return status;
 }
@@ -13237,20 +13432,21 @@ static insitu_status insitu__store_get_await(
  * renaming, and leave it by renaming: who moved one away owns it, so the count of bytes goes wrong only in a process that is killed
  * between two steps, and then upwards. The first one to open the directory counts anew.
  *
- * An entry is served without asking once it is known to be what the server has: since the loader was opened, somebody has read the
- * object, or asked whether its ETag still holds, and it did. The first use of any other asks so. An entry without an ETag can not
- * be asked for; it is read anew. Absent objects are remembered in memory only, for as long as the loader lives. Parts of one object
- * with different ETags are never served by one loader.
- *
+ * An entry is served without asking once it is known to be what the server has: since the loader was opened, somebody has
+ * read the object, or asked whether its ETag still holds, and it did. The first use of any other asks so. An entry without an
+ * ETag, or with a weak or a very long one, cannot be asked for; a run that finds it there reads it anew. Absent objects are
+ * remembered in memory only, for as long as the loader lives. Parts of different versions of one object, by ETag,
+ * Last-Modified or size, are never served by one loader. A body whose end nothing told but the connection's is not kept: it
+ * may have been cut off, and would be served for ever.  *
  * State: struct insitu__disk, one per loader, opened before its reactor's coroutines use it and closed after them. The _await
  * functions run on these; jobs on workers move files. Nothing that is wrong with the directory fails a read. */
 #define INSITU__DISK_MARKER "insitubatch-cache"
 #define INSITU__DISK_MAGIC "insitubatch cache 1\n"      /* of the marker */
 #define INSITU__DISK_ENTRY "insitu\nc"                  /* of an entry */
-#define INSITU__DISK_VERSION 1                          /* of an entry */
+#define INSITU__DISK_VERSION 2                          /* of an entry */
 #define INSITU__DISK_BLOCK 4096u                        /* a file counts as so many bytes, or a multiple */
 #define INSITU__DISK_INLINE (64u << 10)                 /* fewer bytes are checked on the reactor's thread: 6 us */
-#define INSITU__DISK_KNOWN 65536u                       /* objects that a loader remembers to have asked for: 16 bytes each */
+#define INSITU__DISK_KNOWN 65536u                       /* objects that a loader remembers to have asked for: 32 bytes each */
 #define INSITU__DISK_PROBES 8                           /* places that are looked at for one of them */
 #define INSITU__DISK_OLDEST 16384u                      /* entries that are removed at once, at most: 96 bytes each, meanwhile */
 #define INSITU__DISK_TRIES 200                          /* to lock the count, 50 us apart; to make the cache, 1 ms at most */
@@ -13280,10 +13476,14 @@ enum {
   INSITU__DISK_AT_NAME = 72, /* its length; and the key's; and the ETag's */
   INSITU__DISK_AT_KEY = 76,
   INSITU__DISK_AT_ETAG = 80,
-  INSITU__DISK_HEADER = 84, /* here is the ETag, zeros behind it; then name and key */
-  INSITU__DISK_ETAG = 192,  /* bytes of it, its end included */
-  INSITU__DISK_PATH = 34    /* bytes of an entry's path: xx/, 30 more, NUL */
+  INSITU__DISK_AT_HASH = 84, /* of the ETag, be it one that is kept or not */
+  INSITU__DISK_AT_MODIFIED = 92,
+  INSITU__DISK_AT_FLAGS = 96,
+  INSITU__DISK_HEADER = 100,             /* here is the ETag, zeros behind it; then name and key */
+  INSITU__DISK_ETAG = INSITU__HTTP_ETAG, /* bytes of it, its end included */
+  INSITU__DISK_PATH = 34                 /* bytes of an entry's path: xx/, 30 more, NUL */
 };
+enum { INSITU__DISK_WEAK = 1, INSITU__DISK_SETTLED = 2 }; /* flags */
 
 struct insitu__disk_desc {
   const char *dir, *name;                    /* name: of the store, without secrets */
@@ -13294,7 +13494,8 @@ struct insitu__disk_desc {
   void *user;
 };
 struct insitu__disk_known {
-  uint64_t key, etag; /* hashes; of "" for an object that is absent; key 0: none */
+  uint64_t key; /* a hash; 0: none */
+  struct insitu__http_version version;
 };
 struct insitu__disk {
   struct insitu__reactor *reactor;
@@ -13324,11 +13525,11 @@ struct insitu__disk_ask { /* what an entry must be of */
 };
 struct insitu__disk_entry { /* what its header says */
   int64_t confirmed, used;
-  uint64_t size, payload;
+  uint64_t payload;
   uint32_t crc;
-  char etag[INSITU__DISK_ETAG];
+  struct insitu__http_version version; /* its total is the object's size */
+  char etag[INSITU__DISK_ETAG];        /* "": none that could be asked for */
 };
-_Static_assert(sizeof(((struct insitu__store_tag *)0)->etag) == INSITU__DISK_ETAG, "an ETag keeps its place in the header");
 struct insitu__disk_read { /* one that is under way */
   struct insitu__disk_read *next;
   struct insitu__disk *disk;
@@ -13384,11 +13585,15 @@ static void insitu__disk_header(unsigned char *p, const struct insitu__disk_ask 
   insitu__base_store32(p + INSITU__DISK_AT_PAYLOAD_CRC, e->crc);
   insitu__base_store64(p + INSITU__DISK_AT_OFFSET, ask->offset);
   insitu__base_store64(p + INSITU__DISK_AT_ASKED, ask->asked);
-  insitu__base_store64(p + INSITU__DISK_AT_SIZE, e->size);
+  insitu__base_store64(p + INSITU__DISK_AT_SIZE, e->version.total);
   insitu__base_store64(p + INSITU__DISK_AT_PAYLOAD, e->payload);
   insitu__base_store32(p + INSITU__DISK_AT_NAME, name);
   insitu__base_store32(p + INSITU__DISK_AT_KEY, key);
   insitu__base_store32(p + INSITU__DISK_AT_ETAG, strlen(e->etag));
+  insitu__base_store64(p + INSITU__DISK_AT_HASH, e->version.etag);
+  insitu__base_store32(p + INSITU__DISK_AT_MODIFIED, e->version.modified);
+  insitu__base_store32(
+      p + INSITU__DISK_AT_FLAGS, (e->version.weak ? INSITU__DISK_WEAK : 0u) | (e->version.settled ? INSITU__DISK_SETTLED : 0u));
   unsigned char *text = p + INSITU__DISK_HEADER;
   memcpy(text, e->etag, strlen(e->etag));
   memcpy(text + sizeof e->etag, ask->name, (size_t)name);
@@ -13396,12 +13601,6 @@ static void insitu__disk_header(unsigned char *p, const struct insitu__disk_ask 
   insitu__base_store32(
       p + INSITU__DISK_AT_CRC, insitu__codec_crc32c(p + INSITU__DISK_AT_PAYLOAD_CRC, n - INSITU__DISK_AT_PAYLOAD_CRC));
   insitu__disk_stamp(p, e->confirmed, e->used);
-}
-/* An ETag that can be asked for: a strong one (RFC 9110, 8.8.3), since another representation may have a weak one too. */
-static bool insitu__disk_etag(const char *etag) {
-  for (const char *c = etag; *c; c++)
-    if ((unsigned char)*c <= ' ' || *c == 0x7f) return false;
-  return etag[0] && (etag[0] != 'W' || etag[1] != '/');
 }
 /* Reads the header of a file of which n bytes were read: the header's, as far as there are so many, and of the payload as many as
  * were asked for at most. False: it is not whole, or of something else. */
@@ -13420,12 +13619,22 @@ static bool insitu__disk_parse(
       memcmp(text + sizeof e->etag + name, ask->key, (size_t)key))
     return false;
   e->crc = insitu__base_load32(p + INSITU__DISK_AT_PAYLOAD_CRC);
-  e->size = insitu__base_load64(p + INSITU__DISK_AT_SIZE);
   e->payload = insitu__base_load64(p + INSITU__DISK_AT_PAYLOAD);
+  uint64_t flags = insitu__base_load32(p + INSITU__DISK_AT_FLAGS);
+  e->version = insitu__http_no_version;
+  e->version.total = insitu__base_load64(p + INSITU__DISK_AT_SIZE);
+  e->version.etag = insitu__base_load64(p + INSITU__DISK_AT_HASH);
+  e->version.modified = (uint32_t)insitu__base_load32(p + INSITU__DISK_AT_MODIFIED);
+  e->version.weak = flags & INSITU__DISK_WEAK;
+  e->version.settled = flags & INSITU__DISK_SETTLED;
   memset(e->etag, 0, sizeof e->etag);
   memcpy(e->etag, text, (size_t)etag);
-  if (e->payload != n - head || e->payload > ask->asked || (etag && (strlen(e->etag) != etag || !insitu__disk_etag(e->etag))))
-    return false;
+  if (e->payload != n - head || e->payload > ask->asked || flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED)) return false;
+  if (etag) {
+    struct insitu__http_version told = insitu__http_no_version;
+    insitu__http_version_etag(&told, e->etag, etag);
+    if (strlen(e->etag) != etag || !insitu__http_etag_usable(e->etag) || told.etag != e->version.etag) return false;
+  }
   bool stamped = insitu__base_load32(stamp + 16) ==
                  insitu__codec_crc32c(p + INSITU__DISK_AT_CRC, INSITU__DISK_AT_STAMP + 16 - INSITU__DISK_AT_CRC);
   e->confirmed = stamped ? (int64_t)insitu__base_load64(stamp) : INT64_MIN; /* someone may just be writing it */
@@ -13680,8 +13889,9 @@ static void insitu__disk_evict_job(void *arg, unsigned worker) {
 
 /* -- the reactor's thread -- */
 
-/* What is known of the object's ETag: that it is this one, another, or nothing. "": that the object is absent. */
+/* What is known of the object since the loader was opened: nothing that would tell, that it is this version, that it is another. */
 enum { INSITU__DISK_UNKNOWN, INSITU__DISK_SAME, INSITU__DISK_OTHER };
+static const struct insitu__http_version insitu__disk_absence = {.total = UINT64_MAX, .absent = true};
 static struct insitu__disk_known *insitu__disk_place(const struct insitu__disk *d, uint64_t h) { /* where it is, or is to go */
   for (uint64_t i = 0; i < INSITU__DISK_PROBES; i++) {
     struct insitu__disk_known *k = &d->known[((h >> 8) + i) % INSITU__DISK_KNOWN];
@@ -13689,16 +13899,20 @@ static struct insitu__disk_known *insitu__disk_place(const struct insitu__disk *
   }
   return &d->known[((h >> 8) + (h & 255) % INSITU__DISK_PROBES) % INSITU__DISK_KNOWN]; /* full: one is forgotten */
 }
-static int insitu__disk_knows(const struct insitu__disk *d, const char *key, const char *etag) {
+static int insitu__disk_knows(const struct insitu__disk *d, const char *key, const struct insitu__http_version *version) {
   uint64_t h = insitu__store_hash(d->seed, key) | 1;
   const struct insitu__disk_known *k = insitu__disk_place(d, h);
   if (k->key != h) return INSITU__DISK_UNKNOWN;
-  if (k->etag == insitu__store_hash(d->seed, etag)) return INSITU__DISK_SAME;
-  return d->any_etag ? INSITU__DISK_UNKNOWN : INSITU__DISK_OTHER;
+  int relation = insitu__http_compare(&k->version, version, false);
+  if (relation == INSITU__HTTP_SAME) return INSITU__DISK_SAME;
+  return relation == INSITU__HTTP_ALIKE || d->any_etag ? INSITU__DISK_UNKNOWN : INSITU__DISK_OTHER;
 }
-static void insitu__disk_learn(struct insitu__disk *d, const char *key, const char *etag) {
+/* Of what is alike, the first stays known: what differs from that is another version. */
+static void insitu__disk_learn(struct insitu__disk *d, const char *key, const struct insitu__http_version *version) {
   uint64_t h = insitu__store_hash(d->seed, key) | 1;
-  *insitu__disk_place(d, h) = (struct insitu__disk_known){h, insitu__store_hash(d->seed, etag)};
+  struct insitu__disk_known *k = insitu__disk_place(d, h);
+  if (k->key == h && insitu__http_compare(&k->version, version, false) == INSITU__HTTP_ALIKE) return;
+  *k = (struct insitu__disk_known){h, *version};
 }
 static void insitu__disk_trouble(struct insitu__disk *d, const char *what, int error) {
   char text[128], line[400];
@@ -13753,7 +13967,7 @@ static bool insitu__disk_find_await(struct insitu__disk_read *r) {
 /* Is the entry known to be what the server has? */
 static bool insitu__disk_trusted(const struct insitu__disk_read *r, int64_t now) {
   const struct insitu__disk *d = r->disk;
-  int known = r->entry.etag[0] ? insitu__disk_knows(d, r->ask.key, r->entry.etag) : INSITU__DISK_UNKNOWN;
+  int known = insitu__disk_knows(d, r->ask.key, &r->entry.version);
   return known == INSITU__DISK_SAME ||
          (known == INSITU__DISK_UNKNOWN && (d->never || (r->entry.confirmed >= d->opened && r->entry.confirmed <= now)));
 }
@@ -13762,7 +13976,7 @@ static insitu_status insitu__disk_hit_await(
     struct insitu__disk_read *r, int64_t now, struct insitu__store_tag *tag, uint64_t *got) {
   struct insitu__disk *d = r->disk;
   struct insitu__disk_entry *e = &r->entry;
-  if (e->etag[0]) insitu__disk_learn(d, r->ask.key, e->etag);
+  insitu__disk_learn(d, r->ask.key, &e->version);
   if (r->at) e->confirmed = r->at;
   if (r->at || e->used < d->opened || now - e->used > INSITU__DISK_TOUCH) {
     e->used = now;
@@ -13771,8 +13985,9 @@ static insitu_status insitu__disk_hit_await(
   *got = e->payload;
   if (tag) {
     memcpy(tag->etag, e->etag, sizeof e->etag);
-    tag->size = e->size;
-    tag->unchanged = false;
+    tag->version = e->version;
+    tag->size = e->version.total;
+    tag->unchanged = tag->open_end = false;
   }
   atomic_fetch_add_explicit(&d->hits, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&d->bytes, e->payload, memory_order_relaxed);
@@ -13791,18 +14006,19 @@ static insitu_status insitu__disk_keep_await(
   struct insitu__disk *d = r->disk;
   struct insitu__disk_entry *e = &r->entry;
   uint64_t offset = r->ask.offset;
-  bool strong = insitu__disk_etag(tag->etag);
   atomic_fetch_add_explicit(&d->misses, 1, memory_order_relaxed);
   if (!got) return INSITU_OK; /* beyond the object's end: the answer need not have been of the object */
-  if (strong && insitu__disk_knows(d, r->ask.key, tag->etag) == INSITU__DISK_OTHER)
-    return insitu__disk_changed(r, "is not the object that the cache has parts of (its ETag changed)", err);
-  if (strong) insitu__disk_learn(d, r->ask.key, tag->etag);
+  if (insitu__disk_knows(d, r->ask.key, &tag->version) == INSITU__DISK_OTHER)
+    return insitu__disk_changed(r, "is not the object that the cache has parts of (its ETag, date or size changed)", err);
+  if (tag->open_end && got < r->ask.asked) return INSITU_OK; /* perhaps not all of the object, and nothing would ever tell */
+  insitu__disk_learn(d, r->ask.key, &tag->version);
   if (tag->size != UINT64_MAX && insitu__store_range(tag->size, &offset, r->to, r->n_to) != got) return INSITU_OK;
   memset(e, 0, sizeof *e);
   e->confirmed = e->used = r->at;
-  e->size = tag->size;
   e->payload = got;
-  if (strong) memcpy(e->etag, tag->etag, sizeof e->etag);
+  e->version = tag->version;
+  e->version.total = tag->size;
+  if (insitu__http_etag_usable(tag->etag)) memcpy(e->etag, tag->etag, strlen(tag->etag));
   insitu__disk_write_await(r);
   return INSITU_OK;
 }
@@ -13812,11 +14028,11 @@ static insitu_status insitu__disk_absent(const struct insitu__disk *d, const cha
 }
 /* The server has none. INSITU_E_CHANGED: parts of it were served. */
 static insitu_status insitu__disk_gone_await(struct insitu__disk_read *r, insitu_error *err) {
-  if (insitu__disk_knows(r->disk, r->ask.key, "") == INSITU__DISK_OTHER) {
+  if (insitu__disk_knows(r->disk, r->ask.key, &insitu__disk_absence) == INSITU__DISK_OTHER) {
     if (err) insitu__error_clear(err);
     return insitu__disk_changed(r, "was read before, and is not there any more", err);
   }
-  insitu__disk_learn(r->disk, r->ask.key, "");
+  insitu__disk_learn(r->disk, r->ask.key, &insitu__disk_absence);
   atomic_fetch_add_explicit(&r->disk->misses, 1, memory_order_relaxed);
   if (r->there && !r->disk->read_only) insitu__reactor_work_await(r->disk->reactor, insitu__disk_remove_job, r);
   return INSITU_E_NOTFOUND;
@@ -13824,7 +14040,8 @@ static insitu_status insitu__disk_gone_await(struct insitu__disk_read *r, insitu
 /* From the disk, where an entry may have to be asked for; INSITU_TIMEOUT: it is not there. */
 static insitu_status insitu__disk_serve_await(
     struct insitu__disk_read *r, struct insitu__store *base, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
-  if (insitu__disk_knows(r->disk, r->ask.key, "") == INSITU__DISK_SAME) return insitu__disk_absent(r->disk, r->ask.key, err);
+  if (insitu__disk_knows(r->disk, r->ask.key, &insitu__disk_absence) == INSITU__DISK_SAME)
+    return insitu__disk_absent(r->disk, r->ask.key, err);
   bool found = insitu__disk_find_await(r);
   int64_t now = insitu__disk_now();
   if (found && insitu__disk_trusted(r, now)) return insitu__disk_hit_await(r, now, tag, got);
@@ -13835,7 +14052,7 @@ static insitu_status insitu__disk_serve_await(
   unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
   insitu_status status = base->ops->read_await(base, r->ask.key, r->ask.offset, r->iov + 1, n, &answer, got, err);
   if (!status && answer.unchanged) {
-    if (insitu__disk_knows(r->disk, r->ask.key, r->entry.etag) != INSITU__DISK_OTHER)
+    if (insitu__disk_knows(r->disk, r->ask.key, &r->entry.version) != INSITU__DISK_OTHER)
       return insitu__disk_hit_await(r, now, tag, got);
     return insitu__disk_changed(r, "has an ETag again that it had before; parts of another were served", err);
   }

@@ -110,7 +110,9 @@ enum server_fault {
   SERVER_RANGE,       /* Content-Range shifted by `at`; or text is its value, "" none */
   SERVER_WHOLE,       /* the whole object and 200 whatever the range */
   SERVER_REDIRECT,    /* status (302) to text; a '*' at its end stands for the target without its '/' */
-  SERVER_ETAG,        /* ETag is text; "": none */
+  SERVER_ETAG,        /* ETag is text, of up to 8000 characters; "": none */
+  SERVER_MODIFIED,    /* Last-Modified is text; "": none */
+  SERVER_SWAP,        /* the answer is that of the object at text: the object was replaced by it */
   SERVER_CHANGE,      /* the object gets another version, and the request is answered by it */
   SERVER_GARBAGE,     /* status (200) and `at` bytes of noise as the body */
   SERVER_NOISE,       /* noise instead of a header */
@@ -168,7 +170,7 @@ struct server__count {
 };
 struct server__twist { /* what rules make of an answer; text is a copy */
   int status, redirect, interim_status, garbage;
-  char *code, *location, *etag, *range_value, *header, *trailer;
+  char *code, *location, *etag, *modified, *swap, *range_value, *header, *trailer;
   bool whole, gzip, last, until_close, noise, flips, reset, drips;
   int64_t length_off, range_off, flip, chunk, extra, interim, retry_after, head_body, n_garbage;
   int64_t cut_at, stall_at, stall_ms, drip, drip_ms; /* cut_at, stall_at: INT64_MAX: none */
@@ -181,7 +183,7 @@ struct server__answer {
   uint64_t n, total, first, offset;
   int fd;
   bool close_fd, exists;
-  char etag[200];
+  char etag[8200];
   time_t modified;
 };
 struct server__connection {
@@ -606,7 +608,9 @@ static inline void server__get(
   const char *none_match = server_request_header(q, "If-None-Match"), *if_range = server_request_header(q, "If-Range");
   uint64_t first, last;
   bool satisfiable;
-  server__object(s, q, a);
+  struct server_request other = *q;
+  if (t->swap) other.path = t->swap;
+  server__object(s, &other, a);
   if (!a->exists) {
     server__error(a, 404, "NoSuchKey");
     return;
@@ -732,7 +736,8 @@ static inline const char *server__reason(int status) {
 static inline void server__render(
     struct server__connection *c, struct server__answer *a, const struct server__twist *t, bool is_head) {
   char date[40], *head;
-  uint64_t cap = 8192 + t->big + (a->own.headers ? strlen(a->own.headers) : 0) + (uint64_t)t->interim * 40, n = 0, length;
+  uint64_t cap = 8192 + t->big + strlen(a->etag) + (a->own.headers ? strlen(a->own.headers) : 0) + (uint64_t)t->interim * 40,
+           n = 0, length;
   bool object = a->exists && a->own.status < 300, partial = a->own.status == 206 && a->exists;
   bool chunked = (c->worker->server->options.chunked || t->chunk) && !is_head && a->own.status != 304;
   if (t->gzip && object && !is_head) server__gzip(a);
@@ -748,8 +753,10 @@ static inline void server__render(
       head + n, "HTTP/1.1 %d %s\r\nServer: insitu-test\r\nDate: %s\r\n", a->own.status, server__reason(a->own.status), date);
   if (a->exists && a->own.status < 400) {
     server__date(a->modified, date);
+    const char *modified = t->modified ? t->modified : date;
     if (*a->etag) n += (uint64_t)sprintf(head + n, "ETag: %s\r\n", a->etag);
-    n += (uint64_t)sprintf(head + n, "Last-Modified: %s\r\nAccept-Ranges: bytes\r\n", date);
+    if (*modified) n += (uint64_t)sprintf(head + n, "Last-Modified: %.100s\r\n", modified);
+    n += (uint64_t)sprintf(head + n, "Accept-Ranges: bytes\r\n");
   }
   if (t->range_value && object) {
     if (*t->range_value) n += (uint64_t)sprintf(head + n, "Content-Range: %.1000s\r\n", t->range_value);
@@ -809,6 +816,8 @@ static inline void server__apply(
     server__set(&t->location, r->text);
     break;
   case SERVER_ETAG: server__set(&t->etag, r->text); break;
+  case SERVER_MODIFIED: server__set(&t->modified, r->text); break;
+  case SERVER_SWAP: server__set(&t->swap, r->text); break;
   case SERVER_CHANGE: ++*server__version(s, q->path); break;
   case SERVER_GARBAGE: t->garbage = r->status ? r->status : 200, t->n_garbage = r->at; break;
   case SERVER_NOISE: t->noise = true; break;
@@ -849,7 +858,8 @@ static inline void server__rules(struct server *s, const struct server_request *
   }
 }
 static inline void server__untwist(struct server__twist *t) {
-  free(t->code), free(t->location), free(t->etag), free(t->range_value), free(t->header), free(t->trailer);
+  free(t->code), free(t->location), free(t->etag), free(t->modified), free(t->swap), free(t->range_value);
+  free(t->header), free(t->trailer);
 }
 
 /* ---- connections, each handled by its worker alone ---- */

@@ -28,11 +28,14 @@ static void test_headers(void **state) {
   take("etag:\t W/\"x\" \t");
   assert_string_equal(answer.etag, "W/\"x\"");
   memset(fits, 'e', sizeof fits);
-  for (int more = 0; more < 2; more++) { /* one that does not fit is as none */
+  uint64_t before = 0;
+  for (int more = 0; more < 2; more++) { /* of one that does not fit the text is not kept, but it is another one */
     snprintf(line, sizeof line, "ETag: %.*s", (int)sizeof fits - 1 + more, fits);
     answer.etag[0] = 0;
     take(line);
     assert_int_equal(strlen(answer.etag), more ? 0 : sizeof fits - 1);
+    assert_true(answer.version.etag && answer.version.etag != before);
+    before = answer.version.etag;
   }
   take("Content-Length: 18446744073709551614");
   assert_true(answer.length == UINT64_MAX - 1);
@@ -71,6 +74,74 @@ static void test_headers(void **state) {
   take("ETagg: no");
   take("ETa: no");
   assert_string_equal(answer.etag, "");
+}
+
+static void test_versions(void **state) { /* what two answers have to do with each other */
+  (void)state;
+  enum { SAME = INSITU__HTTP_SAME, ALIKE = INSITU__HTTP_ALIKE, LOST = INSITU__HTTP_LOST, OTHER = INSITU__HTTP_OTHER };
+  const uint64_t none = UINT64_MAX;
+  const struct {
+    struct insitu__http_version before, now;
+    int relation;
+  } cases[] = {{{.total = none}, {.total = none}, ALIKE}, {{.total = 5}, {.total = 5}, ALIKE},
+      {{.total = 5}, {.total = 6}, OTHER}, {{.etag = 1, .total = none}, {.etag = 1, .total = 6}, SAME},
+      {{.etag = 1, .total = 5}, {.etag = 1, .total = 6}, OTHER}, {{.etag = 1, .total = 5}, {.etag = 2, .total = 5}, OTHER},
+      {{.etag = 1, .total = 5}, {.total = 5}, LOST}, {{.total = 5}, {.etag = 1, .total = 5}, LOST},
+      {{.etag = 1, .weak = true}, {.etag = 1, .weak = true}, ALIKE}, {{.etag = 1, .weak = true}, {.etag = 1}, ALIKE},
+      {{.etag = 1, .weak = true}, {.etag = 2, .weak = true}, OTHER}, {{.modified = 7}, {.modified = 7}, ALIKE},
+      {{.modified = 7, .settled = true}, {.modified = 7}, SAME}, {{.modified = 7}, {.modified = 7, .settled = true}, ALIKE},
+      {{.modified = 7, .settled = true}, {.modified = 8}, OTHER}, {{.modified = 7, .settled = true}, {.total = 0}, LOST},
+      {{.total = 0}, {.modified = 7, .settled = true}, LOST},
+      {{.etag = 1, .modified = 7, .settled = true}, {.modified = 7}, SAME}, {{.etag = 1, .modified = 7}, {.modified = 7}, LOST},
+      {{.etag = 1, .modified = 7}, {.etag = 1, .modified = 8}, SAME},
+      {{.etag = 1, .weak = true, .modified = 7}, {.etag = 1, .weak = true, .modified = 8}, OTHER},
+      {{.etag = 1, .weak = true, .modified = 7, .settled = true}, {.etag = 1, .weak = true, .modified = 7}, SAME},
+      {{.absent = true}, {.absent = true}, SAME}, {{.absent = true}, {.etag = 1}, OTHER}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    int relation = insitu__http_compare(&cases[i].before, &cases[i].now, false);
+    if (relation != cases[i].relation) fail_msg("case %d: %d", (int)i, relation);
+    bool totals = cases[i].before.total != none && cases[i].now.total != none && cases[i].before.total != cases[i].now.total;
+    relation = insitu__http_compare(&cases[i].before, &cases[i].now, true);
+    assert_int_equal(relation, totals || cases[i].before.absent != cases[i].now.absent ? OTHER : SAME);
+  }
+  /* a date guards once it is a minute old, by the server's own clock */
+  static const struct {
+    const char *date, *modified;
+    bool settled;
+  } dates[] = {{"Tue, 15 Nov 1994 08:12:31 GMT", "Tue, 15 Nov 1994 08:12:31 GMT", false},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "Tue, 15 Nov 1994 08:11:32 GMT", false},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "Tue, 15 Nov 1994 08:11:31 GMT", true},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "Wed, 16 Nov 1994 08:12:31 GMT", false},
+      {"soon", "Tue, 15 Nov 1994 08:11:31 GMT", false}};
+  for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {
+    char line[100];
+    insitu__http_answer_init(&answer);
+    snprintf(line, sizeof line, "Date: %s", dates[i].date);
+    take(line);
+    snprintf(line, sizeof line, "Last-Modified: %s", dates[i].modified);
+    take(line);
+    insitu__http_answer_whole(&answer);
+    assert_true(answer.version.modified && answer.version.settled == dates[i].settled);
+  }
+  /* of an ETag of any length every character counts, and the length */
+  char etag[8001], line[8100];
+  uint64_t before = 0;
+  memset(etag, 'e', sizeof etag);
+  for (int n = 1; n < (int)sizeof etag; n += 1 + n / 7)
+    for (int flip = 0; flip < 2; flip++) {
+      etag[n - 1] = flip ? 'f' : 'e';
+      snprintf(line, sizeof line, "ETag: %.*s", n, etag);
+      take(line);
+      assert_true(answer.version.etag && answer.version.etag != before && !answer.version.weak);
+      before = answer.version.etag;
+      etag[n - 1] = 'e';
+    }
+  take("ETag: W/\"x\"");
+  before = answer.version.etag;
+  assert_true(answer.version.weak);
+  take("ETag: \"x\"");
+  assert_true(!answer.version.weak && answer.version.etag == before);
+  assert_true(insitu__http_etag_usable("\"a\"") && !insitu__http_etag_usable("") && !insitu__http_etag_usable("W/\"a\""));
 }
 
 static void test_content_range(void **state) {
@@ -211,6 +282,7 @@ static void test_origin(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_headers, setup, teardown),
+      cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
       cmocka_unit_test_setup_teardown(test_content_range, setup, teardown), cmocka_unit_test(test_judge),
       cmocka_unit_test(test_place), cmocka_unit_test(test_options), cmocka_unit_test(test_origin)};
   return cmocka_run_group_tests(tests, NULL, NULL);
