@@ -96,10 +96,11 @@
  *   inline_io the decoders convert in your thread's floating-point environment: flush to zero or another rounding changes their
  *   results.
  *   CF conventions, where a variable asks (decode = INSITU_CF): NaN where the stored value equals _FillValue, missing_value (up to
- *   4) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue; else stored * scale_factor + add_offset, in
- *   float64, each operation rounded once, and then to the output's type: the same bits on every machine, every NaN the same quiet
- *   one. INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else float64. _Unsigned is
- *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill value decoded, usually NaN.
+ *   4; a number that the stored type cannot hold equals no value) or, as in xarray, the fill_value of a Zarr v2 array without a
+ *   _FillValue; else stored * scale_factor + add_offset, in float64, each operation rounded once, and then to the output's type:
+ *   the same bits on every machine, every NaN the same quiet one. INSITU_AS_STORED then means float32 for integers of up to 16
+ *   bits and floats of up to 32, else float64. _Unsigned is honoured; valid_min, valid_max and valid_range are not applied. An
+ *   absent chunk is its fill value decoded, usually NaN.
  *   Dates select samples (sample_from and sample_to; from and to of a split) as in xarray: both ends are inclusive, and an end
  *   covers all of the year, month, day, hour, minute or second that it names. They are looked up when a loader is opened, in the
  *   coordinate of the sample axis, which is read whole and must rise or fall throughout. It is datetime64, or its units are "<unit>
@@ -9273,7 +9274,7 @@ static insitu_status insitu__codec_read_types(const struct insitu__codec_reading
     return insitu__codec_bad(r, INSITU_E_FORMAT, to, "the array has another type there");
   if (status == INSITU_OK && !c->to.dtype)
     return insitu__error_set(r->err, INSITU_E_CODEC,
-        "codec \"%.64s\": complex numbers are not supported in it; leave this array out or convert it", r->name);
+        "codec \"%.64s\": bfloat16 and complex numbers are not supported in it; leave this array out or convert it", r->name);
   c->from = c->to;
   return status == INSITU_OK ? insitu__codec_read_type(r, from, !strcmp(from, "encode_dtype"), &c->from) : status;
 }
@@ -9363,7 +9364,7 @@ static insitu_status insitu__codec_read_packbits(const struct insitu__codec_read
   int place = 0;
   if (!r->at->type.dtype)
     return insitu__error_set(r->err, INSITU_E_CODEC,
-        "codec \"%.64s\": complex numbers are not supported in it; leave this array out or convert it", r->name);
+        "codec \"%.64s\": bfloat16 and complex numbers are not supported in it; leave this array out or convert it", r->name);
   insitu_status status = insitu__codec_read_word(r, "padding_encoding", places, 3, &place);
   if (status == INSITU_OK) status = insitu__codec_read_integer(r, "first_bit", width - 1, 0, &first);
   if (status == INSITU_OK) status = insitu__codec_read_integer(r, "last_bit", width - 1, width - 1, &last);
@@ -14364,7 +14365,7 @@ struct insitu__zarr_array {
   int32_t dtype;
   uint32_t itemsize; /* of a scalar of dtype; while metadata are read: of an element */
   bool swap;         /* each stored scalar (each half of a complex one) is in the other byte order */
-  bool has_fill;     /* false: null, undefined, fill is zero */
+  bool has_fill;     /* false: null, undefined, fill is zero, or NaT of dates */
   bool fill_is_nan;
   unsigned char fill[16]; /* one element, native byte order */
   unsigned char
@@ -14767,12 +14768,13 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
   uint32_t size = insitu__zarr_scalar_size(a);
   memset(a->fill, 0, sizeof a->fill);
   a->has_fill = token >= 0 && !insitu__text_json_is_null(r->j, token);
-  if (!a->has_fill) return INSITU_OK;
-  if (a->kind == INSITU__ZARR_STRING || insitu__zarr_is_wide(a->kind)) return insitu__zarr_fill_wide(r, token);
-  if ((a->kind == INSITU__ZARR_DATE || a->kind == INSITU__ZARR_DIFFERENCE) && insitu__text_json_equals(r->j, token, "NaT")) {
+  bool dates = a->kind == INSITU__ZARR_DATE || a->kind == INSITU__ZARR_DIFFERENCE;
+  if (dates && (!a->has_fill || insitu__text_json_equals(r->j, token, "NaT"))) { /* no value is NaT, as in zarr-python */
     insitu__zarr_fill_store(UINT64_C(1) << 63, 8, a->fill);
     return INSITU_OK;
   }
+  if (!a->has_fill) return INSITU_OK;
+  if (a->kind == INSITU__ZARR_STRING || insitu__zarr_is_wide(a->kind)) return insitu__zarr_fill_wide(r, token);
   bool pair = insitu__zarr_is_complex(a->dtype) && insitu__text_json_is_array(r->j, token), ok = true;
   if (pair) {
     int re = insitu__text_json_first(r->j, token);
@@ -16210,6 +16212,14 @@ static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsig
   memcpy(&x, &bits, sizeof x);
   return insitu__zarr_fill_float(x, like.dtype, r->z->itemsize, out);
 }
+/* A number that the stored type does not hold: it equals no stored value. */
+static bool insitu__cf_is_number(const struct insitu__cf_reader *r, int token) {
+  static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+  for (int i = 0; i < 3; i++)
+    if (insitu__text_json_equals(r->j, token, words[i])) return true;
+  return insitu__text_json_is_plain(r->j, token) && !insitu__text_json_is_true(r->j, token) &&
+         !insitu__text_json_is_false(r->j, token) && !insitu__text_json_is_null(r->j, token);
+}
 /* Adds the values of an attribute, at most `most`. */
 static insitu_status insitu__cf_missing(const struct insitu__cf_reader *r, const char *name, int most) {
   int token = insitu__cf_get(r, name), list = insitu__text_json_is_array(r->j, token);
@@ -16217,8 +16227,8 @@ static insitu_status insitu__cf_missing(const struct insitu__cf_reader *r, const
   if (list && (!insitu__text_json_size(r->j, token) || insitu__text_json_size(r->j, token) > most))
     return insitu__cf_bad(r, name, token, most == 1 ? "one value is needed" : "one to four values are needed");
   for (int t = list ? insitu__text_json_first(r->j, token) : token; t >= 0; t = list ? insitu__text_json_next(r->j, t) : -1)
-    if (!insitu__cf_value(r, t, r->cf->missing[r->cf->n_missing++]))
-      return insitu__cf_bad(r, name, token, "not a value of this array's dtype");
+    if (insitu__cf_value(r, t, r->cf->missing[r->cf->n_missing])) r->cf->n_missing++;
+    else if (!insitu__cf_is_number(r, t)) return insitu__cf_bad(r, name, token, "not a value of this array's dtype");
   return INSITU_OK;
 }
 static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
@@ -16249,7 +16259,8 @@ static insitu_status insitu__cf_init(struct insitu__cf *cf, const struct insitu_
   if (!status) status = insitu__cf_number(&r, "scale_factor", &cf->scale);
   if (!status) status = insitu__cf_number(&r, "add_offset", &cf->offset);
   if (!status) status = insitu__cf_missing(&r, "_FillValue", 1);
-  if (!status && !cf->n_missing && z->format == 2 && z->has_fill) memcpy(cf->missing[cf->n_missing++], z->fill, 8);
+  bool own = insitu__cf_get(&r, "_FillValue") >= 0;
+  if (!status && !own && z->format == 2 && z->has_fill) memcpy(cf->missing[cf->n_missing++], z->fill, 8);
   if (!status) status = insitu__cf_missing(&r, "missing_value", INSITU__CF_MISSING - 1);
   insitu__text_json_free(&j);
   return status;

@@ -83,21 +83,25 @@ static void test_attributes(void **state) {
   found("|i1", "null", "{\"_Unsigned\":\"true\",\"_FillValue\":255}", 1, -0.0, M(0xff));
   found("|u1", "null", "{\"_Unsigned\":\"false\",\"_FillValue\":-1}", 1, -0.0, M(0xff));
   found("<i8", "null", "{\"_FillValue\":-9223372036854775808}", 1, -0.0, M(UINT64_C(1) << 63));
+  /* numbers that the stored type does not hold equal nothing; the fill value does not come instead */
+  found("<i2", "7", "{\"_FillValue\":40000}", 1, -0.0, 0, NULL);
+  found("<i2", "7", "{\"_FillValue\":0.5,\"missing_value\":[1e20,3,1e999]}", 1, -0.0, M(3));
+  found("int16", "7", "{\"_FillValue\":\"NaN\",\"missing_value\":NaN}", 1, -0.0, 0, NULL);
+  found("|u1", "null", "{\"_FillValue\":-1,\"missing_value\":255}", 1, -0.0, M(255));
+  found("<f4", "0", "{\"_FillValue\":1e300}", 1, -0.0, 0, NULL);
   static const struct {
     const char *dtype, *attributes, *part;
     insitu_status status;
   } bad[] = {{"<i2", "{\"scale_factor\":\"0.5\"}", "scale_factor", INSITU_E_FORMAT},
       {"<i2", "{\"scale_factor\":[0.5,1]}", "a finite number", INSITU_E_FORMAT},
       {"<i2", "{\"add_offset\":NaN}", "add_offset", INSITU_E_FORMAT},
-      {"<i2", "{\"_FillValue\":40000}", "not a value of this array's dtype", INSITU_E_FORMAT},
-      {"<i2", "{\"_FillValue\":0.5}", "'_FillValue' = 0.5", INSITU_E_FORMAT},
-      {"<i2", "{\"_FillValue\":\"NaN\"}", "_FillValue", INSITU_E_FORMAT},
+      {"<i2", "{\"_FillValue\":true}", "not a value of this array's dtype", INSITU_E_FORMAT},
+      {"<i2", "{\"missing_value\":[1,\"x\"]}", "'missing_value' = [1,\"x\"]", INSITU_E_FORMAT},
       {"<i2", "{\"_FillValue\":[1,2]}", "one value", INSITU_E_FORMAT},
       {"<i2", "{\"missing_value\":[1,2,3,4,5]}", "one to four", INSITU_E_FORMAT},
       {"<i2", "{\"missing_value\":[]}", "missing_value", INSITU_E_FORMAT},
       {"<f4", "{\"_FillValue\":\"AAAAAAAA+H9=\"}", "_FillValue", INSITU_E_FORMAT},
       {"<f4", "{\"_FillValue\":\"nothing\"}", "array 'g/x'", INSITU_E_FORMAT},
-      {"<f4", "{\"_FillValue\":1e300}", "_FillValue", INSITU_E_FORMAT},
       {"<i2", "{\"_Unsigned\":\"yes\"}", "_Unsigned", INSITU_E_FORMAT}, {"|b1", "{}", "bool", INSITU_E_DTYPE},
       {"<c8", "{}", "complex64", INSITU_E_DTYPE}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -421,6 +421,8 @@ static void refusals(void **state) {
       {3, "int32", CODEC("numcodecs.packbits", "") ",\"bytes\"", INSITU_E_FORMAT, "bool alone"},
       {3, "bool", CODEC("numcodecs.packbits", "") "," CODEC("transpose", "\"order\":[0]") ",\"bytes\"", INSITU_E_CODEC,
           "transpose"},
+      {3, "bfloat16", CODEC("packbits", ""), INSITU_E_CODEC, "\"packbits\": bfloat16 and complex numbers are not supported"},
+      {3, "complex64", CODEC("packbits", ""), INSITU_E_CODEC, "\"packbits\": bfloat16 and complex numbers are not supported"},
       {3, "int32", CODEC("packbits", "\"first_bit\":5,\"last_bit\":3"), INSITU_E_FORMAT, "last_bit"},
       {3, "int32", CODEC("packbits", "\"last_bit\":32"), INSITU_E_FORMAT, "last_bit"},
       {3, "int32", CODEC("packbits", "\"padding_encoding\":\"both\""), INSITU_E_FORMAT, "padding_encoding"},

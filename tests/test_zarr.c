@@ -184,6 +184,11 @@ static void elements(void **state) {
   is_element(V2("dtype", "\">M8[25s]\"", "fill_value", "\"NaT\""), INSITU__ZARR_DATE, INSITU_I64, 0, "25s");
   assert_true(array.swap && array.fill[7] == 0x80 && !array.fill[0] && !array.fill_is_nan);
   is_element(V2("dtype", "\"<m8[D]\"", "fill_value", "-9223372036854775808"), INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "D");
+  for (int i = 0; i < 2; i++) { /* without a fill value absent chunks are NaT */
+    is_element(V2("dtype", i ? "\"<m8[D]\"" : "\"<M8[s]\"", "fill_value", "null"),
+        i ? INSITU__ZARR_DIFFERENCE : INSITU__ZARR_DATE, INSITU_I64, 0, i ? "D" : "s");
+    assert_true(array.fill[7] == 0x80 && !array.fill[0] && !array.has_fill);
+  }
   is_element(V2("dtype", "\"<M8\""), INSITU__ZARR_DATE, INSITU_I64, 0, "");
   is_element(TYPE("numpy.datetime64", "\"unit\":\"us\",\"scale_factor\":10"), INSITU__ZARR_DATE, INSITU_I64, 0, "10us");
   is_element(TYPE("numpy.timedelta64", "\"unit\":\"s\",\"scale_factor\":1"), INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "s");
