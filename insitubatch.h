@@ -190,8 +190,11 @@
  *   lives until what was released on it is used anew: best as long as the loader. To wait for data on the host, synchronise the
  *   stream. insitu_batch_dlpack gives tensors to libtorch and others; a batch is held while one of them lives.
  *   Streams are of the batch's device; with several devices make the stream's current before a call. NULL is CUDA's legacy default
- *   stream. Graphs: next, wait, copy_to, release, dlpack and its deleters stay outside of a capture; capture on a fixed address
- *   that insitu_batch_copy_to fills. None of them may be called in a host function of a stream, nor in desc.alloc and desc.release.
+ *   stream, also where the file that implements is built with per-thread default streams: these and the legacy stream wait for each
+ *   other. cudaStreamPerThread is another stream in each thread. wait, copy_to and release_on take it for the calling thread's;
+ *   iter_desc.stream and insitu_batch_dlpack refuse it, for another thread may release.
+ *   Graphs: next, wait, copy_to, release, dlpack and its deleters stay outside of a capture; capture on a fixed address that
+ *   insitu_batch_copy_to fills. None of them may be called in a host function of a stream, nor in desc.alloc and desc.release.
  *   With inline_io uploads are asked for inside insitu_iter_next alone, and an error of a launch should be looked at before it.
  *   Memory: max_held + 1 batches on each device, within device_budget and what is free when the iterator is opened; and for every
  *   batch of the ring page-locked memory on the host, within memory_budget, taken when it is first used. desc.alloc takes both from
@@ -507,7 +510,7 @@ typedef struct insitu_iter_desc {
   int32_t order;     /* INSITU_SHUFFLED, INSITU_SEQUENTIAL */
   uint32_t max_held; /* batches you may hold at once (2) */
   uint64_t epoch;    /* first epoch */
-  void *stream;      /* cudaStream_t that uses its batches; NULL: the legacy default stream. Outlives iterator and batches */
+  void *stream; /* cudaStream_t that uses its batches, not cudaStreamPerThread; NULL: the legacy default stream. Outlives both */
 } insitu_iter_desc;
 
 /* ---- batches ---- */
@@ -18655,6 +18658,11 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
 #define INSITU__DEVICE_NOBODY (-2) /* instead of a stream's device: no stream has used a batch */
 #define INSITU__DEVICE_ALIGN 4096  /* of host memory from the user's function: a page */
 
+/* Two streams without an object (driver_types.h). The first is the default stream, also where the compiler's options make NULL the
+ * second. */
+#define INSITU__DEVICE_LEGACY ((void *)1)
+#define INSITU__DEVICE_PER_THREAD ((void *)2)
+
 struct insitu__device_fence { /* a point of a stream that must be reached before memory is used anew */
   void *event;
   int32_t device; /* the event's */
@@ -18783,6 +18791,9 @@ static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
   insitu__device_leave(&s);
 }
 
+static cudaStream_t insitu__device_consumer(void *stream) { /* a stream that the consumer named */
+  return (cudaStream_t)(stream ? stream : INSITU__DEVICE_LEGACY);
+}
 /* What to enter for a call on a stream of the consumer's. With one device the streams are taken for that one's, with several for
  * those of the current device. */
 static int insitu__device_home(const struct insitu__device *d) {
@@ -18825,8 +18836,8 @@ static insitu_status insitu__device_fence(
   if (!*link) link = &d->spare; /* a new one is the first */
   f = *link;
   *link = f->next;
-  status =
-      insitu__device_did(cudaEventRecord((cudaEvent_t)f->event, (cudaStream_t)stream), "releasing a batch on its stream", err);
+  status = insitu__device_did(
+      cudaEventRecord((cudaEvent_t)f->event, insitu__device_consumer(stream)), "releasing a batch on its stream", err);
   link = status ? &d->spare : list;
   f->next = *link;
   *link = f;
@@ -18901,8 +18912,8 @@ static insitu_status insitu__device_wait(
   if (!d->n_rings) return INSITU_OK;
   insitu_status status = insitu__device_enter(&s, insitu__device_home(d), err);
   for (unsigned i = 0; !status && i < d->n_rings; i++)
-    status = insitu__device_did(
-        cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)parts[i].copied, 0), "ordering a batch before its stream", err);
+    status = insitu__device_did(cudaStreamWaitEvent(insitu__device_consumer(stream), (cudaEvent_t)parts[i].copied, 0),
+        "ordering a batch before its stream", err);
   insitu__device_leave(&s);
   return status;
 }
@@ -18928,7 +18939,8 @@ static void insitu__device_release(
     status = insitu__device_fence(d, &parts[i].slot->released, stream, device, NULL);
   if (!status && d->host) status = insitu__device_fence(d, busy, stream, device, NULL);
   /* what cannot be recorded is waited for: memory must never be used anew too early */
-  if (status) (void)insitu__device_did(cudaStreamSynchronize((cudaStream_t)stream), "releasing a batch on its stream", err);
+  if (status)
+    (void)insitu__device_did(cudaStreamSynchronize(insitu__device_consumer(stream)), "releasing a batch on its stream", err);
   insitu__device_leave(&s);
 }
 
@@ -18937,8 +18949,8 @@ static insitu_status insitu__device_copy(
   struct insitu__device_scope s;
   insitu_status status = insitu__device_enter(&s, insitu__device_home(d), err);
   if (!status)
-    status =
-        insitu__device_did(cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyDefault, (cudaStream_t)stream), "copy_to", err);
+    status = insitu__device_did(
+        cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyDefault, insitu__device_consumer(stream)), "copy_to", err);
   insitu__device_leave(&s);
   return status;
 }
@@ -22838,6 +22850,10 @@ static insitu_status insitu__public_desc(const insitu_loader *ld, const insitu_i
         "iterator: split %d, order %d, max_held %u or epoch %" PRIu64 " is none of the documented values; "
         "correct it",
         (int)desc->split, (int)desc->order, (unsigned)desc->max_held, desc->epoch);
+  if (desc->stream == INSITU__DEVICE_PER_THREAD)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "iterator: desc.stream is cudaStreamPerThread, which is another stream in each thread that takes or releases a batch; "
+        "give a stream of your own, or NULL for the legacy default stream");
   return INSITU_OK;
 }
 
@@ -23506,7 +23522,7 @@ INSITU_DEF insitu_status insitu_batch_dlpack(
   insitu_status status = insitu__public_batch(batch, "dlpack", array, err);
   if (status) return status;
   if (!managed) return insitu__error_set(err, INSITU_E_ARG, "dlpack: managed is NULL; give the address of a pointer");
-  if ((uintptr_t)stream == 2) /* driver_types.h */
+  if (stream == INSITU__DEVICE_PER_THREAD)
     return insitu__error_set(
         err, INSITU_E_ARG, "dlpack: cudaStreamPerThread is another stream in the thread that deletes; give a stream of your own");
   struct insitu__loader_slab *slab = (struct insitu__loader_slab *)(void *)batch;

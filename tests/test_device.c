@@ -18,7 +18,21 @@ static void *driver_symbol(void *driver, const char *name) {
 #define dlopen(name, flags) driver_open(name, flags)
 #define dlsym(driver, name) driver_symbol(driver, name)
 #define dlclose(driver) ((void)(driver))
+/* The library as if nvcc --default-stream per-thread or CUDA_API_PER_THREAD_DEFAULT_STREAM had built it: the calls are then others,
+ * which take NULL for cudaStreamPerThread. */
+static bool per_thread_build;
+static cudaStream_t built(cudaStream_t stream) {
+  return !stream && per_thread_build ? cudaStreamPerThread : stream;
+}
+#define cudaStreamSynchronize(stream) cudaStreamSynchronize(built(stream))
+#define cudaStreamWaitEvent(stream, event, flags) cudaStreamWaitEvent(built(stream), event, flags)
+#define cudaEventRecord(event, stream) cudaEventRecord(event, built(stream))
+#define cudaMemcpyAsync(dst, src, bytes, kind, stream) cudaMemcpyAsync(dst, src, bytes, kind, built(stream))
 #include "insitubatch.h"
+#undef cudaStreamSynchronize
+#undef cudaStreamWaitEvent
+#undef cudaEventRecord
+#undef cudaMemcpyAsync
 #include "support.h"
 #include "modes.h"
 #include "places.h"
@@ -790,10 +804,10 @@ static void test_pinned_for_another(void **state) {
     }
 }
 
-/* NULL is the legacy stream of the device that was current when the iterator was opened, in every thread that releases. */
-static void test_null_elsewhere(void **state) {
+/* NULL is the legacy stream of the device that was current when the iterator was opened, in every thread that releases, and where
+ * the program's default streams are those of threads: such a trainer's kernels run on cudaStreamPerThread. */
+static void null_elsewhere(cudaStream_t kernels) {
   static const char *const places[] = {"20 21 20 21", "21 21 21 21", "20 21 10 00"};
-  (void)state;
   EACH_MODE (m)
     for (int k = 0; k < 3; k++) {
       struct places p;
@@ -816,11 +830,11 @@ static void test_null_elsewhere(void **state) {
         bytes[i] = b->arrays[1].bytes;
         for (uint64_t r = 0, e = 0; r < b->rows; r++)
           for (int c = 1; c < 4; c++, e++) want[i][e] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
-        OK(cudasim_save(NULL, b->arrays[1].data, bytes[i], got[i])); /* under way when it is released */
-        OK(cudasim_fill(NULL, b->arrays[1].data, bytes[i], 0xee));
+        OK(cudasim_save(kernels, b->arrays[1].data, bytes[i], got[i])); /* under way when it is released */
+        OK(cudasim_fill(kernels, b->arrays[1].data, bytes[i], 0xee));
         release_elsewhere(&b);
       }
-      OK(cudaStreamSynchronize(NULL));
+      OK(cudaStreamSynchronize(kernels));
       for (int i = 0; i < BATCHES; i++) assert_memory_equal(got[i], want[i], bytes[i]);
       close_loader(&ld);
       close_iter(&it);
@@ -829,6 +843,66 @@ static void test_null_elsewhere(void **state) {
       for (int i = 0; i < n_streams; i++) OK(cudaStreamDestroy(streams[i]));
       n_streams = 0;
     }
+}
+
+static void test_null_elsewhere(void **state) {
+  (void)state;
+  null_elsewhere(NULL);
+  per_thread_build = true;
+  null_elsewhere(cudaStreamPerThread);
+  per_thread_build = false;
+}
+
+/* cudaStreamPerThread: not for an iterator, whose batches any thread may release, and right for what is given in the thread that
+ * launches. */
+static void test_per_thread_stream(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct places p;
+    insitu_loader_desc *d = places_desc(&p, m, "20 21 20 21");
+    begin(2, 5);
+    choose(1);
+    insitu_iter_desc id = all(1);
+    insitu_loader *ld = open_or_fail(d);
+    insitu_plan plan;
+    insitu_error err = {0};
+    id.stream = cudaStreamPerThread;
+    refuse_iter(ld, &id, INSITU_E_ARG, "cudaStreamPerThread");
+    refuse_iter(ld, &id, INSITU_E_ARG, "give a stream of your own, or NULL");
+    assert_int_equal(insitu_loader_plan(ld, &id, &plan, &err), INSITU_E_ARG);
+    id.stream = streams[1];
+    insitu_iter *it = iter_or_fail(ld, &id);
+    enum { BATCHES = 12 };
+    int16_t got[BATCHES][24], copy[BATCHES][24], want[BATCHES][24];
+    uint64_t bytes[BATCHES];
+    void *fixed = NULL;
+    OK(cudaMalloc(&fixed, sizeof got[0]));
+    for (int i = 0; i < BATCHES; i++) {
+      insitu_batch *b = NULL;
+      insitu_status status = INSITU_END;
+      while (status == INSITU_END) status = insitu_iter_next(it, 20000, &b, &err);
+      if (status) fail_msg("%s", err.message);
+      bytes[i] = b->arrays[1].bytes;
+      for (uint64_t r = 0, e = 0; r < b->rows; r++)
+        for (int c = 1; c < 4; c++, e++) want[i][e] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
+      assert_int_equal(insitu_batch_wait(b, cudaStreamPerThread, &err), INSITU_OK);
+      OK(cudasim_save(cudaStreamPerThread, b->arrays[1].data, bytes[i], got[i]));
+      assert_int_equal(insitu_batch_copy_to(b, 1, fixed, sizeof got[0], cudaStreamPerThread, &err), INSITU_OK);
+      OK(cudasim_save(cudaStreamPerThread, fixed, bytes[i], copy[i]));
+      OK(cudasim_fill(cudaStreamPerThread, b->arrays[1].data, bytes[i], 0xee));
+      release_on(&b, cudaStreamPerThread);
+    }
+    OK(cudaStreamSynchronize(cudaStreamPerThread));
+    for (int i = 0; i < BATCHES; i++) assert_memory_equal(got[i], want[i], bytes[i]);
+    for (int i = 0; i < BATCHES; i++) assert_memory_equal(copy[i], want[i], bytes[i]);
+    OK(cudaFree(fixed));
+    close_loader(&ld);
+    close_iter(&it);
+    nothing_left(); /* the threads' streams were the test's */
+    if (cudasim_findings()) fail_msg("%s", cudasim_finding(0));
+    for (int i = 0; i < n_streams; i++) OK(cudaStreamDestroy(streams[i]));
+    n_streams = 0;
+  }
 }
 
 /* ---- 4. a pool of the user's ---- */
@@ -1915,6 +1989,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_contexts),
       cmocka_unit_test(test_pinned_for_another),
       cmocka_unit_test(test_null_elsewhere),
+      cmocka_unit_test(test_per_thread_stream),
       cmocka_unit_test(test_pool),
       cmocka_unit_test(test_pool_mutex),
       cmocka_unit_test(test_pool_refuses),
