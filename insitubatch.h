@@ -294,7 +294,7 @@ enum {
 };
 
 /* ---- status and error ---- */
-/* 0: done. > 0: not an error, the insitu_error is untouched. < 0: an error; on an iterator it is sticky. */
+/* 0: done. > 0: not an error, and insitu_error.status is 0. < 0: an error; on an iterator it is sticky. */
 typedef int32_t insitu_status;
 enum {
   INSITU_OK = 0,
@@ -331,9 +331,10 @@ enum {
   INSITU_E_DEVICE = -25   /* there is no such device, or CUDA refused a call: the message has its words */
 };
 
-/* Caller-owned; zero it before use. The first error stays until you zero it. Layout fixed for ever. Credentials never appear. */
+/* Caller-owned. Every call that takes one begins by emptying it, so it need not be zeroed, and one may serve all calls: it always
+ * speaks of the last one. Layout fixed for ever. Credentials never appear. */
 typedef struct insitu_error {
-  int32_t status;      /* an INSITU_E_... */
+  int32_t status;      /* an INSITU_E_..., the same that the call returned; 0: it did not fail */
   int32_t sys_errno;   /* errno of the system call that failed, or 0 */
   int32_t http_status; /* of the server's last answer, or 0 */
   int32_t retryable;   /* 1: a transient fault that outlasted all retries; the same call may work later */
@@ -972,6 +973,10 @@ static inline int64_t insitu__base_now(void) { /* monotonic nanoseconds */
 }
 
 /* >>error ------------------------------------------------------------------------------------------------------------------ */
+/* Within one call the first error stays: the function that is nearest to the cause knows most, and those above it may try to say
+ * less. Whoever adds to a message sets a new error from the cause. From call to call nothing stays: each public function empties
+ * the caller's error first. */
+
 /* Writes the message unless err is NULL or holds an earlier error, and returns status, so that `return insitu__error_set(...)`
  * reads well. */
 __attribute__((format(printf, 3, 4))) static insitu_status insitu__error_set(
@@ -987,6 +992,12 @@ __attribute__((format(printf, 3, 4))) static insitu_status insitu__error_set(
 /* Lets insitu__error_set write it anew. */
 static void insitu__error_clear(insitu_error *err) {
   err->status = err->sys_errno = err->http_status = err->retryable = 0;
+}
+/* A public call begins: whatever err holds is of an earlier one, or was never set. */
+static void insitu__error_begin(insitu_error *err) {
+  if (!err) return;
+  insitu__error_clear(err);
+  err->message[0] = 0;
 }
 /* A desc of another version of the structs. what: the desc's name in the message. */
 static insitu_status insitu__error_api(insitu_error *err, const char *what, uint32_t api) {
@@ -3050,6 +3061,7 @@ struct insitu_order {
 };
 
 INSITU_DEF insitu_status insitu_order_open(const insitu_order_desc *desc, insitu_order **out, insitu_error *err) {
+  insitu__error_begin(err);
   _Static_assert(sizeof(struct insitu__order_irregular) == 2 * sizeof(uint64_t), "a pair of the public list is one entry");
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "order: out is NULL; pass the address of a handle");
   *out = NULL;
@@ -22784,6 +22796,7 @@ INSITU_DEF const char *insitu_stage_name(int32_t stage) {
 }
 
 INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err) {
+  insitu__error_begin(err);
   if (out) *out = NULL;
   if (!desc || !out) return insitu__error_set(err, INSITU_E_ARG, "open: desc or out is NULL; give both");
   insitu_status status = insitu__loader_check(desc, err);
@@ -22859,6 +22872,7 @@ static insitu_status insitu__public_desc(const insitu_loader *ld, const insitu_i
 
 INSITU_DEF insitu_status insitu_loader_plan(
     const insitu_loader *ld, const insitu_iter_desc *desc, insitu_plan *out, insitu_error *err) {
+  insitu__error_begin(err);
   struct insitu__plan p;
   insitu_status status = insitu__public_desc(ld, desc, err);
   if (status) return status;
@@ -22878,6 +22892,7 @@ INSITU_DEF insitu_status insitu_loader_plan(
 
 INSITU_DEF insitu_status insitu_loader_quality(
     const insitu_loader *ld, const insitu_iter_desc *desc, insitu_quality *out, insitu_error *err) {
+  insitu__error_begin(err);
   struct insitu__plan p;
   insitu_status status = insitu__public_desc(ld, desc, err);
   if (status) return status;
@@ -22887,6 +22902,7 @@ INSITU_DEF insitu_status insitu_loader_quality(
 }
 
 INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_stats *out, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "stats: out is NULL; give an insitu_stats");
@@ -23121,6 +23137,7 @@ static insitu_status insitu__public_outcome(
 }
 INSITU_DEF insitu_status insitu_read(
     insitu_loader *ld, const insitu_variable *variable, void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check(ld, false, err);
   if (status) return status;
   if (!variable || (!variable->path && !variable->label) || (variable->n_slices && !variable->slices) || (!dst && !shape))
@@ -23194,6 +23211,7 @@ INSITU_DEF insitu_status insitu_date_from_double(
 }
 
 INSITU_DEF insitu_status insitu_read_strings(insitu_loader *ld, const char *path, insitu_strings **out, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check(ld, false, err);
   if (out) *out = NULL;
   if (status) return status;
@@ -23230,6 +23248,7 @@ INSITU_DEF void insitu_strings_free(insitu_strings **strings) {
 }
 
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const char *path, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
   if (!ld->config.n_variables)
@@ -23266,6 +23285,7 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
 }
 
 INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_desc *desc, insitu_iter **out, insitu_error *err) {
+  insitu__error_begin(err);
   if (out) *out = NULL;
   insitu_status status = insitu__public_check(ld, false, err);
   if (!status) status = insitu__public_desc(ld, desc, err);
@@ -23317,6 +23337,7 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter) {
 }
 
 INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, insitu_batch **out, insitu_error *err) {
+  insitu__error_begin(err);
   if (out) *out = NULL;
   insitu_status status = insitu__public_check_iter(it, false, err);
   if (status) return status;
@@ -23351,6 +23372,7 @@ static insitu_status insitu__public_move(insitu_iter *it, uint64_t epoch, uint64
 }
 
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check_iter(it, false, err);
   if (status) return status;
   if (epoch >= INSITU__MAX_EPOCH)
@@ -23364,6 +23386,7 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
 }
 
 INSITU_DEF insitu_status insitu_iter_restore(insitu_iter *it, const insitu_state *state, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check_iter(it, false, err);
   if (status) return status;
   if (!state) return insitu__error_set(err, INSITU_E_ARG, "restore: state is NULL; give what a batch's `after` held");
@@ -23375,6 +23398,7 @@ INSITU_DEF insitu_status insitu_iter_restore(insitu_iter *it, const insitu_state
 
 INSITU_DEF insitu_status insitu_iter_locate(
     const insitu_iter *it, uint64_t epoch, uint64_t batch, uint64_t row, int64_t *anchor, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check_iter(it, true, err);
   struct insitu__order o;
   if (status) return status;
@@ -23441,6 +23465,7 @@ static insitu_status insitu__public_batch(const insitu_batch *batch, const char 
 }
 
 INSITU_DEF insitu_status insitu_batch_wait(const insitu_batch *batch, void *stream, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_batch(batch, "wait", 0, err);
   if (status) return status;
   const struct insitu__loader_slab *slab = (const struct insitu__loader_slab *)(const void *)batch;
@@ -23449,6 +23474,7 @@ INSITU_DEF insitu_status insitu_batch_wait(const insitu_batch *batch, void *stre
 
 INSITU_DEF insitu_status insitu_batch_copy_to(
     const insitu_batch *batch, uint64_t array, void *dst, uint64_t dst_bytes, void *stream, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_batch(batch, "copy_to", array, err);
   if (status) return status;
   const insitu_array *a = &batch->arrays[array];
@@ -23518,6 +23544,7 @@ static void insitu__public_delete_versioned(struct insitu__public_dlpack_version
 
 INSITU_DEF insitu_status insitu_batch_dlpack(
     insitu_batch *batch, uint64_t array, int32_t versioned, void *stream, void **managed, insitu_error *err) {
+  insitu__error_begin(err);
   if (managed) *managed = NULL;
   insitu_status status = insitu__public_batch(batch, "dlpack", array, err);
   if (status) return status;

@@ -1567,6 +1567,89 @@ static void test_caches(void **state) {
     }
 }
 
+/* ---- one insitu_error for all calls ---- */
+
+/* It speaks of the last call: of its failure, whatever it held before, or of none. */
+#define TELLS(call, want, word)                                                                                                  \
+  do {                                                                                                                           \
+    memset(&err, 0x99, sizeof err); /* never set; negative, so that it looks like an earlier error */                            \
+    err.message[sizeof err.message - 1] = 0;                                                                                     \
+    assert_int_equal(call, want);                                                                                                \
+    assert_int_equal(err.status, want);                                                                                          \
+    assert_true(!err.sys_errno && !err.http_status && !err.retryable);                                                           \
+    if (!strstr(err.message, word)) fail_msg("%s: '%s' does not say '%s'", #call, err.message, word);                            \
+  } while (0)
+#define SILENT(call, want)                                                                                                       \
+  do {                                                                                                                           \
+    memset(&err, 0x99, sizeof err);                                                                                              \
+    assert_int_equal(call, want);                                                                                                \
+    assert_true(!err.status && !err.message[0] && !err.sys_errno && !err.http_status && !err.retryable);                         \
+  } while (0)
+
+static void test_error_of_the_last_call(void **state) {
+  (void)state;
+  const char *root = support_path("lasterror");
+  support_make(root, &plain);
+  insitu_loader_desc d = plain_desc(root, 0), wrong = d;
+  insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL}, other = {.api = INSITU_API, .split = 9};
+  insitu_order_desc od = {.api = INSITU_API, .units = 4, .unit_rows = 2, .global_batch = 2, .lanes = 1, .window = 1}, none = od;
+  const insitu_variable missing = {.label = "nothing"};
+  insitu_error err;
+  insitu_loader *ld;
+  insitu_iter *it;
+  insitu_batch *b;
+  insitu_order *order;
+  insitu_plan plan;
+  insitu_quality quality;
+  insitu_stats stats;
+  insitu_shape shape;
+  insitu_strings *strings;
+  int64_t anchor;
+  void *managed;
+  wrong.url = "";
+  none.units = 0;
+  TELLS(insitu_loader_open(&wrong, &ld, &err), INSITU_E_ARG, "url is empty");
+  SILENT(insitu_loader_open(&d, &ld, &err), INSITU_OK);
+  TELLS(insitu_iter_open(ld, &other, &it, &err), INSITU_E_ARG, "split 9");
+  SILENT(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+  TELLS(insitu_loader_plan(ld, &other, &plan, &err), INSITU_E_ARG, "split 9");
+  SILENT(insitu_loader_plan(ld, &id, &plan, &err), INSITU_OK);
+  TELLS(insitu_loader_quality(ld, &other, &quality, &err), INSITU_E_ARG, "split 9");
+  SILENT(insitu_loader_quality(ld, &id, &quality, &err), INSITU_OK);
+  TELLS(insitu_loader_stats(ld, NULL, &err), INSITU_E_ARG, "stats: out is NULL");
+  SILENT(insitu_loader_stats(ld, &stats, &err), INSITU_OK);
+  TELLS(insitu_read(ld, &missing, NULL, 0, &shape, &err), INSITU_E_NOTFOUND, "nothing");
+  SILENT(insitu_read(ld, &plain_x, NULL, 0, &shape, &err), INSITU_OK);
+  TELLS(insitu_read_strings(ld, "x", &strings, &err), INSITU_E_DTYPE, "it holds numbers");
+  TELLS(insitu_manifest_save(ld, "", &err), INSITU_E_ARG, "the path is empty");
+  SILENT(insitu_manifest_save(ld, support_path("lasterror.json"), &err), INSITU_OK);
+  TELLS(insitu_iter_next(it, 0, NULL, &err), INSITU_E_ARG, "next: out is NULL");
+  SILENT(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
+  TELLS(insitu_batch_copy_to(b, 7, &anchor, sizeof anchor, NULL, &err), INSITU_E_ARG, "no array 7");
+  TELLS(insitu_batch_dlpack(b, 8, 0, NULL, &managed, &err), INSITU_E_ARG, "no array 8");
+  TELLS(insitu_batch_wait(NULL, NULL, &err), INSITU_E_ARG, "wait: the batch is NULL");
+  SILENT(insitu_batch_wait(b, NULL, &err), INSITU_OK);
+  SILENT(insitu_iter_restore(it, &b->after, &err), INSITU_OK);
+  insitu_batch_release(&b);
+  TELLS(insitu_iter_restore(it, NULL, &err), INSITU_E_ARG, "state is NULL");
+  TELLS(insitu_iter_set_epoch(it, UINT64_MAX, &err), INSITU_E_ARG, "beyond the last epoch");
+  SILENT(insitu_iter_set_epoch(it, 1, &err), INSITU_OK);
+  TELLS(insitu_iter_locate(it, 0, 0, 1000, &anchor, &err), INSITU_E_ARG, "no row 1000");
+  SILENT(insitu_iter_locate(it, 0, 0, 0, &anchor, &err), INSITU_OK);
+  TELLS(insitu_order_open(&none, &order, &err), INSITU_E_ARG, "units 0");
+  SILENT(insitu_order_open(&od, &order, &err), INSITU_OK);
+  insitu_order_close(&order);
+  memset(&err, 0, sizeof err); /* two failures in a row, as a program meets them */
+  assert_int_equal(insitu_loader_plan(ld, &other, &plan, &err), INSITU_E_ARG);
+  insitu_loader_cancel(ld);
+  SILENT(insitu_iter_next(it, 0, &b, &err), INSITU_CANCELLED);
+  assert_int_equal(insitu_iter_next(NULL, 0, &b, &err), INSITU_E_ARG);
+  assert_non_null(strstr(err.message, "the handle is NULL"));
+  insitu_loader_close(&ld);
+  insitu_iter_close(&it);
+  support_remove(root);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_every_element),
@@ -1597,6 +1680,7 @@ int main(void) {
     cmocka_unit_test(test_no_allocation),
 #endif
     cmocka_unit_test(test_manifest),
+    cmocka_unit_test(test_error_of_the_last_call),
     cmocka_unit_test(test_plan),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
