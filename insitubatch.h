@@ -174,9 +174,12 @@
  *        account_key [AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_KEY]; sas_token [AZURE_STORAGE_SAS_TOKEN]; client_id and tenant_id
  *        [AZURE_CLIENT_ID, AZURE_TENANT_ID], authority_host [AZURE_AUTHORITY_HOST], with client_secret [AZURE_CLIENT_SECRET] or
  *        federated_token_file [AZURE_FEDERATED_TOKEN_FILE]; the machine's managed identity [IDENTITY_ENDPOINT, IDENTITY_HEADER]
- *   Credentials of options are taken before any others of the list. Those with an end are renewed 5 minutes before it. Secrets are
- *   sent to the endpoint and the services that give them alone, and never told in a message, log or description. A clock that is
- *   wrong is corrected by the server's.
+ *   Credentials of options are taken before any others of the list. A file of credentials or settings that is there and cannot be
+ *   read or understood is an error, and so is one that a name points to and that is not there (/dev/null: none), a profile that is
+ *   named and does not exist, and a setting without the other half that it needs: none of them is passed over for the next in the
+ *   list. The AWS files are read unless options or environment give keys (or skip_signature), region and endpoint. Credentials
+ *   with an end are renewed 5 minutes before it. Secrets are sent to the endpoint and the services that give them alone, and never
+ *   told in a message, log or description. A clock that is wrong is corrected by the server's.
  *
  * 8. DEVICES (with INSITU_WITH_CUDA; link -lcudart)
  *   variable.place says where an array of a batch lies: INSITU_HOST; INSITU_PINNED, page-locked memory of the host; INSITU_DEVICE,
@@ -1041,6 +1044,19 @@ static void *insitu__mem_alloc(uint64_t count, uint64_t size) { /* zeroed; NULL 
 }
 static void insitu__mem_free(void *p) {
   if (p) INSITU_FREE(p);
+}
+/* Frees n bytes that may hold a secret. They are overwritten first: free and realloc leave what they held in the heap. */
+static void insitu__mem_free_secret(void *p, uint64_t n) {
+  if (p) explicit_bzero(p, (size_t)n);
+  insitu__mem_free(p);
+}
+/* As insitu__mem_realloc, for old bytes that may hold a secret: no copy of them stays behind. */
+static void *insitu__mem_realloc_secret(void *p, uint64_t old, uint64_t bytes) {
+  void *to = insitu__mem_realloc(NULL, bytes);
+  if (!to) return NULL;
+  if (p) memcpy(to, p, (size_t)insitu__base_min(old, bytes));
+  insitu__mem_free_secret(p, old);
+  return to;
 }
 static char *insitu__mem_text(const char *s, uint64_t n) { /* a NUL-terminated copy of n bytes */
   char *p = (char *)insitu__mem_realloc(NULL, n + 1);
@@ -2027,10 +2043,12 @@ struct insitu__text_buffer { /* zero is an empty one */
   char *text;                /* NUL-terminated once anything was written */
   uint64_t n, cap, limit;    /* limit: most bytes that it may hold; 0 = INSITU__MAX_META */
   bool failed;               /* no memory, or past the limit: sticky, later writes do nothing */
+  bool secret;               /* its memory is overwritten before it is given back: set it before the first write */
 };
 
 static void insitu__text_buffer_free(struct insitu__text_buffer *b) {
-  insitu__mem_free(b->text);
+  if (b->secret) insitu__mem_free_secret(b->text, b->cap);
+  else insitu__mem_free(b->text);
   memset(b, 0, sizeof *b);
 }
 static bool insitu__text_buffer_reserve(struct insitu__text_buffer *b, uint64_t more) { /* room for `more` bytes and a NUL */
@@ -2038,9 +2056,9 @@ static bool insitu__text_buffer_reserve(struct insitu__text_buffer *b, uint64_t 
   if (b->failed || !insitu__base_add(b->n, more, &need) || need > limit) return !(b->failed = true);
   if (need < b->cap) return true;
   uint64_t cap = insitu__base_max(insitu__base_min(2 * b->cap, limit) + 1, insitu__base_max(need + 1, 256));
-  char *text = (char *)insitu__mem_realloc(b->text, cap);
+  void *text = b->secret ? insitu__mem_realloc_secret(b->text, b->cap, cap) : insitu__mem_realloc(b->text, cap);
   if (!text) return !(b->failed = true);
-  b->text = text;
+  b->text = (char *)text;
   b->cap = cap;
   return true;
 }
@@ -2246,11 +2264,59 @@ static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint6
   out[length] = 0;
   return (int64_t)length;
 }
+/* Whether a text is a URL, or was meant as one: it has a scheme, "://" somewhere, or the name of a known scheme at its begin. */
+static bool insitu__text_url_like(const char *text) {
+  static const char *const known[] = {"file", "memory", "zip", "http", "s3", "gs", "gcs", "az", "abfs", "adl"};
+  if (strstr(text, "://") || strstr(text, ":\\\\")) return true;
+  text += strspn(text, " \t\"'<");
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    uint64_t n = strlen(known[i]), more = 0;
+    if (strncasecmp(text, known[i], n)) continue;
+    while ((text[n + more] >= 'a' && text[n + more] <= 'z') || insitu__text_is_digit(text[n + more])) more++;
+    if (more < 3 && text[n + more] && strchr(":;", text[n + more])) return true;
+  }
+  return false;
+}
+/* Bytes of the character at p that ends a part of a URL, plain or as %XX; 0: it is none of `ends`. */
+static unsigned insitu__text_url_end(const char *p, const char *ends) {
+  if (*p && strchr(ends, *p)) return 1;
+  int high = *p == '%' ? insitu__text_hex((unsigned char)p[1]) : -1, low = high < 0 ? -1 : insitu__text_hex((unsigned char)p[2]);
+  return low >= 0 && high + low && strchr(ends, high * 16 + low) ? 3 : 0;
+}
+/* Whether an '@' of a text belongs to a path: one that begins with '/', "./", "../" or '~', or such a one of file: and zip:. */
+static bool insitu__text_url_is_path(const char *text) {
+  if (!strncasecmp(text, "file:", 5)) text += 5;
+  else if (!strncasecmp(text, "zip://", 6)) text += 6;
+  return !insitu__text_url_like(text) && (*text == '/' || *text == '~' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3));
+}
+/* What may be shown of a text that should be a URL or a path, in out: users and passwords, queries and fragments become "***",
+ * however the rest was mistyped. A path keeps its '@', and a '?' that no '=' follows. Every message that quotes what should be a
+ * URL quotes this. Returns out. */
+static const char *insitu__text_redact(const char *text, char *out, uint64_t cap) {
+  bool path = insitu__text_url_is_path(text), url = !path && insitu__text_url_like(text);
+  uint64_t end = 0, user = 0, scheme = 0, n;
+  for (; text[end]; end++) {
+    bool ends = insitu__text_url_end(text + end, "?#") > 0;
+    if (ends && (url || strchr(text + end, '=') || strcasestr(text + end, "%3D"))) break;
+  }
+  for (uint64_t i = 0; i < end && !path; i++) { /* the last '@': passwords may hold others */
+    unsigned at = insitu__text_url_end(text + i, "@");
+    if (at) user = i + at;
+  }
+  if (url) scheme = strcspn(text, ":;");
+  scheme = scheme > 16 ? 0 : scheme + strspn(text + scheme, ":;/\\");
+  if (scheme > user) scheme = 0;
+  if (user) n = (uint64_t)snprintf(out, (size_t)cap, "%.*s***@%.*s", (int)scheme, text, (int)(end - user), text + user);
+  else n = (uint64_t)snprintf(out, (size_t)cap, "%.*s", (int)end, text);
+  if (text[end] && n < cap) snprintf(out + n, (size_t)(cap - n), "?***");
+  return out;
+}
 /* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL (file:///a%20b, file://localhost/a,
  * file:/a) the local path, of a remote one nothing, of memory://name the name, of zip:///a.zip/b and zip://a.zip/b the path of the
  * file and what follows. */
 static insitu_status insitu__text_url_parse(const char *url, int *kind, char *path, uint64_t cap, insitu_error *err) {
   uint64_t scheme = insitu__text_url_scheme(url);
+  char shown[500];
   *kind = insitu__text_url_kind(url, scheme);
   if (!url[0]) return insitu__error_set(err, INSITU_E_ARG, "url: it is empty; give a directory, a zip file or a file:// URL");
   if (*kind < 0)
@@ -2267,15 +2333,17 @@ static insitu_status insitu__text_url_parse(const char *url, int *kind, char *pa
     if (strncasecmp(p, "localhost/", 10) == 0) p += 9;
     if (*p != '/')
       return insitu__error_set(err, INSITU_E_ARG,
-          "url '%s': a file URL holds an absolute path, file:///directory; give a plain path for a relative one", url);
+          "url '%s': a file URL holds an absolute path, file:///directory; give a plain path for a relative one",
+          insitu__text_redact(url, shown, sizeof shown));
   }
   int64_t n = -2;
   if (scheme) n = insitu__text_unescape(p, strlen(p), path, cap);
   else if (strlen(p) < cap) n = snprintf(path, cap, "%s", p);
   if (n == -2) return insitu__error_set(err, INSITU_E_ARG, "url: the path is longer than %" PRIu64 " bytes", cap - 1);
   if (n < 0)
-    return insitu__error_set(
-        err, INSITU_E_ARG, "url '%s': %% needs two hexadecimal digits, not 00; write %%25 for a percent sign", url);
+    return insitu__error_set(err, INSITU_E_ARG,
+        "url '%s': %% needs two hexadecimal digits, not 00; write %%25 for a percent sign",
+        insitu__text_redact(url, shown, sizeof shown));
   return INSITU_OK;
 }
 
@@ -5121,6 +5189,7 @@ static void insitu__sign_sha256(const void *p, uint64_t n, unsigned char out[32]
   insitu__sign_sha256_init(&s);
   insitu__sign_sha256_add(&s, p, n);
   insitu__sign_sha256_end(&s, out);
+  explicit_bzero(&s, sizeof s);
 }
 static void insitu__sign_hmac(const void *key, uint64_t n_key, const void *p, uint64_t n, unsigned char out[32]) {
   unsigned char inner[64] = {0}, outer[64];
@@ -5139,6 +5208,9 @@ static void insitu__sign_hmac(const void *key, uint64_t n_key, const void *p, ui
   insitu__sign_sha256_add(&s, outer, 64);
   insitu__sign_sha256_add(&s, out, 32);
   insitu__sign_sha256_end(&s, out);
+  explicit_bzero(inner, sizeof inner);
+  explicit_bzero(outer, sizeof outer);
+  explicit_bzero(&s, sizeof s);
 }
 
 /* -- hexadecimal, base64 (RFC 4648), percent escapes (RFC 3986) -- */
@@ -5338,6 +5410,32 @@ static bool insitu__sign_parse_iso(const char *p, int64_t *seconds) {
   *seconds = found - sign * (hour * 3600 + minute * 60);
   return true;
 }
+/* "9/14/2017 1:05:09 PM +00:00", or without the PM: how old versions of Azure's App Service write an end, always of UTC. */
+static bool insitu__sign_parse_us_date(const char *p, int64_t *seconds) {
+  struct insitu__time_date d = {0};
+  int part[6], year;
+  static const char end[] = "// :: ";
+  for (int i = 0; i < 6; i++) {
+    unsigned digits = 0;
+    while (digits < 4 && insitu__text_is_digit(p[digits])) digits++;
+    if (i == 2 ? digits != 4 : digits < 1 || digits > 2) return false;
+    if (!insitu__sign_number(&p, digits, 0, 9999, &part[i]) || *p++ != end[i]) return false;
+  }
+  bool am = insitu__sign_literal(&p, "AM "), pm = !am && insitu__sign_literal(&p, "PM ");
+  if (!insitu__sign_literal(&p, "+00:00") || *p) return false;
+  if ((am || pm) && (part[3] < 1 || part[3] > 12)) return false;
+  if (am || pm) part[3] = part[3] % 12 + (pm ? 12 : 0);
+  d.month = part[0];
+  d.day = part[1];
+  year = part[2];
+  d.year = year;
+  d.hour = part[3];
+  d.minute = part[4];
+  d.second = part[5];
+  int64_t day;
+  if (d.month < 1 || d.month > 12 || d.day < 1 || d.hour > 23 || d.minute > 59 || d.second > 59) return false;
+  return insitu__sign_seconds(&d, &day, seconds);
+}
 
 /* -- what both kinds of signatures sort: headers, query parameters -- */
 
@@ -5417,15 +5515,15 @@ struct insitu__sign_day {        /* the signing key of one day, region, service 
 static bool insitu__sign_day_key(struct insitu__sign_day *day, const struct insitu__sign_aws *k, const char *scope) {
   unsigned char of[32], key[32];
   struct insitu__sign_sha256 s;
-  struct insitu__text_buffer secret = {0};
+  struct insitu__text_buffer secret = {.secret = true};
   insitu__sign_sha256_init(&s);
   insitu__sign_sha256_add(&s, scope, strlen(scope) + 1);
   insitu__sign_sha256_add(&s, k->secret_key, strlen(k->secret_key));
   insitu__sign_sha256_end(&s, of);
+  explicit_bzero(&s, sizeof s);
   if (!memcmp(of, day->of, sizeof of)) return true;
   if (!insitu__text_buffer_printf(&secret, "AWS4%s", k->secret_key)) return false;
   insitu__sign_hmac(secret.text, secret.n, scope, 8, key); /* the date, then region, service and aws4_request */
-  explicit_bzero(secret.text, (size_t)secret.n);
   insitu__text_buffer_free(&secret);
   for (const char *at = scope + 9, *end; *at; at = end + (*end != 0)) {
     end = at + strcspn(at, "/");
@@ -5433,6 +5531,7 @@ static bool insitu__sign_day_key(struct insitu__sign_day *day, const struct insi
   }
   memcpy(day->of, of, sizeof of);
   memcpy(day->key, key, sizeof key);
+  explicit_bzero(key, sizeof key);
   return true;
 }
 /* Those that a proxy may change, or that the transfer sets by itself. */
@@ -5491,12 +5590,12 @@ static bool insitu__sign_v4_value(struct insitu__text_buffer *out, struct insitu
  * x-amz-security-token (if there is one) and Authorization. host (with its port, if that is not the scheme's own), path and query
  * (both escaped; the query as insitu__sign_query writes it, "" for none) are the exact bytes that go out. headers: "Name: value"
  * lines; all are signed but those that change on the way. payload_hash: of the body, in hexadecimal, or INSITU__SIGN_UNSIGNED. now:
- * seconds since 1970. cached: one for each set of credentials, kept by the caller. False: no memory, too many headers, or a header
- * or credential with characters that do not belong there; nothing was added then. */
-static bool insitu__sign_v4(struct insitu__sign_day *cached, const struct insitu__sign_aws *k, const char *method,
+ * seconds since 1970. cached: one for each set of credentials, kept by the caller. INSITU_E_ARG: too many headers, or a header or
+ * credential with characters that do not belong there; INSITU_E_NOMEM: no memory. Nothing was added then. */
+static insitu_status insitu__sign_v4(struct insitu__sign_day *cached, const struct insitu__sign_aws *k, const char *method,
     const char *host, const char *path, const char *query, const char *const *headers, unsigned n_headers,
     const char *payload_hash, int64_t now, void (*add)(void *to, const char *header_line), void *to) {
-  struct insitu__text_buffer out = {0}, names = {0}, line = {0};
+  struct insitu__text_buffer out = {.secret = true}, names = {0}, line = {.secret = true}; /* a session's token, a key's name */
   struct insitu__sign_items s = {.n = 0};
   struct insitu__sign_item item;
   const char *own[3][2] = {{"x-amz-date", NULL}, {"x-amz-content-sha256", NULL}, {"x-amz-security-token", k->session_token}};
@@ -5504,15 +5603,21 @@ static bool insitu__sign_v4(struct insitu__sign_day *cached, const struct insitu
   insitu__sign_iso_basic(now, stamp);
   own[0][1] = stamp;
   if (!strcmp(k->service, "s3")) own[1][1] = payload_hash;
-  bool ok = insitu__sign_visible(k->access_key) && insitu__sign_visible(k->region) && insitu__sign_visible(host) &&
-            insitu__sign_visible(path) && (!*query || insitu__sign_visible(query)) && !strchr(k->region, '/') &&
-            insitu__sign_insert_text(&s, "host", host);
-  for (unsigned i = 0; ok && i < 3; i++)
-    ok = !own[i][1] || (insitu__sign_visible(own[i][1]) && insitu__sign_insert_text(&s, own[i][0], own[i][1]));
-  for (unsigned i = 0; ok && i < n_headers; i++)
-    ok = insitu__sign_header(headers[i], &item) && (insitu__sign_unsigned(&item) || insitu__sign_insert(&s, item));
-  ok = ok && insitu__sign_canonical(&out, &names, &s, method, path, query, payload_hash) &&
-       insitu__text_buffer_printf(&line, "Authorization: ") && insitu__sign_v4_value(&line, cached, k, stamp, &out, names.text);
+
+  if (!insitu__sign_visible(k->access_key) || !insitu__sign_visible(k->region) || strchr(k->region, '/')) return INSITU_E_ARG;
+  if (!insitu__sign_visible(host) || !insitu__sign_visible(path) || (*query && !insitu__sign_visible(query))) return INSITU_E_ARG;
+  if (!insitu__sign_insert_text(&s, "host", host)) return INSITU_E_ARG;
+  for (unsigned i = 0; i < 3; i++)
+    if (own[i][1] && (!insitu__sign_visible(own[i][1]) || !insitu__sign_insert_text(&s, own[i][0], own[i][1])))
+      return INSITU_E_ARG;
+  for (unsigned i = 0; i < n_headers; i++)
+    if (!insitu__sign_header(headers[i], &item) || (!insitu__sign_unsigned(&item) && !insitu__sign_insert(&s, item)))
+      return INSITU_E_ARG;
+
+  /* from here on nothing but memory can be missing */
+  bool ok = insitu__sign_canonical(&out, &names, &s, method, path, query, payload_hash) &&
+            insitu__text_buffer_printf(&line, "Authorization: ") &&
+            insitu__sign_v4_value(&line, cached, k, stamp, &out, names.text);
   for (unsigned i = 0; ok && i < 3; i++) {
     if (!own[i][1]) continue;
     out.n = 0;
@@ -5523,7 +5628,7 @@ static bool insitu__sign_v4(struct insitu__sign_day *cached, const struct insitu
   insitu__text_buffer_free(&out);
   insitu__text_buffer_free(&names);
   insitu__text_buffer_free(&line);
-  return ok;
+  return ok ? INSITU_OK : INSITU_E_NOMEM;
 }
 
 /* -- Shared Key of Azure's Blob service (learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key) -- */
@@ -5574,24 +5679,30 @@ static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char 
 /* Appends the value of Authorization, "SharedKey account:signature". key: decoded. path and query are the exact bytes that go out:
  * "/container/key", escaped, behind "/account" where the host does not name the account; "restype=container&comp=list" or "".
  * headers: all of the request, "Name: value"; x-ms-date and x-ms-version (2015-02-21 or later) must be among them. content_length:
- * "" or "0" for none. False: no memory, too many headers, or one (or the query) with characters that do not belong there. */
-static bool insitu__sign_azure(const char *account, const unsigned char *key, uint64_t n_key, const char *method,
+ * "" or "0" for none. INSITU_E_ARG: too many headers, or one (or the query) with characters that do not belong there;
+ * INSITU_E_NOMEM: no memory. */
+static insitu_status insitu__sign_azure(const char *account, const unsigned char *key, uint64_t n_key, const char *method,
     const char *path, const char *query, const char *const *headers, unsigned n_headers, const char *content_length,
     struct insitu__text_buffer *authorization) {
   struct insitu__text_buffer text = {0};
   struct insitu__sign_items s = {.n = 0};
   struct insitu__sign_item item;
   unsigned char hash[32];
-  bool ok = insitu__sign_visible(account) && insitu__sign_visible(path) && (!*query || insitu__sign_visible(query));
-  for (unsigned i = 0; ok && i < n_headers; i++) ok = insitu__sign_header(headers[i], &item) && insitu__sign_insert(&s, item);
-  ok = ok && insitu__sign_azure_text(&text, account, method, path, query, &s, content_length);
+  if (!insitu__sign_visible(account) || !insitu__sign_visible(path) || (*query && !insitu__sign_visible(query)))
+    return INSITU_E_ARG;
+  for (unsigned i = 0; i < n_headers; i++)
+    if (!insitu__sign_header(headers[i], &item) || !insitu__sign_insert(&s, item)) return INSITU_E_ARG;
+
+  bool ok = insitu__sign_azure_text(&text, account, method, path, query, &s, content_length), starved = text.failed;
   if (ok) {
     insitu__sign_hmac(key, n_key, text.text, text.n, hash);
     ok = insitu__text_buffer_printf(authorization, "SharedKey %s:", account) &&
          insitu__sign_base64(hash, sizeof hash, authorization);
+    starved = !ok;
   }
   insitu__text_buffer_free(&text);
-  return ok;
+  if (ok) return INSITU_OK;
+  return starved ? INSITU_E_NOMEM : INSITU_E_ARG;
 }
 
 /* -- RS256 (RFC 7518, 3.3): how a service account of Google Cloud signs -- */
@@ -5624,10 +5735,13 @@ static insitu_status insitu__sign_rs256(
   EVP_MD_CTX *context = key ? EVP_MD_CTX_new() : NULL;
   bool ok = context && EVP_DigestSignInit(context, NULL, EVP_sha256(), NULL, key) == 1 &&
             EVP_DigestSign(context, signature, &n_signature, (const unsigned char *)text, strlen(text)) == 1;
-  bool was_key = key != NULL;
+  bool was_key = key != NULL, starved = !ok && ERR_GET_REASON(ERR_peek_last_error()) == ERR_R_MALLOC_FAILURE;
   EVP_MD_CTX_free(context);
   EVP_PKEY_free(key);
   ERR_pop_to_mark();
+  if (starved)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "service account: no memory to sign with private_key; give the process more memory");
   if (!was_key)
     return insitu__error_set(err, INSITU_E_AUTH,
         "service account: private_key is no RSA key in PEM without a password; take the key file as the cloud's console gave it");
@@ -5850,16 +5964,18 @@ static bool insitu__sign_xml_is(const struct insitu__sign_xml *x, const char *na
   return x->n_name == strlen(name) && !memcmp(x->name, name, x->n_name);
 }
 /* The text of the first element of that local name, wherever it is; what follows it may be cut off. False: there is none, or no
- * room for it. */
+ * room for it; out is then no text. Allocates nothing: a lack of memory is never taken for an answer without that element. */
 static bool insitu__sign_xml_find(const char *text, uint64_t n, const char *tag, char *out, size_t cap) {
   struct insitu__sign_xml x = {.text = text, .n = n};
-  struct insitu__text_buffer b = {.limit = cap};
+  char least[2];
+  bool tiny = cap < sizeof least; /* a limit of 0 would mean another one */
+  size_t room = tiny ? sizeof least : cap;
+  struct insitu__text_buffer b = {.text = tiny ? least : out, .cap = room, .limit = room - 1};
   int piece;
   do piece = insitu__sign_xml_next(&x);
   while (piece < INSITU__SIGN_XML_DONE && (piece != INSITU__SIGN_XML_START || !insitu__sign_xml_is(&x, tag)));
   bool ok = piece == INSITU__SIGN_XML_START && insitu__sign_xml_content(&x, &b) && b.n < cap; /* a text has no NUL */
-  if (ok) memcpy(out, b.text, b.n + 1);
-  insitu__text_buffer_free(&b);
+  if (ok && tiny) out[0] = 0;
   return ok;
 }
 
@@ -5874,8 +5990,12 @@ struct insitu__sign_ini { /* set text and n, all else zero */
   uint64_t n, at;
   /* of a property; [profile x] is of kind "profile" and name "x", [x] of kind "" and name "x" */
   struct insitu__sign_span kind, name, key, value;
-  bool in_section; /* its own */
+  uint64_t line; /* of the piece, from 1 */
+  /* its own */
+  bool in_section, in_property;
+  uint64_t indent; /* of the last property: lines that are indented more belong to it */
 };
+enum { INSITU__SIGN_INI_SECTION, INSITU__SIGN_INI_PROPERTY, INSITU__SIGN_INI_DONE, INSITU__SIGN_INI_BAD };
 
 static struct insitu__sign_span insitu__sign_trim(const char *from, const char *to) {
   while (from < to && (*from == ' ' || *from == '\t')) from++;
@@ -5899,46 +6019,75 @@ static bool insitu__sign_ini_section(struct insitu__sign_ini *x, struct insitu__
   }
   return x->name.n > 0;
 }
-/* "key = value", without a comment behind it: one begins at a '#' or ';' that follows a space. */
+/* "key = value", without a comment behind it: one begins at a '#' or ';' that follows a space. A ':' is no '=', as which other
+ * readers may take it. */
 static bool insitu__sign_ini_property(struct insitu__sign_ini *x, struct insitu__sign_span line) {
   const char *equals = (const char *)memchr(line.text, '=', (size_t)line.n), *end = line.text + line.n;
   if (!equals) return false;
   x->key = insitu__sign_trim(line.text, equals);
+  for (uint64_t i = 0; i < x->key.n; i++)
+    if (x->key.text[i] == ' ' || x->key.text[i] == '\t' || x->key.text[i] == ':') return false;
   for (const char *p = equals + 1; p < end; p++)
     if ((*p == '#' || *p == ';') && (p[-1] == ' ' || p[-1] == '\t')) end = p;
   x->value = insitu__sign_trim(equals + 1, end);
   return x->key.n > 0;
 }
-/* The next property of a section; false: there is none. Indented lines belong to nested properties, which are passed over, like
- * lines that are nothing known and those of a section without a proper name. */
-static bool insitu__sign_ini_next(struct insitu__sign_ini *x) {
+/* The next piece, an INSITU__SIGN_INI_...; comments are passed over, and so are nested properties: lines that are indented more
+ * than the property before them. BAD: the line is nothing known, or belongs to no section; what it says is not to be taken for
+ * nothing. */
+static int insitu__sign_ini_piece(struct insitu__sign_ini *x) {
   while (x->at < x->n) {
     const char *from = x->text + x->at;
     const char *to = (const char *)memchr(from, '\n', (size_t)(x->n - x->at)), *end = to ? to : x->text + x->n;
     x->at += (uint64_t)(end - from) + (to != NULL);
+    x->line++;
     struct insitu__sign_span line = insitu__sign_trim(from, end);
-    if (!line.n || *from == ' ' || *from == '\t' || *from == '#' || *from == ';') continue;
-    if (*from == '[') x->in_section = insitu__sign_ini_section(x, line);
-    else if (x->in_section && insitu__sign_ini_property(x, line)) return true;
+    uint64_t indent = (uint64_t)(line.text - from);
+    if (!line.n || *line.text == '#' || *line.text == ';') continue;
+    if (x->in_property && indent > x->indent) continue;
+    if (*line.text == '[') {
+      x->in_property = false;
+      x->in_section = insitu__sign_ini_section(x, line);
+      return x->in_section ? INSITU__SIGN_INI_SECTION : INSITU__SIGN_INI_BAD;
+    }
+    if (!x->in_section || !insitu__sign_ini_property(x, line)) return INSITU__SIGN_INI_BAD;
+    x->in_property = true;
+    x->indent = indent;
+    return INSITU__SIGN_INI_PROPERTY;
   }
+  return INSITU__SIGN_INI_DONE;
+}
+/* The number of the first line that is nothing known; 0: there is none. */
+static uint64_t insitu__sign_ini_bad_line(const char *text, uint64_t n) {
+  struct insitu__sign_ini x = {.text = text, .n = n};
+  int piece;
+  do piece = insitu__sign_ini_piece(&x);
+  while (piece < INSITU__SIGN_INI_DONE);
+  return piece == INSITU__SIGN_INI_BAD ? x.line : 0;
+}
+static bool insitu__sign_ini_in(const struct insitu__sign_ini *x, const char *kind, const char *name) {
+  return insitu__sign_span_is(x->kind, kind) && x->name.n == strlen(name) && !memcmp(x->name.text, name, x->name.n);
+}
+/* Whether there is a section of that kind and name. */
+static bool insitu__sign_ini_has(const char *text, uint64_t n, const char *kind, const char *name) {
+  struct insitu__sign_ini x = {.text = text, .n = n};
+  int piece;
+  while ((piece = insitu__sign_ini_piece(&x)) < INSITU__SIGN_INI_DONE)
+    if (piece == INSITU__SIGN_INI_SECTION && insitu__sign_ini_in(&x, kind, name)) return true;
   return false;
 }
-/* The value of a key in the sections of that kind and name; the last one counts. False: there is none, it holds a control character
- * or has no room. */
+/* The value of a key in the sections of that kind and name, as it stands there; the last one counts. False: there is none. */
 static bool insitu__sign_ini_find(
-    const char *text, uint64_t n, const char *kind, const char *name, const char *key, char *out, size_t cap) {
+    const char *text, uint64_t n, const char *kind, const char *name, const char *key, struct insitu__sign_span *value) {
   struct insitu__sign_ini x = {.text = text, .n = n};
-  struct insitu__sign_span found = {0};
-  while (insitu__sign_ini_next(&x))
-    if (insitu__sign_span_is(x.kind, kind) && x.name.n == strlen(name) && !memcmp(x.name.text, name, x.name.n) &&
-        insitu__sign_span_is(x.key, key))
-      found = x.value;
-  if (!found.text || found.n >= cap) return false;
-  for (uint64_t i = 0; i < found.n; i++)
-    if ((unsigned char)found.text[i] < 0x20 && found.text[i] != '\t') return false;
-  memcpy(out, found.text, found.n);
-  out[found.n] = 0;
-  return true;
+  bool found = false;
+  int piece;
+  while ((piece = insitu__sign_ini_piece(&x)) < INSITU__SIGN_INI_DONE) {
+    if (piece != INSITU__SIGN_INI_PROPERTY || !insitu__sign_ini_in(&x, kind, name) || !insitu__sign_span_is(x.key, key)) continue;
+    *value = x.value;
+    found = true;
+  }
+  return found;
 }
 #endif
 
@@ -6239,7 +6388,27 @@ static bool insitu__http_flag(const char *text, bool *value) {
 static const char *const insitu__http_options[] = {"connect_timeout", "stall_timeout", "stall_bytes", "retry_timeout",
     "max_retries", "max_connections", "http_version", "proxy_url", "proxy_excludes", "ca_bundle", "user_agent",
     "allow_invalid_certificates", "hedge", "ignore_etag", "cache_validate"};
-enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
+enum {
+  INSITU__HTTP_PROXY = 7, /* those whose value is a text */
+  INSITU__HTTP_NO_PROXY,
+  INSITU__HTTP_CA,
+  INSITU__HTTP_AGENT,
+  INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options
+};
+/* What is wrong with an option whose text goes into a request's head, or names something to curl; NULL: nothing. The text itself
+ * is not for messages: a proxy's url may hold a password. */
+static const char *insitu__http_option_text(int at, const char *value) {
+  for (const char *p = value; *p; p++)
+    if ((unsigned char)*p < 0x20 || *p == 0x7f) return "it holds a control character, such as the end of a line; correct it";
+  if (at == INSITU__HTTP_CA && access(value, R_OK)) return "no such file, or it cannot be read; give a file of certificates";
+  if (at != INSITU__HTTP_PROXY) return NULL;
+  CURLU *u = curl_url();
+  CURLUcode code =
+      u ? curl_url_set(u, CURLUPART_URL, value, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) : CURLUE_OUT_OF_MEMORY;
+  curl_url_cleanup(u);
+  if (code && code != CURLUE_OUT_OF_MEMORY) return "it is no url of a proxy; give http://host:port";
+  return NULL; /* without memory the first request tells */
+}
 /* Takes an option of that list, whose text must stay; false: it is none of them. *status: OK, or what is wrong with its value. */
 static bool insitu__http_option(
     struct insitu__http_desc *d, const char *key, const char *value, insitu_error *err, insitu_status *status) {
@@ -6249,6 +6418,11 @@ static bool insitu__http_option(
   while (at < INSITU__HTTP_OPTIONS && strcmp(insitu__http_options[at], key)) at++;
   *status = INSITU_OK;
   if (at < INSITU__HTTP_OPTIONS && !value[0]) return true; /* as if it were not there */
+  if (at >= INSITU__HTTP_PROXY && at <= INSITU__HTTP_AGENT) {
+    const char *cause = insitu__http_option_text(at, value);
+    if (cause) *status = insitu__error_set(err, INSITU_E_ARG, "store, option '%s': %s", key, cause);
+    if (cause) return true;
+  }
   switch (at) {
   case 0: ok = insitu__http_duration(value, &d->connect_ms) && d->connect_ms; break;
   case 1: ok = insitu__http_duration(value, &d->stall_ms) && d->stall_ms; break;
@@ -6263,10 +6437,10 @@ static bool insitu__http_option(
     ok = !strcmp(value, "1.1") || !strcmp(value, "2");
     d->version = value[0] - '0';
     break;
-  case 7: d->proxy = value; break;
-  case 8: d->no_proxy = value; break;
-  case 9: d->ca = value; break;
-  case 10: d->agent = value; break;
+  case INSITU__HTTP_PROXY: d->proxy = value; break;
+  case INSITU__HTTP_NO_PROXY: d->no_proxy = value; break;
+  case INSITU__HTTP_CA: d->ca = value; break;
+  case INSITU__HTTP_AGENT: d->agent = value; break;
   case 11: ok = insitu__http_flag(value, &d->insecure); break;
   case 12: ok = insitu__http_flag(value, &d->hedge); break;
   case 13: ok = insitu__http_flag(value, &d->any_etag); break;
@@ -6301,7 +6475,7 @@ __attribute__((format(printf, 2, 3))) static bool insitu__http_header(struct ins
   vsnprintf(line, (size_t)n + 1, format, args);
   va_end(args);
   if (INSITU__ARRAY_PUSH(r->headers, line)) return true;
-  insitu__mem_free(line);
+  insitu__mem_free_secret(line, (uint64_t)n + 1);
   return false;
 }
 /* The same without a format: every read has such lines. */
@@ -6313,12 +6487,11 @@ static bool insitu__http_header_text(struct insitu__http_request *r, const char 
   memcpy(line + n_name, ": ", 2);
   memcpy(line + n_name + 2, value, n_value + 1);
   if (INSITU__ARRAY_PUSH(r->headers, line)) return true;
-  explicit_bzero(line, n_name + n_value + 2);
-  insitu__mem_free(line);
+  insitu__mem_free_secret(line, n_name + n_value + 3);
   return false;
 }
 static void insitu__http_answer_free(struct insitu__http_answer *a) {
-  insitu__mem_free(a->location);
+  insitu__mem_free_secret(a->location, a->location ? strlen(a->location) : 0); /* it may be a signed url */
   a->location = NULL;
   a->status = 0;
   a->first = a->last = 0;
@@ -6329,15 +6502,16 @@ static void insitu__http_answer_free(struct insitu__http_answer *a) {
 /* Frees what a request owns, and makes it ready to be filled again: its destination and limits stay. */
 static void insitu__http_request_reset(struct insitu__http_request *r) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) {
-    explicit_bzero(r->headers[i], strlen(r->headers[i])); /* credentials */
-    insitu__mem_free(r->headers[i]);
+    insitu__mem_free_secret(r->headers[i], strlen(r->headers[i])); /* credentials */
   }
   INSITU__ARRAY_FREE(r->headers);
-  if (r->own_url.text) explicit_bzero(r->own_url.text, (size_t)r->own_url.n);
+  r->own_url.secret = true;
   insitu__text_buffer_free(&r->own_url);
   uint64_t limit = r->text.limit;
+  bool secret = r->text.secret;
   insitu__text_buffer_free(&r->text);
   r->text.limit = limit;
+  r->text.secret = secret;
   insitu__http_answer_free(&r->answer);
   insitu__mem_free(r->cause);
   r->cause = NULL;
@@ -6393,11 +6567,17 @@ static void insitu__http_answer_whole(struct insitu__http_answer *a) {
   a->version.settled = a->version.modified && a->date >= 0 && since >= INSITU__HTTP_SETTLED && since < UINT32_C(1) << 31;
   a->version.total = a->encoded ? UINT64_MAX : a->status == 206 ? a->total : a->status == 200 ? a->length : UINT64_MAX;
 }
+static bool insitu__http_printable(const char *text) { /* nothing in it that could end a line of a request or a log */
+  for (const char *p = text; *p; p++)
+    if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
+  return true;
+}
 /* A header line without its end, NUL-terminated. False: no memory. */
 static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) {
   char *value = strchr(line, ':');
   if (!value) return true;
   size_t name = (size_t)(value - line);
+  const char *p;
   for (value++; *value == ' ' || *value == '\t';) value++;
   for (size_t n = strlen(value); n && (value[n - 1] == ' ' || value[n - 1] == '\t');) value[--n] = 0;
   static const struct {
@@ -6409,15 +6589,17 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
       {"x-ms-error-code", 15, offsetof(struct insitu__http_answer, code), sizeof a->code},
       {"x-amz-bucket-region", 19, offsetof(struct insitu__http_answer, region), sizeof a->region}};
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    if (name == texts[i].n && !strncasecmp(line, texts[i].name, name)) { /* one that does not fit is as none */
-      if (strlen(value) < texts[i].cap) memcpy((char *)a + texts[i].at, value, strlen(value) + 1);
+    if (name == texts[i].n &&
+        !strncasecmp(line, texts[i].name, name)) { /* one that does not fit, or holds a control character, is as none */
+      bool fits = strlen(value) < texts[i].cap && insitu__http_printable(value);
+      if (fits) memcpy((char *)a + texts[i].at, value, strlen(value) + 1);
       return true;
     }
-  const char *p = value;
+  p = value;
   if (name == 4 && !strncasecmp(line, "etag", name)) {
     size_t n = strlen(value);
     a->etag[0] = 0;
-    if (n < sizeof a->etag) memcpy(a->etag, value, n + 1);
+    if (n < sizeof a->etag && insitu__http_printable(value)) memcpy(a->etag, value, n + 1); /* it is sent back */
     insitu__http_version_etag(&a->version, value, n);
   } else if (name == 13 && !strncasecmp(line, "last-modified", name)) {
     insitu__http_take_modified(a, value);
@@ -6440,7 +6622,7 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
       a->retry_after = !told ? -1 : until > now ? (int64_t)insitu__base_min((uint64_t)(until - now), 1u << 20) : 0;
     }
   } else if (name == 8 && !strncasecmp(line, "location", name)) {
-    insitu__mem_free(a->location);
+    insitu__mem_free_secret(a->location, a->location ? strlen(a->location) : 0);
     a->location = insitu__mem_text(value, strlen(value));
     return a->location != NULL;
   }
@@ -6646,6 +6828,7 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
   if (!insitu__http_begin(t)) return 0;
   insitu__http_count(&t->http->n_bytes, n);
   if (a->status != 200 && a->status != 206) {
+    if (!r->text.text) r->text.secret = true; /* an error may repeat what it was sent */
     uint64_t keep = r->text.n < INSITU__HTTP_SAID ? insitu__base_min(n, INSITU__HTTP_SAID - r->text.n) : 0;
     if (!insitu__text_buffer_bytes(&r->text, bytes, keep)) return insitu__http_refuse(r, INSITU__HTTP_MEMORY);
     t->said += n;
@@ -6907,6 +7090,18 @@ static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
   curl_easy_getinfo(easy, CURLINFO_PRIMARY_IP, &address);
   snprintf(t->address, sizeof t->address, "%s", address ? address : "");
 }
+/* What curl tells of a failure, where that may be shown: it quotes a proxy's url that it cannot read, password and all, and
+ * addresses of other kinds. */
+static const char *insitu__http_told(CURLcode code, const char *text) {
+  bool quotes = strstr(text, "://") || strchr(text, '@') || (strstr(text, "roxy") && strpbrk(text, "'\""));
+  for (const char *p = text; *p; p++) quotes = quotes || (unsigned char)*p < 0x20 || *p == 0x7f;
+  if (!*text || quotes) return curl_easy_strerror(code);
+  switch (code) {
+  case CURLE_URL_MALFORMAT:
+  case CURLE_COULDNT_RESOLVE_PROXY: return curl_easy_strerror(code);
+  default: return text;
+  }
+}
 /* curl is through with a transfer. */
 static void insitu__http_ended(struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
   struct insitu__http_request *r = t->request;
@@ -6924,9 +7119,10 @@ static void insitu__http_ended(struct insitu__http *h, struct insitu__http_trans
   t->kept = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
   r->result = result;
   curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &r->tunnel);
-  if (result)
-    r->cause = insitu__mem_text(
-        t->error[0] ? t->error : curl_easy_strerror(result), strlen(t->error[0] ? t->error : curl_easy_strerror(result)));
+  if (result) {
+    const char *told = insitu__http_told(result, t->error);
+    r->cause = insitu__mem_text(told, strlen(told));
+  }
   insitu__http_finish(h, r);
 }
 
@@ -7161,8 +7357,9 @@ static bool insitu__http_transient(CURLcode code) {
 }
 static const char *insitu__http_advice(CURLcode code) {
   switch (code) {
-  case CURLE_COULDNT_RESOLVE_HOST:
-  case CURLE_COULDNT_RESOLVE_PROXY: return "check the host's name, and that this machine can resolve it";
+  case CURLE_COULDNT_RESOLVE_HOST: return "check the host's name, and that this machine can resolve it";
+  case CURLE_COULDNT_RESOLVE_PROXY:
+    return "check the proxy's url (option proxy_url, or http_proxy and https_proxy of the environment), and its name";
   case CURLE_COULDNT_CONNECT: return "check host and port, and that a server listens there";
   case CURLE_SSL_CONNECT_ERROR: return "check that this port speaks TLS, else write http:// for https://";
   case CURLE_OPERATION_TIMEDOUT: return "the server or the network is slow; see the options connect_timeout and stall_timeout";
@@ -7504,12 +7701,14 @@ struct insitu__cloud {
   int kind, source, n_roles;
   char *set[INSITU__CLOUD_SETTINGS]; /* NULL: not set */
   unsigned char from[INSITU__CLOUD_SETTINGS];
-  const char *origin; /* of the credentials, for people */
+  const char *by[INSITU__CLOUD_SETTINGS]; /* the option or environment variable that made the setting; static text */
+  const char *origin;                     /* of the credentials, for people */
   char *bucket, *prefix, *name;
   char *base, *path;    /* "https://host", and what stands before keys: "", "/bucket", "/of/url"; both escaped */
   char *query;          /* of a signed URL or a SAS, added to every request */
   char *sts, *metadata; /* urls of the service that gives tokens, and of the machine's metadata */
-  char *basic;          /* an Authorization for the url's user */
+  char *basic, *user;   /* an Authorization for the url's user, and what it is made of */
+  char *lent;           /* the last token that was read from a file or a service to ask for credentials with */
   unsigned char *azure_key;
   uint64_t n_azure_key;
   char region[64];
@@ -7531,12 +7730,11 @@ struct insitu__cloud_ask {
 /* -- small things -- */
 
 static void insitu__cloud_wipe(char **text) {
-  if (*text) explicit_bzero(*text, strlen(*text));
-  insitu__mem_free(*text);
+  insitu__mem_free_secret(*text, *text ? strlen(*text) : 0);
   *text = NULL;
 }
 static void insitu__cloud_wipe_buffer(struct insitu__text_buffer *b) {
-  if (b->text) explicit_bzero(b->text, (size_t)b->cap);
+  b->secret = true;
   insitu__text_buffer_free(b);
 }
 static void insitu__cloud_wipe_keys(struct insitu__cloud_keys *k) {
@@ -7652,12 +7850,12 @@ static bool insitu__cloud_is_loopback(const struct insitu__cloud_url *u) {
   return !strcasecmp(host, "localhost") || !strncmp(host, "[::1]", 5) ||
          (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == strlen(host));
 }
-/* A setting's name for messages. */
+/* What made a setting, for messages: an option or an environment variable. */
 static const char *insitu__cloud_label(const struct insitu__cloud *c, int setting) {
-  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++)
-    if (insitu__cloud_names[i].setting == setting && insitu__cloud_names[i].kinds >> c->kind & 1 && insitu__cloud_names[i].option)
-      return insitu__cloud_names[i].option;
-  return "credentials file";
+  return c->by[setting] ? c->by[setting] : "credentials file";
+}
+static const char *insitu__cloud_kind_of_label(int from) {
+  return from == INSITU__CLOUD_OPTION ? "option" : from == INSITU__CLOUD_ENV ? "environment variable" : "value of the";
 }
 /* An endpoint that a setting names: *base and *path become its parts. Hosts of emulators and metadata services stand without a
  * scheme, too; where credentials are sent, the network between must be this machine's own or allow_http must say so. */
@@ -7681,8 +7879,8 @@ static insitu_status insitu__cloud_endpoint(
   }
   insitu__cloud_wipe_buffer(&full);
   if (cause)
-    return insitu__error_set(err, INSITU_E_ARG, "store, option '%s': %s%s give https://host", insitu__cloud_label(c, setting),
-        cause, plain ? " or" : ";");
+    return insitu__error_set(err, INSITU_E_ARG, "store, %s '%s': %s%s give https://host",
+        insitu__cloud_kind_of_label(c->from[setting]), insitu__cloud_label(c, setting), cause, plain ? " or" : ";");
   insitu__cloud_wipe(base);
   insitu__cloud_wipe(path);
   *base = insitu__cloud_take(&b);
@@ -7692,21 +7890,48 @@ static insitu_status insitu__cloud_endpoint(
 
 /* -- options -- */
 
-static insitu_status insitu__cloud_set(struct insitu__cloud *c, int setting, const char *value, int from, insitu_error *err) {
-  bool flag;
-  const char *cause = NULL;
+/* What is wrong with the characters of a credential; NULL: nothing. `word`: it becomes a part of a header or a url, and holds no
+ * blank; else no blank at its ends alone, as pasting leaves them. */
+static const char *insitu__cloud_characters(const char *text, bool word) {
+  uint64_t n = strlen(text);
+  if (!n) return "it is empty";
+  if (n >= INSITU__MAX_SECRET) return "it is longer than INSITU__MAX_SECRET";
+  for (const char *p = text; *p; p++)
+    if ((unsigned char)*p < 0x20 || *p == 0x7f) return "it holds a control character, such as the end of a line";
+  if (text[0] == ' ' || text[n - 1] == ' ') return "a blank is before or behind it";
+  if (word && !insitu__sign_visible(text)) return "it holds a blank, or a character that is not ASCII";
+  return NULL;
+}
+/* Whether a setting is a credential, and if so whether one of a single word. */
+static bool insitu__cloud_is_credential(int setting, bool *word) {
+  switch (setting) {
+  case INSITU__CLOUD_ID:
+  case INSITU__CLOUD_TOKEN:
+  case INSITU__CLOUD_BEARER:
+  case INSITU__CLOUD_SAS: *word = true; return true;
+  case INSITU__CLOUD_SECRET:
+  case INSITU__CLOUD_CONTAINER_TOKEN:
+  case INSITU__CLOUD_CLIENT:
+  case INSITU__CLOUD_CLIENT_SECRET:
+  case INSITU__CLOUD_REFRESH: *word = false; return true;
+  default: return false;
+  }
+}
+/* by: the option, the environment variable or the file that says so, for messages; of the first two a text that stays. */
+static insitu_status insitu__cloud_set(
+    struct insitu__cloud *c, int setting, const char *value, int from, const char *by, insitu_error *err) {
+  bool flag, word, credential = insitu__cloud_is_credential(setting, &word);
+  const char *cause = credential ? insitu__cloud_characters(value, word) : NULL;
   if (setting == INSITU__CLOUD_PAYER && !strcasecmp(value, "requester")) value = "true"; /* as the header has it */
   if (setting < INSITU__CLOUD_FLAGS && !insitu__http_flag(value, &flag)) cause = "it is neither true nor false";
-  if (strlen(value) >= INSITU__MAX_SECRET) cause = "it is longer than INSITU__MAX_SECRET";
-  for (const char *p = value; *p; p++) /* it may become a line of a request's head */
+  if (!cause && strlen(value) >= INSITU__MAX_SECRET) cause = "it is longer than INSITU__MAX_SECRET";
+  for (const char *p = value; !cause && *p; p++) /* it may become a line of a request's head */
     if (((unsigned char)*p < 0x20 || *p == 0x7f) && setting != INSITU__CLOUD_JSON) cause = "it holds a control character";
   if (cause)
-    return insitu__error_set(err, INSITU_E_ARG, "store, option '%s'%s: %s; correct it", insitu__cloud_label(c, setting),
-        from == INSITU__CLOUD_ENV    ? " of the environment"
-        : from == INSITU__CLOUD_FILE ? " of a credentials file"
-                                     : "",
-        cause);
+    return insitu__error_set(err, credential ? INSITU_E_AUTH : INSITU_E_ARG, "store, %s '%.300s': %s; correct it",
+        from == INSITU__CLOUD_FILE ? "credentials file" : insitu__cloud_kind_of_label(from), by, cause);
   c->from[setting] = (unsigned char)from;
+  c->by[setting] = from == INSITU__CLOUD_FILE ? NULL : by;
   return insitu__cloud_put(&c->set[setting], value) ? INSITU_OK : insitu__cloud_nomem(err);
 }
 /* The row of an option's name, with or without a prefix; -1: none. */
@@ -7726,7 +7951,9 @@ static insitu_status insitu__cloud_option(struct insitu__cloud *c, const char *k
   struct insitu__http_desc none = {0};
   int row = insitu__cloud_find(c->kind, key);
   if (row >= 0 && !value[0]) return INSITU_OK; /* as if it were not there */
-  if (row >= 0) return insitu__cloud_set(c, insitu__cloud_names[row].setting, value, INSITU__CLOUD_OPTION, err);
+  if (row >= 0)
+    return insitu__cloud_set(
+        c, insitu__cloud_names[row].setting, value, INSITU__CLOUD_OPTION, insitu__cloud_names[row].option, err);
   if (insitu__http_option(c->http ? &c->http->desc : &none, key, value, err, &status)) return status;
   const char *names[INSITU__CLOUD_NAMES + INSITU__HTTP_OPTIONS];
   int n = 0;
@@ -7758,7 +7985,7 @@ static insitu_status insitu__cloud_environment(struct insitu__cloud *c, insitu_e
     const struct insitu__cloud_name *row = &insitu__cloud_names[i];
     const char *value = row->kinds >> c->kind & 1 && row->environment ? getenv(row->environment) : NULL;
     if (!value || !value[0] || c->set[row->setting]) continue;
-    insitu_status status = insitu__cloud_set(c, row->setting, value, INSITU__CLOUD_ENV, err);
+    insitu_status status = insitu__cloud_set(c, row->setting, value, INSITU__CLOUD_ENV, row->environment, err);
     if (status < 0) return status;
   }
   return INSITU_OK;
@@ -7770,23 +7997,47 @@ static insitu_status insitu__cloud_environment(struct insitu__cloud *c, insitu_e
 static bool insitu__cloud_has(const struct insitu__cloud *c, int setting, int from) {
   return c->set[setting] && c->from[setting] <= from;
 }
-/* A file of at most INSITU__MAX_SECRET_FILE bytes; NULL: there is none, it is too large or cannot be read. Blocks. */
-static char *insitu__cloud_file(const char *path, uint64_t *n) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  struct insitu__text_buffer b = {.limit = INSITU__MAX_SECRET_FILE};
-  ssize_t got = fd < 0 ? -1 : 1;
-  while (got > 0 && insitu__text_buffer_reserve(&b, 4096)) {
-    got = read(fd, b.text + b.n, 4096);
+/* Reads a file with credentials, or with what belongs to them: at most INSITU__MAX_SECRET_FILE bytes. It counts as absent (*text
+ * stays NULL) only where nothing has its name and it stands in its default place; whatever else keeps it from being read is an
+ * error, since without the file other credentials, or another server, would be taken. by: the option or environment variable that
+ * names the file, NULL: its default place. A HOME that is no directory (ENOTDIR) has no files. Blocks. */
+static insitu_status insitu__cloud_file(const char *path, const char *by, char **text, uint64_t *n, insitu_error *err) {
+  struct insitu__text_buffer b = {.limit = INSITU__MAX_SECRET_FILE + 1, .secret = true};
+  char buf[128];
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error = fd < 0 ? errno : 0; /* a pipe is not waited for */
+  struct stat st;
+  bool pipe = fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+  ssize_t got = fd < 0 || pipe ? -1 : 1;
+  *text = NULL;
+  *n = 0;
+  while (got > 0 && b.n <= INSITU__MAX_SECRET_FILE) {
+    if (!insitu__text_buffer_reserve(&b, insitu__base_min(4096, b.limit - b.n))) break;
+    do got = read(fd, b.text + b.n, (size_t)insitu__base_min(4096, b.limit - b.n));
+    while (got < 0 && errno == EINTR);
+    if (got < 0) error = errno;
     b.n += got > 0 ? (uint64_t)got : 0;
   }
   if (fd >= 0) close(fd);
-  if (b.failed || got < 0) {
-    insitu__cloud_wipe_buffer(&b);
-    return NULL;
+  bool large = b.n > INSITU__MAX_SECRET_FILE, starved = b.failed || error == ENOMEM;
+  if (!error && !large && !starved && !pipe) {
+    b.text[b.n] = 0;
+    *n = b.n;
+    *text = insitu__cloud_take(&b);
+    return INSITU_OK;
   }
-  b.text[b.n] = 0;
-  *n = b.n;
-  return insitu__cloud_take(&b);
+  insitu__text_buffer_free(&b);
+  if (!by && (error == ENOENT || error == ENOTDIR)) return INSITU_OK;
+  if (starved)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "store, file '%.400s': no memory to read it; give the process more memory", path);
+  if (err && !err->status) err->sys_errno = error;
+  return insitu__error_set(err, INSITU_E_AUTH, "store, file '%.400s'%s%.60s%s: cannot be read: %s; %s", path,
+      by ? " (named by " : "", by ? by : "", by ? ")" : "",
+      pipe    ? "it is a pipe"
+      : large ? "it is larger than INSITU__MAX_SECRET_FILE (1 MiB)"
+              : insitu__error_text(error, buf, sizeof buf),
+      error == ENOENT || error == ENOTDIR ? "check its name, or do not name it"
+                                          : "correct that, or give all options and set environment = false");
 }
 static insitu_status insitu__cloud_static(
     struct insitu__cloud *c, const char *id, const char *secret, const char *token, const char *origin, insitu_error *err) {
@@ -7806,34 +8057,54 @@ static bool insitu__cloud_dynamic(struct insitu__cloud *c, int source, const cha
 struct insitu__cloud_files { /* ~/.aws/config and ~/.aws/credentials; NULL: there is none */
   char *config, *credentials;
   uint64_t n_config, n_credentials;
+  char *config_path, *credentials_path;
 };
-/* A profile's value, the caller's own; NULL: it has none. */
-static char *insitu__cloud_profile_get(const struct insitu__cloud_files *f, const char *profile, const char *key) {
-  char *out = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
-  bool found =
-      out &&
-      ((f->credentials && insitu__sign_ini_find(f->credentials, f->n_credentials, "", profile, key, out, INSITU__MAX_SECRET)) ||
-          (f->config && (insitu__sign_ini_find(f->config, f->n_config, "profile", profile, key, out, INSITU__MAX_SECRET) ||
-                            (!strcmp(profile, "default") &&
-                                insitu__sign_ini_find(f->config, f->n_config, "", profile, key, out, INSITU__MAX_SECRET)))));
-  if (!found) insitu__cloud_wipe(&out);
-  return out;
+static bool insitu__cloud_profile_exists(const struct insitu__cloud_files *f, const char *profile) {
+  if (f->credentials && insitu__sign_ini_has(f->credentials, f->n_credentials, "", profile)) return true;
+  if (!f->config) return false;
+  return insitu__sign_ini_has(f->config, f->n_config, "profile", profile) ||
+         (!strcmp(profile, "default") && insitu__sign_ini_has(f->config, f->n_config, "", profile));
 }
-/* What keeps a profile from being used here; NULL: nothing. */
-static const char *insitu__cloud_profile_refused(const struct insitu__cloud_files *f, const char *profile) {
+/* A profile's value in *out, the caller's own; NULL: it has none. */
+static insitu_status insitu__cloud_profile_get(
+    const struct insitu__cloud_files *f, const char *profile, const char *key, char **out, insitu_error *err) {
+  struct insitu__sign_span value = {0};
+  const char *path = f->credentials_path, *cause = NULL;
+  bool found = f->credentials && insitu__sign_ini_find(f->credentials, f->n_credentials, "", profile, key, &value);
+  *out = NULL;
+  if (!found && f->config) {
+    path = f->config_path;
+    found = insitu__sign_ini_find(f->config, f->n_config, "profile", profile, key, &value) ||
+            (!strcmp(profile, "default") && insitu__sign_ini_find(f->config, f->n_config, "", profile, key, &value));
+  }
+  if (!found) return INSITU_OK;
+  for (uint64_t i = 0; i < value.n; i++)
+    if ((unsigned char)value.text[i] < 0x20 || value.text[i] == 0x7f) cause = "holds a control character";
+  if (value.n >= INSITU__MAX_SECRET) cause = "is longer than INSITU__MAX_SECRET";
+  if (cause)
+    return insitu__error_set(err, INSITU_E_AUTH, "store, file '%.400s', profile '%.64s': its %s %s; correct it", path ? path : "",
+        profile, key, cause);
+  *out = insitu__mem_text(value.text, value.n);
+  return *out ? INSITU_OK : insitu__cloud_nomem(err);
+}
+/* What keeps a profile from being used here in *cause; NULL: nothing. */
+static insitu_status insitu__cloud_profile_refused(
+    const struct insitu__cloud_files *f, const char *profile, const char **cause, insitu_error *err) {
   static const char *const refused[][2] = {
       {"mfa_serial", "mfa_serial asks for a code; assume the role by 'aws sts assume-role' and give its keys in the environment"},
       {"sso_session", "sso_session needs a browser; run 'aws sso login', then 'aws configure export-credentials --format env'"},
       {"sso_start_url",
           "sso_start_url needs a browser; run 'aws sso login', then 'aws configure export-credentials --format env'"},
       {"credential_process", "credential_process would run a program; run it yourself and give its keys in the environment"}};
-  for (unsigned i = 0; i < sizeof refused / sizeof *refused; i++) {
-    char *value = insitu__cloud_profile_get(f, profile, refused[i][0]);
-    if (!value) continue;
+  *cause = NULL;
+  for (unsigned i = 0; i < sizeof refused / sizeof *refused && !*cause; i++) {
+    char *value;
+    insitu_status status = insitu__cloud_profile_get(f, profile, refused[i][0], &value, err);
+    if (status < 0) return status;
+    if (value) *cause = refused[i][1];
     insitu__cloud_wipe(&value);
-    return refused[i][1];
   }
-  return NULL;
+  return INSITU_OK;
 }
 /* credential_source of a profile: true if it names one. */
 static bool insitu__cloud_profile_source(struct insitu__cloud *c, const char *source, insitu_status *status, insitu_error *err) {
@@ -7845,31 +8116,50 @@ static bool insitu__cloud_profile_source(struct insitu__cloud *c, const char *so
       c, c->set[INSITU__CLOUD_ID], c->set[INSITU__CLOUD_SECRET], c->set[INSITU__CLOUD_TOKEN], "profile, environment", err);
   return true;
 }
+/* The keys that a profile holds. *cause: why they are none. */
+static insitu_status insitu__cloud_profile_keys(
+    struct insitu__cloud *c, const struct insitu__cloud_files *f, const char *profile, const char **cause, insitu_error *err) {
+  static const char *const keys[] = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"};
+  char *value[3] = {NULL};
+  insitu_status status = INSITU_OK;
+  for (int i = 0; i < 3 && status == INSITU_OK; i++) status = insitu__cloud_profile_get(f, profile, keys[i], &value[i], err);
+  for (int i = 0; i < 3 && status == INSITU_OK; i++) {
+    const char *wrong = value[i] && (value[i][0] || i < 2) ? insitu__cloud_characters(value[i], i != 1) : NULL;
+    if (wrong)
+      status = insitu__error_set(
+          err, INSITU_E_AUTH, "store, profile '%.64s': its %s cannot be used: %s; correct it", profile, keys[i], wrong);
+  }
+  if (status == INSITU_OK && value[0] && value[1])
+    status = insitu__cloud_static(c, value[0], value[1], value[2] && value[2][0] ? value[2] : NULL, "profile", err);
+  else if (status == INSITU_OK && (value[0] || value[1]))
+    *cause = "it holds aws_access_key_id or aws_secret_access_key, and not the other; give both";
+  else if (!*cause && c->n_roles) *cause = "it holds no keys, and role_arn of another profile needs them; add them";
+  for (int i = 0; i < 3; i++) insitu__cloud_wipe(&value[i]);
+  return status;
+}
 /* One profile on the way from the one that was named to the one that holds keys. *next: the profile to look at then, to be freed,
  * or NULL. */
 static insitu_status insitu__cloud_profile_step(struct insitu__cloud *c, const struct insitu__cloud_files *f, const char *profile,
     char **next, bool assume, insitu_error *err) {
-  insitu_status status = INSITU_OK;
-  const char *cause = insitu__cloud_profile_refused(f, profile);
-  char *value[6] = {NULL};
   static const char *const role_keys[] = {
       "role_arn", "web_identity_token_file", "credential_source", "source_profile", "external_id", "role_session_name"};
-  static const char *const keys[] = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"};
-  for (int i = 0; i < 6 && assume && (i == 0 || value[0]); i++) value[i] = insitu__cloud_profile_get(f, profile, role_keys[i]);
+  char *value[6] = {NULL};
+  const char *cause;
   *next = NULL;
-  if (!value[0]) {
-    for (int i = 0; i < 3; i++) value[i] = insitu__cloud_profile_get(f, profile, keys[i]);
-    if (value[0] && value[1]) status = insitu__cloud_static(c, value[0], value[1], value[2], "profile", err);
-    else if (!cause && c->n_roles) cause = "it holds no keys, and role_arn of another profile needs them; add them";
-  } else if (value[1]) {
+  insitu_status status = insitu__cloud_profile_refused(f, profile, &cause, err);
+  for (int i = 0; i < 6 && assume && status == INSITU_OK && (i == 0 || value[0]); i++)
+    status = insitu__cloud_profile_get(f, profile, role_keys[i], &value[i], err);
+  if (status == INSITU_OK && !value[0]) {
+    status = insitu__cloud_profile_keys(c, f, profile, &cause, err);
+  } else if (status == INSITU_OK && value[1]) {
     bool ok = insitu__cloud_put(&c->set[INSITU__CLOUD_ROLE], value[0]) &&
               insitu__cloud_put(&c->set[INSITU__CLOUD_TOKEN_FILE], value[1]);
     if (value[5]) ok = ok && insitu__cloud_put(&c->set[INSITU__CLOUD_SESSION], value[5]);
     insitu__cloud_dynamic(c, INSITU__CLOUD_WEB, "profile, web identity");
     status = ok ? INSITU_OK : insitu__cloud_nomem(err);
-  } else if (!cause && c->n_roles == INSITU__MAX_ROLES) {
+  } else if (status == INSITU_OK && !cause && c->n_roles == INSITU__MAX_ROLES) {
     cause = "role_arn leads on over more profiles than INSITU__MAX_ROLES (4); shorten the chain";
-  } else if (!cause) {
+  } else if (status == INSITU_OK && !cause) {
     struct insitu__cloud_role *role = &c->role[c->n_roles++];
     *role = (struct insitu__cloud_role){value[0], value[4], value[5]};
     value[0] = value[4] = value[5] = NULL;
@@ -7878,8 +8168,15 @@ static insitu_status insitu__cloud_profile_step(struct insitu__cloud *c, const s
       cause = "role_arn needs source_profile, or a credential_source that there is; add it";
   }
   for (int i = 0; i < 6; i++) insitu__cloud_wipe(&value[i]);
-  if (c->source == INSITU__CLOUD_STATIC || c->source == INSITU__CLOUD_WEB || !cause) return status;
+  if (status < 0 || c->source == INSITU__CLOUD_STATIC || c->source == INSITU__CLOUD_WEB || !cause) return status;
   return insitu__error_set(err, INSITU_E_AUTH, "store, profile '%.64s': %s", profile, cause);
+}
+static insitu_status insitu__cloud_no_profile(
+    const struct insitu__cloud_files *f, const char *name, const char *by, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_AUTH,
+      "store, profile '%.64s' (named by %.64s): %s'%.300s' nor '%.300s' has it; check its name", name, by,
+      f->config_path ? "neither " : "the environment's files are not read; neither ",
+      f->config_path ? f->config_path : "~/.aws/config", f->credentials_path ? f->credentials_path : "~/.aws/credentials");
 }
 /* The files of the AWS tools: region, endpoint and, where `keys`, credentials. */
 static insitu_status insitu__cloud_profile(
@@ -7888,11 +8185,15 @@ static insitu_status insitu__cloud_profile(
     int setting;
     const char *key;
   } more[] = {{INSITU__CLOUD_REGION, "region"}, {INSITU__CLOUD_ENDPOINT, "endpoint_url"}};
-  const char *name = c->set[INSITU__CLOUD_PROFILE] ? c->set[INSITU__CLOUD_PROFILE] : "default";
+  const char *named = c->set[INSITU__CLOUD_PROFILE], *name = named ? named : "default";
   insitu_status status = INSITU_OK;
+  if (named && !insitu__cloud_profile_exists(f, named))
+    return insitu__cloud_no_profile(f, named, insitu__cloud_label(c, INSITU__CLOUD_PROFILE), err);
   for (unsigned i = 0; i < 2 && status == INSITU_OK; i++) {
-    char *value = c->set[more[i].setting] ? NULL : insitu__cloud_profile_get(f, name, more[i].key);
-    if (value) status = insitu__cloud_set(c, more[i].setting, value, INSITU__CLOUD_FILE, err);
+    char *value = NULL;
+    if (!c->set[more[i].setting]) status = insitu__cloud_profile_get(f, name, more[i].key, &value, err);
+    if (value && value[0])
+      status = insitu__cloud_set(c, more[i].setting, value, INSITU__CLOUD_FILE, f->config_path ? f->config_path : "", err);
     insitu__cloud_wipe(&value);
   }
   char *at = insitu__cloud_copy(name), *next = NULL;
@@ -7904,25 +8205,50 @@ static insitu_status insitu__cloud_profile(
     assume = strcmp(next, at) != 0; /* one that is its own source holds the keys */
     insitu__cloud_wipe(&at);
     at = next;
+    if (status == INSITU_OK && !insitu__cloud_profile_exists(f, at))
+      status = insitu__cloud_no_profile(f, at, "source_profile", err);
   }
   insitu__cloud_wipe(&at);
-  if (status == INSITU_OK && keys && !c->source && c->set[INSITU__CLOUD_PROFILE])
+  if (status == INSITU_OK && keys && !c->source && named)
     return insitu__error_set(err, INSITU_E_AUTH,
-        "store, profile '%.64s': neither ~/.aws/config nor ~/.aws/credentials has it, or it "
-        "holds no keys; check its name (option profile, AWS_PROFILE)",
-        name);
+        "store, profile '%.64s': it holds no keys and no role_arn; add them, or check its name (%.64s)", name,
+        insitu__cloud_label(c, INSITU__CLOUD_PROFILE));
   return status;
 }
-static void insitu__cloud_files_read(struct insitu__cloud *c, struct insitu__cloud_files *f) {
-  char path[INSITU__MAX_KEY];
-  const char *home = c->set[INSITU__CLOUD_HOME];
-  for (int i = 0; i < 2; i++) {
-    const char *named = c->set[i ? INSITU__CLOUD_CREDENTIALS : INSITU__CLOUD_CONFIG];
-    snprintf(path, sizeof path, "%s%s", named ? named : home ? home : "", named ? "" : i ? "/.aws/credentials" : "/.aws/config");
-    char *text = named || home ? insitu__cloud_file(path, i ? &f->n_credentials : &f->n_config) : NULL;
-    if (i) f->credentials = text;
-    else f->config = text;
-  }
+/* Whether anything may depend on the files of the AWS tools: their keys, region or endpoint. */
+static bool insitu__cloud_needs_files(const struct insitu__cloud *c) {
+  bool keys = c->set[INSITU__CLOUD_ID] && c->set[INSITU__CLOUD_SECRET];
+  if (c->set[INSITU__CLOUD_PROFILE] || !c->set[INSITU__CLOUD_REGION] || !c->set[INSITU__CLOUD_ENDPOINT]) return true;
+  return !keys && !insitu__cloud_flag(c, INSITU__CLOUD_SKIP, false);
+}
+/* One of them: the path that a setting names, or its default place below HOME. */
+static insitu_status insitu__cloud_file_read(
+    const struct insitu__cloud *c, int setting, const char *place, char **path, char **text, uint64_t *n, insitu_error *err) {
+  struct insitu__text_buffer b = {0};
+  const char *named = c->set[setting], *home = c->set[INSITU__CLOUD_HOME];
+  if (!named && !home) return INSITU_OK;
+  insitu__text_buffer_printf(&b, "%s%s", named ? named : home, named ? "" : place);
+  *path = insitu__cloud_take(&b);
+  if (!*path) return insitu__cloud_nomem(err);
+  insitu_status status = insitu__cloud_file(*path, named ? insitu__cloud_label(c, setting) : NULL, text, n, err);
+  uint64_t line = *text ? insitu__sign_ini_bad_line(*text, *n) : 0;
+  if (line)
+    status = insitu__error_set(err, INSITU_E_AUTH,
+        "store, file '%.400s', line %" PRIu64 ": it is neither [section] nor key = value of one; correct it", *path, line);
+  return status;
+}
+static insitu_status insitu__cloud_files_read(struct insitu__cloud *c, struct insitu__cloud_files *f, insitu_error *err) {
+  insitu_status status =
+      insitu__cloud_file_read(c, INSITU__CLOUD_CONFIG, "/.aws/config", &f->config_path, &f->config, &f->n_config, err);
+  if (status < 0) return status;
+  return insitu__cloud_file_read(
+      c, INSITU__CLOUD_CREDENTIALS, "/.aws/credentials", &f->credentials_path, &f->credentials, &f->n_credentials, err);
+}
+static void insitu__cloud_files_free(struct insitu__cloud_files *f) {
+  insitu__cloud_wipe(&f->config);
+  insitu__cloud_wipe(&f->credentials);
+  insitu__mem_free(f->config_path);
+  insitu__mem_free(f->credentials_path);
 }
 static insitu_status insitu__cloud_s3_credentials(
     struct insitu__cloud *c, const struct insitu__cloud_files *f, int from, insitu_error *err) {
@@ -7934,8 +8260,12 @@ static insitu_status insitu__cloud_s3_credentials(
   if (id != secret)
     return insitu__error_set(
         err, INSITU_E_AUTH, "store: there is an access_key_id or a secret_access_key, and not the other; give both");
-  if (insitu__cloud_has(c, INSITU__CLOUD_ROLE, from) && insitu__cloud_has(c, INSITU__CLOUD_TOKEN_FILE, from))
-    insitu__cloud_dynamic(c, INSITU__CLOUD_WEB, "web identity");
+  bool role = insitu__cloud_has(c, INSITU__CLOUD_ROLE, from), file = insitu__cloud_has(c, INSITU__CLOUD_TOKEN_FILE, from);
+  if (from == INSITU__CLOUD_ENV && ((file && !role) || (role && !file && c->from[INSITU__CLOUD_ROLE] == INSITU__CLOUD_OPTION)))
+    return insitu__error_set(err, INSITU_E_AUTH, "store: there is %s, and not %s; give both",
+        insitu__cloud_label(c, file ? INSITU__CLOUD_TOKEN_FILE : INSITU__CLOUD_ROLE),
+        file ? "role_arn (AWS_ROLE_ARN)" : "web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE)");
+  if (role && file) insitu__cloud_dynamic(c, INSITU__CLOUD_WEB, "web identity");
   else if (from == INSITU__CLOUD_ENV || insitu__cloud_has(c, INSITU__CLOUD_PROFILE, from)) {
     insitu_status status = insitu__cloud_profile(c, f, true, err);
     if (status < 0) return status;
@@ -7948,43 +8278,70 @@ static insitu_status insitu__cloud_s3_credentials(
   return INSITU_OK;
 }
 
-/* A string member of a JSON object, the caller's own; NULL: none, or one that could not stand in a request's head. */
-static char *insitu__cloud_json_get(const struct insitu__text_json *j, const char *key, bool lines) {
+/* A string member of a JSON object in *out, the caller's own; NULL: there is none, or null. INSITU_E_AUTH: it is no string, too
+ * long, or could not stand in a request's head (`lines`: it need not). */
+static insitu_status insitu__cloud_json_get(const struct insitu__text_json *j, const char *key, bool lines, char **out) {
   uint64_t n;
   int token = insitu__text_json_get(j, 0, key);
   insitu__text_json_span(j, token, &n);
-  char *out = insitu__text_json_is_string(j, token) && n < INSITU__MAX_SECRET ? (char *)insitu__mem_alloc(n + 1, 1) : NULL;
-  bool ok = out && insitu__text_json_string(j, token, out, n + 1) >= 0;
-  for (const char *p = out; ok && *p; p++) ok = lines || ((unsigned char)*p >= 0x20 && *p != 0x7f);
-  if (!ok) insitu__cloud_wipe(&out);
-  return out;
+  *out = NULL;
+  if (token < 0 || insitu__text_json_is_null(j, token)) return INSITU_OK;
+  if (!insitu__text_json_is_string(j, token) || n >= INSITU__MAX_SECRET) return INSITU_E_AUTH;
+  *out = (char *)insitu__mem_alloc(n + 1, 1);
+  if (!*out) return INSITU_E_NOMEM;
+  bool ok = insitu__text_json_string(j, token, *out, n + 1) >= 0;
+  for (const char *p = *out; ok && *p; p++) ok = lines || ((unsigned char)*p >= 0x20 && *p != 0x7f);
+  if (ok) return INSITU_OK;
+  insitu__mem_free_secret(*out, n + 1);
+  *out = NULL;
+  return INSITU_E_AUTH;
 }
-/* The JSON of Google's credential files. `where` names it, and is no secret. */
-static insitu_status insitu__cloud_google_json(
-    struct insitu__cloud *c, const char *text, uint64_t n, const char *where, insitu_error *err) {
-  struct insitu__text_json j;
-  if (insitu__text_json_parse(&j, text, n, where, NULL) < 0)
-    return insitu__error_set(err, INSITU_E_AUTH, "store, %.400s: it is no JSON of Google credentials; give another file", where);
-  char *type = insitu__cloud_json_get(&j, "type", false);
-  insitu_status status = INSITU_OK;
+/* The same of a file that `where` names. */
+static insitu_status insitu__cloud_json_take(
+    const struct insitu__text_json *j, const char *where, const char *key, bool lines, char **out, insitu_error *err) {
+  insitu_status status = insitu__cloud_json_get(j, key, lines, out);
+  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
+  if (status < 0)
+    return insitu__error_set(err, INSITU_E_AUTH,
+        "store, %.400s: its %s is no text, too long, or holds a control character; give another file", where, key);
+  return INSITU_OK;
+}
+/* The members of an authorized user or of a service account. */
+static insitu_status insitu__cloud_google_members(
+    struct insitu__cloud *c, const struct insitu__text_json *j, bool service, const char *where, insitu_error *err) {
   static const struct {
     int setting;
     const char *key;
   } user[] = {{INSITU__CLOUD_CLIENT, "client_id"}, {INSITU__CLOUD_CLIENT_SECRET, "client_secret"},
       {INSITU__CLOUD_REFRESH, "refresh_token"}, {INSITU__CLOUD_STS, "token_uri"}};
-  bool service = type && !strcmp(type, "service_account"), known = service || (type && !strcmp(type, "authorized_user"));
-  for (unsigned i = service ? 3 : 0; known && i < 4 && status == INSITU_OK; i++) {
-    char *value = insitu__cloud_json_get(&j, user[i].key, false);
-    if (value) status = insitu__cloud_set(c, user[i].setting, value, INSITU__CLOUD_FILE, err);
-    else if (i < 3)
+  insitu_status status = INSITU_OK;
+  for (unsigned i = service ? 3 : 0; i < 4 && status == INSITU_OK; i++) {
+    char *value;
+    status = insitu__cloud_json_take(j, where, user[i].key, false, &value, err);
+    if (value) status = insitu__cloud_set(c, user[i].setting, value, INSITU__CLOUD_FILE, where, err);
+    else if (i < 3 && status == INSITU_OK)
       status = insitu__error_set(err, INSITU_E_AUTH,
           "store, %.400s: it has no %s; run 'gcloud auth application-default login' again", where, user[i].key);
     insitu__cloud_wipe(&value);
   }
-  if (!known)
+  return status;
+}
+/* The JSON of Google's credential files. `where` names it, and is no secret. */
+static insitu_status insitu__cloud_google_json(
+    struct insitu__cloud *c, const char *text, uint64_t n, const char *where, insitu_error *err) {
+  struct insitu__text_json j;
+  insitu_status status = insitu__text_json_parse(&j, text, n, where, NULL);
+  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
+  if (status < 0)
+    return insitu__error_set(err, INSITU_E_AUTH, "store, %.400s: it is no JSON of Google credentials; give another file", where);
+  char *type;
+  status = insitu__cloud_json_take(&j, where, "type", false, &type, err);
+  bool service = type && !strcmp(type, "service_account"), known = service || (type && !strcmp(type, "authorized_user"));
+  if (status == INSITU_OK && !known)
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store, %.400s: credentials of type '%.64s' are not supported; give authorized_user, service_account or a bearer_token",
         where, type ? type : "");
+  if (status == INSITU_OK) status = insitu__cloud_google_members(c, &j, service, where, err);
   insitu__cloud_dynamic(c, service ? INSITU__CLOUD_RS256 : INSITU__CLOUD_OAUTH, service ? "service account" : "authorized user");
   insitu__cloud_wipe(&type);
   insitu__text_json_free(&j);
@@ -7999,19 +8356,27 @@ static insitu_status insitu__cloud_google_json(
   }
   return status;
 }
-static insitu_status insitu__cloud_google_file(struct insitu__cloud *c, const char *path, bool needed, insitu_error *err) {
+static insitu_status insitu__cloud_google_file(struct insitu__cloud *c, const char *path, const char *by, insitu_error *err) {
   uint64_t n;
-  char *text = insitu__cloud_file(path, &n);
-  insitu_status status = INSITU_OK;
+  char *text;
+  insitu_status status = insitu__cloud_file(path, by, &text, &n, err);
   if (text) status = insitu__cloud_google_json(c, text, n, path, err);
-  else if (needed)
-    status = insitu__error_set(err, INSITU_E_AUTH, "store, credentials file '%.400s': cannot be read; check its name", path);
   insitu__cloud_wipe(&text);
+  return status;
+}
+/* What gcloud has left for other programs. */
+static insitu_status insitu__cloud_google_default(struct insitu__cloud *c, insitu_error *err) {
+  const char *home = c->set[INSITU__CLOUD_HOME], *gcloud = c->set[INSITU__CLOUD_GCLOUD];
+  struct insitu__text_buffer path = {0};
+  if (!gcloud && !home) return INSITU_OK;
+  insitu__text_buffer_printf(
+      &path, "%s%s/application_default_credentials.json", gcloud ? gcloud : home, gcloud ? "" : "/.config/gcloud");
+  insitu_status status = path.failed ? insitu__cloud_nomem(err) : insitu__cloud_google_file(c, path.text, NULL, err);
+  insitu__text_buffer_free(&path);
   return status;
 }
 static insitu_status insitu__cloud_gs_credentials(struct insitu__cloud *c, int from, insitu_error *err) {
   const char *origin = from == INSITU__CLOUD_OPTION ? "options" : "environment", *json = c->set[INSITU__CLOUD_JSON];
-  char path[INSITU__MAX_KEY];
   if (insitu__cloud_has(c, INSITU__CLOUD_BEARER, from))
     return insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], origin, err);
   bool id = insitu__cloud_has(c, INSITU__CLOUD_ID, from), secret = insitu__cloud_has(c, INSITU__CLOUD_SECRET, from);
@@ -8022,16 +8387,13 @@ static insitu_status insitu__cloud_gs_credentials(struct insitu__cloud *c, int f
   if (insitu__cloud_has(c, INSITU__CLOUD_JSON, from))
     return insitu__cloud_google_json(c, json, strlen(json), "service_account_key", err);
   for (int i = INSITU__CLOUD_ACCOUNT_FILE; i <= INSITU__CLOUD_ADC_FILE; i++)
-    if (insitu__cloud_has(c, i, from)) return insitu__cloud_google_file(c, c->set[i], true, err);
+    if (insitu__cloud_has(c, i, from)) return insitu__cloud_google_file(c, c->set[i], insitu__cloud_label(c, i), err);
   if (from == INSITU__CLOUD_OPTION) return INSITU_OK;
   if (c->from[INSITU__CLOUD_ENDPOINT] == INSITU__CLOUD_ENV) { /* an emulator's */
     c->origin = "anonymous, for STORAGE_EMULATOR_HOST";
     return INSITU_OK;
   }
-  const char *home = c->set[INSITU__CLOUD_HOME], *gcloud = c->set[INSITU__CLOUD_GCLOUD];
-  snprintf(
-      path, sizeof path, "%s%s/application_default_credentials.json", gcloud ? gcloud : home, gcloud ? "" : "/.config/gcloud");
-  insitu_status status = gcloud || home ? insitu__cloud_google_file(c, path, false, err) : INSITU_OK;
+  insitu_status status = insitu__cloud_google_default(c, err);
   if (!c->source && status == INSITU_OK) insitu__cloud_dynamic(c, INSITU__CLOUD_GOOGLE, "Google's metadata server");
   return status;
 }
@@ -8042,9 +8404,11 @@ static insitu_status insitu__cloud_azure_credentials(struct insitu__cloud *c, in
     return insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], origin, err);
   if (insitu__cloud_has(c, INSITU__CLOUD_SECRET, from)) {
     const char *key = c->set[INSITU__CLOUD_SECRET];
+    insitu__mem_free_secret(c->azure_key, c->n_azure_key);
     c->azure_key = (unsigned char *)insitu__mem_alloc(strlen(key) + 1, 1);
     c->n_azure_key = c->azure_key ? strlen(key) : 0; /* what is overwritten in the end */
-    int64_t n = c->azure_key ? insitu__text_base64(key, strlen(key), c->azure_key, strlen(key)) : 0;
+    if (!c->azure_key) return insitu__cloud_nomem(err);
+    int64_t n = insitu__text_base64(key, strlen(key), c->azure_key, strlen(key));
     if (n <= 0) return insitu__error_set(err, INSITU_E_AUTH, "store: account_key is no base64; copy it anew, or give sas_token");
     c->n_azure_key = (uint64_t)n;
     return insitu__cloud_static(c, c->set[INSITU__CLOUD_ID], NULL, NULL, origin, err);
@@ -8054,6 +8418,10 @@ static insitu_status insitu__cloud_azure_credentials(struct insitu__cloud *c, in
     c->origin = from == INSITU__CLOUD_OPTION ? "options, sas_token" : "environment, sas_token";
     return insitu__cloud_put(&c->query, sas + (sas[0] == '?')) ? INSITU_OK : insitu__cloud_nomem(err);
   }
+  int proof = insitu__cloud_has(c, INSITU__CLOUD_CLIENT_SECRET, from) ? INSITU__CLOUD_CLIENT_SECRET : INSITU__CLOUD_TOKEN_FILE;
+  if (from == INSITU__CLOUD_ENV && !client && c->set[proof])
+    return insitu__error_set(
+        err, INSITU_E_AUTH, "store: %s needs client_id and tenant_id, too; give them", insitu__cloud_label(c, proof));
   if (client && insitu__cloud_has(c, INSITU__CLOUD_CLIENT_SECRET, from))
     insitu__cloud_dynamic(c, INSITU__CLOUD_OAUTH, "client secret");
   else if (client && insitu__cloud_has(c, INSITU__CLOUD_TOKEN_FILE, from))
@@ -8106,7 +8474,7 @@ static insitu_status insitu__cloud_url_refused(
 /* http(s)://user:password@host/root?query */
 static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char *url, insitu_error *err) {
   struct insitu__cloud_url u;
-  struct insitu__text_buffer base = {0}, path = {0}, name = {0}, user = {0}, basic = {0};
+  struct insitu__text_buffer base = {0}, path = {0}, name = {0}, user = {.secret = true}, basic = {.secret = true};
   const char *cause = insitu__cloud_url_split(url, &u);
   if (cause) return insitu__cloud_url_refused(cause, err);
   if (insitu__cloud_flag(c, INSITU__CLOUD_SKIP, false)) { /* the query stays: it is part of the url */
@@ -8121,9 +8489,10 @@ static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char
   if (u.user) {
     insitu__text_buffer_printf(&basic, "Basic ");
     if (!insitu__sign_unescape(&user, u.user, u.n_user))
-      status = insitu__cloud_url_refused("a '%' in its user or password needs two hexadecimal digits", err);
+      status = user.failed ? insitu__cloud_nomem(err)
+                           : insitu__cloud_url_refused("a '%' in its user or password needs two hexadecimal digits", err);
     else insitu__sign_base64(user.text, user.n, &basic);
-    insitu__cloud_wipe_buffer(&user);
+    c->user = insitu__cloud_take(&user);
     c->basic = insitu__cloud_take(&basic);
   }
   c->base = insitu__cloud_take(&base);
@@ -8134,7 +8503,7 @@ static insitu_status insitu__cloud_open_http(struct insitu__cloud *c, const char
   c->origin = u.user ? "the url's user" : u.n_query ? "the url's query" : c->set[INSITU__CLOUD_BEARER] ? "options" : "anonymous";
   if (c->set[INSITU__CLOUD_BEARER] && status == INSITU_OK)
     status = insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], c->origin, err);
-  bool ok = c->base && c->path && c->name && c->prefix && (!u.user || c->basic) && (!u.n_query || c->query);
+  bool ok = c->base && c->path && c->name && c->prefix && (!u.user || (c->basic && c->user)) && (!u.n_query || c->query);
   return status < 0 || ok ? status : insitu__cloud_nomem(err);
 }
 /* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command line tools of these stores take;
@@ -8167,10 +8536,10 @@ static insitu_status insitu__cloud_open_bucket(struct insitu__cloud *c, const ch
   char *name = insitu__mem_text(account + 1, (uint64_t)(service - account) - 1);
   const char *domain = service + 1 + strcspn(service + 1, ".");
   if (name) insitu__text_buffer_printf(&endpoint, "https://%s.blob%.*s", name, (int)(stop - domain), domain);
-  insitu_status status = name && !endpoint.failed ? insitu__cloud_set(c, INSITU__CLOUD_ID, name, INSITU__CLOUD_OPTION, err)
+  insitu_status status = name && !endpoint.failed ? insitu__cloud_set(c, INSITU__CLOUD_ID, name, INSITU__CLOUD_OPTION, "url", err)
                                                   : insitu__cloud_nomem(err);
   if (status == INSITU_OK && !c->set[INSITU__CLOUD_ENDPOINT])
-    status = insitu__cloud_set(c, INSITU__CLOUD_ENDPOINT, endpoint.text, INSITU__CLOUD_OPTION, err);
+    status = insitu__cloud_set(c, INSITU__CLOUD_ENDPOINT, endpoint.text, INSITU__CLOUD_OPTION, "url", err);
   insitu__mem_free(name);
   insitu__text_buffer_free(&endpoint);
   return status;
@@ -8186,7 +8555,7 @@ static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_er
   insitu_status status = INSITU_OK;
   for (unsigned i = 0; i < 4 && status == INSITU_OK && insitu__cloud_flag(c, INSITU__CLOUD_EMULATOR, false); i++)
     if (c->from[emulator[i].setting] != INSITU__CLOUD_OPTION || i == 3)
-      status = insitu__cloud_set(c, emulator[i].setting, emulator[i].value, INSITU__CLOUD_OPTION, err);
+      status = insitu__cloud_set(c, emulator[i].setting, emulator[i].value, INSITU__CLOUD_OPTION, "use_emulator", err);
   const char *account = c->set[INSITU__CLOUD_ID];
   if (status == INSITU_OK && !account && !c->set[INSITU__CLOUD_ENDPOINT])
     return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': which storage account? give the option account_name", c->name);
@@ -8258,12 +8627,12 @@ static void insitu__cloud_close(struct insitu__cloud *c) { /* a zeroed one is fi
     insitu__cloud_wipe(&c->role[i].external);
     insitu__cloud_wipe(&c->role[i].session);
   }
-  char **text[] = {&c->bucket, &c->prefix, &c->name, &c->base, &c->path, &c->query, &c->sts, &c->metadata, &c->basic};
+  char **text[] = {
+      &c->bucket, &c->prefix, &c->name, &c->base, &c->path, &c->query, &c->sts, &c->metadata, &c->basic, &c->user, &c->lent};
   for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__cloud_wipe(text[i]);
   insitu__cloud_wipe_keys(&c->keys);
   insitu__cloud_wipe_keys(&c->first);
-  if (c->azure_key) explicit_bzero(c->azure_key, (size_t)c->n_azure_key);
-  insitu__mem_free(c->azure_key);
+  insitu__mem_free_secret(c->azure_key, c->n_azure_key);
   insitu__cloud_wipe_buffer(&c->at);
   insitu__cloud_wipe_buffer(&c->ask);
   explicit_bzero(c, sizeof *c);
@@ -8285,7 +8654,8 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
     status = kind == INSITU__CLOUD_HTTP ? insitu__cloud_open_http(c, url, err) : insitu__cloud_open_bucket(c, url, err);
   if (status == INSITU_OK && kind != INSITU__CLOUD_HTTP) {
     if (environment) status = insitu__cloud_environment(c, err);
-    if (environment && kind == INSITU__CLOUD_S3) insitu__cloud_files_read(c, &files);
+    if (status == INSITU_OK && environment && kind == INSITU__CLOUD_S3 && insitu__cloud_needs_files(c))
+      status = insitu__cloud_files_read(c, &files, err);
     if (status == INSITU_OK && kind == INSITU__CLOUD_AZURE) status = insitu__cloud_open_azure(c, err);
     if (status == INSITU_OK) status = insitu__cloud_open_credentials(c, &files, err);
     const char *region = kind == INSITU__CLOUD_GS       ? "auto"
@@ -8300,8 +8670,7 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
     }
     if (status == INSITU_OK) status = insitu__cloud_services(c, err);
   }
-  insitu__cloud_wipe(&files.config);
-  insitu__cloud_wipe(&files.credentials);
+  insitu__cloud_files_free(&files);
   if (status < 0) insitu__cloud_close(c);
   return status;
 }
@@ -8331,63 +8700,133 @@ static bool insitu__cloud_keys_done(struct insitu__cloud_keys *k, int64_t now, i
       expires == INSITU__CLOUD_FOREVER ? expires : expires - (left / 2 < INSITU__CLOUD_EARLY ? left / 2 : INSITU__CLOUD_EARLY);
   return (k->token && k->token[0]) || (k->id && k->secret);
 }
-/* JSON: of AWS's metadata services {AccessKeyId, SecretAccessKey, Token, Expiration}, an OAuth token {access_token, expires_in}. */
-static bool insitu__cloud_keys_json(const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
+/* A number of a JSON object, which may stand in quotes, as Azure writes it. *found: the key is there; false: it is no number. */
+static bool insitu__cloud_json_number(const struct insitu__text_json *j, const char *key, int64_t *value, bool *found) {
+  char text[32];
+  int token = insitu__text_json_get(j, 0, key);
+  *found = token >= 0 && !insitu__text_json_is_null(j, token);
+  if (!*found) return true;
+  if (!insitu__text_json_is_string(j, token)) return insitu__text_json_i64(j, token, value);
+  if (insitu__text_json_string(j, token, text, sizeof text) < 0) return false;
+  uint64_t n;
+  bool negative = text[0] == '-';
+  const char *p = text + negative;
+  if (!insitu__http_digits(&p, &n) || *p || n > INT64_MAX) return false;
+  *value = negative ? -(int64_t)n : (int64_t)n;
+  return true;
+}
+/* When a token ends that an OAuth service gave: expires_in is counted in seconds from now; expires_on, which Azure's App Service
+ * gives alone, is a time in seconds since 1970 or, of its old versions, a date. False: it says so in another way. */
+static bool insitu__cloud_json_end(const struct insitu__text_json *j, int64_t now, int64_t *expires) {
+  char date[64];
+  int64_t seconds;
+  bool found;
+  if (!insitu__cloud_json_number(j, "expires_in", &seconds, &found)) return false;
+  if (found) {
+    *expires = seconds < INT32_MAX ? now + (seconds > 0 ? seconds : 0) : INSITU__CLOUD_FOREVER;
+    return true;
+  }
+  if (insitu__cloud_json_number(j, "expires_on", expires, &found)) return true;
+  if (insitu__text_json_string(j, insitu__text_json_get(j, 0, "expires_on"), date, sizeof date) < 0) return false;
+  return insitu__sign_parse_iso(date, expires) || insitu__sign_parse_us_date(date, expires);
+}
+/* Whether credentials that a service gave may become parts of a request, and when they are to be renewed. */
+static bool insitu__cloud_keys_good(struct insitu__cloud_keys *k, int64_t now, int64_t expires) {
+  if (k->id && insitu__cloud_characters(k->id, true)) return false;
+  if (k->secret && insitu__cloud_characters(k->secret, false)) return false;
+  if (k->token && k->token[0] && insitu__cloud_characters(k->token, true)) return false;
+  return insitu__cloud_keys_done(k, now, expires);
+}
+/* JSON: of AWS's metadata services {AccessKeyId, SecretAccessKey, Token, Expiration}, an OAuth token {access_token, expires_in}.
+ * INSITU_E_AUTH: it holds none that can be used. */
+static insitu_status insitu__cloud_keys_json(const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
   struct insitu__text_json j;
-  int64_t expires = INSITU__CLOUD_FOREVER, seconds;
-  if (n > INSITU__MAX_SECRET_FILE || insitu__text_json_parse(&j, text, n, "", NULL) < 0) return false;
-  k->id = insitu__cloud_json_get(&j, "AccessKeyId", false);
-  k->secret = insitu__cloud_json_get(&j, "SecretAccessKey", false);
-  k->token = insitu__cloud_json_get(&j, k->id ? "Token" : "access_token", false);
-  char *date = insitu__cloud_json_get(&j, "Expiration", false), *text_in = insitu__cloud_json_get(&j, "expires_in", false);
-  bool ok = (k->id != NULL) == (k->secret != NULL) && (k->id || k->token);
-  if (date) ok = ok && insitu__sign_parse_iso(date, &expires);
-  if (!k->id && (insitu__text_json_i64(&j, insitu__text_json_get(&j, 0, "expires_in"), &seconds) ||
-                    (text_in && (seconds = strtoll(text_in, NULL, 10)) > 0))) /* Azure writes a string */
-    expires = seconds >= 0 && seconds < INT32_MAX ? now + seconds : INSITU__CLOUD_FOREVER;
+  int64_t expires = INSITU__CLOUD_FOREVER;
+  char *date = NULL;
+  if (n > INSITU__MAX_SECRET_FILE) return INSITU_E_AUTH;
+  insitu_status status = insitu__text_json_parse(&j, text, n, "", NULL);
+  if (status < 0) return status == INSITU_E_NOMEM ? status : INSITU_E_AUTH;
+  status = insitu__cloud_json_get(&j, "AccessKeyId", false, &k->id);
+  if (status == INSITU_OK) status = insitu__cloud_json_get(&j, "SecretAccessKey", false, &k->secret);
+  if (status == INSITU_OK) status = insitu__cloud_json_get(&j, k->id ? "Token" : "access_token", false, &k->token);
+  if (status == INSITU_OK) status = insitu__cloud_json_get(&j, "Expiration", false, &date);
+  if (status == INSITU_OK && ((k->id != NULL) != (k->secret != NULL) || (!k->id && !k->token))) status = INSITU_E_AUTH;
+  if (status == INSITU_OK && date && !insitu__sign_parse_iso(date, &expires)) status = INSITU_E_AUTH;
+  if (status == INSITU_OK && !date && !k->id && !insitu__cloud_json_end(&j, now, &expires)) status = INSITU_E_AUTH;
   insitu__cloud_wipe(&date);
-  insitu__cloud_wipe(&text_in);
   insitu__text_json_free(&j);
-  ok = ok && insitu__cloud_keys_done(k, now, expires);
-  if (!ok) insitu__cloud_wipe_keys(k);
-  return ok;
+  if (status == INSITU_OK && !insitu__cloud_keys_good(k, now, expires)) status = INSITU_E_AUTH;
+  if (status < 0) insitu__cloud_wipe_keys(k);
+  return status;
 }
 /* What STS answers, as XML. */
-static bool insitu__cloud_keys_xml(const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
+static insitu_status insitu__cloud_keys_xml(const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
   static const char *const tags[] = {"AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"};
   char *value[4] = {NULL};
-  bool ok = true;
-  for (int i = 0; i < 4 && ok; i++) {
-    value[i] = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
-    ok = value[i] && insitu__sign_xml_find(text, n, tags[i], value[i], INSITU__MAX_SECRET);
-    for (const char *p = value[i]; ok && *p; p++) ok = (unsigned char)*p >= 0x20 && *p != 0x7f;
-  }
   int64_t expires;
-  ok = ok && insitu__sign_parse_iso(value[3], &expires);
-  if (ok) {
+  insitu_status status = INSITU_OK;
+  for (int i = 0; i < 4 && status == INSITU_OK; i++) {
+    value[i] = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
+    if (!value[i]) status = INSITU_E_NOMEM;
+    else if (!insitu__sign_xml_find(text, n, tags[i], value[i], INSITU__MAX_SECRET)) status = INSITU_E_AUTH;
+  }
+  if (status == INSITU_OK && !insitu__sign_parse_iso(value[3], &expires)) status = INSITU_E_AUTH;
+  if (status == INSITU_OK) {
     *k = (struct insitu__cloud_keys){.id = value[0], .secret = value[1], .token = value[2]};
     value[0] = value[1] = value[2] = NULL;
-    ok = insitu__cloud_keys_done(k, now, expires);
+    if (!insitu__cloud_keys_good(k, now, expires)) status = INSITU_E_AUTH;
+    if (status < 0) insitu__cloud_wipe_keys(k);
   }
-  for (int i = 0; i < 4; i++) insitu__cloud_wipe(&value[i]);
-  return ok;
+  for (int i = 0; i < 4; i++) insitu__mem_free_secret(value[i], INSITU__MAX_SECRET);
+  return status;
 }
-/* The machine-readable code of an error answer: of a header, of XML or of JSON; "" unknown. */
-static const char *insitu__cloud_code(const struct insitu__http_request *r, char *buf, size_t cap) {
+/* Whether a text of a server shares 8 characters in a row, or all of a shorter secret, with one of ours. */
+static bool insitu__cloud_shares(const char *text, const char *secret) {
+  uint64_t n = secret ? strlen(secret) : 0, all = strlen(text);
+  char window[9] = "";
+  if (n < 4) return false; /* such a one is in every text */
+  if (n < 8) return strstr(text, secret) != NULL;
+  for (uint64_t i = 0; i + 8 <= all; i++) {
+    memcpy(window, text + i, 8);
+    if (strstr(secret, window)) return true;
+  }
+  return false;
+}
+/* Whether a name or number that a server sent may stand in a message: it is made of the characters of such, and shows nothing of
+ * our secrets, as a server would that echoes what it was sent. */
+static bool insitu__cloud_quotable(const struct insitu__cloud *c, const struct insitu__http_request *r, const char *text) {
+  static const char characters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=+/-";
+  if (strspn(text, characters) != strlen(text)) return false;
+  const char *query = r->url ? strchr(r->url, '?') : NULL; /* a redirect may have led to a signed url */
+  const char *secret[] = {c->keys.id, c->keys.secret, c->keys.token, c->first.id, c->first.secret, c->first.token, c->basic,
+      c->user, c->lent, c->query, query};
+  for (unsigned i = 0; i < sizeof secret / sizeof *secret; i++)
+    if (insitu__cloud_shares(text, secret[i])) return false;
+  for (int i = 0; i < INSITU__CLOUD_SETTINGS; i++) {
+    bool word, account = i == INSITU__CLOUD_ID && c->kind == INSITU__CLOUD_AZURE;
+    if (insitu__cloud_is_credential(i, &word) && !account && insitu__cloud_shares(text, c->set[i])) return false;
+  }
+  return true;
+}
+/* The machine-readable code of an error answer in buf: of a header, of XML or of JSON; "" unknown. It is for decisions: messages
+ * ask insitu__cloud_quotable. INSITU_E_NOMEM: there may be one. */
+static insitu_status insitu__cloud_code(const struct insitu__http_request *r, char *buf, size_t cap) {
   struct insitu__text_json j;
   buf[0] = 0;
   if (r->answer.code[0]) snprintf(buf, cap, "%s", r->answer.code);
-  else if (r->text.n && insitu__sign_xml_find(r->text.text, r->text.n, "Code", buf, cap)) {
-  } else if (r->text.n && insitu__text_json_parse(&j, r->text.text, r->text.n, "", NULL) == INSITU_OK) {
+  else if (r->text.n && !insitu__sign_xml_find(r->text.text, r->text.n, "Code", buf, cap)) {
+    buf[0] = 0;
+    insitu_status status = insitu__text_json_parse(&j, r->text.text, r->text.n, "", NULL);
+    if (status < 0) return status == INSITU_E_NOMEM ? status : INSITU_OK;
     int error = insitu__text_json_get(&j, 0, "error"), code = insitu__text_json_get(&j, 0, "code");
     if (insitu__text_json_is_object(&j, error)) code = insitu__text_json_get(&j, error, "status");
     else if (error >= 0) code = error;
     if (insitu__text_json_string(&j, code, buf, cap) < 0) buf[0] = 0;
     insitu__text_json_free(&j);
-  } else buf[0] = 0;
+  }
   bool digits = insitu__text_is_digit(buf[0]); /* the status again */
   if (digits || strspn(buf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != strlen(buf)) buf[0] = 0;
-  return buf;
+  return INSITU_OK;
 }
 /* Asks a service; INSITU_OK: its answer is 200. near: it is one of this machine. */
 static insitu_status insitu__cloud_call_await(
@@ -8395,6 +8834,7 @@ static insitu_status insitu__cloud_call_await(
   char code[64];
   insitu_error cause = {0};
   r->text.limit = INSITU__MAX_SECRET_FILE;
+  r->text.secret = true;
   r->direct = near; /* no proxy may see what they say, or could reach them */
   insitu_status status = insitu__http_call_await(c->http, r, near ? INSITU__CLOUD_NEAR_TRIES : INSITU__CLOUD_TRIES,
       near ? INSITU__CLOUD_NEAR_TIMEOUT : INSITU__CLOUD_TIMEOUT, &cause);
@@ -8403,49 +8843,72 @@ static insitu_status insitu__cloud_call_await(
   if (status == INSITU_OK) cause.http_status = r->answer.status;
   insitu__error_cause(err, &cause);
   if (status < 0) return insitu__error_set(err, status, "credentials, %s: %s", who, cause.message);
+  if (insitu__cloud_code(r, code, sizeof code) < 0 || !insitu__cloud_quotable(c, r, code)) code[0] = 0;
   return insitu__error_set(err, INSITU_E_AUTH, "credentials, %s: HTTP %d%s%s; check what it was given", who, r->answer.status,
-      insitu__cloud_code(r, code, sizeof code)[0] ? " " : "", code);
+      code[0] ? " " : "", code);
 }
 static void insitu__cloud_call_free(struct insitu__http_request *r, struct insitu__text_buffer *body) {
-  if (r->text.text) explicit_bzero(r->text.text, (size_t)r->text.cap);
   insitu__http_request_free(r);
   if (body) insitu__cloud_wipe_buffer(body);
 }
-/* A file that another program renews, without its last line's end; NULL: cannot be read. */
-static char *insitu__cloud_token_file_await(struct insitu__cloud *c, const char *path) {
-  char *text = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
-  struct iovec iov = {text, INSITU__MAX_SECRET - 1};
-  int64_t n = text ? insitu__reactor_read_file_await(c->reactor, AT_FDCWD, path, 0, &iov, 1) : -1;
-  if (n <= 0) insitu__cloud_wipe(&text);
-  if (text) text[strcspn(text, "\r\n")] = 0;
-  return text;
+/* The first line of a file that another program renews, in c->lent. by: what names the file. */
+static insitu_status insitu__cloud_token_file_await(
+    struct insitu__cloud *c, const char *path, const char *by, insitu_error *err) {
+  char *text = (char *)insitu__mem_alloc(INSITU__MAX_SECRET + 1, 1), buf[128];
+  if (!text) return insitu__cloud_nomem(err);
+  struct iovec iov = {text, INSITU__MAX_SECRET};
+  int64_t n = insitu__reactor_read_file_await(c->reactor, AT_FDCWD, path, 0, &iov, 1);
+  if (n == -ENOMEM) {
+    insitu__mem_free_secret(text, INSITU__MAX_SECRET);
+    return insitu__cloud_nomem(err);
+  }
+  uint64_t line = n > 0 ? strcspn(text, "\r\n") : 0;
+  text[line] = 0;
+  const char *cause = NULL;
+  if (n < 0) cause = insitu__error_text((int)-n, buf, sizeof buf);
+  else if (n >= INSITU__MAX_SECRET) cause = "it is larger than INSITU__MAX_SECRET (16 KiB)";
+  else cause = insitu__cloud_characters(text, false);
+  insitu__cloud_wipe(&c->lent);
+  if (!cause) c->lent = insitu__mem_text(text, line);
+  insitu__mem_free_secret(text, INSITU__MAX_SECRET);
+  if (!cause) return c->lent ? INSITU_OK : insitu__cloud_nomem(err);
+  if (err && !err->status) err->sys_errno = n < 0 ? (int32_t)-n : 0;
+  return insitu__error_set(
+      err, INSITU_E_AUTH, "credentials, token file '%.400s' (named by %.60s): cannot be used: %s; check it", path, by, cause);
 }
-static insitu_status insitu__cloud_no_token_file(const char *path, insitu_error *err) {
-  return insitu__error_set(err, INSITU_E_AUTH, "credentials, token file '%.400s': cannot be read; check it", path);
-}
-static insitu_status insitu__cloud_not_understood(const char *who, insitu_error *err) {
+/* An answer without credentials: no memory for them, or none in it. */
+static insitu_status insitu__cloud_not_understood(const char *who, insitu_status status, insitu_error *err) {
+  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
   return insitu__error_set(err, INSITU_E_AUTH, "credentials, %s: its answer holds none; check what answers there", who);
 }
 static void insitu__cloud_add_header(void *to, const char *line) {
   struct insitu__http_request *r = (struct insitu__http_request *)to;
   if (!insitu__http_header(r, "%s", line)) r->text.failed = true; /* asked by insitu__cloud_sign */
 }
-/* Signs a request for AWS, or Google's HMAC keys. */
-static bool insitu__cloud_sign(struct insitu__cloud *c, struct insitu__http_request *r, const struct insitu__cloud_keys *k,
-    struct insitu__sign_day *day, const char *service, const char *path, const char *query, const char *hash) {
+/* What a signature wants of its request, and did not find. */
+static insitu_status insitu__cloud_unsigned(insitu_status status, insitu_error *err) {
+  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
+  return insitu__error_set(err, INSITU_E_AUTH,
+      "store: the request cannot be signed: a credential or a header holds characters that do not belong there; correct it");
+}
+/* Signs a request for AWS, or Google's HMAC keys. INSITU_E_ARG, INSITU_E_NOMEM: see insitu__sign_v4. */
+static insitu_status insitu__cloud_sign(struct insitu__cloud *c, struct insitu__http_request *r,
+    const struct insitu__cloud_keys *k, struct insitu__sign_day *day, const char *service, const char *path, const char *query,
+    const char *hash) {
   const char *host = strstr(r->url, "://") + 3;
   char name[300];
   uint64_t n = strcspn(host, "/?");
   struct insitu__sign_aws aws = {k->id, k->secret, k->token && k->token[0] ? k->token : NULL, c->region, service};
-  if (n >= sizeof name) return false;
+  if (n >= sizeof name) return INSITU_E_ARG;
   memcpy(name, host, n);
   name[n] = 0;
   r->text.failed = false;
-  bool ok = insitu__sign_v4(day, &aws, r->method ? r->method : "GET", name, path, query, (const char *const *)r->headers,
-      (unsigned)INSITU__ARRAY_LEN(r->headers), hash, insitu__cloud_now(c), insitu__cloud_add_header, r);
-  ok = ok && !r->text.failed;
+  insitu_status status =
+      insitu__sign_v4(day, &aws, r->method ? r->method : "GET", name, path, query, (const char *const *)r->headers,
+          (unsigned)INSITU__ARRAY_LEN(r->headers), hash, insitu__cloud_now(c), insitu__cloud_add_header, r);
+  if (status == INSITU_OK && r->text.failed) status = INSITU_E_NOMEM;
   r->text.failed = false;
-  return ok;
+  return status;
 }
 static void insitu__cloud_role_form(struct insitu__text_buffer *b, const char *action, const char *arn, const char *session) {
   insitu__cloud_form(b, "Action", action);
@@ -8456,7 +8919,7 @@ static void insitu__cloud_role_form(struct insitu__text_buffer *b, const char *a
 /* Posts a form to c->sts; what comes back is read as XML (STS) or JSON (OAuth). sign: by these keys, or NULL. */
 static insitu_status insitu__cloud_post_await(struct insitu__cloud *c, struct insitu__text_buffer *form, const char *who,
     const struct insitu__cloud_keys *sign, struct insitu__cloud_keys *out, insitu_error *err) {
-  struct insitu__http_request r = {.method = "POST", .url = c->sts};
+  struct insitu__http_request r = {.method = "POST", .url = c->sts, .own_url = {.secret = true}};
   struct insitu__sign_day day = {0};
   unsigned char hash[32];
   char hex[65];
@@ -8465,30 +8928,33 @@ static insitu_status insitu__cloud_post_await(struct insitu__cloud *c, struct in
   if (ok && !*path) ok = insitu__text_buffer_printf(&r.own_url, "%s/", c->sts) && (r.url = r.own_url.text) != NULL;
   insitu__sign_sha256(form->text, form->n, hash);
   insitu__sign_hex(hash, sizeof hash, hex);
-  if (sign) ok = ok && insitu__cloud_sign(c, &r, sign, &day, "sts", *path ? path : "/", "", hex);
+  insitu_status status = ok ? INSITU_OK : insitu__cloud_nomem(err);
+  if (ok && sign) status = insitu__cloud_sign(c, &r, sign, &day, "sts", *path ? path : "/", "", hex);
+  if (ok && status < 0) insitu__cloud_unsigned(status, err);
   explicit_bzero(&day, sizeof day);
   r.body = form->text;
   r.n_body = form->n;
-  insitu_status status = ok ? insitu__cloud_call_await(c, &r, who, false, err) : insitu__cloud_nomem(err);
-  int64_t now = insitu__cloud_now(c);
-  if (status == INSITU_OK &&
-      !(c->kind == INSITU__CLOUD_S3 ? insitu__cloud_keys_xml : insitu__cloud_keys_json)(r.text.text, r.text.n, now, out))
-    status = insitu__cloud_not_understood(who, err);
+  if (status == INSITU_OK) status = insitu__cloud_call_await(c, &r, who, false, err);
+  if (status == INSITU_OK) {
+    int64_t now = insitu__cloud_now(c);
+    status = (c->kind == INSITU__CLOUD_S3 ? insitu__cloud_keys_xml : insitu__cloud_keys_json)(r.text.text, r.text.n, now, out);
+    if (status < 0) insitu__cloud_not_understood(who, status, err);
+  }
   insitu__cloud_call_free(&r, form);
   return status;
 }
 static insitu_status insitu__cloud_web_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
-  struct insitu__text_buffer form = {0};
-  char *token = insitu__cloud_token_file_await(c, c->set[INSITU__CLOUD_TOKEN_FILE]);
-  if (!token) return insitu__cloud_no_token_file(c->set[INSITU__CLOUD_TOKEN_FILE], err);
+  struct insitu__text_buffer form = {.secret = true};
+  insitu_status status =
+      insitu__cloud_token_file_await(c, c->set[INSITU__CLOUD_TOKEN_FILE], insitu__cloud_label(c, INSITU__CLOUD_TOKEN_FILE), err);
+  if (status < 0) return status;
   insitu__cloud_role_form(&form, "AssumeRoleWithWebIdentity", c->set[INSITU__CLOUD_ROLE], c->set[INSITU__CLOUD_SESSION]);
-  insitu__cloud_form(&form, "WebIdentityToken", token);
-  insitu__cloud_wipe(&token);
+  insitu__cloud_form(&form, "WebIdentityToken", c->lent);
   return insitu__cloud_post_await(c, &form, "web identity", NULL, out, err);
 }
 static insitu_status insitu__cloud_role_await(
     struct insitu__cloud *c, const struct insitu__cloud_role *role, struct insitu__cloud_keys *keys, insitu_error *err) {
-  struct insitu__text_buffer form = {0};
+  struct insitu__text_buffer form = {.secret = true}; /* the external id */
   struct insitu__cloud_keys out = {0};
   insitu__cloud_role_form(&form, "AssumeRole", role->arn, role->session);
   if (role->external) insitu__cloud_form(&form, "ExternalId", role->external);
@@ -8504,8 +8970,10 @@ static insitu_status insitu__cloud_get_await(struct insitu__cloud *c, struct ins
   memset(url, 0, sizeof *url);
   bool ok = !r.own_url.failed && (!header || insitu__http_header(&r, "%s: %s", header, value));
   insitu_status status = ok ? insitu__cloud_call_await(c, &r, who, near, err) : insitu__cloud_nomem(err);
-  if (status == INSITU_OK && !insitu__cloud_keys_json(r.text.text, r.text.n, insitu__cloud_now(c), out))
-    status = insitu__cloud_not_understood(who, err);
+  if (status == INSITU_OK) {
+    status = insitu__cloud_keys_json(r.text.text, r.text.n, insitu__cloud_now(c), out);
+    if (status < 0) insitu__cloud_not_understood(who, status, err);
+  }
   insitu__cloud_call_free(&r, NULL);
   return status;
 }
@@ -8527,21 +8995,17 @@ static insitu_status insitu__cloud_container_await(struct insitu__cloud *c, stru
     return insitu__error_set(err, INSITU_E_AUTH,
         "credentials, container: AWS_CONTAINER_CREDENTIALS_FULL_URI is not https and no loopback, ECS or EKS host; correct it");
   }
-  char *read = file ? insitu__cloud_token_file_await(c, file) : NULL;
-  if (file && !read) {
-    insitu__text_buffer_free(&url);
-    return insitu__cloud_no_token_file(file, err);
+  if (file) {
+    insitu_status status = insitu__cloud_token_file_await(c, file, insitu__cloud_label(c, INSITU__CLOUD_CONTAINER_FILE), err);
+    if (status < 0) return insitu__text_buffer_free(&url), status;
+    token = c->lent;
   }
-  if (read) token = read;
-  insitu_status status = insitu__cloud_get_await(c, &url, token ? "Authorization" : NULL, token, "container", true, out, err);
-  insitu__cloud_wipe(&read);
-  return status;
+  return insitu__cloud_get_await(c, &url, token ? "Authorization" : NULL, token, "container", true, out, err);
 }
 /* EC2: a token by PUT, the role's name, its keys (IMDSv2). */
 static insitu_status insitu__cloud_imds_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
   struct insitu__http_request put = {.method = "PUT"}, get = {.method = NULL};
   struct insitu__text_buffer url = {0};
-  char *token = NULL;
   bool ok = insitu__text_buffer_printf(&put.own_url, "%s/latest/api/token", c->metadata) &&
             insitu__text_buffer_printf(&get.own_url, "%s/latest/meta-data/iam/security-credentials/", c->metadata) &&
             insitu__http_header(&put, "X-aws-ec2-metadata-token-ttl-seconds: 21600");
@@ -8549,25 +9013,28 @@ static insitu_status insitu__cloud_imds_await(struct insitu__cloud *c, struct in
   get.url = get.own_url.text;
   insitu_status status = ok ? insitu__cloud_call_await(c, &put, "instance metadata", true, err) : insitu__cloud_nomem(err);
   if (status == INSITU_OK) {
-    token = put.text.text ? insitu__mem_text(put.text.text, strcspn(put.text.text, "\r\n")) : NULL;
-    ok = token && insitu__http_header(&get, "X-aws-ec2-metadata-token: %s", token);
-    status = ok ? insitu__cloud_call_await(c, &get, "instance metadata", true, err)
-                : insitu__cloud_not_understood("instance metadata", err);
+    uint64_t n = put.text.text ? strcspn(put.text.text, "\r\n") : 0;
+    insitu__cloud_wipe(&c->lent);
+    c->lent = insitu__mem_text(n ? put.text.text : "", n);
+    if (!c->lent) status = insitu__cloud_nomem(err);
+    else if (insitu__cloud_characters(c->lent, true))
+      status = insitu__cloud_not_understood("instance metadata", INSITU_E_AUTH, err);
+    else if (!insitu__http_header(&get, "X-aws-ec2-metadata-token: %s", c->lent)) status = insitu__cloud_nomem(err);
+    else status = insitu__cloud_call_await(c, &get, "instance metadata", true, err);
   }
   if (status == INSITU_OK) {
     uint64_t n = get.text.text ? strcspn(get.text.text, "\r\n") : 0;
     insitu__text_buffer_printf(&url, "%s", get.url);
     insitu__sign_escape(&url, get.text.text ? get.text.text : "", n, false);
-    status = insitu__cloud_get_await(c, &url, "X-aws-ec2-metadata-token", token, "instance metadata", true, out, err);
+    status = insitu__cloud_get_await(c, &url, "X-aws-ec2-metadata-token", c->lent, "instance metadata", true, out, err);
   }
-  insitu__cloud_wipe(&token);
   insitu__cloud_call_free(&put, NULL);
   insitu__cloud_call_free(&get, NULL);
   return status;
 }
 /* A user's refresh token (Google), a client's secret or federated token (Azure). */
 static insitu_status insitu__cloud_oauth_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
-  struct insitu__text_buffer form = {0};
+  struct insitu__text_buffer form = {.secret = true};
   const char *file = c->set[INSITU__CLOUD_TOKEN_FILE], *secret = c->set[INSITU__CLOUD_CLIENT_SECRET];
   bool azure = c->kind == INSITU__CLOUD_AZURE, federated = azure && !strcmp(c->origin, "federated token");
   insitu__cloud_form(&form, "client_id", c->set[INSITU__CLOUD_CLIENT]);
@@ -8575,28 +9042,27 @@ static insitu_status insitu__cloud_oauth_await(struct insitu__cloud *c, struct i
   if (azure) insitu__cloud_form(&form, "scope", "https://storage.azure.com/.default");
   else insitu__cloud_form(&form, "refresh_token", c->set[INSITU__CLOUD_REFRESH]);
   if (federated) {
-    char *token = insitu__cloud_token_file_await(c, file);
-    if (!token) {
-      insitu__cloud_wipe_buffer(&form);
-      return insitu__cloud_no_token_file(file, err);
-    }
+    insitu_status status = insitu__cloud_token_file_await(c, file, insitu__cloud_label(c, INSITU__CLOUD_TOKEN_FILE), err);
+    if (status < 0) return insitu__text_buffer_free(&form), status;
     insitu__cloud_form(&form, "client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-    insitu__cloud_form(&form, "client_assertion", token);
-    insitu__cloud_wipe(&token);
+    insitu__cloud_form(&form, "client_assertion", c->lent);
   } else insitu__cloud_form(&form, "client_secret", secret);
   return insitu__cloud_post_await(c, &form, c->origin, NULL, out, err);
 }
 #ifdef INSITU_WITH_OPENSSL
 /* A claim, signed by the service account's key, for a token (developers.google.com/identity/protocols/oauth2/service-account). */
 static insitu_status insitu__cloud_rs256_await(struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
-  struct insitu__text_buffer form = {0}, head = {0}, claim = {0}, text = {0}, jwt = {0};
+  struct insitu__text_buffer form = {.secret = true}, head = {.secret = true}, claim = {.secret = true}, text = {.secret = true},
+                             jwt = {.secret = true};
   struct insitu__text_json j;
   const char *json = c->set[INSITU__CLOUD_JSON];
   int64_t now = insitu__cloud_now(c);
   insitu_status status = insitu__text_json_parse(&j, json, strlen(json), "service account", err);
   if (status < 0) return status;
-  char *key = insitu__cloud_json_get(&j, "private_key", true), *email = insitu__cloud_json_get(&j, "client_email", false);
-  char *id = insitu__cloud_json_get(&j, "private_key_id", false);
+  char *key = NULL, *email = NULL, *id = NULL;
+  status = insitu__cloud_json_take(&j, "service account", "private_key", true, &key, err);
+  if (status == INSITU_OK) status = insitu__cloud_json_take(&j, "service account", "client_email", false, &email, err);
+  if (status == INSITU_OK) status = insitu__cloud_json_take(&j, "service account", "private_key_id", false, &id, err);
   insitu__text_json_free(&j);
   insitu__text_buffer_printf(&head, "{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":");
   insitu__text_buffer_json_string(&head, id ? id : "");
@@ -8608,10 +9074,11 @@ static insitu_status insitu__cloud_rs256_await(struct insitu__cloud *c, struct i
   insitu__text_buffer_printf(&claim, ",\"iat\":%" PRId64 ",\"exp\":%" PRId64 "}", now, now + 3600);
   bool ok = !head.failed && !claim.failed && insitu__sign_base64url(head.text, head.n, &text) &&
             insitu__text_buffer_printf(&text, ".") && insitu__sign_base64url(claim.text, claim.n, &text);
-  if (!key || !email)
+  if (status == INSITU_OK && (!key || !email))
     status =
         insitu__error_set(err, INSITU_E_AUTH, "service account: its JSON has no private_key or client_email; give the key file");
-  else status = ok ? insitu__sign_rs256(key, strlen(key), text.text, &jwt, err) : insitu__cloud_nomem(err);
+  if (status == INSITU_OK) status = ok ? insitu__sign_rs256(key, strlen(key), text.text, &jwt, err) : insitu__cloud_nomem(err);
+  if (status == INSITU_OK && !insitu__cloud_put(&c->lent, jwt.text)) status = insitu__cloud_nomem(err);
   if (status == INSITU_OK) {
     insitu__cloud_form(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
     insitu__cloud_form(&form, "assertion", jwt.text);
@@ -8690,7 +9157,7 @@ static void insitu__cloud_renew_now_await(struct insitu__cloud *c) {
   } else {
     insitu__cloud_wipe_keys(&keys);
     c->pause = insitu__cloud_now(c) + INSITU__CLOUD_PAUSE;
-    if (last && !c->n_roles && !c->keys.expires) insitu__cloud_none(c, &cause, &c->error);
+    if (last && !c->n_roles && !c->keys.expires && status != INSITU_E_NOMEM) insitu__cloud_none(c, &cause, &c->error);
     else c->error = cause;
   }
   c->renewing = false;
@@ -8758,17 +9225,19 @@ static bool insitu__cloud_headers(struct insitu__cloud *c, const struct insitu__
   return ok;
 }
 /* After all other headers, over the bytes that go out. */
-static bool insitu__cloud_authorize(struct insitu__cloud *c, struct insitu__http_request *r) {
+static insitu_status insitu__cloud_authorize(struct insitu__cloud *c, struct insitu__http_request *r, insitu_error *err) {
   const char *path = c->at.text, *query = c->ask.text;
+  insitu_status status = INSITU_OK;
   if (c->azure_key) {
-    struct insitu__text_buffer value = {0};
-    bool ok = insitu__sign_azure(c->keys.id, c->azure_key, c->n_azure_key, r->method, path, query,
-                  (const char *const *)r->headers, (unsigned)INSITU__ARRAY_LEN(r->headers), "", &value) &&
-              insitu__http_header(r, "Authorization: %s", value.text);
-    insitu__cloud_wipe_buffer(&value);
-    return ok;
+    struct insitu__text_buffer value = {.secret = true};
+    status = insitu__sign_azure(c->keys.id, c->azure_key, c->n_azure_key, r->method, path, query, (const char *const *)r->headers,
+        (unsigned)INSITU__ARRAY_LEN(r->headers), "", &value);
+    if (status == INSITU_OK && !insitu__http_header(r, "Authorization: %s", value.text)) status = INSITU_E_NOMEM;
+    insitu__text_buffer_free(&value);
+  } else if (c->keys.id) {
+    status = insitu__cloud_sign(c, r, &c->keys, &c->day, "s3", path, query, INSITU__SIGN_EMPTY);
   }
-  return !c->keys.id || insitu__cloud_sign(c, r, &c->keys, &c->day, "s3", path, query, INSITU__SIGN_EMPTY);
+  return status < 0 ? insitu__cloud_unsigned(status, err) : status;
 }
 /* Fills a new or reset request with what ask wants, with credentials that hold for a while. */
 static insitu_status insitu__cloud_prepare_await(
@@ -8781,6 +9250,7 @@ static insitu_status insitu__cloud_prepare_await(
   if (status != INSITU_OK) return status;
   at->n = query->n = 0; /* nothing suspends from here on */
   at->failed = query->failed = false;
+  query->secret = r->own_url.secret = c->query != NULL;
   r->dated = insitu__cloud_now(c);
   insitu__text_buffer_bytes(query, "", 0);
   r->method = ask->what == INSITU__CLOUD_HEAD ? "HEAD" : "GET";
@@ -8791,10 +9261,8 @@ static insitu_status insitu__cloud_prepare_await(
   if (query->n)
     ok = ok && insitu__text_buffer_add(&r->own_url, "?") && insitu__text_buffer_bytes(&r->own_url, query->text, query->n);
   r->url = r->own_url.text;
-  if (ok && insitu__cloud_headers(c, ask, r) && insitu__cloud_authorize(c, r)) return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_NOMEM,
-      "store '%.400s': the request cannot be made: no memory, or a key or credential holds characters that do not belong there",
-      c->name);
+  if (!ok || !insitu__cloud_headers(c, ask, r)) return insitu__cloud_nomem(err); /* none of it fails for anything else */
+  return insitu__cloud_authorize(c, r, err);
 }
 
 /* -- answers that teach -- */
@@ -8812,7 +9280,7 @@ static bool insitu__cloud_learn_region(struct insitu__cloud *c, const struct ins
   snprintf(region, sizeof region, "%s", r->answer.region);
   if (!region[0] && (!r->text.n || !insitu__sign_xml_find(r->text.text, r->text.n, "Region", region, sizeof region)))
     return false;
-  if (!insitu__cloud_is_region(region)) return false;
+  if (!insitu__cloud_is_region(region) || !insitu__cloud_quotable(c, r, region)) return false;
   snprintf(scope, sizeof scope, "/%s/s3/", region);
   if (!strcmp(region, c->region)) /* another request has learnt it meanwhile */
     return c->keys.id ? !insitu__cloud_sent(r, scope) : strncmp(r->url, c->base, strlen(c->base)) != 0;
@@ -8858,7 +9326,7 @@ static int insitu__cloud_learn_await(
     struct insitu__cloud *c, struct insitu__http_request *r, unsigned *learned, insitu_error *err) {
   char code[64];
   if (*learned >= INSITU__CLOUD_LESSONS) return INSITU__CLOUD_FINAL;
-  insitu__cloud_code(r, code, sizeof code);
+  if (insitu__cloud_code(r, code, sizeof code) < 0) return insitu__cloud_nomem(err), INSITU__CLOUD_FINAL;
   bool again = insitu__cloud_learn_region(c, r, err) || insitu__cloud_learn_clock(c, r, code) ||
                insitu__cloud_learn_keys_await(c, r, code, err);
   *learned += again;
@@ -8912,13 +9380,15 @@ struct insitu__cloud_names { /* of one page */
   void (*emit)(void *to, const char *name, bool is_directory);
   void *to;
 };
-/* One name of a page, as it stands there; false: it is none that may stand there. */
-static bool insitu__cloud_emit(const struct insitu__cloud_names *p, struct insitu__text_buffer *raw, bool is_directory) {
+/* One name of a page, as it stands there; false: it is none that may stand there, or *starved: there is no memory for it. */
+static bool insitu__cloud_emit(
+    const struct insitu__cloud_names *p, struct insitu__text_buffer *raw, bool is_directory, bool *starved) {
   struct insitu__text_buffer name = {0};
   for (char *at = raw->text; p->escaped && (at = strchr(at, '+'));)
     *at++ = ' '; /* as forms write it: S3 does, others write %20 */
   bool ok = p->escaped ? insitu__sign_unescape(&name, raw->text, raw->n) : insitu__text_buffer_bytes(&name, raw->text, raw->n);
   uint64_t skip = strlen(p->prefix);
+  *starved |= name.failed;
   ok = ok && strlen(name.text) == name.n && name.n >= skip && !memcmp(name.text, p->prefix, (size_t)skip);
   char *rest = ok ? name.text + skip : NULL;
   uint64_t n = ok ? name.n - skip : 0;
@@ -8937,7 +9407,7 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
   struct insitu__text_buffer whole = {0}, value = {0};
   struct insitu__cloud_names page = {.emit = emit, .to = to};
   char encoding[8] = "", more[8] = "";
-  bool azure = c->kind == INSITU__CLOUD_AZURE, ok = true, inside = false, is_directory = false;
+  bool azure = c->kind == INSITU__CLOUD_AZURE, ok = true, inside = false, is_directory = false, starved = false;
   int piece;
   insitu__text_buffer_printf(&whole, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", prefix, prefix[0] ? "/" : "");
   continuation->n = 0;
@@ -8963,14 +9433,16 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
                                        : is_directory ? "Prefix"
                                                       : "Key")) {
       value.n = 0;
-      ok = insitu__sign_xml_content(&x, &value) && insitu__cloud_emit(&page, &value, is_directory);
+      ok = insitu__sign_xml_content(&x, &value) && insitu__cloud_emit(&page, &value, is_directory, &starved);
     }
   }
+  starved |= value.failed || continuation->failed;
   ok = ok && piece == INSITU__SIGN_XML_DONE;
   if (last) continuation->text[continuation->n = 0] = 0;
   insitu__text_buffer_free(&whole);
   insitu__text_buffer_free(&value);
   if (ok) return INSITU_OK;
+  if (starved) return insitu__cloud_nomem(err);
   return insitu__error_set(err, INSITU_E_HTTP,
       "store '%.400s', listing of '%.400s': the server's answer is none, or names what lies elsewhere; check the option endpoint",
       c->name, prefix);
@@ -11874,11 +12346,11 @@ static insitu_status insitu__store_file_open(struct insitu__store *s, const char
   int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), error = fd < 0 ? errno : 0;
   if (error == ENOTDIR && stat(path, &info) == 0)
     return insitu__error_set(
-        err, INSITU_E_NOT_ZARR, "store '%.800s': it is a file; give the directory that holds the archive", path);
+        err, INSITU_E_NOT_ZARR, "store '%.800s': it is a file; give the directory that holds the archive", s->url);
   if (error) {
     bool fresh = err && err->status >= 0;
     bool missing = error == ENOENT || error == ENOTDIR;
-    insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; %s", path,
+    insitu_status status = insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO, "store '%.800s': %s; %s", s->url,
         missing ? "no such directory or zip file" : insitu__error_text(error, text, sizeof text),
         !missing             ? insitu__store_advice(error)
         : strstr(path, ":/") ? "check the url: two slashes follow its scheme"
@@ -11995,19 +12467,21 @@ static insitu_status insitu__store_fetch_failed(
   const struct insitu__http_request *r = &f->request;
   if (err && err->status >= 0) err->http_status = r->answer.status;
   const char *what = f->what == INSITU__CLOUD_LIST ? "listing of" : "object";
+  const char *id = insitu__cloud_quotable(&f->store->remote->cloud, r, r->answer.id) ? r->answer.id : "";
   return insitu__error_set(err, status, "store '%.300s', %s '%.300s': %.300s%s%.100s%s; %s", f->store->url, what, f->key, cause,
-      r->answer.id[0] ? " (request " : "", r->answer.id, r->answer.id[0] ? ")" : "", advice);
+      id[0] ? " (request " : "", id, id[0] ? ")" : "", advice);
 }
 /* An answer that is no success: what it means. */
 static insitu_status insitu__store_fetch_refused(const struct insitu__store_fetch *f, insitu_error *err) {
   char code[64], cause[240], tries[48] = "";
   const struct insitu__http_request *r = &f->request;
   int http = r->answer.status;
-  insitu__cloud_code(r, code, sizeof code);
+  bool known = insitu__cloud_code(r, code, sizeof code) == INSITU_OK;
+  bool told = known && code[0] && insitu__cloud_quotable(&f->store->remote->cloud, r, code);
   bool transient = insitu__http_transient_status(http);
   if (f->retry.tries) snprintf(tries, sizeof tries, ", after %u attempts", f->retry.tries + 1);
   bool redirect = http / 100 == 3 && f->store->remote->cloud.kind == INSITU__CLOUD_HTTP;
-  snprintf(cause, sizeof cause, "HTTP %d%s%s%s%s", http, code[0] ? " " : "", code,
+  snprintf(cause, sizeof cause, "HTTP %d%s%s%s%s", http, told ? " " : "", told ? code : "",
       redirect ? ", a redirect that is not followed (one of many, without a target, or to another scheme)" : "", tries);
   if (err && err->status >= 0) err->retryable = transient;
   bool auth = http == 401 || http == 403 || (http == 400 && insitu__cloud_is_over(code));
@@ -12034,6 +12508,7 @@ static insitu_status insitu__store_fetch_move(struct insitu__store_fetch *f, ins
   if (other && !strncmp(here, "https:", 6) && strncmp(there, "https:", 6))
     return insitu__store_fetch_failed(
         f, INSITU_E_HTTP, "a redirect from https to http", "give the url that it leads to, if you trust the way there", err);
+  r->own_url.secret = true; /* the target may be a signed url */
   r->own_url.n = 0;
   insitu__text_buffer_printf(&r->own_url, "%s", f->moved);
   r->url = r->own_url.text;
@@ -12069,7 +12544,7 @@ static bool insitu__store_fetch_redirect(struct insitu__store_fetch *f) {
       (http != 301 && http != 302 && http != 303 && http != 307 && http != 308))
     return false;
   CURLU *u = curl_url();
-  insitu__mem_free(f->moved);
+  insitu__mem_free_secret(f->moved, f->moved ? strlen(f->moved) : 0);
   f->moved = NULL;
   if (u && !curl_url_set(u, CURLUPART_URL, r->url, 0) && !curl_url_set(u, CURLUPART_URL, r->answer.location, 0) &&
       !curl_url_get(u, CURLUPART_URL, &target, 0) && (!strncasecmp(target, "http://", 7) || !strncasecmp(target, "https://", 8)))
@@ -12080,7 +12555,7 @@ static bool insitu__store_fetch_redirect(struct insitu__store_fetch *f) {
 }
 /* Waits for another attempt, which begins where the first one began; false: there is none. */
 static bool insitu__store_fetch_again_await(struct insitu__store_fetch *f) {
-  insitu__mem_free(f->moved);
+  insitu__mem_free_secret(f->moved, f->moved ? strlen(f->moved) : 0);
   f->moved = NULL;
   f->redirects = 0;
   return insitu__http_pause_await(&f->store->remote->http, &f->retry, &f->request);
@@ -12201,7 +12676,9 @@ static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch 
       return insitu__store_fetch_failed(f, INSITU_E_CHANGED, "it was read before, and is not there any more",
           "the archive must not change while it is open", err);
     }
-    if (!insitu__cloud_is_missing(insitu__cloud_code(r, code, sizeof code))) break;
+    if (insitu__cloud_code(r, code, sizeof code) < 0) /* the code may be one of those that tell of no object */
+      return insitu__store_fetch_failed(f, INSITU_E_NOMEM, "no memory to read the answer", "give the process more memory", err);
+    if (!insitu__cloud_is_missing(code)) break;
     return insitu__store_fetch_failed(
         f, INSITU_E_NOTFOUND, "no such object", f->key[0] ? "check the name" : "check the url", err);
   default: break;
@@ -12248,7 +12725,7 @@ static insitu_status insitu__store_fetch_await(struct insitu__store_fetch *f, in
 }
 static void insitu__store_fetch_end(struct insitu__store_fetch *f) {
   insitu__http_request_free(&f->request);
-  insitu__mem_free(f->moved);
+  insitu__mem_free_secret(f->moved, f->moved ? strlen(f->moved) : 0);
 }
 
 static insitu_status insitu__store_remote_size_await(
@@ -13198,7 +13675,7 @@ static insitu_status insitu__store_zip_remote(
   const char *url = desc->url, *after = url + begin + n;
   uint64_t n_after = strcspn(after, "?#");
   char name[INSITU__MAX_KEY], root[INSITU__MAX_KEY];
-  struct insitu__text_buffer parent = {0}, all = {0};
+  struct insitu__text_buffer parent = {.secret = true}, all = {0};
   insitu_loader_desc base = *desc;
   insitu_status status = INSITU_OK;
   bool web = kind == INSITU__CLOUD_HTTP, ok = n < sizeof name && n_after < sizeof root;
@@ -13233,24 +13710,27 @@ static insitu_status insitu__store_zip_remote(
 /* Opens what desc's url, objects and n_objects name, so far as it can without reading. s is zeroed on error. */
 static insitu_status insitu__store_open(
     struct insitu__store *s, struct insitu__reactor *reactor, const insitu_loader_desc *desc, insitu_error *err) {
-  char path[INSITU__MAX_KEY];
+  char path[INSITU__MAX_KEY], shown[INSITU__MAX_KEY];
   int kind;
   uint64_t n, bytes;
   memset(s, 0, sizeof *s);
   insitu_status status = insitu__text_url_parse(desc->url, &kind, path, sizeof path, err);
   if (status < 0) return status;
+  insitu__text_redact(kind >= INSITU__TEXT_URL_HTTP ? desc->url : path, shown, sizeof shown);
   if (kind != INSITU__TEXT_URL_MEMORY && (desc->objects || desc->n_objects))
     return insitu__error_set(err, INSITU_E_ARG,
-        "store '%.400s': desc.objects goes with the url memory:// alone; change the url, or leave objects out", path);
+        "store '%.400s': desc.objects goes with the url memory:// alone; change the url, or leave objects out", shown);
 #ifndef INSITU_NO_CURL /* one configuration serves local and remote archives; without curl the options' names are not known */
   for (uint64_t i = 0; kind < INSITU__TEXT_URL_HTTP && i < desc->n_options; i++) {
     status = insitu__cloud_option_exists(desc->options[i].key, err);
     if (status < 0) return status;
   }
 #endif
-  s->url = insitu__mem_text(desc->url, strlen(desc->url));
+  uint64_t room = strlen(desc->url) + 16; /* for messages: what is taken out of it leaves a few characters */
+  s->url = (char *)insitu__mem_alloc(room, 1);
   if (!s->url)
-    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", path);
+    return insitu__error_set(err, INSITU_E_NOMEM, "store '%.800s': no memory to open it; give the process more memory", shown);
+  insitu__text_redact(desc->url, s->url, room);
   s->reactor = reactor;
 #ifndef INSITU_NO_CURL
   if (kind >= INSITU__TEXT_URL_HTTP && insitu__store_zip_part(desc->url, &n, &bytes))
@@ -13269,7 +13749,7 @@ static insitu_status insitu__store_open(
   else if (kind == INSITU__TEXT_URL_FILE) status = insitu__store_file_open(s, path, err);
   else
     status = insitu__error_set(err, INSITU_E_NOTFOUND,
-        "store '%.400s': '%.400s' is no file; check the url, and leave zip:// out before a directory", desc->url, path);
+        "store '%.400s': '%.400s' is no file; check the url, and leave zip:// out before a directory", s->url, shown);
   if (status < 0) insitu__store_close(s);
   return status;
 }
@@ -14170,10 +14650,11 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
 /* -- opening -- */
 
 static insitu_status insitu__disk_refuse(const char *dir, int error, const char *what, insitu_error *err) {
-  char text[128];
+  char text[128], shown[301];
   bool fresh = err && err->status >= 0;
-  insitu_status status = insitu__error_set(err, error ? INSITU_E_IO : INSITU_E_ARG, "open: cache_dir '%.300s': %s%s%s", dir,
-      error ? insitu__error_text(error, text, sizeof text) : "", error ? ": " : "", what);
+  insitu_status status = insitu__error_set(err, error ? INSITU_E_IO : INSITU_E_ARG, "open: cache_dir '%.300s': %s%s%s",
+      insitu__text_redact(dir, shown, sizeof shown), error ? insitu__error_text(error, text, sizeof text) : "", error ? ": " : "",
+      what);
   if (fresh) err->sys_errno = error;
   return status;
 }
@@ -19307,6 +19788,7 @@ struct insitu__loader_scratch { /* one per worker */
 
 struct insitu__loader_block { /* copies of the desc's strings and arrays */
   struct insitu__loader_block *next;
+  uint64_t bytes;
 };
 
 /* The stages of a tile, IDLE while it is in the loader's free list. */
@@ -20989,6 +21471,7 @@ static void *insitu__loader_keep(insitu_loader *ld, const void *from, uint64_t b
   struct insitu__loader_block *b = from ? (struct insitu__loader_block *)insitu__mem_alloc(1, sizeof *b + bytes) : NULL;
   if (!b) return NULL;
   b->next = ld->blocks;
+  b->bytes = sizeof *b + bytes;
   ld->blocks = b;
   return memcpy(b + 1, from, (size_t)bytes);
 }
@@ -21525,25 +22008,26 @@ static void insitu__loader_dating_await(void *arg) {
 /* The text of the manifest file, which the caller frees in any case. */
 static insitu_status insitu__loader_manifest_await(insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
   const char *path = ld->config.manifest;
-  char cause[128];
+  char cause[128], name[400];
+  insitu__text_redact(path, name, sizeof name);
   for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
     char *larger = (char *)insitu__mem_realloc(*text, cap);
     if (!larger)
       return insitu__error_set(
-          err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", path, cap);
+          err, INSITU_E_NOMEM, "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", name, cap);
     *text = larger;
     struct iovec iov = {*text + *n, (size_t)(cap - *n)};
     int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
     if (got < 0) {
       if (err && err->status >= 0) err->sys_errno = (int)-got;
-      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; %s", path,
+      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO, "open, manifest %s: %s; %s", name,
           insitu__store_cause((int)-got, cause), got == -ENOENT ? "check the path" : insitu__store_advice((int)-got));
     }
     *n += (uint64_t)got;
     if (*n < cap) return INSITU_OK;
   }
   return insitu__error_set(
-      err, INSITU_E_UNSUPPORTED, "open, manifest %s: it has %u bytes or more; check the path", path, INSITU__MAX_META);
+      err, INSITU_E_UNSUPPORTED, "open, manifest %s: it has %u bytes or more; check the path", name, INSITU__MAX_META);
 }
 
 /* Where each variable goes, as there are devices. Planning alone takes for granted that there are. */
@@ -21613,7 +22097,7 @@ static void insitu__loader_open_await(void *arg) {
   char *manifest = NULL;
   uint64_t n = 0;
   o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
-  if (!o->status && ld->store.remote) c->url = ld->store.url; /* without credentials */
+  if (!o->status) c->url = ld->store.url; /* without credentials */
   if (!o->status && insitu__loader_caches(ld)) o->status = insitu__loader_disk(ld, o->err);
   if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
   ld->group.hooks = &ld->hooks;
@@ -21700,7 +22184,7 @@ static void insitu__loader_destroy(insitu_loader *ld) {
   insitu__codec_hooks_free(&ld->hooks);
   for (struct insitu__loader_block *b = ld->blocks, *next; b; b = next) {
     next = b->next;
-    insitu__mem_free(b);
+    insitu__mem_free_secret(b, b->bytes); /* options and urls */
   }
   pthread_mutex_destroy(&ld->lock);
   insitu__mem_free(ld);
@@ -23274,10 +23758,11 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
     error = error ? error : errno;
     if (f) unlink(other);
     if (!b.failed && err && err->status >= 0) err->sys_errno = error;
-    char cause[128];
+    char cause[128], name[400];
+    insitu__text_redact(path, name, sizeof name);
     status = b.failed ? insitu__error_set(err, INSITU_E_NOMEM,
-                            "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", path)
-                      : insitu__error_set(err, INSITU_E_IO, "manifest %s: %s; choose a path that can be written", path,
+                            "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", name)
+                      : insitu__error_set(err, INSITU_E_IO, "manifest %s: %s; choose a path that can be written", name,
                             insitu__error_text(error, cause, sizeof cause));
   }
   insitu__text_buffer_free(&b);

@@ -34,7 +34,7 @@ static void answer(const char *text, size_t n) {
   unsigned learned = 0;
   opened(&c, INSITU__CLOUD_S3, "s3://b", "region", "eu-west-1", "access_key_id");
   FUZZ_HOLDS(insitu__text_buffer_bytes(&r.text, text, n));
-  insitu__cloud_code(&r, code, sizeof code);
+  FUZZ_HOLDS(insitu__cloud_code(&r, code, sizeof code) == INSITU_OK);
   for (const char *p = code; *p; p++) FUZZ_HOLDS(*p > 0x20 && *p < 0x7f && *p != '"' && *p != '<');
   FUZZ_HOLDS(insitu__cloud_advice(&c, 403, code)[0]);
   int lesson = insitu__cloud_learn_await(&c, &r, &learned, NULL);
@@ -49,7 +49,7 @@ static void printable(const char *text) {
 }
 static void keys(bool json, const char *text, size_t n) {
   struct insitu__cloud_keys k = {0};
-  if ((json ? insitu__cloud_keys_json : insitu__cloud_keys_xml)(text, n, 1000000, &k)) {
+  if ((json ? insitu__cloud_keys_json : insitu__cloud_keys_xml)(text, n, 1000000, &k) == INSITU_OK) {
     FUZZ_HOLDS((k.id && k.secret) || (k.token && k.token[0]));
     FUZZ_HOLDS(k.renew <= k.expires || k.expires <= 1000000);
     printable(k.id);

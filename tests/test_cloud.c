@@ -1,14 +1,33 @@
 /* >>cloud: what URLs and options mean, where credentials come from, the requests and listings of each service, what answers teach.
  * Services of credentials are emulated on loopback. Every secret here has MARKER in it: no message, name or description may. */
+#include <malloc.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 static atomic_long oom_left = -1; /* allocations until one fails; negative: none does */
+/* Memory that is given back may hold no secret: every block is searched then, and one that grows is moved always. */
+static void oom_free(void *p) {
+  static const char marker[] = "MARKER";
+  if (p && memmem(p, malloc_usable_size(p), marker, sizeof marker - 1)) {
+    fprintf(stderr, "memory that is freed holds a secret: %.60s\n", (const char *)memmem(p, malloc_usable_size(p), marker, 6));
+    abort();
+  }
+  free(p);
+}
 static void *oom_realloc(void *p, size_t n) {
   if (atomic_load(&oom_left) >= 0 && atomic_fetch_sub(&oom_left, 1) == 0) return NULL;
-  return realloc(p, n);
+  char *to = calloc(1, n); /* what it held before is not ours to tell */
+  if (to && p) {
+    size_t old = malloc_usable_size(p);
+    memcpy(to, p, old < n ? old : n);
+    oom_free(p);
+  }
+  return to;
 }
 #define INSITU_REALLOC(pointer, bytes) oom_realloc(pointer, bytes)
-#define INSITU_FREE(pointer) free(pointer)
+#define INSITU_FREE(pointer) oom_free(pointer)
 #define INSITU__CLOUD_NEAR_TIMEOUT 60000 /* services are asked once, however late this machine lets them answer */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -339,7 +358,7 @@ static void test_environment(void **state) {
   refused(
       OPEN(INSITU__CLOUD_S3, "s3://b", "environment", "false", "ec2_metadata_disabled", "1"), INSITU_E_AUTH, "skip_signature");
   setenv("AWS_REQUEST_PAYER", "MARKER", 1);
-  refused(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"), INSITU_E_ARG, "'request_payer' of the environment");
+  refused(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"), INSITU_E_ARG, "environment variable 'AWS_REQUEST_PAYER'");
   forget_environment();
   setenv("GOOGLE_BEARER_TOKEN", "gMARKER", 1);
   opened(OPEN_BARE(INSITU__CLOUD_GS, "gs://b"));
@@ -417,6 +436,200 @@ static void test_profiles(void **state) {
     refused(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", bad[i][0]), INSITU_E_AUTH, bad[i][1]);
   support_remove(support_path(".aws"));
   forget_environment();
+}
+
+/* ---- files that cannot be read: never as if they were not there ---- */
+enum { MISSING, IS_FILE_ABOVE, IS_DIRECTORY, IS_LOOP, IS_PIPE, TOO_LARGE, MALFORMED, NO_SECTION, STATES };
+static void spoil(const char *name, int how) {
+  static char large[INSITU__MAX_SECRET_FILE + 1];
+  char path[700];
+  snprintf(path, sizeof path, "%s", support_path(name));
+  char *slash = strrchr(path, '/');
+  support_remove(path);
+  *slash = 0;
+  support_remove(path);
+  if (how == IS_FILE_ABOVE) support_write(path, "x", 1);
+  *slash = '/';
+  if (how == MISSING || how == IS_FILE_ABOVE) return;
+  write_text(name, "[default]\naws_access_key_id MARKER\n");
+  if (how == MALFORMED) return;
+  unlink(path);
+  memset(large, '#', sizeof large);
+  if (how == IS_DIRECTORY) assert_int_equal(mkdir(path, 0700), 0);
+  if (how == IS_PIPE) assert_int_equal(mkfifo(path, 0600), 0);
+  if (how == IS_LOOP) assert_int_equal(symlink(path, path), 0);
+  if (how == TOO_LARGE) support_write(path, large, sizeof large);
+  if (how == NO_SECTION) write_text(name, "aws_access_key_id = MARKER\n[default]\n");
+}
+static void test_files_unread(void **state) {
+  static const char *const files[] = {".aws/config", ".aws/credentials"};
+  static const char *const names[] = {"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"};
+  static const char *const causes[STATES] = {"No such file", "Not a directory", "Is a directory", "symbolic links",
+      "it is a pipe", "INSITU__MAX_SECRET_FILE", "line 2", "line 1"};
+  char path[700];
+  (void)state;
+  forget_environment();
+  for (int i = 0; i < 2; i++)
+    for (int how = 0; how < STATES; how++)
+      for (int named = 0; named < 2; named++) {
+        spoil(files[i], how);
+        snprintf(path, sizeof path, "%s", support_path(files[i]));
+        if (named) setenv(names[i], path, 1);
+        insitu_status status = OPEN_BARE(INSITU__CLOUD_S3, "s3://b");
+        if (how <= IS_FILE_ABOVE && !named) { /* there is no such file, and nobody said that there is one */
+          opened(status);
+          assert_int_equal(cloud.source, INSITU__CLOUD_IMDS);
+          close_root();
+        } else {
+          refused(status, INSITU_E_AUTH, causes[how]);
+          refused(status, INSITU_E_AUTH, path);
+          if (named && how < MALFORMED) refused(status, INSITU_E_AUTH, names[i]);
+          assert_int_equal(error.sys_errno != 0, how <= IS_LOOP);
+          /* public data in a region that options do not name: the file may name it, and the endpoint */
+          refused(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true"), INSITU_E_AUTH, path);
+          opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true", "environment", "false"));
+          close_root();
+          opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET, "region", "r", "endpoint",
+              "https://h"));
+          close_root();
+        }
+        unsetenv(names[i]);
+        support_remove(path);
+        support_remove(support_path(".aws"));
+      }
+  setenv("AWS_CONFIG_FILE", "/dev/null", 1); /* how one says that there is none */
+  setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null", 1);
+  opened(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"));
+  close_root();
+  forget_environment();
+  char far[5000]; /* a path that would be cut off could be another file's */
+  memset(far, 'a', sizeof far - 1);
+  far[0] = '/';
+  far[sizeof far - 1] = 0;
+  setenv("HOME", far, 1);
+  refused(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"), INSITU_E_AUTH, "too long");
+  refused(OPEN_BARE(INSITU__CLOUD_GS, "gs://b"), INSITU_E_AUTH, "too long");
+  forget_environment();
+  for (int how = 0; how < MALFORMED; how++)
+    for (int named = 0; named < 2; named++) {
+      static const char file[] = "gcloud/application_default_credentials.json";
+      spoil(file, how);
+      snprintf(path, sizeof path, "%s", support_path(named ? file : "gcloud"));
+      setenv(named ? "GOOGLE_APPLICATION_CREDENTIALS" : "CLOUDSDK_CONFIG", path, 1);
+      insitu_status status = OPEN_BARE(INSITU__CLOUD_GS, "gs://b");
+      if (how <= IS_FILE_ABOVE && !named) {
+        opened(status);
+        assert_int_equal(cloud.source, INSITU__CLOUD_GOOGLE);
+        close_root();
+      } else refused(status, INSITU_E_AUTH, causes[how]);
+      forget_environment();
+      support_remove(support_path(file));
+      support_remove(support_path("gcloud"));
+    }
+}
+/* What would be given up silently for other credentials. */
+static void test_half_said(void **state) {
+  static const struct {
+    int kind;
+    const char *environment[6], *part;
+  } cases[] = {{INSITU__CLOUD_S3, {"AWS_WEB_IDENTITY_TOKEN_FILE", "/t"}, "AWS_ROLE_ARN"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "typo"}, "'typo' (named by AWS_PROFILE)"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "typo", "AWS_ACCESS_KEY_ID", "a", "AWS_SECRET_ACCESS_KEY", "b"}, "'typo'"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "half"}, "not the other"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "lost"}, "'gone' (named by source_profile)"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "control"}, "aws_secret_access_key holds a control character"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "word"}, "aws_access_key_id cannot be used: it holds a blank"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "nothing"}, "aws_access_key_id cannot be used: it is empty"},
+      {INSITU__CLOUD_AZURE, {"AZURE_STORAGE_ACCOUNT", "a", "AZURE_CLIENT_SECRET", "MARKER", "AZURE_CLIENT_ID", "c"},
+          "AZURE_CLIENT_SECRET needs client_id and tenant_id"},
+      {INSITU__CLOUD_AZURE, {"AZURE_STORAGE_ACCOUNT", "a", "AZURE_FEDERATED_TOKEN_FILE", "/t", "AZURE_TENANT_ID", "c"},
+          "AZURE_FEDERATED_TOKEN_FILE needs"}};
+  (void)state;
+  forget_environment();
+  write_text(".aws/config", "[profile half]\naws_access_key_id = idMARKER\n[profile lost]\nrole_arn = a\nsource_profile = gone\n"
+                            "[profile control]\naws_access_key_id = MARKER\naws_secret_access_key = a\tMARKER\n"
+                            "[profile word]\naws_access_key_id = a MARKER\naws_secret_access_key = a\n"
+                            "[profile nothing]\naws_access_key_id =\naws_secret_access_key = MARKER\n"
+                            "[profile indented]\n  aws_access_key_id = idMARKER\n  aws_secret_access_key = sMARKER\n");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (int k = 0; k < 6 && cases[i].environment[k]; k += 2) setenv(cases[i].environment[k], cases[i].environment[k + 1], 1);
+    refused(OPEN_BARE(cases[i].kind, cases[i].kind == INSITU__CLOUD_S3 ? "s3://b" : "az://b"), INSITU_E_AUTH, cases[i].part);
+    forget_environment();
+  }
+  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "role_arn", "a"), INSITU_E_AUTH, "there is role_arn, and not web_identity_token_file");
+  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "typo", "environment", "false"), INSITU_E_AUTH, "are not read");
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "indented"));
+  assert_string_equal(cloud.keys.id, "idMARKER");
+  close_root();
+  support_remove(support_path(".aws"));
+}
+/* What pasting leaves at a credential's ends, or lines that break a request's head: told where it is, when the store is opened. */
+static void test_characters(void **state) {
+  static const struct {
+    int kind;
+    const char *variable, *option;
+  } cases[] = {{INSITU__CLOUD_S3, "AWS_ACCESS_KEY_ID", "access_key_id"},
+      {INSITU__CLOUD_S3, "AWS_SECRET_ACCESS_KEY", "secret_access_key"}, {INSITU__CLOUD_S3, "AWS_SESSION_TOKEN", "session_token"},
+      {INSITU__CLOUD_S3, "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container_authorization_token"},
+      {INSITU__CLOUD_GS, "GOOGLE_BEARER_TOKEN", "bearer_token"}, {INSITU__CLOUD_AZURE, "AZURE_STORAGE_KEY", "master_key"},
+      {INSITU__CLOUD_AZURE, "AZURE_STORAGE_SAS_TOKEN", "sas_token"}, {INSITU__CLOUD_AZURE, "AZURE_STORAGE_TOKEN", "bearer_token"},
+      {INSITU__CLOUD_AZURE, "AZURE_CLIENT_SECRET", "client_secret"}, {INSITU__CLOUD_AZURE, "IDENTITY_HEADER", "identity_header"},
+      {INSITU__CLOUD_HTTP, NULL, "bearer_token"}};
+  static const char *const bad[] = {"aMARKER ", " aMARKER", "aMARKER\r\nX: y", "aMARKER\n", "a\x7fMARKER"};
+  static const char *const url[] = {"http://h", "s3://b", "gs://b", "az://b"};
+  (void)state;
+  forget_environment();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t k = 0; k < sizeof bad / sizeof *bad; k++) {
+      char part[100];
+      if (cases[i].variable) {
+        setenv(cases[i].variable, bad[k], 1);
+        snprintf(part, sizeof part, "store, environment variable '%s': ", cases[i].variable);
+        refused(OPEN_BARE(cases[i].kind, url[cases[i].kind]), INSITU_E_AUTH, part);
+        unsetenv(cases[i].variable);
+      }
+      snprintf(part, sizeof part, "store, option '%s': ", cases[i].option);
+      refused(OPEN(cases[i].kind, url[cases[i].kind], cases[i].option, bad[k]), INSITU_E_AUTH, part);
+    }
+  refused(
+      OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", "a MARKER", "secret_access_key", "a"), INSITU_E_AUTH, "holds a blank");
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", "a MARKER")); /* a password of MinIO */
+  close_root();
+}
+/* Memory that is missing once while a root is opened: an error that says so, or the same credentials. */
+static void test_open_without_memory(void **state) {
+  static const struct {
+    int kind, source;
+    const char *url, *option[8];
+  } cases[] = {{INSITU__CLOUD_S3, INSITU__CLOUD_STATIC, "s3://b", {NULL}},
+      {INSITU__CLOUD_S3, INSITU__CLOUD_WEB, "s3://b", {"profile", "web"}},
+      {INSITU__CLOUD_S3, INSITU__CLOUD_STATIC, "s3://b", {"profile", "role"}},
+      {INSITU__CLOUD_GS, INSITU__CLOUD_OAUTH, "gs://b", {NULL}},
+      {INSITU__CLOUD_AZURE, INSITU__CLOUD_STATIC, "az://b", {"account_name", "a", "account_key", "TUFSS0VS"}},
+      {INSITU__CLOUD_HTTP, INSITU__CLOUD_ANONYMOUS, "http://u:pMARKER@h/x?s=MARKER", {NULL}}};
+  (void)state;
+  forget_environment();
+  write_text(".aws/credentials", "[default]\naws_access_key_id = defMARKERid\naws_secret_access_key = defMARKER\n"
+                                 "aws_session_token = tMARKER\n");
+  write_text(".aws/config", "[default]\nregion = eu-north-1\nendpoint_url = https://minio\n[profile role]\nrole_arn = r\n"
+                            "source_profile = default\n[profile web]\nrole_arn = r\nweb_identity_token_file = /t\n");
+  write_text(".config/gcloud/application_default_credentials.json",
+      "{\"type\":\"authorized_user\",\"client_id\":\"c\",\"client_secret\":\"csMARKER\",\"refresh_token\":\"rMARKER\"}");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (long at = 0, left = -1; left < 0; at++) {
+      atomic_store(&oom_left, at);
+      insitu_status status = open_root(cases[i].kind, cases[i].url, cases[i].option);
+      left = atomic_exchange(&oom_left, -1);
+      if (status != (left < 0 ? INSITU_E_NOMEM : INSITU_OK))
+        fail_msg("case %d, allocation %ld: %d: %s", (int)i, at, status, error.message);
+      if (status) continue;
+      assert_int_equal(cloud.source, cases[i].source);
+      if (!i) assert_true(!strcmp(cloud.base, "https://b.minio") || !strcmp(cloud.base, "https://minio"));
+      if (!i) assert_string_equal(cloud.keys.token, "tMARKER");
+      close_root();
+    }
+  support_remove(support_path(".aws"));
+  support_remove(support_path(".config"));
 }
 
 /* ---- services that give credentials ---- */
@@ -575,7 +788,7 @@ static void holds(const struct asked *a, const struct way *w, int n) { /* a requ
 #ifdef INSITU_WITH_OPENSSL
 #include <openssl/rsa.h>
 static void write_service_account(void) { /* with a key of its own */
-  struct insitu__text_buffer b = {0};
+  struct insitu__text_buffer b = {.secret = true};
   EVP_PKEY *key = EVP_RSA_gen(2048);
   BIO *out = BIO_new(BIO_s_mem());
   char *pem;
@@ -730,6 +943,54 @@ static void test_ways_refused(void **state) {
   close_root();
   stop();
 }
+/* Memory that is missing once while credentials are asked for: an error that says so and no other, or the credentials. */
+static long oom_from, oom_rest;
+static void prepare_without_memory(void *arg) { /* on its coroutine, which there is memory for */
+  atomic_store(&oom_left, oom_from);
+  prepare(arg);
+  oom_rest = atomic_exchange(&oom_left, -1);
+}
+static void test_ways_without_memory(void **state) {
+  (void)state;
+  start();
+  for (int i = 0; i < WAYS; i++)
+    for (oom_from = 0, oom_rest = -1; oom_rest < 0; oom_from++) {
+      long at = oom_from;
+      opened(open_way(&ways[i]));
+      insitu__http_request_free(&last.request);
+      last = (struct asked){.ask = {.what = INSITU__CLOUD_READ, .key = "k"}};
+      run(prepare_without_memory, &last);
+      if (last.status != INSITU_OK && last.status != INSITU_E_NOMEM)
+        fail_msg("%s, allocation %ld: %d: %s", ways[i].name, at, last.status, last.error.message);
+      close_root();
+    }
+  stop();
+}
+static void test_ends(void **state) { /* when a token is over, as services write it */
+  static const struct {
+    const char *text;
+    int64_t expires; /* -1: refused */
+  } cases[] = {{"\"expires_in\":100", 1100}, {"\"expires_in\":\"100\"", 1100}, {"\"expires_in\":-5", 1000},
+      {"\"expires_in\":\"soon\"", -1}, {"\"expires_in\":[]", -1}, {"\"expires_on\":\"1586984735\"", 1586984735},
+      {"\"expires_on\":1586984735", 1586984735}, {"\"expires_in\":\"100\",\"expires_on\":\"1586984735\"", 1100},
+      {"\"expires_in\":null,\"expires_on\":5000", 5000}, {"\"expires_on\":\"09/14/2017 00:00:00 AM +00:00\"", -1},
+      {"\"expires_on\":\"09/14/2017 12:00:01 AM +00:00\"", 1505347201},
+      {"\"expires_on\":\"9/14/2017 1:05:09 PM +00:00\"", 1505394309},
+      {"\"expires_on\":\"9/14/2017 13:05:09 +00:00\"", 1505394309}, {"\"expires_on\":\"2017-09-14T13:05:09Z\"", 1505394309},
+      {"\"expires_on\":\"9/14/2017 13:05:09 PM +00:00\"", -1}, {"\"expires_on\":\"9/14/2017 13:05:09\"", -1},
+      {"\"expires_on\":\"14/9/2017 13:05:09 +00:00\"", -1}, {"\"expires_on\":\"2/30/2017 13:05:09 +00:00\"", -1},
+      {"\"expires_on\":\"\"", -1}, {"\"expires_on\":1e9", -1}, {"\"token_type\":\"Bearer\"", INSITU__CLOUD_FOREVER}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct insitu__cloud_keys k = {0};
+    char text[200];
+    snprintf(text, sizeof text, "{\"access_token\":\"t\",%s}", cases[i].text);
+    insitu_status status = insitu__cloud_keys_json(text, strlen(text), 1000, &k);
+    if (status != (cases[i].expires < 0 ? INSITU_E_AUTH : INSITU_OK)) fail_msg("%s: %d", text, status);
+    if (!status && k.expires != cases[i].expires) fail_msg("%s: %lld", text, (long long)k.expires);
+    insitu__cloud_wipe_keys(&k);
+  }
+}
 /* Reads of objects, through the store: credentials and the region are learnt once for all of them. */
 static struct insitu__store store;
 static struct read {
@@ -785,6 +1046,62 @@ static void test_reads(void **state) {
   memset(&reactor, 0, sizeof reactor);
   server_stop(&services);
   support_remove(support_path(".aws"));
+}
+/* A server that sends back what it was sent, or what it could have kept: nothing of it gets into a message. */
+static char echo_id[200], echo_code[200];
+static bool echo(void *user, const struct server_request *q, struct server_answer *a) {
+  (void)user, (void)q;
+  if (echo_id[0]) server_answer_header(a, "x-amz-request-id: %s", echo_id);
+  return server_answer_text(a, 403, "<Error><Code>%s</Code></Error>", echo_code);
+}
+static void test_echo(void **state) {
+  static const struct {
+    const char *id, *code, *part; /* part: NULL: none of them is told */
+  } cases[] = {{"4442587FB7D0A2F9", "AccessDenied", "HTTP 403 AccessDenied (request 4442587FB7D0A2F9)"},
+      {"a/B+c=:.-_9", "SlowDown", "HTTP 403 SlowDown (request a/B+c=:.-_9)"}, {"", "Odd", "HTTP 403 Odd;"}, {KEY, KEY, NULL},
+      {"x-" KEY "-x", "Code-" SECRET, NULL}, {"tokenMARKERtoken", "xtokenMARKER", NULL}, {"okenMARKERto", "okenMARK", NULL},
+      {"a b", "secretMA", NULL}, {"a\"b", "c d", NULL}, {"a<b>", "", NULL}};
+  (void)state;
+  struct insitu__reactor_desc d = {.backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
+  struct read r;
+  char url[100];
+  forget_environment();
+  memset(&error, 0, sizeof error);
+  struct server *server = server_start(&(struct server_options){.answer = echo});
+  assert_int_equal(insitu__reactor_open(&reactor, &d, &error), INSITU_OK);
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", server->port);
+  const insitu_option option[] = {{"endpoint", url}, {"allow_http", "true"}, {"access_key_id", KEY},
+      {"secret_access_key", SECRET}, {"session_token", "tokenMARKERtoken"}, {"max_retries", "0"}, {"region", "r"}};
+  const insitu_loader_desc desc = {.api = INSITU_API, .url = "s3://b", .options = option, .n_options = 7};
+  opened(insitu__store_open(&store, &reactor, &desc, &error));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct insitu__reactor_gate done;
+    snprintf(echo_id, sizeof echo_id, "%s", cases[i].id);
+    snprintf(echo_code, sizeof echo_code, "%s", cases[i].code);
+    insitu__reactor_gate_expect(&done, 1);
+    r = (struct read){.done = &done};
+    assert_int_equal(insitu__reactor_call(&reactor, read_one, &r), INSITU_OK);
+    assert_int_equal(r.status, INSITU_E_AUTH);
+    const char *part = cases[i].part ? cases[i].part : "HTTP 403; ";
+    if (!strstr(r.error.message, part)) fail_msg("not '%s': %s", part, r.error.message);
+  }
+  insitu__reactor_close(&reactor);
+  insitu__store_close(&store);
+  memset(&reactor, 0, sizeof reactor);
+  server_stop(&server);
+  /* the secrets of the other kinds, and a signed url that a redirect led to */
+  struct insitu__http_request q = {.url = "https://h/x?X-Amz-Signature=0123456789abcdef"};
+  memset(&error, 0, sizeof error);
+  opened(OPEN_BARE(INSITU__CLOUD_HTTP, "https://user:passMARKERword@h/x?sig=queryMARKER"));
+  assert_true(insitu__cloud_quotable(&cloud, &q, "BlobNotFound"));
+  assert_false(insitu__cloud_quotable(&cloud, &q, "passMARKERword"));
+  assert_false(insitu__cloud_quotable(&cloud, &q, "dXNlcjpwYXNzTUFSS0VSd29yZA=="));
+  assert_false(insitu__cloud_quotable(&cloud, &q, "queryMARKER"));
+  assert_false(insitu__cloud_quotable(&cloud, &q, "89abcdef"));
+  close_root();
+  opened(OPEN(INSITU__CLOUD_GS, "gs://b", "bearer_token", "bearerMARKER"));
+  assert_false(insitu__cloud_quotable(&cloud, &q, "earerMARKE"));
+  close_root();
 }
 static void test_anonymous(void **state) { /* no service is asked, whatever the environment says */
   (void)state;
@@ -959,9 +1276,15 @@ static void test_codes(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__http_request r = {.method = NULL};
     insitu__text_buffer_printf(&r.text, "%s", cases[i].body);
-    assert_string_equal(insitu__cloud_code(&r, code, sizeof code), cases[i].want);
+    assert_int_equal(insitu__cloud_code(&r, code, sizeof code), INSITU_OK);
+    assert_string_equal(code, cases[i].want);
+    atomic_store(&oom_left, 0); /* unknown for want of memory is not unknown */
+    insitu_status status = insitu__cloud_code(&r, code, sizeof code);
+    atomic_store(&oom_left, -1);
+    assert_true(status == INSITU_E_NOMEM ? !code[0] : !strcmp(code, cases[i].want));
     strcpy(r.answer.code, "BlobNotFound");
-    assert_string_equal(insitu__cloud_code(&r, code, sizeof code), "BlobNotFound");
+    assert_int_equal(insitu__cloud_code(&r, code, sizeof code), INSITU_OK);
+    assert_string_equal(code, "BlobNotFound");
     insitu__http_request_free(&r);
   }
   assert_true(insitu__cloud_is_missing("") && insitu__cloud_is_missing("NoSuchKey") && insitu__cloud_is_missing("BlobNotFound"));
@@ -1021,6 +1344,18 @@ static void test_listings(void **state) {
     else assert_int_equal(error.status, INSITU_E_HTTP);
     insitu__text_buffer_free(&next);
     close_root();
+    if (!cases[i].want) continue;
+    for (long at = 0, left = -1; left < 0; at++) { /* a page that there is no memory for is no bad one */
+      opened(open_root(cases[i].kind, cases[i].kind == INSITU__CLOUD_AZURE ? "az://b/p" : "s3://b/p", option));
+      memset(&error, 0, sizeof error);
+      listed[0] = 0;
+      atomic_store(&oom_left, at);
+      status = insitu__cloud_list_page(&cloud, "a", cases[i].page, strlen(cases[i].page), list_name, NULL, &next, &error);
+      left = atomic_exchange(&oom_left, -1);
+      assert_int_equal(status, left < 0 ? INSITU_E_NOMEM : INSITU_OK);
+      insitu__text_buffer_free(&next);
+      close_root();
+    }
   }
 }
 
@@ -1032,9 +1367,16 @@ int main(void) {
       cmocka_unit_test(test_requests),
       cmocka_unit_test(test_environment),
       cmocka_unit_test(test_profiles),
+      cmocka_unit_test(test_files_unread),
+      cmocka_unit_test(test_half_said),
+      cmocka_unit_test(test_characters),
+      cmocka_unit_test(test_open_without_memory),
       cmocka_unit_test(test_ways),
       cmocka_unit_test(test_ways_refused),
+      cmocka_unit_test(test_ways_without_memory),
+      cmocka_unit_test(test_ends),
       cmocka_unit_test(test_reads),
+      cmocka_unit_test(test_echo),
       cmocka_unit_test(test_anonymous),
       cmocka_unit_test(test_region),
       cmocka_unit_test(test_requests_without_memory),

@@ -37,6 +37,14 @@ static void test_headers(void **state) {
     assert_true(answer.version.etag && answer.version.etag != before);
     before = answer.version.etag;
   }
+  static const char *const broken[] = {"ETag: \"a\rX: y\"", "ETag: \"a\x01\"", "ETag: \"a\tb\"", "ETag: \"a\x7f\""};
+  for (int i = 0; i < 4; i++) { /* an ETag is sent back: none that breaks a request's head */
+    answer.etag[0] = 0;
+    take(broken[i]);
+    assert_string_equal(answer.etag, "");
+  }
+  take("x-amz-request-id: a\rb");
+  assert_string_equal(answer.id, "");
   take("Content-Length: 18446744073709551614");
   assert_true(answer.length == UINT64_MAX - 1);
   static const char *const no_length[] = {"Content-Length: 18446744073709551616", "Content-Length: -1", "Content-Length: 1 2",
@@ -257,6 +265,26 @@ static void test_options(void **state) {
     if (status != INSITU_E_ARG) fail_msg("%s = '%s' is taken", bad[i][0], bad[i][1]);
     assert_non_null(strstr(err.message, bad[i][0]));
   }
+  /* texts that go into a request's head or to curl: no line of another header, and no value is quoted */
+  static const char *const text[][3] = {{"user_agent", "SECRET\r\nX: y", "control character"},
+      {"user_agent", "SECRET\n", "control character"}, {"user_agent", "SECRET\x7f", "control character"},
+      {"proxy_url", "http://u:SECRET@p\r\n", "control character"}, {"proxy_excludes", "SECRET\t", "control character"},
+      {"ca_bundle", "SECRET\n", "control character"}, {"ca_bundle", "/nowhere/SECRET", "cannot be read"},
+      {"proxy_url", "http://user:SECRET@proxy:808O", "no url of a proxy"},
+      {"proxy_url", "user:SECRET@p:port", "no url of a proxy"}};
+  for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+    insitu_error err = {0};
+    assert_true(insitu__http_option(&d, text[i][0], text[i][1], &err, &status));
+    assert_int_equal(status, INSITU_E_ARG);
+    if (!strstr(err.message, text[i][2]) || !strstr(err.message, text[i][0]) || strstr(err.message, "SECRET"))
+      fail_msg("%s", err.message);
+  }
+  static const char *const fine[][2] = {{"user_agent", "me/1 (a; b) \xc3\xa4"}, {"proxy_url", "proxy:8080"},
+      {"proxy_url", "socks5h://u:p@[::1]:1080"}, {"proxy_excludes", ".local, 10.0.0.0/8"}, {"ca_bundle", "/dev/null"}};
+  for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
+    assert_true(insitu__http_option(&d, fine[i][0], fine[i][1], NULL, &status));
+    assert_int_equal(status, INSITU_OK);
+  }
   d.retries = d.first_retries = 9;
   assert_true(insitu__http_option(&d, "max_retries", "0", NULL, &status));
   assert_true(!status && !d.retries && !d.first_retries);
@@ -280,10 +308,31 @@ static void test_origin(void **state) {
   assert_null(strstr(out, "secret"));
 }
 
+/* curl's own words, where they hold nothing that is not for a log. */
+static void test_told(void **state) {
+  static const struct {
+    CURLcode code;
+    const char *text;
+    bool shown;
+  } cases[] = {{CURLE_COULDNT_CONNECT, "Failed to connect to h port 1 after 0 ms: Couldn't connect to server", true},
+      {CURLE_SSL_CACERT_BADFILE, "error setting certificate file: /x", true},
+      {CURLE_PEER_FAILED_VERIFICATION, "SSL: no alternative certificate subject name matches target host name 'h'", true},
+      {CURLE_COULDNT_RESOLVE_PROXY, "Unsupported proxy syntax in 'http://user:SECRET@proxy:808O': Port number was not", false},
+      {CURLE_COULDNT_RESOLVE_PROXY, "Could not resolve proxy: SECRET", false},
+      {CURLE_COULDNT_CONNECT, "Unsupported proxy scheme for 'SECRET'", false},
+      {CURLE_NOT_BUILT_IN, "Unsupported proxy 'SECRET', libcurl is built without the HTTPS-proxy support.", false},
+      {CURLE_URL_MALFORMAT, "URL rejected: SECRET", false}, {CURLE_RECV_ERROR, "from SECRET@h", false},
+      {CURLE_RECV_ERROR, "SECRET\r\nforged line", false}, {CURLE_GOT_NOTHING, "", false}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_string_equal(
+        insitu__http_told(cases[i].code, cases[i].text), cases[i].shown ? cases[i].text : curl_easy_strerror(cases[i].code));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_headers, setup, teardown),
       cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
       cmocka_unit_test_setup_teardown(test_content_range, setup, teardown), cmocka_unit_test(test_judge),
-      cmocka_unit_test(test_place), cmocka_unit_test(test_options), cmocka_unit_test(test_origin)};
+      cmocka_unit_test(test_place), cmocka_unit_test(test_options), cmocka_unit_test(test_origin), cmocka_unit_test(test_told)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

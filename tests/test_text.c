@@ -439,9 +439,36 @@ static void urls(void **state) {
   assert_int_equal(insitu__text_url_parse("12345678", &kind, path, sizeof path, NULL), INSITU_E_ARG);
 }
 
+/* However a url is mistyped, what a message shows of it holds no secret, and a path stays a path. */
+static void test_redact(void **state) {
+  static const char *const cases[][2] = {{"zip://http://h/a.zip?sig=SECRET", "zip://http://h/a.zip?***"},
+      {"http:/user:SECRET@h/a", "http:/***@h/a"}, {"http://user:SECRET@h/a", "http://***@h/a"},
+      {"https;//user:SECRET@h/a", "https;//***@h/a"}, {"http:\\\\user:SECRET@h/a", "http:\\\\***@h/a"},
+      {"http//user:SECRET@h/a", "***@h/a"}, {"user:SECRET@h/a", "***@h/a"}, {"SECRET@h/a", "***@h/a"},
+      {"http:user:SE/CR@ET@h", "http:***@h"}, {" http://u:SECRET@h", " http://***@h"},
+      {"\"http://u:SECRET@h\"", "\"http://***@h\""}, {"h/a.zip?sig=SECRET", "h/a.zip?***"},
+      {"/h/a.zip?sig=SECRET", "/h/a.zip?***"}, {"s3:/b?X-Amz-Signature=SECRET", "s3:/b?***"},
+      {"http://h/a#access_token=SECRET", "http://h/a?***"}, {"http://h/a?SECRET", "http://h/a?***"},
+      {"zip://http%3A//u:SECRET%40h/a%3Fsig%3DSECRET", "zip://***@h/a?***"}, {"htp://u:SECRET@h", "htp://***@h"},
+      {"zip://u:SECRET@h/a.zip", "zip://***@h/a.zip"}, {"file://http://u:SECRET@h/a", "file://***@h/a"},
+      {"memory://http://u:SECRET@h/?k=SECRET", "memory://***@h/?***"}, {"http:SECRET@", "http:***@"},
+      {"u:SECRET:p@h?x=SECRET@y", "***@h?***"}, {"/data/a@b/c?d.zarr", "/data/a@b/c?d.zarr"}, {"./a@b", "./a@b"},
+      {"~/a@b", "~/a@b"}, {"../a@b", "../a@b"}, {"file:///data/a@b", "file:///data/a@b"},
+      {"zip:///data/a@b.zip/c", "zip:///data/a@b.zip/c"}, {"data/era5.zarr", "data/era5.zarr"}, {"zippy/x", "zippy/x"},
+      {"s3data/a?b", "s3data/a?b"}, {"/data/http:x", "/data/http:x"}, {"", ""}, {"100%", "100%"}, {"memory://x", "memory://x"}};
+  char out[100], tight[12];
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_string_equal(insitu__text_redact(cases[i][0], out, sizeof out), cases[i][1]);
+    if (strstr(out, "SEC") || strstr(out, "CR") || strstr(out, "ET")) fail_msg("'%s': '%s'", cases[i][0], out);
+    assert_int_equal(strncmp(insitu__text_redact(cases[i][0], tight, sizeof tight), cases[i][1], sizeof tight - 1), 0);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(grammar), cmocka_unit_test(damage), cmocka_unit_test(numbers),
       cmocka_unit_test(strings), cmocka_unit_test(objects), cmocka_unit_test(structure), cmocka_unit_test(indexes),
-      cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names), cmocka_unit_test(urls)};
+      cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names), cmocka_unit_test(urls),
+      cmocka_unit_test(test_redact)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -553,9 +553,9 @@ static void tool_archive_open_await(void *arg) {
   if (call->status == INSITU_OK) insitu__zarr_names_await(&a->group, tool_archive_add, a, &a->list_error);
   if (call->status == INSITU_OK) insitu__zarr_prefetch_await(&a->group, (const char *const *)a->paths, a->n_paths);
 }
-/* The archive's name for people: of a remote store without credentials and query. */
+/* The archive's name for people: without credentials and query. */
 __attribute__((unused)) static const char *tool_archive_name(const struct tool_archive *a, const char *url) {
-  return a->store.remote ? a->store.url : url;
+  return a->store.url ? a->store.url : url;
 }
 static int tool_archive_compare(const void *x, const void *y) { /* as in a tree: what is in a group follows it at once */
   const unsigned char *a = *(const unsigned char *const *)x, *b = *(const unsigned char *const *)y;

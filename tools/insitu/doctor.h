@@ -520,12 +520,14 @@ static void doctor_refused(const struct doctor_ask *q, const char *what) {
     doctor_line(DOCTOR_PROBLEM, what, NULL, "%s", q->err.message);
     return;
   }
-  insitu__cloud_code(&q->request, code, sizeof code);
-  if (answer->id[0]) snprintf(id, sizeof id, " (request %s)", answer->id);
+  const struct insitu__cloud *cloud = &q->remote->cloud;
+  bool known = insitu__cloud_code(&q->request, code, sizeof code) == INSITU_OK;
+  const char *told = known && insitu__cloud_quotable(cloud, &q->request, code) ? code : "";
+  if (answer->id[0] && insitu__cloud_quotable(cloud, &q->request, answer->id))
+    snprintf(id, sizeof id, " (request %s)", answer->id);
   bool moved = answer->status / 100 == 3 && answer->location;
-  doctor_line(DOCTOR_PROBLEM, what,
-      moved ? "give the url that it leads to" : insitu__cloud_advice(&q->remote->cloud, answer->status, code), "HTTP %d%s%s%s",
-      answer->status, code[0] ? " " : "", code, id);
+  doctor_line(DOCTOR_PROBLEM, what, moved ? "give the url that it leads to" : insitu__cloud_advice(cloud, answer->status, code),
+      "HTTP %d%s%s%s", answer->status, told[0] ? " " : "", told, id);
 }
 static void doctor_ranges(struct tool_archive *a, const char *key) {
   struct doctor_ask q = {.ask = {.what = INSITU__CLOUD_READ, .key = key, .range = "bytes=1-2"}};
