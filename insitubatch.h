@@ -11,22 +11,22 @@
  *     insitu_variable vars[] = {{.label = "x", .path = "uwnd"}, {.label = "y", .path = "uwnd", .offset = 1}};
  *     insitu_loader_desc desc = {.api = INSITU_API, .url = "winds.zarr", .variables = vars, .n_variables = 2, .batch_size = 16};
  *     insitu_error err = {0};
- *     insitu_loader *loader;
- *     insitu_iter *train;
- *     if (insitu_loader_open(&desc, &loader, &err) ||
- *         insitu_iter_open(loader, &(insitu_iter_desc){.api = INSITU_API}, &train, &err))
- *       return fprintf(stderr, "%s\n", err.message), 1;
- *     for (int epoch = 0; epoch < 10; epoch++) {
- *       insitu_batch *batch;
- *       insitu_status status;
+ *     insitu_loader *loader = NULL;
+ *     insitu_iter *train = NULL;
+ *     insitu_batch *batch;
+ *     insitu_status status = insitu_loader_open(&desc, &loader, &err);
+ *     if (status == INSITU_OK) status = insitu_iter_open(loader, &(insitu_iter_desc){.api = INSITU_API}, &train, &err);
+ *     for (int epoch = 0; status >= INSITU_OK && epoch < 10; epoch++) {
  *       while ((status = insitu_iter_next(train, INSITU_FOREVER, &batch, &err)) == INSITU_OK) {
  *         step(batch->arrays[0].data, batch->arrays[1].data, batch->rows);
  *         insitu_batch_release(&batch);
  *       }
- *       if (status != INSITU_END) return fprintf(stderr, "%s\n", err.message), 1;
+ *       if (status != INSITU_END) break;   // an error, or INSITU_BUSY: batches were not released
  *     }
+ *     if (status != INSITU_END) fprintf(stderr, "%s: %s\n", insitu_status_name(status), err.message);
  *     insitu_iter_close(&train);
  *     insitu_loader_close(&loader);
+ *     return status != INSITU_END;
  *
  *     cc -O2 train.c -luring -lcurl -llz4 -lzstd -lpthread
  *
@@ -49,6 +49,14 @@
  *   read by the kernel into the batch itself. Chunks that wait for a disk are read by the reactor, many at once; small ones that
  *   the page cache holds by the decoding threads, without waiting. What an archive and a configuration cost is known before any
  *   data is read: see insitu_loader_plan.
+ *
+ *   Ranks: each process opens its own loader, with its rank and world; nothing is sent between them. Together they deliver one
+ *   global batch of G = batch_size * world rows, the same rows at every world size. Row i of the global batch belongs to lane
+ *   i % lanes, and rank r owns the lanes from r * lanes / world to (r + 1) * lanes / world; its rows keep their order. With G = 8
+ *   and 4 lanes, two ranks get the global rows 0 1 4 5 and 2 3 6 7; one rank gets 0 to 7. world must divide lanes. In a
+ *   sequential epoch each rank gets one contiguous part of the split instead. Under MPI: rank and world from MPI_Comm_rank and
+ *   MPI_Comm_size, batch_size divided by world to keep G. mpirun binds each of few ranks to one core, which leaves one decoding
+ *   thread: use mpirun --bind-to none, or set decode_threads; the log (info) tells how many cores the process may use.
  *
  * 3. MEMORY
  *   An iterator owns (prefetch_depth + span - 1 + max_held) slabs, where span is how many batches a window reaches into, and

@@ -48,10 +48,11 @@ Iter iterate(const Loader &loader, int32_t split) {
   return Iter(iter);
 }
 
-// The next batch; empty at the end of an epoch.
+// The next batch; empty at the end of an epoch. INSITU_BUSY (too many batches are held) and INSITU_CANCELLED are errors here.
 Batch next(const Iter &iter) {
   insitu_batch *batch = nullptr;
-  check([&](insitu_error *err) { return insitu_iter_next(iter.get(), INSITU_FOREVER, &batch, err); });
+  insitu_status status = check([&](insitu_error *err) { return insitu_iter_next(iter.get(), INSITU_FOREVER, &batch, err); });
+  if (status != INSITU_OK && status != INSITU_END) throw std::runtime_error(insitu_status_name(status));
   return Batch(batch);
 }
 
@@ -126,12 +127,14 @@ static int run(const char *archive) {
       }
     }
   } // the iterators end, then the loader; a batch that is held stays valid
+  if (!kept) throw std::runtime_error("the train split has fewer than four batches; give a longer archive");
   std::printf("kept batch %d after close: mean |u| %.2f m/s\n", static_cast<int>(kept->index), mean_speed(kept));
 
   wind::Loader loader = wind::open(desc); // as another process would
   wind::Iter train = wind::iterate(loader, INSITU_TRAIN);
   wind::check([&](insitu_error *err) { return insitu_iter_restore(train.get(), &checkpoint, err); });
   wind::Batch batch = wind::next(train);
+  if (!batch) throw std::runtime_error("the epoch is over behind the checkpoint");
   auto s = wind::samples(batch), before = wind::samples(kept);
   bool same = std::equal(s.begin(), s.end(), before.begin(), before.end());
   print("again", batch);

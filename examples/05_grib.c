@@ -133,9 +133,9 @@ int main(void) {
     print_batch(batch);
     insitu_batch_release(&batch);
   }
-  if (status < 0) fprintf(stderr, "%s: %s\n", insitu_status_name(status), err.message);
+  if (status != INSITU_END) fprintf(stderr, "%s: %s\n", insitu_status_name(status), err.message);
   insitu_iter_close(&iter);
   insitu_loader_close(&loader);
   for (int hour = 0; hour < HOURS; hour++) free((void *)(uintptr_t)objects[1 + hour].bytes);
-  return status < 0;
+  return status != INSITU_END;
 }

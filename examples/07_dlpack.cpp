@@ -49,7 +49,8 @@ struct DLManagedTensorVersioned {
 // ---- a consumer -----------------------------------------------------------------------------------------------------------------
 
 static void check(insitu_status status, const insitu_error &err) {
-  if (status < 0) throw std::runtime_error(err.message);
+  if (status == INSITU_OK || status == INSITU_END) return; // INSITU_BUSY would mean that too many batches are held
+  throw std::runtime_error(std::string(insitu_status_name(status)) + ": " + err.message);
 }
 
 // Owns what was exported, as any framework's tensor does; can be moved, not copied.

@@ -162,6 +162,54 @@ for c in $compilers; do
   if [ ! -s log ]; then ok; else bad "$c: macros left defined"; fi
 done
 
+# The first programs that people copy: README's by README's command, the manual's, and the first example. Each trains on the sample
+# archive, and tells a damaged chunk by its exit status and on stderr.
+mkdir -p first/examples/data && cp "$include/insitubatch.h" first/ && cp -r "$root/examples/data/winds.zarr" first/examples/data/
+cp -r first/examples/data/winds.zarr first/whole.zarr
+cp -r first/examples/data/winds.zarr first/damaged.zarr
+chunk=$(find first/damaged.zarr/uwnd -type f ! -name '.*' ! -name zarr.json | sort | head -n 1)
+printf 'no chunk' >"$chunk"
+awk '/^```c$/ { code = 1; next } /^```/ { if (code) exit } code' "$root/README.md" >first/train.c
+command=$(awk '/^cc .* train\.c / { print; exit }' "$root/README.md")
+{ # the manual's stands in no function, and calls a step of the reader's
+  sed -n '/^ \*     #define _GNU_SOURCE/,/^ \*     #include "insitubatch.h"/s/^ \*     //p' "$include/insitubatch.h"
+  echo 'static void step(const void *x, const void *y, uint64_t rows) { if (!x || !y || !rows) abort(); }'
+  echo 'int main(void) {'
+  sed -n '/^ \*     insitu_variable vars/,/^ \*     return /s/^ \*     //p' "$include/insitubatch.h" |
+    sed 's|"winds.zarr"|"examples/data/winds.zarr"|'
+  echo '}'
+} >first/manual.c
+cp "$root/examples/01_hello.c" first/hello.c
+first() { # name, command of the compiler
+  ( cd first && $2 ) >log 2>&1 || { bad "$1: $2"; return; }
+  for archive in whole damaged; do
+    rm -rf first/examples/data/winds.zarr && cp -r first/$archive.zarr first/examples/data/winds.zarr
+    ( cd first && ./program ) >out 2>log
+    status=$?
+    case $archive:$status in
+      whole:0) if [ -s log ]; then bad "$1: it complains of a good archive"; else ok; fi ;;
+      whole:*) bad "$1: it fails on a good archive" ;;
+      damaged:0) echo 'exit status 0' >log; bad "$1: it does not tell of a damaged chunk" ;;
+      damaged:*) if grep -q 'INSITU_E_.*uwnd/.*damaged' log; then ok; else bad "$1: it does not name the damaged chunk"; fi ;;
+    esac
+  done
+}
+case $command in
+  "cc "*) first "README's program" "$gcc ${command#cc } -o program" ;;
+  *)
+    echo "'$command'" >log
+    bad "README's command"
+    ;;
+esac
+rm -rf first/examples/data/winds.zarr && cp -r first/whole.zarr first/examples/data/winds.zarr
+sed '/insitu_batch_release/d' first/train.c >first/held.c # who forgets to release is told
+if check "README's program without a release" $gcc -O0 -Ifirst -o held first/held.c $libs; then
+  if (cd first && ../held) >out 2>log; then bad "README's program without a release: exit status 0"; fi
+  if grep -q INSITU_BUSY log; then ok; else bad "README's program does not tell of INSITU_BUSY"; fi
+fi
+first "the manual's program" "$gcc -O0 -Wall -Wextra -Werror -o program manual.c $libs"
+first "the first example" "$gcc -O0 -o program hello.c $libs"
+
 # aarch64: the headers of the libraries are the same on every machine; -c has the assembler read what the compiler does not.
 cross=aarch64-linux-gnu-gcc
 if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
