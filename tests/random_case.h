@@ -408,13 +408,15 @@ static inline void draw_manifest(struct setup *s) {
   say(t, "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64 ",\"seed\":%s,\"chunks\":{",
       s->split.n_ref, s->split.ref, s->samples, chance(50) ? "null" : "7");
   signed char *of = own(s->split.n_ref);
-  uint64_t run = 0;
+  uint64_t run = 0, cut = draw(s->split.n_ref + 1);
+  bool sparse = chance(25); /* every other chunk, the parts one behind the other */
   int p = 0;
   for (uint64_t c = 0; c < s->split.n_ref; c++) {
     if (!run--) {
       run = draw(8);
       p = chance(50) ? 0 : (int)draw(4) - 1;
     }
+    if (sparse) p = c % 2 ? NOBODY : c >= cut;
     of[c] = (signed char)p;
     own_range(s, p, (int64_t)(c * s->split.ref), (int64_t)least((c + 1) * s->split.ref, s->samples));
   }
@@ -546,6 +548,100 @@ static inline void draw_resources(struct setup *s) {
   }
 }
 
+static inline void refuse(struct setup *s, insitu_status status, const char *why) {
+  s->refused = status;
+  s->why = why;
+}
+
+/* Something that insitu_loader_open must refuse. */
+static inline void draw_refusal(struct setup *s) {
+  insitu_loader_desc *d = &s->desc;
+  insitu_variable *v = &s->variable[draw((uint64_t)s->n_views)];
+  const struct array *a = NULL;
+  insitu_slice *slice = own(2 * sizeof *slice);
+
+  for (int i = 0; i < s->n_views; i++)
+    if (v == &s->variable[i]) a = s->view[i].array;
+  switch (draw(14)) {
+  case 0:
+    v->path = "no/such/array";
+    refuse(s, INSITU_E_NOTFOUND, "no such array");
+    break;
+  case 1:
+    v->dtype = INSITU_I16;
+    refuse(s, INSITU_E_DTYPE, "a conversion to int16");
+    break;
+  case 2:
+    d->rank = d->world > 1 ? d->world : 1;
+    refuse(s, INSITU_E_ARG, "a rank that the world does not have");
+    break;
+  case 3:
+    d->sample_dim = "no_such_axis";
+    refuse(s, INSITU_E_NOTFOUND, "no such sample axis");
+    break;
+  case 4:
+    d->sample_dim = NULL;
+    d->sample_axis = MAX_DIMS + 1;
+    refuse(s, INSITU_E_SHAPE, "a sample axis that no array has");
+    break;
+  case 5:
+    *slice = (insitu_slice){.axis = a->axis, .stop = 1};
+    v->slices = slice;
+    v->n_slices = 1;
+    refuse(s, INSITU_E_ARG, "a slice of the sample axis");
+    break;
+  case 6:
+    if (a->ndim == 1) return;
+    slice->axis = a->axis == 0;
+    slice->start = draw_from(0, (int64_t)a->shape[slice->axis] - 1);
+    slice->stop = (int64_t)a->shape[slice->axis] + 1;
+    v->slices = slice;
+    v->n_slices = 1;
+    refuse(s, INSITU_E_SHAPE, "a slice that leaves its array");
+    break;
+  case 7:
+    v->offset = chance(50) ? INT64_MIN : INT64_C(1) << 50;
+    refuse(s, INSITU_E_ARG, "an offset beyond all samples");
+    break;
+  case 8:
+    d->sample_from = d->sample_to = NULL;
+    d->sample_start = 0;
+    d->sample_stop = (int64_t)s->samples + 1;
+    refuse(s, INSITU_E_SPLIT, "samples beyond the archive");
+    break;
+  case 9:
+    memset(d->split, 0, sizeof d->split);
+    d->manifest = NULL;
+    d->split[0].fraction = 0.75;
+    d->split[2].fraction = 0.5;
+    refuse(s, INSITU_E_ARG, "fractions of more than all");
+    break;
+  case 10:
+    if (s->samples < 3 || s->split.lo || s->split.hi < (int64_t)s->samples) return;
+    memset(d->split, 0, sizeof d->split);
+    d->manifest = NULL;
+    d->split[1].stop = 2;
+    d->split[2].start = 1;
+    d->split[2].stop = 3;
+    refuse(s, INSITU_E_SPLIT, "ranges that share a sample");
+    break;
+  case 11:
+    d->api = chance(50) ? 0 : INSITU_API + 1;
+    refuse(s, INSITU_E_API, "another version of the interface");
+    break;
+  case 12:
+    if (s->n_views < 2) return;
+    s->variable[1].label = s->variable[0].label;
+    refuse(s, INSITU_E_ARG, "two variables of one label");
+    break;
+  default:
+    d->manifest = own_text("%s/no-such-manifest.json", s->folder);
+    memset(d->split, 0, sizeof d->split);
+    d->split_shuffled = 0;
+    refuse(s, INSITU_E_NOTFOUND, "no such manifest");
+  }
+}
+
 static inline void draw_case(struct setup *s, uint64_t number) {
   unsigned where;
 
@@ -564,6 +660,7 @@ static inline void draw_case(struct setup *s, uint64_t number) {
   draw_split(s);
   draw_resources(s);
   split_finish(&s->split, s->view, s->n_views, s->desc.split_gap, s->desc.split_spill, s->unit_chunks);
+  if (!s->refused && chance(5)) draw_refusal(s);
 }
 
 /* ---- in words ---- */

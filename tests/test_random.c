@@ -34,6 +34,15 @@ static void let_go(void) {
 }
 
 /* ---- an iterator and what it must do ---- */
+/* What all ranks of one run have in common. */
+struct run {
+  uint64_t world, epoch, lanes, window, n_batches;
+  int32_t part, order;
+  insitu_state *after; /* behind each batch of the epoch */
+  unsigned char *seen; /* how often each anchor came in it */
+  bool whole;          /* all ranks got through the epoch */
+};
+
 struct walk {
   const struct setup *s;
   int slot; /* in iters and batches */
@@ -43,9 +52,9 @@ struct walk {
   struct epoch e;
   unsigned max_held, n_held;
   uint64_t hash[MAX_HELD];
-  uint64_t bad;        /* the first batch that a NaN or RAISE stops; UINT64_MAX: none */
-  insitu_state *after; /* of every batch of its first epoch, where they are wanted */
-  bool failed;
+  uint64_t bad;    /* the first batch that a NaN or RAISE stops; UINT64_MAX: none */
+  struct run *run; /* to be told of its batches */
+  bool failed, ended;
 };
 
 static const char *const part_names[] = {"train", "val", "test", "all"};
@@ -126,6 +135,14 @@ static void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
   }
 }
 
+/* Where an element was converted, but not decoded, any NaN will do. */
+static bool both_nan(const struct view *v, const unsigned char *got, const unsigned char *want) {
+  struct type t = {.kind = KIND_FLOAT, .bytes = dtype_bytes(view_dtype(v))};
+
+  if (v->v.decode == INSITU_CF || view_dtype(v) == v->array->type->dtype) return false;
+  return isnan(number_of(&t, false, got).x) && isnan(number_of(&t, false, want).x);
+}
+
 static void check_elements(const struct walk *w, const insitu_batch *b, int i, const unsigned char *got) {
   const struct view *v = &w->s->view[i];
   const struct array *a = v->array;
@@ -141,11 +158,7 @@ static void check_elements(const struct walk *w, const insitu_batch *b, int i, c
         view_place(v, view_sample(v, b->sample_indices[r], k), e, at);
         show_element(v, array_at(a, at), want);
         if (!memcmp(got, want, item)) continue;
-        if (dtype != a->type->dtype || v->v.decode) { /* any NaN that was made */
-          struct type t = {.kind = KIND_FLOAT, .bytes = item};
-
-          if (v->v.decode != INSITU_CF && isnan(number_of(&t, false, got).x) && isnan(number_of(&t, false, want).x)) continue;
-        }
+        if (both_nan(v, got, want)) continue;
         char text[2][40] = {"", ""};
         for (unsigned n = 0; n < item; n++) {
           sprintf(text[0] + 2 * n, "%02x", got[n]);
@@ -237,25 +250,57 @@ static bool walk_fails(struct walk *w, insitu_status status, const insitu_error 
   return false;
 }
 
+/* Anchors of a batch come in no other rank or batch, and what is read for them lies in their split. */
+static void count_anchors(const struct walk *w, struct run *run, const insitu_batch *b) {
+  const struct split *sp = &w->s->split;
+
+  for (uint64_t r = 0; r < b->rows; r++) {
+    int64_t x = b->sample_indices[r];
+
+    if (run->seen[x]++) differ("anchor %d comes twice in epoch %d", (int)x, (int)w->epoch);
+    for (int i = 0; i < w->s->n_views && run->part != INSITU_ALL && !w->s->desc.split_spill; i++)
+      for (uint64_t k = 0; k < view_steps(&w->s->view[i]); k++) {
+        int64_t y = view_sample(&w->s->view[i], x, k);
+
+        if (sp->owner[y] != run->part)
+          differ("%s leaks: anchor %d reads sample %d of '%s', which is another split's", part_names[run->part], (int)x, (int)y,
+              w->s->view[i].v.label);
+      }
+  }
+}
+
+/* Every rank has the same state behind a batch. */
+static void tell_run(const struct walk *w, const insitu_batch *b) {
+  insitu_state *after = &w->run->after[w->batch];
+  static const insitu_state none;
+
+  count_anchors(w, w->run, b);
+  if (memcmp(after, &none, sizeof none) && memcmp(after, &b->after, sizeof *after))
+    differ("rank %d has another state behind batch %d", (int)w->rank, (int)w->batch);
+  *after = b->after;
+}
+
 /* One call of insitu_iter_next and what it must give. False: the epoch is over, or cannot go on. */
 static bool walk_step(struct walk *w) {
   insitu_error err = {0};
   insitu_batch *b = NULL;
   insitu_status status;
 
-  if (w->failed) return false;
+  if (w->failed || w->ended) return false;
   if (w->n_held == w->max_held) {
     if (w->batch < w->e.batches && chance(20) && (status = insitu_iter_next(w->it, 0, &b, &err)) != INSITU_BUSY)
       differ("next while %d batches are held: %s %s", (int)w->n_held, insitu_status_name(status), err.message);
     release_one(w);
   }
-  do status = insitu_iter_next(w->it, chance(30) ? 0 : chance(50) ? 1 : WAIT_MS, &b, &err);
+  int64_t wait = chance(30) ? 0 : chance(50) ? 1 : WAIT_MS;
+  do status = insitu_iter_next(w->it, wait, &b, &err);
   while (status == INSITU_TIMEOUT);
   if (w->batch == w->bad) return walk_fails(w, status, &err);
   if (w->batch == w->e.batches) {
     if (status != INSITU_END)
       differ("%s epoch %d rank %d: no end after %d batches: %s %s", part_names[w->part], (int)w->epoch, (int)w->rank,
           (int)w->e.batches, insitu_status_name(status), err.message);
+    w->ended = true;
     return false;
   }
   if (status != INSITU_OK)
@@ -264,7 +309,7 @@ static bool walk_step(struct walk *w) {
   batches[w->slot][w->n_held] = b;
   w->hash[w->n_held++] = hash_batch(b);
   check_batch(w, b);
-  if (w->after) w->after[w->batch] = b->after;
+  if (w->run) tell_run(w, b);
   w->batch++;
   while (w->n_held && chance(60)) release_one(w);
   return true;
@@ -275,7 +320,11 @@ static insitu_loader *open_loader(const struct setup *s, const insitu_loader_des
   insitu_error err = {0};
   insitu_status status = insitu_loader_open(d, &loaders[slot], &err);
 
-  if (status == s->refused) return loaders[slot];
+  if (status == s->refused) {
+    if (status && loaders[slot]) differ("a refused loader is not NULL");
+    if (status && (err.status != status || !*err.message)) differ("a refusal without a message");
+    return loaders[slot];
+  }
   if (status == INSITU_E_BUDGET && d->memory_budget < UINT64_C(1) << 28) return NULL;
   if (s->refused)
     differ("open: %s, not %s (%s): %s", insitu_status_name(status), insitu_status_name(s->refused), s->why, err.message);
@@ -366,7 +415,7 @@ static void walk_close(struct walk *w) {
 static void walk_next_epoch(struct walk *w, uint64_t epoch) {
   w->epoch = epoch;
   w->batch = 0;
-  w->failed = false;
+  w->failed = w->ended = false;
   walk_epoch(w, w->e.lanes, w->e.window);
 }
 
@@ -493,54 +542,293 @@ static void adopt_split(struct setup *s, const insitu_loader_desc *d) {
 static insitu_loader_desc desc_of(const struct setup *s, uint64_t world, uint64_t rank) {
   insitu_loader_desc d = s->desc;
 
-  d.rank = (int32_t)rank;
+  d.rank = s->refused && d.rank ? d.rank : (int32_t)rank;
   if (world > 1 || d.world) d.world = (int32_t)world;
   d.batch_size = s->global / world;
   return d;
 }
 
+/* Any box of an array, now: insitu_read. */
+static void check_read(const struct setup *s, insitu_loader *ld) {
+  struct view v = s->view[draw((uint64_t)s->n_views)];
+  const struct array *a = v.array;
+  insitu_error err = {0};
+  insitu_shape shape;
+  uint64_t n = 1, at[MAX_DIMS];
+  bool absent = false;
+
+  v.v.offset = 0;
+  v.v.n_steps = v.v.n_slices = 0;
+  v.v.slices = v.slice;
+  for (int d = 0; d < a->ndim; d++) {
+    v.lo[d] = chance(50) ? 0 : draw(a->shape[d]);
+    v.hi[d] = chance(50) ? a->shape[d] : v.lo[d] + 1 + draw(a->shape[d] - v.lo[d]);
+    n *= v.hi[d] - v.lo[d];
+    if (v.lo[d] || v.hi[d] < a->shape[d])
+      v.slice[v.v.n_slices++] = (insitu_slice){.axis = d, .start = (int64_t)v.lo[d], .stop = (int64_t)v.hi[d]};
+  }
+  unsigned item = dtype_bytes(view_dtype(&v));
+  unsigned char *got = own(n * item), want[16];
+  insitu_status status = insitu_read(ld, &v.v, got, n * item, &shape, &err);
+  if (status == INSITU_E_BUDGET && s->desc.memory_budget < UINT64_C(1) << 28) return;
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t rest = i;
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+      at[d] = v.lo[d] + rest % (v.hi[d] - v.lo[d]);
+      rest /= v.hi[d] - v.lo[d];
+    }
+    if (a->not_stored[array_number(a, array_leaf(a), at)]) absent = true;
+    if (status) continue;
+    show_element(&v, array_at(a, at), want);
+    if (memcmp(got + i * item, want, item) && !both_nan(&v, got + i * item, want))
+      differ("insitu_read of '%s': element %d differs", v.v.path ? v.v.path : v.v.label, (int)i);
+  }
+  if (absent && s->desc.on_absent_chunk == INSITU_RAISE) {
+    if (status != INSITU_E_ABSENT) differ("insitu_read of an absent chunk: %s", insitu_status_name(status));
+    return;
+  }
+  if (status) differ("insitu_read of '%s': %s: %s", v.v.label, insitu_status_name(status), err.message);
+  if (shape.ndim != a->ndim || shape.bytes != n * item || shape.dtype != view_dtype(&v)) differ("insitu_read: another shape");
+}
+
+/* Another iterator of the same loader, some steps each in turns. */
+static void run_beside(struct setup *s, insitu_loader *ld, struct walk *w) {
+  struct walk other;
+  insitu_plan plan;
+  int32_t part = (int32_t)draw(4), order = chance(50) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL;
+  bool more = true;
+
+  if (!walk_open(&other, s, ld, 1, part, order, w->world, w->rank, draw(3), &plan)) return;
+  for (uint64_t n = draw(60); n && more; n--) more = walk_step(chance(50) ? w : &other);
+  if (chance(50)) walk_close(&other);
+}
+
+/* Desc fields of iterators that make no sense. */
+static void refuse_iterators(insitu_loader *ld) {
+  insitu_iter_desc id = {.api = INSITU_API};
+  insitu_status want = INSITU_E_ARG, status;
+
+  switch (draw(4)) {
+  case 0: id.split = 4 + (int32_t)draw(3); break;
+  case 1: id.split = -1; break;
+  case 2: id.order = 3; break;
+  default: id.api = 0; want = INSITU_E_API;
+  }
+  status = insitu_iter_open(ld, &id, &iters[2], NULL);
+  if (status != want) differ("an iterator that makes no sense: %s, not %s", insitu_status_name(status), insitu_status_name(want));
+  if (iters[2]) differ("a refused iterator is not NULL");
+}
+
 /* A rank's epochs of one part. */
-static void run_rank(struct setup *s, uint64_t world, uint64_t rank, int32_t part, int32_t order, insitu_state *after) {
-  insitu_loader_desc d = desc_of(s, world, rank);
+static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
+  insitu_loader_desc d = desc_of(s, run->world, rank);
   insitu_loader *ld = open_loader(s, &d, 0);
   struct walk w;
   insitu_plan plan;
-  uint64_t epoch = draw(3);
   insitu_stats opened = {0};
+  insitu_error err = {0};
+  uint64_t epoch = run->epoch;
 
+  run->whole = false;
   if (!ld) return;
-  insitu_loader_stats(ld, &opened, NULL); /* the coordinate */
-  if (walk_open(&w, s, ld, 0, part, order, world, rank, epoch, &plan)) {
-    w.after = after;
-    while (walk_step(&w)) {}
-    while (w.n_held) release_one(&w);
-    if (d.hold_epoch && !w.failed && !d.check) check_reads(&w, ld, &plan, opened.reads);
-    w.after = NULL;
-    if (chance(50)) {
-      insitu_error err = {0};
-
-      if (w.failed || chance(40)) {
-        epoch = draw(5);
-        if (insitu_iter_set_epoch(w.it, epoch, &err)) differ("insitu_iter_set_epoch: %s", err.message);
-      } else {
-        epoch++;
-      }
-      walk_next_epoch(&w, epoch);
-      for (uint64_t n = draw(20); n && walk_step(&w); n--) {}
+  if (chance(5)) refuse_iterators(ld);
+  if (insitu_loader_stats(ld, &opened, NULL)) differ("no statistics"); /* the coordinate was read */
+  if (!walk_open(&w, s, ld, 0, run->part, run->order, run->world, rank, epoch, &plan)) {
+    insitu_loader_close(&loaders[0]);
+    return;
+  }
+  run->lanes = w.e.lanes;
+  run->window = w.e.window;
+  run->n_batches = w.e.batches;
+  w.run = run;
+  if (!run->after) run->after = own((w.e.batches + 1) * sizeof *run->after);
+  while (walk_step(&w)) {}
+  run->whole = !w.failed;
+  w.run = NULL;
+  while (w.n_held) release_one(&w);
+  if (d.hold_epoch && !w.failed && !d.check) check_reads(&w, ld, &plan, opened.reads);
+  if (chance(50)) {
+    if (w.failed || chance(40)) {
+      epoch = draw(5);
+      if (insitu_iter_set_epoch(w.it, epoch, &err)) differ("insitu_iter_set_epoch: %s", err.message);
+    } else {
+      epoch++;
     }
+    walk_next_epoch(&w, epoch);
+    for (uint64_t n = draw(20); n && walk_step(&w); n--) {}
+    if (chance(30)) run_beside(s, ld, &w);
+    if (chance(30)) check_read(s, ld);
+  }
+  if (chance(80)) walk_close(&w); /* else with the loader */
+  insitu_loader_close(&loaders[0]);
+  let_go();
+}
+
+/* ---- resuming ---- */
+/* Goes on behind a batch, at a world size and with resources that need not be those of the run that gave the state. */
+static void resume(struct setup *s, const struct run *run) {
+  uint64_t sizes[64], n = 0, k = draw(run->n_batches), rank, world = run->world, lanes, window;
+  insitu_error err = {0};
+  insitu_plan plan;
+  struct walk w;
+  insitu_loader_desc keep = s->desc;
+
+  for (uint64_t r = 1; r <= run->lanes && n < 64; r++)
+    if (run->lanes % r == 0) sizes[n++] = r;
+  if (run->order == INSITU_SHUFFLED) {
+    world = sizes[draw(n)];
+    s->desc.lanes = run->lanes; /* where its default is another one */
+  }
+  rank = draw(world);
+  s->desc.prefetch_depth = draw(5);
+  s->desc.max_inflight = draw(6);
+  s->desc.inline_io = chance(50);
+  if (s->global % world == 0) {
+    insitu_loader_desc d = desc_of(s, world, rank);
+    insitu_loader *ld = open_loader(s, &d, 0);
+
+    if (ld && walk_open(&w, s, ld, 0, run->part, run->order, world, rank, draw(3), &plan)) {
+      lanes = w.e.lanes;
+      window = w.e.window;
+      for (uint64_t i = draw(4); i && walk_step(&w); i--) {}
+      if (insitu_iter_restore(w.it, &run->after[k], &err))
+        differ("restoring behind batch %d of epoch %d at world size %d, after %d: %s", (int)k, (int)run->epoch, (int)world,
+            (int)run->world, err.message);
+      w.epoch = run->epoch;
+      w.failed = w.ended = false;
+      walk_epoch(&w, lanes, window);
+      w.batch = k + 1;                    /* behind the last one comes the end */
+      if (w.bad <= k) w.bad = UINT64_MAX; /* it comes before */
+      while (walk_step(&w)) {}
+      if (!w.failed && chance(30)) {
+        walk_next_epoch(&w, w.epoch + 1);
+        walk_step(&w);
+      }
+      walk_close(&w);
+    }
+    insitu_loader_close(&loaders[0]);
+  }
+  s->desc = keep;
+}
+
+static bool same_anchors(const struct part *a, const struct part *b) {
+  return a->n == b->n && !memcmp(a->anchor, b->anchor, a->n * sizeof *a->anchor);
+}
+
+/* A manifest that gives one chunk to another split. */
+static bool move_a_chunk(struct setup *s) {
+  static const char *const names[] = {"train", "val", "test"};
+  struct text *t = own(sizeof *t);
+  uint64_t ref = s->split.ref, moved = draw(s->split.n_ref);
+  signed char *owner = own(s->samples);
+  bool whole = s->kind == SPLIT_DEFAULT || s->kind == SPLIT_FRACTIONS || s->kind == SPLIT_MANIFEST;
+
+  if (!whole || s->split.lo || s->split.hi < (int64_t)s->samples) return false;
+  memcpy(owner, s->split.owner, s->samples);
+  int to = (int)draw(4) - 1;
+  if (chance(50)) { /* the last one of a part to the next part */
+    int from = (int)draw(2);
+
+    for (uint64_t c = 0; c < s->split.n_ref; c++)
+      if (owner[c * ref] == from) moved = c;
+    to = from + 1;
+  }
+  for (uint64_t x = moved * ref; x < least((moved + 1) * ref, s->samples); x++) owner[x] = (signed char)to;
+  s->split.owner = owner;
+  say(t, "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64 ",\"seed\":null,\"chunks\":{",
+      s->split.n_ref, ref, s->samples);
+  for (int p = 0; p < 3; p++) {
+    bool first = true;
+
+    say(t, "%s\"%s\":[", p ? "," : "", names[p]);
+    for (uint64_t c = 0; c < s->split.n_ref; c++) {
+      if (owner[c * ref] != p) continue;
+      say(t, "%s%" PRIu64, first ? "" : ",", c);
+      first = false;
+    }
+    say(t, "]");
+  }
+  say(t, "}}");
+  memset(s->desc.split, 0, sizeof s->desc.split);
+  s->desc.split_shuffled = 0;
+  s->desc.manifest = own_text("%s/moved.json", s->folder);
+  write_file(s->desc.manifest, t->at, t->n);
+  return true;
+}
+
+/* A configuration that differs in something that the order or the batches depend on must refuse the state. */
+static void refuse_state(struct setup *s, const struct run *run) {
+  struct setup *other = own(sizeof *other);
+  insitu_error err = {0};
+  insitu_plan plan;
+  struct walk w;
+  const char *what = NULL;
+  uint64_t lanes, window;
+  insitu_status status;
+
+  *other = *s;
+  switch (draw(6)) {
+  case 0:
+    if (run->order == INSITU_SEQUENTIAL) return; /* its order has no seed */
+    other->desc.seed++;
+    if (!s->spread) what = "seed";
+    break;
+  case 1:
+    other->desc.unit_chunks = ++other->unit_chunks;
+    if (run->order == INSITU_SHUFFLED) what = "unit_chunks";
+    break;
+  case 2:
+    other->variable[0].offset++;
+    other->view[0].v.offset++;
+    what = "the offset of a variable";
+    break;
+  case 3:
+  case 4:
+    if (move_a_chunk(other)) what = "the split";
+    break;
+  default: other->desc.split_gap++; what = "split_gap";
+  }
+  if (!what) return;
+  other->desc.variables = other->variable;
+  split_finish(&other->split, other->view, other->n_views, other->desc.split_gap, other->desc.split_spill, other->unit_chunks);
+  bool by_split = !strcmp(what, "the split") || !strcmp(what, "split_gap");
+  if (by_split && same_anchors(&other->split.part[run->part], &s->split.part[run->part])) return;
+  if (!layout(other, run->part, run->order, run->world, &lanes, &window, &status)) return;
+  insitu_loader_desc d = desc_of(other, run->world, 0);
+  insitu_loader *ld = open_loader(other, &d, 0);
+  if (ld && walk_open(&w, other, ld, 0, run->part, run->order, run->world, 0, 0, &plan)) {
+    status = insitu_iter_restore(w.it, &run->after[draw(run->n_batches)], &err);
+    if (status != INSITU_E_STATE) differ("a state of another configuration (%s): %s", what, insitu_status_name(status));
     walk_close(&w);
   }
   insitu_loader_close(&loaders[0]);
 }
 
 static void run_case(struct setup *s) {
-  uint64_t world = s->desc.world ? (uint64_t)s->desc.world : 1;
-  int32_t part = chance(60) ? INSITU_TRAIN : (int32_t)draw(4);
-  int32_t order = chance(60) == (part == INSITU_TRAIN) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL;
+  struct run run = {.world = s->desc.world ? (uint64_t)s->desc.world : 1, .epoch = draw(3)};
+  insitu_loader_desc d = desc_of(s, run.world, 0);
+  bool whole = true;
 
-  insitu_loader_desc d = desc_of(s, world, 0);
+  run.part = chance(60) ? INSITU_TRAIN : (int32_t)draw(4);
+  run.order = chance(run.part == INSITU_TRAIN ? 80 : 40) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL;
+  run.seen = own(s->samples);
+  if (s->refused) {
+    open_loader(s, &d, 0);
+    return;
+  }
   adopt_split(s, &d);
-  for (uint64_t r = 0; r < world; r++) run_rank(s, world, r, part, order, NULL);
+  for (uint64_t r = 0; r < run.world; r++) {
+    run_rank(s, &run, r);
+    whole = whole && run.whole;
+  }
+  if (!whole) return;
+  const struct part *p = &s->split.part[run.part];
+  uint64_t n = 0, want = run.order == INSITU_SHUFFLED ? p->n / s->global * s->global : p->n;
+  for (uint64_t i = 0; i < p->n; i++) n += run.seen[p->anchor[i]];
+  if (n != want) differ("%s: %d of %d anchors came in an epoch, not %d", part_names[run.part], (int)n, (int)p->n, (int)want);
+  if (chance(50)) resume(s, &run);
+  if (chance(25)) refuse_state(s, &run);
 }
 
 /* ---- running cases ---- */
