@@ -211,6 +211,9 @@
  *   batch of the ring page-locked memory on the host, within memory_budget, taken when it is first used. desc.alloc takes both from
  *   a pool of yours. Closing waits for the streams that use what it frees; what you hold then counts no more. An error of the
  *   device ends the iterator, a sticky one of CUDA's all of them; so does page-locked memory that cannot be had.
+ *   Where next waits although all is read, insitu_stats tells two causes apart: copies that are slower than the reading
+ *   (upload_stall_s; INSITU_STAGE_UPLOAD: upload fewer bytes, as a narrower dtype), and a trainer whose work on the device lies
+ *   behind (consumer_stall_s).
  *
  * 9. CONFIGURATION (define before the #include that implements)
  *   What it compiles with: gcc 11 and clang 14 or later; glibc and musl; liburing 2.1 and libcurl 7.76 or later (an #error names
@@ -591,10 +594,17 @@ typedef struct insitu_quality {
   uint64_t rows;
 } insitu_quality;
 
-/* What limits the loader. NONE: no batch was delivered yet. CONSUMER: under 5 % of the time is spent inside next. DECODE: else, and
- * the workers are busy for more than 80 % of theirs. READ: else. */
-enum { INSITU_STAGE_NONE = 0, INSITU_STAGE_CONSUMER = 1, INSITU_STAGE_READ = 2, INSITU_STAGE_DECODE = 3 };
-/* "none", "consumer", "read", "decode". [any thread] */
+/* What limits the loader. NONE: no batch was delivered yet. CONSUMER: under 5 % of the time is spent inside next, without
+ * consumer_stall_s. UPLOAD: else, and upload_stall_s is more than half of what is left of stall_s. DECODE: else, and the workers
+ * are busy for more than 80 % of their time. READ: else. */
+enum {
+  INSITU_STAGE_NONE = 0,
+  INSITU_STAGE_CONSUMER = 1,
+  INSITU_STAGE_READ = 2,
+  INSITU_STAGE_DECODE = 3,
+  INSITU_STAGE_UPLOAD = 4
+};
+/* "none", "consumer", "read", "decode", "upload". [any thread] */
 INSITU_DEF const char *insitu_stage_name(int32_t stage);
 
 /* Since the loader was opened: of all iterators; reads, requests and bytes of insitu_read as well. */
@@ -618,7 +628,10 @@ typedef struct insitu_stats {
   uint64_t pinned_bytes, device_bytes;         /* now: page-locked, of slab_bytes; on devices */
   uint64_t checked_rows;                       /* one variable and step each; see desc.check */
   double stall_s, stall_share;                 /* time spent inside next; its share of the time since next was first called */
-  double first_batch_s;                        /* from opening the loader to the first batch */
+  /* Of stall_s: the next batch could not be read, for the memory of an earlier one on the host was still being copied to a device;
+   * or the copy, or that memory itself, had to wait for work on the consumer's streams. */
+  double upload_stall_s, consumer_stall_s;
+  double first_batch_s; /* from opening the loader to the first batch */
   double next_p50_s, next_p95_s, next_p99_s,
       next_max_s; /* time inside next, of calls that gave a batch; within 4 % but for max */
   /* share of the workers' time spent at work, cached reads included, since next was first called (inline_io: of time in next) */
@@ -19183,6 +19196,7 @@ struct insitu__device_ring { /* an iterator on one device */
 };
 struct insitu__device_part { /* a batch on one device */
   struct insitu__device_slot *slot;
+  void *begun;  /* event: nothing is left to wait for, and the copy may begin */
   void *copied; /* event */
   bool copying; /* until it is seen to be over */
 };
@@ -19201,6 +19215,9 @@ struct insitu__device { /* of an iterator */
   void (*release)(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device);
   void *user;
 };
+
+/* What keeps a batch's memory on the host from being written: nothing, a copy to a device, work on the consumer's streams. */
+enum { INSITU__DEVICE_IDLE, INSITU__DEVICE_COPIES, INSITU__DEVICE_CONSUMED };
 
 #ifdef INSITU_WITH_CUDA
 /* What CUDA answered, with its words. It is forgotten there, so that the trainer does not find it as its own. */
@@ -19365,19 +19382,22 @@ static bool insitu__device_passed(struct insitu__device *d, struct insitu__devic
 
 /* ---- batches ---- */
 
-/* Whether a batch's memory on the host may be written: nobody copies from it, and nobody who was given it uses it. */
-static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
+/* Whether a batch's memory on the host may be written: nobody copies from it, and nobody who was given it uses it. Else why not. A
+ * copy that has not begun waits for the consumer, who still works on the slot's last batch. */
+static int insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
   struct insitu__device_scope s;
-  if (!d->on) return true;
-  bool idle = !insitu__device_enter_own(d, &s, &d->error);
-  for (unsigned i = 0; idle && i < d->n_rings; i++) {
+  int why = INSITU__DEVICE_IDLE;
+  if (!d->on) return why;
+  if (insitu__device_enter_own(d, &s, &d->error)) why = INSITU__DEVICE_COPIES;
+  for (unsigned i = 0; !why && i < d->n_rings; i++) {
     if (!parts[i].copying) continue;
-    idle = insitu__device_over(d, parts[i].copied);
-    parts[i].copying = !idle;
+    parts[i].copying = !insitu__device_over(d, parts[i].copied);
+    if (!parts[i].copying) continue;
+    why = insitu__device_over(d, parts[i].begun) ? INSITU__DEVICE_COPIES : INSITU__DEVICE_CONSUMED;
   }
-  idle = idle && insitu__device_passed(d, busy);
+  if (!why && !insitu__device_passed(d, busy)) why = INSITU__DEVICE_CONSUMED;
   insitu__device_leave(&s);
-  return idle;
+  return why;
 }
 
 /* Copies a batch to slots that insitu__device_take has given it. some: it has rows. */
@@ -19396,6 +19416,7 @@ static insitu_status insitu__device_upload(
       f->next = d->spare; /* the wait is for what it was when it was asked for */
       d->spare = f;
     }
+    if (!status) status = insitu__device_did(cudaEventRecord((cudaEvent_t)parts[i].begun, stream), "upload", err);
     if (!status && some)
       status = insitu__device_did(
           cudaMemcpyAsync(slot->memory, pinned + r->at, (size_t)r->bytes, cudaMemcpyHostToDevice, stream), "upload", err);
@@ -19499,6 +19520,7 @@ static void insitu__device_drain(const struct insitu__device_ring *r) {
 static void insitu__device_event_close(const struct insitu__device_ring *r, struct insitu__device_part *p) {
   struct insitu__device_scope s;
   (void)insitu__device_enter(&s, r->device, NULL);
+  if (p->begun) (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)p->begun), "", NULL);
   if (p->copied) (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)p->copied), "", NULL);
   insitu__device_leave(&s);
 }
@@ -19523,9 +19545,9 @@ static void *insitu__device_cuda_alloc(
 static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
   (void)p, (void)place, (void)device;
 }
-static bool insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
+static int insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy) {
   (void)d, (void)parts, (void)busy;
-  return true;
+  return INSITU__DEVICE_IDLE;
 }
 static insitu_status insitu__device_upload(
     struct insitu__device *d, struct insitu__device_part *parts, const unsigned char *pinned, bool some, insitu_error *err) {
@@ -19810,6 +19832,7 @@ struct insitu__loader_lap { /* what the user's thread saw of the epoch under way
   int64_t began;
   uint64_t stall, busy, batches, bytes; /* busy: of the workers, when it began */
   uint64_t retries;                     /* of the loader's requests, until it began */
+  uint64_t held_up[2];                  /* insitu_iter.held_up when it began */
 };
 
 struct insitu_iter {
@@ -19847,10 +19870,16 @@ struct insitu_iter {
   uint64_t told;           /* the boundary between epochs that END was returned for */
   uint64_t begun;          /* the boundary that the user passed by calling again: what hold_epoch waits for */
   uint64_t held, max_held, alive; /* alive: slabs with memory */
-  uint64_t bad;                   /* number of the first damaged batch, UINT64_MAX if none */
-  insitu_error error;             /* what damaged it */
-  bool failed, closed;            /* closed: nothing runs any more; the last held batch takes the contents with it */
-  unsigned owners;                /* of this struct: the user's handle, and the contents as long as they are there */
+  int64_t waiting;                /* when the call of next that is running began; 0: none is */
+  uint64_t awaited;               /* the batch that the call waits for */
+  int held_by;                    /* INSITU__DEVICE_...: what keeps the scan from memory for batches */
+  int64_t held_since;             /* since when it does */
+  uint64_t held_at;               /* the batch that the scan has come to */
+  uint64_t held_up[2]; /* nanoseconds inside next for which COPIES, and CONSUMED, kept the scan from the awaited batch */
+  uint64_t bad;        /* number of the first damaged batch, UINT64_MAX if none */
+  insitu_error error;  /* what damaged it */
+  bool failed, closed; /* closed: nothing runs any more; the last held batch takes the contents with it */
+  unsigned owners;     /* of this struct: the user's handle, and the contents as long as they are there */
 };
 
 struct insitu_loader {
@@ -19900,7 +19929,7 @@ struct insitu_loader {
   /* counters: relaxed */
   atomic_uint_least64_t n_batches, n_rows, n_reads, n_rereads, n_requests, n_read, n_decoded, n_absent, n_bad, slab_now,
       slab_peak, memory_now, memory_peak, inflight_peak, stall, first_batch, n_checked, n_uploads, n_uploaded, pinned_now,
-      device_all;
+      device_all, upload_stall, consumer_stall;
   atomic_uint_least64_t first_next, busy_before; /* when next was first called, and how busy the workers had been until then */
   atomic_uint_least64_t next_max, next_in[INSITU__LOADER_NEXT_BUCKETS]; /* calls of next by how long they took */
 };
@@ -19955,9 +19984,12 @@ static void insitu__loader_percentiles(const insitu_loader *ld, const double *sh
   }
 }
 
-static int32_t insitu__loader_stage(uint64_t batches, double stall_share, double decode_busy) { /* see insitu_stats */
+/* See INSITU_STAGE_NONE. stall is a share of the time since next was first called; upload and consumer are parts of it. */
+static int32_t insitu__loader_stage(uint64_t batches, double stall, double upload, double consumer, double decode_busy) {
   if (!batches) return INSITU_STAGE_NONE;
-  if (stall_share < 0.05) return INSITU_STAGE_CONSUMER;
+  stall -= consumer;
+  if (stall < 0.05) return INSITU_STAGE_CONSUMER;
+  if (upload > 0.5 * stall) return INSITU_STAGE_UPLOAD;
   return decode_busy > 0.8 ? INSITU_STAGE_DECODE : INSITU_STAGE_READ;
 }
 
@@ -19997,8 +20029,26 @@ static void insitu__loader_enter(insitu_iter *it, int64_t begin) {
   if (!first && it->lap.began) return;
   uint64_t busy = insitu__loader_get(&ld->reactor.busy), none = 0;
   if (first && atomic_compare_exchange_strong(&ld->first_next, &none, (uint64_t)begin)) ld->busy_before = busy;
-  if (!it->lap.began)
-    it->lap = (struct insitu__loader_lap){.began = begin, .busy = busy, .retries = insitu__store_retries(&it->loader->store)};
+  if (it->lap.began) return;
+  it->lap = (struct insitu__loader_lap){.began = begin, .busy = busy, .retries = insitu__store_retries(&it->loader->store)};
+  pthread_mutex_lock(&it->lock);
+  memcpy(it->lap.held_up, it->held_up, sizeof it->held_up);
+  pthread_mutex_unlock(&it->lock);
+}
+
+/* From now on that keeps the scan, which has come to batch `number`, from memory for batches. The time until now is counted, as far
+ * as next was running and its batch was not scanned to its end. With the lock held. */
+static void insitu__loader_held_by(insitu_iter *it, int why, uint64_t number, int64_t now) {
+  insitu_loader *ld = it->loader;
+  int64_t since = it->held_since > it->waiting ? it->held_since : it->waiting;
+  if (it->held_by && it->waiting && it->held_at <= it->awaited && now > since) {
+    uint64_t took = (uint64_t)(now - since);
+    it->held_up[it->held_by == INSITU__DEVICE_CONSUMED] += took;
+    insitu__loader_add(it->held_by == INSITU__DEVICE_CONSUMED ? &ld->consumer_stall : &ld->upload_stall, took);
+  }
+  it->held_by = why;
+  it->held_at = number;
+  it->held_since = now;
 }
 
 /* It ends. */
@@ -20030,15 +20080,18 @@ static void insitu__loader_lap_log(insitu_iter *it, int64_t now) {
   char retried[48] = "";
   uint64_t retries = insitu__store_retries(&ld->store) - lap.retries;
   if (retries) snprintf(retried, sizeof retried, ", %" PRIu64 " requests retried", retries);
-  double stall = insitu__loader_share(lap.stall, (double)elapsed);
+  double stall = insitu__loader_share(lap.stall, (double)elapsed), held_up[2];
+  pthread_mutex_lock(&it->lock);
+  for (int i = 0; i < 2; i++) held_up[i] = insitu__loader_share(it->held_up[i] - lap.held_up[i], (double)elapsed);
+  pthread_mutex_unlock(&it->lock);
   double busy = insitu__loader_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - lap.busy, elapsed, lap.stall);
   insitu__loader_log(ld, 2,
       "rank %d, iterator %s, epoch %" PRIu64 ": %" PRIu64
       " batches in %.3f s, %.1f MB/s, %.1f %% of it in next, limited by %s; %" PRIu64 " re-reads, %" PRIu64 " holes filled%s",
       (int)ld->config.rank, insitu__split_names[it->split], epoch, lap.batches, (double)elapsed / 1e9,
       (double)lap.bytes * 1e3 / (double)insitu__base_max(1, elapsed), 100 * stall,
-      insitu_stage_name(insitu__loader_stage(lap.batches, stall, busy)), insitu__loader_get(&it->tally[epoch & 3].rereads),
-      insitu__loader_get(&it->tally[epoch & 3].holes), retried);
+      insitu_stage_name(insitu__loader_stage(lap.batches, stall, held_up[0], held_up[1], busy)),
+      insitu__loader_get(&it->tally[epoch & 3].rereads), insitu__loader_get(&it->tally[epoch & 3].holes), retried);
 }
 
 /* The loader's own time, nanoseconds: inline it stands still outside next. Reactor thread. */
@@ -21258,9 +21311,11 @@ static void insitu__loader_prepare_await(void *arg) {
   insitu__loader_quiet(it);
 }
 
-/* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no memory. With the lock held. */
-static insitu_status insitu__loader_slab_ready(insitu_iter *it) {
+/* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no memory. number: of the batch that the
+ * scan has come to. With the lock held. */
+static insitu_status insitu__loader_slab_ready(insitu_iter *it, uint64_t number) {
   struct insitu__loader_slab *slab = it->free;
+  int why = INSITU__DEVICE_IDLE;
   bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
   if (it->preparing) return INSITU_TIMEOUT;
   if (it->unprepared.status) return it->unprepared.status;
@@ -21274,7 +21329,9 @@ static insitu_status insitu__loader_slab_ready(insitu_iter *it) {
     it->preparing = NULL;
     if (slab->memory) insitu__loader_slab_taken(it);
   }
-  if (slab->memory && insitu__device_idle(&it->device, slab->parts, &slab->busy)) {
+  if (slab->memory) why = insitu__device_idle(&it->device, slab->parts, &slab->busy);
+  if (it->held_by || why) insitu__loader_held_by(it, why, number, insitu__base_now());
+  if (slab->memory && !why) {
     it->pause = 0;
     return INSITU_OK;
   }
@@ -21305,7 +21362,7 @@ static bool insitu__loader_place(insitu_iter *it, uint64_t last, uint64_t number
   insitu_status status = INSITU_OK;
   while (!status && it->assigned <= last) {
     pthread_mutex_lock(&it->lock);
-    status = insitu__loader_slab_ready(it);
+    status = insitu__loader_slab_ready(it, number);
     if (!status) {
       struct insitu__loader_slab *slab = it->free;
       it->free = slab->next;
@@ -22408,8 +22465,10 @@ static insitu_status insitu__loader_iter_events(insitu_iter *it, insitu_error *e
   struct insitu__device *d = &it->device;
   insitu_status status = INSITU_OK;
   for (unsigned k = 0; k < d->n_rings; k++) {
-    for (uint64_t i = 0; !status && i < it->n_slabs; i++)
-      status = insitu__device_event(&it->slabs[i].parts[k].copied, d->rings[k].device, err);
+    for (uint64_t i = 0; !status && i < it->n_slabs; i++) {
+      status = insitu__device_event(&it->slabs[i].parts[k].begun, d->rings[k].device, err);
+      if (!status) status = insitu__device_event(&it->slabs[i].parts[k].copied, d->rings[k].device, err);
+    }
     for (uint64_t i = 0; !status && i < d->rings[k].n_slots; i++) status = insitu__device_spare(d, d->rings[k].device, err);
   }
   for (uint64_t i = 0; d->host && !status && i < it->n_slabs; i++) status = insitu__device_spare(d, it->device.device, err);
@@ -22491,6 +22550,7 @@ static void insitu__loader_move_await(void *arg) {
   }
   it->next = it->assigned = it->start = it->uploaded = number;
   it->tile_waits = false;
+  it->held_by = INSITU__DEVICE_IDLE;
   memset(&it->unprepared, 0, sizeof it->unprepared);
   memset(&it->device.error, 0, sizeof it->device.error);
   it->told = it->begun = m->batch ? UINT64_MAX : number;
@@ -23282,9 +23342,9 @@ static insitu_status insitu__public_check_iter(const insitu_iter *it, bool any_t
   return insitu__public_check(it ? it->loader : NULL, any_thread, err);
 }
 
-static const char *const insitu__public_stages[] = {"none", "consumer", "read", "decode"};
+static const char *const insitu__public_stages[] = {"none", "consumer", "read", "decode", "upload"};
 INSITU_DEF const char *insitu_stage_name(int32_t stage) {
-  return stage >= INSITU_STAGE_NONE && stage <= INSITU_STAGE_DECODE ? insitu__public_stages[stage] : "unknown";
+  return stage >= INSITU_STAGE_NONE && stage <= INSITU_STAGE_UPLOAD ? insitu__public_stages[stage] : "unknown";
 }
 
 INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err) {
@@ -23432,7 +23492,11 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->stall_s = (double)stall / 1e9;
   out->stall_share = insitu__loader_share(stall, (double)elapsed);
   out->decode_busy = insitu__loader_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - before, elapsed, stall);
-  out->limiting_stage = insitu__loader_stage(out->batches, out->stall_share, out->decode_busy);
+  uint64_t upload = insitu__loader_get(&ld->upload_stall), consumer = insitu__loader_get(&ld->consumer_stall);
+  out->upload_stall_s = (double)upload / 1e9;
+  out->consumer_stall_s = (double)consumer / 1e9;
+  out->limiting_stage = insitu__loader_stage(out->batches, out->stall_share, insitu__loader_share(upload, (double)elapsed),
+      insitu__loader_share(consumer, (double)elapsed), out->decode_busy);
   double percentile[3];
   insitu__loader_percentiles(ld, (const double[]){0.5, 0.95, 0.99}, percentile, 3);
   out->next_p50_s = percentile[0] / 1e9;
@@ -23473,7 +23537,8 @@ static const struct insitu__text_field insitu__public_stats[] = {INSITU__PUBLIC_
     INSITU__PUBLIC_STATS(slab_bytes, U64, NULL), INSITU__PUBLIC_STATS(slab_bytes_peak, U64, NULL),
     INSITU__PUBLIC_STATS(memory_bytes_peak, U64, NULL), INSITU__PUBLIC_STATS(memory_promised, U64, NULL),
     INSITU__PUBLIC_STATS(inflight_peak, U64, NULL), INSITU__PUBLIC_STATS(stall_s, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(stall_share, DOUBLE, NULL), INSITU__PUBLIC_STATS(first_batch_s, DOUBLE, NULL),
+    INSITU__PUBLIC_STATS(stall_share, DOUBLE, NULL), INSITU__PUBLIC_STATS(upload_stall_s, DOUBLE, NULL),
+    INSITU__PUBLIC_STATS(consumer_stall_s, DOUBLE, NULL), INSITU__PUBLIC_STATS(first_batch_s, DOUBLE, NULL),
     INSITU__PUBLIC_STATS(next_p50_s, DOUBLE, NULL), INSITU__PUBLIC_STATS(next_p95_s, DOUBLE, NULL),
     INSITU__PUBLIC_STATS(next_p99_s, DOUBLE, NULL), INSITU__PUBLIC_STATS(next_max_s, DOUBLE, NULL),
     INSITU__PUBLIC_STATS(decode_busy, DOUBLE, NULL), INSITU__PUBLIC_STATS(limiting_stage, WORD, insitu__public_stages),
@@ -23840,6 +23905,8 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
   if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - begin) / 1000000) deadline = begin + timeout_ms * 1000000;
   insitu__loader_enter(it, begin);
   pthread_mutex_lock(&it->lock);
+  it->waiting = begin;
+  it->awaited = it->next;
   for (bool polled = false;; polled = true) {
     status = insitu__loader_poll(it, out, err);
     if (status == INSITU__LOADER_UNCHECKED) {
@@ -23849,6 +23916,8 @@ INSITU_DEF insitu_status insitu_iter_next(insitu_iter *it, int64_t timeout_ms, i
     if (status != INSITU_TIMEOUT || (insitu__base_now() >= deadline && (polled || !ld->config.inline_io))) break;
     insitu__loader_wait(it, deadline);
   }
+  if (it->held_by) insitu__loader_held_by(it, it->held_by, it->held_at, insitu__base_now());
+  it->waiting = 0;
   pthread_mutex_unlock(&it->lock);
   if (status == INSITU_OK || status == INSITU_END) insitu__reactor_wake(&ld->reactor); /* one more batch may be prefetched */
   int64_t now = insitu__base_now();

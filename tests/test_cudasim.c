@@ -850,6 +850,41 @@ static void *fills_own(void *p) {
   OK(cudasim_fill(cudaStreamPerThread, p, 64, 1));
   return NULL;
 }
+static void test_bus(void **state) { /* that stands still: what does not come behind a copy runs all the same */
+  char *pinned;
+  void *p, *q;
+  cudaStream_t copies, kernels;
+  cudaEvent_t before, after;
+  (void)state;
+  cudasim_reset(1, 1);
+  cudasim_delay(CUDASIM_AT_ONCE, 0);
+  cudasim_bus(true);
+  OK(cudaHostAlloc((void **)&pinned, 64, cudaHostAllocPortable));
+  memset(pinned, 7, 64);
+  OK(cudaMalloc(&p, 64));
+  OK(cudaMalloc(&q, 64));
+  OK(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
+  OK(cudaStreamCreateWithFlags(&kernels, cudaStreamNonBlocking));
+  OK(cudaEventCreateWithFlags(&before, cudaEventDisableTiming));
+  OK(cudaEventCreateWithFlags(&after, cudaEventDisableTiming));
+  OK(cudaEventRecord(before, copies));
+  OK(cudaMemcpyAsync(p, pinned, 64, cudaMemcpyHostToDevice, copies));
+  OK(cudaEventRecord(after, copies));
+  OK(cudasim_fill(kernels, q, 64, 5));
+  OK(cudaEventQuery(before));
+  assert_int_equal(cudaEventQuery(after), cudaErrorNotReady);
+  (void)cudaGetLastError();
+  assert_int_equal(*(char *)cudasim_alias(q), 5);
+  OK(cudaStreamSynchronize(copies)); /* who waits for a copy has it */
+  OK(cudaEventQuery(after));
+  assert_int_equal(*(char *)cudasim_alias(p), 7);
+  OK(cudaMemcpyAsync(q, pinned, 64, cudaMemcpyHostToDevice, copies));
+  assert_int_equal(*(char *)cudasim_alias(q), 5);
+  cudasim_bus(false);
+  cudasim_finish();
+  assert_int_equal(*(char *)cudasim_alias(q), 7);
+  cudasim_reset(1, 1);
+}
 static void test_stream_per_thread(void **state) {
   (void)state;
   cudasim_reset(1, 1);
@@ -968,7 +1003,7 @@ int main(void) {
       cmocka_unit_test(test_unpinned), cmocka_unit_test(test_poisoned_source), cmocka_unit_test(test_no_device),
       cmocka_unit_test(test_injected), cmocka_unit_test(test_sticky), cmocka_unit_test(test_captures),
       cmocka_unit_test(test_graphs), cmocka_unit_test(test_rest), cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_faults_of_threads), cmocka_unit_test(test_fork),
-      cmocka_unit_test(test_contexts), cmocka_unit_test(test_many_streams)};
+      cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_bus), cmocka_unit_test(test_faults_of_threads),
+      cmocka_unit_test(test_fork), cmocka_unit_test(test_contexts), cmocka_unit_test(test_many_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

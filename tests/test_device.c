@@ -905,6 +905,70 @@ static void test_per_thread_stream(void **state) {
   }
 }
 
+/* Takes batches and gives them back, until next finds none; how many there were. A kernel writes each, if any. */
+static uint64_t take_until_stuck(insitu_iter *it, bool copied, bool kernels) {
+  insitu_status status = INSITU_OK;
+  for (uint64_t n = 0; n < 1000; n++) {
+    insitu_batch *b = NULL;
+    insitu_error err = {0};
+    do status = insitu_iter_next(it, 300, &b, &err);
+    while (status == INSITU_END);
+    if (status == INSITU_TIMEOUT) return n;
+    if (status) fail_msg("%s", err.message);
+    if (copied && n < 2) { /* the copies to the first slots come through: streams[1] alone waits for them */
+      assert_int_equal(insitu_batch_wait(b, streams[1], &err), INSITU_OK);
+      OK(cudaStreamSynchronize(streams[1]));
+    }
+    if (kernels) OK(cudasim_fill(streams[0], b->arrays[1].data, b->arrays[1].bytes, 0xee));
+    release_on(&b, streams[0]);
+  }
+  fail_msg("nothing holds it up");
+  return 0;
+}
+/* What next waits for, where that is neither a read nor a decoder: copies on a bus that stands still, and copies to memory that a
+ * trainer's kernels, which do not end, still use. Reads and decoders are no cause, nor is a bus that takes no time. */
+static void test_limiting_stage(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int kernels = 0; kernels < 2; kernels++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, "20 20 20 20");
+      begin(1, 7);
+      OK(cudaStreamCreateWithFlags(&streams[1], cudaStreamNonBlocking));
+      cudasim_delay(kernels ? CUDASIM_NEVER : CUDASIM_AT_ONCE, 0);
+      cudasim_bus(!kernels);
+      insitu_iter_desc id = all(0);
+      id.max_held = 1;
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      assert_true(take_until_stuck(it, kernels, kernels) > 2);
+      insitu_stats s = stats_of(ld);
+      assert_int_equal(s.limiting_stage, kernels ? INSITU_STAGE_CONSUMER : INSITU_STAGE_UPLOAD);
+      assert_true(kernels ? s.upload_stall_s == 0 : s.consumer_stall_s == 0);
+      assert_true((kernels ? s.consumer_stall_s : s.upload_stall_s) > 0.25);
+      assert_true(s.upload_stall_s + s.consumer_stall_s <= s.stall_s);
+      /* a bus that takes no time: nothing more is counted */
+      cudasim_delay(CUDASIM_AT_ONCE, 0);
+      cudasim_bus(false);
+      cudasim_finish();
+      insitu_batch *b = next_or_fail(it);
+      release_on(&b, streams[0]);
+      insitu_stats before = stats_of(ld), after;
+      for (int k = 0; k < 20; k++) {
+        insitu_status status;
+        while ((status = insitu_iter_next(it, 20000, &b, NULL)) == INSITU_END) {}
+        assert_int_equal(status, INSITU_OK);
+        release_on(&b, streams[0]);
+      }
+      after = stats_of(ld);
+      assert_true(after.upload_stall_s == before.upload_stall_s && after.consumer_stall_s == before.consumer_stall_s);
+      OK(cudaStreamDestroy(streams[1]));
+      close_loader(&ld);
+      close_iter(&it);
+      finish();
+    }
+}
+
 /* ---- 4. a pool of the user's ---- */
 
 enum { POOL = 256 };
@@ -1990,6 +2054,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_pinned_for_another),
       cmocka_unit_test(test_null_elsewhere),
       cmocka_unit_test(test_per_thread_stream),
+      cmocka_unit_test(test_limiting_stage),
       cmocka_unit_test(test_pool),
       cmocka_unit_test(test_pool_mutex),
       cmocka_unit_test(test_pool_refuses),

@@ -105,17 +105,23 @@ static void test_percentiles(void **state) {
 
 static void test_stages(void **state) {
   (void)state;
-  assert_int_equal(insitu__loader_stage(0, 1, 1), INSITU_STAGE_NONE);
-  assert_int_equal(insitu__loader_stage(1, 0.049, 1), INSITU_STAGE_CONSUMER);
-  assert_int_equal(insitu__loader_stage(1, 0.05, 0.81), INSITU_STAGE_DECODE);
-  assert_int_equal(insitu__loader_stage(1, 0.05, 0.8), INSITU_STAGE_READ);
-  assert_int_equal(insitu__loader_stage(1, 1, 0), INSITU_STAGE_READ);
+  assert_int_equal(insitu__loader_stage(0, 1, 1, 0, 1), INSITU_STAGE_NONE);
+  assert_int_equal(insitu__loader_stage(1, 0.049, 0, 0, 1), INSITU_STAGE_CONSUMER);
+  assert_int_equal(insitu__loader_stage(1, 0.05, 0, 0, 0.81), INSITU_STAGE_DECODE);
+  assert_int_equal(insitu__loader_stage(1, 0.05, 0, 0, 0.8), INSITU_STAGE_READ);
+  assert_int_equal(insitu__loader_stage(1, 1, 0, 0, 0), INSITU_STAGE_READ);
+  assert_int_equal(insitu__loader_stage(1, 0.5, 0.25, 0, 0), INSITU_STAGE_READ);
+  assert_int_equal(insitu__loader_stage(1, 0.5, 0.26, 0, 0.9), INSITU_STAGE_UPLOAD);
+  assert_int_equal(insitu__loader_stage(1, 0.5, 0.2, 0.2, 0), INSITU_STAGE_UPLOAD); /* of 0.3 that are left */
+  assert_int_equal(insitu__loader_stage(1, 0.5, 0, 0.46, 0), INSITU_STAGE_CONSUMER);
+  assert_int_equal(insitu__loader_stage(1, 0.049, 0.049, 0, 0), INSITU_STAGE_CONSUMER);
   assert_string_equal(insitu_stage_name(INSITU_STAGE_NONE), "none");
   assert_string_equal(insitu_stage_name(INSITU_STAGE_CONSUMER), "consumer");
   assert_string_equal(insitu_stage_name(INSITU_STAGE_READ), "read");
   assert_string_equal(insitu_stage_name(INSITU_STAGE_DECODE), "decode");
   assert_string_equal(insitu_stage_name(-1), "unknown");
-  assert_string_equal(insitu_stage_name(4), "unknown");
+  assert_string_equal(insitu_stage_name(INSITU_STAGE_UPLOAD), "upload");
+  assert_string_equal(insitu_stage_name(5), "unknown");
   insitu_loader *ld = calloc(1, sizeof *ld); /* of 2 workers' 10 seconds each; inline, of the 5 seconds inside next */
   ld->config.decode_threads = 2;
   assert_true(insitu__loader_busy_share(ld, 10, 10, 5) == 0.5);

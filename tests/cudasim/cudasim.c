@@ -117,6 +117,7 @@ static struct {
   cudaError_t driver, poison, fail_error;
   uint64_t fail_in, random;
   int stalled;
+  bool bus_stands; /* copies do not begin */
   unsigned stall;
   bool late; /* the error of this call is one of earlier work: what destroys, frees or synchronises goes on */
   bool capture;
@@ -161,6 +162,7 @@ static void sim_defaults(int devices, uint64_t seed) {
   sim.when = CUDASIM_RANDOM;
   sim.steps = 3;
   sim.stalled = sim.stall = 0;
+  sim.bus_stands = false;
   sim.memory = sim.pinned = (size_t)1 << 30;
   sim.epoch++;
 }
@@ -378,6 +380,7 @@ static bool sim_run_one(const sim_clock *within, bool fair) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     const sim_op *op = sim.slots[i].head;
     if (!fair && i == sim.stalled) continue;
+    if (op && op->dst && !op->sets && sim.bus_stands && !within) continue;
     if (op && (!within || op->tick <= within->at[i]) && sim_reached(&op->before)) ready[n++] = i;
   }
   if (!n) return false;
@@ -1229,6 +1232,11 @@ void cudasim_delay(cudasim_when when, unsigned steps) {
   sim_lock();
   sim.when = when;
   sim.steps = steps;
+  sim_unlock();
+}
+void cudasim_bus(bool stands) {
+  sim_lock();
+  sim.bus_stands = stands;
   sim_unlock();
 }
 void cudasim_step(unsigned steps) {

@@ -34,6 +34,8 @@ void cudasim_driver(cudaError_t error);
  * *Synchronize; who polls, polls for ever. */
 typedef enum cudasim_when { CUDASIM_RANDOM, CUDASIM_AT_ONCE, CUDASIM_NEVER } cudasim_when;
 void cudasim_delay(cudasim_when when, unsigned steps);
+/* Copies do not begin, but for those that a host thread waits for in *Synchronize; all else runs as cudasim_delay says. */
+void cudasim_bus(bool stands);
 void cudasim_step(unsigned steps); /* that many operations now; their order is random */
 void cudasim_finish(void);         /* runs all; the host has then waited for all of it */
 
