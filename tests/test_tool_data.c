@@ -477,7 +477,22 @@ static void test_bench(void **state) {
   assert_int_equal(number(0, "bytes"), 8 * 2 * 30 * 4 * number(0, "batches"));
   assert_in_range(number(0, "reads"), 80, UINT32_MAX);
   assert_int_equal(number(0, "rounds"), 3);
-  assert_true(insitu__text_json_double(&doc, get(0, "share"), &share) && share > 0);
+  bool sound = insitu__text_json_is_null(&doc, get(0, "void")); /* the machine may be busy with other tests */
+  assert_true(insitu__text_json_is_null(&doc, get(0, "share")) == !sound);
+  assert_true(insitu__text_json_double(&doc, get(0, sound ? "share" : "share_low"), &share) && share > 0);
+  /* A share that was measured beside other work is void. */
+  pid_t burner[8];
+  int burners = (int)insitu__base_min(8, insitu__mem_online());
+  for (int i = 0; i < burners; i++) {
+    burner[i] = fork();
+    for (volatile unsigned k = 0; burner[i] == 0; k++) {}
+  }
+  assert_int_equal(run_tool("bench %s --var t --epochs 1 --rounds 3", archive()), 0);
+  for (int i = 0; i < burners; i++) {
+    kill(burner[i], SIGKILL);
+    waitpid(burner[i], NULL, 0);
+  }
+  assert_has(run_out, "share          void: other processes kept ");
   assert_int_equal(run_tool("bench %s --var t --epochs 1 --rounds 0 --inline-io", archive()), 0);
   assert_has(run_out, "limited by:");
   assert_null(strstr(run_out, "the limit"));

@@ -44,6 +44,7 @@ struct bench {
   double share[BENCH_MAX_ROUNDS], bare[BENCH_MAX_ROUNDS], loader[BENCH_MAX_ROUNDS]; /* the last two: decoded bytes per second */
   double bare_cpu[BENCH_MAX_ROUNDS], loader_cpu[BENCH_MAX_ROUNDS];                  /* seconds per decoded byte */
   double capacity_cpu; /* cores that the loader kept busy in its rounds */
+  double others;       /* cores that other processes kept busy during the rounds */
   double machine_busy; /* share of the machine's cores that were busy with anything, from the job's begin on */
   uint64_t n_rounds;
 };
@@ -63,7 +64,7 @@ static double bench_cpu(void) { /* seconds of all threads */
   getrusage(RUSAGE_SELF, &u);
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
-/* Seconds that the machine's cores, all together, were busy since it started, with whatever; and all seconds. */
+/* Clock ticks that the machine's cores, all together, were busy since it started, with whatever; and all ticks. */
 static void bench_machine(double *busy, double *all) {
   unsigned long long t[8] = {0};
   FILE *f = fopen("/proc/stat", "re");
@@ -334,6 +335,8 @@ static int bench_run_rounds(struct bench *b) {
   double rate = bench_bare_round(b, bench_workers, 0.2, &b->bare_cpu[0]);
   double length = rate > 0 ? 20 * (double)b->slot_bytes / rate : 2; /* some chunks at least */
   length = length < 0.25 ? 0.25 : length > 2 ? 2 : length;
+  double busy[2], all[2], own = bench_cpu(), begun = bench_now();
+  bench_machine(&busy[0], &all[0]);
   tool_progress_begin(b->rounds, "rounds");
   for (uint64_t i = 0; i < b->rounds && !err.status && !atomic_load(&b->failed); i++) {
     b->bare[i] = bench_bare_round(b, bench_workers, length, &b->bare_cpu[i]);
@@ -343,6 +346,9 @@ static int bench_run_rounds(struct bench *b) {
     tool_progress(i + 1);
   }
   tool_progress_end();
+  bench_machine(&busy[1], &all[1]);
+  double ticks = (double)sysconf(_SC_CLK_TCK), seconds = bench_now() - begun;
+  if (seconds > 0 && ticks > 0) b->others = ((busy[1] - busy[0]) / ticks - (bench_cpu() - own)) / seconds;
   if (atomic_load(&b->failed)) err = b->bare_err;
   if (err.status) return tool_fail_error(&err);
   b->capacity_cpu /= (double)b->n_rounds;

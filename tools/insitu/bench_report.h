@@ -5,6 +5,7 @@ struct bench_verdict {
   const char *stage; /* what limits: consumer, read, decode */
   char hint[4][400];
   int n_hints;
+  char unsound[240]; /* why the share says nothing; "": it does */
 };
 __attribute__((format(printf, 2, 3))) static void bench_hint(struct bench_verdict *v, const char *format, ...) {
   va_list args;
@@ -12,6 +13,21 @@ __attribute__((format(printf, 2, 3))) static void bench_hint(struct bench_verdic
   va_start(args, format);
   vsnprintf(v->hint[v->n_hints++], sizeof v->hint[0], format, args);
   va_end(args);
+}
+/* A share is no measurement where other processes took part of the cores, which the loader and the bare loop then did not have
+ * alike; nor where it is far above 1, as both decode the same bytes. */
+static void bench_sound(const struct bench *b, uint64_t n, uint64_t cores, struct bench_verdict *v) {
+  double tolerated = 0.1 * (double)cores > 0.2 ? 0.1 * (double)cores : 0.2;
+  if (!n) return;
+  if (b->others > tolerated)
+    snprintf(v->unsound, sizeof v->unsound,
+        "other processes kept %.1f of %" PRIu64 " cores busy during the rounds; measure on a quiet machine", b->others,
+        insitu__mem_online());
+  else if (v->share > 1.1)
+    snprintf(v->unsound, sizeof v->unsound,
+        "%.2f: the bare loop has no less to do, so the rounds were disturbed, or the files are not in the page cache, where the "
+        "bare loop waits for each read; measure again",
+        v->share);
 }
 static struct bench_verdict bench_judge(const struct bench *b) {
   struct bench_verdict v = {0};
@@ -25,6 +41,7 @@ static struct bench_verdict bench_judge(const struct bench *b) {
     v.low = b->share[cut];
     v.high = b->share[n - 1 - cut];
   }
+  bench_sound(b, n, cores, &v);
   v.stage = v.stall_share < 0.05 ? "consumer" : v.cores > 0.8 * (double)cores || b->machine_busy > 0.9 ? "decode" : "read";
   if (b->machine_busy > 0.9 && v.cores < 0.7 * (double)cores)
     bench_hint(&v, "Other programs keep the cores busy, so times and the share are noisy: compare the CPU time a byte.");
@@ -34,12 +51,13 @@ static struct bench_verdict bench_judge(const struct bench *b) {
     bench_hint(&v,
         "The cores wait for reads while all %" PRIu64 " chunks in flight are taken: raise max_inflight, to %" PRIu64 " perhaps.",
         c->max_inflight, 4 * c->max_inflight);
-  if (strcmp(v.stage, "decode") == 0 && v.cores > 0.8 * (double)cores && v.share >= 0.9)
+  bool sound = n && !v.unsound[0];
+  if (strcmp(v.stage, "decode") == 0 && v.cores > 0.8 * (double)cores && sound && v.share >= 0.9)
     bench_hint(
         &v, "All cores are busy and the bare loop is hardly faster: only more cores, a cheaper codec or fewer re-reads help.");
-  if (n && v.high < 0.9 && c->decode_threads < cores && !c->inline_io)
+  if (sound && v.high < 0.9 && c->decode_threads < cores && !c->inline_io)
     bench_hint(&v, "decode_threads is %" PRIu64 " and there are %" PRIu64 " cores: raise it.", c->decode_threads, cores);
-  if (n && v.high < 0.9 && c->inline_io)
+  if (sound && v.high < 0.9 && c->inline_io)
     bench_hint(&v, "inline_io decodes in the consumer's thread alone: without it all cores do.");
   if (v.stall_share > 0.01 && b->compute > 0 && bench_quantile(r->call, r->n_calls, 0.99) > 0.5 * b->compute)
     bench_hint(&v, "Some batches come late: raise prefetch_depth (now %" PRIu64 ").", c->prefetch_depth);
@@ -76,8 +94,10 @@ static void bench_print(const struct bench *b, const struct bench_verdict *v) {
     uint64_t m = b->n_rounds / 2;
     printf("  bare loop      %s/s, %.3f ns of CPU time a byte\n", tool_bytes(t, (uint64_t)b->bare[m]), 1e9 * b->bare_cpu[m]);
     printf("  loader         %s/s, %.3f ns of CPU time a byte\n", tool_bytes(t, (uint64_t)b->loader[m]), 1e9 * b->loader_cpu[m]);
-    printf("  share          %s%.3f%s [%.3f, %.3f]\n", tool_style(v->high >= 0.9 ? TOOL_GREEN : TOOL_YELLOW), v->share,
-        tool_style(TOOL_PLAIN), v->low, v->high);
+    if (v->unsound[0]) printf("  share          %svoid%s: %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), v->unsound);
+    else
+      printf("  share          %s%.3f%s [%.3f, %.3f]\n", tool_style(v->high >= 0.9 ? TOOL_GREEN : TOOL_YELLOW), v->share,
+          tool_style(TOOL_PLAIN), v->low, v->high);
   }
   printf("\nlimited by: %s; %.1f of %" PRIu64 " cores busy with it\n", v->stage, v->cores, insitu__mem_cores());
   for (int i = 0; i < v->n_hints; i++) printf("%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), v->hint[i]);
@@ -114,9 +134,12 @@ static void bench_print_json(const struct bench *b, const struct bench_verdict *
     tool_json_double(&j, "loader_bytes_per_s", b->loader[b->n_rounds / 2]);
     tool_json_double(&j, "bare_cpu_s_per_byte", b->bare_cpu[b->n_rounds / 2]);
     tool_json_double(&j, "loader_cpu_s_per_byte", b->loader_cpu[b->n_rounds / 2]);
-    tool_json_double(&j, "share", v->share);
+    if (v->unsound[0]) tool_json_null(&j, "share");
+    else tool_json_double(&j, "share", v->share);
     tool_json_double(&j, "share_low", v->low);
     tool_json_double(&j, "share_high", v->high);
+    tool_json_double(&j, "other_cores_busy", b->others);
+    tool_json_string(&j, "void", v->unsound[0] ? v->unsound : NULL);
   }
   if (sweep->n) sweep_json(sweep, &j);
   tool_json_string(&j, "limited_by", v->stage);
@@ -190,7 +213,8 @@ static const struct tool_command bench_command = {.name = "bench",
     .details = "First the job: batches of the configuration, each byte of which a consumer looks at. Then, in turns, the\n"
                "loader without a consumer and the bare loop on the same files: open, read and decode on all cores into buffers\n"
                "as large as the ring of batches. The share is the loader's throughput over the bare loop's: the median of the\n"
-               "rounds, with an interval that covers it with 95 %.\n\n"
+               "rounds, with an interval that covers it with 95 %. It is void where other processes kept a tenth of the\n"
+               "cores busy meanwhile, or where it is above 1.1: both have the same bytes to decode.\n\n"
                "Of a remote store it is instead the loader with max_inflight 1, 2, 4, ... 256, until more does not help, in\n"
                "turns with a bare libcurl loop that gets the same objects over as many connections. The knee is the\n"
                "smallest max_inflight within 5 % of the best.\n\n" TOOL_STORE_HELP "examples:\n"
