@@ -241,6 +241,7 @@ static const char *folder, *tool; /* of references; the command */
 static uint64_t number;           /* of the item's line, from 1 */
 
 /* 1: N.npy is there, 0: nothing is, -1: N.txt says why not. */
+static bool independent; /* the item was compared with what another implementation makes of it */
 static int reference(struct npy *a, char text[300]) {
   char path[INSITU__MAX_KEY];
   uint64_t n;
@@ -412,7 +413,10 @@ static enum verdict check_numcodecs(const char *encoded_path, const char *config
   else if (!encoded || !config) verdict = say(REFUSED, "it or its config.json cannot be read");
   else if (insitu__text_json_parse(&j, (char *)config, n_config, config_path, &err) < 0)
     verdict = say(REFUSED, "%s", err.message);
-  else verdict = decode_numcodecs(&j, (char *)config, encoded, n, &array);
+  else {
+    independent = true;
+    verdict = decode_numcodecs(&j, (char *)config, encoded, n, &array);
+  }
   insitu__text_json_free(&j);
   free(encoded);
   free(config);
@@ -439,6 +443,7 @@ static enum verdict check_blosc(const char *path) {
     free(chunk);
     return say(REFUSED, "not a blosc chunk: %" PRIu64 " bytes", n);
   }
+  independent = true;
   uint64_t said = insitu__base_load32(chunk + 4);
   bool valid = blosc_cbuffer_validate(chunk, (size_t)n, &bytes) == 0 && bytes <= MOST_CHUNK;
   want = said && said <= MOST_CHUNK ? malloc((size_t)said) : NULL;
@@ -517,13 +522,15 @@ static enum verdict check_zarr(char **field, int fields) {
   char reason[300];
   enum verdict verdict = PASSED;
   int have = reference(&want, reason);
+  bool axes = fields > 3 && field[3][0]; /* of elements with an axis inside, that one is none to draw samples along */
+  independent = have > 0;
   if (fields > 6) v.n_slices = parse_region(field[6], slices);
   if (have < 0 && strncmp(reason, "differs: ", 9) == 0) return say(FAILED, "the metadata %s", reason);
   insitu_status status = readback_read(&where, &v, 2u * MOST_BYTES, &shape, &got, &err);
   if (status == INSITU_E_DTYPE && text_of(root, path, &text)) verdict = have > 0 ? compare_text(&text, &want) : PASSED;
   else if (status < 0) verdict = error_verdict(&err, have, reason);
   else if (have > 0) verdict = compare_array(root, path, &shape, got, &want);
-  if (status == INSITU_OK && verdict == PASSED && shape.ndim && shape.bytes && shape.bytes <= MOST_BATCHED && !v.n_slices) {
+  if (status == INSITU_OK && verdict == PASSED && axes && shape.bytes && shape.bytes <= MOST_BATCHED && !v.n_slices) {
     status = readback_batches(&where, path, &shape, got, 0, &err);
     if (status < 0 && !is_refusal(status)) verdict = say(FAILED, "in batches: %s", err.message);
   }
@@ -551,6 +558,7 @@ static enum verdict check(char *line) {
   int n = 0;
   while (rest && n < 8) field[n++] = strsep(&rest, "\t");
   why[0] = 0;
+  independent = false;
   if (strcmp(field[0], "zarr") == 0 && n > 2) {
     if (n > 6 && field[6][0] == '-') return say(REFUSED, "its chunks are larger than MOST_CHUNK: it is not read here");
     return check_zarr(field, n);
@@ -569,7 +577,7 @@ static void child_run(char **lines, uint64_t first, uint64_t n, int to) {
     insitu__mem_free(copy);
     for (char *s = why; *s; s++)
       if ((unsigned char)*s < ' ') *s = ' ';
-    fprintf(f, "%d%s\n", verdict, why);
+    fprintf(f, "%d%d%s\n", verdict, independent, why);
     fflush(f);
   }
 }
@@ -588,7 +596,7 @@ static void print_item(const char *line, const char *verdict, const char *reason
   insitu__mem_free(copy);
 }
 static int check_all(char **lines, uint64_t n) {
-  uint64_t count[3] = {0}, at = 0;
+  uint64_t count[3] = {0}, at = 0, compared = 0;
   char line[2100];
   while (at < n) {
     int pair[2];
@@ -608,7 +616,8 @@ static int check_all(char **lines, uint64_t n) {
       line[strcspn(line, "\n")] = 0;
       int verdict = line[0] == '0' ? PASSED : line[0] == '1' ? FAILED : REFUSED;
       count[verdict]++;
-      if (verdict != PASSED) print_item(lines[at], verdict == FAILED ? "failed" : "refused", line + 1);
+      compared += verdict == PASSED && line[1] == '1';
+      if (verdict != PASSED) print_item(lines[at], verdict == FAILED ? "failed" : "refused", line + 2);
     }
     int status = 0;
     if (at < n) kill(child, SIGKILL);
@@ -619,7 +628,9 @@ static int check_all(char **lines, uint64_t n) {
       print_item(lines[at++], "failed", "the reader crashed, or took more than ITEM_SECONDS");
     }
   }
-  printf("%" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64 " refused\n", count[PASSED], count[FAILED], count[REFUSED]);
+  printf("%" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64 " refused; of those that passed %" PRIu64
+         " equal what another implementation reads, %" PRIu64 " were read by this one alone\n",
+      count[PASSED], count[FAILED], count[REFUSED], compared, count[PASSED] - compared);
   return count[FAILED] ? TOOL_FAILED : TOOL_OK;
 }
 
