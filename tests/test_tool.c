@@ -530,6 +530,46 @@ static void test_verify_bad(void **state) {
   assert_int_equal(run_tool("verify %s hwole", root), 1);
   assert_has(run_err, "no array 'hwole'");
 }
+/* Arrays that claim more chunks than can be asked for: what is there is listed, under every form
+ * of key; and an archive without a single chunk is no success. */
+static void test_verify_sparse(void **state) {
+  static const char *const keys[][2] = {{"\"default\"", "c/3/70000000"}, {"\"v2\"", "3.70000000"},
+      {"\"default\",\"configuration\":{\"separator\":\".\"}", "c.3.70000000"},
+      {"\"v2\",\"configuration\":{\"separator\":\"/\"}", "3/70000000"}};
+  char root[300], path[400], text[800];
+  (void)state;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    snprintf(root, sizeof root, "%s", support_path("sparse"));
+    snprintf(path, sizeof path, "%s/zarr.json", root);
+    int n = snprintf(text, sizeof text,
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4096,70000000000],\"data_type\":\"uint8\",\"chunk_grid\":{\"name\":"
+        "\"regular\",\"configuration\":{\"chunk_shape\":[1,1]}},\"chunk_key_encoding\":{\"name\":%s},\"fill_value\":0,\"codecs\":"
+        "[{\"name\":\"bytes\"}]}",
+        keys[i][0]);
+    support_write(path, text, (size_t)n);
+    assert_int_equal(run_tool("verify %s", root), 4);
+    assert_has(run_out, "not one chunk is stored");
+    assert_int_equal(run_tool("verify %s --json", root), 4);
+    parse();
+    assert_true(!yes(0, "ok") && number(0, "checked") == 0);
+    snprintf(path, sizeof path, "%s/%s", root, keys[i][1]);
+    support_write(path, "a", 1);
+    snprintf(path, sizeof path, "%s/c/rubbish", root); /* no chunk, like those outside of the grid, or written otherwise */
+    support_write(path, "a", 1);
+    snprintf(path, sizeof path, "%s/4096.0", root);
+    support_write(path, "a", 1);
+    snprintf(path, sizeof path, "%s/03.70000000", root);
+    support_write(path, "a", 1);
+    assert_int_equal(run_tool("verify %s", root), 0);
+    assert_has(run_out, "1 chunk of 1 array checked, none is bad; 286,719,999,999,999 absent");
+    snprintf(path, sizeof path, "%s/%s", root, keys[i][1]);
+    support_write(path, "ab", 2);
+    assert_int_equal(run_tool("verify %s", root), 1);
+    assert_has(run_out, keys[i][1]);
+    support_remove(root);
+  }
+  assert_int_equal(run_tool("verify %s --max-chunks many", root), 2);
+}
 static void test_verify_refused(void **state) {
   (void)state;
   assert_int_equal(run_tool("verify %s/stores/refused.v2.zarr", TEST_DATA), 1);
@@ -589,6 +629,7 @@ int main(void) {
       cmocka_unit_test(test_zip),
       cmocka_unit_test(test_verify_good),
       cmocka_unit_test(test_verify_bad),
+      cmocka_unit_test(test_verify_sparse),
       cmocka_unit_test(test_verify_refused),
       cmocka_unit_test(test_doctor),
   };

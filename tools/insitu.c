@@ -36,7 +36,8 @@ static void main_help(void) {
     printf("  %s%-8s%s %s\n", tool_style(TOOL_BOLD), tool_commands[i]->name, tool_style(TOOL_PLAIN), tool_commands[i]->summary);
   printf("\ninsitu COMMAND --help explains a command. Every command knows --json.\n"
          "A first look: insitu info ARCHIVE.zarr\n"
-         "Exit status: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening would be refused.\n");
+         "Exit status: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening would be refused,\n"
+         "4 (verify) not one chunk is stored.\n");
 }
 static int main_unknown(const char *name) {
   const char *names[TOOL_COUNT(tool_commands)];

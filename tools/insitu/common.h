@@ -1,8 +1,9 @@
 /* What every subcommand shares: options and help, messages, numbers, a progress bar, JSON output, and an archive opened for
  * inspection. Results go to stdout, everything else to stderr; color and bars only where a person looks on. */
 
-/* Exit codes: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening the configuration would be refused. */
-enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_REFUSED = 3 };
+/* Exit codes: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening the configuration would be refused,
+ * 4 (verify) not one chunk is stored. */
+enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_REFUSED = 3, TOOL_EMPTY = 4 };
 enum { TOOL_GO_ON = -1 }; /* of tool_parse: the arguments are read, nothing was printed */
 
 struct tool_option {

@@ -1,6 +1,9 @@
 /* insitu verify: reads and decodes every stored object of the arrays, on all cores. Array after array; the objects of one by as
  * many coroutines as memory allows, each of which reads one and has it decoded on a worker. */
 
+/* Objects of one array that are asked for one after the other, whether they are there or not. Of a larger array the store lists
+ * those that are there. Where the store cannot, --max-chunks (this many) bounds what is asked for: some hours at a server. */
+enum { VERIFY_ASKED = 100000, VERIFY_MOST = 10000000 };
 enum { VERIFY_SHOWN = 100 }; /* bad objects of one array that are listed */
 enum { VERIFY_FAR = 64 };    /* reads at once of a remote store, at least: they hide its latency */
 
@@ -13,7 +16,9 @@ struct verify_array {
   struct insitu__zarr_array z;
   insitu_error err; /* status < 0: cannot be opened */
   uint64_t count, done, absent, n_bad, stored, decoded;
-  struct verify_bad *bad; /* the first to be found; a growing array of >>array */
+  uint64_t *listed, n_listed; /* objects that are there, by their numbers; a growing array of >>array */
+  bool is_listed;             /* the others of `count` are absent */
+  struct verify_bad *bad;     /* the first to be found; a growing array of >>array */
 };
 struct verify_run { /* the reactor's thread alone, but for what a worker decodes */
   struct tool_archive *archive;
@@ -34,7 +39,7 @@ struct verify_job { /* one coroutine's object on a worker */
   insitu_error err;
 };
 
-static const char *verify_fail_fast;
+static const char *verify_fail_fast, *verify_max_chunks;
 
 static insitu_status verify_discard(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)user, (void)bytes, (void)offset, (void)n, (void)err;
@@ -71,12 +76,97 @@ static void verify_object_await(struct verify_job *job, uint64_t number) {
   if (a->n_bad <= VERIFY_SHOWN && !INSITU__ARRAY_PUSH(a->bad, (struct verify_bad){number, job->err})) tool_no_memory();
   if (run->fail_fast) run->stop = true;
 }
+/* Objects that are asked for. */
+static uint64_t verify_asked(const struct verify_array *a) {
+  return a->is_listed ? a->n_listed : a->count;
+}
+
+/* ---- which objects are there ---- */
+
+struct verify_listing {
+  struct verify_array *array;
+  const struct tool_object *object;
+  const char *parent; /* of the names being listed */
+  char **folder;      /* array: to be listed, and those that were */
+};
+/* The number of the object with this key; false: it is none of the array's. */
+static bool verify_number(const struct verify_listing *l, const char *key, uint64_t *number) {
+  const struct insitu__zarr_array *z = &l->array->z;
+  char same[INSITU__MAX_KEY];
+  uint64_t index[INSITU__MAX_DIMS] = {0}, n = strlen(z->path);
+  const char *p = key + n + (n > 0);
+  if (z->key_style == INSITU__ZARR_KEYS_DEFAULT) p += 1 + (p[0] == 'c' && z->axes); /* "c", and a separator */
+  for (unsigned i = 0; i < z->axes; i++) {
+    if (!insitu__text_is_digit((unsigned char)*p)) return false;
+    for (; insitu__text_is_digit((unsigned char)*p); p++)
+      if (!insitu__base_mul(index[i], 10, &index[i]) || !insitu__base_add(index[i], (uint64_t)(*p - '0'), &index[i]))
+        return false;
+    if (index[i] >= l->object->grid[i]) return false;
+    if (i + 1 < z->axes && !*p++) return false;
+  }
+  if (insitu__zarr_chunk_key(z, index, same, sizeof same) < 0 || strcmp(key, same)) return false;
+  *number = 0;
+  for (unsigned i = 0; i < z->ndim; i++) *number = *number * l->object->grid[i] + index[i];
+  return true;
+}
+static void verify_listed(void *to, const char *name, bool is_directory) {
+  struct verify_listing *l = (struct verify_listing *)to;
+  char key[INSITU__MAX_KEY];
+  uint64_t number;
+  if (!insitu__zarr_join(key, sizeof key, l->parent, name)) return;
+  if (is_directory) { /* one that a key may lead through */
+    bool part = strcmp(name, "c") == 0 || strspn(name, "0123456789") == strlen(name);
+    if (part && l->array->z.separator == '/' && !INSITU__ARRAY_PUSH(l->folder, tool_copy(key))) tool_no_memory();
+  } else if (verify_number(l, key, &number)) {
+    if (!INSITU__ARRAY_PUSH(l->array->listed, number)) tool_no_memory();
+    l->array->n_listed++;
+  }
+}
+static int verify_compare_numbers(const void *x, const void *y) {
+  uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+  return (a > b) - (a < b);
+}
+/* Of an array with many objects: lists those that are there, or says why that cannot be and the array is too large. */
+static void verify_list_await(struct verify_run *run) {
+  struct verify_array *a = run->now;
+  struct verify_listing l = {.array = a, .object = &run->object, .parent = a->z.path};
+  insitu_error err = {0};
+  uint64_t most = VERIFY_MOST;
+  if (a->count <= VERIFY_ASKED) return;
+  insitu_status status = insitu__store_list_await(&run->archive->store, l.parent, verify_listed, &l, &err);
+  for (uint64_t i = 0; status == INSITU_OK && i < INSITU__ARRAY_LEN(l.folder) && !run->stop; i++) {
+    l.parent = l.folder[i];
+    status = insitu__store_list_await(&run->archive->store, l.parent, verify_listed, &l, &err);
+  }
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(l.folder); i++) insitu__mem_free(l.folder[i]);
+  INSITU__ARRAY_FREE(l.folder);
+  a->is_listed = status == INSITU_OK || status == INSITU_E_NOTFOUND; /* no directory: no object was ever written */
+  if (a->is_listed) {
+    if (a->n_listed) qsort(a->listed, (size_t)a->n_listed, sizeof *a->listed, verify_compare_numbers);
+    a->absent = a->count - a->n_listed;
+    return;
+  }
+  if (status != INSITU_E_UNSUPPORTED) { /* the store can list, but failed */
+    a->err = err;
+    return;
+  }
+  if (verify_max_chunks) tool_u64(verify_max_chunks, &most);
+  if (a->count <= most) return;
+  insitu__error_set(&a->err, INSITU_E_BUDGET,
+      "verify: %" PRIu64 " chunks would have to be asked for one by one, whether they are there or not, since this store cannot "
+      "list them (%.200s); raise --max-chunks (%" PRIu64 "), or name other arrays",
+      a->count, err.message, most);
+}
+
+/* ---- reading ---- */
+
 static void verify_coroutine_await(void *arg) {
   struct verify_run *run = (struct verify_run *)arg;
   struct verify_job job = {.run = run, .bytes = (unsigned char *)insitu__mem_map(run->bound + 1)};
   if (!job.bytes) run->no_memory = run->stop = true;
-  while (!run->stop && run->next < run->now->count) {
-    verify_object_await(&job, run->next++);
+  while (!run->stop && run->next < verify_asked(run->now)) {
+    uint64_t next = run->next++;
+    verify_object_await(&job, run->now->is_listed ? run->now->listed[next] : next);
     run->now->done++;
     tool_progress(++run->finished);
   }
@@ -85,10 +175,13 @@ static void verify_coroutine_await(void *arg) {
 }
 static void verify_array_await(void *arg) {
   struct verify_run *run = (struct verify_run *)arg;
+  verify_list_await(run);
+  if (run->now->err.status) return;
   uint64_t each = run->bound + 2 * run->object.bytes; /* what is read, and the scratch it is decoded in */
   uint64_t most = insitu__base_max(4 * run->workers, run->archive->store.remote ? VERIFY_FAR : 0);
   unsigned n = (unsigned)insitu__base_min(
-      insitu__base_min(most, run->now->count), insitu__base_max(1, run->budget / insitu__base_max(1, each)));
+      insitu__base_min(most, verify_asked(run->now)), insitu__base_max(1, run->budget / insitu__base_max(1, each)));
+  if (!n) return;
   insitu__reactor_gate_expect(&run->gate, n);
   for (unsigned i = 0; i < n; i++) {
     if (insitu__reactor_spawn(&run->archive->reactor, verify_coroutine_await, run) >= 0) continue;
@@ -151,7 +244,7 @@ static void verify_print(const struct verify_array *a, int width) {
   printf("%9s chunk%s  %9s", tool_count(count, a->done), a->done == 1 ? " " : "s", tool_bytes(stored, a->stored));
   if (a->absent) printf(", %s absent", tool_count(text, a->absent));
   if (a->n_bad) printf(", %s bad", tool_count(text, a->n_bad));
-  if (a->done < a->count) printf(", stopped before the other %s", tool_count(text, a->count - a->done));
+  if (a->done < verify_asked(a)) printf(", stopped before the other %s", tool_count(text, verify_asked(a) - a->done));
   printf("\n");
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->bad); i++) {
     printf("        %s: ", verify_key(a, a->bad[i].number, key, sizeof key));
@@ -189,11 +282,16 @@ struct verify_sum {
   uint64_t arrays, skipped, broken; /* broken: cannot be opened, and should be */
   uint64_t chunks, done, absent, bad, stored;
 };
+/* There should be chunks, and all of them are absent. */
+static bool verify_is_empty(const struct verify_sum *s) {
+  return s->chunks && s->absent == s->chunks && !s->broken;
+}
 static void verify_summary(const struct verify_sum *s, double seconds) {
   char a[32], b[32], bytes[16], rate[16];
   printf("\n%s%s", tool_style(TOOL_BOLD),
-      s->bad || s->broken || s->arrays == s->skipped ? tool_style(TOOL_RED) : tool_style(TOOL_GREEN));
+      s->bad || s->broken || s->arrays == s->skipped || verify_is_empty(s) ? tool_style(TOOL_RED) : tool_style(TOOL_GREEN));
   if (s->arrays == s->skipped) printf("nothing could be checked");
+  else if (verify_is_empty(s)) printf("not one chunk is stored: the archive was never written, or its chunks are lost");
   else if (s->bad) printf("%s of %s chunks %s bad", tool_count(a, s->bad), tool_count(b, s->done), s->bad == 1 ? "is" : "are");
   else
     printf("%s chunk%s of %s array%s checked, none is bad", tool_count(a, s->done), s->done == 1 ? "" : "s",
@@ -224,6 +322,10 @@ static uint64_t verify_open(struct tool_archive *archive, int argc, char **argv,
   }
   return n;
 }
+/* Metadata may claim any number of chunks. */
+static uint64_t verify_add(uint64_t a, uint64_t b) {
+  return insitu__base_add(a, b, &a) ? a : UINT64_MAX;
+}
 static void verify_all(
     struct verify_run *run, struct verify_array *arrays, uint64_t n, struct verify_sum *sum, struct tool_json_out *j) {
   int width = 1;
@@ -243,7 +345,8 @@ static void verify_all(
       if (a->bad) qsort(a->bad, (size_t)INSITU__ARRAY_LEN(a->bad), sizeof *a->bad, verify_compare);
     }
     *sum = (struct verify_sum){sum->arrays + 1, sum->skipped + refused, sum->broken + (a->err.status && !refused),
-        sum->chunks + a->count, sum->done + a->done, sum->absent + a->absent, sum->bad + a->n_bad, sum->stored + a->stored};
+        verify_add(sum->chunks, a->count), sum->done + a->done, verify_add(sum->absent, a->absent), sum->bad + a->n_bad,
+        sum->stored + a->stored};
     if (run->fail_fast && sum->broken) run->stop = true;
     tool_progress_clear();
     if (tool_json) verify_json(j, a);
@@ -258,7 +361,10 @@ static int verify_run(int argc, char **argv) {
   struct verify_array *arrays;
   struct tool_json_out j = {.to = stdout};
   insitu_error err = {0};
+  uint64_t most;
   if (argc < 1) return tool_usage_error("the archive is missing");
+  if (verify_max_chunks && !tool_u64(verify_max_chunks, &most))
+    return tool_usage_error("--max-chunks %s: give a number", verify_max_chunks);
   if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0) return tool_fail_error(&err);
   if (archive.list_error.status && argc < 2) tool_fail_error(&archive.list_error);
   run.budget = insitu__base_min(UINT64_C(2) << 30, insitu__mem_total() / 4);
@@ -266,8 +372,9 @@ static int verify_run(int argc, char **argv) {
   for (unsigned i = 0; i < run.workers; i++) insitu__codec_scratch_init(&run.scratch[i]);
   uint64_t n = verify_open(&archive, argc, argv, &arrays), total = 0;
   bool opened = n != UINT64_MAX;
+  int code = TOOL_FAILED;
   if (!opened) n = argc > 1 ? (uint64_t)argc - 1 : 0;
-  for (uint64_t i = 0; i < n; i++) total += arrays[i].count;
+  for (uint64_t i = 0; i < n; i++) total = verify_add(total, arrays[i].count);
   if (opened) {
     int64_t begun = insitu__base_now();
     if (tool_json) {
@@ -280,6 +387,7 @@ static int verify_run(int argc, char **argv) {
     tool_progress_end();
     double seconds = (double)(insitu__base_now() - begun) / 1e9;
     bool ok = !sum.bad && !sum.broken && !run.no_memory && !archive.list_error.status && (sum.arrays > sum.skipped || !n);
+    bool empty = ok && verify_is_empty(&sum);
     if (tool_json) {
       tool_json_end(&j);
       tool_json_u64(&j, "chunks", sum.chunks);
@@ -287,26 +395,28 @@ static int verify_run(int argc, char **argv) {
       tool_json_u64(&j, "absent", sum.absent);
       tool_json_u64(&j, "bad", sum.bad);
       tool_json_double(&j, "seconds", seconds);
-      tool_json_bool(&j, "ok", ok);
+      tool_json_bool(&j, "ok", ok && !empty);
       tool_json_end(&j);
     } else if (n) verify_summary(&sum, seconds);
     else printf("the archive has no arrays\n");
     if (run.no_memory) tool_fail("no memory for a chunk of %" PRIu64 " bytes; the check is not complete", run.bound);
-    opened = ok;
+    code = empty ? TOOL_EMPTY : ok ? TOOL_OK : TOOL_FAILED;
   }
   for (uint64_t i = 0; i < n; i++) {
     insitu__zarr_array_free(&arrays[i].z);
     INSITU__ARRAY_FREE(arrays[i].bad);
+    INSITU__ARRAY_FREE(arrays[i].listed);
   }
   insitu__mem_free(arrays);
   tool_archive_close(&archive);
   for (unsigned i = 0; i < run.workers; i++) insitu__codec_scratch_free(&run.scratch[i]);
   insitu__mem_free(run.scratch);
-  return opened ? TOOL_OK : TOOL_FAILED;
+  return code;
 }
 
 static const struct tool_option verify_options[] = {
     {"fail-fast", 'f', NULL, "stop at the first bad chunk", &verify_fail_fast},
+    {"max-chunks", 0, "N", "chunks of one array to ask a store for that cannot list them (10000000)", &verify_max_chunks},
     TOOL_STORE_OPTIONS,
 };
 static const struct tool_command verify_command = {.name = "verify",
@@ -317,9 +427,10 @@ static const struct tool_command verify_command = {.name = "verify",
                "  PATH  arrays to check; without any, all are\n\n"
                "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has the wrong length,\n"
                "a wrong checksum or does not decode; raw chunks without a checksum are only as sure as their\n"
-               "length. An absent chunk stands for the fill value and is only counted. Arrays that this build\n"
-               "cannot decode are skipped, unless named. Exit status 1 when anything is bad, or nothing could be\n"
-               "checked.\n\n" TOOL_STORE_HELP "examples: insitu verify winds.zarr\n"
+               "length. An absent chunk stands for the fill value and is only counted. Of an array with more\n"
+               "than 100,000 chunks the store lists those that are there. Arrays that this build cannot decode are\n"
+               "skipped, unless named. Exit status 1 when anything is bad, or nothing could be checked; 4 when not\n"
+               "one chunk is stored.\n\n" TOOL_STORE_HELP "examples: insitu verify winds.zarr\n"
                "          insitu verify winds.zarr uwnd --fail-fast\n",
     .options = verify_options,
     .n_options = TOOL_COUNT(verify_options),
