@@ -1232,11 +1232,24 @@ static uint64_t insitu__mem_online(void) { /* cores of the machine */
   long n = sysconf(_SC_NPROCESSORS_ONLN);
   return n > 0 ? (uint64_t)n : 1;
 }
+/* Cores in the affinity mask of this thread. The kernel refuses a set that is shorter than its own (EINVAL), which on large
+ * machines has more than the 1024 places of a cpu_set_t. Where the kernel does not tell, or memory is missing, these are all cores
+ * that are online. */
+static uint64_t insitu__mem_affinity(void) {
+  for (size_t places = CPU_SETSIZE; places <= 1 << 20; places *= 4) { /* of Linux: at most 8192 */
+    size_t bytes = CPU_ALLOC_SIZE(places);
+    cpu_set_t *set = (cpu_set_t *)insitu__mem_alloc(1, bytes);
+    int error = !set ? ENOMEM : sched_getaffinity(0, bytes, set) ? errno : 0;
+    uint64_t cores = error ? 0 : (uint64_t)CPU_COUNT_S(bytes, set);
+    insitu__mem_free(set);
+    if (!error) return cores;
+    if (error != EINVAL) break;
+  }
+  return insitu__mem_online();
+}
 /* Cores this process may use: its affinity mask, and its control group's quota. */
 static uint64_t insitu__mem_cores(void) {
-  cpu_set_t set;
-  uint64_t mask = sched_getaffinity(0, sizeof set, &set) == 0 ? (uint64_t)CPU_COUNT(&set) : 1;
-  return insitu__base_max(1, insitu__base_min(mask, insitu__mem_cgroup(true)));
+  return insitu__base_max(1, insitu__base_min(insitu__mem_affinity(), insitu__mem_cgroup(true)));
 }
 
 /* >>array ------------------------------------------------------------------------------------------------------------------ */
@@ -13430,8 +13443,9 @@ static void insitu__store_zip_inflate(void *arg, unsigned worker) {
 static struct insitu__store_inflater *insitu__store_inflater_take(struct insitu__store_zip *zip) {
   struct insitu__store_inflater *f = zip->idle;
   if (f) {
+    if (inflateReset(&f->z) != Z_OK) return NULL; /* it stays with the idle ones, and is freed with them */
     zip->idle = f->next;
-    return inflateReset(&f->z) == Z_OK ? f : NULL;
+    return f;
   }
   f = (struct insitu__store_inflater *)insitu__mem_alloc(1, sizeof *f);
   if (!f) return NULL;
@@ -14265,23 +14279,32 @@ static bool insitu__disk_scan_folder(struct insitu__disk *d, const char *folder,
     if (fd >= 0) close(fd);
     return error == ENOENT;
   }
-  for (const struct dirent *entry; (entry = readdir(dir));) {
+  int error = 0;
+  for (;;) {
     struct stat info;
+    errno = 0; /* readdir gives NULL at the end and for an error */
+    const struct dirent *entry = readdir(dir);
+    if (!entry) {
+      error = errno;
+      break;
+    }
     int n = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
     bool named = n < (int)sizeof path && strspn(entry->d_name, "0123456789abcdef") == strlen(entry->d_name);
     if (named && !fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode)) each(to, path, &info);
   }
   closedir(dir);
-  return true;
+  errno = error;
+  return !error;
 }
 static bool insitu__disk_scan(struct insitu__disk *d, insitu__disk_each *each, void *to) {
   char folder[3];
-  bool all = true;
+  int error = 0;
   for (unsigned i = 0; i < 256 && !atomic_load_explicit(&d->reactor->ending, memory_order_relaxed); i++) {
     snprintf(folder, sizeof folder, "%02x", i);
-    all = insitu__disk_scan_folder(d, folder, each, to) && all;
+    if (!insitu__disk_scan_folder(d, folder, each, to)) error = errno;
   }
-  return all;
+  errno = error;
+  return !error;
 }
 static int64_t insitu__disk_mtime(const struct stat *info) {
   return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
@@ -14539,6 +14562,15 @@ static insitu_status insitu__disk_keep_await(
   insitu__disk_write_await(r);
   return INSITU_OK;
 }
+/* Gives the caller what base told. What the caller asked by its tag stays as it was: the tag may go with the next read, too. */
+static void insitu__disk_tell(struct insitu__store_tag *tag, const struct insitu__store_tag *answer) {
+  if (!tag) return;
+  struct insitu__store_tag asked = *tag;
+  *tag = *answer;
+  tag->give_up = asked.give_up;
+  tag->past_caches = asked.past_caches;
+  tag->whole = asked.whole;
+}
 static insitu_status insitu__disk_absent(const struct insitu__disk *d, const char *key, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOTFOUND,
       "store '%.400s', object '%.400s': there was none when it was asked for; check the name", d->name, key);
@@ -14574,7 +14606,7 @@ static insitu_status insitu__disk_serve_await(
     return insitu__disk_changed(r, "has an ETag again that it had before; parts of another were served", err);
   }
   if (status == INSITU_E_NOTFOUND) return insitu__disk_gone_await(r, err);
-  if (tag) *tag = answer;
+  insitu__disk_tell(tag, &answer);
   return status ? status : insitu__disk_keep_await(r, &answer, *got, err);
 }
 /* From those that are idle, or a new one; NULL: no memory. */
@@ -14661,7 +14693,7 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
     unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
     status = base->ops->read_await(base, key, offset, r->iov + 1, n, &mine, got, err);
     if (status == INSITU_E_NOTFOUND) status = insitu__disk_gone_await(r, err);
-    if (tag) *tag = mine;
+    insitu__disk_tell(tag, &mine);
     if (!status) status = insitu__disk_keep_await(r, &mine, *got, err);
   }
   insitu__disk_end(d, r);
@@ -14687,11 +14719,14 @@ static int insitu__disk_occupied(int dirfd) {
     if (fd >= 0) close(fd);
     return -1;
   }
+  errno = 0;
   for (const struct dirent *e; (e = readdir(dir));)
     occupied |= strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && strcmp(e->d_name, "lost+found") &&
                 strcmp(e->d_name, INSITU__DISK_MARKER);
+  int error = errno; /* readdir gives NULL at the end and for an error */
   closedir(dir);
-  return occupied;
+  errno = error;
+  return error ? -1 : occupied;
 }
 static void insitu__disk_count(void *to, const char *path, const struct stat *info) {
   (void)path;

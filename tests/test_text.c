@@ -1,4 +1,4 @@
-/* JSON, growing arrays and buffers, near names, URLs. TEST_BEFORE: the user includes stb_ds.h before the library, else
+/* Cores, JSON, growing arrays and buffers, near names, URLs. TEST_BEFORE: the user includes stb_ds.h before the library, else
  * after. */
 #include <stdlib.h>
 static int allocations_left = -1; /* -1: memory never runs out */
@@ -13,8 +13,13 @@ static void *limited_realloc(void *p, size_t n) {
 #define STB_DS_IMPLEMENTATION
 #include <stb/stb_ds.h>
 #endif
+#include <sched.h>
+static int kernel_places, kernel_cores; /* 0: the real kernel */
+static int affinity(pid_t pid, size_t bytes, cpu_set_t *set);
+#define sched_getaffinity(pid, bytes, set) affinity(pid, bytes, set)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#undef sched_getaffinity
 #ifndef TEST_BEFORE
 #if defined(arrput) || defined(stbds_arrput) || defined(STBDS_REALLOC) || defined(extern)
 #error "a macro of a dependency leaks out of insitubatch.h"
@@ -24,6 +29,32 @@ static void *limited_realloc(void *p, size_t n) {
 #endif
 #include <setjmp.h>
 #include <cmocka.h>
+
+static int affinity(pid_t pid, size_t bytes, cpu_set_t *set) {
+  if (!kernel_places) return sched_getaffinity(pid, bytes, set);
+  errno = EINVAL;
+  if (bytes * 8 < (size_t)kernel_places) return -1;
+  CPU_ZERO_S(bytes, set);
+  for (int i = 0; i < kernel_cores; i++) CPU_SET_S(kernel_places - 1 - i, bytes, set);
+  return 0;
+}
+/* Machines with more CPU ids than a cpu_set_t has places. */
+static void affinities(void **state) {
+  (void)state;
+  assert_true(insitu__mem_affinity() >= 1);
+  for (kernel_places = 64; kernel_places <= 1 << 20; kernel_places *= 4) {
+    kernel_cores = kernel_places / 2 + 1;
+    assert_int_equal(insitu__mem_affinity(), kernel_cores);
+  }
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  kernel_places = 1 << 30; /* no set is long enough */
+  assert_int_equal(insitu__mem_affinity(), online);
+  kernel_places = 64;
+  allocations_left = 0;
+  assert_int_equal(insitu__mem_affinity(), online);
+  allocations_left = -1;
+  kernel_places = 0;
+}
 
 static uint64_t next_random(uint64_t *s) { /* splitmix64 */
   uint64_t z = *s += UINT64_C(0x9e3779b97f4a7c15);
@@ -467,8 +498,8 @@ static void test_redact(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(grammar), cmocka_unit_test(damage), cmocka_unit_test(numbers),
-      cmocka_unit_test(strings), cmocka_unit_test(objects), cmocka_unit_test(structure), cmocka_unit_test(indexes),
-      cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names), cmocka_unit_test(urls),
-      cmocka_unit_test(test_redact)};
+      cmocka_unit_test(strings), cmocka_unit_test(objects), cmocka_unit_test(affinities), cmocka_unit_test(structure),
+      cmocka_unit_test(indexes), cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names),
+      cmocka_unit_test(urls), cmocka_unit_test(test_redact)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -616,13 +616,51 @@ static void test_cf(void **state) {
   samples_are(36, 39);
 }
 
+/* Bytes of any length need be no text: base64 in JSON, escaped in text, S in a .npy. Fixed ones are so where they are no text. */
+static void test_cat_bytes(void **state) {
+  static const char *const metadata[] = {
+      "{\"zarr_format\":2,\"shape\":[3],\"chunks\":[3],\"dtype\":\"|O\",\"fill_value\":null,\"order\":\"C\",\"compressor\":null,"
+      "\"filters\":[{\"id\":\"vlen-bytes\"}]}",
+      "{\"zarr_format\":2,\"shape\":[3],\"chunks\":[3],\"dtype\":\"|S3\",\"fill_value\":null,\"order\":\"C\",\"compressor\":null,"
+      "\"filters\":null}"};
+  static const char vlen[] = "\3\0\0\0\3\0\0\0a\"\\\3\0\0\0\xff\0\1\0\0\0\0", fixed[] = "a\"\\\xff\0\1\0\0\0";
+  char path[400], root[300];
+  (void)state;
+  for (int i = 0; i < 3; i++) { /* the last: fixed ones that are text */
+    snprintf(root, sizeof root, "%s", support_path("bytes"));
+    snprintf(path, sizeof path, "%s/.zarray", root);
+    support_write(path, metadata[i > 0], strlen(metadata[i > 0]));
+    snprintf(path, sizeof path, "%s/0", root);
+    if (!i) support_write(path, vlen, sizeof vlen - 1);
+    else support_write(path, i == 1 ? fixed : "abcd\xc3\xa9\0\0\0", 9);
+    assert_int_equal(run_tool("cat %s '' --json", root), 0);
+    parse();
+    assert_true(insitu__text_json_equals(&doc, get(0, "dtype"), i < 2 ? "bytes" : "string"));
+    int first = insitu__text_json_first(&doc, get(0, "values"));
+    assert_true(insitu__text_json_equals(&doc, first, i < 2 ? "YSJc" : "abc"));
+    assert_true(insitu__text_json_equals(&doc, insitu__text_json_next(&doc, first), i < 2 ? "/wAB" : "d\xc3\xa9"));
+    assert_int_equal(run_tool("cat %s '' --text", root), 0);
+    assert_string_equal(run_out, i < 2 ? "b\"a\\\"\\\\\"\nb\"\\xff\\x00\\x01\"\nb\"\"\n" : "\"abc\"\n\"d\xc3\xa9\"\n\"\"\n");
+    assert_int_equal(run_tool("cat %s '' -o %s/bytes.npy", root, support_dir), 0);
+    snprintf(path, sizeof path, "%s/bytes.npy", support_dir);
+    char npy[300];
+    FILE *f = fopen(path, "re");
+    size_t n = fread(npy, 1, sizeof npy, f);
+    fclose(f);
+    npy[n < 60 ? n : 60] = 0;
+    assert_has(npy + 10, i < 2 ? "'|S3'" : "'<U3'");
+    if (i < 2) assert_memory_equal(npy + n - 9, fixed, 9);
+    support_remove(root);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_mk_index), cmocka_unit_test(test_mk_absent),
-      cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather), cmocka_unit_test(test_mk_coordinates),
-      cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
-      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config), cmocka_unit_test(test_config_wrong),
-      cmocka_unit_test(test_cat_npy), cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
-      cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements), cmocka_unit_test(test_cf),
-      cmocka_unit_test(test_bench)};
+      cmocka_unit_test(test_cat_bytes), cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
+      cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force),
+      cmocka_unit_test(test_plan), cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config),
+      cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy), cmocka_unit_test(test_cat_text),
+      cmocka_unit_test(test_cat_batch), cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements),
+      cmocka_unit_test(test_cf), cmocka_unit_test(test_bench)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -3,7 +3,8 @@
 struct cat_data { /* C order, native byte order */
   const void *bytes;
   uint64_t n_bytes, count; /* elements */
-  uint32_t width;          /* code points of an element of strings, else 0 */
+  uint32_t width;          /* code points, or bytes, of an element of strings, else 0 */
+  bool bytes_each;         /* of strings: of bytes */
   int32_t ndim, dtype;
   int64_t shape[INSITU__MAX_DIMS + 1];
 };
@@ -56,15 +57,39 @@ struct cat_kind { /* what the elements of an array are */
   insitu_loader *ld;
   const char *path;
   int kind;
+  bool bytes, chars; /* strings of bytes, of any length (vlen-bytes) or of a fixed one (S) */
 };
 static void cat_kind_await(void *arg) {
   struct cat_kind *k = (struct cat_kind *)arg;
   struct insitu__zarr_array a;
-  if (insitu__zarr_array_await(&k->ld->group, k->path, &a, NULL) == INSITU_OK) k->kind = a.kind;
+  if (insitu__zarr_array_await(&k->ld->group, k->path, &a, NULL) == INSITU_OK) {
+    k->kind = a.kind;
+    k->chars = a.kind == INSITU__ZARR_CHAR;
+    k->bytes = a.kind == INSITU__ZARR_STRING && a.strings == INSITU__ZARR_VLEN_BYTES;
+  }
   insitu__zarr_array_free(&a);
 }
+/* Whether n bytes are UTF-8, as RFC 3629 defines it. */
+static bool cat_is_text(const char *s, uint64_t n) {
+  for (const char *end = s + n; s < end;) {
+    unsigned char lead = (unsigned char)*s;
+    unsigned more = lead < 0x80 ? 0 : lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    if ((lead >= 0x80 && lead < 0xC0) || lead > 0xF4 || (uint64_t)(end - s) <= more) return false;
+    for (unsigned i = 1; i <= more; i++)
+      if (((unsigned char)s[i] & 0xC0) != 0x80) return false;
+    uint32_t code = insitu__text_code_point(&s);
+    if (code < least[more] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
+  }
+  return true;
+}
+static bool cat_all_text(const insitu_strings *s) {
+  for (uint64_t i = 0; i < s->n; i++)
+    if (!cat_is_text(s->text[i], s->bytes[i])) return false;
+  return true;
+}
 /* All strings of an array; *out stays NULL where it holds none. An exit code. */
-static int cat_read_strings(const char *url, const char *path, insitu_strings **out) {
+static int cat_read_strings(const char *url, const char *path, insitu_strings **out, bool *bytes) {
   insitu_loader_desc desc = tool_desc(url);
   desc.plan_only = 1;
   insitu_error err = {0};
@@ -74,6 +99,7 @@ static int cat_read_strings(const char *url, const char *path, insitu_strings **
   if (status == INSITU_OK) insitu__reactor_call(&k.ld->reactor, cat_kind_await, &k);
   if (k.kind == INSITU__ZARR_STRING || k.kind == INSITU__ZARR_CHAR || k.kind == INSITU__ZARR_UCS4)
     status = insitu_read_strings(k.ld, path, out, &err);
+  *bytes = k.bytes || (k.chars && *out && !cat_all_text(*out));
   insitu_loader_close(&k.ld);
   return status < 0 ? tool_fail_error(&err) : TOOL_OK;
 }
@@ -205,8 +231,11 @@ static int cat_write_npy(const struct cat_data *d, const char *path) {
     used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, i ? ", " : "", d->shape[i]);
   uint32_t item = cat_item(d->dtype);
   int n = snprintf(header + 10, sizeof header - 10, "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (%s%s), }",
-      item == 1 ? '|' : '<', d->width ? 'U' : kind[d->dtype >> 8], d->width ? d->width : (unsigned)item, shape,
-      d->ndim == 1 ? "," : "");
+      item == 1 ? '|' : '<',
+      d->bytes_each ? 'S'
+      : d->width    ? 'U'
+                    : kind[d->dtype >> 8],
+      d->width ? d->width : (unsigned)item, shape, d->ndim == 1 ? "," : "");
   unsigned total = ((unsigned)n + 11 + 63) / 64 * 64; /* what precedes the data is a multiple of 64 */
   memset(header + 10 + n, ' ', total - 10 - (unsigned)n);
   header[total - 1] = '\n';
@@ -219,6 +248,24 @@ static int cat_write_npy(const struct cat_data *d, const char *path) {
   int error = errno;
   if (path && fclose(f) != 0) ok = false;
   return ok ? TOOL_OK : tool_fail("%s: %s", path ? path : "standard output", strerror(error));
+}
+/* Strings of bytes as NumPy's S of their longest, which drops zeros at the end of an element. */
+static int cat_write_npy_bytes(const insitu_strings *s, const char *path) {
+  uint64_t longest = 1;
+  struct cat_data d = {.count = s->n, .ndim = s->ndim, .dtype = INSITU_U8, .bytes_each = true};
+  for (uint64_t i = 0; i < s->n; i++) longest = insitu__base_max(longest, s->bytes[i]);
+  memcpy(d.shape, s->shape, sizeof s->shape);
+  uint64_t all;
+  if (!insitu__base_mul(longest, s->n, &all) || longest > UINT32_MAX)
+    return tool_fail("the strings take too many bytes as a .npy of fixed size; print --json");
+  d.width = (uint32_t)longest;
+  d.n_bytes = all;
+  char *text = (char *)tool_alloc(insitu__base_max(1, all), 1);
+  for (uint64_t i = 0; i < s->n; i++) memcpy(text + i * longest, s->text[i], (size_t)s->bytes[i]);
+  d.bytes = text;
+  int exit_code = cat_write_npy(&d, path);
+  insitu__mem_free(text);
+  return exit_code;
 }
 /* Strings as NumPy's U of their longest: a .npy with an axis of code points inside the elements. */
 static int cat_write_npy_strings(const insitu_strings *s, const char *path) {
@@ -376,17 +423,39 @@ static void cat_print_summary(const struct cat_data *d, const char *name) {
   if (nan) printf(", %" PRIu64 " NaN", nan);
   printf("\n");
 }
+/* Bytes need be no text: in JSON they are base64, in text they are escaped as in Python. */
+static void cat_base64(struct tool_json_out *j, const char *s, uint64_t n) {
+  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  fputc('"', j->to);
+  for (uint64_t i = 0; i < n; i += 3) {
+    uint32_t bits = 0;
+    for (uint64_t k = 0; k < 3; k++) bits = bits << 8 | (i + k < n ? (unsigned char)s[i + k] : 0);
+    for (uint64_t k = 0; k < 4; k++) fputc(k > 1 && i + k > n ? '=' : digits[bits >> (18 - 6 * k) & 63], j->to);
+  }
+  fputc('"', j->to);
+}
+static void cat_escaped(const char *s, uint64_t n) {
+  printf("b\"");
+  for (uint64_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)s[i];
+    if (c == '"' || c == '\\') printf("\\%c", c);
+    else if (c < 0x20 || c > 0x7e) printf("\\x%02x", c);
+    else putchar(c);
+  }
+  printf("\"");
+}
 /* As JSON, one string to a line; all of them, or the ends. */
-static int cat_strings(const insitu_strings *s, const char *url) {
+static int cat_strings(const insitu_strings *s, const char *url, bool bytes) {
   struct tool_json_out j = {.to = stdout};
   if (cat_array_path) {
     printf("%s: %" PRIu64 " strings\n", url, s->n);
     return TOOL_OK;
   }
-  if (cat_wants_npy()) return cat_write_npy_strings(s, cat_out);
+  if (cat_wants_npy()) return bytes ? cat_write_npy_bytes(s, cat_out) : cat_write_npy_strings(s, cat_out);
   if (tool_json) {
     tool_json_object(&j, NULL);
-    tool_json_string(&j, "dtype", "string");
+    tool_json_string(&j, "dtype", bytes ? "bytes" : "string");
+    if (bytes) tool_json_string(&j, "encoding", "base64");
     tool_json_list(&j, "shape");
     for (int32_t i = 0; i < s->ndim; i++) tool_json_i64(&j, NULL, s->shape[i]);
     tool_json_end(&j);
@@ -398,7 +467,9 @@ static int cat_strings(const insitu_strings *s, const char *url) {
       printf("...\n");
       i = s->n - CAT_EDGE;
     }
-    tool_json_text(&j, s->text[i], s->bytes[i]);
+    if (bytes && tool_json) cat_base64(&j, s->text[i], s->bytes[i]);
+    else if (bytes) cat_escaped(s->text[i], s->bytes[i]);
+    else tool_json_text(&j, s->text[i], s->bytes[i]);
     if (!tool_json) putchar('\n');
   }
   while (j.depth) tool_json_end(&j);
@@ -408,8 +479,9 @@ static int cat_run_region(const char *url, const char *path, int precision) {
   struct config c = {0}; /* keeps the slices */
   insitu_strings *strings = NULL;
   if (!config_slice && !config_dtype) {
-    int text = cat_read_strings(url, path, &strings);
-    if (strings) text = cat_strings(strings, url);
+    bool bytes;
+    int text = cat_read_strings(url, path, &strings, &bytes);
+    if (strings) text = cat_strings(strings, url, bytes);
     bool done = text || strings;
     insitu_strings_free(&strings);
     if (done) return text;
@@ -466,7 +538,10 @@ static const struct tool_option cat_options[] = {
 static const struct tool_command cat_command = {.name = "cat",
     .arguments = "URL PATH [--slice ...] | [URL] --batch E,I [--config FILE]",
     .summary = "print a region of an array, or a batch",
-    .details = "A region keeps all its axes, in C order and native byte order. Absent chunks show the fill value. A batch is\n"
+    .details = "A region keeps all its axes, in C order and native byte order. Absent chunks show the fill value. Strings\n"
+               "of bytes (vlen-bytes; S where it is no UTF-8) are base64 in JSON, with \"dtype\": \"bytes\", escaped as\n"
+               "in Python in text, and |S in a .npy, which drops zeros at the end of each; all other strings are\n"
+               "text, and <U in a .npy. A batch is\n"
                "the one that a training run with this configuration gets: the options below the first eight describe it.\n\n"
                "examples:\n"
                "  insitu cat t.zarr t --slice time=0:2,lat=10:20 --text\n"

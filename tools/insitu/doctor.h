@@ -108,9 +108,8 @@ static void doctor_backend(void) {
   }
 }
 static void doctor_cores(void) {
-  cpu_set_t set;
   long online = sysconf(_SC_NPROCESSORS_ONLN);
-  int mask = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  int mask = (int)insitu__mem_affinity();
   uint64_t quota = insitu__mem_cgroup(true), cores = insitu__mem_cores();
   char limit[64] = "";
   if (quota != UINT64_MAX) snprintf(limit, sizeof limit, ", a control group's quota of %" PRIu64, quota);
