@@ -152,7 +152,8 @@
  *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags or dates differ between replicas;
  *      cache_validate = false: what cache_dir has is not asked for again
  *   http(s)://[user:password@]host/root[?query] any server, for shards, zip files and parts of uncompressed chunks one that knows
- *      ranges; its query (a signed URL's) is sent with every object. cache_dir knows objects by their url without it: where it
+ *      ranges; its query (a signed URL's) is sent with every object, and GET is all
+ *      that must be allowed. cache_dir knows objects by their url without it: where it
  *      chooses the content, name another one for each. There is no listing: consolidate the metadata, or name the arrays. Option:
  *      bearer_token
  *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
@@ -7444,7 +7445,8 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   insitu__coro_suspend_await(&h->reactor->coros);
   if (r->past_caches) insitu__mem_past_caches_end();
   if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
-  r->transient = r->failure == INSITU__HTTP_RANGE || (!r->failure && insitu__http_transient(r->result));
+  bool other = r->failure == INSITU__HTTP_RANGE && r->first != INSITU__RING_TAIL; /* of a suffix: the server may know none */
+  r->transient = other || (!r->failure && insitu__http_transient(r->result));
   if (r->tunnel >= 400 && !insitu__http_transient_status((int)r->tunnel)) r->transient = false;
   return insitu__http_failed(r, err);
 }
@@ -12451,6 +12453,7 @@ struct insitu__store_remote {
   struct insitu__http http;
   struct insitu__cloud cloud;
   struct insitu__store_seen *seen;
+  bool no_suffix; /* the server does not understand ranges that count from the end */
   bool unguarded; /* the server tells nothing by which parts of one object could be known to belong together */
 };
 
@@ -12700,8 +12703,10 @@ static insitu_status insitu__store_fetch_judge_await(struct insitu__store_fetch 
       if (insitu__store_fetch_again_await(f)) return INSITU__STORE_AGAIN;
       return insitu__store_fetch_changed(f, "it became shorter while it was read", err);
     }
-    if (r->bytes && a->has_range && a->first > a->last && (f->offset == INSITU__RING_TAIL || a->total <= r->first))
+    if (r->bytes && a->has_range && a->first > a->last && (f->offset == INSITU__RING_TAIL ? !a->total : a->total <= r->first)) {
+      if (f->tag) f->tag->size = a->total;
       return INSITU_OK;
+    }
     break;
   case 404:
   case 410:
@@ -12762,14 +12767,34 @@ static void insitu__store_fetch_end(struct insitu__store_fetch *f) {
   insitu__mem_free_secret(f->moved, f->moved ? strlen(f->moved) : 0);
 }
 
-static insitu_status insitu__store_remote_size_await(
+/* The object's length, by its first byte: where a url is signed for GET alone, or a server knows no HEAD. */
+static insitu_status insitu__store_remote_probe_await(
     struct insitu__store *s, const char *key, const bool *give_up, uint64_t *size, insitu_error *err) {
-  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_HEAD, .request.give_up = give_up};
+  struct iovec byte = {NULL, 1};
+  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_READ, .bytes = 1, .request.give_up = give_up};
+  const struct insitu__http_answer *a = &f.request.answer;
+  f.request.iov = &byte;
+  f.request.n_iov = 1;
   insitu_status status = insitu__store_fetch_await(&f, err);
-  *size = f.request.answer.length;
+  *size = a->has_range ? a->total : a->length; /* of an empty object: 416, and a total of 0 */
   if (status >= 0 && *size == UINT64_MAX)
     status = insitu__store_fetch_failed(&f, INSITU_E_HTTP, "the server does not tell its length", "check the server", err);
   insitu__store_fetch_end(&f);
+  return status;
+}
+static insitu_status insitu__store_remote_size_await(
+    struct insitu__store *s, const char *key, const bool *give_up, uint64_t *size, insitu_error *err) {
+  struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_HEAD, .request.give_up = give_up};
+  insitu_error once;
+  insitu__error_clear(&once);
+  insitu_status status = insitu__store_fetch_await(&f, &once);
+  int http = f.request.answer.status;
+  *size = f.request.answer.length;
+  insitu__store_fetch_end(&f);
+  if (status >= 0 && *size != UINT64_MAX) return status;
+  if (status >= 0 || http == 400 || http == 401 || http == 403 || http == 405 || http == 501)
+    return insitu__store_remote_probe_await(s, key, give_up, size, err);
+  if (err && err->status >= 0) *err = once;
   return status;
 }
 struct insitu__store_part { /* of a large read */
@@ -12846,6 +12871,12 @@ static insitu_status insitu__store_rest_await(
   insitu__mem_free(iov);
   return status;
 }
+/* Whether a server refused the last bytes of an object because it does not understand the question. */
+static bool insitu__store_suffix_refused(const struct insitu__http_request *r) {
+  int status = r->answer.status;
+  if (r->failure) return r->failure == INSITU__HTTP_WHOLE || r->failure == INSITU__HTTP_RANGE;
+  return status == 400 || status == 405 || status == 416 || status == 501;
+}
 static insitu_status insitu__store_remote_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_READ, .tag = tag, .offset = offset};
@@ -12861,20 +12892,33 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
   }
   f.request.give_up = tag ? tag->give_up : NULL;
   f.request.past_caches = tag && tag->past_caches;
-  if (!room || (offset == INSITU__RING_TAIL && !insitu__cloud_has_suffix(&s->remote->cloud))) {
+  bool tail = offset == INSITU__RING_TAIL;
+  if (!room || (tail && (s->remote->no_suffix || !insitu__cloud_has_suffix(&s->remote->cloud)))) {
     status = insitu__store_remote_size_await(s, key, f.request.give_up, &size, err);
     if (status < 0) return status;
     room = insitu__store_range(size, &offset, iov, n_iov);
+    if (tag) tag->size = size;
     if (!room) return INSITU_OK;
     f.offset = offset;
+    tail = false;
   }
-  bool once = offset == INSITU__RING_TAIL || s->remote->unguarded; /* in one request, however much it is */
+  bool once = tail || s->remote->unguarded; /* in one request, however much it is */
   f.room = room;
   f.bytes = once ? room : insitu__base_min(room, INSITU__STORE_PART);
   f.whole = tag && tag->whole && !offset && f.bytes == room;
   f.request.iov = iov;
   f.request.n_iov = n_iov;
-  status = insitu__store_fetch_await(&f, err);
+  insitu_error refused;
+  insitu__error_clear(&refused);
+  status = insitu__store_fetch_await(&f, tail ? &refused : err);
+  if (tail && status < 0 && insitu__store_suffix_refused(&f.request)) { /* by its length, then */
+    insitu__store_fetch_end(&f);
+    s->remote->no_suffix = true;
+    status = insitu__store_remote_read_await(s, key, offset, iov, n_iov, tag, got, err);
+    s->remote->no_suffix = status >= 0;
+    return status;
+  }
+  if (status < 0 && tail && err && err->status >= 0) *err = refused;
   *got = status < 0 ? 0 : f.request.placed;
   bool more = status >= 0 && !once && f.bytes < room && a->status == 206 && a->total != UINT64_MAX && a->total > offset + *got;
   bool guarded = s->remote->http.desc.any_etag || insitu__http_version_guards(&a->version);
@@ -13604,18 +13648,24 @@ static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insi
   struct insitu__store_zip *zip = s->zip;
   struct insitu__store_end end;
   insitu_error cause = {0};
-#ifndef INSITU_NO_CURL
-  if (s->remote) {
-    insitu_status sized = insitu__store_remote_size_await(&zip->base, zip->name, NULL, &zip->bytes, err);
-    if (sized < 0) return sized;
-  }
-#endif
-  uint64_t n = insitu__base_min(zip->bytes, UINT16_MAX + INSITU__STORE_END + INSITU__STORE_END64);
+  struct insitu__store_tag tag = {.size = UINT64_MAX};
+  uint64_t n = UINT16_MAX + INSITU__STORE_END + INSITU__STORE_END64, got = 0;
+  if (!s->remote) n = insitu__base_min(zip->bytes, n);
   unsigned char *tail = (unsigned char *)insitu__mem_realloc(NULL, n), *directory = NULL;
   insitu_status status = INSITU_OK;
   struct iovec iov = {tail, (size_t)n};
   if (!tail) status = insitu__error_set(&cause, INSITU_E_NOMEM, "no memory to read its end");
-  if (!status) status = insitu__store_zip_base_await(s, INSITU__RING_TAIL, &iov, 1, n, &cause);
+  if (!status) status = insitu__store_ask_await(&zip->base, zip->name, INSITU__RING_TAIL, &iov, 1, &tag, &got, &cause);
+  if (status < 0 && s->remote) { /* it says all that there is to say */
+    insitu__mem_free(tail);
+    insitu__error_cause(err, &cause);
+    return insitu__error_set(err, status, "%s", cause.message);
+  }
+  if (s->remote) zip->bytes = tag.size;
+  n = insitu__base_min(zip->bytes, n);
+  if (!status && got != n)
+    status =
+        insitu__error_set(&cause, INSITU_E_IO, "its length is not what it was told to be; it must not change, open it again");
   if (!status) status = insitu__store_zip_end(tail, n, zip->bytes, &end, &cause);
   bool other = status == INSITU_E_NOT_ZARR && insitu__store_zip_other_await(s, tail, n, &cause);
   if (status == INSITU_E_NOT_ZARR && !other && zip->root[0]) {
