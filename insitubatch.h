@@ -152,10 +152,9 @@
  *      is late, at most one in twenty; ignore_etag = true: for servers whose ETags or dates differ between replicas;
  *      cache_validate = false: what cache_dir has is not asked for again
  *   http(s)://[user:password@]host/root[?query] any server, for shards, zip files and parts of uncompressed chunks one that knows
- *      ranges; its query (a signed URL's) is sent with every object, and GET is all
- *      that must be allowed. cache_dir knows objects by their url without it: where it
- *      chooses the content, name another one for each. There is no listing: consolidate the metadata, or name the arrays. Option:
- *      bearer_token
+ *      ranges; its query (a signed URL's) is sent with every object, and only GET is asked for. cache_dir knows objects by
+ *      their url without it: where it chooses the content, name another one for each. There is no listing: consolidate the
+ *      metadata, or name the arrays. Option: bearer_token
  *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the option account_name, or
  *   abfs[s]://container@account.dfs.core.windows.net/prefix. A prefix stands as it is: %41 is no A.
  *   The options below are those of object_store and obstore; each may have its store's prefix (aws_, google_, azure_storage_,
@@ -981,11 +980,9 @@ static ssize_t insitu__base_preadv2(int fd, const struct iovec *iov, int n, off_
 #endif
 #ifdef RENAME_NOREPLACE
 #define INSITU__BASE_RENAME_NOREPLACE RENAME_NOREPLACE
-#define INSITU__BASE_RENAME_EXCHANGE RENAME_EXCHANGE
 #define INSITU__BASE_RENAMEAT2 renameat2
 #else
 #define INSITU__BASE_RENAME_NOREPLACE 0x1u
-#define INSITU__BASE_RENAME_EXCHANGE 0x2u
 #define INSITU__BASE_RENAMEAT2 insitu__base_renameat2
 static int insitu__base_renameat2(int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
   return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
@@ -14010,8 +14007,8 @@ static insitu_status insitu__store_get_await(
  *
  * An entry is a header, which says in full what it holds and of which object, and the bytes that were read. Both carry a crc32c,
  * so that what a killed process, a full disk or a power loss left behind is read from the server instead. Files come into place by
- * renaming, and leave it by renaming: who moved one away owns it, so the count of bytes goes wrong only in a process that is killed
- * between two steps, and then upwards. The first one to open the directory counts anew.
+ * renaming to a name that is free, and leave it by renaming: who moved one away owns it, so the count of bytes goes wrong only in a
+ * process that is killed between two steps, and then upwards. The first one to open the directory counts anew.
  *
  * An entry is served without asking once it is known to be what the server has: since the loader was opened, somebody has
  * read the object, or asked whether its ETag still holds, and it did. The first use of any other asks so. An entry without an
@@ -14086,6 +14083,7 @@ struct insitu__disk {
   int64_t opened;      /* ns since 1970 */
   int dirfd, markerfd; /* -1: not open */
   bool never, any_etag, read_only;
+  bool by_link; /* the file system cannot rename to a free name alone: see insitu__disk_place_new */
   void (*log)(void *user, const char *line);
   void *user;
   pthread_mutex_t lock; /* workers, when they change the count */
@@ -14276,10 +14274,13 @@ static int insitu__disk_create(struct insitu__disk *d, char name[INSITU__DISK_PA
   if (!insitu__disk_temporary(d, name)) return -1;
   return openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
-static uint64_t insitu__disk_discard(struct insitu__disk *d, const char *temporary) { /* what it counted as */
+/* Returns what the file counted as. One that has another name still, between the two steps of insitu__disk_place_new, goes on
+ * counting: with two processes that discard both names at once the count may stay too high, and is never too low. */
+static uint64_t insitu__disk_discard(struct insitu__disk *d, const char *temporary) {
   struct stat info;
   uint64_t used, charge;
   if (fstatat(d->dirfd, temporary, &info, AT_SYMLINK_NOFOLLOW) || unlinkat(d->dirfd, temporary, 0)) return 0;
+  if (info.st_nlink > 1) return 0;
   charge = insitu__disk_charge((uint64_t)info.st_size);
   (void)insitu__disk_use(d, 0, charge, &used);
   return charge;
@@ -14289,21 +14290,24 @@ static uint64_t insitu__disk_remove(struct insitu__disk *d, const char *path) { 
   if (!insitu__disk_temporary(d, name) || renameat(d->dirfd, path, d->dirfd, name)) return 0;
   return insitu__disk_discard(d, name);
 }
-/* Puts a file into its place, and removes what was there. 0 or errno. */
+/* Renames a file to a name that must be free. 0 or errno. In two steps where the file system cannot do that in one (ZFS before 2.2,
+ * GPFS, Lustre): a process that is killed between them leaves a second name in tmp, which is removed as what is stale there is. */
+static int insitu__disk_place_new(struct insitu__disk *d, const char *temporary, const char *path) {
+  const unsigned free_name = INSITU__BASE_RENAME_NOREPLACE;
+  if (!d->by_link) return INSITU__BASE_RENAMEAT2(d->dirfd, temporary, d->dirfd, path, free_name) ? errno : 0;
+  if (linkat(d->dirfd, temporary, d->dirfd, path, 0)) return errno;
+  (void)unlinkat(d->dirfd, temporary, 0);
+  return 0;
+}
+/* Puts a file into its place. What was there is moved away first, by which one process alone owns it and takes it off the count:
+ * for that moment there is no entry. 0 or errno. */
 static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, const char *path) {
   char folder[3] = {path[0], path[1], 0};
   for (int tries = 0; tries < 8; tries++) { /* others move files too */
-    if (!INSITU__BASE_RENAMEAT2(d->dirfd, temporary, d->dirfd, path, INSITU__BASE_RENAME_NOREPLACE)) return 0;
-    if (errno == ENOENT) {
-      if (mkdirat(d->dirfd, folder, 0700) && errno != EEXIST) return errno;
-    } else if (errno != EEXIST) {
-      return errno;
-    } else if (!INSITU__BASE_RENAMEAT2(d->dirfd, temporary, d->dirfd, path, INSITU__BASE_RENAME_EXCHANGE)) {
-      insitu__disk_discard(d, temporary);
-      return 0;
-    } else if (errno != ENOENT) {
-      return errno;
-    }
+    int error = insitu__disk_place_new(d, temporary, path);
+    if (error == EEXIST) insitu__disk_remove(d, path);
+    else if (error != ENOENT) return error;
+    else if (mkdirat(d->dirfd, folder, 0700) && errno != EEXIST) return errno;
   }
   return EAGAIN;
 }
@@ -14799,20 +14803,35 @@ static insitu_status insitu__disk_rebuild(struct insitu__disk *d, insitu_error *
   if (used > d->budget) insitu__disk_evict(d);
   return INSITU_OK;
 }
-/* Two names must be able to change places in one step: not so on NFS and the like. */
+/* A file system that is not of this machine alone, and whose server may carry out a step twice or show it late. */
+static bool insitu__disk_is_far(int dirfd) {
+  static const uint32_t far[] = {0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x5346414F}; /* NFS, SMB, CIFS, SMB2, AFS: statfs(2) */
+  struct statfs fs;
+  if (fstatfs(dirfd, &fs)) return false;
+  for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+    if ((uint32_t)fs.f_type == far[i]) return true;
+  return false;
+}
+/* How a file gets a name that must be free there: in one step, or in two. */
 static insitu_status insitu__disk_probe(struct insitu__disk *d, insitu_error *err) {
   char name[2][INSITU__DISK_PATH];
-  int error = 0;
-  for (int i = 0; i < 2; i++) {
-    int fd = insitu__disk_create(d, name[i]);
-    if (fd < 0 && !error) error = errno;
-    if (fd >= 0) close(fd);
-  }
-  if (!error && INSITU__BASE_RENAMEAT2(d->dirfd, name[0], d->dirfd, name[1], INSITU__BASE_RENAME_EXCHANGE)) error = errno;
-  for (int i = 0; i < 2; i++) (void)unlinkat(d->dirfd, name[i], 0);
-  if (error == EINVAL || error == ENOSYS || error == EOPNOTSUPP)
+  if (insitu__disk_is_far(d->dirfd))
     return insitu__disk_refuse(
-        d->dir, error, "its file system cannot swap two files (renameat2): name a directory on a local disk", err);
+        d->dir, 0, "it is on a network file system (NFS, SMB, AFS): name a directory on a local disk", err);
+  int fd = insitu__disk_create(d, name[0]), error = fd < 0 ? errno : 0;
+  if (fd >= 0) close(fd);
+  if (!error && !insitu__disk_temporary(d, name[1])) error = errno;
+  for (int way = 0; !error && way < 2; way++) {
+    d->by_link = way;
+    error = insitu__disk_place_new(d, name[0], name[1]);
+    if (error != EINVAL && error != ENOSYS && error != EOPNOTSUPP) break;
+    error = way ? error : 0;
+  }
+  for (int i = 0; i < 2 && fd >= 0; i++) (void)unlinkat(d->dirfd, name[i], 0);
+  if (error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || (error == EPERM && d->by_link))
+    return insitu__disk_refuse(d->dir, error,
+        "its file system can neither rename to a free name alone nor give a file two names: name a directory on a local disk",
+        err);
   d->read_only = error == EACCES || error == EPERM || error == EROFS;
   return INSITU_OK; /* a full disk may have room later */
 }

@@ -1,5 +1,25 @@
 /* The cache of remote reads on a local disk: what it serves is what the server has, or had when a loader was opened, whatever
  * happens to its files, to the processes that share it, or to the disk. The server is made up here, and counts what it is asked. */
+#include <stdio.h>
+#include <stdbool.h>
+#include <errno.h>
+#include <unistd.h>
+#include <time.h>
+/* A file system that knows no flags of renameat2, and a look between the two steps that are taken there instead. */
+static bool no_flags;
+static void (*between)(void);
+static int test_renameat2(int from, const char *old, int to, const char *name, unsigned flags) {
+  if (!no_flags || !flags) return renameat2(from, old, to, name, flags);
+  errno = EINVAL;
+  return -1;
+}
+static int test_linkat(int from, const char *old, int to, const char *name, int flags) {
+  int rc = linkat(from, old, to, name, flags);
+  if (!rc && between) between();
+  return rc;
+}
+#define renameat2 test_renameat2
+#define linkat test_linkat
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -230,6 +250,7 @@ static int see(const char *path, const struct stat *s, int kind, struct FTW *f) 
   const char *name = path + f->base;
   if (kind != FTW_F || f->level != 2) return 0;
   bool temporary = f->base > 4 && !strncmp(name - 4, "tmp/", 4);
+  if (temporary && s->st_nlink > 1) return 0; /* an entry's second name, for a moment: no file of its own */
   seen.files += !temporary;
   seen.temporary += temporary;
   seen.bytes += (uint64_t)s->st_size;
@@ -896,6 +917,59 @@ static void test_killed(void **state) {
   assert_true(alive > 0);
 }
 
+/* A file system that knows no flags of renameat2: what is told of it, and a process that is killed between the two steps. */
+static int by_links(void **state) {
+  (void)state;
+  no_flags = true;
+  return 0;
+}
+static int by_flags(void **state) {
+  (void)state;
+  no_flags = false;
+  between = NULL;
+  return 0;
+}
+static void die(void) {
+  kill(getpid(), SIGKILL);
+}
+static void test_links(void **state) {
+  const char *dir = fresh("links");
+  struct loader l, other;
+  int status;
+  (void)state;
+  server_reset(STRONG);
+  loader_open(&other, any_mode(), dir, 0, false); /* so that nobody counts anew */
+  assert_true(other.disk.by_link);
+  pid_t child = start_child();
+  if (!child) {
+    loader_open(&l, any_mode(), dir, 0, false);
+    between = die;
+    read_range(&l, 0, 1, 1);
+    _exit(1);
+  }
+  waitpid(child, &status, 0);
+  assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  list_files(dir);
+  assert_int_equal(n_files, 2); /* names of one file */
+  look(dir);
+  assert_true(seen.files == 1 && seen.charge == counted(dir));
+  /* the entry is good, and when it goes the bytes go on counting: the file has its other name still */
+  READ(&other, 0, 1, 1);
+  assert_true(other.server.sent == 0 && other.disk.hits == 1);
+  uint64_t before = counted(dir);
+  char name[INSITU__DISK_PATH];
+  const char *path = path_of(&other, dir, 0);
+  snprintf(name, sizeof name, "%s", path + strlen(dir) + 1);
+  assert_int_equal(insitu__disk_remove(&other.disk, name), 0);
+  look(dir);
+  assert_true(seen.files == 0 && seen.temporary == 1 && seen.charge == before && counted(dir) == before);
+  loader_close(&other);
+  loader_open(&l, any_mode(), dir, 0, false); /* alone: what lies in tmp is removed */
+  look(dir);
+  assert_true(seen.files == 0 && seen.temporary == 0 && counted(dir) == 0);
+  loader_close(&l);
+}
+
 /* No damaged file is ever served, nor one of something else. */
 static void damage(const char *path, const char *other) {
   struct stat info;
@@ -1220,6 +1294,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_cleared),
       cmocka_unit_test(test_vanished),
+      cmocka_unit_test_setup_teardown(test_links, by_links, by_flags),
+      {"test_change, by links", test_change, by_links, by_flags, NULL},
+      {"test_budget, by links", test_budget, by_links, by_flags, NULL},
+      {"test_killed, by links", test_killed, by_links, by_flags, NULL},
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
