@@ -42,7 +42,7 @@ HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
-.PHONY: test-faulty bench-against deps-build deps-test deps-ci programs programs-asan programs-tsan
+.PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan
 .DELETE_ON_ERROR:
 
 all: deps-test
@@ -70,6 +70,8 @@ help:
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
 	@echo 'make bench           throughput as a share of the bare loop, decoders, planning; BENCH=--full: every row'
 	@echo 'make bench-against   the same rows, beside the header of an older commit: BASE=COMMIT; BENCH as above'
+	@echo 'make bench-peers     beside insitubatch for Python, tensorstore, zarrs, zarr-beluga and xbatcher, by hand, hours;'
+	@echo '                     ROUNDS=, ONLY="local/*/pairs", PEERS="zarrs", TUNE=1, QUICK=1: a look; writes $(BUILD)/peers/page.html'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang; as systems with gcc 11, liburing 2.1, curl 7.76'
 	@echo '                     or musl build it'
 	@echo 'make lint            layout, names, format'
@@ -277,6 +279,18 @@ bench: deps-ci
 BASE ?= HEAD
 bench-against: deps-ci
 	@CC='$(CC)' BUILD='$(BUILD)' FEATURES='$(FEATURES)' LIBS='$(LIBS)' tools/bench-against '$(BASE)' $(BENCH)
+
+# Beside the loaders that people would use instead, installed into $(BUILD)/peers by exact versions: tools/peers/bench tells
+$(BUILD)/peers/ours: tools/peers/ours.c insitubatch.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE -I. $(FEATURES) $(WARN) -O2 -o $@ $< $(LDFLAGS) $(LIBS)
+$(BUILD)/peers/bare: tools/peers/bare.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $< $(LDFLAGS) -lcurl
+bench-peers: deps-test
+	@$(MAKE) --no-print-directory $(BUILD)/peers/ours $(BUILD)/peers/bare $(BUILD)/server
+	@tools/peers/install '$(BUILD)'
+	@ONLY='$(ONLY)' PEERS='$(PEERS)' ROUNDS='$(ROUNDS)' QUICK='$(QUICK)' TUNE='$(TUNE)' tools/peers/bench '$(BUILD)'
 
 compile-checks: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/compile_checks.sh
