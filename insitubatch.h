@@ -621,13 +621,14 @@ typedef struct insitu_stats {
   uint64_t disk_hits, disk_misses, disk_bytes; /* of cache_dir: reads it answered, reads it did not, bytes it gave */
   uint64_t absent_chunks, bad_chunks;          /* filled */
   uint64_t slab_bytes, slab_bytes_peak;        /* batch memory now and at most */
-  uint64_t memory_bytes_peak;                  /* batches and chunk buffers in use, tables, decode scratch and stacks: at most */
-  uint64_t memory_promised;                    /* what open iterators and chunks in flight may take, out of memory_budget */
-  uint64_t inflight_peak;                      /* chunks in flight at most */
-  uint64_t uploads, uploaded_bytes;            /* copies to devices */
-  uint64_t pinned_bytes, device_bytes;         /* now: page-locked, of slab_bytes; on devices */
-  uint64_t checked_rows;                       /* one variable and step each; see desc.check */
-  double stall_s, stall_share;                 /* time spent inside next; its share of the time since next was first called */
+  /* batches and chunk buffers in use, tables, decode scratch and stacks, dates, and what insitu_read takes: at most */
+  uint64_t memory_bytes_peak;
+  uint64_t memory_promised;            /* what open iterators and chunks in flight may take, out of memory_budget */
+  uint64_t inflight_peak;              /* chunks in flight at most */
+  uint64_t uploads, uploaded_bytes;    /* copies to devices */
+  uint64_t pinned_bytes, device_bytes; /* now: page-locked, of slab_bytes; on devices */
+  uint64_t checked_rows;               /* one variable and step each; see desc.check */
+  double stall_s, stall_share;         /* time spent inside next; its share of the time since next was first called */
   /* Of stall_s: the next batch could not be read, for the memory of an earlier one on the host was still being copied to a device;
    * or the copy, or that memory itself, had to wait for work on the consumer's streams. */
   double upload_stall_s, consumer_stall_s;
@@ -17383,7 +17384,7 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g, con
     if (g->arrays[i].samples != g->samples)
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open: array %s has %" PRIu64 " samples and array %s has %" PRIu64 "; variables of one "
-          "loader need sample axes of one length: check sample_dim and sample_axis, or open two loaders",
+          "loader need sample axes of one length: check sample_dim and sample_axis, or leave one of the arrays out",
           g->arrays[0].zarr.path, g->samples, g->arrays[i].zarr.path, g->arrays[i].samples);
     g->chunk = insitu__base_max(g->chunk, g->arrays[i].rows);
   }
@@ -20035,6 +20036,7 @@ struct insitu_loader {
       slab_peak, memory_now, memory_peak, inflight_peak, stall, first_batch, n_checked, n_uploads, n_uploaded, pinned_now,
       device_all, upload_stall, consumer_stall;
   atomic_uint_least64_t first_next, busy_before; /* when next was first called, and how busy the workers had been until then */
+  atomic_uint_least64_t n_index_reads, n_index_read; /* of insitu_read, and while opening: beside what `cache` counts */
   atomic_uint_least64_t next_max, next_in[INSITU__LOADER_NEXT_BUCKETS]; /* calls of next by how long they took */
 };
 
@@ -20704,6 +20706,7 @@ static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
         r->zarr.path, each, left, ld->config.memory_budget);
     return 0;
   }
+  insitu__loader_memory(ld, r->reserved);
   r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
   bool ok = insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
   for (unsigned i = 0; ok && i < n; i++) {
@@ -20725,11 +20728,12 @@ static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n
     insitu__mem_unmap(r->readers[i].memory, memory);
   }
   insitu__mem_free(r->readers);
-  insitu__loader_add(&r->loader->cache.loads, insitu__loader_get(&r->cache.loads));
-  insitu__loader_add(&r->loader->cache.read, insitu__loader_get(&r->cache.read));
+  insitu__loader_add(&r->loader->n_index_reads, insitu__loader_get(&r->cache.loads));
+  insitu__loader_add(&r->loader->n_index_read, insitu__loader_get(&r->cache.read));
   insitu__cache_free(&r->cache);
   pthread_mutex_lock(&r->loader->lock);
   r->loader->reserved -= r->reserved;
+  r->loader->memory_now -= r->reserved;
   pthread_mutex_unlock(&r->loader->lock);
 }
 
@@ -21771,7 +21775,8 @@ static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc
     insitu_variable *v = &vars[i];
     v->label = insitu__loader_keep_text(ld, insitu__geometry_label(v), &ok);
     v->path = insitu__loader_keep_text(ld, v->path, &ok);
-    if (v->n_steps) ok = (v->steps = (const int64_t *)insitu__loader_keep(ld, v->steps, v->n_steps * sizeof *v->steps)) && ok;
+    v->steps = v->n_steps ? (const int64_t *)insitu__loader_keep(ld, v->steps, v->n_steps * sizeof *v->steps) : NULL;
+    ok = ok && (v->steps || !v->n_steps);
     insitu_slice *slices = v->n_slices ? (insitu_slice *)insitu__loader_keep(ld, v->slices, v->n_slices * sizeof *slices) : NULL;
     ok = ok && (slices || !v->n_slices);
     for (uint64_t k = 0; ok && k < v->n_slices; k++) slices[k].dim = insitu__loader_keep_text(ld, slices[k].dim, &ok);
@@ -22104,6 +22109,7 @@ static void insitu__loader_coordinate_free(insitu_loader *ld, int64_t *at) {
   if (!at) return;
   pthread_mutex_lock(&ld->lock);
   ld->reserved -= ld->geometry.samples * sizeof *at;
+  ld->memory_now -= ld->geometry.samples * sizeof *at;
   pthread_mutex_unlock(&ld->lock);
   insitu__mem_free(at);
 }
@@ -22135,6 +22141,7 @@ static insitu_status insitu__loader_coordinate_await(
     pthread_mutex_unlock(&ld->lock);
     return insitu__error_set(err, INSITU_E_NOMEM, "array %.200s: no memory for its dates; give the process more memory", z->path);
   }
+  insitu__loader_memory(ld, bytes);
   status = insitu__loader_time_read_await(ld, z, u, 0, n, at, err);
   if (status) insitu__loader_coordinate_free(ld, at);
   else *out = at;
@@ -23569,8 +23576,8 @@ INSITU_DEF insitu_status insitu_loader_stats(const insitu_loader *ld, insitu_sta
   out->rereads = insitu__loader_get(&ld->n_rereads);
   out->requests = insitu__loader_get(&ld->n_requests);
   out->bytes_read = insitu__loader_get(&ld->n_read);
-  out->index_reads = insitu__loader_get(&ld->cache.loads);
-  out->index_bytes = insitu__loader_get(&ld->cache.read);
+  out->index_reads = insitu__loader_get(&ld->cache.loads) + insitu__loader_get(&ld->n_index_reads);
+  out->index_bytes = insitu__loader_get(&ld->cache.read) + insitu__loader_get(&ld->n_index_read);
   out->bytes_decoded = insitu__loader_get(&ld->n_decoded);
   insitu__store_stats(&ld->store, out);
   out->disk_hits = insitu__loader_get(&ld->disk.hits);
@@ -23817,6 +23824,7 @@ INSITU_DEF insitu_status insitu_read(
 
 INSITU_DEF insitu_status insitu_sample_dates(
     insitu_loader *ld, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err) {
+  insitu__error_begin(err);
   insitu_status status = insitu__public_check(ld, false, err);
   if (status) return status;
   if (n && (!samples || !out)) return insitu__error_set(err, INSITU_E_ARG, "dates: samples or out is NULL; give both");
@@ -23852,6 +23860,7 @@ static insitu_status insitu__public_no_date(const char *units, insitu_error *err
 }
 INSITU_DEF insitu_status insitu_date_from_int(
     int64_t value, const char *units, const char *calendar, insitu_date *out, insitu_error *err) {
+  insitu__error_begin(err);
   struct insitu__time_units u;
   int64_t moment;
   insitu_status status = insitu__public_units(&u, units, calendar, out, err);
@@ -23862,6 +23871,7 @@ INSITU_DEF insitu_status insitu_date_from_int(
 }
 INSITU_DEF insitu_status insitu_date_from_double(
     double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err) {
+  insitu__error_begin(err);
   struct insitu__time_units u;
   int64_t moment;
   insitu_status status = insitu__public_units(&u, units, calendar, out, err);
@@ -23908,6 +23918,21 @@ INSITU_DEF void insitu_strings_free(insitu_strings **strings) {
   *strings = NULL;
 }
 
+/* A new file beside path, which nobody else has: neither another thread or process, nor another machine that shares the folder. Its
+ * name is short, whatever path's is. NULL: see errno. */
+static FILE *insitu__public_temporary(const char *path, char *name, size_t cap) {
+  const char *slash = strrchr(path, '/');
+  uint64_t seed = insitu__order_mix((uint64_t)insitu__base_now()) ^ (uintptr_t)name ^ (uint64_t)getpid() << 32;
+  FILE *f = NULL;
+  for (unsigned tries = 0; !f && tries < 100; tries++) {
+    seed = insitu__order_mix(seed);
+    snprintf(name, cap, "%.*s.%016" PRIx64 ".tmp", slash ? (int)(slash + 1 - path) : 0, path, seed);
+    f = fopen(name, "wxe");
+    if (!f && errno != EEXIST) break;
+  }
+  return f;
+}
+
 INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const char *path, insitu_error *err) {
   insitu__error_begin(err);
   insitu_status status = insitu__public_check(ld, true, err);
@@ -23924,9 +23949,8 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
         path);
   struct insitu__text_buffer b = {0};
   char other[INSITU__MAX_KEY + 32];
-  snprintf(other, sizeof other, "%s.%d.tmp", path, (int)getpid());
   insitu__split_print(&ld->split, &b, ld->geometry.samples, ld->geometry.chunk, ld->config.seed);
-  FILE *f = b.failed ? NULL : fopen(other, "we");
+  FILE *f = b.failed ? NULL : insitu__public_temporary(path, other, sizeof other);
   bool ok = f && fwrite(b.text, 1, (size_t)b.n, f) == b.n && fflush(f) == 0 && fsync(fileno(f)) == 0;
   int error = ok ? 0 : errno;
   if (f && fclose(f) != 0) ok = false;

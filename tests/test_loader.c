@@ -5,6 +5,7 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include <dirent.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -1567,6 +1568,125 @@ static void test_caches(void **state) {
     }
 }
 
+/* ---- what a loader keeps of its desc ---- */
+
+static insitu_status never(
+    void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  (void)user, (void)config, (void)src, (void)n, (void)dst, (void)cap, (void)got, (void)err;
+  return INSITU_E_CODEC;
+}
+
+/* insitu_loader_config shows copies: all that the desc points to may go once the loader is open. */
+static void test_config_is_a_copy(void **state) {
+  (void)state;
+  const char *root = support_path("copies");
+  support_make(root, &plain);
+  struct texts {
+    char url[600], label[2][8], path[8], dim[8], from[8], codec[16];
+    int64_t steps[2];
+    insitu_slice slice;
+    insitu_codec codecs[1];
+    insitu_variable v[2];
+  } *mine = calloc(1, sizeof *mine);
+  snprintf(mine->url, sizeof mine->url, "%s", root);
+  strcpy(mine->label[0], "one");
+  strcpy(mine->label[1], "two");
+  strcpy(mine->path, "x");
+  strcpy(mine->codec, "my_codec");
+  mine->steps[0] = 1;
+  mine->steps[1] = 2;
+  mine->slice = (insitu_slice){.axis = 1, .start = 1, .stop = 3};
+  mine->codecs[0] = (insitu_codec){.name = mine->codec, .decode = never};
+  mine->v[0] = (insitu_variable){
+      .label = mine->label[0], .path = mine->path, .steps = mine->steps, .n_steps = 2, .slices = &mine->slice, .n_slices = 1};
+  mine->v[1] = (insitu_variable){.label = mine->label[1], .path = mine->path, .steps = mine->steps, .slices = &mine->slice};
+  insitu_loader_desc d = plain_desc(mine->url, 0);
+  d.variables = mine->v;
+  d.n_variables = 2;
+  d.codecs = mine->codecs;
+  d.n_codecs = 1;
+  insitu_option none[1] = {{"region", "x"}};
+  d.options = none; /* n_options is 0 */
+  insitu_loader *ld = open_or_fail(&d);
+  memset(mine, 0x5a, sizeof *mine);
+  free(mine);
+  const insitu_loader_desc *c = insitu_loader_config(ld);
+  assert_string_equal(c->url, root);
+  assert_string_equal(c->variables[0].label, "one");
+  assert_string_equal(c->variables[1].path, "x");
+  assert_true(c->variables[0].steps[0] == 1 && c->variables[0].steps[1] == 2);
+  assert_true(c->variables[0].slices[0].start == 1 && c->variables[0].slices[0].stop == 3);
+  assert_string_equal(c->codecs[0].name, "my_codec");
+  assert_null(c->variables[1].steps); /* none are counted: nothing is pointed to */
+  assert_null(c->variables[1].slices);
+  assert_null(c->options);
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
+
+struct saver {
+  pthread_t id;
+  insitu_loader *ld;
+  const char *path;
+  int failed;
+};
+static void *save_often(void *arg) {
+  struct saver *s = arg;
+  for (int i = 0; i < 40; i++) s->failed += insitu_manifest_save(s->ld, s->path, NULL) != INSITU_OK;
+  return NULL;
+}
+static int files_in(const char *folder) {
+  DIR *d = opendir(folder);
+  int n = 0;
+  for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.' || strlen(e->d_name) > 2;
+  if (d) closedir(d);
+  return n;
+}
+
+/* Manifests that threads and processes save to one path at once, by one loader and by several. */
+static void test_manifest_at_once(void **state) {
+  (void)state;
+  char root[700], folder[600], path[900];
+  snprintf(root, sizeof root, "%s", support_path("saved"));
+  snprintf(folder, sizeof folder, "%s", support_path("manifests"));
+  int n = snprintf(path, sizeof path, "%s/", folder);
+  for (int i = 0; i < 250; i++) path[n++] = 'm'; /* as long as a name may be, but for 5 */
+  path[n] = 0;
+  assert_int_equal(mkdir(folder, 0777), 0);
+  support_make(root, &plain);
+  insitu_loader_desc d = plain_desc(root, 0);
+  d.plan_only = 1;
+  insitu_loader *ld[2] = {open_or_fail(&d), open_or_fail(&d)};
+  fflush(NULL);
+  pid_t child = fork();
+  if (!child) {
+    insitu_loader *own = NULL;
+    int failed = insitu_loader_open(&d, &own, NULL) != INSITU_OK;
+    struct saver s = {.ld = own, .path = path};
+    if (!failed) save_often(&s);
+    _exit(failed || s.failed);
+  }
+  struct saver s[4];
+  for (int i = 0; i < 4; i++) {
+    s[i] = (struct saver){.ld = ld[i % 2], .path = path};
+    assert_int_equal(pthread_create(&s[i].id, NULL, save_often, &s[i]), 0);
+  }
+  for (int i = 0; i < 4; i++) assert_int_equal(pthread_join(s[i].id, NULL), 0);
+  int status = -1;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  for (int i = 0; i < 4; i++) assert_int_equal(s[i].failed, 0);
+  assert_int_equal(files_in(folder), 1);
+  insitu_loader_desc again = d;
+  again.manifest = path;
+  assert_int_equal(identity_of(again).split, ld[0]->split.hash);            /* it is whole */
+  assert_int_equal(insitu_manifest_save(ld[0], folder, NULL), INSITU_E_IO); /* a folder cannot be replaced: nothing is left */
+  assert_int_equal(files_in(folder), 1);
+  support_remove(folder);
+  for (int i = 0; i < 2; i++) insitu_loader_close(&ld[i]);
+  support_remove(root);
+}
+
 /* ---- one insitu_error for all calls ---- */
 
 /* It speaks of the last call: of its failure, whatever it held before, or of none. */
@@ -1681,6 +1801,8 @@ int main(void) {
 #endif
     cmocka_unit_test(test_manifest),
     cmocka_unit_test(test_error_of_the_last_call),
+    cmocka_unit_test(test_config_is_a_copy),
+    cmocka_unit_test(test_manifest_at_once),
     cmocka_unit_test(test_plan),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);

@@ -255,6 +255,55 @@ static void test_rereads(void **state) {
 
 /* ---- counters ---- */
 
+/* What opening and insitu_read do counts as well: indexes of shards that dates are read by, and memory. */
+static void test_counters_of_reads(void **state) {
+  (void)state;
+  const char *root = support_path("readcounters");
+  static double days[100];
+  for (int i = 0; i < 100; i++) days[i] = i;
+  struct support_array x = plain, t = {.name = "time",
+                                      .ndim = 1,
+                                      .shape = {100},
+                                      .chunk = {10},
+                                      .shard = {2},
+                                      .dtype = INSITU_F64,
+                                      .format = 3,
+                                      .dims = "[\"time\"]",
+                                      .attributes = "\"units\":\"days since 2000-01-01\"",
+                                      .values = days};
+  x.format = 3;
+  x.dims = "[\"time\",\"y\",\"x\"]";
+  support_make(root, &x);
+  support_make(root, &t);
+  for (int plan_only = 0; plan_only < 2; plan_only++)
+    EACH_MODE (m) {
+      insitu_loader_desc d = plain_desc(root, m);
+      d.plan_only = plan_only;
+      d.sample_from = "2000-01-03";
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_stats s = stats_of(ld), after;
+      assert_int_equal(s.index_reads, 5); /* shards of the coordinate */
+      assert_int_equal(s.index_bytes, 5 * 2 * 16);
+      assert_int_equal(s.reads, 10);
+      assert_true(s.memory_bytes_peak >= sizeof days);
+      insitu_shape shape;
+      insitu_variable v = {.label = "x"}, time = {.label = "time"};
+      assert_int_equal(insitu_read(ld, &v, NULL, 0, &shape, NULL), INSITU_OK);
+      void *got = malloc(shape.bytes);
+      uint64_t before = ld->memory_now;
+      ld->memory_peak = before; /* from here on */
+      assert_int_equal(insitu_read(ld, &v, got, shape.bytes, NULL, NULL), INSITU_OK);
+      after = stats_of(ld);
+      assert_true(after.memory_bytes_peak >= before + 8 * 6 * 10 * 4); /* a chunk at least */
+      assert_int_equal(ld->memory_now, before);                        /* and all of it is given back */
+      assert_int_equal(insitu_read(ld, &time, got, shape.bytes, NULL, NULL), INSITU_OK);
+      assert_int_equal(stats_of(ld).index_reads, 10);
+      free(got);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
 static void test_counters(void **state) {
   (void)state;
   const char *root = support_path("counters");
@@ -1003,9 +1052,10 @@ static void test_status_names(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_percentiles), cmocka_unit_test(test_stages),
-      cmocka_unit_test(test_rereads), cmocka_unit_test(test_counters), cmocka_unit_test(test_describe),
-      cmocka_unit_test(test_origin_of_io), cmocka_unit_test(test_describe_truncated), cmocka_unit_test(test_strings),
-      cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels), cmocka_unit_test(test_notes),
-      cmocka_unit_test(test_warning), cmocka_unit_test(test_watchdog), cmocka_unit_test(test_status_names)};
+      cmocka_unit_test(test_rereads), cmocka_unit_test(test_counters), cmocka_unit_test(test_counters_of_reads),
+      cmocka_unit_test(test_describe), cmocka_unit_test(test_origin_of_io), cmocka_unit_test(test_describe_truncated),
+      cmocka_unit_test(test_strings), cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels),
+      cmocka_unit_test(test_notes), cmocka_unit_test(test_warning), cmocka_unit_test(test_watchdog),
+      cmocka_unit_test(test_status_names)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
