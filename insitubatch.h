@@ -35,8 +35,9 @@
  *   anchor           a sample's index on it; a variable is read at anchor + offset
  *   chunk            what one read returns: a stored chunk, or an inner chunk of a shard
  *   reference chunk  samples of the coarsest chunk along the sample axis among the variables
- *   unit             what the shuffle moves whole: unit_chunks reference chunks
- *   window           units of one lane that are mixed together; block_chunks sets it
+ *   unit             what the shuffle moves whole: the anchors of a split in unit_chunks reference chunks. The archive is cut
+ *                    from its begin on, and a unit also ends where the next sample is no anchor of the split
+ *   window           units of one lane that are mixed together: block_chunks / unit_chunks / lanes, at least 1
  *   lane             one of `lanes` equal parts of an epoch's order; every batch takes the same number of rows from each
  *   split            train, val, test (or all): which anchors
  *   slab             the memory of one batch on the host
@@ -417,11 +418,14 @@ enum { INSITU_SHUFFLED = 1, INSITU_SEQUENTIAL = 2 }; /* iter_desc.order; AUTO: t
 enum { INSITU_LOG_OFF = -1, INSITU_LOG_ERROR = 1, INSITU_LOG_WARN = 2, INSITU_LOG_INFO = 3, INSITU_LOG_DEBUG = 4 };
 
 /* Either fractions of the reference chunks (one array's coarsest chunks along the sample axis), in the order train, val, test; or
- * sample-exact ranges, by index or by date. All three all zero: fractions 0.8, 0.1, 0.1. */
+ * sample-exact ranges, by index or by date. All three all zero: fractions 0.8, 0.1, 0.1.
+ * Fractions are of all the archive's chunks, whatever sample_start and sample_stop leave of them: a part ends behind the sum of
+ * its own and the earlier fractions, in chunks, rounded to the nearest, halves up. Ranges must be disjoint and lie within the
+ * samples that take part. */
 typedef struct insitu_split_range {
   double fraction;
-  int64_t start, stop;   /* samples [start, stop) */
-  const char *from, *to; /* the same by date, as sample_from and sample_to; NULL: to that end */
+  int64_t start, stop;   /* samples [start, stop); stop 0: to the end */
+  const char *from, *to; /* the same by date, as sample_from and sample_to; NULL: to that end of the samples that take part */
 } insitu_split_range;
 
 /* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
@@ -488,12 +492,17 @@ typedef struct insitu_loader_desc {
   const char *time_path;
   insitu_split_range split[3];
   int32_t split_shuffled; /* fractions: draw the chunks at random (by seed) instead of contiguously */
-  int32_t split_spill;    /* let windows read samples outside their split; default: such anchors are dropped, counted */
-  uint64_t split_gap;     /* samples left out between two neighbouring splits */
-  const char *manifest;   /* path of a JSON manifest that decides the split instead */
+  /* Let windows read samples outside their split, and those that take no part; default: such anchors are dropped, counted. */
+  int32_t split_spill;
+  /* Samples left out between two neighbouring splits: those of the later one that lie so near behind a sample of another, be that
+   * one left out itself or not. */
+  uint64_t split_gap;
+  const char *manifest; /* path of a JSON manifest that decides the split instead */
   /* holes */
-  int32_t on_bad_chunk;    /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
-  int32_t on_absent_chunk; /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where the fill value is NaN */
+  int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
+  /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable of the array shows the fill value as NaN, by decoding it,
+   * too. In a shard that is read whole since a codec lies around it, absent inner chunks are always filled, and not counted. */
+  int32_t on_absent_chunk;
   /* resources: they never change the order */
   uint64_t prefetch_depth; /* batches made ready ahead of next (32 MiB of them, of a remote store 256; at least 4, at most 64) */
   /* Chunks being read or decoded at once (32, fewer above 1 MiB each, more up to 64 KiB each; of a remote store 64 MiB of them, but
@@ -657,7 +666,8 @@ INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
 INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *loader);
 /* Output i as it will be in a full batch, data NULL; NULL past the last. */
 INSITU_DEF const insitu_array *insitu_loader_array(const insitu_loader *loader, uint64_t i);
-/* What an epoch of the iterator that desc describes would cost. Reads no chunk and allocates no batch. */
+/* What epoch 0 of the iterator that desc describes would cost; the chunks that others read more than once differ a little. Reads
+ * no chunk and allocates no batch. */
 INSITU_DEF insitu_status insitu_loader_plan(
     const insitu_loader *loader, const insitu_iter_desc *desc, insitu_plan *out, insitu_error *err);
 /* How well its epoch desc->epoch is shuffled. */
@@ -738,7 +748,8 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter);
 INSITU_DEF insitu_status insitu_iter_next(insitu_iter *iter, int64_t timeout_ms, insitu_batch **out, insitu_error *err);
 /* Goes to the start of an epoch and clears an error. At the boundary before that epoch, what is prefetched of it is kept. */
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *iter, uint64_t epoch, insitu_error *err);
-/* Goes on behind the batch that carried this state. E_STATE names the field that differs. */
+/* Goes on behind the batch that carried this state: with INSITU_END, where it was its epoch's last. E_STATE names the field that
+ * differs. */
 INSITU_DEF insitu_status insitu_iter_restore(insitu_iter *iter, const insitu_state *state, insitu_error *err);
 /* The anchor that row `row` of batch `batch` of this rank shows in an epoch. Pure, but sets up the epoch's order at every call:
  * for whole epochs use insitu_order_open. [any thread] */

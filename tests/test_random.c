@@ -843,7 +843,10 @@ static void tell_end(const char *what) {
 
 static void on_signal(int number) {
   signal(number, SIG_DFL);
+  signal(SIGALRM, SIG_DFL);
   tell_end(number == SIGALRM ? "it hangs" : "it crashed");
+  alarm(5); /* clearing up may hang, too */
+  remove_all(random_dir);
   raise(number);
 }
 
