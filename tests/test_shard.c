@@ -765,13 +765,13 @@ static void test_memory(void **state) {
       assert_int_equal(ld->cache.n_slots, ld->cache_slots);
       need = plan.inflight_bytes + plan.cache_bytes + plan.table_bytes + plan.slabs * plan.slab_bytes;
       insitu_loader_close(&ld);
-      insitu_iter_close(&it);
     }
     for (uint64_t less = 0; less < 2; less++) {
       d.memory_budget = need - less;
       insitu_loader *ld = open_or_fail(&d);
       assert_int_equal(insitu_iter_open(ld, &id, &it, NULL), less ? INSITU_E_BUDGET : INSITU_OK);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
     insitu_error err = {0};
     insitu_loader *ld;

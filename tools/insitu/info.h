@@ -220,8 +220,14 @@ static bool info_walk(int fd, int64_t deadline, uint64_t *bytes, uint64_t *files
     close(fd);
     return false;
   }
-  for (const struct dirent *entry; in_time && (entry = readdir(dir));) {
+  while (in_time) {
     struct stat s;
+    errno = 0; /* readdir gives NULL at the end and for an error */
+    const struct dirent *entry = readdir(dir);
+    if (!entry) {
+      in_time = !errno;
+      break;
+    }
     if (entry->d_name[0] == '.' || strcmp(entry->d_name, "zarr.json") == 0) continue;
     if (insitu__store_entry_is_directory(dirfd(dir), entry)) {
       int below = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
