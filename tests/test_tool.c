@@ -354,6 +354,77 @@ static void check_image(int dataset, const char *path, const char *dtype, const 
   check_extents(dataset, "shape", 2, shape);
   check_extents(dataset, "chunk_shape", 2, chunk);
 }
+
+/* What is suggested opens: a loader and an iterator of the suggested configuration, for samples of any size. */
+static void open_suggestion(const char *root) {
+  insitu_variable v[40] = {{0}};
+  insitu_slice slices[8] = {{0}};
+  char path[40][64], dim[8][64], sample_dim[64];
+  int suggestion = at(0, "suggestion"), list = at(suggestion, "slices");
+  insitu_loader_desc d = {.api = INSITU_API, .url = root, .variables = v, .sample_dim = sample_dim};
+  uint64_t n_slices = 0;
+  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, t), n_slices++) {
+    insitu__text_json_string(&doc, at(t, "dim"), dim[n_slices], sizeof dim[0]);
+    slices[n_slices] = (insitu_slice){.dim = dim[n_slices], .stop = (int64_t)number(t, "stop")};
+  }
+  list = at(suggestion, "variables");
+  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, t), d.n_variables++) {
+    insitu__text_json_string(&doc, t, path[d.n_variables], sizeof path[0]);
+    v[d.n_variables] = (insitu_variable){.path = path[d.n_variables], .slices = slices, .n_slices = n_slices};
+  }
+  insitu__text_json_string(&doc, at(suggestion, "sample_dim"), sample_dim, sizeof sample_dim);
+  d.batch_size = number(suggestion, "batch_size");
+  d.block_chunks = number(suggestion, "block_chunks");
+  d.prefetch_depth = number(suggestion, "prefetch_depth");
+  insitu_loader *ld = NULL;
+  insitu_iter *it = NULL;
+  insitu_error err = {0};
+  if (insitu_loader_open(&d, &ld, &err) || insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err))
+    fail_msg("%s", err.message);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+static void test_info_suggests_what_opens(void **state) {
+  (void)state;
+  static const struct {
+    const char *shape, *chunk;
+    int variables;
+    bool sliced;
+  } archives[] = {{"4,5000,20000,20000", "1,50,500,500", 2, true}, /* 8 TB a sample and variable */
+      {"4,5000,2000,2000", "1,50,500,500", 30, true}, {"400,2,8,8", "1,2,8,8", 2, false},
+      {"400,1,30000,30000", "1,1,500,500", 3, true}};
+  for (size_t k = 0; k < sizeof archives / sizeof *archives; k++) {
+    char name[32], root[512], key[700], text[400];
+    snprintf(name, sizeof name, "large%d", (int)k);
+    snprintf(root, sizeof root, "%s", support_path(name));
+    snprintf(key, sizeof key, "%s/.zgroup", root);
+    support_write(key, "{\"zarr_format\":2}", 17);
+    for (int i = 0; i < archives[k].variables; i++) { /* no chunk is there */
+      snprintf(key, sizeof key, "%s/v%02d/.zarray", root, i);
+      int n = snprintf(text, sizeof text,
+          "{\"zarr_format\":2,\"shape\":[%s],\"chunks\":[%s],\"dtype\":\"<f4\",\"fill_value\":0,\"order\":\"C\","
+          "\"compressor\":null,"
+          "\"filters\":null}",
+          archives[k].shape, archives[k].chunk);
+      support_write(key, text, (size_t)n);
+      snprintf(key, sizeof key, "%s/v%02d/.zattrs", root, i);
+      const char *dims = "{\"_ARRAY_DIMENSIONS\":[\"time\",\"step\",\"lat\",\"lon\"]}";
+      support_write(key, dims, strlen(dims));
+    }
+    assert_int_equal(run_tool("info %s --json --no-size", root), 0);
+    parse();
+    int suggestion = at(0, "suggestion");
+    if (insitu__text_json_get(&doc, suggestion, "error") >= 0) fail_msg("no suggestion:\n%s", run_out);
+    assert_true(number(suggestion, "memory_bytes") <= number(suggestion, "memory_budget"));
+    int alternatives = insitu__text_json_size(&doc, at(suggestion, "alternatives"));
+    bool whole = insitu__text_json_size(&doc, at(suggestion, "slices")) == 0 && alternatives == 0 &&
+                 insitu__text_json_size(&doc, at(suggestion, "variables")) == archives[k].variables;
+    if (k < 3) assert_true(whole == !archives[k].sliced); /* the last one fits large machines */
+    open_suggestion(root);
+    assert_int_equal(run_tool("info %s --short --no-size", root), 0);
+    if (!whole) assert_has(run_out, "whole samples of all variables do not fit the memory");
+  }
+}
 static void test_info_images(void **state) {
   (void)state;
   char root[512];
@@ -625,6 +696,7 @@ int main(void) {
       cmocka_unit_test(test_info_stores),
       cmocka_unit_test(test_info_sharded),
       cmocka_unit_test(test_info_values),
+      cmocka_unit_test(test_info_suggests_what_opens),
       cmocka_unit_test(test_info_images),
       cmocka_unit_test(test_zip),
       cmocka_unit_test(test_verify_good),

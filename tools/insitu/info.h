@@ -886,8 +886,12 @@ struct info_suggestion {
   insitu_loader *loader;
   const insitu_loader_desc *config;
   insitu_plan plan;
-  uint64_t n_left_out; /* members beyond INFO_MAX_PLANNED */
-  insitu_error err;    /* status < 0: there is no plan */
+  insitu_slice slices[INSITU__MAX_DIMS]; /* of every variable */
+  uint64_t n_slices;
+  uint64_t n_left_out;         /* members beyond INFO_MAX_PLANNED, or that would not fit */
+  char other[3][INFO_COLUMNS]; /* what else fits, where whole samples of all variables do not */
+  int n_other;
+  insitu_error err; /* status < 0: there is no plan */
 };
 
 static unsigned info_sample_axis(const struct info_array *a) { /* the first that is named like time, else axis 0 */
@@ -973,10 +977,156 @@ static uint64_t info_plan_bytes(const insitu_plan *p) {
 static void info_log(void *user, int32_t level, const char *line) {
   (void)user, (void)level, (void)line;
 }
-/* Batches of at most 256 MiB, and of at most an eighth of the samples; then smaller ones and less mixing until the plan fits the
- * memory, and larger units where chunks would be read again and again. */
+/* Whether a loader and an iterator of it could be opened. */
+static bool info_fits(const struct info_suggestion *s) {
+  return s->err.status == INSITU_OK && s->config && info_plan_bytes(&s->plan) <= s->config->memory_budget;
+}
+/* Less mixing, smaller batches and fewer of them ahead, until the plan fits. */
+static bool info_shrink(struct info_suggestion *s) {
+  insitu_status status = info_try(s);
+  for (int i = 0; i < 40 && !info_fits(s); i++) {
+    bool over = status == INSITU_OK;
+    if (!over && status != INSITU_E_BUDGET && status != INSITU_E_SPLIT) break;
+    if (over && s->desc.batch_size == 1 && 3 * s->plan.slab_bytes > s->config->memory_budget) break; /* no ring is smaller */
+    if (status != INSITU_E_SPLIT && s->desc.block_chunks != 1)
+      s->desc.block_chunks = insitu__base_max(1, (s->desc.block_chunks ? s->desc.block_chunks : 64) / 2);
+    else if (s->desc.batch_size > 1) s->desc.batch_size /= 2;
+    else if (over && s->desc.prefetch_depth != 1) s->desc.prefetch_depth = s->desc.prefetch_depth ? 1 : 2;
+    else break;
+    status = info_try(s);
+  }
+  return info_fits(s);
+}
+/* Batches of at most 256 MiB, and of at most an eighth of the samples. */
+static void info_batch(struct info_suggestion *s, uint64_t row, uint64_t samples) {
+  uint64_t batch = 32;
+  while (batch > 1 && (batch * row > UINT64_C(256) << 20 || batch * 8 > samples)) batch /= 2;
+  s->desc.batch_size = batch;
+  s->desc.block_chunks = s->desc.prefetch_depth = 0;
+}
+/* Another configuration, to be changed and tried; the loader stays the first one's. */
+static void info_variant(const struct info_suggestion *from, struct info_suggestion *s) {
+  *s = *from;
+  s->loader = NULL;
+  s->config = NULL;
+  s->desc.variables = s->variables;
+}
+static void info_set_slices(struct info_suggestion *s) {
+  for (uint64_t i = 0; i < s->desc.n_variables; i++) {
+    s->variables[i].slices = s->slices;
+    s->variables[i].n_slices = s->n_slices;
+  }
+}
+static bool info_is_space(const char *dim) {
+  static const char *const names[] = {"lat", "lon", "latitude", "longitude", "x", "y", "z"};
+  for (size_t i = 0; dim && i < TOOL_COUNT(names); i++)
+    if (strcasecmp(dim, names[i]) == 0) return true;
+  return false;
+}
+/* The longest axis that is neither the sample axis nor sliced yet, one without a place in space before those; -1: none. */
+static int info_longest(const struct info_array *a, const struct info_suggestion *s) {
+  int best = -1;
+  for (unsigned d = 0; d < a->ndim && d < a->z.axes; d++) {
+    bool taken = d == info_sample_axis(a) || a->shape[d] < 2;
+    for (uint64_t i = 0; i < s->n_slices; i++) taken = taken || s->slices[i].axis == (int32_t)d;
+    if (taken) continue;
+    bool space = info_is_space(a->dim[d]), best_space = best >= 0 && info_is_space(a->dim[best]);
+    if (best < 0 || (space == best_space ? a->shape[d] > a->shape[best] : best_space)) best = (int)d;
+  }
+  return best;
+}
+/* A part of each sample: slices along one axis after the other until it fits, whole chunks where they are few enough. */
+static bool info_try_slices(struct info_suggestion *s, const struct info_array *a, uint64_t row, uint64_t samples) {
+  for (int d; !info_fits(s) && (d = info_longest(a, s)) >= 0;) {
+    uint64_t budget = s->config ? s->config->memory_budget : 0, length = a->shape[d], chunk = a->z.chunk[d];
+    uint64_t parts = budget ? insitu__base_ceil_div(8 * insitu__base_min(row, UINT64_MAX / 8), budget) : length;
+    uint64_t kept = insitu__base_max(1, length / insitu__base_max(2, parts));
+    if (kept > chunk) kept = kept / chunk * chunk;
+    s->slices[s->n_slices++] = (insitu_slice){.dim = a->dim[d], .axis = (int32_t)d, .stop = (int64_t)kept};
+    row = insitu__base_max(1, row / length * kept);
+    info_set_slices(s);
+    info_batch(s, row, samples);
+    if (!info_shrink(s) && s->err.status && s->err.status != INSITU_E_BUDGET) return false;
+  }
+  return info_fits(s);
+}
+/* The first variables alone, whole. */
+static bool info_try_fewer(struct info_suggestion *s, uint64_t row, uint64_t samples) {
+  uint64_t all = s->desc.n_variables, each = insitu__base_max(1, row / insitu__base_max(1, all));
+  uint64_t n = s->config ? s->config->memory_budget / 8 / each : 1;
+  s->desc.n_variables = insitu__base_max(1, insitu__base_min(n, all - (all > 1)));
+  s->n_left_out += all - s->desc.n_variables;
+  info_batch(s, each * s->desc.n_variables, samples);
+  return all > 1 && info_shrink(s);
+}
+/* Another axis to draw samples along, which has more of them and so smaller ones; the first sample axis stays in each. */
+static bool info_try_axis(struct info_suggestion *s, const struct info_array *a, uint64_t row, uint64_t samples) {
+  int d = info_longest(a, s);
+  if (d < 0 || info_is_space(a->dim[d]) || a->shape[d] <= samples) return false;
+  s->desc.sample_dim = a->dim[d];
+  s->desc.sample_axis = a->dim[d] ? 0 : d;
+  info_batch(s, row / a->shape[d] * samples, a->shape[d]);
+  return info_shrink(s);
+}
+static void info_name_other(struct info_suggestion *s, const struct info_suggestion *v, const char *what) {
+  char text[16];
+  snprintf(s->other[s->n_other++], sizeof s->other[0], "%s: %s", what, tool_bytes(text, info_plan_bytes(&v->plan)));
+}
+/* Whole samples of all variables do not fit: slices, fewer variables, another axis, or slices of one variable. The first that
+ * fits becomes the suggestion, the others are named. */
+static void info_suggest_part(struct info_suggestion *s, const struct info_array *a, uint64_t row) {
+  static struct info_suggestion variant, chosen;
+  bool any = false;
+  uint64_t samples = s->axis->samples, budget = s->config ? s->config->memory_budget : 0, all = s->desc.n_variables;
+  for (int kind = 0; kind < 4; kind++) {
+    char what[INFO_COLUMNS] = "";
+    if (kind == 3 && any) break;
+    info_variant(s, &variant);
+    variant.config = s->config; /* for its memory_budget; info_try sets another */
+    bool fits = false;
+    if (kind == 0 || kind == 3) {
+      if (kind == 3) {
+        variant.desc.n_variables = 1;
+        variant.n_left_out += all - 1;
+      }
+      fits = info_try_slices(&variant, a, kind == 3 ? row / all : row, samples);
+    } else if (kind == 1) {
+      fits = info_try_fewer(&variant, row, samples);
+      snprintf(what, sizeof what, "%" PRIu64 " of the %" PRIu64 " variables, whole", variant.desc.n_variables, all);
+    } else {
+      fits = info_try_axis(&variant, a, row, samples);
+      snprintf(what, sizeof what, "all variables, sample_dim %.40s", variant.desc.sample_dim ? variant.desc.sample_dim : "NULL");
+    }
+    if (fits && any) info_name_other(s, &variant, what);
+    if (!fits || any) {
+      insitu_loader_close(&variant.loader);
+      continue;
+    }
+    any = true;
+    chosen = variant;
+  }
+  insitu_loader_close(&s->loader);
+  if (!any) {
+    char text[16], limit[16];
+    uint64_t need = info_plan_bytes(&s->plan);
+    s->config = NULL;
+    memset(&s->err, 0, sizeof s->err);
+    insitu__error_set(&s->err, INSITU_E_BUDGET,
+        "no batch of this archive fits the memory: one sample of each variable takes %s, the limit is %s; raise memory_budget, or "
+        "select much less with slices",
+        tool_bytes(text, need), tool_bytes(limit, budget));
+    return;
+  }
+  memcpy(chosen.other, s->other, sizeof s->other);
+  chosen.n_other = s->n_other;
+  *s = chosen;
+  s->desc.variables = s->variables;
+  info_set_slices(s);
+}
+/* A configuration that opens: planned before it is shown. */
 static void info_suggest(const struct info *f, const struct info_axis *axis, struct info_suggestion *s) {
   uint64_t row = 0, n = 0;
+  const struct info_array *first = NULL;
   memset(s, 0, sizeof *s);
   s->axis = axis;
   s->shown = tool_archive_name(&f->archive, f->url);
@@ -987,6 +1137,7 @@ static void info_suggest(const struct info *f, const struct info_axis *axis, str
       s->n_left_out++;
       continue;
     }
+    if (!first) first = a;
     bool twice = false; /* another array of the same name in another group: then the whole path is the label */
     for (uint64_t k = 0; k < INSITU__ARRAY_LEN(axis->member); k++)
       twice = twice || (k != i && strcmp(info_last_name(axis->member[k]->path), info_last_name(a->path)) == 0);
@@ -996,30 +1147,25 @@ static void info_suggest(const struct info *f, const struct info_axis *axis, str
         .path = a->path};
     row += a->decoded / a->shape[info_sample_axis(a)];
   }
-  uint64_t batch = 32;
-  while (batch > 1 && (batch * row > UINT64_C(256) << 20 || batch * 8 > axis->samples)) batch /= 2;
   s->desc = tool_desc(f->url);
   s->desc.variables = s->variables;
   s->desc.n_variables = n;
   s->desc.sample_dim = axis->dim;
-  s->desc.batch_size = batch;
   s->desc.plan_only = 1;
   s->desc.log = info_log;
-  insitu_status status = info_try(s);
-  for (int i = 0; i < 40 && (status == INSITU_E_BUDGET || status == INSITU_E_SPLIT); i++) {
-    bool mix = status == INSITU_E_BUDGET && s->desc.block_chunks != 1;
-    if (mix) s->desc.block_chunks = insitu__base_max(1, (s->desc.block_chunks ? s->desc.block_chunks : 64) / 2);
-    else if (s->desc.batch_size > 1) s->desc.batch_size /= 2;
-    else break;
-    status = info_try(s);
+  info_batch(s, row, axis->samples);
+  if (!info_shrink(s)) {
+    if (first && s->config && (s->err.status == INSITU_OK || s->err.status == INSITU_E_BUDGET)) info_suggest_part(s, first, row);
+    return;
   }
-  while (status == INSITU_OK && s->plan.amplification > 1.1 && s->desc.unit_chunks < 8) {
+  while (s->plan.amplification > 1.1 && s->desc.unit_chunks < 8) { /* larger units where chunks would be read again and again */
     double before = s->plan.amplification;
     uint64_t units = s->desc.unit_chunks;
     s->desc.unit_chunks = units ? 2 * units : 2;
-    if (info_try(s) == INSITU_OK && s->plan.amplification < 0.9 * before) continue;
+    info_try(s);
+    if (info_fits(s) && s->plan.amplification < 0.9 * before) continue;
     s->desc.unit_chunks = units;
-    status = info_try(s);
+    info_try(s);
     break;
   }
 }
@@ -1034,7 +1180,18 @@ static void info_print_c_string(const char *s) {
 }
 static void info_print_desc(const struct info_suggestion *s) {
   const insitu_loader_desc *c = s->config;
-  printf("\n  insitu_variable variables[] = {\n");
+  printf("\n");
+  if (s->n_slices) printf("  insitu_slice slices[] = {");
+  for (uint64_t i = 0; i < s->n_slices; i++) {
+    printf("%s{.", i ? ", " : "");
+    if (s->slices[i].dim) {
+      printf("dim = ");
+      info_print_c_string(s->slices[i].dim);
+    } else printf("axis = %d", (int)s->slices[i].axis);
+    printf(", .stop = %" PRId64 "}", s->slices[i].stop);
+  }
+  if (s->n_slices) printf("};\n");
+  printf("  insitu_variable variables[] = {\n");
   for (uint64_t i = 0; i < s->desc.n_variables; i++) {
     const insitu_variable *v = &s->variables[i];
     printf("      {.label = ");
@@ -1043,6 +1200,7 @@ static void info_print_desc(const struct info_suggestion *s) {
       printf(", .path = ");
       info_print_c_string(v->path);
     }
+    if (s->n_slices) printf(", .slices = slices, .n_slices = %" PRIu64, s->n_slices);
     printf("},\n");
   }
   if (s->n_left_out) printf("      /* and %" PRIu64 " more */\n", s->n_left_out);
@@ -1058,7 +1216,9 @@ static void info_print_desc(const struct info_suggestion *s) {
     printf(",\n");
   }
   printf("      .batch_size = %" PRIu64 ",\n      .block_chunks = %" PRIu64 "", c->batch_size, c->block_chunks);
+  if (!c->sample_dim && c->sample_axis) printf(",\n      .sample_axis = %d", (int)c->sample_axis);
   if (c->unit_chunks > 1) printf(",\n      .unit_chunks = %" PRIu64, c->unit_chunks);
+  if (s->desc.prefetch_depth) printf(",\n      .prefetch_depth = %" PRIu64, c->prefetch_depth);
   printf("};\n");
 }
 static void info_print_suggestion(const struct info_suggestion *s) {
@@ -1076,11 +1236,22 @@ static void info_print_suggestion(const struct info_suggestion *s) {
       s->config->batch_size, tool_bytes(a, p->slab_bytes), s->config->block_chunks, s->config->unit_chunks,
       s->config->prefetch_depth, s->config->max_inflight, s->config->decode_threads);
   info_line("knobs", text);
+  for (uint64_t i = 0, n = 0; i < s->n_slices; i++) {
+    const char *dim = s->slices[i].dim;
+    n += (uint64_t)snprintf(
+        text + n, sizeof text - n, "%s%.60s 0:%" PRId64, i ? ", " : "", dim ? dim : "an axis", s->slices[i].stop);
+    if (n >= 200 || i + 1 == s->n_slices) {
+      info_line("slices", text);
+      break;
+    }
+  }
   snprintf(text, sizeof text, "%s = %" PRIu64 " batches of %s + %s in flight + %s tables%s%s; the limit is %s",
       tool_bytes(a, info_plan_bytes(p)), p->slabs, tool_bytes(b, p->slab_bytes), tool_bytes(c, p->inflight_bytes),
       tool_bytes(d, p->table_bytes), p->cache_bytes ? " + shard indexes in " : "",
       p->cache_bytes ? tool_bytes((char[16]){0}, p->cache_bytes) : "", tool_bytes((char[16]){0}, s->config->memory_budget));
   info_line("memory", text);
+  if (s->n_slices || s->n_other) info_line("why", "whole samples of all variables do not fit the memory");
+  for (int i = 0; i < s->n_other; i++) info_line("or", s->other[i]);
   snprintf(text, sizeof text,
       "%" PRIu64 " train sample%s in %" PRIu64 " batch%s; %s%" PRIu64 " reads of %" PRIu64
       " chunks (amplification %.2f), %s decoded",
@@ -1224,6 +1395,19 @@ static void info_json_suggestion(struct tool_json_out *j, const struct info_sugg
   tool_json_string(j, "sample_dim", s->desc.sample_dim);
   tool_json_list(j, "variables");
   for (uint64_t i = 0; i < s->desc.n_variables; i++) tool_json_string(j, NULL, s->variables[i].path);
+  tool_json_end(j);
+  tool_json_array(j, "slices");
+  for (uint64_t i = 0; i < s->n_slices; i++) {
+    tool_json_object(j, NULL);
+    tool_json_string(j, "dim", s->slices[i].dim);
+    tool_json_i64(j, "axis", s->slices[i].axis);
+    tool_json_i64(j, "start", 0);
+    tool_json_i64(j, "stop", s->slices[i].stop);
+    tool_json_end(j);
+  }
+  tool_json_end(j);
+  tool_json_array(j, "alternatives");
+  for (int i = 0; i < s->n_other; i++) tool_json_string(j, NULL, s->other[i]);
   tool_json_end(j);
   if (s->err.status) tool_json_string(j, "error", s->err.message);
   else {
