@@ -12001,6 +12001,8 @@ struct insitu__store_tag {
   const bool *give_up; /* in: NULL, or once it is true, on the reactor's thread, no further attempt is made */
   bool past_caches;    /* in: the buffers may be filled past the caches */
   bool whole;          /* in: of a read from byte 0 on, that it means all of the object: no range need be asked for */
+  bool anew;           /* in: what a cache has of it is damaged: it is dropped, and the server asked */
+  bool cached;         /* out: some of the bytes came from a cache */
 };
 struct insitu__disk;
 struct insitu__store {
@@ -12897,7 +12899,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
   for (unsigned i = 0; i < n_iov; i++) room += iov[i].iov_len;
   if (tag) {
     tag->version = insitu__http_no_version;
-    tag->unchanged = tag->open_end = false;
+    tag->unchanged = tag->open_end = tag->cached = false;
   }
   f.request.give_up = tag ? tag->give_up : NULL;
   f.request.past_caches = tag && tag->past_caches;
@@ -13413,16 +13415,19 @@ static struct insitu__store_member *insitu__store_zip_find(const struct insitu__
   if (n && !strncmp(key, x->folder, n) && key[n] == '/') o = insitu__store_object(s, key + n + 1);
   return o ? &x->member[(const struct insitu__store_member *)(const void *)o - x->member] : NULL;
 }
-/* Exactly n bytes of the file. */
-static insitu_status insitu__store_zip_base_await(
-    struct insitu__store *s, uint64_t offset, struct iovec *iov, unsigned n_iov, uint64_t n, insitu_error *err) {
+/* Exactly n bytes of the file. tag: NULL, or that of the member's read, whose give_up and anew count, and whose cached is set. */
+static insitu_status insitu__store_zip_base_await(struct insitu__store *s, struct insitu__store_tag *tag, uint64_t offset,
+    struct iovec *iov, unsigned n_iov, uint64_t n, insitu_error *err) {
   uint64_t got;
   struct insitu__store *base = &s->zip->base;
-  insitu_status status = insitu__store_read_await(base, s->zip->name, offset, iov, n_iov, &got, err);
+  struct insitu__store_tag of = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL, .anew = tag && tag->anew};
+  insitu_status status = insitu__store_ask_await(base, s->zip->name, offset, iov, n_iov, &of, &got, err);
+  if (tag) tag->cached = tag->cached || of.cached;
   if (status < 0 || got == n) return status;
   return insitu__error_set(err, INSITU_E_IO, "the zip file became shorter while it was open; it must not change, open it again");
 }
-static insitu_status insitu__store_zip_start_await(struct insitu__store *s, struct insitu__store_member *m, insitu_error *err) {
+static insitu_status insitu__store_zip_start_await(
+    struct insitu__store *s, struct insitu__store_member *m, struct insitu__store_tag *tag, insitu_error *err) {
   unsigned char header[INSITU__STORE_LOCAL];
   uint64_t start = 0;
   struct iovec iov = {header, sizeof header};
@@ -13431,7 +13436,7 @@ static insitu_status insitu__store_zip_start_await(struct insitu__store *s, stru
   if (m->header > m->limit || m->limit - m->header < sizeof header)
     status = insitu__error_set(err, INSITU_E_CORRUPT,
         "its local header lies outside the file, or reaches into another member or the central directory; " INSITU__STORE_BAD);
-  if (!status) status = insitu__store_zip_base_await(s, m->header, &iov, 1, sizeof header, err);
+  if (!status) status = insitu__store_zip_base_await(s, tag, m->header, &iov, 1, sizeof header, err);
   if (!status) status = insitu__store_zip_local(header, m, &start, err);
   if (!status) atomic_store_explicit(&m->start, start, memory_order_relaxed);
   return status;
@@ -13510,7 +13515,7 @@ static struct insitu__store_inflater *insitu__store_inflater_take(struct insitu_
 }
 /* n bytes at `offset` of a deflated member. */
 static insitu_status insitu__store_zip_inflate_await(struct insitu__store *s, const struct insitu__store_member *m,
-    uint64_t offset, struct iovec *iov, uint64_t n, insitu_error *err) {
+    struct insitu__store_tag *tag, uint64_t offset, struct iovec *iov, uint64_t n, insitu_error *err) {
   struct insitu__store_inflater *f = insitu__store_inflater_take(s->zip);
   uint64_t start = atomic_load_explicit(&m->start, memory_order_relaxed), at = 0;
   insitu_status status = INSITU_OK;
@@ -13530,7 +13535,7 @@ static insitu_status insitu__store_zip_inflate_await(struct insitu__store *s, co
     if (!more)
       status = insitu__error_set(
           err, INSITU_E_CORRUPT, "its %" PRIu64 " bytes end before the deflated data does; " INSITU__STORE_BAD, m->stored);
-    else status = insitu__store_zip_base_await(s, start + at, &piece, 1, more, err);
+    else status = insitu__store_zip_base_await(s, tag, start + at, &piece, 1, more, err);
     if (status < 0) break;
     at += more;
     f->z.next_in = f->piece;
@@ -13555,21 +13560,22 @@ static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
 static insitu_status insitu__store_zip_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   insitu_error cause;
-  (void)tag;
   insitu__error_clear(&cause);
   *got = 0;
+  if (tag) tag->cached = false;
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
   struct insitu__store_member *m = insitu__store_zip_find(s, key);
   if (!m) return insitu__store_failed(s, key, ENOENT, err);
   uint64_t n = insitu__store_range(m->object.n, &offset, iov, n_iov);
   status = insitu__store_zip_check(m, &cause);
-  if (!status) status = insitu__store_zip_start_await(s, m, &cause);
+  if (!status) status = insitu__store_zip_start_await(s, m, tag, &cause);
 #ifdef INSITU_WITH_ZLIB
-  if (!status && n && m->method == INSITU__STORE_DEFLATED) status = insitu__store_zip_inflate_await(s, m, offset, iov, n, &cause);
+  if (!status && n && m->method == INSITU__STORE_DEFLATED)
+    status = insitu__store_zip_inflate_await(s, m, tag, offset, iov, n, &cause);
 #endif
   if (!status && n && m->method == INSITU__STORE_STORED)
-    status = insitu__store_zip_base_await(s, m->start + offset, iov, insitu__store_trim(iov, n), n, &cause);
+    status = insitu__store_zip_base_await(s, tag, m->start + offset, iov, insitu__store_trim(iov, n), n, &cause);
   if (status < 0) return insitu__store_zip_failed(s, key, &cause, err);
   *got = n;
   return INSITU_OK;
@@ -13644,7 +13650,7 @@ static bool insitu__store_zip_other_await(struct insitu__store *s, unsigned char
   insitu_error unread = {0};
   uint64_t bytes = insitu__base_min(n, INSITU__STORE_HEAD);
   struct iovec iov = {head, (size_t)bytes};
-  if (!bytes || insitu__store_zip_base_await(s, 0, &iov, 1, bytes, &unread)) return false;
+  if (!bytes || insitu__store_zip_base_await(s, NULL, 0, &iov, 1, bytes, &unread)) return false;
   int format = insitu__store_format_of(head, bytes);
   if (format < 0) return false;
   insitu__error_clear(cause);
@@ -13652,12 +13658,13 @@ static bool insitu__store_zip_other_await(struct insitu__store *s, unsigned char
       insitu__store_formats[format].advice);
   return true;
 }
-/* Reads the end of the file, which mostly holds its directory too, else that as well. */
-static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insitu_error *err) {
+/* Reads the end of the file, which mostly holds its directory too, else that as well. Of whole anew counts, and cached is set. */
+static insitu_status insitu__store_zip_index_once_await(
+    struct insitu__store *s, struct insitu__store_tag *whole, insitu_error *err) {
   struct insitu__store_zip *zip = s->zip;
   struct insitu__store_end end;
   insitu_error cause = {0};
-  struct insitu__store_tag tag = {.size = UINT64_MAX};
+  struct insitu__store_tag tag = {.size = UINT64_MAX, .anew = whole->anew};
   uint64_t n = UINT16_MAX + INSITU__STORE_END + INSITU__STORE_END64, got = 0;
   if (!s->remote) n = insitu__base_min(zip->bytes, n);
   unsigned char *tail = (unsigned char *)insitu__mem_realloc(NULL, n), *directory = NULL;
@@ -13670,6 +13677,7 @@ static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insi
     insitu__error_cause(err, &cause);
     return insitu__error_set(err, status, "%s", cause.message);
   }
+  whole->cached = tag.cached;
   if (s->remote) zip->bytes = tag.size;
   n = insitu__base_min(zip->bytes, n);
   if (!status && got != n)
@@ -13688,7 +13696,7 @@ static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insi
     iov = (struct iovec){directory, (size_t)end.bytes};
     if (!directory)
       status = insitu__error_set(&cause, INSITU_E_NOMEM, "no memory for %" PRIu64 " bytes of its directory", end.bytes);
-    else status = insitu__store_zip_base_await(s, end.at, &iov, 1, end.bytes, &cause);
+    else status = insitu__store_zip_base_await(s, whole, end.at, &iov, 1, end.bytes, &cause);
   }
   if (!status) {
     struct insitu__store_indexing job = {
@@ -13701,6 +13709,21 @@ static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insi
   insitu__mem_free(tail);
   insitu__mem_free(directory);
   return status < 0 ? insitu__store_zip_failed(s, NULL, &cause, err) : status;
+}
+/* The same; bytes of a cache that make no sense are read anew, once. */
+static insitu_status insitu__store_zip_index_await(struct insitu__store *s, insitu_error *err) {
+  struct insitu__store_tag tag = {.anew = false};
+  insitu_error once;
+  insitu__error_clear(&once);
+  insitu_status status = insitu__store_zip_index_once_await(s, &tag, &once);
+  if ((status == INSITU_E_CORRUPT || status == INSITU_E_NOT_ZARR) && tag.cached) {
+    insitu__store_index_free(&s->zip->index);
+    insitu__error_clear(&once);
+    tag.anew = true;
+    status = insitu__store_zip_index_once_await(s, &tag, &once);
+  }
+  if (status < 0 && err && err->status >= 0) *err = once;
+  return status;
 }
 /* Does the path, or the beginning of it, name a regular file? *n: the length of that. */
 static bool insitu__store_zip_split(const char *path, uint64_t *n, uint64_t *bytes) {
@@ -14594,6 +14617,7 @@ static insitu_status insitu__disk_hit_await(
     tag->version = e->version;
     tag->size = e->version.total;
     tag->unchanged = tag->open_end = false;
+    tag->cached = true;
   }
   atomic_fetch_add_explicit(&d->hits, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&d->bytes, e->payload, memory_order_relaxed);
@@ -14636,6 +14660,7 @@ static void insitu__disk_tell(struct insitu__store_tag *tag, const struct insitu
   tag->give_up = asked.give_up;
   tag->past_caches = asked.past_caches;
   tag->whole = asked.whole;
+  tag->anew = asked.anew;
 }
 static insitu_status insitu__disk_absent(const struct insitu__disk *d, const char *key, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOTFOUND,
@@ -14657,6 +14682,10 @@ static insitu_status insitu__disk_serve_await(
     struct insitu__disk_read *r, struct insitu__store *base, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   if (insitu__disk_knows(r->disk, r->ask.key, &insitu__disk_absence) == INSITU__DISK_SAME)
     return insitu__disk_absent(r->disk, r->ask.key, err);
+  if (tag && tag->anew) { /* what it has is damaged, though as the server sent it */
+    if (!r->disk->read_only) insitu__reactor_work_await(r->disk->reactor, insitu__disk_remove_job, r);
+    return INSITU_TIMEOUT;
+  }
   bool found = insitu__disk_find_await(r);
   int64_t now = insitu__disk_now();
   if (found && insitu__disk_trusted(r, now)) return insitu__disk_hit_await(r, now, tag, got);
@@ -14729,6 +14758,7 @@ static insitu_status insitu__disk_look_await(struct insitu__disk *d, struct insi
     const struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__disk_read *r = insitu__disk_begin(d, key, offset, iov, n_iov);
   *got = 0;
+  if (tag) tag->cached = false;
   if (!r) return INSITU_TIMEOUT;
   insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
   insitu__disk_end(d, r);
@@ -19205,16 +19235,19 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c, const str
   uint64_t n = insitu__codec_shard_index_bytes(shard), got;
   if (bytes < n) return insitu__codec_shard_index(shard, to, bytes, err); /* refuses */
   if (!shard->index_first) offset = bytes == UINT64_MAX ? INSITU__RING_TAIL : offset + bytes - n;
-  struct iovec iov = {to, (size_t)n};
   c->loads++;
-  struct insitu__store_tag tag = {.give_up = give_up};
-  insitu_status status = insitu__store_ask_await(c->store, key, offset, &iov, 1, &tag, &got, err);
-  c->read += got;
-  if (status < 0) return status;
-  struct insitu__cache_check check = {shard, to, got, INSITU_OK, err};
-  if (n < INSITU__CACHE_CHECK) insitu__cache_check(&check, 0);
-  else insitu__reactor_work_await(c->reactor, insitu__cache_check, &check);
-  return check.status;
+  for (bool anew = false;; anew = true) { /* the second time without the cache on disk, whose bytes were damaged */
+    struct iovec iov = {to, (size_t)n};
+    struct insitu__store_tag tag = {.give_up = give_up, .anew = anew};
+    insitu_status status = insitu__store_ask_await(c->store, key, offset, &iov, 1, &tag, &got, err);
+    c->read += got;
+    if (status < 0) return status;
+    struct insitu__cache_check check = {shard, to, got, INSITU_OK, err};
+    if (n < INSITU__CACHE_CHECK) insitu__cache_check(&check, 0);
+    else insitu__reactor_work_await(c->reactor, insitu__cache_check, &check);
+    if (check.status != INSITU_E_CORRUPT || anew || !tag.cached) return check.status;
+    if (err) insitu__error_clear(err);
+  }
 }
 /* *index becomes a shard's index, valid until the caller suspends; INSITU_E_NOTFOUND when the object is absent. give_up: of the
  * store's tag. Where it ends a read, another coroutine that waits for the same index reads it itself. */
@@ -19914,6 +19947,7 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   struct insitu__loader_tile *run;  /* the neighbour that follows */
   bool head;                        /* reads for itself and the run behind it */
   bool past_caches;                 /* its bytes go straight into batches, past the caches */
+  bool anew, cached;                /* see insitu__store_tag: for the next read; of the last one */
   struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
   uint64_t first, last;             /* rows of the chunk that some batch wants lie in [first, last) */
   unsigned worker;                  /* whose scratch */
@@ -20597,8 +20631,8 @@ static insitu_status insitu__loader_read_box(struct insitu__loader_reader *d, co
 }
 
 /* One chunk, from its place in the grid to dst. */
-static insitu_status insitu__loader_read_chunk_await(
-    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
+static insitu_status insitu__loader_read_once_await(
+    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap, struct insitu__store_tag *tag) {
   struct insitu__loader_reading *r = d->reading;
   insitu_loader *ld = r->loader;
   uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
@@ -20618,9 +20652,9 @@ static insitu_status insitu__loader_read_chunk_await(
   if (!d->status) {
     bool inner = bytes != UINT64_MAX;
     struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
-    struct insitu__store_tag tag = {.whole = !inner};
+    tag->whole = !inner;
     insitu__loader_add(&ld->n_requests, 1);
-    d->status = insitu__store_ask_await(&ld->store, key, offset, &iov, 1, &tag, &d->got, &d->error);
+    d->status = insitu__store_ask_await(&ld->store, key, offset, &iov, 1, tag, &d->got, &d->error);
     insitu__loader_add(&ld->n_read, d->got);
     if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
     if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
@@ -20632,6 +20666,15 @@ static insitu_status insitu__loader_read_chunk_await(
   insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
   insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
   return d->status;
+}
+/* The same; bytes of a cache that cannot be decoded are read anew, once. */
+static insitu_status insitu__loader_read_chunk_await(
+    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
+  struct insitu__store_tag tag = {.size = UINT64_MAX}, again = {.size = UINT64_MAX, .anew = true};
+  insitu_status status = insitu__loader_read_once_await(d, tile, key, cap, &tag);
+  if (!tag.cached || (status != INSITU_E_CORRUPT && status != INSITU_E_CODEC)) return status;
+  insitu__error_clear(&d->error);
+  return insitu__loader_read_once_await(d, tile, key, cap, &again);
 }
 
 static void insitu__loader_reader_await(void *arg) {
@@ -21051,6 +21094,7 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
   }
   insitu__loader_add(&ld->n_requests, 1);
   struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = &head->iter->stopping, .past_caches = head->past_caches};
+  for (struct insitu__loader_tile *t = head; t; t = t->run) tag.anew = tag.anew || t->anew;
   int64_t asked = ld->store.front ? insitu__disk_now() : 0;
   insitu_status status = ld->store.ops->read_await(&ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
   insitu__loader_add(&ld->n_read, got);
@@ -21059,6 +21103,7 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
     next = t->run;
     t->status = status;
     t->tag = tag;
+    t->cached = tag.cached;
     t->asked = asked;
     t->got = got > before ? insitu__base_min(got - before, t->want) : 0;
     if (t != head) insitu__reactor_gate_open(&t->turn);
@@ -21068,8 +21113,9 @@ static void insitu__loader_run_await(struct insitu__loader_tile *head, const cha
 static insitu_status insitu__loader_together_await(struct insitu__loader_tile *t, const char *key) {
   insitu_loader *ld = t->loader;
   if (ld->store.front) { /* each inner chunk is kept by itself: runs are never the same twice */
-    struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = &t->iter->stopping};
+    struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = &t->iter->stopping, .anew = t->anew};
     t->status = insitu__disk_look_await(&ld->disk, &ld->store, key, t->at, t->iov, t->n_iov, &tag, &t->got, &t->error);
+    t->cached = tag.cached;
     if (t->status != INSITU_TIMEOUT) return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
   }
   memset(&t->turn, 0, sizeof t->turn);
@@ -21149,7 +21195,9 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
     insitu__loader_add(&ld->n_requests, 1);
     struct insitu__store_tag tag = {
         .give_up = &t->iter->stopping, .past_caches = t->past_caches, .whole = !aim.possible || bytes == a->chunk_bytes};
+    tag.anew = t->anew;
     status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
+    t->cached = tag.cached;
     insitu__loader_add(&ld->n_read, t->got);
   }
   if (status) return status;
@@ -21290,7 +21338,14 @@ static void insitu__loader_tile_await(void *arg) {
   int64_t begin = timed ? insitu__base_now() : 0;
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   if (!status && t->first < t->last) { /* else another view's field: no row of this window */
-    status = t->status = insitu__loader_fetch_await(t, index, key);
+    t->anew = t->cached = false;
+    status = insitu__loader_fetch_await(t, index, key);
+    if (t->cached && (status == INSITU_E_CORRUPT || status == INSITU_E_CODEC)) { /* the server may have better bytes */
+      insitu__error_clear(&t->error);
+      t->anew = true;
+      status = insitu__loader_fetch_await(t, index, key);
+    }
+    t->status = status;
     insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
     if (timed) {
       t->spent = insitu__base_now() - begin;

@@ -1229,6 +1229,33 @@ static void test_cached_namesakes(void **state) {
   server_stop(&of[1]);
 }
 /* Replicas with ETags of their own, in front of which stands a cache. */
+/* A server sends damaged bytes, with the ETag and the length of the good ones, and they are kept. Once it has healed they are found
+ * out and asked for again, though it says that they are unchanged; and then the good ones are kept. */
+static void test_cached_damage(void **state) {
+  static const struct {
+    int archive;
+    const char *range; /* of what is damaged: chunks; indexes of shards */
+  } kinds[] = {{ZSTD, NULL}, {SHARDED, "bytes=-*"}};
+  (void)state;
+  EACH_MODE (m)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+      uint64_t misses = 0;
+      support_remove(support_path("cache"));
+      for (int again = 0; again < 3; again++) {
+        struct job j = job(kinds[k].archive, here(), m);
+        j.cache_dir = support_path("cache");
+        server_reset(server);
+        if (!again)
+          server_rule(server, (struct server_rule){.key = CHUNKS, .range = kinds[k].range, .fault = SERVER_FLIP, .at = 5});
+        struct run r = run(&j);
+        if (again) same(&r, kinds[k].archive, "damage that was kept");
+        else assert_int_equal(r.status, INSITU_E_CORRUPT);
+        if (again == 2) assert_true(r.stats.disk_hits > 0 && r.stats.disk_misses < misses); /* these are of absent chunks */
+        misses = r.stats.disk_misses;
+      }
+      settle();
+    }
+}
 static void test_cached_replicas(void **state) {
   (void)state;
   EACH_MODE (m)
@@ -1466,8 +1493,8 @@ static void test_round_trips(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores), cmocka_unit_test(test_urls),
       cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal),
-      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_zip_without_head), cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
+      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_zip_without_head), cmocka_unit_test(test_cached_damage),
+      cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
       cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way),
       cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away), cmocka_unit_test(test_given_up_is_no_hole),
