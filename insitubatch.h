@@ -201,6 +201,9 @@
  *   the memory is used anew behind them. Where several streams used a batch, join them in the one that it is released on. A stream
  *   lives until what was released on it is used anew: best as long as the loader. To wait for data on the host, synchronise the
  *   stream. insitu_batch_dlpack gives tensors to libtorch and others; a batch is held while one of them lives.
+ *   No call changes the current device of the thread that makes it. A call that needs another device, while nobody uses the current
+ *   one yet, is made by a short-lived thread, or a context would take hundreds of megabytes on the current one; with inline_io
+ *   the calls that run the reactor pay that price. So make the loader's device current where you take and release batches.
  *   Streams are of the batch's device; with several devices make the stream's current before a call. NULL is CUDA's legacy default
  *   stream, also where the file that implements is built with per-thread default streams: these and the legacy stream wait for each
  *   other. cudaStreamPerThread is another stream in each thread. wait, copy_to and release_on take it for the calling thread's;
@@ -512,7 +515,7 @@ typedef struct insitu_loader_desc {
   uint64_t memory_budget;  /* bytes, over all iterators; default: half of the memory this process may use */
   uint64_t device_budget;  /* bytes on each device, over all iterators; default: what is free there */
   int32_t io;              /* INSITU_IO_URING, INSITU_IO_EPOLL */
-  int32_t inline_io;       /* no thread at all: the reactor and the decoders run inside insitu_iter_next */
+  int32_t inline_io;       /* no thread at all, but see 8: the reactor and the decoders run inside insitu_iter_next */
   int32_t plan_only;       /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no iterators */
   int32_t check;           /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t hold_epoch;      /* begin an epoch only when next is called after END; default: prefetch it while one drains */
@@ -19418,7 +19421,42 @@ static insitu_status insitu__device_enter(struct insitu__device_scope *s, int de
 }
 static void insitu__device_leave(struct insitu__device_scope *s) {
   if (s->relaxed) (void)insitu__device_did(cudaThreadExchangeStreamCaptureMode(&s->mode), "", NULL);
-  if (s->now != s->before && insitu__device_used(s->before)) (void)insitu__device_did(cudaSetDevice(s->before), "", NULL);
+  if (s->now != s->before) (void)insitu__device_did(cudaSetDevice(s->before), "", NULL);
+}
+
+struct insitu__device_visit { /* calls that a thread of their own makes */
+  int32_t device;
+  void (*fn)(void *arg);
+  void *arg;
+};
+static void *insitu__device_visitor(void *visit) {
+  const struct insitu__device_visit *v = (const struct insitu__device_visit *)visit;
+  (void)insitu__device_did(cudaSetDevice(v->device), "", NULL); /* what fails here fails once more, and is told, in fn */
+  v->fn(v->arg);
+  return NULL;
+}
+/* Calls fn, which enters that device, on behalf of a user's thread. The thread's current device stays. Where nobody uses that one
+ * yet, it could not be made current again without cost, so that another thread calls fn meanwhile; without a thread the cost is
+ * paid. device < 0: fn enters none. stream: a stream of the consumer's that fn uses; cudaStreamPerThread is the caller's alone. */
+static void insitu__device_visit(int32_t device, const void *stream, void (*fn)(void *arg), void *arg) {
+  struct insitu__device_visit v = {device, fn, arg};
+  int now = device;
+  pthread_t thread;
+  bool here = device < 0 || stream == INSITU__DEVICE_PER_THREAD;
+  if (!here) here = insitu__device_did(cudaGetDevice(&now), "", NULL) || now == device || insitu__device_used(now);
+  if (here || insitu__ring_thread(&thread, "insitu-device", insitu__device_visitor, &v)) fn(arg);
+  else pthread_join(thread, NULL);
+}
+/* Around a call of the user's that may make another device current. */
+static int insitu__device_before(const struct insitu__device *d) {
+  int now;
+  return !d->on || insitu__device_did(cudaGetDevice(&now), "", NULL) ? -1 : now;
+}
+static void insitu__device_after(const struct insitu__device *d, int before) {
+  int now = before;
+  if (before < 0 || insitu__device_did(cudaGetDevice(&now), "", NULL) || now == before) return;
+  /* a device that nobody uses is current on a thread of the library's only, but for inline_io */
+  if (d->inline_io || insitu__device_used(before)) (void)insitu__device_did(cudaSetDevice(before), "", NULL);
 }
 /* The same for what runs on the library's threads, which stay with the device, and inline on the user's. */
 static insitu_status insitu__device_enter_own(const struct insitu__device *d, struct insitu__device_scope *s, insitu_error *err) {
@@ -19576,54 +19614,83 @@ static insitu_status insitu__device_upload(
   return status;
 }
 
+struct insitu__device_call { /* on the consumer's stream, and perhaps by another thread: see insitu__device_visit */
+  struct insitu__device *d;
+  struct insitu__device_part *parts;
+  struct insitu__device_fence **busy;
+  void *stream, *dst;
+  const void *src;
+  uint64_t bytes;
+  int32_t of; /* the stream's device; -1: that of the thread that calls */
+  insitu_status status;
+  insitu_error *err;
+};
+
+static void insitu__device_wait_now(void *arg) {
+  struct insitu__device_call *c = (struct insitu__device_call *)arg;
+  struct insitu__device_scope s;
+  insitu_status status = insitu__device_enter(&s, insitu__device_home(c->d), c->err);
+  for (unsigned i = 0; !status && i < c->d->n_rings; i++)
+    status = insitu__device_did(cudaStreamWaitEvent(insitu__device_consumer(c->stream), (cudaEvent_t)c->parts[i].copied, 0),
+        "ordering a batch before its stream", c->err);
+  insitu__device_leave(&s);
+  c->status = status;
+}
 /* What comes in the stream from now on sees the batch. */
 static insitu_status insitu__device_wait(
-    const struct insitu__device *d, const struct insitu__device_part *parts, void *stream, insitu_error *err) {
-  struct insitu__device_scope s;
-  if (!d->n_rings) return INSITU_OK;
-  insitu_status status = insitu__device_enter(&s, insitu__device_home(d), err);
-  for (unsigned i = 0; !status && i < d->n_rings; i++)
-    status = insitu__device_did(cudaStreamWaitEvent(insitu__device_consumer(stream), (cudaEvent_t)parts[i].copied, 0),
-        "ordering a batch before its stream", err);
-  insitu__device_leave(&s);
-  return status;
+    struct insitu__device *d, struct insitu__device_part *parts, void *stream, insitu_error *err) {
+  struct insitu__device_call c = {.d = d, .parts = parts, .stream = stream, .err = err};
+  if (d->n_rings) insitu__device_visit(insitu__device_home(d), stream, insitu__device_wait_now, &c);
+  return c.status;
 }
 
 /* The device that streams given to this thread's calls are of; -1: none. */
 static int32_t insitu__device_of(const struct insitu__device *d) {
-  struct insitu__device_scope s;
-  if (!d->on || d->n_rings == 1) return d->on ? d->rings[0].device : -1;
-  insitu_status status = insitu__device_enter(&s, -1, NULL);
-  insitu__device_leave(&s);
-  return status ? -1 : s.before;
+  int now;
+  if (!d->on) return -1;
+  if (d->n_rings == 1) return d->rings[0].device;
+  return insitu__device_did(cudaGetDevice(&now), "", NULL) ? -1 : now;
 }
 
-/* Whoever takes the batch's memory next does so behind this point of the stream. of: the stream's device; -1: by this thread. */
-static void insitu__device_release(
-    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream, int32_t of) {
+static void insitu__device_release_now(void *arg) {
+  const struct insitu__device_call *c = (const struct insitu__device_call *)arg;
+  struct insitu__device *d = c->d;
   struct insitu__device_scope s;
   insitu_error *err = &d->error;
-  if (!d->on) return;
-  insitu_status status = insitu__device_enter(&s, of < 0 ? insitu__device_home(d) : of, NULL);
-  int32_t device = d->n_rings == 1 ? d->rings[0].device : of < 0 ? s.now : of;
+  void *stream = c->stream;
+  insitu_status status = insitu__device_enter(&s, c->of, NULL);
+  int32_t device = d->n_rings == 1 ? d->rings[0].device : c->of < 0 ? s.now : c->of;
   for (unsigned i = 0; !status && i < d->n_rings; i++)
-    status = insitu__device_fence(d, &parts[i].slot->released, stream, device, NULL);
-  if (!status && d->host) status = insitu__device_fence(d, busy, stream, device, NULL);
+    status = insitu__device_fence(d, &c->parts[i].slot->released, stream, device, NULL);
+  if (!status && d->host) status = insitu__device_fence(d, c->busy, stream, device, NULL);
   /* what cannot be recorded is waited for: memory must never be used anew too early */
   if (status)
     (void)insitu__device_did(cudaStreamSynchronize(insitu__device_consumer(stream)), "releasing a batch on its stream", err);
   insitu__device_leave(&s);
 }
+/* Whoever takes the batch's memory next does so behind this point of the stream. of: the stream's device; -1: by this thread. */
+static void insitu__device_release(
+    struct insitu__device *d, struct insitu__device_part *parts, struct insitu__device_fence **busy, void *stream, int32_t of) {
+  struct insitu__device_call c = {.d = d, .parts = parts, .busy = busy, .stream = stream, .of = of};
+  if (of < 0) c.of = insitu__device_home(d);
+  if (d->on) insitu__device_visit(c.of, stream, insitu__device_release_now, &c);
+}
 
-static insitu_status insitu__device_copy(
-    const struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
+static void insitu__device_copy_now(void *arg) {
+  struct insitu__device_call *c = (struct insitu__device_call *)arg;
   struct insitu__device_scope s;
-  insitu_status status = insitu__device_enter(&s, insitu__device_home(d), err);
-  if (!status)
-    status = insitu__device_did(
-        cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyDefault, insitu__device_consumer(stream)), "copy_to", err);
+  c->status = insitu__device_enter(&s, insitu__device_home(c->d), c->err);
+  if (!c->status)
+    c->status = insitu__device_did(
+        cudaMemcpyAsync(c->dst, c->src, (size_t)c->bytes, cudaMemcpyDefault, insitu__device_consumer(c->stream)), "copy_to",
+        c->err);
   insitu__device_leave(&s);
-  return status;
+}
+static insitu_status insitu__device_copy(
+    struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
+  struct insitu__device_call c = {.d = d, .dst = dst, .src = src, .bytes = bytes, .stream = stream, .err = err};
+  insitu__device_visit(insitu__device_home(d), stream, insitu__device_copy_now, &c);
+  return c.status;
 }
 
 /* ---- opening and closing ---- */
@@ -19686,6 +19753,17 @@ static insitu_status insitu__device_count(int *n, insitu_error *err) {
       "this program was built without CUDA; define INSITU_WITH_CUDA in the file that implements insitubatch.h, and link -lcudart");
 }
 /* The rest has nothing to do: insitu__device.on is false, and there are no rings. */
+static void insitu__device_visit(int32_t device, const void *stream, void (*fn)(void *arg), void *arg) {
+  (void)device, (void)stream;
+  fn(arg);
+}
+static int insitu__device_before(const struct insitu__device *d) {
+  (void)d;
+  return -1;
+}
+static void insitu__device_after(const struct insitu__device *d, int before) {
+  (void)d, (void)before;
+}
 static void *insitu__device_cuda_alloc(
     const struct insitu__device *d, uint64_t bytes, int32_t place, int32_t device, insitu_error *err) {
   (void)d, (void)bytes, (void)place, (void)device, (void)err;
@@ -19704,7 +19782,7 @@ static insitu_status insitu__device_upload(
   return INSITU_OK;
 }
 static insitu_status insitu__device_wait(
-    const struct insitu__device *d, const struct insitu__device_part *parts, void *stream, insitu_error *err) {
+    struct insitu__device *d, struct insitu__device_part *parts, void *stream, insitu_error *err) {
   (void)d, (void)parts, (void)stream, (void)err;
   return INSITU_OK;
 }
@@ -19717,7 +19795,7 @@ static void insitu__device_release(
   (void)d, (void)parts, (void)busy, (void)stream, (void)of;
 }
 static insitu_status insitu__device_copy(
-    const struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
+    struct insitu__device *d, void *dst, const void *src, uint64_t bytes, void *stream, insitu_error *err) {
   (void)d, (void)dst, (void)src, (void)bytes, (void)stream, (void)err;
   return INSITU_OK;
 }
@@ -19759,9 +19837,12 @@ static void *insitu__device_alloc(
   void *p = NULL;
   if (d->alloc) {
     uint64_t align = place == INSITU_DEVICE ? INSITU__GEOMETRY_ALIGN : INSITU__DEVICE_ALIGN;
+    int before = insitu__device_before(d);
     p = d->alloc(d->user, bytes, align, place, device, stream);
-    if (p && (uintptr_t)p % align == 0) return p;
-    if (p) d->release(d->user, p, bytes, place, device);
+    bool fits = p && (uintptr_t)p % align == 0;
+    if (p && !fits) d->release(d->user, p, bytes, place, device);
+    insitu__device_after(d, before);
+    if (fits) return p;
     insitu__error_set(err, INSITU_E_NOMEM, "desc.alloc gave %s for %" PRIu64 " bytes of %s memory; %s",
         p ? "an address that is no multiple of align" : "nothing", bytes,
         place == INSITU_DEVICE   ? "a device's"
@@ -19779,8 +19860,11 @@ static void *insitu__device_alloc(
 static void insitu__device_free(const struct insitu__device *d, void *p, uint64_t bytes, int32_t place, int32_t device) {
   if (!p) return;
   if (place != INSITU_DEVICE) insitu__mem_show(p, bytes); /* the next one there is somebody else's */
-  if (d->release) d->release(d->user, p, bytes, place, device);
-  else if (place == INSITU_HOST) insitu__mem_unmap(p, bytes);
+  if (d->release) {
+    int before = insitu__device_before(d);
+    d->release(d->user, p, bytes, place, device);
+    insitu__device_after(d, before);
+  } else if (place == INSITU_HOST) insitu__mem_unmap(p, bytes);
   else insitu__device_cuda_free(p, place, device);
 }
 
@@ -22502,10 +22586,20 @@ static void insitu__loader_disown_iter(insitu_iter *it) {
   insitu__mem_free(it);
 }
 
-/* Frees the contents of an iterator that is closed and of which no batch is held. */
-static void insitu__loader_free_iter(insitu_iter *it) {
+/* Calls fn, which uses the iterator's devices, for a user's thread: see insitu__device_visit. */
+static void insitu__loader_on_device(const insitu_iter *it, void (*fn)(void *arg), void *arg) {
+  insitu__device_visit(it->device.on ? it->device.device : -1, NULL, fn, arg);
+}
+
+static void insitu__loader_free_iter_now(void *arg) {
+  insitu_iter *it = (insitu_iter *)arg;
   insitu__loader_empty_iter(it);
   insitu__loader_disown_iter(it);
+}
+/* Frees the contents of an iterator that is closed and of which no batch is held. */
+static void insitu__loader_free_iter(insitu_iter *it) {
+  if (it->device.rings) insitu__loader_on_device(it, insitu__loader_free_iter_now, it);
+  else insitu__loader_free_iter_now(it); /* it never came to use a device */
 }
 
 /* The public structs of one slab; names and strides are copies. */
@@ -22582,6 +22676,7 @@ static insitu_status insitu__loader_iter_init(insitu_iter *it, const insitu_iter
     it->device.host |= it->device.on && v->place != INSITU_DEVICE;
     if (v->place != INSITU_HOST) it->device.device = v->device;
   }
+  if (ld->geometry.n_devices) it->device.device = ld->geometry.devices[0].device;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
   return insitu__error_set(
       err, INSITU_E_ARG, "iterator: %" PRIu64 " batches an epoch are more than 2^42; raise batch_size", it->batches);
@@ -22633,8 +22728,6 @@ static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *
     status = insitu__loader_device_room(it, i, it->max_held + 1, err);
     if (!status) status = insitu__device_ring_open(d, r, it->max_held + 1, err);
   }
-  if (d->n_rings) d->device = d->rings[0].device;
-  d->of = insitu__device_of(d); /* release may come from any thread */
   return status;
 }
 /* The events of its batches, and of as many releases as there may be at once (but for those of DLPack). */
@@ -22766,10 +22859,8 @@ static void insitu__loader_leave(insitu_iter *it) {
   }
 }
 
-/* After leaving: gives the memory back, but for the batches the user holds. The last of them takes the contents with it; the struct
- * stays until the user closes the handle. What is freed may have to be waited for, and may be freed by the user's function: not
- * under the lock, which releases take as well. */
-static void insitu__loader_part(insitu_iter *it) {
+static void insitu__loader_part_now(void *arg) {
+  insitu_iter *it = (insitu_iter *)arg;
   struct insitu__device *d = &it->device;
   insitu__loader_unreserve(it);
   atomic_fetch_sub_explicit(&it->loader->slab_now, it->alive * it->slab_bytes, memory_order_relaxed);
@@ -22799,6 +22890,12 @@ static void insitu__loader_part(insitu_iter *it) {
   bool last = --it->held == 0;
   pthread_mutex_unlock(&it->lock);
   if (last) insitu__loader_free_iter(it);
+}
+/* After leaving: gives the memory back, but for the batches the user holds. The last of them takes the contents with it; the struct
+ * stays until the user closes the handle. What is freed may have to be waited for, and may be freed by the user's function: not
+ * under the lock, which releases take as well. */
+static void insitu__loader_part(insitu_iter *it) {
+  insitu__loader_on_device(it, insitu__loader_part_now, it);
 }
 
 /* ---- strings of any length ---- */
@@ -24036,6 +24133,19 @@ INSITU_DEF insitu_status insitu_manifest_save(const insitu_loader *ld, const cha
   return status;
 }
 
+struct insitu__public_iter_memory {
+  insitu_iter *it;
+  insitu_status status;
+  insitu_error *err;
+};
+/* What an iterator has on devices and on the host; it may have part of it on an error. */
+static void insitu__public_iter_memory(void *arg) {
+  struct insitu__public_iter_memory *m = (struct insitu__public_iter_memory *)arg;
+  m->status = insitu__loader_iter_devices(m->it, m->err);
+  if (!m->status) m->status = insitu__loader_iter_slabs(m->it, m->err);
+  if (!m->status) m->status = insitu__loader_iter_events(m->it, m->err);
+}
+
 INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_desc *desc, insitu_iter **out, insitu_error *err) {
   insitu__error_begin(err);
   if (out) *out = NULL;
@@ -24058,9 +24168,12 @@ INSITU_DEF insitu_status insitu_iter_open(insitu_loader *ld, const insitu_iter_d
   pthread_condattr_destroy(&clock);
   pthread_mutex_init(&it->lock, NULL);
   status = insitu__loader_iter_init(it, desc, err);
-  if (!status) status = insitu__loader_iter_devices(it, err);
-  if (!status) status = insitu__loader_iter_slabs(it, err);
-  if (!status) status = insitu__loader_iter_events(it, err);
+  if (!status) {
+    struct insitu__public_iter_memory memory = {it, INSITU_OK, err};
+    insitu__loader_on_device(it, insitu__public_iter_memory, &memory);
+    status = memory.status;
+    it->device.of = insitu__device_of(&it->device); /* of this thread: release may come from any */
+  }
   if (!status) {
     struct insitu__loader_move m = {it, desc->epoch, 0};
     status = insitu__reactor_call(&ld->reactor, insitu__loader_begin_await, &m);
@@ -24240,7 +24353,7 @@ INSITU_DEF insitu_status insitu_batch_copy_to(
         " bytes; give as many as a full batch's, see insitu_loader_array",
         a->name, a->bytes);
   const struct insitu__loader_slab *slab = (const struct insitu__loader_slab *)(const void *)batch;
-  const struct insitu__device *d = &slab->iter->device;
+  struct insitu__device *d = &slab->iter->device;
   if (d->on) {
     if (a->place == INSITU_DEVICE) status = insitu__device_wait(d, slab->parts, stream, err);
     return status ? status : insitu__device_copy(d, dst, a->data, a->bytes, stream, err);
