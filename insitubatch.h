@@ -16961,6 +16961,7 @@ struct insitu__geometry_variable {
   int64_t shape[INSITU__MAX_DIMS + 1], strides[INSITU__MAX_DIMS + 1]; /* public; strides in elements */
   int32_t ndim;
   int32_t place, device; /* as resolved; `block` counts from the slab's page-locked memory but for INSITU_HOST */
+  uint32_t next;         /* number of the next variable of the same array, counted from 1; 0: there is none */
 };
 
 struct insitu__geometry_device { /* the variables that go to one device: bytes of a slab's page-locked memory */
@@ -16972,9 +16973,9 @@ struct insitu__geometry_array {
   struct insitu__zarr_array zarr;
   unsigned axis;                      /* the sample axis */
   uint64_t samples, rows, chunks;     /* along it: elements, elements of one chunk, chunks */
-  uint64_t tile_lo[INSITU__MAX_DIMS]; /* grid of the fields that some variable wants: first chunk and number, per stored axis */
+  uint64_t tile_lo[INSITU__MAX_DIMS]; /* grid around the fields that variables want: first chunk and number, per stored axis */
   uint64_t tile_n[INSITU__MAX_DIMS];
-  uint64_t fields;                   /* product of tile_n */
+  uint32_t first;                    /* number of the first variable that reads it, counted from 1; see insitu__geometry_next */
   uint64_t stride[INSITU__MAX_DIMS]; /* bytes within a decoded chunk, per stored axis */
   uint64_t chunk_bytes, bound;       /* decoded; encoded at most */
   bool sample_slowest;               /* rows follow each other in the chunk: what streaming decode needs */
@@ -17216,6 +17217,21 @@ static int insitu__geometry_compare(const void *x, const void *y) {
   return (a > b) - (a < b);
 }
 
+/* Whether the array's fields have numbers, and the variables together do not want more of them than the limit. */
+static bool insitu__geometry_countable(const struct insitu__geometry *g, const struct insitu__geometry_array *a) {
+  uint64_t all = 1, sum = 0;
+  for (unsigned d = 0; d < a->zarr.ndim; d++)
+    if (!insitu__base_mul(all, a->tile_n[d], &all)) return false;
+  for (uint32_t i = a->first; i; i = g->variables[i - 1].next) {
+    const struct insitu__geometry_variable *v = &g->variables[i - 1];
+    uint64_t own = 1;
+    for (unsigned d = 0; d < a->zarr.ndim; d++)
+      if (d != a->axis) own *= v->tile_hi[d] - v->tile_lo[d]; /* at most `all` */
+    sum += insitu__base_min(own, INSITU__MAX_FIELDS + 1);
+  }
+  return insitu__base_min(all, sum) <= INSITU__MAX_FIELDS;
+}
+
 /* The grid of fields that some variable wants, and the views, of every array. */
 static insitu_status insitu__geometry_views(struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
   uint64_t total = 0;
@@ -17223,6 +17239,8 @@ static insitu_status insitu__geometry_views(struct insitu__geometry *g, const in
     struct insitu__geometry_variable *v = &g->variables[i];
     struct insitu__geometry_array *a = &g->arrays[v->array];
     bool first = a->n_views == 0;
+    v->next = a->first;
+    a->first = (uint32_t)i + 1;
     a->n_views += v->n_steps;
     total += v->n_steps;
     for (unsigned d = 0; d < a->zarr.ndim; d++) {
@@ -17236,11 +17254,9 @@ static insitu_status insitu__geometry_views(struct insitu__geometry *g, const in
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     struct insitu__geometry_array *a = &g->arrays[i];
     a->tile_n[a->axis] = 1;
-    a->fields = 1;
-    for (unsigned d = 0; d < a->zarr.ndim; d++)
-      if (!insitu__base_mul(a->fields, a->tile_n[d], &a->fields) || a->fields > INSITU__MAX_FIELDS)
-        return insitu__error_set(
-            err, INSITU_E_SHAPE, "open, array %s: one sample has more than 2^24 chunks; select fewer with slices", a->zarr.path);
+    if (!insitu__geometry_countable(g, a))
+      return insitu__error_set(
+          err, INSITU_E_SHAPE, "open, array %s: one sample has more than 2^24 chunks; select fewer with slices", a->zarr.path);
     a->views = (struct insitu__geometry_view *)insitu__mem_alloc(a->n_views, sizeof *a->views);
     ok = ok && a->views;
     a->n_views = 0;
@@ -17447,6 +17463,39 @@ static bool insitu__geometry_field(const struct insitu__geometry_array *a, const
     if (v && d != a->axis) wanted = wanted && tile[d] >= v->tile_lo[d] && tile[d] < v->tile_hi[d];
   }
   return wanted;
+}
+
+/* The first field from number f on that is in a variable's box, whose fields stand in the order of their numbers; UINT64_MAX: none. */
+static uint64_t insitu__geometry_next_of(
+    const struct insitu__geometry_array *a, const struct insitu__geometry_variable *v, uint64_t f) {
+  uint64_t at[INSITU__MAX_DIMS], lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], number = 0;
+  unsigned n = a->zarr.ndim, d = 0;
+  for (unsigned k = n; k-- > 0; f /= a->tile_n[k]) { /* places in the array's grid */
+    at[k] = f % a->tile_n[k];
+    lo[k] = k == a->axis ? 0 : v->tile_lo[k] - a->tile_lo[k];
+    hi[k] = k == a->axis ? 1 : v->tile_hi[k] - a->tile_lo[k];
+  }
+  if (f) return UINT64_MAX; /* behind the grid */
+  while (d < n && at[d] >= lo[d] && at[d] < hi[d]) d++;
+  bool behind = d < n && at[d] >= hi[d];
+  while (behind && d > 0) { /* on to the next place along an axis that has one */
+    d--;
+    behind = ++at[d] >= hi[d];
+    if (!behind) d++;
+  }
+  if (behind) return UINT64_MAX;
+  for (; d < n; d++) at[d] = lo[d];
+  for (unsigned k = 0; k < n; k++) number = number * a->tile_n[k] + at[k];
+  return number;
+}
+
+/* The first field from number f on that some variable wants; UINT64_MAX: none. The work does not depend on how many fields lie
+ * between the variables' boxes. */
+static uint64_t insitu__geometry_next(const struct insitu__geometry *g, const struct insitu__geometry_array *a, uint64_t f) {
+  uint64_t next = UINT64_MAX;
+  for (uint32_t i = a->first; i && next != f; i = g->variables[i - 1].next)
+    next = insitu__base_min(next, insitu__geometry_next_of(a, &g->variables[i - 1], f));
+  return next;
 }
 
 /* >>box -------------------------------------------------------------------------------------------------------------------- */
@@ -18716,6 +18765,7 @@ struct insitu__plan_scan {
   struct insitu__plan_lane *current; /* whose row it is */
   uint64_t next_array, next_view;    /* the view of it to look at next */
   uint64_t array, chunk, field;      /* the chunk touched last, and how many of its fields were named */
+  uint64_t looked;                   /* how often a next field was looked for: the scan's work on fields */
   bool row_open, tile_open;          /* views, or fields, are left */
 };
 
@@ -18781,13 +18831,9 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
 /* The next field of the touched chunk that some variable wants. */
 static bool insitu__plan_scan_field(struct insitu__plan_scan *s) {
   const struct insitu__geometry *g = s->plan->geometry;
-  const struct insitu__geometry_array *a = &g->arrays[s->array];
-  uint64_t tile[INSITU__MAX_DIMS];
-  while (++s->field < a->fields) { /* begins at UINT64_MAX */
-    for (uint64_t v = 0; v < a->n_views; v++)
-      if (insitu__geometry_field(a, &g->variables[a->views[v].variable], s->field, tile)) return true;
-  }
-  return false;
+  s->field = insitu__geometry_next(g, &g->arrays[s->array], s->field + 1); /* begins at UINT64_MAX */
+  s->looked++;
+  return s->field != UINT64_MAX;
 }
 
 /* Looks at the row's next view; opens its chunk if the window touches it for the first time. */
@@ -18960,18 +19006,19 @@ static uint64_t insitu__plan_count_window(const struct insitu__plan *p, const st
 
 /* How many fields of a chunk are read, per array and then per variable. */
 static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
-  uint64_t *fields = (uint64_t *)insitu__mem_alloc(g->n_arrays + g->n_variables, sizeof *fields), tile[INSITU__MAX_DIMS];
+  uint64_t *fields = (uint64_t *)insitu__mem_alloc(g->n_arrays + g->n_variables, sizeof *fields);
   for (uint64_t i = 0; fields && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
-    for (uint64_t f = 0; f < a->fields; f++) {
-      bool any = false;
-      for (uint64_t v = 0; v < g->n_variables; v++) {
-        if (g->variables[v].array != i || !insitu__geometry_field(a, &g->variables[v], f, tile)) continue;
-        fields[g->n_arrays + v]++;
-        any = true;
-      }
-      fields[i] += any;
+    for (uint32_t v = a->first; v; v = g->variables[v - 1].next) {
+      uint64_t *own = &fields[g->n_arrays + v - 1];
+      *own = 1;
+      for (unsigned d = 0; d < a->zarr.ndim; d++)
+        if (d != a->axis) *own *= g->variables[v - 1].tile_hi[d] - g->variables[v - 1].tile_lo[d];
+      fields[i] = *own;
     }
+    if (!a->first || !g->variables[a->first - 1].next) continue;
+    fields[i] = 0; /* boxes may overlap */
+    for (uint64_t f = 0; (f = insitu__geometry_next(g, a, f)) != UINT64_MAX; f++) fields[i]++;
   }
   return fields;
 }

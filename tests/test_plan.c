@@ -26,7 +26,8 @@ static void make_geometry(struct made *m, uint64_t samples, int n_arrays, const 
     a->samples = samples;
     a->rows = rows[i];
     a->chunks = insitu__base_ceil_div(samples, rows[i]);
-    a->fields = a->tile_n[0] = 1;
+    a->tile_n[0] = 1;
+    a->first = (uint32_t)i + 1;
     a->chunk_bytes = rows[i] * 4;
     a->views = m->view[i];
     a->n_views = 1 + support_below(3);
@@ -230,6 +231,127 @@ static void test_scan(void **state) {
   assert_true(done > 500); /* most draws are valid configurations */
 }
 
+/* ---- fields ---- */
+
+/* An array of n0 x n1 fields beside the sample axis, and boxes of it. */
+struct corners {
+  struct insitu__geometry g;
+  struct insitu__geometry_array array;
+  struct insitu__geometry_variable variable[4];
+  struct insitu__geometry_view view[4];
+  int64_t delta[1];
+};
+static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4][2][2]) {
+  memset(c, 0, sizeof *c);
+  unsigned other[2] = {axis == 0, axis == 2 ? 1 : 2};
+  struct insitu__geometry_array *a = &c->array;
+  c->g.arrays = a;
+  c->g.variables = c->variable;
+  c->g.n_arrays = 1;
+  c->g.n_variables = a->n_views = (uint64_t)n;
+  c->g.samples = a->samples = 40;
+  c->g.chunk = a->rows = 4;
+  c->g.deltas = c->delta;
+  c->g.n_deltas = 1;
+  a->chunks = 10;
+  a->zarr.ndim = 3;
+  a->axis = axis;
+  a->views = c->view;
+  a->chunk_bytes = 16;
+  for (unsigned k = 0; k < 2; k++) {
+    uint64_t lo = UINT64_MAX, hi = 0;
+    for (int v = 0; v < n; v++) {
+      c->variable[v].tile_lo[other[k]] = box[v][k][0];
+      c->variable[v].tile_hi[other[k]] = box[v][k][1];
+      lo = insitu__base_min(lo, box[v][k][0]);
+      hi = insitu__base_max(hi, box[v][k][1]);
+    }
+    a->tile_lo[other[k]] = lo;
+    a->tile_n[other[k]] = hi - lo;
+  }
+  a->tile_n[axis] = 1;
+  for (int v = 0; v < n; v++) {
+    c->variable[v].next = a->first;
+    c->variable[v].n_steps = 1;
+    a->first = (uint32_t)v + 1;
+    c->view[v].variable = (uint32_t)v;
+  }
+}
+
+/* All fields in order, against a walk through the whole grid. */
+static void test_fields(void **state) {
+  (void)state;
+  for (int round = 0; round < 3000; round++) {
+    struct corners c;
+    uint64_t box[4][2][2], tile[INSITU__MAX_DIMS], most = 1 + support_below(9);
+    int n = 1 + (int)support_below(4);
+    for (int v = 0; v < n; v++)
+      for (int k = 0; k < 2; k++) {
+        box[v][k][0] = support_below(most);
+        box[v][k][1] = box[v][k][0] + 1 + support_below(most - box[v][k][0]);
+      }
+    make_corners(&c, (unsigned)support_below(3), n, box);
+    const struct insitu__geometry_array *a = &c.array;
+    uint64_t grid = a->tile_n[0] * a->tile_n[1] * a->tile_n[2], expected = UINT64_MAX, sum = 0, of[4] = {0};
+    uint64_t *fields = insitu__plan_fields(&c.g);
+    assert_int_equal(insitu__geometry_next(&c.g, a, grid), UINT64_MAX);
+    for (uint64_t f = grid; f-- > 0;) {
+      bool any = false;
+      for (int v = 0; v < n; v++) {
+        bool wants = insitu__geometry_field(a, &c.variable[v], f, tile);
+        of[v] += wants;
+        any = any || wants;
+      }
+      if (any) expected = f;
+      sum += any;
+      assert_int_equal(insitu__geometry_next(&c.g, a, f), expected);
+    }
+    assert_int_equal(fields[0], sum);
+    for (int v = 0; v < n; v++) assert_int_equal(fields[1 + v], of[v]);
+    insitu__mem_free(fields);
+  }
+}
+
+/* Small boxes in opposite corners: a scan looks at the fields that it reads, not at the 2^28 between them. */
+static void test_corners_work(void **state) {
+  (void)state;
+  uint64_t box[4][2][2] = {{{0, 2}, {0, 2}}, {{(1 << 14) - 1, 1 << 14}, {(1 << 14) - 3, 1 << 14}}};
+  for (unsigned axis = 0; axis < 3; axis++) {
+    struct corners c;
+    struct insitu__split s = {0};
+    struct insitu__plan p;
+    struct insitu__order o;
+    struct insitu__plan_scan scan;
+    insitu_plan out;
+    make_corners(&c, axis, 2, box);
+    assert_true(insitu__geometry_countable(&c.g, &c.array)); /* 7 fields, though the grid around them has 2^28 */
+    insitu_loader_desc d = desc_of(4, 2, 1);
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 40, 4, c.delta, 1, NULL), INSITU_OK);
+    assert_int_equal(insitu__plan_init(&p, &c.g, &s, INSITU_ALL, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+    assert_int_equal(insitu__plan_order(&p, 0, &o, NULL), INSITU_OK);
+    assert_int_equal(insitu__plan_scan_init(&scan, &p, &o, NULL), INSITU_OK);
+    uint64_t tiles = 0;
+    while (scan.batch < o.batches) tiles += insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE;
+    assert_int_equal(tiles, 10 * 7);
+    assert_int_equal(scan.looked, 10 * (7 + 1)); /* and once for the end of each chunk */
+    assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
+    assert_int_equal(out.reads, tiles);
+    insitu__plan_scan_free(&scan);
+    insitu__order_free(&o);
+    insitu__split_free(&s);
+  }
+  struct corners c;
+  uint64_t large[4][2][2] = {{{0, 1 << 12}, {0, 1 << 12}}, {{1 << 12, (1 << 12) + 1}, {0, 1}}};
+  make_corners(&c, 0, 1, large);
+  assert_true(insitu__geometry_countable(&c.g, &c.array));
+  large[1][0][0] = 0, large[1][0][1] = 1; /* within the other */
+  make_corners(&c, 0, 2, large);
+  assert_true(insitu__geometry_countable(&c.g, &c.array));
+  large[1][0][0] = 1 << 12, large[1][0][1] = (1 << 12) + 1;
+  make_corners(&c, 0, 2, large);
+  assert_false(insitu__geometry_countable(&c.g, &c.array)); /* 2^24 and one more */
+}
+
 /* A variable read at several offsets is read once per window; dedup and amplification say so. */
 static void test_cost(void **state) {
   (void)state;
@@ -386,6 +508,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_split_against_brute_force),
       cmocka_unit_test(test_scan),
+      cmocka_unit_test(test_fields),
+      cmocka_unit_test(test_corners_work),
       cmocka_unit_test(test_cost),
       cmocka_unit_test(test_sequential_window),
       cmocka_unit_test(test_lanes),
