@@ -17465,7 +17465,7 @@ static bool insitu__geometry_field(const struct insitu__geometry_array *a, const
   return wanted;
 }
 
-/* The first field from number f on that is in a variable's box, whose fields stand in the order of their numbers; UINT64_MAX: none. */
+/* The first field from number f on that is in a variable's box; UINT64_MAX: there is none. */
 static uint64_t insitu__geometry_next_of(
     const struct insitu__geometry_array *a, const struct insitu__geometry_variable *v, uint64_t f) {
   uint64_t at[INSITU__MAX_DIMS], lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], number = 0;

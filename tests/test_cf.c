@@ -154,7 +154,7 @@ static const char *const packed =
     "\"scale_factor\":0.1,\"add_offset\":[-0.3],\"_FillValue\":5,\"missing_value\":[17,100],\"valid_min\":50";
 
 static void check_epoch(insitu_loader *ld, const struct support_array *a, int32_t dtype) {
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   insitu_error err = {0};
   insitu_status status;
@@ -259,7 +259,7 @@ static void test_absent(void **state) {
             .check = 1,
             .on_absent_chunk = fill ? INSITU_FILL : 0};
         insitu_loader *ld = open_or_fail(&d);
-        insitu_iter *it;
+        insitu_iter *it = NULL;
         insitu_batch *b = NULL;
         insitu_error err = {0};
         assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err), 0);
@@ -295,7 +295,7 @@ static void test_refused(void **state) {
   insitu_loader_desc d = {.api = INSITU_API, .url = root, .variables = &v, .n_variables = 1, .batch_size = 2}, e = d;
   e.variables = &w;
   insitu_loader *plain = open_or_fail(&d), *ld = open_or_fail(&e);
-  insitu_iter *it, *other;
+  insitu_iter *it = NULL, *other = NULL;
   insitu_batch *b;
   insitu_error err = {0};
   char json[20000];

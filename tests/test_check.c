@@ -25,7 +25,7 @@ static uint64_t checked(const insitu_loader *ld) {
 static uint64_t run(const insitu_loader_desc *d, int32_t order, const char *name) {
   insitu_error err = {0};
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   insitu_status s;
   uint64_t batches = 0, full = 0;
@@ -395,7 +395,7 @@ static void test_later_batches(void **state) {
       insitu_error err = bad();
       assert_non_null(strstr(err.message, how == 2 ? "the order says" : "batch 3, row"));
       assert_int_equal(checked(with.ld), before + 1);
-      insitu_iter *other;
+      insitu_iter *other = NULL;
       assert_int_equal(insitu_iter_open(with.ld, &(insitu_iter_desc){.api = INSITU_API}, &other, NULL), INSITU_OK);
       insitu_iter_close(&with.it);
       with.it = other;
@@ -456,7 +456,7 @@ static void test_asking(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     insitu_error err = {0};
     insitu_loader *ld;
-    insitu_iter *it;
+    insitu_iter *it = NULL;
     insitu_batch *b;
     insitu_loader_desc d = {
         .api = INSITU_API, .url = root, .variables = vars, .n_variables = 3, .batch_size = 8, .check = cases[i].desc};

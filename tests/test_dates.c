@@ -329,7 +329,7 @@ static void test_sample_dates(void **state) {
         support_remove(root);
         continue;
       }
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       insitu_batch *batch;
       assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
       insitu_stats before, after;
@@ -490,7 +490,7 @@ static void test_absent(void **state) {
       const char *root = roots[one[i].falls];
       insitu_loader_desc d = base(root);
       insitu_loader *ld;
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       insitu_batch *b;
       insitu_error err;
       a.attributes = one[i].attributes;

@@ -725,7 +725,7 @@ static void test_one_chunk(void **state) {
           atomic_store(&fault.path, key);
           arm(modes[m].name, &ways[way], 1, true);
           insitu_loader *ld;
-          insitu_iter *it;
+          insitu_iter *it = NULL;
           insitu_batch *b;
           insitu_error err = {0};
           insitu_iter_desc id = {.api = INSITU_API};
@@ -963,7 +963,7 @@ static void test_plans(void **state) {
   insitu_order *order;
   int64_t anchor;
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   must(!insitu_loader_open(&d, &ld, NULL) && !insitu_iter_open(ld, &id, &it, NULL), "open");
   for (int call = 0; call < 4; call++)
     for (int n = 1;; n++) {
@@ -1121,7 +1121,7 @@ static int setup(void **state) {
     if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
     for (int split = INSITU_TRAIN; split <= INSITU_VAL; split++) {
       insitu_iter_desc id = {.api = INSITU_API, .split = split};
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       insitu_batch *b;
       insitu_plan plan;
       if (insitu_iter_open(ld, &id, &it, &err) || insitu_loader_plan(ld, &id, &plan, &err)) fail_msg("%s", err.message);

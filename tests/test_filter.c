@@ -593,7 +593,7 @@ static void user_codecs(void **state) {
       assert_int_equal(insitu_read(ld, &root, got, sizeof got, NULL, &err), INSITU_OK);
       assert_ptr_equal(u.config, first); /* kept once */
       if (m >= 0) {
-        insitu_iter *it;
+        insitu_iter *it = NULL;
         insitu_batch *b;
         int rows = 0;
         insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
@@ -637,7 +637,7 @@ static void user_errors(void **state) {
       insitu_loader_desc d = memory(objects, user_objects(objects, user_metas[k % 2].meta, false, true));
       insitu_error err = {0};
       insitu_loader *ld;
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       insitu_batch *b;
       int16_t got[SAMPLES];
       d.codecs = &codec, d.n_codecs = 1, d.plan_only = 0, d.variables = &root, d.n_variables = 1;

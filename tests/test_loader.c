@@ -290,7 +290,7 @@ static void test_world(void **state) {
   d.lanes = 2;
   insitu_loader *ld = open_or_fail(&d);
   insitu_error err = {0};
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_ARG);
   assert_non_null(strstr(err.message, "set lanes to 3"));
   insitu_loader_close(&ld);
@@ -1094,7 +1094,7 @@ static void test_refusals(void **state) {
     {
       insitu_loader *ld = open_or_fail(&d);
       insitu_error err = {0};
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_SPLIT);
       insitu_loader_close(&ld);
       insitu_iter_close(&it);
@@ -1106,7 +1106,7 @@ static void test_refusals(void **state) {
     {
       insitu_loader *ld = open_or_fail(&d);
       insitu_error err = {0};
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_SPLIT);
       assert_non_null(strstr(err.message, "batch_size 1000"));
       insitu_loader_close(&ld);
@@ -1716,7 +1716,7 @@ static void test_error_of_the_last_call(void **state) {
   const insitu_variable missing = {.label = "nothing"};
   insitu_error err;
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   insitu_order *order;
   insitu_plan plan;

@@ -312,7 +312,7 @@ static void test_refused(void **state) {
   for (int bytes = 0; bytes < 2; bytes++) {
     insitu_error err = {0};
     insitu_loader *ld;
-    insitu_iter *it;
+    insitu_iter *it = NULL;
     insitu_batch *b;
     set[3] = (insitu_object){"x/1", bytes ? chunk : NULL, 0};
     assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
@@ -337,7 +337,7 @@ static void test_close_while_reading(void **state) {
         take(root);
         insitu_error err = {0};
         insitu_loader *ld;
-        insitu_iter *it;
+        insitu_iter *it = NULL;
         insitu_batch *b = NULL;
         insitu_loader_desc d = {.api = INSITU_API,
             .url = "memory://",
@@ -392,7 +392,7 @@ static void test_long_keys(void **state) {
       insitu_status want = on_bad == INSITU_FILL ? INSITU_OK : INSITU_E_FORMAT;
       insitu_error err = {0};
       insitu_loader *ld;
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       insitu_batch *b;
       d.log_level = INSITU_LOG_OFF;
       assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);

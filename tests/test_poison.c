@@ -33,7 +33,7 @@ static void test_a_batch_starts_as_the_pattern(void **state) {
   const char *root = support_path("pattern");
   support_make(root, &array);
   EACH_MODE (m) {
-    insitu_iter *it;
+    insitu_iter *it = NULL;
     insitu_batch *b;
     uint64_t unwritten = 0, batches = 0;
     insitu_loader *ld = open_or_fail(root, m, &it);
@@ -78,7 +78,7 @@ static const volatile unsigned char *give_back(insitu_loader *ld, insitu_iter *i
 
 /* In a forked child: reads a batch before and after it is given back, and tells through the pipe how far it came. */
 static void child(const char *root, int m, int way, int fd) {
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   insitu_loader *ld = open_or_fail(root, m, &it);
   if (insitu_iter_next(it, 20000, &b, NULL)) _exit(7);

@@ -122,7 +122,7 @@ static void test_beside_iterators(void **state) {
     insitu_loader_desc d = {
         .api = INSITU_API, .url = root, .variables = &x, .n_variables = 1, .batch_size = 6, .inline_io = inline_io};
     insitu_loader *ld = open_or_fail(&d);
-    insitu_iter *it;
+    insitu_iter *it = NULL;
     insitu_batch *b;
     insitu_error err = {0};
     insitu_stats before, after;

@@ -144,7 +144,7 @@ static insitu_loader_desc desc_of(const struct job *j) { /* the job keeps what i
 static struct run run(const struct job *j) {
   struct run r = {.order = 1, .bytes = 1};
   insitu_loader *ld = NULL;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   insitu_loader_desc d = desc_of(j);
   insitu_iter_desc id = {.api = INSITU_API, .split = j->split};
@@ -929,7 +929,7 @@ static void test_close_under_way(void **state) {
       for (int where = 0; where < 2; where++) {
         insitu_error err = {0};
         insitu_loader *ld;
-        insitu_iter *it;
+        insitu_iter *it = NULL;
         insitu_batch *b;
         unsigned before = descriptors();
         server_reset(server);
@@ -985,7 +985,7 @@ static void test_iterators_recover(void **state) {
     for (int k = 0; k < 2; k++) {
       insitu_error err = {0};
       insitu_loader *ld;
-      insitu_iter *it, *other;
+      insitu_iter *it = NULL, *other = NULL;
       insitu_batch *b;
       insitu_status s;
       struct job j = job(archive[k], here(), m);
@@ -1033,7 +1033,7 @@ static void test_away(void **state) {
   int m = mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : INLINE_URING;
   insitu_error err = {0};
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   (void)state;
   server_reset(server);
@@ -1072,7 +1072,7 @@ static void test_given_up_is_no_hole(void **state) {
       insitu_error err = {0};
       insitu_stats stats;
       insitu_loader *ld;
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       insitu_batch *b;
       struct job j = job(k & 1 ? RAW : SHARDED, here(), m);
       server_reset(server);
@@ -1311,7 +1311,7 @@ static void test_a_thousand(void **state) {
   EACH_MODE (m) {
     insitu_error err = {0};
     insitu_loader *ld;
-    insitu_iter *it;
+    insitu_iter *it = NULL;
     insitu_batch *b;
     insitu_status s;
     server_reset(server);
@@ -1437,7 +1437,7 @@ static void first_batch(const char *root, bool consolidated, int m) {
   static insitu_variable v[VARIABLES];
   insitu_error err = {0};
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   for (int i = 0; i < VARIABLES; i++) v[i] = (insitu_variable){.label = labels[i]};
   insitu_loader_desc d = {.api = INSITU_API,

@@ -66,7 +66,7 @@ static insitu_status epoch(int m, uint64_t *hash, insitu_error *err) {
       .inline_io = modes[m].inline_io};
   insitu_iter_desc id = {.api = INSITU_API};
   insitu_loader *ld = NULL;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   *hash = 1;
   insitu_status status = insitu_loader_open(&d, &ld, err);

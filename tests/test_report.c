@@ -194,7 +194,7 @@ static void draw(struct drawn *s, const char *root, int m) {
 
 /* Two epochs; in each, what was read again is all that was read but the different chunks that the delivered rows show. */
 static void check_rereads(const struct drawn *s, insitu_loader *ld, const insitu_iter_desc *id, int *exact, int *some) {
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_plan plan;
   insitu_stats before = stats_of(ld);              /* an iterator reads from its opening on */
   if (insitu_iter_open(ld, id, &it, NULL)) return; /* too small for a batch */

@@ -753,7 +753,7 @@ static void test_memory(void **state) {
     insitu_loader_desc d = all_at_once(root, m, 8);
     insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
     insitu_plan plan = {0};
-    insitu_iter *it;
+    insitu_iter *it = NULL;
     d.max_inflight = 32;
     uint64_t need = 64 << 20;
     for (int i = 0; i < 2; i++) { /* the budget decides how many slots: twice to settle */

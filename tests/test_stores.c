@@ -26,7 +26,7 @@ static void read_along(const expect_entry *e, int axis, int mode, const unsigned
   insitu_variable v = {.label = "it", .path = strcmp(e->path, "/") ? e->path : ""};
   insitu_error err = {0};
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   uint64_t count = 1, rows = 0;
   for (int d = 0; d < e->ndim; d++) count *= e->shape[d];
@@ -117,7 +117,7 @@ static void test_training_sets(void **state) {
           .inline_io = modes[mode].inline_io};
       insitu_error err = {0};
       insitu_loader *ld;
-      insitu_iter *it;
+      insitu_iter *it = NULL;
       insitu_batch *b;
       if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
       insitu_iter_desc id = {.api = INSITU_API};

@@ -330,7 +330,7 @@ static void batches(void **state) {
   EACH_MODE (m) {
     insitu_variable v = {.label = "r"};
     insitu_loader *ld = archive_open((insitu_loader_desc){.variables = &v, .n_variables = 1, .batch_size = 4, .check = 1}, m);
-    insitu_iter *it;
+    insitu_iter *it = NULL;
     insitu_batch *b;
     insitu_error err = {0};
     if (insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err)) fail_msg("%s", err.message);

@@ -33,7 +33,7 @@ static void check_index(const char *url, const char *path, int32_t dtype, const 
       .on_absent_chunk = INSITU_FILL};
   insitu_error err = {0};
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   uint64_t flat = 0;
   size_t item = (size_t)(dtype & 0xff) / 8;
@@ -404,7 +404,7 @@ static void test_cat_batch(void **state) {
       .api = INSITU_API, .url = archive(), .variables = v, .n_variables = 2, .batch_size = 6, .seed = 4, .inline_io = 1};
   insitu_error err = {0};
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   (void)state;
   for (int split = INSITU_TRAIN; split <= INSITU_VAL; split++) {

@@ -582,7 +582,7 @@ static void check_archive(const char *url, int format, int mode, const char *fol
   uint64_t n = 0, rows = 0;
   insitu_error err = {0};
   insitu_loader *ld;
-  insitu_iter *it;
+  insitu_iter *it = NULL;
   insitu_batch *b;
   for (int i = 0; i < N_ARRAYS; i++) {
     if (arrays[i].format != format) continue;
