@@ -6189,11 +6189,13 @@ static bool insitu__http_etag_usable(const char *etag) {
     if ((unsigned char)*c <= ' ' || *c == 0x7f) return false;
   return etag[0] && (etag[0] != 'W' || etag[1] != '/');
 }
+#ifndef INSITU_NO_CURL /* nobody else asks */
 /* Whether another answer can be known to be of the same version. A Last-Modified counts once it has settled: it has a resolution of
  * one second, and the server's clocks may differ by some (RFC 9110, section 8.8.2.2). */
 static bool insitu__http_version_guards(const struct insitu__http_version *v) {
   return (v->etag && !v->weak) || (v->modified && v->settled);
 }
+#endif
 /* before: of the answer that came first. any: the servers do not agree on ETags and dates, and only lengths count. */
 static int insitu__http_compare(const struct insitu__http_version *before, const struct insitu__http_version *now, bool any) {
   bool totals = before->total != UINT64_MAX && now->total != UINT64_MAX;
