@@ -74,11 +74,13 @@
  *
  * 4. THREADS
  *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read pool where io_uring is
- *   forbidden, and over libcurl, whose sockets and timers that thread drives; decode_threads workers decode, read what the page
- *   cache holds and look up host names. Own threads are named insitu-*, block all
- *   signals but those of faults and install no handlers. There is no global state: several loaders live side by side. Each
+ *   forbidden, and over libcurl, whose sockets and timers that thread drives; decode_threads workers decode and read what the page
+ *   cache holds. The look-up of a host's name, which nothing can end, has a thread of its own (with inline_io, too): requests wait
+ *   for it no longer than connect_timeout, known addresses serve on meanwhile, and closing does not wait for it (so a library that
+ *   is loaded by dlopen should stay loaded). Own threads are named insitu-*, block all signals but those of faults and install no
+ *   handlers. There is no global state: several loaders live side by side. Each
  *   function says which threads may call it. The log function and decoders of desc.codecs run on loader threads and inside your
- *   calls, perhaps several at once, and may not call the loader. With inline_io or plan_only there is no thread at all: all work
+ *   calls, perhaps several at once, and may not call the loader. With inline_io or plan_only there is no other thread: all work
  *   happens inside the calls of the thread that opened the loader. A forked child may not use its parent's loader
  *   (INSITU_E_FORKED) and may open its own.
  *
@@ -515,7 +517,7 @@ typedef struct insitu_loader_desc {
   uint64_t memory_budget;  /* bytes, over all iterators; default: half of the memory this process may use */
   uint64_t device_budget;  /* bytes on each device, over all iterators; default: what is free there */
   int32_t io;              /* INSITU_IO_URING, INSITU_IO_EPOLL */
-  int32_t inline_io;       /* no thread at all, but see 8: the reactor and the decoders run inside insitu_iter_next */
+  int32_t inline_io;       /* no thread but those of 4 and 8: reactor and decoders run inside insitu_iter_next */
   int32_t plan_only;       /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no iterators */
   int32_t check;           /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t hold_epoch;      /* begin an epoch only when next is called after END; default: prefetch it while one drains */
@@ -6230,7 +6232,8 @@ static int insitu__http_compare(const struct insitu__http_version *before, const
 #define INSITU__HTTP_SKIP (1u << 20)
 #define INSITU__HTTP_CONNECTIONS 64
 #define INSITU__HTTP_ADDRESSES 16          /* of one host that are used */
-#define INSITU__HTTP_RESOLVED 60000000000  /* nanoseconds that a host's addresses are used */
+#define INSITU__HTTP_RESOLVED 60000000000  /* nanoseconds after which a host's name is looked up anew, */
+#define INSITU__HTTP_UNRESOLVED 5000000000 /* and where that failed, while its old addresses serve on */
 #ifndef INSITU__HTTP_PAUSE                 /* tests have no time for such */
 #define INSITU__HTTP_PAUSE 100000000       /* nanoseconds: first pause before a retry, and */
 #define INSITU__HTTP_PAUSE_SLOW 1000000000 /* where the server asked to slow down */
@@ -6308,6 +6311,8 @@ struct insitu__http_request {
   bool transient;  /* it failed, and another attempt may not */
   /* the engine's own */
   struct insitu__http_request *next;
+  struct insitu__http_host *host;                     /* whose address it waits for, */
+  int64_t host_until;                                 /* and how long: of insitu__base_now */
   struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
   struct insitu__coro *co;
   uint64_t skip, left; /* bytes of the body to drop first; to take at most */
@@ -6351,12 +6356,22 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   struct insitu__http_answer own;
 };
 
-struct insitu__http_host { /* addresses of a name */
-  char name[256];          /* and port: "host:port" */
-  int64_t until;           /* of insitu__base_now */
-  unsigned n, turn;        /* turn: which address goes first next time */
-  bool asking;
-  struct insitu__reactor_gate *gate; /* of those who wait for the answer */
+/* A look-up of a name, which nothing can end: it has a thread and a mapping of its own, and may outlive the store that asked. */
+struct insitu__http_lookup {
+  pthread_mutex_t lock;
+  struct insitu__reactor *reactor; /* under lock: is woken at the end. NULL: nobody waits any more, and the thread unmaps it */
+  bool done;                       /* under lock; what follows is the thread's until then */
+  int error;                       /* EAI_... */
+  unsigned n;
+  char name[256]; /* and port */
+  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
+};
+struct insitu__http_host {           /* addresses of a name */
+  char name[256];                    /* and port: "host:port" */
+  int64_t until;                     /* of insitu__base_now: when the name is looked up anew */
+  unsigned n, turn;                  /* turn: which address goes first next time */
+  struct insitu__http_lookup *asked; /* NULL: none is under way */
+  int error;                         /* of the last one: EAI_... */
   char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
 };
 
@@ -6374,6 +6389,7 @@ struct insitu__http {
   bool news;                                 /* curl may have finished transfers */
   struct insitu__ring_poll *polls;           /* of sockets */
   struct insitu__http_request *first, *last; /* queued */
+  struct insitu__http_request *waiting;      /* for the address of a name */
   struct insitu__http_transfer *active, *idle;
   uint64_t under_way;
   double most;          /* requests under way at once, */
@@ -6942,17 +6958,19 @@ static bool insitu__http_lines(struct insitu__http_transfer *t) {
   curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, n ? t->line : NULL);
   return true;
 }
-/* The addresses of the request's host, another one first each time, so that connections spread over them. */
-static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_transfer *t, const char *host) {
+/* The addresses of a host that the request needs, another one first each time, so that connections spread over them. */
+static bool insitu__http_addresses(struct insitu__http *h, struct insitu__http_transfer *t, const char *name) {
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
     struct insitu__http_host *known = &h->host[i];
-    if (!known->n || strcmp(known->name, host)) continue;
+    if (!known->n || strcmp(known->name, name)) continue;
     char line[sizeof known->name + 2 + INSITU__HTTP_ADDRESSES * sizeof *known->address];
     int n = snprintf(line, sizeof line, "%s", known->name);
     for (unsigned k = 0; k < known->n; k++)
       n += snprintf(line + n, sizeof line - (size_t)n, "%s%s", k ? "," : ":", known->address[(k + known->turn) % known->n]);
     known->turn++;
-    return (t->resolve = curl_slist_append(NULL, line)) != NULL;
+    struct curl_slist *more = curl_slist_append(t->resolve, line);
+    if (more) t->resolve = more;
+    return more != NULL;
   }
   return true;
 }
@@ -6990,6 +7008,120 @@ static uint64_t insitu__http_host_of(struct insitu__http *h, const char *url, ch
   curl_url_cleanup(u);
   return keep ? h->n_origins : 0;
 }
+/* -- proxies: they are chosen here and told to curl, which then looks at no environment and resolves no name by itself -- */
+
+static unsigned insitu__http_address(const char *text, unsigned char out[16]) { /* bytes of an address; 0: it is none */
+  if (inet_pton(AF_INET, text, out) == 1) return 4;
+  return inet_pton(AF_INET6, text, out) == 1 ? 16 : 0;
+}
+/* Whether an entry of a list of hosts without a proxy means this one: "*", a name and all below it, an address, or a block of
+ * addresses such as 10.0.0.0/8. */
+static bool insitu__http_excludes(const char *entry, uint64_t n, const char *host) {
+  unsigned char one[16], block[16];
+  char text[INET6_ADDRSTRLEN + 1];
+  unsigned bytes = insitu__http_address(host, one);
+  uint64_t n_host = strlen(host), n_text = 0, bits = 0;
+  if (n == 1 && *entry == '*') return true;
+  if (bytes) {
+    bool brackets = n > 1 && *entry == '[';
+    while (n_text + brackets < n && !strchr("]/", entry[n_text + brackets])) n_text++;
+    if (n_text >= sizeof text) return false;
+    memcpy(text, entry + brackets, (size_t)n_text);
+    text[n_text] = 0;
+    const char *slash = (const char *)memchr(entry, '/', (size_t)n);
+    if (insitu__http_address(text, block) != bytes) return false;
+    for (bits = slash ? 0 : 8 * bytes; slash && ++slash < entry + n; bits = 10 * bits + (uint64_t)(*slash - '0'))
+      if (!insitu__text_is_digit(*slash) || bits > 128) return false;
+    if (bits > 8 * bytes || memcmp(one, block, (size_t)(bits / 8))) return false;
+    return !(bits % 8) || !((one[bits / 8] ^ block[bits / 8]) >> (8 - bits % 8));
+  }
+  while (n && *entry == '.') entry++, n--;
+  while (n && entry[n - 1] == '.') n--;
+  while (n_host && host[n_host - 1] == '.') n_host--;
+  if (!n || n > n_host || strncasecmp(host + n_host - n, entry, n)) return false;
+  return n == n_host || host[n_host - n - 1] == '.';
+}
+static bool insitu__http_is_excluded(const char *list, const char *host) {
+  for (uint64_t n; *list; list += n) {
+    list += strspn(list, ", \t");
+    n = strcspn(list, ", \t");
+    if (n && insitu__http_excludes(list, n, host)) return true;
+  }
+  return false;
+}
+/* The host of a url, without a user, a port and brackets; false: it has no room, or there is none. */
+static bool insitu__http_bare_host(const char *url, char *out, size_t cap) {
+  const char *at = strstr(url, "://"), *end = url + insitu__http_before_path(url);
+  if (!at) return false;
+  at += 3;
+  for (const char *p = end; p-- > at;)
+    if (*p == '@') {
+      at = p + 1;
+      break;
+    }
+  at += *at == '[';
+  uint64_t n = at[-1] == '[' ? strcspn(at, "]") : strcspn(at, ":/?#");
+  if (!n || n >= cap) return false;
+  memcpy(out, at, (size_t)n);
+  out[n] = 0;
+  return true;
+}
+static const char *insitu__http_environment(
+    const char *const *names, unsigned n) { /* the first that says something; NULL: none */
+  for (unsigned i = 0; i < n; i++) {
+    const char *value = getenv(names[i]);
+    if (value && *value) return value;
+  }
+  return NULL;
+}
+/* The proxy that a request goes by, as the options or the environment say, by curl's rules; NULL: none. */
+static const char *insitu__http_proxy_of(const struct insitu__http *h, const struct insitu__http_request *r) {
+  static const char *const plain[] = {"http_proxy", "all_proxy", "ALL_PROXY"}, *const none[] = {"no_proxy", "NO_PROXY"};
+  static const char *const secure[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
+  const char *proxy = h->desc.proxy, *excluded = h->desc.no_proxy;
+  char host[256];
+  if (r->direct || !h->proxied) return NULL;
+  bool https = !strncasecmp(r->url, "https:", 6);
+  if (!proxy && !h->desc.isolated) proxy = https ? insitu__http_environment(secure, 4) : insitu__http_environment(plain, 3);
+  if (!proxy) return NULL;
+  if (!excluded && !h->desc.isolated) excluded = insitu__http_environment(none, 2);
+  bool named = excluded && insitu__http_bare_host(r->url, host, sizeof host);
+  return named && insitu__http_is_excluded(excluded, host) ? NULL : proxy;
+}
+/* "host:port" of a proxy, "" where it needs no look-up (an address, or a url that curl will refuse); *target: the name of the
+ * server is looked up here, and not by the proxy. */
+static void insitu__http_proxy_name(const char *proxy, char *out, size_t cap, bool *target) {
+  char *scheme = NULL, *host = NULL, *port = NULL;
+  unsigned char address[16];
+  CURLU *u = curl_url();
+  out[0] = 0;
+  *target = false;
+  if (u && !curl_url_set(u, CURLUPART_URL, proxy, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) &&
+      !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) && !curl_url_get(u, CURLUPART_HOST, &host, 0)) {
+    *target = !strcasecmp(scheme, "socks4") || !strcasecmp(scheme, "socks5");
+    bool told = !curl_url_get(u, CURLUPART_PORT, &port, 0), literal = host[0] == '[' || insitu__http_address(host, address);
+    if (!literal && strcasecmp(host, "localhost")) /* curl's ports where none is told */
+      snprintf(out, cap, "%s:%s", host, told ? port : !strcasecmp(scheme, "https") ? "443" : "1080");
+    if (strlen(out) + 1 >= cap) out[0] = 0;
+  }
+  curl_free(scheme);
+  curl_free(host);
+  curl_free(port);
+  curl_url_cleanup(u);
+}
+/* The names, "host:port", whose addresses a request needs; how many: 2 at most. */
+static unsigned insitu__http_names(struct insitu__http *h, const struct insitu__http_request *r, char name[2][256]) {
+  const char *proxy = insitu__http_proxy_of(h, r);
+  unsigned n = 0;
+  bool target = true;
+  if (proxy) insitu__http_proxy_name(proxy, name[n], sizeof name[n], &target);
+  if (proxy && name[n][0]) n++;
+  if (target) {
+    insitu__http_host_of(h, r->url, name[n], sizeof name[n]);
+    if (name[n][0]) n++;
+  }
+  return n;
+}
 /* A url's path and query, where curl need not look at them to send them as they are; else NULL. */
 static const char *insitu__http_target(const char *url) {
   const char *target = url + insitu__http_before_path(url);
@@ -7012,7 +7144,8 @@ static bool insitu__http_options_all(struct insitu__http_transfer *t) {
   curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
   curl_opensocket_callback on_open = insitu__http_on_open;
   int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms, stall = r->stall_ms ? r->stall_ms : d->stall_ms;
-  bool direct = d->isolated || r->direct || !t->http->proxied, ok = true;
+  const char *proxy = insitu__http_proxy_of(t->http, r);
+  bool ok = true;
   curl_easy_reset(e);
   insitu__http_set_long(e, CURLOPT_PATH_AS_IS, 1);
   insitu__http_set_long(e, CURLOPT_NOSIGNAL, 1);
@@ -7029,9 +7162,8 @@ static bool insitu__http_options_all(struct insitu__http_transfer *t) {
 #else
   insitu__http_set_long(e, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
 #endif
-  if (d->proxy || direct) ok = insitu__http_set_text(e, CURLOPT_PROXY, d->proxy && !r->direct ? d->proxy : "") && ok;
-  if (direct && !d->proxy) ok = insitu__http_set_text(e, CURLOPT_NOPROXY, "") && ok; /* or curl looks at the environment */
-  if (d->no_proxy) ok = insitu__http_set_text(e, CURLOPT_NOPROXY, d->no_proxy) && ok;
+  ok = insitu__http_set_text(e, CURLOPT_PROXY, proxy ? proxy : "") && ok;
+  ok = insitu__http_set_text(e, CURLOPT_NOPROXY, "") && ok; /* or curl looks at the environment */
   if (d->ca) ok = insitu__http_set_text(e, CURLOPT_CAINFO, d->ca) && ok;
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYHOST, 0);
@@ -7096,7 +7228,12 @@ static struct insitu__http_transfer *insitu__http_start(struct insitu__http *h, 
   if (twin) r->twin = t;
   else r->sent = t;
   uint64_t origin = insitu__http_host_of(h, r->url, host, sizeof host);
-  bool ok = !host[0] || insitu__http_addresses(h, t, host);
+  bool ok = true;
+  if (h->proxied) {
+    char name[2][256];
+    unsigned n = insitu__http_names(h, r, name);
+    for (unsigned i = 0; ok && i < n; i++) ok = insitu__http_addresses(h, t, name[i]);
+  } else if (host[0]) ok = insitu__http_addresses(h, t, host);
   ok = ok && insitu__http_options_set(t, origin);
   t->next = h->active;
   t->link = &h->active;
@@ -7164,6 +7301,12 @@ static void insitu__http_ended(struct insitu__http *h, struct insitu__http_trans
     return;
   }
   if (r->timing) insitu__http_measure(t->easy, r->timing);
+  if (result == CURLE_COULDNT_CONNECT) { /* at addresses that may be old ones */
+    char name[2][256];
+    unsigned n = insitu__http_names(h, r, name);
+    for (unsigned i = 0; i < n * INSITU__MAX_HOSTS; i++)
+      if (!strcmp(h->host[i % INSITU__MAX_HOSTS].name, name[i / INSITU__MAX_HOSTS])) h->host[i % INSITU__MAX_HOSTS].until = 0;
+  }
   int status = r->answer.status; /* after other answers curl's own state is reset, too */
   t->kept = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
   r->result = result;
@@ -7231,6 +7374,164 @@ static void insitu__http_fail(struct insitu__http *h, struct insitu__http_reques
   r->failure = failure;
   insitu__http_finish(h, r);
 }
+/* -- names to addresses -- */
+
+static void insitu__http_lookup_free(struct insitu__http_lookup *l) {
+  pthread_mutex_destroy(&l->lock);
+  insitu__mem_unmap(l, sizeof *l);
+}
+static void *insitu__http_lookup_main(void *arg) {
+  struct insitu__http_lookup *l = (struct insitu__http_lookup *)arg;
+  struct addrinfo hints, *list = NULL;
+  char name[sizeof l->name];
+  pthread_setname_np(pthread_self(), "insitu-name"); /* whoever started it may come to that later only */
+  memset(&hints, 0, sizeof hints);
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_ADDRCONFIG;
+  memcpy(name, l->name, sizeof name);
+  *strrchr(name, ':') = 0;
+  l->error = getaddrinfo(name, NULL, &hints, &list);
+  for (struct addrinfo *a = l->error ? NULL : list; a && l->n < INSITU__HTTP_ADDRESSES; a = a->ai_next) {
+    char text[INET6_ADDRSTRLEN];
+    const void *from = a->ai_family == AF_INET    ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
+                       : a->ai_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
+                                                  : NULL;
+    if (from && inet_ntop(a->ai_family, from, text, sizeof text))
+      snprintf(l->address[l->n++], sizeof *l->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
+  }
+  if (!l->error) freeaddrinfo(list);
+  if (!l->error && !l->n) l->error = EAI_NONAME;
+  pthread_mutex_lock(&l->lock);
+  l->done = true;
+  bool alone = !l->reactor;
+  if (!alone) insitu__reactor_wake(l->reactor);
+  pthread_mutex_unlock(&l->lock);
+  if (alone) insitu__http_lookup_free(l);
+  return NULL;
+}
+/* Begins to look a host's name up, on a thread that nobody joins; false: no memory, or no thread. */
+static bool insitu__http_ask(struct insitu__http *h, struct insitu__http_host *host) {
+  struct insitu__http_lookup *l = (struct insitu__http_lookup *)insitu__mem_map(sizeof *l);
+  pthread_t thread;
+  if (!l) return false;
+  pthread_mutex_init(&l->lock, NULL);
+  l->reactor = h->reactor;
+  memcpy(l->name, host->name, sizeof l->name);
+  if (insitu__ring_thread(&thread, "insitu-name", insitu__http_lookup_main, l)) {
+    insitu__http_lookup_free(l);
+    return false;
+  }
+  pthread_detach(thread);
+  host->asked = l;
+  return true;
+}
+/* Ends what host and look-up have to do with each other. With `take` only if it is done: its addresses are the host's then, or
+ * where it failed, the old ones stay. */
+static void insitu__http_answered(struct insitu__http_host *host, bool take) {
+  struct insitu__http_lookup *l = host->asked;
+  pthread_mutex_lock(&l->lock);
+  bool done = l->done;
+  if (!done && !take) l->reactor = NULL;
+  pthread_mutex_unlock(&l->lock);
+  if (!done && take) return;
+  host->asked = NULL;
+  if (!done) return; /* its thread unmaps it */
+  host->error = l->error;
+  host->until = insitu__base_now() + (l->n ? INSITU__HTTP_RESOLVED : INSITU__HTTP_UNRESOLVED);
+  if (l->n) {
+    host->n = l->n;
+    memcpy(host->address, l->address, sizeof host->address);
+  }
+  insitu__http_lookup_free(l);
+}
+/* A request whose host has no address. */
+static void insitu__http_nameless(struct insitu__http *h, struct insitu__http_request *r, const char *name, const char *cause) {
+  char text[400];
+  snprintf(text, sizeof text, "no address for '%.*s': %s", (int)strcspn(name, ":"), name, cause);
+  insitu__mem_free(r->cause);
+  r->cause = insitu__mem_text(text, strlen(text));
+  r->result = CURLE_COULDNT_RESOLVE_HOST;
+  insitu__http_finish(h, r);
+}
+static void insitu__http_unresolved(
+    struct insitu__http *h, struct insitu__http_request *r, const struct insitu__http_host *host) {
+  if (host->error == EAI_MEMORY) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
+  else insitu__http_nameless(h, r, host->name, gai_strerror(host->error));
+}
+/* The place of a name, its own or one that may be forgotten; NULL: none may, for all are being looked up. */
+static struct insitu__http_host *insitu__http_place_of(struct insitu__http *h, const char *name) {
+  struct insitu__http_host *oldest = NULL;
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
+    struct insitu__http_host *one = &h->host[i];
+    if (!strcmp(one->name, name)) return one;
+    if (!one->asked && (!oldest || one->until < oldest->until)) oldest = one;
+  }
+  if (!oldest) return NULL;
+  memset(oldest, 0, sizeof *oldest);
+  memcpy(oldest->name, name, sizeof oldest->name);
+  return oldest;
+}
+/* Whether the names that a request needs have addresses. Old ones are used while a new look-up runs, and longer if it fails. False:
+ * the request waits for a look-up, connect_timeout at most, or has failed. */
+static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_request *r) {
+  char name[2][256];
+  unsigned n = insitu__http_names(h, r, name);
+  for (unsigned i = 0; i < n; i++) {
+    struct insitu__http_host *host = insitu__http_place_of(h, name[i]);
+    int64_t now = insitu__base_now(), ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
+    if (!host) {
+      insitu__http_nameless(h, r, name[i], "more names than INSITU__MAX_HOSTS (8) are being looked up; try again later");
+      return false;
+    }
+    bool due = !host->asked && (!host->n || now >= host->until);
+    bool asked = host->asked || (due && insitu__http_ask(h, host));
+    if (host->n && due && !asked) host->until = now + INSITU__HTTP_UNRESOLVED;
+    if (host->n) continue;
+    if (!asked) {
+      insitu__http_nameless(h, r, name[i], "no memory or no thread for its look-up; raise the limit of threads (ulimit -u)");
+      return false;
+    }
+    r->host = host;
+    r->host_until = now + ms * 1000000;
+    struct insitu__http_request **end = &h->waiting;
+    while (*end) end = &(*end)->next;
+    r->next = NULL;
+    *end = r;
+    return false;
+  }
+  return true;
+}
+/* Takes what look-ups have brought; lets the requests go on that waited for it, and fails those that have waited too long. Whether
+ * there were any. */
+static bool insitu__http_resolve(struct insitu__http *h) {
+  char late[80];
+  int64_t now = 0;
+  bool any = false;
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++)
+    if (h->host[i].asked) insitu__http_answered(&h->host[i], true);
+  for (struct insitu__http_request **link = &h->waiting, *r; (r = *link);) {
+    if (!now) now = insitu__base_now();
+    if (!r->host->n && r->host->asked && now < r->host_until) {
+      link = &r->next;
+      continue;
+    }
+    any = true;
+    *link = r->next;
+    if (r->host->n) {
+      insitu__http_queue(h, r);
+    } else if (!r->host->asked) {
+      insitu__http_unresolved(h, r, r->host);
+    } else {
+      int64_t ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
+      snprintf(late, sizeof late, "its look-up takes longer than connect_timeout (%" PRId64 " ms)", ms);
+      insitu__http_nameless(h, r, r->host->name, late);
+    }
+  }
+  return any;
+}
+
+/* -- giving up -- */
+
 /* Does nobody wait for it any more? */
 static bool insitu__http_given_up(const struct insitu__http *h, const struct insitu__http_request *r) {
   return h->over || h->reactor->closing || (r->give_up && *r->give_up);
@@ -7244,6 +7545,12 @@ static void insitu__http_sweep(struct insitu__http *h) {
     bool vain = insitu__http_given_up(h, t->request), ends = vain || starved;
     if (ends) insitu__http_fail(h, t->request, vain ? INSITU__HTTP_CANCELLED : INSITU__HTTP_MEMORY);
     t = ends ? h->active : t->next; /* one request may have two transfers */
+  }
+  for (struct insitu__http_request **link = &h->waiting, *r; (r = *link);) {
+    bool vain = insitu__http_given_up(h, r);
+    if (vain) *link = r->next;
+    if (vain) insitu__http_fail(h, r, INSITU__HTTP_CANCELLED);
+    else link = &r->next;
   }
   h->first = NULL;
   for (; queued; queued = next) {
@@ -7260,10 +7567,12 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
     h->news = true;
     curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
-  bool any = h->sweep || h->starved || (h->reactor->closing && (h->active || h->first));
+  bool any = h->sweep || h->starved || (h->reactor->closing && (h->active || h->first || h->waiting));
   if (any) insitu__http_sweep(h);
+  any = insitu__http_resolve(h) || any;
   for (struct insitu__http_request *r; (r = h->first) && (double)h->under_way < h->limit; any = true) {
     h->first = r->next;
+    if (!insitu__http_resolved(h, r)) continue;
     if (!insitu__http_multi(h) || !insitu__http_start(h, r, false)) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
     h->news = true; /* curl may have failed at once */
   }
@@ -7278,11 +7587,15 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
   }
   int64_t hedge = h->desc.hedge && h->active ? insitu__http_hedge(h) : INT64_MAX;
   source->deadline = h->timer < hedge ? h->timer : hedge;
+  for (const struct insitu__http_request *r = h->waiting; r; r = r->next)
+    if (r->host_until < source->deadline) source->deadline = r->host_until;
   return any;
 }
 static void insitu__http_end(struct insitu__reactor_source *source) { /* no coroutine is left, and so no request */
   struct insitu__http *h = (struct insitu__http *)(void *)source;
-  assert(!h->active && !h->first);
+  assert(!h->active && !h->first && !h->waiting);
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) /* its thread is not waited for */
+    if (h->host[i].asked) insitu__http_answered(&h->host[i], false);
   for (struct insitu__http_transfer *t = h->idle, *next; t; t = next) {
     next = t->next;
     insitu__http_free(t);
@@ -7295,74 +7608,11 @@ static void insitu__http_end(struct insitu__reactor_source *source) { /* no coro
   while (h->polls) insitu__http_poll_close(h, h->polls);
 }
 
-/* -- names to addresses: on a worker, since curl's own way can block the loop while it gives up -- */
-
-/* Lives on the asking coroutine's stack; the worker owns it during the call. Not the host's own places: requests that queued
- * before may take from those meanwhile. */
-struct insitu__http_lookup {
-  char name[256];
-  unsigned n;
-  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
-};
-static void insitu__http_lookup(void *arg, unsigned worker) {
-  struct insitu__http_lookup *l = (struct insitu__http_lookup *)arg;
-  struct addrinfo hints, *list = NULL;
-  (void)worker;
-  memset(&hints, 0, sizeof hints);
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_ADDRCONFIG;
-  *strrchr(l->name, ':') = 0;
-  if (getaddrinfo(l->name, NULL, &hints, &list)) return; /* curl asks again, and tells why */
-  for (struct addrinfo *a = list; a && l->n < INSITU__HTTP_ADDRESSES; a = a->ai_next) {
-    char text[INET6_ADDRSTRLEN];
-    const void *from = a->ai_family == AF_INET    ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
-                       : a->ai_family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
-                                                  : NULL;
-    if (from && inet_ntop(a->ai_family, from, text, sizeof text))
-      snprintf(l->address[l->n++], sizeof *l->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
-  }
-  freeaddrinfo(list);
-}
 static bool insitu__http_proxied(const struct insitu__http *h) {
   static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}; /* curl's */
   bool proxied = h->desc.proxy != NULL;
   for (size_t i = 0; i < sizeof names / sizeof *names && !h->desc.isolated; i++) proxied = proxied || getenv(names[i]);
   return proxied;
-}
-static void insitu__http_resolve_await(struct insitu__http *h, const char *url) {
-  char name[sizeof h->host->name];
-  struct insitu__http_host *host = NULL, *oldest = NULL;
-  insitu__http_host_of(h, url, name, sizeof name);
-  if (!name[0] || h->proxied) return; /* the proxy resolves */
-  for (unsigned i = 0; i < INSITU__MAX_HOSTS && !host; i++) {
-    struct insitu__http_host *one = &h->host[i];
-    if (!strcmp(one->name, name)) host = one;
-    else if (!one->asking && (!oldest || one->until < oldest->until)) oldest = one;
-  }
-  if (!host && !oldest) return;
-  if (host && host->asking) {
-    insitu__reactor_gate_await(h->reactor, host->gate);
-    return;
-  }
-  if (host && insitu__base_now() < host->until) return;
-  struct insitu__reactor_gate gate;
-  struct insitu__http_lookup lookup = {.n = 0};
-  insitu__reactor_gate_expect(&gate, 1);
-  memcpy(lookup.name, name, sizeof name);
-  if (!host) { /* another one's place */
-    host = oldest;
-    host->n = 0;
-    memcpy(host->name, name, sizeof name);
-  }
-  host->asking = true;
-  host->gate = &gate;
-  insitu__reactor_work_await(h->reactor, insitu__http_lookup, &lookup);
-  host->n = lookup.n;
-  memcpy(host->address, lookup.address, sizeof host->address);
-  host->until = insitu__base_now() + (host->n ? INSITU__HTTP_RESOLVED : 0);
-  host->asking = false;
-  host->gate = NULL;
-  insitu__reactor_gate_open(&gate);
 }
 
 /* -- one request -- */
@@ -7444,7 +7694,6 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
     h->attached = true;
     h->proxied = insitu__http_proxied(h);
   }
-  insitu__http_resolve_await(h, r->url);
   insitu__http_answer_init(&r->answer);
   r->winner = r->sent = r->twin = NULL;
   r->failure = INSITU__HTTP_FINE;

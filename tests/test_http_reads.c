@@ -2,6 +2,49 @@
  * refuses; and what is taken as the answer to a range. */
 #include "server.h"
 #include <curl/curl.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <sys/prctl.h>
+/* Names that end in .test are this machine, "gone" is none of them; those that begin with "slow" are told when nobody holds them.
+ * Whoever resolves a name on another thread than a look-up's own is counted: curl, or the reactor. */
+static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t names_news = PTHREAD_COND_INITIALIZER;
+static int names_asked, names_foreign, names_inside;
+static bool names_held, names_fail;
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list) {
+  int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+  *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+  if (!node || !strstr(node, ".test")) return real(node, service, hints, list);
+  char thread[16] = "";
+  prctl(PR_GET_NAME, thread);
+  pthread_mutex_lock(&names_lock);
+  names_asked++;
+  names_foreign += strcmp(thread, "insitu-name") != 0;
+  names_inside++;
+  while (names_held && !strncmp(node, "slow", 4)) pthread_cond_wait(&names_news, &names_lock);
+  bool fail = names_fail || !strncmp(node, "gone", 4);
+  names_inside--;
+  pthread_mutex_unlock(&names_lock);
+  struct addrinfo plain = *hints; /* what finds out this machine's networks the thread sanitizer does not understand */
+  plain.ai_flags = AI_NUMERICHOST;
+  return fail ? EAI_NONAME : real("127.0.0.1", service, &plain, list);
+}
+static int names(const int *count) {
+  pthread_mutex_lock(&names_lock);
+  int n = *count;
+  pthread_mutex_unlock(&names_lock);
+  return n;
+}
+static void names_set(bool held, bool fail) {
+  pthread_mutex_lock(&names_lock);
+  names_held = held;
+  names_fail = fail;
+  pthread_cond_broadcast(&names_news);
+  pthread_mutex_unlock(&names_lock);
+}
+static void names_settle(int inside) { /* until so many look-ups are under way */
+  for (int i = 0; names(&names_inside) != inside && i < 60000; i++) usleep(1000);
+}
 static int refusals;            /* of curl, to come */
 static int resets, resets_sent; /* of handles: so far, and when one was sent last */
 enum { OPTIONS = 64, VALUE = 512 };
@@ -516,19 +559,203 @@ static void test_slowed_down(void **state) { /* answers of every kind lift the l
   assert_true(store.remote->http.limit > 4);
   close_store();
 }
-static void test_names(void **state) { /* a name's addresses are asked for again while requests wait for their turn */
+
+/* ---- names ---- */
+struct named { /* a request to http://HOST:port/o */
+  const char *host;
+  bool expired; /* its address is due for a look-up */
+  insitu_status status;
+  int answer;
+  char message[sizeof((insitu_error *)NULL)->message];
+  struct insitu__reactor_gate *done;
+};
+static void send_named(void *arg) {
+  struct named *n = arg;
+  insitu_error err = {0};
+  char url[200];
+  struct insitu__http_request r = {.text = {.limit = 1000}};
+  snprintf(url, sizeof url, "http://%s:%d/o", n->host, server->port);
+  r.url = url;
+  for (int i = 0; n->expired && i < INSITU__MAX_HOSTS; i++) store.remote->http.host[i].until = 0;
+  n->status = insitu__http_await(&store.remote->http, &r, &err);
+  n->answer = r.answer.status;
+  snprintf(n->message, sizeof n->message, "%s", err.message);
+  insitu__http_request_free(&r);
+  if (n->done) insitu__reactor_gate_open(n->done);
+}
+enum { NAMED = 5 };
+static struct named named[NAMED];
+static void send_all_named(void *arg) {
+  struct insitu__reactor_gate done;
+  (void)arg;
+  insitu__reactor_gate_expect(&done, NAMED);
+  for (int i = 0; i < NAMED; i++) {
+    named[i].done = &done;
+    if (insitu__reactor_spawn(&reactor, send_named, &named[i])) abort();
+  }
+  insitu__reactor_gate_await(&reactor, &done);
+}
+static struct named *send_one_named(const char *host, bool expired) {
+  static struct named one;
+  one = (struct named){.host = host, .expired = expired};
+  assert_int_equal(insitu__reactor_call(&reactor, send_named, &one), INSITU_OK);
+  return &one;
+}
+static void test_names(void **state) { /* one that is slow or unknown is told so in time, and is no matter for others */
+  static const insitu_option options[] = {{"connect_timeout", "300ms"}, {"max_retries", "0"}};
+  static const char *const hosts[NAMED] = {"slow.test", "fast.test", "gone.test", "slow.test", "127.0.0.1"};
   (void)state;
+  EACH_MODE (m) {
+    server_reset(server);
+    server_text(server, "o", "0123456789");
+    names_asked = names_foreign = 0;
+    names_set(true, false);
+    open_store(m, options, 2);
+    for (int i = 0; i < NAMED; i++) named[i] = (struct named){.host = hosts[i]};
+    assert_int_equal(insitu__reactor_call(&reactor, send_all_named, NULL), INSITU_OK);
+    for (int i = 0; i < NAMED; i++) {
+      bool good = i == 1 || i == 4;
+      assert_int_equal(named[i].status, good ? INSITU_OK : INSITU_E_HTTP);
+      assert_int_equal(named[i].answer, good ? 200 : 0);
+      const char *part =
+          i == 2 ? gai_strerror(EAI_NONAME) : "'slow.test': its look-up takes longer than connect_timeout (300 ms)";
+      if (!good && !strstr(named[i].message, part)) fail_msg("%s: %s", hosts[i], named[i].message);
+    }
+    assert_int_equal(send_one_named("slow.test", false)->status, INSITU_E_HTTP); /* the same look-up */
+    assert_int_equal(send_one_named("fast.test", false)->status, INSITU_OK);
+    assert_int_equal(names(&names_asked), 3);
+    assert_int_equal(names(&names_inside), 1);
+    close_store(); /* and nobody waits for it */
+    assert_int_equal(names(&names_inside), 1);
+    names_set(false, false);
+    names_settle(0);
+    assert_int_equal(names(&names_foreign), 0);
+  }
+}
+static void test_names_renewed(void **state) { /* addresses that are due serve on while, and where, new ones cannot be had */
+  (void)state;
+  EACH_MODE (m) {
+    server_reset(server);
+    server_text(server, "o", "0123456789");
+    names_asked = names_foreign = 0;
+    names_set(false, false);
+    open_store(m, NULL, 0);
+    assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
+    assert_int_equal(names(&names_asked), 1);
+    names_set(true, true);
+    for (int i = 0; i < 3; i++) assert_int_equal(send_one_named("slow.test", true)->status, INSITU_OK);
+    names_settle(1);
+    assert_int_equal(names(&names_asked), 2);
+    names_set(false, true);
+    names_settle(0);
+    for (int i = 0; i < 3; i++) assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
+    struct insitu__http_host *host = &store.remote->http.host[0];
+    for (int i = 0; host->asked && i < 1000; i++) send_one_named("slow.test", false); /* until its end is seen */
+    assert_int_equal(names(&names_asked), 2);
+    assert_true(!host->asked && host->n == 1 && host->error == EAI_NONAME);
+    names_set(false, false);
+    assert_int_equal(send_one_named("slow.test", true)->status, INSITU_OK);
+    close_store();
+    names_settle(0);
+    assert_int_equal(names(&names_asked), 3);
+    assert_int_equal(names(&names_foreign), 0);
+  }
+}
+static void test_names_of_proxies(void **state) { /* looked up by the same way; a proxy looks its targets up by itself */
+  static const struct {
+    const char *host, *proxy, *excludes;
+    int asked;
+    insitu_status status;
+  } cases[] = {{"nowhere.test", "fast.test", "", 1, INSITU_OK}, {"nowhere.test", "127.0.0.1", "", 0, INSITU_OK},
+      {"nowhere.test", "gone.test", "", 1, INSITU_E_HTTP}, {"nowhere.test", "gone.test", "a.b, .test", 1, INSITU_OK},
+      {"gone.test", "fast.test", "one.test", 1, INSITU_OK}, {"127.0.0.1", "gone.test", "127.0.0.0/8", 0, INSITU_OK}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int environment = 0; environment < 2; environment++) {
+      char url[100];
+      server_reset(server);
+      server_text(server, "o", "0123456789");
+      names_asked = names_foreign = 0;
+      snprintf(url, sizeof url, "http://%s:%d", cases[i].proxy, server->port);
+      const insitu_option options[] = {{"proxy_url", url}, {"proxy_excludes", cases[i].excludes}};
+      if (environment) setenv("http_proxy", url, 1);
+      if (environment) setenv("no_proxy", cases[i].excludes, 1);
+      open_store(EPOLL, options, environment ? 0 : 2);
+      struct named *n = send_one_named(cases[i].host, false);
+      if (n->status != cases[i].status) fail_msg("case %d: %d: %s", (int)i, n->status, n->message);
+      assert_int_equal(names(&names_asked), cases[i].asked);
+      assert_int_equal(names(&names_foreign), 0);
+      close_store();
+      unsetenv("http_proxy");
+      unsetenv("no_proxy");
+    }
+}
+static void test_proxy_excludes(void **state) {
+  static const struct {
+    const char *list, *host;
+    bool want;
+  } cases[] = {{"", "a", false}, {"*", "a", true}, {"a.org", "a.org", true}, {"a.org", "b.a.org", true},
+      {".a.org", "a.org", true}, {"a.org", "ba.org", false}, {"A.ORG.", "a.org", true}, {"x, y a.org", "a.org.", true},
+      {",,", "a", false}, {"2.3", "10.1.2.3", false}, {"10.1.2.3", "10.1.2.3", true}, {"10.0.0.0/8", "10.1.2.3", true},
+      {"10.0.0.0/9", "10.200.2.3", false}, {"10.0.0.0/33", "10.0.0.0", false}, {"10.0.0.0/x", "10.0.0.0", false},
+      {"0.0.0.0/0", "10.0.0.0", true}, {"[::1]", "::1", true}, {"::1", "::1", true}, {"fe80::/10", "fe80::1", true},
+      {"fe80::/10", "ff80::1", false}, {"10.0.0.0/8", "a.org", false}, {"10.0.0.0/8", "::1", false}};
+  char host[20];
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    if (insitu__http_is_excluded(cases[i].list, cases[i].host) != cases[i].want) fail_msg("%s: %s", cases[i].list, cases[i].host);
+  static const char *const urls[][2] = {{"http://a.org:80/x", "a.org"}, {"https://u:p@a/", "a"}, {"http://[::1]:8/", "::1"},
+      {"http://u@[::1]", "::1"}, {"http://a?b@c", "a"}, {"http:///", NULL}, {"a", NULL},
+      {"http://aaaaaaaaaaaaaaaaaaaaaaaa", NULL}};
+  for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+    assert_int_equal(insitu__http_bare_host(urls[i][0], host, sizeof host), urls[i][1] != NULL);
+    if (urls[i][1]) assert_string_equal(host, urls[i][1]);
+  }
+}
+/* A server that takes connections and stays silent: opening and reading end by the options' times, after as many attempts. */
+static void test_silence(void **state) {
+  static const insitu_option options[] = {{"connect_timeout", "1s"}, {"stall_timeout", "1s"}, {"max_retries", "1"}};
+  struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t n = sizeof at;
+  char url[60];
+  (void)state;
+  EACH_MODE (m) {
+    if (m != EPOLL && m != INLINE_EPOLL) continue; /* seconds each */
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), taken = 0;
+    assert_true(!bind(listener, (struct sockaddr *)&at, sizeof at) && !listen(listener, 64));
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d/a.zarr", ntohs(at.sin_port));
+    const insitu_variable v = {.label = "x", .path = "x"};
+    const insitu_loader_desc d = {.api = INSITU_API,
+        .url = url,
+        .variables = &v,
+        .n_variables = 1,
+        .batch_size = 1,
+        .options = options,
+        .n_options = 3,
+        .io = modes[m].io,
+        .inline_io = modes[m].inline_io,
+        .log_level = INSITU_LOG_ERROR};
+    insitu_loader *ld = NULL;
+    insitu_error err = {0};
+    assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_HTTP);
+    assert_null(ld);
+    if (!strstr(err.message, "stall_timeout") || !strstr(err.message, "2 attempts")) fail_msg("%s", err.message);
+    for (int fd; (fd = accept(listener, NULL, NULL)) >= 0; taken++) close(fd);
+    assert_true(taken >= 2 && taken <= 8); /* what is asked side by side, twice */
+    close(listener);
+    at.sin_port = 0;
+  }
   server_reset(server);
   server_text(server, "o", "0123456789");
-  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2] = {"127.0.0.1"};
-  struct insitu__http_lookup lookup = {.name = "127.0.0.1:80"};
-  insitu__http_lookup(&lookup, 0);
-  assert_int_equal(lookup.n, 1);
-  assert_string_equal(lookup.name, "127.0.0.1");
-  assert_memory_equal(lookup.address, address, strlen("127.0.0.1") + 1);
-  lookup = (struct insitu__http_lookup){.name = "no.such.name.invalid:80"};
-  insitu__http_lookup(&lookup, 0);
-  assert_int_equal(lookup.n, 0);
+  unsigned rule =
+      server_rule(server, (struct server_rule){.key = "o", .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+  open_store(EPOLL, options, 3);
+  asked("o", 0, 3);
+  assert_int_equal(ask.status, INSITU_E_HTTP);
+  assert_int_equal(server_hits(server, rule), 2);
+  close_store();
+  server_release(server);
 }
 
 #include "faulty.h"
@@ -673,6 +900,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_refusing_curl),
       cmocka_unit_test(test_slowed_down),
       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_names_renewed),
+      cmocka_unit_test(test_names_of_proxies),
+      cmocka_unit_test(test_proxy_excludes),
+      cmocka_unit_test(test_silence),
       cmocka_unit_test(test_cut_short_is_not_kept),
       cmocka_unit_test(test_replaced),
       cmocka_unit_test(test_faulty),
