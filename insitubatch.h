@@ -125,7 +125,7 @@
  *   v3) is refused by its name, with what can be done.
  *   Archives are read from directories (a path or file://), from your own memory (memory://, with desc.objects), and from zip
  *   files: a path or URL that names one, or zip://; what follows the file's name is the archive's place in it. Members may be
- *   stored, which are read like files once their place is known (one small read more, the first time), or with
+ *   stored, which are read like files (parts of one once their place is known: one small read more, the first time), or with
  *   INSITU_WITH_ZLIB deflated, whose every read inflates from the member's beginning: store shards without (zip -0). Where no place
  *   is given and all lies in one top-level directory, that is the root. A zip file must not change while it is open. Objects are
  *   regular files: a directory, a named pipe, a socket or a device in the place of one is an error.
@@ -13306,13 +13306,17 @@ static insitu_status insitu__store_remote_open(
 /* A zip file (APPNOTE.TXT 6.3.10) that is an object of another store. Its index is the central directory, read once; what the local
  * headers repeat of it is not looked at. Names are keys byte for byte, in whatever encoding; directories and names that are no
  * keys are left out; of several members with one name the last counts, which is how zarr-python replaces one. A stored member's
- * bytes are read straight to their place: one read more, of the local header, finds them the first time. A deflated one is
- * inflated from its beginning by every read, a piece at a time. */
+ * bytes are read straight to their place. What finds them is the local header. In a remote store that is read together with them,
+ * where the member's beginning is wanted and the header is as long as the directory lets expect; else by one read more, the first
+ * time. A deflated one is inflated from its beginning by every read, a piece at a time, whose first has the header. */
 
-#define INSITU__STORE_PIECE (64u << 10)  /* bytes of a deflated member that are read at once */
-#define INSITU__STORE_SKIP (16u << 10)   /* inflated bytes before a range that are dropped at once */
-#define INSITU__STORE_WINDOW (48u << 10) /* bytes that an inflate state takes at most (zlib 1.2.13: 40 KiB) */
-#define INSITU__STORE_NOW 8              /* buffers that a read without waiting may copy, to end it within one */
+#define INSITU__STORE_PIECE (64u << 10)    /* bytes of a deflated member that are read at once, */
+#define INSITU__STORE_PIECE_FAR (1u << 20) /* and in a remote store, at most: each read is a round trip */
+#define INSITU__STORE_EXTRA 256            /* bytes of a local header's extra field for which there is room in the first read */
+#define INSITU__STORE_SKIP (16u << 10)     /* inflated bytes before a range that are dropped at once */
+#define INSITU__STORE_WINDOW (48u << 10)   /* bytes that an inflate state takes at most (zlib 1.2.13: 40 KiB) */
+#define INSITU__STORE_NAME 512             /* bytes of a member's name for which there is room in the first read */
+#define INSITU__STORE_NOW 8                /* buffers that a read without waiting may copy, to end it within one */
 enum { INSITU__STORE_STORED = 0, INSITU__STORE_DEFLATED = 8 }; /* methods */
 enum { INSITU__STORE_LOCAL = 30, INSITU__STORE_CENTRAL = 46, INSITU__STORE_END = 22, INSITU__STORE_END64 = 56 + 20 }; /* bytes */
 
@@ -13333,6 +13337,7 @@ struct insitu__store_index {
   struct insitu__store_member *member; /* all */
   const insitu_object **object;        /* of them, the objects below the root, by insitu__store_order */
   uint64_t n_members, n_objects;
+  uint64_t largest;     /* bytes of the largest deflated member, its local header included, about */
   char *names, *folder; /* folder: the top-level directory that was taken for the root, or NULL */
   bool deflated;        /* there are such members */
 };
@@ -13345,7 +13350,8 @@ struct insitu__store_inflater {
   uint32_t crc, want_crc;
   bool done;
   insitu_error error;
-  unsigned char piece[INSITU__STORE_PIECE], dropped[INSITU__STORE_SKIP];
+  unsigned char dropped[INSITU__STORE_SKIP];
+  unsigned char piece[]; /* insitu__store_piece_bytes */
 };
 #endif
 struct insitu__store_zip {
@@ -13592,7 +13598,9 @@ static insitu_status insitu__store_zip_index(const unsigned char *p, uint64_t n,
       return insitu__error_set(
           err, INSITU_E_CORRUPT, "entry %" PRIu64 " of its central directory makes no sense; " INSITU__STORE_BAD, i);
     x->object[i] = &x->member[i].object;
-    x->deflated = x->deflated || x->member[i].method == INSITU__STORE_DEFLATED;
+    if (x->member[i].method != INSITU__STORE_DEFLATED) continue;
+    x->deflated = true;
+    x->largest = insitu__base_max(x->largest, insitu__base_min(x->member[i].stored, INSITU__STORE_PIECE_FAR));
   }
   if (x->n_members) qsort(x->object, (size_t)x->n_members, sizeof *x->object, insitu__store_compare_headers);
   uint64_t limit = end->at;
@@ -13680,16 +13688,18 @@ static insitu_status insitu__store_zip_base_await(struct insitu__store *s, struc
   if (status < 0 || got == n) return status;
   return insitu__error_set(err, INSITU_E_IO, "the zip file became shorter while it was open; it must not change, open it again");
 }
+static insitu_status insitu__store_zip_header_fits(const struct insitu__store_member *m, insitu_error *err) {
+  if (m->header <= m->limit && m->limit - m->header >= INSITU__STORE_LOCAL) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "its local header lies outside the file, or reaches into another member or the central directory; " INSITU__STORE_BAD);
+}
 static insitu_status insitu__store_zip_start_await(
     struct insitu__store *s, struct insitu__store_member *m, struct insitu__store_tag *tag, insitu_error *err) {
   unsigned char header[INSITU__STORE_LOCAL];
   uint64_t start = 0;
   struct iovec iov = {header, sizeof header};
   if (atomic_load_explicit(&m->start, memory_order_relaxed)) return INSITU_OK;
-  insitu_status status = INSITU_OK;
-  if (m->header > m->limit || m->limit - m->header < sizeof header)
-    status = insitu__error_set(err, INSITU_E_CORRUPT,
-        "its local header lies outside the file, or reaches into another member or the central directory; " INSITU__STORE_BAD);
+  insitu_status status = insitu__store_zip_header_fits(m, err);
   if (!status) status = insitu__store_zip_base_await(s, tag, m->header, &iov, 1, sizeof header, err);
   if (!status) status = insitu__store_zip_local(header, m, &start, err);
   if (!status) atomic_store_explicit(&m->start, start, memory_order_relaxed);
@@ -13752,6 +13762,12 @@ static void insitu__store_zip_inflate(void *arg, unsigned worker) {
     if (!n && !z->avail_in) return;
   }
 }
+/* As many as most members have, where each read is a round trip. */
+static uint64_t insitu__store_piece_bytes(const struct insitu__store_zip *zip) {
+  if (!zip->base.remote) return INSITU__STORE_PIECE;
+  uint64_t bytes = zip->index.largest + INSITU__STORE_LOCAL + INSITU__STORE_EXTRA + INSITU__STORE_NAME;
+  return insitu__base_min(insitu__base_max(bytes, INSITU__STORE_PIECE), INSITU__STORE_PIECE_FAR);
+}
 static struct insitu__store_inflater *insitu__store_inflater_take(struct insitu__store_zip *zip) {
   struct insitu__store_inflater *f = zip->idle;
   if (f) {
@@ -13759,7 +13775,7 @@ static struct insitu__store_inflater *insitu__store_inflater_take(struct insitu_
     zip->idle = f->next;
     return f;
   }
-  f = (struct insitu__store_inflater *)insitu__mem_alloc(1, sizeof *f);
+  f = (struct insitu__store_inflater *)insitu__mem_alloc(1, sizeof *f + insitu__store_piece_bytes(zip));
   if (!f) return NULL;
   f->z.zalloc = insitu__codec_zlib_alloc;
   f->z.zfree = insitu__codec_zlib_free;
@@ -13768,12 +13784,15 @@ static struct insitu__store_inflater *insitu__store_inflater_take(struct insitu_
   return NULL;
 }
 /* n bytes at `offset` of a deflated member. */
-static insitu_status insitu__store_zip_inflate_await(struct insitu__store *s, const struct insitu__store_member *m,
+static insitu_status insitu__store_zip_inflate_await(struct insitu__store *s, struct insitu__store_member *m,
     struct insitu__store_tag *tag, uint64_t offset, struct iovec *iov, uint64_t n, insitu_error *err) {
   struct insitu__store_inflater *f = insitu__store_inflater_take(s->zip);
-  uint64_t start = atomic_load_explicit(&m->start, memory_order_relaxed), at = 0;
-  insitu_status status = INSITU_OK;
   if (!f) return insitu__error_set(err, INSITU_E_NOMEM, "no memory to inflate it; lower max_inflight");
+  /* always from the header on, and so much: what a cache keeps of it is then found again */
+  uint64_t most = insitu__store_piece_bytes(s->zip), at = m->header, start = 0, stop;
+  insitu_status status = insitu__store_zip_header_fits(m, err);
+  if (!insitu__base_add(m->stored, m->header + INSITU__STORE_LOCAL + m->name + INSITU__STORE_EXTRA, &stop)) stop = m->limit;
+  stop = insitu__base_min(stop, m->limit);
   f->skip = offset;
   f->wanted = n;
   f->total = 0;
@@ -13784,16 +13803,28 @@ static insitu_status insitu__store_zip_inflate_await(struct insitu__store *s, co
   f->done = false;
   f->error.status = 0;
   while (!status && !f->done) {
-    uint64_t more = insitu__base_min(sizeof f->piece, m->stored - at);
+    uint64_t more = insitu__base_min(most, stop - at), skip = 0;
     struct iovec piece = {f->piece, (size_t)more};
     if (!more)
       status = insitu__error_set(
           err, INSITU_E_CORRUPT, "its %" PRIu64 " bytes end before the deflated data does; " INSITU__STORE_BAD, m->stored);
-    else status = insitu__store_zip_base_await(s, tag, start + at, &piece, 1, more, err);
+    else status = insitu__store_zip_base_await(s, tag, at, &piece, 1, more, err);
+    if (!status && !start) {
+      status = insitu__store_zip_local(f->piece, m, &start, err);
+      if (status < 0) break;
+      atomic_store_explicit(&m->start, start, memory_order_relaxed);
+      stop = start + m->stored;
+      skip = start - at;
+      if (skip >= more) { /* an extra field that long */
+        at = start;
+        continue;
+      }
+      more = insitu__base_min(more, stop - at);
+    }
     if (status < 0) break;
     at += more;
-    f->z.next_in = f->piece;
-    f->z.avail_in = (uInt)more;
+    f->z.next_in = f->piece + skip;
+    f->z.avail_in = (uInt)(more - skip);
     insitu__reactor_work_await(s->reactor, insitu__store_zip_inflate, f);
     if (f->error.status) status = insitu__error_set(err, f->error.status, "%s", f->error.message);
   }
@@ -13802,10 +13833,38 @@ static insitu_status insitu__store_zip_inflate_await(struct insitu__store *s, co
   return status;
 }
 #endif
+/* The first n bytes of a stored member, in one read with the local header before them; *known: the header is as long as was
+ * expected, and they are where they belong. Else the header is known then, and they are to be read again. */
+static insitu_status insitu__store_zip_together_await(struct insitu__store *s, struct insitu__store_member *m,
+    struct insitu__store_tag *tag, const struct iovec *iov, unsigned n_iov, uint64_t n, bool *known, insitu_error *err) {
+  unsigned char header[INSITU__STORE_LOCAL + INSITU__STORE_NAME + INSITU__STORE_EXTRA];
+  uint64_t start = atomic_load_explicit(&m->start, memory_order_relaxed),
+           least = INSITU__STORE_LOCAL + (uint64_t)m->name + m->stored;
+  insitu_status status = insitu__store_zip_header_fits(m, err);
+  *known = false;
+  if (status < 0 || m->limit - m->header < least) return status;
+  uint64_t extra = m->limit - m->header - least, behind = !(m->flags & 8)          ? 0
+                                                          : m->stored < UINT32_MAX ? 16
+                                                                                   : 24; /* a descriptor */
+  uint64_t before = INSITU__STORE_LOCAL + m->name + extra - insitu__base_min(extra, behind);
+  if (before > sizeof header || (start && start != m->header + before)) return INSITU_OK;
+  struct iovec *all = (struct iovec *)insitu__mem_realloc(NULL, ((uint64_t)n_iov + 1) * sizeof *all);
+  if (!all) return INSITU_OK;
+  all[0] = (struct iovec){header, (size_t)before};
+  memcpy(all + 1, iov, n_iov * sizeof *iov);
+  status = insitu__store_zip_base_await(s, tag, m->header, all, n_iov + 1, before + n, err);
+  insitu__mem_free(all);
+  if (!status) status = insitu__store_zip_local(header, m, &start, err);
+  if (status < 0) return status;
+  atomic_store_explicit(&m->start, start, memory_order_relaxed);
+  *known = start == m->header + before;
+  return INSITU_OK;
+}
 /* Bytes that one read may take besides its buffers. */
 static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
 #ifdef INSITU_WITH_ZLIB
-  if (s->zip && s->zip->index.deflated) return sizeof(struct insitu__store_inflater) + INSITU__STORE_WINDOW;
+  if (s->zip && s->zip->index.deflated)
+    return sizeof(struct insitu__store_inflater) + insitu__store_piece_bytes(s->zip) + INSITU__STORE_WINDOW;
 #endif
   (void)s;
   return 0;
@@ -13823,13 +13882,17 @@ static insitu_status insitu__store_zip_read_await(struct insitu__store *s, const
   if (!m) return insitu__store_failed(s, key, ENOENT, err);
   uint64_t n = insitu__store_range(m->object.n, &offset, iov, n_iov);
   status = insitu__store_zip_check(m, &cause);
-  if (!status) status = insitu__store_zip_start_await(s, m, tag, &cause);
+  bool stored = m->method == INSITU__STORE_STORED, known = false;
+  if (n && stored) n_iov = insitu__store_trim(iov, n);
+  bool found = atomic_load_explicit(&m->start, memory_order_relaxed) && !s->zip->base.front; /* a cache keeps both together */
+  if (!status && n && stored && s->zip->base.remote && !offset && !found)
+    status = insitu__store_zip_together_await(s, m, tag, iov, n_iov, n, &known, &cause);
+  if (!status && stored && !known) status = insitu__store_zip_start_await(s, m, tag, &cause);
 #ifdef INSITU_WITH_ZLIB
   if (!status && n && m->method == INSITU__STORE_DEFLATED)
     status = insitu__store_zip_inflate_await(s, m, tag, offset, iov, n, &cause);
 #endif
-  if (!status && n && m->method == INSITU__STORE_STORED)
-    status = insitu__store_zip_base_await(s, tag, m->start + offset, iov, insitu__store_trim(iov, n), n, &cause);
+  if (!status && n && stored && !known) status = insitu__store_zip_base_await(s, tag, m->start + offset, iov, n_iov, n, &cause);
   if (status < 0) return insitu__store_zip_failed(s, key, &cause, err);
   *got = n;
   return INSITU_OK;

@@ -21,30 +21,31 @@ static int64_t at_once(const uint8_t *src, uint64_t n, uint64_t size, uint32_t c
   return rc == Z_STREAM_END && got == size && crc32(0, to, (uInt)size) == crc ? (int64_t)size : -1;
 }
 static void inflate_member(const struct insitu__store_member *m, const uint8_t *src, uint64_t piece) {
-  static struct insitu__store_inflater f;
+  static uint64_t room[(sizeof(struct insitu__store_inflater) + INSITU__STORE_PIECE) / 8 + 1];
+  struct insitu__store_inflater *f = (struct insitu__store_inflater *)(void *)room;
   uint8_t *want = malloc(MOST + 1), *got = malloc(MOST);
   uint64_t skip = m->crc % (m->object.n + 1), at = 0;
   struct iovec iov[2] = {{got, (size_t)(m->object.n - skip) / 2}, {got + (m->object.n - skip) / 2, 0}};
   FUZZ_HOLDS(want && got);
   iov[1].iov_len = (size_t)(m->object.n - skip) - iov[0].iov_len;
-  memset(&f, 0, sizeof f);
-  FUZZ_HOLDS(inflateInit2(&f.z, -15) == Z_OK);
-  f.skip = skip;
-  f.wanted = m->object.n - skip;
-  f.size = m->object.n;
-  f.want_crc = m->crc;
-  f.iov = iov;
-  while (!f.done && !f.error.status && at < m->stored) {
+  memset(f, 0, sizeof *f);
+  FUZZ_HOLDS(inflateInit2(&f->z, -15) == Z_OK);
+  f->skip = skip;
+  f->wanted = m->object.n - skip;
+  f->size = m->object.n;
+  f->want_crc = m->crc;
+  f->iov = iov;
+  while (!f->done && !f->error.status && at < m->stored) {
     uint64_t n = insitu__base_min(piece, m->stored - at);
-    memcpy(f.piece, src + at, (size_t)n);
-    f.z.next_in = f.piece;
-    f.z.avail_in = (uInt)n;
-    insitu__store_zip_inflate(&f, 0);
+    memcpy(f->piece, src + at, (size_t)n);
+    f->z.next_in = f->piece;
+    f->z.avail_in = (uInt)n;
+    insitu__store_zip_inflate(f, 0);
     at += n;
   }
-  inflateEnd(&f.z);
-  FUZZ_HOLDS(f.total <= f.size);
-  bool fine = f.done && !f.error.status;
+  inflateEnd(&f->z);
+  FUZZ_HOLDS(f->total <= f->size);
+  bool fine = f->done && !f->error.status;
   FUZZ_HOLDS(fine == (at_once(src, m->stored, m->object.n, m->crc, want) >= 0));
   FUZZ_HOLDS(!fine || !memcmp(got, want + skip, (size_t)(m->object.n - skip)));
   free(want);

@@ -525,7 +525,8 @@ static void test_faults(void **state) {
         faulty.name = NULL;
         if (!status) {
           assert_memory_equal(seen.text, large, 1000);
-          assert_int_equal(n, faulty.error ? 6 : 3); /* open and read of the end, of the local header, of the data */
+          int reads = options ? 2 : 3; /* of the end, of the local header and the data, which a deflated member has in one */
+          assert_int_equal(n, faulty.error ? 2 * reads : reads); /* each with an open */
           break;
         }
         assert_true(status == INSITU_E_IO || (status == INSITU_E_NOTFOUND && n < 2));
