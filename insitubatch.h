@@ -9711,7 +9711,10 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
   insitu__text_buffer_printf(&whole, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", prefix, prefix[0] ? "/" : "");
   continuation->n = 0;
   insitu__text_buffer_bytes(continuation, "", 0);
-  if (whole.failed || continuation->failed) return insitu__cloud_nomem(err);
+  if (whole.failed || continuation->failed) {
+    insitu__text_buffer_free(&whole);
+    return insitu__cloud_nomem(err);
+  }
   page.prefix = whole.text;
   if (!azure)
     page.escaped = insitu__sign_xml_find(text, n, "EncodingType", encoding, sizeof encoding) && !strcmp(encoding, "url");
