@@ -105,7 +105,7 @@ static void check_reads(const char *url, const char *small, const char *big) {
       want = insitu__base_min(n, 10);
       assert_int_equal(visit(url, small, INSITU__RING_TAIL, 1, 0, n - 1), INSITU_OK);
       assert_int_equal(seen.got, want);
-      assert_memory_equal(seen.text, "0123456789" + 10 - want, want);
+      assert_memory_equal(seen.text, &"0123456789"[10 - want], want);
     }
   static const uint64_t at[] = {0, 1, 16383, 16384, 65535, 65537, 131072, 299990, 299999, 300000, INSITU__RING_TAIL};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++) {

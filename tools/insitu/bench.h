@@ -181,7 +181,7 @@ static void bench_locate_await(void *arg) {
     else if (m->method != INSITU__STORE_STORED)
       insitu__error_set(&b->bare_err, INSITU_E_UNSUPPORTED,
           "'%.300s' is deflated in the zip file, which the bare loop does not read; pack it stored (zip -0)", key);
-    else if (insitu__store_zip_start_await(&b->ld->store, m, &err) < 0) t->bytes = 0; /* the loader says why */
+    else if (insitu__store_zip_start_await(&b->ld->store, m, NULL, &err) < 0) t->bytes = 0; /* the loader says why */
     else {
       t->offset += m->start;
       t->bytes = insitu__base_min(t->bytes, m->stored);
