@@ -7708,8 +7708,7 @@ static insitu_status insitu__http_await(struct insitu__http *h, struct insitu__h
   insitu__coro_suspend_await(&h->reactor->coros);
   if (r->past_caches) insitu__mem_past_caches_end();
   if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
-  bool other = r->failure == INSITU__HTTP_RANGE && r->first != INSITU__RING_TAIL; /* of a suffix: the server may know none */
-  r->transient = other || (!r->failure && insitu__http_transient(r->result));
+  r->transient = r->failure == INSITU__HTTP_RANGE || (!r->failure && insitu__http_transient(r->result));
   if (r->tunnel >= 400 && !insitu__http_transient_status((int)r->tunnel)) r->transient = false;
   return insitu__http_failed(r, err);
 }
@@ -13022,7 +13021,9 @@ static insitu_status insitu__store_fetch_await(struct insitu__store_fetch *f, in
       if (status != INSITU__STORE_AGAIN) return status;
       continue;
     }
-    if (f->request.transient && insitu__store_fetch_again_await(f)) continue;
+    bool suffix = f->request.failure == INSITU__HTTP_RANGE && f->offset == INSITU__RING_TAIL;
+    bool known = !suffix || !f->retry.tries; /* twice another range than the last bytes: the server may not know what these are */
+    if (f->request.transient && known && insitu__store_fetch_again_await(f)) continue;
     char tries[32] = "";
     if (f->retry.tries) snprintf(tries, sizeof tries, "after %u attempts", f->retry.tries + 1);
     insitu__error_cause(err, &once);
