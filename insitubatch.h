@@ -579,18 +579,19 @@ typedef struct insitu_batch {
 /* ---- what is known before reading ---- */
 /* What one epoch of a split costs. Counts are of this rank unless they say global. */
 typedef struct insitu_plan {
-  uint32_t order_version, estimated;        /* estimated 1: the reads were extrapolated from evenly spaced windows */
+  uint32_t order_version, estimated;        /* estimated 1: reads, distinct... are extrapolated from evenly spaced windows */
   uint64_t samples;                         /* global: anchors of the split */
   uint64_t batches, rows;                   /* per epoch */
   uint64_t dropped_edge;                    /* global: anchors whose window leaves the split or the archive */
   uint64_t dropped_tail;                    /* global: anchors dropped each epoch to fill the last batch (shuffled only) */
   uint64_t units, unit_rows, lanes, window; /* global: units; rows of a full one; lanes; units of one lane's window */
   uint64_t span;                            /* T: batches that one window's rows can fall into */
-  uint64_t reads,
-      distinct; /* chunks read per epoch, re-reads included (at most: exact unless slices of one array differ); different ones */
+  /* chunks that epoch 0 reads for the rows it delivers, re-reads included, and how many different ones these are (both at most:
+   * exact unless slices of one array differ) */
+  uint64_t reads, distinct;
   uint64_t read_bytes;        /* decoded bytes of reads */
   uint64_t wanted;            /* chunk reads if every variable and step read for itself */
-  double amplification;       /* reads / distinct: 1 means that nothing is read twice */
+  double amplification;       /* reads / distinct, never below 1: 1 means that nothing is read twice */
   double dedup;               /* wanted / reads: what sharing chunks among variables and steps saves */
   uint64_t slabs, slab_bytes; /* ring of batches: how many; bytes of one in host memory */
   uint64_t device_bytes;      /* on all devices */
@@ -19054,6 +19055,23 @@ static bool insitu__plan_set_add(struct insitu__plan_set *s, uint32_t group, uin
   return true;
 }
 
+/* The same for a set without a bound, of which `used` slots are taken. False: no memory. */
+static bool insitu__plan_set_put(struct insitu__plan_set *s, uint64_t *used, uint32_t group, uint64_t chunk, bool *added) {
+  if (!s->slot || 2 * (*used + 1) > s->mask + 1) {
+    struct insitu__plan_set old = *s;
+    if (!insitu__plan_set_init(s, 2 * (*used + 1))) {
+      *s = old;
+      return false;
+    }
+    for (uint64_t i = 0; old.slot && i <= old.mask; i++)
+      if (old.slot[i].turn == old.turn) (void)insitu__plan_set_add(s, old.slot[i].group, old.slot[i].chunk);
+    insitu__mem_free(old.slot);
+  }
+  *added = insitu__plan_set_add(s, group, chunk);
+  *used += *added;
+  return true;
+}
+
 /* At most how many different chunks one lane's window touches. */
 static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct insitu__order *o) {
   uint64_t units = insitu__base_min(p->layout.window, insitu__base_min(p->part->units, o->lane_anchors)), most = 0, n;
@@ -19282,44 +19300,68 @@ static bool insitu__plan_locate(
 /* ---- what an epoch costs ---- */
 
 struct insitu__plan_count {
-  uint64_t reads, bytes, wanted;
+  const struct insitu__plan *plan;
+  const struct insitu__order *order;
+  const uint64_t *fields;                           /* see insitu__plan_fields */
+  struct insitu__plan_set shared, alone;            /* of one window: (array, chunk), (view, chunk) */
+  struct insitu__plan_set ever;                     /* of all windows: (array, chunk); where every window is walked */
+  struct insitu__plan_set unit;                     /* of one unit; where windows are sampled */
+  uint64_t in_ever;                                 /* its entries */
+  uint64_t reads, distinct, touches, bytes, wanted; /* touches: the different chunks of each unit, summed */
+  bool exact;
 };
 
-/* Adds the chunks that one unit's anchors [lo, hi) touch for the first time in the window: shared holds (array, chunk), alone
- * (view, chunk). */
-static void insitu__plan_count_unit(const struct insitu__geometry *g, struct insitu__plan_set *shared,
-    struct insitu__plan_set *alone, const uint64_t *fields, int64_t lo, int64_t hi, struct insitu__plan_count *n) {
+/* A chunk that a unit's anchors touch: counts what is new in `unit` or in `ever`. False: no memory. */
+static bool insitu__plan_count_distinct(struct insitu__plan_count *n, uint32_t array, uint64_t chunk) {
+  bool added;
+  if (!n->exact) {
+    if (insitu__plan_set_add(&n->unit, array, chunk)) n->touches += n->fields[array];
+    return true;
+  }
+  if (!insitu__plan_set_put(&n->ever, &n->in_ever, array, chunk, &added)) return false;
+  if (added) n->distinct += n->fields[array];
+  return true;
+}
+
+/* Adds the chunks that one unit's anchors [lo, hi) touch. False: no memory. */
+static bool insitu__plan_count_unit(struct insitu__plan_count *n, int64_t lo, int64_t hi) {
+  const struct insitu__geometry *g = n->plan->geometry;
   uint32_t view = 0;
+  if (!n->exact) insitu__plan_set_clear(&n->unit);
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     for (uint64_t v = 0; v < a->n_views; v++, view++) {
       uint64_t first = (uint64_t)(lo + a->views[v].delta) / a->rows, last = (uint64_t)(hi - 1 + a->views[v].delta) / a->rows;
       for (uint64_t c = first; c <= last; c++) {
-        if (insitu__plan_set_add(alone, view, c)) n->wanted += fields[g->n_arrays + a->views[v].variable];
-        if (!insitu__plan_set_add(shared, (uint32_t)i, c)) continue;
-        n->reads += fields[i];
-        n->bytes += fields[i] * a->chunk_bytes;
+        if (insitu__plan_set_add(&n->alone, view, c)) n->wanted += n->fields[g->n_arrays + a->views[v].variable];
+        if (!n->exact && !insitu__plan_count_distinct(n, (uint32_t)i, c)) return false;
+        if (!insitu__plan_set_add(&n->shared, (uint32_t)i, c)) continue;
+        if (n->exact && !insitu__plan_count_distinct(n, (uint32_t)i, c)) return false;
+        n->reads += n->fields[i];
+        n->bytes += n->fields[i] * a->chunk_bytes;
       }
     }
   }
+  return true;
 }
 
-/* Counts one window and returns one past its last index in the lane. */
-static uint64_t insitu__plan_count_window(const struct insitu__plan *p, const struct insitu__order *o, uint64_t lane,
-    uint64_t index, struct insitu__plan_set set[2], const uint64_t *fields, struct insitu__plan_count *n) {
+/* Counts one window; *index becomes one past its last index in the lane. False: no memory. */
+static bool insitu__plan_count_window(struct insitu__plan_count *n, uint64_t lane, uint64_t *index) {
+  const struct insitu__plan *p = n->plan;
+  const struct insitu__order *o = n->order;
   struct insitu__order_window w;
-  insitu__order_window_init(o, &w, lane, insitu__order_lane_begin(o, lane) + index);
-  insitu__plan_set_clear(&set[0]);
-  insitu__plan_set_clear(&set[1]);
+  insitu__order_window_init(o, &w, lane, insitu__order_lane_begin(o, lane) + *index);
+  insitu__plan_set_clear(&n->shared);
+  insitu__plan_set_clear(&n->alone);
   for (uint64_t a = w.begin; a < w.end;) {
     uint64_t rank = insitu__order_rank_of(o, a), begin = insitu__order_rank_begin(o, rank);
     uint64_t end = insitu__base_min(w.end, insitu__order_rank_begin(o, rank + 1));
     int64_t first = insitu__split_unit_anchor(p->split, p->part, insitu__order_perm_fwd(&o->perm, rank));
-    insitu__plan_count_unit(
-        p->geometry, &set[0], &set[1], fields, first + (int64_t)(a - begin), first + (int64_t)(end - begin), n);
+    if (!insitu__plan_count_unit(n, first + (int64_t)(a - begin), first + (int64_t)(end - begin))) return false;
     a = end;
   }
-  return w.offset + (w.end - w.begin);
+  *index = w.offset + (w.end - w.begin);
+  return true;
 }
 
 /* How many fields of a chunk are read, per array and then per variable. */
@@ -19341,6 +19383,20 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
   return fields;
 }
 
+/* Chunks of an array that a split of many short segments needs: exact for one view, else at most. */
+static uint64_t insitu__plan_distinct_most(const struct insitu__plan *p, const struct insitu__geometry_array *a) {
+  uint64_t most = 0;
+  for (uint64_t v = 0; v < a->n_views && most < a->chunks; v++)
+    for (uint64_t s = 0, last = 0; s < insitu__split_count(&p->part->segments); s++) {
+      struct insitu__split_interval seg = p->part->segments.at[s];
+      uint64_t lo = (uint64_t)(seg.lo + a->views[v].delta) / a->rows,
+               hi = (uint64_t)(seg.hi - 1 + a->views[v].delta) / a->rows + 1;
+      most += hi - insitu__base_max(lo, last); /* the one before may end in the same chunk */
+      last = hi;
+    }
+  return insitu__base_min(most, a->chunks);
+}
+
 /* Different chunks, fields included, that the whole split needs. */
 static bool insitu__plan_distinct(const struct insitu__plan *p, const uint64_t *fields, uint64_t *out) {
   bool ok = true;
@@ -19348,8 +19404,8 @@ static bool insitu__plan_distinct(const struct insitu__plan *p, const uint64_t *
   for (uint64_t i = 0; ok && i < p->geometry->n_arrays; i++) {
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
     uint64_t segments = insitu__split_count(&p->part->segments), next = 0, last = 0;
-    if (a->n_views * segments > INSITU__PLAN_EXACT_UNITS) { /* many short segments: count what the ranges cover instead */
-      *out += fields[i] * a->chunks;
+    if (a->n_views * segments > INSITU__PLAN_EXACT_UNITS) {
+      *out += fields[i] * insitu__plan_distinct_most(p, a);
       continue;
     }
     struct insitu__split_interval *all = (struct insitu__split_interval *)insitu__mem_alloc(a->n_views * segments, sizeof *all);
@@ -19371,45 +19427,72 @@ static bool insitu__plan_distinct(const struct insitu__plan *p, const uint64_t *
   return ok;
 }
 
-/* Reads of an epoch of this rank: exact for small epochs, else from evenly spaced windows of each lane. */
-static insitu_status insitu__plan_cost(
-    const struct insitu__plan *p, const struct insitu__order *o, insitu_plan *out, insitu_error *err) {
-  const struct insitu__plan_layout *l = &p->layout;
-  struct insitu__plan_set set[2] = {{0}};
-  uint64_t *fields = insitu__plan_fields(p->geometry), touched = insitu__plan_touched(p, o), seen = 0, distinct = 0;
-  bool ok = fields && touched <= INSITU__PLAN_MAX_SET && insitu__plan_set_init(&set[0], touched) &&
-            insitu__plan_set_init(&set[1], touched) && insitu__plan_distinct(p, fields, &distinct);
-  struct insitu__plan_count n = {0};
-  uint64_t rows = 0;
-  for (uint64_t k = 0; k < l->rank_lanes; k++) rows += insitu__order_rows(o, l->first_lane + k);
-  uint64_t per_window = insitu__base_max(1, touched / insitu__base_max(1, l->window)); /* chunks of a unit */
-  bool exact = p->part->units / l->world <= INSITU__PLAN_EXACT_UNITS / per_window;
+/* How many of the split's different chunks a rank needs that delivers the share f of its anchors. Shuffled, a chunk that k units
+ * touch is needed unless all of these go elsewhere: f < 1 is the chance that one does not. In order, lanes are contiguous. */
+static double insitu__plan_distinct_share(const struct insitu__plan *p, double f, double k) {
+  if (p->layout.sequential) return f;
+  uint64_t whole = (uint64_t)k;
+  double missed = 1;
+  for (uint64_t i = 0; i < whole && missed > 1e-9; i++) missed *= 1 - f;
+  missed *= 1 - (k - (double)whole) * f; /* the last touch is no whole one */
+  return 1 - missed;
+}
+
+/* Walks this rank's windows, or evenly spaced ones of each lane. *seen: the rows of those. False: no memory. */
+static bool insitu__plan_count_rank(struct insitu__plan_count *n, uint64_t *seen) {
+  const struct insitu__plan_layout *l = &n->plan->layout;
   uint64_t per_lane = insitu__base_max(1, INSITU__PLAN_SAMPLED_WINDOWS / l->rank_lanes);
-  for (uint64_t k = 0; ok && k < l->rank_lanes; k++) {
-    uint64_t lane = l->first_lane + k, lane_rows = insitu__order_rows(o, lane);
+  for (uint64_t k = 0; k < l->rank_lanes; k++) {
+    uint64_t lane = l->first_lane + k, lane_rows = insitu__order_rows(n->order, lane);
     for (uint64_t i = 0, turn = 0; i < lane_rows; turn++) {
-      uint64_t next = insitu__plan_count_window(p, o, lane, i, set, fields, &n);
-      seen += next - i;
-      i = exact ? next : insitu__base_max(next, lane_rows / per_lane * (turn + 1));
-      if (!exact && i != next && i < lane_rows) { /* begin at a window's begin */
+      uint64_t next = i;
+      if (!insitu__plan_count_window(n, lane, &next)) return false;
+      *seen += next - i;
+      i = n->exact ? next : insitu__base_max(next, lane_rows / per_lane * (turn + 1));
+      if (!n->exact && i != next && i < lane_rows) { /* begin at a window's begin */
         struct insitu__order_window w;
-        insitu__order_window_init(o, &w, lane, insitu__order_lane_begin(o, lane) + i);
+        insitu__order_window_init(n->order, &w, lane, insitu__order_lane_begin(n->order, lane) + i);
         i = w.offset;
       }
     }
   }
+  return true;
+}
+
+/* Reads of an epoch of this rank: exact for small epochs, else from evenly spaced windows of each lane. */
+static insitu_status insitu__plan_cost(
+    const struct insitu__plan *p, const struct insitu__order *o, insitu_plan *out, insitu_error *err) {
+  const struct insitu__plan_layout *l = &p->layout;
+  uint64_t *fields = insitu__plan_fields(p->geometry), touched = insitu__plan_touched(p, o), seen = 0, split = 0, rows = 0;
+  uint64_t per_window = insitu__base_max(1, touched / insitu__base_max(1, l->window)); /* chunks of a unit */
+  struct insitu__plan_count n = {
+      .plan = p, .order = o, .fields = fields, .exact = p->part->units / l->world <= INSITU__PLAN_EXACT_UNITS / per_window};
+  bool ok = fields && touched <= INSITU__PLAN_MAX_SET && insitu__plan_set_init(&n.shared, touched) &&
+            insitu__plan_set_init(&n.alone, touched) && (n.exact || insitu__plan_set_init(&n.unit, touched)) &&
+            (n.exact || insitu__plan_distinct(p, fields, &split)) && insitu__plan_count_rank(&n, &seen);
+  for (uint64_t k = 0; k < l->rank_lanes; k++) rows += insitu__order_rows(o, l->first_lane + k);
   insitu__mem_free(fields);
-  insitu__mem_free(set[0].slot);
-  insitu__mem_free(set[1].slot);
+  insitu__mem_free(n.shared.slot);
+  insitu__mem_free(n.alone.slot);
+  insitu__mem_free(n.ever.slot);
+  insitu__mem_free(n.unit.slot);
   if (!ok)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "plan: no memory for windows of %" PRIu64 " units; lower block_chunks", l->window);
-  double scale = seen && !exact ? (double)rows / (double)seen : 1;
-  out->estimated = !exact;
-  out->reads = exact ? n.reads : (uint64_t)((double)n.reads * scale);
-  out->wanted = exact ? n.wanted : (uint64_t)((double)n.wanted * scale);
-  out->read_bytes = exact ? n.bytes : (uint64_t)((double)n.bytes * scale);
-  out->distinct = insitu__base_ceil_div(distinct, l->world);
+  if (!n.exact && seen) {
+    double scale = (double)rows / (double)seen, anchors = (double)p->part->anchors;
+    double each = (double)n.touches * anchors / (double)seen / (double)insitu__base_max(1, split); /* units that touch a chunk */
+    n.reads = (uint64_t)((double)n.reads * scale);
+    n.wanted = (uint64_t)((double)n.wanted * scale);
+    n.bytes = (uint64_t)((double)n.bytes * scale);
+    n.distinct = (uint64_t)((double)split * insitu__plan_distinct_share(p, (double)rows / anchors, each < 1 ? 1 : each) + 0.5);
+    n.distinct = insitu__base_min(n.distinct, n.reads);
+  }
+  out->estimated = !n.exact;
+  out->reads = n.reads;
+  out->wanted = n.wanted;
+  out->read_bytes = n.bytes;
+  out->distinct = n.distinct;
   out->amplification = out->distinct ? (double)out->reads / (double)out->distinct : 1;
   out->dedup = out->reads ? (double)out->wanted / (double)out->reads : 1;
   return INSITU_OK;

@@ -231,6 +231,59 @@ static void test_scan(void **state) {
   assert_true(done > 500); /* most draws are valid configurations */
 }
 
+/* What is extrapolated from some windows, against a walk through all of them: at several world sizes, with chunks that several units
+ * share, with offsets, in both orders, and where the split drops much. */
+static void test_estimated_cost(void **state) {
+  (void)state;
+  static const struct {
+    uint64_t rows, unit, batch, block;
+    int64_t other; /* a second view's offset */
+  } cases[] = {{4, 1, 64, 64, 0}, {4, 1, 64, 64, 1}, {4, 1, 1000, 16, 9}, {1, 1, 64, 64, 3}, {3, 2, 64, 8, 40}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int world = 1; world <= 4; world += 3)
+      for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
+        struct made m;
+        struct insitu__split s = {0};
+        struct insitu__plan p;
+        struct insitu__order o;
+        insitu_plan out;
+        uint64_t samples = 2400000, seen = 0, touched;
+        make_geometry(&m, samples, 1, &cases[i].rows, 0);
+        m.array[0].n_views = m.g.n_deltas = 2;
+        m.view[0][1] = (struct insitu__geometry_view){.delta = cases[i].other};
+        m.delta[0] = 0;
+        m.delta[1] = cases[i].other;
+        insitu_loader_desc d = desc_of(cases[i].batch, cases[i].block, cases[i].unit);
+        d.world = world;
+        d.rank = world - 1;
+        d.lanes = 4;
+        d.sample_stop = (int64_t)samples - 1000;
+        assert_int_equal(insitu__split_init(&s, &d, NULL, 0, samples, cases[i].rows, m.delta, 2, NULL), INSITU_OK);
+        assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_ALL, order, &d, NULL), INSITU_OK);
+        assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
+        assert_int_equal(insitu__plan_order(&p, 0, &o, NULL), INSITU_OK);
+        touched = insitu__plan_touched(&p, &o);
+        uint64_t *fields = insitu__plan_fields(&m.g);
+        struct insitu__plan_count n = {.plan = &p, .order = &o, .fields = fields, .exact = true};
+        assert_true(insitu__plan_set_init(&n.shared, touched) && insitu__plan_set_init(&n.alone, touched));
+        assert_true(insitu__plan_count_rank(&n, &seen));
+        assert_int_equal(seen, out.rows);
+        const double got[2] = {(double)out.reads, (double)out.distinct}, want[2] = {(double)n.reads, (double)n.distinct};
+        for (int k = 0; k < 2; k++)
+          if (got[k] < 0.97 * want[k] || got[k] > 1.03 * want[k])
+            fail_msg("case %d, world %d, order %d, %s: %.0f, not %.0f", (int)i, world, order, k ? "distinct" : "reads", got[k],
+                want[k]);
+        assert_true(out.amplification >= 1 && out.distinct <= out.reads);
+        assert_true(out.estimated || world > 1);
+        insitu__mem_free(fields);
+        insitu__mem_free(n.shared.slot);
+        insitu__mem_free(n.alone.slot);
+        insitu__mem_free(n.ever.slot);
+        insitu__order_free(&o);
+        insitu__split_free(&s);
+      }
+}
+
 /* ---- fields ---- */
 
 /* An array of n0 x n1 fields beside the sample axis, and boxes of it. */
@@ -515,6 +568,7 @@ int main(void) {
       cmocka_unit_test(test_lanes),
       cmocka_unit_test(test_quality),
       cmocka_unit_test(test_huge),
+      cmocka_unit_test(test_estimated_cost), /* last: its exact walks take more memory than test_huge allows */
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
