@@ -11338,12 +11338,19 @@ static insitu_status insitu__codec_wrong_length(const char *stage, uint64_t got,
  * Additions and divisions only, so that no compiler can contract them: results are the same bits everywhere. */
 
 #define INSITU__CODEC_BLOCK 256
-#if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__)
-#define INSITU__CODEC_LOOPS                                                                                                      \
-  __attribute__((optimize("O3"))) /* gcc's -O2 leaves these loops scalar, which costs a factor of 2 to 5 */
-#else
-#define INSITU__CODEC_LOOPS
-#endif
+/* Runs a statement for each k below n. A whole block has a loop of its own, because gcc 12 vectorises only loops of a constant
+ * count at -O2. Its pointers must not overlap, and conditions that are the same for all k belong outside of it. Unrolled: the
+ * speed of loops that stay scalar, byte swaps among them, otherwise depends on where they lie in the code. */
+#define INSITU__CODEC_BLOCKWISE(n, ...)                                                                                          \
+  do {                                                                                                                           \
+    if ((n) == INSITU__CODEC_BLOCK) _Pragma("GCC unroll 4") for (unsigned k = 0; k < INSITU__CODEC_BLOCK; k++) {                 \
+        __VA_ARGS__;                                                                                                             \
+      }                                                                                                                          \
+    else                                                                                                                         \
+      for (uint64_t k = 0; k < (n); k++) {                                                                                       \
+        __VA_ARGS__;                                                                                                             \
+      }                                                                                                                          \
+  } while (0)
 
 union insitu__codec_block {
   int64_t i[INSITU__CODEC_BLOCK];
@@ -11386,22 +11393,45 @@ static inline float insitu__codec_round_half(float x) {
   return insitu__codec_half(insitu__codec_to_half((double)x));
 }
 
+/* insitu__codec_half with masks instead of conditions, which compilers vectorise. */
+static inline float insitu__codec_half_masked(uint16_t h) {
+  uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, special = 0u - (magnitude >= 0x7c00u << 13), bits; /* a mask */
+  float f;
+  memcpy(&f, &magnitude, sizeof f);
+  f *= 0x1p112f; /* the exponents' biases differ by 127 - 15 */
+  memcpy(&bits, &f, sizeof bits);
+  bits = (special & (magnitude | 0x7f800000)) | (~special & bits) | (uint32_t)(h & 0x8000) << 16;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+/* The nearest double: the halves, as mantissas of 2^84 and 2^52, become doubles without rounding, and only their sum is rounded. */
+static inline double insitu__codec_natural(uint64_t x) {
+  uint64_t high = x >> 32 | UINT64_C(0x4530000000000000), low = (x & UINT32_MAX) | UINT64_C(0x4330000000000000);
+  double upper, lower;
+  memcpy(&upper, &high, sizeof upper);
+  memcpy(&lower, &low, sizeof lower);
+  return upper - (0x1p84 + 0x1p52) + lower;
+}
+
 static inline uint8_t insitu__codec_swap8(uint8_t x) {
   return x;
 }
+#define INSITU__CODEC_LOAD_ONE(type, raw, flip, member)                                                                          \
+  {                                                                                                                              \
+    raw bits;                                                                                                                    \
+    type x;                                                                                                                      \
+    memcpy(&bits, src + k * sizeof bits, sizeof bits);                                                                           \
+    bits = flip(bits);                                                                                                           \
+    memcpy(&x, &bits, sizeof x);                                                                                                 \
+    b->member[k] = x;                                                                                                            \
+  }
 #define INSITU__CODEC_LOAD(code, type, raw, flip, member)                                                                        \
   case code:                                                                                                                     \
-    for (uint64_t k = 0; k < n; k++) {                                                                                           \
-      raw bits;                                                                                                                  \
-      type x;                                                                                                                    \
-      memcpy(&bits, src + k * sizeof bits, sizeof bits);                                                                         \
-      if (t.swap) bits = flip(bits);                                                                                             \
-      memcpy(&x, &bits, sizeof x);                                                                                               \
-      b->member[k] = x;                                                                                                          \
-    }                                                                                                                            \
+    if (t.swap) INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, flip, member));                                     \
+    else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, , member));                                                \
     break;
-INSITU__CODEC_LOOPS static void insitu__codec_load(
-    struct insitu__codec_type t, const uint8_t *src, uint64_t n, union insitu__codec_block *b) {
+static void insitu__codec_load(
+    struct insitu__codec_type t, const uint8_t *restrict src, uint64_t n, union insitu__codec_block *restrict b) {
   switch (t.dtype) {
     INSITU__CODEC_LOAD(INSITU_I8, int8_t, uint8_t, insitu__codec_swap8, i)
     INSITU__CODEC_LOAD(INSITU_I16, int16_t, uint16_t, __builtin_bswap16, i)
@@ -11414,29 +11444,30 @@ INSITU__CODEC_LOOPS static void insitu__codec_load(
     INSITU__CODEC_LOAD(INSITU_F32, float, uint32_t, __builtin_bswap32, f)
     INSITU__CODEC_LOAD(INSITU_F64, double, uint64_t, __builtin_bswap64, d)
   case INSITU_F16:
-    for (uint64_t k = 0; k < n; k++) {
-      uint16_t h;
-      memcpy(&h, src + 2 * k, 2);
-      b->f[k] = insitu__codec_half(t.swap ? __builtin_bswap16(h) : h);
-    }
+    if (t.swap)
+      INSITU__CODEC_BLOCKWISE(n, uint16_t h; memcpy(&h, src + 2 * k, 2);
+                              b->f[k] = insitu__codec_half_masked(__builtin_bswap16(h)));
+    else INSITU__CODEC_BLOCKWISE(n, uint16_t h; memcpy(&h, src + 2 * k, 2); b->f[k] = insitu__codec_half_masked(h));
     break;
-  default: /* bool */
-    for (uint64_t k = 0; k < n; k++) b->u[k] = src[k] != 0;
+  default: /* bool */ INSITU__CODEC_BLOCKWISE(n, b->u[k] = src[k] != 0);
   }
 }
+#define INSITU__CODEC_STORE_ONE(type, raw, flip, member)                                                                         \
+  {                                                                                                                              \
+    type x = (type)b->member[k];                                                                                                 \
+    raw bits;                                                                                                                    \
+    memcpy(&bits, &x, sizeof bits);                                                                                              \
+    bits = flip(bits);                                                                                                           \
+    memcpy(dst + k * sizeof bits, &bits, sizeof bits);                                                                           \
+  }
 #define INSITU__CODEC_STORE(code, type, raw, flip, member)                                                                       \
   case code:                                                                                                                     \
-    for (uint64_t k = 0; k < n; k++) {                                                                                           \
-      type x = (type)b->member[k];                                                                                               \
-      raw bits;                                                                                                                  \
-      memcpy(&bits, &x, sizeof bits);                                                                                            \
-      if (t.swap) bits = flip(bits);                                                                                             \
-      memcpy(dst + k * sizeof bits, &bits, sizeof bits);                                                                         \
-    }                                                                                                                            \
+    if (t.swap) INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_STORE_ONE(type, raw, flip, member));                                    \
+    else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_STORE_ONE(type, raw, , member));                                               \
     break;
 /* Integers lose their upper bits. is: what b holds; of a float16 it may be double. */
-INSITU__CODEC_LOOPS static void insitu__codec_store(
-    struct insitu__codec_type t, const union insitu__codec_block *b, int is, uint64_t n, uint8_t *dst) {
+static void insitu__codec_store(
+    struct insitu__codec_type t, const union insitu__codec_block *restrict b, int is, uint64_t n, uint8_t *restrict dst) {
   switch (t.dtype) {
     INSITU__CODEC_STORE(INSITU_I8, uint8_t, uint8_t, insitu__codec_swap8, u)
     INSITU__CODEC_STORE(INSITU_I16, uint16_t, uint16_t, __builtin_bswap16, u)
@@ -11455,45 +11486,53 @@ INSITU__CODEC_LOOPS static void insitu__codec_store(
       memcpy(dst + 2 * k, &h, 2);
     }
     break;
-  default: /* bool */
-    for (uint64_t k = 0; k < n; k++) dst[k] = b->u[k] != 0;
+  default: /* bool */ INSITU__CODEC_BLOCKWISE(n, dst[k] = (uint8_t)((b->u[k] | (0 - b->u[k])) >> 63)); /* 0 or 1 */
   }
 }
+#undef INSITU__CODEC_LOAD_ONE
 #undef INSITU__CODEC_LOAD
+#undef INSITU__CODEC_STORE_ONE
 #undef INSITU__CODEC_STORE
 
 /* A float as an integer: truncated, its lower bits taken. What does not fit the type that is computed with (int32 up to 32 bits,
  * but int64 for uint32) or is no number has no defined value in C; here as in numpy on x86-64 without vectors: the least value
  * of that type, and 0 for a uint64 that is too large. */
-static uint64_t insitu__codec_truncate(double x, int32_t dtype) {
+static inline __attribute__((always_inline)) uint64_t insitu__codec_truncate(double x, int32_t dtype) {
   bool narrow = (dtype & 0xff) < 32 || dtype == INSITU_I32;
   if (narrow) return x > -0x1.00000002p31 && x < 0x1p31 ? (uint64_t)(int64_t)x : (uint64_t)INT32_MIN;
   if (x >= -0x1p63 && x < 0x1p63) return (uint64_t)(int64_t)x;
   if (dtype == INSITU_U64 && x >= 0x1p63) return x < 0x1p64 ? (uint64_t)x : 0;
   return UINT64_C(1) << 63;
 }
+/* The type is a constant in each loop: see INSITU__CODEC_BLOCKWISE. */
+static void insitu__codec_truncate_block(
+    const union insitu__codec_block *restrict a, int is, int32_t dtype, uint64_t n, union insitu__codec_block *restrict b) {
+  bool narrow = (dtype & 0xff) < 32 || dtype == INSITU_I32, single = is == INSITU__CODEC_FLOAT;
+  if (narrow && single) INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__codec_truncate((double)a->f[k], INSITU_I32));
+  else if (narrow) INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__codec_truncate(a->d[k], INSITU_I32));
+  else if (dtype == INSITU_U64 && single)
+    INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__codec_truncate((double)a->f[k], INSITU_U64));
+  else if (dtype == INSITU_U64) INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__codec_truncate(a->d[k], INSITU_U64));
+  else if (single) INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__codec_truncate((double)a->f[k], INSITU_I64));
+  else INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__codec_truncate(a->d[k], INSITU_I64));
+}
 /* n elements of class `is` in *a as numpy casts them to dtype; the result's class, in *a again. */
-INSITU__CODEC_LOOPS static int insitu__codec_convert(union insitu__codec_block *a, int is, int32_t dtype, uint64_t n) {
+static int insitu__codec_convert(union insitu__codec_block *a, int is, int32_t dtype, uint64_t n) {
   union insitu__codec_block b;
   int to = insitu__codec_class(dtype);
   bool from_float = is >= INSITU__CODEC_FLOAT;
   if (is == to && dtype != INSITU_BOOL) return is;
   if (dtype == INSITU_F16 && is == INSITU__CODEC_DOUBLE) return is;
   if (to <= INSITU__CODEC_UNSIGNED && !from_float) return to; /* the same 64 bits; bool is told from zero when it is stored */
-#define INSITU__CODEC_EACH(result, value)                                                                                        \
-  for (uint64_t k = 0; k < n; k++) b.result[k] = value
-  if (dtype == INSITU_BOOL && is == INSITU__CODEC_FLOAT) INSITU__CODEC_EACH(u, a->f[k] != 0);
-  else if (dtype == INSITU_BOOL) INSITU__CODEC_EACH(u, a->d[k] != 0);
-  else if (to <= INSITU__CODEC_UNSIGNED && is == INSITU__CODEC_FLOAT)
-    INSITU__CODEC_EACH(u, insitu__codec_truncate((double)a->f[k], dtype));
-  else if (to <= INSITU__CODEC_UNSIGNED) INSITU__CODEC_EACH(u, insitu__codec_truncate(a->d[k], dtype));
-  else if (to == INSITU__CODEC_DOUBLE && is == INSITU__CODEC_FLOAT) INSITU__CODEC_EACH(d, (double)a->f[k]);
-  else if (to == INSITU__CODEC_DOUBLE && is == INSITU__CODEC_SIGNED) INSITU__CODEC_EACH(d, (double)a->i[k]);
-  else if (to == INSITU__CODEC_DOUBLE) INSITU__CODEC_EACH(d, (double)a->u[k]);
-  else if (is == INSITU__CODEC_DOUBLE) INSITU__CODEC_EACH(f, (float)a->d[k]);
-  else if (is == INSITU__CODEC_SIGNED) INSITU__CODEC_EACH(f, (float)a->i[k]);
-  else INSITU__CODEC_EACH(f, (float)a->u[k]);
-#undef INSITU__CODEC_EACH
+  if (dtype == INSITU_BOOL && is == INSITU__CODEC_FLOAT) INSITU__CODEC_BLOCKWISE(n, b.u[k] = a->f[k] != 0);
+  else if (dtype == INSITU_BOOL) INSITU__CODEC_BLOCKWISE(n, b.u[k] = a->d[k] != 0);
+  else if (to <= INSITU__CODEC_UNSIGNED) insitu__codec_truncate_block(a, is, dtype, n, &b);
+  else if (to == INSITU__CODEC_DOUBLE && is == INSITU__CODEC_FLOAT) INSITU__CODEC_BLOCKWISE(n, b.d[k] = (double)a->f[k]);
+  else if (to == INSITU__CODEC_DOUBLE && is == INSITU__CODEC_SIGNED) INSITU__CODEC_BLOCKWISE(n, b.d[k] = (double)a->i[k]);
+  else if (to == INSITU__CODEC_DOUBLE) INSITU__CODEC_BLOCKWISE(n, b.d[k] = insitu__codec_natural(a->u[k]));
+  else if (is == INSITU__CODEC_DOUBLE) INSITU__CODEC_BLOCKWISE(n, b.f[k] = (float)a->d[k]);
+  else if (is == INSITU__CODEC_SIGNED) INSITU__CODEC_BLOCKWISE(n, b.f[k] = (float)a->i[k]);
+  else INSITU__CODEC_BLOCKWISE(n, b.f[k] = (float)a->u[k]);
   memcpy(a, &b, n * (to == INSITU__CODEC_FLOAT ? sizeof *b.f : sizeof *b.d));
   return to;
 }
@@ -11524,7 +11563,7 @@ static struct insitu__codec_flow insitu__codec_flow(void) {
   return (struct insitu__codec_flow){0, -0.0f, -0.0}; /* -0 + x is x, -0 included */
 }
 /* numpy.cumsum of elements of c->from into an array of c->to: summed in the type that both are promoted to. */
-INSITU__CODEC_LOOPS static int insitu__codec_sum(
+static int insitu__codec_sum(
     const struct insitu__codec *c, struct insitu__codec_flow *flow, union insitu__codec_block *b, uint64_t n) {
   int32_t dtype = insitu__codec_promote(c->to.dtype, c->from.dtype);
   int is = insitu__codec_convert(b, insitu__codec_class(c->from.dtype), dtype, n);
@@ -11543,56 +11582,68 @@ INSITU__CODEC_LOOPS static int insitu__codec_sum(
 }
 
 /* numcodecs' enc / scale + offset, in the type that numpy 2 computes it in: that of float elements, else double. */
-INSITU__CODEC_LOOPS static int insitu__codec_scale(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+static int insitu__codec_scale(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
   bool half = c->from.dtype == INSITU_F16;
   int is = insitu__codec_class(c->from.dtype);
   if (is != INSITU__CODEC_FLOAT) {
     double scale = c->scale.d, offset = c->offset.d;
     insitu__codec_convert(b, is, INSITU_F64, n);
-    for (uint64_t k = 0; k < n; k++) b->d[k] = b->d[k] / scale + offset;
+    INSITU__CODEC_BLOCKWISE(n, b->d[k] = b->d[k] / scale + offset);
     return INSITU__CODEC_DOUBLE;
   }
   float scale = half ? insitu__codec_half(insitu__codec_to_half(c->scale.d)) : (float)c->scale.d;
   float offset = half ? insitu__codec_half(insitu__codec_to_half(c->offset.d)) : (float)c->offset.d;
   if (half)
     for (uint64_t k = 0; k < n; k++) b->f[k] = insitu__codec_round_half(insitu__codec_round_half(b->f[k] / scale) + offset);
-  else
-    for (uint64_t k = 0; k < n; k++) b->f[k] = b->f[k] / scale + offset;
+  else INSITU__CODEC_BLOCKWISE(n, b->f[k] = b->f[k] / scale + offset);
   return is;
 }
 /* scale_offset of integers: the quotient must be whole, and the sum fit the type. */
-INSITU__CODEC_LOOPS static bool insitu__codec_scale_integers(
-    const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+static bool insitu__codec_scale_signed(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
   unsigned bits = (unsigned)c->to.dtype & 0xff;
+  int64_t scale = c->scale.i, most = (int64_t)(UINT64_MAX >> (65 - bits));
   bool ok = true;
-  if (insitu__codec_is_signed(c->to.dtype)) {
-    int64_t scale = c->scale.i, most = (int64_t)(UINT64_MAX >> (65 - bits));
-    for (uint64_t k = 0; k < n; k++) {
+  if (scale != 1)
+    for (uint64_t k = 0; k < n; k++) { /* a division by -1 may overflow, and leaves nothing */
       int64_t x = b->i[k];
-      if (scale != 1) { /* a division by -1 may overflow, and leaves nothing */
-        bool whole = scale == -1 ? x != INT64_MIN : x % scale == 0;
-        x = !whole ? 0 : scale == -1 ? -x : x / scale;
-        ok = ok && whole && x <= most;
-      }
-      ok = !__builtin_add_overflow(x, c->offset.i, &x) && ok && x <= most && x >= -most - 1;
-      b->i[k] = x;
+      bool whole = scale == -1 ? x != INT64_MIN : x % scale == 0;
+      b->i[k] = !whole ? 0 : scale == -1 ? -x : x / scale;
+      ok = ok && whole && b->i[k] <= most;
     }
-    return ok;
-  }
-  for (uint64_t k = 0; k < n; k++) {
-    uint64_t x = b->u[k];
-    if (c->scale.u != 1) {
-      ok = ok && x % c->scale.u == 0;
-      x /= c->scale.u;
+  /* the top bit of `over`: some sum does not fit 64 bits; wide: some sum does not fit the type's */
+  uint64_t offset = c->offset.u, over = 0, wide = 0, least = UINT64_C(1) << (bits - 1);
+#define INSITU__CODEC_ADD                                                                                                        \
+  const uint64_t x = b->u[k], sum = x + offset;                                                                                  \
+  over |= (x ^ sum) & (offset ^ sum);                                                                                            \
+  wide |= (sum + least) >> (bits - 1) >> 1;                                                                                      \
+  b->u[k] = sum
+  INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_ADD);
+#undef INSITU__CODEC_ADD
+  return ok && over >> 63 == 0 && wide == 0;
+}
+static bool insitu__codec_scale_unsigned(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+  unsigned bits = (unsigned)c->to.dtype & 0xff;
+  uint64_t scale = c->scale.u, offset = c->offset.u, over = 0;
+  bool ok = true;
+  if (scale != 1)
+    for (uint64_t k = 0; k < n; k++) {
+      ok = ok && b->u[k] % scale == 0;
+      b->u[k] /= scale;
     }
-    ok = insitu__base_add(x, c->offset.u, &x) && ok && (bits == 64 || x >> bits == 0);
-    b->u[k] = x;
+  if (bits == 64) { /* the top bit is what is carried out of it */
+#define INSITU__CODEC_ADD                                                                                                        \
+  const uint64_t x = b->u[k], sum = x + offset;                                                                                  \
+  over |= (x & offset) | ((x | offset) & ~sum);                                                                                  \
+  b->u[k] = sum
+    INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_ADD);
+#undef INSITU__CODEC_ADD
+    return ok && over >> 63 == 0;
   }
-  return ok;
+  INSITU__CODEC_BLOCKWISE(n, over |= b->u[k] += offset); /* both have at most 32 bits */
+  return ok && over >> bits == 0;
 }
 /* scale_offset of floats: in their own type, and what is finite stays so. */
-INSITU__CODEC_LOOPS static bool insitu__codec_scale_floats(
-    const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
+static bool insitu__codec_scale_floats(const struct insitu__codec *c, union insitu__codec_block *b, uint64_t n) {
   union insitu__codec_block before;
   bool ok = true;
   memcpy(&before, b, n * (c->to.dtype == INSITU_F64 ? sizeof *b->d : sizeof *b->f));
@@ -11740,18 +11791,37 @@ static bool insitu__codec_cast_simple(const struct insitu__codec *c) {
 }
 
 /* Replaces what scalar_map names. was: the elements before they were cast. */
-INSITU__CODEC_LOOPS static void insitu__codec_map(
-    const struct insitu__codec *c, const union insitu__codec_block *was, union insitu__codec_block *b, uint64_t n) {
+static void insitu__codec_map(const struct insitu__codec *c, const union insitu__codec_block *restrict was,
+    union insitu__codec_block *restrict b, uint64_t n) {
   int from = insitu__codec_class(c->from.dtype), to = insitu__codec_class(c->to.dtype);
   for (unsigned i = c->cast->n; i-- > 0;) { /* the first of equal ones counts */
     union insitu__codec_value is = c->cast->from[i], becomes = c->cast->to[i];
     bool nan = from >= INSITU__CODEC_FLOAT && __builtin_isnan(is.d);
-    for (uint64_t k = 0; k < n; k++) {
-      double x = from == INSITU__CODEC_FLOAT ? (double)was->f[k] : was->d[k];
-      bool hit = from <= INSITU__CODEC_UNSIGNED ? was->u[k] == is.u : nan ? x != x : x == is.d;
-      if (hit && to == INSITU__CODEC_FLOAT) b->f[k] = (float)becomes.d;
-      else if (hit) b->u[k] = becomes.u;
+    float single = to == INSITU__CODEC_FLOAT ? (float)becomes.d : 0;
+#define INSITU__CODEC_MAP(hit)                                                                                                   \
+  if (to == INSITU__CODEC_FLOAT) {                                                                                               \
+    for (uint64_t k = 0; k < n; k++)                                                                                             \
+      if (hit) b->f[k] = single;                                                                                                 \
+  } else {                                                                                                                       \
+    for (uint64_t k = 0; k < n; k++)                                                                                             \
+      if (hit) b->u[k] = becomes.u;                                                                                              \
+  }
+    if (from <= INSITU__CODEC_UNSIGNED) {
+      INSITU__CODEC_MAP(was->u[k] == is.u)
+    } else if (from == INSITU__CODEC_FLOAT) {
+      if (nan) {
+        INSITU__CODEC_MAP(was->f[k] != was->f[k])
+      } else {
+        INSITU__CODEC_MAP((double)was->f[k] == is.d)
+      }
+    } else {
+      if (nan) {
+        INSITU__CODEC_MAP(was->d[k] != was->d[k])
+      } else {
+        INSITU__CODEC_MAP(was->d[k] == is.d)
+      }
     }
+#undef INSITU__CODEC_MAP
   }
 }
 
@@ -11771,7 +11841,9 @@ static insitu_status insitu__codec_compute(const struct insitu__codec *c, struct
     if (c->kind == INSITU__CODEC_DELTA) is = insitu__codec_sum(c, flow, &b, count);
     else if (c->kind == INSITU__CODEC_SCALE && !c->exact) is = insitu__codec_scale(c, &b, count);
     else if (c->kind == INSITU__CODEC_SCALE && insitu__codec_is_float(c->to.dtype)) ok = insitu__codec_scale_floats(c, &b, count);
-    else if (c->kind == INSITU__CODEC_SCALE) ok = insitu__codec_scale_integers(c, &b, count);
+    else if (c->kind == INSITU__CODEC_SCALE)
+      ok = insitu__codec_is_signed(c->to.dtype) ? insitu__codec_scale_signed(c, &b, count)
+                                                : insitu__codec_scale_unsigned(c, &b, count);
     else if (!simple) ok = insitu__codec_cast_block(c, &b, count, &is);
     else if (c->cast && c->cast->n) was = b;
     if (!ok)
@@ -11785,29 +11857,29 @@ static insitu_status insitu__codec_compute(const struct insitu__codec *c, struct
 }
 
 /* Elements [first, first + n) of packed bits, which are `bytes` at src. */
-INSITU__CODEC_LOOPS static void insitu__codec_unpack(
-    const struct insitu__codec *c, const uint8_t *src, uint64_t bytes, uint64_t first, uint64_t n, uint8_t *dst) {
+static void insitu__codec_unpack(const struct insitu__codec *c, const uint8_t *restrict src, uint64_t bytes, uint64_t first,
+    uint64_t n, uint8_t *restrict dst) {
+  unsigned bits = c->bits, flip = c->high_first ? 7 : 0; /* flip: turns the bits of a byte around */
   uint64_t i = 0, size = insitu__codec_type_size(c->to);
   if (c->pad == INSITU__CODEC_PAD_FIRST) src++, bytes--;
-  bool boolean = c->to.dtype == INSITU_BOOL;
+  bool boolean = c->to.dtype == INSITU_BOOL, high_first = c->high_first;
   for (; boolean && first % 8 == 0 && n - i >= 8; i += 8) { /* bit 7 - k of a byte to byte k, or bit k */
     uint64_t eight = src[(first + i) / 8] * UINT64_C(0x8040201008040201) >> 7 & UINT64_C(0x0101010101010101);
-    if (!c->high_first) eight = __builtin_bswap64(eight);
-    insitu__base_store64(dst + i, eight);
+    if (!high_first) eight = __builtin_bswap64(eight);
+    memcpy(dst + i, &eight, 8); /* both supported machines are little-endian */
   }
   for (; i < n; i++) {
-    uint64_t value = 0, at = (first + i) * c->bits;
-    bool window =
-        c->bits <= 57 && !c->high_first && at / 8 + 8 <= bytes; /* eight bytes hold it, wherever in the first it begins */
-    if (window) value = insitu__base_load64(src + at / 8) >> at % 8 & ((UINT64_C(1) << c->bits) - 1);
-    for (unsigned k = 0; !window && k < c->bits; k++, at++) {
-      unsigned shift = c->high_first ? 7 - (unsigned)(at % 8) : (unsigned)(at % 8);
+    uint64_t value = 0, at = (first + i) * bits;
+    bool window = bits <= 57 && !high_first && at / 8 + 8 <= bytes; /* eight bytes hold it, wherever in the first it begins */
+    if (window) value = insitu__base_load64(src + at / 8) >> at % 8 & ((UINT64_C(1) << bits) - 1);
+    for (unsigned k = 0; !window && k < bits; k++, at++) {
+      unsigned shift = (unsigned)(at % 8) ^ flip;
       value |= (uint64_t)(src[at / 8] >> shift & 1) << k;
     }
-    unsigned above = 64 - c->bits;
+    unsigned above = 64 - bits;
     if (insitu__codec_is_signed(c->to.dtype)) value = (uint64_t)((int64_t)(value << above) >> above);
     value <<= c->first_bit;
-    memcpy(dst + i * size, &value, (size_t)size); /* both supported machines are little-endian */
+    memcpy(dst + i * size, &value, (size_t)size);
   }
 }
 
@@ -11825,8 +11897,7 @@ static void insitu__codec_unshuffle_any(
 }
 
 /* Stored axes back in the array's own order, element by element. */
-INSITU__CODEC_LOOPS static void insitu__codec_untranspose(
-    const struct insitu__codec_layout *t, const uint8_t *src, uint8_t *dst) {
+static void insitu__codec_untranspose(const struct insitu__codec_layout *t, const uint8_t *src, uint8_t *dst) {
   uint64_t stride[INSITU__MAX_DIMS], at[INSITU__MAX_DIMS] = {0}, bytes = t->item, from = 0;
   unsigned last = t->ndim - 1;
   for (unsigned k = t->ndim; k-- > 0;) {
