@@ -87,12 +87,13 @@
  * 5. ERRORS
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error belongs to the batch that
  *   it damages; earlier batches are delivered first, then insitu_iter_next returns it every time until insitu_iter_set_epoch or
- *   insitu_iter_restore. Only an object that does not exist is an absent chunk; every other failure to read or decode is an
- *   error, or with on_bad_chunk = INSITU_FILL a counted and logged hole. Transient faults of a network or a server (an answer 408,
- *   429, 500, 502, 503 or 504, a connection that fails, stalls or ends early) are retried, up to max_retries times while
- *   retry_timeout lasts, after a random pause of 0.1 to 10 s or what Retry-After says; what has arrived of an object is not asked
- *   for again. Where a server asks to slow down (429, 503) half as many requests run at once, and slowly more again. An object
- *   that changes while the archive is open is INSITU_E_CHANGED, as far as its server tells (see 7, what guards the bytes).
+ *   insitu_iter_restore. Only an object that does not exist is an absent chunk, or an inner chunk that the index of its shard
+ *   calls absent; every other failure to read or decode is an error, or with on_bad_chunk = INSITU_FILL a counted and logged
+ *   hole. Transient faults of a network or a server (an answer 408, 429, 500, 502, 503 or 504, a connection that fails, stalls or
+ *   ends early) are retried, up to max_retries times while retry_timeout lasts, after a random pause of 0.1 to 10 s or what
+ *   Retry-After says; what has arrived of an object is not asked for again. Where a server asks to slow down (429, 503) half as
+ *   many requests run at once, and slowly more again. An object that changes while the archive is open is INSITU_E_CHANGED, as far
+ *   as its server tells (see 7, what guards the bytes).
  *
  * 6. FORMATS
  *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order. Elements: bool, integers, float16/32/64,
@@ -506,7 +507,7 @@ typedef struct insitu_loader_desc {
   /* holes */
   int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
   /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable of the array shows the fill value as NaN, by decoding it,
-   * too. In a shard that is read whole since a codec lies around it, absent inner chunks are always filled, and not counted. */
+   * too. An absent inner chunk of a shard is an absent chunk, in a shard that is read whole as well. */
   int32_t on_absent_chunk;
   /* resources: they never change the order */
   uint64_t prefetch_depth; /* batches made ready ahead of next (32 MiB of them, of a remote store 256; at least 4, at most 64) */
@@ -634,8 +635,9 @@ typedef struct insitu_stats {
    * second requests for an answer that was late; bytes of bodies that arrived */
   uint64_t http_requests, retries, throttled, hedges, bytes_fetched;
   uint64_t disk_hits, disk_misses, disk_bytes; /* of cache_dir: reads it answered, reads it did not, bytes it gave */
-  uint64_t absent_chunks, bad_chunks;          /* filled */
-  uint64_t slab_bytes, slab_bytes_peak;        /* batch memory now and at most */
+  /* filled; of a shard that is read whole, each absent inner chunk that the window or the box of insitu_read shows */
+  uint64_t absent_chunks, bad_chunks;
+  uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
   /* batches and chunk buffers in use, tables, decode scratch and stacks, dates, and what insitu_read takes: at most */
   uint64_t memory_bytes_peak;
   uint64_t memory_promised;            /* what open iterators and chunks in flight may take, out of memory_budget */
@@ -9901,12 +9903,16 @@ struct insitu__codec_shard {
  * address for are written there and not reported again; after a failed decode they are undefined. All others arrive through
  * piece, so that both together cover [0, decoded) once, in ascending order. Pieces and the ranges asked for start at multiples
  * of element (bytes; 0 is taken as 1); what piece points to dies when it returns. A status below zero from piece ends the
- * decode with it. */
+ * decode with it. hole (may be NULL) is told of each inner chunk that a shard, decoded whole, does not have: elements [at, at +
+ * extent) of what is decoded, along axes slowest first, which hold the fill value. What it was told counts when the decode
+ * succeeds. */
 struct insitu__codec_sink {
   void *user;
   void *(*direct)(void *user, uint64_t offset, uint64_t bytes);
   insitu_status (*piece)(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err);
   uint32_t element;
+  void (*hole)(void *user, const uint64_t *at, const uint64_t *extent);
+  void *hole_user;
 };
 
 struct insitu__codec_buffer {
@@ -12225,24 +12231,55 @@ static insitu_status insitu__codec_memory_piece(void *user, const void *bytes, u
 }
 /* A sink that puts the decoded bytes at `to`. */
 static struct insitu__codec_sink insitu__codec_memory(void *to) {
-  return (struct insitu__codec_sink){to, insitu__codec_memory_direct, insitu__codec_memory_piece, 1};
+  return (struct insitu__codec_sink){
+      .user = to, .direct = insitu__codec_memory_direct, .piece = insitu__codec_memory_piece, .element = 1};
 }
 
 typedef insitu_status insitu__codec_decoder(const struct insitu__codec_chain *chain, struct insitu__codec_scratch *s,
     const void *bytes, uint64_t n, uint64_t decoded, const struct insitu__codec_sink *sink, insitu_error *err);
 
+/* An inner chunk of a shard that is decoded whole. The sink is the one of the shard. */
+struct insitu__codec_part {
+  const struct insitu__codec_shard *shard;
+  const struct insitu__codec_sink *sink;
+  uint64_t at[INSITU__MAX_DIMS]; /* of its first element in the shard */
+};
+
+/* A hole in a shard that is an inner chunk itself: its place in the shard around. */
+static void insitu__codec_part_hole(void *user, const uint64_t *at, const uint64_t *extent) {
+  const struct insitu__codec_part *part = (const struct insitu__codec_part *)user;
+  uint64_t to[INSITU__MAX_DIMS], size[INSITU__MAX_DIMS];
+
+  for (unsigned k = 0; k < part->shard->ndim; k++) {
+    unsigned axis = part->shard->order[k];
+
+    to[axis] = part->at[axis] + at[k];
+    size[axis] = extent[k];
+  }
+  part->sink->hole(part->sink->hole_user, to, size);
+}
+
 /* Decodes a whole shard to shard->bytes bytes at `to`: what codecs around it force, and what nobody is in a hurry for; >>loader
- * reads inner chunks by themselves. decode is insitu__codec_decode. */
+ * reads inner chunks by themselves. outer: is told of the holes. decode is insitu__codec_decode. */
 static insitu_status insitu__codec_shard(struct insitu__codec_scratch *s, const struct insitu__codec_shard *shard,
-    insitu__codec_decoder *decode, const uint8_t *src, uint64_t n, uint8_t *to, insitu_error *err) {
+    insitu__codec_decoder *decode, const uint8_t *src, uint64_t n, uint8_t *to, const struct insitu__codec_sink *outer,
+    insitu_error *err) {
   uint64_t index_bytes = insitu__codec_shard_index_bytes(shard), least = insitu__base_min(n, index_bytes);
+  struct insitu__codec_part part = {.shard = shard, .sink = outer};
   const uint8_t *index = shard->index_first ? src : src + (n - least);
   insitu_status status = insitu__codec_shard_index(shard, index, least, err);
   for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
-    uint64_t offset, bytes;
+    uint64_t offset, bytes, rest = i;
     status = insitu__codec_shard_entry(shard, index, i, n, &offset, &bytes, err);
     bool absent = bytes == UINT64_MAX;
     struct insitu__codec_sink sink = insitu__codec_memory(s->cell.at);
+    for (unsigned k = shard->ndim; k-- > 0; rest /= shard->chunk[k] / shard->inner[k])
+      part.at[k] = rest % (shard->chunk[k] / shard->inner[k]) * shard->inner[k];
+    if (outer->hole) {
+      sink.hole = insitu__codec_part_hole;
+      sink.hole_user = &part;
+    }
+    if (status >= 0 && absent && outer->hole) outer->hole(outer->hole_user, part.at, shard->inner);
     if (status >= 0 && !absent) status = decode(&shard->codecs, s->inner, src + offset, bytes, shard->inner_bytes, &sink, err);
     if (status >= 0) insitu__codec_shard_place(shard, i, absent ? NULL : s->cell.at, to);
   }
@@ -12270,7 +12307,7 @@ static insitu_status insitu__codec_decode(const struct insitu__codec_chain *chai
     if (kind == INSITU__CODEC_SHARD) { /* makes bytes of an array: nothing but the array comes after it */
       if (i != chain->n - 1 || chain->codec[i].shard->bytes != decoded)
         return insitu__codec_wrong_length("shard", chain->codec[i].shard->bytes, decoded, err);
-      status = insitu__codec_shard(s, chain->codec[i].shard, insitu__codec_decode, src, n, to, err);
+      status = insitu__codec_shard(s, chain->codec[i].shard, insitu__codec_decode, src, n, to, sink, err);
       return status < 0 ? status : insitu__codec_emit(to, decoded, sink, err);
     }
     if (i == chain->n - 1) return insitu__codec_last(s, &chain->codec[i], src, n, to, decoded, sink, err);
@@ -20554,6 +20591,10 @@ struct insitu__loader_tile { /* one chunk on its way; owned by its coroutine, le
   struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
   uint64_t first, last;             /* rows of the chunk that some batch wants lie in [first, last) */
   unsigned worker;                  /* whose scratch */
+  uint64_t holes;                   /* absent inner chunks of a shard decoded whole that rows of the window show */
+  bool hole_raises, hole_nan;       /* some of them are errors; the earliest of these would be NaN */
+  uint64_t hole_number;             /* the first batch that shows it */
+  uint64_t hole_first, hole_last;   /* its rows are [hole_first, hole_last) of the shard */
   bool done;                        /* all of it is done: a worker found the chunk in the caches */
   const char *damaged;              /* insitu__loader_fill: the chunk's key if it is not just absent */
   bool ranged;                      /* rows were looked for, and a re-read counted */
@@ -20977,6 +21018,13 @@ static void insitu__loader_visit_arrive(struct insitu__loader_tile *t, const str
   insitu__loader_arrive(t->iter, slab);
 }
 
+/* The same of the batches before a damaged one. */
+static void insitu__loader_visit_arrive_before(struct insitu__loader_tile *t, const struct insitu__geometry_view *view,
+    uint64_t i, struct insitu__loader_slab *slab, unsigned char *dst, void *arg) {
+  (void)view, (void)i, (void)dst;
+  if (slab->number < *(const uint64_t *)arg) insitu__loader_arrive(t->iter, slab);
+}
+
 static void insitu__loader_visit_earliest(struct insitu__loader_tile *t, const struct insitu__geometry_view *view, uint64_t i,
     struct insitu__loader_slab *slab, unsigned char *dst, void *arg) {
   (void)t, (void)view, (void)i, (void)dst;
@@ -21064,7 +21112,84 @@ static insitu_status insitu__loader_whole_piece(void *user, const void *bytes, u
   return INSITU_OK;
 }
 
-/* Decodes the tile's buffer and scatters its rows. */
+/* Whether a variable shows the fill value of its array as NaN. */
+static bool insitu__loader_shows_nan(const struct insitu__geometry *g, uint64_t variable) {
+  const struct insitu__geometry_variable *v = &g->variables[variable];
+  const struct insitu__zarr_array *z = &g->arrays[v->array].zarr;
+  struct insitu__box one; /* a single element */
+  double shown = 0;
+
+  if (!v->decoded || insitu__box_init(&one, 0, NULL, NULL, NULL, 0, 0, z->dtype, false, INSITU_F64, NULL)) return z->fill_is_nan;
+  insitu__box_cf(&one, &v->cf, false);
+  insitu__box_fill(&one, z->fill, 1, &shown);
+  return __builtin_isnan(shown);
+}
+
+/* An absent inner chunk of a shard that is decoded whole: elements [lo, hi) of the array. */
+struct insitu__loader_hole {
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
+  uint64_t number; /* of the first batch of the window that shows some of it; UINT64_MAX: none does */
+};
+
+/* Whether the box of a variable, its rows aside, has elements of the hole. */
+static bool insitu__loader_hole_in_box(
+    const struct insitu__loader_tile *t, uint64_t variable, const struct insitu__loader_hole *hole) {
+  const struct insitu__geometry_variable *v = &t->loader->geometry.variables[variable];
+  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+
+  for (unsigned d = 0; d < a->zarr.ndim; d++)
+    if (d != a->axis && (hole->lo[d] >= v->hi[d] || hole->hi[d] <= v->lo[d])) return false;
+  return true;
+}
+
+static void insitu__loader_visit_hole(struct insitu__loader_tile *t, const struct insitu__geometry_view *view, uint64_t i,
+    struct insitu__loader_slab *slab, unsigned char *dst, void *arg) {
+  struct insitu__loader_hole *hole = (struct insitu__loader_hole *)arg;
+  (void)i, (void)dst;
+  if (slab->number < hole->number && insitu__loader_hole_in_box(t, view->variable, hole)) hole->number = slab->number;
+}
+
+/* Counts a hole that a row of the window shows, and notes whether it is an error. */
+static void insitu__loader_hole(void *user, const uint64_t *at, const uint64_t *extent) {
+  struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
+  const insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  uint64_t index[INSITU__MAX_DIMS], first = 0, last = 0;
+  struct insitu__loader_hole hole = {.number = UINT64_MAX};
+  bool wanted = false, nan = false;
+
+  insitu__geometry_field(a, NULL, t->field, index);
+  index[a->axis] = t->chunk;
+  for (unsigned k = 0; k < a->zarr.ndim; k++) {
+    unsigned d = a->zarr.order[k];
+
+    hole.lo[d] = index[d] * a->zarr.chunk[d] + at[k];
+    hole.hi[d] = hole.lo[d] + extent[k];
+    if (d == a->axis) {
+      first = at[k];
+      last = at[k] + extent[k];
+    }
+  }
+  for (uint64_t i = 0; i < ld->geometry.n_variables; i++) {
+    if (!t->wanted[i] || !insitu__loader_hole_in_box(t, i, &hole)) continue;
+    wanted = true;
+    nan = nan || insitu__loader_shows_nan(&ld->geometry, i);
+  }
+  if (!wanted) return;
+  insitu__loader_each(t, insitu__base_max(first, t->first), insitu__base_min(last, t->last), insitu__loader_visit_hole, &hole);
+  if (hole.number == UINT64_MAX) return;
+  t->holes++;
+  bool raises = ld->config.on_absent_chunk == INSITU_RAISE || (!ld->config.on_absent_chunk && nan);
+  if (!raises || (t->hole_raises && hole.number >= t->hole_number)) return;
+  t->hole_raises = true;
+  t->hole_number = hole.number;
+  t->hole_nan = nan;
+  t->hole_first = first;
+  t->hole_last = last;
+}
+
+/* Decodes the tile's buffer and scatters its rows. INSITU_E_ABSENT when it is a shard with holes that are an error: the rows are in
+ * their places then, but none of them is counted as arrived. */
 static void insitu__loader_decode(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   insitu_loader *ld = t->loader;
@@ -21072,6 +21197,10 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
   struct insitu__loader_scratch *s = &ld->scratch[worker];
   struct insitu__codec_sink sink = {
       .user = t, .direct = insitu__loader_direct, .piece = insitu__loader_piece, .element = a->zarr.itemsize};
+  sink.hole = insitu__loader_hole;
+  sink.hole_user = t;
+  t->holes = 0;
+  t->hole_raises = false;
   t->worker = worker;
   atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
   if (!a->sample_slowest && a->zarr.codecs.n) {
@@ -21084,8 +21213,13 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
     sink.piece = insitu__loader_whole_piece;
   }
   t->status = insitu__codec_decode(&a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
+  if (!t->status && t->holes && !t->hole_raises) { /* before the batch can be delivered */
+    insitu__loader_add(&ld->n_absent, t->holes);
+    insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, t->holes);
+  }
   if (!t->status && sink.direct == insitu__loader_whole)
     t->status = insitu__loader_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
+  if (!t->status && t->hole_raises) t->status = INSITU_E_ABSENT;
   if (!t->status) insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
 }
 
@@ -21186,12 +21320,27 @@ struct insitu__loader_reader { /* reads one chunk after the other; lent to a wor
   struct insitu__loader_reading *reading;
   unsigned char *memory; /* the encoded chunk, then the decoded one */
   uint64_t got;
+  const uint64_t *tile; /* the chunk's place in the grid */
+  uint64_t holes;       /* absent inner chunks of a shard decoded whole that lie in the box */
   bool fill;
   struct insitu__codec_scratch codec;
   struct insitu__box box;
   insitu_status status;
   insitu_error error;
 };
+
+static void insitu__loader_read_hole(void *user, const uint64_t *at, const uint64_t *extent) {
+  struct insitu__loader_reader *d = (struct insitu__loader_reader *)user;
+  const struct insitu__loader_reading *r = d->reading;
+
+  for (unsigned k = 0; k < r->zarr.ndim; k++) {
+    unsigned axis = r->zarr.order[k];
+    uint64_t begin = d->tile[axis] * r->zarr.chunk[axis] + at[k];
+
+    if (begin >= r->hi[axis] || begin + extent[k] <= r->lo[axis]) return;
+  }
+  d->holes++;
+}
 
 static void insitu__loader_read_decode(void *arg, unsigned worker) {
   struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
@@ -21207,6 +21356,8 @@ static void insitu__loader_read_decode(void *arg, unsigned worker) {
   if (r->zarr.codecs.n) {
     cell += r->bound + 1;
     struct insitu__codec_sink sink = insitu__codec_memory(cell);
+    sink.hole = insitu__loader_read_hole;
+    sink.hole_user = d;
     d->status = insitu__codec_decode(&r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
   } else if (d->got != r->chunk_bytes) {
     d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
@@ -21240,6 +21391,8 @@ static insitu_status insitu__loader_read_once_await(
   insitu_loader *ld = r->loader;
   uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
   d->fill = false;
+  d->tile = tile;
+  d->holes = 0;
   key[0] = 0;
   d->status = insitu__loader_read_box(d, tile);
   if (d->status) return d->status;
@@ -21268,7 +21421,12 @@ static insitu_status insitu__loader_read_once_await(
   d->status = INSITU_OK;
   insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
   insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
-  return d->status;
+  if (d->status) return d->status;
+  if (d->holes && ld->config.on_absent_chunk == INSITU_RAISE)
+    return insitu__error_set(&d->error, INSITU_E_ABSENT,
+        "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its fill value");
+  insitu__loader_add(&ld->n_absent, d->holes);
+  return INSITU_OK;
 }
 /* The same; bytes of a cache that cannot be decoded are read anew, once. */
 static insitu_status insitu__loader_read_chunk_await(
@@ -21298,8 +21456,8 @@ static void insitu__loader_reader_await(void *arg) {
     insitu__error_clear(&d->error);
     insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
     bool given_up = status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire);
-    if (!given_up && status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND &&
-        ld->config.on_bad_chunk == INSITU_FILL) {
+    bool bad = status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && status != INSITU_E_ABSENT;
+    if (bad && !given_up && ld->config.on_bad_chunk == INSITU_FILL) {
       insitu__loader_add(&ld->n_bad, 1);
       d->fill = true;
       insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
@@ -21826,27 +21984,19 @@ static insitu_status insitu__loader_fetch_await(struct insitu__loader_tile *t, c
 
 /* Whether some variable would show NaN where the tile's chunk is absent. */
 static bool insitu__loader_fill_is_nan(const struct insitu__loader_tile *t) {
-  const struct insitu__geometry *g = &t->loader->geometry;
-  const struct insitu__zarr_array *z = &g->arrays[t->array].zarr;
   bool nan = false;
-  for (uint64_t i = 0; i < g->n_variables && !nan; i++) {
-    struct insitu__box one; /* a single element */
-    double shown = 0;
-    if (!t->wanted[i]) continue;
-    nan = z->fill_is_nan;
-    if (!g->variables[i].decoded || insitu__box_init(&one, 0, NULL, NULL, NULL, 0, 0, z->dtype, false, INSITU_F64, NULL))
-      continue;
-    insitu__box_cf(&one, &g->variables[i].cf, false);
-    insitu__box_fill(&one, z->fill, 1, &shown);
-    nan = __builtin_isnan(shown);
-  }
+
+  for (uint64_t i = 0; i < t->loader->geometry.n_variables && !nan; i++)
+    nan = t->wanted[i] && insitu__loader_shows_nan(&t->loader->geometry, i);
   return nan;
 }
 
 /* The chunk is absent, and that is an error: what it would hold, and how to leave it out. */
 static insitu_status insitu__loader_absent_await(struct insitu__loader_tile *t, bool nan) {
   const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
-  uint64_t start = t->chunk * a->rows, stop = insitu__base_min(start + a->rows, a->samples);
+  bool inner = t->hole_raises; /* of a shard that is there */
+  uint64_t begin = t->chunk * a->rows, start = begin + (inner ? t->hole_first : 0);
+  uint64_t stop = insitu__base_min(begin + (inner ? t->hole_last : a->rows), a->samples);
   struct insitu__loader_dates d;
   char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "", use[INSITU__TIME_TEXT + 40];
   insitu__loader_dates_of_await(t->loader, &a->zarr, start, stop, &d);
@@ -21859,16 +22009,18 @@ static insitu_status insitu__loader_absent_await(struct insitu__loader_tile *t, 
   if (d.after) snprintf(use, sizeof use, "sample_to = \"%s\"", d.valid_stop);
   else if (d.before) snprintf(use, sizeof use, "sample_from = \"%s\"", d.valid_start);
   return insitu__error_set(&t->error, INSITU_E_ABSENT,
-      "the chunk is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
+      "%s is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
       ")%s out with %s, or set on_absent_chunk = INSITU_FILL%s",
-      nan ? "NaN" : "not wanted", start, stop, dates, use, valid);
+      inner ? "an inner chunk of this shard" : "the chunk", nan ? "NaN" : "not wanted", start, stop, dates, use, valid);
 }
 
 /* Decides what a missing or damaged chunk is: filled and counted, or an error. */
 static insitu_status insitu__loader_hole_await(struct insitu__loader_tile *t, insitu_status status, const char *key) {
   insitu_loader *ld = t->loader;
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
+  if (status == INSITU_E_ABSENT) return insitu__loader_absent_await(t, t->hole_nan); /* inside a shard */
   if (absent) {
+    t->hole_raises = false;
     insitu__error_clear(&t->error);
     bool nan = insitu__loader_fill_is_nan(t);
     fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
@@ -21962,8 +22114,11 @@ static void insitu__loader_tile_await(void *arg) {
     insitu__error_set(&error, status, "rank %d, read, array %.200s, chunk %.300s: %s", (int)ld->config.rank, a->zarr.path, key,
         t->error.message);
     uint64_t earliest = UINT64_MAX;
-    insitu__loader_each(t, 0, a->rows, insitu__loader_visit_earliest, &earliest);
+    bool inside = status == INSITU_E_ABSENT && t->hole_raises; /* a part of a shard, whose other rows are in their places */
+    if (inside) earliest = t->hole_number;
+    else insitu__loader_each(t, 0, a->rows, insitu__loader_visit_earliest, &earliest);
     insitu__loader_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
+    if (inside) insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive_before, &earliest);
   }
   insitu__loader_finish(t);
 }
@@ -23433,6 +23588,7 @@ struct insitu__loader_strings { /* lives on the caller's stack */
   uint64_t stored_n;
   uint64_t lo[INSITU__MAX_DIMS], box[INSITU__MAX_DIMS]; /* first element and extents of the chunk being parsed */
   unsigned order[INSITU__MAX_DIMS];
+  uint64_t holes; /* absent inner chunks of the object */
   insitu_error error;
 };
 
@@ -23481,15 +23637,21 @@ static insitu_status insitu__loader_string_object(struct insitu__loader_strings 
   memcpy(lo, s->lo, sizeof lo);
   for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
     uint64_t offset, length, rest = i;
+    bool inside = true;
     status = insitu__codec_shard_entry(shard, index, i, n, &offset, &length, &s->error);
-    if (status < 0 || length == UINT64_MAX) continue;
+    if (status < 0) break;
     for (unsigned k = z->ndim; k-- > 0;) {
       unsigned axis = z->level[level].axis[k];
       uint64_t across = shard->chunk[k] / shard->inner[k];
       s->lo[axis] = lo[axis] + rest % across * shard->inner[k];
       s->box[axis] = shard->inner[k];
       s->order[k] = z->level[level].axis[shard->order[k]];
+      inside = inside && s->lo[axis] < z->shape[axis];
       rest /= across;
+    }
+    if (length == UINT64_MAX) {
+      s->holes += inside;
+      continue;
     }
     status = insitu__loader_string_object(s, level + 1, &shard->codecs, bytes + offset, length);
   }
@@ -23506,6 +23668,7 @@ static void insitu__loader_string_read_await(struct insitu__loader_strings *s, c
   insitu_loader *ld = s->loader;
   char key[INSITU__MAX_KEY];
   memset(&s->error, 0, sizeof s->error);
+  s->holes = 0;
   for (unsigned d = 0; d < z->ndim; d++) {
     s->lo[d] = tile[d] * z->object.chunk[d];
     s->box[d] = z->object.chunk[d];
@@ -23527,6 +23690,10 @@ static void insitu__loader_string_read_await(struct insitu__loader_strings *s, c
   if (!s->status) {
     insitu__loader_add(&ld->n_read, s->stored_n);
     insitu__reactor_work_await(&ld->reactor, insitu__loader_string_work, s);
+    if (!s->status && s->holes && ld->config.on_absent_chunk == INSITU_RAISE)
+      s->status = insitu__error_set(&s->error, INSITU_E_ABSENT,
+          "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its fill value");
+    if (!s->status) insitu__loader_add(&ld->n_absent, s->holes);
   }
   insitu__mem_free(s->stored);
   s->stored = NULL;

@@ -236,7 +236,8 @@ struct array {
   unsigned absent;        /* percent of the chunks that are not stored */
   bool *is_absent;        /* by the number of the innermost chunk in C order */
   uint64_t n_chunks, chunks[MAX_DIMS];
-  bool *not_stored;    /* by the number of the chunk that one read returns: known when it is written */
+  /* By the number of a chunk of each level, from the one that one read returns to the innermost: known when they are written. */
+  bool *not_stored[MAX_LEVELS];
   unsigned char *data; /* in C order and native byte order; what is absent holds the fill */
 };
 
@@ -273,6 +274,13 @@ static inline uint64_t array_number(const struct array *a, int level, const uint
 /* Of the innermost level. */
 static inline uint64_t array_chunk_of(const struct array *a, const uint64_t *at) {
   return array_number(a, a->n_levels - 1, at);
+}
+
+/* The outermost level, from the one that one read returns, whose chunk with this element is not stored; -1: all of them are. */
+static inline int array_absent_level(const struct array *a, const uint64_t *at) {
+  for (int l = array_leaf(a); l < a->n_levels; l++)
+    if (a->not_stored[l][array_number(a, l, at)]) return l;
+  return -1;
 }
 
 /* ---- writing ---- */
@@ -403,11 +411,11 @@ static inline struct bytes write_level(const struct array *a, int level, const u
     *absent = inside ? a->is_absent[array_chunk_of(a, origin)] : level == 0 || chance(80);
     if (!*absent) b = write_elements(a, origin, l->size, perm);
   }
-  if (level == array_leaf(a)) {
+  if (level >= array_leaf(a)) {
     bool inside = true;
 
     for (int d = 0; d < a->ndim; d++) inside = inside && origin[d] < a->shape[d];
-    if (inside) a->not_stored[array_number(a, level, origin)] = *absent;
+    if (inside) a->not_stored[level][array_number(a, level, origin)] = *absent;
   }
   if (*absent) return (struct bytes){NULL, 0};
   for (int i = 0; i < l->n_codecs; i++) b = encoded(&l->codec[i], b);
@@ -797,7 +805,7 @@ static inline void draw_elements(struct array *a) {
   a->n_chunks = 1;
   for (int d = 0; d < a->ndim; d++) a->n_chunks *= a->chunks[d] = ceil_div(a->shape[d], leaf->size[d]);
   a->is_absent = own(a->n_chunks);
-  a->not_stored = own(a->n_chunks);
+  for (int l = 0; l < a->n_levels; l++) a->not_stored[l] = own(a->n_chunks);
   for (uint64_t i = 0; i < a->n_chunks; i++) a->is_absent[i] = chance(a->absent);
   a->data = own(count * item);
   for (uint64_t i = 0; i < count; i++) {

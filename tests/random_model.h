@@ -403,6 +403,7 @@ struct reads {
 /* Chunks that one read returns, of a view's box at a sample: calls each for every one, a number within the array. */
 struct chunk_set { /* of one array: when it was last seen, + 1 */
   uint64_t *stamp, grid[MAX_DIMS], n, bytes;
+  uint64_t *hole[MAX_LEVELS]; /* the same of absent inner chunks of shards that are read whole, by level */
 };
 
 static inline struct chunk_set chunk_set(const struct array *a) {
@@ -414,37 +415,77 @@ static inline struct chunk_set chunk_set(const struct array *a) {
     c.bytes *= l->size[d];
   }
   c.stamp = own(c.n * sizeof *c.stamp);
+  for (int level = 0; level < a->n_levels; level++) c.hole[level] = own(a->n_chunks * sizeof *c.hole[level]);
   return c;
 }
 
-/* How many chunks of the box bear another stamp; they get this one. *absent: those of them that are not stored. */
+/* Chunks of a level that hold elements of a box: lo to hi, both included, in the grid of the level. */
+struct chunk_walk {
+  uint64_t lo[MAX_DIMS], hi[MAX_DIMS], at[MAX_DIMS];
+};
+
+static inline struct chunk_walk chunk_walk(const struct view *v, int level, int64_t sample) {
+  const struct array *a = v->array;
+  struct chunk_walk w;
+
+  for (int d = 0; d < a->ndim; d++) {
+    bool rows = d == a->axis && sample >= 0; /* -1: a box along all axes */
+    uint64_t first = rows ? (uint64_t)sample : v->lo[d], last = rows ? (uint64_t)sample : v->hi[d] - 1;
+
+    w.at[d] = w.lo[d] = first / a->level[level].size[d];
+    w.hi[d] = last / a->level[level].size[d];
+  }
+  return w;
+}
+
+static inline bool chunk_walk_next(struct chunk_walk *w, int ndim) {
+  int d = ndim - 1;
+
+  while (d >= 0 && w->at[d] == w->hi[d]) w->at[d] = w->lo[d], d--;
+  if (d < 0) return false;
+  w->at[d]++;
+  return true;
+}
+
+/* How many absent inner chunks of the box, in shards that are read whole, bear another stamp; they get this one. */
+static inline uint64_t chunk_set_holes(struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp) {
+  const struct array *a = v->array;
+  int innermost = a->n_levels - 1, leaf = array_leaf(a);
+  struct chunk_walk w = chunk_walk(v, innermost, sample);
+  uint64_t at[MAX_DIMS], holes = 0;
+
+  if (leaf == innermost || !a->absent) return 0;
+  do {
+    for (int d = 0; d < a->ndim; d++) at[d] = w.at[d] * a->level[innermost].size[d];
+    int level = array_absent_level(a, at);
+    uint64_t number = level > leaf ? array_number(a, level, at) : 0;
+
+    if (level <= leaf || c->hole[level][number] == stamp) continue;
+    c->hole[level][number] = stamp;
+    holes++;
+  } while (chunk_walk_next(&w, a->ndim));
+  return holes;
+}
+
+/* How many chunks of the box at a sample (-1: of all of it) bear another stamp; they get this one. *absent: those of them that are
+ * not stored, and absent inner chunks of those that are. */
 static inline uint64_t chunk_set_add(
     struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp, uint64_t *absent) {
   const struct array *a = v->array;
-  const struct level *l = &a->level[array_leaf(a)];
-  uint64_t lo[MAX_DIMS], hi[MAX_DIMS], at[MAX_DIMS], fresh = 0;
-  bool more = true;
+  int leaf = array_leaf(a);
+  struct chunk_walk w = chunk_walk(v, leaf, sample);
+  uint64_t fresh = 0;
 
-  for (int d = 0; d < a->ndim; d++) {
-    uint64_t first = d == a->axis ? (uint64_t)sample : v->lo[d], last = d == a->axis ? (uint64_t)sample : v->hi[d] - 1;
-
-    at[d] = lo[d] = first / l->size[d];
-    hi[d] = last / l->size[d];
-  }
-  while (more) {
+  do {
     uint64_t number = 0;
 
-    for (int d = 0; d < a->ndim; d++) number = number * c->grid[d] + at[d];
-    if (c->stamp[number] != stamp) {
-      c->stamp[number] = stamp;
-      fresh++;
-      if (absent) *absent += a->not_stored[number];
-    }
-    int d = a->ndim - 1;
-    while (d >= 0 && at[d] == hi[d]) at[d] = lo[d], d--;
-    more = d >= 0;
-    if (more) at[d]++;
-  }
+    for (int d = 0; d < a->ndim; d++) number = number * c->grid[d] + w.at[d];
+    if (c->stamp[number] == stamp) continue;
+    c->stamp[number] = stamp;
+    fresh++;
+    if (absent) *absent += a->not_stored[leaf][number];
+  } while (chunk_walk_next(&w, a->ndim));
+  if (absent) *absent += chunk_set_holes(c, v, sample, stamp);
   return fresh;
 }
 

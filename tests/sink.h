@@ -33,7 +33,8 @@ static inline insitu_status piece(void *user, const void *p, uint64_t offset, ui
 /* Decodes from exactly n bytes, so that the address sanitizer sees one byte too far. */
 static inline insitu_status sink_decode(const struct insitu__codec_chain *chain, struct insitu__codec_scratch *scratch,
     const void *src, uint64_t n, struct dest *d, insitu_error *err) {
-  struct insitu__codec_sink sink = {d, d->mode == PIECES ? NULL : direct, piece, d->element};
+  struct insitu__codec_sink sink = {
+      .user = d, .direct = d->mode == PIECES ? NULL : direct, .piece = piece, .element = d->element};
   uint8_t *exact = malloc(n ? n : 1);
   SINK_HOLDS(exact);
   if (n) memcpy(exact, src, n);

@@ -58,7 +58,9 @@ static void all_that_libblosc_writes(void **state) {
     memcpy(exact, room, (size_t)got);
     /* what it writes when told to split always, it does not always read */
     for (int way = 0; way < 2 && blosc_decompress_ctx(exact, out, n, 1) == (int)n; way++) {
-      struct insitu__codec_sink sink = way ? insitu__codec_memory(out) : (struct insitu__codec_sink){out, NULL, piece, 1};
+      struct insitu__codec_sink sink =
+          way ? insitu__codec_memory(out)
+              : (struct insitu__codec_sink){.user = out, .direct = NULL, .piece = piece, .element = 1};
       insitu_error err = {0};
       memset(out, 0xa5, n);
       insitu_status status = insitu__codec_decode(&chain, &scratch, exact, (uint64_t)got, n, &sink, &err);

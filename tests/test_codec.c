@@ -648,7 +648,8 @@ static void nothing_allocated(void **state) {
     uint32_t size = 1 + rnd(20);
     uint64_t n = blosc(out, src, 60000, size, size * (1 + rnd(3000)), (int)rnd(3), inners[rnd(N_INNERS)], rnd(2), false);
     struct dest d = {.out = to, .decoded = 60000, .element = 1 + rnd(9), .mode = (int)rnd(DELIVERIES), .row = 900};
-    struct insitu__codec_sink sink = {&d, d.mode == PIECES ? NULL : direct, piece, d.element};
+    struct insitu__codec_sink sink = {
+        .user = &d, .direct = d.mode == PIECES ? NULL : direct, .piece = piece, .element = d.element};
     d.row *= d.element;
     assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 60000, &sink, NULL), INSITU_OK);
     assert_memory_equal(to, src, 60000);
@@ -666,7 +667,7 @@ static void nothing_allocated(void **state) {
   insitu__codec_scratch_free(&own); /* and the smallest scratch holds the widest spread of planes */
   uint64_t n = blosc(out, src, 8000, 16, 8000, 1, 1, true, false);
   struct dest d = {.out = to, .decoded = 8000, .element = 1, .mode = WHOLE};
-  struct insitu__codec_sink sink = {&d, direct, piece, 1};
+  struct insitu__codec_sink sink = {.user = &d, .direct = direct, .piece = piece, .element = 1};
   assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 8000, &sink, NULL), INSITU_OK);
   assert_memory_equal(to, src, 8000);
   insitu__codec_scratch_free(&own);
@@ -684,7 +685,7 @@ static void sink_stops(void **state) {
   uint8_t *src = formulas(60000), *out = bytes_of(100000);
   for (int filter = 0; filter < 3; filter++) {
     int calls = 0;
-    struct insitu__codec_sink sink = {&calls, NULL, stop, 4};
+    struct insitu__codec_sink sink = {.user = &calls, .direct = NULL, .piece = stop, .element = 4};
     uint64_t n = blosc(out, src, 60000, 4, 8192, filter, 1, true, false);
     assert_int_equal(insitu__codec_decode(&chain, &scratch, out, n, 60000, &sink, NULL), INSITU_E_BUDGET);
     assert_int_equal(calls, 1);

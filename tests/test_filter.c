@@ -503,7 +503,7 @@ static void nothing_allocated(void **state) {
   int before = allocations;
   for (int mode = 0; mode < DELIVERIES; mode++) {
     struct dest d = {.out = (uint8_t *)out, .decoded = 72000, .element = 8, .mode = mode, .row = 800};
-    struct insitu__codec_sink sink = {&d, mode == PIECES ? NULL : direct, piece, 8};
+    struct insitu__codec_sink sink = {.user = &d, .direct = mode == PIECES ? NULL : direct, .piece = piece, .element = 8};
     assert_int_equal(insitu__codec_decode(&chain, &own, src, sizeof src, 72000, &sink, NULL), INSITU_OK);
     int32_t sum = 0;
     for (int k = 0; k < 9000; k++) { /* stored with the axis of 100 fastest */

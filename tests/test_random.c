@@ -93,7 +93,7 @@ static bool raises(const struct setup *s, const struct array *a) {
   return false;
 }
 
-/* Whether the box of a view at a sample touches an absent chunk. One inside a shard that is read whole is none. */
+/* Whether the box of a view at a sample touches an absent chunk. */
 static bool touches_absent(const struct view *v, int64_t sample) {
   uint64_t n = view_elements(v), at[MAX_DIMS];
   const struct array *a = v->array;
@@ -101,7 +101,7 @@ static bool touches_absent(const struct view *v, int64_t sample) {
   if (!a->absent) return false;
   for (uint64_t k = 0; k < n; k++) {
     view_place(v, sample, k, at);
-    if (a->not_stored[array_number(a, array_leaf(a), at)]) return true;
+    if (array_absent_level(a, at) >= 0) return true;
   }
   return false;
 }
@@ -457,7 +457,7 @@ static void sequential_windows(struct walk *w, uint64_t window) {
   insitu_order_close(&o);
 }
 
-static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *plan, uint64_t before) {
+static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *plan, const insitu_stats *opened) {
   const struct setup *s = w->s;
   insitu_stats st;
   insitu_error err = {0};
@@ -479,7 +479,7 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
     uint64_t got, want;
     bool most; /* want is the most */
   } at[] = {{"rows delivered", st.rows, r.rows, false}, {"batches delivered", st.batches, plan->batches, false},
-      {"chunks read", st.reads - before, r.reads, false}, {"chunks planned", first.reads, plan->reads, !exact},
+      {"chunks read", st.reads - opened->reads, r.reads, false}, {"chunks planned", first.reads, plan->reads, !exact},
       {"bytes planned", first.bytes, plan->read_bytes, !exact}, {"chunks wanted", first.wanted, plan->wanted, !exact},
       {"absent chunks", st.absent_chunks, r.absent, false}, {"bad chunks", st.bad_chunks, 0, false}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
@@ -548,14 +548,14 @@ static insitu_loader_desc desc_of(const struct setup *s, uint64_t world, uint64_
   return d;
 }
 
-/* Any box of an array, now: insitu_read. */
-static void check_read(const struct setup *s, insitu_loader *ld) {
+/* Any box of an array, now: insitu_read. alone: nothing else reads meanwhile, so that statistics can be compared. */
+static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   struct view v = s->view[draw((uint64_t)s->n_views)];
   const struct array *a = v.array;
   insitu_error err = {0};
   insitu_shape shape;
-  uint64_t n = 1, at[MAX_DIMS];
-  bool absent = false;
+  insitu_stats before, after;
+  uint64_t n = 1, at[MAX_DIMS], absent = 0;
 
   v.v.offset = 0;
   v.v.n_steps = v.v.n_slices = 0;
@@ -569,6 +569,7 @@ static void check_read(const struct setup *s, insitu_loader *ld) {
   }
   unsigned item = dtype_bytes(view_dtype(&v));
   unsigned char *got = own(n * item), want[16];
+  if (insitu_loader_stats(ld, &before, NULL)) differ("no statistics");
   insitu_status status = insitu_read(ld, &v.v, got, n * item, &shape, &err);
   if (status == INSITU_E_BUDGET && s->desc.memory_budget < UINT64_C(1) << 28) return;
   for (uint64_t i = 0; i < n; i++) {
@@ -578,18 +579,24 @@ static void check_read(const struct setup *s, insitu_loader *ld) {
       at[d] = v.lo[d] + rest % (v.hi[d] - v.lo[d]);
       rest /= v.hi[d] - v.lo[d];
     }
-    if (a->not_stored[array_number(a, array_leaf(a), at)]) absent = true;
-    if (status) continue;
+    if (status) break;
     show_element(&v, array_at(a, at), want);
     if (memcmp(got + i * item, want, item) && !both_nan(&v, got + i * item, want))
       differ("insitu_read of '%s': element %d differs", v.v.path ? v.v.path : v.v.label, (int)i);
   }
+  struct chunk_set chunks = chunk_set(a);
+  uint64_t reads = chunk_set_add(&chunks, &v, -1, 1, &absent);
   if (absent && s->desc.on_absent_chunk == INSITU_RAISE) {
     if (status != INSITU_E_ABSENT) differ("insitu_read of an absent chunk: %s", insitu_status_name(status));
     return;
   }
   if (status) differ("insitu_read of '%s': %s: %s", v.v.label, insitu_status_name(status), err.message);
   if (shape.ndim != a->ndim || shape.bytes != n * item || shape.dtype != view_dtype(&v)) differ("insitu_read: another shape");
+  if (insitu_loader_stats(ld, &after, NULL)) differ("no statistics");
+  if (alone && after.absent_chunks - before.absent_chunks != absent)
+    differ("insitu_read counts %d absent chunks, not %d", (int)(after.absent_chunks - before.absent_chunks), (int)absent);
+  if (alone && after.reads - before.reads != reads)
+    differ("insitu_read counts %d chunks, not %d", (int)(after.reads - before.reads), (int)reads);
 }
 
 /* Another iterator of the same loader, some steps each in turns. */
@@ -647,7 +654,7 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   run->whole = !w.failed;
   w.run = NULL;
   while (w.n_held) release_one(&w);
-  if (d.hold_epoch && !w.failed && !d.check) check_reads(&w, ld, &plan, opened.reads);
+  if (d.hold_epoch && !w.failed && !d.check) check_reads(&w, ld, &plan, &opened);
   if (chance(50)) {
     if (w.failed || chance(40)) {
       epoch = draw(5);
@@ -658,9 +665,12 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
     walk_next_epoch(&w, epoch);
     for (uint64_t n = draw(20); n && walk_step(&w); n--) {}
     if (chance(30)) run_beside(s, ld, &w);
-    if (chance(30)) check_read(s, ld);
+    if (chance(30)) check_read(s, ld, false);
   }
-  if (chance(80)) walk_close(&w); /* else with the loader */
+  if (chance(80)) { /* else with the loader */
+    walk_close(&w);
+    if (!iters[1] && chance(30)) check_read(s, ld, true);
+  }
   insitu_loader_close(&loaders[0]);
   let_go();
 }

@@ -637,7 +637,7 @@ static void test_whole_and_parts(void **state) {
         .dtype = INSITU_F32,
         .format = 3,
         .shard = {4, 2, 2},
-        .absent = 3,
+        .absent = 4,
         .big = kind & 1,
         .zstd = kind & 2,
         .index_first = kind & 1,
@@ -650,6 +650,7 @@ static void test_whole_and_parts(void **state) {
         insitu_loader *ld = open_or_fail(&d);
         epoch_or_fail(iter_or_fail(ld, INSITU_ALL), &a);
         assert_int_equal(stats_of(ld).reads, whole ? 4 * 2 * 2 : 15 * 4 * 3);
+        assert_int_equal(stats_of(ld).absent_chunks, 15 * 4 * 3 / 4);
         insitu_loader_close(&ld);
       }
     }
@@ -663,6 +664,79 @@ static void test_whole_and_parts(void **state) {
 static const struct support_array sharded = {
     .name = "x", .ndim = 3, .shape = {64, 8, 32}, .chunk = {2, 2, 8}, .dtype = INSITU_F32, .format = 3, .shard = {4, 2, 2}};
 enum { SHARDS = 8 * 2 * 2, CHUNKS = SHARDS * 16 };
+
+/* An absent inner chunk of a shard that is decoded whole is an absent chunk: of those who show it, an error or counted. */
+static void test_whole_absent(void **state) {
+  (void)state;
+  const char *root = support_path("whole_absent");
+  for (int raise = 0; raise < 2; raise++) {
+    struct support_array a = sharded; /* one of its 512 inner chunks is absent: samples 36 and 37, y 4 and 5, z from 24 */
+    a.absent = 300;
+    a.fill = raise ? "7" : "\"NaN\"";
+    a.zstd = raise;
+    support_make(root, &a);
+    wrap(root, &a);
+    EACH_MODE (m) {
+      const insitu_slice west = {.axis = 2, .stop = 24}, north = {.axis = 1, .start = 2, .stop = 5};
+      const insitu_variable all = {.label = "x"}, beside = {.label = "x", .slices = &west, .n_slices = 1},
+                            other[2] = {beside, {.label = "n", .path = "x", .slices = &north, .n_slices = 1}};
+      insitu_loader_desc d = all_at_once(root, m, 4);
+      d.variables = &all;
+      d.on_absent_chunk = raise ? INSITU_RAISE : INSITU_AUTO;
+      d.on_bad_chunk = INSITU_FILL; /* it is not damaged */
+      for (int boxes = 0; boxes < 2; boxes++) {
+        if (boxes) d.variables = other;
+        d.n_variables = 1 + (uint64_t)boxes;
+        insitu_loader *ld = open_or_fail(&d);
+        insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+        insitu_batch *b;
+        insitu_error err = {0};
+        insitu_status status;
+        uint64_t batches = 0;
+        while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+          if (!boxes) support_check_array(b, 0, &all, &a, 0);
+          batches++;
+          insitu_batch_release(&b);
+        }
+        assert_int_equal(status, INSITU_E_ABSENT);
+        assert_int_equal(batches, 9); /* samples 32 to 35 are of the same shard */
+        assert_non_null(strstr(err.message, "chunk x/c/4/1/1: an inner chunk of this shard is absent"));
+        assert_non_null(strstr(err.message, "leave samples [36, 38) out"));
+        assert_non_null(strstr(err.message, raise ? "not wanted" : "NaN"));
+        assert_int_equal(stats_of(ld).absent_chunks + stats_of(ld).bad_chunks, 0);
+        insitu_loader_close(&ld);
+        insitu_iter_close(&it);
+      }
+      for (int way = 0; way < 3; way++) { /* who does not show it has no error; who takes the fill has it counted */
+        insitu_loader_desc e = d;
+        e.variables = way == 0 ? &beside : &all;
+        if (way == 1) e.sample_start = 38;
+        if (way == 2) e.on_absent_chunk = INSITU_FILL;
+        e.n_variables = 1;
+        insitu_loader *ld = open_or_fail(&e);
+        insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+        epoch_or_fail(it, NULL);
+        assert_int_equal(stats_of(ld).absent_chunks, way == 2);
+        insitu_loader_close(&ld);
+        insitu_iter_close(&it);
+      }
+      /* insitu_read: the fill, NaN too, unless it is told to raise */
+      static float got[64 * 8 * 32];
+      for (int boxes = 0; boxes < 2; boxes++) {
+        insitu_error err = {0};
+        insitu_loader *ld = open_or_fail(&d);
+        insitu_status status = insitu_read(ld, boxes ? &beside : &all, got, sizeof got, NULL, &err);
+        bool raises = raise && !boxes;
+        assert_int_equal(status, raises ? INSITU_E_ABSENT : INSITU_OK);
+        if (raises) assert_non_null(strstr(err.message, "chunk x/c/4/1/1: an inner chunk of this shard is absent; set"));
+        assert_int_equal(stats_of(ld).absent_chunks, !raises && !boxes);
+        assert_int_equal(stats_of(ld).bad_chunks, 0);
+        insitu_loader_close(&ld);
+      }
+    }
+    support_remove(root);
+  }
+}
 
 static void test_index_once(void **state) {
   (void)state;
@@ -1503,6 +1577,7 @@ int main(void) {
     cmocka_unit_test(test_random_nests),
     cmocka_unit_test(test_whole_damaged),
     cmocka_unit_test(test_whole_and_parts),
+    cmocka_unit_test(test_whole_absent),
     cmocka_unit_test(test_index_once),
     cmocka_unit_test(test_index_evicted),
     cmocka_unit_test(test_cache_memory),

@@ -168,7 +168,14 @@ static void sharded(void **state) {
   static const char *const want[] = {"0", "1", "none", "none", "4", "5", "6"};
   EACH_MODE (m) {
     insitu_loader *ld = archive_open((insitu_loader_desc){0}, m);
+    insitu_stats before, after;
+    assert_int_equal(insitu_loader_stats(ld, &before, NULL), INSITU_OK);
     strings_are(ld, "", want, 7);
+    assert_int_equal(insitu_loader_stats(ld, &after, NULL), INSITU_OK);
+    assert_int_equal(after.absent_chunks - before.absent_chunks, 1);
+    insitu_loader_close(&ld);
+    ld = archive_open((insitu_loader_desc){.on_absent_chunk = INSITU_RAISE}, m);
+    strings_refused(ld, "", INSITU_E_ABSENT, "an inner chunk of this shard is absent");
     insitu_loader_close(&ld);
   }
   for (size_t cut = 0; cut < all; cut++) { /* cut short anywhere: never a wrong string, never a crash */
