@@ -368,6 +368,13 @@ static void check_plan(const struct walk *w, insitu_loader *ld, const insitu_ite
     if (at[i].got != at[i].want)
       differ("plan of %s, rank %d of %d: %s is %d, not %d", part_names[w->part], (int)w->rank, (int)w->world, at[i].name,
           (int)at[i].got, (int)at[i].want);
+  if (plan->amplification < 1 || plan->reads < plan->distinct)
+    differ("plan of %s, rank %d of %d: %d chunks are read, %d different ones: amplification %g", part_names[w->part],
+        (int)w->rank, (int)w->world, (int)plan->reads, (int)plan->distinct, plan->amplification);
+  if (plan->distinct && fabs(plan->amplification * (double)plan->distinct / (double)plan->reads - 1) > 1e-9)
+    differ("plan of %s: amplification is %g", part_names[w->part], plan->amplification);
+  if (plan->reads && fabs(plan->dedup * (double)plan->reads / (double)plan->wanted - 1) > 1e-9)
+    differ("plan of %s: dedup is %g", part_names[w->part], plan->dedup);
   if (plan->span < w->e.span)
     differ("plan of %s: span %d, but a window falls into %d batches", part_names[w->part], (int)plan->span, (int)w->e.span);
 }
@@ -474,6 +481,8 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
     for (int k = 0; k < i; k++)
       exact = exact && (s->view[i].array != s->view[k].array || (!s->view[i].v.n_slices && !s->view[k].v.n_slices));
   if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
+  uint64_t batches = plan->slabs * plan->slab_bytes;
+  uint64_t memory = batches + plan->table_bytes + plan->inflight_bytes + plan->cache_bytes;
   const struct {
     const char *name;
     uint64_t got, want;
@@ -481,7 +490,11 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
   } at[] = {{"rows delivered", st.rows, r.rows, false}, {"batches delivered", st.batches, plan->batches, false},
       {"chunks read", st.reads - opened->reads, r.reads, false}, {"chunks planned", first.reads, plan->reads, !exact},
       {"bytes planned", first.bytes, plan->read_bytes, !exact}, {"chunks wanted", first.wanted, plan->wanted, !exact},
-      {"absent chunks", st.absent_chunks, r.absent, false}, {"bad chunks", st.bad_chunks, 0, false}};
+      {"different chunks planned", first.distinct, plan->distinct, !exact}, {"absent chunks", st.absent_chunks, r.absent, false},
+      {"bad chunks", st.bad_chunks, 0, false}, {"bytes of batches", st.slab_bytes_peak, batches, true},
+      {"bytes promised", st.memory_promised, memory, false},
+      {"bytes at most", st.memory_bytes_peak, most(memory, opened->memory_bytes_peak), true},
+      {"bytes in all", memory, insitu_loader_config(ld)->memory_budget, true}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
     if (at[i].most ? at[i].got > at[i].want : at[i].got != at[i].want)
       differ("an epoch of %s, rank %d of %d: %s: %d, not %d", part_names[w->part], (int)w->rank, (int)w->world, at[i].name,
