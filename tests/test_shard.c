@@ -648,10 +648,12 @@ static void test_whole_and_parts(void **state) {
         if (whole) wrap(root, &a);
         insitu_loader_desc d = all_at_once(root, m, 30);
         insitu_loader *ld = open_or_fail(&d);
-        epoch_or_fail(iter_or_fail(ld, INSITU_ALL), &a);
+        insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+        epoch_or_fail(it, &a);
         assert_int_equal(stats_of(ld).reads, whole ? 4 * 2 * 2 : 15 * 4 * 3);
         assert_int_equal(stats_of(ld).absent_chunks, 15 * 4 * 3 / 4);
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
       }
     }
     support_remove(root);
@@ -1192,6 +1194,7 @@ static void test_sharing(void **state) {
         assert_true(s.reads <= plan[0].reads + plan[1].reads && s.requests <= s.reads);
         if (inflight >= 8) assert_true(s.requests < s.reads);
         insitu_loader_close(&ld);
+        for (int i = 0; i < 2; i++) insitu_iter_close(&it[i]);
       }
     support_remove(root);
   }
@@ -1241,14 +1244,18 @@ static void test_damage_stays(void **state) {
         insitu_loader_desc d = all_at_once(root, m, 8);
         d.log = quiet;
         insitu_loader *ld = open_or_fail(&d);
-        expect_error(iter_or_fail(ld, INSITU_ALL), INSITU_E_CORRUPT, "x/c/0/0/0, inner chunk 0.4.0: ");
+        insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+        expect_error(it, INSITU_E_CORRUPT, "x/c/0/0/0, inner chunk 0.4.0: ");
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         d.on_bad_chunk = INSITU_FILL;
         ld = open_or_fail(&d);
-        expect_holes(iter_or_fail(ld, INSITU_ALL), &a, 1 << 4);
+        it = iter_or_fail(ld, INSITU_ALL);
+        expect_holes(it, &a, 1 << 4);
         insitu_stats s = stats_of(ld);
         assert_true(s.bad_chunks == 1 && s.absent_chunks == 0 && s.reads == 8);
         insitu_loader_close(&ld);
+        insitu_iter_close(&it);
         support_remove(root);
       }
 }
@@ -1342,19 +1349,23 @@ static void test_nested_damaged(void **state) {
       insitu_loader_desc d = all_at_once(root, m, 4);
       d.variables = &v;
       insitu_loader *ld = open_or_fail(&d);
-      if (k == 0) expect_error(iter_or_fail(ld, INSITU_ALL), INSITU_E_CORRUPT, "31 bytes are too few for its index of 32");
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+      if (k == 0) expect_error(it, INSITU_E_CORRUPT, "31 bytes are too few for its index of 32");
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       d.on_bad_chunk = INSITU_FILL;
       d.log = quiet;
       ld = open_or_fail(&d);
       insitu_batch *b;
-      assert_int_equal(insitu_iter_next(iter_or_fail(ld, INSITU_ALL), 20000, &b, NULL), INSITU_OK);
+      it = iter_or_fail(ld, INSITU_ALL);
+      assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_OK);
       const float *x = b->arrays[0].data;
       for (unsigned i = 0; i < 4; i++)
         if (x[i] != (bad[k].holes >> i & 1 ? 9 : (float)i)) fail_msg("case %d, sample %u is %g", (int)k, i, x[i]);
       assert_int_equal(stats_of(ld).bad_chunks, __builtin_popcount(bad[k].holes));
       insitu_batch_release(&b);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
     }
   support_remove(root);
 }
@@ -1377,8 +1388,10 @@ static void test_fill(void **state) {
       d.n_variables = 2;
       insitu_loader *ld = open_or_fail(&d);
       if (kind & 2) {
-        expect_error(iter_or_fail(ld, INSITU_ALL), INSITU_E_ABSENT, "fill value is NaN; leave samples [");
+        insitu_iter *failed = iter_or_fail(ld, INSITU_ALL);
+        expect_error(failed, INSITU_E_ABSENT, "fill value is NaN; leave samples [");
         insitu_loader_close(&ld);
+        insitu_iter_close(&failed);
         d.on_absent_chunk = INSITU_FILL;
         ld = open_or_fail(&d);
       }
