@@ -401,7 +401,6 @@ static void test_later_batches(void **state) {
       with.it = other;
       good(4);
       insitu_loader_close(&with.ld);
-      insitu_iter_close(&other);
       insitu_iter_close(&with.it);
     }
   support_remove(root);
