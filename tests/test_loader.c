@@ -706,6 +706,8 @@ static void test_iterators_together(void **state) {
     insitu_iter_close(&it[2]); /* in any order */
     insitu_iter_close(&it[0]);
     insitu_loader_close(&ld);
+    insitu_iter_close(&it[1]);
+    insitu_iter_close(&it[3]);
   }
   support_remove(root);
 }
@@ -735,7 +737,8 @@ static void test_held_batches(void **state) {
     support_check_array(b[0], 0, &plain_x, &plain, 0);
     it = iter_or_fail(ld, INSITU_VAL, 0);
     b[2] = next_or_fail(it);
-    insitu_loader_close(&ld); /* closes the iterator too */
+    insitu_loader_close(&ld); /* before the iterator */
+    insitu_iter_close(&it);
     for (int i = 0; i < 3; i++) {
       support_check_array(b[i], 0, &plain_x, &plain, 0);
       assert_ptr_equal(insitu_batch_find(b[i], "x"), &b[i]->arrays[0]);
@@ -799,6 +802,7 @@ static void test_memory(void **state) {
         assert_int_equal(insitu_iter_open(ld, &train, &second, NULL), INSITU_E_BUDGET);
         insitu_iter_close(&it);
         assert_int_equal(insitu_iter_open(ld, &train, &second, NULL), INSITU_OK);
+        insitu_iter_close(&second);
       }
       insitu_loader_close(&ld);
     }
@@ -1350,8 +1354,10 @@ static void test_close_anywhere(void **state) {
       if (turns % 4 == 1) insitu_iter_close(&val);
       if (turns % 11 == 4) insitu_loader_cancel(ld);
       insitu_loader_close(&ld);
+      insitu_iter_close(&it);
       if (b) support_check_array(b, 0, &plain_x, &a, 0);
       insitu_batch_release(&b);
+      insitu_iter_close(&val);
     }
   }
   support_remove(root);
@@ -1452,6 +1458,7 @@ static void test_manifest(void **state) {
   it = iter_or_fail(ld, INSITU_TEST, 0);
   assert_int_equal(collect(it, a, 100), 4); /* the last chunk is short */
   for (int i = 0; i < 4; i++) assert_int_equal(a[i], 96 + i);
+  insitu_iter_close(&it);
   it = iter_or_fail(ld, INSITU_VAL, 0);
   assert_int_equal(collect(it, a, 100), 16);
   assert_int_equal(a[0], 24);

@@ -231,8 +231,8 @@ static void test_scan(void **state) {
   assert_true(done > 500); /* most draws are valid configurations */
 }
 
-/* What is extrapolated from some windows, against a walk through all of them: at several world sizes, with chunks that several units
- * share, with offsets, in both orders, and where the split drops much. */
+/* What is extrapolated from some windows, against a walk through all of them: at several world sizes, with chunks that several
+ * units share, with offsets, and in both orders. */
 static void test_estimated_cost(void **state) {
   (void)state;
   static const struct {
@@ -559,16 +559,10 @@ static void test_huge(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_split_against_brute_force),
-      cmocka_unit_test(test_scan),
-      cmocka_unit_test(test_fields),
-      cmocka_unit_test(test_corners_work),
-      cmocka_unit_test(test_cost),
-      cmocka_unit_test(test_sequential_window),
-      cmocka_unit_test(test_lanes),
-      cmocka_unit_test(test_quality),
-      cmocka_unit_test(test_huge),
-      cmocka_unit_test(test_estimated_cost), /* last: its exact walks take more memory than test_huge allows */
+      cmocka_unit_test(test_split_against_brute_force), cmocka_unit_test(test_scan), cmocka_unit_test(test_fields),
+      cmocka_unit_test(test_corners_work), cmocka_unit_test(test_cost), cmocka_unit_test(test_sequential_window),
+      cmocka_unit_test(test_lanes), cmocka_unit_test(test_quality), cmocka_unit_test(test_huge),
+      cmocka_unit_test(test_estimated_cost), /* behind test_huge, which measures memory */
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
