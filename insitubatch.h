@@ -16645,6 +16645,13 @@ static void insitu__zarr_name_inner(const struct insitu__zarr_array *a, const ui
 
 /* -- hierarchies -- */
 
+#define INSITU__ZARR_ABOVE 64   /* groups that are remembered */
+struct insitu__zarr_above {     /* a group above arrays, and its OME-NGFF images */
+  char *text;                   /* its attributes; NULL: it has no images */
+  struct insitu__text_json doc; /* of text */
+  int images;                   /* the list in doc */
+  char path[];                  /* "" is the root */
+};
 struct insitu__zarr_group { /* an opened root */
   struct insitu__store *store;
   int format;                        /* 2 or 3, of every node below */
@@ -16654,9 +16661,17 @@ struct insitu__zarr_group { /* an opened root */
   int nodes;                         /* the object of consolidated nodes in doc, -1: not consolidated */
   struct insitu__text_index index;   /* of nodes */
   struct insitu__codec_hooks *hooks; /* the user's codecs, borrowed; NULL: none */
+  struct insitu__zarr_above **above; /* array: groups whose images were looked for; the one that was used last comes first */
 };
 
+static void insitu__zarr_above_free(struct insitu__zarr_above *above) {
+  insitu__text_json_free(&above->doc);
+  insitu__mem_free(above->text);
+  insitu__mem_free(above);
+}
 static void insitu__zarr_group_free(struct insitu__zarr_group *g) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) insitu__zarr_above_free(g->above[i]);
+  INSITU__ARRAY_FREE(g->above);
   insitu__text_index_free(&g->index);
   insitu__text_json_free(&g->doc);
   insitu__mem_free(g->text);
@@ -17159,10 +17174,62 @@ static bool insitu__zarr_ome_axes(const struct insitu__text_json *j, int image, 
   }
   return true;
 }
+/* The group that was looked at before; NULL: it was not, or was forgotten. */
+static struct insitu__zarr_above *insitu__zarr_above_find(struct insitu__zarr_group *g, const char *path) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) {
+    struct insitu__zarr_above *found = g->above[i];
+    if (strcmp(found->path, path)) continue;
+    memmove(g->above + 1, g->above, (size_t)i * sizeof *g->above);
+    return g->above[0] = found;
+  }
+  return NULL;
+}
+/* Looks for the images of a group and remembers them, or that there are none: arrays side by side have the same groups above them.
+ * Attributes that are no JSON, or that may not be read, have no images. *out is good until the next look-up. */
+static insitu_status insitu__zarr_above_await(
+    struct insitu__zarr_group *g, const char *path, struct insitu__zarr_above **out, insitu_error *err) {
+  uint64_t length = strlen(path) + 1;
+  if ((*out = insitu__zarr_above_find(g, path))) return INSITU_OK;
+  char *text = NULL;
+  insitu_error refused = {0};
+  insitu_status status = insitu__zarr_attributes_await(g, path, &text, &refused);
+  if (status < 0 && status != INSITU_E_JSON && status != INSITU_E_FORMAT && status != INSITU_E_AUTH) {
+    if (err && err->status >= 0) *err = refused;
+    return status;
+  }
+  uint64_t n = INSITU__ARRAY_LEN(g->above);
+  struct insitu__zarr_above *above = (struct insitu__zarr_above *)insitu__mem_alloc(1, sizeof *above + (size_t)length);
+  if (!above) {
+    insitu__mem_free(text);
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "group '%.300s': no memory for the names of its axes; give the process more memory", path);
+  }
+  memset(above, 0, sizeof *above);
+  memcpy(above->path, path, (size_t)length);
+  above->text = text;
+  status = text ? insitu__text_json_parse(&above->doc, text, strlen(text), path, err) : INSITU_OK;
+  above->images = text && status == INSITU_OK ? insitu__zarr_ome_images(&above->doc, 0) : -1;
+  if (above->images < 0) { /* nobody reads its text */
+    insitu__text_json_free(&above->doc);
+    insitu__mem_free(above->text);
+    above->text = NULL;
+  }
+  if (status == INSITU_OK && n == INSITU__ZARR_ABOVE) { /* the one that was used longest ago goes */
+    insitu__zarr_above_free(g->above[n - 1]);
+    g->above[n - 1] = above;
+  } else if (status < 0 || !INSITU__ARRAY_PUSH(g->above, above)) {
+    insitu__zarr_above_free(above);
+    if (status < 0) return status;
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "group '%.300s': no memory for the names of its axes; give the process more memory", path);
+  }
+  *out = insitu__zarr_above_find(g, path);
+  return INSITU_OK;
+}
 /* Names the axes of an array that has no names of its own by the nearest group above it whose image has the array. A group's
  * attributes that are no JSON do not keep the array from being read: its axes stay unnamed. */
 static insitu_status insitu__zarr_ome_await(struct insitu__zarr_group *g, struct insitu__zarr_array *a, insitu_error *err) {
-  char group[INSITU__MAX_KEY], *text;
+  char group[INSITU__MAX_KEY];
   for (unsigned d = 0; d < a->axes; d++)
     if (a->dim[d]) return INSITU_OK;
   snprintf(group, sizeof group, "%s", a->path);
@@ -17170,27 +17237,16 @@ static insitu_status insitu__zarr_ome_await(struct insitu__zarr_group *g, struct
     while (slash > group && *slash != '/') slash--;
     *slash = 0; /* the group above, last "" */
     if (g->nodes >= 0 && !insitu__zarr_consolidated(g, group)) continue;
-    insitu_error refused = {0};
-    struct insitu__text_json j = {0};
-    insitu_status status = insitu__zarr_attributes_await(g, group, &text, &refused);
-    if (status == INSITU_E_JSON || status == INSITU_E_FORMAT || status == INSITU_E_AUTH) continue;
-    if (status < 0) {
-      if (err && err->status >= 0) *err = refused;
-      return status;
-    }
-    bool memory = true, found = false;
-    status = text ? insitu__text_json_parse(&j, text, strlen(text), group, err) : INSITU_OK;
-    int list = text && status == INSITU_OK ? insitu__zarr_ome_images(&j, 0) : -1;
-    for (int t = list < 0 ? -1 : insitu__text_json_first(&j, list); t >= 0 && !found; t = insitu__text_json_next(&j, t)) {
-      found = insitu__zarr_ome_has(&j, t, a->path + strlen(group) + (group[0] != 0));
-      if (found) memory = insitu__zarr_ome_axes(&j, t, a);
-    }
-    insitu__text_json_free(&j);
-    insitu__mem_free(text);
-    if (!memory)
+    struct insitu__zarr_above *above;
+    insitu_status status = insitu__zarr_above_await(g, group, &above, err);
+    if (status < 0) return status;
+    const struct insitu__text_json *j = &above->doc;
+    for (int t = above->images < 0 ? -1 : insitu__text_json_first(j, above->images); t >= 0; t = insitu__text_json_next(j, t)) {
+      if (!insitu__zarr_ome_has(j, t, a->path + strlen(group) + (group[0] != 0))) continue;
+      if (insitu__zarr_ome_axes(j, t, a)) return INSITU_OK;
       return insitu__error_set(
           err, INSITU_E_NOMEM, "array '%.300s': no memory for the names of its axes; give the process more memory", a->path);
-    if (status < 0 || found) return status;
+    }
   }
   return INSITU_OK;
 }
@@ -17225,20 +17281,38 @@ static insitu_status insitu__zarr_array_await(
   return status;
 }
 
-/* Of a remote store: asks for the metadata of these arrays at once, those that are not in the consolidated document. */
+static void insitu__zarr_prefetch_key(char ***keys, const char *path, const char *name) {
+  char key[INSITU__MAX_KEY];
+  char *copy = insitu__zarr_join(key, sizeof key, path, name) ? insitu__mem_text(key, strlen(key)) : NULL;
+  if (copy && !INSITU__ARRAY_PUSH(*keys, copy)) insitu__mem_free(copy);
+}
+/* The groups above an array, whose path is cut; last: the group right above the array before, at first none's path. */
+static void insitu__zarr_prefetch_groups(struct insitu__zarr_group *g, char ***keys, char *path, char *last) {
+  bool first = true;
+  for (char *slash = path + strlen(path); slash > path; first = false) {
+    while (slash > path && *slash != '/') slash--;
+    *slash = 0;
+    if (first && !strcmp(path, last)) return;
+    if (first) memcpy(last, path, strlen(path) + 1);
+    if (g->format == 2) insitu__zarr_prefetch_key(keys, path, ".zattrs");
+    else if (path[0]) insitu__zarr_prefetch_key(keys, path, "zarr.json");
+  }
+}
+/* Of a remote store: asks for the metadata of these arrays at once, those that are not in the consolidated document, and for the
+ * metadata of the groups above them, which may name their axes. */
 static void insitu__zarr_prefetch_await(struct insitu__zarr_group *g, const char *const *paths, uint64_t n_paths) {
   static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
-  char path[INSITU__MAX_KEY - 16], key[INSITU__MAX_KEY], **keys = NULL;
+  char path[INSITU__MAX_KEY - 16], last[sizeof path] = "/", **keys = NULL; /* "/": no group */
   if (!g->store->remote || g->store->zip) return;
   for (uint64_t i = 0; i < n_paths; i++) {
     struct insitu__zarr_array known = {0};
     bool there = !insitu__zarr_normalise(paths[i], path, sizeof path) ||
                  (g->nodes >= 0 && insitu__zarr_array_consolidated(g, path, &known, NULL) != INSITU_E_NOTFOUND);
     insitu__zarr_array_free(&known);
-    for (int k = g->format == 3 ? 0 : 1; !there && k < (g->format == 3 ? 1 : 3); k++) {
-      char *copy = insitu__zarr_join(key, sizeof key, path, names[k]) ? insitu__mem_text(key, strlen(key)) : NULL;
-      if (copy && !INSITU__ARRAY_PUSH(keys, copy)) insitu__mem_free(copy);
-    }
+    for (int k = g->format == 3 ? 0 : 1; !there && k < (g->format == 3 ? 1 : 3); k++)
+      insitu__zarr_prefetch_key(&keys, path, names[k]);
+    if (there || g->nodes >= 0) continue; /* groups outside a consolidated document are not looked at */
+    insitu__zarr_prefetch_groups(g, &keys, path, last);
   }
   uint64_t n = INSITU__ARRAY_LEN(keys);
   insitu__store_prefetch_await(g->store, (const char *const *)keys, n, INSITU__MAX_META);

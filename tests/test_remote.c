@@ -1488,7 +1488,7 @@ static void first_batch(const char *root, bool consolidated, int m) {
   if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
   struct server_statistics opened = server_stats(server);
   if (opened.waves > (consolidated ? 2 : 3)) fail_msg("%s, %s: %d waves", root, modes[m].name, (int)opened.waves);
-  if (opened.requests > (consolidated ? 4 : 4 + 2 * VARIABLES)) fail_msg("%s: %d requests", root, (int)opened.requests);
+  if (opened.requests > (consolidated ? 4 : 5 + 2 * VARIABLES)) fail_msg("%s: %d requests", root, (int)opened.requests);
   insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
   assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
   assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
