@@ -545,8 +545,8 @@ typedef struct insitu_iter_desc {
 
 /* ---- batches ---- */
 /* Where to resume: version, hashes of geometry, variables and split, seed, epoch, next global batch, lanes, window, unit, global
- * batch, split and order of the iterator, all little-endian; 24 bytes are reserved and zero. fwrite it as it is. A shuffled one may
- * be restored at another world size with the same global batch.
+ * batch, split and order of the iterator, all little-endian; 24 bytes that are reserved and zero; a checksum of all before. fwrite
+ * it as it is. A shuffled one may be restored at another world size with the same global batch.
  *   geometry   samples along the sample axis, and samples of a reference chunk
  *   variables  how many; of each in turn: label, path, offset + each of steps, type in the batch, how CF conventions decode it,
  *              number of the sample axis, first and last element of its box along every axis of the stored array
@@ -587,8 +587,8 @@ typedef struct insitu_plan {
   uint64_t dropped_tail;                    /* global: anchors dropped each epoch to fill the last batch (shuffled only) */
   uint64_t units, unit_rows, lanes, window; /* global: units; rows of a full one; lanes; units of one lane's window */
   uint64_t span;                            /* T: batches that one window's rows can fall into */
-  /* chunks that epoch 0 reads for the rows it delivers, re-reads included, and how many different ones these are (both at most:
-   * exact unless slices of one array differ) */
+  /* chunks that epoch 0 reads for the rows it delivers, re-reads included, and how many different ones these are. estimated 0: both
+   * are exact, or upper bounds where slices of one array differ; estimated 1: both are extrapolated and may be off either way */
   uint64_t reads, distinct;
   uint64_t read_bytes;        /* decoded bytes of reads */
   uint64_t wanted;            /* chunk reads if every variable and step read for itself */
@@ -640,7 +640,8 @@ typedef struct insitu_stats {
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
   /* batches and chunk buffers in use, tables, decode scratch and stacks, dates, and what insitu_read takes: at most */
   uint64_t memory_bytes_peak;
-  uint64_t memory_promised;            /* what open iterators and chunks in flight may take, out of memory_budget */
+  /* what open iterators and chunks in flight may take, what insitu_read takes now, and the dates that are kept: of memory_budget */
+  uint64_t memory_promised;
   uint64_t inflight_peak;              /* chunks in flight at most */
   uint64_t uploads, uploaded_bytes;    /* copies to devices */
   uint64_t pinned_bytes, device_bytes; /* now: page-locked, of slab_bytes; on devices */
@@ -667,7 +668,8 @@ INSITU_DEF insitu_status insitu_loader_open(const insitu_loader_desc *desc, insi
  * stay valid. The handles of its iterators stay yours: every call with one but insitu_iter_close gives INSITU_E_ARG from now on,
  * and insitu_iter_close frees it, before or after this call. [one thread, no other call at the same time] NULL is fine. */
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
-/* Every insitu_iter_next, insitu_read and insitu_read_strings returns INSITU_CANCELLED from now on. Also from a signal handler. */
+/* Every insitu_iter_next, insitu_read and insitu_read_strings returns INSITU_CANCELLED from now on, and the first
+ * insitu_sample_dates, which reads. Also from a signal handler. */
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
 /* The configuration with its defaults resolved, but for what depends on the iterator (lanes: see insitu_plan); lives as long as
  * the loader. */
@@ -721,8 +723,9 @@ typedef struct insitu_date {
   char text[48];                             /* "1979-01-01T06:00", with seconds and fractions where there are any */
 } insitu_date;
 /* The dates of n samples, such as the sample_indices of a batch (for a variable with an offset: anchor + offset). The first call
- * reads the coordinate of the sample axis, whole, as sample_from does (time_path names another; see FORMATS in the manual), and the
- * loader keeps 8 bytes for each sample, out of memory_budget; later calls read nothing. [as insitu_read] */
+ * reads the coordinate of the sample axis, whole, as sample_from does (time_path names another; see FORMATS in the manual), but it
+ * need not rise or fall; the loader keeps 8 bytes for each sample, out of memory_budget; later calls read nothing. A chunk of the
+ * coordinate that cannot be read is an error, with on_bad_chunk = INSITU_FILL, too. [as insitu_read] */
 INSITU_DEF insitu_status insitu_sample_dates(
     insitu_loader *loader, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err);
 /* The date of a value, by the attributes units ("hours since 1900-01-01") and calendar (NULL: standard) of its coordinate; parts of
@@ -733,7 +736,7 @@ INSITU_DEF insitu_status insitu_date_from_double(
     double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
 
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
- * objects, options, codecs, dates, plan_only and those of the log), "origins" (where each value with a default comes from),
+ * objects, options, codecs, dates, plan_only, place and device, those of the pool and of the log), "origins" (where each value with a default comes from),
  * "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics", and "notes": sentences that say why a value
  * is as it is, and what in the desc has no effect for this archive.
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
@@ -1640,7 +1643,7 @@ static void insitu__text_scan_space(struct insitu__text_scan *s) {
   while (s->at < s->n && (s->text[s->at] == ' ' || s->text[s->at] == '\n' || s->text[s->at] == '\t' || s->text[s->at] == '\r'))
     s->at++;
 }
-/* Lists the value that begins at the cursor. */
+/* Appends the value that begins at `begin` to the list; its end is still to come. */
 static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) {
   if (s->n_list == s->cap_list) {
     uint64_t cap = s->cap_list + s->cap_list / 2 + 64;
@@ -4958,6 +4961,7 @@ static insitu_status insitu__reactor_start_workers(struct insitu__reactor *r, in
 
 static void *insitu__reactor_main(void *arg) {
   struct insitu__reactor *r = (struct insitu__reactor *)arg;
+  insitu__base_float(); /* fill values are read on this thread */
   insitu_status status = insitu__reactor_start(r, &r->error);
   pthread_mutex_lock(&r->lock);
   r->thread = pthread_self();
@@ -6272,6 +6276,7 @@ struct insitu__http_answer {
   uint64_t first, last, total;         /* total UINT64_MAX: not told; of "bytes *" first is 1 and last 0 */
   int64_t date, retry_after;           /* seconds since 1970, and from now; -1: not told */
   bool encoded;                        /* Content-Encoding other than identity */
+  bool dated;                          /* Last-Modified is a date, and later than those that stand for none */
   bool framed;                         /* the body's end is marked, though its length is not told */
   struct insitu__http_version version; /* of the object; its settled and total: once the headers are complete */
   char etag[INSITU__HTTP_ETAG],
@@ -6563,7 +6568,7 @@ static void insitu__http_answer_free(struct insitu__http_answer *a) {
   a->location = NULL;
   a->status = 0;
   a->first = a->last = 0;
-  a->has_range = a->encoded = a->framed = false;
+  a->has_range = a->encoded = a->framed = a->dated = false;
   a->version = insitu__http_no_version;
   a->etag[0] = a->id[0] = a->code[0] = a->region[0] = 0;
 }
@@ -6626,13 +6631,15 @@ static bool insitu__http_content_range(const char *text, struct insitu__http_ans
 static void insitu__http_take_modified(struct insitu__http_answer *a, const char *value) {
   int64_t seconds;
   if (!*value) return;
-  if (!insitu__sign_parse_http_date(value, &seconds)) seconds = (int64_t)insitu__http_hash(5, value, strlen(value));
+  a->dated = insitu__sign_parse_http_date(value, &seconds);
+  if (!a->dated) seconds = (int64_t)insitu__http_hash(5, value, strlen(value));
+  a->dated = a->dated && seconds > 1; /* 0 and 1 are what reproducible builds write */
   a->version.modified = (uint32_t)seconds ? (uint32_t)seconds : 1;
 }
 /* All headers have come: what they say together of the object's version. */
 static void insitu__http_answer_whole(struct insitu__http_answer *a) {
   uint32_t since = (uint32_t)a->date - a->version.modified;
-  a->version.settled = a->version.modified && a->date >= 0 && since >= INSITU__HTTP_SETTLED && since < UINT32_C(1) << 31;
+  a->version.settled = a->dated && a->date >= 0 && since >= INSITU__HTTP_SETTLED && since < UINT32_C(1) << 31;
   a->version.total = a->encoded ? UINT64_MAX : a->status == 206 ? a->total : a->status == 200 ? a->length : UINT64_MAX;
 }
 static bool insitu__http_printable(const char *text) { /* nothing in it that could end a line of a request or a log */
@@ -6672,7 +6679,8 @@ static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) 
   } else if (name == 13 && !strncasecmp(line, "last-modified", name)) {
     insitu__http_take_modified(a, value);
   } else if (name == 17 && !strncasecmp(line, "transfer-encoding", name)) {
-    a->framed = a->framed || *value;
+    size_t n = strlen(value); /* the last coding tells whether the body's end is marked: RFC 9112, 6.3 */
+    a->framed = n >= 7 && !strcasecmp(value + n - 7, "chunked");
   } else if (name == 14 && !strncasecmp(line, "content-length", name)) {
     if (!insitu__http_digits(&p, &a->length) || *p) a->length = UINT64_MAX;
   } else if (name == 13 && !strncasecmp(line, "content-range", name)) {
@@ -6854,7 +6862,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   bool taken = true;
   if (length > 5 && text[4] == ':' && !strncasecmp(text, "date", 4)) insitu__http_take_date(t->http, t->answer, text);
   else taken = insitu__http_take_header(t->answer, text);
-  if (text != copy) insitu__mem_free(text);
+  if (text != copy) insitu__mem_free_secret(text, length + 1); /* a redirect's target may be a signed url */
   return taken ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
 }
 /* Puts bytes where the request wants them; false when there is no room for all. */
@@ -7033,6 +7041,7 @@ static bool insitu__http_excludes(const char *entry, uint64_t n, const char *hos
     text[n_text] = 0;
     const char *slash = (const char *)memchr(entry, '/', (size_t)n);
     if (insitu__http_address(text, block) != bytes) return false;
+    if (slash && slash + 1 == entry + n) return false; /* no length follows it */
     for (bits = slash ? 0 : 8 * bytes; slash && ++slash < entry + n; bits = 10 * bits + (uint64_t)(*slash - '0'))
       if (!insitu__text_is_digit(*slash) || bits > 128) return false;
     if (bits > 8 * bytes || memcmp(one, block, (size_t)(bits / 8))) return false;
@@ -12268,6 +12277,7 @@ static insitu_status insitu__codec_shard(struct insitu__codec_scratch *s, const 
   struct insitu__codec_part part = {.shard = shard, .sink = outer};
   const uint8_t *index = shard->index_first ? src : src + (n - least);
   insitu_status status = insitu__codec_shard_index(shard, index, least, err);
+  uint64_t most = insitu__codec_bound(&shard->codecs, shard->inner_bytes); /* entries may overlap: what each costs has an end */
   for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
     uint64_t offset, bytes, rest = i;
     status = insitu__codec_shard_entry(shard, index, i, n, &offset, &bytes, err);
@@ -12279,6 +12289,10 @@ static insitu_status insitu__codec_shard(struct insitu__codec_scratch *s, const 
       sink.hole = insitu__codec_part_hole;
       sink.hole_user = &part;
     }
+    if (status >= 0 && !absent && bytes > most)
+      status = insitu__error_set(err, INSITU_E_CORRUPT,
+          "the shard's index gives inner chunk %" PRIu64 " %" PRIu64 " bytes, %" PRIu64 " are the most; " INSITU__CODEC_BAD, i,
+          bytes, most);
     if (status >= 0 && absent && outer->hole) outer->hole(outer->hole_user, part.at, shard->inner);
     if (status >= 0 && !absent) status = decode(&shard->codecs, s->inner, src + offset, bytes, shard->inner_bytes, &sink, err);
     if (status >= 0) insitu__codec_shard_place(shard, i, absent ? NULL : s->cell.at, to);
@@ -13259,7 +13273,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
     unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__store_fetch f = {.store = s, .key = key, .what = INSITU__CLOUD_READ, .tag = tag, .offset = offset};
   const struct insitu__http_answer *a = &f.request.answer;
-  uint64_t size, room = 0;
+  uint64_t size, room = 0, sized = UINT64_MAX; /* sized: the length that the place of the last bytes was counted from */
   *got = 0;
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
@@ -13278,6 +13292,7 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
     if (tag) tag->size = size;
     if (!room) return INSITU_OK;
     f.offset = offset;
+    if (tail) sized = size;
     tail = false;
   }
   bool once = tail || s->remote->unguarded; /* in one request, however much it is */
@@ -13310,6 +13325,9 @@ static insitu_status insitu__store_remote_read_await(struct insitu__store *s, co
     status = insitu__store_fetch_await(&f, err);
     *got = status < 0 ? 0 : f.request.placed;
   }
+  uint64_t total = a->has_range ? a->total : a->version.total;
+  if (status >= 0 && sized != UINT64_MAX && total != UINT64_MAX && total != sized)
+    status = insitu__store_fetch_changed(&f, "its length is another than the one that was told just before", err);
   insitu__store_fetch_end(&f);
   return status;
 }
@@ -14478,9 +14496,10 @@ static insitu_status insitu__store_get_await(
  * An entry is served without asking once it is known to be what the server has: since the loader was opened, somebody has
  * read the object, or asked whether its ETag still holds, and it did. The first use of any other asks so. An entry without an
  * ETag, or with a weak or a very long one, cannot be asked for; a run that finds it there reads it anew. Absent objects are
- * remembered in memory only, for as long as the loader lives. Parts of different versions of one object, by ETag,
- * Last-Modified or size, are never served by one loader. A body whose end nothing told but the connection's is not kept: it
- * may have been cut off, and would be served for ever.  *
+ * remembered in memory only, for as long as the loader lives. A loader that knows an object serves no part of another version of
+ * it, by ETag, Last-Modified or size; it may forget some where there are more than INSITU__DISK_KNOWN. A body whose end nothing
+ * told but the end of its connection is not kept: it may have been cut off, and would be served for ever.
+ *
  * State: struct insitu__disk, one per loader, opened before its reactor's coroutines use it and closed after them. The _await
  * functions run on these; jobs on workers move files. Nothing that is wrong with the directory fails a read. */
 #define INSITU__DISK_MARKER "insitubatch-cache"
@@ -14761,7 +14780,7 @@ static int insitu__disk_place_new(struct insitu__disk *d, const char *temporary,
   const unsigned free_name = INSITU__BASE_RENAME_NOREPLACE;
   if (!d->by_link) return INSITU__BASE_RENAMEAT2(d->dirfd, temporary, d->dirfd, path, free_name) ? errno : 0;
   if (linkat(d->dirfd, temporary, d->dirfd, path, 0)) return errno;
-  (void)unlinkat(d->dirfd, temporary, 0);
+  (void)insitu__disk_discard(d, temporary); /* its last name, where somebody has removed the entry already */
   return 0;
 }
 /* Puts a file into its place. What was there is moved away first, by which one process alone owns it and takes it off the count:
@@ -16864,6 +16883,10 @@ static insitu_status insitu__zarr_probe_await(
     if (status == INSITU_OK) {
       struct insitu__text_json j;
       status = insitu__text_json_parse(&j, text, n, path, NULL);
+      if (status == INSITU_E_NOMEM) {
+        insitu__mem_free(text);
+        return insitu__error_set(err, status, "'%.300s/zarr.json': no memory to read it; give the process more memory", path);
+      }
       *kind = status == INSITU_OK && insitu__text_json_equals(&j, insitu__text_json_get(&j, 0, "node_type"), "array")
                   ? INSITU__ZARR_V3_ARRAY
                   : INSITU__ZARR_V3_GROUP;
@@ -16876,10 +16899,20 @@ static insitu_status insitu__zarr_probe_await(
   if (format == 3) return INSITU_OK;
   insitu_status status = insitu__zarr_exists_await(store, path, ".zarray", err);
   if (status == INSITU_OK) *kind = INSITU__ZARR_V2_ARRAY;
-  if (status != INSITU_E_NOTFOUND) return status;
-  status = insitu__zarr_exists_await(store, path, ".zgroup", err);
-  if (status == INSITU_OK) *kind = INSITU__ZARR_V2_GROUP;
-  return status == INSITU_E_NOTFOUND ? INSITU_OK : status;
+  bool hidden = status == INSITU_E_AUTH; /* what some stores say of an object that is not there, to those who may not list */
+  if (status != INSITU_E_NOTFOUND && !hidden) return status;
+  insitu_error refused;
+  insitu__error_clear(&refused);
+  status = insitu__zarr_exists_await(store, path, ".zgroup", &refused);
+  if (status == INSITU_OK) {
+    *kind = INSITU__ZARR_V2_GROUP;
+    if (hidden && err) insitu__error_clear(err);
+    return INSITU_OK;
+  }
+  if (hidden) return INSITU_E_AUTH; /* err tells of .zarray */
+  if (status == INSITU_E_NOTFOUND) return INSITU_OK;
+  if (err && err->status >= 0) *err = refused;
+  return status;
 }
 /* Visits up to `limit` directories. With format 0 it stops at the first that has metadata and gives its kind in *found; otherwise
  * it emits the arrays of that format. */
@@ -16926,8 +16959,10 @@ static insitu_status insitu__zarr_find_root_await(struct insitu__zarr_group *g, 
   if (status == INSITU_OK) return insitu__zarr_root_v3(g, err);
   if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
     status = insitu__zarr_fetch_await(g->store, "", ".zmetadata", &text, &n, &refused);
-    if (status == INSITU_OK) status = insitu__zarr_root_json(g, ".zmetadata", text, n, err);
-    if (status == INSITU_OK) return insitu__zarr_root_v2(g, err);
+    if (status == INSITU_OK) {
+      status = insitu__zarr_root_json(g, ".zmetadata", text, n, err);
+      return status < 0 ? status : insitu__zarr_root_v2(g, err);
+    }
   }
   int kind = INSITU__ZARR_NOTHING;
   if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
@@ -20043,6 +20078,8 @@ static insitu_status insitu__device_enter(struct insitu__device_scope *s, int de
   if (!status && device >= 0 && device != s->before) { /* first of all: the other calls use the current one */
     status = insitu__device_did(cudaSetDevice(device), "cudaSetDevice", err);
     if (!status) s->now = device;
+    else
+      (void)insitu__device_did(cudaGetDevice(&s->now), "", NULL); /* it may answer an error of earlier work and have switched */
   }
   if (status) return status;
   status = insitu__device_did(cudaThreadExchangeStreamCaptureMode(&s->mode), "cudaThreadExchangeStreamCaptureMode", err);
@@ -21387,6 +21424,7 @@ struct insitu__loader_reading { /* lives on the caller's stack */
   uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
   uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
   uint64_t reserved;                                               /* of memory_budget */
+  bool exact; /* what cannot be read is an error, whatever on_bad_chunk says */
   struct insitu__loader_reader *readers;
   struct insitu__reactor_gate done;
 };
@@ -21531,7 +21569,7 @@ static void insitu__loader_reader_await(void *arg) {
     insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
     bool given_up = status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire);
     bool bad = status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND && status != INSITU_E_ABSENT;
-    if (bad && !given_up && ld->config.on_bad_chunk == INSITU_FILL) {
+    if (bad && !given_up && !r->exact && ld->config.on_bad_chunk == INSITU_FILL) {
       insitu__loader_add(&ld->n_bad, 1);
       d->fill = true;
       insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
@@ -21727,6 +21765,7 @@ static insitu_status insitu__loader_time_read_await(insitu_loader *ld, const str
   if (!wide) v.dtype = INSITU_F64;
   struct insitu__loader_reading r = {
       .loader = ld, .variable = &v, .dst = (unsigned char *)moment, .dst_bytes = (stop - start) * sizeof *moment, .err = err};
+  r.exact = true; /* a fill value would be a wrong date */
   insitu__loader_read_await(&r);
   for (uint64_t i = 0; !r.status && i < stop - start; i++) {
     double x;

@@ -30,7 +30,7 @@ template <class T, void (*close)(T **)> struct Closer {
   }
 };
 using Loader = std::unique_ptr<insitu_loader, Closer<insitu_loader, insitu_loader_close>>;
-using Iter = std::unique_ptr<insitu_iter, Closer<insitu_iter, insitu_iter_close>>;       // must end before its loader
+using Iter = std::unique_ptr<insitu_iter, Closer<insitu_iter, insitu_iter_close>>;       // may end before or after its loader
 using Batch = std::unique_ptr<insitu_batch, Closer<insitu_batch, insitu_batch_release>>; // may outlive both
 
 Loader open(const insitu_loader_desc &desc) {

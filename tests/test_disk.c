@@ -684,8 +684,9 @@ static void test_budget(void **state) {
     }
     unsigned half = OBJECTS / 2 * (unsigned)(round & 1);
     READ(&l, half, half + OBJECTS / 2, PARTS);
+    insitu__reactor_close(&l.reactor); /* its workers remove files, perhaps until now */
     evicted += l.disk.evicted;
-    loader_close(&l);
+    insitu__disk_close(&l.disk);
     look(dir);
     assert_true(seen.charge == counted(dir) && seen.charge > BUDGET / 2 && seen.temporary == 0);
     nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL); /* files' clocks are coarse */
@@ -938,16 +939,23 @@ static void test_links(void **state) {
   int status;
   (void)state;
   server_reset(STRONG);
-  loader_open(&other, any_mode(), dir, 0, false); /* so that nobody counts anew */
-  assert_true(other.disk.by_link);
+  int go[2]; /* the child begins before this process has threads, and waits for the other loader */
+  char byte = 0;
+  assert_int_equal(pipe2(go, O_CLOEXEC), 0);
   pid_t child = start_child();
   if (!child) {
+    if (read(go[0], &byte, 1) != 1) _exit(2);
     loader_open(&l, any_mode(), dir, 0, false);
     between = die;
     read_range(&l, 0, 1, 1);
     _exit(1);
   }
+  loader_open(&other, any_mode(), dir, 0, false); /* so that nobody counts anew */
+  assert_true(other.disk.by_link);
+  assert_int_equal(write(go[1], &byte, 1), 1);
   waitpid(child, &status, 0);
+  close(go[0]);
+  close(go[1]);
   assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   list_files(dir);
   assert_int_equal(n_files, 2); /* names of one file */

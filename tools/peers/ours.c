@@ -133,6 +133,7 @@ int main(int argc, char **argv) {
   printf("}\n");
   if (anchors) fclose(anchors);
   if (checksums) fclose(checksums);
+  insitu_iter_close(&iter);
   insitu_loader_close(&loader);
   return 0;
 }
