@@ -736,7 +736,8 @@ INSITU_DEF insitu_status insitu_date_from_double(
     double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
 
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
- * objects, options, codecs, dates, plan_only, place and device, those of the pool and of the log), "origins" (where each value with a default comes from),
+ * objects, options, codecs, dates, plan_only, place and device, those of the pool and of the log),
+ * "origins" (where each value with a default comes from),
  * "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics", and "notes": sentences that say why a value
  * is as it is, and what in the desc has no effect for this archive.
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
