@@ -80,7 +80,7 @@
  *   is loaded by dlopen should stay loaded). Own threads are named insitu-*, block all signals but those of faults and install no
  *   handlers. There is no global state: several loaders live side by side. Each
  *   function says which threads may call it. The log function and decoders of desc.codecs run on loader threads and inside your
- *   calls, perhaps several at once, and may not call the loader. With inline_io or plan_only there is no other thread: all work
+ *   calls, perhaps several at once, and may not call the loader. With inline_io or plan_only there is no other one: all other work
  *   happens inside the calls of the thread that opened the loader. A forked child may not use its parent's loader
  *   (INSITU_E_FORKED) and may open its own.
  *
@@ -736,10 +736,9 @@ INSITU_DEF insitu_status insitu_date_from_double(
     double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
 
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of its fields, but for api,
- * objects, options, codecs, dates, plan_only, place and device, those of the pool and of the log),
- * "origins" (where each value with a default comes from),
- * "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics", and "notes": sentences that say why a value
- * is as it is, and what in the desc has no effect for this archive.
+ * objects, options, codecs, dates, plan_only, place and device, those of the pool and of the log), "origins" (where each value with
+ * a default comes from), "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics", and "notes": sentences
+ * that say why a value is as it is, and what in the desc has no effect for this archive.
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL with cap 0. The length
  * changes with the statistics: leave room. 0: the handle is NULL or a parent's, memory is short, or it has more than 64 MiB.
  * Reads nothing, but planning a large archive takes as long as insitu_loader_plan for each split. */
