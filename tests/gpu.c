@@ -595,6 +595,7 @@ static void load_settle(struct load *l) {
   }
 }
 static void load_close(struct load *l) {
+  insitu_iter_close(&l->iter);
   insitu_loader_close(&l->loader);
   if (l->stream) CUDA(cudaStreamDestroy(l->stream));
 }

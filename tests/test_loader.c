@@ -341,7 +341,7 @@ static void test_state_bytes(void **state) {
   (void)state;
   const char *root = support_path("state");
   support_make(root, &plain);
-  insitu_loader_desc d = plain_desc(root, 0);
+  insitu_loader_desc d = plain_desc(root, any_mode());
   insitu_loader *ld = open_or_fail(&d);
   insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
   insitu_batch *b = next_or_fail(it);
@@ -482,7 +482,7 @@ static void test_state_tells_splits_apart(void **state) {
     int n = snprintf(
         text, sizeof text, "{\"n_chunks\":13,\"sample_chunk_size\":8,\"n_samples\":100,\"chunks\":{\"train\":%s}}", lists[i]);
     support_write(path, text, (size_t)n);
-    insitu_loader_desc d = plain_desc(root, 0);
+    insitu_loader_desc d = plain_desc(root, any_mode());
     d.manifest = path;
     hash[i] = identity_of(d).split;
     for (int k = 0; k < i; k++)
@@ -506,13 +506,13 @@ static void test_state_tells_splits_apart(void **state) {
   enum { RANGES = sizeof ranges / sizeof *ranges };
   uint64_t by_range[RANGES];
   for (int i = 0; i < RANGES; i++) {
-    insitu_loader_desc d = plain_desc(root, 0);
+    insitu_loader_desc d = plain_desc(root, any_mode());
     for (int p = 0; p < 3; p++) d.split[p] = (insitu_split_range){.start = ranges[i][p].start, .stop = ranges[i][p].stop};
     by_range[i] = identity_of(d).split;
     for (int k = 0; k < i; k++)
       if (by_range[k] == by_range[i]) fail_msg("ranges %d and %d have one hash", k, i);
   }
-  insitu_loader_desc d = plain_desc(root, 0), e = d; /* the same parts, said in two ways */
+  insitu_loader_desc d = plain_desc(root, any_mode()), e = d; /* the same parts, said in two ways */
   d.split[0].stop = 80;
   d.split[1] = (insitu_split_range){.start = 80, .stop = 100};
   e.split[0].fraction = 10.0 / 13;
@@ -529,7 +529,7 @@ static void test_state_of_ranks(void **state) {
   insitu_state first = {{0}};
   for (int world = 1; world <= 4; world *= 2)
     for (int rank = 0; rank < world; rank++) {
-      insitu_loader_desc d = plain_desc(root, rank % 2);
+      insitu_loader_desc d = plain_desc(root, rank % 2 ? EPOLL : any_mode());
       d.lanes = 4;
       d.batch_size = 8 / (uint64_t)world;
       d.world = world;
@@ -553,7 +553,7 @@ static void test_iter_api(void **state) {
   (void)state;
   const char *root = support_path("iterapi");
   support_make(root, &plain);
-  insitu_loader_desc d = plain_desc(root, 0);
+  insitu_loader_desc d = plain_desc(root, any_mode());
   insitu_loader *ld = open_or_fail(&d);
   for (int api = 0; api <= 3; api++) {
     insitu_iter_desc i = {.api = (uint32_t)api, .split = INSITU_ALL};
@@ -1607,7 +1607,7 @@ static void test_config_is_a_copy(void **state) {
   mine->v[0] = (insitu_variable){
       .label = mine->label[0], .path = mine->path, .steps = mine->steps, .n_steps = 2, .slices = &mine->slice, .n_slices = 1};
   mine->v[1] = (insitu_variable){.label = mine->label[1], .path = mine->path, .steps = mine->steps, .slices = &mine->slice};
-  insitu_loader_desc d = plain_desc(mine->url, 0);
+  insitu_loader_desc d = plain_desc(mine->url, any_mode());
   d.variables = mine->v;
   d.n_variables = 2;
   d.codecs = mine->codecs;
@@ -1661,7 +1661,7 @@ static void test_manifest_at_once(void **state) {
   path[n] = 0;
   assert_int_equal(mkdir(folder, 0777), 0);
   support_make(root, &plain);
-  insitu_loader_desc d = plain_desc(root, 0);
+  insitu_loader_desc d = plain_desc(root, any_mode());
   d.plan_only = 1;
   insitu_loader *ld[2] = {open_or_fail(&d), open_or_fail(&d)};
   fflush(NULL);
@@ -1717,7 +1717,7 @@ static void test_error_of_the_last_call(void **state) {
   (void)state;
   const char *root = support_path("lasterror");
   support_make(root, &plain);
-  insitu_loader_desc d = plain_desc(root, 0), wrong = d;
+  insitu_loader_desc d = plain_desc(root, any_mode()), wrong = d;
   insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL}, other = {.api = INSITU_API, .split = 9};
   insitu_order_desc od = {.api = INSITU_API, .units = 4, .unit_rows = 2, .global_batch = 2, .lanes = 1, .window = 1}, none = od;
   const insitu_variable missing = {.label = "nothing"};

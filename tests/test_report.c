@@ -685,7 +685,7 @@ static void test_notes(void **state) {
   const char *root = support_path("notes");
   char log[4000] = "";
   support_make(root, &plain);
-  insitu_loader_desc d = plain_desc(root, 0);
+  insitu_loader_desc d = plain_desc(root, any_mode());
   insitu_loader *ld = open_or_fail(&d);
   struct json j = describe(ld);
   assert_int_equal(insitu__text_json_size(&j.j, get(&j, 0, "notes")), 0);
