@@ -1,6 +1,7 @@
 // cc -c -O2 -D_GNU_SOURCE -DINSITU_IMPLEMENTATION -x c insitubatch.h -o insitubatch.o && c++ -std=c++17 -O2 -I. examples/03_embed.cpp insitubatch.o -o 03_embed -luring -lcurl -llz4 -lzstd -lpthread
-// Use from C++17: the implementation is C, compiled once into an object; C++ sees declarations only. Owning handles, errors as
-// exceptions, typed views, two iterators at once, and a checkpoint from which another loader goes on. Run: ./03_embed [ARCHIVE]
+// Use from C++17: the implementation is C, compiled once into an object; C++ sees declarations
+// only. Owning handles, errors as exceptions, typed views, two iterators at once, and a checkpoint
+// from which another loader goes on. Run: ./03_embed [ARCHIVE]
 #include "insitubatch.h"
 #include <algorithm>
 #include <cstdio>
@@ -12,10 +13,12 @@
 namespace wind {
 
 struct Error : std::runtime_error {
-  explicit Error(const insitu_error &e) : std::runtime_error(std::string(insitu_status_name(e.status)) + ": " + e.message) {}
+  explicit Error(const insitu_error &e)
+      : std::runtime_error(std::string(insitu_status_name(e.status)) + ": " + e.message) {}
 };
 
-// Runs one call of the library, which takes its error last; throws on an error, returns what is none (OK, END, TIMEOUT...).
+// Runs one call of the library, which takes its error last; throws on an error, returns what is
+// none (OK, END, TIMEOUT...).
 template <class Call> insitu_status check(Call call) {
   insitu_error err{};
   insitu_status status = call(&err);
@@ -30,8 +33,10 @@ template <class T, void (*close)(T **)> struct Closer {
   }
 };
 using Loader = std::unique_ptr<insitu_loader, Closer<insitu_loader, insitu_loader_close>>;
-using Iter = std::unique_ptr<insitu_iter, Closer<insitu_iter, insitu_iter_close>>;       // may end before or after its loader
-using Batch = std::unique_ptr<insitu_batch, Closer<insitu_batch, insitu_batch_release>>; // may outlive both
+/* may end before or after its loader */
+using Iter = std::unique_ptr<insitu_iter, Closer<insitu_iter, insitu_iter_close>>;
+/* may outlive both */
+using Batch = std::unique_ptr<insitu_batch, Closer<insitu_batch, insitu_batch_release>>;
 
 Loader open(const insitu_loader_desc &desc) {
   insitu_loader *loader = nullptr;
@@ -48,11 +53,14 @@ Iter iterate(const Loader &loader, int32_t split) {
   return Iter(iter);
 }
 
-// The next batch; empty at the end of an epoch. INSITU_BUSY (too many batches are held) and INSITU_CANCELLED are errors here.
+// The next batch; empty at the end of an epoch. INSITU_BUSY (too many batches are held) and
+// INSITU_CANCELLED are errors here.
 Batch next(const Iter &iter) {
   insitu_batch *batch = nullptr;
-  insitu_status status = check([&](insitu_error *err) { return insitu_iter_next(iter.get(), INSITU_FOREVER, &batch, err); });
-  if (status != INSITU_OK && status != INSITU_END) throw std::runtime_error(insitu_status_name(status));
+  insitu_status status = check(
+      [&](insitu_error *err) { return insitu_iter_next(iter.get(), INSITU_FOREVER, &batch, err); });
+  if (status != INSITU_OK && status != INSITU_END)
+    throw std::runtime_error(insitu_status_name(status));
   return Batch(batch);
 }
 
@@ -80,7 +88,8 @@ View<const int64_t> samples(const Batch &batch) {
 
 View<float> values(const Batch &batch, const char *name) {
   const insitu_array *array = insitu_batch_find(batch.get(), name);
-  if (!array || array->dtype != INSITU_F32) throw std::invalid_argument(std::string("no float array ") + name + " in the batch");
+  if (!array || array->dtype != INSITU_F32)
+    throw std::invalid_argument(std::string("no float array ") + name + " in the batch");
   return {static_cast<float *>(array->data), array->bytes / sizeof(float)};
 }
 
@@ -94,7 +103,8 @@ static double mean_speed(const wind::Batch &batch) {
 }
 
 static void print(const char *split, const wind::Batch &batch) {
-  std::printf("%-5s batch %2d, mean |u| %.2f m/s, months", split, static_cast<int>(batch->index), mean_speed(batch));
+  std::printf("%-5s batch %2d, mean |u| %.2f m/s, months", split, static_cast<int>(batch->index),
+      mean_speed(batch));
   for (int64_t month : wind::samples(batch)) std::printf(" %d", static_cast<int>(month));
   std::printf("\n");
 }
@@ -119,26 +129,33 @@ static int run(const char *archive) {
     wind::Iter train = wind::iterate(loader, INSITU_TRAIN), val = wind::iterate(loader, INSITU_VAL);
     while (wind::Batch batch = wind::next(train)) {
       print("train", batch);
-      if (batch->index == 2) checkpoint = batch->after; // 128 plain bytes: write them beside the weights
+      /* 128 plain bytes: write them beside the weights */
+      if (batch->index == 2) checkpoint = batch->after;
       if (batch->index == 3) {
         kept = std::move(batch);
-      } else if (batch->index == 5) { // in the middle of the epoch: a look at the other split, out of the same threads and memory
+      } else if (batch->index == 5) {
+        /* in the middle of the epoch: a look at the other split, out of the same threads and
+         * memory */
         while (wind::Batch other = wind::next(val)) print("val", other);
       }
     }
   } // the iterators end, then the loader; a batch that is held stays valid
-  if (!kept) throw std::runtime_error("the train split has fewer than four batches; give a longer archive");
-  std::printf("kept batch %d after close: mean |u| %.2f m/s\n", static_cast<int>(kept->index), mean_speed(kept));
+  if (!kept)
+    throw std::runtime_error("the train split has fewer than four batches; give a longer archive");
+  std::printf("kept batch %d after close: mean |u| %.2f m/s\n", static_cast<int>(kept->index),
+      mean_speed(kept));
 
   wind::Loader loader = wind::open(desc); // as another process would
   wind::Iter train = wind::iterate(loader, INSITU_TRAIN);
-  wind::check([&](insitu_error *err) { return insitu_iter_restore(train.get(), &checkpoint, err); });
+  wind::check(
+      [&](insitu_error *err) { return insitu_iter_restore(train.get(), &checkpoint, err); });
   wind::Batch batch = wind::next(train);
   if (!batch) throw std::runtime_error("the epoch is over behind the checkpoint");
   auto s = wind::samples(batch), before = wind::samples(kept);
   bool same = std::equal(s.begin(), s.end(), before.begin(), before.end());
   print("again", batch);
-  std::printf("the restored iterator %s\n", same ? "goes on with the same samples" : "LOST ITS PLACE");
+  std::printf(
+      "the restored iterator %s\n", same ? "goes on with the same samples" : "LOST ITS PLACE");
   return same ? 0 : 1;
 }
 

@@ -1,7 +1,8 @@
 /* cc -O2 -I. examples/04_plan_only.c -o 04_plan_only -luring -lcurl -llz4 -lzstd -lpthread */
-/* What would an epoch cost? Opens an archive's metadata alone, starts no thread, reads no chunk, and prints for every split what
- * is in it, what it reads, what memory it takes and how well it is mixed; then how larger units of the shuffle save re-reads.
- * Each array is wanted twice: at a sample, as input, and one sample later, as target. Run: ./04_plan_only [ARCHIVE [ARRAY...]] */
+/* What would an epoch cost? Opens an archive's metadata alone, starts no thread, reads no chunk,
+ * and prints for every split what is in it, what it reads, what memory it takes and how well it is
+ * mixed; then how larger units of the shuffle save re-reads. Each array is wanted twice: at a
+ * sample, as input, and one sample later, as target. Run: ./04_plan_only [ARCHIVE [ARRAY...]] */
 #define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -33,7 +34,8 @@ static insitu_loader *open_loader(const insitu_loader_desc *desc) {
 }
 
 static struct cost cost_of(const insitu_loader *loader, int32_t split) {
-  const insitu_iter_desc iter = {.api = INSITU_API, .split = split}; /* order: train is shuffled, the others are not */
+  /* order: train is shuffled, the others are not */
+  const insitu_iter_desc iter = {.api = INSITU_API, .split = split};
   insitu_error err = {0};
   struct cost c = {0};
   insitu_status status = insitu_loader_plan(loader, &iter, &c.plan, &err);
@@ -53,7 +55,8 @@ static void print_batch(const insitu_loader *loader) {
     for (int32_t k = 0; k < a->ndim; k++) printf("%s%" PRId64, k ? ", " : "", a->shape[k]);
     printf(")");
   }
-  printf(".\nblock_chunks %" PRIu64 ", prefetch_depth %" PRIu64, d->block_chunks, d->prefetch_depth);
+  printf(
+      ".\nblock_chunks %" PRIu64 ", prefetch_depth %" PRIu64, d->block_chunks, d->prefetch_depth);
   printf(", max_inflight %" PRIu64 ", decode_threads %" PRIu64, d->max_inflight, d->decode_threads);
   printf(", memory_budget %.1f GB\n\n", (double)d->memory_budget / 1e9);
 }
@@ -61,13 +64,13 @@ static void print_batch(const insitu_loader *loader) {
 static void print_splits(const insitu_loader *loader) {
   struct cost c[SPLITS];
   for (int32_t i = 0; i < SPLITS; i++) c[i] = cost_of(loader, INSITU_TRAIN + i);
-#define ROW(name, format, value)                                                                                                 \
-  do {                                                                                                                           \
-    printf("%-42s", name);                                                                                                       \
-    for (int i = 0; i < SPLITS; i++)                                                                                             \
-      if (c[i].empty) printf("%10s", "-");                                                                                       \
-      else printf("%10" format, value);                                                                                          \
-    printf("\n");                                                                                                                \
+#define ROW(name, format, value)                                                                   \
+  do {                                                                                             \
+    printf("%-42s", name);                                                                         \
+    for (int i = 0; i < SPLITS; i++)                                                               \
+      if (c[i].empty) printf("%10s", "-");                                                         \
+      else printf("%10" format, value);                                                            \
+    printf("\n");                                                                                  \
   } while (0)
   printf("%-42s%10s%10s%10s%10s\n", "an epoch of", "train", "val", "test", "all");
   ROW("samples", PRIu64, c[i].plan.samples);
@@ -85,9 +88,11 @@ static void print_splits(const insitu_loader *loader) {
 #undef ROW
   if (c[INSITU_TRAIN].empty) return;
   const struct cost *train = &c[INSITU_TRAIN];
-  printf("\ntrain is shuffled, the others come in order. 1 is ideal for: the variance ratio of its batches, %.2f expected and\n",
+  printf("\ntrain is shuffled, the others come in order. 1 is ideal for: the variance ratio of its "
+         "batches, %.2f expected and\n",
       train->plan.variance_ratio);
-  printf("%.2f measured; the gap of neighbours, %.2f.\n", train->quality.variance_ratio, train->quality.gap_score);
+  printf("%.2f measured; the gap of neighbours, %.2f.\n", train->quality.variance_ratio,
+      train->quality.gap_score);
 }
 
 int main(int argc, char **argv) {
@@ -120,8 +125,11 @@ int main(int argc, char **argv) {
     loader = open_loader(&desc);
     struct cost c = cost_of(loader, INSITU_TRAIN);
     if (c.empty) printf("%11" PRIu64 "      -\n", desc.unit_chunks);
-    else printf("%11" PRIu64 " %6" PRIu64 " %12" PRIu64, desc.unit_chunks, c.plan.lanes, c.plan.reads);
-    if (!c.empty) printf(" %14.2f %6.2f %15.2f\n", c.plan.amplification, c.plan.dedup, c.quality.variance_ratio);
+    else
+      printf("%11" PRIu64 " %6" PRIu64 " %12" PRIu64, desc.unit_chunks, c.plan.lanes, c.plan.reads);
+    if (!c.empty)
+      printf(
+          " %14.2f %6.2f %15.2f\n", c.plan.amplification, c.plan.dedup, c.quality.variance_ratio);
     insitu_loader_close(&loader);
   }
   return 0;

@@ -1,8 +1,10 @@
 /* cc -O2 -I. examples/05_grib.c -o 05_grib -leccodes -luring -lcurl -llz4 -lzstd -lpthread -lm */
 /* Needs <eccodes.h>: apt-get install libeccodes-dev, dnf install eccodes-devel */
-/* A codec of your own: the chunks of this archive are GRIB messages, as weather services write them, and eccodes decodes them on
- * the loader's threads. The archive is made here: two days of hourly air temperature, each a GRIB2 message under the
- * key of its chunk, beside Zarr metadata that names the codec "grib". Then one shuffled epoch is streamed. Run: ./05_grib */
+/* A codec of your own: the chunks of this archive are GRIB messages, as weather services write
+ * them, and eccodes decodes them on the loader's threads. The archive is made here: two days of
+ * hourly air temperature, each a GRIB2 message under the
+ * key of its chunk, beside Zarr metadata that names the codec "grib". Then one shuffled epoch is
+ * streamed. Run: ./05_grib */
 #define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -13,15 +15,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HOURS = 48, LATS = 37, LONS = 72, POINTS = LATS * LONS }; /* every 5 degrees, from the north pole and from Greenwich */
+/* every 5 degrees, from the north pole and from Greenwich */
+enum { HOURS = 48, LATS = 37, LONS = 72, POINTS = LATS * LONS };
 
 static const char metadata[] =
     "{\"zarr_format\": 2, \"shape\": [48, 37, 72], \"chunks\": [1, 37, 72], \"dtype\": \"<f4\","
-    " \"order\": \"C\", \"fill_value\": \"NaN\", \"filters\": null, \"compressor\": {\"id\": \"grib\"}}";
+    " \"order\": \"C\", \"fill_value\": \"NaN\", \"filters\": null, \"compressor\": {\"id\": "
+    "\"grib\"}}";
 
 /* ---- the archive ---- */
 
-static double temperature(int hour, int lat, int lon) { /* kelvin: warm at the equator, and where it is two in the afternoon */
+/* kelvin: warm at the equator, and where it is two in the afternoon */
+static double temperature(int hour, int lat, int lon) {
   double north = (90 - 5 * lat) * M_PI / 180, local = (hour + lon / 3.0 - 14) * M_PI / 12;
   return 250 + 48 * cos(north) + 6 * cos(north) * cos(local);
 }
@@ -32,15 +37,18 @@ static insitu_object message(int hour) {
   const struct {
     const char *name;
     long value;
-  } set[] = {{"Ni", LONS}, {"Nj", LATS}, {"dataDate", 20260101 + hour / 24}, {"dataTime", hour % 24 * 100}, {"bitsPerValue", 16}};
+  } set[] = {{"Ni", LONS}, {"Nj", LATS}, {"dataDate", 20260101 + hour / 24},
+      {"dataTime", hour % 24 * 100}, {"bitsPerValue", 16}};
   const struct {
     const char *name;
     double degrees;
-  } corner[] = {{"latitudeOfFirstGridPointInDegrees", 90}, {"latitudeOfLastGridPointInDegrees", -90},
-      {"longitudeOfFirstGridPointInDegrees", 0}, {"longitudeOfLastGridPointInDegrees", 355}, {"iDirectionIncrementInDegrees", 5},
+  } corner[] = {{"latitudeOfFirstGridPointInDegrees", 90},
+      {"latitudeOfLastGridPointInDegrees", -90}, {"longitudeOfFirstGridPointInDegrees", 0},
+      {"longitudeOfLastGridPointInDegrees", 355}, {"iDirectionIncrementInDegrees", 5},
       {"jDirectionIncrementInDegrees", 5}};
   int failed = h == NULL;
-  for (size_t i = 0; !failed && i < sizeof set / sizeof *set; i++) failed = codes_set_long(h, set[i].name, set[i].value);
+  for (size_t i = 0; !failed && i < sizeof set / sizeof *set; i++)
+    failed = codes_set_long(h, set[i].name, set[i].value);
   for (size_t i = 0; !failed && i < sizeof corner / sizeof *corner; i++)
     failed = codes_set_double(h, corner[i].name, corner[i].degrees);
   for (int i = 0; i < POINTS; i++) values[i] = temperature(hour, i / LONS, i % LONS);
@@ -50,7 +58,8 @@ static insitu_object message(int hour) {
   if (!failed) failed = codes_get_message(h, &bytes, &n);
   void *copy = failed ? NULL : malloc(n);
   if (!copy) {
-    fprintf(stderr, "05_grib: eccodes made no message: %s\n", h ? codes_get_error_message(failed) : "are its samples installed?");
+    fprintf(stderr, "05_grib: eccodes made no message: %s\n",
+        h ? codes_get_error_message(failed) : "are its samples installed?");
     exit(1);
   }
   memcpy(copy, bytes, n);
@@ -62,12 +71,13 @@ static insitu_object message(int hour) {
 /* ---- the codec ---- */
 
 /* One GRIB message to float32, as dtype in the metadata says; missing points become NaN. */
-static insitu_status decode_grib(
-    void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+static insitu_status decode_grib(void *user, const char *config, const void *src, uint64_t n,
+    void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
   pthread_mutex_t *one = user;
   double *values = NULL;
   size_t count = 0;
-  (void)config;            /* {"id": "grib"}: what a codec's metadata says beside its name would be here */
+  /* {"id": "grib"}: what a codec's metadata says beside its name would be here */
+  (void)config;
   pthread_mutex_lock(one); /* not every build of eccodes may run on several threads */
   codes_handle *h = codes_handle_new_from_message(NULL, src, n);
   int failed = h ? codes_get_size(h, "values", &count) : CODES_INVALID_MESSAGE;
@@ -85,7 +95,8 @@ static insitu_status decode_grib(
   *got = count * sizeof(float);
   if (!failed) return INSITU_OK;
   snprintf(
-      err->message, sizeof err->message, "eccodes: %s", codes_get_error_message(failed)); /* the loader adds array and chunk */
+      /* the loader adds array and chunk */
+      err->message, sizeof err->message, "eccodes: %s", codes_get_error_message(failed));
   return failed == CODES_OUT_OF_MEMORY ? INSITU_E_NOMEM : INSITU_E_CORRUPT;
 }
 
@@ -101,8 +112,9 @@ static void print_batch(const insitu_batch *b) {
   }
   printf("batch %d: hours", (int)b->index);
   for (uint64_t row = 0; row < b->rows; row++) printf(" %2d", (int)b->sample_indices[row]);
-  printf("; mean %.1f C, warmest %.1f C at %d E in hour %d\n", n ? sum / (double)n - 273.15 : 0, (double)t[warmest] - 273.15,
-      (int)(warmest % LONS * 5), (int)b->sample_indices[warmest / POINTS]);
+  printf("; mean %.1f C, warmest %.1f C at %d E in hour %d\n", n ? sum / (double)n - 273.15 : 0,
+      (double)t[warmest] - 273.15, (int)(warmest % LONS * 5),
+      (int)b->sample_indices[warmest / POINTS]);
 }
 
 int main(void) {
@@ -110,7 +122,8 @@ int main(void) {
   pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
   uint64_t stored = 0;
   for (int hour = 0; hour < HOURS; hour++) stored += (objects[1 + hour] = message(hour)).n;
-  printf("%d GRIB messages, %.0f kB; decoded %.0f kB\n", HOURS, (double)stored / 1e3, HOURS * POINTS * sizeof(float) / 1e3);
+  printf("%d GRIB messages, %.0f kB; decoded %.0f kB\n", HOURS, (double)stored / 1e3,
+      HOURS * POINTS * sizeof(float) / 1e3);
 
   const insitu_codec grib = {.name = "grib", .decode = decode_grib, .user = &one};
   const insitu_variable t2m = {.label = "t2m", .path = ""}; /* the archive's root is the array */
@@ -128,7 +141,9 @@ int main(void) {
   insitu_batch *batch = NULL;
   insitu_error err = {0};
   insitu_status status = insitu_loader_open(&desc, &loader, &err);
-  if (!status) status = insitu_iter_open(loader, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_TRAIN}, &iter, &err);
+  if (!status)
+    status = insitu_iter_open(
+        loader, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_TRAIN}, &iter, &err);
   while (!status && (status = insitu_iter_next(iter, INSITU_FOREVER, &batch, &err)) == INSITU_OK) {
     print_batch(batch);
     insitu_batch_release(&batch);

@@ -1,13 +1,13 @@
 // cc -c -O2 -D_GNU_SOURCE -DINSITU_IMPLEMENTATION -x c insitubatch.h -o insitubatch.o && c++ -std=c++17 -O2 -I. examples/07_dlpack.cpp insitubatch.o -o 07_dlpack -luring -lcurl -llz4 -lzstd -lpthread
-// Batches as DLPack tensors, as libtorch, JAX, TVM or CuPy take them, without a copy. DLPack is a few structs, declared here as its
-// specification has them: neither its header nor CUDA is needed. Tensors share the batch's memory and hold it: some are kept while
-// more batches come, and after the loader is closed. Computes the mean wind speed over the globe for each month of the year.
-// Run: ./07_dlpack [ARCHIVE]. Exit status: 0 if all agrees with the archive read at once, 1 if not, 2 on any error.
-//
-// libtorch, for an array on the host or on a device (stream: at::cuda::getCurrentCUDAStream()):
-//   void *managed;
-//   insitu_batch_dlpack(batch, 0, 0, stream, &managed, &err);
-//   at::Tensor tensor = at::fromDLPack(static_cast<DLManagedTensor *>(managed)); // calls the deleter when its last copy ends
+// Batches as DLPack tensors, as libtorch, JAX, TVM or CuPy take them, without a copy. DLPack is a
+// few structs, declared here as its specification has them: neither its header nor CUDA is needed.
+// Tensors share the batch's memory and hold it: some are kept while more batches come, and after
+// the loader is closed. Computes the mean wind speed over the globe for each month of the year.
+// Run: ./07_dlpack [ARCHIVE]. Exit status: 0 if all agrees with the archive read at once, 1 if not,
+// 2 on any error.  libtorch, for an array on the host or on a device (stream:
+// at::cuda::getCurrentCUDAStream()): void *managed; insitu_batch_dlpack(batch, 0, 0, stream,
+// &managed, &err); at::Tensor tensor = at::fromDLPack(static_cast<DLManagedTensor *>(managed)); //
+// calls the deleter when its last copy ends
 #include "insitubatch.h"
 #include <array>
 #include <cmath>
@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-// ---- DLPack 1.0 -----------------------------------------------------------------------------------------------------------------
+// ---- DLPack 1.0 ---------------------------------------------------------------------------------
 
 enum DLDeviceType : int32_t { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3 };
 struct DLDevice {
@@ -46,10 +46,11 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 
-// ---- a consumer -----------------------------------------------------------------------------------------------------------------
+// ---- a consumer ---------------------------------------------------------------------------------
 
 static void check(insitu_status status, const insitu_error &err) {
-  if (status == INSITU_OK || status == INSITU_END) return; // INSITU_BUSY would mean that too many batches are held
+  /* INSITU_BUSY would mean that too many batches are held */
+  if (status == INSITU_OK || status == INSITU_END) return;
   throw std::runtime_error(std::string(insitu_status_name(status)) + ": " + err.message);
 }
 
@@ -64,8 +65,8 @@ public:
     check(insitu_batch_dlpack(batch, array, 1, stream, &exported, &err), err);
     managed = static_cast<DLManagedTensorVersioned *>(exported);
     const DLTensor &t = managed->dl_tensor;
-    if (managed->version.major != 1 || t.device.device_type == kDLCUDA || t.ndim != 3 || t.dtype.code != 2 ||
-        t.dtype.bits != 32 || t.dtype.lanes != 1) {
+    if (managed->version.major != 1 || t.device.device_type == kDLCUDA || t.ndim != 3 ||
+        t.dtype.code != 2 || t.dtype.bits != 32 || t.dtype.lanes != 1) {
       managed->deleter(managed); // the destructor does not run after this
       throw std::runtime_error("not a float32 tensor (time, lat, lon) that the host can read");
     }
@@ -83,7 +84,8 @@ public:
   }
   float operator()(int64_t time, int64_t lat, int64_t lon) const {
     const DLTensor &t = managed->dl_tensor;
-    const float *first = reinterpret_cast<const float *>(static_cast<const char *>(t.data) + t.byte_offset);
+    const float *first =
+        reinterpret_cast<const float *>(static_cast<const char *>(t.data) + t.byte_offset);
     return first[time * t.strides[0] + lat * t.strides[1] + lon * t.strides[2]];
   }
 };
@@ -91,11 +93,13 @@ public:
 constexpr int YEAR = 12;
 using Months = std::array<double, YEAR>;
 
-// Mean wind speed over the globe in one month, by area: rows go from pole to pole. u and v: what gives a value at (lat, lon).
+// Mean wind speed over the globe in one month, by area: rows go from pole to pole. u and v: what
+// gives a value at (lat, lon).
 template <class Field> static double mean_speed(int64_t lats, int64_t lons, Field u, Field v) {
   double sum = 0, areas = 0;
   for (int64_t lat = 0; lat < lats; lat++) {
-    double area = std::sin(3.14159265358979 * static_cast<double>(lat) / static_cast<double>(lats - 1));
+    double area =
+        std::sin(3.14159265358979 * static_cast<double>(lat) / static_cast<double>(lats - 1));
     for (int64_t lon = 0; lon < lons; lon++) sum += area * std::hypot(u(lat, lon), v(lat, lon));
     areas += area * static_cast<double>(lons);
   }
@@ -107,7 +111,9 @@ struct Year {
   Months speeds() const {
     Months months{};
     for (int64_t month = 0; month < YEAR; month++) {
-      auto of = [month](const Tensor &t) { return [&t, month](int64_t lat, int64_t lon) { return t(month, lat, lon); }; };
+      auto of = [month](const Tensor &t) {
+        return [&t, month](int64_t lat, int64_t lon) { return t(month, lat, lon); };
+      };
       months[static_cast<size_t>(month)] = mean_speed(u.size(1), u.size(2), of(u), of(v));
     }
     return months;
@@ -130,7 +136,9 @@ static Months read_at_once(insitu_loader *loader) {
   int64_t months = shape.shape[0], lats = shape.shape[1], lons = shape.shape[2];
   Months mean{};
   for (int64_t month = 0; month < months; month++) {
-    auto of = [=](const float *all) { return [=](int64_t lat, int64_t lon) { return all[(month * lats + lat) * lons + lon]; }; };
+    auto of = [=](const float *all) {
+      return [=](int64_t lat, int64_t lon) { return all[(month * lats + lat) * lons + lon]; };
+    };
     double speed = mean_speed(lats, lons, of(wind[0].data()), of(wind[1].data()));
     mean[static_cast<size_t>(month % YEAR)] += speed * YEAR / static_cast<double>(months);
   }
@@ -140,7 +148,8 @@ static Months read_at_once(insitu_loader *loader) {
 static int run(const char *archive) {
   insitu_variable variables[2] = {};
   variables[0].path = "uwnd", variables[1].path = "vwnd";
-  for (insitu_variable &variable : variables) variable.label = variable.path, variable.dtype = INSITU_F32;
+  for (insitu_variable &variable : variables)
+    variable.label = variable.path, variable.dtype = INSITU_F32;
   insitu_loader_desc desc{};
   desc.api = INSITU_API, desc.url = archive, desc.sample_dim = "time";
   desc.variables = variables, desc.n_variables = 2;
@@ -177,8 +186,9 @@ static int run(const char *archive) {
     std::printf("month %2d  %.3f m/s\n", static_cast<int>(k) + 1, mean[k]);
   }
   for (const auto &[year, then] : kept) wrong += year.speeds() != then;
-  std::printf("%d years; batches, what is kept of them after close, and the archive read at once %s\n", years,
-      wrong ? "DIFFER" : "agree");
+  std::printf(
+      "%d years; batches, what is kept of them after close, and the archive read at once %s\n",
+      years, wrong ? "DIFFER" : "agree");
   return wrong ? 1 : 0;
 }
 

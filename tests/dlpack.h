@@ -1,5 +1,6 @@
-/* DLPack as its specification has it (https://dmlc.github.io/dlpack/latest/c_api.html, version 1.0), written down once more and not
- * taken from the header under test; and what every export must be. */
+/* DLPack as its specification has it (https://dmlc.github.io/dlpack/latest/c_api.html, version
+ * 1.0), written down once more and not taken from the header under test; and what every export must
+ * be. */
 #ifndef TESTS_DLPACK_H
 #define TESTS_DLPACK_H
 enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3 };
@@ -49,7 +50,9 @@ DL_AT(DLManagedTensorVersioned, manager_ctx, 8);
 DL_AT(DLManagedTensorVersioned, deleter, 16);
 DL_AT(DLManagedTensorVersioned, flags, 24);
 DL_AT(DLManagedTensorVersioned, dl_tensor, 32);
-_Static_assert(sizeof(DLTensor) == 48 && sizeof(DLManagedTensor) == 64 && sizeof(DLManagedTensorVersioned) == 80, "DLPack 1.0");
+_Static_assert(sizeof(DLTensor) == 48 && sizeof(DLManagedTensor) == 64 &&
+                   sizeof(DLManagedTensorVersioned) == 80,
+    "DLPack 1.0");
 
 /* An export of either kind. */
 struct dl {
@@ -57,7 +60,8 @@ struct dl {
   bool versioned;
 };
 static inline const DLTensor *dl_tensor(struct dl e) {
-  return e.versioned ? &((DLManagedTensorVersioned *)e.managed)->dl_tensor : &((DLManagedTensor *)e.managed)->dl_tensor;
+  return e.versioned ? &((DLManagedTensorVersioned *)e.managed)->dl_tensor
+                     : &((DLManagedTensor *)e.managed)->dl_tensor;
 }
 static inline void dl_delete(struct dl e) {
   if (e.versioned) ((DLManagedTensorVersioned *)e.managed)->deleter(e.managed);
@@ -80,9 +84,10 @@ static inline struct dl dl_export(insitu_batch *b, uint64_t i, bool versioned, v
   }
   return e;
 }
-/* Every field. code, bits: what the array's elements are by DLPack's numbers; inner: the axes behind the rows. */
-static inline void dl_check(
-    struct dl e, const insitu_batch *b, uint64_t i, int type, int id, int code, int bits, int n_inner, const int64_t *inner) {
+/* Every field. code, bits: what the array's elements are by DLPack's numbers; inner: the axes
+ * behind the rows. */
+static inline void dl_check(struct dl e, const insitu_batch *b, uint64_t i, int type, int id,
+    int code, int bits, int n_inner, const int64_t *inner) {
   const DLTensor *t = dl_tensor(e);
   assert_ptr_equal(t->data, b->arrays[i].data);
   assert_int_equal((uintptr_t)t->data % 256, 0);
@@ -106,17 +111,18 @@ static inline void dl_check(
   assert_int_equal(b->arrays[i].bytes, (uint64_t)(stride * t->shape[0]) * (uint64_t)bits / 8);
 }
 
-/* ---- refusals: that words are in a message; that a call is INSITU_E_ARG, with words in err, `managed` having been set ---- */
-#define HAS(text, word)                                                                                                          \
-  do {                                                                                                                           \
-    if (!strstr(text, word)) fail_msg("'%s' does not name '%s'", text, word);                                                    \
+/* ---- refusals: that words are in a message; that a call is INSITU_E_ARG, with words in err,
+ * `managed` having been set ---- */
+#define HAS(text, word)                                                                            \
+  do {                                                                                             \
+    if (!strstr(text, word)) fail_msg("'%s' does not name '%s'", text, word);                      \
   } while (0)
-#define MISUSE(call, ...)                                                                                                        \
-  do {                                                                                                                           \
-    insitu_error err = {0};                                                                                                      \
-    managed = &err;                                                                                                              \
-    assert_int_equal(call, INSITU_E_ARG);                                                                                        \
-    const char *const words[] = {__VA_ARGS__};                                                                                   \
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++) HAS(err.message, words[w]);                                        \
+#define MISUSE(call, ...)                                                                          \
+  do {                                                                                             \
+    insitu_error err = {0};                                                                        \
+    managed = &err;                                                                                \
+    assert_int_equal(call, INSITU_E_ARG);                                                          \
+    const char *const words[] = {__VA_ARGS__};                                                     \
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) HAS(err.message, words[w]);          \
   } while (0)
 #endif

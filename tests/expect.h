@@ -1,4 +1,5 @@
-/* What the stores under tests/data/stores hold: the formula of tests/data/README.md, and a reader of INDEX.txt.
+/* What the stores under tests/data/stores hold: the formula of tests/data/README.md, and a reader
+ * of INDEX.txt.
  * Independent of the library. */
 #ifndef EXPECT_H
 #define EXPECT_H
@@ -18,7 +19,8 @@ static inline uint32_t expect_hash(uint64_t n) {
 
 /* float16 bits of an integer of at most 11 significant bits */
 static inline uint16_t expect_half(int v) {
-  uint32_t sign = v < 0 ? 0x8000u : 0, m = (uint32_t)abs(v), exponent = 25; /* 15 (bias) + 10 (the place of the leading bit) */
+  /* 15 (bias) + 10 (the place of the leading bit) */
+  uint32_t sign = v < 0 ? 0x8000u : 0, m = (uint32_t)abs(v), exponent = 25;
   if (!m) return 0;
   for (; m < 0x400; m <<= 1) exponent--;
   for (; m > 0x7ff; m >>= 1) exponent++;
@@ -46,7 +48,8 @@ static inline size_t expect_bits(const char *dtype, uint64_t flat, void *out) {
   } else if (kind == 'f' && bytes == 8) {
     double d = (double)(x & 0xffff) / 8 - 1000;
     memcpy(out, &d, 8);
-  } else if ((kind == 'i' || kind == 'u') && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8)) {
+  } else if ((kind == 'i' || kind == 'u') &&
+             (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8)) {
     uint64_t wide = (uint64_t)expect_hash(flat + 1) << 32 | x;
     memcpy(out, &wide, bytes); /* both supported machines are little-endian */
   } else {
@@ -56,14 +59,17 @@ static inline size_t expect_bits(const char *dtype, uint64_t flat, void *out) {
 }
 
 typedef struct expect_entry {
-  char store[64], path[64], dtype[16], status[64], word[64]; /* status and word: of a refused array, otherwise empty */
+  /* status and word: of a refused array, otherwise empty */
+  char store[64], path[64], dtype[16], status[64], word[64];
   int ndim;
   uint64_t shape[EXPECT_MAX_DIMS], chunks[EXPECT_MAX_DIMS];
-  bool refused, absent; /* absent: chunks whose number in the grid, modulo 3, is 1 are not stored and read as fill */
+  /* absent: chunks whose number in the grid, modulo 3, is 1 are not stored and read as fill */
+  bool refused, absent;
   unsigned char fill[EXPECT_MAX_BYTES];
 } expect_entry;
 
-static inline int expect_sizes(const char *text, uint64_t *out) { /* "5x7x3" or "scalar"; the number of sizes */
+/* "5x7x3" or "scalar"; the number of sizes */
+static inline int expect_sizes(const char *text, uint64_t *out) {
   int n = 0;
   if (!strcmp(text, "scalar")) return 0;
   for (char *end; n < EXPECT_MAX_DIMS; text = end + 1) {
@@ -78,7 +84,8 @@ static inline bool expect_next(FILE *index, expect_entry *e) {
   char line[512], shape[64], chunks[64], expect[16], a[64] = "", b[64] = "";
   memset(e, 0, sizeof *e);
   if (!fgets(line, sizeof line, index)) return false;
-  int n = sscanf(line, "%63s %63s %15s %63s %63s %15s %63s %63s", e->store, e->path, e->dtype, shape, chunks, expect, a, b);
+  int n = sscanf(line, "%63s %63s %15s %63s %63s %15s %63s %63s", e->store, e->path, e->dtype,
+      shape, chunks, expect, a, b);
   e->refused = n == 8 && !strcmp(expect, "refuse");
   e->absent = n == 7 && !strcmp(expect, "absent");
   if (!e->refused && !e->absent && (n != 6 || strcmp(expect, "ok"))) {
@@ -91,7 +98,8 @@ static inline bool expect_next(FILE *index, expect_entry *e) {
     snprintf(e->status, sizeof e->status, "%s", a);
     snprintf(e->word, sizeof e->word, "%s", b);
   }
-  if (e->absent) { /* a number of up to 128 bits, most significant digit first, to little-endian bytes */
+  /* a number of up to 128 bits, most significant digit first, to little-endian bytes */
+  if (e->absent) {
     size_t digits = strlen(a + 2);
     for (size_t i = 0; i < digits && i < 2 * EXPECT_MAX_BYTES; i++) {
       char digit[2] = {a[2 + digits - 1 - i], 0};

@@ -1,20 +1,26 @@
-/* libFuzzer: what servers, users' files and URLs tell of remote roots. Input: one byte (what the rest is), then a listing page, an
- * error body, credentials as JSON or XML, a profile file, a key file of Google's, or a URL. Names of listings are keys one level
- * below their prefix; a code can be shown; credentials can stand in a header; a region that was learnt leaves the host Amazon's; a
+/* libFuzzer: what servers, users' files and URLs tell of remote roots. Input: one byte (what the
+ * rest is), then a listing page, an error body, credentials as JSON or XML, a profile file, a key
+ * file of Google's, or a URL. Names of listings are keys one level below their prefix; a code can
+ * be shown; credentials can stand in a header; a region that was learnt leaves the host Amazon's; a
  * URL that is taken gives requests to its own host, and a name without user and query. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
 
-static void opened(struct insitu__cloud *c, int kind, const char *url, const char *key, const char *value, const char *more) {
-  const insitu_option option[] = {{"environment", "false"}, {key, value}, {more, "acc"}, {"secret_access_key", "s"}};
-  FUZZ_HOLDS(
-      insitu__cloud_open(c, NULL, kind, url, option,
-          kind == INSITU__CLOUD_HTTP ? 1 : 2u + (more != NULL) + (more && !strcmp(more, "access_key_id")), NULL) == INSITU_OK);
+static void opened(struct insitu__cloud *c, int kind, const char *url, const char *key,
+    const char *value, const char *more) {
+  const insitu_option option[] = {
+      {"environment", "false"}, {key, value}, {more, "acc"}, {"secret_access_key", "s"}};
+  FUZZ_HOLDS(insitu__cloud_open(c, NULL, kind, url, option,
+                 kind == INSITU__CLOUD_HTTP
+                     ? 1
+                     : 2u + (more != NULL) + (more && !strcmp(more, "access_key_id")),
+                 NULL) == INSITU_OK);
 }
 static void emit(void *to, const char *name, bool is_directory) {
   (void)to, (void)is_directory;
-  FUZZ_HOLDS(name[0] && !strchr(name, '/') && strcmp(name, ".") && strcmp(name, "..") && strlen(name) < INSITU__MAX_KEY);
+  FUZZ_HOLDS(name[0] && !strchr(name, '/') && strcmp(name, ".") && strcmp(name, "..") &&
+             strlen(name) < INSITU__MAX_KEY);
 }
 static void listing(int kind, const char *text, size_t n) {
   struct insitu__cloud c;
@@ -39,8 +45,9 @@ static void answer(const char *text, size_t n) {
   FUZZ_HOLDS(insitu__cloud_advice(&c, 403, code)[0]);
   int lesson = insitu__cloud_learn_await(&c, &r, &learned, NULL);
   const char *tail = strstr(c.base, ".amazonaws.com");
-  FUZZ_HOLDS(lesson == (int)learned && !strncmp(c.base, "https://b.s3.", 13) && tail &&
-             strspn(c.base + 13, "abcdefghijklmnopqrstuvwxyz0123456789-") + 13 == (size_t)(tail - c.base));
+  FUZZ_HOLDS(
+      lesson == (int)learned && !strncmp(c.base, "https://b.s3.", 13) && tail &&
+      strspn(c.base + 13, "abcdefghijklmnopqrstuvwxyz0123456789-") + 13 == (size_t)(tail - c.base));
   insitu__http_request_free(&r);
   insitu__cloud_close(&c);
 }
@@ -49,7 +56,8 @@ static void printable(const char *text) {
 }
 static void keys(bool json, const char *text, size_t n) {
   struct insitu__cloud_keys k = {0};
-  if ((json ? insitu__cloud_keys_json : insitu__cloud_keys_xml)(text, n, 1000000, &k) == INSITU_OK) {
+  if ((json ? insitu__cloud_keys_json : insitu__cloud_keys_xml)(text, n, 1000000, &k) ==
+      INSITU_OK) {
     FUZZ_HOLDS((k.id && k.secret) || (k.token && k.token[0]));
     FUZZ_HOLDS(k.renew <= k.expires || k.expires <= 1000000);
     printable(k.id);
@@ -79,7 +87,8 @@ static void url(int kind, const char *text) {
   struct insitu__cloud c;
   struct insitu__http_request r = {.method = NULL};
   struct insitu__cloud_ask ask = {.what = INSITU__CLOUD_READ, .key = "a b"};
-  const insitu_option option[] = {{"environment", "false"}, {"skip_signature", "true"}, {"account_name", "acc"}};
+  const insitu_option option[] = {
+      {"environment", "false"}, {"skip_signature", "true"}, {"account_name", "acc"}};
   insitu_error err = {0};
   insitu_status status = insitu__cloud_open(&c, NULL, kind, text, option,
       kind == INSITU__CLOUD_HTTP    ? 1
@@ -89,8 +98,10 @@ static void url(int kind, const char *text) {
   fuzz_status(status, &err);
   if (status) return;
   FUZZ_HOLDS(insitu__cloud_prepare_await(&c, &ask, &r, &err) == INSITU_OK);
-  FUZZ_HOLDS(!strncmp(r.url, c.base, strlen(c.base)) && strchr("/?", r.url[strlen(c.base)]) && strstr(r.url, "/a%20b"));
-  FUZZ_HOLDS(!strchr(strstr(c.base, "://") + 3, '@') && !strchr(strstr(c.base, "://") + 3, '/') && !strchr(c.base, '%'));
+  FUZZ_HOLDS(!strncmp(r.url, c.base, strlen(c.base)) && strchr("/?", r.url[strlen(c.base)]) &&
+             strstr(r.url, "/a%20b"));
+  FUZZ_HOLDS(!strchr(strstr(c.base, "://") + 3, '@') && !strchr(strstr(c.base, "://") + 3, '/') &&
+             !strchr(c.base, '%'));
   FUZZ_HOLDS(!strpbrk(c.name, "?#"));
   printable(r.url);
   insitu__http_request_free(&r);

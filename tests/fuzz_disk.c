@@ -1,22 +1,28 @@
-/* libFuzzer: the header of an entry of the disk cache. Input: a byte that says what is made to fit (1: name and key, 2: offset and
- * length, 4: the checksum, 8: the stamp's), a byte that says how many bytes of payload follow, and the header. What is taken as a
- * header holds what was asked for, an ETag that may be sent, and comes back when it is written anew. */
+/* libFuzzer: the header of an entry of the disk cache. Input: a byte that says what is made to fit
+ * (1: name and key, 2: offset and length, 4: the checksum, 8: the stamp's), a byte that says how
+ * many bytes of payload follow, and the header. What is taken as a header holds what was asked for,
+ * an ETag that may be sent, and comes back when it is written anew. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
 
 enum { NAMES = 1, RANGE = 2, CRC = 4, STAMP = 8 };
 
-static char *text_of(const uint8_t *header, uint64_t n, uint64_t at, uint64_t length) { /* NULL: no text there */
+/* NULL: no text there */
+static char *text_of(const uint8_t *header, uint64_t n, uint64_t at, uint64_t length) {
   if (at > n || length > n - at || memchr(header + at, 0, length)) return NULL;
   return fuzz_text(header + at, length);
 }
 static void fix(uint8_t *p, uint64_t head, unsigned how) {
   const unsigned from = INSITU__DISK_AT_PAYLOAD_CRC, stamp = INSITU__DISK_AT_STAMP + 16;
-  if (how & CRC) insitu__base_store32(p + INSITU__DISK_AT_CRC, insitu__codec_crc32c(p + from, head - from));
-  if (how & STAMP) insitu__base_store32(p + stamp, insitu__codec_crc32c(p + INSITU__DISK_AT_CRC, stamp - INSITU__DISK_AT_CRC));
+  if (how & CRC)
+    insitu__base_store32(p + INSITU__DISK_AT_CRC, insitu__codec_crc32c(p + from, head - from));
+  if (how & STAMP)
+    insitu__base_store32(
+        p + stamp, insitu__codec_crc32c(p + INSITU__DISK_AT_CRC, stamp - INSITU__DISK_AT_CRC));
 }
-static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_ask *ask, const struct insitu__disk_entry *e) {
+static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_ask *ask,
+    const struct insitu__disk_entry *e) {
   struct insitu__disk_entry again;
   uint8_t *copy = fuzz_copy(p, head);
   FUZZ_HOLDS(e->payload <= ask->asked && strlen(e->etag) < sizeof e->etag);
@@ -25,9 +31,10 @@ static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_ask
   insitu__disk_header(copy, ask, e);
   memset(&again, 0xEE, sizeof again);
   FUZZ_HOLDS(insitu__disk_parse(copy, head + e->payload, ask, &again));
+  FUZZ_HOLDS(again.confirmed == e->confirmed && again.used == e->used &&
+             again.version.total == e->version.total && again.crc == e->crc);
   FUZZ_HOLDS(
-      again.confirmed == e->confirmed && again.used == e->used && again.version.total == e->version.total && again.crc == e->crc);
-  FUZZ_HOLDS(again.version.etag == e->version.etag && again.version.modified == e->version.modified);
+      again.version.etag == e->version.etag && again.version.modified == e->version.modified);
   FUZZ_HOLDS(again.payload == e->payload && !memcmp(again.etag, e->etag, sizeof e->etag));
   FUZZ_HOLDS(!insitu__disk_parse(copy, head + e->payload + 1, ask, &again));
   struct insitu__disk_ask other = *ask;
@@ -48,7 +55,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if ((data[0] & NAMES) && have >= texts) {
     uint64_t length = insitu__base_load32(header + INSITU__DISK_AT_NAME);
     name = text_of(header, have, texts, length);
-    key = name ? text_of(header, have, texts + length, insitu__base_load32(header + INSITU__DISK_AT_KEY)) : NULL;
+    key = name ? text_of(header, have, texts + length,
+                     insitu__base_load32(header + INSITU__DISK_AT_KEY))
+               : NULL;
   }
   if (key) {
     ask.name = name;

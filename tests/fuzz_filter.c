@@ -1,17 +1,20 @@
-/* libFuzzer: configurations of codecs, and filters on any bytes. Input: byte 0 the format and place, byte 1 the type of the
- * elements there, byte 2 the sink's element, bytes 3-4 the decoded size, then the codec's JSON, a NUL, and the chunk. What decodes
- * comes in order, once, inside its bounds; pieces and places give the same bytes; and the encoded size is the one foretold. */
+/* libFuzzer: configurations of codecs, and filters on any bytes. Input: byte 0 the format and
+ * place, byte 1 the type of the elements there, byte 2 the sink's element, bytes 3-4 the decoded
+ * size, then the codec's JSON, a NUL, and the chunk. What decodes comes in order, once, inside its
+ * bounds; pieces and places give the same bytes; and the encoded size is the one foretold. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
 #include "fuzz_sink.h"
 
-static void chunk(const struct insitu__codec_chain *chain, const uint8_t *data, const uint8_t *bytes, size_t n) {
+static void chunk(
+    const struct insitu__codec_chain *chain, const uint8_t *data, const uint8_t *bytes, size_t n) {
   uint8_t *out;
   uint64_t decoded = (uint64_t)data[3] | (uint64_t)data[4] << 8;
   uint8_t *src = fuzz_copy(bytes, n);
   if (fuzz_deliver(chain, src, n, decoded, 1 + (data[2] & 15), data[2] & 0x40, &out) == INSITU_OK) {
-    if (chain->codec[0].kind >= INSITU__CODEC_SHUFFLE) FUZZ_HOLDS(insitu__codec_bound(chain, decoded) == n);
+    if (chain->codec[0].kind >= INSITU__CODEC_SHUFFLE)
+      FUZZ_HOLDS(insitu__codec_bound(chain, decoded) == n);
     else FUZZ_HOLDS(chain->n == 1);
   }
   free(out);
@@ -19,8 +22,8 @@ static void chunk(const struct insitu__codec_chain *chain, const uint8_t *data, 
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  static const int32_t types[] = {0, INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64, INSITU_U8, INSITU_U16,
-      INSITU_U32, INSITU_U64, INSITU_F16, INSITU_F32, INSITU_F64};
+  static const int32_t types[] = {0, INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64,
+      INSITU_U8, INSITU_U16, INSITU_U32, INSITU_U64, INSITU_F16, INSITU_F32, INSITU_F64};
   if (n < 6) return 0;
   struct insitu__codec_context at = {.format = 2 + (data[0] & 1), .array = data[0] >> 1 & 1};
   at.type.dtype = types[data[1] % (sizeof types / sizeof *types)];

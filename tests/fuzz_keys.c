@@ -1,6 +1,7 @@
-/* libFuzzer: chunk keys. Input: byte 0 the style, the separator and how many axes; 1 the room; 2 how much of the path the rest
- * begins with; then 8 bytes of each axis's index. The key equals printf's, comes with its length, never passes its room, is a valid
- * key of a store, and reads back as the index. */
+/* libFuzzer: chunk keys. Input: byte 0 the style, the separator and how many axes; 1 the room; 2
+ * how much of the path the rest begins with; then 8 bytes of each axis's index. The key equals
+ * printf's, comes with its length, never passes its room, is a valid key of a store, and reads back
+ * as the index. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -15,11 +16,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   a.path = fuzz_text(data + 3, path);
   data += 3 + path;
   n -= 3 + path;
-  for (unsigned d = 0; d < a.axes && n >= 8; d++, data += 8, n -= 8) index[d] = insitu__base_load64(data);
+  for (unsigned d = 0; d < a.axes && n >= 8; d++, data += 8, n -= 8)
+    index[d] = insitu__base_load64(data);
 
   char want[1024];
   bool lead = a.key_style == INSITU__ZARR_KEYS_DEFAULT;
-  int at = snprintf(want, sizeof want, "%s%s%s", a.path, a.path[0] ? "/" : "", lead ? "c" : a.axes ? "" : "0"), prefix = at;
+  int at = snprintf(want, sizeof want, "%s%s%s", a.path, a.path[0] ? "/" : "",
+          lead     ? "c"
+          : a.axes ? ""
+                   : "0"),
+      prefix = at;
   for (unsigned d = 0; d < a.axes; d++) {
     if (lead || d) want[at++] = a.separator;
     at += snprintf(want + at, sizeof want - (size_t)at, "%" PRIu64, index[d]);

@@ -1,6 +1,7 @@
-/* libFuzzer: split manifests. Input: four characters (gap, chunks of a unit, how reads reach out, spill), then the manifest. The
- * archive is the one that the manifest describes. A manifest that is taken gives disjoint parts of existing chunks, reads back
- * equal when it is printed, and cuts into units that hold each anchor once, as a count over all samples says. */
+/* libFuzzer: split manifests. Input: four characters (gap, chunks of a unit, how reads reach out,
+ * spill), then the manifest. The archive is the one that the manifest describes. A manifest that is
+ * taken gives disjoint parts of existing chunks, reads back equal when it is printed, and cuts into
+ * units that hold each anchor once, as a count over all samples says. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -13,7 +14,8 @@ static uint64_t fact(const struct insitu__text_json *j, const char *key, uint64_
 }
 
 /* Which part a sample is in by the manifest's lists alone, before the gap; -1: none. */
-static void owners(const struct insitu__text_json *j, uint64_t samples, uint64_t chunk, int *owner) {
+static void owners(
+    const struct insitu__text_json *j, uint64_t samples, uint64_t chunk, int *owner) {
   int lists = insitu__text_json_get(j, 0, "chunks");
   for (uint64_t x = 0; x < samples; x++) owner[x] = -1;
   for (int p = 0; p < 3; p++) {
@@ -29,11 +31,13 @@ static void owners(const struct insitu__text_json *j, uint64_t samples, uint64_t
   }
 }
 
-static void counted(const struct insitu__split *s, const insitu_loader_desc *d, const struct insitu__text_json *j,
-    uint64_t samples, uint64_t chunk, const int64_t *delta, uint64_t n_delta) {
+static void counted(const struct insitu__split *s, const insitu_loader_desc *d,
+    const struct insitu__text_json *j, uint64_t samples, uint64_t chunk, const int64_t *delta,
+    uint64_t n_delta) {
   static int owner[MOST], kept[MOST];
   owners(j, samples, chunk, owner);
-  for (uint64_t x = 0; x < samples; x++) { /* gap samples behind another part's last one are nobody's */
+  /* gap samples behind another part's last one are nobody's */
+  for (uint64_t x = 0; x < samples; x++) {
     kept[x] = owner[x];
     for (uint64_t y = x; kept[x] >= 0 && y-- > 0 && x - y <= d->split_gap;)
       if (owner[y] >= 0 && owner[y] != owner[x]) kept[x] = -1;
@@ -44,40 +48,47 @@ static void counted(const struct insitu__split *s, const insitu_loader_desc *d, 
       bool mine = p == INSITU_ALL || kept[x] == p, inside = true;
       for (uint64_t i = 0; i < n_delta; i++) {
         int64_t y = (int64_t)x + delta[i];
-        inside = inside && y >= 0 && y < (int64_t)samples && (d->split_spill || p == INSITU_ALL || kept[y] == p);
+        inside = inside && y >= 0 && y < (int64_t)samples &&
+                 (d->split_spill || p == INSITU_ALL || kept[y] == p);
       }
       struct insitu__split_unit u = insitu__split_find(s, &s->part[p], (int64_t)x);
-      FUZZ_HOLDS(u.lo <= (int64_t)x && (int64_t)x < u.hi && (u.unit != UINT64_MAX) == (mine && inside));
+      FUZZ_HOLDS(
+          u.lo <= (int64_t)x && (int64_t)x < u.hi && (u.unit != UINT64_MAX) == (mine && inside));
       dropped += mine && !inside;
       if (u.unit == UINT64_MAX) continue;
-      FUZZ_HOLDS(
-          u.unit == (u.lo == (int64_t)x ? units : last) && u.lo / (int64_t)s->unit_rows == (u.hi - 1) / (int64_t)s->unit_rows);
+      FUZZ_HOLDS(u.unit == (u.lo == (int64_t)x ? units : last) &&
+                 u.lo / (int64_t)s->unit_rows == (u.hi - 1) / (int64_t)s->unit_rows);
       FUZZ_HOLDS(insitu__split_unit_anchor(s, &s->part[p], u.unit) == u.lo);
       units += u.lo == (int64_t)x;
       last = u.unit;
       anchors++;
     }
-    FUZZ_HOLDS(s->part[p].anchors == anchors && s->part[p].units == units && s->part[p].dropped == dropped);
+    FUZZ_HOLDS(s->part[p].anchors == anchors && s->part[p].units == units &&
+               s->part[p].dropped == dropped);
   }
 }
 
-static void printed(const struct insitu__split *s, const insitu_loader_desc *d, uint64_t samples, uint64_t chunk,
-    const int64_t *delta, uint64_t n_delta) {
+static void printed(const struct insitu__split *s, const insitu_loader_desc *d, uint64_t samples,
+    uint64_t chunk, const int64_t *delta, uint64_t n_delta) {
   struct insitu__split again = {0};
   struct insitu__text_buffer b = {0};
   insitu__split_print(s, &b, samples, chunk, 5);
   FUZZ_HOLDS(!b.failed);
-  FUZZ_HOLDS(
-      insitu__split_init(&again, d, b.text, b.n, samples, chunk, delta, n_delta, NULL) == INSITU_OK && again.hash == s->hash);
+  FUZZ_HOLDS(insitu__split_init(&again, d, b.text, b.n, samples, chunk, delta, n_delta, NULL) ==
+                 INSITU_OK &&
+             again.hash == s->hash);
   insitu__split_free(&again);
   insitu__text_buffer_free(&b);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (n < 4) return 0;
-  static const int64_t reach[8][3] = {{0}, {-1, 0, 1}, {0, 1, 2}, {-2, -1, 0}, {0, 5, 30}, {-7, 3, 4}, {-1000, 0, 0}, {1, 1, 1}};
-  insitu_loader_desc d = {
-      .manifest = "m.json", .split_gap = data[0] & 15, .unit_chunks = 1 + (data[1] & 3), .split_spill = data[3] & 1};
+  static const int64_t reach[8][3] = {
+      {0}, {-1, 0, 1}, {0, 1, 2}, {-2, -1, 0}, {0, 5, 30}, {-7, 3, 4}, {-1000, 0, 0}, {1, 1, 1}};
+  insitu_loader_desc d = {.manifest = "m.json",
+      .split_gap = data[0] & 15,
+      .unit_chunks = 1 + (data[1] & 3),
+      .split_spill = data[3] & 1};
   const int64_t *delta = reach[data[2] & 7];
   uint64_t n_delta = data[2] & 7 ? 3 : 1;
   char *text = fuzz_copy(data + 4, n - 4);
@@ -89,7 +100,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     chunk = fact(&j, "sample_chunk_size", INSITU__MAX_CHUNK);
   }
   struct insitu__split s = {0};
-  insitu_status status = insitu__split_init(&s, &d, text, n - 4, samples, chunk, delta, n_delta, &err);
+  insitu_status status =
+      insitu__split_init(&s, &d, text, n - 4, samples, chunk, delta, n_delta, &err);
   fuzz_status(status, &err);
   if (status == INSITU_OK && samples <= MOST) counted(&s, &d, &j, samples, chunk, delta, n_delta);
   if (status == INSITU_OK) printed(&s, &d, samples, chunk, delta, n_delta);

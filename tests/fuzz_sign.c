@@ -1,7 +1,8 @@
-/* libFuzzer: what >>sign reads. Input: one byte that says what the rest is: 0 XML, 1 INI, 2 dates, 3 header lines, one a line. XML:
- * starts and ends match and nest, pieces lie within the text, in order, and texts come back when they are escaped and read again.
- * INI: pieces lie within their line, trimmed. A date that is read is written and read again. A header that is taken holds no line
- * break, and whoever signs it signs the same lines in any order. */
+/* libFuzzer: what >>sign reads. Input: one byte that says what the rest is: 0 XML, 1 INI, 2 dates,
+ * 3 header lines, one a line. XML: starts and ends match and nest, pieces lie within the text, in
+ * order, and texts come back when they are escaped and read again. INI: pieces lie within their
+ * line, trimmed. A date that is read is written and read again. A header that is taken holds no
+ * line break, and whoever signs it signs the same lines in any order. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -11,7 +12,8 @@
 static void round_trip(const struct insitu__sign_xml *from) {
   struct insitu__text_buffer text = {0}, xml = {0}, again = {0};
   bool ok = insitu__sign_xml_decode(from, &text);
-  FUZZ_HOLDS(!text.failed && text.n <= from->n_value); /* no entity is shorter than what it stands for */
+  /* no entity is shorter than what it stands for */
+  FUZZ_HOLDS(!text.failed && text.n <= from->n_value);
   if (ok) {
     FUZZ_HOLDS(insitu__text_buffer_printf(&xml, "<t>"));
     for (uint64_t i = 0; i < text.n; i++) {
@@ -21,7 +23,8 @@ static void round_trip(const struct insitu__sign_xml *from) {
     }
     FUZZ_HOLDS(insitu__text_buffer_printf(&xml, "</t>"));
     struct insitu__sign_xml x = {.text = xml.text, .n = xml.n};
-    FUZZ_HOLDS(insitu__sign_xml_next(&x) == INSITU__SIGN_XML_START && insitu__sign_xml_content(&x, &again));
+    FUZZ_HOLDS(insitu__sign_xml_next(&x) == INSITU__SIGN_XML_START &&
+               insitu__sign_xml_content(&x, &again));
     FUZZ_HOLDS(insitu__sign_xml_next(&x) == INSITU__SIGN_XML_DONE);
     FUZZ_HOLDS(again.n == text.n && !memcmp(again.text, text.text, text.n));
   }
@@ -29,7 +32,8 @@ static void round_trip(const struct insitu__sign_xml *from) {
   insitu__text_buffer_free(&xml);
   insitu__text_buffer_free(&again);
 }
-static void find(const char *text, size_t n, const char *name, uint64_t n_name) { /* whatever element the text has */
+/* whatever element the text has */
+static void find(const char *text, size_t n, const char *name, uint64_t n_name) {
   char *tag = fuzz_text(name, n_name), out[24];
   memset(out, 1, sizeof out);
   if (insitu__sign_xml_find(text, n, tag, out, 16)) FUZZ_HOLDS(strnlen(out, 16) < 16);
@@ -45,9 +49,11 @@ static void xml(const char *text, size_t n) {
   for (;; pieces++) {
     int piece = insitu__sign_xml_next(&x);
     FUZZ_HOLDS(x.at <= n && x.at >= at && x.level <= INSITU__MAX_XML_DEPTH);
-    FUZZ_HOLDS(pieces <= n); /* each piece takes a byte or more, but the end of an empty element, whose tag has four */
+    /* each piece takes a byte or more, but the end of an empty element, whose tag has four */
+    FUZZ_HOLDS(pieces <= n);
     if (piece >= INSITU__SIGN_XML_DONE) {
-      FUZZ_HOLDS(insitu__sign_xml_next(&x) == piece && (piece == INSITU__SIGN_XML_BAD || (!level && pieces)));
+      FUZZ_HOLDS(insitu__sign_xml_next(&x) == piece &&
+                 (piece == INSITU__SIGN_XML_BAD || (!level && pieces)));
       break;
     }
     FUZZ_HOLDS(x.at > at || (piece == INSITU__SIGN_XML_END && last == INSITU__SIGN_XML_START));
@@ -112,7 +118,8 @@ static void again(int64_t seconds) {
   insitu__sign_http_date(seconds, http);
   insitu__sign_iso_basic(seconds, basic);
   FUZZ_HOLDS(strlen(http) == 29 && strlen(basic) == 16);
-  if (seconds < INT64_C(-62135596800) || seconds > INT64_C(253402300799)) return; /* an offset may lead out of the years */
+  /* an offset may lead out of the years */
+  if (seconds < INT64_C(-62135596800) || seconds > INT64_C(253402300799)) return;
   FUZZ_HOLDS(insitu__sign_parse_http_date(http, &back) && back == seconds);
   FUZZ_HOLDS(insitu__sign_parse_iso(basic, &back) && back == seconds);
 }
@@ -159,13 +166,17 @@ static void headers(const char *text, size_t n) {
   struct insitu__sign_aws k = {"AKIA", "secret", lines ? line[0] : NULL, "region", "s3"};
   struct insitu__sign_day day = {0};
   struct result one = {0}, two = {0};
-  bool ok = insitu__sign_v4(&day, &k, "GET", "host", "/", "", line, lines, INSITU__SIGN_EMPTY, 0, add, &one) == INSITU_OK;
-  bool also = insitu__sign_v4(&day, &k, "GET", "host", "/", "", back, lines, INSITU__SIGN_EMPTY, 0, add, &two) == INSITU_OK;
+  bool ok = insitu__sign_v4(&day, &k, "GET", "host", "/", "", line, lines, INSITU__SIGN_EMPTY, 0,
+                add, &one) == INSITU_OK;
+  bool also = insitu__sign_v4(&day, &k, "GET", "host", "/", "", back, lines, INSITU__SIGN_EMPTY, 0,
+                  add, &two) == INSITU_OK;
   FUZZ_HOLDS(ok == also && one.n == (ok ? 4u : 0) && (twice || one.hash == two.hash));
   struct insitu__text_buffer a = {0}, b = {0};
   const char *query = lines ? line[0] : "";
-  ok = insitu__sign_azure("account", (const unsigned char *)"key", 3, "GET", "/c", query, line, lines, "", &a) == INSITU_OK;
-  also = insitu__sign_azure("account", (const unsigned char *)"key", 3, "GET", "/c", query, back, lines, "", &b) == INSITU_OK;
+  ok = insitu__sign_azure("account", (const unsigned char *)"key", 3, "GET", "/c", query, line,
+           lines, "", &a) == INSITU_OK;
+  also = insitu__sign_azure("account", (const unsigned char *)"key", 3, "GET", "/c", query, back,
+             lines, "", &b) == INSITU_OK;
   FUZZ_HOLDS(ok == also && (twice || !ok || !strcmp(a.text, b.text)));
   FUZZ_HOLDS(ok || (!a.n && !b.n));
   insitu__text_buffer_free(&a);

@@ -1,5 +1,6 @@
-/* libFuzzer: chunks of strings (vlen-utf8, vlen-bytes, json2) and base64. Input: the number of strings, then the chunk. What vlen
- * gives is what a plain reading of it gives; json2 gives as many strings as asked for or fails; base64 is what encodes back. */
+/* libFuzzer: chunks of strings (vlen-utf8, vlen-bytes, json2) and base64. Input: the number of
+ * strings, then the chunk. What vlen gives is what a plain reading of it gives; json2 gives as many
+ * strings as asked for or fails; base64 is what encodes back. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -34,7 +35,8 @@ static void base64(const uint8_t *data, size_t n) {
     if (i + 2 < got) bits |= out[i + 2];
     for (int k = 0; k < 4; k++) {
       char c = text[i / 3 * 4 + k];
-      if (i + k - 1 < got - (k == 1) && (i + 3 <= got)) FUZZ_HOLDS(c == digits[bits >> (18 - 6 * k) & 63]);
+      if (i + k - 1 < got - (k == 1) && (i + 3 <= got))
+        FUZZ_HOLDS(c == digits[bits >> (18 - 6 * k) & 63]);
     }
   }
   free(out);

@@ -1,6 +1,7 @@
-/* libFuzzer: CF time and CF attributes. Input: one byte (a dtype), 8 bytes (a value), then units, calendar, a date and an array's
- * attributes, each up to a NUL. What is taken as units has a reference date; a moment that is printed is read back as the same; a
- * period does not end before it begins; attributes that are taken hold finite factors and few missing values. */
+/* libFuzzer: CF time and CF attributes. Input: one byte (a dtype), 8 bytes (a value), then units,
+ * calendar, a date and an array's attributes, each up to a NUL. What is taken as units has a
+ * reference date; a moment that is printed is read back as the same; a period does not end before
+ * it begins; attributes that are taken hold finite factors and few missing values. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -38,7 +39,8 @@ static void date(const char *text) {
 }
 
 static void attributes(unsigned char kind, char *text) {
-  struct insitu__zarr_array z = {.path = (char *)(uintptr_t) "x", .format = 2 + (kind >> 7), .has_fill = kind >> 6 & 1};
+  struct insitu__zarr_array z = {
+      .path = (char *)(uintptr_t) "x", .format = 2 + (kind >> 7), .has_fill = kind >> 6 & 1};
   struct insitu__cf cf;
   insitu_error err = {0};
   insitu__zarr_set_dtype(&z, insitu__zarr_dtypes[kind % INSITU__ZARR_DTYPES].dtype);
@@ -46,7 +48,8 @@ static void attributes(unsigned char kind, char *text) {
   insitu_status status = insitu__cf_init(&cf, &z, &err);
   fuzz_status(status, &err);
   if (status) return;
-  FUZZ_HOLDS(cf.n_missing <= INSITU__CF_MISSING && cf.scale - cf.scale == 0 && cf.offset - cf.offset == 0);
+  FUZZ_HOLDS(
+      cf.n_missing <= INSITU__CF_MISSING && cf.scale - cf.scale == 0 && cf.offset - cf.offset == 0);
   FUZZ_HOLDS((cf.dtype & 0xff) == (z.dtype & 0xff) && (cf.dtype == z.dtype || z.dtype >> 8 < 2));
 }
 

@@ -1,11 +1,13 @@
-/* libFuzzer: URLs and keys. Input: a URL. What the parser takes equals a plain reading of it; a path that is written as a file URL
- * with every byte escaped comes back; a valid key never leaves the root. */
+/* libFuzzer: URLs and keys. Input: a URL. What the parser takes equals a plain reading of it; a
+ * path that is written as a file URL with every byte escaped comes back; a valid key never leaves
+ * the root. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
 
 static int digit(char c) { /* -1: none */
-  const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
+  const char *digits = "0123456789abcdef",
+             *at = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + 32 : c) : NULL;
   return at ? (int)(at - digits) : -1;
 }
 
@@ -41,8 +43,10 @@ static void round_trip(const char *path) { /* an absolute path */
   insitu_error err = {0};
   FUZZ_HOLDS(url && back);
   strcpy(url, "file:///");
-  for (size_t i = 1; path[i]; i++) snprintf(url + 8 + 3 * (i - 1), 4, "%%%02X", (unsigned char)path[i]);
-  FUZZ_HOLDS(insitu__text_url_parse(url, &kind, back, strlen(path) + 1, &err) == INSITU_OK && !strcmp(path, back));
+  for (size_t i = 1; path[i]; i++)
+    snprintf(url + 8 + 3 * (i - 1), 4, "%%%02X", (unsigned char)path[i]);
+  FUZZ_HOLDS(insitu__text_url_parse(url, &kind, back, strlen(path) + 1, &err) == INSITU_OK &&
+             !strcmp(path, back));
   FUZZ_HOLDS(insitu__text_url_parse(url, &kind, back, strlen(path), &err) == INSITU_E_ARG);
   free(url);
   free(back);
@@ -51,7 +55,8 @@ static void round_trip(const char *path) { /* an absolute path */
 static void key(const char *text) {
   bool valid = strlen(text) < INSITU__MAX_KEY;
   char *copy = fuzz_text(text, strlen(text)), *rest = copy, *part;
-  while ((part = strsep(&rest, "/"))) valid = valid && *part && strcmp(part, ".") && strcmp(part, "..");
+  while ((part = strsep(&rest, "/")))
+    valid = valid && *part && strcmp(part, ".") && strcmp(part, "..");
   FUZZ_HOLDS(insitu__store_key_valid(text) == valid);
   free(copy);
 }
@@ -71,8 +76,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   } else if (!strstr(url, "://")) { /* no scheme: the path as it stands */
     FUZZ_HOLDS(url[0] ? status == INSITU_OK && !strcmp(url, path) : status == INSITU_E_ARG);
   }
-  FUZZ_HOLDS(status != INSITU_OK || (kind == INSITU__TEXT_URL_MEMORY) == !strncasecmp(url, "memory://", 9));
-  FUZZ_HOLDS(status != INSITU_OK || (kind == INSITU__TEXT_URL_ZIP) == !strncasecmp(url, "zip://", 6));
+  FUZZ_HOLDS(status != INSITU_OK ||
+             (kind == INSITU__TEXT_URL_MEMORY) == !strncasecmp(url, "memory://", 9));
+  FUZZ_HOLDS(
+      status != INSITU_OK || (kind == INSITU__TEXT_URL_ZIP) == !strncasecmp(url, "zip://", 6));
   if (status == INSITU_OK && kind != INSITU__TEXT_URL_MEMORY && path[0] == '/') round_trip(path);
   key(url);
   free(url);

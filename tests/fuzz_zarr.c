@@ -1,5 +1,6 @@
-/* libFuzzer: JSON and Zarr metadata. Input: a document, read as every kind of metadata. An array that is taken keeps the bounds
- * that the loader relies on; JSON values survive being written and read again. */
+/* libFuzzer: JSON and Zarr metadata. Input: a document, read as every kind of metadata. An array
+ * that is taken keeps the bounds that the loader relies on; JSON values survive being written and
+ * read again. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -10,7 +11,8 @@ static void array(struct insitu__zarr_array *a, insitu_status status, const insi
     uint64_t bytes = a->itemsize, axes = 0;
     FUZZ_HOLDS(a->ndim <= INSITU__MAX_DIMS && a->codecs.n <= INSITU__MAX_CODECS);
     for (unsigned d = 0; d < a->ndim; d++) {
-      FUZZ_HOLDS(a->chunk[d] && !__builtin_mul_overflow(bytes, a->chunk[d], &bytes) && a->shape[d] <= INT64_MAX);
+      FUZZ_HOLDS(a->chunk[d] && !__builtin_mul_overflow(bytes, a->chunk[d], &bytes) &&
+                 a->shape[d] <= INT64_MAX);
       axes |= UINT64_C(1) << a->order[d];
     }
     FUZZ_HOLDS(bytes && bytes <= INSITU__MAX_CHUNK && axes + 1 == UINT64_C(1) << a->ndim);
@@ -29,7 +31,8 @@ static void array(struct insitu__zarr_array *a, insitu_status status, const insi
   insitu__zarr_array_free(a);
 }
 
-static void consolidated(const char *text, size_t n, int format) { /* a root's zarr.json or .zmetadata, and the arrays in it */
+/* a root's zarr.json or .zmetadata, and the arrays in it */
+static void consolidated(const char *text, size_t n, int format) {
   static char url[] = "fuzz";
   struct insitu__store store = {.url = url};
   struct insitu__zarr_group g = {.store = &store, .nodes = -1};
@@ -38,11 +41,14 @@ static void consolidated(const char *text, size_t n, int format) { /* a root's z
   char *owned = insitu__mem_alloc(n + 1, 1);
   FUZZ_HOLDS(owned);
   if (n) memcpy(owned, text, n);
-  insitu_status status = insitu__zarr_root_json(&g, format == 3 ? "zarr.json" : ".zmetadata", owned, n, &err);
-  if (status == INSITU_OK) status = format == 3 ? insitu__zarr_root_v3(&g, &err) : insitu__zarr_root_v2(&g, &err);
+  insitu_status status =
+      insitu__zarr_root_json(&g, format == 3 ? "zarr.json" : ".zmetadata", owned, n, &err);
+  if (status == INSITU_OK)
+    status = format == 3 ? insitu__zarr_root_v3(&g, &err) : insitu__zarr_root_v2(&g, &err);
   fuzz_status(status, &err);
   const struct insitu__text_json *j = &g.doc;
-  for (int t = status || g.nodes < 0 ? -1 : insitu__text_json_first(j, g.nodes); t >= 0; t = insitu__text_json_next(j, t)) {
+  for (int t = status || g.nodes < 0 ? -1 : insitu__text_json_first(j, g.nodes); t >= 0;
+       t = insitu__text_json_next(j, t)) {
     insitu_error own = {0};
     int node = insitu__text_json_value(j, t);
     status = format == 3 ? insitu__zarr_from_v3(&a, "a", j, node, NULL, &own)
@@ -52,7 +58,8 @@ static void consolidated(const char *text, size_t n, int format) { /* a root's z
   insitu__zarr_group_free(&g);
 }
 
-static void string(const struct insitu__text_json *j, int token) { /* decoded, quoted and decoded again */
+/* decoded, quoted and decoded again */
+static void string(const struct insitu__text_json *j, int token) {
   char once[64], twice[64];
   struct insitu__text_buffer b = {0};
   struct insitu__text_json again;
@@ -72,7 +79,8 @@ static void string(const struct insitu__text_json *j, int token) { /* decoded, q
   insitu__text_buffer_free(&b);
 }
 
-static void number(const struct insitu__text_json *j, int token) { /* one that is whole is the same to every reader */
+/* one that is whole is the same to every reader */
+static void number(const struct insitu__text_json *j, int token) {
   uint64_t u = 0;
   int64_t i = 0;
   double d = 0;
@@ -100,15 +108,17 @@ static void values(const struct insitu__text_json *j, int t) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  static const char plain[] = "{\"zarr_format\":2,\"shape\":[1,2],\"chunks\":[1,2],\"dtype\":\"<f4\",\"order\":\"C\","
-                              "\"compressor\":null,\"filters\":null,\"fill_value\":0}";
+  static const char plain[] =
+      "{\"zarr_format\":2,\"shape\":[1,2],\"chunks\":[1,2],\"dtype\":\"<f4\",\"order\":\"C\","
+      "\"compressor\":null,\"filters\":null,\"fill_value\":0}";
   char *text = fuzz_copy(data, n);
   struct insitu__zarr_array a;
   for (int kind = 0; kind < 3; kind++) { /* v2, v3, v2 attributes */
     insitu_error err = {0};
-    insitu_status status = kind == 0   ? insitu__zarr_parse_v2(&a, "a", text, n, NULL, 0, NULL, &err)
-                           : kind == 1 ? insitu__zarr_parse_v3(&a, "a", text, n, &err)
-                                       : insitu__zarr_parse_v2(&a, "a", plain, strlen(plain), text, n, NULL, &err);
+    insitu_status status =
+        kind == 0   ? insitu__zarr_parse_v2(&a, "a", text, n, NULL, 0, NULL, &err)
+        : kind == 1 ? insitu__zarr_parse_v3(&a, "a", text, n, &err)
+                    : insitu__zarr_parse_v2(&a, "a", plain, strlen(plain), text, n, NULL, &err);
     array(&a, status, &err);
   }
   consolidated(text, n, 2);

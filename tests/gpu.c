@@ -1,25 +1,30 @@
 /* make test-gpu */
-/* What only a GPU can show: the loader's uploads on the real driver. No kernels, no nvcc: the CUDA runtime alone. Ends with
+/* What only a GPU can show: the loader's uploads on the real driver. No kernels, no nvcc: the CUDA
+ * runtime alone. Ends with
  * 'N passed, N failed[, N skipped]'; exit status 77 where there is no device, which is then said.
  *
- * EPOCHS. Each byte that a consumer's stream saw equals what a loader without any device delivers. The stream overwrites a batch
- *   behind that, and the host never waits for it; in one epoch it is slow, as callbacks sleep on it, in the next one fast. Every
- *   device, then two at once, every backend, every way to let a batch go.
- * GRAPHS. A graph copies from an address that insitu_batch_copy_to fills; meanwhile another loader uploads, the captures included.
- * BANDWIDTH. Batches of 1, 8 and 64 MiB that nobody reads, from absent chunks, which are only filled. Rounds of three, in changing
- *   order: the loader with its arrays on the device; the same loader with its arrays on the host; a bare loop of cudaMemcpyAsync
- *   from as many pinned buffers to as many places on the device, which waits at the end alone. share: the loader's rate over the
- *   lesser of the other two, median and 95 % interval; the target is met when the interval reaches it.
- * OVERLAP. A consumer that keeps the device busy for 1.2 times as long as a batch takes to copy (or to fill, where that is
- *   longer): time of a step with the loader over that without. Its memsets stay in the device's cache: what a copy and a kernel
- *   take from each other is not the loader's.
+ * EPOCHS. Each byte that a consumer's stream saw equals what a loader without any device delivers.
+ *   The stream overwrites a batch behind that, and the host never waits for it; in one epoch it is
+ *   slow, as callbacks sleep on it, in the next one fast. Every device, then two at once, every
+ *   backend, every way to let a batch go.
+ * GRAPHS. A graph copies from an address that insitu_batch_copy_to fills; meanwhile another loader
+ * uploads, the captures included. BANDWIDTH. Batches of 1, 8 and 64 MiB that nobody reads, from
+ * absent chunks, which are only filled. Rounds of three, in changing
+ *   order: the loader with its arrays on the device; the same loader with its arrays on the host; a
+ *   bare loop of cudaMemcpyAsync from as many pinned buffers to as many places on the device, which
+ *   waits at the end alone. share: the loader's rate over the lesser of the other two, median and
+ *   95 % interval; the target is met when the interval reaches it.
+ * OVERLAP. A consumer that keeps the device busy for 1.2 times as long as a batch takes to copy (or
+ *   to fill, where that is longer): time of a step with the loader over that without. Its memsets
+ *   stay in the device's cache: what a copy and a kernel take from each other is not the loader's.
  * The two last only print whether their targets are met.
  *
  *   --commit C   what is tested, to be printed
- *   --rounds N   of bandwidth and overlap (21)       --device N   for these two (0); the others take every device
+ *   --rounds N   of bandwidth and overlap (21)       --device N   for these two (0); the others
+ *                take every device
  *   --only T     epochs, two, graphs, bandwidth or overlap: that test alone
- *   --small      little data, short naps: only to see it run. Always where the runtime is the simulated one (tests/cudasim), whose
- *                numbers mean nothing. */
+ *   --small      little data, short naps: only to see it run. Always where the runtime is the
+ *                simulated one (tests/cudasim), whose numbers mean nothing. */
 #define INSITU_WITH_CUDA
 #include <cuda_runtime_api.h>
 #ifdef CUDASIM
@@ -45,7 +50,9 @@ static struct {
 static int devices, skipped;
 
 static void did(cudaError_t answer, const char *call, int line) {
-  if (answer) fail_msg("tests/gpu.c:%d: %s: %s (%s)", line, call, cudaGetErrorString(answer), cudaGetErrorName(answer));
+  if (answer)
+    fail_msg("tests/gpu.c:%d: %s: %s (%s)", line, call, cudaGetErrorString(answer),
+        cudaGetErrorName(answer));
 }
 #define CUDA(call) did(call, #call, __LINE__)
 static void ok(insitu_status status, const insitu_error *err) {
@@ -88,13 +95,29 @@ enum {
   HOST = 2,
   NEXT = 3
 };
-static struct support_array
-    x = {.name = "x", .ndim = 2, .shape = {SAMPLES, 20000}, .chunk = {3, 20000}, .dtype = INSITU_F32, .format = 2},
-    b = {.name = "b", .ndim = 2, .shape = {SAMPLES, 3000}, .chunk = {4, 1700}, .dtype = INSITU_I16, .format = 2, .zstd = true};
+static struct support_array x = {.name = "x",
+                                .ndim = 2,
+                                .shape = {SAMPLES, 20000},
+                                .chunk = {3, 20000},
+                                .dtype = INSITU_F32,
+                                .format = 2},
+                            b = {.name = "b",
+                                .ndim = 2,
+                                .shape = {SAMPLES, 3000},
+                                .chunk = {4, 1700},
+                                .dtype = INSITU_I16,
+                                .format = 2,
+                                .zstd = true};
 static struct support_array /* whose chunks are read straight into the batch */
-    y = {.name = "y", .ndim = 2, .shape = {SAMPLES, 20000}, .chunk = {1, 20000}, .dtype = INSITU_F32, .format = 2};
+    y = {.name = "y",
+        .ndim = 2,
+        .shape = {SAMPLES, 20000},
+        .chunk = {1, 20000},
+        .dtype = INSITU_F32,
+        .format = 2};
 static const struct support_array *const arrays[VARIABLES] = {&x, &b, &b, &y};
-static const insitu_variable placed[VARIABLES] = {{.label = "now", .path = "x", .place = INSITU_DEVICE},
+static const insitu_variable placed[VARIABLES] = {
+    {.label = "now", .path = "x", .place = INSITU_DEVICE},
     {.label = "b", .place = INSITU_PINNED, .dtype = INSITU_F32}, {.label = "host", .path = "b"},
     {.label = "next", .path = "y", .offset = 1, .place = INSITU_DEVICE_OR_HOST}};
 static struct expected {
@@ -154,8 +177,10 @@ static void expect_epochs(void) {
 
 /* How its batches are let go, and used before */
 enum { RELEASE, RELEASE_ON, DLPACK, COPY_TO, LATER, STYLES };
-static const char *const style_names[] = {"release", "release_on", "DLPack", "copy_to", "kept beyond close"};
-struct tensors { /* what libtorch and the like would have; DLManagedTensor is private to the header here */
+static const char *const style_names[] = {
+    "release", "release_on", "DLPack", "copy_to", "kept beyond close"};
+/* what libtorch and the like would have; DLManagedTensor is private to the header here */
+struct tensors {
   struct insitu__public_dlpack_managed *first, *pinned;
   struct insitu__public_dlpack_versioned *next;
 };
@@ -173,8 +198,9 @@ struct consumer {
   struct tensors tensors;
 };
 
-/* Even epochs are slow: what a stream is given comes long after the uploads, and they must wait for it. Odd ones are not, and begin
- * with streams that are idle: what a stream is given comes at once, and must wait for the uploads. */
+/* Even epochs are slow: what a stream is given comes long after the uploads, and they must wait for
+ * it. Odd ones are not, and begin with streams that are idle: what a stream is given comes at once,
+ * and must wait for the uploads. */
 static unsigned nap_us[] = {2000, 0, 5000, 1000};
 static void nap(void *us) {
   struct timespec t = {.tv_nsec = 1000L * *(unsigned *)us};
@@ -210,12 +236,14 @@ static void consumer_close(struct consumer *c) {
   CUDA(cudaStreamDestroy(c->other));
 }
 /* Has a stream copy an array back that lies on its device, and overwrite it then. */
-static void look(struct consumer *c, const insitu_batch *batch, int variable, void *at, cudaStream_t stream) {
+static void look(
+    struct consumer *c, const insitu_batch *batch, int variable, void *at, cudaStream_t stream) {
   uint64_t n = batch->arrays[variable].bytes;
   assert_true(c->used + n <= c->room);
   CUDA(cudaMemcpyAsync(c->back + c->used, at, n, cudaMemcpyDeviceToHost, stream));
   CUDA(cudaMemsetAsync(at, 0xee, n, stream));
-  c->seen[c->n_seen++] = (struct seen){(int)batch->epoch, (int)batch->index, variable, c->back + c->used};
+  c->seen[c->n_seen++] =
+      (struct seen){(int)batch->epoch, (int)batch->index, variable, c->back + c->used};
   c->used += room_of(n);
 }
 static void compare(const unsigned char *got, int epoch, int batch, int variable) {
@@ -223,13 +251,14 @@ static void compare(const unsigned char *got, int epoch, int batch, int variable
   if (!memcmp(got, e->bytes[variable], e->n[variable])) return;
   uint64_t at = 0;
   while (got[at] == e->bytes[variable][at]) at++;
-  fail_msg("epoch %d batch %d array %s: byte %" PRIu64 " of %" PRIu64 " is %02x, not %02x", epoch, batch, placed[variable].label,
-      at, e->n[variable], got[at], e->bytes[variable][at]);
+  fail_msg("epoch %d batch %d array %s: byte %" PRIu64 " of %" PRIu64 " is %02x, not %02x", epoch,
+      batch, placed[variable].label, at, e->n[variable], got[at], e->bytes[variable][at]);
 }
 /* Waits for both streams and compares what they saw. */
 static void consumer_check(struct consumer *c) {
   consumer_wait(c);
-  for (int i = 0; i < c->n_seen; i++) compare(c->seen[i].bytes, c->seen[i].epoch, c->seen[i].batch, c->seen[i].variable);
+  for (int i = 0; i < c->n_seen; i++)
+    compare(c->seen[i].bytes, c->seen[i].epoch, c->seen[i].batch, c->seen[i].variable);
 }
 /* The host's arrays; also where and in which order all lies */
 static void check_host(const insitu_batch *batch, int first, int next) {
@@ -262,7 +291,8 @@ static void train(struct consumer *c, insitu_batch *batch, int style) {
     ok(insitu_batch_dlpack(batch, FIRST, 0, stream, (void **)&mine.first, &err), &err);
     ok(insitu_batch_dlpack(batch, PINNED, 0, stream, (void **)&mine.pinned, &err), &err);
     ok(insitu_batch_dlpack(batch, NEXT, 1, stream, (void **)&mine.next, &err), &err);
-    assert_true(mine.first->tensor.device_type == 2 && mine.first->tensor.device_id == batch->arrays[FIRST].device);
+    assert_true(mine.first->tensor.device_type == 2 &&
+                mine.first->tensor.device_id == batch->arrays[FIRST].device);
     assert_true(mine.next->tensor.device_type == 2 && mine.pinned->tensor.device_type == 3);
   }
   slow_down(batch, stream);
@@ -299,7 +329,8 @@ static void run_epochs(int device, int m, int style) {
   consumer_open(&c);
   insitu_loader_desc d = describe(variables, m);
   ok(insitu_loader_open(&d, &ld, &err), &err);
-  ok(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .stream = c.stream}, &it, &err), &err);
+  ok(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .stream = c.stream}, &it, &err),
+      &err);
   for (int epoch = 0; epoch < EPOCHS; epoch++) {
     for (int k = 0; k < BATCHES; k++) {
       ok(insitu_iter_next(it, INSITU_FOREVER, &batch, &err), &err);
@@ -340,7 +371,8 @@ static void test_epochs(void **state) {
   end_test();
 }
 
-/* One batch on two devices, each array used on its own device's stream; the iterator's stream waits for the other one. */
+/* One batch on two devices, each array used on its own device's stream; the iterator's stream waits
+ * for the other one. */
 static void run_two(int first, int second, int m) {
   insitu_variable variables[VARIABLES];
   struct consumer near, far;
@@ -359,7 +391,8 @@ static void run_two(int first, int second, int m) {
   consumer_open(&near);
   insitu_loader_desc d = describe(variables, m);
   ok(insitu_loader_open(&d, &ld, &err), &err);
-  ok(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .stream = near.stream}, &it, &err), &err);
+  ok(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .stream = near.stream}, &it, &err),
+      &err);
   for (int k = 0; k < EPOCHS * BATCHES; k++) {
     insitu_status status = insitu_iter_next(it, INSITU_FOREVER, &batch, &err);
     if (status == INSITU_END) {
@@ -426,7 +459,9 @@ static void *upload_all_the_time(void *arg) {
   insitu_loader_desc d = describe(variables, g->mode);
   cudaSetDevice(g->device);
   g->status = insitu_loader_open(&d, &ld, &g->err);
-  if (!g->status) g->status = insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .stream = g->stream}, &it, &g->err);
+  if (!g->status)
+    g->status = insitu_iter_open(
+        ld, &(insitu_iter_desc){.api = INSITU_API, .stream = g->stream}, &it, &g->err);
   atomic_store(&g->loader, ld);
   atomic_store(&g->open, true);
   while (g->status >= 0 && !atomic_load(&g->stop)) {
@@ -444,8 +479,10 @@ static uint64_t uploads_of(struct background *g) {
   if (ld) insitu_loader_stats(ld, &stats, NULL);
   return stats.uploads;
 }
-/* Captures a copy from the fixed address and what overwrites it; three uploads of the other loader fall into it. */
-static cudaGraphExec_t capture(struct consumer *c, uint64_t bytes, enum cudaStreamCaptureMode mode, struct background *g) {
+/* Captures a copy from the fixed address and what overwrites it; three uploads of the other loader
+ * fall into it. */
+static cudaGraphExec_t capture(
+    struct consumer *c, uint64_t bytes, enum cudaStreamCaptureMode mode, struct background *g) {
   cudaGraph_t graph = NULL;
   cudaGraphExec_t exec = NULL;
   uint64_t wanted;
@@ -478,17 +515,20 @@ static void run_graphs(int device, int m) {
   CUDA(cudaStreamCreateWithFlags(&g.stream, cudaStreamNonBlocking));
   insitu_loader_desc d = describe(variables, m);
   ok(insitu_loader_open(&d, &ld, &err), &err);
-  ok(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .stream = c.stream}, &it, &err), &err);
+  ok(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .stream = c.stream}, &it, &err),
+      &err);
   assert_int_equal(pthread_create(&thread, NULL, upload_all_the_time, &g), 0);
   while (!atomic_load(&g.open)) usleep(100);
   for (int epoch = 0; epoch < EPOCHS; epoch++) {
-    execs[epoch] = capture(&c, expected[0][0].n[FIRST], epoch ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal, &g);
+    execs[epoch] = capture(&c, expected[0][0].n[FIRST],
+        epoch ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal, &g);
     for (int k = 0; k < BATCHES; k++) {
       ok(insitu_iter_next(it, INSITU_FOREVER, &batch, &err), &err);
       check_host(batch, device, device);
       slow_down(batch, c.stream);
       int variable = k % 3 == 2 ? NEXT : FIRST;
-      ok(insitu_batch_copy_to(batch, (uint64_t)variable, c.fixed, c.array_room, c.stream, &err), &err);
+      ok(insitu_batch_copy_to(batch, (uint64_t)variable, c.fixed, c.array_room, c.stream, &err),
+          &err);
       CUDA(cudaGraphLaunch(execs[epoch], c.stream));
       look(&c, batch, variable, c.scratch, c.stream);
       insitu_batch_release(&batch);
@@ -512,7 +552,9 @@ static void test_graphs(void **state) {
   begin_test();
   for (int device = 0; device < devices; device++) {
     EACH_MODE (m) run_graphs(device, m);
-    printf("graphs, device %d: right, captured in global and relaxed mode while another loader uploads\n", device);
+    printf("graphs, device %d: right, captured in global and relaxed mode while another loader "
+           "uploads\n",
+        device);
   }
   end_test();
 }
@@ -540,7 +582,8 @@ static insitu_batch *load_next(struct load *l) {
 }
 static void load_open(struct load *l, uint64_t bytes, int32_t place, int device) {
   /* Rows of a batch come from one chunk at 1 MiB, from several above. */
-  uint64_t width = bytes / ROWS / 4, chunk = insitu__base_max(1, ((uint64_t)1 << 20) / (width * 4)), samples = ROWS * 4096;
+  uint64_t width = bytes / ROWS / 4, chunk = insitu__base_max(1, ((uint64_t)1 << 20) / (width * 4)),
+           samples = ROWS * 4096;
   insitu_variable v = {.label = "x", .place = place, .device = device};
   insitu_error err = {0};
   insitu_plan plan;
@@ -580,7 +623,8 @@ static void load_open(struct load *l, uint64_t bytes, int32_t place, int device)
     memcpy(seen, batch->arrays[0].data, bytes);
   }
   for (uint64_t k = 0; k < bytes / 4; k++)
-    if (seen[k] != filled) fail_msg("element %" PRIu64 " of a filled batch is %g", k, (double)seen[k]);
+    if (seen[k] != filled)
+      fail_msg("element %" PRIu64 " of a filled batch is %g", k, (double)seen[k]);
   free(seen);
   insitu_batch_release(&batch);
 }
@@ -636,7 +680,8 @@ static void bare_close(struct bare *r) {
 static double bare_round(struct bare *r, uint64_t n) {
   double begin = seconds();
   for (uint64_t k = 0; k < n; k++)
-    CUDA(cudaMemcpyAsync(r->slots[k % r->n_slots], r->buffers[k % r->n_buffers], r->bytes, cudaMemcpyHostToDevice, r->stream));
+    CUDA(cudaMemcpyAsync(r->slots[k % r->n_slots], r->buffers[k % r->n_buffers], r->bytes,
+        cudaMemcpyHostToDevice, r->stream));
   CUDA(cudaStreamSynchronize(r->stream));
   return seconds() - begin;
 }
@@ -651,7 +696,8 @@ static const char *met(bool reached) {
 
 static void run_bandwidth(int device, unsigned size) {
   static double share[MOST_ROUNDS], of_bare[MOST_ROUNDS], wall[3][MOST_ROUNDS];
-  uint64_t bytes = size_of(size), n = options.small ? 4 : insitu__base_max(64, ((uint64_t)1 << 30) / bytes);
+  uint64_t bytes = size_of(size),
+           n = options.small ? 4 : insitu__base_max(64, ((uint64_t)1 << 30) / bytes);
   double target = size ? 0.95 : 0.90, gb = (double)(bytes * n) * 1e-9;
   struct load on_device, on_host;
   struct bare bare;
@@ -660,7 +706,8 @@ static void run_bandwidth(int device, unsigned size) {
   load_open(&on_host, bytes, INSITU_HOST, 0);
   bare_open(&bare, bytes, on_device.slabs, on_device.slots);
   for (uint64_t round = 0; round <= options.rounds; round++) {
-    uint64_t k = round ? round - 1 : 0; /* the first is done again: it found caches and clocks cold */
+    /* the first is done again: it found caches and clocks cold */
+    uint64_t k = round ? round - 1 : 0;
     for (uint64_t turn = 0; turn < 3; turn++) switch ((round + turn) % 3) {
       case 0: wall[0][k] = bare_round(&bare, n); break;
       case 1: wall[1][k] = load_round(&on_host, n); break;
@@ -669,14 +716,18 @@ static void run_bandwidth(int device, unsigned size) {
     share[k] = fmax(wall[0][k], wall[1][k]) / wall[2][k];
     of_bare[k] = wall[0][k] / wall[2][k];
   }
-  struct summary s = summarise(share, options.rounds), o = summarise(of_bare, options.rounds), b0, h, l;
-  b0 = summarise(wall[0], options.rounds), h = summarise(wall[1], options.rounds), l = summarise(wall[2], options.rounds);
-  if (SIMULATED) printf("bandwidth, device %d, %" PRIu64 " KiB: ran, SIMULATED\n", device, bytes >> 10);
+  struct summary s = summarise(share, options.rounds), o = summarise(of_bare, options.rounds), b0,
+                 h, l;
+  b0 = summarise(wall[0], options.rounds), h = summarise(wall[1], options.rounds),
+  l = summarise(wall[2], options.rounds);
+  if (SIMULATED)
+    printf("bandwidth, device %d, %" PRIu64 " KiB: ran, SIMULATED\n", device, bytes >> 10);
   else
-    printf("bandwidth, device %d, %" PRIu64 " KiB: copies %.2f GB/s, loader on the host %.2f, on the device %.2f; share %.3f "
+    printf("bandwidth, device %d, %" PRIu64
+           " KiB: copies %.2f GB/s, loader on the host %.2f, on the device %.2f; share %.3f "
            "[%.3f, %.3f], of the copies %.3f [%.3f, %.3f]; target %.2f: %s\n",
-        device, bytes >> 10, gb / b0.mid, gb / h.mid, gb / l.mid, s.mid, s.low, s.high, o.mid, o.low, o.high, target,
-        met(s.high >= target));
+        device, bytes >> 10, gb / b0.mid, gb / h.mid, gb / l.mid, s.mid, s.low, s.high, o.mid,
+        o.low, o.high, target, met(s.high >= target));
   load_close(&on_device);
   load_close(&on_host);
   bare_close(&bare);
@@ -699,7 +750,8 @@ static void work_make(struct work *w, uint64_t memsets) {
   cudaGraph_t graph = NULL;
   if (w->exec) CUDA(cudaGraphExecDestroy(w->exec));
   CUDA(cudaStreamBeginCapture(w->stream, cudaStreamCaptureModeRelaxed));
-  for (uint64_t k = 0; k < memsets; k++) CUDA(cudaMemsetAsync(w->memory, (int)k, WORK_BYTES, w->stream));
+  for (uint64_t k = 0; k < memsets; k++)
+    CUDA(cudaMemsetAsync(w->memory, (int)k, WORK_BYTES, w->stream));
   CUDA(cudaStreamEndCapture(w->stream, &graph));
   CUDA(cudaGraphInstantiateWithFlags(&w->exec, graph, 0));
   CUDA(cudaGraphDestroy(graph));
@@ -709,7 +761,8 @@ static void work_make(struct work *w, uint64_t memsets) {
 /* Milliseconds of a step, alone or with a batch for each */
 static double work_steps(struct work *w, struct load *l, uint64_t n) {
   float ms = 0;
-  for (uint64_t k = 0; l && k < l->warm; k++) { /* what lay ready is gone, and the loader at its pace */
+  /* what lay ready is gone, and the loader at its pace */
+  for (uint64_t k = 0; l && k < l->warm; k++) {
     insitu_batch *batch = load_next(l);
     CUDA(cudaGraphLaunch(w->exec, w->stream));
     insitu_batch_release(&batch);
@@ -728,7 +781,8 @@ static double work_steps(struct work *w, struct load *l, uint64_t n) {
 }
 static void run_overlap(int device, unsigned size) {
   static double ratio[MOST_ROUNDS], alone[MOST_ROUNDS];
-  const uint64_t probe = options.small ? 8 : 256, most = options.small ? 8 : 16384, target_steps = options.small ? 3 : 50;
+  const uint64_t probe = options.small ? 8 : 256, most = options.small ? 8 : 16384,
+                 target_steps = options.small ? 3 : 50;
   uint64_t bytes = size_of(size);
   struct load on_device, on_host;
   struct bare bare;
@@ -757,10 +811,11 @@ static void run_overlap(int device, unsigned size) {
     ratio[round] = with / alone[round];
   }
   struct summary r = summarise(ratio, options.rounds), a = summarise(alone, options.rounds);
-  if (SIMULATED) printf("overlap, device %d, %" PRIu64 " KiB: ran, SIMULATED\n", device, bytes >> 10);
+  if (SIMULATED)
+    printf("overlap, device %d, %" PRIu64 " KiB: ran, SIMULATED\n", device, bytes >> 10);
   else
-    printf("overlap, device %d, %" PRIu64
-           " KiB: a copy %.3f ms, the loader on the host %.3f, compute alone %.3f; step with the loader "
+    printf("overlap, device %d, %" PRIu64 " KiB: a copy %.3f ms, the loader on the host %.3f, "
+           "compute alone %.3f; step with the loader "
            "%.3f [%.3f, %.3f] of compute alone; target 1.03: %s%s\n",
         device, bytes >> 10, copy, fill, a.mid, r.mid, r.low, r.high, met(r.low <= 1.03),
         a.mid < fmax(copy, fill) ? " (compute is SHORTER than a copy: it tells nothing)" : "");
@@ -800,7 +855,8 @@ static void print_machine(void) {
   CUDA(cudaDriverGetVersion(&driver));
   CUDA(cudaRuntimeGetVersion(&runtime));
   if (SIMULATED) printf("SIMULATED runtime: no GPU is tested, no time means anything\n");
-  printf("commit %s, %s %s, %" PRIu64 " cores; ", options.commit, u.sysname, u.release, insitu__mem_cores());
+  printf("commit %s, %s %s, %" PRIu64 " cores; ", options.commit, u.sysname, u.release,
+      insitu__mem_cores());
   print_version("CUDA driver", driver);
   print_version(", runtime", runtime);
   print_file("; ", "%s", "/proc/driver/nvidia/version");
@@ -810,10 +866,12 @@ static void print_machine(void) {
     char bus[32] = "";
     CUDA(cudaGetDeviceProperties(&p, device));
     CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, device));
-    for (char *c = bus; *c; c++) *c = (char)(*c >= 'A' && *c <= 'F' ? *c + 'a' - 'A' : *c); /* as /sys has it */
-    printf("device %d: %s, compute capability %d.%d, %.1f GB, %d copy engines, PCIe %s", device, p.name, p.major, p.minor,
-        (double)p.totalGlobalMem * 1e-9, p.asyncEngineCount, bus);
-    print_file(", link now ", "/sys/bus/pci/devices/%s/current_link_speed", bus); /* slower while idle */
+    /* as /sys has it */
+    for (char *c = bus; *c; c++) *c = (char)(*c >= 'A' && *c <= 'F' ? *c + 'a' - 'A' : *c);
+    printf("device %d: %s, compute capability %d.%d, %.1f GB, %d copy engines, PCIe %s", device,
+        p.name, p.major, p.minor, (double)p.totalGlobalMem * 1e-9, p.asyncEngineCount, bus);
+    /* slower while idle */
+    print_file(", link now ", "/sys/bus/pci/devices/%s/current_link_speed", bus);
     print_file(" x", "/sys/bus/pci/devices/%s/current_link_width", bus);
     print_file(", at most ", "/sys/bus/pci/devices/%s/max_link_speed", bus);
     print_file(" x", "/sys/bus/pci/devices/%s/max_link_width", bus);
@@ -837,9 +895,9 @@ static int teardown(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {{"epochs", test_epochs, NULL, NULL, NULL}, {"two", test_two, NULL, NULL, NULL},
-      {"graphs", test_graphs, NULL, NULL, NULL}, {"bandwidth", test_bandwidth, NULL, NULL, NULL},
-      {"overlap", test_overlap, NULL, NULL, NULL}};
+  const struct CMUnitTest tests[] = {{"epochs", test_epochs, NULL, NULL, NULL},
+      {"two", test_two, NULL, NULL, NULL}, {"graphs", test_graphs, NULL, NULL, NULL},
+      {"bandwidth", test_bandwidth, NULL, NULL, NULL}, {"overlap", test_overlap, NULL, NULL, NULL}};
   int n = sizeof tests / sizeof *tests;
   for (int i = 1; i < argc; i++) {
     const char *value = i + 1 < argc ? argv[i + 1] : "";
@@ -859,7 +917,8 @@ int main(int argc, char **argv) {
     }
   }
   if (options.small) {
-    x.shape[1] = x.chunk[1] = y.shape[1] = y.chunk[1] = 150, b.shape[1] = 33, b.chunk[1] = 20, options.rounds = 3;
+    x.shape[1] = x.chunk[1] = y.shape[1] = y.chunk[1] = 150, b.shape[1] = 33, b.chunk[1] = 20,
+    options.rounds = 3;
     for (int i = 0; i < 4; i++) nap_us[i] /= 100;
   }
   if (options.rounds < 1 || options.rounds > MOST_ROUNDS) options.rounds = 21;
@@ -869,8 +928,8 @@ int main(int argc, char **argv) {
 #endif
   cudaError_t answer = cudaGetDeviceCount(&devices);
   if (answer || !devices) {
-    printf("skipped: no CUDA device: %s\n0 passed, 0 failed, %d skipped\n", answer ? cudaGetErrorString(answer) : "none is there",
-        n);
+    printf("skipped: no CUDA device: %s\n0 passed, 0 failed, %d skipped\n",
+        answer ? cudaGetErrorString(answer) : "none is there", n);
     return NO_DEVICE;
   }
   if (options.device < 0 || options.device >= devices) {

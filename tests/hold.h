@@ -9,7 +9,8 @@
 
 static const char *_Atomic hold_key; /* reads of this object are held; NULL: none */
 
-/* The kernel was interrupted, time and again: the ring reads anew as often as its count of retries is set back. */
+/* The kernel was interrupted, time and again: the ring reads anew as often as its count of retries
+ * is set back. */
 static int64_t hold_read(const char *path, int stage, int *retries, int64_t got) {
   const char *key = atomic_load(&hold_key);
   if (stage != 1 || !key || strcmp(path, key)) return got; /* INSITU__RING_STAGE_READ */

@@ -1,6 +1,8 @@
-/* Reads what other implementations wrote (tests/interop/) and compares every byte: each array by insitu_read, and one of eight in
- * batches along one of its axes, in the ways to run in turns. Run by tests/interop/run:
- *   interop FOLDER...      index.txt and expected.bin of one writer each, see tests/interop/cases.py */
+/* Reads what other implementations wrote (tests/interop/) and compares every byte: each array by
+ * insitu_read, and one of eight in batches along one of its axes, in the ways to run in turns. Run
+ * by tests/interop/run:
+ *   interop FOLDER...      index.txt and expected.bin of one writer each, see
+ *                          tests/interop/cases.py */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "readback.h"
@@ -20,8 +22,8 @@ static bool parse(char *line, struct entry *e) {
   line[strcspn(line, "\n")] = 0;
   while (rest && n < 7) field[n++] = strsep(&rest, "\t");
   if (n < 7) return false;
-  *e = (struct entry){
-      field[0], field[1], field[2], field[3], field[4], strtoull(field[5], NULL, 10), strtoull(field[6], NULL, 10)};
+  *e = (struct entry){field[0], field[1], field[2], field[3], field[4],
+      strtoull(field[5], NULL, 10), strtoull(field[6], NULL, 10)};
   return true;
 }
 static int axes_of(const struct entry *e) {
@@ -35,15 +37,16 @@ static bool same_geometry(const insitu_shape *is, const struct entry *e) {
   char text[400] = "", dtype[16] = "?";
   size_t used = 0;
   for (int i = 0; i < axes_of(e); i++)
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, i ? "," : "", is->shape[i]);
+    used +=
+        (size_t)snprintf(text + used, sizeof text - used, "%s%" PRId64, i ? "," : "", is->shape[i]);
   if (is->dtype >> 8 >= 0 && is->dtype >> 8 < 7)
     snprintf(dtype, sizeof dtype, "%c%d", kinds[is->dtype >> 8], (is->dtype & 0xff) / 8);
   if (is->ndim != axes_of(e) && !(e->dtype[0] == '?' && is->ndim == axes_of(e) + 1)) return false;
   return strcmp(text, e->shape) == 0 && (e->dtype[0] == '?' || strcmp(dtype, e->dtype) == 0);
 }
 /* "" when all is as expected, else what is not. err keeps a status of the library's. */
-static const char *check(
-    const char *folder, const struct entry *e, const unsigned char *want, uint64_t number, insitu_error *err) {
+static const char *check(const char *folder, const struct entry *e, const unsigned char *want,
+    uint64_t number, insitu_error *err) {
   static const struct { int32_t io, inline_io; } ways[] = {{0, 0}, {0, 1}, {INSITU_IO_EPOLL, 0}};
   static char what[200];
   char url[INSITU__MAX_KEY];
@@ -51,20 +54,24 @@ static const char *check(
   insitu_shape shape;
   insitu_variable v = {.label = "it", .path = e->path};
   snprintf(url, sizeof url, "%s/%s", folder, e->store);
-  insitu_loader_desc where = {.url = url, .io = ways[number % 3].io, .inline_io = ways[number % 3].inline_io};
+  insitu_loader_desc where = {
+      .url = url, .io = ways[number % 3].io, .inline_io = ways[number % 3].inline_io};
   if (readback_read(&where, &v, 64u << 20, &shape, &got, err) < 0) return err->message;
   what[0] = 0;
   if (!same_geometry(&shape, e))
-    snprintf(
-        what, sizeof what, "dtype or shape is not %s (%s): %x, %d axes", e->dtype, e->shape, (unsigned)shape.dtype, shape.ndim);
-  else if (shape.bytes != e->bytes) snprintf(what, sizeof what, "%" PRIu64 " bytes, not %" PRIu64, shape.bytes, e->bytes);
+    snprintf(what, sizeof what, "dtype or shape is not %s (%s): %x, %d axes", e->dtype, e->shape,
+        (unsigned)shape.dtype, shape.ndim);
+  else if (shape.bytes != e->bytes)
+    snprintf(what, sizeof what, "%" PRIu64 " bytes, not %" PRIu64, shape.bytes, e->bytes);
   else if (memcmp(got, want, (size_t)e->bytes)) {
     uint64_t at = 0;
     while (got[at] == want[at]) at++;
-    snprintf(what, sizeof what, "byte %" PRIu64 " of %" PRIu64 " is %02x, not %02x", at, e->bytes, got[at], want[at]);
+    snprintf(what, sizeof what, "byte %" PRIu64 " of %" PRIu64 " is %02x, not %02x", at, e->bytes,
+        got[at], want[at]);
   } else if (number % ONE_IN_BATCHES == 0 && axes_of(e) && shape.bytes) {
     int32_t axis = (int32_t)(number / ONE_IN_BATCHES % (uint64_t)axes_of(e));
-    if (readback_batches(&where, e->path, &shape, want, axis, err) < 0) snprintf(what, sizeof what, "%.190s", err->message);
+    if (readback_batches(&where, e->path, &shape, want, axis, err) < 0)
+      snprintf(what, sizeof what, "%.190s", err->message);
   }
   free(got);
   return what;
@@ -75,7 +82,8 @@ static unsigned char *read_expected(const char *folder, uint64_t *n) {
   unsigned char *p = NULL;
   snprintf(path, sizeof path, "%s/expected.bin", folder);
   FILE *f = fopen(path, "re");
-  if (f && fstat(fileno(f), &st) == 0 && (p = malloc((size_t)st.st_size + 1))) *n = fread(p, 1, (size_t)st.st_size, f);
+  if (f && fstat(fileno(f), &st) == 0 && (p = malloc((size_t)st.st_size + 1)))
+    *n = fread(p, 1, (size_t)st.st_size, f);
   if (f) fclose(f);
   return p;
 }
@@ -97,7 +105,8 @@ static bool read_folder(const char *folder) {
       fprintf(stderr, "interop: %s: line %" PRIu64 " is no entry\n", path, number + 1);
       return false;
     }
-    unsigned char *want = malloc((size_t)e.bytes + 1); /* aligned, and its end is seen by sanitizers */
+    /* aligned, and its end is seen by sanitizers */
+    unsigned char *want = malloc((size_t)e.bytes + 1);
     memcpy(want, expected + e.offset, (size_t)e.bytes);
     const char *what = check(folder, &e, want, number, &err);
     free(want);

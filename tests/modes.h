@@ -1,12 +1,13 @@
-/* The ways a loader can run: with threads on each backend (io_uring if this machine has it), and inline. INSITU_IO in the
- * environment leaves the backend that it names. MODES_THREADED leaves inline out. */
+/* The ways a loader can run: with threads on each backend (io_uring if this machine has it), and
+ * inline. INSITU_IO in the environment leaves the backend that it names. MODES_THREADED leaves
+ * inline out. */
 #ifndef TESTS_MODES_H
 #define TESTS_MODES_H
 static const struct {
   const char *name;
   int32_t io, inline_io;
-} modes[] = {{"uring", INSITU_IO_URING, 0}, {"epoll", INSITU_IO_EPOLL, 0}, {"inline uring", INSITU_IO_URING, 1},
-    {"inline epoll", INSITU_IO_EPOLL, 1}};
+} modes[] = {{"uring", INSITU_IO_URING, 0}, {"epoll", INSITU_IO_EPOLL, 0},
+    {"inline uring", INSITU_IO_URING, 1}, {"inline epoll", INSITU_IO_EPOLL, 1}};
 enum { URING, EPOLL, INLINE_URING, INLINE_EPOLL, MODES };
 
 static inline bool mode_usable(int m) {
@@ -28,7 +29,7 @@ static inline int any_mode(void) {
   while (!mode_usable(m)) m++;
   return m;
 }
-#define EACH_MODE(m)                                                                                                             \
-  for (int m = 0; m < MODES; m++)                                                                                                \
+#define EACH_MODE(m)                                                                               \
+  for (int m = 0; m < MODES; m++)                                                                  \
     if (mode_usable(m))
 #endif

@@ -1,23 +1,42 @@
-/* What the tests of placement share: a small archive, variables of it that lie anywhere, and copies of batches that are checked
- * later. After support.h. */
+/* What the tests of placement share: a small archive, variables of it that lie anywhere, and copies
+ * of batches that are checked later. After support.h. */
 #ifndef TESTS_PLACES_H
 #define TESTS_PLACES_H
 enum { VARS = 4, SAMPLES = 60, MAX_ROWS = 40 };
-static struct support_array places_array[3] = {
-    {.name = "x", .ndim = 3, .shape = {SAMPLES, 6, 10}, .chunk = {4, 6, 10}, .dtype = INSITU_F32, .format = 2},
-    {.name = "y", .ndim = 2, .shape = {SAMPLES, 5}, .chunk = {4, 5}, .dtype = INSITU_I16, .format = 2, .zstd = true},
-    {.name = "z", .ndim = 2, .shape = {SAMPLES, 7}, .chunk = {4, 7}, .dtype = INSITU_U8, .format = 2}};
+static struct support_array places_array[3] = {{.name = "x",
+                                                   .ndim = 3,
+                                                   .shape = {SAMPLES, 6, 10},
+                                                   .chunk = {4, 6, 10},
+                                                   .dtype = INSITU_F32,
+                                                   .format = 2},
+    {.name = "y",
+        .ndim = 2,
+        .shape = {SAMPLES, 5},
+        .chunk = {4, 5},
+        .dtype = INSITU_I16,
+        .format = 2,
+        .zstd = true},
+    {.name = "z",
+        .ndim = 2,
+        .shape = {SAMPLES, 7},
+        .chunk = {4, 7},
+        .dtype = INSITU_U8,
+        .format = 2}};
 static const int places_of[VARS] = {0, 1, 2, 0};
-static const insitu_slice places_slice[2] = {{.axis = 1, .start = 1, .stop = 4}, {.axis = 1, .start = 2, .stop = 3}};
+static const insitu_slice places_slice[2] = {
+    {.axis = 1, .start = 1, .stop = 4}, {.axis = 1, .start = 2, .stop = 3}};
 static const int64_t places_steps[3] = {-1, 0, 2};
-/* Every kind of output: as stored; sliced, of another sample, not aligned; with an axis of steps; converted */
+/* Every kind of output: as stored; sliced, of another sample, not aligned; with an axis of steps;
+ * converted */
 static const insitu_variable places_variable[VARS] = {{.label = "x"},
-    {.label = "y", .offset = 1, .slices = &places_slice[0], .n_slices = 1}, {.label = "z", .steps = places_steps, .n_steps = 3},
+    {.label = "y", .offset = 1, .slices = &places_slice[0], .n_slices = 1},
+    {.label = "z", .steps = places_steps, .n_steps = 3},
     {.label = "d", .path = "x", .dtype = INSITU_F64, .slices = &places_slice[1], .n_slices = 1}};
 static const struct {
   int code, bits, n_inner;
   int64_t inner[2];
-} places_dl[VARS] = {{2, 32, 2, {6, 10}}, {0, 16, 1, {3}}, {1, 8, 2, {3, 7}}, {2, 64, 2, {1, 10}}}; /* as DLPack has them */
+} places_dl[VARS] = {{2, 32, 2, {6, 10}}, {0, 16, 1, {3}}, {1, 8, 2, {3, 7}}, {2, 64, 2, {1, 10}}};
+/* as DLPack has them */
 
 static char places_root[512];
 static inline int places_setup(void **state) {
@@ -27,7 +46,8 @@ static inline int places_setup(void **state) {
   return 0;
 }
 
-/* A configuration and its variables; place: of each, a digit of INSITU_HOST to _DEVICE_OR_HOST and one of the device, "00 21". */
+/* A configuration and its variables; place: of each, a digit of INSITU_HOST to _DEVICE_OR_HOST and
+ * one of the device, "00 21". */
 struct places {
   insitu_variable variable[VARS];
   insitu_loader_desc desc;
@@ -55,7 +75,8 @@ static inline insitu_loader_desc *places_desc(struct places *p, int m, const cha
   return &p->desc;
 }
 
-/* A batch that was seen: all but its elements at once, and those once a consumer has copied them to data. */
+/* A batch that was seen: all but its elements at once, and those once a consumer has copied them to
+ * data. */
 struct seen {
   insitu_batch b;
   insitu_array arrays[VARS];
@@ -82,7 +103,8 @@ static inline struct seen *seen_new(const insitu_batch *b) {
 }
 /* Every element against the formula. */
 static inline void seen_check(const struct seen *s) {
-  for (uint64_t i = 0; i < s->b.n_arrays; i++) support_check_array(&s->b, i, &places_variable[i], &places_array[places_of[i]], 0);
+  for (uint64_t i = 0; i < s->b.n_arrays; i++)
+    support_check_array(&s->b, i, &places_variable[i], &places_array[places_of[i]], 0);
 }
 static inline void seen_free(struct seen *s) {
   for (uint64_t i = 0; i < s->b.n_arrays; i++) free(s->arrays[i].data);

@@ -1,5 +1,6 @@
-/* Random Zarr archives for the random model test: every array is kept in memory as it must be read, and written out by this file
- * alone, with the reference compressors. Nothing here comes from the library under test. After random_base.h. */
+/* Random Zarr archives for the random model test: every array is kept in memory as it must be read,
+ * and written out by this file alone, with the reference compressors. Nothing here comes from the
+ * library under test. After random_base.h. */
 #ifndef TESTS_RANDOM_ARCHIVE_H
 #define TESTS_RANDOM_ARCHIVE_H
 #include <blosc.h>
@@ -18,13 +19,15 @@ struct type {
   unsigned bytes;
   int32_t dtype; /* of insitubatch.h */
 };
-static const struct type types[] = {{"b1", "bool", KIND_BOOL, 1, INSITU_BOOL}, {"i1", "int8", KIND_INT, 1, INSITU_I8},
-    {"i2", "int16", KIND_INT, 2, INSITU_I16}, {"i4", "int32", KIND_INT, 4, INSITU_I32}, {"i8", "int64", KIND_INT, 8, INSITU_I64},
+static const struct type types[] = {{"b1", "bool", KIND_BOOL, 1, INSITU_BOOL},
+    {"i1", "int8", KIND_INT, 1, INSITU_I8}, {"i2", "int16", KIND_INT, 2, INSITU_I16},
+    {"i4", "int32", KIND_INT, 4, INSITU_I32}, {"i8", "int64", KIND_INT, 8, INSITU_I64},
     {"u1", "uint8", KIND_UINT, 1, INSITU_U8}, {"u2", "uint16", KIND_UINT, 2, INSITU_U16},
     {"u4", "uint32", KIND_UINT, 4, INSITU_U32}, {"u8", "uint64", KIND_UINT, 8, INSITU_U64},
     {"f2", "float16", KIND_FLOAT, 2, INSITU_F16}, {"f4", "float32", KIND_FLOAT, 4, INSITU_F32},
     {"f8", "float64", KIND_FLOAT, 8, INSITU_F64}, {NULL, "bfloat16", KIND_BFLOAT, 2, INSITU_BF16},
-    {"c8", "complex64", KIND_COMPLEX, 8, INSITU_C64}, {"c16", "complex128", KIND_COMPLEX, 16, INSITU_C128}};
+    {"c8", "complex64", KIND_COMPLEX, 8, INSITU_C64},
+    {"c16", "complex128", KIND_COMPLEX, 16, INSITU_C128}};
 enum { TYPES = sizeof types / sizeof *types, TYPE_I64 = 4, TYPE_F64 = 11 };
 
 /* ---- bytes that grow ---- */
@@ -90,7 +93,9 @@ static inline struct bytes deflated(struct bytes b, int level, int window_bits) 
   s.avail_in = (uInt)b.n;
   s.next_out = out;
   s.avail_out = (uInt)cap;
-  if (deflateInit2(&s, level, Z_DEFLATED, window_bits, 8, 0) != Z_OK || deflate(&s, Z_FINISH) != Z_STREAM_END) abort();
+  if (deflateInit2(&s, level, Z_DEFLATED, window_bits, 8, 0) != Z_OK ||
+      deflate(&s, Z_FINISH) != Z_STREAM_END)
+    abort();
   cap = s.total_out;
   deflateEnd(&s);
   return bytes_exact(out, cap);
@@ -98,8 +103,8 @@ static inline struct bytes deflated(struct bytes b, int level, int window_bits) 
 
 static inline struct bytes blosc_packed(const struct codec *c, struct bytes b) {
   unsigned char *out = own(b.n + BLOSC_MAX_OVERHEAD);
-  int n =
-      blosc_compress_ctx(c->level, c->shuffle, c->typesize, b.n, b.at, out, b.n + BLOSC_MAX_OVERHEAD, c->cname, c->blocksize, 1);
+  int n = blosc_compress_ctx(c->level, c->shuffle, c->typesize, b.n, b.at, out,
+      b.n + BLOSC_MAX_OVERHEAD, c->cname, c->blocksize, 1);
 
   if (n <= 0) abort();
   return bytes_exact(out, (size_t)n);
@@ -152,12 +157,14 @@ static inline struct bytes encoded(const struct codec *c, struct bytes b) {
   case CODEC_LZ4:
     out = bytes_new((size_t)LZ4_compressBound((int)b.n) + 4);
     put_u64(out.at, b.n, 4, false);
-    out.n = 4 + (size_t)LZ4_compress_default((const char *)b.at, (char *)out.at + 4, (int)b.n, (int)out.n - 4);
+    out.n = 4 + (size_t)LZ4_compress_default(
+                    (const char *)b.at, (char *)out.at + 4, (int)b.n, (int)out.n - 4);
     return bytes_exact(out.at, out.n);
   case CODEC_BZ2:
     n = (unsigned)(b.n + b.n / 50 + 700);
     out = bytes_new(n);
-    if (BZ2_bzBuffToBuffCompress((char *)out.at, &n, (char *)b.at, (unsigned)b.n, 1, 0, 0) != BZ_OK) abort();
+    if (BZ2_bzBuffToBuffCompress((char *)out.at, &n, (char *)b.at, (unsigned)b.n, 1, 0, 0) != BZ_OK)
+      abort();
     return bytes_exact(out.at, n);
   case CODEC_CRC32C:
     out = bytes_new(b.n + 4);
@@ -168,7 +175,8 @@ static inline struct bytes encoded(const struct codec *c, struct bytes b) {
   case CODEC_ADLER32:
     out = bytes_new(b.n + 4);
     memcpy(out.at + 4, b.at, b.n);
-    put_u64(out.at, c->kind == CODEC_CRC32 ? crc32(0, b.at, (uInt)b.n) : adler32(1, b.at, (uInt)b.n), 4, false);
+    put_u64(out.at,
+        c->kind == CODEC_CRC32 ? crc32(0, b.at, (uInt)b.n) : adler32(1, b.at, (uInt)b.n), 4, false);
     return out;
   }
   abort();
@@ -176,13 +184,16 @@ static inline struct bytes encoded(const struct codec *c, struct bytes b) {
 
 static inline void say_codec(struct text *t, const struct codec *c, int format) {
   static const char *const shuffles[] = {"noshuffle", "shuffle", "bitshuffle"};
-  static const char *const names[] = {
-      "zstd", "lz4", "blosc", "gzip", "zlib", "bz2", "crc32c", "crc32", "adler32", "shuffle", "delta"};
-  bool v3 = format == 3,
-       own_name = c->kind == CODEC_ZSTD || c->kind == CODEC_BLOSC || c->kind == CODEC_GZIP || c->kind == CODEC_CRC32C;
+  static const char *const names[] = {"zstd", "lz4", "blosc", "gzip", "zlib", "bz2", "crc32c",
+      "crc32", "adler32", "shuffle", "delta"};
+  bool v3 = format == 3, own_name = c->kind == CODEC_ZSTD || c->kind == CODEC_BLOSC ||
+                                    c->kind == CODEC_GZIP || c->kind == CODEC_CRC32C;
 
-  if (v3) say(t, "{\"name\":\"%s%s\",\"configuration\":{", own_name ? "" : "numcodecs.", names[c->kind]);
-  else say(t, "{\"id\":\"%s\"%s", names[c->kind], c->kind < CODEC_CRC32C || c->kind > CODEC_ADLER32 ? "," : "");
+  if (v3)
+    say(t, "{\"name\":\"%s%s\",\"configuration\":{", own_name ? "" : "numcodecs.", names[c->kind]);
+  else
+    say(t, "{\"id\":\"%s\"%s", names[c->kind],
+        c->kind < CODEC_CRC32C || c->kind > CODEC_ADLER32 ? "," : "");
   switch (c->kind) {
   case CODEC_ZSTD:
     say(t, "\"level\":%d", c->level);
@@ -208,7 +219,8 @@ static inline void say_codec(struct text *t, const struct codec *c, int format) 
 }
 
 /* ---- arrays ---- */
-/* One level of nesting: codecs behind what makes bytes of the level, be it the elements or a shard. */
+/* One level of nesting: codecs behind what makes bytes of the level, be it the elements or a shard.
+ */
 struct level {
   uint64_t size[MAX_DIMS]; /* of its chunks, along the array's own axes */
   int order[MAX_DIMS];     /* its transpose; the identity: none is written */
@@ -236,7 +248,8 @@ struct array {
   unsigned absent;        /* percent of the chunks that are not stored */
   bool *is_absent;        /* by the number of the innermost chunk in C order */
   uint64_t n_chunks, chunks[MAX_DIMS];
-  /* By the number of a chunk of each level, from the one that one read returns to the innermost: known when they are written. */
+  /* By the number of a chunk of each level, from the one that one read returns to the innermost:
+   * known when they are written. */
   bool *not_stored[MAX_LEVELS];
   unsigned char *data; /* in C order and native byte order; what is absent holds the fill */
 };
@@ -248,7 +261,8 @@ static inline uint64_t array_count(const struct array *a) {
   return n;
 }
 
-/* The chunk that one read returns: that of the last level. A codec around a shard makes it that of the outermost such level. */
+/* The chunk that one read returns: that of the last level. A codec around a shard makes it that of
+ * the outermost such level. */
 static inline int array_leaf(const struct array *a) {
   for (int l = 0; l + 1 < a->n_levels; l++)
     if (a->level[l].n_codecs) return l;
@@ -267,7 +281,8 @@ static inline uint64_t array_number(const struct array *a, int level, const uint
   const struct level *l = &a->level[level];
   uint64_t number = 0;
 
-  for (int d = 0; d < a->ndim; d++) number = number * ceil_div(a->shape[d], l->size[d]) + at[d] / l->size[d];
+  for (int d = 0; d < a->ndim; d++)
+    number = number * ceil_div(a->shape[d], l->size[d]) + at[d] / l->size[d];
   return number;
 }
 
@@ -276,7 +291,8 @@ static inline uint64_t array_chunk_of(const struct array *a, const uint64_t *at)
   return array_number(a, a->n_levels - 1, at);
 }
 
-/* The outermost level, from the one that one read returns, whose chunk with this element is not stored; -1: all of them are. */
+/* The outermost level, from the one that one read returns, whose chunk with this element is not
+ * stored; -1: all of them are. */
 static inline int array_absent_level(const struct array *a, const uint64_t *at) {
   for (int l = array_leaf(a); l < a->n_levels; l++)
     if (a->not_stored[l][array_number(a, l, at)]) return l;
@@ -310,8 +326,10 @@ static inline void add_object(struct archive *ar, const char *key, struct bytes 
   ar->object[ar->n_objects++] = (struct object){own_text("%s", key), b};
 }
 
-/* Elements of a chunk whose first one is at origin, in C order along the axes perm; what hangs over the edge is rubbish. */
-static inline struct bytes write_elements(const struct array *a, const uint64_t *origin, const uint64_t *size, const int *perm) {
+/* Elements of a chunk whose first one is at origin, in C order along the axes perm; what hangs over
+ * the edge is rubbish. */
+static inline struct bytes write_elements(
+    const struct array *a, const uint64_t *origin, const uint64_t *size, const int *perm) {
   size_t item = a->type->bytes, part = a->type->kind == KIND_COMPLEX ? item / 2 : item, count = 1;
 
   for (int d = 0; d < a->ndim; d++) count *= size[d];
@@ -333,15 +351,19 @@ static inline struct bytes write_elements(const struct array *a, const uint64_t 
       continue;
     }
     const unsigned char *from = array_at(a, at);
-    for (size_t k = 0; k < item; k++) to[k] = from[a->big ? k / part * part + part - 1 - k % part : k];
+    for (size_t k = 0; k < item; k++)
+      to[k] = from[a->big ? k / part * part + part - 1 - k % part : k];
   }
   return b;
 }
 
-static inline struct bytes write_level(const struct array *a, int level, const uint64_t *origin, const int *outer, bool *absent);
+static inline struct bytes write_level(
+    const struct array *a, int level, const uint64_t *origin, const int *outer, bool *absent);
 
-/* A shard: its chunks in a random order, now and then with bytes between them that belong to none, and their index. */
-static inline struct bytes write_shard(const struct array *a, int level, const uint64_t *origin, const int *perm, bool *absent) {
+/* A shard: its chunks in a random order, now and then with bytes between them that belong to none,
+ * and their index. */
+static inline struct bytes write_shard(
+    const struct array *a, int level, const uint64_t *origin, const int *perm, bool *absent) {
   const struct level *l = &a->level[level], *inner = l + 1;
   uint64_t count[MAX_DIMS], n = 1, at = 0;
 
@@ -395,8 +417,10 @@ static inline struct bytes write_shard(const struct array *a, int level, const u
   return bytes_exact(out.at, l->index_first ? at : at + index_bytes);
 }
 
-/* A chunk of a level as it is stored; outer: the axes in the order in which the level around it has them. */
-static inline struct bytes write_level(const struct array *a, int level, const uint64_t *origin, const int *outer, bool *absent) {
+/* A chunk of a level as it is stored; outer: the axes in the order in which the level around it has
+ * them. */
+static inline struct bytes write_level(
+    const struct array *a, int level, const uint64_t *origin, const int *outer, bool *absent) {
   const struct level *l = &a->level[level];
   struct bytes b;
   int perm[MAX_DIMS];
@@ -448,9 +472,10 @@ static inline void say_level(struct text *t, const struct array *a, int level, c
     say_list(t, a->ndim, inner);
     say(t, ",\"codecs\":");
     say_level(t, a, level + 1, perm);
-    say(t, ",\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s]", l->index_big ? "big" : "little",
-        l->index_crc ? ",{\"name\":\"crc32c\"}" : "");
-    if (l->index_first || chance(50)) say(t, ",\"index_location\":\"%s\"", l->index_first ? "start" : "end");
+    say(t, ",\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s]",
+        l->index_big ? "big" : "little", l->index_crc ? ",{\"name\":\"crc32c\"}" : "");
+    if (l->index_first || chance(50))
+      say(t, ",\"index_location\":\"%s\"", l->index_first ? "start" : "end");
     say(t, "}}");
   } else if (a->type->bytes == 1 && chance(50)) {
     say(t, "{\"name\":\"bytes\"}");
@@ -486,10 +511,14 @@ static inline void say_v3(struct text *t, const struct array *a) {
   for (int d = 0; d < MAX_DIMS; d++) identity[d] = d;
   say(t, "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":");
   say_list(t, a->ndim, a->shape);
-  say(t, ",\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":", a->type->v3);
+  say(t,
+      ",\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_"
+      "shape\":",
+      a->type->v3);
   say_list(t, a->ndim, a->level[0].size);
   say(t, "}},\"chunk_key_encoding\":{\"name\":\"%s\"", a->v2_keys ? "v2" : "default");
-  if (a->dotted != a->v2_keys || a->dot_key) say(t, ",\"configuration\":{\"separator\":\"%s\"}", a->dotted ? "." : "/");
+  if (a->dotted != a->v2_keys || a->dot_key)
+    say(t, ",\"configuration\":{\"separator\":\"%s\"}", a->dotted ? "." : "/");
   say(t, "},\"fill_value\":%s,\"codecs\":", a->fill_text);
   say_level(t, a, 0, identity);
   if (a->dims[0]) {
@@ -553,7 +582,8 @@ static inline void write_chunks(struct archive *ar, const struct array *a) {
     const char *dot = a->dotted ? "." : "/";
     int n = snprintf(key, sizeof key, "%s%s", a->path, *a->path ? "/" : "");
     if (a->format == 3 && !a->v2_keys) n += snprintf(key + n, sizeof key - (size_t)n, "c%s", dot);
-    for (int d = 0; d < a->ndim; d++) n += snprintf(key + n, sizeof key - (size_t)n, "%s%" PRIu64, d ? dot : "", index[d]);
+    for (int d = 0; d < a->ndim; d++)
+      n += snprintf(key + n, sizeof key - (size_t)n, "%s%" PRIu64, d ? dot : "", index[d]);
     add_object(ar, key, b);
   }
 }
@@ -563,7 +593,8 @@ static inline void write_archive(struct archive *ar) {
   struct text *all = own(sizeof *all), *one = own(sizeof *one);
   bool first = true;
   bool grouped = *ar->group != 0;
-  const char *group = ar->format == 3 ? "{\"zarr_format\":3,\"node_type\":\"group\"}" : "{\"zarr_format\":2}";
+  const char *group =
+      ar->format == 3 ? "{\"zarr_format\":3,\"node_type\":\"group\"}" : "{\"zarr_format\":2}";
 
   if (grouped) {
     char *key = own_text("%s/%s", ar->group, ar->format == 3 ? "zarr.json" : ".zgroup");
@@ -605,7 +636,10 @@ static inline void write_archive(struct archive *ar) {
   }
   say(one, "{\"zarr_format\":3,\"node_type\":\"group\",\"attributes\":{}");
   if (ar->consolidated)
-    say(one, ",\"consolidated_metadata\":{\"kind\":\"inline\",\"must_understand\":false,\"metadata\":{%s}}", all->at);
+    say(one,
+        ",\"consolidated_metadata\":{\"kind\":\"inline\",\"must_understand\":false,\"metadata\":{%"
+        "s}}",
+        all->at);
   say(one, "}");
   add_object(ar, "zarr.json", bytes_exact(one->at, one->n));
 }
@@ -627,7 +661,8 @@ static inline uint64_t draw_bits(const struct type *t) {
     return bits >> 16;
   case KIND_FLOAT:
   case KIND_COMPLEX:
-    if (t->bytes == 2) return chance(90) ? draw(0x7c00) | draw(2) << 15 : draw_u64(); /* finite ones, or any */
+    /* finite ones, or any */
+    if (t->bytes == 2) return chance(90) ? draw(0x7c00) | draw(2) << 15 : draw_u64();
     if (t->kind == KIND_COMPLEX ? t->bytes == 8 : t->bytes == 4) {
       if (chance(5)) return draw_u64();
       f = (float)x * (chance(50) ? 1.1f : 1);
@@ -714,11 +749,16 @@ static inline void draw_codecs(const struct array *a, struct level *l, bool arou
   if (around_shard && !chance(15)) return;
   if (a->format == 2 && a->type->kind != KIND_COMPLEX && chance(12)) {
     struct codec *c = &l->codec[l->n_codecs++];
-    unsigned width = a->type->bytes == 1 ? 0 : a->type->bytes == 2 ? 1 : a->type->bytes == 4 ? 2 : 3;
+    unsigned width = a->type->bytes == 1   ? 0
+                     : a->type->bytes == 2 ? 1
+                     : a->type->bytes == 4 ? 2
+                                           : 3;
 
     *c = (struct codec){.kind = CODEC_SHUFFLE, .typesize = a->type->bytes};
     if (chance(50) && a->type->kind == KIND_INT && !a->big)
-      *c = (struct codec){.kind = CODEC_DELTA, .typesize = a->type->bytes, .cname = a->type->bytes == 1 ? "|i1" : deltas[width]};
+      *c = (struct codec){.kind = CODEC_DELTA,
+          .typesize = a->type->bytes,
+          .cname = a->type->bytes == 1 ? "|i1" : deltas[width]};
     else if (chance(30)) c->kind = chance(50) ? CODEC_CRC32 : CODEC_ADLER32;
   }
   struct codec *c = &l->codec[l->n_codecs];
@@ -730,7 +770,8 @@ static inline void draw_codecs(const struct array *a, struct level *l, bool arou
         .shuffle = (int)draw(3),
         .typesize = around_shard ? 1 : a->type->bytes,
         .blocksize = chance(70) ? 0 : (size_t)64 << draw(6)};
-  else if (what >= 9) *c = (struct codec){.kind = CODEC_ZSTD, .level = (int)draw(4), .checksum = chance(30)};
+  else if (what >= 9)
+    *c = (struct codec){.kind = CODEC_ZSTD, .level = (int)draw(4), .checksum = chance(30)};
   else if (what == 8) *c = (struct codec){.kind = CODEC_LZ4};
   else if (what == 7) *c = (struct codec){.kind = CODEC_GZIP, .level = (int)draw(10)};
   else if (what == 6) *c = (struct codec){.kind = CODEC_ZLIB, .level = (int)draw(10)};
@@ -768,7 +809,8 @@ static inline void draw_array(struct array *a, uint64_t samples, int ndim) {
   for (int l = 0; l < a->n_levels; l++)
     for (int d = 0; d < ndim; d++) a->level[l].order[d] = d;
   for (int l = a->n_levels - 2; l >= 0; l--)
-    for (int d = 0; d < ndim; d++) a->level[l].size[d] = a->level[l + 1].size[d] * (1 + draw(d == a->axis ? 4 : 2));
+    for (int d = 0; d < ndim; d++)
+      a->level[l].size[d] = a->level[l + 1].size[d] * (1 + draw(d == a->axis ? 4 : 2));
   if (a->format == 2) {
     a->fortran = chance(30);
     for (int d = 0; a->fortran && d < ndim; d++) leaf->order[d] = ndim - 1 - d;
@@ -803,7 +845,8 @@ static inline void draw_elements(struct array *a) {
   unsigned item = a->type->bytes;
 
   a->n_chunks = 1;
-  for (int d = 0; d < a->ndim; d++) a->n_chunks *= a->chunks[d] = ceil_div(a->shape[d], leaf->size[d]);
+  for (int d = 0; d < a->ndim; d++)
+    a->n_chunks *= a->chunks[d] = ceil_div(a->shape[d], leaf->size[d]);
   a->is_absent = own(a->n_chunks);
   for (int l = 0; l < a->n_levels; l++) a->not_stored[l] = own(a->n_chunks);
   for (uint64_t i = 0; i < a->n_chunks; i++) a->is_absent[i] = chance(a->absent);

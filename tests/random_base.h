@@ -1,4 +1,5 @@
-/* What the random model test stands on: draws, memory that a case owns, and how a difference ends a case. */
+/* What the random model test stands on: draws, memory that a case owns, and how a difference ends a
+ * case. */
 #ifndef TESTS_RANDOM_BASE_H
 #define TESTS_RANDOM_BASE_H
 #include <inttypes.h>
@@ -48,7 +49,8 @@ static inline uint64_t ceil_div(uint64_t a, uint64_t b) {
   return a / b + (a % b != 0);
 }
 
-/* ---- memory that lives as long as the case: blocks of their own, so that AddressSanitizer sees their ends ---- */
+/* ---- memory that lives as long as the case: blocks of their own, so that AddressSanitizer sees
+ * their ends ---- */
 static void **case_block;
 static size_t case_blocks, case_cap;
 
@@ -74,7 +76,8 @@ struct text {
   char at[1 << 16];
 };
 
-__attribute__((format(printf, 2, 3))) static inline void say(struct text *t, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static inline void say(
+    struct text *t, const char *format, ...) {
   va_list list;
 
   va_start(list, format);

@@ -1,5 +1,5 @@
-/* A case of the random model test: a random archive in a random place, a configuration of it, and what the manual says must come
- * of it. After random_model.h, zip.h and server.h. */
+/* A case of the random model test: a random archive in a random place, a configuration of it, and
+ * what the manual says must come of it. After random_model.h, zip.h and server.h. */
 #ifndef TESTS_RANDOM_CASE_H
 #define TESTS_RANDOM_CASE_H
 #include <ftw.h>
@@ -72,7 +72,8 @@ static inline void place_archive(struct setup *s) {
   if (s->place == PLACE_MEMORY) {
     s->objects = own(ar->n_objects * sizeof *s->objects);
     for (size_t i = 0; i < ar->n_objects; i++)
-      s->objects[i] = (insitu_object){ar->object[i].key, ar->object[i].bytes.at, ar->object[i].bytes.n};
+      s->objects[i] =
+          (insitu_object){ar->object[i].key, ar->object[i].bytes.at, ar->object[i].bytes.n};
     s->desc.objects = s->objects;
     s->desc.n_objects = ar->n_objects;
     s->desc.url = chance(50) ? "memory://" : "memory://any";
@@ -80,23 +81,28 @@ static inline void place_archive(struct setup *s) {
   }
   if (s->place == PLACE_ZIP || s->place == PLACE_HTTP_ZIP) {
     for (size_t i = 0; i < ar->n_objects; i++) {
-      int extra = (chance(5) ? ZIP_WIDE : 0) | (chance(5) ? ZIP_STREAM : 0) | (chance(5) ? ZIP_EXTRA : 0);
+      int extra =
+          (chance(5) ? ZIP_WIDE : 0) | (chance(5) ? ZIP_STREAM : 0) | (chance(5) ? ZIP_EXTRA : 0);
 
-      zip_add(&z, own_text("%s%s", top, ar->object[i].key), ar->object[i].bytes.at, ar->object[i].bytes.n, options | extra);
+      zip_add(&z, own_text("%s%s", top, ar->object[i].key), ar->object[i].bytes.at,
+          ar->object[i].bytes.n, options | extra);
     }
     zip_finish(&z, chance(10) ? "a comment" : "", chance(10));
     snprintf(path, sizeof path, "%s/a.zip", s->folder);
     zip_write(&z, path);
     zip_free(&z);
     if (s->place == PLACE_ZIP) s->desc.url = own_text("%s%s", path, inside);
-    else s->desc.url = own_text("http://127.0.0.1:%d/c%" PRIu64 "/a.zip%s", random_server->port, s->number, inside);
+    else
+      s->desc.url = own_text(
+          "http://127.0.0.1:%d/c%" PRIu64 "/a.zip%s", random_server->port, s->number, inside);
     return;
   }
   for (size_t i = 0; i < ar->n_objects; i++) {
     snprintf(path, sizeof path, "%s/a/%s", s->folder, ar->object[i].key);
     write_file(path, ar->object[i].bytes.at, ar->object[i].bytes.n);
   }
-  if (s->place == PLACE_HTTP) s->desc.url = own_text("http://127.0.0.1:%d/c%" PRIu64 "/a", random_server->port, s->number);
+  if (s->place == PLACE_HTTP)
+    s->desc.url = own_text("http://127.0.0.1:%d/c%" PRIu64 "/a", random_server->port, s->number);
   else s->desc.url = own_text("%s%s/a", chance(20) ? "file://" : "", s->folder);
 }
 
@@ -127,7 +133,8 @@ static inline void draw_packing(struct array *a) {
         at[d] = rest % a->shape[d];
         rest /= a->shape[d];
       }
-      if (!a->is_absent[array_chunk_of(a, at)] && chance(10)) memcpy(array_at(a, at), bytes, a->type->bytes);
+      if (!a->is_absent[array_chunk_of(a, at)] && chance(10))
+        memcpy(array_at(a, at), bytes, a->type->bytes);
     }
   }
 }
@@ -141,8 +148,10 @@ static inline void draw_seconds(struct setup *s) {
   s->calendar = chance(70) ? CALENDAR_STANDARD : chance(50) ? CALENDAR_NOLEAP : CALENDAR_360;
   s->falls = chance(35);
   s->seconds = own(s->samples * 8);
-  int64_t at = days_of(s->calendar, draw_from(1930, 2030), (int)draw_from(1, 12), (int)draw_from(1, 28)) * 86400 +
-               draw_from(0, 3) * 6 * 3600;
+  int64_t at =
+      days_of(s->calendar, draw_from(1930, 2030), (int)draw_from(1, 12), (int)draw_from(1, 28)) *
+          86400 +
+      draw_from(0, 3) * 6 * 3600;
   for (uint64_t i = 0; i < s->samples; i++) {
     s->seconds[s->falls ? s->samples - 1 - i : i] = at;
     at += regular ? step : step * draw_from(1, 4);
@@ -153,8 +162,10 @@ static inline void draw_time(struct setup *s, const char *name, const char *grou
   static const struct {
     const char *name;
     int64_t seconds;
-  } units[] = {{"seconds", 1}, {"minutes", 60}, {"hours", 3600}, {"h", 3600}, {"days", 86400}, {"day", 86400}};
-  static const char *const calendars[][2] = {{"standard", "proleptic_gregorian"}, {"noleap", "365_day"}, {"360_day", "360_day"}};
+  } units[] = {{"seconds", 1}, {"minutes", 60}, {"hours", 3600}, {"h", 3600}, {"days", 86400},
+      {"day", 86400}};
+  static const char *const calendars[][2] = {
+      {"standard", "proleptic_gregorian"}, {"noleap", "365_day"}, {"360_day", "360_day"}};
   struct archive *ar = &s->archive;
   struct array *a = ar->time = &ar->array[ar->n_arrays];
   int unit = (int)draw(6);
@@ -175,11 +186,13 @@ static inline void draw_time(struct setup *s, const char *name, const char *grou
   a->shape[0] = s->samples;
   l->size[0] = 1 + draw(s->samples);
   draw_codecs(a, l, false);
-  since = date_of(s->calendar, s->seconds[0] / 86400 * 86400 - draw_from(0, 900) * 86400, (int)draw_from(2, 5));
+  since = date_of(
+      s->calendar, s->seconds[0] / 86400 * 86400 - draw_from(0, 900) * 86400, (int)draw_from(2, 5));
   const char *calendar = calendars[s->calendar][draw(2)];
   bool say_calendar = s->calendar != CALENDAR_STANDARD || chance(60);
   a->attributes = own_text("\"units\":\"%s since %s\",%s%s%s", units[unit].name, since.text,
-      say_calendar ? "\"calendar\":\"" : "", say_calendar ? calendar : "", say_calendar ? "\"," : "");
+      say_calendar ? "\"calendar\":\"" : "", say_calendar ? calendar : "",
+      say_calendar ? "\"," : "");
   draw_elements(a);
   for (uint64_t i = 0; i < s->samples; i++) {
     double x = (double)(s->seconds[i] - since.begin) / (double)units[unit].seconds;
@@ -209,7 +222,8 @@ static inline void draw_archive(struct setup *s) {
     struct array *a = &ar->array[i];
 
     *a = (struct array){.format = ar->format, .axis = by_name && chance(40) ? (int)draw(3) : axis};
-    a->path = ar->root_is_array ? "" : own_text("%s%s%s", ar->group, *ar->group ? "/" : "", names[i]);
+    a->path =
+        ar->root_is_array ? "" : own_text("%s%s%s", ar->group, *ar->group ? "/" : "", names[i]);
     draw_array(a, s->samples, a->axis + 1 + (int)draw((uint64_t)(4 - a->axis)));
     uint64_t chunks = 1, stored = 1;
     for (int d = 0; d < a->ndim; d++) {
@@ -220,7 +234,8 @@ static inline void draw_archive(struct setup *s) {
       i--;
       continue;
     }
-    for (int d = 0; named && d < a->ndim; d++) a->dims[d] = d == a->axis ? sample : dims[n_dims++ % 5];
+    for (int d = 0; named && d < a->ndim; d++)
+      a->dims[d] = d == a->axis ? sample : dims[n_dims++ % 5];
     draw_elements(a);
     if (a->type->kind != KIND_BOOL && a->type->kind != KIND_COMPLEX && chance(30)) draw_packing(a);
   }
@@ -228,7 +243,8 @@ static inline void draw_archive(struct setup *s) {
   else s->desc.sample_axis = axis;
   if (named && !ar->root_is_array && chance(60)) {
     s->hard_date = chance(25);
-    draw_time(s, s->hard_date ? "clock" : sample, chance(50) ? ar->group : ""); /* beside the first array, or at the root */
+    /* beside the first array, or at the root */
+    draw_time(s, s->hard_date ? "clock" : sample, chance(50) ? ar->group : "");
   }
   write_archive(ar);
 }
@@ -264,7 +280,8 @@ static inline void draw_views(struct setup *s) {
   if (chance(30)) s->n_views = 1;
   for (int i = 0; i < s->n_views; i++) {
     struct view *v = &s->view[i];
-    const struct array *a = v->array = &ar->array[i < ar->n_arrays ? i : (int)draw((uint64_t)ar->n_arrays)];
+    const struct array *a = v->array =
+        &ar->array[i < ar->n_arrays ? i : (int)draw((uint64_t)ar->n_arrays)];
 
     v->v = (insitu_variable){.label = own_text("v%d", i), .path = a->path};
     if (i == 0 && *a->path && chance(20)) {
@@ -304,7 +321,8 @@ static inline void split_fractions(struct setup *s) {
   for (int p = 0; p < 3; p++) {
     sum += s->kind == SPLIT_DEFAULT ? p ? 0.1 : 0.8 : s->desc.split[p].fraction;
     uint64_t end = fraction_end(sum, s->split.n_ref);
-    own_range(s, p, (int64_t)least(before * s->split.ref, s->samples), (int64_t)least(end * s->split.ref, s->samples));
+    own_range(s, p, (int64_t)least(before * s->split.ref, s->samples),
+        (int64_t)least(end * s->split.ref, s->samples));
     before = end;
   }
 }
@@ -337,8 +355,10 @@ static inline void draw_ranges(struct setup *s) {
   }
 }
 
-/* The samples from the begin of one date to the end of another; either may be NULL. False: there are none. */
-static inline bool dated_range(const struct setup *s, const struct date *from, const struct date *to, int64_t *lo, int64_t *hi) {
+/* The samples from the begin of one date to the end of another; either may be NULL. False: there
+ * are none. */
+static inline bool dated_range(const struct setup *s, const struct date *from,
+    const struct date *to, int64_t *lo, int64_t *hi) {
   *lo = *hi = -1;
   for (int64_t x = 0; x < (int64_t)s->samples; x++) {
     if ((from && s->seconds[x] < from->begin) || (to && s->seconds[x] >= to->end)) continue;
@@ -405,7 +425,9 @@ static inline void draw_manifest(struct setup *s) {
   struct text *t = own(sizeof *t);
   static const char *const names[] = {"train", "val", "test"};
 
-  say(t, "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64 ",\"seed\":%s,\"chunks\":{",
+  say(t,
+      "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64
+      ",\"seed\":%s,\"chunks\":{",
       s->split.n_ref, s->split.ref, s->samples, chance(50) ? "null" : "7");
   signed char *of = own(s->split.n_ref);
   uint64_t run = 0, cut = draw(s->split.n_ref + 1);
@@ -418,7 +440,8 @@ static inline void draw_manifest(struct setup *s) {
     }
     if (sparse) p = c % 2 ? NOBODY : c >= cut;
     of[c] = (signed char)p;
-    own_range(s, p, (int64_t)(c * s->split.ref), (int64_t)least((c + 1) * s->split.ref, s->samples));
+    own_range(
+        s, p, (int64_t)(c * s->split.ref), (int64_t)least((c + 1) * s->split.ref, s->samples));
   }
   for (int k = 0; k < 3; k++) {
     bool first = true, back = chance(20);
@@ -447,7 +470,8 @@ static inline void draw_base(struct setup *s) {
   if (s->archive.time && chance(50)) {
     int64_t a = draw_from(0, n - 1), b = draw_from(0, n - 1), lo, hi;
     bool swap = s->falls ? a < b : a > b;
-    struct date *from = chance(30) ? NULL : draw_date(s, swap ? b : a), *to = chance(30) ? NULL : draw_date(s, swap ? a : b);
+    struct date *from = chance(30) ? NULL : draw_date(s, swap ? b : a),
+                *to = chance(30) ? NULL : draw_date(s, swap ? a : b);
 
     if ((!from && !to) || !dated_range(s, from, to, &lo, &hi)) return;
     s->desc.sample_from = from ? from->text : NULL;
@@ -542,7 +566,8 @@ static inline void draw_resources(struct setup *s) {
     mkdir(d->cache_dir, 0777);
   }
   if (chance(30)) {
-    s->option[0] = chance(50) ? (insitu_option){"cache_validate", "false"} : (insitu_option){"max_connections", "3"};
+    s->option[0] = chance(50) ? (insitu_option){"cache_validate", "false"}
+                              : (insitu_option){"max_connections", "3"};
     d->options = s->option;
     d->n_options = 1;
   }
@@ -659,7 +684,8 @@ static inline void draw_case(struct setup *s, uint64_t number) {
   draw_order(s);
   draw_split(s);
   draw_resources(s);
-  split_finish(&s->split, s->view, s->n_views, s->desc.split_gap, s->desc.split_spill, s->unit_chunks);
+  split_finish(
+      &s->split, s->view, s->n_views, s->desc.split_gap, s->desc.split_spill, s->unit_chunks);
   if (!s->refused && chance(5)) draw_refusal(s);
 }
 
@@ -669,55 +695,66 @@ static inline void tell_array(FILE *f, const struct array *a) {
 
   if (a->format == 3) say_v3(t, a);
   else say_v2(t, a);
-  fprintf(f, "  array '%s': sample axis %d, %u %% of its chunks absent, %s\n", a->path, a->axis, a->absent, t->at);
+  fprintf(f, "  array '%s': sample axis %d, %u %% of its chunks absent, %s\n", a->path, a->axis,
+      a->absent, t->at);
   t->n = 0;
   say_attributes(t, a);
   fprintf(f, "    attributes %s\n", t->at);
 }
 
 static inline void tell_case(FILE *f, const struct setup *s) {
-  static const char *const places[] = {"folder", "memory", "zip file", "HTTP", "zip file over HTTP"};
-  static const char *const kinds[] = {"by default", "by fractions", "by ranges", "by dates", "by manifest"};
+  static const char *const places[] = {
+      "folder", "memory", "zip file", "HTTP", "zip file over HTTP"};
+  static const char *const kinds[] = {
+      "by default", "by fractions", "by ranges", "by dates", "by manifest"};
   static const char *const parts[] = {"train", "val", "test", "all"};
   const insitu_loader_desc *d = &s->desc;
 
-  fprintf(f, "  Zarr v%d in a %s (%s), %d objects, %sconsolidated; %d samples\n", s->archive.format, places[s->place], d->url,
-      (int)s->archive.n_objects, s->archive.consolidated ? "" : "not ", (int)s->samples);
-  for (int i = 0; i < s->archive.n_arrays + (s->archive.time != NULL); i++) tell_array(f, &s->archive.array[i]);
+  fprintf(f, "  Zarr v%d in a %s (%s), %d objects, %sconsolidated; %d samples\n", s->archive.format,
+      places[s->place], d->url, (int)s->archive.n_objects, s->archive.consolidated ? "" : "not ",
+      (int)s->samples);
+  for (int i = 0; i < s->archive.n_arrays + (s->archive.time != NULL); i++)
+    tell_array(f, &s->archive.array[i]);
   for (int i = 0; i < s->n_views; i++) {
     const insitu_variable *v = &s->view[i].v;
 
-    fprintf(f, "  variable '%s' of '%s': offset %d, steps [", v->label, s->view[i].array->path, (int)v->offset);
+    fprintf(f, "  variable '%s' of '%s': offset %d, steps [", v->label, s->view[i].array->path,
+        (int)v->offset);
     for (uint64_t k = 0; k < v->n_steps; k++) fprintf(f, " %d", (int)v->steps[k]);
     fprintf(f, " ], dtype 0x%x, decode %d", (unsigned)v->dtype, v->decode);
     for (uint64_t k = 0; k < v->n_slices; k++)
-      fprintf(f, ", %s %d [%d, %d)", v->slices[k].dim ? v->slices[k].dim : "axis", v->slices[k].axis, (int)v->slices[k].start,
-          (int)v->slices[k].stop);
+      fprintf(f, ", %s %d [%d, %d)", v->slices[k].dim ? v->slices[k].dim : "axis",
+          v->slices[k].axis, (int)v->slices[k].start, (int)v->slices[k].stop);
     fprintf(f, "\n");
   }
   fprintf(f,
-      "  sample_dim %s, sample_axis %d, batch_size %d, world %d, lanes %d, block_chunks %d, unit_chunks %d, seed %" PRIu64 "\n",
-      d->sample_dim ? d->sample_dim : "NULL", d->sample_axis, (int)d->batch_size, d->world, (int)d->lanes, (int)d->block_chunks,
-      (int)d->unit_chunks, d->seed);
-  fprintf(f, "  split %s%s, gap %d, %s; samples [%d, %d) from %s to %s, time axis %s%s", kinds[s->kind],
-      d->split_shuffled ? ", shuffled" : "", (int)d->split_gap, d->split_spill ? "windows may spill" : "no window spills",
-      (int)s->split.lo, (int)s->split.hi, d->sample_from ? d->sample_from : "-", d->sample_to ? d->sample_to : "-",
+      "  sample_dim %s, sample_axis %d, batch_size %d, world %d, lanes %d, block_chunks %d, "
+      "unit_chunks %d, seed %" PRIu64 "\n",
+      d->sample_dim ? d->sample_dim : "NULL", d->sample_axis, (int)d->batch_size, d->world,
+      (int)d->lanes, (int)d->block_chunks, (int)d->unit_chunks, d->seed);
+  fprintf(f, "  split %s%s, gap %d, %s; samples [%d, %d) from %s to %s, time axis %s%s",
+      kinds[s->kind], d->split_shuffled ? ", shuffled" : "", (int)d->split_gap,
+      d->split_spill ? "windows may spill" : "no window spills", (int)s->split.lo, (int)s->split.hi,
+      d->sample_from ? d->sample_from : "-", d->sample_to ? d->sample_to : "-",
       !s->seconds ? "none"
       : s->falls  ? "falls"
                   : "rises",
       d->time_path ? ", by time_path" : "");
   for (int p = 0; p < 3; p++)
-    fprintf(f, "; %s %g [%d, %d) from %s to %s", parts[p], d->split[p].fraction, (int)d->split[p].start, (int)d->split[p].stop,
-        d->split[p].from ? d->split[p].from : "-", d->split[p].to ? d->split[p].to : "-");
+    fprintf(f, "; %s %g [%d, %d) from %s to %s", parts[p], d->split[p].fraction,
+        (int)d->split[p].start, (int)d->split[p].stop, d->split[p].from ? d->split[p].from : "-",
+        d->split[p].to ? d->split[p].to : "-");
   fprintf(f, "\n  reference chunks of %d; anchors", (int)s->split.ref);
   for (int p = 0; p < 4; p++)
-    fprintf(f, " %s %d in %d units (%d dropped)", parts[p], (int)s->split.part[p].n, (int)s->split.part[p].units,
-        (int)s->split.part[p].dropped);
+    fprintf(f, " %s %d in %d units (%d dropped)", parts[p], (int)s->split.part[p].n,
+        (int)s->split.part[p].units, (int)s->split.part[p].dropped);
   fprintf(f,
       "\n  prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget %" PRIu64
-      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, option %s\n",
-      (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads, d->memory_budget, d->io, d->inline_io, d->hold_epoch,
-      d->check, d->on_absent_chunk, d->cache_dir ? d->cache_dir : "none", d->n_options ? s->option[0].key : "none");
+      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, option "
+      "%s\n",
+      (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads, d->memory_budget, d->io,
+      d->inline_io, d->hold_epoch, d->check, d->on_absent_chunk,
+      d->cache_dir ? d->cache_dir : "none", d->n_options ? s->option[0].key : "none");
   if (s->refused) fprintf(f, "  to be refused: %s\n", s->why);
 }
 #endif

@@ -1,5 +1,6 @@
-/* What the manual of insitubatch.h promises, worked out again in the plainest way and from the manual alone: the elements of a
- * row, the anchors of a split, the order of an epoch, and what is read for it. Slow, and only for small archives.
+/* What the manual of insitubatch.h promises, worked out again in the plainest way and from the
+ * manual alone: the elements of a row, the anchors of a split, the order of an epoch, and what is
+ * read for it. Slow, and only for small archives.
  * After random_archive.h. */
 #ifndef TESTS_RANDOM_MODEL_H
 #define TESTS_RANDOM_MODEL_H
@@ -29,7 +30,8 @@ struct number {
   double x;
 };
 
-static inline struct number number_of(const struct type *t, bool is_unsigned, const unsigned char *at) {
+static inline struct number number_of(
+    const struct type *t, bool is_unsigned, const unsigned char *at) {
   struct number n = {0};
   float f;
   uint32_t bits;
@@ -92,7 +94,8 @@ static inline bool is_missing(const struct array *a, double x) {
 }
 
 /* One element as the batch must show it. */
-static inline void show_element(const struct view *v, const unsigned char *stored, unsigned char *to) {
+static inline void show_element(
+    const struct view *v, const unsigned char *stored, unsigned char *to) {
   const struct array *a = v->array;
   struct number n = number_of(a->type, a->is_unsigned && v->v.decode == INSITU_CF, stored);
   volatile double x = n.x; /* each operation is rounded, none is fused */
@@ -180,7 +183,8 @@ struct date {
   int64_t begin, end;
 };
 
-static inline struct date date_of(enum calendar c, int64_t seconds, int precision) { /* precision: 0 year to 5 second */
+/* precision: 0 year to 5 second */
+static inline struct date date_of(enum calendar c, int64_t seconds, int precision) {
   struct date d;
   int64_t day = seconds / 86400, year = day / 366, rest = seconds % 86400;
   int month = 1, mday, h = (int)(rest / 3600), m = (int)(rest / 60 % 60), s = (int)(rest % 60);
@@ -188,10 +192,10 @@ static inline struct date date_of(enum calendar c, int64_t seconds, int precisio
   while (days_of(c, year + 1, 1, 1) <= day) year++;
   while (days_of(c, year, month, 1) + month_days(c, year, month) <= day) month++;
   mday = (int)(day - days_of(c, year, month, 1)) + 1;
-  int64_t begins[] = {days_of(c, year, 1, 1) * 86400, days_of(c, year, month, 1) * 86400, day * 86400, day * 86400 + h * 3600,
-      seconds - s, seconds};
-  int64_t lengths[] = {(days_of(c, year + 1, 1, 1) - days_of(c, year, 1, 1)) * 86400, (int64_t)month_days(c, year, month) * 86400,
-      86400, 3600, 60, 1};
+  int64_t begins[] = {days_of(c, year, 1, 1) * 86400, days_of(c, year, month, 1) * 86400,
+      day * 86400, day * 86400 + h * 3600, seconds - s, seconds};
+  int64_t lengths[] = {(days_of(c, year + 1, 1, 1) - days_of(c, year, 1, 1)) * 86400,
+      (int64_t)month_days(c, year, month) * 86400, 86400, 3600, 60, 1};
   static const int cut[] = {4, 7, 10, 13, 16, 19};
   snprintf(d.text, sizeof d.text, "%04d-%02d-%02dT%02d:%02d:%02d", (int)year, month, mday, h, m, s);
   d.text[cut[precision]] = 0;
@@ -205,12 +209,14 @@ enum { NOBODY = -1 };
 struct part {
   int64_t *anchor; /* in the archive's order */
   uint64_t n, dropped;
-  uint64_t units, *first, *rows; /* of a unit: its first anchor's place in the list, how many it has */
+  /* of a unit: its first anchor's place in the list, how many it has */
+  uint64_t units, *first, *rows;
 };
 struct split {
   int64_t samples, lo, hi; /* those that take part are [lo, hi) */
   uint64_t ref, n_ref, unit_rows;
-  signed char *owner, *kept; /* of a sample: its part by chunks or ranges; the same without what the gap leaves out */
+  /* of a sample: its part by chunks or ranges; the same without what the gap leaves out */
+  signed char *owner, *kept;
   struct part part[4];
 };
 
@@ -220,8 +226,8 @@ static inline uint64_t fraction_end(double sum, uint64_t chunks) {
 }
 
 /* From the owners: the gap, the anchors of each part, and its units. */
-static inline void split_finish(
-    struct split *s, const struct view *view, int n_views, uint64_t gap, bool spill, uint64_t unit_chunks) {
+static inline void split_finish(struct split *s, const struct view *view, int n_views, uint64_t gap,
+    bool spill, uint64_t unit_chunks) {
   s->unit_rows = s->ref * unit_chunks;
   for (int64_t x = 0; x < s->samples; x++) {
     if (x < s->lo || x >= s->hi) s->owner[x] = NOBODY;
@@ -251,7 +257,8 @@ static inline void split_finish(
         part->dropped++;
         continue;
       }
-      bool new_unit = !part->n || part->anchor[part->n - 1] != x - 1 || (uint64_t)x % s->unit_rows == 0;
+      bool new_unit =
+          !part->n || part->anchor[part->n - 1] != x - 1 || (uint64_t)x % s->unit_rows == 0;
       if (new_unit) part->first[part->units++] = part->n;
       part->rows[part->units - 1]++;
       part->anchor[part->n++] = x;
@@ -274,7 +281,8 @@ static inline uint64_t order_key(const uint64_t *word, int n) {
   return h;
 }
 
-static inline uint64_t feistel(uint64_t x, const uint64_t *k, unsigned left_bits, unsigned right_bits) {
+static inline uint64_t feistel(
+    uint64_t x, const uint64_t *k, unsigned left_bits, unsigned right_bits) {
   uint64_t left = x >> right_bits, right = x & ((UINT64_C(1) << right_bits) - 1);
 
   for (int i = 0; i < 8; i += 2) {
@@ -320,9 +328,11 @@ struct epoch {
 };
 
 /* The shuffled order of the normative model, with windows and lanes as tables. */
-static inline struct epoch shuffled(const struct part *p, uint64_t seed, uint64_t epoch, uint64_t g, uint64_t lanes, uint64_t w) {
+static inline struct epoch shuffled(
+    const struct part *p, uint64_t seed, uint64_t epoch, uint64_t g, uint64_t lanes, uint64_t w) {
   struct epoch e = {.global = g, .lanes = lanes, .window = w, .batches = p->n / g};
-  uint64_t q = e.batches * (g / lanes), *unit = permutation(p->units, order_key((uint64_t[]){seed, epoch}, 2));
+  uint64_t q = e.batches * (g / lanes),
+           *unit = permutation(p->units, order_key((uint64_t[]){seed, epoch}, 2));
   uint64_t *rank = own(p->n * 8), *pos = own((p->units + 1) * 8), at = 0;
   int64_t *sequence = own(p->n * 8);
 
@@ -338,12 +348,14 @@ static inline struct epoch shuffled(const struct part *p, uint64_t seed, uint64_
   }
   pos[p->units] = at;
   for (uint64_t l = 0; l < lanes && q; l++) {
-    uint64_t first = rank[l * q], end = (l + 1) * q, a = l * q, k = 0, u = first, first_window = ceil_div(w * (l + 1), lanes);
+    uint64_t first = rank[l * q], end = (l + 1) * q, a = l * q, k = 0, u = first,
+             first_window = ceil_div(w * (l + 1), lanes);
 
     for (; a < end; k++) {
       u += k ? w : first_window;
       uint64_t stop = least(pos[least(u, p->units)], end);
-      uint64_t *mixed = permutation(stop - a, order_key((uint64_t[]){seed, epoch, l, k}, 4)), lo = UINT64_MAX, hi = 0;
+      uint64_t *mixed = permutation(stop - a, order_key((uint64_t[]){seed, epoch, l, k}, 4)),
+               lo = UINT64_MAX, hi = 0;
       for (uint64_t i = a; i < stop; i++) {
         uint64_t position = (i - l * q) * lanes + l;
 
@@ -360,7 +372,8 @@ static inline struct epoch shuffled(const struct part *p, uint64_t seed, uint64_
   return e;
 }
 
-/* Evaluation: each rank one contiguous range, in order. The windows that reads are shared in come from insitu_order_at. */
+/* Evaluation: each rank one contiguous range, in order. The windows that reads are shared in come
+ * from insitu_order_at. */
 static inline struct epoch sequential(const struct part *p, uint64_t g, uint64_t lanes) {
   struct epoch e = {.global = g, .lanes = lanes};
   uint64_t q = ceil_div(p->n, lanes);
@@ -378,7 +391,8 @@ static inline struct epoch sequential(const struct part *p, uint64_t g, uint64_t
 }
 
 /* The anchors of a rank's batch; how many. */
-static inline uint64_t epoch_batch(const struct epoch *e, uint64_t world, uint64_t rank, uint64_t batch, int64_t *to) {
+static inline uint64_t epoch_batch(
+    const struct epoch *e, uint64_t world, uint64_t rank, uint64_t batch, int64_t *to) {
   uint64_t n = 0;
 
   for (uint64_t p = batch * e->global; p < (batch + 1) * e->global; p++)
@@ -387,7 +401,8 @@ static inline uint64_t epoch_batch(const struct epoch *e, uint64_t world, uint64
 }
 
 /* The default number of lanes. */
-static inline uint64_t default_lanes(uint64_t g, uint64_t block, uint64_t unit_chunks, uint64_t units) {
+static inline uint64_t default_lanes(
+    uint64_t g, uint64_t block, uint64_t unit_chunks, uint64_t units) {
   uint64_t bound = least(block / unit_chunks, units / 8), lanes = 1;
 
   for (uint64_t l = 1; l <= g; l++)
@@ -400,10 +415,12 @@ struct reads {
   uint64_t reads, distinct, wanted, bytes, absent, rows;
 };
 
-/* Chunks that one read returns, of a view's box at a sample: calls each for every one, a number within the array. */
+/* Chunks that one read returns, of a view's box at a sample: calls each for every one, a number
+ * within the array. */
 struct chunk_set { /* of one array: when it was last seen, + 1 */
   uint64_t *stamp, grid[MAX_DIMS], n, bytes;
-  uint64_t *hole[MAX_LEVELS]; /* the same of absent inner chunks of shards that are read whole, by level */
+  /* the same of absent inner chunks of shards that are read whole, by level */
+  uint64_t *hole[MAX_LEVELS];
 };
 
 static inline struct chunk_set chunk_set(const struct array *a) {
@@ -415,11 +432,13 @@ static inline struct chunk_set chunk_set(const struct array *a) {
     c.bytes *= l->size[d];
   }
   c.stamp = own(c.n * sizeof *c.stamp);
-  for (int level = 0; level < a->n_levels; level++) c.hole[level] = own(a->n_chunks * sizeof *c.hole[level]);
+  for (int level = 0; level < a->n_levels; level++)
+    c.hole[level] = own(a->n_chunks * sizeof *c.hole[level]);
   return c;
 }
 
-/* Chunks of a level that hold elements of a box: lo to hi, both included, in the grid of the level. */
+/* Chunks of a level that hold elements of a box: lo to hi, both included, in the grid of the level.
+ */
 struct chunk_walk {
   uint64_t lo[MAX_DIMS], hi[MAX_DIMS], at[MAX_DIMS];
 };
@@ -430,7 +449,8 @@ static inline struct chunk_walk chunk_walk(const struct view *v, int level, int6
 
   for (int d = 0; d < a->ndim; d++) {
     bool rows = d == a->axis && sample >= 0; /* -1: a box along all axes */
-    uint64_t first = rows ? (uint64_t)sample : v->lo[d], last = rows ? (uint64_t)sample : v->hi[d] - 1;
+    uint64_t first = rows ? (uint64_t)sample : v->lo[d],
+             last = rows ? (uint64_t)sample : v->hi[d] - 1;
 
     w.at[d] = w.lo[d] = first / a->level[level].size[d];
     w.hi[d] = last / a->level[level].size[d];
@@ -447,8 +467,10 @@ static inline bool chunk_walk_next(struct chunk_walk *w, int ndim) {
   return true;
 }
 
-/* How many absent inner chunks of the box, in shards that are read whole, bear another stamp; they get this one. */
-static inline uint64_t chunk_set_holes(struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp) {
+/* How many absent inner chunks of the box, in shards that are read whole, bear another stamp; they
+ * get this one. */
+static inline uint64_t chunk_set_holes(
+    struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp) {
   const struct array *a = v->array;
   int innermost = a->n_levels - 1, leaf = array_leaf(a);
   struct chunk_walk w = chunk_walk(v, innermost, sample);
@@ -467,8 +489,8 @@ static inline uint64_t chunk_set_holes(struct chunk_set *c, const struct view *v
   return holes;
 }
 
-/* How many chunks of the box at a sample (-1: of all of it) bear another stamp; they get this one. *absent: those of them that are
- * not stored, and absent inner chunks of those that are. */
+/* How many chunks of the box at a sample (-1: of all of it) bear another stamp; they get this one.
+ * *absent: those of them that are not stored, and absent inner chunks of those that are. */
 static inline uint64_t chunk_set_add(
     struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp, uint64_t *absent) {
   const struct array *a = v->array;

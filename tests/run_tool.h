@@ -1,4 +1,5 @@
-/* Runs the command insitu that was built beside the test program, and keeps what it printed. Needs support.h. */
+/* Runs the command insitu that was built beside the test program, and keeps what it printed. Needs
+ * support.h. */
 #ifndef TESTS_RUN_TOOL_H
 #define TESTS_RUN_TOOL_H
 static char *run_out, *run_err; /* stdout and stderr of the last run */
@@ -16,8 +17,10 @@ static inline char *run_slurp(const char *path) {
   fclose(f);
   return text;
 }
-/* The arguments as a shell takes them; returns the exit status. before: variables of the environment, such as "INSITU_IO=epoll". */
-__attribute__((format(printf, 2, 3))) static inline int run_tool_with(const char *before, const char *format, ...) {
+/* The arguments as a shell takes them; returns the exit status. before: variables of the
+ * environment, such as "INSITU_IO=epoll". */
+__attribute__((format(printf, 2, 3))) static inline int run_tool_with(
+    const char *before, const char *format, ...) {
   char tool[600], words[4000], line[6000], out[300], err[300];
   va_list args;
   ssize_t n = readlink("/proc/self/exe", tool, sizeof tool - 1);
@@ -29,7 +32,8 @@ __attribute__((format(printf, 2, 3))) static inline int run_tool_with(const char
   va_end(args);
   snprintf(out, sizeof out, "%.256s/run.out", support_dir);
   snprintf(err, sizeof err, "%.256s/run.err", support_dir);
-  snprintf(line, sizeof line, "%s '%s/insitu' %s >'%s' 2>'%s' </dev/null", before, tool, words, out, err);
+  snprintf(line, sizeof line, "%s '%s/insitu' %s >'%s' 2>'%s' </dev/null", before, tool, words, out,
+      err);
   int status = system(line);
   free(run_out);
   free(run_err);
@@ -39,9 +43,10 @@ __attribute__((format(printf, 2, 3))) static inline int run_tool_with(const char
   return WEXITSTATUS(status);
 }
 #define run_tool(...) run_tool_with("", __VA_ARGS__)
-#define ALL_SIZES "--size-seconds 1000" /* stored bytes are counted to the end, however busy the machine is */
-#define assert_has(text, part)                                                                                                   \
-  do {                                                                                                                           \
-    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);                                                        \
+/* stored bytes are counted to the end, however busy the machine is */
+#define ALL_SIZES "--size-seconds 1000"
+#define assert_has(text, part)                                                                     \
+  do {                                                                                             \
+    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);                          \
   } while (0)
 #endif

@@ -1,11 +1,13 @@
 /* tests/server.h as a process of its own: for benchmarks, and for hands.
  *
- *   server [-p PORT] [-t THREADS] [-l LATENCY_MS] [-r BYTES_PER_S] FOLDER   serves it; prints its port, and ends with its stdin
- *   server -g PORT/KEY [-c CONNECTIONS] [-s SECONDS]                        how fast a bare receiver gets an object from there
+ *   server [-p PORT] [-t THREADS] [-l LATENCY_MS] [-r BYTES_PER_S] FOLDER   serves it; prints its
+ *   port, and ends with its stdin server -g PORT/KEY [-c CONNECTIONS] [-s SECONDS]
+ *   how fast a bare receiver gets an object from there
  */
 #include "server.h"
 
-static uint64_t load_object(int fd, const char *request, char *buffer, uint64_t cap) { /* bytes of its body */
+/* bytes of its body */
+static uint64_t load_object(int fd, const char *request, char *buffer, uint64_t cap) {
   uint64_t got = 0, total = UINT64_MAX, n_head = 0;
   if (send(fd, request, strlen(request), MSG_NOSIGNAL) < 0) server__die("send");
   while (got < total) {
@@ -29,12 +31,15 @@ struct load {
   int64_t until;
   uint64_t objects, bytes;
 };
-/* One request on each of its connections, then their answers one after the other: the server works on all meanwhile. */
+/* One request on each of its connections, then their answers one after the other: the server works
+ * on all meanwhile. */
 static void *load_run(void *user) {
   struct load *l = user;
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_port = htons((uint16_t)l->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  int *fd = server__alloc(NULL, (uint64_t)l->connections * sizeof *fd), epoll = epoll_create1(EPOLL_CLOEXEC);
+  struct sockaddr_in address = {.sin_family = AF_INET,
+      .sin_port = htons((uint16_t)l->port),
+      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int *fd = server__alloc(NULL, (uint64_t)l->connections * sizeof *fd),
+      epoll = epoll_create1(EPOLL_CLOEXEC);
   uint64_t *left = server__alloc(NULL, (uint64_t)l->connections * sizeof *left), cap = 1 << 18;
   char request[2000], *buffer = server__alloc(NULL, cap);
   snprintf(request, sizeof request, "GET /%s HTTP/1.1\r\nHost: x\r\n\r\n", l->key);
@@ -88,7 +93,8 @@ static int load(const char *target, int connections, double seconds, int threads
     objects += l[i].objects;
   }
   seconds = (double)(server__now() - begin) / 1e9;
-  printf("%.0f objects/s, %.2f GB/s\n", (double)objects / seconds, (double)(objects * l[0].bytes) / seconds / 1e9);
+  printf("%.0f objects/s, %.2f GB/s\n", (double)objects / seconds,
+      (double)(objects * l[0].bytes) / seconds / 1e9);
   free(l);
   return 0;
 }

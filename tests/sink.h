@@ -1,8 +1,10 @@
-/* A codec's sink that checks what a decoder owes it: all of it in order, once, inside its bounds, and pieces of whole elements but
- * for the last. Needs insitubatch.h, and SINK_HOLDS(condition), which ends the test where it is false. */
+/* A codec's sink that checks what a decoder owes it: all of it in order, once, inside its bounds,
+ * and pieces of whole elements but for the last. Needs insitubatch.h, and SINK_HOLDS(condition),
+ * which ends the test where it is false. */
 #ifndef TESTS_SINK_H
 #define TESTS_SINK_H
-enum { PIECES, WHOLE, ROWS, DELIVERIES }; /* nothing directly; only all at once; what lies within `row` bytes */
+/* nothing directly; only all at once; what lies within `row` bytes */
+enum { PIECES, WHOLE, ROWS, DELIVERIES };
 struct dest {
   uint8_t *out;
   uint64_t next, decoded, row, pieces, direct;
@@ -22,7 +24,8 @@ static inline void *direct(void *user, uint64_t offset, uint64_t n) {
   d->direct++;
   return d->out + offset;
 }
-static inline insitu_status piece(void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
+static inline insitu_status piece(
+    void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
   struct dest *d = user;
   (void)err;
   took(d, offset, n);
@@ -31,10 +34,13 @@ static inline insitu_status piece(void *user, const void *p, uint64_t offset, ui
   return INSITU_OK;
 }
 /* Decodes from exactly n bytes, so that the address sanitizer sees one byte too far. */
-static inline insitu_status sink_decode(const struct insitu__codec_chain *chain, struct insitu__codec_scratch *scratch,
-    const void *src, uint64_t n, struct dest *d, insitu_error *err) {
-  struct insitu__codec_sink sink = {
-      .user = d, .direct = d->mode == PIECES ? NULL : direct, .piece = piece, .element = d->element};
+static inline insitu_status sink_decode(const struct insitu__codec_chain *chain,
+    struct insitu__codec_scratch *scratch, const void *src, uint64_t n, struct dest *d,
+    insitu_error *err) {
+  struct insitu__codec_sink sink = {.user = d,
+      .direct = d->mode == PIECES ? NULL : direct,
+      .piece = piece,
+      .element = d->element};
   uint8_t *exact = malloc(n ? n : 1);
   SINK_HOLDS(exact);
   if (n) memcpy(exact, src, n);

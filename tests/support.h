@@ -1,4 +1,5 @@
-/* What the tests of the loader share: temporary archives whose every element is known by formula, and checks of whole epochs. */
+/* What the tests of the loader share: temporary archives whose every element is known by formula,
+ * and checks of whole epochs. */
 #ifndef TESTS_SUPPORT_H
 #define TESTS_SUPPORT_H
 #include <setjmp.h>
@@ -23,7 +24,8 @@ static inline uint64_t support_below(uint64_t n) {
 /* ---- files ---- */
 static char support_dir[256];
 
-static inline int support_remove_one(const char *path, const struct stat *s, int kind, struct FTW *f) {
+static inline int support_remove_one(
+    const char *path, const struct stat *s, int kind, struct FTW *f) {
   (void)s, (void)kind, (void)f;
   return remove(path);
 }
@@ -33,7 +35,8 @@ static inline void support_remove(const char *path) {
 static inline int support_setup(void **state) {
   const char *tmp = getenv("TMPDIR");
   (void)state;
-  if (!tmp) tmp = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm"; /* thousands of small files: in memory where possible */
+  /* thousands of small files: in memory where possible */
+  if (!tmp) tmp = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
   snprintf(support_dir, sizeof support_dir, "%.200s/insitu-test-XXXXXX", tmp);
   return mkdtemp(support_dir) ? 0 : -1;
 }
@@ -77,12 +80,16 @@ struct support_array {
   /* format 3 only */
   uint64_t shard[4];           /* chunks of a shard along each axis; 0: not sharded */
   bool index_first, index_crc; /* its index */
-  uint64_t gap;                /* bytes of rubbish behind each of its chunks, which then come in another order */
+  /* bytes of rubbish behind each of its chunks, which then come in another order */
+  uint64_t gap;
 };
 
 /* The element at a flat C-order index: small enough for every dtype to hold it exactly. */
 static inline double support_value(int32_t dtype, uint64_t flat) {
-  uint64_t most = dtype == INSITU_U8 ? 251 : dtype == INSITU_F16 ? 2003 : dtype == INSITU_I16 ? 32003 : 16777213;
+  uint64_t most = dtype == INSITU_U8    ? 251
+                  : dtype == INSITU_F16 ? 2003
+                  : dtype == INSITU_I16 ? 32003
+                                        : 16777213;
   return (double)(flat % most);
 }
 static inline void support_put(unsigned char *p, int32_t dtype, bool big, double x) {
@@ -125,11 +132,16 @@ static inline const char *support_dtype_name(const struct support_array *a, char
   static const struct {
     int32_t dtype;
     const char *v2, *v3;
-  } name[] = {{INSITU_I8, "i1", "int8"}, {INSITU_I64, "i8", "int64"}, {INSITU_U8, "u1", "uint8"}, {INSITU_I16, "i2", "int16"},
-      {INSITU_I32, "i4", "int32"}, {INSITU_F16, "f2", "float16"}, {INSITU_F32, "f4", "float32"}, {INSITU_F64, "f8", "float64"}};
+  } name[] = {{INSITU_I8, "i1", "int8"}, {INSITU_I64, "i8", "int64"}, {INSITU_U8, "u1", "uint8"},
+      {INSITU_I16, "i2", "int16"}, {INSITU_I32, "i4", "int32"}, {INSITU_F16, "f2", "float16"},
+      {INSITU_F32, "f4", "float32"}, {INSITU_F64, "f8", "float64"}};
   for (size_t i = 0; i < sizeof name / sizeof *name; i++)
     if (name[i].dtype == a->dtype)
-      sprintf(to, "%s%s", a->format == 3 ? "" : a->big ? ">" : "<", a->format == 3 ? name[i].v3 : name[i].v2);
+      sprintf(to, "%s%s",
+          a->format == 3 ? ""
+          : a->big       ? ">"
+                         : "<",
+          a->format == 3 ? name[i].v3 : name[i].v2);
   return to;
 }
 static inline char *support_list(char *to, int n, const uint64_t *v) {
@@ -139,7 +151,8 @@ static inline char *support_list(char *to, int n, const uint64_t *v) {
   return to;
 }
 static inline void support_metadata(const char *root, const struct support_array *a) {
-  char path[700], text[6000], names[300] = "", members[2000] = "", dtype[16], shape[100], chunk[100], order[100];
+  char path[700], text[6000], names[300] = "", members[2000] = "", dtype[16], shape[100],
+                              chunk[100], order[100];
   uint64_t reversed[4];
   for (int d = 0; d < a->ndim; d++) reversed[d] = (uint64_t)(a->ndim - 1 - d);
   support_dtype_name(a, dtype);
@@ -151,25 +164,35 @@ static inline void support_metadata(const char *root, const struct support_array
     uint64_t extent[4];
     for (int d = 0; d < a->ndim; d++) extent[d] = a->chunk[d] * a->shard[d];
     support_list(chunk, a->ndim, extent);
-    snprintf(outer, sizeof outer, "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":%s,\"codecs\":[", inner);
+    snprintf(outer, sizeof outer,
+        "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":%s,\"codecs\":[", inner);
     snprintf(end, sizeof end,
-        "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}%s],\"index_location\":\"%s\"}}",
+        "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}%s],"
+        "\"index_location\":\"%s\"}}",
         a->index_crc ? ",{\"name\":\"crc32c\"}" : "", a->index_first ? "start" : "end");
   }
-  if (a->dims) snprintf(names, sizeof names, ",\"%s\":%s", a->format == 3 ? "dimension_names" : "_ARRAY_DIMENSIONS", a->dims);
-  if (a->attributes) snprintf(members, sizeof members, a->format == 3 ? ",\"attributes\":{%s}" : ",%s", a->attributes);
+  if (a->dims)
+    snprintf(names, sizeof names, ",\"%s\":%s",
+        a->format == 3 ? "dimension_names" : "_ARRAY_DIMENSIONS", a->dims);
+  if (a->attributes)
+    snprintf(
+        members, sizeof members, a->format == 3 ? ",\"attributes\":{%s}" : ",%s", a->attributes);
   if (a->format == 3) {
     snprintf(path, sizeof path, "%s/zarr.json", root);
     support_write(path, "{\"zarr_format\":3,\"node_type\":\"group\"}", 37);
     snprintf(path, sizeof path, "%s/%s/zarr.json", root, a->name);
     snprintf(text, sizeof text,
-        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
-        "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,"
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"%s\",\"chunk_"
+        "grid\":{\"name\":\"regular\","
+        "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+        "\"fill_value\":%s,"
         "\"codecs\":[%s%s%s%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s%s]%s%s}",
         shape, dtype, chunk, a->fill ? a->fill : "0", outer,
         a->fortran ? "{\"name\":\"transpose\",\"configuration\":{\"order\":" : "",
-        a->fortran ? support_list(order, a->ndim, reversed) : "", a->fortran ? "}}," : "", a->big ? "big" : "little",
-        a->zstd ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":true}}" : "", end, names, members);
+        a->fortran ? support_list(order, a->ndim, reversed) : "", a->fortran ? "}}," : "",
+        a->big ? "big" : "little",
+        a->zstd ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":true}}" : "",
+        end, names, members);
   } else {
     snprintf(path, sizeof path, "%s/.zgroup", root);
     support_write(path, "{\"zarr_format\":2}", 17);
@@ -178,20 +201,27 @@ static inline void support_metadata(const char *root, const struct support_array
     if (a->dims || a->attributes) support_write(path, text, strlen(text));
     snprintf(path, sizeof path, "%s/%s/.zarray", root, a->name);
     snprintf(text, sizeof text,
-        "{\"zarr_format\":2,\"shape\":%s,\"chunks\":%s,\"dtype\":\"%s\",\"order\":\"%s\",\"fill_value\":%s,\"filters\":null,"
+        "{\"zarr_format\":2,\"shape\":%s,\"chunks\":%s,\"dtype\":\"%s\",\"order\":\"%s\",\"fill_"
+        "value\":%s,\"filters\":null,"
         "\"compressor\":%s}",
-        shape, chunk, dtype, a->fortran ? "F" : "C", a->fill ? a->fill : "0", a->zstd ? "{\"id\":\"zstd\",\"level\":1}" : "null");
+        shape, chunk, dtype, a->fortran ? "F" : "C", a->fill ? a->fill : "0",
+        a->zstd ? "{\"id\":\"zstd\",\"level\":1}" : "null");
   }
   support_write(path, text, strlen(text));
 }
-static inline void support_chunk_path(
-    char *path, size_t cap, const char *root, const struct support_array *a, const uint64_t *index) {
+static inline void support_chunk_path(char *path, size_t cap, const char *root,
+    const struct support_array *a, const uint64_t *index) {
   int n = snprintf(path, cap, "%s/%s/%s", root, a->name, a->format == 3 ? "c" : "");
   for (int d = 0; d < a->ndim; d++)
-    n += snprintf(path + n, cap - (size_t)n, "%s%" PRIu64, a->format == 3 ? "/" : d ? "." : "", index[d]);
+    n += snprintf(path + n, cap - (size_t)n, "%s%" PRIu64,
+        a->format == 3 ? "/"
+        : d            ? "."
+                       : "",
+        index[d]);
 }
 /* The decoded bytes of one chunk; what hangs over the array's edge is rubbish on purpose. */
-static inline size_t support_chunk(const struct support_array *a, const uint64_t *index, unsigned char *to) {
+static inline size_t support_chunk(
+    const struct support_array *a, const uint64_t *index, unsigned char *to) {
   size_t item = (size_t)(a->dtype & 0xff) / 8, count = 1;
   for (int d = 0; d < a->ndim; d++) count *= a->chunk[d];
   for (size_t i = 0; i < count; i++) {
@@ -207,7 +237,10 @@ static inline size_t support_chunk(const struct support_array *a, const uint64_t
       inside = inside && x < a->shape[d];
       flat = flat * a->shape[d] + x;
     }
-    support_put(to + i * item, a->dtype, a->big, !inside ? 77 : a->values ? a->values[flat] : support_value(a->dtype, flat));
+    support_put(to + i * item, a->dtype, a->big,
+        !inside     ? 77
+        : a->values ? a->values[flat]
+                    : support_value(a->dtype, flat));
   }
   return count * item;
 }
@@ -215,7 +248,8 @@ static inline bool support_is_absent(const struct support_array *a, uint64_t num
   return a->absent && number % (uint64_t)a->absent == (uint64_t)a->absent - 1;
 }
 /* A chunk as it is stored, for the caller to free; NULL: it is absent. */
-static inline unsigned char *support_encoded(const struct support_array *a, const uint64_t *index, size_t *n) {
+static inline unsigned char *support_encoded(
+    const struct support_array *a, const uint64_t *index, size_t *n) {
   uint64_t number = 0, bytes = 8;
   bool outside = false;
   for (int d = 0; d < a->ndim; d++) {
@@ -232,8 +266,10 @@ static inline unsigned char *support_encoded(const struct support_array *a, cons
   free(raw);
   return packed;
 }
-/* A shard: its chunks, last first where there are gaps, and their index; *n is 0 when all are absent. */
-static inline unsigned char *support_shard(const struct support_array *a, const uint64_t *shard, size_t *n) {
+/* A shard: its chunks, last first where there are gaps, and their index; *n is 0 when all are
+ * absent. */
+static inline unsigned char *support_shard(
+    const struct support_array *a, const uint64_t *shard, size_t *n) {
   uint64_t entries = 1;
   for (int d = 0; d < a->ndim; d++) entries *= a->shard[d];
   size_t index_bytes = 16 * entries + (a->index_crc ? 4 : 0), at = a->index_first ? index_bytes : 0;
@@ -280,7 +316,8 @@ static inline void support_make(const char *root, const struct support_array *a)
       index[d] = rest % grid[d];
       rest /= grid[d];
     }
-    unsigned char *object = a->shard[0] ? support_shard(a, index, &n) : support_encoded(a, index, &n);
+    unsigned char *object =
+        a->shard[0] ? support_shard(a, index, &n) : support_encoded(a, index, &n);
     support_chunk_path(path, sizeof path, root, a, index);
     if (object && n) support_write(path, object, n);
     free(object);
@@ -301,12 +338,13 @@ static inline void support_reserve_chain(
     struct insitu__codec_scratch *s, const struct insitu__codec_chain *chain, uint64_t decoded) {
   assert_int_equal(insitu__codec_scratch_reserve(s, chain, decoded, NULL), INSITU_OK);
   for (int i = 0; i < chain->n; i++) {
-    const struct insitu__codec_shard *shard = chain->codec[i].kind == INSITU__CODEC_SHARD ? chain->codec[i].shard : NULL;
+    const struct insitu__codec_shard *shard =
+        chain->codec[i].kind == INSITU__CODEC_SHARD ? chain->codec[i].shard : NULL;
     if (shard) support_reserve_chain(s->inner, &shard->codecs, shard->inner_bytes);
   }
 }
-/* What a worker makes when it decodes its first chunk, before any iterator is open: one that comes late would else make it while
- * allocations are counted. */
+/* What a worker makes when it decodes its first chunk, before any iterator is open: one that comes
+ * late would else make it while allocations are counted. */
 static inline void support_reserve(insitu_loader *ld) {
   for (uint64_t w = 0; w < ld->config.decode_threads; w++)
     for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
@@ -316,7 +354,8 @@ static inline void support_reserve(insitu_loader *ld) {
 }
 
 /* ---- full rings ---- */
-/* Waits until the scan stands where it may go no further, and all up to there has come: so that a peak is a true one. */
+/* Waits until the scan stands where it may go no further, and all up to there has come: so that a
+ * peak is a true one. */
 static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
   for (bool full = false; !full;) {
     uint64_t last = insitu__loader_limit(it) - 1;
@@ -330,10 +369,11 @@ static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
 
 /* ---- checks ---- */
 /* Every element of one output of a batch. axis: the sample axis of a. */
-static inline void support_check_array(
-    const insitu_batch *b, uint64_t i, const insitu_variable *v, const struct support_array *a, int axis) {
+static inline void support_check_array(const insitu_batch *b, uint64_t i, const insitu_variable *v,
+    const struct support_array *a, int axis) {
   const insitu_array *out = &b->arrays[i];
-  uint64_t lo[4] = {0}, hi[4], steps = v->n_steps ? v->n_steps : 1, per_row = 1, item = (uint64_t)(out->dtype & 0xff) / 8;
+  uint64_t lo[4] = {0}, hi[4], steps = v->n_steps ? v->n_steps : 1, per_row = 1,
+           item = (uint64_t)(out->dtype & 0xff) / 8;
   memcpy(hi, a->shape, sizeof hi);
   for (uint64_t k = 0; k < v->n_slices; k++) {
     lo[v->slices[k].axis] = (uint64_t)v->slices[k].start;
@@ -358,8 +398,8 @@ static inline void support_check_array(
         assert_true(at[axis] < a->shape[axis]);
         double got = support_get(p, out->dtype), want = support_expect(a, at);
         if (got != want)
-          fail_msg("array %s row %d anchor %d element %d: %g, not %g", a->name, (int)row, (int)b->sample_indices[row], (int)k,
-              got, want);
+          fail_msg("array %s row %d anchor %d element %d: %g, not %g", a->name, (int)row,
+              (int)b->sample_indices[row], (int)k, got, want);
       }
 }
 #endif

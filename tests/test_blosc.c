@@ -1,4 +1,5 @@
-/* blosc chunks that libblosc writes, with all of its compressors, levels, filters, element sizes and ways to split. */
+/* blosc chunks that libblosc writes, with all of its compressors, levels, filters, element sizes
+ * and ways to split. */
 #include <blosc.h>
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -16,7 +17,8 @@ static uint8_t *bytes_of(uint64_t n) { /* exactly n, so that ASan sees one byte 
 /* Constant, counting, smooth with noise below, noise, and copies from any distance. */
 static void fill(uint8_t *p, uint64_t n, uint32_t size, int kind) {
   for (uint64_t i = 0; i < n;) {
-    uint64_t element = i / size, length = 1 + rnd(rnd(2) ? 20 : 900), distance = 1 + rnd(rnd(2) ? 300 : 80000);
+    uint64_t element = i / size, length = 1 + rnd(rnd(2) ? 20 : 900),
+             distance = 1 + rnd(rnd(2) ? 300 : 80000);
     if (kind == 4) {
       for (bool noise = !rnd(3) || distance > i; length && i < n; length--, i++)
         p[i] = noise ? (uint8_t)rnd(256) : p[i - distance];
@@ -29,7 +31,8 @@ static void fill(uint8_t *p, uint64_t n, uint32_t size, int kind) {
   }
 }
 
-static insitu_status piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+static insitu_status piece(
+    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)err;
   memcpy((uint8_t *)user + offset, bytes, n);
   return INSITU_OK;
@@ -39,7 +42,8 @@ static void all_that_libblosc_writes(void **state) {
   (void)state;
   static const char *const names[] = {"blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"};
   static const uint32_t sizes[] = {1, 2, 4, 8, 3, 12, 16, 17, 100, 255};
-  static const int splits[] = {BLOSC_ALWAYS_SPLIT, BLOSC_NEVER_SPLIT, BLOSC_AUTO_SPLIT, BLOSC_FORWARD_COMPAT_SPLIT};
+  static const int splits[] = {
+      BLOSC_ALWAYS_SPLIT, BLOSC_NEVER_SPLIT, BLOSC_AUTO_SPLIT, BLOSC_FORWARD_COMPAT_SPLIT};
   const struct insitu__codec_chain chain = {1, {{.kind = INSITU__CODEC_BLOSC}}};
   struct insitu__codec_scratch scratch;
   unsigned packed[6] = {0}; /* chunks that were not stored plain */
@@ -60,13 +64,15 @@ static void all_that_libblosc_writes(void **state) {
     for (int way = 0; way < 2 && blosc_decompress_ctx(exact, out, n, 1) == (int)n; way++) {
       struct insitu__codec_sink sink =
           way ? insitu__codec_memory(out)
-              : (struct insitu__codec_sink){.user = out, .direct = NULL, .piece = piece, .element = 1};
+              : (struct insitu__codec_sink){
+                    .user = out, .direct = NULL, .piece = piece, .element = 1};
       insitu_error err = {0};
       memset(out, 0xa5, n);
-      insitu_status status = insitu__codec_decode(&chain, &scratch, exact, (uint64_t)got, n, &sink, &err);
+      insitu_status status =
+          insitu__codec_decode(&chain, &scratch, exact, (uint64_t)got, n, &sink, &err);
       if (status < 0 || memcmp(out, src, n))
-        fail_msg("%s level %d shuffle %d size %u block %zu bytes %u: %s", names[which], level, shuffle, size, blocksize, n,
-            err.message);
+        fail_msg("%s level %d shuffle %d size %u block %zu bytes %u: %s", names[which], level,
+            shuffle, size, blocksize, n, err.message);
       packed[which] += !(exact[2] & 2);
     }
     free(src), free(room), free(out), free(exact);

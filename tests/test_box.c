@@ -1,5 +1,5 @@
-/* The strided copy and convert kernel against an element-by-element reference: geometries, dtypes, byte orders, pieces, fill,
- * rounding. */
+/* The strided copy and convert kernel against an element-by-element reference: geometries, dtypes,
+ * byte orders, pieces, fill, rounding. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,8 +9,9 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 
-static const int32_t dtypes[] = {INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64, INSITU_U8, INSITU_U16, INSITU_U32,
-    INSITU_U64, INSITU_F16, INSITU_BF16, INSITU_F32, INSITU_F64, INSITU_C64, INSITU_C128};
+static const int32_t dtypes[] = {INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64,
+    INSITU_U8, INSITU_U16, INSITU_U32, INSITU_U64, INSITU_F16, INSITU_BF16, INSITU_F32, INSITU_F64,
+    INSITU_C64, INSITU_C128};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 static uint64_t seed = 1;
@@ -21,7 +22,8 @@ static uint64_t rnd(uint64_t n) { /* splitmix64 */
   z ^= z >> 31;
   return n ? z % n : z;
 }
-static unsigned char *bytes(uint64_t n) { /* exactly n bytes, so that a sanitizer sees every step outside */
+/* exactly n bytes, so that a sanitizer sees every step outside */
+static unsigned char *bytes(uint64_t n) {
   unsigned char *p = malloc(n ? n : 1);
   assert_non_null(p);
   for (uint64_t i = 0; i < n; i++) p[i] = (unsigned char)rnd(256);
@@ -31,7 +33,8 @@ static unsigned item_of(int32_t dtype) {
   return ((unsigned)dtype & 0xff) / 8;
 }
 static bool convertible(int32_t src, int32_t dst) {
-  return src == dst || ((dst == INSITU_F32 || dst == INSITU_F64) && src != INSITU_C64 && src != INSITU_C128);
+  return src == dst ||
+         ((dst == INSITU_F32 || dst == INSITU_F64) && src != INSITU_C64 && src != INSITU_C128);
 }
 
 /* ---- reference: conversion in integers */
@@ -39,7 +42,8 @@ static bool convertible(int32_t src, int32_t dst) {
 /* The bits of mag * 2^e rounded to nearest even, in a format of m mantissa bits. */
 static uint64_t ref_round(bool negative, uint64_t mag, int e, bool wide) {
   int m = wide ? 52 : 23, bias = wide ? 1023 : 127;
-  uint64_t sign = (uint64_t)negative << (wide ? 63 : 31), infinity = ((uint64_t)bias * 2 + 1) << m, q, rest, half;
+  uint64_t sign = (uint64_t)negative << (wide ? 63 : 31), infinity = ((uint64_t)bias * 2 + 1) << m,
+           q, rest, half;
   if (!mag) return sign;
   int exponent = 63 - __builtin_clzll(mag) + e;
   int least = exponent > 1 - bias ? exponent : 1 - bias, shift = least - m - e;
@@ -56,21 +60,32 @@ static uint64_t ref_round(bool negative, uint64_t mag, int e, bool wide) {
   return sign | (least > bias || bits > infinity ? infinity : bits);
 }
 static uint64_t ref_float(uint64_t u, unsigned item, bool wide) {
-  int m = item == 2 ? 10 : item == 4 ? 23 : 52, width = item == 2 ? 5 : item == 4 ? 8 : 11, to = wide ? 52 : 23;
+  int m = item == 2   ? 10
+          : item == 4 ? 23
+                      : 52,
+      width = item == 2   ? 5
+              : item == 4 ? 8
+                          : 11,
+      to = wide ? 52 : 23;
   bool negative = u >> (8 * item - 1) & 1;
   int exponent = (int)(u >> m & ((1u << width) - 1)), bias = (1 << (width - 1)) - 1;
   uint64_t mantissa = u & ((UINT64_C(1) << m) - 1);
   if (exponent == (1 << width) - 1) {
-    uint64_t special = (uint64_t)negative << (wide ? 63 : 31) | (wide ? UINT64_C(0x7ff) : UINT64_C(0xff)) << to;
-    if (mantissa) special |= UINT64_C(1) << (to - 1) | (to > m ? mantissa << (to - m) : mantissa >> (m - to));
+    uint64_t special =
+        (uint64_t)negative << (wide ? 63 : 31) | (wide ? UINT64_C(0x7ff) : UINT64_C(0xff)) << to;
+    if (mantissa)
+      special |= UINT64_C(1) << (to - 1) | (to > m ? mantissa << (to - m) : mantissa >> (m - to));
     return special;
   }
-  return ref_round(negative, exponent ? mantissa | UINT64_C(1) << m : mantissa, (exponent ? exponent : 1) - bias - m, wide);
+  return ref_round(negative, exponent ? mantissa | UINT64_C(1) << m : mantissa,
+      (exponent ? exponent : 1) - bias - m, wide);
 }
-static void ref_element(const unsigned char *src, int32_t from, bool swap, unsigned char *dst, int32_t to) {
+static void ref_element(
+    const unsigned char *src, int32_t from, bool swap, unsigned char *dst, int32_t to) {
   unsigned char native[16];
   unsigned item = item_of(from), half = from == INSITU_C64 || from == INSITU_C128 ? item / 2 : item;
-  for (unsigned k = 0; k < item; k++) native[k] = src[swap ? k / half * half + half - 1 - k % half : k];
+  for (unsigned k = 0; k < item; k++)
+    native[k] = src[swap ? k / half * half + half - 1 - k % half : k];
   if (from == to) {
     memcpy(dst, native, item);
     return;
@@ -78,7 +93,8 @@ static void ref_element(const unsigned char *src, int32_t from, bool swap, unsig
   uint64_t u = 0, sign = UINT64_C(1) << (8 * item - 1), out;
   memcpy(&u, native, item);
   bool wide = to == INSITU_F64;
-  if (from == INSITU_F16 || from == INSITU_F32 || from == INSITU_F64) out = ref_float(u, item, wide);
+  if (from == INSITU_F16 || from == INSITU_F32 || from == INSITU_F64)
+    out = ref_float(u, item, wide);
   else if (from == INSITU_BF16) out = ref_float(u << 16, 4, wide);
   else if (from == INSITU_BOOL) out = ref_round(false, u != 0, 0, wide);
   else if (from >> 8 == 0 && (u & sign)) out = ref_round(true, (sign - (u & (sign - 1))), 0, wide);
@@ -87,8 +103,10 @@ static void ref_element(const unsigned char *src, int32_t from, bool swap, unsig
 }
 
 /* Decoding, with a rounding after each operation. src: native byte order. */
-static void ref_decoded(const unsigned char *src, const struct insitu__cf *cf, unsigned char *dst, int32_t to) {
-  static const unsigned char nan64[8] = {0, 0, 0, 0, 0, 0, 0xf8, 0x7f}, nan32[4] = {0, 0, 0xc0, 0x7f};
+static void ref_decoded(
+    const unsigned char *src, const struct insitu__cf *cf, unsigned char *dst, int32_t to) {
+  static const unsigned char nan64[8] = {0, 0, 0, 0, 0, 0, 0xf8, 0x7f},
+                             nan32[4] = {0, 0, 0xc0, 0x7f};
   volatile double x, y;
   double shown;
   bool missing = false, real = cf->dtype >> 8 >= 2;
@@ -105,8 +123,8 @@ static void ref_decoded(const unsigned char *src, const struct insitu__cf *cf, u
   if (missing || isnan(shown)) memcpy(dst, to == INSITU_F64 ? nan64 : nan32, item_of(to));
   else ref_element((const unsigned char *)&shown, INSITU_F64, false, dst, to);
 }
-static void ref_shown(
-    const unsigned char *src, int32_t from, bool swap, const struct insitu__cf *cf, unsigned char *dst, int32_t to) {
+static void ref_shown(const unsigned char *src, int32_t from, bool swap,
+    const struct insitu__cf *cf, unsigned char *dst, int32_t to) {
   unsigned char native[16];
   ref_element(src, from, swap, native, from);
   if (cf) ref_decoded(native, cf, dst, to);
@@ -125,7 +143,8 @@ struct geometry {
 };
 
 static uint64_t layout(
-    const struct geometry *g, bool gaps, unsigned item, int64_t *stride) { /* strides in a random order; returns the end */
+    /* strides in a random order; returns the end */
+    const struct geometry *g, bool gaps, unsigned item, int64_t *stride) {
   unsigned order[INSITU__MAX_DIMS];
   uint64_t step = item * (gaps && rnd(3) == 0 ? 1 + rnd(3) : 1), end = item;
   for (unsigned d = 0; d < g->ndim; d++) order[d] = g->ndim - 1 - d;
@@ -161,7 +180,8 @@ static struct geometry random_geometry(int32_t from, int32_t to, bool swap, uint
   }
   return g;
 }
-static void place(const struct geometry *g, uint64_t i, uint64_t *src, uint64_t *dst) { /* of element i in C order */
+/* of element i in C order */
+static void place(const struct geometry *g, uint64_t i, uint64_t *src, uint64_t *dst) {
   *src = g->src_offset;
   *dst = g->dst_offset;
   for (unsigned d = g->ndim; d--; i /= g->count[d]) {
@@ -172,8 +192,9 @@ static void place(const struct geometry *g, uint64_t i, uint64_t *src, uint64_t 
 }
 static void open_box(struct insitu__box *b, const struct geometry *g, bool wide) {
   insitu_error err = {0};
-  insitu_status status = insitu__box_init(b, g->ndim, g->count, g->src_stride, g->dst_stride, g->src_offset, g->dst_offset,
-      g->from, g->swap, rnd(2) && g->from == g->to ? INSITU_AS_STORED : g->to, &err);
+  insitu_status status = insitu__box_init(b, g->ndim, g->count, g->src_stride, g->dst_stride,
+      g->src_offset, g->dst_offset, g->from, g->swap,
+      rnd(2) && g->from == g->to ? INSITU_AS_STORED : g->to, &err);
   if (status) fail_msg("%s", err.message);
   assert_true(b->total == g->total);
   if (g->total) assert_true(b->src_begin == g->src_offset && b->src_end == g->src_end);
@@ -181,14 +202,16 @@ static void open_box(struct insitu__box *b, const struct geometry *g, bool wide)
   if (!wide) b->run = insitu__box_kernel(g->from, g->cf ? INSITU_F64 : g->to, g->swap, false);
   if (!wide && g->cf) b->unpack = insitu__box_unpack_base;
 }
-static void check_same(
-    const unsigned char *got, const unsigned char *want, uint64_t n, const struct geometry *g, const char *what) {
+static void check_same(const unsigned char *got, const unsigned char *want, uint64_t n,
+    const struct geometry *g, const char *what) {
   for (uint64_t i = 0; i < n; i++) {
-    if (got[i] != want[i]) fail_msg("%s, dtype 0x%x to 0x%x, swap %d: byte %" PRIu64, what, g->from, g->to, g->swap, i);
+    if (got[i] != want[i])
+      fail_msg("%s, dtype 0x%x to 0x%x, swap %d: byte %" PRIu64, what, g->from, g->to, g->swap, i);
   }
 }
 
-static void copy_in_parts(const struct insitu__box *b, const struct geometry *g, const unsigned char *src, unsigned char *dst) {
+static void copy_in_parts(const struct insitu__box *b, const struct geometry *g,
+    const unsigned char *src, unsigned char *dst) {
   uint64_t item = item_of(g->from), at = g->src_offset % item, size = 1 + rnd(rnd(2) ? 8 : 200);
   while (at < g->src_end) {
     uint64_t end = insitu__base_min(g->src_end, at + item * rnd(size + 1));
@@ -198,16 +221,18 @@ static void copy_in_parts(const struct insitu__box *b, const struct geometry *g,
     free(piece);
     at = end;
   }
-  insitu__box_copy_part(b, src, g->src_end + item, g->src_end + 2 * item, dst); /* beyond the box: not read */
+  /* beyond the box: not read */
+  insitu__box_copy_part(b, src, g->src_end + item, g->src_end + 2 * item, dst);
 }
 static void check_geometry(const struct geometry *g) {
   struct insitu__box b;
   open_box(&b, g, rnd(2));
-  unsigned char *src = bytes(g->src_end), *want = bytes(g->dst_end), *got = bytes(g->dst_end), *painted = bytes(g->dst_end),
-                fill[16];
+  unsigned char *src = bytes(g->src_end), *want = bytes(g->dst_end), *got = bytes(g->dst_end),
+                *painted = bytes(g->dst_end), fill[16];
   unsigned char *before = bytes(g->dst_end);
   memcpy(want, before, g->dst_end);
-  for (uint64_t i = 0, s, d; g->cf && g->cf->n_missing && i < g->total; i++) { /* every third is missing */
+  /* every third is missing */
+  for (uint64_t i = 0, s, d; g->cf && g->cf->n_missing && i < g->total; i++) {
     unsigned item = item_of(g->from);
     place(g, i, &s, &d);
     for (unsigned k = 0; i % 3 == 0 && k < item; k++)
@@ -250,20 +275,33 @@ static void test_all_pairs(void **state) {
     }
   }
 }
-static void test_transposed(void **state) { /* planes larger than a block, of every remainder, with and without a gap */
+/* planes larger than a block, of every remainder, with and without a gap */
+static void test_transposed(void **state) {
   (void)state;
   for (unsigned k = 0; k < 240; k++) {
-    int32_t from = dtypes[k % DTYPES], to = convertible(from, INSITU_F32) && rnd(2) ? INSITU_F32 : from;
+    int32_t from = dtypes[k % DTYPES],
+            to = convertible(from, INSITU_F32) && rnd(2) ? INSITU_F32 : from;
     bool f_order = rnd(2), tall = rnd(4) == 0;
-    struct geometry g = {.ndim = 3, .from = from, .to = to, .swap = rnd(3) == 0, .src_offset = rnd(5), .dst_offset = rnd(5)};
-    uint64_t y = tall ? 1 + rnd(4) : 1 + rnd(90), x = tall ? 1 + rnd(1500) : 1 + rnd(90), z = 1 + rnd(3), pad = rnd(2) * rnd(9);
+    struct geometry g = {.ndim = 3,
+        .from = from,
+        .to = to,
+        .swap = rnd(3) == 0,
+        .src_offset = rnd(5),
+        .dst_offset = rnd(5)};
+    uint64_t y = tall ? 1 + rnd(4) : 1 + rnd(90), x = tall ? 1 + rnd(1500) : 1 + rnd(90),
+             z = 1 + rnd(3), pad = rnd(2) * rnd(9);
     if (rnd(2)) g.count[0] = z, g.count[1] = y, g.count[2] = x;
     else g.count[0] = z, g.count[1] = x, g.count[2] = y;
     int64_t si = item_of(from), di = item_of(to);
     uint64_t *c = g.count;
-    memcpy(g.src_stride, (int64_t[]){(int64_t)(c[1] * (c[2] + pad)) * si, (int64_t)(c[2] + pad) * si, si}, 24);
-    if (f_order) memcpy(g.dst_stride, (int64_t[]){di, (int64_t)c[0] * di, (int64_t)(c[0] * (c[1] + pad)) * di}, 24);
-    else memcpy(g.dst_stride, (int64_t[]){(int64_t)(c[2] * (c[1] + pad)) * di, di, (int64_t)(c[1] + pad) * di}, 24);
+    memcpy(g.src_stride,
+        (int64_t[]){(int64_t)(c[1] * (c[2] + pad)) * si, (int64_t)(c[2] + pad) * si, si}, 24);
+    if (f_order)
+      memcpy(g.dst_stride, (int64_t[]){di, (int64_t)c[0] * di, (int64_t)(c[0] * (c[1] + pad)) * di},
+          24);
+    else
+      memcpy(g.dst_stride,
+          (int64_t[]){(int64_t)(c[2] * (c[1] + pad)) * di, di, (int64_t)(c[1] + pad) * di}, 24);
     g.total = c[0] * c[1] * c[2];
     g.src_end = g.src_offset + (uint64_t)si, g.dst_end = g.dst_offset + (uint64_t)di;
     for (unsigned d = 0; d < 3; d++) {
@@ -276,26 +314,32 @@ static void test_transposed(void **state) { /* planes larger than a block, of ev
 
 static void test_decoded(void **state) {
   (void)state;
-  static const double factors[] = {1, 0.1, 0.01, -3.5, 1e300, 0, 0x1p-40}, offsets[] = {-0.0, -0.3, 273.15, 1e16};
+  static const double factors[] = {1, 0.1, 0.01, -3.5, 1e300, 0, 0x1p-40},
+                      offsets[] = {-0.0, -0.3, 273.15, 1e16};
   for (unsigned k = 0; k < DTYPES * 2; k++) {
     int32_t from = dtypes[k / 2];
     if (from == INSITU_BOOL || from == INSITU_C64 || from == INSITU_C128) continue;
     for (unsigned round = 0; round < 150; round++) {
-      struct insitu__cf cf = {.dtype = from, .scale = factors[rnd(7)], .offset = offsets[rnd(4)], .n_missing = (unsigned)rnd(6)};
+      struct insitu__cf cf = {.dtype = from,
+          .scale = factors[rnd(7)],
+          .offset = offsets[rnd(4)],
+          .n_missing = (unsigned)rnd(6)};
       for (unsigned m = 0; m < INSITU__CF_MISSING; m++)
         for (unsigned i = 0; i < item_of(from); i++) cf.missing[m][i] = (unsigned char)rnd(256);
-      struct geometry g = random_geometry(from, rnd(2) ? INSITU_F32 : INSITU_F64, k % 2, 1 + rnd(round % 10 ? 40 : 700));
+      struct geometry g = random_geometry(
+          from, rnd(2) ? INSITU_F32 : INSITU_F64, k % 2, 1 + rnd(round % 10 ? 40 : 700));
       g.cf = &cf;
       check_geometry(&g);
     }
   }
   /* Known bits: a fused multiply-add would give 0x1p-55 in the first place. */
-  struct insitu__cf cf = {.dtype = INSITU_I16, .scale = 0.1, .offset = -0.3, .n_missing = 1, .missing = {{9}}};
+  struct insitu__cf cf = {
+      .dtype = INSITU_I16, .scale = 0.1, .offset = -0.3, .n_missing = 1, .missing = {{9}}};
   const int16_t stored[4] = {3, 9, 4, -32768};
   double got[4];
   struct insitu__box b;
-  assert_int_equal(insitu__box_init(&b, 1, (const uint64_t[]){4}, (const int64_t[]){2}, (const int64_t[]){8}, 0, 0, INSITU_I16,
-                       false, INSITU_F64, NULL),
+  assert_int_equal(insitu__box_init(&b, 1, (const uint64_t[]){4}, (const int64_t[]){2},
+                       (const int64_t[]){8}, 0, 0, INSITU_I16, false, INSITU_F64, NULL),
       0);
   insitu__box_cf(&b, &cf, false);
   insitu__box_copy(&b, stored, got);
@@ -308,8 +352,8 @@ static void test_decoded(void **state) {
   const int64_t large[2] = {INT64_C(1) << 60, (INT64_C(1) << 60) + 1};
   struct insitu__cf exact = {.dtype = INSITU_I64, .scale = 1, .offset = -0.0, .n_missing = 1};
   memcpy(exact.missing[0], &large[0], 8);
-  assert_int_equal(insitu__box_init(&b, 1, (const uint64_t[]){2}, (const int64_t[]){8}, (const int64_t[]){8}, 0, 0, INSITU_I64,
-                       false, INSITU_F64, NULL),
+  assert_int_equal(insitu__box_init(&b, 1, (const uint64_t[]){2}, (const int64_t[]){8},
+                       (const int64_t[]){8}, 0, 0, INSITU_I64, false, INSITU_F64, NULL),
       0);
   insitu__box_cf(&b, &exact, false);
   insitu__box_copy(&b, large, got);
@@ -337,9 +381,11 @@ static void test_direct(void **state) {
     uint64_t begin = g.src_end ? rnd(g.src_end) : 0, end = begin + rnd(3 * item + 1);
     if (rnd(3) == 0) begin = b.src_begin, end = b.src_end;
     bool inside = begin < end && end <= g.src_end && g.total && map[begin] >= 0;
-    for (uint64_t i = begin + 1; i < end && inside; i++) inside = map[i] == map[begin] + (int64_t)(i - begin);
+    for (uint64_t i = begin + 1; i < end && inside; i++)
+      inside = map[i] == map[begin] + (int64_t)(i - begin);
     unsigned char *p = insitu__box_direct(&b, base, begin, end);
-    bool one = inside && (end - 1 - b.src_begin) / item == (begin - b.src_begin) / item; /* one element */
+    /* one element */
+    bool one = inside && (end - 1 - b.src_begin) / item == (begin - b.src_begin) / item;
     bool raw = !g.swap || item == 1;
     if (p) {
       found++;
@@ -408,16 +454,23 @@ static void test_half(void **state) {
   check_values(h, 65536, INSITU_F16);
   free(h);
 }
-static void test_rounding(void **state) { /* near powers of two and near halves of a float32 or float64 unit, and at random */
+/* near powers of two and near halves of a float32 or float64 unit, and at random */
+static void test_rounding(void **state) {
   (void)state;
-  if (getenv("TEST_VALGRIND")) skip(); /* Valgrind 3.19 rounds a conversion of 64-bit integers to float twice */
+  /* Valgrind 3.19 rounds a conversion of 64-bit integers to float twice */
+  if (getenv("TEST_VALGRIND")) skip();
   enum { N = 16000 };
   uint64_t *v = malloc(N * sizeof *v);
   uint32_t *w = malloc(N * sizeof *w);
   assert_true(v && w);
   for (unsigned i = 0; i < N; i++) {
-    unsigned top = (unsigned)rnd(64), low = top > 24 ? top - 24 : 0, half = rnd(2) ? low : top > 53 ? top - 53 : 0;
-    uint64_t x = UINT64_C(1) << top | (rnd(2) ? (rnd(0) & ((UINT64_C(1) << top) - 1)) >> half << half : UINT64_C(1) << half);
+    unsigned top = (unsigned)rnd(64), low = top > 24 ? top - 24 : 0,
+             half = rnd(2)     ? low
+                    : top > 53 ? top - 53
+                               : 0;
+    uint64_t x =
+        UINT64_C(1) << top |
+        (rnd(2) ? (rnd(0) & ((UINT64_C(1) << top) - 1)) >> half << half : UINT64_C(1) << half);
     v[i] = rnd(8) == 0 ? rnd(0) : x + rnd(3) - 1;
     if (rnd(2)) v[i] = 0 - v[i];
     w[i] = (uint32_t)(v[i] >> (rnd(2) ? 32 : 0));
@@ -426,8 +479,12 @@ static void test_rounding(void **state) { /* near powers of two and near halves 
   check_values(v, N, INSITU_U64);
   check_values(w, N, INSITU_I32);
   check_values(w, N, INSITU_U32);
-  for (unsigned i = 0; i < N; i++) { /* float64 in and about the range of float32, with ties; infinities, NaN, subnormals */
-    uint64_t exponent = rnd(4) ? 1023 - 152 + rnd(284) : rnd(3) ? 2047 : rnd(2048), mantissa = rnd(0) >> 12;
+  /* float64 in and about the range of float32, with ties; infinities, NaN, subnormals */
+  for (unsigned i = 0; i < N; i++) {
+    uint64_t exponent = rnd(4)   ? 1023 - 152 + rnd(284)
+                        : rnd(3) ? 2047
+                                 : rnd(2048),
+             mantissa = rnd(0) >> 12;
     unsigned drop = 28 + (unsigned)rnd(25);
     if (rnd(2)) mantissa = (mantissa >> drop << drop) + rnd(3) - 1;
     if (rnd(8) == 0) mantissa = 0;
@@ -440,28 +497,37 @@ static void test_rounding(void **state) { /* near powers of two and near halves 
   check_values(w, N, INSITU_F32);
   free(v), free(w);
 }
-static void test_literals(void **state) { /* a few results written out, so that the reference is checked as well */
+/* a few results written out, so that the reference is checked as well */
+static void test_literals(void **state) {
   (void)state;
-  if (getenv("TEST_VALGRIND")) skip(); /* Valgrind 3.19 rounds a conversion of 64-bit integers to float twice */
-  const int64_t whole[] = {
-      16777217, 16777219, -16777217, 9007199791611905, INT64_MIN, INT64_MAX}; /* the fourth: 2^53 + 2^29 + 1 */
-  const float want[] = {
-      16777216.0f, 16777220.0f, -16777216.0f, 9007200328482816.0f, -9223372036854775808.0f, 9223372036854775808.0f};
+  /* Valgrind 3.19 rounds a conversion of 64-bit integers to float twice */
+  if (getenv("TEST_VALGRIND")) skip();
+  const int64_t whole[] = {/* the fourth: 2^53 + 2^29 + 1 */
+      16777217, 16777219, -16777217, 9007199791611905, INT64_MIN, INT64_MAX};
+  const float want[] = {16777216.0f, 16777220.0f, -16777216.0f, 9007200328482816.0f,
+      -9223372036854775808.0f, 9223372036854775808.0f};
   float got[6];
   struct insitu__box b;
   const int64_t eight = 8, four = 4;
   const uint64_t six = 6;
-  assert_int_equal(insitu__box_init(&b, 1, &six, &eight, &four, 0, 0, INSITU_I64, false, INSITU_F32, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__box_init(&b, 1, &six, &eight, &four, 0, 0, INSITU_I64, false, INSITU_F32, NULL),
+      INSITU_OK);
   insitu__box_copy(&b, whole, got);
   for (unsigned i = 0; i < 6; i++) assert_true(got[i] == want[i]);
-  const double real[] = {1.0 + 0x1p-24, 1.0 + 0x1.000002p-24, 0x1.fffffefp127, 0x1.ffffffp127, 0x1p-150, 0x1.8p-150};
+  const double real[] = {
+      1.0 + 0x1p-24, 1.0 + 0x1.000002p-24, 0x1.fffffefp127, 0x1.ffffffp127, 0x1p-150, 0x1.8p-150};
   const float near[] = {1.0f, 1.0f + 0x1p-23f, 0x1.fffffep127f, __builtin_inff(), 0.0f, 0x1p-149f};
-  assert_int_equal(insitu__box_init(&b, 1, &six, &eight, &four, 0, 0, INSITU_F64, false, INSITU_F32, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__box_init(&b, 1, &six, &eight, &four, 0, 0, INSITU_F64, false, INSITU_F32, NULL),
+      INSITU_OK);
   insitu__box_copy(&b, real, got);
   for (unsigned i = 0; i < 6; i++) assert_true(got[i] == near[i]);
   const unsigned char big[] = {0xc1, 0x20, 0, 0, 0x3f, 0x80, 0, 0}; /* -10 + 1i, big-endian */
   const uint64_t one = 1;
-  assert_int_equal(insitu__box_init(&b, 1, &one, &eight, &eight, 0, 0, INSITU_C64, true, INSITU_AS_STORED, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__box_init(&b, 1, &one, &eight, &eight, 0, 0, INSITU_C64, true, INSITU_AS_STORED, NULL),
+      INSITU_OK);
   insitu__box_copy(&b, big, got);
   assert_true(got[0] == -10.0f && got[1] == 1.0f);
 }
@@ -472,35 +538,50 @@ static void test_refused(void **state) {
   (void)state;
   struct insitu__box b;
   const uint64_t n[17] = {3, 4, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  const int64_t ok[17] = {16, 4}, overlap[] = {12, 4}, zero[] = {16, 0}, negative[] = {-16, 4}, vast[] = {INT64_MAX, 4};
+  const int64_t ok[17] = {16, 4}, overlap[] = {12, 4}, zero[] = {16, 0}, negative[] = {-16, 4},
+                vast[] = {INT64_MAX, 4};
   for (unsigned k = 0; k < DTYPES * DTYPES; k++) {
     int32_t from = dtypes[k / DTYPES], to = dtypes[k % DTYPES];
-    insitu_status status = insitu__box_init(&b, 0, NULL, NULL, NULL, 0, 0, from, k % 3 == 0, to, NULL);
+    insitu_status status =
+        insitu__box_init(&b, 0, NULL, NULL, NULL, 0, 0, from, k % 3 == 0, to, NULL);
     assert_int_equal(status, convertible(from, to) ? INSITU_OK : INSITU_E_DTYPE);
   }
   insitu_error err = {0};
-  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, 0, 0, INSITU_C64, false, INSITU_F32, &err), INSITU_E_DTYPE);
+  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, 0, 0, INSITU_C64, false, INSITU_F32, &err),
+      INSITU_E_DTYPE);
   assert_true(strstr(err.message, "complex64") && strstr(err.message, "float32"));
-  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, 0, 0, 0x333, false, INSITU_F32, NULL), INSITU_E_DTYPE);
-  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, 0, 0, INSITU_AS_STORED, false, INSITU_AS_STORED, NULL), INSITU_E_DTYPE);
-  assert_int_equal(insitu__box_init(&b, 17, n, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_SHAPE);
-  assert_int_equal(insitu__box_init(&b, 16, n, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__box_init(&b, 2, n, ok, ok, 0, 0, 0x333, false, INSITU_F32, NULL), INSITU_E_DTYPE);
+  assert_int_equal(
+      insitu__box_init(&b, 2, n, ok, ok, 0, 0, INSITU_AS_STORED, false, INSITU_AS_STORED, NULL),
+      INSITU_E_DTYPE);
+  assert_int_equal(
+      insitu__box_init(&b, 17, n, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_SHAPE);
+  assert_int_equal(
+      insitu__box_init(&b, 16, n, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
   const int64_t *bad[] = {overlap, zero, negative, vast};
   for (unsigned k = 0; k < 4; k++) {
-    assert_int_equal(insitu__box_init(&b, 2, n, bad[k], ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
-    if (k) assert_int_equal(insitu__box_init(&b, 2, n, ok, bad[k], 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+    assert_int_equal(
+        insitu__box_init(&b, 2, n, bad[k], ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+    if (k)
+      assert_int_equal(
+          insitu__box_init(&b, 2, n, ok, bad[k], 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
     assert_true(b.total == 0);
   }
   for (unsigned k = 0; k < 2; k++) {
-    assert_int_equal(
-        insitu__box_init(&b, 2, n, ok, ok, k ? 0 : UINT64_MAX - 7, k ? INT64_MAX : 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+    assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, k ? 0 : UINT64_MAX - 7, k ? INT64_MAX : 0,
+                         INSITU_F32, false, 0, NULL),
+        INSITU_E_ARG);
     assert_true(b.total == 0);
   }
-  assert_int_equal(insitu__box_init(&b, 2, n, ok, ok, INT64_MAX, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+  assert_int_equal(
+      insitu__box_init(&b, 2, n, ok, ok, INT64_MAX, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
   assert_true(b.total == 0);
   const uint64_t many[] = {UINT64_MAX, UINT64_MAX}, none[] = {UINT64_MAX, 0};
-  assert_int_equal(insitu__box_init(&b, 2, many, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
-  assert_int_equal(insitu__box_init(&b, 2, none, zero, zero, 7, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__box_init(&b, 2, many, ok, ok, 0, 0, INSITU_F32, false, 0, NULL), INSITU_E_ARG);
+  assert_int_equal(
+      insitu__box_init(&b, 2, none, zero, zero, 7, 0, INSITU_F32, false, 0, NULL), INSITU_OK);
   assert_true(b.total == 0 && b.src_begin == b.src_end && !b.contiguous);
   insitu__box_copy(&b, NULL, NULL);
   insitu__box_copy_part(&b, NULL, 0, 100, NULL);
@@ -508,7 +589,8 @@ static void test_refused(void **state) {
   assert_null(insitu__box_direct(&b, &err, 7, 7));
 }
 
-static void test_merged(void **state) { /* dimensions that are one run become one, whatever their order and number */
+/* dimensions that are one run become one, whatever their order and number */
+static void test_merged(void **state) {
   (void)state;
   struct insitu__box b;
   const uint64_t n[] = {2, 1, 3, 4};
@@ -521,13 +603,16 @@ static void test_merged(void **state) { /* dimensions that are one run become on
   assert_true(!b.contiguous && b.ndim == 3 && b.turn == 0);
   assert_int_equal(insitu__box_init(&b, 4, n, c, c, 0, 0, INSITU_F32, true, 0, NULL), INSITU_OK);
   assert_true(!b.contiguous && b.src_contiguous && b.ndim == 1);
-  assert_int_equal(insitu__box_init(&b, 4, n, c, d, 0, 0, INSITU_F32, false, INSITU_F64, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__box_init(&b, 4, n, c, d, 0, 0, INSITU_F32, false, INSITU_F64, NULL), INSITU_OK);
   assert_true(!b.contiguous && b.src_contiguous && b.ndim == 1);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs), cmocka_unit_test(test_transposed),
-      cmocka_unit_test(test_decoded), cmocka_unit_test(test_direct), cmocka_unit_test(test_half), cmocka_unit_test(test_rounding),
-      cmocka_unit_test(test_literals), cmocka_unit_test(test_refused), cmocka_unit_test(test_merged)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs),
+      cmocka_unit_test(test_transposed), cmocka_unit_test(test_decoded),
+      cmocka_unit_test(test_direct), cmocka_unit_test(test_half), cmocka_unit_test(test_rounding),
+      cmocka_unit_test(test_literals), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_merged)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

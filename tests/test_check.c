@@ -1,5 +1,5 @@
-/* INSITU_CHECK: rows read again in a second way agree with every batch that the loader fills, and disagree with one that was
- * tampered with. */
+/* INSITU_CHECK: rows read again in a second way agree with every batch that the loader fills, and
+ * disagree with one that was tampered with. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -30,7 +30,8 @@ static uint64_t run(const insitu_loader_desc *d, int32_t order, const char *name
   insitu_status s;
   uint64_t batches = 0, full = 0;
   if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", name, err.message);
-  s = insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = order}, &it, &err);
+  s = insitu_iter_open(
+      ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = order}, &it, &err);
   if (s == INSITU_E_SPLIT) { /* too small for one batch */
     insitu_loader_close(&ld);
     insitu_iter_close(&it);
@@ -65,7 +66,8 @@ static void test_stores(void **state) {
     for (int axis = 0; axis < e.ndim; axis++) {
       char url[300];
       const char *path = strcmp(e.path, "/") ? e.path : "";
-      insitu_variable v[] = {{.label = "it", .path = path}, {.label = "f", .path = path, .dtype = INSITU_F32},
+      insitu_variable v[] = {{.label = "it", .path = path},
+          {.label = "f", .path = path, .dtype = INSITU_F32},
           {.label = "d", .path = path, .dtype = INSITU_F64}};
       int m = (arrays + axis) % MODES;
       if (!mode_usable(m)) m ^= 1;
@@ -92,8 +94,8 @@ static void test_all_bits(void **state) {
   static const struct {
     const char *name;
     unsigned bytes;
-  } types[] = {{"b1", 1}, {"i1", 1}, {"u1", 1}, {"i2", 2}, {"u2", 2}, {"f2", 2}, {"i4", 4}, {"u4", 4}, {"f4", 4}, {"i8", 8},
-      {"u8", 8}, {"f8", 8}, {"c8", 8}, {"c16", 16}};
+  } types[] = {{"b1", 1}, {"i1", 1}, {"u1", 1}, {"i2", 2}, {"u2", 2}, {"f2", 2}, {"i4", 4},
+      {"u4", 4}, {"f4", 4}, {"i8", 8}, {"u8", 8}, {"f8", 8}, {"c8", 8}, {"c16", 16}};
   enum { ROWS = 9, ROW = 5000 };
   static unsigned char chunk[3 * ROW * 16];
   const char *root = support_path("bits");
@@ -102,7 +104,8 @@ static void test_all_bits(void **state) {
     for (int big = 0; big < 2; big++) {
       char path[600], text[300];
       snprintf(text, sizeof text,
-          "{\"zarr_format\":2,\"shape\":[%d,%d],\"chunks\":[3,%d],\"dtype\":\"%s%s\",\"order\":\"%s\",\"fill_value\":0,\"filters\":"
+          "{\"zarr_format\":2,\"shape\":[%d,%d],\"chunks\":[3,%d],\"dtype\":\"%s%s\",\"order\":\"%"
+          "s\",\"fill_value\":0,\"filters\":"
           "null,\"compressor\":null}",
           ROWS, ROW, ROW,
           types[i].bytes == 1 ? "|"
@@ -119,15 +122,17 @@ static void test_all_bits(void **state) {
           if (kind == 2) bits |= UINT64_C(0x7c007c007c007c00);
           if (kind == 3) bits &= UINT64_C(0x83ff83ff83ff83ff);
           if (kind == 4) bits &= UINT64_C(0x807fffff807fffff);
-          if (kind == 5) bits = (bits & UINT64_C(0x8fffffffffffffff)) | UINT64_C(0x3000000000000000); /* float's subnormals */
+          /* float's subnormals */
+          if (kind == 5)
+            bits = (bits & UINT64_C(0x8fffffffffffffff)) | UINT64_C(0x3000000000000000);
           if (big) bits = __builtin_bswap64(bits);
           memcpy(chunk + k, &bits, 8);
         }
         snprintf(path, sizeof path, "%s/x/%d.0", root, c);
         support_write(path, chunk, 3 * ROW * types[i].bytes);
       }
-      insitu_variable v[] = {
-          {.label = "x"}, {.label = "f", .path = "x", .dtype = INSITU_F32}, {.label = "d", .path = "x", .dtype = INSITU_F64}};
+      insitu_variable v[] = {{.label = "x"}, {.label = "f", .path = "x", .dtype = INSITU_F32},
+          {.label = "d", .path = "x", .dtype = INSITU_F64}};
       insitu_loader_desc d = {.api = INSITU_API,
           .url = root,
           .variables = v,
@@ -145,7 +150,8 @@ static void quiet(void *user, int32_t level, const char *line) {
 
 /* Random archives and configurations, with absent chunks, and damaged ones that are filled. */
 static void test_random(void **state) {
-  static const int32_t dtypes[] = {INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
+  static const int32_t dtypes[] = {
+      INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
   (void)state;
   EACH_MODE (m)
     for (int round = 0; round < 30 / PART; round++) {
@@ -161,7 +167,8 @@ static void test_random(void **state) {
           .fill = support_below(2) ? "3" : NULL,
           .absent = support_below(2) ? 3 : 0};
       for (int d = 0; d < a.ndim; d++) {
-        a.shape[d] = d == axis ? 20 + support_below(30) : 1 + support_below(support_below(4) ? 9 : 700);
+        a.shape[d] =
+            d == axis ? 20 + support_below(30) : 1 + support_below(support_below(4) ? 9 : 700);
         a.chunk[d] = 1 + support_below(d == axis ? 6 : a.shape[d]);
         if (a.shape[d] / a.chunk[d] > 30) a.chunk[d] = a.shape[d] / 10;
       }
@@ -174,12 +181,15 @@ static void test_random(void **state) {
         support_chunk_path(path, sizeof path, root, &a, index);
         damaged = truncate(path, (off_t)support_below(9)) == 0;
       }
-      insitu_variable v[3] = {{.label = "a", .path = "x"}, {.label = "b", .path = "x"}, {.label = "c", .path = "x"}};
+      insitu_variable v[3] = {
+          {.label = "a", .path = "x"}, {.label = "b", .path = "x"}, {.label = "c", .path = "x"}};
       insitu_slice slice[3][3];
       int64_t step[3][3];
       for (int i = 0; i < 3; i++) {
         v[i].offset = (int64_t)support_below(5) - 2;
-        v[i].dtype = support_below(2) ? INSITU_AS_STORED : support_below(2) ? INSITU_F32 : INSITU_F64;
+        v[i].dtype = support_below(2)   ? INSITU_AS_STORED
+                     : support_below(2) ? INSITU_F32
+                                        : INSITU_F64;
         v[i].slices = slice[i];
         v[i].steps = step[i];
         v[i].n_steps = support_below(4);
@@ -187,8 +197,9 @@ static void test_random(void **state) {
         for (int d = 0; d < a.ndim; d++) {
           if (d == axis || support_below(2)) continue;
           int64_t lo = (int64_t)support_below(a.shape[d]);
-          slice[i][v[i].n_slices++] =
-              (insitu_slice){.axis = d, .start = lo, .stop = lo + 1 + (int64_t)support_below(a.shape[d] - (uint64_t)lo)};
+          slice[i][v[i].n_slices++] = (insitu_slice){.axis = d,
+              .start = lo,
+              .stop = lo + 1 + (int64_t)support_below(a.shape[d] - (uint64_t)lo)};
         }
       }
       insitu_loader_desc d = {.api = INSITU_API,
@@ -214,9 +225,14 @@ static void test_random(void **state) {
 
 /* Raw rows that the kernel reads into the batch itself, each wanted twice. */
 static void test_straight(void **state) {
-  static const insitu_variable v[] = {
-      {.label = "a", .path = "x"}, {.label = "b", .path = "x"}, {.label = "c", .path = "x", .offset = 1}};
-  struct support_array a = {.name = "x", .ndim = 2, .shape = {60, 600}, .chunk = {4, 600}, .dtype = INSITU_F32, .format = 2};
+  static const insitu_variable v[] = {{.label = "a", .path = "x"}, {.label = "b", .path = "x"},
+      {.label = "c", .path = "x", .offset = 1}};
+  struct support_array a = {.name = "x",
+      .ndim = 2,
+      .shape = {60, 600},
+      .chunk = {4, 600},
+      .dtype = INSITU_F32,
+      .format = 2};
   const char *root = support_path("straight");
   (void)state;
   support_make(root, &a);
@@ -236,10 +252,17 @@ static void test_straight(void **state) {
 }
 
 /* ---- disagreement ---- */
-static struct support_array plain = {
-    .name = "g/x", .ndim = 2, .shape = {64, 40}, .chunk = {4, 15}, .dtype = INSITU_I16, .format = 2, .big = true, .zstd = true};
+static struct support_array plain = {.name = "g/x",
+    .ndim = 2,
+    .shape = {64, 40},
+    .chunk = {4, 15},
+    .dtype = INSITU_I16,
+    .format = 2,
+    .big = true,
+    .zstd = true};
 static const int64_t steps[] = {0, 1};
-static const insitu_variable vars[] = {{.label = "a", .path = "g/x"}, {.label = "b", .path = "g/x", .dtype = INSITU_F32},
+static const insitu_variable vars[] = {{.label = "a", .path = "g/x"},
+    {.label = "b", .path = "g/x", .dtype = INSITU_F32},
     {.label = "c", .path = "g/x", .steps = steps, .n_steps = 2}};
 
 /* Waits until batch `number` is ready, so that it can be tampered with before it is checked. */
@@ -273,7 +296,8 @@ static void begin(const char *root, int m) {
       .check = 1,
       .io = modes[m].io,
       .inline_io = modes[m].inline_io};
-  if (insitu_loader_open(&d, &with.ld, &err) || insitu_iter_open(with.ld, &(insitu_iter_desc){.api = INSITU_API}, &with.it, &err))
+  if (insitu_loader_open(&d, &with.ld, &err) ||
+      insitu_iter_open(with.ld, &(insitu_iter_desc){.api = INSITU_API}, &with.it, &err))
     fail_msg("%s", err.message);
 }
 static void good(uint64_t n) {
@@ -326,7 +350,8 @@ static void test_one_element(void **state) {
         memcpy(&bits, &f, 4);
         bits ^= 1;
         memcpy(&g, &bits, 4);
-        snprintf(want, sizeof want, "variable %c, batch 0, row 0, sample %d, element [%d,%d]: the batch holds %.17g (0x",
+        snprintf(want, sizeof want,
+            "variable %c, batch 0, row 0, sample %d, element [%d,%d]: the batch holds %.17g (0x",
             "ab"[round % 3], (int)t, (int)t, (int)element, round % 3 ? (double)g : is);
         if (!strstr(err.message, want)) fail_msg("'%s' does not hold '%s'", err.message, want);
         snprintf(want, sizeof want, "the archive %d (0x", value);
@@ -353,7 +378,8 @@ static void test_one_step(void **state) {
   for (uint64_t round = 0; round < ROUNDS; round++) {
     struct insitu__loader_slab *slab = ready(with.ld, with.it, round * with.it->batches);
     const struct insitu__geometry_variable *v = &with.ld->geometry.variables[2];
-    for (uint64_t row = 0; row < 8; row++) slab->memory[v->block + row * v->row_bytes + v->step_bytes] ^= 1;
+    for (uint64_t row = 0; row < 8; row++)
+      slab->memory[v->block + row * v->row_bytes + v->step_bytes] ^= 1;
     insitu_batch *b;
     insitu_status s = insitu_iter_next(with.it, 20000, &b, NULL);
     assert_true(s == INSITU_OK || s == INSITU_E_CHECK);
@@ -367,7 +393,8 @@ static void test_one_step(void **state) {
   support_remove(root);
 }
 
-/* Later batches: rows in each other's places, indices that lie, damage behind good batches; another iterator is none the worse. */
+/* Later batches: rows in each other's places, indices that lie, damage behind good batches; another
+ * iterator is none the worse. */
 static void test_later_batches(void **state) {
   (void)state;
   const char *root = support_path("later");
@@ -385,8 +412,9 @@ static void test_later_batches(void **state) {
         unsigned char *at = slab->memory + v->block, first[1000];
         assert_true(v->row_bytes <= sizeof first);
         memcpy(first, at, v->row_bytes);
-        if (how != 1) memset(at, how ? 0 : 0xA5, 8 * v->row_bytes); /* 0 is the fill value: no excuse */
-        else memmove(at, at + v->row_bytes, 7 * v->row_bytes);      /* each row shows the next */
+        /* 0 is the fill value: no excuse */
+        if (how != 1) memset(at, how ? 0 : 0xA5, 8 * v->row_bytes);
+        else memmove(at, at + v->row_bytes, 7 * v->row_bytes); /* each row shows the next */
         if (how == 1) memcpy(at + 7 * v->row_bytes, first, v->row_bytes);
       }
       if (how == 2)
@@ -396,7 +424,9 @@ static void test_later_batches(void **state) {
       assert_non_null(strstr(err.message, how == 2 ? "the order says" : "batch 3, row"));
       assert_int_equal(checked(with.ld), before + 1);
       insitu_iter *other = NULL;
-      assert_int_equal(insitu_iter_open(with.ld, &(insitu_iter_desc){.api = INSITU_API}, &other, NULL), INSITU_OK);
+      assert_int_equal(
+          insitu_iter_open(with.ld, &(insitu_iter_desc){.api = INSITU_API}, &other, NULL),
+          INSITU_OK);
       insitu_iter_close(&with.it);
       with.it = other;
       good(4);
@@ -406,7 +436,8 @@ static void test_later_batches(void **state) {
   support_remove(root);
 }
 
-/* The archive changes, or what was stored cannot be decoded any more: said, and not taken for a fill value. */
+/* The archive changes, or what was stored cannot be decoded any more: said, and not taken for a
+ * fill value. */
 static void test_decoded_otherwise(void **state) {
   (void)state;
   char root[512], path[600], saved[600];
@@ -422,7 +453,9 @@ static void test_decoded_otherwise(void **state) {
     assert_non_null(strstr(err.message, "the archive 0 (0x0000"));
     insitu_iter_close(&with.it);
     assert_int_equal(rename(saved, path), 0);
-    assert_int_equal(insitu_iter_open(with.ld, &(insitu_iter_desc){.api = INSITU_API}, &with.it, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu_iter_open(with.ld, &(insitu_iter_desc){.api = INSITU_API}, &with.it, NULL),
+        INSITU_OK);
     good(3);
     ready(with.ld, with.it, 3);
     assert_int_equal(rename(path, saved), 0);
@@ -451,14 +484,19 @@ static void test_asking(void **state) {
   static const struct {
     const char *environment;
     int32_t desc, check; /* check -1: refused */
-  } cases[] = {{NULL, 0, 0}, {"", 0, 0}, {"0", 0, 0}, {"1", 0, 1}, {"0", 1, 1}, {"yes", 1, 1}, {"yes", 0, -1}, {NULL, 1, 1}};
+  } cases[] = {{NULL, 0, 0}, {"", 0, 0}, {"0", 0, 0}, {"1", 0, 1}, {"0", 1, 1}, {"yes", 1, 1},
+      {"yes", 0, -1}, {NULL, 1, 1}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     insitu_error err = {0};
     insitu_loader *ld;
     insitu_iter *it = NULL;
     insitu_batch *b;
-    insitu_loader_desc d = {
-        .api = INSITU_API, .url = root, .variables = vars, .n_variables = 3, .batch_size = 8, .check = cases[i].desc};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = vars,
+        .n_variables = 3,
+        .batch_size = 8,
+        .check = cases[i].desc};
     if (cases[i].environment) setenv("INSITU_CHECK", cases[i].environment, 1);
     else unsetenv("INSITU_CHECK");
     insitu_status s = insitu_loader_open(&d, &ld, &err);
@@ -466,7 +504,8 @@ static void test_asking(void **state) {
     if (s) assert_non_null(strstr(err.message, "INSITU_CHECK=yes"));
     if (s) continue;
     assert_int_equal(insitu_loader_config(ld)->check, cases[i].check);
-    assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
+    assert_int_equal(
+        insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
     assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_OK);
     assert_int_equal(checked(ld), 4 * (uint64_t)cases[i].check);
     insitu_batch_release(&b);

@@ -1,5 +1,6 @@
-/* >>cloud: what URLs and options mean, where credentials come from, the requests and listings of each service, what answers teach.
- * Services of credentials are emulated on loopback. Every secret here has MARKER in it: no message, name or description may. */
+/* >>cloud: what URLs and options mean, where credentials come from, the requests and listings of
+ * each service, what answers teach. Services of credentials are emulated on loopback. Every secret
+ * here has MARKER in it: no message, name or description may. */
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -7,11 +8,13 @@
 #include <string.h>
 #include <sys/stat.h>
 static atomic_long oom_left = -1; /* allocations until one fails; negative: none does */
-/* Memory that is given back may hold no secret: every block is searched then, and one that grows is moved always. */
+/* Memory that is given back may hold no secret: every block is searched then, and one that grows is
+ * moved always. */
 static void oom_free(void *p) {
   static const char marker[] = "MARKER";
   if (p && memmem(p, malloc_usable_size(p), marker, sizeof marker - 1)) {
-    fprintf(stderr, "memory that is freed holds a secret: %.60s\n", (const char *)memmem(p, malloc_usable_size(p), marker, 6));
+    fprintf(stderr, "memory that is freed holds a secret: %.60s\n",
+        (const char *)memmem(p, malloc_usable_size(p), marker, 6));
     abort();
   }
   free(p);
@@ -28,7 +31,8 @@ static void *oom_realloc(void *p, size_t n) {
 }
 #define INSITU_REALLOC(pointer, bytes) oom_realloc(pointer, bytes)
 #define INSITU_FREE(pointer) oom_free(pointer)
-#define INSITU__CLOUD_NEAR_TIMEOUT 60000 /* services are asked once, however late this machine lets them answer */
+/* services are asked once, however late this machine lets them answer */
+#define INSITU__CLOUD_NEAR_TIMEOUT 60000
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -43,12 +47,14 @@ static struct insitu__http http;
 static struct insitu__cloud cloud;
 static insitu_error error;
 
-static insitu_status open_root(int kind, const char *url, const char *const *pairs) { /* key, value, ..., NULL */
+/* key, value, ..., NULL */
+static insitu_status open_root(int kind, const char *url, const char *const *pairs) {
   insitu_option option[16];
   uint64_t n = 0;
   for (; pairs && pairs[2 * n]; n++) option[n] = (insitu_option){pairs[2 * n], pairs[2 * n + 1]};
   memset(&error, 0, sizeof error);
-  insitu_status status = insitu__cloud_open(&cloud, reactor.desc.depth ? &http : NULL, kind, url, option, n, &error);
+  insitu_status status =
+      insitu__cloud_open(&cloud, reactor.desc.depth ? &http : NULL, kind, url, option, n, &error);
   assert_int_equal(status, error.status);
   if (strstr(error.message, "MARKER")) fail_msg("a secret is told: %s", error.message);
   return status;
@@ -59,7 +65,8 @@ static void opened(insitu_status status) {
   if (status) fail_msg("%s", error.message);
 }
 static void refused(insitu_status status, insitu_status want, const char *part) {
-  if (status != want || !strstr(error.message, part)) fail_msg("%d, not %d with '%s': %s", status, want, part, error.message);
+  if (status != want || !strstr(error.message, part))
+    fail_msg("%d, not %d with '%s': %s", status, want, part, error.message);
 }
 static void described(const char *part) { /* a member that the description has */
   struct insitu__text_buffer b = {0};
@@ -69,11 +76,13 @@ static void described(const char *part) { /* a member that the description has *
   insitu__text_buffer_printf(&b, "}");
   assert_false(b.failed);
   assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "described", NULL), INSITU_OK);
-  if (!strstr(b.text, part) || strstr(b.text, "MARKER")) fail_msg("'%s' or a secret: %s", part, b.text);
+  if (!strstr(b.text, part) || strstr(b.text, "MARKER"))
+    fail_msg("'%s' or a secret: %s", part, b.text);
   insitu__text_json_free(&j);
   insitu__text_buffer_free(&b);
 }
-static const char *header(const struct insitu__http_request *r, const char *name) { /* its value, NULL: there is none */
+/* its value, NULL: there is none */
+static const char *header(const struct insitu__http_request *r, const char *name) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++)
     if (!strncasecmp(r->headers[i], name, strlen(name)) && r->headers[i][strlen(name)] == ':')
       return r->headers[i] + strlen(name) + 2;
@@ -104,7 +113,8 @@ static void run(void (*fn)(void *), struct asked *a) {
   else fn(a); /* nothing waits where nothing is asked */
   if (strstr(a->error.message, "MARKER")) fail_msg("a secret is told: %s", a->error.message);
 }
-/* The url of a request, which is checked to be made; its headers are there for a look until the next call. */
+/* The url of a request, which is checked to be made; its headers are there for a look until the
+ * next call. */
 static struct asked last;
 static void ask_read(void) { /* of object k; looks at nothing */
   insitu__http_request_free(&last.request);
@@ -113,7 +123,8 @@ static void ask_read(void) { /* of object k; looks at nothing */
 }
 static const char *url_of(int what, const char *key, const char *range, const char *continuation) {
   insitu__http_request_free(&last.request);
-  last = (struct asked){.ask = {.what = what, .key = key, .range = range, .continuation = continuation}};
+  last = (struct asked){
+      .ask = {.what = what, .key = key, .range = range, .continuation = continuation}};
   run(prepare, &last);
   if (last.status) fail_msg("%s", last.error.message);
   return last.request.url;
@@ -135,31 +146,41 @@ static void test_urls(void **state) {
   } cases[] = {
       {INSITU__CLOUD_HTTP, "http://Host.example:80/root/", {NULL}, "http://host.example/root",
           "http://host.example/root/a%20b/c"},
-      {INSITU__CLOUD_HTTP, "https://u:pMARKER%40@h:8443/x%2Fy z?sig=sMARKER&a=b", {NULL}, "https://h:8443/x%2Fy%20z",
-          "https://h:8443/x%2Fy%20z/a%20b/c?sig=sMARKER&a=b"},
-      {INSITU__CLOUD_HTTP, "https://[::1]:443", {"bearer_token", "tMARKER"}, "https://[::1]", "https://[::1]/a%20b/c"},
-      {INSITU__CLOUD_S3, "s3://bucket/p%20 q/", {"skip_signature", "true", "region", ""}, "s3://bucket/p%20 q",
-          "https://bucket.s3.us-east-1.amazonaws.com/p%2520%20q/a%20b/c"},
-      {INSITU__CLOUD_S3, "s3a://dotted.bucket", {"AWS_SKIP_SIGNATURE", "1", "aws_region", "eu-west-1"}, "s3a://dotted.bucket",
+      {INSITU__CLOUD_HTTP, "https://u:pMARKER%40@h:8443/x%2Fy z?sig=sMARKER&a=b", {NULL},
+          "https://h:8443/x%2Fy%20z", "https://h:8443/x%2Fy%20z/a%20b/c?sig=sMARKER&a=b"},
+      {INSITU__CLOUD_HTTP, "https://[::1]:443", {"bearer_token", "tMARKER"}, "https://[::1]",
+          "https://[::1]/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://bucket/p%20 q/", {"skip_signature", "true", "region", ""},
+          "s3://bucket/p%20 q", "https://bucket.s3.us-east-1.amazonaws.com/p%2520%20q/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3a://dotted.bucket",
+          {"AWS_SKIP_SIGNATURE", "1", "aws_region", "eu-west-1"}, "s3a://dotted.bucket",
           "https://s3.eu-west-1.amazonaws.com/dotted.bucket/a%20b/c"},
-      {INSITU__CLOUD_S3, "s3://bucket", {"skip_signature", "true", "virtual_hosted_style_request", "false"}, "s3://bucket",
+      {INSITU__CLOUD_S3, "s3://bucket",
+          {"skip_signature", "true", "virtual_hosted_style_request", "false"}, "s3://bucket",
           "https://s3.us-east-1.amazonaws.com/bucket/a%20b/c"},
-      {INSITU__CLOUD_S3, "s3://bucket", {"skip_signature", "true", "region", "cn-north-1"}, "s3://bucket",
-          "https://bucket.s3.cn-north-1.amazonaws.com.cn/a%20b/c"},
-      {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "endpoint", "http://localhost:9000/", "allow_http", "true"},
+      {INSITU__CLOUD_S3, "s3://bucket", {"skip_signature", "true", "region", "cn-north-1"},
+          "s3://bucket", "https://bucket.s3.cn-north-1.amazonaws.com.cn/a%20b/c"},
+      {INSITU__CLOUD_S3, "s3://b/p",
+          {"skip_signature", "yes", "endpoint", "http://localhost:9000/", "allow_http", "true"},
           "s3://b/p", "http://localhost:9000/b/p/a%20b/c"},
       {INSITU__CLOUD_S3, "s3://b",
-          {"skip_signature", "on", "endpoint_url", "https://e.org", "virtual_hosted_style_request", "true"}, "s3://b",
-          "https://b.e.org/a%20b/c"},
+          {"skip_signature", "on", "endpoint_url", "https://e.org", "virtual_hosted_style_request",
+              "true"},
+          "s3://b", "https://b.e.org/a%20b/c"},
       {INSITU__CLOUD_S3, "s3://b",
-          {"skip_signature", "on", "aws_endpoint", "https://b.e.org", "virtual_hosted_style_request", "true"}, "s3://b",
-          "https://b.e.org/a%20b/c"},
-      {INSITU__CLOUD_GS, "gs://b/p", {"google_skip_signature", "true"}, "gs://b/p", "https://storage.googleapis.com/b/p/a%20b/c"},
-      {INSITU__CLOUD_AZURE, "az://box/p", {"azure_storage_account_name", "acc", "azure_skip_signature", "true"}, "az://box/p",
+          {"skip_signature", "on", "aws_endpoint", "https://b.e.org",
+              "virtual_hosted_style_request", "true"},
+          "s3://b", "https://b.e.org/a%20b/c"},
+      {INSITU__CLOUD_GS, "gs://b/p", {"google_skip_signature", "true"}, "gs://b/p",
+          "https://storage.googleapis.com/b/p/a%20b/c"},
+      {INSITU__CLOUD_AZURE, "az://box/p",
+          {"azure_storage_account_name", "acc", "azure_skip_signature", "true"}, "az://box/p",
           "https://acc.blob.core.windows.net/box/p/a%20b/c"},
       {INSITU__CLOUD_AZURE, "abfss://box@acc.dfs.core.windows.net/p", {"skip_signature", "true"},
-          "abfss://box@acc.dfs.core.windows.net/p", "https://acc.blob.core.windows.net/box/p/a%20b/c"},
-      {INSITU__CLOUD_AZURE, "adl://box", {"account_name", "acc", "sas_token", "?sv=1&sig=sMARKER%3D"}, "adl://box",
+          "abfss://box@acc.dfs.core.windows.net/p",
+          "https://acc.blob.core.windows.net/box/p/a%20b/c"},
+      {INSITU__CLOUD_AZURE, "adl://box",
+          {"account_name", "acc", "sas_token", "?sv=1&sig=sMARKER%3D"}, "adl://box",
           "https://acc.blob.core.windows.net/box/a%20b/c?sv=1&sig=sMARKER%3D"},
       {INSITU__CLOUD_AZURE, "az://box", {"use_emulator", "true"}, "az://box",
           "http://127.0.0.1:10000/devstoreaccount1/box/a%20b/c"},
@@ -184,9 +205,11 @@ static void test_whole_names(void **state) {
       {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "region", "us-gov-west-1"}},
       {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "endpoint", "https://e.org"}},
       {INSITU__CLOUD_S3, "s3://b/p", {"skip_signature", "yes", "endpoint", "https://e.org/x"}},
-      {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b", {"skip_signature", "yes"}}, /* a prefix that looks like an endpoint */
+      /* a prefix that looks like an endpoint */
+      {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b", {"skip_signature", "yes"}},
       {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b, 8", {"skip_signature", "yes"}},
-      {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b", {"skip_signature", "yes", "endpoint", "https://e.org"}},
+      {INSITU__CLOUD_S3, "s3://b/p at https://e.org/b",
+          {"skip_signature", "yes", "endpoint", "https://e.org"}},
       {INSITU__CLOUD_AZURE, "az://b/p", {"account_name", "one", "skip_signature", "true"}},
       {INSITU__CLOUD_AZURE, "az://b/p", {"account_name", "two", "skip_signature", "true"}},
       {INSITU__CLOUD_GS, "gs://b/p", {"skip_signature", "true"}},
@@ -197,10 +220,12 @@ static void test_whole_names(void **state) {
     opened(open_root(cases[i].kind, cases[i].url, cases[i].option));
     assert_true(insitu__cloud_whole_name(&cloud, &name[i]));
     for (int k = 0; k < i; k++)
-      if (!strcmp(name[k].text, name[i].text)) fail_msg("cases %d and %d are both '%s'", k, i, name[i].text);
+      if (!strcmp(name[k].text, name[i].text))
+        fail_msg("cases %d and %d are both '%s'", k, i, name[i].text);
     close_root();
   }
-  opened(OPEN(INSITU__CLOUD_S3, "s3://b/p", "skip_signature", "yes", "region", "eu-west-1")); /* one name in all regions */
+  /* one name in all regions */
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b/p", "skip_signature", "yes", "region", "eu-west-1"));
   struct insitu__text_buffer same = {0};
   assert_true(insitu__cloud_whole_name(&cloud, &same));
   assert_string_equal(same.text, name[0].text);
@@ -222,7 +247,8 @@ static void test_refused(void **state) {
       {INSITU__CLOUD_HTTP, "http://h/a\nb", {NULL}, "control character"},
       {INSITU__CLOUD_HTTP, "http://u%zzMARKER@h/", {NULL}, "hexadecimal"},
       {INSITU__CLOUD_HTTP, "http://h/", {"bearer_tokin", "MARKER"}, "did you mean 'bearer_token'?"},
-      {INSITU__CLOUD_HTTP, "http://h/", {"connect_timout", "5s"}, "did you mean 'connect_timeout'?"},
+      {INSITU__CLOUD_HTTP, "http://h/", {"connect_timout", "5s"},
+          "did you mean 'connect_timeout'?"},
       {INSITU__CLOUD_HTTP, "http://h/", {"bearer_token", "MARKER\r\nX: y"}, "control character"},
       {INSITU__CLOUD_HTTP, "http://h/", {"region", "x"}, "no option 'region'"},
       {INSITU__CLOUD_HTTP, "http://h/", {"connect_timeout", "5x"},
@@ -233,26 +259,35 @@ static void test_refused(void **state) {
       {INSITU__CLOUD_S3, "s3://bucket/x?sig=MARKER", {NULL}, "options are no part"},
       {INSITU__CLOUD_S3, "s3://bu cket/x", {NULL}, "no name"},
       {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "maybeMARKER"}, "neither true nor false"},
-      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "http://localhost:1"}, "allow_http = true"},
-      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "https://u:MARKER@h"}, "user"},
-      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "localhost:1"}, "https://host"},
-      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "region", "x.evil.org/"}, "option 'region'"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "http://localhost:1"},
+          "allow_http = true"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "https://u:MARKER@h"},
+          "user"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "endpoint", "localhost:1"},
+          "https://host"},
+      {INSITU__CLOUD_S3, "s3://b", {"skip_signature", "1", "region", "x.evil.org/"},
+          "option 'region'"},
       {INSITU__CLOUD_S3, "s3://b", {"access_key_id", KEY}, "the other"},
       {INSITU__CLOUD_S3, "s3://b", {"acces_key_id", KEY}, "did you mean 'access_key_id'?"},
       {INSITU__CLOUD_S3, "s3://b", {"ec2_metadata_disabled", "true"}, "skip_signature = true"},
-      {INSITU__CLOUD_S3, "s3://b", {"endpoint_url_sts", "http://sts.example", "profile", "x"}, "neither"},
+      {INSITU__CLOUD_S3, "s3://b", {"endpoint_url_sts", "http://sts.example", "profile", "x"},
+          "neither"},
       {INSITU__CLOUD_GS, "gs://b", {"service_account_key", "{MARKER"}, "no JSON"},
-      {INSITU__CLOUD_GS, "gs://b", {"service_account_key", "{\"type\":\"external_account\"}"}, "'external_account'"},
-      {INSITU__CLOUD_GS, "gs://b", {"service_account_key", "{\"type\":\"authorized_user\",\"client_id\":\"MARKER\"}"},
+      {INSITU__CLOUD_GS, "gs://b", {"service_account_key", "{\"type\":\"external_account\"}"},
+          "'external_account'"},
+      {INSITU__CLOUD_GS, "gs://b",
+          {"service_account_key", "{\"type\":\"authorized_user\",\"client_id\":\"MARKER\"}"},
           "client_secret"},
       {INSITU__CLOUD_GS, "gs://b", {"google_service_account", "/nowhere/x"}, "cannot be read"},
       {INSITU__CLOUD_GS, "gs://b", {"hmac_access_key_id", KEY}, "go together"},
       {INSITU__CLOUD_AZURE, "az://box", {"skip_signature", "1"}, "account_name"},
-      {INSITU__CLOUD_AZURE, "az://box", {"skip_signature", "1", "account_name", "Evil.org/"}, "account_name"},
+      {INSITU__CLOUD_AZURE, "az://box", {"skip_signature", "1", "account_name", "Evil.org/"},
+          "account_name"},
       {INSITU__CLOUD_AZURE, "az://box", {"account_key", "%%MARKER", "account_name", "a"}, "base64"},
       {INSITU__CLOUD_AZURE, "abfs://box@acc.evil.org/x", {NULL}, "account's host"},
       {INSITU__CLOUD_AZURE, "az://box", {"account_name", "a", "tenant_id", "t/../x"}, "tenant_id"},
-      {INSITU__CLOUD_AZURE, "az://box", {"account_name", "a", "authority_host", "http://login.example"}, "allow_http"},
+      {INSITU__CLOUD_AZURE, "az://box",
+          {"account_name", "a", "authority_host", "http://login.example"}, "allow_http"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     insitu_status status = open_root(cases[i].kind, cases[i].url, cases[i].option);
@@ -271,8 +306,8 @@ static void test_requests(void **state) {
   run(prepare, &last);
   assert_int_equal(last.status, INSITU_E_UNSUPPORTED);
   close_root();
-  opened(
-      OPEN(INSITU__CLOUD_HTTP, "https://u:MARKER@h/x?s=1", "bearer_token", "tMARKER", "skip_signature", "true", "ca_bundle", ""));
+  opened(OPEN(INSITU__CLOUD_HTTP, "https://u:MARKER@h/x?s=1", "bearer_token", "tMARKER",
+      "skip_signature", "true", "ca_bundle", ""));
   assert_string_equal(url_of(INSITU__CLOUD_READ, "k", NULL, NULL), "https://h/x/k?s=1");
   assert_null(header(&last.request, "Authorization"));
   close_root();
@@ -282,11 +317,12 @@ static void test_requests(void **state) {
   assert_string_equal(last.request.method, "HEAD");
   close_root();
 
-  opened(OPEN(INSITU__CLOUD_S3, "s3://b/p+q", "access_key_id", KEY, "secret_access_key", SECRET, "session_token", "tMARKER",
-      "request_payer", "requester", "region", "eu-west-3"));
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b/p+q", "access_key_id", KEY, "secret_access_key", SECRET,
+      "session_token", "tMARKER", "request_payer", "requester", "region", "eu-west-3"));
   assert_string_equal(url_of(INSITU__CLOUD_LIST, "a b", NULL, "x=&y"),
       "https://b.s3.eu-west-3.amazonaws.com/"
-      "?continuation-token=x%3D%26y&delimiter=%2F&encoding-type=url&list-type=2&prefix=p%2Bq%2Fa%20b%2F");
+      "?continuation-token=x%3D%26y&delimiter=%2F&encoding-type=url&list-type=2&prefix=p%2Bq%2Fa%"
+      "20b%2F");
   assert_non_null(strstr(header(&last.request, "Authorization"), "Credential=" KEY "/"));
   assert_non_null(strstr(header(&last.request, "Authorization"), "/eu-west-3/s3/aws4_request"));
   assert_string_equal(header(&last.request, "x-amz-security-token"), "tMARKER");
@@ -296,7 +332,8 @@ static void test_requests(void **state) {
   described("\"credentials\": \"options\"");
   close_root();
 
-  opened(OPEN(INSITU__CLOUD_GS, "gs://b", "hmac_access_key_id", KEY, "hmac_secret_access_key", SECRET));
+  opened(OPEN(
+      INSITU__CLOUD_GS, "gs://b", "hmac_access_key_id", KEY, "hmac_secret_access_key", SECRET));
   url_of_read();
   assert_non_null(strstr(header(&last.request, "Authorization"), "/auto/s3/aws4_request"));
   close_root();
@@ -314,18 +351,20 @@ static void test_requests(void **state) {
   assert_non_null(header(&last.request, "x-ms-date"));
   assert_null(header(&last.request, "Range"));
   assert_string_equal(url_of(INSITU__CLOUD_LIST, "k", NULL, "m/1"),
-      "https://acc.blob.core.windows.net/box?comp=list&delimiter=%2F&marker=m%2F1&prefix=p%2Fk%2F&restype=container");
+      "https://acc.blob.core.windows.net/"
+      "box?comp=list&delimiter=%2F&marker=m%2F1&prefix=p%2Fk%2F&restype=container");
   close_root();
   opened(OPEN(INSITU__CLOUD_AZURE, "az://box", "account_name", "acc", "sas_token", "sig=sMARKER"));
-  assert_non_null(strstr(url_of(INSITU__CLOUD_LIST, "", NULL, NULL), "restype=container&sig=sMARKER"));
+  assert_non_null(
+      strstr(url_of(INSITU__CLOUD_LIST, "", NULL, NULL), "restype=container&sig=sMARKER"));
   assert_null(header(&last.request, "Authorization"));
   close_root();
 }
 
 /* ---- environment and profile files ---- */
 static void forget_environment(void) {
-  static const char *const parts[] = {
-      "AWS_", "GOOGLE_", "AZURE_", "STORAGE_EMULATOR", "IDENTITY_", "GCE_", "CLOUDSDK", "_proxy", "_PROXY"};
+  static const char *const parts[] = {"AWS_", "GOOGLE_", "AZURE_", "STORAGE_EMULATOR", "IDENTITY_",
+      "GCE_", "CLOUDSDK", "_proxy", "_PROXY"};
   char names[256][64];
   unsigned n = 0;
   for (char **e = environ; *e && n < 256; e++)
@@ -355,10 +394,11 @@ static void test_environment(void **state) {
   assert_null(header(&last.request, "x-amz-security-token"));
   assert_non_null(strstr(header(&last.request, "Authorization"), "Credential=" KEY "/"));
   close_root();
-  refused(
-      OPEN(INSITU__CLOUD_S3, "s3://b", "environment", "false", "ec2_metadata_disabled", "1"), INSITU_E_AUTH, "skip_signature");
+  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "environment", "false", "ec2_metadata_disabled", "1"),
+      INSITU_E_AUTH, "skip_signature");
   setenv("AWS_REQUEST_PAYER", "MARKER", 1);
-  refused(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"), INSITU_E_ARG, "environment variable 'AWS_REQUEST_PAYER'");
+  refused(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"), INSITU_E_ARG,
+      "environment variable 'AWS_REQUEST_PAYER'");
   forget_environment();
   setenv("GOOGLE_BEARER_TOKEN", "gMARKER", 1);
   opened(OPEN_BARE(INSITU__CLOUD_GS, "gs://b"));
@@ -386,16 +426,19 @@ static void write_text(const char *name, const char *text) {
 static void test_profiles(void **state) {
   (void)state;
   forget_environment();
-  write_text(".aws/credentials", "[default]\naws_access_key_id = defMARKERid\naws_secret_access_key = defMARKER\n"
-                                 "[base]\naws_access_key_id=baseMARKERid\naws_secret_access_key=baseMARKER\n");
+  write_text(".aws/credentials",
+      "[default]\naws_access_key_id = defMARKERid\naws_secret_access_key = defMARKER\n"
+      "[base]\naws_access_key_id=baseMARKERid\naws_secret_access_key=baseMARKER\n");
   write_text(".aws/config",
       "[default]\nregion = eu-north-1\n[profile role]\nrole_arn = arn:aws:iam::1:role/r\n"
       "source_profile = base\nexternal_id = ext\nregion = ap-south-1\n"
       "[profile self]\nrole_arn = arn:1\nsource_profile = self\naws_access_key_id = selfMARKERid\n"
       "aws_secret_access_key = selfMARKER\n[profile loop]\nrole_arn = a\nsource_profile = loop2\n"
       "[profile loop2]\nrole_arn = b\nsource_profile = loop\n[profile sso]\nsso_session = s\n"
-      "[profile run]\ncredential_process = /bin/MARKER\n[profile mfa]\nrole_arn = a\nmfa_serial = 1\n"
-      "source_profile = base\n[profile none]\nregion = x\n[profile lost]\nrole_arn = a\nsource_profile = none\n"
+      "[profile run]\ncredential_process = /bin/MARKER\n[profile mfa]\nrole_arn = a\nmfa_serial = "
+      "1\n"
+      "source_profile = base\n[profile none]\nregion = x\n[profile lost]\nrole_arn = "
+      "a\nsource_profile = none\n"
       "[profile web]\nrole_arn = arn:web\nweb_identity_token_file = /nowhere\n"
       "[profile far]\nrole_arn = a\ncredential_source = Ec2InstanceMetadata\n");
   opened(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"));
@@ -403,7 +446,8 @@ static void test_profiles(void **state) {
   assert_non_null(strstr(header(&last.request, "Authorization"), "Credential=defMARKERid/"));
   described("\"region_from\": \"profile\", \"credentials\": \"profile\"");
   close_root();
-  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true")); /* its region is known even so */
+  /* its region is known even so */
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true"));
   assert_string_equal(cloud.region, "eu-north-1");
   close_root();
   setenv("AWS_PROFILE", "role", 1);
@@ -430,8 +474,9 @@ static void test_profiles(void **state) {
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "base"));
   assert_string_equal(cloud.keys.id, "baseMARKERid");
   close_root();
-  static const char *const bad[][2] = {{"loop", "INSITU__MAX_ROLES"}, {"sso", "sso_session"}, {"run", "credential_process"},
-      {"mfa", "mfa_serial"}, {"none", "holds no keys"}, {"lost", "holds no keys"}, {"absent", "neither"}};
+  static const char *const bad[][2] = {{"loop", "INSITU__MAX_ROLES"}, {"sso", "sso_session"},
+      {"run", "credential_process"}, {"mfa", "mfa_serial"}, {"none", "holds no keys"},
+      {"lost", "holds no keys"}, {"absent", "neither"}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     refused(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", bad[i][0]), INSITU_E_AUTH, bad[i][1]);
   support_remove(support_path(".aws"));
@@ -439,7 +484,17 @@ static void test_profiles(void **state) {
 }
 
 /* ---- files that cannot be read: never as if they were not there ---- */
-enum { MISSING, IS_FILE_ABOVE, IS_DIRECTORY, IS_LOOP, IS_PIPE, TOO_LARGE, MALFORMED, NO_SECTION, STATES };
+enum {
+  MISSING,
+  IS_FILE_ABOVE,
+  IS_DIRECTORY,
+  IS_LOOP,
+  IS_PIPE,
+  TOO_LARGE,
+  MALFORMED,
+  NO_SECTION,
+  STATES
+};
 static void spoil(const char *name, int how) {
   static char large[INSITU__MAX_SECRET_FILE + 1];
   char path[700];
@@ -464,8 +519,8 @@ static void spoil(const char *name, int how) {
 static void test_files_unread(void **state) {
   static const char *const files[] = {".aws/config", ".aws/credentials"};
   static const char *const names[] = {"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"};
-  static const char *const causes[STATES] = {"No such file", "Not a directory", "Is a directory", "symbolic links",
-      "it is a pipe", "INSITU__MAX_SECRET_FILE", "line 2", "line 1"};
+  static const char *const causes[STATES] = {"No such file", "Not a directory", "Is a directory",
+      "symbolic links", "it is a pipe", "INSITU__MAX_SECRET_FILE", "line 2", "line 1"};
   char path[700];
   (void)state;
   forget_environment();
@@ -476,7 +531,8 @@ static void test_files_unread(void **state) {
         snprintf(path, sizeof path, "%s", support_path(files[i]));
         if (named) setenv(names[i], path, 1);
         insitu_status status = OPEN_BARE(INSITU__CLOUD_S3, "s3://b");
-        if (how <= IS_FILE_ABOVE && !named) { /* there is no such file, and nobody said that there is one */
+        /* there is no such file, and nobody said that there is one */
+        if (how <= IS_FILE_ABOVE && !named) {
           opened(status);
           assert_int_equal(cloud.source, INSITU__CLOUD_IMDS);
           close_root();
@@ -485,12 +541,14 @@ static void test_files_unread(void **state) {
           refused(status, INSITU_E_AUTH, path);
           if (named && how < MALFORMED) refused(status, INSITU_E_AUTH, names[i]);
           assert_int_equal(error.sys_errno != 0, how <= IS_LOOP);
-          /* public data in a region that options do not name: the file may name it, and the endpoint */
+          /* public data in a region that options do not name: the file may name it, and the
+           * endpoint */
           refused(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true"), INSITU_E_AUTH, path);
-          opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true", "environment", "false"));
+          opened(
+              OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true", "environment", "false"));
           close_root();
-          opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET, "region", "r", "endpoint",
-              "https://h"));
+          opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET,
+              "region", "r", "endpoint", "https://h"));
           close_root();
         }
         unsetenv(names[i]);
@@ -534,48 +592,68 @@ static void test_half_said(void **state) {
     const char *environment[6], *part;
   } cases[] = {{INSITU__CLOUD_S3, {"AWS_WEB_IDENTITY_TOKEN_FILE", "/t"}, "AWS_ROLE_ARN"},
       {INSITU__CLOUD_S3, {"AWS_PROFILE", "typo"}, "'typo' (named by AWS_PROFILE)"},
-      {INSITU__CLOUD_S3, {"AWS_PROFILE", "typo", "AWS_ACCESS_KEY_ID", "a", "AWS_SECRET_ACCESS_KEY", "b"}, "'typo'"},
+      {INSITU__CLOUD_S3,
+          {"AWS_PROFILE", "typo", "AWS_ACCESS_KEY_ID", "a", "AWS_SECRET_ACCESS_KEY", "b"},
+          "'typo'"},
       {INSITU__CLOUD_S3, {"AWS_PROFILE", "half"}, "not the other"},
       {INSITU__CLOUD_S3, {"AWS_PROFILE", "lost"}, "'gone' (named by source_profile)"},
-      {INSITU__CLOUD_S3, {"AWS_PROFILE", "control"}, "aws_secret_access_key holds a control character"},
-      {INSITU__CLOUD_S3, {"AWS_PROFILE", "word"}, "aws_access_key_id cannot be used: it holds a blank"},
-      {INSITU__CLOUD_S3, {"AWS_PROFILE", "nothing"}, "aws_access_key_id cannot be used: it is empty"},
-      {INSITU__CLOUD_AZURE, {"AZURE_STORAGE_ACCOUNT", "a", "AZURE_CLIENT_SECRET", "MARKER", "AZURE_CLIENT_ID", "c"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "control"},
+          "aws_secret_access_key holds a control character"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "word"},
+          "aws_access_key_id cannot be used: it holds a blank"},
+      {INSITU__CLOUD_S3, {"AWS_PROFILE", "nothing"},
+          "aws_access_key_id cannot be used: it is empty"},
+      {INSITU__CLOUD_AZURE,
+          {"AZURE_STORAGE_ACCOUNT", "a", "AZURE_CLIENT_SECRET", "MARKER", "AZURE_CLIENT_ID", "c"},
           "AZURE_CLIENT_SECRET needs client_id and tenant_id"},
-      {INSITU__CLOUD_AZURE, {"AZURE_STORAGE_ACCOUNT", "a", "AZURE_FEDERATED_TOKEN_FILE", "/t", "AZURE_TENANT_ID", "c"},
+      {INSITU__CLOUD_AZURE,
+          {"AZURE_STORAGE_ACCOUNT", "a", "AZURE_FEDERATED_TOKEN_FILE", "/t", "AZURE_TENANT_ID",
+              "c"},
           "AZURE_FEDERATED_TOKEN_FILE needs"}};
   (void)state;
   forget_environment();
-  write_text(".aws/config", "[profile half]\naws_access_key_id = idMARKER\n[profile lost]\nrole_arn = a\nsource_profile = gone\n"
-                            "[profile control]\naws_access_key_id = MARKER\naws_secret_access_key = a\tMARKER\n"
-                            "[profile word]\naws_access_key_id = a MARKER\naws_secret_access_key = a\n"
-                            "[profile nothing]\naws_access_key_id =\naws_secret_access_key = MARKER\n"
-                            "[profile indented]\n  aws_access_key_id = idMARKER\n  aws_secret_access_key = sMARKER\n");
+  write_text(".aws/config",
+      "[profile half]\naws_access_key_id = idMARKER\n[profile lost]\nrole_arn = a\nsource_profile "
+      "= gone\n"
+      "[profile control]\naws_access_key_id = MARKER\naws_secret_access_key = a\tMARKER\n"
+      "[profile word]\naws_access_key_id = a MARKER\naws_secret_access_key = a\n"
+      "[profile nothing]\naws_access_key_id =\naws_secret_access_key = MARKER\n"
+      "[profile indented]\n  aws_access_key_id = idMARKER\n  aws_secret_access_key = sMARKER\n");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    for (int k = 0; k < 6 && cases[i].environment[k]; k += 2) setenv(cases[i].environment[k], cases[i].environment[k + 1], 1);
-    refused(OPEN_BARE(cases[i].kind, cases[i].kind == INSITU__CLOUD_S3 ? "s3://b" : "az://b"), INSITU_E_AUTH, cases[i].part);
+    for (int k = 0; k < 6 && cases[i].environment[k]; k += 2)
+      setenv(cases[i].environment[k], cases[i].environment[k + 1], 1);
+    refused(OPEN_BARE(cases[i].kind, cases[i].kind == INSITU__CLOUD_S3 ? "s3://b" : "az://b"),
+        INSITU_E_AUTH, cases[i].part);
     forget_environment();
   }
-  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "role_arn", "a"), INSITU_E_AUTH, "there is role_arn, and not web_identity_token_file");
-  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "typo", "environment", "false"), INSITU_E_AUTH, "are not read");
+  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "role_arn", "a"), INSITU_E_AUTH,
+      "there is role_arn, and not web_identity_token_file");
+  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "typo", "environment", "false"),
+      INSITU_E_AUTH, "are not read");
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "indented"));
   assert_string_equal(cloud.keys.id, "idMARKER");
   close_root();
   support_remove(support_path(".aws"));
 }
-/* What pasting leaves at a credential's ends, or lines that break a request's head: told where it is, when the store is opened. */
+/* What pasting leaves at a credential's ends, or lines that break a request's head: told where it
+ * is, when the store is opened. */
 static void test_characters(void **state) {
   static const struct {
     int kind;
     const char *variable, *option;
   } cases[] = {{INSITU__CLOUD_S3, "AWS_ACCESS_KEY_ID", "access_key_id"},
-      {INSITU__CLOUD_S3, "AWS_SECRET_ACCESS_KEY", "secret_access_key"}, {INSITU__CLOUD_S3, "AWS_SESSION_TOKEN", "session_token"},
+      {INSITU__CLOUD_S3, "AWS_SECRET_ACCESS_KEY", "secret_access_key"},
+      {INSITU__CLOUD_S3, "AWS_SESSION_TOKEN", "session_token"},
       {INSITU__CLOUD_S3, "AWS_CONTAINER_AUTHORIZATION_TOKEN", "container_authorization_token"},
-      {INSITU__CLOUD_GS, "GOOGLE_BEARER_TOKEN", "bearer_token"}, {INSITU__CLOUD_AZURE, "AZURE_STORAGE_KEY", "master_key"},
-      {INSITU__CLOUD_AZURE, "AZURE_STORAGE_SAS_TOKEN", "sas_token"}, {INSITU__CLOUD_AZURE, "AZURE_STORAGE_TOKEN", "bearer_token"},
-      {INSITU__CLOUD_AZURE, "AZURE_CLIENT_SECRET", "client_secret"}, {INSITU__CLOUD_AZURE, "IDENTITY_HEADER", "identity_header"},
+      {INSITU__CLOUD_GS, "GOOGLE_BEARER_TOKEN", "bearer_token"},
+      {INSITU__CLOUD_AZURE, "AZURE_STORAGE_KEY", "master_key"},
+      {INSITU__CLOUD_AZURE, "AZURE_STORAGE_SAS_TOKEN", "sas_token"},
+      {INSITU__CLOUD_AZURE, "AZURE_STORAGE_TOKEN", "bearer_token"},
+      {INSITU__CLOUD_AZURE, "AZURE_CLIENT_SECRET", "client_secret"},
+      {INSITU__CLOUD_AZURE, "IDENTITY_HEADER", "identity_header"},
       {INSITU__CLOUD_HTTP, NULL, "bearer_token"}};
-  static const char *const bad[] = {"aMARKER ", " aMARKER", "aMARKER\r\nX: y", "aMARKER\n", "a\x7fMARKER"};
+  static const char *const bad[] = {
+      "aMARKER ", " aMARKER", "aMARKER\r\nX: y", "aMARKER\n", "a\x7fMARKER"};
   static const char *const url[] = {"http://h", "s3://b", "gs://b", "az://b"};
   (void)state;
   forget_environment();
@@ -589,14 +667,17 @@ static void test_characters(void **state) {
         unsetenv(cases[i].variable);
       }
       snprintf(part, sizeof part, "store, option '%s': ", cases[i].option);
-      refused(OPEN(cases[i].kind, url[cases[i].kind], cases[i].option, bad[k]), INSITU_E_AUTH, part);
+      refused(
+          OPEN(cases[i].kind, url[cases[i].kind], cases[i].option, bad[k]), INSITU_E_AUTH, part);
     }
-  refused(
-      OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", "a MARKER", "secret_access_key", "a"), INSITU_E_AUTH, "holds a blank");
-  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", "a MARKER")); /* a password of MinIO */
+  refused(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", "a MARKER", "secret_access_key", "a"),
+      INSITU_E_AUTH, "holds a blank");
+  /* a password of MinIO */
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", "a MARKER"));
   close_root();
 }
-/* Memory that is missing once while a root is opened: an error that says so, or the same credentials. */
+/* Memory that is missing once while a root is opened: an error that says so, or the same
+ * credentials. */
 static void test_open_without_memory(void **state) {
   static const struct {
     int kind, source;
@@ -605,16 +686,20 @@ static void test_open_without_memory(void **state) {
       {INSITU__CLOUD_S3, INSITU__CLOUD_WEB, "s3://b", {"profile", "web"}},
       {INSITU__CLOUD_S3, INSITU__CLOUD_STATIC, "s3://b", {"profile", "role"}},
       {INSITU__CLOUD_GS, INSITU__CLOUD_OAUTH, "gs://b", {NULL}},
-      {INSITU__CLOUD_AZURE, INSITU__CLOUD_STATIC, "az://b", {"account_name", "a", "account_key", "TUFSS0VS"}},
+      {INSITU__CLOUD_AZURE, INSITU__CLOUD_STATIC, "az://b",
+          {"account_name", "a", "account_key", "TUFSS0VS"}},
       {INSITU__CLOUD_HTTP, INSITU__CLOUD_ANONYMOUS, "http://u:pMARKER@h/x?s=MARKER", {NULL}}};
   (void)state;
   forget_environment();
-  write_text(".aws/credentials", "[default]\naws_access_key_id = defMARKERid\naws_secret_access_key = defMARKER\n"
-                                 "aws_session_token = tMARKER\n");
-  write_text(".aws/config", "[default]\nregion = eu-north-1\nendpoint_url = https://minio\n[profile role]\nrole_arn = r\n"
-                            "source_profile = default\n[profile web]\nrole_arn = r\nweb_identity_token_file = /t\n");
+  write_text(".aws/credentials",
+      "[default]\naws_access_key_id = defMARKERid\naws_secret_access_key = defMARKER\n"
+      "aws_session_token = tMARKER\n");
+  write_text(".aws/config",
+      "[default]\nregion = eu-north-1\nendpoint_url = https://minio\n[profile role]\nrole_arn = r\n"
+      "source_profile = default\n[profile web]\nrole_arn = r\nweb_identity_token_file = /t\n");
   write_text(".config/gcloud/application_default_credentials.json",
-      "{\"type\":\"authorized_user\",\"client_id\":\"c\",\"client_secret\":\"csMARKER\",\"refresh_token\":\"rMARKER\"}");
+      "{\"type\":\"authorized_user\",\"client_id\":\"c\",\"client_secret\":\"csMARKER\",\"refresh_"
+      "token\":\"rMARKER\"}");
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (long at = 0, left = -1; left < 0; at++) {
       atomic_store(&oom_left, at);
@@ -624,7 +709,8 @@ static void test_open_without_memory(void **state) {
         fail_msg("case %d, allocation %ld: %d: %s", (int)i, at, status, error.message);
       if (status) continue;
       assert_int_equal(cloud.source, cases[i].source);
-      if (!i) assert_true(!strcmp(cloud.base, "https://b.minio") || !strcmp(cloud.base, "https://minio"));
+      if (!i)
+        assert_true(!strcmp(cloud.base, "https://b.minio") || !strcmp(cloud.base, "https://minio"));
       if (!i) assert_string_equal(cloud.keys.token, "tMARKER");
       close_root();
     }
@@ -644,50 +730,65 @@ static const char *sent(const struct server_request *q, const char *name) {
     if (!strcasecmp(q->headers[i].name, name)) return q->headers[i].value;
   return "";
 }
-static bool give(struct server_answer *a, int service, const char *format) { /* an answer with the count, and the end */
+/* an answer with the count, and the end */
+static bool give(struct server_answer *a, int service, const char *format) {
   char date[40];
   time_t end = time(NULL) + life;
   struct tm tm;
   int n = ++asked_of[service];
   strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&end, &tm));
-  if (ill) return server_answer_text(a, 403, "{\"error\":\"invalid_grant\",\"error_description\":\"MARKER\"}");
+  if (ill)
+    return server_answer_text(
+        a, 403, "{\"error\":\"invalid_grant\",\"error_description\":\"MARKER\"}");
   if (wrong) return server_answer_text(a, 200, "<MARKER>{");
   if (!strcmp(format, "aws"))
     return server_answer_text(a, 200,
-        "{\"Code\":\"Success\",\"AccessKeyId\":\"idMARKER%d\",\"SecretAccessKey\":\"sMARKER\",\"Token\":\"tMARKER%d\","
+        "{\"Code\":\"Success\",\"AccessKeyId\":\"idMARKER%d\",\"SecretAccessKey\":\"sMARKER\","
+        "\"Token\":\"tMARKER%d\","
         "\"Expiration\":\"%s\"}",
         n, n, date);
   if (!strcmp(format, "xml"))
     return server_answer_text(a, 200,
-        "<R xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><Result><Credentials><AccessKeyId>idMARKER%d</AccessKeyId>"
-        "<SecretAccessKey>sMARKER</SecretAccessKey><SessionToken>tMARKER%d</SessionToken><Expiration>%s</Expiration>"
+        "<R "
+        "xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/"
+        "\"><Result><Credentials><AccessKeyId>idMARKER%d</AccessKeyId>"
+        "<SecretAccessKey>sMARKER</SecretAccessKey><SessionToken>tMARKER%d</"
+        "SessionToken><Expiration>%s</Expiration>"
         "</Credentials></Result></R>",
         n, n, date);
   if (!strcmp(format, "text"))
-    return server_answer_text(a, 200, "{\"access_token\":\"bMARKER%d\",\"expires_in\":\"%d\"}", n, (int)life);
-  return server_answer_text(a, 200, "{\"access_token\":\"bMARKER%d\",\"expires_in\":%d,\"token_type\":\"Bearer\"}", n, (int)life);
+    return server_answer_text(
+        a, 200, "{\"access_token\":\"bMARKER%d\",\"expires_in\":\"%d\"}", n, (int)life);
+  return server_answer_text(a, 200,
+      "{\"access_token\":\"bMARKER%d\",\"expires_in\":%d,\"token_type\":\"Bearer\"}", n, (int)life);
 }
 static bool serve_aws(const struct server_request *q, struct server_answer *a) {
   if (!strcmp(q->path, "latest/api/token")) {
     ++asked_of[IMDS_TOKEN];
-    bool good = !strcmp(q->method, "PUT") && !strcmp(sent(q, "X-aws-ec2-metadata-token-ttl-seconds"), "21600") && !ill;
+    bool good = !strcmp(q->method, "PUT") &&
+                !strcmp(sent(q, "X-aws-ec2-metadata-token-ttl-seconds"), "21600") && !ill;
     return server_answer_text(a, good ? 200 : 403, good ? "imdsMARKER" : "no");
   }
   if (!strncmp(q->path, "latest/meta-data/iam/security-credentials/", 42)) {
-    if (strcmp(sent(q, "X-aws-ec2-metadata-token"), "imdsMARKER") != 0) return server_answer_text(a, 401, "no token");
+    if (strcmp(sent(q, "X-aws-ec2-metadata-token"), "imdsMARKER") != 0)
+      return server_answer_text(a, 401, "no token");
     if (!q->path[42]) return server_answer_text(a, 200, "the role\n");
-    return !strcmp(q->path + 42, "the role") ? give(a, IMDS_KEYS, "aws") : server_answer_text(a, 404, "no role");
+    return !strcmp(q->path + 42, "the role") ? give(a, IMDS_KEYS, "aws")
+                                             : server_answer_text(a, 404, "no role");
   }
   if (!strcmp(q->path, "ecs"))
-    return !strcmp(sent(q, "Authorization"), "ecsMARKER") ? give(a, CONTAINER, "aws") : server_answer_text(a, 401, "token");
+    return !strcmp(sent(q, "Authorization"), "ecsMARKER") ? give(a, CONTAINER, "aws")
+                                                          : server_answer_text(a, 401, "token");
   if (strncmp(q->path, "sts", 3) != 0) return false;
   if (strstr(q->body, "Action=AssumeRoleWithWebIdentity&")) {
     if (strstr(q->body, "&WebIdentityToken=web%2BMARKER")) return give(a, WEB, "xml");
-    return server_answer_text(a, 400, "<E><Error><Code>InvalidIdentityToken</Code><Message>MARKER</Message></Error></E>");
+    return server_answer_text(
+        a, 400, "<E><Error><Code>InvalidIdentityToken</Code><Message>MARKER</Message></Error></E>");
   }
   bool good = strstr(q->body, "Action=AssumeRole&") && strstr(q->body, "&ExternalId=ext") &&
               strstr(sent(q, "Authorization"), "/sts/aws4_request");
-  return good ? give(a, ROLE, "xml") : server_answer_text(a, 403, "<E><Error><Code>AccessDenied</Code></Error></E>");
+  return good ? give(a, ROLE, "xml")
+              : server_answer_text(a, 403, "<E><Error><Code>AccessDenied</Code></Error></E>");
 }
 /* Objects of a bucket in a region of its own, for the credentials that are given now. */
 static atomic_int current;
@@ -695,9 +796,11 @@ static bool serve_object(const struct server_request *q, struct server_answer *a
   char token[32];
   snprintf(token, sizeof token, "tMARKER%d", (int)current);
   if (strcmp(sent(q, "x-amz-security-token"), token) != 0)
-    return server_answer_text(a, 400, "<Error><Code>ExpiredToken</Code><Token-0>MARKER</Token-0></Error>");
+    return server_answer_text(
+        a, 400, "<Error><Code>ExpiredToken</Code><Token-0>MARKER</Token-0></Error>");
   if (!strstr(sent(q, "Authorization"), "/eu-west-2/s3/"))
-    return server_answer_text(a, 400, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-2</Region></Error>");
+    return server_answer_text(a, 400,
+        "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-2</Region></Error>");
   return false;
 }
 static bool serve(void *user, const struct server_request *q, struct server_answer *a) {
@@ -705,22 +808,30 @@ static bool serve(void *user, const struct server_request *q, struct server_answ
   if (!strncmp(q->path, "b/", 2)) return serve_object(q, a);
   if (serve_aws(q, a)) return true;
   if (!strcmp(q->path, "token")) {
-    bool user_token = strstr(q->body, "refresh_token=refMARKER") && strstr(q->body, "client_secret=csMARKER");
-    const char *claim = strstr(q->body, "&assertion=ey"), *dot = claim ? strstr(claim, ".ey") : NULL;
-    bool signature = dot && strstr(q->body, "jwt-bearer") && strchr(dot + 1, '.') && strlen(strchr(dot + 1, '.')) == 343;
+    bool user_token =
+        strstr(q->body, "refresh_token=refMARKER") && strstr(q->body, "client_secret=csMARKER");
+    const char *claim = strstr(q->body, "&assertion=ey"),
+               *dot = claim ? strstr(claim, ".ey") : NULL;
+    bool signature = dot && strstr(q->body, "jwt-bearer") && strchr(dot + 1, '.') &&
+                     strlen(strchr(dot + 1, '.')) == 343;
     return user_token || signature ? give(a, OAUTH, "number") : server_answer_text(a, 401, "{}");
   }
   if (!strcmp(q->path, "tenant/oauth2/v2.0/token")) {
-    bool secret = strstr(q->body, "client_secret=csMARKER"), federated = strstr(q->body, "client_assertion=web%2BMARKER");
-    return (secret || federated) && strstr(q->body, "storage.azure.com") ? give(a, OAUTH, "number")
-                                                                         : server_answer_text(a, 401, "{}");
+    bool secret = strstr(q->body, "client_secret=csMARKER"),
+         federated = strstr(q->body, "client_assertion=web%2BMARKER");
+    return (secret || federated) && strstr(q->body, "storage.azure.com")
+               ? give(a, OAUTH, "number")
+               : server_answer_text(a, 401, "{}");
   }
   if (!strcmp(q->path, "computeMetadata/v1/instance/service-accounts/default/token"))
-    return strcmp(sent(q, "Metadata-Flavor"), "Google") ? server_answer_text(a, 403, "flavor") : give(a, GOOGLE, "number");
+    return strcmp(sent(q, "Metadata-Flavor"), "Google") ? server_answer_text(a, 403, "flavor")
+                                                        : give(a, GOOGLE, "number");
   if (!strcmp(q->path, "metadata/identity/oauth2/token"))
-    return strcmp(sent(q, "Metadata"), "true") ? server_answer_text(a, 400, "{}") : give(a, MSI, "text");
+    return strcmp(sent(q, "Metadata"), "true") ? server_answer_text(a, 400, "{}")
+                                               : give(a, MSI, "text");
   if (!strcmp(q->path, "msi"))
-    return strcmp(sent(q, "X-IDENTITY-HEADER"), "hMARKER") ? server_answer_text(a, 400, "{}") : give(a, MSI, "text");
+    return strcmp(sent(q, "X-IDENTITY-HEADER"), "hMARKER") ? server_answer_text(a, 400, "{}")
+                                                           : give(a, MSI, "text");
   ++asked_of[OTHER];
   return false;
 }
@@ -730,7 +841,8 @@ static int asked_in_all(void) {
   return n;
 }
 
-/* The ways to credentials: options, of which "@NAME" is a file in the temporary folder, and "%" stands for the services' url. */
+/* The ways to credentials: options, of which "@NAME" is a file in the temporary folder, and "%"
+ * stands for the services' url. */
 static const struct way {
   const char *name;
   int kind, service;
@@ -741,7 +853,8 @@ static const struct way {
         {"container_credentials_full_uri", "%/ecs", "container_authorization_token", "ecsMARKER"}},
     {"container, file", INSITU__CLOUD_S3, CONTAINER,
         {"container_credentials_full_uri", "%/ecs", "container_authorization_token_file", "@ecs"}},
-    {"web", INSITU__CLOUD_S3, WEB, {"role_arn", "arn:r", "web_identity_token_file", "@web", "endpoint_url_sts", "%/sts/"}},
+    {"web", INSITU__CLOUD_S3, WEB,
+        {"role_arn", "arn:r", "web_identity_token_file", "@web", "endpoint_url_sts", "%/sts/"}},
     {"role", INSITU__CLOUD_S3, ROLE, {"profile", "role", "endpoint_url_sts", "%/sts"}},
     {"refresh token", INSITU__CLOUD_GS, OAUTH, {"application_credentials", "@user.json"}},
 #ifdef INSITU_WITH_OPENSSL
@@ -749,11 +862,14 @@ static const struct way {
 #endif
     {"google", INSITU__CLOUD_GS, GOOGLE, {"metadata_host", "%"}},
     {"client secret", INSITU__CLOUD_AZURE, OAUTH,
-        {"client_id", "c", "client_secret", "csMARKER", "tenant_id", "tenant", "authority_host", "%"}},
+        {"client_id", "c", "client_secret", "csMARKER", "tenant_id", "tenant", "authority_host",
+            "%"}},
     {"federated", INSITU__CLOUD_AZURE, OAUTH,
-        {"client_id", "c", "federated_token_file", "@web", "tenant_id", "tenant", "authority_host", "%"}},
+        {"client_id", "c", "federated_token_file", "@web", "tenant_id", "tenant", "authority_host",
+            "%"}},
     {"managed identity", INSITU__CLOUD_AZURE, MSI, {"msi_endpoint", "%", "client_id", "c"}},
-    {"app service", INSITU__CLOUD_AZURE, MSI, {"identity_endpoint", "%/msi", "identity_header", "hMARKER"}},
+    {"app service", INSITU__CLOUD_AZURE, MSI,
+        {"identity_endpoint", "%/msi", "identity_header", "hMARKER"}},
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 static insitu_status open_way(const struct way *w) {
@@ -763,8 +879,10 @@ static insitu_status open_way(const struct way *w) {
   int n = 0;
   for (; w->option[n]; n++) {
     option[n] = text[n];
-    if (w->option[n][0] == '@') snprintf(text[n], sizeof text[n], "%s", support_path(w->option[n] + 1));
-    else if (w->option[n][0] == '%') snprintf(text[n], sizeof text[n], "http://127.0.0.1:%d%s", services->port, w->option[n] + 1);
+    if (w->option[n][0] == '@')
+      snprintf(text[n], sizeof text[n], "%s", support_path(w->option[n] + 1));
+    else if (w->option[n][0] == '%')
+      snprintf(text[n], sizeof text[n], "http://127.0.0.1:%d%s", services->port, w->option[n] + 1);
     else option[n] = w->option[n];
   }
   if (w->kind == INSITU__CLOUD_AZURE) {
@@ -777,13 +895,16 @@ static insitu_status open_way(const struct way *w) {
   ill = wrong = false;
   return open_root(w->kind, url[w->kind], option);
 }
-static void holds(const struct asked *a, const struct way *w, int n) { /* a request has the n-th credentials */
+/* a request has the n-th credentials */
+static void holds(const struct asked *a, const struct way *w, int n) {
   char want[40];
   if (a->status) fail_msg("%s: %s", w->name, a->error.message);
-  const char *authorization = header(&a->request, "Authorization"), *token = header(&a->request, "x-amz-security-token");
+  const char *authorization = header(&a->request, "Authorization"),
+             *token = header(&a->request, "x-amz-security-token");
   const char *got = w->kind == INSITU__CLOUD_S3 ? token : authorization;
   snprintf(want, sizeof want, w->kind == INSITU__CLOUD_S3 ? "tMARKER%d" : "Bearer bMARKER%d", n);
-  if (!authorization || !got || strcmp(got, want) != 0) fail_msg("%s: %s, not %s", w->name, got ? got : "nothing", want);
+  if (!authorization || !got || strcmp(got, want) != 0)
+    fail_msg("%s: %s, not %s", w->name, got ? got : "nothing", want);
 }
 #ifdef INSITU_WITH_OPENSSL
 #include <openssl/rsa.h>
@@ -795,7 +916,8 @@ static void write_service_account(void) { /* with a key of its own */
   assert_int_equal(PEM_write_bio_PrivateKey(out, key, NULL, NULL, 0, NULL, NULL), 1);
   int n = (int)BIO_get_mem_data(out, &pem);
   insitu__text_buffer_printf(&b,
-      "{\"type\":\"service_account\",\"client_email\":\"a@b\",\"private_key_id\":\"kMARKER\",\"token_uri\":"
+      "{\"type\":\"service_account\",\"client_email\":\"a@b\",\"private_key_id\":\"kMARKER\","
+      "\"token_uri\":"
       "\"http://127.0.0.1:%d/token\",\"private_key\":\"",
       services->port);
   for (int i = 0; i < n; i++) insitu__text_buffer_printf(&b, pem[i] == '\n' ? "\\n" : "%c", pem[i]);
@@ -808,7 +930,8 @@ static void write_service_account(void) { /* with a key of its own */
 #endif
 static void start(void) {
   insitu_error err = {0};
-  struct insitu__reactor_desc d = {.backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
+  struct insitu__reactor_desc d = {
+      .backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
   forget_environment();
   services = server_start(&(struct server_options){.answer = serve});
   assert_int_equal(insitu__reactor_open(&reactor, &d, &err), INSITU_OK);
@@ -817,15 +940,18 @@ static void start(void) {
   write_text("ecs", "ecsMARKER\n");
   char user[400];
   snprintf(user, sizeof user,
-      "{\"type\":\"authorized_user\",\"client_id\":\"c\",\"client_secret\":\"csMARKER\",\"refresh_token\":\"refMARKER\","
+      "{\"type\":\"authorized_user\",\"client_id\":\"c\",\"client_secret\":\"csMARKER\",\"refresh_"
+      "token\":\"refMARKER\","
       "\"token_uri\":\"http://127.0.0.1:%d/token\"}",
       services->port);
   write_text("user.json", user);
 #ifdef INSITU_WITH_OPENSSL
   write_service_account();
 #endif
-  write_text(".aws/credentials", "[base]\naws_access_key_id=baseMARKERid\naws_secret_access_key=baseMARKER\n");
-  write_text(".aws/config", "[profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = ext\n");
+  write_text(".aws/credentials",
+      "[base]\naws_access_key_id=baseMARKERid\naws_secret_access_key=baseMARKER\n");
+  write_text(".aws/config",
+      "[profile role]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = ext\n");
 }
 static void stop(void) {
   insitu__http_request_free(&last.request);
@@ -886,11 +1012,13 @@ static void test_ways(void **state) {
   start();
   for (int i = 0; i < WAYS; i++) {
     bool near = ways[i].service != WEB && ways[i].service != ROLE && ways[i].service != OAUTH;
-    if (near) setenv("http_proxy", "http://127.0.0.1:1", 1); /* this machine's services are not asked by a proxy */
+    /* this machine's services are not asked by a proxy */
+    if (near) setenv("http_proxy", "http://127.0.0.1:1", 1);
     test_way(&ways[i]);
     unsetenv("http_proxy");
   }
-  /* short-lived ones serve for half their time; those that come too late are asked for at every request */
+  /* short-lived ones serve for half their time; those that come too late are asked for at every
+   * request */
   opened(open_way(&ways[0]));
   life = 100;
   for (int k = 0; k < 3; k++) {
@@ -919,7 +1047,8 @@ static void test_ways_refused(void **state) {
     ask_read();
     assert_int_equal(last.status, INSITU_E_AUTH);
     assert_int_equal(last.error.status, INSITU_E_AUTH);
-    if (last.error.http_status != (bad ? 0 : 403)) fail_msg("%s: %d: %s", w->name, last.error.http_status, last.error.message);
+    if (last.error.http_status != (bad ? 0 : 403))
+      fail_msg("%s: %d: %s", w->name, last.error.http_status, last.error.message);
     if (near) assert_non_null(strstr(last.error.message, "skip_signature = true"));
     if (!bad && w->service == OAUTH) assert_non_null(strstr(last.error.message, "invalid_grant"));
     close_root();
@@ -935,15 +1064,16 @@ static void test_ways_refused(void **state) {
   ask_read();
   assert_non_null(strstr(last.error.message, "HTTP 400 InvalidIdentityToken"));
   close_root();
-  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "container_credentials_full_uri", "http://192.0.2.1/x", "container_authorization_token",
-      "MARKER"));
+  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "container_credentials_full_uri", "http://192.0.2.1/x",
+      "container_authorization_token", "MARKER"));
   ask_read();
   assert_int_equal(last.status, INSITU_E_AUTH);
   assert_non_null(strstr(last.error.message, "loopback"));
   close_root();
   stop();
 }
-/* Memory that is missing once while credentials are asked for: an error that says so and no other, or the credentials. */
+/* Memory that is missing once while credentials are asked for: an error that says so and no other,
+ * or the credentials. */
 static long oom_from, oom_rest;
 static void prepare_without_memory(void *arg) { /* on its coroutine, which there is memory for */
   atomic_store(&oom_left, oom_from);
@@ -970,28 +1100,35 @@ static void test_ends(void **state) { /* when a token is over, as services write
   static const struct {
     const char *text;
     int64_t expires; /* -1: refused */
-  } cases[] = {{"\"expires_in\":100", 1100}, {"\"expires_in\":\"100\"", 1100}, {"\"expires_in\":-5", 1000},
-      {"\"expires_in\":\"soon\"", -1}, {"\"expires_in\":[]", -1}, {"\"expires_on\":\"1586984735\"", 1586984735},
-      {"\"expires_on\":1586984735", 1586984735}, {"\"expires_in\":\"100\",\"expires_on\":\"1586984735\"", 1100},
-      {"\"expires_in\":null,\"expires_on\":5000", 5000}, {"\"expires_on\":\"09/14/2017 00:00:00 AM +00:00\"", -1},
+  } cases[] = {{"\"expires_in\":100", 1100}, {"\"expires_in\":\"100\"", 1100},
+      {"\"expires_in\":-5", 1000}, {"\"expires_in\":\"soon\"", -1}, {"\"expires_in\":[]", -1},
+      {"\"expires_on\":\"1586984735\"", 1586984735}, {"\"expires_on\":1586984735", 1586984735},
+      {"\"expires_in\":\"100\",\"expires_on\":\"1586984735\"", 1100},
+      {"\"expires_in\":null,\"expires_on\":5000", 5000},
+      {"\"expires_on\":\"09/14/2017 00:00:00 AM +00:00\"", -1},
       {"\"expires_on\":\"09/14/2017 12:00:01 AM +00:00\"", 1505347201},
       {"\"expires_on\":\"9/14/2017 1:05:09 PM +00:00\"", 1505394309},
-      {"\"expires_on\":\"9/14/2017 13:05:09 +00:00\"", 1505394309}, {"\"expires_on\":\"2017-09-14T13:05:09Z\"", 1505394309},
-      {"\"expires_on\":\"9/14/2017 13:05:09 PM +00:00\"", -1}, {"\"expires_on\":\"9/14/2017 13:05:09\"", -1},
-      {"\"expires_on\":\"14/9/2017 13:05:09 +00:00\"", -1}, {"\"expires_on\":\"2/30/2017 13:05:09 +00:00\"", -1},
-      {"\"expires_on\":\"\"", -1}, {"\"expires_on\":1e9", -1}, {"\"token_type\":\"Bearer\"", INSITU__CLOUD_FOREVER}};
+      {"\"expires_on\":\"9/14/2017 13:05:09 +00:00\"", 1505394309},
+      {"\"expires_on\":\"2017-09-14T13:05:09Z\"", 1505394309},
+      {"\"expires_on\":\"9/14/2017 13:05:09 PM +00:00\"", -1},
+      {"\"expires_on\":\"9/14/2017 13:05:09\"", -1},
+      {"\"expires_on\":\"14/9/2017 13:05:09 +00:00\"", -1},
+      {"\"expires_on\":\"2/30/2017 13:05:09 +00:00\"", -1}, {"\"expires_on\":\"\"", -1},
+      {"\"expires_on\":1e9", -1}, {"\"token_type\":\"Bearer\"", INSITU__CLOUD_FOREVER}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__cloud_keys k = {0};
     char text[200];
     snprintf(text, sizeof text, "{\"access_token\":\"t\",%s}", cases[i].text);
     insitu_status status = insitu__cloud_keys_json(text, strlen(text), 1000, &k);
-    if (status != (cases[i].expires < 0 ? INSITU_E_AUTH : INSITU_OK)) fail_msg("%s: %d", text, status);
+    if (status != (cases[i].expires < 0 ? INSITU_E_AUTH : INSITU_OK))
+      fail_msg("%s: %d", text, status);
     if (!status && k.expires != cases[i].expires) fail_msg("%s: %lld", text, (long long)k.expires);
     insitu__cloud_wipe_keys(&k);
   }
 }
-/* Reads of objects, through the store: credentials and the region are learnt once for all of them. */
+/* Reads of objects, through the store: credentials and the region are learnt once for all of them.
+ */
 static struct insitu__store store;
 static struct read {
   insitu_status status;
@@ -1021,8 +1158,10 @@ static void test_reads(void **state) {
   start();
   char url[100];
   snprintf(url, sizeof url, "http://127.0.0.1:%d", services->port);
-  const insitu_option option[] = {{"endpoint", url}, {"allow_http", "true"}, {"metadata_endpoint", url}};
-  const insitu_loader_desc desc = {.api = INSITU_API, .url = "s3://b", .options = option, .n_options = 3};
+  const insitu_option option[] = {
+      {"endpoint", url}, {"allow_http", "true"}, {"metadata_endpoint", url}};
+  const insitu_loader_desc desc = {
+      .api = INSITU_API, .url = "s3://b", .options = option, .n_options = 3};
   server_text(services, "b/obj", "0123456789abcdef");
   for (int i = 0; i < SERVICES; i++) asked_of[i] = 0;
   life = 3600;
@@ -1034,8 +1173,10 @@ static void test_reads(void **state) {
     assert_int_equal(insitu__reactor_call(&reactor, read_many, NULL), INSITU_OK);
     assert_int_equal(asked_of[IMDS_KEYS], ill ? 2 : current);
     for (int i = 0; i < MANY; i++) {
-      if (strstr(reads[i].error.message, "MARKER")) fail_msg("a secret is told: %s", reads[i].error.message);
-      if (reads[i].status != (ill ? INSITU_E_AUTH : INSITU_OK)) fail_msg("%d: %s", reads[i].status, reads[i].error.message);
+      if (strstr(reads[i].error.message, "MARKER"))
+        fail_msg("a secret is told: %s", reads[i].error.message);
+      if (reads[i].status != (ill ? INSITU_E_AUTH : INSITU_OK))
+        fail_msg("%d: %s", reads[i].status, reads[i].error.message);
       if (!ill) assert_memory_equal(reads[i].bytes, "23456789", 8);
     }
   }
@@ -1047,7 +1188,8 @@ static void test_reads(void **state) {
   server_stop(&services);
   support_remove(support_path(".aws"));
 }
-/* A server that sends back what it was sent, or what it could have kept: nothing of it gets into a message. */
+/* A server that sends back what it was sent, or what it could have kept: nothing of it gets into a
+ * message. */
 static char echo_id[200], echo_code[200];
 static bool echo(void *user, const struct server_request *q, struct server_answer *a) {
   (void)user, (void)q;
@@ -1057,12 +1199,15 @@ static bool echo(void *user, const struct server_request *q, struct server_answe
 static void test_echo(void **state) {
   static const struct {
     const char *id, *code, *part; /* part: NULL: none of them is told */
-  } cases[] = {{"4442587FB7D0A2F9", "AccessDenied", "HTTP 403 AccessDenied (request 4442587FB7D0A2F9)"},
-      {"a/B+c=:.-_9", "SlowDown", "HTTP 403 SlowDown (request a/B+c=:.-_9)"}, {"", "Odd", "HTTP 403 Odd;"}, {KEY, KEY, NULL},
-      {"x-" KEY "-x", "Code-" SECRET, NULL}, {"tokenMARKERtoken", "xtokenMARKER", NULL}, {"okenMARKERto", "okenMARK", NULL},
+  } cases[] = {
+      {"4442587FB7D0A2F9", "AccessDenied", "HTTP 403 AccessDenied (request 4442587FB7D0A2F9)"},
+      {"a/B+c=:.-_9", "SlowDown", "HTTP 403 SlowDown (request a/B+c=:.-_9)"},
+      {"", "Odd", "HTTP 403 Odd;"}, {KEY, KEY, NULL}, {"x-" KEY "-x", "Code-" SECRET, NULL},
+      {"tokenMARKERtoken", "xtokenMARKER", NULL}, {"okenMARKERto", "okenMARK", NULL},
       {"a b", "secretMA", NULL}, {"a\"b", "c d", NULL}, {"a<b>", "", NULL}};
   (void)state;
-  struct insitu__reactor_desc d = {.backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
+  struct insitu__reactor_desc d = {
+      .backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
   struct read r;
   char url[100];
   forget_environment();
@@ -1071,8 +1216,10 @@ static void test_echo(void **state) {
   assert_int_equal(insitu__reactor_open(&reactor, &d, &error), INSITU_OK);
   snprintf(url, sizeof url, "http://127.0.0.1:%d", server->port);
   const insitu_option option[] = {{"endpoint", url}, {"allow_http", "true"}, {"access_key_id", KEY},
-      {"secret_access_key", SECRET}, {"session_token", "tokenMARKERtoken"}, {"max_retries", "0"}, {"region", "r"}};
-  const insitu_loader_desc desc = {.api = INSITU_API, .url = "s3://b", .options = option, .n_options = 7};
+      {"secret_access_key", SECRET}, {"session_token", "tokenMARKERtoken"}, {"max_retries", "0"},
+      {"region", "r"}};
+  const insitu_loader_desc desc = {
+      .api = INSITU_API, .url = "s3://b", .options = option, .n_options = 7};
   opened(insitu__store_open(&store, &reactor, &desc, &error));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__reactor_gate done;
@@ -1105,8 +1252,9 @@ static void test_echo(void **state) {
 }
 static void test_anonymous(void **state) { /* no service is asked, whatever the environment says */
   (void)state;
-  static const char *const names[] = {"AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-      "GCE_METADATA_HOST", "IDENTITY_ENDPOINT", "AWS_ENDPOINT_URL_STS"};
+  static const char *const names[] = {"AWS_EC2_METADATA_SERVICE_ENDPOINT",
+      "AWS_CONTAINER_CREDENTIALS_FULL_URI", "GCE_METADATA_HOST", "IDENTITY_ENDPOINT",
+      "AWS_ENDPOINT_URL_STS"};
   static const char *const root[] = {"", "s3://b", "gs://b", "az://b"};
   char url[100];
   start();
@@ -1116,7 +1264,8 @@ static void test_anonymous(void **state) { /* no service is asked, whatever the 
   setenv("AWS_WEB_IDENTITY_TOKEN_FILE", support_path("web"), 1);
   for (int i = 0; i < SERVICES; i++) asked_of[i] = 0;
   for (int kind = INSITU__CLOUD_S3; kind <= INSITU__CLOUD_AZURE; kind++) {
-    const char *const option[] = {"skip_signature", "true", kind == INSITU__CLOUD_AZURE ? "account_name" : NULL, "acc", NULL};
+    const char *const option[] = {
+        "skip_signature", "true", kind == INSITU__CLOUD_AZURE ? "account_name" : NULL, "acc", NULL};
     opened(open_root(kind, root[kind], option));
     url_of_read();
     assert_null(header(&last.request, "Authorization"));
@@ -1147,8 +1296,11 @@ static void test_region(void **state) {
   url_of_read();
   last.request.answer.date = -1;
   assert_int_equal(
-      taught(400, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN);
-  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN); /* made before it was learnt */
+      taught(400,
+          "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>"),
+      INSITU__CLOUD_AGAIN);
+  /* made before it was learnt */
+  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN);
   assert_non_null(strstr(url_of_read(), "//b.s3.eu-west-1."));
   assert_non_null(strstr(header(&last.request, "Authorization"), "/eu-west-1/s3/"));
   described("\"region_from\": \"server\"");
@@ -1158,7 +1310,9 @@ static void test_region(void **state) {
   assert_int_equal(taught(301, ""), INSITU__CLOUD_AGAIN);
   assert_string_equal(cloud.base, "https://b.s3.us-west-2.amazonaws.com");
   int lessons = 0; /* a server that names another one each time is not followed for ever */
-  do snprintf(last.request.answer.region, sizeof last.request.answer.region, "us-east-%d", ++lessons);
+  do
+    snprintf(
+        last.request.answer.region, sizeof last.request.answer.region, "us-east-%d", ++lessons);
   while (lessons < 20 && taught(301, "") == INSITU__CLOUD_AGAIN);
   assert_true(lessons < 20);
   close_root();
@@ -1168,7 +1322,8 @@ static void test_region(void **state) {
   assert_string_equal(cloud.base, "https://h"); /* the user's own endpoint stays */
   close_root();
 }
-static void test_requests_without_memory(void **state) { /* once, which is no matter for the next one */
+/* once, which is no matter for the next one */
+static void test_requests_without_memory(void **state) {
   (void)state;
   forget_environment();
   for (long at = 0, left = -1; left < 0; at++) {
@@ -1183,15 +1338,17 @@ static void test_requests_without_memory(void **state) { /* once, which is no ma
     close_root();
   }
 }
-static void test_region_without_memory(void **state) { /* what was known stays, and may be learnt later */
+/* what was known stays, and may be learnt later */
+static void test_region_without_memory(void **state) {
   (void)state;
   forget_environment();
   for (int own = 0; own < 2; own++)
     for (long at = 0, left = -1; left < 0; at++) {
       if (own)
-        opened(OPEN(
-            INSITU__CLOUD_S3, "s3://b", "skip_signature", "1", "endpoint", "https://h", "virtual_hosted_style_request", "true"));
-      else opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
+        opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "1", "endpoint", "https://h",
+            "virtual_hosted_style_request", "true"));
+      else
+        opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
       url_of_read();
       insitu__text_buffer_printf(&last.request.text, "<Error><Region>eu-west-1</Region></Error>");
       last.request.answer.status = 400;
@@ -1200,8 +1357,11 @@ static void test_region_without_memory(void **state) { /* what was known stays, 
       left = atomic_exchange(&oom_left, -1);
       bool learnt = last.lesson == INSITU__CLOUD_AGAIN;
       assert_true(learnt || left < 0);
-      assert_non_null(strstr(url_of_read(), own ? "//b.h/" : learnt ? "//b.s3.eu-west-1." : "//b.s3.us-east-1."));
-      assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>") == INSITU__CLOUD_AGAIN, !learnt);
+      assert_non_null(strstr(url_of_read(), own      ? "//b.h/"
+                                            : learnt ? "//b.s3.eu-west-1."
+                                                     : "//b.s3.us-east-1."));
+      assert_int_equal(
+          taught(400, "<Error><Region>eu-west-1</Region></Error>") == INSITU__CLOUD_AGAIN, !learnt);
       close_root();
     }
 }
@@ -1214,7 +1374,8 @@ static void test_clock(void **state) {
   url_of_read();
   last.request.answer.date = later;
   assert_int_equal(taught(200, ""), INSITU__CLOUD_FINAL);
-  assert_int_equal(taught(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"), INSITU__CLOUD_AGAIN);
+  assert_int_equal(
+      taught(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"), INSITU__CLOUD_AGAIN);
   snprintf(year, sizeof year, "%d", 1900 + gmtime(&later)->tm_year);
   url_of_read();
   assert_int_equal(strncmp(header(&last.request, "x-amz-date"), year, 4), 0);
@@ -1224,12 +1385,16 @@ static void test_clock(void **state) {
   opened(OPEN(INSITU__CLOUD_AZURE, "az://box/p", "account_name", "acc", "account_key", "TUFSS0VS"));
   url_of_read();
   last.request.answer.date = later;
-  assert_int_equal(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN);
-  assert_int_equal(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN); /* made before that */
+  assert_int_equal(
+      taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN);
+  /* made before that */
+  assert_int_equal(
+      taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN);
   assert_int_equal(taught(403, ""), INSITU__CLOUD_AGAIN);
   url_of_read();
   last.request.answer.date = later;
-  assert_int_equal(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_FINAL);
+  assert_int_equal(
+      taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_FINAL);
   close_root();
 }
 static void test_expired(void **state) {
@@ -1242,7 +1407,8 @@ static void test_expired(void **state) {
   assert_int_equal(asked_of[IMDS_KEYS], 1);
   assert_int_equal(taught(400, "<Error><Code>ExpiredToken</Code></Error>"), INSITU__CLOUD_AGAIN);
   assert_int_equal(asked_of[IMDS_KEYS], 2);
-  assert_int_equal(taught(400, "<Error><Code>ExpiredToken</Code></Error>"), INSITU__CLOUD_AGAIN); /* made with the old ones */
+  /* made with the old ones */
+  assert_int_equal(taught(400, "<Error><Code>ExpiredToken</Code></Error>"), INSITU__CLOUD_AGAIN);
   assert_int_equal(asked_of[IMDS_KEYS], 2);
   url_of_read();
   holds(&last, &ways[0], 2);
@@ -1267,11 +1433,12 @@ static void test_codes(void **state) {
   (void)state;
   static const struct {
     const char *body, *want;
-  } cases[] = {{"<?xml version='1.0'?><Error><Code>NoSuchKey</Code><Message>m</Message></Error>", "NoSuchKey"},
+  } cases[] = {{"<?xml version='1.0'?><Error><Code>NoSuchKey</Code><Message>m</Message></Error>",
+                   "NoSuchKey"},
       {"<Error><Code>No Such\nKey</Code></Error>", ""}, {"<html><body>404</body>", ""},
       {"{\"error\":\"invalid_grant\",\"error_description\":\"x\"}", "invalid_grant"},
-      {"{\"error\":{\"code\":404,\"status\":\"NOT_FOUND\"}}", "NOT_FOUND"}, {"{\"code\":\"Failed\"}", "Failed"},
-      {"{\"error\":{}}", ""}, {"nothing", ""}, {"", ""}};
+      {"{\"error\":{\"code\":404,\"status\":\"NOT_FOUND\"}}", "NOT_FOUND"},
+      {"{\"code\":\"Failed\"}", "Failed"}, {"{\"error\":{}}", ""}, {"nothing", ""}, {"", ""}};
   char code[64];
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__http_request r = {.method = NULL};
@@ -1287,15 +1454,18 @@ static void test_codes(void **state) {
     assert_string_equal(code, "BlobNotFound");
     insitu__http_request_free(&r);
   }
-  assert_true(insitu__cloud_is_missing("") && insitu__cloud_is_missing("NoSuchKey") && insitu__cloud_is_missing("BlobNotFound"));
-  assert_false(insitu__cloud_is_missing("NoSuchBucket") || insitu__cloud_is_missing("ContainerNotFound"));
+  assert_true(insitu__cloud_is_missing("") && insitu__cloud_is_missing("NoSuchKey") &&
+              insitu__cloud_is_missing("BlobNotFound"));
+  assert_false(
+      insitu__cloud_is_missing("NoSuchBucket") || insitu__cloud_is_missing("ContainerNotFound"));
 }
 
 /* ---- listings ---- */
 static char listed[1000];
 static void list_name(void *to, const char *name, bool is_directory) {
   (void)to;
-  snprintf(listed + strlen(listed), sizeof listed - strlen(listed), "%s%s ", name, is_directory ? "/" : "");
+  snprintf(listed + strlen(listed), sizeof listed - strlen(listed), "%s%s ", name,
+      is_directory ? "/" : "");
 }
 static void test_listings(void **state) {
   (void)state;
@@ -1304,40 +1474,53 @@ static void test_listings(void **state) {
     const char *page, *want, *next; /* want NULL: refused */
   } cases[] = {
       {INSITU__CLOUD_S3,
-          "<ListBucketResult xmlns='x'><Prefix>p/a/</Prefix><IsTruncated>true</IsTruncated><Contents><Key>p/a/</Key></Contents>"
-          "<Contents><ETag>&quot;1&quot;</ETag><Key>p/a/zarr.json</Key><Owner><ID>x</ID></Owner></Contents><Contents><Key>p/a/"
+          "<ListBucketResult "
+          "xmlns='x'><Prefix>p/a/</Prefix><IsTruncated>true</IsTruncated><Contents><Key>p/a/</"
+          "Key></Contents>"
+          "<Contents><ETag>&quot;1&quot;</ETag><Key>p/a/zarr.json</Key><Owner><ID>x</ID></Owner></"
+          "Contents><Contents><Key>p/a/"
           "x&amp;+%20</Key></Contents><CommonPrefixes><Prefix>p/a/c/</Prefix></CommonPrefixes>"
           "<NextContinuationToken>t&amp;1==</NextContinuationToken></ListBucketResult>",
           "zarr.json x&+%20 c/ ", "t&1=="},
       {INSITU__CLOUD_S3,
-          "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated><NextContinuationToken>no"
-          "</NextContinuationToken><Contents><Key>p%2Fa/b+c%2B%20d</Key></Contents></ListBucketResult>",
+          "<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</"
+          "IsTruncated><NextContinuationToken>no"
+          "</NextContinuationToken><Contents><Key>p%2Fa/b+c%2B%20d</Key></Contents></"
+          "ListBucketResult>",
           "b c+ d ", ""},
       {INSITU__CLOUD_S3, "<ListBucketResult/>", "", ""},
-      {INSITU__CLOUD_S3, "<ListBucketResult><CommonPrefixes><Prefix>p/a/../</Prefix></CommonPrefixes></ListBucketResult>", "",
-          ""},
-      {INSITU__CLOUD_S3, "<ListBucketResult><Contents><Key>q/a/b</Key></Contents></ListBucketResult>", NULL, ""},
-      {INSITU__CLOUD_S3, "<ListBucketResult><Contents><Key>p/a/b/c</Key></Contents></ListBucketResult>", NULL, ""},
+      {INSITU__CLOUD_S3,
+          "<ListBucketResult><CommonPrefixes><Prefix>p/a/../</Prefix></CommonPrefixes></"
+          "ListBucketResult>",
+          "", ""},
+      {INSITU__CLOUD_S3,
+          "<ListBucketResult><Contents><Key>q/a/b</Key></Contents></ListBucketResult>", NULL, ""},
+      {INSITU__CLOUD_S3,
+          "<ListBucketResult><Contents><Key>p/a/b/c</Key></Contents></ListBucketResult>", NULL, ""},
       {INSITU__CLOUD_S3, "<ListBucketResult><Contents><Key>p/a/b</Key>", NULL, ""},
       {INSITU__CLOUD_S3, "<html><body>ok</body></html>", NULL, ""},
       {INSITU__CLOUD_S3, "", NULL, ""},
       {INSITU__CLOUD_AZURE,
-          "\xef\xbb\xbf<?xml version=\"1.0\"?><EnumerationResults ContainerName=\"b\"><Prefix>p/a/</Prefix><Blobs><Blob><Name>p/a/z"
-          "</Name><Properties><Name>no</Name></Properties></Blob><BlobPrefix><Name>p/a/c+/</Name></BlobPrefix></Blobs>"
+          "\xef\xbb\xbf<?xml version=\"1.0\"?><EnumerationResults "
+          "ContainerName=\"b\"><Prefix>p/a/</Prefix><Blobs><Blob><Name>p/a/z"
+          "</Name><Properties><Name>no</Name></Properties></Blob><BlobPrefix><Name>p/a/c+/</Name></"
+          "BlobPrefix></Blobs>"
           "<NextMarker>m!1</NextMarker></EnumerationResults>",
           "z c+/ ", "m!1"},
-      {INSITU__CLOUD_AZURE, "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>", "", ""},
+      {INSITU__CLOUD_AZURE, "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>", "",
+          ""},
       {INSITU__CLOUD_AZURE, "<ListBucketResult/>", NULL, ""},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    const char *const option[] = {
-        "skip_signature", "1", cases[i].kind == INSITU__CLOUD_AZURE ? "account_name" : NULL, "acc", NULL};
-    opened(open_root(cases[i].kind, cases[i].kind == INSITU__CLOUD_AZURE ? "az://b/p" : "s3://b/p", option));
+    const char *const option[] = {"skip_signature", "1",
+        cases[i].kind == INSITU__CLOUD_AZURE ? "account_name" : NULL, "acc", NULL};
+    opened(open_root(
+        cases[i].kind, cases[i].kind == INSITU__CLOUD_AZURE ? "az://b/p" : "s3://b/p", option));
     struct insitu__text_buffer next = {0};
     listed[0] = 0;
     memset(&error, 0, sizeof error);
-    insitu_status status =
-        insitu__cloud_list_page(&cloud, "a", cases[i].page, strlen(cases[i].page), list_name, NULL, &next, &error);
+    insitu_status status = insitu__cloud_list_page(
+        &cloud, "a", cases[i].page, strlen(cases[i].page), list_name, NULL, &next, &error);
     if ((status == INSITU_OK) != (cases[i].want != NULL)) fail_msg("%d: %s", (int)i, error.message);
     if (cases[i].want) assert_string_equal(listed, cases[i].want);
     if (cases[i].want) assert_string_equal(next.text, cases[i].next);
@@ -1345,12 +1528,15 @@ static void test_listings(void **state) {
     insitu__text_buffer_free(&next);
     close_root();
     if (!cases[i].want) continue;
-    for (long at = 0, left = -1; left < 0; at++) { /* a page that there is no memory for is no bad one */
-      opened(open_root(cases[i].kind, cases[i].kind == INSITU__CLOUD_AZURE ? "az://b/p" : "s3://b/p", option));
+    /* a page that there is no memory for is no bad one */
+    for (long at = 0, left = -1; left < 0; at++) {
+      opened(open_root(
+          cases[i].kind, cases[i].kind == INSITU__CLOUD_AZURE ? "az://b/p" : "s3://b/p", option));
       memset(&error, 0, sizeof error);
       listed[0] = 0;
       atomic_store(&oom_left, at);
-      status = insitu__cloud_list_page(&cloud, "a", cases[i].page, strlen(cases[i].page), list_name, NULL, &next, &error);
+      status = insitu__cloud_list_page(
+          &cloud, "a", cases[i].page, strlen(cases[i].page), list_name, NULL, &next, &error);
       left = atomic_exchange(&oom_left, -1);
       assert_int_equal(status, left < 0 ? INSITU_E_NOMEM : INSITU_OK);
       insitu__text_buffer_free(&next);

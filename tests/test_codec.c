@@ -1,4 +1,5 @@
-/* Codecs: round trips, files of other encoders (make_codec_fixtures.py), every way of delivery, truncated and corrupted chunks.
+/* Codecs: round trips, files of other encoders (make_codec_fixtures.py), every way of delivery,
+ * truncated and corrupted chunks.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,16 +30,20 @@ static void *bytes_of(uint64_t n) { /* exactly n, so that ASan sees one byte too
 }
 
 static struct insitu__codec_scratch scratch;
-static insitu_status run(
-    const struct insitu__codec_chain *chain, const void *src, uint64_t n, struct dest *d, insitu_error *err) {
+static insitu_status run(const struct insitu__codec_chain *chain, const void *src, uint64_t n,
+    struct dest *d, insitu_error *err) {
   return sink_decode(chain, &scratch, src, n, d, err);
 }
 /* Decodes in every mode and compares. */
-static void expect(const struct insitu__codec_chain *chain, const void *src, uint64_t n, const uint8_t *want, uint64_t decoded,
-    uint32_t element) {
+static void expect(const struct insitu__codec_chain *chain, const void *src, uint64_t n,
+    const uint8_t *want, uint64_t decoded, uint32_t element) {
   for (int mode = 0; mode < DELIVERIES; mode++) {
     insitu_error err = {0};
-    struct dest d = {.out = bytes_of(decoded), .decoded = decoded, .element = element, .mode = mode, .row = 700u * element};
+    struct dest d = {.out = bytes_of(decoded),
+        .decoded = decoded,
+        .element = element,
+        .mode = mode,
+        .row = 700u * element};
     insitu_status status = run(chain, src, n, &d, &err);
     if (status < 0) fail_msg("%s", err.message);
     assert_true(d.next == decoded);
@@ -47,9 +52,13 @@ static void expect(const struct insitu__codec_chain *chain, const void *src, uin
     free(d.out);
   }
 }
-static insitu_status refuse(
-    const struct insitu__codec_chain *chain, const void *src, uint64_t n, uint64_t decoded, insitu_error *err) {
-  struct dest d = {.out = bytes_of(decoded), .decoded = decoded, .element = 1, .mode = (int)rnd(DELIVERIES), .row = 64};
+static insitu_status refuse(const struct insitu__codec_chain *chain, const void *src, uint64_t n,
+    uint64_t decoded, insitu_error *err) {
+  struct dest d = {.out = bytes_of(decoded),
+      .decoded = decoded,
+      .element = 1,
+      .mode = (int)rnd(DELIVERIES),
+      .row = 64};
   insitu_error own = {0};
   insitu_status status = run(chain, src, n, &d, err ? err : &own);
   assert_true(status == INSITU_OK || (status < 0 && (err ? err : &own)->message[0]));
@@ -58,7 +67,8 @@ static insitu_status refuse(
   return status;
 }
 /* Every truncation fails; every flipped byte ends in some status. */
-static void attack(const struct insitu__codec_chain *chain, const uint8_t *src, uint64_t n, uint64_t decoded, uint64_t step) {
+static void attack(const struct insitu__codec_chain *chain, const uint8_t *src, uint64_t n,
+    uint64_t decoded, uint64_t step) {
   uint8_t *bad = bytes_of(n);
   for (uint64_t i = 0; i < n; i += step) {
     if (decoded) assert_true(refuse(chain, src, i, decoded, NULL) < 0);
@@ -75,7 +85,8 @@ static struct insitu__codec_chain chain_of(int n, int a, int b, int c) {
   return (struct insitu__codec_chain){n, {{.kind = a}, {.kind = b}, {.kind = c}}};
 }
 static uint8_t formula(uint64_t i) { /* as in make_codec_fixtures.py */
-  return (uint8_t)((i & 3) != 1 ? (i / 16) * 5 + (i % 16) * (i % 16) : (uint64_t)((uint32_t)(i * 2654435761u) >> 13));
+  return (uint8_t)((i & 3) != 1 ? (i / 16) * 5 + (i % 16) * (i % 16)
+                                : (uint64_t)((uint32_t)(i * 2654435761u) >> 13));
 }
 static uint8_t *formulas(uint64_t n) {
   uint8_t *p = bytes_of(n);
@@ -100,7 +111,8 @@ static void shuffle(uint8_t *to, const uint8_t *from, uint64_t n, uint32_t size,
         to[(k * 8 + bit) * (all / 8) + i / 8] |= (uint8_t)((byte >> bit & 1) << i % 8);
     }
 }
-/* blosclz, greedy: matches with the last place that began with the same three bytes, however far that is. */
+/* blosclz, greedy: matches with the last place that began with the same three bytes, however far
+ * that is. */
 static uint64_t blosclz(uint8_t *out, const uint8_t *src, uint64_t n) {
   static uint64_t last[1 << 12]; /* index + 1 */
   uint64_t at = 0, literals = 0;
@@ -126,7 +138,8 @@ static uint64_t blosclz(uint8_t *out, const uint8_t *src, uint64_t n) {
     for (; length >= 9 && more >= 255; more -= 255) out[at++] = 255;
     if (length >= 9) out[at++] = (uint8_t)more;
     out[at++] = (uint8_t)near;
-    if (near == 0x1fff) out[at++] = (uint8_t)((distance - 8192) >> 8), out[at++] = (uint8_t)(distance - 8192);
+    if (near == 0x1fff)
+      out[at++] = (uint8_t)((distance - 8192) >> 8), out[at++] = (uint8_t)(distance - 8192);
     i += length;
   }
   return at;
@@ -136,7 +149,8 @@ static uint64_t blosclz(uint8_t *out, const uint8_t *src, uint64_t n) {
 static uint64_t deflated(uint8_t *out, uint64_t cap, const uint8_t *src, uint64_t n, int bits) {
   z_stream z = {0};
   assert_int_equal(deflateInit2(&z, 5, Z_DEFLATED, bits, 8, 0), Z_OK);
-  z.next_in = (Bytef *)(uintptr_t)src, z.avail_in = (uInt)n, z.next_out = out, z.avail_out = (uInt)cap;
+  z.next_in = (Bytef *)(uintptr_t)src, z.avail_in = (uInt)n, z.next_out = out,
+  z.avail_out = (uInt)cap;
   assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
   uint64_t got = z.total_out;
   deflateEnd(&z);
@@ -174,8 +188,8 @@ static uint64_t squeeze(int inner, uint8_t *out, uint64_t cap, const uint8_t *sr
   default: return ZSTD_compress(out, cap, src, n, 1);
   }
 }
-static uint64_t blosc(uint8_t *out, const uint8_t *src, uint32_t n, uint32_t size, uint32_t blocksize, int filter, int inner,
-    bool split, bool plain) {
+static uint64_t blosc(uint8_t *out, const uint8_t *src, uint32_t n, uint32_t size,
+    uint32_t blocksize, int filter, int inner, bool split, bool plain) {
   memset(out, 0, 16);
   out[0] = 2, out[1] = 1, out[3] = (uint8_t)size;
   out[2] = (uint8_t)((filter == 1) | plain << 1 | (filter == 2) << 2 | !split << 4 | inner << 5);
@@ -185,7 +199,8 @@ static uint64_t blosc(uint8_t *out, const uint8_t *src, uint32_t n, uint32_t siz
   if (plain) memcpy(out + 16, src, n), at += n;
   for (uint32_t i = 0; !plain && i < blocks; i++) {
     uint32_t bytes = n - i * blocksize < blocksize ? n - i * blocksize : blocksize;
-    uint32_t runs = split && size <= 16 && blocksize / size >= 128 && bytes == blocksize ? size : 1, each = bytes / runs;
+    uint32_t runs = split && size <= 16 && blocksize / size >= 128 && bytes == blocksize ? size : 1,
+             each = bytes / runs;
     uint8_t *mixed = bytes_of(bytes);
     shuffle(mixed, src + i * blocksize, bytes, size, filter);
     put32(out + 16 + 4 * i, at);
@@ -214,8 +229,9 @@ static void names(void **state) {
   assert_int_equal(c.kind, INSITU__CODEC_BLOSC);
   assert_int_equal(insitu__codec_from_name("numcodecs.zstd", &c, &err), INSITU_OK);
   assert_int_equal(c.kind, INSITU__CODEC_ZSTD);
-  static const char *const optional[][3] = {{"gzip", "INSITU_WITH_ZLIB", "-lz"}, {"numcodecs.zlib", "INSITU_WITH_ZLIB", "-lz"},
-      {"crc32", "INSITU_WITH_ZLIB", "-lz"}, {"numcodecs.adler32", "INSITU_WITH_LIBDEFLATE", "-ldeflate"},
+  static const char *const optional[][3] = {{"gzip", "INSITU_WITH_ZLIB", "-lz"},
+      {"numcodecs.zlib", "INSITU_WITH_ZLIB", "-lz"}, {"crc32", "INSITU_WITH_ZLIB", "-lz"},
+      {"numcodecs.adler32", "INSITU_WITH_LIBDEFLATE", "-ldeflate"},
       {"numcodecs.bz2", "INSITU_WITH_BZIP2", "-lbz2"}};
   for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
     err = (insitu_error){0};
@@ -241,18 +257,23 @@ static void names(void **state) {
 
 static void crc32c(void **state) {
   (void)state;
-  assert_int_equal(insitu__codec_crc32c("123456789", 9), 0xe3069283u); /* the check value of the CRC catalogues */
+  /* the check value of the CRC catalogues */
+  assert_int_equal(insitu__codec_crc32c("123456789", 9), 0xe3069283u);
   uint8_t *p = formulas(1000008);
   for (uint64_t n = 0; n < 1000000; n += n < 5000 ? 1 : 99991)
     for (uint64_t from = n % 8; from < (n < 150 ? 8 : n % 8 + 1); from++) {
       uint32_t want = insitu__codec_crc_table(0x12345678, p + from, n);
-      assert_int_equal(insitu__codec_crc32c(p + from, n), ~insitu__codec_crc_table(~0u, p + from, n));
-      if (insitu__codec_crc_has_hardware()) assert_int_equal(insitu__codec_crc_hardware(0x12345678, p + from, n), want);
+      assert_int_equal(
+          insitu__codec_crc32c(p + from, n), ~insitu__codec_crc_table(~0u, p + from, n));
+      if (insitu__codec_crc_has_hardware())
+        assert_int_equal(insitu__codec_crc_hardware(0x12345678, p + from, n), want);
     }
   if (insitu__codec_crc_has_hardware())
-    for (uint64_t words = 1; words < 1 << 24; words *= 2) /* the square of x^(64 words) is the next: x^33 for the product */
+    /* the square of x^(64 words) is the next: x^33 for the product */
+    for (uint64_t words = 1; words < 1 << 24; words *= 2)
       for (uint64_t twice = 2 * words; twice < 1 << 24; twice = 1 << 24)
-        assert_int_equal(insitu__codec_crc_times(insitu__codec_crc_power(words), insitu__codec_crc_power(words)),
+        assert_int_equal(
+            insitu__codec_crc_times(insitu__codec_crc_power(words), insitu__codec_crc_power(words)),
             insitu__codec_crc_power(twice));
   free(p);
 }
@@ -263,10 +284,12 @@ static void fletcher32(void **state) {
     const char *bytes;
     uint64_t n;
     uint32_t sum;
-  } known[] = {{"", 0, 0}, {"\0\0", 3, 0}, {"\xff\xff", 2, 0xffffffff}, {"\x80\0\x7f\xff", 4, 0x8000ffff},
-      {"\xff\xff\xff", 3, 0xff00ff00}, {"\0\1\xff\xfe", 4, 0x0001ffff}};
+  } known[] = {{"", 0, 0}, {"\0\0", 3, 0}, {"\xff\xff", 2, 0xffffffff},
+      {"\x80\0\x7f\xff", 4, 0x8000ffff}, {"\xff\xff\xff", 3, 0xff00ff00},
+      {"\0\1\xff\xfe", 4, 0x0001ffff}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    assert_int_equal(insitu__codec_fletcher32((const uint8_t *)known[i].bytes, known[i].n), known[i].sum);
+    assert_int_equal(
+        insitu__codec_fletcher32((const uint8_t *)known[i].bytes, known[i].n), known[i].sum);
   uint8_t *much = bytes_of(3000001); /* sums that are taken in parts: of equal words, by formula */
   memset(much, 0xab, 3000001);
   uint64_t words = 1500000, low = (words * 0xabab + 0xab00) % 65535, high = 0;
@@ -281,7 +304,8 @@ static void unshuffles(void **state) {
   bool avx2 = scratch.avx2;
   for (size_t z = 0; z < sizeof sizes / sizeof *sizes; z++)
     for (int round = 0; round < 24; round++) {
-      uint32_t size = sizes[z], all = rnd(300), first = rnd(all + 1), count = all - first ? rnd(all - first + 1) : 0;
+      uint32_t size = sizes[z], all = rnd(300), first = rnd(all + 1),
+               count = all - first ? rnd(all - first + 1) : 0;
       if (round & 1) all &= ~7u, first &= ~7u, count &= ~7u;
       uint64_t n = (uint64_t)all * size;
       uint8_t *src = formulas(n), *mixed = bytes_of(n), *out = bytes_of((uint64_t)count * size);
@@ -307,15 +331,18 @@ static void unshuffles(void **state) {
 
 static void blosc_round_trips(void **state) {
   (void)state;
-  static const uint32_t sizes[] = {1, 2, 3, 4, 8, 16, 17, 12, 100}, elements[] = {1, 2, 3, 4, 8, 48, 5000};
+  static const uint32_t sizes[] = {1, 2, 3, 4, 8, 16, 17, 12, 100},
+                        elements[] = {1, 2, 3, 4, 8, 48, 5000};
   struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
   for (int round = 0; round < 500; round++) {
     uint32_t size = sizes[rnd(9)], n = rnd(round % 10 ? 6000 : 200000),
              blocksize = size * (round % 5 ? 1 + rnd(round % 3 ? 400 : 60000) : 127 + rnd(3));
-    if (blocksize > n && round % 7) blocksize = n ? n : 1; /* and now and then a block longer than the chunk */
+    /* and now and then a block longer than the chunk */
+    if (blocksize > n && round % 7) blocksize = n ? n : 1;
     bool split = rnd(2) && (blocksize % size == 0), plain = rnd(8) == 0;
     uint8_t *src = formulas(n), *out = bytes_of((uint64_t)n * 2 + 100000);
-    uint64_t bytes = blosc(out, src, n, size, blocksize, (int)rnd(3), inners[rnd(N_INNERS)], split, plain);
+    uint64_t bytes =
+        blosc(out, src, n, size, blocksize, (int)rnd(3), inners[rnd(N_INNERS)], split, plain);
     expect(&chain, out, bytes, src, n, elements[rnd(7)]);
     free(src), free(out);
   }
@@ -333,8 +360,10 @@ static void blosc_hostile(void **state) {
         memcpy(bad, out, n), put32(bad + 12, cut);
         assert_int_equal(refuse(&chain, bad, cut, 1300, NULL), INSITU_E_CORRUPT);
       }
-      static const uint32_t evil[] = {0, 1, 3, 15, 16, 0x7fffffff, 0x80000000, 0xffffffff, 599, 601, 1299, 1301, 1u << 20};
-      for (uint64_t at = 0; at < 40; at++) /* every word of the header, the starts and the first run */
+      static const uint32_t evil[] = {
+          0, 1, 3, 15, 16, 0x7fffffff, 0x80000000, 0xffffffff, 599, 601, 1299, 1301, 1u << 20};
+      /* every word of the header, the starts and the first run */
+      for (uint64_t at = 0; at < 40; at++)
         for (size_t k = 0; k < sizeof evil / sizeof *evil; k++) {
           memcpy(bad, out, n), put32(bad + at, evil[k]);
           refuse(&chain, bad, n, 1300, NULL);
@@ -351,9 +380,10 @@ static void blosc_hostile(void **state) {
       {2, 0x41, INSITU_E_CODEC, "snappy is not in this build: define INSITU_WITH_SNAPPY"},
       {2, 0x61, INSITU_E_CODEC, "zlib is not in this build: define INSITU_WITH_ZLIB"},
 #endif
-      {2, 0xa1, INSITU_E_CORRUPT, "inner codec 5"}, {2, 0x25, INSITU_E_CORRUPT, "header"}, {2, 0x29, INSITU_E_CORRUPT, "header"},
-      {2, 0x23, INSITU_E_CORRUPT, "plain"}, {3, 0, INSITU_E_CORRUPT, "header"},
-      {4, 0, INSITU_E_CORRUPT, "got 1280 bytes, expected 1300"}, {12, 0, INSITU_E_CORRUPT, "the header says"}};
+      {2, 0xa1, INSITU_E_CORRUPT, "inner codec 5"}, {2, 0x25, INSITU_E_CORRUPT, "header"},
+      {2, 0x29, INSITU_E_CORRUPT, "header"}, {2, 0x23, INSITU_E_CORRUPT, "plain"},
+      {3, 0, INSITU_E_CORRUPT, "header"}, {4, 0, INSITU_E_CORRUPT, "got 1280 bytes, expected 1300"},
+      {12, 0, INSITU_E_CORRUPT, "the header says"}};
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     insitu_error err = {0};
     memcpy(bad, out, n), bad[cases[k].at] = (uint8_t)cases[k].value;
@@ -365,7 +395,8 @@ static void blosc_hostile(void **state) {
     put32(bad + 4, 1400), put32(bad + 8, 1400);
     assert_int_equal(refuse(&chain, bad, m, 1400, NULL), INSITU_E_CORRUPT);
   }
-  uint64_t odd = blosc(bad, src, 1204, 4, 602, 0, 1, true, false); /* four splits of 150 bytes leave two */
+  /* four splits of 150 bytes leave two */
+  uint64_t odd = blosc(bad, src, 1204, 4, 602, 0, 1, true, false);
   assert_int_equal(refuse(&chain, bad, odd, 1204, NULL), INSITU_E_CORRUPT);
   memcpy(bad, out, n), bad[n] = 0; /* one byte more than the header says */
   assert_int_equal(refuse(&chain, bad, n + 1, 1300, NULL), INSITU_E_CORRUPT);
@@ -377,7 +408,8 @@ static void zstd_frames(void **state) {
   struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_ZSTD, 0, 0);
   uint8_t *src = formulas(5000), out[12000];
   uint64_t n = 0, from = 0;
-  for (int frame = 0; frame < 4; frame++) { /* with and without size and checksum, empty ones, skippable ones between */
+  /* with and without size and checksum, empty ones, skippable ones between */
+  for (int frame = 0; frame < 4; frame++) {
     uint64_t part = frame == 2 ? 0 : frame == 3 ? 5000 - from : 1500;
     ZSTD_CCtx *c = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, frame & 1);
@@ -391,7 +423,8 @@ static void zstd_frames(void **state) {
   }
   expect(&chain, out, n, src, 5000, 4);
   insitu_error err = {0};
-  uint64_t end = n - 13; /* truncations behind the last frame lose only skippable bytes: attack up to there */
+  /* truncations behind the last frame lose only skippable bytes: attack up to there */
+  uint64_t end = n - 13;
   attack(&chain, out, end, 5000, 1);
   assert_int_equal(refuse(&chain, out, n - 1, 5000, NULL), INSITU_E_CORRUPT);
   uint8_t *zeros = calloc(1, 1u << 22); /* a bomb of 4 MiB stops at the known size */
@@ -410,7 +443,8 @@ static void lz4_block(void **state) {
   struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_LZ4, 0, 0);
   uint8_t *src = formulas(3000), out[4000];
   put32(out, 3000);
-  uint64_t n = 4 + (uint64_t)LZ4_compress_default((char *)src, (char *)out + 4, 3000, sizeof out - 4);
+  uint64_t n =
+      4 + (uint64_t)LZ4_compress_default((char *)src, (char *)out + 4, 3000, sizeof out - 4);
   expect(&chain, out, n, src, 3000, 4);
   attack(&chain, out, n, 3000, 1);
   insitu_error err = {0};
@@ -424,7 +458,8 @@ static void lz4_block(void **state) {
 #ifdef INSITU_WITH_ZLIB
 static void gzip_members(void **state) {
   (void)state;
-  struct insitu__codec_chain gzip = chain_of(1, INSITU__CODEC_GZIP, 0, 0), zlib = chain_of(1, INSITU__CODEC_ZLIB, 0, 0);
+  struct insitu__codec_chain gzip = chain_of(1, INSITU__CODEC_GZIP, 0, 0),
+                             zlib = chain_of(1, INSITU__CODEC_ZLIB, 0, 0);
   uint8_t *src = formulas(3000), out[6000];
   uint64_t n = deflated(out, 5000, src, 1000, 31);
   n += deflated(out + n, 5000 - n, src, 0, 31);
@@ -455,7 +490,9 @@ static void gzip_members(void **state) {
 #ifdef INSITU_WITH_BZIP2
 static uint64_t bzipped(uint8_t *out, uint64_t cap, const uint8_t *src, uint64_t n) {
   unsigned got = (unsigned)cap;
-  assert_int_equal(BZ2_bzBuffToBuffCompress((char *)out, &got, (char *)(uintptr_t)src, (unsigned)n, 9, 0, 0), BZ_OK);
+  assert_int_equal(
+      BZ2_bzBuffToBuffCompress((char *)out, &got, (char *)(uintptr_t)src, (unsigned)n, 9, 0, 0),
+      BZ_OK);
   return got;
 }
 static void bzip2_streams(void **state) {
@@ -483,14 +520,17 @@ static void bzip2_streams(void **state) {
 
 static void blosclz_matches(void **state) {
   (void)state;
-  static const uint8_t known[] = {0x60, 'a', 0xe0, 255, 3, 0, 0x01, 'b', 'c', 0x20, 1}; /* a, 267 times a, bc, bcb */
+  /* a, 267 times a, bc, bcb */
+  static const uint8_t known[] = {0x60, 'a', 0xe0, 255, 3, 0, 0x01, 'b', 'c', 0x20, 1};
   uint8_t small[273];
   assert_true(insitu__codec_blosclz(known, sizeof known, small, sizeof small) == sizeof small);
   for (int i = 0; i < 268; i++) assert_int_equal(small[i], 'a');
   assert_memory_equal(small + 268, "bcbcb", 5);
-  for (uint64_t n = 0; n < sizeof known; n++) assert_true(insitu__codec_blosclz(known, n, small, sizeof small) != sizeof small);
+  for (uint64_t n = 0; n < sizeof known; n++)
+    assert_true(insitu__codec_blosclz(known, n, small, sizeof small) != sizeof small);
   assert_true(insitu__codec_blosclz(known, sizeof known, small, sizeof small - 1) == UINT64_MAX);
-  static const uint8_t before[] = {0x00, 'a', 0x20, 1}; /* a match that begins before the first byte */
+  /* a match that begins before the first byte */
+  static const uint8_t before[] = {0x00, 'a', 0x20, 1};
   assert_true(insitu__codec_blosclz(before, sizeof before, small, sizeof small) == UINT64_MAX);
   for (int round = 0; round < 300; round++) {
     uint64_t n = 1 + rnd(round % 10 ? 3000 : 150000), i = 0;
@@ -517,13 +557,18 @@ static void blosclz_matches(void **state) {
   }
 }
 
-/* Every truncation fails, and no flipped bit goes unnoticed: it ends in an error, or where no checksum covers it in the same
- * bytes. `sums`: the format has one over all of them. */
-static void every_bit(const struct insitu__codec_chain *chain, uint8_t *chunk, uint64_t n, const uint8_t *want, bool sums) {
+/* Every truncation fails, and no flipped bit goes unnoticed: it ends in an error, or where no
+ * checksum covers it in the same bytes. `sums`: the format has one over all of them. */
+static void every_bit(const struct insitu__codec_chain *chain, uint8_t *chunk, uint64_t n,
+    const uint8_t *want, bool sums) {
   expect(chain, chunk, n, want, 300, 4);
   attack(chain, chunk, n, 300, 1);
   for (uint64_t bit = 0; bit < 8 * n; bit++) {
-    struct dest d = {.out = bytes_of(300), .decoded = 300, .element = 4, .mode = (int)(bit % DELIVERIES), .row = 64};
+    struct dest d = {.out = bytes_of(300),
+        .decoded = 300,
+        .element = 4,
+        .mode = (int)(bit % DELIVERIES),
+        .row = 64};
     insitu_error err = {0};
     chunk[bit / 8] ^= (uint8_t)(1 << bit % 8);
     insitu_status status = run(chain, chunk, n, &d, &err);
@@ -546,7 +591,8 @@ static void bits(void **state) {
       chain.codec[0].sum_first = first;
       uint8_t *of = out + (first ? 4 : 0), *sum = out + (first ? 0 : 300);
       insitu_error err = {0};
-      memcpy(of, src, 300), put32(sum, 0); /* the sum is taken from the refusal; fixtures tell whether it is right */
+      /* the sum is taken from the refusal; fixtures tell whether it is right */
+      memcpy(of, src, 300), put32(sum, 0);
       assert_int_equal(refuse(&chain, out, 304, 300, &err), INSITU_E_CORRUPT);
       put32(sum, strtoul(strstr(err.message, "checksum is ") + 12, NULL, 16));
       every_bit(&chain, out, 304, src, true);
@@ -576,10 +622,16 @@ static uint64_t with_crc(uint8_t *p, uint64_t n) {
 }
 static void chains(void **state) {
   (void)state;
-  enum { C = INSITU__CODEC_CRC32C, B = INSITU__CODEC_BLOSC, Z = INSITU__CODEC_ZSTD, L = INSITU__CODEC_LZ4 };
+  enum {
+    C = INSITU__CODEC_CRC32C,
+    B = INSITU__CODEC_BLOSC,
+    Z = INSITU__CODEC_ZSTD,
+    L = INSITU__CODEC_LZ4
+  };
   uint8_t *src = formulas(3000), a[20000], b[20000];
   for (int i = 0; i < 3000; i++)
-    src[i] = (uint8_t)(i / 9 * 7); /* our small encoder never stores a chunk plain by itself: let it shrink */
+    /* our small encoder never stores a chunk plain by itself: let it shrink */
+    src[i] = (uint8_t)(i / 9 * 7);
   struct insitu__codec_chain raw = chain_of(0, 0, 0, 0), chain;
   expect(&raw, src, 3000, src, 3000, 4);
   expect(&raw, src, 0, src, 0, 4);
@@ -618,20 +670,27 @@ static void chains(void **state) {
 
 static void bounds(void **state) {
   (void)state;
-  enum { B = INSITU__CODEC_BLOSC, Z = INSITU__CODEC_ZSTD, L = INSITU__CODEC_LZ4, G = INSITU__CODEC_GZIP };
-  struct insitu__codec_chain raw = chain_of(0, 0, 0, 0), all = chain_of(3, B, L, Z), z = chain_of(1, Z, 0, 0),
-                             l = chain_of(1, L, 0, 0);
+  enum {
+    B = INSITU__CODEC_BLOSC,
+    Z = INSITU__CODEC_ZSTD,
+    L = INSITU__CODEC_LZ4,
+    G = INSITU__CODEC_GZIP
+  };
+  struct insitu__codec_chain raw = chain_of(0, 0, 0, 0), all = chain_of(3, B, L, Z),
+                             z = chain_of(1, Z, 0, 0), l = chain_of(1, L, 0, 0);
   assert_true(insitu__codec_bound(&raw, 77) == 77);
   for (int kind = 0; kind < INSITU__CODEC_SHARD; kind++) {
     struct insitu__codec_chain one = chain_of(1, kind, 0, 0);
-    assert_true(insitu__codec_bound(&one, 1000) > 1000 && insitu__codec_bound(&one, UINT64_MAX) == UINT64_MAX);
+    assert_true(insitu__codec_bound(&one, 1000) > 1000 &&
+                insitu__codec_bound(&one, UINT64_MAX) == UINT64_MAX);
   }
   assert_true(insitu__codec_bound(&all, UINT64_MAX - 5) == UINT64_MAX);
   struct insitu__codec_needs need = insitu__codec_needs(&all, UINT64_MAX);
   assert_true(insitu__codec_scratch_bytes(&need) == UINT64_MAX);
   for (uint64_t n = 0; n < UINT64_C(1) << 31; n = n * 3 + 1) {
     assert_true(insitu__codec_bound(&z, n) >= ZSTD_compressBound(n));
-    if (n < LZ4_MAX_INPUT_SIZE) assert_true(insitu__codec_bound(&l, n) >= 4 + (uint64_t)LZ4_compressBound((int)n));
+    if (n < LZ4_MAX_INPUT_SIZE)
+      assert_true(insitu__codec_bound(&l, n) >= 4 + (uint64_t)LZ4_compressBound((int)n));
   }
   assert_int_equal(insitu__codec_scratch_reserve(&scratch, &all, UINT64_MAX, NULL), INSITU_E_NOMEM);
 }
@@ -646,10 +705,17 @@ static void nothing_allocated(void **state) {
   uint8_t *src = formulas(60000), *out = bytes_of(200000), *to = bytes_of(60000);
   for (int round = 0; round < 40; round++) {
     uint32_t size = 1 + rnd(20);
-    uint64_t n = blosc(out, src, 60000, size, size * (1 + rnd(3000)), (int)rnd(3), inners[rnd(N_INNERS)], rnd(2), false);
-    struct dest d = {.out = to, .decoded = 60000, .element = 1 + rnd(9), .mode = (int)rnd(DELIVERIES), .row = 900};
-    struct insitu__codec_sink sink = {
-        .user = &d, .direct = d.mode == PIECES ? NULL : direct, .piece = piece, .element = d.element};
+    uint64_t n = blosc(out, src, 60000, size, size * (1 + rnd(3000)), (int)rnd(3),
+        inners[rnd(N_INNERS)], rnd(2), false);
+    struct dest d = {.out = to,
+        .decoded = 60000,
+        .element = 1 + rnd(9),
+        .mode = (int)rnd(DELIVERIES),
+        .row = 900};
+    struct insitu__codec_sink sink = {.user = &d,
+        .direct = d.mode == PIECES ? NULL : direct,
+        .piece = piece,
+        .element = d.element};
     d.row *= d.element;
     assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 60000, &sink, NULL), INSITU_OK);
     assert_memory_equal(to, src, 60000);
@@ -660,7 +726,9 @@ static void nothing_allocated(void **state) {
   before = allocations;
   for (int round = 0; round < 2; round++) {
     struct insitu__codec_sink sink = insitu__codec_memory(to);
-    assert_int_equal(insitu__codec_decode(&bz2, &own, out, bzipped(out, 200000, src, 60000), 60000, &sink, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__codec_decode(&bz2, &own, out, bzipped(out, 200000, src, 60000), 60000, &sink, NULL),
+        INSITU_OK);
   }
 #endif
   assert_int_equal(allocations, before);
@@ -674,7 +742,8 @@ static void nothing_allocated(void **state) {
   free(src), free(out), free(to);
 }
 
-static insitu_status stop(void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
+static insitu_status stop(
+    void *user, const void *p, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)p, (void)offset, (void)n;
   ++*(int *)user;
   return insitu__error_set(err, INSITU_E_BUDGET, "stop");
@@ -687,7 +756,8 @@ static void sink_stops(void **state) {
     int calls = 0;
     struct insitu__codec_sink sink = {.user = &calls, .direct = NULL, .piece = stop, .element = 4};
     uint64_t n = blosc(out, src, 60000, 4, 8192, filter, 1, true, false);
-    assert_int_equal(insitu__codec_decode(&chain, &scratch, out, n, 60000, &sink, NULL), INSITU_E_BUDGET);
+    assert_int_equal(
+        insitu__codec_decode(&chain, &scratch, out, n, 60000, &sink, NULL), INSITU_E_BUDGET);
     assert_int_equal(calls, 1);
   }
   free(src), free(out);
@@ -703,7 +773,8 @@ static void fixtures(void **state) {
     char codec[32], cname[32], path[512];
     unsigned filter, size, blocksize;
     uint64_t decoded;
-    if (sscanf(e->d_name, "%31[^-]-%31[^-]-%u-%u-%u-%" SCNu64 ".bin", codec, cname, &filter, &size, &blocksize, &decoded) != 6)
+    if (sscanf(e->d_name, "%31[^-]-%31[^-]-%u-%u-%u-%" SCNu64 ".bin", codec, cname, &filter, &size,
+            &blocksize, &decoded) != 6)
       continue;
     snprintf(path, sizeof path, TEST_DATA "/codec/%s", e->d_name);
     FILE *f = fopen(path, "rb");
@@ -713,11 +784,13 @@ static void fixtures(void **state) {
     struct insitu__codec_chain chain = {.n = 1};
     insitu_status known = insitu__codec_from_name(codec, &chain.codec[0], NULL);
     uint8_t *want = formulas(decoded);
-    if (!strcmp(cname, "start") || !strcmp(cname, "end")) chain.codec[0].sum_first = cname[0] == 's';
+    if (!strcmp(cname, "start") || !strcmp(cname, "end"))
+      chain.codec[0].sum_first = cname[0] == 's';
     bool core = true; /* every build has it */
 #ifndef INSITU_WITH_BZIP2
     static const char *const optional[] = {"gzip", "zlib", "bz2", "crc32", "adler32"};
-    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) core = core && strcmp(codec, optional[i]);
+    for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+      core = core && strcmp(codec, optional[i]);
     if (!core) assert_int_equal(known, INSITU_E_CODEC);
     bool plain = data[2] & 2;
     if (core && !plain && (!strcmp(cname, "zlib") || !strcmp(cname, "snappy"))) {
@@ -745,16 +818,18 @@ static int finish(void **state) {
 }
 int main(void) {
   insitu__codec_scratch_init(&scratch);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(crc32c), cmocka_unit_test(fletcher32),
-      cmocka_unit_test(unshuffles), cmocka_unit_test(blosc_round_trips), cmocka_unit_test(blosc_hostile),
-      cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_block), cmocka_unit_test(blosclz_matches), cmocka_unit_test(bits),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(crc32c),
+      cmocka_unit_test(fletcher32), cmocka_unit_test(unshuffles),
+      cmocka_unit_test(blosc_round_trips), cmocka_unit_test(blosc_hostile),
+      cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_block), cmocka_unit_test(blosclz_matches),
+      cmocka_unit_test(bits),
 #ifdef INSITU_WITH_ZLIB
       cmocka_unit_test(gzip_members),
 #endif
 #ifdef INSITU_WITH_BZIP2
       cmocka_unit_test(bzip2_streams),
 #endif
-      cmocka_unit_test(chains), cmocka_unit_test(bounds), cmocka_unit_test(nothing_allocated), cmocka_unit_test(sink_stops),
-      cmocka_unit_test(fixtures)};
+      cmocka_unit_test(chains), cmocka_unit_test(bounds), cmocka_unit_test(nothing_allocated),
+      cmocka_unit_test(sink_stops), cmocka_unit_test(fixtures)};
   return cmocka_run_group_tests(tests, NULL, finish);
 }

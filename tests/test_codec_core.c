@@ -1,4 +1,5 @@
-/* test_codec.c with none of the libraries that macros bring: what they would decode is refused by name. */
+/* test_codec.c with none of the libraries that macros bring: what they would decode is refused by
+ * name. */
 #undef INSITU_WITH_ZLIB
 #undef INSITU_WITH_LIBDEFLATE
 #undef INSITU_WITH_BZIP2

@@ -1,5 +1,5 @@
-/* The corner cases of Zarr v2 and v3 that readers get wrong, each in a small archive of its own, read whole. A test's name says the
- * case. */
+/* The corner cases of Zarr v2 and v3 that readers get wrong, each in a small archive of its own,
+ * read whole. A test's name says the case. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -7,19 +7,21 @@
 #include "archive.h"
 
 /* ---- pieces of metadata ---- */
-#define V2_BEGIN(shape, chunks, dtype) "{\"zarr_format\":2,\"shape\":" shape ",\"chunks\":" chunks ",\"dtype\":\"" dtype "\""
+#define V2_BEGIN(shape, chunks, dtype)                                                             \
+  "{\"zarr_format\":2,\"shape\":" shape ",\"chunks\":" chunks ",\"dtype\":\"" dtype "\""
 #define V2_PLAIN ",\"compressor\":null,\"filters\":null"
-#define V2(shape, chunks, dtype) V2_BEGIN(shape, chunks, dtype) V2_PLAIN ",\"fill_value\":0,\"order\":\"C\"}"
-#define V3(shape, chunks, type, keys, fill, codecs)                                                                              \
-  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":" shape ",\"data_type\":\"" type                                         \
-  "\",\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":" chunks "}},\"chunk_key_encoding\":" keys         \
-  ",\"fill_value\":" fill ",\"codecs\":[" codecs "]}"
+#define V2(shape, chunks, dtype)                                                                   \
+  V2_BEGIN(shape, chunks, dtype) V2_PLAIN ",\"fill_value\":0,\"order\":\"C\"}"
+#define V3(shape, chunks, type, keys, fill, codecs)                                                \
+  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":" shape ",\"data_type\":\"" type           \
+  "\",\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":" chunks             \
+  "}},\"chunk_key_encoding\":" keys ",\"fill_value\":" fill ",\"codecs\":[" codecs "]}"
 #define DEFAULT_KEYS "{\"name\":\"default\",\"configuration\":{\"separator\":\"/\"}}"
 #define LITTLE "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}"
 #define BIG "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"big\"}}"
-#define SHARD(inner, codecs, index, more)                                                                                        \
-  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":" inner ",\"codecs\":[" codecs "],\"index_codecs\":[" index \
-  "]" more "}}"
+#define SHARD(inner, codecs, index, more)                                                          \
+  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":" inner                       \
+  ",\"codecs\":[" codecs "],\"index_codecs\":[" index "]" more "}}"
 
 /* The array at the root holds these bytes, in every way of running. */
 static void holds(const void *want, size_t n) {
@@ -29,7 +31,8 @@ static void holds(const void *want, size_t n) {
     insitu_shape shape;
     insitu_loader *ld = archive_open((insitu_loader_desc){0}, m);
     memset(got, 0x5a, sizeof got);
-    if (insitu_read(ld, &(insitu_variable){.path = ""}, got, sizeof got, &shape, &err)) fail_msg("%s", err.message);
+    if (insitu_read(ld, &(insitu_variable){.path = ""}, got, sizeof got, &shape, &err))
+      fail_msg("%s", err.message);
     assert_int_equal(shape.bytes, n);
     assert_memory_equal(got, want, n);
     insitu_loader_close(&ld);
@@ -39,16 +42,21 @@ static void fails(insitu_status want, const char *cause) { /* at open or when it
   insitu_error err = {0};
   unsigned char got[4096];
   insitu_loader *ld;
-  insitu_loader_desc desc = {
-      .api = INSITU_API, .url = "memory://", .objects = archive_objects, .n_objects = archive_n, .plan_only = 1};
+  insitu_loader_desc desc = {.api = INSITU_API,
+      .url = "memory://",
+      .objects = archive_objects,
+      .n_objects = archive_n,
+      .plan_only = 1};
   insitu_status status = insitu_loader_open(&desc, &ld, &err);
-  if (!status) status = insitu_read(ld, &(insitu_variable){.path = ""}, got, sizeof got, NULL, &err);
+  if (!status)
+    status = insitu_read(ld, &(insitu_variable){.path = ""}, got, sizeof got, NULL, &err);
   insitu_loader_close(&ld);
-  if (status != want || !strstr(err.message, cause)) fail_msg("%d '%s', not %d with '%s'", status, err.message, want, cause);
+  if (status != want || !strstr(err.message, cause))
+    fail_msg("%d '%s', not %d with '%s'", status, err.message, want, cause);
 }
 /* An array whose only chunk is `bytes`. */
-static void chunk_holds(
-    const char *key, const char *metadata, const char *name, const void *bytes, size_t n, const void *want, size_t want_n) {
+static void chunk_holds(const char *key, const char *metadata, const char *name, const void *bytes,
+    size_t n, const void *want, size_t want_n) {
   archive_begin();
   archive_text(key, metadata);
   archive_add(name, bytes, n);
@@ -72,7 +80,8 @@ static void edge_chunk_is_clipped(void **state) { /* what hangs over is never lo
   archive_add("1.1", "\11\xee\xee\xee", 4);
   holds("\1\2\3\4\5\6\7\10\11", 9);
 }
-static void edge_chunk_must_be_whole(void **state) { /* one that is stored clipped is damage, never a guess */
+/* one that is stored clipped is damage, never a guess */
+static void edge_chunk_must_be_whole(void **state) {
   (void)state;
   archive_begin();
   archive_text(".zarray", V2("[3]", "[2]", "|u1"));
@@ -82,30 +91,40 @@ static void edge_chunk_must_be_whole(void **state) { /* one that is stored clipp
 }
 static void v2_keys(void **state) {
   (void)state;
-  chunk_holds(".zarray", V2("[1,1]", "[1,1]", "|u1"), "0.0", "\7", 1, "\7", 1); /* no dimension_separator: a point */
+  /* no dimension_separator: a point */
+  chunk_holds(".zarray", V2("[1,1]", "[1,1]", "|u1"), "0.0", "\7", 1, "\7", 1);
   chunk_holds(".zarray",
-      V2_BEGIN("[1,1]", "[1,1]", "|u1") V2_PLAIN ",\"fill_value\":0,\"order\":\"C\",\"dimension_separator\":\"/\"}", "0/0", "\7",
-      1, "\7", 1);
+      V2_BEGIN("[1,1]", "[1,1]", "|u1") V2_PLAIN
+      ",\"fill_value\":0,\"order\":\"C\",\"dimension_separator\":\"/\"}",
+      "0/0", "\7", 1, "\7", 1);
   chunk_holds(".zarray", V2("[]", "[]", "|u1"), "0", "\7", 1, "\7", 1);
 }
 static void v3_keys(void **state) {
   (void)state;
-  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", DEFAULT_KEYS, "0", "\"bytes\""), "c/0/0", "\7", 1, "\7", 1);
-  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", "\"default\"", "0", "\"bytes\""), "c/0/0", "\7", 1, "\7", 1);
-  chunk_holds("zarr.json",
-      V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"default\",\"configuration\":{\"separator\":\".\"}}", "0", "\"bytes\""), "c.0.0",
+  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", DEFAULT_KEYS, "0", "\"bytes\""), "c/0/0",
       "\7", 1, "\7", 1);
-  chunk_holds("zarr.json", V3("[]", "[]", "uint8", DEFAULT_KEYS, "0", "\"bytes\""), "c", "\7", 1, "\7", 1);
-  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"v2\"}", "0", "\"bytes\""), "0.0", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", "\"default\"", "0", "\"bytes\""), "c/0/0",
+      "\7", 1, "\7", 1);
   chunk_holds("zarr.json",
-      V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"v2\",\"configuration\":{\"separator\":\"/\"}}", "0", "\"bytes\""), "0/0", "\7",
-      1, "\7", 1);
-  chunk_holds("zarr.json", V3("[]", "[]", "uint8", "{\"name\":\"v2\"}", "0", "\"bytes\""), "0", "\7", 1, "\7", 1);
+      V3("[1,1]", "[1,1]", "uint8",
+          "{\"name\":\"default\",\"configuration\":{\"separator\":\".\"}}", "0", "\"bytes\""),
+      "c.0.0", "\7", 1, "\7", 1);
+  chunk_holds(
+      "zarr.json", V3("[]", "[]", "uint8", DEFAULT_KEYS, "0", "\"bytes\""), "c", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json", V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"v2\"}", "0", "\"bytes\""),
+      "0.0", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json",
+      V3("[1,1]", "[1,1]", "uint8", "{\"name\":\"v2\",\"configuration\":{\"separator\":\"/\"}}",
+          "0", "\"bytes\""),
+      "0/0", "\7", 1, "\7", 1);
+  chunk_holds("zarr.json", V3("[]", "[]", "uint8", "{\"name\":\"v2\"}", "0", "\"bytes\""), "0",
+      "\7", 1, "\7", 1);
 }
 static void v2_order_f_turns_bytes_not_keys(void **state) {
   (void)state;
   archive_begin();
-  archive_text(".zarray", V2_BEGIN("[2,4]", "[2,2]", "|u1") V2_PLAIN ",\"fill_value\":0,\"order\":\"F\"}");
+  archive_text(
+      ".zarray", V2_BEGIN("[2,4]", "[2,2]", "|u1") V2_PLAIN ",\"fill_value\":0,\"order\":\"F\"}");
   archive_add("0.0", "\1\5\2\6", 4);
   archive_add("0.1", "\3\7\4\10", 4);
   holds("\1\2\3\4\5\6\7\10", 8);
@@ -113,7 +132,8 @@ static void v2_order_f_turns_bytes_not_keys(void **state) {
 static void v3_transpose(void **state) {
   (void)state;
   chunk_holds("zarr.json",
-      V3("[2,3]", "[2,3]", "uint8", DEFAULT_KEYS, "0", "{\"name\":\"transpose\",\"configuration\":{\"order\":[1,0]}},\"bytes\""),
+      V3("[2,3]", "[2,3]", "uint8", DEFAULT_KEYS, "0",
+          "{\"name\":\"transpose\",\"configuration\":{\"order\":[1,0]}},\"bytes\""),
       "c/0/0", "\1\4\2\5\3\6", 6, "\1\2\3\4\5\6", 6);
 }
 
@@ -126,7 +146,8 @@ struct part { /* an inner chunk: NULL bytes are an absent one */
 /* Index entries of parts, big-endian or not, and its checksum. */
 static size_t index_of(unsigned char *to, const struct part *part, unsigned n, bool big, bool crc) {
   for (unsigned i = 0; i < n; i++) {
-    uint64_t entry[2] = {part[i].bytes ? part[i].offset : UINT64_MAX, part[i].bytes ? part[i].n : UINT64_MAX};
+    uint64_t entry[2] = {
+        part[i].bytes ? part[i].offset : UINT64_MAX, part[i].bytes ? part[i].n : UINT64_MAX};
     for (int k = 0; k < 2; k++) {
       if (big) entry[k] = __builtin_bswap64(entry[k]);
       memcpy(to + 16 * i + 8 * k, &entry[k], 8);
@@ -136,10 +157,11 @@ static size_t index_of(unsigned char *to, const struct part *part, unsigned n, b
   if (crc) memcpy(to + 16 * n, &sum, 4);
   return 16 * n + (crc ? 4 : 0);
 }
-static void shard_holds(const char *metadata, const unsigned char *shard, size_t n, const char *want, size_t want_n) {
+static void shard_holds(
+    const char *metadata, const unsigned char *shard, size_t n, const char *want, size_t want_n) {
   chunk_holds("zarr.json", metadata, "c/0", shard, n, want, want_n);
 }
-#define SHARDED(shape, chunk, inner, index, more)                                                                                \
+#define SHARDED(shape, chunk, inner, index, more)                                                  \
   V3(shape, chunk, "uint8", DEFAULT_KEYS, "7", SHARD(inner, "\"bytes\"", index, more))
 
 static void shard_in_any_order_with_gaps_and_absent_chunks(void **state) {
@@ -148,8 +170,10 @@ static void shard_in_any_order_with_gaps_and_absent_chunks(void **state) {
   const struct part part[3] = {{"AB", 2, 6}, {NULL, 0, 0}, {"CD", 2, 2}};
   size_t n = 8 + index_of(shard + 8, part, 3, false, true);
   shard_holds(
-      SHARDED("[6]", "[6]", "[2]", LITTLE ",{\"name\":\"crc32c\"}", ""), shard, n, "AB\7\7CD", 6); /* default: at the end */
-  shard_holds(SHARDED("[6]", "[6]", "[2]", LITTLE ",\"crc32c\"", ",\"index_location\":\"end\""), shard, n, "AB\7\7CD", 6);
+      /* default: at the end */
+      SHARDED("[6]", "[6]", "[2]", LITTLE ",{\"name\":\"crc32c\"}", ""), shard, n, "AB\7\7CD", 6);
+  shard_holds(SHARDED("[6]", "[6]", "[2]", LITTLE ",\"crc32c\"", ",\"index_location\":\"end\""),
+      shard, n, "AB\7\7CD", 6);
 }
 static void shard_without_checksum_and_with_big_endian_index(void **state) {
   unsigned char shard[128] = "ABCD";
@@ -164,16 +188,19 @@ static void shard_index_at_start_counts_from_the_object(void **state) {
   (void)state;
   size_t n = index_of(shard, part, 2, false, false);
   memcpy(shard + n, "ABCD", 4);
-  shard_holds(SHARDED("[4]", "[4]", "[2]", LITTLE, ",\"index_location\":\"start\""), shard, n + 4, "ABCD", 4);
+  shard_holds(SHARDED("[4]", "[4]", "[2]", LITTLE, ",\"index_location\":\"start\""), shard, n + 4,
+      "ABCD", 4);
 }
 static void shard_entries_outside_the_array(void **state) {
   unsigned char shard[128] = "ABCDEF";
-  const struct part part[3] = {{"AB", 2, 0}, {"CD", 2, 2}, {"EF", 2, 4}}; /* the last: beyond the array's end */
+  /* the last: beyond the array's end */
+  const struct part part[3] = {{"AB", 2, 0}, {"CD", 2, 2}, {"EF", 2, 4}};
   (void)state;
   size_t n = 6 + index_of(shard + 6, part, 3, false, false);
   shard_holds(SHARDED("[3]", "[6]", "[2]", LITTLE, ""), shard, n, "ABC", 3);
 }
-static void shard_entries_may_share_bytes(void **state) { /* each is read within its own bounds, whatever the others say */
+/* each is read within its own bounds, whatever the others say */
+static void shard_entries_may_share_bytes(void **state) {
   unsigned char shard[128] = "ABC";
   const struct part part[2] = {{"AB", 2, 0}, {"BC", 2, 1}};
   (void)state;
@@ -181,8 +208,8 @@ static void shard_entries_may_share_bytes(void **state) { /* each is read within
   shard_holds(SHARDED("[4]", "[4]", "[2]", LITTLE, ""), shard, n, "ABBC", 4);
 }
 static void shard_entries_that_lie(void **state) {
-  static const struct part lies[] = {{"", 2, 35}, {"", UINT64_MAX - 1, 2}, {"", 2, UINT64_MAX}, {"", UINT64_MAX, 0}, {"", 40, 0},
-      {"", 1, 0}, {"", 3, 0}, {"", 0, 0}};
+  static const struct part lies[] = {{"", 2, 35}, {"", UINT64_MAX - 1, 2}, {"", 2, UINT64_MAX},
+      {"", UINT64_MAX, 0}, {"", 40, 0}, {"", 1, 0}, {"", 3, 0}, {"", 0, 0}};
   (void)state;
   for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
     unsigned char shard[128] = "ABCD";
@@ -197,7 +224,8 @@ static void shard_entries_that_lie(void **state) {
 static void shard_chunk_shape_is_in_the_transposed_space(void **state) {
   unsigned char shard[256] = "";
   const char *metadata = V3("[2,3]", "[2,3]", "uint8", DEFAULT_KEYS, "0",
-      "{\"name\":\"transpose\",\"configuration\":{\"order\":[1,0]}}," SHARD("[1,2]", "\"bytes\"", LITTLE, ""));
+      "{\"name\":\"transpose\",\"configuration\":{\"order\":[1,0]}}," SHARD(
+          "[1,2]", "\"bytes\"", LITTLE, ""));
   /* the transposed array is [[1,4],[2,5],[3,6]]: three inner chunks of one row */
   const struct part part[3] = {{"", 2, 0}, {"", 2, 2}, {"", 2, 4}};
   (void)state;
@@ -212,10 +240,12 @@ static void codecs_around_a_shard(void **state) { /* it is read whole */
   size_t n = 4 + index_of(shard + 4, part, 2, false, false);
   uint32_t crc = insitu__codec_crc32c(shard, n);
   memcpy(shard + n, &crc, 4);
-  shard_holds(
-      V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0", SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""), shard, n + 4, "ABCD", 4);
+  shard_holds(V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0",
+                  SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""),
+      shard, n + 4, "ABCD", 4);
 }
-static void codecs_around_a_shard_with_gaps(void **state) { /* many bytes that belong to no chunk, in a small shard */
+/* many bytes that belong to no chunk, in a small shard */
+static void codecs_around_a_shard_with_gaps(void **state) {
   unsigned char shard[1024] = "AB";
   const struct part part[2] = {{"AB", 2, 0}, {"CD", 2, 800}};
   (void)state;
@@ -223,21 +253,25 @@ static void codecs_around_a_shard_with_gaps(void **state) { /* many bytes that b
   size_t n = 802 + index_of(shard + 802, part, 2, false, false);
   uint32_t crc = insitu__codec_crc32c(shard, n);
   memcpy(shard + n, &crc, 4);
-  shard_holds(
-      V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0", SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""), shard, n + 4, "ABCD", 4);
+  shard_holds(V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0",
+                  SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""),
+      shard, n + 4, "ABCD", 4);
 }
 static void refused(const char *metadata, const char *cause) {
   archive_begin();
   archive_text("zarr.json", metadata);
   fails(INSITU_E_CODEC, cause);
 }
-static void strings_by_their_own_codecs_alone(void **state) { /* no filter before these, nothing around a shard of them */
+/* no filter before these, nothing around a shard of them */
+static void strings_by_their_own_codecs_alone(void **state) {
   (void)state;
-  refused(V3("[2]", "[2]", "string", DEFAULT_KEYS, "\"\"", "\"packbits\""), "'packbits' makes no strings");
+  refused(V3("[2]", "[2]", "string", DEFAULT_KEYS, "\"\"", "\"packbits\""),
+      "'packbits' makes no strings");
   refused(V3("[2]", "[2]", "string", DEFAULT_KEYS, "\"\"",
               "{\"name\":\"numcodecs.delta\",\"configuration\":{\"dtype\":\"u1\"}},\"vlen-utf8\""),
       "'numcodecs.delta' makes no strings");
-  refused(V3("[2]", "[2]", "string", DEFAULT_KEYS, "\"\"", SHARD("[1]", "\"vlen-utf8\"", LITTLE, "") ",\"zstd\""),
+  refused(V3("[2]", "[2]", "string", DEFAULT_KEYS, "\"\"",
+              SHARD("[1]", "\"vlen-utf8\"", LITTLE, "") ",\"zstd\""),
       "'sharding_indexed' is not supported for strings inside another codec");
 }
 static void shard_inside_a_shard(void **state) {
@@ -248,8 +282,8 @@ static void shard_inside_a_shard(void **state) {
   memcpy(outer, inner, n);
   const struct part whole[2] = {{"", n, 0}, {NULL, 0, 0}};
   size_t all = n + index_of(outer + n, whole, 2, false, false);
-  shard_holds(
-      V3("[8]", "[8]", "uint8", DEFAULT_KEYS, "7", SHARD("[4]", SHARD("[2]", "\"bytes\"", LITTLE ",\"crc32c\"", ""), LITTLE, "")),
+  shard_holds(V3("[8]", "[8]", "uint8", DEFAULT_KEYS, "7",
+                  SHARD("[4]", SHARD("[2]", "\"bytes\"", LITTLE ",\"crc32c\"", ""), LITTLE, "")),
       outer, all, "ABCD\7\7\7\7", 8);
 }
 
@@ -258,27 +292,36 @@ static void shard_inside_a_shard(void **state) {
 static void nan_fill_has_one_pattern(void **state) {
   uint32_t nan = 0x7fc00000, other = 0x7fc00001;
   (void)state;
-  filled(V2_BEGIN("[1]", "[1]", "<f4") V2_PLAIN ",\"fill_value\":\"NaN\",\"order\":\"C\"}", &nan, 4);
-  filled(V2_BEGIN("[1]", "[1]", ">f4") V2_PLAIN ",\"fill_value\":NaN,\"order\":\"C\"}", &nan, 4); /* Python's bare word */
+  filled(
+      V2_BEGIN("[1]", "[1]", "<f4") V2_PLAIN ",\"fill_value\":\"NaN\",\"order\":\"C\"}", &nan, 4);
+  /* Python's bare word */
+  filled(V2_BEGIN("[1]", "[1]", ">f4") V2_PLAIN ",\"fill_value\":NaN,\"order\":\"C\"}", &nan, 4);
   filled(V3("[1]", "[1]", "float32", DEFAULT_KEYS, "\"NaN\"", LITTLE), &nan, 4);
-  filled(V3("[1]", "[1]", "float32", DEFAULT_KEYS, "\"0x7fc00001\"", LITTLE), &other, 4); /* the bits as they are */
+  /* the bits as they are */
+  filled(V3("[1]", "[1]", "float32", DEFAULT_KEYS, "\"0x7fc00001\"", LITTLE), &other, 4);
 }
 static void infinite_fills(void **state) {
   double most = __builtin_inf(), least = -__builtin_inf();
   (void)state;
-  filled(V2_BEGIN("[1]", "[1]", "<f8") V2_PLAIN ",\"fill_value\":\"Infinity\",\"order\":\"C\"}", &most, 8);
-  filled(V2_BEGIN("[1]", "[1]", ">f8") V2_PLAIN ",\"fill_value\":-Infinity,\"order\":\"C\"}", &least, 8);
+  filled(V2_BEGIN("[1]", "[1]", "<f8") V2_PLAIN ",\"fill_value\":\"Infinity\",\"order\":\"C\"}",
+      &most, 8);
+  filled(V2_BEGIN("[1]", "[1]", ">f8") V2_PLAIN ",\"fill_value\":-Infinity,\"order\":\"C\"}",
+      &least, 8);
   filled(V3("[1]", "[1]", "float64", DEFAULT_KEYS, "\"-Infinity\"", LITTLE), &least, 8);
 }
 static void null_fill_is_zero(void **state) {
   (void)state;
-  filled(V2_BEGIN("[2]", "[2]", "<i2") V2_PLAIN ",\"fill_value\":null,\"order\":\"C\"}", "\0\0\0\0", 4);
+  filled(V2_BEGIN("[2]", "[2]", "<i2") V2_PLAIN ",\"fill_value\":null,\"order\":\"C\"}", "\0\0\0\0",
+      4);
 }
 static void byte_strings_fill_in_base64_or_zero(void **state) {
   (void)state;
-  filled(V2_BEGIN("[2]", "[2]", "|S3") V2_PLAIN ",\"fill_value\":\"YWI=\",\"order\":\"C\"}", "ab\0ab\0", 6);
-  filled(V2_BEGIN("[2]", "[2]", "|S3") V2_PLAIN ",\"fill_value\":0,\"order\":\"C\"}", "\0\0\0\0\0\0", 6);
-  filled(V2_BEGIN("[1]", "[1]", "<U1") V2_PLAIN ",\"fill_value\":\"\",\"order\":\"C\"}", "\0\0\0\0", 4);
+  filled(V2_BEGIN("[2]", "[2]", "|S3") V2_PLAIN ",\"fill_value\":\"YWI=\",\"order\":\"C\"}",
+      "ab\0ab\0", 6);
+  filled(V2_BEGIN("[2]", "[2]", "|S3") V2_PLAIN ",\"fill_value\":0,\"order\":\"C\"}",
+      "\0\0\0\0\0\0", 6);
+  filled(V2_BEGIN("[1]", "[1]", "<U1") V2_PLAIN ",\"fill_value\":\"\",\"order\":\"C\"}", "\0\0\0\0",
+      4);
 }
 static void complex_and_raw_fills_are_lists(void **state) {
   float c[2] = {1.5f, -2};
@@ -287,7 +330,8 @@ static void complex_and_raw_fills_are_lists(void **state) {
   filled(V3("[2]", "[2]", "r16", DEFAULT_KEYS, "[1,255]", "\"bytes\""), "\1\377\1\377", 4);
 }
 static void one_byte_types_have_any_byte_order(void **state) { /* OME archives have >u1 */
-  static const char *const order[] = {V2("[2]", "[2]", ">u1"), V2("[2]", "[2]", "<u1"), V2("[2]", "[2]", "|u1")};
+  static const char *const order[] = {
+      V2("[2]", "[2]", ">u1"), V2("[2]", "[2]", "<u1"), V2("[2]", "[2]", "|u1")};
   (void)state;
   for (int i = 0; i < 3; i++) chunk_holds(".zarray", order[i], "0", "\1\2", 2, "\1\2", 2);
 }
@@ -296,21 +340,26 @@ static void codecs_as_bare_names_and_with_prefix(void **state) {
   (void)state;
   uint32_t crc = insitu__codec_crc32c(chunk, 2);
   memcpy(chunk + 2, &crc, 4);
-  chunk_holds("zarr.json", V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0", "\"bytes\",\"crc32c\""), "c/0", chunk, 6, "AB", 2);
-  chunk_holds("zarr.json", V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0", "{\"name\":\"bytes\"},{\"name\":\"numcodecs.crc32c\"}"),
+  chunk_holds("zarr.json", V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0", "\"bytes\",\"crc32c\""),
+      "c/0", chunk, 6, "AB", 2);
+  chunk_holds("zarr.json",
+      V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0",
+          "{\"name\":\"bytes\"},{\"name\":\"numcodecs.crc32c\"}"),
       "c/0", chunk, 6, "AB", 2);
 }
 static void unknown_keys_only_if_they_need_no_understanding(void **state) {
   static const char *const head = V3("[2]", "[2]", "uint8", DEFAULT_KEYS, "0", "\"bytes\"");
   char metadata[1024];
   (void)state;
-  snprintf(metadata, sizeof metadata, "%.*s,\"new\":{\"must_understand\":false}}", (int)strlen(head) - 1, head);
+  snprintf(metadata, sizeof metadata, "%.*s,\"new\":{\"must_understand\":false}}",
+      (int)strlen(head) - 1, head);
   chunk_holds("zarr.json", metadata, "c/0", "AB", 2, "AB", 2);
   snprintf(metadata, sizeof metadata, "%.*s,\"new\":{}}", (int)strlen(head) - 1, head);
   archive_begin();
   archive_text("zarr.json", metadata);
   fails(INSITU_E_UNSUPPORTED, "new");
-  snprintf(metadata, sizeof metadata, "%.*s,\"storage_transformers\":[{\"name\":\"x\"}]}", (int)strlen(head) - 1, head);
+  snprintf(metadata, sizeof metadata, "%.*s,\"storage_transformers\":[{\"name\":\"x\"}]}",
+      (int)strlen(head) - 1, head);
   archive_begin();
   archive_text("zarr.json", metadata);
   fails(INSITU_E_UNSUPPORTED, "storage_transformers");
@@ -318,11 +367,13 @@ static void unknown_keys_only_if_they_need_no_understanding(void **state) {
 static void consolidated_null_and_keys_in_any_order(void **state) {
   (void)state;
   archive_begin();
-  archive_text("zarr.json", "{\"consolidated_metadata\":null,\"attributes\":{},\"node_type\":\"group\",\"zarr_format\":3}");
+  archive_text("zarr.json", "{\"consolidated_metadata\":null,\"attributes\":{},\"node_type\":"
+                            "\"group\",\"zarr_format\":3}");
   archive_text("a/zarr.json",
       "{\"codecs\":[\"bytes\"],\"fill_value\":0,\"chunk_key_encoding\":\"default\","
       "\"chunk_grid\":{\"configuration\":{\"chunk_shape\":[2]},"
-      "\"name\":\"regular\"},\"data_type\":\"uint8\",\"shape\":[2],\"node_type\":\"array\",\"zarr_format\":3}");
+      "\"name\":\"regular\"},\"data_type\":\"uint8\",\"shape\":[2],\"node_type\":\"array\",\"zarr_"
+      "format\":3}");
   archive_add("a/c/0", "AB", 2);
   insitu_loader *ld = archive_open((insitu_loader_desc){0}, EPOLL);
   char got[2];
@@ -334,26 +385,33 @@ static void consolidated_null_and_keys_in_any_order(void **state) {
 /* ---- blosc: its header decides, never the metadata ---- */
 
 /* A chunk of one block, stored as its filter left it. */
-static size_t blosc_chunk(unsigned char *to, unsigned flags, unsigned size, const void *block, uint32_t n) {
-  uint32_t words[5] = {n, n, 16 + 8 + n, 20, n}; /* nbytes, blocksize, cbytes; start of the block; its length */
+static size_t blosc_chunk(
+    unsigned char *to, unsigned flags, unsigned size, const void *block, uint32_t n) {
+  /* nbytes, blocksize, cbytes; start of the block; its length */
+  uint32_t words[5] = {n, n, 16 + 8 + n, 20, n};
   bool plain = flags & 2;
   if (plain) words[2] = 16 + n;
-  to[0] = 2, to[1] = 1, to[2] = (unsigned char)(flags | 1 << 5 | 0x10), to[3] = (unsigned char)size; /* lz4, not split */
+  /* lz4, not split */
+  to[0] = 2, to[1] = 1, to[2] = (unsigned char)(flags | 1 << 5 | 0x10), to[3] = (unsigned char)size;
   memcpy(to + 4, words, plain ? 12 : 20);
   memcpy(to + (plain ? 16 : 24), block, n);
   return words[2];
 }
-static void blosc_holds(const char *dtype, unsigned flags, unsigned size, const char *stored, const char *want, uint32_t n) {
+static void blosc_holds(const char *dtype, unsigned flags, unsigned size, const char *stored,
+    const char *want, uint32_t n) {
   unsigned char chunk[128];
   char metadata[400];
   snprintf(metadata, sizeof metadata,
-      "{\"zarr_format\":2,\"shape\":[%u],\"chunks\":[%u],\"dtype\":\"%s\",\"order\":\"C\",\"fill_value\":0,\"filters\":null,"
-      "\"compressor\":{\"id\":\"blosc\",\"cname\":\"zstd\",\"shuffle\":2,\"clevel\":9,\"typesize\":7}}",
+      "{\"zarr_format\":2,\"shape\":[%u],\"chunks\":[%u],\"dtype\":\"%s\",\"order\":\"C\",\"fill_"
+      "value\":0,\"filters\":null,"
+      "\"compressor\":{\"id\":\"blosc\",\"cname\":\"zstd\",\"shuffle\":2,\"clevel\":9,\"typesize\":"
+      "7}}",
       dtype[2] == '2' ? n / 2 : n, dtype[2] == '2' ? n / 2 : n, dtype);
   size_t bytes = blosc_chunk(chunk, flags, size, stored, n);
   chunk_holds(".zarray", metadata, "0", chunk, bytes, want, n);
 }
-static void blosc_header_decides(void **state) { /* int16 shuffled by four bytes, lz4 and no bit shuffle, whatever JSON says */
+/* int16 shuffled by four bytes, lz4 and no bit shuffle, whatever JSON says */
+static void blosc_header_decides(void **state) {
   (void)state;
   blosc_holds("<i2", 1, 4, "aeimbfjncgkodhlp", "abcdefghijklmnop", 16);
 }
@@ -377,7 +435,8 @@ static void blosc_bitshuffle_needs_eight_elements(void **state) {
 
 /* ---- compressors ---- */
 
-static void zstd_frames(void **state) { /* two frames, one without its size, both with checksums, a skippable one between */
+/* two frames, one without its size, both with checksums, a skippable one between */
+static void zstd_frames(void **state) {
   unsigned char chunk[512], skip[12] = {0x5a, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4};
   ZSTD_CCtx *c = ZSTD_createCCtx();
   (void)state;
@@ -388,73 +447,92 @@ static void zstd_frames(void **state) { /* two frames, one without its size, bot
   ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 0);
   n += ZSTD_compress2(c, chunk + n, sizeof chunk - n, "fgh", 3);
   ZSTD_freeCCtx(c);
-  chunk_holds("zarr.json", V3("[8]", "[8]", "uint8", DEFAULT_KEYS, "0", "\"bytes\",\"zstd\""), "c/0", chunk, n, "abcdefgh", 8);
+  chunk_holds("zarr.json", V3("[8]", "[8]", "uint8", DEFAULT_KEYS, "0", "\"bytes\",\"zstd\""),
+      "c/0", chunk, n, "abcdefgh", 8);
 }
 static void lz4_has_its_length_in_front(void **state) { /* no frame */
   unsigned char chunk[64] = {8, 0, 0, 0};
   (void)state;
   int n = LZ4_compress_default("aaaaaaaa", (char *)chunk + 4, 8, 60);
   chunk_holds(".zarray",
-      V2_BEGIN("[8]", "[8]", "|u1") ",\"compressor\":{\"id\":\"lz4\"},\"filters\":null,\"fill_value\":0,\"order\":\"C\"}", "0",
-      chunk, (size_t)n + 4, "aaaaaaaa", 8);
+      V2_BEGIN("[8]", "[8]", "|u1") ",\"compressor\":{\"id\":\"lz4\"},\"filters\":null,\"fill_"
+                                    "value\":0,\"order\":\"C\"}",
+      "0", chunk, (size_t)n + 4, "aaaaaaaa", 8);
 }
 
 /* ---- filters ---- */
 
-#define FILTERED(shape, dtype, compressor, filters)                                                                              \
-  V2_BEGIN(shape, shape, dtype) ",\"compressor\":" compressor ",\"filters\":" filters ",\"fill_value\":0,\"order\":\"C\"}"
+#define FILTERED(shape, dtype, compressor, filters)                                                \
+  V2_BEGIN(shape, shape, dtype)                                                                    \
+  ",\"compressor\":" compressor ",\"filters\":" filters ",\"fill_value\":0,\"order\":\"C\"}"
 
-static void kerchunk_has_all_codecs_among_the_filters(void **state) { /* compressor null; encoded in order, decoded backwards */
+/* compressor null; encoded in order, decoded backwards */
+static void kerchunk_has_all_codecs_among_the_filters(void **state) {
   unsigned char chunk[64];
   (void)state;
   size_t n = ZSTD_compress(chunk, sizeof chunk, "aebfcgdh", 8, 1);
-  chunk_holds(".zarray", FILTERED("[8]", "|u1", "null", "[{\"id\":\"shuffle\",\"elementsize\":4},{\"id\":\"zstd\",\"level\":1}]"),
+  chunk_holds(".zarray",
+      FILTERED("[8]", "|u1", "null",
+          "[{\"id\":\"shuffle\",\"elementsize\":4},{\"id\":\"zstd\",\"level\":1}]"),
       "0", chunk, n, "abcdefgh", 8);
 }
-static void v2_decodes_the_compressor_then_filters_backwards(void **state) { /* delta, then shuffle, then crc32c */
-  unsigned char chunk[16] = {1, 1, 1, 0, 0, 1};                              /* differences 1, 1, 257 as byte planes */
+/* delta, then shuffle, then crc32c */
+static void v2_decodes_the_compressor_then_filters_backwards(void **state) {
+  /* differences 1, 1, 257 as byte planes */
+  unsigned char chunk[16] = {1, 1, 1, 0, 0, 1};
   (void)state;
   uint32_t crc = insitu__codec_crc32c(chunk, 6);
   memcpy(chunk + 6, &crc, 4);
   chunk_holds(".zarray",
-      FILTERED(
-          "[3]", "<i2", "{\"id\":\"crc32c\"}", "[{\"id\":\"delta\",\"dtype\":\"<i2\"},{\"id\":\"shuffle\",\"elementsize\":2}]"),
+      FILTERED("[3]", "<i2", "{\"id\":\"crc32c\"}",
+          "[{\"id\":\"delta\",\"dtype\":\"<i2\"},{\"id\":\"shuffle\",\"elementsize\":2}]"),
       "0", chunk, 10, "\1\0\2\0\3\1", 6);
 }
 static void delta_wraps(void **state) {
   (void)state;
-  chunk_holds(
-      ".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"delta\",\"dtype\":\"|u1\"}]"), "0", "\xff\2\xff", 3, "\xff\1\0", 3);
+  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"delta\",\"dtype\":\"|u1\"}]"),
+      "0", "\xff\2\xff", 3, "\xff\1\0", 3);
 }
 static void fixedscaleoffset_divides(void **state) { /* 3 / 10 is not 3 times a tenth */
   double want[2] = {3.0 / 10 + 0.5, -7.0 / 10 + 0.5};
   (void)state;
   chunk_holds(".zarray",
       FILTERED("[2]", "<f8", "null",
-          "[{\"id\":\"fixedscaleoffset\",\"scale\":10,\"offset\":0.5,\"dtype\":\"<f8\",\"astype\":\"<i2\"}]"),
+          "[{\"id\":\"fixedscaleoffset\",\"scale\":10,\"offset\":0.5,\"dtype\":\"<f8\",\"astype\":"
+          "\"<i2\"}]"),
       "0", "\3\0\xf9\xff", 4, want, 16);
 }
-static void packbits_has_two_forms(void **state) { /* v2: a byte of padding's length in front, highest bit first; v3: neither */
+/* v2: a byte of padding's length in front, highest bit first; v3: neither */
+static void packbits_has_two_forms(void **state) {
   (void)state;
-  chunk_holds(".zarray", FILTERED("[3]", "|b1", "null", "[{\"id\":\"packbits\"}]"), "0", "\5\xa0", 2, "\1\0\1", 3);
-  chunk_holds("zarr.json", V3("[3]", "[3]", "bool", DEFAULT_KEYS, "false", "\"packbits\""), "c/0", "\5", 1, "\1\0\1", 3);
+  chunk_holds(".zarray", FILTERED("[3]", "|b1", "null", "[{\"id\":\"packbits\"}]"), "0", "\5\xa0",
+      2, "\1\0\1", 3);
+  chunk_holds("zarr.json", V3("[3]", "[3]", "bool", DEFAULT_KEYS, "false", "\"packbits\""), "c/0",
+      "\5", 1, "\1\0\1", 3);
 }
-static void checksums_stand_first_or_last(void **state) { /* numcodecs' crc32 and adler32 first, crc32c last */
+/* numcodecs' crc32 and adler32 first, crc32c last */
+static void checksums_stand_first_or_last(void **state) {
   static const unsigned char crc32_first[] = {0xc2, 0x41, 0x24, 0x35, 'a', 'b', 'c'},
                              adler32_first[] = {0x27, 1, 0x4d, 2, 'a', 'b', 'c'};
   (void)state;
-  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"crc32\"}]"), "0", crc32_first, 7, "abc", 3);
-  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"adler32\"}]"), "0", adler32_first, 7, "abc", 3);
+  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"crc32\"}]"), "0", crc32_first,
+      7, "abc", 3);
+  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"adler32\"}]"), "0",
+      adler32_first, 7, "abc", 3);
   unsigned char last[] = {'a', 'b', 'c', 0xc2, 0x41, 0x24, 0x35};
-  chunk_holds(".zarray", FILTERED("[3]", "|u1", "null", "[{\"id\":\"crc32\",\"location\":\"end\"}]"), "0", last, 7, "abc", 3);
+  chunk_holds(".zarray",
+      FILTERED("[3]", "|u1", "null", "[{\"id\":\"crc32\",\"location\":\"end\"}]"), "0", last, 7,
+      "abc", 3);
 }
-static void fletcher32_is_the_one_of_hdf5(void **state) { /* big-endian words, the sum little-endian behind */
+/* big-endian words, the sum little-endian behind */
+static void fletcher32_is_the_one_of_hdf5(void **state) {
   unsigned char chunk[8] = {'a', 'b', 'c', 'd', 0, 0, 0, 0};
   uint32_t one = ('a' << 8 | 'b') % 65535, two = one + (one + ('c' << 8 | 'd')) % 65535,
            sum = (two % 65535) << 16 | (one + ('c' << 8 | 'd')) % 65535;
   (void)state;
   memcpy(chunk + 4, &sum, 4);
-  chunk_holds(".zarray", FILTERED("[4]", "|u1", "null", "[{\"id\":\"fletcher32\"}]"), "0", chunk, 8, "abcd", 4);
+  chunk_holds(".zarray", FILTERED("[4]", "|u1", "null", "[{\"id\":\"fletcher32\"}]"), "0", chunk, 8,
+      "abcd", 4);
 }
 
 /* ---- absent, and what only looks like it ---- */
@@ -468,7 +546,8 @@ static void only_not_found_is_absent(void **state) {
   snprintf(path, sizeof path, "%s/absent", support_dir);
   mkdir(path, 0755);
   snprintf(path, sizeof path, "%s/absent/.zarray", support_dir);
-  const char *metadata = V2_BEGIN("[4]", "[2]", "|u1") V2_PLAIN ",\"fill_value\":9,\"order\":\"C\"}";
+  const char *metadata =
+      V2_BEGIN("[4]", "[2]", "|u1") V2_PLAIN ",\"fill_value\":9,\"order\":\"C\"}";
   support_write(path, metadata, strlen(metadata));
   snprintf(path, sizeof path, "%s/absent", support_dir);
   insitu_loader_desc desc = {.api = INSITU_API, .url = path, .plan_only = 1};
@@ -478,31 +557,40 @@ static void only_not_found_is_absent(void **state) {
   char chunk[600];
   snprintf(chunk, sizeof chunk, "%s/1", path);
   mkdir(chunk, 0755); /* there, and not to be read */
-  assert_int_equal(insitu_read(ld, &(insitu_variable){.path = ""}, got, 4, NULL, &err), INSITU_E_IO);
+  assert_int_equal(
+      insitu_read(ld, &(insitu_variable){.path = ""}, got, 4, NULL, &err), INSITU_E_IO);
   insitu_loader_close(&ld);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(edge_chunk_is_clipped), cmocka_unit_test(edge_chunk_must_be_whole),
-      cmocka_unit_test(v2_keys), cmocka_unit_test(v3_keys), cmocka_unit_test(v2_order_f_turns_bytes_not_keys),
-      cmocka_unit_test(v3_transpose), cmocka_unit_test(shard_in_any_order_with_gaps_and_absent_chunks),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(edge_chunk_is_clipped),
+      cmocka_unit_test(edge_chunk_must_be_whole), cmocka_unit_test(v2_keys),
+      cmocka_unit_test(v3_keys), cmocka_unit_test(v2_order_f_turns_bytes_not_keys),
+      cmocka_unit_test(v3_transpose),
+      cmocka_unit_test(shard_in_any_order_with_gaps_and_absent_chunks),
       cmocka_unit_test(shard_without_checksum_and_with_big_endian_index),
-      cmocka_unit_test(shard_index_at_start_counts_from_the_object), cmocka_unit_test(shard_entries_outside_the_array),
+      cmocka_unit_test(shard_index_at_start_counts_from_the_object),
+      cmocka_unit_test(shard_entries_outside_the_array),
       cmocka_unit_test(shard_entries_may_share_bytes), cmocka_unit_test(shard_entries_that_lie),
-      cmocka_unit_test(shard_chunk_shape_is_in_the_transposed_space), cmocka_unit_test(codecs_around_a_shard),
-      cmocka_unit_test(codecs_around_a_shard_with_gaps), cmocka_unit_test(strings_by_their_own_codecs_alone),
-      cmocka_unit_test(shard_inside_a_shard), cmocka_unit_test(nan_fill_has_one_pattern), cmocka_unit_test(infinite_fills),
+      cmocka_unit_test(shard_chunk_shape_is_in_the_transposed_space),
+      cmocka_unit_test(codecs_around_a_shard), cmocka_unit_test(codecs_around_a_shard_with_gaps),
+      cmocka_unit_test(strings_by_their_own_codecs_alone), cmocka_unit_test(shard_inside_a_shard),
+      cmocka_unit_test(nan_fill_has_one_pattern), cmocka_unit_test(infinite_fills),
       cmocka_unit_test(null_fill_is_zero), cmocka_unit_test(byte_strings_fill_in_base64_or_zero),
-      cmocka_unit_test(complex_and_raw_fills_are_lists), cmocka_unit_test(one_byte_types_have_any_byte_order),
-      cmocka_unit_test(codecs_as_bare_names_and_with_prefix), cmocka_unit_test(unknown_keys_only_if_they_need_no_understanding),
-      cmocka_unit_test(consolidated_null_and_keys_in_any_order), cmocka_unit_test(blosc_header_decides),
-      cmocka_unit_test(blosc_stored_plain), cmocka_unit_test(blosc_trailing_bytes_are_not_shuffled),
-      cmocka_unit_test(blosc_shuffle_of_single_bytes_is_none), cmocka_unit_test(blosc_bitshuffle_needs_eight_elements),
-      cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_has_its_length_in_front),
+      cmocka_unit_test(complex_and_raw_fills_are_lists),
+      cmocka_unit_test(one_byte_types_have_any_byte_order),
+      cmocka_unit_test(codecs_as_bare_names_and_with_prefix),
+      cmocka_unit_test(unknown_keys_only_if_they_need_no_understanding),
+      cmocka_unit_test(consolidated_null_and_keys_in_any_order),
+      cmocka_unit_test(blosc_header_decides), cmocka_unit_test(blosc_stored_plain),
+      cmocka_unit_test(blosc_trailing_bytes_are_not_shuffled),
+      cmocka_unit_test(blosc_shuffle_of_single_bytes_is_none),
+      cmocka_unit_test(blosc_bitshuffle_needs_eight_elements), cmocka_unit_test(zstd_frames),
+      cmocka_unit_test(lz4_has_its_length_in_front),
       cmocka_unit_test(kerchunk_has_all_codecs_among_the_filters),
-      cmocka_unit_test(v2_decodes_the_compressor_then_filters_backwards), cmocka_unit_test(delta_wraps),
-      cmocka_unit_test(fixedscaleoffset_divides), cmocka_unit_test(packbits_has_two_forms),
-      cmocka_unit_test(checksums_stand_first_or_last), cmocka_unit_test(fletcher32_is_the_one_of_hdf5),
-      cmocka_unit_test(only_not_found_is_absent)};
+      cmocka_unit_test(v2_decodes_the_compressor_then_filters_backwards),
+      cmocka_unit_test(delta_wraps), cmocka_unit_test(fixedscaleoffset_divides),
+      cmocka_unit_test(packbits_has_two_forms), cmocka_unit_test(checksums_stand_first_or_last),
+      cmocka_unit_test(fletcher32_is_the_one_of_hdf5), cmocka_unit_test(only_not_found_is_absent)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

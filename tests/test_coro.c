@@ -1,6 +1,7 @@
-/* Coroutines: switching keeps every register and value, stacks are guarded, reused and bounded, misuse is caught.
-   TEST_PLAIN: without cmocka (cross builds). TEST_PAIR=1 and =2: two translation units, each with its own copy, linked into one
-   program. */
+/* Coroutines: switching keeps every register and value, stacks are guarded, reused and bounded,
+ * misuse is caught.
+ * TEST_PLAIN: without cmocka (cross builds). TEST_PAIR=1 and =2: two translation units, each with
+ * its own copy, linked into one program. */
 #define INSITU_STATIC
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -9,7 +10,8 @@
 #include <unwind.h>
 
 #ifdef TEST_PLAIN
-#define assert_true(x) ((x) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x), abort()))
+#define assert_true(x)                                                                             \
+  ((x) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #x), abort()))
 #define assert_int_equal(a, b) assert_true((a) == (b))
 #define assert_ptr_equal(a, b) assert_true((a) == (b))
 #define skip() return
@@ -53,7 +55,8 @@ static struct insitu__coro_pool new_pool(unsigned max_idle) {
   return pool;
 }
 
-/* Ten integers and ten doubles that live across every suspension: more than there are callee-saved registers of either kind. */
+/* Ten integers and ten doubles that live across every suspension: more than there are callee-saved
+ * registers of either kind. */
 struct mixer {
   struct insitu__coro_pool *pool; /* NULL: the same computation without suspending */
   struct insitu__coro *co;
@@ -65,14 +68,15 @@ struct mixer {
 
 static void mix(void *argument) {
   struct mixer *m = (struct mixer *)argument;
-  uint64_t s = m->seed, a = s, b = ~s, c = s * 3, d = s * 5, e = s * 7, f = s << 9, g = s >> 7, h = s ^ 77, i = s + 11, j = s - 1;
+  uint64_t s = m->seed, a = s, b = ~s, c = s * 3, d = s * 5, e = s * 7, f = s << 9, g = s >> 7,
+           h = s ^ 77, i = s + 11, j = s - 1;
   double p = 1, q = 2, r = 3, t = 4, u = 5, v = 6, w = 7, x = 8, y = 9, z = 10;
   unsigned char local[512];
   memset(local, (int)(s & 255), sizeof local);
   for (unsigned n = 0; n < m->steps; n++) {
     a += b, b ^= c, c += d << 1, d ^= e, e += f, f ^= g >> 3, g += h, h ^= i, i += j, j ^= a + n;
-    p += q * .5, q -= r * .25, r += t * .125, t -= u * .5, u += v * .25, v -= w * .5, w += x * .125, x -= y * .25, y += z * .5,
-        z -= p * .25;
+    p += q * .5, q -= r * .25, r += t * .125, t -= u * .5, u += v * .25, v -= w * .5, w += x * .125,
+        x -= y * .25, y += z * .5, z -= p * .25;
     m->seen++;
     if (m->pool) insitu__coro_suspend_await(m->pool);
     if (m->pool) CHECK(insitu__coro_current(m->pool) == m->co);
@@ -112,21 +116,25 @@ static void test_interleaving(void **state) {
     a += b, b ^= c, c += d, d ^= e, e += f, f ^= a, x += y * .5, y -= x * .25;
   }
   assert_int_equal(turns, COUNT * (STEPS + 1));
-  for (uint64_t n = 0; n < turns; n++) a2 += b2, b2 ^= c2, c2 += d2, d2 ^= e2, e2 += f2, f2 ^= a2, x2 += y2 * .5, y2 -= x2 * .25;
+  for (uint64_t n = 0; n < turns; n++)
+    a2 += b2, b2 ^= c2, c2 += d2, d2 ^= e2, e2 += f2, f2 ^= a2, x2 += y2 * .5, y2 -= x2 * .25;
   assert_true(a == a2 && b == b2 && c == c2 && d == d2 && e == e2 && f == f2);
   assert_true(!memcmp(&x, &x2, sizeof x) && !memcmp(&y, &y2, sizeof y));
   for (unsigned k = 0; k < COUNT; k++) {
     struct mixer plain = {.seed = mixers[k].seed, .steps = STEPS};
     mix(&plain);
-    assert_true(plain.sum == mixers[k].sum && !memcmp(&plain.real, &mixers[k].real, sizeof plain.real));
+    assert_true(
+        plain.sum == mixers[k].sum && !memcmp(&plain.real, &mixers[k].real, sizeof plain.real));
   }
   assert_int_equal(pool.live, 0);
   assert_int_equal(pool.peak, COUNT);
   insitu__coro_pool_free(&pool);
 }
 
-/* The callee-saved registers by name: filled with known values before the switch and compared after it, on both sides. */
-#if SANITIZED || defined(INSITU_CORO_UCONTEXT) || !defined(__OPTIMIZE__) /* the compiler needs them for itself */
+/* The callee-saved registers by name: filled with known values before the switch and compared after
+ * it, on both sides. */
+/* the compiler needs them for itself */
+#if SANITIZED || defined(INSITU_CORO_UCONTEXT) || !defined(__OPTIMIZE__)
 #define SWITCH_OUT(co) insitu__coro_suspend_await((co)->pool)
 #define SWITCH_IN(co) insitu__coro_resume(co)
 #define SAVED_INTEGERS(X)
@@ -138,7 +146,9 @@ static void test_interleaving(void **state) {
 #define SAVED_INTEGERS(X) X(rbx, 1) X(r12, 2) X(r13, 3) X(r14, 4) X(r15, 5)
 #define SAVED_REALS(X)
 #else
-#define SAVED_INTEGERS(X) X(x19, 1) X(x20, 2) X(x21, 3) X(x22, 4) X(x23, 5) X(x24, 6) X(x25, 7) X(x26, 8) X(x27, 9) X(x28, 10)
+#define SAVED_INTEGERS(X)                                                                          \
+  X(x19, 1)                                                                                        \
+  X(x20, 2) X(x21, 3) X(x22, 4) X(x23, 5) X(x24, 6) X(x25, 7) X(x26, 8) X(x27, 9) X(x28, 10)
 #define SAVED_REALS(X) X(d8, 1) X(d9, 2) X(d10, 3) X(d11, 4) X(d12, 5) X(d13, 6) X(d14, 7) X(d15, 8)
 #endif
 #endif
@@ -153,7 +163,8 @@ struct fill {
   uint64_t value;
   bool inside;
 };
-static __attribute__((noinline)) bool switch_filled(struct fill *f) { /* out of f->co when inside, into it otherwise */
+/* out of f->co when inside, into it otherwise */
+static __attribute__((noinline)) bool switch_filled(struct fill *f) {
   bool good = true;
   SAVED_INTEGERS(FILL_INTEGER)
   SAVED_REALS(FILL_REAL)
@@ -174,7 +185,8 @@ static void fill_and_switch(void *argument) {
 static void test_registers(void **state) {
   (void)state;
   struct insitu__coro_pool pool = new_pool(4);
-  struct fill inside = {.value = 1000, .inside = true}, outside = {.value = UINT64_C(0x5555555555555)};
+  struct fill inside = {.value = 1000, .inside = true},
+              outside = {.value = UINT64_C(0x5555555555555)};
   inside.co = outside.co = insitu__coro_start(&pool, fill_and_switch, &inside);
   for (int n = 0; n < 100; n++) assert_true(switch_filled(&outside));
   insitu__coro_resume(outside.co);
@@ -191,13 +203,15 @@ struct probe { /* what a coroutine reports about where it runs */
   bool done;
 };
 
-static void check_entry(void *argument) { /* alignment as the ABI wants it; printing doubles uses aligned vector stores */
+/* alignment as the ABI wants it; printing doubles uses aligned vector stores */
+static void check_entry(void *argument) {
   struct probe *p = (struct probe *)argument;
   _Alignas(32) unsigned char aligned[32];
   unsigned char *volatile hidden = aligned;
   CHECK((uintptr_t)hidden % 32 == 0);
   p->frame = (uintptr_t)__builtin_frame_address(0);
-  snprintf(p->text, sizeof p->text, "%.3f %.3f %d %d %d %d %d %s", 1.5, -2.25, 1, 2, 3, 4, 5, "end");
+  snprintf(
+      p->text, sizeof p->text, "%.3f %.3f %d %d %d %d %d %s", 1.5, -2.25, 1, 2, 3, 4, 5, "end");
 }
 static void test_entry(void **state) {
   (void)state;
@@ -241,8 +255,11 @@ static void test_backtrace_ends(void **state) {
 static __attribute__((noinline)) uint64_t descend(struct probe *p, uint64_t seed) {
   volatile uint64_t local[24];
   for (unsigned k = 0; k < 24; k++) local[k] = seed * (k + 1);
-  uint64_t left = (uint64_t)((uintptr_t)__builtin_frame_address(0) - (uintptr_t)p->pool->current->low), below = 0;
-  uint64_t reserve = SANITIZED ? 24 << 10 : 3 << 10; /* the sanitizers' runtimes need more below a suspension */
+  uint64_t left =
+               (uint64_t)((uintptr_t)__builtin_frame_address(0) - (uintptr_t)p->pool->current->low),
+           below = 0;
+  /* the sanitizers' runtimes need more below a suspension */
+  uint64_t reserve = SANITIZED ? 24 << 10 : 3 << 10;
   p->depth++;
   if (left > reserve) below = descend(p, seed + 1);
   if (left <= reserve || seed % 16 == 0) p->suspensions++, insitu__coro_suspend_await(p->pool);
@@ -279,7 +296,8 @@ static int fate(void (*misdeed)(void)) {
   if (!pid) {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
-    for (int s = 1; s < 32; s++) signal(s, SIG_DFL); /* the test library's handlers are not wanted here */
+    /* the test library's handlers are not wanted here */
+    for (int s = 1; s < 32; s++) signal(s, SIG_DFL);
     int null = open("/dev/null", O_WRONLY);
     if (null >= 0) dup2(null, 2);
     misdeed();
@@ -302,10 +320,12 @@ static void overflow(void *argument) {
   volatile unsigned depth = 0;
   recurse(&depth);
 }
-static void overflow_by_a_frame(void *argument) { /* steps over a 4 KiB page, not over the guard; touches its lowest bytes only */
+/* steps over a 4 KiB page, not over the guard; touches its lowest bytes only */
+static void overflow_by_a_frame(void *argument) {
   (void)argument;
   size_t left = (size_t)((uintptr_t)__builtin_frame_address(0) - (uintptr_t)doomed.current->low);
-  volatile unsigned char *frame = (volatile unsigned char *)__builtin_alloca(left + (INSITU__CORO_GUARD >> 1));
+  volatile unsigned char *frame =
+      (volatile unsigned char *)__builtin_alloca(left + (INSITU__CORO_GUARD >> 1));
   frame[0] = 1;
 }
 static void at_fault(int number, siginfo_t *info, void *context) {
@@ -314,7 +334,9 @@ static void at_fault(int number, siginfo_t *info, void *context) {
   _exit(at >= low - doomed.guard_bytes && at < low ? 42 : 43);
 }
 static void start_doomed(void (*fn)(void *), bool handle) {
-  if (insitu__coro_pool_init(&doomed, 0, 4, NULL) || !(doomed_co = insitu__coro_start(&doomed, fn, NULL))) _exit(1);
+  if (insitu__coro_pool_init(&doomed, 0, 4, NULL) ||
+      !(doomed_co = insitu__coro_start(&doomed, fn, NULL)))
+    _exit(1);
   if (handle) { /* the stack is exhausted: the handler needs another */
     static unsigned char bytes[64 << 10];
     stack_t other = {.ss_sp = bytes, .ss_size = sizeof bytes};
@@ -361,8 +383,10 @@ static void test_reuse(void **state) {
   }
   assert_true(pool.live == 4 && pool.peak == 4 && pool.idle_count == 0);
   for (int k = 0; k < 4; k++) insitu__coro_resume(co[k]);
-  assert_true(pool.live == 0 && pool.peak == 4 && pool.idle_count == 2); /* the last two were unmapped */
-  assert_ptr_equal(insitu__coro_start(&pool, nothing, NULL), co[1]);     /* last ended, first reused */
+  /* the last two were unmapped */
+  assert_true(pool.live == 0 && pool.peak == 4 && pool.idle_count == 2);
+  /* last ended, first reused */
+  assert_ptr_equal(insitu__coro_start(&pool, nothing, NULL), co[1]);
   assert_ptr_equal(insitu__coro_start(&pool, nothing, NULL), co[0]);
   assert_true(pool.live == 2 && pool.idle_count == 0);
   insitu__coro_resume(co[0]);
@@ -372,7 +396,8 @@ static void test_reuse(void **state) {
   assert_true(pool.idle_count == 0 && !pool.idle);
 }
 
-/* 100,000 coroutines, started in waves, by the native stack and by each other; mapped stacks stay bounded. */
+/* 100,000 coroutines, started in waves, by the native stack and by each other; mapped stacks stay
+ * bounded. */
 struct lifetimes {
   struct insitu__coro_pool *pool;
   struct insitu__coro *child;
@@ -455,7 +480,8 @@ static void exhaust_data(void) {
 }
 static void test_no_memory(void **state) {
   (void)state;
-  if (SANITIZED || UNDER_VALGRIND || getenv("TEST_EMULATED")) skip(); /* they have their own use for the limits, or ignore them */
+  /* they have their own use for the limits, or ignore them */
+  if (SANITIZED || UNDER_VALGRIND || getenv("TEST_EMULATED")) skip();
   int status = fate(exhaust_address_space);
   assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 42);
   status = fate(exhaust_data);
@@ -469,9 +495,11 @@ static void test_init(void **state) {
   assert_int_equal(insitu__coro_pool_init(&pool, 100, 1, &err), INSITU_E_ARG);
   assert_true(err.status == INSITU_E_ARG && strstr(err.message, "INSITU_CORO_STACK"));
   assert_int_equal(insitu__coro_pool_init(&pool, SIZE_MAX, 1, NULL), INSITU_E_ARG);
-  assert_int_equal(insitu__coro_pool_init(&pool, (64 << 10) + 1, 0, NULL), INSITU_OK); /* rounded up to pages */
+  /* rounded up to pages */
+  assert_int_equal(insitu__coro_pool_init(&pool, (64 << 10) + 1, 0, NULL), INSITU_OK);
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  assert_true(pool.stack_bytes > 64 << 10 && pool.stack_bytes % page == 0 && pool.guard_bytes % page == 0);
+  assert_true(
+      pool.stack_bytes > 64 << 10 && pool.stack_bytes % page == 0 && pool.guard_bytes % page == 0);
   struct insitu__coro *co = insitu__coro_start(&pool, nothing, NULL);
   assert_true(co);
   co->low[0] = co->low[(unsigned char *)co - co->low - 1] = 1; /* all of the stack can be written */
@@ -487,7 +515,8 @@ static void resume_inside(void *argument) {
 }
 static void nest(void) {
   struct insitu__coro_pool pool = new_pool(2);
-  insitu__coro_resume(insitu__coro_start(&pool, resume_inside, insitu__coro_start(&pool, nothing, NULL)));
+  insitu__coro_resume(
+      insitu__coro_start(&pool, resume_inside, insitu__coro_start(&pool, nothing, NULL)));
 }
 static void suspend_outside(void) {
   struct insitu__coro_pool pool = new_pool(2);
@@ -512,7 +541,8 @@ static void *resume_here(void *argument) {
 static void change_thread(void) {
   struct insitu__coro_pool pool = new_pool(2);
   pthread_t thread;
-  if (!pthread_create(&thread, NULL, resume_here, insitu__coro_start(&pool, nothing, NULL))) pthread_join(thread, NULL);
+  if (!pthread_create(&thread, NULL, resume_here, insitu__coro_start(&pool, nothing, NULL)))
+    pthread_join(thread, NULL);
 }
 static void round_otherwise(void *argument) {
 #if defined(__x86_64__)
@@ -559,7 +589,8 @@ static void test_misuse(void **state) {
   for (size_t k = 0; k < sizeof misdeeds / sizeof *misdeeds; k++) {
     if (UNDER_VALGRIND && k >= 5) break; /* it emulates no floating point controls */
     int status = fate(misdeeds[k]);
-    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT) fprintf(stderr, "misdeed %zu: status %#x\n", k, (unsigned)status);
+    if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT)
+      fprintf(stderr, "misdeed %zu: status %#x\n", k, (unsigned)status);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
   }
 }
@@ -610,7 +641,8 @@ static void test_threads(void **state) {
   struct worker workers[2];
   pthread_t threads[2];
   for (int k = 0; k < 2; k++) {
-    workers[k] = (struct worker){.pool = new_pool(8), .shared = &shared}; /* made here, used there */
+    /* made here, used there */
+    workers[k] = (struct worker){.pool = new_pool(8), .shared = &shared};
     assert_int_equal(pthread_create(&threads[k], NULL, work, &workers[k]), 0);
   }
   for (int k = 0; k < 2; k++) {
@@ -626,7 +658,7 @@ struct CMUnitTest {
   const char *name;
   void (*run)(void **);
 };
-#define cmocka_unit_test(f)                                                                                                      \
+#define cmocka_unit_test(f)                                                                        \
   { #f, f }
 #endif
 static const struct CMUnitTest tests[] = {

@@ -1,6 +1,8 @@
-/* Uploads and streams over the simulated CUDA runtime (tests/cudasim): whoever trains sees every byte of every batch in whatever
- * stream it works, however late the device is; nothing is used before it may be, or kept; and errors of any call end in a message.
- * Mutants leave one wait, record or look out, each at zero delay: the findings must show every one. It is no test on a GPU. */
+/* Uploads and streams over the simulated CUDA runtime (tests/cudasim): whoever trains sees every
+ * byte of every batch in whatever stream it works, however late the device is; nothing is used
+ * before it may be, or kept; and errors of any call end in a message. Mutants leave one wait,
+ * record or look out, each at zero delay: the findings must show every one. It is no test on a GPU.
+ */
 #define INSITU_WITH_CUDA
 #include "cudasim/cudasim.c"
 #include <stdatomic.h>
@@ -20,8 +22,9 @@ enum {
   LEAK,             /* an event is not destroyed */
   MUTANTS
 };
-static const char *const mutant_names[] = {"sound", "no ready-wait", "no released-wait", "no release", "late copy",
-    "refilled early", "not drained", "not passed", "default stream", "unpinned", "leak"};
+static const char *const mutant_names[] = {"sound", "no ready-wait", "no released-wait",
+    "no release", "late copy", "refilled early", "not drained", "not passed", "default stream",
+    "unpinned", "leak"};
 static atomic_int mutant;
 static cudaStream_t consumer, other; /* streams of the trainer */
 static struct {
@@ -44,7 +47,8 @@ static cudaError_t refusal(void) {
   atomic_fetch_add(&refused, 1);
   return cudaErrorInvalidValue;
 }
-static cudaError_t spoilt_copy(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
+static cudaError_t spoilt_copy(
+    void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
   if (mutant == LATE_COPY && !of_consumer(stream)) {
     late.dst = dst, late.src = src, late.bytes = bytes, late.stream = stream;
     return cudaSuccess;
@@ -108,9 +112,19 @@ static void *counted_realloc(void *p, size_t n) {
 
 /* ---- the archive ---- */
 enum { SAMPLES = 61, X_WIDE = 150, B_WIDE = 33, BATCH = 5, HELD = 2 };
-static const struct support_array
-    x = {.name = "x", .ndim = 2, .shape = {SAMPLES, X_WIDE}, .chunk = {3, X_WIDE}, .dtype = INSITU_F32, .format = 2},
-    b = {.name = "b", .ndim = 2, .shape = {SAMPLES, B_WIDE}, .chunk = {4, 20}, .dtype = INSITU_I16, .format = 2, .zstd = true};
+static const struct support_array x = {.name = "x",
+                                      .ndim = 2,
+                                      .shape = {SAMPLES, X_WIDE},
+                                      .chunk = {3, X_WIDE},
+                                      .dtype = INSITU_F32,
+                                      .format = 2},
+                                  b = {.name = "b",
+                                      .ndim = 2,
+                                      .shape = {SAMPLES, B_WIDE},
+                                      .chunk = {4, 20},
+                                      .dtype = INSITU_I16,
+                                      .format = 2,
+                                      .zstd = true};
 static const insitu_variable variables[] = {{.label = "now", .path = "x", .place = INSITU_DEVICE},
     {.label = "b", .place = INSITU_PINNED, .dtype = INSITU_F32}, {.label = "host", .path = "b"},
     {.label = "next", .path = "x", .offset = 1, .place = INSITU_DEVICE_OR_HOST}};
@@ -134,7 +148,8 @@ struct saved {
 };
 static struct saved *all_saved;
 
-static const char *wrong_bytes(uint64_t variable, uint64_t rows, const int64_t *anchors, const unsigned char *p) {
+static const char *wrong_bytes(
+    uint64_t variable, uint64_t rows, const int64_t *anchors, const unsigned char *p) {
   static char text[200];
   const struct support_array *a = arrays[variable];
   int32_t dtype = variable == 2 ? INSITU_I16 : INSITU_F32;
@@ -143,7 +158,8 @@ static const char *wrong_bytes(uint64_t variable, uint64_t rows, const int64_t *
       uint64_t at[4] = {(uint64_t)(anchors[row] + variables[variable].offset), k};
       double got = support_get(p, dtype), want = support_expect(a, at);
       if (got == want) continue;
-      snprintf(text, sizeof text, "%s row %d element %d: %g, not %g", variables[variable].label, (int)row, (int)k, got, want);
+      snprintf(text, sizeof text, "%s row %d element %d: %g, not %g", variables[variable].label,
+          (int)row, (int)k, got, want);
       return text;
     }
   return NULL;
@@ -153,7 +169,8 @@ static void save(const insitu_batch *batch, uint64_t variable, cudaStream_t stre
   struct saved *s = malloc(sizeof *s);
   *s = (struct saved){.next = all_saved, .variable = variable, .rows = batch->rows};
   memcpy(s->anchors, batch->sample_indices, batch->rows * sizeof *s->anchors);
-  if (cudasim_save(stream, a->data, a->bytes, s->bytes) != cudaSuccess) { /* the device has failed */
+  /* the device has failed */
+  if (cudasim_save(stream, a->data, a->bytes, s->bytes) != cudaSuccess) {
     free(s);
     return;
   }
@@ -173,7 +190,8 @@ static const char *check_saved(bool failed) {
 }
 
 enum { RELEASE, RELEASE_ON, DLPACK, LATER, STYLES };
-struct tensors { /* what libtorch and the like would have; DLManagedTensor is private to the header here */
+/* what libtorch and the like would have; DLManagedTensor is private to the header here */
+struct tensors {
   struct insitu__public_dlpack_managed *now;
   struct insitu__public_dlpack_versioned *next;
 };
@@ -183,7 +201,8 @@ static void drop(struct tensors *t) {
   memset(t, 0, sizeof *t);
 }
 /* Reads and overwrites a batch in its style and lets it go, without waiting for anything. */
-static insitu_status train(insitu_batch *batch, int style, insitu_batch **kept, struct tensors *tensors, insitu_error *err) {
+static insitu_status train(insitu_batch *batch, int style, insitu_batch **kept,
+    struct tensors *tensors, insitu_error *err) {
   cudaStream_t stream = style == RELEASE || style == LATER ? consumer : other;
   insitu_status status = INSITU_OK;
   for (uint64_t i = 1; i < 3; i++) {
@@ -263,7 +282,8 @@ static void run(struct run *r) {
   cudasim_catch_faults(true); /* cmocka has its own handler in every test */
   consumer = other = NULL;
   memset(&late, 0, sizeof late);
-  if (cudaStreamCreateWithFlags(&consumer, cudaStreamNonBlocking) || cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking))
+  if (cudaStreamCreateWithFlags(&consumer, cudaStreamNonBlocking) ||
+      cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking))
     fail_msg("no stream for the trainer");
   insitu_iter_desc i = {.api = INSITU_API, .max_held = HELD, .stream = consumer};
   r->status = insitu_loader_open(&d, &ld, &r->err);
@@ -288,7 +308,8 @@ static void run(struct run *r) {
   insitu_loader_close(&ld);
   insitu_iter_close(&it);
   r->last = cudasim_thread(&r->capture_mode);
-  bool lost = cudaGetLastError() != cudaSuccess; /* that stays: what was still to run is dropped, even while closing */
+  /* that stays: what was still to run is dropped, even while closing */
+  bool lost = cudaGetLastError() != cudaSuccess;
   r->wrong = check_saved(r->status < 0 || lost);
   cudaStreamDestroy(consumer);
   cudaStreamDestroy(other);
@@ -326,11 +347,13 @@ static void test_epochs(void **state) {
         cudasim_delay(delays[delay].when, delays[delay].steps);
         run(&r);
         if (r.status) fail_msg("%s, style %d: %s", modes[m].name, style, r.err.message);
-        if (r.wrong) fail_msg("%s, style %d, delay %d: %s", modes[m].name, style, (int)delay, r.wrong);
+        if (r.wrong)
+          fail_msg("%s, style %d, delay %d: %s", modes[m].name, style, (int)delay, r.wrong);
         const char *found = trouble();
         if (found) fail_msg("%s, style %d, delay %d: %s", modes[m].name, style, (int)delay, found);
         assert_int_equal(r.batches, 3 * ((SAMPLES - 1) / BATCH));
-        assert_in_range(r.uploads, r.batches, r.batches + 4); /* one of each batch, and those that were made ready in vain */
+        /* one of each batch, and those that were made ready in vain */
+        assert_in_range(r.uploads, r.batches, r.batches + 4);
         assert_int_equal(cudasim_count().copies, cudasim_calls("cudaMemcpyAsync"));
       }
 }
@@ -364,13 +387,15 @@ static void test_mutants(void **state) {
         mutant = SOUND;
         caught |= r.status < 0 || r.wrong || trouble();
       }
-    if (caught != (which != SOUND)) fail_msg("the mutant '%s' is %scaught", mutant_names[which], caught ? "" : "not ");
+    if (caught != (which != SOUND))
+      fail_msg("the mutant '%s' is %scaught", mutant_names[which], caught ? "" : "not ");
   }
 }
 
 /* Every call fails once: with an error that passes, and with one that stays. */
 static void test_errors(void **state) {
-  static const cudaError_t errors[] = {cudaErrorMemoryAllocation, cudaErrorLaunchFailure, cudaErrorIllegalAddress};
+  static const cudaError_t errors[] = {
+      cudaErrorMemoryAllocation, cudaErrorLaunchFailure, cudaErrorIllegalAddress};
   (void)state;
   EACH_MODE (m)
     for (unsigned e = 0; e < sizeof errors / sizeof *errors; e++) {
@@ -383,15 +408,21 @@ static void test_errors(void **state) {
         run(&r);
         bool hit = cudasim_count().injected > 0;
         cudasim_fail(0, cudaSuccess);
-        if (r.wrong) fail_msg("%s, %s at call %d: %s", modes[m].name, cudaGetErrorName(errors[e]), (int)n, r.wrong);
-        if (!nothing_left()) fail_msg("%s, %s at call %d: something is left", modes[m].name, cudaGetErrorName(errors[e]), (int)n);
+        if (r.wrong)
+          fail_msg(
+              "%s, %s at call %d: %s", modes[m].name, cudaGetErrorName(errors[e]), (int)n, r.wrong);
+        if (!nothing_left())
+          fail_msg("%s, %s at call %d: something is left", modes[m].name,
+              cudaGetErrorName(errors[e]), (int)n);
         if (r.last || r.capture_mode != cudaStreamCaptureModeGlobal)
-          fail_msg("%s, %s at call %d: the trainer is left with %s, capture mode %d", modes[m].name, cudaGetErrorName(errors[e]),
-              (int)n, cudaGetErrorName(r.last), (int)r.capture_mode);
-        if (errors[e] == cudaErrorMemoryAllocation && cudasim_findings()) /* it passes: nothing is used too early after it */
+          fail_msg("%s, %s at call %d: the trainer is left with %s, capture mode %d", modes[m].name,
+              cudaGetErrorName(errors[e]), (int)n, cudaGetErrorName(r.last), (int)r.capture_mode);
+        /* it passes: nothing is used too early after it */
+        if (errors[e] == cudaErrorMemoryAllocation && cudasim_findings())
           fail_msg("%s, error at call %d: %s", modes[m].name, (int)n, cudasim_finding(0));
         if (r.status && r.status != INSITU_E_DEVICE && r.status != INSITU_E_NOMEM)
-          fail_msg("%s, error at call %d: %s: %s", modes[m].name, (int)n, insitu_status_name(r.status), r.err.message);
+          fail_msg("%s, error at call %d: %s: %s", modes[m].name, (int)n,
+              insitu_status_name(r.status), r.err.message);
         if (r.status) assert_non_null(strstr(r.err.message, cudaGetErrorString(errors[e])));
         failed += r.status < 0;
         if (!hit) {
@@ -404,7 +435,8 @@ static void test_errors(void **state) {
     }
 }
 
-/* The device refuses for a moment, when all of an epoch has been delivered: the next epoch can be had all the same. */
+/* The device refuses for a moment, when all of an epoch has been delivered: the next epoch can be
+ * had all the same. */
 static void test_next_epoch(void **state) {
   enum { BATCHES = (SAMPLES - 1) / BATCH };
   static const char *const ways[] = {"release, next tells", "release, next is not asked", "query"};
@@ -420,7 +452,8 @@ static void test_next_epoch(void **state) {
         insitu_error err = {0};
         cudasim_reset(1, epoch);
         cudasim_catch_faults(true);
-        if (cudaStreamCreateWithFlags(&consumer, cudaStreamNonBlocking)) fail_msg("no stream for the trainer");
+        if (cudaStreamCreateWithFlags(&consumer, cudaStreamNonBlocking))
+          fail_msg("no stream for the trainer");
         insitu_iter_desc i = {.api = INSITU_API, .max_held = HELD, .stream = consumer};
         insitu_status status = insitu_loader_open(&d, &ld, &err);
         if (!status) status = insitu_iter_open(ld, &i, &it, &err);
@@ -431,7 +464,8 @@ static void test_next_epoch(void **state) {
           if (!status) status = train(batch, RELEASE, &kept, &tensors, &err);
         }
         if (status) fail_msg("%s: %s", modes[m].name, err.message);
-        for (int wait = 0; way == 2 && !refused && wait < 200; wait++) poll(NULL, 0, 1); /* inline nobody looks */
+        /* inline nobody looks */
+        for (int wait = 0; way == 2 && !refused && wait < 200; wait++) poll(NULL, 0, 1);
         refuse = 0;
         if (way < 2) assert_true(refused > 1);
         if (way == 0) {
@@ -439,16 +473,19 @@ static void test_next_epoch(void **state) {
           assert_int_equal(insitu_iter_next(it, 20000, &batch, &err), INSITU_E_DEVICE);
           assert_non_null(strstr(err.message, "releasing a batch on its stream"));
         }
-        if (cudaStreamSynchronize(consumer)) fail_msg("the trainer cannot wait"); /* what was refused orders nothing */
+        /* what was refused orders nothing */
+        if (cudaStreamSynchronize(consumer)) fail_msg("the trainer cannot wait");
         for (int again = 0; again < 2; again++) {
           memset(&err, 0, sizeof err);
           status = insitu_iter_set_epoch(it, epoch, &err);
           int n = 0;
           while (!status && (status = insitu_iter_next(it, 20000, &batch, &err)) == INSITU_OK) {
-            if (batch->epoch != epoch || batch->index != (uint64_t)n++) fail_msg("%s: another batch", ways[way]);
+            if (batch->epoch != epoch || batch->index != (uint64_t)n++)
+              fail_msg("%s: another batch", ways[way]);
             status = train(batch, RELEASE, &kept, &tensors, &err);
           }
-          if (status != INSITU_END) fail_msg("%s, %s, epoch %d: %s", modes[m].name, ways[way], (int)epoch, err.message);
+          if (status != INSITU_END)
+            fail_msg("%s, %s, epoch %d: %s", modes[m].name, ways[way], (int)epoch, err.message);
           assert_int_equal(n, BATCHES);
         }
         insitu_loader_close(&ld);
@@ -478,8 +515,9 @@ static void test_capture(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_steady), cmocka_unit_test(test_mutants),
-      cmocka_unit_test(test_errors), cmocka_unit_test(test_next_epoch), cmocka_unit_test(test_capture)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_steady),
+      cmocka_unit_test(test_mutants), cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_next_epoch), cmocka_unit_test(test_capture)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, setup, support_teardown);
 }

@@ -1,4 +1,5 @@
-/* The simulated CUDA runtime itself: a correct consumer of double buffers leaves no findings, and each defect is found. */
+/* The simulated CUDA runtime itself: a correct consumer of double buffers leaves no findings, and
+ * each defect is found. */
 #include "cudasim/cudasim.c"
 #include "cudasim/api_checks.h"
 #include <setjmp.h>
@@ -14,7 +15,9 @@ static void no_findings(void) {
 }
 static void nothing_left(void) {
   cudasim_counts c = cudasim_count();
-  assert_int_equal(c.streams + c.events + c.device_blocks + c.device_bytes + c.pinned_blocks + c.pinned_bytes, 0);
+  assert_int_equal(
+      c.streams + c.events + c.device_blocks + c.device_bytes + c.pinned_blocks + c.pinned_bytes,
+      0);
 }
 static cudaStream_t new_stream(unsigned flags) {
   cudaStream_t s = NULL;
@@ -55,7 +58,8 @@ static size_t wrong_bytes(const unsigned char *got, int batch) {
   for (size_t i = 0; i < BYTES; i++) n += got[i] != value_of(batch, i);
   return n;
 }
-/* Batches through pinned slabs and device slots, by the protocol of the loader; batches that the consumer saw wrong bytes of */
+/* Batches through pinned slabs and device slots, by the protocol of the loader; batches that the
+ * consumer saw wrong bytes of */
 static int pipeline(defect d, cudasim_when when) {
   char *slab[SLABS], *slot[SLABS];
   cudaEvent_t copied[SLABS], released[SLABS];
@@ -115,7 +119,8 @@ static void test_right(void **state) {
       assert_int_equal(c.host_allocs, SLABS);
       assert_int_equal(c.peak_pinned_bytes, SLABS * BYTES);
       assert_int_equal(c.event_creates, 2 * SLABS);
-      assert_int_equal(c.unpinned_copies + c.default_stream + c.timing_events + c.write_combined, 0);
+      assert_int_equal(
+          c.unpinned_copies + c.default_stream + c.timing_events + c.write_combined, 0);
       assert_int_equal(cudasim_calls("cudaMemcpyAsync"), BATCHES);
     }
 }
@@ -156,7 +161,8 @@ static void test_early_refill(void **state) {
 
 /* ---- order ---- */
 
-static bool races(cudaStream_t first, cudaStream_t second) { /* two writes of the same bytes, and no more between them */
+/* two writes of the same bytes, and no more between them */
+static bool races(cudaStream_t first, cudaStream_t second) {
   char *p = new_device(64);
   uint64_t before = cudasim_count().races;
   OK(cudasim_fill(first, p, 64, 1));
@@ -197,7 +203,8 @@ static void test_default_streams(void **state) {
     assert_int_equal(cudasim_count().races, before + 1);
   }
 }
-/* Reads race with writes only; other bytes do not; an event that is recorded anew stands for the later point. */
+/* Reads race with writes only; other bytes do not; an event that is recorded anew stands for the
+ * later point. */
 static void test_ranges_and_events(void **state) {
   (void)state;
   cudasim_reset(1, 1);
@@ -232,7 +239,8 @@ static void test_ranges_and_events(void **state) {
   /* pinned memory too, and a copy that stays on the device */
   OK(cudaMemcpyAsync(pinned, p, 256, cudaMemcpyDefault, c));
   OK(cudaMemcpyAsync(p, pinned, 256, cudaMemcpyDefault, a));
-  assert_int_equal(cudasim_count().races, 5); /* what c wrote and read of p, and what it wrote to pinned */
+  /* what c wrote and read of p, and what it wrote to pinned */
+  assert_int_equal(cudasim_count().races, 5);
   cudasim_finish();
   OK(cudasim_fill(a, p + 128, 128, 4));
   OK(cudaMemcpyAsync(p, p + 128, 128, cudaMemcpyDeviceToDevice, a));
@@ -424,7 +432,8 @@ static void test_use_after_free(void **state) {
     assert_int_equal(cudasim_where(device), CUDASIM_NOWHERE);
     assert_int_equal(cudaFree(device), cudaErrorInvalidValue);
     assert_int_equal(cudasim_count().uses_after_free, 3);
-    assert_int_equal(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, s), cudaErrorInvalidValue);
+    assert_int_equal(
+        cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, s), cudaErrorInvalidValue);
     assert_int_equal(cudasim_count().uses_after_free, 4);
     assert_int_equal(cudasim_save(s, device, 64, out), cudaErrorIllegalAddress);
     assert_int_equal(cudasim_count().uses_after_free, 5);
@@ -444,7 +453,8 @@ static void test_misuse(void **state) {
   new_stream(cudaStreamNonBlocking); /* may take the place, not the handle */
   new_event();
   uint64_t n = 0;
-#define BAD(call, error) assert_int_equal(call, error), assert_int_equal(cudasim_count().misuses, ++n)
+#define BAD(call, error)                                                                           \
+  assert_int_equal(call, error), assert_int_equal(cudasim_count().misuses, ++n)
   BAD(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, gone), cudaErrorInvalidResourceHandle);
   BAD(cudaStreamSynchronize(gone), cudaErrorInvalidResourceHandle);
   BAD(cudaStreamDestroy(gone), cudaErrorInvalidResourceHandle);
@@ -473,7 +483,8 @@ static void test_misuse(void **state) {
   OK(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyHostToDevice, s));
   assert_int_equal(cudasim_count().foreign_copies, 0);
   OK(cudaStreamSynchronize(s));
-  OK(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyHostToDevice, elsewhere)); /* allowed, and counted */
+  /* allowed, and counted */
+  OK(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyHostToDevice, elsewhere));
   assert_int_equal(cudasim_count().foreign_copies, 1);
   assert_int_equal(cudasim_where(device + 63), 0);
   assert_int_equal(cudasim_where(new_device(1)), 1);
@@ -553,7 +564,8 @@ static void test_no_device(void **state) {
     assert_int_equal(cudaHostAlloc(&p, 1, 0), error);
     assert_int_equal(cudaSetDevice(0), error);
     assert_int_equal(cudaGetLastError(), error);
-    assert_string_equal(cudaGetErrorName(error), driver ? "cudaErrorInsufficientDriver" : "cudaErrorNoDevice");
+    assert_string_equal(
+        cudaGetErrorName(error), driver ? "cudaErrorInsufficientDriver" : "cudaErrorNoDevice");
     assert_non_null(cudaGetErrorString(error));
     no_findings();
   }
@@ -565,7 +577,8 @@ static void test_no_device(void **state) {
   OK(cudaGetDevice(&n));
   assert_int_equal(n, 2);
 }
-/* Every call of a small program fails once: what it then has to give back it can give back, and nothing else fails. */
+/* Every call of a small program fails once: what it then has to give back it can give back, and
+ * nothing else fails. */
 static void test_injected(void **state) {
   uint64_t n = 0;
   (void)state;
@@ -580,7 +593,8 @@ static void test_injected(void **state) {
     failed += cudaEventCreateWithFlags(&e, cudaEventDisableTiming) == cudaErrorUnknown;
     failed += cudaMalloc(&device, 64) == cudaErrorUnknown;
     failed += cudaHostAlloc(&pinned, 64, 0) == cudaErrorUnknown;
-    if (device && pinned && s) failed += cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, s) == cudaErrorUnknown;
+    if (device && pinned && s)
+      failed += cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, s) == cudaErrorUnknown;
     if (e && s) failed += cudaEventRecord(e, s) == cudaErrorUnknown;
     if (e && s) failed += cudaStreamWaitEvent(s, e, 0) == cudaErrorUnknown;
     if (e) failed += cudaEventQuery(e) == cudaErrorUnknown;
@@ -639,7 +653,8 @@ static void test_captures(void **state) {
   char *device = new_device(64), *pinned = new_pinned(64);
   cudasim_capture(true);
   uint64_t n = 0;
-#define UNSAFE(call, error) assert_int_equal(call, error), assert_int_equal(cudasim_count().captures, ++n)
+#define UNSAFE(call, error)                                                                        \
+  assert_int_equal(call, error), assert_int_equal(cudasim_count().captures, ++n)
   UNSAFE(cudaMalloc(&p, 64), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaHostAlloc(&p, 64, 0), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaFree(device), cudaErrorStreamCaptureUnsupported);
@@ -647,7 +662,8 @@ static void test_captures(void **state) {
   UNSAFE(cudaEventQuery(e), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaEventSynchronize(e), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaStreamSynchronize(s), cudaErrorStreamCaptureUnsupported);
-  UNSAFE(cudaMemcpyAsync(device, host, 64, cudaMemcpyDefault, s), cudaErrorStreamCaptureUnsupported);
+  UNSAFE(
+      cudaMemcpyAsync(device, host, 64, cudaMemcpyDefault, s), cudaErrorStreamCaptureUnsupported);
   OK(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, s)); /* these are safe */
   OK(cudaEventRecord(e, s));
   OK(cudaStreamWaitEvent(blocking, e, 0));
@@ -663,7 +679,8 @@ static void test_captures(void **state) {
   cudasim_capture_stream(blocking, true);
   UNSAFE(cudaEventRecord(e, blocking), cudaErrorStreamCaptureIsolation);
   UNSAFE(cudaStreamWaitEvent(blocking, e, 0), cudaErrorStreamCaptureIsolation);
-  UNSAFE(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, blocking), cudaErrorStreamCaptureUnsupported);
+  UNSAFE(cudaMemcpyAsync(device, pinned, 64, cudaMemcpyDefault, blocking),
+      cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaStreamSynchronize(blocking), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudasim_fill(blocking, device, 64, 1), cudaErrorStreamCaptureUnsupported);
   UNSAFE(cudaEventRecord(e, NULL), cudaErrorStreamCaptureImplicit);
@@ -684,7 +701,8 @@ struct shared {
   cudaStream_t copies, consumer;
   unsigned char seen[BATCHES][BYTES];
 };
-static void *uploads(void *arg) { /* what it polls orders the other thread's refill, through the program's own lock */
+/* what it polls orders the other thread's refill, through the program's own lock */
+static void *uploads(void *arg) {
   struct shared *sh = arg;
   OK(cudaSetDevice(1));
   for (int n = 0; n < BATCHES; n++) {
@@ -706,7 +724,8 @@ static void *uploads(void *arg) { /* what it polls orders the other thread's ref
   }
   return NULL;
 }
-/* A captured copy and fill run when they are launched, and race like others; what is unsafe or no copy spoils a capture. */
+/* A captured copy and fill run when they are launched, and race like others; what is unsafe or no
+ * copy spoils a capture. */
 static void test_graphs(void **state) {
   cudaGraph_t graph = NULL;
   cudaGraphExec_t exec = NULL;
@@ -745,13 +764,16 @@ static void test_graphs(void **state) {
   cudasim_finish();
   for (int i = 0; i < 4; i++) { /* 3: in relaxed mode, which forbids others nothing */
     uint64_t captures = cudasim_count().captures;
-    OK(cudaStreamBeginCapture(s, i == 3 ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal));
+    OK(cudaStreamBeginCapture(
+        s, i == 3 ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeGlobal));
     if (i == 0) assert_int_equal(cudaEventRecord(e, s), cudaErrorStreamCaptureIsolation);
     if (i == 1) assert_int_equal(cudaMalloc(&p, 64), cudaErrorStreamCaptureUnsupported);
-    if (i == 2) assert_int_equal(cudaLaunchHostFunc(s, free, NULL), cudaErrorStreamCaptureUnsupported);
+    if (i == 2)
+      assert_int_equal(cudaLaunchHostFunc(s, free, NULL), cudaErrorStreamCaptureUnsupported);
     if (i == 3) OK(cudaEventQuery(e));
     assert_int_equal(cudasim_count().captures, captures + (i < 3));
-    assert_int_equal(cudaStreamEndCapture(s, &graph), i < 3 ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
+    assert_int_equal(
+        cudaStreamEndCapture(s, &graph), i < 3 ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
     assert_true((graph != NULL) == (i == 3));
   }
   assert_int_equal(cudasim_count().graphs, 1);
@@ -850,7 +872,8 @@ static void *fills_own(void *p) {
   OK(cudasim_fill(cudaStreamPerThread, p, 64, 1));
   return NULL;
 }
-static void test_bus(void **state) { /* that stands still: what does not come behind a copy runs all the same */
+/* that stands still: what does not come behind a copy runs all the same */
+static void test_bus(void **state) {
   char *pinned;
   void *p, *q;
   cudaStream_t copies, kernels;
@@ -902,7 +925,8 @@ static void *writes_pages(void *at) {
   for (size_t i = 0; i < 8; i++) ((volatile char *)at)[i * page] = 1;
   return NULL;
 }
-/* Threads that write to sources in flight while another one learns that they are over: nobody hangs. */
+/* Threads that write to sources in flight while another one learns that they are over: nobody
+ * hangs. */
 static void test_faults_of_threads(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < SEEDS; seed++) {
@@ -955,7 +979,8 @@ static void test_contexts(void **state) {
   assert_null(cudasim_context(0));
   cudaEvent_t e = new_event();
   OK(cudaEventRecord(e, new_stream(cudaStreamNonBlocking)));
-  for (int i = 0; i < 2; i++) { /* a thread is on device 0 from the start, as this one after a reset */
+  /* a thread is on device 0 from the start, as this one after a reset */
+  for (int i = 0; i < 2; i++) {
     OK(cudasim_context_state(i, &flags, &active));
     assert_int_equal(active, i);
   }
@@ -975,7 +1000,8 @@ static void test_contexts(void **state) {
   assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
   OK(cudasim_thread(&mode));
   OK(cudaSetDevice(1));
-  assert_string_equal(cudasim_context(0), "cudaThreadExchangeStreamCaptureMode"); /* the first one */
+  /* the first one */
+  assert_string_equal(cudasim_context(0), "cudaThreadExchangeStreamCaptureMode");
 }
 /* Streams that come and go use slots again, once the host knows that they are idle. */
 static void test_many_streams(void **state) {
@@ -995,15 +1021,20 @@ static void test_many_streams(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_right), cmocka_unit_test(test_no_ready_wait),
-      cmocka_unit_test(test_no_released_wait), cmocka_unit_test(test_released_early), cmocka_unit_test(test_early_refill),
-      cmocka_unit_test(test_default_streams), cmocka_unit_test(test_ranges_and_events), cmocka_unit_test(test_reads_before),
-      cmocka_unit_test(test_delays), cmocka_unit_test(test_host_touches), cmocka_unit_test(test_host_touch_kills),
-      cmocka_unit_test(test_limits), cmocka_unit_test(test_use_after_free), cmocka_unit_test(test_misuse),
-      cmocka_unit_test(test_unpinned), cmocka_unit_test(test_poisoned_source), cmocka_unit_test(test_no_device),
-      cmocka_unit_test(test_injected), cmocka_unit_test(test_sticky), cmocka_unit_test(test_captures),
-      cmocka_unit_test(test_graphs), cmocka_unit_test(test_rest), cmocka_unit_test(test_threads),
-      cmocka_unit_test(test_stream_per_thread), cmocka_unit_test(test_bus), cmocka_unit_test(test_faults_of_threads),
-      cmocka_unit_test(test_fork), cmocka_unit_test(test_contexts), cmocka_unit_test(test_many_streams)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_right),
+      cmocka_unit_test(test_no_ready_wait), cmocka_unit_test(test_no_released_wait),
+      cmocka_unit_test(test_released_early), cmocka_unit_test(test_early_refill),
+      cmocka_unit_test(test_default_streams), cmocka_unit_test(test_ranges_and_events),
+      cmocka_unit_test(test_reads_before), cmocka_unit_test(test_delays),
+      cmocka_unit_test(test_host_touches), cmocka_unit_test(test_host_touch_kills),
+      cmocka_unit_test(test_limits), cmocka_unit_test(test_use_after_free),
+      cmocka_unit_test(test_misuse), cmocka_unit_test(test_unpinned),
+      cmocka_unit_test(test_poisoned_source), cmocka_unit_test(test_no_device),
+      cmocka_unit_test(test_injected), cmocka_unit_test(test_sticky),
+      cmocka_unit_test(test_captures), cmocka_unit_test(test_graphs), cmocka_unit_test(test_rest),
+      cmocka_unit_test(test_threads), cmocka_unit_test(test_stream_per_thread),
+      cmocka_unit_test(test_bus), cmocka_unit_test(test_faults_of_threads),
+      cmocka_unit_test(test_fork), cmocka_unit_test(test_contexts),
+      cmocka_unit_test(test_many_streams)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

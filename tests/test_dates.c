@@ -1,19 +1,21 @@
-/* Samples selected by date: against text comparison of ISO dates, which a walk through the calendar writes; and what absent chunks
- * say of dates. */
+/* Samples selected by date: against text comparison of ISO dates, which a walk through the calendar
+ * writes; and what absent chunks say of dates. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include <math.h>
 #include "support.h"
 #include "modes.h"
 
-enum { N = 4 * 800 }; /* four samples a day, from 1979-11-01 on (1582-09-01 of calendars that have a gap there) */
+/* four samples a day, from 1979-11-01 on (1582-09-01 of calendars that have a gap there) */
+enum { N = 4 * 800 };
 static char iso[N][20];
 static double value[N], hours[N];
 
 static void walk(int calendar, int year, int month) {
   struct insitu__time_date d = {.year = year, .month = month, .day = 1};
   for (int i = 0; i < N; i++) {
-    snprintf(iso[i], sizeof iso[i], "%04d-%02d-%02dT%02d", (int)d.year % 10000, d.month % 100, d.day % 100, i % 4 * 6);
+    snprintf(iso[i], sizeof iso[i], "%04d-%02d-%02dT%02d", (int)d.year % 10000, d.month % 100,
+        d.day % 100, i % 4 * 6);
     hours[i] = 6 * i;
     if (i % 4 < 3) continue;
     do { /* the next day that exists */
@@ -37,7 +39,8 @@ static void reverse(double *at) {
 }
 /* Whether a date, cut to the length of a partial one, lies from `from` to `to`. */
 static bool inside(const char *date, const char *from, const char *to) {
-  return (!from || strncmp(date, from, strlen(from)) >= 0) && (!to || strncmp(date, to, strlen(to)) <= 0);
+  return (!from || strncmp(date, from, strlen(from)) >= 0) &&
+         (!to || strncmp(date, to, strlen(to)) <= 0);
 }
 
 static insitu_status open_with(insitu_loader_desc d, insitu_loader **ld, insitu_error *err) {
@@ -49,11 +52,16 @@ static void has(const char *text, const char *part) {
 }
 static insitu_variable x = {.label = "x"};
 static insitu_loader_desc base(const char *root) {
-  return (insitu_loader_desc){.api = INSITU_API, .url = root, .variables = &x, .n_variables = 1, .batch_size = 4, .plan_only = 1};
+  return (insitu_loader_desc){.api = INSITU_API,
+      .url = root,
+      .variables = &x,
+      .n_variables = 1,
+      .batch_size = 4,
+      .plan_only = 1};
 }
 /* An archive whose x has the dates of iso[]. */
-static const char *make(
-    const char *name, int format, int32_t dtype, const char *units, const char *calendar, const double *values) {
+static const char *make(const char *name, int format, int32_t dtype, const char *units,
+    const char *calendar, const double *values) {
   char attributes[200];
   const char *root = support_path(name);
   struct support_array a = {.name = "x",
@@ -63,8 +71,8 @@ static const char *make(
       .dtype = INSITU_U8,
       .format = format,
       .dims = "[\"time\",\"y\"]"};
-  snprintf(attributes, sizeof attributes, "\"units\":\"%s\"%s%s%s", units, calendar ? ",\"calendar\":\"" : "",
-      calendar ? calendar : "", calendar ? "\"" : "");
+  snprintf(attributes, sizeof attributes, "\"units\":\"%s\"%s%s%s", units,
+      calendar ? ",\"calendar\":\"" : "", calendar ? calendar : "", calendar ? "\"" : "");
   struct support_array t = {.name = "time",
       .ndim = 1,
       .shape = {N},
@@ -92,11 +100,13 @@ static void test_selections(void **state) {
       char name[32], since[64];
       bool falls = round == 3, old = round == 2, real = round == 1;
       walk(c, old ? 1582 : 1979, old ? 9 : 11);
-      snprintf(since, sizeof since, "%s since %s", units[round].unit, old ? "1582-09-01" : "1979-11-01 00:00:00");
+      snprintf(since, sizeof since, "%s since %s", units[round].unit,
+          old ? "1582-09-01" : "1979-11-01 00:00:00");
       for (int i = 0; i < N; i++) value[i] = hours[i] * units[round].hour;
       if (falls) reverse(value);
       snprintf(name, sizeof name, "dates%d%d", c, round);
-      const char *root = make(name, 2 + round % 2, real ? INSITU_F64 : dtypes[round], since, insitu__time_calendars[c], value);
+      const char *root = make(name, 2 + round % 2, real ? INSITU_F64 : dtypes[round], since,
+          insitu__time_calendars[c], value);
       for (int k = 0; k < 25; k++) {
         static const size_t lengths[] = {4, 7, 10, 13};
         char first[20], last[20];
@@ -123,8 +133,8 @@ static void test_selections(void **state) {
         if (status) fail_msg("%s to %s: %s", first, last, err.message);
         const insitu_loader_desc *r = insitu_loader_config(ld);
         if (r->sample_start != begin || r->sample_stop != end)
-          fail_msg("%s, %s to %s: [%d, %d), not [%d, %d)", insitu__time_calendars[c], d.sample_from, d.sample_to,
-              (int)r->sample_start, (int)r->sample_stop, begin, end);
+          fail_msg("%s, %s to %s: [%d, %d), not [%d, %d)", insitu__time_calendars[c], d.sample_from,
+              d.sample_to, (int)r->sample_start, (int)r->sample_stop, begin, end);
         assert_true(!r->sample_from && !r->sample_to);
         insitu_loader_close(&ld);
       }
@@ -136,18 +146,21 @@ static void test_datetime64(void **state) {
   static const struct {
     const char *dtype, *name;
     double step; /* of six hours */
-  } types[] = {{"<M8[h]", "h", 6}, {"<M8[s]", "s", 21600}, {"<M8[ns]", "ns", 21600e9}, {"<M8[25s]", "25s", 864}};
+  } types[] = {{"<M8[h]", "h", 6}, {"<M8[s]", "s", 21600}, {"<M8[ns]", "ns", 21600e9},
+      {"<M8[25s]", "25s", 864}};
   (void)state;
   walk(INSITU__TIME_PROLEPTIC, 1979, 11);
   for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
     char path[700], metadata[300];
     insitu_loader *ld;
     insitu_error err;
-    for (int i = 0; i < N; i++) value[i] = (3591 * 4 + i) * types[k].step; /* days from 1970-01-01 to 1979-11-01 */
+    /* days from 1970-01-01 to 1979-11-01 */
+    for (int i = 0; i < N; i++) value[i] = (3591 * 4 + i) * types[k].step;
     const char *root = make(types[k].name, 2, INSITU_I64, "m", NULL, value);
     snprintf(path, sizeof path, "%s/time/.zarray", root);
     int n = snprintf(metadata, sizeof metadata,
-        "{\"zarr_format\":2,\"shape\":[%d],\"chunks\":[700],\"dtype\":\"%s\",\"order\":\"C\",\"fill_value\":null,"
+        "{\"zarr_format\":2,\"shape\":[%d],\"chunks\":[700],\"dtype\":\"%s\",\"order\":\"C\","
+        "\"fill_value\":null,"
         "\"compressor\":null,\"filters\":null}",
         N, types[k].dtype);
     support_write(path, metadata, (size_t)n);
@@ -155,7 +168,8 @@ static void test_datetime64(void **state) {
     d.sample_from = "1979-11-03";
     d.sample_to = "1979-11-04T06";
     if (open_with(d, &ld, &err)) fail_msg("%s: %s", types[k].dtype, err.message);
-    assert_true(insitu_loader_config(ld)->sample_start == 8 && insitu_loader_config(ld)->sample_stop == 14);
+    assert_true(
+        insitu_loader_config(ld)->sample_start == 8 && insitu_loader_config(ld)->sample_stop == 14);
     insitu_loader_close(&ld);
     char *unit = strchr(strstr(metadata, "M8"), '[') + 1, *end = strchr(unit, '"');
     memmove(unit + 2, end, strlen(end) + 1); /* years have no length */
@@ -166,7 +180,8 @@ static void test_datetime64(void **state) {
   }
 }
 
-/* Splits by date with a gap are those by index; the coordinate of another name, in a group, in all modes. */
+/* Splits by date with a gap are those by index; the coordinate of another name, in a group, in all
+ * modes. */
 static void test_splits(void **state) {
   (void)state;
   walk(INSITU__TIME_NOLEAP, 1979, 11);
@@ -211,11 +226,14 @@ static void test_splits(void **state) {
     }
     insitu_stats stats;
     assert_int_equal(insitu_loader_stats(by_date, &stats, &err), 0);
-    assert_int_equal(stats.memory_promised, by_date->inflight_bytes + by_date->cache_bytes); /* nothing of the coordinate stays */
-    assert_true(insitu_loader_describe(by_date, a, sizeof a) && insitu_loader_describe(by_index, b, sizeof b));
+    /* nothing of the coordinate stays */
+    assert_int_equal(stats.memory_promised, by_date->inflight_bytes + by_date->cache_bytes);
+    assert_true(insitu_loader_describe(by_date, a, sizeof a) &&
+                insitu_loader_describe(by_index, b, sizeof b));
     has(a, "\"sample_start\": \"archive\"");
     has(b, "\"sample_start\": \"desc\"");
-    a[strcspn(a, "}")] = b[strcspn(b, "}")] = 0; /* the description can be opened again: it has no dates */
+    /* the description can be opened again: it has no dates */
+    a[strcspn(a, "}")] = b[strcspn(b, "}")] = 0;
     assert_string_equal(a, b);
     insitu_loader_close(&by_date);
     insitu_loader_close(&by_index);
@@ -223,14 +241,18 @@ static void test_splits(void **state) {
 }
 
 /* A part's range holds exactly the samples that take part and have a date from `from` to `to`. */
-static void has_range(const insitu_loader *ld, int p, const insitu_split_range *want, const bool *takes_part) {
+static void has_range(
+    const insitu_loader *ld, int p, const insitu_split_range *want, const bool *takes_part) {
   const struct insitu__split_list *range = &ld->split.part[p].range;
   int64_t lo = N, hi = 0;
   for (int i = 0; i < N; i++) {
     bool in = false;
-    for (uint64_t k = 0; k < insitu__split_count(range); k++) in = in || (i >= range->at[k].lo && i < range->at[k].hi);
+    for (uint64_t k = 0; k < insitu__split_count(range); k++)
+      in = in || (i >= range->at[k].lo && i < range->at[k].hi);
     bool should = takes_part[i] && inside(iso[i], want->from, want->to);
-    if (in != should) fail_msg("part %d, from %s to %s: sample %d of %s: %d", p, want->from, want->to, i, iso[i], in);
+    if (in != should)
+      fail_msg(
+          "part %d, from %s to %s: sample %d of %s: %d", p, want->from, want->to, i, iso[i], in);
     if (!should) continue;
     lo = lo < i ? lo : i;
     hi = i + 1;
@@ -240,15 +262,18 @@ static void has_range(const insitu_loader *ld, int p, const insitu_split_range *
     fail_msg("part %d: [%d, %d), not [%d, %d)", p, (int)r->start, (int)r->stop, (int)lo, (int)hi);
 }
 
-/* Open ends: each end of each split, and of the samples that take part, on axes that rise and that fall. */
+/* Open ends: each end of each split, and of the samples that take part, on axes that rise and that
+ * fall. */
 static void test_open_ends(void **state) {
-  static const char *const taking[][2] = {{NULL, NULL}, {"1979-12", NULL}, {NULL, "1981-11"}, {"1979-12-05", "1981-11-07T06"}};
+  static const char *const taking[][2] = {
+      {NULL, NULL}, {"1979-12", NULL}, {NULL, "1981-11"}, {"1979-12-05", "1981-11-07T06"}};
   (void)state;
   for (int falls = 0; falls < 2; falls++) {
     walk(0, 1979, 11);
     memcpy(value, hours, sizeof value);
     if (falls) reverse(value);
-    const char *root = make(falls ? "falls" : "rises", 2, INSITU_F64, "hours since 1979-11-01", NULL, value);
+    const char *root =
+        make(falls ? "falls" : "rises", 2, INSITU_F64, "hours since 1979-11-01", NULL, value);
     for (int k = 0; k < 8; k++) { /* 4 to 7: the samples that take part are given by index */
       insitu_loader_desc d = base(root);
       insitu_loader *ld;
@@ -269,16 +294,20 @@ static void test_open_ends(void **state) {
         d.sample_stop = hi;
       }
       for (int p = 0; p < 3; p++)
-        for (int ends = 0; ends < 4; ends++) { /* neither, from, to, both; the next part has some dates of its own */
+        /* neither, from, to, both; the next part has some dates of its own */
+        for (int ends = 0; ends < 4; ends++) {
           int other = (p + 1) % 3;
           memset(d.split, 0, sizeof d.split);
           if (ends & 1) d.split[p].from = "1980-06";
           if (ends & 2) d.split[p].to = "1981-03-10";
-          if (!ends) d.split[other] = (insitu_split_range){.from = "1980-02", .to = "1980-05-10T12"};
-          if (open_with(d, &ld, &err)) fail_msg("falls %d, part %d, ends %d: %s", falls, p, ends, err.message);
+          if (!ends)
+            d.split[other] = (insitu_split_range){.from = "1980-02", .to = "1980-05-10T12"};
+          if (open_with(d, &ld, &err))
+            fail_msg("falls %d, part %d, ends %d: %s", falls, p, ends, err.message);
           has_range(ld, ends ? p : other, &d.split[ends ? p : other], takes_part);
           for (int q = 0; q < 3; q++)
-            if (q != (ends ? p : other)) assert_int_equal(insitu__split_count(&ld->split.part[q].range), 0);
+            if (q != (ends ? p : other))
+              assert_int_equal(insitu__split_count(&ld->split.part[q].range), 0);
           insitu_loader_close(&ld);
         }
       /* all three, open to either side: they share nothing and leave nothing out */
@@ -300,7 +329,8 @@ static void refuse(insitu_loader_desc d, insitu_status status, const char *part)
   insitu_loader *ld = NULL;
   insitu_error err;
   insitu_status got = open_with(d, &ld, &err);
-  if (got != status || !strstr(err.message, part)) fail_msg("%s: %s, without '%s'", insitu_status_name(got), err.message, part);
+  if (got != status || !strstr(err.message, part))
+    fail_msg("%s: %s, without '%s'", insitu_status_name(got), err.message, part);
 }
 
 /* The dates of a batch's samples, beside open iterators and with plan_only. */
@@ -313,8 +343,9 @@ static void test_sample_dates(void **state) {
       insitu_loader *ld;
       walk(c, c % 2 ? 1979 : 1582, c % 2 ? 11 : 9);
       snprintf(name, sizeof name, "samples%d", c);
-      const char *root = make(name, 2 + c % 2, INSITU_I64, c % 2 ? "hours since 1979-11-01" : "hours since 1582-09-01",
-          insitu__time_calendars[c], hours);
+      const char *root = make(name, 2 + c % 2, INSITU_I64,
+          c % 2 ? "hours since 1979-11-01" : "hours since 1582-09-01", insitu__time_calendars[c],
+          hours);
       insitu_loader_desc d = base(root);
       d.plan_only = m == 0 && c == 0;
       d.io = modes[m].io;
@@ -331,13 +362,16 @@ static void test_sample_dates(void **state) {
       }
       insitu_iter *it = NULL;
       insitu_batch *batch;
-      assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
+      assert_int_equal(
+          insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
       insitu_stats before, after;
       insitu_loader_stats(ld, &before, NULL);
       for (int k = 0; k < 5; k++) {
         assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &batch, &err), INSITU_OK);
-        assert_int_equal(insitu_sample_dates(ld, batch->sample_indices, batch->rows, dates, &err), INSITU_OK);
-        for (uint64_t i = 0; i < batch->rows; i++) assert_memory_equal(dates[i].text, iso[batch->sample_indices[i]], 13);
+        assert_int_equal(
+            insitu_sample_dates(ld, batch->sample_indices, batch->rows, dates, &err), INSITU_OK);
+        for (uint64_t i = 0; i < batch->rows; i++)
+          assert_memory_equal(dates[i].text, iso[batch->sample_indices[i]], 13);
         insitu_batch_release(&batch);
       }
       insitu_loader_stats(ld, &after, NULL);
@@ -375,7 +409,8 @@ static void test_sample_dates(void **state) {
 static void test_refused(void **state) {
   (void)state;
   walk(0, 1979, 11);
-  insitu_loader_desc d = base(make("refused", 2, INSITU_F64, "hours since 1979-11-01", NULL, hours));
+  insitu_loader_desc d =
+      base(make("refused", 2, INSITU_F64, "hours since 1979-11-01", NULL, hours));
   d.sample_from = "1985";
   refuse(d, INSITU_E_SPLIT, "go from 1979-11-01T00:00 to 1982-01-08T18:00");
   d.sample_from = "yesterday";
@@ -424,7 +459,8 @@ static void test_refused(void **state) {
   refuse(d, INSITU_E_FORMAT, "at index 1234 is no date");
 
   const char *root = support_path("unnamed");
-  struct support_array a = {.name = "x", .ndim = 1, .shape = {40}, .chunk = {4}, .dtype = INSITU_U8, .format = 2};
+  struct support_array a = {
+      .name = "x", .ndim = 1, .shape = {40}, .chunk = {4}, .dtype = INSITU_U8, .format = 2};
   support_make(root, &a);
   d = base(root);
   d.sample_to = "1980";
@@ -432,7 +468,8 @@ static void test_refused(void **state) {
   a.dims = "[\"time\"]";
   support_make(root, &a);
   refuse(d, INSITU_E_NOTFOUND, "no coordinate 'time'");
-  struct support_array t = {.name = "clock", .ndim = 1, .shape = {40}, .chunk = {4}, .dtype = INSITU_I16, .format = 2};
+  struct support_array t = {
+      .name = "clock", .ndim = 1, .shape = {40}, .chunk = {4}, .dtype = INSITU_I16, .format = 2};
   support_make(root, &t);
   d.time_path = "clock";
   refuse(d, INSITU_E_FORMAT, "no attribute units");
@@ -451,15 +488,18 @@ static void test_refused(void **state) {
   insitu_loader_close(&ld);
 }
 
-/* A chunk that is absent, as those of the future in ARCO-ERA5, names its dates and the setting that leaves it out. */
+/* A chunk that is absent, as those of the future in ARCO-ERA5, names its dates and the setting that
+ * leaves it out. */
 static void test_absent(void **state) {
   (void)state;
   walk(0, 1979, 11);
   char roots[2][600];
-  snprintf(roots[0], sizeof roots[0], "%s", make("absent", 3, INSITU_I64, "hours since 1979-11-01", NULL, hours));
+  snprintf(roots[0], sizeof roots[0], "%s",
+      make("absent", 3, INSITU_I64, "hours since 1979-11-01", NULL, hours));
   memcpy(value, hours, sizeof value);
   reverse(value);
-  snprintf(roots[1], sizeof roots[1], "%s", make("absentfalls", 3, INSITU_I64, "hours since 1979-11-01", NULL, value));
+  snprintf(roots[1], sizeof roots[1], "%s",
+      make("absentfalls", 3, INSITU_I64, "hours since 1979-11-01", NULL, value));
   struct support_array a = {.name = "y",
       .ndim = 2,
       .shape = {N, 2},
@@ -473,17 +513,24 @@ static void test_absent(void **state) {
     bool falls;
     const char *attributes, *part;
   } one[] = {{false, NULL,
-                 "leave samples [3190, 3200) (1982-01-06T12:00 to 1982-01-08T18:00) out with sample_start, sample_stop or the"},
+                 "leave samples [3190, 3200) (1982-01-06T12:00 to 1982-01-08T18:00) out with "
+                 "sample_start, sample_stop or the"},
       {false, "\"valid_time_start\":\"1979-11-01\",\"valid_time_stop\":\"1981-12-31\"",
-          "out with sample_to = \"1981-12-31\", or set on_absent_chunk = INSITU_FILL; by its attributes the archive has data from "
+          "out with sample_to = \"1981-12-31\", or set on_absent_chunk = INSITU_FILL; by its "
+          "attributes the archive has data from "
           "valid_time_start = \"1979-11-01\" to valid_time_stop = \"1981-12-31\""},
       {false, "\"valid_time_start\":\"1983-01-01\"", "out with sample_from = \"1983-01-01\""},
-      {false, "\"valid_time_stop\":\"1985-01-01\"", "or the split, or set on_absent_chunk = INSITU_FILL; by its attributes"},
+      {false, "\"valid_time_stop\":\"1985-01-01\"",
+          "or the split, or set on_absent_chunk = INSITU_FILL; by its attributes"},
       {false, "\"valid_time_stop\":\"soon\"", "or the split, or set on_absent_chunk = INSITU_FILL"},
-      {true, NULL, "leave samples [3190, 3200) (1979-11-03T06:00 to 1979-11-01T00:00) out with sample_start"},
-      {true, "\"valid_time_start\":\"1979-11-02\"", "out with sample_from = \"1979-11-02\""}, /* within the chunk's dates */
+      {true, NULL,
+          "leave samples [3190, 3200) (1979-11-03T06:00 to 1979-11-01T00:00) out with "
+          "sample_start"},
+      /* within the chunk's dates */
+      {true, "\"valid_time_start\":\"1979-11-02\"", "out with sample_from = \"1979-11-02\""},
       {true, "\"valid_time_stop\":\"1979-11-01\"", "out with sample_to = \"1979-11-01\""},
-      {true, "\"valid_time_stop\":\"1979-11-03\"", "or the split, or set on_absent_chunk = INSITU_FILL"}};
+      {true, "\"valid_time_stop\":\"1979-11-03\"",
+          "or the split, or set on_absent_chunk = INSITU_FILL"}};
   for (int m = 0; m < MODES; m++)
     for (size_t i = 0; mode_usable(m) && i < sizeof one / sizeof *one; i++) {
       insitu_variable v = {.label = "y"};
@@ -502,9 +549,12 @@ static void test_absent(void **state) {
       d.inline_io = modes[m].inline_io;
       d.sample_start = N - 10; /* one chunk: of several absent ones any may be the first */
       if (open_with(d, &ld, &err)) fail_msg("%s", err.message);
-      assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err), 0);
+      assert_int_equal(insitu_iter_open(ld,
+                           &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err),
+          0);
       insitu_status status;
-      while ((status = insitu_iter_next(it, INSITU_FOREVER, &b, &err)) == INSITU_OK) insitu_batch_release(&b);
+      while ((status = insitu_iter_next(it, INSITU_FOREVER, &b, &err)) == INSITU_OK)
+        insitu_batch_release(&b);
       assert_int_equal(status, INSITU_E_ABSENT);
       has(err.message, one[i].part);
       has(err.message, "array y, chunk y/c/319/0");
@@ -515,8 +565,9 @@ static void test_absent(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_selections), cmocka_unit_test(test_datetime64),
-      cmocka_unit_test(test_splits), cmocka_unit_test(test_open_ends), cmocka_unit_test(test_sample_dates),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_selections),
+      cmocka_unit_test(test_datetime64), cmocka_unit_test(test_splits),
+      cmocka_unit_test(test_open_ends), cmocka_unit_test(test_sample_dates),
       cmocka_unit_test(test_refused), cmocka_unit_test(test_absent)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -1,5 +1,6 @@
-/* What the loader promises of devices, against the simulated CUDA runtime: where arrays lie, how much memory that takes, what is
- * given back when, and what every function of part A does with it. Orderings and faults are swept in test_cuda.c. */
+/* What the loader promises of devices, against the simulated CUDA runtime: where arrays lie, how
+ * much memory that takes, what is given back when, and what every function of part A does with it.
+ * Orderings and faults are swept in test_cuda.c. */
 #define INSITU_WITH_CUDA
 #define INSITU_IMPLEMENTATION
 #include "cudasim/cudasim.c"
@@ -18,8 +19,8 @@ static void *driver_symbol(void *driver, const char *name) {
 #define dlopen(name, flags) driver_open(name, flags)
 #define dlsym(driver, name) driver_symbol(driver, name)
 #define dlclose(driver) ((void)(driver))
-/* The library as if nvcc --default-stream per-thread or CUDA_API_PER_THREAD_DEFAULT_STREAM had built it: the calls are then others,
- * which take NULL for cudaStreamPerThread. */
+/* The library as if nvcc --default-stream per-thread or CUDA_API_PER_THREAD_DEFAULT_STREAM had
+ * built it: the calls are then others, which take NULL for cudaStreamPerThread. */
 static bool per_thread_build;
 static cudaStream_t built(cudaStream_t stream) {
   return !stream && per_thread_build ? cudaStreamPerThread : stream;
@@ -27,7 +28,8 @@ static cudaStream_t built(cudaStream_t stream) {
 #define cudaStreamSynchronize(stream) cudaStreamSynchronize(built(stream))
 #define cudaStreamWaitEvent(stream, event, flags) cudaStreamWaitEvent(built(stream), event, flags)
 #define cudaEventRecord(event, stream) cudaEventRecord(event, built(stream))
-#define cudaMemcpyAsync(dst, src, bytes, kind, stream) cudaMemcpyAsync(dst, src, bytes, kind, built(stream))
+#define cudaMemcpyAsync(dst, src, bytes, kind, stream)                                             \
+  cudaMemcpyAsync(dst, src, bytes, kind, built(stream))
 #include "insitubatch.h"
 #undef cudaStreamSynchronize
 #undef cudaStreamWaitEvent
@@ -57,14 +59,16 @@ static void choose(int device) {
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};
   insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_loader_open(d, &ld, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   same_device();
   return ld;
 }
 static insitu_iter *iter_or_fail(insitu_loader *ld, const insitu_iter_desc *d) {
   insitu_error err = {0};
   insitu_iter *it = NULL;
-  if (insitu_iter_open(ld, d, &it, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_iter_open(ld, d, &it, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   same_device();
   return it;
 }
@@ -97,22 +101,26 @@ static insitu_stats stats_of(const insitu_loader *ld) {
   same_device();
   return s;
 }
-static void refuse_open(const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
+static void refuse_open(
+    const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
   insitu_error err = {0};
   insitu_loader *ld = (insitu_loader *)&err;
   insitu_status s = insitu_loader_open(d, &ld, &err);
-  if (s != want) fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
+  if (s != want)
+    fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
   assert_null(ld);
   assert_int_equal(err.status, want);
   HAS(err.message, word);
   HAS(err.message, advice);
   same_device();
 }
-static void refuse_iter(insitu_loader *ld, const insitu_iter_desc *d, insitu_status want, const char *word) {
+static void refuse_iter(
+    insitu_loader *ld, const insitu_iter_desc *d, insitu_status want, const char *word) {
   insitu_error err = {0};
   insitu_iter *it = (insitu_iter *)&err;
   insitu_status s = insitu_iter_open(ld, d, &it, &err);
-  if (s != want) fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
+  if (s != want)
+    fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
   assert_null(it);
   HAS(err.message, word);
   same_device();
@@ -122,7 +130,8 @@ static void refuse_iter(insitu_loader *ld, const insitu_iter_desc *d, insitu_sta
 
 static cudaStream_t streams[CUDASIM_DEVICES];
 static int n_streams;
-static void begin(int devices, uint64_t seed) { /* a machine with so many devices, and a stream on each */
+/* a machine with so many devices, and a stream on each */
+static void begin(int devices, uint64_t seed) {
   cudasim_reset(devices, seed);
   current = -1;
   n_streams = devices;
@@ -149,10 +158,12 @@ static void finish(void) { /* all was right, and nothing is left */
   n_streams = 0;
 }
 
-/* Kernels that copy an array to ordinary memory, each on a stream of its device. The iterator's stream is streams[home]. */
+/* Kernels that copy an array to ordinary memory, each on a stream of its device. The iterator's
+ * stream is streams[home]. */
 static void save_array(const insitu_array *a, int home, void *to) {
   if (a->place == INSITU_HOST) memcpy(to, a->data, a->bytes);
-  else if (a->bytes) OK(cudasim_save(streams[a->place == INSITU_DEVICE ? a->device : home], a->data, a->bytes, to));
+  else if (a->bytes)
+    OK(cudasim_save(streams[a->place == INSITU_DEVICE ? a->device : home], a->data, a->bytes, to));
 }
 static struct seen *save(const insitu_batch *b, int home) {
   struct seen *s = seen_new(b);
@@ -179,7 +190,8 @@ static void release_behind_all(insitu_batch **b, int home) {
   if (n_streams) OK(cudaSetDevice(before));
   release_on(b, n_streams ? streams[home] : NULL);
 }
-/* Takes `most` batches, or all up to END (0), and checks every element; how many there were. *after: the last one's state */
+/* Takes `most` batches, or all up to END (0), and checks every element; how many there were.
+ * *after: the last one's state */
 static uint64_t consume(insitu_iter *it, int home, uint64_t most, insitu_state *after) {
   struct seen *seen[64];
   uint64_t n = 0;
@@ -202,10 +214,13 @@ static uint64_t consume(insitu_iter *it, int home, uint64_t most, insitu_state *
   return n;
 }
 
-static const char ALL_HOST[] = "00 00 00 00", ALL_DEVICE[] = "20 20 20 20", MIXED[] = "20 10 00 30", TWO[] = "21 10 20 31";
+static const char ALL_HOST[] = "00 00 00 00", ALL_DEVICE[] = "20 20 20 20", MIXED[] = "20 10 00 30",
+                  TWO[] = "21 10 20 31";
 static insitu_iter_desc all(int home) { /* every anchor, shuffled */
-  return (insitu_iter_desc){
-      .api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED, .stream = n_streams ? streams[home] : NULL};
+  return (insitu_iter_desc){.api = INSITU_API,
+      .split = INSITU_ALL,
+      .order = INSITU_SHUFFLED,
+      .stream = n_streams ? streams[home] : NULL};
 }
 
 /* ---- 1. where arrays lie ---- */
@@ -240,7 +255,8 @@ static void test_no_device(void **state) {
     cudaError_t driver;
     const char *text, *name;
   } machine[] = {{cudaSuccess, "no device", "cudaErrorNoDevice"},
-      {cudaErrorInsufficientDriver, "the driver is missing or too old", "cudaErrorInsufficientDriver"}};
+      {cudaErrorInsufficientDriver, "the driver is missing or too old",
+          "cudaErrorInsufficientDriver"}};
   (void)state;
   EACH_MODE (m)
     for (size_t k = 0; k < 2; k++) {
@@ -260,18 +276,21 @@ static void test_no_device(void **state) {
         assert_int_equal(insitu_loader_array(ld, i)->place, INSITU_HOST);
         assert_int_equal(insitu_loader_array(ld, i)->device, 0);
       }
-      assert_int_equal(insitu_loader_config(ld)->variables[0].place, INSITU_DEVICE_OR_HOST); /* the wish stays to be read */
+      /* the wish stays to be read */
+      assert_int_equal(insitu_loader_config(ld)->variables[0].place, INSITU_DEVICE_OR_HOST);
       insitu_iter_desc id = all(0);
       insitu_iter *it = iter_or_fail(ld, &id);
       insitu_batch *b = next_or_fail(it);
-      for (uint64_t i = 0; i < VARS; i++) assert_true(b->arrays[i].place == INSITU_HOST && b->arrays[i].device == 0);
+      for (uint64_t i = 0; i < VARS; i++)
+        assert_true(b->arrays[i].place == INSITU_HOST && b->arrays[i].device == 0);
       struct seen *s = save(b, 0);
       seen_check(s);
       seen_free(s);
       insitu_batch_release(&b);
       assert_true(consume(it, 0, 0, NULL) > 3);
       insitu_stats stats = stats_of(ld);
-      assert_true(stats.uploads + stats.uploaded_bytes + stats.device_bytes + stats.pinned_bytes == 0);
+      assert_true(
+          stats.uploads + stats.uploaded_bytes + stats.device_bytes + stats.pinned_bytes == 0);
       close_loader(&ld);
       close_iter(&it);
       assert_int_equal(cudasim_calls("cudaMalloc") + cudasim_calls("cudaHostAlloc"), 0);
@@ -282,7 +301,8 @@ static void test_no_device(void **state) {
 static void test_ordinals(void **state) {
   static const struct {
     int32_t place, device;
-  } none[] = {{-1, 0}, {4, 0}, {INSITU_DEVICE, -1}, {INSITU_DEVICE, 64}, {INSITU_HOST, -1}, {INSITU_DEVICE_OR_HOST, 64}};
+  } none[] = {{-1, 0}, {4, 0}, {INSITU_DEVICE, -1}, {INSITU_DEVICE, 64}, {INSITU_HOST, -1},
+      {INSITU_DEVICE_OR_HOST, 64}};
   (void)state;
   EACH_MODE (m) {
     struct places p;
@@ -304,7 +324,8 @@ static void test_ordinals(void **state) {
     assert_int_equal(insitu_loader_array(ld, 0)->place, INSITU_HOST);
     assert_int_equal(insitu_loader_array(ld, 1)->place, INSITU_HOST);
     for (uint64_t i = 2; i < 4; i++)
-      assert_true(insitu_loader_array(ld, i)->place == INSITU_DEVICE && insitu_loader_array(ld, i)->device == 1);
+      assert_true(insitu_loader_array(ld, i)->place == INSITU_DEVICE &&
+                  insitu_loader_array(ld, i)->device == 1);
     choose(1);
     insitu_iter_desc id = all(1);
     insitu_iter *it = iter_or_fail(ld, &id);
@@ -316,7 +337,8 @@ static void test_ordinals(void **state) {
   }
 }
 
-/* Who places nothing has nothing of CUDA's, and who only plans neither: what the plan says is then what it comes to. */
+/* Who places nothing has nothing of CUDA's, and who only plans neither: what the plan says is then
+ * what it comes to. */
 static void test_no_call(void **state) {
   (void)state;
   EACH_MODE (m) {
@@ -361,17 +383,21 @@ static void test_no_call(void **state) {
     ld = open_or_fail(d);
     insitu_plan real;
     assert_int_equal(insitu_loader_plan(ld, &id, &real, &err), INSITU_OK);
-    assert_memory_equal(&real, &plan, offsetof(insitu_plan, inflight_bytes)); /* that is of the loader's threads */
+    /* that is of the loader's threads */
+    assert_memory_equal(&real, &plan, offsetof(insitu_plan, inflight_bytes));
     it = iter_or_fail(ld, &id);
     insitu_stats s = stats_of(ld);
-    /* 4 batches of x (4 * 60 * 8 = 1920, in blocks of 256: 2048) and of d (8 * 10 * 8 = 640: 768) */
+    /* 4 batches of x (4 * 60 * 8 = 1920, in blocks of 256: 2048) and of d (8 * 10 * 8 = 640: 768)
+     */
     assert_int_equal(plan.device_bytes, 4 * (2048 + 768));
     assert_int_equal(s.device_bytes, plan.device_bytes);
     assert_int_equal(cudasim_count().device_bytes, plan.device_bytes);
-    assert_int_equal(s.memory_promised, real.slabs * real.slab_bytes + real.table_bytes + real.inflight_bytes + real.cache_bytes);
+    assert_int_equal(s.memory_promised,
+        real.slabs * real.slab_bytes + real.table_bytes + real.inflight_bytes + real.cache_bytes);
     consume(it, 0, 0, NULL);
     s = stats_of(ld);
-    assert_true(s.slab_bytes % plan.slab_bytes == 0 && s.slab_bytes > 0 && s.slab_bytes <= plan.slabs * plan.slab_bytes);
+    assert_true(s.slab_bytes % plan.slab_bytes == 0 && s.slab_bytes > 0 &&
+                s.slab_bytes <= plan.slabs * plan.slab_bytes);
     assert_int_equal(s.pinned_bytes, cudasim_count().pinned_bytes);
     assert_true(s.pinned_bytes > 0 && s.pinned_bytes < s.slab_bytes);
     assert_int_equal(s.pinned_bytes % (s.slab_bytes / plan.slab_bytes), 0);
@@ -408,12 +434,15 @@ static void test_device_memory(void **state) {
         assert_int_equal(stats_of(ld).device_bytes, (uint64_t)(i + 1) * n);
       }
       char words[120];
-      sprintf(words, "device 0, where %d bytes are left (%d are taken by other iterators%s)", less ? (int)n - 1 : 0,
-          (int)((uint64_t)(3 - less) * n), real ? "" : ", and device_budget allows no more");
+      sprintf(words, "device 0, where %d bytes are left (%d are taken by other iterators%s)",
+          less ? (int)n - 1 : 0, (int)((uint64_t)(3 - less) * n),
+          real ? "" : ", and device_budget allows no more");
       refuse_iter(ld, &id, INSITU_E_BUDGET, each);
       refuse_iter(ld, &id, INSITU_E_BUDGET, words);
-      refuse_iter(ld, &id, INSITU_E_BUDGET, real ? "lower batch_size or max_held" : "or raise device_budget");
-      assert_int_equal(stats_of(ld).device_bytes, (uint64_t)(3 - less) * n); /* what was refused takes nothing */
+      refuse_iter(ld, &id, INSITU_E_BUDGET,
+          real ? "lower batch_size or max_held" : "or raise device_budget");
+      /* what was refused takes nothing */
+      assert_int_equal(stats_of(ld).device_bytes, (uint64_t)(3 - less) * n);
       uint64_t promised = stats_of(ld).memory_promised;
       consume(it[0], 0, 2, NULL);
       close_iter(&it[1]); /* and gives it back */
@@ -422,7 +451,8 @@ static void test_device_memory(void **state) {
       assert_int_equal(stats_of(ld).memory_promised, promised);
       consume(it[1], 0, 2, NULL);
       for (int i = 0; i < 3 - less; i++) close_iter(&it[i]);
-      assert_int_equal(stats_of(ld).device_bytes + stats_of(ld).pinned_bytes + stats_of(ld).slab_bytes, 0);
+      assert_int_equal(
+          stats_of(ld).device_bytes + stats_of(ld).pinned_bytes + stats_of(ld).slab_bytes, 0);
       id.max_held = 1; /* asks for less */
       it[0] = iter_or_fail(ld, &id);
       assert_int_equal(stats_of(ld).device_bytes, n / 3 * 2);
@@ -499,7 +529,8 @@ static void test_memory_budget(void **state) {
   finish();
 }
 
-/* Page-locked memory is taken when it is first used: where there is too little, batches come as far as it reaches. */
+/* Page-locked memory is taken when it is first used: where there is too little, batches come as far
+ * as it reaches. */
 static void test_too_little_pinned(void **state) {
   (void)state;
   EACH_MODE (m) {
@@ -539,7 +570,8 @@ static void test_statistics(void **state) {
   (void)state;
   EACH_MODE (m) {
     struct places p;
-    insitu_loader_desc *d = places_desc(&p, m, TWO); /* x and d on device 1, z on device 0, y page-locked */
+    /* x and d on device 1, z on device 0, y page-locked */
+    insitu_loader_desc *d = places_desc(&p, m, TWO);
     begin(2, 1);
     choose(1);
     d->hold_epoch = 1;
@@ -550,10 +582,12 @@ static void test_statistics(void **state) {
     insitu_iter *it = iter_or_fail(ld, &id);
     uint64_t on[2] = {256, 2048 + 768}; /* of a batch */
     insitu_batch *b = next_or_fail(it);
-    pthread_mutex_lock(&it->lock); /* others are being uploaded: with it, both counters are of the same ones */
+    /* others are being uploaded: with it, both counters are of the same ones */
+    pthread_mutex_lock(&it->lock);
     s = stats_of(ld);
     pthread_mutex_unlock(&it->lock);
-    assert_true(s.uploads >= 2 && s.uploads <= 6 && s.uploads % 2 == 0); /* those that there are slots for */
+    /* those that there are slots for */
+    assert_true(s.uploads >= 2 && s.uploads <= 6 && s.uploads % 2 == 0);
     assert_int_equal(s.uploaded_bytes, s.uploads / 2 * (on[0] + on[1]));
     assert_int_equal(s.device_bytes, 3 * (on[0] + on[1]));
     assert_int_equal(cudasim_count().bytes_of[0], 3 * on[0]);
@@ -565,11 +599,13 @@ static void test_statistics(void **state) {
     assert_int_equal(s.uploads, 2 * n);
     assert_int_equal(s.uploaded_bytes, n * (on[0] + on[1]));
     cudasim_counts c = cudasim_count();
-    assert_int_equal(c.copies, 2 * n); /* one for each batch and device, all from page-locked memory */
+    /* one for each batch and device, all from page-locked memory */
+    assert_int_equal(c.copies, 2 * n);
     assert_int_equal(c.copy_bytes, s.uploaded_bytes);
     assert_int_equal(c.unpinned_copies + c.foreign_copies, 0);
     assert_int_equal(s.pinned_bytes, c.pinned_bytes);
-    assert_int_equal(s.slab_bytes / ld->geometry.slab_bytes * ld->geometry.pinned_bytes, s.pinned_bytes);
+    assert_int_equal(
+        s.slab_bytes / ld->geometry.slab_bytes * ld->geometry.pinned_bytes, s.pinned_bytes);
     insitu_iter *other = iter_or_fail(ld, &id);
     assert_int_equal(stats_of(ld).device_bytes, 6 * (on[0] + on[1]));
     close_iter(&it);
@@ -602,14 +638,16 @@ static void check_layout(const insitu_batch *b, uint64_t rows) {
   }
 }
 static void test_everywhere(void **state) {
-  static const char *const places[] = {TWO, "21 20 21 20", "20 21 10 00", "11 10 10 00", "31 21 21 31", MIXED, ALL_DEVICE};
+  static const char *const places[] = {
+      TWO, "21 20 21 20", "20 21 10 00", "11 10 10 00", "31 21 21 31", MIXED, ALL_DEVICE};
   (void)state;
   EACH_MODE (m)
     for (int k = 0; k < 14; k++) {
       struct places p;
       insitu_loader_desc *d = places_desc(&p, m, places[k / 2]);
       int home = k % 2;
-      if (strstr("20 20 20 20 20 10 00 30", places[k / 2])) home = 0; /* all on device 0: its streams */
+      /* all on device 0: its streams */
+      if (strstr("20 20 20 20 20 10 00 30", places[k / 2])) home = 0;
       if (!strcmp(places[k / 2], "31 21 21 31")) home = 1;
       begin(2, (uint64_t)k + 1);
       choose(k % 2); /* whatever is current: with several devices the stream's */
@@ -648,7 +686,8 @@ static void test_everywhere(void **state) {
     }
 }
 
-/* An export's stream is of the device that was current when it was asked for, whatever is current where it is deleted. */
+/* An export's stream is of the device that was current when it was asked for, whatever is current
+ * where it is deleted. */
 static void *delete_there(void *arg) {
   dl_delete(*(struct dl *)arg);
   return NULL;
@@ -678,7 +717,8 @@ static void test_delete_elsewhere(void **state) {
         for (int c = 1; c < 4; c++, k++) want[k] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
       OK(cudaStreamSynchronize(streams[1]));
       insitu_batch_release(&b);
-      OK(cudasim_save(null ? NULL : streams[1], dl_tensor(e)->data, bytes, got)); /* under way when it is deleted */
+      /* under way when it is deleted */
+      OK(cudasim_save(null ? NULL : streams[1], dl_tensor(e)->data, bytes, got));
       dl_delete_elsewhere(e);
       OK(cudaStreamSynchronize(null ? NULL : streams[1]));
       assert_memory_equal(got, want, bytes);
@@ -692,7 +732,8 @@ static void test_delete_elsewhere(void **state) {
   }
 }
 
-/* One stream, on device 1, and device 1 alone current: nobody has used device 0. Its number for save and release is 0. */
+/* One stream, on device 1, and device 1 alone current: nobody has used device 0. Its number for
+ * save and release is 0. */
 static void begin_on_one(uint64_t seed) {
   cudasim_reset(2, seed);
   current = -1;
@@ -726,7 +767,8 @@ static void no_context(int device, const char *when) {
   if (name) fail_msg("%s: %s made a context on device %d, which nobody uses", when, name, device);
 }
 
-/* A device that the program does not use stays as it is: a context takes hundreds of megabytes there. */
+/* A device that the program does not use stays as it is: a context takes hundreds of megabytes
+ * there. */
 static void test_contexts(void **state) {
   static const char *const places[] = {"21 11 00 31", "21 21 21 21", "11 11 11 11", "10 21 00 21"};
   (void)state;
@@ -777,8 +819,8 @@ static void test_contexts(void **state) {
     }
 }
 
-/* The current device stays, also where nobody has used it yet; and nobody has used it then but with inline_io, whose uploads and
- * page-locked memory are asked for by the user's thread. */
+/* The current device stays, also where nobody has used it yet; and nobody has used it then but with
+ * inline_io, whose uploads and page-locked memory are asked for by the user's thread. */
 static void stays(int device, bool inline_io, const char *after) {
   int now = -1;
   OK(cudaGetDevice(&now));
@@ -815,7 +857,8 @@ static void *own_calls(void *arg) {
     assert_int_equal(insitu_batch_wait(b, streams[1], &err), INSITU_OK);
     stays(0, inline_io, "insitu_batch_wait");
     if (b->arrays[1].place != INSITU_HOST) {
-      assert_int_equal(insitu_batch_copy_to(b, 1, fixed, sizeof fixed, streams[1], &err), INSITU_OK);
+      assert_int_equal(
+          insitu_batch_copy_to(b, 1, fixed, sizeof fixed, streams[1], &err), INSITU_OK);
       stays(0, inline_io, "insitu_batch_copy_to");
     }
     struct dl e = dl_export(b, 1, 1, streams[1]);
@@ -859,7 +902,8 @@ static void test_current_device(void **state) {
 }
 
 /* desc.alloc and desc.release may leave another device current. */
-static void *astray_alloc(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
+static void *astray_alloc(
+    void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
   void *p = NULL;
   (void)stream;
   ++*(atomic_int *)user;
@@ -869,7 +913,8 @@ static void *astray_alloc(void *user, uint64_t bytes, uint64_t align, int32_t pl
   else p = aligned_alloc(align, (bytes + align - 1) / align * align);
   return p;
 }
-static void astray_release(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
+static void astray_release(
+    void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
   (void)bytes;
   --*(atomic_int *)user;
   OK(cudaSetDevice(place == INSITU_DEVICE ? device : 1));
@@ -900,8 +945,8 @@ static void test_astray_callbacks(void **state) {
   }
 }
 
-/* Page-locked memory that is meant for one device in front of arrays on another: all that is made is of the one that is used, and
- * made when the iterator is opened. */
+/* Page-locked memory that is meant for one device in front of arrays on another: all that is made
+ * is of the one that is used, and made when the iterator is opened. */
 static void test_pinned_for_another(void **state) {
   static const char *const places[] = {"10 21 00 21", "10 10 21 10", "10 21 21 21"};
   (void)state;
@@ -927,8 +972,9 @@ static void test_pinned_for_another(void **state) {
     }
 }
 
-/* NULL is the legacy stream of the device that was current when the iterator was opened, in every thread that releases, and where
- * the program's default streams are those of threads: such a trainer's kernels run on cudaStreamPerThread. */
+/* NULL is the legacy stream of the device that was current when the iterator was opened, in every
+ * thread that releases, and where the program's default streams are those of threads: such a
+ * trainer's kernels run on cudaStreamPerThread. */
 static void null_elsewhere(cudaStream_t kernels) {
   static const char *const places[] = {"20 21 20 21", "21 21 21 21", "20 21 10 00"};
   EACH_MODE (m)
@@ -952,8 +998,10 @@ static void null_elsewhere(cudaStream_t kernels) {
         if (status) fail_msg("%s", err.message);
         bytes[i] = b->arrays[1].bytes;
         for (uint64_t r = 0, e = 0; r < b->rows; r++)
-          for (int c = 1; c < 4; c++, e++) want[i][e] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
-        OK(cudasim_save(kernels, b->arrays[1].data, bytes[i], got[i])); /* under way when it is released */
+          for (int c = 1; c < 4; c++, e++)
+            want[i][e] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
+        /* under way when it is released */
+        OK(cudasim_save(kernels, b->arrays[1].data, bytes[i], got[i]));
         OK(cudasim_fill(kernels, b->arrays[1].data, bytes[i], 0xee));
         release_elsewhere(&b);
       }
@@ -976,8 +1024,8 @@ static void test_null_elsewhere(void **state) {
   per_thread_build = false;
 }
 
-/* cudaStreamPerThread: not for an iterator, whose batches any thread may release, and right for what is given in the thread that
- * launches. */
+/* cudaStreamPerThread: not for an iterator, whose batches any thread may release, and right for
+ * what is given in the thread that launches. */
 static void test_per_thread_stream(void **state) {
   (void)state;
   EACH_MODE (m) {
@@ -1010,7 +1058,8 @@ static void test_per_thread_stream(void **state) {
         for (int c = 1; c < 4; c++, e++) want[i][e] = (int16_t)(5 * (b->sample_indices[r] + 1) + c);
       assert_int_equal(insitu_batch_wait(b, cudaStreamPerThread, &err), INSITU_OK);
       OK(cudasim_save(cudaStreamPerThread, b->arrays[1].data, bytes[i], got[i]));
-      assert_int_equal(insitu_batch_copy_to(b, 1, fixed, sizeof got[0], cudaStreamPerThread, &err), INSITU_OK);
+      assert_int_equal(
+          insitu_batch_copy_to(b, 1, fixed, sizeof got[0], cudaStreamPerThread, &err), INSITU_OK);
       OK(cudasim_save(cudaStreamPerThread, fixed, bytes[i], copy[i]));
       OK(cudasim_fill(cudaStreamPerThread, b->arrays[1].data, bytes[i], 0xee));
       release_on(&b, cudaStreamPerThread);
@@ -1028,7 +1077,8 @@ static void test_per_thread_stream(void **state) {
   }
 }
 
-/* Takes batches and gives them back, until next finds none; how many there were. A kernel writes each, if any. */
+/* Takes batches and gives them back, until next finds none; how many there were. A kernel writes
+ * each, if any. */
 static uint64_t take_until_stuck(insitu_iter *it, bool copied, bool kernels) {
   insitu_status status = INSITU_OK;
   for (uint64_t n = 0; n < 1000; n++) {
@@ -1038,7 +1088,8 @@ static uint64_t take_until_stuck(insitu_iter *it, bool copied, bool kernels) {
     while (status == INSITU_END);
     if (status == INSITU_TIMEOUT) return n;
     if (status) fail_msg("%s", err.message);
-    if (copied && n < 2) { /* the copies to the first slots come through: streams[1] alone waits for them */
+    /* the copies to the first slots come through: streams[1] alone waits for them */
+    if (copied && n < 2) {
       assert_int_equal(insitu_batch_wait(b, streams[1], &err), INSITU_OK);
       OK(cudaStreamSynchronize(streams[1]));
     }
@@ -1048,8 +1099,9 @@ static uint64_t take_until_stuck(insitu_iter *it, bool copied, bool kernels) {
   fail_msg("nothing holds it up");
   return 0;
 }
-/* What next waits for, where that is neither a read nor a decoder: copies on a bus that stands still, and copies to memory that a
- * trainer's kernels, which do not end, still use. Reads and decoders are no cause, nor is a bus that takes no time. */
+/* What next waits for, where that is neither a read nor a decoder: copies on a bus that stands
+ * still, and copies to memory that a trainer's kernels, which do not end, still use. Reads and
+ * decoders are no cause, nor is a bus that takes no time. */
 static void test_limiting_stage(void **state) {
   (void)state;
   EACH_MODE (m)
@@ -1068,7 +1120,8 @@ static void test_limiting_stage(void **state) {
       insitu_stats s = stats_of(ld);
       const int want = kernels ? INSITU_STAGE_CONSUMER : INSITU_STAGE_UPLOAD;
       insitu_batch *none;
-      for (int k = 0; k < 100 && s.limiting_stage != want; k++) { /* until the reads before count for little, on a slow machine */
+      /* until the reads before count for little, on a slow machine */
+      for (int k = 0; k < 100 && s.limiting_stage != want; k++) {
         assert_int_equal(insitu_iter_next(it, 100, &none, NULL), INSITU_TIMEOUT);
         s = stats_of(ld);
       }
@@ -1090,7 +1143,8 @@ static void test_limiting_stage(void **state) {
         release_on(&b, streams[0]);
       }
       after = stats_of(ld);
-      assert_true(after.upload_stall_s == before.upload_stall_s && after.consumer_stall_s == before.consumer_stall_s);
+      assert_true(after.upload_stall_s == before.upload_stall_s &&
+                  after.consumer_stall_s == before.consumer_stall_s);
       OK(cudaStreamDestroy(streams[1]));
       close_loader(&ld);
       close_iter(&it);
@@ -1116,7 +1170,8 @@ struct pool {
   const char *bad; /* an argument that makes no sense */
 };
 static int pool_blamed; /* call that was misaligned, and came back */
-static void *pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
+static void *pool_alloc(
+    void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
   struct pool *p = user;
   int i = 0;
   pthread_mutex_lock(&p->lock);
@@ -1129,8 +1184,8 @@ static void *pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t plac
     pthread_mutex_unlock(&p->lock);
     return NULL;
   }
-  while (i < p->n && (p->block[i].taken || p->block[i].bytes != bytes || p->block[i].place != place ||
-                         (place && p->block[i].device != device)))
+  while (i < p->n && (p->block[i].taken || p->block[i].bytes != bytes ||
+                         p->block[i].place != place || (place && p->block[i].device != device)))
     i++;
   if (i == p->n && i < POOL) {
     void *at = NULL;
@@ -1142,7 +1197,8 @@ static void *pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t plac
       cudaGetDevice(&before);
       cudaSetDevice(device);
       cudaMalloc(&at, bytes);
-      if (cudaEventCreateWithFlags(&e, cudaEventDisableTiming) || cudaEventRecord(e, stream) || cudaEventDestroy(e))
+      if (cudaEventCreateWithFlags(&e, cudaEventDisableTiming) || cudaEventRecord(e, stream) ||
+          cudaEventDestroy(e))
         p->bad = "stream of another device";
       cudaSetDevice(before);
     }
@@ -1185,7 +1241,9 @@ static void pool_free(struct pool *p) {
   assert_int_equal(p->live, 0);
   for (int i = 0; i < p->n; i++) {
     if (p->block[i].place == INSITU_HOST) free(p->block[i].memory);
-    else OK(p->block[i].place == INSITU_PINNED ? cudaFreeHost(p->block[i].memory) : cudaFree(p->block[i].memory));
+    else
+      OK(p->block[i].place == INSITU_PINNED ? cudaFreeHost(p->block[i].memory)
+                                            : cudaFree(p->block[i].memory));
   }
 }
 static struct pool pool_for(insitu_loader_desc *d) {
@@ -1237,7 +1295,8 @@ static void test_pool(void **state) {
   }
 }
 
-/* A thread that holds the pool's own mutex lets a tensor go, while closing gives memory back to the pool. */
+/* A thread that holds the pool's own mutex lets a tensor go, while closing gives memory back to the
+ * pool. */
 struct held_pool {
   struct pool pool;
   pthread_mutex_t mutex;
@@ -1246,14 +1305,16 @@ struct held_pool {
   insitu_batch *batch;
   struct dl tensor; /* without a batch */
 };
-static void *held_pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
+static void *held_pool_alloc(
+    void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
   struct held_pool *h = user;
   pthread_mutex_lock(&h->mutex);
   void *memory = pool_alloc(&h->pool, bytes, align, place, device, stream);
   pthread_mutex_unlock(&h->mutex);
   return memory;
 }
-static void held_pool_release(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
+static void held_pool_release(
+    void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
   struct held_pool *h = user;
   if (h->closing) h->inside++;
   while (h->closing && !h->locked) poll(NULL, 0, 1); /* the other thread comes first */
@@ -1413,8 +1474,8 @@ static void test_held_over_close(void **state) {
   static const char *const places[] = {MIXED, ALL_DEVICE, "10 10 00 10", ALL_HOST};
   (void)state;
   EACH_MODE (m)
-    for (int k = 0; k < 4; k++)
-      for (int how = 0; how < 4; how++) { /* release; release_on; an export after the batch; before it */
+    for (int k = 0; k < 4; k++) /* release; release_on; an export after the batch; before it */
+      for (int how = 0; how < 4; how++) {
         struct places p;
         insitu_loader_desc *d = places_desc(&p, m, places[k]);
         begin(1, (uint64_t)how + 1);
@@ -1453,8 +1514,9 @@ static void test_held_over_close(void **state) {
       }
 }
 
-/* Holders of a few batches let go in any order, on any thread, before and after the iterator and the loader are closed: what the
- * last ones see is what was delivered, and max_held counts batches that anybody holds. */
+/* Holders of a few batches let go in any order, on any thread, before and after the iterator and
+ * the loader are closed: what the last ones see is what was delivered, and max_held counts batches
+ * that anybody holds. */
 enum { HELD = 3, EXPORTS = 6 };
 struct holding {
   insitu_batch *b;
@@ -1473,7 +1535,8 @@ static void holding_look(const struct holding *h, uint64_t i, const void *data) 
   a.data = (void *)(uintptr_t)data;
   save_array(&a, 0, now);
   sync_all();
-  if (memcmp(now, h->was->arrays[i].data, a.bytes)) fail_msg("array %d of a held batch changed", (int)i);
+  if (memcmp(now, h->was->arrays[i].data, a.bytes))
+    fail_msg("array %d of a held batch changed", (int)i);
   free(now);
 }
 static void holding_let_go(struct holding *h) {
@@ -1561,7 +1624,8 @@ static void test_deleters_at_once(void **state) {
       insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
       struct dl e[THREADS][EACH + 1] = {0};
       for (int t = 0; t < THREADS; t++)
-        for (int i = 0; i < EACH; i++) e[t][i] = dl_export(b[i % 2], (uint64_t)i / 2, t % 2, streams[0]);
+        for (int i = 0; i < EACH; i++)
+          e[t][i] = dl_export(b[i % 2], (uint64_t)i / 2, t % 2, streams[0]);
       insitu_batch_release(&b[0]);
       insitu_batch_release(&b[1]);
       insitu_batch *none;
@@ -1571,7 +1635,8 @@ static void test_deleters_at_once(void **state) {
         close_loader(&ld);
       }
       pthread_t thread[THREADS];
-      for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_create(&thread[t], NULL, delete_all, e[t]), 0);
+      for (int t = 0; t < THREADS; t++)
+        assert_int_equal(pthread_create(&thread[t], NULL, delete_all, e[t]), 0);
       for (int t = 0; t < THREADS; t++) assert_int_equal(pthread_join(thread[t], NULL), 0);
       if (!closed) consume(it, 0, 3, NULL);
       if (!closed) close_loader(&ld);
@@ -1603,9 +1668,12 @@ static void test_forked_child(void **state) {
       void *managed;
       static float fixed[8 * 60];
       uint64_t before = cudasim_count().calls;
-      bool ok = insitu_batch_wait(b[0], streams[0], &err) == INSITU_E_FORKED && strstr(err.message, "fork");
-      ok = ok && insitu_batch_copy_to(b[0], 0, fixed, sizeof fixed, streams[0], NULL) == INSITU_E_FORKED;
-      ok = ok && insitu_batch_dlpack(b[0], 0, 1, streams[0], &managed, NULL) == INSITU_E_FORKED && !managed;
+      bool ok = insitu_batch_wait(b[0], streams[0], &err) == INSITU_E_FORKED &&
+                strstr(err.message, "fork");
+      ok = ok &&
+           insitu_batch_copy_to(b[0], 0, fixed, sizeof fixed, streams[0], NULL) == INSITU_E_FORKED;
+      ok = ok && insitu_batch_dlpack(b[0], 0, 1, streams[0], &managed, NULL) == INSITU_E_FORKED &&
+           !managed;
       dl_delete(e[0]);
       dl_delete(e[1]);
       insitu_batch_release(&b[0]);
@@ -1645,24 +1713,31 @@ static void test_misuse(void **state) {
   static float fixed[8 * 60];
   void *managed;
   MISUSE(insitu_batch_wait(NULL, NULL, &err), "wait: the batch is NULL");
-  MISUSE(insitu_batch_copy_to(NULL, 0, fixed, sizeof fixed, NULL, &err), "copy_to: the batch is NULL", "next gave");
+  MISUSE(insitu_batch_copy_to(NULL, 0, fixed, sizeof fixed, NULL, &err),
+      "copy_to: the batch is NULL", "next gave");
   MISUSE(insitu_batch_copy_to(b, 4, fixed, sizeof fixed, NULL, &err), "no array 4", "has 4");
-  MISUSE(insitu_batch_copy_to(b, 0, NULL, sizeof fixed, NULL, &err), "array x", "NULL", "1920 bytes");
-  MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed - 1, NULL, &err), "array x", "1920 bytes", "insitu_loader_array");
+  MISUSE(
+      insitu_batch_copy_to(b, 0, NULL, sizeof fixed, NULL, &err), "array x", "NULL", "1920 bytes");
+  MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed - 1, NULL, &err), "array x", "1920 bytes",
+      "insitu_loader_array");
   MISUSE(insitu_batch_dlpack(NULL, 0, 1, NULL, &managed, &err), "dlpack: the batch is NULL");
   assert_null(managed);
-  MISUSE(insitu_batch_dlpack(b, UINT64_MAX, 0, NULL, &managed, &err), "no array 18446744073709551615");
+  MISUSE(
+      insitu_batch_dlpack(b, UINT64_MAX, 0, NULL, &managed, &err), "no array 18446744073709551615");
   assert_null(managed);
   MISUSE(insitu_batch_dlpack(b, 0, 0, NULL, NULL, &err), "managed is NULL");
   for (int versioned = 0; versioned < 2; versioned++) { /* another stream where it is deleted */
-    MISUSE(insitu_batch_dlpack(b, 2 * (uint64_t)versioned, versioned, cudaStreamPerThread, &managed, &err), "cudaStreamPerThread",
-        "a stream of your own");
+    MISUSE(insitu_batch_dlpack(
+               b, 2 * (uint64_t)versioned, versioned, cudaStreamPerThread, &managed, &err),
+        "cudaStreamPerThread", "a stream of your own");
     assert_null(managed);
   }
   insitu_shape shape;
-  for (int place = INSITU_PINNED; place <= INSITU_DEVICE_OR_HOST; place++) { /* what it reads comes to dst */
+  /* what it reads comes to dst */
+  for (int place = INSITU_PINNED; place <= INSITU_DEVICE_OR_HOST; place++) {
     insitu_variable v = {.path = "x", .place = place};
-    MISUSE(insitu_read(ld, &v, fixed, sizeof fixed, &shape, &err), "read: place means nothing here");
+    MISUSE(
+        insitu_read(ld, &v, fixed, sizeof fixed, &shape, &err), "read: place means nothing here");
     MISUSE(insitu_read(ld, &v, NULL, 0, &shape, &err), "read: place means nothing here");
   }
   insitu_batch_release_on(NULL, NULL);
@@ -1722,8 +1797,8 @@ static void test_dlpack(void **state) {
               a->place == INSITU_DEVICE   ? DL_CUDA
               : a->place == INSITU_PINNED ? DL_CUDA_HOST
                                           : DL_CPU,
-              a->place == INSITU_DEVICE ? a->device : 0, places_dl[i / 2].code, places_dl[i / 2].bits, places_dl[i / 2].n_inner,
-              places_dl[i / 2].inner);
+              a->place == INSITU_DEVICE ? a->device : 0, places_dl[i / 2].code,
+              places_dl[i / 2].bits, places_dl[i / 2].n_inner, places_dl[i / 2].inner);
           assert_int_equal(a->place, insitu_loader_array(ld, i / 2)->place);
           dl_delete(e);
         }
@@ -1738,7 +1813,8 @@ static void test_dlpack(void **state) {
 
 /* ---- 7. fixed addresses, other streams ---- */
 
-/* The way of a graph: one address for every batch, on the device or the host; the batch is released behind the copy. */
+/* The way of a graph: one address for every batch, on the device or the host; the batch is released
+ * behind the copy. */
 static void test_copy_to(void **state) {
   static const char *const places[] = {"20 10 00 20", ALL_DEVICE, ALL_HOST, "10 00 20 10"};
   (void)state;
@@ -1758,7 +1834,9 @@ static void test_copy_to(void **state) {
         for (uint64_t i = 0; i < VARS; i++) {
           cap[i] = insitu_loader_array(ld, i)->bytes;
           if (to == 2) fixed[i] = aligned_alloc(256, (cap[i] + 255) / 256 * 256);
-          else OK(to ? cudaHostAlloc(&fixed[i], cap[i], cudaHostAllocPortable) : cudaMalloc(&fixed[i], cap[i]));
+          else
+            OK(to ? cudaHostAlloc(&fixed[i], cap[i], cudaHostAllocPortable)
+                  : cudaMalloc(&fixed[i], cap[i]));
         }
         insitu_iter *it = iter_or_fail(ld, &id);
         cudaStream_t stream = places[k] == ALL_HOST ? NULL : streams[0];
@@ -1768,7 +1846,8 @@ static void test_copy_to(void **state) {
         for (insitu_batch *b; insitu_iter_next(it, 20000, &b, &err) == INSITU_OK; n++) {
           struct seen *s = seen[n] = seen_new(b);
           for (uint64_t i = 0; i < VARS; i++)
-            if (insitu_batch_copy_to(b, i, fixed[i], cap[i], stream, &err)) fail_msg("%s", err.message);
+            if (insitu_batch_copy_to(b, i, fixed[i], cap[i], stream, &err))
+              fail_msg("%s", err.message);
           same_device();
           release_on(&b, stream);
           for (uint64_t i = 0; i < VARS; i++) {
@@ -1800,7 +1879,8 @@ static void test_copy_to(void **state) {
       }
 }
 
-/* Another stream than the iterator's sees a batch behind insitu_batch_wait, or as a DLPack tensor, and only then. */
+/* Another stream than the iterator's sees a batch behind insitu_batch_wait, or as a DLPack tensor,
+ * and only then. */
 static void test_other_stream(void **state) {
   enum { NOT, WAIT, EXPORT, BATCHES = 6 };
   (void)state;
@@ -1826,7 +1906,8 @@ static void test_other_stream(void **state) {
         for (uint64_t k = 0; k < VARS; k++)
           OK(cudasim_save(other, b->arrays[k].data, b->arrays[k].bytes, seen[i]->arrays[k].data));
         if (how != EXPORT) release_on(&b, other);
-        else insitu_batch_release(&b); /* on the iterator's stream, which has done nothing with it: the tensor holds it */
+        /* on the iterator's stream, which has done nothing with it: the tensor holds it */
+        else insitu_batch_release(&b);
         if (how == EXPORT) dl_delete(e[0]);
       }
       OK(cudaStreamSynchronize(other));
@@ -1849,11 +1930,13 @@ struct later {
   struct seen *to;
   insitu_array arrays[VARS]; /* the batch's */
 };
-static void later_copy(void *const *reads, void *const *writes, void *arg) { /* as what cudaLaunchHostFunc launches */
+/* as what cudaLaunchHostFunc launches */
+static void later_copy(void *const *reads, void *const *writes, void *arg) {
   const struct later *l = arg;
   (void)reads, (void)writes;
   for (int i = 0; i < VARS; i++)
-    if (l->arrays[i].place != INSITU_DEVICE) memcpy(l->to->arrays[i].data, l->arrays[i].data, l->arrays[i].bytes);
+    if (l->arrays[i].place != INSITU_DEVICE)
+      memcpy(l->to->arrays[i].data, l->arrays[i].data, l->arrays[i].bytes);
 }
 static void test_host_behind_a_stream(void **state) {
   enum { BATCHES = 12 };
@@ -1868,8 +1951,10 @@ static void test_host_behind_a_stream(void **state) {
       insitu_iter_desc id = all(0);
       insitu_loader *ld = open_or_fail(d);
       insitu_iter *it = iter_or_fail(ld, &id);
-      cudasim_delay(CUDASIM_RANDOM, 0);                                                           /* nothing runs yet */
-      for (int i = 0; i < 600; i++) OK(cudasim_kernel(streams[0], NULL, 0, NULL, 0, NULL, NULL)); /* much to be done before */
+      /* nothing runs yet */
+      cudasim_delay(CUDASIM_RANDOM, 0);
+      /* much to be done before */
+      for (int i = 0; i < 600; i++) OK(cudasim_kernel(streams[0], NULL, 0, NULL, 0, NULL, NULL));
       cudasim_delay(CUDASIM_RANDOM, 2);
       for (int n = 0; n < BATCHES; n++) {
         insitu_batch *b = NULL;
@@ -1880,7 +1965,8 @@ static void test_host_behind_a_stream(void **state) {
         l[n].to = seen_new(b);
         memcpy(l[n].arrays, b->arrays, sizeof l[n].arrays);
         for (uint64_t i = 0; i < VARS; i++)
-          if (b->arrays[i].place == INSITU_DEVICE) save_array(&b->arrays[i], 0, l[n].to->arrays[i].data);
+          if (b->arrays[i].place == INSITU_DEVICE)
+            save_array(&b->arrays[i], 0, l[n].to->arrays[i].data);
         OK(cudasim_kernel(streams[0], NULL, 0, NULL, 0, later_copy, &l[n]));
         if (n % 2) release_on(&b, streams[0]);
         else { /* the same by a tensor */ struct dl e = dl_export(b, 0, n % 4, streams[0]);
@@ -1920,7 +2006,8 @@ static void test_check(void **state) {
   }
 }
 
-/* To other places while uploads are in flight, holding a batch or not; and a state of batches in host memory goes on here. */
+/* To other places while uploads are in flight, holding a batch or not; and a state of batches in
+ * host memory goes on here. */
 static void test_moves(void **state) {
   (void)state;
   EACH_MODE (m) {
@@ -1985,7 +2072,8 @@ static void test_cancel(void **state) {
     struct places p;
     insitu_loader_desc *d = places_desc(&p, m, ALL_DEVICE);
     begin(1, 1);
-    cudasim_delay(CUDASIM_NEVER, 0); /* what was copied is never seen to be over: slabs run out, and next waits */
+    /* what was copied is never seen to be over: slabs run out, and next waits */
+    cudasim_delay(CUDASIM_NEVER, 0);
     insitu_iter_desc id = all(0);
     insitu_loader *ld = open_or_fail(d);
     insitu_iter *it = iter_or_fail(ld, &id);
@@ -2034,7 +2122,9 @@ static void test_damaged(void **state) {
       for (int round = 0; round < 2; round++) {
         insitu_error err = {0};
         insitu_batch *b;
-        poll(NULL, 0, 20); /* the damage is known now, and there was no room for the third and fourth batch on the device */
+        /* the damage is known now, and there was no room for the third and fourth batch on the
+         * device */
+        poll(NULL, 0, 20);
         assert_int_equal(consume(it, 0, 4, NULL), 4); /* samples 1 to 32; 36 is damaged */
         assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_E_CORRUPT);
         HAS(err.message, "array x, chunk x/9.0.0");
@@ -2064,7 +2154,8 @@ static void test_evaluation(void **state) {
         d->world = 3;
         d->rank = rank;
         d->lanes = 3;
-        d->batch_size = 18; /* 55 anchors, 19 for two ranks, 17 for the last one: a batch, and one of 1 or no row */
+        /* 55 anchors, 19 for two ranks, 17 for the last one: a batch, and one of 1 or no row */
+        d->batch_size = 18;
         d->sample_stop = 58;
         d->hold_epoch = 1;
         insitu_iter_desc id = all(0);
@@ -2096,7 +2187,8 @@ static void test_evaluation(void **state) {
           copies += some;
           assert_int_equal(cudasim_count().copies, copies);
         }
-        assert_int_equal(stats_of(ld).uploads * (stats_of(ld).device_bytes / 3), stats_of(ld).uploaded_bytes);
+        assert_int_equal(
+            stats_of(ld).uploads * (stats_of(ld).device_bytes / 3), stats_of(ld).uploaded_bytes);
         close_loader(&ld);
         close_iter(&it);
       }
@@ -2149,12 +2241,15 @@ static void test_describe(void **state) {
   const struct {
     const char *object, *name;
     uint64_t want;
-  } number[] = {{"statistics", "uploads", s.uploads}, {"statistics", "uploaded_bytes", s.uploaded_bytes},
-      {"statistics", "pinned_bytes", 0}, {"statistics", "device_bytes", 0}, {"config", "device_budget", 1 << 20}};
+  } number[] = {{"statistics", "uploads", s.uploads},
+      {"statistics", "uploaded_bytes", s.uploaded_bytes}, {"statistics", "pinned_bytes", 0},
+      {"statistics", "device_bytes", 0}, {"config", "device_budget", 1 << 20}};
   assert_true(s.uploads >= 3);
   for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
-    int at = insitu__text_json_get(&j, insitu__text_json_get(&j, 0, number[i].object), number[i].name);
-    if (at < 0 || !insitu__text_json_u64(&j, at, &got) || got != number[i].want) fail_msg("%s: %s", number[i].name, text);
+    int at =
+        insitu__text_json_get(&j, insitu__text_json_get(&j, 0, number[i].object), number[i].name);
+    if (at < 0 || !insitu__text_json_u64(&j, at, &got) || got != number[i].want)
+      fail_msg("%s: %s", number[i].name, text);
   }
   int plan = insitu__text_json_get(&j, insitu__text_json_get(&j, 0, "plan"), "all");
   if (plan >= 0) {

@@ -1,11 +1,13 @@
-/* The cache of remote reads on a local disk: what it serves is what the server has, or had when a loader was opened, whatever
- * happens to its files, to the processes that share it, or to the disk. The server is made up here, and counts what it is asked. */
+/* The cache of remote reads on a local disk: what it serves is what the server has, or had when a
+ * loader was opened, whatever happens to its files, to the processes that share it, or to the disk.
+ * The server is made up here, and counts what it is asked. */
 #include <stdio.h>
 #include <stdbool.h>
 #include <errno.h>
 #include <unistd.h>
 #include <time.h>
-/* A file system that knows no flags of renameat2, and a look between the two steps that are taken there instead. */
+/* A file system that knows no flags of renameat2, and a look between the two steps that are taken
+ * there instead. */
 static bool no_flags;
 static void (*between)(void);
 static int test_renameat2(int from, const char *old, int to, const char *name, unsigned flags) {
@@ -42,8 +44,9 @@ static struct object {
   int tag;
 } objects[OBJECTS];
 struct server {
-  struct insitu__store store;                      /* first */
-  unsigned asked, sent, unchanged, absent, broken; /* requests; of them, answered with bytes, "unchanged", "not found" */
+  struct insitu__store store; /* first */
+  /* requests; of them, answered with bytes, "unchanged", "not found" */
+  unsigned asked, sent, unchanged, absent, broken;
 };
 static void key_of(unsigned i, char key[64]) {
   snprintf(key, 64, "a/group/c/%u/%u", i / 7, i);
@@ -51,8 +54,9 @@ static void key_of(unsigned i, char key[64]) {
 static unsigned char byte_of(unsigned i, unsigned version, uint64_t at) {
   return (unsigned char)((at * 2654435761u + i * 40503u + version * 74755u) >> 13);
 }
-static insitu_status server_read_await(struct insitu__store *s, const char *key, uint64_t offset, struct iovec *iov,
-    unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+static insitu_status server_read_await(struct insitu__store *s, const char *key, uint64_t offset,
+    struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got,
+    insitu_error *err) {
   struct server *to = (struct server *)(void *)s;
   unsigned i = (unsigned)atoi(strrchr(key, '/') + 1);
   char want[64], etag[64] = "";
@@ -66,7 +70,8 @@ static insitu_status server_read_await(struct insitu__store *s, const char *key,
     to->absent++;
     return insitu__error_set(err, INSITU_E_NOTFOUND, "no '%s' at the server", key);
   }
-  if (o->tag != NO_TAG) snprintf(etag, sizeof etag, "%s\"%u-%u\"", o->tag == WEAK ? "W/" : "", i, o->version);
+  if (o->tag != NO_TAG)
+    snprintf(etag, sizeof etag, "%s\"%u-%u\"", o->tag == WEAK ? "W/" : "", i, o->version);
   if (tag && tag->etag[0] && !strcmp(tag->etag, etag)) {
     to->unchanged++;
     tag->unchanged = true;
@@ -95,7 +100,8 @@ static insitu_status server_read_await(struct insitu__store *s, const char *key,
 static const struct insitu__store_ops server_ops = {.read_await = server_read_await};
 static void server_reset(int tag) {
   for (unsigned i = 0; i < OBJECTS; i++)
-    objects[i] = (struct object){100 + support_below(i % 3 ? 6000 : LARGEST), i % 11 == 10 ? 0 : 1, tag};
+    objects[i] =
+        (struct object){100 + support_below(i % 3 ? 6000 : LARGEST), i % 11 == 10 ? 0 : 1, tag};
 }
 
 /* ---- a loader: a reactor, a server, a cache ---- */
@@ -113,8 +119,8 @@ static bool usable(const struct insitu__reactor_desc *d) {
   insitu__reactor_close(&r);
   return true;
 }
-#define EACH_MODE(m)                                                                                                             \
-  for (unsigned m = 0; m < sizeof modes / sizeof *modes; m++)                                                                    \
+#define EACH_MODE(m)                                                                               \
+  for (unsigned m = 0; m < sizeof modes / sizeof *modes; m++)                                      \
     if (usable(&modes[m]))
 static unsigned any_mode(void) {
   return usable(&modes[0]) ? 0 : 2;
@@ -138,19 +144,24 @@ static void loader_log(void *user, const char *line) {
   l->lines++;
   snprintf(l->line, sizeof l->line, "%s", line);
 }
-static insitu_status loader_try(
-    struct loader *l, unsigned mode, const char *dir, uint64_t budget, bool never, insitu_error *err) {
+static insitu_status loader_try(struct loader *l, unsigned mode, const char *dir, uint64_t budget,
+    bool never, insitu_error *err) {
   memset(l, 0, sizeof *l);
   if (insitu__reactor_open(&l->reactor, &modes[mode], err)) return INSITU_E_NOMEM;
   l->server.store.ops = &server_ops;
   l->server.store.reactor = &l->reactor;
-  struct insitu__disk_desc d = {
-      .dir = dir, .name = "s3://bucket/root", .budget = budget, .never = never, .log = loader_log, .user = l};
+  struct insitu__disk_desc d = {.dir = dir,
+      .name = "s3://bucket/root",
+      .budget = budget,
+      .never = never,
+      .log = loader_log,
+      .user = l};
   insitu_status status = insitu__disk_open(&l->disk, &l->reactor, &d, err);
   if (status) insitu__reactor_close(&l->reactor);
   return status;
 }
-static void loader_open(struct loader *l, unsigned mode, const char *dir, uint64_t budget, bool never) {
+static void loader_open(
+    struct loader *l, unsigned mode, const char *dir, uint64_t budget, bool never) {
   insitu_error err = {0};
   if (loader_try(l, mode, dir, budget, never, &err)) fail_msg("%s", err.message);
 }
@@ -158,12 +169,13 @@ static void loader_close(struct loader *l) {
   insitu__reactor_close(&l->reactor);
   insitu__disk_close(&l->disk);
 }
-#define WRONG_UNLESS(condition)                                                                                                  \
-  do                                                                                                                             \
-    if (!(condition) && !l->wrong) l->wrong = #condition;                                                                        \
+#define WRONG_UNLESS(condition)                                                                    \
+  do                                                                                               \
+    if (!(condition) && !l->wrong) l->wrong = #condition;                                          \
   while (0)
 
-/* One of the reads that are made of each object: whole, longer than it is, a range, tails, and some that end beyond. */
+/* One of the reads that are made of each object: whole, longer than it is, a range, tails, and some
+ * that end beyond. */
 static void read_part(struct loader *l, unsigned i, unsigned part) {
   const struct object *o = &objects[i];
   unsigned version = l->frozen ? l->was[i] : o->version;
@@ -174,27 +186,32 @@ static void read_part(struct loader *l, unsigned i, unsigned part) {
   if (part == 4) offset = size / 2, room = size + 7;
   if (part == 5) offset = size - 10, room = 100;
   if (part == 6) offset = INSITU__RING_TAIL, room = size + 5;
-  uint64_t from = offset == INSITU__RING_TAIL ? size - insitu__base_min(size, room) : insitu__base_min(offset, size);
+  uint64_t from = offset == INSITU__RING_TAIL ? size - insitu__base_min(size, room)
+                                              : insitu__base_min(offset, size);
   uint64_t n = insitu__base_min(room, size - from);
   unsigned char *bytes = malloc(room + 1);
   memset(bytes, 0xEE, room + 1);
-  struct iovec iov[4] = {{bytes, room / 3}, {bytes + room / 3, 0}, {bytes + room / 3, room - room / 3}, {NULL, 0}}, before[4];
+  struct iovec iov[4] = {{bytes, room / 3}, {bytes + room / 3, 0},
+      {bytes + room / 3, room - room / 3}, {NULL, 0}},
+               before[4];
   memcpy(before, iov, sizeof iov);
   struct insitu__store_tag tag = {.size = 1};
   insitu_error err = {0};
   char key[64];
   key_of(i, key);
-  insitu_status status =
-      insitu__disk_read_await(&l->disk, &l->server.store, key, offset, iov, 4, part % 2 ? &tag : NULL, &got, &err);
+  insitu_status status = insitu__disk_read_await(
+      &l->disk, &l->server.store, key, offset, iov, 4, part % 2 ? &tag : NULL, &got, &err);
   WRONG_UNLESS(status == (version ? INSITU_OK : INSITU_E_NOTFOUND) && err.status == status);
   if (status < 0 || l->wrong) {
     WRONG_UNLESS(got == 0);
   } else {
     WRONG_UNLESS(got == n);
-    for (uint64_t b = 0; b < n && !l->wrong; b++) WRONG_UNLESS(bytes[b] == byte_of(i, version, from + b));
+    for (uint64_t b = 0; b < n && !l->wrong; b++)
+      WRONG_UNLESS(bytes[b] == byte_of(i, version, from + b));
     WRONG_UNLESS(bytes[room] == 0xEE && (part % 2 == 0 || !tag.unchanged));
     WRONG_UNLESS(part % 2 == 0 || o->tag == NO_SIZE || tag.size == size);
-    WRONG_UNLESS(part % 2 == 0 || o->tag != STRONG || atoi(strchr(tag.etag, '-') + 1) == (int)version);
+    WRONG_UNLESS(
+        part % 2 == 0 || o->tag != STRONG || atoi(strchr(tag.etag, '-') + 1) == (int)version);
   }
   free(bytes);
 }
@@ -221,17 +238,18 @@ static void read_range(struct loader *l, unsigned from, unsigned to, unsigned pa
   l->at = 0;
   if (insitu__reactor_call(&l->reactor, epoch, l)) abort();
 }
-#define READ(l, from, to, parts)                                                                                                 \
-  do {                                                                                                                           \
-    read_range(l, from, to, parts);                                                                                              \
-    if ((l)->wrong) fail_msg("%s, objects %d to %d", (l)->wrong, (int)(from), (int)(to));                                        \
-    assert_int_equal((l)->server.broken, 0);                                                                                     \
+#define READ(l, from, to, parts)                                                                   \
+  do {                                                                                             \
+    read_range(l, from, to, parts);                                                                \
+    if ((l)->wrong) fail_msg("%s, objects %d to %d", (l)->wrong, (int)(from), (int)(to));          \
+    assert_int_equal((l)->server.broken, 0);                                                       \
   } while (0)
 static void rest_coro(void *arg) {
   struct loader *l = arg;
   while (l->disk.evicting) insitu__reactor_sleep_await(&l->reactor, 1000000);
 }
-static void rest(struct loader *l) { /* until the removing that a read has begun, and did not wait for, is over */
+/* until the removing that a read has begun, and did not wait for, is over */
+static void rest(struct loader *l) {
   if (insitu__reactor_call(&l->reactor, rest_coro, l)) abort();
 }
 static void freeze(struct loader *l) { /* from here on it is to see what there is now */
@@ -250,7 +268,8 @@ static int see(const char *path, const struct stat *s, int kind, struct FTW *f) 
   const char *name = path + f->base;
   if (kind != FTW_F || f->level != 2) return 0;
   bool temporary = f->base > 4 && !strncmp(name - 4, "tmp/", 4);
-  if (temporary && s->st_nlink > 1) return 0; /* an entry's second name, for a moment: no file of its own */
+  /* an entry's second name, for a moment: no file of its own */
+  if (temporary && s->st_nlink > 1) return 0;
   seen.files += !temporary;
   seen.temporary += temporary;
   seen.bytes += (uint64_t)s->st_size;
@@ -272,8 +291,8 @@ static uint64_t counted(const char *dir) {
 }
 static void assert_within(const char *dir, uint64_t budget) { /* of what look has seen */
   if (seen.charge > counted(dir) || counted(dir) > budget)
-    fail_msg("%d files, %d temporary: %d bytes; counted: %d, allowed: %d", (int)seen.files, (int)seen.temporary, (int)seen.charge,
-        (int)counted(dir), (int)budget);
+    fail_msg("%d files, %d temporary: %d bytes; counted: %d, allowed: %d", (int)seen.files,
+        (int)seen.temporary, (int)seen.charge, (int)counted(dir), (int)budget);
 }
 static char files[4096][600];
 static unsigned n_files;
@@ -303,7 +322,8 @@ static void test_epochs(void **state) {
     loader_open(&a, m, dir, 0, false);
     READ(&a, 0, OBJECTS, PARTS);
     assert_int_equal(a.server.sent, all);
-    assert_in_range(a.server.asked, all + absent, all + absent * PARTS); /* the first few side by side */
+    /* the first few side by side */
+    assert_in_range(a.server.asked, all + absent, all + absent * PARTS);
     unsigned asked = a.server.asked;
     uint64_t misses = a.disk.misses;
     assert_int_equal(misses, asked);
@@ -314,7 +334,8 @@ static void test_epochs(void **state) {
     assert_int_equal(a.disk.misses, misses);
     uint64_t bytes = a.disk.bytes;
     look(dir);
-    assert_true(seen.files == all && seen.temporary == 0 && bytes > 0 && bytes < seen.bytes && seen.charge == counted(dir));
+    assert_true(seen.files == all && seen.temporary == 0 && bytes > 0 && bytes < seen.bytes &&
+                seen.charge == counted(dir));
     assert_int_equal(a.lines, 0);
     loader_close(&a);
     /* the next run asks once for each object, side by side perhaps for some parts of it */
@@ -378,7 +399,8 @@ static void test_change(void **state) {
     assert_int_equal(b.server.asked, asked);
     look(dir);
     assert_true(seen.charge == counted(dir) && seen.temporary == 0);
-    assert_true(seen.files < before); /* what is absent now is no more kept, as far as it was asked for */
+    /* what is absent now is no more kept, as far as it was asked for */
+    assert_true(seen.files < before);
     loader_close(&b);
     /* who never asks sees what was kept last */
     loader_open(&b, m, dir, 0, true);
@@ -402,37 +424,50 @@ static void parts_coro(void *arg) {
   struct iovec iov[3] = {{bytes, 50}, {bytes + 50, 50}, {bytes + 100, 0}};
   objects[1] = objects[2] = (struct object){1000, 1, STRONG};
   key_of(1, key);
-  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, NULL, &got, &err) && got == 100);
+  WRONG_UNLESS(
+      !insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, NULL, &got, &err) && got == 100);
   objects[1].version = objects[2].version = 2;
-  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, NULL, &got, &err) && got == 100);
-  WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, iov, 3, NULL, &got, &err) == INSITU_E_CHANGED);
+  WRONG_UNLESS(
+      !insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, NULL, &got, &err) && got == 100);
+  WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, iov, 3, NULL, &got, &err) ==
+               INSITU_E_CHANGED);
   WRONG_UNLESS(strstr(err.message, "a/group/c/0/1") && strstr(err.message, "changed"));
   /* who asks for a change gets the server's answer, and so does who drops bytes */
   uint64_t misses = l->disk.misses, written = l->disk.written;
   unsigned asked = l->server.asked;
   memset(&err, 0, sizeof err);
   strcpy(tag.etag, "\"1-2\"");
-  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, &tag, &got, &err) && tag.unchanged);
+  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 3, &tag, &got, &err) &&
+               tag.unchanged);
   key_of(2, key);
   for (int i = 0; i < 2; i++) {
     iov[0] = (struct iovec){bytes, 50};
     iov[1] = (struct iovec){NULL, 10};
     memset(&tag, 0, sizeof tag);
-    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, iov, 2, &tag, &got, &err) && got == 60);
+    WRONG_UNLESS(
+        !insitu__disk_read_await(&l->disk, base, key, 100, iov, 2, &tag, &got, &err) && got == 60);
     WRONG_UNLESS(!strcmp(tag.etag, "\"2-2\"") && bytes[49] == (char)byte_of(2, 2, 149));
   }
-  WRONG_UNLESS(l->server.asked == asked + 3 && l->disk.misses == misses && l->disk.written == written);
+  WRONG_UNLESS(
+      l->server.asked == asked + 3 && l->disk.misses == misses && l->disk.written == written);
   /* in two steps */
   iov[0] = (struct iovec){bytes, 50};
-  WRONG_UNLESS(insitu__disk_look_await(&l->disk, base, key, 100, iov, 1, NULL, &got, &err) == INSITU_TIMEOUT && !err.status);
+  WRONG_UNLESS(insitu__disk_look_await(&l->disk, base, key, 100, iov, 1, NULL, &got, &err) ==
+                   INSITU_TIMEOUT &&
+               !err.status);
   WRONG_UNLESS(l->server.asked == asked + 3);
-  WRONG_UNLESS(!insitu__disk_put_await(&l->disk, key, 100, iov, 1, &tag, insitu__disk_now(), 50, INSITU_OK, &err));
+  WRONG_UNLESS(!insitu__disk_put_await(
+      &l->disk, key, 100, iov, 1, &tag, insitu__disk_now(), 50, INSITU_OK, &err));
   memset(bytes, 0, sizeof bytes);
-  WRONG_UNLESS(!insitu__disk_look_await(&l->disk, base, key, 100, iov, 1, &tag, &got, &err) && got == 50);
+  WRONG_UNLESS(
+      !insitu__disk_look_await(&l->disk, base, key, 100, iov, 1, &tag, &got, &err) && got == 50);
   WRONG_UNLESS(bytes[49] == (char)byte_of(2, 2, 149) && l->server.asked == asked + 3);
   key_of(3, key);
-  WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 0, iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND, &err) == INSITU_E_NOTFOUND);
-  WRONG_UNLESS(insitu__disk_look_await(&l->disk, base, key, 9, iov, 1, NULL, &got, &err) == INSITU_E_NOTFOUND && !got);
+  WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 0, iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND,
+                   &err) == INSITU_E_NOTFOUND);
+  WRONG_UNLESS(insitu__disk_look_await(&l->disk, base, key, 9, iov, 1, NULL, &got, &err) ==
+                   INSITU_E_NOTFOUND &&
+               !got);
   /* nothing, be it of nothing or beyond the end, is not kept */
   objects[4] = (struct object){0, 1, STRONG};
   written = l->disk.written;
@@ -440,7 +475,9 @@ static void parts_coro(void *arg) {
     memset(&err, 0, sizeof err);
     key_of(i, key);
     objects[1].version = 1;
-    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, i == 1 ? 2000 : 0, iov, 1, NULL, &got, &err) && got == 0);
+    WRONG_UNLESS(!insitu__disk_read_await(
+                     &l->disk, base, key, i == 1 ? 2000 : 0, iov, 1, NULL, &got, &err) &&
+                 got == 0);
   }
   WRONG_UNLESS(l->disk.written == written && l->server.asked == asked + 5);
 }
@@ -454,7 +491,8 @@ static void test_parts(void **state) {
   loader_close(&l);
 }
 
-/* An entry that still is what the server has belongs to another version than the parts that were served. */
+/* An entry that still is what the server has belongs to another version than the parts that were
+ * served. */
 static void turned_coro(void *arg) {
   struct loader *l = arg;
   char key[64], bytes[100];
@@ -463,13 +501,17 @@ static void turned_coro(void *arg) {
   struct iovec iov = {bytes, 100};
   key_of(1, key);
   objects[1] = (struct object){1000, l->was[1], STRONG};
-  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, &l->server.store, key, 100 * l->was[1], &iov, 1, NULL, &got, &err));
+  WRONG_UNLESS(!insitu__disk_read_await(
+      &l->disk, &l->server.store, key, 100 * l->was[1], &iov, 1, NULL, &got, &err));
   if (l->was[1] == 1) return;
   objects[1].version = 1;
-  WRONG_UNLESS(insitu__disk_read_await(&l->disk, &l->server.store, key, 100, &iov, 1, NULL, &got, &err) == INSITU_E_CHANGED);
-  WRONG_UNLESS(l->server.unchanged == 1 && strstr(err.message, "a/group/c/0/1': it has an ETag again"));
+  WRONG_UNLESS(insitu__disk_read_await(&l->disk, &l->server.store, key, 100, &iov, 1, NULL, &got,
+                   &err) == INSITU_E_CHANGED);
+  WRONG_UNLESS(
+      l->server.unchanged == 1 && strstr(err.message, "a/group/c/0/1': it has an ETag again"));
 }
-/* And one that is gone is not absent, which a loader would show as fill values beside the parts that were served. */
+/* And one that is gone is not absent, which a loader would show as fill values beside the parts
+ * that were served. */
 static void removed_coro(void *arg) {
   struct loader *l = arg;
   char key[64], bytes[100];
@@ -483,12 +525,16 @@ static void removed_coro(void *arg) {
     objects[2] = (struct object){1000, 1, STRONG};
     WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, &iov, 1, NULL, &got, &err[0]));
     objects[2].version = 0;
-    WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, &err[0]) == INSITU_E_CHANGED);
+    WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, &err[0]) ==
+                 INSITU_E_CHANGED);
     WRONG_UNLESS(strstr(err[0].message, "a/group/c/0/2': it was read before"));
     insitu__error_set(&err[1], INSITU_E_NOTFOUND, "none");
-    WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 300, &iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND, &err[1]) == INSITU_E_CHANGED);
-    WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, NULL) == INSITU_E_CHANGED);
-    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, &iov, 1, NULL, &got, &err[2])); /* as it is kept */
+    WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 300, &iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND,
+                     &err[1]) == INSITU_E_CHANGED);
+    WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, NULL) ==
+                 INSITU_E_CHANGED);
+    /* as it is kept */
+    WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, &iov, 1, NULL, &got, &err[2]));
   }
 }
 static void test_turned_back(void **state) {
@@ -524,14 +570,16 @@ static void test_without_etag(void **state) {
       READ(&a, 0, OBJECTS, PARTS);
       assert_int_equal(a.server.asked, asked);
       loader_close(&a);
-      for (unsigned i = 0; i < OBJECTS && tag != NO_SIZE; i++) objects[i].version += objects[i].version > 0;
+      for (unsigned i = 0; i < OBJECTS && tag != NO_SIZE; i++)
+        objects[i].version += objects[i].version > 0;
     }
     look(dir);
     assert_true(seen.files == all && seen.charge == counted(dir));
   }
 }
 
-static void test_shared(void **state) { /* what one has asked for, one that was opened earlier need not ask again */
+/* what one has asked for, one that was opened earlier need not ask again */
+static void test_shared(void **state) {
   const char *dir = fresh("shared");
   struct loader a, b, c;
   (void)state;
@@ -544,7 +592,8 @@ static void test_shared(void **state) { /* what one has asked for, one that was 
   READ(&b, 0, OBJECTS, 1);
   assert_int_equal(b.server.unchanged, present());
   READ(&a, 0, OBJECTS, 1);
-  assert_int_equal(a.server.asked, OBJECTS - present());    /* absent ones are remembered by each for itself */
+  /* absent ones are remembered by each for itself */
+  assert_int_equal(a.server.asked, OBJECTS - present());
   nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* files' clocks are coarse */
   loader_open(&c, any_mode(), dir, 0, false);
   READ(&c, 0, OBJECTS, 1);
@@ -567,11 +616,13 @@ static void test_two_loaders(void **state) {
   enum { BUDGET = 3 << 20 };
   server_reset(STRONG);
   for (int i = 0; i < 2; i++) loader_open(&l[i], any_mode(), dir, BUDGET, false);
-  for (int i = 0; i < 2; i++) assert_int_equal(pthread_create(&thread[i], NULL, user_main, &l[i]), 0);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(pthread_create(&thread[i], NULL, user_main, &l[i]), 0);
   for (int i = 0; i < 2; i++) pthread_join(thread[i], NULL);
   for (int i = 0; i < 2; i++) {
     if (l[i].wrong) fail_msg("%s", l[i].wrong);
-    /* nobody waits long for the other one, which a busy machine may have stopped while it counted */
+    /* nobody waits long for the other one, which a busy machine may have stopped while it counted
+     */
     if (l[i].disk.failed) assert_non_null(strstr(l[i].line, strerror(EAGAIN)));
   }
   look(dir);
@@ -579,7 +630,8 @@ static void test_two_loaders(void **state) {
   assert_int_equal(seen.temporary, 0);
   for (int i = 0; i < 2; i++) loader_close(&l[i]);
   loader_open(&l[0], any_mode(), dir, BUDGET, false);
-  assert_int_equal(seen.charge, counted(dir)); /* what could not be given back then is counted no more */
+  /* what could not be given back then is counted no more */
+  assert_int_equal(seen.charge, counted(dir));
   loader_close(&l[0]);
 }
 
@@ -604,10 +656,12 @@ static void gone_coro(void *arg) {
     WRONG_UNLESS(first_byte_await(l, i) == INSITU_E_NOTFOUND);
   }
 }
-/* Bytes that cannot be given back, as another process has the lock for too long, are given back later. */
+/* Bytes that cannot be given back, as another process has the lock for too long, are given back
+ * later. */
 static void test_given_back_late(void **state) {
   (void)state;
-  for (int again = 0; again < 2; again++) { /* with the next use of the count; when the loader is closed */
+  /* with the next use of the count; when the loader is closed */
+  for (int again = 0; again < 2; again++) {
     const char *dir = fresh("late");
     char path[700];
     struct loader l, other;
@@ -644,7 +698,8 @@ static bool is_open(int gate) { /* the other end of a pipe */
   return poll(&p, 1, 0) == 0;
 }
 /* In a child: so many rounds, and more until the gate is closed; -1: there is none. */
-static void hammer(const char *dir, uint64_t budget, unsigned mode, uint64_t seed, int rounds, int gate) {
+static void hammer(
+    const char *dir, uint64_t budget, unsigned mode, uint64_t seed, int rounds, int gate) {
   struct loader l;
   insitu_error err = {0};
   support_random_state = seed;
@@ -676,12 +731,14 @@ static void test_budget(void **state) {
   enum { BUDGET = 1 << 20, CHILDREN = 4, ENOUGH = 20 };
   server_reset(STRONG);
   uint64_t evicted = 0;
-  /* an eviction that a loader's close overtakes removes nothing: on a busy machine it takes more rounds */
+  /* an eviction that a loader's close overtakes removes nothing: on a busy machine it takes more
+   * rounds */
   for (int round = 0; round < 20 || (!evicted && round < 400); round++) {
     loader_open(&l, round & 1 ? any_mode() + 1 : any_mode(), dir, BUDGET, false);
     for (unsigned i = 0; i < OBJECTS; i += 5) {
       READ(&l, i, i + 1, PARTS);
-      assert_true(counted(dir) <= BUDGET); /* and there are files to be removed perhaps, so no sum */
+      /* and there are files to be removed perhaps, so no sum */
+      assert_true(counted(dir) <= BUDGET);
     }
     unsigned half = OBJECTS / 2 * (unsigned)(round & 1);
     READ(&l, half, half + OBJECTS / 2, PARTS);
@@ -694,7 +751,9 @@ static void test_budget(void **state) {
   }
   assert_true(evicted > 0);
   pid_t child[CHILDREN];
-  int gate[2]; /* closed once there were enough looks: a busy machine may stop this process for longer than all rounds take */
+  /* closed once there were enough looks: a busy machine may stop this process for longer than
+   * all rounds take */
+  int gate[2];
   assert_int_equal(pipe(gate), 0);
   for (int i = 0; i < CHILDREN; i++) {
     child[i] = start_child();
@@ -705,8 +764,10 @@ static void test_budget(void **state) {
   }
   close(gate[0]);
   int left = CHILDREN, looks = 0;
-  for (int status; left;) {  /* all stopped at once, wherever they are, so that one moment is seen */
-    bool stop = looks < 250; /* then they are left alone: on a busy machine they would never come to their end */
+  /* all stopped at once, wherever they are, so that one moment is seen */
+  for (int status; left;) {
+    /* then they are left alone: on a busy machine they would never come to their end */
+    bool stop = looks < 250;
     for (int i = 0; i < CHILDREN; i++)
       if (child[i] && stop) signal_child(child[i], SIGSTOP);
     for (int i = 0; i < CHILDREN; i++) {
@@ -723,14 +784,16 @@ static void test_budget(void **state) {
     if (looks == ENOUGH && gate[1] >= 0) gate[1] = (close(gate[1]), -1);
     for (int i = 0; i < CHILDREN; i++)
       if (child[i]) signal_child(child[i], SIGCONT);
-    nanosleep(&(struct timespec){.tv_nsec = (long)support_below(3000000) + looks * 200000}, NULL); /* longer and longer */
+    /* longer and longer */
+    nanosleep(&(struct timespec){.tv_nsec = (long)support_below(3000000) + looks * 200000}, NULL);
   }
   assert_true(looks >= ENOUGH);
   look(dir);
   assert_within(dir, BUDGET);
   assert_int_equal(seen.temporary, 0);
   loader_open(&l, any_mode(), dir, BUDGET, false);
-  assert_int_equal(seen.charge, counted(dir)); /* whoever did not get the lock in time, to give back what it counted */
+  /* whoever did not get the lock in time, to give back what it counted */
+  assert_int_equal(seen.charge, counted(dir));
   loader_close(&l);
 }
 
@@ -765,7 +828,8 @@ static void test_made_at_once(void **state) {
   }
 }
 
-/* The process that makes it is killed, or gives up, before it is made, while others wait: one of them makes it. */
+/* The process that makes it is killed, or gives up, before it is made, while others wait: one of
+ * them makes it. */
 static void test_not_made(void **state) {
   enum { CHILDREN = 4 };
   struct loader l;
@@ -788,7 +852,8 @@ static void test_not_made(void **state) {
       loader_close(&l);
       _exit(0);
     }
-    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* so that they wait: if some do not yet, less is shown */
+    /* so that they wait: if some do not yet, less is shown */
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     close(marker);
     for (int i = 0; i < CHILDREN; i++) {
       waitpid(child[i], &status, 0);
@@ -855,7 +920,8 @@ static void test_oldest_first(void **state) {
   }
   assert_true(gone == 3 && access(path_of(&l, dir, next), F_OK));
   assert_int_equal(counted(dir), (N - gone) * CHARGE);
-  /* more than fits, again and again: what came first stays, and is served. Twice: what is older may be removed late. */
+  /* more than fits, again and again: what came first stays, and is served. Twice: what is older may
+   * be removed late. */
   for (int i = 0; i < 2; i++) {
     READ(&l, 0, OBJECTS, 1);
     rest(&l);
@@ -880,7 +946,8 @@ static void test_oldest_first(void **state) {
   loader_close(&l);
 }
 
-/* A process that is killed at any moment, while it writes and removes, leaves a cache that serves right bytes and counts right. */
+/* A process that is killed at any moment, while it writes and removes, leaves a cache that serves
+ * right bytes and counts right. */
 static void test_killed(void **state) {
   const char *dir = fresh("killed"), *kills = getenv("DISK_KILLS");
   struct loader l;
@@ -896,12 +963,15 @@ static void test_killed(void **state) {
       hammer(dir, BUDGET, any_mode() + (unsigned)c, (uint64_t)(2 * i + c), 1000, -1);
       _exit(4);
     }
-    for (seen.files = i != 0; !seen.files; look(dir)) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    nanosleep(&(struct timespec){.tv_nsec = (long)support_below(i & 1 ? 4000000 : SLOW * 20000000)}, NULL);
+    for (seen.files = i != 0; !seen.files; look(dir))
+      nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = (long)support_below(i & 1 ? 4000000 : SLOW * 20000000)},
+        NULL);
     for (int c = 0; c < 2; c++) {
       signal_child(child[c], SIGKILL);
       waitpid(child[c], &status, 0);
-      if (WIFEXITED(status)) fail_msg("a child ended with %d before it was killed", WEXITSTATUS(status));
+      if (WIFEXITED(status))
+        fail_msg("a child ended with %d before it was killed", WEXITSTATUS(status));
       assert_int_equal(WTERMSIG(status), SIGKILL);
     }
     look(dir);
@@ -919,7 +989,8 @@ static void test_killed(void **state) {
   assert_true(alive > 0);
 }
 
-/* A file system that knows no flags of renameat2: what is told of it, and a process that is killed between the two steps. */
+/* A file system that knows no flags of renameat2: what is told of it, and a process that is killed
+ * between the two steps. */
 static int by_links(void **state) {
   (void)state;
   no_flags = true;
@@ -962,7 +1033,8 @@ static void test_links(void **state) {
   assert_int_equal(n_files, 2); /* names of one file */
   look(dir);
   assert_true(seen.files == 1 && seen.charge == counted(dir));
-  /* the entry is good, and when it goes the bytes go on counting: the file has its other name still */
+  /* the entry is good, and when it goes the bytes go on counting: the file has its other name still
+   */
   READ(&other, 0, 1, 1);
   assert_true(other.server.sent == 0 && other.disk.hits == 1);
   uint64_t before = counted(dir);
@@ -971,7 +1043,8 @@ static void test_links(void **state) {
   snprintf(name, sizeof name, "%s", path + strlen(dir) + 1);
   assert_int_equal(insitu__disk_remove(&other.disk, name), 0);
   look(dir);
-  assert_true(seen.files == 0 && seen.temporary == 1 && seen.charge == before && counted(dir) == before);
+  assert_true(
+      seen.files == 0 && seen.temporary == 1 && seen.charge == before && counted(dir) == before);
   loader_close(&other);
   loader_open(&l, any_mode(), dir, 0, false); /* alone: what lies in tmp is removed */
   look(dir);
@@ -1009,7 +1082,8 @@ static void test_damaged(void **state) {
   server_reset(STRONG);
   unsigned bad = 0;
   for (int round = 0; round < 40 / SLOW; round++) {
-    loader_open(&l, round & 1 ? any_mode() + 1 : any_mode(), dir, 0, round & 2); /* those that do not ask must see it too */
+    /* those that do not ask must see it too */
+    loader_open(&l, round & 1 ? any_mode() + 1 : any_mode(), dir, 0, round & 2);
     for (unsigned i = 0; i < OBJECTS; i++)
       if (objects[i].version) READ(&l, i, i + 1, PARTS);
     bad += l.server.sent;
@@ -1033,14 +1107,15 @@ static int in_child(void (*fn)(const char *dir), const char *dir) {
   assert_int_equal(waitpid(child, &status, 0), child);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
-#define CHILD_HOLDS(condition)                                                                                                   \
-  do                                                                                                                             \
-    if (!(condition)) {                                                                                                          \
-      print_error("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                                \
-      _exit(9);                                                                                                                  \
-    }                                                                                                                            \
+#define CHILD_HOLDS(condition)                                                                     \
+  do                                                                                               \
+    if (!(condition)) {                                                                            \
+      print_error("%s:%d: %s\n", __FILE__, __LINE__, #condition);                                  \
+      _exit(9);                                                                                    \
+    }                                                                                              \
   while (0)
-static void full_file(const char *dir) { /* no file may be longer than 8 KiB: writing fails with EFBIG */
+/* no file may be longer than 8 KiB: writing fails with EFBIG */
+static void full_file(const char *dir) {
   struct loader l;
   insitu_error err = {0};
   signal(SIGXFSZ, SIG_IGN);
@@ -1049,7 +1124,8 @@ static void full_file(const char *dir) { /* no file may be longer than 8 KiB: wr
   read_range(&l, 0, OBJECTS, PARTS);
   l.disk.write_again = 0;
   read_range(&l, 0, OBJECTS, PARTS);
-  CHILD_HOLDS(!l.wrong && l.disk.failed >= 2 && l.lines == 1 && strstr(l.line, "cannot be written"));
+  CHILD_HOLDS(
+      !l.wrong && l.disk.failed >= 2 && l.lines == 1 && strstr(l.line, "cannot be written"));
   loader_close(&l);
   look(dir);
   CHILD_HOLDS(seen.temporary == 0 && seen.charge == counted(dir));
@@ -1080,7 +1156,8 @@ static void test_full(void **state) {
     return;
   }
   int status = in_child(full_disk, mounted);
-  assert_int_equal(umount2(mounted, MNT_DETACH), 0); /* whoever looks around on the machine may just stand in it */
+  /* whoever looks around on the machine may just stand in it */
+  assert_int_equal(umount2(mounted, MNT_DETACH), 0);
   assert_int_equal(status, 0);
 }
 enum { NO_WAY_IN = 77 }; /* as the other user: a folder above is closed to it */
@@ -1092,7 +1169,8 @@ static void read_only(const char *dir) {
   CHILD_HOLDS(!loader_try(&l, any_mode(), dir, 0, false, &err));
   CHILD_HOLDS(l.disk.read_only && l.lines == 1);
   for (int i = 0; i < 3; i++) read_range(&l, 0, OBJECTS, 1);
-  CHILD_HOLDS(!l.wrong && l.server.sent == 3 && l.server.unchanged == present() - 1 && l.disk.written == 0 && l.lines == 1);
+  CHILD_HOLDS(!l.wrong && l.server.sent == 3 && l.server.unchanged == present() - 1 &&
+              l.disk.written == 0 && l.lines == 1);
   loader_close(&l);
 }
 static int open_up(const char *path, const struct stat *s, int kind, struct FTW *f) {
@@ -1152,7 +1230,8 @@ static void test_refused(void **state) {
   assert_int_equal(chmod(dir, 0700), 0);
   loader_open(&l, any_mode(), dir, 0, false);
   loader_close(&l);
-  /* a process that was killed before it had written the marker; and files that are none of ours stay */
+  /* a process that was killed before it had written the marker; and files that are none of ours
+   * stay */
   snprintf(path, sizeof path, "%s/" INSITU__DISK_MARKER, dir);
   assert_int_equal(truncate(path, 0), 0);
   snprintf(path, sizeof path, "%s/00/notes.txt", dir);
@@ -1163,7 +1242,8 @@ static void test_refused(void **state) {
   assert_int_equal(access(path, F_OK), 0);
 }
 
-/* All folders and entries go away under a loader, as under one who clears old things from /tmp: they are made again. */
+/* All folders and entries go away under a loader, as under one who clears old things from /tmp:
+ * they are made again. */
 static void test_cleared(void **state) {
   char path[700];
   (void)state;
@@ -1253,19 +1333,22 @@ static void test_header(void **state) {
   assert_false(insitu__disk_parse(header, n - 1, &ask, &got));
   assert_false(insitu__disk_parse(header, n + 1, &ask, &got));
   assert_false(insitu__disk_parse(header, head - 1, &ask, &got));
-  for (uint64_t i = 0; i < head * 8; i++) { /* each bit counts; in the stamp, it only makes the entry one to be asked for */
+  /* each bit counts; in the stamp, it only makes the entry one to be asked for */
+  for (uint64_t i = 0; i < head * 8; i++) {
     header[i / 8] ^= (unsigned char)(1 << i % 8);
-    bool stamp = i / 8 >= INSITU__DISK_AT_STAMP && i / 8 < INSITU__DISK_AT_STAMP + INSITU__DISK_STAMP;
+    bool stamp =
+        i / 8 >= INSITU__DISK_AT_STAMP && i / 8 < INSITU__DISK_AT_STAMP + INSITU__DISK_STAMP;
     assert_int_equal(insitu__disk_parse(header, n, &ask, &got), stamp);
     assert_true(!stamp || (got.confirmed == INT64_MIN && got.used == INT64_MIN));
     header[i / 8] ^= (unsigned char)(1 << i % 8);
   }
-  assert_true(insitu__http_etag_usable("\"a\"") && !insitu__http_etag_usable("") && !insitu__http_etag_usable("W/\"a\"") &&
-              !insitu__http_etag_usable("a b"));
+  assert_true(insitu__http_etag_usable("\"a\"") && !insitu__http_etag_usable("") &&
+              !insitu__http_etag_usable("W/\"a\"") && !insitu__http_etag_usable("a b"));
   assert_true(!insitu__http_etag_usable("a\r\nb") && insitu__http_etag_usable("0x8D4"));
   char path[2][INSITU__DISK_PATH];
   insitu__disk_path(&ask, path[0]);
-  assert_string_equal(path[0], "96/72471862e7ddf138239b149edb8241"); /* stays the same over releases */
+  /* stays the same over releases */
+  assert_string_equal(path[0], "96/72471862e7ddf138239b149edb8241");
   assert_true(path[0][2] == '/' && strlen(path[0]) == INSITU__DISK_PATH - 1);
   for (int i = 0; i < 6; i++) {
     other = ask;

@@ -1,4 +1,5 @@
-/* What placement, DLPack, fixed addresses and a pool of the user's promise in a program without CUDA. */
+/* What placement, DLPack, fixed addresses and a pool of the user's promise in a program without
+ * CUDA. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -9,14 +10,17 @@
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};
   insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_loader_open(d, &ld, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return ld;
 }
 static insitu_iter *iter_or_fail(insitu_loader *ld, uint32_t max_held, int32_t order) {
   insitu_error err = {0};
   insitu_iter *it = NULL;
-  insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = order, .max_held = max_held};
-  if (insitu_iter_open(ld, &id, &it, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  insitu_iter_desc id = {
+      .api = INSITU_API, .split = INSITU_ALL, .order = order, .max_held = max_held};
+  if (insitu_iter_open(ld, &id, &it, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return it;
 }
 static insitu_batch *next_or_fail(insitu_iter *it) {
@@ -26,18 +30,21 @@ static insitu_batch *next_or_fail(insitu_iter *it) {
   if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
   return b;
 }
-static void refuse_open(const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
+static void refuse_open(
+    const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
   insitu_error err = {0};
   insitu_loader *ld = (insitu_loader *)&err;
   insitu_status s = insitu_loader_open(d, &ld, &err);
-  if (s != want) fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
+  if (s != want)
+    fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
   assert_null(ld);
   HAS(err.message, word);
   HAS(err.message, advice);
 }
 static struct seen *save(const insitu_batch *b) {
   struct seen *s = seen_new(b);
-  for (uint64_t i = 0; i < b->n_arrays; i++) memcpy(s->arrays[i].data, b->arrays[i].data, b->arrays[i].bytes);
+  for (uint64_t i = 0; i < b->n_arrays; i++)
+    memcpy(s->arrays[i].data, b->arrays[i].data, b->arrays[i].bytes);
   return s;
 }
 static void check(const insitu_batch *b) {
@@ -51,7 +58,8 @@ static void check(const insitu_batch *b) {
 static atomic_int told;
 static void log_placed(void *user, int32_t level, const char *line) {
   (void)user;
-  if (strstr(line, "plain host memory") && strstr(line, "INSITU_WITH_CUDA") && level == 2) atomic_fetch_add(&told, 1);
+  if (strstr(line, "plain host memory") && strstr(line, "INSITU_WITH_CUDA") && level == 2)
+    atomic_fetch_add(&told, 1);
 }
 static void test_no_cuda(void **state) {
   (void)state;
@@ -73,7 +81,8 @@ static void test_no_cuda(void **state) {
     insitu_error err = {0};
     insitu_batch *b = next_or_fail(it);
     for (uint64_t i = 0; i < VARS; i++) {
-      assert_true(insitu_loader_array(ld, i)->place == INSITU_HOST && insitu_loader_array(ld, i)->device == 0);
+      assert_true(insitu_loader_array(ld, i)->place == INSITU_HOST &&
+                  insitu_loader_array(ld, i)->device == 0);
       assert_true(b->arrays[i].place == INSITU_HOST && b->arrays[i].device == 0);
     }
     assert_int_equal(insitu_batch_wait(b, NULL, &err), INSITU_OK);
@@ -91,7 +100,8 @@ static void test_no_cuda(void **state) {
     d->inline_io = 0;
     ld = open_or_fail(d);
     insitu_plan plan;
-    assert_int_equal(insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API}, &plan, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API}, &plan, NULL), INSITU_OK);
     assert_int_equal(plan.device_bytes, 3 * 2048);
     insitu_loader_close(&ld);
     insitu_iter_close(&it);
@@ -102,7 +112,8 @@ static void test_no_cuda(void **state) {
 
 static void test_fields(void **state) {
   (void)state;
-  for (int32_t rank = 0; rank < 3; rank++) { /* 55 anchors: rank 2 has 17 and, in the second batch, none */
+  /* 55 anchors: rank 2 has 17 and, in the second batch, none */
+  for (int32_t rank = 0; rank < 3; rank++) {
     struct places p;
     insitu_loader_desc *d = places_desc(&p, EPOLL, "00 00 00 00");
     d->world = 3;
@@ -117,8 +128,8 @@ static void test_fields(void **state) {
       assert_int_equal(b->rows, n ? rank < 2 : rank < 2 ? 18 : 17);
       for (uint64_t i = 0; i < 2 * VARS; i++) {
         struct dl e = dl_export(b, i / 2, i % 2, NULL);
-        dl_check(e, b, i / 2, DL_CPU, 0, places_dl[i / 2].code, places_dl[i / 2].bits, places_dl[i / 2].n_inner,
-            places_dl[i / 2].inner);
+        dl_check(e, b, i / 2, DL_CPU, 0, places_dl[i / 2].code, places_dl[i / 2].bits,
+            places_dl[i / 2].n_inner, places_dl[i / 2].inner);
         dl_delete(e);
       }
       insitu_batch_release(&b);
@@ -133,9 +144,10 @@ static void test_types(void **state) {
   static const struct {
     const char *name;
     int code, bits;
-  } type[] = {{"int8", 0, 8}, {"int16", 0, 16}, {"int32", 0, 32}, {"int64", 0, 64}, {"uint8", 1, 8}, {"uint16", 1, 16},
-      {"uint32", 1, 32}, {"uint64", 1, 64}, {"float16", 2, 16}, {"float32", 2, 32}, {"float64", 2, 64}, {"bfloat16", 4, 16},
-      {"complex64", 5, 64}, {"complex128", 5, 128}, {"bool", 6, 8}};
+  } type[] = {{"int8", 0, 8}, {"int16", 0, 16}, {"int32", 0, 32}, {"int64", 0, 64}, {"uint8", 1, 8},
+      {"uint16", 1, 16}, {"uint32", 1, 32}, {"uint64", 1, 64}, {"float16", 2, 16},
+      {"float32", 2, 32}, {"float64", 2, 64}, {"bfloat16", 4, 16}, {"complex64", 5, 64},
+      {"complex128", 5, 128}, {"bool", 6, 8}};
   (void)state;
   const char *root = support_path("types");
   for (size_t k = 0; k < sizeof type / sizeof *type; k++) {
@@ -143,8 +155,10 @@ static void test_types(void **state) {
     static const unsigned char chunk[16 * 3 * 16];
     snprintf(path, sizeof path, "%s/zarr.json", root);
     snprintf(text, sizeof text,
-        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[16,3],\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
-        "\"configuration\":{\"chunk_shape\":[16,3]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%s,"
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[16,3],\"data_type\":\"%s\",\"chunk_"
+        "grid\":{\"name\":\"regular\","
+        "\"configuration\":{\"chunk_shape\":[16,3]}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+        "\"fill_value\":%s,"
         "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}",
         type[k].name,
         type[k].code == 6   ? "false"
@@ -154,8 +168,12 @@ static void test_types(void **state) {
     snprintf(path, sizeof path, "%s/c/0/0", root);
     support_write(path, chunk, (size_t)(16 * 3 * type[k].bits / 8));
     insitu_variable v = {.label = "v", .path = ""};
-    insitu_loader_desc d = {
-        .api = INSITU_API, .url = root, .variables = &v, .n_variables = 1, .batch_size = 4, .decode_threads = 1};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = &v,
+        .n_variables = 1,
+        .batch_size = 4,
+        .decode_threads = 1};
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = iter_or_fail(ld, 0, 0);
     insitu_batch *b = next_or_fail(it);
@@ -178,7 +196,8 @@ static void *delete_there(void *arg) {
   return NULL;
 }
 
-/* An export holds its batch: beyond the batch's release, the iterator and the loader, until a deleter has run on any thread. */
+/* An export holds its batch: beyond the batch's release, the iterator and the loader, until a
+ * deleter has run on any thread. */
 static void test_exports(void **state) {
   (void)state;
   EACH_MODE (m)
@@ -208,7 +227,8 @@ static void test_exports(void **state) {
           assert_memory_equal(dl_tensor(*one)->data, s[t]->arrays[of].data, s[t]->arrays[of].bytes);
         }
       pthread_t thread[2];
-      for (int t = 0; t < 2; t++) assert_int_equal(pthread_create(&thread[t], NULL, delete_there, e[t + 1]), 0);
+      for (int t = 0; t < 2; t++)
+        assert_int_equal(pthread_create(&thread[t], NULL, delete_there, e[t + 1]), 0);
       for (int t = 0; t < 2; t++) assert_int_equal(pthread_join(thread[t], NULL), 0);
       for (int i = 0; !closed && i < 3; i++) { /* both batches are free again */
         b[0] = next_or_fail(it);
@@ -224,7 +244,8 @@ static void test_exports(void **state) {
     }
 }
 
-/* Holders let go in any order, before and after closing; max_held counts batches that anybody holds. */
+/* Holders let go in any order, before and after closing; max_held counts batches that anybody
+ * holds. */
 enum { HELD = 3, EXPORTS = 5 };
 struct holding {
   insitu_batch *b;
@@ -259,10 +280,12 @@ static void test_holders(void **state) {
       support_random_state = seed * 1000 + 1;
       insitu_loader *ld = open_or_fail(places_desc(&p, m, "00 00 00 00"));
       insitu_iter *it = iter_or_fail(ld, HELD, INSITU_SHUFFLED);
-      for (int step = 0, steps = 10 + (int)support_below(60); it || ld || h[0].was || h[1].was || h[2].was; step++) {
+      for (int step = 0, steps = 10 + (int)support_below(60);
+           it || ld || h[0].was || h[1].was || h[2].was; step++) {
         struct holding *one = &h[support_below(HELD)];
         if (it && step >= steps && support_below(2)) insitu_iter_close(&it);
-        if (ld && step >= steps && !support_below(3)) insitu_loader_close(&ld); /* before its iterator, or after it */
+        /* before its iterator, or after it */
+        if (ld && step >= steps && !support_below(3)) insitu_loader_close(&ld);
         if (!it || !ld || !support_below(3)) {
           if (one->was) let_go(one);
         } else if (one->b && one->n < EXPORTS && support_below(2)) {
@@ -295,11 +318,13 @@ static void refuses_all(insitu_iter *it, const insitu_state *resume) {
   assert_int_equal(insitu_iter_restore(it, resume, &err[2]), INSITU_E_ARG);
   assert_int_equal(insitu_iter_locate(it, 0, 0, 0, &anchor, &err[3]), INSITU_E_ARG);
   assert_true(!b && anchor == -7);
-  for (int i = 0; i < 4; i++) HAS(err[i].message, "the loader of this iterator was closed; close the iterator as well");
+  for (int i = 0; i < 4; i++)
+    HAS(err[i].message, "the loader of this iterator was closed; close the iterator as well");
 }
 
-/* A loader, two of its iterators, a held batch, a tensor of that, and a tensor of a batch that was released: they end in each of
- * the 720 orders. What is held can be read meanwhile, and an iterator without its loader refuses every call. */
+/* A loader, two of its iterators, a held batch, a tensor of that, and a tensor of a batch that was
+ * released: they end in each of the 720 orders. What is held can be read meanwhile, and an iterator
+ * without its loader refuses every call. */
 static void test_closing_orders(void **state) {
   (void)state;
   for (int order = 0; order < 720; order++) {
@@ -308,7 +333,8 @@ static void test_closing_orders(void **state) {
     if (!mode_usable(m)) continue;
     struct places p;
     insitu_loader *ld = open_or_fail(places_desc(&p, m, "00 00 00 00"));
-    insitu_iter *it[2] = {iter_or_fail(ld, 2, INSITU_SHUFFLED), iter_or_fail(ld, 2, INSITU_SEQUENTIAL)};
+    insitu_iter *it[2] = {
+        iter_or_fail(ld, 2, INSITU_SHUFFLED), iter_or_fail(ld, 2, INSITU_SEQUENTIAL)};
     insitu_batch *b = next_or_fail(it[0]), *gone = next_or_fail(it[0]);
     insitu_state resume = b->after;
     struct seen *was[2] = {save(b), save(gone)};
@@ -394,7 +420,8 @@ static void test_copy_to(void **state) {
         uint64_t full = insitu_loader_array(ld, i)->bytes, bytes = b->arrays[i].bytes;
         unsigned char *fixed = malloc(full + 1);
         memset(fixed, 0xEE, full + 1);
-        assert_int_equal(insitu_batch_copy_to(b, i, fixed, n % 2 ? full : bytes, NULL, &err), INSITU_OK);
+        assert_int_equal(
+            insitu_batch_copy_to(b, i, fixed, n % 2 ? full : bytes, NULL, &err), INSITU_OK);
         assert_int_equal(fixed[bytes], 0xEE); /* not a byte more than the rows that there are */
         memcpy(s->arrays[i].data, fixed, bytes);
         assert_int_equal(insitu_batch_copy_to(b, i, fixed, bytes - 1, NULL, &err), INSITU_E_ARG);
@@ -421,14 +448,18 @@ static void test_misuse(void **state) {
   void *managed;
   int stream;
   MISUSE(insitu_batch_wait(NULL, NULL, &err), "wait: the batch is NULL");
-  MISUSE(insitu_batch_copy_to(NULL, 0, fixed, sizeof fixed, NULL, &err), "copy_to: the batch is NULL", "next gave");
+  MISUSE(insitu_batch_copy_to(NULL, 0, fixed, sizeof fixed, NULL, &err),
+      "copy_to: the batch is NULL", "next gave");
   MISUSE(insitu_batch_copy_to(b, 4, fixed, sizeof fixed, NULL, &err), "no array 4", "has 4");
-  MISUSE(insitu_batch_copy_to(b, 0, NULL, sizeof fixed, NULL, &err), "array x", "NULL", "1920 bytes");
-  MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed - 1, NULL, &err), "array x", "1920 bytes", "insitu_loader_array");
+  MISUSE(
+      insitu_batch_copy_to(b, 0, NULL, sizeof fixed, NULL, &err), "array x", "NULL", "1920 bytes");
+  MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed - 1, NULL, &err), "array x", "1920 bytes",
+      "insitu_loader_array");
   MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed, &stream, &err), "array x", "give NULL");
   MISUSE(insitu_batch_dlpack(NULL, 0, 1, NULL, &managed, &err), "dlpack: the batch is NULL");
   assert_null(managed);
-  MISUSE(insitu_batch_dlpack(b, UINT64_MAX, 0, NULL, &managed, &err), "no array 18446744073709551615");
+  MISUSE(
+      insitu_batch_dlpack(b, UINT64_MAX, 0, NULL, &managed, &err), "no array 18446744073709551615");
   assert_null(managed);
   MISUSE(insitu_batch_dlpack(b, 0, 0, NULL, NULL, &err), "managed is NULL");
   insitu_batch_release_on(NULL, NULL);
@@ -455,9 +486,11 @@ struct pool {
   bool shift;
   atomic_int bad;
 };
-static void *pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
+static void *pool_alloc(
+    void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
   struct pool *p = user;
-  if (place != INSITU_HOST || device || stream || !bytes || align < 256 || (align & (align - 1))) atomic_fetch_add(&p->bad, 1);
+  if (place != INSITU_HOST || device || stream || !bytes || align < 256 || (align & (align - 1)))
+    atomic_fetch_add(&p->bad, 1);
   if (atomic_fetch_add(&p->calls, 1) + 1 == p->fail_at) return NULL;
   atomic_fetch_add(&p->live, 1);
   atomic_fetch_add(&p->bytes, bytes);
@@ -466,7 +499,8 @@ static void *pool_alloc(void *user, uint64_t bytes, uint64_t align, int32_t plac
 }
 static void pool_release(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
   struct pool *p = user;
-  if (place != INSITU_HOST || device || bytes > atomic_load(&p->bytes)) atomic_fetch_add(&p->bad, 1);
+  if (place != INSITU_HOST || device || bytes > atomic_load(&p->bytes))
+    atomic_fetch_add(&p->bad, 1);
   atomic_fetch_sub(&p->live, 1);
   atomic_fetch_sub(&p->bytes, bytes);
   free((unsigned char *)memory - (p->shift ? 128 : 0));
@@ -488,7 +522,8 @@ static void test_pool(void **state) {
       insitu_status status;
       insitu_error err = {0};
       insitu_batch *b, *held = NULL;
-      for (; (status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK; held ? insitu_batch_release(&b) : (void)(held = b))
+      for (; (status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK;
+           held ? insitu_batch_release(&b) : (void)(held = b))
         check(b);
       insitu_stats s;
       assert_int_equal(insitu_loader_stats(ld, &s, NULL), INSITU_OK);

@@ -1,9 +1,11 @@
-/* Every call to the system that a loader makes fails, each in turn, once or from then on, in each way it can, over both backends
- * and inline, while two iterators run. Whatever fails must end in one clear error or in right batches: no wrong byte, no hang, no
- * leak, no crash; and once the fault is gone the same iterator delivers a whole right epoch.
+/* Every call to the system that a loader makes fails, each in turn, once or from then on, in each
+ * way it can, over both backends and inline, while two iterators run. Whatever fails must end in
+ * one clear error or in right batches: no wrong byte, no hang, no leak, no crash; and once the
+ * fault is gone the same iterator delivers a whole right epoch.
  *
- * Calls of the C library and of other libraries are replaced by macros; what the kernel answers to a read, through io_uring too,
- * is changed in INSITU_TEST_FAULT. FAULT_DEPTH: each of the first so many calls fails, of the later ones a sample. */
+ * Calls of the C library and of other libraries are replaced by macros; what the kernel answers to
+ * a read, through io_uring too, is changed in INSITU_TEST_FAULT. FAULT_DEPTH: each of the first so
+ * many calls fails, of the later ones a sample. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,11 +44,14 @@ enum site { /* calls that fail alike are counted together */
   ENTER,   /* io_uring_enter, epoll_wait */
   OPEN,    /* opening a file, through the ring */
   READ,    /* reading it */
-  CACHE    /* a worker's try to find a chunk in the caches, which is no error; where OPEN or READ fail, none is found there */
+  /* a worker's try to find a chunk in the caches, which is no error; where OPEN or READ fail,
+   * none is found there */
+  CACHE
 };
 enum how {
-  FAIL,   /* with an errno */
-  SHORT,  /* half of the bytes come; the others are overwritten, so that not reading them again shows */
+  FAIL, /* with an errno */
+  /* half of the bytes come; the others are overwritten, so that not reading them again shows */
+  SHORT,
   CUT,    /* as SHORT, and then the file ends */
   EMPTY,  /* the file ends at once */
   CANCEL, /* nothing fails, but insitu_loader_cancel is called by whoever looks at the answer */
@@ -100,37 +105,49 @@ static size_t fault_context_free(ZSTD_DCtx *context) {
   if (context) atomic_fetch_sub(&live_contexts, 1);
   return ZSTD_freeDCtx(context);
 }
-static int64_t fault_stage(void *op, bool opening, bool last, const char *path, const struct iovec *iov, int64_t got);
+static int64_t fault_stage(
+    void *op, bool opening, bool last, const char *path, const struct iovec *iov, int64_t got);
 
 #define INSITU_REALLOC(p, bytes) fault_realloc(p, bytes)
 #define INSITU_FREE(p) fault_free(p)
-#define INSITU_TEST_FAULT(op, got)                                                                                               \
-  fault_stage(op, op->stage == INSITU__RING_STAGE_OPEN, op->retries == INSITU__RING_RETRIES - 1, op->path, op->iov, got)
+#define INSITU_TEST_FAULT(op, got)                                                                 \
+  fault_stage(op, op->stage == INSITU__RING_STAGE_OPEN, op->retries == INSITU__RING_RETRIES - 1,   \
+      op->path, op->iov, got)
 #define mmap(at, bytes, prot, flags, fd, offset) fault_mmap(bytes, prot, flags)
 #define munmap(p, bytes) fault_munmap(p, bytes)
 #define mprotect(p, bytes, prot) (fault_hit(STACK) ? -1 : mprotect(p, bytes, prot))
 #define ZSTD_createDCtx() fault_context()
 #define ZSTD_freeDCtx(context) fault_context_free(context)
-#define pthread_create(id, attr, fn, arg) (fault_hit(THREAD) ? errno : pthread_create(id, attr, fn, arg))
-#define io_uring_queue_init_params(n, ring, p) (fault_hit(SETUP) ? -errno : io_uring_queue_init_params(n, ring, p))
-#define io_uring_register_probe(ring, p, n) (fault_hit(SETUP) ? -errno : io_uring_register_probe(ring, p, n))
+#define pthread_create(id, attr, fn, arg)                                                          \
+  (fault_hit(THREAD) ? errno : pthread_create(id, attr, fn, arg))
+#define io_uring_queue_init_params(n, ring, p)                                                     \
+  (fault_hit(SETUP) ? -errno : io_uring_queue_init_params(n, ring, p))
+#define io_uring_register_probe(ring, p, n)                                                        \
+  (fault_hit(SETUP) ? -errno : io_uring_register_probe(ring, p, n))
 #define io_uring_submit(ring) (fault_hit(ENTER) ? -errno : io_uring_submit(ring))
-#define io_uring_submit_and_get_events(ring) (fault_hit(ENTER) ? -errno : io_uring_submit_and_get_events(ring))
-#define io_uring_submit_and_wait(ring, n) (fault_hit(ENTER) ? -errno : io_uring_submit_and_wait(ring, n))
-#define io_uring_wait_cqes(ring, cqe, n, limit, mask) (fault_hit(ENTER) ? -errno : io_uring_wait_cqes(ring, cqe, n, limit, mask))
-#define io_uring_submit_and_wait_timeout(ring, cqe, n, limit, mask)                                                              \
+#define io_uring_submit_and_get_events(ring)                                                       \
+  (fault_hit(ENTER) ? -errno : io_uring_submit_and_get_events(ring))
+#define io_uring_submit_and_wait(ring, n)                                                          \
+  (fault_hit(ENTER) ? -errno : io_uring_submit_and_wait(ring, n))
+#define io_uring_wait_cqes(ring, cqe, n, limit, mask)                                              \
+  (fault_hit(ENTER) ? -errno : io_uring_wait_cqes(ring, cqe, n, limit, mask))
+#define io_uring_submit_and_wait_timeout(ring, cqe, n, limit, mask)                                \
   (fault_hit(ENTER) ? -errno : io_uring_submit_and_wait_timeout(ring, cqe, n, limit, mask))
 #define epoll_wait(epoll, event, n, ms) (fault_hit(ENTER) ? -1 : epoll_wait(epoll, event, n, ms))
 #define eventfd(n, flags) (fault_hit(EVENT) ? -1 : eventfd(n, flags))
 #define epoll_create1(flags) (fault_hit(EVENT) ? -1 : epoll_create1(flags))
-#define epoll_ctl(epoll, what, fd, event) (fault_hit(EVENT) ? -1 : epoll_ctl(epoll, what, fd, event))
+#define epoll_ctl(epoll, what, fd, event)                                                          \
+  (fault_hit(EVENT) ? -1 : epoll_ctl(epoll, what, fd, event))
 #define open(path, flags) (fault_hit(ROOT) ? -1 : open(path, flags))
-#define openat(dir, path, flags, ...) ((flags)&O_DIRECTORY && fault_hit(LIST) ? -1 : openat(dir, path, flags, ##__VA_ARGS__))
-#define syscall(number, ...)                                                                                                     \
-  ((number) == SYS_openat2 && (atomic_load(&fault.site) == OPEN || atomic_load(&fault.site) == READ)                             \
-          ? (errno = EAGAIN, -1)                                                                                                 \
+#define openat(dir, path, flags, ...)                                                              \
+  ((flags)&O_DIRECTORY && fault_hit(LIST) ? -1 : openat(dir, path, flags, ##__VA_ARGS__))
+#define syscall(number, ...)                                                                       \
+  ((number) == SYS_openat2 &&                                                                      \
+              (atomic_load(&fault.site) == OPEN || atomic_load(&fault.site) == READ)               \
+          ? (errno = EAGAIN, -1)                                                                   \
           : syscall(number, __VA_ARGS__))
-#define preadv2(fd, iov, n, offset, flags) (fault_hit(CACHE) ? -1 : preadv2(fd, iov, n, offset, flags))
+#define preadv2(fd, iov, n, offset, flags)                                                         \
+  (fault_hit(CACHE) ? -1 : preadv2(fd, iov, n, offset, flags))
 #define fdopendir(fd) (fault_hit(LIST) ? NULL : fdopendir(fd))
 #define readdir(dir) (fault_hit(LIST) ? NULL : readdir(dir))
 #define fopen(path, mode) (fault_hit(SAVE) ? NULL : fopen(path, mode))
@@ -164,7 +181,8 @@ static struct {
   char path[64];
   bool absent; /* "no such file", else damaged */
 } damage[DAMAGES];
-static int n_damage, n_bad, n_absent; /* entries in use; how many chunks were damaged, how many hidden, ever */
+/* entries in use; how many chunks were damaged, how many hidden, ever */
+static int n_damage, n_bad, n_absent;
 static pthread_mutex_t damage_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void damage_add(const char *path, bool absent) {
@@ -189,11 +207,15 @@ static bool is_cut(const void *op, bool now) {
   pthread_mutex_unlock(&damage_lock);
   return found;
 }
-/* What the ring is told that the kernel answered to opening a file or to reading at an offset; last: no more tries will follow. */
-static int64_t fault_stage(void *op, bool opening, bool last, const char *path, const struct iovec *iov, int64_t got) {
+/* What the ring is told that the kernel answered to opening a file or to reading at an offset;
+ * last: no more tries will follow. */
+static int64_t fault_stage(
+    void *op, bool opening, bool last, const char *path, const struct iovec *iov, int64_t got) {
   const char *only = atomic_load(&fault.path);
   if (is_cut(op, false) && !opening) return 0;
-  if (got < 0 || (!opening && !got) || (only && strcmp(only, path) != 0) || !fault_hit(opening ? OPEN : READ)) return got;
+  if (got < 0 || (!opening && !got) || (only && strcmp(only, path) != 0) ||
+      !fault_hit(opening ? OPEN : READ))
+    return got;
   int how = atomic_load(&fault.how), error = atomic_load(&fault.error);
   if (how == MARK || how == MARK_FAIL) atomic_store(&fault.reached, true);
   if (how == CANCEL || how == STALL) insitu_loader_cancel(atomic_load(&fault.loader));
@@ -215,7 +237,8 @@ static int64_t fault_stage(void *op, bool opening, bool last, const char *path, 
 }
 
 /* ---- archives ---- */
-enum { SAMPLES = 24, TRAIN = 16, BATCH = 4 }; /* the first 16 samples are train, the others val; no chunk holds both */
+/* the first 16 samples are train, the others val; no chunk holds both */
+enum { SAMPLES = 24, TRAIN = 16, BATCH = 4 };
 struct kind {
   struct support_array a[2];
   insitu_variable v[2];
@@ -228,7 +251,12 @@ struct kind {
 enum { KINDS = 3 };
 static struct kind kinds[KINDS] = {
     /* rows read straight into batches, for two variables */
-    {.a = {{.name = "a", .ndim = 2, .shape = {SAMPLES, 600}, .chunk = {4, 600}, .dtype = INSITU_F32, .format = 2}},
+    {.a = {{.name = "a",
+         .ndim = 2,
+         .shape = {SAMPLES, 600},
+         .chunk = {4, 600},
+         .dtype = INSITU_F32,
+         .format = 2}},
         .v = {{.label = "x", .path = "a"}, {.label = "y", .path = "a", .offset = 1}},
         .n_variables = 2},
     /* zstd in several fields, and small raw chunks of another array */
@@ -241,10 +269,16 @@ static struct kind kinds[KINDS] = {
                .big = true,
                .zstd = true,
                .absent = 5},
-         {.name = "sub/b", .ndim = 1, .shape = {SAMPLES}, .chunk = {2}, .dtype = INSITU_F64, .format = 3}},
+         {.name = "sub/b",
+             .ndim = 1,
+             .shape = {SAMPLES},
+             .chunk = {2},
+             .dtype = INSITU_F64,
+             .format = 3}},
         .v = {{.label = "x", .path = "a", .dtype = INSITU_F32}, {.label = "y", .path = "sub/b"}},
         .n_variables = 2},
-    /* column-major and compressed: through a scratch of whole chunks; a root without metadata; a manifest */
+    /* column-major and compressed: through a scratch of whole chunks; a root without metadata; a
+     * manifest */
     {.a = {{.name = "a",
          .ndim = 2,
          .shape = {SAMPLES, 20},
@@ -290,18 +324,19 @@ static insitu_loader_desc desc_of(const struct kind *k, int m, int32_t on_bad) {
 
 /* ---- one run: its name for messages, and the way out of a hang ---- */
 static char context[300];
-static const char *const site_names[] = {"nothing", "heap", "mmap", "stack", "zstd context", "pthread_create", "io_uring_setup",
-    "event", "root", "list", "save", "wait", "open", "read", "cache"};
-static const char *const how_names[] = {
-    "fails", "is short", "is cut", "is empty", "cancels", "signals", "stalls", "closes", "fails and closes"};
+static const char *const site_names[] = {"nothing", "heap", "mmap", "stack", "zstd context",
+    "pthread_create", "io_uring_setup", "event", "root", "list", "save", "wait", "open", "read",
+    "cache"};
+static const char *const how_names[] = {"fails", "is short", "is cut", "is empty", "cancels",
+    "signals", "stalls", "closes", "fails and closes"};
 static int saved_stderr = 2;
 
-#define must(condition, ...)                                                                                                     \
-  do {                                                                                                                           \
-    if (!(condition)) {                                                                                                          \
-      print_error("%s: ", context);                                                                                              \
-      fail_msg(__VA_ARGS__);                                                                                                     \
-    }                                                                                                                            \
+#define must(condition, ...)                                                                       \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      print_error("%s: ", context);                                                                \
+      fail_msg(__VA_ARGS__);                                                                       \
+    }                                                                                              \
   } while (0)
 
 static void on_alarm(int signal) {
@@ -341,11 +376,13 @@ static int threads(void) { /* of the loader: the kernel's workers stay for a whi
   return n;
 }
 static struct baseline take_baseline(void) {
-  return (struct baseline){entries("/proc/self/fd"), threads(), live_heap, live_maps, live_contexts};
+  return (struct baseline){
+      entries("/proc/self/fd"), threads(), live_heap, live_maps, live_contexts};
 }
 static void check_leaks(const struct baseline *before) {
   struct baseline now = take_baseline();
-  for (int i = 0; i < 5000 && now.threads > before->threads; i++) { /* a joined thread leaves the list a little later */
+  /* a joined thread leaves the list a little later */
+  for (int i = 0; i < 5000 && now.threads > before->threads; i++) {
     usleep(1000);
     now = take_baseline();
   }
@@ -353,7 +390,8 @@ static void check_leaks(const struct baseline *before) {
   must(now.threads <= before->threads, "%d threads, %d before", now.threads, before->threads);
   must(now.heap == before->heap, "%d allocations, %d before", now.heap, before->heap);
   must(now.maps == before->maps, "%d mappings, %d before", now.maps, before->maps);
-  must(now.contexts == before->contexts, "%d zstd contexts, %d before", now.contexts, before->contexts);
+  must(now.contexts == before->contexts, "%d zstd contexts, %d before", now.contexts,
+      before->contexts);
 }
 
 struct spec {
@@ -362,8 +400,8 @@ struct spec {
 static struct spec armed; /* or was last */
 static void arm(const char *where, const struct spec *s, int n, bool forever) {
   armed = *s;
-  snprintf(context, sizeof context, "%s: %s %s, %s, call %d%s", where, site_names[s->site], how_names[s->how], strerror(s->error),
-      n, forever ? " and all after it" : "");
+  snprintf(context, sizeof context, "%s: %s %s, %s, call %d%s", where, site_names[s->site],
+      how_names[s->how], strerror(s->error), n, forever ? " and all after it" : "");
   alarm(100);
   n_damage = n_bad = n_absent = 0;
   fault.how = s->how;
@@ -384,11 +422,15 @@ static void disarm(void) {
 static void check_error(insitu_status status, const insitu_error *err) {
   int site = armed.site, how = armed.how, error = armed.error;
   const char *name = insitu_status_name(status);
-  must(status < 0 && err->status == status, "%s: the error holds %s", name, insitu_status_name(err->status));
-  must(strchr(err->message, ';') && strlen(err->message) > 20, "%s: '%s' does not say what to do", name, err->message);
-  must((error != EMFILE && error != ENFILE) || strstr(err->message, "ulimit -n"), "'%s' names no limit", err->message);
+  must(status < 0 && err->status == status, "%s: the error holds %s", name,
+      insitu_status_name(err->status));
+  must(strchr(err->message, ';') && strlen(err->message) > 20, "%s: '%s' does not say what to do",
+      name, err->message);
+  must((error != EMFILE && error != ENFILE) || strstr(err->message, "ulimit -n"),
+      "'%s' names no limit", err->message);
   must(fault.hits > 0, "%s without a fault: %s", name, err->message);
-  bool memory = site == HEAP || site == MAP || site == STACK || site == CONTEXT || site == THREAD || error == ENOMEM;
+  bool memory = site == HEAP || site == MAP || site == STACK || site == CONTEXT || site == THREAD ||
+                error == ENOMEM;
   bool file = site == OPEN || site == READ || site == LIST || site == ROOT;
   switch (status) {
   case INSITU_E_NOMEM: must(memory, "%s: %s", name, err->message); break;
@@ -408,7 +450,8 @@ static void check_error(insitu_status status, const insitu_error *err) {
 /* Does the library hide this fault? */
 static bool invisible(const struct spec *s, bool forever) {
   bool file = s->site == OPEN || s->site == READ;
-  return s->how == SHORT || s->site == ENTER || (file && s->how == FAIL && (s->error == EINTR || s->error == EAGAIN) && !forever);
+  return s->how == SHORT || s->site == ENTER ||
+         (file && s->how == FAIL && (s->error == EINTR || s->error == EAGAIN) && !forever);
 }
 
 /* Is the chunk that holds this element among the damaged ones that may be filled? */
@@ -419,11 +462,13 @@ static bool may_be_fill(const struct support_array *a, const uint64_t *at, bool 
   support_chunk_path(path, sizeof path, "", a, index);
   bool found = false;
   pthread_mutex_lock(&damage_lock);
-  for (int i = 0; i < n_damage && !found; i++) found = !strcmp(path + 1, damage[i].path) && (filling || damage[i].absent);
+  for (int i = 0; i < n_damage && !found; i++)
+    found = !strcmp(path + 1, damage[i].path) && (filling || damage[i].absent);
   pthread_mutex_unlock(&damage_lock);
   return found;
 }
-/* Every element is right, or the fill value where its chunk is a hole. Returns how many are fill. */
+/* Every element is right, or the fill value where its chunk is a hole. Returns how many are fill.
+ */
 static uint64_t check_batch(const struct kind *k, const insitu_batch *b, bool filling) {
   uint64_t filled = 0;
   for (uint64_t i = 0; i < k->n_variables; i++) {
@@ -441,8 +486,9 @@ static uint64_t check_batch(const struct kind *k, const insitu_batch *b, bool fi
         double got = support_get(p, out->dtype), want = support_expect(a, at);
         if (got == want) continue;
         filled++;
-        must(got == 0 && may_be_fill(a, at, filling), "epoch %d, batch %d, %s, row %d (sample %d), element %d: %g, not %g",
-            (int)b->epoch, (int)b->index, k->v[i].label, (int)row, (int)at[0], (int)n, got, want);
+        must(got == 0 && may_be_fill(a, at, filling),
+            "epoch %d, batch %d, %s, row %d (sample %d), element %d: %g, not %g", (int)b->epoch,
+            (int)b->index, k->v[i].label, (int)row, (int)at[0], (int)n, got, want);
       }
     }
   }
@@ -453,7 +499,8 @@ static void forget_damage(const struct kind *k, int split) {
   pthread_mutex_lock(&damage_lock);
   for (int i = 0; i < n_damage;) {
     const struct support_array *a =
-        k->a[1].name && !strncmp(damage[i].path, k->a[1].name, strlen(k->a[1].name)) ? &k->a[1] : k->a;
+        k->a[1].name && !strncmp(damage[i].path, k->a[1].name, strlen(k->a[1].name)) ? &k->a[1]
+                                                                                     : k->a;
     uint64_t chunk = strtoull(damage[i].path + strcspn(damage[i].path, "0123456789"), NULL, 10);
     if ((chunk * a->chunk[0] >= TRAIN) == (split == INSITU_VAL)) damage[i] = damage[--n_damage];
     else i++;
@@ -475,12 +522,14 @@ struct pass {
   int split;
 };
 
-static void check_place(const struct pass *p, const insitu_batch *b, uint64_t epoch, uint64_t index) {
+static void check_place(
+    const struct pass *p, const insitu_batch *b, uint64_t epoch, uint64_t index) {
   const struct kind *k = p->walk->kind;
-  must(b->epoch == epoch && b->index == index, "epoch %d, batch %d came, not %d, %d", (int)b->epoch, (int)b->index, (int)epoch,
-      (int)index);
+  must(b->epoch == epoch && b->index == index, "epoch %d, batch %d came, not %d, %d", (int)b->epoch,
+      (int)b->index, (int)epoch, (int)index);
   for (uint64_t r = 0; epoch < 2 && r < b->rows; r++)
-    must(b->sample_indices[r] == k->anchors[p->split][epoch][index * BATCH + r], "another sample stands in row %d", (int)r);
+    must(b->sample_indices[r] == k->anchors[p->split][epoch][index * BATCH + r],
+        "another sample stands in row %d", (int)r);
   check_batch(k, b, p->walk->filling);
 }
 static void note_error(struct walk *w, insitu_status status, const insitu_error *err) {
@@ -488,14 +537,18 @@ static void note_error(struct walk *w, insitu_status status, const insitu_error 
   must(!invisible(w->spec, w->forever), "%s", err->message);
   must(!w->errors++ || w->forever, "one fault, and one more error: %s", err->message);
 }
-/* After an error of next: it is sticky; set_epoch clears it; without the fault the epoch is whole and right from its start. */
-static void recover(struct pass *p, insitu_status status, const insitu_error *first, uint64_t epoch, uint64_t upto) {
+/* After an error of next: it is sticky; set_epoch clears it; without the fault the epoch is whole
+ * and right from its start. */
+static void recover(struct pass *p, insitu_status status, const insitu_error *first, uint64_t epoch,
+    uint64_t upto) {
   insitu_batch *b;
   insitu_error err = {0};
   note_error(p->walk, status, first);
-  must(insitu_iter_next(p->it, INSITU_FOREVER, &b, &err) == status && !b, "the error is not sticky");
+  must(
+      insitu_iter_next(p->it, INSITU_FOREVER, &b, &err) == status && !b, "the error is not sticky");
   must(!strcmp(err.message, first->message), "'%s', then '%s'", first->message, err.message);
-  if (p->walk->forever) { /* leaves the epoch's start, where set_epoch keeps what is on its way, failing or not */
+  /* leaves the epoch's start, where set_epoch keeps what is on its way, failing or not */
+  if (p->walk->forever) {
     memset(&err, 0, sizeof err);
     status = insitu_iter_set_epoch(p->it, epoch, &err);
     if (status) check_error(status, &err);
@@ -514,7 +567,8 @@ static void recover(struct pass *p, insitu_status status, const insitu_error *fi
   forget_damage(p->walk->kind, p->split);
   for (uint64_t i = 0; i < upto; i++) {
     status = insitu_iter_next(p->it, INSITU_FOREVER, &b, &err);
-    must(!status, "batch %d after the fault is gone: %s: %s", (int)i, insitu_status_name(status), err.message);
+    must(!status, "batch %d after the fault is gone: %s: %s", (int)i, insitu_status_name(status),
+        err.message);
     check_place(p, b, epoch, i);
     insitu_batch_release(&b);
   }
@@ -529,7 +583,8 @@ static insitu_batch *deliver(struct pass *p, uint64_t epoch, uint64_t index) {
       recover(p, status, &err, epoch, index);
       continue;
     }
-    must(!status && b, "epoch %d, batch %d: %s: %s", (int)epoch, (int)index, insitu_status_name(status), err.message);
+    must(!status && b, "epoch %d, batch %d: %s: %s", (int)epoch, (int)index,
+        insitu_status_name(status), err.message);
     break;
   }
   check_place(p, b, epoch, index);
@@ -554,8 +609,10 @@ static bool open_iter(struct pass *p) {
 }
 
 /* An epoch of both splits, a little of the next, a restore, and the end with batches held. */
-static void walk(const struct kind *k, const insitu_loader_desc *d, const struct spec *spec, bool forever, int turn) {
-  struct walk w = {.kind = k, .spec = spec, .forever = forever, .filling = d->on_bad_chunk == INSITU_FILL};
+static void walk(const struct kind *k, const insitu_loader_desc *d, const struct spec *spec,
+    bool forever, int turn) {
+  struct walk w = {
+      .kind = k, .spec = spec, .forever = forever, .filling = d->on_bad_chunk == INSITU_FILL};
   struct pass train = {&w, NULL, INSITU_TRAIN}, val = {&w, NULL, INSITU_VAL};
   struct baseline before = take_baseline();
   insitu_error err = {0};
@@ -590,7 +647,8 @@ static void walk(const struct kind *k, const insitu_loader_desc *d, const struct
   if (status) {
     note_error(&w, status, &err);
     disarm();
-    must(!insitu_iter_restore(train.it, &after_first, NULL), "cannot restore after the fault is gone");
+    must(!insitu_iter_restore(train.it, &after_first, NULL),
+        "cannot restore after the fault is gone");
   }
   held[3] = deliver(&train, 0, 1);
   if (turn % 2) {
@@ -598,10 +656,13 @@ static void walk(const struct kind *k, const insitu_loader_desc *d, const struct
     insitu_iter_close(&val.it);
     insitu_iter_close(&train.it);
     must(!insitu_loader_stats(w.ld, &stats, NULL), "no stats");
-    must(!stats.slab_bytes && !w.ld->reserved, "%d bytes of batches, %d of the budget are taken", (int)stats.slab_bytes,
-        (int)w.ld->reserved);
-    must(stats.bad_chunks == (uint64_t)(w.filling ? n_bad : 0), "%d bad chunks, not %d", (int)stats.bad_chunks, n_bad);
-    if (!k->a[0].absent) must(stats.absent_chunks == (uint64_t)n_absent, "%d absent, not %d", (int)stats.absent_chunks, n_absent);
+    must(!stats.slab_bytes && !w.ld->reserved, "%d bytes of batches, %d of the budget are taken",
+        (int)stats.slab_bytes, (int)w.ld->reserved);
+    must(stats.bad_chunks == (uint64_t)(w.filling ? n_bad : 0), "%d bad chunks, not %d",
+        (int)stats.bad_chunks, n_bad);
+    if (!k->a[0].absent)
+      must(stats.absent_chunks == (uint64_t)n_absent, "%d absent, not %d", (int)stats.absent_chunks,
+          n_absent);
   }
   insitu_loader_close(&w.ld);
   must(!w.ld, "close left the handle");
@@ -615,13 +676,16 @@ static void walk(const struct kind *k, const insitu_loader_desc *d, const struct
 }
 
 /* ---- tests ---- */
-static const struct spec specs[] = {{HEAP, FAIL, ENOMEM}, {MAP, FAIL, ENOMEM}, {STACK, FAIL, ENOMEM}, {CONTEXT, FAIL, ENOMEM},
-    {THREAD, FAIL, EAGAIN}, {SETUP, FAIL, EPERM}, {SETUP, FAIL, ENOSYS}, {SETUP, FAIL, ENOMEM}, {EVENT, FAIL, EMFILE},
-    {EVENT, FAIL, ENFILE}, {ROOT, FAIL, EMFILE}, {ROOT, FAIL, EACCES}, {ROOT, FAIL, ENOENT}, {LIST, FAIL, EMFILE},
-    {LIST, FAIL, EACCES}, {LIST, FAIL, EIO}, {LIST, FAIL, ENOMEM}, {ENTER, FAIL, EAGAIN}, {ENTER, FAIL, EBUSY},
-    {ENTER, FAIL, EINTR}, {OPEN, FAIL, EMFILE}, {OPEN, FAIL, ENFILE}, {OPEN, FAIL, EACCES}, {OPEN, FAIL, EIO},
-    {OPEN, FAIL, EINTR}, {OPEN, FAIL, EAGAIN}, {OPEN, FAIL, ENOENT}, {READ, FAIL, EIO}, {READ, FAIL, EINTR}, {READ, FAIL, EAGAIN},
-    {READ, FAIL, ESTALE}, {READ, SHORT, 1}, {READ, CUT, 1}, {READ, EMPTY, 1}, {CACHE, FAIL, EAGAIN}};
+static const struct spec specs[] = {{HEAP, FAIL, ENOMEM}, {MAP, FAIL, ENOMEM},
+    {STACK, FAIL, ENOMEM}, {CONTEXT, FAIL, ENOMEM}, {THREAD, FAIL, EAGAIN}, {SETUP, FAIL, EPERM},
+    {SETUP, FAIL, ENOSYS}, {SETUP, FAIL, ENOMEM}, {EVENT, FAIL, EMFILE}, {EVENT, FAIL, ENFILE},
+    {ROOT, FAIL, EMFILE}, {ROOT, FAIL, EACCES}, {ROOT, FAIL, ENOENT}, {LIST, FAIL, EMFILE},
+    {LIST, FAIL, EACCES}, {LIST, FAIL, EIO}, {LIST, FAIL, ENOMEM}, {ENTER, FAIL, EAGAIN},
+    {ENTER, FAIL, EBUSY}, {ENTER, FAIL, EINTR}, {OPEN, FAIL, EMFILE}, {OPEN, FAIL, ENFILE},
+    {OPEN, FAIL, EACCES}, {OPEN, FAIL, EIO}, {OPEN, FAIL, EINTR}, {OPEN, FAIL, EAGAIN},
+    {OPEN, FAIL, ENOENT}, {READ, FAIL, EIO}, {READ, FAIL, EINTR}, {READ, FAIL, EAGAIN},
+    {READ, FAIL, ESTALE}, {READ, SHORT, 1}, {READ, CUT, 1}, {READ, EMPTY, 1},
+    {CACHE, FAIL, EAGAIN}};
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static bool slow(void) {
@@ -635,16 +699,18 @@ static int depth(void) {
   const char *text = getenv("FAULT_DEPTH");
   return text ? atoi(text) : slow() ? 4 : 64;
 }
-/* Calls of one kind, each in turn; no more than `calls`, which becomes their number once it is known. The specs that share a site
- * take turns at them, but for the first calls in one mode. */
-static void each_call(const struct kind *k, int m, int32_t on_bad, const struct spec *spec, bool forever, int *calls) {
+/* Calls of one kind, each in turn; no more than `calls`, which becomes their number once it is
+ * known. The specs that share a site take turns at them, but for the first calls in one mode. */
+static void each_call(const struct kind *k, int m, int32_t on_bad, const struct spec *spec,
+    bool forever, int *calls) {
   char where[100];
   int siblings = 0, mine = 0, turn = 0;
   for (int i = 0; i < SPECS; i++) {
     if (&specs[i] == spec) mine = siblings;
     siblings += specs[i].site == spec->site;
   }
-  snprintf(where, sizeof where, "archive %d, %s, %s", (int)(k - kinds), modes[m].name, on_bad == INSITU_FILL ? "fill" : "raise");
+  snprintf(where, sizeof where, "archive %d, %s, %s", (int)(k - kinds), modes[m].name,
+      on_bad == INSITU_FILL ? "fill" : "raise");
   for (int n = 1; n <= *calls; n += n < depth() ? 1 : 1 + n / (slow() ? 2 : 8)) {
     if ((turn++ + m) % siblings != mine && (m != INLINE_EPOLL || n > depth() / 8)) continue;
     arm(where, spec, n, forever);
@@ -662,9 +728,11 @@ static void each_fault(int k) {
     for (int i = 0; i < SPECS; i++)
       for (int forever = 0; forever < 2; forever++) {
         const struct spec *s = &specs[i];
-        if (forever && s->site == ENTER) continue; /* a ring that lets nobody in any more is waited for */
+        /* a ring that lets nobody in any more is waited for */
+        if (forever && s->site == ENTER) continue;
         each_call(&kinds[k], m, INSITU_RAISE, s, forever, &calls[s->site]);
-        if (s->site == OPEN || s->site == READ) each_call(&kinds[k], m, INSITU_FILL, s, forever, &calls[s->site]);
+        if (s->site == OPEN || s->site == READ)
+          each_call(&kinds[k], m, INSITU_FILL, s, forever, &calls[s->site]);
       }
   }
 }
@@ -693,19 +761,21 @@ static void test_fallback(void **state) {
     insitu_stats stats;
     insitu_loader *ld;
     d.io = INSITU_AUTO;
-    must(!insitu_loader_open(&d, &ld, NULL) && !insitu_loader_stats(ld, &stats, NULL), "cannot open");
+    must(!insitu_loader_open(&d, &ld, NULL) && !insitu_loader_stats(ld, &stats, NULL),
+        "cannot open");
     if (fault.hits) must(!strcmp(stats.io, "epoll"), "%s", stats.io);
     insitu_loader_close(&ld);
     d.io = INSITU_AUTO;
     arm("no backend asked for", &spec, n, false);
-    walk(&kinds[0], &d, &(struct spec){ENTER, FAIL, EINTR}, false, n); /* as a spec that may bring no error */
+    /* as a spec that may bring no error */
+    walk(&kinds[0], &d, &(struct spec){ENTER, FAIL, EINTR}, false, n);
     if (!fault.hits) break;
   }
   disarm();
 }
 
-/* One chunk fails at each try: the batches before the first that wants it come, that one is an error that names it, or its rows
- * alone are fill and counted. */
+/* One chunk fails at each try: the batches before the first that wants it come, that one is an
+ * error that names it, or its rows alone are fill and counted. */
 static void test_one_chunk(void **state) {
   (void)state;
   static const struct spec ways[] = {
@@ -729,13 +799,15 @@ static void test_one_chunk(void **state) {
           insitu_batch *b;
           insitu_error err = {0};
           insitu_iter_desc id = {.api = INSITU_API};
-          must(!insitu_loader_open(&d, &ld, &err) && !insitu_iter_open(ld, &id, &it, &err), "%s", err.message);
+          must(!insitu_loader_open(&d, &ld, &err) && !insitu_iter_open(ld, &id, &it, &err), "%s",
+              err.message);
           uint64_t first = 0, n_first = 0, filled = 0, batches = TRAIN / BATCH, i = 0;
           struct kind one = *k;
           one.n_variables = 1;
           int64_t anchor[TRAIN];
           for (uint64_t r = 0; r < TRAIN; r++)
-            assert_int_equal(insitu_iter_locate(it, 0, r / BATCH, r % BATCH, &anchor[r], NULL), INSITU_OK);
+            assert_int_equal(
+                insitu_iter_locate(it, 0, r / BATCH, r % BATCH, &anchor[r], NULL), INSITU_OK);
           while (first < TRAIN && (uint64_t)anchor[first] / 4 != c) first++;
           n_first = first / BATCH;
           insitu_status status;
@@ -746,17 +818,24 @@ static void test_one_chunk(void **state) {
           }
           if (policy == INSITU_FILL) {
             insitu_stats stats;
-            must(status == INSITU_END && i == batches, "%s: %s", insitu_status_name(status), err.message);
-            must(filled == 4 * 600 - (c == 0), "%d elements are fill", (int)filled); /* element 0 is 0 anyway */
+            must(status == INSITU_END && i == batches, "%s: %s", insitu_status_name(status),
+                err.message);
+            /* element 0 is 0 anyway */
+            must(filled == 4 * 600 - (c == 0), "%d elements are fill", (int)filled);
             assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
             uint64_t now = absent ? stats.absent_chunks : stats.bad_chunks,
                      other = absent ? stats.bad_chunks : stats.absent_chunks;
-            must(now >= 1 && now <= 2 && !other, "%d holes", (int)now); /* the next epoch may be under way */
+            /* the next epoch may be under way */
+            must(now >= 1 && now <= 2 && !other, "%d holes", (int)now);
           } else {
-            insitu_status want = absent ? INSITU_E_ABSENT : ways[way].how == FAIL ? INSITU_E_IO : INSITU_E_CORRUPT;
+            insitu_status want = absent                  ? INSITU_E_ABSENT
+                                 : ways[way].how == FAIL ? INSITU_E_IO
+                                                         : INSITU_E_CORRUPT;
             must(status == want, "%s: %s", insitu_status_name(status), err.message);
             must(i == n_first, "%d batches came before the error, not %d", (int)i, (int)n_first);
-            must(strstr(err.message, key) && strstr(err.message, "array a") && strchr(err.message, ';'), "'%s'", err.message);
+            must(strstr(err.message, key) && strstr(err.message, "array a") &&
+                     strchr(err.message, ';'),
+                "'%s'", err.message);
           }
           insitu_loader_close(&ld);
           insitu_iter_close(&it);
@@ -766,7 +845,8 @@ static void test_one_chunk(void **state) {
         }
 }
 
-/* A misspelt name is listed against: whatever fails meanwhile, the loader says that it is not there, or why it cannot know. */
+/* A misspelt name is listed against: whatever fails meanwhile, the loader says that it is not
+ * there, or why it cannot know. */
 static void test_near_names(void **state) {
   (void)state;
   EACH_MODE (m)
@@ -785,7 +865,8 @@ static void test_near_names(void **state) {
           arm(modes[m].name, &specs[i], n, n % 2);
           insitu_status status = insitu_loader_open(&d, &ld, &err);
           must(status < 0 && !ld, "opened");
-          if (status != INSITU_E_NOTFOUND || !strstr(err.message, "no array 'aa'")) check_error(status, &err);
+          if (status != INSITU_E_NOTFOUND || !strstr(err.message, "no array 'aa'"))
+            check_error(status, &err);
           disarm();
           check_leaks(&before);
           if (!fault.hits) break;
@@ -810,7 +891,8 @@ static void test_manifest_save(void **state) {
       disarm();
       must(!insitu_loader_open(&d, &ld, NULL), "open");
       int site = n % 2 ? SAVE : HEAP;
-      arm("manifest", &(struct spec){site, FAIL, site == SAVE ? ENOSPC : ENOMEM}, (n + 1) / 2, false);
+      arm("manifest", &(struct spec){site, FAIL, site == SAVE ? ENOSPC : ENOMEM}, (n + 1) / 2,
+          false);
       insitu_status status = insitu_manifest_save(ld, path, &err);
       must(!status == !fault.hits, "%s", insitu_status_name(status));
       if (status) check_error(status, &err);
@@ -827,7 +909,8 @@ static void test_manifest_save(void **state) {
     }
 }
 
-/* Cancelled at any moment, from any thread and from a signal handler: next says so from then on, and close returns. */
+/* Cancelled at any moment, from any thread and from a signal handler: next says so from then on,
+ * and close returns. */
 static void test_cancel(void **state) {
   (void)state;
   EACH_MODE (m)
@@ -835,7 +918,8 @@ static void test_cancel(void **state) {
       for (int how = CANCEL; how <= STALL; how++)
         for (int n = 1; n <= depth(); n += 1 + n / 8) {
           if (how == STALL && m != EPOLL)
-            continue; /* elsewhere it is the caller's own thread, or the reactor, that would stall */
+            /* elsewhere it is the caller's own thread, or the reactor, that would stall */
+            continue;
           struct baseline before = take_baseline();
           struct walk w = {.kind = &kinds[k]};
           insitu_loader_desc d = desc_of(&kinds[k], m, 0);
@@ -849,17 +933,20 @@ static void test_cancel(void **state) {
           open_iter(&train);
           open_iter(&val);
           for (uint64_t i = 0; i < 3 * kinds[k].batches[0]; i++) {
-            while ((status = insitu_iter_next(train.it, INSITU_FOREVER, &b, NULL)) == INSITU_END) continue;
+            while ((status = insitu_iter_next(train.it, INSITU_FOREVER, &b, NULL)) == INSITU_END)
+              continue;
             if (status) break;
             check_place(&train, b, i / kinds[k].batches[0], i % kinds[k].batches[0]);
             insitu_batch_release(&held);
             held = b;
           }
           if (fault.hits) {
-            while ((status = insitu_iter_next(train.it, INSITU_FOREVER, &b, NULL)) == INSITU_OK || status == INSITU_END)
+            while ((status = insitu_iter_next(train.it, INSITU_FOREVER, &b, NULL)) == INSITU_OK ||
+                   status == INSITU_END)
               insitu_batch_release(&b);
             must(status == INSITU_CANCELLED && !b, "%s", insitu_status_name(status));
-            must(insitu_iter_next(val.it, INSITU_FOREVER, &b, NULL) == INSITU_CANCELLED, "the other iterator goes on");
+            must(insitu_iter_next(val.it, INSITU_FOREVER, &b, NULL) == INSITU_CANCELLED,
+                "the other iterator goes on");
           } else must(!status, "%s", insitu_status_name(status));
           bool hit = fault.hits;
           atomic_store(&fault.release, true);
@@ -957,7 +1044,8 @@ static void test_plans(void **state) {
   (void)state;
   insitu_loader_desc d = desc_of(&kinds[1], INLINE_EPOLL, 0);
   insitu_iter_desc id = {.api = INSITU_API};
-  insitu_order_desc od = {.api = INSITU_API, .units = 10, .unit_rows = 8, .global_batch = 8, .lanes = 2, .window = 2};
+  insitu_order_desc od = {
+      .api = INSITU_API, .units = 10, .unit_rows = 8, .global_batch = 8, .lanes = 2, .window = 2};
   insitu_plan plan;
   insitu_quality quality;
   insitu_order *order;
@@ -986,7 +1074,8 @@ static void test_plans(void **state) {
   insitu_iter_close(&it);
 }
 
-/* ---- shards, and arrays read whole: a call fails once; the outcome is right, or one clear error and right the next time ---- */
+/* ---- shards, and arrays read whole: a call fails once; the outcome is right, or one clear error
+ * and right the next time ---- */
 static const struct support_array sharded = {.name = "s",
     .ndim = 3,
     .shape = {SAMPLES, 5, 6},
@@ -997,9 +1086,10 @@ static const struct support_array sharded = {.name = "s",
     .shard = {4, 2, 1},
     .index_crc = true};
 static const insitu_variable sharded_v = {.label = "s"};
-static const struct spec once[] = {{HEAP, FAIL, ENOMEM}, {MAP, FAIL, ENOMEM}, {STACK, FAIL, ENOMEM}, {CONTEXT, FAIL, ENOMEM},
-    {OPEN, FAIL, EMFILE}, {OPEN, FAIL, EIO}, {OPEN, FAIL, EINTR}, {READ, FAIL, EIO}, {READ, FAIL, EAGAIN}, {READ, SHORT, 1},
-    {READ, CUT, 1}, {READ, EMPTY, 1}, {CACHE, FAIL, EAGAIN}};
+static const struct spec once[] = {{HEAP, FAIL, ENOMEM}, {MAP, FAIL, ENOMEM}, {STACK, FAIL, ENOMEM},
+    {CONTEXT, FAIL, ENOMEM}, {OPEN, FAIL, EMFILE}, {OPEN, FAIL, EIO}, {OPEN, FAIL, EINTR},
+    {READ, FAIL, EIO}, {READ, FAIL, EAGAIN}, {READ, SHORT, 1}, {READ, CUT, 1}, {READ, EMPTY, 1},
+    {CACHE, FAIL, EAGAIN}};
 enum { ONCE = sizeof once / sizeof *once };
 
 /* An epoch of the train split; how many of its batches came right before its end or an error. */
@@ -1036,15 +1126,18 @@ static void test_shards(void **state) {
         insitu_error err = {0};
         arm(modes[m].name, &once[i], n, false);
         insitu_status status = insitu_loader_open(&d, &ld, &err);
-        if (!status) status = insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err);
+        if (!status)
+          status = insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err);
         bool opened = !status;
-        if (opened && sharded_epoch(it, &status, &err) == TRAIN / BATCH) must(status == INSITU_END, "%s", err.message);
+        if (opened && sharded_epoch(it, &status, &err) == TRAIN / BATCH)
+          must(status == INSITU_END, "%s", err.message);
         if (status < 0) check_error(status, &err);
         int hits = fault.hits;
         disarm();
         if (opened && status < 0) {
           assert_int_equal(insitu_iter_set_epoch(it, 0, NULL), INSITU_OK);
-          must(sharded_epoch(it, &status, &err) == TRAIN / BATCH && status == INSITU_END, "then: %s", err.message);
+          must(sharded_epoch(it, &status, &err) == TRAIN / BATCH && status == INSITU_END,
+              "then: %s", err.message);
         }
         insitu_loader_close(&ld);
         insitu_iter_close(&it);
@@ -1063,7 +1156,8 @@ static void test_read(void **state) {
     insitu_loader *ld;
     insitu_error err = {0};
     if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
-    insitu_read(ld, &sharded_v, whole, sizeof whole, NULL, NULL); /* stacks are kept: they do not count as leaks */
+    /* stacks are kept: they do not count as leaks */
+    insitu_read(ld, &sharded_v, whole, sizeof whole, NULL, NULL);
     for (int i = 0; i < ONCE; i++)
       for (int n = 1, hits = 1; hits; n += n < depth() ? 1 : n) {
         struct baseline before = take_baseline();
@@ -1076,8 +1170,10 @@ static void test_read(void **state) {
         disarm();
         if (status) status = insitu_read(ld, &sharded_v, whole, sizeof whole, NULL, NULL);
         must(!status, "then: %s", insitu_status_name(status));
-        for (int e = 0; e < SAMPLES * 5 * 6; e++) must(whole[e] == (float)e, "element %d is %g", e, (double)whole[e]);
-        must(before.heap == live_heap && before.maps >= live_maps - 32, "%d blocks more", live_heap - before.heap);
+        for (int e = 0; e < SAMPLES * 5 * 6; e++)
+          must(whole[e] == (float)e, "element %d is %g", e, (double)whole[e]);
+        must(before.heap == live_heap && before.maps >= live_maps - 32, "%d blocks more",
+            live_heap - before.heap);
       }
     insitu_loader_close(&ld);
   }
@@ -1114,7 +1210,8 @@ static int setup(void **state) {
       d.manifest = NULL;
       d.split[0].fraction = (double)TRAIN / SAMPLES;
       d.split[1].fraction = 1 - (double)TRAIN / SAMPLES;
-      if (insitu_loader_open(&d, &ld, &err) || insitu_manifest_save(ld, k->manifest_path, &err)) fail_msg("%s", err.message);
+      if (insitu_loader_open(&d, &ld, &err) || insitu_manifest_save(ld, k->manifest_path, &err))
+        fail_msg("%s", err.message);
       insitu_loader_close(&ld);
       d.manifest = k->manifest_path;
     }
@@ -1124,12 +1221,14 @@ static int setup(void **state) {
       insitu_iter *it = NULL;
       insitu_batch *b;
       insitu_plan plan;
-      if (insitu_iter_open(ld, &id, &it, &err) || insitu_loader_plan(ld, &id, &plan, &err)) fail_msg("%s", err.message);
+      if (insitu_iter_open(ld, &id, &it, &err) || insitu_loader_plan(ld, &id, &plan, &err))
+        fail_msg("%s", err.message);
       k->batches[split] = plan.batches;
       for (int epoch = 0; epoch < 2; epoch++) {
         uint64_t at = 0;
         while (!insitu_iter_next(it, INSITU_FOREVER, &b, &err)) {
-          for (uint64_t r = 0; r < b->rows; r++) k->anchors[split][epoch][at++] = b->sample_indices[r];
+          for (uint64_t r = 0; r < b->rows; r++)
+            k->anchors[split][epoch][at++] = b->sample_indices[r];
           insitu_batch_release(&b);
         }
         assert_true(at > 0);
@@ -1146,10 +1245,12 @@ static int teardown(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_direct), cmocka_unit_test(test_compressed),
-      cmocka_unit_test(test_whole_chunks), cmocka_unit_test(test_shards), cmocka_unit_test(test_read),
-      cmocka_unit_test(test_fallback), cmocka_unit_test(test_one_chunk), cmocka_unit_test(test_near_names),
-      cmocka_unit_test(test_manifest_save), cmocka_unit_test(test_cancel), cmocka_unit_test(test_close),
-      cmocka_unit_test(test_close_without_memory), cmocka_unit_test(test_plans)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_direct),
+      cmocka_unit_test(test_compressed), cmocka_unit_test(test_whole_chunks),
+      cmocka_unit_test(test_shards), cmocka_unit_test(test_read), cmocka_unit_test(test_fallback),
+      cmocka_unit_test(test_one_chunk), cmocka_unit_test(test_near_names),
+      cmocka_unit_test(test_manifest_save), cmocka_unit_test(test_cancel),
+      cmocka_unit_test(test_close), cmocka_unit_test(test_close_without_memory),
+      cmocka_unit_test(test_plans)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

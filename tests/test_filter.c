@@ -1,5 +1,5 @@
-/* Filters: what numcodecs and the specifications say they decode to (make_codec_fixtures.py), every way of delivery, whole archives
- * in both formats, refusals by name, and desc.codecs. */
+/* Filters: what numcodecs and the specifications say they decode to (make_codec_fixtures.py), every
+ * way of delivery, whole archives in both formats, refusals by name, and desc.codecs. */
 #include <stdlib.h>
 static _Atomic int allocations; /* counts calls, to show that a reserved scratch is enough */
 #define INSITU_REALLOC(pointer, bytes) ((void)allocations++, realloc(pointer, bytes))
@@ -15,31 +15,39 @@ static _Atomic int allocations; /* counts calls, to show that a reserved scratch
 #endif
 
 static struct insitu__codec_scratch scratch;
-static insitu_status run(
-    const struct insitu__codec_chain *chain, const void *src, uint64_t n, struct dest *d, insitu_error *err) {
+static insitu_status run(const struct insitu__codec_chain *chain, const void *src, uint64_t n,
+    struct dest *d, insitu_error *err) {
   return sink_decode(chain, &scratch, src, n, d, err);
 }
-/* Bytes equal; or, of a float type, both not a number where the reference is none: which one it is is not specified. */
-static void same(const uint8_t *got, const uint8_t *want, uint64_t n, struct insitu__codec_type t, const char *what) {
+/* Bytes equal; or, of a float type, both not a number where the reference is none: which one it is
+ * is not specified. */
+static void same(const uint8_t *got, const uint8_t *want, uint64_t n, struct insitu__codec_type t,
+    const char *what) {
   uint64_t size = insitu__codec_type_size(t);
   for (uint64_t i = 0; i < n; i += size ? size : 1) {
     if (!memcmp(got + i, want + i, size ? size : 1)) continue;
     union insitu__codec_block a, b;
     if (insitu__codec_is_float(t.dtype)) {
       insitu__codec_load(t, got + i, 1, &a), insitu__codec_load(t, want + i, 1, &b);
-      double x = t.dtype == INSITU_F64 ? a.d[0] : (double)a.f[0], y = t.dtype == INSITU_F64 ? b.d[0] : (double)b.f[0];
+      double x = t.dtype == INSITU_F64 ? a.d[0] : (double)a.f[0],
+             y = t.dtype == INSITU_F64 ? b.d[0] : (double)b.f[0];
       if (x != x && y != y) continue;
     }
     fail_msg("byte %d is %02x, not %02x: %s", (int)i, got[i], want[i], what);
   }
 }
-static void expect(const struct insitu__codec_chain *chain, const void *src, uint64_t n, const uint8_t *want, uint64_t decoded,
-    const char *what) {
-  struct insitu__codec_type t = chain->n ? chain->codec[chain->n - 1].to : (struct insitu__codec_type){0, false};
+static void expect(const struct insitu__codec_chain *chain, const void *src, uint64_t n,
+    const uint8_t *want, uint64_t decoded, const char *what) {
+  struct insitu__codec_type t =
+      chain->n ? chain->codec[chain->n - 1].to : (struct insitu__codec_type){0, false};
   for (int mode = 0; mode < DELIVERIES; mode++)
     for (uint32_t element = 1; element <= 16; element = element * 2 + (element == 2)) {
       insitu_error err = {0};
-      struct dest d = {.out = malloc(decoded + 1), .decoded = decoded, .element = element, .mode = mode, .row = 5u * element};
+      struct dest d = {.out = malloc(decoded + 1),
+          .decoded = decoded,
+          .element = element,
+          .mode = mode,
+          .row = 5u * element};
       insitu_status status = run(chain, src, n, &d, &err);
       if (status < 0) fail_msg("%s: %s", what, err.message);
       assert_true(d.next == decoded);
@@ -48,11 +56,14 @@ static void expect(const struct insitu__codec_chain *chain, const void *src, uin
       free(d.out);
     }
 }
-static insitu_status refuse(
-    const struct insitu__codec_chain *chain, const void *src, uint64_t n, uint64_t decoded, insitu_error *err) {
+static insitu_status refuse(const struct insitu__codec_chain *chain, const void *src, uint64_t n,
+    uint64_t decoded, insitu_error *err) {
   insitu_error own = {0};
-  struct dest d = {
-      .out = malloc(decoded + 1), .decoded = decoded, .element = 1, .mode = (int)support_below(DELIVERIES), .row = 64};
+  struct dest d = {.out = malloc(decoded + 1),
+      .decoded = decoded,
+      .element = 1,
+      .mode = (int)support_below(DELIVERIES),
+      .row = 64};
   insitu_status status = run(chain, src, n, &d, err ? err : &own);
   assert_true(status == INSITU_OK || (err ? err : &own)->message[0]);
   free(d.out);
@@ -66,7 +77,8 @@ static uint8_t *unhex(const struct insitu__text_json *j, int token, uint64_t *n)
   *n = (*n - 2) / 2;
   uint8_t *bytes = malloc((size_t)*n + 1);
   for (uint64_t i = 0; i < *n; i++)
-    bytes[i] = (uint8_t)(insitu__text_hex(text[1 + 2 * i]) << 4 | insitu__text_hex(text[2 + 2 * i]));
+    bytes[i] =
+        (uint8_t)(insitu__text_hex(text[1 + 2 * i]) << 4 | insitu__text_hex(text[2 + 2 * i]));
   return bytes;
 }
 static void fixture(const char *line, uint64_t length, int *v2, int *v3) {
@@ -79,7 +91,8 @@ static void fixture(const char *line, uint64_t length, int *v2, int *v3) {
   assert_int_equal(insitu__text_json_parse(&j, line, length, "filters.jsonl", NULL), INSITU_OK);
   assert_true(insitu__text_json_u64(&j, insitu__text_json_get(&j, 0, "format"), &format));
   if (format == 3) {
-    assert_true(insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "type"), type, sizeof type) > 0);
+    assert_true(
+        insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "type"), type, sizeof type) > 0);
     at = (struct insitu__codec_context){.format = 3, .array = true};
     assert_true(insitu__codec_type_parse(type, &at.type));
   }
@@ -89,19 +102,24 @@ static void fixture(const char *line, uint64_t length, int *v2, int *v3) {
   uint8_t *src = unhex(&j, insitu__text_json_get(&j, 0, "encoded"), &n);
   if (insitu__codec_is_nothing(&chain.codec[0])) chain.n = 0;
   if (insitu__text_json_is_null(&j, want_token)) {
-    decoded = n / insitu__codec_type_size(chain.codec[0].from) * insitu__codec_type_size(chain.codec[0].to);
-    if (refuse(&chain, src, n, decoded, NULL) != INSITU_E_CORRUPT) fail_msg("decoded: %.*s", (int)length, line);
+    decoded = n / insitu__codec_type_size(chain.codec[0].from) *
+              insitu__codec_type_size(chain.codec[0].to);
+    if (refuse(&chain, src, n, decoded, NULL) != INSITU_E_CORRUPT)
+      fail_msg("decoded: %.*s", (int)length, line);
   } else {
     uint8_t *want = unhex(&j, want_token, &decoded);
-    assert_true(insitu__codec_bound(&chain, decoded) == n); /* no slack: scratch and buffers are exact */
+    /* no slack: scratch and buffers are exact */
+    assert_true(insitu__codec_bound(&chain, decoded) == n);
     expect(&chain, src, n, want, decoded, line);
     if (n) assert_int_equal(refuse(&chain, src, n - 1, decoded, NULL), INSITU_E_CORRUPT);
     uint8_t *more = calloc(1, n + 1);
     memcpy(more, src, n);
     assert_int_equal(refuse(&chain, more, n + 1, decoded, NULL), INSITU_E_CORRUPT);
-    bool told = chain.codec[0].kind != INSITU__CODEC_PACKBITS || chain.codec[0].pad; /* else the padding may be elements */
+    /* else the padding may be elements */
+    bool told = chain.codec[0].kind != INSITU__CODEC_PACKBITS || chain.codec[0].pad;
     if (told) assert_int_equal(refuse(&chain, src, n, decoded + 1, NULL), INSITU_E_CORRUPT);
-    if (told && decoded) assert_int_equal(refuse(&chain, src, n, decoded - 1, NULL), INSITU_E_CORRUPT);
+    if (told && decoded)
+      assert_int_equal(refuse(&chain, src, n, decoded - 1, NULL), INSITU_E_CORRUPT);
     free(more);
     free(want);
   }
@@ -128,10 +146,12 @@ static void fixtures(void **state) {
 
 /* ---- archives in memory ---- */
 static insitu_loader_desc memory(const insitu_object *objects, uint64_t n) {
-  return (insitu_loader_desc){.api = INSITU_API, .url = "memory://x", .objects = objects, .n_objects = n, .plan_only = 1};
+  return (insitu_loader_desc){
+      .api = INSITU_API, .url = "memory://x", .objects = objects, .n_objects = n, .plan_only = 1};
 }
 static const insitu_variable root = {.label = "x", .path = ""};
-static insitu_status read_root(const insitu_loader_desc *d, void *to, uint64_t bytes, insitu_error *err) {
+static insitu_status read_root(
+    const insitu_loader_desc *d, void *to, uint64_t bytes, insitu_error *err) {
   insitu_loader *ld;
   insitu_status status = insitu_loader_open(d, &ld, err);
   if (status == INSITU_OK) status = insitu_read(ld, &root, to, bytes, NULL, err);
@@ -151,7 +171,8 @@ static uint64_t strides(const struct grid *g, uint64_t *stride) {
   return n;
 }
 /* The box of `shape` at `from`; permuted: axis k of it is axis order[k] of g. */
-static struct grid cut(const struct grid *g, const uint64_t *from, const uint64_t *shape, const int *order) {
+static struct grid cut(
+    const struct grid *g, const uint64_t *from, const uint64_t *shape, const int *order) {
   struct grid out = {.ndim = g->ndim, .size = g->size, .n = 1};
   uint64_t stride[3];
   strides(g, stride);
@@ -167,7 +188,8 @@ static struct grid cut(const struct grid *g, const uint64_t *from, const uint64_
   return out;
 }
 struct op {
-  int kind; /* 'T' transpose, 'D' delta, 'A' astype, 'C' cast_value, 'S' scale_offset, 'B' bitround */
+  /* 'T' transpose, 'D' delta, 'A' astype, 'C' cast_value, 'S' scale_offset, 'B' bitround */
+  int kind;
   int order[3], size;
   bool big, big_to; /* format 2: of what it makes, of what it is given */
 };
@@ -181,11 +203,14 @@ static void apply(struct grid *g, const struct op *op) {
 static size_t serialise(const struct grid *g, bool big, uint8_t *to) {
   for (uint64_t i = 0; i < g->n; i++)
     for (int b = 0; b < g->size; b++)
-      to[i * (uint64_t)g->size + (uint64_t)b] = (uint8_t)(g->v[i] >> 8 * (big ? g->size - 1 - b : b));
+      to[i * (uint64_t)g->size + (uint64_t)b] =
+          (uint8_t)(g->v[i] >> 8 * (big ? g->size - 1 - b : b));
   return g->n * (size_t)g->size;
 }
-/* One to `most` random steps for an array that g is like; writes their JSON, each with a comma behind it. */
-static int random_ops(struct op *op, int most, const struct grid *g, int format, bool ordered, int *size, char *json) {
+/* One to `most` random steps for an array that g is like; writes their JSON, each with a comma
+ * behind it. */
+static int random_ops(struct op *op, int most, const struct grid *g, int format, bool ordered,
+    int *size, char *json) {
   int n = (int)support_below((uint64_t)most + 1);
   for (int i = 0; i < n; i++) {
     char kind = format == 2 ? "DA"[support_below(2)] : "TTDDACSB"[support_below(8)];
@@ -201,24 +226,30 @@ static int random_ops(struct op *op, int most, const struct grid *g, int format,
       op[i].big = support_below(2), op[i].big_to = support_below(2);
       if (i > 0) op[i].big_to = op[i - 1].big;
       if (kind == 'D')
-        json += sprintf(json, "{\"id\":\"delta\",\"dtype\":\"%ci%d\",\"astype\":\"%ci%d\"},", "<>"[op[i].big_to], *size,
-            "<>"[op[i].big], *size);
+        json += sprintf(json, "{\"id\":\"delta\",\"dtype\":\"%ci%d\",\"astype\":\"%ci%d\"},",
+            "<>"[op[i].big_to], *size, "<>"[op[i].big], *size);
       else
-        json += sprintf(json, "{\"id\":\"astype\",\"decode_dtype\":\"%ci%d\",\"encode_dtype\":\"%ci%d\"},", "<>"[op[i].big_to],
-            *size, "<>"[op[i].big], op[i].size);
+        json += sprintf(json,
+            "{\"id\":\"astype\",\"decode_dtype\":\"%ci%d\",\"encode_dtype\":\"%ci%d\"},",
+            "<>"[op[i].big_to], *size, "<>"[op[i].big], op[i].size);
     } else if (kind == 'T') {
       json += sprintf(json, "{\"name\":\"transpose\",\"configuration\":{\"order\":[");
       for (int k = 0; k < g->ndim; k++) json += sprintf(json, "%s%d", k ? "," : "", op[i].order[k]);
       json += sprintf(json, "]}},");
     } else if (kind == 'D')
-      json += sprintf(json, "{\"name\":\"numcodecs.delta\",\"configuration\":{\"dtype\":\"<i%d\"}},", *size);
+      json += sprintf(
+          json, "{\"name\":\"numcodecs.delta\",\"configuration\":{\"dtype\":\"<i%d\"}},", *size);
     else if (kind == 'A')
       json += sprintf(json,
-          "{\"name\":\"numcodecs.astype\",\"configuration\":{\"decode_dtype\":\"int%d\",\"encode_dtype\":\"i%d\"}},", *size * 8,
-          op[i].size);
+          "{\"name\":\"numcodecs.astype\",\"configuration\":{\"decode_dtype\":\"int%d\",\"encode_"
+          "dtype\":\"i%d\"}},",
+          *size * 8, op[i].size);
     else if (kind == 'C')
-      json += sprintf(json, "{\"name\":\"cast_value\",\"configuration\":{\"data_type\":\"int%d\"}},", op[i].size * 8);
-    else if (kind == 'S') json += sprintf(json, "{\"name\":\"scale_offset\",\"configuration\":{\"offset\":3,\"scale\":2}},");
+      json += sprintf(json,
+          "{\"name\":\"cast_value\",\"configuration\":{\"data_type\":\"int%d\"}},", op[i].size * 8);
+    else if (kind == 'S')
+      json += sprintf(
+          json, "{\"name\":\"scale_offset\",\"configuration\":{\"offset\":3,\"scale\":2}},");
     else json += sprintf(json, "{\"name\":\"bitround\",\"configuration\":{\"keepbits\":3}},");
     *size = op[i].size;
   }
@@ -236,17 +267,19 @@ static size_t pack(uint8_t *to, const uint8_t *from, size_t n, bool zstd) {
   memcpy(to, from, n);
   return n;
 }
-static void check_root(
-    const char *key, const char *meta, const char *chunk_key, const uint8_t *chunk, size_t n, const struct grid *g) {
+static void check_root(const char *key, const char *meta, const char *chunk_key,
+    const uint8_t *chunk, size_t n, const struct grid *g) {
   insitu_object objects[] = {{key, meta, strlen(meta)}, {chunk_key, chunk, n}};
   insitu_loader_desc d = memory(objects, 2);
   insitu_error err = {0};
   int16_t got[512];
   if (read_root(&d, got, sizeof got, &err)) fail_msg("%s\n%s", meta, err.message);
   for (uint64_t i = 0; i < g->n; i++)
-    if (got[i] != g->v[i]) fail_msg("element %d is %d, not %d: %s", (int)i, got[i], (int)g->v[i], meta);
+    if (got[i] != g->v[i])
+      fail_msg("element %d is %d, not %d: %s", (int)i, got[i], (int)g->v[i], meta);
 }
-static const char *const chunk_keys[4][2] = {{NULL, NULL}, {"0", "c/0"}, {"0.0", "c/0/0"}, {"0.0.0", "c/0/0/0"}};
+static const char *const chunk_keys[4][2] = {
+    {NULL, NULL}, {"0", "c/0"}, {"0.0", "c/0/0"}, {"0.0.0", "c/0/0/0"}};
 
 static void chains_v2(void **state) {
   static uint8_t raw[4096], packed[40000];
@@ -257,7 +290,8 @@ static void chains_v2(void **state) {
     int ndim, size = 2, order[3];
     struct grid g = random_grid(&ndim), e = g;
     int n = random_ops(op, 4, &g, 2, true, &size, json);
-    bool fortran = support_below(2), zstd = support_below(2), inside = support_below(2), big = support_below(2);
+    bool fortran = support_below(2), zstd = support_below(2), inside = support_below(2),
+         big = support_below(2);
     for (int k = 0; k < ndim; k++) order[k] = fortran ? ndim - 1 - k : k;
     e = cut(&e, (uint64_t[3]){0}, g.shape, order);
     for (int i = 0; i < n; i++) apply(&e, &op[i]);
@@ -265,10 +299,12 @@ static void chains_v2(void **state) {
     char own = "<>"[n ? op[0].big_to : big]; /* as its first filter leaves it */
     if (json[0]) json[strlen(json) - 1] = 0;
     snprintf(meta, sizeof meta,
-        "{\"zarr_format\":2,\"shape\":%s,\"chunks\":%s,\"dtype\":\"%ci2\",\"order\":\"%s\",\"fill_value\":0,\"filters\":[%s%s%s],"
+        "{\"zarr_format\":2,\"shape\":%s,\"chunks\":%s,\"dtype\":\"%ci2\",\"order\":\"%s\",\"fill_"
+        "value\":0,\"filters\":[%s%s%s],"
         "\"compressor\":%s}",
-        support_list(shape, ndim, g.shape), shape, own, fortran ? "F" : "C", json, json[0] && zstd && inside ? "," : "",
-        zstd && inside ? "{\"id\":\"zstd\"}" : "", zstd && !inside ? "{\"id\":\"zstd\"}" : "null");
+        support_list(shape, ndim, g.shape), shape, own, fortran ? "F" : "C", json,
+        json[0] && zstd && inside ? "," : "", zstd && inside ? "{\"id\":\"zstd\"}" : "",
+        zstd && !inside ? "{\"id\":\"zstd\"}" : "null");
     check_root(".zarray", meta, chunk_keys[ndim][0], packed, bytes, &g);
   }
 }
@@ -298,21 +334,27 @@ static void chains_v3(void **state) {
       for (int i = 0; i < n; i++) apply(&part, &op[i]);
       size_t bytes = pack(packed, raw, serialise(&part, big, raw), zstd);
       memcpy(shard + at, packed, bytes);
-      if (sharded) insitu__base_store64(shard + 60000 + 16 * c, at), insitu__base_store64(shard + 60008 + 16 * c, bytes);
+      if (sharded)
+        insitu__base_store64(shard + 60000 + 16 * c, at),
+            insitu__base_store64(shard + 60008 + 16 * c, bytes);
       at += bytes;
     }
     if (sharded) memmove(shard + at, shard + 60000, 16 * cells), at += 16 * cells;
     char codecs[2500], wrapped[5500];
-    snprintf(codecs, sizeof codecs, "%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s", json,
+    snprintf(codecs, sizeof codecs,
+        "%s{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s", json,
         big ? "big" : "little", zstd ? ",{\"name\":\"zstd\"}" : "");
     if (sharded)
       snprintf(wrapped, sizeof wrapped,
-          "%s{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":%s,\"codecs\":[%s],\"index_codecs\":[{\"name\":"
+          "%s{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":%s,\"codecs\":[%s],"
+          "\"index_codecs\":[{\"name\":"
           "\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}}",
           before, support_list(cell, ndim, inner), codecs);
     snprintf(meta, sizeof meta,
-        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"int16\",\"chunk_grid\":{\"name\":\"regular\","
-        "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[%s]}",
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"int16\",\"chunk_"
+        "grid\":{\"name\":\"regular\","
+        "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+        "\"fill_value\":0,\"codecs\":[%s]}",
         support_list(shape, ndim, g.shape), shape, sharded ? wrapped : codecs);
     check_root("zarr.json", meta, chunk_keys[ndim][1], shard, at, &g);
   }
@@ -326,22 +368,26 @@ static void packed_archives(void **state) {
     const uint8_t *chunk;
     uint64_t n;
   } cases[] = {{".zarray",
-                   "{\"zarr_format\":2,\"shape\":[10],\"chunks\":[5],\"dtype\":\"|b1\",\"order\":\"C\",\"fill_value\":true,"
+                   "{\"zarr_format\":2,\"shape\":[10],\"chunks\":[5],\"dtype\":\"|b1\",\"order\":"
+                   "\"C\",\"fill_value\":true,"
                    "\"filters\":[{\"id\":\"packbits\"}],\"compressor\":null}",
                    "0", v2, 2},
-#define PACKED_V3(codecs)                                                                                                          \
-  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[10],\"data_type\":\"bool\",\"chunk_grid\":{\"name\":\"regular\","         \
-  "\"configuration\":{\"chunk_shape\":[5]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":true,\"codecs\":[" codecs \
-  "]}"
+#define PACKED_V3(codecs)                                                                          \
+  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[10],\"data_type\":\"bool\",\"chunk_"      \
+  "grid\":{\"name\":\"regular\","                                                                  \
+  "\"configuration\":{\"chunk_shape\":[5]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_" \
+  "value\":true,\"codecs\":[" codecs "]}"
       {"zarr.json", PACKED_V3("{\"name\":\"numcodecs.packbits\"},\"bytes\""), "c/0", v2, 2},
       {"zarr.json", PACKED_V3("\"packbits\""), "c/0", v3, 1},
-      {"zarr.json", PACKED_V3("{\"name\":\"packbits\",\"configuration\":{\"padding_encoding\":\"last_byte\"}}"), "c/0", v3_last,
-          2}};
+      {"zarr.json",
+          PACKED_V3(
+              "{\"name\":\"packbits\",\"configuration\":{\"padding_encoding\":\"last_byte\"}}"),
+          "c/0", v3_last, 2}};
   static const uint8_t want[] = {1, 0, 1, 0, 1, 1, 1, 1, 1, 1};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    insitu_object objects[] = {
-        {cases[i].key, cases[i].meta, strlen(cases[i].meta)}, {cases[i].chunk_key, cases[i].chunk, cases[i].n}};
+    insitu_object objects[] = {{cases[i].key, cases[i].meta, strlen(cases[i].meta)},
+        {cases[i].chunk_key, cases[i].chunk, cases[i].n}};
     insitu_loader_desc d = memory(objects, 2);
     insitu_error err = {0};
     uint8_t got[10];
@@ -357,7 +403,8 @@ static insitu_status open_v2(const char *dtype, const char *filters, insitu_erro
   char text[3000];
   struct insitu__zarr_array a;
   snprintf(text, sizeof text,
-      "{\"zarr_format\":2,\"shape\":[6],\"chunks\":[6],\"dtype\":\"%s\",\"order\":\"C\",\"fill_value\":0,\"filters\":[%s],"
+      "{\"zarr_format\":2,\"shape\":[6],\"chunks\":[6],\"dtype\":\"%s\",\"order\":\"C\",\"fill_"
+      "value\":0,\"filters\":[%s],"
       "\"compressor\":null}",
       dtype, filters);
   memset(err, 0, sizeof *err);
@@ -369,8 +416,10 @@ static insitu_status open_v3(const char *type, const char *codecs, insitu_error 
   char text[3000];
   struct insitu__zarr_array a;
   snprintf(text, sizeof text,
-      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[6],\"data_type\":\"%s\",\"chunk_grid\":{\"name\":\"regular\","
-      "\"configuration\":{\"chunk_shape\":[6]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[%s]}",
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[6],\"data_type\":\"%s\",\"chunk_"
+      "grid\":{\"name\":\"regular\","
+      "\"configuration\":{\"chunk_shape\":[6]}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+      "\"fill_value\":0,\"codecs\":[%s]}",
       type, codecs);
   memset(err, 0, sizeof *err);
   insitu_status status = insitu__zarr_parse_v3(&a, "a/b", text, strlen(text), err);
@@ -390,8 +439,10 @@ static void refusals(void **state) {
       {2, "<f4", "{\"id\":\"delta\",\"dtype\":\"<i4\"}", INSITU_OK, ""},
       {2, "<i4", "{\"id\":\"delta\",\"dtype\":\"<i8\"}", INSITU_E_CODEC,
           "'delta' gives elements of 8 bytes, and the array has 4"},
-      {2, "<i4", "{\"id\":\"delta\",\"dtype\":\"<i4\",\"astype\":\"<i2\"},{\"id\":\"delta\",\"dtype\":\"<i4\"}", INSITU_E_CODEC,
-          "gives elements of 4 bytes, and codec delta has 2"},
+      {2, "<i4",
+          "{\"id\":\"delta\",\"dtype\":\"<i4\",\"astype\":\"<i2\"},{\"id\":\"delta\",\"dtype\":\"<"
+          "i4\"}",
+          INSITU_E_CODEC, "gives elements of 4 bytes, and codec delta has 2"},
       {2, "<i4", "{\"id\":\"delta\"}", INSITU_E_FORMAT, "'dtype'"},
       {2, "<i4", "{\"id\":\"delta\",\"dtype\":5}", INSITU_E_FORMAT, "'dtype' = 5"},
       {2, "<i4", "{\"id\":\"delta\",\"dtype\":\"<c8\"}", INSITU_E_CODEC, "\"<c8\""},
@@ -399,112 +450,153 @@ static void refusals(void **state) {
       {2, "<i4", "{\"id\":\"delta\",\"dtype\":\"<i3\"}", INSITU_E_CODEC, "<i3"},
       {2, "<i8", "{\"id\":\"delta\",\"dtype\":\"<M8[ns]\"}", INSITU_OK, ""},
       {2, "<i4", "{\"id\":\"astype\",\"decode_dtype\":\"<i4\"}", INSITU_E_FORMAT, "encode_dtype"},
-      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":0,\"offset\":1}", INSITU_E_FORMAT, "'scale' = 0"},
-      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":NaN,\"offset\":1}", INSITU_E_FORMAT, "'scale' = NaN"},
-      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":2,\"offset\":\"1\"}", INSITU_E_FORMAT, "'offset'"},
-      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":1e999,\"offset\":1}", INSITU_E_FORMAT, "'scale'"},
+      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":0,\"offset\":1}",
+          INSITU_E_FORMAT, "'scale' = 0"},
+      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":NaN,\"offset\":1}",
+          INSITU_E_FORMAT, "'scale' = NaN"},
+      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":2,\"offset\":\"1\"}",
+          INSITU_E_FORMAT, "'offset'"},
+      {2, "<f4", "{\"id\":\"fixedscaleoffset\",\"dtype\":\"<f4\",\"scale\":1e999,\"offset\":1}",
+          INSITU_E_FORMAT, "'scale'"},
       {2, "<f4", "{\"id\":\"quantize\",\"digits\":2,\"dtype\":\"<i4\"}", INSITU_E_FORMAT, "floats"},
       {2, "<f4", "{\"id\":\"shuffle\",\"elementsize\":-1}", INSITU_E_FORMAT, "elementsize"},
-      {2, "<f4", "{\"id\":\"shuffle\",\"elementsize\":99999999999}", INSITU_E_FORMAT, "elementsize"},
+      {2, "<f4", "{\"id\":\"shuffle\",\"elementsize\":99999999999}", INSITU_E_FORMAT,
+          "elementsize"},
       {2, "<f4", "{\"id\":\"crc32c\",\"location\":\"middle\"}", INSITU_E_FORMAT, "location"},
       {2, "<f4", "{\"id\":\"cast_value\",\"data_type\":\"int8\"}", INSITU_E_CODEC, "cast_value"},
       {2, "<f4", "{\"id\":\"pcodec\"}", INSITU_E_CODEC, "desc.codecs"},
       {3, "int32", CODEC("numcodecs.delta", "\"dtype\":\"int32\"") "," LITTLE, INSITU_OK, ""},
-      {3, "int32", CODEC("numcodecs.delta", "\"dtype\":\"int16\"") "," LITTLE, INSITU_E_FORMAT, "another type"},
+      {3, "int32", CODEC("numcodecs.delta", "\"dtype\":\"int16\"") "," LITTLE, INSITU_E_FORMAT,
+          "another type"},
       {3, "complex64", CODEC("delta", "") "," LITTLE, INSITU_E_CODEC, "complex"},
       {3, "complex64", CODEC("bitround", "\"keepbits\":3") "," LITTLE, INSITU_OK, ""},
-      {3, "int32", LITTLE "," CODEC("delta", ""), INSITU_E_CODEC, "\"delta\" is not supported after 'bytes'"},
-      {3, "int32", LITTLE ",\"packbits\"", INSITU_E_CODEC, "\"packbits\" is not supported after 'bytes'"},
-      {3, "int32", CODEC("numcodecs.zstd", "") "," LITTLE, INSITU_E_CODEC, "\"numcodecs.zstd\" is not supported before 'bytes'"},
-      {3, "int32", CODEC("numcodecs.shuffle", "") "," LITTLE, INSITU_E_CODEC, "not supported before 'bytes'"},
+      {3, "int32", LITTLE "," CODEC("delta", ""), INSITU_E_CODEC,
+          "\"delta\" is not supported after 'bytes'"},
+      {3, "int32", LITTLE ",\"packbits\"", INSITU_E_CODEC,
+          "\"packbits\" is not supported after 'bytes'"},
+      {3, "int32", CODEC("numcodecs.zstd", "") "," LITTLE, INSITU_E_CODEC,
+          "\"numcodecs.zstd\" is not supported before 'bytes'"},
+      {3, "int32", CODEC("numcodecs.shuffle", "") "," LITTLE, INSITU_E_CODEC,
+          "not supported before 'bytes'"},
       {3, "int32", LITTLE "," CODEC("numcodecs.shuffle", ""), INSITU_OK, ""},
       {3, "int32", CODEC("numcodecs.packbits", "") ",\"bytes\"", INSITU_E_FORMAT, "bool alone"},
-      {3, "bool", CODEC("numcodecs.packbits", "") "," CODEC("transpose", "\"order\":[0]") ",\"bytes\"", INSITU_E_CODEC,
-          "transpose"},
-      {3, "bfloat16", CODEC("packbits", ""), INSITU_E_CODEC, "\"packbits\": bfloat16 and complex numbers are not supported"},
-      {3, "complex64", CODEC("packbits", ""), INSITU_E_CODEC, "\"packbits\": bfloat16 and complex numbers are not supported"},
-      {3, "int32", CODEC("packbits", "\"first_bit\":5,\"last_bit\":3"), INSITU_E_FORMAT, "last_bit"},
+      {3, "bool",
+          CODEC("numcodecs.packbits", "") "," CODEC("transpose", "\"order\":[0]") ",\"bytes\"",
+          INSITU_E_CODEC, "transpose"},
+      {3, "bfloat16", CODEC("packbits", ""), INSITU_E_CODEC,
+          "\"packbits\": bfloat16 and complex numbers are not supported"},
+      {3, "complex64", CODEC("packbits", ""), INSITU_E_CODEC,
+          "\"packbits\": bfloat16 and complex numbers are not supported"},
+      {3, "int32", CODEC("packbits", "\"first_bit\":5,\"last_bit\":3"), INSITU_E_FORMAT,
+          "last_bit"},
       {3, "int32", CODEC("packbits", "\"last_bit\":32"), INSITU_E_FORMAT, "last_bit"},
-      {3, "int32", CODEC("packbits", "\"padding_encoding\":\"both\""), INSITU_E_FORMAT, "padding_encoding"},
+      {3, "int32", CODEC("packbits", "\"padding_encoding\":\"both\""), INSITU_E_FORMAT,
+          "padding_encoding"},
       {3, "int32", CODEC("packbits", "\"last_bit\":null") "," CODEC("zstd", ""), INSITU_OK, ""},
       {3, "int32", CODEC("packbits", "") "," LITTLE, INSITU_E_FORMAT, "made bytes"},
       {3, "int32", CODEC("scale_offset", "\"scale\":0") "," LITTLE, INSITU_E_FORMAT, "'scale'"},
-      {3, "int32", CODEC("scale_offset", "\"scale\":0.5") "," LITTLE, INSITU_E_FORMAT, "'scale' = 0.5"},
-      {3, "float32", CODEC("scale_offset", "\"offset\":\"NaN\"") "," LITTLE, INSITU_E_FORMAT, "'offset'"},
+      {3, "int32", CODEC("scale_offset", "\"scale\":0.5") "," LITTLE, INSITU_E_FORMAT,
+          "'scale' = 0.5"},
+      {3, "float32", CODEC("scale_offset", "\"offset\":\"NaN\"") "," LITTLE, INSITU_E_FORMAT,
+          "'offset'"},
       {3, "float32", CODEC("scale_offset", "\"factor\":1") "," LITTLE, INSITU_E_CODEC, "'factor'"},
       {3, "float32", "\"scale_offset\"," LITTLE, INSITU_OK, ""},
       {3, "bool", "\"scale_offset\",\"bytes\"", INSITU_E_CODEC, "scale_offset"},
-      {3, "float32", CODEC("cast_value", "\"data_type\":\"string\"") "," LITTLE, INSITU_E_CODEC, "\"string\""},
+      {3, "float32", CODEC("cast_value", "\"data_type\":\"string\"") "," LITTLE, INSITU_E_CODEC,
+          "\"string\""},
       {3, "float32", "\"cast_value\"," LITTLE, INSITU_E_FORMAT, "data_type"},
-      {3, "float32", CODEC("cast_value", "\"data_type\":\"int8\",\"rounding\":\"up\"") "," LITTLE, INSITU_E_FORMAT, "rounding"},
-      {3, "float32", CODEC("cast_value", "\"data_type\":\"int8\",\"out_of_range\":\"fail\"") "," LITTLE, INSITU_E_FORMAT,
-          "out_of"},
-      {3, "int8", CODEC("cast_value", "\"data_type\":\"float32\",\"out_of_range\":\"wrap\"") "," LITTLE, INSITU_E_FORMAT, "wrap"},
-      {3, "float32", CODEC("cast_value", "\"data_type\":\"int8\",\"scalar_map\":{\"decode\":[[1]]}") "," LITTLE, INSITU_E_FORMAT,
-          "scalar_map"},
-      {3, "float32", CODEC("cast_value", "\"data_type\":\"int8\",\"scalar_map\":{\"decode\":[[300,1]]}") "," LITTLE,
+      {3, "float32", CODEC("cast_value", "\"data_type\":\"int8\",\"rounding\":\"up\"") "," LITTLE,
+          INSITU_E_FORMAT, "rounding"},
+      {3, "float32",
+          CODEC("cast_value", "\"data_type\":\"int8\",\"out_of_range\":\"fail\"") "," LITTLE,
+          INSITU_E_FORMAT, "out_of"},
+      {3, "int8",
+          CODEC("cast_value", "\"data_type\":\"float32\",\"out_of_range\":\"wrap\"") "," LITTLE,
+          INSITU_E_FORMAT, "wrap"},
+      {3, "float32",
+          CODEC(
+              "cast_value", "\"data_type\":\"int8\",\"scalar_map\":{\"decode\":[[1]]}") "," LITTLE,
           INSITU_E_FORMAT, "scalar_map"},
-      {3, "float32", "{\"name\":\"delta\",\"configuration\":[]}," LITTLE, INSITU_E_FORMAT, "object"},
-      {3, "float32", CODEC("numcodecs.cast_value", "\"data_type\":\"int8\"") "," LITTLE, INSITU_E_CODEC, "not known"},
+      {3, "float32",
+          CODEC("cast_value",
+              "\"data_type\":\"int8\",\"scalar_map\":{\"decode\":[[300,1]]}") "," LITTLE,
+          INSITU_E_FORMAT, "scalar_map"},
+      {3, "float32", "{\"name\":\"delta\",\"configuration\":[]}," LITTLE, INSITU_E_FORMAT,
+          "object"},
+      {3, "float32", CODEC("numcodecs.cast_value", "\"data_type\":\"int8\"") "," LITTLE,
+          INSITU_E_CODEC, "not known"},
       {3, "int32",
-          CODEC("delta", "") "," CODEC(
-              "sharding_indexed", "\"chunk_shape\":[3],\"codecs\":[" LITTLE "],\"index_codecs\":[" LITTLE "]"),
+          CODEC("delta", "") "," CODEC("sharding_indexed",
+              "\"chunk_shape\":[3],\"codecs\":[" LITTLE "],\"index_codecs\":[" LITTLE "]"),
           INSITU_E_CODEC, "'delta' is not supported before 'sharding_indexed'"},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     insitu_error err;
-    insitu_status status = (cases[i].format == 2 ? open_v2 : open_v3)(cases[i].dtype, cases[i].codecs, &err);
-    if (status != cases[i].status || !strstr(err.message, cases[i].says) || (status && !strstr(err.message, "a/b")))
+    insitu_status status =
+        (cases[i].format == 2 ? open_v2 : open_v3)(cases[i].dtype, cases[i].codecs, &err);
+    if (status != cases[i].status || !strstr(err.message, cases[i].says) ||
+        (status && !strstr(err.message, "a/b")))
       fail_msg("%s: %d %s", cases[i].codecs, status, err.message);
   }
 }
 
-/* A map of many entries is refused, and what was read of a chain is freed (the address sanitizer looks). */
+/* A map of many entries is refused, and what was read of a chain is freed (the address sanitizer
+ * looks). */
 static void too_many(void **state) {
   char codecs[8000], *p = codecs;
   insitu_error err;
   (void)state;
-  p += sprintf(p, "{\"name\":\"cast_value\",\"configuration\":{\"data_type\":\"int8\",\"scalar_map\":{\"decode\":[");
+  p += sprintf(p, "{\"name\":\"cast_value\",\"configuration\":{\"data_type\":\"int8\",\"scalar_"
+                  "map\":{\"decode\":[");
   for (int i = 0; i <= INSITU__MAX_SCALAR_MAP; i++) p += sprintf(p, "%s[1,1]", i ? "," : "");
   sprintf(p, "]}}}," LITTLE);
   assert_int_equal(open_v3("int16", codecs, &err), INSITU_E_UNSUPPORTED);
   assert_non_null(strstr(err.message, "INSITU__MAX_SCALAR_MAP"));
   for (int n = 1; n < 12; n++) {
     p = codecs;
-    for (int i = 0; i < n; i++) p += sprintf(p, CODEC("cast_value", "\"data_type\":\"int%d\"") ",", i % 2 ? 16 : 32);
+    for (int i = 0; i < n; i++)
+      p += sprintf(p, CODEC("cast_value", "\"data_type\":\"int%d\"") ",", i % 2 ? 16 : 32);
     sprintf(p, LITTLE);
-    assert_int_equal(open_v3("int16", codecs, &err), n <= INSITU__MAX_CODECS ? INSITU_OK : INSITU_E_UNSUPPORTED);
+    assert_int_equal(
+        open_v3("int16", codecs, &err), n <= INSITU__MAX_CODECS ? INSITU_OK : INSITU_E_UNSUPPORTED);
     strcpy(p, "\"nonsense\"");
-    assert_int_equal(open_v3("int16", codecs, &err), n <= INSITU__MAX_CODECS ? INSITU_E_CODEC : INSITU_E_UNSUPPORTED);
+    assert_int_equal(open_v3("int16", codecs, &err),
+        n <= INSITU__MAX_CODECS ? INSITU_E_CODEC : INSITU_E_UNSUPPORTED);
   }
 }
 
 /* A scratch that was reserved is enough, of all sizes of pieces and planes. */
 static void nothing_allocated(void **state) {
   struct insitu__codec_layout layout = {.ndim = 2, .order = {1, 0}, .item = 4, .shape = {100, 90}};
-  struct insitu__codec_type i2 = {INSITU_I16, true}, i4 = {INSITU_I32, false}, f8 = {INSITU_F64, false};
-  struct insitu__codec_chain chain = {4, {{.kind = INSITU__CODEC_SHUFFLE, .name = "shuffle", .size = 2},
-                                             {.kind = INSITU__CODEC_DELTA, .name = "delta", .from = i2, .to = i4},
-                                             {.kind = INSITU__CODEC_TRANSPOSE, .name = "transpose", .layout = &layout},
-                                             {.kind = INSITU__CODEC_SCALE,
-                                                 .name = "fixedscaleoffset",
-                                                 .from = i4,
-                                                 .to = f8,
-                                                 .scale = {.d = 2},
-                                                 .offset = {.d = 1}}}};
+  struct insitu__codec_type i2 = {INSITU_I16, true}, i4 = {INSITU_I32, false},
+                            f8 = {INSITU_F64, false};
+  struct insitu__codec_chain chain = {
+      4, {{.kind = INSITU__CODEC_SHUFFLE, .name = "shuffle", .size = 2},
+             {.kind = INSITU__CODEC_DELTA, .name = "delta", .from = i2, .to = i4},
+             {.kind = INSITU__CODEC_TRANSPOSE, .name = "transpose", .layout = &layout},
+             {.kind = INSITU__CODEC_SCALE,
+                 .name = "fixedscaleoffset",
+                 .from = i4,
+                 .to = f8,
+                 .scale = {.d = 2},
+                 .offset = {.d = 1}}}};
   struct insitu__codec_scratch own;
   static uint8_t src[18000];
   static double out[9000];
   (void)state;
-  for (int i = 0; i < 9000; i++) src[9000 + i] = (uint8_t)i, src[i] = 0; /* the upper byte is first: big-endian, and shuffled */
+  /* the upper byte is first: big-endian, and shuffled */
+  for (int i = 0; i < 9000; i++) src[9000 + i] = (uint8_t)i, src[i] = 0;
   insitu__codec_scratch_init(&own);
   assert_int_equal(insitu__codec_scratch_reserve(&own, &chain, 72000, NULL), INSITU_OK);
   int before = allocations;
   for (int mode = 0; mode < DELIVERIES; mode++) {
-    struct dest d = {.out = (uint8_t *)out, .decoded = 72000, .element = 8, .mode = mode, .row = 800};
-    struct insitu__codec_sink sink = {.user = &d, .direct = mode == PIECES ? NULL : direct, .piece = piece, .element = 8};
-    assert_int_equal(insitu__codec_decode(&chain, &own, src, sizeof src, 72000, &sink, NULL), INSITU_OK);
+    struct dest d = {
+        .out = (uint8_t *)out, .decoded = 72000, .element = 8, .mode = mode, .row = 800};
+    struct insitu__codec_sink sink = {
+        .user = &d, .direct = mode == PIECES ? NULL : direct, .piece = piece, .element = 8};
+    assert_int_equal(
+        insitu__codec_decode(&chain, &own, src, sizeof src, 72000, &sink, NULL), INSITU_OK);
     int32_t sum = 0;
     for (int k = 0; k < 9000; k++) { /* stored with the axis of 100 fastest */
       sum += (uint8_t)k;
@@ -524,8 +616,8 @@ struct user {
   const char *_Atomic config; /* of the last call */
 };
 /* Each byte is one more than stored, and a byte goes before them. */
-static insitu_status decode_user(
-    void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+static insitu_status decode_user(void *user, const char *config, const void *src, uint64_t n,
+    void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
   struct user *u = user;
   u->calls++;
   u->config = config;
@@ -535,36 +627,42 @@ static insitu_status decode_user(
     snprintf(err->message, sizeof err->message, "%d bytes for %d", (int)n, (int)cap);
     return INSITU_E_CORRUPT;
   }
-  for (uint64_t i = 1; i < n; i++) ((uint8_t *)dst)[i - 1] = (uint8_t)(((const uint8_t *)src)[i] - 1);
+  for (uint64_t i = 1; i < n; i++)
+    ((uint8_t *)dst)[i - 1] = (uint8_t)(((const uint8_t *)src)[i] - 1);
   *got = n - 1 + (uint64_t)u->wrong;
   return INSITU_OK;
 }
 enum { SAMPLES = 24, ROWS_EACH = 4 };
 static uint8_t user_chunk[SAMPLES / ROWS_EACH][1 + 2 * ROWS_EACH];
-static const char *const user_keys[2][6] = {{"0", "1", "2", "3", "4", "5"}, {"c/0", "c/1", "c/2", "c/3", "c/4", "c/5"}};
+static const char *const user_keys[2][6] = {
+    {"0", "1", "2", "3", "4", "5"}, {"c/0", "c/1", "c/2", "c/3", "c/4", "c/5"}};
 /* int16 7 i in six chunks, encoded by the codec "plus"; big: as it stands in the metadata */
 static uint64_t user_objects(insitu_object *objects, const char *meta, bool v3, bool big) {
   for (int i = 0; i < SAMPLES; i++)
     for (int b = 0; b < 2; b++)
-      user_chunk[i / ROWS_EACH][1 + i % ROWS_EACH * 2 + b] = (uint8_t)((7 * i >> (b != big ? 8 : 0)) + 1);
+      user_chunk[i / ROWS_EACH][1 + i % ROWS_EACH * 2 + b] =
+          (uint8_t)((7 * i >> (b != big ? 8 : 0)) + 1);
   objects[0] = (insitu_object){v3 ? "zarr.json" : ".zarray", meta, strlen(meta)};
-  for (int c = 0; c < 6; c++) objects[1 + c] = (insitu_object){user_keys[v3][c], user_chunk[c], sizeof user_chunk[c]};
+  for (int c = 0; c < 6; c++)
+    objects[1 + c] = (insitu_object){user_keys[v3][c], user_chunk[c], sizeof user_chunk[c]};
   return 7;
 }
-#define USER_V2(filters, compressor)                                                                                             \
-  "{\"zarr_format\":2,\"shape\":[24],\"chunks\":[4],\"dtype\":\">i2\",\"order\":\"C\",\"fill_value\":5,\"filters\":" filters     \
-  ",\"compressor\":" compressor "}"
-#define USER_V3(codecs)                                                                                                          \
-  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[24],\"data_type\":\"int16\",\"chunk_grid\":{\"name\":\"regular\","      \
-  "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":5,\"codecs\":[" codecs  \
-  "]}"
+#define USER_V2(filters, compressor)                                                               \
+  "{\"zarr_format\":2,\"shape\":[24],\"chunks\":[4],\"dtype\":\">i2\",\"order\":\"C\",\"fill_"     \
+  "value\":5,\"filters\":" filters ",\"compressor\":" compressor "}"
+#define USER_V3(codecs)                                                                            \
+  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[24],\"data_type\":\"int16\",\"chunk_"     \
+  "grid\":{\"name\":\"regular\","                                                                  \
+  "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_" \
+  "value\":5,\"codecs\":[" codecs "]}"
 static const struct {
   const char *meta, *config;
   bool v3, big;
-} user_metas[] = {{USER_V2("null", "{\"id\":\"plus\",\"by\":1}"), "{\"id\":\"plus\",\"by\":1}", false, true},
+} user_metas[] = {
+    {USER_V2("null", "{\"id\":\"plus\",\"by\":1}"), "{\"id\":\"plus\",\"by\":1}", false, true},
     {USER_V2("[{\"id\":\"plus\"}]", "null"), "{\"id\":\"plus\"}", false, true},
-    {USER_V3("{\"name\":\"plus\",\"configuration\":{\"by\":1}}"), "{\"name\":\"plus\",\"configuration\":{\"by\":1}}", true,
-        false},
+    {USER_V3("{\"name\":\"plus\",\"configuration\":{\"by\":1}}"),
+        "{\"name\":\"plus\",\"configuration\":{\"by\":1}}", true, false},
     {USER_V3("\"plus\""), "\"plus\"", true, false},
     {USER_V3(CODEC("bytes", "\"endian\":\"big\"") ",\"plus\""), "\"plus\"", true, true}};
 
@@ -576,7 +674,8 @@ static void user_codecs(void **state) {
       struct user u = {0};
       insitu_object objects[7];
       insitu_codec codec[] = {{"zstd", decode_user, &u, 0}, {"plus", decode_user, &u, 9}};
-      insitu_loader_desc d = memory(objects, user_objects(objects, user_metas[k].meta, user_metas[k].v3, user_metas[k].big));
+      insitu_loader_desc d = memory(
+          objects, user_objects(objects, user_metas[k].meta, user_metas[k].v3, user_metas[k].big));
       insitu_error err = {0};
       insitu_loader *ld;
       int16_t got[SAMPLES];
@@ -585,7 +684,8 @@ static void user_codecs(void **state) {
       if (m >= 0) d.io = modes[m].io, d.inline_io = modes[m].inline_io;
       if (insitu_loader_open(&d, &ld, &err)) fail_msg("%d: %s", (int)k, err.message);
       memset(codec, 0, sizeof codec); /* the loader has its own */
-      if (insitu_read(ld, &root, got, sizeof got, NULL, &err)) fail_msg("%d: %s", (int)k, err.message);
+      if (insitu_read(ld, &root, got, sizeof got, NULL, &err))
+        fail_msg("%d: %s", (int)k, err.message);
       for (int i = 0; i < SAMPLES; i++) assert_int_equal(got[i], 7 * i);
       assert_int_equal(u.calls, 6);
       const char *first = u.config;
@@ -616,25 +716,32 @@ static void user_codecs(void **state) {
     }
 }
 
-/* Whatever a user's decoder does wrong arrives as an error of the batch that names it, array and chunk. */
+/* Whatever a user's decoder does wrong arrives as an error of the batch that names it, array and
+ * chunk. */
 static void user_errors(void **state) {
   static const struct {
     struct user user;
     insitu_status status;
     const char *says;
-  } cases[] = {{{.status = INSITU_E_IO, .message = "out of paper"}, INSITU_E_IO, "codec \"plus\" of desc.codecs: out of paper"},
+  } cases[] = {{{.status = INSITU_E_IO, .message = "out of paper"}, INSITU_E_IO,
+                   "codec \"plus\" of desc.codecs: out of paper"},
       {{.status = INSITU_E_CODEC}, INSITU_E_CODEC, "without a message"},
       {{.status = INSITU_E_NOTFOUND, .message = "gone"}, INSITU_E_CORRUPT, "gone"},
-      {{.status = INSITU_E_ABSENT}, INSITU_E_CORRUPT, "without"}, {{.status = INSITU_END}, INSITU_E_CORRUPT, "plus"},
+      {{.status = INSITU_E_ABSENT}, INSITU_E_CORRUPT, "without"},
+      {{.status = INSITU_END}, INSITU_E_CORRUPT, "plus"},
       {{.status = -12345, .message = "odd"}, INSITU_E_CORRUPT, "odd"},
-      {{.wrong = -2}, INSITU_E_CORRUPT, "got 6 bytes, expected 8"}, {{.wrong = 1}, INSITU_E_CORRUPT, "says that it wrote 9"}};
+      {{.wrong = -2}, INSITU_E_CORRUPT, "got 6 bytes, expected 8"},
+      {{.wrong = 1}, INSITU_E_CORRUPT, "says that it wrote 9"}};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
     EACH_MODE (m) {
-      struct user u = {.status = cases[k].user.status, .message = cases[k].user.message, .wrong = cases[k].user.wrong};
+      struct user u = {.status = cases[k].user.status,
+          .message = cases[k].user.message,
+          .wrong = cases[k].user.wrong};
       insitu_object objects[7];
       insitu_codec codec = {"plus", decode_user, &u, 0};
-      insitu_loader_desc d = memory(objects, user_objects(objects, user_metas[k % 2].meta, false, true));
+      insitu_loader_desc d =
+          memory(objects, user_objects(objects, user_metas[k % 2].meta, false, true));
       insitu_error err = {0};
       insitu_loader *ld;
       insitu_iter *it = NULL;
@@ -646,7 +753,8 @@ static void user_errors(void **state) {
       insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
       assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
       insitu_status status = insitu_iter_next(it, 20000, &b, &err);
-      if (status != cases[k].status || !strstr(err.message, cases[k].says) || !strstr(err.message, "chunk "))
+      if (status != cases[k].status || !strstr(err.message, cases[k].says) ||
+          !strstr(err.message, "chunk "))
         fail_msg("%d: %d %s", (int)k, status, err.message);
       memset(&err, 0, sizeof err);
       assert_int_equal(insitu_read(ld, &root, got, sizeof got, NULL, &err), cases[k].status);
@@ -654,7 +762,8 @@ static void user_errors(void **state) {
       insitu_loader_close(&ld);
       insitu_iter_close(&it);
       memset(&err, 0, sizeof err);
-      d.on_bad_chunk = INSITU_FILL, d.log_level = INSITU_LOG_OFF, d.n_variables = 0, d.plan_only = 1;
+      d.on_bad_chunk = INSITU_FILL, d.log_level = INSITU_LOG_OFF, d.n_variables = 0,
+      d.plan_only = 1;
       assert_int_equal(read_root(&d, got, sizeof got, &err), INSITU_OK);
       for (int i = 0; i < SAMPLES; i++) assert_int_equal(got[i], 5);
     }
@@ -663,8 +772,9 @@ static void user_errors(void **state) {
 static void user_descs(void **state) {
   struct user u = {0};
   insitu_object objects[7];
-  insitu_codec good = {"plus", decode_user, &u, 0}, bad[] = {{NULL, decode_user, &u, 0}, {"", decode_user, &u, 0},
-                                                        {"x", NULL, &u, 0}, {"x", decode_user, &u, UINT64_MAX}};
+  insitu_codec good = {"plus", decode_user, &u, 0},
+               bad[] = {{NULL, decode_user, &u, 0}, {"", decode_user, &u, 0}, {"x", NULL, &u, 0},
+                   {"x", decode_user, &u, UINT64_MAX}};
   insitu_loader_desc d = memory(objects, user_objects(objects, user_metas[0].meta, false, true));
   insitu_error err = {0};
   int16_t got[SAMPLES];
@@ -689,17 +799,21 @@ static void user_descs(void **state) {
   assert_non_null(strstr(err.message, "expected 8"));
 }
 
-/* Of a whole shard: 2^31 elements, each an inner chunk of up to 2^32 bytes, and five streams around it. */
+/* Of a whole shard: 2^31 elements, each an inner chunk of up to 2^32 bytes, and five streams around
+ * it. */
 static void user_sums_wrap(void **state) {
-#define GRID(inner, codecs)                                                                                                      \
-  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[" inner "],\"codecs\":[" codecs                            \
+#define GRID(inner, codecs)                                                                        \
+  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[" inner                      \
+  "],\"codecs\":[" codecs                                                                          \
   "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}}"
   static const char meta[] =
-      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[2147483648],\"data_type\":\"uint8\",\"chunk_grid\":"
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[2147483648],\"data_type\":\"uint8\","
+      "\"chunk_grid\":"
       "{\"name\":\"regular\","
-      "\"configuration\":{\"chunk_shape\":[2147483648]}},\"chunk_key_encoding\":\"default\",\"fill_value\":0,\"codecs\":[" GRID(
-          "4194304",
-          GRID("4096", GRID("64", GRID("1", "\"plus\"")))) ",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"blosc\",\"blosc\",\"blosc\"]}";
+      "\"configuration\":{\"chunk_shape\":[2147483648]}},\"chunk_key_encoding\":\"default\",\"fill_"
+      "value\":0,\"codecs\":[" GRID("4194304",
+          GRID("4096", GRID("64", GRID("1", "\"plus\"")))) ",\"zstd\",\"zstd\",\"zstd\",\"zstd\","
+                                                           "\"blosc\",\"blosc\",\"blosc\"]}";
 #undef GRID
   struct user u = {0};
   insitu_object object = {"zarr.json", meta, sizeof meta - 1};
@@ -719,9 +833,10 @@ static int finish(void **state) {
 }
 int main(void) {
   insitu__codec_scratch_init(&scratch);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(fixtures), cmocka_unit_test(chains_v2), cmocka_unit_test(chains_v3),
-      cmocka_unit_test(packed_archives), cmocka_unit_test(refusals), cmocka_unit_test(too_many),
-      cmocka_unit_test(nothing_allocated), cmocka_unit_test(user_codecs), cmocka_unit_test(user_errors),
-      cmocka_unit_test(user_descs), cmocka_unit_test(user_sums_wrap)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(fixtures), cmocka_unit_test(chains_v2),
+      cmocka_unit_test(chains_v3), cmocka_unit_test(packed_archives), cmocka_unit_test(refusals),
+      cmocka_unit_test(too_many), cmocka_unit_test(nothing_allocated),
+      cmocka_unit_test(user_codecs), cmocka_unit_test(user_errors), cmocka_unit_test(user_descs),
+      cmocka_unit_test(user_sums_wrap)};
   return cmocka_run_group_tests(tests, support_setup, finish);
 }

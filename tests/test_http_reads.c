@@ -1,17 +1,19 @@
-/* Reads through a store from a server whose bodies end too early or too late, whose objects change on the way, and from a curl that
- * refuses; and what is taken as the answer to a range. */
+/* Reads through a store from a server whose bodies end too early or too late, whose objects change
+ * on the way, and from a curl that refuses; and what is taken as the answer to a range. */
 #include "server.h"
 #include <curl/curl.h>
 #include <dlfcn.h>
 #include <netdb.h>
 #include <sys/prctl.h>
-/* Names that end in .test are this machine, "gone" is none of them; those that begin with "slow" are told when nobody holds them.
- * Whoever resolves a name on another thread than a look-up's own is counted: curl, or the reactor. */
+/* Names that end in .test are this machine, "gone" is none of them; those that begin with "slow"
+ * are told when nobody holds them. Whoever resolves a name on another thread than a look-up's own
+ * is counted: curl, or the reactor. */
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t names_news = PTHREAD_COND_INITIALIZER;
 static int names_asked, names_foreign, names_inside;
 static bool names_held, names_fail;
-int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list) {
+int getaddrinfo(
+    const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list) {
   int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
   *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
   if (!node || !strstr(node, ".test")) return real(node, service, hints, list);
@@ -25,7 +27,8 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
   bool fail = names_fail || !strncmp(node, "gone", 4);
   names_inside--;
   pthread_mutex_unlock(&names_lock);
-  struct addrinfo plain = *hints; /* what finds out this machine's networks the thread sanitizer does not understand */
+  /* what finds out this machine's networks the thread sanitizer does not understand */
+  struct addrinfo plain = *hints;
   plain.ai_flags = AI_NUMERICHOST;
   return fail ? EAI_NONAME : real("127.0.0.1", service, &plain, list);
 }
@@ -70,12 +73,14 @@ static void know(CURL *easy, CURLoption id, uintptr_t value) {
   known.one[i].id = id;
   char *text = known.one[i].value;
   text[0] = 0;
-  if (option->type == CURLOT_STRING && value) snprintf(text, VALUE, "'%s'", (char *)value); /* an empty one counts */
+  /* an empty one counts */
+  if (option->type == CURLOT_STRING && value) snprintf(text, VALUE, "'%s'", (char *)value);
   else if (option->type == CURLOT_STRING) text[0] = 0;
   else if (option->type == CURLOT_SLIST)
     for (struct curl_slist *l = (struct curl_slist *)value; l; l = l->next)
       n += (unsigned)snprintf(text + n, VALUE - n, "%s|", l->data);
-  else if (option->type == CURLOT_OBJECT || option->type == CURLOT_CBPTR) snprintf(text, VALUE, "%s", value ? "set" : "");
+  else if (option->type == CURLOT_OBJECT || option->type == CURLOT_CBPTR)
+    snprintf(text, VALUE, "%s", value ? "set" : "");
   else snprintf(text, VALUE, "%lu", (unsigned long)value);
   if (!text[0]) known.one[i] = known.one[--known.n]; /* as if it had never been set */
 #else
@@ -90,12 +95,14 @@ static CURLMcode add_handle(CURLM *multi, CURL *easy) {
   resets_sent = resets;
   qsort(known.one, known.n, sizeof *known.one, by_id);
   for (unsigned i = 0; i < known.n; i++)
-    n += (unsigned)snprintf(known.all + n, sizeof known.all - n, "%d=%s\n", (int)known.one[i].id, known.one[i].value);
+    n += (unsigned)snprintf(
+        known.all + n, sizeof known.all - n, "%d=%s\n", (int)known.one[i].id, known.one[i].value);
   known.all[n] = 0;
   return refusals && refusals-- ? CURLM_OUT_OF_MEMORY : curl_multi_add_handle(multi, easy);
 }
 #undef curl_easy_setopt
-#define curl_easy_setopt(easy, id, value) (know(easy, id, (uintptr_t)(value)), (curl_easy_setopt)(easy, id, value))
+#define curl_easy_setopt(easy, id, value)                                                          \
+  (know(easy, id, (uintptr_t)(value)), (curl_easy_setopt)(easy, id, value))
 #define curl_easy_reset(easy) (know_none(easy), curl_easy_reset(easy))
 #define curl_multi_add_handle(multi, easy) add_handle(multi, easy)
 #define INSITU__HTTP_PAUSE 1000000 /* nanoseconds */
@@ -126,7 +133,8 @@ static void test_retry_after(void **state) {
   assert_int_equal(a.retry_after, -1);
   take(&a, "Retry-After: Tue, 15 Nov 1994 08:12:31 GMT");
   assert_int_equal(a.retry_after, 0);
-  take(&a, "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT"); /* nanoseconds until then are more than 64 bits hold */
+  /* nanoseconds until then are more than 64 bits hold */
+  take(&a, "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT");
   assert_int_equal(a.retry_after, 1 << 20);
   time_t soon = time(NULL) + 1000;
   strftime(line, sizeof line, "Retry-After: %a, %d %b %Y %H:%M:%S GMT", gmtime(&soon));
@@ -135,20 +143,28 @@ static void test_retry_after(void **state) {
   insitu__http_answer_free(&a);
 }
 
-static void test_target(void **state) { /* only what curl would send as it is goes around its parser */
-  static const char *const none[] = {"", "/", "http", "http://", "http://h", "http://h?x=/", "http://h#/x", "http://h:1/a#b",
-      "http://h/a b", "http://h/a\r\nX: y", "http://h/\x7f", "http://h/\t"};
+/* only what curl would send as it is goes around its parser */
+static void test_target(void **state) {
+  static const char *const none[] = {"", "/", "http", "http://", "http://h", "http://h?x=/",
+      "http://h#/x", "http://h:1/a#b", "http://h/a b", "http://h/a\r\nX: y", "http://h/\x7f",
+      "http://h/\t"};
   (void)state;
   for (size_t i = 0; i < sizeof none / sizeof *none; i++)
     if (insitu__http_target(none[i])) fail_msg("%s", none[i]);
   assert_string_equal(insitu__http_target("https://u@h:1/"), "/");
-  assert_string_equal(insitu__http_target("http://[::1]:8/a//../%20\xff?b=/c"), "/a//../%20\xff?b=/c");
+  assert_string_equal(
+      insitu__http_target("http://[::1]:8/a//../%20\xff?b=/c"), "/a//../%20\xff?b=/c");
 }
 
 /* ---- what is taken as the answer to a range ---- */
 static void test_judge(void **state) {
   (void)state;
-  enum { FINE = INSITU__HTTP_FINE, RANGE = INSITU__HTTP_RANGE, WHOLE = INSITU__HTTP_WHOLE, ENCODED = INSITU__HTTP_ENCODED };
+  enum {
+    FINE = INSITU__HTTP_FINE,
+    RANGE = INSITU__HTTP_RANGE,
+    WHOLE = INSITU__HTTP_WHOLE,
+    ENCODED = INSITU__HTTP_ENCODED
+  };
   const uint64_t tail = INSITU__RING_TAIL, none = UINT64_MAX;
   const struct {
     uint64_t first, bytes; /* asked for */
@@ -187,7 +203,8 @@ static void test_judge(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct iovec iov = {0};
-    struct insitu__http_request r = {.iov = &iov, .n_iov = 1, .first = cases[i].first, .bytes = cases[i].bytes};
+    struct insitu__http_request r = {
+        .iov = &iov, .n_iov = 1, .first = cases[i].first, .bytes = cases[i].bytes};
     r.answer = (struct insitu__http_answer){.status = cases[i].status,
         .has_range = cases[i].has_range,
         .first = cases[i].from,
@@ -196,10 +213,12 @@ static void test_judge(void **state) {
         .length = cases[i].length,
         .encoded = cases[i].encoded};
     int verdict = insitu__http_judge(&r);
-    if (verdict != cases[i].verdict || r.skip != cases[i].skip) fail_msg("case %d: %d, skips %d", (int)i, verdict, (int)r.skip);
+    if (verdict != cases[i].verdict || r.skip != cases[i].skip)
+      fail_msg("case %d: %d, skips %d", (int)i, verdict, (int)r.skip);
   }
 }
-static void test_place(void **state) { /* never more than there is room for, or than was announced */
+/* never more than there is room for, or than was announced */
+static void test_place(void **state) {
   (void)state;
   for (uint64_t left = 0; left < 12; left++) {
     char a[3] = "", b[4] = "";
@@ -246,10 +265,12 @@ static struct {
   insitu_error err;
 } ask;
 static void ask_it(void *arg) {
-  struct iovec iov[2] = {{ask.to, (size_t)(ask.bytes / 2)}, {ask.to + ask.bytes / 2, (size_t)(ask.bytes - ask.bytes / 2)}};
+  struct iovec iov[2] = {{ask.to, (size_t)(ask.bytes / 2)},
+      {ask.to + ask.bytes / 2, (size_t)(ask.bytes - ask.bytes / 2)}};
   struct insitu__store_tag tag = {.whole = ask.whole};
   (void)arg;
-  ask.status = insitu__store_ask_await(&store, ask.key, ask.offset, iov, 2, &tag, &ask.got, &ask.err);
+  ask.status =
+      insitu__store_ask_await(&store, ask.key, ask.offset, iov, 2, &tag, &ask.got, &ask.err);
 }
 static void asked(const char *key, uint64_t offset, uint64_t bytes) {
   ask.key = key;
@@ -263,10 +284,13 @@ static void asked(const char *key, uint64_t offset, uint64_t bytes) {
 static void open_store(int m, const insitu_option *options, uint64_t n) {
   insitu_error err = {0};
   struct insitu__reactor_desc d = {
-      .backend = modes[m].io == INSITU_IO_URING ? INSITU__RING_URING : INSITU__RING_EPOLL, .inline_mode = modes[m].inline_io};
-  const insitu_loader_desc desc = {.api = INSITU_API, .url = server_url(server, ""), .options = options, .n_options = n};
+      .backend = modes[m].io == INSITU_IO_URING ? INSITU__RING_URING : INSITU__RING_EPOLL,
+      .inline_mode = modes[m].inline_io};
+  const insitu_loader_desc desc = {
+      .api = INSITU_API, .url = server_url(server, ""), .options = options, .n_options = n};
   d.workers = d.io_threads = d.inline_mode ? 0 : 1;
-  if (insitu__reactor_open(&reactor, &d, &err) || insitu__store_open(&store, &reactor, &desc, &err)) fail_msg("%s", err.message);
+  if (insitu__reactor_open(&reactor, &d, &err) || insitu__store_open(&store, &reactor, &desc, &err))
+    fail_msg("%s", err.message);
 }
 static void close_store(void) {
   insitu__reactor_close(&reactor);
@@ -289,7 +313,8 @@ static char *noise(uint64_t n) {
   for (uint64_t i = 0; i < n; i++) bytes[i] = (char)(server__mix(i / 8) >> i % 8 * 8);
   return bytes;
 }
-static void test_sizes(void **state) { /* objects shorter and longer than parts and buffers, and exactly as long */
+/* objects shorter and longer than parts and buffers, and exactly as long */
+static void test_sizes(void **state) {
   (void)state;
   static const uint64_t sizes[] = {1, PART - 1, PART, PART + 1, 2 * PART, 2 * PART + 1};
   char *bytes = noise(3 * PART);
@@ -317,7 +342,8 @@ static void test_sizes(void **state) { /* objects shorter and longer than parts 
   }
   free(bytes);
 }
-/* Where all of an object is meant no range is asked for, but for the rest of one that broke off, and of parts. */
+/* Where all of an object is meant no range is asked for, but for the rest of one that broke off,
+ * and of parts. */
 static void test_whole(void **state) {
   static const uint64_t sizes[] = {0, 1, 100000};
   char *bytes = noise(PART);
@@ -343,11 +369,14 @@ static void test_whole(void **state) {
         assert_memory_equal(ask.to, bytes, ask.got);
       }
     assert_int_equal(server_stats(server).faults, 0);
-    for (int k = 0; k < 4; k++) { /* broken off; a part of it; not from its begin; more than a part */
-      static const char *const range[] = {"bytes=70000-100004", "", "bytes=5-100004", "bytes=0-8388607"};
+    /* broken off; a part of it; not from its begin; more than a part */
+    for (int k = 0; k < 4; k++) {
+      static const char *const range[] = {
+          "bytes=70000-100004", "", "bytes=5-100004", "bytes=0-8388607"};
       server_reset(server);
       server_rule(server, (struct server_rule){.range = range[k], .fault = SERVER_STALL, .ms = 1});
-      if (k == 0) server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = 70000});
+      if (k == 0)
+        server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = 70000});
       if (k == 3) asked("large", 0, PART + 1);
       else asked("w2", k == 2 ? 5 : 0, k == 1 ? 100 : k == 2 ? 100000 : 100005);
       if (ask.status) fail_msg("%s", ask.err.message);
@@ -360,8 +389,9 @@ static void test_whole(void **state) {
   ask.whole = false;
   free(bytes);
 }
-/* All bytes of a range have come, and then the connection ends without the end of a chunked body: the rest of the read is asked
- * for, not the object again; and the same with nothing but the range wanted. */
+/* All bytes of a range have come, and then the connection ends without the end of a chunked body:
+ * the rest of the read is asked for, not the object again; and the same with nothing but the range
+ * wanted. */
 static void test_end_of_body(void **state) {
   (void)state;
   const uint64_t size = 2 * PART + 1000;
@@ -372,8 +402,11 @@ static void test_end_of_body(void **state) {
       server_reset(server);
       server_rule(server, (struct server_rule){.fault = SERVER_CHUNKED, .at = PART});
       int64_t cut = 8 + PART + 2; /* "800000\r\n", and "\r\n" */
-      if (whole < 2) server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = cut});
-      else server_rule(server, (struct server_rule){.each = true, .count = 2, .fault = SERVER_RESET, .at = 100});
+      if (whole < 2)
+        server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = cut});
+      else
+        server_rule(server,
+            (struct server_rule){.each = true, .count = 2, .fault = SERVER_RESET, .at = 100});
       open_store(m, NULL, 0);
       asked("o", 0, whole ? size + 5 : PART);
       if (ask.status) fail_msg("%s", ask.err.message);
@@ -383,7 +416,8 @@ static void test_end_of_body(void **state) {
     }
   free(bytes);
 }
-/* A server that knows no ranges breaks off behind the first part of a read: an error, or all of it, never a part of it. */
+/* A server that knows no ranges breaks off behind the first part of a read: an error, or all of it,
+ * never a part of it. */
 static void test_broken_whole(void **state) {
   (void)state;
   const uint64_t size = 2 * PART;
@@ -412,7 +446,8 @@ static void test_trailer(void **state) {
     for (int i = 0; i < 3; i++) {
       server_reset(server);
       server_rule(server, (struct server_rule){.fault = SERVER_CHUNKED, .at = 3});
-      if (i == 1) server_rule(server, (struct server_rule){.fault = SERVER_TRAILER, .text = "ETag: \"new\""});
+      if (i == 1)
+        server_rule(server, (struct server_rule){.fault = SERVER_TRAILER, .text = "ETag: \"new\""});
       asked("o", 0, 10);
       if (ask.status) fail_msg("%s", ask.err.message);
       assert_true(ask.got == 10 && !memcmp(ask.to, "0123456789", 10));
@@ -446,7 +481,8 @@ static void test_half_a_header(void **state) {
       close_store();
     }
 }
-/* Two requests for one answer, whose headers both come before either's body: the one that gives the body counts. */
+/* Two requests for one answer, whose headers both come before either's body: the one that gives the
+ * body counts. */
 static void test_two_headers(void **state) {
   (void)state;
   server_text(server, "o", "0123456789");
@@ -454,8 +490,10 @@ static void test_two_headers(void **state) {
   EACH_MODE (m) {
     server_reset(server);
     server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_STALL, .ms = 2000});
-    server_rule(server, (struct server_rule){.skip = 1, .count = 1, .fault = SERVER_STALL, .ms = 60000});
-    server_rule(server, (struct server_rule){.skip = 1, .count = 1, .fault = SERVER_ETAG, .text = "\"new\""});
+    server_rule(
+        server, (struct server_rule){.skip = 1, .count = 1, .fault = SERVER_STALL, .ms = 60000});
+    server_rule(server,
+        (struct server_rule){.skip = 1, .count = 1, .fault = SERVER_ETAG, .text = "\"new\""});
     open_store(m, options, 1);
     for (int i = 0; i < 2; i++) { /* the second finds the ETag that was noted */
       asked("o", 0, 10);
@@ -466,7 +504,8 @@ static void test_two_headers(void **state) {
     close_store();
   }
 }
-static void test_more_than_the_range(void **state) { /* a chunked body that goes on behind what Content-Range says */
+/* a chunked body that goes on behind what Content-Range says */
+static void test_more_than_the_range(void **state) {
   (void)state;
   server_reset(server);
   server_text(server, "o", "0123456789abcdef");
@@ -477,15 +516,18 @@ static void test_more_than_the_range(void **state) { /* a chunked body that goes
   assert_int_equal(ask.status, INSITU_E_HTTP);
   close_store();
 }
-/* Two versions of an object in one read, from a server without conditions: told, even when both attempts break off. */
+/* Two versions of an object in one read, from a server without conditions: told, even when both
+ * attempts break off. */
 static bool versions(void *user, const struct server_request *q, struct server_answer *a) {
   int *nth = user;
   uint64_t first = 0;
   for (unsigned i = 0; i < q->n_headers; i++)
-    if (!strcasecmp(q->headers[i].name, "range")) sscanf(q->headers[i].value, "bytes=%" SCNu64, &first);
+    if (!strcasecmp(q->headers[i].name, "range"))
+      sscanf(q->headers[i].value, "bytes=%" SCNu64, &first);
   a->status = 206;
   a->headers = malloc(200);
-  snprintf(a->headers, 200, "Content-Range: bytes %d-99/100\r\nETag: \"%d\"\r\n", (int)first, *nth > 0);
+  snprintf(
+      a->headers, 200, "Content-Range: bytes %d-99/100\r\nETag: \"%d\"\r\n", (int)first, *nth > 0);
   a->n_body = 100 - first;
   a->body = malloc(100);
   memset(a->body, *nth > 0 ? 'n' : 'o', 100);
@@ -495,7 +537,8 @@ static bool versions(void *user, const struct server_request *q, struct server_a
 static void test_two_versions(void **state) {
   (void)state;
   int nth = 0;
-  struct server *other = server_start(&(struct server_options){.answer = versions, .user = &nth}), *kept = server;
+  struct server *other = server_start(&(struct server_options){.answer = versions, .user = &nth}),
+                *kept = server;
   server_rule(other, (struct server_rule){.count = 2, .fault = SERVER_CLOSE, .at = 20});
   server = other;
   open_store(EPOLL, NULL, 0);
@@ -505,8 +548,9 @@ static void test_two_versions(void **state) {
   server = kept;
   server_stop(&other);
 }
-/* A large object becomes shorter behind its first part: no hole in what is read. Without an ETag, and with a Last-Modified of just
- * now, parts could not be known to belong together: all of it is asked for in one request. */
+/* A large object becomes shorter behind its first part: no hole in what is read. Without an ETag,
+ * and with a Last-Modified of just now, parts could not be known to belong together: all of it is
+ * asked for in one request. */
 static void test_shrinks(void **state) {
   (void)state;
   const uint64_t size = 3 * PART;
@@ -516,8 +560,11 @@ static void test_shrinks(void **state) {
   for (int etag = 0; etag < 2; etag++) {
     server_reset(server);
     if (!etag) server_rule(server, (struct server_rule){.fault = SERVER_ETAG, .text = ""});
-    server_rule(server, (struct server_rule){.range = range, .fault = SERVER_STATUS, .status = 416});
-    server_rule(server, (struct server_rule){.range = range, .fault = SERVER_HEADER, .text = "Content-Range: bytes */100"});
+    server_rule(
+        server, (struct server_rule){.range = range, .fault = SERVER_STATUS, .status = 416});
+    server_rule(
+        server, (struct server_rule){
+                    .range = range, .fault = SERVER_HEADER, .text = "Content-Range: bytes */100"});
     open_store(EPOLL, NULL, 0);
     asked("o", 0, size);
     insitu_status status = ask.status;
@@ -528,7 +575,8 @@ static void test_shrinks(void **state) {
   }
   free(bytes);
 }
-static void test_refusing_curl(void **state) { /* the request fails, and nothing stays behind of it */
+/* the request fails, and nothing stays behind of it */
+static void test_refusing_curl(void **state) {
   (void)state;
   server_reset(server);
   server_text(server, "o", "0123456789");
@@ -544,7 +592,8 @@ static void test_refusing_curl(void **state) { /* the request fails, and nothing
     close_store();
   }
 }
-static void test_slowed_down(void **state) { /* answers of every kind lift the limit again, "not there" as well */
+/* answers of every kind lift the limit again, "not there" as well */
+static void test_slowed_down(void **state) {
   (void)state;
   server_reset(server);
   open_store(EPOLL, NULL, 0);
@@ -558,10 +607,12 @@ static void test_slowed_down(void **state) { /* answers of every kind lift the l
 }
 
 /* ---- names ---- */
-/* Waits until so many look-ups have begun in all and so many of them are under way. A look-up has a thread of its own, which begins
- * some time after the request that asked for it. */
+/* Waits until so many look-ups have begun in all and so many of them are under way. A look-up has a
+ * thread of its own, which begins some time after the request that asked for it. */
 static void names_settle(int asked, int inside) {
-  for (int i = 0; (names(&names_asked) != asked || names(&names_inside) != inside) && i < 60000; i++) usleep(1000);
+  for (int i = 0; (names(&names_asked) != asked || names(&names_inside) != inside) && i < 60000;
+       i++)
+    usleep(1000);
   assert_int_equal(names(&names_asked), asked);
   assert_int_equal(names(&names_inside), inside);
 }
@@ -605,9 +656,11 @@ static struct named *send_one_named(const char *host, bool expired) {
   assert_int_equal(insitu__reactor_call(&reactor, send_named, &one), INSITU_OK);
   return &one;
 }
-static void test_names(void **state) { /* one that is slow or unknown is told so in time, and is no matter for others */
+/* one that is slow or unknown is told so in time, and is no matter for others */
+static void test_names(void **state) {
   static const insitu_option options[] = {{"connect_timeout", "300ms"}, {"max_retries", "0"}};
-  static const char *const hosts[NAMED] = {"slow.test", "fast.test", "gone.test", "slow.test", "127.0.0.1"};
+  static const char *const hosts[NAMED] = {
+      "slow.test", "fast.test", "gone.test", "slow.test", "127.0.0.1"};
   (void)state;
   EACH_MODE (m) {
     server_reset(server);
@@ -622,10 +675,12 @@ static void test_names(void **state) { /* one that is slow or unknown is told so
       assert_int_equal(named[i].status, good ? INSITU_OK : INSITU_E_HTTP);
       assert_int_equal(named[i].answer, good ? 200 : 0);
       const char *part =
-          i == 2 ? gai_strerror(EAI_NONAME) : "'slow.test': its look-up takes longer than connect_timeout (300 ms)";
+          i == 2 ? gai_strerror(EAI_NONAME)
+                 : "'slow.test': its look-up takes longer than connect_timeout (300 ms)";
       if (!good && !strstr(named[i].message, part)) fail_msg("%s: %s", hosts[i], named[i].message);
     }
-    assert_int_equal(send_one_named("slow.test", false)->status, INSITU_E_HTTP); /* the same look-up */
+    /* the same look-up */
+    assert_int_equal(send_one_named("slow.test", false)->status, INSITU_E_HTTP);
     assert_int_equal(send_one_named("fast.test", false)->status, INSITU_OK);
     names_settle(3, 1);
     close_store(); /* and nobody waits for it */
@@ -635,7 +690,8 @@ static void test_names(void **state) { /* one that is slow or unknown is told so
     assert_int_equal(names(&names_foreign), 0);
   }
 }
-static void test_names_renewed(void **state) { /* addresses that are due serve on while, and where, new ones cannot be had */
+/* addresses that are due serve on while, and where, new ones cannot be had */
+static void test_names_renewed(void **state) {
   (void)state;
   EACH_MODE (m) {
     server_reset(server);
@@ -646,13 +702,16 @@ static void test_names_renewed(void **state) { /* addresses that are due serve o
     assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
     names_settle(1, 0);
     names_set(true, true);
-    for (int i = 0; i < 3; i++) assert_int_equal(send_one_named("slow.test", true)->status, INSITU_OK);
+    for (int i = 0; i < 3; i++)
+      assert_int_equal(send_one_named("slow.test", true)->status, INSITU_OK);
     names_settle(2, 1);
     names_set(false, true);
     names_settle(2, 0);
-    for (int i = 0; i < 3; i++) assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
+    for (int i = 0; i < 3; i++)
+      assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
     struct insitu__http_host *host = &store.remote->http.host[0];
-    for (int i = 0; host->asked && i < 1000; i++) send_one_named("slow.test", false); /* until its end is seen */
+    /* until its end is seen */
+    for (int i = 0; host->asked && i < 1000; i++) send_one_named("slow.test", false);
     assert_int_equal(names(&names_asked), 2);
     assert_true(!host->asked && host->n == 1 && host->error == EAI_NONAME);
     names_set(false, false);
@@ -662,14 +721,18 @@ static void test_names_renewed(void **state) { /* addresses that are due serve o
     assert_int_equal(names(&names_foreign), 0);
   }
 }
-static void test_names_of_proxies(void **state) { /* looked up by the same way; a proxy looks its targets up by itself */
+/* looked up by the same way; a proxy looks its targets up by itself */
+static void test_names_of_proxies(void **state) {
   static const struct {
     const char *host, *proxy, *excludes;
     int asked;
     insitu_status status;
-  } cases[] = {{"nowhere.test", "fast.test", "", 1, INSITU_OK}, {"nowhere.test", "127.0.0.1", "", 0, INSITU_OK},
-      {"nowhere.test", "gone.test", "", 1, INSITU_E_HTTP}, {"nowhere.test", "gone.test", "a.b, .test", 1, INSITU_OK},
-      {"gone.test", "fast.test", "one.test", 1, INSITU_OK}, {"127.0.0.1", "gone.test", "127.0.0.0/8", 0, INSITU_OK}};
+  } cases[] = {{"nowhere.test", "fast.test", "", 1, INSITU_OK},
+      {"nowhere.test", "127.0.0.1", "", 0, INSITU_OK},
+      {"nowhere.test", "gone.test", "", 1, INSITU_E_HTTP},
+      {"nowhere.test", "gone.test", "a.b, .test", 1, INSITU_OK},
+      {"gone.test", "fast.test", "one.test", 1, INSITU_OK},
+      {"127.0.0.1", "gone.test", "127.0.0.0/8", 0, INSITU_OK}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int environment = 0; environment < 2; environment++) {
@@ -695,27 +758,32 @@ static void test_proxy_excludes(void **state) {
   static const struct {
     const char *list, *host;
     bool want;
-  } cases[] = {{"", "a", false}, {"*", "a", true}, {"a.org", "a.org", true}, {"a.org", "b.a.org", true},
-      {".a.org", "a.org", true}, {"a.org", "ba.org", false}, {"A.ORG.", "a.org", true}, {"x, y a.org", "a.org.", true},
-      {",,", "a", false}, {"2.3", "10.1.2.3", false}, {"10.1.2.3", "10.1.2.3", true}, {"10.0.0.0/8", "10.1.2.3", true},
-      {"10.0.0.0/9", "10.200.2.3", false}, {"10.0.0.0/33", "10.0.0.0", false}, {"10.0.0.0/x", "10.0.0.0", false},
-      {"0.0.0.0/0", "10.0.0.0", true}, {"[::1]", "::1", true}, {"::1", "::1", true}, {"fe80::/10", "fe80::1", true},
-      {"fe80::/10", "ff80::1", false}, {"10.0.0.0/8", "a.org", false}, {"10.0.0.0/8", "::1", false}};
+  } cases[] = {{"", "a", false}, {"*", "a", true}, {"a.org", "a.org", true},
+      {"a.org", "b.a.org", true}, {".a.org", "a.org", true}, {"a.org", "ba.org", false},
+      {"A.ORG.", "a.org", true}, {"x, y a.org", "a.org.", true}, {",,", "a", false},
+      {"2.3", "10.1.2.3", false}, {"10.1.2.3", "10.1.2.3", true}, {"10.0.0.0/8", "10.1.2.3", true},
+      {"10.0.0.0/9", "10.200.2.3", false}, {"10.0.0.0/33", "10.0.0.0", false},
+      {"10.0.0.0/x", "10.0.0.0", false}, {"0.0.0.0/0", "10.0.0.0", true}, {"[::1]", "::1", true},
+      {"::1", "::1", true}, {"fe80::/10", "fe80::1", true}, {"fe80::/10", "ff80::1", false},
+      {"10.0.0.0/8", "a.org", false}, {"10.0.0.0/8", "::1", false}};
   char host[20];
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (insitu__http_is_excluded(cases[i].list, cases[i].host) != cases[i].want) fail_msg("%s: %s", cases[i].list, cases[i].host);
-  static const char *const urls[][2] = {{"http://a.org:80/x", "a.org"}, {"https://u:p@a/", "a"}, {"http://[::1]:8/", "::1"},
-      {"http://u@[::1]", "::1"}, {"http://a?b@c", "a"}, {"http:///", NULL}, {"a", NULL},
-      {"http://aaaaaaaaaaaaaaaaaaaaaaaa", NULL}};
+    if (insitu__http_is_excluded(cases[i].list, cases[i].host) != cases[i].want)
+      fail_msg("%s: %s", cases[i].list, cases[i].host);
+  static const char *const urls[][2] = {{"http://a.org:80/x", "a.org"}, {"https://u:p@a/", "a"},
+      {"http://[::1]:8/", "::1"}, {"http://u@[::1]", "::1"}, {"http://a?b@c", "a"},
+      {"http:///", NULL}, {"a", NULL}, {"http://aaaaaaaaaaaaaaaaaaaaaaaa", NULL}};
   for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
     assert_int_equal(insitu__http_bare_host(urls[i][0], host, sizeof host), urls[i][1] != NULL);
     if (urls[i][1]) assert_string_equal(host, urls[i][1]);
   }
 }
-/* A server that takes connections and stays silent: opening and reading end by the options' times, after as many attempts. */
+/* A server that takes connections and stays silent: opening and reading end by the options' times,
+ * after as many attempts. */
 static void test_silence(void **state) {
-  static const insitu_option options[] = {{"connect_timeout", "1s"}, {"stall_timeout", "1s"}, {"max_retries", "1"}};
+  static const insitu_option options[] = {
+      {"connect_timeout", "1s"}, {"stall_timeout", "1s"}, {"max_retries", "1"}};
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t n = sizeof at;
   char url[60];
@@ -741,7 +809,8 @@ static void test_silence(void **state) {
     insitu_error err = {0};
     assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_HTTP);
     assert_null(ld);
-    if (!strstr(err.message, "stall_timeout") || !strstr(err.message, "2 attempts")) fail_msg("%s", err.message);
+    if (!strstr(err.message, "stall_timeout") || !strstr(err.message, "2 attempts"))
+      fail_msg("%s", err.message);
     for (int fd; (fd = accept(listener, NULL, NULL)) >= 0; taken++) close(fd);
     assert_true(taken >= 2 && taken <= 8); /* what is asked side by side, twice */
     close(listener);
@@ -749,8 +818,9 @@ static void test_silence(void **state) {
   }
   server_reset(server);
   server_text(server, "o", "0123456789");
-  unsigned rule =
-      server_rule(server, (struct server_rule){.key = "o", .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+  unsigned rule = server_rule(
+      server, (struct server_rule){
+                  .key = "o", .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
   open_store(EPOLL, options, 3);
   asked("o", 0, 3);
   assert_int_equal(ask.status, INSITU_E_HTTP);
@@ -762,8 +832,8 @@ static void test_silence(void **state) {
 #include "faulty.h"
 
 /* ---- a handle that is used again ---- */
-/* Requests of every kind, each of them after each other one on the same handle: it has the very options, and the server sees the
- * very bytes, as if it were the first. */
+/* Requests of every kind, each of them after each other one on the same handle: it has the very
+ * options, and the server sees the very bytes, as if it were the first. */
 static struct server *second;
 struct kind {
   const char *name, *method, *key, *header, *header2, *body;
@@ -771,18 +841,24 @@ struct kind {
   int64_t connect_ms, stall_ms;
   bool text, fresh, direct, timing, user, other;
 };
-static const struct kind kinds[] = {{"range", .key = "o", .header = "Range: bytes=2-4", .first = 2, .bytes = 3},
-    {"another range", .key = "p", .header = "Range: bytes=5-9", .first = 5, .bytes = 5}, {"whole", .key = "o"},
-    {"a GET by name", "GET", .key = "p"},
-    {"more headers", .key = "o", .header = "Authorization: Bearer x", .header2 = "If-Match: *"}, {"not there", .key = "absent"},
-    {"refused", .key = "refused"}, {"unauthorized", .key = "unauthorized"}, {"broken", .key = "broken"},
-    {"beyond", .key = "o", .header = "Range: bytes=90-99", .first = 90, .bytes = 10}, {"text", .key = "o", .text = true},
-    {"head", "HEAD", .key = "o"}, {"head into text", "HEAD", .key = "p", .text = true},
-    {"post", "POST", .key = "o", .body = "a=b", .text = true}, {"put", "PUT", .key = "q", .body = "", .text = true},
-    {"patient", .key = "o", .connect_ms = 61234, .stall_ms = 54321}, {"fresh", .key = "o", .fresh = true},
-    {"direct", .key = "o", .direct = true}, {"timed", .key = "o", .timing = true}, {"user", .key = "o", .user = true},
-    {"elsewhere", .key = "o", .other = true}, {"odd path", .key = "a/../b//./%41%2f\xc3\xa9?x=/y&z=%2F"},
-    {"empty path", .key = ""}, {"with a fragment", .key = "o#f"}, {"only a query", .key = "?q"}};
+static const struct kind kinds[] = {
+    {"range", .key = "o", .header = "Range: bytes=2-4", .first = 2, .bytes = 3},
+    {"another range", .key = "p", .header = "Range: bytes=5-9", .first = 5, .bytes = 5},
+    {"whole", .key = "o"}, {"a GET by name", "GET", .key = "p"},
+    {"more headers", .key = "o", .header = "Authorization: Bearer x", .header2 = "If-Match: *"},
+    {"not there", .key = "absent"}, {"refused", .key = "refused"},
+    {"unauthorized", .key = "unauthorized"}, {"broken", .key = "broken"},
+    {"beyond", .key = "o", .header = "Range: bytes=90-99", .first = 90, .bytes = 10},
+    {"text", .key = "o", .text = true}, {"head", "HEAD", .key = "o"},
+    {"head into text", "HEAD", .key = "p", .text = true},
+    {"post", "POST", .key = "o", .body = "a=b", .text = true},
+    {"put", "PUT", .key = "q", .body = "", .text = true},
+    {"patient", .key = "o", .connect_ms = 61234, .stall_ms = 54321},
+    {"fresh", .key = "o", .fresh = true}, {"direct", .key = "o", .direct = true},
+    {"timed", .key = "o", .timing = true}, {"user", .key = "o", .user = true},
+    {"elsewhere", .key = "o", .other = true},
+    {"odd path", .key = "a/../b//./%41%2f\xc3\xa9?x=/y&z=%2F"}, {"empty path", .key = ""},
+    {"with a fragment", .key = "o#f"}, {"only a query", .key = "?q"}};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static struct outcome {
   insitu_status status;
@@ -800,9 +876,11 @@ static void send_kind(void *arg) {
   char url[300], body[sizeof now.body] = "";
   struct iovec iov = {body, 20};
   const char *base = server_url(k->other ? second : server, "");
-  snprintf(url, sizeof url, "http://%s%s%s", k->user ? "me:secret@" : "", base + strlen("http://"), k->key);
+  snprintf(url, sizeof url, "http://%s%s%s", k->user ? "me:secret@" : "", base + strlen("http://"),
+      k->key);
   if (k->key[0] == '?') strcpy(strrchr(url, '/'), k->key);
-  struct insitu__http_request r = {.method = k->method, .url = url, .first = k->first, .bytes = k->bytes, .body = k->body};
+  struct insitu__http_request r = {
+      .method = k->method, .url = url, .first = k->first, .bytes = k->bytes, .body = k->body};
   r.n_body = k->body ? strlen(k->body) : 0;
   r.connect_ms = k->connect_ms;
   r.stall_ms = k->stall_ms;
@@ -810,8 +888,8 @@ static void send_kind(void *arg) {
   r.direct = k->direct;
   if (k->timing) r.timing = &timing;
   if (!k->text) r.iov = &iov, r.n_iov = 1;
-  bool ok =
-      (!k->header || insitu__http_header(&r, "%s", k->header)) && (!k->header2 || insitu__http_header(&r, "%s", k->header2));
+  bool ok = (!k->header || insitu__http_header(&r, "%s", k->header)) &&
+            (!k->header2 || insitu__http_header(&r, "%s", k->header2));
   memset(&now, 0, sizeof now);
   now.status = ok ? insitu__http_await(&store.remote->http, &r, &err) : INSITU_E_NOMEM;
   now.answer = r.answer.status;
@@ -826,7 +904,8 @@ static void sent(const struct kind *k, bool proxy) {
   server_logged(at, 0, last_head, now.head);
 }
 static bool is_plain(const struct kind *k) {
-  bool usual = !k->text && !k->fresh && !k->direct && !k->user && !k->connect_ms, get = !k->method || !strcmp(k->method, "GET");
+  bool usual = !k->text && !k->fresh && !k->direct && !k->user && !k->connect_ms,
+       get = !k->method || !strcmp(k->method, "GET");
   return usual && get && !strchr(k->key, '#') && k->key[0] != '?';
 }
 static void test_kept(void **state) {
@@ -837,8 +916,10 @@ static void test_kept(void **state) {
   for (int i = 0; i < 2; i++) {
     server_text(both[i], "o", i ? "abcdefghijkl" : "0123456789");
     server_text(both[i], "p", "nopqrstuvwxyz");
-    server_rule(both[i], (struct server_rule){.key = "refused", .fault = SERVER_STATUS, .status = 403});
-    server_rule(both[i], (struct server_rule){.key = "unauthorized", .fault = SERVER_STATUS, .status = 401});
+    server_rule(
+        both[i], (struct server_rule){.key = "refused", .fault = SERVER_STATUS, .status = 403});
+    server_rule(both[i],
+        (struct server_rule){.key = "unauthorized", .fault = SERVER_STATUS, .status = 401});
     server_rule(both[i], (struct server_rule){.key = "broken", .fault = SERVER_CLOSE, .at = 20});
   }
   for (int proxy = 0; proxy < 2; proxy++) {
@@ -852,29 +933,37 @@ static void test_kept(void **state) {
       close_store();
       if (kinds[k].user) continue;
       char line[200];
-      const char *base = server_url(kinds[k].other ? second : server, ""); /* what a proxy needs to be told */
+      /* what a proxy needs to be told */
+      const char *base = server_url(kinds[k].other ? second : server, "");
       if (!proxy || kinds[k].direct) base = "/";
-      snprintf(line, sizeof line, "%s %s%.*s HTTP/1.1\r\n", kinds[k].method ? kinds[k].method : "GET", base,
-          (int)strcspn(kinds[k].key, "#"), kinds[k].key);
-      if (strncmp(now.head, line, strlen(line))) fail_msg("%s: '%s', not '%s'", kinds[k].name, now.head, line);
+      snprintf(line, sizeof line, "%s %s%.*s HTTP/1.1\r\n",
+          kinds[k].method ? kinds[k].method : "GET", base, (int)strcspn(kinds[k].key, "#"),
+          kinds[k].key);
+      if (strncmp(now.head, line, strlen(line)))
+        fail_msg("%s: '%s', not '%s'", kinds[k].name, now.head, line);
     }
     open_store(EPOLL, &option, (uint64_t)proxy);
     for (int a = 0; a < KINDS; a++)
       for (int b = 0; b < KINDS; b++) {
         sent(&kinds[a], proxy);
         int before = resets_sent;
-        bool kept = is_plain(&kinds[a]) && is_plain(&kinds[b]) && kinds[a].other == kinds[b].other && !now.status;
+        bool kept = is_plain(&kinds[a]) && is_plain(&kinds[b]) &&
+                    kinds[a].other == kinds[b].other && !now.status;
         kept = kept && (now.answer == 200 || now.answer == 206 || now.answer == 404);
         sent(&kinds[b], proxy);
         const struct outcome *want = &alone[b];
         if (strcmp(now.options, want->options))
-          fail_msg("%s after %s: it has the options\n%snot\n%s", kinds[b].name, kinds[a].name, now.options, want->options);
+          fail_msg("%s after %s: it has the options\n%snot\n%s", kinds[b].name, kinds[a].name,
+              now.options, want->options);
         if (strcmp(now.head, want->head))
-          fail_msg("%s after %s: '%s', not '%s'", kinds[b].name, kinds[a].name, now.head, want->head);
-        if (now.status != want->status || now.answer != want->answer || now.placed != want->placed ||
-            strcmp(now.body, want->body))
-          fail_msg("%s after %s: another answer, %d and not %d", kinds[b].name, kinds[a].name, now.answer, want->answer);
-        if (kept != (resets_sent == before)) fail_msg("%s after %s: kept, or not", kinds[b].name, kinds[a].name);
+          fail_msg(
+              "%s after %s: '%s', not '%s'", kinds[b].name, kinds[a].name, now.head, want->head);
+        if (now.status != want->status || now.answer != want->answer ||
+            now.placed != want->placed || strcmp(now.body, want->body))
+          fail_msg("%s after %s: another answer, %d and not %d", kinds[b].name, kinds[a].name,
+              now.answer, want->answer);
+        if (kept != (resets_sent == before))
+          fail_msg("%s after %s: kept, or not", kinds[b].name, kinds[a].name);
       }
     close_store();
   }

@@ -1,4 +1,5 @@
-/* The loader end to end: every element of every batch against a formula, on both backends and inline, and every way it can end.
+/* The loader end to end: every element of every batch against a formula, on both backends and
+ * inline, and every way it can end.
  */
 #define INSITU_IMPLEMENTATION
 #include "hold.h"
@@ -14,14 +15,16 @@ static const insitu_iter_desc train = {.api = INSITU_API};
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};
   insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_loader_open(d, &ld, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return ld;
 }
 static insitu_iter *iter_or_fail(insitu_loader *ld, int32_t split, int32_t order) {
   insitu_error err = {0};
   insitu_iter *it = NULL;
   insitu_iter_desc d = {.api = INSITU_API, .split = split, .order = order};
-  if (insitu_iter_open(ld, &d, &it, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_iter_open(ld, &d, &it, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return it;
 }
 static insitu_batch *next_or_fail(insitu_iter *it) {
@@ -47,8 +50,12 @@ static void refuse(const insitu_loader_desc *d, insitu_status want, const char *
 }
 
 /* A small archive that most tests use: x (100, 6, 10) f4 in chunks (8, 6, 10), raw. */
-static struct support_array plain = {
-    .name = "x", .ndim = 3, .shape = {100, 6, 10}, .chunk = {8, 6, 10}, .dtype = INSITU_F32, .format = 2};
+static struct support_array plain = {.name = "x",
+    .ndim = 3,
+    .shape = {100, 6, 10},
+    .chunk = {8, 6, 10},
+    .dtype = INSITU_F32,
+    .format = 2};
 static const insitu_variable plain_x = {.label = "x"};
 static insitu_loader_desc plain_desc(const char *root, int m) {
   insitu_loader_desc d = {.api = INSITU_API,
@@ -78,9 +85,11 @@ struct scenario {
   insitu_loader_desc desc;
 };
 
-/* A random archive and a random configuration of it. The sample axis is called by number, the same in every array. */
+/* A random archive and a random configuration of it. The sample axis is called by number, the same
+ * in every array. */
 static void draw(struct scenario *s, const char *root, int m) {
-  static const int32_t dtypes[] = {INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
+  static const int32_t dtypes[] = {
+      INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
   static const char *const names[] = {"a", "sub/b", "sub/deep/c"};
   memset(s, 0, sizeof *s);
   int axis = support_below(3) ? 0 : 1, format = 2 + (int)support_below(2);
@@ -105,7 +114,9 @@ static void draw(struct scenario *s, const char *root, int m) {
       for (int d = 0; d < a->ndim; d++) a->shard[d] = 1 + support_below(4);
       a->index_first = support_below(2);
       a->index_crc = support_below(2);
-      a->gap = support_below(2) ? 0 : support_below(4) ? support_below(100) : INSITU__LOADER_GAP + 1;
+      a->gap = support_below(2)   ? 0
+               : support_below(4) ? support_below(100)
+                                  : INSITU__LOADER_GAP + 1;
     }
     support_make(root, a);
   }
@@ -115,7 +126,10 @@ static void draw(struct scenario *s, const char *root, int m) {
     s->of[i] = i < s->n_arrays ? i : (int)support_below((uint64_t)s->n_arrays);
     const struct support_array *a = &s->array[s->of[i]];
     sprintf(s->label[i], "v%d", i);
-    *v = (insitu_variable){.label = s->label[i], .path = a->name, .offset = (int64_t)support_below(5) - 2, .slices = s->slice[i]};
+    *v = (insitu_variable){.label = s->label[i],
+        .path = a->name,
+        .offset = (int64_t)support_below(5) - 2,
+        .slices = s->slice[i]};
     v->dtype = support_below(2) ? INSITU_AS_STORED : support_below(2) ? INSITU_F32 : INSITU_F64;
     if (!support_below(3)) {
       v->steps = s->step[i];
@@ -125,8 +139,9 @@ static void draw(struct scenario *s, const char *root, int m) {
     for (int d = 0; d < a->ndim; d++) {
       if (d == axis || support_below(2)) continue;
       int64_t lo = (int64_t)support_below(a->shape[d]);
-      s->slice[i][v->n_slices++] =
-          (insitu_slice){.axis = d, .start = lo, .stop = lo + 1 + (int64_t)support_below(a->shape[d] - (uint64_t)lo)};
+      s->slice[i][v->n_slices++] = (insitu_slice){.axis = d,
+          .start = lo,
+          .stop = lo + 1 + (int64_t)support_below(a->shape[d] - (uint64_t)lo)};
     }
   }
   s->desc = (insitu_loader_desc){.api = INSITU_API,
@@ -154,7 +169,10 @@ static void run_epochs(const struct scenario *s, insitu_loader *ld, int32_t spli
   insitu_plan plan;
   insitu_error err = {0};
   insitu_iter *it = NULL;
-  insitu_iter_desc id = {.api = INSITU_API, .split = split, .order = order, .max_held = 1 + (uint32_t)support_below(3)};
+  insitu_iter_desc id = {.api = INSITU_API,
+      .split = split,
+      .order = order,
+      .max_held = 1 + (uint32_t)support_below(3)};
   insitu_status status = insitu_iter_open(ld, &id, &it, &err);
   if (status == INSITU_E_SPLIT) return; /* too small for one batch: said so */
   assert_int_equal(status, INSITU_OK);
@@ -173,7 +191,8 @@ static void run_epochs(const struct scenario *s, insitu_loader *ld, int32_t spli
         assert_int_equal(seen[anchor]++, 0);
       }
       for (int i = 0; i < s->n_variables; i++)
-        support_check_array(b, (uint64_t)i, &s->variable[i], &s->array[s->of[i]], s->axis[s->of[i]]);
+        support_check_array(
+            b, (uint64_t)i, &s->variable[i], &s->array[s->of[i]], s->axis[s->of[i]]);
       rows += b->rows;
       insitu_batch_release(&b);
     }
@@ -224,10 +243,17 @@ static void test_order_is_the_models(void **state) {
   const char *root = support_path("order");
   support_make(root, &plain);
   int64_t want[100];
-  insitu_order_desc od = {
-      .api = INSITU_API, .units = 10, .unit_rows = 8, .seed = 7, .epoch = 0, .global_batch = 8, .lanes = 2, .window = 2};
+  insitu_order_desc od = {.api = INSITU_API,
+      .units = 10,
+      .unit_rows = 8,
+      .seed = 7,
+      .epoch = 0,
+      .global_batch = 8,
+      .lanes = 2,
+      .window = 2};
   insitu_order *o;
-  assert_int_equal(insitu_order_open(&od, &o, NULL), INSITU_OK); /* fractions 0.8 of 13 chunks: 10 units of 8 */
+  /* fractions 0.8 of 13 chunks: 10 units of 8 */
+  assert_int_equal(insitu_order_open(&od, &o, NULL), INSITU_OK);
   uint64_t n = insitu_order_batches(o) * 8;
   for (uint64_t p = 0; p < n; p++) {
     insitu_order_place place;
@@ -252,7 +278,8 @@ static void test_order_is_the_models(void **state) {
   support_remove(root);
 }
 
-/* World sizes that divide the lanes see the same global batches, each rank the same number of rows. */
+/* World sizes that divide the lanes see the same global batches, each rank the same number of rows.
+ */
 static void test_world(void **state) {
   (void)state;
   const char *root = support_path("world");
@@ -274,7 +301,8 @@ static void test_world(void **state) {
       assert_true(rank == 0 || got == rows);
       rows = got;
       n += got;
-      for (uint64_t i = 0; i < got; i++) { /* local row r of batch b is global row r / lanes * 4 + rank * lanes + r % lanes */
+      /* local row r of batch b is global row r / lanes * 4 + rank * lanes + r % lanes */
+      for (uint64_t i = 0; i < got; i++) {
         uint64_t b = i / d.batch_size, r = i % d.batch_size;
         many[b * 16 + r / lanes * 4 + (uint64_t)rank * lanes + r % lanes] = mine[i];
       }
@@ -295,7 +323,8 @@ static void test_world(void **state) {
   assert_non_null(strstr(err.message, "set lanes to 3"));
   insitu_loader_close(&ld);
   insitu_iter_close(&it);
-  /* evaluation: every sample exactly once over the ranks, the same number of batches on each, empty ones included */
+  /* evaluation: every sample exactly once over the ranks, the same number of batches on each, empty
+   * ones included */
   EACH_MODE (m) {
     unsigned char seen[100] = {0};
     uint64_t batches = 0;
@@ -327,7 +356,8 @@ static void test_world(void **state) {
 
 /* A state whose checksum fits its bytes. */
 static insitu_state sealed(insitu_state s) {
-  insitu__base_store64(s.bytes + INSITU__LOADER_STATE_CHECK, insitu__geometry_hash(0, s.bytes, INSITU__LOADER_STATE_CHECK));
+  insitu__base_store64(s.bytes + INSITU__LOADER_STATE_CHECK,
+      insitu__geometry_hash(0, s.bytes, INSITU__LOADER_STATE_CHECK));
   return s;
 }
 static void refuse_state(insitu_iter *it, insitu_state s, const char *word) {
@@ -348,7 +378,8 @@ static void test_state_bytes(void **state) {
   const insitu_state good = b->after;
   insitu_batch_release(&b);
   assert_int_equal(sizeof good, 128);
-  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++) assert_int_equal(good.bytes[i], 0);
+  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++)
+    assert_int_equal(good.bytes[i], 0);
   for (unsigned i = 0; i < sizeof good.bytes; i++) { /* every byte is guarded */
     insitu_state bad = good;
     bad.bytes[i] ^= 0x20;
@@ -364,12 +395,15 @@ static void test_state_bytes(void **state) {
   const struct {
     int at;
     const char *word;
-  } field[] = {{INSITU__LOADER_STATE_GEOMETRY, "samples or chunks"}, {INSITU__LOADER_STATE_VARIABLES, "the variables"},
+  } field[] = {{INSITU__LOADER_STATE_GEOMETRY, "samples or chunks"},
+      {INSITU__LOADER_STATE_VARIABLES, "the variables"},
       {INSITU__LOADER_STATE_SPLIT, "value of the split"}, {INSITU__LOADER_STATE_SEED, "seed"},
       {INSITU__LOADER_STATE_LANES, "value of lanes"}, {INSITU__LOADER_STATE_WINDOW, "block_chunks"},
       {INSITU__LOADER_STATE_UNIT, "unit_chunks"}, {INSITU__LOADER_STATE_GLOBAL, "global batch"},
-      {INSITU__LOADER_STATE_PASS, "iterator's split or order"}, {INSITU__LOADER_STATE_PASS + 1, "iterator's split or order"},
-      {INSITU__LOADER_STATE_EPOCH + 4, "does not exist"}, {INSITU__LOADER_STATE_NEXT + 4, "does not exist"}};
+      {INSITU__LOADER_STATE_PASS, "iterator's split or order"},
+      {INSITU__LOADER_STATE_PASS + 1, "iterator's split or order"},
+      {INSITU__LOADER_STATE_EPOCH + 4, "does not exist"},
+      {INSITU__LOADER_STATE_NEXT + 4, "does not exist"}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     insitu_state bad = good;
     bad.bytes[field[i].at] ^= 1;
@@ -397,8 +431,8 @@ static struct identity identity_of(insitu_loader_desc d) {
   return i;
 }
 
-/* Configurations that draw other anchors, or show other elements of them, have other hashes; those that mean the same in other
- * words have the same ones. */
+/* Configurations that draw other anchors, or show other elements of them, have other hashes; those
+ * that mean the same in other words have the same ones. */
 static void test_state_tells_apart(void **state) {
   (void)state;
   const char *root = support_path("apart");
@@ -420,20 +454,28 @@ static void test_state_tells_apart(void **state) {
   support_metadata(root, &twin);
   support_metadata(root, &other);
   support_metadata(root, &cut);
-  static const int64_t zero[] = {0}, one[] = {1}, up[] = {1, 2}, down[] = {2, 1}, three[] = {0, 1, 2};
-  static const insitu_slice by_name[] = {{.dim = "y", .start = 8, .stop = 16}}, by_axis[] = {{.axis = 1, .start = 8, .stop = 16}},
-                            moved[] = {{.axis = 1, .start = 9, .stop = 17}}, shorter[] = {{.axis = 1, .start = 8, .stop = 15}},
-                            third[] = {{.axis = 2, .start = 8, .stop = 16}}, whole[] = {{.axis = 1, .start = 0, .stop = 48}},
+  static const int64_t zero[] = {0}, one[] = {1}, up[] = {1, 2}, down[] = {2, 1},
+                       three[] = {0, 1, 2};
+  static const insitu_slice by_name[] = {{.dim = "y", .start = 8, .stop = 16}},
+                            by_axis[] = {{.axis = 1, .start = 8, .stop = 16}},
+                            moved[] = {{.axis = 1, .start = 9, .stop = 17}},
+                            shorter[] = {{.axis = 1, .start = 8, .stop = 15}},
+                            third[] = {{.axis = 2, .start = 8, .stop = 16}},
+                            whole[] = {{.axis = 1, .start = 0, .stop = 48}},
                             to_end[] = {{.axis = 1}};
-  const insitu_variable apart[][2] = {{{.label = "q"}}, {{.label = "r"}}, {{.label = "q", .path = "r"}},
-      {{.label = "r", .path = "q"}}, {{.label = "q"}, {.label = "r"}}, {{.label = "r"}, {.label = "q"}},
-      {{.label = "q"}, {.label = "q2", .path = "q"}}, {{.label = "q", .offset = 1}}, {{.label = "q", .offset = -1}},
-      {{.label = "q", .steps = zero, .n_steps = 1}}, {{.label = "q", .steps = one, .n_steps = 1}},
-      {{.label = "q", .steps = up, .n_steps = 2}}, {{.label = "q", .steps = down, .n_steps = 2}},
-      {{.label = "q", .steps = three, .n_steps = 3}}, {{.label = "q", .dtype = INSITU_F64}},
-      {{.label = "q", .decode = INSITU_CF}}, {{.label = "q", .path = "scaled", .decode = INSITU_CF}},
-      {{.label = "q", .path = "missing", .decode = INSITU_CF}}, {{.label = "q", .slices = by_axis, .n_slices = 1}},
-      {{.label = "q", .slices = moved, .n_slices = 1}}, {{.label = "q", .slices = shorter, .n_slices = 1}},
+  const insitu_variable apart[][2] = {{{.label = "q"}}, {{.label = "r"}},
+      {{.label = "q", .path = "r"}}, {{.label = "r", .path = "q"}},
+      {{.label = "q"}, {.label = "r"}}, {{.label = "r"}, {.label = "q"}},
+      {{.label = "q"}, {.label = "q2", .path = "q"}}, {{.label = "q", .offset = 1}},
+      {{.label = "q", .offset = -1}}, {{.label = "q", .steps = zero, .n_steps = 1}},
+      {{.label = "q", .steps = one, .n_steps = 1}}, {{.label = "q", .steps = up, .n_steps = 2}},
+      {{.label = "q", .steps = down, .n_steps = 2}}, {{.label = "q", .steps = three, .n_steps = 3}},
+      {{.label = "q", .dtype = INSITU_F64}}, {{.label = "q", .decode = INSITU_CF}},
+      {{.label = "q", .path = "scaled", .decode = INSITU_CF}},
+      {{.label = "q", .path = "missing", .decode = INSITU_CF}},
+      {{.label = "q", .slices = by_axis, .n_slices = 1}},
+      {{.label = "q", .slices = moved, .n_slices = 1}},
+      {{.label = "q", .slices = shorter, .n_slices = 1}},
       {{.label = "q", .slices = third, .n_slices = 1}}};
   enum { APART = sizeof apart / sizeof *apart };
   struct identity id[APART + 1];
@@ -442,17 +484,21 @@ static void test_state_tells_apart(void **state) {
     insitu_loader_desc d = base;
     d.variables = apart[i % APART];
     d.n_variables = 1 + (d.variables[1].label != NULL);
-    d.sample_axis = i == APART; /* the last: all axes are alike, and samples lie along another one */
+    /* the last: all axes are alike, and samples lie along another one */
+    d.sample_axis = i == APART;
     id[i] = identity_of(d);
     for (int k = 0; k < i; k++)
-      if (id[i].variables == id[k].variables) fail_msg("configurations %d and %d have one hash", k, i);
+      if (id[i].variables == id[k].variables)
+        fail_msg("configurations %d and %d have one hash", k, i);
   }
   const struct {
     int of;
     insitu_variable variable;
   } same[] = {{0, {.label = "q", .path = "q"}}, {0, {.label = "q", .slices = whole, .n_slices = 1}},
-      {0, {.label = "q", .slices = to_end, .n_slices = 1}}, {0, {.label = "q", .dtype = INSITU_F32}},
-      {18, {.label = "q", .slices = by_name, .n_slices = 1}}, {11, {.label = "q", .offset = 1, .steps = three, .n_steps = 2}}};
+      {0, {.label = "q", .slices = to_end, .n_slices = 1}},
+      {0, {.label = "q", .dtype = INSITU_F32}},
+      {18, {.label = "q", .slices = by_name, .n_slices = 1}},
+      {11, {.label = "q", .offset = 1, .steps = three, .n_steps = 2}}};
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
     insitu_loader_desc d = base;
     d.variables = &same[i].variable;
@@ -469,18 +515,21 @@ static void test_state_tells_apart(void **state) {
 static void test_state_tells_splits_apart(void **state) {
   (void)state;
   const char *root = support_path("parts"), *path = support_path("parts.json");
-  static const char *const lists[] = {"[0,2,4,6],\"val\":[8],\"test\":[]", "[0,2,4],\"val\":[6,8],\"test\":[]",
-      "[0,2,4],\"val\":[6],\"test\":[8]", "[0,2,4,6],\"val\":[],\"test\":[8]", "[],\"val\":[0,2,4,6,8],\"test\":[]",
-      "[0,2,4,6,8],\"val\":[],\"test\":[]", "[],\"val\":[],\"test\":[0,2,4,6,8]", "[8],\"val\":[0,2,4,6],\"test\":[]",
-      "[0],\"val\":[2],\"test\":[4]", "[0,2],\"val\":[],\"test\":[4]", "[0,1],\"val\":[2],\"test\":[4]"};
+  static const char *const lists[] = {"[0,2,4,6],\"val\":[8],\"test\":[]",
+      "[0,2,4],\"val\":[6,8],\"test\":[]", "[0,2,4],\"val\":[6],\"test\":[8]",
+      "[0,2,4,6],\"val\":[],\"test\":[8]", "[],\"val\":[0,2,4,6,8],\"test\":[]",
+      "[0,2,4,6,8],\"val\":[],\"test\":[]", "[],\"val\":[],\"test\":[0,2,4,6,8]",
+      "[8],\"val\":[0,2,4,6],\"test\":[]", "[0],\"val\":[2],\"test\":[4]",
+      "[0,2],\"val\":[],\"test\":[4]", "[0,1],\"val\":[2],\"test\":[4]"};
   enum { LISTS = sizeof lists / sizeof *lists };
   uint64_t hash[LISTS];
   insitu_state first = {{0}};
   support_make(root, &plain);
   for (int i = 0; i < LISTS; i++) {
     char text[300];
-    int n = snprintf(
-        text, sizeof text, "{\"n_chunks\":13,\"sample_chunk_size\":8,\"n_samples\":100,\"chunks\":{\"train\":%s}}", lists[i]);
+    int n = snprintf(text, sizeof text,
+        "{\"n_chunks\":13,\"sample_chunk_size\":8,\"n_samples\":100,\"chunks\":{\"train\":%s}}",
+        lists[i]);
     support_write(path, text, (size_t)n);
     insitu_loader_desc d = plain_desc(root, any_mode());
     d.manifest = path;
@@ -500,14 +549,15 @@ static void test_state_tells_splits_apart(void **state) {
   }
   const struct {
     int64_t start, stop;
-  } ranges[][3] = {{{0, 40}, {40, 60}, {0, 0}}, {{0, 0}, {0, 40}, {40, 60}}, {{0, 0}, {40, 60}, {0, 40}},
-      {{40, 60}, {0, 40}, {0, 0}}, {{0, 40}, {0, 0}, {40, 60}}, {{0, 60}, {0, 0}, {0, 0}}, {{0, 0}, {0, 60}, {0, 0}},
-      {{0, 59}, {0, 0}, {0, 0}}};
+  } ranges[][3] = {{{0, 40}, {40, 60}, {0, 0}}, {{0, 0}, {0, 40}, {40, 60}},
+      {{0, 0}, {40, 60}, {0, 40}}, {{40, 60}, {0, 40}, {0, 0}}, {{0, 40}, {0, 0}, {40, 60}},
+      {{0, 60}, {0, 0}, {0, 0}}, {{0, 0}, {0, 60}, {0, 0}}, {{0, 59}, {0, 0}, {0, 0}}};
   enum { RANGES = sizeof ranges / sizeof *ranges };
   uint64_t by_range[RANGES];
   for (int i = 0; i < RANGES; i++) {
     insitu_loader_desc d = plain_desc(root, any_mode());
-    for (int p = 0; p < 3; p++) d.split[p] = (insitu_split_range){.start = ranges[i][p].start, .stop = ranges[i][p].stop};
+    for (int p = 0; p < 3; p++)
+      d.split[p] = (insitu_split_range){.start = ranges[i][p].start, .stop = ranges[i][p].stop};
     by_range[i] = identity_of(d).split;
     for (int k = 0; k < i; k++)
       if (by_range[k] == by_range[i]) fail_msg("ranges %d and %d have one hash", k, i);
@@ -567,7 +617,8 @@ static void test_iter_api(void **state) {
     assert_int_equal(insitu_loader_quality(ld, &i, &quality, &err[2]), want);
     for (int k = 0; want && k < 3; k++) {
       char word[80];
-      snprintf(word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 2", api);
+      snprintf(
+          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 2", api);
       assert_non_null(strstr(err[k].message, word));
     }
     insitu_iter_close(&it);
@@ -724,7 +775,8 @@ static void test_held_batches(void **state) {
     b[0] = next_or_fail(it);
     b[1] = next_or_fail(it);
     insitu_error err = {0};
-    assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &none, &err), INSITU_BUSY); /* even for ever: waiting could not end */
+    /* even for ever: waiting could not end */
+    assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &none, &err), INSITU_BUSY);
     assert_int_equal(err.status, 0);
     insitu_batch_release(&b[0]);
     assert_null(b[0]);
@@ -749,7 +801,8 @@ static void test_held_batches(void **state) {
   support_remove(root);
 }
 
-/* Batch memory is what the plan promised, and no more; too small a budget is refused with the bytes and the knobs. */
+/* Batch memory is what the plan promised, and no more; too small a budget is refused with the bytes
+ * and the knobs. */
 static void test_memory(void **state) {
   (void)state;
   const char *root = support_path("memory");
@@ -757,7 +810,8 @@ static void test_memory(void **state) {
   EACH_MODE (m) {
     insitu_loader_desc d = plain_desc(root, m);
     d.prefetch_depth = 2;
-    d.batch_size = 6; /* 3 rows a lane: windows of 16 rows begin anywhere in a batch and need every slab */
+    /* 3 rows a lane: windows of 16 rows begin anywhere in a batch and need every slab */
+    d.batch_size = 6;
     d.lanes = 2;
     insitu_loader *ld = open_or_fail(&d);
     insitu_plan plan;
@@ -767,7 +821,8 @@ static void test_memory(void **state) {
     insitu_batch *b[2] = {NULL, NULL};
     uint64_t promise = plan.slabs * plan.slab_bytes;
     if (modes[m].inline_io)
-      promise -= plan.slab_bytes;   /* nothing is prefetched while all batches are held: next is not running then */
+      /* nothing is prefetched while all batches are held: next is not running then */
+      promise -= plan.slab_bytes;
     for (int n = 0; n < 400; n++) { /* two are always held */
       insitu_batch_release(&b[n % 2]);
       if (insitu_iter_next(it, 20000, &b[n % 2], NULL) == INSITU_END)
@@ -776,7 +831,8 @@ static void test_memory(void **state) {
     }
     assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
     assert_int_equal(stats.slab_bytes_peak, promise);
-    assert_int_equal(stats.slab_bytes, stats.slab_bytes_peak); /* reused, not given back and taken again */
+    /* reused, not given back and taken again */
+    assert_int_equal(stats.slab_bytes, stats.slab_bytes_peak);
     assert_true(stats.inflight_peak <= insitu_loader_config(ld)->max_inflight);
     assert_int_equal(stats.batches, 400);
     insitu_batch_release(&b[0]);
@@ -798,7 +854,8 @@ static void test_memory(void **state) {
       insitu_status s = insitu_iter_open(ld, &train, &it, &err);
       assert_int_equal(s, less ? INSITU_E_BUDGET : INSITU_OK);
       if (less) assert_non_null(strstr(err.message, "block_chunks"));
-      else { /* a second one does not fit; after closing the first it does */ insitu_iter *second = NULL;
+      else { /* a second one does not fit; after closing the first it does */
+        insitu_iter *second = NULL;
         assert_int_equal(insitu_iter_open(ld, &train, &second, NULL), INSITU_E_BUDGET);
         insitu_iter_close(&it);
         assert_int_equal(insitu_iter_open(ld, &train, &second, NULL), INSITU_OK);
@@ -839,7 +896,8 @@ static void test_absent(void **state) {
     ld = open_or_fail(&d);
     it = iter_or_fail(ld, INSITU_ALL, 0);
     insitu_error err = {0};
-    for (int i = 0; i < 4; i++) { /* chunk 4 holds samples 32..39: the four batches before it come first */
+    /* chunk 4 holds samples 32..39: the four batches before it come first */
+    for (int i = 0; i < 4; i++) {
       b = next_or_fail(it);
       insitu_batch_release(&b);
     }
@@ -886,7 +944,8 @@ static void log_line(void *user, int32_t level, const char *line) {
   if (n_logged < 4) snprintf(logged[n_logged++], sizeof logged[0], "%s", line);
 }
 
-/* Damaged chunks: too short, too long, garbage, a directory in their place, no permission to read. */
+/* Damaged chunks: too short, too long, garbage, a directory in their place, no permission to read.
+ */
 static void test_damaged(void **state) {
   (void)state;
   const char *root = support_path("damaged");
@@ -918,7 +977,8 @@ static void test_damaged(void **state) {
           support_check_array(b, 0, &plain_x, &plain, 0);
           insitu_batch_release(&b);
         }
-        assert_int_equal(insitu_iter_next(it, 20000, &b, &err), kind == 3 ? INSITU_E_IO : INSITU_E_CORRUPT);
+        assert_int_equal(
+            insitu_iter_next(it, 20000, &b, &err), kind == 3 ? INSITU_E_IO : INSITU_E_CORRUPT);
         assert_non_null(strstr(err.message, "array x, chunk x/3.0.0"));
         assert_non_null(strstr(err.message, "rank 0"));
         insitu_loader_close(&ld);
@@ -949,11 +1009,17 @@ static void test_damaged(void **state) {
       }
 }
 
-/* Two slices of one array at different offsets: a field that only one of them wants is not read for the other's rows. */
+/* Two slices of one array at different offsets: a field that only one of them wants is not read for
+ * the other's rows. */
 static void test_views_of_different_fields(void **state) {
   (void)state;
   const char *root = support_path("fields");
-  struct support_array a = {.name = "x", .ndim = 3, .shape = {96, 4, 4}, .chunk = {1, 1, 4}, .dtype = INSITU_F64, .format = 2};
+  struct support_array a = {.name = "x",
+      .ndim = 3,
+      .shape = {96, 4, 4},
+      .chunk = {1, 1, 4},
+      .dtype = INSITU_F64,
+      .format = 2};
   const insitu_slice part[2] = {{.axis = 1, .stop = 1}, {.axis = 1, .start = 3}};
   const insitu_variable v[] = {{.label = "a", .path = "x", .slices = &part[0], .n_slices = 1},
       {.label = "b", .path = "x", .offset = 5, .slices = &part[1], .n_slices = 1}};
@@ -985,7 +1051,8 @@ static void test_views_of_different_fields(void **state) {
   support_remove(root);
 }
 
-/* After an error set_epoch starts anew; an error of a later batch does not hide earlier ones under shuffle. */
+/* After an error set_epoch starts anew; an error of a later batch does not hide earlier ones under
+ * shuffle. */
 static void test_error_then_restart(void **state) {
   (void)state;
   const char *root = support_path("restart");
@@ -1059,7 +1126,8 @@ static void test_refusals(void **state) {
     refuse(&d, INSITU_E_SHAPE, "120");
     v[0] = v[1];
     refuse(&d, INSITU_E_ARG, "two variables have the label 'x'");
-    v[1] = (insitu_variable){.path = "sub/x"}; /* without a label the last part of the path is one */
+    /* without a label the last part of the path is one */
+    v[1] = (insitu_variable){.path = "sub/x"};
     refuse(&d, INSITU_E_ARG, "two variables have the label 'x'");
     v[1] = (insitu_variable){.offset = 1};
     refuse(&d, INSITU_E_ARG, "neither a path nor a label");
@@ -1123,11 +1191,14 @@ static void test_refusals(void **state) {
       const char *word;
     } bad[] = {
         {"{\"zarr_format\":2,\"shape\":[100,6", INSITU_E_JSON, ""},
-        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[0],\"dtype\":\"<f4\"," REST "\"compressor\":null}", INSITU_E_FORMAT,
-            "chunk"},
-        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<X8\"," REST "\"compressor\":null}", INSITU_E_DTYPE,
-            "<X8"},
-        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<f4\"," REST "\"compressor\":"
+        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[0],\"dtype\":\"<f4\"," REST
+         "\"compressor\":null}",
+            INSITU_E_FORMAT, "chunk"},
+        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<X8\"," REST
+         "\"compressor\":null}",
+            INSITU_E_DTYPE, "<X8"},
+        {"{\"zarr_format\":2,\"shape\":[100],\"chunks\":[8],\"dtype\":\"<f4\"," REST
+         "\"compressor\":"
          "{\"id\":\"pcodec\"}}",
             INSITU_E_CODEC, "pcodec"},
     };
@@ -1137,11 +1208,14 @@ static void test_refusals(void **state) {
     }
     support_make(root, &plain);
     d.api = 0;
-    refuse(&d, INSITU_E_API, "desc.api is 0 and the INSITU_API of this implementation is 2; set it to INSITU_API");
+    refuse(&d, INSITU_E_API,
+        "desc.api is 0 and the INSITU_API of this implementation is 2; set it to INSITU_API");
     d.api = INSITU_API + 1;
-    refuse(&d, INSITU_E_API, "desc.api is 3 and the INSITU_API of this implementation is 2; set it to INSITU_API");
+    refuse(&d, INSITU_E_API,
+        "desc.api is 3 and the INSITU_API of this implementation is 2; set it to INSITU_API");
     d.api = INSITU_API - 1; /* its structs have other layouts */
-    refuse(&d, INSITU_E_API, "desc.api is 1 and the INSITU_API of this implementation is 2; set it to INSITU_API");
+    refuse(&d, INSITU_E_API,
+        "desc.api is 1 and the INSITU_API of this implementation is 2; set it to INSITU_API");
     d.api = INSITU_API;
     d.world = 2;
     d.rank = 2;
@@ -1154,7 +1228,8 @@ static void test_refusals(void **state) {
   put(v3, "x/zarr.json",
       "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[100],\"data_type\":\"float32\","
       "\"chunk_grid\":{\"name\":\"rectilinear\","
-      "\"configuration\":{}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\"}]}");
+      "\"configuration\":{}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,"
+      "\"codecs\":[{\"name\":\"bytes\"}]}");
   insitu_loader_desc d = plain_desc(v3, 1);
   refuse(&d, INSITU_E_GRID, "rectilinear");
   support_remove(root);
@@ -1177,9 +1252,10 @@ static void test_forked_child(void **state) {
       insitu_error err = {0};
       insitu_batch *none;
       insitu_stats stats;
-      bool ok = insitu_iter_next(it, INSITU_FOREVER, &none, &err) == INSITU_E_FORKED && strstr(err.message, "fork");
-      ok =
-          ok && insitu_loader_stats(ld, &stats, NULL) == INSITU_E_FORKED && insitu_iter_set_epoch(it, 1, NULL) == INSITU_E_FORKED;
+      bool ok = insitu_iter_next(it, INSITU_FOREVER, &none, &err) == INSITU_E_FORKED &&
+                strstr(err.message, "fork");
+      ok = ok && insitu_loader_stats(ld, &stats, NULL) == INSITU_E_FORKED &&
+           insitu_iter_set_epoch(it, 1, NULL) == INSITU_E_FORKED;
       insitu_batch_release(&b);
       insitu_iter_close(&it);
       insitu_loader_close(&ld);
@@ -1279,8 +1355,9 @@ static void test_cancel_wakes(void **state) {
 
 /* ---- what is no regular file ---- */
 
-/* A named pipe, with and without a writer, a directory, a socket or a device in the place of a chunk, of a shard or of metadata is
- * an error that says so. It is never waited for, and never a hole by itself. */
+/* A named pipe, with and without a writer, a directory, a socket or a device in the place of a
+ * chunk, of a shard or of metadata is an error that says so. It is never waited for, and never a
+ * hole by itself. */
 static void irregular_make(int kind, const char *path) {
   struct sockaddr_un name = {.sun_family = AF_UNIX};
   remove(path);
@@ -1289,7 +1366,8 @@ static void irregular_make(int kind, const char *path) {
   else if (kind == 3) assert_int_equal(symlink("/dev/zero", path), 0);
   else {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true((size_t)snprintf(name.sun_path, sizeof name.sun_path, "%s", path) < sizeof name.sun_path);
+    assert_true(
+        (size_t)snprintf(name.sun_path, sizeof name.sun_path, "%s", path) < sizeof name.sun_path);
     assert_int_equal(bind(fd, (const struct sockaddr *)&name, sizeof name), 0);
     close(fd);
   }
@@ -1310,17 +1388,21 @@ static void test_irregular(void **state) {
         support_make(root, &a);
         snprintf(path, sizeof path, "%s/x/%s", root, zstd == 2 ? ".zarray" : "3.0.0");
         irregular_make(kind, path);
-        int writer = kind == 1 ? open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1; /* and nothing is written */
+        /* and nothing is written */
+        int writer = kind == 1 ? open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC) : -1;
         insitu_loader_desc d = plain_desc(root, m);
         insitu_status status = insitu_loader_open(&d, &ld, &err);
         if (zstd < 2) {
           insitu_iter_desc all = {.api = INSITU_API, .split = INSITU_ALL};
           assert_int_equal(status, INSITU_OK);
           assert_int_equal(insitu_iter_open(ld, &all, &it, &err), INSITU_OK);
-          while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) insitu_batch_release(&b);
+          while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK)
+            insitu_batch_release(&b);
         }
-        const char *want = kind == 2 ? "it is a directory, no regular file" : "it is no regular file";
-        if (status != INSITU_E_IO || !strstr(err.message, want) || !strstr(err.message, zstd == 2 ? ".zarray" : "x/3.0.0"))
+        const char *want =
+            kind == 2 ? "it is a directory, no regular file" : "it is no regular file";
+        if (status != INSITU_E_IO || !strstr(err.message, want) ||
+            !strstr(err.message, zstd == 2 ? ".zarray" : "x/3.0.0"))
           fail_msg("mode %s, kind %d: %d %s", modes[m].name, kind, status, err.message);
         insitu_loader_close(&ld);
         insitu_iter_close(&it);
@@ -1340,16 +1422,19 @@ static void test_close_anywhere(void **state) {
   EACH_MODE (m) {
     insitu_loader_desc d = plain_desc(root, m);
     d.max_inflight = 3;
-    for (int turns = 0; turns < 60; turns++) { /* inline: after each single turn of the loop; threaded: at random moments */
+    /* inline: after each single turn of the loop; threaded: at random moments */
+    for (int turns = 0; turns < 60; turns++) {
       insitu_loader *ld = open_or_fail(&d);
-      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0), *val = turns % 2 ? iter_or_fail(ld, INSITU_VAL, 0) : NULL;
+      insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0),
+                  *val = turns % 2 ? iter_or_fail(ld, INSITU_VAL, 0) : NULL;
       insitu_batch *b = NULL;
       if (modes[m].inline_io)
         for (int k = 0; k < turns; k++) insitu__reactor_run(&ld->reactor, 0);
       else
         for (volatile uint64_t spin = support_below(1 << (turns % 18)); spin; spin--) continue;
       if (turns % 3 == 1) insitu_iter_next(it, 0, &b, NULL);
-      if (turns % 5 == 2) assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)turns, NULL), INSITU_OK);
+      if (turns % 5 == 2)
+        assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)turns, NULL), INSITU_OK);
       if (turns % 7 == 3) insitu_iter_close(&it);
       if (turns % 4 == 1) insitu_iter_close(&val);
       if (turns % 11 == 4) insitu_loader_cancel(ld);
@@ -1399,7 +1484,8 @@ static void test_no_allocation(void **state) {
   a.zstd = true;
   a.fortran = true;
   support_make(root, &a);
-  const insitu_variable v[] = {{.label = "x"}, {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64}};
+  const insitu_variable v[] = {
+      {.label = "x"}, {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64}};
   EACH_MODE (m) {
     insitu_loader_desc d = plain_desc(root, m);
     d.variables = v;
@@ -1450,9 +1536,9 @@ static void test_manifest(void **state) {
   insitu_loader_close(&ld);
   insitu_iter_close(&it);
   /* as the Python package writes it: other key order, chunks in any order */
-  const char *text =
-      "{\"seed\": null, \"chunks\": {\"test\": [12], \"val\": [7, 3], \"train\": [9, 0, 1, 2]}, \"n_samples\": 100,\n"
-      " \"sample_chunk_size\": 8, \"n_chunks\": 13}";
+  const char *text = "{\"seed\": null, \"chunks\": {\"test\": [12], \"val\": [7, 3], \"train\": "
+                     "[9, 0, 1, 2]}, \"n_samples\": 100,\n"
+                     " \"sample_chunk_size\": 8, \"n_chunks\": 13}";
   support_write(path, text, strlen(text));
   ld = open_or_fail(&d);
   it = iter_or_fail(ld, INSITU_TEST, 0);
@@ -1468,17 +1554,21 @@ static void test_manifest(void **state) {
   const struct {
     const char *text, *word;
     insitu_status status;
-  } bad[] = {{"{\"n_samples\": 99, \"sample_chunk_size\": 8, \"n_chunks\": 13, \"chunks\": {}}", "n_samples", INSITU_E_SPLIT},
-      {"{\"n_samples\": 100, \"sample_chunk_size\": 4, \"n_chunks\": 25, \"chunks\": {}}", "sample_chunk_size", INSITU_E_SPLIT},
+  } bad[] = {{"{\"n_samples\": 99, \"sample_chunk_size\": 8, \"n_chunks\": 13, \"chunks\": {}}",
+                 "n_samples", INSITU_E_SPLIT},
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 4, \"n_chunks\": 25, \"chunks\": {}}",
+          "sample_chunk_size", INSITU_E_SPLIT},
       {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13,"
        "\"chunks\": {\"train\": [1, 2], \"val\": [2], \"test\": []}}",
           "both", INSITU_E_SPLIT},
-      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13, \"chunks\": {\"train\": [13], \"val\": [], \"test\": []}}",
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13, \"chunks\": {\"train\": "
+       "[13], \"val\": [], \"test\": []}}",
           "below 13", INSITU_E_SPLIT},
       {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13,"
        "\"chunks\": {\"train\": [1, 1], \"val\": [], \"test\": []}}",
           "twice", INSITU_E_SPLIT},
-      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13}", "train", INSITU_E_SPLIT}, {"{", "", INSITU_E_JSON}};
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13}", "train", INSITU_E_SPLIT},
+      {"{", "", INSITU_E_JSON}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     support_write(path, bad[i].text, strlen(bad[i].text));
     refuse(&d, bad[i].status, bad[i].word);
@@ -1488,7 +1578,8 @@ static void test_manifest(void **state) {
   support_remove(root);
 }
 
-/* Plan counts the reads that the loader then makes; plan_only reads no chunk and starts no thread. */
+/* Plan counts the reads that the loader then makes; plan_only reads no chunk and starts no thread.
+ */
 static void test_plan(void **state) {
   (void)state;
   const char *root = support_path("plan");
@@ -1526,14 +1617,16 @@ static void test_plan(void **state) {
   }
 }
 
-/* Small chunks are tried by a worker with what the caches hold; what is not there goes the other way, at random or always. */
+/* Small chunks are tried by a worker with what the caches hold; what is not there goes the other
+ * way, at random or always. */
 static atomic_uint tried, cached;
 static unsigned not_cached; /* of 4 */
 static const struct insitu__store_ops *real_ops;
-static insitu_status read_some_now(struct insitu__store *s, const char *key, uint64_t offset, const struct iovec *iov,
-    unsigned n_iov, uint64_t expected, uint64_t *got) {
+static insitu_status read_some_now(struct insitu__store *s, const char *key, uint64_t offset,
+    const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
   if (insitu__order_mix(atomic_fetch_add(&tried, 1)) % 4 < not_cached) {
-    for (unsigned i = 0; i < n_iov; i++) memset(iov[i].iov_base, 0x77, iov[i].iov_len); /* what a part of a file may leave */
+    /* what a part of a file may leave */
+    for (unsigned i = 0; i < n_iov; i++) memset(iov[i].iov_base, 0x77, iov[i].iov_len);
     return INSITU_TIMEOUT;
   }
   insitu_status status = real_ops->read_now(s, key, offset, iov, n_iov, expected, got);
@@ -1577,8 +1670,8 @@ static void test_caches(void **state) {
 
 /* ---- what a loader keeps of its desc ---- */
 
-static insitu_status never(
-    void *user, const char *config, const void *src, uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+static insitu_status never(void *user, const char *config, const void *src, uint64_t n, void *dst,
+    uint64_t cap, uint64_t *got, insitu_error *err) {
   (void)user, (void)config, (void)src, (void)n, (void)dst, (void)cap, (void)got, (void)err;
   return INSITU_E_CODEC;
 }
@@ -1604,9 +1697,14 @@ static void test_config_is_a_copy(void **state) {
   mine->steps[1] = 2;
   mine->slice = (insitu_slice){.axis = 1, .start = 1, .stop = 3};
   mine->codecs[0] = (insitu_codec){.name = mine->codec, .decode = never};
-  mine->v[0] = (insitu_variable){
-      .label = mine->label[0], .path = mine->path, .steps = mine->steps, .n_steps = 2, .slices = &mine->slice, .n_slices = 1};
-  mine->v[1] = (insitu_variable){.label = mine->label[1], .path = mine->path, .steps = mine->steps, .slices = &mine->slice};
+  mine->v[0] = (insitu_variable){.label = mine->label[0],
+      .path = mine->path,
+      .steps = mine->steps,
+      .n_steps = 2,
+      .slices = &mine->slice,
+      .n_slices = 1};
+  mine->v[1] = (insitu_variable){
+      .label = mine->label[1], .path = mine->path, .steps = mine->steps, .slices = &mine->slice};
   insitu_loader_desc d = plain_desc(mine->url, any_mode());
   d.variables = mine->v;
   d.n_variables = 2;
@@ -1686,8 +1784,9 @@ static void test_manifest_at_once(void **state) {
   assert_int_equal(files_in(folder), 1);
   insitu_loader_desc again = d;
   again.manifest = path;
-  assert_int_equal(identity_of(again).split, ld[0]->split.hash);            /* it is whole */
-  assert_int_equal(insitu_manifest_save(ld[0], folder, NULL), INSITU_E_IO); /* a folder cannot be replaced: nothing is left */
+  assert_int_equal(identity_of(again).split, ld[0]->split.hash); /* it is whole */
+  /* a folder cannot be replaced: nothing is left */
+  assert_int_equal(insitu_manifest_save(ld[0], folder, NULL), INSITU_E_IO);
   assert_int_equal(files_in(folder), 1);
   support_remove(folder);
   for (int i = 0; i < 2; i++) insitu_loader_close(&ld[i]);
@@ -1697,20 +1796,23 @@ static void test_manifest_at_once(void **state) {
 /* ---- one insitu_error for all calls ---- */
 
 /* It speaks of the last call: of its failure, whatever it held before, or of none. */
-#define TELLS(call, want, word)                                                                                                  \
-  do {                                                                                                                           \
-    memset(&err, 0x99, sizeof err); /* never set; negative, so that it looks like an earlier error */                            \
-    err.message[sizeof err.message - 1] = 0;                                                                                     \
-    assert_int_equal(call, want);                                                                                                \
-    assert_int_equal(err.status, want);                                                                                          \
-    assert_true(!err.sys_errno && !err.http_status && !err.retryable);                                                           \
-    if (!strstr(err.message, word)) fail_msg("%s: '%s' does not say '%s'", #call, err.message, word);                            \
+#define TELLS(call, want, word)                                                                    \
+  do {                                                                                             \
+    memset(                                                                                        \
+        &err, 0x99, sizeof err); /* never set; negative, so that it looks like an earlier error */ \
+    err.message[sizeof err.message - 1] = 0;                                                       \
+    assert_int_equal(call, want);                                                                  \
+    assert_int_equal(err.status, want);                                                            \
+    assert_true(!err.sys_errno && !err.http_status && !err.retryable);                             \
+    if (!strstr(err.message, word))                                                                \
+      fail_msg("%s: '%s' does not say '%s'", #call, err.message, word);                            \
   } while (0)
-#define SILENT(call, want)                                                                                                       \
-  do {                                                                                                                           \
-    memset(&err, 0x99, sizeof err);                                                                                              \
-    assert_int_equal(call, want);                                                                                                \
-    assert_true(!err.status && !err.message[0] && !err.sys_errno && !err.http_status && !err.retryable);                         \
+#define SILENT(call, want)                                                                         \
+  do {                                                                                             \
+    memset(&err, 0x99, sizeof err);                                                                \
+    assert_int_equal(call, want);                                                                  \
+    assert_true(                                                                                   \
+        !err.status && !err.message[0] && !err.sys_errno && !err.http_status && !err.retryable);   \
   } while (0)
 
 static void test_error_of_the_last_call(void **state) {
@@ -1718,8 +1820,15 @@ static void test_error_of_the_last_call(void **state) {
   const char *root = support_path("lasterror");
   support_make(root, &plain);
   insitu_loader_desc d = plain_desc(root, any_mode()), wrong = d;
-  insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL}, other = {.api = INSITU_API, .split = 9};
-  insitu_order_desc od = {.api = INSITU_API, .units = 4, .unit_rows = 2, .global_batch = 2, .lanes = 1, .window = 1}, none = od;
+  insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL},
+                   other = {.api = INSITU_API, .split = 9};
+  insitu_order_desc od = {.api = INSITU_API,
+                        .units = 4,
+                        .unit_rows = 2,
+                        .global_batch = 2,
+                        .lanes = 1,
+                        .window = 1},
+                    none = od;
   const insitu_variable missing = {.label = "nothing"};
   insitu_error err;
   insitu_loader *ld;

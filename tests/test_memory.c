@@ -1,15 +1,18 @@
-/* The memory promise: over 10^4 batches the resident memory of a process is flat, and stays within what insitu_plan
- * names (slabs, tables, chunks in flight) and a constant. Each configuration runs in a child of its own. */
+/* The memory promise: over 10^4 batches the resident memory of a process is flat, and stays within
+ * what insitu_plan
+ * names (slabs, tables, chunks in flight) and a constant. Each configuration runs in a child of its
+ * own. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
 
 enum {
   BATCHES = 10000,
-  /* KiB beyond the promise: code and data of the program and its libraries first touched after the baseline (some 2 MiB), the
-   * stacks of up to 8 threads (some 20 KiB each), malloc's arenas (one for each thread that allocates, some 200 KiB each), the
-   * rings shared with the kernel, metadata and the split. Some 3 MiB when measured, and a quarter of what is promised without a
-   * decoder: there, rings of half as much again do not pass. */
+  /* KiB beyond the promise: code and data of the program and its libraries first touched after the
+   * baseline (some 2 MiB), the stacks of up to 8 threads (some 20 KiB each), malloc's arenas (one
+   * for each thread that allocates, some 200 KiB each), the rings shared with the kernel, metadata
+   * and the split. Some 3 MiB when measured, and a quarter of what is promised without a decoder:
+   * there, rings of half as much again do not pass. */
   CONSTANT = 8 << 10,
   GROWTH = 1 << 10 /* KiB, from a tenth of the way to its end */
 };
@@ -23,7 +26,8 @@ static long status_kib(const char *key) {
   if (f) fclose(f);
   return kib;
 }
-/* The peak since the last reset. Without VmHWM, or where it cannot be reset, the highest of the samples that are taken here. */
+/* The peak since the last reset. Without VmHWM, or where it cannot be reset, the highest of the
+ * samples that are taken here. */
 static struct {
   bool sampled;
   long peak;
@@ -50,7 +54,13 @@ static const struct config {
   int32_t inline_io, iterators;
 } configs[] = {
     /* rows read straight into batches, by two iterators in turns */
-    {"two iterators", {.name = "x", .ndim = 2, .shape = {512, 8192}, .chunk = {4, 8192}, .dtype = INSITU_F32, .format = 2},
+    {"two iterators",
+        {.name = "x",
+            .ndim = 2,
+            .shape = {512, 8192},
+            .chunk = {4, 8192},
+            .dtype = INSITU_F32,
+            .format = 2},
         {{.label = "x"}}, 1, 8, 16, 64, 0, 2},
     {"compressed",
         {.name = "x",
@@ -63,13 +73,32 @@ static const struct config {
             .zstd = true},
         {{.label = "x"}}, 1, 8, 12, 512, 0, 1},
     {"offsets and large windows",
-        {.name = "x", .ndim = 2, .shape = {2000, 600}, .chunk = {5, 600}, .dtype = INSITU_F32, .format = 2, .big = true},
-        {{.label = "now", .path = "x", .steps = window, .n_steps = 3}, {.label = "next", .path = "x", .offset = 12}}, 2, 16, 200,
-        160, 0, 1},
+        {.name = "x",
+            .ndim = 2,
+            .shape = {2000, 600},
+            .chunk = {5, 600},
+            .dtype = INSITU_F32,
+            .format = 2,
+            .big = true},
+        {{.label = "now", .path = "x", .steps = window, .n_steps = 3},
+            {.label = "next", .path = "x", .offset = 12}},
+        2, 16, 200, 160, 0, 1},
     {"inline",
-        {.name = "x", .ndim = 2, .shape = {2560, 1024}, .chunk = {8, 1024}, .dtype = INSITU_F32, .format = 2, .zstd = true},
+        {.name = "x",
+            .ndim = 2,
+            .shape = {2560, 1024},
+            .chunk = {8, 1024},
+            .dtype = INSITU_F32,
+            .format = 2,
+            .zstd = true},
         {{.label = "x"}}, 1, 16, 16, 512, 1, 1},
-    {"tiny rows", {.name = "x", .ndim = 1, .shape = {50000}, .chunk = {500}, .dtype = INSITU_I16, .format = 2},
+    {"tiny rows",
+        {.name = "x",
+            .ndim = 1,
+            .shape = {50000},
+            .chunk = {500},
+            .dtype = INSITU_I16,
+            .format = 2},
         {{.label = "x", .dtype = INSITU_F32}}, 1, 64, 32, 16, 0, 1},
 };
 
@@ -103,17 +132,21 @@ static void run(const struct config *c, const char *root, struct result *r) {
   for (int i = 0; i < c->iterators; i++) {
     insitu_iter_desc id = {.api = INSITU_API, .split = i ? INSITU_ALL : INSITU_TRAIN};
     insitu_plan p;
-    if (insitu_iter_open(ld, &id, &it[i], &err) || insitu_loader_plan(ld, &id, &p, &err)) goto failed;
+    if (insitu_iter_open(ld, &id, &it[i], &err) || insitu_loader_plan(ld, &id, &p, &err))
+      goto failed;
     promise += p.slabs * p.slab_bytes + p.table_bytes + (i ? 0 : p.inflight_bytes);
   }
   r->promise = (long)(promise >> 10);
   while (r->batches < BATCHES) {
-    insitu_status s = insitu_iter_next(it[every++ % (uint64_t)c->iterators], INSITU_FOREVER, &b, &err);
+    insitu_status s =
+        insitu_iter_next(it[every++ % (uint64_t)c->iterators], INSITU_FOREVER, &b, &err);
     if (s == INSITU_END) continue;
     if (s) goto failed;
-    for (uint64_t i = 3; i < b->arrays[0].bytes; i += 512) sum += ((const unsigned char *)b->arrays[0].data)[i];
+    for (uint64_t i = 3; i < b->arrays[0].bytes; i += 512)
+      sum += ((const unsigned char *)b->arrays[0].data)[i];
     insitu_batch_release(&b);
-    for (int i = 0; i < c->iterators && r->batches < BATCHES / 10 && r->batches % 100 == 0; i++) support_fill_up(ld, it[i]);
+    for (int i = 0; i < c->iterators && r->batches < BATCHES / 10 && r->batches % 100 == 0; i++)
+      support_fill_up(ld, it[i]);
     if (++r->batches == BATCHES / 10) r->tenth = rss_peak();
     if (r->sampled && r->batches % 64 == 0) rss_peak();
   }
@@ -132,13 +165,15 @@ static void test_promise(void **state) {
   skip();
 #endif
   if (getenv("TEST_VALGRIND") || getenv("INSITU_CHECK")) {
-    print_message("skipped: Valgrind keeps memory of its own, and INSITU_CHECK allocates beside the promise\n");
+    print_message("skipped: Valgrind keeps memory of its own, and INSITU_CHECK allocates beside "
+                  "the promise\n");
     skip();
   }
   for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
     const struct config *c = &configs[i];
     const char *root = support_path("promise");
-    struct result *r = mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct result *r =
+        mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int status;
     assert_true(r != MAP_FAILED);
     support_make(root, &c->a);
@@ -150,13 +185,16 @@ static void test_promise(void **state) {
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    print_message("%s: %ld KiB before, %ld more after a tenth, %ld at the end%s; promised %ld and %d\n", c->name, r->baseline,
-        r->tenth - r->baseline, r->end - r->baseline, r->sampled ? " (sampled)" : "", r->promise, (int)CONSTANT);
+    print_message(
+        "%s: %ld KiB before, %ld more after a tenth, %ld at the end%s; promised %ld and %d\n",
+        c->name, r->baseline, r->tenth - r->baseline, r->end - r->baseline,
+        r->sampled ? " (sampled)" : "", r->promise, (int)CONSTANT);
     if (r->error[0]) fail_msg("%s: %s", c->name, r->error);
     assert_int_equal(r->batches, BATCHES);
     assert_true(r->baseline > 0 && r->tenth >= r->baseline && r->promise > 0);
     if (r->end - r->tenth > GROWTH) fail_msg("%s: it grows", c->name);
-    if (r->end - r->baseline > r->promise + CONSTANT) fail_msg("%s: the promise is broken", c->name);
+    if (r->end - r->baseline > r->promise + CONSTANT)
+      fail_msg("%s: the promise is broken", c->name);
     munmap(r, sizeof *r);
     support_remove(root);
   }

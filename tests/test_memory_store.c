@@ -1,5 +1,5 @@
-/* memory://: an archive in memory gives the same batches, bit for bit, as the same archive on disk, and what is no archive in
- * memory is refused by name. */
+/* memory://: an archive in memory gives the same batches, bit for bit, as the same archive on disk,
+ * and what is no archive in memory is refused by name. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -15,12 +15,14 @@ static int take_file(const char *path, const struct stat *s, int kind, struct FT
   (void)f;
   if (kind != FTW_F) return 0;
   assert_true(n_objects < OBJECTS);
-  void *bytes = malloc((size_t)s->st_size + !s->st_size); /* its exact size, so that a read beyond its end shows */
+  /* its exact size, so that a read beyond its end shows */
+  void *bytes = malloc((size_t)s->st_size + !s->st_size);
   FILE *file = fopen(path, "rb");
   assert_non_null(file);
   assert_int_equal(fread(bytes, 1, (size_t)s->st_size, file), s->st_size);
   fclose(file);
-  objects[n_objects++] = (insitu_object){strdup(path + root_length + 1), bytes, (uint64_t)s->st_size};
+  objects[n_objects++] =
+      (insitu_object){strdup(path + root_length + 1), bytes, (uint64_t)s->st_size};
   return 0;
 }
 static void take(const char *root) {
@@ -49,9 +51,20 @@ static const struct {
   insitu_variable v[2];
 } cases[] = {
     /* rows read straight into batches, on a worker and not, some twice */
-    {{.name = "x", .ndim = 3, .shape = {40, 30, 40}, .chunk = {4, 30, 40}, .dtype = INSITU_F32, .format = 2},
+    {{.name = "x",
+         .ndim = 3,
+         .shape = {40, 30, 40},
+         .chunk = {4, 30, 40},
+         .dtype = INSITU_F32,
+         .format = 2},
         {{.label = "a", .path = "x"}, {.label = "b", .path = "x", .offset = 1}}},
-    {{.name = "deep/er/x", .ndim = 2, .shape = {24, 70000}, .chunk = {3, 70000}, .dtype = INSITU_F32, .format = 3, .absent = 5},
+    {{.name = "deep/er/x",
+         .ndim = 2,
+         .shape = {24, 70000},
+         .chunk = {3, 70000},
+         .dtype = INSITU_F32,
+         .format = 3,
+         .absent = 5},
         {{.label = "a", .path = "deep/er/x"}, {.label = "b", .path = "deep/er/x", .offset = -1}}},
     /* through buffers: compressed, column-major, swapped, several fields, absent chunks */
     {{.name = "x",
@@ -64,7 +77,8 @@ static const struct {
          .fortran = true,
          .zstd = true,
          .absent = 3},
-        {{.label = "a", .path = "x", .dtype = INSITU_F32}, {.label = "b", .path = "x", .steps = steps, .n_steps = 3}}},
+        {{.label = "a", .path = "x", .dtype = INSITU_F32},
+            {.label = "b", .path = "x", .steps = steps, .n_steps = 3}}},
     {{.name = "x",
          .ndim = 2,
          .shape = {30, 60000},
@@ -87,7 +101,8 @@ static void same_epochs(insitu_loader *disk, insitu_loader *memory, int32_t spli
   assert_int_equal(insitu_iter_open(memory, &id, &it[1], &err), INSITU_OK);
   uint64_t rows = 0;
   for (int ends = 0; ends < 2;) {
-    insitu_status s = insitu_iter_next(it[0], 20000, &b[0], &err), t = insitu_iter_next(it[1], 20000, &b[1], &err);
+    insitu_status s = insitu_iter_next(it[0], 20000, &b[0], &err),
+                  t = insitu_iter_next(it[1], 20000, &b[1], &err);
     if (err.status) fail_msg("%s", err.message);
     assert_int_equal(s, t);
     if (s == INSITU_END) ends++;
@@ -174,20 +189,24 @@ static void visit_read(void *arg) {
   struct insitu__store store;
   struct iovec iov[3];
   uint64_t at = 0;
-  for (int i = 0; i < 3; i++, at += v->room[i - 1]) iov[i] = (struct iovec){v->text + at, v->room[i]};
+  for (int i = 0; i < 3; i++, at += v->room[i - 1])
+    iov[i] = (struct iovec){v->text + at, v->room[i]};
   v->status = insitu__store_open(&store, &reactor, &v->desc, &v->error);
-  if (!v->status) v->status = insitu__store_read_await(&store, v->key, v->offset, iov, 3, &v->got, &v->error);
+  if (!v->status)
+    v->status = insitu__store_read_await(&store, v->key, v->offset, iov, 3, &v->got, &v->error);
   insitu__store_close(&store);
 }
-#define O(key, text)                                                                                                             \
+#define O(key, text)                                                                               \
   { key, text, sizeof text - 1 }
-static const insitu_object few[] = {O("b", "0123456789"), O("a/z", "z"), O("a-b/x", ""), O("a", "object and directory"),
-    O("a/b/d", "d"), O("a/b-c", "bc"), O("a/b/c", "c"), O("a/b", "b"), O("a!", "!"), O("A/\xc3\xa9/x", "x"),
-    O("a/b/c0/d", "deep")};
+static const insitu_object few[] = {O("b", "0123456789"), O("a/z", "z"), O("a-b/x", ""),
+    O("a", "object and directory"), O("a/b/d", "d"), O("a/b-c", "bc"), O("a/b/c", "c"),
+    O("a/b", "b"), O("a!", "!"), O("A/\xc3\xa9/x", "x"), O("a/b/c0/d", "deep")};
 
 static const struct visit *visit(void (*fn)(void *), const char *key) {
   static struct visit v;
-  v = (struct visit){.desc = {.url = "memory://m", .objects = few, .n_objects = sizeof few / sizeof *few}, .key = key};
+  v = (struct visit){
+      .desc = {.url = "memory://m", .objects = few, .n_objects = sizeof few / sizeof *few},
+      .key = key};
   v.room[0] = 3;
   v.room[2] = 5;
   assert_int_equal(insitu__reactor_call(&reactor, fn, &v), INSITU_OK);
@@ -198,11 +217,14 @@ static const struct visit *visit(void (*fn)(void *), const char *key) {
 static void test_listing(void **state) {
   static const struct {
     const char *prefix, *names;
-  } want[] = {{"", "A/ a a/ a! a-b/ b "}, {"a", "b b/ b-c z "}, {"a/b", "c c0/ d "}, {"a/b/c0", "d "}, {"A", "\xc3\xa9/ "},
-      {"a-b", "x "}};
+  } want[] = {{"", "A/ a a/ a! a-b/ b "}, {"a", "b b/ b-c z "}, {"a/b", "c c0/ d "},
+      {"a/b/c0", "d "}, {"A", "\xc3\xa9/ "}, {"a-b", "x "}};
   (void)state;
-  struct insitu__reactor_desc d = {
-      .workers = 1, .io_threads = 1, .depth = 8, .iowq_max_workers = 1, .stack_bytes = INSITU_CORO_STACK};
+  struct insitu__reactor_desc d = {.workers = 1,
+      .io_threads = 1,
+      .depth = 8,
+      .iowq_max_workers = 1,
+      .stack_bytes = INSITU_CORO_STACK};
   assert_int_equal(insitu__reactor_open(&reactor, &d, NULL), INSITU_OK);
   for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
     const struct visit *v = visit(visit_list, want[i].prefix);
@@ -220,8 +242,10 @@ static void test_listing(void **state) {
   assert_int_equal(visit(visit_read, "a/b-c")->got, 2);
   assert_int_equal(visit(visit_read, "a-b/x")->got, 0);
   assert_int_equal(visit(visit_read, "a-b/x")->status, INSITU_OK);
-  static const char *const none[] = {"a/b/", "..", "", "/b"}, *const absent[] = {"a-b", "bb", "B", "zz", "a/b/c0"};
-  for (size_t i = 0; i < sizeof none / sizeof *none; i++) assert_int_equal(visit(visit_read, none[i])->status, INSITU_E_ARG);
+  static const char *const none[] = {"a/b/", "..", "", "/b"}, *const absent[] = {
+                                                                  "a-b", "bb", "B", "zz", "a/b/c0"};
+  for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+    assert_int_equal(visit(visit_read, none[i])->status, INSITU_E_ARG);
   for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
     v = visit(visit_read, absent[i]);
     assert_int_equal(v->status, INSITU_E_NOTFOUND);
@@ -240,7 +264,8 @@ static void test_listing(void **state) {
   }
   static const uint64_t room[] = {1, 10, 12}, tail[] = {1, 10, 10};
   for (size_t i = 0; i < sizeof room / sizeof *room; i++) {
-    struct visit end = {.desc = v->desc, .key = "b", .offset = INSITU__RING_TAIL, .room = {room[i], 0, 0}};
+    struct visit end = {
+        .desc = v->desc, .key = "b", .offset = INSITU__RING_TAIL, .room = {room[i], 0, 0}};
     assert_int_equal(insitu__reactor_call(&reactor, visit_read, &end), INSITU_OK);
     assert_int_equal(end.got, tail[i]);
     assert_memory_equal(end.text, &"0123456789"[10 - tail[i]], tail[i]);
@@ -254,22 +279,28 @@ static void refuse(const insitu_loader_desc *d, insitu_status want, const char *
   insitu_loader *ld = (insitu_loader *)&err;
   insitu_status got = insitu_loader_open(d, &ld, &err);
   if (got != want || !strstr(err.message, word))
-    fail_msg("%s '%s', not %s with '%s'", insitu_status_name(got), err.message, insitu_status_name(want), word);
+    fail_msg("%s '%s', not %s with '%s'", insitu_status_name(got), err.message,
+        insitu_status_name(want), word);
   assert_null(ld);
 }
 
 static void test_refused(void **state) {
   static const char group[] = "{\"zarr_format\":2}",
-                    array[] =
-                        "{\"zarr_format\":2,\"shape\":[9],\"chunks\":[3],\"dtype\":\"<i4\",\"order\":\"C\",\"fill_value\":0,"
-                        "\"filters\":null,\"compressor\":null}";
+                    array[] = "{\"zarr_format\":2,\"shape\":[9],\"chunks\":[3],\"dtype\":\"<i4\","
+                              "\"order\":\"C\",\"fill_value\":0,"
+                              "\"filters\":null,\"compressor\":null}";
   static char chunk[12], large[INSITU__MAX_KEY + 1];
   static const char *const keys[] = {"..", "/a", "", "a//b", "a/../b", "./a", "a/.", "a/", large};
-  insitu_object set[6] = {
-      O(".zgroup", group), O("x/.zarray", array), {"x/0", chunk, 12}, {"x/1", chunk, 12}, {"x/2", chunk, 12}, O("", "")};
+  insitu_object set[6] = {O(".zgroup", group), O("x/.zarray", array), {"x/0", chunk, 12},
+      {"x/1", chunk, 12}, {"x/2", chunk, 12}, O("", "")};
   insitu_variable x = {.label = "x"};
-  insitu_loader_desc d = {
-      .api = INSITU_API, .url = "memory://", .objects = set, .n_objects = 6, .variables = &x, .n_variables = 1, .batch_size = 3};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = "memory://",
+      .objects = set,
+      .n_objects = 6,
+      .variables = &x,
+      .n_variables = 1,
+      .batch_size = 3};
   (void)state;
   memset(large, 'k', sizeof large - 1);
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -316,7 +347,9 @@ static void test_refused(void **state) {
     insitu_batch *b;
     set[3] = (insitu_object){"x/1", bytes ? chunk : NULL, 0};
     assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
-    assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err), INSITU_OK);
+    assert_int_equal(insitu_iter_open(ld,
+                         &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err),
+        INSITU_OK);
     assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_OK);
     insitu_batch_release(&b);
     assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_E_CORRUPT);
@@ -326,7 +359,8 @@ static void test_refused(void **state) {
   }
 }
 
-/* Closing while chunks are being copied and decoded: nothing may be read from the objects once close has returned. */
+/* Closing while chunks are being copied and decoded: nothing may be read from the objects once
+ * close has returned. */
 static void test_close_while_reading(void **state) {
   (void)state;
   for (int c = 1; c < 4; c += 2) {
@@ -350,7 +384,8 @@ static void test_close_while_reading(void **state) {
             .io = modes[m].io,
             .inline_io = modes[m].inline_io};
         assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
-        assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
+        assert_int_equal(
+            insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
         if (round % 3 == 1) assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_OK);
         if (round % 3 == 2) insitu_iter_close(&it);
         insitu_loader_close(&ld);
@@ -362,16 +397,20 @@ static void test_close_while_reading(void **state) {
   }
 }
 
-/* A path so long that its metadata has a key and its chunks have none: an error, or holes, and no endless wait. */
+/* A path so long that its metadata has a key and its chunks have none: an error, or holes, and no
+ * endless wait. */
 static void test_long_keys(void **state) {
   (void)state;
   static char path[4096], meta[4200];
   static float whole[16 * 128];
   const char *root = "{\"zarr_format\":3,\"node_type\":\"group\"}",
-             *array = "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[16,2,2,2,2,2,2,2],\"data_type\":\"float32\","
-                      "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[1,2,2,2,2,2,2,2]}},"
-                      "\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":7,"
-                      "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}";
+             *array =
+                 "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[16,2,2,2,2,2,2,2],\"data_"
+                 "type\":\"float32\","
+                 "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[1,2,2,2,"
+                 "2,2,2,2]}},"
+                 "\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":7,"
+                 "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}";
   memset(path, 'a', 4079);
   for (size_t i = 199; i < 4078; i += 200) path[i] = '/';
   snprintf(meta, sizeof meta, "%s/zarr.json", path);
@@ -396,9 +435,12 @@ static void test_long_keys(void **state) {
       insitu_batch *b;
       d.log_level = INSITU_LOG_OFF;
       assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
-      assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err), INSITU_OK);
+      assert_int_equal(insitu_iter_open(ld,
+                           &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err),
+          INSITU_OK);
       assert_int_equal(insitu_iter_next(it, 20000, &b, &err), want);
-      for (int i = 0; b && i < 4 * 128; i++) assert_true(((const float *)b->arrays[0].data)[i] == 7);
+      for (int i = 0; b && i < 4 * 128; i++)
+        assert_true(((const float *)b->arrays[0].data)[i] == 7);
       insitu_batch_release(&b);
       assert_int_equal(insitu_read(ld, &v, whole, sizeof whole, NULL, NULL), want);
       for (int i = 0; !want && i < 16 * 128; i++) assert_true(whole[i] == 7);

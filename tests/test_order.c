@@ -1,4 +1,5 @@
-/* The epoch order: golden dumps of the model, exactly once, inverse, windows, sequential order, shuffle quality, refusals. */
+/* The epoch order: golden dumps of the model, exactly once, inverse, windows, sequential order,
+ * shuffle quality, refusals. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +22,8 @@ static void *counted_realloc(void *p, size_t bytes) {
 #endif
 
 static uint64_t random_state;
-static uint64_t any(void) { /* PCG's generator, so that the code under test does not choose its own cases */
+/* PCG's generator, so that the code under test does not choose its own cases */
+static uint64_t any(void) {
   random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
   uint64_t x = random_state;
   return ((x >> 18 ^ x) >> 5) * UINT64_C(0xda942042e4dd58b5) ^ x >> 29;
@@ -59,10 +61,12 @@ static void golden(void **state) {
   int cases = 0;
   for (; fscanf(f, " %7s", kind) == 1; cases++) {
     struct insitu__order_desc d = {0};
-    uint64_t *field[] = {&d.units, &d.unit_rows, &d.seed, &d.epoch, &d.global_batch, &d.lanes, &d.window, &d.n_irregular};
+    uint64_t *field[] = {&d.units, &d.unit_rows, &d.seed, &d.epoch, &d.global_batch, &d.lanes,
+        &d.window, &d.n_irregular};
     for (int i = 0; i < 8; i++) *field[i] = number(f);
     struct insitu__order_irregular *irregular = calloc(d.n_irregular + 1, sizeof *irregular);
-    for (uint64_t i = 0; i < d.n_irregular; i++) irregular[i].unit = number(f), irregular[i].rows = number(f);
+    for (uint64_t i = 0; i < d.n_irregular; i++)
+      irregular[i].unit = number(f), irregular[i].rows = number(f);
     d.irregular = irregular;
     struct insitu__order o;
     assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
@@ -88,11 +92,13 @@ static void golden(void **state) {
 }
 
 /* ---- properties ---- */
-/* Walks every lane window by window, as a reader does, and holds each place against at, where and the bounds. */
+/* Walks every lane window by window, as a reader does, and holds each place against at, where and
+ * the bounds. */
 static uint64_t check_lane(const struct insitu__order *o, uint64_t lane, uint8_t *seen) {
   struct insitu__order_window w = {0};
   struct insitu__order_place p, q;
-  uint64_t share = o->global_batch / o->lanes, rows = insitu__order_rows(o, lane), span = insitu__order_span(o), back;
+  uint64_t share = o->global_batch / o->lanes, rows = insitu__order_rows(o, lane),
+           span = insitu__order_span(o), back;
   for (uint64_t i = 0; i < rows; i++) {
     uint64_t index = w.index;
     if (i == w.offset + (w.end - w.begin)) {
@@ -103,7 +109,8 @@ static uint64_t check_lane(const struct insitu__order *o, uint64_t lane, uint8_t
     }
     insitu__order_window_at(o, &w, i, &p);
     assert_true(insitu__order_at(o, i * o->lanes + lane, &q));
-    assert_true(p.unit == q.unit && p.within == q.within && p.lane == q.lane && p.window == q.window && p.lane == lane);
+    assert_true(p.unit == q.unit && p.within == q.within && p.lane == q.lane &&
+                p.window == q.window && p.lane == lane);
     uint64_t a = insitu__order_unit_begin(o, p.unit) + p.within;
     assert_true(insitu__order_window_where(o, &w, a, &back) && back == i);
     assert_true(insitu__order_where(o, p.unit, p.within, &back) && back == i * o->lanes + lane);
@@ -113,7 +120,8 @@ static uint64_t check_lane(const struct insitu__order *o, uint64_t lane, uint8_t
     assert_int_equal(seen[p.unit * o->unit_rows + p.within]++, 0);
   }
   if (rows)
-    assert_false(insitu__order_window_where(o, &w, w.end, &back) || insitu__order_window_where(o, &w, w.begin - 1, &back));
+    assert_false(insitu__order_window_where(o, &w, w.end, &back) ||
+                 insitu__order_window_where(o, &w, w.begin - 1, &back));
   return rows;
 }
 
@@ -139,8 +147,10 @@ static void check_order(const struct insitu__order *o, const struct insitu__orde
   assert_int_equal(filled, delivered);
   assert_false(insitu__order_at(o, positions, &p) || insitu__order_at(o, UINT64_MAX, &p));
   if (!o->sequential) /* every rank gets the same number of rows in every batch */
-    for (uint64_t l = 0; l < o->lanes; l++) assert_int_equal(insitu__order_rows(o, l), positions / o->lanes);
-  else if (o->batches) assert_true(insitu__order_rows(o, 0) > (o->batches - 1) * (o->global_batch / o->lanes));
+    for (uint64_t l = 0; l < o->lanes; l++)
+      assert_int_equal(insitu__order_rows(o, l), positions / o->lanes);
+  else if (o->batches)
+    assert_true(insitu__order_rows(o, 0) > (o->batches - 1) * (o->global_batch / o->lanes));
   free(seen);
 }
 
@@ -159,7 +169,8 @@ static void properties(void **state) {
         .irregular = list};
     uint64_t share = below(4), lanes[] = {1, 1, 2, 4, 6, 8};
     for (uint64_t u = 0; u < d.units; u++)
-      if (below(4) < share) list[d.n_irregular++] = (struct insitu__order_irregular){u, below(d.unit_rows + 1)};
+      if (below(4) < share)
+        list[d.n_irregular++] = (struct insitu__order_irregular){u, below(d.unit_rows + 1)};
     d.lanes = lanes[below(6)];
     d.global_batch = d.lanes * (1 + below(9));
     if (below(8) == 0) d.window = UINT64_MAX - below(9);
@@ -181,7 +192,8 @@ static void properties(void **state) {
   }
 }
 
-static void sequential_lanes(void **state) { /* 10 anchors, 4 lanes: 3 3 3 1, in batches of 2 rows a lane */
+/* 10 anchors, 4 lanes: 3 3 3 1, in batches of 2 rows a lane */
+static void sequential_lanes(void **state) {
   (void)state;
   struct insitu__order_irregular tail = {3, 1};
   struct insitu__order_desc d = {.units = 4,
@@ -198,15 +210,18 @@ static void sequential_lanes(void **state) { /* 10 anchors, 4 lanes: 3 3 3 1, in
   uint64_t rows[] = {3, 3, 3, 1}, at[16] = {0, 3, 6, 9, 1, 4, 7, 99, 2, 5, 8, 99, 99, 99, 99, 99};
   for (uint64_t l = 0; l < 4; l++) assert_int_equal(insitu__order_rows(&o, l), rows[l]);
   assert_int_equal(o.batches, 2);
-  for (uint64_t i = 0; i < 16; i++) assert_int_equal(insitu__order_at(&o, i, &p) ? p.unit * 3 + p.within : 99, at[i]);
+  for (uint64_t i = 0; i < 16; i++)
+    assert_int_equal(insitu__order_at(&o, i, &p) ? p.unit * 3 + p.within : 99, at[i]);
   insitu__order_free(&o);
-  struct insitu__order_irregular none[] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}}; /* and with nothing to deliver */
+  /* and with nothing to deliver */
+  struct insitu__order_irregular none[] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};
   d.irregular = none;
   d.n_irregular = 4;
   for (int sequential = 0; sequential < 2; sequential++) {
     d.sequential = sequential;
     assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
-    assert_true(o.batches == 0 && o.anchors == 0 && insitu__order_span(&o) == 0 && insitu__order_rows(&o, 3) == 0);
+    assert_true(o.batches == 0 && o.anchors == 0 && insitu__order_span(&o) == 0 &&
+                insitu__order_rows(&o, 3) == 0);
     assert_false(insitu__order_at(&o, 0, &p));
     insitu__order_free(&o);
   }
@@ -231,7 +246,8 @@ static void huge(void **state) {
   uint64_t units[] = {1000000000, UINT64_C(1) << 40, (UINT64_C(1) << 61) - 1}, rows[] = {1, 365, 1};
   for (int c = 0; c < 6; c++) {
     random_state = (uint64_t)c;
-    struct insitu__order_irregular irregular[] = {{0, 0}, {units[c % 3] / 2, 0}, {units[c % 3] - 1, 0}};
+    struct insitu__order_irregular irregular[] = {
+        {0, 0}, {units[c % 3] / 2, 0}, {units[c % 3] - 1, 0}};
     struct insitu__order_desc d = {.units = units[c % 3],
         .unit_rows = rows[c % 3],
         .seed = any(),
@@ -245,10 +261,13 @@ static void huge(void **state) {
     struct insitu__order_place p;
     assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
     for (int i = 0; i < 2000; i++) {
-      uint64_t position = below(o.batches * 512), back, unit = 1 + below(d.units / 2 - 1), within = below(d.unit_rows);
-      if (insitu__order_at(&o, position, &p)) assert_true(insitu__order_where(&o, p.unit, p.within, &back) && back == position);
+      uint64_t position = below(o.batches * 512), back, unit = 1 + below(d.units / 2 - 1),
+               within = below(d.unit_rows);
+      if (insitu__order_at(&o, position, &p))
+        assert_true(insitu__order_where(&o, p.unit, p.within, &back) && back == position);
       else assert_true(o.sequential && position / 512 + 1 == o.batches);
-      if (!insitu__order_where(&o, unit, within, &back)) continue; /* one of less than 512 in at least 10^9 */
+      /* one of less than 512 in at least 10^9 */
+      if (!insitu__order_where(&o, unit, within, &back)) continue;
       assert_true(insitu__order_at(&o, back, &p) && p.unit == unit && p.within == within);
     }
     insitu__order_free(&o);
@@ -285,7 +304,8 @@ static void autocorrelation(void **state) {
     for (uint64_t seed = 0; seed < seeds; seed++) {
       struct insitu__order_perm p;
       permutation(&p, n, seed);
-      for (uint64_t i = 0; i < n; i++) v[i] = (double)insitu__order_perm_fwd(&p, i) - (double)(n - 1) / 2;
+      for (uint64_t i = 0; i < n; i++)
+        v[i] = (double)insitu__order_perm_fwd(&p, i) - (double)(n - 1) / 2;
       for (uint64_t lag = 1; lag <= 16; lag++) {
         double product = 0;
         for (uint64_t i = 0; i + lag < n; i++) product += v[i] * v[i + lag];
@@ -300,7 +320,8 @@ static void autocorrelation(void **state) {
   free(v);
 }
 
-static void adjacent_pairs(void **state) { /* |difference| = 1 between neighbours: Poisson with mean 2 (n - 1) / n */
+/* |difference| = 1 between neighbours: Poisson with mean 2 (n - 1) / n */
+static void adjacent_pairs(void **state) {
   (void)state;
   uint64_t sizes[] = {50, 64, 100, 1000, 4096}, seeds = 400;
   for (int s = 0; s < 5; s++) {
@@ -323,7 +344,8 @@ static void adjacent_pairs(void **state) { /* |difference| = 1 between neighbour
   }
 }
 
-static void position_by_value(void **state) { /* chi squared over 16 x 16 cells, summed over seeds */
+/* chi squared over 16 x 16 cells, summed over seeds */
+static void position_by_value(void **state) {
   (void)state;
   uint64_t sizes[] = {16, 48, 64, 112, 1008, 4096}, seeds = 400;
   for (int s = 0; s < 6; s++) {
@@ -364,8 +386,12 @@ static void variance_law(void **state) {
   for (int c = 0; c < 4; c++) {
     double sum = 0, law = 1 + (32 / (double)lanes[c] - 1) * 7 / ((double)window[c] * 8 - 1);
     for (uint64_t seed = 0; seed < seeds; seed++) {
-      struct insitu__order_desc d = {
-          .units = 512, .unit_rows = 8, .seed = seed, .global_batch = 32, .lanes = lanes[c], .window = window[c]};
+      struct insitu__order_desc d = {.units = 512,
+          .unit_rows = 8,
+          .seed = seed,
+          .global_batch = 32,
+          .lanes = lanes[c],
+          .window = window[c]};
       sum += variance_ratio(&d) / (double)seeds;
     }
     assert_true(fabs(sum / law - 1) < 0.1); /* one draw scatters by a quarter */
@@ -396,8 +422,10 @@ static void refusals(void **state) {
   insitu_order_desc d;
 #define REFUSE(status, says, change) (d = good, change, refuse(d, status, says))
   REFUSE(INSITU_E_API, "INSITU_API", d.api = 0);
-  REFUSE(INSITU_E_API, "desc.api is 3 and the INSITU_API of this implementation is 2", d.api = INSITU_API + 1);
-  REFUSE(INSITU_E_API, "desc.api is 1 and the INSITU_API of this implementation is 2", d.api = INSITU_API - 1);
+  REFUSE(INSITU_E_API, "desc.api is 3 and the INSITU_API of this implementation is 2",
+      d.api = INSITU_API + 1);
+  REFUSE(INSITU_E_API, "desc.api is 1 and the INSITU_API of this implementation is 2",
+      d.api = INSITU_API - 1);
   REFUSE(INSITU_E_ARG, "sequential 2", d.sequential = 2);
   REFUSE(INSITU_E_ARG, "units 0", d.units = 0);
   REFUSE(INSITU_E_ARG, "unit_rows 0", d.unit_rows = 0);
@@ -478,9 +506,11 @@ static void public_functions(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(golden), cmocka_unit_test(properties), cmocka_unit_test(sequential_lanes),
-      cmocka_unit_test(arithmetic), cmocka_unit_test(huge), cmocka_unit_test(bijective), cmocka_unit_test(autocorrelation),
-      cmocka_unit_test(adjacent_pairs), cmocka_unit_test(position_by_value), cmocka_unit_test(variance_law),
-      cmocka_unit_test(refusals), cmocka_unit_test(public_functions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(golden), cmocka_unit_test(properties),
+      cmocka_unit_test(sequential_lanes), cmocka_unit_test(arithmetic), cmocka_unit_test(huge),
+      cmocka_unit_test(bijective), cmocka_unit_test(autocorrelation),
+      cmocka_unit_test(adjacent_pairs), cmocka_unit_test(position_by_value),
+      cmocka_unit_test(variance_law), cmocka_unit_test(refusals),
+      cmocka_unit_test(public_functions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

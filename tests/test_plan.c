@@ -1,10 +1,12 @@
-/* Splits and read plans, the pure parts: against brute force on random geometries, and at 10^9 samples. */
+/* Splits and read plans, the pure parts: against brute force on random geometries, and at 10^9
+ * samples. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
 #include <sys/resource.h>
 
-/* A geometry by hand: one field tile, up to three arrays of the same number of samples, views as given. */
+/* A geometry by hand: one field tile, up to three arrays of the same number of samples, views as
+ * given. */
 struct made {
   struct insitu__geometry g;
   struct insitu__geometry_array array[3];
@@ -13,7 +15,8 @@ struct made {
   int64_t delta[9];
 };
 
-static void make_geometry(struct made *m, uint64_t samples, int n_arrays, const uint64_t *rows, int64_t reach) {
+static void make_geometry(
+    struct made *m, uint64_t samples, int n_arrays, const uint64_t *rows, int64_t reach) {
   memset(m, 0, sizeof *m);
   m->g.arrays = m->array;
   m->g.variables = m->variable;
@@ -44,7 +47,11 @@ static void make_geometry(struct made *m, uint64_t samples, int n_arrays, const 
 }
 
 static insitu_loader_desc desc_of(uint64_t batch, uint64_t block, uint64_t unit) {
-  insitu_loader_desc d = {.api = INSITU_API, .batch_size = batch, .block_chunks = block, .unit_chunks = unit, .world = 1};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .batch_size = batch,
+      .block_chunks = block,
+      .unit_chunks = unit,
+      .world = 1};
   for (int p = 0; p < 3; p++) d.split[p].fraction = p ? 0.1 : 0.8;
   return d;
 }
@@ -66,9 +73,11 @@ static void test_split_against_brute_force(void **state) {
     d.split_gap = support_below(3) ? 0 : support_below(6);
     if (!support_below(3)) {
       d.sample_start = (int64_t)support_below(samples);
-      d.sample_stop = d.sample_start + 1 + (int64_t)support_below(samples - (uint64_t)d.sample_start);
+      d.sample_stop =
+          d.sample_start + 1 + (int64_t)support_below(samples - (uint64_t)d.sample_start);
     }
-    int64_t base_lo = d.sample_start, base_hi = d.sample_stop ? d.sample_stop : (int64_t)samples, exact[3][2] = {{0}};
+    int64_t base_lo = d.sample_start, base_hi = d.sample_stop ? d.sample_stop : (int64_t)samples,
+            exact[3][2] = {{0}};
     bool by_range = !support_below(3);
     if (by_range) { /* disjoint ranges in any order */
       int64_t at = base_lo;
@@ -86,7 +95,8 @@ static void test_split_against_brute_force(void **state) {
       if (!by_range) d.split[0].fraction = 1;
     }
     insitu_error err = {0};
-    if (insitu__split_init(&s, &d, NULL, 0, samples, rows, m.delta, m.g.n_deltas, &err)) fail_msg("%s", err.message);
+    if (insitu__split_init(&s, &d, NULL, 0, samples, rows, m.delta, m.g.n_deltas, &err))
+      fail_msg("%s", err.message);
     int owner[200];
     for (uint64_t x = 0; x < samples; x++) { /* before the gap, which is checked on its own */
       owner[x] = -1;
@@ -97,15 +107,18 @@ static void test_split_against_brute_force(void **state) {
             owner[x] = p;
           }
       if ((int64_t)x < base_lo || (int64_t)x >= base_hi) assert_int_equal(owner[x], -1);
-      if (by_range && owner[x] >= 0) assert_true((int64_t)x >= exact[owner[x]][0] && (int64_t)x < exact[owner[x]][1]);
+      if (by_range && owner[x] >= 0)
+        assert_true((int64_t)x >= exact[owner[x]][0] && (int64_t)x < exact[owner[x]][1]);
     }
     for (uint64_t x = 0; x < samples; x++)
       for (uint64_t y = x + 1; y < samples && y <= x + d.split_gap; y++)
         assert_true(owner[x] < 0 || owner[y] < 0 || owner[x] == owner[y]);
-    if (!by_range && !d.split_gap) { /* chunks go whole, and all of them where the fractions add up to 1 */
+    /* chunks go whole, and all of them where the fractions add up to 1 */
+    if (!by_range && !d.split_gap) {
       for (int64_t x = base_lo; x < base_hi; x++) {
         assert_true(owner[x] >= 0);
-        if (x + 1 < base_hi && (uint64_t)x / rows == (uint64_t)(x + 1) / rows) assert_int_equal(owner[x], owner[x + 1]);
+        if (x + 1 < base_hi && (uint64_t)x / rows == (uint64_t)(x + 1) / rows)
+          assert_int_equal(owner[x], owner[x + 1]);
       }
     }
     for (int p = 0; p < 4; p++) {
@@ -116,7 +129,9 @@ static void test_split_against_brute_force(void **state) {
         for (uint64_t i = 0; i < m.g.n_deltas; i++) {
           int64_t y = x + m.delta[i];
           bool archive = y >= 0 && y < (int64_t)samples;
-          inside = inside && archive && (d.split_spill || (p == INSITU_ALL ? y >= base_lo && y < base_hi : owner[y] == p));
+          inside =
+              inside && archive &&
+              (d.split_spill || (p == INSITU_ALL ? y >= base_lo && y < base_hi : owner[y] == p));
         }
         struct insitu__split_unit u = insitu__split_find(&s, &s.part[p], x);
         assert_true(u.lo <= x && x < u.hi);
@@ -124,7 +139,8 @@ static void test_split_against_brute_force(void **state) {
         dropped += mine && !inside;
         if (u.unit == UINT64_MAX) continue;
         anchors++;
-        if (u.lo == x) { /* units are numbered in the archive's order, one per group of unit_rows and segment */
+        /* units are numbered in the archive's order, one per group of unit_rows and segment */
+        if (u.lo == x) {
           assert_int_equal(u.unit, next++);
           rows_before = (uint64_t)x;
         }
@@ -135,7 +151,8 @@ static void test_split_against_brute_force(void **state) {
         if (u.lo == x) {
           bool listed = false;
           for (uint64_t i = 0; i < s.part[p].n_irregular; i++)
-            if (s.part[p].irregular[i].unit == u.unit) listed = s.part[p].irregular[i].rows == (uint64_t)(u.hi - u.lo);
+            if (s.part[p].irregular[i].unit == u.unit)
+              listed = s.part[p].irregular[i].rows == (uint64_t)(u.hi - u.lo);
           assert_int_equal(listed, short_unit);
         }
         assert_true(x > last);
@@ -151,8 +168,9 @@ static void test_split_against_brute_force(void **state) {
 
 /* ---- scan and map ---- */
 
-/* A whole epoch: every row once and where the map says, each needed chunk of a window once and before any row that needs it, rows
- * of a window within `span` batches, reads as insitu__plan_cost counts them. */
+/* A whole epoch: every row once and where the map says, each needed chunk of a window once and
+ * before any row that needs it, rows of a window within `span` batches, reads as insitu__plan_cost
+ * counts them. */
 static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
   struct insitu__order o;
   struct insitu__plan_scan s;
@@ -160,7 +178,8 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
   assert_int_equal(insitu__plan_order(p, epoch, &o, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_scan_init(&s, p, &o, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_cost(p, &o, &cost, NULL), INSITU_OK);
-  static unsigned char read[64][3][2000]; /* lane, array, chunk: number of the window that read it, + 1 */
+  /* lane, array, chunk: number of the window that read it, + 1 */
+  static unsigned char read[64][3][2000];
   memset(read, 0, sizeof read);
   uint64_t reads = 0, rows = 0, span = insitu__order_span(&o);
   while (s.batch < o.batches) {
@@ -176,7 +195,8 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
       assert_true(insitu__plan_map_find(&map, anchor, &b, &r));
       assert_int_equal(b, s.batch);
       assert_int_equal(r, s.row);
-      uint64_t first = s.current->window.offset / p->layout.lane_rows, last = insitu__plan_last_batch(p, &s.current->window);
+      uint64_t first = s.current->window.offset / p->layout.lane_rows,
+               last = insitu__plan_last_batch(p, &s.current->window);
       assert_true(first <= b && b <= last && last - first < span);
       rows++;
       break;
@@ -191,10 +211,12 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
     case INSITU__PLAN_BATCH: assert_int_equal(s.batch, batch + 1); break;
     }
     if (!s.row_open || s.tile_open) continue;
-    for (uint64_t i = 0; i < s.next_array; i++) /* what the row's looked-at arrays need is read in this window */
+    /* what the row's looked-at arrays need is read in this window */
+    for (uint64_t i = 0; i < s.next_array; i++)
       for (uint64_t v = 0; v < p->geometry->arrays[i].n_views; v++)
         assert_int_equal(read[s.current->window.lane][i]
-                             [(uint64_t)(s.anchor + p->geometry->arrays[i].views[v].delta) / p->geometry->arrays[i].rows],
+                             [(uint64_t)(s.anchor + p->geometry->arrays[i].views[v].delta) /
+                                 p->geometry->arrays[i].rows],
             (unsigned char)(s.current->window.index + 1));
   }
   assert_int_equal(reads, cost.reads);
@@ -213,12 +235,16 @@ static void test_scan(void **state) {
   for (int round = 0; round < 400; round++) {
     struct made m;
     struct insitu__split s = {0};
-    uint64_t rows[3] = {1 + support_below(9), 1 + support_below(9), 1 + support_below(30)}, samples = 20 + support_below(400);
+    uint64_t rows[3] = {1 + support_below(9), 1 + support_below(9), 1 + support_below(30)},
+             samples = 20 + support_below(400);
     make_geometry(&m, samples, 1 + (int)support_below(3), rows, (int64_t)support_below(12));
-    insitu_loader_desc d = desc_of(1 + support_below(12), 1 + support_below(20), 1 + support_below(3));
+    insitu_loader_desc d =
+        desc_of(1 + support_below(12), 1 + support_below(20), 1 + support_below(3));
     d.world = 1 + (int32_t)support_below(3);
     d.lanes = support_below(2) ? 0 : (uint64_t)d.world * (support_below(2) + 1);
-    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, samples, m.g.chunk, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__split_init(&s, &d, NULL, 0, samples, m.g.chunk, m.delta, m.g.n_deltas, NULL),
+        INSITU_OK);
     for (d.rank = 0; d.rank < d.world; d.rank++)
       for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
         struct insitu__plan p;
@@ -231,14 +257,15 @@ static void test_scan(void **state) {
   assert_true(done > 500); /* most draws are valid configurations */
 }
 
-/* What is extrapolated from some windows, against a walk through all of them: at several world sizes, with chunks that several
- * units share, with offsets, and in both orders. */
+/* What is extrapolated from some windows, against a walk through all of them: at several world
+ * sizes, with chunks that several units share, with offsets, and in both orders. */
 static void test_estimated_cost(void **state) {
   (void)state;
   static const struct {
     uint64_t rows, unit, batch, block;
     int64_t other; /* a second view's offset */
-  } cases[] = {{4, 1, 64, 64, 0}, {4, 1, 64, 64, 1}, {4, 1, 1000, 16, 9}, {1, 1, 64, 64, 3}, {3, 2, 64, 8, 40}};
+  } cases[] = {{4, 1, 64, 64, 0}, {4, 1, 64, 64, 1}, {4, 1, 1000, 16, 9}, {1, 1, 64, 64, 3},
+      {3, 2, 64, 8, 40}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int world = 1; world <= 4; world += 3)
       for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
@@ -258,21 +285,25 @@ static void test_estimated_cost(void **state) {
         d.rank = world - 1;
         d.lanes = 4;
         d.sample_stop = (int64_t)samples - 1000;
-        assert_int_equal(insitu__split_init(&s, &d, NULL, 0, samples, cases[i].rows, m.delta, 2, NULL), INSITU_OK);
+        assert_int_equal(
+            insitu__split_init(&s, &d, NULL, 0, samples, cases[i].rows, m.delta, 2, NULL),
+            INSITU_OK);
         assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_ALL, order, &d, NULL), INSITU_OK);
         assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
         assert_int_equal(insitu__plan_order(&p, 0, &o, NULL), INSITU_OK);
         touched = insitu__plan_touched(&p, &o);
         uint64_t *fields = insitu__plan_fields(&m.g);
         struct insitu__plan_count n = {.plan = &p, .order = &o, .fields = fields, .exact = true};
-        assert_true(insitu__plan_set_init(&n.shared, touched) && insitu__plan_set_init(&n.alone, touched));
+        assert_true(
+            insitu__plan_set_init(&n.shared, touched) && insitu__plan_set_init(&n.alone, touched));
         assert_true(insitu__plan_count_rank(&n, &seen));
         assert_int_equal(seen, out.rows);
-        const double got[2] = {(double)out.reads, (double)out.distinct}, want[2] = {(double)n.reads, (double)n.distinct};
+        const double got[2] = {(double)out.reads, (double)out.distinct},
+                     want[2] = {(double)n.reads, (double)n.distinct};
         for (int k = 0; k < 2; k++)
           if (got[k] < 0.97 * want[k] || got[k] > 1.03 * want[k])
-            fail_msg("case %d, world %d, order %d, %s: %.0f, not %.0f", (int)i, world, order, k ? "distinct" : "reads", got[k],
-                want[k]);
+            fail_msg("case %d, world %d, order %d, %s: %.0f, not %.0f", (int)i, world, order,
+                k ? "distinct" : "reads", got[k], want[k]);
         assert_true(out.amplification >= 1 && out.distinct <= out.reads);
         assert_true(out.estimated || world > 1);
         insitu__mem_free(fields);
@@ -345,7 +376,8 @@ static void test_fields(void **state) {
       }
     make_corners(&c, (unsigned)support_below(3), n, box);
     const struct insitu__geometry_array *a = &c.array;
-    uint64_t grid = a->tile_n[0] * a->tile_n[1] * a->tile_n[2], expected = UINT64_MAX, sum = 0, of[4] = {0};
+    uint64_t grid = a->tile_n[0] * a->tile_n[1] * a->tile_n[2], expected = UINT64_MAX, sum = 0,
+             of[4] = {0};
     uint64_t *fields = insitu__plan_fields(&c.g);
     assert_int_equal(insitu__geometry_next(&c.g, a, grid), UINT64_MAX);
     for (uint64_t f = grid; f-- > 0;) {
@@ -365,7 +397,8 @@ static void test_fields(void **state) {
   }
 }
 
-/* Small boxes in opposite corners: a scan looks at the fields that it reads, not at the 2^28 between them. */
+/* Small boxes in opposite corners: a scan looks at the fields that it reads, not at the 2^28
+ * between them. */
 static void test_corners_work(void **state) {
   (void)state;
   uint64_t box[4][2][2] = {{{0, 2}, {0, 2}}, {{(1 << 14) - 1, 1 << 14}, {(1 << 14) - 3, 1 << 14}}};
@@ -377,10 +410,12 @@ static void test_corners_work(void **state) {
     struct insitu__plan_scan scan;
     insitu_plan out;
     make_corners(&c, axis, 2, box);
-    assert_true(insitu__geometry_countable(&c.g, &c.array)); /* 7 fields, though the grid around them has 2^28 */
+    /* 7 fields, though the grid around them has 2^28 */
+    assert_true(insitu__geometry_countable(&c.g, &c.array));
     insitu_loader_desc d = desc_of(4, 2, 1);
     assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 40, 4, c.delta, 1, NULL), INSITU_OK);
-    assert_int_equal(insitu__plan_init(&p, &c.g, &s, INSITU_ALL, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__plan_init(&p, &c.g, &s, INSITU_ALL, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
     assert_int_equal(insitu__plan_order(&p, 0, &o, NULL), INSITU_OK);
     assert_int_equal(insitu__plan_scan_init(&scan, &p, &o, NULL), INSITU_OK);
     uint64_t tiles = 0;
@@ -422,9 +457,11 @@ static void test_cost(void **state) {
   assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, 10, m.delta, 2, NULL), INSITU_OK);
   struct insitu__plan p;
   insitu_plan out;
-  assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
-  /* 800 samples, 799 anchors of which 790 are delivered; each window of one unit reads its chunk and the next one */
+  /* 800 samples, 799 anchors of which 790 are delivered; each window of one unit reads its chunk
+   * and the next one */
   assert_int_equal(out.samples, 799);
   assert_int_equal(out.dropped_edge, 1);
   assert_int_equal(out.dropped_tail, 9);
@@ -435,7 +472,8 @@ static void test_cost(void **state) {
   d.unit_chunks = 8;
   assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, 10, m.delta, 2, NULL), INSITU_OK);
   d.block_chunks = 8;
-  assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
   assert_true(out.amplification < 1.15); /* (8 + 1) / 8, less the edge */
   insitu__split_free(&s);
@@ -448,7 +486,8 @@ static void test_sequential_window(void **state) {
   const struct {
     uint64_t rows, block, want;
     int64_t reach;
-  } at[] = {{10, 64, 1, 0}, {10, 64, 4, 1}, {10, 64, 4, 10}, {10, 64, 8, 11}, {1, 64, 40, 10}, {1, 8, 8, 10}, {10, 2, 2, 1}};
+  } at[] = {{10, 64, 1, 0}, {10, 64, 4, 1}, {10, 64, 4, 10}, {10, 64, 8, 11}, {1, 64, 40, 10},
+      {1, 8, 8, 10}, {10, 2, 2, 1}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
     struct insitu__split s = {0};
     struct insitu__plan p;
@@ -460,8 +499,11 @@ static void test_sequential_window(void **state) {
     m.view[0][1].delta = at[i].reach;
     insitu_loader_desc d = desc_of(10, at[i].block, 1);
     insitu_plan out;
-    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, at[i].rows, m.delta, m.g.n_deltas, NULL), INSITU_OK);
-    assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_ALL, INSITU_SEQUENTIAL, &d, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__split_init(&s, &d, NULL, 0, 1000, at[i].rows, m.delta, m.g.n_deltas, NULL),
+        INSITU_OK);
+    assert_int_equal(
+        insitu__plan_init(&p, &m.g, &s, INSITU_ALL, INSITU_SEQUENTIAL, &d, NULL), INSITU_OK);
     assert_int_equal(p.layout.window, at[i].want);
     assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
     assert_true(at[i].want == at[i].block || out.amplification <= 1.25);
@@ -479,13 +521,16 @@ static void test_lanes(void **state) {
   const struct {
     uint64_t batch, block, want;
     int32_t world;
-  } at[] = {{32, 64, 32, 1}, {32, 16, 16, 1}, {32, 7, 4, 1}, {30, 16, 15, 1}, {7, 64, 7, 1}, {32, 1, 1, 1}, {8, 64, 32, 4}};
+  } at[] = {{32, 64, 32, 1}, {32, 16, 16, 1}, {32, 7, 4, 1}, {30, 16, 15, 1}, {7, 64, 7, 1},
+      {32, 1, 1, 1}, {8, 64, 32, 4}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
     insitu_loader_desc d = desc_of(at[i].batch, at[i].block, 1);
     struct insitu__plan p;
     d.world = at[i].world;
-    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 4000, 4, m.delta, m.g.n_deltas, NULL), INSITU_OK);
-    assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__split_init(&s, &d, NULL, 0, 4000, 4, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
     assert_int_equal(p.layout.lanes, at[i].want);
     assert_int_equal(p.layout.window, insitu__base_max(1, at[i].block / at[i].want));
     insitu__split_free(&s);
@@ -508,8 +553,11 @@ static void test_quality(void **state) {
     d.lanes = at[i].lanes;
     d.split[0].fraction = 1;
     d.split[1].fraction = d.split[2].fraction = 0;
-    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, m.g.samples, 8, m.delta, m.g.n_deltas, NULL), INSITU_OK);
-    assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__split_init(&s, &d, NULL, 0, m.g.samples, 8, m.delta, m.g.n_deltas, NULL),
+        INSITU_OK);
+    assert_int_equal(
+        insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
     assert_int_equal(insitu__plan_describe(&p, &law, NULL), INSITU_OK);
     for (uint64_t e = 0; e < 40; e++) {
       insitu_quality q;
@@ -518,7 +566,8 @@ static void test_quality(void **state) {
       sum += q.variance_ratio;
     }
     if (!(sum / 40 > 0.8 * law.variance_ratio && sum / 40 < 1.25 * law.variance_ratio))
-      fail_msg("block %d lanes %d: measured %g, law %g", (int)at[i].block, (int)at[i].lanes, sum / 40, law.variance_ratio);
+      fail_msg("block %d lanes %d: measured %g, law %g", (int)at[i].block, (int)at[i].lanes,
+          sum / 40, law.variance_ratio);
     insitu__split_free(&s);
   }
 }
@@ -536,8 +585,10 @@ static void test_huge(void **state) {
   struct insitu__order o;
   struct insitu__plan_scan scan;
   insitu_plan out;
-  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000000000, 1, m.delta, m.g.n_deltas, NULL), INSITU_OK);
-  assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__split_init(&s, &d, NULL, 0, 1000000000, 1, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_order(&p, 5, &o, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_scan_init(&scan, &p, &o, NULL), INSITU_OK);
   uint64_t tiles = 0;
@@ -559,8 +610,9 @@ static void test_huge(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_split_against_brute_force), cmocka_unit_test(test_scan), cmocka_unit_test(test_fields),
-      cmocka_unit_test(test_corners_work), cmocka_unit_test(test_cost), cmocka_unit_test(test_sequential_window),
+      cmocka_unit_test(test_split_against_brute_force), cmocka_unit_test(test_scan),
+      cmocka_unit_test(test_fields), cmocka_unit_test(test_corners_work),
+      cmocka_unit_test(test_cost), cmocka_unit_test(test_sequential_window),
       cmocka_unit_test(test_lanes), cmocka_unit_test(test_quality), cmocka_unit_test(test_huge),
       cmocka_unit_test(test_estimated_cost), /* behind test_huge, which measures memory */
   };

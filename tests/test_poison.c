@@ -1,4 +1,5 @@
-/* Debugging builds: a batch's memory is filled before its rows arrive, and nobody can read a batch that was given back. */
+/* Debugging builds: a batch's memory is filled before its rows arrive, and nobody can read a batch
+ * that was given back. */
 #define INSITU_DEBUG
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -22,12 +23,14 @@ static insitu_loader *open_or_fail(const char *root, int m, insitu_iter **it) {
       .io = modes[m].io,
       .inline_io = modes[m].inline_io};
   if (insitu_loader_open(&d, &ld, &err) ||
-      insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .max_held = 1}, it, &err))
+      insitu_iter_open(
+          ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .max_held = 1}, it, &err))
     fail_msg("%s", err.message);
   return ld;
 }
 
-/* All of a batch's memory but its rows and their indices is the pattern, in first and in reused slabs. */
+/* All of a batch's memory but its rows and their indices is the pattern, in first and in reused
+ * slabs. */
 static void test_a_batch_starts_as_the_pattern(void **state) {
   (void)state;
   const char *root = support_path("pattern");
@@ -42,13 +45,15 @@ static void test_a_batch_starts_as_the_pattern(void **state) {
         struct insitu__loader_slab *slab = (struct insitu__loader_slab *)(void *)b;
         for (uint64_t i = 0; i < it->slab_bytes; i++) {
           const unsigned char *at = slab->memory + i;
-          bool row = at >= (const unsigned char *)b->sample_indices && at < (const unsigned char *)(b->sample_indices + b->rows);
+          bool row = at >= (const unsigned char *)b->sample_indices &&
+                     at < (const unsigned char *)(b->sample_indices + b->rows);
           for (uint64_t k = 0; k < b->n_arrays; k++) {
             const unsigned char *data = b->arrays[k].data;
             row = row || (at >= data && at < data + b->arrays[k].bytes);
           }
           if (!row) unwritten++;
-          if (!row && *at != 0xA5) fail_msg("batch %d: byte %d is %02x", (int)b->index, (int)i, *at);
+          if (!row && *at != 0xA5)
+            fail_msg("batch %d: byte %d is %02x", (int)b->index, (int)i, *at);
         }
         support_check_array(b, 0, &vars[0], &array, 0);
         insitu_batch_release(&b);
@@ -64,19 +69,23 @@ static void test_a_batch_starts_as_the_pattern(void **state) {
 /* ---- reading what was given back ---- */
 enum { RELEASED, THROWN_AWAY, WAYS };
 
-static const volatile unsigned char *give_back(insitu_loader *ld, insitu_iter *it, insitu_batch *b, int way) {
+static const volatile unsigned char *give_back(
+    insitu_loader *ld, insitu_iter *it, insitu_batch *b, int way) {
   const volatile unsigned char *data = b->arrays[1].data;
-  insitu__reactor_call(&ld->reactor, insitu__loader_leave_await, it); /* from here on no slab is placed again */
+  /* from here on no slab is placed again */
+  insitu__reactor_call(&ld->reactor, insitu__loader_leave_await, it);
   if (way == RELEASED) {
     insitu_batch_release(&b);
     return data;
   }
   struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring]; /* on its way, or ready */
-  insitu__reactor_call(&ld->reactor, insitu__loader_move_await, &(struct insitu__loader_move){it, 5, 0});
+  insitu__reactor_call(
+      &ld->reactor, insitu__loader_move_await, &(struct insitu__loader_move){it, 5, 0});
   return slab->memory;
 }
 
-/* In a forked child: reads a batch before and after it is given back, and tells through the pipe how far it came. */
+/* In a forked child: reads a batch before and after it is given back, and tells through the pipe
+ * how far it came. */
 static void child(const char *root, int m, int way, int fd) {
   insitu_iter *it = NULL;
   insitu_batch *b;
@@ -114,7 +123,8 @@ static void test_reading_a_released_batch_is_reported(void **state) {
       assert_int_equal(waitpid(pid, &status, 0), pid);
       assert_int_equal(read(fd[0], told, sizeof told), 2); /* up to the report, no further */
       close(fd[0]);
-      assert_true(WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 7));
+      assert_true(WIFSIGNALED(status) ||
+                  (WIFEXITED(status) && WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != 7));
       FILE *f = fopen(log, "r");
       assert_non_null(f);
       assert_true(fread(report, 1, sizeof report - 1, f) > 0);
@@ -132,7 +142,8 @@ static void test_unmapped_memory_is_clean(void **state) {
     assert_non_null(p);
     insitu__mem_hide(p, 1 << 16);
     insitu__mem_unmap(p, 1 << 16);
-    volatile unsigned char *q = mmap(p, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    volatile unsigned char *q =
+        mmap(p, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     assert_ptr_equal(q, p);
     assert_int_equal(q[1 << 15], 0);
     munmap(p, 1 << 16);

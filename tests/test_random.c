@@ -1,10 +1,12 @@
-/* Random archives and configurations against a small independent model of what the manual promises: every element of every batch,
- * the order, the splits, resuming, plans and refusals. A case is a number: the same number is the same case.
+/* Random archives and configurations against a small independent model of what the manual promises:
+ * every element of every batch, the order, the splits, resuming, plans and refusals. A case is a
+ * number: the same number is the same case.
  *
  *   build/test_random                     a fixed slice, as the other tests run
  *   build/test_random --seed 7 --n 1000   cases 7 to 1006; -v tells each before it runs
  *
- * A difference prints the case in words, where the difference is, and the command that runs the case again. */
+ * A difference prints the case in words, where the difference is, and the command that runs the
+ * case again. */
 #include "server.h"
 #ifndef RANDOM_LINKED /* the library is linked: for many variants of it */
 #define INSITU_IMPLEMENTATION
@@ -19,7 +21,14 @@
 #include "zip.h"
 #include "random_case.h"
 
-enum { MAX_LOADERS = 8, MAX_ITERS = 16, MAX_HELD = 4, SLICE = 1000, WAIT_MS = 60000, MAX_SECONDS = 120 };
+enum {
+  MAX_LOADERS = 8,
+  MAX_ITERS = 16,
+  MAX_HELD = 4,
+  SLICE = 1000,
+  WAIT_MS = 60000,
+  MAX_SECONDS = 120
+};
 
 /* ---- what a case holds: closed however it ends ---- */
 static insitu_loader *loaders[MAX_LOADERS];
@@ -70,7 +79,8 @@ static uint64_t hash_bytes(const void *at, uint64_t n) {
 static uint64_t hash_batch(const insitu_batch *b) {
   uint64_t h = 0;
 
-  for (uint64_t i = 0; i < b->n_arrays; i++) h = order_mix(h ^ hash_bytes(b->arrays[i].data, b->arrays[i].bytes));
+  for (uint64_t i = 0; i < b->n_arrays; i++)
+    h = order_mix(h ^ hash_bytes(b->arrays[i].data, b->arrays[i].bytes));
   return h;
 }
 
@@ -123,7 +133,8 @@ static void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
   const struct part *p = &s->split.part[w->part];
   int64_t row[4096];
 
-  if (w->order == INSITU_SHUFFLED) w->e = shuffled(p, s->desc.seed, w->epoch, s->global, lanes, window);
+  if (w->order == INSITU_SHUFFLED)
+    w->e = shuffled(p, s->desc.seed, w->epoch, s->global, lanes, window);
   else w->e = sequential(p, s->global, lanes);
   w->e.window = window;
   w->bad = UINT64_MAX;
@@ -143,7 +154,8 @@ static bool both_nan(const struct view *v, const unsigned char *got, const unsig
   return isnan(number_of(&t, false, got).x) && isnan(number_of(&t, false, want).x);
 }
 
-static void check_elements(const struct walk *w, const insitu_batch *b, int i, const unsigned char *got) {
+static void check_elements(
+    const struct walk *w, const insitu_batch *b, int i, const unsigned char *got) {
   const struct view *v = &w->s->view[i];
   const struct array *a = v->array;
   uint64_t elements = view_elements(v), steps = view_steps(v), at[MAX_DIMS];
@@ -164,9 +176,11 @@ static void check_elements(const struct walk *w, const insitu_batch *b, int i, c
           sprintf(text[0] + 2 * n, "%02x", got[n]);
           sprintf(text[1] + 2 * n, "%02x", want[n]);
         }
-        differ("%s epoch %d batch %d rank %d: variable '%s' row %d (anchor %d) step %d element %d: bytes %s, the model has %s%s",
-            part_names[w->part], (int)w->epoch, (int)b->index, (int)w->rank, v->v.label, (int)r, (int)b->sample_indices[r],
-            (int)k, (int)e, text[0], text[1], a->is_absent[array_chunk_of(a, at)] ? " (its chunk is absent)" : "");
+        differ("%s epoch %d batch %d rank %d: variable '%s' row %d (anchor %d) step %d element %d: "
+               "bytes %s, the model has %s%s",
+            part_names[w->part], (int)w->epoch, (int)b->index, (int)w->rank, v->v.label, (int)r,
+            (int)b->sample_indices[r], (int)k, (int)e, text[0], text[1],
+            a->is_absent[array_chunk_of(a, at)] ? " (its chunk is absent)" : "");
       }
 }
 
@@ -183,13 +197,18 @@ static void check_shape(const struct walk *w, const insitu_batch *b, int i) {
   if (strcmp(out->name, v->v.label)) differ("array %d is called '%s'", i, out->name);
   if (out->ndim != n) differ("variable '%s' has %d dimensions, not %d", out->name, out->ndim, n);
   for (int d = n - 1; d >= 0; d--) {
-    if (out->shape[d] != want[d]) differ("variable '%s' axis %d: %d, not %d", out->name, d, (int)out->shape[d], (int)want[d]);
-    if (out->strides[d] != stride) differ("variable '%s' stride %d: %d, not %d", out->name, d, (int)out->strides[d], (int)stride);
+    if (out->shape[d] != want[d])
+      differ("variable '%s' axis %d: %d, not %d", out->name, d, (int)out->shape[d], (int)want[d]);
+    if (out->strides[d] != stride)
+      differ(
+          "variable '%s' stride %d: %d, not %d", out->name, d, (int)out->strides[d], (int)stride);
     stride *= want[d];
   }
-  if (out->dtype != view_dtype(v)) differ("variable '%s' has dtype 0x%x", out->name, (unsigned)out->dtype);
+  if (out->dtype != view_dtype(v))
+    differ("variable '%s' has dtype 0x%x", out->name, (unsigned)out->dtype);
   uint64_t row = view_elements(v) * view_steps(v) * dtype_bytes(out->dtype);
-  if (out->row_bytes != row || out->bytes != row * b->rows) differ("variable '%s' has %d bytes", out->name, (int)out->bytes);
+  if (out->row_bytes != row || out->bytes != row * b->rows)
+    differ("variable '%s' has %d bytes", out->name, (int)out->bytes);
   if ((uintptr_t)out->data % 256) differ("variable '%s' is not aligned", out->name);
 }
 
@@ -198,15 +217,16 @@ static void check_batch(struct walk *w, const insitu_batch *b) {
   uint64_t n = epoch_batch(&w->e, w->world, w->rank, w->batch, want);
 
   if (b->epoch != w->epoch || b->index != w->batch)
-    differ("%s: epoch %d batch %d came, not epoch %d batch %d", part_names[w->part], (int)b->epoch, (int)b->index, (int)w->epoch,
-        (int)w->batch);
+    differ("%s: epoch %d batch %d came, not epoch %d batch %d", part_names[w->part], (int)b->epoch,
+        (int)b->index, (int)w->epoch, (int)w->batch);
   if (b->rows != n)
-    differ("%s epoch %d batch %d rank %d of %d: %d rows, not %d", part_names[w->part], (int)w->epoch, (int)w->batch, (int)w->rank,
-        (int)w->world, (int)b->rows, (int)n);
+    differ("%s epoch %d batch %d rank %d of %d: %d rows, not %d", part_names[w->part],
+        (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)b->rows, (int)n);
   for (uint64_t r = 0; r < n; r++)
     if (b->sample_indices[r] != want[r])
-      differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part], (int)w->epoch, (int)w->batch,
-          (int)w->rank, (int)w->world, (int)r, (int)b->sample_indices[r], (int)want[r]);
+      differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part],
+          (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)r,
+          (int)b->sample_indices[r], (int)want[r]);
   if (b->n_arrays != (uint64_t)w->s->n_views) differ("a batch of %d arrays", (int)b->n_arrays);
   for (int i = 0; i < w->s->n_views; i++) {
     check_shape(w, b, i);
@@ -217,17 +237,21 @@ static void check_batch(struct walk *w, const insitu_batch *b) {
     int64_t anchor = -1;
     insitu_error err = {0};
 
-    if (insitu_iter_locate(w->it, w->epoch, w->batch, r, &anchor, &err)) differ("insitu_iter_locate: %s", err.message);
-    if (anchor != want[r]) differ("insitu_iter_locate: anchor %d, not %d", (int)anchor, (int)want[r]);
+    if (insitu_iter_locate(w->it, w->epoch, w->batch, r, &anchor, &err))
+      differ("insitu_iter_locate: %s", err.message);
+    if (anchor != want[r])
+      differ("insitu_iter_locate: anchor %d, not %d", (int)anchor, (int)want[r]);
   }
 }
 
-/* Gives a held batch back: until now nothing may have written to it. What is written then must disturb nothing. */
+/* Gives a held batch back: until now nothing may have written to it. What is written then must
+ * disturb nothing. */
 static void release_one(struct walk *w) {
   unsigned k = (unsigned)draw(w->n_held);
   insitu_batch *b = batches[w->slot][k];
 
-  if (hash_batch(b) != w->hash[k]) differ("batch %d of %s changed while it was held", (int)b->index, part_names[w->part]);
+  if (hash_batch(b) != w->hash[k])
+    differ("batch %d of %s changed while it was held", (int)b->index, part_names[w->part]);
   for (uint64_t i = 0; i < b->n_arrays; i++)
     if (b->arrays[i].bytes && chance(50)) memset(b->arrays[i].data, 0xcc, b->arrays[i].bytes);
   insitu_batch_release(&batches[w->slot][k]);
@@ -242,15 +266,17 @@ static bool walk_fails(struct walk *w, insitu_status status, const insitu_error 
   insitu_batch *b = NULL;
 
   if (status != INSITU_E_ABSENT)
-    differ("%s epoch %d batch %d: %s, not INSITU_E_ABSENT: %s", part_names[w->part], (int)w->epoch, (int)w->batch,
-        insitu_status_name(status), err->message);
+    differ("%s epoch %d batch %d: %s, not INSITU_E_ABSENT: %s", part_names[w->part], (int)w->epoch,
+        (int)w->batch, insitu_status_name(status), err->message);
   for (int i = 0; i < 2; i++)
-    if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != INSITU_E_ABSENT) differ("an error does not last");
+    if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != INSITU_E_ABSENT)
+      differ("an error does not last");
   w->failed = true;
   return false;
 }
 
-/* Anchors of a batch come in no other rank or batch, and what is read for them lies in their split. */
+/* Anchors of a batch come in no other rank or batch, and what is read for them lies in their split.
+ */
 static void count_anchors(const struct walk *w, struct run *run, const insitu_batch *b) {
   const struct split *sp = &w->s->split;
 
@@ -263,8 +289,8 @@ static void count_anchors(const struct walk *w, struct run *run, const insitu_ba
         int64_t y = view_sample(&w->s->view[i], x, k);
 
         if (sp->owner[y] != run->part)
-          differ("%s leaks: anchor %d reads sample %d of '%s', which is another split's", part_names[run->part], (int)x, (int)y,
-              w->s->view[i].v.label);
+          differ("%s leaks: anchor %d reads sample %d of '%s', which is another split's",
+              part_names[run->part], (int)x, (int)y, w->s->view[i].v.label);
       }
   }
 }
@@ -288,8 +314,10 @@ static bool walk_step(struct walk *w) {
 
   if (w->failed || w->ended) return false;
   if (w->n_held == w->max_held) {
-    if (w->batch < w->e.batches && chance(20) && (status = insitu_iter_next(w->it, 0, &b, &err)) != INSITU_BUSY)
-      differ("next while %d batches are held: %s %s", (int)w->n_held, insitu_status_name(status), err.message);
+    if (w->batch < w->e.batches && chance(20) &&
+        (status = insitu_iter_next(w->it, 0, &b, &err)) != INSITU_BUSY)
+      differ("next while %d batches are held: %s %s", (int)w->n_held, insitu_status_name(status),
+          err.message);
     release_one(w);
   }
   int64_t wait = chance(30) ? 0 : chance(50) ? 1 : WAIT_MS;
@@ -298,14 +326,14 @@ static bool walk_step(struct walk *w) {
   if (w->batch == w->bad) return walk_fails(w, status, &err);
   if (w->batch == w->e.batches) {
     if (status != INSITU_END)
-      differ("%s epoch %d rank %d: no end after %d batches: %s %s", part_names[w->part], (int)w->epoch, (int)w->rank,
-          (int)w->e.batches, insitu_status_name(status), err.message);
+      differ("%s epoch %d rank %d: no end after %d batches: %s %s", part_names[w->part],
+          (int)w->epoch, (int)w->rank, (int)w->e.batches, insitu_status_name(status), err.message);
     w->ended = true;
     return false;
   }
   if (status != INSITU_OK)
-    differ("%s epoch %d batch %d rank %d: %s: %s", part_names[w->part], (int)w->epoch, (int)w->batch, (int)w->rank,
-        insitu_status_name(status), err.message);
+    differ("%s epoch %d batch %d rank %d: %s: %s", part_names[w->part], (int)w->epoch,
+        (int)w->batch, (int)w->rank, insitu_status_name(status), err.message);
   batches[w->slot][w->n_held] = b;
   w->hash[w->n_held++] = hash_batch(b);
   check_batch(w, b);
@@ -327,13 +355,14 @@ static insitu_loader *open_loader(const struct setup *s, const insitu_loader_des
   }
   if (status == INSITU_E_BUDGET && d->memory_budget < UINT64_C(1) << 28) return NULL;
   if (s->refused)
-    differ("open: %s, not %s (%s): %s", insitu_status_name(status), insitu_status_name(s->refused), s->why, err.message);
+    differ("open: %s, not %s (%s): %s", insitu_status_name(status), insitu_status_name(s->refused),
+        s->why, err.message);
   differ("open: %s: %s", insitu_status_name(status), err.message);
 }
 
 /* Lanes and window of an iterator; false: it must be refused with *status. */
-static bool layout(const struct setup *s, int32_t part, int32_t order, uint64_t world, uint64_t *lanes, uint64_t *window,
-    insitu_status *status) {
+static bool layout(const struct setup *s, int32_t part, int32_t order, uint64_t world,
+    uint64_t *lanes, uint64_t *window, insitu_status *status) {
   const struct part *p = &s->split.part[part];
 
   if (order == INSITU_SEQUENTIAL) {
@@ -342,13 +371,15 @@ static bool layout(const struct setup *s, int32_t part, int32_t order, uint64_t 
     *status = INSITU_E_SPLIT;
     return p->n;
   }
-  *lanes = s->desc.lanes ? s->desc.lanes : default_lanes(s->global, s->block_chunks, s->unit_chunks, p->units);
+  *lanes = s->desc.lanes ? s->desc.lanes
+                         : default_lanes(s->global, s->block_chunks, s->unit_chunks, p->units);
   *window = most(1, s->block_chunks / s->unit_chunks / *lanes);
   *status = p->n < s->global ? INSITU_E_SPLIT : INSITU_E_ARG;
   return p->n >= s->global && s->global % *lanes == 0 && *lanes % world == 0;
 }
 
-static void check_plan(const struct walk *w, insitu_loader *ld, const insitu_iter_desc *id, insitu_plan *plan) {
+static void check_plan(
+    const struct walk *w, insitu_loader *ld, const insitu_iter_desc *id, insitu_plan *plan) {
   const struct part *p = &w->s->split.part[w->part];
   insitu_error err = {0};
   uint64_t rows = 0;
@@ -359,34 +390,42 @@ static void check_plan(const struct walk *w, insitu_loader *ld, const insitu_ite
   const struct {
     const char *name;
     uint64_t got, want;
-  } at[] = {{"order_version", plan->order_version, 1}, {"samples", plan->samples, p->n}, {"batches", plan->batches, w->e.batches},
-      {"rows", plan->rows, rows}, {"dropped_edge", plan->dropped_edge, p->dropped},
+  } at[] = {{"order_version", plan->order_version, 1}, {"samples", plan->samples, p->n},
+      {"batches", plan->batches, w->e.batches}, {"rows", plan->rows, rows},
+      {"dropped_edge", plan->dropped_edge, p->dropped},
       {"dropped_tail", plan->dropped_tail, w->order == INSITU_SHUFFLED ? p->n % w->s->global : 0},
-      {"units", plan->units, p->units}, {"unit_rows", plan->unit_rows, w->s->split.unit_rows}, {"lanes", plan->lanes, w->e.lanes},
+      {"units", plan->units, p->units}, {"unit_rows", plan->unit_rows, w->s->split.unit_rows},
+      {"lanes", plan->lanes, w->e.lanes},
       {"window", plan->window, w->e.window ? w->e.window : plan->window}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
     if (at[i].got != at[i].want)
-      differ("plan of %s, rank %d of %d: %s is %d, not %d", part_names[w->part], (int)w->rank, (int)w->world, at[i].name,
-          (int)at[i].got, (int)at[i].want);
+      differ("plan of %s, rank %d of %d: %s is %d, not %d", part_names[w->part], (int)w->rank,
+          (int)w->world, at[i].name, (int)at[i].got, (int)at[i].want);
   if (plan->amplification < 1 || plan->reads < plan->distinct)
-    differ("plan of %s, rank %d of %d: %d chunks are read, %d different ones: amplification %g", part_names[w->part],
-        (int)w->rank, (int)w->world, (int)plan->reads, (int)plan->distinct, plan->amplification);
-  if (plan->distinct && fabs(plan->amplification * (double)plan->distinct / (double)plan->reads - 1) > 1e-9)
+    differ("plan of %s, rank %d of %d: %d chunks are read, %d different ones: amplification %g",
+        part_names[w->part], (int)w->rank, (int)w->world, (int)plan->reads, (int)plan->distinct,
+        plan->amplification);
+  if (plan->distinct &&
+      fabs(plan->amplification * (double)plan->distinct / (double)plan->reads - 1) > 1e-9)
     differ("plan of %s: amplification is %g", part_names[w->part], plan->amplification);
   if (plan->reads && fabs(plan->dedup * (double)plan->reads / (double)plan->wanted - 1) > 1e-9)
     differ("plan of %s: dedup is %g", part_names[w->part], plan->dedup);
   if (plan->span < w->e.span)
-    differ("plan of %s: span %d, but a window falls into %d batches", part_names[w->part], (int)plan->span, (int)w->e.span);
+    differ("plan of %s: span %d, but a window falls into %d batches", part_names[w->part],
+        (int)plan->span, (int)w->e.span);
 }
 
 /* Opens an iterator of a part and its model; false: it is refused, as the model says. */
-static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, int slot, int32_t part, int32_t order,
-    uint64_t world, uint64_t rank, uint64_t epoch, insitu_plan *plan) {
+static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, int slot,
+    int32_t part, int32_t order, uint64_t world, uint64_t rank, uint64_t epoch, insitu_plan *plan) {
   insitu_error err = {0};
   insitu_status want, status;
   uint64_t lanes, window;
   bool usual = order == (part == INSITU_TRAIN ? INSITU_SHUFFLED : INSITU_SEQUENTIAL);
-  insitu_iter_desc id = {.api = INSITU_API, .split = part, .order = usual && chance(50) ? INSITU_AUTO : order, .epoch = epoch};
+  insitu_iter_desc id = {.api = INSITU_API,
+      .split = part,
+      .order = usual && chance(50) ? INSITU_AUTO : order,
+      .epoch = epoch};
 
   id.max_held = (uint32_t)draw(MAX_HELD + 1);
   *w = (struct walk){.s = s,
@@ -401,13 +440,15 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
   status = insitu_iter_open(ld, &id, &iters[slot], &err);
   if (!fits) {
     if (status != want && !(want == INSITU_E_SPLIT && status == INSITU_E_ARG))
-      differ("opening %s: %s, not %s: %s", part_names[part], insitu_status_name(status), insitu_status_name(want), err.message);
+      differ("opening %s: %s, not %s: %s", part_names[part], insitu_status_name(status),
+          insitu_status_name(want), err.message);
     return false;
   }
   if (status == INSITU_E_BUDGET && s->desc.memory_budget < UINT64_C(1) << 28) return false;
   if (status)
-    differ("opening %s, %s, rank %d of %d: %s: %s", part_names[part], order == INSITU_SHUFFLED ? "shuffled" : "sequential",
-        (int)rank, (int)world, insitu_status_name(status), err.message);
+    differ("opening %s, %s, rank %d of %d: %s: %s", part_names[part],
+        order == INSITU_SHUFFLED ? "shuffled" : "sequential", (int)rank, (int)world,
+        insitu_status_name(status), err.message);
   w->it = iters[slot];
   walk_epoch(w, lanes, window);
   check_plan(w, ld, &id, plan);
@@ -464,7 +505,8 @@ static void sequential_windows(struct walk *w, uint64_t window) {
   insitu_order_close(&o);
 }
 
-static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *plan, const insitu_stats *opened) {
+static void check_reads(
+    struct walk *w, insitu_loader *ld, const insitu_plan *plan, const insitu_stats *opened) {
   const struct setup *s = w->s;
   insitu_stats st;
   insitu_error err = {0};
@@ -473,13 +515,15 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
   if (w->order == INSITU_SEQUENTIAL) sequential_windows(w, plan->window);
   struct reads r = epoch_reads(&w->e, w->world, w->rank, s->view, s->n_views), first = r;
   if (w->order == INSITU_SHUFFLED) { /* a plan is of epoch 0 */
-    struct epoch e = shuffled(&s->split.part[w->part], s->desc.seed, 0, s->global, w->e.lanes, w->e.window);
+    struct epoch e =
+        shuffled(&s->split.part[w->part], s->desc.seed, 0, s->global, w->e.lanes, w->e.window);
 
     first = epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
   }
   for (int i = 0; i < s->n_views; i++)
     for (int k = 0; k < i; k++)
-      exact = exact && (s->view[i].array != s->view[k].array || (!s->view[i].v.n_slices && !s->view[k].v.n_slices));
+      exact = exact && (s->view[i].array != s->view[k].array ||
+                           (!s->view[i].v.n_slices && !s->view[k].v.n_slices));
   if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
   uint64_t batches = plan->slabs * plan->slab_bytes;
   uint64_t memory = batches + plan->table_bytes + plan->inflight_bytes + plan->cache_bytes;
@@ -487,18 +531,22 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
     const char *name;
     uint64_t got, want;
     bool most; /* want is the most */
-  } at[] = {{"rows delivered", st.rows, r.rows, false}, {"batches delivered", st.batches, plan->batches, false},
-      {"chunks read", st.reads - opened->reads, r.reads, false}, {"chunks planned", first.reads, plan->reads, !exact},
-      {"bytes planned", first.bytes, plan->read_bytes, !exact}, {"chunks wanted", first.wanted, plan->wanted, !exact},
-      {"different chunks planned", first.distinct, plan->distinct, !exact}, {"absent chunks", st.absent_chunks, r.absent, false},
-      {"bad chunks", st.bad_chunks, 0, false}, {"bytes of batches", st.slab_bytes_peak, batches, true},
+  } at[] = {{"rows delivered", st.rows, r.rows, false},
+      {"batches delivered", st.batches, plan->batches, false},
+      {"chunks read", st.reads - opened->reads, r.reads, false},
+      {"chunks planned", first.reads, plan->reads, !exact},
+      {"bytes planned", first.bytes, plan->read_bytes, !exact},
+      {"chunks wanted", first.wanted, plan->wanted, !exact},
+      {"different chunks planned", first.distinct, plan->distinct, !exact},
+      {"absent chunks", st.absent_chunks, r.absent, false}, {"bad chunks", st.bad_chunks, 0, false},
+      {"bytes of batches", st.slab_bytes_peak, batches, true},
       {"bytes promised", st.memory_promised, memory, false},
       {"bytes at most", st.memory_bytes_peak, most(memory, opened->memory_bytes_peak), true},
       {"bytes in all", memory, insitu_loader_config(ld)->memory_budget, true}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
     if (at[i].most ? at[i].got > at[i].want : at[i].got != at[i].want)
-      differ("an epoch of %s, rank %d of %d: %s: %d, not %d", part_names[w->part], (int)w->rank, (int)w->world, at[i].name,
-          (int)at[i].got, (int)at[i].want);
+      differ("an epoch of %s, rank %d of %d: %s: %d, not %d", part_names[w->part], (int)w->rank,
+          (int)w->world, at[i].name, (int)at[i].got, (int)at[i].want);
 }
 
 /* ---- the case ---- */
@@ -525,7 +573,8 @@ static uint64_t adopt_list(struct setup *s, const char *text, int part) {
   return n;
 }
 
-/* The library alone says which chunks a shuffled split draws: in its manifest. Each part has as many as without. */
+/* The library alone says which chunks a shuffled split draws: in its manifest. Each part has as
+ * many as without. */
 static void adopt_split(struct setup *s, const insitu_loader_desc *d) {
   insitu_loader_desc only = *d;
   insitu_loader *ld;
@@ -548,7 +597,8 @@ static void adopt_split(struct setup *s, const insitu_loader_desc *d) {
     if (s->split.owner[c * s->split.ref] != NOBODY) want[s->split.owner[c * s->split.ref]]++;
   memset(s->split.owner, NOBODY, s->samples);
   for (int p = 0; p < 3; p++)
-    if (adopt_list(s, text, p) != want[p]) differ("the manifest does not give %s %d chunks", part_names[p], (int)want[p]);
+    if (adopt_list(s, text, p) != want[p])
+      differ("the manifest does not give %s %d chunks", part_names[p], (int)want[p]);
   split_finish(&s->split, s->view, s->n_views, d->split_gap, d->split_spill, s->unit_chunks);
 }
 
@@ -561,7 +611,8 @@ static insitu_loader_desc desc_of(const struct setup *s, uint64_t world, uint64_
   return d;
 }
 
-/* Any box of an array, now: insitu_read. alone: nothing else reads meanwhile, so that statistics can be compared. */
+/* Any box of an array, now: insitu_read. alone: nothing else reads meanwhile, so that statistics
+ * can be compared. */
 static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   struct view v = s->view[draw((uint64_t)s->n_views)];
   const struct array *a = v.array;
@@ -578,7 +629,8 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
     v.hi[d] = chance(50) ? a->shape[d] : v.lo[d] + 1 + draw(a->shape[d] - v.lo[d]);
     n *= v.hi[d] - v.lo[d];
     if (v.lo[d] || v.hi[d] < a->shape[d])
-      v.slice[v.v.n_slices++] = (insitu_slice){.axis = d, .start = (int64_t)v.lo[d], .stop = (int64_t)v.hi[d]};
+      v.slice[v.v.n_slices++] =
+          (insitu_slice){.axis = d, .start = (int64_t)v.lo[d], .stop = (int64_t)v.hi[d]};
   }
   unsigned item = dtype_bytes(view_dtype(&v));
   unsigned char *got = own(n * item), want[16];
@@ -600,14 +652,18 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   struct chunk_set chunks = chunk_set(a);
   uint64_t reads = chunk_set_add(&chunks, &v, -1, 1, &absent);
   if (absent && s->desc.on_absent_chunk == INSITU_RAISE) {
-    if (status != INSITU_E_ABSENT) differ("insitu_read of an absent chunk: %s", insitu_status_name(status));
+    if (status != INSITU_E_ABSENT)
+      differ("insitu_read of an absent chunk: %s", insitu_status_name(status));
     return;
   }
-  if (status) differ("insitu_read of '%s': %s: %s", v.v.label, insitu_status_name(status), err.message);
-  if (shape.ndim != a->ndim || shape.bytes != n * item || shape.dtype != view_dtype(&v)) differ("insitu_read: another shape");
+  if (status)
+    differ("insitu_read of '%s': %s: %s", v.v.label, insitu_status_name(status), err.message);
+  if (shape.ndim != a->ndim || shape.bytes != n * item || shape.dtype != view_dtype(&v))
+    differ("insitu_read: another shape");
   if (insitu_loader_stats(ld, &after, NULL)) differ("no statistics");
   if (alone && after.absent_chunks - before.absent_chunks != absent)
-    differ("insitu_read counts %d absent chunks, not %d", (int)(after.absent_chunks - before.absent_chunks), (int)absent);
+    differ("insitu_read counts %d absent chunks, not %d",
+        (int)(after.absent_chunks - before.absent_chunks), (int)absent);
   if (alone && after.reads - before.reads != reads)
     differ("insitu_read counts %d chunks, not %d", (int)(after.reads - before.reads), (int)reads);
 }
@@ -636,7 +692,9 @@ static void refuse_iterators(insitu_loader *ld) {
   default: id.api = 0; want = INSITU_E_API;
   }
   status = insitu_iter_open(ld, &id, &iters[2], NULL);
-  if (status != want) differ("an iterator that makes no sense: %s, not %s", insitu_status_name(status), insitu_status_name(want));
+  if (status != want)
+    differ("an iterator that makes no sense: %s, not %s", insitu_status_name(status),
+        insitu_status_name(want));
   if (iters[2]) differ("a refused iterator is not NULL");
 }
 
@@ -671,7 +729,8 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   if (chance(50)) {
     if (w.failed || chance(40)) {
       epoch = draw(5);
-      if (insitu_iter_set_epoch(w.it, epoch, &err)) differ("insitu_iter_set_epoch: %s", err.message);
+      if (insitu_iter_set_epoch(w.it, epoch, &err))
+        differ("insitu_iter_set_epoch: %s", err.message);
     } else {
       epoch++;
     }
@@ -689,7 +748,8 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
 }
 
 /* ---- resuming ---- */
-/* Goes on behind a batch, at a world size and with resources that need not be those of the run that gave the state. */
+/* Goes on behind a batch, at a world size and with resources that need not be those of the run that
+ * gave the state. */
 static void resume(struct setup *s, const struct run *run) {
   uint64_t sizes[64], n = 0, k = draw(run->n_batches), rank, world = run->world, lanes, window;
   insitu_error err = {0};
@@ -716,8 +776,8 @@ static void resume(struct setup *s, const struct run *run) {
       window = w.e.window;
       for (uint64_t i = draw(4); i && walk_step(&w); i--) {}
       if (insitu_iter_restore(w.it, &run->after[k], &err))
-        differ("restoring behind batch %d of epoch %d at world size %d, after %d: %s", (int)k, (int)run->epoch, (int)world,
-            (int)run->world, err.message);
+        differ("restoring behind batch %d of epoch %d at world size %d, after %d: %s", (int)k,
+            (int)run->epoch, (int)world, (int)run->world, err.message);
       w.epoch = run->epoch;
       w.failed = w.ended = false;
       walk_epoch(&w, lanes, window);
@@ -757,9 +817,12 @@ static bool move_a_chunk(struct setup *s) {
       if (owner[c * ref] == from) moved = c;
     to = from + 1;
   }
-  for (uint64_t x = moved * ref; x < least((moved + 1) * ref, s->samples); x++) owner[x] = (signed char)to;
+  for (uint64_t x = moved * ref; x < least((moved + 1) * ref, s->samples); x++)
+    owner[x] = (signed char)to;
   s->split.owner = owner;
-  say(t, "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64 ",\"seed\":null,\"chunks\":{",
+  say(t,
+      "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64
+      ",\"seed\":null,\"chunks\":{",
       s->split.n_ref, ref, s->samples);
   for (int p = 0; p < 3; p++) {
     bool first = true;
@@ -780,7 +843,8 @@ static bool move_a_chunk(struct setup *s) {
   return true;
 }
 
-/* A configuration that differs in something that the order or the batches depend on must refuse the state. */
+/* A configuration that differs in something that the order or the batches depend on must refuse the
+ * state. */
 static void refuse_state(struct setup *s, const struct run *run) {
   struct setup *other = own(sizeof *other);
   insitu_error err = {0};
@@ -814,7 +878,8 @@ static void refuse_state(struct setup *s, const struct run *run) {
   }
   if (!what) return;
   other->desc.variables = other->variable;
-  split_finish(&other->split, other->view, other->n_views, other->desc.split_gap, other->desc.split_spill, other->unit_chunks);
+  split_finish(&other->split, other->view, other->n_views, other->desc.split_gap,
+      other->desc.split_spill, other->unit_chunks);
   bool by_split = !strcmp(what, "the split") || !strcmp(what, "split_gap");
   if (by_split && same_anchors(&other->split.part[run->part], &s->split.part[run->part])) return;
   if (!layout(other, run->part, run->order, run->world, &lanes, &window, &status)) return;
@@ -822,7 +887,8 @@ static void refuse_state(struct setup *s, const struct run *run) {
   insitu_loader *ld = open_loader(other, &d, 0);
   if (ld && walk_open(&w, other, ld, 0, run->part, run->order, run->world, 0, 0, &plan)) {
     status = insitu_iter_restore(w.it, &run->after[draw(run->n_batches)], &err);
-    if (status != INSITU_E_STATE) differ("a state of another configuration (%s): %s", what, insitu_status_name(status));
+    if (status != INSITU_E_STATE)
+      differ("a state of another configuration (%s): %s", what, insitu_status_name(status));
     walk_close(&w);
   }
   insitu_loader_close(&loaders[0]);
@@ -849,7 +915,9 @@ static void run_case(struct setup *s) {
   const struct part *p = &s->split.part[run.part];
   uint64_t n = 0, want = run.order == INSITU_SHUFFLED ? p->n / s->global * s->global : p->n;
   for (uint64_t i = 0; i < p->n; i++) n += run.seen[p->anchor[i]];
-  if (n != want) differ("%s: %d of %d anchors came in an epoch, not %d", part_names[run.part], (int)n, (int)p->n, (int)want);
+  if (n != want)
+    differ("%s: %d of %d anchors came in an epoch, not %d", part_names[run.part], (int)n, (int)p->n,
+        (int)want);
   if (chance(50)) resume(s, &run);
   if (chance(25)) refuse_state(s, &run);
 }

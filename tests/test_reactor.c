@@ -1,4 +1,5 @@
-/* The reactor: coroutines over reads, jobs, sleeps and gates, posts from other threads, both backends, threaded and inline. */
+/* The reactor: coroutines over reads, jobs, sleeps and gates, posts from other threads, both
+ * backends, threaded and inline. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +15,8 @@
 #endif
 #endif
 #ifdef __SANITIZE_THREAD__
-enum { N_MIXES = 150, SLEEPERS = 60 }; /* a coroutine costs ThreadSanitizer a megabyte and milliseconds */
+/* a coroutine costs ThreadSanitizer a megabyte and milliseconds */
+enum { N_MIXES = 150, SLEEPERS = 60 };
 #else
 enum { N_MIXES = 2000, SLEEPERS = 300 };
 #endif
@@ -32,7 +34,8 @@ static const struct insitu__reactor_desc modes[] = {
 };
 enum { N_MODES = sizeof modes / sizeof *modes };
 static bool has_uring;
-#define EACH_MODE(d) (const struct insitu__reactor_desc *d = modes; d < modes + (has_uring ? N_MODES : 4); d++)
+#define EACH_MODE(d)                                                                               \
+  (const struct insitu__reactor_desc *d = modes; d < modes + (has_uring ? N_MODES : 4); d++)
 
 static void open_reactor(struct insitu__reactor *r, const struct insitu__reactor_desc *d) {
   insitu_error err = {0};
@@ -62,7 +65,8 @@ static int teardown(void **state) {
   free(content);
   return 0;
 }
-static int count_threads(const char *prefix) { /* whose name begins so; NULL: all but the kernel's io_uring workers */
+/* whose name begins so; NULL: all but the kernel's io_uring workers */
+static int count_threads(const char *prefix) {
   int n = 0;
   DIR *dir = opendir("/proc/self/task");
   for (struct dirent *entry; (entry = readdir(dir));) {
@@ -70,13 +74,15 @@ static int count_threads(const char *prefix) { /* whose name begins so; NULL: al
     snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
     FILE *file = fopen(path, "r");
     if (!file) continue;
-    if (fgets(name, sizeof name, file)) n += prefix ? !strncmp(name, prefix, strlen(prefix)) : strncmp(name, "iou-", 4) != 0;
+    if (fgets(name, sizeof name, file))
+      n += prefix ? !strncmp(name, prefix, strlen(prefix)) : strncmp(name, "iou-", 4) != 0;
     fclose(file);
   }
   closedir(dir);
   return n;
 }
-/* Once no reactor's are left, nor the test's own, whose names begin so too: a joined thread leaves the list a little later. */
+/* Once no reactor's are left, nor the test's own, whose names begin so too: a joined thread leaves
+ * the list a little later. */
 static int count_threads_alone(void) {
   for (int i = 0; count_threads("insitu-"); i++) {
     if (i > 60000) fail_msg("a thread stays");
@@ -114,7 +120,8 @@ static void mix_coro(void *arg) {
       struct iovec iov[2] = {{bytes, 1000}, {bytes + 1000, 2000}};
       memset(bytes, 0, sizeof bytes);
       bool missing = value % 64 == 3;
-      int64_t got = insitu__reactor_read_file_await(mix->r, dir_fd, missing ? "missing" : "file", offset, iov, 2);
+      int64_t got = insitu__reactor_read_file_await(
+          mix->r, dir_fd, missing ? "missing" : "file", offset, iov, 2);
       if (missing) mix->wrong += got != -ENOENT;
       else mix->wrong += got != (int64_t)n || memcmp(bytes, content + offset, n) != 0;
     }
@@ -167,7 +174,8 @@ static struct insitu__reactor *post_reactor;
 static void post_run(struct insitu__reactor_task *task) {
   struct post *post = (struct post *)(void *)task;
   posts_wrong += posts_next[post->poster]++ != post->index;
-  posts_wrong += !pthread_equal(pthread_self(), post_reactor->thread) || insitu__coro_current(&post_reactor->coros) != NULL;
+  posts_wrong += !pthread_equal(pthread_self(), post_reactor->thread) ||
+                 insitu__coro_current(&post_reactor->coros) != NULL;
   atomic_fetch_add(&posts_run, 1);
 }
 static void *post_main(void *arg) {
@@ -193,8 +201,10 @@ static void test_posts(void **state) {
       atomic_store(&posts_run, 0);
       pthread_t threads[POSTERS];
       int index[POSTERS];
-      for (int i = 0; i < POSTERS; i++) pthread_create(&threads[i], NULL, post_main, (index[i] = i, &index[i]));
-      while (d->inline_mode && atomic_load(&posts_run) < POSTERS * POSTS) insitu__reactor_run(&r, -1);
+      for (int i = 0; i < POSTERS; i++)
+        pthread_create(&threads[i], NULL, post_main, (index[i] = i, &index[i]));
+      while (d->inline_mode && atomic_load(&posts_run) < POSTERS * POSTS)
+        insitu__reactor_run(&r, -1);
       for (int i = 0; i < POSTERS; i++) pthread_join(threads[i], NULL);
       insitu__reactor_close(&r);
       assert_int_equal(atomic_load(&posts_run), POSTERS * POSTS);
@@ -202,7 +212,8 @@ static void test_posts(void **state) {
     }
 }
 
-/* One post at a time, the next one when it has run: every one races with the reactor's going to sleep. */
+/* One post at a time, the next one when it has run: every one races with the reactor's going to
+ * sleep. */
 static void *post_alone(void *arg) {
   static struct post alone;
   for (int i = 0; i < *(int *)arg; i++) {
@@ -255,7 +266,8 @@ static void test_threads(void **state) {
     }
 }
 
-/* Close while coroutines are reading, working and sleeping: all come to their end, the long sleeps at once. */
+/* Close while coroutines are reading, working and sleeping: all come to their end, the long sleeps
+ * at once. */
 static atomic_int flight_left;
 static void flight_job(void *arg, unsigned worker) {
   (void)arg, (void)worker;
@@ -439,7 +451,8 @@ static void test_calls_and_failures(void **state) {
   for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, call_many, &r);
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
   insitu__reactor_close(&r);
-  for (int inline_mode = 0; inline_mode < 2; inline_mode++) { /* an open that fails leaves no thread behind */
+  /* an open that fails leaves no thread behind */
+  for (int inline_mode = 0; inline_mode < 2; inline_mode++) {
     insitu_error err = {0};
     int before = count_threads_alone();
     struct insitu__reactor_desc bad = {.stack_bytes = 1, .workers = 2, .inline_mode = inline_mode};

@@ -1,4 +1,5 @@
-/* insitu_read: whole arrays and boxes of them, against the formula of the stores that others wrote and of temporary archives. */
+/* insitu_read: whole arrays and boxes of them, against the formula of the stores that others wrote
+ * and of temporary archives. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -16,7 +17,8 @@ enum { MODES = sizeof modes / sizeof *modes };
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};
   insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_loader_open(d, &ld, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return ld;
 }
 
@@ -33,7 +35,8 @@ static void read_box(insitu_loader *ld, const expect_entry *e, bool narrow) {
     if (narrow && support_below(2) && n[d]) {
       lo[d] = support_below(n[d]);
       n[d] = 1 + support_below(n[d] - lo[d]);
-      slice[v.n_slices++] = (insitu_slice){.axis = d, .start = (int64_t)lo[d], .stop = (int64_t)(lo[d] + n[d])};
+      slice[v.n_slices++] =
+          (insitu_slice){.axis = d, .start = (int64_t)lo[d], .stop = (int64_t)(lo[d] + n[d])};
     }
     count *= n[d];
   }
@@ -59,7 +62,8 @@ static void read_box(insitu_loader *ld, const expect_entry *e, bool narrow) {
       rest /= n[d];
     }
     expect_element(e, index, one);
-    if (memcmp(one, got + i * item, item)) fail_msg("%s %s: element %d differs", e->store, e->path, (int)i);
+    if (memcmp(one, got + i * item, item))
+      fail_msg("%s %s: element %d differs", e->store, e->path, (int)i);
   }
   assert_int_equal(got[shape.bytes], 0x5a);
   free(got);
@@ -100,7 +104,8 @@ static void test_every_array(void **state) {
   }
 }
 
-/* Beside an iterator in the middle of an epoch, with conversion, through shards, absent chunks, and in little memory. */
+/* Beside an iterator in the middle of an epoch, with conversion, through shards, absent chunks, and
+ * in little memory. */
 static void test_beside_iterators(void **state) {
   (void)state;
   const char *root = support_path("beside");
@@ -119,8 +124,12 @@ static void test_beside_iterators(void **state) {
   support_make(root, &a);
   insitu_variable x = {.label = "x"}, whole = {.path = "x", .dtype = INSITU_F64};
   for (int inline_io = 0; inline_io < 2; inline_io++) {
-    insitu_loader_desc d = {
-        .api = INSITU_API, .url = root, .variables = &x, .n_variables = 1, .batch_size = 6, .inline_io = inline_io};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = &x,
+        .n_variables = 1,
+        .batch_size = 6,
+        .inline_io = inline_io};
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = NULL;
     insitu_batch *b;
@@ -136,10 +145,12 @@ static void test_beside_iterators(void **state) {
       uint64_t reserved = ld->reserved;
       assert_int_equal(insitu_read(ld, &whole, got, sizeof got, NULL, &err), 0);
       assert_int_equal(ld->reserved, reserved);
-      for (uint64_t k = 0; k < 60 * 7 * 9; k++) assert_true(got[k] == support_expect(&a, (uint64_t[]){k / 63, k / 9 % 7, k % 9}));
+      for (uint64_t k = 0; k < 60 * 7 * 9; k++)
+        assert_true(got[k] == support_expect(&a, (uint64_t[]){k / 63, k / 9 % 7, k % 9}));
     }
     /* Just enough memory for one reader, and not enough. */
-    uint64_t free_bytes = ld->config.memory_budget - ld->inflight_bytes - ld->cache_bytes - ld->reserved;
+    uint64_t free_bytes =
+        ld->config.memory_budget - ld->inflight_bytes - ld->cache_bytes - ld->reserved;
     ld->config.memory_budget -= free_bytes - (1 << 20);
     assert_int_equal(insitu_read(ld, &whole, got, sizeof got, NULL, &err), 0);
     ld->config.memory_budget -= 1 << 20;
@@ -159,7 +170,8 @@ static void test_beside_iterators(void **state) {
   support_remove(root);
 }
 
-static void refuse(insitu_loader *ld, const insitu_variable *v, uint64_t bytes, insitu_status want, const char *word) {
+static void refuse(insitu_loader *ld, const insitu_variable *v, uint64_t bytes, insitu_status want,
+    const char *word) {
   insitu_error err = {0};
   char dst[4000];
   assert_int_equal(insitu_read(ld, v, dst, bytes, NULL, &err), want);
@@ -168,7 +180,12 @@ static void refuse(insitu_loader *ld, const insitu_variable *v, uint64_t bytes, 
 static void test_refusals(void **state) {
   (void)state;
   const char *root = support_path("refused");
-  struct support_array a = {.name = "grid/x", .ndim = 2, .shape = {20, 5}, .chunk = {4, 5}, .dtype = INSITU_F32, .format = 2};
+  struct support_array a = {.name = "grid/x",
+      .ndim = 2,
+      .shape = {20, 5},
+      .chunk = {4, 5},
+      .dtype = INSITU_F32,
+      .format = 2};
   support_make(root, &a);
   insitu_loader_desc d = {.api = INSITU_API, .url = root, .plan_only = 1};
   insitu_loader *ld = open_or_fail(&d);
@@ -176,9 +193,12 @@ static void test_refusals(void **state) {
   refuse(ld, &(insitu_variable){.path = "grid/x"}, 399, INSITU_E_ARG, "400 bytes");
   refuse(ld, &(insitu_variable){.path = "grid/y"}, 400, INSITU_E_NOTFOUND, "grid/x");
   refuse(ld, &(insitu_variable){.path = "grid/x", .offset = 1}, 400, INSITU_E_ARG, "offset");
-  refuse(ld, &(insitu_variable){.path = "grid/x", .slices = &far, .n_slices = 1}, 400, INSITU_E_SHAPE, "[3, 6)");
-  refuse(ld, &(insitu_variable){.path = "grid/x", .slices = &third, .n_slices = 1}, 400, INSITU_E_SHAPE, "axis 2");
-  refuse(ld, &(insitu_variable){.path = "grid/x", .dtype = INSITU_I8}, 400, INSITU_E_DTYPE, "from float32 to int8");
+  refuse(ld, &(insitu_variable){.path = "grid/x", .slices = &far, .n_slices = 1}, 400,
+      INSITU_E_SHAPE, "[3, 6)");
+  refuse(ld, &(insitu_variable){.path = "grid/x", .slices = &third, .n_slices = 1}, 400,
+      INSITU_E_SHAPE, "axis 2");
+  refuse(ld, &(insitu_variable){.path = "grid/x", .dtype = INSITU_I8}, 400, INSITU_E_DTYPE,
+      "from float32 to int8");
   refuse(ld, &(insitu_variable){0}, 400, INSITU_E_ARG, "path");
   refuse(ld, NULL, 400, INSITU_E_ARG, "variable");
   /* A loader without variables is for reading alone. */
@@ -202,8 +222,14 @@ static void test_refusals(void **state) {
 static void test_holes(void **state) {
   (void)state;
   const char *root = support_path("holes");
-  struct support_array a = {
-      .name = "x", .ndim = 1, .shape = {40}, .chunk = {8}, .dtype = INSITU_F32, .format = 2, .fill = "7", .absent = 2};
+  struct support_array a = {.name = "x",
+      .ndim = 1,
+      .shape = {40},
+      .chunk = {8},
+      .dtype = INSITU_F32,
+      .format = 2,
+      .fill = "7",
+      .absent = 2};
   support_make(root, &a);
   char path[600];
   snprintf(path, sizeof path, "%s/x/2", root);
@@ -213,8 +239,12 @@ static void test_holes(void **state) {
   insitu_error err = {0};
   for (int bad = INSITU_RAISE; bad <= INSITU_FILL; bad++)
     for (int absent = 0; absent <= INSITU_FILL; absent++) {
-      insitu_loader_desc d = {
-          .api = INSITU_API, .url = root, .plan_only = 1, .on_bad_chunk = bad, .on_absent_chunk = absent, .decode_threads = 1};
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = root,
+          .plan_only = 1,
+          .on_bad_chunk = bad,
+          .on_absent_chunk = absent,
+          .decode_threads = 1};
       insitu_loader *ld = open_or_fail(&d);
       insitu_stats stats;
       memset(&err, 0, sizeof err);
@@ -224,10 +254,12 @@ static void test_holes(void **state) {
         assert_non_null(strstr(err.message, "chunk x/1: it is absent; set on_absent_chunk"));
       } else if (bad == INSITU_RAISE) {
         assert_int_equal(s, INSITU_E_CORRUPT);
-        assert_non_null(strstr(err.message, "chunk x/2: read: wrong chunk length: got 5 bytes, expected 32"));
+        assert_non_null(
+            strstr(err.message, "chunk x/2: read: wrong chunk length: got 5 bytes, expected 32"));
       } else {
         assert_int_equal(s, 0);
-        for (int i = 0; i < 40; i++) assert_true(got[i] == (i / 8 % 2 || i / 8 == 2 ? 7 : (float)i));
+        for (int i = 0; i < 40; i++)
+          assert_true(got[i] == (i / 8 % 2 || i / 8 == 2 ? 7 : (float)i));
         insitu_loader_stats(ld, &stats, NULL);
         assert_int_equal(stats.absent_chunks, 2);
         assert_int_equal(stats.bad_chunks, 1);

@@ -1,9 +1,11 @@
-/* Whole epochs over HTTP from a server that this process runs, fine and ill: what can be overcome ends in the very bytes and the
- * very order of a local read, all else in one clear error; and nothing is left behind. */
+/* Whole epochs over HTTP from a server that this process runs, fine and ill: what can be overcome
+ * ends in the very bytes and the very order of a local read, all else in one clear error; and
+ * nothing is left behind. */
 #include "server.h"
 #define INSITU__HTTP_PAUSE 10000000 /* nanoseconds */
 #define INSITU__HTTP_PAUSE_SLOW 50000000
-#define INSITU__LOADER_PAST_CACHES 1 /* what goes straight into batches goes there past the caches */
+/* what goes straight into batches goes there past the caches */
+#define INSITU__LOADER_PAST_CACHES 1
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -14,9 +16,15 @@
 #define TEST_DATA "tests/data"
 #endif
 
-/* Small archives with a chunk for every few samples, of each way in which chunks are stored; in the temporary folder. */
+/* Small archives with a chunk for every few samples, of each way in which chunks are stored; in the
+ * temporary folder. */
 static const struct support_array archives[] = {
-    {.name = "raw", .ndim = 3, .shape = {60, 5, 7}, .chunk = {3, 5, 7}, .dtype = INSITU_F32, .format = 3},
+    {.name = "raw",
+        .ndim = 3,
+        .shape = {60, 5, 7},
+        .chunk = {3, 5, 7},
+        .dtype = INSITU_F32,
+        .format = 3},
     {.name = "big",
         .ndim = 3,
         .shape = {60, 9, 7},
@@ -51,7 +59,12 @@ static const struct support_array archives[] = {
         .format = 3,
         .shard = {5, 2},
         .index_first = true},
-    {.name = "fields", .ndim = 3, .shape = {60, 24, 31}, .chunk = {3, 24, 31}, .dtype = INSITU_F32, .format = 3},
+    {.name = "fields",
+        .ndim = 3,
+        .shape = {60, 24, 31},
+        .chunk = {3, 24, 31},
+        .dtype = INSITU_F32,
+        .format = 3},
     {.name = "fieldshard",
         .ndim = 3,
         .shape = {60, 24, 31},
@@ -75,7 +88,8 @@ static int setup(void **state) {
   struct server_options options = {.folder = support_dir};
   killed = server_fork(&options, serve_apart, NULL); /* before there are threads */
   apart = server_fork(&options, serve_apart, NULL);
-  if (getenv("TEST_SEED")) options.seed = strtoull(getenv("TEST_SEED"), NULL, 10); /* of the storm */
+  /* of the storm */
+  if (getenv("TEST_SEED")) options.seed = strtoull(getenv("TEST_SEED"), NULL, 10);
   server = server_start(&options);
   return 0;
 }
@@ -116,7 +130,8 @@ struct job {
   insitu_option options[8];
   const char *cache_dir;
   uint64_t max_inflight, prefetch_depth, batch_size;
-  uint64_t asked_before; /* requests that count as sent already: second ones are at most one in twenty of all */
+  /* requests that count as sent already: second ones are at most one in twenty of all */
+  uint64_t asked_before;
   int32_t split, on_absent;
   int mode;
   void (*at_batch)(uint64_t batch);
@@ -155,7 +170,8 @@ static struct run run(const struct job *j) {
   r.status = insitu_iter_open(ld, &id, &it, &r.err);
   while (!r.status && (r.status = insitu_iter_next(it, 60000, &b, &r.err)) == INSITU_OK) {
     r.order = server__hash(r.order, b->sample_indices, b->rows * sizeof *b->sample_indices);
-    for (uint64_t i = 0; i < b->n_arrays; i++) r.bytes = server__hash(r.bytes, b->arrays[i].data, b->arrays[i].bytes);
+    for (uint64_t i = 0; i < b->n_arrays; i++)
+      r.bytes = server__hash(r.bytes, b->arrays[i].data, b->arrays[i].bytes);
     insitu_batch_release(&b);
     if (j->at_batch) j->at_batch(r.batches);
     r.batches++;
@@ -167,14 +183,17 @@ static struct run run(const struct job *j) {
 }
 static const int64_t two_steps[] = {0, 3};
 static const insitu_variable views[ARCHIVES][2] = {
-    {{.label = "x", .path = "raw"}, {.label = "y", .path = "raw", .offset = 2, .dtype = INSITU_F64}},
-    {{.label = "x", .path = "big"}, {.label = "y", .path = "big", .steps = two_steps, .n_steps = 2}},
+    {{.label = "x", .path = "raw"},
+        {.label = "y", .path = "raw", .offset = 2, .dtype = INSITU_F64}},
+    {{.label = "x", .path = "big"},
+        {.label = "y", .path = "big", .steps = two_steps, .n_steps = 2}},
     {{.label = "x", .path = "zstd"}, {.label = "y", .path = "zstd", .offset = -1}},
     {{.label = "x", .path = "sharded"}, {.label = "y", .path = "sharded", .offset = 1}},
     {{.label = "x", .path = "rawshard"}, {.label = "y", .path = "rawshard", .offset = 1}},
     {{.label = "x", .path = "fields"}, {.label = "y", .path = "fields", .offset = 1}},
     {{.label = "x", .path = "fieldshard"}, {.label = "y", .path = "fieldshard", .offset = 1}}};
-static struct job job(int archive, const char *base, int mode) { /* base: "" for the folder itself */
+/* base: "" for the folder itself */
+static struct job job(int archive, const char *base, int mode) {
   static char url[8][700];
   static int turn;
   char *p = url[turn++ % 8];
@@ -186,8 +205,9 @@ static const char *here(void) {
   snprintf(base, sizeof base, "http://127.0.0.1:%d", server->port);
   return base;
 }
-static struct run local[ARCHIVES];                             /* what the folder itself gives */
-static const char *differs(const struct run *r, int archive) { /* from the local read: how, or NULL */
+static struct run local[ARCHIVES]; /* what the folder itself gives */
+/* from the local read: how, or NULL */
+static const char *differs(const struct run *r, int archive) {
   struct run *want = &local[archive];
   if (!want->batches) {
     struct job j = job(archive, "", INLINE_EPOLL);
@@ -217,38 +237,51 @@ static void test_epochs(void **state) {
       assert_int_equal(r.stats.retries, 0);
       settle(); /* an answer is counted once it has been sent, perhaps after it has come */
       assert_int_equal(r.stats.http_requests, server_stats(server).requests);
-      assert_true(r.stats.bytes_fetched > 0 && r.stats.bytes_fetched <= server_stats(server).bytes_sent);
+      assert_true(
+          r.stats.bytes_fetched > 0 && r.stats.bytes_fetched <= server_stats(server).bytes_sent);
     }
     assert_int_equal(descriptors(), before);
   }
 }
 /* Archives that zarr-python wrote: blosc in its variants, both formats, zip files. */
 static void test_stores(void **state) {
-  static const insitu_variable train[] = {{.label = "x", .offset = 1}, {.label = "y", .dtype = INSITU_F32}, {.label = "z"}};
-  static const insitu_variable blosc[] = {{.label = "lz4_shuffle"}, {.label = "lz4_bitshuffle"}, {.label = "blosc_zstd_shuffle"}};
-  static const insitu_variable zip[2][1] = {{{.label = "x", .path = "a/shards"}}, {{.label = "x", .path = "a/c/d"}}};
+  static const insitu_variable train[] = {
+      {.label = "x", .offset = 1}, {.label = "y", .dtype = INSITU_F32}, {.label = "z"}};
+  static const insitu_variable blosc[] = {
+      {.label = "lz4_shuffle"}, {.label = "lz4_bitshuffle"}, {.label = "blosc_zstd_shuffle"}};
+  static const insitu_variable zip[2][1] = {
+      {{.label = "x", .path = "a/shards"}}, {{.label = "x", .path = "a/c/d"}}};
   struct server *data = server_start(&(struct server_options){.folder = TEST_DATA "/stores"});
   (void)state;
   EACH_MODE (m)
     for (int i = 0; i < 5; i++) {
-      static const char *const name[] = {"train.v2.zarr", "train.v3.zarr", "codecs.v2.zarr", "store.v3.zip", "folder.v3.zip"};
+      static const char *const name[] = {
+          "train.v2.zarr", "train.v3.zarr", "codecs.v2.zarr", "store.v3.zip", "folder.v3.zip"};
       char url[300];
       struct run r[2];
       for (int remote = 0; remote < 2; remote++) {
-        snprintf(url, sizeof url, "%s/%s", remote ? server_url(data, "") : TEST_DATA "/stores", name[i]);
+        snprintf(
+            url, sizeof url, "%s/%s", remote ? server_url(data, "") : TEST_DATA "/stores", name[i]);
         const insitu_variable *v = i < 2 ? train : i == 2 ? blosc : zip[i - 3];
-        struct job j = {.url = url, .variables = v, .n_variables = i < 3 ? 3 : 1, .split = INSITU_ALL, .mode = m};
+        struct job j = {.url = url,
+            .variables = v,
+            .n_variables = i < 3 ? 3 : 1,
+            .split = INSITU_ALL,
+            .mode = m};
         r[remote] = run(&j);
         if (r[remote].status != INSITU_END) fail_msg("%s: %s", url, r[remote].err.message);
       }
-      assert_true(r[0].order == r[1].order && r[0].bytes == r[1].bytes && r[0].batches == r[1].batches && r[0].batches);
+      assert_true(r[0].order == r[1].order && r[0].bytes == r[1].bytes &&
+                  r[0].batches == r[1].batches && r[0].batches);
     }
   server_stop(&data);
 }
 
-/* A host by name; options; a query that every request carries; names with all sorts of characters. */
+/* A host by name; options; a query that every request carries; names with all sorts of characters.
+ */
 static void test_urls(void **state) {
-  static const char *const root = "a b/c+d%41#x?y=\xc3\xa9&z", *const encoded = "a%20b/c+d%2541%23x%3Fy=%C3%A9&z";
+  static const char *const root = "a b/c+d%41#x?y=\xc3\xa9&z",
+                           *const encoded = "a%20b/c+d%2541%23x%3Fy=%C3%A9&z";
   static const char *const name = "t2m %25;,@=[]'~é";
   char base[200], key[300];
   (void)state;
@@ -268,8 +301,10 @@ static void test_urls(void **state) {
     server_reset(server);
     snprintf(key, sizeof key, "%s/%s/zarr.json", root, name);
     server_text(server, key,
-        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"uint8\",\"chunk_grid\":{\"name\":\"regular\","
-        "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":["
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"uint8\",\"chunk_"
+        "grid\":{\"name\":\"regular\","
+        "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+        "\"fill_value\":0,\"codecs\":["
         "{\"name\":\"bytes\"}]}");
     snprintf(key, sizeof key, "%s/%s/c/0", root, name);
     server_put(server, key, "\1\2\3\4", 4);
@@ -312,17 +347,25 @@ static void test_hedge(void **state) {
       unsigned before = descriptors();
       pthread_t thread;
       server_reset(server);
-      server_rule(server,
-          (struct server_rule){.key = "*/c/3/*", .count = 1, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
-      second_time = server_rule(
-          server, (struct server_rule){
-                      .key = "*/c/3/*", .skip = 1, .count = 1, .fault = SERVER_STALL, .at = 50, .ms = late ? SERVER_EVER : 200});
+      server_rule(server, (struct server_rule){.key = "*/c/3/*",
+                              .count = 1,
+                              .fault = SERVER_STALL,
+                              .at = SERVER_AT_START,
+                              .ms = SERVER_EVER});
+      second_time = server_rule(server, (struct server_rule){.key = "*/c/3/*",
+                                            .skip = 1,
+                                            .count = 1,
+                                            .fault = SERVER_STALL,
+                                            .at = 50,
+                                            .ms = late ? SERVER_EVER : 200});
       atomic_store(&hedged, false);
       if (late) assert_int_equal(pthread_create(&thread, NULL, answer_both, NULL), 0);
       struct job j = job(RAW, here(), m);
-      j.asked_before = 1000; /* so this one is, too, where the machine is so busy that others are late before it */
+      /* so this one is, too, where the machine is so busy that others are late before it */
+      j.asked_before = 1000;
       j.options[0] = (insitu_option){"hedge", "true"};
-      j.options[1] = (insitu_option){"stall_timeout", "5m"}; /* and where all are so late that late ones are told late */
+      /* and where all are so late that late ones are told late */
+      j.options[1] = (insitu_option){"stall_timeout", "5m"};
       struct run r = run(&j);
       atomic_store(&hedged, true);
       if (late) pthread_join(thread, NULL);
@@ -335,14 +378,15 @@ static void test_hedge(void **state) {
 }
 
 /* ---- servers that are ill ---- */
-#define FAST                                                                                                                     \
-  {"connect_timeout", "2s"}, {                                                                                                   \
-    "stall_timeout", "1s"                                                                                                        \
+#define FAST                                                                                       \
+  {"connect_timeout", "2s"}, {                                                                     \
+    "stall_timeout", "1s"                                                                          \
   }
-/* Of servers that are never silent: what a busy machine delays is not asked for again, or a fault would meet another request. */
-#define SLOW                                                                                                                     \
-  {"connect_timeout", "1m"}, {                                                                                                   \
-    "stall_timeout", "1m"                                                                                                        \
+/* Of servers that are never silent: what a busy machine delays is not asked for again, or a fault
+ * would meet another request. */
+#define SLOW                                                                                       \
+  {"connect_timeout", "1m"}, {                                                                     \
+    "stall_timeout", "1m"                                                                          \
   }
 struct ill {
   const char *name;
@@ -362,133 +406,202 @@ struct ill {
 #define LONG_50 LONG_10 LONG_10 LONG_10 LONG_10 LONG_10
 #define LONG LONG_50 LONG_50 LONG_50 LONG_10 LONG_10 LONG_10 LONG_10 /* 190 bytes */
 static const struct ill overcome[] = {
-    {"500 with XML, each object once", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_STATUS, .status = 500}}, .retries = 10},
-    {"502", ZSTD, {{.key = CHUNKS, .count = 3, .fault = SERVER_STATUS, .status = 502}}, .retries = 3},
-    {"504 for metadata", RAW, {{.key = "*zarr.json", EACH, .fault = SERVER_STATUS, .status = 504}}, .retries = 1},
-    {"408", RAW, {{.key = CHUNKS, .count = 3, .fault = SERVER_STATUS, .status = 408}}, .retries = 3},
-    {"503 SlowDown", RAW, {{.key = CHUNKS, .count = 2, .fault = SERVER_STATUS, .status = 503, .text = "SlowDown"}}, .retries = 2,
-        .throttled = 2},
-    {"503, Retry-After in seconds", RAW, {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 503, .retry_after = 1}},
-        .retries = 1, .throttled = 1},
-    {"429, Retry-After as a date", RAW, {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 429, .retry_after = -1}},
-        .retries = 1, .throttled = 1},
-    {"reset before the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = SERVER_AT_START}}, .retries = 1},
-    {"reset in the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = SERVER_AT_HEADER}}, .retries = 10},
-    {"reset after the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 0}}, .retries = 10},
-    {"reset in the body", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 100}}, .retries = 10},
-    {"reset in a shard", SHARDED, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 11}}, .retries = 5},
-    {"metadata closed in the header", BIG, {{.key = "*.zarray", EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}},
+    {"500 with XML, each object once", RAW,
+        {{.key = CHUNKS, EACH, .fault = SERVER_STATUS, .status = 500}}, .retries = 10},
+    {"502", ZSTD, {{.key = CHUNKS, .count = 3, .fault = SERVER_STATUS, .status = 502}},
+        .retries = 3},
+    {"504 for metadata", RAW, {{.key = "*zarr.json", EACH, .fault = SERVER_STATUS, .status = 504}},
         .retries = 1},
-    {"a whole object closed in the header", ZSTD,
-        {{.key = CHUNKS, .fault = SERVER_WHOLE}, {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}},
-        .retries = 5},
-    {"reset in metadata", BIG, {{.key = "*.zarray", EACH, .fault = SERVER_RESET, .at = 50}}, .retries = 1},
-    {"closed before the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_START}}, .retries = 1},
-    {"closed in the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}}, .retries = 10},
-    {"truncated", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 200}}, .retries = 10},
-    {"truncated, compressed", ZSTD, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 20}}, .retries = 10},
-    {"truncated, in a shard", RAWSHARD, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 33}}, .retries = 5},
-    {"truncated and chunked", RAW,
-        {{.key = CHUNKS, .fault = SERVER_CHUNKED, .at = 64}, {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 200}},
+    {"408", RAW, {{.key = CHUNKS, .count = 3, .fault = SERVER_STATUS, .status = 408}},
+        .retries = 3},
+    {"503 SlowDown", RAW,
+        {{.key = CHUNKS, .count = 2, .fault = SERVER_STATUS, .status = 503, .text = "SlowDown"}},
+        .retries = 2, .throttled = 2},
+    {"503, Retry-After in seconds", RAW,
+        {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 503, .retry_after = 1}},
+        .retries = 1, .throttled = 1},
+    {"429, Retry-After as a date", RAW,
+        {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 429, .retry_after = -1}},
+        .retries = 1, .throttled = 1},
+    {"reset before the header", RAW,
+        {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = SERVER_AT_START}}, .retries = 1},
+    {"reset in the header", RAW,
+        {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = SERVER_AT_HEADER}}, .retries = 10},
+    {"reset after the header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 0}},
         .retries = 10},
-    {"truncated thrice", RAW, {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_CLOSE, .at = 100}}, .retries = 20},
+    {"reset in the body", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 100}},
+        .retries = 10},
+    {"reset in a shard", SHARDED, {{.key = CHUNKS, EACH, .fault = SERVER_RESET, .at = 11}},
+        .retries = 5},
+    {"metadata closed in the header", BIG,
+        {{.key = "*.zarray", EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}}, .retries = 1},
+    {"a whole object closed in the header", ZSTD,
+        {{.key = CHUNKS, .fault = SERVER_WHOLE},
+            {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}},
+        .retries = 5},
+    {"reset in metadata", BIG, {{.key = "*.zarray", EACH, .fault = SERVER_RESET, .at = 50}},
+        .retries = 1},
+    {"closed before the header", RAW,
+        {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_START}}, .retries = 1},
+    {"closed in the header", RAW,
+        {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}}, .retries = 10},
+    {"truncated", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 200}}, .retries = 10},
+    {"truncated, compressed", ZSTD, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 20}},
+        .retries = 10},
+    {"truncated, in a shard", RAWSHARD, {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 33}},
+        .retries = 5},
+    {"truncated and chunked", RAW,
+        {{.key = CHUNKS, .fault = SERVER_CHUNKED, .at = 64},
+            {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 200}},
+        .retries = 10},
+    {"truncated thrice", RAW,
+        {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_CLOSE, .at = 100}},
+        .retries = 20},
     {"silent before the header", RAW,
-        {{.key = CHUNKS, .count = 2, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER}}, .retries = 2},
-    {"silent in the header", RAW, {{.key = CHUNKS, .count = 1, .fault = SERVER_STALL, .at = SERVER_AT_HEADER, .ms = SERVER_EVER}},
+        {{.key = CHUNKS,
+            .count = 2,
+            .fault = SERVER_STALL,
+            .at = SERVER_AT_START,
+            .ms = SERVER_EVER}},
+        .retries = 2},
+    {"silent in the header", RAW,
+        {{.key = CHUNKS,
+            .count = 1,
+            .fault = SERVER_STALL,
+            .at = SERVER_AT_HEADER,
+            .ms = SERVER_EVER}},
         .retries = 1},
-    {"silent in the body", RAW, {{.key = CHUNKS, .count = 2, .fault = SERVER_STALL, .at = 100, .ms = SERVER_EVER}}, .retries = 2},
-    {"a pause in the body", RAW, {{.key = CHUNKS, .fault = SERVER_STALL, .at = 100, .ms = 30}}, .status = INSITU_OK},
-    {"slow drips", RAW, {{.key = CHUNKS, .count = 2, .fault = SERVER_DRIP, .at = 1, .ms = 100}}, .retries = 2},
-    {"bytes by the dozen", ZSTD, {{.key = CHUNKS, .fault = SERVER_DRIP, .at = 12, .ms = 1}}, .status = INSITU_OK},
-    {"another range than asked for, once", SHARDED, {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_RANGE, .at = 1}},
-        .retries = 1},
-    {"no Content-Range, once", SHARDED, {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_RANGE, .text = ""}}, .retries = 1},
+    {"silent in the body", RAW,
+        {{.key = CHUNKS, .count = 2, .fault = SERVER_STALL, .at = 100, .ms = SERVER_EVER}},
+        .retries = 2},
+    {"a pause in the body", RAW, {{.key = CHUNKS, .fault = SERVER_STALL, .at = 100, .ms = 30}},
+        .status = INSITU_OK},
+    {"slow drips", RAW, {{.key = CHUNKS, .count = 2, .fault = SERVER_DRIP, .at = 1, .ms = 100}},
+        .retries = 2},
+    {"bytes by the dozen", ZSTD, {{.key = CHUNKS, .fault = SERVER_DRIP, .at = 12, .ms = 1}},
+        .status = INSITU_OK},
+    {"another range than asked for, once", SHARDED,
+        {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_RANGE, .at = 1}}, .retries = 1},
+    {"no Content-Range, once", SHARDED,
+        {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_RANGE, .text = ""}}, .retries = 1},
     {"ranges ignored", SHARDED, {{.key = CHUNKS, .fault = SERVER_WHOLE}}, .status = INSITU_OK},
-    {"Content-Length too large", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_LENGTH, .at = 7}}, .retries = 10},
-    {"Content-Length too small, once", SHARDED, {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_LENGTH, .at = -7}},
+    {"Content-Length too large", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_LENGTH, .at = 7}},
+        .retries = 10},
+    {"Content-Length too small, once", SHARDED,
+        {{.key = CHUNKS, .range = "?*", EACH, .fault = SERVER_LENGTH, .at = -7}}, .retries = 1},
+    {"more than announced", RAW, {{.key = CHUNKS, .fault = SERVER_LONGER, .at = 5000}},
+        .status = INSITU_OK},
+    {"noise instead of a header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_NOISE}},
         .retries = 1},
-    {"more than announced", RAW, {{.key = CHUNKS, .fault = SERVER_LONGER, .at = 5000}}, .status = INSITU_OK},
-    {"noise instead of a header", RAW, {{.key = CHUNKS, EACH, .fault = SERVER_NOISE}}, .retries = 1},
-    {"redirect here", RAW, {{.key = "raw/*", .fault = SERVER_REDIRECT, .text = "/raw/../*", .count = 3}}, .status = INSITU_OK},
-    {"a header of 90 KiB", RAW, {{.fault = SERVER_BIG_HEADER, .at = 90 << 10}}, .status = INSITU_OK},
+    {"redirect here", RAW,
+        {{.key = "raw/*", .fault = SERVER_REDIRECT, .text = "/raw/../*", .count = 3}},
+        .status = INSITU_OK},
+    {"a header of 90 KiB", RAW, {{.fault = SERVER_BIG_HEADER, .at = 90 << 10}},
+        .status = INSITU_OK},
     {"interim answers", RAW, {{.fault = SERVER_CONTINUE, .at = 2}}, .status = INSITU_OK},
-    {"early hints", SHARDED, {{.fault = SERVER_CONTINUE, .at = 1, .status = 103}}, .status = INSITU_OK},
+    {"early hints", SHARDED, {{.fault = SERVER_CONTINUE, .at = 1, .status = 103}},
+        .status = INSITU_OK},
     {"closed after each answer", SHARDED, {{.fault = SERVER_LAST}}, .status = INSITU_OK},
     {"chunked answers", SHARDED, {{.fault = SERVER_CHUNKED, .at = 33}}, .status = INSITU_OK},
     {"answers until close", ZSTD, {{.fault = SERVER_UNTIL_CLOSE}}, .status = INSITU_OK},
     {"no ETag", SHARDED, {{.fault = SERVER_ETAG, .text = ""}}, .status = INSITU_OK},
     {"a weak ETag", SHARDED, {{.fault = SERVER_ETAG, .text = "W/\"1\""}}, .status = INSITU_OK},
     {"404 once for a shard that was read before", SHARDED,
-        {{.key = "*/c/1/0", .skip = 1, .count = 1, .fault = SERVER_STATUS, .status = 404, .text = "NoSuchKey"}}, .retries = 1},
+        {{.key = "*/c/1/0",
+            .skip = 1,
+            .count = 1,
+            .fault = SERVER_STATUS,
+            .status = 404,
+            .text = "NoSuchKey"}},
+        .retries = 1},
     {"Retry-After in the past", RAW,
         {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 503, .text = "x"},
-            {.key = CHUNKS, .count = 1, .fault = SERVER_HEADER, .text = "Retry-After: Tue, 15 Nov 1994 08:12:31 GMT"}},
+            {.key = CHUNKS,
+                .count = 1,
+                .fault = SERVER_HEADER,
+                .text = "Retry-After: Tue, 15 Nov 1994 08:12:31 GMT"}},
         .retries = 1, .throttled = 1},
     {"Retry-After that is none", RAW,
         {{.key = CHUNKS, .count = 1, .fault = SERVER_STATUS, .status = 503},
             {.key = CHUNKS, .count = 1, .fault = SERVER_HEADER, .text = "Retry-After: -7 soon"}},
         .retries = 1, .throttled = 1},
     {"an ETag too long to keep", SHARDED,
-        {{.fault = SERVER_HEADER, .text = "X: y"}, {.fault = SERVER_ETAG, .text = "\"" LONG "\""}}, .status = INSITU_OK},
-    {"latency", SHARDED, {{.fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 10}}, .status = INSITU_OK},
+        {{.fault = SERVER_HEADER, .text = "X: y"}, {.fault = SERVER_ETAG, .text = "\"" LONG "\""}},
+        .status = INSITU_OK},
+    {"latency", SHARDED, {{.fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 10}},
+        .status = INSITU_OK},
 };
 static const struct ill fatal[] = {
-    {"500 for ever", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 500}}, .status = INSITU_E_HTTP, .http_status = 500,
-        .retries = 2, .retryable = true, .word = "attempts"},
-    {"503 for ever, metadata", RAW, {{.fault = SERVER_STATUS, .status = 503, .text = "SlowDown"}}, .status = INSITU_E_HTTP,
-        .http_status = 503, .retryable = true, .word = "SlowDown"},
-    {"a Retry-After of days", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 503, .retry_after = 300000}},
+    {"500 for ever", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 500}},
+        .status = INSITU_E_HTTP, .http_status = 500, .retries = 2, .retryable = true,
+        .word = "attempts"},
+    {"503 for ever, metadata", RAW, {{.fault = SERVER_STATUS, .status = 503, .text = "SlowDown"}},
+        .status = INSITU_E_HTTP, .http_status = 503, .retryable = true, .word = "SlowDown"},
+    {"a Retry-After of days", RAW,
+        {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 503, .retry_after = 300000}},
         .status = INSITU_E_HTTP, .http_status = 503, .throttled = 1, .retryable = true},
     {"a shard that goes away", SHARDED,
-        {{.key = "*/c/1/0", .skip = 1, .fault = SERVER_STATUS, .status = 404, .text = "NoSuchKey"}}, .status = INSITU_E_CHANGED,
-        .http_status = 404, .retries = 2, .word = "not there any more"},
-    {"a shard that became shorter", SHARDED, {{.key = CHUNKS, .skip = 8, .fault = SERVER_STATUS, .status = 416}},
+        {{.key = "*/c/1/0", .skip = 1, .fault = SERVER_STATUS, .status = 404, .text = "NoSuchKey"}},
+        .status = INSITU_E_CHANGED, .http_status = 404, .retries = 2, .word = "not there any more"},
+    {"a shard that became shorter", SHARDED,
+        {{.key = CHUNKS, .skip = 8, .fault = SERVER_STATUS, .status = 416}},
         .status = INSITU_E_HTTP, .http_status = 416},
-    {"an endless error", RAW, {{.key = CHUNKS, .fault = SERVER_GARBAGE, .status = 400, .at = 1 << 22}}, .status = INSITU_E_HTTP,
-        .http_status = 400},
-    {"403", RAW, {{.key = CHUNKS, .skip = 3, .fault = SERVER_STATUS, .status = 403, .text = "AccessDenied"}},
+    {"an endless error", RAW,
+        {{.key = CHUNKS, .fault = SERVER_GARBAGE, .status = 400, .at = 1 << 22}},
+        .status = INSITU_E_HTTP, .http_status = 400},
+    {"403", RAW,
+        {{.key = CHUNKS, .skip = 3, .fault = SERVER_STATUS, .status = 403, .text = "AccessDenied"}},
         .status = INSITU_E_AUTH, .http_status = 403, .word = "AccessDenied"},
-    {"401, metadata", BIG, {{.fault = SERVER_STATUS, .status = 401}}, .status = INSITU_E_AUTH, .http_status = 401,
-        .word = "credentials"},
-    {"400", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 400, .text = "InvalidRequest"}}, .status = INSITU_E_HTTP,
-        .http_status = 400, .word = "InvalidRequest"},
-    {"501", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 501}}, .status = INSITU_E_HTTP, .http_status = 501},
-    {"reset for ever", RAW, {{.key = CHUNKS, .fault = SERVER_RESET, .at = SERVER_AT_START}}, .status = INSITU_E_HTTP,
-        .http_status = 0, .retries = 2, .retryable = true},
-    {"reset in every body", RAW, {{.key = CHUNKS, .fault = SERVER_RESET, .at = 0}}, .status = INSITU_E_HTTP, .http_status = -1,
-        .retries = 2, .retryable = true},
-    {"truncated for ever", RAW, {{.key = CHUNKS, .fault = SERVER_CLOSE, .at = 0}}, .status = INSITU_E_HTTP, .http_status = -1,
-        .retries = 2, .retryable = true},
-    {"silent for ever", RAW, {{.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER}},
-        .status = INSITU_E_HTTP, .http_status = 0, .retries = 1, .retryable = true, .word = "stall_timeout"},
-    {"silent in metadata", RAW, {{.fault = SERVER_STALL, .at = 10, .ms = SERVER_EVER}}, .status = INSITU_E_HTTP,
-        .http_status = -1, .retryable = true},
-    {"always another range", RAWSHARD, {{.key = CHUNKS, .range = "bytes=0-*", .fault = SERVER_RANGE, .at = 1}},
+    {"401, metadata", BIG, {{.fault = SERVER_STATUS, .status = 401}}, .status = INSITU_E_AUTH,
+        .http_status = 401, .word = "credentials"},
+    {"400", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 400, .text = "InvalidRequest"}},
+        .status = INSITU_E_HTTP, .http_status = 400, .word = "InvalidRequest"},
+    {"501", RAW, {{.key = CHUNKS, .fault = SERVER_STATUS, .status = 501}}, .status = INSITU_E_HTTP,
+        .http_status = 501},
+    {"reset for ever", RAW, {{.key = CHUNKS, .fault = SERVER_RESET, .at = SERVER_AT_START}},
+        .status = INSITU_E_HTTP, .http_status = 0, .retries = 2, .retryable = true},
+    {"reset in every body", RAW, {{.key = CHUNKS, .fault = SERVER_RESET, .at = 0}},
+        .status = INSITU_E_HTTP, .http_status = -1, .retries = 2, .retryable = true},
+    {"truncated for ever", RAW, {{.key = CHUNKS, .fault = SERVER_CLOSE, .at = 0}},
+        .status = INSITU_E_HTTP, .http_status = -1, .retries = 2, .retryable = true},
+    {"silent for ever", RAW,
+        {{.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER}},
+        .status = INSITU_E_HTTP, .http_status = 0, .retries = 1, .retryable = true,
+        .word = "stall_timeout"},
+    {"silent in metadata", RAW, {{.fault = SERVER_STALL, .at = 10, .ms = SERVER_EVER}},
+        .status = INSITU_E_HTTP, .http_status = -1, .retryable = true},
+    {"always another range", RAWSHARD,
+        {{.key = CHUNKS, .range = "bytes=0-*", .fault = SERVER_RANGE, .at = 1}},
         .status = INSITU_E_HTTP, .http_status = 206, .retryable = true, .word = "range"},
-    {"never a Content-Range", RAWSHARD, {{.key = CHUNKS, .range = "?*", .fault = SERVER_RANGE, .text = ""}},
+    {"never a Content-Range", RAWSHARD,
+        {{.key = CHUNKS, .range = "?*", .fault = SERVER_RANGE, .text = ""}},
         .status = INSITU_E_HTTP, .http_status = 206, .retryable = true, .word = "range"},
-    {"changed between reads of a shard", SHARDED, {{.key = "*/c/1/0", .skip = 1, .count = 1, .fault = SERVER_CHANGE}},
+    {"changed between reads of a shard", SHARDED,
+        {{.key = "*/c/1/0", .skip = 1, .count = 1, .fault = SERVER_CHANGE}},
         .status = INSITU_E_CHANGED, .http_status = -1, .word = "chang"},
     {"changed in the midst of a body", RAW,
-        {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 100}, {.key = CHUNKS, .skip = 30, .fault = SERVER_CHANGE}},
+        {{.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = 100},
+            {.key = CHUNKS, .skip = 30, .fault = SERVER_CHANGE}},
         .status = INSITU_E_CHANGED, .http_status = -1, .word = "chang"},
-    {"noise as metadata", RAW, {{.key = "*zarr.json", .fault = SERVER_GARBAGE, .at = 3000}}, .status = INSITU_E_JSON,
-        .http_status = -1},
-    {"noise as a shard", SHARDED, {{.key = CHUNKS, .fault = SERVER_GARBAGE, .at = 30000}}, .status = INSITU_E_CORRUPT,
-        .http_status = -1},
-    {"compressed on the way", RAW, {{.key = CHUNKS, .fault = SERVER_GZIP}}, .status = INSITU_E_HTTP, .http_status = 200,
-        .word = "Content-Encoding"},
-    {"a byte flipped", ZSTD, {{.key = CHUNKS, .fault = SERVER_FLIP, .at = 30}}, .status = INSITU_E_CORRUPT, .http_status = -1},
-    {"a header of 1 MiB", RAW, {{.key = CHUNKS, .fault = SERVER_BIG_HEADER, .at = 1 << 20}}, .status = INSITU_E_HTTP,
-        .http_status = -1},
-    {"noise for ever", RAW, {{.key = CHUNKS, .fault = SERVER_NOISE}}, .status = INSITU_E_HTTP, .http_status = 0, .retries = 2,
-        .retryable = true},
-    {"a redirect in circles", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = "/*"}}, .status = INSITU_E_HTTP,
-        .http_status = 302, .word = "redirect"},
-    {"a redirect to a file", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = "file:///etc/passwd"}},
+    {"noise as metadata", RAW, {{.key = "*zarr.json", .fault = SERVER_GARBAGE, .at = 3000}},
+        .status = INSITU_E_JSON, .http_status = -1},
+    {"noise as a shard", SHARDED, {{.key = CHUNKS, .fault = SERVER_GARBAGE, .at = 30000}},
+        .status = INSITU_E_CORRUPT, .http_status = -1},
+    {"compressed on the way", RAW, {{.key = CHUNKS, .fault = SERVER_GZIP}}, .status = INSITU_E_HTTP,
+        .http_status = 200, .word = "Content-Encoding"},
+    {"a byte flipped", ZSTD, {{.key = CHUNKS, .fault = SERVER_FLIP, .at = 30}},
+        .status = INSITU_E_CORRUPT, .http_status = -1},
+    {"a header of 1 MiB", RAW, {{.key = CHUNKS, .fault = SERVER_BIG_HEADER, .at = 1 << 20}},
+        .status = INSITU_E_HTTP, .http_status = -1},
+    {"noise for ever", RAW, {{.key = CHUNKS, .fault = SERVER_NOISE}}, .status = INSITU_E_HTTP,
+        .http_status = 0, .retries = 2, .retryable = true},
+    {"a redirect in circles", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = "/*"}},
+        .status = INSITU_E_HTTP, .http_status = 302, .word = "redirect"},
+    {"a redirect to a file", RAW,
+        {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = "file:///etc/passwd"}},
         .status = INSITU_E_HTTP, .http_status = 302},
-    {"a redirect to nowhere", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = ""}}, .status = INSITU_E_HTTP,
-        .http_status = 302},
+    {"a redirect to nowhere", RAW, {{.key = CHUNKS, .fault = SERVER_REDIRECT, .text = ""}},
+        .status = INSITU_E_HTTP, .http_status = 302},
 };
 /* Illnesses fail one by one, and all are tried. */
 static int n_bad;
@@ -501,7 +614,8 @@ __attribute__((format(printf, 1, 2))) static void bad(const char *format, ...) {
   print_error("%s\n", text);
   n_bad++;
 }
-/* An illness on all modes in turn; every other one of them with a query and a user, which no message may show. */
+/* An illness on all modes in turn; every other one of them with a query and a user, which no
+ * message may show. */
 static void suffer(const struct ill *f, int m) {
   char base[200];
   unsigned before = descriptors();
@@ -523,16 +637,21 @@ static void suffer(const struct ill *f, int m) {
   } else {
     const char *name = strrchr(j.url, '/') + 1;
     if (r.status != f->status)
-      bad("%s: %s, not %s: %s", f->name, insitu_status_name(r.status), insitu_status_name(f->status), r.err.message);
+      bad("%s: %s, not %s: %s", f->name, insitu_status_name(r.status),
+          insitu_status_name(f->status), r.err.message);
     if (f->http_status >= 0 && r.err.http_status != f->http_status)
-      bad("%s: HTTP status %d, not %d: %s", f->name, r.err.http_status, f->http_status, r.err.message);
-    if (f->http_status >= 0 && r.err.retryable != f->retryable) bad("%s: retryable is %d", f->name, r.err.retryable);
-    if (f->word && !strcasestr(r.err.message, f->word)) bad("%s: no '%s' in: %s", f->name, f->word, r.err.message);
+      bad("%s: HTTP status %d, not %d: %s", f->name, r.err.http_status, f->http_status,
+          r.err.message);
+    if (f->http_status >= 0 && r.err.retryable != f->retryable)
+      bad("%s: retryable is %d", f->name, r.err.retryable);
+    if (f->word && !strcasestr(r.err.message, f->word))
+      bad("%s: no '%s' in: %s", f->name, f->word, r.err.message);
     if (f->status == INSITU_E_HTTP || f->status == INSITU_E_AUTH || f->status == INSITU_E_CHANGED) {
       char store[100], want[100];
       snprintf(store, sizeof store, "127.0.0.1:%d", server->port);
       snprintf(want, sizeof want, "%.*s", (int)strcspn(name, "?"), name);
-      if (!strstr(r.err.message, store) || !strstr(r.err.message, want) || !strstr(r.err.message, "; "))
+      if (!strstr(r.err.message, store) || !strstr(r.err.message, want) ||
+          !strstr(r.err.message, "; "))
         bad("%s: store, object or advice is missing: %s", f->name, r.err.message);
     }
     if (getenv("TEST_VERBOSE")) print_message("%s: %s\n", f->name, r.err.message);
@@ -544,7 +663,8 @@ static void suffer(const struct ill *f, int m) {
     bad("%s: %d retries, %d throttled", f->name, (int)r.stats.retries, (int)r.stats.throttled);
   if (server_stats(server).faults == 0) bad("%s: never happened", f->name);
   settle();
-  if (descriptors() != before) bad("%s: %d descriptors, before %d", f->name, (int)descriptors(), (int)before);
+  if (descriptors() != before)
+    bad("%s: %d descriptors, before %d", f->name, (int)descriptors(), (int)before);
 }
 static void suffer_all(const struct ill *f, size_t n) {
   int usable[MODES], modes_n = n_bad = 0;
@@ -562,7 +682,8 @@ static void test_fatal(void **state) {
   (void)state;
   suffer_all(fatal, sizeof fatal / sizeof *fatal);
 }
-/* Inner chunks of a shard in a remote zip file, with gaps that a read over plain HTTP would drop: what is read of a zip
+/* Inner chunks of a shard in a remote zip file, with gaps that a read over plain HTTP would drop:
+ * what is read of a zip
  * file has a place, and no more than there is room for. */
 static void test_gaps_in_zip(void **state) {
   static const struct support_array gaps = {.name = "gaps",
@@ -596,11 +717,16 @@ static void test_gaps_in_zip(void **state) {
     assert_true(r.order == want.order && r.bytes == want.bytes);
   }
 }
-/* A zip file is opened by its last bytes: no HEAD, which a url that was signed for GET does not allow. Where a server does not
- * understand such a range it is opened by its length, which HEAD tells, or the first byte's answer. */
+/* A zip file is opened by its last bytes: no HEAD, which a url that was signed for GET does not
+ * allow. Where a server does not understand such a range it is opened by its length, which HEAD
+ * tells, or the first byte's answer. */
 static void test_zip_without_head(void **state) {
-  static const struct support_array array = {
-      .name = "far", .ndim = 2, .shape = {8, 75000}, .chunk = {1, 75000}, .dtype = INSITU_F32, .format = 3};
+  static const struct support_array array = {.name = "far",
+      .ndim = 2,
+      .shape = {8, 75000},
+      .chunk = {1, 75000},
+      .dtype = INSITU_F32,
+      .format = 3};
   static const struct {
     const char *name;
     struct server_rule rule[2];
@@ -608,16 +734,20 @@ static void test_zip_without_head(void **state) {
   } kinds[] = {{"signed for GET", {{.method = "HEAD", .fault = SERVER_STATUS, .status = 403}}, 0},
       {"suffixes are ignored", {{.range = "bytes=-*", .fault = SERVER_WHOLE}}, 1},
       {"suffixes are refused", {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 501}}, 1},
-      {"suffixes are a bad request", {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 400}}, 1},
-      {"suffixes cannot be satisfied", {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 416}}, 1},
-      {"suffixes are taken for another range", {{.range = "bytes=-*", .fault = SERVER_RANGE, .text = "bytes 0-65634/2402000"}},
+      {"suffixes are a bad request", {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 400}},
           1},
+      {"suffixes cannot be satisfied",
+          {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 416}}, 1},
+      {"suffixes are taken for another range",
+          {{.range = "bytes=-*", .fault = SERVER_RANGE, .text = "bytes 0-65634/2402000"}}, 1},
       {"neither",
           {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 501},
               {.method = "HEAD", .fault = SERVER_STATUS, .status = 403}},
           1},
       {"no length in HEAD",
-          {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 501}, {.method = "HEAD", .fault = SERVER_UNTIL_CLOSE}}, 1}};
+          {{.range = "bytes=-*", .fault = SERVER_STATUS, .status = 501},
+              {.method = "HEAD", .fault = SERVER_UNTIL_CLOSE}},
+          1}};
   (void)state;
   struct zip z = {.n = 0};
   char path[PATH_MAX];
@@ -651,12 +781,17 @@ static void test_zip_without_head(void **state) {
   r = run(&j);
   assert_int_equal(r.status, INSITU_E_NOTFOUND);
 }
-/* Each member of a remote zip file takes one request, also in later epochs and through a cache, be it stored or deflated: the local
- * header comes with the bytes. One that is longer than could be expected takes a second one, the first time. */
+/* Each member of a remote zip file takes one request, also in later epochs and through a cache, be
+ * it stored or deflated: the local header comes with the bytes. One that is longer than could be
+ * expected takes a second one, the first time. */
 static void test_zip_round_trips(void **state) {
   enum { CHUNKS_OF = 8 };
-  static const struct support_array array = {
-      .name = "trip", .ndim = 2, .shape = {CHUNKS_OF, 75000}, .chunk = {1, 75000}, .dtype = INSITU_F32, .format = 3};
+  static const struct support_array array = {.name = "trip",
+      .ndim = 2,
+      .shape = {CHUNKS_OF, 75000},
+      .chunk = {1, 75000},
+      .dtype = INSITU_F32,
+      .format = 3};
   static const int options[] = {0, ZIP_DEFLATE, ZIP_STREAM, ZIP_EXTRA, ZIP_DEFLATE | ZIP_EXTRA};
   (void)state;
   char path[PATH_MAX];
@@ -676,24 +811,31 @@ static void test_zip_round_trips(void **state) {
       support_remove(support_path("cache"));
       for (int again = 0; again < 2; again++) {
         server_reset(server);
-        struct job j = {.url = server_url(server, "trip.zip"), .variables = &v, .n_variables = 1, .mode = EPOLL};
+        struct job j = {.url = server_url(server, "trip.zip"),
+            .variables = &v,
+            .n_variables = 1,
+            .mode = EPOLL};
         if (cached) j.cache_dir = support_path("cache");
         struct run r = run(&j);
         if (r.status != INSITU_END) fail_msg("%s", r.err.message);
         assert_true(r.order == want.order && r.bytes == want.bytes);
-        uint64_t requests = server_stats(server).requests, most = 1 + 2 + CHUNKS_OF; /* the directory, metadata, chunks */
-        if (requests > most) fail_msg("options %d, cached %d, run %d: %d requests", options[k], cached, again, (int)requests);
+        /* the directory, metadata, chunks */
+        uint64_t requests = server_stats(server).requests, most = 1 + 2 + CHUNKS_OF;
+        if (requests > most)
+          fail_msg("options %d, cached %d, run %d: %d requests", options[k], cached, again,
+              (int)requests);
       }
     }
 }
-/* Neighbours in a remote shard share a request as long as it, the gap between them and all its gaps stay within bounds. */
+/* Neighbours in a remote shard share a request as long as it, the gap between them and all its gaps
+ * stay within bounds. */
 static void test_merging(void **state) {
   enum { KIB = 1024, GAP = INSITU__LOADER_FAR_GAP, RUN = INSITU__LOADER_RUN };
   static const struct {
     uint64_t n, bytes, gap, requests;
-  } kinds[] = {{16, 16 * KIB, 0, 1}, {48, 64 * KIB, 0, 48 * 64 * KIB / RUN}, {3, RUN, 0, 3}, {3, RUN - 4, 0, 2},
-      {12, RUN / 8, GAP, 2}, {12, RUN / 8, GAP + 1, 12}, {32, 4 * KIB, KIB, 1}, {32, 4 * KIB, 2 * KIB, 16},
-      {32, 4 * KIB, 2 * KIB + 1, 32}};
+  } kinds[] = {{16, 16 * KIB, 0, 1}, {48, 64 * KIB, 0, 48 * 64 * KIB / RUN}, {3, RUN, 0, 3},
+      {3, RUN - 4, 0, 2}, {12, RUN / 8, GAP, 2}, {12, RUN / 8, GAP + 1, 12}, {32, 4 * KIB, KIB, 1},
+      {32, 4 * KIB, 2 * KIB, 16}, {32, 4 * KIB, 2 * KIB + 1, 32}};
   static const insitu_variable v = {.label = "x", .path = "side"};
   (void)state;
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -709,7 +851,12 @@ static void test_merging(void **state) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", support_path("side"));
     support_make(path, &a);
-    struct job j = {.url = path, .variables = &v, .n_variables = 1, .max_inflight = 64, .batch_size = 1, .mode = INLINE_EPOLL};
+    struct job j = {.url = path,
+        .variables = &v,
+        .n_variables = 1,
+        .max_inflight = 64,
+        .batch_size = 1,
+        .mode = INLINE_EPOLL};
     struct run near = run(&j);
     j.url = server_url(server, "side");
     EACH_MODE (m) {
@@ -718,13 +865,15 @@ static void test_merging(void **state) {
       struct run r = run(&j);
       if (r.status != INSITU_END) fail_msg("%s", r.err.message);
       assert_true(r.bytes == near.bytes && r.batches == 1);
-      if (r.stats.requests != want) fail_msg("kind %d: %d requests, not %d", (int)k, (int)r.stats.requests, (int)want);
+      if (r.stats.requests != want)
+        fail_msg("kind %d: %d requests, not %d", (int)k, (int)r.stats.requests, (int)want);
       assert_int_equal(r.stats.bytes_read, n * kinds[k].bytes + (n - want) * kinds[k].gap);
     }
     support_remove(path);
   }
 }
-/* Ranges are asked for within shards and chunks, and for parts of objects, and not where a chunk is the object. */
+/* Ranges are asked for within shards and chunks, and for parts of objects, and not where a chunk is
+ * the object. */
 static void test_ranges(void **state) {
   static const struct {
     int archive;
@@ -735,18 +884,23 @@ static void test_ranges(void **state) {
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
       struct job j = job(kinds[k].archive, here(), m);
       server_reset(server);
-      server_rule(server,
-          (struct server_rule){.key = CHUNKS, .range = kinds[k].ranges ? "" : "?*", .fault = SERVER_STATUS, .status = 400});
+      server_rule(server, (struct server_rule){.key = CHUNKS,
+                              .range = kinds[k].ranges ? "" : "?*",
+                              .fault = SERVER_STATUS,
+                              .status = 400});
       struct run r = run(&j);
-      if (differs(&r, kinds[k].archive)) fail_msg("archive %d: %s", kinds[k].archive, differs(&r, kinds[k].archive));
+      if (differs(&r, kinds[k].archive))
+        fail_msg("archive %d: %s", kinds[k].archive, differs(&r, kinds[k].archive));
       assert_int_equal(server_stats(server).faults, 0);
     }
 }
-/* A chunk that is there and was answered by 404 is a chunk that is absent: its fill value, and counted. */
+/* A chunk that is there and was answered by 404 is a chunk that is absent: its fill value, and
+ * counted. */
 static void test_absent(void **state) {
   (void)state;
   server_reset(server);
-  server_rule(server, (struct server_rule){.key = "raw/raw/c/3/0/0", .fault = SERVER_STATUS, .status = 404});
+  server_rule(server,
+      (struct server_rule){.key = "raw/raw/c/3/0/0", .fault = SERVER_STATUS, .status = 404});
   struct job j = job(RAW, here(), INLINE_EPOLL);
   struct run r = run(&j);
   assert_int_equal(r.status, INSITU_END);
@@ -759,11 +913,13 @@ static void test_absent(void **state) {
 
 /* A fifth of all answers goes wrong, in every way that passes. */
 static void test_storm(void **state) {
-  static const struct server_rule rules[] = {{.fault = SERVER_STATUS, .status = 500}, {.fault = SERVER_STATUS, .status = 502},
-      {.fault = SERVER_STATUS, .status = 504}, {.fault = SERVER_RESET, .at = SERVER_AT_START},
-      {.fault = SERVER_RESET, .at = SERVER_AT_HEADER}, {.fault = SERVER_RESET, .at = 0}, {.fault = SERVER_RESET, .at = 100},
-      {.fault = SERVER_CLOSE, .at = SERVER_AT_START}, {.fault = SERVER_CLOSE, .at = 77},
-      {.fault = SERVER_CLOSE, .at = SERVER_AT_HEADER}, {.fault = SERVER_NOISE}};
+  static const struct server_rule rules[] = {{.fault = SERVER_STATUS, .status = 500},
+      {.fault = SERVER_STATUS, .status = 502}, {.fault = SERVER_STATUS, .status = 504},
+      {.fault = SERVER_RESET, .at = SERVER_AT_START},
+      {.fault = SERVER_RESET, .at = SERVER_AT_HEADER}, {.fault = SERVER_RESET, .at = 0},
+      {.fault = SERVER_RESET, .at = 100}, {.fault = SERVER_CLOSE, .at = SERVER_AT_START},
+      {.fault = SERVER_CLOSE, .at = 77}, {.fault = SERVER_CLOSE, .at = SERVER_AT_HEADER},
+      {.fault = SERVER_NOISE}};
   enum { RULES = sizeof rules / sizeof *rules };
   (void)state;
   EACH_MODE (m)
@@ -776,10 +932,14 @@ static void test_storm(void **state) {
         server_rule(server, rule);
       }
       server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_LAST});
-      server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_CHUNKED, .at = 50});
-      server_rule(server, (struct server_rule){.probability = 0.2, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 20});
       server_rule(
-          server, (struct server_rule){.count = 1, .fault = SERVER_STATUS, .status = 500}); /* ranges differ: one for sure */
+          server, (struct server_rule){.probability = 0.2, .fault = SERVER_CHUNKED, .at = 50});
+      server_rule(
+          server, (struct server_rule){
+                      .probability = 0.2, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 20});
+      server_rule(
+          /* ranges differ: one for sure */
+          server, (struct server_rule){.count = 1, .fault = SERVER_STATUS, .status = 500});
       struct job j = job(a, here(), m);
       j.options[0] = (insitu_option){"max_retries", "20"};
       struct run r = run(&j);
@@ -796,10 +956,13 @@ static void test_redirects(void **state) {
   struct server *other = server_start(&(struct server_options){.folder = support_dir});
   (void)state;
   for (int mode = 0; mode < 2; mode++) {
-    int m = mode ? mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : INLINE_URING : mode_usable(EPOLL) ? EPOLL : URING;
+    int m = mode                 ? mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : INLINE_URING
+            : mode_usable(EPOLL) ? EPOLL
+                                 : URING;
     server_reset(server), server_reset(other);
     snprintf(target, sizeof target, "%s*", server_url(other, ""));
-    server_rule(server, (struct server_rule){.fault = SERVER_REDIRECT, .status = mode ? 307 : 302, .text = target});
+    server_rule(server,
+        (struct server_rule){.fault = SERVER_REDIRECT, .status = mode ? 307 : 302, .text = target});
     snprintf(base, sizeof base, "http://us3r:secr3t@127.0.0.1:%d", server->port);
     struct job j = job(SHARDED, base, m);
     struct run r = run(&j);
@@ -811,19 +974,24 @@ static void test_redirects(void **state) {
     assert_true(server_stats(other).requests > 0);
     /* and with a token; and on the same host it goes along */
     server_reset(server), server_reset(other);
-    server_rule(server, (struct server_rule){.key = "sharded/sharded/*", .fault = SERVER_REDIRECT, .text = target});
-    server_rule(server, (struct server_rule){.key = "sharded/zarr.json", .count = 1, .fault = SERVER_REDIRECT, .text = "/*"});
+    server_rule(server,
+        (struct server_rule){.key = "sharded/sharded/*", .fault = SERVER_REDIRECT, .text = target});
+    server_rule(server,
+        (struct server_rule){
+            .key = "sharded/zarr.json", .count = 1, .fault = SERVER_REDIRECT, .text = "/*"});
     j = job(SHARDED, here(), m);
     j.options[0] = (insitu_option){"bearer_token", "t0ken"};
     j.options[1] = (insitu_option){"allow_http", "true"};
     r = run(&j);
     same(&r, SHARDED, "redirects with a token");
-    assert_int_equal(server_seen(server, "\nauthorization: Bearer t0ken"), server_stats(server).requests);
+    assert_int_equal(
+        server_seen(server, "\nauthorization: Bearer t0ken"), server_stats(server).requests);
     assert_int_equal(server_seen(other, "t0ken"), 0);
   }
   /* two hosts that send to each other */
   server_reset(server), server_reset(other);
-  server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_REDIRECT, .text = target});
+  server_rule(
+      server, (struct server_rule){.key = CHUNKS, .fault = SERVER_REDIRECT, .text = target});
   snprintf(target, sizeof target, "%s*", server_url(server, ""));
   server_rule(other, (struct server_rule){.key = CHUNKS, .fault = SERVER_REDIRECT, .text = target});
   struct job j = job(SHARDED, base, INLINE_EPOLL);
@@ -847,7 +1015,8 @@ static void test_server_killed(void **state) {
   insitu_option hasty[] = {SLOW, {"max_retries", "3"}};
   memcpy(j.options, hasty, sizeof hasty);
   j.max_inflight = 2;
-  j.prefetch_depth = 1; /* or all batches are there before it is killed, on a machine that is busy */
+  /* or all batches are there before it is killed, on a machine that is busy */
+  j.prefetch_depth = 1;
   j.at_batch = kill_it;
   struct run r = run(&j);
   assert_int_equal(r.status, INSITU_E_HTTP);
@@ -863,7 +1032,8 @@ static void test_server_killed(void **state) {
   assert_non_null(strstr(r.err.message, base + 7));
   assert_int_equal(descriptors(), before);
 }
-/* No further attempt begins after retry_timeout; a server that takes no connection is given up after connect_timeout. */
+/* No further attempt begins after retry_timeout; a server that takes no connection is given up
+ * after connect_timeout. */
 static void test_deadlines(void **state) {
   char base[100];
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -873,7 +1043,8 @@ static void test_deadlines(void **state) {
   assert_int_equal(bind(full, (struct sockaddr *)&address, n), 0);
   assert_int_equal(listen(full, 0), 0);
   assert_int_equal(getsockname(full, (struct sockaddr *)&address, &n), 0);
-  for (int i = 0; i < 8; i++) { /* nobody accepts: the queue fills, and the kernel answers no more */
+  /* nobody accepts: the queue fills, and the kernel answers no more */
+  for (int i = 0; i < 8; i++) {
     waiting[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     connect(waiting[i], (struct sockaddr *)&address, n);
   }
@@ -887,26 +1058,30 @@ static void test_deadlines(void **state) {
     assert_true(r.err.retryable && !r.err.http_status);
     assert_non_null(strstr(r.err.message, "connect_timeout"));
     server_reset(server);
-    server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_RESET, .at = SERVER_AT_START});
+    server_rule(
+        server, (struct server_rule){.key = CHUNKS, .fault = SERVER_RESET, .at = SERVER_AT_START});
     j = job(RAW, here(), m);
     j.options[0] = (insitu_option){"retry_timeout", "1s"};
     j.options[1] = (insitu_option){"max_retries", "1000"};
     do {
       r = run(&j);
       assert_int_equal(r.status, INSITU_E_HTTP);
-    } while (!r.stats.retries); /* on a machine that is so busy that the first attempt took that long */
+    } while (!r.stats.retries);
+    /* on a machine that is so busy that the first attempt took that long */
     settle();
   }
   for (int i = 0; i < 8; i++) close(waiting[i]);
   close(full);
 }
-/* How many chunks are in flight unless told: more where several share a request, as many as one wants, and what memory allows. */
+/* How many chunks are in flight unless told: more where several share a request, as many as one
+ * wants, and what memory allows. */
 static void test_default_inflight(void **state) {
   static const struct {
     int archive;
     uint64_t asked, budget, least, most;
   } cases[] = {{RAW, 0, UINT64_C(4) << 30, 256, 256}, {RAWSHARD, 0, UINT64_C(4) << 30, 1024, 1024},
-      {RAWSHARD, 700, UINT64_C(4) << 30, 700, 700}, {RAWSHARD, 0, 300 << 20, 64, 512}}; /* stacks differ under sanitizers */
+      /* stacks differ under sanitizers */
+      {RAWSHARD, 700, UINT64_C(4) << 30, 700, 700}, {RAWSHARD, 0, 300 << 20, 64, 512}};
   static char text[1 << 16];
   (void)state;
   server_reset(server);
@@ -925,7 +1100,8 @@ static void test_default_inflight(void **state) {
     if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
     assert_true(insitu_loader_describe(ld, text, sizeof text) < sizeof text);
     insitu_loader_close(&ld);
-    uint64_t n = strtoull(strstr(text, "\"max_inflight\": ") + strlen("\"max_inflight\": "), NULL, 10);
+    uint64_t n =
+        strtoull(strstr(text, "\"max_inflight\": ") + strlen("\"max_inflight\": "), NULL, 10);
     if (n < cases[i].least || n > cases[i].most) fail_msg("case %d: %d in flight", (int)i, (int)n);
   }
   settle();
@@ -937,7 +1113,8 @@ static void test_first_answer(void **state) {
     uint64_t requests[2]; /* with one retry; by default */
     for (int i = 0; i < 2; i++) {
       server_reset(server);
-      server_rule(server, (struct server_rule){.key = "*", .fault = SERVER_RESET, .at = SERVER_AT_START});
+      server_rule(
+          server, (struct server_rule){.key = "*", .fault = SERVER_RESET, .at = SERVER_AT_START});
       struct job j = job(RAW, here(), m);
       if (!i) j.options[0] = (insitu_option){"max_retries", "1"};
       struct run r = run(&j);
@@ -948,7 +1125,9 @@ static void test_first_answer(void **state) {
     assert_true(requests[0] > 0);
     assert_int_equal(requests[1], 2 * requests[0]);
     server_reset(server); /* and once one has answered, there are more */
-    server_rule(server, (struct server_rule){.key = "raw/raw/c/0/0/0", .fault = SERVER_STATUS, .status = 500, .count = 5});
+    server_rule(
+        server, (struct server_rule){
+                    .key = "raw/raw/c/0/0/0", .fault = SERVER_STATUS, .status = 500, .count = 5});
     struct job j = job(RAW, here(), m);
     struct run r = run(&j);
     same(&r, RAW, "a chunk that comes at the sixth attempt");
@@ -968,8 +1147,10 @@ static void test_close_under_way(void **state) {
         insitu_batch *b;
         unsigned before = descriptors();
         server_reset(server);
-        server_rule(server,
-            (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = where ? 10 : SERVER_AT_START, .ms = SERVER_EVER});
+        server_rule(server, (struct server_rule){.key = CHUNKS,
+                                .fault = SERVER_STALL,
+                                .at = where ? 10 : SERVER_AT_START,
+                                .ms = SERVER_EVER});
         struct job j = job(SHARDED, here(), m);
         insitu_loader_desc d = {.api = INSITU_API,
             .url = j.url,
@@ -982,7 +1163,8 @@ static void test_close_under_way(void **state) {
         insitu_iter_desc id = {.api = INSITU_API};
         assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
         assert_int_equal(insitu_iter_next(it, 20, &b, &err), INSITU_TIMEOUT);
-        while (!server_stats(server).in_flight) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+        while (!server_stats(server).in_flight)
+          assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
         if (cancel) {
           insitu_loader_cancel(ld);
           assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_CANCELLED);
@@ -991,7 +1173,8 @@ static void test_close_under_way(void **state) {
         insitu_iter_close(&it);
         settle();
         assert_int_equal(descriptors(), before);
-        assert_int_equal(server_stats(server).answered + server_stats(server).broken, server_stats(server).requests);
+        assert_int_equal(server_stats(server).answered + server_stats(server).broken,
+            server_stats(server).requests);
       }
 }
 static uint64_t epoch_bytes(insitu_iter *it) { /* of a whole epoch, as run() has them */
@@ -1000,7 +1183,8 @@ static uint64_t epoch_bytes(insitu_iter *it) { /* of a whole epoch, as run() has
   insitu_status s;
   uint64_t bytes = 1;
   while ((s = insitu_iter_next(it, INSITU_FOREVER, &b, &err)) == INSITU_OK) {
-    for (uint64_t i = 0; i < b->n_arrays; i++) bytes = server__hash(bytes, b->arrays[i].data, b->arrays[i].bytes);
+    for (uint64_t i = 0; i < b->n_arrays; i++)
+      bytes = server__hash(bytes, b->arrays[i].data, b->arrays[i].bytes);
     insitu_batch_release(&b);
   }
   if (s != INSITU_END) fail_msg("%s", err.message);
@@ -1031,9 +1215,11 @@ static void test_iterators_recover(void **state) {
       if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
       insitu_iter_desc id = {.api = INSITU_API};
       /* two wait for the same; each is closed while the other waits on */
-      server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = 0, .ms = SERVER_EVER});
+      server_rule(server,
+          (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = 0, .ms = SERVER_EVER});
       assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
-      while (!server_stats(server).in_flight) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+      while (!server_stats(server).in_flight)
+        assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
       assert_int_equal(insitu_iter_open(ld, &id, &other, &err), INSITU_OK);
       assert_int_equal(insitu_iter_next(other, 1, &b, &err), INSITU_TIMEOUT);
       insitu_iter_close(&it);
@@ -1042,11 +1228,13 @@ static void test_iterators_recover(void **state) {
       server_release(server);
       assert_int_equal(epoch_bytes(other), local[archive[k]].bytes);
       /* an error stays until the epoch is set anew */
-      server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STATUS, .status = 400});
+      server_rule(
+          server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STATUS, .status = 400});
       assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
       for (int again = 0; again < 2; again++) {
         s = insitu_iter_next(it, INSITU_FOREVER, &b, &err);
-        if (k == 1 && s == INSITU_OK) { /* its indexes were known, and a run may have been read before */
+        /* its indexes were known, and a run may have been read before */
+        if (k == 1 && s == INSITU_OK) {
           insitu_batch_release(&b);
           continue;
         }
@@ -1063,7 +1251,8 @@ static void test_iterators_recover(void **state) {
       settle();
     }
 }
-/* Inline, nobody reads between two calls of next: that time is neither a server's silence nor one for its retries. */
+/* Inline, nobody reads between two calls of next: that time is neither a server's silence nor one
+ * for its retries. */
 static void test_away(void **state) {
   int m = mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : INLINE_URING;
   insitu_error err = {0};
@@ -1075,17 +1264,20 @@ static void test_away(void **state) {
   struct job j = job(RAW, here(), m);
   struct run r = run(&j);
   same(&r, RAW, "as it should be");
-  const insitu_option options[] = {
-      {"connect_timeout", "1m"}, {"stall_timeout", "8s"}, {"retry_timeout", "8s"}, {"max_retries", "1"}};
+  const insitu_option options[] = {{"connect_timeout", "1m"}, {"stall_timeout", "8s"},
+      {"retry_timeout", "8s"}, {"max_retries", "1"}};
   memcpy(j.options, options, sizeof options);
   insitu_loader_desc d = desc_of(&j);
   d.log_level = INSITU_LOG_OFF;
   if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
-  server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+  server_rule(
+      server, (struct server_rule){
+                  .key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
   server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STATUS, .status = 500});
   insitu_iter_desc id = {.api = INSITU_API};
   assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
-  while (server_stats(server).faults < 4) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+  while (server_stats(server).faults < 4)
+    assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
   server_reset(server);
   server_release(server); /* the answers come, and lie there */
   usleep(9000000);
@@ -1111,7 +1303,8 @@ static void test_given_up_is_no_hole(void **state) {
       insitu_batch *b;
       struct job j = job(k & 1 ? RAW : SHARDED, here(), m);
       server_reset(server);
-      server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = 0, .ms = SERVER_EVER});
+      server_rule(server,
+          (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = 0, .ms = SERVER_EVER});
       insitu_loader_desc d = {.api = INSITU_API,
           .url = j.url,
           .variables = j.variables,
@@ -1124,8 +1317,10 @@ static void test_given_up_is_no_hole(void **state) {
           .log = count_line,
           .log_user = &lines};
       if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
-      assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
-      while (!server_stats(server).in_flight) assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
+      assert_int_equal(
+          insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_OK);
+      while (!server_stats(server).in_flight)
+        assert_int_equal(insitu_iter_next(it, 1, &b, &err), INSITU_TIMEOUT);
       if (k / 2 == 0) assert_int_equal(insitu_iter_set_epoch(it, 1, &err), INSITU_OK);
       if (k / 2 == 1) insitu_iter_close(&it);
       if (k / 2 == 2) {
@@ -1175,24 +1370,37 @@ static void test_read_is_cancelled(void **state) {
 }
 /* Objects that are read in several parts at once. */
 static void test_parts(void **state) {
-  static const struct support_array large = {
-      .name = "large", .ndim = 2, .shape = {2, 9 << 20}, .chunk = {1, 9 << 20}, .dtype = INSITU_U8, .format = 3};
+  static const struct support_array large = {.name = "large",
+      .ndim = 2,
+      .shape = {2, 9 << 20},
+      .chunk = {1, 9 << 20},
+      .dtype = INSITU_U8,
+      .format = 3};
   static const insitu_variable v = {.label = "large"};
   static const struct ill ill[] = {{"nothing", .rule = {{.fault = SERVER_NONE}}},
-      {"reset in each part", .rule = {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_RESET, .at = 500000}},
+      {"reset in each part",
+          .rule = {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_RESET, .at = 500000}},
           .retries = 4},
-      {"truncated parts", .rule = {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_CLOSE, .at = 500000}}, .retries = 4},
-      {"parts refused", .rule = {{.key = CHUNKS, EACH, .fault = SERVER_STATUS, .status = 503}}, .retries = 2},
+      {"truncated parts",
+          .rule = {{.key = CHUNKS, .each = true, .count = 3, .fault = SERVER_CLOSE, .at = 500000}},
+          .retries = 4},
+      {"parts refused", .rule = {{.key = CHUNKS, EACH, .fault = SERVER_STATUS, .status = 503}},
+          .retries = 2},
       {"ranges ignored", .rule = {{.key = CHUNKS, .fault = SERVER_WHOLE}}},
       {"whole objects, truncated",
           .rule = {{.key = CHUNKS, EACH, .fault = SERVER_WHOLE},
               {.key = CHUNKS, EACH, .fault = SERVER_CLOSE, .at = (8 << 20) + 4096}},
           .retries = 2},
-      {"changed between parts", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_CHANGE}},
+      {"changed between parts",
+          .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_CHANGE}},
           .status = INSITU_E_CHANGED},
-      {"another object's parts", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_ETAG, .text = "\"x\""}},
+      {"another object's parts",
+          .rule =
+              {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_ETAG, .text = "\"x\""}},
           .status = INSITU_E_CHANGED},
-      {"parts of replicas", .rule = {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_ETAG, .text = "\"x\""}},
+      {"parts of replicas",
+          .rule =
+              {{.key = CHUNKS, .range = "bytes=8388608-*", .fault = SERVER_ETAG, .text = "\"x\""}},
           .option = {"ignore_etag", "true"}}};
   struct run want = {0};
   char url[300];
@@ -1206,13 +1414,18 @@ static void test_parts(void **state) {
     for (int k = 0; f && k < 2; k++)
       if (f->rule[k].fault) server_rule(server, f->rule[k]);
     snprintf(url, sizeof url, "%s/large", f ? here() : support_dir);
-    struct job j = {.url = url, .variables = &v, .n_variables = 1, .split = INSITU_ALL, .mode = usable[i % (size_t)modes_n]};
+    struct job j = {.url = url,
+        .variables = &v,
+        .n_variables = 1,
+        .split = INSITU_ALL,
+        .mode = usable[i % (size_t)modes_n]};
     if (f && f->option.key) j.options[0] = f->option;
     struct run r = run(&j);
     if (!f) want = r;
     const char *name = f ? f->name : "local";
     if (f && f->status) {
-      if (r.status != f->status) fail_msg("%s: %s: %s", name, insitu_status_name(r.status), r.err.message);
+      if (r.status != f->status)
+        fail_msg("%s: %s: %s", name, insitu_status_name(r.status), r.err.message);
     } else if (r.status != INSITU_END) fail_msg("%s: %s", name, r.err.message);
     else if (r.bytes != want.bytes) fail_msg("%s: other bytes", name);
     if (f && r.stats.retries < f->retries) fail_msg("%s: %d retries", name, (int)r.stats.retries);
@@ -1220,7 +1433,8 @@ static void test_parts(void **state) {
   }
   support_remove(support_path("large"));
 }
-/* Two services have a bucket of one name: what the cache keeps of one is never served for the other. */
+/* Two services have a bucket of one name: what the cache keeps of one is never served for the
+ * other. */
 static void test_cached_namesakes(void **state) {
   static const char *const object[] = {"bucket/zarr.json", "bucket/v/zarr.json", "bucket/v/c/0"};
   struct server *of[2] = {server, server_start(&(struct server_options){0})};
@@ -1230,8 +1444,10 @@ static void test_cached_namesakes(void **state) {
     server_reset(of[i]);
     server_text(of[i], object[0], "{\"zarr_format\":3,\"node_type\":\"group\"}");
     server_text(of[i], object[1],
-        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"uint8\",\"chunk_grid\":{\"name\":"
-        "\"regular\",\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"uint8\",\"chunk_"
+        "grid\":{\"name\":"
+        "\"regular\",\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":"
+        "\"default\"},"
         "\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\"}]}");
     server_put(of[i], object[2], i ? "\5\6\7\10" : "\1\2\3\4", 4);
   }
@@ -1243,8 +1459,9 @@ static void test_cached_namesakes(void **state) {
     for (int i = 0; i < 2; i++) {
       char endpoint[64];
       snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", of[i]->port);
-      insitu_option options[] = {{"environment", "false"}, {"endpoint", endpoint}, {"allow_http", "true"},
-          {"skip_signature", "true"}, {"cache_validate", k & 1 ? "true" : "false"}};
+      insitu_option options[] = {{"environment", "false"}, {"endpoint", endpoint},
+          {"allow_http", "true"}, {"skip_signature", "true"},
+          {"cache_validate", k & 1 ? "true" : "false"}};
       insitu_loader_desc d = {.api = INSITU_API,
           .url = k & 2 ? "az://bucket" : "s3://bucket",
           .options = options,
@@ -1264,8 +1481,9 @@ static void test_cached_namesakes(void **state) {
   server_stop(&of[1]);
 }
 /* Replicas with ETags of their own, in front of which stands a cache. */
-/* A server sends damaged bytes, with the ETag and the length of the good ones, and they are kept. Once it has healed they are found
- * out and asked for again, though it says that they are unchanged; and then the good ones are kept. */
+/* A server sends damaged bytes, with the ETag and the length of the good ones, and they are kept.
+ * Once it has healed they are found out and asked for again, though it says that they are
+ * unchanged; and then the good ones are kept. */
 static void test_cached_damage(void **state) {
   static const struct {
     int archive;
@@ -1281,11 +1499,14 @@ static void test_cached_damage(void **state) {
         j.cache_dir = support_path("cache");
         server_reset(server);
         if (!again)
-          server_rule(server, (struct server_rule){.key = CHUNKS, .range = kinds[k].range, .fault = SERVER_FLIP, .at = 5});
+          server_rule(
+              server, (struct server_rule){
+                          .key = CHUNKS, .range = kinds[k].range, .fault = SERVER_FLIP, .at = 5});
         struct run r = run(&j);
         if (again) same(&r, kinds[k].archive, "damage that was kept");
         else assert_int_equal(r.status, INSITU_E_CORRUPT);
-        if (again == 2) assert_true(r.stats.disk_hits > 0 && r.stats.disk_misses < misses); /* these are of absent chunks */
+        /* these are of absent chunks */
+        if (again == 2) assert_true(r.stats.disk_hits > 0 && r.stats.disk_misses < misses);
         misses = r.stats.disk_misses;
       }
       settle();
@@ -1297,7 +1518,9 @@ static void test_cached_replicas(void **state) {
     for (int a = 0; a < ARCHIVES; a++) {
       server_reset(server);
       support_remove(support_path("cache"));
-      server_rule(server, (struct server_rule){.key = CHUNKS, .probability = 0.5, .fault = SERVER_ETAG, .text = "\"x\""});
+      server_rule(
+          server, (struct server_rule){
+                      .key = CHUNKS, .probability = 0.5, .fault = SERVER_ETAG, .text = "\"x\""});
       for (int again = 0; again < 3; again++) {
         struct job j = job(a, here(), m);
         j.options[0] = (insitu_option){"ignore_etag", "true"};
@@ -1327,14 +1550,19 @@ static void test_few_descriptors(void **state) {
       assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
       assert_int_equal(descriptors(), before);
       if (r.status == INSITU_END) same(&r, ZSTD, "few descriptors");
-      else if (r.status >= 0 || !r.err.message[0]) fail_msg("%u descriptors: %s", more, insitu_status_name(r.status));
+      else if (r.status >= 0 || !r.err.message[0])
+        fail_msg("%u descriptors: %s", more, insitu_status_name(r.status));
       if (more > 33) assert_int_equal(r.status, INSITU_END);
     }
 }
 
 /* ---- many at once ---- */
-static const struct support_array many = {
-    .name = "many", .ndim = 2, .shape = {1400, 4}, .chunk = {1, 4}, .dtype = INSITU_F32, .format = 3};
+static const struct support_array many = {.name = "many",
+    .ndim = 2,
+    .shape = {1400, 4},
+    .chunk = {1, 4},
+    .dtype = INSITU_F32,
+    .format = 3};
 static void test_a_thousand(void **state) {
   struct rlimit limit;
   (void)state;
@@ -1350,9 +1578,12 @@ static void test_a_thousand(void **state) {
     insitu_batch *b;
     insitu_status s;
     server_reset(server);
-    server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+    server_rule(server,
+        (struct server_rule){
+            .key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
     insitu_variable v = {.label = "x", .path = "many"};
-    insitu_option options[] = {{"max_connections", "1000"}, {"connect_timeout", "5m"}, {"stall_timeout", "5m"}};
+    insitu_option options[] = {
+        {"max_connections", "1000"}, {"connect_timeout", "5m"}, {"stall_timeout", "5m"}};
     insitu_loader_desc d = {.api = INSITU_API,
         .url = server_url(server, "many"),
         .variables = &v,
@@ -1369,7 +1600,8 @@ static void test_a_thousand(void **state) {
     insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
     assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
     /* none is answered before so many wait */
-    while (server_stats(server).in_flight < 950) assert_int_equal(insitu_iter_next(it, 10, &b, &err), INSITU_TIMEOUT);
+    while (server_stats(server).in_flight < 950)
+      assert_int_equal(insitu_iter_next(it, 10, &b, &err), INSITU_TIMEOUT);
     uint64_t rows = 0;
     while ((s = insitu_iter_next(it, 1, &b, &err)) == INSITU_OK || s == INSITU_TIMEOUT) {
       server_release(server);
@@ -1380,7 +1612,8 @@ static void test_a_thousand(void **state) {
     }
     if (s != INSITU_END) fail_msg("%s", err.message);
     assert_int_equal(rows, 1400);
-    assert_true(server_stats(server).in_flight_max >= 950 && server_stats(server).in_flight_max <= 1000);
+    assert_true(
+        server_stats(server).in_flight_max >= 950 && server_stats(server).in_flight_max <= 1000);
     insitu_loader_close(&ld);
     insitu_iter_close(&it);
     settle();
@@ -1391,19 +1624,25 @@ static void test_a_thousand(void **state) {
 /* ---- round trips ---- */
 enum { VARIABLES = 300 };
 static char labels[VARIABLES][16];
-static void write_many(const char *root, int format, bool consolidated) { /* 300 arrays of one chunk for each two samples */
+/* 300 arrays of one chunk for each two samples */
+static void write_many(const char *root, int format, bool consolidated) {
   static const char array3[] =
-      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[8,3],\"data_type\":\"float32\",\"chunk_grid\":"
-      "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[2,3]}},\"chunk_key_encoding\":{\"name\":"
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[8,3],\"data_type\":\"float32\","
+      "\"chunk_grid\":"
+      "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[2,3]}},\"chunk_key_encoding\":{"
+      "\"name\":"
       "\"default\"},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":"
       "\"little\"}}]}";
-  static const char array2[] =
-      "{\"zarr_format\":2,\"shape\":[8,3],\"chunks\":[2,3],\"dtype\":\"<f4\",\"order\":\"C\",\"fill_value\":0,"
-      "\"filters\":null,\"compressor\":null}";
+  static const char array2[] = "{\"zarr_format\":2,\"shape\":[8,3],\"chunks\":[2,3],\"dtype\":\"<"
+                               "f4\",\"order\":\"C\",\"fill_value\":0,"
+                               "\"filters\":null,\"compressor\":null}";
   char key[100], *all = malloc(1 << 18), *p = all;
-  p += sprintf(p, format == 3 ? "{\"zarr_format\":3,\"node_type\":\"group\",\"consolidated_metadata\":{\"kind\":\"inline\","
-                                "\"must_understand\":false,\"metadata\":{"
-                              : "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2}");
+  p += sprintf(
+      p, format == 3
+             ? "{\"zarr_format\":3,\"node_type\":\"group\",\"consolidated_metadata\":{\"kind\":"
+               "\"inline\","
+               "\"must_understand\":false,\"metadata\":{"
+             : "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2}");
   for (int i = 0; i < VARIABLES; i++) {
     sprintf(labels[i], "v%03d", i);
     p += format == 3 ? sprintf(p, "%s\"%s\":%s", i ? "," : "", labels[i], array3)
@@ -1413,12 +1652,16 @@ static void write_many(const char *root, int format, bool consolidated) { /* 300
     for (int c = 0; c < 4; c++) {
       float x[6];
       for (int k = 0; k < 6; k++) x[k] = (float)(i * 100 + c * 6 + k);
-      snprintf(key, sizeof key, "%s/%s/%s%d%s0", root, labels[i], format == 3 ? "c/" : "", c, format == 3 ? "/" : ".");
+      snprintf(key, sizeof key, "%s/%s/%s%d%s0", root, labels[i], format == 3 ? "c/" : "", c,
+          format == 3 ? "/" : ".");
       server_put(server, key, x, sizeof x);
     }
   }
   sprintf(p, format == 3 ? "}}}" : "}}");
-  snprintf(key, sizeof key, "%s/%s", root, format == 3 ? "zarr.json" : consolidated ? ".zmetadata" : ".zgroup");
+  snprintf(key, sizeof key, "%s/%s", root,
+      format == 3    ? "zarr.json"
+      : consolidated ? ".zmetadata"
+                     : ".zgroup");
   server_text(server, key,
       consolidated  ? all
       : format == 3 ? "{\"zarr_format\":3,\"node_type\":\"group\"}"
@@ -1429,8 +1672,8 @@ static void write_many(const char *root, int format, bool consolidated) { /* 300
   }
   free(all);
 }
-/* Answers only when no more requests have come for a while, in which this process did nothing: then they are all of one wave,
- * however slow this machine is. */
+/* Answers only when no more requests have come for a while, in which this process did nothing: then
+ * they are all of one wave, however slow this machine is. */
 static struct {
   pthread_t thread;
   atomic_bool end;
@@ -1487,17 +1730,21 @@ static void first_batch(const char *root, bool consolidated, int m) {
       .inline_io = modes[m].inline_io};
   if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
   struct server_statistics opened = server_stats(server);
-  if (opened.waves > (consolidated ? 2 : 3)) fail_msg("%s, %s: %d waves", root, modes[m].name, (int)opened.waves);
-  if (opened.requests > (consolidated ? 4 : 5 + 2 * VARIABLES)) fail_msg("%s: %d requests", root, (int)opened.requests);
+  if (opened.waves > (consolidated ? 2 : 3))
+    fail_msg("%s, %s: %d waves", root, modes[m].name, (int)opened.waves);
+  if (opened.requests > (consolidated ? 4 : 5 + 2 * VARIABLES))
+    fail_msg("%s: %d requests", root, (int)opened.requests);
   insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
   assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
   assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
   if (server_stats(server).waves > opened.waves + 3) /* those of the batches after it count, too */
-    fail_msg("%s: the first batch took %d waves", root, (int)(server_stats(server).waves - opened.waves));
+    fail_msg("%s: the first batch took %d waves", root,
+        (int)(server_stats(server).waves - opened.waves));
   for (int i = 0; i < VARIABLES; i++)
     for (uint64_t row = 0; row < 2; row++)
       for (int k = 0; k < 3; k++)
-        assert_true(((float *)b->arrays[i].data)[row * 3 + (uint64_t)k] == (float)(i * 100 + b->sample_indices[row] * 3 + k));
+        assert_true(((float *)b->arrays[i].data)[row * 3 + (uint64_t)k] ==
+                    (float)(i * 100 + b->sample_indices[row] * 3 + k));
   insitu_batch_release(&b);
   insitu_loader_close(&ld);
   insitu_iter_close(&it);
@@ -1526,17 +1773,20 @@ static void test_round_trips(void **state) {
 }
 
 int main(int argc, char **argv) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores), cmocka_unit_test(test_urls),
-      cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome), cmocka_unit_test(test_fatal),
-      cmocka_unit_test(test_gaps_in_zip), cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
-      cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges),
-      cmocka_unit_test(test_absent), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
-      cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight),
-      cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
-      cmocka_unit_test(test_away), cmocka_unit_test(test_given_up_is_no_hole), cmocka_unit_test(test_read_is_cancelled),
-      cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas),
-      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores),
+      cmocka_unit_test(test_urls), cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome),
+      cmocka_unit_test(test_fatal), cmocka_unit_test(test_gaps_in_zip),
+      cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
+      cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_merging),
+      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
+      cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
+      cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight),
+      cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way),
+      cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away),
+      cmocka_unit_test(test_given_up_is_no_hole), cmocka_unit_test(test_read_is_cancelled),
+      cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_namesakes),
+      cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors),
+      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -1,5 +1,5 @@
-/* Memory that is missing once, at every place in turn, while a remote archive is opened and read: a clear error or all batches,
- * never a hang, and no descriptor stays behind. */
+/* Memory that is missing once, at every place in turn, while a remote archive is opened and read: a
+ * clear error or all batches, never a hang, and no descriptor stays behind. */
 #include "server.h"
 #include <stdatomic.h>
 static atomic_long oom_left = -1; /* allocations until one fails; negative: none does */
@@ -73,7 +73,8 @@ static insitu_status epoch(int m, uint64_t *hash, insitu_error *err) {
   if (status) return status;
   status = insitu_iter_open(ld, &id, &it, err);
   while (!status && !(status = insitu_iter_next(it, 60000, &b, err))) {
-    for (uint64_t i = 0; i < b->n_arrays; i++) *hash = server__hash(*hash, b->arrays[i].data, b->arrays[i].bytes);
+    for (uint64_t i = 0; i < b->n_arrays; i++)
+      *hash = server__hash(*hash, b->arrays[i].data, b->arrays[i].bytes);
     insitu_batch_release(&b);
   }
   insitu_loader_close(&ld);
@@ -98,11 +99,14 @@ static void test_each_allocation(void **state) {
       more = atomic_exchange(&oom_left, -1) < 0;
       failed += status < 0;
       if (status == INSITU_END ? hash != want : status >= 0 || !err.message[0])
-        fail_msg("%s, allocation %ld: %s: %s", modes[m].name, at, insitu_status_name(status), err.message);
+        fail_msg("%s, allocation %ld: %s: %s", modes[m].name, at, insitu_status_name(status),
+            err.message);
       if (status != INSITU_END && status != INSITU_E_NOMEM)
-        print_message("%s, allocation %ld: %s: %s\n", modes[m].name, at, insitu_status_name(status), err.message);
+        print_message("%s, allocation %ld: %s: %s\n", modes[m].name, at, insitu_status_name(status),
+            err.message);
       settle();
-      if (descriptors() != before) fail_msg("%s, allocation %ld: a descriptor is lost", modes[m].name, at);
+      if (descriptors() != before)
+        fail_msg("%s, allocation %ld: a descriptor is lost", modes[m].name, at);
     }
     assert_true(failed > 20);
   }

@@ -1,5 +1,5 @@
-/* What the loader says of itself: statistics against brute force, the JSON of insitu_loader_describe against the other functions,
- * log levels, the watchdog. */
+/* What the loader says of itself: statistics against brute force, the JSON of
+ * insitu_loader_describe against the other functions, log levels, the watchdog. */
 #define INSITU_WATCHDOG_S 0.25
 #define INSITU_IMPLEMENTATION
 #include "hold.h"
@@ -11,14 +11,16 @@
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};
   insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_loader_open(d, &ld, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return ld;
 }
 static insitu_iter *iter_or_fail(insitu_loader *ld, int32_t split, int32_t order) {
   insitu_error err = {0};
   insitu_iter *it = NULL;
   insitu_iter_desc d = {.api = INSITU_API, .split = split, .order = order};
-  if (insitu_iter_open(ld, &d, &it, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_iter_open(ld, &d, &it, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return it;
 }
 static insitu_stats stats_of(const insitu_loader *ld) {
@@ -39,9 +41,14 @@ static uint64_t run_epoch(insitu_iter *it) { /* its batches */
   return n;
 }
 
-static struct support_array plain = {
-    .name = "x", .ndim = 3, .shape = {100, 6, 10}, .chunk = {8, 6, 10}, .dtype = INSITU_F32, .format = 2};
-static const insitu_variable plain_vars[] = {{.label = "x"}, {.label = "y", .path = "x", .offset = 3}};
+static struct support_array plain = {.name = "x",
+    .ndim = 3,
+    .shape = {100, 6, 10},
+    .chunk = {8, 6, 10},
+    .dtype = INSITU_F32,
+    .format = 2};
+static const insitu_variable plain_vars[] = {
+    {.label = "x"}, {.label = "y", .path = "x", .offset = 3}};
 static insitu_loader_desc plain_desc(const char *root, int m) {
   return (insitu_loader_desc){.api = INSITU_API,
       .url = root,
@@ -74,7 +81,8 @@ static void test_percentiles(void **state) {
       assert_true(b < INSITU__LOADER_NEXT_BUCKETS && (shift < 2 || b >= last));
       last = shift < 2 ? 0 : b;
       double off = insitu__loader_bucket_middle(b) - (double)ns;
-      if (!(off <= (double)ns / 32 + 0.5 && -off <= (double)ns / 32 + 0.5)) fail_msg("%" PRIu64 ": off by %g", ns, off);
+      if (!(off <= (double)ns / 32 + 0.5 && -off <= (double)ns / 32 + 0.5))
+        fail_msg("%" PRIu64 ": off by %g", ns, off);
     }
   assert_int_equal(insitu__loader_bucket(UINT64_MAX), INSITU__LOADER_NEXT_BUCKETS - 1);
   insitu_loader *ld = calloc(1, sizeof *ld);
@@ -95,7 +103,8 @@ static void test_percentiles(void **state) {
       uint64_t at = 0;
       while ((double)(at + 1) < share[k] * (double)n) at++;
       double want = (double)ns[at];
-      if (!(got[k] <= want * 1.04 + 1 && got[k] >= want * 0.96 - 1)) fail_msg("share %g: %g, not %g", share[k], got[k], want);
+      if (!(got[k] <= want * 1.04 + 1 && got[k] >= want * 0.96 - 1))
+        fail_msg("share %g: %g, not %g", share[k], got[k], want);
       assert_true(got[k] <= (double)ns[n - 1]);
     }
     assert_int_equal(ld->next_max, ns[n - 1]);
@@ -112,7 +121,8 @@ static void test_stages(void **state) {
   assert_int_equal(insitu__loader_stage(1, 1, 0, 0, 0), INSITU_STAGE_READ);
   assert_int_equal(insitu__loader_stage(1, 0.5, 0.25, 0, 0), INSITU_STAGE_READ);
   assert_int_equal(insitu__loader_stage(1, 0.5, 0.26, 0, 0.9), INSITU_STAGE_UPLOAD);
-  assert_int_equal(insitu__loader_stage(1, 0.5, 0.2, 0.2, 0), INSITU_STAGE_UPLOAD); /* of 0.3 that are left */
+  /* of 0.3 that are left */
+  assert_int_equal(insitu__loader_stage(1, 0.5, 0.2, 0.2, 0), INSITU_STAGE_UPLOAD);
   assert_int_equal(insitu__loader_stage(1, 0.5, 0, 0.46, 0), INSITU_STAGE_CONSUMER);
   assert_int_equal(insitu__loader_stage(1, 0.049, 0.049, 0, 0), INSITU_STAGE_CONSUMER);
   assert_string_equal(insitu_stage_name(INSITU_STAGE_NONE), "none");
@@ -122,12 +132,14 @@ static void test_stages(void **state) {
   assert_string_equal(insitu_stage_name(-1), "unknown");
   assert_string_equal(insitu_stage_name(INSITU_STAGE_UPLOAD), "upload");
   assert_string_equal(insitu_stage_name(5), "unknown");
-  insitu_loader *ld = calloc(1, sizeof *ld); /* of 2 workers' 10 seconds each; inline, of the 5 seconds inside next */
+  /* of 2 workers' 10 seconds each; inline, of the 5 seconds inside next */
+  insitu_loader *ld = calloc(1, sizeof *ld);
   ld->config.decode_threads = 2;
   assert_true(insitu__loader_busy_share(ld, 10, 10, 5) == 0.5);
   ld->config.inline_io = 1;
   assert_true(insitu__loader_busy_share(ld, 4, 10, 5) == 0.8);
-  assert_true(insitu__loader_busy_share(ld, 6, 10, 5) == 1 && insitu__loader_busy_share(ld, 6, 10, 0) == 0);
+  assert_true(
+      insitu__loader_busy_share(ld, 6, 10, 5) == 1 && insitu__loader_busy_share(ld, 6, 10, 0) == 0);
   free(ld);
 }
 
@@ -192,8 +204,10 @@ static void draw(struct drawn *s, const char *root, int m) {
   }
 }
 
-/* Two epochs; in each, what was read again is all that was read but the different chunks that the delivered rows show. */
-static void check_rereads(const struct drawn *s, insitu_loader *ld, const insitu_iter_desc *id, int *exact, int *some) {
+/* Two epochs; in each, what was read again is all that was read but the different chunks that the
+ * delivered rows show. */
+static void check_rereads(
+    const struct drawn *s, insitu_loader *ld, const insitu_iter_desc *id, int *exact, int *some) {
   insitu_iter *it = NULL;
   insitu_plan plan;
   insitu_stats before = stats_of(ld);              /* an iterator reads from its opening on */
@@ -211,7 +225,8 @@ static void check_rereads(const struct drawn *s, insitu_loader *ld, const insitu
         for (int i = 0; i < s->n_variables; i++)
           for (uint64_t k = 0; k < (s->variable[i].n_steps ? s->variable[i].n_steps : 1); k++) {
             const struct support_array *a = &s->array[s->of[i]];
-            int64_t at = b->sample_indices[r] + s->variable[i].offset + (s->variable[i].n_steps ? s->step[i][k] : 0);
+            int64_t at = b->sample_indices[r] + s->variable[i].offset +
+                         (s->variable[i].n_steps ? s->step[i][k] : 0);
             unsigned char *chunk = &seen[s->of[i]][(uint64_t)at / a->chunk[0]];
             if (!*chunk) distinct += insitu__base_ceil_div(a->shape[1], a->chunk[1]);
             *chunk = 1;
@@ -221,7 +236,8 @@ static void check_rereads(const struct drawn *s, insitu_loader *ld, const insitu
     if (status != INSITU_END) fail_msg("%s: %s", insitu_status_name(status), err.message);
     insitu_stats now = stats_of(ld);
     uint64_t reads = now.reads - before.reads, rereads = now.rereads - before.rereads;
-    if (rereads != reads - distinct) fail_msg("%d reads of %d chunks, %d re-reads", (int)reads, (int)distinct, (int)rereads);
+    if (rereads != reads - distinct)
+      fail_msg("%d reads of %d chunks, %d re-reads", (int)reads, (int)distinct, (int)rereads);
     if (!epoch) { /* at every world size, and whatever the epoch drops */
       assert_int_equal(reads, plan.reads);
       assert_int_equal(distinct, plan.distinct);
@@ -246,7 +262,9 @@ static void test_rereads(void **state) {
       insitu_loader *ld = open_or_fail(&s.desc);
       for (int32_t split = INSITU_TRAIN; split <= INSITU_ALL; split += 3)
         for (int32_t order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++)
-          check_rereads(&s, ld, &(insitu_iter_desc){.api = INSITU_API, .split = split, .order = order}, &exact, &some);
+          check_rereads(&s, ld,
+              &(insitu_iter_desc){.api = INSITU_API, .split = split, .order = order}, &exact,
+              &some);
       insitu_loader_close(&ld);
       support_remove(root);
     }
@@ -256,7 +274,8 @@ static void test_rereads(void **state) {
 
 /* ---- counters ---- */
 
-/* What opening and insitu_read do counts as well: indexes of shards that dates are read by, and memory. */
+/* What opening and insitu_read do counts as well: indexes of shards that dates are read by, and
+ * memory. */
 static void test_counters_of_reads(void **state) {
   (void)state;
   const char *root = support_path("readcounters");
@@ -296,7 +315,8 @@ static void test_counters_of_reads(void **state) {
       assert_int_equal(insitu_read(ld, &v, got, shape.bytes, NULL, NULL), INSITU_OK);
       after = stats_of(ld);
       assert_true(after.memory_bytes_peak >= before + 8 * 6 * 10 * 4); /* a chunk at least */
-      assert_int_equal(ld->memory_now, before);                        /* and all of it is given back */
+      /* and all of it is given back */
+      assert_int_equal(ld->memory_now, before);
       assert_int_equal(insitu_read(ld, &time, got, shape.bytes, NULL, NULL), INSITU_OK);
       assert_int_equal(stats_of(ld).index_reads, 10);
       free(got);
@@ -313,10 +333,12 @@ static void test_counters(void **state) {
     insitu_loader_desc d = plain_desc(root, m);
     insitu_loader *ld = open_or_fail(&d);
     insitu_stats s = stats_of(ld);
-    assert_true(s.stall_share == 0 && s.decode_busy == 0 && s.limiting_stage == INSITU_STAGE_NONE && s.next_max_s == 0);
+    assert_true(s.stall_share == 0 && s.decode_busy == 0 && s.limiting_stage == INSITU_STAGE_NONE &&
+                s.next_max_s == 0);
     uint64_t batches = 0, rows = 0, seen = 0, promised = 0;
     for (int round = 0; round < 6; round++) { /* iterators that come and go do not add up */
-      insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL), *other = iter_or_fail(ld, INSITU_TRAIN, 0);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL),
+                  *other = iter_or_fail(ld, INSITU_TRAIN, 0);
       promised = stats_of(ld).memory_promised;
       uint64_t n = run_epoch(it);
       assert_int_equal(n, 13);
@@ -333,8 +355,10 @@ static void test_counters(void **state) {
     for (unsigned b = 0; b < INSITU__LOADER_NEXT_BUCKETS; b++) seen += ld->next_in[b];
     assert_int_equal(seen, batches);
     assert_true(s.memory_bytes_peak > s.slab_bytes_peak && s.memory_promised < promised);
-    assert_true(s.next_p50_s <= s.next_p95_s && s.next_p95_s <= s.next_p99_s && s.next_p99_s <= s.next_max_s);
-    assert_true(s.first_batch_s > 0 && s.stall_s >= s.next_max_s && s.stall_share > 0 && s.stall_share <= 1);
+    assert_true(s.next_p50_s <= s.next_p95_s && s.next_p95_s <= s.next_p99_s &&
+                s.next_p99_s <= s.next_max_s);
+    assert_true(s.first_batch_s > 0 && s.stall_s >= s.next_max_s && s.stall_share > 0 &&
+                s.stall_share <= 1);
     assert_true(s.limiting_stage != INSITU_STAGE_NONE && s.decode_busy > 0 && s.decode_busy <= 1);
     assert_int_equal(s.slab_bytes, 0);
     insitu_loader_close(&ld);
@@ -355,7 +379,8 @@ static struct json describe(const insitu_loader *ld) {
   uint64_t n = insitu_loader_describe(ld, d.text, 1 << 20);
   assert_true(n && n < 1 << 20);
   assert_int_equal(strlen(d.text), n);
-  if (insitu__text_json_parse(&d.j, d.text, n, "describe", &err)) fail_msg("%s: %s", err.message, d.text);
+  if (insitu__text_json_parse(&d.j, d.text, n, "describe", &err))
+    fail_msg("%s: %s", err.message, d.text);
   return d;
 }
 static void done(struct json *d) {
@@ -394,14 +419,16 @@ static void is_double(const struct json *d, int object, const char *key, double 
 }
 static void is_flag(const struct json *d, int object, const char *key, int32_t want) {
   int t = get(d, object, key);
-  if (!(want ? insitu__text_json_is_true : insitu__text_json_is_false)(&d->j, t)) fail_msg("%s is wrong", key);
+  if (!(want ? insitu__text_json_is_true : insitu__text_json_is_false)(&d->j, t))
+    fail_msg("%s is wrong", key);
 }
 static void is_text(const struct json *d, int object, const char *key, const char *want) {
   char got[2000];
   assert_true(insitu__text_json_string(&d->j, get(d, object, key), got, sizeof got) >= 0);
   assert_string_equal(got, want);
 }
-static void is_list(const struct json *d, int object, const char *key, const int64_t *want, uint64_t n) {
+static void is_list(
+    const struct json *d, int object, const char *key, const int64_t *want, uint64_t n) {
   int list = get(d, object, key);
   assert_int_equal(insitu__text_json_size(&d->j, list), n);
   for (uint64_t i = 0; i < n; i++) {
@@ -417,7 +444,10 @@ static void check_variable(const struct json *d, int at, const insitu_variable *
   is_i64(d, at, "offset", v->offset);
   if (v->n_steps) is_list(d, at, "steps", v->steps, v->n_steps);
   else assert_int_equal(insitu__text_json_get(&d->j, at, "steps"), -1);
-  is_text(d, at, "dtype", v->dtype == INSITU_F32 ? "float32" : v->dtype == INSITU_F64 ? "float64" : "as_stored");
+  is_text(d, at, "dtype",
+      v->dtype == INSITU_F32   ? "float32"
+      : v->dtype == INSITU_F64 ? "float64"
+                               : "as_stored");
   int slices = get(d, at, "slices");
   assert_int_equal(insitu__text_json_size(&d->j, slices), v->n_slices);
   for (uint64_t k = 0; k < v->n_slices; k++) {
@@ -433,7 +463,8 @@ static void check_config(const struct json *d, const insitu_loader_desc *c) {
   int at = get(d, 0, "config"), vars = get(d, at, "variables"), split = get(d, at, "split");
   static const char *const holes[] = {"auto", "raise", "fill"};
   assert_int_equal(insitu__text_json_size(&d->j, vars), c->n_variables);
-  for (uint64_t i = 0; i < c->n_variables; i++) check_variable(d, element(d, vars, (int)i), &c->variables[i]);
+  for (uint64_t i = 0; i < c->n_variables; i++)
+    check_variable(d, element(d, vars, (int)i), &c->variables[i]);
   assert_int_equal(insitu__text_json_size(&d->j, split), 3);
   for (int p = 0; p < 3; p++) {
     is_double(d, element(d, split, p), "fraction", c->split[p].fraction);
@@ -443,7 +474,8 @@ static void check_config(const struct json *d, const insitu_loader_desc *c) {
   is_text(d, at, "url", c->url);
   if (c->sample_dim) is_text(d, at, "sample_dim", c->sample_dim);
   else is_i64(d, at, "sample_axis", c->sample_axis);
-  assert_int_equal(insitu__text_json_get(&d->j, at, c->sample_dim ? "sample_axis" : "sample_dim"), -1);
+  assert_int_equal(
+      insitu__text_json_get(&d->j, at, c->sample_dim ? "sample_axis" : "sample_dim"), -1);
   if (c->manifest) is_text(d, at, "manifest", c->manifest);
   else assert_int_equal(insitu__text_json_get(&d->j, at, "manifest"), -1);
   is_u64(d, at, "batch_size", c->batch_size);
@@ -470,7 +502,8 @@ static void check_config(const struct json *d, const insitu_loader_desc *c) {
 }
 
 static void check_arrays(const struct json *d, const insitu_loader *ld) {
-  int arrays = get(d, 0, "arrays"), outputs = get(d, arrays, "outputs"), stored = get(d, arrays, "stored");
+  int arrays = get(d, 0, "arrays"), outputs = get(d, arrays, "outputs"),
+      stored = get(d, arrays, "stored");
   const insitu_array *a;
   uint64_t i = 0;
   for (; (a = insitu_loader_array(ld, i)); i++) {
@@ -493,7 +526,8 @@ static void check_arrays(const struct json *d, const insitu_loader *ld) {
   assert_true(insitu__text_json_is_null(&d->j, element(d, dims, 0)));
 }
 
-static void check_plan(const struct json *d, const insitu_loader *ld, int32_t split, const char *name) {
+static void check_plan(
+    const struct json *d, const insitu_loader *ld, int32_t split, const char *name) {
   insitu_plan p;
   insitu_error err = {0};
   int at = get(d, get(d, 0, "plan"), name);
@@ -526,8 +560,10 @@ static void check_plan(const struct json *d, const insitu_loader *ld, int32_t sp
   is_double(d, at, "variance_ratio", p.variance_ratio);
 }
 
-/* Of a loader without iterators, whose counters stand still; shares of elapsed time lie between two looks at them. */
-static void check_statistics(const struct json *d, const insitu_stats *before, const insitu_stats *after) {
+/* Of a loader without iterators, whose counters stand still; shares of elapsed time lie between two
+ * looks at them. */
+static void check_statistics(
+    const struct json *d, const insitu_stats *before, const insitu_stats *after) {
   int at = get(d, 0, "statistics");
   is_u64(d, at, "batches", after->batches);
   is_u64(d, at, "rows", after->rows);
@@ -548,17 +584,26 @@ static void check_statistics(const struct json *d, const insitu_stats *before, c
   is_double(d, at, "next_p95_s", after->next_p95_s);
   is_double(d, at, "next_p99_s", after->next_p99_s);
   is_double(d, at, "next_max_s", after->next_max_s);
-  assert_true(number(d, at, "stall_share") <= before->stall_share && number(d, at, "stall_share") >= after->stall_share);
-  assert_true(number(d, at, "decode_busy") <= before->decode_busy && number(d, at, "decode_busy") >= after->decode_busy);
-  if (before->limiting_stage == after->limiting_stage) is_text(d, at, "limiting_stage", insitu_stage_name(after->limiting_stage));
+  assert_true(number(d, at, "stall_share") <= before->stall_share &&
+              number(d, at, "stall_share") >= after->stall_share);
+  assert_true(number(d, at, "decode_busy") <= before->decode_busy &&
+              number(d, at, "decode_busy") >= after->decode_busy);
+  if (before->limiting_stage == after->limiting_stage)
+    is_text(d, at, "limiting_stage", insitu_stage_name(after->limiting_stage));
   is_text(d, at, "io", after->io);
 }
 
 static void test_describe(void **state) {
   (void)state;
   const char *root = support_path("describe");
-  struct support_array x = {
-      .name = "x", .ndim = 2, .shape = {60, 6}, .chunk = {5, 4}, .dtype = INSITU_I16, .format = 3, .zstd = true, .absent = 4};
+  struct support_array x = {.name = "x",
+      .ndim = 2,
+      .shape = {60, 6},
+      .chunk = {5, 4},
+      .dtype = INSITU_I16,
+      .format = 3,
+      .zstd = true,
+      .absent = 4};
   support_make(root, &x);
   static const int64_t steps[] = {-2, 0, 1};
   static const insitu_slice slices[] = {{.axis = 1, .start = 1, .stop = 5}};
@@ -569,7 +614,10 @@ static void test_describe(void **state) {
           .steps = steps,
           .n_steps = 3,
           .dtype = INSITU_F32},
-      {.label = "\xc3\xa9t\xc3\xa9 \xf0\x9f\x8c\x8d", .path = "x", .slices = slices, .n_slices = 1}};
+      {.label = "\xc3\xa9t\xc3\xa9 \xf0\x9f\x8c\x8d",
+          .path = "x",
+          .slices = slices,
+          .n_slices = 1}};
   EACH_MODE (m)
     for (int k = 0; k < 4; k++) {
       insitu_loader_desc d = {.api = INSITU_API,
@@ -607,14 +655,16 @@ static void test_describe(void **state) {
         insitu_iter *it = iter_or_fail(ld, INSITU_ALL, 0);
         insitu_plan p;
         run_epoch(it);
-        assert_int_equal(
-            insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &p, NULL), INSITU_OK);
+        assert_int_equal(insitu_loader_plan(ld,
+                             &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &p, NULL),
+            INSITU_OK);
         j = describe(ld);
         int memory = get(&j, 0, "memory");
         is_u64(&j, memory, "slabs", p.slabs * p.slab_bytes);
         is_u64(&j, memory, "tables", p.table_bytes);
         is_u64(&j, memory, "in_flight", p.inflight_bytes);
-        is_u64(&j, memory, "reserved_now", p.slabs * p.slab_bytes + p.table_bytes + p.inflight_bytes);
+        is_u64(
+            &j, memory, "reserved_now", p.slabs * p.slab_bytes + p.table_bytes + p.inflight_bytes);
         is_u64(&j, memory, "budget", insitu_loader_config(ld)->memory_budget);
         done(&j);
         insitu_iter_close(&it);
@@ -646,7 +696,8 @@ static void test_describe(void **state) {
                                                              : "machine");
       is_text(&j, origins, "io", "desc");
       assert_int_equal(insitu__text_json_size(&j.j, origins),
-          INSITU__LOADER_FIELDS - 5); /* url, sample_dim, time_path, manifest, cache_dir have none */
+          /* url, sample_dim, time_path, manifest, cache_dir have none */
+          INSITU__LOADER_FIELDS - 5);
       done(&j);
       insitu_loader_close(&ld);
     }
@@ -692,7 +743,8 @@ static void test_notes(void **state) {
   done(&j);
   insitu_loader_close(&ld);
   d.cache_dir = support_path("none/such");
-  d.options = (insitu_option[]){{"region", "mars-1"}, {"aws_access_key_id", "x"}, {"max_retries", "many"}};
+  d.options =
+      (insitu_option[]){{"region", "mars-1"}, {"aws_access_key_id", "x"}, {"max_retries", "many"}};
   d.n_options = 3;
   d.decode_threads = 0;
   d.log_level = INSITU_LOG_INFO;
@@ -759,14 +811,18 @@ static void test_strings(void **state) {
   (void)state;
   static const struct {
     const char *bytes, *want;
-  } at[] = {{"\x80", "\xef\xbf\xbd"}, {"a\xff\x62", "a\xef\xbf\xbd\x62"}, {"\xc3", "\xef\xbf\xbd"}, {"\xc3(", "\xef\xbf\xbd("},
-      {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"}, {"\xe0\x80\xaf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+  } at[] = {{"\x80", "\xef\xbf\xbd"}, {"a\xff\x62", "a\xef\xbf\xbd\x62"}, {"\xc3", "\xef\xbf\xbd"},
+      {"\xc3(", "\xef\xbf\xbd("}, {"\xc0\xaf", "\xef\xbf\xbd\xef\xbf\xbd"},
+      {"\xe0\x80\xaf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
       {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
       {"\xf4\x90\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
-      {"\xf0\x8f\xbf\xbf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"}, {"\xe2\x82", "\xef\xbf\xbd\xef\xbf\xbd"},
-      {"\xe2\x82\xac", "\xe2\x82\xac"}, {"\xc2\x80\xdf\xbf", "\xc2\x80\xdf\xbf"},
-      {"\xe0\xa0\x80\xef\xbf\xbf", "\xe0\xa0\x80\xef\xbf\xbf"}, {"\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"},
-      {"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"}, {"\"\\\x01\x1f\x7f/\n", "\"\\\x01\x1f\x7f/\n"}};
+      {"\xf0\x8f\xbf\xbf", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+      {"\xe2\x82", "\xef\xbf\xbd\xef\xbf\xbd"}, {"\xe2\x82\xac", "\xe2\x82\xac"},
+      {"\xc2\x80\xdf\xbf", "\xc2\x80\xdf\xbf"},
+      {"\xe0\xa0\x80\xef\xbf\xbf", "\xe0\xa0\x80\xef\xbf\xbf"},
+      {"\xed\x9f\xbf\xee\x80\x80", "\xed\x9f\xbf\xee\x80\x80"},
+      {"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf"},
+      {"\"\\\x01\x1f\x7f/\n", "\"\\\x01\x1f\x7f/\n"}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
     struct insitu__text_buffer b = {0};
     struct insitu__text_json j;
@@ -778,7 +834,8 @@ static void test_strings(void **state) {
     insitu__text_json_free(&j);
     insitu__text_buffer_free(&b);
   }
-  static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8"}; /* those the machine has */
+  /* those the machine has */
+  static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "ps_AF.UTF-8"};
   for (size_t l = 0; l < 4; l++) {
     if (!setlocale(LC_NUMERIC, locales[l])) continue;
     for (int i = 0; i < 3000; i++) {
@@ -807,7 +864,8 @@ static void *ask(void *arg) { /* NULL: every answer was good */
   insitu_stats s;
   bool ok = true;
   for (int i = 0; i < 50; i++)
-    ok = ok && insitu_loader_stats(arg, &s, NULL) == INSITU_OK && insitu_loader_describe(arg, text, sizeof text) > 1000;
+    ok = ok && insitu_loader_stats(arg, &s, NULL) == INSITU_OK &&
+         insitu_loader_describe(arg, text, sizeof text) > 1000;
   return ok ? NULL : arg;
 }
 static void test_any_thread(void **state) {
@@ -832,12 +890,14 @@ static void test_any_thread(void **state) {
 
 /* ---- log ---- */
 
-enum { WATCHDOG = 4 }; /* its lines are counted apart: on a machine that is busy enough it warns of any chunk */
+/* its lines are counted apart: on a machine that is busy enough it warns of any chunk */
+enum { WATCHDOG = 4 };
 static struct {
   pthread_mutex_t lock;
   int lines[5];
   const char *named; /* only lines of the watchdog that hold it count; NULL: all */
-  double age, least; /* of the chunk that the watchdog named last; least time between two warnings */
+  /* of the chunk that the watchdog named last; least time between two warnings */
+  double age, least;
   char last[5][1300];
 } logged = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -885,9 +945,12 @@ static void check_log(const insitu_loader_desc *d, int level) {
   for (int epoch = 0; epoch < LOG_EPOCHS; epoch++) {
     char batches[100], holes[100];
     uint64_t before = stats_of(ld).rereads;
-    snprintf(batches, sizeof batches, "iterator all, epoch %d: %d batches in", epoch, (int)run_epoch(it));
-    snprintf(holes, sizeof holes, "; %d re-reads, 1 holes filled", epoch ? (int)(stats_of(ld).rereads - before) : 0);
-    if (level >= 2 && !(strstr(logged.last[2], batches) && (!epoch || strstr(logged.last[2], holes))))
+    snprintf(batches, sizeof batches, "iterator all, epoch %d: %d batches in", epoch,
+        (int)run_epoch(it));
+    snprintf(holes, sizeof holes, "; %d re-reads, 1 holes filled",
+        epoch ? (int)(stats_of(ld).rereads - before) : 0);
+    if (level >= 2 &&
+        !(strstr(logged.last[2], batches) && (!epoch || strstr(logged.last[2], holes))))
       fail_msg("%s: not %s%s", logged.last[2], batches, holes);
   }
   uint64_t reads = stats_of(ld).reads;
@@ -911,9 +974,9 @@ static void test_log_levels(void **state) {
     const char *environment;
     int32_t desc;
     int level;
-  } at[] = {{NULL, 0, 1}, {"", 0, 1}, {"off", 0, -1}, {"error", 0, 0}, {"warn", 0, 1}, {"info", 0, 2}, {"debug", 0, 3},
-      {"debug", INSITU_LOG_OFF, -1}, {"off", INSITU_LOG_ERROR, 0}, {"nonsense", INSITU_LOG_WARN, 1}, {NULL, INSITU_LOG_INFO, 2},
-      {"error", INSITU_LOG_DEBUG, 3}};
+  } at[] = {{NULL, 0, 1}, {"", 0, 1}, {"off", 0, -1}, {"error", 0, 0}, {"warn", 0, 1},
+      {"info", 0, 2}, {"debug", 0, 3}, {"debug", INSITU_LOG_OFF, -1}, {"off", INSITU_LOG_ERROR, 0},
+      {"nonsense", INSITU_LOG_WARN, 1}, {NULL, INSITU_LOG_INFO, 2}, {"error", INSITU_LOG_DEBUG, 3}};
   EACH_MODE (m) {
     insitu_loader_desc d = plain_desc(root, m);
     d.on_bad_chunk = INSITU_FILL;
@@ -931,9 +994,11 @@ static void test_log_levels(void **state) {
     d.log_level = 0;
     setenv("INSITU_LOG", "chatty", 1);
     assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_ARG);
-    assert_non_null(strstr(err.message, "INSITU_LOG=chatty; set it to off, error, warn, info or debug"));
+    assert_non_null(
+        strstr(err.message, "INSITU_LOG=chatty; set it to off, error, warn, info or debug"));
     unsetenv("INSITU_LOG");
-    for (d.log_level = -2; d.log_level <= 5; d.log_level += 7) assert_int_equal(insitu_loader_open(&d, &ld, NULL), INSITU_E_ARG);
+    for (d.log_level = -2; d.log_level <= 5; d.log_level += 7)
+      assert_int_equal(insitu_loader_open(&d, &ld, NULL), INSITU_E_ARG);
   }
   support_remove(root);
 }
@@ -947,7 +1012,8 @@ static void test_warning(void **state) {
   insitu_loader *ld = calloc(1, sizeof *ld);
   struct insitu__loader_tile *tiles = calloc(3, sizeof *tiles);
   struct insitu__geometry_array array = {.zarr.path = "group/x"};
-  ld->config = (insitu_loader_desc){.rank = 3, .max_inflight = 3, .log_level = INSITU_LOG_WARN, .log = keep, .log_user = &logged};
+  ld->config = (insitu_loader_desc){
+      .rank = 3, .max_inflight = 3, .log_level = INSITU_LOG_WARN, .log = keep, .log_user = &logged};
   ld->tiles = tiles;
   ld->geometry.arrays = &array;
   ld->inflight = 2;
@@ -958,7 +1024,9 @@ static void test_warning(void **state) {
     for (int oldest = 0; oldest < 3; oldest++) {
       char want[100];
       for (int i = 0; i < 3; i++) {
-        tiles[i].stage = i == oldest ? stage : (i + 1) % 3 == oldest ? INSITU__LOADER_READING : INSITU__LOADER_IDLE;
+        tiles[i].stage = i == oldest             ? stage
+                         : (i + 1) % 3 == oldest ? INSITU__LOADER_READING
+                                                 : INSITU__LOADER_IDLE;
         tiles[i].key = i == oldest ? "group/x/7.0" : "other";
         tiles[i].began = insitu__base_now() - (tiles[i].stage == INSITU__LOADER_IDLE ? 9000
                                                   : i == oldest                      ? 60
@@ -970,7 +1038,8 @@ static void test_warning(void **state) {
       insitu__loader_warn(ld);
       assert_false(ld->overdue);
       assert_int_equal(warned(), 1);
-      snprintf(want, sizeof want, "rank 3, watchdog, array group/x, chunk group/x/7.0: %s6", stages[stage]);
+      snprintf(want, sizeof want, "rank 3, watchdog, array group/x, chunk group/x/7.0: %s6",
+          stages[stage]);
       if (!strstr(logged.last[WATCHDOG], want)) fail_msg("%s", logged.last[WATCHDOG]);
       assert_non_null(strstr(logged.last[WATCHDOG], "the 2 chunks in flight"));
     }
@@ -981,7 +1050,8 @@ static void test_warning(void **state) {
 static void test_watchdog(void **state) {
   (void)state;
   EACH_MODE (m) {
-    if (modes[m].inline_io && modes[m].io == INSITU_IO_EPOLL) continue; /* reads on this thread: would wait for ever */
+    /* reads on this thread: would wait for ever */
+    if (modes[m].inline_io && modes[m].io == INSITU_IO_EPOLL) continue;
     const char *root = support_path("hold");
     support_make(root, &plain);
     atomic_store(&hold_key, "x/2.0.0");
@@ -998,23 +1068,28 @@ static void test_watchdog(void **state) {
     insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL);
     insitu_batch *b = NULL;
     insitu_status status = INSITU_TIMEOUT;
-    int64_t inside = -insitu__base_now(); /* nanoseconds in next: more than they need where the machine is busy */
-    assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_OK); /* before those that need the hanging chunk */
+    /* nanoseconds in next: more than they need where the machine is busy */
+    int64_t inside = -insitu__base_now();
+    /* before those that need the hanging chunk */
+    assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_OK);
     inside += insitu__base_now();
     insitu_batch_release(&b);
-    for (int i = 0; modes[m].inline_io && i < 3; i++) { /* time that the user spends elsewhere is not the loader's */
+    /* time that the user spends elsewhere is not the loader's */
+    for (int i = 0; modes[m].inline_io && i < 3; i++) {
       usleep(300000);
       inside -= insitu__base_now();
       assert_int_equal(insitu_iter_next(it, 0, &b, NULL), INSITU_TIMEOUT);
       inside += insitu__base_now();
       assert_true(!warned() || (double)inside >= INSITU_WATCHDOG_S * 1e9);
     }
-    forget("rank 0, watchdog, array x, chunk x/2.0.0: reading for "); /* on a busy machine others are late, too, for once */
+    /* on a busy machine others are late, too, for once */
+    forget("rank 0, watchdog, array x, chunk x/2.0.0: reading for ");
     for (int i = 0; i < 400 && warned() < 2; i++) status = insitu_iter_next(it, 100, &b, NULL);
     assert_int_equal(status, INSITU_TIMEOUT);
     assert_true(warned() >= 2); /* and again */
     pthread_mutex_lock(&logged.lock);
-    assert_true(logged.least > INSITU_WATCHDOG_S - 0.1 - 1e-9); /* but not more often; ages are rounded to 0.1 s */
+    /* but not more often; ages are rounded to 0.1 s */
+    assert_true(logged.least > INSITU_WATCHDOG_S - 0.1 - 1e-9);
     assert_non_null(strstr(logged.last[WATCHDOG], "see whether the file system or server"));
     pthread_mutex_unlock(&logged.lock);
     atomic_store(&hold_key, NULL);
@@ -1052,10 +1127,12 @@ static void test_status_names(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_percentiles), cmocka_unit_test(test_stages),
-      cmocka_unit_test(test_rereads), cmocka_unit_test(test_counters), cmocka_unit_test(test_counters_of_reads),
-      cmocka_unit_test(test_describe), cmocka_unit_test(test_origin_of_io), cmocka_unit_test(test_describe_truncated),
-      cmocka_unit_test(test_strings), cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_percentiles),
+      cmocka_unit_test(test_stages), cmocka_unit_test(test_rereads),
+      cmocka_unit_test(test_counters), cmocka_unit_test(test_counters_of_reads),
+      cmocka_unit_test(test_describe), cmocka_unit_test(test_origin_of_io),
+      cmocka_unit_test(test_describe_truncated), cmocka_unit_test(test_strings),
+      cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels),
       cmocka_unit_test(test_notes), cmocka_unit_test(test_warning), cmocka_unit_test(test_watchdog),
       cmocka_unit_test(test_status_names)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);

@@ -1,4 +1,5 @@
-/* The ring: reads over io_uring and over epoll with and without threads, wake-ups, limits, fallback under seccomp. */
+/* The ring: reads over io_uring and over epoll with and without threads, wake-ups, limits, fallback
+ * under seccomp. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +32,8 @@ static const struct insitu__ring_desc backends[] = {
 };
 enum { N_BACKENDS = sizeof backends / sizeof *backends };
 static bool has_uring;
-#define EACH_BACKEND(d) (const struct insitu__ring_desc *d = backends; d < backends + (has_uring ? N_BACKENDS : 2); d++)
+#define EACH_BACKEND(d)                                                                            \
+  (const struct insitu__ring_desc *d = backends; d < backends + (has_uring ? N_BACKENDS : 2); d++)
 
 static bool under_valgrind(void) {
 #ifdef INSITU__CORO_VALGRIND
@@ -55,7 +57,8 @@ static int open_fds(void) {
 static void count_done(struct insitu__ring_op *op) {
   if (op->user) ++*(int *)op->user;
 }
-static struct insitu__ring_op read_op(const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov, int *counter) {
+static struct insitu__ring_op read_op(
+    const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov, int *counter) {
   return (struct insitu__ring_op){.code = INSITU__RING_READ_FILE,
       .dirfd = dir_fd,
       .path = path,
@@ -70,7 +73,8 @@ static void open_ring(struct insitu__ring *r, const struct insitu__ring_desc *d)
   insitu_error err = {0};
   if (insitu__ring_open(r, d, &err)) fail_msg("%s", err.message);
 }
-static int64_t read_one(struct insitu__ring *r, const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov) {
+static int64_t read_one(
+    struct insitu__ring *r, const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov) {
   int done = 0;
   struct insitu__ring_op op = read_op(path, offset, iov, n_iov, &done);
   insitu__ring_submit(r, &op);
@@ -104,7 +108,8 @@ static int setup(void **state) {
 }
 static int teardown(void **state) {
   (void)state;
-  for (const char *const *name = (const char *const[]){"large", "small", "empty", NULL}; *name; name++)
+  for (const char *const *name = (const char *const[]){"large", "small", "empty", NULL}; *name;
+       name++)
     unlinkat(dir_fd, *name, 0);
   unlinkat(dir_fd, "dir", AT_REMOVEDIR);
   rmdir(dir_path);
@@ -113,7 +118,8 @@ static int teardown(void **state) {
   return 0;
 }
 
-/* Any offset, any split into iovecs, empty ones among them: the bytes of pread, and not one byte beyond. */
+/* Any offset, any split into iovecs, empty ones among them: the bytes of pread, and not one byte
+ * beyond. */
 static void test_reads(void **state) {
   (void)state;
   unsigned char *buffer = malloc(FILE_BYTES + 4096);
@@ -124,7 +130,9 @@ static void test_reads(void **state) {
       for (int round = 0; round < 120; round++) {
         bool small = round % 2;
         uint64_t file = small ? SMALL : FILE_BYTES, offset = round < 10 ? 0 : rng(file + 100);
-        uint64_t want = round % 20 == 0 ? file + 4000 : round % 7 ? rng(small ? SMALL : 200000) : rng(FILE_BYTES);
+        uint64_t want = round % 20 == 0 ? file + 4000
+                        : round % 7     ? rng(small ? SMALL : 200000)
+                                        : rng(FILE_BYTES);
         if (round == 2) want = INSITU__RING_ASYNC_BYTES;
         if (round == 3) want = SMALL;
         struct iovec iov[40];
@@ -141,7 +149,8 @@ static void test_reads(void **state) {
         int64_t got = read_one(&r, small ? "small" : "large", offset, iov, n);
         assert_int_equal(got, expect);
         assert_memory_equal(buffer, content + (offset < file ? offset : 0), expect);
-        for (uint64_t i = expect; i < expect + 4096 && i < FILE_BYTES + 4096; i++) assert_int_equal(buffer[i], 0xA5);
+        for (uint64_t i = expect; i < expect + 4096 && i < FILE_BYTES + 4096; i++)
+          assert_int_equal(buffer[i], 0xA5);
       }
       insitu__ring_close(&r);
     }
@@ -156,7 +165,8 @@ static void test_many_iovecs(void **state) {
     EACH_BACKEND(d) {
       struct insitu__ring r;
       open_ring(&r, d);
-      for (int pass = 0; pass < 2; pass++) { /* the second runs over the end of the file in the third thousand */
+      /* the second runs over the end of the file in the third thousand */
+      for (int pass = 0; pass < 2; pass++) {
         uint64_t offset = pass ? FILE_BYTES - 2500 * 1000 - 3 : 11;
         for (size_t i = 0; i < 3000; i++) iov[i] = (struct iovec){buffer + 1000 * i, 1000};
         memset(buffer, 0, 3000 * 1000);
@@ -183,9 +193,10 @@ static void test_errors(void **state) {
         const char *path;
         uint64_t offset;
         int64_t expect;
-      } cases[] = {{"missing", 0, -ENOENT}, {"dir", 0, -EISDIR}, {"small/x", 0, -ENOTDIR}, {"", 0, -ENOENT}, {"small", SMALL, 0},
-          {"small", UINT64_C(1) << 40, 0}, {"small", UINT64_C(1) << 63, -EINVAL}, {"empty", 0, 0},
-          {"small", INSITU__RING_TAIL, 2}, {"empty", INSITU__RING_TAIL, 0}, {"missing", INSITU__RING_TAIL, -ENOENT},
+      } cases[] = {{"missing", 0, -ENOENT}, {"dir", 0, -EISDIR}, {"small/x", 0, -ENOTDIR},
+          {"", 0, -ENOENT}, {"small", SMALL, 0}, {"small", UINT64_C(1) << 40, 0},
+          {"small", UINT64_C(1) << 63, -EINVAL}, {"empty", 0, 0}, {"small", INSITU__RING_TAIL, 2},
+          {"empty", INSITU__RING_TAIL, 0}, {"missing", INSITU__RING_TAIL, -ENOENT},
           {"dir", INSITU__RING_TAIL, -EISDIR}, {"small", SMALL - 1, 1}, {absolute, 0, 2}};
       for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct iovec iov = {byte, 2};
@@ -203,14 +214,15 @@ static void test_errors(void **state) {
     }
 }
 
-/* A named pipe with and without a writer, a socket and a device are refused, at the beginning and from the end, and never waited
- * for. */
+/* A named pipe with and without a writer, a socket and a device are refused, at the beginning and
+ * from the end, and never waited for. */
 static void test_irregular(void **state) {
   (void)state;
   static const struct {
     const char *path;
     int64_t expect;
-  } cases[] = {{"pipe", -ESPIPE}, {"fed", -ESPIPE}, {"dir", -EISDIR}, {"null", -ESPIPE}, {"zero", -ESPIPE}, {"socket", -ENXIO}};
+  } cases[] = {{"pipe", -ESPIPE}, {"fed", -ESPIPE}, {"dir", -EISDIR}, {"null", -ESPIPE},
+      {"zero", -ESPIPE}, {"socket", -ENXIO}};
   char path[64];
   struct sockaddr_un name = {.sun_family = AF_UNIX};
   assert_int_equal(mkfifoat(dir_fd, "pipe", 0600), 0);
@@ -219,7 +231,8 @@ static void test_irregular(void **state) {
   assert_int_equal(symlinkat("/dev/null", dir_fd, "null"), 0);
   snprintf(path, sizeof path, "%s/socket", dir_path);
   snprintf(name.sun_path, sizeof name.sun_path, "%s", path);
-  int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), writer = openat(dir_fd, "fed", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  int sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+      writer = openat(dir_fd, "fed", O_RDWR | O_NONBLOCK | O_CLOEXEC);
   assert_int_equal(bind(sock, (const struct sockaddr *)&name, sizeof name), 0);
   for
     EACH_BACKEND(d) {
@@ -229,7 +242,8 @@ static void test_irregular(void **state) {
         for (int far = 0; far < 3; far++) { /* inline, on a kernel's worker, from the end */
           static char bytes[2 * INSITU__RING_ASYNC_BYTES];
           struct iovec iov = {bytes, far == 1 ? sizeof bytes : 100};
-          assert_int_equal(read_one(&r, cases[i].path, far == 2 ? INSITU__RING_TAIL : 0, &iov, 1), cases[i].expect);
+          assert_int_equal(read_one(&r, cases[i].path, far == 2 ? INSITU__RING_TAIL : 0, &iov, 1),
+              cases[i].expect);
         }
       assert_int_equal(read_one(&r, "pipe", 0, NULL, 0), -ESPIPE);
       insitu__ring_close(&r);
@@ -239,7 +253,8 @@ static void test_irregular(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) unlinkat(dir_fd, cases[i].path, 0);
 }
 
-/* A file on which somebody holds a lease is waited for until the lease ends; the open that does not wait says EAGAIN of it. */
+/* A file on which somebody holds a lease is waited for until the lease ends; the open that does not
+ * wait says EAGAIN of it. */
 static void *end_lease(void *fd) {
   usleep(50000);
   fcntl(*(int *)fd, F_SETLEASE, F_UNLCK);
@@ -269,14 +284,16 @@ static void test_lease(void **state) {
     }
 }
 
-/* A file of /proc comes in pieces smaller than what was asked for: nothing but the end may end the read. */
+/* A file of /proc comes in pieces smaller than what was asked for: nothing but the end may end the
+ * read. */
 static void test_short_reads(void **state) {
   (void)state;
   enum { WANT = 300000 };
   char *expect = calloc(1, WANT), *got = calloc(1, WANT);
   int fd = open("/proc/kallsyms", O_RDONLY | O_CLOEXEC);
   ssize_t n = 0, first = 0;
-  for (ssize_t k; fd >= 0 && n < WANT && (k = pread(fd, expect + n, (size_t)(WANT - n), n)) > 0; n += k)
+  for (ssize_t k; fd >= 0 && n < WANT && (k = pread(fd, expect + n, (size_t)(WANT - n), n)) > 0;
+       n += k)
     first = first ? first : k;
   if (fd >= 0) close(fd);
   if (first == n) print_message("no file with short reads here\n");
@@ -413,7 +430,8 @@ static void test_again(void **state) { /* EAGAIN and EINTR are tried again, not 
     int fds = open_fds();
     struct iovec iov = {bytes, 10};
     atomic_store(&fault_fails, fails);
-    assert_int_equal(read_one(&r, "small", 0, &iov, 1), fails < INSITU__RING_RETRIES ? 10 : -EAGAIN);
+    assert_int_equal(
+        read_one(&r, "small", 0, &iov, 1), fails < INSITU__RING_RETRIES ? 10 : -EAGAIN);
     assert_int_equal(atomic_load(&fault_fails), 0);
     while (insitu__ring_inflight(&r)) insitu__ring_wait(&r, -1);
     assert_int_equal(open_fds(), fds);
@@ -428,7 +446,8 @@ static void test_timeout(void **state) {
       struct insitu__ring r;
       open_ring(&r, d);
       int64_t start, took = INT64_MAX;
-      for (int tries = 0; took >= 1000000000 && tries < 100; tries++) { /* a busy machine may stop us, not each time */
+      /* a busy machine may stop us, not each time */
+      for (int tries = 0; took >= 1000000000 && tries < 100; tries++) {
         start = insitu__base_now();
         assert_int_equal(insitu__ring_wait(&r, 0), 0);
         took = insitu__base_now() - start;
@@ -441,7 +460,8 @@ static void test_timeout(void **state) {
     }
 }
 
-/* A wake before the wait counts; wakes of an awake ring cost no system call; one wait uses them up. */
+/* A wake before the wait counts; wakes of an awake ring cost no system call; one wait uses them up.
+ */
 static void test_wake_before_wait(void **state) {
   (void)state;
   for
@@ -471,7 +491,8 @@ static struct insitu__ring *wake_ring;
 static atomic_int wake_sent, wake_seen;
 static atomic_bool wake_stop;
 static void *wake_pinger(
-    void *arg) { /* every wake answers the last one, at every possible moment of the sleeper's going to sleep */
+    /* every wake answers the last one, at every possible moment of the sleeper's going to sleep */
+    void *arg) {
   for (int i = 1; i <= *(int *)arg; i++) {
     for (int spin = i % 97; spin; spin--) atomic_load(&wake_seen);
     atomic_store_explicit(&wake_sent, i, memory_order_relaxed);
@@ -515,7 +536,8 @@ static void wake_handler(int signal) {
   atomic_fetch_add(&wake_sent, 1);
   insitu__ring_wake(wake_ring);
 }
-static void *wake_raise(void *arg) { /* the handler runs on this thread: the sleeper sees no EINTR */
+/* the handler runs on this thread: the sleeper sees no EINTR */
+static void *wake_raise(void *arg) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGUSR1);
@@ -554,7 +576,8 @@ static void test_wake_from_signal(void **state) {
   pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-/* Answers system calls first..last with an error from here on when their first argument is above min_arg. For a child only. */
+/* Answers system calls first..last with an error from here on when their first argument is above
+ * min_arg. For a child only. */
 static bool forbid(unsigned first, unsigned last, unsigned min_arg, unsigned error) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -566,7 +589,8 @@ static bool forbid(unsigned first, unsigned last, unsigned min_arg, unsigned err
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   struct sock_fprog program = {sizeof code / sizeof *code, code};
-  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+         !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 enum { NR_SETUP = 425, NR_ENTER, NR_REGISTER, NO_SECCOMP = 77 };
 static int in_child(int (*fn)(int), int arg) { /* exit status, or 1000 + signal */
@@ -580,11 +604,12 @@ static int in_child(int (*fn)(int), int arg) { /* exit status, or 1000 + signal 
   while (waitpid(pid, &status, 0) < 0) {}
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
-#define CHECK(condition)                                                                                                         \
+#define CHECK(condition)                                                                           \
   if (!(condition)) return __LINE__ % 200 + 1
 static int child_forbidden(int arg) {
   int error = arg & 0xff;
-  if (!forbid(arg >> 8 ? NR_REGISTER : NR_SETUP, NR_REGISTER, 0, (unsigned)error)) return NO_SECCOMP;
+  if (!forbid(arg >> 8 ? NR_REGISTER : NR_SETUP, NR_REGISTER, 0, (unsigned)error))
+    return NO_SECCOMP;
   struct insitu__ring r;
   insitu_error err = {0};
   char bytes[10];
@@ -594,12 +619,14 @@ static int child_forbidden(int arg) {
   CHECK(read_one(&r, "small", 0, &iov, 1) == 10 && !memcmp(bytes, content, 10));
   insitu__ring_close(&r);
   int fds = open_fds();
-  CHECK(insitu__ring_open(&r, &(struct insitu__ring_desc){.backend = INSITU__RING_URING}, &err) == INSITU_E_UNSUPPORTED);
+  CHECK(insitu__ring_open(&r, &(struct insitu__ring_desc){.backend = INSITU__RING_URING}, &err) ==
+        INSITU_E_UNSUPPORTED);
   CHECK(open_fds() == fds);
   CHECK(err.status == INSITU_E_UNSUPPORTED && err.sys_errno);
 #ifndef INSITU_NO_URING
   CHECK(err.sys_errno == error && strstr(err.message, strerror(error)));
-  CHECK(strstr(err.message, "INSITU_IO=epoll") && strstr(err.message, arg >> 8 ? "PROBE" : "io_uring_setup"));
+  CHECK(strstr(err.message, "INSITU_IO=epoll") &&
+        strstr(err.message, arg >> 8 ? "PROBE" : "io_uring_setup"));
 #endif
   return 0;
 }
@@ -695,7 +722,8 @@ static void test_poll(void **state) {
       assert_ptr_equal(r.spare, p);
       close(ends[0]);
       struct insitu__ring_poll *again =
-          insitu__ring_poll_open(&r, ends[1], count_ready, &ready); /* its memory, and nothing else */
+          /* its memory, and nothing else */
+          insitu__ring_poll_open(&r, ends[1], count_ready, &ready);
       assert_ptr_equal(again, p);
       assert_true(again->fd == ends[1] && !again->want && !again->armed && !again->events);
       assert_false(again->closed || again->leaving || again->changed || again->fired);
@@ -704,8 +732,8 @@ static void test_poll(void **state) {
       close(ends[1]);
     }
 }
-/* An event that the ring has not heard of, and whose byte somebody else has read, when the poll is closed or wants something else:
- * the kernel arms such a poll again. */
+/* An event that the ring has not heard of, and whose byte somebody else has read, when the poll is
+ * closed or wants something else: the kernel arms such a poll again. */
 static void test_poll_stolen(void **state) {
   (void)state;
   for
@@ -715,7 +743,8 @@ static void test_poll_stolen(void **state) {
       char byte;
       open_ring(&r, d);
       for (int i = 0; i < 8; i++) {
-        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+        assert_int_equal(
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
         struct insitu__ring_poll *p = insitu__ring_poll_open(&r, ends[0], count_ready, &ready);
         insitu__ring_poll_want(&r, p, POLLIN);
         insitu__ring_wait(&r, 0);

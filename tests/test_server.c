@@ -24,8 +24,9 @@ static int teardown(void **state) {
 }
 
 static int dial(void) {
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_port = htons((uint16_t)server->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_in address = {.sin_family = AF_INET,
+      .sin_port = htons((uint16_t)server->port),
+      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   assert_true(fd >= 0);
   assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
@@ -52,10 +53,12 @@ static void take(int fd) {
   body = memmem(got, n_got, "\r\n\r\n", 4);
   if (body) body += 4, n_body = n_got - (size_t)(body - got);
 }
-static int ask(const char *method, const char *target, const char *headers) { /* the status of the answer, 0: none */
+/* the status of the answer, 0: none */
+static int ask(const char *method, const char *target, const char *headers) {
   char text[2000];
   int fd = dial();
-  snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n%s\r\n", method, target, headers);
+  snprintf(text, sizeof text, "%s %s HTTP/1.1\r\nHost: h\r\nConnection: close\r\n%s\r\n", method,
+      target, headers);
   put(fd, text);
   take(fd);
   return strncmp(got, "HTTP/1.1 ", 9) ? 0 : atoi(got + 9);
@@ -113,10 +116,12 @@ static void test_ranges(void **state) {
     const char *range;
     int status;
     const char *content_range, *bytes;
-  } test[] = {{"0-0", 206, "bytes 0-0/10", "0"}, {"3-5", 206, "bytes 3-5/10", "345"}, {"7-", 206, "bytes 7-9/10", "789"},
-      {"8-99", 206, "bytes 8-9/10", "89"}, {"-3", 206, "bytes 7-9/10", "789"}, {"-99", 206, "bytes 0-9/10", "0123456789"},
-      {"10-", 416, "bytes */10", NULL}, {"-0", 416, "bytes */10", NULL}, {"5-3", 200, NULL, "0123456789"},
-      {"1-2,4-5", 200, NULL, "0123456789"}, {"x", 200, NULL, "0123456789"}};
+  } test[] = {{"0-0", 206, "bytes 0-0/10", "0"}, {"3-5", 206, "bytes 3-5/10", "345"},
+      {"7-", 206, "bytes 7-9/10", "789"}, {"8-99", 206, "bytes 8-9/10", "89"},
+      {"-3", 206, "bytes 7-9/10", "789"}, {"-99", 206, "bytes 0-9/10", "0123456789"},
+      {"10-", 416, "bytes */10", NULL}, {"-0", 416, "bytes */10", NULL},
+      {"5-3", 200, NULL, "0123456789"}, {"1-2,4-5", 200, NULL, "0123456789"},
+      {"x", 200, NULL, "0123456789"}};
   char line[200];
   (void)state;
   server_reset(server);
@@ -124,7 +129,8 @@ static void test_ranges(void **state) {
     snprintf(line, sizeof line, "Range: bytes=%s\r\n", test[i].range);
     assert_int_equal(ask("GET", "/a%20b/c", line), test[i].status);
     if (test[i].bytes) is(test[i].bytes);
-    snprintf(line, sizeof line, "Content-Range: %s", test[i].content_range ? test[i].content_range : "");
+    snprintf(
+        line, sizeof line, "Content-Range: %s", test[i].content_range ? test[i].content_range : "");
     assert_int_equal(has(line), test[i].content_range != NULL);
   }
   assert_int_equal(ask("GET", "/large", "Range: bytes=1000-150000\r\n"), 206);
@@ -154,8 +160,9 @@ static void test_folder(void **state) {
 }
 /* Several requests at once on one connection, cut anywhere. */
 static void test_pipeline(void **state) {
-  static const char text[] = "GET /a%20b/c HTTP/1.1\r\nHost: h\r\n\r\nPUT /p HTTP/1.1\r\ncontent-length: 5\r\n\r\nhello"
-                             "GET /p HTTP/1.1\r\nConnection: close\r\n\r\nGET /never HTTP/1.1\r\n\r\n";
+  static const char text[] =
+      "GET /a%20b/c HTTP/1.1\r\nHost: h\r\n\r\nPUT /p HTTP/1.1\r\ncontent-length: 5\r\n\r\nhello"
+      "GET /p HTTP/1.1\r\nConnection: close\r\n\r\nGET /never HTTP/1.1\r\n\r\n";
   (void)state;
   for (size_t cut = 1; cut < sizeof text - 30; cut += 7) {
     server_reset(server);
@@ -182,7 +189,8 @@ static void test_faults(void **state) {
   RULE(.fault = SERVER_RESET, .at = SERVER_AT_HEADER);
   ask("GET", "/large", "");
   assert_true(n_got > 0 && !body && got_errno == ECONNRESET);
-  RULE(.fault = SERVER_RESET, .at = 40000); /* what a window takes at once: a reset drops what has not been sent yet */
+  /* what a window takes at once: a reset drops what has not been sent yet */
+  RULE(.fault = SERVER_RESET, .at = 40000);
   assert_int_equal(ask("GET", "/large", ""), 200);
   assert_true(n_body == 40000 && got_errno == ECONNRESET);
   RULE(.fault = SERVER_CLOSE, .at = 0);
@@ -215,7 +223,8 @@ static void test_faults(void **state) {
   RULE(.fault = SERVER_GZIP);
   assert_int_equal(ask("GET", "/a%20b/c", "Range: bytes=2-3\r\n"), 200);
   assert_true(has("Content-Encoding: gzip") && n_body == 33 && !memcmp(body, "\x1f\x8b\x08", 3));
-  assert_memory_equal(body + 15, "0123456789\xc6\xc7\x84\xa6\x0a\0\0\0", 18); /* zlib.crc32 of these digits */
+  /* zlib.crc32 of these digits */
+  assert_memory_equal(body + 15, "0123456789\xc6\xc7\x84\xa6\x0a\0\0\0", 18);
   RULE(.fault = SERVER_GARBAGE, .at = 77);
   assert_int_equal(ask("GET", "/a%20b/c", ""), 200);
   assert_int_equal(n_body, 77);
@@ -251,10 +260,12 @@ static void test_faults(void **state) {
 static void test_rules(void **state) {
   int failed[2] = {0};
   (void)state;
-  RULE(.key = "a*", .method = "GET", .range = "bytes=2*", .skip = 1, .count = 2, .fault = SERVER_STATUS, .status = 500);
+  RULE(.key = "a*", .method = "GET", .range = "bytes=2*", .skip = 1, .count = 2,
+      .fault = SERVER_STATUS, .status = 500);
   assert_int_equal(ask("GET", "/large", "Range: bytes=2-3\r\n"), 206);
   assert_int_equal(ask("GET", "/a%20b/c", ""), 200);
-  for (int i = 0; i < 4; i++) assert_int_equal(ask("GET", "/a%20b/c", "Range: bytes=2-3\r\n"), i == 1 || i == 2 ? 500 : 206);
+  for (int i = 0; i < 4; i++)
+    assert_int_equal(ask("GET", "/a%20b/c", "Range: bytes=2-3\r\n"), i == 1 || i == 2 ? 500 : 206);
   assert_int_equal(server_hits(server, 0), 2);
   RULE(.each = true, .count = 1, .fault = SERVER_STATUS, .status = 404); /* each key once */
   assert_int_equal(ask("GET", "/large", ""), 404);
@@ -278,7 +289,8 @@ static void test_hook_and_log(void **state) {
   struct server *before = server;
   (void)state;
   server = server_start(&(struct server_options){.answer = answer});
-  assert_int_equal(ask("POST", "/token?a=b&who=m%65+x", "X-Key: k\r\nContent-Length: 2\r\n\r\nhi"), 201);
+  assert_int_equal(
+      ask("POST", "/token?a=b&who=m%65+x", "X-Key: k\r\nContent-Length: 2\r\n\r\nhi"), 201);
   is("k hi");
   assert_true(has("X-Seen: me x"));
   assert_int_equal(ask("GET", "/other", "Authorization: secret\r\n"), 404);
@@ -297,7 +309,8 @@ static void test_waits(void **state) {
   for (int wave = 1; wave <= 2; wave++) {
     for (int i = 0; i < MANY; i++) {
       if (wave == 1) fd[i] = dial();
-      put(fd[i], wave == 1 ? "GET /empty HTTP/1.1\r\n\r\n" : "GET /a%20b/c HTTP/1.1\r\nConnection: close\r\n\r\n");
+      put(fd[i], wave == 1 ? "GET /empty HTTP/1.1\r\n\r\n"
+                           : "GET /a%20b/c HTTP/1.1\r\nConnection: close\r\n\r\n");
     }
     while (server_stats(server).in_flight < MANY) usleep(1000);
     server_release(server);
@@ -316,12 +329,14 @@ static void test_waits(void **state) {
   while (server_stats(server).open) usleep(1000);
   /* by the clock; a client that goes takes its request with it */
   RULE(.key = "large", .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 30);
-  server_rule(server, (struct server_rule){.key = "empty", .fault = SERVER_STALL, .at = SERVER_AT_HEADER, .ms = 20});
-  server_rule(server, (struct server_rule){.key = "a*", .fault = SERVER_STALL, .at = 5, .ms = SERVER_EVER});
+  server_rule(server, (struct server_rule){
+                          .key = "empty", .fault = SERVER_STALL, .at = SERVER_AT_HEADER, .ms = 20});
+  server_rule(
+      server, (struct server_rule){.key = "a*", .fault = SERVER_STALL, .at = 5, .ms = SERVER_EVER});
   server_rule(server, (struct server_rule){.key = "a*", .fault = SERVER_DRIP, .at = 30});
   for (int i = 0; i < 3; i++) {
-    static const char *const text[] = {
-        "GET /large HTTP/1.1\r\n\r\n", "GET /empty HTTP/1.1\r\n\r\n", "GET /a%20b/c HTTP/1.1\r\n\r\n"};
+    static const char *const text[] = {"GET /large HTTP/1.1\r\n\r\n", "GET /empty HTTP/1.1\r\n\r\n",
+        "GET /a%20b/c HTTP/1.1\r\n\r\n"};
     fd[i] = dial();
     put(fd[i], text[i]);
   }
@@ -353,9 +368,10 @@ static void test_fork(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_ranges), cmocka_unit_test(test_folder),
-      cmocka_unit_test(test_pipeline), cmocka_unit_test(test_faults), cmocka_unit_test(test_rules),
-      cmocka_unit_test(test_hook_and_log), cmocka_unit_test(test_waits), cmocka_unit_test(test_fork)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_ranges),
+      cmocka_unit_test(test_folder), cmocka_unit_test(test_pipeline), cmocka_unit_test(test_faults),
+      cmocka_unit_test(test_rules), cmocka_unit_test(test_hook_and_log),
+      cmocka_unit_test(test_waits), cmocka_unit_test(test_fork)};
   int failed = cmocka_run_group_tests(tests, setup, teardown);
   free(got);
   return failed;

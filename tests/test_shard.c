@@ -1,4 +1,5 @@
-/* Shards: their metadata, their indexes, decoding them whole, and reading their inner chunks together. */
+/* Shards: their metadata, their indexes, decoding them whole, and reading their inner chunks
+ * together. */
 #include <stdlib.h>
 #include <stdatomic.h>
 static _Thread_local int allocations_left = -1; /* -1: memory never runs out */
@@ -24,7 +25,8 @@ static void counted_free(void *p) {
 #include "modes.h"
 
 static const insitu_variable x_only = {.label = "x"};
-/* Whole epochs in order, everything in one batch, all chunks in flight at once: what is merged with what is then certain. */
+/* Whole epochs in order, everything in one batch, all chunks in flight at once: what is merged with
+ * what is then certain. */
 static insitu_loader_desc all_at_once(const char *root, int m, uint64_t rows) {
   return (insitu_loader_desc){.api = INSITU_API,
       .url = root,
@@ -41,14 +43,16 @@ static insitu_loader_desc all_at_once(const char *root, int m, uint64_t rows) {
 static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
   insitu_error err = {0};
   insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_loader_open(d, &ld, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return ld;
 }
 static insitu_iter *iter_or_fail(insitu_loader *ld, int32_t split) {
   insitu_error err = {0};
   insitu_iter *it = NULL;
   insitu_iter_desc d = {.api = INSITU_API, .split = split};
-  if (insitu_iter_open(ld, &d, &it, &err)) fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  if (insitu_iter_open(ld, &d, &it, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return it;
 }
 static insitu_stats stats_of(const insitu_loader *ld) {
@@ -62,7 +66,8 @@ static void epoch_or_fail(insitu_iter *it, const struct support_array *a) {
   insitu_error err = {0};
   insitu_status status;
   while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
-    for (uint64_t i = 0; a && i < b->n_arrays; i++) support_check_array(b, i, &it->loader->config.variables[i], a, 0);
+    for (uint64_t i = 0; a && i < b->n_arrays; i++)
+      support_check_array(b, i, &it->loader->config.variables[i], a, 0);
     insitu_batch_release(&b);
   }
   if (status != INSITU_END) fail_msg("%s: %s", insitu_status_name(status), err.message);
@@ -73,7 +78,8 @@ static void expect_error(insitu_iter *it, insitu_status want, const char *word) 
   insitu_error err = {0};
   insitu_status status;
   while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) insitu_batch_release(&b);
-  if (status != want || !strstr(err.message, word)) fail_msg("%s: %s", insitu_status_name(status), err.message);
+  if (status != want || !strstr(err.message, word))
+    fail_msg("%s: %s", insitu_status_name(status), err.message);
 }
 static void quiet(void *user, int32_t level, const char *line) {
   (void)user, (void)level, (void)line;
@@ -84,16 +90,19 @@ static void quiet(void *user, int32_t level, const char *line) {
 #define LE "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}"
 #define CRC "{\"name\":\"crc32c\"}"
 #define INDEX ",\"index_codecs\":[" LE "]"
-#define SHARD(inner, codecs, rest)                                                                                               \
-  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":" inner ",\"codecs\":[" codecs "]" rest "}}"
+#define SHARD(inner, codecs, rest)                                                                 \
+  "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":" inner                       \
+  ",\"codecs\":[" codecs "]" rest "}}"
 #define TRANSPOSE(order) "{\"name\":\"transpose\",\"configuration\":{\"order\":" order "}}"
 
-static insitu_status parse(
-    struct insitu__zarr_array *a, const char *shape, const char *chunk, const char *codecs, insitu_error *err) {
+static insitu_status parse(struct insitu__zarr_array *a, const char *shape, const char *chunk,
+    const char *codecs, insitu_error *err) {
   static char text[16384];
   int n = snprintf(text, sizeof text,
-      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"float32\",\"chunk_grid\":{\"name\":\"regular\","
-      "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":1.5,\"codecs\":[%s]}",
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"float32\",\"chunk_"
+      "grid\":{\"name\":\"regular\","
+      "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+      "\"fill_value\":1.5,\"codecs\":[%s]}",
       shape, chunk, codecs);
   memset(err, 0, sizeof *err);
   return insitu__zarr_parse_v3(a, "x", text, (uint64_t)n, err);
@@ -114,13 +123,19 @@ static void test_metadata_refused(void **state) {
       {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" CRC "]")), INSITU_E_CODEC, "crc32c"},
       {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" CRC "," LE "]")), INSITU_E_CODEC, "crc32c"},
       {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" LE "," LE "]")), INSITU_E_CODEC, "bytes"},
-      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" LE "," CRC "," CRC "]")), INSITU_E_CODEC, "crc32c"},
-      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" LE ",{\"name\":\"zstd\"}]")), INSITU_E_CODEC, "zstd"},
-      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" TRANSPOSE("[1,0]") "," LE "]")), INSITU_E_CODEC, "transpose"},
+      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" LE "," CRC "," CRC "]")), INSITU_E_CODEC,
+          "crc32c"},
+      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" LE ",{\"name\":\"zstd\"}]")), INSITU_E_CODEC,
+          "zstd"},
+      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[" TRANSPOSE("[1,0]") "," LE "]")), INSITU_E_CODEC,
+          "transpose"},
       {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[7]")), INSITU_E_FORMAT, "needs a name"},
-      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[{\"name\":\"bytes\"}]")), INSITU_E_FORMAT, "endian"},
-      {IN8(SHARD("[4,4]", LE, INDEX ",\"index_location\":\"middle\"")), INSITU_E_FORMAT, "index_location"},
-      {IN8(SHARD("[4,4]", LE, INDEX ",\"index_location\":null")), INSITU_E_FORMAT, "index_location"},
+      {IN8(SHARD("[4,4]", LE, ",\"index_codecs\":[{\"name\":\"bytes\"}]")), INSITU_E_FORMAT,
+          "endian"},
+      {IN8(SHARD("[4,4]", LE, INDEX ",\"index_location\":\"middle\"")), INSITU_E_FORMAT,
+          "index_location"},
+      {IN8(SHARD("[4,4]", LE, INDEX ",\"index_location\":null")), INSITU_E_FORMAT,
+          "index_location"},
       {IN8(SHARD("[4,4]", LE, INDEX ",\"index_location\":1")), INSITU_E_FORMAT, "index_location"},
       {IN8(SHARD("[4]", LE, INDEX)), INSITU_E_FORMAT, "divide"},
       {IN8(SHARD("[4,4,1]", LE, INDEX)), INSITU_E_FORMAT, "divide"},
@@ -134,28 +149,42 @@ static void test_metadata_refused(void **state) {
       {IN8(SHARD("4", LE, INDEX)), INSITU_E_FORMAT, "chunk_shape"},
       {IN8("{\"name\":\"sharding_indexed\"}"), INSITU_E_FORMAT, "chunk_shape"},
       {IN8("\"sharding_indexed\""), INSITU_E_FORMAT, "chunk_shape"},
-      {IN8("{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[4,4]" INDEX "}}"), INSITU_E_FORMAT, "list"},
-      {IN8("{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[4,4],\"codecs\":7" INDEX "}}"), INSITU_E_FORMAT,
-          "list"},
+      {IN8("{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[4,4]" INDEX "}}"),
+          INSITU_E_FORMAT, "list"},
+      {IN8("{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[4,4],\"codecs\":"
+           "7" INDEX "}}"),
+          INSITU_E_FORMAT, "list"},
       {IN8(SHARD("[4,4]", "", INDEX)), INSITU_E_FORMAT, "none of them makes bytes"},
       {IN8(SHARD("[4,4]", CRC, INDEX)), INSITU_E_CODEC, "crc32c"},
       {IN8(SHARD("[4,4]", LE ",{\"name\":\"pcodec\"}", INDEX)), INSITU_E_CODEC, "pcodec"},
       {IN8(SHARD("[4,4]", LE "," LE, INDEX)), INSITU_E_FORMAT, "after 'bytes'"},
       {IN8(LE "," SHARD("[4,4]", LE, INDEX)), INSITU_E_FORMAT, "after 'bytes'"},
-      {IN8(SHARD("[4,4]", LE, INDEX) "," SHARD("[4,4]", LE, INDEX)), INSITU_E_FORMAT, "after 'bytes'"},
+      {IN8(SHARD("[4,4]", LE, INDEX) "," SHARD("[4,4]", LE, INDEX)), INSITU_E_FORMAT,
+          "after 'bytes'"},
       {IN8(SHARD("[4,4]", LE, INDEX) "," LE), INSITU_E_FORMAT, "after 'bytes'"},
       {IN8(SHARD("[4,4]", LE, INDEX) "," TRANSPOSE("[1,0]")), INSITU_E_FORMAT, "after 'bytes'"},
       {IN8(SHARD("[4,4]", TRANSPOSE("[0,0]") "," LE, INDEX)), INSITU_E_FORMAT, "permutation"},
       /* after a transpose the shard is (8, 16), so that its inner chunks cannot be (16, 4) */
-      {"[64,64]", "[16,8]", TRANSPOSE("[1,0]") "," SHARD("[16,4]", LE, INDEX), INSITU_E_FORMAT, "divide"},
-      {"[64,64]", "[16,8]", SHARD("[16,4]", TRANSPOSE("[1,0]") "," SHARD("[16,4]", LE, INDEX), INDEX), INSITU_E_FORMAT, "divide"},
-      {IN8(SHARD("[8,8]", SHARD("[8,8]", SHARD("[8,8]", SHARD("[8,8]", SHARD("[8,8]", LE, INDEX), INDEX), INDEX), INDEX), INDEX)),
+      {"[64,64]", "[16,8]", TRANSPOSE("[1,0]") "," SHARD("[16,4]", LE, INDEX), INSITU_E_FORMAT,
+          "divide"},
+      {"[64,64]", "[16,8]",
+          SHARD("[16,4]", TRANSPOSE("[1,0]") "," SHARD("[16,4]", LE, INDEX), INDEX),
+          INSITU_E_FORMAT, "divide"},
+      {IN8(SHARD("[8,8]",
+           SHARD("[8,8]", SHARD("[8,8]", SHARD("[8,8]", SHARD("[8,8]", LE, INDEX), INDEX), INDEX),
+               INDEX),
+           INDEX)),
           INSITU_E_UNSUPPORTED, "INSITU__MAX_SHARD_LEVELS"},
-      {"[64,64]", "[4194304,2]", SHARD("[1,1]", LE, INDEX), INSITU_E_UNSUPPORTED, "INSITU__MAX_SHARD_CHUNKS"},
-      {"[64,64]", "[4611686018427387904,4611686018427387904]", SHARD("[1,1]", LE, INDEX), INSITU_E_UNSUPPORTED, "shard"},
-      {"[64,64]", "[4611686018427387904,1]", SHARD("[4611686018427387904,1]", LE, INDEX), INSITU_E_UNSUPPORTED, "shard"},
-      {"[64,64]", "[1048576,1048576]", SHARD("[524288,524288]", LE, INDEX), INSITU_E_UNSUPPORTED, "INSITU__MAX_CHUNK"},
-      {"[64,64]", "[1048576,1024]", SHARD("[1024,1024]", LE, INDEX) "," CRC, INSITU_E_UNSUPPORTED, "INSITU__MAX_CHUNK"},
+      {"[64,64]", "[4194304,2]", SHARD("[1,1]", LE, INDEX), INSITU_E_UNSUPPORTED,
+          "INSITU__MAX_SHARD_CHUNKS"},
+      {"[64,64]", "[4611686018427387904,4611686018427387904]", SHARD("[1,1]", LE, INDEX),
+          INSITU_E_UNSUPPORTED, "shard"},
+      {"[64,64]", "[4611686018427387904,1]", SHARD("[4611686018427387904,1]", LE, INDEX),
+          INSITU_E_UNSUPPORTED, "shard"},
+      {"[64,64]", "[1048576,1048576]", SHARD("[524288,524288]", LE, INDEX), INSITU_E_UNSUPPORTED,
+          "INSITU__MAX_CHUNK"},
+      {"[64,64]", "[1048576,1024]", SHARD("[1024,1024]", LE, INDEX) "," CRC, INSITU_E_UNSUPPORTED,
+          "INSITU__MAX_CHUNK"},
   };
   (void)state;
   int before = atomic_load(&live);
@@ -165,7 +194,8 @@ static void test_metadata_refused(void **state) {
     insitu_error err;
     insitu_status status = parse(&a, bad[i].shape, bad[i].chunk, bad[i].codecs, &err);
     if (status != bad[i].status || !strstr(err.message, bad[i].word) || !strstr(err.message, "'x'"))
-      fail_msg("%s\ngave %d %s\nnot %d with %s", bad[i].codecs, status, err.message, bad[i].status, bad[i].word);
+      fail_msg("%s\ngave %d %s\nnot %d with %s", bad[i].codecs, status, err.message, bad[i].status,
+          bad[i].word);
     assert_memory_equal(&a, &zero, sizeof a);
     assert_int_equal(atomic_load(&live), before);
   }
@@ -197,20 +227,22 @@ static void test_metadata(void **state) {
   struct insitu__zarr_array a;
   insitu_error err;
   (void)state;
-#define ACCEPT(codecs)                                                                                                           \
+#define ACCEPT(codecs)                                                                             \
   if (parse(&a, "[100,60,40]", "[24,12,8]", codecs, &err)) fail_msg("%s", err.message)
   ACCEPT(SHARD("[6,4,2]", LE "," CRC, INDEX));
   expect_axes(a.object.chunk, 24, 12, 8);
   expect_axes(a.chunk, 6, 4, 2);
   expect_order(a.order, 0, 1, 2);
-  assert_true(a.n_levels == 1 && a.n_shards == 1 && a.codecs.n == 1 && a.codecs.codec[0].kind == INSITU__CODEC_CRC32C);
+  assert_true(a.n_levels == 1 && a.n_shards == 1 && a.codecs.n == 1 &&
+              a.codecs.codec[0].kind == INSITU__CODEC_CRC32C);
   assert_true(a.object.codecs.n == 1 && a.object.codecs.codec[0].kind == INSITU__CODEC_SHARD);
   assert_true(a.object.codecs.codec[0].shard == &a.shards[0] && a.level[0].shard == &a.shards[0]);
   assert_int_equal(a.shards[0].entries, 4 * 3 * 4);
   assert_true(a.shards[0].bytes == 24 * 12 * 8 * 4 && a.shards[0].inner_bytes == 6 * 4 * 2 * 4);
   assert_true(!a.shards[0].index_first && !a.shards[0].index_crc && !a.shards[0].index_big);
   uint64_t object[3],
-      tile[3] = {16, 14, 19}; /* chunk (16, 14, 19) begins at element (96, 56, 38): shard (4, 4, 4) of (5, 5, 5) */
+      /* chunk (16, 14, 19) begins at element (96, 56, 38): shard (4, 4, 4) of (5, 5, 5) */
+      tile[3] = {16, 14, 19};
   assert_int_equal(insitu__zarr_object_of(&a, tile, object), 4 * 25 + 4 * 5 + 4);
   expect_axes(object, 4, 4, 4);
   char key[100] = "x/c/4/4/4";
@@ -222,8 +254,10 @@ static void test_metadata(void **state) {
   insitu__zarr_array_free(&a);
   /* index at the start, big-endian, with a checksum */
   ACCEPT(SHARD("[6,4,2]", LE,
-      ",\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"big\"}}," CRC "],\"index_location\":\"start\""));
-  assert_true(a.shards[0].index_first && a.shards[0].index_crc && a.shards[0].index_big && a.codecs.n == 0);
+      ",\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"big\"}}," CRC
+      "],\"index_location\":\"start\""));
+  assert_true(
+      a.shards[0].index_first && a.shards[0].index_crc && a.shards[0].index_big && a.codecs.n == 0);
   assert_int_equal(insitu__codec_shard_index_bytes(&a.shards[0]), 48 * 16 + 4);
   insitu__zarr_array_free(&a);
   /* transposes: the shard's axes are z, x, y; its inner chunks store them as y, z, x */
@@ -234,27 +268,33 @@ static void test_metadata(void **state) {
   expect_order(a.order, 1, 2, 0);
   expect_axes(a.shards[0].chunk, 8, 24, 12);
   insitu__zarr_array_free(&a);
-  /* shards in shards, both of them read in parts; then with a codec around the inner one, and around both */
+  /* shards in shards, both of them read in parts; then with a codec around the inner one, and
+   * around both */
   ACCEPT(SHARD("[12,6,8]", SHARD("[3,2,4]", LE, INDEX), INDEX));
   assert_true(a.n_levels == 2 && a.n_shards == 2 && a.codecs.n == 0);
   expect_axes(a.chunk, 3, 2, 4);
   insitu__zarr_array_free(&a);
   ACCEPT(SHARD("[12,6,8]", SHARD("[3,2,4]", LE, INDEX) "," CRC, INDEX));
-  assert_true(a.n_levels == 1 && a.n_shards == 2 && a.codecs.n == 2 && a.codecs.codec[1].kind == INSITU__CODEC_SHARD);
+  assert_true(a.n_levels == 1 && a.n_shards == 2 && a.codecs.n == 2 &&
+              a.codecs.codec[1].kind == INSITU__CODEC_SHARD);
   expect_axes(a.chunk, 12, 6, 8);
   insitu__zarr_array_free(&a);
   ACCEPT(SHARD("[12,6,8]", SHARD("[3,2,4]", LE, INDEX), INDEX) "," CRC);
-  assert_true(a.n_levels == 0 && a.n_shards == 2 && a.codecs.n == 2 && a.codecs.codec[0].kind == INSITU__CODEC_CRC32C);
+  assert_true(a.n_levels == 0 && a.n_shards == 2 && a.codecs.n == 2 &&
+              a.codecs.codec[0].kind == INSITU__CODEC_CRC32C);
   expect_axes(a.chunk, 24, 12, 8);
   insitu__zarr_array_free(&a);
   /* as many levels as are allowed, and as many inner chunks */
-  ACCEPT(SHARD("[24,12,8]", SHARD("[12,6,8]", SHARD("[6,6,8]", SHARD("[3,2,4]", LE, INDEX), INDEX), INDEX), INDEX));
+  ACCEPT(SHARD("[24,12,8]",
+      SHARD("[12,6,8]", SHARD("[6,6,8]", SHARD("[3,2,4]", LE, INDEX), INDEX), INDEX), INDEX));
   assert_int_equal(a.n_levels, 4);
   insitu__zarr_array_free(&a);
-  if (parse(&a, "[64,64]", "[4194304,1]", SHARD("[1,1]", LE, INDEX), &err)) fail_msg("%s", err.message);
+  if (parse(&a, "[64,64]", "[4194304,1]", SHARD("[1,1]", LE, INDEX), &err))
+    fail_msg("%s", err.message);
   assert_int_equal(a.shards[0].entries, INSITU__MAX_SHARD_CHUNKS);
   insitu__zarr_array_free(&a);
-  if (parse(&a, "[]", "[]", SHARD("[]", LE, INDEX), &err)) fail_msg("%s", err.message); /* one element */
+  /* one element */
+  if (parse(&a, "[]", "[]", SHARD("[]", LE, INDEX), &err)) fail_msg("%s", err.message);
   assert_true(a.shards[0].entries == 1 && a.shards[0].inner_bytes == 4);
   insitu__zarr_array_free(&a);
 }
@@ -275,7 +315,8 @@ static void test_index(void **state) {
   memcpy(index + 64, &crc, 4);
   assert_int_equal(insitu__codec_shard_index(&shard, index, 68, &err), INSITU_OK);
   for (uint64_t n = 0; n < 72; n++)
-    if (n != 68) assert_int_equal(insitu__codec_shard_index(&shard, index, n, NULL), INSITU_E_CORRUPT);
+    if (n != 68)
+      assert_int_equal(insitu__codec_shard_index(&shard, index, n, NULL), INSITU_E_CORRUPT);
   for (int bit = 0; bit < 68 * 8; bit++) {
     index[bit / 8] ^= (unsigned char)(1 << bit % 8);
     assert_int_equal(insitu__codec_shard_index(&shard, index, 68, NULL), INSITU_E_CORRUPT);
@@ -284,9 +325,10 @@ static void test_index(void **state) {
   const struct {
     uint64_t offset, bytes, limit;
     bool fine;
-  } entry[] = {{0, 0, 0, true}, {0, 1, 0, false}, {100, 100, 200, true}, {100, 101, 200, false}, {200, 0, 200, true},
-      {201, 0, 200, false}, {all, 0, all, false}, {0, all, all, false}, {all, 1, all, false}, {all - 1, 1, all, false},
-      {all - 1, all - 1, all, false}, {all, all, 0, true}, {INT64_MAX, 0, all, true}, {INT64_MAX, 1, all, false},
+  } entry[] = {{0, 0, 0, true}, {0, 1, 0, false}, {100, 100, 200, true}, {100, 101, 200, false},
+      {200, 0, 200, true}, {201, 0, 200, false}, {all, 0, all, false}, {0, all, all, false},
+      {all, 1, all, false}, {all - 1, 1, all, false}, {all - 1, all - 1, all, false},
+      {all, all, 0, true}, {INT64_MAX, 0, all, true}, {INT64_MAX, 1, all, false},
       {1, all, 10, false}, {UINT64_C(1) << 63, UINT64_C(1) << 63, all, false}};
   for (size_t i = 0; i < sizeof entry / sizeof *entry; i++)
     for (int big = 0; big < 2; big++) {
@@ -294,7 +336,8 @@ static void test_index(void **state) {
       insitu__base_store64(index + 16, big ? __builtin_bswap64(entry[i].offset) : entry[i].offset);
       insitu__base_store64(index + 24, big ? __builtin_bswap64(entry[i].bytes) : entry[i].bytes);
       memset(&err, 0, sizeof err);
-      insitu_status status = insitu__codec_shard_entry(&shard, index, 1, entry[i].limit, &offset, &bytes, &err);
+      insitu_status status =
+          insitu__codec_shard_entry(&shard, index, 1, entry[i].limit, &offset, &bytes, &err);
       assert_int_equal(status, entry[i].fine ? INSITU_OK : INSITU_E_CORRUPT);
       assert_true(offset == entry[i].offset && bytes == entry[i].bytes);
       if (status) assert_non_null(strstr(err.message, "inner chunk 1"));
@@ -303,10 +346,12 @@ static void test_index(void **state) {
 
 /* ---- random nests of shards, by an encoder that knows nothing of the header's structs ---- */
 
-/* Level l of an array's chunk: its axes are permuted, then it is cut into the next level's chunks, or at the last level stored. */
+/* Level l of an array's chunk: its axes are permuted, then it is cut into the next level's chunks,
+ * or at the last level stored. */
 struct nest {
   int ndim, levels, item;
-  uint64_t shape[3], extent[5][3]; /* extent[0]: of an object; extent[l + 1]: in the permuted axes of level l */
+  /* extent[0]: of an object; extent[l + 1]: in the permuted axes of level l */
+  uint64_t shape[3], extent[5][3];
   unsigned perm[5][3];
   bool permuted[5], around[5], zstd[5]; /* around: codecs behind the level's */
   bool first[5], crc[5], big[5], big_data;
@@ -326,18 +371,24 @@ static void nest_codecs(struct nest *n, int l) {
   char list[100];
   uint64_t perm[3] = {n->perm[l][0], n->perm[l][1], n->perm[l][2]};
   if (n->permuted[l]) nest_say(n, TRANSPOSE("%s") ",", support_list(list, n->ndim, perm));
-  if (l == n->levels) nest_say(n, "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}", n->big_data ? "big" : "little");
+  if (l == n->levels)
+    nest_say(n, "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}",
+        n->big_data ? "big" : "little");
   else {
     nest_say(n, "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":%s,\"codecs\":[",
         support_list(list, n->ndim, n->extent[l + 1]));
     nest_codecs(n, l + 1);
-    nest_say(n, "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s]%s}}",
-        n->big[l] ? "big" : "little", n->crc[l] ? "," CRC : "", n->first[l] ? ",\"index_location\":\"start\"" : "");
+    nest_say(n,
+        "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s]%s}}",
+        n->big[l] ? "big" : "little", n->crc[l] ? "," CRC : "",
+        n->first[l] ? ",\"index_location\":\"start\"" : "");
   }
-  if (n->around[l]) nest_say(n, n->zstd[l] ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1}}" : "," CRC);
+  if (n->around[l])
+    nest_say(n, n->zstd[l] ? ",{\"name\":\"zstd\",\"configuration\":{\"level\":1}}" : "," CRC);
 }
 /* Encodes a box of that many elements in C order; NULL when all of it is the fill value. */
-static unsigned char *nest_encode(const struct nest *n, int l, const int32_t *from, const uint64_t *box, size_t *bytes) {
+static unsigned char *nest_encode(
+    const struct nest *n, int l, const int32_t *from, const uint64_t *box, size_t *bytes) {
   uint64_t count = 1, stride[3], shape[3], k = 0;
   for (int d = n->ndim - 1; d >= 0; d--) {
     stride[d] = count;
@@ -359,7 +410,8 @@ static unsigned char *nest_encode(const struct nest *n, int l, const int32_t *fr
   *bytes = 0;
   if (l == n->levels) {
     out = malloc(*bytes = count * 4);
-    for (uint64_t i = 0; i < count; i++) support_put(out + 4 * i, INSITU_I32, n->big_data, permuted[i]);
+    for (uint64_t i = 0; i < count; i++)
+      support_put(out + 4 * i, INSITU_I32, n->big_data, permuted[i]);
   } else {
     const uint64_t *inner = n->extent[l + 1];
     uint64_t cells = 1, inner_count = 1;
@@ -373,7 +425,8 @@ static unsigned char *nest_encode(const struct nest *n, int l, const int32_t *fr
     out = calloc(1, index_bytes);
     memset(index, 0xff, index_bytes);
     for (uint64_t j = 0; j < cells; j++) {
-      uint64_t c = (j * 7 + 3) % cells, origin[3], rest = c; /* in another order than the index's where 7 does not divide cells */
+      /* in another order than the index's where 7 does not divide cells */
+      uint64_t c = (j * 7 + 3) % cells, origin[3], rest = c;
       if (cells % 7 == 0) c = rest = j;
       for (int d = n->ndim - 1; d >= 0; d--) {
         origin[d] = rest % (shape[d] / inner[d]) * inner[d];
@@ -425,7 +478,8 @@ static void nest_draw(struct nest *n, const char *root) {
   n->ndim = 1 + (int)support_below(3);
   n->levels = 1 + (int)support_below(3);
   n->big_data = support_below(2);
-  uint64_t factor[5][3], axes[5][3]; /* in array axes: chunks of level l + 1 in one of level l; which axis a permuted one is */
+  /* in array axes: chunks of level l + 1 in one of level l; which axis a permuted one is */
+  uint64_t factor[5][3], axes[5][3];
   for (int d = 0; d < n->ndim; d++) {
     uint64_t x = 1 + support_below(3);
     factor[n->levels][d] = x;
@@ -456,17 +510,22 @@ static void nest_draw(struct nest *n, const char *root) {
   for (int d = 0; d < n->ndim; d++) count *= n->shape[d];
   n->value = malloc(count * sizeof *n->value);
   uint64_t hole = support_below(3) ? 1 + support_below(30) : UINT64_MAX;
-  for (uint64_t i = 0; i < count; i++) n->value[i] = i / 16 % 32 >= hole ? NEST_FILL : (int32_t)i + 1;
+  for (uint64_t i = 0; i < count; i++)
+    n->value[i] = i / 16 % 32 >= hole ? NEST_FILL : (int32_t)i + 1;
   n->end = n->text;
   nest_say(n,
-      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"int32\",\"chunk_grid\":{\"name\":\"regular\","
-      "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%d,\"codecs\":[",
-      support_list(shape, n->ndim, n->shape), support_list(chunk, n->ndim, n->extent[0]), NEST_FILL);
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"int32\",\"chunk_"
+      "grid\":{\"name\":\"regular\","
+      "\"configuration\":{\"chunk_shape\":%s}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+      "\"fill_value\":%d,\"codecs\":[",
+      support_list(shape, n->ndim, n->shape), support_list(chunk, n->ndim, n->extent[0]),
+      NEST_FILL);
   nest_codecs(n, 0);
   nest_say(n, "]}");
   snprintf(path, sizeof path, "%s/zarr.json", root);
   support_write(path, n->text, strlen(n->text));
-  for (int d = 0; d < n->ndim; d++) objects *= grid[d] = insitu__base_ceil_div(n->shape[d], n->extent[0][d]);
+  for (int d = 0; d < n->ndim; d++)
+    objects *= grid[d] = insitu__base_ceil_div(n->shape[d], n->extent[0][d]);
   uint64_t inside = 1;
   for (int d = 0; d < n->ndim; d++) inside *= n->extent[0][d];
   int32_t *box = malloc(inside * sizeof *box);
@@ -492,7 +551,8 @@ static void nest_draw(struct nest *n, const char *root) {
     size_t bytes;
     unsigned char *object = nest_encode(n, 0, box, n->extent[0], &bytes);
     int at = snprintf(path, sizeof path, "%s/c", root);
-    for (int d = 0; d < n->ndim; d++) at += snprintf(path + at, sizeof path - (size_t)at, "/%d", (int)index[d]);
+    for (int d = 0; d < n->ndim; d++)
+      at += snprintf(path + at, sizeof path - (size_t)at, "/%d", (int)index[d]);
     if (object) support_write(path, object, bytes);
     free(object);
   }
@@ -512,8 +572,8 @@ static void nest_check(const struct nest *n, const insitu_batch *b, int axis) {
       at[axis] = (uint64_t)b->sample_indices[r];
       for (int d = 0; d < n->ndim; d++) flat = flat * n->shape[d] + at[d];
       if (x[r * per_row + k] != n->value[flat])
-        fail_msg("%s\naxis %d anchor %d element %d: %d, not %d", n->text, axis, (int)at[axis], (int)k, x[r * per_row + k],
-            n->value[flat]);
+        fail_msg("%s\naxis %d anchor %d element %d: %d, not %d", n->text, axis, (int)at[axis],
+            (int)k, x[r * per_row + k], n->value[flat]);
     }
 }
 static void test_random_nests(void **state) {
@@ -561,7 +621,8 @@ static void test_whole_damaged(void **state) {
   (void)state;
   struct insitu__zarr_array a;
   insitu_error err;
-  if (parse(&a, "[8]", "[8]", SHARD("[4]", LE "," CRC, ",\"index_codecs\":[" LE "," CRC "]"), &err)) fail_msg("%s", err.message);
+  if (parse(&a, "[8]", "[8]", SHARD("[4]", LE "," CRC, ",\"index_codecs\":[" LE "," CRC "]"), &err))
+    fail_msg("%s", err.message);
   unsigned char shard[2 * 20 + 36], out[32];
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   for (uint64_t i = 0; i < 2; i++) {
@@ -576,27 +637,35 @@ static void test_whole_damaged(void **state) {
   struct insitu__codec_scratch s;
   insitu__codec_scratch_init(&s);
   struct insitu__codec_sink sink = insitu__codec_memory(out);
-  assert_int_equal(insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
   assert_memory_equal(out, x, 32);
   for (size_t bit = 0; bit < sizeof shard * 8; bit++) {
     shard[bit / 8] ^= (unsigned char)(1 << bit % 8);
-    assert_int_equal(insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_E_CORRUPT);
+    assert_int_equal(
+        insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL),
+        INSITU_E_CORRUPT);
     shard[bit / 8] ^= (unsigned char)(1 << bit % 8);
   }
-  for (size_t n = 0; n < sizeof shard; n++) { /* in a block of its own, so that reading past it shows */
+  /* in a block of its own, so that reading past it shows */
+  for (size_t n = 0; n < sizeof shard; n++) {
     unsigned char *cut = malloc(n ? n : 1);
     memcpy(cut, shard, n);
-    assert_int_equal(insitu__codec_decode(&a.object.codecs, &s, cut, n, 32, &sink, NULL), INSITU_E_CORRUPT);
+    assert_int_equal(
+        insitu__codec_decode(&a.object.codecs, &s, cut, n, 32, &sink, NULL), INSITU_E_CORRUPT);
     free(cut);
   }
-  assert_int_equal(insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 28, &sink, NULL), INSITU_E_CORRUPT);
+  assert_int_equal(insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 28, &sink, NULL),
+      INSITU_E_CORRUPT);
   /* an absent inner chunk is the fill value */
   memset(shard + 56, 0xff, 16);
   crc = insitu__codec_crc32c(shard + 40, 32);
   memcpy(shard + 72, &crc, 4);
-  assert_int_equal(insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
+  assert_int_equal(
+      insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
   for (int i = 0; i < 4; i++)
-    assert_true(((const float *)(const void *)out)[4 + i] == 1.5f || ((void)memcpy(x, out, 32), x[4 + i] == 1.5f));
+    assert_true(((const float *)(const void *)out)[4 + i] == 1.5f ||
+                ((void)memcpy(x, out, 32), x[4 + i] == 1.5f));
   insitu__codec_scratch_free(&s);
   insitu__zarr_array_free(&a);
 }
@@ -605,7 +674,8 @@ static void test_whole_damaged(void **state) {
 static void wrap(const char *root, const struct support_array *a) {
   char path[700], text[4000] = "";
   uint64_t grid[3];
-  for (int d = 0; d < 3; d++) grid[d] = insitu__base_ceil_div(a->shape[d], a->chunk[d] * a->shard[d]);
+  for (int d = 0; d < 3; d++)
+    grid[d] = insitu__base_ceil_div(a->shape[d], a->chunk[d] * a->shard[d]);
   snprintf(path, sizeof path, "%s/%s/zarr.json", root, a->name);
   FILE *f = fopen(path, "rb");
   size_t n = fread(text, 1, sizeof text - 100, f);
@@ -662,17 +732,25 @@ static void test_whole_and_parts(void **state) {
 
 /* ---- indexes in the loader ---- */
 
-/* x (64, 8, 32) f4 in chunks (2, 2, 8) and shards of (4, 2, 2) of them: 8 x 2 x 2 shards, 16 chunks each. */
-static const struct support_array sharded = {
-    .name = "x", .ndim = 3, .shape = {64, 8, 32}, .chunk = {2, 2, 8}, .dtype = INSITU_F32, .format = 3, .shard = {4, 2, 2}};
+/* x (64, 8, 32) f4 in chunks (2, 2, 8) and shards of (4, 2, 2) of them: 8 x 2 x 2 shards, 16 chunks
+ * each. */
+static const struct support_array sharded = {.name = "x",
+    .ndim = 3,
+    .shape = {64, 8, 32},
+    .chunk = {2, 2, 8},
+    .dtype = INSITU_F32,
+    .format = 3,
+    .shard = {4, 2, 2}};
 enum { SHARDS = 8 * 2 * 2, CHUNKS = SHARDS * 16 };
 
-/* An absent inner chunk of a shard that is decoded whole is an absent chunk: of those who show it, an error or counted. */
+/* An absent inner chunk of a shard that is decoded whole is an absent chunk: of those who show it,
+ * an error or counted. */
 static void test_whole_absent(void **state) {
   (void)state;
   const char *root = support_path("whole_absent");
   for (int raise = 0; raise < 2; raise++) {
-    struct support_array a = sharded; /* one of its 512 inner chunks is absent: samples 36 and 37, y 4 and 5, z from 24 */
+    /* one of its 512 inner chunks is absent: samples 36 and 37, y 4 and 5, z from 24 */
+    struct support_array a = sharded;
     a.absent = 300;
     a.fill = raise ? "7" : "\"NaN\"";
     a.zstd = raise;
@@ -680,8 +758,10 @@ static void test_whole_absent(void **state) {
     wrap(root, &a);
     EACH_MODE (m) {
       const insitu_slice west = {.axis = 2, .stop = 24}, north = {.axis = 1, .start = 2, .stop = 5};
-      const insitu_variable all = {.label = "x"}, beside = {.label = "x", .slices = &west, .n_slices = 1},
-                            other[2] = {beside, {.label = "n", .path = "x", .slices = &north, .n_slices = 1}};
+      const insitu_variable all = {.label = "x"},
+                            beside = {.label = "x", .slices = &west, .n_slices = 1},
+                            other[2] = {beside,
+                                {.label = "n", .path = "x", .slices = &north, .n_slices = 1}};
       insitu_loader_desc d = all_at_once(root, m, 4);
       d.variables = &all;
       d.on_absent_chunk = raise ? INSITU_RAISE : INSITU_AUTO;
@@ -702,14 +782,16 @@ static void test_whole_absent(void **state) {
         }
         assert_int_equal(status, INSITU_E_ABSENT);
         assert_int_equal(batches, 9); /* samples 32 to 35 are of the same shard */
-        assert_non_null(strstr(err.message, "chunk x/c/4/1/1: an inner chunk of this shard is absent"));
+        assert_non_null(
+            strstr(err.message, "chunk x/c/4/1/1: an inner chunk of this shard is absent"));
         assert_non_null(strstr(err.message, "leave samples [36, 38) out"));
         assert_non_null(strstr(err.message, raise ? "not wanted" : "NaN"));
         assert_int_equal(stats_of(ld).absent_chunks + stats_of(ld).bad_chunks, 0);
         insitu_loader_close(&ld);
         insitu_iter_close(&it);
       }
-      for (int way = 0; way < 3; way++) { /* who does not show it has no error; who takes the fill has it counted */
+      /* who does not show it has no error; who takes the fill has it counted */
+      for (int way = 0; way < 3; way++) {
         insitu_loader_desc e = d;
         e.variables = way == 0 ? &beside : &all;
         if (way == 1) e.sample_start = 38;
@@ -730,7 +812,9 @@ static void test_whole_absent(void **state) {
         insitu_status status = insitu_read(ld, boxes ? &beside : &all, got, sizeof got, NULL, &err);
         bool raises = raise && !boxes;
         assert_int_equal(status, raises ? INSITU_E_ABSENT : INSITU_OK);
-        if (raises) assert_non_null(strstr(err.message, "chunk x/c/4/1/1: an inner chunk of this shard is absent; set"));
+        if (raises)
+          assert_non_null(
+              strstr(err.message, "chunk x/c/4/1/1: an inner chunk of this shard is absent; set"));
         assert_int_equal(stats_of(ld).absent_chunks, !raises && !boxes);
         assert_int_equal(stats_of(ld).bad_chunks, 0);
         insitu_loader_close(&ld);
@@ -768,7 +852,8 @@ static void test_index_once(void **state) {
   }
 }
 
-/* Fewer slots than shards: indexes are read again, and what they say is right. They are long enough for a worker to check. */
+/* Fewer slots than shards: indexes are read again, and what they say is right. They are long enough
+ * for a worker to check. */
 static void test_index_evicted(void **state) {
   (void)state;
   const char *root = support_path("evicted");
@@ -799,12 +884,18 @@ static void test_index_evicted(void **state) {
   support_remove(root);
 }
 
-/* Shards of few chunks have short indexes: what stands beside each of them in the cache counts too. */
+/* Shards of few chunks have short indexes: what stands beside each of them in the cache counts too.
+ */
 static void test_cache_memory(void **state) {
   (void)state;
   const char *root = support_path("cachemem");
-  struct support_array a = {
-      .name = "x", .ndim = 1, .shape = {1 << 20}, .chunk = {1}, .dtype = INSITU_U8, .format = 3, .shard = {1}};
+  struct support_array a = {.name = "x",
+      .ndim = 1,
+      .shape = {1 << 20},
+      .chunk = {1},
+      .dtype = INSITU_U8,
+      .format = 3,
+      .shard = {1}};
   support_metadata(root, &a);
   insitu_loader_desc d = all_at_once(root, 1, 64);
   d.plan_only = 1;
@@ -814,7 +905,8 @@ static void test_cache_memory(void **state) {
     insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
     insitu_loader *ld = open_or_fail(&d);
     assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
-    assert_true(plan.cache_bytes > d.memory_budget / 17 && plan.cache_bytes <= d.memory_budget / 16);
+    assert_true(
+        plan.cache_bytes > d.memory_budget / 17 && plan.cache_bytes <= d.memory_budget / 16);
     insitu_loader_close(&ld);
   }
   support_remove(root);
@@ -839,7 +931,8 @@ static void test_memory(void **state) {
       assert_int_equal(plan.cache_bytes, ld->cache_bytes);
       assert_int_equal(plan.cache_bytes, insitu__cache_bytes((uint32_t)ld->cache_slots, 16 * 16));
       assert_int_equal(ld->cache.n_slots, ld->cache_slots);
-      need = plan.inflight_bytes + plan.cache_bytes + plan.table_bytes + plan.slabs * plan.slab_bytes;
+      need =
+          plan.inflight_bytes + plan.cache_bytes + plan.table_bytes + plan.slabs * plan.slab_bytes;
       insitu_loader_close(&ld);
     }
     for (uint64_t less = 0; less < 2; less++) {
@@ -857,9 +950,15 @@ static void test_memory(void **state) {
     assert_non_null(strstr(err.message, "max_inflight"));
   }
   support_remove(root);
-  /* an index of 64 MiB: max_inflight, when it is not the user's, becomes small enough for as many of them */
-  struct support_array a = {
-      .name = "x", .ndim = 1, .shape = {1 << 24}, .chunk = {1}, .dtype = INSITU_U8, .format = 3, .shard = {1 << 22}};
+  /* an index of 64 MiB: max_inflight, when it is not the user's, becomes small enough for as many
+   * of them */
+  struct support_array a = {.name = "x",
+      .ndim = 1,
+      .shape = {1 << 24},
+      .chunk = {1},
+      .dtype = INSITU_U8,
+      .format = 3,
+      .shard = {1 << 22}};
   support_metadata(root, &a);
   insitu_loader_desc d = all_at_once(root, 1, 8);
   d.plan_only = 1;
@@ -878,7 +977,8 @@ struct file {
   size_t n;
   char path[700];
 };
-static struct file load(const char *root, const struct support_array *a, uint64_t i, uint64_t j, uint64_t k) {
+static struct file load(
+    const char *root, const struct support_array *a, uint64_t i, uint64_t j, uint64_t k) {
   struct file f = {.n = 0};
   uint64_t index[4] = {i, j, k};
   support_chunk_path(f.path, sizeof f.path, root, a, index);
@@ -893,7 +993,8 @@ static void save(struct file *f, size_t n) {
   support_write(f->path, f->bytes, n);
   free(f->bytes);
 }
-static unsigned char *entry(struct file *f, uint64_t entries, uint64_t i) { /* of an index at the end, without a checksum */
+/* of an index at the end, without a checksum */
+static unsigned char *entry(struct file *f, uint64_t entries, uint64_t i) {
   return f->bytes + f->n - 16 * entries + 16 * i;
 }
 
@@ -905,8 +1006,9 @@ static void test_index_damaged(void **state) {
     const char *word;
     uint64_t absent, bad;
   } kinds[] = {{INSITU_E_CORRUPT, "100 bytes are too few for its index of 260", 0, 16},
-      {INSITU_E_CORRUPT, "0 bytes are too few for its index of 260", 0, 16}, {INSITU_E_CORRUPT, "the checksum is", 0, 16},
-      {INSITU_E_IO, "x/c/3/1/0, inner chunk ", 0, 16}, {INSITU_E_ABSENT, "x/c/3/1/0, inner chunk ", 16, 0}};
+      {INSITU_E_CORRUPT, "0 bytes are too few for its index of 260", 0, 16},
+      {INSITU_E_CORRUPT, "the checksum is", 0, 16}, {INSITU_E_IO, "x/c/3/1/0, inner chunk ", 0, 16},
+      {INSITU_E_ABSENT, "x/c/3/1/0, inner chunk ", 16, 0}};
   EACH_MODE (m)
     for (int kind = 0; kind < 5; kind++)
       for (int first = 0; first < 2; first++) {
@@ -926,7 +1028,8 @@ static void test_index_damaged(void **state) {
         insitu_loader *ld = open_or_fail(&d);
         insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
         expect_error(it, kinds[kind].status, kinds[kind].word);
-        expect_error(it, kinds[kind].status, "rank 0, read, array x, chunk x/c/3/1/0, inner chunk ");
+        expect_error(
+            it, kinds[kind].status, "rank 0, read, array x, chunk x/c/3/1/0, inner chunk ");
         insitu_loader_close(&ld);
         insitu_iter_close(&it);
         d.on_bad_chunk = d.on_absent_chunk = INSITU_FILL;
@@ -975,7 +1078,8 @@ static struct support_array side_by_side(uint64_t n, uint64_t rows, uint64_t flo
 static uint64_t runs(uint64_t n, uint64_t bytes, uint64_t gap, uint64_t iovs) {
   uint64_t requests = 0, run = 0, n_iov = 0;
   for (uint64_t i = 0; i < n; i++) {
-    bool joins = requests && gap <= INSITU__LOADER_GAP && run < INSITU__LOADER_RUN && n_iov + iovs + 1 <= INSITU__LOADER_IOV;
+    bool joins = requests && gap <= INSITU__LOADER_GAP && run < INSITU__LOADER_RUN &&
+                 n_iov + iovs + 1 <= INSITU__LOADER_IOV;
     requests += !joins;
     run = joins ? run + gap + bytes : bytes;
     n_iov = joins ? n_iov + iovs + 1 : iovs;
@@ -1000,12 +1104,13 @@ static void test_merging(void **state) {
   static const struct {
     uint64_t n, rows, floats, gap, want; /* want 0: see runs */
     bool zstd;
-  } kinds[] = {{16, 8, 512, 0, 1, false}, {16, 8, 512, 0, 1, true}, {16, 8, 16, 0, 1, false}, {16, 8, 512, 100, 1, false},
-      {16, 8, 512, INSITU__LOADER_GAP, 0, false}, {16, 8, 512, INSITU__LOADER_GAP + 1, 16, false},
-      {16, 8, 500, INSITU__LOADER_GAP, 0, false}, {16, 8, 500, INSITU__LOADER_GAP, 0, true},
-      {16, 8, 16, INSITU__LOADER_GAP + 1, 16, false}, {70, 16, 2048, 0, 0, false}, {70, 16, 2048, 512, 0, false},
-      {3, INSITU__LOADER_RUN / 8192 + 1, 2048, 0, 3, false}, {900, 1, 4, 0, 2, false}, {600, 1, 4, 8, 2, false},
-      {1, 8, 512, 0, 1, false}};
+  } kinds[] = {{16, 8, 512, 0, 1, false}, {16, 8, 512, 0, 1, true}, {16, 8, 16, 0, 1, false},
+      {16, 8, 512, 100, 1, false}, {16, 8, 512, INSITU__LOADER_GAP, 0, false},
+      {16, 8, 512, INSITU__LOADER_GAP + 1, 16, false}, {16, 8, 500, INSITU__LOADER_GAP, 0, false},
+      {16, 8, 500, INSITU__LOADER_GAP, 0, true}, {16, 8, 16, INSITU__LOADER_GAP + 1, 16, false},
+      {70, 16, 2048, 0, 0, false}, {70, 16, 2048, 512, 0, false},
+      {3, INSITU__LOADER_RUN / 8192 + 1, 2048, 0, 3, false}, {900, 1, 4, 0, 2, false},
+      {600, 1, 4, 8, 2, false}, {1, 8, 512, 0, 1, false}};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     struct support_array a = side_by_side(kinds[k].n, kinds[k].rows, kinds[k].floats);
     uint64_t bytes = a.shape[0] * a.shape[2] * 4;
@@ -1013,11 +1118,13 @@ static void test_merging(void **state) {
     a.zstd = kinds[k].zstd;
     support_make(root, &a);
     bool direct = !a.zstd && a.shape[2] * 4 >= INSITU__LOADER_DIRECT;
-    uint64_t want = kinds[k].want ? kinds[k].want : runs(a.shape[1], bytes, a.gap, direct ? a.shape[0] : 1);
+    uint64_t want =
+        kinds[k].want ? kinds[k].want : runs(a.shape[1], bytes, a.gap, direct ? a.shape[0] : 1);
     EACH_MODE (m) {
       insitu_stats s = one_epoch(&a, root, m);
       assert_int_equal(s.reads, a.shape[1]);
-      if (s.requests != want) fail_msg("kind %d: %d requests, not %d", (int)k, (int)s.requests, (int)want);
+      if (s.requests != want)
+        fail_msg("kind %d: %d requests, not %d", (int)k, (int)s.requests, (int)want);
       assert_int_equal(s.bytes_decoded, bytes * a.shape[1]);
       if (!a.zstd && a.gap <= INSITU__LOADER_GAP)
         assert_int_equal(s.bytes_read, bytes * a.shape[1] + a.gap * (a.shape[1] - want));
@@ -1104,8 +1211,8 @@ static void test_overlapping(void **state) {
       assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_OK);
       const float *x = b->arrays[0].data;
       for (uint64_t r = 0; r < 8; r++)
-        for (uint64_t i = 0; i < 8; i++)
-          for (uint64_t k = 0; k < a.shape[2]; k++, x++) { /* row r of the bytes i / 2 half chunks into the file */
+        for (uint64_t i = 0; i < 8; i++) /* row r of the bytes i / 2 half chunks into the file */
+          for (uint64_t k = 0; k < a.shape[2]; k++, x++) {
             uint64_t row = i / 2 * 4 + r;
             assert_true(*x == (float)((row % 8 * 8 + row / 8) * a.shape[2] + k));
           }
@@ -1132,7 +1239,8 @@ static void test_partial_rows(void **state) {
         insitu_loader *ld = open_or_fail(&d);
         insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
         epoch_or_fail(it, &a);
-        uint64_t want = (uint64_t)(stop - start) * 2560, gap = 40960 - want, requests = runs(12, want, gap, want / 2560);
+        uint64_t want = (uint64_t)(stop - start) * 2560, gap = 40960 - want,
+                 requests = runs(12, want, gap, want / 2560);
         insitu_stats s = stats_of(ld);
         assert_int_equal(s.requests, requests);
         assert_int_equal(s.bytes_read, 12 * want + (12 - requests) * gap);
@@ -1142,13 +1250,15 @@ static void test_partial_rows(void **state) {
   support_remove(root);
 }
 
-/* Variables that share an array, at offsets of their own, in two iterators at once: every element, no read too many. */
+/* Variables that share an array, at offsets of their own, in two iterators at once: every element,
+ * no read too many. */
 static void test_sharing(void **state) {
   (void)state;
   const char *root = support_path("sharing");
   const int64_t steps[] = {0, 3};
   const insitu_slice slice = {.axis = 1, .start = 3, .stop = 7};
-  const insitu_variable v[] = {{.label = "x"}, {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64},
+  const insitu_variable v[] = {{.label = "x"},
+      {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64},
       {.label = "twin", .path = "x", .slices = &slice, .n_slices = 1},
       {.label = "steps", .path = "x", .steps = steps, .n_steps = 2}};
   for (int kind = 0; kind < 4; kind++) {
@@ -1163,7 +1273,8 @@ static void test_sharing(void **state) {
         .big = kind & 2};
     support_make(root, &a);
     EACH_MODE (m)
-      for (uint64_t inflight = 1; inflight <= 32; inflight = inflight < 3 ? inflight + 1 : 4 * inflight - 4) {
+      for (uint64_t inflight = 1; inflight <= 32;
+           inflight = inflight < 3 ? inflight + 1 : 4 * inflight - 4) {
         insitu_loader_desc d = all_at_once(root, m, 8);
         d.variables = v;
         d.n_variables = 4;
@@ -1202,7 +1313,8 @@ static void test_sharing(void **state) {
 
 /* ---- damage stays where it is ---- */
 
-/* Reads x of side_by_side(8, 8, ...) with holes filled; the columns of `holes` (a bit each) must be 0, all others right. */
+/* Reads x of side_by_side(8, 8, ...) with holes filled; the columns of `holes` (a bit each) must be
+ * 0, all others right. */
 static void expect_holes(insitu_iter *it, const struct support_array *a, unsigned holes) {
   insitu_batch *b;
   insitu_error err = {0};
@@ -1212,8 +1324,12 @@ static void expect_holes(insitu_iter *it, const struct support_array *a, unsigne
     for (uint64_t r = 0; r < b->rows; r++)
       for (uint64_t i = 0; i < a->shape[1]; i++)
         for (uint64_t k = 0; k < a->shape[2]; k++, x++) {
-          float want = holes >> i & 1 ? 0 : (float)(((uint64_t)b->sample_indices[r] * a->shape[1] + i) * a->shape[2] + k);
-          if (*x != want) fail_msg("row %d chunk %d element %d: %g, not %g", (int)r, (int)i, (int)k, *x, want);
+          float want =
+              holes >> i & 1
+                  ? 0
+                  : (float)(((uint64_t)b->sample_indices[r] * a->shape[1] + i) * a->shape[2] + k);
+          if (*x != want)
+            fail_msg("row %d chunk %d element %d: %g, not %g", (int)r, (int)i, (int)k, *x, want);
         }
     insitu_batch_release(&b);
   }
@@ -1226,7 +1342,8 @@ static void test_damage_stays(void **state) {
   const char *root = support_path("damage");
   EACH_MODE (m)
     for (int kind = 0; kind < KINDS; kind++)
-      for (int codec = 0; codec < 3; codec++) {    /* raw straight into batches, raw through a buffer, zstd */
+      /* raw straight into batches, raw through a buffer, zstd */
+      for (int codec = 0; codec < 3; codec++) {
         if (kind == ROTTEN && codec < 2) continue; /* nothing tells */
         struct support_array a = side_by_side(8, 8, codec == 1 ? 16 : 512);
         a.zstd = codec == 2;
@@ -1263,7 +1380,8 @@ static void test_damage_stays(void **state) {
 static atomic_int named; /* lines that name the cause and an inner chunk */
 static void count_named(void *user, int32_t level, const char *line) {
   (void)user, (void)level;
-  if (strstr(line, "inner chunk 0.") && strstr(line, "is filled: ") && strstr(line, "directory")) named++;
+  if (strstr(line, "inner chunk 0.") && strstr(line, "is filled: ") && strstr(line, "directory"))
+    named++;
 }
 /* The shard changes after its index was read: cut, gone, or something else in its place. */
 static void test_shard_changes(void **state) {
@@ -1290,7 +1408,8 @@ static void test_shard_changes(void **state) {
           else unlink(f.path);
           if (kind == 2) mkdir(f.path, 0777);
           if (!fill && kind == 0) expect_error(it, INSITU_E_CORRUPT, "wrong chunk length");
-          else if (!fill && kind == 1) expect_error(it, INSITU_E_CORRUPT, "has gone since its index was read");
+          else if (!fill && kind == 1)
+            expect_error(it, INSITU_E_CORRUPT, "has gone since its index was read");
           else if (!fill) expect_error(it, INSITU_E_IO, "inner chunk");
           else {
             expect_holes(it, &a, kind ? 0xff : 0xe0);
@@ -1313,19 +1432,21 @@ static void test_nested_damaged(void **state) {
   (void)state;
   const char *root = support_path("nested");
   static const char meta[] =
-      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"float32\",\"chunk_grid\":{\"name\":\"regular\","
-      "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":9,\"codecs\":[" SHARD(
-          "[2]", SHARD("[1]", LE, INDEX), INDEX) "]}";
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"float32\",\"chunk_"
+      "grid\":{\"name\":\"regular\","
+      "\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_encoding\":{\"name\":\"default\"},"
+      "\"fill_value\":9,\"codecs\":[" SHARD("[2]", SHARD("[1]", LE, INDEX), INDEX) "]}";
   static const struct {
-    size_t at;                         /* byte of the object */
-    uint64_t to;                       /* eight bytes written there */
-    unsigned holes;                    /* samples */
-  } bad[] = {{88, 31, 3},              /* the first inner shard is shorter than its index */
-      {88, 0, 3}, {88, 41, 3},         /* its index is looked for a byte too far */
-      {96, 1 << 20, 12},               /* the second lies beyond the end */
-      {8, 37, 1}, {8, UINT64_MAX, 1},  /* an entry that leaves the inner shard, though not the file */
-      {16, 5, 1}, {16, UINT64_MAX, 1}, /* not the length of a raw chunk */
-      {64, 4, 0}};                     /* fine: where it was */
+    size_t at;                 /* byte of the object */
+    uint64_t to;               /* eight bytes written there */
+    unsigned holes;            /* samples */
+  } bad[] = {{88, 31, 3},      /* the first inner shard is shorter than its index */
+      {88, 0, 3}, {88, 41, 3}, /* its index is looked for a byte too far */
+      {96, 1 << 20, 12},       /* the second lies beyond the end */
+      /* an entry that leaves the inner shard, though not the file */
+      {8, 37, 1}, {8, UINT64_MAX, 1}, {16, 5, 1},
+      {16, UINT64_MAX, 1}, /* not the length of a raw chunk */
+      {64, 4, 0}};         /* fine: where it was */
   for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
     EACH_MODE (m) {
       unsigned char object[112];
@@ -1361,7 +1482,8 @@ static void test_nested_damaged(void **state) {
       assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_OK);
       const float *x = b->arrays[0].data;
       for (unsigned i = 0; i < 4; i++)
-        if (x[i] != (bad[k].holes >> i & 1 ? 9 : (float)i)) fail_msg("case %d, sample %u is %g", (int)k, i, x[i]);
+        if (x[i] != (bad[k].holes >> i & 1 ? 9 : (float)i))
+          fail_msg("case %d, sample %u is %g", (int)k, i, x[i]);
       assert_int_equal(stats_of(ld).bad_chunks, __builtin_popcount(bad[k].holes));
       insitu_batch_release(&b);
       insitu_loader_close(&ld);
@@ -1403,11 +1525,14 @@ static void test_fill(void **state) {
         const float *x = b->arrays[0].data;
         const double *y = b->arrays[1].data;
         for (uint64_t i = 0; i < b->rows * 256; i++) {
-          uint64_t t = (uint64_t)b->sample_indices[i / 256], number = (t / 2 * 4 + i % 256 / 32 / 2) * 4 + i % 32 / 8;
+          uint64_t t = (uint64_t)b->sample_indices[i / 256],
+                   number = (t / 2 * 4 + i % 256 / 32 / 2) * 4 + i % 32 / 8;
           bool hole = number % 5 == 4;
           holes += hole;
           if (hole && kind & 2) assert_true(x[i] != x[i] && y[i] != y[i]);
-          else assert_true(x[i] == (hole ? -1.5f : (float)(t * 256 + i % 256)) && y[i] == (double)x[i]);
+          else
+            assert_true(
+                x[i] == (hole ? -1.5f : (float)(t * 256 + i % 256)) && y[i] == (double)x[i]);
         }
         insitu_batch_release(&b);
       }
@@ -1431,14 +1556,16 @@ static void test_end_anywhere(void **state) {
       a.zstd = zstd;
       support_make(root, &a);
       static const uint64_t inflight[] = {1, 2, 3, 4, 7, 32};
-      for (int turns = 0; turns < 66; turns++) { /* inline: after each single turn of the loop; threaded: at random moments */
+      /* inline: after each single turn of the loop; threaded: at random moments */
+      for (int turns = 0; turns < 66; turns++) {
         insitu_loader_desc d = all_at_once(root, m, 8);
         d.prefetch_depth = 2;
         d.hold_epoch = 0;
         d.block_chunks = 8;
         d.max_inflight = inflight[turns % 6];
         insitu_loader *ld = open_or_fail(&d);
-        insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN), *val = turns % 2 ? iter_or_fail(ld, INSITU_VAL) : NULL;
+        insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN),
+                    *val = turns % 2 ? iter_or_fail(ld, INSITU_VAL) : NULL;
         insitu_batch *b = NULL;
         if (modes[m].inline_io)
           for (int k = 0; k < turns / 2; k++) insitu__reactor_run(&ld->reactor, 0);
@@ -1495,7 +1622,8 @@ void *realloc(void *p, size_t n) {
 static void test_no_allocation(void **state) {
   (void)state;
   const char *root = support_path("allocation");
-  const insitu_variable v[] = {{.label = "x"}, {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64}};
+  const insitu_variable v[] = {
+      {.label = "x"}, {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64}};
   struct support_array a = sharded;
   a.zstd = true;
   a.shard[1] = 1;
@@ -1524,8 +1652,10 @@ static void test_no_allocation(void **state) {
 }
 #endif
 
-/* Where the elements of an inner chunk go in a decoded shard: any shape, any order of its axes, any element; element by element. */
-static void place_slowly(const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
+/* Where the elements of an inner chunk go in a decoded shard: any shape, any order of its axes, any
+ * element; element by element. */
+static void place_slowly(
+    const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
   uint64_t at[INSITU__MAX_DIMS], within[INSITU__MAX_DIMS];
   for (unsigned k = shard->ndim; k-- > 0;) {
     uint64_t n = shard->chunk[k] / shard->inner[k];
@@ -1537,7 +1667,8 @@ static void place_slowly(const struct insitu__codec_shard *shard, uint64_t numbe
     for (unsigned k = shard->ndim; k-- > 0; rest /= shard->inner[shard->order[k]])
       within[shard->order[k]] = rest % shard->inner[shard->order[k]];
     for (unsigned k = 0; k < shard->ndim; k++) flat = flat * shard->chunk[k] + at[k] + within[k];
-    const unsigned char *fill = shard->wide_fill ? shard->wide_fill + within[shard->ndim - 1] * shard->item : shard->fill;
+    const unsigned char *fill =
+        shard->wide_fill ? shard->wide_fill + within[shard->ndim - 1] * shard->item : shard->fill;
     memcpy(to + flat * shard->item, cell ? cell + i * shard->item : fill, shard->item);
   }
 }
@@ -1545,7 +1676,8 @@ static void test_place(void **state) {
   static const uint32_t items[] = {1, 2, 3, 4, 8, 16};
   (void)state;
   for (int round = 0; round < 4000; round++) {
-    struct insitu__codec_shard shard = {.ndim = (unsigned)support_below(5), .item = items[support_below(6)]};
+    struct insitu__codec_shard shard = {
+        .ndim = (unsigned)support_below(5), .item = items[support_below(6)]};
     unsigned char wide[16 * 5];
     shard.bytes = shard.inner_bytes = shard.item;
     shard.entries = 1;
@@ -1565,7 +1697,8 @@ static void test_place(void **state) {
     for (size_t i = 0; i < sizeof wide; i++) wide[i] = (unsigned char)support_random();
     memcpy(shard.fill, wide, sizeof shard.fill);
     if (shard.ndim && round % 3 == 0) shard.wide_fill = wide;
-    uint8_t *cell = malloc(shard.inner_bytes), *got = malloc(shard.bytes), *want = malloc(shard.bytes);
+    uint8_t *cell = malloc(shard.inner_bytes), *got = malloc(shard.bytes),
+            *want = malloc(shard.bytes);
     memset(got, 0xEE, shard.bytes);
     memset(want, 0xEE, shard.bytes);
     for (uint64_t i = 0; i < shard.inner_bytes; i++) cell[i] = (uint8_t)support_random();

@@ -1,5 +1,6 @@
-/* Hashes and signatures by their published vectors, by what botocore, azure-storage-blob and Python's cryptography signed
- * (tests/data/sign.jsonl), dates both ways, and XML and INI, hostile ones too. */
+/* Hashes and signatures by their published vectors, by what botocore, azure-storage-blob and
+ * Python's cryptography signed (tests/data/sign.jsonl), dates both ways, and XML and INI, hostile
+ * ones too. */
 #include <stdlib.h>
 static int allocations_left = -1; /* -1: memory never runs out */
 static void *limited_realloc(void *p, size_t n) {
@@ -20,7 +21,8 @@ static void *limited_realloc(void *p, size_t n) {
 /* ---- helpers ---- */
 
 static void unhex(const char *text, unsigned char *out) {
-  for (; *text; text += 2) *out++ = (unsigned char)(insitu__text_hex(text[0]) * 16 + insitu__text_hex(text[1]));
+  for (; *text; text += 2)
+    *out++ = (unsigned char)(insitu__text_hex(text[0]) * 16 + insitu__text_hex(text[1]));
 }
 static void assert_digest(const unsigned char digest[32], const char *want) {
   char hex[65];
@@ -74,7 +76,8 @@ static int64_t integer(struct fixture *f, const char *key) {
 static unsigned list(struct fixture *f, const char *key, const char **out) {
   int array = insitu__text_json_get(&f->json, 0, key);
   unsigned n = 0;
-  for (int t = insitu__text_json_first(&f->json, array); t >= 0; t = insitu__text_json_next(&f->json, t))
+  for (int t = insitu__text_json_first(&f->json, array); t >= 0;
+       t = insitu__text_json_next(&f->json, t))
     out[n++] = decoded(f, t);
   return n;
 }
@@ -87,7 +90,8 @@ static void each(const char *kind, int want, void (*one)(struct fixture *)) {
   while (fgets(f->text, sizeof f->text, file)) {
     insitu_error err = {0};
     f->used = 0;
-    assert_int_equal(insitu__text_json_parse(&f->json, f->text, strlen(f->text), "fixture", &err), INSITU_OK);
+    assert_int_equal(
+        insitu__text_json_parse(&f->json, f->text, strlen(f->text), "fixture", &err), INSITU_OK);
     if (!strcmp(member(f, "kind"), kind)) one(f), want--;
     insitu__text_json_free(&f->json);
   }
@@ -100,7 +104,8 @@ static void each(const char *kind, int want, void (*one)(struct fixture *)) {
 
 static void test_sha256(void **state) {
   static const char *const vector[][2] = {/* FIPS 180-2, B.1 and B.2, and no bytes at all */
-      {"", INSITU__SIGN_EMPTY}, {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
+      {"", INSITU__SIGN_EMPTY},
+      {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
       {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
           "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"}};
   unsigned char digest[32], again[32], text[300];
@@ -119,7 +124,8 @@ static void test_sha256(void **state) {
   insitu__sign_sha256_end(&s, digest);
   assert_digest(digest, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   for (unsigned i = 0; i < sizeof text; i++) text[i] = (unsigned char)(i * 151 + 7);
-  for (unsigned n = 0; n <= sizeof text; n++) { /* every length, in one piece, in two, and by another implementation */
+  /* every length, in one piece, in two, and by another implementation */
+  for (unsigned n = 0; n <= sizeof text; n++) {
     insitu__sign_sha256(text, n, digest);
     insitu__sign_sha256_init(&s);
     insitu__sign_sha256_add(&s, text, n * 5 / 7);
@@ -129,7 +135,8 @@ static void test_sha256(void **state) {
     assert_memory_equal(digest, again, 32);
     if (n >= 64) { /* a block, whichever way the machine would go */
       uint32_t h[2][8];
-      for (unsigned i = 0; i < 16; i++) h[i / 8][i % 8] = insitu__base_load32(text + i % 8 * 4) * (n + 1);
+      for (unsigned i = 0; i < 16; i++)
+        h[i / 8][i % 8] = insitu__base_load32(text + i % 8 * 4) * (n + 1);
       insitu__sign_sha256_plain(h[0], text + n - 64);
       insitu__sign_sha256_block(h[1], text + n - 64);
       assert_memory_equal(h[0], h[1], sizeof h[0]);
@@ -161,19 +168,21 @@ static void test_hmac(void **state) { /* RFC 4231, 4.2 to 4.8 but 4.6, which cut
   const char *large = "Test Using Larger Than Block-Size Key - Hash Key First";
   insitu__sign_hmac(key, sizeof key, large, strlen(large), digest);
   assert_digest(digest, "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
-  large =
-      "This is a test using a larger than block-size key and a larger than block-size data. The key needs to be hashed before "
-      "being used by the HMAC algorithm.";
+  large = "This is a test using a larger than block-size key and a larger than block-size data. "
+          "The key needs to be hashed before "
+          "being used by the HMAC algorithm.";
   insitu__sign_hmac(key, sizeof key, large, strlen(large), digest);
   assert_digest(digest, "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
   insitu__sign_hmac(NULL, 0, NULL, 0, digest);
-  assert_digest(digest, "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"); /* by Python's hmac */
+  /* by Python's hmac */
+  assert_digest(digest, "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
 
 /* ---- texts ---- */
 
 static void test_base64(void **state) { /* RFC 4648, 10 */
-  static const char *const want[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
+  static const char *const want[] = {
+      "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
   unsigned char bytes[256], back[256];
   (void)state;
   for (unsigned n = 0; n < 7; n++) {
@@ -191,7 +200,8 @@ static void test_base64(void **state) { /* RFC 4648, 10 */
   }
 #ifdef INSITU_WITH_OPENSSL
   struct insitu__text_buffer b = {0};
-  assert_true(insitu__sign_base64url("\xfb\xff\xfe", 3, &b) && insitu__sign_base64url("\xff", 1, &b));
+  assert_true(
+      insitu__sign_base64url("\xfb\xff\xfe", 3, &b) && insitu__sign_base64url("\xff", 1, &b));
   assert_buffer(&b, "-__-_w");
 #endif
 }
@@ -230,8 +240,8 @@ static void test_escape(void **state) {
 
 static void test_query(void **state) {
   struct insitu__text_buffer b = {0};
-  struct insitu__sign_pair pair[] = {
-      {"b", "2"}, {"aa", ""}, {"a~", "/"}, {"a", "9"}, {"a%", "x y"}, {"A", "1"}, {"a", "10"}, {"a", "\xff"}, {"a-", "?"}};
+  struct insitu__sign_pair pair[] = {{"b", "2"}, {"aa", ""}, {"a~", "/"}, {"a", "9"}, {"a%", "x y"},
+      {"A", "1"}, {"a", "10"}, {"a", "\xff"}, {"a-", "?"}};
   (void)state;
   assert_true(insitu__sign_query(&b, pair, 9));
   assert_buffer(&b, "A=1&a=%FF&a=10&a=9&a%25=x%20y&a-=%3F&aa=&a~=%2F&b=2");
@@ -242,7 +252,8 @@ static void test_query(void **state) {
 /* ---- Signature Version 4 ---- */
 
 static struct insitu__sign_aws example(void) {
-  return (struct insitu__sign_aws){"AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", NULL, "us-east-1", "s3"};
+  return (struct insitu__sign_aws){
+      "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", NULL, "us-east-1", "s3"};
 }
 static void signs(insitu_status status) {
   assert_int_equal(status, INSITU_OK);
@@ -252,18 +263,22 @@ static void refuses(insitu_status status) { /* what is signed, and not for want 
 }
 enum { MAY_24 = 1369353600 }; /* 2013-05-24T00:00:00Z */
 
-static void test_v4_examples(void **state) { /* "Examples: Signature Calculations" of Amazon S3's documentation */
+/* "Examples: Signature Calculations" of Amazon S3's documentation */
+static void test_v4_examples(void **state) {
   static const struct {
     const char *method, *path, *query, *header[2], *payload, *names, *signature;
-  } one[] = {{"GET", "/test.txt", "", {"Range: bytes=0-9"}, INSITU__SIGN_EMPTY, "host;range;x-amz-content-sha256;x-amz-date",
+  } one[] = {{"GET", "/test.txt", "", {"Range: bytes=0-9"}, INSITU__SIGN_EMPTY,
+                 "host;range;x-amz-content-sha256;x-amz-date",
                  "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"},
-      {"PUT", "/test%24file.text", "", {"Date: Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class: REDUCED_REDUNDANCY"},
+      {"PUT", "/test%24file.text", "",
+          {"Date: Fri, 24 May 2013 00:00:00 GMT", "x-amz-storage-class: REDUCED_REDUNDANCY"},
           "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072",
           "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class",
           "98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd"},
       {"GET", "/", "lifecycle=", {NULL}, INSITU__SIGN_EMPTY, "host;x-amz-content-sha256;x-amz-date",
           "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
-      {"GET", "/", "max-keys=2&prefix=J", {NULL}, INSITU__SIGN_EMPTY, "host;x-amz-content-sha256;x-amz-date",
+      {"GET", "/", "max-keys=2&prefix=J", {NULL}, INSITU__SIGN_EMPTY,
+          "host;x-amz-content-sha256;x-amz-date",
           "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"}};
   struct insitu__sign_aws k = example();
   struct insitu__sign_day day = {0};
@@ -272,17 +287,18 @@ static void test_v4_examples(void **state) { /* "Examples: Signature Calculation
     struct lines got = {0};
     char want[400];
     unsigned n = one[i].header[1] ? 2 : one[i].header[0] != NULL;
-    signs(insitu__sign_v4(&day, &k, one[i].method, "examplebucket.s3.amazonaws.com", one[i].path, one[i].query, one[i].header, n,
-        one[i].payload, MAY_24 + (i == 3), add_line, &got));
+    signs(insitu__sign_v4(&day, &k, one[i].method, "examplebucket.s3.amazonaws.com", one[i].path,
+        one[i].query, one[i].header, n, one[i].payload, MAY_24 + (i == 3), add_line, &got));
     snprintf(want, sizeof want,
-        "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, SignedHeaders=%s, Signature=%s",
+        "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
+        "SignedHeaders=%s, Signature=%s",
         one[i].names, one[i].signature);
     assert_int_equal(got.n, 3);
     if (i == 3) { /* another second, another signature */
       assert_string_not_equal(line_of(&got, "Authorization"), want);
       got.n = 0;
-      signs(insitu__sign_v4(&day, &k, one[i].method, "examplebucket.s3.amazonaws.com", one[i].path, one[i].query, one[i].header,
-          n, one[i].payload, MAY_24, add_line, &got));
+      signs(insitu__sign_v4(&day, &k, one[i].method, "examplebucket.s3.amazonaws.com", one[i].path,
+          one[i].query, one[i].header, n, one[i].payload, MAY_24, add_line, &got));
     }
     assert_string_equal(line_of(&got, "Authorization"), want);
     assert_string_equal(line_of(&got, "x-amz-date"), "20130524T000000Z");
@@ -290,30 +306,34 @@ static void test_v4_examples(void **state) { /* "Examples: Signature Calculation
   }
 }
 
-static struct insitu__sign_day one_day; /* kept over all fixtures: another secret, day or region must not find it */
+/* kept over all fixtures: another secret, day or region must not find it */
+static struct insitu__sign_day one_day;
 static void one_v4(struct fixture *f) {
   const char *headers[8], *token = member(f, "token"), *part[2];
-  struct insitu__sign_aws k = {
-      member(f, "access"), member(f, "secret"), *token ? token : NULL, member(f, "region"), member(f, "service")};
+  struct insitu__sign_aws k = {member(f, "access"), member(f, "secret"), *token ? token : NULL,
+      member(f, "region"), member(f, "service")};
   struct insitu__sign_pair pair[8];
   struct insitu__text_buffer path = {0}, query = {0};
   unsigned n = 0;
   int pairs = insitu__text_json_get(&f->json, 0, "pairs");
-  for (int t = insitu__text_json_first(&f->json, pairs); t >= 0; t = insitu__text_json_next(&f->json, t), n++) {
-    for (int i = 0, at = insitu__text_json_first(&f->json, t); i < 2; i++, at = insitu__text_json_next(&f->json, at))
+  for (int t = insitu__text_json_first(&f->json, pairs); t >= 0;
+       t = insitu__text_json_next(&f->json, t), n++) {
+    for (int i = 0, at = insitu__text_json_first(&f->json, t); i < 2;
+         i++, at = insitu__text_json_next(&f->json, at))
       part[i] = decoded(f, at);
     pair[n] = (struct insitu__sign_pair){part[0], part[1]};
   }
   const char *key = member(f, "key");
-  assert_true(insitu__sign_escape(&path, "/", 1, true) && insitu__sign_escape(&path, key, strlen(key), true));
+  assert_true(insitu__sign_escape(&path, "/", 1, true) &&
+              insitu__sign_escape(&path, key, strlen(key), true));
   assert_string_equal(path.text, member(f, "path"));
   assert_true(insitu__sign_query(&query, pair, n));
   assert_string_equal(query.text, member(f, "query"));
   n = list(f, "headers", headers);
   for (int again = 0; again < 2; again++) { /* the second time with the day's key */
     struct lines got = {0};
-    signs(insitu__sign_v4(&one_day, &k, member(f, "method"), member(f, "host"), path.text, query.text, headers, n,
-        member(f, "payload"), integer(f, "now"), add_line, &got));
+    signs(insitu__sign_v4(&one_day, &k, member(f, "method"), member(f, "host"), path.text,
+        query.text, headers, n, member(f, "payload"), integer(f, "now"), add_line, &got));
     assert_string_equal(line_of(&got, "Authorization"), member(f, "authorization"));
     assert_string_equal(line_of(&got, "x-amz-date"), member(f, "date"));
     assert_string_equal(line_of(&got, "x-amz-content-sha256"), member(f, "content"));
@@ -327,11 +347,12 @@ static void test_v4_botocore(void **state) {
   each("v4", 60, one_v4);
 }
 
-static bool try_v4(const struct insitu__sign_aws *k, const char *host, const char *path, const char *query, const char *header) {
+static bool try_v4(const struct insitu__sign_aws *k, const char *host, const char *path,
+    const char *query, const char *header) {
   struct insitu__sign_day day = {0};
   struct lines got = {0};
-  insitu_status status =
-      insitu__sign_v4(&day, k, "GET", host, path, query, &header, header != NULL, INSITU__SIGN_EMPTY, MAY_24, add_line, &got);
+  insitu_status status = insitu__sign_v4(&day, k, "GET", host, path, query, &header, header != NULL,
+      INSITU__SIGN_EMPTY, MAY_24, add_line, &got);
   bool ok = status == INSITU_OK;
   if (!ok) refuses(status);
   assert_int_equal(got.n, ok ? 3u + (k->session_token != NULL) : 0);
@@ -343,11 +364,12 @@ static void test_v4_refused(void **state) {
   struct insitu__sign_day day = {0};
   struct lines got = {0};
   (void)state;
-  assert_true(
-      try_v4(&k, "h", "/", "", "x-amz-a: b") && try_v4(&k, "h", "/", "a=b", NULL) && try_v4(&k, "h", "/", "", "x-amz-a:"));
+  assert_true(try_v4(&k, "h", "/", "", "x-amz-a: b") && try_v4(&k, "h", "/", "a=b", NULL) &&
+              try_v4(&k, "h", "/", "", "x-amz-a:"));
   static const char *const headers[] = {
       "", "x-amz-a", ": b", "x-amz-a b: c", "x-amz-a: b\r\nx-evil: c", "x-amz-a\n: b", "x: \x7f"};
-  for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) assert_false(try_v4(&k, "h", "/", "", headers[i]));
+  for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+    assert_false(try_v4(&k, "h", "/", "", headers[i]));
   static const char *const words[] = {"", "a b", "a\r\nx-evil: c", "\xff", "a\t"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
     bad = k, bad.access_key = words[i];
@@ -362,10 +384,11 @@ static void test_v4_refused(void **state) {
   bad = k, bad.region = "a/b";
   assert_false(try_v4(&bad, "h", "/", "", NULL));
   for (unsigned i = 0; i < 70; i++) many[i] = "x-amz-a: b";
-  signs(insitu__sign_v4(&day, &k, "GET", "h", "/", "", many, INSITU__MAX_SIGN_ITEMS - 3, INSITU__SIGN_EMPTY, 0, add_line, &got));
+  signs(insitu__sign_v4(&day, &k, "GET", "h", "/", "", many, INSITU__MAX_SIGN_ITEMS - 3,
+      INSITU__SIGN_EMPTY, 0, add_line, &got));
   got.n = 0;
-  refuses(
-      insitu__sign_v4(&day, &k, "GET", "h", "/", "", many, INSITU__MAX_SIGN_ITEMS - 2, INSITU__SIGN_EMPTY, 0, add_line, &got));
+  refuses(insitu__sign_v4(&day, &k, "GET", "h", "/", "", many, INSITU__MAX_SIGN_ITEMS - 2,
+      INSITU__SIGN_EMPTY, 0, add_line, &got));
   assert_int_equal(got.n, 0);
 }
 
@@ -373,23 +396,27 @@ static void test_v4_refused(void **state) {
 static void test_v4_headers(void **state) {
   struct insitu__sign_aws k = example();
   const char *plain[] = {"x-amz-meta-a: 1,3,2", "range: bytes=1-2"};
-  const char *other[] = {"User-Agent: x", "X-Amz-Meta-A:1", "Accept-Encoding: identity", "RANGE:  bytes=1-2 ", "x-amz-meta-A: 3",
-      "Host: other", "X-AMZ-META-A:2", "Expect:"};
+  const char *other[] = {"User-Agent: x", "X-Amz-Meta-A:1", "Accept-Encoding: identity",
+      "RANGE:  bytes=1-2 ", "x-amz-meta-A: 3", "Host: other", "X-AMZ-META-A:2", "Expect:"};
   struct insitu__sign_day day = {0};
   struct lines one = {0}, two = {0};
   (void)state;
-  signs(insitu__sign_v4(&day, &k, "GET", "h", "/", "", plain, 2, INSITU__SIGN_EMPTY, MAY_24, add_line, &one));
-  signs(insitu__sign_v4(&day, &k, "GET", "h", "/", "", other, 8, INSITU__SIGN_EMPTY, MAY_24, add_line, &two));
+  signs(insitu__sign_v4(
+      &day, &k, "GET", "h", "/", "", plain, 2, INSITU__SIGN_EMPTY, MAY_24, add_line, &one));
+  signs(insitu__sign_v4(
+      &day, &k, "GET", "h", "/", "", other, 8, INSITU__SIGN_EMPTY, MAY_24, add_line, &two));
   assert_string_equal(line_of(&one, "Authorization"), line_of(&two, "Authorization"));
-  assert_non_null(
-      strstr(line_of(&one, "Authorization"), "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date;x-amz-meta-a,"));
+  assert_non_null(strstr(line_of(&one, "Authorization"),
+      "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date;x-amz-meta-a,"));
   k.secret_key = "another"; /* the day's key is not this one's */
   two.n = 0;
-  signs(insitu__sign_v4(&day, &k, "GET", "h", "/", "", plain, 2, INSITU__SIGN_EMPTY, MAY_24, add_line, &two));
+  signs(insitu__sign_v4(
+      &day, &k, "GET", "h", "/", "", plain, 2, INSITU__SIGN_EMPTY, MAY_24, add_line, &two));
   assert_string_not_equal(line_of(&one, "Authorization"), line_of(&two, "Authorization"));
 }
 
-static void test_memory(void **state) { /* runs out at every allocation: nothing is added, nothing leaks */
+/* runs out at every allocation: nothing is added, nothing leaks */
+static void test_memory(void **state) {
   struct insitu__sign_aws k = example();
   k.session_token = "token";
   const char *headers[] = {"x-ms-date: Fri, 24 May 2013 00:00:00 GMT", "x-ms-version: 2021-08-06"};
@@ -400,8 +427,8 @@ static void test_memory(void **state) { /* runs out at every allocation: nothing
     struct insitu__sign_day day = {0};
     struct lines got = {0};
     allocations_left = n;
-    insitu_status status =
-        insitu__sign_v4(&day, &k, "GET", "h", "/a", "b=c", headers, 2, INSITU__SIGN_EMPTY, MAY_24, add_line, &got);
+    insitu_status status = insitu__sign_v4(
+        &day, &k, "GET", "h", "/a", "b=c", headers, 2, INSITU__SIGN_EMPTY, MAY_24, add_line, &got);
     ok = status == INSITU_OK;
     assert_int_equal(status, ok ? INSITU_OK : INSITU_E_NOMEM);
     allocations_left = -1;
@@ -412,14 +439,16 @@ static void test_memory(void **state) { /* runs out at every allocation: nothing
   for (int n = 0; !ok; n++) {
     struct insitu__text_buffer b = {0};
     allocations_left = n;
-    insitu_status status = insitu__sign_azure("account", (const unsigned char *)"key", 3, "GET", "/c", "a=b", headers, 2, "", &b);
+    insitu_status status = insitu__sign_azure(
+        "account", (const unsigned char *)"key", 3, "GET", "/c", "a=b", headers, 2, "", &b);
     ok = status == INSITU_OK;
     assert_int_equal(status, ok ? INSITU_OK : INSITU_E_NOMEM);
     allocations_left = -1;
     insitu__text_buffer_free(&b);
     assert_true(n < 10 && (!ok || n > 1));
   }
-  allocations_left = 0; /* it needs no memory: else its lack would look like an answer without the element */
+  /* it needs no memory: else its lack would look like an answer without the element */
+  allocations_left = 0;
   assert_true(insitu__sign_xml_find("<a>b</a>", 8, "a", out, sizeof out));
   allocations_left = -1;
   assert_string_equal(out, "b");
@@ -433,45 +462,50 @@ static void one_azure(struct fixture *f) {
   struct insitu__text_buffer b = {0};
   assert_int_equal(insitu__text_base64(secret, strlen(secret), key, sizeof key), 64);
   unsigned n = list(f, "headers", headers);
-  signs(insitu__sign_azure(member(f, "account"), key, sizeof key, member(f, "method"), member(f, "path"), member(f, "query"),
-      headers, n, member(f, "length"), &b));
+  signs(insitu__sign_azure(member(f, "account"), key, sizeof key, member(f, "method"),
+      member(f, "path"), member(f, "query"), headers, n, member(f, "length"), &b));
   assert_buffer(&b, member(f, "authorization"));
 }
 static void test_azure(void **state) {
   static const char *const query[][2] = {/* the same to the service */
-      {"comp=list&prefix=a%2Fb&restype=container", "restype=container&&comp=list&PREFIX=a/b"}, {"a=1%2C2", "a=1&a=2"},
-      {"a=", "a"}, {"a=b=c", "a=b%3dc"}};
+      {"comp=list&prefix=a%2Fb&restype=container", "restype=container&&comp=list&PREFIX=a/b"},
+      {"a=1%2C2", "a=1&a=2"}, {"a=", "a"}, {"a=b=c", "a=b%3dc"}};
   (void)state;
   each("azure", 30, one_azure);
   for (size_t i = 0; i < sizeof query / sizeof *query; i++) {
     struct insitu__text_buffer b[2] = {{0}, {0}};
     for (int k = 0; k < 2; k++)
-      signs(insitu__sign_azure("a", (const unsigned char *)"k", 1, "GET", "/c", query[i][k], NULL, 0, k ? "" : "0", &b[k]));
+      signs(insitu__sign_azure("a", (const unsigned char *)"k", 1, "GET", "/c", query[i][k], NULL,
+          0, k ? "" : "0", &b[k]));
     assert_buffer(&b[0], b[1].text);
     insitu__text_buffer_free(&b[1]);
   }
   struct insitu__text_buffer text = {0}; /* as Microsoft's documentation prints what is signed */
   struct insitu__sign_items s = {0};
   struct insitu__sign_item item;
-  assert_true(insitu__sign_header("x-ms-version: 2015-02-21", &item) && insitu__sign_insert(&s, item));
-  assert_true(insitu__sign_header("X-Ms-Date: Fri, 26 Jun 2015 23:39:12 GMT ", &item) && insitu__sign_insert(&s, item));
   assert_true(
-      insitu__sign_azure_text(&text, "myaccount", "GET", "/mycontainer", "restype=container&comp=metadata&timeout=20", &s, ""));
-  assert_buffer(&text, "GET\n\n\n\n\n\n\n\n\n\n\n\nx-ms-date:Fri, 26 Jun 2015 23:39:12 GMT\nx-ms-version:2015-02-21\n"
+      insitu__sign_header("x-ms-version: 2015-02-21", &item) && insitu__sign_insert(&s, item));
+  assert_true(insitu__sign_header("X-Ms-Date: Fri, 26 Jun 2015 23:39:12 GMT ", &item) &&
+              insitu__sign_insert(&s, item));
+  assert_true(insitu__sign_azure_text(&text, "myaccount", "GET", "/mycontainer",
+      "restype=container&comp=metadata&timeout=20", &s, ""));
+  assert_buffer(&text, "GET\n\n\n\n\n\n\n\n\n\n\n\nx-ms-date:Fri, 26 Jun 2015 23:39:12 "
+                       "GMT\nx-ms-version:2015-02-21\n"
                        "/myaccount/mycontainer\ncomp:metadata\nrestype:container\ntimeout:20");
 }
 static void test_azure_refused(void **state) {
-  static const char *const bad[][4] = {{"a", "/c", "a=%", NULL}, {"a", "/c", "a=b c", NULL}, {"a", "/c d", "", NULL},
-      {"a\n", "/c", "", NULL}, {"", "/c", "", NULL}, {"a", "", "", NULL}, {"a", "/c", "", "x-ms-a"},
-      {"a", "/c", "", "x-ms-a: b\r\nc: d"}};
+  static const char *const bad[][4] = {{"a", "/c", "a=%", NULL}, {"a", "/c", "a=b c", NULL},
+      {"a", "/c d", "", NULL}, {"a\n", "/c", "", NULL}, {"", "/c", "", NULL}, {"a", "", "", NULL},
+      {"a", "/c", "", "x-ms-a"}, {"a", "/c", "", "x-ms-a: b\r\nc: d"}};
   const char *many[INSITU__MAX_SIGN_ITEMS + 1];
   struct insitu__text_buffer b = {0};
   (void)state;
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    refuses(insitu__sign_azure(
-        bad[i][0], (const unsigned char *)"k", 1, "GET", bad[i][1], bad[i][2], &bad[i][3], bad[i][3] != NULL, "", &b));
+    refuses(insitu__sign_azure(bad[i][0], (const unsigned char *)"k", 1, "GET", bad[i][1],
+        bad[i][2], &bad[i][3], bad[i][3] != NULL, "", &b));
   for (unsigned i = 0; i <= INSITU__MAX_SIGN_ITEMS; i++) many[i] = "x-ms-a: b";
-  refuses(insitu__sign_azure("a", (const unsigned char *)"k", 1, "GET", "/c", "", many, INSITU__MAX_SIGN_ITEMS + 1, "", &b));
+  refuses(insitu__sign_azure("a", (const unsigned char *)"k", 1, "GET", "/c", "", many,
+      INSITU__MAX_SIGN_ITEMS + 1, "", &b));
   assert_int_equal(b.n, 0);
   insitu__text_buffer_free(&b);
 }
@@ -494,7 +528,8 @@ static void refused_rs256(const char *pem, uint64_t n) {
   assert_null(b.text);
 }
 static void test_rs256(void **state) {
-  EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256"), *rsa = EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)2048);
+  EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256"),
+           *rsa = EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)2048);
   BIO *out[2] = {BIO_new(BIO_s_mem()), BIO_new(BIO_s_mem())};
   char *text;
   (void)state;
@@ -502,7 +537,9 @@ static void test_rs256(void **state) {
   ERR_clear_error();
   ERR_raise(ERR_LIB_USER, 7); /* the program's own */
   assert_int_equal(PEM_write_bio_PrivateKey(out[0], key, NULL, NULL, 0, NULL, NULL), 1);
-  assert_int_equal(PEM_write_bio_PrivateKey(out[1], rsa, EVP_aes_128_cbc(), (const unsigned char *)"word", 4, NULL, NULL), 1);
+  assert_int_equal(PEM_write_bio_PrivateKey(out[1], rsa, EVP_aes_128_cbc(),
+                       (const unsigned char *)"word", 4, NULL, NULL),
+      1);
   for (int i = 0; i < 2; i++) { /* an elliptic curve, a password: nobody is asked for it */
     uint64_t n = (uint64_t)BIO_get_mem_data(out[i], &text);
     refused_rs256(text, n);
@@ -549,19 +586,24 @@ static void test_dates(void **state) {
   insitu__sign_iso_basic(INT64_MIN, basic);
   assert_string_equal(basic, "00010101T000000Z");
   got = 5;
-  static const char *const bad_http[] = {"", "Tue", "Tue, 15 Nov 1994 08:12:31", "Tue, 15 Nov 1994 08:12:31 UTC",
-      "Tue, 15 Nov 1994 08:12:31 GMT ", "Wed, 15 Nov 1994 08:12:31 GMT", "tue, 15 Nov 1994 08:12:31 GMT",
-      "Tue, 5 Nov 1994 08:12:31 GMT", "Tue, 15 nov 1994 08:12:31 GMT", "Tue, 15 Nov 94 08:12:31 GMT",
-      "Tue, 15 Nov 1994 24:12:31 GMT", "Tue, 15 Nov 1994 08:60:31 GMT", "Tue, 15 Nov 1994 08:12:60 GMT",
-      "Wed, 29 Feb 2023 08:12:31 GMT", "Tue, 00 Nov 1994 08:12:31 GMT", "Tue, 15 Nov 0000 08:12:31 GMT",
-      "Tuesday, 15-Nov-94 08:12:31 GMT", "Tue Nov 15 08:12:31 1994", "Tue, 15 Nov 1994 08:12:31 +0000"};
-  for (size_t i = 0; i < sizeof bad_http / sizeof *bad_http; i++) assert_false(insitu__sign_parse_http_date(bad_http[i], &got));
-  static const char *const bad_iso[] = {"", "2024", "2024-05-01", "2024-05-01T12:00:00", "2024-05-01 12:00:00Z",
-      "2024-05-01T12:00:00z", "2024-05-01T12:00Z", "2024-05-01T12:00:00.Z", "2024-05-01T12:00:00,5Z", "2024-0501T12:00:00Z",
-      "2024-05-01T120000Z", "20240501T12:00:00Z", "20240501T120000", "20240501T120000.5Z", "20240501T120000+01:00",
-      "2024-02-30T12:00:00Z", "2024-13-01T12:00:00Z", "0000-01-01T00:00:00Z", "2024-05-01T24:00:00Z", "2024-05-01T12:00:00Z ",
-      "2024-05-01T12:00:00+1:00", "2024-05-01T12:00:00+24:00", "2024-05-01T12:00:00+01", "12024-05-01T12:00:00Z",
-      "-024-05-01T12:00:00Z"};
+  static const char *const bad_http[] = {"", "Tue", "Tue, 15 Nov 1994 08:12:31",
+      "Tue, 15 Nov 1994 08:12:31 UTC", "Tue, 15 Nov 1994 08:12:31 GMT ",
+      "Wed, 15 Nov 1994 08:12:31 GMT", "tue, 15 Nov 1994 08:12:31 GMT",
+      "Tue, 5 Nov 1994 08:12:31 GMT", "Tue, 15 nov 1994 08:12:31 GMT",
+      "Tue, 15 Nov 94 08:12:31 GMT", "Tue, 15 Nov 1994 24:12:31 GMT",
+      "Tue, 15 Nov 1994 08:60:31 GMT", "Tue, 15 Nov 1994 08:12:60 GMT",
+      "Wed, 29 Feb 2023 08:12:31 GMT", "Tue, 00 Nov 1994 08:12:31 GMT",
+      "Tue, 15 Nov 0000 08:12:31 GMT", "Tuesday, 15-Nov-94 08:12:31 GMT",
+      "Tue Nov 15 08:12:31 1994", "Tue, 15 Nov 1994 08:12:31 +0000"};
+  for (size_t i = 0; i < sizeof bad_http / sizeof *bad_http; i++)
+    assert_false(insitu__sign_parse_http_date(bad_http[i], &got));
+  static const char *const bad_iso[] = {"", "2024", "2024-05-01", "2024-05-01T12:00:00",
+      "2024-05-01 12:00:00Z", "2024-05-01T12:00:00z", "2024-05-01T12:00Z", "2024-05-01T12:00:00.Z",
+      "2024-05-01T12:00:00,5Z", "2024-0501T12:00:00Z", "2024-05-01T120000Z", "20240501T12:00:00Z",
+      "20240501T120000", "20240501T120000.5Z", "20240501T120000+01:00", "2024-02-30T12:00:00Z",
+      "2024-13-01T12:00:00Z", "0000-01-01T00:00:00Z", "2024-05-01T24:00:00Z",
+      "2024-05-01T12:00:00Z ", "2024-05-01T12:00:00+1:00", "2024-05-01T12:00:00+24:00",
+      "2024-05-01T12:00:00+01", "12024-05-01T12:00:00Z", "-024-05-01T12:00:00Z"};
   for (size_t i = 0; i < sizeof bad_iso / sizeof *bad_iso; i++)
     if (insitu__sign_parse_iso(bad_iso[i], &got)) fail_msg("%s", bad_iso[i]);
   assert_int_equal(got, 5);
@@ -569,8 +611,8 @@ static void test_dates(void **state) {
 
 /* ---- XML ---- */
 
-/* What the scanner makes of a text, in short: "<name@depth", "=text", ">name@depth", ".", "!". Of a copy of exactly n bytes: the
- * sanitizer sees a read beyond. */
+/* What the scanner makes of a text, in short: "<name@depth", "=text", ">name@depth", ".", "!". Of a
+ * copy of exactly n bytes: the sanitizer sees a read beyond. */
 static const char *told(const char *text, size_t n) {
   static char out[2048];
   char *copy = malloc(n ? n : 1);
@@ -585,10 +627,15 @@ static const char *told(const char *text, size_t n) {
     char *at = out + used;
     size_t room = sizeof out - used;
     switch (piece) {
-    case INSITU__SIGN_XML_START: used += (size_t)snprintf(at, room, "<%.*s@%u", (int)x.n_name, x.name, x.depth); break;
-    case INSITU__SIGN_XML_END: used += (size_t)snprintf(at, room, ">%.*s@%u", (int)x.n_name, x.name, x.depth); break;
+    case INSITU__SIGN_XML_START:
+      used += (size_t)snprintf(at, room, "<%.*s@%u", (int)x.n_name, x.name, x.depth);
+      break;
+    case INSITU__SIGN_XML_END:
+      used += (size_t)snprintf(at, room, ">%.*s@%u", (int)x.n_name, x.name, x.depth);
+      break;
     case INSITU__SIGN_XML_TEXT:
-      if (insitu__sign_xml_decode(&x, &b)) used += (size_t)snprintf(at, room, "=%s@%u", b.text, x.depth);
+      if (insitu__sign_xml_decode(&x, &b))
+        used += (size_t)snprintf(at, room, "=%s@%u", b.text, x.depth);
       else used += (size_t)snprintf(at, room, "=!");
       break;
     default: snprintf(at, room, piece == INSITU__SIGN_XML_DONE ? "." : "!");
@@ -600,26 +647,34 @@ static const char *told(const char *text, size_t n) {
   return out;
 }
 static void test_xml(void **state) {
-  static const char *const one[][2] = {{"<a/>", "<a@1>a@1."}, {"<a></a>", "<a@1>a@1."}, {"<a> </a >", "<a@1= @1>a@1."},
-      {"\xef\xbb\xbf<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- x --><a><b>1</b><c/>2</a>\n<!-- y --><?z?> ",
+  static const char *const one[][2] = {{"<a/>", "<a@1>a@1."}, {"<a></a>", "<a@1>a@1."},
+      {"<a> </a >", "<a@1= @1>a@1."},
+      {"\xef\xbb\xbf<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- x "
+       "--><a><b>1</b><c/>2</a>\n<!-- y --><?z?> ",
           "<a@1<b@2=1@2>b@2<c@2>c@2=2@1>a@1."},
-      {"<s3:List xmlns:s3=\"http://x/\" a='\"' b = \">/\"\n><s3:Key>k</s3:Key></s3:List>", "<List@1<Key@2=k@2>Key@2>List@1."},
+      {"<s3:List xmlns:s3=\"http://x/\" a='\"' b = \">/\"\n><s3:Key>k</s3:Key></s3:List>",
+          "<List@1<Key@2=k@2>Key@2>List@1."},
       {"<a>&lt;&gt;&amp;&quot;&apos;&#65;&#x42;&#xfc;&#x96f2;&#x1F9CA;&#1;</a>",
           "<a@1=<>&\"'AB\xc3\xbc\xe9\x9b\xb2\xf0\x9f\xa7\x8a\x01@1>a@1."},
       {"<a><![CDATA[<b>&amp;]]]]>x<![CDATA[]]></a>", "<a@1=<b>&amp;]]@1=x@1=@1>a@1."},
-      {"<a>1\r\n2\r3&#13;\r</a>", "<a@1=1\n2\n3\r\n@1>a@1."}, {"<a>1<!-- <b> -->2<?pi <c>?>3</a>", "<a@1=1@1=2@1=3@1>a@1."},
-      {"<a-b.c_d1/>", "<a-b.c_d1@1>a-b.c_d1@1."}, {"<\xc3\xbc>1</\xc3\xbc>", "<\xc3\xbc@1=1@1>\xc3\xbc@1."},
+      {"<a>1\r\n2\r3&#13;\r</a>", "<a@1=1\n2\n3\r\n@1>a@1."},
+      {"<a>1<!-- <b> -->2<?pi <c>?>3</a>", "<a@1=1@1=2@1=3@1>a@1."},
+      {"<a-b.c_d1/>", "<a-b.c_d1@1>a-b.c_d1@1."},
+      {"<\xc3\xbc>1</\xc3\xbc>", "<\xc3\xbc@1=1@1>\xc3\xbc@1."},
       /* not XML, or more than is taken */
-      {"", "!"}, {" ", "!"}, {"a", "!"}, {"<a>", "<a@1!"}, {"<a", "!"}, {"<", "!"}, {"</a>", "!"}, {"<a></b>", "<a@1!"},
-      {"<a></a", "<a@1!"}, {"<a><b></a></b>", "<a@1<b@2!"}, {"<a/><b/>", "<a@1>a@1!"}, {"<a/>x", "<a@1>a@1!"}, {"x<a/>", "!"},
-      {"<a/><![CDATA[x]]>", "<a@1>a@1!"}, {"<a>x", "<a@1!"}, {"<a><!-- </a>", "<a@1!"}, {"<a><![CDATA[</a>", "<a@1!"},
-      {"<a><?x</a>", "<a@1!"}, {"<1/>", "!"}, {"<a b/>", "!"}, {"<a b=c/>", "!"}, {"<a b='c/>", "!"}, {"<a b='<'/>", "!"},
-      {"<a b='1'c='2'/>", "!"}, {"<a /b>", "!"}, {"< a/>", "!"}, {"<a>< /a>", "<a@1!"}, {"<a>&nbsp;</a>", "<a@1=!>a@1."},
-      {"<a>&</a>", "<a@1=!>a@1."}, {"<a>&#;</a>", "<a@1=!>a@1."}, {"<a>&#x;</a>", "<a@1=!>a@1."}, {"<a>&#0;</a>", "<a@1=!>a@1."},
-      {"<a>&#xD800;</a>", "<a@1=!>a@1."}, {"<a>&#x110000;</a>", "<a@1=!>a@1."}, {"<a>&#4294967361;</a>", "<a@1=!>a@1."},
+      {"", "!"}, {" ", "!"}, {"a", "!"}, {"<a>", "<a@1!"}, {"<a", "!"}, {"<", "!"}, {"</a>", "!"},
+      {"<a></b>", "<a@1!"}, {"<a></a", "<a@1!"}, {"<a><b></a></b>", "<a@1<b@2!"},
+      {"<a/><b/>", "<a@1>a@1!"}, {"<a/>x", "<a@1>a@1!"}, {"x<a/>", "!"},
+      {"<a/><![CDATA[x]]>", "<a@1>a@1!"}, {"<a>x", "<a@1!"}, {"<a><!-- </a>", "<a@1!"},
+      {"<a><![CDATA[</a>", "<a@1!"}, {"<a><?x</a>", "<a@1!"}, {"<1/>", "!"}, {"<a b/>", "!"},
+      {"<a b=c/>", "!"}, {"<a b='c/>", "!"}, {"<a b='<'/>", "!"}, {"<a b='1'c='2'/>", "!"},
+      {"<a /b>", "!"}, {"< a/>", "!"}, {"<a>< /a>", "<a@1!"}, {"<a>&nbsp;</a>", "<a@1=!>a@1."},
+      {"<a>&</a>", "<a@1=!>a@1."}, {"<a>&#;</a>", "<a@1=!>a@1."}, {"<a>&#x;</a>", "<a@1=!>a@1."},
+      {"<a>&#0;</a>", "<a@1=!>a@1."}, {"<a>&#xD800;</a>", "<a@1=!>a@1."},
+      {"<a>&#x110000;</a>", "<a@1=!>a@1."}, {"<a>&#4294967361;</a>", "<a@1=!>a@1."},
       {"<a>&#a;</a>", "<a@1=!>a@1."}, {"<a>&#65</a>", "<a@1=!>a@1."}, {"<a>&lt</a>", "<a@1=!>a@1."},
-      {"<a>\x01</a>", "<a@1=!>a@1."}, {"<!DOCTYPE a><a/>", "!"}, {"<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>", "!"},
-      {"<a><!ELEMENT b></a>", "<a@1!"}};
+      {"<a>\x01</a>", "<a@1=!>a@1."}, {"<!DOCTYPE a><a/>", "!"},
+      {"<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>", "!"}, {"<a><!ELEMENT b></a>", "<a@1!"}};
   (void)state;
   for (size_t i = 0; i < sizeof one / sizeof *one; i++)
     if (strcmp(told(one[i][0], strlen(one[i][0])), one[i][1]))
@@ -642,7 +697,8 @@ static void test_xml_depth(void **state) {
       starts += piece == INSITU__SIGN_XML_START;
       ends += piece == INSITU__SIGN_XML_END;
     }
-    assert_int_equal(piece, depth == INSITU__MAX_XML_DEPTH ? INSITU__SIGN_XML_DONE : INSITU__SIGN_XML_BAD);
+    assert_int_equal(
+        piece, depth == INSITU__MAX_XML_DEPTH ? INSITU__SIGN_XML_DONE : INSITU__SIGN_XML_BAD);
     assert_int_equal(starts, INSITU__MAX_XML_DEPTH);
     assert_int_equal(ends, depth == INSITU__MAX_XML_DEPTH ? depth : 0);
   }
@@ -650,8 +706,10 @@ static void test_xml_depth(void **state) {
 
 static void test_xml_find(void **state) {
   static const char listing[] =
-      "<?xml version=\"1.0\"?><Error><Code>AuthorizationHeaderMalformed</Code><Message>a &lt;b&gt; <i>not</i> c</Message>"
-      "<s:Region xmlns:s='x'>eu-<!-- - -->central<![CDATA[-1]]></s:Region><Empty/><Nul>&#0;</Nul><Region>second</Region><Cut>abc";
+      "<?xml version=\"1.0\"?><Error><Code>AuthorizationHeaderMalformed</Code><Message>a &lt;b&gt; "
+      "<i>not</i> c</Message>"
+      "<s:Region xmlns:s='x'>eu-<!-- - "
+      "-->central<![CDATA[-1]]></s:Region><Empty/><Nul>&#0;</Nul><Region>second</Region><Cut>abc";
   char out[32];
   (void)state;
   assert_true(insitu__sign_xml_find(listing, sizeof listing - 1, "Code", out, sizeof out));
@@ -680,7 +738,8 @@ static void test_xml_find(void **state) {
 /* A listing, in the way that one is read. */
 static void test_xml_listing(void **state) {
   static const char listing[] =
-      "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><IsTruncated>false</IsTruncated>"
+      "<ListBucketResult "
+      "xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><IsTruncated>false</IsTruncated>"
       "<Contents><Key>a&amp;b</Key><Size>12</Size><Owner><Key>x</Key></Owner></Contents>"
       "<Contents><Key/><Size>0</Size></Contents></ListBucketResult>";
   struct insitu__sign_xml x = {.text = listing, .n = sizeof listing - 1};
@@ -689,7 +748,8 @@ static void test_xml_listing(void **state) {
   (void)state;
   while ((piece = insitu__sign_xml_next(&x)) < INSITU__SIGN_XML_DONE) {
     struct insitu__text_buffer b = {0};
-    if (piece != INSITU__SIGN_XML_START || x.depth != 3 || !insitu__sign_xml_is(&x, "Key")) continue;
+    if (piece != INSITU__SIGN_XML_START || x.depth != 3 || !insitu__sign_xml_is(&x, "Key"))
+      continue;
     assert_true(insitu__sign_xml_content(&x, &b));
     strcat(strcat(all, b.text), ";");
     insitu__text_buffer_free(&b);
@@ -703,13 +763,17 @@ static void test_xml_listing(void **state) {
 static void test_ini(void **state) {
   static const char text[] =
       "# comment\n; comment\n\n[default]\r\nregion = us-east-1\r\naws_access_key_id=AKIA # mine\n"
-      "aws_secret_access_key = a=b#c;d\n[profile  \"two words\" ] # x\nregion=eu-west-1 ; here\ns3 =\n  max = 7\n"
+      "aws_secret_access_key = a=b#c;d\n[profile  \"two words\" ] # x\nregion=eu-west-1 ; here\ns3 "
+      "=\n  max = 7\n"
       "\tregion = nested\n  # comment\n  [nested]\nEmpty=\n"
-      "[sso-session  y]\nsso_region=x\n[default]\nREGION = last\n[profile z]\n  role_arn = arn\n  region = indented\n"
+      "[sso-session  y]\nsso_region=x\n[default]\nREGION = last\n[profile z]\n  role_arn = arn\n  "
+      "region = indented\n"
       "    nested = 1\n [profile none]\n";
   static const char want[] =
-      "/default/region=us-east-1;/default/aws_access_key_id=AKIA;/default/aws_secret_access_key=a=b#c;d;"
-      "profile/two words/region=eu-west-1;profile/two words/s3=;profile/two words/Empty=;sso-session/y/sso_region=x;"
+      "/default/region=us-east-1;/default/aws_access_key_id=AKIA;/default/"
+      "aws_secret_access_key=a=b#c;d;"
+      "profile/two words/region=eu-west-1;profile/two words/s3=;profile/two "
+      "words/Empty=;sso-session/y/sso_region=x;"
       "/default/REGION=last;profile/z/role_arn=arn;profile/z/region=indented;";
   char all[1024] = "";
   char *copy = malloc(sizeof text - 1);
@@ -720,8 +784,8 @@ static void test_ini(void **state) {
   while ((piece = insitu__sign_ini_piece(&x)) < INSITU__SIGN_INI_DONE) {
     size_t n = strlen(all);
     if (piece == INSITU__SIGN_INI_SECTION) continue;
-    snprintf(all + n, sizeof all - n, "%.*s/%.*s/%.*s=%.*s;", (int)x.kind.n, x.kind.text, (int)x.name.n, x.name.text,
-        (int)x.key.n, x.key.text, (int)x.value.n, x.value.text);
+    snprintf(all + n, sizeof all - n, "%.*s/%.*s/%.*s=%.*s;", (int)x.kind.n, x.kind.text,
+        (int)x.name.n, x.name.text, (int)x.key.n, x.key.text, (int)x.value.n, x.value.text);
   }
   assert_int_equal(piece, INSITU__SIGN_INI_DONE);
   assert_string_equal(all, want);
@@ -731,13 +795,16 @@ static void test_ini(void **state) {
   static const struct {
     const char *kind, *name, *key, *value;
   } one[] = {{"", "default", "region", "last"}, {"", "default", "aws_access_key_id", "AKIA"},
-      {"profile", "two words", "region", "eu-west-1"}, {"profile", "two words", "empty", ""}, {"profile", "z", "role_arn", "arn"},
-      {"sso-session", "y", "sso_region", "x"}, {"", "z", "role_arn", NULL}, {"profile", "default", "region", NULL},
-      {"profile", "Z", "role_arn", NULL}, {"", "default", "max", NULL}, {"", "", "region", NULL}, {"", "default", "", NULL},
-      {"profile", "two words", "max", NULL}, {"profile", "z", "nested", NULL}};
+      {"profile", "two words", "region", "eu-west-1"}, {"profile", "two words", "empty", ""},
+      {"profile", "z", "role_arn", "arn"}, {"sso-session", "y", "sso_region", "x"},
+      {"", "z", "role_arn", NULL}, {"profile", "default", "region", NULL},
+      {"profile", "Z", "role_arn", NULL}, {"", "default", "max", NULL}, {"", "", "region", NULL},
+      {"", "default", "", NULL}, {"profile", "two words", "max", NULL},
+      {"profile", "z", "nested", NULL}};
   for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
     struct insitu__sign_span value = {0};
-    bool found = insitu__sign_ini_find(text, sizeof text - 1, one[i].kind, one[i].name, one[i].key, &value);
+    bool found =
+        insitu__sign_ini_find(text, sizeof text - 1, one[i].kind, one[i].name, one[i].key, &value);
     if (found != (one[i].value != NULL)) fail_msg("%s %s", one[i].name, one[i].key);
     if (found && (value.n != strlen(one[i].value) || memcmp(value.text, one[i].value, value.n)))
       fail_msg("%s %s: %.*s", one[i].name, one[i].key, (int)value.n, value.text);
@@ -747,21 +814,24 @@ static void test_ini(void **state) {
   assert_false(insitu__sign_ini_has(text, sizeof text - 1, "", "none"));
   assert_false(insitu__sign_ini_has(text, sizeof text - 1, "profile", "nested"));
 }
-/* Lines that are nothing known are told, and not passed over: what they say may be who the user is. */
+/* Lines that are nothing known are told, and not passed over: what they say may be who the user is.
+ */
 static void test_ini_hostile(void **state) {
   static const struct {
     const char *text;
     uint64_t bad; /* line; 0: none is */
-  } cases[] = {{"", 0}, {"[", 1}, {"]", 1}, {"[]", 1}, {"[ ]", 1}, {"[a", 1}, {"[a]=", 0}, {"[a]\n=", 2}, {"[a]\n#=", 0},
-      {"[a]\n k=v", 0}, {"[\"\"]\nk=v", 1}, {"[a]\nk", 2}, {"[profile]k=v", 0}, {"\r\n\r\n", 0}, {"[a]\r", 0}, {"k=v", 1},
-      {"\xef\xbb\xbf[a]\nk=v", 1}, {"[a]\nk=v\n x\n\nk: v=w", 5}, {"[a]\nk v = w", 2}, {"[a]\nk=v\n[b\nk=v", 3}};
+  } cases[] = {{"", 0}, {"[", 1}, {"]", 1}, {"[]", 1}, {"[ ]", 1}, {"[a", 1}, {"[a]=", 0},
+      {"[a]\n=", 2}, {"[a]\n#=", 0}, {"[a]\n k=v", 0}, {"[\"\"]\nk=v", 1}, {"[a]\nk", 2},
+      {"[profile]k=v", 0}, {"\r\n\r\n", 0}, {"[a]\r", 0}, {"k=v", 1}, {"\xef\xbb\xbf[a]\nk=v", 1},
+      {"[a]\nk=v\n x\n\nk: v=w", 5}, {"[a]\nk v = w", 2}, {"[a]\nk=v\n[b\nk=v", 3}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     size_t n = strlen(cases[i].text);
     char *copy = malloc(n ? n : 1);
     memcpy(copy, cases[i].text, n);
     uint64_t bad = insitu__sign_ini_bad_line(copy, n);
-    if (bad != cases[i].bad) fail_msg("'%s': %d, not %d", cases[i].text, (int)bad, (int)cases[i].bad);
+    if (bad != cases[i].bad)
+      fail_msg("'%s': %d, not %d", cases[i].text, (int)bad, (int)cases[i].bad);
     free(copy);
   }
 }

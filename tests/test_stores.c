@@ -1,5 +1,5 @@
-/* Bit-exactness against stores that zarr-python 2 and 3 wrote (tests/data): every array, along every axis, on both backends and
- * inline. */
+/* Bit-exactness against stores that zarr-python 2 and 3 wrote (tests/data): every array, along
+ * every axis, on both backends and inline. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -21,7 +21,8 @@ static uint64_t flat_of(const expect_entry *e, const uint64_t *index) {
 }
 
 /* One array along one axis, in sequence: all rows come once, every bit as expected. */
-static void read_along(const expect_entry *e, int axis, int mode, const unsigned char *want, size_t bytes) {
+static void read_along(
+    const expect_entry *e, int axis, int mode, const unsigned char *want, size_t bytes) {
   char url[300];
   insitu_variable v = {.label = "it", .path = strcmp(e->path, "/") ? e->path : ""};
   insitu_error err = {0};
@@ -67,7 +68,8 @@ static void read_along(const expect_entry *e, int axis, int mode, const unsigned
         index[axis] = (uint64_t)b->sample_indices[r];
         assert_int_equal(b->sample_indices[r], rows);
         if (memcmp(p, want + item * flat_of(e, index), item))
-          fail_msg("%s %s: row %d along axis %d, element %d differs", e->store, e->path, (int)rows, axis, (int)k);
+          fail_msg("%s %s: row %d along axis %d, element %d differs", e->store, e->path, (int)rows,
+              axis, (int)k);
       }
     insitu_batch_release(&b);
   }
@@ -86,7 +88,8 @@ static void test_every_array(void **state) {
   while (expect_next(index, &e)) {
     size_t bytes;
     unsigned char *want = expect_array(&e, &bytes);
-    for (int axis = 0; axis < (e.ndim ? e.ndim : 1); axis++) read_along(&e, axis, arrays % 3, want, bytes);
+    for (int axis = 0; axis < (e.ndim ? e.ndim : 1); axis++)
+      read_along(&e, axis, arrays % 3, want, bytes);
     free(want);
     arrays++;
   }
@@ -95,14 +98,20 @@ static void test_every_array(void **state) {
   fclose(index);
 }
 
-/* Several arrays at once, shuffled, with offsets, steps, slices and conversion, from both formats. */
+/* Several arrays at once, shuffled, with offsets, steps, slices and conversion, from both formats.
+ */
 static void test_training_sets(void **state) {
   (void)state;
   static const int64_t steps[] = {-1, 0, 2};
   static const insitu_slice part[] = {{.axis = 1, .start = 1, .stop = 5}};
-  static const insitu_variable v[] = {{.label = "x", .offset = 1}, {.label = "y", .dtype = INSITU_F32},
-      {.label = "z", .steps = steps, .n_steps = 3},
-      {.label = "window", .path = "x", .steps = steps, .n_steps = 3, .slices = part, .n_slices = 1}};
+  static const insitu_variable v[] = {{.label = "x", .offset = 1},
+      {.label = "y", .dtype = INSITU_F32}, {.label = "z", .steps = steps, .n_steps = 3},
+      {.label = "window",
+          .path = "x",
+          .steps = steps,
+          .n_steps = 3,
+          .slices = part,
+          .n_slices = 1}};
   for (int format = 2; format <= 3; format++)
     for (int mode = 0; mode < 3; mode++) {
       char url[300];

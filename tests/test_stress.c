@@ -1,7 +1,9 @@
-/* Random walks over the public API: loaders and iterators opened, read, moved, restored, cancelled and closed in any order, with
- * batches held across all of it and released by another thread. A model says what every call must return, every element of
- * every batch is checked when it is delivered and again when it is given back, so a slab that is reused too early shows.
- * STRESS_WALKS and STRESS_SEED: more walks than the ones of every run, and where they begin. */
+/* Random walks over the public API: loaders and iterators opened, read, moved, restored, cancelled
+ * and closed in any order, with batches held across all of it and released by another thread. A
+ * model says what every call must return, every element of
+ * every batch is checked when it is delivered and again when it is given back, so a slab that is
+ * reused too early shows. STRESS_WALKS and STRESS_SEED: more walks than the ones of every run, and
+ * where they begin. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -20,7 +22,12 @@ static const insitu_slice low = {NULL, 1, 0, 3}, high = {NULL, 1, 2, 5};
 static const int64_t steps[3] = {-2, 0, 3};
 static struct kind kinds[KINDS] = {
     /* rows read straight into batches, twice for some */
-    {{{.name = "a", .ndim = 2, .shape = {61, 600}, .chunk = {4, 600}, .dtype = INSITU_F32, .format = 2}},
+    {{{.name = "a",
+         .ndim = 2,
+         .shape = {61, 600},
+         .chunk = {4, 600},
+         .dtype = INSITU_F32,
+         .format = 2}},
         {{.label = "x", .path = "a"}, {.label = "y", .path = "a", .offset = 1}}, 2, {0, 0}, -1},
     /* zstd, several fields, steps and a conversion, absent chunks */
     {{{.name = "a",
@@ -34,10 +41,16 @@ static struct kind kinds[KINDS] = {
           .fill = "0",
           .absent = 7},
          {.name = "b", .ndim = 1, .shape = {50}, .chunk = {3}, .dtype = INSITU_F64, .format = 3}},
-        {{.label = "x", .path = "a", .steps = steps, .n_steps = 3, .dtype = INSITU_F32}, {.label = "y", .path = "b"}}, 2, {0, 1},
-        -1},
+        {{.label = "x", .path = "a", .steps = steps, .n_steps = 3, .dtype = INSITU_F32},
+            {.label = "y", .path = "b"}},
+        2, {0, 1}, -1},
     /* one sample in a chunk, two slices in different fields at different offsets */
-    {{{.name = "a", .ndim = 3, .shape = {70, 6, 512}, .chunk = {1, 1, 512}, .dtype = INSITU_F32, .format = 2}},
+    {{{.name = "a",
+         .ndim = 3,
+         .shape = {70, 6, 512},
+         .chunk = {1, 1, 512},
+         .dtype = INSITU_F32,
+         .format = 2}},
         {{.label = "x", .path = "a", .slices = &low, .n_slices = 1},
             {.label = "y", .path = "a", .offset = 2, .slices = &high, .n_slices = 1}},
         2, {0, 0}, -1},
@@ -52,8 +65,13 @@ static struct kind kinds[KINDS] = {
          .zstd = true}},
         {{.label = "a"}}, 1, {0}, -1},
     /* a damaged chunk */
-    {{{.name = "a", .ndim = 2, .shape = {64, 16}, .chunk = {4, 16}, .dtype = INSITU_I32, .format = 2}}, {{.label = "a"}}, 1, {0},
-        9},
+    {{{.name = "a",
+         .ndim = 2,
+         .shape = {64, 16},
+         .chunk = {4, 16},
+         .dtype = INSITU_I32,
+         .format = 2}},
+        {{.label = "a"}}, 1, {0}, 9},
 };
 
 static int setup(void **state) {
@@ -126,9 +144,11 @@ static void give_back(struct model *models, int i) {
     if (models[k].it && models[k].it == slab->iter) models[k].held--;
   held[i] = held[--n_held];
   bool model_open = false;
-  for (int k = 0; k < ITERS; k++) model_open = model_open || (models[k].it && models[k].it == slab->iter);
+  for (int k = 0; k < ITERS; k++)
+    model_open = model_open || (models[k].it && models[k].it == slab->iter);
   bool other =
-      !model_open && support_below(2); /* an open iterator's count must be certain: only orphans go to the other thread */
+      /* an open iterator's count must be certain: only orphans go to the other thread */
+      !model_open && support_below(2);
   pthread_mutex_lock(&giver.lock);
   other = other && giver.n < HELD;
   if (other) giver.batch[giver.n++] = h.batch;
@@ -161,7 +181,8 @@ static void step_open(insitu_loader *ld, struct model *m) {
     assert_null(m->it);
     return;
   }
-  *m = (struct model){m->it, d.epoch, 0, count_batches(ld, &d), 0, d.max_held, false, false, d.split, d.order};
+  *m = (struct model){
+      m->it, d.epoch, 0, count_batches(ld, &d), 0, d.max_held, false, false, d.split, d.order};
 }
 
 static void step_next(insitu_loader *ld, struct model *m, const struct kind *k, bool cancelled) {
@@ -285,10 +306,11 @@ static void walk(uint64_t seed) {
   assert_true(stats.inflight_peak <= d.max_inflight);
   insitu_loader_close(&ld);
   assert_null(ld);
-  for (int i = 0; i < ITERS; i++) insitu_iter_close(&m[i].it); /* some of them while batches are held */
+  /* some of them while batches are held */
+  for (int i = 0; i < ITERS; i++) insitu_iter_close(&m[i].it);
   memset(m, 0, sizeof m);
-  for (int i = n_held; i-- > 0;)
-    if (support_below(2) || n_held > HELD / 2) give_back(m, i); /* the others live on into the next walk */
+  for (int i = n_held; i-- > 0;) /* the others live on into the next walk */
+    if (support_below(2) || n_held > HELD / 2) give_back(m, i);
 }
 
 static void test_walks(void **state) {

@@ -1,5 +1,5 @@
-/* Cores, JSON, growing arrays and buffers, near names, URLs. TEST_BEFORE: the user includes stb_ds.h before the library, else
- * after. */
+/* Cores, JSON, growing arrays and buffers, near names, URLs. TEST_BEFORE: the user includes
+ * stb_ds.h before the library, else after. */
 #include <stdlib.h>
 static int allocations_left = -1; /* -1: memory never runs out */
 static void *limited_realloc(void *p, size_t n) {
@@ -100,20 +100,25 @@ static insitu_status check(const char *text, size_t n, insitu_error *err) {
 }
 
 static void grammar(void **state) {
-  static const char *const good[] = {"{}", "[]", " [ ] ", "0", "-0", "1.5e+10", "\"\"", "null", "NaN", "Infinity", "-Infinity",
-      "[NaN,-Infinity]", "{\"a\":{\"b\":[1,{\"c\":[]},{}]},\"a\":2}", "\t\r\n{\"\\u00e9\":\"\\ud83d\\ude00\\/\"}\n",
+  static const char *const good[] = {"{}", "[]", " [ ] ", "0", "-0", "1.5e+10", "\"\"", "null",
+      "NaN", "Infinity", "-Infinity", "[NaN,-Infinity]",
+      "{\"a\":{\"b\":[1,{\"c\":[]},{}]},\"a\":2}", "\t\r\n{\"\\u00e9\":\"\\ud83d\\ude00\\/\"}\n",
       "\"\\ud800\"", "[true,false,null]"};
   static const struct {
     const char *text, *where;
-  } bad[] = {{"", "line 1, column 1"}, {"{", "column 2"}, {"{\"a\":1,}", "column 8"}, {"[1,]", "column 4"}, {"[,1]", "column 2"},
-      {"[1 2]", "column 4"}, {"{\"a\" 1}", "column 6"}, {"{a:1}", "column 2"}, {"{1:2}", "column 2"}, {"01", "column 2"},
-      {"1.", "column 3"}, {".5", "column 1"}, {"+1", "column 1"}, {"1e", "column 3"}, {"--1", "column 2"}, {"-NaN", "column 2"},
-      {"nul", "column 1"}, {"truee", "column 5"}, {"[}", "column 2"}, {"{]", "column 2"}, {"]", "column 1"}, {"[]]", "column 3"},
-      {"{}x", "column 3"}, {"\"a", "column 3"}, {"\"\\x\"", "column 3"}, {"\"\\u12g4\"", "column 6"}, {"\"a\nb\"", "column 3"},
-      {"'a'", "column 1"}, {"[1\n,\n/**/2]", "line 3, column 1"}, {"infinity", "column 1"}, {"{\"a\":1 \"b\":2}", "column 8"},
-      {"\"\\", "column 3"}, {"[1][2]", "column 4"}, {"\xEF\xBB\xBF{}", "column 1"}, {"Infinit", "column 1"}};
+  } bad[] = {{"", "line 1, column 1"}, {"{", "column 2"}, {"{\"a\":1,}", "column 8"},
+      {"[1,]", "column 4"}, {"[,1]", "column 2"}, {"[1 2]", "column 4"}, {"{\"a\" 1}", "column 6"},
+      {"{a:1}", "column 2"}, {"{1:2}", "column 2"}, {"01", "column 2"}, {"1.", "column 3"},
+      {".5", "column 1"}, {"+1", "column 1"}, {"1e", "column 3"}, {"--1", "column 2"},
+      {"-NaN", "column 2"}, {"nul", "column 1"}, {"truee", "column 5"}, {"[}", "column 2"},
+      {"{]", "column 2"}, {"]", "column 1"}, {"[]]", "column 3"}, {"{}x", "column 3"},
+      {"\"a", "column 3"}, {"\"\\x\"", "column 3"}, {"\"\\u12g4\"", "column 6"},
+      {"\"a\nb\"", "column 3"}, {"'a'", "column 1"}, {"[1\n,\n/**/2]", "line 3, column 1"},
+      {"infinity", "column 1"}, {"{\"a\":1 \"b\":2}", "column 8"}, {"\"\\", "column 3"},
+      {"[1][2]", "column 4"}, {"\xEF\xBB\xBF{}", "column 1"}, {"Infinit", "column 1"}};
   (void)state;
-  for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_int_equal(check(good[i], strlen(good[i]), NULL), INSITU_OK);
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+    assert_int_equal(check(good[i], strlen(good[i]), NULL), INSITU_OK);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     insitu_error err = {0};
     assert_int_equal(check(bad[i].text, strlen(bad[i].text), &err), INSITU_E_JSON);
@@ -127,21 +132,25 @@ static void grammar(void **state) {
       for (int i = 0; i < depth; i++) insitu__text_buffer_printf(&b, object ? "{\"k\":" : "[");
       insitu__text_buffer_printf(&b, object ? "1" : "");
       for (int i = 0; i < depth; i++) insitu__text_buffer_printf(&b, object ? "}" : "]");
-      assert_int_equal(check(b.text, b.n, NULL), depth > INSITU__MAX_JSON_DEPTH ? INSITU_E_JSON : INSITU_OK);
+      assert_int_equal(
+          check(b.text, b.n, NULL), depth > INSITU__MAX_JSON_DEPTH ? INSITU_E_JSON : INSITU_OK);
       insitu__text_buffer_free(&b);
     }
 }
 
-static const char sample[] =
-    "{\"zarr_format\": 2, \"shape\": [0, -17, 1e-3, 1.5E+2, 18446744073709551615],\n \"fill_value\": NaN, \"x\\\"\\u00e9\": "
-    "[{}, [], \"\\ud83d\\ude00\", true, false, null, -Infinity, {\"a\": {\"a\": \"b\"}}], \"a\": \"c\"}";
+static const char sample[] = "{\"zarr_format\": 2, \"shape\": [0, -17, 1e-3, 1.5E+2, "
+                             "18446744073709551615],\n \"fill_value\": NaN, \"x\\\"\\u00e9\": "
+                             "[{}, [], \"\\ud83d\\ude00\", true, false, null, -Infinity, {\"a\": "
+                             "{\"a\": \"b\"}}], \"a\": \"c\"}";
 
-static void damage(void **state) { /* every truncation is refused; every change of a byte is refused or gives a sound document */
+/* every truncation is refused; every change of a byte is refused or gives a sound document */
+static void damage(void **state) {
   char text[sizeof sample];
   uint64_t seed = 1, accepted = 0;
   (void)state;
   assert_int_equal(check(sample, sizeof sample - 1, NULL), INSITU_OK);
-  for (size_t n = 0; n < sizeof sample - 1; n++) assert_int_equal(check(sample, n, NULL), INSITU_E_JSON);
+  for (size_t n = 0; n < sizeof sample - 1; n++)
+    assert_int_equal(check(sample, n, NULL), INSITU_E_JSON);
   for (size_t i = 0; i < sizeof sample - 1; i++)
     for (const char *c = "{}[]\",:\\0-.eNu \n\x01\xff"; *c; c++) {
       memcpy(text, sample, sizeof sample);
@@ -169,10 +178,11 @@ static void numbers(void **state) {
   static const struct {
     const char *text;
     int u, i; /* is it one? */
-  } integers[] = {{"0", 1, 1}, {"9223372036854775807", 1, 1}, {"9223372036854775808", 1, 0}, {"18446744073709551615", 1, 0},
-      {"18446744073709551616", 0, 0}, {"99999999999999999999999999", 0, 0}, {"-9223372036854775808", 0, 1},
-      {"-9223372036854775809", 0, 0}, {"1.0", 0, 0}, {"1e3", 0, 0}, {"\"1\"", 0, 0}, {"true", 0, 0}, {"NaN", 0, 0}, {"[]", 0, 0},
-      {"-0", 0, 1}, {"-Infinity", 0, 0}};
+  } integers[] = {{"0", 1, 1}, {"9223372036854775807", 1, 1}, {"9223372036854775808", 1, 0},
+      {"18446744073709551615", 1, 0}, {"18446744073709551616", 0, 0},
+      {"99999999999999999999999999", 0, 0}, {"-9223372036854775808", 0, 1},
+      {"-9223372036854775809", 0, 0}, {"1.0", 0, 0}, {"1e3", 0, 0}, {"\"1\"", 0, 0}, {"true", 0, 0},
+      {"NaN", 0, 0}, {"[]", 0, 0}, {"-0", 0, 1}, {"-Infinity", 0, 0}};
   bool ok;
   (void)state;
   for (int locale = 0; locale < 2; locale++) {
@@ -182,7 +192,9 @@ static void numbers(void **state) {
       struct insitu__text_json j;
       uint64_t u;
       int64_t i;
-      assert_int_equal(insitu__text_json_parse(&j, integers[k].text, strlen(integers[k].text), "", NULL), INSITU_OK);
+      assert_int_equal(
+          insitu__text_json_parse(&j, integers[k].text, strlen(integers[k].text), "", NULL),
+          INSITU_OK);
       assert_int_equal(insitu__text_json_u64(&j, 0, &u), integers[k].u);
       assert_int_equal(insitu__text_json_i64(&j, 0, &i), integers[k].i);
       if (integers[k].u) assert_true(u == strtoull(integers[k].text, NULL, 10));
@@ -195,8 +207,10 @@ static void numbers(void **state) {
     assert_true(as_double("5e-324", &ok) == 5e-324 && ok);
     assert_true(__builtin_isnan(as_double("NaN", &ok)) && ok);
     assert_true(as_double("-Infinity", &ok) < -1e308 && ok);
-    static const char *const refused[] = {"1e309", "-1e309", "null", "true", "false", "\"1\"", "{}"};
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) assert_true((as_double(refused[i], &ok), !ok));
+    static const char *const refused[] = {
+        "1e309", "-1e309", "null", "true", "false", "\"1\"", "{}"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+      assert_true((as_double(refused[i], &ok), !ok));
   }
   setlocale(LC_ALL, "C");
   char digits[INSITU__MAX_JSON_NUMBER + 8];
@@ -210,19 +224,20 @@ static void strings(void **state) {
   static const struct {
     const char *json, *text; /* NULL: no C string */
   } cases[] = {{"\"\"", ""}, {"\"a\\n\\t\\\\\\\"\\/\\b\\f\\r\"", "a\n\t\\\"/\b\f\r"},
-      {"\"\\u0041\\u00e9\\u20ac\"", "A\xC3\xA9\xE2\x82\xAC"}, {"\"\\ud83d\\ude00x\"", "\xF0\x9F\x98\x80x"},
-      {"\"\\uD800\"", "\xEF\xBF\xBD"},
+      {"\"\\u0041\\u00e9\\u20ac\"", "A\xC3\xA9\xE2\x82\xAC"},
+      {"\"\\ud83d\\ude00x\"", "\xF0\x9F\x98\x80x"}, {"\"\\uD800\"", "\xEF\xBF\xBD"},
       {"\"\\udc00a\"", "\xEF\xBF\xBD"
                        "a"},
       {"\"\\ud800\\u0041\"", "\xEF\xBF\xBD"
                              "A"},
-      {"\"\\ud800\\ud800\\udc00\"", "\xEF\xBF\xBD\xF0\x90\x80\x80"}, {"\"\\ud800\\ue000\"", "\xEF\xBF\xBD\xEE\x80\x80"},
-      {"\"a\\u0000b\"", NULL}, {"1", NULL}};
+      {"\"\\ud800\\ud800\\udc00\"", "\xEF\xBF\xBD\xF0\x90\x80\x80"},
+      {"\"\\ud800\\ue000\"", "\xEF\xBF\xBD\xEE\x80\x80"}, {"\"a\\u0000b\"", NULL}, {"1", NULL}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__text_json j;
     char buf[32];
-    assert_int_equal(insitu__text_json_parse(&j, cases[i].json, strlen(cases[i].json), "", NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__text_json_parse(&j, cases[i].json, strlen(cases[i].json), "", NULL), INSITU_OK);
     if (cases[i].text) {
       size_t n = strlen(cases[i].text);
       assert_int_equal(insitu__text_json_string(&j, 0, buf, n + 1), n);
@@ -247,7 +262,8 @@ static void objects(void **state) {
   (void)state;
   const char *text = "{\"a\":1,\"b\":{\"a\":2,\"c\":[3,[4,5],6]},\"\\u0061\":7}";
   assert_int_equal(insitu__text_json_parse(&j, text, strlen(text), "", NULL), INSITU_OK);
-  assert_true(insitu__text_json_i64(&j, insitu__text_json_get(&j, 0, "a"), &i) && i == 7); /* the last of equal keys */
+  /* the last of equal keys */
+  assert_true(insitu__text_json_i64(&j, insitu__text_json_get(&j, 0, "a"), &i) && i == 7);
   int b = insitu__text_json_get(&j, 0, "b"), c = insitu__text_json_get(&j, b, "c");
   assert_true(insitu__text_json_i64(&j, insitu__text_json_get(&j, b, "a"), &i) && i == 2);
   assert_int_equal(insitu__text_json_get(&j, 0, "c"), -1);
@@ -258,7 +274,8 @@ static void objects(void **state) {
   assert_true(insitu__text_json_i64(&j, last, &i) && i == 6);
   assert_int_equal(insitu__text_json_next(&j, last), -1);
   insitu__text_json_free(&j);
-  struct insitu__text_buffer big = {0}; /* a long array of containers: quadratic walking would take minutes */
+  /* a long array of containers: quadratic walking would take minutes */
+  struct insitu__text_buffer big = {0};
   int count = 0;
   insitu__text_buffer_printf(&big, "[0");
   for (int k = 0; k < 200000; k++) insitu__text_buffer_printf(&big, ",[1,{\"k\":[]}]");
@@ -270,15 +287,18 @@ static void objects(void **state) {
   insitu__text_buffer_free(&big);
 }
 
-/* What a document takes beside its text is bounded by the text, whatever it is made of; and the walk over its members stays fast.
- * Blanks stand before the value, so that places in it are not those in the text. */
+/* What a document takes beside its text is bounded by the text, whatever it is made of; and the
+ * walk over its members stays fast. Blanks stand before the value, so that places in it are not
+ * those in the text. */
 static void structure(void **state) {
   enum { BYTES = 3000000, DEPTH = INSITU__MAX_JSON_DEPTH - 1, LONG = INSITU__TEXT_LONG };
-  char nest[2 * DEPTH + LONG + 2], text[LONG + 8], number[LONG + 8]; /* nest: lists inside each other around a string */
+  /* nest: lists inside each other around a string */
+  char nest[2 * DEPTH + LONG + 2], text[LONG + 8], number[LONG + 8];
   const struct {
     const char *unit;
     double most; /* bytes beside each byte of text */
-  } kinds[] = {{"0,", 0}, {"{\"k\":[]},", 0}, {"\"\\\"\",", 0}, {text, 0.1}, {number, 0.1}, {nest, 2}};
+  } kinds[] = {
+      {"0,", 0}, {"{\"k\":[]},", 0}, {"\"\\\"\",", 0}, {text, 0.1}, {number, 0.1}, {nest, 2}};
   (void)state;
   snprintf(text, sizeof text, "\"%0*d\",", LONG, 0);
   snprintf(number, sizeof number, "1%0*d,", LONG, 0);
@@ -297,7 +317,8 @@ static void structure(void **state) {
     if (j.n_list * sizeof *j.list > 8 + (uint64_t)(kinds[i].most * (double)b.n))
       fail_msg("%s: %d long values", kinds[i].unit, (int)j.n_list);
     int64_t begin = insitu__base_now(), last = 0;
-    for (int t = insitu__text_json_first(&j, 0); t >= 0; t = insitu__text_json_next(&j, t), members++)
+    for (int t = insitu__text_json_first(&j, 0); t >= 0;
+         t = insitu__text_json_next(&j, t), members++)
       if (members == n - 1) insitu__text_json_i64(&j, t, &last);
     assert_int_equal(members, n);
     assert_int_equal(last, 7);
@@ -310,25 +331,31 @@ static void structure(void **state) {
   }
 }
 
-/* An index gives for every name what the walk gives: the last of equal keys, whatever escapes they are written with. */
+/* An index gives for every name what the walk gives: the last of equal keys, whatever escapes they
+ * are written with. */
 static void indexes(void **state) {
-  static const char *const objects[] = {"{}", "{\"a\":1}", "{\"b\":1,\"a\":2,\"b\":3,\"\\u0062\":{\"b\":0},\"\":4,\"ab\":5}",
+  static const char *const objects[] = {"{}", "{\"a\":1}",
+      "{\"b\":1,\"a\":2,\"b\":3,\"\\u0062\":{\"b\":0},\"\":4,\"ab\":5}",
       "{\"a\\u0000b\":1,\"\\ud83d\\ude00\":2,\"\xF0\x9F\x98\x80\":3,\"\\ud83d\":4,\"a\":5}"};
-  static const char *const names[] = {"", "a", "b", "ab", "c", "B", "\xF0\x9F\x98\x80", "\xEF\xBF\xBD", "a\\u0000b", "aa"};
+  static const char *const names[] = {
+      "", "a", "b", "ab", "c", "B", "\xF0\x9F\x98\x80", "\xEF\xBF\xBD", "a\\u0000b", "aa"};
   struct insitu__text_json j;
   (void)state;
   for (size_t i = 0; i < sizeof objects / sizeof *objects; i++) {
     struct insitu__text_index x = {0};
-    assert_int_equal(insitu__text_json_parse(&j, objects[i], strlen(objects[i]), "", NULL), INSITU_OK);
+    assert_int_equal(
+        insitu__text_json_parse(&j, objects[i], strlen(objects[i]), "", NULL), INSITU_OK);
     assert_true(insitu__text_index_init(&x, &j, 0));
     for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-      assert_int_equal(insitu__text_index_get(&x, &j, names[k]), insitu__text_json_get(&j, 0, names[k]));
+      assert_int_equal(
+          insitu__text_index_get(&x, &j, names[k]), insitu__text_json_get(&j, 0, names[k]));
     insitu__text_index_free(&x);
     insitu__text_json_free(&j);
   }
   struct insitu__text_buffer b = {0}; /* each of many: quadratic time would be minutes */
   insitu__text_buffer_printf(&b, "{\"\":0");
-  for (int i = 0; i < 100000; i++) insitu__text_buffer_printf(&b, ",\"%d\":%d", i * 7919 % 100000, i);
+  for (int i = 0; i < 100000; i++)
+    insitu__text_buffer_printf(&b, ",\"%d\":%d", i * 7919 % 100000, i);
   insitu__text_buffer_printf(&b, "}");
   struct insitu__text_index x = {0};
   assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "", NULL), INSITU_OK);
@@ -337,7 +364,8 @@ static void indexes(void **state) {
     char name[12];
     int64_t value;
     snprintf(name, sizeof name, "%d", i * 7919 % 100000);
-    assert_true(insitu__text_json_i64(&j, insitu__text_index_get(&x, &j, name), &value) && value == i);
+    assert_true(
+        insitu__text_json_i64(&j, insitu__text_index_get(&x, &j, name), &value) && value == i);
   }
   insitu__text_index_free(&x);
   allocations_left = 0;
@@ -390,7 +418,8 @@ static void arrays(void **state) {
   } *array = NULL;
   (void)state;
   assert_int_equal(INSITU__ARRAY_LEN(array), 0);
-  for (uint64_t i = 0; i < 100000; i++) assert_true(INSITU__ARRAY_PUSH(array, (struct pair){i, (char)i}));
+  for (uint64_t i = 0; i < 100000; i++)
+    assert_true(INSITU__ARRAY_PUSH(array, (struct pair){i, (char)i}));
   assert_int_equal(INSITU__ARRAY_LEN(array), 100000);
   for (uint64_t i = 0; i < 100000; i++) assert_true(array[i].a == i && array[i].b == (char)i);
   uint64_t full = INSITU__ARRAY_LEN(array);
@@ -416,17 +445,19 @@ static void arrays(void **state) {
 }
 
 static void near_names(void **state) {
-  static const char *const names[] = {
-      "2m_temperature", "geopotential", NULL, "total_precipitation_6hr", "u", "v", "latitude", "longitude"};
+  static const char *const names[] = {"2m_temperature", "geopotential", NULL,
+      "total_precipitation_6hr", "u", "v", "latitude", "longitude"};
   static const struct {
     const char *name;
     int want;
-  } cases[] = {{"2m_temprature", 0}, {"GEOPOTENTIAL", 1}, {"geopotental", 1}, {"lattitude", 6}, {"longitudes", 7},
-      {"precipitation", -1}, {"w", -1}, {"", -1}, {"u", 4}, {"temperature", 0}, {"specific_humidity", -1}};
+  } cases[] = {{"2m_temprature", 0}, {"GEOPOTENTIAL", 1}, {"geopotental", 1}, {"lattitude", 6},
+      {"longitudes", 7}, {"precipitation", -1}, {"w", -1}, {"", -1}, {"u", 4}, {"temperature", 0},
+      {"specific_humidity", -1}};
   char longer[300];
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    assert_int_equal(insitu__text_nearest(cases[i].name, names, sizeof names / sizeof *names), cases[i].want);
+    assert_int_equal(
+        insitu__text_nearest(cases[i].name, names, sizeof names / sizeof *names), cases[i].want);
   memset(longer, 'a', sizeof longer);
   for (size_t n = 120; n < 140; n++) {
     longer[n] = 0;
@@ -440,13 +471,16 @@ static void urls(void **state) {
   static const struct {
     const char *url, *path;
     insitu_status status;
-  } cases[] = {{"/data/era5.zarr", "/data/era5.zarr", 0}, {"era5.zarr", "era5.zarr", 0}, {"./a%20b", "./a%20b", 0},
-      {"file:///a%20b%2Fc", "/a b/c", 0}, {"FILE://localhost/a", "/a", 0}, {"file:/a", "/a", 0},
-      {"file://host/a", "", INSITU_E_ARG}, {"file:///a%2", "", INSITU_E_ARG}, {"file:///a%", "", INSITU_E_ARG},
-      {"file:///a%00b", "", INSITU_E_ARG}, {"file:///%zz", "", INSITU_E_ARG}, {"", "", INSITU_E_ARG},
-      {"ftp://host/key", "ftp", INSITU_E_UNSUPPORTED}, {"s3x://bucket/key", "s3x", INSITU_E_UNSUPPORTED}, {"a:b", "a:b", 0},
-      {"memory://", "", 0}, {"Memory://a%20b/", "a b/", 0}, {"memory:/a", "memory:/a", 0}, {"memory://%zz", "", INSITU_E_ARG},
-      {"memory", "memory", 0}, {"memorys://a", "memorys", INSITU_E_UNSUPPORTED}, {"12:30:00Z://x", "12:30:00Z://x", 0},
+  } cases[] = {{"/data/era5.zarr", "/data/era5.zarr", 0}, {"era5.zarr", "era5.zarr", 0},
+      {"./a%20b", "./a%20b", 0}, {"file:///a%20b%2Fc", "/a b/c", 0},
+      {"FILE://localhost/a", "/a", 0}, {"file:/a", "/a", 0}, {"file://host/a", "", INSITU_E_ARG},
+      {"file:///a%2", "", INSITU_E_ARG}, {"file:///a%", "", INSITU_E_ARG},
+      {"file:///a%00b", "", INSITU_E_ARG}, {"file:///%zz", "", INSITU_E_ARG},
+      {"", "", INSITU_E_ARG}, {"ftp://host/key", "ftp", INSITU_E_UNSUPPORTED},
+      {"s3x://bucket/key", "s3x", INSITU_E_UNSUPPORTED}, {"a:b", "a:b", 0}, {"memory://", "", 0},
+      {"Memory://a%20b/", "a b/", 0}, {"memory:/a", "memory:/a", 0},
+      {"memory://%zz", "", INSITU_E_ARG}, {"memory", "memory", 0},
+      {"memorys://a", "memorys", INSITU_E_UNSUPPORTED}, {"12:30:00Z://x", "12:30:00Z://x", 0},
       {"zip:///a%20b.zip/c", "/a b.zip/c", 0}, {"ZIP://a.zip", "a.zip", 0}, {"zip:/a", "zip:/a", 0},
       {"zip://%zz", "", INSITU_E_ARG}, {"zips://a", "zips", INSITU_E_UNSUPPORTED}};
   (void)state;
@@ -467,39 +501,50 @@ static void urls(void **state) {
   char path[8];
   int kind;
   assert_int_equal(insitu__text_url_parse("1234567", &kind, path, sizeof path, NULL), INSITU_OK);
-  assert_int_equal(insitu__text_url_parse("12345678", &kind, path, sizeof path, NULL), INSITU_E_ARG);
+  assert_int_equal(
+      insitu__text_url_parse("12345678", &kind, path, sizeof path, NULL), INSITU_E_ARG);
 }
 
-/* However a url is mistyped, what a message shows of it holds no secret, and a path stays a path. */
+/* However a url is mistyped, what a message shows of it holds no secret, and a path stays a path.
+ */
 static void test_redact(void **state) {
-  static const char *const cases[][2] = {{"zip://http://h/a.zip?sig=SECRET", "zip://http://h/a.zip?***"},
+  static const char *const cases[][2] = {
+      {"zip://http://h/a.zip?sig=SECRET", "zip://http://h/a.zip?***"},
       {"http:/user:SECRET@h/a", "http:/***@h/a"}, {"http://user:SECRET@h/a", "http://***@h/a"},
-      {"https;//user:SECRET@h/a", "https;//***@h/a"}, {"http:\\\\user:SECRET@h/a", "http:\\\\***@h/a"},
-      {"http//user:SECRET@h/a", "***@h/a"}, {"user:SECRET@h/a", "***@h/a"}, {"SECRET@h/a", "***@h/a"},
+      {"https;//user:SECRET@h/a", "https;//***@h/a"},
+      {"http:\\\\user:SECRET@h/a", "http:\\\\***@h/a"}, {"http//user:SECRET@h/a", "***@h/a"},
+      {"user:SECRET@h/a", "***@h/a"}, {"SECRET@h/a", "***@h/a"},
       {"http:user:SE/CR@ET@h", "http:***@h"}, {" http://u:SECRET@h", " http://***@h"},
       {"\"http://u:SECRET@h\"", "\"http://***@h\""}, {"h/a.zip?sig=SECRET", "h/a.zip?***"},
       {"/h/a.zip?sig=SECRET", "/h/a.zip?***"}, {"s3:/b?X-Amz-Signature=SECRET", "s3:/b?***"},
       {"http://h/a#access_token=SECRET", "http://h/a?***"}, {"http://h/a?SECRET", "http://h/a?***"},
-      {"zip://http%3A//u:SECRET%40h/a%3Fsig%3DSECRET", "zip://***@h/a?***"}, {"htp://u:SECRET@h", "htp://***@h"},
-      {"zip://u:SECRET@h/a.zip", "zip://***@h/a.zip"}, {"file://http://u:SECRET@h/a", "file://***@h/a"},
-      {"memory://http://u:SECRET@h/?k=SECRET", "memory://***@h/?***"}, {"http:SECRET@", "http:***@"},
-      {"u:SECRET:p@h?x=SECRET@y", "***@h?***"}, {"/data/a@b/c?d.zarr", "/data/a@b/c?d.zarr"}, {"./a@b", "./a@b"},
-      {"~/a@b", "~/a@b"}, {"../a@b", "../a@b"}, {"file:///data/a@b", "file:///data/a@b"},
-      {"zip:///data/a@b.zip/c", "zip:///data/a@b.zip/c"}, {"data/era5.zarr", "data/era5.zarr"}, {"zippy/x", "zippy/x"},
-      {"s3data/a?b", "s3data/a?b"}, {"/data/http:x", "/data/http:x"}, {"", ""}, {"100%", "100%"}, {"memory://x", "memory://x"}};
+      {"zip://http%3A//u:SECRET%40h/a%3Fsig%3DSECRET", "zip://***@h/a?***"},
+      {"htp://u:SECRET@h", "htp://***@h"}, {"zip://u:SECRET@h/a.zip", "zip://***@h/a.zip"},
+      {"file://http://u:SECRET@h/a", "file://***@h/a"},
+      {"memory://http://u:SECRET@h/?k=SECRET", "memory://***@h/?***"},
+      {"http:SECRET@", "http:***@"}, {"u:SECRET:p@h?x=SECRET@y", "***@h?***"},
+      {"/data/a@b/c?d.zarr", "/data/a@b/c?d.zarr"}, {"./a@b", "./a@b"}, {"~/a@b", "~/a@b"},
+      {"../a@b", "../a@b"}, {"file:///data/a@b", "file:///data/a@b"},
+      {"zip:///data/a@b.zip/c", "zip:///data/a@b.zip/c"}, {"data/era5.zarr", "data/era5.zarr"},
+      {"zippy/x", "zippy/x"}, {"s3data/a?b", "s3data/a?b"}, {"/data/http:x", "/data/http:x"},
+      {"", ""}, {"100%", "100%"}, {"memory://x", "memory://x"}};
   char out[100], tight[12];
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     assert_string_equal(insitu__text_redact(cases[i][0], out, sizeof out), cases[i][1]);
-    if (strstr(out, "SEC") || strstr(out, "CR") || strstr(out, "ET")) fail_msg("'%s': '%s'", cases[i][0], out);
-    assert_int_equal(strncmp(insitu__text_redact(cases[i][0], tight, sizeof tight), cases[i][1], sizeof tight - 1), 0);
+    if (strstr(out, "SEC") || strstr(out, "CR") || strstr(out, "ET"))
+      fail_msg("'%s': '%s'", cases[i][0], out);
+    assert_int_equal(strncmp(insitu__text_redact(cases[i][0], tight, sizeof tight), cases[i][1],
+                         sizeof tight - 1),
+        0);
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(grammar), cmocka_unit_test(damage), cmocka_unit_test(numbers),
-      cmocka_unit_test(strings), cmocka_unit_test(objects), cmocka_unit_test(affinities), cmocka_unit_test(structure),
-      cmocka_unit_test(indexes), cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(grammar), cmocka_unit_test(damage),
+      cmocka_unit_test(numbers), cmocka_unit_test(strings), cmocka_unit_test(objects),
+      cmocka_unit_test(affinities), cmocka_unit_test(structure), cmocka_unit_test(indexes),
+      cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names),
       cmocka_unit_test(urls), cmocka_unit_test(test_redact)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,8 @@ static struct insitu__text_json doc;
 static void parse(void) {
   insitu_error err = {0};
   insitu__text_json_free(&doc);
-  if (insitu__text_json_parse(&doc, run_out, strlen(run_out), "stdout", &err)) fail_msg("%s\n%s", err.message, run_out);
+  if (insitu__text_json_parse(&doc, run_out, strlen(run_out), "stdout", &err))
+    fail_msg("%s\n%s", err.message, run_out);
 }
 static int at(int object, const char *key) {
   int token = insitu__text_json_get(&doc, object, key);
@@ -25,12 +26,14 @@ static int at(int object, const char *key) {
 }
 static uint64_t number(int object, const char *key) {
   uint64_t value;
-  if (!insitu__text_json_u64(&doc, at(object, key), &value)) fail_msg("'%s' is no whole number in:\n%s", key, run_out);
+  if (!insitu__text_json_u64(&doc, at(object, key), &value))
+    fail_msg("'%s' is no whole number in:\n%s", key, run_out);
   return value;
 }
 static double real(int object, const char *key) {
   double value;
-  if (!insitu__text_json_double(&doc, at(object, key), &value)) fail_msg("'%s' is no number in:\n%s", key, run_out);
+  if (!insitu__text_json_double(&doc, at(object, key), &value))
+    fail_msg("'%s' is no number in:\n%s", key, run_out);
   return value;
 }
 static bool yes(int object, const char *key) {
@@ -48,7 +51,8 @@ static int array_of(const char *path) { /* the member of "arrays" with this path
 static void check_extents(int object, const char *key, int n, const uint64_t *want) {
   int list = at(object, key), k = 0;
   assert_int_equal(insitu__text_json_size(&doc, list), n);
-  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, t), k++) {
+  for (int t = insitu__text_json_first(&doc, list); t >= 0;
+       t = insitu__text_json_next(&doc, t), k++) {
     uint64_t value;
     assert_true(insitu__text_json_u64(&doc, t, &value));
     assert_int_equal(value, want[k]);
@@ -70,7 +74,8 @@ static void test_help(void **state) {
     assert_has(run_out, usage);
     assert_has(run_out, "--json");
     assert_string_equal(run_err, "");
-    for (const char *line = run_out; line; line = strchr(line + 1, '\n')) assert_true(strcspn(line + 1, "\n") <= 100);
+    for (const char *line = run_out; line; line = strchr(line + 1, '\n'))
+      assert_true(strcspn(line + 1, "\n") <= 100);
     assert_int_equal(run_tool("help %s", commands[i]), 0);
     assert_has(run_out, usage);
   }
@@ -81,15 +86,20 @@ static void test_usage(void **state) {
   static const struct {
     const char *arguments, *says;
   } wrong[] = {{"inf " WINDS, "did you mean 'info'?"}, {"frobnicate", "no command 'frobnicate'"},
-      {"info", "the archive is missing"}, {"verify", "the archive is missing"}, {"info --shor " WINDS, "did you mean --short?"},
-      {"info -z " WINDS, "no option -z"}, {"info --size-seconds", "--size-seconds needs a value"},
-      {"info --size-seconds=soon " WINDS, "a whole number is needed"}, {"info --json=1 " WINDS, "takes no value"},
-      {"info " WINDS " uwnd vwnd", "'vwnd' is one argument too many"}, {"info " WINDS " ../x", "not a path inside the archive"},
-      {"order 1 2 3", "4 of the 7 numbers"}, {"order 12 4 0 0 8 2 x", "W: 'x' is not a whole number"},
+      {"info", "the archive is missing"}, {"verify", "the archive is missing"},
+      {"info --shor " WINDS, "did you mean --short?"}, {"info -z " WINDS, "no option -z"},
+      {"info --size-seconds", "--size-seconds needs a value"},
+      {"info --size-seconds=soon " WINDS, "a whole number is needed"},
+      {"info --json=1 " WINDS, "takes no value"},
+      {"info " WINDS " uwnd vwnd", "'vwnd' is one argument too many"},
+      {"info " WINDS " ../x", "not a path inside the archive"},
+      {"order 1 2 3", "4 of the 7 numbers"},
+      {"order 12 4 0 0 8 2 x", "W: 'x' is not a whole number"},
       {"order 12 4 0 0 8 2 3 5", "not UNIT:COUNT"}, {"doctor a b", "one argument too many"},
       {"--json info " WINDS, "options stand behind the command"}};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-    if (run_tool("%s", wrong[i].arguments) != 2) fail_msg("insitu %s: not refused", wrong[i].arguments);
+    if (run_tool("%s", wrong[i].arguments) != 2)
+      fail_msg("insitu %s: not refused", wrong[i].arguments);
     assert_has(run_err, wrong[i].says);
     assert_has(run_err, "--help");
     assert_string_equal(run_out, "");
@@ -101,15 +111,17 @@ static void test_not_an_archive(void **state) {
   static const char *const commands[] = {"info", "verify", "doctor"};
   static const struct {
     const char *url, *says;
-  } wrong[] = {{"nowhere.zarr", "no such directory"}, {"s3:/bucket/a", "two slashes"}, {"''", "it is empty"},
-      {"ftp://a/b", "'ftp' is not supported"}, {"Makefile", "it is a file"}, {"examples", ""}, {NULL, "not JSON"}};
+  } wrong[] = {{"nowhere.zarr", "no such directory"}, {"s3:/bucket/a", "two slashes"},
+      {"''", "it is empty"}, {"ftp://a/b", "'ftp' is not supported"}, {"Makefile", "it is a file"},
+      {"examples", ""}, {NULL, "not JSON"}};
   const char *broken = support_path("broken");
   char file[600];
   snprintf(file, sizeof file, "%s/zarr.json", broken);
   support_write(file, "{\"zarr_format\": 3,", 18);
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
     for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
-      if (wrong[i].url && strcmp(wrong[i].url, "examples") == 0) snprintf(file, sizeof file, "%s", "tests/data/codec");
+      if (wrong[i].url && strcmp(wrong[i].url, "examples") == 0)
+        snprintf(file, sizeof file, "%s", "tests/data/codec");
       else snprintf(file, sizeof file, "%s", wrong[i].url ? wrong[i].url : broken);
       if (run_tool("%s %s%s", commands[c], file, c == 2 ? " --json" : "") != 1)
         fail_msg("insitu %s %s: not refused", commands[c], file);
@@ -125,15 +137,19 @@ static void check_order(const insitu_order_desc *d) {
   insitu_order *o;
   insitu_order_place p;
   for (uint64_t i = 0; i < d->n_irregular; i++)
-    sprintf(irregular + strlen(irregular), " %" PRIu64 ":%" PRIu64, d->irregular[2 * i], d->irregular[2 * i + 1]);
+    sprintf(irregular + strlen(irregular), " %" PRIu64 ":%" PRIu64, d->irregular[2 * i],
+        d->irregular[2 * i + 1]);
   assert_int_equal(insitu_order_open(d, &o, &err), INSITU_OK);
-  assert_int_equal(run_tool("order %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "%s",
-                       d->units, d->unit_rows, d->seed, d->epoch, d->global_batch, d->lanes, d->window, irregular),
+  assert_int_equal(run_tool("order %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+                            " %" PRIu64 " %" PRIu64 "%s",
+                       d->units, d->unit_rows, d->seed, d->epoch, d->global_batch, d->lanes,
+                       d->window, irregular),
       0);
   const char *line = run_out;
   for (uint64_t i = 0; insitu_order_at(o, i, &p) == INSITU_OK; i++) {
     char want[120];
-    int n = sprintf(want, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i, p.unit, p.within, p.lane, p.window);
+    int n = sprintf(want, "%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", i,
+        p.unit, p.within, p.lane, p.window);
     if (strncmp(line, want, (size_t)n)) fail_msg("'%.40s' is not '%s'", line, want);
     line += n;
   }
@@ -143,7 +159,8 @@ static void check_order(const insitu_order_desc *d) {
 static void test_order(void **state) {
   (void)state;
   const uint64_t irregular[] = {2, 0, 7, 3, 11, 1};
-  insitu_order_desc d = {.api = INSITU_API, .units = 12, .unit_rows = 4, .global_batch = 8, .lanes = 2, .window = 3};
+  insitu_order_desc d = {
+      .api = INSITU_API, .units = 12, .unit_rows = 4, .global_batch = 8, .lanes = 2, .window = 3};
   check_order(&d);
   d.irregular = irregular;
   d.n_irregular = 3;
@@ -185,7 +202,8 @@ static void test_info_winds(void **state) {
   assert_true(is(at(uwnd, "compressor"), "cname", "zstd"));
   assert_true(is(at(uwnd, "attributes"), "long_name", "ZONAL WIND"));
   int values = at(lat, "values");
-  assert_true(real(values, "first") == -90 && real(values, "last") == 90 && real(values, "step") == 2.5);
+  assert_true(
+      real(values, "first") == -90 && real(values, "last") == 90 && real(values, "step") == 2.5);
   int axes = at(0, "sample_axes"), axis = insitu__text_json_first(&doc, axes);
   assert_int_equal(insitu__text_json_size(&doc, axes), 1); /* the coordinates are not among them */
   assert_true(is(axis, "dimension", "time"));
@@ -195,7 +213,8 @@ static void test_info_winds(void **state) {
   assert_int_equal(number(member, "bytes_per_sample"), 73 * 144 * 4);
   int suggestion = at(0, "suggestion");
   assert_int_equal(insitu__text_json_size(&doc, at(suggestion, "variables")), 2);
-  assert_int_equal(number(suggestion, "train_rows"), number(suggestion, "train_batches") * number(suggestion, "batch_size"));
+  assert_int_equal(number(suggestion, "train_rows"),
+      number(suggestion, "train_batches") * number(suggestion, "batch_size"));
 }
 /* What the suggestion prints compiles into the same plan. */
 static void test_info_suggestion(void **state) {
@@ -216,12 +235,15 @@ static void test_info_suggestion(void **state) {
   insitu_loader *ld;
   insitu_plan p;
   assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
-  assert_int_equal(insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API}, &p, &err), INSITU_OK);
+  assert_int_equal(
+      insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API}, &p, &err), INSITU_OK);
   assert_int_equal(number(s, "reads"), p.reads);
-  assert_int_equal(number(s, "memory_bytes"), p.slabs * p.slab_bytes + p.table_bytes + p.inflight_bytes + p.cache_bytes);
+  assert_int_equal(number(s, "memory_bytes"),
+      p.slabs * p.slab_bytes + p.table_bytes + p.inflight_bytes + p.cache_bytes);
   insitu_loader_close(&ld);
 }
-/* Chunks of 8 and of 12 samples: units of 12 would read each of the former twice, so units of 24 are suggested. */
+/* Chunks of 8 and of 12 samples: units of 12 would read each of the former twice, so units of 24
+ * are suggested. */
 static void test_info_units(void **state) {
   (void)state;
   char root[512];
@@ -241,14 +263,18 @@ static void test_info_units(void **state) {
 }
 static void test_info_text(void **state) {
   (void)state;
-  static const char *const parts[] = {"Zarr v2 consolidated, 5 arrays", "uwnd  float32 (time 132, lat 73, lon 144)",
-      "chunk    6 x 73 x 144, 246 KiB; 22 chunks = 22 x 1 x 1", "blosc(blocksize 0, clevel 9, cname zstd, shuffle 1)",
-      "values   -90 to 90 degrees_north, regular, step 2.5", ":long_name      \"ZONAL WIND\"", "Sample axis time: 132 samples",
-      "To train on them", "insitu_loader_desc desc = {.api = INSITU_API,"};
+  static const char *const parts[] = {"Zarr v2 consolidated, 5 arrays",
+      "uwnd  float32 (time 132, lat 73, lon 144)",
+      "chunk    6 x 73 x 144, 246 KiB; 22 chunks = 22 x 1 x 1",
+      "blosc(blocksize 0, clevel 9, cname zstd, shuffle 1)",
+      "values   -90 to 90 degrees_north, regular, step 2.5", ":long_name      \"ZONAL WIND\"",
+      "Sample axis time: 132 samples", "To train on them",
+      "insitu_loader_desc desc = {.api = INSITU_API,"};
   assert_int_equal(run_tool("info %s", WINDS), 0);
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) assert_has(run_out, parts[i]);
   assert_null(strchr(run_out, '\33'));
-  for (const char *line = run_out; *line; line += strcspn(line, "\n") + 1) assert_true(strcspn(line, "\n") <= 100);
+  for (const char *line = run_out; *line; line += strcspn(line, "\n") + 1)
+    assert_true(strcspn(line, "\n") <= 100);
   assert_null(strstr(run_out, "rounded to 14 bits")); /* shortened */
   assert_int_equal(run_tool("info %s --attributes", WINDS), 0);
   assert_has(run_out, "rounded to 14 bits");
@@ -302,16 +328,19 @@ static void test_info_sharded(void **state) {
   assert_has(run_out, "shard    8 x 6, 192 B; 2 objects of 8 chunks");
   assert_has(run_out, "[bytes(endian little) -> crc32c], index_location end)");
 }
-/* Coordinates of every dtype, both byte orders; one that is not regular; names that a terminal would obey. */
+/* Coordinates of every dtype, both byte orders; one that is not regular; names that a terminal
+ * would obey. */
 static void test_info_values(void **state) {
   (void)state;
-  static const int32_t dtypes[] = {INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
+  static const int32_t dtypes[] = {
+      INSITU_U8, INSITU_I16, INSITU_I32, INSITU_F16, INSITU_F32, INSITU_F64};
   char root[512];
   snprintf(root, sizeof root, "%s", support_path("values"));
   for (int i = 0; i < 12; i++) {
     char name[16];
     sprintf(name, "a%d", i);
-    struct support_array a = {name, 1, {100}, {17}, dtypes[i / 2], 3, .big = i % 2 && i > 1, .zstd = i % 3 == 0};
+    struct support_array a = {
+        name, 1, {100}, {17}, dtypes[i / 2], 3, .big = i % 2 && i > 1, .zstd = i % 3 == 0};
     support_make(root, &a);
   }
   struct support_array bent = {"bent", 1, {100}, {17}, INSITU_F32, 3, .absent = 4},
@@ -326,7 +355,8 @@ static void test_info_values(void **state) {
     char name[16];
     sprintf(name, "a%d", i);
     int values = at(array_of(name), "values");
-    assert_true(real(values, "first") == 0 && real(values, "last") == 99 && real(values, "step") == 1);
+    assert_true(
+        real(values, "first") == 0 && real(values, "last") == 99 && real(values, "step") == 1);
   }
   assert_true(real(at(array_of("bent"), "values"), "last") == 99);
   assert_false(yes(at(array_of("bent"), "values"), "regular"));
@@ -336,7 +366,8 @@ static void test_info_values(void **state) {
   assert_has(run_out, "?[31mred");
 }
 
-/* OME-NGFF images: of 0.4 below groups, of 0.5 at the root and beside it; what they name is looked up. */
+/* OME-NGFF images: of 0.4 below groups, of 0.5 at the root and beside it; what they name is looked
+ * up. */
 static void write_attributes(const char *root, const char *name, const char *text) {
   char path[700];
   snprintf(path, sizeof path, "%s/%s", root, name);
@@ -355,7 +386,8 @@ static void check_image(int dataset, const char *path, const char *dtype, const 
   check_extents(dataset, "chunk_shape", 2, chunk);
 }
 
-/* What is suggested opens: a loader and an iterator of the suggested configuration, for samples of any size. */
+/* What is suggested opens: a loader and an iterator of the suggested configuration, for samples of
+ * any size. */
 static void open_suggestion(const char *root) {
   insitu_variable v[40] = {{0}};
   insitu_slice slices[8] = {{0}};
@@ -363,14 +395,17 @@ static void open_suggestion(const char *root) {
   int suggestion = at(0, "suggestion"), list = at(suggestion, "slices");
   insitu_loader_desc d = {.api = INSITU_API, .url = root, .variables = v, .sample_dim = sample_dim};
   uint64_t n_slices = 0;
-  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, t), n_slices++) {
+  for (int t = insitu__text_json_first(&doc, list); t >= 0;
+       t = insitu__text_json_next(&doc, t), n_slices++) {
     insitu__text_json_string(&doc, at(t, "dim"), dim[n_slices], sizeof dim[0]);
     slices[n_slices] = (insitu_slice){.dim = dim[n_slices], .stop = (int64_t)number(t, "stop")};
   }
   list = at(suggestion, "variables");
-  for (int t = insitu__text_json_first(&doc, list); t >= 0; t = insitu__text_json_next(&doc, t), d.n_variables++) {
+  for (int t = insitu__text_json_first(&doc, list); t >= 0;
+       t = insitu__text_json_next(&doc, t), d.n_variables++) {
     insitu__text_json_string(&doc, t, path[d.n_variables], sizeof path[0]);
-    v[d.n_variables] = (insitu_variable){.path = path[d.n_variables], .slices = slices, .n_slices = n_slices};
+    v[d.n_variables] =
+        (insitu_variable){.path = path[d.n_variables], .slices = slices, .n_slices = n_slices};
   }
   insitu__text_json_string(&doc, at(suggestion, "sample_dim"), sample_dim, sizeof sample_dim);
   d.batch_size = number(suggestion, "batch_size");
@@ -379,7 +414,8 @@ static void open_suggestion(const char *root) {
   insitu_loader *ld = NULL;
   insitu_iter *it = NULL;
   insitu_error err = {0};
-  if (insitu_loader_open(&d, &ld, &err) || insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err))
+  if (insitu_loader_open(&d, &ld, &err) ||
+      insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err))
     fail_msg("%s", err.message);
   insitu_iter_close(&it);
   insitu_loader_close(&ld);
@@ -402,7 +438,8 @@ static void test_info_suggests_what_opens(void **state) {
     for (int i = 0; i < archives[k].variables; i++) { /* no chunk is there */
       snprintf(key, sizeof key, "%s/v%02d/.zarray", root, i);
       int n = snprintf(text, sizeof text,
-          "{\"zarr_format\":2,\"shape\":[%s],\"chunks\":[%s],\"dtype\":\"<f4\",\"fill_value\":0,\"order\":\"C\","
+          "{\"zarr_format\":2,\"shape\":[%s],\"chunks\":[%s],\"dtype\":\"<f4\",\"fill_value\":0,"
+          "\"order\":\"C\","
           "\"compressor\":null,"
           "\"filters\":null}",
           archives[k].shape, archives[k].chunk);
@@ -414,7 +451,8 @@ static void test_info_suggests_what_opens(void **state) {
     assert_int_equal(run_tool("info %s --json --no-size", root), 0);
     parse();
     int suggestion = at(0, "suggestion");
-    if (insitu__text_json_get(&doc, suggestion, "error") >= 0) fail_msg("no suggestion:\n%s", run_out);
+    if (insitu__text_json_get(&doc, suggestion, "error") >= 0)
+      fail_msg("no suggestion:\n%s", run_out);
     assert_true(number(suggestion, "memory_bytes") <= number(suggestion, "memory_budget"));
     int alternatives = insitu__text_json_size(&doc, at(suggestion, "alternatives"));
     bool whole = insitu__text_json_size(&doc, at(suggestion, "slices")) == 0 && alternatives == 0 &&
@@ -435,13 +473,16 @@ static void test_info_images(void **state) {
   support_make(root, &a);
   support_make(root, &b);
   write_attributes(root, "A/1/.zattrs",
-      "{\"multiscales\": [{\"version\": \"0.4\", \"name\": \"first\", \"axes\": [{\"name\": \"y\", \"type\": \"space\", "
+      "{\"multiscales\": [{\"version\": \"0.4\", \"name\": \"first\", \"axes\": [{\"name\": \"y\", "
+      "\"type\": \"space\", "
       "\"unit\": \"micrometer\"},"
-      "{\"name\": \"x\"}], \"datasets\": [{\"path\": \"0\", \"coordinateTransformations\": [{\"type\": \"translation\","
+      "{\"name\": \"x\"}], \"datasets\": [{\"path\": \"0\", \"coordinateTransformations\": "
+      "[{\"type\": \"translation\","
       "\"translation\": [1, 2]}, {\"type\": \"scale\", \"scale\": [0.5, 2]}]}, {\"path\": \"1\"}],"
       "\"coordinateTransformations\": [{\"type\": \"scale\", \"scale\": [7, 7]}]}]}");
-  write_attributes(
-      root, "A/2/.zattrs", "{\"multiscales\": [{\"version\": \"0.1\", \"datasets\": [{\"path\": \"0\"}]}, 5], \"x\": 1}");
+  write_attributes(root, "A/2/.zattrs",
+      "{\"multiscales\": [{\"version\": \"0.1\", \"datasets\": [{\"path\": \"0\"}]}, 5], \"x\": "
+      "1}");
   assert_int_equal(run_tool("info %s --short", root), 0);
   assert_has(run_out, "    A/1/\n");
   assert_has(run_out, "Image A/1  first, OME-NGFF 0.4\n");
@@ -451,7 +492,8 @@ static void test_info_images(void **state) {
   assert_has(run_out, "Sample axis y: 40 samples");
   assert_int_equal(run_tool("info %s A/1/0", root), 0);
   assert_has(run_out, "float32 (y 40, x 6)");
-  assert_int_equal(run_tool("plan %s --var A/1/0 --sample-dim x --slice y=3:5 --batch-size 1 --json", root), 0);
+  assert_int_equal(
+      run_tool("plan %s --var A/1/0 --sample-dim x --slice y=3:5 --batch-size 1 --json", root), 0);
   assert_has(run_out, "\"shape\": [1, 2]");
   assert_int_equal(run_tool("cat %s A/1/0 --slice y=0:2,x=0:3 --text", root), 0);
   assert_int_equal(run_tool("plan %s --sample-dim z", root), 1);
@@ -466,7 +508,8 @@ static void test_info_images(void **state) {
   parse();
   int groups = at(0, "groups"), found = 0;
   for (int t = insitu__text_json_first(&doc, groups); t >= 0; t = insitu__text_json_next(&doc, t)) {
-    int list = insitu__text_json_get(&doc, t, "multiscales"), image = insitu__text_json_first(&doc, list);
+    int list = insitu__text_json_get(&doc, t, "multiscales"),
+        image = insitu__text_json_first(&doc, list);
     if (list < 0) continue;
     int set = at(image, "datasets"), dataset = insitu__text_json_first(&doc, set);
     if (is(t, "path", "A/1")) {
@@ -484,11 +527,14 @@ static void test_info_images(void **state) {
   a.format = 3;
   support_make(root, &a);
   write_attributes(root, "zarr.json",
-      "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {\"ome\": {\"version\": \"0.5\", \"multiscales\": "
+      "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {\"ome\": {\"version\": "
+      "\"0.5\", \"multiscales\": "
       "[{\"axes\": [],"
-      "\"datasets\": [{\"path\": \"s0\"}]}]}}, \"consolidated_metadata\": {\"kind\": \"inline\", \"must_understand\": false, "
+      "\"datasets\": [{\"path\": \"s0\"}]}]}}, \"consolidated_metadata\": {\"kind\": \"inline\", "
+      "\"must_understand\": false, "
       "\"metadata\":"
-      "{\"labels/n\": {\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {\"ome\": {\"version\": \"0.5\", "
+      "{\"labels/n\": {\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {\"ome\": "
+      "{\"version\": \"0.5\", "
       "\"multiscales\":"
       "[{\"name\": \"cells\", \"datasets\": [{\"path\": \"../0\"}, {}]}]}}}}}}");
   assert_int_equal(run_tool("info %s --short", root), 0);
@@ -509,7 +555,8 @@ static void test_zip(void **state) {
     zip_free(&z);
     assert_int_equal(run_tool("info %s --json " ALL_SIZES, WINDS), 0);
     parse();
-    uint64_t stored = number(array_of("uwnd"), "stored_bytes"), objects = number(array_of("uwnd"), "stored_objects");
+    uint64_t stored = number(array_of("uwnd"), "stored_bytes"),
+             objects = number(array_of("uwnd"), "stored_objects");
     assert_int_equal(run_tool("info %s --json", url), 0);
     parse();
     assert_true(is(0, "url", url));
@@ -520,7 +567,8 @@ static void test_zip(void **state) {
     assert_has(run_out, "47 chunks of 5 arrays checked, none is bad");
     assert_int_equal(run_tool("doctor %s", url), 0);
     assert_has(run_out, deflated ? "some of them deflated" : "stored as they are");
-    assert_int_equal(run_tool("bench %s --var uwnd --epochs 1 --rounds 1 --seconds 1", url), deflated);
+    assert_int_equal(
+        run_tool("bench %s --var uwnd --epochs 1 --rounds 1 --seconds 1", url), deflated);
     if (deflated) assert_has(run_err, "is deflated in the zip file");
   }
 }
@@ -539,12 +587,14 @@ static void test_verify_good(void **state) {
   assert_int_equal(number(uwnd, "decoded_bytes"), 132 * 73 * 144 * 4);
   assert_int_equal(run_tool("verify %s/stores/grids.v3.zarr", TEST_DATA), 0);
 }
-/* A short chunk, a long one, one that does not decode, one that cannot be read; absent ones are not bad. */
+/* A short chunk, a long one, one that does not decode, one that cannot be read; absent ones are not
+ * bad. */
 static void test_verify_bad(void **state) {
   (void)state;
   char root[512], path[700];
   snprintf(root, sizeof root, "%s", support_path("damaged"));
-  struct support_array raw = {"raw", 2, {40, 6}, {4, 6}, INSITU_F32, 3, .absent = 5}, packed = raw, whole = raw;
+  struct support_array raw = {"raw", 2, {40, 6}, {4, 6}, INSITU_F32, 3, .absent = 5}, packed = raw,
+                       whole = raw;
   packed.name = "packed";
   packed.zstd = true;
   whole.name = "whole";
@@ -613,8 +663,10 @@ static void test_verify_sparse(void **state) {
     snprintf(root, sizeof root, "%s", support_path("sparse"));
     snprintf(path, sizeof path, "%s/zarr.json", root);
     int n = snprintf(text, sizeof text,
-        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4096,70000000000],\"data_type\":\"uint8\",\"chunk_grid\":{\"name\":"
-        "\"regular\",\"configuration\":{\"chunk_shape\":[1,1]}},\"chunk_key_encoding\":{\"name\":%s},\"fill_value\":0,\"codecs\":"
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4096,70000000000],\"data_type\":"
+        "\"uint8\",\"chunk_grid\":{\"name\":"
+        "\"regular\",\"configuration\":{\"chunk_shape\":[1,1]}},\"chunk_key_encoding\":{\"name\":%"
+        "s},\"fill_value\":0,\"codecs\":"
         "[{\"name\":\"bytes\"}]}",
         keys[i][0]);
     support_write(path, text, (size_t)n);
@@ -625,7 +677,8 @@ static void test_verify_sparse(void **state) {
     assert_true(!yes(0, "ok") && number(0, "checked") == 0);
     snprintf(path, sizeof path, "%s/%s", root, keys[i][1]);
     support_write(path, "a", 1);
-    snprintf(path, sizeof path, "%s/c/rubbish", root); /* no chunk, like those outside of the grid, or written otherwise */
+    /* no chunk, like those outside of the grid, or written otherwise */
+    snprintf(path, sizeof path, "%s/c/rubbish", root);
     support_write(path, "a", 1);
     snprintf(path, sizeof path, "%s/4096.0", root);
     support_write(path, "a", 1);
@@ -657,14 +710,16 @@ static void test_verify_refused(void **state) {
 
 static void test_doctor(void **state) {
   (void)state;
-  static const char *const checks[] = {"kernel", "io_uring", "backend", "cores", "memory", "huge pages", "limits", "libraries",
-      "processor", "codecs", "disk", "archive", "arrays", "a chunk", "chunk size"};
+  static const char *const checks[] = {"kernel", "io_uring", "backend", "cores", "memory",
+      "huge pages", "limits", "libraries", "processor", "codecs", "disk", "archive", "arrays",
+      "a chunk", "chunk size"};
   assert_int_equal(run_tool("doctor %s --json", WINDS), 0);
   parse();
   int list = at(0, "checks"), t = insitu__text_json_first(&doc, list);
   for (size_t i = 0; i < sizeof checks / sizeof *checks; i++, t = insitu__text_json_next(&doc, t)) {
     assert_true(t >= 0);
-    if (!is(t, "check", checks[i])) fail_msg("check %d is not '%s':\n%s", (int)i, checks[i], run_out);
+    if (!is(t, "check", checks[i]))
+      fail_msg("check %d is not '%s':\n%s", (int)i, checks[i], run_out);
     assert_false(is(t, "status", "problem"));
   }
   assert_int_equal(run_tool_with("INSITU_IO=epoll", "doctor"), 0);

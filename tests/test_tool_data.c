@@ -21,8 +21,10 @@ static void put_index(unsigned char *to, int32_t dtype, uint64_t flat) {
     put_scalar(to + (dtype & 0xff) / 16, half, flat + 1);
   }
 }
-/* Reads array `path` of `url` in sequence and compares it; absent chunks (every element `fill`) are counted in *holes. */
-static void check_index(const char *url, const char *path, int32_t dtype, const unsigned char *fill, uint64_t *holes) {
+/* Reads array `path` of `url` in sequence and compares it; absent chunks (every element `fill`) are
+ * counted in *holes. */
+static void check_index(
+    const char *url, const char *path, int32_t dtype, const unsigned char *fill, uint64_t *holes) {
   insitu_variable v = {.label = "it", .path = path};
   insitu_loader_desc d = {.api = INSITU_API,
       .url = url,
@@ -39,7 +41,9 @@ static void check_index(const char *url, const char *path, int32_t dtype, const 
   size_t item = (size_t)(dtype & 0xff) / 8;
   insitu_status s = insitu_loader_open(&d, &ld, &err);
   if (s) fail_msg("%s: %s", url, err.message);
-  assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err), INSITU_OK);
+  assert_int_equal(
+      insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err),
+      INSITU_OK);
   while ((s = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
     assert_int_equal(b->arrays[0].dtype, dtype);
     const unsigned char *p = b->arrays[0].data;
@@ -47,7 +51,8 @@ static void check_index(const char *url, const char *path, int32_t dtype, const 
       unsigned char want[16];
       put_index(want, dtype, flat);
       if (memcmp(p, want, item) == 0) continue;
-      if (memcmp(p, fill, item)) fail_msg("%s: element %d is neither its index nor the fill value", url, (int)flat);
+      if (memcmp(p, fill, item))
+        fail_msg("%s: element %d is neither its index nor the fill value", url, (int)flat);
       ++*holes;
     }
     insitu_batch_release(&b);
@@ -60,25 +65,29 @@ static void check_index(const char *url, const char *path, int32_t dtype, const 
 static const struct {
   const char *name;
   int32_t dtype;
-} dtypes[] = {{"bool", INSITU_BOOL}, {"int8", INSITU_I8}, {"int16", INSITU_I16}, {"int32", INSITU_I32}, {"int64", INSITU_I64},
-    {"uint8", INSITU_U8}, {"uint16", INSITU_U16}, {"uint32", INSITU_U32}, {"uint64", INSITU_U64}, {"float16", INSITU_F16},
-    {"float32", INSITU_F32}, {"float64", INSITU_F64}, {"complex64", INSITU_C64}, {"complex128", INSITU_C128}};
+} dtypes[] = {{"bool", INSITU_BOOL}, {"int8", INSITU_I8}, {"int16", INSITU_I16},
+    {"int32", INSITU_I32}, {"int64", INSITU_I64}, {"uint8", INSITU_U8}, {"uint16", INSITU_U16},
+    {"uint32", INSITU_U32}, {"uint64", INSITU_U64}, {"float16", INSITU_F16},
+    {"float32", INSITU_F32}, {"float64", INSITU_F64}, {"complex64", INSITU_C64},
+    {"complex128", INSITU_C128}};
 
-/* Every dtype, each with another format, byte order, order, codec and separator: what the library reads is what was meant. */
+/* Every dtype, each with another format, byte order, order, codec and separator: what the library
+ * reads is what was meant. */
 static void test_mk_index(void **state) {
-  static const char *const codecs[] = {
-      "raw", "zstd:3", "lz4", "gzip", "zlib:9", "blosc", "blosc:zstd:bitshuffle", "blosc:zlib:noshuffle:1"};
+  static const char *const codecs[] = {"raw", "zstd:3", "lz4", "gzip", "zlib:9", "blosc",
+      "blosc:zstd:bitshuffle", "blosc:zlib:noshuffle:1"};
   const unsigned char zero[16] = {0};
   (void)state;
   for (int i = 0; i < 4 * (int)(sizeof dtypes / sizeof *dtypes); i++) {
     int k = i % (int)(sizeof dtypes / sizeof *dtypes), format = 2 + i % 2;
     uint64_t holes = 0;
     const char *dir = support_path("index.zarr");
-    int code = run_tool(
-        "mk %s -f --data index --name g/x,y --format %d --dtype %s --shape 23,5,11 --chunks 4,3,11 --endian %s --order %s "
-        "--codec %s --separator %s %s %s",
-        dir, format, dtypes[k].name, i % 3 ? "big" : "little", i % 5 < 2 ? "F" : "C", codecs[i % 8], i % 7 < 3 ? "/" : ".",
-        i % 4 < 2 ? "--consolidated" : "", format == 3 && i % 3 == 0 ? "--crc32c" : "");
+    int code = run_tool("mk %s -f --data index --name g/x,y --format %d --dtype %s --shape 23,5,11 "
+                        "--chunks 4,3,11 --endian %s --order %s "
+                        "--codec %s --separator %s %s %s",
+        dir, format, dtypes[k].name, i % 3 ? "big" : "little", i % 5 < 2 ? "F" : "C", codecs[i % 8],
+        i % 7 < 3 ? "/" : ".", i % 4 < 2 ? "--consolidated" : "",
+        format == 3 && i % 3 == 0 ? "--crc32c" : "");
     if (code) fail_msg("%s", run_err);
     check_index(dir, i % 2 ? "y" : "g/x", dtypes[k].dtype, zero, &holes);
     assert_int_equal(holes, 0);
@@ -89,16 +98,21 @@ static void test_mk_absent(void **state) {
   uint64_t holes = 0, none = 0;
   (void)state;
   const char *dir = support_path("absent.zarr");
-  assert_int_equal(
-      run_tool("mk %s --dtype int32 --data index --shape 400,3 --chunks 2,3 --absent 0.25 --fill=-7 --seed 3", dir), 0);
+  assert_int_equal(run_tool("mk %s --dtype int32 --data index --shape 400,3 --chunks 2,3 --absent "
+                            "0.25 --fill=-7 --seed 3",
+                       dir),
+      0);
   check_index(dir, "u", INSITU_I32, fill, &holes);
   assert_in_range(holes, 6 * 25, 6 * 75); /* 200 chunks of 6 elements */
-  assert_int_equal(
-      run_tool("mk %s -f --dtype int32 --data index --shape 400,3 --chunks 2,3 --absent 0.25 --fill=-7 --seed 3", dir), 0);
+  assert_int_equal(run_tool("mk %s -f --dtype int32 --data index --shape 400,3 --chunks 2,3 "
+                            "--absent 0.25 --fill=-7 --seed 3",
+                       dir),
+      0);
   check_index(dir, "u", INSITU_I32, fill, &none);
   assert_int_equal(none, holes); /* the same seed: the same holes */
 }
-/* The shard at 1/0 of 8 x 6 elements in inner chunks of 2 x 3, raw: each entry of its index names the chunk's elements. */
+/* The shard at 1/0 of 8 x 6 elements in inner chunks of 2 x 3, raw: each entry of its index names
+ * the chunk's elements. */
 static void check_shard(const char *dir, bool start, bool crc, bool shuffled) {
   char path[600];
   snprintf(path, sizeof path, "%s/u/c/1/0", dir);
@@ -112,7 +126,8 @@ static void check_shard(const char *dir, bool start, bool crc, bool shuffled) {
   if (crc) assert_int_equal(insitu__base_load32(index + 128), insitu__codec_crc32c(index, 128));
   bool ascending = true;
   for (uint64_t i = 0; i < 8; i++) {
-    uint64_t offset = insitu__base_load64(index + 16 * i), length = insitu__base_load64(index + 16 * i + 8);
+    uint64_t offset = insitu__base_load64(index + 16 * i),
+             length = insitu__base_load64(index + 16 * i + 8);
     assert_int_equal(length, 24);
     assert_true(offset + length <= n);
     if (i) ascending = ascending && offset > insitu__base_load64(index + 16 * i - 16);
@@ -129,8 +144,8 @@ static void test_mk_shards(void **state) {
   (void)state;
   const char *dir = support_path("shards.zarr");
   for (int i = 0; i < 8; i++) {
-    int code = run_tool(
-        "mk %s -f --dtype int32 --data index --shape 20,6 --chunks 2,3 --shards 8,6 --codec raw --index %s --index-crc %s %s",
+    int code = run_tool("mk %s -f --dtype int32 --data index --shape 20,6 --chunks 2,3 --shards "
+                        "8,6 --codec raw --index %s --index-crc %s %s",
         dir, i & 1 ? "start" : "end", i & 2 ? "yes" : "no", i & 4 ? "--shuffle-inner" : "");
     if (code) fail_msg("%s", run_err);
     check_shard(dir, i & 1, i & 2, i & 4);
@@ -138,17 +153,22 @@ static void test_mk_shards(void **state) {
 }
 /* The data does not depend on chunks, codec or format, and is no constant. */
 static void test_mk_weather(void **state) {
-  static const char *const how[] = {
-      "--format 2 --chunks 5,8,16 --codec raw", "--format 3 --chunks 2,3,5 --codec blosc --order F --endian big"};
+  static const char *const how[] = {"--format 2 --chunks 5,8,16 --codec raw",
+      "--format 3 --chunks 2,3,5 --codec blosc --order F --endian big"};
   char first[300];
   (void)state;
   for (int i = 0; i < 2; i++) {
-    assert_int_equal(run_tool("mk %s -f --shape 10,16,32 --seed 5 %s", support_path("w.zarr"), how[i]), 0);
-    assert_int_equal(run_tool("cat %s u --slice time=7:8,lat=3:6,lon=13:15 --text --precision full", support_path("w.zarr")), 0);
+    assert_int_equal(
+        run_tool("mk %s -f --shape 10,16,32 --seed 5 %s", support_path("w.zarr"), how[i]), 0);
+    assert_int_equal(run_tool("cat %s u --slice time=7:8,lat=3:6,lon=13:15 --text --precision full",
+                         support_path("w.zarr")),
+        0);
     if (i) assert_string_equal(run_out, first);
     snprintf(first, sizeof first, "%s", run_out);
   }
-  assert_int_equal(run_tool("cat %s u --slice time=8:9,lat=3:6,lon=13:15 --text --precision full", support_path("w.zarr")), 0);
+  assert_int_equal(run_tool("cat %s u --slice time=8:9,lat=3:6,lon=13:15 --text --precision full",
+                       support_path("w.zarr")),
+      0);
   assert_string_not_equal(run_out, first);
 }
 static void test_mk_coordinates(void **state) {
@@ -169,15 +189,20 @@ static void test_mk_coordinates(void **state) {
 static void test_mk_wrong(void **state) {
   static const struct {
     const char *arguments, *says;
-  } wrong[] = {{"--shape 10,x", "positive whole numbers"}, {"--shape 10,0", "positive whole numbers"},
-      {"--shape 10,10 --chunks 5", "--chunks has 1 numbers and --shape has 2"}, {"--codec zstandart", "'zstandart' is unknown"},
-      {"--codec blosc:lz5", "did you mean 'lz4'?"}, {"--codec zstd:40", "the level must be 1 to 22"},
-      {"--codec raw:1", "too many parts"}, {"--dtype float23", "did you mean 'float16'?"}, {"--format 4", "'4' is unknown"},
-      {"--format 2 --shards 8,45,90", "needs --format 3"}, {"--shards 9,45,90", "no multiple of the inner chunk's 8"},
-      {"--index start", "need --shards"}, {"--format 2 --crc32c", "needs --format 3"}, {"--name a,a", "is there twice"},
-      {"--name ../a", "no path of an array"}, {"--name a,,b", "an entry is empty"},
-      {"--dtype int8 --fill 300", "--fill 300: no value of this dtype"}, {"--fill x", "no value"}, {"--absent 2", "from 0 to 1"},
-      {"--absent x", "from 0 to 1"}, {"--data weather --dtype int8", "needs a float dtype"},
+  } wrong[] = {{"--shape 10,x", "positive whole numbers"},
+      {"--shape 10,0", "positive whole numbers"},
+      {"--shape 10,10 --chunks 5", "--chunks has 1 numbers and --shape has 2"},
+      {"--codec zstandart", "'zstandart' is unknown"}, {"--codec blosc:lz5", "did you mean 'lz4'?"},
+      {"--codec zstd:40", "the level must be 1 to 22"}, {"--codec raw:1", "too many parts"},
+      {"--dtype float23", "did you mean 'float16'?"}, {"--format 4", "'4' is unknown"},
+      {"--format 2 --shards 8,45,90", "needs --format 3"},
+      {"--shards 9,45,90", "no multiple of the inner chunk's 8"},
+      {"--index start", "need --shards"}, {"--format 2 --crc32c", "needs --format 3"},
+      {"--name a,a", "is there twice"}, {"--name ../a", "no path of an array"},
+      {"--name a,,b", "an entry is empty"},
+      {"--dtype int8 --fill 300", "--fill 300: no value of this dtype"}, {"--fill x", "no value"},
+      {"--absent 2", "from 0 to 1"}, {"--absent x", "from 0 to 1"},
+      {"--data weather --dtype int8", "needs a float dtype"},
       {"--shape 10,10 --dims a", "--dims has 1 names"}, {"--shap 3", "did you mean --shape?"},
       {"--shape 4000000,4000000 --chunks 4000000,4000000", "larger than INSITU__MAX_CHUNK"}};
   (void)state;
@@ -216,18 +241,23 @@ static int get(int object, const char *key) {
 }
 static uint64_t number(int object, const char *key) {
   uint64_t value = 0;
-  if (!insitu__text_json_u64(&doc, get(object, key), &value)) fail_msg("'%s' is no whole number in:\n%s", key, run_out);
+  if (!insitu__text_json_u64(&doc, get(object, key), &value))
+    fail_msg("'%s' is no whole number in:\n%s", key, run_out);
   return value;
 }
 static void parse(void) {
   insitu_error err = {0};
   insitu__text_json_free(&doc);
-  if (insitu__text_json_parse(&doc, run_out, strlen(run_out), "stdout", &err)) fail_msg("%s\n%s", err.message, run_out);
+  if (insitu__text_json_parse(&doc, run_out, strlen(run_out), "stdout", &err))
+    fail_msg("%s\n%s", err.message, run_out);
 }
 static const char *archive(void) { /* 200 samples in chunks of 4, made once */
   const char *dir = support_path("t.zarr");
   if (access(dir, F_OK))
-    assert_int_equal(run_tool("mk %s --name t,u --shape 200,6,5 --chunks 4,6,5 --dtype float32 --data index", dir), 0);
+    assert_int_equal(
+        run_tool(
+            "mk %s --name t,u --shape 200,6,5 --chunks 4,6,5 --dtype float32 --data index", dir),
+        0);
   return dir;
 }
 
@@ -249,7 +279,8 @@ static void test_plan(void **state) {
   assert_has(run_out, "t                (32, 6, 5) float32");
   assert_has(run_out, "together");
   assert_int_equal(
-      run_tool("plan %s -q --var t --batch-size 150 --split val", dir), 0); /* not shuffled: short batches are fine */
+      /* not shuffled: short batches are fine */
+      run_tool("plan %s -q --var t --batch-size 150 --split val", dir), 0);
   assert_int_equal(run_tool("plan %s -q --var t --batch-size 170 --split train", dir), 1);
   assert_has(run_err, "split train: 160 samples can be drawn");
 }
@@ -259,17 +290,22 @@ static void test_plan_hints(void **state) {
   assert_int_equal(run_tool("plan %s --var x=t,y=t@1 --batch-size 8 --split train", dir), 0);
   assert_has(run_out, "unit_chunks ");
   assert_has(run_out, "because windows reach beyond their chunks");
-  assert_int_equal(run_tool("plan %s --var t --batch-size 8 --block-chunks 1 --split train", dir), 0);
+  assert_int_equal(
+      run_tool("plan %s --var t --batch-size 8 --block-chunks 1 --split train", dir), 0);
   assert_has(run_out, "times as much as by an ideal shuffle. block_chunks ");
-  const char *job = "--var t --batch-size 32 --max-inflight 1 --decode-threads 1 --split train --json";
+  const char *job =
+      "--var t --batch-size 32 --max-inflight 1 --decode-threads 1 --split train --json";
   assert_int_equal(run_tool("plan %s %s --prefetch-depth 64", dir, job), 0);
   parse();
   unsigned long budget = number(get(get(0, "splits"), "train"), "memory_bytes") - 1;
-  assert_int_equal(run_tool("plan %s %s --prefetch-depth 64 --memory-budget %lu", dir, job, budget), 3); /* refused at open */
+  /* refused at open */
+  assert_int_equal(
+      run_tool("plan %s %s --prefetch-depth 64 --memory-budget %lu", dir, job, budget), 3);
   assert_has(run_out, "so opening it will be refused. prefetch_depth ");
   int depth = atoi(strstr(run_out, "refused. prefetch_depth ") + 24);
   assert_in_range(depth, 4, 63);
-  assert_int_equal(run_tool("plan %s %s --prefetch-depth %d --memory-budget %lu", dir, job, depth, budget), 0);
+  assert_int_equal(
+      run_tool("plan %s %s --prefetch-depth %d --memory-budget %lu", dir, job, depth, budget), 0);
   assert_null(strstr(run_out, "refused")); /* what it says helps */
   assert_int_equal(run_tool("plan %s --var t --batch-size 8 --split train --json", dir), 0);
   parse();
@@ -281,9 +317,12 @@ static void test_config(void **state) {
   (void)state;
   const char *dir = archive();
   snprintf(text, sizeof text,
-      "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"t\", \"dtype\": \"float64\", \"slices\": [{\"axis\": 1, "
-      "\"start\": 1, \"stop\": 3}]}, {\"label\": \"y\", \"path\": \"t\", \"offset\": 2, \"steps\": [0, -1]}], \"batch_size\": 4, "
-      "\"block_chunks\": 16, \"split\": [0.5, {\"fraction\": 0.5}], \"split_shuffled\": true, \"seed\": 9, \"sample_dim\": null, "
+      "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"t\", \"dtype\": "
+      "\"float64\", \"slices\": [{\"axis\": 1, "
+      "\"start\": 1, \"stop\": 3}]}, {\"label\": \"y\", \"path\": \"t\", \"offset\": 2, \"steps\": "
+      "[0, -1]}], \"batch_size\": 4, "
+      "\"block_chunks\": 16, \"split\": [0.5, {\"fraction\": 0.5}], \"split_shuffled\": true, "
+      "\"seed\": 9, \"sample_dim\": null, "
       "\"memory_budget\": \"1Gi\", \"on_absent_chunk\": \"fill\", \"io\": \"auto\", "
       "\"iterator\": {\"split\": \"val\", \"order\": \"shuffled\"}}",
       dir);
@@ -299,23 +338,32 @@ static void test_config(void **state) {
   assert_int_equal(run_tool("plan -c %s --json", support_path("wrapped.json")), 0);
   assert_string_equal(run_out, first);
   free(first);
-  assert_int_equal(run_tool("plan -c %s --json --batch-size 5 --var x=t", support_path("config.json")), 0); /* options override */
-  assert_has(run_out, "\"shape\": [5, 6, 5]");
+  /* options override */
   assert_int_equal(
-      run_tool("plan %s --var x=t,y=t@2 --dtype float64 --slice 1=1:3 --batch-size 4 --fractions 0.5,0.5,0 --json", dir), 0);
+      run_tool("plan -c %s --json --batch-size 5 --var x=t", support_path("config.json")), 0);
+  assert_has(run_out, "\"shape\": [5, 6, 5]");
+  assert_int_equal(run_tool("plan %s --var x=t,y=t@2 --dtype float64 --slice 1=1:3 --batch-size 4 "
+                            "--fractions 0.5,0.5,0 --json",
+                       dir),
+      0);
   assert_has(run_out, "\"shape\": [4, 2, 5]");
   assert_has(run_out, "\"dtype\": \"float64\"");
-  assert_int_equal(run_tool("plan %s --var a=t@-2:2,b=t@0:9:4,c=t@6/12/24,d=u@-3 --batch-size 4 --json", dir), 0);
+  assert_int_equal(
+      run_tool("plan %s --var a=t@-2:2,b=t@0:9:4,c=t@6/12/24,d=u@-3 --batch-size 4 --json", dir),
+      0);
   assert_has(run_out, "\"shape\": [4, 4, 6, 5]");
   parse();
-  assert_int_equal(number(get(get(0, "splits"), "all"), "dropped_edge"), 3 + 24); /* d looks 3 back, c 24 ahead */
+  /* d looks 3 back, c 24 ahead */
+  assert_int_equal(number(get(get(0, "splits"), "all"), "dropped_edge"), 3 + 24);
   static const char *const wrong_steps[] = {
       "t@", "t@1:", "t@3:1", "t@0:9:0", "t@0:9:1:1", "t@1/", "t@1/x", "t@0:99999999", "@1", "=t"};
   for (size_t i = 0; i < sizeof wrong_steps / sizeof *wrong_steps; i++) {
-    if (run_tool("plan %s --var %s", dir, wrong_steps[i]) != 2) fail_msg("--var %s: not refused", wrong_steps[i]);
+    if (run_tool("plan %s --var %s", dir, wrong_steps[i]) != 2)
+      fail_msg("--var %s: not refused", wrong_steps[i]);
     assert_has(run_err, "@FIRST:STOP[:STRIDE]");
   }
-  assert_int_equal(run_tool("plan %s --var t --batch-size 4 --ranges 0:40,40:60,60:200 --json", dir), 0);
+  assert_int_equal(
+      run_tool("plan %s --var t --batch-size 4 --ranges 0:40,40:60,60:200 --json", dir), 0);
   parse();
   assert_int_equal(number(get(get(0, "splits"), "test"), "samples"), 140);
 }
@@ -323,17 +371,22 @@ static void test_config_wrong(void **state) {
   static const struct {
     const char *document, *says;
     int code;
-  } wrong[] = {{"{\"bathc_size\": 3}", "unknown key \"bathc_size\"; did you mean \"batch_size\"?", 2},
-      {"{\"iterator\": {\"splt\": \"val\"}}", "unknown key \"splt\" of the iterator; did you mean \"split\"?", 2},
-      {"{\"variables\": [{\"label\": \"x\", \"ofset\": 1}]}", "unknown key \"ofset\" of a variable; did you mean \"offset\"?", 2},
+  } wrong[] = {
+      {"{\"bathc_size\": 3}", "unknown key \"bathc_size\"; did you mean \"batch_size\"?", 2},
+      {"{\"iterator\": {\"splt\": \"val\"}}",
+          "unknown key \"splt\" of the iterator; did you mean \"split\"?", 2},
+      {"{\"variables\": [{\"label\": \"x\", \"ofset\": 1}]}",
+          "unknown key \"ofset\" of a variable; did you mean \"offset\"?", 2},
       {"{\"variables\": [{\"offset\": 1}]}", "each needs a \"path\" or a \"label\"", 2},
       {"{\"variables\": {}}", "a list is needed", 2},
-      {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}", "each needs a \"dim\" or an \"axis\"", 2},
+      {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}",
+          "each needs a \"dim\" or an \"axis\"", 2},
       {"{\"batch_size\": \"many\"}", "'many' does not fit; give a whole number", 2},
-      {"{\"batch_size\": [3]}", "a number, word or string", 2}, {"{\"io\": \"aio\"}", "give uring, epoll or auto", 2},
+      {"{\"batch_size\": [3]}", "a number, word or string", 2},
+      {"{\"io\": \"aio\"}", "give uring, epoll or auto", 2},
       {"{\"split_shuffled\": 2}", "give true or false", 2},
-      {"{\"split\": [{\"fracton\": 1}]}", "each must be {\"fraction\": F}", 2}, {"{\"url\"", "not JSON", 1},
-      {"[]", "an object is needed", 2}, {"{}", "which archive?", 2},
+      {"{\"split\": [{\"fracton\": 1}]}", "each must be {\"fraction\": F}", 2},
+      {"{\"url\"", "not JSON", 1}, {"[]", "an object is needed", 2}, {"{}", "which archive?", 2},
       {"{\"config\": {\"lane\": 1}}", "did you mean \"lanes\"?", 2}};
   (void)state;
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -362,7 +415,8 @@ static void test_cat_npy(void **state) {
   size_t n = fread(bytes, 1, sizeof bytes, f);
   fclose(f);
   assert_int_equal(n, 128 + 10 * 3 * 2 * 4);
-  static const char head[] = "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (10, 3, 2), }";
+  static const char head[] =
+      "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': (10, 3, 2), }";
   assert_memory_equal(bytes, head, sizeof head - 1);
   assert_int_equal(bytes[127], '\n');
   for (size_t i = 0; i < 60; i++) {
@@ -377,21 +431,30 @@ static void test_cat_text(void **state) {
   const char *dir = support_path("text.zarr");
   assert_int_equal(run_tool("cat %s t --slice time=0,lat=0:2 --text", archive()), 0);
   assert_string_equal(run_out, "[[[0 1 2 3 4]\n  [5 6 7 8 9]]]\n");
-  assert_int_equal(run_tool("cat %s t --slice time=0,lat=0:2 --dtype float64 --json", archive()), 0);
+  assert_int_equal(
+      run_tool("cat %s t --slice time=0,lat=0:2 --dtype float64 --json", archive()), 0);
   assert_has(run_out, "\"dtype\": \"float64\"");
   assert_has(run_out, "\"values\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]");
-  assert_int_equal(run_tool("cat %s t --text", archive()), 0); /* 6000 elements: the ends of each axis */
+  /* 6000 elements: the ends of each axis */
+  assert_int_equal(run_tool("cat %s t --text", archive()), 0);
   assert_has(run_out, "\n\n ...\n\n");
-  assert_int_equal(run_tool("mk %s --format 2 --name / --dtype complex64 --data index --shape 3 --order F --endian big", dir), 0);
+  assert_int_equal(run_tool("mk %s --format 2 --name / --dtype complex64 --data index --shape 3 "
+                            "--order F --endian big",
+                       dir),
+      0);
   assert_int_equal(run_tool("cat %s --text", dir), 0);
   assert_string_equal(run_out, "[0+1j 1+2j 2+3j]\n");
-  assert_int_equal(run_tool("mk %s -f --dtype bool --shape 2,2 --data index --absent 1 --fill 1", dir), 0);
+  assert_int_equal(
+      run_tool("mk %s -f --dtype bool --shape 2,2 --data index --absent 1 --fill 1", dir), 0);
   assert_int_equal(run_tool("cat %s u --text", dir), 0); /* no chunk at all: the fill value */
   assert_string_equal(run_out, "[[True True]\n [True True]]\n");
-  assert_int_equal(run_tool("mk %s -f --dtype float16 --shape 2 --data index --absent 1 --fill=-Infinity", dir), 0);
+  assert_int_equal(
+      run_tool("mk %s -f --dtype float16 --shape 2 --data index --absent 1 --fill=-Infinity", dir),
+      0);
   assert_int_equal(run_tool("cat %s u --text", dir), 0);
   assert_string_equal(run_out, "[-inf -inf]\n");
-  assert_int_equal(run_tool("mk %s -f --shape 1,1,2 --seed 1", dir), 0); /* full precision reads back */
+  /* full precision reads back */
+  assert_int_equal(run_tool("mk %s -f --shape 1,1,2 --seed 1", dir), 0);
   assert_int_equal(run_tool("cat %s u --text -p full", dir), 0);
   float x = strtof(run_out + 3, NULL);
   assert_int_equal(run_tool("cat %s u --npy", dir), 0);
@@ -400,8 +463,13 @@ static void test_cat_text(void **state) {
 /* Batches by number are those that an iterator delivers. */
 static void test_cat_batch(void **state) {
   insitu_variable v[2] = {{.label = "x", .path = "t"}, {.label = "y", .path = "u", .offset = 1}};
-  insitu_loader_desc d = {
-      .api = INSITU_API, .url = archive(), .variables = v, .n_variables = 2, .batch_size = 6, .seed = 4, .inline_io = 1};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = archive(),
+      .variables = v,
+      .n_variables = 2,
+      .batch_size = 6,
+      .seed = 4,
+      .inline_io = 1};
   insitu_error err = {0};
   insitu_loader *ld;
   insitu_iter *it = NULL;
@@ -414,13 +482,16 @@ static void test_cat_batch(void **state) {
     while (insitu_iter_next(it, 20000, &b, &err) == INSITU_OK) {
       if (b->index % 5 == 0 || b->rows < 6) {
         for (int k = 0; k < 2; k++) {
-          int code = run_tool("cat %s --batch 2,%d --var x=t,y=u@1 --batch-size 6 --seed 4 --split %s --array %s --npy", d.url,
-              (int)b->index, split ? "val" : "train", v[k].label);
+          int code = run_tool("cat %s --batch 2,%d --var x=t,y=u@1 --batch-size 6 --seed 4 --split "
+                              "%s --array %s --npy",
+              d.url, (int)b->index, split ? "val" : "train", v[k].label);
           if (code) fail_msg("%s", run_err);
           assert_memory_equal(run_out + 128, b->arrays[k].data, b->arrays[k].bytes);
         }
-        assert_int_equal(run_tool("cat %s --batch 2,%d --var x=t,y=u@1 --batch-size 6 --seed 4 --split %s --json", d.url,
-                             (int)b->index, split ? "val" : "train"),
+        assert_int_equal(
+            run_tool(
+                "cat %s --batch 2,%d --var x=t,y=u@1 --batch-size 6 --seed 4 --split %s --json",
+                d.url, (int)b->index, split ? "val" : "train"),
             0);
         parse();
         assert_int_equal(insitu__text_json_size(&doc, get(0, "sample_indices")), b->rows);
@@ -458,7 +529,9 @@ static void test_cat_wrong(void **state) {
   assert_int_equal(run_tool("cat --array_path=%s/t", archive()), 0);
   assert_has(run_out, "/t.zarr/t: float32 (200, 6, 5), 23.4 KiB, from 0 to 5999\n");
   assert_int_equal(run_tool("cat --array_path %s", archive()), 1); /* a group */
-  assert_int_equal(run_tool("mk %s --format 2 --shape 8,4 --chunks 4,4 --codec zstd", support_path("bad.zarr")), 0);
+  assert_int_equal(
+      run_tool("mk %s --format 2 --shape 8,4 --chunks 4,4 --codec zstd", support_path("bad.zarr")),
+      0);
   snprintf(path, sizeof path, "%s/u/1.0", support_path("bad.zarr"));
   support_write(path, "rubbish", 7);
   assert_int_equal(run_tool("cat --array_path %s/u", support_path("bad.zarr")), 1);
@@ -470,16 +543,21 @@ static void test_cat_wrong(void **state) {
 static void test_bench(void **state) {
   (void)state;
   double share = 0;
-  assert_int_equal(run_tool("bench %s --var x=t,y=t@1 --batch-size 8 --epochs 2 --rounds 3 --json", archive()), 0);
+  assert_int_equal(
+      run_tool("bench %s --var x=t,y=t@1 --batch-size 8 --epochs 2 --rounds 3 --json", archive()),
+      0);
   parse();
-  assert_int_equal(number(0, "batches"), 2 * 19 - 1); /* without the first: the clock begins with it */
+  /* without the first: the clock begins with it */
+  assert_int_equal(number(0, "batches"), 2 * 19 - 1);
   assert_int_equal(number(0, "rows"), 8 * number(0, "batches"));
   assert_int_equal(number(0, "bytes"), 8 * 2 * 30 * 4 * number(0, "batches"));
   assert_in_range(number(0, "reads"), 80, UINT32_MAX);
   assert_int_equal(number(0, "rounds"), 3);
-  bool sound = insitu__text_json_is_null(&doc, get(0, "void")); /* the machine may be busy with other tests */
+  /* the machine may be busy with other tests */
+  bool sound = insitu__text_json_is_null(&doc, get(0, "void"));
   assert_true(insitu__text_json_is_null(&doc, get(0, "share")) == !sound);
-  assert_true(insitu__text_json_double(&doc, get(0, sound ? "share" : "share_low"), &share) && share > 0);
+  assert_true(
+      insitu__text_json_double(&doc, get(0, sound ? "share" : "share_low"), &share) && share > 0);
   /* A share that was measured beside other work is void. */
   pid_t burner[8];
   int burners = (int)insitu__base_min(8, insitu__mem_online());
@@ -499,7 +577,8 @@ static void test_bench(void **state) {
   assert_int_equal(run_tool("bench --like %s", support_path("nothing.json")), 1);
   assert_int_equal(run_tool("bench %s --seconds soon", archive()), 2);
   assert_int_equal(run_tool("bench %s --var t --batch-size 1000 --seconds 1", archive()), 1);
-  assert_int_equal(run_tool("bench %s --epochs 1 --rounds 1", support_path("bad.zarr")), 1); /* a damaged chunk */
+  /* a damaged chunk */
+  assert_int_equal(run_tool("bench %s --epochs 1 --rounds 1", support_path("bad.zarr")), 1);
 }
 
 static int setup(void **state) {
@@ -514,30 +593,41 @@ static int teardown(void **state) {
 static void samples_are(int first, int last) { /* of the batch that was printed as JSON */
   char want[300];
   int n = snprintf(want, sizeof want, "\"sample_indices\": [%d", first);
-  for (int k = first + 1; k <= last; k++) n += snprintf(want + n, sizeof want - (size_t)n, ", %d", k);
+  for (int k = first + 1; k <= last; k++)
+    n += snprintf(want + n, sizeof want - (size_t)n, ", %d", k);
   snprintf(want + n, sizeof want - (size_t)n, "]");
-  for (char *end; (end = strchr(run_out, '\n'));) memmove(end, end + 1, strlen(end)); /* lists may be broken */
+  /* lists may be broken */
+  for (char *end; (end = strchr(run_out, '\n'));) memmove(end, end + 1, strlen(end));
   assert_has(run_out, want);
 }
 /* Types of variable length have no decoded size; datetime64 has its unit in the type. */
 static void test_info_elements(void **state) {
   double days[4] = {0, 1, 2, 3};
   char root[512], file[600];
-  static const char metadata[] = "{\"zarr_format\":2,\"shape\":[4],\"chunks\":[4],\"dtype\":\"<M8[D]\",\"order\":\"C\","
-                                 "\"fill_value\":null,\"compressor\":null,\"filters\":null}";
-  struct support_array t = {.name = "t", .ndim = 1, .shape = {4}, .chunk = {4}, .dtype = INSITU_I64, .format = 2, .values = days};
+  static const char metadata[] =
+      "{\"zarr_format\":2,\"shape\":[4],\"chunks\":[4],\"dtype\":\"<M8[D]\",\"order\":\"C\","
+      "\"fill_value\":null,\"compressor\":null,\"filters\":null}";
+  struct support_array t = {.name = "t",
+      .ndim = 1,
+      .shape = {4},
+      .chunk = {4},
+      .dtype = INSITU_I64,
+      .format = 2,
+      .values = days};
   (void)state;
   assert_int_equal(run_tool("info tests/data/stores/elements.v3.zarr " ALL_SIZES), 0);
   assert_has(run_out, "variable_length_bytes   3x2    2x2\n"); /* neither cut nor with a ratio */
   assert_has(run_out, "size     stored 69 B in 2 of 2 objects\n");
-  assert_int_equal(run_tool("info tests/data/stores/extensions.v3.zarr unknown_grid " ALL_SIZES), 0);
+  assert_int_equal(
+      run_tool("info tests/data/stores/extensions.v3.zarr unknown_grid " ALL_SIZES), 0);
   assert_has(run_out, "stored 48 B in 1 object\n");
   snprintf(root, sizeof root, "%s", support_path("days.zarr"));
   snprintf(file, sizeof file, "%s/t/.zarray", root);
   support_make(root, &t);
   support_write(file, metadata, sizeof metadata - 1);
   assert_int_equal(run_tool("info %s", root), 0);
-  assert_has(run_out, "dates    1970-01-01T00:00 .. 1970-01-04T00:00, every 1 d, proleptic_gregorian\n");
+  assert_has(
+      run_out, "dates    1970-01-01T00:00 .. 1970-01-04T00:00, every 1 d, proleptic_gregorian\n");
 }
 /* Decoding and dates, by options, by configuration file and in insitu info. */
 static void test_cf(void **state) {
@@ -589,26 +679,32 @@ static void test_cf(void **state) {
   static const struct {
     const char *options;
     int first, last; /* of all samples */
-  } one[] = {{"--samples 1979-02-28..1979-03-01", 12, 19}, {"--samples 1979-03-10..", 52, 59}, {"--samples 4..8", 4, 7},
-      {"--samples ..8", 0, 7}, {"--sample-from 1979-03-11T07", 58, 59}, {"--time-path time --sample-to 1979-02-25", 0, 3}};
+  } one[] = {{"--samples 1979-02-28..1979-03-01", 12, 19}, {"--samples 1979-03-10..", 52, 59},
+      {"--samples 4..8", 4, 7}, {"--samples ..8", 0, 7}, {"--sample-from 1979-03-11T07", 58, 59},
+      {"--time-path time --sample-to 1979-02-25", 0, 3}};
   for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
-    assert_int_equal(run_tool("cat %s --batch 0,0 --var g/p --split all --batch-size 20 --json %s", root, one[i].options), 0);
+    assert_int_equal(run_tool("cat %s --batch 0,0 --var g/p --split all --batch-size 20 --json %s",
+                         root, one[i].options),
+        0);
     samples_are(one[i].first, one[i].last);
   }
   assert_int_equal(run_tool("plan %s --var g/p --samples 1979", root), 2);
   assert_has(run_err, "--samples 1979: give dates or indices");
   assert_int_equal(run_tool("plan %s --var g/p --samples 1985-01..", root), 1);
   assert_has(run_err, "go from 1979-02-25T00:00");
-  assert_int_equal(run_tool("cat %s --batch 0,0 --var g/p --split val --batch-size 4 --json --ranges "
-                            "..1979-03-02,1979-03-03..1979-03-03,30:60",
-                       root),
+  assert_int_equal(
+      run_tool("cat %s --batch 0,0 --var g/p --split val --batch-size 4 --json --ranges "
+               "..1979-03-02,1979-03-03..1979-03-03,30:60",
+          root),
       0);
   samples_are(24, 27);
   FILE *f = fopen(config, "w");
   assert_non_null(f);
   fprintf(f,
-      "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"g/p\", \"decode\": \"cf\"}], \"batch_size\": 4, "
-      "\"sample_from\": \"1979-03\", \"split\": [{\"to\": \"1979-03-05\"}, {\"from\": \"1979-03-06\"}]}",
+      "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"g/p\", \"decode\": "
+      "\"cf\"}], \"batch_size\": 4, "
+      "\"sample_from\": \"1979-03\", \"split\": [{\"to\": \"1979-03-05\"}, {\"from\": "
+      "\"1979-03-06\"}]}",
       root);
   fclose(f);
   assert_int_equal(run_tool("cat --config %s --batch 0,0 --split val --json", config), 0);
@@ -616,14 +712,18 @@ static void test_cf(void **state) {
   samples_are(36, 39);
 }
 
-/* Bytes of any length need be no text: base64 in JSON, escaped in text, S in a .npy. Fixed ones are so where they are no text. */
+/* Bytes of any length need be no text: base64 in JSON, escaped in text, S in a .npy. Fixed ones are
+ * so where they are no text. */
 static void test_cat_bytes(void **state) {
   static const char *const metadata[] = {
-      "{\"zarr_format\":2,\"shape\":[3],\"chunks\":[3],\"dtype\":\"|O\",\"fill_value\":null,\"order\":\"C\",\"compressor\":null,"
+      "{\"zarr_format\":2,\"shape\":[3],\"chunks\":[3],\"dtype\":\"|O\",\"fill_value\":null,"
+      "\"order\":\"C\",\"compressor\":null,"
       "\"filters\":[{\"id\":\"vlen-bytes\"}]}",
-      "{\"zarr_format\":2,\"shape\":[3],\"chunks\":[3],\"dtype\":\"|S3\",\"fill_value\":null,\"order\":\"C\",\"compressor\":null,"
+      "{\"zarr_format\":2,\"shape\":[3],\"chunks\":[3],\"dtype\":\"|S3\",\"fill_value\":null,"
+      "\"order\":\"C\",\"compressor\":null,"
       "\"filters\":null}"};
-  static const char vlen[] = "\3\0\0\0\3\0\0\0a\"\\\3\0\0\0\xff\0\1\0\0\0\0", fixed[] = "a\"\\\xff\0\1\0\0\0";
+  static const char vlen[] = "\3\0\0\0\3\0\0\0a\"\\\3\0\0\0\xff\0\1\0\0\0\0",
+                    fixed[] = "a\"\\\xff\0\1\0\0\0";
   char path[400], root[300];
   (void)state;
   for (int i = 0; i < 3; i++) { /* the last: fixed ones that are text */
@@ -638,9 +738,11 @@ static void test_cat_bytes(void **state) {
     assert_true(insitu__text_json_equals(&doc, get(0, "dtype"), i < 2 ? "bytes" : "string"));
     int first = insitu__text_json_first(&doc, get(0, "values"));
     assert_true(insitu__text_json_equals(&doc, first, i < 2 ? "YSJc" : "abc"));
-    assert_true(insitu__text_json_equals(&doc, insitu__text_json_next(&doc, first), i < 2 ? "/wAB" : "d\xc3\xa9"));
+    assert_true(insitu__text_json_equals(
+        &doc, insitu__text_json_next(&doc, first), i < 2 ? "/wAB" : "d\xc3\xa9"));
     assert_int_equal(run_tool("cat %s '' --text", root), 0);
-    assert_string_equal(run_out, i < 2 ? "b\"a\\\"\\\\\"\nb\"\\xff\\x00\\x01\"\nb\"\"\n" : "\"abc\"\n\"d\xc3\xa9\"\n\"\"\n");
+    assert_string_equal(run_out,
+        i < 2 ? "b\"a\\\"\\\\\"\nb\"\\xff\\x00\\x01\"\nb\"\"\n" : "\"abc\"\n\"d\xc3\xa9\"\n\"\"\n");
     assert_int_equal(run_tool("cat %s '' -o %s/bytes.npy", root, support_dir), 0);
     snprintf(path, sizeof path, "%s/bytes.npy", support_dir);
     char npy[300];
@@ -655,12 +757,15 @@ static void test_cat_bytes(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_mk_index), cmocka_unit_test(test_mk_absent),
-      cmocka_unit_test(test_cat_bytes), cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
-      cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force),
-      cmocka_unit_test(test_plan), cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config),
-      cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy), cmocka_unit_test(test_cat_text),
-      cmocka_unit_test(test_cat_batch), cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_mk_index),
+      cmocka_unit_test(test_mk_absent), cmocka_unit_test(test_cat_bytes),
+      cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
+      cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong),
+      cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config),
+      cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy),
+      cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
+      cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements),
       cmocka_unit_test(test_cf), cmocka_unit_test(test_bench)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,11 +1,13 @@
-/* The command insitu on archives behind an HTTP server: every command that opens one, its options, and that no secret is shown. */
+/* The command insitu on archives behind an HTTP server: every command that opens one, its options,
+ * and that no secret is shown. */
 #include "server.h"
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
 #include "run_tool.h"
 
-static struct server_child server, flat, away; /* the sample data; the same without ranges; 50 ms away */
+/* the sample data; the same without ranges; 50 ms away */
+static struct server_child server, flat, away;
 static char url[80];
 
 static void forget_ranges(struct server *s, void *user) {
@@ -28,7 +30,8 @@ static int teardown(void **state) {
   return support_teardown(state);
 }
 static void no_secret(void) {
-  if (strstr(run_out, "hunter2") || strstr(run_err, "hunter2")) fail_msg("a secret is shown:\n%s%s", run_out, run_err);
+  if (strstr(run_out, "hunter2") || strstr(run_err, "hunter2"))
+    fail_msg("a secret is shown:\n%s%s", run_out, run_err);
 }
 
 static void test_commands(void **state) {
@@ -43,9 +46,12 @@ static void test_commands(void **state) {
   assert_has(run_out, "47 chunks of 5 arrays checked, none is bad");
   assert_int_equal(run_tool("plan %s", url), 0);
   assert_has(run_out, url);
-  assert_int_equal(run_tool("cat %s uwnd --slice time=5:6,lat=3:4,lon=7:9 --text --precision full", url), 0);
+  assert_int_equal(
+      run_tool("cat %s uwnd --slice time=5:6,lat=3:4,lon=7:9 --text --precision full", url), 0);
   char *text = strdup(run_out);
-  assert_int_equal(run_tool("cat examples/data/winds.zarr uwnd --slice time=5:6,lat=3:4,lon=7:9 --text --precision full"), 0);
+  assert_int_equal(run_tool("cat examples/data/winds.zarr uwnd --slice time=5:6,lat=3:4,lon=7:9 "
+                            "--text --precision full"),
+      0);
   assert_string_equal(text, run_out);
   free(text);
   assert_int_equal(run_tool("info http://127.0.0.1:%d/none.zarr", server.port), 1);
@@ -70,21 +76,24 @@ static void test_doctor(void **state) {
   assert_has(run_out, "there is no zarr.json");
   assert_int_equal(run_tool("doctor http://127.0.0.1:1/none.zarr -O max_retries=0"), 1);
   assert_has(run_out, "check host and port");
-  assert_int_equal(
-      run_tool(
-          "doctor s3://bucket/none -O endpoint=http://127.0.0.1:%d -O region=mars-1 -O allow_http=true --anonymous", server.port),
+  assert_int_equal(run_tool("doctor s3://bucket/none -O endpoint=http://127.0.0.1:%d -O "
+                            "region=mars-1 -O allow_http=true --anonymous",
+                       server.port),
       1);
   assert_has(run_out, "region mars-1 (from options)");
   assert_has(run_out, "anonymous");
-  assert_int_equal(run_tool("doctor s3://bucket/none -O endpoint=http://127.0.0.1:%d -O access_key_id=AKIDEXAMPLE "
-                            "-O allow_http=true -O secret_access_key=hunter2 --json",
-                       server.port),
+  assert_int_equal(
+      run_tool(
+          "doctor s3://bucket/none -O endpoint=http://127.0.0.1:%d -O access_key_id=AKIDEXAMPLE "
+          "-O allow_http=true -O secret_access_key=hunter2 --json",
+          server.port),
       1);
   no_secret();
 }
 static void test_options(void **state) {
   (void)state;
-  assert_int_equal(run_tool("info %s --short --option connect_timeout=3s --option max_connections=2", url), 0);
+  assert_int_equal(
+      run_tool("info %s --short --option connect_timeout=3s --option max_connections=2", url), 0);
   assert_int_equal(run_tool("info %s -O hunter2", url), 2); /* perhaps a value alone */
   assert_has(run_err, "region=eu-west-1");
   no_secret();
@@ -99,18 +108,20 @@ static void test_options(void **state) {
   no_secret();
   /* One configuration serves a remote archive and its copy; but a misspelt name is told. */
   assert_int_equal(run_tool("info examples/data/winds.zarr -O region=mars-1"), 0);
-  assert_int_equal(run_tool("plan examples/data/winds.zarr -O region=mars-1 --cache-dir /nowhere"), 0);
+  assert_int_equal(
+      run_tool("plan examples/data/winds.zarr -O region=mars-1 --cache-dir /nowhere"), 0);
   assert_has(run_out, "cache_dir is not used: the archive is local");
   assert_has(run_out, "options are not used: the archive is local");
   assert_int_equal(run_tool("plan examples/data/winds.zarr --json"), 0);
   assert_null(strstr(run_out, "is not used"));
   assert_int_equal(run_tool("info examples/data/winds.zarr -O regoin=mars-1"), 1);
   assert_has(run_err, "did you mean 'region'?");
-  assert_int_equal(run_tool("info examples/data/winds.zarr -o region=mars-1"), 2); /* --output of cat, and of nothing else */
+  /* --output of cat, and of nothing else */
+  assert_int_equal(run_tool("info examples/data/winds.zarr -o region=mars-1"), 2);
   char with[120];
   snprintf(with, sizeof with, "http://127.0.0.1:%d/winds.zarr?sig=hunter2", server.port);
-  static const char *const command[] = {"info '%s'", "info '%s' --json", "plan '%s'", "plan '%s' --json", "verify '%s' --json",
-      "doctor '%s'", "bench '%s' --rounds 0 --epochs 1"};
+  static const char *const command[] = {"info '%s'", "info '%s' --json", "plan '%s'",
+      "plan '%s' --json", "verify '%s' --json", "doctor '%s'", "bench '%s' --rounds 0 --epochs 1"};
   for (size_t i = 0; i < sizeof command / sizeof *command; i++) {
     char words[200];
 #pragma GCC diagnostic push
@@ -132,7 +143,8 @@ static void test_options_of_a_file(void **state) {
   char path[PATH_MAX];
   (void)state;
   snprintf(path, sizeof path, "%s", support_path("train.json"));
-  write_text(path, "{\"url\": \"http://127.0.0.1:1/a.zarr\", \"options\": {\"max_retries\": 0, \"bearer_token\": \"hunter2\"}}");
+  write_text(path, "{\"url\": \"http://127.0.0.1:1/a.zarr\", \"options\": {\"max_retries\": 0, "
+                   "\"bearer_token\": \"hunter2\"}}");
   assert_int_equal(run_tool("plan --config %s", path), 1);
   assert_null(strstr(run_err, "attempts"));
   no_secret();
@@ -149,7 +161,11 @@ static void test_options_of_a_file(void **state) {
 }
 static void test_bench(void **state) {
   (void)state;
-  assert_int_equal(run_tool("bench http://127.0.0.1:%d/winds.zarr --seconds 0.2 --batch-size 4 --rounds 1 --json", away.port), 0);
+  assert_int_equal(
+      run_tool(
+          "bench http://127.0.0.1:%d/winds.zarr --seconds 0.2 --batch-size 4 --rounds 1 --json",
+          away.port),
+      0);
   assert_has(run_out, "\"knee\": ");
   assert_has(run_out, "\"max_inflight\": 1,");
   assert_has(run_out, "\"raw_bytes_per_s\": ");

@@ -16,9 +16,11 @@ static void *limited_realloc(void *p, size_t n) {
 
 /* ---- metadata ---- */
 
-/* A v2 and a v3 document with some keys' values replaced: "key", "value", ..., NULL; value NULL leaves the key out. */
+/* A v2 and a v3 document with some keys' values replaced: "key", "value", ..., NULL; value NULL
+ * leaves the key out. */
 static char document[4096];
-static const char *make(const char *const *keys, const char *const *values, size_t n, va_list change) {
+static const char *make(
+    const char *const *keys, const char *const *values, size_t n, va_list change) {
   const char *value[16];
   memcpy(value, values, n * sizeof *values);
   size_t at = 0;
@@ -32,13 +34,17 @@ static const char *make(const char *const *keys, const char *const *values, size
   }
   at += (size_t)snprintf(document, sizeof document, "{\"zarr_format\": %s", value[0]);
   for (size_t i = 1; i < n; i++)
-    if (value[i]) at += (size_t)snprintf(document + at, sizeof document - at, ", \"%s\": %s", keys[i], value[i]);
+    if (value[i])
+      at +=
+          (size_t)snprintf(document + at, sizeof document - at, ", \"%s\": %s", keys[i], value[i]);
   snprintf(document + at, sizeof document - at, "%s}", extra);
   return document;
 }
 static const char *v2(const char *first, ...) {
-  static const char *const keys[] = {"zarr_format", "shape", "chunks", "dtype", "fill_value", "order", "compressor", "filters"};
-  static const char *const values[] = {"2", "[10, 20]", "[3, 4]", "\"<f4\"", "0", "\"C\"", "null", "null"};
+  static const char *const keys[] = {
+      "zarr_format", "shape", "chunks", "dtype", "fill_value", "order", "compressor", "filters"};
+  static const char *const values[] = {
+      "2", "[10, 20]", "[3, 4]", "\"<f4\"", "0", "\"C\"", "null", "null"};
   (void)first;
   va_list args;
   va_start(args, first);
@@ -47,8 +53,8 @@ static const char *v2(const char *first, ...) {
   return text;
 }
 static const char *v3(const char *first, ...) {
-  static const char *const keys[] = {
-      "zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value", "codecs"};
+  static const char *const keys[] = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid",
+      "chunk_key_encoding", "fill_value", "codecs"};
   static const char *const values[] = {"3", "\"array\"", "[10, 20]", "\"float32\"",
       "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,4]}}",
       "{\"name\":\"default\",\"configuration\":{\"separator\":\"/\"}}", "0",
@@ -66,7 +72,8 @@ static const char *v3(const char *first, ...) {
 
 static struct insitu__zarr_array array; /* of the last parse that succeeded */
 static insitu_error error;
-static insitu_status parse(const char *text) { /* either version, by the array's name of its format */
+/* either version, by the array's name of its format */
+static insitu_status parse(const char *text) {
   insitu_status status;
   memset(&error, 0, sizeof error);
   insitu__zarr_array_free(&array);
@@ -101,20 +108,24 @@ static void dtypes(void **state) {
     const char *v2, *v3;
     int32_t dtype;
     uint32_t size;
-  } types[] = {{"b1", "bool", INSITU_BOOL, 1}, {"i1", "int8", INSITU_I8, 1}, {"i2", "int16", INSITU_I16, 2},
-      {"i4", "int32", INSITU_I32, 4}, {"i8", "int64", INSITU_I64, 8}, {"u1", "uint8", INSITU_U8, 1},
-      {"u2", "uint16", INSITU_U16, 2}, {"u4", "uint32", INSITU_U32, 4}, {"u8", "uint64", INSITU_U64, 8},
-      {"f2", "float16", INSITU_F16, 2}, {"f4", "float32", INSITU_F32, 4}, {"f8", "float64", INSITU_F64, 8},
+  } types[] = {{"b1", "bool", INSITU_BOOL, 1}, {"i1", "int8", INSITU_I8, 1},
+      {"i2", "int16", INSITU_I16, 2}, {"i4", "int32", INSITU_I32, 4},
+      {"i8", "int64", INSITU_I64, 8}, {"u1", "uint8", INSITU_U8, 1},
+      {"u2", "uint16", INSITU_U16, 2}, {"u4", "uint32", INSITU_U32, 4},
+      {"u8", "uint64", INSITU_U64, 8}, {"f2", "float16", INSITU_F16, 2},
+      {"f4", "float32", INSITU_F32, 4}, {"f8", "float64", INSITU_F64, 8},
       {"c8", "complex64", INSITU_C64, 8}, {"c16", "complex128", INSITU_C128, 16}};
-  static const char *const no_v2[] = {"<U0", "|S", "|S-1", "|S99999999999999999999", "<U65536", "|S65537", "<M8[ns", "<M8ns",
-      "<M9[ns]", "<M8[123456789012]", "|V0", "<U7x", "|O1", "<f16", "<f3", "f4", "=f4", "|f4", "|U7", "|M8[s]", "<f", "<", "",
-      "<f4x", "<i16"};
-  static const char *const no_v3[] = {"r12", "r0", "r", "r8x", "r99999999999999999999", "numpy.datetime64", "raw_bytes",
-      "fixed_length_utf32", "int4", "float8_e4m3"};
+  static const char *const no_v2[] = {"<U0", "|S", "|S-1", "|S99999999999999999999", "<U65536",
+      "|S65537", "<M8[ns", "<M8ns", "<M9[ns]", "<M8[123456789012]", "|V0", "<U7x", "|O1", "<f16",
+      "<f3", "f4", "=f4", "|f4", "|U7", "|M8[s]", "<f", "<", "", "<f4x", "<i16"};
+  static const char *const no_v3[] = {"r12", "r0", "r", "r8x", "r99999999999999999999",
+      "numpy.datetime64", "raw_bytes", "fixed_length_utf32", "int4", "float8_e4m3"};
   char quoted[64];
   (void)state;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-    const char *fill = types[i].dtype == INSITU_BOOL ? "false" : types[i].dtype >> 8 == 5 ? "[0,0]" : "0";
+    const char *fill = types[i].dtype == INSITU_BOOL ? "false"
+                       : types[i].dtype >> 8 == 5    ? "[0,0]"
+                                                     : "0";
     for (const char *order = "<>|"; *order; order++) {
       snprintf(quoted, sizeof quoted, "\"%c%s\"", *order, types[i].v2);
       if (*order == '|' && types[i].size > 1) {
@@ -122,13 +133,16 @@ static void dtypes(void **state) {
         continue;
       }
       accepted(V2("dtype", quoted, "fill_value", fill));
-      assert_true(array.dtype == types[i].dtype && array.itemsize == types[i].size && array.format == 2);
+      assert_true(
+          array.dtype == types[i].dtype && array.itemsize == types[i].size && array.format == 2);
       assert_int_equal(array.swap, *order == '>' && types[i].size > 1);
     }
     for (int big = 0; big < 2; big++) {
       snprintf(quoted, sizeof quoted, "\"%s\"", types[i].v3);
-      accepted(V3("data_type", quoted, "fill_value", fill, "codecs", big ? "[" BYTES("big") "]" : "[" BYTES("little") "]"));
-      assert_true(array.dtype == types[i].dtype && array.itemsize == types[i].size && array.format == 3);
+      accepted(V3("data_type", quoted, "fill_value", fill, "codecs",
+          big ? "[" BYTES("big") "]" : "[" BYTES("little") "]"));
+      assert_true(
+          array.dtype == types[i].dtype && array.itemsize == types[i].size && array.format == 3);
       assert_int_equal(array.swap, big && types[i].size > 1);
     }
     const char *bare = V3("data_type", quoted, "fill_value", fill, "codecs", "[\"bytes\"]");
@@ -150,15 +164,20 @@ static void dtypes(void **state) {
   refused(INSITU_E_FORMAT, V3("data_type", NULL), "missing");
 }
 
-/* Elements with an axis inside, dates, strings: kind, scalar type, length of the axis inside (0: none), unit. */
-static void is_element(const char *text, int kind, int32_t dtype, uint64_t width, const char *unit) {
+/* Elements with an axis inside, dates, strings: kind, scalar type, length of the axis inside (0:
+ * none), unit. */
+static void is_element(
+    const char *text, int kind, int32_t dtype, uint64_t width, const char *unit) {
   accepted(text);
-  if (array.kind != kind || array.dtype != dtype || array.axes != 2 || array.ndim != (width ? 3 : 2) ||
-      (width && (array.shape[2] != width || array.chunk[2] != width || array.order[2] != 2)) || strcmp(array.unit, unit))
-    fail_msg("%s: kind %d, dtype 0x%x, %u of %u axes, width %ju, unit '%s'", text, array.kind, (unsigned)array.dtype, array.axes,
-        array.ndim, (uintmax_t)array.shape[2], array.unit);
+  if (array.kind != kind || array.dtype != dtype || array.axes != 2 ||
+      array.ndim != (width ? 3 : 2) ||
+      (width && (array.shape[2] != width || array.chunk[2] != width || array.order[2] != 2)) ||
+      strcmp(array.unit, unit))
+    fail_msg("%s: kind %d, dtype 0x%x, %u of %u axes, width %ju, unit '%s'", text, array.kind,
+        (unsigned)array.dtype, array.axes, array.ndim, (uintmax_t)array.shape[2], array.unit);
 }
-#define TYPE(name, members) V3("data_type", "{\"name\":\"" name "\",\"configuration\":{" members "}}", "fill_value", FILL)
+#define TYPE(name, members)                                                                        \
+  V3("data_type", "{\"name\":\"" name "\",\"configuration\":{" members "}}", "fill_value", FILL)
 static void elements(void **state) {
   (void)state;
 #define FILL "\"\""
@@ -170,49 +189,64 @@ static void elements(void **state) {
   is_element(V2("dtype", "\"<U13\"", "order", "\"F\""), INSITU__ZARR_UCS4, INSITU_U32, 13, "");
   assert_true(!array.swap && array.order[0] == 1 && array.order[1] == 0);
   assert_string_equal(key(1, 2), "a/b/1.2"); /* the axis inside is not told */
-  is_element(V3("data_type", "\"r24\"", "fill_value", "[1,2,255]", "codecs", "[\"bytes\"]"), INSITU__ZARR_RAW, INSITU_U8, 3, "");
+  is_element(V3("data_type", "\"r24\"", "fill_value", "[1,2,255]", "codecs", "[\"bytes\"]"),
+      INSITU__ZARR_RAW, INSITU_U8, 3, "");
   assert_true(array.wide_n == 3 && !memcmp(array.wide_fill, "\1\2\377\1\2\377", 6));
   is_element(TYPE("raw_bytes", "\"length_bytes\":3"), INSITU__ZARR_RAW, INSITU_U8, 3, "");
-  is_element(TYPE("null_terminated_bytes", "\"length_bytes\":5"), INSITU__ZARR_CHAR, INSITU_U8, 5, "");
-  is_element(TYPE("fixed_length_utf32", "\"length_bytes\":12"), INSITU__ZARR_UCS4, INSITU_U32, 3, "");
+  is_element(
+      TYPE("null_terminated_bytes", "\"length_bytes\":5"), INSITU__ZARR_CHAR, INSITU_U8, 5, "");
+  is_element(
+      TYPE("fixed_length_utf32", "\"length_bytes\":12"), INSITU__ZARR_UCS4, INSITU_U32, 3, "");
 #undef FILL
 #define FILL "0"
   refused(INSITU_E_DTYPE, TYPE("fixed_length_utf32", "\"length_bytes\":13"), "utf32");
   refused(INSITU_E_DTYPE, TYPE("raw_bytes", "\"length_bytes\":1e9"), "raw_bytes");
   /* dates and differences are int64 */
   is_element(V2("dtype", "\"<M8[ns]\""), INSITU__ZARR_DATE, INSITU_I64, 0, "ns");
-  is_element(V2("dtype", "\">M8[25s]\"", "fill_value", "\"NaT\""), INSITU__ZARR_DATE, INSITU_I64, 0, "25s");
+  is_element(V2("dtype", "\">M8[25s]\"", "fill_value", "\"NaT\""), INSITU__ZARR_DATE, INSITU_I64, 0,
+      "25s");
   assert_true(array.swap && array.fill[7] == 0x80 && !array.fill[0] && !array.fill_is_nan);
-  is_element(V2("dtype", "\"<m8[D]\"", "fill_value", "-9223372036854775808"), INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "D");
+  is_element(V2("dtype", "\"<m8[D]\"", "fill_value", "-9223372036854775808"),
+      INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "D");
   for (int i = 0; i < 2; i++) { /* without a fill value absent chunks are NaT */
     is_element(V2("dtype", i ? "\"<m8[D]\"" : "\"<M8[s]\"", "fill_value", "null"),
         i ? INSITU__ZARR_DIFFERENCE : INSITU__ZARR_DATE, INSITU_I64, 0, i ? "D" : "s");
     assert_true(array.fill[7] == 0x80 && !array.fill[0] && !array.has_fill);
   }
   is_element(V2("dtype", "\"<M8\""), INSITU__ZARR_DATE, INSITU_I64, 0, "");
-  is_element(TYPE("numpy.datetime64", "\"unit\":\"us\",\"scale_factor\":10"), INSITU__ZARR_DATE, INSITU_I64, 0, "10us");
-  is_element(TYPE("numpy.timedelta64", "\"unit\":\"s\",\"scale_factor\":1"), INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "s");
-  is_element(TYPE("numpy.datetime64", "\"unit\":\"generic\""), INSITU__ZARR_DATE, INSITU_I64, 0, "");
-  refused(INSITU_E_DTYPE, TYPE("numpy.datetime64", "\"unit\":\"s\",\"scale_factor\":0"), "datetime64");
+  is_element(TYPE("numpy.datetime64", "\"unit\":\"us\",\"scale_factor\":10"), INSITU__ZARR_DATE,
+      INSITU_I64, 0, "10us");
+  is_element(TYPE("numpy.timedelta64", "\"unit\":\"s\",\"scale_factor\":1"),
+      INSITU__ZARR_DIFFERENCE, INSITU_I64, 0, "s");
+  is_element(
+      TYPE("numpy.datetime64", "\"unit\":\"generic\""), INSITU__ZARR_DATE, INSITU_I64, 0, "");
+  refused(
+      INSITU_E_DTYPE, TYPE("numpy.datetime64", "\"unit\":\"s\",\"scale_factor\":0"), "datetime64");
 #undef FILL
-  is_element(V2("dtype", "\"bfloat16\""), INSITU__ZARR_NUMBER, INSITU_BF16, 0, ""); /* as tensorstore has it in v2 */
+  /* as tensorstore has it in v2 */
+  is_element(V2("dtype", "\"bfloat16\""), INSITU__ZARR_NUMBER, INSITU_BF16, 0, "");
   assert_true(!array.swap && array.itemsize == 2);
   /* strings of any length */
   const char *object = "\"|O\"", *utf8 = "[{\"id\":\"vlen-utf8\"}]";
   is_element(V2("dtype", object, "filters", utf8), INSITU__ZARR_STRING, INSITU_U8, 0, "");
   assert_true(array.strings == INSITU__ZARR_VLEN && array.codecs.n == 0 && !array.wide_fill);
-  is_element(V2("dtype", object, "filters", utf8, "fill_value", "\"\\u00e9t\\u00e9\""), INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  is_element(V2("dtype", object, "filters", utf8, "fill_value", "\"\\u00e9t\\u00e9\""),
+      INSITU__ZARR_STRING, INSITU_U8, 0, "");
   assert_string_equal(array.wide_fill, "\xc3\xa9t\xc3\xa9");
-  is_element(V2("dtype", object, "filters", "[{\"id\":\"vlen-bytes\"},{\"id\":\"zstd\"}]", "compressor", "{\"id\":\"lz4\"}"),
+  is_element(V2("dtype", object, "filters", "[{\"id\":\"vlen-bytes\"},{\"id\":\"zstd\"}]",
+                 "compressor", "{\"id\":\"lz4\"}"),
       INSITU__ZARR_STRING, INSITU_U8, 0, "");
   assert_int_equal(array.codecs.n, 2);
-  is_element(V2("dtype", object, "filters", "[{\"id\":\"json2\"}]"), INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  is_element(V2("dtype", object, "filters", "[{\"id\":\"json2\"}]"), INSITU__ZARR_STRING, INSITU_U8,
+      0, "");
   assert_int_equal(array.strings, INSITU__ZARR_JSON2);
   refused(INSITU_E_DTYPE, V2("dtype", object), "vlen-utf8");
   refused(INSITU_E_CODEC, V2("dtype", object, "filters", "[{\"id\":\"pickle\"}]"), "pickle");
-  refused(INSITU_E_FORMAT, V2("dtype", object, "filters", "[{\"id\":\"zstd\"},{\"id\":\"vlen-utf8\"}]"), "first filter");
+  refused(INSITU_E_FORMAT,
+      V2("dtype", object, "filters", "[{\"id\":\"zstd\"},{\"id\":\"vlen-utf8\"}]"), "first filter");
   const char *codecs = "[\"vlen-utf8\",\"zstd\"]";
-  is_element(V3("data_type", "\"string\"", "fill_value", "\"\"", "codecs", codecs), INSITU__ZARR_STRING, INSITU_U8, 0, "");
+  is_element(V3("data_type", "\"string\"", "fill_value", "\"\"", "codecs", codecs),
+      INSITU__ZARR_STRING, INSITU_U8, 0, "");
   refused(INSITU_E_CODEC, V3("data_type", "\"string\"", "fill_value", "\"\""), "vlen-utf8");
   refused(INSITU_E_CODEC, V3("codecs", codecs), "vlen-utf8");
 }
@@ -222,22 +256,26 @@ static void fill_is(const char *dtype, const char *fill, uint64_t low, uint64_t 
   char quoted[64];
   uint64_t bits[2];
   snprintf(quoted, sizeof quoted, "\"%s\"", dtype);
-  accepted(strchr("<>|", dtype[0]) ? V2("dtype", quoted, "fill_value", fill) : V3("data_type", quoted, "fill_value", fill));
+  accepted(strchr("<>|", dtype[0]) ? V2("dtype", quoted, "fill_value", fill)
+                                   : V3("data_type", quoted, "fill_value", fill));
   memcpy(bits, array.fill, sizeof bits);
   if (!array.has_fill || bits[0] != low || bits[1] != high || array.fill_is_nan != nan)
-    fail_msg("%s %s: %#jx %#jx, nan %d", dtype, fill, (uintmax_t)bits[0], (uintmax_t)bits[1], array.fill_is_nan);
+    fail_msg("%s %s: %#jx %#jx, nan %d", dtype, fill, (uintmax_t)bits[0], (uintmax_t)bits[1],
+        array.fill_is_nan);
 }
 static void fill_refused(const char *dtype, const char *fill) {
   char quoted[64];
   snprintf(quoted, sizeof quoted, "\"%s\"", dtype);
   refused(INSITU_E_FORMAT,
-      strchr("<>|", dtype[0]) ? V2("dtype", quoted, "fill_value", fill) : V3("data_type", quoted, "fill_value", fill),
+      strchr("<>|", dtype[0]) ? V2("dtype", quoted, "fill_value", fill)
+                              : V3("data_type", quoted, "fill_value", fill),
       "fill_value");
 }
 static void fills(void **state) {
   (void)state;
   for (int v = 0; v < 2; v++) { /* forms that both versions have */
-    const char *f4 = v ? "float32" : ">f4", *f8 = v ? "float64" : "<f8", *f2 = v ? "float16" : "<f2";
+    const char *f4 = v ? "float32" : ">f4", *f8 = v ? "float64" : "<f8",
+               *f2 = v ? "float16" : "<f2";
     fill_is(f4, "\"NaN\"", 0x7fc00000, 0, true);
     fill_is(f4, "NaN", 0x7fc00000, 0, true);
     fill_is(f4, "\"Infinity\"", 0x7f800000, 0, false);
@@ -257,7 +295,8 @@ static void fills(void **state) {
     fill_is(f2, "5.9604644775390625e-8", 1, 0, false);
     fill_is(f2, "4.4e-8", 1, 0, false);
     fill_is(f2, "2.98e-8", 0, 0, false);
-    fill_is(f2, "2.9802322387695312e-8", 0, 0, false);       /* half of the least half: a tie, to even */
+    /* half of the least half: a tie, to even */
+    fill_is(f2, "2.9802322387695312e-8", 0, 0, false);
     fill_is(f2, "8.940696716308594e-08", 2, 0, false);       /* one and a half of it */
     fill_is(f2, "0.000061005353927612305", 0x400, 0, false); /* rounds up from the subnormals */
     fill_is(f2, "1.00048828125", 0x3c00, 0, false);          /* ties to even */
@@ -288,7 +327,8 @@ static void fills(void **state) {
     fill_is(v ? "bool" : "|b1", "0", 0, 0, false);
     fill_refused(v ? "bool" : "|b1", "2");
     fill_is(v ? "complex64" : "<c8", "[1, \"NaN\"]", UINT64_C(0x7fc000003f800000), 0, true);
-    fill_is(v ? "complex128" : "<c16", "[\"-Infinity\", 1.0]", UINT64_C(0xfff0000000000000), UINT64_C(0x3ff0000000000000), false);
+    fill_is(v ? "complex128" : "<c16", "[\"-Infinity\", 1.0]", UINT64_C(0xfff0000000000000),
+        UINT64_C(0x3ff0000000000000), false);
     fill_refused(v ? "complex64" : "<c8", "[1]");
     fill_refused(v ? "complex64" : "<c8", "[1,2,3]");
     fill_refused(v ? "complex64" : "<c8", "[]");
@@ -301,8 +341,9 @@ static void fills(void **state) {
   fill_is("bfloat16", "-9999", 0xc61c, 0, false);
   fill_is("bfloat16", "1.00390625", 0x3f80, 0, false); /* ties to even */
   fill_is("bfloat16", "1.01171875", 0x3f82, 0, false);
-  fill_is("bfloat16", "1.003906250001", 0x3f81, 0, false); /* a float32 in between would round twice */
-  fill_is("bfloat16", "9.2e-41", 1, 0, false);             /* the least subnormal is 2^-133 */
+  /* a float32 in between would round twice */
+  fill_is("bfloat16", "1.003906250001", 0x3f81, 0, false);
+  fill_is("bfloat16", "9.2e-41", 1, 0, false); /* the least subnormal is 2^-133 */
   fill_is("bfloat16", "4.5e-41", 0, 0, false);
   fill_is("bfloat16", "1.1754943508222875e-38", 0x0080, 0, false);
   fill_is("bfloat16", "3.3895313892515355e38", 0x7f7f, 0, false);
@@ -325,8 +366,10 @@ static void fills(void **state) {
   accepted(V2("dtype", "\"|S3\"", "fill_value", "\"eA==\""));
   assert_memory_equal(array.wide_fill, "x\0\0x\0\0", 6);
   accepted(V2("dtype", "\">U2\"", "fill_value", "\"\\ud83d\\ude00\""));
-  assert_memory_equal(array.wide_fill, "\x00\xf6\1\0\0\0\0\0\0\1\xf6\x00\0\0\0\0", 16); /* native, then as stored */
-  refused(INSITU_E_UNSUPPORTED, V2("dtype", "\"<U257\"", "fill_value", "\"x\""), "INSITU__MAX_FILL");
+  /* native, then as stored */
+  assert_memory_equal(array.wide_fill, "\x00\xf6\1\0\0\0\0\0\0\1\xf6\x00\0\0\0\0", 16);
+  refused(
+      INSITU_E_UNSUPPORTED, V2("dtype", "\"<U257\"", "fill_value", "\"x\""), "INSITU__MAX_FILL");
   accepted(V2("dtype", "\"<U257\"", "fill_value", "\"\""));
   accepted(V2("fill_value", "null"));
   assert_false(array.has_fill);
@@ -339,16 +382,20 @@ static void fills(void **state) {
 static void geometry(void **state) {
   (void)state;
   accepted(V2("x", "1"));
-  assert_true(array.ndim == 2 && array.shape[1] == 20 && array.chunk[0] == 3 && array.order[0] == 0 && array.order[1] == 1);
+  assert_true(array.ndim == 2 && array.shape[1] == 20 && array.chunk[0] == 3 &&
+              array.order[0] == 0 && array.order[1] == 1);
   assert_string_equal(array.path, "a/b");
   accepted(V2("order", "\"F\"", "shape", "[1,2,3]", "chunks", "[4,5,6]"));
   assert_true(array.order[0] == 2 && array.order[1] == 1 && array.order[2] == 0);
   accepted(V2("shape", "[0, 20]"));
   accepted(V2("shape", "[]", "chunks", "[]"));
-  accepted(V2("shape", "[4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4]", "chunks", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"));
-  refused(INSITU_E_UNSUPPORTED, V2("shape", "[4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4]"), "INSITU__MAX_DIMS");
-  static const char *const shapes[] = {"[1,-1]", "[1,2.0]", "[1,\"2\"]", "[1,null]", "7", "null", "[9223372036854775808,1]",
-      "[4611686018427387904,1]", "[4294967296,4294967296]", "[0,9223372036854775807]", "[1e3,2]", "{}", "[1,[2]]"};
+  accepted(V2(
+      "shape", "[4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4]", "chunks", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]"));
+  refused(
+      INSITU_E_UNSUPPORTED, V2("shape", "[4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4,4]"), "INSITU__MAX_DIMS");
+  static const char *const shapes[] = {"[1,-1]", "[1,2.0]", "[1,\"2\"]", "[1,null]", "7", "null",
+      "[9223372036854775808,1]", "[4611686018427387904,1]", "[4294967296,4294967296]",
+      "[0,9223372036854775807]", "[1e3,2]", "{}", "[1,[2]]"};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
     refused(INSITU_E_FORMAT, V2("shape", shapes[i]), "shape");
     refused(INSITU_E_FORMAT, V3("shape", shapes[i]), "shape");
@@ -358,15 +405,19 @@ static void geometry(void **state) {
   refused(INSITU_E_FORMAT, V2("chunks", "[3]"), "chunks");
   refused(INSITU_E_FORMAT, V2("chunks", NULL), "chunks");
   refused(INSITU_E_UNSUPPORTED, V2("chunks", "[32768,32768]"), "INSITU__MAX_CHUNK"); /* 4 GiB */
-  refused(INSITU_E_UNSUPPORTED, V2("chunks", "[9223372036854775807,9223372036854775807]"), "INSITU__MAX_CHUNK");
+  refused(INSITU_E_UNSUPPORTED, V2("chunks", "[9223372036854775807,9223372036854775807]"),
+      "INSITU__MAX_CHUNK");
   refused(INSITU_E_FORMAT, V2("order", "\"A\""), "order");
   refused(INSITU_E_FORMAT, V2("order", NULL), "order");
   refused(INSITU_E_FORMAT, V2("zarr_format", "2.0"), "zarr_format");
   refused(INSITU_E_FORMAT, V3("zarr_format", "\"3\""), "zarr_format");
   refused(INSITU_E_FORMAT, V3("node_type", "\"group\""), "node_type");
   refused(INSITU_E_FORMAT, "[]", "an object");
-  refused(INSITU_E_GRID, V3("chunk_grid", "{\"name\":\"rectilinear\",\"configuration\":{}}"), "rectilinear");
-  refused(INSITU_E_FORMAT, V3("chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,0]}}"), "chunk_shape");
+  refused(INSITU_E_GRID, V3("chunk_grid", "{\"name\":\"rectilinear\",\"configuration\":{}}"),
+      "rectilinear");
+  refused(INSITU_E_FORMAT,
+      V3("chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,0]}}"),
+      "chunk_shape");
   refused(INSITU_E_FORMAT, V3("chunk_grid", "\"regular\""), "chunk_shape");
   refused(INSITU_E_FORMAT, V3("chunk_grid", "{}"), "chunk_grid");
   /* extensions */
@@ -374,7 +425,8 @@ static void geometry(void **state) {
   refused(INSITU_E_UNSUPPORTED, V3("frobnicate", "1"), "frobnicate");
   accepted(V3("frobnicate", "{\"must_understand\":false}"));
   accepted(V3("storage_transformers", "[]", "attributes", "{}", "consolidated_metadata", "null"));
-  refused(INSITU_E_UNSUPPORTED, V3("storage_transformers", "[{\"name\":\"x\"}]"), "storage_transformers");
+  refused(INSITU_E_UNSUPPORTED, V3("storage_transformers", "[{\"name\":\"x\"}]"),
+      "storage_transformers");
   /* names of dimensions */
   accepted(V3("dimension_names", "[\"time\", null]"));
   assert_string_equal(array.dim[0], "time");
@@ -385,12 +437,13 @@ static void geometry(void **state) {
   static const struct {
     const char *attributes, *dim;
   } dims[] = {{"{\"_ARRAY_DIMENSIONS\": [\"time\", \"x\"], \"v\": NaN}", "time"}, {"{}", NULL},
-      {"{\"_ARRAY_DIMENSIONS\": [\"time\"]}", NULL}, {"{\"_ARRAY_DIMENSIONS\": [\"time\", 2]}", NULL}, {"[]", NULL}};
+      {"{\"_ARRAY_DIMENSIONS\": [\"time\"]}", NULL},
+      {"{\"_ARRAY_DIMENSIONS\": [\"time\", 2]}", NULL}, {"[]", NULL}};
   for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
     const char *text = V2("x", "1");
     insitu__zarr_array_free(&array);
-    assert_int_equal(
-        insitu__zarr_parse_v2(&array, "a", text, strlen(text), dims[i].attributes, strlen(dims[i].attributes), NULL, NULL),
+    assert_int_equal(insitu__zarr_parse_v2(&array, "a", text, strlen(text), dims[i].attributes,
+                         strlen(dims[i].attributes), NULL, NULL),
         INSITU_OK);
     if (dims[i].dim) assert_string_equal(array.dim[0], dims[i].dim);
     else assert_null(array.dim[0]);
@@ -402,57 +455,73 @@ static void codecs(void **state) {
   struct insitu__codec blosc, zstd;
   assert_int_equal(insitu__codec_from_name("blosc", &blosc, NULL), INSITU_OK);
   assert_int_equal(insitu__codec_from_name("zstd", &zstd, NULL), INSITU_OK);
-  accepted(V2("compressor", "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}"));
+  accepted(V2("compressor",
+      "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}"));
   assert_true(array.codecs.n == 1 && array.codecs.codec[0].kind == blosc.kind);
   accepted(V2(
-      "compressor", "null", "filters", "[{\"id\":\"zstd\"},{\"id\":\"blosc\"}]")); /* as kerchunk writes; decoded from the last */
+      /* as kerchunk writes; decoded from the last */
+      "compressor", "null", "filters", "[{\"id\":\"zstd\"},{\"id\":\"blosc\"}]"));
   assert_true(array.codecs.n == 2 && array.codecs.codec[0].kind == blosc.kind);
   accepted(V2("compressor", "{\"id\":\"zstd\"}", "filters", "[{\"id\":\"blosc\"}]"));
   assert_true(array.codecs.n == 2 && array.codecs.codec[0].kind == zstd.kind);
   accepted(V2("compressor", NULL, "filters", "[]"));
   assert_int_equal(array.codecs.n, 0);
   refused(INSITU_E_CODEC, V2("compressor", "{\"id\":\"blosc2\"}"), "blosc2");
-  refused(INSITU_E_CODEC, V2("filters", "[{\"id\":\"categorize\",\"dtype\":\"<f4\"}]"), "categorize");
+  refused(
+      INSITU_E_CODEC, V2("filters", "[{\"id\":\"categorize\",\"dtype\":\"<f4\"}]"), "categorize");
   refused(INSITU_E_FORMAT, V2("compressor", "{\"cname\":\"lz4\"}"), "compressor");
   refused(INSITU_E_FORMAT, V2("compressor", "\"blosc\""), "compressor");
   refused(INSITU_E_FORMAT, V2("filters", "{}"), "filters");
-  refused(INSITU_E_UNSUPPORTED, V2("filters", "[{},{},{},{},{},{},{},{},{}]"), "INSITU__MAX_CODECS");
-  accepted(V3("codecs", "[" BYTES("little") ",\"numcodecs.zstd\",{\"name\":\"blosc\",\"configuration\":{\"typesize\":4}}]"));
+  refused(
+      INSITU_E_UNSUPPORTED, V2("filters", "[{},{},{},{},{},{},{},{},{}]"), "INSITU__MAX_CODECS");
+  accepted(V3("codecs", "[" BYTES("little") ",\"numcodecs.zstd\",{\"name\":\"blosc\","
+                                            "\"configuration\":{\"typesize\":4}}]"));
   assert_true(array.codecs.n == 2 && array.codecs.codec[0].kind == blosc.kind);
   assert_int_equal(array.codecs.codec[1].kind, zstd.kind);
-  refused(INSITU_E_FORMAT, V3("codecs", "[{\"name\":\"sharding_indexed\",\"configuration\":{}}]"), "sharding_indexed");
-  refused(INSITU_E_UNSUPPORTED, V3("chunk_grid", "{\"name\":\"regular\",\n \"configuration\":{\"chunk_shape\":[99999,99999]}}"),
+  refused(INSITU_E_FORMAT, V3("codecs", "[{\"name\":\"sharding_indexed\",\"configuration\":{}}]"),
+      "sharding_indexed");
+  refused(INSITU_E_UNSUPPORTED,
+      V3("chunk_grid",
+          "{\"name\":\"regular\",\n \"configuration\":{\"chunk_shape\":[99999,99999]}}"),
       "\"regular\", \"conf");
   refused(INSITU_E_CODEC, V3("codecs", "[{\"name\":\"gribberish\"}]"), "gribberish");
   refused(INSITU_E_CODEC, V3("codecs", "[{\"name\":\"zstd\"}," BYTES("little") "]"), "zstd");
-  refused(INSITU_E_CODEC, V3("codecs", "[" BYTES("little") ",{\"name\":\"nope\",\"must_understand\":false}]"), "nope");
+  refused(INSITU_E_CODEC,
+      V3("codecs", "[" BYTES("little") ",{\"name\":\"nope\",\"must_understand\":false}]"), "nope");
   refused(INSITU_E_FORMAT, V3("codecs", "[]"), "codecs");
   refused(INSITU_E_FORMAT, V3("codecs", NULL), "codecs");
   refused(INSITU_E_FORMAT, V3("codecs", "[" BYTES("little") "," BYTES("little") "]"), "codecs");
   refused(INSITU_E_FORMAT, V3("codecs", "[" BYTES("middle") "]"), "endian");
   refused(INSITU_E_FORMAT, V3("codecs", "[{}]"), "name");
   refused(INSITU_E_UNSUPPORTED,
-      V3("codecs", "[" BYTES("big") ",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\"]"),
+      V3("codecs", "[" BYTES("big") ",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\",\"zstd\","
+                                    "\"zstd\",\"zstd\",\"zstd\"]"),
       "INSITU__MAX_CODECS");
 #define TRANSPOSE(order) "{\"name\":\"transpose\",\"configuration\":{\"order\":" order "}},"
-#define CUBE "shape", "[9,9,9]", "chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,4,5]}}", "codecs"
+#define CUBE                                                                                       \
+  "shape", "[9,9,9]", "chunk_grid",                                                                \
+      "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,4,5]}}", "codecs"
   accepted(V3(CUBE, "[" TRANSPOSE("[1,2,0]") BYTES("little") "]"));
   assert_true(array.order[0] == 1 && array.order[1] == 2 && array.order[2] == 0);
   accepted(V3(CUBE, "[" TRANSPOSE("[1,2,0]") TRANSPOSE("[1,0,2]") BYTES("little") "]"));
   assert_true(array.order[0] == 2 && array.order[1] == 1 && array.order[2] == 0);
   accepted(V3(CUBE, "[" TRANSPOSE("\"F\"") BYTES("little") "]"));
   assert_true(array.order[0] == 2 && array.order[1] == 1 && array.order[2] == 0);
-  static const char *const bad[] = {"[" TRANSPOSE("[0,1]") BYTES("little") "]", "[" TRANSPOSE("[0,1,1]") BYTES("little") "]",
-      "[" TRANSPOSE("[0,1,3]") BYTES("little") "]", "[" TRANSPOSE("[0,1,2,3]") BYTES("little") "]",
-      "[" TRANSPOSE("null") BYTES("little") "]", "[" TRANSPOSE("[0,1,-1]") BYTES("little") "]",
-      "[" TRANSPOSE("[18446744073709551615,1,2]") BYTES("little") "]", "[" BYTES("little") "," TRANSPOSE("[2,1,0]") "\"zstd\"]"};
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) refused(INSITU_E_FORMAT, V3(CUBE, bad[i]), "codecs");
+  static const char *const bad[] = {"[" TRANSPOSE("[0,1]") BYTES("little") "]",
+      "[" TRANSPOSE("[0,1,1]") BYTES("little") "]", "[" TRANSPOSE("[0,1,3]") BYTES("little") "]",
+      "[" TRANSPOSE("[0,1,2,3]") BYTES("little") "]", "[" TRANSPOSE("null") BYTES("little") "]",
+      "[" TRANSPOSE("[0,1,-1]") BYTES("little") "]",
+      "[" TRANSPOSE("[18446744073709551615,1,2]") BYTES("little") "]",
+      "[" BYTES("little") "," TRANSPOSE("[2,1,0]") "\"zstd\"]"};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    refused(INSITU_E_FORMAT, V3(CUBE, bad[i]), "codecs");
 }
 
 static void keys(void **state) {
 #define ENCODING(name, more) "chunk_key_encoding", "{\"name\":\"" name "\"" more "}"
 #define SEPARATOR(s) ",\"configuration\":{\"separator\":\"" s "\"}"
-#define SCALAR "shape", "[]", "chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[]}}"
+#define SCALAR                                                                                     \
+  "shape", "[]", "chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[]}}"
   (void)state;
   accepted(V2("x", "1"));
   assert_string_equal(key(0, 12), "a/b/0.12");
@@ -491,21 +560,25 @@ static void keys(void **state) {
   for (int ndim = 0; ndim < 2; ndim++)
     for (int style = INSITU__ZARR_KEYS_V2; style <= INSITU__ZARR_KEYS_DEFAULT; style++)
       for (size_t cap = 0; cap < 12; cap++) {
-        struct insitu__zarr_array a = {
-            .path = cap % 2 ? (char *)"p" : (char *)"", .axes = (unsigned)ndim, .key_style = style, .separator = '/'};
+        struct insitu__zarr_array a = {.path = cap % 2 ? (char *)"p" : (char *)"",
+            .axes = (unsigned)ndim,
+            .key_style = style,
+            .separator = '/'};
         size_t want = strlen(a.path) * 2 + (ndim && style == INSITU__ZARR_KEYS_DEFAULT ? 3 : 1);
         char *tight = malloc(cap ? cap : 1);
-        assert_int_equal(
-            insitu__zarr_chunk_key(&a, (const uint64_t[]){7}, tight, cap), cap > want ? (int64_t)want : INSITU_E_ARG);
+        assert_int_equal(insitu__zarr_chunk_key(&a, (const uint64_t[]){7}, tight, cap),
+            cap > want ? (int64_t)want : INSITU_E_ARG);
         free(tight);
       }
 }
 
-static void damage(void **state) { /* truncations are refused, changed bytes are refused or give an array within the limits */
+/* truncations are refused, changed bytes are refused or give an array within the limits */
+static void damage(void **state) {
   char text[sizeof document];
   (void)state;
   for (int v = 0; v < 2; v++) {
-    const char *good = v ? V3("dimension_names", "[\"t\",null]", "codecs", "[" TRANSPOSE("[1,0]") BYTES("big") ",\"zstd\"]")
+    const char *good = v ? V3("dimension_names", "[\"t\",null]", "codecs",
+                               "[" TRANSPOSE("[1,0]") BYTES("big") ",\"zstd\"]")
                          : V2("compressor", "{\"id\":\"blosc\"}", "dimension_separator", "\"/\"");
     size_t n = strlen(good);
     snprintf(text, sizeof text, "%s", good);
@@ -513,17 +586,19 @@ static void damage(void **state) { /* truncations are refused, changed bytes are
       struct insitu__zarr_array a;
       char *cut = malloc(i + 1);
       memcpy(cut, text, i);
-      assert_int_equal(
-          v ? insitu__zarr_parse_v3(&a, "", cut, i, NULL) : insitu__zarr_parse_v2(&a, "", cut, i, NULL, 0, NULL, NULL),
+      assert_int_equal(v ? insitu__zarr_parse_v3(&a, "", cut, i, NULL)
+                         : insitu__zarr_parse_v2(&a, "", cut, i, NULL, 0, NULL, NULL),
           INSITU_E_JSON);
       free(cut);
       for (const char *c = "{}[]\",:019-.eNx\x80"; *c; c++) {
         char was = text[i];
         text[i] = *c;
-        if (!(v ? insitu__zarr_parse_v3(&a, "", text, n, NULL) : insitu__zarr_parse_v2(&a, "", text, n, NULL, 0, NULL, NULL))) {
+        if (!(v ? insitu__zarr_parse_v3(&a, "", text, n, NULL)
+                : insitu__zarr_parse_v2(&a, "", text, n, NULL, 0, NULL, NULL))) {
           uint64_t bytes = a.itemsize, axes = 0;
           for (unsigned d = 0; d < a.ndim; d++) bytes *= a.chunk[d], axes |= 1u << a.order[d];
-          assert_true(a.ndim <= INSITU__MAX_DIMS && bytes > 0 && bytes <= INSITU__MAX_CHUNK && axes + 1 == 1u << a.ndim);
+          assert_true(a.ndim <= INSITU__MAX_DIMS && bytes > 0 && bytes <= INSITU__MAX_CHUNK &&
+                      axes + 1 == 1u << a.ndim);
         }
         insitu__zarr_array_free(&a);
         text[i] = was;
@@ -532,7 +607,8 @@ static void damage(void **state) { /* truncations are refused, changed bytes are
   }
 }
 
-static void no_memory(void **state) { /* wherever memory runs out, that is the error and nothing stays behind */
+/* wherever memory runs out, that is the error and nothing stays behind */
+static void no_memory(void **state) {
   (void)state;
   for (int v = 0; v < 2; v++) {
     int n = 0;
@@ -542,12 +618,14 @@ static void no_memory(void **state) { /* wherever memory runs out, that is the e
       struct insitu__zarr_array a;
       allocations_left = n;
       status = v ? insitu__zarr_parse_v3(&a, "", text, strlen(text), NULL)
-                 : insitu__zarr_parse_v2(&a, "", text, strlen(text), attributes, strlen(attributes), NULL, NULL);
+                 : insitu__zarr_parse_v2(
+                       &a, "", text, strlen(text), attributes, strlen(attributes), NULL, NULL);
       allocations_left = -1;
       assert_true(status == INSITU_OK || status == INSITU_E_NOMEM);
       insitu__zarr_array_free(&a);
     }
-    assert_int_equal(n, v ? 5 : 7); /* documents, path, two names, attributes; and the time that succeeds */
+    /* documents, path, two names, attributes; and the time that succeeds */
+    assert_int_equal(n, v ? 5 : 7);
   }
 }
 
@@ -561,7 +639,8 @@ static const char *at(const char *path) {
 }
 static void put(const char *path, const char *text) { /* text NULL: a directory */
   at(path);
-  for (char *slash = strchr(joined + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+  for (char *slash = strchr(joined + strlen(root) + 1, '/'); slash;
+       slash = strchr(slash + 1, '/')) {
     *slash = 0;
     mkdir(joined, 0777);
     *slash = '/';
@@ -606,7 +685,8 @@ static void visit_zarr(void *arg) { /* opens path, or lists when path is NULL */
   if (!v->status) v->status = insitu__zarr_open_await(&group, &store, &v->error);
   v->format = group.format;
   v->is_array = group.is_array;
-  if (!v->status && v->path) v->status = insitu__zarr_array_await(&group, v->path, &v->array, &v->error);
+  if (!v->status && v->path)
+    v->status = insitu__zarr_array_await(&group, v->path, &v->array, &v->error);
   else if (!v->status) v->status = insitu__zarr_names_await(&group, visit_name, v, &v->error);
   insitu__zarr_group_free(&group);
   insitu__store_close(&store);
@@ -616,7 +696,8 @@ static void visit_object(void *arg) { /* reads an object of at most 100000 bytes
   struct insitu__store store;
   uint64_t n;
   v->status = insitu__store_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
-  if (!v->status) v->status = insitu__store_get_await(&store, v->path, 100000, &v->object, &n, &v->error);
+  if (!v->status)
+    v->status = insitu__store_get_await(&store, v->path, 100000, &v->object, &n, &v->error);
   if (!v->status) v->n_names = n;
   insitu__store_close(&store);
 }
@@ -628,7 +709,8 @@ static void visit_list(void *arg) {
   insitu__store_close(&store);
 }
 static struct visit seen;
-static insitu_status visit(void (*fn)(void *), const char *url, const char *path) { /* url is below root */
+/* url is below root */
+static insitu_status visit(void (*fn)(void *), const char *url, const char *path) {
   char where[512];
   insitu__zarr_array_free(&seen.array);
   free(seen.object);
@@ -640,9 +722,11 @@ static insitu_status visit(void (*fn)(void *), const char *url, const char *path
   assert_true(seen.status == seen.error.status);
   return seen.status;
 }
-static void visit_fails(const char *url, const char *path, insitu_status status, const char *cause) {
+static void visit_fails(
+    const char *url, const char *path, insitu_status status, const char *cause) {
   if (visit(visit_zarr, url, path) != status || !strstr(seen.error.message, cause))
-    fail_msg("%s %s: %d %s, not %d with %s", url, path ? path : "(names)", seen.status, seen.error.message, status, cause);
+    fail_msg("%s %s: %d %s, not %d with %s", url, path ? path : "(names)", seen.status,
+        seen.error.message, status, cause);
 }
 
 static void store(void **state) {
@@ -667,14 +751,17 @@ static void store(void **state) {
   assert_int_equal(seen.error.sys_errno, ENOENT);
   assert_non_null(strstr(seen.error.message, "a/2"));
   assert_int_equal(visit(visit_object, "s", "a/1/2"), INSITU_E_NOTFOUND);
-  assert_int_equal(visit(visit_object, "s", "a/dir"), INSITU_E_IO); /* there, but no object: not absent */
+  /* there, but no object: not absent */
+  assert_int_equal(visit(visit_object, "s", "a/dir"), INSITU_E_IO);
   assert_int_equal(seen.error.sys_errno, EISDIR);
   if (geteuid()) {
     chmod(at("s/a/1"), 0);
     assert_int_equal(visit(visit_object, "s", "a/1"), INSITU_E_IO);
   }
-  static const char *const bad[] = {"", "/etc/passwd", "..", "../s/a/1", "a/../a/1", "a/./1", ".", "a//1", "a/", "a/.."};
-  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(visit(visit_object, "s", bad[i]), INSITU_E_ARG);
+  static const char *const bad[] = {
+      "", "/etc/passwd", "..", "../s/a/1", "a/../a/1", "a/./1", ".", "a//1", "a/", "a/.."};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    assert_int_equal(visit(visit_object, "s", bad[i]), INSITU_E_ARG);
   memset(large, 'k', 100001);
   assert_int_equal(visit(visit_object, "s", large), INSITU_E_ARG);
   large[300] = 0; /* longer than a name may be: an error, not an absent object */
@@ -701,7 +788,8 @@ static void hierarchy_v2(void **state) {
   put("v2/t2m/.zarray", V2("dimension_separator", "\"/\""));
   put("v2/t2m/.zattrs", "{\"_ARRAY_DIMENSIONS\":[\"time\",\"x\"]}");
   put("v2/t2m/0/0/0", "a chunk: never entered");
-  put("v2/my group/sub/z500/.zarray", V2("shape", "[7,8]")); /* no .zgroup between: implicit groups */
+  /* no .zgroup between: implicit groups */
+  put("v2/my group/sub/z500/.zarray", V2("shape", "[7,8]"));
   put("v2/broken/.zarray", "{\"zarr_format\": 2,\n \"shape\": [1,]}");
   put("v2/attrs/.zarray", V2("x", "1"));
   put("v2/attrs/.zattrs", "{");
@@ -726,12 +814,13 @@ static void hierarchy_v2(void **state) {
   visit_fails("v2", "attrs", INSITU_E_JSON, ".zattrs");
   visit_fails("v2", "three", INSITU_E_FORMAT, "Zarr v3 metadata");
   visit_fails("v2", "../v2/t2m", INSITU_E_ARG, "not a path");
-  put("meta/.zmetadata",
-      "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2},\".zattrs\":{},\"g/.zgroup\":{}}}");
+  put("meta/.zmetadata", "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_"
+                         "format\":2},\".zattrs\":{},\"g/.zgroup\":{}}}");
   visit_fails("meta", "x", INSITU_E_NOTFOUND, "has no arrays");
   char text[8192];
   snprintf(text, sizeof text,
-      "{\"zarr_consolidated_format\":1,\"metadata\":{\"g/a/.zattrs\":{\"_ARRAY_DIMENSIONS\":[\"t\",\"x\"],\"f\":NaN},"
+      "{\"zarr_consolidated_format\":1,\"metadata\":{\"g/a/"
+      ".zattrs\":{\"_ARRAY_DIMENSIONS\":[\"t\",\"x\"],\"f\":NaN},"
       "\"g/a/.zarray\":%s,"
       "\".zgroup\":{\"zarr_format\":2},\"../out/.zarray\":%s}}",
       V2("shape", "[70,80]"), document);
@@ -770,7 +859,8 @@ static void hierarchy_v3(void **state) {
   visit_fails("v3", "a", INSITU_E_NOTFOUND, "1 array is there: 'a/b/c'");
   visit_fails("v3", "two", INSITU_E_FORMAT, "Zarr v2 metadata");
   snprintf(text, sizeof text,
-      GROUP(",\"consolidated_metadata\":{\"kind\":\"inline\",\"must_understand\":false,\"metadata\":{\"g\":{\"zarr_format\":3,"
+      GROUP(",\"consolidated_metadata\":{\"kind\":\"inline\",\"must_understand\":false,"
+            "\"metadata\":{\"g\":{\"zarr_format\":3,"
             "\"node_type\":\"group\"},\"g/x\":%s,\"y\":%s}}"),
       V3("shape", "[5,6]"), document);
   put("v3/zarr.json", text);
@@ -779,21 +869,24 @@ static void hierarchy_v3(void **state) {
   assert_int_equal(visit(visit_zarr, "v3", "g/x"), INSITU_OK);
   assert_int_equal(seen.array.shape[1], 6);
   visit_fails("v3", "g", INSITU_E_NOTFOUND, "2 arrays are there: 'g/x', 'y'");
-  put("v3/zarr.json", GROUP(",\"consolidated_metadata\":{\"kind\":\"other\",\"must_understand\":false}"));
+  put("v3/zarr.json",
+      GROUP(",\"consolidated_metadata\":{\"kind\":\"other\",\"must_understand\":false}"));
   assert_int_equal(visit(visit_zarr, "v3", "a/b/c"), INSITU_OK);
   static const struct {
     const char *text, *cause;
     insitu_status status;
-  } bad[] = {{GROUP(",\"consolidated_metadata\":{\"kind\":\"other\"}"), "inline", INSITU_E_UNSUPPORTED},
+  } bad[] = {
+      {GROUP(",\"consolidated_metadata\":{\"kind\":\"other\"}"), "inline", INSITU_E_UNSUPPORTED},
       {GROUP(",\"odd\":1"), "odd", INSITU_E_UNSUPPORTED},
       {"{\"zarr_format\":2,\"node_type\":\"group\"}", "zarr_format", INSITU_E_FORMAT},
-      {"{\"zarr_format\":3,\"node_type\":\"x\"}", "node_type", INSITU_E_FORMAT}, {"[]", "zarr_format", INSITU_E_FORMAT},
-      {"", "zarr.json, line 1", INSITU_E_JSON}};
+      {"{\"zarr_format\":3,\"node_type\":\"x\"}", "node_type", INSITU_E_FORMAT},
+      {"[]", "zarr_format", INSITU_E_FORMAT}, {"", "zarr.json, line 1", INSITU_E_JSON}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     put("v3/zarr.json", bad[i].text);
     visit_fails("v3", "a/b/c", bad[i].status, bad[i].cause);
   }
-  put("bare/deep/er/zarr.json", V3("x", "{\"must_understand\":false}")); /* no metadata at the root, some below */
+  /* no metadata at the root, some below */
+  put("bare/deep/er/zarr.json", V3("x", "{\"must_understand\":false}"));
   put("bare/other/file", "x");
   assert_int_equal(symlink("..", at("bare/deep/cycle")), 0);
   assert_int_equal(visit(visit_zarr, "bare", "deep/er"), INSITU_OK);
@@ -832,13 +925,15 @@ static int teardown(void **state) {
 }
 
 /* OME-NGFF images name the axes of their arrays. */
-static const char *names_of(const char *url, const char *path) { /* "t c z y x", - for an axis without a name */
+/* "t c z y x", - for an axis without a name */
+static const char *names_of(const char *url, const char *path) {
   static char out[200];
   if (visit(visit_zarr, url, path)) fail_msg("%s %s: %s", url, path, seen.error.message);
   out[0] = 0;
   for (unsigned d = 0; d < seen.array.ndim; d++) {
     size_t n = strlen(out);
-    snprintf(out + n, sizeof out - n, "%s%s", d ? " " : "", seen.array.dim[d] ? seen.array.dim[d] : "-");
+    snprintf(
+        out + n, sizeof out - n, "%s%s", d ? " " : "", seen.array.dim[d] ? seen.array.dim[d] : "-");
   }
   return out;
 }
@@ -856,7 +951,8 @@ static void image_axes(void **state) {
   }
   put("ome/own/.zattrs", "{\"_ARRAY_DIMENSIONS\":[\"a\",\"b\",\"c\"]}");
   put("ome/.zattrs",
-      "{\"multiscales\":" IMAGE(ZYX, "{},5," AT("none") "," AT("/0/") "," AT("1/deep") "," AT("own") "," AT("flat")) "}");
+      "{\"multiscales\":" IMAGE(
+          ZYX, "{},5," AT("none") "," AT("/0/") "," AT("1/deep") "," AT("own") "," AT("flat")) "}");
   assert_string_equal(names_of("ome", "0"), "z y x");
   assert_string_equal(names_of("ome", "1/deep"), "z y x");
   assert_string_equal(names_of("ome", "own"), "a b c");   /* its own are kept */
@@ -866,20 +962,22 @@ static void image_axes(void **state) {
                        "{\"axes\":[\"c\",\"v\",null],\"datasets\":[" AT("deep") "]}]}");
   assert_string_equal(names_of("ome", "1/deep"), "c v -"); /* 0.3; the nearest group counts */
   put("ome/1/.zattrs", "{ damaged");
-  assert_string_equal(names_of("ome", "1/deep"), "z y x"); /* another node's document is no reason to refuse the array */
+  /* another node's document is no reason to refuse the array */
+  assert_string_equal(names_of("ome", "1/deep"), "z y x");
   put("ome/.zattrs", "{\"multiscales\":" IMAGE("\"version\":\"0.2\",", AT("five") "," AT("0")) "}");
   put("ome/five/.zarray", V2("shape", "[1,2,9,7,8]", "chunks", "[1,1,3,7,8]"));
   assert_string_equal(names_of("ome", "five"), "t c z y x");
   assert_string_equal(names_of("ome", "0"), "- - -");
   /* 0.5: in the group's own document, and consolidated */
   put("ome3/zarr.json",
-      "{\"zarr_format\":3,\"node_type\":\"group\",\"attributes\":{\"ome\":{\"version\":\"0.5\",\"multiscales\":" IMAGE(
-          "\"axes\":[{\"name\":\"y\"},{\"name\":\"x\"}],", AT("s0")) "}}}");
+      "{\"zarr_format\":3,\"node_type\":\"group\",\"attributes\":{\"ome\":{\"version\":\"0.5\","
+      "\"multiscales\":" IMAGE("\"axes\":[{\"name\":\"y\"},{\"name\":\"x\"}],", AT("s0")) "}}}");
   put("ome3/s0/zarr.json", V3("x", "{\"must_understand\":false}"));
   assert_string_equal(names_of("ome3", "s0"), "y x");
   char text[2000];
   snprintf(text, sizeof text,
-      "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2},\"i/.zattrs\":{\"multiscales\":%s},"
+      "{\"zarr_consolidated_format\":1,\"metadata\":{\".zgroup\":{\"zarr_format\":2},\"i/"
+      ".zattrs\":{\"multiscales\":%s},"
       "\"i/0/.zarray\":%s}}",
       IMAGE("\"axes\":[{\"name\":\"y\"},{\"name\":\"x\"}],", AT("0")), V2("shape", "[7,8]"));
   put("ome2/.zmetadata", text);
@@ -899,29 +997,39 @@ static void other_formats(void **state) {
     const char *bytes;
     size_t n;
     const char *says;
-  } file[] = {{"\x89HDF\r\n\x1a\n....", 12, "it is an HDF5 or NetCDF-4 file, which cannot be read here; convert it with xarray"},
-      {"CDF\1", 4, "a NetCDF-3 file"}, {"CDF\5xx", 6, "a NetCDF-3 file"}, {"GRIB\0\0\0\2", 8, "engine='cfgrib'"},
-      {"II*\0", 4, "a TIFF or GeoTIFF file"}, {"MM\0+", 4, "a TIFF or GeoTIFF file"}, {"PAR1....PAR1", 12, "a Parquet file"},
+  } file[] = {
+      {"\x89HDF\r\n\x1a\n....", 12,
+          "it is an HDF5 or NetCDF-4 file, which cannot be read here; convert it with xarray"},
+      {"CDF\1", 4, "a NetCDF-3 file"}, {"CDF\5xx", 6, "a NetCDF-3 file"},
+      {"GRIB\0\0\0\2", 8, "engine='cfgrib'"}, {"II*\0", 4, "a TIFF or GeoTIFF file"},
+      {"MM\0+", 4, "a TIFF or GeoTIFF file"}, {"PAR1....PAR1", 12, "a Parquet file"},
       {" {\"version\": 1, \"refs\": {}}", 27, "a kerchunk reference set"},
-      {"{\".zgroup\": \"{}\"}", 18, "a kerchunk reference set"}, {"{\"a\": 1}", 8, "it is a file, and not a whole zip file"},
-      {"HDF", 3, "it is a file, and not a whole zip file"}, {"CDF\3", 4, "it is a file, and not a whole zip file"}};
+      {"{\".zgroup\": \"{}\"}", 18, "a kerchunk reference set"},
+      {"{\"a\": 1}", 8, "it is a file, and not a whole zip file"},
+      {"HDF", 3, "it is a file, and not a whole zip file"},
+      {"CDF\3", 4, "it is a file, and not a whole zip file"}};
   static const struct {
     const char *path, *text, *says;
   } folder[] = {{"attributes.json", "{\"n5\": \"2.5.1\"}", "it is an N5 container"},
       {"attributes.json", "{\"dimensions\": [4], \"blockSize\": [2]}", "it is an N5 container"},
-      {"refs/branch.main/ref.json", "{\"snapshot\": \"VY76P925PRY57WFEK410\"}", "it is an Icechunk repository"},
+      {"refs/branch.main/ref.json", "{\"snapshot\": \"VY76P925PRY57WFEK410\"}",
+          "it is an Icechunk repository"},
       {"repo",
           "ICE\xf0\x9f\xa7\x8a"
           "CHUNK",
           "it is an Icechunk repository"},
       {"__schema/1_2_3", "", "it is a TileDB array or group"},
-      {"1980.nc", "", "it holds '1980.nc', by its name an HDF5 or NetCDF-4 file, which cannot be read here; convert it"},
-      {"a.GRIB2", "", "a GRIB file"}, {"attributes.json", "{}", "neither zarr.json"}, {"nc", "", "neither zarr.json"}};
+      {"1980.nc", "",
+          "it holds '1980.nc', by its name an HDF5 or NetCDF-4 file, which cannot be read here; "
+          "convert it"},
+      {"a.GRIB2", "", "a GRIB file"}, {"attributes.json", "{}", "neither zarr.json"},
+      {"nc", "", "neither zarr.json"}};
   (void)state;
   for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
     put_bytes("other", file[i].bytes, file[i].n);
     visit_fails("other", "", INSITU_E_NOT_ZARR, file[i].says);
-    if (!strstr(file[i].says, "whole zip")) visit_fails("other/group", "", INSITU_E_NOT_ZARR, file[i].says);
+    if (!strstr(file[i].says, "whole zip"))
+      visit_fails("other/group", "", INSITU_E_NOT_ZARR, file[i].says);
     else visit_fails("other/group", "", INSITU_E_NOTFOUND, "not a whole zip file");
   }
   for (size_t i = 0; i < sizeof folder / sizeof *folder; i++) {
@@ -931,19 +1039,21 @@ static void other_formats(void **state) {
     put(path, folder[i].text);
     visit_fails(url, "", INSITU_E_NOT_ZARR, folder[i].says);
   }
-  put("parquet/.zmetadata", "{\"metadata\": {\".zgroup\": {\"zarr_format\": 2}}, \"record_size\": 10000}");
+  put("parquet/.zmetadata",
+      "{\"metadata\": {\".zgroup\": {\"zarr_format\": 2}}, \"record_size\": 10000}");
   visit_fails("parquet", "", INSITU_E_NOT_ZARR, "it is a kerchunk reference set");
   put("unknown/.zmetadata", "{\"metadata\": {}, \"zarr_consolidated_format\": 2}");
   visit_fails("unknown", "", INSITU_E_UNSUPPORTED, "zarr.consolidate_metadata");
-  put("draft/zarr.json",
-      "{\"zarr_format\": \"https://purl.org/zarr/spec/protocol/core/3.0\", \"metadata_key_suffix\": \".json\"}");
+  put("draft/zarr.json", "{\"zarr_format\": \"https://purl.org/zarr/spec/protocol/core/3.0\", "
+                         "\"metadata_key_suffix\": \".json\"}");
   visit_fails("draft", "", INSITU_E_UNSUPPORTED, "an early draft of Zarr v3");
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(elements), cmocka_unit_test(fills),
-      cmocka_unit_test(geometry), cmocka_unit_test(codecs), cmocka_unit_test(keys), cmocka_unit_test(damage),
-      cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(elements),
+      cmocka_unit_test(fills), cmocka_unit_test(geometry), cmocka_unit_test(codecs),
+      cmocka_unit_test(keys), cmocka_unit_test(damage), cmocka_unit_test(no_memory),
+      cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
       cmocka_unit_test(image_axes), cmocka_unit_test(other_formats)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

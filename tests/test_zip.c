@@ -1,5 +1,6 @@
-/* Zip files: an archive in one gives the same batches, bit for bit, as in a directory, however it was packed; every read of a
- * member gives its bytes; and what is damaged, or cannot be read, is an error that names the file and the member. */
+/* Zip files: an archive in one gives the same batches, bit for bit, as in a directory, however it
+ * was packed; every read of a member gives its bytes; and what is damaged, or cannot be read, is an
+ * error that names the file and the member. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -23,7 +24,8 @@ static struct {
 static atomic_int allocations = INT_MAX;
 
 static int64_t fault(const char *path, int opening, int64_t got) {
-  if (!faulty.name || strcmp(path, faulty.name) || (opening && !faulty.error) || faulty.after-- > 0) return got;
+  if (!faulty.name || strcmp(path, faulty.name) || (opening && !faulty.error) || faulty.after-- > 0)
+    return got;
   if (opening && got >= 0) close((int)got);
   return faulty.error;
 }
@@ -54,15 +56,20 @@ static void visit_await(void *arg) { /* lists where room[0] is 0 */
   struct insitu__store store;
   struct iovec iov[3];
   uint64_t at = 0;
-  for (int i = 0; i < 3; i++, at += v->room[i - 1]) iov[i] = (struct iovec){v->text + at, v->room[i]};
+  for (int i = 0; i < 3; i++, at += v->room[i - 1])
+    iov[i] = (struct iovec){v->text + at, v->room[i]};
   v->status = insitu__store_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status) v->status = insitu__store_index_await(&store, &v->error);
-  if (!v->status && v->now) v->status = insitu__store_read_now(&store, v->key, v->offset, iov, 3, 0, &v->got);
-  else if (!v->status && v->room[0]) v->status = insitu__store_read_await(&store, v->key, v->offset, iov, 3, &v->got, &v->error);
-  else if (!v->status) v->status = insitu__store_list_await(&store, v->key, visit_name, v, &v->error);
+  if (!v->status && v->now)
+    v->status = insitu__store_read_now(&store, v->key, v->offset, iov, 3, 0, &v->got);
+  else if (!v->status && v->room[0])
+    v->status = insitu__store_read_await(&store, v->key, v->offset, iov, 3, &v->got, &v->error);
+  else if (!v->status)
+    v->status = insitu__store_list_await(&store, v->key, visit_name, v, &v->error);
   insitu__store_close(&store);
 }
-static insitu_status visit(const char *url, const char *key, uint64_t offset, size_t a, size_t b, size_t c) {
+static insitu_status visit(
+    const char *url, const char *key, uint64_t offset, size_t a, size_t b, size_t c) {
   memset(&seen, 0, offsetof(struct visit, text));
   memset(seen.text, 0, a + b + c + 4096);
   seen.url = url;
@@ -70,18 +77,24 @@ static insitu_status visit(const char *url, const char *key, uint64_t offset, si
   seen.offset = offset;
   seen.room[0] = a, seen.room[1] = b, seen.room[2] = c;
   assert_int_equal(insitu__reactor_call(&reactor, visit_await, &seen), INSITU_OK);
-  if (seen.status != seen.error.status) fail_msg("%s: %d, but %s", key, (int)seen.status, seen.error.message);
+  if (seen.status != seen.error.status)
+    fail_msg("%s: %d, but %s", key, (int)seen.status, seen.error.message);
   return seen.status;
 }
 static void refused(insitu_status status, const char *url, const char *key, const char *word) {
   insitu_status got = visit(url, key, 0, 100, 0, 100);
   if (got != status || !strstr(seen.error.message, word) || !strstr(seen.error.message, url))
-    fail_msg("%s: %s, not %s, '%s' in: %s", key, insitu_status_name(got), insitu_status_name(status), word, seen.error.message);
-  if (status != INSITU_E_NOT_ZARR && !strstr(seen.error.message, key)) fail_msg("'%s' not in: %s", key, seen.error.message);
+    fail_msg("%s: %s, not %s, '%s' in: %s", key, insitu_status_name(got),
+        insitu_status_name(status), word, seen.error.message);
+  if (status != INSITU_E_NOT_ZARR && !strstr(seen.error.message, key))
+    fail_msg("'%s' not in: %s", key, seen.error.message);
 }
 static int open_reactor(void **state) {
-  struct insitu__reactor_desc d = {
-      .workers = 1, .io_threads = 1, .depth = 8, .iowq_max_workers = 1, .stack_bytes = INSITU_CORO_STACK};
+  struct insitu__reactor_desc d = {.workers = 1,
+      .io_threads = 1,
+      .depth = 8,
+      .iowq_max_workers = 1,
+      .stack_bytes = INSITU_CORO_STACK};
   return support_setup(state) || insitu__reactor_open(&reactor, &d, NULL);
 }
 static int close_reactor(void **state) {
@@ -91,7 +104,8 @@ static int close_reactor(void **state) {
 
 static unsigned char large[300000]; /* rises, and does not repeat: a piece in a wrong place shows */
 static void fill_large(void) {
-  for (size_t i = 0; i < sizeof large; i++) large[i] = (unsigned char)((i * 2654435761u) >> 13 ^ i >> 9);
+  for (size_t i = 0; i < sizeof large; i++)
+    large[i] = (unsigned char)((i * 2654435761u) >> 13 ^ i >> 9);
 }
 /* Every range of a small member, and ranges of a large one around the pieces that it is read in. */
 static void check_reads(const char *url, const char *small, const char *big) {
@@ -107,9 +121,11 @@ static void check_reads(const char *url, const char *small, const char *big) {
       assert_int_equal(seen.got, want);
       assert_memory_equal(seen.text, &"0123456789"[10 - want], want);
     }
-  static const uint64_t at[] = {0, 1, 16383, 16384, 65535, 65537, 131072, 299990, 299999, 300000, INSITU__RING_TAIL};
+  static const uint64_t at[] = {
+      0, 1, 16383, 16384, 65535, 65537, 131072, 299990, 299999, 300000, INSITU__RING_TAIL};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-    uint64_t begin = insitu__base_min(at[i], sizeof large - 100000), want = insitu__base_min(100000, sizeof large - begin);
+    uint64_t begin = insitu__base_min(at[i], sizeof large - 100000),
+             want = insitu__base_min(100000, sizeof large - begin);
     if (at[i] <= sizeof large) want = insitu__base_min(100000, sizeof large - (begin = at[i]));
     assert_int_equal(visit(url, big, at[i], 7, 33000, 66993), INSITU_OK);
     assert_int_equal(seen.got, want);
@@ -134,7 +150,8 @@ static void test_members(void **state) {
     }
     zip_add(&z, "d1/none", "", 0, ZIP_DEFLATE);
     zip_add(&z, "d0/none", NULL, 0, 0);
-    zip_finish(&z, form & 2 ? "a comment with PK\5\6 in it, and 20 more bytes of it" : "", form & 4);
+    zip_finish(
+        &z, form & 2 ? "a comment with PK\5\6 in it, and 20 more bytes of it" : "", form & 4);
     snprintf(url, sizeof url, "%s", support_path("members.zip"));
     zip_write(&z, url);
     zip_free(&z);
@@ -166,14 +183,17 @@ static void test_now(void **state) {
   static const struct {
     size_t room[3];
     uint64_t offset, got;
-  } cases[] = {{{1000, 0, 0}, 0, 1000}, {{1001, 0, 0}, 0, 1000}, {{600, 400, 1}, 0, 1000}, {{600, 400, 0}, 0, 1000},
-      {{600, 300, 5}, 0, 905}, {{600, 300, 500}, 0, 1000}, {{3, 4, 5}, 990, 10}, {{3, 4, 5}, 1000, 0}, {{3, 4, 5}, 1001, 0}};
+  } cases[] = {{{1000, 0, 0}, 0, 1000}, {{1001, 0, 0}, 0, 1000}, {{600, 400, 1}, 0, 1000},
+      {{600, 400, 0}, 0, 1000}, {{600, 300, 5}, 0, 905}, {{600, 300, 500}, 0, 1000},
+      {{3, 4, 5}, 990, 10}, {{3, 4, 5}, 1000, 0}, {{3, 4, 5}, 1001, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     memset(&seen, 0, sizeof seen);
     seen = (struct visit){.url = url, .key = "stored", .offset = cases[i].offset, .now = true};
     memcpy(seen.room, cases[i].room, sizeof seen.room);
-    for (int turn = 0; turn < 2; turn++) assert_int_equal(insitu__reactor_call(&reactor, visit_await, &seen), INSITU_OK);
-    if (!i && seen.status == INSITU_TIMEOUT) skip(); /* this kernel or file system knows no such reads */
+    for (int turn = 0; turn < 2; turn++)
+      assert_int_equal(insitu__reactor_call(&reactor, visit_await, &seen), INSITU_OK);
+    /* this kernel or file system knows no such reads */
+    if (!i && seen.status == INSITU_TIMEOUT) skip();
     assert_int_equal(seen.status, INSITU_OK);
     assert_int_equal(seen.got, cases[i].got);
     assert_memory_equal(seen.text, large + insitu__base_min(cases[i].offset, 1000), seen.got);
@@ -241,8 +261,8 @@ static void test_urls(void **state) {
   zip_finish(&z, "", false);
   zip_write(&z, support_path("a b.zip"));
   assert_int_equal(chdir(support_dir), 0);
-  static const char *const good[] = {
-      "%s/a b.zip/a", "file://%s/a%%20b.zip/a", "zip://%s/a%%20b.zip/a", "ZIP://%s/a%%20b.zip///a/"};
+  static const char *const good[] = {"%s/a b.zip/a", "file://%s/a%%20b.zip/a",
+      "zip://%s/a%%20b.zip/a", "ZIP://%s/a%%20b.zip///a/"};
   for (size_t i = 0; i < 6; i++) {
     if (i < 4) snprintf(url, sizeof url, good[i], support_dir);
     else strcpy(url, i == 4 ? "a b.zip/a" : "zip://a%20b.zip/a");
@@ -254,7 +274,8 @@ static void test_urls(void **state) {
   refused(INSITU_E_NOT_ZARR, "text", "k", "it is a file");
   refused(INSITU_E_NOT_ZARR, "empty", "k", "it is a file");
   refused(INSITU_E_NOTFOUND, "zip://text/k", "k", "'text' is a file");
-  static const char *const missing[] = {"none.zip", "zip://none.zip", "none.zip/a", "zip://none/a b.zip", "zip://", "zip:///"};
+  static const char *const missing[] = {
+      "none.zip", "zip://none.zip", "none.zip/a", "zip://none/a b.zip", "zip://", "zip:///"};
   for (size_t i = 0; i < 6; i++) {
     assert_int_equal(visit(missing[i], "k", 0, 9, 0, 0), INSITU_E_NOTFOUND);
     assert_non_null(strstr(seen.error.message, "check the url"));
@@ -267,17 +288,23 @@ static void test_urls(void **state) {
   zip_free(&z);
 }
 
-/* The only top-level directory is the root, unless the root has metadata; its name may stand before paths too. */
+/* The only top-level directory is the root, unless the root has metadata; its name may stand before
+ * paths too. */
 static void test_folder(void **state) {
   static const struct {
     const char *names[5], *root;
     bool unwrapped;
   } cases[] = {{{"a.zarr/zarr.json", "a.zarr/x/c"}, "x/ zarr.json ", true},
-      {{"a.zarr/.zgroup", "README", "__MACOSX/a.zarr/._x", ".DS_Store", "a.zarr/x/0"}, ".zgroup x/ ", true},
-      {{"a.zarr/a.zarr/.zgroup", "a.zarr/x/0"}, "a.zarr/ x/ ", true}, {{"zarr.json", "a.zarr/x/c"}, "a.zarr/ zarr.json ", false},
-      {{".zgroup", "a.zarr/x/c"}, "a.zarr/ .zgroup ", false}, {{".zarray", "a.zarr/x"}, "a.zarr/ .zarray ", false},
-      {{".zmetadata", "a.zarr/x"}, "a.zarr/ .zmetadata ", false}, {{"a.zarr/x", "b.zarr/x"}, "a.zarr/ b.zarr/ ", false},
-      {{"a.zarr/x", "a.zarr-/x"}, "a.zarr/ a.zarr-/ ", false}, {{"x", "y"}, "x y ", false}, {{NULL}, "", false}};
+      {{"a.zarr/.zgroup", "README", "__MACOSX/a.zarr/._x", ".DS_Store", "a.zarr/x/0"},
+          ".zgroup x/ ", true},
+      {{"a.zarr/a.zarr/.zgroup", "a.zarr/x/0"}, "a.zarr/ x/ ", true},
+      {{"zarr.json", "a.zarr/x/c"}, "a.zarr/ zarr.json ", false},
+      {{".zgroup", "a.zarr/x/c"}, "a.zarr/ .zgroup ", false},
+      {{".zarray", "a.zarr/x"}, "a.zarr/ .zarray ", false},
+      {{".zmetadata", "a.zarr/x"}, "a.zarr/ .zmetadata ", false},
+      {{"a.zarr/x", "b.zarr/x"}, "a.zarr/ b.zarr/ ", false},
+      {{"a.zarr/x", "a.zarr-/x"}, "a.zarr/ a.zarr-/ ", false}, {{"x", "y"}, "x y ", false},
+      {{NULL}, "", false}};
   char url[300];
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -290,7 +317,8 @@ static void test_folder(void **state) {
     zip_free(&z);
     assert_int_equal(visit(url, "", 0, 0, 0, 0), INSITU_OK);
     assert_int_equal(strlen(seen.text), strlen(cases[i].root));
-    for (const char *word = cases[i].root; *word; word += strcspn(word, " ") + 1) { /* in the order of the names' bytes */
+    /* in the order of the names' bytes */
+    for (const char *word = cases[i].root; *word; word += strcspn(word, " ") + 1) {
       char name[40];
       snprintf(name, sizeof name, "%.*s", (int)strcspn(word, " ") + 1, word);
       assert_non_null(strstr(seen.text, name));
@@ -298,9 +326,11 @@ static void test_folder(void **state) {
     for (int k = 0; k < 5 && cases[i].names[k]; k++) {
       const char *name = cases[i].names[k];
       bool in = strncmp(name, "a.zarr/", 7) == 0;
-      assert_int_equal(visit(url, name, 0, 4, 0, 0), !cases[i].unwrapped || in ? INSITU_OK : INSITU_E_NOTFOUND);
+      assert_int_equal(
+          visit(url, name, 0, 4, 0, 0), !cases[i].unwrapped || in ? INSITU_OK : INSITU_E_NOTFOUND);
       if (!cases[i].unwrapped) continue;
-      assert_int_equal(visit(url, in ? name + 7 : "a.zarr/none", 0, 4, 0, 0), in ? INSITU_OK : INSITU_E_NOTFOUND);
+      assert_int_equal(visit(url, in ? name + 7 : "a.zarr/none", 0, 4, 0, 0),
+          in ? INSITU_OK : INSITU_E_NOTFOUND);
       if (in) assert_memory_equal(seen.text, "a.za", 4);
     }
   }
@@ -315,7 +345,8 @@ static struct zip two(int options) {
   zip_add(&z, "b", large, 1000, options);
   return z;
 }
-enum { ENTRY = 47, LOCAL = 31 }; /* bytes of a member of that name without extra fields in the directory, and before its data */
+/* bytes of a member of that name without extra fields in the directory, and before its data */
+enum { ENTRY = 47, LOCAL = 31 };
 static void test_refused(void **state) {
   static const struct {
     size_t at; /* in the directory */
@@ -324,17 +355,24 @@ static void test_refused(void **state) {
     int options;
     insitu_status status;
     const char *word;
-  } entry[] = {{8, 2, 1, 0, INSITU_E_UNSUPPORTED, "encrypted"}, {8, 2, 0x2001, ZIP_DEFLATE, INSITU_E_UNSUPPORTED, "encrypted"},
+  } entry[] = {{8, 2, 1, 0, INSITU_E_UNSUPPORTED, "encrypted"},
+      {8, 2, 0x2001, ZIP_DEFLATE, INSITU_E_UNSUPPORTED, "encrypted"},
       {10, 2, 12, 0, INSITU_E_CODEC, "12 (bzip2)"}, {10, 2, 93, 0, INSITU_E_CODEC, "93 (zstd)"},
-      {10, 2, 77, 0, INSITU_E_CODEC, "77 (unknown)"}, {10, 2, 8, 0, INSITU_E_CORRUPT, "not its local header"},
-      {10, 2, 0, ZIP_DEFLATE, INSITU_E_CORRUPT, "said to have 10"}, {24, 4, 9, 0, INSITU_E_CORRUPT, "said to have 9"},
-      {24, 4, 11, 0, INSITU_E_CORRUPT, "said to have 11"}, {20, 4, UINT32_MAX, 0, INSITU_E_CORRUPT, "said to have 10"},
-      {24, 4, 9, ZIP_DEFLATE, INSITU_E_CORRUPT, "more data"}, {24, 4, 11, ZIP_DEFLATE, INSITU_E_CORRUPT, "the end of the data"},
+      {10, 2, 77, 0, INSITU_E_CODEC, "77 (unknown)"},
+      {10, 2, 8, 0, INSITU_E_CORRUPT, "not its local header"},
+      {10, 2, 0, ZIP_DEFLATE, INSITU_E_CORRUPT, "said to have 10"},
+      {24, 4, 9, 0, INSITU_E_CORRUPT, "said to have 9"},
+      {24, 4, 11, 0, INSITU_E_CORRUPT, "said to have 11"},
+      {20, 4, UINT32_MAX, 0, INSITU_E_CORRUPT, "said to have 10"},
+      {24, 4, 9, ZIP_DEFLATE, INSITU_E_CORRUPT, "more data"},
+      {24, 4, 11, ZIP_DEFLATE, INSITU_E_CORRUPT, "the end of the data"},
       {20, 4, 5, ZIP_DEFLATE, INSITU_E_CORRUPT, "end before the deflated data"},
       {20, 4, 0, ZIP_DEFLATE, INSITU_E_CORRUPT, "end before the deflated data"},
       {20, 4, 1000, ZIP_DEFLATE, INSITU_E_CORRUPT, "reach into another member"},
-      {16, 4, 77, ZIP_DEFLATE, INSITU_E_CORRUPT, "CRC32"}, {42, 4, 1, 0, INSITU_E_CORRUPT, "local header"},
-      {42, 4, 41, 0, INSITU_E_CORRUPT, "local header"}, {42, 4, 1 << 20, 0, INSITU_E_CORRUPT, "outside the file"},
+      {16, 4, 77, ZIP_DEFLATE, INSITU_E_CORRUPT, "CRC32"},
+      {42, 4, 1, 0, INSITU_E_CORRUPT, "local header"},
+      {42, 4, 41, 0, INSITU_E_CORRUPT, "local header"},
+      {42, 4, 1 << 20, 0, INSITU_E_CORRUPT, "outside the file"},
       {42, 4, UINT32_MAX, 0, INSITU_E_CORRUPT, "outside the file"},
       {42, 4, 31 + 10, 0, INSITU_E_CORRUPT, "reaches into another member"}}; /* the header of b */
   char url[300];
@@ -347,8 +385,9 @@ static void test_refused(void **state) {
     zip_write(&z, url);
     zip_free(&z);
     refused(entry[i].status, url, "a", entry[i].word);
-    if (entry[i].at == 42 && entry[i].value == 31 + 10) continue; /* both begin there: neither is believed */
-    assert_int_equal(visit(url, "b", 0, 1000, 0, 0), INSITU_OK);  /* the other is well */
+    /* both begin there: neither is believed */
+    if (entry[i].at == 42 && entry[i].value == 31 + 10) continue;
+    assert_int_equal(visit(url, "b", 0, 1000, 0, 0), INSITU_OK); /* the other is well */
     assert_memory_equal(seen.text, large, 1000);
   }
   static const struct {
@@ -357,9 +396,9 @@ static void test_refused(void **state) {
     uint64_t value;
     insitu_status status;
     const char *word;
-  } other[] = {{0, 4, 0x04034b51, INSITU_E_CORRUPT, "local header"}, {8, 2, 8, INSITU_E_CORRUPT, "local header"},
-      {26, 2, 2, INSITU_E_CORRUPT, "local header"}, {28, 2, 1, INSITU_E_CORRUPT, "reach into"},
-      {28, 2, 0xffff, INSITU_E_CORRUPT, "reach into"}};
+  } other[] = {{0, 4, 0x04034b51, INSITU_E_CORRUPT, "local header"},
+      {8, 2, 8, INSITU_E_CORRUPT, "local header"}, {26, 2, 2, INSITU_E_CORRUPT, "local header"},
+      {28, 2, 1, INSITU_E_CORRUPT, "reach into"}, {28, 2, 0xffff, INSITU_E_CORRUPT, "reach into"}};
   for (size_t i = 0; i < sizeof other / sizeof *other; i++) {
     struct zip z = two(0);
     zip_finish(&z, "", false);
@@ -375,11 +414,16 @@ static void test_refused(void **state) {
     uint64_t value;
     insitu_status status;
     const char *word;
-  } end[] = {{18, 2, 1, INSITU_E_UNSUPPORTED, "several parts"}, {16, 2, 1, INSITU_E_UNSUPPORTED, "several parts"},
-      {12, 2, 3, INSITU_E_CORRUPT, "its end record says 3"}, {10, 4, 2 * ENTRY - 1, INSITU_E_CORRUPT, "is none"},
-      {10, 4, UINT32_MAX, INSITU_E_UNSUPPORTED, "INSITU__MAX_DIRECTORY"}, {10, 4, 1 << 20, INSITU_E_CORRUPT, "outside the file"},
-      {6, 4, 1 << 20, INSITU_E_CORRUPT, "outside the file"}, {2, 2, 1, INSITU_E_NOT_ZARR, "not a whole zip file"},
-      {22, 4, 0, INSITU_E_NOT_ZARR, "not a whole zip file"}, {22 + ENTRY, 4, 0, INSITU_E_CORRUPT, "entry 1 of"}};
+  } end[] = {{18, 2, 1, INSITU_E_UNSUPPORTED, "several parts"},
+      {16, 2, 1, INSITU_E_UNSUPPORTED, "several parts"},
+      {12, 2, 3, INSITU_E_CORRUPT, "its end record says 3"},
+      {10, 4, 2 * ENTRY - 1, INSITU_E_CORRUPT, "is none"},
+      {10, 4, UINT32_MAX, INSITU_E_UNSUPPORTED, "INSITU__MAX_DIRECTORY"},
+      {10, 4, 1 << 20, INSITU_E_CORRUPT, "outside the file"},
+      {6, 4, 1 << 20, INSITU_E_CORRUPT, "outside the file"},
+      {2, 2, 1, INSITU_E_NOT_ZARR, "not a whole zip file"},
+      {22, 4, 0, INSITU_E_NOT_ZARR, "not a whole zip file"},
+      {22 + ENTRY, 4, 0, INSITU_E_CORRUPT, "entry 1 of"}};
   for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
     struct zip z = two(0);
     zip_finish(&z, "", false);
@@ -387,7 +431,8 @@ static void test_refused(void **state) {
     zip_write(&z, url);
     zip_free(&z);
     assert_int_equal(visit(url, "b", 0, 1000, 0, 0), end[i].status);
-    if (!strstr(seen.error.message, end[i].word)) fail_msg("'%s' not in: %s", end[i].word, seen.error.message);
+    if (!strstr(seen.error.message, end[i].word))
+      fail_msg("'%s' not in: %s", end[i].word, seen.error.message);
   }
   static const struct {
     size_t at; /* in the ZIP64 end record */
@@ -395,9 +440,12 @@ static void test_refused(void **state) {
     uint64_t value;
     insitu_status status;
     const char *word;
-  } wide[] = {{0, 4, 0, INSITU_E_CORRUPT, "no ZIP64 end record"}, {16, 4, 1, INSITU_E_UNSUPPORTED, "several parts"},
-      {20, 4, 1, INSITU_E_UNSUPPORTED, "several parts"}, {72, 4, 2, INSITU_E_UNSUPPORTED, "several parts"},
-      {32, 8, 3, INSITU_E_CORRUPT, "its end record says 3"}, {32, 8, UINT64_MAX, INSITU_E_UNSUPPORTED, "INSITU__MAX_MEMBERS"},
+  } wide[] = {{0, 4, 0, INSITU_E_CORRUPT, "no ZIP64 end record"},
+      {16, 4, 1, INSITU_E_UNSUPPORTED, "several parts"},
+      {20, 4, 1, INSITU_E_UNSUPPORTED, "several parts"},
+      {72, 4, 2, INSITU_E_UNSUPPORTED, "several parts"},
+      {32, 8, 3, INSITU_E_CORRUPT, "its end record says 3"},
+      {32, 8, UINT64_MAX, INSITU_E_UNSUPPORTED, "INSITU__MAX_MEMBERS"},
       {40, 8, UINT64_MAX, INSITU_E_UNSUPPORTED, "INSITU__MAX_DIRECTORY"},
       {48, 8, UINT64_MAX, INSITU_E_CORRUPT, "outside the file"}};
   for (size_t i = 0; i < sizeof wide / sizeof *wide; i++) {
@@ -407,7 +455,8 @@ static void test_refused(void **state) {
     zip_write(&z, url);
     zip_free(&z);
     assert_int_equal(visit(url, "b", 0, 1000, 0, 0), wide[i].status);
-    if (!strstr(seen.error.message, wide[i].word)) fail_msg("'%s' not in: %s", wide[i].word, seen.error.message);
+    if (!strstr(seen.error.message, wide[i].word))
+      fail_msg("'%s' not in: %s", wide[i].word, seen.error.message);
   }
   struct zip z = two(0); /* a would reach into the directory, and b lies far behind the file */
   zip_put(zip_put(z.directory + 20, 1045, 4), 1045, 4);
@@ -439,7 +488,8 @@ static void test_crc(void **state) {
   assert_int_equal(visit(url, "b", 0, 1000, 0, 0), INSITU_E_CORRUPT);
   assert_int_equal(visit(url, "b", 999, 1, 0, 0), INSITU_E_CORRUPT);
   assert_int_equal(visit(url, "b", INSITU__RING_TAIL, 2, 0, 0), INSITU_E_CORRUPT);
-  z = two(ZIP_DEFLATE); /* b said to end after 10 of its 1000 bytes, with their checksum: no more than that is inflated */
+  /* b said to end after 10 of its 1000 bytes, with their checksum: no more than that is inflated */
+  z = two(ZIP_DEFLATE);
   zip_put(z.directory + ENTRY + 16, crc32(0, large, 10), 4);
   zip_put(z.directory + ENTRY + 24, 10, 4);
   zip_finish(&z, "", false);
@@ -450,8 +500,8 @@ static void test_crc(void **state) {
   assert_non_null(strstr(seen.error.message, "more data after 10 of 10"));
 }
 
-/* Every byte of a small zip file changed in several ways, and the file cut at every length: an error, or what was there. The key
- * that is read stands first in the file, its own bytes aside. */
+/* Every byte of a small zip file changed in several ways, and the file cut at every length: an
+ * error, or what was there. The key that is read stands first in the file, its own bytes aside. */
 static void test_damage(void **state) {
   static const unsigned char change[] = {0x01, 0x80, 0xff, 0x10};
   (void)state;
@@ -467,8 +517,10 @@ static void test_damage(void **state) {
         z.bytes[at] ^= change[k];
         insitu_status status = visit(url, "a", 0, 10, 0, 5);
         bool right = !status && seen.got == 10 && !memcmp(seen.text, "0123456789", 10);
-        bool shifted = !(form & 1) && at >= 28 && at < LOCAL + 10; /* its extra field's length, its name and its bytes */
-        if (!status && !right && !shifted) fail_msg("form %d: byte %d ^ %d gives wrong bytes", form, (int)at, change[k]);
+        /* its extra field's length, its name and its bytes */
+        bool shifted = !(form & 1) && at >= 28 && at < LOCAL + 10;
+        if (!status && !right && !shifted)
+          fail_msg("form %d: byte %d ^ %d gives wrong bytes", form, (int)at, change[k]);
         failed += status < 0;
         fine += right;
       }
@@ -482,7 +534,8 @@ static void test_damage(void **state) {
   }
 }
 
-/* More members than 16 bits count, with ZIP64 and without, whose directory lies far before the end of the file. */
+/* More members than 16 bits count, with ZIP64 and without, whose directory lies far before the end
+ * of the file. */
 static void test_many(void **state) {
   (void)state;
   for (int wide = 0; wide < 2; wide++) {
@@ -505,7 +558,8 @@ static void test_many(void **state) {
   }
 }
 
-/* What the system refuses names file and member, and is never an absent chunk: not even that the file has gone. */
+/* What the system refuses names file and member, and is never an absent chunk: not even that the
+ * file has gone. */
 static void test_faults(void **state) {
   static const int64_t errors[] = {-EIO, -ENOENT, -EACCES, 0};
   char url[300];
@@ -525,7 +579,8 @@ static void test_faults(void **state) {
         faulty.name = NULL;
         if (!status) {
           assert_memory_equal(seen.text, large, 1000);
-          int reads = options ? 2 : 3; /* of the end, of the local header and the data, which a deflated member has in one */
+          /* of the end, of the local header and the data, which a deflated member has in one */
+          int reads = options ? 2 : 3;
           assert_int_equal(n, faulty.error ? 2 * reads : reads); /* each with an open */
           break;
         }
@@ -550,10 +605,26 @@ static void test_faults(void **state) {
 }
 
 /* ---- archives ---- */
-static const struct support_array arrays[] = {
-    {.name = "raw", .ndim = 2, .shape = {53, 130}, .chunk = {4, 130}, .dtype = INSITU_F32, .format = 2, .absent = 5},
-    {.name = "group/packed", .ndim = 2, .shape = {53, 9}, .chunk = {5, 4}, .dtype = INSITU_I16, .format = 2, .zstd = true},
-    {.name = "raw", .ndim = 2, .shape = {53, 1030}, .chunk = {4, 1030}, .dtype = INSITU_F32, .format = 3},
+static const struct support_array arrays[] = {{.name = "raw",
+                                                  .ndim = 2,
+                                                  .shape = {53, 130},
+                                                  .chunk = {4, 130},
+                                                  .dtype = INSITU_F32,
+                                                  .format = 2,
+                                                  .absent = 5},
+    {.name = "group/packed",
+        .ndim = 2,
+        .shape = {53, 9},
+        .chunk = {5, 4},
+        .dtype = INSITU_I16,
+        .format = 2,
+        .zstd = true},
+    {.name = "raw",
+        .ndim = 2,
+        .shape = {53, 1030},
+        .chunk = {4, 1030},
+        .dtype = INSITU_F32,
+        .format = 3},
     {.name = "end",
         .ndim = 2,
         .shape = {53, 9},
@@ -575,8 +646,10 @@ static const struct support_array arrays[] = {
         .gap = 3}};
 enum { N_ARRAYS = sizeof arrays / sizeof *arrays };
 
-/* An epoch of each of the arrays of one format, shuffled, side by side, with every element checked, and one by insitu_read. */
-static void check_archive(const char *url, int format, int mode, const char *folder, insitu_stats *stats) {
+/* An epoch of each of the arrays of one format, shuffled, side by side, with every element checked,
+ * and one by insitu_read. */
+static void check_archive(
+    const char *url, int format, int mode, const char *folder, insitu_stats *stats) {
   insitu_variable v[N_ARRAYS];
   const struct support_array *a[N_ARRAYS];
   char path[N_ARRAYS][100];
@@ -603,7 +676,8 @@ static void check_archive(const char *url, int format, int mode, const char *fol
       .inline_io = modes[mode].inline_io,
       .decode_threads = 2};
   if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s: %s", url, err.message);
-  if (insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err)) fail_msg("%s", err.message);
+  if (insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, &err))
+    fail_msg("%s", err.message);
   insitu_status status;
   while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
     for (uint64_t i = 0; i < n; i++) support_check_array(b, i, &v[i], a[i], 0);
@@ -620,7 +694,8 @@ static void check_archive(const char *url, int format, int mode, const char *fol
     for (uint64_t k = 0, at[2]; k < a[i]->shape[0] * a[i]->shape[1]; k++) {
       at[0] = k / a[i]->shape[1];
       at[1] = k % a[i]->shape[1];
-      assert_true(support_get(all + k * (uint64_t)(a[i]->dtype & 0xff) / 8, a[i]->dtype) == support_expect(a[i], at));
+      assert_true(support_get(all + k * (uint64_t)(a[i]->dtype & 0xff) / 8, a[i]->dtype) ==
+                  support_expect(a[i], at));
     }
     free(all);
   }
@@ -637,7 +712,8 @@ static void test_archives(void **state) {
     for (int i = 0; i < N_ARRAYS; i++)
       if (arrays[i].format == format) support_make(folder, &arrays[i]);
     check_archive(folder, format, EPOLL, "", &files);
-    for (int options = 0; options < 16; options += options == 1 ? 13 : 1) { /* stored, deflated; both with all else */
+    /* stored, deflated; both with all else */
+    for (int options = 0; options < 16; options += options == 1 ? 13 : 1) {
       struct zip z = {.options = options};
       zip_folder(&z, folder, options & ZIP_STREAM ? "a.zarr/" : "");
       zip_finish(&z, "", options & ZIP_WIDE);
@@ -648,7 +724,8 @@ static void test_archives(void **state) {
         check_archive(url, format, m, "", &stats);
         assert_int_equal(stats.reads, files.reads);
         assert_int_equal(stats.absent_chunks, files.absent_chunks);
-        if (format == 2) assert_int_equal(stats.bytes_read, files.bytes_read); /* of shards, gaps between chunks come and go */
+        /* of shards, gaps between chunks come and go */
+        if (format == 2) assert_int_equal(stats.bytes_read, files.bytes_read);
       }
       if (!(options & ZIP_STREAM)) continue;
       check_archive(url, format, EPOLL, "a.zarr/", &stats);
@@ -660,7 +737,12 @@ static void test_archives(void **state) {
 
 /* A damaged member is a bad chunk, and one that is not there an absent one. */
 static void test_holes(void **state) {
-  struct support_array a = {.name = "x", .ndim = 2, .shape = {40, 130}, .chunk = {4, 130}, .dtype = INSITU_F32, .format = 2};
+  struct support_array a = {.name = "x",
+      .ndim = 2,
+      .shape = {40, 130},
+      .chunk = {4, 130},
+      .dtype = INSITU_F32,
+      .format = 2};
   char folder[300], url[300];
   insitu_error err = {0};
   insitu_loader *ld;
@@ -678,7 +760,8 @@ static void test_holes(void **state) {
   zip_write(&z, url);
   zip_free(&z);
   insitu_variable v = {.label = "x"};
-  insitu_loader_desc d = {.api = INSITU_API, .url = url, .plan_only = 1, .log_level = INSITU_LOG_OFF};
+  insitu_loader_desc d = {
+      .api = INSITU_API, .url = url, .plan_only = 1, .log_level = INSITU_LOG_OFF};
   float *all = malloc(40 * 130 * 4);
   assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
   assert_int_equal(insitu_read(ld, &v, all, 40 * 130 * 4, NULL, &err), INSITU_E_CORRUPT);
@@ -690,7 +773,8 @@ static void test_holes(void **state) {
   assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
   assert_int_equal(insitu_read(ld, &v, all, 40 * 130 * 4, NULL, &err), INSITU_OK);
   for (int i = 0; i < 40 * 130; i++)
-    assert_true(all[i] == (i / 520 == 3 || i / 520 == 5 ? 0 : (float)support_value(INSITU_F32, (uint64_t)i)));
+    assert_true(all[i] ==
+                (i / 520 == 3 || i / 520 == 5 ? 0 : (float)support_value(INSITU_F32, (uint64_t)i)));
   assert_int_equal(insitu_loader_stats(ld, &stats, &err), INSITU_OK);
   assert_int_equal(stats.absent_chunks, 1);
   assert_int_equal(stats.bad_chunks, 1);
@@ -698,7 +782,8 @@ static void test_holes(void **state) {
   free(all);
 }
 
-/* Where a zip file in a remote store lies: names of buckets stand as they are, those of http urls are decoded. */
+/* Where a zip file in a remote store lies: names of buckets stand as they are, those of http urls
+ * are decoded. */
 static void test_remote_names(void **state) {
   static const struct {
     const char *url, *name, *root, *shown;
@@ -708,7 +793,8 @@ static void test_remote_names(void **state) {
   static const insitu_option options[] = {{"environment", "false"}, {"skip_signature", "true"}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    insitu_loader_desc d = {.api = INSITU_API, .url = cases[i].url, .options = options, .n_options = 2};
+    insitu_loader_desc d = {
+        .api = INSITU_API, .url = cases[i].url, .options = options, .n_options = 2};
     insitu_error err = {0};
     struct insitu__store s;
     assert_int_equal(insitu__store_open(&s, NULL, &d, &err), INSITU_OK); /* nothing is asked yet */

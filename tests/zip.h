@@ -7,7 +7,8 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { ZIP_DEFLATE = 1, ZIP_WIDE = 2, ZIP_STREAM = 4, ZIP_EXTRA = 8 }; /* of a member: ZIP64 fields, a data descriptor, others */
+/* of a member: ZIP64 fields, a data descriptor, others */
+enum { ZIP_DEFLATE = 1, ZIP_WIDE = 2, ZIP_STREAM = 4, ZIP_EXTRA = 8 };
 struct zip {
   unsigned char *bytes, *directory; /* members; entries of the central directory */
   size_t n, cap, n_directory, cap_directory, members;
@@ -24,7 +25,8 @@ static inline unsigned char *zip_room(unsigned char **at, size_t *used, size_t *
   *used += n;
   return n ? memset(*at + *used - n, 0, n) : *at;
 }
-static inline unsigned char *zip_put(unsigned char *p, uint64_t value, int bytes) { /* little-endian; what is behind it */
+/* little-endian; what is behind it */
+static inline unsigned char *zip_put(unsigned char *p, uint64_t value, int bytes) {
   for (int i = 0; i < bytes; i++) p[i] = (unsigned char)(value >> 8 * i);
   return p + bytes;
 }
@@ -32,8 +34,8 @@ static inline unsigned char *zip_grow(struct zip *z, size_t n) {
   return zip_room(&z->bytes, &z->n, &z->cap, n);
 }
 /* From the version needed to the names' lengths, which both headers have. */
-static inline unsigned char *zip_common(
-    unsigned char *p, int options, uint32_t crc, uint64_t stored, uint64_t size, size_t name, size_t extra) {
+static inline unsigned char *zip_common(unsigned char *p, int options, uint32_t crc,
+    uint64_t stored, uint64_t size, size_t name, size_t extra) {
   p = zip_put(p, 20, 2);
   p = zip_put(p, options & ZIP_STREAM ? 8 : 0, 2);
   p = zip_put(p, options & ZIP_DEFLATE ? 8 : 0, 2);
@@ -44,8 +46,10 @@ static inline unsigned char *zip_common(
   p = zip_put(p, name, 2);
   return zip_put(p, extra, 2);
 }
-static inline void zip_add(struct zip *z, const char *key, const void *bytes, size_t size, int options) {
-  size_t name = strlen(key), header = z->n - z->begin, stored = size, wide = options & ZIP_WIDE ? 28 : 0;
+static inline void zip_add(
+    struct zip *z, const char *key, const void *bytes, size_t size, int options) {
+  size_t name = strlen(key), header = z->n - z->begin, stored = size,
+         wide = options & ZIP_WIDE ? 28 : 0;
   size_t local_extra = options & ZIP_EXTRA ? 9 : 0, extra = wide + (options & ZIP_EXTRA ? 13 : 0);
   uint32_t crc = (uint32_t)crc32(0, bytes, (uInt)size);
   unsigned char *packed = malloc(size + size / 8 + 1024), *p;
@@ -56,13 +60,15 @@ static inline void zip_add(struct zip *z, const char *key, const void *bytes, si
     s.avail_in = (uInt)size;
     s.next_out = packed;
     s.avail_out = (uInt)(size + size / 8 + 1024);
-    if (deflateInit2(&s, 6, Z_DEFLATED, -15, 8, 0) != Z_OK || deflate(&s, Z_FINISH) != Z_STREAM_END) abort();
+    if (deflateInit2(&s, 6, Z_DEFLATED, -15, 8, 0) != Z_OK || deflate(&s, Z_FINISH) != Z_STREAM_END)
+      abort();
     stored = s.total_out;
     deflateEnd(&s);
   }
   p = zip_put(zip_grow(z, 30 + name + local_extra + stored), 0x04034b50, 4);
   bool later = options & ZIP_STREAM;
-  p = zip_common(p, options, later ? 0 : crc, later ? 0 : stored, later ? 0 : size, name, local_extra);
+  p = zip_common(
+      p, options, later ? 0 : crc, later ? 0 : stored, later ? 0 : size, name, local_extra);
   memcpy(p, key, name);
   if (local_extra) zip_put(zip_put(p + name, 0x5455, 2), 5, 2);
   memcpy(p + name + local_extra, packed, stored);
@@ -73,13 +79,15 @@ static inline void zip_add(struct zip *z, const char *key, const void *bytes, si
   }
   p = zip_room(&z->directory, &z->n_directory, &z->cap_directory, 46 + name + extra);
   p = zip_put(zip_put(p, 0x02014b50, 4), 0x31e, 2);
-  p = zip_common(p, options, crc, wide ? UINT32_MAX : stored, wide ? UINT32_MAX : size, name, extra);
+  p = zip_common(
+      p, options, crc, wide ? UINT32_MAX : stored, wide ? UINT32_MAX : size, name, extra);
   p = zip_put(zip_put(p, 0, 8), 0, 2); /* comment, disk, attributes */
   p = zip_put(p, wide ? UINT32_MAX : header, 4);
   memcpy(p, key, name);
   p += name;
   if (options & ZIP_EXTRA) p = zip_put(zip_put(zip_put(p, 0x5455, 2), 9, 2), 0, 8) + 1;
-  if (wide) zip_put(zip_put(zip_put(zip_put(zip_put(p, 1, 2), 24, 2), size, 8), stored, 8), header, 8);
+  if (wide)
+    zip_put(zip_put(zip_put(zip_put(zip_put(p, 1, 2), 24, 2), size, 8), stored, 8), header, 8);
   z->members++;
 }
 static inline void zip_finish(struct zip *z, const char *comment, bool wide) {
@@ -117,14 +125,16 @@ static inline int zip_folder_one(const char *path, const struct stat *s, int kin
   char name[600];
   (void)f;
   if (strlen(path) < zip_folder_skip) return 0; /* the folder itself */
-  snprintf(name, sizeof name, "%s%s%s", zip_folder_prefix, path + zip_folder_skip, kind == FTW_D ? "/" : "");
+  snprintf(name, sizeof name, "%s%s%s", zip_folder_prefix, path + zip_folder_skip,
+      kind == FTW_D ? "/" : "");
   if (kind == FTW_D) {
     zip_add(zip_folder_to, name, "", 0, 0);
     return 0;
   }
   unsigned char *bytes = malloc((size_t)s->st_size + 1);
   FILE *in = fopen(path, "rb");
-  if (!bytes || !in || fread(bytes, 1, (size_t)s->st_size, in) != (size_t)s->st_size || fclose(in)) abort();
+  if (!bytes || !in || fread(bytes, 1, (size_t)s->st_size, in) != (size_t)s->st_size || fclose(in))
+    abort();
   zip_add(zip_folder_to, name, bytes, (size_t)s->st_size, zip_folder_to->options);
   free(bytes);
   return 0;

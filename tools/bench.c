@@ -1,55 +1,75 @@
 /* make build/bench && build/bench */
 /* How close the loader comes to what the machine can do, in one process. Four tables:
  *
- * SHARE. The loader's throughput as a share of the barest loop that does the same unavoidable work: the same files opened and
- * read, decoded by libblosc or libzstd, into destinations as large as the loader's ring of batches. A round is one epoch of an
- * archive made here, begun and drained; each pair of rounds, one of each side in changing order, gives one quotient of times.
- *   share        the quotients' median and its 95 % interval; the target is met when the interval reaches it, "<" where not
- *   best         fastest round of the bare loop over fastest round of the loader: what is left of other load on the machine
+ * SHARE. The loader's throughput as a share of the barest loop that does the same unavoidable work:
+ * the same files opened and read, decoded by libblosc or libzstd, into destinations as large as the
+ * loader's ring of batches. A round is one epoch of an archive made here, begun and drained; each
+ * pair of rounds, one of each side in changing order, gives one quotient of times.
+ *   share        the quotients' median and its 95 % interval; the target is met when the interval
+ *                reaches it, "<" where not
+ *   best         fastest round of the bare loop over fastest round of the loader: what is left of
+ *                other load on the machine
  *   GB/s         decoded bytes over the median round of each side
- *   cpu          user and system seconds of the median round, the kernel's threads for io_uring included; cpu share: bare / ours
- *   reads by     the bare loop reads by pread, io_uring or io_uring with IOSQE_ASYNC, whichever was fastest just before
- * A row is field-codec-samples per chunk-[shard-]page cache-decode threads. small: 64 x 64 float32 (16 KiB), large: 721 x 1440
- * (4.15 MB). shard: v3 sharding, inner chunks as long as in the row without it. cold: the kernel is asked to forget every file
- * before each round of either side; mincore tells whether it did, and a row says so where it did not; a disk's or a host's own
- * cache stays warm. 1t: one decode thread beside one thread of the bare loop, which then reads, too; the loader's reactor and the
- * kernel's reading threads may use other cores, so that its cpu seconds are to be looked at.
- * Where the bare loop is generous to itself: it takes chunks in the order of the archive (--shuffled: not), knows the length of
- * each file, never shuffles, and puts rows nowhere but behind each other; it does not look at what it has decoded; it opens
+ *   cpu          user and system seconds of the median round, the kernel's threads for io_uring
+ *   included; cpu share: bare / ours
+ *   reads by     the bare loop reads by pread, io_uring or io_uring with IOSQE_ASYNC, whichever was
+ *                fastest just before
+ * A row is field-codec-samples per chunk-[shard-]page cache-decode threads. small: 64 x 64 float32
+ * (16 KiB), large: 721 x 1440 (4.15 MB). shard: v3 sharding, inner chunks as long as in the row
+ * without it. cold: the kernel is asked to forget every file before each round of either side;
+ * mincore tells whether it did, and a row says so where it did not; a disk's or a host's own cache
+ * stays warm. 1t: one decode thread beside one thread of the bare loop, which then reads, too; the
+ * loader's reactor and the kernel's reading threads may use other cores, so that its cpu seconds
+ * are to be looked at.
+ * Where the bare loop is generous to itself: it takes chunks in the order of the archive
+ * (--shuffled: not), knows the length of each file, never shuffles, and puts rows nowhere but
+ * behind each other; it does not look at what it has decoded; it opens
  * a shard and reads its index once a round, and keeps all of them open.
- * Where it is not: it ends with its slowest thread, and with few large chunks a thread may wait for the other.
+ * Where it is not: it ends with its slowest thread, and with few large chunks a thread may wait for
+ * the other.
  *
- * CONSUMER. The loader's capacity is measured, then a consumer takes batches and sleeps 1 / 0.8 of the time each takes at
- * capacity. stall: share of the time that the loader counts as waiting in next; p99: of the time in next seen from outside, as a
- * share of half a batch period. Targets: 1 % and 1.
+ * CONSUMER. The loader's capacity is measured, then a consumer takes batches and sleeps 1 / 0.8 of
+ * the time each takes at capacity. stall: share of the time that the loader counts as waiting in
+ * next; p99: of the time in next seen from outside, as a share of half a batch period. Targets: 1 %
+ * and 1.
  *
- * HTTP. Raw chunks, one sample each, from an HTTP server in a process of its own on loopback (tests/server.h).
- *   share     without latency the loader against the faster of two bare loops of libcurl (curl_multi_poll; or
- *             curl_multi_socket_action over epoll) that copy the same objects into buffers as large as the ring of batches, over as
- *             many connections; with latency against min(connections * bytes / latency, that loop without latency). Target 0.95.
- *   of recv   the same against a bare loop of recv straight into those buffers, at the loader's own server
+ * HTTP. Raw chunks, one sample each, from an HTTP server in a process of its own on loopback
+ * (tests/server.h).
+ *   share     without latency the loader against the faster of two bare loops of libcurl
+ *             (curl_multi_poll; or curl_multi_socket_action over epoll) that copy the same objects
+ *             into buffers as large as the ring of batches, over as many connections; with latency
+ *             against min(connections * bytes / latency, that loop without latency). Target 0.95.
+ *   of recv   the same against a bare loop of recv straight into those buffers, at the loader's own
+ *             server
  *   cpu       of this process, without the server's; with latency curl's at the loader's own server
  *
- * DECODE. Time of the reference library's call over the header's for one chunk, on one thread, from and into warm memory.
+ * DECODE. Time of the reference library's call over the header's for one chunk, on one thread, from
+ * and into warm memory.
  *
- * PLAN. 10^9 samples in one-sample chunks: metadata, split, order, up to the chunks of the first batch, without its reads, in a
- * process of its own. Targets: 50 ms, 64 MB.
+ * PLAN. 10^9 samples in one-sample chunks: metadata, split, order, up to the chunks of the first
+ * batch, without its reads, in a process of its own. Targets: 50 ms, 64 MB.
  *
- * AGAINST, in place of all tables: how much faster a newer version of the header is than an older one, on the same rows but those
- * of the consumer. speed: the median of the quotients, old time over new time; best: the same of the fastest rounds. It is a
- * failure where the whole interval of a row is below 0.97, or the geometric mean of all rows below 0.99.
+ * AGAINST, in place of all tables: how much faster a newer version of the header is than an older
+ * one, on the same rows but those of the consumer. speed: the median of the quotients, old time
+ * over new time; best: the same of the fastest rounds. It is a failure where the whole interval of
+ * a row is below 0.97, or the geometric mean of all rows below 0.99.
  *
  *   (nothing)    a subset of the rows that stands for all; some 4 minutes
  *   --full       every row; more than half an hour
- *   --only GLOB  rows whose name holds GLOB, of all: 'small-raw-1-*2t', 'cold', 'decode-zstd,plan'; several by commas
+ *   --only GLOB  rows whose name holds GLOB, of all: 'small-raw-1-*2t', 'cold', 'decode-zstd,plan';
+ *                several by commas
  *   --list       names of the rows, nothing else
  *   --rounds N   pairs of rounds (31)           --quick      7 pairs: to look, not to conclude
- *   --json       one JSON document              --shuffled   the bare loop takes chunks in random order
- *   --dir D      where to make the archives, one at a time: at most 1.1 GB, with --full 1.7 GB ($TMPDIR)
+ *   --json       one JSON document              --shuffled   the bare loop takes chunks in random
+ *                order
+ *   --dir D      where to make the archives, one at a time: at most 1.1 GB, with --full 1.7 GB
+ *                ($TMPDIR)
  *   --keep       leave them there
- *   --profile R  only the loader (or, with --bare, only the bare loop) on row R, for --rounds epochs
+ *   --profile R  only the loader (or, with --bare, only the bare loop) on row R, for --rounds
+ *                epochs
  *   --against OLD.so,NEW.so  two versions of the header in turns: tools/bench-against builds them
- *   --depth N --inflight N --threads N --block N --io uring|epoll --inline   as in insitu_loader_desc */
+ *   --depth N --inflight N --threads N --block N --io uring|epoll --inline   as in
+ *   insitu_loader_desc */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "bench_bare.h"
@@ -67,12 +87,15 @@ enum { URING_MAJOR = 2, URING_MINOR = 3 };
 #endif
 
 /* What runs without --full: each kind of row at its cheapest. */
-static const char *const usual[] = {"*-1-warm-2t", "*-32-warm-2t", "small-*-200-warm-2t", "*-raw-8-warm-2t", "*-blosc-8-warm-2t",
-    "small-raw-1-shard-warm-2t", "small-blosc-8-shard-warm-2t", "large-raw-1-shard-warm-2t", "large-zstd-8-shard-warm-2t",
-    "small-raw-1-cold-2t", "large-raw-1-cold-2t", "large-blosc-8-cold-2t", "small-raw-1-warm-1t", "small-blosc-1-warm-1t",
-    "large-*-1-warm-1t", "consumer-small-raw-1", "consumer-large-blosc-1", "http-*", "decode-*", "plan"};
+static const char *const usual[] = {"*-1-warm-2t", "*-32-warm-2t", "small-*-200-warm-2t",
+    "*-raw-8-warm-2t", "*-blosc-8-warm-2t", "small-raw-1-shard-warm-2t",
+    "small-blosc-8-shard-warm-2t", "large-raw-1-shard-warm-2t", "large-zstd-8-shard-warm-2t",
+    "small-raw-1-cold-2t", "large-raw-1-cold-2t", "large-blosc-8-cold-2t", "small-raw-1-warm-1t",
+    "small-blosc-1-warm-1t", "large-*-1-warm-1t", "consumer-small-raw-1", "consumer-large-blosc-1",
+    "http-*", "decode-*", "plan"};
 /* Archives that a consumer reads. */
-static const char *const consumed[] = {"small-raw-1", "small-blosc-32", "large-raw-1", "large-blosc-1"};
+static const char *const consumed[] = {
+    "small-raw-1", "small-blosc-32", "large-raw-1", "large-blosc-1"};
 
 static bool selected(const struct options *o, const char *name) {
   char glob[300], list[256];
@@ -85,7 +108,8 @@ static bool selected(const struct options *o, const char *name) {
     return false;
   }
   bool any = o->full;
-  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) any = any || !fnmatch(usual[i], name, 0);
+  for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+    any = any || !fnmatch(usual[i], name, 0);
   return any;
 }
 
@@ -96,8 +120,8 @@ static double target(const struct row *r) {
   return r->codec == BLOSC ? 1 : 0.95;
 }
 
-/* The archive's part of a row: 134 MB of small fields; of large ones 0.5 GB or 8 chunks, half of that for slow zstd, but 2 chunks
- * where they hold 200 samples. */
+/* The archive's part of a row: 134 MB of small fields; of large ones 0.5 GB or 8 chunks, half of
+ * that for slow zstd, but 2 chunks where they hold 200 samples. */
 static struct row make_row(int codec, bool small, uint64_t chunk, bool sharded) {
   struct row r = {.codec = codec,
       .small = small,
@@ -113,16 +137,17 @@ static struct row make_row(int codec, bool small, uint64_t chunk, bool sharded) 
   return r;
 }
 static void name_archive(const struct row *r, char name[48]) {
-  snprintf(name, 48, "%s-%s-%d%s", r->small ? "small" : "large", codec_name[r->codec], (int)r->chunk, r->sharded ? "-shard" : "");
+  snprintf(name, 48, "%s-%s-%d%s", r->small ? "small" : "large", codec_name[r->codec],
+      (int)r->chunk, r->sharded ? "-shard" : "");
 }
 
 static const char *fs_name(const char *dir, char unknown[32]) {
   static const struct {
     unsigned long type;
     const char *name;
-  } known[] = {{0xef53, "ext4"}, {0x58465342, "xfs"}, {0x9123683e, "btrfs"}, {0x01021994, "tmpfs"}, {0x794c7630, "overlay"},
-      {0x6969, "nfs"}, {0x0bd00bd0, "lustre"}, {0x2fc12fc1, "zfs"}, {0x65735546, "fuse"}, {0x01021997, "9p"},
-      {0xf2f52010, "f2fs"}};
+  } known[] = {{0xef53, "ext4"}, {0x58465342, "xfs"}, {0x9123683e, "btrfs"}, {0x01021994, "tmpfs"},
+      {0x794c7630, "overlay"}, {0x6969, "nfs"}, {0x0bd00bd0, "lustre"}, {0x2fc12fc1, "zfs"},
+      {0x65735546, "fuse"}, {0x01021997, "9p"}, {0xf2f52010, "f2fs"}};
   struct statfs s;
   must(statfs(dir, &s) == 0, dir);
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -149,12 +174,16 @@ static void print_machine(const struct options *o, const char *dir) {
   }
   uname(&u);
   const char *form =
-      o->json ? "{\"cpu\":\"%s\",\"cores\":%" PRIu64 ",\"kernel\":\"%s\",\"fs\":\"%s\",\"liburing\":\"%d.%d\","
-                "\"lz4\":\"%s\",\"zstd\":\"%s\",\"zlib\":\"%s\",\"blosc\":\"%s\",\"commit\":\"%s\",\"rounds\":%" PRIu64 ",\n"
-              : "cpu %s, %" PRIu64 " cores, kernel %s, %s; liburing %d.%d, lz4 %s, zstd %s, zlib %s, blosc %s; "
+      o->json ? "{\"cpu\":\"%s\",\"cores\":%" PRIu64
+                ",\"kernel\":\"%s\",\"fs\":\"%s\",\"liburing\":\"%d.%d\","
+                "\"lz4\":\"%s\",\"zstd\":\"%s\",\"zlib\":\"%s\",\"blosc\":\"%s\",\"commit\":\"%s\","
+                "\"rounds\":%" PRIu64 ",\n"
+              : "cpu %s, %" PRIu64
+                " cores, kernel %s, %s; liburing %d.%d, lz4 %s, zstd %s, zlib %s, blosc %s; "
                 "commit %s; %" PRIu64 " pairs of rounds\n";
-  printf(form, cpu, insitu__mem_cores(), u.release, fs_name(dir, fs), URING_MAJOR, URING_MINOR, LZ4_versionString(),
-      ZSTD_versionString(), zlibVersion(), BLOSC_VERSION_STRING, commit[0] ? commit : "unknown", o->rounds);
+  printf(form, cpu, insitu__mem_cores(), u.release, fs_name(dir, fs), URING_MAJOR, URING_MINOR,
+      LZ4_versionString(), ZSTD_versionString(), zlibVersion(), BLOSC_VERSION_STRING,
+      commit[0] ? commit : "unknown", o->rounds);
   fflush(stdout);
 }
 
@@ -173,8 +202,8 @@ struct result {
 };
 
 static struct result measure(const struct row *r, const char *dir, const struct options *o) {
-  static double share[MAX_ROUNDS], cpu_share[MAX_ROUNDS], bare_wall[MAX_ROUNDS], wall[MAX_ROUNDS], bare_cpu[MAX_ROUNDS],
-      cpu[MAX_ROUNDS];
+  static double share[MAX_ROUNDS], cpu_share[MAX_ROUNDS], bare_wall[MAX_ROUNDS], wall[MAX_ROUNDS],
+      bare_cpu[MAX_ROUNDS], cpu[MAX_ROUNDS];
   static struct bare b;
   static struct side side;
   struct result out = {.left = 1};
@@ -214,36 +243,44 @@ static struct result measure(const struct row *r, const char *dir, const struct 
 }
 
 static void print_share_header(void) {
-  printf("\n%-28s %7s %-14s %6s %6s %5s %6s %6s  %9s %9s  %8s %7s %9s  %s\n", "row", "share", "95 %", "target", "best", "MB",
-      "ratio", "chunks", "bare GB/s", "ours GB/s", "bare cpu", "our cpu", "cpu share", "bare loop reads by (s of each way)");
+  printf("\n%-28s %7s %-14s %6s %6s %5s %6s %6s  %9s %9s  %8s %7s %9s  %s\n", "row", "share",
+      "95 %", "target", "best", "MB", "ratio", "chunks", "bare GB/s", "ours GB/s", "bare cpu",
+      "our cpu", "cpu share", "bare loop reads by (s of each way)");
 }
 
-static void print_share(const struct row *r, const struct result *m, const struct options *o, uint64_t *count) {
-  double gb = (double)r->bytes * 1e-9, ratio = (double)r->bytes / (double)r->stored, goal = target(r);
+static void print_share(
+    const struct row *r, const struct result *m, const struct options *o, uint64_t *count) {
+  double gb = (double)r->bytes * 1e-9, ratio = (double)r->bytes / (double)r->stored,
+         goal = target(r);
   bool met = m->share.high >= goal;
   if (o->json) {
     print_comma(count);
-    printf("{\"row\":\"%s\",\"bytes\":%" PRIu64 ",\"ratio\":%.3f,\"chunks\":%" PRIu64 ",\"files\":%" PRIu64
-           ",\"bare_gb_s\":%.3f,\"bare_cpu_s\":%.4f,\"bare_mode\":\"%s\"",
-        r->name, r->bytes, ratio, row_chunks(r), row_files(r), gb / m->bare.mid, m->bare_cpu.mid, mode_name[m->mode]);
+    printf("{\"row\":\"%s\",\"bytes\":%" PRIu64 ",\"ratio\":%.3f,\"chunks\":%" PRIu64
+           ",\"files\":%" PRIu64 ",\"bare_gb_s\":%.3f,\"bare_cpu_s\":%.4f,\"bare_mode\":\"%s\"",
+        r->name, r->bytes, ratio, row_chunks(r), row_files(r), gb / m->bare.mid, m->bare_cpu.mid,
+        mode_name[m->mode]);
     if (r->cold) printf(",\"cached_after_drop\":%.4f", m->left);
     if (m->refusal) printf(",\"readable\":false}");
     else
-      printf(",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"best\":%.4f,\"loader_gb_s\":%.3f,"
+      printf(",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"best\":%.4f,"
+             "\"loader_gb_s\":%.3f,"
              "\"loader_cpu_s\":%.4f,\"cpu_share\":%.4f}",
-          m->share.mid, m->share.low, m->share.high, goal, met ? "true" : "false", m->bare.least / m->ours.least,
-          gb / m->ours.mid, m->our_cpu.mid, m->cpu_share.mid);
+          m->share.mid, m->share.low, m->share.high, goal, met ? "true" : "false",
+          m->bare.least / m->ours.least, gb / m->ours.mid, m->our_cpu.mid, m->cpu_share.mid);
   } else {
     if (!(*count)++) print_share_header();
     if (m->refusal) printf("%-28s %-37s", r->name, "not readable");
     else
-      printf("%-28s %7.3f [%.3f, %.3f] %s%.2f %6.3f", r->name, m->share.mid, m->share.low, m->share.high, met ? "  " : "< ", goal,
-          m->bare.least / m->ours.least);
+      printf("%-28s %7.3f [%.3f, %.3f] %s%.2f %6.3f", r->name, m->share.mid, m->share.low,
+          m->share.high, met ? "  " : "< ", goal, m->bare.least / m->ours.least);
     printf(" %5.0f %6.2f %6" PRIu64 "  %9.2f", gb * 1e3, ratio, row_chunks(r), gb / m->bare.mid);
     if (m->refusal) printf(" %9s  %8.4f %7s %9s", "-", m->bare_cpu.mid, "-", "-");
-    else printf(" %9.2f  %8.4f %7.4f %9.3f", gb / m->ours.mid, m->bare_cpu.mid, m->our_cpu.mid, m->cpu_share.mid);
+    else
+      printf(" %9.2f  %8.4f %7.4f %9.3f", gb / m->ours.mid, m->bare_cpu.mid, m->our_cpu.mid,
+          m->cpu_share.mid);
     printf("  %s (%.4f %.4f %.4f)", mode_name[m->mode], m->way[0], m->way[1], m->way[2]);
-    if (m->left > 0.01 && r->cold) printf("  NOT COLD: %.0f %% stay in the page cache", 100 * m->left);
+    if (m->left > 0.01 && r->cold)
+      printf("  NOT COLD: %.0f %% stay in the page cache", 100 * m->left);
     printf("\n");
   }
   fflush(stdout);
@@ -269,63 +306,76 @@ static void profile(const struct row *r, const char *dir, const struct options *
     sum.cpu += one.cpu;
   }
   check(insitu_loader_stats(side.loader, &stats, NULL), &(insitu_error){0});
-  printf("%s, %s: %.3f GB/s, %.4f s and %.4f cpu s an epoch; %s, %" PRIu64 " chunks in flight at most, %" PRIu64
-         " bytes of batches\n",
-      r->name, o->bare ? mode_name[b.mode] : "loader", 1e-9 * (double)(r->bytes * o->rounds) / sum.wall,
-      sum.wall / (double)o->rounds, sum.cpu / (double)o->rounds, stats.io, stats.inflight_peak, stats.slab_bytes_peak);
+  printf("%s, %s: %.3f GB/s, %.4f s and %.4f cpu s an epoch; %s, %" PRIu64
+         " chunks in flight at most, %" PRIu64 " bytes of batches\n",
+      r->name, o->bare ? mode_name[b.mode] : "loader",
+      1e-9 * (double)(r->bytes * o->rounds) / sum.wall, sum.wall / (double)o->rounds,
+      sum.cpu / (double)o->rounds, stats.io, stats.inflight_peak, stats.slab_bytes_peak);
   if (o->bare) bare_stop(&b);
   side_close(&side);
 }
 
 /* ---- the other tables ---- */
 
-static void print_consumer(const char *name, const struct consumer *c, const struct options *o, uint64_t *count) {
+static void print_consumer(
+    const char *name, const struct consumer *c, const struct options *o, uint64_t *count) {
   double of_half = c->p99 / (0.5 * c->period);
   bool met = c->stall.low <= 0.01 && of_half <= 1;
   if (o->json) {
     print_comma(count);
-    printf("{\"row\":\"%s\",\"batches_s\":%.1f,\"period_ms\":%.4f,\"stall\":%.5f,\"low\":%.5f,\"high\":%.5f,\"inside\":%.5f,"
-           "\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"longest_ms\":%.4f,\"p99_of_half\":%.4f,\"nexts\":%" PRIu64
-           ",\"met\":%s}",
-        name, c->capacity, 1e3 * c->period, c->stall.mid, c->stall.low, c->stall.high, c->inside.mid, 1e3 * c->p50, 1e3 * c->p99,
-        1e3 * c->p999, 1e3 * c->longest, of_half, c->nexts, met ? "true" : "false");
+    printf("{\"row\":\"%s\",\"batches_s\":%.1f,\"period_ms\":%.4f,\"stall\":%.5f,\"low\":%.5f,"
+           "\"high\":%.5f,\"inside\":%.5f,"
+           "\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"longest_ms\":%.4f,\"p99_of_half\":%."
+           "4f,\"nexts\":%" PRIu64 ",\"met\":%s}",
+        name, c->capacity, 1e3 * c->period, c->stall.mid, c->stall.low, c->stall.high,
+        c->inside.mid, 1e3 * c->p50, 1e3 * c->p99, 1e3 * c->p999, 1e3 * c->longest, of_half,
+        c->nexts, met ? "true" : "false");
   } else {
-    printf("%-28s %10.1f %10.3f %6.2f %% [%.2f, %.2f] %6.2f %% %8.4f %8.4f %8.4f %8.4f  %s%6.3f %8" PRIu64 "\n", name,
-        c->capacity, 1e3 * c->period, 100 * c->stall.mid, 100 * c->stall.low, 100 * c->stall.high, 100 * c->inside.mid,
-        1e3 * c->p50, 1e3 * c->p99, 1e3 * c->p999, 1e3 * c->longest, met ? "  " : "< ", of_half, c->nexts);
+    printf("%-28s %10.1f %10.3f %6.2f %% [%.2f, %.2f] %6.2f %% %8.4f %8.4f %8.4f %8.4f  %s%6.3f "
+           "%8" PRIu64 "\n",
+        name, c->capacity, 1e3 * c->period, 100 * c->stall.mid, 100 * c->stall.low,
+        100 * c->stall.high, 100 * c->inside.mid, 1e3 * c->p50, 1e3 * c->p99, 1e3 * c->p999,
+        1e3 * c->longest, met ? "  " : "< ", of_half, c->nexts);
   }
   fflush(stdout);
 }
 
-static void print_http(
-    const struct http_row *h, const struct row *r, const struct http_result *m, const struct options *o, uint64_t *count) {
+static void print_http(const struct http_row *h, const struct row *r, const struct http_result *m,
+    const struct options *o, uint64_t *count) {
   double gb = (double)r->bytes * 1e-9, goal = 0.95;
   bool met = m->share.high >= goal;
-  const char *limit = !h->latency_ms ? wire_name[m->mode]
-                      : m->limit * (double)h->latency_ms * 1e-3 < 0.999 * (double)(h->connections * chunk_bytes(r)) ? "loopback"
-                                                                                                                    : "latency";
+  const char *limit =
+      !h->latency_ms ? wire_name[m->mode]
+      : m->limit * (double)h->latency_ms * 1e-3 < 0.999 * (double)(h->connections * chunk_bytes(r))
+          ? "loopback"
+          : "latency";
   double limit_gb = h->latency_ms ? m->limit * 1e-9 : gb / m->curl.mid;
   if (o->json) {
     print_comma(count);
-    printf("{\"row\":\"%s\",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"of_recv\":%.4f,"
-           "\"limit\":\"%s\",\"limit_gb_s\":%.3f,\"loader_gb_s\":%.3f,\"curl_gb_s\":%.3f,\"recv_gb_s\":%.3f,"
-           "\"loader_cpu_s\":%.4f,\"curl_cpu_s\":%.4f,\"connections\":%" PRIu64 ",\"inflight_peak\":%" PRIu64 "}",
-        r->name, m->share.mid, m->share.low, m->share.high, goal, met ? "true" : "false", m->far.mid, limit, limit_gb,
-        gb / m->ours.mid, gb / m->curl.mid, gb / m->recv.mid, m->our_cpu.mid, m->curl_cpu.mid, h->connections,
-        m->stats.inflight_peak);
+    printf("{\"row\":\"%s\",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,"
+           "\"of_recv\":%.4f,"
+           "\"limit\":\"%s\",\"limit_gb_s\":%.3f,\"loader_gb_s\":%.3f,\"curl_gb_s\":%.3f,\"recv_gb_"
+           "s\":%.3f,"
+           "\"loader_cpu_s\":%.4f,\"curl_cpu_s\":%.4f,\"connections\":%" PRIu64
+           ",\"inflight_peak\":%" PRIu64 "}",
+        r->name, m->share.mid, m->share.low, m->share.high, goal, met ? "true" : "false",
+        m->far.mid, limit, limit_gb, gb / m->ours.mid, gb / m->curl.mid, gb / m->recv.mid,
+        m->our_cpu.mid, m->curl_cpu.mid, h->connections, m->stats.inflight_peak);
   } else {
     if (!(*count)++)
-      printf("\n%-22s %7s %-14s %6s %7s  %5s %8s %8s %8s %8s  %8s %8s %8s  %s\n", "http", "share", "95 %", "target", "of recv",
-          "conns", "limit", "ours", "curl", "recv", "our cpu", "curl cpu", "inflight", "limit: (GB/s; s of each way of curl)");
-    printf("%-22s %7.3f [%.3f, %.3f] %s%.2f %7.3f  %5" PRIu64 " %8.3f %8.3f %8.3f %8.3f  %8.4f %8.4f %8" PRIu64
-           "  %s (%.4f %.4f)\n",
-        r->name, m->share.mid, m->share.low, m->share.high, met ? "  " : "< ", goal, m->far.mid, h->connections, limit_gb,
-        gb / m->ours.mid, gb / m->curl.mid, gb / m->recv.mid, m->our_cpu.mid, m->curl_cpu.mid, m->stats.inflight_peak, limit,
-        m->way[0], m->way[1]);
+      printf("\n%-22s %7s %-14s %6s %7s  %5s %8s %8s %8s %8s  %8s %8s %8s  %s\n", "http", "share",
+          "95 %", "target", "of recv", "conns", "limit", "ours", "curl", "recv", "our cpu",
+          "curl cpu", "inflight", "limit: (GB/s; s of each way of curl)");
+    printf("%-22s %7.3f [%.3f, %.3f] %s%.2f %7.3f  %5" PRIu64
+           " %8.3f %8.3f %8.3f %8.3f  %8.4f %8.4f %8" PRIu64 "  %s (%.4f %.4f)\n",
+        r->name, m->share.mid, m->share.low, m->share.high, met ? "  " : "< ", goal, m->far.mid,
+        h->connections, limit_gb, gb / m->ours.mid, gb / m->curl.mid, gb / m->recv.mid,
+        m->our_cpu.mid, m->curl_cpu.mid, m->stats.inflight_peak, limit, m->way[0], m->way[1]);
   }
   fflush(stdout);
 }
-static void http_against(const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
+static void http_against(
+    const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
   struct server_child server = http_serve(dir, h->latency_ms);
   struct options own = *o;
   char url[64];
@@ -378,15 +428,18 @@ static void print_decode(const struct options *o) {
       bool met = d.ratio.high >= goal;
       if (o->json) {
         print_comma(&count);
-        printf("{\"row\":\"%s\",\"ratio\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"packed\":%.3f,"
+        printf("{\"row\":\"%s\",\"ratio\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%"
+               "s,\"packed\":%.3f,"
                "\"reference_gb_s\":%.3f,\"header_gb_s\":%.3f}",
-            name, d.ratio.mid, d.ratio.low, d.ratio.high, goal, met ? "true" : "false", d.packed, gb / d.reference, gb / d.ours);
+            name, d.ratio.mid, d.ratio.low, d.ratio.high, goal, met ? "true" : "false", d.packed,
+            gb / d.reference, gb / d.ours);
       } else {
         if (!count++)
-          printf("\n%-28s %7s %-14s %6s %7s %14s %11s\n", "decoder", "ratio", "95 %", "target", "packed", "library GB/s",
-              "header GB/s");
-        printf("%-28s %7.3f [%.3f, %.3f] %s%.2f %7.2f %14.2f %11.2f\n", name, d.ratio.mid, d.ratio.low, d.ratio.high,
-            met ? "  " : "< ", goal, d.packed, gb / d.reference, gb / d.ours);
+          printf("\n%-28s %7s %-14s %6s %7s %14s %11s\n", "decoder", "ratio", "95 %", "target",
+              "packed", "library GB/s", "header GB/s");
+        printf("%-28s %7.3f [%.3f, %.3f] %s%.2f %7.2f %14.2f %11.2f\n", name, d.ratio.mid,
+            d.ratio.low, d.ratio.high, met ? "  " : "< ", goal, d.packed, gb / d.reference,
+            gb / d.ours);
       }
       fflush(stdout);
     }
@@ -403,11 +456,12 @@ static void print_plan(const struct options *o, const char *dir) {
   struct planning p = plan_huge(dir, o->rounds);
   bool met = p.ms.low <= 50 && p.mb <= 64;
   if (o->json)
-    printf("{\"row\":\"plan\",\"ms\":%.3f,\"low\":%.3f,\"high\":%.3f,\"mb\":%.2f,\"met\":%s}", p.ms.mid, p.ms.low, p.ms.high,
-        p.mb, met ? "true" : "false");
+    printf("{\"row\":\"plan\",\"ms\":%.3f,\"low\":%.3f,\"high\":%.3f,\"mb\":%.2f,\"met\":%s}",
+        p.ms.mid, p.ms.low, p.ms.high, p.mb, met ? "true" : "false");
   else
-    printf("\nplan of 10^9 one-sample chunks to the first batch's: %.3f ms [%.3f, %.3f], process peak %.1f MB%s\n", p.ms.mid,
-        p.ms.low, p.ms.high, p.mb, met ? "" : "  < target of 50 ms, 64 MB");
+    printf("\nplan of 10^9 one-sample chunks to the first batch's: %.3f ms [%.3f, %.3f], process "
+           "peak %.1f MB%s\n",
+        p.ms.mid, p.ms.low, p.ms.high, p.mb, met ? "" : "  < target of 50 ms, 64 MB");
   if (!o->keep) remove_tree(dir);
 }
 
@@ -422,12 +476,15 @@ static struct options parse(int argc, char **argv) {
       uint64_t *number;
       const char **text;
       bool *flag;
-    } known[] = {{"--rounds", &o.rounds, NULL, NULL}, {"--depth", &o.depth, NULL, NULL}, {"--inflight", &o.inflight, NULL, NULL},
-        {"--threads", &o.threads, NULL, NULL}, {"--block", &o.block, NULL, NULL}, {"--only", NULL, &o.only, NULL},
-        {"--dir", NULL, &o.dir, NULL}, {"--profile", NULL, &o.profile, NULL}, {"--planning", NULL, &o.planning, NULL},
-        {"--against", NULL, &o.against, NULL}, {"--json", NULL, NULL, &o.json}, {"--keep", NULL, NULL, &o.keep},
-        {"--inline", NULL, NULL, &o.inline_io}, {"--bare", NULL, NULL, &o.bare}, {"--full", NULL, NULL, &o.full},
-        {"--list", NULL, NULL, &o.list}, {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick}};
+    } known[] = {{"--rounds", &o.rounds, NULL, NULL}, {"--depth", &o.depth, NULL, NULL},
+        {"--inflight", &o.inflight, NULL, NULL}, {"--threads", &o.threads, NULL, NULL},
+        {"--block", &o.block, NULL, NULL}, {"--only", NULL, &o.only, NULL},
+        {"--dir", NULL, &o.dir, NULL}, {"--profile", NULL, &o.profile, NULL},
+        {"--planning", NULL, &o.planning, NULL}, {"--against", NULL, &o.against, NULL},
+        {"--json", NULL, NULL, &o.json}, {"--keep", NULL, NULL, &o.keep},
+        {"--inline", NULL, NULL, &o.inline_io}, {"--bare", NULL, NULL, &o.bare},
+        {"--full", NULL, NULL, &o.full}, {"--list", NULL, NULL, &o.list},
+        {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick}};
     size_t k = 0, n = sizeof known / sizeof *known;
     while (k < n && strcmp(known[k].name, a)) k++;
     errno = 0;
@@ -445,7 +502,8 @@ static struct options parse(int argc, char **argv) {
 }
 
 /* All rows of one archive, which is made only if one of them is wanted. */
-static void run_archive(struct row r, const char *root, const struct options *o, uint64_t *count, struct consumer *consumer) {
+static void run_archive(struct row r, const char *root, const struct options *o, uint64_t *count,
+    struct consumer *consumer) {
   char archive[48], dir[500], name[64];
   bool made = false;
   name_archive(&r, archive);
@@ -456,7 +514,8 @@ static void run_archive(struct row r, const char *root, const struct options *o,
     if (i == 4) snprintf(name, sizeof name, "consumer-%s", archive);
     else snprintf(name, sizeof name, "%s-%s-%ut", archive, r.cold ? "cold" : "warm", r.threads);
     bool has = i < 4;
-    for (size_t k = 0; k < sizeof consumed / sizeof *consumed; k++) has = has || !strcmp(consumed[k], archive);
+    for (size_t k = 0; k < sizeof consumed / sizeof *consumed; k++)
+      has = has || !strcmp(consumed[k], archive);
     if (i == 4 && o->against) has = false;
     if (!has || (o->profile ? strcmp(name, o->profile) : !selected(o, name))) continue;
     memcpy(r.name, name, sizeof r.name);
@@ -464,7 +523,8 @@ static void run_archive(struct row r, const char *root, const struct options *o,
       printf("%s\n", name);
       continue;
     }
-    if (insitu__mem_total() < 7 * r.samples * r.ny * r.nx * 4 && r.chunk * r.ny * r.nx * 4 > 256 << 20) {
+    if (insitu__mem_total() < 7 * r.samples * r.ny * r.nx * 4 &&
+        r.chunk * r.ny * r.nx * 4 > 256 << 20) {
       fprintf(stderr, "bench: %s is left out: it needs more memory\n", name);
       continue;
     }
@@ -524,8 +584,9 @@ int main(int argc, char **argv) {
     for (uint64_t i = 0; i < n; i++) {
       if (!consumer[i].nexts) continue;
       if (!o.json && !count++)
-        printf("\n%-28s %10s %10s %8s %-14s %8s %8s %8s %8s %8s  %8s %8s\n", "consumer at 80 %", "batches/s", "period ms",
-            "stall", "95 %", "in next", "p50 ms", "p99 ms", "p999 ms", "longest", "p99/half", "nexts");
+        printf("\n%-28s %10s %10s %8s %-14s %8s %8s %8s %8s %8s  %8s %8s\n", "consumer at 80 %",
+            "batches/s", "period ms", "stall", "95 %", "in next", "p50 ms", "p99 ms", "p999 ms",
+            "longest", "p99/half", "nexts");
       snprintf(name, sizeof name, "consumer-%.47s", archive[i]);
       print_consumer(name, &consumer[i], &o, &count);
     }

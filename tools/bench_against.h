@@ -1,19 +1,25 @@
-/* Two versions of the header beside each other, in one process: tools/bench.c with --against, which tools/bench-against calls.
+/* Two versions of the header beside each other, in one process: tools/bench.c with --against, which
+ * tools/bench-against calls.
  *
- * Each version is this benchmark, compiled with that version's header as a shared object, which exports bench_version. The rounds
- * of both take turns on the same archive, so that what slows the machine down for a while slows down both. */
+ * Each version is this benchmark, compiled with that version's header as a shared object, which
+ * exports bench_version. The rounds of both take turns on the same archive, so that what slows the
+ * machine down for a while slows down both. */
 #ifndef TOOLS_BENCH_AGAINST_H
 #define TOOLS_BENCH_AGAINST_H
 #include <dlfcn.h>
 
-/* What a shared object offers. Both versions must know the same rows and options: the sizes tell. */
+/* What a shared object offers. Both versions must know the same rows and options: the sizes tell.
+ */
 struct version {
   uint64_t row_bytes, options_bytes, n_decoders;
-  void *(*open)(const struct row *, const char *where, const struct options *); /* a loader and its iterator */
-  struct cost (*round)(void *side);                                             /* one epoch */
+  /* a loader and its iterator */
+  void *(*open)(const struct row *, const char *where, const struct options *);
+  struct cost (*round)(void *side); /* one epoch */
   void (*close)(void *side);
-  void *(*decode_open)(uint64_t decoder, uint64_t ny, uint64_t nx, uint64_t *times); /* times: calls that take 4 ms */
-  double (*decode)(void *decoding, uint64_t times);                                  /* seconds of a call */
+  /* times: calls that take 4 ms */
+  void *(*decode_open)(uint64_t decoder, uint64_t ny, uint64_t nx, uint64_t *times);
+  /* seconds of a call */
+  double (*decode)(void *decoding, uint64_t times);
   void (*decode_close)(void *decoding);
   double (*plan)(const char *dir); /* seconds */
 };
@@ -48,9 +54,9 @@ static double version_plan(const char *dir) {
   uint64_t chunks;
   return plan_once(dir, &chunks);
 }
-__attribute__((visibility("default")))
-const struct version bench_version = {sizeof(struct row), sizeof(struct options), N_DECODERS, version_open, version_round,
-    version_close, version_decode_open, version_decode, version_decode_close, version_plan};
+__attribute__((visibility("default"))) const struct version bench_version = {sizeof(struct row),
+    sizeof(struct options), N_DECODERS, version_open, version_round, version_close,
+    version_decode_open, version_decode, version_decode_close, version_plan};
 
 /* ---- what compares them ---- */
 
@@ -71,11 +77,13 @@ static void versions_load(const char *names) {
   snprintf(old, sizeof old, "%.*s", (int)(comma - names), names);
   for (int i = 0; i < 2; i++) {
     void *object = dlopen(i ? comma + 1 : old, RTLD_NOW | RTLD_LOCAL);
-    const struct version *v = object ? (const struct version *)dlsym(object, "bench_version") : NULL;
+    const struct version *v =
+        object ? (const struct version *)dlsym(object, "bench_version") : NULL;
     if (!v) fprintf(stderr, "bench: %s\n", dlerror());
     errno = 0;
     must(v != NULL, "a version cannot be loaded");
-    must(v->row_bytes == sizeof(struct row) && v->options_bytes == sizeof(struct options) && v->n_decoders == N_DECODERS,
+    must(v->row_bytes == sizeof(struct row) && v->options_bytes == sizeof(struct options) &&
+             v->n_decoders == N_DECODERS,
         "a version was built with another tools/bench.c");
     versions[i] = v;
   }
@@ -85,18 +93,22 @@ static void versions_load(const char *names) {
 static void versions_print(const char *name, double *old_s, double *new_s, uint64_t n) {
   static double quotient[MAX_ROUNDS];
   for (uint64_t i = 0; i < n; i++) quotient[i] = old_s[i] / new_s[i];
-  struct summary speed = summarise(quotient, n), old_time = summarise(old_s, n), new_time = summarise(new_s, n);
+  struct summary speed = summarise(quotient, n), old_time = summarise(old_s, n),
+                 new_time = summarise(new_s, n);
   bool slower = speed.high < SLOWER;
-  if (!versions_total.rows++) printf("\n%-28s %7s %-14s  %8s %12s %12s\n", "row", "speed", "95 %", "best", "old s", "new s");
-  printf("%-28s %7.3f [%.3f, %.3f]%s %8.3f %12.6f %12.6f\n", name, speed.mid, speed.low, speed.high, slower ? " <" : "  ",
-      old_time.least / new_time.least, old_time.mid, new_time.mid);
+  if (!versions_total.rows++)
+    printf("\n%-28s %7s %-14s  %8s %12s %12s\n", "row", "speed", "95 %", "best", "old s", "new s");
+  printf("%-28s %7.3f [%.3f, %.3f]%s %8.3f %12.6f %12.6f\n", name, speed.mid, speed.low, speed.high,
+      slower ? " <" : "  ", old_time.least / new_time.least, old_time.mid, new_time.mid);
   fflush(stdout);
   versions_total.slower += slower;
   versions_total.log_sum += log(speed.mid);
 }
 
-/* One row of the archive in dir, which both read at `where`: the directory itself, or a server of it. */
-static void versions_measure(const struct row *r, const char *dir, const char *where, const struct options *o) {
+/* One row of the archive in dir, which both read at `where`: the directory itself, or a server of
+ * it. */
+static void versions_measure(
+    const struct row *r, const char *dir, const char *where, const struct options *o) {
   static double wall[2][MAX_ROUNDS];
   void *side[2];
   for (int k = 0; k < 2; k++) {
@@ -113,7 +125,8 @@ static void versions_measure(const struct row *r, const char *dir, const char *w
   versions_print(r->name, wall[0], wall[1], o->rounds);
 }
 
-static void versions_decode(const char *name, uint64_t decoder, uint64_t ny, uint64_t nx, const struct options *o) {
+static void versions_decode(
+    const char *name, uint64_t decoder, uint64_t ny, uint64_t nx, const struct options *o) {
   static double wall[2][MAX_ROUNDS];
   uint64_t times[2];
   void *side[2];
@@ -143,8 +156,8 @@ static bool versions_end(void) {
   double mean = exp(versions_total.log_sum / (double)versions_total.rows);
   errno = 0;
   must(versions_total.rows != 0, "no row has this name");
-  printf("\n%d rows: geometric mean of speed %.3f; %d with the whole interval below %.2f\n", (int)versions_total.rows, mean,
-      (int)versions_total.slower, SLOWER);
+  printf("\n%d rows: geometric mean of speed %.3f; %d with the whole interval below %.2f\n",
+      (int)versions_total.rows, mean, (int)versions_total.slower, SLOWER);
   return mean >= 0.99 && !versions_total.slower;
 }
 #endif

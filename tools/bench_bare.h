@@ -1,5 +1,5 @@
-/* What tools/bench.c measures against: archives made by formula, their pages in the cache or not, and the bare loop that reads
- * and decodes them. Also the clock. */
+/* What tools/bench.c measures against: archives made by formula, their pages in the cache or not,
+ * and the bare loop that reads and decodes them. Also the clock. */
 #ifndef TOOLS_BENCH_BARE_H
 #define TOOLS_BENCH_BARE_H
 #include "bench_summary.h"
@@ -41,7 +41,8 @@ static void *take(uint64_t n, size_t size) {
   must(p != NULL, "calloc");
   return p;
 }
-static void *map(uint64_t bytes) { /* prefaulted, in huge pages where possible, like a loader's batches after its first epoch */
+/* prefaulted, in huge pages where possible, like a loader's batches after its first epoch */
+static void *map(uint64_t bytes) {
   void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   must(p != MAP_FAILED, "mmap");
   madvise(p, bytes, MADV_HUGEPAGE);
@@ -52,10 +53,12 @@ static double seconds(void) {
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
-static double cpu_seconds(void) { /* of all threads, the kernel's io_uring workers of this process among them */
+/* of all threads, the kernel's io_uring workers of this process among them */
+static double cpu_seconds(void) {
   struct rusage u;
   getrusage(RUSAGE_SELF, &u);
-  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
 static double quantile(const double *sorted, uint64_t n, double q) {
@@ -75,14 +78,16 @@ static void write_file(const char *path, const void *bytes, uint64_t n) {
   close(fd);
 }
 
-/* Like a temperature: waves, and 15 random bits at the end of each mantissa, so that blosc-lz4-shuffle compresses 1.7 to
+/* Like a temperature: waves, and 15 random bits at the end of each mantissa, so that
+ * blosc-lz4-shuffle compresses 1.7 to
  * 2 times. The first element is the sample's number. */
 static void make_sample(float *out, uint64_t sample, uint64_t ny, uint64_t nx) {
   static uint64_t seed = 88172645463325252u;
   float col[4096];
   for (uint64_t x = 0; x < nx; x++) col[x] = sinf((float)(x + 3 * sample) * 6.2831853f / (float)nx);
   for (uint64_t y = 0; y < ny; y++) {
-    float base = 280 + 25 * sinf((float)y * 3.1415927f / (float)ny), swing = 6 * cosf((float)(y + sample) * 0.02f);
+    float base = 280 + 25 * sinf((float)y * 3.1415927f / (float)ny),
+          swing = 6 * cosf((float)(y + sample) * 0.02f);
     for (uint64_t x = 0; x < nx; x++) {
       float v = base + swing * col[x];
       uint32_t bits;
@@ -121,18 +126,21 @@ static uint64_t pack(const struct row *r, const void *plain, void *packed) {
     must(!ZSTD_isError(got), "ZSTD_compress");
     return got;
   }
-  int got = blosc_compress_ctx(5, BLOSC_SHUFFLE, 4, n, plain, packed, most, "lz4", 0, (int)insitu__mem_cores());
+  int got = blosc_compress_ctx(
+      5, BLOSC_SHUFFLE, 4, n, plain, packed, most, "lz4", 0, (int)insitu__mem_cores());
   must(got > 0, "blosc_compress_ctx");
   return (uint64_t)got;
 }
 
 /* Zarr v2, but v3 where chunks lie in shards; chunk keys are i.0.0 in both, in one folder. */
 static void make_metadata(const struct row *r, const char *dir) {
-  static const char *const v2[] = {
-      "null", "{\"id\":\"zstd\",\"level\":3}", "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}"};
-  static const char v3_blosc[] = ",{\"name\":\"blosc\",\"configuration\":{\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":\"shuffle\","
+  static const char *const v2[] = {"null", "{\"id\":\"zstd\",\"level\":3}",
+      "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}"};
+  static const char v3_blosc[] = ",{\"name\":\"blosc\",\"configuration\":{\"cname\":\"lz4\","
+                                 "\"clevel\":5,\"shuffle\":\"shuffle\","
                                  "\"typesize\":4,\"blocksize\":0}}";
-  static const char *const v3[] = {"", ",{\"name\":\"zstd\",\"configuration\":{\"level\":3,\"checksum\":false}}", v3_blosc};
+  static const char *const v3[] = {
+      "", ",{\"name\":\"zstd\",\"configuration\":{\"level\":3,\"checksum\":false}}", v3_blosc};
   char path[600], meta[1200], shape[80];
   int n;
   snprintf(shape, sizeof shape, "[%" PRIu64 ",%" PRIu64 ",%" PRIu64 "]", r->samples, r->ny, r->nx);
@@ -146,12 +154,16 @@ static void make_metadata(const struct row *r, const char *dir) {
     snprintf(path, sizeof path, "%s/f/.zarray", dir);
   } else {
     n = snprintf(meta, sizeof meta,
-        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"float32\",\"fill_value\":0,\"chunk_grid\":"
+        "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":%s,\"data_type\":\"float32\",\"fill_"
+        "value\":0,\"chunk_grid\":"
         "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64
-        "]}},\"chunk_key_encoding\":{\"name\":\"v2\",\"configuration\":{\"separator\":\".\"}},\"codecs\":[{\"name\":"
+        "]}},\"chunk_key_encoding\":{\"name\":\"v2\",\"configuration\":{\"separator\":\".\"}},"
+        "\"codecs\":[{\"name\":"
         "\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[%" PRIu64 ",%" PRIu64 ",%" PRIu64
-        "],\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}%s],\"index_codecs\":[{\"name\":\"bytes\","
-        "\"configuration\":{\"endian\":\"little\"}},{\"name\":\"crc32c\"}],\"index_location\":\"end\"}}]}",
+        "],\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}%s],\"index_"
+        "codecs\":[{\"name\":\"bytes\","
+        "\"configuration\":{\"endian\":\"little\"}},{\"name\":\"crc32c\"}],\"index_location\":"
+        "\"end\"}}]}",
         shape, r->chunk * r->per_shard, r->ny, r->nx, r->chunk, r->ny, r->nx, v3[r->codec]);
     snprintf(path, sizeof path, "%s/zarr.json", dir);
     write_file(path, "{\"zarr_format\":3,\"node_type\":\"group\"}", 37);
@@ -160,7 +172,8 @@ static void make_metadata(const struct row *r, const char *dir) {
   write_file(path, meta, (uint64_t)n);
 }
 
-/* Bytes of a shard's index, which stands at its end: offset and length of each chunk, and a crc32c. */
+/* Bytes of a shard's index, which stands at its end: offset and length of each chunk, and a crc32c.
+ */
 static uint64_t index_bytes(const struct row *r) {
   return 16 * r->per_shard + 4;
 }
@@ -171,18 +184,21 @@ static void make_archive(struct row *r, const char *dir) {
   uint64_t sample = r->ny * r->nx * 4, bytes = chunk_bytes(r), most = stored_bound(r);
   must(mkdir(dir, 0755) == 0, dir);
   errno = ENOSPC;
-  must(statvfs(dir, &space) == 0 && space.f_bavail * space.f_frsize > r->samples * sample * 9 / 8, dir);
+  must(statvfs(dir, &space) == 0 && space.f_bavail * space.f_frsize > r->samples * sample * 9 / 8,
+      dir);
   snprintf(path, sizeof path, "%s/f", dir);
   must(mkdir(path, 0755) == 0, path);
   make_metadata(r, dir);
-  unsigned char *plain = (unsigned char *)map(bytes), *packed = r->codec == RAW ? NULL : (unsigned char *)map(most);
+  unsigned char *plain = (unsigned char *)map(bytes),
+                *packed = r->codec == RAW ? NULL : (unsigned char *)map(most);
   unsigned char *index = (unsigned char *)take(1, index_bytes(r));
   r->bytes = r->stored = 0;
   free(r->length);
   r->length = (uint64_t *)take(row_files(r), sizeof *r->length);
   for (uint64_t c = 0; c < row_chunks(r); c++) {
     uint64_t file = c / r->per_shard, k = c % r->per_shard;
-    for (uint64_t i = 0; i < r->chunk; i++) make_sample((float *)(void *)(plain + i * sample), c * r->chunk + i, r->ny, r->nx);
+    for (uint64_t i = 0; i < r->chunk; i++)
+      make_sample((float *)(void *)(plain + i * sample), c * r->chunk + i, r->ny, r->nx);
     uint64_t n = packed ? pack(r, plain, packed) : bytes;
     snprintf(path, sizeof path, "%s/%s", dir, file_key(file, key));
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -208,7 +224,8 @@ static void make_archive(struct row *r, const char *dir) {
   munmap(plain, bytes);
   if (packed) munmap(packed, most);
   free(index);
-  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* writing back must not go on while we measure */
+  /* writing back must not go on while we measure */
+  int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   must(fd >= 0 && syncfs(fd) == 0, dir);
   close(fd);
 }
@@ -221,7 +238,8 @@ static void remove_tree(const char *dir) {
   nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Asks the kernel to forget the archive's pages: data only, names and inodes stay known. Nothing is dirty, see make_archive. */
+/* Asks the kernel to forget the archive's pages: data only, names and inodes stay known. Nothing is
+ * dirty, see make_archive. */
 static void drop_pages(const struct row *r, const char *dir) {
   char path[600], key[64];
   for (uint64_t i = 0; i < row_files(r); i++) {
@@ -235,7 +253,8 @@ static void drop_pages(const struct row *r, const char *dir) {
 /* Share of the archive that is in the page cache, by mincore on up to 64 files. */
 static double resident(const struct row *r, const char *dir) {
   char path[600], key[64];
-  uint64_t pages = 0, in = 0, step = insitu__base_max(1, row_files(r) / 64), page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t pages = 0, in = 0, step = insitu__base_max(1, row_files(r) / 64),
+           page = (uint64_t)sysconf(_SC_PAGESIZE);
   for (uint64_t i = 0; i < row_files(r); i += step) {
     snprintf(path, sizeof path, "%s/%s", dir, file_key(i, key));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -302,7 +321,8 @@ static struct bare_shard *bare_shard(struct bare *b, uint64_t number) {
     uint32_t crc;
     must(pread(fd, s->index, n, (off_t)(r->length[number] - n)) == (ssize_t)n, "a shard's index");
     memcpy(&crc, s->index + n - 4, 4);
-    must(insitu__codec_crc32c(s->index, n - 4) == le32toh(crc), "a shard's index has another checksum");
+    must(insitu__codec_crc32c(s->index, n - 4) == le32toh(crc),
+        "a shard's index has another checksum");
     atomic_store_explicit(&s->fd, fd, memory_order_release);
   }
   pthread_mutex_unlock(&s->lock);
@@ -313,18 +333,23 @@ static struct bare_part bare_find(struct bare *b, uint64_t chunk) {
   if (!r->sharded) return (struct bare_part){bare_open(b, chunk), 0, r->length[chunk]};
   struct bare_shard *s = bare_shard(b, chunk / r->per_shard);
   const unsigned char *entry = s->index + 16 * (chunk % r->per_shard);
-  return (struct bare_part){atomic_load(&s->fd), insitu__base_load64(entry), insitu__base_load64(entry + 8)};
+  return (struct bare_part){
+      atomic_load(&s->fd), insitu__base_load64(entry), insitu__base_load64(entry + 8)};
 }
 static void bare_leave(struct bare *b, uint64_t chunk, int fd) { /* a chunk has been read */
-  if (b->row->sharded && atomic_fetch_sub(&b->shard[chunk / b->row->per_shard].left, 1) != 1) return;
+  if (b->row->sharded && atomic_fetch_sub(&b->shard[chunk / b->row->per_shard].left, 1) != 1)
+    return;
   close(fd);
 }
 static unsigned char *bare_place(struct bare *b, uint64_t chunk) {
   return b->to + chunk % b->slots * b->chunk_bytes;
 }
-static void bare_decode(struct bare *b, struct bare_worker *w, uint64_t chunk, const unsigned char *from, uint64_t n) {
-  if (b->row->codec == BLOSC) n = (uint64_t)blosc_decompress_ctx(from, bare_place(b, chunk), b->chunk_bytes, 1);
-  if (b->row->codec == ZSTD) n = ZSTD_decompressDCtx(w->zstd, bare_place(b, chunk), b->chunk_bytes, from, n);
+static void bare_decode(
+    struct bare *b, struct bare_worker *w, uint64_t chunk, const unsigned char *from, uint64_t n) {
+  if (b->row->codec == BLOSC)
+    n = (uint64_t)blosc_decompress_ctx(from, bare_place(b, chunk), b->chunk_bytes, 1);
+  if (b->row->codec == ZSTD)
+    n = ZSTD_decompressDCtx(w->zstd, bare_place(b, chunk), b->chunk_bytes, from, n);
   atomic_fetch_add_explicit(&b->done_bytes, n, memory_order_relaxed);
 }
 static bool bare_take(struct bare *b, uint64_t *chunk) {
@@ -365,7 +390,8 @@ static void bare_uring(struct bare *b, struct bare_worker *w) {
       slot[i].part = bare_find(b, c);
       slot[i].to = b->row->codec == RAW ? bare_place(b, c) : w->buffer[i];
       struct io_uring_sqe *sqe = io_uring_get_sqe(&w->ring);
-      io_uring_prep_read(sqe, slot[i].part.fd, slot[i].to, (unsigned)slot[i].part.bytes, slot[i].part.offset);
+      io_uring_prep_read(
+          sqe, slot[i].part.fd, slot[i].to, (unsigned)slot[i].part.bytes, slot[i].part.offset);
       if (b->mode == URING_ASYNC) sqe->flags |= IOSQE_ASYNC;
       sqe->user_data = i;
     }
@@ -380,8 +406,8 @@ static void bare_uring(struct bare *b, struct bare_worker *w) {
       slot[i].got += (uint64_t)res;
       if (slot[i].got < slot[i].part.bytes) {
         struct io_uring_sqe *sqe = io_uring_get_sqe(&w->ring);
-        io_uring_prep_read(sqe, slot[i].part.fd, slot[i].to + slot[i].got, (unsigned)(slot[i].part.bytes - slot[i].got),
-            slot[i].part.offset + slot[i].got);
+        io_uring_prep_read(sqe, slot[i].part.fd, slot[i].to + slot[i].got,
+            (unsigned)(slot[i].part.bytes - slot[i].got), slot[i].part.offset + slot[i].got);
         sqe->user_data = i;
         continue;
       }
@@ -423,14 +449,16 @@ static struct cost bare_round(struct bare *b) {
   return cost;
 }
 
-static void bare_start(struct bare *b, const struct row *r, const char *dir, uint64_t ring_bytes, bool shuffled) {
+static void bare_start(
+    struct bare *b, const struct row *r, const char *dir, uint64_t ring_bytes, bool shuffled) {
   memset(b, 0, sizeof *b);
   b->row = r;
   must((b->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0, dir);
   b->chunks = row_chunks(r);
   b->chunk_bytes = chunk_bytes(r);
   b->slots = insitu__base_max(r->threads, ring_bytes / b->chunk_bytes);
-  uint64_t most = stored_bound(r), depth = insitu__base_min(r->cold ? MAX_DEPTH : 8, (64u << 20) / most);
+  uint64_t most = stored_bound(r),
+           depth = insitu__base_min(r->cold ? MAX_DEPTH : 8, (64u << 20) / most);
   b->depth = insitu__base_max(1, insitu__base_min(depth, b->slots / r->threads));
   b->to = (unsigned char *)map(b->slots * b->chunk_bytes);
   b->order = (uint64_t *)take(b->chunks, sizeof *b->order);
@@ -450,7 +478,8 @@ static void bare_start(struct bare *b, const struct row *r, const char *dir, uin
     struct bare_worker *w = &b->worker[i];
     w->bare = b;
     must((w->zstd = ZSTD_createDCtx()) != NULL, "ZSTD_createDCtx");
-    for (uint64_t k = 0; r->codec != RAW && k < b->depth; k++) w->buffer[k] = (unsigned char *)map(most);
+    for (uint64_t k = 0; r->codec != RAW && k < b->depth; k++)
+      w->buffer[k] = (unsigned char *)map(most);
     must(pthread_create(&w->id, NULL, bare_main, w) == 0, "pthread_create");
   }
 }
@@ -477,7 +506,8 @@ static void bare_stop(struct bare *b) {
   for (unsigned i = 0; i < b->row->threads; i++) {
     pthread_join(b->worker[i].id, NULL);
     ZSTD_freeDCtx(b->worker[i].zstd);
-    for (uint64_t k = 0; b->row->codec != RAW && k < b->depth; k++) munmap(b->worker[i].buffer[k], stored_bound(b->row));
+    for (uint64_t k = 0; b->row->codec != RAW && k < b->depth; k++)
+      munmap(b->worker[i].buffer[k], stored_bound(b->row));
   }
   for (uint64_t i = 0; b->row->sharded && i < row_files(b->row); i++) {
     pthread_mutex_destroy(&b->shard[i].lock);

@@ -1,10 +1,12 @@
-/* The rows of tools/bench.c over HTTP: an archive of raw chunks behind tests/server.h in a process of its own, the loader, and the
- * two bare loops that get the same objects over as many connections into buffers as large as the loader's ring of batches. */
+/* The rows of tools/bench.c over HTTP: an archive of raw chunks behind tests/server.h in a process
+ * of its own, the loader, and the two bare loops that get the same objects over as many connections
+ * into buffers as large as the loader's ring of batches. */
 #ifndef TOOLS_BENCH_HTTP_H
 #define TOOLS_BENCH_HTTP_H
 #include "server.h"
 
-enum { WIRE_POLL, WIRE_EPOLL, WIRE_RECV, N_WIRES }; /* curl_multi_poll; curl_multi_socket_action over epoll; recv over epoll */
+/* curl_multi_poll; curl_multi_socket_action over epoll; recv over epoll */
+enum { WIRE_POLL, WIRE_EPOLL, WIRE_RECV, N_WIRES };
 static const char *const wire_name[] = {"curl_multi_poll", "curl over epoll", "recv"};
 enum { WIRE_HEAD = 2048, WIRE_EVENTS = 256 };
 
@@ -13,10 +15,11 @@ struct http_row {
   uint64_t ny, nx, samples, batch, connections;
   int64_t latency_ms; /* 0: as fast as it goes */
 };
-/* 1 MiB and 64 KiB as fast as loopback goes; then 50 ms away, where connections * bytes / latency is well below loopback; and 1,000
- * requests at once. */
-static const struct http_row http_rows[] = {{"http-1MiB", 512, 512, 512, 16, 64, 0}, {"http-64KiB", 128, 128, 8192, 32, 64, 0},
-    {"http-1MiB-16-50ms", 512, 512, 512, 16, 16, 50}, {"http-64KiB-256-50ms", 128, 128, 8192, 64, 256, 50},
+/* 1 MiB and 64 KiB as fast as loopback goes; then 50 ms away, where connections * bytes / latency
+ * is well below loopback; and 1,000 requests at once. */
+static const struct http_row http_rows[] = {{"http-1MiB", 512, 512, 512, 16, 64, 0},
+    {"http-64KiB", 128, 128, 8192, 32, 64, 0}, {"http-1MiB-16-50ms", 512, 512, 512, 16, 16, 50},
+    {"http-64KiB-256-50ms", 128, 128, 8192, 64, 256, 50},
     {"http-16KiB-1000-50ms", 64, 64, 32000, 64, 1000, 50}};
 enum { N_HTTP = sizeof http_rows / sizeof *http_rows };
 
@@ -111,11 +114,16 @@ static void wire_curl_poll(struct wire *w) {
 static void wire_curl_epoll(struct wire *w) {
   struct epoll_event events[WIRE_EVENTS];
   for (int running; w->done < w->chunks;) {
-    int64_t wait = w->timer == INT64_MAX ? 1000 : (w->timer - insitu__base_now() + 999999) / 1000000;
-    int n = epoll_wait(w->epoll, events, WIRE_EVENTS, wait < 0 ? 0 : wait > 1000 ? 1000 : (int)wait);
+    int64_t wait =
+        w->timer == INT64_MAX ? 1000 : (w->timer - insitu__base_now() + 999999) / 1000000;
+    int n = epoll_wait(w->epoll, events, WIRE_EVENTS,
+        wait < 0      ? 0
+        : wait > 1000 ? 1000
+                      : (int)wait);
     for (int i = 0; i < n; i++)
       curl_multi_socket_action(w->multi, events[i].data.fd,
-          (events[i].events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) | (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+          (events[i].events & (EPOLLIN | EPOLLHUP) ? CURL_CSELECT_IN : 0) |
+              (events[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
               (events[i].events & EPOLLERR ? CURL_CSELECT_ERR : 0),
           &running);
     if (w->timer <= insitu__base_now()) {
@@ -134,7 +142,8 @@ static void wire_send(struct wire *w, struct wire_part *p) {
   if (!wire_next(w, p)) return;
   p->n_head = 0;
   p->total = UINT64_MAX;
-  int n = snprintf(text, sizeof text, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n", file_key(chunk, key));
+  int n = snprintf(text, sizeof text, "GET /%s HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n",
+      file_key(chunk, key));
   must(send(p->fd, text, (size_t)n, MSG_NOSIGNAL) == n, "send");
 }
 /* Part of a header: once it is whole, what follows it is the body's. */
@@ -143,7 +152,8 @@ static void wire_head(struct wire *w, struct wire_part *p) {
   must(n > 0, "recv");
   p->n_head += (uint64_t)n;
   p->head[p->n_head] = 0;
-  char *end = (char *)memmem(p->head, p->n_head, "\r\n\r\n", 4), *length = strcasestr(p->head, "\ncontent-length:");
+  char *end = (char *)memmem(p->head, p->n_head, "\r\n\r\n", 4),
+       *length = strcasestr(p->head, "\ncontent-length:");
   if (!end) return;
   errno = 0;
   must(!strncmp(p->head, "HTTP/1.1 200", 12) && length && length < end, "a bare answer");
@@ -199,8 +209,9 @@ static void wire_open_curl(struct wire *w) {
   }
 }
 static void wire_open_recv(struct wire *w) {
-  struct sockaddr_in address = {
-      .sin_family = AF_INET, .sin_port = htons((uint16_t)w->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  struct sockaddr_in address = {.sin_family = AF_INET,
+      .sin_port = htons((uint16_t)w->port),
+      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   for (uint64_t i = 0; i < w->n_parts; i++) {
     struct wire_part *p = &w->part[i];
     struct epoll_event e = {.events = EPOLLIN, .data = {.ptr = p}};
@@ -209,7 +220,8 @@ static void wire_open_recv(struct wire *w) {
     must(epoll_ctl(w->epoll, EPOLL_CTL_ADD, p->fd, &e) == 0, "epoll_ctl");
   }
 }
-static void wire_open(struct wire *w, int mode, int port, const struct row *r, uint64_t connections, uint64_t ring_bytes) {
+static void wire_open(struct wire *w, int mode, int port, const struct row *r, uint64_t connections,
+    uint64_t ring_bytes) {
   *w = (struct wire){.mode = mode,
       .port = port,
       .n_parts = connections,
@@ -227,7 +239,8 @@ static void wire_open(struct wire *w, int mode, int port, const struct row *r, u
 static struct cost wire_round(struct wire *w) { /* all chunks, in order */
   double wall = seconds(), cpu = cpu_seconds();
   w->next = w->done = 0;
-  for (uint64_t i = 0; i < w->n_parts; i++) (w->mode == WIRE_RECV ? wire_send : wire_start)(w, &w->part[i]);
+  for (uint64_t i = 0; i < w->n_parts; i++)
+    (w->mode == WIRE_RECV ? wire_send : wire_start)(w, &w->part[i]);
   if (w->mode == WIRE_RECV) wire_recv(w);
   else if (w->mode == WIRE_POLL) wire_curl_poll(w);
   else wire_curl_epoll(w);
@@ -247,10 +260,12 @@ static void wire_close(struct wire *w) {
 /* ---- a row ---- */
 
 struct http_result {
-  struct summary share, far;                          /* of the limit, of the bare recv loop on the same server */
+  /* of the limit, of the bare recv loop on the same server */
+  struct summary share, far;
   struct summary ours, curl, recv, our_cpu, curl_cpu; /* seconds of a round */
-  double limit;                                       /* bytes per second: with latency; else 0, and curl is the limit */
-  double way[2];                                      /* seconds of each way of curl */
+  /* bytes per second: with latency; else 0, and curl is the limit */
+  double limit;
+  double way[2]; /* seconds of each way of curl */
   int mode;
   insitu_stats stats;
 };
@@ -267,8 +282,14 @@ static int http_calibrate(struct wire *w, double least[2]) {
 }
 
 static struct row http_archive(const struct http_row *h) {
-  struct row r = {
-      .codec = RAW, .threads = 2, .chunk = 1, .ny = h->ny, .nx = h->nx, .batch = h->batch, .samples = h->samples, .per_shard = 1};
+  struct row r = {.codec = RAW,
+      .threads = 2,
+      .chunk = 1,
+      .ny = h->ny,
+      .nx = h->nx,
+      .batch = h->batch,
+      .samples = h->samples,
+      .per_shard = 1};
   snprintf(r.name, sizeof r.name, "%s", h->name);
   return r;
 }
@@ -276,7 +297,8 @@ static struct server_child http_serve(const char *dir, int64_t latency_ms) {
   struct server_options o = {.folder = dir, .latency_ms = latency_ms, .no_log = true};
   return server_fork(&o, NULL, NULL);
 }
-static void http_side(struct side *s, const struct http_row *h, const struct row *r, int port, const struct options *o) {
+static void http_side(struct side *s, const struct http_row *h, const struct row *r, int port,
+    const struct options *o) {
   struct options own = *o;
   char url[64];
   snprintf(url, sizeof url, "http://127.0.0.1:%d/", port);
@@ -285,12 +307,14 @@ static void http_side(struct side *s, const struct http_row *h, const struct row
   must(side_open(s, r, url, &own, true), "the loader cannot read over http");
 }
 
-static struct http_result http_measure(const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
+static struct http_result http_measure(
+    const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
   static double share[MAX_ROUNDS], far[MAX_ROUNDS], wall[4][MAX_ROUNDS], cpu[2][MAX_ROUNDS];
   static struct wire w[2], distant, bare;
   static struct side side;
   struct http_result out = {.limit = 0};
-  struct server_child near = http_serve(dir, 0), away = h->latency_ms ? http_serve(dir, h->latency_ms) : near;
+  struct server_child near = http_serve(dir, 0),
+                      away = h->latency_ms ? http_serve(dir, h->latency_ms) : near;
   http_side(&side, h, r, away.port, o);
   for (int m = 0; m < 2; m++) wire_open(&w[m], m, near.port, r, h->connections, side.ring_bytes);
   out.mode = http_calibrate(w, out.way);
@@ -298,7 +322,8 @@ static struct http_result http_measure(const struct http_row *h, const struct ro
   struct wire *limit = &w[out.mode];
   wire_open(&bare, WIRE_RECV, away.port, r, h->connections, side.ring_bytes);
   if (h->latency_ms) wire_open(&distant, out.mode, away.port, r, h->connections, side.ring_bytes);
-  double by_latency = (double)h->latency_ms * 1e-3 * (double)row_chunks(r) / (double)h->connections; /* seconds of an epoch */
+  /* seconds of an epoch */
+  double by_latency = (double)h->latency_ms * 1e-3 * (double)row_chunks(r) / (double)h->connections;
   for (int i = 0; i < (h->latency_ms ? 1 : 3); i++) side_round(&side), wire_round(&bare);
   for (uint64_t i = 0; i < o->rounds; i++) {
     struct cost got[4] = {{0, 0}, {0, 0}, {0, 0}, {0, 0}};
@@ -332,7 +357,8 @@ static struct http_result http_measure(const struct http_row *h, const struct ro
   out.curl_cpu = summarise(cpu[1], o->rounds);
   return out;
 }
-static void http_profile(const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
+static void http_profile(
+    const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
   static struct side side;
   static struct wire w;
   struct server_child server = http_serve(dir, h->latency_ms);
@@ -347,10 +373,11 @@ static void http_profile(const struct http_row *h, const struct row *r, const ch
     sum.cpu += one.cpu;
   }
   check(insitu_loader_stats(side.loader, &stats, NULL), &(insitu_error){0});
-  printf("%s, %s: %.3f GB/s, %.4f s and %.4f cpu s an epoch; %s, %" PRIu64 " chunks in flight at most, %" PRIu64
-         " bytes of batches\n",
-      r->name, o->bare ? wire_name[w.mode] : "loader", 1e-9 * (double)(r->bytes * o->rounds) / sum.wall,
-      sum.wall / (double)o->rounds, sum.cpu / (double)o->rounds, stats.io, stats.inflight_peak, stats.slab_bytes_peak);
+  printf("%s, %s: %.3f GB/s, %.4f s and %.4f cpu s an epoch; %s, %" PRIu64
+         " chunks in flight at most, %" PRIu64 " bytes of batches\n",
+      r->name, o->bare ? wire_name[w.mode] : "loader",
+      1e-9 * (double)(r->bytes * o->rounds) / sum.wall, sum.wall / (double)o->rounds,
+      sum.cpu / (double)o->rounds, stats.io, stats.inflight_peak, stats.slab_bytes_peak);
   if (o->bare) wire_close(&w);
   side_close(&side);
   server_kill(&server);

@@ -1,4 +1,5 @@
-/* The loader's side of tools/bench.c: whole epochs, a consumer that works between batches, planning alone, and decoders alone. */
+/* The loader's side of tools/bench.c: whole epochs, a consumer that works between batches, planning
+ * alone, and decoders alone. */
 #ifndef TOOLS_BENCH_LOADER_H
 #define TOOLS_BENCH_LOADER_H
 #include <sys/prctl.h>
@@ -24,7 +25,8 @@ static void check(insitu_status status, const insitu_error *err) {
 }
 
 /* False: the loader cannot read shards; why is in s->refusal. */
-static bool side_open(struct side *s, const struct row *r, const char *dir, const struct options *o, bool hold) {
+static bool side_open(
+    struct side *s, const struct row *r, const char *dir, const struct options *o, bool hold) {
   insitu_error err = {0};
   insitu_plan plan;
   insitu_variable v = {.label = "f"};
@@ -72,10 +74,12 @@ static insitu_batch *side_next(struct side *s) {
 static void side_check(const insitu_batch *b) {
   uint64_t stride = (uint64_t)b->arrays[0].strides[0];
   for (uint64_t k = 0; k < b->rows; k++)
-    if (((const float *)b->arrays[0].data)[k * stride] != (float)b->sample_indices[k]) die("a row shows another sample");
+    if (((const float *)b->arrays[0].data)[k * stride] != (float)b->sample_indices[k])
+      die("a row shows another sample");
 }
 
-/* One epoch. Because of hold_epoch the loader is idle from here to the next call, which begins by taking END. */
+/* One epoch. Because of hold_epoch the loader is idle from here to the next call, which begins by
+ * taking END. */
 static struct cost side_round(struct side *s) {
   double wall = seconds(), cpu = cpu_seconds();
   for (uint64_t i = 0; i < s->batches; i++) {
@@ -95,14 +99,16 @@ static void side_close(struct side *s) {
 /* ---- a consumer at 80 % of capacity ---- */
 
 struct consumer {
-  double capacity, period;        /* batches a second that the loader alone delivers; seconds that the consumer works on one */
-  struct summary stall, inside;   /* shares of the wall time: the loader's own clock of waiting, all of next seen from outside */
+  /* batches a second that the loader alone delivers; seconds that the consumer works on one */
+  double capacity, period;
+  /* shares of the wall time: the loader's own clock of waiting, all of next seen from outside */
+  struct summary stall, inside;
   double p50, p99, p999, longest; /* seconds of next */
   uint64_t nexts;
 };
 
-/* The consumer sleeps while it "works", as one does that waits for a GPU. It holds its batch meanwhile. Epochs follow each other
- * without a pause (hold_epoch is off). */
+/* The consumer sleeps while it "works", as one does that waits for a GPU. It holds its batch
+ * meanwhile. Epochs follow each other without a pause (hold_epoch is off). */
 static struct consumer consume(const struct row *r, const char *dir, const struct options *o) {
   struct side s;
   struct consumer out = {0};
@@ -142,8 +148,8 @@ static struct consumer consume(const struct row *r, const char *dir, const struc
   out.nexts = n;
   out.stall = summarise(stall, o->rounds);
   out.inside = summarise(inside, o->rounds);
-  out.p50 = quantile(took, n, 0.5), out.p99 = quantile(took, n, 0.99), out.p999 = quantile(took, n, 0.999),
-  out.longest = took[n - 1];
+  out.p50 = quantile(took, n, 0.5), out.p99 = quantile(took, n, 0.99),
+  out.p999 = quantile(took, n, 0.999), out.longest = took[n - 1];
   free(took);
   free(stall);
   free(inside);
@@ -152,7 +158,8 @@ static struct consumer consume(const struct row *r, const char *dir, const struc
 
 /* ---- planning 10^9 samples in one-sample chunks, up to the chunks of the first batch ---- */
 
-static uint64_t peak_kib(void) { /* of this program: what getrusage tells includes the process that began it */
+/* of this program: what getrusage tells includes the process that began it */
+static uint64_t peak_kib(void) {
   unsigned long kib = 0;
   char line[256];
   FILE *f = fopen("/proc/self/status", "re");
@@ -162,12 +169,18 @@ static uint64_t peak_kib(void) { /* of this program: what getrusage tells includ
   return kib;
 }
 
-/* Opens the archive and plans up to the chunks of the first batch. Returns seconds; *chunks: how many these are. */
+/* Opens the archive and plans up to the chunks of the first batch. Returns seconds; *chunks: how
+ * many these are. */
 static double plan_once(const char *dir, uint64_t *chunks) {
   insitu_error err = {0};
   insitu_variable v = {.label = "f"};
-  insitu_loader_desc d = {
-      .api = INSITU_API, .url = dir, .variables = &v, .n_variables = 1, .seed = 1, .split = {{.fraction = 1}}, .plan_only = 1};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = dir,
+      .variables = &v,
+      .n_variables = 1,
+      .seed = 1,
+      .split = {{.fraction = 1}},
+      .plan_only = 1};
   insitu_loader *loader;
   struct insitu__plan p;
   struct insitu__order order;
@@ -175,7 +188,9 @@ static double plan_once(const char *dir, uint64_t *chunks) {
   double begin = seconds();
   *chunks = 0;
   check(insitu_loader_open(&d, &loader, &err), &err);
-  check(insitu__plan_init(&p, &loader->geometry, &loader->split, INSITU_TRAIN, INSITU_SHUFFLED, &loader->config, &err), &err);
+  check(insitu__plan_init(&p, &loader->geometry, &loader->split, INSITU_TRAIN, INSITU_SHUFFLED,
+            &loader->config, &err),
+      &err);
   check(insitu__plan_order(&p, 0, &order, &err), &err);
   check(insitu__plan_scan_init(&scan, &p, &order, &err), &err);
   while (scan.batch < 1) *chunks += insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE;
@@ -185,7 +200,8 @@ static double plan_once(const char *dir, uint64_t *chunks) {
   insitu_loader_close(&loader);
   return took;
 }
-/* Runs in a process of its own, because its peak of memory is a result: prints milliseconds, chunks and that peak in KiB. */
+/* Runs in a process of its own, because its peak of memory is a result: prints milliseconds, chunks
+ * and that peak in KiB. */
 static void plan_here(const char *dir) {
   uint64_t chunks;
   double took = plan_once(dir, &chunks);
@@ -205,9 +221,9 @@ static void plan_archive(const char *dir) {
   must(mkdir(path, 0755) == 0, path);
   snprintf(path, sizeof path, "%s/.zgroup", dir);
   write_file(path, "{\"zarr_format\":2}", 17);
-  static const char meta[] =
-      "{\"zarr_format\":2,\"shape\":[1000000000,64,64],\"chunks\":[1,64,64],\"dtype\":\"<f4\",\"fill_value\":0,"
-      "\"order\":\"C\",\"filters\":null,\"compressor\":null}";
+  static const char meta[] = "{\"zarr_format\":2,\"shape\":[1000000000,64,64],\"chunks\":[1,64,64],"
+                             "\"dtype\":\"<f4\",\"fill_value\":0,"
+                             "\"order\":\"C\",\"filters\":null,\"compressor\":null}";
   snprintf(path, sizeof path, "%s/f/.zarray", dir);
   write_file(path, meta, strlen(meta));
 }
@@ -249,17 +265,22 @@ struct decoder {
   int shuffle;
   const char *inner;
 };
-static const struct decoder decoders[] = {{"blosc-lz4", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "lz4"},
+static const struct decoder decoders[] = {
+    {"blosc-lz4", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "lz4"},
     {"blosc-lz4-bit", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_BITSHUFFLE, "lz4"},
     {"blosc-zstd", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "zstd"},
     {"blosc-zlib", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "zlib"},
     {"blosc-blosclz", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "blosclz"},
     {"blosc-blosclz-bit", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_BITSHUFFLE, "blosclz"},
     {"blosc-snappy", DECODE_BLOSC, INSITU__CODEC_BLOSC, BLOSC_SHUFFLE, "snappy"},
-    {"zstd", DECODE_ZSTD, INSITU__CODEC_ZSTD, 0, NULL}, {"lz4", DECODE_LZ4, INSITU__CODEC_LZ4, 0, NULL},
-    {"zlib", DECODE_DEFLATE, INSITU__CODEC_ZLIB, 0, NULL}, {"gzip", DECODE_DEFLATE, INSITU__CODEC_GZIP, 0, NULL},
-    {"bz2", DECODE_BZ2, INSITU__CODEC_BZ2, 0, NULL}, {"crc32c", DECODE_SUM, INSITU__CODEC_CRC32C, 0, NULL},
-    {"crc32", DECODE_SUM, INSITU__CODEC_CRC32, 0, NULL}, {"adler32", DECODE_SUM, INSITU__CODEC_ADLER32, 0, NULL}};
+    {"zstd", DECODE_ZSTD, INSITU__CODEC_ZSTD, 0, NULL},
+    {"lz4", DECODE_LZ4, INSITU__CODEC_LZ4, 0, NULL},
+    {"zlib", DECODE_DEFLATE, INSITU__CODEC_ZLIB, 0, NULL},
+    {"gzip", DECODE_DEFLATE, INSITU__CODEC_GZIP, 0, NULL},
+    {"bz2", DECODE_BZ2, INSITU__CODEC_BZ2, 0, NULL},
+    {"crc32c", DECODE_SUM, INSITU__CODEC_CRC32C, 0, NULL},
+    {"crc32", DECODE_SUM, INSITU__CODEC_CRC32, 0, NULL},
+    {"adler32", DECODE_SUM, INSITU__CODEC_ADLER32, 0, NULL}};
 enum { N_DECODERS = sizeof decoders / sizeof *decoders };
 
 struct decoding {
@@ -281,7 +302,8 @@ static void decode_pack(struct decoding *d) {
   unsigned packed = (unsigned)most;
   switch (d->of->kind) {
   case DECODE_BLOSC: {
-    int got = blosc_compress_ctx(5, d->of->shuffle, 4, n, d->plain, d->packed, most, d->of->inner, 0, 1);
+    int got =
+        blosc_compress_ctx(5, d->of->shuffle, 4, n, d->plain, d->packed, most, d->of->inner, 0, 1);
     must(got > 0, "blosc_compress_ctx");
     d->stored = (uint64_t)got;
     break;
@@ -289,17 +311,22 @@ static void decode_pack(struct decoding *d) {
   case DECODE_ZSTD: d->stored = ZSTD_compress(d->packed, most, d->plain, n, 3); break;
   case DECODE_LZ4: /* numcodecs: the decoded length stands in front */
     insitu__base_store64(d->packed, n);
-    d->stored = 4 + (uint64_t)LZ4_compress_default((const char *)d->plain, (char *)d->packed + 4, (int)n, (int)most - 4);
+    d->stored = 4 + (uint64_t)LZ4_compress_default(
+                        (const char *)d->plain, (char *)d->packed + 4, (int)n, (int)most - 4);
     break;
   case DECODE_DEFLATE: {
     struct libdeflate_compressor *c = libdeflate_alloc_compressor(6);
-    d->stored = c ? (gzip ? libdeflate_gzip_compress : libdeflate_zlib_compress)(c, d->plain, n, d->packed, most) : 0;
+    d->stored = c ? (gzip ? libdeflate_gzip_compress : libdeflate_zlib_compress)(
+                        c, d->plain, n, d->packed, most)
+                  : 0;
     must(d->stored != 0, "libdeflate");
     libdeflate_free_compressor(c);
     break;
   }
   case DECODE_BZ2:
-    must(BZ2_bzBuffToBuffCompress((char *)d->packed, &packed, (char *)d->plain, (unsigned)n, 9, 0, 0) == BZ_OK, "bzip2");
+    must(BZ2_bzBuffToBuffCompress(
+             (char *)d->packed, &packed, (char *)d->plain, (unsigned)n, 9, 0, 0) == BZ_OK,
+        "bzip2");
     d->stored = packed;
     break;
   default: {
@@ -314,10 +341,12 @@ static void decode_pack(struct decoding *d) {
   }
 }
 
-/* crc32c has no reference library here: the CPU's instruction over three independent streams, which hides its latency and leaves
- * out combining them. Every checksum makes the copy that the header makes too. */
+/* crc32c has no reference library here: the CPU's instruction over three independent streams, which
+ * hides its latency and leaves out combining them. Every checksum makes the copy that the header
+ * makes too. */
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint64_t reference_crc(const unsigned char *p, uint64_t n) {
+__attribute__((target("sse4.2"))) static uint64_t reference_crc(
+    const unsigned char *p, uint64_t n) {
   uint64_t a = 0, b = 0, c = 0, third = n / 24 * 8;
   for (uint64_t i = 0; i < third; i += 8) {
     a = __builtin_ia32_crc32di(a, insitu__base_load64(p + i));
@@ -339,21 +368,27 @@ static void decode_reference(struct decoding *d) {
   bool gzip = d->of->codec == INSITU__CODEC_GZIP, crc32 = d->of->codec == INSITU__CODEC_CRC32;
   switch (d->of->kind) {
   case DECODE_BLOSC: got = (uint64_t)blosc_decompress_ctx(d->packed, d->to, d->bytes, 1); break;
-  case DECODE_ZSTD: got = ZSTD_decompressDCtx(d->zstd, d->to, d->bytes, d->packed, d->stored); break;
+  case DECODE_ZSTD:
+    got = ZSTD_decompressDCtx(d->zstd, d->to, d->bytes, d->packed, d->stored);
+    break;
   case DECODE_LZ4:
-    got = (uint64_t)LZ4_decompress_safe((const char *)d->packed + 4, (char *)d->to, (int)d->stored - 4, (int)d->bytes);
+    got = (uint64_t)LZ4_decompress_safe(
+        (const char *)d->packed + 4, (char *)d->to, (int)d->stored - 4, (int)d->bytes);
     break;
   case DECODE_DEFLATE:
     (gzip ? libdeflate_gzip_decompress : libdeflate_zlib_decompress)(
         d->deflate, d->packed, d->stored, d->to, d->bytes, (size_t *)&got);
     break;
   case DECODE_BZ2:
-    must(BZ2_bzBuffToBuffDecompress((char *)d->to, &most, (char *)d->packed, (unsigned)d->stored, 0, 0) == BZ_OK, "bzip2");
+    must(BZ2_bzBuffToBuffDecompress(
+             (char *)d->to, &most, (char *)d->packed, (unsigned)d->stored, 0, 0) == BZ_OK,
+        "bzip2");
     got = most;
     break;
   default:
-    sink = d->of->codec == INSITU__CODEC_CRC32C ? reference_crc(d->packed, d->bytes)
-                                                : (crc32 ? libdeflate_crc32 : libdeflate_adler32)(!crc32, d->packed, d->bytes);
+    sink = d->of->codec == INSITU__CODEC_CRC32C
+               ? reference_crc(d->packed, d->bytes)
+               : (crc32 ? libdeflate_crc32 : libdeflate_adler32)(!crc32, d->packed, d->bytes);
     (void)sink;
     memcpy(d->to, d->packed, d->bytes);
     got = d->bytes;
@@ -366,16 +401,19 @@ static void *decode_direct(void *user, uint64_t offset, uint64_t bytes) {
   (void)bytes;
   return ((struct decoding *)user)->to + offset;
 }
-static insitu_status decode_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+static insitu_status decode_piece(
+    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)err;
   memcpy(((struct decoding *)user)->to + offset, bytes, n);
   return INSITU_OK;
 }
 static void decode_ours(struct decoding *d) {
   struct insitu__codec_chain chain = {.n = 1, .codec = {{.kind = d->of->codec}}};
-  struct insitu__codec_sink sink = {.user = d, .direct = decode_direct, .piece = decode_piece, .element = 4};
+  struct insitu__codec_sink sink = {
+      .user = d, .direct = decode_direct, .piece = decode_piece, .element = 4};
   insitu_error err = {0};
-  check(insitu__codec_decode(&chain, &d->scratch, d->packed, d->stored, d->bytes, &sink, &err), &err);
+  check(
+      insitu__codec_decode(&chain, &d->scratch, d->packed, d->stored, d->bytes, &sink, &err), &err);
 }
 
 static double decode_time(struct decoding *d, void (*decode)(struct decoding *), uint64_t times) {
@@ -385,7 +423,8 @@ static double decode_time(struct decoding *d, void (*decode)(struct decoding *),
 }
 
 /* A chunk of ny x nx floats, packed. Returns how often one decodes it in 4 ms. */
-static uint64_t decode_start(struct decoding *out, const struct decoder *of, uint64_t ny, uint64_t nx) {
+static uint64_t decode_start(
+    struct decoding *out, const struct decoder *of, uint64_t ny, uint64_t nx) {
   struct decoding d = {.of = of, .bytes = ny * nx * 4};
   d.plain = (unsigned char *)map(d.bytes);
   d.to = (unsigned char *)map(d.bytes);
@@ -394,7 +433,8 @@ static uint64_t decode_start(struct decoding *out, const struct decoder *of, uin
   must((d.deflate = libdeflate_alloc_decompressor()) != NULL, "libdeflate_alloc_decompressor");
   insitu__codec_scratch_init(&d.scratch);
   make_sample((float *)(void *)(of->kind == DECODE_LZ4 ? d.to : d.plain), 0, ny, nx);
-  for (uint64_t i = 0; of->kind == DECODE_LZ4 && i < d.bytes; i++) /* lz4 finds nothing in floats: shuffle their bytes before */
+  /* lz4 finds nothing in floats: shuffle their bytes before */
+  for (uint64_t i = 0; of->kind == DECODE_LZ4 && i < d.bytes; i++)
     d.plain[i % 4 * (d.bytes / 4) + i / 4] = d.to[i];
   decode_pack(&d);
   decode_ours(&d);
@@ -413,10 +453,12 @@ static void decode_stop(struct decoding *d) {
   insitu__codec_scratch_free(&d->scratch);
 }
 
-static struct decode_result decode_measure(const struct decoder *of, uint64_t ny, uint64_t nx, uint64_t rounds) {
+static struct decode_result decode_measure(
+    const struct decoder *of, uint64_t ny, uint64_t nx, uint64_t rounds) {
   struct decoding d;
   struct decode_result out;
-  double *share = (double *)take(3 * rounds, sizeof *share), *reference = share + rounds, *ours = reference + rounds;
+  double *share = (double *)take(3 * rounds, sizeof *share), *reference = share + rounds,
+         *ours = reference + rounds;
   uint64_t times = decode_start(&d, of, ny, nx);
   for (uint64_t i = 0; i < rounds; i++) {
     if (i % 2) reference[i] = decode_time(&d, decode_reference, times);

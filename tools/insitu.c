@@ -1,5 +1,5 @@
-/* insitu: looks at Zarr archives, checks them, and says what training from them would cost. One program, built from this file and
- * tools/insitu/: make tools. Run insitu --help. */
+/* insitu: looks at Zarr archives, checks them, and says what training from them would cost. One
+ * program, built from this file and tools/insitu/: make tools. Run insitu --help. */
 #define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -28,15 +28,17 @@ static const struct tool_command *const tool_commands[] = {
 };
 
 static void main_help(void) {
-  printf(
-      "%sinsitu%s: look at Zarr archives, check them, plan training from them\n\nusage: insitu COMMAND [ARGUMENTS] [OPTIONS]\n\n"
-      "commands:\n",
+  printf("%sinsitu%s: look at Zarr archives, check them, plan training from them\n\nusage: insitu "
+         "COMMAND [ARGUMENTS] [OPTIONS]\n\n"
+         "commands:\n",
       tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN));
   for (size_t i = 0; i < TOOL_COUNT(tool_commands); i++)
-    printf("  %s%-8s%s %s\n", tool_style(TOOL_BOLD), tool_commands[i]->name, tool_style(TOOL_PLAIN), tool_commands[i]->summary);
+    printf("  %s%-8s%s %s\n", tool_style(TOOL_BOLD), tool_commands[i]->name, tool_style(TOOL_PLAIN),
+        tool_commands[i]->summary);
   printf("\ninsitu COMMAND --help explains a command. Every command knows --json.\n"
          "A first look: insitu info ARCHIVE.zarr\n"
-         "Exit status: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening would be refused,\n"
+         "Exit status: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening "
+         "would be refused,\n"
          "4 (verify) not one chunk is stored.\n");
 }
 static int main_unknown(const char *name) {
@@ -44,7 +46,9 @@ static int main_unknown(const char *name) {
   for (size_t i = 0; i < TOOL_COUNT(tool_commands); i++) names[i] = tool_commands[i]->name;
   int near = insitu__text_nearest(name, names, (int)TOOL_COUNT(tool_commands));
   if (name[0] == '-') {
-    fprintf(stderr, "insitu: '%s': options stand behind the command; 'insitu --help' lists the commands\n", name);
+    fprintf(stderr,
+        "insitu: '%s': options stand behind the command; 'insitu --help' lists the commands\n",
+        name);
     return TOOL_USAGE;
   }
   fprintf(stderr, "insitu: there is no command '%s'", name);
@@ -58,7 +62,8 @@ static int main_command(int argc, char **argv) {
     return TOOL_USAGE;
   }
   const char *name = argv[1];
-  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || (strcmp(name, "help") == 0 && argc == 2)) {
+  if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 ||
+      (strcmp(name, "help") == 0 && argc == 2)) {
     main_help();
     return TOOL_OK;
   }
@@ -85,7 +90,8 @@ static int main_command(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   int code = main_command(argc, argv);
-  if (fflush(stdout) || ferror(stdout)) { /* a full disk; a reader that left (head) ends us with SIGPIPE before */
+  /* a full disk; a reader that left (head) ends us with SIGPIPE before */
+  if (fflush(stdout) || ferror(stdout)) {
     fprintf(stderr, "insitu: writing the result: %s\n", strerror(errno));
     return TOOL_FAILED;
   }

@@ -1,12 +1,14 @@
-/* The values and signatures of the simulated runtime's declarations. test_cudasim.c compiles this with them; with the real ones
- * cc -fsyntax-only -x c -I DIR tests/cudasim/api_checks.h does, DIR being where the toolkit's cuda_runtime_api.h lies: what is
- * compiled against one is then right with the other. */
+/* The values and signatures of the simulated runtime's declarations. test_cudasim.c compiles this
+ * with them; with the real ones cc -fsyntax-only -x c -I DIR tests/cudasim/api_checks.h does, DIR
+ * being where the toolkit's cuda_runtime_api.h lies: what is compiled against one is then right
+ * with the other. */
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #define HAS(name, value) _Static_assert((int)(name) == (value), #name)
-#define TAKES(name, result, ...) _Static_assert(_Generic(&name, result(*)(__VA_ARGS__) : 1, default : 0), #name)
+#define TAKES(name, result, ...)                                                                   \
+  _Static_assert(_Generic(&name, result(*)(__VA_ARGS__) : 1, default : 0), #name)
 HAS(cudaSuccess, 0);
 HAS(cudaErrorInvalidValue, 1);
 HAS(cudaErrorMemoryAllocation, 2);
@@ -70,7 +72,8 @@ TAKES(cudaHostAlloc, cudaError_t, void **, size_t, unsigned int);
 TAKES(cudaFreeHost, cudaError_t, void *);
 TAKES(cudaMalloc, cudaError_t, void **, size_t);
 TAKES(cudaFree, cudaError_t, void *);
-TAKES(cudaMemcpyAsync, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t);
+TAKES(
+    cudaMemcpyAsync, cudaError_t, void *, const void *, size_t, enum cudaMemcpyKind, cudaStream_t);
 TAKES(cudaGetErrorString, const char *, cudaError_t);
 TAKES(cudaGetErrorName, const char *, cudaError_t);
 TAKES(cudaGetLastError, cudaError_t, void);
@@ -84,11 +87,13 @@ TAKES(cudaMemsetAsync, cudaError_t, void *, int, size_t, cudaStream_t);
 TAKES(cudaLaunchHostFunc, cudaError_t, cudaStream_t, void (*)(void *), void *);
 TAKES(cudaStreamBeginCapture, cudaError_t, cudaStream_t, enum cudaStreamCaptureMode);
 TAKES(cudaStreamEndCapture, cudaError_t, cudaStream_t, cudaGraph_t *);
-TAKES(cudaGraphInstantiateWithFlags, cudaError_t, cudaGraphExec_t *, cudaGraph_t, unsigned long long);
+TAKES(
+    cudaGraphInstantiateWithFlags, cudaError_t, cudaGraphExec_t *, cudaGraph_t, unsigned long long);
 TAKES(cudaGraphLaunch, cudaError_t, cudaGraphExec_t, cudaStream_t);
 TAKES(cudaGraphDestroy, cudaError_t, cudaGraph_t);
 TAKES(cudaGraphExecDestroy, cudaError_t, cudaGraphExec_t);
-#define MEMBER(name, type) _Static_assert(_Generic(((struct cudaDeviceProp *)0)->name, type : 1, default : 0), #name)
+#define MEMBER(name, type)                                                                         \
+  _Static_assert(_Generic(((struct cudaDeviceProp *)0)->name, type : 1, default : 0), #name)
 MEMBER(totalGlobalMem, size_t);
 MEMBER(major, int);
 MEMBER(minor, int);

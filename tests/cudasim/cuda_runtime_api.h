@@ -1,6 +1,7 @@
-/* Declarations of a simulated CUDA runtime, for tests on machines without a GPU: only the calls that insitubatch.h and tests/gpu.c
- * make, with the names, values and signatures of the real API (12 and 13 are alike in these). cudasim.c holds the implementation,
- * cudasim.h what tests control it by. Found as <cuda_runtime_api.h> with -Itests/cudasim. */
+/* Declarations of a simulated CUDA runtime, for tests on machines without a GPU: only the calls
+ * that insitubatch.h and tests/gpu.c make, with the names, values and signatures of the real API
+ * (12 and 13 are alike in these). cudasim.c holds the implementation, cudasim.h what tests control
+ * it by. Found as <cuda_runtime_api.h> with -Itests/cudasim. */
 #ifndef CUDASIM_CUDA_RUNTIME_API_H
 #define CUDASIM_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -20,7 +21,8 @@ typedef struct CUevent_st *cudaEvent_t;
 typedef struct CUgraph_st *cudaGraph_t;
 typedef struct CUgraphExec_st *cudaGraphExec_t;
 typedef void (*cudaHostFn_t)(void *userData);
-struct cudaDeviceProp { /* of what the real one has; its size and the places in it differ between releases */
+/* of what the real one has; its size and the places in it differ between releases */
+struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
   int major, minor, asyncEngineCount;
@@ -89,7 +91,8 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags CUDASIM_DEFAULT(0));
+cudaError_t cudaStreamWaitEvent(
+    cudaStream_t stream, cudaEvent_t event, unsigned int flags CUDASIM_DEFAULT(0));
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream CUDASIM_DEFAULT(0));
@@ -99,8 +102,8 @@ cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned int flags);
 cudaError_t cudaFreeHost(void *host);
 cudaError_t cudaMalloc(void **device, size_t bytes);
 cudaError_t cudaFree(void *device);
-cudaError_t cudaMemcpyAsync(
-    void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream CUDASIM_DEFAULT(0));
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+    cudaStream_t stream CUDASIM_DEFAULT(0));
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError(void);
@@ -112,11 +115,13 @@ cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *text, int room, int device);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end);
-cudaError_t cudaMemsetAsync(void *device, int value, size_t count, cudaStream_t stream CUDASIM_DEFAULT(0));
+cudaError_t cudaMemsetAsync(
+    void *device, int value, size_t count, cudaStream_t stream CUDASIM_DEFAULT(0));
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags CUDASIM_DEFAULT(0));
+cudaError_t cudaGraphInstantiateWithFlags(
+    cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags CUDASIM_DEFAULT(0));
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);

@@ -1,8 +1,9 @@
 /* The simulated CUDA runtime: see cudasim.h. A test links this file or includes it.
  *
- * One lock holds everything. A stream is a slot of the vector clocks; its operations are numbered from 1 (ticks). An operation may
- * run once the slots have done what its clock says: the same clock decides what runs and what is a race. Memory is a memfd that is
- * mapped twice: where the program sees it, and where the simulator does. */
+ * One lock holds everything. A stream is a slot of the vector clocks; its operations are numbered
+ * from 1 (ticks). An operation may run once the slots have done what its clock says: the same clock
+ * decides what runs and what is a race. Memory is a memfd that is mapped twice: where the program
+ * sees it, and where the simulator does. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -23,17 +24,21 @@
 enum { SIM_SLOTS = 128, SIM_TEXTS = 32, SIM_JUNK = 16 << 20, SIM_NODES = 64 };
 enum { SIM_OPEN = 0, SIM_READ_ONLY = 1, SIM_SHUT = 2 }; /* of a page */
 
-static const char *const sim_names[] = {"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice", "cudaMemGetInfo",
-    "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamSynchronize", "cudaStreamWaitEvent", "cudaEventCreateWithFlags",
-    "cudaEventDestroy", "cudaEventRecord", "cudaEventQuery", "cudaEventSynchronize", "cudaHostAlloc", "cudaFreeHost",
-    "cudaMalloc", "cudaFree", "cudaMemcpyAsync", "cudaGetErrorString", "cudaGetErrorName", "cudaGetLastError",
-    "cudaThreadExchangeStreamCaptureMode", "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaGetDeviceProperties",
-    "cudaDeviceGetPCIBusId", "cudaEventElapsedTime", "cudaMemsetAsync", "cudaLaunchHostFunc", "cudaStreamBeginCapture",
-    "cudaStreamEndCapture", "cudaGraphInstantiateWithFlags", "cudaGraphLaunch", "cudaGraphDestroy", "cudaGraphExecDestroy"};
+static const char *const sim_names[] = {"cudaGetDeviceCount", "cudaGetDevice", "cudaSetDevice",
+    "cudaMemGetInfo", "cudaStreamCreateWithFlags", "cudaStreamDestroy", "cudaStreamSynchronize",
+    "cudaStreamWaitEvent", "cudaEventCreateWithFlags", "cudaEventDestroy", "cudaEventRecord",
+    "cudaEventQuery", "cudaEventSynchronize", "cudaHostAlloc", "cudaFreeHost", "cudaMalloc",
+    "cudaFree", "cudaMemcpyAsync", "cudaGetErrorString", "cudaGetErrorName", "cudaGetLastError",
+    "cudaThreadExchangeStreamCaptureMode", "cudaDriverGetVersion", "cudaRuntimeGetVersion",
+    "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaEventElapsedTime", "cudaMemsetAsync",
+    "cudaLaunchHostFunc", "cudaStreamBeginCapture", "cudaStreamEndCapture",
+    "cudaGraphInstantiateWithFlags", "cudaGraphLaunch", "cudaGraphDestroy", "cudaGraphExecDestroy"};
 enum { SIM_N_CALLS = sizeof sim_names / sizeof *sim_names };
-/* Those that need no context: all others make one on the device that is current, where it has none. */
-static const char *const sim_without[] = {"cudaGetDeviceCount", "cudaGetDevice", "cudaEventQuery", "cudaEventSynchronize",
-    "cudaDriverGetVersion", "cudaRuntimeGetVersion", "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaEventElapsedTime"};
+/* Those that need no context: all others make one on the device that is current, where it has none.
+ */
+static const char *const sim_without[] = {"cudaGetDeviceCount", "cudaGetDevice", "cudaEventQuery",
+    "cudaEventSynchronize", "cudaDriverGetVersion", "cudaRuntimeGetVersion",
+    "cudaGetDeviceProperties", "cudaDeviceGetPCIBusId", "cudaEventElapsedTime"};
 
 typedef struct sim_clock {
   uint64_t at[SIM_SLOTS];
@@ -119,7 +124,8 @@ static struct {
   int stalled;
   bool bus_stands; /* copies do not begin */
   unsigned stall;
-  bool late; /* the error of this call is one of earlier work: what destroys, frees or synchronises goes on */
+  /* the error of this call is one of earlier work: what destroys, frees or synchronises goes on */
+  bool late;
   bool capture;
   unsigned captures; /* of streams, in global mode */
   cudasim_when when;
@@ -145,7 +151,8 @@ static _Thread_local struct {
 } sim_thread;
 static pthread_once_t sim_once = PTHREAD_ONCE_INIT;
 
-static void sim_init_lock(void) { /* recursive: kernels and the handler of faults may come in while it is held */
+/* recursive: kernels and the handler of faults may come in while it is held */
+static void sim_init_lock(void) {
   pthread_mutexattr_t attr;
   pthread_mutexattr_init(&attr);
   pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
@@ -198,7 +205,8 @@ static uint64_t sim_below(uint64_t n) {
   x = (x ^ x >> 27) * 0x94d049bb133111ebu;
   return (x ^ x >> 31) % n;
 }
-__attribute__((format(printf, 2, 3))) static void sim_found(uint64_t *counter, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void sim_found(
+    uint64_t *counter, const char *format, ...) {
   va_list args;
   ++*counter;
   if (sim.n_texts == SIM_TEXTS) return;
@@ -230,13 +238,15 @@ static sim_block *sim_find(const void *p) { /* freed ones too: their addresses a
   return NULL;
 }
 /* Not instrumented: a sanitizer may forbid others the program's memory while it is in flight. */
-__attribute__((noinline, no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined"))) static void sim_copy(
-    char *dst, const char *src, size_t bytes) {
+__attribute__((
+    noinline, no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined"))) static void
+sim_copy(char *dst, const char *src, size_t bytes) {
   volatile char *d = dst;
   const volatile char *s = src;
   size_t i = 0;
   if (((uintptr_t)d | (uintptr_t)s) % 8 == 0)
-    for (; i + 8 <= bytes; i += 8) *(volatile uint64_t *)(d + i) = *(const volatile uint64_t *)(s + i);
+    for (; i + 8 <= bytes; i += 8)
+      *(volatile uint64_t *)(d + i) = *(const volatile uint64_t *)(s + i);
   for (; i < bytes; i++) d[i] = s[i];
 }
 /* Pages of pinned memory as what is in flight demands */
@@ -277,13 +287,15 @@ static sim_block *sim_map(size_t bytes, int device) {
   if (fd < 0) return NULL;
   sim_block *b = sim_alloc(sizeof *b);
   void *alias = MAP_FAILED, *host = MAP_FAILED;
-  *b = (sim_block){.bytes = bytes, .mapped = mapped, .reserved = mapped + page, .device = device}; /* a page to overrun into */
+  /* a page to overrun into */
+  *b = (sim_block){.bytes = bytes, .mapped = mapped, .reserved = mapped + page, .device = device};
   if (!ftruncate(fd, (off_t)mapped)) {
     alias = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     host = mmap(NULL, b->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   }
   int protection = device == CUDASIM_PINNED ? PROT_READ | PROT_WRITE : PROT_NONE;
-  if (alias == MAP_FAILED || host == MAP_FAILED || mmap(host, mapped, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+  if (alias == MAP_FAILED || host == MAP_FAILED ||
+      mmap(host, mapped, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
     if (alias != MAP_FAILED) munmap(alias, mapped);
     if (host != MAP_FAILED) munmap(host, b->reserved);
     close(fd);
@@ -300,9 +312,11 @@ static sim_block *sim_map(size_t bytes, int device) {
   sim.blocks = b;
   return b;
 }
-static void sim_unmap(sim_block *b) { /* the addresses stay taken: nothing else shall come to lie there */
+/* the addresses stay taken: nothing else shall come to lie there */
+static void sim_unmap(sim_block *b) {
   munmap(b->alias, b->mapped);
-  if (mmap(b->host, b->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+  if (mmap(b->host, b->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+          -1, 0) == MAP_FAILED)
     sim_die("mmap");
   b->alias = NULL;
   free(b->pages);
@@ -319,8 +333,10 @@ static const char *sim_place(const sim_block *b, char *text, size_t room) {
   else snprintf(text, room, "block %d of device %d", b->number, b->device);
   return text;
 }
-/* Names the range as read or written by an operation on a slot, and looks whether another one is in the way. */
-static void sim_touch(sim_block *b, const void *at, size_t bytes, bool write, int slot, const sim_op *op, const char *what) {
+/* Names the range as read or written by an operation on a slot, and looks whether another one is in
+ * the way. */
+static void sim_touch(sim_block *b, const void *at, size_t bytes, bool write, int slot,
+    const sim_op *op, const char *what) {
   char place[64];
   size_t from = (size_t)((const char *)at - b->host), to = from + bytes, kept = 0;
   if (!bytes) return;
@@ -329,9 +345,11 @@ static void sim_touch(sim_block *b, const void *at, size_t bytes, bool write, in
     bool same = a->slot == slot, ordered = same || op->before.at[a->slot] >= a->tick;
     if (a->from < to && from < a->to && (write || a->write) && !ordered)
       sim_found(&sim.counts.races,
-          "race: %s %llu of stream %d %s %s from %zu to %zu, and nothing orders it after %s %llu of stream %d, which %s %zu to %zu",
-          what, (unsigned long long)op->tick, slot, write ? "writes" : "reads", sim_place(b, place, sizeof place), from, to,
-          a->what, (unsigned long long)a->tick, a->slot, a->write ? "writes" : "reads", a->from, a->to);
+          "race: %s %llu of stream %d %s %s from %zu to %zu, and nothing orders it after %s %llu "
+          "of stream %d, which %s %zu to %zu",
+          what, (unsigned long long)op->tick, slot, write ? "writes" : "reads",
+          sim_place(b, place, sizeof place), from, to, a->what, (unsigned long long)a->tick,
+          a->slot, a->write ? "writes" : "reads", a->from, a->to);
     /* The new one stands for an old one, where whoever comes after it comes after both. */
     bool covered = from <= a->from && a->to <= to && (write ? ordered : same && !a->write);
     if (!covered) b->access[kept++] = *a;
@@ -342,16 +360,19 @@ static void sim_touch(sim_block *b, const void *at, size_t bytes, bool write, in
     b->access = realloc(b->access, b->max_access * sizeof *b->access);
     if (!b->access) sim_die("out of memory");
   }
-  b->access[b->n_access++] = (sim_access){.from = from, .to = to, .tick = op->tick, .slot = slot, .write = write, .what = what};
+  b->access[b->n_access++] = (sim_access){
+      .from = from, .to = to, .tick = op->tick, .slot = slot, .write = write, .what = what};
   if (b->pages) sim_protect(b);
 }
 static sim_op *sim_enqueue(int slot) {
   sim_slot *s = &sim.slots[slot];
   sim_op *op = sim_alloc(sizeof *op);
-  for (int i = 0; i < SIM_SLOTS; i++) { /* the legacy stream and the blocking ones of a device wait for each other */
+  /* the legacy stream and the blocking ones of a device wait for each other */
+  for (int i = 0; i < SIM_SLOTS; i++) {
     const sim_slot *o = &sim.slots[i];
     if (i == slot || o->kind == SIM_FREE || o->device != s->device) continue;
-    if ((s->kind == SIM_LEGACY && o->blocking) || (s->blocking && o->kind == SIM_LEGACY)) sim_join(&s->now, &o->now);
+    if ((s->kind == SIM_LEGACY && o->blocking) || (s->blocking && o->kind == SIM_LEGACY))
+      sim_join(&s->now, &o->now);
   }
   op->before = s->now;
   op->tick = s->now.at[slot] = ++s->enqueued;
@@ -369,8 +390,9 @@ static void sim_drop(sim_slot *s) {
   free(op->staged);
   free(op);
 }
-/* One random operation that may run; within: only of those that this clock needs. False: there is none. Where it need not be fair,
- * one stream at a time is left behind for a while: the others get far ahead. */
+/* One random operation that may run; within: only of those that this clock needs. False: there is
+ * none. Where it need not be fair, one stream at a time is left behind for a while: the others get
+ * far ahead. */
 static bool sim_run_one(const sim_clock *within, bool fair) {
   int ready[SIM_SLOTS], n = 0;
   if (!fair && !sim.stall--) {
@@ -386,7 +408,8 @@ static bool sim_run_one(const sim_clock *within, bool fair) {
   if (!n) return false;
   sim_slot *s = &sim.slots[ready[sim_below((uint64_t)n)]];
   if (s->head->sets) memset(s->head->dst, s->head->value, s->head->bytes);
-  else if (s->head->dst) sim_copy(s->head->dst, s->head->staged ? s->head->staged : s->head->src, s->head->bytes);
+  else if (s->head->dst)
+    sim_copy(s->head->dst, s->head->staged ? s->head->staged : s->head->src, s->head->bytes);
   if (s->head->host_fn) s->head->host_fn(s->head->arg);
   if (s->head->fn) s->head->fn(s->head->reads, s->head->writes, s->head->arg);
   sim_drop(s);
@@ -403,7 +426,8 @@ static void sim_progress(void) {
   if (sim.when == CUDASIM_AT_ONCE)
     while (sim_run_one(NULL, true)) {}
 }
-/* A slot for a new stream. One of before is taken only where the host knows that all of it is over: its ticks go on. */
+/* A slot for a new stream. One of before is taken only where the host knows that all of it is over:
+ * its ticks go on. */
 static int sim_new_slot(sim_kind kind, int device, bool blocking) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     sim_slot *s = &sim.slots[i];
@@ -424,13 +448,17 @@ static int sim_new_slot(sim_kind kind, int device, bool blocking) {
 static int sim_default(sim_kind kind, int device) {
   for (int i = 0; i < SIM_SLOTS; i++) {
     const sim_slot *s = &sim.slots[i];
-    if (s->kind == kind && s->device == device && (kind == SIM_LEGACY || s->thread == sim_thread.id)) return i;
+    if (s->kind == kind && s->device == device &&
+        (kind == SIM_LEGACY || s->thread == sim_thread.id))
+      return i;
   }
   return sim_new_slot(kind, device, kind == SIM_PER_THREAD);
 }
-/* Handles: a number in the table, how often it was given out, a mark of streams or events, of resets. They are no addresses. */
+/* Handles: a number in the table, how often it was given out, a mark of streams or events, of
+ * resets. They are no addresses. */
 static void *sim_handle(size_t index, unsigned generation, unsigned mark) {
-  return (void *)(((uintptr_t)(sim.epoch & 127) << 56 | (uintptr_t)1 << 55 | (uintptr_t)generation << 24 | index << 4 | mark));
+  return (void *)(((uintptr_t)(sim.epoch & 127) << 56 | (uintptr_t)1 << 55 |
+                   (uintptr_t)generation << 24 | index << 4 | mark));
 }
 enum { SIM_STREAM_MARK = 5, SIM_EVENT_MARK = 9 };
 static int sim_stream(cudaStream_t stream) { /* -1: there is none */
@@ -438,18 +466,23 @@ static int sim_stream(cudaStream_t stream) { /* -1: there is none */
   if (stream == cudaStreamPerThread) return sim_default(SIM_PER_THREAD, sim_thread.device);
   for (int i = 0; i < SIM_SLOTS; i++) {
     const sim_slot *s = &sim.slots[i];
-    if (s->kind == SIM_CREATED && sim_handle((size_t)i, s->generation, SIM_STREAM_MARK) == (void *)stream) return i;
+    if (s->kind == SIM_CREATED &&
+        sim_handle((size_t)i, s->generation, SIM_STREAM_MARK) == (void *)stream)
+      return i;
   }
   sim_found(&sim.counts.misuses, "%p is no stream", (void *)stream);
   return -1;
 }
 static int sim_used_stream(cudaStream_t stream) {
-  if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread) sim.counts.default_stream++;
+  if (!stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread)
+    sim.counts.default_stream++;
   return sim_stream(stream);
 }
 static sim_event *sim_get_event(cudaEvent_t event) {
   for (size_t i = 0; i < sim.n_events; i++)
-    if (sim.events[i].live && sim_handle(i, sim.events[i].generation, SIM_EVENT_MARK) == (void *)event) return &sim.events[i];
+    if (sim.events[i].live &&
+        sim_handle(i, sim.events[i].generation, SIM_EVENT_MARK) == (void *)event)
+      return &sim.events[i];
   sim_found(&sim.counts.misuses, "%p is no event", (void *)event);
   return NULL;
 }
@@ -457,8 +490,9 @@ static sim_event *sim_get_event(cudaEvent_t event) {
 /* ---- entering and leaving ---- */
 
 static bool sim_sticky(cudaError_t e) {
-  return e == cudaErrorIllegalAddress || e == cudaErrorECCUncorrectable || e == cudaErrorLaunchTimeout ||
-         e == cudaErrorLaunchFailure || e == cudaErrorContextIsDestroyed;
+  return e == cudaErrorIllegalAddress || e == cudaErrorECCUncorrectable ||
+         e == cudaErrorLaunchTimeout || e == cudaErrorLaunchFailure ||
+         e == cudaErrorContextIsDestroyed;
 }
 static void sim_poison(cudaError_t e) { /* nothing runs any more, so nothing is in flight */
   sim_clock all;
@@ -470,10 +504,13 @@ static void sim_poison(cudaError_t e) { /* nothing runs any more, so nothing is 
   sim_learn(&all);
 }
 static bool sim_unsafe(const char *name) {
-  if (!(sim.capture || sim.captures) || sim_thread.mode != cudaStreamCaptureModeGlobal) return false;
-  sim_found(&sim.counts.captures, "%s while %s captures a graph", name, sim.capture ? "another thread" : "somebody");
+  if (!(sim.capture || sim.captures) || sim_thread.mode != cudaStreamCaptureModeGlobal)
+    return false;
+  sim_found(&sim.counts.captures, "%s while %s captures a graph", name,
+      sim.capture ? "another thread" : "somebody");
   for (int i = 0; i < SIM_SLOTS; i++)
-    if (sim.slots[i].graph && sim.slots[i].graph->mode == cudaStreamCaptureModeGlobal) sim.slots[i].graph->spoilt = true;
+    if (sim.slots[i].graph && sim.slots[i].graph->mode == cudaStreamCaptureModeGlobal)
+      sim.slots[i].graph->spoilt = true;
   return true;
 }
 static void sim_called(const char *name) {
@@ -486,10 +523,12 @@ static void sim_called(const char *name) {
 static void sim_context(const char *name, int device) {
   if (!sim.contexts[device]) sim.contexts[device] = name;
 }
-/* Of a call: on the current device. cudaSetDevice makes one on the device that it names (since CUDA 12). */
+/* Of a call: on the current device. cudaSetDevice makes one on the device that it names (since CUDA
+ * 12). */
 static void sim_use(const char *name) {
   bool uses = strcmp(name, "cudaSetDevice");
-  for (size_t i = 0; i < sizeof sim_without / sizeof *sim_without; i++) uses = uses && strcmp(name, sim_without[i]);
+  for (size_t i = 0; i < sizeof sim_without / sizeof *sim_without; i++)
+    uses = uses && strcmp(name, sim_without[i]);
   if (uses) sim_context(name, sim_thread.device);
 }
 /* Locks; what the call fails with before it does anything. */
@@ -531,7 +570,8 @@ static cudaError_t sim_captured(int slot, const char *name, cudaError_t error) {
   for (int i = 0; i < SIM_SLOTS && s->kind == SIM_LEGACY; i++) {
     const sim_slot *o = &sim.slots[i];
     if (!o->capturing || o->kind != SIM_CREATED || !o->blocking || o->device != s->device) continue;
-    sim_found(&sim.counts.captures, "%s on the legacy stream while a blocking one is captured", name);
+    sim_found(
+        &sim.counts.captures, "%s on the legacy stream while a blocking one is captured", name);
     return cudaErrorStreamCaptureImplicit;
   }
   if (!s->capturing) return cudaSuccess;
@@ -585,7 +625,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags) 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   cudaError_t e = sim_enter(__func__, false);
   if (sim_goes_on(e)) {
-    int slot = !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread ? -1 : sim_stream(stream);
+    int slot = !stream || stream == cudaStreamLegacy || stream == cudaStreamPerThread
+                   ? -1
+                   : sim_stream(stream);
     if (slot < 0) {
       e = e ? e : cudaErrorInvalidResourceHandle;
     } else { /* what is enqueued still runs */
@@ -600,8 +642,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   cudaError_t e = sim_enter(__func__, true);
   if (sim_goes_on(e)) {
     int slot = sim_used_stream(stream);
-    cudaError_t own = slot < 0 ? cudaErrorInvalidResourceHandle
-                               : sim_captured(slot, "cudaStreamSynchronize", cudaErrorStreamCaptureUnsupported);
+    cudaError_t own =
+        slot < 0 ? cudaErrorInvalidResourceHandle
+                 : sim_captured(slot, "cudaStreamSynchronize", cudaErrorStreamCaptureUnsupported);
     if (!own) {
       sim_run_to(&sim.slots[slot].now);
       sim_learn(&sim.slots[slot].now);
@@ -616,8 +659,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (!e) {
     int slot = sim_used_stream(stream);
     const sim_event *from = sim_get_event(event);
-    e = slot < 0 || !from ? cudaErrorInvalidResourceHandle
-                          : sim_captured(slot, "cudaStreamWaitEvent", cudaErrorStreamCaptureIsolation);
+    e = slot < 0 || !from
+            ? cudaErrorInvalidResourceHandle
+            : sim_captured(slot, "cudaStreamWaitEvent", cudaErrorStreamCaptureIsolation);
     if (!e) sim_join(&sim.slots[slot].now, &from->at);
   }
   return sim_leave(e);
@@ -625,7 +669,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
   cudaError_t e = sim_enter(__func__, false);
-  if (!e && flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming)) e = cudaErrorInvalidValue;
+  if (!e && flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming))
+    e = cudaErrorInvalidValue;
   if (!e) {
     size_t i = 0;
     while (i < sim.n_events && sim.events[i].live) i++;
@@ -635,8 +680,10 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags) {
       memset(&sim.events[sim.n_events++], 0, sizeof *sim.events);
     }
     sim_event *made = &sim.events[i];
-    *made = (sim_event){
-        .live = true, .timing = !(flags & cudaEventDisableTiming), .device = sim_thread.device, .generation = made->generation};
+    *made = (sim_event){.live = true,
+        .timing = !(flags & cudaEventDisableTiming),
+        .device = sim_thread.device,
+        .generation = made->generation};
     *event = sim_handle(i, made->generation, SIM_EVENT_MARK);
     sim.counts.events++;
     sim.counts.event_creates++;
@@ -663,9 +710,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (!e) {
     int slot = sim_used_stream(stream);
     sim_event *to = sim_get_event(event);
-    e = slot < 0 || !to ? cudaErrorInvalidResourceHandle : sim_captured(slot, "cudaEventRecord", cudaErrorStreamCaptureIsolation);
+    e = slot < 0 || !to ? cudaErrorInvalidResourceHandle
+                        : sim_captured(slot, "cudaEventRecord", cudaErrorStreamCaptureIsolation);
     if (!e && sim.slots[slot].device != to->device) {
-      sim_found(&sim.counts.misuses, "cudaEventRecord: the event is of device %d, the stream of device %d", to->device,
+      sim_found(&sim.counts.misuses,
+          "cudaEventRecord: the event is of device %d, the stream of device %d", to->device,
           sim.slots[slot].device);
       e = cudaErrorInvalidResourceHandle;
     }
@@ -680,7 +729,9 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   cudaError_t e = sim_enter(__func__, true);
   if (!e) {
     const sim_event *of = sim_get_event(event);
-    e = !of ? cudaErrorInvalidResourceHandle : sim_reached(&of->at) ? cudaSuccess : cudaErrorNotReady;
+    e = !of                    ? cudaErrorInvalidResourceHandle
+        : sim_reached(&of->at) ? cudaSuccess
+                               : cudaErrorNotReady;
     if (!e) sim_learn(&of->at);
   }
   return sim_leave(e);
@@ -700,7 +751,8 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 
 static cudaError_t sim_make_block(void **at, size_t bytes, int device) {
-  uint64_t *live = device == CUDASIM_PINNED ? &sim.counts.pinned_bytes : &sim.counts.bytes_of[device];
+  uint64_t *live =
+      device == CUDASIM_PINNED ? &sim.counts.pinned_bytes : &sim.counts.bytes_of[device];
   size_t most = device == CUDASIM_PINNED ? sim.pinned : sim.memory;
   *at = NULL;
   if (!bytes) return cudaSuccess;
@@ -718,7 +770,8 @@ cudaError_t cudaHostAlloc(void **host, size_t bytes, unsigned int flags) {
     sim.counts.host_allocs++;
     sim.counts.pinned_blocks++;
     sim.counts.write_combined += !!(flags & cudaHostAllocWriteCombined);
-    if (sim.counts.peak_pinned_bytes < sim.counts.pinned_bytes) sim.counts.peak_pinned_bytes = sim.counts.pinned_bytes;
+    if (sim.counts.peak_pinned_bytes < sim.counts.pinned_bytes)
+      sim.counts.peak_pinned_bytes = sim.counts.pinned_bytes;
   }
   return sim_leave(e);
 }
@@ -729,7 +782,8 @@ cudaError_t cudaMalloc(void **device, size_t bytes) {
     sim.counts.mallocs++;
     sim.counts.device_blocks++;
     sim.counts.device_bytes += bytes;
-    if (sim.counts.peak_device_bytes < sim.counts.device_bytes) sim.counts.peak_device_bytes = sim.counts.device_bytes;
+    if (sim.counts.peak_device_bytes < sim.counts.device_bytes)
+      sim.counts.peak_device_bytes = sim.counts.device_bytes;
   }
   return sim_leave(e);
 }
@@ -738,7 +792,9 @@ static cudaError_t sim_free(const char *name, void *at, bool pinned) {
   if (!sim_goes_on(e) || !at) return sim_leave(e);
   sim_block *b = sim_find(at);
   if (!b || b->host != at || (b->device == CUDASIM_PINNED) != pinned || !b->alias) {
-    if (b && !b->alias) sim_found(&sim.counts.uses_after_free, "%s: block %d is freed for the second time", name, b->number);
+    if (b && !b->alias)
+      sim_found(&sim.counts.uses_after_free, "%s: block %d is freed for the second time", name,
+          b->number);
     else sim_found(&sim.counts.misuses, "%s: %p is no memory of its", name, at);
     return sim_leave(e ? e : cudaErrorInvalidValue);
   }
@@ -746,10 +802,13 @@ static cudaError_t sim_free(const char *name, void *at, bool pinned) {
     const sim_access *a = &b->access[0];
     sim_clock all = {0};
     char place[64];
-    sim_found(&sim.counts.uses_after_free, "%s of %s: nobody has waited for %s %llu of stream %d, which %s it", name,
-        sim_place(b, place, sizeof place), a->what, (unsigned long long)a->tick, a->slot, a->write ? "writes" : "reads");
+    sim_found(&sim.counts.uses_after_free,
+        "%s of %s: nobody has waited for %s %llu of stream %d, which %s it", name,
+        sim_place(b, place, sizeof place), a->what, (unsigned long long)a->tick, a->slot,
+        a->write ? "writes" : "reads");
     for (size_t k = 0; k < b->n_access; k++)
-      if (all.at[b->access[k].slot] < b->access[k].tick) all.at[b->access[k].slot] = b->access[k].tick;
+      if (all.at[b->access[k].slot] < b->access[k].tick)
+        all.at[b->access[k].slot] = b->access[k].tick;
     while (!sim_reached(&all))
       if (!sim_run_one(NULL, true)) sim_die("operations that wait for each other");
   }
@@ -777,7 +836,8 @@ static bool sim_within(const sim_block *b, const void *at, size_t bytes, const c
   char place[64];
   size_t from = b ? (size_t)((const char *)at - b->host) : 0;
   if (b && !b->alias) {
-    sim_found(&sim.counts.uses_after_free, "%s uses %s, which was freed", what, sim_place(b, place, sizeof place));
+    sim_found(&sim.counts.uses_after_free, "%s uses %s, which was freed", what,
+        sim_place(b, place, sizeof place));
     return false;
   }
   if (b && (from > b->bytes || bytes > b->bytes - from)) {
@@ -788,13 +848,16 @@ static bool sim_within(const sim_block *b, const void *at, size_t bytes, const c
   return true;
 }
 /* Enqueues a copy, or where src is NULL a fill with a value. */
-static cudaError_t sim_move(
-    const char *name, void *dst, const void *src, int value, size_t count, enum cudaMemcpyKind kind, int slot) {
+static cudaError_t sim_move(const char *name, void *dst, const void *src, int value, size_t count,
+    enum cudaMemcpyKind kind, int slot) {
   sim_block *to = sim_find(dst), *from = src ? sim_find(src) : NULL;
-  if (!sim_within(to, dst, count, name) || !sim_within(from, src, count, name)) return cudaErrorInvalidValue;
-  bool to_device = to && to->device != CUDASIM_PINNED, from_device = from && from->device != CUDASIM_PINNED;
+  if (!sim_within(to, dst, count, name) || !sim_within(from, src, count, name))
+    return cudaErrorInvalidValue;
+  bool to_device = to && to->device != CUDASIM_PINNED,
+       from_device = from && from->device != CUDASIM_PINNED;
   unsigned real = (from_device ? 2u : 0) + to_device; /* the values of enum cudaMemcpyKind */
-  if (src && ((unsigned)kind > cudaMemcpyDefault || (kind != cudaMemcpyDefault && (unsigned)kind != real))) {
+  if (src && ((unsigned)kind > cudaMemcpyDefault ||
+                 (kind != cudaMemcpyDefault && (unsigned)kind != real))) {
     sim_found(&sim.counts.misuses, "%s: kind %d, but the addresses say %u", name, (int)kind, real);
     return cudaErrorInvalidValue;
   }
@@ -806,11 +869,13 @@ static cudaError_t sim_move(
   if (src) {
     if (!to || !from) {
       sim.counts.unpinned_copies++;
-      if (sim_unsafe("cudaMemcpyAsync of memory that is not pinned")) return cudaErrorStreamCaptureUnsupported;
+      if (sim_unsafe("cudaMemcpyAsync of memory that is not pinned"))
+        return cudaErrorStreamCaptureUnsupported;
     }
     sim.counts.copies++;
     sim.counts.copy_bytes += count;
-    sim.counts.foreign_copies += (to_device && to->device != device) || (from_device && from->device != device);
+    sim.counts.foreign_copies +=
+        (to_device && to->device != device) || (from_device && from->device != device);
   }
   sim_op *op = sim_enqueue(slot);
   op->bytes = count;
@@ -841,15 +906,20 @@ static cudaError_t sim_move_async(const char *name, const sim_node *node, cudaSt
     graph->nodes[graph->n++] = *node;
     return sim_leave(cudaSuccess);
   }
-  if ((e = sim_captured(slot, name, cudaErrorStreamCaptureUnsupported)) || !node->bytes) return sim_leave(e);
-  return sim_leave(sim_move(name, node->dst, node->src, node->value, node->bytes, node->kind, slot));
+  if ((e = sim_captured(slot, name, cudaErrorStreamCaptureUnsupported)) || !node->bytes)
+    return sim_leave(e);
+  return sim_leave(
+      sim_move(name, node->dst, node->src, node->value, node->bytes, node->kind, slot));
 }
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(
+    void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream) {
   if (!src && count) return cudaErrorInvalidValue;
-  return sim_move_async(__func__, &(sim_node){.dst = dst, .src = src, .bytes = count, .kind = kind}, stream);
+  return sim_move_async(
+      __func__, &(sim_node){.dst = dst, .src = src, .bytes = count, .kind = kind}, stream);
 }
 cudaError_t cudaMemsetAsync(void *device, int value, size_t count, cudaStream_t stream) {
-  return sim_move_async(__func__, &(sim_node){.dst = device, .bytes = count, .value = value}, stream);
+  return sim_move_async(
+      __func__, &(sim_node){.dst = device, .bytes = count, .value = value}, stream);
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *user) {
   cudaError_t e = sim_enter(__func__, false);
@@ -870,7 +940,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
   int slot = e ? -1 : sim_used_stream(stream);
   if (!e && slot < 0) e = cudaErrorInvalidResourceHandle;
   if (!e && sim.slots[slot].kind != SIM_CREATED) e = cudaErrorStreamCaptureUnsupported;
-  if (!e && (sim.slots[slot].capturing || (unsigned)mode > cudaStreamCaptureModeRelaxed)) e = cudaErrorInvalidValue;
+  if (!e && (sim.slots[slot].capturing || (unsigned)mode > cudaStreamCaptureModeRelaxed))
+    e = cudaErrorInvalidValue;
   if (!e) {
     cudaGraph_t graph = sim_alloc(sizeof *graph);
     graph->mode = mode;
@@ -900,7 +971,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   }
   return sim_leave(e);
 }
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
+cudaError_t cudaGraphInstantiateWithFlags(
+    cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
   cudaError_t e = sim_enter(__func__, false);
   if (!e && (!graph || flags)) e = cudaErrorInvalidValue;
   if (!e) {
@@ -951,7 +1023,9 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
   cudaError_t e = sim_enter(__func__, false);
   if (!e && (device < 0 || device >= sim.devices)) e = cudaErrorInvalidDevice;
-  if (!e) *properties = (struct cudaDeviceProp){.name = "SIMULATED, no GPU", .totalGlobalMem = sim.memory};
+  if (!e)
+    *properties =
+        (struct cudaDeviceProp){.name = "SIMULATED, no GPU", .totalGlobalMem = sim.memory};
   return sim_leave(e);
 }
 cudaError_t cudaDeviceGetPCIBusId(char *text, int room, int device) {
@@ -985,7 +1059,8 @@ static const struct {
     {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
     {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "no address of a device"},
     {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "no such direction"},
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver", "the driver is missing or too old"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+        "the driver is missing or too old"},
     {cudaErrorDevicesUnavailable, "cudaErrorDevicesUnavailable", "all devices are busy"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no device"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "no such device"},
@@ -999,10 +1074,14 @@ static const struct {
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "a kernel failed"},
     {cudaErrorNotPermitted, "cudaErrorNotPermitted", "not permitted"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "not supported"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "not permitted while a stream is captured"},
-    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "the capture has failed"},
-    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation", "depends on work outside of the capture"},
-    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit", "depends on the legacy stream during a capture"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+        "not permitted while a stream is captured"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+        "the capture has failed"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+        "depends on work outside of the capture"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+        "depends on the legacy stream during a capture"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 static const char *sim_error_text(const char *call, cudaError_t error, bool name) {
@@ -1041,8 +1120,8 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 /* ---- consumers ---- */
 
 /* owned: a copy of the argument that goes with the operation, NULL for none; it is freed here */
-static cudaError_t sim_kernel(cudaStream_t stream, const cudasim_range *reads, size_t n_reads, const cudasim_range *writes,
-    size_t n_writes, cudasim_fn *fn, void *arg, void *owned) {
+static cudaError_t sim_kernel(cudaStream_t stream, const cudasim_range *reads, size_t n_reads,
+    const cudasim_range *writes, size_t n_writes, cudasim_fn *fn, void *arg, void *owned) {
   const cudasim_range *ranges[] = {reads, writes};
   size_t n[] = {n_reads, n_writes};
   sim_block *blocks[2][CUDASIM_RANGES];
@@ -1056,9 +1135,12 @@ static cudaError_t sim_kernel(cudaStream_t stream, const cudasim_range *reads, s
     for (size_t k = 0; k < n[w] && !e; k++) {
       const void *at = ranges[w][k].at;
       sim_block *b = blocks[w][k] = sim_find(at);
-      if (!b) sim_found(&sim.counts.misuses, "a kernel uses %p, which is neither on a device nor pinned", at);
+      if (!b)
+        sim_found(
+            &sim.counts.misuses, "a kernel uses %p, which is neither on a device nor pinned", at);
       if (b && b->device != CUDASIM_PINNED && b->device != sim.slots[slot].device) {
-        sim_found(&sim.counts.misuses, "a kernel on device %d uses memory of device %d", sim.slots[slot].device, b->device);
+        sim_found(&sim.counts.misuses, "a kernel on device %d uses memory of device %d",
+            sim.slots[slot].device, b->device);
         b = NULL;
       }
       if (!b || !sim_within(b, at, ranges[w][k].bytes, "a kernel")) e = cudaErrorIllegalAddress;
@@ -1083,8 +1165,8 @@ static cudaError_t sim_kernel(cudaStream_t stream, const cudasim_range *reads, s
   free(owned);
   return e;
 }
-cudaError_t cudasim_kernel(cudaStream_t stream, const cudasim_range *reads, size_t n_reads, const cudasim_range *writes,
-    size_t n_writes, cudasim_fn *fn, void *arg) {
+cudaError_t cudasim_kernel(cudaStream_t stream, const cudasim_range *reads, size_t n_reads,
+    const cudasim_range *writes, size_t n_writes, cudasim_fn *fn, void *arg) {
   return sim_kernel(stream, reads, n_reads, writes, n_writes, fn, arg, NULL);
 }
 struct sim_transfer {
@@ -1115,7 +1197,9 @@ cudaError_t cudasim_fill(cudaStream_t stream, void *at, size_t bytes, unsigned c
 void *cudasim_alias(const void *at) {
   sim_lock();
   const sim_block *b = sim_find(at);
-  void *alias = b && b->alias && (const char *)at < b->host + b->mapped ? b->alias + ((const char *)at - b->host) : NULL;
+  void *alias = b && b->alias && (const char *)at < b->host + b->mapped
+                    ? b->alias + ((const char *)at - b->host)
+                    : NULL;
   sim_unlock();
   return alias;
 }
@@ -1130,7 +1214,8 @@ int cudasim_where(const void *at) {
 
 /* ---- faults of the host ---- */
 
-/* The host touched memory of the simulator's. Runs where the fault was: no allocation. Other faults go to who was there before. */
+/* The host touched memory of the simulator's. Runs where the fault was: no allocation. Other faults
+ * go to who was there before. */
 static void sim_fault(int signal, siginfo_t *info, void *context) {
   int kept = errno;
   char place[64];
@@ -1144,7 +1229,8 @@ static void sim_fault(int signal, siginfo_t *info, void *context) {
     size_t page = sim_page(), offset = (size_t)(at - b->host);
     const sim_access *in_flight = NULL;
     for (size_t k = 0; k < b->n_access; k++)
-      if (b->access[k].from <= offset && offset < b->access[k].to && (!in_flight || b->access[k].write))
+      if (b->access[k].from <= offset && offset < b->access[k].to &&
+          (!in_flight || b->access[k].write))
         in_flight = &b->access[k];
     sim_place(b, place, sizeof place);
     if (!b->alias || b->device != CUDASIM_PINNED || offset >= b->mapped)
@@ -1153,10 +1239,12 @@ static void sim_fault(int signal, siginfo_t *info, void *context) {
           : offset >= b->mapped ? ", past its end"
                                 : "");
     else if (in_flight && in_flight->write)
-      sim_found(&sim.counts.host_touches, "the host touched %zu of %s, a destination in flight of %s %llu of stream %d", offset,
+      sim_found(&sim.counts.host_touches,
+          "the host touched %zu of %s, a destination in flight of %s %llu of stream %d", offset,
           place, in_flight->what, (unsigned long long)in_flight->tick, in_flight->slot);
     else if (in_flight)
-      sim_found(&sim.counts.host_writes, "the host wrote a pinned source in flight: %zu of %s, which %s %llu of stream %d reads",
+      sim_found(&sim.counts.host_writes,
+          "the host wrote a pinned source in flight: %zu of %s, which %s %llu of stream %d reads",
           offset, place, in_flight->what, (unsigned long long)in_flight->tick, in_flight->slot);
     /* else: bytes that share a page with some in flight, or over by now */
     if (mprotect(b->host + offset / page * page, page, PROT_READ | PROT_WRITE)) sim_die("mprotect");
@@ -1167,9 +1255,11 @@ static void sim_fault(int signal, siginfo_t *info, void *context) {
 }
 void cudasim_catch_faults(bool on) {
   sim_lock();
-  struct sigaction now, ours = {.sa_sigaction = sim_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+  struct sigaction now,
+      ours = {.sa_sigaction = sim_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
   sigaction(SIGSEGV, NULL, &now);
-  bool catching = now.sa_flags & SA_SIGINFO && now.sa_sigaction == sim_fault; /* cmocka sets its own for each test */
+  /* cmocka sets its own for each test */
+  bool catching = now.sa_flags & SA_SIGINFO && now.sa_sigaction == sim_fault;
   if (on && !catching) {
     sim.old = now;
     sigaction(SIGSEGV, &ours, NULL);

@@ -1,6 +1,6 @@
-/* Zarr v2 by the netCDF library (NCZarr), uncompressed and little-endian: its filters are plugins that Debian does not ship, and
- * without them it aborts; of big-endian variables version 4.9.0 changes the metadata alone. Arguments and what it writes: see
- * cases.py; the index is the same.
+/* Zarr v2 by the netCDF library (NCZarr), uncompressed and little-endian: its filters are plugins
+ * that Debian does not ship, and without them it aborts; of big-endian variables version 4.9.0
+ * changes the metadata alone. Arguments and what it writes: see cases.py; the index is the same.
  *   cc write_nczarr.c -lnetcdf */
 #define _GNU_SOURCE
 #include <ftw.h>
@@ -18,8 +18,9 @@ static const struct {
   nc_type type;
   const char *name;
   size_t bytes;
-} types[] = {{NC_BYTE, "i1", 1}, {NC_UBYTE, "u1", 1}, {NC_SHORT, "i2", 2}, {NC_USHORT, "u2", 2}, {NC_INT, "i4", 4},
-    {NC_UINT, "u4", 4}, {NC_INT64, "i8", 8}, {NC_UINT64, "u8", 8}, {NC_FLOAT, "f4", 4}, {NC_DOUBLE, "f8", 8}};
+} types[] = {{NC_BYTE, "i1", 1}, {NC_UBYTE, "u1", 1}, {NC_SHORT, "i2", 2}, {NC_USHORT, "u2", 2},
+    {NC_INT, "i4", 4}, {NC_UINT, "u4", 4}, {NC_INT64, "i8", 8}, {NC_UINT64, "u8", 8},
+    {NC_FLOAT, "f4", 4}, {NC_DOUBLE, "f8", 8}};
 enum { TYPES = sizeof types / sizeof *types };
 
 static uint64_t state;
@@ -65,7 +66,8 @@ static struct variable draw(uint64_t seed, int number) {
     v.chunk[i] = 1 + rnd(v.shape[i]);
     if (v.shape[i] / v.chunk[i] > 3) v.chunk[i] = (v.shape[i] + 3) / 4;
     v.count *= v.shape[i];
-    used += (size_t)snprintf(v.shape_text + used, sizeof v.shape_text - used, "%s%zu", i ? "," : "", v.shape[i]);
+    used += (size_t)snprintf(
+        v.shape_text + used, sizeof v.shape_text - used, "%s%zu", i ? "," : "", v.shape[i]);
   }
   v.filled = rnd(4) != 0;
   v.fill = (int64_t)rnd(100);
@@ -80,8 +82,11 @@ static int define(int group, struct variable *v, int plain) {
     snprintf(name, sizeof name, "%s_%d", v->name, i);
     status = must(nc_def_dim(group, name, v->shape[i], &v->dims[i]), name);
   }
-  if (!status) status = must(nc_def_var(group, v->name, types[v->type].type, v->ndim, v->dims, &v->id), v->name);
-  if (!status && v->ndim) status = must(nc_def_var_chunking(group, v->id, NC_CHUNKED, v->chunk), "chunking");
+  if (!status)
+    status =
+        must(nc_def_var(group, v->name, types[v->type].type, v->ndim, v->dims, &v->id), v->name);
+  if (!status && v->ndim)
+    status = must(nc_def_var_chunking(group, v->id, NC_CHUNKED, v->chunk), "chunking");
   element(fill, v->type, v->fill);
   if (!status && v->filled) status = must(nc_def_var_fill(group, v->id, 0, fill), "fill");
   snprintf(v->words, sizeof v->words, "%s-%s", types[v->type].name, plain ? "zarr" : "nczarr");
@@ -102,10 +107,12 @@ static int put(int group, struct variable *v, const char *store, const char *pat
     value += (int64_t)rnd(9) - 4;
     element(data + i * bytes, v->type, i < half ? value : v->fill);
   }
-  int status = must(v->ndim ? nc_put_vara(group, v->id, start, count, data) : nc_put_var(group, v->id, data), "put");
+  int status =
+      must(v->ndim ? nc_put_vara(group, v->id, start, count, data) : nc_put_var(group, v->id, data),
+          "put");
   if (status) return status;
-  fprintf(index_file, "%s-%s\t%s\t%s%s\t%s\t%s\t%ld\t%zu\n", v->name, v->words, store, path, v->name, types[v->type].name,
-      v->shape_text, ftell(expected), v->count * bytes);
+  fprintf(index_file, "%s-%s\t%s\t%s%s\t%s\t%s\t%ld\t%zu\n", v->name, v->words, store, path,
+      v->name, types[v->type].name, v->shape_text, ftell(expected), v->count * bytes);
   fwrite(data, bytes, v->count, expected);
   written++;
   return 0;
@@ -123,12 +130,15 @@ static int write_store(uint64_t seed, int first, int last, const char *only) {
   for (int i = first; i < last; i++) {
     struct variable *one = &v[n];
     *one = draw(seed, i);
-    if (only[0] && strncmp(only, one->name, strlen(one->name)) && strncmp(one->name, only, strlen(only))) continue;
+    if (only[0] && strncmp(only, one->name, strlen(one->name)) &&
+        strncmp(one->name, only, strlen(only)))
+      continue;
     if (define(group, one, plain)) left_out++;
     else n++;
   }
   int status = must(nc_enddef(nc), "enddef");
-  for (int i = 0; i < n && !status; i++) left_out += put(group, &v[i], store, group == nc ? "" : "group/") != 0;
+  for (int i = 0; i < n && !status; i++)
+    left_out += put(group, &v[i], store, group == nc ? "" : "group/") != 0;
   return must(nc_close(nc), "close") || status;
 }
 static int drop(const char *path, const struct stat *st, int kind, struct FTW *walk) {
@@ -137,7 +147,8 @@ static int drop(const char *path, const struct stat *st, int kind, struct FTW *w
 }
 int main(int argc, char **argv) {
   char path[4096], real[4096];
-  if (argc != 4 && argc != 5) return fprintf(stderr, "usage: write_nczarr FOLDER SEED COUNT [ONLY]\n"), 2;
+  if (argc != 4 && argc != 5)
+    return fprintf(stderr, "usage: write_nczarr FOLDER SEED COUNT [ONLY]\n"), 2;
   nftw(argv[1], drop, 16, FTW_DEPTH | FTW_PHYS);
   if (mkdir(argv[1], 0777) || !realpath(argv[1], real)) return perror(argv[1]), 1;
   folder = real;
@@ -148,7 +159,8 @@ int main(int argc, char **argv) {
   if (!index_file || !expected) return perror(path), 1;
   int count = atoi(argv[3]);
   for (int i = 0; i < count; i += IN_ONE_FILE)
-    write_store(strtoull(argv[2], NULL, 10), i, i + IN_ONE_FILE < count ? i + IN_ONE_FILE : count, argc == 5 ? argv[4] : "");
+    write_store(strtoull(argv[2], NULL, 10), i, i + IN_ONE_FILE < count ? i + IN_ONE_FILE : count,
+        argc == 5 ? argv[4] : "");
   if (fclose(index_file) || fclose(expected)) return perror(folder), 1;
   printf("nczarr: %d arrays written, %d left out\n", written, left_out);
   return 0;

@@ -1,18 +1,21 @@
-/* Reads archives from one server through the public functions, and compares with the same archives as local directories; then sees
- * that what must be refused is refused, with the right status, and that no message tells a secret. tests/stores/run writes
+/* Reads archives from one server through the public functions, and compares with the same archives
+ * as local directories; then sees that what must be refused is refused, with the right status, and
+ * that no message tells a secret. tests/stores/run writes
  * the file that STORES_CONFIG names, a line for each of:
  *   name NAME          of this configuration
  *   url URL            where the archives are: URL/NAME.zarr
  *   folder PATH        the same archives as local directories
- *   secret TEXT        what no message may hold, besides the values of options whose names say that they are secret
+ *   secret TEXT        what no message may hold, besides the values of options whose names say that
+ *                      they are secret
  *   lists 0            the server does not list what it has
  *   brief 1            two archives are enough
  *   option KEY=VALUE
  *   environment KEY=VALUE   a variable of the environment
  *   wrapper COMMAND    what tests/stores/run runs this program under
- *   refuse NAME|STATUS|HTTP|URL[|KEY=VALUE]...   opening URL/winds.zarr with these options in place of those above, or besides
- *                      them: the status without INSITU_E_, and the HTTP status, or 0; several of either are parted by a comma;
- *                      an empty VALUE takes the option away */
+ *   refuse NAME|STATUS|HTTP|URL[|KEY=VALUE]...   opening URL/winds.zarr with these options in place
+ *                      of those above, or besides them: the status without INSITU_E_, and the HTTP
+ *                      status, or 0; several of either are parted by a comma; an empty VALUE takes
+ *                      the option away */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of the tool's helpers, only some are needed */
@@ -55,7 +58,8 @@ static void check_secrets(const char *text) {
     if (strstr(text, never[i])) fail_msg("a signature was told: %s", text);
 }
 static bool is_secret(const char *key) {
-  return strstr(key, "secret") || strstr(key, "token") || strstr(key, "account_key") || strstr(key, "password");
+  return strstr(key, "secret") || strstr(key, "token") || strstr(key, "account_key") ||
+         strstr(key, "password");
 }
 static void add_secret(const char *text) {
   if (*text && n_secrets < MOST_OPTIONS) secrets[n_secrets++] = copy(text);
@@ -67,7 +71,8 @@ static void join(char *to, size_t cap, const char *a, const char *b) {
   if (snprintf(to, cap, "%s/%s", a, b) >= (int)cap) fail_msg("%s/%s is too long", a, b);
 }
 static insitu_loader_desc remote(const char *url) {
-  return (insitu_loader_desc){.api = INSITU_API, .url = url, .options = options, .n_options = n_options};
+  return (insitu_loader_desc){
+      .api = INSITU_API, .url = url, .options = options, .n_options = n_options};
 }
 static insitu_loader *open_loader(insitu_loader_desc d) {
   insitu_loader *ld;
@@ -79,7 +84,8 @@ static insitu_loader *open_loader(insitu_loader_desc d) {
   if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s: %s", d.url, err.message);
   return ld;
 }
-static insitu_status read_array(insitu_loader *ld, const char *path, insitu_shape *shape, char **bytes, insitu_error *err) {
+static insitu_status read_array(
+    insitu_loader *ld, const char *path, insitu_shape *shape, char **bytes, insitu_error *err) {
   insitu_variable v = {.path = path};
   *bytes = NULL;
   insitu_status status = insitu_read(ld, &v, NULL, 0, shape, err);
@@ -88,14 +94,16 @@ static insitu_status read_array(insitu_loader *ld, const char *path, insitu_shap
   assert_non_null(*bytes);
   return insitu_read(ld, &v, *bytes, shape->bytes, NULL, err);
 }
-static void compare_array(insitu_loader *there, insitu_loader *here, const char *path, uint64_t *bytes) {
+static void compare_array(
+    insitu_loader *there, insitu_loader *here, const char *path, uint64_t *bytes) {
   insitu_shape a = {0}, b = {0};
   insitu_error err[2] = {{0}, {0}};
   char *p, *q;
-  insitu_status want = read_array(here, path, &b, &q, &err[1]), got = read_array(there, path, &a, &p, &err[0]);
+  insitu_status want = read_array(here, path, &b, &q, &err[1]),
+                got = read_array(there, path, &a, &p, &err[0]);
   if (got != want)
-    fail_msg("%s: %s %s, but of the local one %s %s", path, insitu_status_name(got), err[0].message, insitu_status_name(want),
-        err[1].message);
+    fail_msg("%s: %s %s, but of the local one %s %s", path, insitu_status_name(got), err[0].message,
+        insitu_status_name(want), err[1].message);
   if (want == INSITU_OK) {
     assert_memory_equal(&a, &b, sizeof a);
     if (memcmp(p, q, (size_t)a.bytes)) fail_msg("%s: its bytes differ", path);
@@ -104,7 +112,8 @@ static void compare_array(insitu_loader *there, insitu_loader *here, const char 
   free(p);
   free(q);
 }
-/* Every array that a listing finds, whole. Without consolidated metadata the listing is the store's; a web server has none. */
+/* Every array that a listing finds, whole. Without consolidated metadata the listing is the
+ * store's; a web server has none. */
 static void test_read(void **state) {
   const char *archive = *state;
   char url[2 * LINE], path[2 * LINE];
@@ -117,7 +126,8 @@ static void test_read(void **state) {
   if (tool_archive_open_at(&d, 0, &a, &err)) fail_msg("%s: %s", url, err.message);
   if (tool_archive_open_with(path, 0, &b, &err)) fail_msg("%s: %s", path, err.message);
   d.plan_only = 1;
-  insitu_loader *there = open_loader(d), *here = open_loader((insitu_loader_desc){.url = path, .plan_only = 1});
+  insitu_loader *there = open_loader(d),
+                *here = open_loader((insitu_loader_desc){.url = path, .plan_only = 1});
   assert_true(b.n_paths);
   if (lists || a.group.nodes >= 0) {
     if (a.list_error.status) fail_msg("%s: %s", url, a.list_error.message);
@@ -159,7 +169,8 @@ static uint64_t compare_epoch(insitu_iter *there, insitu_iter *here, const char 
   if (got != INSITU_END) fail_msg("%s: %s %s", url, insitu_status_name(got), err.message);
   return rows;
 }
-/* Two shuffled epochs and one in sequence, of the arrays of two axes and more that share the longest first axis. */
+/* Two shuffled epochs and one in sequence, of the arrays of two axes and more that share the
+ * longest first axis. */
 static void test_train(void **state) {
   const char *archive = *state;
   char url[2 * LINE], path[2 * LINE];
@@ -175,7 +186,8 @@ static void test_train(void **state) {
   insitu_loader *here = open_loader((insitu_loader_desc){.url = path, .plan_only = 1});
   for (uint64_t i = 0; i < list.n_paths; i++) {
     insitu_shape s;
-    assert_int_equal(insitu_read(here, &(insitu_variable){.path = list.paths[i]}, NULL, 0, &s, &err), INSITU_OK);
+    assert_int_equal(
+        insitu_read(here, &(insitu_variable){.path = list.paths[i]}, NULL, 0, &s, &err), INSITU_OK);
     if (s.ndim < 2 || s.shape[0] < longest) continue;
     if (s.shape[0] > longest) n = 0;
     longest = s.shape[0];
@@ -195,8 +207,10 @@ static void test_train(void **state) {
   for (int32_t order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
     insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = order};
     insitu_iter *a, *b;
-    if (insitu_iter_open(there, &id, &a, &err) || insitu_iter_open(here, &id, &b, &err)) fail_msg("%s: %s", url, err.message);
-    for (int epoch = 0; epoch < (order == INSITU_SHUFFLED ? 2 : 1); epoch++) assert_true(compare_epoch(a, b, url));
+    if (insitu_iter_open(there, &id, &a, &err) || insitu_iter_open(here, &id, &b, &err))
+      fail_msg("%s: %s", url, err.message);
+    for (int epoch = 0; epoch < (order == INSITU_SHUFFLED ? 2 : 1); epoch++)
+      assert_true(compare_epoch(a, b, url));
     insitu_iter_close(&a);
     insitu_iter_close(&b);
   }
@@ -265,7 +279,8 @@ static void test_refused(void **state) {
   check_secrets(err.message);
   check_secrets(logged);
   for (uint64_t i = 0; i < r->n; i++) /* nor keys' names where they stand for somebody */
-    if (!strcmp(r->options[i].key, "access_key_id") && strstr(err.message, r->options[i].value)) fail_msg("%s", err.message);
+    if (!strcmp(r->options[i].key, "access_key_id") && strstr(err.message, r->options[i].value))
+      fail_msg("%s", err.message);
 }
 
 /* ---- the configuration ---- */
@@ -277,7 +292,8 @@ static void add_test(const char *kind, const char *what, CMUnitTestFunction fn, 
   char label[500];
   assert_true(n_tests < MOST_TESTS);
   snprintf(label, sizeof label, "%.100s: %s %.200s", name, kind, what);
-  tests[n_tests++] = (struct CMUnitTest){.name = copy(label), .test_func = fn, .initial_state = state};
+  tests[n_tests++] =
+      (struct CMUnitTest){.name = copy(label), .test_func = fn, .initial_state = state};
 }
 static void add_refusal(char *line) {
   struct refusal *r = calloc(1, sizeof *r);
@@ -315,7 +331,8 @@ static void take_line(char *line) {
 }
 
 int main(void) {
-  static const char *const read[] = {"groups.v2.zarr", "groups.v3.zarr", "sharded.v3.zarr", "train.v2.zarr"};
+  static const char *const read[] = {
+      "groups.v2.zarr", "groups.v3.zarr", "sharded.v3.zarr", "train.v2.zarr"};
   static const char *const train[] = {"winds.zarr", "train.v2.zarr", "train.v3.zarr", "made.zarr"};
   const char *path = getenv("STORES_CONFIG");
   char line[LINE];
@@ -326,7 +343,8 @@ int main(void) {
     take_line(line);
   }
   fclose(f);
-  for (unsigned i = 0; i < (brief ? 1 : sizeof read / sizeof *read); i++) add_test("reads", read[i], test_read, (void *)read[i]);
+  for (unsigned i = 0; i < (brief ? 1 : sizeof read / sizeof *read); i++)
+    add_test("reads", read[i], test_read, (void *)read[i]);
   for (unsigned i = 0; i < (brief ? 1 : sizeof train / sizeof *train); i++)
     add_test("trains from", train[i], test_train, (void *)train[i]);
   return _cmocka_run_group_tests(name, tests, n_tests, NULL, NULL);

@@ -1,5 +1,6 @@
-/* insitu bench: runs the loader as a training job would, then measures it against the bare loop on the same files: every core reads
- * and decodes the next chunk into buffers as large as the ring of batches. */
+/* insitu bench: runs the loader as a training job would, then measures it against the bare loop on
+ * the same files: every core reads and decodes the next chunk into buffers as large as the ring of
+ * batches. */
 #include <sys/resource.h>
 
 enum {
@@ -9,12 +10,14 @@ enum {
   BENCH_MAX_CALLS = 1 << 20,
   BENCH_MAX_CORES = 256
 };
-static const char *bench_seconds, *bench_epochs, *bench_compute, *bench_busy, *bench_rounds, *bench_sweep;
+static const char *bench_seconds, *bench_epochs, *bench_compute, *bench_busy, *bench_rounds,
+    *bench_sweep;
 
 struct bench_tile {
   uint64_t chunk, field;
   uint32_t array;
-  uint64_t offset, bytes; /* of an inner chunk of a shard, 0 bytes if it is absent; else UINT64_MAX */
+  /* of an inner chunk of a shard, 0 bytes if it is absent; else UINT64_MAX */
+  uint64_t offset, bytes;
 };
 struct bench_replay { /* the job: what its user sees */
   double seconds, stall, first, cpu;
@@ -41,11 +44,14 @@ struct bench {
   double deadline;
   insitu_error bare_err;
   /* of the rounds */
-  double share[BENCH_MAX_ROUNDS], bare[BENCH_MAX_ROUNDS], loader[BENCH_MAX_ROUNDS]; /* the last two: decoded bytes per second */
-  double bare_cpu[BENCH_MAX_ROUNDS], loader_cpu[BENCH_MAX_ROUNDS];                  /* seconds per decoded byte */
+  /* the last two: decoded bytes per second */
+  double share[BENCH_MAX_ROUNDS], bare[BENCH_MAX_ROUNDS], loader[BENCH_MAX_ROUNDS];
+  /* seconds per decoded byte */
+  double bare_cpu[BENCH_MAX_ROUNDS], loader_cpu[BENCH_MAX_ROUNDS];
   double capacity_cpu; /* cores that the loader kept busy in its rounds */
   double others;       /* cores that other processes kept busy during the rounds */
-  double machine_busy; /* share of the machine's cores that were busy with anything, from the job's begin on */
+  /* share of the machine's cores that were busy with anything, from the job's begin on */
+  double machine_busy;
   uint64_t n_rounds;
 };
 struct bench_worker {
@@ -53,7 +59,8 @@ struct bench_worker {
   pthread_t id;
   struct insitu__codec_scratch scratch;
   unsigned char *encoded;
-  uint64_t encoded_bytes, slot, n_slots, turn; /* its part of the ring, from slot on, which it goes round */
+  /* its part of the ring, from slot on, which it goes round */
+  uint64_t encoded_bytes, slot, n_slots, turn;
 };
 
 static double bench_now(void) {
@@ -62,14 +69,17 @@ static double bench_now(void) {
 static double bench_cpu(void) { /* seconds of all threads */
   struct rusage u;
   getrusage(RUSAGE_SELF, &u);
-  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + 1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+         1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
-/* Clock ticks that the machine's cores, all together, were busy since it started, with whatever; and all ticks. */
+/* Clock ticks that the machine's cores, all together, were busy since it started, with whatever;
+ * and all ticks. */
 static void bench_machine(double *busy, double *all) {
   unsigned long long t[8] = {0};
   FILE *f = fopen("/proc/stat", "re");
   *busy = *all = 0;
-  if (f && fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) == 8)
+  if (f && fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &t[0], &t[1], &t[2], &t[3],
+               &t[4], &t[5], &t[6], &t[7]) == 8)
     for (int i = 0; i < 8; i++) *all += (double)t[i];
   if (f) fclose(f);
   *busy = *all - (double)(t[3] + t[4]); /* idle, and waiting for a disk */
@@ -89,7 +99,8 @@ static uint64_t bench_peak_rss(void) { /* bytes: VmHWM */
 
 /* ---- the job ---- */
 
-static uint64_t bench_touch(const insitu_batch *b) { /* one byte of every cache line, as a copy to a device would */
+/* one byte of every cache line, as a copy to a device would */
+static uint64_t bench_touch(const insitu_batch *b) {
   uint64_t sum = 0;
   for (uint64_t i = 0; i < b->n_arrays; i++) {
     const volatile unsigned char *p = (const volatile unsigned char *)b->arrays[i].data;
@@ -103,7 +114,8 @@ static void bench_consume(const struct bench *b, const insitu_batch *batch) {
   double left = end - bench_now();
   if (bench_busy)
     while (bench_now() < end) continue;
-  else if (left > 0) nanosleep(&(struct timespec){(time_t)left, (long)((left - (double)(time_t)left) * 1e9)}, NULL);
+  else if (left > 0)
+    nanosleep(&(struct timespec){(time_t)left, (long)((left - (double)(time_t)left) * 1e9)}, NULL);
 }
 /* Batches until the time or the epochs are over. Times begin with the first batch. An exit code. */
 static int bench_run_job(struct bench *b) {
@@ -112,7 +124,8 @@ static int bench_run_job(struct bench *b) {
   double opened = bench_now(), begin = 0, cpu = 0, asked;
   uint64_t seen = 0;
   r->call = (double *)tool_alloc(BENCH_MAX_CALLS, sizeof *r->call);
-  tool_progress_begin(b->epochs_asked ? b->epochs_asked * b->plan.batches : (uint64_t)(1000 * b->seconds_asked),
+  tool_progress_begin(
+      b->epochs_asked ? b->epochs_asked * b->plan.batches : (uint64_t)(1000 * b->seconds_asked),
       b->epochs_asked ? "batches" : "ms");
   for (;;) {
     insitu_batch *batch = NULL;
@@ -154,7 +167,8 @@ static int bench_run_job(struct bench *b) {
 /* ---- the bare loop ---- */
 
 /* The key and the place of a chunk in the array's grid. */
-static void bench_key(const struct bench *b, const struct bench_tile *t, uint64_t *index, char *key) {
+static void bench_key(
+    const struct bench *b, const struct bench_tile *t, uint64_t *index, char *key) {
   const struct insitu__geometry_array *a = &b->ld->geometry.arrays[t->array];
   uint64_t object[INSITU__MAX_DIMS];
   insitu__geometry_field(a, NULL, t->field, index);
@@ -162,7 +176,8 @@ static void bench_key(const struct bench *b, const struct bench_tile *t, uint64_
   insitu__zarr_object_of(&a->zarr, index, object);
   insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY);
 }
-/* Where the chunks lie in their shards, and those in a zip file: the bare loop knows it beforehand. */
+/* Where the chunks lie in their shards, and those in a zip file: the bare loop knows it beforehand.
+ */
 static void bench_locate_await(void *arg) {
   struct bench *b = (struct bench *)arg;
   char key[INSITU__MAX_KEY];
@@ -173,15 +188,20 @@ static void bench_locate_await(void *arg) {
     insitu_error err = {0};
     t->bytes = UINT64_MAX;
     bench_key(b, t, index, key);
-    if (z->n_levels && insitu__cache_locate_await(&b->ld->cache, z, index, key, NULL, &t->offset, &t->bytes, &err) < 0)
+    if (z->n_levels && insitu__cache_locate_await(
+                           &b->ld->cache, z, index, key, NULL, &t->offset, &t->bytes, &err) < 0)
       t->bytes = 0;
-    struct insitu__store_member *m = b->ld->store.zip ? insitu__store_zip_find(&b->ld->store, key) : NULL;
+    struct insitu__store_member *m =
+        b->ld->store.zip ? insitu__store_zip_find(&b->ld->store, key) : NULL;
     if (!b->ld->store.zip || !t->bytes) continue;
     if (!m) t->bytes = 0;
     else if (m->method != INSITU__STORE_STORED)
       insitu__error_set(&b->bare_err, INSITU_E_UNSUPPORTED,
-          "'%.300s' is deflated in the zip file, which the bare loop does not read; pack it stored (zip -0)", key);
-    else if (insitu__store_zip_start_await(&b->ld->store, m, NULL, &err) < 0) t->bytes = 0; /* the loader says why */
+          "'%.300s' is deflated in the zip file, which the bare loop does not read; pack it stored "
+          "(zip -0)",
+          key);
+    /* the loader says why */
+    else if (insitu__store_zip_start_await(&b->ld->store, m, NULL, &err) < 0) t->bytes = 0;
     else {
       t->offset += m->start;
       t->bytes = insitu__base_min(t->bytes, m->stored);
@@ -197,18 +217,22 @@ static void bench_list_tiles(struct bench *b) {
   b->tile = (struct bench_tile *)tool_alloc(BENCH_MAX_TILES, sizeof *b->tile);
   if (insitu__plan_order(p, 0, &order, NULL) < 0) tool_no_memory();
   if (insitu__plan_scan_init(&scan, p, &order, NULL) < 0) tool_no_memory();
-  uint64_t most = b->ld->store.remote ? BENCH_FAR_TILES : BENCH_MAX_TILES; /* far ones are looked up in their shards one by one */
+  /* far ones are looked up in their shards one by one */
+  uint64_t most = b->ld->store.remote ? BENCH_FAR_TILES : BENCH_MAX_TILES;
   while (scan.batch < order.batches && b->n_tiles < most)
     if (insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE)
-      b->tile[b->n_tiles++] = (struct bench_tile){.chunk = scan.chunk, .field = scan.field, .array = (uint32_t)scan.array};
+      b->tile[b->n_tiles++] = (struct bench_tile){
+          .chunk = scan.chunk, .field = scan.field, .array = (uint32_t)scan.array};
   insitu__plan_scan_free(&scan);
   insitu__order_free(&order);
   if (insitu__reactor_call(&b->ld->reactor, bench_locate_await, b) != INSITU_OK) tool_no_memory();
 }
 /* Reads and decodes one chunk to `to`; the decoded bytes, 0 where it is absent. */
-static uint64_t bench_read(struct bench_worker *w, const struct bench_tile *t, unsigned char *to, insitu_error *err) {
+static uint64_t bench_read(
+    struct bench_worker *w, const struct bench_tile *t, unsigned char *to, insitu_error *err) {
   const struct insitu__geometry_array *a = &w->b->ld->geometry.arrays[t->array];
-  uint64_t index[INSITU__MAX_DIMS], n = 0, cap = a->zarr.codecs.n ? w->encoded_bytes : a->chunk_bytes;
+  uint64_t index[INSITU__MAX_DIMS], n = 0,
+                                    cap = a->zarr.codecs.n ? w->encoded_bytes : a->chunk_bytes;
   unsigned char *into = a->zarr.codecs.n ? w->encoded : to;
   struct insitu__codec_sink sink = insitu__codec_memory(to);
   char key[INSITU__MAX_KEY];
@@ -216,10 +240,13 @@ static uint64_t bench_read(struct bench_worker *w, const struct bench_tile *t, u
   cap = insitu__base_min(cap, t->bytes);
   bench_key(w->b, t, index, key);
   const struct insitu__store *s = &w->b->ld->store;
-  int fd = openat(s->zip ? s->zip->base.dirfd : s->dirfd, s->zip ? s->zip->name : key, O_RDONLY | O_CLOEXEC);
+  int fd = openat(
+      s->zip ? s->zip->base.dirfd : s->dirfd, s->zip ? s->zip->name : key, O_RDONLY | O_CLOEXEC);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return 0;
   ssize_t got = 0;
-  while (fd >= 0 && n < cap && (got = pread(fd, into + n, (size_t)(cap - n), (off_t)(t->offset + n))) > 0) n += (uint64_t)got;
+  while (fd >= 0 && n < cap &&
+         (got = pread(fd, into + n, (size_t)(cap - n), (off_t)(t->offset + n))) > 0)
+    n += (uint64_t)got;
   if (fd < 0 || got < 0) insitu__error_set(err, INSITU_E_IO, "%s: %s", key, strerror(errno));
   if (fd >= 0) close(fd);
   if (!err->status && a->zarr.codecs.n)
@@ -243,12 +270,15 @@ static void *bench_bare_main(void *arg) {
   return NULL;
 }
 /* Decoded bytes per second; *cpu: seconds for each. */
-static double bench_bare_round(struct bench *b, struct bench_worker *workers, double length, double *cpu) {
+static double bench_bare_round(
+    struct bench *b, struct bench_worker *workers, double length, double *cpu) {
   double begin = bench_now(), cpu_begin = bench_cpu();
   uint64_t before = atomic_load(&b->decoded);
   b->deadline = begin + length;
   unsigned started = 0;
-  while (started < b->n_workers && pthread_create(&workers[started].id, NULL, bench_bare_main, &workers[started]) == 0) started++;
+  while (started < b->n_workers &&
+         pthread_create(&workers[started].id, NULL, bench_bare_main, &workers[started]) == 0)
+    started++;
   if (!started) tool_no_memory();
   for (unsigned i = 0; i < started; i++) pthread_join(workers[i].id, NULL);
   double bytes = (double)(atomic_load(&b->decoded) - before);
@@ -270,15 +300,18 @@ static void bench_look(void *arg) { /* on the reactor */
   struct bench_look *l = (struct bench_look *)arg;
   l->inflight = l->ld->inflight;
 }
-/* Until the ring is full and no chunk is in flight. With inline_io nothing moves outside of next. */
+/* Until the ring is full and no chunk is in flight. With inline_io nothing moves outside of next.
+ */
 static void bench_wait_idle(struct bench *b) {
   struct bench_look look = {b->ld, 0};
-  for (int zeros = 0; zeros < 2 && !insitu_loader_config(b->ld)->inline_io; zeros = look.inflight ? 0 : zeros + 1) {
+  for (int zeros = 0; zeros < 2 && !insitu_loader_config(b->ld)->inline_io;
+       zeros = look.inflight ? 0 : zeros + 1) {
     poll(NULL, 0, 1);
     if (insitu__reactor_call(&b->ld->reactor, bench_look, &look) != INSITU_OK) tool_no_memory();
   }
 }
-/* Takes batches as fast as they come. Begins and ends with a full ring, so that this time was spent on these bytes. */
+/* Takes batches as fast as they come. Begins and ends with a full ring, so that this time was spent
+ * on these bytes. */
 static double bench_loader_round(struct bench *b, double length, double *cpu, insitu_error *err) {
   double begin = bench_now(), cpu_begin = bench_cpu();
   uint64_t before = bench_decoded(b);
@@ -288,7 +321,8 @@ static double bench_loader_round(struct bench *b, double length, double *cpu, in
     insitu_batch_release(&batch);
   }
   bench_wait_idle(b);
-  double seconds = bench_now() - begin, used = bench_cpu() - cpu_begin, bytes = (double)(bench_decoded(b) - before);
+  double seconds = bench_now() - begin, used = bench_cpu() - cpu_begin,
+         bytes = (double)(bench_decoded(b) - before);
   *cpu = bytes > 0 ? used / bytes : 0;
   b->capacity_cpu += used / seconds;
   return bytes / seconds;
@@ -319,7 +353,8 @@ static int bench_prepare(struct bench *b) {
   }
   if (!ok) tool_no_memory();
   bench_wait_idle(b);
-  memset(b->ring, 1, (size_t)(b->slots * b->slot_bytes)); /* so are a loader's batches touched by now */
+  /* so are a loader's batches touched by now */
+  memset(b->ring, 1, (size_t)(b->slots * b->slot_bytes));
   return TOOL_OK;
 }
 static void bench_unprepare(struct bench *b) {
@@ -348,15 +383,18 @@ static int bench_run_rounds(struct bench *b) {
   tool_progress_end();
   bench_machine(&busy[1], &all[1]);
   double ticks = (double)sysconf(_SC_CLK_TCK), seconds = bench_now() - begun;
-  if (seconds > 0 && ticks > 0) b->others = ((busy[1] - busy[0]) / ticks - (bench_cpu() - own)) / seconds;
+  if (seconds > 0 && ticks > 0)
+    b->others = ((busy[1] - busy[0]) / ticks - (bench_cpu() - own)) / seconds;
   if (atomic_load(&b->failed)) err = b->bare_err;
   if (err.status) return tool_fail_error(&err);
   b->capacity_cpu /= (double)b->n_rounds;
   double *series[] = {b->share, b->bare, b->loader, b->bare_cpu, b->loader_cpu};
-  for (size_t i = 0; i < TOOL_COUNT(series); i++) qsort(series[i], (size_t)b->n_rounds, sizeof(double), bench_compare);
+  for (size_t i = 0; i < TOOL_COUNT(series); i++)
+    qsort(series[i], (size_t)b->n_rounds, sizeof(double), bench_compare);
   return TOOL_OK;
 }
-/* Values left out at each end so that the rest covers the median with 95 %: binomial order statistics. */
+/* Values left out at each end so that the rest covers the median with 95 %: binomial order
+ * statistics. */
 static uint64_t bench_cut(uint64_t n) {
   double term = pow(0.5, (double)n), sum = 0;
   uint64_t k = 0;

@@ -8,7 +8,8 @@ struct cat_data { /* C order, native byte order */
   int32_t ndim, dtype;
   int64_t shape[INSITU__MAX_DIMS + 1];
 };
-static const char *cat_batch, *cat_array, *cat_out, *cat_npy, *cat_text, *cat_precision, *cat_full, *cat_array_path;
+static const char *cat_batch, *cat_array, *cat_out, *cat_npy, *cat_text, *cat_precision, *cat_full,
+    *cat_array_path;
 
 static uint32_t cat_item(int32_t dtype) {
   return (uint32_t)(dtype & 0xff) / 8;
@@ -32,7 +33,9 @@ static int cat_read(const char *url, const insitu_variable *v, struct cat_data *
   if (status == INSITU_OK) status = insitu_read(ld, v, NULL, 0, &shape, &err);
   if (status == INSITU_OK && shape.bytes > insitu__mem_total())
     status = insitu__error_set(&err, INSITU_E_NOMEM,
-        "array '%.300s': the region has more bytes than this machine's memory; select less with --slice", v->path);
+        "array '%.300s': the region has more bytes than this machine's memory; select less with "
+        "--slice",
+        v->path);
   if (status == INSITU_OK) {
     out->bytes = tool_alloc(insitu__base_max(1, shape.bytes), 1);
     status = insitu_read(ld, v, (void *)(uintptr_t)out->bytes, shape.bytes, NULL, &err);
@@ -108,7 +111,8 @@ static int cat_read_strings(const char *url, const char *path, insitu_strings **
 
 enum { CAT_EDGE = 3, CAT_THRESHOLD = 1000, CAT_COLUMNS = 96, CAT_CELL = 80 };
 
-/* precision: significant digits, 0: as few as read back as the same number, of bits 16, 32 or 64. */
+/* precision: significant digits, 0: as few as read back as the same number, of bits 16, 32 or 64.
+ */
 static int cat_real(char *to, size_t cap, double x, int precision, unsigned bits) {
   int n = 0, most = precision ? precision : bits == 16 ? 5 : bits == 32 ? 9 : 17;
   for (int digits = precision ? precision : 1; digits <= most; digits++) {
@@ -190,7 +194,8 @@ static void cat_print_axis(struct cat_printer *p, int32_t axis, const unsigned c
 }
 static void cat_print(const struct cat_data *d, int precision) {
   bool cut = !cat_full && d->count > CAT_THRESHOLD;
-  struct cat_printer p = {.data = d, .precision = precision, .edge = cut ? CAT_EDGE : INT64_MAX / 2, .measure = true};
+  struct cat_printer p = {
+      .data = d, .precision = precision, .edge = cut ? CAT_EDGE : INT64_MAX / 2, .measure = true};
   if (d->count) cat_print_axis(&p, 0, (const unsigned char *)d->bytes);
   p.measure = false;
   if (d->count) cat_print_axis(&p, 0, (const unsigned char *)d->bytes);
@@ -202,7 +207,8 @@ static void cat_print_shape(const struct cat_data *d) {
   for (int32_t i = 0; i < d->ndim; i++) printf("%s%" PRId64, i ? ", " : "", d->shape[i]);
   printf("%s)", d->ndim == 1 ? "," : "");
 }
-static void cat_json(struct tool_json_out *j, const struct cat_data *d) { /* members of an open object */
+/* members of an open object */
+static void cat_json(struct tool_json_out *j, const struct cat_data *d) {
   char cell[CAT_CELL];
   tool_json_string(j, "dtype", insitu__zarr_dtype_name(d->dtype));
   tool_json_list(j, "shape");
@@ -213,7 +219,8 @@ static void cat_json(struct tool_json_out *j, const struct cat_data *d) { /* mem
     cat_element(cell, (const unsigned char *)d->bytes + i * cat_item(d->dtype), d->dtype, 0);
     bool number = strcspn(cell, "nfTFj") == strlen(cell);
     tool_json_key(j, NULL);
-    if (strcmp(cell, "True") == 0 || strcmp(cell, "False") == 0) fputs(cell[0] == 'T' ? "true" : "false", j->to);
+    if (strcmp(cell, "True") == 0 || strcmp(cell, "False") == 0)
+      fputs(cell[0] == 'T' ? "true" : "false", j->to);
     else if (number) fputs(cell, j->to);
     else tool_json_text(j, cell, strlen(cell)); /* NaN, infinities, complex: not JSON */
   }
@@ -224,19 +231,22 @@ static void cat_json(struct tool_json_out *j, const struct cat_data *d) { /* mem
 static int cat_write_npy(const struct cat_data *d, const char *path) {
   static const char kind[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};
   if (!kind[d->dtype >> 8])
-    return tool_usage_error("a .npy file has no %s: add --dtype float32, or print --text", insitu__zarr_dtype_name(d->dtype));
+    return tool_usage_error("a .npy file has no %s: add --dtype float32, or print --text",
+        insitu__zarr_dtype_name(d->dtype));
   char header[512], shape[400] = "";
   size_t used = 0;
   for (int32_t i = 0; i < d->ndim; i++)
-    used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%" PRId64, i ? ", " : "", d->shape[i]);
+    used += (size_t)snprintf(
+        shape + used, sizeof shape - used, "%s%" PRId64, i ? ", " : "", d->shape[i]);
   uint32_t item = cat_item(d->dtype);
-  int n = snprintf(header + 10, sizeof header - 10, "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (%s%s), }",
-      item == 1 ? '|' : '<',
+  int n = snprintf(header + 10, sizeof header - 10,
+      "{'descr': '%c%c%u', 'fortran_order': False, 'shape': (%s%s), }", item == 1 ? '|' : '<',
       d->bytes_each ? 'S'
       : d->width    ? 'U'
                     : kind[d->dtype >> 8],
       d->width ? d->width : (unsigned)item, shape, d->ndim == 1 ? "," : "");
-  unsigned total = ((unsigned)n + 11 + 63) / 64 * 64; /* what precedes the data is a multiple of 64 */
+  /* what precedes the data is a multiple of 64 */
+  unsigned total = ((unsigned)n + 11 + 63) / 64 * 64;
   memset(header + 10 + n, ' ', total - 10 - (unsigned)n);
   header[total - 1] = '\n';
   memcpy(header, "\x93NUMPY\1\0", 8);
@@ -244,7 +254,8 @@ static int cat_write_npy(const struct cat_data *d, const char *path) {
   header[9] = (char)((total - 10) >> 8);
   FILE *f = path ? fopen(path, "we") : stdout;
   if (!f) return tool_fail("%s: %s", path, strerror(errno));
-  bool ok = fwrite(header, 1, total, f) == total && fwrite(d->bytes, 1, (size_t)d->n_bytes, f) == d->n_bytes && fflush(f) == 0;
+  bool ok = fwrite(header, 1, total, f) == total &&
+            fwrite(d->bytes, 1, (size_t)d->n_bytes, f) == d->n_bytes && fflush(f) == 0;
   int error = errno;
   if (path && fclose(f) != 0) ok = false;
   return ok ? TOOL_OK : tool_fail("%s: %s", path ? path : "standard output", strerror(error));
@@ -282,7 +293,8 @@ static int cat_write_npy_strings(const insitu_strings *s, const char *path) {
   uint32_t *code = (uint32_t *)tool_alloc(insitu__base_max(1, longest * s->n), 4);
   for (uint64_t i = 0; i < s->n; i++) {
     uint32_t *to = code + i * longest;
-    for (const char *p = s->text[i]; p < s->text[i] + s->bytes[i];) *to++ = insitu__text_code_point(&p);
+    for (const char *p = s->text[i]; p < s->text[i] + s->bytes[i];)
+      *to++ = insitu__text_code_point(&p);
   }
   d.bytes = code;
   int exit_code = cat_write_npy(&d, path);
@@ -307,8 +319,11 @@ static bool cat_parse_precision(int *precision) {
 /* ---- batches ---- */
 
 static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int precision) {
-  struct cat_data samples = {
-      .bytes = b->sample_indices, .n_bytes = 8 * b->rows, .count = b->rows, .ndim = 1, .dtype = INSITU_I64};
+  struct cat_data samples = {.bytes = b->sample_indices,
+      .n_bytes = 8 * b->rows,
+      .count = b->rows,
+      .ndim = 1,
+      .dtype = INSITU_I64};
   struct cat_data one = samples;
   bool found = !cat_array;
   int code = TOOL_OK;
@@ -316,7 +331,9 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
   samples.shape[0] = (int64_t)b->rows;
   if (cat_wants_npy() && !cat_array && b->n_arrays > 1)
     return tool_usage_error(
-        "a batch of %" PRIu64 " arrays does not go into one .npy: choose with --array, or print --text", b->n_arrays);
+        "a batch of %" PRIu64
+        " arrays does not go into one .npy: choose with --array, or print --text",
+        b->n_arrays);
   if (tool_json && !cat_wants_npy()) {
     tool_json_object(&j, NULL);
     tool_json_u64(&j, "epoch", b->epoch);
@@ -327,15 +344,17 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
     tool_json_end(&j);
     tool_json_object(&j, "arrays");
   } else if (!cat_wants_npy()) {
-    printf("batch %" PRIu64 " of %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " rows, samples ", b->index, it->batches, b->epoch,
-        b->rows);
+    printf("batch %" PRIu64 " of %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " rows, samples ",
+        b->index, it->batches, b->epoch, b->rows);
     cat_print(&samples, precision);
   }
-  for (uint64_t i = 0; i <= b->n_arrays && code == TOOL_OK; i++) { /* the last: the samples, by name only */
+  /* the last: the samples, by name only */
+  for (uint64_t i = 0; i <= b->n_arrays && code == TOOL_OK; i++) {
     const insitu_array *a = i < b->n_arrays ? &b->arrays[i] : NULL;
     if (cat_array ? strcmp(cat_array, a ? a->name : "sample_indices") : !a) continue;
     if (a) {
-      one = (struct cat_data){.bytes = a->data, .n_bytes = a->bytes, .ndim = a->ndim, .dtype = a->dtype};
+      one = (struct cat_data){
+          .bytes = a->data, .n_bytes = a->bytes, .ndim = a->ndim, .dtype = a->dtype};
       memcpy(one.shape, a->shape, (size_t)a->ndim * sizeof *a->shape);
       one.count = cat_count(a->ndim, a->shape);
     } else one = samples;
@@ -346,7 +365,8 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
       cat_json(&j, &one);
       tool_json_end(&j);
     } else {
-      printf("\n%s%s%s ", tool_style(TOOL_BOLD), a ? a->name : "sample_indices", tool_style(TOOL_PLAIN));
+      printf("\n%s%s%s ", tool_style(TOOL_BOLD), a ? a->name : "sample_indices",
+          tool_style(TOOL_PLAIN));
       cat_print_shape(&one);
       printf("\n");
       cat_print(&one, precision);
@@ -355,7 +375,8 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
   while (j.depth) tool_json_end(&j);
   return code || found ? code : tool_usage_error("--array: the batch has no array '%s'", cat_array);
 }
-/* Batch I of epoch E, reading no batch before it but what is prefetched while the iterator opens. */
+/* Batch I of epoch E, reading no batch before it but what is prefetched while the iterator opens.
+ */
 static int cat_run_batch(const char *url, int precision) {
   struct config c;
   insitu_error err = {0};
@@ -366,7 +387,8 @@ static int cat_run_batch(const char *url, int precision) {
   uint64_t epoch = 0, index = 0;
   char text[32];
   const char *comma = strchr(cat_batch, ',');
-  snprintf(text, sizeof text, "%.*s", (int)(comma ? insitu__base_min((uint64_t)(comma - cat_batch), 31) : 0), cat_batch);
+  snprintf(text, sizeof text, "%.*s",
+      (int)(comma ? insitu__base_min((uint64_t)(comma - cat_batch), 31) : 0), cat_batch);
   if (!comma || !tool_u64(text, &epoch) || !tool_u64(comma + 1, &index))
     return tool_usage_error("--batch %s: give EPOCH,BATCH, such as 0,12", cat_batch);
   int code = config_load(&c, url);
@@ -380,8 +402,8 @@ static int cat_run_batch(const char *url, int precision) {
   insitu_status status = insitu_loader_open(&c.desc, &ld, &err);
   if (status == INSITU_OK) status = insitu_iter_open(ld, &c.iter, &it, &err);
   if (status == INSITU_OK && index >= it->batches) {
-    code =
-        tool_usage_error("--batch %s: an epoch has %" PRIu64 " batches, 0 to %" PRIu64, cat_batch, it->batches, it->batches - 1);
+    code = tool_usage_error("--batch %s: an epoch has %" PRIu64 " batches, 0 to %" PRIu64,
+        cat_batch, it->batches, it->batches - 1);
   } else if (status == INSITU_OK) {
     insitu__loader_state(it, epoch, index, &state);
     if (index) status = insitu_iter_restore(it, &state, &err);
@@ -430,7 +452,8 @@ static void cat_base64(struct tool_json_out *j, const char *s, uint64_t n) {
   for (uint64_t i = 0; i < n; i += 3) {
     uint32_t bits = 0;
     for (uint64_t k = 0; k < 3; k++) bits = bits << 8 | (i + k < n ? (unsigned char)s[i + k] : 0);
-    for (uint64_t k = 0; k < 4; k++) fputc(k > 1 && i + k > n ? '=' : digits[bits >> (18 - 6 * k) & 63], j->to);
+    for (uint64_t k = 0; k < 4; k++)
+      fputc(k > 1 && i + k > n ? '=' : digits[bits >> (18 - 6 * k) & 63], j->to);
   }
   fputc('"', j->to);
 }
@@ -451,7 +474,8 @@ static int cat_strings(const insitu_strings *s, const char *url, bool bytes) {
     printf("%s: %" PRIu64 " strings\n", url, s->n);
     return TOOL_OK;
   }
-  if (cat_wants_npy()) return bytes ? cat_write_npy_bytes(s, cat_out) : cat_write_npy_strings(s, cat_out);
+  if (cat_wants_npy())
+    return bytes ? cat_write_npy_bytes(s, cat_out) : cat_write_npy_strings(s, cat_out);
   if (tool_json) {
     tool_json_object(&j, NULL);
     tool_json_string(&j, "dtype", bytes ? "bytes" : "string");
@@ -517,11 +541,14 @@ static int cat_run(int argc, char **argv) {
   int precision;
   if (!cat_parse_precision(&precision)) return TOOL_USAGE;
   if (cat_batch)
-    return argc > 1 ? tool_usage_error("--batch takes no path: use --var") : cat_run_batch(argc ? argv[0] : NULL, precision);
+    return argc > 1 ? tool_usage_error("--batch takes no path: use --var")
+                    : cat_run_batch(argc ? argv[0] : NULL, precision);
   if (cat_array_path)
-    return argc ? tool_usage_error("--array_path takes no other path") : cat_run_region(cat_array_path, "", precision);
+    return argc ? tool_usage_error("--array_path takes no other path")
+                : cat_run_region(cat_array_path, "", precision);
   if (argc < 1 || argc > 2)
-    return tool_usage_error(argc ? "an archive and the path of one array are needed" : "which archive, and which array?");
+    return tool_usage_error(argc ? "an archive and the path of one array are needed"
+                                 : "which archive, and which array?");
   return cat_run_region(argv[0], argc == 2 ? argv[1] : "", precision);
 }
 
@@ -529,20 +556,27 @@ static const struct tool_option cat_options[] = {
     {"batch", 'b', "E,I", "batch I of epoch E of a configuration, instead of a region", &cat_batch},
     {"array", 'a', "LABEL", "only this array of the batch; sample_indices is one too", &cat_array},
     {"output", 'o', "FILE", "write a .npy file", &cat_out},
-    {"npy", 0, NULL, "write .npy to standard output (the default where that is no terminal)", &cat_npy},
+    {"npy", 0, NULL, "write .npy to standard output (the default where that is no terminal)",
+        &cat_npy},
     {"text", 0, NULL, "print text (the default on a terminal)", &cat_text},
-    {"precision", 'p', "N", "significant digits of text (6), or full: as many as tell values apart", &cat_precision},
+    {"precision", 'p', "N", "significant digits of text (6), or full: as many as tell values apart",
+        &cat_precision},
     {"full", 0, NULL, "text: all elements, not only the ends of long axes", &cat_full},
-    {"array_path", 0, "DIR", "read all of the array that DIR is, print a line; for conformance suites", &cat_array_path},
+    {"array_path", 0, "DIR",
+        "read all of the array that DIR is, print a line; for conformance suites", &cat_array_path},
     CONFIG_OPTIONS};
 static const struct tool_command cat_command = {.name = "cat",
     .arguments = "URL PATH [--slice ...] | [URL] --batch E,I [--config FILE]",
     .summary = "print a region of an array, or a batch",
-    .details = "A region keeps all its axes, in C order and native byte order. Absent chunks show the fill value. Strings\n"
-               "of bytes (vlen-bytes; S where it is no UTF-8) are base64 in JSON, with \"dtype\": \"bytes\", escaped as\n"
-               "in Python in text, and |S in a .npy, which drops zeros at the end of each; all other strings are\n"
+    .details = "A region keeps all its axes, in C order and native byte order. Absent chunks show "
+               "the fill value. Strings\n"
+               "of bytes (vlen-bytes; S where it is no UTF-8) are base64 in JSON, with \"dtype\": "
+               "\"bytes\", escaped as\n"
+               "in Python in text, and |S in a .npy, which drops zeros at the end of each; all "
+               "other strings are\n"
                "text, and <U in a .npy. A batch is\n"
-               "the one that a training run with this configuration gets: the options below the first eight describe it.\n\n"
+               "the one that a training run with this configuration gets: the options below the "
+               "first eight describe it.\n\n"
                "examples:\n"
                "  insitu cat t.zarr t --slice time=0:2,lat=10:20 --text\n"
                "  insitu cat t.zarr lat -o lat.npy\n"

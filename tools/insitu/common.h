@@ -1,7 +1,9 @@
-/* What every subcommand shares: options and help, messages, numbers, a progress bar, JSON output, and an archive opened for
- * inspection. Results go to stdout, everything else to stderr; color and bars only where a person looks on. */
+/* What every subcommand shares: options and help, messages, numbers, a progress bar, JSON output,
+ * and an archive opened for inspection. Results go to stdout, everything else to stderr; color and
+ * bars only where a person looks on. */
 
-/* Exit codes: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening the configuration would be refused,
+/* Exit codes: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening the
+ * configuration would be refused,
  * 4 (verify) not one chunk is stored. */
 enum { TOOL_OK = 0, TOOL_FAILED = 1, TOOL_USAGE = 2, TOOL_REFUSED = 3, TOOL_EMPTY = 4 };
 enum { TOOL_GO_ON = -1 }; /* of tool_parse: the arguments are read, nothing was printed */
@@ -14,25 +16,32 @@ struct tool_option {
   const char **value; /* flag: set to "1"; given twice: the last counts */
 };
 struct tool_command {
-  const char *name, *arguments, *summary, *details; /* details: lines of at most 100 columns, each ended */
+  /* details: lines of at most 100 columns, each ended */
+  const char *name, *arguments, *summary, *details;
   const struct tool_option *options;
   size_t n_options;
   int (*run)(int argc, char **argv /* positional only */); /* returns the exit code */
 };
 
-/* Settings of remote stores: --option KEY=VALUE, as often as needed. A value may be a secret: it is never printed. */
+/* Settings of remote stores: --option KEY=VALUE, as often as needed. A value may be a secret: it is
+ * never printed. */
 enum { TOOL_MAX_OPTIONS = 64 };
 static const char *tool_option_value, *tool_anonymous_value;
 static insitu_option tool_store_option[TOOL_MAX_OPTIONS + 1];
 static uint64_t tool_n_store_options;
 /* Entries of the table of options of each command that opens archives. */
-#define TOOL_STORE_OPTIONS                                                                                                       \
-  {"option", 'O', "KEY=VALUE", "of a remote store, such as region=eu-west-1; may be repeated", &tool_option_value}, {            \
-    "anonymous", 0, NULL, "of a remote store: send no credentials (skip_signature=true)", &tool_anonymous_value                  \
+#define TOOL_STORE_OPTIONS                                                                         \
+  {"option", 'O', "KEY=VALUE", "of a remote store, such as region=eu-west-1; may be repeated",     \
+      &tool_option_value},                                                                         \
+  {                                                                                                \
+    "anonymous", 0, NULL, "of a remote store: send no credentials (skip_signature=true)",          \
+        &tool_anonymous_value                                                                      \
   }
-#define TOOL_STORE_HELP                                                                                                          \
-  "Remote stores take settings as --option KEY=VALUE: endpoint, region, max_connections and the like;\n"                         \
-  "the manual at the top of insitubatch.h lists them. Credentials are better given by the environment\n"                         \
+#define TOOL_STORE_HELP                                                                            \
+  "Remote stores take settings as --option KEY=VALUE: endpoint, region, max_connections and the "  \
+  "like;\n"                                                                                        \
+  "the manual at the top of insitubatch.h lists them. Credentials are better given by the "        \
+  "environment\n"                                                                                  \
   "or a profile file: other users of this machine can see a command's arguments.\n\n"
 
 /* Of every command. */
@@ -50,10 +59,12 @@ enum { TOOL_N_GLOBAL = sizeof tool_global_options / sizeof *tool_global_options 
 
 static const struct tool_command *tool_current; /* set by main */
 
-/* Text that may come from an archive: control characters, which a terminal would obey, become '?'. */
+/* Text that may come from an archive: control characters, which a terminal would obey, become '?'.
+ */
 static void tool_put(FILE *to, const char *s, uint64_t n) {
   for (uint64_t i = 0; i < n; i++) {
-    bool c1 = (unsigned char)s[i] == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0; /* U+0080 to U+009F */
+    /* U+0080 to U+009F */
+    bool c1 = (unsigned char)s[i] == 0xc2 && i + 1 < n && (unsigned char)s[i + 1] < 0xa0;
     fputc((unsigned char)s[i] < 0x20 || s[i] == 0x7f || c1 ? '?' : s[i], to);
     i += c1;
   }
@@ -64,7 +75,8 @@ static void tool_put_padded(const char *s, int width) {
   for (; *s; s++) width -= (*s & 0xc0) != 0x80; /* UTF-8: not the bytes that continue a character */
   for (; width > 0; width--) putchar(' ');
 }
-/* To stdout from a column on, wrapped at spaces to 100 columns; lines but the first begin at `left`. Ends the line. */
+/* To stdout from a column on, wrapped at spaces to 100 columns; lines but the first begin at
+ * `left`. Ends the line. */
 static void tool_wrap(const char *text, size_t left, size_t column) {
   enum { COLUMNS = 100 };
   size_t pending = 0;
@@ -105,8 +117,10 @@ __attribute__((format(printf, 1, 2))) static int tool_usage_error(const char *fo
   va_start(args, format);
   tool_say(format, args);
   va_end(args);
-  if (tool_current) fprintf(stderr, "usage: insitu %s %s\n", tool_current->name, tool_current->arguments);
-  fprintf(stderr, "Try 'insitu %s%s--help'.\n", tool_current ? tool_current->name : "", tool_current ? " " : "");
+  if (tool_current)
+    fprintf(stderr, "usage: insitu %s %s\n", tool_current->name, tool_current->arguments);
+  fprintf(stderr, "Try 'insitu %s%s--help'.\n", tool_current ? tool_current->name : "",
+      tool_current ? " " : "");
   return TOOL_USAGE;
 }
 /* A library error; returns TOOL_FAILED. */
@@ -117,7 +131,8 @@ static void tool_no_memory(void) {
   fprintf(stderr, "insitu: no memory\n");
   exit(TOOL_FAILED);
 }
-static void *tool_alloc(uint64_t count, uint64_t size) { /* zeroed; ends the program when there is no memory */
+/* zeroed; ends the program when there is no memory */
+static void *tool_alloc(uint64_t count, uint64_t size) {
   void *p = insitu__mem_alloc(count, size);
   if (!p) tool_no_memory();
   return p;
@@ -139,9 +154,11 @@ static bool tool_color(FILE *f) { /* https://no-color.org */
   return tool_is_terminal(f) && !(no && no[0]);
 }
 enum tool_style { TOOL_PLAIN, TOOL_BOLD, TOOL_DIM, TOOL_GREEN, TOOL_YELLOW, TOOL_RED, TOOL_CYAN };
-/* The escape sequence that begins a style on stdout; "" where there is no color. TOOL_PLAIN ends it. */
+/* The escape sequence that begins a style on stdout; "" where there is no color. TOOL_PLAIN ends
+ * it. */
 static const char *tool_style(enum tool_style style) {
-  static const char *const code[] = {"\33[0m", "\33[1m", "\33[2m", "\33[32m", "\33[33m", "\33[31m", "\33[36m"};
+  static const char *const code[] = {
+      "\33[0m", "\33[1m", "\33[2m", "\33[32m", "\33[33m", "\33[31m", "\33[36m"};
   static int color = -1;
   if (color < 0) color = tool_color(stdout);
   return color ? code[style] : "";
@@ -173,14 +190,16 @@ static const char *tool_count(char *to, uint64_t n) {
   to[at] = 0;
   return to;
 }
-/* A whole number, perhaps followed by k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024), and then perhaps by B. */
+/* A whole number, perhaps followed by k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024), and
+ * then perhaps by B. */
 static bool tool_u64(const char *text, uint64_t *value) {
   static const char letters[] = "kMGT";
   uint64_t v = 0;
   const char *p = text;
   if (*p < '0' || *p > '9') return false;
   for (; *p >= '0' && *p <= '9'; p++)
-    if (!insitu__base_mul(v, 10, &v) || !insitu__base_add(v, (uint64_t)(*p - '0'), &v)) return false;
+    if (!insitu__base_mul(v, 10, &v) || !insitu__base_add(v, (uint64_t)(*p - '0'), &v))
+      return false;
   const char *letter = *p ? strchr(letters, *p == 'K' ? 'k' : *p) : NULL;
   if (letter) {
     uint64_t base = p[1] == 'i' ? 1024 : 1000;
@@ -194,7 +213,8 @@ static bool tool_u64(const char *text, uint64_t *value) {
   return true;
 }
 /* An option's number, `otherwise` when it was not given; false after a usage error. */
-__attribute__((unused)) static bool tool_option_u64(const char *name, const char *text, uint64_t otherwise, uint64_t *value) {
+__attribute__((unused)) static bool tool_option_u64(
+    const char *name, const char *text, uint64_t otherwise, uint64_t *value) {
   *value = otherwise;
   if (!text || tool_u64(text, value)) return true;
   tool_usage_error("--%s %s: a whole number is needed, such as 16, 4k or 512Mi", name, text);
@@ -203,14 +223,19 @@ __attribute__((unused)) static bool tool_option_u64(const char *name, const char
 
 /* ---- options and help ---- */
 
-static const struct tool_option *tool_find_option(const struct tool_command *c, const char *name, size_t n, char letter) {
+static const struct tool_option *tool_find_option(
+    const struct tool_command *c, const char *name, size_t n, char letter) {
   for (size_t i = 0; i < c->n_options + TOOL_N_GLOBAL; i++) {
-    const struct tool_option *o = i < c->n_options ? &c->options[i] : &tool_global_options[i - c->n_options];
-    if (name ? strlen(o->name) == n && strncmp(o->name, name, n) == 0 : o->letter && o->letter == letter) return o;
+    const struct tool_option *o =
+        i < c->n_options ? &c->options[i] : &tool_global_options[i - c->n_options];
+    if (name ? strlen(o->name) == n && strncmp(o->name, name, n) == 0
+             : o->letter && o->letter == letter)
+      return o;
   }
   return NULL;
 }
-static int tool_unknown_option(const struct tool_command *c, const char *given, const char *name, size_t n) {
+static int tool_unknown_option(
+    const struct tool_command *c, const char *given, const char *name, size_t n) {
   const char *names[64];
   char wanted[INSITU__MAX_NEAR_NAME + 1];
   int count = 0;
@@ -219,14 +244,18 @@ static int tool_unknown_option(const struct tool_command *c, const char *given, 
   for (size_t i = 0; i < TOOL_N_GLOBAL; i++) names[count++] = tool_global_options[i].name;
   int near = insitu__text_nearest(wanted, names, count);
   int shown = (int)strcspn(given, "="); /* what follows may be a secret */
-  if (near >= 0) return tool_usage_error("there is no option %.*s; did you mean --%s?", shown, given, names[near]);
+  if (near >= 0)
+    return tool_usage_error(
+        "there is no option %.*s; did you mean --%s?", shown, given, names[near]);
   return tool_usage_error("there is no option %.*s", shown, given);
 }
-static void tool_help_option(const struct tool_command *c, const struct tool_option *o) { /* ends of lines are aligned */
+/* ends of lines are aligned */
+static void tool_help_option(const struct tool_command *c, const struct tool_option *o) {
   char left[64];
-  bool letter = o->letter && tool_find_option(c, NULL, 0, o->letter) == o; /* it may be another option's in this command */
-  snprintf(left, sizeof left, "%c%c%s --%s%s%s", letter ? '-' : ' ', letter ? o->letter : ' ', letter ? "," : " ", o->name,
-      o->value_name ? " " : "", o->value_name ? o->value_name : "");
+  /* it may be another option's in this command */
+  bool letter = o->letter && tool_find_option(c, NULL, 0, o->letter) == o;
+  snprintf(left, sizeof left, "%c%c%s --%s%s%s", letter ? '-' : ' ', letter ? o->letter : ' ',
+      letter ? "," : " ", o->name, o->value_name ? " " : "", o->value_name ? o->value_name : "");
   printf("  %-24s ", left);
   if (strlen(left) > 24) printf("\n%27s", "");
   for (const char *p = o->help; *p; p++) {
@@ -236,8 +265,8 @@ static void tool_help_option(const struct tool_command *c, const struct tool_opt
   putchar('\n');
 }
 static void tool_help(const struct tool_command *c) {
-  printf("%sinsitu %s%s: %s\n\nusage: insitu %s %s\n", tool_style(TOOL_BOLD), c->name, tool_style(TOOL_PLAIN), c->summary,
-      c->name, c->arguments);
+  printf("%sinsitu %s%s: %s\n\nusage: insitu %s %s\n", tool_style(TOOL_BOLD), c->name,
+      tool_style(TOOL_PLAIN), c->summary, c->name, c->arguments);
   if (c->details) printf("\n%s", c->details);
   printf("\noptions:\n");
   for (size_t i = 0; i < c->n_options; i++) tool_help_option(c, &c->options[i]);
@@ -246,14 +275,17 @@ static void tool_help(const struct tool_command *c) {
 /* A setting of the remote store. Messages leave the value out. */
 static int tool_add_option(const char *text) {
   size_t n = strcspn(text, "=");
-  if (!n || !text[n]) return tool_usage_error("--option: a key and its value are needed, such as region=eu-west-1");
-  if (tool_n_store_options == TOOL_MAX_OPTIONS) return tool_usage_error("--option: at most %d", TOOL_MAX_OPTIONS);
+  if (!n || !text[n])
+    return tool_usage_error("--option: a key and its value are needed, such as region=eu-west-1");
+  if (tool_n_store_options == TOOL_MAX_OPTIONS)
+    return tool_usage_error("--option: at most %d", TOOL_MAX_OPTIONS);
   char *key = tool_copy(text);
   key[n] = 0;
   tool_store_option[tool_n_store_options++] = (insitu_option){key, text + n + 1};
   return TOOL_GO_ON;
 }
-/* One "--name", "--name=value", "--name value", "-x" or "-x value" at argv[*i], which moves on to the last word used. */
+/* One "--name", "--name=value", "--name value", "-x" or "-x value" at argv[*i], which moves on to
+ * the last word used. */
 static int tool_parse_option(const struct tool_command *c, int argc, char **argv, int *i) {
   const char *word = argv[*i], *value = NULL;
   const struct tool_option *o;
@@ -271,14 +303,16 @@ static int tool_parse_option(const struct tool_command *c, int argc, char **argv
     if (value) return tool_usage_error("--%s takes no value", o->name);
     value = "1";
   } else if (!value) {
-    if (*i + 1 >= argc) return tool_usage_error("--%s needs a value: --%s %s", o->name, o->name, o->value_name);
+    if (*i + 1 >= argc)
+      return tool_usage_error("--%s needs a value: --%s %s", o->name, o->name, o->value_name);
     value = argv[++*i];
   }
   *o->value = value;
   return o->value == &tool_option_value ? tool_add_option(value) : TOOL_GO_ON;
 }
-/* Reads the words behind the command's name: options go to their values, the others to the front of argv, *n_positional of them.
- * TOOL_GO_ON, or the exit code after --help or wrong usage. "--" ends the options; "-5" and "-" are no options. */
+/* Reads the words behind the command's name: options go to their values, the others to the front of
+ * argv, *n_positional of them. TOOL_GO_ON, or the exit code after --help or wrong usage. "--" ends
+ * the options; "-5" and "-" are no options. */
 static int tool_parse(const struct tool_command *c, int argc, char **argv, int *n_positional) {
   int n = 0;
   bool options = true;
@@ -296,7 +330,8 @@ static int tool_parse(const struct tool_command *c, int argc, char **argv, int *
     tool_help(c);
     return TOOL_OK;
   }
-  if (tool_anonymous_value) tool_store_option[tool_n_store_options++] = (insitu_option){"skip_signature", "true"};
+  if (tool_anonymous_value)
+    tool_store_option[tool_n_store_options++] = (insitu_option){"skip_signature", "true"};
   tool_json = tool_json_value != NULL;
   tool_quiet = tool_quiet_value != NULL;
   *n_positional = n;
@@ -315,7 +350,9 @@ static struct {
 static void tool_duration(char to[16], double s) {
   if (s < 60) snprintf(to, 16, "%.0fs", s);
   else if (s < 3600) snprintf(to, 16, "%dm%02ds", (int)s / 60, (int)s % 60);
-  else snprintf(to, 16, "%dh%02dm", (int)(s < 3.6e8 ? s : 3.6e8) / 3600, (int)(s < 3.6e8 ? s : 3.6e8) / 60 % 60);
+  else
+    snprintf(to, 16, "%dh%02dm", (int)(s < 3.6e8 ? s : 3.6e8) / 3600,
+        (int)(s < 3.6e8 ? s : 3.6e8) / 60 % 60);
 }
 /* unit: what is counted, such as "chunks"; "B" counts bytes. Not shown where nobody looks on. */
 static void tool_progress_begin(uint64_t total, const char *unit) {
@@ -331,7 +368,8 @@ static void tool_progress(uint64_t done) { /* at most 10 times a second */
   int64_t now = tool_bar.on ? insitu__base_now() : 0;
   if (!tool_bar.on || now - tool_bar.shown < 100000000) return;
   tool_bar.shown = now;
-  double seconds = (double)(now - tool_bar.begun) / 1e9, share = tool_bar.total ? (double)done / (double)tool_bar.total : 0;
+  double seconds = (double)(now - tool_bar.begun) / 1e9,
+         share = tool_bar.total ? (double)done / (double)tool_bar.total : 0;
   double per_second = (double)done / seconds;
   bool bytes = strcmp(tool_bar.unit, "B") == 0;
   if (share > 1) share = 1;
@@ -341,14 +379,17 @@ static void tool_progress(uint64_t done) { /* at most 10 times a second */
     snprintf(count, sizeof count, "%s of %s", tool_bytes(a, done), tool_bytes(b, tool_bar.total));
     snprintf(rate, sizeof rate, "%s/s", tool_bytes(a, (uint64_t)per_second));
   } else {
-    snprintf(count, sizeof count, "%s of %s %.16s", tool_count(a, done), tool_count(b, tool_bar.total), tool_bar.unit);
+    snprintf(count, sizeof count, "%s of %s %.16s", tool_count(a, done),
+        tool_count(b, tool_bar.total), tool_bar.unit);
     snprintf(rate, sizeof rate, "%.4g/s", per_second);
   }
-  if (done && tool_bar.total >= done) tool_duration(eta, (double)(tool_bar.total - done) / per_second);
+  if (done && tool_bar.total >= done)
+    tool_duration(eta, (double)(tool_bar.total - done) / per_second);
   fprintf(stderr, "\r[%s] %3.0f%%  %s  %s  %s left \33[K", bar, 100 * share, count, rate, eta);
   fflush(stderr);
 }
-static void tool_progress_clear(void) { /* before lines of the result; the next tool_progress draws it anew */
+/* before lines of the result; the next tool_progress draws it anew */
+static void tool_progress_clear(void) {
   if (tool_bar.on) fprintf(stderr, "\r\33[K");
   tool_bar.shown = 0;
 }
@@ -378,7 +419,8 @@ static void tool_json_text(struct tool_json_out *j, const char *s, uint64_t n) {
   }
   fputc('"', j->to);
 }
-static void tool_json_key(struct tool_json_out *j, const char *key) { /* comma, line end, indent and key; NULL in an array */
+/* comma, line end, indent and key; NULL in an array */
+static void tool_json_key(struct tool_json_out *j, const char *key) {
   if (j->depth) {
     bool line = j->level[j->depth - 1].line;
     if (j->level[j->depth - 1].any) fputs(line ? ", " : ",", j->to);
@@ -408,9 +450,11 @@ static void tool_json_array(struct tool_json_out *j, const char *key) {
 static void tool_json_list(struct tool_json_out *j, const char *key) {
   tool_json_open(j, key, false, true);
 }
-static void tool_json_end(struct tool_json_out *j) { /* of the innermost object or array; the document ends its line */
+/* of the innermost object or array; the document ends its line */
+static void tool_json_end(struct tool_json_out *j) {
   j->depth--;
-  if (j->level[j->depth].any && !j->level[j->depth].line) fprintf(j->to, "\n%*s", (int)(2 * j->depth), "");
+  if (j->level[j->depth].any && !j->level[j->depth].line)
+    fprintf(j->to, "\n%*s", (int)(2 * j->depth), "");
   fputc(j->level[j->depth].object ? '}' : ']', j->to);
   if (!j->depth) fputc('\n', j->to);
 }
@@ -418,7 +462,8 @@ static void tool_json_null(struct tool_json_out *j, const char *key) {
   tool_json_key(j, key);
   fputs("null", j->to);
 }
-static void tool_json_string(struct tool_json_out *j, const char *key, const char *value) { /* NULL becomes null */
+/* NULL becomes null */
+static void tool_json_string(struct tool_json_out *j, const char *key, const char *value) {
   if (!value) {
     tool_json_null(j, key);
     return;
@@ -434,7 +479,8 @@ static void tool_json_i64(struct tool_json_out *j, const char *key, int64_t valu
   tool_json_key(j, key);
   fprintf(j->to, "%" PRId64, value);
 }
-static void tool_json_double(struct tool_json_out *j, const char *key, double value) { /* NaN and infinities become null */
+/* NaN and infinities become null */
+static void tool_json_double(struct tool_json_out *j, const char *key, double value) {
   char text[40];
   if (__builtin_isnan(value) || __builtin_isinf(value)) {
     tool_json_null(j, key);
@@ -449,8 +495,10 @@ static void tool_json_bool(struct tool_json_out *j, const char *key, bool value)
   tool_json_key(j, key);
   fputs(value ? "true" : "false", j->to);
 }
-/* A value of a parsed document, as it stands; NaN and infinities, which are not JSON, become strings. */
-static void tool_json_token(struct tool_json_out *j, const char *key, const struct insitu__text_json *doc, int token) {
+/* A value of a parsed document, as it stands; NaN and infinities, which are not JSON, become
+ * strings. */
+static void tool_json_token(
+    struct tool_json_out *j, const char *key, const struct insitu__text_json *doc, int token) {
   uint64_t n;
   const char *span = insitu__text_json_span(doc, token, &n);
   if (!span) {
@@ -486,8 +534,8 @@ static void tool_json_token(struct tool_json_out *j, const char *key, const stru
 
 /* ---- archives ---- */
 
-/* An archive opened for inspection. Coroutines run through insitu__reactor_call on `reactor`: inline, on the calling thread, or
- * with workers on the reactor's own. */
+/* An archive opened for inspection. Coroutines run through insitu__reactor_call on `reactor`:
+ * inline, on the calling thread, or with workers on the reactor's own. */
 struct tool_archive {
   struct insitu__reactor reactor;
   struct insitu__store store;
@@ -500,7 +548,10 @@ struct tool_archive {
 
 /* What every loader and store of a command begins with. */
 static insitu_loader_desc tool_desc(const char *url) {
-  return (insitu_loader_desc){.api = INSITU_API, .url = url, .options = tool_store_option, .n_options = tool_n_store_options};
+  return (insitu_loader_desc){.api = INSITU_API,
+      .url = url,
+      .options = tool_store_option,
+      .n_options = tool_n_store_options};
 }
 static int tool_backend(void) { /* as the loader takes it */
   const char *io = getenv("INSITU_IO");
@@ -530,12 +581,14 @@ static insitu_status tool_archive_run(struct tool_archive_call *call, void (*fn)
   if (insitu__reactor_call(&call->archive->reactor, fn, call) == INSITU_OK) return call->status;
   return insitu__error_set(call->err, INSITU_E_NOMEM, "no memory for a coroutine");
 }
-/* Arrays, and groups, of one archive that are looked at. Each takes 6 KB of memory, and 30 bytes of metadata can claim one. */
+/* Arrays, and groups, of one archive that are looked at. Each takes 6 KB of memory, and 30 bytes of
+ * metadata can claim one. */
 enum { TOOL_MAX_NODES = 1 << 16 };
 /* Says once that there are more. */
 static void tool_archive_too_many(struct tool_archive *a, const char *what) {
   insitu__error_set(&a->list_error, INSITU_E_UNSUPPORTED,
-      "store '%.400s': more than %d %s (TOOL_MAX_NODES): the others are left out; give a path below the archive's root",
+      "store '%.400s': more than %d %s (TOOL_MAX_NODES): the others are left out; give a path "
+      "below the archive's root",
       a->store.url, TOOL_MAX_NODES, what);
 }
 static void tool_archive_add(void *to, const char *path) {
@@ -551,20 +604,24 @@ static void tool_archive_open_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
   struct tool_archive *a = call->archive;
   call->status = insitu__zarr_open_await(&a->group, &a->store, call->err);
-  if (call->status == INSITU_OK) insitu__zarr_names_await(&a->group, tool_archive_add, a, &a->list_error);
-  if (call->status == INSITU_OK) insitu__zarr_prefetch_await(&a->group, (const char *const *)a->paths, a->n_paths);
+  if (call->status == INSITU_OK)
+    insitu__zarr_names_await(&a->group, tool_archive_add, a, &a->list_error);
+  if (call->status == INSITU_OK)
+    insitu__zarr_prefetch_await(&a->group, (const char *const *)a->paths, a->n_paths);
 }
 /* The archive's name for people: without credentials and query. */
-__attribute__((unused)) static const char *tool_archive_name(const struct tool_archive *a, const char *url) {
+__attribute__((unused)) static const char *tool_archive_name(
+    const struct tool_archive *a, const char *url) {
   return a->store.url ? a->store.url : url;
 }
-static int tool_archive_compare(const void *x, const void *y) { /* as in a tree: what is in a group follows it at once */
+/* as in a tree: what is in a group follows it at once */
+static int tool_archive_compare(const void *x, const void *y) {
   const unsigned char *a = *(const unsigned char *const *)x, *b = *(const unsigned char *const *)y;
   while (*a && *a == *b) a++, b++;
   return (*a == '/' ? 1 : *a) - (*b == '/' ? 1 : *b);
 }
-/* The store that where->url names, with its options; nothing is read yet. With `workers` > 0 the reactor has its own thread and so
- * many workers. An insitu status; a is closed on error. */
+/* The store that where->url names, with its options; nothing is read yet. With `workers` > 0 the
+ * reactor has its own thread and so many workers. An insitu status; a is closed on error. */
 static insitu_status tool_archive_store(
     const insitu_loader_desc *where, unsigned workers, struct tool_archive *a, insitu_error *err) {
   struct insitu__reactor_desc d = {.backend = tool_backend(),
@@ -592,7 +649,8 @@ static insitu_status tool_archive_open_at(
   else if (a->n_paths) qsort(a->paths, (size_t)a->n_paths, sizeof *a->paths, tool_archive_compare);
   return status;
 }
-static insitu_status tool_archive_open_with(const char *url, unsigned workers, struct tool_archive *a, insitu_error *err) {
+static insitu_status tool_archive_open_with(
+    const char *url, unsigned workers, struct tool_archive *a, insitu_error *err) {
   const insitu_loader_desc desc = tool_desc(url);
   return tool_archive_open_at(&desc, workers, a, err);
 }
@@ -604,7 +662,8 @@ __attribute__((unused)) static int tool_archive_open(const char *url, struct too
 
 static void tool_archive_array_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
-  call->status = insitu__zarr_array_await(&call->archive->group, call->path, call->array, call->err);
+  call->status =
+      insitu__zarr_array_await(&call->archive->group, call->path, call->array, call->err);
 }
 /* Opens one array; insitu__zarr_array_free frees it. An insitu status. */
 static insitu_status tool_archive_array(
@@ -615,11 +674,13 @@ static insitu_status tool_archive_array(
 
 static void tool_archive_get_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
-  call->status = insitu__zarr_fetch_await(&call->archive->store, call->path, call->name, &call->text, &call->n, call->err);
+  call->status = insitu__zarr_fetch_await(
+      &call->archive->store, call->path, call->name, &call->text, &call->n, call->err);
 }
-/* A small object "path/name"; insitu__mem_free frees *text. INSITU_E_NOTFOUND leaves err untouched. */
-static insitu_status tool_archive_get(
-    struct tool_archive *a, const char *path, const char *name, char **text, uint64_t *n, insitu_error *err) {
+/* A small object "path/name"; insitu__mem_free frees *text. INSITU_E_NOTFOUND leaves err untouched.
+ */
+static insitu_status tool_archive_get(struct tool_archive *a, const char *path, const char *name,
+    char **text, uint64_t *n, insitu_error *err) {
   struct tool_archive_call call = {.archive = a, .path = path, .name = name, .err = err};
   insitu_status status = tool_archive_run(&call, tool_archive_get_await);
   *text = call.text;
@@ -629,18 +690,20 @@ static insitu_status tool_archive_get(
 
 static void tool_archive_attributes_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
-  call->status = insitu__zarr_attributes_await(&call->archive->group, call->path, &call->text, call->err);
+  call->status =
+      insitu__zarr_attributes_await(&call->archive->group, call->path, &call->text, call->err);
 }
 /* The text of a node's attributes, NULL for none; insitu__mem_free frees it. */
-static insitu_status tool_archive_attributes(struct tool_archive *a, const char *path, char **text, insitu_error *err) {
+static insitu_status tool_archive_attributes(
+    struct tool_archive *a, const char *path, char **text, insitu_error *err) {
   struct tool_archive_call call = {.archive = a, .path = path, .err = err};
   insitu_status status = tool_archive_run(&call, tool_archive_attributes_await);
   *text = call.text;
   return status;
 }
 
-/* The metadata of a group or array as it stands: token `node` of `doc` (-1: it has none) and `attributes` of `attributes_doc` (-1:
- * none). */
+/* The metadata of a group or array as it stands: token `node` of `doc` (-1: it has none) and
+ * `attributes` of `attributes_doc` (-1: none). */
 struct tool_node {
   const struct insitu__text_json *doc, *attributes_doc;
   int node, attributes;
@@ -654,8 +717,8 @@ static void tool_node_free(struct tool_node *n) {
   }
   memset(n, 0, sizeof *n);
 }
-static insitu_status tool_node_read(
-    struct tool_archive *a, const char *path, const char *name, int slot, struct tool_node *n, insitu_error *err) {
+static insitu_status tool_node_read(struct tool_archive *a, const char *path, const char *name,
+    int slot, struct tool_node *n, insitu_error *err) {
   uint64_t bytes;
   char what[320];
   insitu_status status = tool_archive_get(a, path, name, &n->text[slot], &bytes, err);
@@ -677,19 +740,24 @@ static bool tool_node_consolidated(struct tool_archive *a, const char *path, str
   n->node = insitu__text_index_get(&a->group.index, j, key);
   if (insitu__zarr_join(key, sizeof key, path, ".zgroup") && n->node < 0)
     n->node = insitu__text_index_get(&a->group.index, j, key);
-  if (insitu__zarr_join(key, sizeof key, path, ".zattrs")) n->attributes = insitu__text_index_get(&a->group.index, j, key);
+  if (insitu__zarr_join(key, sizeof key, path, ".zattrs"))
+    n->attributes = insitu__text_index_get(&a->group.index, j, key);
   return n->node >= 0;
 }
-/* INSITU_OK also where there is no metadata at all (a directory between groups of v2). tool_node_free always. */
-static insitu_status tool_archive_node(struct tool_archive *a, const char *path, struct tool_node *n, insitu_error *err) {
+/* INSITU_OK also where there is no metadata at all (a directory between groups of v2).
+ * tool_node_free always. */
+static insitu_status tool_archive_node(
+    struct tool_archive *a, const char *path, struct tool_node *n, insitu_error *err) {
   memset(n, 0, sizeof *n);
   n->node = n->attributes = -1;
   if (tool_node_consolidated(a, path, n)) return INSITU_OK;
   n->doc = &n->own[0];
   n->attributes_doc = a->group.format == 3 ? &n->own[0] : &n->own[1];
   n->node = n->attributes = -1;
-  insitu_status status = tool_node_read(a, path, a->group.format == 3 ? "zarr.json" : ".zarray", 0, n, err);
-  if (status == INSITU_E_NOTFOUND && a->group.format == 2) status = tool_node_read(a, path, ".zgroup", 0, n, err);
+  insitu_status status =
+      tool_node_read(a, path, a->group.format == 3 ? "zarr.json" : ".zarray", 0, n, err);
+  if (status == INSITU_E_NOTFOUND && a->group.format == 2)
+    status = tool_node_read(a, path, ".zgroup", 0, n, err);
   if (status < 0) return status == INSITU_E_NOTFOUND ? INSITU_OK : status;
   n->node = 0;
   if (a->group.format == 3) {
@@ -701,7 +769,8 @@ static insitu_status tool_archive_node(struct tool_archive *a, const char *path,
   return status == INSITU_E_NOTFOUND ? INSITU_OK : status;
 }
 
-/* How a whole stored object (a chunk, or a shard) decodes, and which part of the array it holds. The one place that knows. */
+/* How a whole stored object (a chunk, or a shard) decodes, and which part of the array it holds.
+ * The one place that knows. */
 struct tool_object {
   const uint64_t *chunk; /* its shape */
   const struct insitu__codec_chain *codecs;
@@ -709,7 +778,8 @@ struct tool_object {
   uint64_t bytes;                         /* decoded */
 };
 static struct tool_object tool_object_of(const struct insitu__zarr_array *z) {
-  struct tool_object o = {.chunk = z->object.chunk, .codecs = &z->object.codecs, .count = 1, .bytes = z->itemsize};
+  struct tool_object o = {
+      .chunk = z->object.chunk, .codecs = &z->object.codecs, .count = 1, .bytes = z->itemsize};
   for (unsigned i = 0; i < z->ndim; i++) {
     o.grid[i] = insitu__base_ceil_div(z->shape[i], o.chunk[i]);
     o.count *= o.grid[i]; /* cannot overflow: >>zarr bounds the array's bytes */
@@ -718,6 +788,7 @@ static struct tool_object tool_object_of(const struct insitu__zarr_array *z) {
   return o;
 }
 /* The index of the n-th object in C order. */
-static void tool_object_index(const struct insitu__zarr_array *z, const struct tool_object *o, uint64_t n, uint64_t *index) {
+static void tool_object_index(
+    const struct insitu__zarr_array *z, const struct tool_object *o, uint64_t n, uint64_t *index) {
   for (unsigned i = z->ndim; i-- > 0; n /= o->grid[i]) index[i] = n % o->grid[i];
 }

@@ -1,48 +1,61 @@
-/* A loader's configuration from a JSON file, from options, or from both: what plan, cat and bench share. Keys are the names of
- * insitu_loader_desc's fields; options are these names with dashes. */
+/* A loader's configuration from a JSON file, from options, or from both: what plan, cat and bench
+ * share. Keys are the names of insitu_loader_desc's fields; options are these names with dashes. */
 
-enum config_kind { CONFIG_TEXT, CONFIG_U64, CONFIG_I64, CONFIG_I32, CONFIG_U32, CONFIG_FLAG, CONFIG_WORD };
+enum config_kind {
+  CONFIG_TEXT,
+  CONFIG_U64,
+  CONFIG_I64,
+  CONFIG_I32,
+  CONFIG_U32,
+  CONFIG_FLAG,
+  CONFIG_WORD
+};
 static const char *const config_hole_words[] = {"auto", "raise", "fill", NULL};
 static const char *const config_io_words[] = {"auto", "uring", "epoll", NULL};
 static const char *const config_split_words[] = {"train", "val", "test", "all", NULL};
 static const char *const config_order_words[] = {"auto", "shuffled", "sequential", NULL};
 
-/* member, option, kind, words, value, help. In the JSON document those of the second list stand in "iterator". */
-#define CONFIG_DESC(X)                                                                                                           \
-  X(url, "url", TEXT, NULL, "URL", "the archive")                                                                                \
-  X(sample_dim, "sample-dim", TEXT, NULL, "NAME", "the axis of samples, by dimension name")                                      \
-  X(sample_axis, "sample-axis", I32, NULL, "N", "the axis of samples, by number (0)")                                            \
-  X(batch_size, "batch-size", U64, NULL, "N", "rows per rank and batch (32)")                                                    \
-  X(seed, "seed", U64, NULL, "N", "of the order and of a shuffled split (0)")                                                    \
-  X(rank, "rank", I32, NULL, "N", "this process (0) ...")                                                                        \
-  X(world, "world", I32, NULL, "N", "... of how many (1)")                                                                       \
-  X(block_chunks, "block-chunks", U64, NULL, "N", "chunks that are mixed together (64)")                                         \
-  X(unit_chunks, "unit-chunks", U64, NULL, "N", "chunks that the shuffle moves as one (1)")                                      \
-  X(lanes, "lanes", U64, NULL, "N", "equal parts of the order that every batch draws from")                                      \
-  X(sample_start, "sample-start", I64, NULL, "N", "only samples from here ...")                                                  \
-  X(sample_stop, "sample-stop", I64, NULL, "N", "... to here, exclusive")                                                        \
-  X(sample_from, "sample-from", TEXT, NULL, "DATE", "only samples from 1979, 1979-06, 1979-06-01, 1979-06-01T12 ...")            \
-  X(sample_to, "sample-to", TEXT, NULL, "DATE", "... to the end of that")                                                        \
-  X(time_path, "time-path", TEXT, NULL, "PATH", "the samples' dates (the array named as their axis)")                            \
-  X(split_shuffled, "split-shuffled", FLAG, NULL, NULL, "draw the splits' chunks at random")                                     \
-  X(split_spill, "split-spill", FLAG, NULL, NULL, "let windows read outside their split")                                        \
-  X(split_gap, "split-gap", U64, NULL, "N", "samples left out between splits (0)")                                               \
-  X(manifest, "manifest", TEXT, NULL, "FILE", "JSON manifest that decides the split")                                            \
-  X(on_bad_chunk, "on-bad-chunk", WORD, config_hole_words, "raise|fill", "damaged chunks (raise)")                               \
-  X(on_absent_chunk, "on-absent-chunk", WORD, config_hole_words, "raise|fill", "absent chunks (fill, but raise for NaN)")        \
-  X(prefetch_depth, "prefetch-depth", U64, NULL, "N", "batches made ready ahead")                                                \
-  X(max_inflight, "max-inflight", U64, NULL, "N", "chunks being read or decoded at once")                                        \
-  X(decode_threads, "decode-threads", U64, NULL, "N", "workers (the cores)")                                                     \
-  X(memory_budget, "memory-budget", U64, NULL, "BYTES", "such as 2Gi (half of the memory)")                                      \
-  X(cache_dir, "cache-dir", TEXT, NULL, "DIR", "keeps what a remote store sent")                                                 \
-  X(cache_budget, "cache-budget", U64, NULL, "BYTES", "that it may hold (16Gi)")                                                 \
-  X(io, "io", WORD, config_io_words, "uring|epoll", "backend (the best that works)")                                             \
-  X(inline_io, "inline-io", FLAG, NULL, NULL, "no threads: all work within next")                                                \
+/* member, option, kind, words, value, help. In the JSON document those of the second list stand in
+ * "iterator". */
+#define CONFIG_DESC(X)                                                                             \
+  X(url, "url", TEXT, NULL, "URL", "the archive")                                                  \
+  X(sample_dim, "sample-dim", TEXT, NULL, "NAME", "the axis of samples, by dimension name")        \
+  X(sample_axis, "sample-axis", I32, NULL, "N", "the axis of samples, by number (0)")              \
+  X(batch_size, "batch-size", U64, NULL, "N", "rows per rank and batch (32)")                      \
+  X(seed, "seed", U64, NULL, "N", "of the order and of a shuffled split (0)")                      \
+  X(rank, "rank", I32, NULL, "N", "this process (0) ...")                                          \
+  X(world, "world", I32, NULL, "N", "... of how many (1)")                                         \
+  X(block_chunks, "block-chunks", U64, NULL, "N", "chunks that are mixed together (64)")           \
+  X(unit_chunks, "unit-chunks", U64, NULL, "N", "chunks that the shuffle moves as one (1)")        \
+  X(lanes, "lanes", U64, NULL, "N", "equal parts of the order that every batch draws from")        \
+  X(sample_start, "sample-start", I64, NULL, "N", "only samples from here ...")                    \
+  X(sample_stop, "sample-stop", I64, NULL, "N", "... to here, exclusive")                          \
+  X(sample_from, "sample-from", TEXT, NULL, "DATE",                                                \
+      "only samples from 1979, 1979-06, 1979-06-01, 1979-06-01T12 ...")                            \
+  X(sample_to, "sample-to", TEXT, NULL, "DATE", "... to the end of that")                          \
+  X(time_path, "time-path", TEXT, NULL, "PATH",                                                    \
+      "the samples' dates (the array named as their axis)")                                        \
+  X(split_shuffled, "split-shuffled", FLAG, NULL, NULL, "draw the splits' chunks at random")       \
+  X(split_spill, "split-spill", FLAG, NULL, NULL, "let windows read outside their split")          \
+  X(split_gap, "split-gap", U64, NULL, "N", "samples left out between splits (0)")                 \
+  X(manifest, "manifest", TEXT, NULL, "FILE", "JSON manifest that decides the split")              \
+  X(on_bad_chunk, "on-bad-chunk", WORD, config_hole_words, "raise|fill", "damaged chunks (raise)") \
+  X(on_absent_chunk, "on-absent-chunk", WORD, config_hole_words, "raise|fill",                     \
+      "absent chunks (fill, but raise for NaN)")                                                   \
+  X(prefetch_depth, "prefetch-depth", U64, NULL, "N", "batches made ready ahead")                  \
+  X(max_inflight, "max-inflight", U64, NULL, "N", "chunks being read or decoded at once")          \
+  X(decode_threads, "decode-threads", U64, NULL, "N", "workers (the cores)")                       \
+  X(memory_budget, "memory-budget", U64, NULL, "BYTES", "such as 2Gi (half of the memory)")        \
+  X(cache_dir, "cache-dir", TEXT, NULL, "DIR", "keeps what a remote store sent")                   \
+  X(cache_budget, "cache-budget", U64, NULL, "BYTES", "that it may hold (16Gi)")                   \
+  X(io, "io", WORD, config_io_words, "uring|epoll", "backend (the best that works)")               \
+  X(inline_io, "inline-io", FLAG, NULL, NULL, "no threads: all work within next")                  \
   X(hold_epoch, "hold-epoch", FLAG, NULL, NULL, "no prefetching across the end of an epoch")
-#define CONFIG_ITER(X)                                                                                                           \
-  X(split, "split", WORD, config_split_words, "NAME", "train, val, test or all")                                                 \
-  X(order, "order", WORD, config_order_words, "ORDER", "shuffled or sequential (train shuffled, others not)")                    \
-  X(max_held, "max-held", U32, NULL, "N", "batches held at once (2)")                                                            \
+#define CONFIG_ITER(X)                                                                             \
+  X(split, "split", WORD, config_split_words, "NAME", "train, val, test or all")                   \
+  X(order, "order", WORD, config_order_words, "ORDER",                                             \
+      "shuffled or sequential (train shuffled, others not)")                                       \
+  X(max_held, "max-held", U32, NULL, "N", "batches held at once (2)")                              \
   X(epoch, "epoch", U64, NULL, "N", "first epoch (0)")
 
 #define CONFIG_ENUM_DESC(member, ...) CONFIG_IN_DESC_##member,
@@ -57,26 +70,35 @@ struct config_field {
   const char *const *words;
   size_t at;
 };
-#define CONFIG_FIELD_DESC(member, option, kind, words, ...) {#member, CONFIG_##kind, words, offsetof(insitu_loader_desc, member)},
-#define CONFIG_FIELD_ITER(member, option, kind, words, ...) {#member, CONFIG_##kind, words, offsetof(insitu_iter_desc, member)},
-static const struct config_field config_fields[CONFIG_N] = {CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
+#define CONFIG_FIELD_DESC(member, option, kind, words, ...)                                        \
+  {#member, CONFIG_##kind, words, offsetof(insitu_loader_desc, member)},
+#define CONFIG_FIELD_ITER(member, option, kind, words, ...)                                        \
+  {#member, CONFIG_##kind, words, offsetof(insitu_iter_desc, member)},
+static const struct config_field config_fields[CONFIG_N] = {
+    CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
-static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice, *config_fractions, *config_ranges,
-    *config_samples;
-#define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                                                             \
+static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice,
+    *config_fractions, *config_ranges, *config_samples;
+#define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                               \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
-#define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                                                             \
+#define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                               \
   {option, 0, value, help, &config_given[CONFIG_IN_ITER_##member]},
 /* Entries of a command's table of options. */
-#define CONFIG_OPTIONS                                                                                                           \
-  {"config", 'c', "FILE", "JSON configuration, - for stdin; other options override it", &config_file},                           \
-      {"var", 'v', "LIST", "LABEL[=PATH][@...]: @OFFSET, @FIRST:STOP[:STRIDE], @A/B/C", &config_var},                            \
-      {"dtype", 0, "NAME", "convert to float32 or float64", &config_dtype},                                                      \
-      {"decode", 0, "cf", "unpack, and show missing values as NaN, by the CF conventions", &config_decode},                      \
-      {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis", &config_slice},                          \
-      {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},                                         \
-      {"ranges", 0, "A:B,...", "samples of train, val, test instead; or dates, A..B", &config_ranges},                           \
-      {"samples", 0, "A..B", "only these samples: dates (a year alone: 1979-01), or indices", &config_samples},                  \
+#define CONFIG_OPTIONS                                                                             \
+  {"config", 'c', "FILE", "JSON configuration, - for stdin; other options override it",            \
+      &config_file},                                                                               \
+      {"var", 'v', "LIST", "LABEL[=PATH][@...]: @OFFSET, @FIRST:STOP[:STRIDE], @A/B/C",            \
+          &config_var},                                                                            \
+      {"dtype", 0, "NAME", "convert to float32 or float64", &config_dtype},                        \
+      {"decode", 0, "cf", "unpack, and show missing values as NaN, by the CF conventions",         \
+          &config_decode},                                                                         \
+      {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis",            \
+          &config_slice},                                                                          \
+      {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},           \
+      {"ranges", 0, "A:B,...", "samples of train, val, test instead; or dates, A..B",              \
+          &config_ranges},                                                                         \
+      {"samples", 0, "A..B", "only these samples: dates (a year alone: 1979-01), or indices",      \
+          &config_samples},                                                                        \
       TOOL_STORE_OPTIONS, CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
 
 struct config_block { /* before what it holds */
@@ -90,7 +112,8 @@ struct config {
   const char *where; /* the file's name in messages */
 };
 
-static void *config_keep(struct config *c, uint64_t count, uint64_t size) { /* zeroed; lives as long as c */
+/* zeroed; lives as long as c */
+static void *config_keep(struct config *c, uint64_t count, uint64_t size) {
   struct config_block *b = (struct config_block *)tool_alloc(1, sizeof *b + count * size);
   b->next = c->blocks;
   c->blocks = b;
@@ -109,7 +132,8 @@ static void config_free(struct config *c) {
 
 /* ---- values ---- */
 
-static bool config_i64(const char *text, uint64_t n, int64_t *value) { /* a whole number of n characters, perhaps signed */
+/* a whole number of n characters, perhaps signed */
+static bool config_i64(const char *text, uint64_t n, int64_t *value) {
   char digits[32];
   uint64_t v, negative = n && text[0] == '-';
   if (n && text[0] == '+') text++, n--;
@@ -128,7 +152,8 @@ static bool config_dtype_of(const char *text, int32_t *dtype) {
   *dtype = INSITU_AS_STORED;
   if (strcmp(text, "as_stored") == 0) return true;
   for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (strcmp(insitu__zarr_dtypes[i].v3, text) == 0) return *dtype = insitu__zarr_dtypes[i].dtype, true;
+    if (strcmp(insitu__zarr_dtypes[i].v3, text) == 0)
+      return *dtype = insitu__zarr_dtypes[i].dtype, true;
   return false;
 }
 static bool config_decode_of(const char *text, int32_t *decode) {
@@ -136,7 +161,8 @@ static bool config_decode_of(const char *text, int32_t *decode) {
   return strcmp(text, "cf") == 0;
 }
 /* Sets a field from text. On failure a usage error, which names the value as `shown`. */
-static bool config_set(struct config *c, const struct config_field *f, void *base, const char *shown, const char *text) {
+static bool config_set(struct config *c, const struct config_field *f, void *base,
+    const char *shown, const char *text) {
   void *at = (char *)base + f->at;
   int64_t i = 0;
   uint64_t u = 0;
@@ -155,11 +181,13 @@ static bool config_set(struct config *c, const struct config_field *f, void *bas
     if ((ok = config_i64(text, strlen(text), &i))) *(int64_t *)at = i;
     break;
   case CONFIG_I32:
-    if ((ok = config_i64(text, strlen(text), &i) && i >= INT32_MIN && i <= INT32_MAX)) *(int32_t *)at = (int32_t)i;
+    if ((ok = config_i64(text, strlen(text), &i) && i >= INT32_MIN && i <= INT32_MAX))
+      *(int32_t *)at = (int32_t)i;
     break;
   case CONFIG_FLAG:
     need = "true or false";
-    ok = strcmp(text, "true") == 0 || strcmp(text, "false") == 0 || strcmp(text, "1") == 0 || strcmp(text, "0") == 0;
+    ok = strcmp(text, "true") == 0 || strcmp(text, "false") == 0 || strcmp(text, "1") == 0 ||
+         strcmp(text, "0") == 0;
     *(int32_t *)at = text[0] == 't' || text[0] == '1';
     break;
   case CONFIG_WORD:
@@ -180,10 +208,13 @@ static bool config_parse_slice(struct config *c, const char *text, uint64_t n, i
   const char *colon = (const char *)memchr(equals, ':', (size_t)(end - equals));
   int64_t axis;
   memset(s, 0, sizeof *s);
-  if (config_i64(text, (uint64_t)(equals - text), &axis)) s->axis = (int32_t)insitu__base_min((uint64_t)axis, INT32_MAX);
+  if (config_i64(text, (uint64_t)(equals - text), &axis))
+    s->axis = (int32_t)insitu__base_min((uint64_t)axis, INT32_MAX);
   else s->dim = config_keep_text(c, text, (uint64_t)(equals - text));
   const char *start_end = colon ? colon : end;
-  if (equals + 1 < start_end && !config_i64(equals + 1, (uint64_t)(start_end - equals - 1), &s->start)) return false;
+  if (equals + 1 < start_end &&
+      !config_i64(equals + 1, (uint64_t)(start_end - equals - 1), &s->start))
+    return false;
   if (!colon) return s->stop = s->start + 1, equals + 1 < end;
   return colon + 1 == end || config_i64(colon + 1, (uint64_t)(end - colon - 1), &s->stop);
 }
@@ -206,8 +237,8 @@ static insitu_slice *config_parse_slices(struct config *c, const char *text, uin
     if (!*p) return out;
   }
 }
-/* What follows the '@' of a variable, n characters: an offset "1"; steps "FIRST:STOP" or "FIRST:STOP:STRIDE", STOP exclusive; or
- * steps "A/B/C". */
+/* What follows the '@' of a variable, n characters: an offset "1"; steps "FIRST:STOP" or
+ * "FIRST:STOP:STRIDE", STOP exclusive; or steps "A/B/C". */
 static bool config_parse_steps(struct config *c, const char *text, uint64_t n, insitu_variable *v) {
   enum { MOST = 65536 }; /* as the loader takes */
   const char *end = text + n;
@@ -226,7 +257,9 @@ static bool config_parse_steps(struct config *c, const char *text, uint64_t n, i
   }
   v->n_steps = parts;
   if (!range) return parts <= MOST;
-  if (number[2] <= 0 || number[1] <= number[0] || number[0] < -INSITU__MAX_OFFSET || number[1] > INSITU__MAX_OFFSET) return false;
+  if (number[2] <= 0 || number[1] <= number[0] || number[0] < -INSITU__MAX_OFFSET ||
+      number[1] > INSITU__MAX_OFFSET)
+    return false;
   v->n_steps = (uint64_t)((number[1] - number[0] - 1) / number[2]) + 1;
   if (v->n_steps > MOST) return false;
   v->steps = steps = (int64_t *)config_keep(c, v->n_steps, sizeof *steps);
@@ -240,12 +273,14 @@ static bool config_parse_variables(struct config *c, const char *text) {
   for (const char *p = text;; p++, n++) {
     size_t length = strcspn(p, ",");
     const char *end = p + length, *at = (const char *)memrchr(p, '@', length);
-    const char *name_end = at ? at : end, *equals = (const char *)memchr(p, '=', (size_t)(name_end - p));
+    const char *name_end = at ? at : end,
+               *equals = (const char *)memchr(p, '=', (size_t)(name_end - p));
     bool ok = p < name_end && equals != p;
     if (ok && at) ok = config_parse_steps(c, at + 1, (uint64_t)(end - at - 1), &v[n]);
     if (!ok) {
-      tool_usage_error(
-          "--var: '%.*s' is not LABEL[=PATH], followed by nothing, @OFFSET, @FIRST:STOP[:STRIDE] or @A/B/C", (int)length, p);
+      tool_usage_error("--var: '%.*s' is not LABEL[=PATH], followed by nothing, @OFFSET, "
+                       "@FIRST:STOP[:STRIDE] or @A/B/C",
+          (int)length, p);
       return false;
     }
     v[n].label = config_keep_text(c, p, (uint64_t)((equals ? equals : name_end) - p));
@@ -258,14 +293,15 @@ static bool config_parse_variables(struct config *c, const char *text) {
   return true;
 }
 /* "A..B": dates, both inclusive, or with numbers alone indices, A:B; either end may be left out. */
-static bool config_parse_range(
-    struct config *c, const char *text, size_t n, const char **from, const char **to, int64_t *start, int64_t *stop) {
+static bool config_parse_range(struct config *c, const char *text, size_t n, const char **from,
+    const char **to, int64_t *start, int64_t *stop) {
   const char *dots = (const char *)memmem(text, n, "..", 2);
   if (!dots) return false;
   const char *second = dots + 2;
   size_t n_first = (size_t)(dots - text), n_second = n - n_first - 2;
   int64_t first = 0, last = 0;
-  bool numbers = (!n_first || config_i64(text, n_first, &first)) && (!n_second || config_i64(second, n_second, &last));
+  bool numbers = (!n_first || config_i64(text, n_first, &first)) &&
+                 (!n_second || config_i64(second, n_second, &last));
   if (numbers && n_first + n_second) return *start = first, *stop = last, true;
   if (n_first) *from = config_keep_text(c, text, n_first);
   if (n_second) *to = config_keep_text(c, second, n_second);
@@ -280,10 +316,12 @@ static bool config_parse_split(struct config *c, const char *text, bool ranges) 
     char *end = NULL;
     bool ok = n < 3 && length;
     if (ok && ranges)
-      ok = memmem(p, length, "..", 2) ? config_parse_range(c, p, length, &c->desc.split[n].from, &c->desc.split[n].to,
-                                            &c->desc.split[n].start, &c->desc.split[n].stop)
-                                      : colon && config_i64(p, (uint64_t)(colon - p), &c->desc.split[n].start) &&
-                                            config_i64(colon + 1, (uint64_t)(p + length - colon - 1), &c->desc.split[n].stop);
+      ok = memmem(p, length, "..", 2)
+               ? config_parse_range(c, p, length, &c->desc.split[n].from, &c->desc.split[n].to,
+                     &c->desc.split[n].start, &c->desc.split[n].stop)
+               : colon && config_i64(p, (uint64_t)(colon - p), &c->desc.split[n].start) &&
+                     config_i64(
+                         colon + 1, (uint64_t)(p + length - colon - 1), &c->desc.split[n].stop);
     else if (ok) {
       c->desc.split[n].fraction = strtod(p, &end);
       ok = end == p + length;
@@ -305,62 +343,77 @@ static bool config_bad(const struct config *c, const char *key, const char *need
   return false;
 }
 /* A key that is none of `names`. */
-static bool config_unknown(const struct config *c, const char *in, const char *key, const char *const *names, int n) {
+static bool config_unknown(
+    const struct config *c, const char *in, const char *key, const char *const *names, int n) {
   int near = insitu__text_nearest(key, names, n);
-  if (near >= 0) tool_usage_error("%s: unknown key \"%s\"%s; did you mean \"%s\"?", c->where, key, in, names[near]);
+  if (near >= 0)
+    tool_usage_error(
+        "%s: unknown key \"%s\"%s; did you mean \"%s\"?", c->where, key, in, names[near]);
   else tool_usage_error("%s: unknown key \"%s\"%s", c->where, key, in);
   return false;
 }
-/* A scalar's text: a string decoded, a number or word as it stands. False: a container, or too long. */
+/* A scalar's text: a string decoded, a number or word as it stands. False: a container, or too
+ * long. */
 static bool config_scalar(const struct insitu__text_json *j, int token, char *to, uint64_t cap) {
   uint64_t n;
-  if (insitu__text_json_is_string(j, token)) return insitu__text_json_string(j, token, to, cap) >= 0;
+  if (insitu__text_json_is_string(j, token))
+    return insitu__text_json_string(j, token, to, cap) >= 0;
   if (insitu__text_json_is_object(j, token) || insitu__text_json_is_array(j, token)) return false;
   const char *span = insitu__text_json_span(j, token, &n);
   if (!span || n >= cap) return false;
   snprintf(to, (size_t)cap, "%.*s", (int)n, span);
   return true;
 }
-static bool config_json_slice(struct config *c, const struct insitu__text_json *j, int token, insitu_slice *s) {
+static bool config_json_slice(
+    struct config *c, const struct insitu__text_json *j, int token, insitu_slice *s) {
   static const char *const known[] = {"dim", "axis", "start", "stop"};
   char text[INSITU__MAX_DIM_NAME], key[64];
   bool named = false;
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     int v = insitu__text_json_value(j, t);
     int64_t number = 0;
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "slices", "a key is too long");
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
+      return config_bad(c, "slices", "a key is too long");
     if (strcmp(key, "dim") == 0) {
       if (insitu__text_json_is_null(j, v)) continue;
-      if (insitu__text_json_string(j, v, text, sizeof text) < 0) return config_bad(c, "dim", "a name is needed");
+      if (insitu__text_json_string(j, v, text, sizeof text) < 0)
+        return config_bad(c, "dim", "a name is needed");
       s->dim = config_keep_text(c, text, strlen(text));
       named = true;
       continue;
     }
     if (strcmp(key, "axis") && strcmp(key, "start") && strcmp(key, "stop"))
       return config_unknown(c, " of a slice", key, known, 4);
-    if (!insitu__text_json_i64(j, v, &number)) return config_bad(c, key, "a whole number is needed");
+    if (!insitu__text_json_i64(j, v, &number))
+      return config_bad(c, key, "a whole number is needed");
     if (key[0] == 'a') s->axis = (int32_t)number;
     else *(key[2] == 'a' ? &s->start : &s->stop) = number;
     named = named || key[0] == 'a';
   }
-  return named || config_bad(c, "slices", "each needs a \"dim\" or an \"axis\", \"start\" and \"stop\"");
+  return named ||
+         config_bad(c, "slices", "each needs a \"dim\" or an \"axis\", \"start\" and \"stop\"");
 }
-static bool config_json_slices(struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
+static bool config_json_slices(
+    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
   int n = insitu__text_json_size(j, token);
   if (!insitu__text_json_is_array(j, token)) return config_bad(c, "slices", "a list is needed");
   insitu_slice *s = (insitu_slice *)config_keep(c, (uint64_t)n, sizeof *s);
   v->slices = s;
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    if (!insitu__text_json_is_object(j, t)) return config_bad(c, "slices", "each must be an object");
+    if (!insitu__text_json_is_object(j, t))
+      return config_bad(c, "slices", "each must be an object");
     if (!config_json_slice(c, j, t, &s[v->n_slices++])) return false;
   }
   return true;
 }
-static bool config_json_variable(struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
-  static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "decode", "slices"};
+static bool config_json_variable(
+    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
+  static const char *const known[] = {
+      "label", "path", "offset", "steps", "dtype", "decode", "slices"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
-    if (insitu__text_json_string(j, token, text, sizeof text) < 0) return config_bad(c, "variables", "a name is too long");
+    if (insitu__text_json_string(j, token, text, sizeof text) < 0)
+      return config_bad(c, "variables", "a name is too long");
     v->label = config_keep_text(c, text, strlen(text));
     return true;
   }
@@ -368,49 +421,63 @@ static bool config_json_variable(struct config *c, const struct insitu__text_jso
     return config_bad(c, "variables", "each must be an object with a \"path\" or a \"label\"");
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     int value = insitu__text_json_value(j, t);
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "variables", "a key is too long");
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
+      return config_bad(c, "variables", "a key is too long");
     if (strcmp(key, "offset") == 0) {
-      if (!insitu__text_json_i64(j, value, &v->offset)) return config_bad(c, key, "a whole number is needed");
+      if (!insitu__text_json_i64(j, value, &v->offset))
+        return config_bad(c, key, "a whole number is needed");
     } else if (strcmp(key, "steps") == 0) {
-      if (!insitu__text_json_is_array(j, value)) return config_bad(c, key, "a list of whole numbers is needed");
-      int64_t *steps = (int64_t *)config_keep(c, (uint64_t)insitu__text_json_size(j, value), sizeof *steps);
+      if (!insitu__text_json_is_array(j, value))
+        return config_bad(c, key, "a list of whole numbers is needed");
+      int64_t *steps =
+          (int64_t *)config_keep(c, (uint64_t)insitu__text_json_size(j, value), sizeof *steps);
       v->steps = steps;
       for (int s = insitu__text_json_first(j, value); s >= 0; s = insitu__text_json_next(j, s))
-        if (!insitu__text_json_i64(j, s, &steps[v->n_steps++])) return config_bad(c, key, "a list of whole numbers is needed");
+        if (!insitu__text_json_i64(j, s, &steps[v->n_steps++]))
+          return config_bad(c, key, "a list of whole numbers is needed");
     } else if (strcmp(key, "slices") == 0) {
       if (!config_json_slices(c, j, value, v)) return false;
-    } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 || strcmp(key, "decode") == 0) {
+    } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 ||
+               strcmp(key, "decode") == 0) {
       if (insitu__text_json_is_null(j, value)) continue;
-      if (insitu__text_json_string(j, value, text, sizeof text) < 0) return config_bad(c, key, "a string is needed");
+      if (insitu__text_json_string(j, value, text, sizeof text) < 0)
+        return config_bad(c, key, "a string is needed");
       if (key[0] == 'l') v->label = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
-      else if (key[1] == 'e' && !config_decode_of(text, &v->decode)) return config_bad(c, key, "\"cf\" is needed");
-      else if (key[1] == 't' && !config_dtype_of(text, &v->dtype)) return config_bad(c, key, "a name such as float32 is needed");
+      else if (key[1] == 'e' && !config_decode_of(text, &v->decode))
+        return config_bad(c, key, "\"cf\" is needed");
+      else if (key[1] == 't' && !config_dtype_of(text, &v->dtype))
+        return config_bad(c, key, "a name such as float32 is needed");
     } else return config_unknown(c, " of a variable", key, known, TOOL_COUNT(known));
   }
   return v->label || v->path || config_bad(c, "variables", "each needs a \"path\" or a \"label\"");
 }
 static bool config_json_variables(struct config *c, const struct insitu__text_json *j, int token) {
   if (!insitu__text_json_is_array(j, token)) return config_bad(c, "variables", "a list is needed");
-  insitu_variable *v = (insitu_variable *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *v);
+  insitu_variable *v =
+      (insitu_variable *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *v);
   c->desc.variables = v;
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
     if (!config_json_variable(c, j, t, &v[c->desc.n_variables++])) return false;
   return true;
 }
-/* Of a remote store. Those of the command line stay behind them: of settings made twice the last counts. */
+/* Of a remote store. Those of the command line stay behind them: of settings made twice the last
+ * counts. */
 static bool config_json_options(struct config *c, const struct insitu__text_json *j, int token) {
   char key[64], value[INSITU__MAX_KEY];
   if (!insitu__text_json_is_object(j, token))
     return config_bad(c, "options", "an object is needed, such as {\"region\": \"eu-west-1\"}");
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "options", "a key is too long");
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
+      return config_bad(c, "options", "a key is too long");
     if (insitu__text_json_is_null(j, insitu__text_json_value(j, t))) continue;
     if (!config_scalar(j, insitu__text_json_value(j, t), value, sizeof value))
       return config_bad(c, key, "a number, word or string of less than 4 KiB is needed");
     if (tool_n_store_options >= TOOL_MAX_OPTIONS) return config_bad(c, "options", "too many");
-    memmove(tool_store_option + 1, tool_store_option, tool_n_store_options++ * sizeof *tool_store_option);
-    tool_store_option[0] = (insitu_option){config_keep_text(c, key, strlen(key)), config_keep_text(c, value, strlen(value))};
+    memmove(tool_store_option + 1, tool_store_option,
+        tool_n_store_options++ * sizeof *tool_store_option);
+    tool_store_option[0] = (insitu_option){
+        config_keep_text(c, key, strlen(key)), config_keep_text(c, value, strlen(value))};
   }
   c->desc.n_options = tool_n_store_options;
   return true;
@@ -422,7 +489,8 @@ static bool config_json_split(struct config *c, const struct insitu__text_json *
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t), n++) {
     insitu_split_range *s = &c->desc.split[n];
     if (insitu__text_json_double(j, t, &s->fraction)) continue; /* a fraction alone */
-    int fraction = insitu__text_json_get(j, t, "fraction"), start = insitu__text_json_get(j, t, "start");
+    int fraction = insitu__text_json_get(j, t, "fraction"),
+        start = insitu__text_json_get(j, t, "start");
     int stop = insitu__text_json_get(j, t, "stop"),
         date[2] = {insitu__text_json_get(j, t, "from"), insitu__text_json_get(j, t, "to")};
     int known = (fraction >= 0) + (start >= 0) + (stop >= 0) + (date[0] >= 0) + (date[1] >= 0);
@@ -435,14 +503,18 @@ static bool config_json_split(struct config *c, const struct insitu__text_json *
     }
     if (!dates || !insitu__text_json_is_object(j, t) || insitu__text_json_size(j, t) != known ||
         (fraction >= 0 && !insitu__text_json_double(j, fraction, &s->fraction)) ||
-        (start >= 0 && !insitu__text_json_i64(j, start, &s->start)) || (stop >= 0 && !insitu__text_json_i64(j, stop, &s->stop)))
-      return config_bad(
-          c, "split", "each must be {\"fraction\": F}, {\"start\": A, \"stop\": B} or {\"from\": DATE, \"to\": DATE}");
+        (start >= 0 && !insitu__text_json_i64(j, start, &s->start)) ||
+        (stop >= 0 && !insitu__text_json_i64(j, stop, &s->stop)))
+      return config_bad(c, "split",
+          "each must be {\"fraction\": F}, {\"start\": A, \"stop\": B} or {\"from\": DATE, \"to\": "
+          "DATE}");
   }
   return true;
 }
-/* The members of an object that are fields [first, end); others go to `other`, which may refuse them. */
-static bool config_json_fields(struct config *c, const struct insitu__text_json *j, int token, bool iterator) {
+/* The members of an object that are fields [first, end); others go to `other`, which may refuse
+ * them. */
+static bool config_json_fields(
+    struct config *c, const struct insitu__text_json *j, int token, bool iterator) {
   int first = iterator ? CONFIG_N_DESC : 0, end = iterator ? CONFIG_N : CONFIG_N_DESC;
   const char *names[CONFIG_N + 4];
   char key[128], text[INSITU__MAX_KEY], shown[256];
@@ -456,13 +528,17 @@ static bool config_json_fields(struct config *c, const struct insitu__text_json 
   }
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
     int value = insitu__text_json_value(j, t), i = first;
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0) return config_bad(c, "...", "a key is too long");
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
+      return config_bad(c, "...", "a key is too long");
     while (i < end && strcmp(config_fields[i].name, key)) i++;
     snprintf(shown, sizeof shown, "%s, \"%s\"", c->where, key);
     if (i < end) {
       if (insitu__text_json_is_null(j, value)) continue;
-      if (!config_scalar(j, value, text, sizeof text)) return config_bad(c, key, "a number, word or string is needed");
-      if (!config_set(c, &config_fields[i], iterator ? (void *)&c->iter : (void *)&c->desc, shown, text)) return false;
+      if (!config_scalar(j, value, text, sizeof text))
+        return config_bad(c, key, "a number, word or string is needed");
+      if (!config_set(
+              c, &config_fields[i], iterator ? (void *)&c->iter : (void *)&c->desc, shown, text))
+        return false;
     } else if (iterator) return config_unknown(c, " of the iterator", key, names, n);
     else if (strcmp(key, "variables") == 0) {
       if (!config_json_variables(c, j, value)) return false;
@@ -482,7 +558,8 @@ static int config_json(struct config *c, const char *text, uint64_t n) {
   struct insitu__text_json j;
   insitu_error err = {0};
   if (insitu__text_json_parse(&j, text, n, c->where, &err) < 0) return tool_fail_error(&err);
-  int root = 0, inner = insitu__text_json_get(&j, 0, "config"); /* as insitu_loader_describe writes it */
+  /* as insitu_loader_describe writes it */
+  int root = 0, inner = insitu__text_json_get(&j, 0, "config");
   if (insitu__text_json_is_object(&j, inner)) root = inner;
   bool ok = insitu__text_json_is_object(&j, root);
   if (!ok) tool_usage_error("%s: an object is needed, such as {\"url\": \"a.zarr\"}", c->where);
@@ -496,7 +573,8 @@ static int config_read_file(const char *path, char **text, uint64_t *n) {
   char piece[4096];
   FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
   if (!f) return tool_fail("%s: %s", path, strerror(errno));
-  for (size_t got; (got = fread(piece, 1, sizeof piece, f)) > 0;) insitu__text_buffer_bytes(&b, piece, got);
+  for (size_t got; (got = fread(piece, 1, sizeof piece, f)) > 0;)
+    insitu__text_buffer_bytes(&b, piece, got);
   int error = ferror(f) ? errno : 0;
   if (f != stdin) fclose(f);
   if (!error && !b.failed) {
@@ -505,14 +583,17 @@ static int config_read_file(const char *path, char **text, uint64_t *n) {
     return TOOL_OK;
   }
   insitu__text_buffer_free(&b);
-  return tool_fail("%s: %s", path, error ? strerror(error) : "more than 64 MiB; this is no configuration");
+  return tool_fail(
+      "%s: %s", path, error ? strerror(error) : "more than 64 MiB; this is no configuration");
 }
 
 /* ---- variables by default ---- */
 
 /* The axis of samples, -1: the array has none. */
 static int config_axis(const struct config *c, const struct insitu__zarr_array *a) {
-  if (!c->desc.sample_dim) return c->desc.sample_axis >= 0 && c->desc.sample_axis < (int32_t)a->ndim ? c->desc.sample_axis : -1;
+  if (!c->desc.sample_dim)
+    return c->desc.sample_axis >= 0 && c->desc.sample_axis < (int32_t)a->ndim ? c->desc.sample_axis
+                                                                              : -1;
   for (unsigned d = 0; d < a->ndim; d++)
     if (a->dim[d] && strcmp(a->dim[d], c->desc.sample_dim) == 0) return (int)d;
   return -1;
@@ -524,16 +605,20 @@ static void config_dims(const struct insitu__zarr_array *a, struct insitu__text_
     if (!a->dim[d]) continue;
     size_t n = (size_t)snprintf(name, sizeof name, " %s", a->dim[d]);
     bool listed = false;
-    for (const char *p = list->text; p && (p = strstr(p, name)); p += n) listed = listed || !p[n] || p[n] == ',';
-    if (!listed && list->n + n + 1 < list->limit) insitu__text_buffer_printf(list, "%s%s", list->n ? "," : "", name);
+    for (const char *p = list->text; p && (p = strstr(p, name)); p += n)
+      listed = listed || !p[n] || p[n] == ',';
+    if (!listed && list->n + n + 1 < list->limit)
+      insitu__text_buffer_printf(list, "%s%s", list->n ? "," : "", name);
   }
 }
-/* All arrays of the longest sample axis; coordinates, which have one axis, only where there is nothing else. */
+/* All arrays of the longest sample axis; coordinates, which have one axis, only where there is
+ * nothing else. */
 static int config_all_arrays(struct config *c) {
   struct tool_archive archive;
   int code = tool_archive_open(c->desc.url, &archive);
   if (code) return code;
-  uint64_t n = archive.n_paths, longest[2] = {0, 0}, *length = (uint64_t *)tool_alloc(n + 1, sizeof *length), taken = 0;
+  uint64_t n = archive.n_paths, longest[2] = {0, 0},
+           *length = (uint64_t *)tool_alloc(n + 1, sizeof *length), taken = 0;
   unsigned *rank = (unsigned *)tool_alloc(n + 1, sizeof *rank); /* 0: one axis, 1: more */
   insitu_error first = {0};
   struct insitu__text_buffer dims = {.limit = 400};
@@ -562,12 +647,15 @@ static int config_all_arrays(struct config *c) {
   c->desc.variables = v;
   c->desc.n_variables = taken;
   if (!taken)
-    code = first.status         ? tool_fail_error(&first)
-           : c->desc.sample_dim ? tool_fail("%s: no array has a dimension '%s'; dimensions:%s", c->desc.url, c->desc.sample_dim,
-                                      dims.text ? dims.text : " none has a name; use --sample-axis")
-                                : tool_fail("%s: no array has an axis %d", c->desc.url, (int)c->desc.sample_axis);
+    code =
+        first.status ? tool_fail_error(&first)
+        : c->desc.sample_dim
+            ? tool_fail("%s: no array has a dimension '%s'; dimensions:%s", c->desc.url,
+                  c->desc.sample_dim, dims.text ? dims.text : " none has a name; use --sample-axis")
+            : tool_fail("%s: no array has an axis %d", c->desc.url, (int)c->desc.sample_axis);
   else if (!tool_quiet) {
-    fprintf(stderr, "Variables: all arrays of %" PRIu64 " samples (--var chooses):", longest[fields]);
+    fprintf(
+        stderr, "Variables: all arrays of %" PRIu64 " samples (--var chooses):", longest[fields]);
     for (uint64_t i = 0; i < taken; i++) fprintf(stderr, "%s %s", i ? "," : "", v[i].label);
     fputc('\n', stderr);
   }
@@ -586,25 +674,33 @@ static int config_options(struct config *c) {
   if (config_var && !config_parse_variables(c, config_var)) return TOOL_USAGE;
   if (config_fractions && !config_parse_split(c, config_fractions, false)) return TOOL_USAGE;
   if (config_ranges && !config_parse_split(c, config_ranges, true)) return TOOL_USAGE;
-  if (config_samples && !config_parse_range(c, config_samples, strlen(config_samples), &c->desc.sample_from, &c->desc.sample_to,
-                            &c->desc.sample_start, &c->desc.sample_stop))
-    return tool_usage_error("--samples %s: give dates or indices, such as 1979-01..1999-12-31 or 0..1000", config_samples);
+  if (config_samples &&
+      !config_parse_range(c, config_samples, strlen(config_samples), &c->desc.sample_from,
+          &c->desc.sample_to, &c->desc.sample_start, &c->desc.sample_stop))
+    return tool_usage_error(
+        "--samples %s: give dates or indices, such as 1979-01..1999-12-31 or 0..1000",
+        config_samples);
   for (int i = 0; i < CONFIG_N; i++) {
     uint64_t k = (uint64_t)snprintf(shown, sizeof shown, "--%s", config_fields[i].name);
     while (k-- > 0) shown[k] = (char)(shown[k] == '_' ? '-' : shown[k]);
     void *base = i < CONFIG_N_DESC ? (void *)&c->desc : (void *)&c->iter;
-    if (config_given[i] && !config_set(c, &config_fields[i], base, shown, config_given[i])) return TOOL_USAGE;
+    if (config_given[i] && !config_set(c, &config_fields[i], base, shown, config_given[i]))
+      return TOOL_USAGE;
   }
-  if (!c->desc.url) return tool_usage_error("which archive? Give its path, or --config with a file that has a \"url\"");
+  if (!c->desc.url)
+    return tool_usage_error(
+        "which archive? Give its path, or --config with a file that has a \"url\"");
   int code = c->desc.n_variables ? TOOL_OK : config_all_arrays(c);
   if (code || (!config_dtype && !config_decode && !config_slice)) return code;
   uint64_t n_slices = 0;
   int32_t dtype = INSITU_AS_STORED, decode = 0;
-  const insitu_slice *slices = config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
+  const insitu_slice *slices =
+      config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
   if (config_slice && !slices) return TOOL_USAGE;
   if (config_dtype && !config_dtype_of(config_dtype, &dtype))
     return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
-  if (config_decode && !config_decode_of(config_decode, &decode)) return tool_usage_error("--decode %s: give cf", config_decode);
+  if (config_decode && !config_decode_of(config_decode, &decode))
+    return tool_usage_error("--decode %s: give cf", config_decode);
   v = (insitu_variable *)config_keep(c, c->desc.n_variables, sizeof *v);
   memcpy(v, c->desc.variables, (size_t)c->desc.n_variables * sizeof *v);
   for (uint64_t i = 0; i < c->desc.n_variables; i++) {

@@ -1,4 +1,5 @@
-/* insitu doctor: what this machine, and an archive on it, offer to a loader; what to do where they hold it back. */
+/* insitu doctor: what this machine, and an archive on it, offer to a loader; what to do where they
+ * hold it back. */
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
@@ -51,7 +52,8 @@ static const char *doctor_file(const char *path, char *to, size_t cap) {
 
 static void doctor_uring(void) {
 #ifdef INSITU_NO_URING
-  doctor_line(DOCTOR_WARNING, "io_uring", "build without INSITU_NO_URING and link -luring", "left out of this program");
+  doctor_line(DOCTOR_WARNING, "io_uring", "build without INSITU_NO_URING and link -luring",
+      "left out of this program");
 #else
   struct insitu__ring ring;
   struct insitu__ring_desc d = {.backend = INSITU__RING_URING};
@@ -79,14 +81,18 @@ static void doctor_uring(void) {
     insitu__ring_close(&ring);
     return;
   }
-  const char *advice = "a kernel of 5.15 or later is needed; reads go over epoll and a thread pool, which works too";
+  const char *advice =
+      "a kernel of 5.15 or later is needed; reads go over epoll and a thread pool, which works too";
   doctor_file("/proc/sys/kernel/io_uring_disabled", disabled, sizeof disabled);
   if (disabled[0] && disabled[0] != '0')
-    advice = "it is switched off: sysctl kernel.io_uring_disabled=0 (as root) allows it; epoll works too";
+    advice = "it is switched off: sysctl kernel.io_uring_disabled=0 (as root) allows it; epoll "
+             "works too";
   else if (err.sys_errno == EPERM || err.sys_errno == EACCES || err.sys_errno == ENOSYS)
-    advice = "a container's seccomp profile or an old kernel forbids it (Docker: --security-opt seccomp=PROFILE that "
+    advice = "a container's seccomp profile or an old kernel forbids it (Docker: --security-opt "
+             "seccomp=PROFILE that "
              "permits io_uring_setup, io_uring_enter and io_uring_register); epoll works too";
-  else if (err.sys_errno == ENOMEM) advice = "raise the limit of locked memory (ulimit -l); epoll works too";
+  else if (err.sys_errno == ENOMEM)
+    advice = "raise the limit of locked memory (ulimit -l); epoll works too";
   doctor_line(DOCTOR_WARNING, "io_uring", advice, "not to be had: %s", strerror(err.sys_errno));
 #endif
 }
@@ -96,13 +102,14 @@ static void doctor_backend(void) {
   insitu_error err = {0};
   const char *io = getenv("INSITU_IO");
   if (io && io[0] && strcmp(io, "uring") && strcmp(io, "epoll")) {
-    doctor_line(
-        DOCTOR_PROBLEM, "backend", "set INSITU_IO to uring or epoll, or unset it", "the environment says INSITU_IO=%s", io);
+    doctor_line(DOCTOR_PROBLEM, "backend", "set INSITU_IO to uring or epoll, or unset it",
+        "the environment says INSITU_IO=%s", io);
   } else if (insitu__ring_open(&ring, &d, &err) < 0) {
-    doctor_line(
-        DOCTOR_PROBLEM, "backend", io && io[0] ? "unset INSITU_IO, or do what the message says" : NULL, "%s", err.message);
+    doctor_line(DOCTOR_PROBLEM, "backend",
+        io && io[0] ? "unset INSITU_IO, or do what the message says" : NULL, "%s", err.message);
   } else {
-    doctor_line(DOCTOR_OK, "backend", NULL, "%s%s%s", insitu__ring_backend_name(&ring), io && io[0] ? ", as INSITU_IO says" : "",
+    doctor_line(DOCTOR_OK, "backend", NULL, "%s%s%s", insitu__ring_backend_name(&ring),
+        io && io[0] ? ", as INSITU_IO says" : "",
         d.backend == INSITU__RING_AUTO ? ", the best that works" : "");
     insitu__ring_close(&ring);
   }
@@ -112,11 +119,14 @@ static void doctor_cores(void) {
   int mask = (int)insitu__mem_affinity();
   uint64_t quota = insitu__mem_cgroup(true), cores = insitu__mem_cores();
   char limit[64] = "";
-  if (quota != UINT64_MAX) snprintf(limit, sizeof limit, ", a control group's quota of %" PRIu64, quota);
+  if (quota != UINT64_MAX)
+    snprintf(limit, sizeof limit, ", a control group's quota of %" PRIu64, quota);
   const char *advice = NULL;
-  if (cores == 1) advice = "decoding shares one core with the trainer: give the process two or more";
+  if (cores == 1)
+    advice = "decoding shares one core with the trainer: give the process two or more";
   doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "cores", advice,
-      "%" PRIu64 " for this process (%ld online, an affinity mask of %d%s)", cores, online, mask, limit);
+      "%" PRIu64 " for this process (%ld online, an affinity mask of %d%s)", cores, online, mask,
+      limit);
 }
 static void doctor_memory(void) {
   char total[16], limit[40] = "none", available[16], budget[16], line[128];
@@ -138,14 +148,17 @@ static void doctor_huge_pages(void) {
   char text[128];
   doctor_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text);
   const char *open = strchr(text, '[');
-  if (!text[0]) doctor_line(DOCTOR_WARNING, "huge pages", "batches lie in small pages: a little slower", "the kernel has none");
+  if (!text[0])
+    doctor_line(DOCTOR_WARNING, "huge pages", "batches lie in small pages: a little slower",
+        "the kernel has none");
   else if (open && strncmp(open, "[never]", 7) == 0)
     doctor_line(DOCTOR_WARNING, "huge pages",
-        "as root: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled; batches are then filled a little faster",
+        "as root: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled; batches are then "
+        "filled a little faster",
         "transparent huge pages: never");
   else
-    doctor_line(DOCTOR_OK, "huge pages", NULL, "transparent huge pages: %.*s", open ? (int)strcspn(open + 1, "]") : 1,
-        open ? open + 1 : "?");
+    doctor_line(DOCTOR_OK, "huge pages", NULL, "transparent huge pages: %.*s",
+        open ? (int)strcspn(open + 1, "]") : 1, open ? open + 1 : "?");
 }
 static void doctor_limit(char *to, size_t cap, rlim_t value) {
   if (value == RLIM_INFINITY) snprintf(to, cap, "unlimited");
@@ -162,10 +175,12 @@ static void doctor_limits(void) {
   doctor_limit(t, sizeof t, threads.rlim_cur);
   uint64_t need = insitu__mem_cores() + 20;
   const char *advice = NULL;
-  if (files.rlim_cur < 256) advice = "raise open files: ulimit -n 1024 (each chunk in flight is an open file)";
-  else if (threads.rlim_cur < 4 * need) advice = "raise processes: ulimit -u 4096 (workers and readers are threads)";
-  doctor_line(
-      advice ? DOCTOR_WARNING : DOCTOR_OK, "limits", advice, "open files %s, locked memory %s bytes, processes %s", f, l, t);
+  if (files.rlim_cur < 256)
+    advice = "raise open files: ulimit -n 1024 (each chunk in flight is an open file)";
+  else if (threads.rlim_cur < 4 * need)
+    advice = "raise processes: ulimit -u 4096 (workers and readers are threads)";
+  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "limits", advice,
+      "open files %s, locked memory %s bytes, processes %s", f, l, t);
 }
 static void doctor_libraries(void) {
 #ifdef IO_URING_VERSION_MAJOR
@@ -179,35 +194,38 @@ static void doctor_libraries(void) {
   snprintf(more + strlen(more), sizeof more - strlen(more), ", zlib %s", zlibVersion());
 #endif
 #ifdef INSITU_WITH_LIBDEFLATE
-  snprintf(more + strlen(more), sizeof more - strlen(more), ", libdeflate %s", LIBDEFLATE_VERSION_STRING);
+  snprintf(more + strlen(more), sizeof more - strlen(more), ", libdeflate %s",
+      LIBDEFLATE_VERSION_STRING);
 #endif
 #ifdef INSITU_WITH_BZIP2
-  snprintf(more + strlen(more), sizeof more - strlen(more), ", bzip2 %.*s", (int)strcspn(BZ2_bzlibVersion(), ","),
-      BZ2_bzlibVersion()); /* behind it stands a date */
+  snprintf(more + strlen(more), sizeof more - strlen(more), ", bzip2 %.*s",
+      (int)strcspn(BZ2_bzlibVersion(), ","), BZ2_bzlibVersion()); /* behind it stands a date */
 #endif
-  doctor_line(
-      DOCTOR_OK, "libraries", NULL, "liburing %s, lz4 %s, zstd %s%s", uring, LZ4_versionString(), ZSTD_versionString(), more);
+  doctor_line(DOCTOR_OK, "libraries", NULL, "liburing %s, lz4 %s, zstd %s%s", uring,
+      LZ4_versionString(), ZSTD_versionString(), more);
 }
 static void doctor_cpu(void) {
   char model[128] = "", line[256];
   struct insitu__codec_scratch scratch;
   FILE *f = fopen("/proc/cpuinfo", "re");
   while (f && !model[0] && fgets(line, sizeof line, f))
-    if (strncmp(line, "model name", 10) == 0 && strchr(line, ':')) snprintf(model, sizeof model, "%.100s", strchr(line, ':') + 2);
+    if (strncmp(line, "model name", 10) == 0 && strchr(line, ':'))
+      snprintf(model, sizeof model, "%.100s", strchr(line, ':') + 2);
   if (f) fclose(f);
   model[strcspn(model, "\n")] = 0;
   insitu__codec_scratch_init(&scratch);
   bool crc = insitu__codec_crc_has_hardware(), avx2 = scratch.avx2;
   insitu__codec_scratch_free(&scratch);
 #if defined(__x86_64__)
-  const char *advice = !avx2 ? "without avx2 unshuffling is slower; a newer processor has it" : NULL;
+  const char *advice =
+      !avx2 ? "without avx2 unshuffling is slower; a newer processor has it" : NULL;
   const char *shuffle = avx2 ? "unshuffle by avx2" : "unshuffle by sse2";
 #else
   const char *advice = NULL, *shuffle = "unshuffle by neon";
   (void)avx2;
 #endif
-  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "processor", advice, "%s%s%s, crc32c %s", model, model[0] ? "; " : "", shuffle,
-      crc ? "in hardware" : "by table");
+  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "processor", advice, "%s%s%s, crc32c %s", model,
+      model[0] ? "; " : "", shuffle, crc ? "in hardware" : "by table");
 }
 static void doctor_codecs(void) {
   char in[256] = "", out[256] = "";
@@ -220,7 +238,8 @@ static void doctor_codecs(void) {
     snprintf(to + strlen(to), sizeof in - strlen(to), "%s%s", to[0] ? ", " : "", name);
     if (!advice) advice = lack;
   }
-  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "codecs", advice, "%s%s%s", in, out[0] ? "; not in this build: " : "", out);
+  doctor_line(advice ? DOCTOR_WARNING : DOCTOR_OK, "codecs", advice, "%s%s%s", in,
+      out[0] ? "; not in this build: " : "", out);
 }
 static void doctor_machine(void) {
   struct utsname u;
@@ -228,8 +247,8 @@ static void doctor_machine(void) {
     int major = 0, minor = 0;
     sscanf(u.release, "%d.%d", &major, &minor);
     bool old = major < 5 || (major == 5 && minor < 15);
-    doctor_line(old ? DOCTOR_WARNING : DOCTOR_OK, "kernel", old ? "5.15 or later reads faster" : NULL, "%s %s, %s", u.sysname,
-        u.release, u.machine);
+    doctor_line(old ? DOCTOR_WARNING : DOCTOR_OK, "kernel",
+        old ? "5.15 or later reads faster" : NULL, "%s %s, %s", u.sysname, u.release, u.machine);
   }
   doctor_uring();
   doctor_backend();
@@ -248,19 +267,30 @@ static void doctor_file_system(const char *path) {
   static const struct {
     unsigned long magic;
     const char *name, *advice; /* NULL: a local disk or memory */
-  } known[] = {{0xef53, "ext2/3/4", NULL}, {0x58465342, "xfs", NULL}, {0x9123683e, "btrfs", NULL}, {0x2fc12fc1, "zfs", NULL},
-      {0xf2f52010, "f2fs", NULL}, {0x01021994, "tmpfs", NULL}, {0x794c7630, "overlayfs", NULL}, {0x73717368, "squashfs", NULL},
+  } known[] = {{0xef53, "ext2/3/4", NULL}, {0x58465342, "xfs", NULL}, {0x9123683e, "btrfs", NULL},
+      {0x2fc12fc1, "zfs", NULL}, {0xf2f52010, "f2fs", NULL}, {0x01021994, "tmpfs", NULL},
+      {0x794c7630, "overlayfs", NULL}, {0x73717368, "squashfs", NULL},
       {0x6969, "NFS",
-          "every chunk is an open over the network: chunks of 1 MiB or more, a larger max_inflight, mount with nconnect=8"},
+          "every chunk is an open over the network: chunks of 1 MiB or more, a larger "
+          "max_inflight, mount with nconnect=8"},
       {0x0bd00bd0, "Lustre",
-          "many small files load its metadata server: chunks of 4 MiB or more, or shards; lfs setstripe -c 1 on the archive"},
-      {0x47504653, "GPFS", "an open takes tokens over the network: chunks of 1 MiB or more, a larger max_inflight"},
+          "many small files load its metadata server: chunks of 4 MiB or more, or shards; lfs "
+          "setstripe -c 1 on the archive"},
+      {0x47504653, "GPFS",
+          "an open takes tokens over the network: chunks of 1 MiB or more, a larger max_inflight"},
       {0x19830326, "BeeGFS", "chunks of 1 MiB or more, a larger max_inflight"},
       {0x00c36400, "CephFS", "chunks of 1 MiB or more, a larger max_inflight"},
-      {0xff534d42, "CIFS", "every chunk is an open over the network: chunks of 1 MiB or more, a larger max_inflight"},
-      {0xfe534d42, "SMB", "every chunk is an open over the network: chunks of 1 MiB or more, a larger max_inflight"},
-      {0x65735546, "FUSE", "the mount's own process handles every open: if this is a bucket, raise max_inflight"},
-      {0x01021997, "9p", "a shared folder of a virtual machine is slow to open files: copy the archive to a local disk"}};
+      {0xff534d42, "CIFS",
+          "every chunk is an open over the network: chunks of 1 MiB or more, a larger "
+          "max_inflight"},
+      {0xfe534d42, "SMB",
+          "every chunk is an open over the network: chunks of 1 MiB or more, a larger "
+          "max_inflight"},
+      {0x65735546, "FUSE",
+          "the mount's own process handles every open: if this is a bucket, raise max_inflight"},
+      {0x01021997, "9p",
+          "a shared folder of a virtual machine is slow to open files: copy the archive to a local "
+          "disk"}};
   struct statfs s;
   if (statfs(path, &s)) {
     doctor_line(DOCTOR_WARNING, "disk", NULL, "cannot tell the file system: %s", strerror(errno));
@@ -268,14 +298,16 @@ static void doctor_file_system(const char *path) {
   }
   for (size_t i = 0; i < TOOL_COUNT(known); i++) {
     if ((unsigned long)s.f_type != known[i].magic) continue;
-    doctor_line(known[i].advice ? DOCTOR_WARNING : DOCTOR_OK, "disk", known[i].advice, "%s", known[i].name);
+    doctor_line(
+        known[i].advice ? DOCTOR_WARNING : DOCTOR_OK, "disk", known[i].advice, "%s", known[i].name);
     return;
   }
   doctor_line(DOCTOR_OK, "disk", NULL, "a file system of type 0x%lx", (unsigned long)s.f_type);
 }
 
-enum { DOCTOR_SMALL = 64 << 10, DOCTOR_SMALL_FAR = 256 << 10 }; /* decoded bytes of chunks that are worth a warning */
-struct doctor_chunk {                                           /* one stored object, timed */
+/* decoded bytes of chunks that are worth a warning */
+enum { DOCTOR_SMALL = 64 << 10, DOCTOR_SMALL_FAR = 256 << 10 };
+struct doctor_chunk { /* one stored object, timed */
   const struct insitu__zarr_array *z;
   struct tool_object object;
   char key[INSITU__MAX_KEY];
@@ -283,7 +315,8 @@ struct doctor_chunk {                                           /* one stored ob
   double open_s, read_s, decode_s;
   insitu_error err; /* of decoding */
 };
-static insitu_status doctor_discard(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+static insitu_status doctor_discard(
+    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)user, (void)bytes, (void)offset, (void)n, (void)err;
   return INSITU_OK;
 }
@@ -303,14 +336,16 @@ static void doctor_decode(struct doctor_chunk *c, const char *bytes, uint64_t n)
   }
   insitu__codec_scratch_free(&scratch);
 }
-/* Opens and reads an object past the page cache where the file system allows, and decodes it. 0, or an errno. */
+/* Opens and reads an object past the page cache where the file system allows, and decodes it. 0, or
+ * an errno. */
 static int doctor_read(int root, struct doctor_chunk *c) {
   int64_t begun = insitu__base_now();
   int fd = openat(root, c->key, O_RDONLY | O_CLOEXEC);
   c->open_s = doctor_since(begun);
   struct stat s;
   if (fd < 0 || fstat(fd, &s)) return errno;
-  c->bytes = insitu__base_min((uint64_t)s.st_size, insitu__codec_bound(c->object.codecs, c->object.bytes) + 1);
+  c->bytes = insitu__base_min(
+      (uint64_t)s.st_size, insitu__codec_bound(c->object.codecs, c->object.bytes) + 1);
   char *bytes = (char *)tool_alloc(c->bytes + 1, 1);
   (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* drops clean pages of the file */
   uint64_t have = 0;
@@ -368,28 +403,33 @@ static void doctor_chunk(struct tool_archive *a, const struct insitu__zarr_array
     error = far ? doctor_fetch(a, &c) : doctor_read(a->store.dirfd, &c);
   }
   if (error == ENOENT)
-    doctor_line(DOCTOR_WARNING, "a chunk", "is the archive complete? insitu verify counts what is absent",
+    doctor_line(DOCTOR_WARNING, "a chunk",
+        "is the archive complete? insitu verify counts what is absent",
         "no chunk of '%s' was found (%" PRIu64 " looked for)", z->path, n);
   else if (error && far) doctor_line(DOCTOR_PROBLEM, "a chunk", NULL, "%s", c.err.message);
   else if (error)
-    doctor_line(DOCTOR_PROBLEM, "a chunk", "check that this user may read it and that the disk is well", "%s: %s", c.key,
+    doctor_line(DOCTOR_PROBLEM, "a chunk",
+        "check that this user may read it and that the disk is well", "%s: %s", c.key,
         strerror(error));
   else if (c.err.status)
-    doctor_line(DOCTOR_PROBLEM, "a chunk", "insitu verify lists all bad chunks", "%s: %s", c.key, c.err.message);
+    doctor_line(DOCTOR_PROBLEM, "a chunk", "insitu verify lists all bad chunks", "%s: %s", c.key,
+        c.err.message);
   else {
     if (far)
-      doctor_line(
-          DOCTOR_OK, "a chunk", NULL, "%s: fetched in %.1f ms, decoded in %.0f us", c.key, 1e3 * c.read_s, 1e6 * c.decode_s);
+      doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: fetched in %.1f ms, decoded in %.0f us", c.key,
+          1e3 * c.read_s, 1e6 * c.decode_s);
     else
-      doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: open %.0f us, read %.0f us, decode %.0f us", c.key, 1e6 * c.open_s,
-          1e6 * c.read_s, 1e6 * c.decode_s);
+      doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: open %.0f us, read %.0f us, decode %.0f us",
+          c.key, 1e6 * c.open_s, 1e6 * c.read_s, 1e6 * c.decode_s);
     bool small = c.object.bytes < (far ? DOCTOR_SMALL_FAR : DOCTOR_SMALL) && c.object.count > 16;
     double slow = c.open_s + c.read_s + c.decode_s;
     doctor_line(small ? DOCTOR_WARNING : DOCTOR_OK, "chunk size",
         !small ? NULL
-        : far  ? "small chunks cost a request each: 1 to 16 MiB arrive fastest; else raise max_inflight (insitu bench finds it)"
+        : far  ? "small chunks cost a request each: 1 to 16 MiB arrive fastest; else raise "
+                 "max_inflight (insitu bench finds it)"
                : "small chunks cost an open each: chunks of 256 KiB to 16 MiB read fastest",
-        "%s stored, %s decoded, %s/s one after the other", tool_bytes(stored, c.bytes), tool_bytes(decoded, c.object.bytes),
+        "%s stored, %s decoded, %s/s one after the other", tool_bytes(stored, c.bytes),
+        tool_bytes(decoded, c.object.bytes),
         tool_bytes(rate, slow > 0 ? (uint64_t)((double)c.object.bytes / slow) : 0));
   }
 }
@@ -405,7 +445,8 @@ static void doctor_arrays(struct tool_archive *a) {
     }
     struct tool_object o = tool_object_of(&z);
     readable++;
-    if (z.kind != INSITU__ZARR_STRING && o.count && o.count * o.bytes > most) { /* below 2^63: >>zarr bounds both */
+    /* below 2^63: >>zarr bounds both */
+    if (z.kind != INSITU__ZARR_STRING && o.count && o.count * o.bytes > most) {
       most = o.count * o.bytes;
       insitu__zarr_array_free(&best);
       best = z;
@@ -413,10 +454,13 @@ static void doctor_arrays(struct tool_archive *a) {
   }
   bool none = a->n_paths && !readable;
   if (!a->n_paths && a->list_error.status)
-    doctor_line(DOCTOR_WARNING, "arrays", "name them where a path is asked for", "not known: the store tells no names");
-  else if (!a->n_paths) doctor_line(DOCTOR_PROBLEM, "arrays", "check the url", "the archive has none");
+    doctor_line(DOCTOR_WARNING, "arrays", "name them where a path is asked for",
+        "not known: the store tells no names");
+  else if (!a->n_paths)
+    doctor_line(DOCTOR_PROBLEM, "arrays", "check the url", "the archive has none");
   else if (readable == a->n_paths)
-    doctor_line(DOCTOR_OK, "arrays", NULL, "%" PRIu64 ", all can be read by this build", a->n_paths);
+    doctor_line(
+        DOCTOR_OK, "arrays", NULL, "%" PRIu64 ", all can be read by this build", a->n_paths);
   else
     doctor_line(none ? DOCTOR_PROBLEM : DOCTOR_WARNING, "arrays", "insitu info shows why for each",
         "%" PRIu64 " of %" PRIu64 " can be read; %s", readable, a->n_paths, first.message);
@@ -447,7 +491,9 @@ static void doctor_ask_await(void *arg) {
     q->status = insitu__cloud_prepare_await(&q->remote->cloud, &q->ask, r, &q->err);
     if (q->status == INSITU_OK) q->status = insitu__http_await(&q->remote->http, r, &q->err);
     bool odd = q->status == INSITU_OK && r->answer.status >= 300 && r->answer.status != 404;
-    if (!odd || insitu__cloud_learn_await(&q->remote->cloud, r, &learned, &q->err) != INSITU__CLOUD_AGAIN) return;
+    if (!odd ||
+        insitu__cloud_learn_await(&q->remote->cloud, r, &learned, &q->err) != INSITU__CLOUD_AGAIN)
+      return;
   }
 }
 static void doctor_send(struct tool_archive *a, struct doctor_ask *q) {
@@ -468,7 +514,8 @@ static const char *doctor_version(long version) {
                                             : "HTTP";
 }
 /* A member of what insitu__cloud_describe says, "" where it says nothing. */
-static const char *doctor_member(const struct insitu__text_json *j, const char *name, char *to, size_t cap) {
+static const char *doctor_member(
+    const struct insitu__text_json *j, const char *name, char *to, size_t cap) {
   if (insitu__text_json_string(j, insitu__text_json_get(j, 0, name), to, cap) < 0) to[0] = 0;
   return to;
 }
@@ -488,28 +535,38 @@ static void doctor_identity(const struct insitu__cloud *c) {
   doctor_member(&j, "credentials", credentials, sizeof credentials);
   int token = insitu__text_json_get(&j, 0, "credentials_expire_in_s");
   if (token >= 0 && !insitu__text_json_u64(&j, token, &expires)) expires = 0;
-  doctor_line(DOCTOR_OK, "endpoint", NULL, "%s%s%s%s%s%s", endpoint, region[0] ? ", region " : "", region,
-      from[0] ? " (from " : "", !strcmp(from, "server") ? "the server" : from, from[0] ? ")" : "");
+  doctor_line(DOCTOR_OK, "endpoint", NULL, "%s%s%s%s%s%s", endpoint, region[0] ? ", region " : "",
+      region, from[0] ? " (from " : "", !strcmp(from, "server") ? "the server" : from,
+      from[0] ? ")" : "");
   char lasting[64] = "";
   if (expires) snprintf(lasting, sizeof lasting, ", for another %" PRIu64 " s", expires);
   doctor_line(DOCTOR_OK, "identity", NULL, "%s%s", credentials, lasting);
   insitu__text_json_free(&j);
   insitu__text_buffer_free(&b);
 }
-static void doctor_timing(const struct insitu__http_timing *cold, const struct insitu__http_timing *warm, bool https) {
+static void doctor_timing(
+    const struct insitu__http_timing *cold, const struct insitu__http_timing *warm, bool https) {
   char secured[40] = "";
-  if (cold->secured > cold->connected) snprintf(secured, sizeof secured, ", TLS %.1f ms", 1e-3 * (double)cold->secured);
-  doctor_line(DOCTOR_OK, "connection", NULL, "%s to %s%s", doctor_version(cold->version), cold->address,
-      https ? ", TLS, certificate verified unless allow_invalid_certificates is set" : ", not encrypted");
-  doctor_line(DOCTOR_OK, "first", NULL, "connected after %.1f ms%s, first byte after %.1f ms, all after %.1f ms",
-      1e-3 * (double)cold->connected, secured, 1e-3 * (double)cold->first, 1e-3 * (double)cold->total);
+  if (cold->secured > cold->connected)
+    snprintf(secured, sizeof secured, ", TLS %.1f ms", 1e-3 * (double)cold->secured);
+  doctor_line(DOCTOR_OK, "connection", NULL, "%s to %s%s", doctor_version(cold->version),
+      cold->address,
+      https ? ", TLS, certificate verified unless allow_invalid_certificates is set"
+            : ", not encrypted");
+  doctor_line(DOCTOR_OK, "first", NULL,
+      "connected after %.1f ms%s, first byte after %.1f ms, all after %.1f ms",
+      1e-3 * (double)cold->connected, secured, 1e-3 * (double)cold->first,
+      1e-3 * (double)cold->total);
   double ms = 1e-3 * (double)warm->first;
   bool slow = ms > 200;
   doctor_line(slow || !warm->reused ? DOCTOR_WARNING : DOCTOR_OK, "next",
-      !warm->reused ? "the server closes connections: each request connects anew; allow keep-alive on it"
-      : slow        ? "far away, or busy: insitu bench finds the max_inflight that hides it; train nearer to the data"
-                    : NULL,
-      "%s, first byte after %.1f ms", warm->reused ? "on the same connection" : "on another connection", ms);
+      !warm->reused
+          ? "the server closes connections: each request connects anew; allow keep-alive on it"
+      : slow ? "far away, or busy: insitu bench finds the max_inflight that hides it; train nearer "
+               "to the data"
+             : NULL,
+      "%s, first byte after %.1f ms",
+      warm->reused ? "on the same connection" : "on another connection", ms);
 }
 /* A request that failed, or was refused: what it was, and what to do. */
 static void doctor_refused(const struct doctor_ask *q, const char *what) {
@@ -525,7 +582,8 @@ static void doctor_refused(const struct doctor_ask *q, const char *what) {
   if (answer->id[0] && insitu__cloud_quotable(cloud, &q->request, answer->id))
     snprintf(id, sizeof id, " (request %s)", answer->id);
   bool moved = answer->status / 100 == 3 && answer->location;
-  doctor_line(DOCTOR_PROBLEM, what, moved ? "give the url that it leads to" : insitu__cloud_advice(cloud, answer->status, code),
+  doctor_line(DOCTOR_PROBLEM, what,
+      moved ? "give the url that it leads to" : insitu__cloud_advice(cloud, answer->status, code),
       "HTTP %d%s%s%s", answer->status, told[0] ? " " : "", told, id);
 }
 static void doctor_ranges(struct tool_archive *a, const char *key) {
@@ -536,7 +594,8 @@ static void doctor_ranges(struct tool_archive *a, const char *key) {
   int status = q.request.answer.status;
   if (status == 206 && q.status == INSITU_OK) doctor_line(DOCTOR_OK, "ranges", NULL, "work");
   else if (status == 200)
-    doctor_line(DOCTOR_WARNING, "ranges", "shards, zip files and large chunks need them: another server, or no proxy between",
+    doctor_line(DOCTOR_WARNING, "ranges",
+        "shards, zip files and large chunks need them: another server, or no proxy between",
         "the server ignores them and sends whole objects");
   else doctor_refused(&q, "ranges");
   doctor_reset(&q);
@@ -558,10 +617,14 @@ static void doctor_list_await(void *arg) {
 static void doctor_list(struct tool_archive *a) {
   struct doctor_listing l = {.store = &a->store};
   if (insitu__reactor_call(&a->reactor, doctor_list_await, &l) < 0) tool_no_memory();
-  if (l.status == INSITU_OK) doctor_line(DOCTOR_OK, "listing", NULL, "works: %" PRIu64 " names at the root", l.names);
+  if (l.status == INSITU_OK)
+    doctor_line(DOCTOR_OK, "listing", NULL, "works: %" PRIu64 " names at the root", l.names);
   else if (a->store.remote->cloud.kind == INSITU__CLOUD_HTTP)
-    doctor_line(DOCTOR_OK, "listing", NULL, "not to be had from an HTTP server: consolidated metadata takes its place");
-  else doctor_line(DOCTOR_WARNING, "listing", "allow listing, or consolidate the metadata", "%s", l.err.message);
+    doctor_line(DOCTOR_OK, "listing", NULL,
+        "not to be had from an HTTP server: consolidated metadata takes its place");
+  else
+    doctor_line(DOCTOR_WARNING, "listing", "allow listing, or consolidate the metadata", "%s",
+        l.err.message);
 }
 /* False: nothing of it can be read. */
 static bool doctor_remote(struct tool_archive *a) {
@@ -572,7 +635,8 @@ static bool doctor_remote(struct tool_archive *a) {
     doctor_reset(&q);
     q.ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_READ, .key = doctor_keys[i]};
     doctor_send(a, &q);
-    if (!i) doctor_identity(&a->store.remote->cloud); /* now it is known where a region and credentials come from */
+    /* now it is known where a region and credentials come from */
+    if (!i) doctor_identity(&a->store.remote->cloud);
     if (q.status < 0 || (q.request.answer.status != 200 && q.request.answer.status != 404)) {
       doctor_refused(&q, "request");
       doctor_reset(&q);
@@ -582,7 +646,8 @@ static bool doctor_remote(struct tool_archive *a) {
     if (q.request.answer.status == 200) found = doctor_keys[i];
   }
   doctor_reset(&q);
-  q.ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_READ, .key = found ? found : doctor_keys[0]};
+  q.ask =
+      (struct insitu__cloud_ask){.what = INSITU__CLOUD_READ, .key = found ? found : doctor_keys[0]};
   doctor_send(a, &q);
   warm = q.timing;
   doctor_reset(&q);
@@ -604,8 +669,8 @@ static void doctor_archive(const char *url) {
   char path[INSITU__MAX_KEY];
   if (!tool_json) printf("\n");
   int kind;
-  if (insitu__text_url_parse(url, &kind, path, sizeof path, NULL) == INSITU_OK && kind < INSITU__TEXT_URL_HTTP &&
-      access(path, F_OK) == 0)
+  if (insitu__text_url_parse(url, &kind, path, sizeof path, NULL) == INSITU_OK &&
+      kind < INSITU__TEXT_URL_HTTP && access(path, F_OK) == 0)
     doctor_file_system(path);
   if (tool_archive_store(&desc, 0, &a, &err) < 0) {
     doctor_line(DOCTOR_PROBLEM, "store", NULL, "%s", err.message);
@@ -624,9 +689,12 @@ static void doctor_archive(const char *url) {
     return;
   }
   double ms = 1e3 * doctor_since(begun);
-  bool consolidated = a.group.nodes >= 0, slow = !consolidated && !a.group.is_array && (a.n_paths > 50 || ms > 500);
+  bool consolidated = a.group.nodes >= 0,
+       slow = !consolidated && !a.group.is_array && (a.n_paths > 50 || ms > 500);
   doctor_line(slow ? DOCTOR_WARNING : DOCTOR_OK, "archive",
-      slow ? "consolidate the metadata once (zarr.consolidate_metadata): opening then reads one file" : NULL,
+      slow
+          ? "consolidate the metadata once (zarr.consolidate_metadata): opening then reads one file"
+          : NULL,
       "Zarr v%d, %s, opened in %.1f ms", a.group.format,
       a.group.is_array ? "one array"
       : consolidated   ? "consolidated metadata"
@@ -635,12 +703,14 @@ static void doctor_archive(const char *url) {
   if (a.store.zip) {
     bool deflated = a.store.zip->index.deflated;
     doctor_line(deflated ? DOCTOR_WARNING : DOCTOR_OK, "zip file",
-        deflated
-            ? "pack chunks as they are (zip -0): reads of a deflated member begin at its start, and inflate what is compressed"
-            : NULL,
-        "%" PRIu64 " objects, %s", a.store.n_objects, deflated ? "some of them deflated" : "stored as they are");
+        deflated ? "pack chunks as they are (zip -0): reads of a deflated member begin at its "
+                   "start, and inflate what is compressed"
+                 : NULL,
+        "%" PRIu64 " objects, %s", a.store.n_objects,
+        deflated ? "some of them deflated" : "stored as they are");
   }
-  if (a.list_error.status && !a.store.remote) doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
+  if (a.list_error.status && !a.store.remote)
+    doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
   doctor_arrays(&a);
   tool_archive_close(&a);
 }
@@ -661,8 +731,8 @@ static int doctor_run(int argc, char **argv) {
     tool_json_bool(&doctor.json, "ok", !doctor.problems);
     tool_json_end(&doctor.json);
   } else if (doctor.problems + doctor.warnings)
-    printf("\n%u problem%s, %u warning%s\n", doctor.problems, doctor.problems == 1 ? "" : "s", doctor.warnings,
-        doctor.warnings == 1 ? "" : "s");
+    printf("\n%u problem%s, %u warning%s\n", doctor.problems, doctor.problems == 1 ? "" : "s",
+        doctor.warnings, doctor.warnings == 1 ? "" : "s");
   else printf("\nAll is well%s.\n", argc ? "" : "; insitu doctor ARCHIVE looks at an archive too");
   return doctor.problems ? TOOL_FAILED : TOOL_OK;
 }
@@ -673,9 +743,12 @@ static const struct tool_command doctor_command = {.name = "doctor",
     .options = doctor_options,
     .n_options = TOOL_COUNT(doctor_options),
     .summary = "what this machine offers, and what holds a loader back",
-    .details = "  URL   an archive to look at too: its file system, or its server (endpoint, region, credentials,\n"
-               "        times of a request, ranges, listing), its metadata, and one chunk's read and decode\n\n"
-               "Each line is ok, a warning (it works, but not at its best) or a problem, with what to do. Exit\n"
+    .details = "  URL   an archive to look at too: its file system, or its server (endpoint, "
+               "region, credentials,\n"
+               "        times of a request, ranges, listing), its metadata, and one chunk's read "
+               "and decode\n\n"
+               "Each line is ok, a warning (it works, but not at its best) or a problem, with what "
+               "to do. Exit\n"
                "status 1 when there is a problem.\n\n" TOOL_STORE_HELP "examples: insitu doctor\n"
                "          insitu doctor s3://bucket/era5.zarr --anonymous -O region=us-east-1\n"
                "          INSITU_IO=epoll insitu doctor winds.zarr\n",

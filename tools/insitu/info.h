@@ -1,4 +1,5 @@
-/* insitu info: what is in an archive, what this build can read of it, and what training from it would take. */
+/* insitu info: what is in an archive, what this build can read of it, and what training from it
+ * would take. */
 #include <math.h>
 
 enum {
@@ -18,10 +19,12 @@ struct info_array {
   /* from the metadata as it stands, whether it can be read or not */
   unsigned ndim; /* 0 also when there is no shape */
   bool has_shape, has_chunk, sharded, big;
-  uint64_t shape[INSITU__MAX_DIMS], chunk[INSITU__MAX_DIMS], inner[INSITU__MAX_DIMS]; /* chunk: of the stored object */
+  /* chunk: of the stored object */
+  uint64_t shape[INSITU__MAX_DIMS], chunk[INSITU__MAX_DIMS], inner[INSITU__MAX_DIMS];
   char *dim[INSITU__MAX_DIMS], dtype[48];
-  uint64_t itemsize, objects, object_bytes, decoded; /* itemsize 0: unknown, then the bytes are 0 too */
-  int fill;                                          /* token */
+  /* itemsize 0: unknown, then the bytes are 0 too */
+  uint64_t itemsize, objects, object_bytes, decoded;
+  int fill; /* token */
   /* from the directory */
   bool sized, cut; /* cut: not all of it was seen */
   uint64_t stored, stored_objects;
@@ -32,8 +35,9 @@ struct info_array {
   /* dates, where the units are those of time: of the first and the last sample */
   bool dated;
   struct insitu__time_units units;
-  int64_t date[2], every; /* microseconds; every 0: its first and last chunk hold steps of several lengths */
-  insitu_error undated;   /* status < 0: why there are none */
+  /* microseconds; every 0: its first and last chunk hold steps of several lengths */
+  int64_t date[2], every;
+  insitu_error undated; /* status < 0: why there are none */
 };
 struct info_group {
   char *path, *text;                   /* text: that of the attributes, NULL for none */
@@ -53,9 +57,11 @@ struct info {
 
 /* ---- reading the metadata ---- */
 
-static bool info_extents(const struct insitu__text_json *j, int token, unsigned *n, uint64_t *extent) {
+static bool info_extents(
+    const struct insitu__text_json *j, int token, unsigned *n, uint64_t *extent) {
   *n = 0;
-  if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) > INSITU__MAX_DIMS) return false;
+  if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) > INSITU__MAX_DIMS)
+    return false;
   for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
     if (!insitu__text_json_u64(j, t, &extent[(*n)++])) return false;
   return true;
@@ -63,7 +69,8 @@ static bool info_extents(const struct insitu__text_json *j, int token, unsigned 
 static int info_configuration(const struct insitu__text_json *j, int token) {
   return insitu__text_json_get(j, token, "configuration");
 }
-/* A string, or any other value as it stands; runs of spaces and line ends as one space, cut short. */
+/* A string, or any other value as it stands; runs of spaces and line ends as one space, cut short.
+ */
 static void info_text(const struct insitu__text_json *j, int token, char *to, size_t cap) {
   uint64_t n;
   size_t used = 0;
@@ -78,7 +85,8 @@ static void info_text(const struct insitu__text_json *j, int token, char *to, si
 static void info_dims(struct info_array *a, const struct insitu__text_json *j, int names) {
   char name[INSITU__MAX_DIM_NAME];
   unsigned i = 0;
-  if (!insitu__text_json_is_array(j, names) || insitu__text_json_size(j, names) != (int)a->ndim) return;
+  if (!insitu__text_json_is_array(j, names) || insitu__text_json_size(j, names) != (int)a->ndim)
+    return;
   for (int t = insitu__text_json_first(j, names); t >= 0; t = insitu__text_json_next(j, t), i++)
     if (insitu__text_json_string(j, t, name, sizeof name) > 0) a->dim[i] = tool_copy(name);
 }
@@ -86,7 +94,8 @@ static void info_set_dtype(struct info_array *a, bool v2) { /* a->dtype holds th
   for (int i = 0; i < INSITU__ZARR_DTYPES; i++) {
     const struct insitu__zarr_dtype *d = &insitu__zarr_dtypes[i];
     if (v2 && !d->v2[0]) continue;
-    if (strcmp(v2 && strchr("<>|", a->dtype[0]) ? a->dtype + 1 : a->dtype, v2 ? d->v2 : d->v3)) continue;
+    if (strcmp(v2 && strchr("<>|", a->dtype[0]) ? a->dtype + 1 : a->dtype, v2 ? d->v2 : d->v3))
+      continue;
     a->big = v2 && a->dtype[0] == '>';
     a->itemsize = (uint64_t)(d->dtype & 0xff) / 8;
     snprintf(a->dtype, sizeof a->dtype, "%s", d->v3);
@@ -98,25 +107,34 @@ static void info_v2(struct info_array *a) {
   unsigned n;
   info_text(j, insitu__text_json_get(j, a->node.node, "dtype"), a->dtype, sizeof a->dtype);
   info_set_dtype(a, true);
-  a->has_chunk = info_extents(j, insitu__text_json_get(j, a->node.node, "chunks"), &n, a->chunk) && n == a->ndim;
+  a->has_chunk = info_extents(j, insitu__text_json_get(j, a->node.node, "chunks"), &n, a->chunk) &&
+                 n == a->ndim;
   const struct insitu__text_json *attributes = a->node.attributes_doc;
-  info_dims(a, attributes, insitu__text_json_get(attributes, a->node.attributes, "_ARRAY_DIMENSIONS"));
+  info_dims(
+      a, attributes, insitu__text_json_get(attributes, a->node.attributes, "_ARRAY_DIMENSIONS"));
 }
 static void info_v3(struct info_array *a) {
   const struct insitu__text_json *j = a->node.doc;
   int type = insitu__text_json_get(j, a->node.node, "data_type");
   unsigned n;
-  info_text(j, insitu__text_json_is_object(j, type) ? insitu__text_json_get(j, type, "name") : type, a->dtype, sizeof a->dtype);
+  info_text(j, insitu__text_json_is_object(j, type) ? insitu__text_json_get(j, type, "name") : type,
+      a->dtype, sizeof a->dtype);
   info_set_dtype(a, false);
   int grid = insitu__text_json_get(j, a->node.node, "chunk_grid");
   a->has_chunk =
-      info_extents(j, insitu__text_json_get(j, info_configuration(j, grid), "chunk_shape"), &n, a->chunk) && n == a->ndim;
+      info_extents(
+          j, insitu__text_json_get(j, info_configuration(j, grid), "chunk_shape"), &n, a->chunk) &&
+      n == a->ndim;
   int codecs = insitu__text_json_get(j, a->node.node, "codecs");
   for (int t = insitu__text_json_first(j, codecs); t >= 0; t = insitu__text_json_next(j, t)) {
     int configuration = info_configuration(j, t), name = insitu__text_json_get(j, t, "name");
-    if (insitu__text_json_equals(j, insitu__text_json_get(j, configuration, "endian"), "big") && a->itemsize > 1) a->big = true;
+    if (insitu__text_json_equals(j, insitu__text_json_get(j, configuration, "endian"), "big") &&
+        a->itemsize > 1)
+      a->big = true;
     if (insitu__text_json_equals(j, name, "sharding_indexed"))
-      a->sharded = info_extents(j, insitu__text_json_get(j, configuration, "chunk_shape"), &n, a->inner) && n == a->ndim;
+      a->sharded =
+          info_extents(j, insitu__text_json_get(j, configuration, "chunk_shape"), &n, a->inner) &&
+          n == a->ndim;
   }
   info_dims(a, j, insitu__text_json_get(j, a->node.node, "dimension_names"));
 }
@@ -137,9 +155,12 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
   a->path = path;
   a->fill = -1;
   insitu_status status = tool_archive_array(&f->archive, path, &a->z, &a->err);
-  if (tool_archive_node(&f->archive, path, &a->node, status < 0 ? NULL : &a->err) < 0 || a->node.node < 0) return;
+  if (tool_archive_node(&f->archive, path, &a->node, status < 0 ? NULL : &a->err) < 0 ||
+      a->node.node < 0)
+    return;
   const struct insitu__text_json *j = a->node.doc;
-  a->has_shape = info_extents(j, insitu__text_json_get(j, a->node.node, "shape"), &a->ndim, a->shape);
+  a->has_shape =
+      info_extents(j, insitu__text_json_get(j, a->node.node, "shape"), &a->ndim, a->shape);
   if (!a->has_shape) a->ndim = 0;
   a->fill = insitu__text_json_get(j, a->node.node, "fill_value");
   if (f->archive.group.format == 2) info_v2(a);
@@ -149,8 +170,10 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
     info_inner(a);
     for (unsigned i = 0; i < a->ndim && i < z->axes; i++)
       if (!a->dim[i] && z->dim[i]) a->dim[i] = tool_copy(z->dim[i]); /* an image's axes */
-    if (z->kind != INSITU__ZARR_STRING) a->itemsize = z->itemsize * (z->axes < z->ndim ? z->shape[z->axes] : 1);
-    if (z->format == 3 && z->unit[0]) snprintf(a->dtype + strlen(a->dtype), sizeof a->dtype - strlen(a->dtype), "[%s]", z->unit);
+    if (z->kind != INSITU__ZARR_STRING)
+      a->itemsize = z->itemsize * (z->axes < z->ndim ? z->shape[z->axes] : 1);
+    if (z->format == 3 && z->unit[0])
+      snprintf(a->dtype + strlen(a->dtype), sizeof a->dtype - strlen(a->dtype), "[%s]", z->unit);
   }
   a->decoded = a->has_shape ? a->itemsize : 0;
   a->object_bytes = a->has_chunk ? a->itemsize : 0;
@@ -183,13 +206,17 @@ static void info_find_groups(struct info *f) {
   char path[INSITU__MAX_KEY];
   if (!f->archive.group.is_array) info_add_group(f, "", 0);
   for (uint64_t i = 0; i < f->archive.n_paths; i++)
-    for (const char *slash = strchr(f->archive.paths[i], '/'); slash; slash = strchr(slash + 1, '/'))
+    for (const char *slash = strchr(f->archive.paths[i], '/'); slash;
+         slash = strchr(slash + 1, '/'))
       info_add_group(f, f->archive.paths[i], (size_t)(slash - f->archive.paths[i]));
-  for (int t = nodes < 0 ? -1 : insitu__text_json_first(j, nodes); t >= 0; t = insitu__text_json_next(j, t)) {
+  for (int t = nodes < 0 ? -1 : insitu__text_json_first(j, nodes); t >= 0;
+       t = insitu__text_json_next(j, t)) {
     int type = insitu__text_json_get(j, insitu__text_json_value(j, t), "node_type");
     int64_t n = insitu__text_json_string(j, t, path, sizeof path);
-    if (f->archive.group.format == 3 && n > 0 && insitu__text_json_equals(j, type, "group")) info_add_group(f, path, (size_t)n);
-    if (f->archive.group.format == 2 && n > 8 && !strcmp(path + n - 8, "/.zgroup")) info_add_group(f, path, (size_t)n - 8);
+    if (f->archive.group.format == 3 && n > 0 && insitu__text_json_equals(j, type, "group"))
+      info_add_group(f, path, (size_t)n);
+    if (f->archive.group.format == 2 && n > 8 && !strcmp(path + n - 8, "/.zgroup"))
+      info_add_group(f, path, (size_t)n - 8);
   }
   if (f->n_groups) qsort(f->groups, (size_t)f->n_groups, sizeof *f->groups, tool_archive_compare);
   uint64_t kept = 0;
@@ -205,14 +232,16 @@ static void info_read_groups(struct info *f) {
     struct info_group *g = &f->groups[i];
     insitu_error err = {0};
     insitu_status status = tool_archive_attributes(&f->archive, g->path, &g->text, &err);
-    if (status == INSITU_OK && g->text) status = insitu__text_json_parse(&g->attributes, g->text, strlen(g->text), g->path, &err);
+    if (status == INSITU_OK && g->text)
+      status = insitu__text_json_parse(&g->attributes, g->text, strlen(g->text), g->path, &err);
     if (status < 0) tool_fail_error(&err);
   }
 }
 
 /* ---- stored bytes ---- */
 
-/* Files below a directory that are no metadata; false when time is up, or a directory cannot be read. */
+/* Files below a directory that are no metadata; false when time is up, or a directory cannot be
+ * read. */
 static bool info_walk(int fd, int64_t deadline, uint64_t *bytes, uint64_t *files) { /* closes fd */
   DIR *dir = fdopendir(fd);
   bool in_time = true;
@@ -230,7 +259,8 @@ static bool info_walk(int fd, int64_t deadline, uint64_t *bytes, uint64_t *files
     }
     if (entry->d_name[0] == '.' || strcmp(entry->d_name, "zarr.json") == 0) continue;
     if (insitu__store_entry_is_directory(dirfd(dir), entry)) {
-      int below = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+      int below =
+          openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
       in_time = below >= 0 && info_walk(below, deadline, bytes, files);
     } else if (fstatat(dirfd(dir), entry->d_name, &s, 0) == 0) {
       *bytes += (uint64_t)s.st_size;
@@ -291,7 +321,8 @@ struct info_read { /* a whole array on its way into memory */
   unsigned char *whole, *piece; /* all objects in turn; the one being decoded */
   insitu_status status;
 };
-static insitu_status info_piece(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+static insitu_status info_piece(
+    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)err;
   memcpy((unsigned char *)user + offset, bytes, (size_t)n);
   return INSITU_OK;
@@ -300,18 +331,22 @@ static void info_read_await(void *arg) {
   struct info_read *r = (struct info_read *)arg;
   char key[INSITU__MAX_KEY], *text;
   uint64_t n, limit = insitu__codec_bound(r->object.codecs, r->object.bytes);
-  struct insitu__codec_sink sink = {.user = r->piece, .piece = info_piece, .element = r->z->itemsize};
+  struct insitu__codec_sink sink = {
+      .user = r->piece, .piece = info_piece, .element = r->z->itemsize};
   for (uint64_t i = 0; i < r->object.count && r->status == INSITU_OK; i++) {
     insitu_error err = {0};
-    uint64_t at = i * r->object.chunk[0], count = insitu__base_min(r->object.chunk[0], r->z->shape[0] - at);
+    uint64_t at = i * r->object.chunk[0],
+             count = insitu__base_min(r->object.chunk[0], r->z->shape[0] - at);
     if (insitu__zarr_chunk_key(r->z, &i, key, sizeof key) < 0) r->status = INSITU_E_ARG;
     else r->status = insitu__store_get_await(&r->info->archive.store, key, limit, &text, &n, &err);
     bool absent = r->status == INSITU_E_NOTFOUND;
     if (absent) r->status = INSITU_OK;
-    for (uint64_t k = 0; absent && k < count; k++) memcpy(r->piece + k * r->z->itemsize, r->z->fill, r->z->itemsize);
+    for (uint64_t k = 0; absent && k < count; k++)
+      memcpy(r->piece + k * r->z->itemsize, r->z->fill, r->z->itemsize);
     if (r->status < 0) break;
     if (!absent) {
-      r->status = insitu__codec_decode(r->object.codecs, &r->scratch, text, n, r->object.bytes, &sink, &err);
+      r->status = insitu__codec_decode(
+          r->object.codecs, &r->scratch, text, n, r->object.bytes, &sink, &err);
       insitu__mem_free(text);
       unsigned char *p = r->piece;
       for (uint64_t k = 0; r->z->swap && k < count; k++, p += r->z->itemsize)
@@ -328,8 +363,9 @@ static double info_half(const unsigned char *p) {
   uint16_t h;
   memcpy(&h, p, 2);
   int exponent = h >> 10 & 31, mantissa = h & 1023;
-  double x =
-      exponent == 31 ? (mantissa ? NAN : INFINITY) : ldexp(mantissa + (exponent ? 1024 : 0), (exponent ? exponent : 1) - 25);
+  double x = exponent == 31
+                 ? (mantissa ? NAN : INFINITY)
+                 : ldexp(mantissa + (exponent ? 1024 : 0), (exponent ? exponent : 1) - 25);
   return h >> 15 ? -x : x;
 }
 static double info_bfloat(const unsigned char *p) { /* the upper half of a float */
@@ -341,11 +377,11 @@ static double info_bfloat(const unsigned char *p) { /* the upper half of a float
   return (double)f;
 }
 static double info_element(const unsigned char *p, int32_t dtype) {
-#define INFO_CASE(code, type)                                                                                                    \
-  case code: {                                                                                                                   \
-    type x;                                                                                                                      \
-    memcpy(&x, p, sizeof x);                                                                                                     \
-    return (double)x;                                                                                                            \
+#define INFO_CASE(code, type)                                                                      \
+  case code: {                                                                                     \
+    type x;                                                                                        \
+    memcpy(&x, p, sizeof x);                                                                       \
+    return (double)x;                                                                              \
   }
   switch (dtype) {
     INFO_CASE(INSITU_I8, int8_t)
@@ -363,14 +399,15 @@ static double info_element(const unsigned char *p, int32_t dtype) {
 #undef INFO_CASE
   return info_half(p);
 }
-/* First and last value of a one-dimensional array of numbers, and whether its steps are equal (to a few units in the last place of
- * its type). */
+/* First and last value of a one-dimensional array of numbers, and whether its steps are equal (to a
+ * few units in the last place of its type). */
 static bool info_has_values(const struct info_array *a) {
-  if (a->err.status || a->z.kind != INSITU__ZARR_NUMBER || a->z.ndim != 1 || !a->z.shape[0] || a->z.dtype == INSITU_BOOL ||
-      insitu__zarr_is_complex(a->z.dtype))
+  if (a->err.status || a->z.kind != INSITU__ZARR_NUMBER || a->z.ndim != 1 || !a->z.shape[0] ||
+      a->z.dtype == INSITU_BOOL || insitu__zarr_is_complex(a->z.dtype))
     return false;
   struct tool_object o = tool_object_of(&a->z);
-  return a->z.shape[0] * a->z.itemsize <= INFO_MAX_READ && o.bytes <= 64 * INFO_MAX_READ && o.count <= 4096;
+  return a->z.shape[0] * a->z.itemsize <= INFO_MAX_READ && o.bytes <= 64 * INFO_MAX_READ &&
+         o.count <= 4096;
 }
 static void info_values(struct info *f, struct info_array *a) {
   struct info_read r = {.info = f, .z = &a->z};
@@ -380,7 +417,8 @@ static void info_values(struct info *f, struct info_array *a) {
   r.whole = (unsigned char *)tool_alloc(bytes, 1);
   r.piece = (unsigned char *)tool_alloc(r.object.bytes, 1);
   insitu__codec_scratch_init(&r.scratch);
-  if (insitu__reactor_call(&f->archive.reactor, info_read_await, &r) == INSITU_OK && r.status == INSITU_OK) {
+  if (insitu__reactor_call(&f->archive.reactor, info_read_await, &r) == INSITU_OK &&
+      r.status == INSITU_OK) {
     a->n_values = n;
     a->first = info_element(r.whole, a->z.dtype);
     a->last = info_element(r.whole + (n - 1) * a->z.itemsize, a->z.dtype);
@@ -392,7 +430,8 @@ static void info_values(struct info *f, struct info_array *a) {
     double slack = 4 * ulp * fmax(fabs(a->first), fabs(a->last));
     a->regular = n > 1 && a->step != 0;
     for (uint64_t i = 0; i < n && a->regular; i++)
-      if (!(fabs(info_element(r.whole + i * a->z.itemsize, a->z.dtype) - (a->first + (double)i * a->step)) <= slack))
+      if (!(fabs(info_element(r.whole + i * a->z.itemsize, a->z.dtype) -
+                 (a->first + (double)i * a->step)) <= slack))
         a->regular = false;
   }
   insitu__codec_scratch_free(&r.scratch);
@@ -400,7 +439,8 @@ static void info_values(struct info *f, struct info_array *a) {
   insitu__mem_free(r.piece);
 }
 
-/* Of a remote store: asks for all that info_values will read at once, so that it takes one round trip. */
+/* Of a remote store: asks for all that info_values will read at once, so that it takes one round
+ * trip. */
 static void info_ask_await(void *arg) {
   struct info *f = (struct info *)arg;
   char key[INSITU__MAX_KEY], **keys = NULL;
@@ -409,9 +449,12 @@ static void info_ask_await(void *arg) {
     struct tool_object o = tool_object_of(z);
     bool small = info_has_values(&f->arrays[i]) && o.bytes <= INFO_MAX_READ;
     for (uint64_t k = 0; small && k < o.count && INSITU__ARRAY_LEN(keys) < INFO_MAX_ASKED; k++)
-      if (insitu__zarr_chunk_key(z, &k, key, sizeof key) >= 0 && !INSITU__ARRAY_PUSH(keys, tool_copy(key))) tool_no_memory();
+      if (insitu__zarr_chunk_key(z, &k, key, sizeof key) >= 0 &&
+          !INSITU__ARRAY_PUSH(keys, tool_copy(key)))
+        tool_no_memory();
   }
-  insitu__store_prefetch_await(&f->archive.store, (const char *const *)keys, INSITU__ARRAY_LEN(keys), 2 * INFO_MAX_READ);
+  insitu__store_prefetch_await(
+      &f->archive.store, (const char *const *)keys, INSITU__ARRAY_LEN(keys), 2 * INFO_MAX_READ);
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(keys); i++) insitu__mem_free(keys[i]);
   INSITU__ARRAY_FREE(keys);
 }
@@ -427,13 +470,17 @@ struct info_dates { /* a piece of a coordinate on its way into memory */
 };
 static void info_dates_await(void *arg) {
   struct info_dates *d = (struct info_dates *)arg;
-  d->status = insitu__loader_time_read_await(d->loader, &d->a->z, &d->a->units, d->start, d->stop, d->moment, &d->a->undated);
+  d->status = insitu__loader_time_read_await(
+      d->loader, &d->a->z, &d->a->units, d->start, d->stop, d->moment, &d->a->undated);
 }
-/* Samples [start, stop): their first and last date, and whether all follow each other by a->every, which sample 0 and 1 set. */
-static bool info_dates_read(struct info *f, struct info_array *a, uint64_t start, uint64_t stop, int64_t *first, int64_t *last) {
+/* Samples [start, stop): their first and last date, and whether all follow each other by a->every,
+ * which sample 0 and 1 set. */
+static bool info_dates_read(struct info *f, struct info_array *a, uint64_t start, uint64_t stop,
+    int64_t *first, int64_t *last) {
   struct info_dates d = {.loader = f->loader, .a = a, .start = start, .stop = stop};
   d.moment = (int64_t *)tool_alloc(stop - start, sizeof *d.moment);
-  bool ok = insitu__reactor_call(&f->loader->reactor, info_dates_await, &d) == INSITU_OK && d.status == INSITU_OK;
+  bool ok = insitu__reactor_call(&f->loader->reactor, info_dates_await, &d) == INSITU_OK &&
+            d.status == INSITU_OK;
   if (ok && !start) a->every = stop > 1 ? d.moment[1] - d.moment[0] : 0;
   for (uint64_t i = 1; ok && i < stop - start; i++)
     if (d.moment[i] - d.moment[i - 1] != a->every) a->every = 0;
@@ -450,24 +497,29 @@ static void info_dates(struct info *f, struct info_array *a) {
   int64_t other;
   if (a->err.status || a->z.ndim != 1 || !n || a->z.dtype >> 8 > 2) return;
   if (a->z.kind != INSITU__ZARR_DATE &&
-      (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 || !strcasestr(units, " since ")))
+      (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 ||
+          !strcasestr(units, " since ")))
     return;
   if (insitu__loader_time_units(&a->z, &a->units, &a->undated) < 0) return;
   insitu_loader_desc desc = tool_desc(f->url);
   desc.plan_only = 1;
   if (!f->loader && insitu_loader_open(&desc, &f->loader, &a->undated) < 0) return;
   uint64_t chunk = insitu__base_min(n, a->z.chunk[0]), last = (n - 1) / chunk * chunk;
-  a->dated = info_dates_read(f, a, 0, insitu__base_max(chunk, insitu__base_min(n, 2)), &a->date[0], &a->date[1]) &&
+  a->dated = info_dates_read(f, a, 0, insitu__base_max(chunk, insitu__base_min(n, 2)), &a->date[0],
+                 &a->date[1]) &&
              (!last || info_dates_read(f, a, last, n, &other, &a->date[1]));
   int64_t all;
-  if (!a->dated || __builtin_mul_overflow(a->every, (int64_t)n - 1, &all) || all != a->date[1] - a->date[0]) a->every = 0;
+  if (!a->dated || __builtin_mul_overflow(a->every, (int64_t)n - 1, &all) ||
+      all != a->date[1] - a->date[0])
+    a->every = 0;
 }
 /* "6 h" */
 static const char *info_step(int64_t every, char text[32]) {
   static const struct {
     const char *name;
     int64_t us;
-  } unit[] = {{"d", INSITU__TIME_DAY}, {"h", 3600000000}, {"min", 60000000}, {"s", 1000000}, {"ms", 1000}, {"us", 1}};
+  } unit[] = {{"d", INSITU__TIME_DAY}, {"h", 3600000000}, {"min", 60000000}, {"s", 1000000},
+      {"ms", 1000}, {"us", 1}};
   size_t i = 0;
   while (every % unit[i].us) i++;
   snprintf(text, 32, "%" PRId64 " %s", every / unit[i].us, unit[i].name);
@@ -476,7 +528,8 @@ static const char *info_step(int64_t every, char text[32]) {
 
 /* ---- text ---- */
 
-/* "label  text", the label filled to a width, the text wrapped at spaces to the columns of the page. */
+/* "label  text", the label filled to a width, the text wrapped at spaces to the columns of the
+ *         page. */
 static void info_line_at(const char *label, int width, const char *text) {
   printf("    %s", tool_style(TOOL_DIM));
   tool_put_padded(label, width);
@@ -488,28 +541,34 @@ static void info_line(const char *label, const char *text) {
 }
 static void info_join(struct insitu__text_buffer *b, unsigned n, const uint64_t *extent) {
   if (!n) insitu__text_buffer_printf(b, "scalar");
-  for (unsigned i = 0; i < n; i++) insitu__text_buffer_printf(b, "%s%" PRIu64, i ? " x " : "", extent[i]);
+  for (unsigned i = 0; i < n; i++)
+    insitu__text_buffer_printf(b, "%s%" PRIu64, i ? " x " : "", extent[i]);
 }
-static void info_codec_value(struct insitu__text_buffer *b, const struct insitu__text_json *j, int token) {
+static void info_codec_value(
+    struct insitu__text_buffer *b, const struct insitu__text_json *j, int token) {
   uint64_t n;
   const char *span = insitu__text_json_span(j, token, &n);
   bool quoted = n > 1 && span[0] == '"';
   for (uint64_t i = quoted; span && i < n - quoted; i++)
-    if (span[i] != '\n' && !(span[i] == ' ' && i && (span[i - 1] == ' ' || span[i - 1] == '\n' || span[i - 1] == '[')))
+    if (span[i] != '\n' &&
+        !(span[i] == ' ' && i && (span[i - 1] == ' ' || span[i - 1] == '\n' || span[i - 1] == '[')))
       insitu__text_buffer_bytes(b, &span[i], 1);
 }
-/* A list of codecs joined by arrows, or one: name(key value, ...). v2 has "id" beside its parameters, v3 "name" and
- * "configuration", whose members may be lists of codecs (sharding). */
-static void info_codecs(struct insitu__text_buffer *b, const struct insitu__text_json *j, int token) {
+/* A list of codecs joined by arrows, or one: name(key value, ...). v2 has "id" beside its
+ * parameters, v3 "name" and "configuration", whose members may be lists of codecs (sharding). */
+static void info_codecs(
+    struct insitu__text_buffer *b, const struct insitu__text_json *j, int token) {
   if (insitu__text_json_is_array(j, token)) {
-    for (int t = insitu__text_json_first(j, token), i = 0; t >= 0; t = insitu__text_json_next(j, t), i++) {
+    for (int t = insitu__text_json_first(j, token), i = 0; t >= 0;
+         t = insitu__text_json_next(j, t), i++) {
       if (i) insitu__text_buffer_printf(b, " -> ");
       info_codecs(b, j, t);
     }
     return;
   }
   char name[64];
-  int id = insitu__text_json_get(j, token, "name"), members = info_configuration(j, token), shown = 0;
+  int id = insitu__text_json_get(j, token, "name"), members = info_configuration(j, token),
+      shown = 0;
   if (insitu__text_json_is_string(j, token)) id = token;
   if (id < 0) {
     id = insitu__text_json_get(j, token, "id");
@@ -522,7 +581,8 @@ static void info_codecs(struct insitu__text_buffer *b, const struct insitu__text
     if (value == id) continue;
     info_text(j, t, name, sizeof name);
     insitu__text_buffer_printf(b, "%s%s ", shown++ ? ", " : "(", name);
-    bool list = insitu__text_json_is_array(j, value) && first >= 0 && !insitu__text_json_is_plain(j, first);
+    bool list =
+        insitu__text_json_is_array(j, value) && first >= 0 && !insitu__text_json_is_plain(j, first);
     insitu__text_buffer_printf(b, "%s", list ? "[" : "");
     if (list) info_codecs(b, j, value);
     else info_codec_value(b, j, value);
@@ -530,7 +590,8 @@ static void info_codecs(struct insitu__text_buffer *b, const struct insitu__text
   }
   if (shown) insitu__text_buffer_printf(b, ")");
 }
-static void info_array_codecs(const struct info *f, const struct info_array *a, struct insitu__text_buffer *b) {
+static void info_array_codecs(
+    const struct info *f, const struct info_array *a, struct insitu__text_buffer *b) {
   const struct insitu__text_json *j = a->node.doc;
   if (f->archive.group.format == 3) {
     info_codecs(b, j, insitu__text_json_get(j, a->node.node, "codecs"));
@@ -538,7 +599,8 @@ static void info_array_codecs(const struct info *f, const struct info_array *a, 
   }
   int filters = insitu__text_json_get(j, a->node.node, "filters");
   int compressor = insitu__text_json_get(j, a->node.node, "compressor");
-  bool filtered = insitu__text_json_size(j, filters) > 0, compressed = insitu__text_json_is_object(j, compressor);
+  bool filtered = insitu__text_json_size(j, filters) > 0,
+       compressed = insitu__text_json_is_object(j, compressor);
   if (filtered) info_codecs(b, j, filters);
   if (filtered && compressed) insitu__text_buffer_printf(b, " -> ");
   if (compressed) info_codecs(b, j, compressor);
@@ -552,7 +614,8 @@ static void info_print_attributes(const struct insitu__text_json *j, int attribu
   for (int t = insitu__text_json_first(j, attributes); t >= 0; t = insitu__text_json_next(j, t)) {
     uint64_t n;
     insitu__text_json_span(j, t, &n);
-    if (!insitu__text_json_equals(j, t, "_ARRAY_DIMENSIONS") && n - 1 <= 24) width = insitu__base_max(width, n - 1);
+    if (!insitu__text_json_equals(j, t, "_ARRAY_DIMENSIONS") && n - 1 <= 24)
+      width = insitu__base_max(width, n - 1);
   }
   for (int t = insitu__text_json_first(j, attributes); t >= 0; t = insitu__text_json_next(j, t)) {
     struct insitu__text_buffer b = {.limit = 1 << 20};
@@ -564,9 +627,11 @@ static void info_print_attributes(const struct insitu__text_json *j, int attribu
     const char *span = insitu__text_json_span(j, insitu__text_json_value(j, t), &n);
     uint64_t room = INFO_COLUMNS - 6 - insitu__base_max(width, insitu__base_min(strlen(label), 60));
     bool cut = !info_attributes && n > room;
-    for (uint64_t i = 0; i < n && (!cut || b.n < room - 3); i++) { /* line ends and indents between values become one space */
+    /* line ends and indents between values become one space */
+    for (uint64_t i = 0; i < n && (!cut || b.n < room - 3); i++) {
       bool space = span[i] == ' ' || span[i] == '\n' || span[i] == '\t' || span[i] == '\r';
-      if (!space || (b.n && b.text[b.n - 1] != ' ')) insitu__text_buffer_bytes(&b, space ? " " : &span[i], 1);
+      if (!space || (b.n && b.text[b.n - 1] != ' '))
+        insitu__text_buffer_bytes(&b, space ? " " : &span[i], 1);
     }
     while (cut && b.n && (b.text[b.n - 1] & 0x80)) b.n--; /* not in the middle of a character */
     if (cut) insitu__text_buffer_printf(&b, "...");
@@ -590,18 +655,23 @@ static void info_print_chunk(const struct info_array *a) {
   if (a->sharded) {
     info_join(&b, a->ndim, a->chunk);
     if (a->itemsize) insitu__text_buffer_printf(&b, ", %s", tool_bytes(text, a->object_bytes));
-    insitu__text_buffer_printf(&b, "; %s object%s", tool_count(text, a->objects), a->objects == 1 ? "" : "s");
+    insitu__text_buffer_printf(
+        &b, "; %s object%s", tool_count(text, a->objects), a->objects == 1 ? "" : "s");
     insitu__text_buffer_printf(&b, " of %s chunks", tool_count(text, per_object));
     info_line("shard", b.text);
     insitu__text_buffer_free(&b);
   }
   info_join(&b, a->ndim, a->sharded ? a->inner : a->chunk);
-  if (a->itemsize) insitu__text_buffer_printf(&b, ", %s", tool_bytes(text, a->sharded ? inner : a->object_bytes));
-  if (!a->sharded) insitu__text_buffer_printf(&b, "; %s chunk%s", tool_count(text, a->objects), a->objects == 1 ? "" : "s");
+  if (a->itemsize)
+    insitu__text_buffer_printf(&b, ", %s", tool_bytes(text, a->sharded ? inner : a->object_bytes));
+  if (!a->sharded)
+    insitu__text_buffer_printf(
+        &b, "; %s chunk%s", tool_count(text, a->objects), a->objects == 1 ? "" : "s");
   if (!a->sharded && a->objects > 1 && a->ndim > 1) {
     insitu__text_buffer_printf(&b, " = ");
     for (unsigned i = 0; i < a->ndim; i++)
-      insitu__text_buffer_printf(&b, "%s%" PRIu64, i ? " x " : "", insitu__base_ceil_div(a->shape[i], a->chunk[i]));
+      insitu__text_buffer_printf(
+          &b, "%s%" PRIu64, i ? " x " : "", insitu__base_ceil_div(a->shape[i], a->chunk[i]));
   }
   info_line("chunk", b.text);
   insitu__text_buffer_free(&b);
@@ -609,14 +679,17 @@ static void info_print_chunk(const struct info_array *a) {
 static void info_print_size(const struct info_array *a) {
   char decoded[16], stored[16], objects[32], all[32] = "", text[200] = "";
   int n = 0;
-  if (a->decoded) n = snprintf(text, sizeof text, "%s%s", tool_bytes(decoded, a->decoded), a->sized ? ", " : "");
+  if (a->decoded)
+    n = snprintf(text, sizeof text, "%s%s", tool_bytes(decoded, a->decoded), a->sized ? ", " : "");
   if (a->sized && n >= 0) {
     if (a->objects) tool_count(all, a->objects);
-    n += snprintf(text + n, sizeof text - (size_t)n, "stored%s %s in %s%s%s object%s", a->cut ? " at least" : "",
-        tool_bytes(stored, a->stored), tool_count(objects, a->stored_objects), a->objects ? " of " : "", all,
+    n += snprintf(text + n, sizeof text - (size_t)n, "stored%s %s in %s%s%s object%s",
+        a->cut ? " at least" : "", tool_bytes(stored, a->stored),
+        tool_count(objects, a->stored_objects), a->objects ? " of " : "", all,
         (a->objects ? a->objects : a->stored_objects) == 1 ? "" : "s");
     if (a->decoded && a->stored && !a->cut && a->stored_objects == a->objects)
-      snprintf(text + n, sizeof text - (size_t)n, ", %.3g to 1", (double)a->decoded / (double)a->stored);
+      snprintf(
+          text + n, sizeof text - (size_t)n, ", %.3g to 1", (double)a->decoded / (double)a->stored);
   }
   info_line("size", text);
 }
@@ -639,8 +712,9 @@ static void info_print_dates(const struct info_array *a) {
   if (!a->dated) return;
   insitu__time_date(a->units.calendar, a->date[0], &first);
   insitu__time_date(a->units.calendar, a->date[1], &last);
-  snprintf(text, sizeof text, "%s .. %s, %s%s, %s", first.text, last.text, a->every ? "every " : "not regular",
-      a->every ? info_step(a->every, step) : "", insitu__time_calendars[a->units.calendar]);
+  snprintf(text, sizeof text, "%s .. %s, %s%s, %s", first.text, last.text,
+      a->every ? "every " : "not regular", a->every ? info_step(a->every, step) : "",
+      insitu__time_calendars[a->units.calendar]);
   info_line("dates", text);
 }
 static void info_print_array(const struct info *f, const struct info_array *a) {
@@ -649,10 +723,11 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
   printf("\n%s", tool_style(TOOL_BOLD));
   tool_put_padded(a->path[0] ? a->path : "/", 0);
   printf("%s  ", tool_style(TOOL_PLAIN));
-  insitu__text_buffer_printf(&b, "%s%s (", a->dtype[0] ? a->dtype : "?", a->big ? " big-endian" : "");
+  insitu__text_buffer_printf(
+      &b, "%s%s (", a->dtype[0] ? a->dtype : "?", a->big ? " big-endian" : "");
   for (unsigned i = 0; i < a->ndim; i++)
-    insitu__text_buffer_printf(
-        &b, "%s%s%s%" PRIu64, i ? ", " : "", a->dim[i] ? a->dim[i] : "", a->dim[i] ? " " : "", a->shape[i]);
+    insitu__text_buffer_printf(&b, "%s%s%s%" PRIu64, i ? ", " : "", a->dim[i] ? a->dim[i] : "",
+        a->dim[i] ? " " : "", a->shape[i]);
   insitu__text_buffer_printf(&b, "%s)", a->has_shape && !a->ndim ? "scalar" : "");
   if (b.n + strlen(a->path) + 2 > INFO_COLUMNS) printf("\n    ");
   tool_put_padded(b.text, 0);
@@ -674,26 +749,30 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
   info_print_attributes(a->node.attributes_doc, a->node.attributes);
 }
 
-enum { INFO_CELLS = 6, INFO_CELL = 400, INFO_NAME = 24 }; /* columns of the table, bytes of a cell, least columns of a name */
+/* columns of the table, bytes of a cell, least columns of a name */
+enum { INFO_CELLS = 6, INFO_CELL = 400, INFO_NAME = 24 };
 /* A name of the tree, indented by its depth: a group's path, an array's last part. */
 static void info_tree_name(const char *path, bool group, char *to, size_t cap) {
   int depth = 0;
   for (const char *p = path; *p; p++) depth += *p == '/';
   const char *last = strrchr(path, '/');
-  snprintf(to, cap, "%*s%s%s", 2 * depth, "", last && !group ? last + 1 : path, group || !path[0] ? "/" : "");
+  snprintf(to, cap, "%*s%s%s", 2 * depth, "", last && !group ? last + 1 : path,
+      group || !path[0] ? "/" : "");
 }
 static void info_extents_text(char *to, size_t cap, unsigned n, const uint64_t *extent) {
   size_t at = 0;
   to[0] = 0;
   if (!n) snprintf(to, cap, "scalar");
-  for (unsigned i = 0; i < n && at < cap; i++) at += (size_t)snprintf(to + at, cap - at, "%s%" PRIu64, i ? "x" : "", extent[i]);
+  for (unsigned i = 0; i < n && at < cap; i++)
+    at += (size_t)snprintf(to + at, cap - at, "%s%" PRIu64, i ? "x" : "", extent[i]);
 }
 /* The cells of an array's line. */
 static void info_cells(const struct info_array *a, char cell[INFO_CELLS][INFO_CELL]) {
   info_tree_name(a->path, false, cell[0], INFO_CELL);
   snprintf(cell[1], INFO_CELL, "%s%.24s", a->big ? ">" : "", a->dtype);
   info_extents_text(cell[2], INFO_CELL, a->ndim, a->shape);
-  if (a->has_chunk) info_extents_text(cell[3], INFO_CELL, a->ndim, a->sharded ? a->inner : a->chunk);
+  if (a->has_chunk)
+    info_extents_text(cell[3], INFO_CELL, a->ndim, a->sharded ? a->inner : a->chunk);
   else snprintf(cell[3], INFO_CELL, "?");
   if (!a->ndim) cell[3][0] = 0;
   cell[4][0] = cell[5][0] = 0;
@@ -702,10 +781,13 @@ static void info_cells(const struct info_array *a, char cell[INFO_CELLS][INFO_CE
   else if (a->decoded && a->sized && !a->cut && a->stored && a->stored_objects == a->objects)
     snprintf(cell[5], INFO_CELL, "%.3g:1", (double)a->decoded / (double)a->stored);
 }
-static void info_print_row(char cell[INFO_CELLS][INFO_CELL], const int *width, enum tool_style style) {
+static void info_print_row(
+    char cell[INFO_CELLS][INFO_CELL], const int *width, enum tool_style style) {
   printf("  %s", tool_style(style));
-  bool alone = !cell[1][0] && !cell[2][0];                                                     /* a group's line */
-  if (!alone && strlen(cell[0]) > (size_t)width[0]) snprintf(cell[0] + width[0] - 2, 3, ".."); /* in full below the table */
+  /* a group's line */
+  bool alone = !cell[1][0] && !cell[2][0];
+  /* in full below the table */
+  if (!alone && strlen(cell[0]) > (size_t)width[0]) snprintf(cell[0] + width[0] - 2, 3, "..");
   tool_put_padded(cell[0], alone ? 0 : width[0]);
   printf("%s", tool_style(TOOL_PLAIN));
   for (int i = 1; i < INFO_CELLS; i++) {
@@ -727,7 +809,8 @@ static void info_print_tree(const struct info *f) {
   int width[INFO_CELLS] = {0};
   for (uint64_t i = 0; i < f->n; i++) {
     info_cells(&f->arrays[i], cell);
-    for (int k = 0; k < INFO_CELLS; k++) width[k] = (int)insitu__base_max((uint64_t)width[k], strlen(cell[k]));
+    for (int k = 0; k < INFO_CELLS; k++)
+      width[k] = (int)insitu__base_max((uint64_t)width[k], strlen(cell[k]));
   }
   for (int k = 0; k < INFO_CELLS; k++) {
     width[k] = (int)insitu__base_max((uint64_t)width[k], strlen(head[k]));
@@ -735,17 +818,21 @@ static void info_print_tree(const struct info *f) {
   }
   int others = 0;
   for (int k = 1; k < INFO_CELLS; k++) others += width[k] + 2;
-  width[0] = (int)insitu__base_min(
-      (uint64_t)width[0], (uint64_t)(others + INFO_NAME + 2 < INFO_COLUMNS ? INFO_COLUMNS - 2 - others : INFO_NAME));
+  width[0] = (int)insitu__base_min((uint64_t)width[0],
+      (uint64_t)(others + INFO_NAME + 2 < INFO_COLUMNS ? INFO_COLUMNS - 2 - others : INFO_NAME));
   printf("\n");
   if (f->n) info_print_row(cell, width, TOOL_PLAIN);
   for (uint64_t i = 0, g = 0; i < f->n || g < f->n_groups;) {
-    bool group = i == f->n || (g < f->n_groups && tool_archive_compare(&f->groups[g].path, &f->arrays[i].path) < 0);
+    bool group = i == f->n || (g < f->n_groups &&
+                                  tool_archive_compare(&f->groups[g].path, &f->arrays[i].path) < 0);
     memset(cell, 0, sizeof cell);
     if (group) info_tree_name(f->groups[g].path, true, cell[0], INFO_CELL);
     else info_cells(&f->arrays[i], cell);
     if (!group || f->groups[g].path[0])
-      info_print_row(cell, width, group ? TOOL_CYAN : f->arrays[i].err.status ? TOOL_DIM : TOOL_BOLD);
+      info_print_row(cell, width,
+          group                     ? TOOL_CYAN
+          : f->arrays[i].err.status ? TOOL_DIM
+                                    : TOOL_BOLD);
     if (group) g++;
     else i++;
   }
@@ -763,8 +850,8 @@ static void info_print_groups(const struct info *f) {
 
 /* ---- OME-NGFF multiscales ---- */
 
-/* The images of a group: a list, -1 for none (OME-NGFF 0.1 to 0.4: "multiscales", 0.5: "ome"."multiscales"). Their version goes
- * to version. */
+/* The images of a group: a list, -1 for none (OME-NGFF 0.1 to 0.4: "multiscales", 0.5:
+ * "ome"."multiscales"). Their version goes to version. */
 static int info_multiscales(const struct info_group *g, char *version, size_t cap) {
   const struct insitu__text_json *j = &g->attributes;
   int ome = g->text ? insitu__text_json_get(j, 0, "ome") : -1;
@@ -774,7 +861,8 @@ static int info_multiscales(const struct info_group *g, char *version, size_t ca
   if (ome >= 0) info_text(j, insitu__text_json_get(j, ome, "version"), version, cap);
   return list;
 }
-static void info_image_version(const struct insitu__text_json *j, int image, char *version, size_t cap) {
+static void info_image_version(
+    const struct insitu__text_json *j, int image, char *version, size_t cap) {
   int token = insitu__text_json_get(j, image, "version");
   if (token >= 0) info_text(j, token, version, cap);
 }
@@ -782,11 +870,13 @@ static void info_image_version(const struct insitu__text_json *j, int image, cha
 static int info_transformation(const struct insitu__text_json *j, int object, const char *type) {
   int list = insitu__text_json_get(j, object, "coordinateTransformations");
   for (int t = insitu__text_json_first(j, list); t >= 0; t = insitu__text_json_next(j, t))
-    if (insitu__text_json_equals(j, insitu__text_json_get(j, t, "type"), type)) return insitu__text_json_get(j, t, type);
+    if (insitu__text_json_equals(j, insitu__text_json_get(j, t, "type"), type))
+      return insitu__text_json_get(j, t, type);
   return -1;
 }
 static const char *const info_transformation_types[] = {"scale", "translation"};
-static void info_transformations(struct insitu__text_buffer *b, const struct insitu__text_json *j, int object) {
+static void info_transformations(
+    struct insitu__text_buffer *b, const struct insitu__text_json *j, int object) {
   char text[64];
   for (size_t i = 0; i < TOOL_COUNT(info_transformation_types); i++) {
     int list = info_transformation(j, object, info_transformation_types[i]);
@@ -804,11 +894,14 @@ static const struct info_array *info_dataset(
   char name[INSITU__MAX_KEY], whole[2 * INSITU__MAX_KEY];
   const struct insitu__text_json *j = &g->attributes;
   path[0] = 0;
-  if (insitu__text_json_string(j, insitu__text_json_get(j, dataset, "path"), name, sizeof name) < 0) return NULL;
+  if (insitu__text_json_string(j, insitu__text_json_get(j, dataset, "path"), name, sizeof name) < 0)
+    return NULL;
   snprintf(whole, sizeof whole, "%s/%s", g->path, name);
   if (!insitu__zarr_normalise(whole, path, cap)) return NULL;
-  const struct info_array key = {.path = path}; /* the first member: what tool_archive_compare looks at */
-  return (const struct info_array *)bsearch(&key, f->arrays, (size_t)f->n, sizeof key, tool_archive_compare);
+  /* the first member: what tool_archive_compare looks at */
+  const struct info_array key = {.path = path};
+  return (const struct info_array *)bsearch(
+      &key, f->arrays, (size_t)f->n, sizeof key, tool_archive_compare);
 }
 static void info_print_dataset(const struct info *f, const struct info_group *g, int dataset) {
   char path[INSITU__MAX_KEY], shape[INFO_CELL], chunk[INFO_CELL];
@@ -819,18 +912,20 @@ static void info_print_dataset(const struct info *f, const struct info_group *g,
   else {
     info_extents_text(shape, sizeof shape, a->ndim, a->shape);
     info_extents_text(chunk, sizeof chunk, a->ndim, a->sharded ? a->inner : a->chunk);
-    insitu__text_buffer_printf(
-        &b, "%s %s, chunk %s%s", a->dtype, shape, a->has_chunk ? chunk : "?", a->err.status ? ", refused" : "");
+    insitu__text_buffer_printf(&b, "%s %s, chunk %s%s", a->dtype, shape, a->has_chunk ? chunk : "?",
+        a->err.status ? ", refused" : "");
   }
   info_transformations(&b, j, dataset);
   info_line(path[0] ? path : "?", b.text);
   insitu__text_buffer_free(&b);
 }
-static void info_print_image(const struct info *f, const struct info_group *g, int image, const char *version) {
+static void info_print_image(
+    const struct info *f, const struct info_group *g, int image, const char *version) {
   const struct insitu__text_json *j = &g->attributes;
   char name[200] = "";
   struct insitu__text_buffer b = {0};
-  int axes = insitu__text_json_get(j, image, "axes"), datasets = insitu__text_json_get(j, image, "datasets");
+  int axes = insitu__text_json_get(j, image, "axes"),
+      datasets = insitu__text_json_get(j, image, "datasets");
   int token = insitu__text_json_get(j, image, "name");
   if (token >= 0) info_text(j, token, name, sizeof name);
   printf("\n%sImage ", tool_style(TOOL_BOLD));
@@ -841,7 +936,8 @@ static void info_print_image(const struct info *f, const struct info_group *g, i
   for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, t)) {
     static const char *const part[] = {"name", "type", "unit"};
     insitu__text_buffer_printf(&b, "%s", b.n ? ", " : "");
-    if (insitu__text_json_is_string(j, t)) info_text(j, t, name, sizeof name), insitu__text_buffer_printf(&b, "%s", name);
+    if (insitu__text_json_is_string(j, t))
+      info_text(j, t, name, sizeof name), insitu__text_buffer_printf(&b, "%s", name);
     for (size_t i = 0; i < TOOL_COUNT(part); i++) {
       int word = insitu__text_json_get(j, t, part[i]);
       if (word < 0) continue;
@@ -851,7 +947,8 @@ static void info_print_image(const struct info *f, const struct info_group *g, i
   }
   if (b.n) info_line("axes", b.text);
   insitu__text_buffer_free(&b);
-  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t)) info_print_dataset(f, g, t);
+  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t))
+    info_print_dataset(f, g, t);
   info_transformations(&b, j, image);
   if (b.n) info_line("all", b.text);
   insitu__text_buffer_free(&b);
@@ -862,7 +959,8 @@ static void info_print_images(const struct info *f) {
     const struct info_group *g = &f->groups[i];
     int list = info_multiscales(g, common, sizeof common);
     if (list < 0) continue;
-    for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, t)) {
+    for (int t = insitu__text_json_first(&g->attributes, list); t >= 0;
+         t = insitu__text_json_next(&g->attributes, t)) {
       snprintf(version, sizeof version, "%s", common);
       info_image_version(&g->attributes, t, version, sizeof version);
       info_print_image(f, g, t, version);
@@ -894,7 +992,8 @@ struct info_suggestion {
   insitu_error err; /* status < 0: there is no plan */
 };
 
-static unsigned info_sample_axis(const struct info_array *a) { /* the first that is named like time, else axis 0 */
+/* the first that is named like time, else axis 0 */
+static unsigned info_sample_axis(const struct info_array *a) {
   static const char *const names[] = {"t", "date", "step", "sample", "samples"};
   for (unsigned i = 0; i < a->ndim; i++) {
     if (!a->dim[i]) continue;
@@ -908,13 +1007,15 @@ static const char *info_last_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
 }
-/* The words of all "coordinates" attributes (CF conventions, 5): names of arrays that describe others. A growing array. */
+/* The words of all "coordinates" attributes (CF conventions, 5): names of arrays that describe
+ * others. A growing array. */
 static char **info_coordinate_names(const struct info *f) {
   char **names = NULL, text[4096], *rest;
   for (uint64_t i = 0; i < f->n; i++) {
     const struct info_array *a = &f->arrays[i];
     int token = insitu__text_json_get(a->node.attributes_doc, a->node.attributes, "coordinates");
-    if (token < 0 || insitu__text_json_string(a->node.attributes_doc, token, text, sizeof text) < 0) continue;
+    if (token < 0 || insitu__text_json_string(a->node.attributes_doc, token, text, sizeof text) < 0)
+      continue;
     for (char *word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
       uint64_t k = 0, n = INSITU__ARRAY_LEN(names);
       while (k < n && strcmp(names[k], word)) k++;
@@ -923,7 +1024,8 @@ static char **info_coordinate_names(const struct info *f) {
   }
   return names;
 }
-static bool info_is_coordinate(const struct info_array *a, char *const *names) { /* or named as its only dimension */
+/* or named as its only dimension */
+static bool info_is_coordinate(const struct info_array *a, char *const *names) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(names); i++)
     if (strcmp(names[i], info_last_name(a->path)) == 0) return true;
   return a->ndim == 1 && a->dim[0] && strcmp(a->dim[0], info_last_name(a->path)) == 0;
@@ -938,15 +1040,19 @@ static struct info_axis *info_axes(const struct info *f) {
     uint64_t k = 0, n = INSITU__ARRAY_LEN(axes);
     for (; k < n; k++)
       if (axes[k].samples == a->shape[axis] &&
-          (axes[k].dim && a->dim[axis] ? strcmp(axes[k].dim, a->dim[axis]) == 0 : axes[k].dim == a->dim[axis]))
+          (axes[k].dim && a->dim[axis] ? strcmp(axes[k].dim, a->dim[axis]) == 0
+                                       : axes[k].dim == a->dim[axis]))
         break;
-    if (k == n && !INSITU__ARRAY_PUSH(axes, (struct info_axis){.dim = a->dim[axis], .samples = a->shape[axis]})) tool_no_memory();
+    if (k == n && !INSITU__ARRAY_PUSH(
+                      axes, (struct info_axis){.dim = a->dim[axis], .samples = a->shape[axis]}))
+      tool_no_memory();
     axes[k].decoded += a->decoded;
     if (!INSITU__ARRAY_PUSH(axes[k].member, a)) tool_no_memory();
   }
   for (uint64_t k = 0; k < INSITU__ARRAY_LEN(axes); k++) {
     uint64_t bytes[INSITU__MAX_DIMS + 1] = {0};
-    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes[k].member); i++) bytes[axes[k].member[i]->ndim] += axes[k].member[i]->decoded;
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes[k].member); i++)
+      bytes[axes[k].member[i]->ndim] += axes[k].member[i]->decoded;
     for (unsigned d = 1; d <= INSITU__MAX_DIMS; d++)
       if (bytes[d] > bytes[axes[k].ndim]) axes[k].ndim = d;
   }
@@ -979,7 +1085,8 @@ static void info_log(void *user, int32_t level, const char *line) {
 }
 /* Whether a loader and an iterator of it could be opened. */
 static bool info_fits(const struct info_suggestion *s) {
-  return s->err.status == INSITU_OK && s->config && info_plan_bytes(&s->plan) <= s->config->memory_budget;
+  return s->err.status == INSITU_OK && s->config &&
+         info_plan_bytes(&s->plan) <= s->config->memory_budget;
 }
 /* Less mixing, smaller batches and fewer of them ahead, until the plan fits. */
 static bool info_shrink(struct info_suggestion *s) {
@@ -987,11 +1094,14 @@ static bool info_shrink(struct info_suggestion *s) {
   for (int i = 0; i < 40 && !info_fits(s); i++) {
     bool over = status == INSITU_OK;
     if (!over && status != INSITU_E_BUDGET && status != INSITU_E_SPLIT) break;
-    if (over && s->desc.batch_size == 1 && 3 * s->plan.slab_bytes > s->config->memory_budget) break; /* no ring is smaller */
+    /* no ring is smaller */
+    if (over && s->desc.batch_size == 1 && 3 * s->plan.slab_bytes > s->config->memory_budget) break;
     if (status != INSITU_E_SPLIT && s->desc.block_chunks != 1)
-      s->desc.block_chunks = insitu__base_max(1, (s->desc.block_chunks ? s->desc.block_chunks : 64) / 2);
+      s->desc.block_chunks =
+          insitu__base_max(1, (s->desc.block_chunks ? s->desc.block_chunks : 64) / 2);
     else if (s->desc.batch_size > 1) s->desc.batch_size /= 2;
-    else if (over && s->desc.prefetch_depth != 1) s->desc.prefetch_depth = s->desc.prefetch_depth ? 1 : 2;
+    else if (over && s->desc.prefetch_depth != 1)
+      s->desc.prefetch_depth = s->desc.prefetch_depth ? 1 : 2;
     else break;
     status = info_try(s);
   }
@@ -1023,7 +1133,8 @@ static bool info_is_space(const char *dim) {
     if (strcasecmp(dim, names[i]) == 0) return true;
   return false;
 }
-/* The longest axis that is neither the sample axis nor sliced yet, one without a place in space before those; -1: none. */
+/* The longest axis that is neither the sample axis nor sliced yet, one without a place in space
+ * before those; -1: none. */
 static int info_longest(const struct info_array *a, const struct info_suggestion *s) {
   int best = -1;
   for (unsigned d = 0; d < a->ndim && d < a->z.axes; d++) {
@@ -1031,18 +1142,24 @@ static int info_longest(const struct info_array *a, const struct info_suggestion
     for (uint64_t i = 0; i < s->n_slices; i++) taken = taken || s->slices[i].axis == (int32_t)d;
     if (taken) continue;
     bool space = info_is_space(a->dim[d]), best_space = best >= 0 && info_is_space(a->dim[best]);
-    if (best < 0 || (space == best_space ? a->shape[d] > a->shape[best] : best_space)) best = (int)d;
+    if (best < 0 || (space == best_space ? a->shape[d] > a->shape[best] : best_space))
+      best = (int)d;
   }
   return best;
 }
-/* A part of each sample: slices along one axis after the other until it fits, whole chunks where they are few enough. */
-static bool info_try_slices(struct info_suggestion *s, const struct info_array *a, uint64_t row, uint64_t samples) {
+/* A part of each sample: slices along one axis after the other until it fits, whole chunks where
+ * they are few enough. */
+static bool info_try_slices(
+    struct info_suggestion *s, const struct info_array *a, uint64_t row, uint64_t samples) {
   for (int d; !info_fits(s) && (d = info_longest(a, s)) >= 0;) {
-    uint64_t budget = s->config ? s->config->memory_budget : 0, length = a->shape[d], chunk = a->z.chunk[d];
-    uint64_t parts = budget ? insitu__base_ceil_div(8 * insitu__base_min(row, UINT64_MAX / 8), budget) : length;
+    uint64_t budget = s->config ? s->config->memory_budget : 0, length = a->shape[d],
+             chunk = a->z.chunk[d];
+    uint64_t parts =
+        budget ? insitu__base_ceil_div(8 * insitu__base_min(row, UINT64_MAX / 8), budget) : length;
     uint64_t kept = insitu__base_max(1, length / insitu__base_max(2, parts));
     if (kept > chunk) kept = kept / chunk * chunk;
-    s->slices[s->n_slices++] = (insitu_slice){.dim = a->dim[d], .axis = (int32_t)d, .stop = (int64_t)kept};
+    s->slices[s->n_slices++] =
+        (insitu_slice){.dim = a->dim[d], .axis = (int32_t)d, .stop = (int64_t)kept};
     row = insitu__base_max(1, row / length * kept);
     info_set_slices(s);
     info_batch(s, row, samples);
@@ -1059,8 +1176,10 @@ static bool info_try_fewer(struct info_suggestion *s, uint64_t row, uint64_t sam
   info_batch(s, each * s->desc.n_variables, samples);
   return all > 1 && info_shrink(s);
 }
-/* Another axis to draw samples along, which has more of them and so smaller ones; the first sample axis stays in each. */
-static bool info_try_axis(struct info_suggestion *s, const struct info_array *a, uint64_t row, uint64_t samples) {
+/* Another axis to draw samples along, which has more of them and so smaller ones; the first sample
+ * axis stays in each. */
+static bool info_try_axis(
+    struct info_suggestion *s, const struct info_array *a, uint64_t row, uint64_t samples) {
   int d = info_longest(a, s);
   if (d < 0 || info_is_space(a->dim[d]) || a->shape[d] <= samples) return false;
   s->desc.sample_dim = a->dim[d];
@@ -1068,16 +1187,19 @@ static bool info_try_axis(struct info_suggestion *s, const struct info_array *a,
   info_batch(s, row / a->shape[d] * samples, a->shape[d]);
   return info_shrink(s);
 }
-static void info_name_other(struct info_suggestion *s, const struct info_suggestion *v, const char *what) {
+static void info_name_other(
+    struct info_suggestion *s, const struct info_suggestion *v, const char *what) {
   char text[16];
-  snprintf(s->other[s->n_other++], sizeof s->other[0], "%s: %s", what, tool_bytes(text, info_plan_bytes(&v->plan)));
+  snprintf(s->other[s->n_other++], sizeof s->other[0], "%s: %s", what,
+      tool_bytes(text, info_plan_bytes(&v->plan)));
 }
-/* Whole samples of all variables do not fit: slices, fewer variables, another axis, or slices of one variable. The first that
- * fits becomes the suggestion, the others are named. */
+/* Whole samples of all variables do not fit: slices, fewer variables, another axis, or slices of
+ * one variable. The first that fits becomes the suggestion, the others are named. */
 static void info_suggest_part(struct info_suggestion *s, const struct info_array *a, uint64_t row) {
   static struct info_suggestion variant, chosen;
   bool any = false;
-  uint64_t samples = s->axis->samples, budget = s->config ? s->config->memory_budget : 0, all = s->desc.n_variables;
+  uint64_t samples = s->axis->samples, budget = s->config ? s->config->memory_budget : 0,
+           all = s->desc.n_variables;
   for (int kind = 0; kind < 4; kind++) {
     char what[INFO_COLUMNS] = "";
     if (kind == 3 && any) break;
@@ -1092,10 +1214,12 @@ static void info_suggest_part(struct info_suggestion *s, const struct info_array
       fits = info_try_slices(&variant, a, kind == 3 ? row / all : row, samples);
     } else if (kind == 1) {
       fits = info_try_fewer(&variant, row, samples);
-      snprintf(what, sizeof what, "%" PRIu64 " of the %" PRIu64 " variables, whole", variant.desc.n_variables, all);
+      snprintf(what, sizeof what, "%" PRIu64 " of the %" PRIu64 " variables, whole",
+          variant.desc.n_variables, all);
     } else {
       fits = info_try_axis(&variant, a, row, samples);
-      snprintf(what, sizeof what, "all variables, sample_dim %.40s", variant.desc.sample_dim ? variant.desc.sample_dim : "NULL");
+      snprintf(what, sizeof what, "all variables, sample_dim %.40s",
+          variant.desc.sample_dim ? variant.desc.sample_dim : "NULL");
     }
     if (fits && any) info_name_other(s, &variant, what);
     if (!fits || any) {
@@ -1112,7 +1236,8 @@ static void info_suggest_part(struct info_suggestion *s, const struct info_array
     s->config = NULL;
     memset(&s->err, 0, sizeof s->err);
     insitu__error_set(&s->err, INSITU_E_BUDGET,
-        "no batch of this archive fits the memory: one sample of each variable takes %s, the limit is %s; raise memory_budget, or "
+        "no batch of this archive fits the memory: one sample of each variable takes %s, the limit "
+        "is %s; raise memory_budget, or "
         "select much less with slices",
         tool_bytes(text, need), tool_bytes(limit, budget));
     return;
@@ -1124,7 +1249,8 @@ static void info_suggest_part(struct info_suggestion *s, const struct info_array
   info_set_slices(s);
 }
 /* A configuration that opens: planned before it is shown. */
-static void info_suggest(const struct info *f, const struct info_axis *axis, struct info_suggestion *s) {
+static void info_suggest(
+    const struct info *f, const struct info_axis *axis, struct info_suggestion *s) {
   uint64_t row = 0, n = 0;
   const struct info_array *first = NULL;
   memset(s, 0, sizeof *s);
@@ -1138,9 +1264,11 @@ static void info_suggest(const struct info *f, const struct info_axis *axis, str
       continue;
     }
     if (!first) first = a;
-    bool twice = false; /* another array of the same name in another group: then the whole path is the label */
+    /* another array of the same name in another group: then the whole path is the label */
+    bool twice = false;
     for (uint64_t k = 0; k < INSITU__ARRAY_LEN(axis->member); k++)
-      twice = twice || (k != i && strcmp(info_last_name(axis->member[k]->path), info_last_name(a->path)) == 0);
+      twice = twice || (k != i && strcmp(info_last_name(axis->member[k]->path),
+                                      info_last_name(a->path)) == 0);
     s->variables[n++] = (insitu_variable){.label = !a->path[0] ? "x"
                                                    : twice     ? a->path
                                                                : info_last_name(a->path),
@@ -1155,10 +1283,12 @@ static void info_suggest(const struct info *f, const struct info_axis *axis, str
   s->desc.log = info_log;
   info_batch(s, row, axis->samples);
   if (!info_shrink(s)) {
-    if (first && s->config && (s->err.status == INSITU_OK || s->err.status == INSITU_E_BUDGET)) info_suggest_part(s, first, row);
+    if (first && s->config && (s->err.status == INSITU_OK || s->err.status == INSITU_E_BUDGET))
+      info_suggest_part(s, first, row);
     return;
   }
-  while (s->plan.amplification > 1.1 && s->desc.unit_chunks < 8) { /* larger units where chunks would be read again and again */
+  /* larger units where chunks would be read again and again */
+  while (s->plan.amplification > 1.1 && s->desc.unit_chunks < 8) {
     double before = s->plan.amplification;
     uint64_t units = s->desc.unit_chunks;
     s->desc.unit_chunks = units ? 2 * units : 2;
@@ -1207,15 +1337,18 @@ static void info_print_desc(const struct info_suggestion *s) {
   printf("  };\n  insitu_loader_desc desc = {.api = INSITU_API,\n      .url = ");
   info_print_c_string(s->shown);
   if (s->desc.n_options)
-    printf(",\n      .options = options, /* as given to this command: none is repeated here */\n      .n_options = %" PRIu64,
+    printf(",\n      .options = options, /* as given to this command: none is repeated here */\n   "
+           "   .n_options = %" PRIu64,
         s->desc.n_options);
-  printf(",\n      .variables = variables,\n      .n_variables = %" PRIu64 ",\n", s->desc.n_variables);
+  printf(
+      ",\n      .variables = variables,\n      .n_variables = %" PRIu64 ",\n", s->desc.n_variables);
   if (c->sample_dim) {
     printf("      .sample_dim = ");
     info_print_c_string(c->sample_dim);
     printf(",\n");
   }
-  printf("      .batch_size = %" PRIu64 ",\n      .block_chunks = %" PRIu64 "", c->batch_size, c->block_chunks);
+  printf("      .batch_size = %" PRIu64 ",\n      .block_chunks = %" PRIu64 "", c->batch_size,
+      c->block_chunks);
   if (!c->sample_dim && c->sample_axis) printf(",\n      .sample_axis = %d", (int)c->sample_axis);
   if (c->unit_chunks > 1) printf(",\n      .unit_chunks = %" PRIu64, c->unit_chunks);
   if (s->desc.prefetch_depth) printf(",\n      .prefetch_depth = %" PRIu64, c->prefetch_depth);
@@ -1224,44 +1357,52 @@ static void info_print_desc(const struct info_suggestion *s) {
 static void info_print_suggestion(const struct info_suggestion *s) {
   char a[16], b[16], c[16], d[16], text[400];
   const insitu_plan *p = &s->plan;
-  printf("\n%sTo train on %s%s%s\n", tool_style(TOOL_BOLD), s->desc.n_variables == 1 ? "it" : "them",
-      s->n_left_out ? " (the first of them)" : "", tool_style(TOOL_PLAIN));
+  printf("\n%sTo train on %s%s%s\n", tool_style(TOOL_BOLD),
+      s->desc.n_variables == 1 ? "it" : "them", s->n_left_out ? " (the first of them)" : "",
+      tool_style(TOOL_PLAIN));
   if (s->err.status) {
     info_line("no plan", s->err.message);
     return;
   }
   snprintf(text, sizeof text,
-      "batch_size %" PRIu64 " (%s a batch), block_chunks %" PRIu64 ", unit_chunks %" PRIu64 ", prefetch_depth %" PRIu64
-      ", max_inflight %" PRIu64 ", decode_threads %" PRIu64,
-      s->config->batch_size, tool_bytes(a, p->slab_bytes), s->config->block_chunks, s->config->unit_chunks,
-      s->config->prefetch_depth, s->config->max_inflight, s->config->decode_threads);
+      "batch_size %" PRIu64 " (%s a batch), block_chunks %" PRIu64 ", unit_chunks %" PRIu64
+      ", prefetch_depth %" PRIu64 ", max_inflight %" PRIu64 ", decode_threads %" PRIu64,
+      s->config->batch_size, tool_bytes(a, p->slab_bytes), s->config->block_chunks,
+      s->config->unit_chunks, s->config->prefetch_depth, s->config->max_inflight,
+      s->config->decode_threads);
   info_line("knobs", text);
   for (uint64_t i = 0, n = 0; i < s->n_slices; i++) {
     const char *dim = s->slices[i].dim;
-    n += (uint64_t)snprintf(
-        text + n, sizeof text - n, "%s%.60s 0:%" PRId64, i ? ", " : "", dim ? dim : "an axis", s->slices[i].stop);
+    n += (uint64_t)snprintf(text + n, sizeof text - n, "%s%.60s 0:%" PRId64, i ? ", " : "",
+        dim ? dim : "an axis", s->slices[i].stop);
     if (n >= 200 || i + 1 == s->n_slices) {
       info_line("slices", text);
       break;
     }
   }
-  snprintf(text, sizeof text, "%s = %" PRIu64 " batches of %s + %s in flight + %s tables%s%s; the limit is %s",
-      tool_bytes(a, info_plan_bytes(p)), p->slabs, tool_bytes(b, p->slab_bytes), tool_bytes(c, p->inflight_bytes),
-      tool_bytes(d, p->table_bytes), p->cache_bytes ? " + shard indexes in " : "",
-      p->cache_bytes ? tool_bytes((char[16]){0}, p->cache_bytes) : "", tool_bytes((char[16]){0}, s->config->memory_budget));
+  snprintf(text, sizeof text,
+      "%s = %" PRIu64 " batches of %s + %s in flight + %s tables%s%s; the limit is %s",
+      tool_bytes(a, info_plan_bytes(p)), p->slabs, tool_bytes(b, p->slab_bytes),
+      tool_bytes(c, p->inflight_bytes), tool_bytes(d, p->table_bytes),
+      p->cache_bytes ? " + shard indexes in " : "",
+      p->cache_bytes ? tool_bytes((char[16]){0}, p->cache_bytes) : "",
+      tool_bytes((char[16]){0}, s->config->memory_budget));
   info_line("memory", text);
-  if (s->n_slices || s->n_other) info_line("why", "whole samples of all variables do not fit the memory");
+  if (s->n_slices || s->n_other)
+    info_line("why", "whole samples of all variables do not fit the memory");
   for (int i = 0; i < s->n_other; i++) info_line("or", s->other[i]);
   snprintf(text, sizeof text,
       "%" PRIu64 " train sample%s in %" PRIu64 " batch%s; %s%" PRIu64 " reads of %" PRIu64
       " chunks (amplification %.2f), %s decoded",
-      p->rows, p->rows == 1 ? "" : "s", p->batches, p->batches == 1 ? "" : "es", p->estimated ? "about " : "", p->reads,
-      p->distinct, p->amplification, tool_bytes(a, p->read_bytes));
+      p->rows, p->rows == 1 ? "" : "s", p->batches, p->batches == 1 ? "" : "es",
+      p->estimated ? "about " : "", p->reads, p->distinct, p->amplification,
+      tool_bytes(a, p->read_bytes));
   info_line("epoch", text);
   if (p->variance_ratio > 0) {
     snprintf(text, sizeof text, "variance ratio of batch means %.2f%s", p->variance_ratio,
-        p->variance_ratio < 1.5 ? " (1 is an ideal shuffle)"
-                                : " (1 is an ideal shuffle; a larger block_chunks mixes more and takes more memory)");
+        p->variance_ratio < 1.5
+            ? " (1 is an ideal shuffle)"
+            : " (1 is an ideal shuffle; a larger block_chunks mixes more and takes more memory)");
     info_line("mixing", text);
   }
   info_print_desc(s);
@@ -1271,11 +1412,14 @@ static void info_print_axis(const struct info_axis *x) {
   int width = 5;
   uint64_t n = INSITU__ARRAY_LEN(x->member);
   for (uint64_t i = 0; i < n; i++)
-    width = (int)insitu__base_max((uint64_t)width, insitu__base_min(44, strlen(x->member[i]->path)));
+    width =
+        (int)insitu__base_max((uint64_t)width, insitu__base_min(44, strlen(x->member[i]->path)));
   printf("\n%sSample axis ", tool_style(TOOL_BOLD));
   tool_put_padded(x->dim ? x->dim : "0", 0);
-  printf("%s: %s sample%s\n", tool_style(TOOL_PLAIN), tool_count(samples, x->samples), x->samples == 1 ? "" : "s");
-  printf("    %-*s  %13s  %13s  %12s  %12s\n", width, "", "samples/chunk", "chunks/sample", "bytes/sample", "bytes/chunk");
+  printf("%s: %s sample%s\n", tool_style(TOOL_PLAIN), tool_count(samples, x->samples),
+      x->samples == 1 ? "" : "s");
+  printf("    %-*s  %13s  %13s  %12s  %12s\n", width, "", "samples/chunk", "chunks/sample",
+      "bytes/sample", "bytes/chunk");
   for (uint64_t i = 0; i < n; i++) {
     const struct info_array *a = x->member[i];
     unsigned axis = info_sample_axis(a);
@@ -1284,19 +1428,22 @@ static void info_print_axis(const struct info_axis *x) {
     for (unsigned k = 0; k < a->z.ndim; k++) chunk *= a->z.chunk[k];
     printf("    ");
     tool_put_padded(a->path[0] ? a->path : "/", width);
-    printf("  %13" PRIu64 "  %13s  %12s  %12s\n", a->z.chunk[axis], tool_count(per, info_chunks_per_sample(a)),
-        tool_bytes(sample, a->decoded / a->shape[axis]), tool_bytes(whole, chunk));
+    printf("  %13" PRIu64 "  %13s  %12s  %12s\n", a->z.chunk[axis],
+        tool_count(per, info_chunks_per_sample(a)), tool_bytes(sample, a->decoded / a->shape[axis]),
+        tool_bytes(whole, chunk));
   }
 }
 
 /* ---- JSON ---- */
 
-static void info_json_extents(struct tool_json_out *j, const char *key, unsigned n, const uint64_t *extent) {
+static void info_json_extents(
+    struct tool_json_out *j, const char *key, unsigned n, const uint64_t *extent) {
   tool_json_list(j, key);
   for (unsigned i = 0; i < n; i++) tool_json_u64(j, NULL, extent[i]);
   tool_json_end(j);
 }
-static void info_json_array(struct tool_json_out *j, const struct info *f, const struct info_array *a) {
+static void info_json_array(
+    struct tool_json_out *j, const struct info *f, const struct info_array *a) {
   const struct insitu__text_json *doc = a->node.doc;
   bool v3 = f->archive.group.format == 3;
   tool_json_object(j, NULL);
@@ -1350,11 +1497,12 @@ static void info_json_array(struct tool_json_out *j, const struct info *f, const
   tool_json_token(j, "attributes", a->node.attributes_doc, a->node.attributes);
   tool_json_end(j);
 }
-static void info_json_image(
-    struct tool_json_out *out, const struct info *f, const struct info_group *g, int image, const char *version) {
+static void info_json_image(struct tool_json_out *out, const struct info *f,
+    const struct info_group *g, int image, const char *version) {
   const struct insitu__text_json *j = &g->attributes;
   char path[INSITU__MAX_KEY];
-  int axes = insitu__text_json_get(j, image, "axes"), datasets = insitu__text_json_get(j, image, "datasets");
+  int axes = insitu__text_json_get(j, image, "axes"),
+      datasets = insitu__text_json_get(j, image, "datasets");
   tool_json_object(out, NULL);
   tool_json_token(out, "name", j, insitu__text_json_get(j, image, "name"));
   tool_json_string(out, "version", version[0] ? version : NULL);
@@ -1367,22 +1515,27 @@ static void info_json_image(
     tool_json_bool(out, "found", a);
     if (a) tool_json_string(out, "dtype", a->dtype);
     if (a && a->has_shape) info_json_extents(out, "shape", a->ndim, a->shape);
-    if (a && a->has_chunk) info_json_extents(out, "chunk_shape", a->ndim, a->sharded ? a->inner : a->chunk);
+    if (a && a->has_chunk)
+      info_json_extents(out, "chunk_shape", a->ndim, a->sharded ? a->inner : a->chunk);
     for (size_t i = 0; i < TOOL_COUNT(info_transformation_types); i++)
-      tool_json_token(out, info_transformation_types[i], j, info_transformation(j, t, info_transformation_types[i]));
+      tool_json_token(out, info_transformation_types[i], j,
+          info_transformation(j, t, info_transformation_types[i]));
     tool_json_end(out);
   }
   tool_json_end(out);
   for (size_t i = 0; i < TOOL_COUNT(info_transformation_types); i++)
-    tool_json_token(out, info_transformation_types[i], j, info_transformation(j, image, info_transformation_types[i]));
+    tool_json_token(out, info_transformation_types[i], j,
+        info_transformation(j, image, info_transformation_types[i]));
   tool_json_end(out);
 }
-static void info_json_images(struct tool_json_out *out, const struct info *f, const struct info_group *g) {
+static void info_json_images(
+    struct tool_json_out *out, const struct info *f, const struct info_group *g) {
   char common[32], version[32];
   int list = info_multiscales(g, common, sizeof common);
   if (list < 0) return;
   tool_json_array(out, "multiscales");
-  for (int t = insitu__text_json_first(&g->attributes, list); t >= 0; t = insitu__text_json_next(&g->attributes, t)) {
+  for (int t = insitu__text_json_first(&g->attributes, list); t >= 0;
+       t = insitu__text_json_next(&g->attributes, t)) {
     snprintf(version, sizeof version, "%s", common);
     info_image_version(&g->attributes, t, version, sizeof version);
     info_json_image(out, f, g, t, version);
@@ -1394,7 +1547,8 @@ static void info_json_suggestion(struct tool_json_out *j, const struct info_sugg
   tool_json_object(j, "suggestion");
   tool_json_string(j, "sample_dim", s->desc.sample_dim);
   tool_json_list(j, "variables");
-  for (uint64_t i = 0; i < s->desc.n_variables; i++) tool_json_string(j, NULL, s->variables[i].path);
+  for (uint64_t i = 0; i < s->desc.n_variables; i++)
+    tool_json_string(j, NULL, s->variables[i].path);
   tool_json_end(j);
   tool_json_array(j, "slices");
   for (uint64_t i = 0; i < s->n_slices; i++) {
@@ -1417,23 +1571,26 @@ static void info_json_suggestion(struct tool_json_out *j, const struct info_sugg
     } number[] = {{"batch_size", s->config->batch_size}, {"block_chunks", s->config->block_chunks},
         {"unit_chunks", s->config->unit_chunks}, {"prefetch_depth", s->config->prefetch_depth},
         {"max_inflight", s->config->max_inflight}, {"decode_threads", s->config->decode_threads},
-        {"memory_budget", s->config->memory_budget}, {"memory_bytes", info_plan_bytes(p)}, {"slabs", p->slabs},
-        {"slab_bytes", p->slab_bytes}, {"inflight_bytes", p->inflight_bytes}, {"table_bytes", p->table_bytes},
-        {"cache_bytes", p->cache_bytes}, {"train_rows", p->rows}, {"train_batches", p->batches}, {"reads", p->reads},
-        {"read_bytes", p->read_bytes}};
-    for (size_t i = 0; i < TOOL_COUNT(number); i++) tool_json_u64(j, number[i].key, number[i].value);
+        {"memory_budget", s->config->memory_budget}, {"memory_bytes", info_plan_bytes(p)},
+        {"slabs", p->slabs}, {"slab_bytes", p->slab_bytes}, {"inflight_bytes", p->inflight_bytes},
+        {"table_bytes", p->table_bytes}, {"cache_bytes", p->cache_bytes}, {"train_rows", p->rows},
+        {"train_batches", p->batches}, {"reads", p->reads}, {"read_bytes", p->read_bytes}};
+    for (size_t i = 0; i < TOOL_COUNT(number); i++)
+      tool_json_u64(j, number[i].key, number[i].value);
     tool_json_double(j, "amplification", p->amplification);
     tool_json_double(j, "variance_ratio", p->variance_ratio);
   }
   tool_json_end(j);
 }
-static void info_json(struct info *f, const struct info_axis *axes, const struct info_suggestion *s) {
+static void info_json(
+    struct info *f, const struct info_axis *axes, const struct info_suggestion *s) {
   struct tool_json_out j = {.to = stdout};
   tool_json_object(&j, NULL);
   tool_json_string(&j, "url", tool_archive_name(&f->archive, f->url));
   tool_json_u64(&j, "zarr_format", (uint64_t)f->archive.group.format);
   tool_json_bool(&j, "consolidated", f->archive.group.nodes >= 0);
-  if (f->archive.list_error.status) tool_json_string(&j, "listing_error", f->archive.list_error.message);
+  if (f->archive.list_error.status)
+    tool_json_string(&j, "listing_error", f->archive.list_error.message);
   tool_json_u64(&j, "decoded_bytes", f->decoded);
   if (f->sized) {
     tool_json_u64(&j, "stored_bytes", f->stored);
@@ -1479,22 +1636,25 @@ static void info_json(struct info *f, const struct info_axis *axes, const struct
 
 /* ---- the command ---- */
 
-static void info_print(struct info *f, const struct info_axis *axes, const struct info_suggestion *s) {
+static void info_print(
+    struct info *f, const struct info_axis *axes, const struct info_suggestion *s) {
   char decoded[16], stored[16], n[32];
   uint64_t refused = 0;
   for (uint64_t i = 0; i < f->n; i++) refused += f->arrays[i].err.status != 0;
   printf("%s", tool_style(TOOL_BOLD));
   const char *url = tool_archive_name(&f->archive, f->url);
   tool_put_padded(url, 0);
-  printf("%s%sZarr v%d%s, %s array%s, %s", tool_style(TOOL_PLAIN), strlen(url) > 40 ? "\n" : "  ", f->archive.group.format,
-      f->archive.group.nodes >= 0 ? " consolidated" : "", tool_count(n, f->n), f->n == 1 ? "" : "s",
-      tool_bytes(decoded, f->decoded));
+  printf("%s%sZarr v%d%s, %s array%s, %s", tool_style(TOOL_PLAIN), strlen(url) > 40 ? "\n" : "  ",
+      f->archive.group.format, f->archive.group.nodes >= 0 ? " consolidated" : "",
+      tool_count(n, f->n), f->n == 1 ? "" : "s", tool_bytes(decoded, f->decoded));
   if (f->sized) printf(" (stored %s%s)", f->cut ? "at least " : "", tool_bytes(stored, f->stored));
   printf("\n");
   if (f->archive.store.remote && !info_no_size)
-    printf(
-        "Stored bytes: not known, a remote store tells them one object at a time; insitu verify counts them as it reads all.\n");
-  if (f->cut) printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory cannot be read.\n");
+    printf("Stored bytes: not known, a remote store tells them one object at a time; insitu verify "
+           "counts them as it reads all.\n");
+  if (f->cut)
+    printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory "
+           "cannot be read.\n");
   if (!info_short) info_print_groups(f);
   info_print_tree(f);
   info_print_images(f);
@@ -1502,8 +1662,10 @@ static void info_print(struct info *f, const struct info_axis *axes, const struc
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++) info_print_axis(&axes[i]);
   if (s) info_print_suggestion(s);
   if (refused)
-    printf("\n%s%s of %" PRIu64 " arrays cannot be read by this build%s%s\n", tool_style(TOOL_YELLOW), tool_count(n, refused),
-        f->n, info_short ? "; leave --short out to see why" : "; see REFUSED above", tool_style(TOOL_PLAIN));
+    printf("\n%s%s of %" PRIu64 " arrays cannot be read by this build%s%s\n",
+        tool_style(TOOL_YELLOW), tool_count(n, refused), f->n,
+        info_short ? "; leave --short out to see why" : "; see REFUSED above",
+        tool_style(TOOL_PLAIN));
 }
 static void info_free(struct info *f) {
   for (uint64_t i = 0; i < f->n; i++) {
@@ -1530,8 +1692,10 @@ static int info_gather(struct info *f, uint64_t seconds) {
   info_read_groups(f);
   f->arrays = (struct info_array *)tool_alloc(f->archive.n_paths + 1, sizeof *f->arrays);
   for (uint64_t i = 0; i < f->archive.n_paths; i++)
-    if (info_wanted(f, f->archive.paths[i])) info_read_array(f, &f->arrays[f->n++], f->archive.paths[i]);
-  if (!f->n && !f->n_groups) { /* perhaps an array that the listing does not know; else the message names near ones */
+    if (info_wanted(f, f->archive.paths[i]))
+      info_read_array(f, &f->arrays[f->n++], f->archive.paths[i]);
+  /* perhaps an array that the listing does not know; else the message names near ones */
+  if (!f->n && !f->n_groups) {
     insitu_status status = tool_archive_array(&f->archive, f->below, &z, &err);
     insitu__zarr_array_free(&z);
     if (status == INSITU_E_NOTFOUND || status == INSITU_E_ARG) return tool_fail_error(&err);
@@ -1552,7 +1716,8 @@ static int info_run(int argc, char **argv) {
   if (argc > 2) return tool_usage_error("'%s' is one argument too many", argv[2]);
   if (!tool_option_u64("size-seconds", info_seconds, 3, &seconds)) return TOOL_USAGE;
   if (!insitu__zarr_normalise(argc > 1 ? argv[1] : "", below, sizeof below))
-    return tool_usage_error("'%s' is not a path inside the archive; write names joined by '/'", argv[1]);
+    return tool_usage_error(
+        "'%s' is not a path inside the archive; write names joined by '/'", argv[1]);
   f.below = below;
   int code = info_gather(&f, seconds);
   if (code == TOOL_OK) {
@@ -1574,7 +1739,8 @@ static int info_run(int argc, char **argv) {
 }
 
 static const struct tool_option info_options[] = {
-    {"short", 's', NULL, "no attributes and no details: tree, sample axes, suggestion", &info_short},
+    {"short", 's', NULL, "no attributes and no details: tree, sample axes, suggestion",
+        &info_short},
     {"attributes", 'a', NULL, "attributes in full (default: one line each)", &info_attributes},
     {"no-size", 0, NULL, "do not count stored bytes", &info_no_size},
     {"size-seconds", 0, "N", "count stored bytes for at most N seconds (3)", &info_seconds},
@@ -1583,16 +1749,21 @@ static const struct tool_option info_options[] = {
 static const struct tool_command info_command = {.name = "info",
     .arguments = "URL [PATH] [OPTIONS]",
     .summary = "what is in an archive, and what training from it would take",
-    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://,\n"
+    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, "
+               "http(s)://, s3://,\n"
                "        gs://, az://\n"
                "  PATH  only this array, or this group and all below it\n\n"
-               "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; OME-NGFF images\n"
+               "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; "
+               "OME-NGFF images\n"
                "with their axes, and the shape and scale of each resolution; which arrays this\n"
-               "build cannot read, and why; which arrays share a sample axis and how it is chunked; and a\n"
-               "configuration to begin with, with the memory and the reads that it would take. Reads metadata, and\n"
-               "of the data only small coordinates, and both ends of those of time. Sizes are decoded bytes; ratio\n"
-               "is decoded to stored; what a remote store holds in bytes is not counted.\n\n" TOOL_STORE_HELP
-               "examples: insitu info winds.zarr\n"
+               "build cannot read, and why; which arrays share a sample axis and how it is "
+               "chunked; and a\n"
+               "configuration to begin with, with the memory and the reads that it would take. "
+               "Reads metadata, and\n"
+               "of the data only small coordinates, and both ends of those of time. Sizes are "
+               "decoded bytes; ratio\n"
+               "is decoded to stored; what a remote store holds in bytes is not "
+               "counted.\n\n" TOOL_STORE_HELP "examples: insitu info winds.zarr\n"
                "          insitu info winds.zarr uwnd --attributes\n"
                "          insitu info winds.zarr --json | jq '.arrays[].path'\n",
     .options = info_options,

@@ -1,11 +1,13 @@
-/* insitu mk: synthetic archives of any layout the library reads, generated chunk by chunk on all cores. The data does not depend
- * on chunking, codec or format: every element is a function of the seed, the array's number and the element's C-order index. */
+/* insitu mk: synthetic archives of any layout the library reads, generated chunk by chunk on all
+ * cores. The data does not depend on chunking, codec or format: every element is a function of the
+ * seed, the array's number and the element's C-order index. */
 #include <blosc.h>
 #include <ftw.h>
 #include <math.h>
 
 enum { MK_MAX_ARRAYS = 4096, MK_MAX_THREADS = 256, MK_WAVES = 7, MK_LATTICES = 4 };
-enum mk_data { MK_ZEROS, MK_INDEX, MK_WEATHER, MK_NOISE, MK_TIME, MK_LAT, MK_LON, MK_COUNT }; /* the last four: coordinates */
+/* the last four: coordinates */
+enum mk_data { MK_ZEROS, MK_INDEX, MK_WEATHER, MK_NOISE, MK_TIME, MK_LAT, MK_LON, MK_COUNT };
 static const char *const mk_data_names[] = {"zeros", "index", "weather", "noise"};
 enum mk_codec { MK_RAW, MK_ZSTD, MK_LZ4, MK_GZIP, MK_ZLIB, MK_BLOSC };
 static const char *const mk_codec_names[] = {"raw", "zstd", "lz4", "gzip", "zlib", "blosc"};
@@ -18,8 +20,10 @@ struct mk_array {
   enum mk_data data;
   int format;
   unsigned ndim;
-  uint64_t shape[INSITU__MAX_DIMS], chunk[INSITU__MAX_DIMS], shard[INSITU__MAX_DIMS]; /* shard: all 0 without */
-  char *dim[INSITU__MAX_DIMS];                                                        /* NULL: unnamed */
+  /* shard: all 0 without */
+  uint64_t shape[INSITU__MAX_DIMS], chunk[INSITU__MAX_DIMS], shard[INSITU__MAX_DIMS];
+  /* NULL: unnamed */
+  char *dim[INSITU__MAX_DIMS];
   const struct insitu__zarr_dtype *dtype;
   bool sharded, big, fortran, crc32c, index_at_start, index_crc, shuffle_inner;
   enum mk_codec codec;
@@ -30,7 +34,8 @@ struct mk_array {
   double absent;
   uint64_t seed;
   /* made from the above */
-  struct insitu__zarr_array zarr;    /* its own metadata read back; of a sharded array, that of its inner chunks */
+  /* its own metadata read back; of a sharded array, that of its inner chunks */
+  struct insitu__zarr_array zarr;
   struct insitu__box turn;           /* from C order, native, to what is stored */
   uint64_t chunk_bytes, chunk_bound; /* decoded, encoded at most */
   uint64_t object[INSITU__MAX_DIMS]; /* elements of what one file holds: the shard, or the chunk */
@@ -67,8 +72,8 @@ static double mk_unit(uint64_t bits) { /* [0, 1) */
 
 /* ---- elements ---- */
 
-/* One scalar of a dtype from a whole number, wrapped so that it is exact: integers modulo their size, floats modulo what their
- * mantissa holds. */
+/* One scalar of a dtype from a whole number, wrapped so that it is exact: integers modulo their
+ * size, floats modulo what their mantissa holds. */
 static void mk_put(unsigned char *to, int32_t dtype, uint64_t value) {
   uint16_t half = 0;
   float single = (float)(value & 0xffffff);
@@ -85,7 +90,8 @@ static void mk_put(unsigned char *to, int32_t dtype, uint64_t value) {
   default: insitu__zarr_fill_store(value, (uint32_t)(dtype & 0xff) / 8, to);
   }
 }
-static void mk_put_noise(unsigned char *to, int32_t dtype, uint64_t bits) { /* floats: uniform in [0, 1), all bits used */
+/* floats: uniform in [0, 1), all bits used */
+static void mk_put_noise(unsigned char *to, int32_t dtype, uint64_t bits) {
   uint16_t half;
   float single = (float)(bits >> 40) * 0x1p-24f;
   double wide = mk_unit(bits);
@@ -103,9 +109,10 @@ static int32_t mk_scalar(int32_t dtype) { /* of each half of a complex one */
 }
 
 /* ---- weather ---- */
-/* An eastward wind: westerlies in both halves of the last axis but one, travelling waves, and red noise along the last axis
- * (lattices, the coarse ones strongest). Mantissas are rounded, as packed archives have them. Measured on 721 x 1440 float32:
- * ratio 1.54 by blosc:lz4, 1.80 by blosc:zstd, 1.33 by zstd:3. */
+/* An eastward wind: westerlies in both halves of the last axis but one, travelling waves, and red
+ * noise along the last axis (lattices, the coarse ones strongest). Mantissas are rounded, as packed
+ * archives have them. Measured on 721 x 1440 float32: ratio 1.54 by blosc:lz4, 1.80 by blosc:zstd,
+ * 1.33 by zstd:3. */
 enum { MK_KEEP = 16 };                                          /* mantissa bits */
 static const unsigned mk_lattice[MK_LATTICES] = {1, 4, 16, 64}; /* elements from node to node */
 static const float mk_weight[MK_LATTICES] = {0.3f, 0.3f, 0.6f, 1.2f};
@@ -120,30 +127,38 @@ static float *mk_wave_table(uint64_t n) { /* for each wave n cosines, then n sin
     }
   return table;
 }
-static void mk_lattice_add(float *out, uint64_t n, uint64_t x0, unsigned step, float weight, uint64_t seed) {
+static void mk_lattice_add(
+    float *out, uint64_t n, uint64_t x0, unsigned step, float weight, uint64_t seed) {
   for (uint64_t i = 0; i < n;) {
     uint64_t node = (x0 + i) / step, within = (x0 + i) % step;
     float a = (float)(int32_t)(mk_mix(seed, node) >> 32) * 0x1p-31f * weight;
     float b = (float)(int32_t)(mk_mix(seed, node + 1) >> 32) * 0x1p-31f * weight;
-    for (; within < step && i < n; within++, i++) out[i] += a + (b - a) * (float)within / (float)step;
+    for (; within < step && i < n; within++, i++)
+      out[i] += a + (b - a) * (float)within / (float)step;
   }
 }
 /* n elements along the last axis from index `at`; `flat` is the row's number. */
-static void mk_weather(const struct mk_array *a, float *out, uint64_t n, const uint64_t *at, uint64_t flat) {
+static void mk_weather(
+    const struct mk_array *a, float *out, uint64_t n, const uint64_t *at, uint64_t flat) {
   unsigned last = a->ndim - 1;
-  uint64_t nx = a->shape[last], x0 = at[last], ny = last ? a->shape[last - 1] : 1, y = last ? at[last - 1] : 0;
+  uint64_t nx = a->shape[last], x0 = at[last], ny = last ? a->shape[last - 1] : 1,
+           y = last ? at[last - 1] : 0;
   uint64_t t = flat / ny, seed = mk_mix(a->seed, a->number), row = mk_mix(seed, flat);
   double lat = 3.141592653589793 * ((double)y + 0.5) / (double)ny;
   float base = (float)(18 * sin(2 * lat) * sin(2 * lat) - 6);
   for (uint64_t i = 0; i < n; i++) out[i] = base;
   for (unsigned m = 0; m < MK_WAVES; m++) {
-    double speed = 0.05 + 0.2 * mk_unit(mk_mix(seed, m)), tilt = 4 * mk_unit(mk_mix(seed, 100 + m)) - 2;
-    double phase = speed * (double)t + tilt * lat + 6.283185307179586 * mk_unit(mk_mix(seed, 200 + m));
-    float c = (float)(8.0 / (m + 1) * sin(lat) * cos(phase)), s = (float)(8.0 / (m + 1) * sin(lat) * sin(phase));
+    double speed = 0.05 + 0.2 * mk_unit(mk_mix(seed, m)),
+           tilt = 4 * mk_unit(mk_mix(seed, 100 + m)) - 2;
+    double phase =
+        speed * (double)t + tilt * lat + 6.283185307179586 * mk_unit(mk_mix(seed, 200 + m));
+    float c = (float)(8.0 / (m + 1) * sin(lat) * cos(phase)),
+          s = (float)(8.0 / (m + 1) * sin(lat) * sin(phase));
     const float *cosine = a->wave + 2 * m * nx + x0, *sine = cosine + nx;
     for (uint64_t i = 0; i < n; i++) out[i] += c * cosine[i] - s * sine[i];
   }
-  for (unsigned k = 0; k < MK_LATTICES; k++) mk_lattice_add(out, n, x0, mk_lattice[k], mk_weight[k], row + k);
+  for (unsigned k = 0; k < MK_LATTICES; k++)
+    mk_lattice_add(out, n, x0, mk_lattice[k], mk_weight[k], row + k);
   for (uint64_t i = 0; i < n; i++) { /* to nearest even */
     const unsigned drop = 23 - MK_KEEP;
     uint32_t bits;
@@ -167,14 +182,16 @@ static void mk_put_float(unsigned char *to, int32_t dtype, float value) { /* a f
 
 static double mk_coordinate(const struct mk_array *a, uint64_t i) {
   double n = (double)a->shape[0];
-  if (a->data == MK_LAT) return 90 - 180 * ((double)i + 0.5) / n; /* middles of cells, from the north */
+  /* middles of cells, from the north */
+  if (a->data == MK_LAT) return 90 - 180 * ((double)i + 0.5) / n;
   if (a->data == MK_LON) return 360 * (double)i / n;
   return (double)(a->data == MK_TIME ? 6 * i : i);
 }
 static const char *mk_attributes(const struct mk_array *a) { /* members of a JSON object */
   switch (a->data) {
   case MK_TIME:
-    return "\"standard_name\": \"time\", \"units\": \"hours since 2000-01-01\", \"calendar\": \"proleptic_gregorian\"";
+    return "\"standard_name\": \"time\", \"units\": \"hours since 2000-01-01\", \"calendar\": "
+           "\"proleptic_gregorian\"";
   case MK_LAT: return "\"standard_name\": \"latitude\", \"units\": \"degrees_north\"";
   case MK_LON: return "\"standard_name\": \"longitude\", \"units\": \"degrees_east\"";
   case MK_WEATHER: return "\"long_name\": \"synthetic wind\", \"units\": \"m s-1\"";
@@ -184,8 +201,10 @@ static const char *mk_attributes(const struct mk_array *a) { /* members of a JSO
 
 /* ---- chunks ---- */
 
-/* n elements along the last axis from index `at`, of which the first is element `flat` of the array in C order. */
-static void mk_row(const struct mk_array *a, float *row, unsigned char *to, uint64_t n, const uint64_t *at, uint64_t flat) {
+/* n elements along the last axis from index `at`, of which the first is element `flat` of the array
+ * in C order. */
+static void mk_row(const struct mk_array *a, float *row, unsigned char *to, uint64_t n,
+    const uint64_t *at, uint64_t flat) {
   int32_t dtype = a->dtype->dtype, scalar = mk_scalar(dtype);
   uint32_t item = a->zarr.itemsize, size = insitu__zarr_scalar_size(&a->zarr);
   uint64_t key = mk_mix(a->seed, a->number);
@@ -203,9 +222,12 @@ static void mk_row(const struct mk_array *a, float *row, unsigned char *to, uint
     else mk_put_noise(p + size, scalar, mk_mix(key + 1, flat + i));
   }
 }
-/* The decoded bytes of the chunk at `index` (in chunks); what hangs over the array's edge holds the fill value. */
-static const unsigned char *mk_chunk(const struct mk_array *a, struct mk_worker *w, const uint64_t *index) {
-  uint64_t at[INSITU__MAX_DIMS], count[INSITU__MAX_DIMS], stride[INSITU__MAX_DIMS], rows = 1, flat_row = 0;
+/* The decoded bytes of the chunk at `index` (in chunks); what hangs over the array's edge holds the
+ * fill value. */
+static const unsigned char *mk_chunk(
+    const struct mk_array *a, struct mk_worker *w, const uint64_t *index) {
+  uint64_t at[INSITU__MAX_DIMS], count[INSITU__MAX_DIMS], stride[INSITU__MAX_DIMS], rows = 1,
+                                                                                    flat_row = 0;
   uint32_t item = a->zarr.itemsize;
   unsigned last = a->ndim - 1;
   bool edge = false;
@@ -216,7 +238,8 @@ static const unsigned char *mk_chunk(const struct mk_array *a, struct mk_worker 
     edge = edge || count[d] < a->chunk[d];
     if (d != last) rows *= count[d];
   }
-  for (uint64_t i = 0; edge && i < a->chunk_bytes; i += item) memcpy(w->plain + i, a->zarr.fill, item);
+  for (uint64_t i = 0; edge && i < a->chunk_bytes; i += item)
+    memcpy(w->plain + i, a->zarr.fill, item);
   for (uint64_t r = 0; r < rows; r++) {
     uint64_t rest = r, offset = 0, here[INSITU__MAX_DIMS];
     here[last] = at[last];
@@ -234,15 +257,21 @@ static const unsigned char *mk_chunk(const struct mk_array *a, struct mk_worker 
   return w->turned;
 }
 
-static uint64_t mk_deflate(bool gzip, int level, const unsigned char *from, uint64_t n, unsigned char *to, uint64_t cap) {
-  z_stream z = {.next_in = (Bytef *)(uintptr_t)from, .avail_in = (uInt)n, .next_out = to, .avail_out = (uInt)cap};
+static uint64_t mk_deflate(
+    bool gzip, int level, const unsigned char *from, uint64_t n, unsigned char *to, uint64_t cap) {
+  z_stream z = {.next_in = (Bytef *)(uintptr_t)from,
+      .avail_in = (uInt)n,
+      .next_out = to,
+      .avail_out = (uInt)cap};
   if (deflateInit2(&z, level, Z_DEFLATED, 15 + 16 * gzip, 8, Z_DEFAULT_STRATEGY) != Z_OK) return 0;
   uint64_t got = deflate(&z, Z_FINISH) == Z_STREAM_END ? z.total_out : 0;
   deflateEnd(&z);
   return got;
 }
-/* Encodes one chunk to `to`, which has room for chunk_bound bytes; the encoded length, 0 on failure. */
-static uint64_t mk_encode(const struct mk_array *a, struct mk_worker *w, const unsigned char *from, unsigned char *to) {
+/* Encodes one chunk to `to`, which has room for chunk_bound bytes; the encoded length, 0 on
+ * failure. */
+static uint64_t mk_encode(
+    const struct mk_array *a, struct mk_worker *w, const unsigned char *from, unsigned char *to) {
   uint64_t n = a->chunk_bytes, cap = a->chunk_bound, got = n;
   int blosc;
   switch (a->codec) {
@@ -253,14 +282,16 @@ static uint64_t mk_encode(const struct mk_array *a, struct mk_worker *w, const u
     break;
   case MK_LZ4: /* as numcodecs writes it: the decoded length, then a block */
     for (int i = 0; i < 4; i++) to[i] = (unsigned char)(n >> 8 * i);
-    got = (uint64_t)LZ4_compress_default((const char *)from, (char *)to + 4, (int)n, (int)insitu__base_min(cap - 4, INT_MAX));
+    got = (uint64_t)LZ4_compress_default(
+        (const char *)from, (char *)to + 4, (int)n, (int)insitu__base_min(cap - 4, INT_MAX));
     if (!got) return 0;
     got += 4;
     break;
   case MK_GZIP: got = mk_deflate(true, a->level, from, n, to, cap); break;
   case MK_ZLIB: got = mk_deflate(false, a->level, from, n, to, cap); break;
   case MK_BLOSC:
-    blosc = blosc_compress_ctx(a->level, a->shuffle, a->zarr.itemsize, (size_t)n, from, to, (size_t)cap, a->inner, 0, 1);
+    blosc = blosc_compress_ctx(
+        a->level, a->shuffle, a->zarr.itemsize, (size_t)n, from, to, (size_t)cap, a->inner, 0, 1);
     if (blosc <= 0) return 0;
     got = (uint64_t)blosc;
   }
@@ -273,13 +304,15 @@ static uint64_t mk_encode(const struct mk_array *a, struct mk_worker *w, const u
 
 /* ---- files ---- */
 
-static void mk_fail(struct mk *mk, const char *path, const char *cause) { /* the first failure counts */
+/* the first failure counts */
+static void mk_fail(struct mk *mk, const char *path, const char *cause) {
   pthread_mutex_lock(&mk->lock);
   insitu__error_set(&mk->err, INSITU_E_IO, "%s: %s", path, cause);
   pthread_mutex_unlock(&mk->lock);
   atomic_store(&mk->failed, true);
 }
-static void mk_parents(const char *path, uint64_t root) { /* makes the directories of a path beyond its first `root` bytes */
+/* makes the directories of a path beyond its first `root` bytes */
+static void mk_parents(const char *path, uint64_t root) {
   char parent[2 * INSITU__MAX_KEY];
   for (const char *s = strchr(path + root + 1, '/'); s; s = strchr(s + 1, '/')) {
     snprintf(parent, sizeof parent, "%.*s", (int)(s - path), path);
@@ -310,11 +343,15 @@ static bool mk_write(struct mk *mk, const char *key, const void *bytes, uint64_t
   return ok;
 }
 
-/* All inner chunks of the shard at `index`, then or before them the index: for each (offset, length), all ones where the chunk is
- * absent. The bytes of the shard; 0 when every chunk is absent or on failure. */
-static uint64_t mk_shard(const struct mk_array *a, struct mk_worker *w, const uint64_t *index, uint64_t number) {
-  uint64_t table = 16 * a->inner_count + 4 * a->index_crc, n = a->index_at_start ? table : 0, present = 0;
-  uint64_t *order = (uint64_t *)tool_alloc(a->inner_count, sizeof *order), random = mk_mix(a->seed ^ 0x5a4d, number);
+/* All inner chunks of the shard at `index`, then or before them the index: for each (offset,
+ * length), all ones where the chunk is absent. The bytes of the shard; 0 when every chunk is absent
+ * or on failure. */
+static uint64_t mk_shard(
+    const struct mk_array *a, struct mk_worker *w, const uint64_t *index, uint64_t number) {
+  uint64_t table = 16 * a->inner_count + 4 * a->index_crc, n = a->index_at_start ? table : 0,
+           present = 0;
+  uint64_t *order = (uint64_t *)tool_alloc(a->inner_count, sizeof *order),
+           random = mk_mix(a->seed ^ 0x5a4d, number);
   unsigned char *entry = (unsigned char *)tool_alloc(table, 1);
   memset(entry, 0xff, (size_t)table);
   for (uint64_t i = 0; i < a->inner_count; i++) order[i] = i;
@@ -356,7 +393,8 @@ static uint64_t mk_shard(const struct mk_array *a, struct mk_worker *w, const ui
   }
   if (a->index_crc) {
     uint32_t crc = insitu__codec_crc32c(entry, 16 * a->inner_count);
-    for (int i = 0; i < 4; i++) entry[16 * a->inner_count + (uint64_t)i] = (unsigned char)(crc >> 8 * i);
+    for (int i = 0; i < 4; i++)
+      entry[16 * a->inner_count + (uint64_t)i] = (unsigned char)(crc >> 8 * i);
   }
   memcpy(w->shard + (a->index_at_start ? 0 : n), entry, (size_t)table);
   atomic_fetch_add(&w->mk->chunks, present);
@@ -390,13 +428,15 @@ static void mk_object(const struct mk_array *a, struct mk_worker *w, uint64_t nu
     atomic_fetch_add(&w->mk->decoded, a->chunk_bytes);
   }
   atomic_fetch_add(&w->mk->stored, n);
-  if (insitu__zarr_chunk_key(&a->zarr, index, key, sizeof key) < 0) mk_fail(w->mk, a->path, "the path is too long");
+  if (insitu__zarr_chunk_key(&a->zarr, index, key, sizeof key) < 0)
+    mk_fail(w->mk, a->path, "the path is too long");
   else mk_write(w->mk, key, bytes, n);
 }
 static void *mk_main(void *arg) {
   struct mk_worker *w = (struct mk_worker *)arg;
   struct mk *mk = w->mk;
-  for (uint64_t i; !atomic_load(&mk->failed) && (i = atomic_fetch_add(&mk->next, 1)) < mk->objects;) {
+  for (uint64_t i;
+       !atomic_load(&mk->failed) && (i = atomic_fetch_add(&mk->next, 1)) < mk->objects;) {
     uint64_t k = 0;
     while (i >= mk->arrays[k].objects) i -= mk->arrays[k++].objects;
     mk_object(&mk->arrays[k], w, i);
@@ -405,30 +445,36 @@ static void *mk_main(void *arg) {
   atomic_fetch_sub(&mk->running, 1);
   return NULL;
 }
-/* All chunks, on all cores; each thread has room for one chunk, plain and encoded, and one shard. */
+/* All chunks, on all cores; each thread has room for one chunk, plain and encoded, and one shard.
+ */
 static void mk_generate(struct mk *mk) {
-  unsigned n = (unsigned)insitu__base_min(insitu__base_min(insitu__mem_cores(), MK_MAX_THREADS), mk->objects);
-  struct mk_worker *workers = (struct mk_worker *)tool_alloc(insitu__base_max(n, 1), sizeof *workers);
+  unsigned n = (unsigned)insitu__base_min(
+      insitu__base_min(insitu__mem_cores(), MK_MAX_THREADS), mk->objects);
+  struct mk_worker *workers =
+      (struct mk_worker *)tool_alloc(insitu__base_max(n, 1), sizeof *workers);
   uint64_t plain = 1, packed = 1, shard = 1, row = 1;
   for (uint64_t i = 0; i < mk->n_arrays; i++) {
     const struct mk_array *a = &mk->arrays[i];
     plain = insitu__base_max(plain, a->chunk_bytes);
     packed = insitu__base_max(packed, a->chunk_bound);
     row = insitu__base_max(row, a->chunk[a->ndim - 1]);
-    if (a->sharded) shard = insitu__base_max(shard, a->inner_count * (a->chunk_bound + 16 + 60) + 4);
+    if (a->sharded)
+      shard = insitu__base_max(shard, a->inner_count * (a->chunk_bound + 16 + 60) + 4);
   }
   tool_progress_begin(mk->objects, "files");
   atomic_store(&mk->running, n);
   for (unsigned i = 0; i < n; i++) {
     struct mk_worker *w = &workers[i];
-    *w = (struct mk_worker){.mk = mk, .plain_bytes = plain, .packed_bytes = packed, .shard_bytes = shard};
+    *w = (struct mk_worker){
+        .mk = mk, .plain_bytes = plain, .packed_bytes = packed, .shard_bytes = shard};
     w->plain = (unsigned char *)insitu__mem_map(plain);
     w->turned = (unsigned char *)insitu__mem_map(plain);
     w->packed = (unsigned char *)insitu__mem_map(packed);
     w->shard = (unsigned char *)insitu__mem_map(shard);
     w->row = (float *)tool_alloc(row, sizeof *w->row);
     w->zstd = ZSTD_createCCtx();
-    if (!w->plain || !w->turned || !w->packed || !w->shard || !w->zstd || pthread_create(&w->id, NULL, mk_main, w))
+    if (!w->plain || !w->turned || !w->packed || !w->shard || !w->zstd ||
+        pthread_create(&w->id, NULL, mk_main, w))
       tool_no_memory();
   }
   while (atomic_load(&mk->running)) {
@@ -452,7 +498,8 @@ static void mk_generate(struct mk *mk) {
 /* ---- metadata ---- */
 
 static void mk_list(struct insitu__text_buffer *b, const uint64_t *v, unsigned n) {
-  for (unsigned i = 0; i < n; i++) insitu__text_buffer_printf(b, "%s%" PRIu64, i ? ", " : "[", v[i]);
+  for (unsigned i = 0; i < n; i++)
+    insitu__text_buffer_printf(b, "%s%" PRIu64, i ? ", " : "[", v[i]);
   insitu__text_buffer_printf(b, "%s]", n ? "" : "[");
 }
 static void mk_dims(struct insitu__text_buffer *b, const struct mk_array *a) {
@@ -469,13 +516,15 @@ static void mk_compressor_v2(struct insitu__text_buffer *b, const struct mk_arra
   case MK_RAW: insitu__text_buffer_printf(b, "null"); break;
   case MK_LZ4: insitu__text_buffer_printf(b, "{\"id\": \"lz4\", \"acceleration\": 1}"); break;
   case MK_BLOSC:
-    insitu__text_buffer_printf(b, "{\"id\": \"blosc\", \"cname\": \"%s\", \"clevel\": %d, \"shuffle\": %d, \"blocksize\": 0}",
+    insitu__text_buffer_printf(b,
+        "{\"id\": \"blosc\", \"cname\": \"%s\", \"clevel\": %d, \"shuffle\": %d, \"blocksize\": 0}",
         a->inner, a->level, a->shuffle);
     break;
   default: insitu__text_buffer_printf(b, "{\"id\": \"%s\", \"level\": %d}", id, a->level);
   }
 }
-static void mk_codecs_v3(struct insitu__text_buffer *b, const struct mk_array *a) { /* of one chunk */
+/* of one chunk */
+static void mk_codecs_v3(struct insitu__text_buffer *b, const struct mk_array *a) {
   const char *name = mk_codec_names[a->codec];
   insitu__text_buffer_printf(b, "[");
   if (a->fortran) {
@@ -485,42 +534,55 @@ static void mk_codecs_v3(struct insitu__text_buffer *b, const struct mk_array *a
     mk_list(b, order, a->ndim);
     insitu__text_buffer_printf(b, "}}, ");
   }
-  if (a->dtype->v2[1] == '1' && !a->dtype->v2[2]) insitu__text_buffer_printf(b, "{\"name\": \"bytes\"}");
-  else insitu__text_buffer_printf(b, "{\"name\": \"bytes\", \"configuration\": {\"endian\": \"%s\"}}", a->big ? "big" : "little");
+  if (a->dtype->v2[1] == '1' && !a->dtype->v2[2])
+    insitu__text_buffer_printf(b, "{\"name\": \"bytes\"}");
+  else
+    insitu__text_buffer_printf(b, "{\"name\": \"bytes\", \"configuration\": {\"endian\": \"%s\"}}",
+        a->big ? "big" : "little");
   switch (a->codec) {
   case MK_RAW: break;
   case MK_BLOSC:
     insitu__text_buffer_printf(b,
-        ", {\"name\": \"blosc\", \"configuration\": {\"typesize\": %u, \"cname\": \"%s\", \"clevel\": %d, \"shuffle\": \"%s\", "
+        ", {\"name\": \"blosc\", \"configuration\": {\"typesize\": %u, \"cname\": \"%s\", "
+        "\"clevel\": %d, \"shuffle\": \"%s\", "
         "\"blocksize\": 0}}",
         (unsigned)(a->dtype->dtype & 0xff) / 8, a->inner, a->level, mk_shuffle_names[a->shuffle]);
     break;
-  case MK_LZ4: insitu__text_buffer_printf(b, ", {\"name\": \"numcodecs.lz4\", \"configuration\": {\"acceleration\": 1}}"); break;
+  case MK_LZ4:
+    insitu__text_buffer_printf(
+        b, ", {\"name\": \"numcodecs.lz4\", \"configuration\": {\"acceleration\": 1}}");
+    break;
   default: /* zlib is no codec of the specification */
     insitu__text_buffer_printf(b, ", {\"name\": \"%s%s\", \"configuration\": {\"level\": %d%s}}",
-        a->codec == MK_ZLIB ? "numcodecs." : "", name, a->level, a->codec == MK_ZSTD ? ", \"checksum\": false" : "");
+        a->codec == MK_ZLIB ? "numcodecs." : "", name, a->level,
+        a->codec == MK_ZSTD ? ", \"checksum\": false" : "");
   }
   insitu__text_buffer_printf(b, "%s]", a->crc32c ? ", {\"name\": \"crc32c\"}" : "");
 }
 static void mk_array_v3(struct insitu__text_buffer *b, const struct mk_array *a, bool sharded) {
   insitu__text_buffer_printf(b, "{\"zarr_format\": 3, \"node_type\": \"array\", \"shape\": ");
   mk_list(b, a->shape, a->ndim);
-  insitu__text_buffer_printf(
-      b, ", \"data_type\": \"%s\", \"chunk_grid\": {\"name\": \"regular\", \"configuration\": {\"chunk_shape\": ", a->dtype->v3);
+  insitu__text_buffer_printf(b,
+      ", \"data_type\": \"%s\", \"chunk_grid\": {\"name\": \"regular\", \"configuration\": "
+      "{\"chunk_shape\": ",
+      a->dtype->v3);
   mk_list(b, sharded ? a->shard : a->chunk, a->ndim);
   insitu__text_buffer_printf(b,
-      "}}, \"chunk_key_encoding\": {\"name\": \"default\", \"configuration\": {\"separator\": \"%c\"}}, \"fill_value\": %s, "
+      "}}, \"chunk_key_encoding\": {\"name\": \"default\", \"configuration\": {\"separator\": "
+      "\"%c\"}}, \"fill_value\": %s, "
       "\"codecs\": ",
       a->separator, a->fill);
   if (sharded) {
-    insitu__text_buffer_printf(b, "[{\"name\": \"sharding_indexed\", \"configuration\": {\"chunk_shape\": ");
+    insitu__text_buffer_printf(
+        b, "[{\"name\": \"sharding_indexed\", \"configuration\": {\"chunk_shape\": ");
     mk_list(b, a->chunk, a->ndim);
     insitu__text_buffer_printf(b, ", \"codecs\": ");
   }
   mk_codecs_v3(b, a);
   if (sharded)
     insitu__text_buffer_printf(b,
-        ", \"index_codecs\": [{\"name\": \"bytes\", \"configuration\": {\"endian\": \"little\"}}%s], \"index_location\": \"%s\"}}]",
+        ", \"index_codecs\": [{\"name\": \"bytes\", \"configuration\": {\"endian\": "
+        "\"little\"}}%s], \"index_location\": \"%s\"}}]",
         a->index_crc ? ", {\"name\": \"crc32c\"}" : "", a->index_at_start ? "start" : "end");
   if (a->dim[0]) {
     insitu__text_buffer_printf(b, ", \"dimension_names\": ");
@@ -535,7 +597,8 @@ static void mk_array_v2(struct insitu__text_buffer *b, const struct mk_array *a)
   mk_list(b, a->chunk, a->ndim);
   bool one = a->dtype->v2[1] == '1' && !a->dtype->v2[2];
   insitu__text_buffer_printf(b,
-      ", \"dtype\": \"%c%s\", \"order\": \"%c\", \"fill_value\": %s, \"dimension_separator\": \"%c\", \"filters\": null, "
+      ", \"dtype\": \"%c%s\", \"order\": \"%c\", \"fill_value\": %s, \"dimension_separator\": "
+      "\"%c\", \"filters\": null, "
       "\"compressor\": ",
       one      ? '|'
       : a->big ? '>'
@@ -544,7 +607,8 @@ static void mk_array_v2(struct insitu__text_buffer *b, const struct mk_array *a)
   mk_compressor_v2(b, a);
   insitu__text_buffer_printf(b, "}");
 }
-static bool mk_attributes_v2(struct insitu__text_buffer *b, const struct mk_array *a) { /* false: it has none */
+/* false: it has none */
+static bool mk_attributes_v2(struct insitu__text_buffer *b, const struct mk_array *a) {
   const char *attributes = mk_attributes(a);
   if (!attributes[0] && !a->dim[0]) return false;
   insitu__text_buffer_printf(b, "{%s%s", attributes, attributes[0] && a->dim[0] ? ", " : "");
@@ -555,8 +619,8 @@ static bool mk_attributes_v2(struct insitu__text_buffer *b, const struct mk_arra
   return insitu__text_buffer_printf(b, "}");
 }
 /* One document to its file and, where consolidated, into `all`. */
-static void mk_document(struct mk *mk, struct insitu__text_buffer *all, const char *path, const char *name,
-    struct insitu__text_buffer *text, bool listed_by_path) {
+static void mk_document(struct mk *mk, struct insitu__text_buffer *all, const char *path,
+    const char *name, struct insitu__text_buffer *text, bool listed_by_path) {
   char key[2 * INSITU__MAX_KEY];
   snprintf(key, sizeof key, "%s%s%s", path, path[0] ? "/" : "", name);
   if (text->failed || all->failed) tool_no_memory();
@@ -577,12 +641,15 @@ static void mk_groups(struct mk *mk, struct insitu__text_buffer *all, uint64_t i
     while (k < i && !(strncmp(mk->arrays[k].path, a->path, n + 1) == 0)) k++;
     if (k < i) continue;
     snprintf(path, sizeof path, "%.*s", (int)n, a->path);
-    if (a->format == 3) insitu__text_buffer_printf(&text, "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {}}");
+    if (a->format == 3)
+      insitu__text_buffer_printf(
+          &text, "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {}}");
     else insitu__text_buffer_printf(&text, "{\"zarr_format\": 2}");
     mk_document(mk, all, path, a->format == 3 ? "zarr.json" : ".zgroup", &text, a->format == 3);
   }
 }
-/* Every array's metadata, the groups above them, and the root's, which comes last: an archive cut short is not taken for one. */
+/* Every array's metadata, the groups above them, and the root's, which comes last: an archive cut
+ * short is not taken for one. */
 static void mk_metadata(struct mk *mk) {
   struct insitu__text_buffer all = {0}, text = {0};
   int format = mk->arrays[0].format;
@@ -592,21 +659,26 @@ static void mk_metadata(struct mk *mk) {
     if (format == 3) mk_array_v3(&text, a, a->sharded);
     else mk_array_v2(&text, a);
     mk_document(mk, &all, a->path, format == 3 ? "zarr.json" : ".zarray", &text, format == 3);
-    if (format == 2 && mk_attributes_v2(&text, a)) mk_document(mk, &all, a->path, ".zattrs", &text, false);
+    if (format == 2 && mk_attributes_v2(&text, a))
+      mk_document(mk, &all, a->path, ".zattrs", &text, false);
   }
   if (mk->arrays[0].path[0]) {
     if (format == 3) {
-      insitu__text_buffer_printf(&text, "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {}");
+      insitu__text_buffer_printf(
+          &text, "{\"zarr_format\": 3, \"node_type\": \"group\", \"attributes\": {}");
       if (mk->consolidated)
         insitu__text_buffer_printf(&text,
-            ", \"consolidated_metadata\": {\"kind\": \"inline\", \"must_understand\": false, \"metadata\": {%s}}", all.text);
+            ", \"consolidated_metadata\": {\"kind\": \"inline\", \"must_understand\": false, "
+            "\"metadata\": {%s}}",
+            all.text);
       insitu__text_buffer_printf(&text, "}");
       mk_document(mk, &all, "", "zarr.json", &text, true);
     } else {
       insitu__text_buffer_printf(&text, "{\"zarr_format\": 2}");
       mk_document(mk, &all, "", ".zgroup", &text, false);
       if (mk->consolidated) {
-        insitu__text_buffer_printf(&text, "{\"zarr_consolidated_format\": 1, \"metadata\": {%s}}\n", all.text);
+        insitu__text_buffer_printf(
+            &text, "{\"zarr_consolidated_format\": 1, \"metadata\": {%s}}\n", all.text);
         if (text.failed) tool_no_memory();
         mk_write(mk, ".zmetadata", text.text, text.n);
       }
@@ -618,40 +690,55 @@ static void mk_metadata(struct mk *mk) {
 
 /* ---- options ---- */
 
-static const char *mk_format, *mk_name, *mk_shape, *mk_chunks, *mk_shards, *mk_index, *mk_index_crc, *mk_shuffle_inner, *mk_dtype,
-    *mk_endian, *mk_order, *mk_codec, *mk_crc32c, *mk_fill, *mk_absent, *mk_dim_names, *mk_no_coords, *mk_separator,
-    *mk_consolidated, *mk_seed, *mk_data_name, *mk_force;
+static const char *mk_format, *mk_name, *mk_shape, *mk_chunks, *mk_shards, *mk_index, *mk_index_crc,
+    *mk_shuffle_inner, *mk_dtype, *mk_endian, *mk_order, *mk_codec, *mk_crc32c, *mk_fill,
+    *mk_absent, *mk_dim_names, *mk_no_coords, *mk_separator, *mk_consolidated, *mk_seed,
+    *mk_data_name, *mk_force;
 static const struct tool_option mk_options[] = {
     {"format", 0, "2|3", "of Zarr (3)", &mk_format},
-    {"name", 'n', "PATH,...", "of the arrays, such as t or era5/u,era5/v (u); / makes the root an array", &mk_name},
+    {"name", 'n', "PATH,...",
+        "of the arrays, such as t or era5/u,era5/v (u); / makes the root an array", &mk_name},
     {"shape", 's', "N,N,...", "of each array (512,45,90)", &mk_shape},
-    {"chunks", 'c', "N,N,...", "of each array; with --shards, the inner chunks (8,45,90: whole but for the first axis)",
+    {"chunks", 'c', "N,N,...",
+        "of each array; with --shards, the inner chunks (8,45,90: whole but for the first axis)",
         &mk_chunks},
-    {"shards", 0, "N,N,...", "v3: put chunks into shards of this shape, a multiple of --chunks", &mk_shards},
+    {"shards", 0, "N,N,...", "v3: put chunks into shards of this shape, a multiple of --chunks",
+        &mk_shards},
     {"index", 0, "start|end", "where a shard's index is (end)", &mk_index},
     {"index-crc", 0, "yes|no", "crc32c of a shard's index (yes)", &mk_index_crc},
-    {"shuffle-inner", 0, NULL, "chunks lie in their shards in random order, with gaps", &mk_shuffle_inner},
-    {"dtype", 't', "NAME", "bool, int8 ... uint64, float16 ... float64, complex64, complex128 (float32)", &mk_dtype},
+    {"shuffle-inner", 0, NULL, "chunks lie in their shards in random order, with gaps",
+        &mk_shuffle_inner},
+    {"dtype", 't', "NAME",
+        "bool, int8 ... uint64, float16 ... float64, complex64, complex128 (float32)", &mk_dtype},
     {"endian", 0, "little|big", "byte order (little)", &mk_endian},
     {"order", 0, "C|F", "within a chunk (C); F in v3 is a transpose codec", &mk_order},
     {"codec", 0, "SPEC",
-        "raw, zstd[:LEVEL], lz4, gzip[:LEVEL], zlib[:LEVEL] or blosc[:lz4|zstd|zlib[:SHUFFLE[:LEVEL]]]\n"
+        "raw, zstd[:LEVEL], lz4, gzip[:LEVEL], zlib[:LEVEL] or "
+        "blosc[:lz4|zstd|zlib[:SHUFFLE[:LEVEL]]]\n"
         "with SHUFFLE shuffle, bitshuffle or noshuffle (blosc:lz4:shuffle:5)",
         &mk_codec},
     {"crc32c", 0, NULL, "v3: a checksum of each chunk", &mk_crc32c},
     {"fill", 0, "VALUE", "fill value: a number, NaN, Infinity, -Infinity; v2: null (0)", &mk_fill},
-    {"absent", 0, "FRACTION", "leave out this share of the files, and with --shards of the chunks in each (0)", &mk_absent},
-    {"dims", 'd', "NAME,...", "of the axes; time, lat, lon get coordinate arrays (time,lat,lon with three axes)", &mk_dim_names},
+    {"absent", 0, "FRACTION",
+        "leave out this share of the files, and with --shards of the chunks in each (0)",
+        &mk_absent},
+    {"dims", 'd', "NAME,...",
+        "of the axes; time, lat, lon get coordinate arrays (time,lat,lon with three axes)",
+        &mk_dim_names},
     {"no-coords", 0, NULL, "no coordinate arrays", &mk_no_coords},
     {"separator", 0, ". or /", "in chunk keys (v2 ., v3 /)", &mk_separator},
     {"consolidated", 0, NULL, "write consolidated metadata", &mk_consolidated},
     {"seed", 0, "N", "of weather, noise, --absent and --shuffle-inner (0)", &mk_seed},
-    {"data", 0, "KIND", "weather, index, noise or zeros, see above (weather; index for other than floats)", &mk_data_name},
+    {"data", 0, "KIND",
+        "weather, index, noise or zeros, see above (weather; index for other than floats)",
+        &mk_data_name},
     {"force", 'f', NULL, "replace an archive that is there", &mk_force},
 };
 
-/* The index of `text` in a list of names, else `otherwise` when text is NULL, else -1 after a usage error. */
-static int mk_choice(const char *option, const char *text, const char *const *names, int n, int otherwise) {
+/* The index of `text` in a list of names, else `otherwise` when text is NULL, else -1 after a usage
+ * error. */
+static int mk_choice(
+    const char *option, const char *text, const char *const *names, int n, int otherwise) {
   char list[256] = "";
   if (!text) return otherwise;
   for (int i = 0; i < n; i++) {
@@ -660,17 +747,21 @@ static int mk_choice(const char *option, const char *text, const char *const *na
     snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
   }
   int near = insitu__text_nearest(text, names, n);
-  if (near >= 0) tool_usage_error("%s: '%s' is unknown; did you mean '%s'? There are: %s", option, text, names[near], list);
+  if (near >= 0)
+    tool_usage_error(
+        "%s: '%s' is unknown; did you mean '%s'? There are: %s", option, text, names[near], list);
   else tool_usage_error("%s: '%s' is unknown; there are: %s", option, text, list);
   return -1;
 }
-/* Splits a list at commas into copies; INSITU__MAX_DIMS or `most` at most. The number, -1 after a usage error. */
+/* Splits a list at commas into copies; INSITU__MAX_DIMS or `most` at most. The number, -1 after a
+ * usage error. */
 static int mk_split(const char *option, const char *text, char **out, int most) {
   int n = 0;
   for (const char *p = text;; p++) {
     size_t length = strcspn(p, ",");
     if (n == most || !length) {
-      tool_usage_error("%s %s: %s", option, text, length ? "too many entries" : "an entry is empty");
+      tool_usage_error(
+          "%s %s: %s", option, text, length ? "too many entries" : "an entry is empty");
       while (n) insitu__mem_free(out[--n]);
       return -1;
     }
@@ -680,7 +771,8 @@ static int mk_split(const char *option, const char *text, char **out, int most) 
     if (!*p) return n;
   }
 }
-static int mk_extents(const char *option, const char *text, uint64_t *out) { /* their number, -1 after a usage error */
+/* their number, -1 after a usage error */
+static int mk_extents(const char *option, const char *text, uint64_t *out) {
   char *part[INSITU__MAX_DIMS];
   int n = mk_split(option, text, part, INSITU__MAX_DIMS);
   bool ok = true;
@@ -696,7 +788,8 @@ static bool mk_parse_codec(struct mk_array *a, const char *spec) {
   char text[64], *part[4] = {NULL}, *save = NULL;
   unsigned n = 0;
   snprintf(text, sizeof text, "%s", spec);
-  for (char *p = strtok_r(text, ":", &save); p && n < 4; p = strtok_r(NULL, ":", &save)) part[n++] = p;
+  for (char *p = strtok_r(text, ":", &save); p && n < 4; p = strtok_r(NULL, ":", &save))
+    part[n++] = p;
   int codec = mk_choice("--codec", n ? part[0] : "", mk_codec_names, TOOL_COUNT(mk_codec_names), 0);
   if (codec < 0) return false;
   a->codec = (enum mk_codec)codec;
@@ -719,24 +812,29 @@ static bool mk_parse_codec(struct mk_array *a, const char *spec) {
   }
   if (a->codec != MK_BLOSC) return true;
   int inner = mk_choice("--codec blosc", part[1], mk_blosc_names, TOOL_COUNT(mk_blosc_names), 0);
-  if (inner < 0 || (a->shuffle = mk_choice("--codec blosc", part[2], mk_shuffle_names, TOOL_COUNT(mk_shuffle_names), 1)) < 0)
+  if (inner < 0 || (a->shuffle = mk_choice("--codec blosc", part[2], mk_shuffle_names,
+                        TOOL_COUNT(mk_shuffle_names), 1)) < 0)
     return false;
   a->inner = mk_blosc_names[inner];
   return true;
 }
 /* The JSON of a fill value: floats with a point, booleans as words, complex ones as pairs. */
 static void mk_fill_json(struct mk_array *a, const char *given) {
-  static const char *const word[][3] = {{"nan", "\"NaN\"", ""}, {"infinity", "\"Infinity\"", ""}, {"inf", "\"Infinity\"", ""},
-      {"-infinity", "\"-Infinity\"", ""}, {"-inf", "\"-Infinity\"", ""}};
+  static const char *const word[][3] = {{"nan", "\"NaN\"", ""}, {"infinity", "\"Infinity\"", ""},
+      {"inf", "\"Infinity\"", ""}, {"-infinity", "\"-Infinity\"", ""},
+      {"-inf", "\"-Infinity\"", ""}};
   int32_t dtype = a->dtype->dtype;
   char one[48];
   snprintf(one, sizeof one, "%s", given);
   for (size_t i = 0; i < TOOL_COUNT(word); i++)
     if (strcasecmp(given, word[i][0]) == 0) snprintf(one, sizeof one, "%s", word[i][1]);
   bool number = given[0] == '-' || insitu__text_is_digit((unsigned char)given[0]);
-  if (dtype == INSITU_BOOL && number) snprintf(one, sizeof one, "%s", strcmp(given, "0") ? "true" : "false");
-  else if (dtype >> 8 >= 2 && number && !strpbrk(one, ".eE\"")) snprintf(one, sizeof one, "%.40s.0", given);
-  if (insitu__zarr_is_complex(dtype) && strcmp(one, "null")) snprintf(a->fill, sizeof a->fill, "[%s, 0.0]", one);
+  if (dtype == INSITU_BOOL && number)
+    snprintf(one, sizeof one, "%s", strcmp(given, "0") ? "true" : "false");
+  else if (dtype >> 8 >= 2 && number && !strpbrk(one, ".eE\""))
+    snprintf(one, sizeof one, "%.40s.0", given);
+  if (insitu__zarr_is_complex(dtype) && strcmp(one, "null"))
+    snprintf(a->fill, sizeof a->fill, "[%s, 0.0]", one);
   else snprintf(a->fill, sizeof a->fill, "%s", one);
 }
 
@@ -744,18 +842,22 @@ static void mk_fill_json(struct mk_array *a, const char *given) {
 
 /* Everything but names and shapes. */
 static bool mk_parse_kind(struct mk_array *a) {
-  static const char *const formats[] = {"2", "3"}, *const endians[] = {"little", "big"}, *const orders[] = {"C", "F"},
-                           *const places[] = {"end", "start"}, *const answers[] = {"no", "yes"}, *const separators[] = {".", "/"};
+  static const char *const formats[] = {"2", "3"}, *const endians[] = {"little", "big"},
+                           *const orders[] = {"C", "F"}, *const places[] = {"end", "start"},
+                           *const answers[] = {"no", "yes"}, *const separators[] = {".", "/"};
   const char *dtypes[INSITU__ZARR_DTYPES];
   double absent = 0;
   char *end = NULL;
   for (int i = 0; i < INSITU__ZARR_DTYPES; i++) dtypes[i] = insitu__zarr_dtypes[i].v3;
-  int format = mk_choice("--format", mk_format, formats, 2, 1), big = mk_choice("--endian", mk_endian, endians, 2, 0);
-  int fortran = mk_choice("--order", mk_order, orders, 2, 0), start = mk_choice("--index", mk_index, places, 2, 0);
+  int format = mk_choice("--format", mk_format, formats, 2, 1),
+      big = mk_choice("--endian", mk_endian, endians, 2, 0);
+  int fortran = mk_choice("--order", mk_order, orders, 2, 0),
+      start = mk_choice("--index", mk_index, places, 2, 0);
   int crc = mk_choice("--index-crc", mk_index_crc, answers, 2, 1);
   int separator = mk_choice("--separator", mk_separator, separators, 2, format);
   int dtype = mk_choice("--dtype", mk_dtype, dtypes, INSITU__ZARR_DTYPES, 10); /* float32 */
-  if (format < 0 || big < 0 || fortran < 0 || start < 0 || crc < 0 || separator < 0 || dtype < 0) return false;
+  if (format < 0 || big < 0 || fortran < 0 || start < 0 || crc < 0 || separator < 0 || dtype < 0)
+    return false;
   a->format = 2 + format;
   a->big = big && (insitu__zarr_dtypes[dtype].dtype & 0xff) > 8;
   a->fortran = fortran;
@@ -766,17 +868,20 @@ static bool mk_parse_kind(struct mk_array *a) {
   a->crc32c = mk_crc32c != NULL;
   a->shuffle_inner = mk_shuffle_inner != NULL;
   bool is_float = a->dtype->dtype >> 8 == 2 || a->dtype->dtype == INSITU_BF16;
-  int data = mk_choice("--data", mk_data_name, mk_data_names, TOOL_COUNT(mk_data_names), is_float ? MK_WEATHER : MK_INDEX);
-  if (data < 0 || !mk_parse_codec(a, mk_codec ? mk_codec : "blosc") || !tool_option_u64("seed", mk_seed, 0, &a->seed))
+  int data = mk_choice("--data", mk_data_name, mk_data_names, TOOL_COUNT(mk_data_names),
+      is_float ? MK_WEATHER : MK_INDEX);
+  if (data < 0 || !mk_parse_codec(a, mk_codec ? mk_codec : "blosc") ||
+      !tool_option_u64("seed", mk_seed, 0, &a->seed))
     return false;
   a->data = (enum mk_data)data;
   if (mk_absent) absent = strtod(mk_absent, &end);
   a->absent = absent;
-  const char *wrong = a->data == MK_WEATHER && !is_float                     ? "--data weather needs a float dtype"
-                      : mk_absent && (*end || !(absent >= 0 && absent <= 1)) ? "--absent needs a number from 0 to 1"
-                      : a->format == 2 && !a->dtype->v2[0]                   ? "this --dtype needs --format 3"
-                      : a->format == 2 && a->crc32c                          ? "--crc32c needs --format 3"
-                      : a->format == 2 && mk_shards                          ? "--shards needs --format 3"
+  const char *wrong = a->data == MK_WEATHER && !is_float ? "--data weather needs a float dtype"
+                      : mk_absent && (*end || !(absent >= 0 && absent <= 1))
+                          ? "--absent needs a number from 0 to 1"
+                      : a->format == 2 && !a->dtype->v2[0] ? "this --dtype needs --format 3"
+                      : a->format == 2 && a->crc32c        ? "--crc32c needs --format 3"
+                      : a->format == 2 && mk_shards        ? "--shards needs --format 3"
                       : !mk_shards && (mk_index || mk_index_crc || mk_shuffle_inner)
                           ? "--index, --index-crc and --shuffle-inner need --shards"
                           : NULL;
@@ -789,33 +894,37 @@ static bool mk_parse_shape(struct mk_array *a) {
   int n = mk_extents("--shape", mk_shape ? mk_shape : "512,45,90", a->shape), names = 0;
   if (n < 0) return false;
   a->ndim = (unsigned)n;
-  for (unsigned d = 0; d < a->ndim; d++) a->chunk[d] = d ? a->shape[d] : insitu__base_min(8, a->shape[d]);
+  for (unsigned d = 0; d < a->ndim; d++)
+    a->chunk[d] = d ? a->shape[d] : insitu__base_min(8, a->shape[d]);
   a->sharded = mk_shards != NULL;
   int chunks = mk_chunks ? mk_extents("--chunks", mk_chunks, a->chunk) : n;
   int shards = mk_shards ? mk_extents("--shards", mk_shards, a->shard) : n;
   if (chunks < 0 || shards < 0) return false;
   if (chunks != n || shards != n) {
-    tool_usage_error("--%s has %d numbers and --shape has %d; give one for each axis", chunks != n ? "chunks" : "shards",
-        chunks != n ? chunks : shards, n);
+    tool_usage_error("--%s has %d numbers and --shape has %d; give one for each axis",
+        chunks != n ? "chunks" : "shards", chunks != n ? chunks : shards, n);
     return false;
   }
   const char *given = mk_dim_names ? mk_dim_names : n == 3 ? "time,lat,lon" : NULL;
   if (given) names = mk_split("--dims", given, a->dim, INSITU__MAX_DIMS);
   if (names < 0) return false;
   if (given && names != n) {
-    tool_usage_error("--dims has %d names and --shape has %d numbers; give one for each axis", names, n);
+    tool_usage_error(
+        "--dims has %d names and --shape has %d numbers; give one for each axis", names, n);
     return false;
   }
   for (unsigned d = 0; a->sharded && d < a->ndim; d++)
     if (a->shard[d] % a->chunk[d]) {
-      tool_usage_error(
-          "--shards: %" PRIu64 " on axis %u is no multiple of the inner chunk's %" PRIu64, a->shard[d], d, a->chunk[d]);
+      tool_usage_error("--shards: %" PRIu64
+                       " on axis %u is no multiple of the inner chunk's %" PRIu64,
+          a->shard[d], d, a->chunk[d]);
       return false;
     }
   return true;
 }
 /* The coordinate array of one dimension: plain, one chunk. */
-static void mk_coordinate_array(struct mk_array *c, const struct mk_array *of, unsigned axis, const char *path) {
+static void mk_coordinate_array(
+    struct mk_array *c, const struct mk_array *of, unsigned axis, const char *path) {
   const char *name = of->dim[axis];
   memset(c, 0, sizeof *c);
   c->format = of->format;
@@ -827,19 +936,23 @@ static void mk_coordinate_array(struct mk_array *c, const struct mk_array *of, u
   c->ndim = 1;
   c->shape[0] = c->chunk[0] = of->shape[axis];
   c->dim[0] = tool_copy(name);
-  c->dtype = &insitu__zarr_dtypes[c->data == MK_LAT || c->data == MK_LON ? 10 : 4]; /* float32, int64 */
+  /* float32, int64 */
+  c->dtype = &insitu__zarr_dtypes[c->data == MK_LAT || c->data == MK_LON ? 10 : 4];
   c->separator = of->separator;
   mk_fill_json(c, "0");
 }
-/* What follows from an array's settings; its metadata goes through the library's own parser, which checks it. */
+/* What follows from an array's settings; its metadata goes through the library's own parser, which
+ * checks it. */
 static insitu_status mk_resolve(struct mk_array *a, insitu_error *err) {
   struct insitu__text_buffer text = {0};
   int64_t from[INSITU__MAX_DIMS], to[INSITU__MAX_DIMS];
   if (a->format == 3) mk_array_v3(&text, a, false);
   else mk_array_v2(&text, a);
   if (text.failed) tool_no_memory();
-  insitu_status status = a->format == 3 ? insitu__zarr_parse_v3(&a->zarr, a->path, text.text, text.n, err)
-                                        : insitu__zarr_parse_v2(&a->zarr, a->path, text.text, text.n, NULL, 0, NULL, err);
+  insitu_status status =
+      a->format == 3
+          ? insitu__zarr_parse_v3(&a->zarr, a->path, text.text, text.n, err)
+          : insitu__zarr_parse_v2(&a->zarr, a->path, text.text, text.n, NULL, 0, NULL, err);
   insitu__text_buffer_free(&text);
   if (status < 0) return status;
   uint64_t plain = a->zarr.itemsize, stored = plain;
@@ -854,17 +967,21 @@ static insitu_status mk_resolve(struct mk_array *a, insitu_error *err) {
   a->chunk_bound = insitu__codec_bound(&a->zarr.codecs, plain);
   a->inner_count = a->objects = 1;
   if (a->codec != MK_RAW && plain >= INT_MAX - 4096)
-    return insitu__error_set(err, INSITU_E_ARG, "--codec: a compressed chunk has less than 2 GiB; make --chunks smaller");
+    return insitu__error_set(err, INSITU_E_ARG,
+        "--codec: a compressed chunk has less than 2 GiB; make --chunks smaller");
   uint64_t shard = a->chunk_bound + 76;
   for (unsigned d = 0; d < a->ndim; d++) {
     a->object[d] = a->sharded ? a->shard[d] : a->chunk[d];
     if (!insitu__base_mul(a->inner_count, a->object[d] / a->chunk[d], &a->inner_count) ||
-        !insitu__base_mul(a->objects, insitu__base_ceil_div(a->shape[d], a->object[d]), &a->objects) ||
+        !insitu__base_mul(
+            a->objects, insitu__base_ceil_div(a->shape[d], a->object[d]), &a->objects) ||
         !insitu__base_mul(shard, a->object[d] / a->chunk[d], &shard) || shard > INT64_MAX / 4)
-      return insitu__error_set(err, INSITU_E_ARG, "--shape, --chunks: more chunks, or larger shards, than can be counted");
+      return insitu__error_set(err, INSITU_E_ARG,
+          "--shape, --chunks: more chunks, or larger shards, than can be counted");
   }
   if (a->data == MK_WEATHER) a->wave = mk_wave_table(a->shape[a->ndim - 1]);
-  return insitu__box_init(&a->turn, a->ndim, a->chunk, from, to, 0, 0, a->dtype->dtype, a->zarr.swap, a->dtype->dtype, err);
+  return insitu__box_init(&a->turn, a->ndim, a->chunk, from, to, 0, 0, a->dtype->dtype,
+      a->zarr.swap, a->dtype->dtype, err);
 }
 static void mk_free(struct mk *mk) {
   for (uint64_t i = 0; i < mk->n_arrays; i++) {
@@ -896,20 +1013,25 @@ static bool mk_plan(struct mk *mk) {
   bool root = n == 1 && strcmp(name[0], "/") == 0;
   for (int i = 0; i < n; i++) {
     struct mk_array *a = &mk->arrays[mk->n_arrays];
-    ok = ok && (root || (insitu__store_key_valid(name[i]) && strlen(name[i]) < INSITU__MAX_KEY / 2));
+    ok =
+        ok && (root || (insitu__store_key_valid(name[i]) && strlen(name[i]) < INSITU__MAX_KEY / 2));
     if (!ok) tool_usage_error("--name: '%s' is no path of an array, such as t or era5/t", name[i]);
-    else if (mk_has_array(mk, name[i])) ok = !tool_usage_error("--name: '%s' is there twice", name[i]);
+    else if (mk_has_array(mk, name[i]))
+      ok = !tool_usage_error("--name: '%s' is there twice", name[i]);
     if (!ok) break;
     *a = kind;
     a->path = tool_copy(root ? "" : name[i]);
     a->number = (uint64_t)i;
-    for (unsigned d = 0; d < kind.ndim; d++) a->dim[d] = kind.dim[d] ? tool_copy(kind.dim[d]) : NULL;
+    for (unsigned d = 0; d < kind.ndim; d++)
+      a->dim[d] = kind.dim[d] ? tool_copy(kind.dim[d]) : NULL;
     mk->n_arrays++;
   }
-  for (int i = 0; ok && i < n && !mk_no_coords && !root; i++) { /* beside each array, in its group */
+  /* beside each array, in its group */
+  for (int i = 0; ok && i < n && !mk_no_coords && !root; i++) {
     const char *slash = strrchr(name[i], '/');
     for (unsigned d = 0; d < kind.ndim && kind.dim[d]; d++) {
-      snprintf(path, sizeof path, "%.*s%s", (int)(slash ? slash - name[i] + 1 : 0), name[i], kind.dim[d]);
+      snprintf(path, sizeof path, "%.*s%s", (int)(slash ? slash - name[i] + 1 : 0), name[i],
+          kind.dim[d]);
       if (mk_has_array(mk, path) || !insitu__store_key_valid(path)) continue;
       if (mk->n_arrays == (uint64_t)n * (kind.ndim + 1)) break;
       mk_coordinate_array(&mk->arrays[mk->n_arrays++], &kind, d, path);
@@ -931,7 +1053,8 @@ static int mk_folder(const char *dir) {
   static const char *const marks[] = {"zarr.json", ".zgroup", ".zarray"};
   struct stat info;
   char path[INSITU__MAX_KEY + 16];
-  if (strlen(dir) >= INSITU__MAX_KEY) return tool_fail("the path is longer than %d bytes", INSITU__MAX_KEY - 1);
+  if (strlen(dir) >= INSITU__MAX_KEY)
+    return tool_fail("the path is longer than %d bytes", INSITU__MAX_KEY - 1);
   if (mkdir(dir, 0777) == 0) return TOOL_OK;
   if (errno == ENOENT) {
     mk_parents(dir, 0);
@@ -941,21 +1064,25 @@ static int mk_folder(const char *dir) {
   DIR *d = opendir(dir);
   if (!d) return tool_fail("%s: %s", dir, strerror(errno));
   bool empty = true, archive = false;
-  for (const struct dirent *e; empty && (e = readdir(d));) empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
+  for (const struct dirent *e; empty && (e = readdir(d));)
+    empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
   closedir(d);
   if (empty) return TOOL_OK;
   for (size_t i = 0; i < TOOL_COUNT(marks); i++) {
     snprintf(path, sizeof path, "%s/%s", dir, marks[i]);
     archive = archive || stat(path, &info) == 0;
   }
-  if (!archive) return tool_fail("%s: it holds other files and no Zarr archive; choose another folder", dir);
+  if (!archive)
+    return tool_fail("%s: it holds other files and no Zarr archive; choose another folder", dir);
   if (!mk_force) return tool_fail("%s: there is an archive already; --force replaces it", dir);
-  if (nftw(dir, mk_remove_entry, 16, FTW_DEPTH | FTW_PHYS)) return tool_fail("%s: %s", dir, strerror(errno));
+  if (nftw(dir, mk_remove_entry, 16, FTW_DEPTH | FTW_PHYS))
+    return tool_fail("%s: %s", dir, strerror(errno));
   return TOOL_OK;
 }
 
 static void mk_report(const struct mk *mk, double seconds) {
-  uint64_t decoded = atomic_load(&mk->decoded), stored = atomic_load(&mk->stored), chunks = atomic_load(&mk->chunks);
+  uint64_t decoded = atomic_load(&mk->decoded), stored = atomic_load(&mk->stored),
+           chunks = atomic_load(&mk->chunks);
   double ratio = stored ? (double)decoded / (double)stored : 0;
   char a[32], b[32], c[32];
   if (tool_json) {
@@ -972,16 +1099,19 @@ static void mk_report(const struct mk *mk, double seconds) {
     tool_json_end(&j);
     return;
   }
-  printf("%s: Zarr v%d, %" PRIu64 " array%s, %s chunks of %s together, stored in %s (ratio %.2f), %.1f s\n", mk->dir,
-      mk->arrays[0].format, mk->n_arrays, mk->n_arrays == 1 ? "" : "s", tool_count(c, chunks), tool_bytes(a, decoded),
-      tool_bytes(b, stored), ratio, seconds);
+  printf("%s: Zarr v%d, %" PRIu64
+         " array%s, %s chunks of %s together, stored in %s (ratio %.2f), %.1f s\n",
+      mk->dir, mk->arrays[0].format, mk->n_arrays, mk->n_arrays == 1 ? "" : "s",
+      tool_count(c, chunks), tool_bytes(a, decoded), tool_bytes(b, stored), ratio, seconds);
 }
 
 static int mk_run(int argc, char **argv) {
   struct mk mk = {.lock = PTHREAD_MUTEX_INITIALIZER, .consolidated = mk_consolidated != NULL};
   insitu_error err = {0};
   double begin = (double)insitu__base_now();
-  if (argc != 1) return tool_usage_error(argc ? "one folder is needed, not %d" : "where to? Name the folder to make", argc);
+  if (argc != 1)
+    return tool_usage_error(
+        argc ? "one folder is needed, not %d" : "where to? Name the folder to make", argc);
   mk.dir = argv[0];
   int code = mk_plan(&mk) ? TOOL_OK : TOOL_USAGE;
   for (uint64_t i = 0; code == TOOL_OK && i < mk.n_arrays; i++) {
@@ -1005,19 +1135,24 @@ static int mk_run(int argc, char **argv) {
 static const struct tool_command mk_command = {.name = "mk",
     .arguments = "DIR [options]",
     .summary = "make a synthetic archive",
-    .details =
-        "Every element depends on its place in the array, the array's number and the seed alone, so archives that differ\n"
-        "in format, chunks or codec hold the same data. Kinds of data:\n"
-        "  weather  a wind: waves and red noise, 16 bits of mantissa; fields of 721 x 1440 float32 compress 1.54 times by\n"
-        "           blosc:lz4, 1.80 by blosc:zstd, 1.33 by zstd\n"
-        "  index    each element is its own C-order index, wrapped to what the dtype holds exactly: integers modulo\n"
-        "           their size, float16 2^11, float32 2^24, float64 2^53; complex: (index, index + 1)\n"
-        "  noise    random bits; floats uniform in [0, 1)\n"
-        "  zeros\n\n"
-        "examples:\n"
-        "  insitu mk t.zarr --name t,u,v --shape 1000,181,360 --chunks 4,181,360\n"
-        "  insitu mk s.zarr --shape 96,721,1440 --chunks 1,721,1440 --shards 24,721,1440 --codec zstd:3\n"
-        "  insitu mk i.zarr --format 2 --dtype int16 --endian big --order F --shape 50,60 --chunks 7,9 --absent 0.2\n",
+    .details = "Every element depends on its place in the array, the array's number and the seed "
+               "alone, so archives that differ\n"
+               "in format, chunks or codec hold the same data. Kinds of data:\n"
+               "  weather  a wind: waves and red noise, 16 bits of mantissa; fields of 721 x 1440 "
+               "float32 compress 1.54 times by\n"
+               "           blosc:lz4, 1.80 by blosc:zstd, 1.33 by zstd\n"
+               "  index    each element is its own C-order index, wrapped to what the dtype holds "
+               "exactly: integers modulo\n"
+               "           their size, float16 2^11, float32 2^24, float64 2^53; complex: (index, "
+               "index + 1)\n"
+               "  noise    random bits; floats uniform in [0, 1)\n"
+               "  zeros\n\n"
+               "examples:\n"
+               "  insitu mk t.zarr --name t,u,v --shape 1000,181,360 --chunks 4,181,360\n"
+               "  insitu mk s.zarr --shape 96,721,1440 --chunks 1,721,1440 --shards 24,721,1440 "
+               "--codec zstd:3\n"
+               "  insitu mk i.zarr --format 2 --dtype int16 --endian big --order F --shape 50,60 "
+               "--chunks 7,9 --absent 0.2\n",
     .options = mk_options,
     .n_options = TOOL_COUNT(mk_options),
     .run = mk_run};

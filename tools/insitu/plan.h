@@ -1,4 +1,5 @@
-/* insitu plan: what an epoch of each split costs, told from metadata alone, and which knob helps where it costs much. */
+/* insitu plan: what an epoch of each split costs, told from metadata alone, and which knob helps
+ * where it costs much. */
 
 struct plan_cost { /* of one split */
   insitu_status status;
@@ -24,13 +25,15 @@ struct plan {
 static uint64_t plan_memory(const insitu_plan *p) { /* of one iterator and the loader */
   return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes + p->cache_bytes;
 }
-static insitu_iter_desc plan_iter(const struct config *c, int split) { /* the order asked for holds for the split asked for */
+/* the order asked for holds for the split asked for */
+static insitu_iter_desc plan_iter(const struct config *c, int split) {
   insitu_iter_desc d = c->iter;
   if (d.split != split) d.order = INSITU_AUTO;
   d.split = split;
   return d;
 }
-__attribute__((format(printf, 2, 3))) static void plan_say(struct plan *p, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void plan_say(
+    struct plan *p, const char *format, ...) {
   va_list args;
   if (p->n_hints == PLAN_MAX_HINTS) return;
   va_start(args, format);
@@ -38,8 +41,10 @@ __attribute__((format(printf, 2, 3))) static void plan_say(struct plan *p, const
   va_end(args);
 }
 
-/* What one split would cost with another configuration; false where that cannot be opened or planned. */
-static bool plan_try(const struct plan *p, const insitu_loader_desc *desc, int split, insitu_plan *out) {
+/* What one split would cost with another configuration; false where that cannot be opened or
+ * planned. */
+static bool plan_try(
+    const struct plan *p, const insitu_loader_desc *desc, int split, insitu_plan *out) {
   insitu_loader *ld;
   insitu_iter_desc it = plan_iter(&p->config, split);
   if (insitu_loader_open(desc, &ld, NULL) < 0) return false;
@@ -48,7 +53,8 @@ static bool plan_try(const struct plan *p, const insitu_loader_desc *desc, int s
   return ok;
 }
 
-/* Larger units until chunks are hardly read twice, then longer windows where that mixes too little. */
+/* Larger units until chunks are hardly read twice, then longer windows where that mixes too little.
+ */
 static void plan_hint_reads(struct plan *p, int split) {
   const insitu_plan *now = &p->cost[split].plan;
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
@@ -67,13 +73,15 @@ static void plan_hint_reads(struct plan *p, int split) {
   }
   if (!units) {
     plan_say(p,
-        "%s: every chunk is read %.2f times. Larger unit_chunks do not help here: use fewer offsets and steps, a larger "
+        "%s: every chunk is read %.2f times. Larger unit_chunks do not help here: use fewer "
+        "offsets and steps, a larger "
         "block_chunks, or another chunking.",
         config_split_words[split], now->amplification);
     return;
   }
   d.unit_chunks = units;
-  for (uint64_t k = 2; k <= 64 && best.variance_ratio > 2 && best.variance_ratio > now->variance_ratio; k *= 2) {
+  for (uint64_t k = 2;
+       k <= 64 && best.variance_ratio > 2 && best.variance_ratio > now->variance_ratio; k *= 2) {
     d.block_chunks = k * c->block_chunks;
     if (!plan_try(p, &d, split, &better) || plan_memory(&better) > c->memory_budget) break;
     if (better.variance_ratio > 0.95 * best.variance_ratio) break;
@@ -83,13 +91,14 @@ static void plan_hint_reads(struct plan *p, int split) {
   if (blocks != c->block_chunks) snprintf(knob, sizeof knob, " and block_chunks %" PRIu64, blocks);
   if (now->variance_ratio > 0)
     plan_say(p,
-        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. unit_chunks %" PRIu64
-        "%s would make it %.2f, with a variance ratio of %.2f.",
-        config_split_words[split], now->amplification, units, knob, best.amplification, best.variance_ratio);
+        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. "
+        "unit_chunks %" PRIu64 "%s would make it %.2f, with a variance ratio of %.2f.",
+        config_split_words[split], now->amplification, units, knob, best.amplification,
+        best.variance_ratio);
   else
     plan_say(p,
-        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. unit_chunks %" PRIu64
-        " would make it %.2f.",
+        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. "
+        "unit_chunks %" PRIu64 " would make it %.2f.",
         config_split_words[split], now->amplification, units, best.amplification);
 }
 /* Fewer batches ahead, which does not change the order; then smaller windows. */
@@ -114,12 +123,15 @@ static void plan_hint_memory(struct plan *p, int split) {
     int n = snprintf(knob, sizeof knob, "prefetch_depth %" PRIu64, d.prefetch_depth);
     if (d.block_chunks != c->block_chunks)
       snprintf(knob + n, sizeof knob - (size_t)n, " and block_chunks %" PRIu64, d.block_chunks);
-    plan_say(p, "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. %s would take %s.",
+    plan_say(p,
+        "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. %s "
+        "would take %s.",
         config_split_words[split], need, budget, knob, tool_bytes(text, plan_memory(&smaller)));
     return;
   }
   plan_say(p,
-      "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. Raise memory_budget, or lower batch_size "
+      "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. Raise "
+      "memory_budget, or lower batch_size "
       "(%s for each of %" PRIu64 " batches) or max_inflight.",
       config_split_words[split], need, budget, tool_bytes(text, now->slab_bytes), now->slabs);
 }
@@ -144,10 +156,12 @@ static void plan_hint_mixing(struct plan *p, int split) {
     plan_say(p,
         "%s: batches vary %.2f times as much as by an ideal shuffle. block_chunks %" PRIu64
         " would make it %.2f and take %s of memory.",
-        config_split_words[split], now->variance_ratio, blocks, best.variance_ratio, tool_bytes(text, plan_memory(&best)));
+        config_split_words[split], now->variance_ratio, blocks, best.variance_ratio,
+        tool_bytes(text, plan_memory(&best)));
   else
     plan_say(p,
-        "%s: batches vary %.2f times as much as by an ideal shuffle, and more block_chunks do not help or do not fit; "
+        "%s: batches vary %.2f times as much as by an ideal shuffle, and more block_chunks do not "
+        "help or do not fit; "
         "lower unit_chunks, or raise memory_budget.",
         config_split_words[split], now->variance_ratio);
 }
@@ -169,9 +183,11 @@ static void plan_hints(struct plan *p) {
   }
   p->refused = memory;
   const struct plan_cost *train = &p->cost[INSITU_TRAIN];
-  if (p->only < 0 && train->status == INSITU_OK && train->plan.dropped_edge * 10 > train->plan.samples)
+  if (p->only < 0 && train->status == INSITU_OK &&
+      train->plan.dropped_edge * 10 > train->plan.samples)
     plan_say(p,
-        "train: %" PRIu64 " samples are left out because their windows leave the split or the archive; contiguous splits, or "
+        "train: %" PRIu64 " samples are left out because their windows leave the split or the "
+        "archive; contiguous splits, or "
         "split_spill, keep more of them.",
         train->plan.dropped_edge);
 }
@@ -199,7 +215,7 @@ static void plan_print_head(const struct plan *p) {
   printf("\n\n");
 }
 enum plan_kind { PLAN_TITLE, PLAN_COUNT, PLAN_BYTES, PLAN_RATIO };
-#define PLAN_ROW(label, kind, member)                                                                                            \
+#define PLAN_ROW(label, kind, member)                                                              \
   { label, #member, PLAN_##kind, offsetof(struct plan_cost, member) }
 static const struct plan_row {
   const char *label, *key;
@@ -208,20 +224,25 @@ static const struct plan_row {
 } plan_rows[] = {{"an epoch", NULL, PLAN_TITLE, 0}, PLAN_ROW("samples", COUNT, plan.samples),
     PLAN_ROW("batches", COUNT, plan.batches), PLAN_ROW("rows of this rank", COUNT, plan.rows),
     PLAN_ROW("dropped: window leaves the split", COUNT, plan.dropped_edge),
-    PLAN_ROW("dropped: to fill the last batch", COUNT, plan.dropped_tail), {"reading", NULL, PLAN_TITLE, 0},
-    PLAN_ROW("chunks read", COUNT, plan.reads), PLAN_ROW("different chunks", COUNT, plan.distinct),
-    PLAN_ROW("amplification: reads of each", RATIO, plan.amplification), PLAN_ROW("dedup: uses of each read", RATIO, plan.dedup),
+    PLAN_ROW("dropped: to fill the last batch", COUNT, plan.dropped_tail),
+    {"reading", NULL, PLAN_TITLE, 0}, PLAN_ROW("chunks read", COUNT, plan.reads),
+    PLAN_ROW("different chunks", COUNT, plan.distinct),
+    PLAN_ROW("amplification: reads of each", RATIO, plan.amplification),
+    PLAN_ROW("dedup: uses of each read", RATIO, plan.dedup),
     PLAN_ROW("decoded", BYTES, plan.read_bytes), {"mixing", NULL, PLAN_TITLE, 0},
-    PLAN_ROW("units that are moved", COUNT, plan.units), PLAN_ROW("samples of a unit", COUNT, plan.unit_rows),
-    PLAN_ROW("lanes", COUNT, plan.lanes), PLAN_ROW("units of a lane's window", COUNT, plan.window),
+    PLAN_ROW("units that are moved", COUNT, plan.units),
+    PLAN_ROW("samples of a unit", COUNT, plan.unit_rows), PLAN_ROW("lanes", COUNT, plan.lanes),
+    PLAN_ROW("units of a lane's window", COUNT, plan.window),
     PLAN_ROW("batches a window reaches into", COUNT, plan.span),
     PLAN_ROW("variance ratio, 1 is ideal", RATIO, plan.variance_ratio),
     PLAN_ROW("the same, measured", RATIO, quality.variance_ratio),
-    PLAN_ROW("gap of neighbours, 1 is ideal", RATIO, quality.gap_score), {"memory", NULL, PLAN_TITLE, 0},
-    PLAN_ROW("batches in the ring", COUNT, plan.slabs), PLAN_ROW("one batch", BYTES, plan.slab_bytes),
-    PLAN_ROW("all of them", BYTES, ring_bytes), PLAN_ROW("tables", BYTES, plan.table_bytes),
+    PLAN_ROW("gap of neighbours, 1 is ideal", RATIO, quality.gap_score),
+    {"memory", NULL, PLAN_TITLE, 0}, PLAN_ROW("batches in the ring", COUNT, plan.slabs),
+    PLAN_ROW("one batch", BYTES, plan.slab_bytes), PLAN_ROW("all of them", BYTES, ring_bytes),
+    PLAN_ROW("tables", BYTES, plan.table_bytes),
     PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes),
-    PLAN_ROW("indexes of shards, of the loader", BYTES, plan.cache_bytes), PLAN_ROW("together", BYTES, memory_bytes)};
+    PLAN_ROW("indexes of shards, of the loader", BYTES, plan.cache_bytes),
+    PLAN_ROW("together", BYTES, memory_bytes)};
 
 static void plan_print_cell(const struct plan_row *row, const struct plan_cost *c) {
   char text[32] = "-";
@@ -253,7 +274,8 @@ static void plan_print(const struct plan *p) {
     if ((p->only >= 0 && i != p->only) || p->cost[i].status == INSITU_OK) continue;
     printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->cost[i].err.message);
   }
-  for (int i = 0; i < p->n_hints; i++) printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->hint[i].text);
+  for (int i = 0; i < p->n_hints; i++)
+    printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->hint[i].text);
 }
 static void plan_print_json(const struct plan *p) {
   struct tool_json_out j = {.to = stdout};
@@ -286,9 +308,11 @@ static void plan_print_json(const struct plan *p) {
       const struct plan_row *row = &plan_rows[r];
       const void *at = (const char *)cost + row->at;
       if (row->kind == PLAN_TITLE) continue;
-      const char *key = strncmp(row->key, "plan.", 5) ? row->key : row->key + 5; /* those of quality: measured_... */
+      /* those of quality: measured_... */
+      const char *key = strncmp(row->key, "plan.", 5) ? row->key : row->key + 5;
       char measured[64];
-      snprintf(measured, sizeof measured, "measured_%s", strncmp(key, "quality.", 8) ? "" : key + 8);
+      snprintf(
+          measured, sizeof measured, "measured_%s", strncmp(key, "quality.", 8) ? "" : key + 8);
       if (strncmp(key, "quality.", 8) == 0) key = measured;
       if (row->kind == PLAN_RATIO) tool_json_double(&j, key, *(const double *)at);
       else tool_json_u64(&j, key, *(const uint64_t *)at);
@@ -308,7 +332,8 @@ static void plan_cost(const struct plan *p, int split, struct plan_cost *c) {
   if (c->status) return;
   c->ring_bytes = c->plan.slabs * c->plan.slab_bytes;
   c->memory_bytes = plan_memory(&c->plan);
-  if (c->plan.variance_ratio > 0) c->status = insitu_loader_quality(p->loader, &d, &c->quality, &c->err);
+  if (c->plan.variance_ratio > 0)
+    c->status = insitu_loader_quality(p->loader, &d, &c->quality, &c->err);
 }
 
 static int plan_run(int argc, char **argv) {
@@ -332,7 +357,9 @@ static int plan_run(int argc, char **argv) {
     if (p.refused) code = TOOL_REFUSED;
     if (tool_json) plan_print_json(&p);
     else if (any) plan_print(&p);
-    if (!any) code = tool_json ? TOOL_FAILED : tool_fail_error(&p.cost[p.only < 0 ? INSITU_TRAIN : p.only].err);
+    if (!any)
+      code = tool_json ? TOOL_FAILED
+                       : tool_fail_error(&p.cost[p.only < 0 ? INSITU_TRAIN : p.only].err);
   }
   insitu_loader_close(&p.loader);
   config_free(&p.config);
@@ -343,23 +370,30 @@ static const struct tool_option plan_options[] = {CONFIG_OPTIONS};
 static const struct tool_command plan_command = {.name = "plan",
     .arguments = "URL | --config FILE [options]",
     .summary = "what an epoch would cost: samples, reads, memory, mixing",
-    .details = TOOL_STORE_HELP
-    "Reads the metadata, and the coordinate where dates select, but no other chunk. Where chunks are read more\n"
-    "than 1.1 times, the memory does not fit, or batches vary more than twice as much as by an ideal\n"
-    "shuffle, it says which knob to turn and what that would give. Without --var, the variables are all\n"
-    "arrays of the longest axis of samples.\n"
-    "The exit status is 3 where opening the configuration, or an iterator over a split that is shown, would\n"
-    "be refused because it does not fit memory_budget.\n\n"
-    "A configuration holds the fields of insitu_loader_desc by their names; what insitu_loader_describe prints\n"
-    "is one as well:\n"
-    "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": \"x\", \"path\": \"t\"},\n"
-    "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": [{\"fraction\": 0.8}, {\"fraction\": 0.2}],\n"
-    "   \"iterator\": {\"split\": \"train\", \"order\": \"shuffled\"}}\n\n"
-    "examples:\n"
-    "  insitu plan t.zarr\n"
-    "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
-    "  insitu plan t.zarr --var history=t@-3:1,future=t@6/12/24\n"
-    "  insitu plan --config train.json --world 8 --json\n",
+    .details =
+        TOOL_STORE_HELP "Reads the metadata, and the coordinate where dates select, but no other "
+                        "chunk. Where chunks are read more\n"
+                        "than 1.1 times, the memory does not fit, or batches vary more than twice "
+                        "as much as by an ideal\n"
+                        "shuffle, it says which knob to turn and what that would give. Without "
+                        "--var, the variables are all\n"
+                        "arrays of the longest axis of samples.\n"
+                        "The exit status is 3 where opening the configuration, or an iterator over "
+                        "a split that is shown, would\n"
+                        "be refused because it does not fit memory_budget.\n\n"
+                        "A configuration holds the fields of insitu_loader_desc by their names; "
+                        "what insitu_loader_describe prints\n"
+                        "is one as well:\n"
+                        "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": "
+                        "\"x\", \"path\": \"t\"},\n"
+                        "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": "
+                        "[{\"fraction\": 0.8}, {\"fraction\": 0.2}],\n"
+                        "   \"iterator\": {\"split\": \"train\", \"order\": \"shuffled\"}}\n\n"
+                        "examples:\n"
+                        "  insitu plan t.zarr\n"
+                        "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
+                        "  insitu plan t.zarr --var history=t@-3:1,future=t@6/12/24\n"
+                        "  insitu plan --config train.json --world 8 --json\n",
     .options = plan_options,
     .n_options = TOOL_COUNT(plan_options),
     .run = plan_run};

@@ -1,15 +1,22 @@
-/* insitu bench: how many chunks in flight a store wants. The loader with max_inflight 1, 2, 4 and so on, until more does not help,
- * in turns with the limit: of a remote store a bare libcurl loop that gets the same objects over as many connections into reused
- * buffers; of others the bare loop of bench.h. */
-enum { SWEEP_MOST = 256, SWEEP_STEPS = 9, SWEEP_ROUNDS = 3, SWEEP_STALE = 2 /* steps without a gain that end it */ };
+/* insitu bench: how many chunks in flight a store wants. The loader with max_inflight 1, 2, 4 and
+ * so on, until more does not help, in turns with the limit: of a remote store a bare libcurl loop
+ * that gets the same objects over as many connections into reused buffers; of others the bare loop
+ * of bench.h. */
+enum {
+  SWEEP_MOST = 256,
+  SWEEP_STEPS = 9,
+  SWEEP_ROUNDS = 3,
+  SWEEP_STALE = 2 /* steps without a gain that end it */
+};
 #define SWEEP_GAIN 1.05   /* less than that is none: of the knee, too */
 #define SWEEP_SECONDS 1.0 /* of a round, or what --seconds says where that is less */
 
 struct sweep_step { /* medians of the rounds */
   uint64_t inflight;
-  double requests, bytes, raw, share; /* per second; fetched bytes of either; the loader's over the raw ones */
-  double p50, p95;                    /* seconds to the first byte; 0: not known */
-  uint64_t retries, throttled, peak;  /* peak: chunks in flight at most */
+  /* per second; fetched bytes of either; the loader's over the raw ones */
+  double requests, bytes, raw, share;
+  double p50, p95;                   /* seconds to the first byte; 0: not known */
+  uint64_t retries, throttled, peak; /* peak: chunks in flight at most */
 };
 struct sweep {
   struct sweep_step step[SWEEP_STEPS];
@@ -42,7 +49,8 @@ struct sweep_prepare {
 };
 static void sweep_prepare_await(void *arg) {
   struct sweep_prepare *p = (struct sweep_prepare *)arg;
-  p->status = insitu__cloud_prepare_await(&p->raw->archive.store.remote->cloud, &p->ask, &p->request, &p->raw->err);
+  p->status = insitu__cloud_prepare_await(
+      &p->raw->archive.store.remote->cloud, &p->ask, &p->request, &p->raw->err);
 }
 static size_t sweep_write(char *bytes, size_t size, size_t n, void *user) {
   struct sweep_slot *s = (struct sweep_slot *)user;
@@ -60,12 +68,14 @@ static bool sweep_begin(struct sweep_raw *raw, struct sweep_slot *s) {
   char key[INSITU__MAX_KEY], range[64];
   uint64_t index[INSITU__MAX_DIMS];
   const struct bench_tile *t = NULL;
-  for (uint64_t i = 0; i < b->n_tiles && (!t || !t->bytes); i++) t = &b->tile[raw->next++ % b->n_tiles];
+  for (uint64_t i = 0; i < b->n_tiles && (!t || !t->bytes); i++)
+    t = &b->tile[raw->next++ % b->n_tiles];
   if (!t || !t->bytes) return false; /* all absent */
   bench_key(b, t, index, key);
   p.ask.key = key;
   if (t->bytes != UINT64_MAX) {
-    snprintf(range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, t->offset, t->offset + t->bytes - 1);
+    snprintf(
+        range, sizeof range, "bytes=%" PRIu64 "-%" PRIu64, t->offset, t->offset + t->bytes - 1);
     p.ask.range = range;
   }
   if (insitu__reactor_call(&raw->archive.reactor, sweep_prepare_await, &p) < 0) tool_no_memory();
@@ -86,7 +96,8 @@ static bool sweep_begin(struct sweep_raw *raw, struct sweep_slot *s) {
   curl_easy_setopt(s->easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(s->easy, CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(s->easy, CURLOPT_BUFFERSIZE, INSITU__HTTP_BUFFER);
-  curl_easy_setopt(s->easy, CURLOPT_HTTP_VERSION, d->version == 2 ? (long)CURL_HTTP_VERSION_2TLS : (long)CURL_HTTP_VERSION_1_1);
+  curl_easy_setopt(s->easy, CURLOPT_HTTP_VERSION,
+      d->version == 2 ? (long)CURL_HTTP_VERSION_2TLS : (long)CURL_HTTP_VERSION_1_1);
   if (d->proxy || d->isolated) curl_easy_setopt(s->easy, CURLOPT_PROXY, d->proxy ? d->proxy : "");
   if (d->no_proxy) curl_easy_setopt(s->easy, CURLOPT_NOPROXY, d->no_proxy);
   if (d->ca) curl_easy_setopt(s->easy, CURLOPT_CAINFO, d->ca);
@@ -97,7 +108,8 @@ static bool sweep_begin(struct sweep_raw *raw, struct sweep_slot *s) {
   raw->busy += ok;
   return ok;
 }
-/* Fetched bytes per second, from the first request to the last answer. Those that fail count as nothing. */
+/* Fetched bytes per second, from the first request to the last answer. Those that fail count as
+ * nothing. */
 static double sweep_raw_round(struct sweep_raw *raw, double length) {
   double begin = bench_now();
   uint64_t before = raw->bytes;
@@ -123,14 +135,16 @@ static double sweep_raw_round(struct sweep_raw *raw, double length) {
   }
   return (double)(raw->bytes - before) / (bench_now() - begin);
 }
-static bool sweep_raw_open(struct sweep_raw *raw, struct bench *b, uint64_t connections, insitu_error *err) {
+static bool sweep_raw_open(
+    struct sweep_raw *raw, struct bench *b, uint64_t connections, insitu_error *err) {
   memset(raw, 0, sizeof *raw);
   raw->b = b;
   raw->n_slots = insitu__base_min(connections, b->slots);
   if (tool_archive_store(&b->config.desc, 0, &raw->archive, err) < 0) return false;
   raw->multi = curl_multi_init();
   bool ok = raw->multi != NULL;
-  for (uint64_t i = 0; i < raw->n_slots; i++) ok = (raw->slot[i].easy = curl_easy_init()) != NULL && ok;
+  for (uint64_t i = 0; i < raw->n_slots; i++)
+    ok = (raw->slot[i].easy = curl_easy_init()) != NULL && ok;
   if (!ok) tool_no_memory();
   curl_multi_setopt(raw->multi, CURLMOPT_MAXCONNECTS, (long)(2 * raw->n_slots));
   return true;
@@ -169,13 +183,16 @@ static void sweep_latencies(struct bench *b, struct sweep_step *s) { /* of the l
 /* A loader with so many chunks in flight, whose ring of batches has room for twice as many. */
 static bool sweep_open(struct bench *b, uint64_t inflight, insitu_error *err) {
   insitu_loader_desc d = b->config.desc;
-  uint64_t depth = insitu__base_ceil_div(2 * inflight * b->slot_bytes, insitu__base_max(1, b->plan.slab_bytes)) + 1;
+  uint64_t depth =
+      insitu__base_ceil_div(2 * inflight * b->slot_bytes, insitu__base_max(1, b->plan.slab_bytes)) +
+      1;
   insitu_iter_close(&b->it);
   insitu_loader_close(&b->ld);
   d.max_inflight = inflight;
   d.cache_dir = NULL; /* what it has is not asked for */
   if (!d.prefetch_depth) d.prefetch_depth = insitu__base_max(depth, 4);
-  return insitu_loader_open(&d, &b->ld, err) >= 0 && insitu_iter_open(b->ld, &b->config.iter, &b->it, err) >= 0;
+  return insitu_loader_open(&d, &b->ld, err) >= 0 &&
+         insitu_iter_open(b->ld, &b->config.iter, &b->it, err) >= 0;
 }
 static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err) {
   double requests[SWEEP_ROUNDS], bytes[SWEEP_ROUNDS], raw[SWEEP_ROUNDS], share[SWEEP_ROUNDS], cpu;
@@ -196,8 +213,12 @@ static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err)
     bench_loader_round(b, length, &cpu, err);
     double seconds = bench_now() - begin;
     insitu_loader_stats(b->ld, &after, NULL);
-    requests[i] = (double)(far ? after.http_requests - before.http_requests : after.requests - before.requests) / seconds;
-    bytes[i] = (double)(far ? after.bytes_fetched - before.bytes_fetched : after.bytes_decoded - before.bytes_decoded) / seconds;
+    requests[i] = (double)(far ? after.http_requests - before.http_requests
+                               : after.requests - before.requests) /
+                  seconds;
+    bytes[i] = (double)(far ? after.bytes_fetched - before.bytes_fetched
+                            : after.bytes_decoded - before.bytes_decoded) /
+               seconds;
     s->retries += after.retries - before.retries;
     s->throttled += after.throttled - before.throttled;
     s->peak = after.inflight_peak;
@@ -213,7 +234,8 @@ static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err)
 #ifndef INSITU_NO_CURL
   if (far) sweep_raw_close(&limit);
 #endif
-  double *series[] = {requests, bytes, raw, share}, *to[] = {&s->requests, &s->bytes, &s->raw, &s->share};
+  double *series[] = {requests, bytes, raw, share},
+         *to[] = {&s->requests, &s->bytes, &s->raw, &s->share};
   for (size_t i = 0; ok && i < TOOL_COUNT(series); i++) {
     qsort(series[i], (size_t)rounds, sizeof(double), bench_compare);
     *to[i] = series[i][rounds / 2];
@@ -226,8 +248,9 @@ static void sweep_print_step(const struct sweep_step *s) {
     snprintf(late[0], sizeof late[0], "%.1f", 1e3 * s->p50);
     snprintf(late[1], sizeof late[1], "%.1f", 1e3 * s->p95);
   }
-  printf("  %12" PRIu64 "  %10.0f  %8.1f  %8.1f  %6.3f  %8s  %8s  %7" PRIu64 "  %9" PRIu64 "\n", s->inflight, s->requests,
-      1e-6 * s->bytes, 1e-6 * s->raw, s->share, late[0], late[1], s->retries, s->throttled);
+  printf("  %12" PRIu64 "  %10.0f  %8.1f  %8.1f  %6.3f  %8s  %8s  %7" PRIu64 "  %9" PRIu64 "\n",
+      s->inflight, s->requests, 1e-6 * s->bytes, 1e-6 * s->raw, s->share, late[0], late[1],
+      s->retries, s->throttled);
   fflush(stdout);
 }
 /* Step after step; each is printed when it is done, unless the result is JSON. An exit code. */
@@ -237,8 +260,9 @@ static int sweep_run(struct bench *b, struct sweep *sweep) {
   if (!tool_json)
     printf("\n%smax_inflight%s, %" PRIu64 " rounds of loader and raw loop in turns at each\n"
            "  %12s  %10s  %8s  %8s  %6s  %8s  %8s  %7s  %9s\n",
-        tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN), insitu__base_min(SWEEP_ROUNDS, b->rounds), "in flight", "requests/s",
-        "MB/s", "raw MB/s", "share", "p50 ms", "p95 ms", "retries", "throttled");
+        tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN), insitu__base_min(SWEEP_ROUNDS, b->rounds),
+        "in flight", "requests/s", "MB/s", "raw MB/s", "share", "p50 ms", "p95 ms", "retries",
+        "throttled");
   for (uint64_t inflight = 1; inflight <= SWEEP_MOST && stale < SWEEP_STALE; inflight *= 2) {
     struct sweep_step *s = &sweep->step[sweep->n];
     s->inflight = inflight;
@@ -258,13 +282,15 @@ static int sweep_run(struct bench *b, struct sweep *sweep) {
 }
 static void sweep_print(const struct sweep *sweep) {
   const struct sweep_step *knee = &sweep->step[sweep->knee];
-  printf("\nknee: max_inflight %" PRIu64 ", %.1f MB/s, %s%.3f%s of the raw loop\n", knee->inflight, 1e-6 * knee->bytes,
-      tool_style(knee->share >= 0.9 ? TOOL_GREEN : TOOL_YELLOW), knee->share, tool_style(TOOL_PLAIN));
-  if (sweep->knee + 1 == sweep->n && !sweep->err.status) printf("More may help still: it was the last one that was tried.\n");
+  printf("\nknee: max_inflight %" PRIu64 ", %.1f MB/s, %s%.3f%s of the raw loop\n", knee->inflight,
+      1e-6 * knee->bytes, tool_style(knee->share >= 0.9 ? TOOL_GREEN : TOOL_YELLOW), knee->share,
+      tool_style(TOOL_PLAIN));
+  if (sweep->knee + 1 == sweep->n && !sweep->err.status)
+    printf("More may help still: it was the last one that was tried.\n");
   const struct sweep_step *last = &sweep->step[sweep->n - 1];
   if (last->peak < last->inflight)
-    printf("Only %" PRIu64
-           " chunks were in flight at most: two epochs have no more, or prefetch_depth and block_chunks are small.\n",
+    printf("Only %" PRIu64 " chunks were in flight at most: two epochs have no more, or "
+           "prefetch_depth and block_chunks are small.\n",
         last->peak);
   if (sweep->err.status) printf("It ended early: %s\n", sweep->err.message);
 }

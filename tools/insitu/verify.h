@@ -1,8 +1,10 @@
-/* insitu verify: reads and decodes every stored object of the arrays, on all cores. Array after array; the objects of one by as
- * many coroutines as memory allows, each of which reads one and has it decoded on a worker. */
+/* insitu verify: reads and decodes every stored object of the arrays, on all cores. Array after
+ * array; the objects of one by as many coroutines as memory allows, each of which reads one and has
+ * it decoded on a worker. */
 
-/* Objects of one array that are asked for one after the other, whether they are there or not. Of a larger array the store lists
- * those that are there. Where the store cannot, --max-chunks (this many) bounds what is asked for: some hours at a server. */
+/* Objects of one array that are asked for one after the other, whether they are there or not. Of a
+ * larger array the store lists those that are there. Where the store cannot, --max-chunks (this
+ * many) bounds what is asked for: some hours at a server. */
 enum { VERIFY_ASKED = 100000, VERIFY_MOST = 10000000 };
 enum { VERIFY_SHOWN = 100 }; /* bad objects of one array that are listed */
 enum { VERIFY_FAR = 64 };    /* reads at once of a remote store, at least: they hide its latency */
@@ -16,9 +18,10 @@ struct verify_array {
   struct insitu__zarr_array z;
   insitu_error err; /* status < 0: cannot be opened */
   uint64_t count, done, absent, n_bad, stored, decoded;
-  uint64_t *listed, n_listed; /* objects that are there, by their numbers; a growing array of >>array */
-  bool is_listed;             /* the others of `count` are absent */
-  struct verify_bad *bad;     /* the first to be found; a growing array of >>array */
+  /* objects that are there, by their numbers; a growing array of >>array */
+  uint64_t *listed, n_listed;
+  bool is_listed;         /* the others of `count` are absent */
+  struct verify_bad *bad; /* the first to be found; a growing array of >>array */
 };
 struct verify_run { /* the reactor's thread alone, but for what a worker decodes */
   struct tool_archive *archive;
@@ -27,8 +30,9 @@ struct verify_run { /* the reactor's thread alone, but for what a worker decodes
   unsigned workers;
   struct verify_array *now;
   struct tool_object object;
-  uint64_t next, budget, bound; /* the next object; bytes for all coroutines; most bytes that an object may have */
-  uint64_t finished;            /* objects of all arrays */
+  /* the next object; bytes for all coroutines; most bytes that an object may have */
+  uint64_t next, budget, bound;
+  uint64_t finished; /* objects of all arrays */
   struct insitu__reactor_gate gate;
   bool stop, fail_fast, no_memory;
 };
@@ -41,7 +45,8 @@ struct verify_job { /* one coroutine's object on a worker */
 
 static const char *verify_fail_fast, *verify_max_chunks;
 
-static insitu_status verify_discard(void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+static insitu_status verify_discard(
+    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)user, (void)bytes, (void)offset, (void)n, (void)err;
   return INSITU_OK;
 }
@@ -49,7 +54,8 @@ static void verify_decode(void *arg, unsigned worker) {
   struct verify_job *job = (struct verify_job *)arg;
   const struct tool_object *o = &job->run->object;
   struct insitu__codec_sink sink = {.piece = verify_discard, .element = job->run->now->z.itemsize};
-  insitu__codec_decode(o->codecs, &job->run->scratch[worker], job->bytes, job->n, o->bytes, &sink, &job->err);
+  insitu__codec_decode(
+      o->codecs, &job->run->scratch[worker], job->bytes, job->n, o->bytes, &sink, &job->err);
 }
 static void verify_object_await(struct verify_job *job, uint64_t number) {
   struct verify_run *run = job->run;
@@ -60,20 +66,27 @@ static void verify_object_await(struct verify_job *job, uint64_t number) {
   memset(&job->err, 0, sizeof job->err);
   tool_object_index(&a->z, &run->object, number, index);
   if (insitu__zarr_chunk_key(&a->z, index, key, sizeof key) < 0)
-    insitu__error_set(&job->err, INSITU_E_ARG, "store: the chunk's key is longer than %d bytes", INSITU__MAX_KEY);
-  else if (insitu__store_read_await(&run->archive->store, key, 0, &iov, 1, &job->n, &job->err) == INSITU_E_NOTFOUND) {
+    insitu__error_set(
+        &job->err, INSITU_E_ARG, "store: the chunk's key is longer than %d bytes", INSITU__MAX_KEY);
+  else if (insitu__store_read_await(&run->archive->store, key, 0, &iov, 1, &job->n, &job->err) ==
+           INSITU_E_NOTFOUND) {
     a->absent++;
     return;
   }
   if (job->err.status == INSITU_OK && job->n > run->bound)
     insitu__error_set(&job->err, INSITU_E_CORRUPT,
-        "decode: the object has more than the %" PRIu64 " bytes that its codecs make at most; " INSITU__CODEC_BAD, run->bound);
-  if (job->err.status == INSITU_OK) insitu__reactor_work_await(&run->archive->reactor, verify_decode, job);
+        "decode: the object has more than the %" PRIu64
+        " bytes that its codecs make at most; " INSITU__CODEC_BAD,
+        run->bound);
+  if (job->err.status == INSITU_OK)
+    insitu__reactor_work_await(&run->archive->reactor, verify_decode, job);
   a->stored += job->n;
   a->decoded += run->object.bytes;
   if (job->err.status == INSITU_OK) return;
   a->n_bad++;
-  if (a->n_bad <= VERIFY_SHOWN && !INSITU__ARRAY_PUSH(a->bad, (struct verify_bad){number, job->err})) tool_no_memory();
+  if (a->n_bad <= VERIFY_SHOWN &&
+      !INSITU__ARRAY_PUSH(a->bad, (struct verify_bad){number, job->err}))
+    tool_no_memory();
   if (run->fail_fast) run->stop = true;
 }
 /* Objects that are asked for. */
@@ -95,11 +108,13 @@ static bool verify_number(const struct verify_listing *l, const char *key, uint6
   char same[INSITU__MAX_KEY];
   uint64_t index[INSITU__MAX_DIMS] = {0}, n = strlen(z->path);
   const char *p = key + n + (n > 0);
-  if (z->key_style == INSITU__ZARR_KEYS_DEFAULT) p += 1 + (p[0] == 'c' && z->axes); /* "c", and a separator */
+  /* "c", and a separator */
+  if (z->key_style == INSITU__ZARR_KEYS_DEFAULT) p += 1 + (p[0] == 'c' && z->axes);
   for (unsigned i = 0; i < z->axes; i++) {
     if (!insitu__text_is_digit((unsigned char)*p)) return false;
     for (; insitu__text_is_digit((unsigned char)*p); p++)
-      if (!insitu__base_mul(index[i], 10, &index[i]) || !insitu__base_add(index[i], (uint64_t)(*p - '0'), &index[i]))
+      if (!insitu__base_mul(index[i], 10, &index[i]) ||
+          !insitu__base_add(index[i], (uint64_t)(*p - '0'), &index[i]))
         return false;
     if (index[i] >= l->object->grid[i]) return false;
     if (i + 1 < z->axes && !*p++) return false;
@@ -116,7 +131,8 @@ static void verify_listed(void *to, const char *name, bool is_directory) {
   if (!insitu__zarr_join(key, sizeof key, l->parent, name)) return;
   if (is_directory) { /* one that a key may lead through */
     bool part = strcmp(name, "c") == 0 || strspn(name, "0123456789") == strlen(name);
-    if (part && l->array->z.separator == '/' && !INSITU__ARRAY_PUSH(l->folder, tool_copy(key))) tool_no_memory();
+    if (part && l->array->z.separator == '/' && !INSITU__ARRAY_PUSH(l->folder, tool_copy(key)))
+      tool_no_memory();
   } else if (verify_number(l, key, &number)) {
     if (!INSITU__ARRAY_PUSH(l->array->listed, number)) tool_no_memory();
     l->array->n_listed++;
@@ -126,23 +142,27 @@ static int verify_compare_numbers(const void *x, const void *y) {
   uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
   return (a > b) - (a < b);
 }
-/* Of an array with many objects: lists those that are there, or says why that cannot be and the array is too large. */
+/* Of an array with many objects: lists those that are there, or says why that cannot be and the
+ * array is too large. */
 static void verify_list_await(struct verify_run *run) {
   struct verify_array *a = run->now;
   struct verify_listing l = {.array = a, .object = &run->object, .parent = a->z.path};
   insitu_error err = {0};
   uint64_t most = VERIFY_MOST;
   if (a->count <= VERIFY_ASKED) return;
-  insitu_status status = insitu__store_list_await(&run->archive->store, l.parent, verify_listed, &l, &err);
+  insitu_status status =
+      insitu__store_list_await(&run->archive->store, l.parent, verify_listed, &l, &err);
   for (uint64_t i = 0; status == INSITU_OK && i < INSITU__ARRAY_LEN(l.folder) && !run->stop; i++) {
     l.parent = l.folder[i];
     status = insitu__store_list_await(&run->archive->store, l.parent, verify_listed, &l, &err);
   }
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(l.folder); i++) insitu__mem_free(l.folder[i]);
   INSITU__ARRAY_FREE(l.folder);
-  a->is_listed = status == INSITU_OK || status == INSITU_E_NOTFOUND; /* no directory: no object was ever written */
+  /* no directory: no object was ever written */
+  a->is_listed = status == INSITU_OK || status == INSITU_E_NOTFOUND;
   if (a->is_listed) {
-    if (a->n_listed) qsort(a->listed, (size_t)a->n_listed, sizeof *a->listed, verify_compare_numbers);
+    if (a->n_listed)
+      qsort(a->listed, (size_t)a->n_listed, sizeof *a->listed, verify_compare_numbers);
     a->absent = a->count - a->n_listed;
     return;
   }
@@ -153,7 +173,8 @@ static void verify_list_await(struct verify_run *run) {
   if (verify_max_chunks) tool_u64(verify_max_chunks, &most);
   if (a->count <= most) return;
   insitu__error_set(&a->err, INSITU_E_BUDGET,
-      "verify: %" PRIu64 " chunks would have to be asked for one by one, whether they are there or not, since this store cannot "
+      "verify: %" PRIu64 " chunks would have to be asked for one by one, whether they are there or "
+      "not, since this store cannot "
       "list them (%.200s); raise --max-chunks (%" PRIu64 "), or name other arrays",
       a->count, err.message, most);
 }
@@ -177,10 +198,11 @@ static void verify_array_await(void *arg) {
   struct verify_run *run = (struct verify_run *)arg;
   verify_list_await(run);
   if (run->now->err.status) return;
-  uint64_t each = run->bound + 2 * run->object.bytes; /* what is read, and the scratch it is decoded in */
+  /* what is read, and the scratch it is decoded in */
+  uint64_t each = run->bound + 2 * run->object.bytes;
   uint64_t most = insitu__base_max(4 * run->workers, run->archive->store.remote ? VERIFY_FAR : 0);
-  unsigned n = (unsigned)insitu__base_min(
-      insitu__base_min(most, verify_asked(run->now)), insitu__base_max(1, run->budget / insitu__base_max(1, each)));
+  unsigned n = (unsigned)insitu__base_min(insitu__base_min(most, verify_asked(run->now)),
+      insitu__base_max(1, run->budget / insitu__base_max(1, each)));
   if (!n) return;
   insitu__reactor_gate_expect(&run->gate, n);
   for (unsigned i = 0; i < n; i++) {
@@ -200,7 +222,8 @@ static void verify_strings(struct verify_run *run) {
   insitu_loader *ld = NULL;
   insitu_strings *strings = NULL;
   insitu_stats stats = {0};
-  if (insitu_loader_open(&desc, &ld, &bad.err) == INSITU_OK) insitu_read_strings(ld, a->path, &strings, &bad.err);
+  if (insitu_loader_open(&desc, &ld, &bad.err) == INSITU_OK)
+    insitu_read_strings(ld, a->path, &strings, &bad.err);
   if (ld) insitu_loader_stats(ld, &stats, NULL);
   insitu_strings_free(&strings);
   insitu_loader_close(&ld);
@@ -222,9 +245,11 @@ static int verify_compare(const void *x, const void *y) {
 /* Not an error of the archive: this build cannot decode the array. */
 static bool verify_is_refusal(const struct verify_array *a) {
   insitu_status s = a->err.status;
-  return s == INSITU_E_CODEC || s == INSITU_E_DTYPE || s == INSITU_E_GRID || s == INSITU_E_UNSUPPORTED;
+  return s == INSITU_E_CODEC || s == INSITU_E_DTYPE || s == INSITU_E_GRID ||
+         s == INSITU_E_UNSUPPORTED;
 }
-static const char *verify_key(const struct verify_array *a, uint64_t number, char *key, size_t cap) {
+static const char *verify_key(
+    const struct verify_array *a, uint64_t number, char *key, size_t cap) {
   uint64_t index[INSITU__MAX_DIMS];
   struct tool_object o = tool_object_of(&a->z);
   tool_object_index(&a->z, &o, number, index);
@@ -234,24 +259,31 @@ static void verify_print(const struct verify_array *a, int width) {
   char count[32], text[32], stored[16], key[INSITU__MAX_KEY];
   bool bad = a->n_bad || (a->err.status && !verify_is_refusal(a));
   const char *word = bad ? "BAD " : a->err.status ? "skip" : "ok  ";
-  printf("%s%s%s  ", tool_style(bad ? TOOL_RED : a->err.status ? TOOL_YELLOW : TOOL_GREEN), word, tool_style(TOOL_PLAIN));
+  printf("%s%s%s  ",
+      tool_style(bad             ? TOOL_RED
+                 : a->err.status ? TOOL_YELLOW
+                                 : TOOL_GREEN),
+      word, tool_style(TOOL_PLAIN));
   tool_put_padded(a->path[0] ? a->path : "/", width + 2);
   if (a->err.status) {
     tool_put(stdout, a->err.message, strlen(a->err.message));
     printf("\n");
     return;
   }
-  printf("%9s chunk%s  %9s", tool_count(count, a->done), a->done == 1 ? " " : "s", tool_bytes(stored, a->stored));
+  printf("%9s chunk%s  %9s", tool_count(count, a->done), a->done == 1 ? " " : "s",
+      tool_bytes(stored, a->stored));
   if (a->absent) printf(", %s absent", tool_count(text, a->absent));
   if (a->n_bad) printf(", %s bad", tool_count(text, a->n_bad));
-  if (a->done < verify_asked(a)) printf(", stopped before the other %s", tool_count(text, verify_asked(a) - a->done));
+  if (a->done < verify_asked(a))
+    printf(", stopped before the other %s", tool_count(text, verify_asked(a) - a->done));
   printf("\n");
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->bad); i++) {
     printf("        %s: ", verify_key(a, a->bad[i].number, key, sizeof key));
     tool_put(stdout, a->bad[i].err.message, strlen(a->bad[i].err.message));
     printf("\n");
   }
-  if (a->n_bad > VERIFY_SHOWN) printf("        and %s more\n", tool_count(text, a->n_bad - VERIFY_SHOWN));
+  if (a->n_bad > VERIFY_SHOWN)
+    printf("        and %s more\n", tool_count(text, a->n_bad - VERIFY_SHOWN));
 }
 static void verify_json(struct tool_json_out *j, const struct verify_array *a) {
   char key[INSITU__MAX_KEY];
@@ -289,25 +321,36 @@ static bool verify_is_empty(const struct verify_sum *s) {
 static void verify_summary(const struct verify_sum *s, double seconds) {
   char a[32], b[32], bytes[16], rate[16];
   printf("\n%s%s", tool_style(TOOL_BOLD),
-      s->bad || s->broken || s->arrays == s->skipped || verify_is_empty(s) ? tool_style(TOOL_RED) : tool_style(TOOL_GREEN));
+      s->bad || s->broken || s->arrays == s->skipped || verify_is_empty(s)
+          ? tool_style(TOOL_RED)
+          : tool_style(TOOL_GREEN));
   if (s->arrays == s->skipped) printf("nothing could be checked");
-  else if (verify_is_empty(s)) printf("not one chunk is stored: the archive was never written, or its chunks are lost");
-  else if (s->bad) printf("%s of %s chunks %s bad", tool_count(a, s->bad), tool_count(b, s->done), s->bad == 1 ? "is" : "are");
+  else if (verify_is_empty(s))
+    printf("not one chunk is stored: the archive was never written, or its chunks are lost");
+  else if (s->bad)
+    printf("%s of %s chunks %s bad", tool_count(a, s->bad), tool_count(b, s->done),
+        s->bad == 1 ? "is" : "are");
   else
-    printf("%s chunk%s of %s array%s checked, none is bad", tool_count(a, s->done), s->done == 1 ? "" : "s",
-        tool_count(b, s->arrays - s->skipped - s->broken), s->arrays - s->skipped - s->broken == 1 ? "" : "s");
+    printf("%s chunk%s of %s array%s checked, none is bad", tool_count(a, s->done),
+        s->done == 1 ? "" : "s", tool_count(b, s->arrays - s->skipped - s->broken),
+        s->arrays - s->skipped - s->broken == 1 ? "" : "s");
   printf("%s", tool_style(TOOL_PLAIN));
-  if (s->broken) printf("; %s array%s cannot be opened", tool_count(a, s->broken), s->broken == 1 ? "" : "s");
+  if (s->broken)
+    printf("; %s array%s cannot be opened", tool_count(a, s->broken), s->broken == 1 ? "" : "s");
   if (s->absent) printf("; %s absent (read as the fill value)", tool_count(a, s->absent));
-  if (s->skipped) printf("; %s array%s not checked", tool_count(a, s->skipped), s->skipped == 1 ? "" : "s");
+  if (s->skipped)
+    printf("; %s array%s not checked", tool_count(a, s->skipped), s->skipped == 1 ? "" : "s");
   printf(". %s in %.1f s", tool_bytes(bytes, s->stored), seconds);
   if (seconds > 0.05) printf(", %s/s", tool_bytes(rate, (uint64_t)((double)s->stored / seconds)));
   printf(".\n");
-  if (s->bad) printf("To train all the same, leave these samples out, or open the loader with on_bad_chunk = INSITU_FILL.\n");
+  if (s->bad)
+    printf("To train all the same, leave these samples out, or open the loader with on_bad_chunk = "
+           "INSITU_FILL.\n");
 }
 
 /* Opens the arrays: those named, or all. Their number, or UINT64_MAX after a message. */
-static uint64_t verify_open(struct tool_archive *archive, int argc, char **argv, struct verify_array **out) {
+static uint64_t verify_open(
+    struct tool_archive *archive, int argc, char **argv, struct verify_array **out) {
   uint64_t n = argc > 1 ? (uint64_t)argc - 1 : archive->n_paths;
   *out = (struct verify_array *)tool_alloc(insitu__base_max(n, 1), sizeof **out);
   for (uint64_t i = 0; i < n; i++) {
@@ -326,8 +369,8 @@ static uint64_t verify_open(struct tool_archive *archive, int argc, char **argv,
 static uint64_t verify_add(uint64_t a, uint64_t b) {
   return insitu__base_add(a, b, &a) ? a : UINT64_MAX;
 }
-static void verify_all(
-    struct verify_run *run, struct verify_array *arrays, uint64_t n, struct verify_sum *sum, struct tool_json_out *j) {
+static void verify_all(struct verify_run *run, struct verify_array *arrays, uint64_t n,
+    struct verify_sum *sum, struct tool_json_out *j) {
   int width = 1;
   for (uint64_t i = 0; i < n; i++) {
     int length = (int)insitu__base_min(strlen(arrays[i].path), 48);
@@ -341,11 +384,13 @@ static void verify_all(
       run->object = tool_object_of(&a->z);
       run->bound = insitu__codec_bound(run->object.codecs, run->object.bytes);
       run->next = 0;
-      if (insitu__reactor_call(&run->archive->reactor, verify_array_await, run) < 0) run->no_memory = run->stop = true;
+      if (insitu__reactor_call(&run->archive->reactor, verify_array_await, run) < 0)
+        run->no_memory = run->stop = true;
       if (a->bad) qsort(a->bad, (size_t)INSITU__ARRAY_LEN(a->bad), sizeof *a->bad, verify_compare);
     }
-    *sum = (struct verify_sum){sum->arrays + 1, sum->skipped + refused, sum->broken + (a->err.status && !refused),
-        verify_add(sum->chunks, a->count), sum->done + a->done, verify_add(sum->absent, a->absent), sum->bad + a->n_bad,
+    *sum = (struct verify_sum){sum->arrays + 1, sum->skipped + refused,
+        sum->broken + (a->err.status && !refused), verify_add(sum->chunks, a->count),
+        sum->done + a->done, verify_add(sum->absent, a->absent), sum->bad + a->n_bad,
         sum->stored + a->stored};
     if (run->fail_fast && sum->broken) run->stop = true;
     tool_progress_clear();
@@ -355,8 +400,10 @@ static void verify_all(
 }
 static int verify_run(int argc, char **argv) {
   struct tool_archive archive;
-  struct verify_run run = {
-      .archive = &archive, .url = argc ? argv[0] : NULL, .workers = (unsigned)insitu__mem_cores(), .fail_fast = verify_fail_fast};
+  struct verify_run run = {.archive = &archive,
+      .url = argc ? argv[0] : NULL,
+      .workers = (unsigned)insitu__mem_cores(),
+      .fail_fast = verify_fail_fast};
   struct verify_sum sum = {0};
   struct verify_array *arrays;
   struct tool_json_out j = {.to = stdout};
@@ -365,7 +412,8 @@ static int verify_run(int argc, char **argv) {
   if (argc < 1) return tool_usage_error("the archive is missing");
   if (verify_max_chunks && !tool_u64(verify_max_chunks, &most))
     return tool_usage_error("--max-chunks %s: give a number", verify_max_chunks);
-  if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0) return tool_fail_error(&err);
+  if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0)
+    return tool_fail_error(&err);
   if (archive.list_error.status && argc < 2) tool_fail_error(&archive.list_error);
   run.budget = insitu__base_min(UINT64_C(2) << 30, insitu__mem_total() / 4);
   run.scratch = (struct insitu__codec_scratch *)tool_alloc(run.workers, sizeof *run.scratch);
@@ -386,7 +434,8 @@ static int verify_run(int argc, char **argv) {
     verify_all(&run, arrays, n, &sum, &j);
     tool_progress_end();
     double seconds = (double)(insitu__base_now() - begun) / 1e9;
-    bool ok = !sum.bad && !sum.broken && !run.no_memory && !archive.list_error.status && (sum.arrays > sum.skipped || !n);
+    bool ok = !sum.bad && !sum.broken && !run.no_memory && !archive.list_error.status &&
+              (sum.arrays > sum.skipped || !n);
     bool empty = ok && verify_is_empty(&sum);
     if (tool_json) {
       tool_json_end(&j);
@@ -399,7 +448,8 @@ static int verify_run(int argc, char **argv) {
       tool_json_end(&j);
     } else if (n) verify_summary(&sum, seconds);
     else printf("the archive has no arrays\n");
-    if (run.no_memory) tool_fail("no memory for a chunk of %" PRIu64 " bytes; the check is not complete", run.bound);
+    if (run.no_memory)
+      tool_fail("no memory for a chunk of %" PRIu64 " bytes; the check is not complete", run.bound);
     code = empty ? TOOL_EMPTY : ok ? TOOL_OK : TOOL_FAILED;
   }
   for (uint64_t i = 0; i < n; i++) {
@@ -416,20 +466,28 @@ static int verify_run(int argc, char **argv) {
 
 static const struct tool_option verify_options[] = {
     {"fail-fast", 'f', NULL, "stop at the first bad chunk", &verify_fail_fast},
-    {"max-chunks", 0, "N", "chunks of one array to ask a store for that cannot list them (10000000)", &verify_max_chunks},
+    {"max-chunks", 0, "N",
+        "chunks of one array to ask a store for that cannot list them (10000000)",
+        &verify_max_chunks},
     TOOL_STORE_OPTIONS,
 };
 static const struct tool_command verify_command = {.name = "verify",
     .arguments = "URL [PATH ...] [OPTIONS]",
     .summary = "read and decode every chunk; list the bad ones",
-    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, http(s)://, s3://,\n"
+    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, "
+               "http(s)://, s3://,\n"
                "        gs://, az://\n"
                "  PATH  arrays to check; without any, all are\n\n"
-               "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has the wrong length,\n"
-               "a wrong checksum or does not decode; raw chunks without a checksum are only as sure as their\n"
-               "length. An absent chunk stands for the fill value and is only counted. Of an array with more\n"
-               "than 100,000 chunks the store lists those that are there. Arrays that this build cannot decode are\n"
-               "skipped, unless named. Exit status 1 when anything is bad, or nothing could be checked; 4 when not\n"
+               "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has "
+               "the wrong length,\n"
+               "a wrong checksum or does not decode; raw chunks without a checksum are only as "
+               "sure as their\n"
+               "length. An absent chunk stands for the fill value and is only counted. Of an array "
+               "with more\n"
+               "than 100,000 chunks the store lists those that are there. Arrays that this build "
+               "cannot decode are\n"
+               "skipped, unless named. Exit status 1 when anything is bad, or nothing could be "
+               "checked; 4 when not\n"
                "one chunk is stored.\n\n" TOOL_STORE_HELP "examples: insitu verify winds.zarr\n"
                "          insitu verify winds.zarr uwnd --fail-fast\n",
     .options = verify_options,

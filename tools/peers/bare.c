@@ -1,7 +1,8 @@
-/* The bare loop that a remote row is measured against: libcurl's multi interface gets all objects of a list, once, and drops them.
- *   bare CONNECTIONS [ACCESS:SECRET REGION] <LIST       LIST: lines "URL" or "URL FIRST-LAST", the bytes of a range
- * With keys every request is signed as S3 wants. Prints {"seconds": S, "bytes": B, "objects": N}; anything but 200 or 206 is an
- * error. */
+/* The bare loop that a remote row is measured against: libcurl's multi interface gets all objects
+ *   of a list, once, and drops them. bare CONNECTIONS [ACCESS:SECRET REGION] <LIST       LIST:
+ *   lines "URL" or "URL FIRST-LAST", the bytes of a range
+ * With keys every request is signed as S3 wants. Prints {"seconds": S, "bytes": B, "objects": N};
+ * anything but 200 or 206 is an error. */
 #include <curl/curl.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -88,10 +89,12 @@ int main(int argc, char **argv) {
   CURLM *multi = curl_multi_init();
   if (!multi) die("curl_multi_init");
   curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, connections);
-  /* S3 asks for the body's hash in a header of its own, which libcurl adds only in later versions. */
+  /* S3 asks for the body's hash in a header of its own, which libcurl adds only in later versions.
+   */
   struct curl_slist *headers = curl_slist_append(NULL, "x-amz-content-sha256: UNSIGNED-PAYLOAD");
   double start = now();
-  for (long i = 0; i < connections && l.next < l.n; i++) begin(multi, prepare(argv, headers, &bytes), &l);
+  for (long i = 0; i < connections && l.next < l.n; i++)
+    begin(multi, prepare(argv, headers, &bytes), &l);
   while (done < l.n) {
     int running, left;
     if (curl_multi_perform(multi, &running)) die("curl_multi_perform");
@@ -99,7 +102,8 @@ int main(int argc, char **argv) {
       if (m->msg == CURLMSG_DONE) finish(multi, m, &l, &done);
     if (done < l.n && curl_multi_poll(multi, NULL, 0, 1000, NULL)) die("curl_multi_poll");
   }
-  printf("{\"seconds\": %.6f, \"bytes\": %" PRIu64 ", \"objects\": %zu}\n", now() - start, bytes, done);
+  printf("{\"seconds\": %.6f, \"bytes\": %" PRIu64 ", \"objects\": %zu}\n", now() - start, bytes,
+      done);
   curl_multi_cleanup(multi);
   curl_slist_free_all(headers);
   for (size_t i = 0; i < l.n; i++) free(l.lines[i]);

@@ -1,7 +1,9 @@
-/* insitubatch.h as a peer: only functions of part A. Prints the one line of JSON that tools/peers/common.py describes.
- *   ours KEY=VALUE...   url, array, offset (1: pairs), batch, seed, epochs, anchors and rows (files, as there), plan=1
- *                       (tells the plan, and reads nothing); block_chunks, unit_chunks, lanes, max_inflight,
- *                       prefetch_depth (0: the default); option.KEY=VALUE of the store
+/* insitubatch.h as a peer: only functions of part A. Prints the one line of JSON that
+ * tools/peers/common.py describes.
+ *   ours KEY=VALUE...   url, array, offset (1: pairs), batch, seed, epochs, anchors and rows
+ *                       (files, as there), plan=1 (tells the plan, and reads nothing);
+ *                       block_chunks, unit_chunks, lanes, max_inflight, prefetch_depth (0: the
+ *                       default); option.KEY=VALUE of the store
  * The clock's "opened" stands before insitu_loader_open; all else is the library's defaults. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,11 +72,12 @@ static void write_rows(FILE *out, const insitu_batch *batch) {
 }
 static void print_plan(const insitu_loader *loader, const insitu_plan *plan) {
   const insitu_loader_desc *desc = insitu_loader_config(loader);
-  printf("\"plan\": {\"block_chunks\": %" PRIu64 ", \"unit_chunks\": %" PRIu64 ", \"lanes\": %" PRIu64 ", \"window\": %" PRIu64
-         ", \"unit_rows\": %" PRIu64 ", \"units\": %" PRIu64 ", \"amplification\": %.3f, \"variance_ratio\": %.4f},"
+  printf("\"plan\": {\"block_chunks\": %" PRIu64 ", \"unit_chunks\": %" PRIu64
+         ", \"lanes\": %" PRIu64 ", \"window\": %" PRIu64 ", \"unit_rows\": %" PRIu64
+         ", \"units\": %" PRIu64 ", \"amplification\": %.3f, \"variance_ratio\": %.4f},"
          " \"versions\": {\"insitubatch.h\": \"API %d\"}",
-      desc->block_chunks, desc->unit_chunks, plan->lanes, plan->window, plan->unit_rows, plan->units, plan->amplification,
-      plan->variance_ratio, INSITU_API);
+      desc->block_chunks, desc->unit_chunks, plan->lanes, plan->window, plan->unit_rows,
+      plan->units, plan->amplification, plan->variance_ratio, INSITU_API);
 }
 int main(int argc, char **argv) {
   char **arguments = argv + 1;
@@ -84,9 +87,12 @@ int main(int argc, char **argv) {
   insitu_iter *iter;
   insitu_plan plan;
   (void)argc;
-  uint64_t n_options = store_options(arguments, options), epochs = number(arguments, "epochs", 1), rows = 0;
+  uint64_t n_options = store_options(arguments, options), epochs = number(arguments, "epochs", 1),
+           rows = 0;
   insitu_variable variables[] = {{.label = "x", .path = setting(arguments, "array")},
-      {.label = "y", .path = setting(arguments, "array"), .offset = (int64_t)number(arguments, "offset", 0)}};
+      {.label = "y",
+          .path = setting(arguments, "array"),
+          .offset = (int64_t)number(arguments, "offset", 0)}};
   insitu_loader_desc desc = {.api = INSITU_API,
       .url = setting(arguments, "url"),
       .options = options,
@@ -104,7 +110,8 @@ int main(int argc, char **argv) {
       .plan_only = (int32_t)number(arguments, "plan", 0),
       .hold_epoch = epochs == 1}; /* no other peer begins an epoch that nobody asks for */
   insitu_iter_desc train = {.api = INSITU_API};
-  FILE *anchors = create(setting(arguments, "anchors")), *checksums = create(setting(arguments, "rows"));
+  FILE *anchors = create(setting(arguments, "anchors")),
+       *checksums = create(setting(arguments, "rows"));
   double opened = now(), first = 0;
   if (insitu_loader_open(&desc, &loader, &err)) return failed(&err);
   if (insitu_loader_plan(loader, &train, &plan, &err)) return failed(&err);
@@ -121,14 +128,16 @@ int main(int argc, char **argv) {
     while ((status = insitu_iter_next(iter, INSITU_FOREVER, &batch, &err)) == INSITU_OK) {
       if (!rows) first = now();
       rows += batch->rows;
-      if (anchors) fwrite(batch->sample_indices, sizeof *batch->sample_indices, batch->rows, anchors);
+      if (anchors)
+        fwrite(batch->sample_indices, sizeof *batch->sample_indices, batch->rows, anchors);
       if (checksums) write_rows(checksums, batch);
       insitu_batch_release(&batch);
     }
     if (status != INSITU_END) return failed(&err);
   }
   double end = now();
-  printf("{\"opened\": %.6f, \"first\": %.6f, \"end\": %.6f, \"rows\": %" PRIu64 ", ", opened, first, end, rows);
+  printf("{\"opened\": %.6f, \"first\": %.6f, \"end\": %.6f, \"rows\": %" PRIu64 ", ", opened,
+      first, end, rows);
   print_plan(loader, &plan);
   printf("}\n");
   if (anchors) fclose(anchors);
