@@ -25866,8 +25866,8 @@ static bool insitu__loader_caches(const insitu_loader *ld) {
   return ld->config.cache_dir && ld->store.remote;
 }
 
-/* max_inflight where the user set none. each: bytes that one chunk in flight takes. Few large chunks,
- * so that their buffers stay in the caches; fewer still where memory is short. */
+/* max_inflight where the user set none. each: bytes that one chunk in flight takes. Few large
+ * chunks, so that their buffers stay in the caches; fewer still where memory is short. */
 static void insitu__loader_default_inflight(insitu_loader *ld, uint64_t each) {
   insitu_loader_desc *c = &ld->config;
   bool far = ld->store.remote != NULL;
