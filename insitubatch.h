@@ -359,8 +359,16 @@
  *   >>plan       what is read when, where rows go, cost, shuffle quality
  *   >>cache      indexes of shards, each read once
  *   >>device     page-locked memory, CUDA devices, uploads
- *   >>loader     chunks on their way, slabs, iterators, insitu_read, strings, dates, statistics and
- *                log, desc.check
+ *   >>loader     what a loader, an iterator, a slab and a chunk on its way hold; counters
+ *   >>report     statistics, the log, the watchdog
+ *   >>rows       the rows of a chunk that batches want: decoded, copied, read straight into them
+ *   >>read       insitu_read and insitu_read_strings
+ *   >>config     a loader's desc: its copy, origins, defaults, the memory that it takes
+ *   >>dates      the time coordinate: samples by date
+ *   >>tile       one chunk on its way, from its key to its rows
+ *   >>pass       an iterator: scan, uploads, state, delivery
+ *   >>open       a loader opens and closes
+ *   >>check      desc.check: rows read again in a second, slow way
  *   >>public     the functions of part A
  *
  * License: MIT, see the end of the file. */
@@ -23383,7 +23391,7 @@ static void insitu__device_close(struct insitu__device *d) {
 #ifndef INSITU_WATCHDOG_S
 #define INSITU_WATCHDOG_S 30
 #endif
-#define INSITU__LOADER_NEXT_BUCKETS 976 /* of insitu__loader_bucket: 61 octaves of 16 */
+#define INSITU__LOADER_NEXT_BUCKETS 976 /* of insitu__report_bucket: 61 octaves of 16 */
 
 struct insitu__loader_slab {
   insitu_batch batch; /* first: what the user holds */
@@ -23441,7 +23449,7 @@ struct insitu__loader_tile {
   uint64_t hole_number;           /* the first batch that shows it */
   uint64_t hole_first, hole_last; /* its rows are [hole_first, hole_last) of the shard */
   bool done;                      /* all of it is done: a worker found the chunk in the caches */
-  /* insitu__loader_fill: the chunk's key if it is not just absent */
+  /* insitu__rows_fill: the chunk's key if it is not just absent */
   const char *damaged;
   bool ranged;      /* rows were looked for, and a re-read counted */
   atomic_int stage; /* what the watchdog tells */
@@ -23588,7 +23596,7 @@ struct insitu_loader {
   /* inline_io: when next returned last; nanoseconds spent outside it */
   int64_t left, away;
   bool inside; /* inline_io: next is running */
-  /* per entry of insitu__loader_fields: INSITU__LOADER_FROM_... */
+  /* per entry of insitu__config_fields: INSITU__LOADER_FROM_... */
   unsigned char origin[32];
   atomic_bool cancelled;
   /* counters: relaxed */
@@ -23626,27 +23634,29 @@ static void insitu__loader_memory(insitu_loader *ld, uint64_t bytes) {
   uint64_t now = atomic_fetch_add_explicit(&ld->memory_now, bytes, memory_order_relaxed) + bytes;
   insitu__loader_peak(&ld->memory_peak, now);
 }
+/* >>report ------------------------------------------------------------------------------------- */
+/* What a loader tells of itself: counters of the calls of next, the log, the watchdog. */
 
 /* Log-linear: 16 buckets an octave, so that a bucket's middle is within 1/32 of all that falls into
  * it. */
-static unsigned insitu__loader_bucket(uint64_t ns) {
+static unsigned insitu__report_bucket(uint64_t ns) {
   if (ns < 16) return (unsigned)ns;
   unsigned octave = 63 - (unsigned)__builtin_clzll(ns);
   return (octave - 3) * 16 + (unsigned)(ns >> (octave - 4) & 15);
 }
-static double insitu__loader_bucket_middle(unsigned bucket) {
+static double insitu__report_bucket_middle(unsigned bucket) {
   unsigned shift = bucket < 16 ? 0 : bucket / 16 - 1;
   uint64_t low = bucket < 16 ? bucket : (uint64_t)(16 + bucket % 16) << shift;
   return (double)low + ((double)(UINT64_C(1) << shift) - 1) / 2;
 }
 
-static void insitu__loader_next_took(insitu_loader *ld, uint64_t ns) {
-  insitu__loader_add(&ld->next_in[insitu__loader_bucket(ns)], 1);
+static void insitu__report_next_took(insitu_loader *ld, uint64_t ns) {
+  insitu__loader_add(&ld->next_in[insitu__report_bucket(ns)], 1);
   insitu__loader_peak(&ld->next_max, ns);
 }
 
 /* What the given shares of the calls did not exceed, in nanoseconds; share ascends. */
-static void insitu__loader_percentiles(
+static void insitu__report_percentiles(
     const insitu_loader *ld, const double *share, double *out, int n) {
   uint64_t count[INSITU__LOADER_NEXT_BUCKETS], total = 0, seen = 0,
                                                most = insitu__loader_get(&ld->next_max);
@@ -23655,14 +23665,14 @@ static void insitu__loader_percentiles(
   unsigned b = 0;
   for (int i = 0; i < n; i++) {
     while (total && (double)(seen + count[b]) < share[i] * (double)total) seen += count[b++];
-    out[i] = total ? insitu__loader_bucket_middle(b) : 0;
+    out[i] = total ? insitu__report_bucket_middle(b) : 0;
     if (out[i] > (double)most) out[i] = (double)most;
   }
 }
 
 /* See INSITU_STAGE_NONE. stall is a share of the time since next was first called; upload and
  * consumer are parts of it. */
-static int32_t insitu__loader_stage(
+static int32_t insitu__report_stage(
     uint64_t batches, double stall, double upload, double consumer, double decode_busy) {
   if (!batches) return INSITU_STAGE_NONE;
   stall -= consumer;
@@ -23671,27 +23681,27 @@ static int32_t insitu__loader_stage(
   return decode_busy > 0.8 ? INSITU_STAGE_DECODE : INSITU_STAGE_READ;
 }
 
-static double insitu__loader_share(uint64_t part, double whole) { /* at most 1; 0 of nothing */
+static double insitu__report_share(uint64_t part, double whole) { /* at most 1; 0 of nothing */
   return whole <= 0 ? 0 : (double)part < whole ? (double)part / whole : 1;
 }
 
 /* The share of the workers' time that they were busy for. Inline there is one, which exists inside
  * next alone. */
-static double insitu__loader_busy_share(
+static double insitu__report_busy_share(
     const insitu_loader *ld, uint64_t busy, uint64_t elapsed, uint64_t stall) {
-  return insitu__loader_share(busy,
+  return insitu__report_share(busy,
       ld->config.inline_io ? (double)stall : (double)elapsed * (double)ld->config.decode_threads);
 }
 
-static bool insitu__loader_logs(const insitu_loader *ld, int level) {
+static bool insitu__report_logs(const insitu_loader *ld, int level) {
   return level < ld->config.log_level && (ld->config.log || ld->config.rank == 0);
 }
 
-__attribute__((format(printf, 3, 4))) static void insitu__loader_log(
+__attribute__((format(printf, 3, 4))) static void insitu__report_log(
     insitu_loader *ld, int level, const char *format, ...) {
   char line[1200];
   va_list args;
-  if (!insitu__loader_logs(ld, level)) return;
+  if (!insitu__report_logs(ld, level)) return;
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
@@ -23700,7 +23710,7 @@ __attribute__((format(printf, 3, 4))) static void insitu__loader_log(
 }
 
 /* A call of next begins, on the user's thread. */
-static void insitu__loader_enter(insitu_iter *it, int64_t begin) {
+static void insitu__report_enter(insitu_iter *it, int64_t begin) {
   insitu_loader *ld = it->loader;
   if (ld->config.inline_io) {
     insitu__store_away(&ld->store, begin - (ld->left ? ld->left : ld->opened));
@@ -23723,7 +23733,7 @@ static void insitu__loader_enter(insitu_iter *it, int64_t begin) {
 /* From now on that keeps the scan, which has come to batch `number`, from memory for batches. The
  * time until now is counted, as far as next was running and its batch was not scanned to its end.
  * With the lock held. */
-static void insitu__loader_held_by(insitu_iter *it, int why, uint64_t number, int64_t now) {
+static void insitu__report_held_by(insitu_iter *it, int why, uint64_t number, int64_t now) {
   insitu_loader *ld = it->loader;
   int64_t since = it->held_since > it->waiting ? it->held_since : it->waiting;
   if (it->held_by && it->waiting && it->held_at <= it->awaited && now > since) {
@@ -23738,7 +23748,7 @@ static void insitu__loader_held_by(insitu_iter *it, int why, uint64_t number, in
 }
 
 /* It ends. */
-static void insitu__loader_exit(
+static void insitu__report_exit(
     insitu_iter *it, int64_t begin, int64_t now, insitu_status status, const insitu_batch *batch) {
   insitu_loader *ld = it->loader;
   uint64_t took = (uint64_t)(now - begin);
@@ -23749,7 +23759,7 @@ static void insitu__loader_exit(
   insitu__loader_add(&ld->stall, took);
   it->lap.stall += took;
   if (status != INSITU_OK) return;
-  insitu__loader_next_took(ld, took);
+  insitu__report_next_took(ld, took);
   insitu__loader_add(&ld->n_rows, batch->rows);
   it->lap.batches++;
   for (uint64_t i = 0; i < batch->n_arrays; i++) it->lap.bytes += batch->arrays[i].bytes;
@@ -23758,53 +23768,53 @@ static void insitu__loader_exit(
 }
 
 /* The line of an epoch that just ended, number it->told. */
-static void insitu__loader_lap_log(insitu_iter *it, int64_t now) {
+static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
   insitu_loader *ld = it->loader;
   struct insitu__loader_lap lap = it->lap;
   it->lap.began = 0;
-  if (!insitu__loader_logs(ld, 2)) return;
+  if (!insitu__report_logs(ld, 2)) return;
   uint64_t epoch = it->told / it->batches - 1, elapsed = (uint64_t)(now - lap.began);
   char retried[48] = "";
   uint64_t retries = insitu__store_retries(&ld->store) - lap.retries;
   if (retries) snprintf(retried, sizeof retried, ", %" PRIu64 " requests retried", retries);
-  double stall = insitu__loader_share(lap.stall, (double)elapsed), held_up[2];
+  double stall = insitu__report_share(lap.stall, (double)elapsed), held_up[2];
   pthread_mutex_lock(&it->lock);
   for (int i = 0; i < 2; i++)
-    held_up[i] = insitu__loader_share(it->held_up[i] - lap.held_up[i], (double)elapsed);
+    held_up[i] = insitu__report_share(it->held_up[i] - lap.held_up[i], (double)elapsed);
   pthread_mutex_unlock(&it->lock);
-  double busy = insitu__loader_busy_share(
+  double busy = insitu__report_busy_share(
       ld, insitu__loader_get(&ld->reactor.busy) - lap.busy, elapsed, lap.stall);
-  insitu__loader_log(ld, 2,
+  insitu__report_log(ld, 2,
       "rank %d, iterator %s, epoch %" PRIu64 ": %" PRIu64
       " batches in %.3f s, %.1f MB/s, %.1f %% of it in next, limited by %s; %" PRIu64
       " re-reads, %" PRIu64 " holes filled%s",
       (int)ld->config.rank, insitu__split_names[it->split], epoch, lap.batches,
       (double)elapsed / 1e9, (double)lap.bytes * 1e3 / (double)insitu__base_max(1, elapsed),
       100 * stall,
-      insitu_stage_name(insitu__loader_stage(lap.batches, stall, held_up[0], held_up[1], busy)),
+      insitu_stage_name(insitu__report_stage(lap.batches, stall, held_up[0], held_up[1], busy)),
       insitu__loader_get(&it->tally[epoch & 3].rereads),
       insitu__loader_get(&it->tally[epoch & 3].holes), retried);
 }
 
 /* The loader's own time, nanoseconds: inline it stands still outside next. Reactor thread. */
-static int64_t insitu__loader_clock(const insitu_loader *ld) {
+static int64_t insitu__report_clock(const insitu_loader *ld) {
   if (!ld->config.inline_io) return insitu__base_now();
   return (ld->inside ? insitu__base_now() : ld->left) - ld->away;
 }
 
 /* Looks four times in INSITU_WATCHDOG_S whether a chunk came through, and sleeps while none is in
  * flight. */
-static void insitu__loader_watch_await(void *arg) {
+static void insitu__report_watch_await(void *arg) {
   insitu_loader *ld = (insitu_loader *)arg;
   struct insitu__reactor *r = &ld->reactor;
   const int64_t patience = (int64_t)((INSITU_WATCHDOG_S)*1e9);
   while (!r->closing) {
     memset(&ld->any, 0, sizeof ld->any);
     if (!ld->inflight) insitu__reactor_gate_await(r, &ld->any);
-    int64_t since = insitu__loader_clock(ld);
+    int64_t since = insitu__report_clock(ld);
     for (uint64_t seen = ld->n_done;
          ld->inflight && insitu__reactor_sleep_await(r, patience / 4 + 1) && !r->closing;) {
-      int64_t now = insitu__loader_clock(ld);
+      int64_t now = insitu__report_clock(ld);
       /* the pump, or the user's function, may have come to it late */
       if (since < ld->warned) since = ld->warned;
       bool late = seen == ld->n_done && now - since >= patience;
@@ -23817,7 +23827,7 @@ static void insitu__loader_watch_await(void *arg) {
 
 /* The watchdog's warning: called by the pump, whose stack is large enough for the user's function.
  */
-static void insitu__loader_warn(insitu_loader *ld) {
+static void insitu__report_warn(insitu_loader *ld) {
   static const char *const stages[] = {"idle", "waiting to read", "reading", "decoding"};
   static const char *const look[] = {"", "see whether this process gets processor time",
       "see whether the file system or server that holds the archive answers",
@@ -23838,19 +23848,19 @@ static void insitu__loader_warn(insitu_loader *ld) {
   uint64_t retries = insitu__store_retries(&ld->store);
   if (retries)
     snprintf(retried, sizeof retried, ", %" PRIu64 " requests were retried so far", retries);
-  insitu__loader_log(ld, 1,
+  insitu__report_log(ld, 1,
       "rank %d, watchdog, array %.200s, chunk %.300s: %s for %.1f s, and no other of the %" PRIu64
       " chunks in flight came through for %g s%s; %s",
       (int)ld->config.rank, ld->geometry.arrays[oldest->array].zarr.path,
       oldest->key ? oldest->key : "(no key yet)", stages[stage],
-      (double)(insitu__loader_clock(ld) - oldest->began) / 1e9, ld->inflight,
+      (double)(insitu__report_clock(ld) - oldest->began) / 1e9, ld->inflight,
       (double)(INSITU_WATCHDOG_S), retried, look[stage]);
-  ld->warned = insitu__loader_clock(ld);
+  ld->warned = insitu__report_clock(ld);
 }
 
-/* on a worker, as insitu__loader_fill */
-static void insitu__loader_say(const struct insitu__loader_tile *t, const char *key) {
-  insitu__loader_log(t->loader, 3,
+/* on a worker, as insitu__rows_fill */
+static void insitu__report_say(const struct insitu__loader_tile *t, const char *key) {
+  insitu__report_log(t->loader, 3,
       "rank %d, array %.200s, chunk %.300s: %" PRIu64 " bytes, %.3f ms%s%s",
       (int)t->loader->config.rank, t->loader->geometry.arrays[t->array].zarr.path, key, t->got,
       (double)t->spent / 1e6, t->status ? ", " : "",
@@ -23858,35 +23868,38 @@ static void insitu__loader_say(const struct insitu__loader_tile *t, const char *
       : t->status                    ? "failed"
                                      : "");
 }
-static void insitu__loader_say_read(void *arg, unsigned worker) {
+static void insitu__report_say_read(void *arg, unsigned worker) {
   const struct insitu__loader_tile *t = (const struct insitu__loader_tile *)arg;
   (void)worker;
-  insitu__loader_say(t, t->key);
+  insitu__report_say(t, t->key);
 }
+
+/* >>rows --------------------------------------------------------------------------------------- */
+/* The rows of a chunk that batches want: decoded into them, copied, or read straight into them. */
 
 /* ---- rows of a chunk ---- */
 
 /* Where a variable's rows of a batch begin on the host. */
-static unsigned char *insitu__loader_rows(
+static unsigned char *insitu__rows_rows(
     const struct insitu__loader_slab *slab, const struct insitu__geometry_variable *v) {
   return (v->place == INSITU_HOST ? slab->memory : slab->pinned) + v->block;
 }
-static unsigned char *insitu__loader_row(const insitu_iter *it,
+static unsigned char *insitu__rows_row(const insitu_iter *it,
     const struct insitu__loader_slab *slab, const struct insitu__geometry_view *view,
     uint64_t row) {
   const struct insitu__geometry_variable *v = &it->plan.geometry->variables[view->variable];
-  return insitu__loader_rows(slab, v) + row * v->row_bytes + view->dst;
+  return insitu__rows_rows(slab, v) + row * v->row_bytes + view->dst;
 }
 
-/* What insitu__loader_each calls: view of the tile's array shows the chunk's row i as `dst` in
+/* What insitu__rows_each calls: view of the tile's array shows the chunk's row i as `dst` in
  * slab. */
-typedef void insitu__loader_visit(struct insitu__loader_tile *t,
+typedef void insitu__rows_visit(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg);
 
 /* Visits every (view, row in [first, last)) that the tile's window shows. */
-static void insitu__loader_each(struct insitu__loader_tile *t, uint64_t first, uint64_t last,
-    insitu__loader_visit *visit, void *arg) {
+static void insitu__rows_each(struct insitu__loader_tile *t, uint64_t first, uint64_t last,
+    insitu__rows_visit *visit, void *arg) {
   insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
   uint64_t begin = t->chunk * a->rows;
@@ -23902,45 +23915,45 @@ static void insitu__loader_each(struct insitu__loader_tile *t, uint64_t first, u
           t->base + batch < it->start)
         continue;
       struct insitu__loader_slab *slab = it->ring[(t->base + batch) % it->n_ring];
-      visit(t, view, i, slab, insitu__loader_row(it, slab, view, row), arg);
+      visit(t, view, i, slab, insitu__rows_row(it, slab, view, row), arg);
     }
   }
 }
 
 /* Tells whoever waits in next, with the lock held. Inline, that is this thread, asleep in the ring
  * unless the ring is woken. */
-static void insitu__loader_tell(insitu_iter *it) {
+static void insitu__rows_tell(insitu_iter *it) {
   pthread_cond_broadcast(&it->news);
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
 }
 
 /* Counts one part of a batch down; the last wakes a user who waits for it, or has it copied to
  * devices. Nothing of the slab may be touched afterwards. */
-static void insitu__loader_arrive(insitu_iter *it, struct insitu__loader_slab *slab) {
+static void insitu__rows_arrive(insitu_iter *it, struct insitu__loader_slab *slab) {
   uint64_t number = slab->number;
   if (atomic_fetch_sub_explicit(&slab->pending, 1, memory_order_acq_rel) != 1) return;
   pthread_mutex_lock(&it->lock);
   if (it->device.n_rings && number == it->uploaded) insitu__reactor_wake(&it->loader->reactor);
-  else if (number == it->next) insitu__loader_tell(it);
+  else if (number == it->next) insitu__rows_tell(it);
   pthread_mutex_unlock(&it->lock);
 }
 
-static void insitu__loader_visit_arrive(struct insitu__loader_tile *t,
+static void insitu__rows_visit_arrive(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
   (void)view, (void)i, (void)dst, (void)arg;
-  insitu__loader_arrive(t->iter, slab);
+  insitu__rows_arrive(t->iter, slab);
 }
 
 /* The same of the batches before a damaged one. */
-static void insitu__loader_visit_arrive_before(struct insitu__loader_tile *t,
+static void insitu__rows_visit_arrive_before(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
   (void)view, (void)i, (void)dst;
-  if (slab->number < *(const uint64_t *)arg) insitu__loader_arrive(t->iter, slab);
+  if (slab->number < *(const uint64_t *)arg) insitu__rows_arrive(t->iter, slab);
 }
 
-static void insitu__loader_visit_earliest(struct insitu__loader_tile *t,
+static void insitu__rows_visit_earliest(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
   (void)t, (void)view, (void)i, (void)dst;
@@ -23948,7 +23961,7 @@ static void insitu__loader_visit_earliest(struct insitu__loader_tile *t,
   *earliest = insitu__base_min(*earliest, slab->number);
 }
 
-static void insitu__loader_visit_fill(struct insitu__loader_tile *t,
+static void insitu__rows_visit_fill(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
   (void)i, (void)slab, (void)arg;
@@ -23960,15 +23973,15 @@ static void insitu__loader_visit_fill(struct insitu__loader_tile *t,
 
 /* ---- decode (on a worker) ---- */
 
-struct insitu__loader_piece { /* decoded bytes [offset, offset + bytes) of the chunk */
+struct insitu__rows_piece { /* decoded bytes [offset, offset + bytes) of the chunk */
   const unsigned char *at;
   uint64_t offset, bytes;
 };
 
-static void insitu__loader_visit_copy(struct insitu__loader_tile *t,
+static void insitu__rows_visit_copy(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
-  const struct insitu__loader_piece *p = (const struct insitu__loader_piece *)arg;
+  const struct insitu__rows_piece *p = (const struct insitu__rows_piece *)arg;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
   uint64_t row = i * a->stride[a->axis];
   (void)slab;
@@ -23981,61 +23994,61 @@ static void insitu__loader_visit_copy(struct insitu__loader_tile *t,
   insitu__box_copy_part(&t->box[view->variable], p->at + (row + from - p->offset), from, to, dst);
 }
 
-static insitu_status insitu__loader_piece(
+static insitu_status insitu__rows_piece(
     void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
-  struct insitu__loader_piece p = {(const unsigned char *)bytes, offset, n};
+  struct insitu__rows_piece p = {(const unsigned char *)bytes, offset, n};
   uint64_t stride = a->stride[a->axis];
   (void)err;
-  if (n == a->chunk_bytes) insitu__loader_each(t, t->first, t->last, insitu__loader_visit_copy, &p);
+  if (n == a->chunk_bytes) insitu__rows_each(t, t->first, t->last, insitu__rows_visit_copy, &p);
   else
-    insitu__loader_each(t, insitu__base_max(t->first, offset / stride),
-        insitu__base_min(t->last, (offset + n - 1) / stride + 1), insitu__loader_visit_copy, &p);
+    insitu__rows_each(t, insitu__base_max(t->first, offset / stride),
+        insitu__base_min(t->last, (offset + n - 1) / stride + 1), insitu__rows_visit_copy, &p);
   return INSITU_OK;
 }
 
-struct insitu__loader_target {
+struct insitu__rows_target {
   uint64_t from, to; /* bytes of the row */
   void *at;
   unsigned takers;
 };
 
-static void insitu__loader_visit_direct(struct insitu__loader_tile *t,
+static void insitu__rows_visit_direct(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
-  struct insitu__loader_target *target = (struct insitu__loader_target *)arg;
+  struct insitu__rows_target *target = (struct insitu__rows_target *)arg;
   (void)i, (void)slab;
   target->at = insitu__box_direct(&t->box[view->variable], dst, target->from, target->to);
   target->takers++;
 }
 
 /* The place of decoded bytes within one row that one view alone wants as they are. */
-static void *insitu__loader_direct(void *user, uint64_t offset, uint64_t bytes) {
+static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
   uint64_t stride = a->stride[a->axis], i = offset / stride;
   if (!bytes || offset + bytes > (i + 1) * stride || i < t->first || i >= t->last) return NULL;
-  struct insitu__loader_target target = {offset - i * stride, offset + bytes - i * stride, NULL, 0};
-  insitu__loader_each(t, i, i + 1, insitu__loader_visit_direct, &target);
+  struct insitu__rows_target target = {offset - i * stride, offset + bytes - i * stride, NULL, 0};
+  insitu__rows_each(t, i, i + 1, insitu__rows_visit_direct, &target);
   return target.takers == 1 ? target.at : NULL;
 }
 
-static void *insitu__loader_whole(void *user, uint64_t offset, uint64_t bytes) {
+static void *insitu__rows_whole(void *user, uint64_t offset, uint64_t bytes) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   (void)bytes;
   return t->loader->scratch[t->worker].whole + offset;
 }
 
-static insitu_status insitu__loader_whole_piece(
+static insitu_status insitu__rows_whole_piece(
     void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
-  memcpy(insitu__loader_whole(user, offset, n), bytes, (size_t)n);
+  memcpy(insitu__rows_whole(user, offset, n), bytes, (size_t)n);
   (void)err;
   return INSITU_OK;
 }
 
 /* Whether a variable shows the fill value of its array as NaN. */
-static bool insitu__loader_shows_nan(const struct insitu__geometry *g, uint64_t variable) {
+static bool insitu__rows_shows_nan(const struct insitu__geometry *g, uint64_t variable) {
   const struct insitu__geometry_variable *v = &g->variables[variable];
   const struct insitu__zarr_array *z = &g->arrays[v->array].zarr;
   struct insitu__box one; /* a single element */
@@ -24050,15 +24063,15 @@ static bool insitu__loader_shows_nan(const struct insitu__geometry *g, uint64_t 
 }
 
 /* An absent inner chunk of a shard that is decoded whole: elements [lo, hi) of the array. */
-struct insitu__loader_hole {
+struct insitu__rows_hole {
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
   /* of the first batch of the window that shows some of it; UINT64_MAX: none does */
   uint64_t number;
 };
 
 /* Whether the box of a variable, its rows aside, has elements of the hole. */
-static bool insitu__loader_hole_in_box(const struct insitu__loader_tile *t, uint64_t variable,
-    const struct insitu__loader_hole *hole) {
+static bool insitu__rows_hole_in_box(
+    const struct insitu__loader_tile *t, uint64_t variable, const struct insitu__rows_hole *hole) {
   const struct insitu__geometry_variable *v = &t->loader->geometry.variables[variable];
   const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
 
@@ -24067,22 +24080,22 @@ static bool insitu__loader_hole_in_box(const struct insitu__loader_tile *t, uint
   return true;
 }
 
-static void insitu__loader_visit_hole(struct insitu__loader_tile *t,
+static void insitu__rows_visit_hole(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
-  struct insitu__loader_hole *hole = (struct insitu__loader_hole *)arg;
+  struct insitu__rows_hole *hole = (struct insitu__rows_hole *)arg;
   (void)i, (void)dst;
-  if (slab->number < hole->number && insitu__loader_hole_in_box(t, view->variable, hole))
+  if (slab->number < hole->number && insitu__rows_hole_in_box(t, view->variable, hole))
     hole->number = slab->number;
 }
 
 /* Counts a hole that a row of the window shows, and notes whether it is an error. */
-static void insitu__loader_hole(void *user, const uint64_t *at, const uint64_t *extent) {
+static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *extent) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   uint64_t index[INSITU__MAX_DIMS], first = 0, last = 0;
-  struct insitu__loader_hole hole = {.number = UINT64_MAX};
+  struct insitu__rows_hole hole = {.number = UINT64_MAX};
   bool wanted = false, nan = false;
 
   insitu__geometry_field(a, NULL, t->field, index);
@@ -24098,13 +24111,13 @@ static void insitu__loader_hole(void *user, const uint64_t *at, const uint64_t *
     }
   }
   for (uint64_t i = 0; i < ld->geometry.n_variables; i++) {
-    if (!t->wanted[i] || !insitu__loader_hole_in_box(t, i, &hole)) continue;
+    if (!t->wanted[i] || !insitu__rows_hole_in_box(t, i, &hole)) continue;
     wanted = true;
-    nan = nan || insitu__loader_shows_nan(&ld->geometry, i);
+    nan = nan || insitu__rows_shows_nan(&ld->geometry, i);
   }
   if (!wanted) return;
-  insitu__loader_each(t, insitu__base_max(first, t->first), insitu__base_min(last, t->last),
-      insitu__loader_visit_hole, &hole);
+  insitu__rows_each(t, insitu__base_max(first, t->first), insitu__base_min(last, t->last),
+      insitu__rows_visit_hole, &hole);
   if (hole.number == UINT64_MAX) return;
   t->holes++;
   bool raises = ld->config.on_absent_chunk == INSITU_RAISE || (!ld->config.on_absent_chunk && nan);
@@ -24118,16 +24131,16 @@ static void insitu__loader_hole(void *user, const uint64_t *at, const uint64_t *
 
 /* Decodes the tile's buffer and scatters its rows. INSITU_E_ABSENT when it is a shard with holes
  * that are an error: the rows are in their places then, but none of them is counted as arrived. */
-static void insitu__loader_decode(void *arg, unsigned worker) {
+static void insitu__rows_decode(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   struct insitu__loader_scratch *s = &ld->scratch[worker];
   struct insitu__codec_sink sink = {.user = t,
-      .direct = insitu__loader_direct,
-      .piece = insitu__loader_piece,
+      .direct = insitu__rows_direct,
+      .piece = insitu__rows_piece,
       .element = a->zarr.itemsize};
-  sink.hole = insitu__loader_hole;
+  sink.hole = insitu__rows_hole;
   sink.hole_user = t;
   t->holes = 0;
   t->hole_raises = false;
@@ -24140,8 +24153,8 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
           insitu__error_set(&t->error, INSITU_E_NOMEM, "no memory to decode; lower decode_threads");
       return;
     }
-    sink.direct = insitu__loader_whole;
-    sink.piece = insitu__loader_whole_piece;
+    sink.direct = insitu__rows_whole;
+    sink.piece = insitu__rows_whole_piece;
   }
   t->status = insitu__codec_decode(
       &a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
@@ -24149,35 +24162,35 @@ static void insitu__loader_decode(void *arg, unsigned worker) {
     insitu__loader_add(&ld->n_absent, t->holes);
     insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, t->holes);
   }
-  if (!t->status && sink.direct == insitu__loader_whole)
-    t->status = insitu__loader_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
+  if (!t->status && sink.direct == insitu__rows_whole)
+    t->status = insitu__rows_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
   if (!t->status && t->hole_raises) t->status = INSITU_E_ABSENT;
-  if (!t->status) insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
+  if (!t->status) insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
 }
 
-static void insitu__loader_fill(void *arg, unsigned worker) {
+static void insitu__rows_fill(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   (void)worker;
   insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, 1);
   /* here, not in the coroutine: the user's function may need more stack than a coroutine has */
   if (t->damaged)
-    insitu__loader_log(t->loader, 1, "rank %d, array %.200s, chunk %.300s is filled: %s",
+    insitu__report_log(t->loader, 1, "rank %d, array %.200s, chunk %.300s is filled: %s",
         (int)t->loader->config.rank, t->iter->plan.geometry->arrays[t->array].zarr.path, t->damaged,
         t->error.message);
-  insitu__loader_each(t, t->first, t->last, insitu__loader_visit_fill, NULL);
-  insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
+  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_fill, NULL);
+  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
 }
 
 /* ---- read straight into batches (raw chunks) ---- */
 
-struct insitu__loader_aim {
+struct insitu__rows_aim {
   bool possible, twice; /* twice: some row has more than one taker */
 };
 
-static void insitu__loader_visit_aim(struct insitu__loader_tile *t,
+static void insitu__rows_visit_aim(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
-  struct insitu__loader_aim *aim = (struct insitu__loader_aim *)arg;
+  struct insitu__rows_aim *aim = (struct insitu__rows_aim *)arg;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
   void *at = insitu__box_direct(&t->box[view->variable], dst, 0, a->stride[a->axis]);
   struct iovec *iov = &t->iov[i - t->first];
@@ -24189,7 +24202,7 @@ static void insitu__loader_visit_aim(struct insitu__loader_tile *t,
 
 /* Points the iovec at the rows' places, rows that nobody wants at the buffer, and one byte more
  * there to notice a chunk that is too long. */
-static unsigned insitu__loader_aim(struct insitu__loader_tile *t, struct insitu__loader_aim *aim) {
+static unsigned insitu__rows_aim(struct insitu__loader_tile *t, struct insitu__rows_aim *aim) {
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
   uint64_t stride = a->stride[a->axis], n = t->last - t->first;
   aim->possible = !a->zarr.codecs.n && a->sample_slowest && stride >= INSITU__LOADER_DIRECT &&
@@ -24197,7 +24210,7 @@ static unsigned insitu__loader_aim(struct insitu__loader_tile *t, struct insitu_
   aim->twice = false;
   if (!aim->possible) return 0;
   memset(t->iov, 0, n * sizeof *t->iov);
-  insitu__loader_each(t, t->first, t->last, insitu__loader_visit_aim, aim);
+  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_aim, aim);
   if (!aim->possible) return 0;
   for (uint64_t i = 0; i < n; i++) {
     if (!t->iov[i].iov_base) t->iov[i].iov_base = t->buffer;
@@ -24207,7 +24220,7 @@ static unsigned insitu__loader_aim(struct insitu__loader_tile *t, struct insitu_
   return (unsigned)(n + (t->last == a->rows));
 }
 
-static void insitu__loader_visit_twin(struct insitu__loader_tile *t,
+static void insitu__rows_visit_twin(struct insitu__loader_tile *t,
     const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
     unsigned char *dst, void *arg) {
   unsigned char **from = (unsigned char **)arg;
@@ -24220,21 +24233,24 @@ static void insitu__loader_visit_twin(struct insitu__loader_tile *t,
 }
 
 /* After a direct read: rows with several takers are copied, then everything is counted. */
-static void insitu__loader_landed(void *arg, unsigned worker) {
+static void insitu__rows_landed(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   (void)worker;
   for (uint64_t i = t->first; i < t->last; i++) {
     unsigned char *from = NULL;
-    insitu__loader_each(t, i, i + 1, insitu__loader_visit_twin, &from);
+    insitu__rows_each(t, i, i + 1, insitu__rows_visit_twin, &from);
   }
-  insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
+  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
 }
+
+/* >>read --------------------------------------------------------------------------------------- */
+/* insitu_read and insitu_read_strings: a whole array, or a box of it, now. */
 
 /* ---- a whole array, or a box of it, now ---- */
 
 #define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
 
-struct insitu__loader_reading { /* lives on the caller's stack */
+struct insitu__read_reading { /* lives on the caller's stack */
   insitu_loader *loader;
   const insitu_variable *variable;
   unsigned char *dst;
@@ -24253,12 +24269,12 @@ struct insitu__loader_reading { /* lives on the caller's stack */
   uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
   uint64_t reserved;                                               /* of memory_budget */
   bool exact; /* what cannot be read is an error, whatever on_bad_chunk says */
-  struct insitu__loader_reader *readers;
+  struct insitu__read_reader *readers;
   struct insitu__reactor_gate done;
 };
 /* reads one chunk after the other; lent to a worker while it decodes */
-struct insitu__loader_reader {
-  struct insitu__loader_reading *reading;
+struct insitu__read_reader {
+  struct insitu__read_reading *reading;
   unsigned char *memory; /* the encoded chunk, then the decoded one */
   uint64_t got;
   const uint64_t *tile; /* the chunk's place in the grid */
@@ -24270,9 +24286,9 @@ struct insitu__loader_reader {
   insitu_error error;
 };
 
-static void insitu__loader_read_hole(void *user, const uint64_t *at, const uint64_t *extent) {
-  struct insitu__loader_reader *d = (struct insitu__loader_reader *)user;
-  const struct insitu__loader_reading *r = d->reading;
+static void insitu__read_hole(void *user, const uint64_t *at, const uint64_t *extent) {
+  struct insitu__read_reader *d = (struct insitu__read_reader *)user;
+  const struct insitu__read_reading *r = d->reading;
 
   for (unsigned k = 0; k < r->zarr.ndim; k++) {
     unsigned axis = r->zarr.order[k];
@@ -24283,9 +24299,9 @@ static void insitu__loader_read_hole(void *user, const uint64_t *at, const uint6
   d->holes++;
 }
 
-static void insitu__loader_read_decode(void *arg, unsigned worker) {
-  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
-  struct insitu__loader_reading *r = d->reading;
+static void insitu__read_decode(void *arg, unsigned worker) {
+  struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
+  struct insitu__read_reading *r = d->reading;
   unsigned char *cell = d->memory;
   (void)worker;
   if (d->fill) {
@@ -24297,7 +24313,7 @@ static void insitu__loader_read_decode(void *arg, unsigned worker) {
   if (r->zarr.codecs.n) {
     cell += r->bound + 1;
     struct insitu__codec_sink sink = insitu__codec_memory(cell);
-    sink.hole = insitu__loader_read_hole;
+    sink.hole = insitu__read_hole;
     sink.hole_user = d;
     d->status = insitu__codec_decode(
         &r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
@@ -24308,9 +24324,8 @@ static void insitu__loader_read_decode(void *arg, unsigned worker) {
 }
 
 /* The part of the chunk at `tile` that lies in the box, and its place in dst. */
-static insitu_status insitu__loader_read_box(
-    struct insitu__loader_reader *d, const uint64_t *tile) {
-  struct insitu__loader_reading *r = d->reading;
+static insitu_status insitu__read_box(struct insitu__read_reader *d, const uint64_t *tile) {
+  struct insitu__read_reading *r = d->reading;
   uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
   int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
   for (unsigned k = 0; k < r->zarr.ndim; k++) {
@@ -24328,16 +24343,16 @@ static insitu_status insitu__loader_read_box(
 }
 
 /* One chunk, from its place in the grid to dst. */
-static insitu_status insitu__loader_read_once_await(struct insitu__loader_reader *d,
-    const uint64_t *tile, char *key, size_t cap, struct insitu__store_tag *tag) {
-  struct insitu__loader_reading *r = d->reading;
+static insitu_status insitu__read_once_await(struct insitu__read_reader *d, const uint64_t *tile,
+    char *key, size_t cap, struct insitu__store_tag *tag) {
+  struct insitu__read_reading *r = d->reading;
   insitu_loader *ld = r->loader;
   uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
   d->fill = false;
   d->tile = tile;
   d->holes = 0;
   key[0] = 0;
-  d->status = insitu__loader_read_box(d, tile);
+  d->status = insitu__read_box(d, tile);
   if (d->status) return d->status;
   insitu__zarr_object_of(&r->zarr, tile, object);
   if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0) {
@@ -24364,7 +24379,7 @@ static insitu_status insitu__loader_read_once_await(struct insitu__loader_reader
   if (d->status && !d->fill) return d->status;
   d->status = INSITU_OK;
   insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
-  insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+  insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
   if (d->status) return d->status;
   if (d->holes && ld->config.on_absent_chunk == INSITU_RAISE)
     return insitu__error_set(&d->error, INSITU_E_ABSENT,
@@ -24374,18 +24389,18 @@ static insitu_status insitu__loader_read_once_await(struct insitu__loader_reader
   return INSITU_OK;
 }
 /* The same; bytes of a cache that cannot be decoded are read anew, once. */
-static insitu_status insitu__loader_read_chunk_await(
-    struct insitu__loader_reader *d, const uint64_t *tile, char *key, size_t cap) {
+static insitu_status insitu__read_chunk_await(
+    struct insitu__read_reader *d, const uint64_t *tile, char *key, size_t cap) {
   struct insitu__store_tag tag = {.size = UINT64_MAX}, again = {.size = UINT64_MAX, .anew = true};
-  insitu_status status = insitu__loader_read_once_await(d, tile, key, cap, &tag);
+  insitu_status status = insitu__read_once_await(d, tile, key, cap, &tag);
   if (!tag.cached || (status != INSITU_E_CORRUPT && status != INSITU_E_CODEC)) return status;
   insitu__error_clear(&d->error);
-  return insitu__loader_read_once_await(d, tile, key, cap, &again);
+  return insitu__read_once_await(d, tile, key, cap, &again);
 }
 
-static void insitu__loader_reader_await(void *arg) {
-  struct insitu__loader_reader *d = (struct insitu__loader_reader *)arg;
-  struct insitu__loader_reading *r = d->reading;
+static void insitu__read_reader_await(void *arg) {
+  struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
+  struct insitu__read_reading *r = d->reading;
   insitu_loader *ld = r->loader;
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
   while (r->next < r->tiles && !r->status) {
@@ -24399,7 +24414,7 @@ static void insitu__loader_reader_await(void *arg) {
       break;
     }
     insitu__error_clear(&d->error);
-    insitu_status status = insitu__loader_read_chunk_await(d, tile, key, INSITU__MAX_KEY);
+    insitu_status status = insitu__read_chunk_await(d, tile, key, INSITU__MAX_KEY);
     bool given_up =
         status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire);
     bool bad = status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND &&
@@ -24407,7 +24422,7 @@ static void insitu__loader_reader_await(void *arg) {
     if (bad && !given_up && !r->exact && ld->config.on_bad_chunk == INSITU_FILL) {
       insitu__loader_add(&ld->n_bad, 1);
       d->fill = true;
-      insitu__reactor_work_await(&ld->reactor, insitu__loader_read_decode, d);
+      insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
     } else if (status < 0 && !r->status) {
       insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
       insitu__error_cause(r->err, &d->error);
@@ -24422,7 +24437,7 @@ static void insitu__loader_reader_await(void *arg) {
 }
 
 /* The box, its chunks, and its shape in dst. */
-static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r) {
+static insitu_status insitu__read_shape(struct insitu__read_reading *r) {
   const struct insitu__zarr_array *z = &r->zarr;
   insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
   if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
@@ -24450,7 +24465,7 @@ static insitu_status insitu__loader_read_shape(struct insitu__loader_reading *r)
 
 /* As many readers as help and as the budget has room for, at least one; returns their number, 0 on
  * failure. */
-static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
+static unsigned insitu__read_begin(struct insitu__read_reading *r) {
   insitu_loader *ld = r->loader;
   struct insitu__codec_needs need = insitu__codec_needs(&r->zarr.codecs, r->chunk_bytes);
   uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
@@ -24475,7 +24490,7 @@ static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
     return 0;
   }
   insitu__loader_memory(ld, r->reserved);
-  r->readers = (struct insitu__loader_reader *)insitu__mem_alloc(n, sizeof *r->readers);
+  r->readers = (struct insitu__read_reader *)insitu__mem_alloc(n, sizeof *r->readers);
   bool ok =
       insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
   for (unsigned i = 0; ok && i < n; i++) {
@@ -24492,7 +24507,7 @@ static unsigned insitu__loader_read_begin(struct insitu__loader_reading *r) {
   return n;
 }
 
-static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n) {
+static void insitu__read_end(struct insitu__read_reading *r, unsigned n) {
   uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
   for (unsigned i = 0; r->readers && i < n; i++) {
     insitu__codec_scratch_free(&r->readers[i].codec);
@@ -24508,1024 +24523,282 @@ static void insitu__loader_read_end(struct insitu__loader_reading *r, unsigned n
   pthread_mutex_unlock(&r->loader->lock);
 }
 
-static void insitu__loader_read_await(void *arg) {
-  struct insitu__loader_reading *r = (struct insitu__loader_reading *)arg;
+static void insitu__read_await(void *arg) {
+  struct insitu__read_reading *r = (struct insitu__read_reading *)arg;
   insitu_loader *ld = r->loader;
   r->status =
       insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
-  if (!r->status) r->status = insitu__loader_read_shape(r);
+  if (!r->status) r->status = insitu__read_shape(r);
   if (!r->status && r->dst && r->dst_bytes < r->bytes)
     r->status = insitu__error_set(r->err, INSITU_E_ARG,
         "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64
         "; give room for all of it, or select less with slices",
         r->zarr.path, r->bytes, r->dst_bytes);
   if (!r->status && r->dst && r->tiles) {
-    unsigned n = insitu__loader_read_begin(r), started = 0;
+    unsigned n = insitu__read_begin(r), started = 0;
     insitu__reactor_gate_expect(&r->done, n);
     for (; !r->status && started < n; started++)
-      if (insitu__reactor_spawn(&ld->reactor, insitu__loader_reader_await, &r->readers[started]))
+      if (insitu__reactor_spawn(&ld->reactor, insitu__read_reader_await, &r->readers[started]))
         break;
     if (n && !started && !r->status)
       r->status = insitu__error_set(r->err, INSITU_E_NOMEM,
           "read, array %s: no memory for a coroutine; give the process more memory", r->zarr.path);
     for (unsigned i = started; i < n; i++) insitu__reactor_gate_open(&r->done);
     insitu__reactor_gate_await(&ld->reactor, &r->done);
-    insitu__loader_read_end(r, n);
+    insitu__read_end(r, n);
   }
   insitu__zarr_array_free(&r->zarr);
 }
 
-/* ---- the time coordinate: samples by date ---- */
+/* ---- strings of any length ---- */
 
-/* The array that holds the moments of the samples: desc.time_path, or the one named as the sample
- * axis, beside the first variable's array or at the root. Error or not, the caller frees it. */
-static insitu_status insitu__loader_time_find_await(
-    insitu_loader *ld, struct insitu__zarr_array *z, insitu_error *err) {
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[0];
-  const char *path = ld->config.time_path, *dim = a->zarr.dim[a->axis],
-             *slash = strrchr(a->zarr.path, '/');
-  insitu_status status = INSITU_E_NOTFOUND;
-  memset(z, 0, sizeof *z);
-  if (!path && !dim)
-    return insitu__error_set(err, INSITU_E_NOTFOUND,
-        "open, array %.200s: axis %u has no name, so that the coordinate of the samples is not "
-        "known; name it with time_path, or "
-        "select samples by index",
-        a->zarr.path, a->axis);
-  if (path) {
-    status = insitu__zarr_array_await(&ld->group, path, z, err);
-  } else {
-    char beside[INSITU__MAX_KEY];
-    int n = snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - a->zarr.path) : 0,
-        a->zarr.path, dim);
-    for (path = beside; status == INSITU_E_NOTFOUND && path;
-         path = path == beside && slash ? dim : NULL) {
-      if (path == beside && n >= (int)sizeof beside) continue;
-      status = insitu__zarr_array_await(&ld->group, path, z, NULL);
-      if (status < 0 && status != INSITU_E_NOTFOUND)
-        status = insitu__zarr_array_await(&ld->group, path, z, err);
-    }
-    if (status == INSITU_E_NOTFOUND)
-      return insitu__error_set(err, status,
-          "open: there is no coordinate '%.80s' beside array %.200s or at the root to look dates "
-          "up in; name one with time_path, "
-          "or select samples by index",
-          dim, a->zarr.path);
-  }
-  if (status) return status;
-  if (z->ndim != 1 || z->shape[0] != ld->geometry.samples)
-    return insitu__error_set(err, INSITU_E_SHAPE,
-        "open, array %.200s: dates need a coordinate with one axis of %" PRIu64
-        " samples, and it is none; name another with time_path, or select samples by index",
-        z->path, ld->geometry.samples);
-  if (z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE))
-    return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_DTYPE,
-      "open, array %.200s: %s is no type for dates; name another coordinate with time_path, or "
-      "select samples by index",
-      z->path, insitu__zarr_kind_name(z));
+struct insitu__read_strings { /* lives on the caller's stack */
+  insitu_loader *loader;
+  const char *path;
+  insitu_status status;
+  insitu_error *err;
+  struct insitu__zarr_array zarr;
+  uint64_t n;
+  uint64_t *at, *length;           /* of each string in text */
+  struct insitu__text_buffer text; /* one NUL after each */
+  struct insitu__codec_scratch codec;
+  char *stored; /* the object being decoded */
+  uint64_t stored_n;
+  /* first element and extents of the chunk being parsed */
+  uint64_t lo[INSITU__MAX_DIMS], box[INSITU__MAX_DIMS];
+  unsigned order[INSITU__MAX_DIMS];
+  uint64_t holes; /* absent inner chunks of the object */
+  insitu_error error;
+};
+
+static bool insitu__read_string_put(
+    struct insitu__read_strings *s, uint64_t number, const char *text, uint64_t n) {
+  s->at[number] = s->text.n;
+  s->length[number] = n;
+  return insitu__text_buffer_bytes(&s->text, text, n) && insitu__text_buffer_bytes(&s->text, "", 1);
 }
-static insitu_status insitu__loader_time_units(
-    const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
-  struct insitu__text_json j = {0};
-  char what[320], units[128], calendar[64], *unit;
-  if (z->kind == INSITU__ZARR_DATE) { /* datetime64: "ns", "25s" */
-    int64_t count = strtoll(z->unit, &unit, 10);
-    if (insitu__time_datetime64(u, unit, unit == z->unit ? 1 : count)) return INSITU_OK;
-    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "array '%.280s': no dates are read from datetime64[%s]; select samples by index", z->path,
-        z->unit);
+/* String `number` of the chunk, to its place; what lies outside of the array is dropped. */
+static insitu_status insitu__read_string_emit(
+    void *to, uint64_t number, const char *text, uint64_t n) {
+  struct insitu__read_strings *s = (struct insitu__read_strings *)to;
+  const struct insitu__zarr_array *z = &s->zarr;
+  uint64_t x[INSITU__MAX_DIMS], flat = 0;
+  for (unsigned k = z->ndim; k-- > 0;) {
+    unsigned axis = s->order[k];
+    x[axis] = s->lo[axis] + number % s->box[axis];
+    number /= s->box[axis];
+    if (x[axis] >= z->shape[axis]) return INSITU_OK;
   }
-  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
-  insitu_status status =
-      z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err)
-                    : INSITU_OK;
-  int named = insitu__text_json_get(&j, 0, "calendar");
-  bool packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
-                insitu__text_json_get(&j, 0, "add_offset") >= 0;
-  snprintf(what, sizeof what, "array '%.280s'", z->path);
-  if (!status && packed)
-    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "%s: it is packed (scale_factor, add_offset), and no dates are read from such; select "
-        "samples by index",
-        what);
-  if (!status &&
-      insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "units"), units, sizeof units) < 0)
-    status = insitu__error_set(err, INSITU_E_FORMAT,
-        "%s: it has no attribute units, such as 'hours since 1900-01-01', to read dates by; select "
-        "samples by index",
-        what);
-  if (!status && named >= 0 && insitu__text_json_string(&j, named, calendar, sizeof calendar) < 0)
-    status = insitu__error_set(
-        err, INSITU_E_FORMAT, "%s: its calendar is no name; select samples by index", what);
-  if (!status) status = insitu__time_units(u, what, units, named >= 0 ? calendar : NULL, err);
-  insitu__text_json_free(&j);
+  for (unsigned d = 0; d < z->ndim; d++) flat = flat * z->shape[d] + x[d];
+  if (insitu__read_string_put(s, flat, text, n)) return INSITU_OK;
+  return insitu__error_set(&s->error, INSITU_E_NOMEM,
+      "its strings have more than INSITU__MAX_STRING_BYTES (%u) bytes, or memory is short",
+      INSITU__MAX_STRING_BYTES);
+}
+/* The strings of one chunk that no shard is. */
+static insitu_status insitu__read_string_chunk(struct insitu__read_strings *s,
+    const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
+  const uint8_t *out;
+  uint64_t got, count = 1;
+  insitu_status status = insitu__codec_decode_unknown(
+      codecs, &s->codec, bytes, n, INSITU__MAX_STRING_CHUNK, &out, &got, &s->error);
+  for (unsigned d = 0; d < s->zarr.ndim; d++) count *= s->box[d];
+  if (status < 0) return status;
+  return (s->zarr.strings == INSITU__ZARR_JSON2 ? insitu__zarr_json2 : insitu__zarr_vlen)(
+      out, got, count, insitu__read_string_emit, s, &s->error);
+}
+/* A stored object, or an inner chunk of one: level counts the shards around it,
+ * INSITU__MAX_SHARD_LEVELS at most. */
+static insitu_status insitu__read_string_object(struct insitu__read_strings *s, unsigned level,
+    const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
+  const struct insitu__zarr_array *z = &s->zarr;
+  if (level >= z->n_levels || level >= INSITU__MAX_SHARD_LEVELS)
+    return insitu__read_string_chunk(s, codecs, bytes, n);
+  const struct insitu__codec_shard *shard = z->level[level].shard;
+  uint64_t index_bytes = insitu__codec_shard_index_bytes(shard),
+           least = insitu__base_min(n, index_bytes), lo[INSITU__MAX_DIMS];
+  const uint8_t *index = shard->index_first ? bytes : bytes + (n - least);
+  insitu_status status = insitu__codec_shard_index(shard, index, least, &s->error);
+  memcpy(lo, s->lo, sizeof lo);
+  for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
+    uint64_t offset, length, rest = i;
+    bool inside = true;
+    status = insitu__codec_shard_entry(shard, index, i, n, &offset, &length, &s->error);
+    if (status < 0) break;
+    for (unsigned k = z->ndim; k-- > 0;) {
+      unsigned axis = z->level[level].axis[k];
+      uint64_t across = shard->chunk[k] / shard->inner[k];
+      s->lo[axis] = lo[axis] + rest % across * shard->inner[k];
+      s->box[axis] = shard->inner[k];
+      s->order[k] = z->level[level].axis[shard->order[k]];
+      inside = inside && s->lo[axis] < z->shape[axis];
+      rest /= across;
+    }
+    if (length == UINT64_MAX) {
+      s->holes += inside;
+      continue;
+    }
+    status = insitu__read_string_object(s, level + 1, &shard->codecs, bytes + offset, length);
+  }
   return status;
 }
-/* The moments of samples [start, stop). A value that is no date is an error. */
-static insitu_status insitu__loader_time_read_await(insitu_loader *ld,
-    const struct insitu__zarr_array *z, const struct insitu__time_units *u, uint64_t start,
-    uint64_t stop, int64_t *moment, insitu_error *err) {
-  /* float64 would not hold them all */
-  bool wide = z->dtype == INSITU_I64 || z->dtype == INSITU_U64;
-  insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
-  insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
-  if (!wide) v.dtype = INSITU_F64;
-  struct insitu__loader_reading r = {.loader = ld,
-      .variable = &v,
-      .dst = (unsigned char *)moment,
-      .dst_bytes = (stop - start) * sizeof *moment,
-      .err = err};
-  r.exact = true; /* a fill value would be a wrong date */
-  insitu__loader_read_await(&r);
-  for (uint64_t i = 0; !r.status && i < stop - start; i++) {
-    double x;
-    int64_t n = moment[i];
-    memcpy(&x, &n, sizeof x);
-    bool ok = v.dtype
-                  ? insitu__time_from_double(u, x, &moment[i])
-                  : (z->dtype == INSITU_I64 || n >= 0) && insitu__time_from_int(u, n, &moment[i]);
-    if (!ok)
-      r.status = insitu__error_set(err, INSITU_E_FORMAT,
-          "array '%.280s': its value at index %" PRIu64
-          " is no date, or one beyond year %d; select samples by index",
-          z->path, start + i, INSITU__TIME_YEARS);
-  }
-  return r.status;
-}
-
-/* The value of an attribute that is a date, from an object's text. */
-static bool insitu__loader_time_attribute(
-    const char *attributes, const char *name, char out[INSITU__TIME_TEXT]) {
-  struct insitu__text_json j = {0};
-  struct insitu__time_date d;
-  bool found = attributes &&
-               !insitu__text_json_parse(&j, attributes, strlen(attributes), name, NULL) &&
-               insitu__text_json_string(
-                   &j, insitu__text_json_get(&j, 0, name), out, INSITU__TIME_TEXT) > 0 &&
-               insitu__time_parse(out, &d);
-  insitu__text_json_free(&j);
-  if (!found) out[0] = 0;
-  return found;
-}
-/* of samples, as far as they are known: else empty */
-struct insitu__loader_dates {
-  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT]; /* of the samples */
-  /* what attributes say of where data are, as in ARCO-ERA5 */
-  char valid_start[INSITU__TIME_TEXT], valid_stop[INSITU__TIME_TEXT];
-  /* the samples lie there of the valid ones */
-  bool before, after;
-};
-/* The dates of samples [start, stop) of an array, for a message. */
-static void insitu__loader_dates_of_await(insitu_loader *ld, const struct insitu__zarr_array *a,
-    uint64_t start, uint64_t stop, struct insitu__loader_dates *out) {
-  struct insitu__zarr_array z;
-  struct insitu__time_units u;
-  struct insitu__time_date d;
-  int64_t first, last, from, to;
-  char *root = NULL;
-  memset(out, 0, sizeof *out);
-  (void)insitu__zarr_attributes_await(&ld->group, "", &root, NULL);
-  const char *const known[2] = {a->attributes, root};
-  for (int i = 0; i < 2; i++) {
-    if (!out->valid_start[0])
-      insitu__loader_time_attribute(known[i], "valid_time_start", out->valid_start);
-    if (!out->valid_stop[0])
-      insitu__loader_time_attribute(known[i], "valid_time_stop", out->valid_stop);
-  }
-  insitu__mem_free(root);
-  insitu_status status = insitu__loader_time_find_await(ld, &z, NULL);
-  if (!status) status = insitu__loader_time_units(&z, &u, NULL);
-  if (!status) status = insitu__loader_time_read_await(ld, &z, &u, start, start + 1, &first, NULL);
-  if (!status) status = insitu__loader_time_read_await(ld, &z, &u, stop - 1, stop, &last, NULL);
-  insitu__zarr_array_free(&z);
-  if (status) return;
-  insitu__time_print(u.calendar, first, out->first);
-  insitu__time_print(u.calendar, last, out->last);
-  /* the dates may fall */
-  int64_t earliest = first < last ? first : last, latest = first < last ? last : first;
-  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(u.calendar, &d, &from, &to))
-    out->after = latest >= to;
-  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(u.calendar, &d, &from, &to))
-    out->before = earliest < from;
-}
-
-/* ---- one chunk, from its key to its rows ---- */
-
-/* Boxes of the variables that want the tile's field, and the rows that its window wants. */
-static insitu_status insitu__loader_boxes(struct insitu__loader_tile *t) {
-  const struct insitu__geometry *g = &t->loader->geometry;
-  const struct insitu__geometry_array *a = &g->arrays[t->array];
-  uint64_t tile[INSITU__MAX_DIMS], count[INSITU__MAX_DIMS];
-  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
-  memset(t->wanted, 0, g->n_variables * sizeof *t->wanted);
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    const struct insitu__geometry_variable *v = &g->variables[i];
-    if (v->array != t->array || !insitu__geometry_field(a, v, t->field, tile)) continue;
-    uint64_t from = 0, to = 0;
-    unsigned n = 0;
-    for (unsigned d = 0; d < a->zarr.ndim; d++) {
-      if (d == a->axis) continue;
-      uint64_t begin = tile[d] * a->zarr.chunk[d], lo = insitu__base_max(begin, v->lo[d]);
-      count[n] = insitu__base_min(begin + a->zarr.chunk[d], v->hi[d]) - lo;
-      from += (lo - begin) * a->stride[d];
-      to += (lo - v->lo[d]) * (uint64_t)v->dst_stride[d];
-      src[n] = (int64_t)a->stride[d];
-      dst[n++] = v->dst_stride[d];
-    }
-    insitu_status status = insitu__box_init(
-        &t->box[i], n, count, src, dst, from, to, a->zarr.dtype, a->zarr.swap, v->dtype, &t->error);
-    if (status) return status;
-    if (v->decoded) insitu__box_cf(&t->box[i], &v->cf, a->zarr.swap);
-    t->wanted[i] = true;
-  }
-  return INSITU_OK;
-}
-
-/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows
- * costs little. True when some row may lie in another window as well. */
-static bool insitu__loader_range(struct insitu__loader_tile *t) {
-  const insitu_iter *it = t->iter;
-  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
-  uint64_t begin = t->chunk * a->rows, rows = insitu__base_min(a->rows, a->samples - begin), batch,
-           row;
-  bool elsewhere = false;
-  t->first = rows;
-  t->last = 0;
-  for (uint64_t v = 0; v < a->n_views; v++) {
-    if (!t->wanted[a->views[v].variable]) continue;
-    struct insitu__plan_map map;
-    int64_t anchor = (int64_t)begin - a->views[v].delta;
-    insitu__plan_map_init(&map, &it->plan, t->order, &t->window);
-    for (uint64_t i = 0; i < t->first; i++)
-      if (insitu__plan_map_find(&map, anchor + (int64_t)i, &batch, &row) &&
-          t->base + batch >= it->start)
-        t->first = i;
-    for (uint64_t i = rows; i > t->last; i--)
-      if (insitu__plan_map_find(&map, anchor + (int64_t)i - 1, &batch, &row) &&
-          t->base + batch >= it->start)
-        t->last = i;
-    elsewhere = elsewhere || !insitu__plan_map_holds(&map, anchor, anchor + (int64_t)rows);
-  }
-  return elsewhere;
-}
-
-/* Counts the tile as a re-read if a window before its own holds a row of it. Windows are compared
- * where they lie in the epoch, whether or not this pass began before them. */
-static void insitu__loader_again(struct insitu__loader_tile *t) {
-  insitu_iter *it = t->iter;
-  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
-  int64_t begin = (int64_t)(t->chunk * a->rows),
-          end = (int64_t)insitu__base_min((t->chunk + 1) * a->rows, a->samples);
-  for (uint64_t v = 0; v < a->n_views; v++) {
-    const struct insitu__geometry_view *view = &a->views[v];
-    if (!t->wanted[view->variable] || !insitu__plan_before(&it->plan, t->order, &t->window,
-                                          begin - view->delta, end - view->delta))
-      continue;
-    insitu__loader_add(&t->loader->n_rereads, 1);
-    insitu__loader_add(&it->tally[t->base / it->batches & 3].rereads, 1);
-    return;
-  }
-}
-
-static insitu_status insitu__loader_ready(struct insitu__loader_tile *t) {
-  t->first = t->last = 0;
-  insitu_status status = insitu__loader_boxes(t);
-  if (status) return status;
-  if (insitu__loader_range(t) && t->first < t->last && !t->ranged) insitu__loader_again(t);
-  t->ranged = true;
-  if (!t->buffer) {
-    t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
-    if (t->buffer) insitu__loader_memory(t->loader, t->loader->buffer_bytes);
-  }
-  if (t->buffer) return INSITU_OK;
-  return insitu__error_set(&t->error, INSITU_E_NOMEM,
-      "no memory for a buffer of %" PRIu64 " bytes; lower max_inflight", t->loader->buffer_bytes);
-}
-
-/* -- inner chunks of a shard: neighbours are read at once -- */
-
-static bool insitu__loader_precedes(
-    const struct insitu__loader_tile *t, const struct insitu__loader_tile *u) {
-  if (t->array != u->array) return t->array < u->array;
-  return t->object != u->object ? t->object < u->object : t->at < u->at;
-}
-/* most come in order */
-static void insitu__loader_gather(insitu_loader *ld, struct insitu__loader_tile *t) {
-  struct insitu__loader_tile **link = &ld->gathered;
-  if (ld->gathered && !insitu__loader_precedes(t, ld->gathered_last))
-    link = &ld->gathered_last->next;
-  while (*link && !insitu__loader_precedes(t, *link)) link = &(*link)->next;
-  t->next = *link;
-  *link = t;
-  if (!t->next) ld->gathered_last = t;
-}
-/* Cuts what was gathered into runs and lets the head of each go on. */
-static void insitu__loader_cut(insitu_loader *ld) {
-  struct insitu__loader_tile *t = ld->gathered;
-  ld->gathered = NULL;
-  while (t) {
-    struct insitu__loader_tile *head = t, *last = t;
-    bool far = ld->store.remote != NULL;
-    /* see insitu__loader_run_await */
-    uint64_t most = far && !ld->store.zip ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
-    uint64_t bytes = t->want, gaps = 0, n_iov = t->n_iov;
-    for (t = t->next; t && t->array == head->array && t->object == head->object; t = t->next) {
-      uint64_t end = last->at + last->want;
-      if (t->at < end || t->at - end > most || bytes >= INSITU__LOADER_RUN ||
-          (far && 4 * (gaps + t->at - end) > bytes - gaps + t->want))
-        break;
-      n_iov += t->n_iov + 1;
-      if (n_iov > INSITU__LOADER_IOV) break;
-      gaps += t->at - end;
-      bytes += t->at - end + t->want;
-      last->run = t;
-      last = t;
-    }
-    last->run = NULL;
-    head->head = true;
-    insitu__reactor_gate_open(&head->turn);
-  }
-}
-/* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's
- * bytes end: its buffer has room. A remote store drops it. */
-static void insitu__loader_run_await(struct insitu__loader_tile *head, const char *key) {
-  insitu_loader *ld = head->loader;
-  unsigned n = 0;
-  uint64_t got = 0;
-  for (struct insitu__loader_tile *t = head; t; t = t->run) {
-    memcpy(&head->run_iov[n], t->iov, t->n_iov * sizeof *t->iov);
-    n += t->n_iov;
-    if (t->run)
-      head->run_iov[n++] =
-          (struct iovec){ld->store.remote && !ld->store.zip ? NULL : t->buffer + t->want,
-              (size_t)(t->run->at - t->at - t->want)};
-  }
-  insitu__loader_add(&ld->n_requests, 1);
-  struct insitu__store_tag tag = {
-      .size = UINT64_MAX, .give_up = &head->iter->stopping, .past_caches = head->past_caches};
-  for (struct insitu__loader_tile *t = head; t; t = t->run) tag.anew = tag.anew || t->anew;
-  int64_t asked = ld->store.front ? insitu__disk_now() : 0;
-  insitu_status status = ld->store.ops->read_await(
-      &ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
-  insitu__loader_add(&ld->n_read, got);
-  for (struct insitu__loader_tile *t = head, *next; t; t = next) {
-    uint64_t before = t->at - head->at;
-    next = t->run;
-    t->status = status;
-    t->tag = tag;
-    t->cached = tag.cached;
-    t->asked = asked;
-    t->got = got > before ? insitu__base_min(got - before, t->want) : 0;
-    if (t != head) insitu__reactor_gate_open(&t->turn);
-  }
-}
-/* Reads bytes [at, at + want) of the object into the tile's iovecs, together with whoever wants
- * bytes near them at this moment. */
-static insitu_status insitu__loader_together_await(struct insitu__loader_tile *t, const char *key) {
-  insitu_loader *ld = t->loader;
-  if (ld->store.front) { /* each inner chunk is kept by itself: runs are never the same twice */
-    struct insitu__store_tag tag = {
-        .size = UINT64_MAX, .give_up = &t->iter->stopping, .anew = t->anew};
-    t->status = insitu__disk_look_await(
-        &ld->disk, &ld->store, key, t->at, t->iov, t->n_iov, &tag, &t->got, &t->error);
-    t->cached = tag.cached;
-    if (t->status != INSITU_TIMEOUT)
-      return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
-  }
-  memset(&t->turn, 0, sizeof t->turn);
-  t->head = false;
-  insitu__loader_gather(ld, t);
-  if (!ld->gathering) {
-    ld->gathering = true;
-    insitu__reactor_yield_await(&ld->reactor); /* those that are ready now join */
-    ld->gathering = false;
-    insitu__loader_cut(ld);
-  }
-  insitu__reactor_gate_await(&ld->reactor, &t->turn);
-  bool together = !t->head || t->run;
-  if (t->head) insitu__loader_run_await(t, key);
-  if (t->status < 0 && together) { /* whose bytes could not be read shows when each reads alone */
-    insitu__error_clear(&t->error);
-    t->run = NULL;
-    insitu__loader_run_await(t, key);
-  }
-  if (ld->store.front && t->status >= 0)
-    t->status = insitu__disk_put_await(
-        &ld->disk, key, t->at, t->iov, t->n_iov, &t->tag, t->asked, t->got, t->status, &t->error);
-  return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
-}
-
-/* Where the tile's encoded bytes lie; *bytes is UINT64_MAX for a whole object. INSITU_E_NOTFOUND
- * when it is absent. */
-static insitu_status insitu__loader_place_await(struct insitu__loader_tile *t,
-    const uint64_t *index, const char *key, uint64_t *offset, uint64_t *bytes) {
-  insitu_loader *ld = t->loader;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  *offset = 0;
-  *bytes = UINT64_MAX;
-  if (!a->zarr.n_levels) return INSITU_OK;
-  insitu_status status = insitu__cache_locate_await(
-      &ld->cache, &a->zarr, index, key, &t->iter->stopping, offset, bytes, &t->error);
-  if (status < 0) return status;
-  if (*bytes > a->bound)
-    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
-        "the shard's index gives it %" PRIu64 " bytes, %" PRIu64 " are the most for %" PRIu64
-        " decoded bytes; write it again, or set on_bad_chunk",
-        *bytes, a->bound, a->chunk_bytes);
-  if (!a->zarr.codecs.n && *bytes != a->chunk_bytes)
-    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
-        "wrong chunk length: the shard's index gives it %" PRIu64 " bytes where %" PRIu64
-        " are expected; write it again, or set on_bad_chunk",
-        *bytes, a->chunk_bytes);
-  return INSITU_OK;
-}
-
-/* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
- * when it is absent. */
-static insitu_status insitu__loader_fetch_await(
-    struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
-  insitu_loader *ld = t->loader;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  struct insitu__loader_aim aim;
-  uint64_t offset, bytes, want;
-  insitu__loader_add(&ld->n_reads, 1);
-  insitu_status status = insitu__loader_place_await(t, index, key, &offset, &bytes);
-  if (status) return status;
-  bool inner = bytes != UINT64_MAX;
-  unsigned n = insitu__loader_aim(t, &aim);
-  if (aim.possible) {
-    offset += t->first * a->stride[a->axis];
-    want = bytes = (t->last - t->first) * a->stride[a->axis];
-    if (inner) n = (unsigned)(t->last - t->first); /* how long it is, the shard's index has told */
-  } else {
-    bytes = inner ? bytes : a->bound;
-    want = inner || a->zarr.codecs.n ? bytes : a->chunk_bytes;
-    t->iov[0] = (struct iovec){t->buffer, (size_t)bytes + !inner};
-    n = 1;
-  }
-  /* which would write them to the disk first */
-  t->past_caches = aim.possible && t->iter->past_caches && !ld->store.front;
-  if (inner) {
-    t->at = offset;
-    t->want = bytes;
-    t->n_iov = n;
-    status = insitu__loader_together_await(t, key);
-  } else {
-    insitu__loader_add(&ld->n_requests, 1);
-    struct insitu__store_tag tag = {.give_up = &t->iter->stopping,
-        .past_caches = t->past_caches,
-        .whole = !aim.possible || bytes == a->chunk_bytes};
-    tag.anew = t->anew;
-    status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
-    t->cached = tag.cached;
-    insitu__loader_add(&ld->n_read, t->got);
-  }
-  if (status) return status;
-  if (t->got > bytes)
-    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
-        "the stored chunk is longer than %" PRIu64 " bytes, the most for %" PRIu64
-        " decoded bytes; write it again, or set on_bad_chunk",
-        bytes, a->chunk_bytes);
-  if ((inner || !a->zarr.codecs.n) && t->got != want)
-    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
-        "wrong chunk length: %" PRIu64 " bytes where %" PRIu64 " are expected; write the "
-        "chunk again, or set on_bad_chunk",
-        inner ? t->got : offset + t->got, inner ? want : offset + want);
-  insitu__loader_add(&ld->n_decoded, aim.possible ? want : a->chunk_bytes);
-  if (!aim.possible) {
-    insitu__reactor_work_await(&ld->reactor, insitu__loader_decode, t);
-    return t->status;
-  }
-  if (aim.twice) insitu__reactor_work_await(&ld->reactor, insitu__loader_landed, t);
-  else insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
-  return INSITU_OK;
-}
-
-/* Whether some variable would show NaN where the tile's chunk is absent. */
-static bool insitu__loader_fill_is_nan(const struct insitu__loader_tile *t) {
-  bool nan = false;
-
-  for (uint64_t i = 0; i < t->loader->geometry.n_variables && !nan; i++)
-    nan = t->wanted[i] && insitu__loader_shows_nan(&t->loader->geometry, i);
-  return nan;
-}
-
-/* The chunk is absent, and that is an error: what it would hold, and how to leave it out. */
-static insitu_status insitu__loader_absent_await(struct insitu__loader_tile *t, bool nan) {
-  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
-  bool inner = t->hole_raises; /* of a shard that is there */
-  uint64_t begin = t->chunk * a->rows, start = begin + (inner ? t->hole_first : 0);
-  uint64_t stop = insitu__base_min(begin + (inner ? t->hole_last : a->rows), a->samples);
-  struct insitu__loader_dates d;
-  char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "",
-                                     use[INSITU__TIME_TEXT + 40];
-  insitu__loader_dates_of_await(t->loader, &a->zarr, start, stop, &d);
-  if (d.first[0]) snprintf(dates, sizeof dates, " (%s to %s)", d.first, d.last);
-  if (d.valid_start[0] || d.valid_stop[0])
-    snprintf(valid, sizeof valid, "; by its attributes the archive has data%s%s%s%s%s%s",
-        d.valid_start[0] ? " from valid_time_start = \"" : "", d.valid_start,
-        d.valid_start[0] ? "\"" : "", d.valid_stop[0] ? " to valid_time_stop = \"" : "",
-        d.valid_stop, d.valid_stop[0] ? "\"" : "");
-  snprintf(use, sizeof use, "sample_start, sample_stop or the split");
-  if (d.after) snprintf(use, sizeof use, "sample_to = \"%s\"", d.valid_stop);
-  else if (d.before) snprintf(use, sizeof use, "sample_from = \"%s\"", d.valid_start);
-  return insitu__error_set(&t->error, INSITU_E_ABSENT,
-      "%s is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
-      ")%s out with %s, or set on_absent_chunk = INSITU_FILL%s",
-      inner ? "an inner chunk of this shard" : "the chunk", nan ? "NaN" : "not wanted", start, stop,
-      dates, use, valid);
-}
-
-/* Decides what a missing or damaged chunk is: filled and counted, or an error. */
-static insitu_status insitu__loader_hole_await(
-    struct insitu__loader_tile *t, insitu_status status, const char *key) {
-  insitu_loader *ld = t->loader;
-  bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
-  /* inside a shard */
-  if (status == INSITU_E_ABSENT) return insitu__loader_absent_await(t, t->hole_nan);
-  if (absent) {
-    t->hole_raises = false;
-    insitu__error_clear(&t->error);
-    bool nan = insitu__loader_fill_is_nan(t);
-    fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
-    if (!fill) status = insitu__loader_absent_await(t, nan);
-  } else if (status == INSITU_E_NOMEM) {
-    fill = false;
-  }
-  if (!absent && ld->store.remote &&
-      (t->iter->stopping || atomic_load_explicit(&ld->cancelled, memory_order_acquire)))
-    fill = false; /* given up, perhaps, and nobody waits for it: no hole */
-  if (!fill) return status;
-  insitu__loader_add(absent ? &ld->n_absent : &ld->n_bad, 1);
-  t->damaged = absent ? NULL : key;
-  insitu__reactor_work_await(&ld->reactor, insitu__loader_fill, t);
-  return INSITU_OK;
-}
-
-/* Notes that a tile's batches are damaged. The earliest damage counts; batches before it are still
- * delivered. */
-static void insitu__loader_damage(insitu_iter *it, uint64_t number, const insitu_error *error) {
-  pthread_mutex_lock(&it->lock);
-  if (number < it->bad) {
-    it->bad = number;
-    it->error = *error;
-  }
-  insitu__loader_tell(it);
-  pthread_mutex_unlock(&it->lock);
-}
-
-/* The chunk's place in the array's grid, and its object's key. */
-static insitu_status insitu__loader_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
-  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
-  uint64_t object[INSITU__MAX_DIMS];
-  insitu__geometry_field(a, NULL, t->field, index);
-  index[a->axis] = t->chunk;
-  t->object = insitu__zarr_object_of(&a->zarr, index, object);
-  if (insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) >= 0) return INSITU_OK;
-  key[0] = 0;
-  return insitu__error_set(&t->error, INSITU_E_FORMAT,
-      "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-}
-
-/* lets whoever stops the iterator go on once nothing of it is in flight */
-static void insitu__loader_quiet(insitu_iter *it) {
-  if (it->stopping && !it->inflight[0] && !it->inflight[1] && !it->preparing)
-    insitu__reactor_gate_open(&it->idle);
-}
-/* A tile is done with. */
-static void insitu__loader_finish(struct insitu__loader_tile *t) {
-  insitu_loader *ld = t->loader;
-  insitu_iter *it = t->iter;
-  it->inflight[t->order == &it->order[1]]--;
-  ld->inflight--;
-  ld->n_done++;
-  atomic_store_explicit(&t->stage, INSITU__LOADER_IDLE, memory_order_relaxed);
-  t->key = NULL;
-  t->next = ld->free;
-  ld->free = t;
-  insitu__loader_quiet(it);
-}
-
-static void insitu__loader_tile_await(void *arg) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
-  insitu_loader *ld = t->loader;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  uint64_t index[INSITU__MAX_DIMS];
-  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
-  insitu__error_clear(&t->error);
-  /* both: a hole needs its rows */
-  insitu_status status = insitu__loader_key(t, index, key), ready = insitu__loader_ready(t);
-  if (!status) status = ready;
-  t->key = key;
-  t->got = 0;
-  bool timed = insitu__loader_logs(ld, 3);
-  int64_t begin = timed ? insitu__base_now() : 0;
-  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
-  if (!status && t->first < t->last) { /* else another view's field: no row of this window */
-    t->anew = t->cached = false;
-    status = insitu__loader_fetch_await(t, index, key);
-    /* the server may have better bytes */
-    if (t->cached && (status == INSITU_E_CORRUPT || status == INSITU_E_CODEC)) {
-      insitu__error_clear(&t->error);
-      t->anew = true;
-      status = insitu__loader_fetch_await(t, index, key);
-    }
-    t->status = status;
-    insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
-    if (timed) {
-      t->spent = insitu__base_now() - begin;
-      insitu__reactor_work_await(&ld->reactor, insitu__loader_say_read, t);
-    }
-  }
-  if (status) status = insitu__loader_hole_await(t, status, key);
-  if (status) {
-    insitu_error error = {0};
-    insitu__error_cause(&error, &t->error);
-    insitu__error_set(&error, status, "rank %d, read, array %.200s, chunk %.300s: %s",
-        (int)ld->config.rank, a->zarr.path, key, t->error.message);
-    uint64_t earliest = UINT64_MAX;
-    /* a part of a shard, whose other rows are in their places */
-    bool inside = status == INSITU_E_ABSENT && t->hole_raises;
-    if (inside) earliest = t->hole_number;
-    else insitu__loader_each(t, 0, a->rows, insitu__loader_visit_earliest, &earliest);
-    insitu__loader_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
-    if (inside)
-      insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive_before, &earliest);
-  }
-  insitu__loader_finish(t);
-}
-
-/* ---- small chunks: several in one job of a worker, out of the caches ---- */
-
-/* Whether all of the tile could be done at once. Whatever is in the way is left to
- * insitu__loader_tile_await. */
-static bool insitu__loader_try(struct insitu__loader_tile *t, unsigned worker) {
-  insitu_loader *ld = t->loader;
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  uint64_t index[INSITU__MAX_DIMS], offset = 0, want = a->zarr.codecs.n ? 0 : a->chunk_bytes;
-  char key[INSITU__MAX_KEY];
-  struct insitu__loader_aim aim;
-  insitu__error_clear(&t->error);
-  bool timed = insitu__loader_logs(ld, 3);
-  int64_t begin = timed ? insitu__base_now() : 0;
-  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
-  if (insitu__loader_key(t, index, key) || insitu__loader_ready(t)) return false;
-  if (t->first >= t->last) return true;
-  unsigned n = insitu__loader_aim(t, &aim);
-  if (aim.possible) {
-    offset = t->first * a->stride[a->axis];
-    want = (t->last - t->first) * a->stride[a->axis];
-  } else {
-    t->iov[0] = (struct iovec){t->buffer, (size_t)a->bound + 1};
-    n = 1;
-  }
-  if (insitu__store_read_now(&ld->store, key, offset, t->iov, n, want, &t->got)) return false;
-  if (want ? t->got != want : t->got > a->bound) return false;
-  insitu__loader_add(&ld->n_requests, 1);
-  insitu__loader_add(&ld->n_read, t->got);
-  insitu__loader_add(&ld->n_reads, 1); /* before the batch can be delivered */
-  insitu__loader_add(&ld->n_decoded, want ? want : a->chunk_bytes);
-  t->status = INSITU_OK;
-  if (!aim.possible) insitu__loader_decode(t, worker);
-  else if (aim.twice) insitu__loader_landed(t, worker);
-  else insitu__loader_each(t, t->first, t->last, insitu__loader_visit_arrive, NULL);
-  if (t->status) { /* damaged: it is read once more, and the cause told */
-    insitu__loader_add(&ld->n_reads, UINT64_MAX);
-    insitu__loader_add(&ld->n_decoded, UINT64_C(0) - a->chunk_bytes);
-  } else if (timed) {
-    t->spent = insitu__base_now() - begin;
-    insitu__loader_say(t, key);
-  }
-  return !t->status;
-}
-static void insitu__loader_try_bunch(void *arg, unsigned worker) {
-  for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next)
-    t->done = insitu__loader_try(t, worker);
-}
-static void insitu__loader_bunch_await(void *arg) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg, *next;
-  insitu_loader *ld = t->loader;
-  unsigned landed = 0, missed = 0;
-  insitu__reactor_work_await(&ld->reactor, insitu__loader_try_bunch, t);
-  for (; t; t = next) {
-    next = t->next;
-    landed += t->done;
-    missed += !t->done;
-    if (t->done) insitu__loader_finish(t);
-    else if (insitu__reactor_spawn(&ld->reactor, insitu__loader_tile_await, t))
-      insitu__loader_tile_await(t);
-  }
-  /* not cached: go without trying for a while */
-  if (missed > landed) ld->n_missed = INSITU__LOADER_MISSED;
-}
-
-/* ---- scan (reactor thread) ---- */
-
-static void insitu__loader_slab_hide(
-    const insitu_iter *it, const struct insitu__loader_slab *slab) {
-  insitu__mem_hide(slab->memory, it->slab_bytes - it->pinned_bytes);
-  if (slab->pinned) insitu__mem_hide(slab->pinned, it->pinned_bytes);
-}
-static void insitu__loader_slab_free(const insitu_iter *it, struct insitu__loader_slab *slab) {
-  insitu__device_free(&it->device, slab->memory, it->slab_bytes - it->pinned_bytes, INSITU_HOST, 0);
-  insitu__device_free(
-      &it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->device.device);
-  slab->memory = slab->pinned = NULL;
-}
-/* Puts a slab back. One that a device may still use goes to the end: the one in front has had the
- * longest time. */
-static void insitu__loader_slab_give(insitu_iter *it, struct insitu__loader_slab *slab) {
-  struct insitu__loader_slab **link = &it->free;
-  insitu__device_give(&it->device, slab->parts);
-  if (!slab->busy) insitu__loader_slab_hide(it, slab); /* else a stream's work may still use it */
-  while (it->device.on && *link) link = &(*link)->next;
-  slab->next = *link;
-  *link = slab;
-}
-/* Memory of a slab, or an error in it->unprepared. Memory that is not simply mapped takes its time,
- * so a worker takes it. */
-static void insitu__loader_slab_take(void *arg, unsigned worker) {
-  insitu_iter *it = (insitu_iter *)arg;
-  struct insitu__loader_slab *slab = it->preparing;
-  uint64_t plain = it->slab_bytes - it->pinned_bytes;
+static void insitu__read_string_work(void *arg, unsigned worker) {
+  struct insitu__read_strings *s = (struct insitu__read_strings *)arg;
   (void)worker;
-  slab->memory = (unsigned char *)insitu__device_alloc(
-      &it->device, plain, INSITU_HOST, 0, NULL, &it->unprepared);
-  if (!slab->memory || !it->pinned_bytes) return;
-  slab->pinned = (unsigned char *)insitu__device_alloc(
-      &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->unprepared);
-  if (!slab->pinned) insitu__loader_slab_free(it, slab);
+  s->status = insitu__read_string_object(
+      s, 0, &s->zarr.object.codecs, (const uint8_t *)s->stored, s->stored_n);
 }
-static void insitu__loader_slab_taken(insitu_iter *it) { /* counts it */
-  insitu_loader *ld = it->loader;
-  it->alive++;
-  uint64_t now = atomic_fetch_add_explicit(&ld->slab_now, it->slab_bytes, memory_order_relaxed) +
-                 it->slab_bytes;
-  insitu__loader_peak(&ld->slab_peak, now);
-  insitu__loader_add(&ld->pinned_now, it->pinned_bytes);
-  insitu__loader_memory(ld, it->slab_bytes);
-}
-/* Takes a slab's memory, or pauses before the next look at whether somebody still uses it. Looking
- * takes CUDA's calls, which need more stack than a coroutine has. */
-static void insitu__loader_prepare_await(void *arg) {
-  insitu_iter *it = (insitu_iter *)arg;
-  struct insitu__loader_slab *slab = it->preparing;
-  struct insitu__reactor *r = &it->loader->reactor;
-  if (slab->memory) {
-    it->pause = (int64_t)insitu__base_min(
-        insitu__base_max(2 * (uint64_t)it->pause, INSITU__DEVICE_POLL), 16 * INSITU__DEVICE_POLL);
-    (void)insitu__reactor_sleep_await(r, it->pause);
-  } else if (!it->stopping) {
-    insitu__reactor_work_await(r, insitu__loader_slab_take, it);
-    pthread_mutex_lock(&it->lock);
-    if (slab->memory) insitu__loader_slab_taken(it);
-    pthread_mutex_unlock(&it->lock);
+/* The object at `tile` of the grid of objects. */
+static void insitu__read_string_read_await(struct insitu__read_strings *s, const uint64_t *tile) {
+  const struct insitu__zarr_array *z = &s->zarr;
+  insitu_loader *ld = s->loader;
+  char key[INSITU__MAX_KEY];
+  memset(&s->error, 0, sizeof s->error);
+  s->holes = 0;
+  for (unsigned d = 0; d < z->ndim; d++) {
+    s->lo[d] = tile[d] * z->object.chunk[d];
+    s->box[d] = z->object.chunk[d];
+    s->order[d] = z->object.order[d];
   }
-  it->preparing = NULL;
-  insitu__loader_quiet(it);
-}
-
-/* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no
- * memory. number: of the batch that the scan has come to. With the lock held. */
-static insitu_status insitu__loader_slab_ready(insitu_iter *it, uint64_t number) {
-  struct insitu__loader_slab *slab = it->free;
-  int why = INSITU__DEVICE_IDLE;
-  bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
-  if (it->preparing) return INSITU_TIMEOUT;
-  if (it->unprepared.status) return it->unprepared.status;
-  if (it->device.error.status) { /* next tells it */
-    insitu__loader_tell(it);
-    return INSITU_TIMEOUT;
-  }
-  if (!slab->memory && mapped) {
-    it->preparing = slab;
-    insitu__loader_slab_take(it, 0);
-    it->preparing = NULL;
-    if (slab->memory) insitu__loader_slab_taken(it);
-  }
-  if (slab->memory) why = insitu__device_idle(&it->device, slab->parts, &slab->busy);
-  if (it->held_by || why) insitu__loader_held_by(it, why, number, insitu__base_now());
-  if (slab->memory && !why) {
-    it->pause = 0;
-    return INSITU_OK;
-  }
-  if (mapped) return INSITU_E_NOMEM;
-  it->preparing = slab;
-  if (!insitu__reactor_spawn(&it->loader->reactor, insitu__loader_prepare_await, it))
-    return INSITU_TIMEOUT;
-  it->preparing = NULL;
-  return INSITU_E_NOMEM;
-}
-
-static void insitu__loader_no_memory(insitu_iter *it, uint64_t number) {
-  insitu_error error = {0};
-  if (it->unprepared.status < 0) {
-    insitu__error_set(&error, it->unprepared.status, "rank %d, batch: %.900s",
-        (int)it->loader->config.rank, it->unprepared.message);
-  } else {
-    insitu__error_set(&error, INSITU_E_NOMEM,
-        "rank %d, batch: the system gives no memory for a batch or a coroutine; lower "
-        "memory_budget, "
-        "batch_size or max_inflight",
-        (int)it->loader->config.rank);
-  }
-  insitu__loader_damage(it, number, &error);
-}
-
-/* Gives slabs to all batches up to number `last`; false: not all have one now, or ever: batch
- * `number` is damaged then. The ring is large enough for every batch the scan may touch (see
- * insitu__loader_ring), so there always is a free one. */
-static bool insitu__loader_place(insitu_iter *it, uint64_t last, uint64_t number) {
-  insitu_status status = INSITU_OK;
-  while (!status && it->assigned <= last) {
-    pthread_mutex_lock(&it->lock);
-    status = insitu__loader_slab_ready(it, number);
-    if (!status) {
-      struct insitu__loader_slab *slab = it->free;
-      it->free = slab->next;
-      insitu__mem_fresh(slab->memory, it->slab_bytes - it->pinned_bytes);
-      if (slab->pinned) insitu__mem_fresh(slab->pinned, it->pinned_bytes);
-      slab->number = it->assigned++;
-      slab->checked = !it->loader->config.check;
-      uint64_t epoch = slab->number / it->batches;
-      slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
-      atomic_store_explicit(
-          &slab->pending, slab->rows * it->plan.geometry->parts + 1, memory_order_relaxed);
-      it->ring[slab->number % it->n_ring] = slab;
-      it->past_caches = (it->assigned - it->next) * it->slab_bytes >= INSITU__LOADER_PAST_CACHES;
-    }
-    pthread_mutex_unlock(&it->lock);
-  }
-  if (status < 0) insitu__loader_no_memory(it, number);
-  return !status;
-}
-
-/* One past the last batch that may be scanned now. */
-static uint64_t insitu__loader_limit(insitu_iter *it) {
-  const insitu_loader_desc *c = &it->loader->config;
-  pthread_mutex_lock(&it->lock);
-  uint64_t epoch = it->next / it->batches;
-  /* two orders are kept: this epoch's and the next one's */
-  uint64_t end = (epoch + (c->hold_epoch ? 1 : 2)) * it->batches;
-  if (c->hold_epoch && it->next % it->batches == 0 && it->begun != it->next) end = it->next;
-  uint64_t limit = insitu__base_min(insitu__base_min(it->next + c->prefetch_depth, end), it->bad);
-  pthread_mutex_unlock(&it->lock);
-  return limit;
-}
-
-/* Starts a coroutine for a tile, or for the tiles of a bunch, which follow by `next`. */
-static void insitu__loader_spawn(struct insitu__loader_tile *t, void (*fn)(void *arg)) {
-  if (!insitu__reactor_spawn(&t->loader->reactor, fn, t)) return;
-  for (struct insitu__loader_tile *next; t; t = next) {
-    next = t->next;
-    insitu__loader_no_memory(t->iter, t->number);
-    insitu__loader_finish(t);
-  }
-}
-
-/* Hands the bunch to a worker. */
-static void insitu__loader_launch(insitu_loader *ld) {
-  struct insitu__loader_tile *t = ld->bunch;
-  ld->bunch = NULL;
-  ld->n_bunch = 0;
-  ld->bunch_bytes = 0;
-  if (t) insitu__loader_spawn(t, insitu__loader_bunch_await);
-}
-
-static void insitu__loader_start(insitu_iter *it, uint64_t base) {
-  insitu_loader *ld = it->loader;
-  struct insitu__loader_tile *t = ld->free;
-  ld->free = t->next;
-  t->next = NULL;
-  t->iter = it;
-  t->order = it->scan.order;
-  t->window = it->scan.current->window;
-  t->array = it->scan.array;
-  t->chunk = it->scan.chunk;
-  t->field = it->scan.field;
-  t->base = base;
-  t->number = base + it->scan.batch;
-  t->ranged = false;
-  if (!ld->pump_now) ld->pump_now = insitu__loader_clock(ld);
-  t->began = ld->pump_now;
-  atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
-  it->inflight[t->order == &it->order[1]]++;
-  insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
-  if (ld->inflight == 1) insitu__reactor_gate_open(&ld->any);
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
-  bool tried = ld->reactor.n_workers && ld->store.ops->read_now &&
-               a->bound <= INSITU__LOADER_TRIED && !a->zarr.n_levels;
-  if (!tried || ld->n_missed) {
-    ld->n_missed -= ld->n_missed > 0;
-    insitu__loader_spawn(t, insitu__loader_tile_await);
+  if (insitu__zarr_chunk_key(z, tile, key, sizeof key) < 0)
+    s->status = insitu__error_set(s->err, INSITU_E_FORMAT,
+        "read, array %.200s: a chunk's key is longer than %d bytes; shorten the path", z->path,
+        INSITU__MAX_KEY);
+  if (s->status) return;
+  insitu__loader_add(&ld->n_reads, 1);
+  insitu__loader_add(&ld->n_requests, 1);
+  s->status = insitu__store_get_await(
+      &ld->store, key, INSITU__MAX_STRING_CHUNK, &s->stored, &s->stored_n, &s->error);
+  bool absent = s->status == INSITU_E_NOTFOUND;
+  if (absent) insitu__loader_add(&ld->n_absent, 1);
+  if (absent && ld->config.on_absent_chunk != INSITU_RAISE) {
+    s->status = INSITU_OK;
     return;
   }
-  if (ld->bunch) ld->bunch_last->next = t;
-  else ld->bunch = t;
-  ld->bunch_last = t;
-  ld->bunch_bytes += a->bound;
-  /* jobs for all workers */
-  uint64_t share = insitu__base_max(1, ld->config.max_inflight / (2 * ld->config.decode_threads));
-  if (++ld->n_bunch >= insitu__base_min(share, INSITU__LOADER_BUNCH) ||
-      ld->bunch_bytes >= INSITU__LOADER_BUNCH_BYTES)
-    insitu__loader_launch(ld);
+  if (!s->status) {
+    insitu__loader_add(&ld->n_read, s->stored_n);
+    insitu__reactor_work_await(&ld->reactor, insitu__read_string_work, s);
+    if (!s->status && s->holes && ld->config.on_absent_chunk == INSITU_RAISE)
+      s->status = insitu__error_set(&s->error, INSITU_E_ABSENT,
+          "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its "
+          "fill value");
+    if (!s->status) insitu__loader_add(&ld->n_absent, s->holes);
+  }
+  insitu__mem_free(s->stored);
+  s->stored = NULL;
+  if (s->status < 0)
+    s->status = insitu__error_set(s->err, absent ? INSITU_E_ABSENT : s->status,
+        "read, array %.200s, chunk %.300s: %s", z->path, key,
+        absent ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
+               : s->error.message);
 }
-
-/* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
-static bool insitu__loader_scan(insitu_iter *it) {
-  struct insitu__plan_scan *s = &it->scan;
-  uint64_t limit = it->stopping ? 0 : insitu__loader_limit(it);
-  for (;;) {
-    /* on to the next epoch */
-    if (s->batch == it->batches && it->scan_epoch * it->batches + s->batch < limit) {
-      uint64_t epoch = it->scan_epoch + 1;
-      if (it->inflight[epoch & 1]) return false; /* the order to be overwritten is still in use */
-      insitu__order_reset(&it->order[epoch & 1], epoch);
-      atomic_store_explicit(&it->tally[epoch & 3].rereads, 0, memory_order_relaxed);
-      atomic_store_explicit(&it->tally[epoch & 3].holes, 0, memory_order_relaxed);
-      it->scan_epoch = epoch;
-      insitu__plan_scan_seek(s, &it->order[epoch & 1], 0);
-    }
-    uint64_t base = it->scan_epoch * it->batches, number = base + s->batch;
-    if (number >= limit) return false;
-    if (!insitu__loader_place(it, number, number)) return false;
-    struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
-    switch (it->tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
-    case INSITU__PLAN_ROW:
-      ((int64_t *)(void *)(slab->memory + it->plan.geometry->indices))[s->row] = s->anchor;
-      break;
-    case INSITU__PLAN_BATCH: insitu__loader_arrive(it, slab); break;
-    case INSITU__PLAN_TILE:
-      it->tile_waits = !insitu__loader_place(
-          it, base + insitu__plan_last_batch(&it->plan, &s->current->window), number);
-      if (it->tile_waits) return false;
-      insitu__loader_start(it, base);
-      return true;
+/* Room for the strings, every one of them the fill value. */
+static void insitu__read_strings_begin(struct insitu__read_strings *s) {
+  const struct insitu__zarr_array *z = &s->zarr;
+  bool ok = true;
+  s->n = 1;
+  for (unsigned d = 0; d < z->axes; d++) ok = ok && insitu__base_mul(s->n, z->shape[d], &s->n);
+  if (!ok || s->n > INSITU__MAX_STRINGS) {
+    s->status = insitu__error_set(s->err, INSITU_E_UNSUPPORTED,
+        "read, array %.200s: it has more strings than INSITU__MAX_STRINGS; leave it out", z->path);
+    return;
+  }
+  s->text.limit = INSITU__MAX_STRING_BYTES;
+  s->at = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->at);
+  s->length = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->length);
+  ok = s->at && s->length &&
+       insitu__text_buffer_bytes(
+           &s->text, z->wide_fill ? (const char *)z->wide_fill : "", z->wide_n) &&
+       insitu__text_buffer_bytes(&s->text, "", 1);
+  for (uint64_t i = 0; ok && i < s->n; i++) {
+    s->at[i] = 0;
+    s->length[i] = z->wide_n;
+  }
+  if (!ok)
+    s->status = insitu__error_set(s->err, INSITU_E_NOMEM,
+        "read, array %.200s: no memory for its strings; give the process more memory", z->path);
+}
+static void insitu__read_strings_end(struct insitu__read_strings *s) {
+  insitu__codec_scratch_free(&s->codec);
+  insitu__zarr_array_free(&s->zarr);
+  insitu__text_buffer_free(&s->text);
+  insitu__mem_free(s->at);
+  insitu__mem_free(s->length);
+}
+/* Opens the array and, if its strings have any length, reads them; others are left to
+ * insitu__read_await. */
+static void insitu__read_strings_await(void *arg) {
+  struct insitu__read_strings *s = (struct insitu__read_strings *)arg;
+  const struct insitu__zarr_array *z = &s->zarr;
+  uint64_t tile[INSITU__MAX_DIMS] = {0}, tiles = 1;
+  insitu__codec_scratch_init(&s->codec);
+  s->status = insitu__zarr_array_await(&s->loader->group, s->path, &s->zarr, s->err);
+  if (!s->status && z->kind != INSITU__ZARR_STRING && !insitu__zarr_is_wide(z->kind))
+    s->status = insitu__error_set(s->err, INSITU_E_DTYPE,
+        "read, array %.200s: it holds numbers, not strings; read it with insitu_read", z->path);
+  if (!s->status) insitu__read_strings_begin(s);
+  if (s->status || z->kind != INSITU__ZARR_STRING) return;
+  for (unsigned d = 0; d < z->ndim; d++)
+    tiles *= insitu__base_ceil_div(z->shape[d], z->object.chunk[d]);
+  for (uint64_t i = 0; i < tiles && !s->status; i++) {
+    if (atomic_load_explicit(&s->loader->cancelled, memory_order_acquire))
+      s->status = INSITU_CANCELLED;
+    else insitu__read_string_read_await(s, tile);
+    for (unsigned d = z->ndim; d-- > 0;) { /* the next object: count up from the last axis */
+      if (++tile[d] < insitu__base_ceil_div(z->shape[d], z->object.chunk[d])) break;
+      tile[d] = 0;
     }
   }
 }
-
-/* Has the batches that are next copied to devices, as far as their rows have come and there is
- * room. */
-static void insitu__loader_upload(insitu_iter *it) {
-  struct insitu__device *d = &it->device;
-  pthread_mutex_lock(&it->lock);
-  while (
-      !it->stopping && it->uploaded < it->assigned && it->uploaded < it->bad && !d->error.status) {
-    struct insitu__loader_slab *slab = it->ring[it->uploaded % it->n_ring];
-    insitu_error error = {0}, cause = {0};
-    if (atomic_load_explicit(&slab->pending, memory_order_acquire) ||
-        !insitu__device_take(d, slab->parts))
-      break;
-    insitu_status status =
-        insitu__device_upload(d, slab->parts, slab->pinned, slab->rows > 0, &cause);
-    if (status) {
-      insitu__error_set(&error, status, "rank %d, upload, batch %" PRIu64 ": %.900s",
-          (int)it->loader->config.rank, slab->number % it->batches, cause.message);
-      it->bad = it->uploaded;
-      it->error = error;
-    } else {
-      insitu__loader_add(&it->loader->n_uploads, slab->rows ? d->n_rings : 0);
-      for (unsigned i = 0; slab->rows && i < d->n_rings; i++)
-        insitu__loader_add(&it->loader->n_uploaded, d->rings[i].bytes);
+/* Elements of fixed size, as insitu_read gives them, to strings: code points become UTF-8. */
+static bool insitu__read_strings_fixed(
+    struct insitu__read_strings *s, const unsigned char *bytes, uint64_t width) {
+  bool ok = true;
+  for (uint64_t i = 0; i < s->n && ok; i++, bytes += width) {
+    uint64_t used = width;
+    uint32_t code = 0;
+    if (s->zarr.kind == INSITU__ZARR_CHAR)
+      while (used && !bytes[used - 1]) used--;
+    if (s->zarr.kind != INSITU__ZARR_UCS4) {
+      ok = insitu__read_string_put(s, i, (const char *)bytes, used);
+      continue;
     }
-    if (it->uploaded == it->next) insitu__loader_tell(it);
-    it->uploaded += !status;
+    while (used && (memcpy(&code, bytes + used - 4, 4), !code)) used -= 4;
+    s->at[i] = s->text.n;
+    for (uint64_t k = 0; k < used && ok; k += 4) {
+      char utf8[4];
+      memcpy(&code, bytes + k, 4);
+      ok = insitu__text_buffer_bytes(
+          &s->text, utf8, insitu__text_put_code(code < 0x200000 ? code : 0xFFFD, utf8));
+    }
+    s->length[i] = s->text.n - s->at[i];
+    ok = ok && insitu__text_buffer_bytes(&s->text, "", 1);
   }
-  pthread_mutex_unlock(&it->lock);
+  return ok;
+}
+/* What the user gets, in one block; NULL without memory. */
+static insitu_strings *insitu__read_strings_give(const struct insitu__read_strings *s) {
+  uint64_t table = s->n * (sizeof(char *) + sizeof(uint64_t));
+  insitu_strings *out = (insitu_strings *)insitu__mem_alloc(1, sizeof *out + table + s->text.n);
+  if (!out) return NULL;
+  const char **text = (const char **)(void *)(out + 1);
+  uint64_t *bytes = (uint64_t *)(void *)(text + s->n);
+  char *all = (char *)(bytes + s->n);
+  memcpy(all, s->text.text, (size_t)s->text.n);
+  for (uint64_t i = 0; i < s->n; i++) {
+    text[i] = all + s->at[i];
+    bytes[i] = s->length[i];
+  }
+  *out = (insitu_strings){.n = s->n, .text = text, .bytes = bytes, .ndim = (int32_t)s->zarr.axes};
+  for (unsigned d = 0; d < s->zarr.axes; d++) out->shape[d] = (int64_t)s->zarr.shape[d];
+  return out;
 }
 
-/* Starts as many chunks as max_inflight allows, one of each iterator in turn. */
-static void insitu__loader_pump(void *arg) {
-  insitu_loader *ld = (insitu_loader *)arg;
-  bool cancelled = atomic_load_explicit(&ld->cancelled, memory_order_acquire);
-  if (cancelled) insitu__store_give_up(&ld->store);
-  if (ld->overdue) insitu__loader_warn(ld);
-  if (ld->reactor.closing) insitu__reactor_gate_open(&ld->any); /* the watchdog ends */
-  ld->pump_now = 0;
-  for (insitu_iter *it = ld->iters; it && !cancelled; it = it->next_iter)
-    if (it->device.n_rings) insitu__loader_upload(it);
-  if (!cancelled && ld->config.max_inflight - ld->inflight < ld->few) return;
-  for (bool any = true; any;) {
-    any = false;
-    for (insitu_iter *it = ld->iters; it; it = it->next_iter) {
-      if (cancelled) {
-        pthread_mutex_lock(&it->lock);
-        pthread_cond_broadcast(&it->news);
-        pthread_mutex_unlock(&it->lock);
-      } else if (ld->free) {
-        any |= insitu__loader_scan(it);
-      }
-    }
-  }
-  insitu__loader_launch(ld);
-}
-
-/* ---- opening and closing ---- */
+/* >>config ------------------------------------------------------------------------------------- */
+/* A loader's desc: its copy, where each value comes from, defaults, and the memory it takes. */
 
 /* A copy that lives as long as the loader; NULL on no memory, or for NULL. */
-static void *insitu__loader_keep(insitu_loader *ld, const void *from, uint64_t bytes) {
+static void *insitu__config_keep(insitu_loader *ld, const void *from, uint64_t bytes) {
   struct insitu__loader_block *b =
       from ? (struct insitu__loader_block *)insitu__mem_alloc(1, sizeof *b + bytes) : NULL;
   if (!b) return NULL;
@@ -25535,9 +24808,9 @@ static void *insitu__loader_keep(insitu_loader *ld, const void *from, uint64_t b
   return memcpy(b + 1, from, (size_t)bytes);
 }
 
-static const char *insitu__loader_keep_text(insitu_loader *ld, const char *s, bool *ok) {
+static const char *insitu__config_keep_text(insitu_loader *ld, const char *s, bool *ok) {
   if (!s) return NULL;
-  const char *copy = (const char *)insitu__loader_keep(ld, s, strlen(s) + 1);
+  const char *copy = (const char *)insitu__config_keep(ld, s, strlen(s) + 1);
   *ok = *ok && copy;
   return copy;
 }
@@ -25553,23 +24826,23 @@ enum {
   INSITU__LOADER_FROM_ARCHIVE,
   INSITU__LOADER_FROM_INLINE
 };
-static const char *const insitu__loader_origins[] = {
+static const char *const insitu__config_origins[] = {
     "desc", "default", "environment", "cgroup", "affinity", "machine", "archive", "inline_io"};
 
 /* The desc's members, but for its variables and what says how to run rather than what to read. */
-struct insitu__loader_field {
+struct insitu__config_field {
   struct insitu__text_field text;
   uint64_t bytes;
   int unset; /* origin if the desc leaves it zero; DESC: it has no default */
 };
-static const char *const insitu__loader_hole_words[] = {"auto", "raise", "fill"};
-static const char *const insitu__loader_io_words[] = {"auto", "uring", "epoll"};
+static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill"};
+static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll"};
 #define INSITU__LOADER_FIELD(member, kind, words, unset)                                           \
   {                                                                                                \
     {#member, offsetof(insitu_loader_desc, member), kind, words},                                  \
         sizeof(((insitu_loader_desc *)0)->member), unset                                           \
   }
-static const struct insitu__loader_field insitu__loader_fields[] = {
+static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__LOADER_FIELD(url, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
     INSITU__LOADER_FIELD(sample_dim, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
     INSITU__LOADER_FIELD(sample_axis, INSITU__TEXT_I32, NULL, INSITU__LOADER_FROM_DEFAULT),
@@ -25589,9 +24862,9 @@ static const struct insitu__loader_field insitu__loader_fields[] = {
     INSITU__LOADER_FIELD(split_gap, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(manifest, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
     INSITU__LOADER_FIELD(
-        on_bad_chunk, INSITU__TEXT_WORD, insitu__loader_hole_words, INSITU__LOADER_FROM_DEFAULT),
+        on_bad_chunk, INSITU__TEXT_WORD, insitu__config_hole_words, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(
-        on_absent_chunk, INSITU__TEXT_WORD, insitu__loader_hole_words, INSITU__LOADER_FROM_DEFAULT),
+        on_absent_chunk, INSITU__TEXT_WORD, insitu__config_hole_words, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(prefetch_depth, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
     INSITU__LOADER_FIELD(max_inflight, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
     INSITU__LOADER_FIELD(decode_threads, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_AFFINITY),
@@ -25600,98 +24873,98 @@ static const struct insitu__loader_field insitu__loader_fields[] = {
     INSITU__LOADER_FIELD(cache_dir, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
     INSITU__LOADER_FIELD(cache_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(
-        io, INSITU__TEXT_WORD, insitu__loader_io_words, INSITU__LOADER_FROM_MACHINE),
+        io, INSITU__TEXT_WORD, insitu__config_io_words, INSITU__LOADER_FROM_MACHINE),
     INSITU__LOADER_FIELD(inline_io, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(check, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
     INSITU__LOADER_FIELD(hold_epoch, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
 };
-enum { INSITU__LOADER_FIELDS = sizeof insitu__loader_fields / sizeof *insitu__loader_fields };
+enum { INSITU__LOADER_FIELDS = sizeof insitu__config_fields / sizeof *insitu__config_fields };
 _Static_assert(
     sizeof(((insitu_date *)0)->text) == INSITU__TIME_TEXT, "what insitu__time_print writes");
 _Static_assert(INSITU__LOADER_FIELDS <= sizeof((insitu_loader *)0)->origin, "an origin for each");
 
 /* at: the member's offset */
-static void insitu__loader_from(insitu_loader *ld, uint64_t at, int origin) {
+static void insitu__config_from(insitu_loader *ld, uint64_t at, int origin) {
   for (int i = 0; i < INSITU__LOADER_FIELDS; i++)
-    if (insitu__loader_fields[i].text.at == at) ld->origin[i] = (unsigned char)origin;
+    if (insitu__config_fields[i].text.at == at) ld->origin[i] = (unsigned char)origin;
 }
 
-static int insitu__loader_origin(const insitu_loader *ld, uint64_t at) {
+static int insitu__config_origin(const insitu_loader *ld, uint64_t at) {
   for (int i = 0; i < INSITU__LOADER_FIELDS; i++)
-    if (insitu__loader_fields[i].text.at == at) return ld->origin[i];
+    if (insitu__config_fields[i].text.at == at) return ld->origin[i];
   return INSITU__LOADER_FROM_DESC;
 }
 
 /* Before defaults are put in: which members the desc gives. */
-static void insitu__loader_origin_init(insitu_loader *ld) {
+static void insitu__config_origin_init(insitu_loader *ld) {
   static const unsigned char zero[sizeof ld->config.split];
   for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
-    const struct insitu__loader_field *f = &insitu__loader_fields[i];
+    const struct insitu__config_field *f = &insitu__config_fields[i];
     bool given = memcmp((const char *)&ld->config + f->text.at, zero, (size_t)f->bytes) != 0;
     ld->origin[i] = (unsigned char)(given ? INSITU__LOADER_FROM_DESC : f->unset);
   }
 }
 
 /* Copies everything a desc points to. */
-static bool insitu__loader_keep_desc(insitu_loader *ld, const insitu_loader_desc *desc) {
+static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc *desc) {
   insitu_loader_desc *c = &ld->config;
   bool ok = true;
   *c = *desc;
-  c->url = insitu__loader_keep_text(ld, desc->url, &ok);
-  c->sample_dim = insitu__loader_keep_text(ld, desc->sample_dim, &ok);
-  c->manifest = insitu__loader_keep_text(ld, desc->manifest, &ok);
-  c->cache_dir = insitu__loader_keep_text(ld, desc->cache_dir, &ok);
+  c->url = insitu__config_keep_text(ld, desc->url, &ok);
+  c->sample_dim = insitu__config_keep_text(ld, desc->sample_dim, &ok);
+  c->manifest = insitu__config_keep_text(ld, desc->manifest, &ok);
+  c->cache_dir = insitu__config_keep_text(ld, desc->cache_dir, &ok);
   insitu_option *options = NULL;
   if (desc->n_options)
-    ok = (options = (insitu_option *)insitu__loader_keep(
+    ok = (options = (insitu_option *)insitu__config_keep(
               ld, desc->options, desc->n_options * sizeof *options)) &&
          ok;
   for (uint64_t i = 0; ok && i < desc->n_options; i++) {
-    options[i].key = insitu__loader_keep_text(ld, options[i].key, &ok);
-    options[i].value = insitu__loader_keep_text(ld, options[i].value, &ok);
+    options[i].key = insitu__config_keep_text(ld, options[i].key, &ok);
+    options[i].value = insitu__config_keep_text(ld, options[i].value, &ok);
   }
   c->options = options;
   insitu_codec *codecs = NULL;
   if (desc->n_codecs)
-    ok = (codecs = (insitu_codec *)insitu__loader_keep(
+    ok = (codecs = (insitu_codec *)insitu__config_keep(
               ld, desc->codecs, desc->n_codecs * sizeof *codecs)) &&
          ok;
   for (uint64_t i = 0; ok && i < desc->n_codecs; i++)
-    codecs[i].name = insitu__loader_keep_text(ld, codecs[i].name, &ok);
+    codecs[i].name = insitu__config_keep_text(ld, codecs[i].name, &ok);
   c->codecs = codecs;
   ld->hooks = (struct insitu__codec_hooks){.codec = codecs, .n = desc->n_codecs};
-  c->sample_from = insitu__loader_keep_text(ld, desc->sample_from, &ok);
-  c->sample_to = insitu__loader_keep_text(ld, desc->sample_to, &ok);
-  c->time_path = insitu__loader_keep_text(ld, desc->time_path, &ok);
+  c->sample_from = insitu__config_keep_text(ld, desc->sample_from, &ok);
+  c->sample_to = insitu__config_keep_text(ld, desc->sample_to, &ok);
+  c->time_path = insitu__config_keep_text(ld, desc->time_path, &ok);
   for (int p = 0; p < 3; p++) {
-    c->split[p].from = insitu__loader_keep_text(ld, desc->split[p].from, &ok);
-    c->split[p].to = insitu__loader_keep_text(ld, desc->split[p].to, &ok);
+    c->split[p].from = insitu__config_keep_text(ld, desc->split[p].from, &ok);
+    c->split[p].to = insitu__config_keep_text(ld, desc->split[p].to, &ok);
   }
   insitu_variable *vars =
-      (insitu_variable *)insitu__loader_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
+      (insitu_variable *)insitu__config_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
   c->variables = vars;
   ok = ok && (vars || !desc->n_variables);
   for (uint64_t i = 0; ok && i < desc->n_variables; i++) {
     insitu_variable *v = &vars[i];
-    v->label = insitu__loader_keep_text(ld, insitu__geometry_label(v), &ok);
-    v->path = insitu__loader_keep_text(ld, v->path, &ok);
-    v->steps = v->n_steps ? (const int64_t *)insitu__loader_keep(
+    v->label = insitu__config_keep_text(ld, insitu__geometry_label(v), &ok);
+    v->path = insitu__config_keep_text(ld, v->path, &ok);
+    v->steps = v->n_steps ? (const int64_t *)insitu__config_keep(
                                 ld, v->steps, v->n_steps * sizeof *v->steps)
                           : NULL;
     ok = ok && (v->steps || !v->n_steps);
-    insitu_slice *slices = v->n_slices ? (insitu_slice *)insitu__loader_keep(
+    insitu_slice *slices = v->n_slices ? (insitu_slice *)insitu__config_keep(
                                              ld, v->slices, v->n_slices * sizeof *slices)
                                        : NULL;
     ok = ok && (slices || !v->n_slices);
     for (uint64_t k = 0; ok && k < v->n_slices; k++)
-      slices[k].dim = insitu__loader_keep_text(ld, slices[k].dim, &ok);
+      slices[k].dim = insitu__config_keep_text(ld, slices[k].dim, &ok);
     v->slices = slices;
   }
   return ok;
 }
 
 /* What can be said of a desc before the archive is opened. */
-static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_error *err) {
+static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_error *err) {
   if (d->api != INSITU_API) return insitu__error_api(err, "open", d->api);
   if (!d->url || !*d->url)
     return insitu__error_set(
@@ -25760,7 +25033,7 @@ static insitu_status insitu__loader_check(const insitu_loader_desc *d, insitu_er
 
 /* The number of the word that an environment variable holds, counted from 1; 0: it is unset or
  * empty. */
-static insitu_status insitu__loader_environment(const char *name, const char *const *words,
+static insitu_status insitu__config_environment(const char *name, const char *const *words,
     const char *listed, int32_t *out, insitu_error *err) {
   const char *value = getenv(name);
   *out = 0;
@@ -25771,26 +25044,26 @@ static insitu_status insitu__loader_environment(const char *name, const char *co
       "open: the environment says %s=%.40s; set it to %s, or unset it", name, value, listed);
 }
 
-static insitu_status insitu__loader_defaults_environment(insitu_loader *ld, insitu_error *err) {
+static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insitu_error *err) {
   static const char *const io[] = {"uring", "epoll", NULL},
                            *const log[] = {"error", "warn", "info", "debug", "off", NULL},
                            *const check[] = {"0", "1", NULL};
   insitu_loader_desc *c = &ld->config;
   insitu_status status = INSITU_OK;
   if (!c->io) {
-    status = insitu__loader_environment("INSITU_IO", io, "uring or epoll", &c->io, err);
+    status = insitu__config_environment("INSITU_IO", io, "uring or epoll", &c->io, err);
     if (c->io)
-      insitu__loader_from(ld, offsetof(insitu_loader_desc, io), INSITU__LOADER_FROM_ENVIRONMENT);
+      insitu__config_from(ld, offsetof(insitu_loader_desc, io), INSITU__LOADER_FROM_ENVIRONMENT);
   }
   if (!status && !c->check) {
     int32_t word;
-    status = insitu__loader_environment("INSITU_CHECK", check, "0 or 1", &word, err);
+    status = insitu__config_environment("INSITU_CHECK", check, "0 or 1", &word, err);
     c->check = word == 2;
     if (word)
-      insitu__loader_from(ld, offsetof(insitu_loader_desc, check), INSITU__LOADER_FROM_ENVIRONMENT);
+      insitu__config_from(ld, offsetof(insitu_loader_desc, check), INSITU__LOADER_FROM_ENVIRONMENT);
   }
   if (!status && !c->log_level) {
-    status = insitu__loader_environment(
+    status = insitu__config_environment(
         "INSITU_LOG", log, "off, error, warn, info or debug", &c->log_level, err);
     if (!c->log_level) c->log_level = INSITU_LOG_WARN;
     if (c->log_level > INSITU_LOG_DEBUG) c->log_level = INSITU_LOG_OFF;
@@ -25799,10 +25072,10 @@ static insitu_status insitu__loader_defaults_environment(insitu_loader *ld, insi
 }
 
 /* Defaults that do not depend on the archive. */
-static insitu_status insitu__loader_defaults(insitu_loader *ld, insitu_error *err) {
+static insitu_status insitu__config_defaults(insitu_loader *ld, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
-  insitu__loader_origin_init(ld);
-  insitu_status status = insitu__loader_defaults_environment(ld, err);
+  insitu__config_origin_init(ld);
+  insitu_status status = insitu__config_defaults_environment(ld, err);
   if (status) return status;
   if (!c->alloc != !c->release)
     return insitu__error_set(
@@ -25822,27 +25095,27 @@ static insitu_status insitu__loader_defaults(insitu_loader *ld, insitu_error *er
   if (!c->decode_threads) {
     uint64_t cores = insitu__mem_cores();
     if (insitu__mem_cgroup(true) == cores)
-      insitu__loader_from(
+      insitu__config_from(
           ld, offsetof(insitu_loader_desc, decode_threads), INSITU__LOADER_FROM_CGROUP);
     c->decode_threads = insitu__base_min(cores, INSITU__REACTOR_MAX_WORKERS);
   }
   if (!c->memory_budget) {
     uint64_t total = insitu__mem_total();
     if (insitu__mem_cgroup(false) == total)
-      insitu__loader_from(
+      insitu__config_from(
           ld, offsetof(insitu_loader_desc, memory_budget), INSITU__LOADER_FROM_CGROUP);
     c->memory_budget = total / 2;
   }
   if (c->inline_io) {
     c->decode_threads = 1; /* the caller's */
-    insitu__loader_from(
+    insitu__config_from(
         ld, offsetof(insitu_loader_desc, decode_threads), INSITU__LOADER_FROM_INLINE);
   }
   return INSITU_OK;
 }
 
 /* Shards that the variables may touch; *bytes becomes the longest index. */
-static uint64_t insitu__loader_indexes(const struct insitu__geometry_array *a, uint64_t *bytes) {
+static uint64_t insitu__config_indexes(const struct insitu__geometry_array *a, uint64_t *bytes) {
   const struct insitu__zarr_array *z = &a->zarr;
   uint64_t sum = 0;
   for (unsigned l = 0; l < z->n_levels; l++) {
@@ -25862,13 +25135,13 @@ static uint64_t insitu__loader_indexes(const struct insitu__geometry_array *a, u
 }
 
 /* Whether cache_dir is used: a local archive is not copied to another local disk. */
-static bool insitu__loader_caches(const insitu_loader *ld) {
+static bool insitu__config_caches(const insitu_loader *ld) {
   return ld->config.cache_dir && ld->store.remote;
 }
 
 /* max_inflight where the user set none. each: bytes that one chunk in flight takes. Few large
  * chunks, so that their buffers stay in the caches; fewer still where memory is short. */
-static void insitu__loader_default_inflight(insitu_loader *ld, uint64_t each) {
+static void insitu__config_default_inflight(insitu_loader *ld, uint64_t each) {
   insitu_loader_desc *c = &ld->config;
   bool far = ld->store.remote != NULL;
   bool small = ld->buffer_bytes <= INSITU__LOADER_SMALL + INSITU__LOADER_GAP + 1;
@@ -25891,7 +25164,7 @@ static void insitu__loader_default_inflight(insitu_loader *ld, uint64_t each) {
 }
 
 /* Buffers and scratch; max_inflight shrinks by itself only when it is not the user's. */
-static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *err) {
+static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
   struct insitu__codec_needs need = {.zstd = false};
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
@@ -25902,13 +25175,13 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
     if (whole) ld->whole_bytes = insitu__base_max(ld->whole_bytes, a->chunk_bytes);
     insitu__codec_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
     ld->cache_slots =
-        insitu__codec_add(ld->cache_slots, insitu__loader_indexes(a, &ld->slot_bytes));
+        insitu__codec_add(ld->cache_slots, insitu__config_indexes(a, &ld->slot_bytes));
   }
   if (ld->slot_bytes) ld->buffer_bytes += INSITU__LOADER_GAP;
   uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->whole_bytes;
   uint64_t each =
       ld->buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
-      (insitu__loader_caches(ld) ? insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV) : 0) +
+      (insitu__config_caches(ld) ? insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV) : 0) +
       (ld->slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
       ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
   uint64_t ahead = ld->store.remote
@@ -25919,7 +25192,7 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
         4, insitu__base_min(64, ahead / insitu__base_max(1, ld->geometry.slab_bytes)));
   uint64_t requests = c->max_inflight;
   if (!requests) {
-    insitu__loader_default_inflight(ld, each);
+    insitu__config_default_inflight(ld, each);
     requests = INSITU__LOADER_FAR_MOST;
   }
   uint64_t connections =
@@ -25950,16 +25223,16 @@ static insitu_status insitu__loader_footprint(insitu_loader *ld, insitu_error *e
 
 /* Sentences about the resolved configuration that surprise without an explanation: for the log,
  * insitu_loader_describe and the command insitu. Each is shorter than 400 bytes. */
-static void insitu__loader_notes(
+static void insitu__config_notes(
     const insitu_loader *ld, void (*emit)(void *to, const char *note), void *to) {
   const insitu_loader_desc *c = &ld->config;
   char note[400];
-  if (c->cache_dir && !insitu__loader_caches(ld))
+  if (c->cache_dir && !insitu__config_caches(ld))
     emit(to,
         "cache_dir is not used: the archive is local, and only what remote stores send is kept");
   if (c->n_options && !ld->store.remote)
     emit(to, "options are not used: the archive is local, and they are settings of remote stores");
-  int from = insitu__loader_origin(ld, offsetof(insitu_loader_desc, decode_threads));
+  int from = insitu__config_origin(ld, offsetof(insitu_loader_desc, decode_threads));
   uint64_t online = insitu__mem_online();
   if (c->decode_threads >= online) return;
   if (from != INSITU__LOADER_FROM_AFFINITY && from != INSITU__LOADER_FROM_CGROUP) return;
@@ -25974,34 +25247,197 @@ static void insitu__loader_notes(
               "none, srun --cpus-per-task=N");
   emit(to, note);
 }
-static void insitu__loader_log_note(void *to, const char *note) {
-  insitu__loader_log(
+static void insitu__config_log_note(void *to, const char *note) {
+  insitu__report_log(
       (insitu_loader *)to, 2, "rank %d, open: %s", (int)((insitu_loader *)to)->config.rank, note);
 }
 
-/* What a remote store is asked for at once, before the arrays are opened one after the other. */
-static void insitu__loader_prefetch_await(insitu_loader *ld) {
-  const insitu_loader_desc *c = &ld->config;
-  const char **paths = (const char **)insitu__mem_alloc(c->n_variables, sizeof *paths);
-  for (uint64_t i = 0; paths && i < c->n_variables; i++)
-    paths[i] = insitu__geometry_path(&c->variables[i]);
-  if (paths) insitu__zarr_prefetch_await(&ld->group, paths, c->n_variables);
-  insitu__mem_free(paths);
+/* >>dates -------------------------------------------------------------------------------------- */
+/* The time coordinate: samples by date. */
+
+/* ---- the time coordinate: samples by date ---- */
+
+/* The array that holds the moments of the samples: desc.time_path, or the one named as the sample
+ * axis, beside the first variable's array or at the root. Error or not, the caller frees it. */
+static insitu_status insitu__dates_find_await(
+    insitu_loader *ld, struct insitu__zarr_array *z, insitu_error *err) {
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[0];
+  const char *path = ld->config.time_path, *dim = a->zarr.dim[a->axis],
+             *slash = strrchr(a->zarr.path, '/');
+  insitu_status status = INSITU_E_NOTFOUND;
+  memset(z, 0, sizeof *z);
+  if (!path && !dim)
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "open, array %.200s: axis %u has no name, so that the coordinate of the samples is not "
+        "known; name it with time_path, or "
+        "select samples by index",
+        a->zarr.path, a->axis);
+  if (path) {
+    status = insitu__zarr_array_await(&ld->group, path, z, err);
+  } else {
+    char beside[INSITU__MAX_KEY];
+    int n = snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - a->zarr.path) : 0,
+        a->zarr.path, dim);
+    for (path = beside; status == INSITU_E_NOTFOUND && path;
+         path = path == beside && slash ? dim : NULL) {
+      if (path == beside && n >= (int)sizeof beside) continue;
+      status = insitu__zarr_array_await(&ld->group, path, z, NULL);
+      if (status < 0 && status != INSITU_E_NOTFOUND)
+        status = insitu__zarr_array_await(&ld->group, path, z, err);
+    }
+    if (status == INSITU_E_NOTFOUND)
+      return insitu__error_set(err, status,
+          "open: there is no coordinate '%.80s' beside array %.200s or at the root to look dates "
+          "up in; name one with time_path, "
+          "or select samples by index",
+          dim, a->zarr.path);
+  }
+  if (status) return status;
+  if (z->ndim != 1 || z->shape[0] != ld->geometry.samples)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "open, array %.200s: dates need a coordinate with one axis of %" PRIu64
+        " samples, and it is none; name another with time_path, or select samples by index",
+        z->path, ld->geometry.samples);
+  if (z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE))
+    return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_DTYPE,
+      "open, array %.200s: %s is no type for dates; name another coordinate with time_path, or "
+      "select samples by index",
+      z->path, insitu__zarr_kind_name(z));
 }
-static insitu_status insitu__loader_array_await(
-    void *arg, const char *path, struct insitu__zarr_array *out, insitu_error *err) {
-  return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
+static insitu_status insitu__dates_units(
+    const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
+  struct insitu__text_json j = {0};
+  char what[320], units[128], calendar[64], *unit;
+  if (z->kind == INSITU__ZARR_DATE) { /* datetime64: "ns", "25s" */
+    int64_t count = strtoll(z->unit, &unit, 10);
+    if (insitu__time_datetime64(u, unit, unit == z->unit ? 1 : count)) return INSITU_OK;
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "array '%.280s': no dates are read from datetime64[%s]; select samples by index", z->path,
+        z->unit);
+  }
+  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
+  insitu_status status =
+      z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err)
+                    : INSITU_OK;
+  int named = insitu__text_json_get(&j, 0, "calendar");
+  bool packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
+                insitu__text_json_get(&j, 0, "add_offset") >= 0;
+  snprintf(what, sizeof what, "array '%.280s'", z->path);
+  if (!status && packed)
+    status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "%s: it is packed (scale_factor, add_offset), and no dates are read from such; select "
+        "samples by index",
+        what);
+  if (!status &&
+      insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "units"), units, sizeof units) < 0)
+    status = insitu__error_set(err, INSITU_E_FORMAT,
+        "%s: it has no attribute units, such as 'hours since 1900-01-01', to read dates by; select "
+        "samples by index",
+        what);
+  if (!status && named >= 0 && insitu__text_json_string(&j, named, calendar, sizeof calendar) < 0)
+    status = insitu__error_set(
+        err, INSITU_E_FORMAT, "%s: its calendar is no name; select samples by index", what);
+  if (!status) status = insitu__time_units(u, what, units, named >= 0 ? calendar : NULL, err);
+  insitu__text_json_free(&j);
+  return status;
+}
+/* The moments of samples [start, stop). A value that is no date is an error. */
+static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct insitu__zarr_array *z,
+    const struct insitu__time_units *u, uint64_t start, uint64_t stop, int64_t *moment,
+    insitu_error *err) {
+  /* float64 would not hold them all */
+  bool wide = z->dtype == INSITU_I64 || z->dtype == INSITU_U64;
+  insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
+  insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
+  if (!wide) v.dtype = INSITU_F64;
+  struct insitu__read_reading r = {.loader = ld,
+      .variable = &v,
+      .dst = (unsigned char *)moment,
+      .dst_bytes = (stop - start) * sizeof *moment,
+      .err = err};
+  r.exact = true; /* a fill value would be a wrong date */
+  insitu__read_await(&r);
+  for (uint64_t i = 0; !r.status && i < stop - start; i++) {
+    double x;
+    int64_t n = moment[i];
+    memcpy(&x, &n, sizeof x);
+    bool ok = v.dtype
+                  ? insitu__time_from_double(u, x, &moment[i])
+                  : (z->dtype == INSITU_I64 || n >= 0) && insitu__time_from_int(u, n, &moment[i]);
+    if (!ok)
+      r.status = insitu__error_set(err, INSITU_E_FORMAT,
+          "array '%.280s': its value at index %" PRIu64
+          " is no date, or one beyond year %d; select samples by index",
+          z->path, start + i, INSITU__TIME_YEARS);
+  }
+  return r.status;
+}
+
+/* The value of an attribute that is a date, from an object's text. */
+static bool insitu__dates_attribute(
+    const char *attributes, const char *name, char out[INSITU__TIME_TEXT]) {
+  struct insitu__text_json j = {0};
+  struct insitu__time_date d;
+  bool found = attributes &&
+               !insitu__text_json_parse(&j, attributes, strlen(attributes), name, NULL) &&
+               insitu__text_json_string(
+                   &j, insitu__text_json_get(&j, 0, name), out, INSITU__TIME_TEXT) > 0 &&
+               insitu__time_parse(out, &d);
+  insitu__text_json_free(&j);
+  if (!found) out[0] = 0;
+  return found;
+}
+/* of samples, as far as they are known: else empty */
+struct insitu__dates_dates {
+  char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT]; /* of the samples */
+  /* what attributes say of where data are, as in ARCO-ERA5 */
+  char valid_start[INSITU__TIME_TEXT], valid_stop[INSITU__TIME_TEXT];
+  /* the samples lie there of the valid ones */
+  bool before, after;
+};
+/* The dates of samples [start, stop) of an array, for a message. */
+static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_array *a,
+    uint64_t start, uint64_t stop, struct insitu__dates_dates *out) {
+  struct insitu__zarr_array z;
+  struct insitu__time_units u;
+  struct insitu__time_date d;
+  int64_t first, last, from, to;
+  char *root = NULL;
+  memset(out, 0, sizeof *out);
+  (void)insitu__zarr_attributes_await(&ld->group, "", &root, NULL);
+  const char *const known[2] = {a->attributes, root};
+  for (int i = 0; i < 2; i++) {
+    if (!out->valid_start[0])
+      insitu__dates_attribute(known[i], "valid_time_start", out->valid_start);
+    if (!out->valid_stop[0]) insitu__dates_attribute(known[i], "valid_time_stop", out->valid_stop);
+  }
+  insitu__mem_free(root);
+  insitu_status status = insitu__dates_find_await(ld, &z, NULL);
+  if (!status) status = insitu__dates_units(&z, &u, NULL);
+  if (!status) status = insitu__dates_read_await(ld, &z, &u, start, start + 1, &first, NULL);
+  if (!status) status = insitu__dates_read_await(ld, &z, &u, stop - 1, stop, &last, NULL);
+  insitu__zarr_array_free(&z);
+  if (status) return;
+  insitu__time_print(u.calendar, first, out->first);
+  insitu__time_print(u.calendar, last, out->last);
+  /* the dates may fall */
+  int64_t earliest = first < last ? first : last, latest = first < last ? last : first;
+  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(u.calendar, &d, &from, &to))
+    out->after = latest >= to;
+  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(u.calendar, &d, &from, &to))
+    out->before = earliest < from;
 }
 
 /* A whole coordinate, while dates are looked up in it. */
-struct insitu__loader_time {
+struct insitu__dates_time {
   const char *path;
   int calendar;
   const int64_t *at;
   uint64_t n;
   bool falls;
 };
-static insitu_status insitu__loader_time_check(struct insitu__loader_time *t, insitu_error *err) {
+static insitu_status insitu__dates_check(struct insitu__dates_time *t, insitu_error *err) {
   t->falls = t->n > 1 && t->at[1] < t->at[0];
   for (uint64_t i = 1; i < t->n; i++) {
     char before[INSITU__TIME_TEXT], at[INSITU__TIME_TEXT];
@@ -26015,7 +25451,7 @@ static insitu_status insitu__loader_time_check(struct insitu__loader_time *t, in
   return INSITU_OK;
 }
 /* How many samples come before `moment`, or from it on if the dates fall. */
-static uint64_t insitu__loader_time_before(const struct insitu__loader_time *t, int64_t moment) {
+static uint64_t insitu__dates_before(const struct insitu__dates_time *t, int64_t moment) {
   uint64_t lo = 0, hi = t->n;
   while (lo < hi) {
     uint64_t mid = lo + (hi - lo) / 2;
@@ -26026,9 +25462,8 @@ static uint64_t insitu__loader_time_before(const struct insitu__loader_time *t, 
 }
 /* Samples [*start, *stop) from one date to another, either NULL: to that end. what: the fields'
  * names in a message. */
-static insitu_status insitu__loader_time_range(const struct insitu__loader_time *t,
-    const char *what, const char *from, const char *to, int64_t *start, int64_t *stop,
-    insitu_error *err) {
+static insitu_status insitu__dates_range(const struct insitu__dates_time *t, const char *what,
+    const char *from, const char *to, int64_t *start, int64_t *stop, insitu_error *err) {
   const char *const text[2] = {from, to};
   int64_t moment[2] = {INT64_MIN, INT64_MAX}, other;
   char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT];
@@ -26042,8 +25477,8 @@ static insitu_status insitu__loader_time_range(const struct insitu__loader_time 
           "or 1979-06-01T12",
           what, text[i], insitu__time_calendars[t->calendar]);
   }
-  *start = (int64_t)insitu__loader_time_before(t, moment[t->falls]);
-  *stop = (int64_t)insitu__loader_time_before(t, moment[!t->falls]);
+  *start = (int64_t)insitu__dates_before(t, moment[t->falls]);
+  *stop = (int64_t)insitu__dates_before(t, moment[!t->falls]);
   if (*start < *stop) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_SPLIT,
       "open: %s: no sample lies from %.40s to %.40s: the dates of array '%.200s' go from %s to %s; "
@@ -26053,26 +25488,26 @@ static insitu_status insitu__loader_time_range(const struct insitu__loader_time 
       insitu__time_print(t->calendar, t->at[t->n - 1], last));
 }
 /* Puts indices in the place of the configuration's dates. */
-static insitu_status insitu__loader_time_resolve(
-    insitu_loader *ld, const struct insitu__loader_time *t, insitu_error *err) {
+static insitu_status insitu__dates_resolve(
+    insitu_loader *ld, const struct insitu__dates_time *t, insitu_error *err) {
   static const char *const names[] = {
       "from and to of split train", "from and to of split val", "from and to of split test"};
   insitu_loader_desc *c = &ld->config;
   insitu_status status = INSITU_OK;
   if (c->sample_from || c->sample_to) {
-    status = insitu__loader_time_range(t, "sample_from and sample_to", c->sample_from, c->sample_to,
+    status = insitu__dates_range(t, "sample_from and sample_to", c->sample_from, c->sample_to,
         &c->sample_start, &c->sample_stop, err);
     c->sample_from = c->sample_to = NULL;
-    insitu__loader_from(
+    insitu__config_from(
         ld, offsetof(insitu_loader_desc, sample_start), INSITU__LOADER_FROM_ARCHIVE);
-    insitu__loader_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__LOADER_FROM_ARCHIVE);
+    insitu__config_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__LOADER_FROM_ARCHIVE);
   }
   for (int p = 0; p < 3 && !status; p++) {
     insitu_split_range *r = &c->split[p];
     if (!r->from && !r->to) continue;
     /* the dates of the range's two ends */
     const char *first = t->falls ? r->to : r->from, *last = t->falls ? r->from : r->to;
-    status = insitu__loader_time_range(t, names[p], r->from, r->to, &r->start, &r->stop, err);
+    status = insitu__dates_range(t, names[p], r->from, r->to, &r->start, &r->stop, err);
     if (!first) r->start = c->sample_start; /* an open end is that of the samples that take part */
     if (!last && c->sample_stop) r->stop = c->sample_stop;
     r->from = r->to = NULL;
@@ -26080,8 +25515,8 @@ static insitu_status insitu__loader_time_resolve(
   return status;
 }
 
-/* Gives back what insitu__loader_coordinate_await took. */
-static void insitu__loader_coordinate_free(insitu_loader *ld, int64_t *at) {
+/* Gives back what insitu__dates_coordinate_await took. */
+static void insitu__dates_coordinate_free(insitu_loader *ld, int64_t *at) {
   if (!at) return;
   pthread_mutex_lock(&ld->lock);
   ld->reserved -= ld->geometry.samples * sizeof *at;
@@ -26090,15 +25525,15 @@ static void insitu__loader_coordinate_free(insitu_loader *ld, int64_t *at) {
   insitu__mem_free(at);
 }
 /* Takes memory from memory_budget for the dates of all samples and reads them;
- * insitu__loader_coordinate_free gives both back. z is the coordinate, to be freed in any case. On
+ * insitu__dates_coordinate_free gives both back. z is the coordinate, to be freed in any case. On
  * error *out is NULL. */
-static insitu_status insitu__loader_coordinate_await(insitu_loader *ld,
-    struct insitu__zarr_array *z, struct insitu__time_units *u, int64_t **out, insitu_error *err) {
+static insitu_status insitu__dates_coordinate_await(insitu_loader *ld, struct insitu__zarr_array *z,
+    struct insitu__time_units *u, int64_t **out, insitu_error *err) {
   uint64_t n = ld->geometry.samples, bytes = n * sizeof **out;
   *out = NULL;
   *u = (struct insitu__time_units){0};
-  insitu_status status = insitu__loader_time_find_await(ld, z, err);
-  if (!status) status = insitu__loader_time_units(z, u, err);
+  insitu_status status = insitu__dates_find_await(ld, z, err);
+  if (!status) status = insitu__dates_units(z, u, err);
   if (status) return status;
   pthread_mutex_lock(&ld->lock);
   uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved,
@@ -26121,13 +25556,13 @@ static insitu_status insitu__loader_coordinate_await(insitu_loader *ld,
         "array %.200s: no memory for its dates; give the process more memory", z->path);
   }
   insitu__loader_memory(ld, bytes);
-  status = insitu__loader_time_read_await(ld, z, u, 0, n, at, err);
-  if (status) insitu__loader_coordinate_free(ld, at);
+  status = insitu__dates_read_await(ld, z, u, 0, n, at, err);
+  if (status) insitu__dates_coordinate_free(ld, at);
   else *out = at;
   return status;
 }
 /* Looks the configuration's dates up, where it has some. */
-static insitu_status insitu__loader_dates_await(insitu_loader *ld, insitu_error *err) {
+static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
   bool dates = c->sample_from || c->sample_to;
   for (int p = 0; p < 3; p++) dates = dates || c->split[p].from || c->split[p].to;
@@ -26135,287 +25570,855 @@ static insitu_status insitu__loader_dates_await(insitu_loader *ld, insitu_error 
   struct insitu__zarr_array z;
   struct insitu__time_units u;
   int64_t *at = NULL;
-  insitu_status status = insitu__loader_coordinate_await(ld, &z, &u, &at, err);
+  insitu_status status = insitu__dates_coordinate_await(ld, &z, &u, &at, err);
   if (!status) {
-    struct insitu__loader_time t = {z.path, u.calendar, at, ld->geometry.samples, false};
-    status = insitu__loader_time_check(&t, err);
-    if (!status) status = insitu__loader_time_resolve(ld, &t, err);
-    insitu__loader_coordinate_free(ld, at);
+    struct insitu__dates_time t = {z.path, u.calendar, at, ld->geometry.samples, false};
+    status = insitu__dates_check(&t, err);
+    if (!status) status = insitu__dates_resolve(ld, &t, err);
+    insitu__dates_coordinate_free(ld, at);
   }
   insitu__zarr_array_free(&z);
   return status;
 }
 /* Keeps the dates of all samples, for insitu_sample_dates. */
-struct insitu__loader_dating {
+struct insitu__dates_dating {
   insitu_loader *loader;
   insitu_error *err;
   insitu_status status;
 };
-static void insitu__loader_dating_await(void *arg) {
-  struct insitu__loader_dating *d = (struct insitu__loader_dating *)arg;
+static void insitu__dates_dating_await(void *arg) {
+  struct insitu__dates_dating *d = (struct insitu__dates_dating *)arg;
   struct insitu__zarr_array z;
   struct insitu__time_units u;
-  d->status = insitu__loader_coordinate_await(d->loader, &z, &u, &d->loader->moments, d->err);
+  d->status = insitu__dates_coordinate_await(d->loader, &z, &u, &d->loader->moments, d->err);
   d->loader->calendar = u.calendar;
   insitu__zarr_array_free(&z);
 }
 
-/* The text of the manifest file, which the caller frees in any case. */
-static insitu_status insitu__loader_manifest_await(
-    insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
-  const char *path = ld->config.manifest;
-  char cause[128], name[400];
-  insitu__text_redact(path, name, sizeof name);
-  for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
-    char *larger = (char *)insitu__mem_realloc(*text, cap);
-    if (!larger)
-      return insitu__error_set(err, INSITU_E_NOMEM,
-          "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", name,
-          cap);
-    *text = larger;
-    struct iovec iov = {*text + *n, (size_t)(cap - *n)};
-    int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
-    if (got < 0) {
-      if (err && err->status >= 0) err->sys_errno = (int)-got;
-      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO,
-          "open, manifest %s: %s; %s", name, insitu__store_cause((int)-got, cause),
-          got == -ENOENT ? "check the path" : insitu__store_advice((int)-got));
-    }
-    *n += (uint64_t)got;
-    if (*n < cap) return INSITU_OK;
-  }
-  return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-      "open, manifest %s: it has %u bytes or more; check the path", name, INSITU__MAX_META);
-}
+/* >>tile --------------------------------------------------------------------------------------- */
+/* One chunk on its way, from its key to its rows. */
 
-/* Where each variable goes, as there are devices. Planning alone takes for granted that there are.
- */
-static insitu_status insitu__loader_places(insitu_loader *ld, insitu_error *err) {
-  const insitu_loader_desc *c = &ld->config;
-  for (uint64_t i = 0; i < c->n_variables; i++) {
-    const insitu_variable *v = &c->variables[i];
-    struct insitu__geometry_variable *to = &ld->geometry.variables[i];
-    bool there = c->plan_only || v->device < ld->devices;
-    to->device = v->place == INSITU_HOST ? 0 : v->device;
-    to->place = v->place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : v->place;
-    if (v->place == INSITU_DEVICE && !there) {
-      if (ld->devices)
-        return insitu__error_set(err, INSITU_E_DEVICE,
-            "open, variable %s: there is no device %d, only %d of them; correct device, or place "
-            "it with INSITU_DEVICE_OR_HOST",
-            v->label, (int)v->device, ld->devices);
-      return insitu__error_set(err, INSITU_E_DEVICE,
-          "open, variable %s: %.700s; or place it with INSITU_DEVICE_OR_HOST", v->label,
-          ld->no_device.message);
+/* ---- one chunk, from its key to its rows ---- */
+
+/* Boxes of the variables that want the tile's field, and the rows that its window wants. */
+static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
+  const struct insitu__geometry *g = &t->loader->geometry;
+  const struct insitu__geometry_array *a = &g->arrays[t->array];
+  uint64_t tile[INSITU__MAX_DIMS], count[INSITU__MAX_DIMS];
+  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  memset(t->wanted, 0, g->n_variables * sizeof *t->wanted);
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    const struct insitu__geometry_variable *v = &g->variables[i];
+    if (v->array != t->array || !insitu__geometry_field(a, v, t->field, tile)) continue;
+    uint64_t from = 0, to = 0;
+    unsigned n = 0;
+    for (unsigned d = 0; d < a->zarr.ndim; d++) {
+      if (d == a->axis) continue;
+      uint64_t begin = tile[d] * a->zarr.chunk[d], lo = insitu__base_max(begin, v->lo[d]);
+      count[n] = insitu__base_min(begin + a->zarr.chunk[d], v->hi[d]) - lo;
+      from += (lo - begin) * a->stride[d];
+      to += (lo - v->lo[d]) * (uint64_t)v->dst_stride[d];
+      src[n] = (int64_t)a->stride[d];
+      dst[n++] = v->dst_stride[d];
     }
-    if (there) continue;
-    if (v->place != INSITU_HOST)
-      insitu__loader_log(ld, 2,
-          "rank %d, open, variable %.200s: placed in plain host memory: %.700s", (int)c->rank,
-          v->label, ld->devices ? "there is no such device" : ld->no_device.message);
-    to->place = INSITU_HOST;
-    to->device = 0;
+    insitu_status status = insitu__box_init(
+        &t->box[i], n, count, src, dst, from, to, a->zarr.dtype, a->zarr.swap, v->dtype, &t->error);
+    if (status) return status;
+    if (v->decoded) insitu__box_cf(&t->box[i], &v->cf, a->zarr.swap);
+    t->wanted[i] = true;
   }
   return INSITU_OK;
 }
 
-struct insitu__loader_opening {
-  insitu_loader *ld;
-  insitu_status status;
-  insitu_error *err;
-};
-
-/* Store, metadata, geometry, split: everything that open learns from the archive. */
-static void insitu__loader_disk_log(void *user, const char *line) {
-  insitu__loader_log((insitu_loader *)user, 1, "%s", line);
-}
-/* Puts the cache in front of the remote store, or of the one that a zip file lies in. */
-static insitu_status insitu__loader_disk(insitu_loader *ld, insitu_error *err) {
-  const insitu_loader_desc *c = &ld->config;
-  struct insitu__store *s = ld->store.zip ? &ld->store.zip->base : &ld->store;
-  struct insitu__text_buffer name = {0};
-  if (!insitu__store_whole_name(s, &name)) {
-    insitu__text_buffer_free(&name);
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "open: no memory for the cache; give the process more memory");
+/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows
+ * costs little. True when some row may lie in another window as well. */
+static bool insitu__tile_range(struct insitu__loader_tile *t) {
+  const insitu_iter *it = t->iter;
+  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
+  uint64_t begin = t->chunk * a->rows, rows = insitu__base_min(a->rows, a->samples - begin), batch,
+           row;
+  bool elsewhere = false;
+  t->first = rows;
+  t->last = 0;
+  for (uint64_t v = 0; v < a->n_views; v++) {
+    if (!t->wanted[a->views[v].variable]) continue;
+    struct insitu__plan_map map;
+    int64_t anchor = (int64_t)begin - a->views[v].delta;
+    insitu__plan_map_init(&map, &it->plan, t->order, &t->window);
+    for (uint64_t i = 0; i < t->first; i++)
+      if (insitu__plan_map_find(&map, anchor + (int64_t)i, &batch, &row) &&
+          t->base + batch >= it->start)
+        t->first = i;
+    for (uint64_t i = rows; i > t->last; i--)
+      if (insitu__plan_map_find(&map, anchor + (int64_t)i - 1, &batch, &row) &&
+          t->base + batch >= it->start)
+        t->last = i;
+    elsewhere = elsewhere || !insitu__plan_map_holds(&map, anchor, anchor + (int64_t)rows);
   }
-  struct insitu__disk_desc desc = {.dir = c->cache_dir,
-      .name = name.text,
-      .budget = c->cache_budget,
-      .never = s->cached,
-      .any_etag = s->any_etag,
-      .log = insitu__loader_disk_log,
-      .user = ld};
-  insitu_status status = insitu__disk_open(&ld->disk, &ld->reactor, &desc, err);
-  insitu__text_buffer_free(&name);
-  if (status < 0) return status;
-  s->front = &ld->disk;
-  s->front_await = insitu__disk_read_await;
-  return INSITU_OK;
+  return elsewhere;
 }
-static void insitu__loader_open_await(void *arg) {
-  struct insitu__loader_opening *o = (struct insitu__loader_opening *)arg;
-  insitu_loader *ld = o->ld;
-  insitu_loader_desc *c = &ld->config;
-  char *manifest = NULL;
-  uint64_t n = 0;
-  o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
-  if (!o->status) c->url = ld->store.url; /* without credentials */
-  if (!o->status && insitu__loader_caches(ld)) o->status = insitu__loader_disk(ld, o->err);
-  if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
-  ld->group.hooks = &ld->hooks;
-  if (!c->n_variables) { /* for insitu_read alone */
-    if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
+
+/* Counts the tile as a re-read if a window before its own holds a row of it. Windows are compared
+ * where they lie in the epoch, whether or not this pass began before them. */
+static void insitu__tile_again(struct insitu__loader_tile *t) {
+  insitu_iter *it = t->iter;
+  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
+  int64_t begin = (int64_t)(t->chunk * a->rows),
+          end = (int64_t)insitu__base_min((t->chunk + 1) * a->rows, a->samples);
+  for (uint64_t v = 0; v < a->n_views; v++) {
+    const struct insitu__geometry_view *view = &a->views[v];
+    if (!t->wanted[view->variable] || !insitu__plan_before(&it->plan, t->order, &t->window,
+                                          begin - view->delta, end - view->delta))
+      continue;
+    insitu__loader_add(&t->loader->n_rereads, 1);
+    insitu__loader_add(&it->tally[t->base / it->batches & 3].rereads, 1);
     return;
   }
-  if (!o->status) insitu__loader_prefetch_await(ld);
-  if (!o->status)
-    o->status =
-        insitu__geometry_init_await(&ld->geometry, c, insitu__loader_array_await, ld, o->err);
-  if (!o->status) o->status = insitu__loader_places(ld, o->err);
-  if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
-  if (!o->status && !ld->geometry.samples)
-    o->status = insitu__error_set(
-        o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
-  if (!o->status) o->status = insitu__loader_dates_await(ld, o->err);
-  if (!o->status && c->manifest)
-    o->status = insitu__loader_manifest_await(ld, &manifest, &n, o->err);
-  if (!o->status)
-    o->status = insitu__split_init(&ld->split, c, manifest, n, ld->geometry.samples,
-        ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
-  insitu__mem_free(manifest);
-  insitu__store_forget(&ld->store);
-  if (!o->status) o->status = insitu__loader_footprint(ld, o->err);
-  if (!o->status && !c->plan_only &&
-      insitu__reactor_spawn(&ld->reactor, insitu__loader_watch_await, ld))
-    o->status = INSITU_E_NOMEM;
 }
 
-static bool insitu__loader_tiles(insitu_loader *ld) {
-  const struct insitu__geometry *g = &ld->geometry;
-  ld->arrays = (insitu_array *)insitu__mem_alloc(g->n_variables, sizeof *ld->arrays);
-  for (uint64_t i = 0; ld->arrays && i < g->n_variables; i++) {
-    struct insitu__geometry_variable *v = &ld->geometry.variables[i];
-    ld->arrays[i] = (insitu_array){.name = v->label,
-        .bytes = ld->config.batch_size * v->row_bytes,
-        .row_bytes = v->row_bytes,
-        .shape = v->shape,
-        .strides = v->strides,
-        .ndim = v->ndim,
-        .dtype = v->dtype,
-        .place = v->place,
-        .device = v->device};
-  }
-  if (ld->config.plan_only) return ld->arrays;
-  ld->scratch = (struct insitu__loader_scratch *)insitu__mem_alloc(
-      ld->config.decode_threads, sizeof *ld->scratch);
-  ld->tiles =
-      (struct insitu__loader_tile *)insitu__mem_alloc(ld->config.max_inflight, sizeof *ld->tiles);
-  bool ok = ld->arrays && ld->scratch && ld->tiles &&
-            insitu__cache_init(
-                &ld->cache, &ld->reactor, &ld->store, (uint32_t)ld->cache_slots, ld->slot_bytes);
-  for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++)
-    insitu__codec_scratch_init(&ld->scratch[i].codec);
-  for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
-    struct insitu__loader_tile *t = &ld->tiles[i];
-    t->loader = ld;
-    t->box = (struct insitu__box *)insitu__mem_alloc(g->n_variables, sizeof *t->box);
-    t->wanted = (bool *)insitu__mem_alloc(g->n_variables, sizeof *t->wanted);
-    t->iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
-    ok = t->box && t->wanted && t->iov;
-    if (ld->slot_bytes)
-      ok = (t->run_iov =
-                   (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run_iov)) &&
-           ok;
-    t->next = ld->free;
-    ld->free = t;
-  }
-  return ok;
-}
-
-static void insitu__loader_destroy(insitu_loader *ld) {
-  if (ld->running) insitu__reactor_close(&ld->reactor);
-  insitu__zarr_group_free(&ld->group);
-  insitu__store_close(&ld->store);
-  insitu__disk_close(&ld->disk);
-  insitu__cache_free(&ld->cache);
-  for (uint64_t i = 0; ld->tiles && i < ld->config.max_inflight; i++) {
-    insitu__mem_free(ld->tiles[i].box);
-    insitu__mem_free(ld->tiles[i].wanted);
-    insitu__mem_free(ld->tiles[i].iov);
-    insitu__mem_free(ld->tiles[i].run_iov);
-    insitu__mem_unmap(ld->tiles[i].buffer, ld->buffer_bytes);
-  }
-  for (uint64_t i = 0; ld->scratch && i < ld->config.decode_threads; i++) {
-    insitu__codec_scratch_free(&ld->scratch[i].codec);
-    insitu__mem_unmap(ld->scratch[i].whole, ld->whole_bytes);
-  }
-  insitu__mem_free(ld->moments);
-  insitu__mem_free(ld->tiles);
-  insitu__mem_free(ld->scratch);
-  insitu__mem_free(ld->arrays);
-  insitu__geometry_free(&ld->geometry);
-  insitu__split_free(&ld->split);
-  insitu__codec_hooks_free(&ld->hooks);
-  for (struct insitu__loader_block *b = ld->blocks, *next; b; b = next) {
-    next = b->next;
-    insitu__mem_free_secret(b, b->bytes); /* options and urls */
-  }
-  pthread_mutex_destroy(&ld->lock);
-  insitu__mem_free(ld);
-}
-
-static insitu_status insitu__loader_init(
-    insitu_loader *ld, const insitu_loader_desc *desc, insitu_error *err) {
-  insitu_loader_desc *c = &ld->config;
-  if (!insitu__loader_keep_desc(ld, desc))
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
-  insitu_status status = insitu__loader_defaults(ld, err);
+static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
+  t->first = t->last = 0;
+  insitu_status status = insitu__tile_boxes(t);
   if (status) return status;
-  for (uint64_t i = 0; i < c->n_variables && !c->plan_only; i++)
-    if (c->variables[i].place != INSITU_HOST) { /* else CUDA is left alone */
-      (void)insitu__device_count(&ld->devices, &ld->no_device);
-      break;
+  if (insitu__tile_range(t) && t->first < t->last && !t->ranged) insitu__tile_again(t);
+  t->ranged = true;
+  if (!t->buffer) {
+    t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
+    if (t->buffer) insitu__loader_memory(t->loader, t->loader->buffer_bytes);
+  }
+  if (t->buffer) return INSITU_OK;
+  return insitu__error_set(&t->error, INSITU_E_NOMEM,
+      "no memory for a buffer of %" PRIu64 " bytes; lower max_inflight", t->loader->buffer_bytes);
+}
+
+/* -- inner chunks of a shard: neighbours are read at once -- */
+
+static bool insitu__tile_precedes(
+    const struct insitu__loader_tile *t, const struct insitu__loader_tile *u) {
+  if (t->array != u->array) return t->array < u->array;
+  return t->object != u->object ? t->object < u->object : t->at < u->at;
+}
+/* most come in order */
+static void insitu__tile_gather(insitu_loader *ld, struct insitu__loader_tile *t) {
+  struct insitu__loader_tile **link = &ld->gathered;
+  if (ld->gathered && !insitu__tile_precedes(t, ld->gathered_last)) link = &ld->gathered_last->next;
+  while (*link && !insitu__tile_precedes(t, *link)) link = &(*link)->next;
+  t->next = *link;
+  *link = t;
+  if (!t->next) ld->gathered_last = t;
+}
+/* Cuts what was gathered into runs and lets the head of each go on. */
+static void insitu__tile_cut(insitu_loader *ld) {
+  struct insitu__loader_tile *t = ld->gathered;
+  ld->gathered = NULL;
+  while (t) {
+    struct insitu__loader_tile *head = t, *last = t;
+    bool far = ld->store.remote != NULL;
+    /* see insitu__tile_run_await */
+    uint64_t most = far && !ld->store.zip ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
+    uint64_t bytes = t->want, gaps = 0, n_iov = t->n_iov;
+    for (t = t->next; t && t->array == head->array && t->object == head->object; t = t->next) {
+      uint64_t end = last->at + last->want;
+      if (t->at < end || t->at - end > most || bytes >= INSITU__LOADER_RUN ||
+          (far && 4 * (gaps + t->at - end) > bytes - gaps + t->want))
+        break;
+      n_iov += t->n_iov + 1;
+      if (n_iov > INSITU__LOADER_IOV) break;
+      gaps += t->at - end;
+      bytes += t->at - end + t->want;
+      last->run = t;
+      last = t;
     }
-  bool inline_mode = c->inline_io || c->plan_only;
-  struct insitu__reactor_desc r = {.backend = c->io,
-      .inline_mode = inline_mode,
-      .workers = inline_mode ? 0 : (unsigned)c->decode_threads,
-      .io_threads =
-          inline_mode ? 0
-                      : (unsigned)insitu__base_min(16, insitu__base_max(4, 2 * c->decode_threads)),
-      .depth = 256,
-      .iowq_max_workers = (unsigned)insitu__base_max(4, 2 * c->decode_threads),
-      .stack_bytes = INSITU_CORO_STACK,
-      .pump = insitu__loader_pump,
-      .pump_arg = ld};
-  status = insitu__reactor_open(&ld->reactor, &r, err);
+    last->run = NULL;
+    head->head = true;
+    insitu__reactor_gate_open(&head->turn);
+  }
+}
+/* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's
+ * bytes end: its buffer has room. A remote store drops it. */
+static void insitu__tile_run_await(struct insitu__loader_tile *head, const char *key) {
+  insitu_loader *ld = head->loader;
+  unsigned n = 0;
+  uint64_t got = 0;
+  for (struct insitu__loader_tile *t = head; t; t = t->run) {
+    memcpy(&head->run_iov[n], t->iov, t->n_iov * sizeof *t->iov);
+    n += t->n_iov;
+    if (t->run)
+      head->run_iov[n++] =
+          (struct iovec){ld->store.remote && !ld->store.zip ? NULL : t->buffer + t->want,
+              (size_t)(t->run->at - t->at - t->want)};
+  }
+  insitu__loader_add(&ld->n_requests, 1);
+  struct insitu__store_tag tag = {
+      .size = UINT64_MAX, .give_up = &head->iter->stopping, .past_caches = head->past_caches};
+  for (struct insitu__loader_tile *t = head; t; t = t->run) tag.anew = tag.anew || t->anew;
+  int64_t asked = ld->store.front ? insitu__disk_now() : 0;
+  insitu_status status = ld->store.ops->read_await(
+      &ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
+  insitu__loader_add(&ld->n_read, got);
+  for (struct insitu__loader_tile *t = head, *next; t; t = next) {
+    uint64_t before = t->at - head->at;
+    next = t->run;
+    t->status = status;
+    t->tag = tag;
+    t->cached = tag.cached;
+    t->asked = asked;
+    t->got = got > before ? insitu__base_min(got - before, t->want) : 0;
+    if (t != head) insitu__reactor_gate_open(&t->turn);
+  }
+}
+/* Reads bytes [at, at + want) of the object into the tile's iovecs, together with whoever wants
+ * bytes near them at this moment. */
+static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, const char *key) {
+  insitu_loader *ld = t->loader;
+  if (ld->store.front) { /* each inner chunk is kept by itself: runs are never the same twice */
+    struct insitu__store_tag tag = {
+        .size = UINT64_MAX, .give_up = &t->iter->stopping, .anew = t->anew};
+    t->status = insitu__disk_look_await(
+        &ld->disk, &ld->store, key, t->at, t->iov, t->n_iov, &tag, &t->got, &t->error);
+    t->cached = tag.cached;
+    if (t->status != INSITU_TIMEOUT)
+      return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
+  }
+  memset(&t->turn, 0, sizeof t->turn);
+  t->head = false;
+  insitu__tile_gather(ld, t);
+  if (!ld->gathering) {
+    ld->gathering = true;
+    insitu__reactor_yield_await(&ld->reactor); /* those that are ready now join */
+    ld->gathering = false;
+    insitu__tile_cut(ld);
+  }
+  insitu__reactor_gate_await(&ld->reactor, &t->turn);
+  bool together = !t->head || t->run;
+  if (t->head) insitu__tile_run_await(t, key);
+  if (t->status < 0 && together) { /* whose bytes could not be read shows when each reads alone */
+    insitu__error_clear(&t->error);
+    t->run = NULL;
+    insitu__tile_run_await(t, key);
+  }
+  if (ld->store.front && t->status >= 0)
+    t->status = insitu__disk_put_await(
+        &ld->disk, key, t->at, t->iov, t->n_iov, &t->tag, t->asked, t->got, t->status, &t->error);
+  return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
+}
+
+/* Where the tile's encoded bytes lie; *bytes is UINT64_MAX for a whole object. INSITU_E_NOTFOUND
+ * when it is absent. */
+static insitu_status insitu__tile_place_await(struct insitu__loader_tile *t, const uint64_t *index,
+    const char *key, uint64_t *offset, uint64_t *bytes) {
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  *offset = 0;
+  *bytes = UINT64_MAX;
+  if (!a->zarr.n_levels) return INSITU_OK;
+  insitu_status status = insitu__cache_locate_await(
+      &ld->cache, &a->zarr, index, key, &t->iter->stopping, offset, bytes, &t->error);
+  if (status < 0) return status;
+  if (*bytes > a->bound)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "the shard's index gives it %" PRIu64 " bytes, %" PRIu64 " are the most for %" PRIu64
+        " decoded bytes; write it again, or set on_bad_chunk",
+        *bytes, a->bound, a->chunk_bytes);
+  if (!a->zarr.codecs.n && *bytes != a->chunk_bytes)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "wrong chunk length: the shard's index gives it %" PRIu64 " bytes where %" PRIu64
+        " are expected; write it again, or set on_bad_chunk",
+        *bytes, a->chunk_bytes);
+  return INSITU_OK;
+}
+
+/* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
+ * when it is absent. */
+static insitu_status insitu__tile_fetch_await(
+    struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  struct insitu__rows_aim aim;
+  uint64_t offset, bytes, want;
+  insitu__loader_add(&ld->n_reads, 1);
+  insitu_status status = insitu__tile_place_await(t, index, key, &offset, &bytes);
   if (status) return status;
-  ld->running = true;
-  struct insitu__loader_opening o = {ld, INSITU_OK, err};
-  status = insitu__reactor_call(&ld->reactor, insitu__loader_open_await, &o);
-  if (!status) status = o.status;
-  if (!status && !insitu__loader_tiles(ld)) status = INSITU_E_NOMEM;
-  if (status == INSITU_E_NOMEM)
-    insitu__error_set(err, status, "open: the system gives no memory; lower max_inflight");
-  c->io =
-      insitu__ring_backend_name(&ld->reactor.ring)[0] == 'u' ? INSITU_IO_URING : INSITU_IO_EPOLL;
-  if (!status && !c->plan_only)
-    insitu__loader_memory(
-        ld, ld->inflight_bytes + ld->cache_bytes - c->max_inflight * ld->buffer_bytes);
-  return status;
+  bool inner = bytes != UINT64_MAX;
+  unsigned n = insitu__rows_aim(t, &aim);
+  if (aim.possible) {
+    offset += t->first * a->stride[a->axis];
+    want = bytes = (t->last - t->first) * a->stride[a->axis];
+    if (inner) n = (unsigned)(t->last - t->first); /* how long it is, the shard's index has told */
+  } else {
+    bytes = inner ? bytes : a->bound;
+    want = inner || a->zarr.codecs.n ? bytes : a->chunk_bytes;
+    t->iov[0] = (struct iovec){t->buffer, (size_t)bytes + !inner};
+    n = 1;
+  }
+  /* which would write them to the disk first */
+  t->past_caches = aim.possible && t->iter->past_caches && !ld->store.front;
+  if (inner) {
+    t->at = offset;
+    t->want = bytes;
+    t->n_iov = n;
+    status = insitu__tile_together_await(t, key);
+  } else {
+    insitu__loader_add(&ld->n_requests, 1);
+    struct insitu__store_tag tag = {.give_up = &t->iter->stopping,
+        .past_caches = t->past_caches,
+        .whole = !aim.possible || bytes == a->chunk_bytes};
+    tag.anew = t->anew;
+    status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
+    t->cached = tag.cached;
+    insitu__loader_add(&ld->n_read, t->got);
+  }
+  if (status) return status;
+  if (t->got > bytes)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "the stored chunk is longer than %" PRIu64 " bytes, the most for %" PRIu64
+        " decoded bytes; write it again, or set on_bad_chunk",
+        bytes, a->chunk_bytes);
+  if ((inner || !a->zarr.codecs.n) && t->got != want)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "wrong chunk length: %" PRIu64 " bytes where %" PRIu64 " are expected; write the "
+        "chunk again, or set on_bad_chunk",
+        inner ? t->got : offset + t->got, inner ? want : offset + want);
+  insitu__loader_add(&ld->n_decoded, aim.possible ? want : a->chunk_bytes);
+  if (!aim.possible) {
+    insitu__reactor_work_await(&ld->reactor, insitu__rows_decode, t);
+    return t->status;
+  }
+  if (aim.twice) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
+  else insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
+  return INSITU_OK;
+}
+
+/* Whether some variable would show NaN where the tile's chunk is absent. */
+static bool insitu__tile_fill_is_nan(const struct insitu__loader_tile *t) {
+  bool nan = false;
+
+  for (uint64_t i = 0; i < t->loader->geometry.n_variables && !nan; i++)
+    nan = t->wanted[i] && insitu__rows_shows_nan(&t->loader->geometry, i);
+  return nan;
+}
+
+/* The chunk is absent, and that is an error: what it would hold, and how to leave it out. */
+static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bool nan) {
+  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+  bool inner = t->hole_raises; /* of a shard that is there */
+  uint64_t begin = t->chunk * a->rows, start = begin + (inner ? t->hole_first : 0);
+  uint64_t stop = insitu__base_min(begin + (inner ? t->hole_last : a->rows), a->samples);
+  struct insitu__dates_dates d;
+  char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "",
+                                     use[INSITU__TIME_TEXT + 40];
+  insitu__dates_of_await(t->loader, &a->zarr, start, stop, &d);
+  if (d.first[0]) snprintf(dates, sizeof dates, " (%s to %s)", d.first, d.last);
+  if (d.valid_start[0] || d.valid_stop[0])
+    snprintf(valid, sizeof valid, "; by its attributes the archive has data%s%s%s%s%s%s",
+        d.valid_start[0] ? " from valid_time_start = \"" : "", d.valid_start,
+        d.valid_start[0] ? "\"" : "", d.valid_stop[0] ? " to valid_time_stop = \"" : "",
+        d.valid_stop, d.valid_stop[0] ? "\"" : "");
+  snprintf(use, sizeof use, "sample_start, sample_stop or the split");
+  if (d.after) snprintf(use, sizeof use, "sample_to = \"%s\"", d.valid_stop);
+  else if (d.before) snprintf(use, sizeof use, "sample_from = \"%s\"", d.valid_start);
+  return insitu__error_set(&t->error, INSITU_E_ABSENT,
+      "%s is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
+      ")%s out with %s, or set on_absent_chunk = INSITU_FILL%s",
+      inner ? "an inner chunk of this shard" : "the chunk", nan ? "NaN" : "not wanted", start, stop,
+      dates, use, valid);
+}
+
+/* Decides what a missing or damaged chunk is: filled and counted, or an error. */
+static insitu_status insitu__tile_hole_await(
+    struct insitu__loader_tile *t, insitu_status status, const char *key) {
+  insitu_loader *ld = t->loader;
+  bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
+  /* inside a shard */
+  if (status == INSITU_E_ABSENT) return insitu__tile_absent_await(t, t->hole_nan);
+  if (absent) {
+    t->hole_raises = false;
+    insitu__error_clear(&t->error);
+    bool nan = insitu__tile_fill_is_nan(t);
+    fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
+    if (!fill) status = insitu__tile_absent_await(t, nan);
+  } else if (status == INSITU_E_NOMEM) {
+    fill = false;
+  }
+  if (!absent && ld->store.remote &&
+      (t->iter->stopping || atomic_load_explicit(&ld->cancelled, memory_order_acquire)))
+    fill = false; /* given up, perhaps, and nobody waits for it: no hole */
+  if (!fill) return status;
+  insitu__loader_add(absent ? &ld->n_absent : &ld->n_bad, 1);
+  t->damaged = absent ? NULL : key;
+  insitu__reactor_work_await(&ld->reactor, insitu__rows_fill, t);
+  return INSITU_OK;
+}
+
+/* Notes that a tile's batches are damaged. The earliest damage counts; batches before it are still
+ * delivered. */
+static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_error *error) {
+  pthread_mutex_lock(&it->lock);
+  if (number < it->bad) {
+    it->bad = number;
+    it->error = *error;
+  }
+  insitu__rows_tell(it);
+  pthread_mutex_unlock(&it->lock);
+}
+
+/* The chunk's place in the array's grid, and its object's key. */
+static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
+  const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+  uint64_t object[INSITU__MAX_DIMS];
+  insitu__geometry_field(a, NULL, t->field, index);
+  index[a->axis] = t->chunk;
+  t->object = insitu__zarr_object_of(&a->zarr, index, object);
+  if (insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) >= 0) return INSITU_OK;
+  key[0] = 0;
+  return insitu__error_set(&t->error, INSITU_E_FORMAT,
+      "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+}
+
+/* lets whoever stops the iterator go on once nothing of it is in flight */
+static void insitu__tile_quiet(insitu_iter *it) {
+  if (it->stopping && !it->inflight[0] && !it->inflight[1] && !it->preparing)
+    insitu__reactor_gate_open(&it->idle);
+}
+/* A tile is done with. */
+static void insitu__tile_finish(struct insitu__loader_tile *t) {
+  insitu_loader *ld = t->loader;
+  insitu_iter *it = t->iter;
+  it->inflight[t->order == &it->order[1]]--;
+  ld->inflight--;
+  ld->n_done++;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_IDLE, memory_order_relaxed);
+  t->key = NULL;
+  t->next = ld->free;
+  ld->free = t;
+  insitu__tile_quiet(it);
+}
+
+static void insitu__tile_await(void *arg) {
+  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  uint64_t index[INSITU__MAX_DIMS];
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
+  insitu__error_clear(&t->error);
+  /* both: a hole needs its rows */
+  insitu_status status = insitu__tile_key(t, index, key), ready = insitu__tile_ready(t);
+  if (!status) status = ready;
+  t->key = key;
+  t->got = 0;
+  bool timed = insitu__report_logs(ld, 3);
+  int64_t begin = timed ? insitu__base_now() : 0;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
+  if (!status && t->first < t->last) { /* else another view's field: no row of this window */
+    t->anew = t->cached = false;
+    status = insitu__tile_fetch_await(t, index, key);
+    /* the server may have better bytes */
+    if (t->cached && (status == INSITU_E_CORRUPT || status == INSITU_E_CODEC)) {
+      insitu__error_clear(&t->error);
+      t->anew = true;
+      status = insitu__tile_fetch_await(t, index, key);
+    }
+    t->status = status;
+    insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
+    if (timed) {
+      t->spent = insitu__base_now() - begin;
+      insitu__reactor_work_await(&ld->reactor, insitu__report_say_read, t);
+    }
+  }
+  if (status) status = insitu__tile_hole_await(t, status, key);
+  if (status) {
+    insitu_error error = {0};
+    insitu__error_cause(&error, &t->error);
+    insitu__error_set(&error, status, "rank %d, read, array %.200s, chunk %.300s: %s",
+        (int)ld->config.rank, a->zarr.path, key, t->error.message);
+    uint64_t earliest = UINT64_MAX;
+    /* a part of a shard, whose other rows are in their places */
+    bool inside = status == INSITU_E_ABSENT && t->hole_raises;
+    if (inside) earliest = t->hole_number;
+    else insitu__rows_each(t, 0, a->rows, insitu__rows_visit_earliest, &earliest);
+    insitu__tile_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
+    if (inside)
+      insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive_before, &earliest);
+  }
+  insitu__tile_finish(t);
+}
+
+/* ---- small chunks: several in one job of a worker, out of the caches ---- */
+
+/* Whether all of the tile could be done at once. Whatever is in the way is left to
+ * insitu__tile_await. */
+static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  uint64_t index[INSITU__MAX_DIMS], offset = 0, want = a->zarr.codecs.n ? 0 : a->chunk_bytes;
+  char key[INSITU__MAX_KEY];
+  struct insitu__rows_aim aim;
+  insitu__error_clear(&t->error);
+  bool timed = insitu__report_logs(ld, 3);
+  int64_t begin = timed ? insitu__base_now() : 0;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
+  if (insitu__tile_key(t, index, key) || insitu__tile_ready(t)) return false;
+  if (t->first >= t->last) return true;
+  unsigned n = insitu__rows_aim(t, &aim);
+  if (aim.possible) {
+    offset = t->first * a->stride[a->axis];
+    want = (t->last - t->first) * a->stride[a->axis];
+  } else {
+    t->iov[0] = (struct iovec){t->buffer, (size_t)a->bound + 1};
+    n = 1;
+  }
+  if (insitu__store_read_now(&ld->store, key, offset, t->iov, n, want, &t->got)) return false;
+  if (want ? t->got != want : t->got > a->bound) return false;
+  insitu__loader_add(&ld->n_requests, 1);
+  insitu__loader_add(&ld->n_read, t->got);
+  insitu__loader_add(&ld->n_reads, 1); /* before the batch can be delivered */
+  insitu__loader_add(&ld->n_decoded, want ? want : a->chunk_bytes);
+  t->status = INSITU_OK;
+  if (!aim.possible) insitu__rows_decode(t, worker);
+  else if (aim.twice) insitu__rows_landed(t, worker);
+  else insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
+  if (t->status) { /* damaged: it is read once more, and the cause told */
+    insitu__loader_add(&ld->n_reads, UINT64_MAX);
+    insitu__loader_add(&ld->n_decoded, UINT64_C(0) - a->chunk_bytes);
+  } else if (timed) {
+    t->spent = insitu__base_now() - begin;
+    insitu__report_say(t, key);
+  }
+  return !t->status;
+}
+static void insitu__tile_try_bunch(void *arg, unsigned worker) {
+  for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next)
+    t->done = insitu__tile_try(t, worker);
+}
+static void insitu__tile_bunch_await(void *arg) {
+  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg, *next;
+  insitu_loader *ld = t->loader;
+  unsigned landed = 0, missed = 0;
+  insitu__reactor_work_await(&ld->reactor, insitu__tile_try_bunch, t);
+  for (; t; t = next) {
+    next = t->next;
+    landed += t->done;
+    missed += !t->done;
+    if (t->done) insitu__tile_finish(t);
+    else if (insitu__reactor_spawn(&ld->reactor, insitu__tile_await, t)) insitu__tile_await(t);
+  }
+  /* not cached: go without trying for a while */
+  if (missed > landed) ld->n_missed = INSITU__LOADER_MISSED;
+}
+
+/* >>pass --------------------------------------------------------------------------------------- */
+/* An iterator: a pass over epochs with its own ring of slabs. Scan, uploads, state, delivery. */
+
+/* ---- scan (reactor thread) ---- */
+
+static void insitu__pass_slab_hide(const insitu_iter *it, const struct insitu__loader_slab *slab) {
+  insitu__mem_hide(slab->memory, it->slab_bytes - it->pinned_bytes);
+  if (slab->pinned) insitu__mem_hide(slab->pinned, it->pinned_bytes);
+}
+static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_slab *slab) {
+  insitu__device_free(&it->device, slab->memory, it->slab_bytes - it->pinned_bytes, INSITU_HOST, 0);
+  insitu__device_free(
+      &it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->device.device);
+  slab->memory = slab->pinned = NULL;
+}
+/* Puts a slab back. One that a device may still use goes to the end: the one in front has had the
+ * longest time. */
+static void insitu__pass_slab_give(insitu_iter *it, struct insitu__loader_slab *slab) {
+  struct insitu__loader_slab **link = &it->free;
+  insitu__device_give(&it->device, slab->parts);
+  if (!slab->busy) insitu__pass_slab_hide(it, slab); /* else a stream's work may still use it */
+  while (it->device.on && *link) link = &(*link)->next;
+  slab->next = *link;
+  *link = slab;
+}
+/* Memory of a slab, or an error in it->unprepared. Memory that is not simply mapped takes its time,
+ * so a worker takes it. */
+static void insitu__pass_slab_take(void *arg, unsigned worker) {
+  insitu_iter *it = (insitu_iter *)arg;
+  struct insitu__loader_slab *slab = it->preparing;
+  uint64_t plain = it->slab_bytes - it->pinned_bytes;
+  (void)worker;
+  slab->memory = (unsigned char *)insitu__device_alloc(
+      &it->device, plain, INSITU_HOST, 0, NULL, &it->unprepared);
+  if (!slab->memory || !it->pinned_bytes) return;
+  slab->pinned = (unsigned char *)insitu__device_alloc(
+      &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->unprepared);
+  if (!slab->pinned) insitu__pass_slab_free(it, slab);
+}
+static void insitu__pass_slab_taken(insitu_iter *it) { /* counts it */
+  insitu_loader *ld = it->loader;
+  it->alive++;
+  uint64_t now = atomic_fetch_add_explicit(&ld->slab_now, it->slab_bytes, memory_order_relaxed) +
+                 it->slab_bytes;
+  insitu__loader_peak(&ld->slab_peak, now);
+  insitu__loader_add(&ld->pinned_now, it->pinned_bytes);
+  insitu__loader_memory(ld, it->slab_bytes);
+}
+/* Takes a slab's memory, or pauses before the next look at whether somebody still uses it. Looking
+ * takes CUDA's calls, which need more stack than a coroutine has. */
+static void insitu__pass_prepare_await(void *arg) {
+  insitu_iter *it = (insitu_iter *)arg;
+  struct insitu__loader_slab *slab = it->preparing;
+  struct insitu__reactor *r = &it->loader->reactor;
+  if (slab->memory) {
+    it->pause = (int64_t)insitu__base_min(
+        insitu__base_max(2 * (uint64_t)it->pause, INSITU__DEVICE_POLL), 16 * INSITU__DEVICE_POLL);
+    (void)insitu__reactor_sleep_await(r, it->pause);
+  } else if (!it->stopping) {
+    insitu__reactor_work_await(r, insitu__pass_slab_take, it);
+    pthread_mutex_lock(&it->lock);
+    if (slab->memory) insitu__pass_slab_taken(it);
+    pthread_mutex_unlock(&it->lock);
+  }
+  it->preparing = NULL;
+  insitu__tile_quiet(it);
+}
+
+/* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no
+ * memory. number: of the batch that the scan has come to. With the lock held. */
+static insitu_status insitu__pass_slab_ready(insitu_iter *it, uint64_t number) {
+  struct insitu__loader_slab *slab = it->free;
+  int why = INSITU__DEVICE_IDLE;
+  bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
+  if (it->preparing) return INSITU_TIMEOUT;
+  if (it->unprepared.status) return it->unprepared.status;
+  if (it->device.error.status) { /* next tells it */
+    insitu__rows_tell(it);
+    return INSITU_TIMEOUT;
+  }
+  if (!slab->memory && mapped) {
+    it->preparing = slab;
+    insitu__pass_slab_take(it, 0);
+    it->preparing = NULL;
+    if (slab->memory) insitu__pass_slab_taken(it);
+  }
+  if (slab->memory) why = insitu__device_idle(&it->device, slab->parts, &slab->busy);
+  if (it->held_by || why) insitu__report_held_by(it, why, number, insitu__base_now());
+  if (slab->memory && !why) {
+    it->pause = 0;
+    return INSITU_OK;
+  }
+  if (mapped) return INSITU_E_NOMEM;
+  it->preparing = slab;
+  if (!insitu__reactor_spawn(&it->loader->reactor, insitu__pass_prepare_await, it))
+    return INSITU_TIMEOUT;
+  it->preparing = NULL;
+  return INSITU_E_NOMEM;
+}
+
+static void insitu__pass_no_memory(insitu_iter *it, uint64_t number) {
+  insitu_error error = {0};
+  if (it->unprepared.status < 0) {
+    insitu__error_set(&error, it->unprepared.status, "rank %d, batch: %.900s",
+        (int)it->loader->config.rank, it->unprepared.message);
+  } else {
+    insitu__error_set(&error, INSITU_E_NOMEM,
+        "rank %d, batch: the system gives no memory for a batch or a coroutine; lower "
+        "memory_budget, "
+        "batch_size or max_inflight",
+        (int)it->loader->config.rank);
+  }
+  insitu__tile_damage(it, number, &error);
+}
+
+/* Gives slabs to all batches up to number `last`; false: not all have one now, or ever: batch
+ * `number` is damaged then. The ring is large enough for every batch the scan may touch (see
+ * insitu__pass_ring), so there always is a free one. */
+static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) {
+  insitu_status status = INSITU_OK;
+  while (!status && it->assigned <= last) {
+    pthread_mutex_lock(&it->lock);
+    status = insitu__pass_slab_ready(it, number);
+    if (!status) {
+      struct insitu__loader_slab *slab = it->free;
+      it->free = slab->next;
+      insitu__mem_fresh(slab->memory, it->slab_bytes - it->pinned_bytes);
+      if (slab->pinned) insitu__mem_fresh(slab->pinned, it->pinned_bytes);
+      slab->number = it->assigned++;
+      slab->checked = !it->loader->config.check;
+      uint64_t epoch = slab->number / it->batches;
+      slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
+      atomic_store_explicit(
+          &slab->pending, slab->rows * it->plan.geometry->parts + 1, memory_order_relaxed);
+      it->ring[slab->number % it->n_ring] = slab;
+      it->past_caches = (it->assigned - it->next) * it->slab_bytes >= INSITU__LOADER_PAST_CACHES;
+    }
+    pthread_mutex_unlock(&it->lock);
+  }
+  if (status < 0) insitu__pass_no_memory(it, number);
+  return !status;
+}
+
+/* One past the last batch that may be scanned now. */
+static uint64_t insitu__pass_limit(insitu_iter *it) {
+  const insitu_loader_desc *c = &it->loader->config;
+  pthread_mutex_lock(&it->lock);
+  uint64_t epoch = it->next / it->batches;
+  /* two orders are kept: this epoch's and the next one's */
+  uint64_t end = (epoch + (c->hold_epoch ? 1 : 2)) * it->batches;
+  if (c->hold_epoch && it->next % it->batches == 0 && it->begun != it->next) end = it->next;
+  uint64_t limit = insitu__base_min(insitu__base_min(it->next + c->prefetch_depth, end), it->bad);
+  pthread_mutex_unlock(&it->lock);
+  return limit;
+}
+
+/* Starts a coroutine for a tile, or for the tiles of a bunch, which follow by `next`. */
+static void insitu__pass_spawn(struct insitu__loader_tile *t, void (*fn)(void *arg)) {
+  if (!insitu__reactor_spawn(&t->loader->reactor, fn, t)) return;
+  for (struct insitu__loader_tile *next; t; t = next) {
+    next = t->next;
+    insitu__pass_no_memory(t->iter, t->number);
+    insitu__tile_finish(t);
+  }
+}
+
+/* Hands the bunch to a worker. */
+static void insitu__pass_launch(insitu_loader *ld) {
+  struct insitu__loader_tile *t = ld->bunch;
+  ld->bunch = NULL;
+  ld->n_bunch = 0;
+  ld->bunch_bytes = 0;
+  if (t) insitu__pass_spawn(t, insitu__tile_bunch_await);
+}
+
+static void insitu__pass_start(insitu_iter *it, uint64_t base) {
+  insitu_loader *ld = it->loader;
+  struct insitu__loader_tile *t = ld->free;
+  ld->free = t->next;
+  t->next = NULL;
+  t->iter = it;
+  t->order = it->scan.order;
+  t->window = it->scan.current->window;
+  t->array = it->scan.array;
+  t->chunk = it->scan.chunk;
+  t->field = it->scan.field;
+  t->base = base;
+  t->number = base + it->scan.batch;
+  t->ranged = false;
+  if (!ld->pump_now) ld->pump_now = insitu__report_clock(ld);
+  t->began = ld->pump_now;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
+  it->inflight[t->order == &it->order[1]]++;
+  insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
+  if (ld->inflight == 1) insitu__reactor_gate_open(&ld->any);
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+  bool tried = ld->reactor.n_workers && ld->store.ops->read_now &&
+               a->bound <= INSITU__LOADER_TRIED && !a->zarr.n_levels;
+  if (!tried || ld->n_missed) {
+    ld->n_missed -= ld->n_missed > 0;
+    insitu__pass_spawn(t, insitu__tile_await);
+    return;
+  }
+  if (ld->bunch) ld->bunch_last->next = t;
+  else ld->bunch = t;
+  ld->bunch_last = t;
+  ld->bunch_bytes += a->bound;
+  /* jobs for all workers */
+  uint64_t share = insitu__base_max(1, ld->config.max_inflight / (2 * ld->config.decode_threads));
+  if (++ld->n_bunch >= insitu__base_min(share, INSITU__LOADER_BUNCH) ||
+      ld->bunch_bytes >= INSITU__LOADER_BUNCH_BYTES)
+    insitu__pass_launch(ld);
+}
+
+/* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
+static bool insitu__pass_scan(insitu_iter *it) {
+  struct insitu__plan_scan *s = &it->scan;
+  uint64_t limit = it->stopping ? 0 : insitu__pass_limit(it);
+  for (;;) {
+    /* on to the next epoch */
+    if (s->batch == it->batches && it->scan_epoch * it->batches + s->batch < limit) {
+      uint64_t epoch = it->scan_epoch + 1;
+      if (it->inflight[epoch & 1]) return false; /* the order to be overwritten is still in use */
+      insitu__order_reset(&it->order[epoch & 1], epoch);
+      atomic_store_explicit(&it->tally[epoch & 3].rereads, 0, memory_order_relaxed);
+      atomic_store_explicit(&it->tally[epoch & 3].holes, 0, memory_order_relaxed);
+      it->scan_epoch = epoch;
+      insitu__plan_scan_seek(s, &it->order[epoch & 1], 0);
+    }
+    uint64_t base = it->scan_epoch * it->batches, number = base + s->batch;
+    if (number >= limit) return false;
+    if (!insitu__pass_place(it, number, number)) return false;
+    struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
+    switch (it->tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
+    case INSITU__PLAN_ROW:
+      ((int64_t *)(void *)(slab->memory + it->plan.geometry->indices))[s->row] = s->anchor;
+      break;
+    case INSITU__PLAN_BATCH: insitu__rows_arrive(it, slab); break;
+    case INSITU__PLAN_TILE:
+      it->tile_waits = !insitu__pass_place(
+          it, base + insitu__plan_last_batch(&it->plan, &s->current->window), number);
+      if (it->tile_waits) return false;
+      insitu__pass_start(it, base);
+      return true;
+    }
+  }
+}
+
+/* Has the batches that are next copied to devices, as far as their rows have come and there is
+ * room. */
+static void insitu__pass_upload(insitu_iter *it) {
+  struct insitu__device *d = &it->device;
+  pthread_mutex_lock(&it->lock);
+  while (
+      !it->stopping && it->uploaded < it->assigned && it->uploaded < it->bad && !d->error.status) {
+    struct insitu__loader_slab *slab = it->ring[it->uploaded % it->n_ring];
+    insitu_error error = {0}, cause = {0};
+    if (atomic_load_explicit(&slab->pending, memory_order_acquire) ||
+        !insitu__device_take(d, slab->parts))
+      break;
+    insitu_status status =
+        insitu__device_upload(d, slab->parts, slab->pinned, slab->rows > 0, &cause);
+    if (status) {
+      insitu__error_set(&error, status, "rank %d, upload, batch %" PRIu64 ": %.900s",
+          (int)it->loader->config.rank, slab->number % it->batches, cause.message);
+      it->bad = it->uploaded;
+      it->error = error;
+    } else {
+      insitu__loader_add(&it->loader->n_uploads, slab->rows ? d->n_rings : 0);
+      for (unsigned i = 0; slab->rows && i < d->n_rings; i++)
+        insitu__loader_add(&it->loader->n_uploaded, d->rings[i].bytes);
+    }
+    if (it->uploaded == it->next) insitu__rows_tell(it);
+    it->uploaded += !status;
+  }
+  pthread_mutex_unlock(&it->lock);
+}
+
+/* Starts as many chunks as max_inflight allows, one of each iterator in turn. */
+static void insitu__pass_pump(void *arg) {
+  insitu_loader *ld = (insitu_loader *)arg;
+  bool cancelled = atomic_load_explicit(&ld->cancelled, memory_order_acquire);
+  if (cancelled) insitu__store_give_up(&ld->store);
+  if (ld->overdue) insitu__report_warn(ld);
+  if (ld->reactor.closing) insitu__reactor_gate_open(&ld->any); /* the watchdog ends */
+  ld->pump_now = 0;
+  for (insitu_iter *it = ld->iters; it && !cancelled; it = it->next_iter)
+    if (it->device.n_rings) insitu__pass_upload(it);
+  if (!cancelled && ld->config.max_inflight - ld->inflight < ld->few) return;
+  for (bool any = true; any;) {
+    any = false;
+    for (insitu_iter *it = ld->iters; it; it = it->next_iter) {
+      if (cancelled) {
+        pthread_mutex_lock(&it->lock);
+        pthread_cond_broadcast(&it->news);
+        pthread_mutex_unlock(&it->lock);
+      } else if (ld->free) {
+        any |= insitu__pass_scan(it);
+      }
+    }
+  }
+  insitu__pass_launch(ld);
 }
 
 /* ---- iterators ---- */
 
 /* Frees what an iterator owns. No batch of it is held. */
-static void insitu__loader_empty_iter(insitu_iter *it) {
+static void insitu__pass_empty_iter(insitu_iter *it) {
   for (unsigned i = 0; i < it->device.n_rings; i++) insitu__device_drain(&it->device.rings[i]);
   for (uint64_t i = 0; it->slabs && i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
     insitu__device_pass(&slab->busy);
-    insitu__loader_slab_free(it, slab);
+    insitu__pass_slab_free(it, slab);
     for (unsigned k = 0; slab->parts && k < it->device.n_rings; k++)
       insitu__device_event_close(&it->device.rings[k], &slab->parts[k]);
     insitu__mem_free(slab->parts);
@@ -26432,7 +26435,7 @@ static void insitu__loader_empty_iter(insitu_iter *it) {
 }
 
 /* The user's handle, or the contents, need the iterator's struct no more. */
-static void insitu__loader_disown_iter(insitu_iter *it) {
+static void insitu__pass_disown_iter(insitu_iter *it) {
   pthread_mutex_lock(&it->lock);
   bool last = --it->owners == 0;
   pthread_mutex_unlock(&it->lock);
@@ -26443,23 +26446,23 @@ static void insitu__loader_disown_iter(insitu_iter *it) {
 }
 
 /* Calls fn, which uses the iterator's devices, for a user's thread: see insitu__device_visit. */
-static void insitu__loader_on_device(const insitu_iter *it, void (*fn)(void *arg), void *arg) {
+static void insitu__pass_on_device(const insitu_iter *it, void (*fn)(void *arg), void *arg) {
   insitu__device_visit(it->device.on ? it->device.device : -1, NULL, fn, arg);
 }
 
-static void insitu__loader_free_iter_now(void *arg) {
+static void insitu__pass_free_iter_now(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
-  insitu__loader_empty_iter(it);
-  insitu__loader_disown_iter(it);
+  insitu__pass_empty_iter(it);
+  insitu__pass_disown_iter(it);
 }
 /* Frees the contents of an iterator that is closed and of which no batch is held. */
-static void insitu__loader_free_iter(insitu_iter *it) {
-  if (it->device.rings) insitu__loader_on_device(it, insitu__loader_free_iter_now, it);
-  else insitu__loader_free_iter_now(it); /* it never came to use a device */
+static void insitu__pass_free_iter(insitu_iter *it) {
+  if (it->device.rings) insitu__pass_on_device(it, insitu__pass_free_iter_now, it);
+  else insitu__pass_free_iter_now(it); /* it never came to use a device */
 }
 
 /* The public structs of one slab; names and strides are copies. */
-static bool insitu__loader_slab_init(
+static bool insitu__pass_slab_init(
     insitu_iter *it, struct insitu__loader_slab *slab, const struct insitu__geometry *g) {
   slab->iter = it;
   slab->arrays = (insitu_array *)insitu__mem_alloc(g->n_variables, sizeof *slab->arrays);
@@ -26493,7 +26496,7 @@ static bool insitu__loader_slab_init(
 }
 
 /* The plan of the iterator that desc describes. */
-static insitu_status insitu__loader_plan(const insitu_loader *ld, const insitu_iter_desc *desc,
+static insitu_status insitu__pass_plan(const insitu_loader *ld, const insitu_iter_desc *desc,
     struct insitu__plan *p, insitu_error *err) {
   bool shuffled = desc->order ? desc->order == INSITU_SHUFFLED : desc->split == INSITU_TRAIN;
   return insitu__plan_init(p, &ld->geometry, &ld->split, desc->split,
@@ -26502,27 +26505,27 @@ static insitu_status insitu__loader_plan(const insitu_loader *ld, const insitu_i
 
 /* Slabs of undelivered batches: while the scan stands at the last of prefetch_depth batches, a
  * window that it opens there reaches span - 1 batches further. */
-static uint64_t insitu__loader_ring(const insitu_loader *ld, uint64_t span) {
+static uint64_t insitu__pass_ring(const insitu_loader *ld, uint64_t span) {
   return ld->config.prefetch_depth + span - 1;
 }
 
-static uint64_t insitu__loader_max_held(const insitu_iter_desc *desc) {
+static uint64_t insitu__pass_max_held(const insitu_iter_desc *desc) {
   return desc->max_held ? desc->max_held : 2;
 }
 
 /* Everything of an iterator that needs memory but its slabs. */
-static insitu_status insitu__loader_iter_init(
+static insitu_status insitu__pass_iter_init(
     insitu_iter *it, const insitu_iter_desc *desc, insitu_error *err) {
   insitu_loader *ld = it->loader;
-  insitu_status status = insitu__loader_plan(ld, desc, &it->plan, err);
+  insitu_status status = insitu__pass_plan(ld, desc, &it->plan, err);
   for (uint64_t i = 0; !status && i < 2; i++) {
     uint64_t epoch = desc->epoch + ((desc->epoch ^ i) & 1);
     status = insitu__plan_order(&it->plan, epoch, &it->order[i], err);
   }
   if (status) return status;
   it->batches = it->order[0].batches;
-  it->n_ring = insitu__loader_ring(ld, insitu__order_span(&it->order[0]));
-  it->max_held = insitu__loader_max_held(desc);
+  it->n_ring = insitu__pass_ring(ld, insitu__order_span(&it->order[0]));
+  it->max_held = insitu__pass_max_held(desc);
   it->n_slabs = it->n_ring + it->max_held;
   it->slab_bytes = ld->geometry.slab_bytes;
   it->pinned_bytes = ld->geometry.pinned_bytes;
@@ -26544,7 +26547,7 @@ static insitu_status insitu__loader_iter_init(
 }
 
 /* Bytes of an iterator besides its slabs' pages: the scan's tables and the structs of its slabs. */
-static uint64_t insitu__loader_tables(const insitu_loader *ld, uint64_t scan, uint64_t slabs) {
+static uint64_t insitu__pass_tables(const insitu_loader *ld, uint64_t scan, uint64_t slabs) {
   uint64_t each = sizeof(struct insitu__loader_slab) + sizeof(struct insitu__loader_slab *) +
                   ld->geometry.n_devices * sizeof(struct insitu__device_part) +
                   ld->geometry.n_variables *
@@ -26556,7 +26559,7 @@ static uint64_t insitu__loader_tables(const insitu_loader *ld, uint64_t scan, ui
 }
 
 /* Room on a device, out of device_budget and what is free there. */
-static insitu_status insitu__loader_device_room(
+static insitu_status insitu__pass_device_room(
     insitu_iter *it, unsigned i, uint64_t slots, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry_device *g = &ld->geometry.devices[i];
@@ -26585,7 +26588,7 @@ static insitu_status insitu__loader_device_room(
       left < unused ? ", or raise device_budget" : "");
 }
 /* Streams, events and memory on the iterator's devices. */
-static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *err) {
+static insitu_status insitu__pass_iter_devices(insitu_iter *it, insitu_error *err) {
   const struct insitu__geometry *g = &it->loader->geometry;
   struct insitu__device *d = &it->device;
   insitu_status status = INSITU_OK;
@@ -26597,14 +26600,14 @@ static insitu_status insitu__loader_iter_devices(insitu_iter *it, insitu_error *
     struct insitu__device_ring *r = &d->rings[d->n_rings++];
     *r = (struct insitu__device_ring){
         .device = g->devices[i].device, .at = g->devices[i].at, .bytes = g->devices[i].bytes};
-    status = insitu__loader_device_room(it, i, it->max_held + 1, err);
+    status = insitu__pass_device_room(it, i, it->max_held + 1, err);
     if (!status) status = insitu__device_ring_open(d, r, it->max_held + 1, err);
   }
   return status;
 }
 /* The events of its batches, and of as many releases as there may be at once (but for those of
  * DLPack). */
-static insitu_status insitu__loader_iter_events(insitu_iter *it, insitu_error *err) {
+static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err) {
   struct insitu__device *d = &it->device;
   insitu_status status = INSITU_OK;
   for (unsigned k = 0; k < d->n_rings; k++) {
@@ -26621,11 +26624,11 @@ static insitu_status insitu__loader_iter_events(insitu_iter *it, insitu_error *e
   return status;
 }
 
-static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *err) {
+static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry *g = &ld->geometry;
   uint64_t bytes = 0, names = 0, scan = insitu__plan_scan_bytes(&it->plan, &it->order[0]);
-  uint64_t tables = insitu__loader_tables(ld, scan, it->n_slabs);
+  uint64_t tables = insitu__pass_tables(ld, scan, it->n_slabs);
   bool fits = insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes) &&
               insitu__base_add(bytes, tables, &bytes);
   pthread_mutex_lock(&ld->lock);
@@ -26658,14 +26661,14 @@ static insitu_status insitu__loader_iter_slabs(insitu_iter *it, insitu_error *er
   for (uint64_t i = 0; ok && i < g->n_variables; i++)
     name = stpcpy(name, g->variables[i].label) + 1;
   for (uint64_t i = 0; ok && i < it->n_slabs; i++)
-    ok = insitu__loader_slab_init(it, &it->slabs[i], g);
+    ok = insitu__pass_slab_init(it, &it->slabs[i], g);
   if (ok) return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[0], err);
   return insitu__error_set(err, INSITU_E_NOMEM,
       "iterator %s: no memory for its tables; give the process more memory",
       insitu__split_names[it->split]);
 }
 
-static void insitu__loader_unreserve(insitu_iter *it) {
+static void insitu__pass_unreserve(insitu_iter *it) {
   pthread_mutex_lock(&it->loader->lock);
   it->loader->reserved -= it->reserved;
   it->loader->tables -= it->tables;
@@ -26679,7 +26682,7 @@ static void insitu__loader_unreserve(insitu_iter *it) {
 }
 
 /* Stops starting chunks of an iterator and waits for those in flight. */
-static void insitu__loader_stop_await(insitu_iter *it) {
+static void insitu__pass_stop_await(insitu_iter *it) {
   it->stopping = true;
   insitu__store_sweep(&it->loader->store);
   memset(&it->idle, 0, sizeof it->idle);
@@ -26687,21 +26690,21 @@ static void insitu__loader_stop_await(insitu_iter *it) {
     insitu__reactor_gate_await(&it->loader->reactor, &it->idle);
 }
 
-struct insitu__loader_move {
+struct insitu__pass_move {
   insitu_iter *it;
   uint64_t epoch, batch; /* batch may be the epoch's end: END is then told first */
 };
 
 /* Forgets what is under way and goes on elsewhere. The iterator must be in the loader's list. */
-static void insitu__loader_move_await(void *arg) {
-  struct insitu__loader_move *m = (struct insitu__loader_move *)arg;
+static void insitu__pass_move_await(void *arg) {
+  struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
   insitu_iter *it = m->it;
-  insitu__loader_stop_await(it);
+  insitu__pass_stop_await(it);
   uint64_t number = m->epoch * it->batches + m->batch, epoch = number / it->batches;
   for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   pthread_mutex_lock(&it->lock);
   for (uint64_t n = it->next; n < it->assigned; n++) {
-    insitu__loader_slab_give(it, it->ring[n % it->n_ring]);
+    insitu__pass_slab_give(it, it->ring[n % it->n_ring]);
   }
   it->next = it->assigned = it->start = it->uploaded = number;
   it->tile_waits = false;
@@ -26720,17 +26723,17 @@ static void insitu__loader_move_await(void *arg) {
 }
 
 /* Puts a new iterator into the loader's list and sets it going. */
-static void insitu__loader_begin_await(void *arg) {
-  struct insitu__loader_move *m = (struct insitu__loader_move *)arg;
+static void insitu__pass_begin_await(void *arg) {
+  struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
   m->it->next_iter = m->it->loader->iters;
   m->it->loader->iters = m->it;
-  insitu__loader_move_await(m);
+  insitu__pass_move_await(m);
 }
 
 /* Takes an iterator out of the loader's list once nothing of it is in flight. */
-static void insitu__loader_leave_await(void *arg) {
+static void insitu__pass_leave_await(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
-  insitu__loader_stop_await(it);
+  insitu__pass_stop_await(it);
   insitu_iter **link = &it->loader->iters;
   while (*link != it) link = &(*link)->next_iter;
   *link = it->next_iter;
@@ -26738,17 +26741,17 @@ static void insitu__loader_leave_await(void *arg) {
 
 /* Leaving must not fail: without memory for a coroutine it waits until one that is under way gives
  * its stack back. */
-static void insitu__loader_leave(insitu_iter *it) {
-  while (insitu__reactor_call(&it->loader->reactor, insitu__loader_leave_await, it)) {
+static void insitu__pass_leave(insitu_iter *it) {
+  while (insitu__reactor_call(&it->loader->reactor, insitu__pass_leave_await, it)) {
     if (it->loader->config.inline_io) insitu__reactor_run(&it->loader->reactor, 1000000);
     else poll(NULL, 0, 1);
   }
 }
 
-static void insitu__loader_part_now(void *arg) {
+static void insitu__pass_part_now(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__device *d = &it->device;
-  insitu__loader_unreserve(it);
+  insitu__pass_unreserve(it);
   atomic_fetch_sub_explicit(
       &it->loader->slab_now, it->alive * it->slab_bytes, memory_order_relaxed);
   pthread_mutex_lock(&it->lock);
@@ -26770,265 +26773,20 @@ static void insitu__loader_part_now(void *arg) {
     struct insitu__loader_slab *slab = &it->slabs[i];
     if (!slab->gone) continue;
     insitu__device_pass(&slab->busy);
-    insitu__loader_slab_free(it, slab);
+    insitu__pass_slab_free(it, slab);
   }
   insitu__device_shrink(d);
   pthread_mutex_lock(&it->lock);
   bool last = --it->held == 0;
   pthread_mutex_unlock(&it->lock);
-  if (last) insitu__loader_free_iter(it);
+  if (last) insitu__pass_free_iter(it);
 }
 /* After leaving: gives the memory back, but for the batches the user holds. The last of them takes
  * the contents with it; the struct stays until the user closes the handle. What is freed may have
  * to be waited for, and may be freed by the user's function: not under the lock, which releases
  * take as well. */
-static void insitu__loader_part(insitu_iter *it) {
-  insitu__loader_on_device(it, insitu__loader_part_now, it);
-}
-
-/* ---- strings of any length ---- */
-
-struct insitu__loader_strings { /* lives on the caller's stack */
-  insitu_loader *loader;
-  const char *path;
-  insitu_status status;
-  insitu_error *err;
-  struct insitu__zarr_array zarr;
-  uint64_t n;
-  uint64_t *at, *length;           /* of each string in text */
-  struct insitu__text_buffer text; /* one NUL after each */
-  struct insitu__codec_scratch codec;
-  char *stored; /* the object being decoded */
-  uint64_t stored_n;
-  /* first element and extents of the chunk being parsed */
-  uint64_t lo[INSITU__MAX_DIMS], box[INSITU__MAX_DIMS];
-  unsigned order[INSITU__MAX_DIMS];
-  uint64_t holes; /* absent inner chunks of the object */
-  insitu_error error;
-};
-
-static bool insitu__loader_string_put(
-    struct insitu__loader_strings *s, uint64_t number, const char *text, uint64_t n) {
-  s->at[number] = s->text.n;
-  s->length[number] = n;
-  return insitu__text_buffer_bytes(&s->text, text, n) && insitu__text_buffer_bytes(&s->text, "", 1);
-}
-/* String `number` of the chunk, to its place; what lies outside of the array is dropped. */
-static insitu_status insitu__loader_string_emit(
-    void *to, uint64_t number, const char *text, uint64_t n) {
-  struct insitu__loader_strings *s = (struct insitu__loader_strings *)to;
-  const struct insitu__zarr_array *z = &s->zarr;
-  uint64_t x[INSITU__MAX_DIMS], flat = 0;
-  for (unsigned k = z->ndim; k-- > 0;) {
-    unsigned axis = s->order[k];
-    x[axis] = s->lo[axis] + number % s->box[axis];
-    number /= s->box[axis];
-    if (x[axis] >= z->shape[axis]) return INSITU_OK;
-  }
-  for (unsigned d = 0; d < z->ndim; d++) flat = flat * z->shape[d] + x[d];
-  if (insitu__loader_string_put(s, flat, text, n)) return INSITU_OK;
-  return insitu__error_set(&s->error, INSITU_E_NOMEM,
-      "its strings have more than INSITU__MAX_STRING_BYTES (%u) bytes, or memory is short",
-      INSITU__MAX_STRING_BYTES);
-}
-/* The strings of one chunk that no shard is. */
-static insitu_status insitu__loader_string_chunk(struct insitu__loader_strings *s,
-    const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
-  const uint8_t *out;
-  uint64_t got, count = 1;
-  insitu_status status = insitu__codec_decode_unknown(
-      codecs, &s->codec, bytes, n, INSITU__MAX_STRING_CHUNK, &out, &got, &s->error);
-  for (unsigned d = 0; d < s->zarr.ndim; d++) count *= s->box[d];
-  if (status < 0) return status;
-  return (s->zarr.strings == INSITU__ZARR_JSON2 ? insitu__zarr_json2 : insitu__zarr_vlen)(
-      out, got, count, insitu__loader_string_emit, s, &s->error);
-}
-/* A stored object, or an inner chunk of one: level counts the shards around it,
- * INSITU__MAX_SHARD_LEVELS at most. */
-static insitu_status insitu__loader_string_object(struct insitu__loader_strings *s, unsigned level,
-    const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
-  const struct insitu__zarr_array *z = &s->zarr;
-  if (level >= z->n_levels || level >= INSITU__MAX_SHARD_LEVELS)
-    return insitu__loader_string_chunk(s, codecs, bytes, n);
-  const struct insitu__codec_shard *shard = z->level[level].shard;
-  uint64_t index_bytes = insitu__codec_shard_index_bytes(shard),
-           least = insitu__base_min(n, index_bytes), lo[INSITU__MAX_DIMS];
-  const uint8_t *index = shard->index_first ? bytes : bytes + (n - least);
-  insitu_status status = insitu__codec_shard_index(shard, index, least, &s->error);
-  memcpy(lo, s->lo, sizeof lo);
-  for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
-    uint64_t offset, length, rest = i;
-    bool inside = true;
-    status = insitu__codec_shard_entry(shard, index, i, n, &offset, &length, &s->error);
-    if (status < 0) break;
-    for (unsigned k = z->ndim; k-- > 0;) {
-      unsigned axis = z->level[level].axis[k];
-      uint64_t across = shard->chunk[k] / shard->inner[k];
-      s->lo[axis] = lo[axis] + rest % across * shard->inner[k];
-      s->box[axis] = shard->inner[k];
-      s->order[k] = z->level[level].axis[shard->order[k]];
-      inside = inside && s->lo[axis] < z->shape[axis];
-      rest /= across;
-    }
-    if (length == UINT64_MAX) {
-      s->holes += inside;
-      continue;
-    }
-    status = insitu__loader_string_object(s, level + 1, &shard->codecs, bytes + offset, length);
-  }
-  return status;
-}
-static void insitu__loader_string_work(void *arg, unsigned worker) {
-  struct insitu__loader_strings *s = (struct insitu__loader_strings *)arg;
-  (void)worker;
-  s->status = insitu__loader_string_object(
-      s, 0, &s->zarr.object.codecs, (const uint8_t *)s->stored, s->stored_n);
-}
-/* The object at `tile` of the grid of objects. */
-static void insitu__loader_string_read_await(
-    struct insitu__loader_strings *s, const uint64_t *tile) {
-  const struct insitu__zarr_array *z = &s->zarr;
-  insitu_loader *ld = s->loader;
-  char key[INSITU__MAX_KEY];
-  memset(&s->error, 0, sizeof s->error);
-  s->holes = 0;
-  for (unsigned d = 0; d < z->ndim; d++) {
-    s->lo[d] = tile[d] * z->object.chunk[d];
-    s->box[d] = z->object.chunk[d];
-    s->order[d] = z->object.order[d];
-  }
-  if (insitu__zarr_chunk_key(z, tile, key, sizeof key) < 0)
-    s->status = insitu__error_set(s->err, INSITU_E_FORMAT,
-        "read, array %.200s: a chunk's key is longer than %d bytes; shorten the path", z->path,
-        INSITU__MAX_KEY);
-  if (s->status) return;
-  insitu__loader_add(&ld->n_reads, 1);
-  insitu__loader_add(&ld->n_requests, 1);
-  s->status = insitu__store_get_await(
-      &ld->store, key, INSITU__MAX_STRING_CHUNK, &s->stored, &s->stored_n, &s->error);
-  bool absent = s->status == INSITU_E_NOTFOUND;
-  if (absent) insitu__loader_add(&ld->n_absent, 1);
-  if (absent && ld->config.on_absent_chunk != INSITU_RAISE) {
-    s->status = INSITU_OK;
-    return;
-  }
-  if (!s->status) {
-    insitu__loader_add(&ld->n_read, s->stored_n);
-    insitu__reactor_work_await(&ld->reactor, insitu__loader_string_work, s);
-    if (!s->status && s->holes && ld->config.on_absent_chunk == INSITU_RAISE)
-      s->status = insitu__error_set(&s->error, INSITU_E_ABSENT,
-          "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its "
-          "fill value");
-    if (!s->status) insitu__loader_add(&ld->n_absent, s->holes);
-  }
-  insitu__mem_free(s->stored);
-  s->stored = NULL;
-  if (s->status < 0)
-    s->status = insitu__error_set(s->err, absent ? INSITU_E_ABSENT : s->status,
-        "read, array %.200s, chunk %.300s: %s", z->path, key,
-        absent ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
-               : s->error.message);
-}
-/* Room for the strings, every one of them the fill value. */
-static void insitu__loader_strings_begin(struct insitu__loader_strings *s) {
-  const struct insitu__zarr_array *z = &s->zarr;
-  bool ok = true;
-  s->n = 1;
-  for (unsigned d = 0; d < z->axes; d++) ok = ok && insitu__base_mul(s->n, z->shape[d], &s->n);
-  if (!ok || s->n > INSITU__MAX_STRINGS) {
-    s->status = insitu__error_set(s->err, INSITU_E_UNSUPPORTED,
-        "read, array %.200s: it has more strings than INSITU__MAX_STRINGS; leave it out", z->path);
-    return;
-  }
-  s->text.limit = INSITU__MAX_STRING_BYTES;
-  s->at = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->at);
-  s->length = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->length);
-  ok = s->at && s->length &&
-       insitu__text_buffer_bytes(
-           &s->text, z->wide_fill ? (const char *)z->wide_fill : "", z->wide_n) &&
-       insitu__text_buffer_bytes(&s->text, "", 1);
-  for (uint64_t i = 0; ok && i < s->n; i++) {
-    s->at[i] = 0;
-    s->length[i] = z->wide_n;
-  }
-  if (!ok)
-    s->status = insitu__error_set(s->err, INSITU_E_NOMEM,
-        "read, array %.200s: no memory for its strings; give the process more memory", z->path);
-}
-static void insitu__loader_strings_end(struct insitu__loader_strings *s) {
-  insitu__codec_scratch_free(&s->codec);
-  insitu__zarr_array_free(&s->zarr);
-  insitu__text_buffer_free(&s->text);
-  insitu__mem_free(s->at);
-  insitu__mem_free(s->length);
-}
-/* Opens the array and, if its strings have any length, reads them; others are left to
- * insitu__loader_read_await. */
-static void insitu__loader_strings_await(void *arg) {
-  struct insitu__loader_strings *s = (struct insitu__loader_strings *)arg;
-  const struct insitu__zarr_array *z = &s->zarr;
-  uint64_t tile[INSITU__MAX_DIMS] = {0}, tiles = 1;
-  insitu__codec_scratch_init(&s->codec);
-  s->status = insitu__zarr_array_await(&s->loader->group, s->path, &s->zarr, s->err);
-  if (!s->status && z->kind != INSITU__ZARR_STRING && !insitu__zarr_is_wide(z->kind))
-    s->status = insitu__error_set(s->err, INSITU_E_DTYPE,
-        "read, array %.200s: it holds numbers, not strings; read it with insitu_read", z->path);
-  if (!s->status) insitu__loader_strings_begin(s);
-  if (s->status || z->kind != INSITU__ZARR_STRING) return;
-  for (unsigned d = 0; d < z->ndim; d++)
-    tiles *= insitu__base_ceil_div(z->shape[d], z->object.chunk[d]);
-  for (uint64_t i = 0; i < tiles && !s->status; i++) {
-    if (atomic_load_explicit(&s->loader->cancelled, memory_order_acquire))
-      s->status = INSITU_CANCELLED;
-    else insitu__loader_string_read_await(s, tile);
-    for (unsigned d = z->ndim; d-- > 0;) { /* the next object: count up from the last axis */
-      if (++tile[d] < insitu__base_ceil_div(z->shape[d], z->object.chunk[d])) break;
-      tile[d] = 0;
-    }
-  }
-}
-/* Elements of fixed size, as insitu_read gives them, to strings: code points become UTF-8. */
-static bool insitu__loader_strings_fixed(
-    struct insitu__loader_strings *s, const unsigned char *bytes, uint64_t width) {
-  bool ok = true;
-  for (uint64_t i = 0; i < s->n && ok; i++, bytes += width) {
-    uint64_t used = width;
-    uint32_t code = 0;
-    if (s->zarr.kind == INSITU__ZARR_CHAR)
-      while (used && !bytes[used - 1]) used--;
-    if (s->zarr.kind != INSITU__ZARR_UCS4) {
-      ok = insitu__loader_string_put(s, i, (const char *)bytes, used);
-      continue;
-    }
-    while (used && (memcpy(&code, bytes + used - 4, 4), !code)) used -= 4;
-    s->at[i] = s->text.n;
-    for (uint64_t k = 0; k < used && ok; k += 4) {
-      char utf8[4];
-      memcpy(&code, bytes + k, 4);
-      ok = insitu__text_buffer_bytes(
-          &s->text, utf8, insitu__text_put_code(code < 0x200000 ? code : 0xFFFD, utf8));
-    }
-    s->length[i] = s->text.n - s->at[i];
-    ok = ok && insitu__text_buffer_bytes(&s->text, "", 1);
-  }
-  return ok;
-}
-/* What the user gets, in one block; NULL without memory. */
-static insitu_strings *insitu__loader_strings_give(const struct insitu__loader_strings *s) {
-  uint64_t table = s->n * (sizeof(char *) + sizeof(uint64_t));
-  insitu_strings *out = (insitu_strings *)insitu__mem_alloc(1, sizeof *out + table + s->text.n);
-  if (!out) return NULL;
-  const char **text = (const char **)(void *)(out + 1);
-  uint64_t *bytes = (uint64_t *)(void *)(text + s->n);
-  char *all = (char *)(bytes + s->n);
-  memcpy(all, s->text.text, (size_t)s->text.n);
-  for (uint64_t i = 0; i < s->n; i++) {
-    text[i] = all + s->at[i];
-    bytes[i] = s->length[i];
-  }
-  *out = (insitu_strings){.n = s->n, .text = text, .bytes = bytes, .ndim = (int32_t)s->zarr.axes};
-  for (unsigned d = 0; d < s->zarr.axes; d++) out->shape[d] = (int64_t)s->zarr.shape[d];
-  return out;
+static void insitu__pass_part(insitu_iter *it) {
+  insitu__pass_on_device(it, insitu__pass_part_now, it);
 }
 
 /* ---- state ---- */
@@ -27052,7 +26810,7 @@ enum {                            /* byte offsets in an insitu_state; all little
 _Static_assert(INSITU__LOADER_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
     "the checksum ends the state");
 
-static void insitu__loader_state(
+static void insitu__pass_state(
     const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
   const struct insitu__plan *p = &it->plan;
   unsigned char *b = out->bytes;
@@ -27076,11 +26834,11 @@ static void insitu__loader_state(
 }
 
 /* Names the first field in which a state and an iterator differ. */
-static insitu_status insitu__loader_state_check(
+static insitu_status insitu__pass_state_check(
     const insitu_iter *it, const insitu_state *state, insitu_error *err) {
   insitu_state mine;
   const unsigned char *b = state->bytes;
-  insitu__loader_state(it, 0, 0, &mine);
+  insitu__pass_state(it, 0, 0, &mine);
   if (memcmp(b, "INSITU", 6) != 0)
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: these %zu bytes are no state; give what a batch's `after` held",
@@ -27135,7 +26893,7 @@ static insitu_status insitu__loader_state_check(
 
 /* ---- delivery (the user's thread, under the iterator's lock) ---- */
 
-static void insitu__loader_deliver(insitu_iter *it, struct insitu__loader_slab *slab) {
+static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *slab) {
   const struct insitu__geometry *g = it->plan.geometry;
   insitu_batch *b = &slab->batch;
   b->epoch = slab->number / it->batches;
@@ -27144,24 +26902,24 @@ static void insitu__loader_deliver(insitu_iter *it, struct insitu__loader_slab *
   b->sample_indices = (const int64_t *)(const void *)(slab->memory + g->indices);
   for (uint64_t i = 0; i < g->n_variables; i++) {
     const struct insitu__geometry_variable *v = &g->variables[i];
-    slab->arrays[i].data = insitu__loader_rows(slab, v);
+    slab->arrays[i].data = insitu__rows_rows(slab, v);
     for (unsigned k = 0; v->place == INSITU_DEVICE && k < it->device.n_rings; k++)
       if (it->device.rings[k].device == v->device)
         slab->arrays[i].data = slab->parts[k].slot->memory + (v->block - it->device.rings[k].at);
     slab->arrays[i].bytes = slab->rows * g->variables[i].row_bytes;
     slab->shapes[2 * (INSITU__MAX_DIMS + 1) * i] = (int64_t)slab->rows;
   }
-  insitu__loader_state(it, b->epoch, b->index + 1, &b->after);
+  insitu__pass_state(it, b->epoch, b->index + 1, &b->after);
   slab->held = true;
   it->held++;
   it->next++;
 }
 
 /* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must
- * wait, INSITU__LOADER_UNCHECKED when the next batch is ready but for insitu__loader_check_batch.
+ * wait, INSITU__LOADER_UNCHECKED when the next batch is ready but for insitu__check_batch.
  */
 enum { INSITU__LOADER_UNCHECKED = INT32_MAX };
-static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, insitu_error *err) {
+static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insitu_error *err) {
   if (atomic_load_explicit(&it->loader->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
   if (it->failed) goto failed;
   if (it->next % it->batches == 0 && it->told != it->next) {
@@ -27185,7 +26943,7 @@ static insitu_status insitu__loader_poll(insitu_iter *it, insitu_batch **out, in
   if (it->device.n_rings && it->uploaded <= it->next) return INSITU_TIMEOUT;
   if (insitu__device_wait(&it->device, slab->parts, it->device.stream, &it->device.error))
     goto refused;
-  insitu__loader_deliver(it, slab);
+  insitu__pass_deliver(it, slab);
   *out = &slab->batch;
   return INSITU_OK;
 refused:
@@ -27200,7 +26958,7 @@ failed:
 
 /* Waits for news of the iterator until the deadline (monotonic nanoseconds, INT64_MAX: for ever);
  * lock held before and after. */
-static void insitu__loader_wait(insitu_iter *it, int64_t deadline) {
+static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
   if (it->loader->config.inline_io) {
     pthread_mutex_unlock(&it->lock);
     int64_t left = deadline == INT64_MAX ? -1 : deadline - insitu__base_now();
@@ -27214,6 +26972,271 @@ static void insitu__loader_wait(insitu_iter *it, int64_t deadline) {
   }
 }
 
+/* >>open --------------------------------------------------------------------------------------- */
+/* A loader opens and closes. */
+
+/* What a remote store is asked for at once, before the arrays are opened one after the other. */
+static void insitu__open_prefetch_await(insitu_loader *ld) {
+  const insitu_loader_desc *c = &ld->config;
+  const char **paths = (const char **)insitu__mem_alloc(c->n_variables, sizeof *paths);
+  for (uint64_t i = 0; paths && i < c->n_variables; i++)
+    paths[i] = insitu__geometry_path(&c->variables[i]);
+  if (paths) insitu__zarr_prefetch_await(&ld->group, paths, c->n_variables);
+  insitu__mem_free(paths);
+}
+static insitu_status insitu__open_array_await(
+    void *arg, const char *path, struct insitu__zarr_array *out, insitu_error *err) {
+  return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
+}
+
+/* The text of the manifest file, which the caller frees in any case. */
+static insitu_status insitu__open_manifest_await(
+    insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
+  const char *path = ld->config.manifest;
+  char cause[128], name[400];
+  insitu__text_redact(path, name, sizeof name);
+  for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
+    char *larger = (char *)insitu__mem_realloc(*text, cap);
+    if (!larger)
+      return insitu__error_set(err, INSITU_E_NOMEM,
+          "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", name,
+          cap);
+    *text = larger;
+    struct iovec iov = {*text + *n, (size_t)(cap - *n)};
+    int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
+    if (got < 0) {
+      if (err && err->status >= 0) err->sys_errno = (int)-got;
+      return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO,
+          "open, manifest %s: %s; %s", name, insitu__store_cause((int)-got, cause),
+          got == -ENOENT ? "check the path" : insitu__store_advice((int)-got));
+    }
+    *n += (uint64_t)got;
+    if (*n < cap) return INSITU_OK;
+  }
+  return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+      "open, manifest %s: it has %u bytes or more; check the path", name, INSITU__MAX_META);
+}
+
+/* Where each variable goes, as there are devices. Planning alone takes for granted that there are.
+ */
+static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  for (uint64_t i = 0; i < c->n_variables; i++) {
+    const insitu_variable *v = &c->variables[i];
+    struct insitu__geometry_variable *to = &ld->geometry.variables[i];
+    bool there = c->plan_only || v->device < ld->devices;
+    to->device = v->place == INSITU_HOST ? 0 : v->device;
+    to->place = v->place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : v->place;
+    if (v->place == INSITU_DEVICE && !there) {
+      if (ld->devices)
+        return insitu__error_set(err, INSITU_E_DEVICE,
+            "open, variable %s: there is no device %d, only %d of them; correct device, or place "
+            "it with INSITU_DEVICE_OR_HOST",
+            v->label, (int)v->device, ld->devices);
+      return insitu__error_set(err, INSITU_E_DEVICE,
+          "open, variable %s: %.700s; or place it with INSITU_DEVICE_OR_HOST", v->label,
+          ld->no_device.message);
+    }
+    if (there) continue;
+    if (v->place != INSITU_HOST)
+      insitu__report_log(ld, 2,
+          "rank %d, open, variable %.200s: placed in plain host memory: %.700s", (int)c->rank,
+          v->label, ld->devices ? "there is no such device" : ld->no_device.message);
+    to->place = INSITU_HOST;
+    to->device = 0;
+  }
+  return INSITU_OK;
+}
+
+struct insitu__open_opening {
+  insitu_loader *ld;
+  insitu_status status;
+  insitu_error *err;
+};
+
+/* Store, metadata, geometry, split: everything that open learns from the archive. */
+static void insitu__open_disk_log(void *user, const char *line) {
+  insitu__report_log((insitu_loader *)user, 1, "%s", line);
+}
+/* Puts the cache in front of the remote store, or of the one that a zip file lies in. */
+static insitu_status insitu__open_disk(insitu_loader *ld, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  struct insitu__store *s = ld->store.zip ? &ld->store.zip->base : &ld->store;
+  struct insitu__text_buffer name = {0};
+  if (!insitu__store_whole_name(s, &name)) {
+    insitu__text_buffer_free(&name);
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the cache; give the process more memory");
+  }
+  struct insitu__disk_desc desc = {.dir = c->cache_dir,
+      .name = name.text,
+      .budget = c->cache_budget,
+      .never = s->cached,
+      .any_etag = s->any_etag,
+      .log = insitu__open_disk_log,
+      .user = ld};
+  insitu_status status = insitu__disk_open(&ld->disk, &ld->reactor, &desc, err);
+  insitu__text_buffer_free(&name);
+  if (status < 0) return status;
+  s->front = &ld->disk;
+  s->front_await = insitu__disk_read_await;
+  return INSITU_OK;
+}
+static void insitu__open_await(void *arg) {
+  struct insitu__open_opening *o = (struct insitu__open_opening *)arg;
+  insitu_loader *ld = o->ld;
+  insitu_loader_desc *c = &ld->config;
+  char *manifest = NULL;
+  uint64_t n = 0;
+  o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
+  if (!o->status) c->url = ld->store.url; /* without credentials */
+  if (!o->status && insitu__config_caches(ld)) o->status = insitu__open_disk(ld, o->err);
+  if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
+  ld->group.hooks = &ld->hooks;
+  if (!c->n_variables) { /* for insitu_read alone */
+    if (!o->status) o->status = insitu__config_footprint(ld, o->err);
+    return;
+  }
+  if (!o->status) insitu__open_prefetch_await(ld);
+  if (!o->status)
+    o->status = insitu__geometry_init_await(&ld->geometry, c, insitu__open_array_await, ld, o->err);
+  if (!o->status) o->status = insitu__open_places(ld, o->err);
+  if (!o->status) o->status = insitu__geometry_slab(&ld->geometry, c->batch_size, o->err);
+  if (!o->status && !ld->geometry.samples)
+    o->status = insitu__error_set(
+        o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
+  if (!o->status) o->status = insitu__dates_await(ld, o->err);
+  if (!o->status && c->manifest) o->status = insitu__open_manifest_await(ld, &manifest, &n, o->err);
+  if (!o->status)
+    o->status = insitu__split_init(&ld->split, c, manifest, n, ld->geometry.samples,
+        ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
+  insitu__mem_free(manifest);
+  insitu__store_forget(&ld->store);
+  if (!o->status) o->status = insitu__config_footprint(ld, o->err);
+  if (!o->status && !c->plan_only &&
+      insitu__reactor_spawn(&ld->reactor, insitu__report_watch_await, ld))
+    o->status = INSITU_E_NOMEM;
+}
+
+static bool insitu__open_tiles(insitu_loader *ld) {
+  const struct insitu__geometry *g = &ld->geometry;
+  ld->arrays = (insitu_array *)insitu__mem_alloc(g->n_variables, sizeof *ld->arrays);
+  for (uint64_t i = 0; ld->arrays && i < g->n_variables; i++) {
+    struct insitu__geometry_variable *v = &ld->geometry.variables[i];
+    ld->arrays[i] = (insitu_array){.name = v->label,
+        .bytes = ld->config.batch_size * v->row_bytes,
+        .row_bytes = v->row_bytes,
+        .shape = v->shape,
+        .strides = v->strides,
+        .ndim = v->ndim,
+        .dtype = v->dtype,
+        .place = v->place,
+        .device = v->device};
+  }
+  if (ld->config.plan_only) return ld->arrays;
+  ld->scratch = (struct insitu__loader_scratch *)insitu__mem_alloc(
+      ld->config.decode_threads, sizeof *ld->scratch);
+  ld->tiles =
+      (struct insitu__loader_tile *)insitu__mem_alloc(ld->config.max_inflight, sizeof *ld->tiles);
+  bool ok = ld->arrays && ld->scratch && ld->tiles &&
+            insitu__cache_init(
+                &ld->cache, &ld->reactor, &ld->store, (uint32_t)ld->cache_slots, ld->slot_bytes);
+  for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++)
+    insitu__codec_scratch_init(&ld->scratch[i].codec);
+  for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
+    struct insitu__loader_tile *t = &ld->tiles[i];
+    t->loader = ld;
+    t->box = (struct insitu__box *)insitu__mem_alloc(g->n_variables, sizeof *t->box);
+    t->wanted = (bool *)insitu__mem_alloc(g->n_variables, sizeof *t->wanted);
+    t->iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
+    ok = t->box && t->wanted && t->iov;
+    if (ld->slot_bytes)
+      ok = (t->run_iov =
+                   (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run_iov)) &&
+           ok;
+    t->next = ld->free;
+    ld->free = t;
+  }
+  return ok;
+}
+
+static void insitu__open_destroy(insitu_loader *ld) {
+  if (ld->running) insitu__reactor_close(&ld->reactor);
+  insitu__zarr_group_free(&ld->group);
+  insitu__store_close(&ld->store);
+  insitu__disk_close(&ld->disk);
+  insitu__cache_free(&ld->cache);
+  for (uint64_t i = 0; ld->tiles && i < ld->config.max_inflight; i++) {
+    insitu__mem_free(ld->tiles[i].box);
+    insitu__mem_free(ld->tiles[i].wanted);
+    insitu__mem_free(ld->tiles[i].iov);
+    insitu__mem_free(ld->tiles[i].run_iov);
+    insitu__mem_unmap(ld->tiles[i].buffer, ld->buffer_bytes);
+  }
+  for (uint64_t i = 0; ld->scratch && i < ld->config.decode_threads; i++) {
+    insitu__codec_scratch_free(&ld->scratch[i].codec);
+    insitu__mem_unmap(ld->scratch[i].whole, ld->whole_bytes);
+  }
+  insitu__mem_free(ld->moments);
+  insitu__mem_free(ld->tiles);
+  insitu__mem_free(ld->scratch);
+  insitu__mem_free(ld->arrays);
+  insitu__geometry_free(&ld->geometry);
+  insitu__split_free(&ld->split);
+  insitu__codec_hooks_free(&ld->hooks);
+  for (struct insitu__loader_block *b = ld->blocks, *next; b; b = next) {
+    next = b->next;
+    insitu__mem_free_secret(b, b->bytes); /* options and urls */
+  }
+  pthread_mutex_destroy(&ld->lock);
+  insitu__mem_free(ld);
+}
+
+static insitu_status insitu__open_init(
+    insitu_loader *ld, const insitu_loader_desc *desc, insitu_error *err) {
+  insitu_loader_desc *c = &ld->config;
+  if (!insitu__config_keep_desc(ld, desc))
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
+  insitu_status status = insitu__config_defaults(ld, err);
+  if (status) return status;
+  for (uint64_t i = 0; i < c->n_variables && !c->plan_only; i++)
+    if (c->variables[i].place != INSITU_HOST) { /* else CUDA is left alone */
+      (void)insitu__device_count(&ld->devices, &ld->no_device);
+      break;
+    }
+  bool inline_mode = c->inline_io || c->plan_only;
+  struct insitu__reactor_desc r = {.backend = c->io,
+      .inline_mode = inline_mode,
+      .workers = inline_mode ? 0 : (unsigned)c->decode_threads,
+      .io_threads =
+          inline_mode ? 0
+                      : (unsigned)insitu__base_min(16, insitu__base_max(4, 2 * c->decode_threads)),
+      .depth = 256,
+      .iowq_max_workers = (unsigned)insitu__base_max(4, 2 * c->decode_threads),
+      .stack_bytes = INSITU_CORO_STACK,
+      .pump = insitu__pass_pump,
+      .pump_arg = ld};
+  status = insitu__reactor_open(&ld->reactor, &r, err);
+  if (status) return status;
+  ld->running = true;
+  struct insitu__open_opening o = {ld, INSITU_OK, err};
+  status = insitu__reactor_call(&ld->reactor, insitu__open_await, &o);
+  if (!status) status = o.status;
+  if (!status && !insitu__open_tiles(ld)) status = INSITU_E_NOMEM;
+  if (status == INSITU_E_NOMEM)
+    insitu__error_set(err, status, "open: the system gives no memory; lower max_inflight");
+  c->io =
+      insitu__ring_backend_name(&ld->reactor.ring)[0] == 'u' ? INSITU_IO_URING : INSITU_IO_EPOLL;
+  if (!status && !c->plan_only)
+    insitu__loader_memory(
+        ld, ld->inflight_bytes + ld->cache_bytes - c->max_inflight * ld->buffer_bytes);
+  return status;
+}
+
+/* >>check -------------------------------------------------------------------------------------- */
+/* desc.check: rows are read again in a second, slow way. */
+
 /* ---- checking (desc.check): rows read again in a second, slow way ---- */
 
 /* It shares store, metadata and codecs with the way that fills batches, but nothing of >>box,
@@ -27224,24 +27247,23 @@ static void insitu__loader_wait(insitu_iter *it, int64_t deadline) {
 #define INSITU__LOADER_CHECK_OBJECTS 8
 #define INSITU__LOADER_CHECK_LARGEST (2 * INSITU__MAX_CHUNK) /* bytes of a stored object */
 
-struct insitu__loader_check_object { /* what one key names: a whole stored object of an array */
+struct insitu__check_object { /* what one key names: a whole stored object of an array */
   const uint64_t *chunk;
   const unsigned *order;
   const struct insitu__codec_chain *codecs;
 };
-static struct insitu__loader_check_object insitu__loader_check_object(
-    const struct insitu__zarr_array *z) {
-  struct insitu__loader_check_object o = {z->object.chunk, z->object.order, &z->object.codecs};
+static struct insitu__check_object insitu__check_object(const struct insitu__zarr_array *z) {
+  struct insitu__check_object o = {z->object.chunk, z->object.order, &z->object.codecs};
   return o;
 }
 
 /* one row of one variable and step, one object of it after the other; on the caller's stack */
-struct insitu__loader_check {
+struct insitu__check_job {
   insitu_iter *it;
   struct insitu__loader_slab *slab;
   const struct insitu__geometry_variable *variable;
   const struct insitu__zarr_array *zarr;
-  struct insitu__loader_check_object object;
+  struct insitu__check_object object;
   unsigned axis;
   uint64_t row, step, sample;       /* sample: on the array's sample axis */
   uint64_t index[INSITU__MAX_DIMS]; /* the object's, in the grid of objects */
@@ -27258,7 +27280,7 @@ struct insitu__loader_check {
 
 /* Decodes the object as far as it can be decoded. A raw one may be cut short: batches show what is
  * there. */
-static void insitu__loader_check_decode(struct insitu__loader_check *c) {
+static void insitu__check_decode(struct insitu__check_job *c) {
   struct insitu__codec_scratch scratch;
   c->bytes = c->zarr->itemsize;
   for (unsigned d = 0; d < c->zarr->ndim; d++) c->bytes *= c->object.chunk[d];
@@ -27284,7 +27306,7 @@ static void insitu__loader_check_decode(struct insitu__loader_check *c) {
   c->decoded = NULL;
 }
 
-static double insitu__loader_check_half(uint16_t h) { /* IEEE 754-2008 binary16, exact */
+static double insitu__check_half(uint16_t h) { /* IEEE 754-2008 binary16, exact */
   uint64_t sign = (uint64_t)(h >> 15) << 63, exponent = h >> 10 & 31, fraction = h & 1023, bits;
   double x;
   /* NaNs are quiet */
@@ -27300,7 +27322,7 @@ static double insitu__loader_check_half(uint16_t h) { /* IEEE 754-2008 binary16,
 }
 
 /* An element in native byte order, converted to the variable's type as C converts it. */
-static void insitu__loader_check_convert(
+static void insitu__check_convert(
     int32_t from, const unsigned char *in, int32_t to, unsigned char *out) {
   float f = 0;
   double d = 0;
@@ -27328,7 +27350,7 @@ static void insitu__loader_check_convert(
   case INSITU_BOOL: f = (float)(d = in[0] != 0); break;
   case INSITU_F16:
     memcpy(&half, in, sizeof half);
-    f = (float)(d = insitu__loader_check_half(half));
+    f = (float)(d = insitu__check_half(half));
     break;
   case INSITU_BF16: { /* the upper half of a float */
     unsigned char wide[4] = {0, 0, in[0], in[1]};
@@ -27343,28 +27365,28 @@ static void insitu__loader_check_convert(
 }
 
 /* An element in native byte order, decoded. */
-static void insitu__loader_check_cf(
+static void insitu__check_cf(
     const struct insitu__cf *cf, const unsigned char *in, int32_t to, unsigned char *out) {
   bool real = cf->dtype == INSITU_F16 || cf->dtype == INSITU_BF16 || cf->dtype == INSITU_F32 ||
               cf->dtype == INSITU_F64;
   double x, other;
   bool missing = false;
-  insitu__loader_check_convert(cf->dtype, in, INSITU_F64, (unsigned char *)&x);
+  insitu__check_convert(cf->dtype, in, INSITU_F64, (unsigned char *)&x);
   for (unsigned m = 0; m < cf->n_missing; m++) {
-    insitu__loader_check_convert(cf->dtype, cf->missing[m], INSITU_F64, (unsigned char *)&other);
+    insitu__check_convert(cf->dtype, cf->missing[m], INSITU_F64, (unsigned char *)&other);
     missing = missing ||
               (real ? x == other : memcmp(in, cf->missing[m], (size_t)(cf->dtype & 0xff) / 8) == 0);
   }
   volatile double product = x * cf->scale; /* volatile: rounded before the sum */
   x = product + cf->offset;
   if (missing || __builtin_isnan(x)) x = __builtin_nan("");
-  insitu__loader_check_convert(INSITU_F64, (const unsigned char *)&x, to, out);
+  insitu__check_convert(INSITU_F64, (const unsigned char *)&x, to, out);
 }
 
 /* What the batch must show for a stored element; stored NULL: the fill value, at `inside` of an
  * axis inside elements. */
-static void insitu__loader_check_element(const struct insitu__loader_check *c,
-    const unsigned char *stored, uint64_t inside, unsigned char out[16]) {
+static void insitu__check_element(const struct insitu__check_job *c, const unsigned char *stored,
+    uint64_t inside, unsigned char out[16]) {
   const struct insitu__zarr_array *z = c->zarr;
   bool complex = z->dtype == INSITU_C64 || z->dtype == INSITU_C128;
   unsigned char native[16];
@@ -27375,20 +27397,19 @@ static void insitu__loader_check_element(const struct insitu__loader_check *c,
                 : z->wide_fill ? z->wide_fill[inside * z->itemsize + i]
                                : z->fill[i];
   }
-  if (c->variable->decoded)
-    insitu__loader_check_cf(&c->variable->cf, native, c->variable->dtype, out);
+  if (c->variable->decoded) insitu__check_cf(&c->variable->cf, native, c->variable->dtype, out);
   else if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
-  else insitu__loader_check_convert(z->dtype, native, c->variable->dtype, out);
+  else insitu__check_convert(z->dtype, native, c->variable->dtype, out);
 }
 
 /* "1.5 (0x3fc00000)" */
-static void insitu__loader_check_print(char to[80], int32_t dtype, const unsigned char *value) {
+static void insitu__check_print(char to[80], int32_t dtype, const unsigned char *value) {
   unsigned n = (unsigned)(dtype & 0xff) / 8;
   double d = 0;
   unsigned char bytes[8];
   int used = 0;
   if (dtype != INSITU_C64 && dtype != INSITU_C128) {
-    insitu__loader_check_convert(dtype, value, INSITU_F64, bytes);
+    insitu__check_convert(dtype, value, INSITU_F64, bytes);
     memcpy(&d, bytes, sizeof d);
     used = snprintf(to, 40, "%.17g ", d);
   }
@@ -27398,14 +27419,14 @@ static void insitu__loader_check_print(char to[80], int32_t dtype, const unsigne
 }
 
 /* Element x of the array is not what it should be. */
-static void insitu__loader_check_differs(struct insitu__loader_check *c, const uint64_t *x,
+static void insitu__check_differs(struct insitu__check_job *c, const uint64_t *x,
     const unsigned char *is, const unsigned char *should) {
   char shown[80], wanted[80], at[INSITU__MAX_DIMS * 22];
   int n = 0;
   for (unsigned d = 0; d < c->zarr->ndim; d++)
     n += snprintf(at + n, 22, "%s%" PRIu64, d ? "," : "", x[d]);
-  insitu__loader_check_print(shown, c->variable->dtype, is);
-  insitu__loader_check_print(wanted, c->variable->dtype, should);
+  insitu__check_print(shown, c->variable->dtype, is);
+  insitu__check_print(wanted, c->variable->dtype, should);
   c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
       "rank %d, check, array %.200s, chunk %.200s: variable %.80s, batch %" PRIu64 ", row %" PRIu64
       ", sample %" PRIu64 ", element [%s]: the batch holds %s, the archive %s%s%.200s; the fault "
@@ -27417,7 +27438,7 @@ static void insitu__loader_check_differs(struct insitu__loader_check *c, const u
 }
 
 /* Compares the elements of the row that lie in the object, until one differs. */
-static void insitu__loader_check_compare(struct insitu__loader_check *c) {
+static void insitu__check_compare(struct insitu__check_job *c) {
   const struct insitu__zarr_array *z = c->zarr;
   const struct insitu__geometry_variable *v = c->variable;
   const insitu_loader *ld = c->it->loader;
@@ -27438,15 +27459,15 @@ static void insitu__loader_check_compare(struct insitu__loader_check *c) {
              x[c->object.order[k]] % c->object.chunk[c->object.order[k]];
     for (unsigned d = 0; d < z->ndim; d++)
       if (d != c->axis) to = to * (v->hi[d] - v->lo[d]) + (x[d] - v->lo[d]);
-    const unsigned char *is = insitu__loader_rows(c->slab, v) + to * item;
+    const unsigned char *is = insitu__rows_rows(c->slab, v) + to * item;
     const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n
                                       ? c->decoded + from * z->itemsize
                                       : NULL;
     unsigned char fill[16], should[16];
-    insitu__loader_check_element(c, NULL, x[z->ndim - 1], fill);
-    insitu__loader_check_element(c, stored, 0, should);
+    insitu__check_element(c, NULL, x[z->ndim - 1], fill);
+    insitu__check_element(c, stored, 0, should);
     if (memcmp(is, should, (size_t)item) && !(may_be_fill && !memcmp(is, fill, (size_t)item))) {
-      insitu__loader_check_differs(c, x, is, should);
+      insitu__check_differs(c, x, is, should);
       return;
     }
     more = false;
@@ -27458,20 +27479,20 @@ static void insitu__loader_check_compare(struct insitu__loader_check *c) {
   }
 }
 
-static void insitu__loader_check_work(void *arg, unsigned worker) {
-  struct insitu__loader_check *c = (struct insitu__loader_check *)arg;
+static void insitu__check_work(void *arg, unsigned worker) {
+  struct insitu__check_job *c = (struct insitu__check_job *)arg;
   (void)worker;
-  if (c->stored) insitu__loader_check_decode(c);
+  if (c->stored) insitu__check_decode(c);
   /* One damaged chunk of a shard keeps the whole from being decoded, and the others are well:
    * nothing can be said. */
   bool shard = memcmp(c->object.chunk, c->zarr->chunk, c->zarr->ndim * sizeof *c->zarr->chunk) != 0;
-  if (!c->status && (c->decoded || c->absent || !shard)) insitu__loader_check_compare(c);
+  if (!c->status && (c->decoded || c->absent || !shard)) insitu__check_compare(c);
   insitu__mem_free(c->decoded);
   c->decoded = NULL;
 }
 
-static void insitu__loader_check_await(void *arg) {
-  struct insitu__loader_check *c = (struct insitu__loader_check *)arg;
+static void insitu__check_await(void *arg) {
+  struct insitu__check_job *c = (struct insitu__check_job *)arg;
   insitu_loader *ld = c->it->loader;
   insitu_status status = insitu__store_get_await(
       &ld->store, c->key, INSITU__LOADER_CHECK_LARGEST, &c->stored, &c->n, &c->damage);
@@ -27480,14 +27501,13 @@ static void insitu__loader_check_await(void *arg) {
   c->status = status == INSITU_E_NOMEM ? status : INSITU_OK;
   /* else it cannot be read now: no verdict */
   bool known = !status || c->absent || ld->config.on_bad_chunk == INSITU_FILL;
-  if (!c->status && known) insitu__reactor_work_await(&ld->reactor, insitu__loader_check_work, c);
+  if (!c->status && known) insitu__reactor_work_await(&ld->reactor, insitu__check_work, c);
   insitu__mem_free(c->stored);
   c->stored = NULL;
 }
 
 /* Checks one row, whose position h scatters over the objects that hold it. */
-static void insitu__loader_check_row(
-    struct insitu__loader_check *c, uint64_t variable, uint64_t h) {
+static void insitu__check_row(struct insitu__check_job *c, uint64_t variable, uint64_t h) {
   insitu_iter *it = c->it;
   insitu_loader *ld = it->loader;
   const insitu_variable *desc = &ld->config.variables[variable];
@@ -27495,7 +27515,7 @@ static void insitu__loader_check_row(
   const struct insitu__geometry_array *a = &ld->geometry.arrays[c->variable->array];
   c->zarr = &a->zarr;
   c->axis = a->axis;
-  c->object = insitu__loader_check_object(c->zarr);
+  c->object = insitu__check_object(c->zarr);
   c->step = h % c->variable->n_steps;
   int64_t shown = ((const int64_t *)(const void *)(c->slab->memory + ld->geometry.indices))[c->row],
           anchor = -1;
@@ -27526,35 +27546,33 @@ static void insitu__loader_check_row(
           (d == c->axis ? c->sample : c->variable->lo[d]) / c->object.chunk[d] + rest % n[d];
     memset(&c->damage, 0, sizeof c->damage);
     if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
-    if (insitu__reactor_call(&ld->reactor, insitu__loader_check_await, c))
-      c->status = INSITU_E_NOMEM;
+    if (insitu__reactor_call(&ld->reactor, insitu__check_await, c)) c->status = INSITU_E_NOMEM;
   }
   if (!c->status) insitu__loader_add(&ld->n_checked, 1);
 }
 
 /* Checks the next batch, which is ready; on the user's thread. The lock is held before and after,
  * not meanwhile: the slab stays where it is until this thread takes it or moves the iterator. */
-static void insitu__loader_check_batch(insitu_iter *it) {
+static void insitu__check_batch(insitu_iter *it) {
   struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
   bool first = slab->number == it->start;
   pthread_mutex_unlock(&it->lock);
   const struct insitu__geometry *g = &it->loader->geometry;
-  struct insitu__loader_check c;
+  struct insitu__check_job c;
   memset(&c, 0, sizeof c);
   c.it = it;
   c.slab = slab;
   uint64_t h = insitu__order_mix(slab->number);
   for (uint64_t v = 0; slab->rows && first && !c.status && v < g->n_variables; v++)
-    insitu__loader_check_row(&c, v, h + v);
+    insitu__check_row(&c, v, h + v);
   c.row = slab->rows ? h % slab->rows : 0;
   h = insitu__order_mix(h);
-  if (slab->rows && !c.status)
-    insitu__loader_check_row(&c, h % g->n_variables, insitu__order_mix(h));
+  if (slab->rows && !c.status) insitu__check_row(&c, h % g->n_variables, insitu__order_mix(h));
   if (c.status) {
     insitu__error_set(&c.error, c.status,
         "rank %d, check: no memory to read a row again; leave INSITU_CHECK and desc.check out",
         (int)it->loader->config.rank);
-    insitu__loader_damage(it, slab->number, &c.error);
+    insitu__tile_damage(it, slab->number, &c.error);
   }
   pthread_mutex_lock(&it->lock);
   slab->checked = true;
@@ -27625,7 +27643,7 @@ INSITU_DEF insitu_status insitu_loader_open(
   if (out) *out = NULL;
   if (!desc || !out)
     return insitu__error_set(err, INSITU_E_ARG, "open: desc or out is NULL; give both");
-  insitu_status status = insitu__loader_check(desc, err);
+  insitu_status status = insitu__config_check(desc, err);
   if (status) return status;
   insitu_loader *ld = (insitu_loader *)insitu__mem_alloc(1, sizeof *ld);
   if (!ld)
@@ -27635,19 +27653,19 @@ INSITU_DEF insitu_status insitu_loader_open(
   ld->opener = pthread_self();
   ld->opened = insitu__base_now();
   pthread_mutex_init(&ld->lock, NULL);
-  status = insitu__loader_init(ld, desc, err);
-  if (status) insitu__loader_destroy(ld);
+  status = insitu__open_init(ld, desc, err);
+  if (status) insitu__open_destroy(ld);
   if (status) return status;
   *out = ld;
   const insitu_loader_desc *c = &ld->config;
-  insitu__loader_log(ld, 2,
+  insitu__report_log(ld, 2,
       "rank %d, open %.400s: %" PRIu64 " variables of %" PRIu64 " arrays, %" PRIu64
       " samples; io %s%s, %" PRIu64 " decode threads, %" PRIu64
       " chunks in flight, %.1f MB for them, memory_budget %.1f MB",
       (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays, ld->geometry.samples,
-      insitu__loader_io_words[c->io], c->inline_io ? " (inline)" : "", c->decode_threads,
+      insitu__config_io_words[c->io], c->inline_io ? " (inline)" : "", c->decode_threads,
       c->max_inflight, (double)ld->inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
-  insitu__loader_notes(ld, insitu__loader_log_note, ld);
+  insitu__config_notes(ld, insitu__config_log_note, ld);
   return INSITU_OK;
 }
 
@@ -27658,10 +27676,10 @@ INSITU_DEF void insitu_loader_close(insitu_loader **loader) {
   insitu_loader_cancel(ld);               /* what waits for a server ends */
   while (ld->iters) {                     /* only this thread changes the list now */
     insitu_iter *it = ld->iters;
-    insitu__loader_leave(it);
-    insitu__loader_part(it);
+    insitu__pass_leave(it);
+    insitu__pass_part(it);
   }
-  insitu__loader_destroy(ld);
+  insitu__open_destroy(ld);
 }
 
 INSITU_DEF void insitu_loader_cancel(insitu_loader *ld) {
@@ -27713,15 +27731,15 @@ INSITU_DEF insitu_status insitu_loader_plan(
   insitu_status status = insitu__public_desc(ld, desc, err);
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "plan: out is NULL; give an insitu_plan");
-  status = insitu__loader_plan(ld, desc, &p, err);
+  status = insitu__pass_plan(ld, desc, &p, err);
   if (!status) status = insitu__plan_describe(&p, out, err);
   if (status) return status;
-  out->slabs = insitu__loader_ring(ld, out->span) + insitu__loader_max_held(desc);
+  out->slabs = insitu__pass_ring(ld, out->span) + insitu__pass_max_held(desc);
   out->slab_bytes = ld->geometry.slab_bytes;
   for (unsigned i = 0; i < ld->geometry.n_devices; i++)
     out->device_bytes +=
-        (insitu__loader_max_held(desc) + UINT64_C(1)) * ld->geometry.devices[i].bytes;
-  out->table_bytes = insitu__loader_tables(ld, out->table_bytes, out->slabs);
+        (insitu__pass_max_held(desc) + UINT64_C(1)) * ld->geometry.devices[i].bytes;
+  out->table_bytes = insitu__pass_tables(ld, out->table_bytes, out->slabs);
   out->inflight_bytes = ld->inflight_bytes;
   out->cache_bytes = ld->cache_bytes;
   return INSITU_OK;
@@ -27735,7 +27753,7 @@ INSITU_DEF insitu_status insitu_loader_quality(
   if (status) return status;
   if (!out)
     return insitu__error_set(err, INSITU_E_ARG, "quality: out is NULL; give an insitu_quality");
-  status = insitu__loader_plan(ld, desc, &p, err);
+  status = insitu__pass_plan(ld, desc, &p, err);
   return status ? status : insitu__plan_quality(&p, desc->epoch, out, err);
 }
 
@@ -27772,24 +27790,24 @@ INSITU_DEF insitu_status insitu_loader_stats(
   out->memory_promised = insitu__loader_get(&ld->reserved) + ld->inflight_bytes + ld->cache_bytes;
   out->inflight_peak = insitu__loader_get(&ld->inflight_peak);
   out->first_batch_s = (double)insitu__loader_get(&ld->first_batch) / 1e9;
-  strcpy(out->io, insitu__loader_io_words[ld->config.io]);
+  strcpy(out->io, insitu__config_io_words[ld->config.io]);
   uint64_t first = insitu__loader_get(&ld->first_next), stall = insitu__loader_get(&ld->stall);
   if (!first) return INSITU_OK;
   uint64_t elapsed = (uint64_t)insitu__base_now() - first,
            before = insitu__loader_get(&ld->busy_before);
   out->stall_s = (double)stall / 1e9;
-  out->stall_share = insitu__loader_share(stall, (double)elapsed);
+  out->stall_share = insitu__report_share(stall, (double)elapsed);
   out->decode_busy =
-      insitu__loader_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - before, elapsed, stall);
+      insitu__report_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - before, elapsed, stall);
   uint64_t upload = insitu__loader_get(&ld->upload_stall),
            consumer = insitu__loader_get(&ld->consumer_stall);
   out->upload_stall_s = (double)upload / 1e9;
   out->consumer_stall_s = (double)consumer / 1e9;
-  out->limiting_stage = insitu__loader_stage(out->batches, out->stall_share,
-      insitu__loader_share(upload, (double)elapsed),
-      insitu__loader_share(consumer, (double)elapsed), out->decode_busy);
+  out->limiting_stage = insitu__report_stage(out->batches, out->stall_share,
+      insitu__report_share(upload, (double)elapsed),
+      insitu__report_share(consumer, (double)elapsed), out->decode_busy);
   double percentile[3];
-  insitu__loader_percentiles(ld, (const double[]){0.5, 0.95, 0.99}, percentile, 3);
+  insitu__report_percentiles(ld, (const double[]){0.5, 0.95, 0.99}, percentile, 3);
   out->next_p50_s = percentile[0] / 1e9;
   out->next_p95_s = percentile[1] / 1e9;
   out->next_p99_s = percentile[2] / 1e9;
@@ -27901,7 +27919,7 @@ static void insitu__public_config(struct insitu__text_buffer *b, const insitu_lo
   }
   insitu__text_buffer_printf(b, "]");
   for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
-    const struct insitu__text_field *f = &insitu__loader_fields[i].text;
+    const struct insitu__text_field *f = &insitu__config_fields[i].text;
     bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && c->sample_dim;
     bool none = f->kind == INSITU__TEXT_TEXT &&
                 !*(const char *const *)(const void *)((const char *)c + f->at);
@@ -27910,9 +27928,9 @@ static void insitu__public_config(struct insitu__text_buffer *b, const insitu_lo
   insitu__text_buffer_printf(b, "}, \"origins\": {");
   const char *separator = "";
   for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
-    if (insitu__loader_fields[i].unset == INSITU__LOADER_FROM_DESC) continue;
-    insitu__text_buffer_printf(b, "%s\"%s\": \"%s\"", separator, insitu__loader_fields[i].text.name,
-        insitu__loader_origins[ld->origin[i]]);
+    if (insitu__config_fields[i].unset == INSITU__LOADER_FROM_DESC) continue;
+    insitu__text_buffer_printf(b, "%s\"%s\": \"%s\"", separator, insitu__config_fields[i].text.name,
+        insitu__config_origins[ld->origin[i]]);
     separator = ", ";
   }
 }
@@ -27990,7 +28008,7 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
   insitu__public_struct(
       &b, insitu__public_stats, sizeof insitu__public_stats / sizeof *insitu__public_stats, &stats);
   insitu__text_buffer_printf(&b, ", \"notes\": [");
-  insitu__loader_notes(ld, insitu__public_note, &b);
+  insitu__config_notes(ld, insitu__public_note, &b);
   insitu__text_buffer_printf(&b, "]}");
   uint64_t n = b.failed ? 0 : b.n, some = cap ? insitu__base_min(n, cap - 1) : 0;
   if (json && some) memcpy(json, b.text, (size_t)some);
@@ -28024,13 +28042,13 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
     return insitu__error_set(
         err, INSITU_E_ARG, "read: place means nothing here, dst is host memory; leave it out");
   insitu_error own = {0};
-  struct insitu__loader_reading r = {.loader = ld,
+  struct insitu__read_reading r = {.loader = ld,
       .variable = variable,
       .dst = (unsigned char *)dst,
       .dst_bytes = dst_bytes,
       .shape = shape,
       .err = &own};
-  status = insitu__reactor_call(&ld->reactor, insitu__loader_read_await, &r);
+  status = insitu__reactor_call(&ld->reactor, insitu__read_await, &r);
   if (status)
     return insitu__error_set(
         err, status, "read: no memory for a coroutine; give the process more memory");
@@ -28049,8 +28067,8 @@ INSITU_DEF insitu_status insitu_sample_dates(
         "dates: the loader has no variables, and so no sample axis; give it one");
   if (!ld->moments) {
     insitu_error own = {0};
-    struct insitu__loader_dating d = {.loader = ld, .err = &own};
-    status = insitu__reactor_call(&ld->reactor, insitu__loader_dating_await, &d);
+    struct insitu__dates_dating d = {.loader = ld, .err = &own};
+    status = insitu__reactor_call(&ld->reactor, insitu__dates_dating_await, &d);
     if (status)
       return insitu__error_set(
           err, status, "dates: no memory for a coroutine; give the process more memory");
@@ -28111,8 +28129,8 @@ INSITU_DEF insitu_status insitu_read_strings(
   if (!path || !out)
     return insitu__error_set(err, INSITU_E_ARG, "read: path or out is NULL; give both");
   insitu_error own = {0};
-  struct insitu__loader_strings s = {.loader = ld, .path = path, .err = &own};
-  status = insitu__reactor_call(&ld->reactor, insitu__loader_strings_await, &s);
+  struct insitu__read_strings s = {.loader = ld, .path = path, .err = &own};
+  status = insitu__reactor_call(&ld->reactor, insitu__read_strings_await, &s);
   if (status)
     insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory");
   else status = insitu__public_outcome(ld, s.status, &own, err);
@@ -28124,18 +28142,17 @@ INSITU_DEF insitu_status insitu_read_strings(
     if (!status && shape.bytes <= INSITU__MAX_STRING_BYTES)
       bytes = (unsigned char *)insitu__mem_alloc(shape.bytes + 1, 1);
     if (!status && bytes) status = insitu_read(ld, &fixed, bytes, shape.bytes, NULL, err);
-    if (!status &&
-        (!bytes || !insitu__loader_strings_fixed(&s, bytes, s.n ? shape.bytes / s.n : 0)))
+    if (!status && (!bytes || !insitu__read_strings_fixed(&s, bytes, s.n ? shape.bytes / s.n : 0)))
       status = insitu__error_set(err, INSITU_E_NOMEM,
           "read, array %.200s: its strings have more than INSITU__MAX_STRING_BYTES (%u) bytes, or "
           "memory is short; leave it out",
           path, INSITU__MAX_STRING_BYTES);
     insitu__mem_free(bytes);
   }
-  if (!status && !(*out = insitu__loader_strings_give(&s)))
+  if (!status && !(*out = insitu__read_strings_give(&s)))
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "read, array %.200s: no memory for its strings; give the process more memory", path);
-  insitu__loader_strings_end(&s);
+  insitu__read_strings_end(&s);
   return status;
 }
 
@@ -28213,9 +28230,9 @@ struct insitu__public_iter_memory {
 /* What an iterator has on devices and on the host; it may have part of it on an error. */
 static void insitu__public_iter_memory(void *arg) {
   struct insitu__public_iter_memory *m = (struct insitu__public_iter_memory *)arg;
-  m->status = insitu__loader_iter_devices(m->it, m->err);
-  if (!m->status) m->status = insitu__loader_iter_slabs(m->it, m->err);
-  if (!m->status) m->status = insitu__loader_iter_events(m->it, m->err);
+  m->status = insitu__pass_iter_devices(m->it, m->err);
+  if (!m->status) m->status = insitu__pass_iter_slabs(m->it, m->err);
+  if (!m->status) m->status = insitu__pass_iter_events(m->it, m->err);
 }
 
 INSITU_DEF insitu_status insitu_iter_open(
@@ -28245,24 +28262,24 @@ INSITU_DEF insitu_status insitu_iter_open(
   pthread_cond_init(&it->news, &clock);
   pthread_condattr_destroy(&clock);
   pthread_mutex_init(&it->lock, NULL);
-  status = insitu__loader_iter_init(it, desc, err);
+  status = insitu__pass_iter_init(it, desc, err);
   if (!status) {
     struct insitu__public_iter_memory memory = {it, INSITU_OK, err};
-    insitu__loader_on_device(it, insitu__public_iter_memory, &memory);
+    insitu__pass_on_device(it, insitu__public_iter_memory, &memory);
     status = memory.status;
     it->device.of = insitu__device_of(&it->device); /* of this thread: release may come from any */
   }
   if (!status) {
-    struct insitu__loader_move m = {it, desc->epoch, 0};
-    status = insitu__reactor_call(&ld->reactor, insitu__loader_begin_await, &m);
+    struct insitu__pass_move m = {it, desc->epoch, 0};
+    status = insitu__reactor_call(&ld->reactor, insitu__pass_begin_await, &m);
     if (status)
       insitu__error_set(
           err, status, "iterator: no memory for a coroutine; give the process more memory");
   }
   if (status) {
-    insitu__loader_unreserve(it);
-    insitu__loader_free_iter(it);
-    insitu__loader_disown_iter(it); /* there will be no handle */
+    insitu__pass_unreserve(it);
+    insitu__pass_free_iter(it);
+    insitu__pass_disown_iter(it); /* there will be no handle */
     return status;
   }
   *out = it;
@@ -28275,10 +28292,10 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter) {
   if (!it || getpid() != it->pid) return;
   if (it->loader) { /* else that was closed first */
     assert(!it->loader->config.inline_io || pthread_equal(it->loader->opener, pthread_self()));
-    insitu__loader_leave(it);
-    insitu__loader_part(it);
+    insitu__pass_leave(it);
+    insitu__pass_part(it);
   }
-  insitu__loader_disown_iter(it);
+  insitu__pass_disown_iter(it);
 }
 
 INSITU_DEF insitu_status insitu_iter_next(
@@ -28294,36 +28311,36 @@ INSITU_DEF insitu_status insitu_iter_next(
   int64_t begin = insitu__base_now(), deadline = INT64_MAX;
   if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - begin) / 1000000)
     deadline = begin + timeout_ms * 1000000;
-  insitu__loader_enter(it, begin);
+  insitu__report_enter(it, begin);
   pthread_mutex_lock(&it->lock);
   it->waiting = begin;
   it->awaited = it->next;
   for (bool polled = false;; polled = true) {
-    status = insitu__loader_poll(it, out, err);
+    status = insitu__pass_poll(it, out, err);
     if (status == INSITU__LOADER_UNCHECKED) {
-      insitu__loader_check_batch(it);
-      status = insitu__loader_poll(it, out, err);
+      insitu__check_batch(it);
+      status = insitu__pass_poll(it, out, err);
     }
     if (status != INSITU_TIMEOUT ||
         (insitu__base_now() >= deadline && (polled || !ld->config.inline_io)))
       break;
-    insitu__loader_wait(it, deadline);
+    insitu__pass_wait(it, deadline);
   }
-  if (it->held_by) insitu__loader_held_by(it, it->held_by, it->held_at, insitu__base_now());
+  if (it->held_by) insitu__report_held_by(it, it->held_by, it->held_at, insitu__base_now());
   it->waiting = 0;
   pthread_mutex_unlock(&it->lock);
   /* one more batch may be prefetched */
   if (status == INSITU_OK || status == INSITU_END) insitu__reactor_wake(&ld->reactor);
   int64_t now = insitu__base_now();
-  insitu__loader_exit(it, begin, now, status, *out);
-  if (status == INSITU_END) insitu__loader_lap_log(it, now);
+  insitu__report_exit(it, begin, now, status, *out);
+  if (status == INSITU_END) insitu__report_lap_log(it, now);
   return status;
 }
 
 static insitu_status insitu__public_move(
     insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
-  struct insitu__loader_move m = {it, epoch, batch};
-  insitu_status status = insitu__reactor_call(&it->loader->reactor, insitu__loader_move_await, &m);
+  struct insitu__pass_move m = {it, epoch, batch};
+  insitu_status status = insitu__reactor_call(&it->loader->reactor, insitu__pass_move_await, &m);
   it->lap.began = 0;
   return status ? insitu__error_set(err, status,
                       "iterator: no memory for a coroutine; give the process more memory")
@@ -28354,7 +28371,7 @@ INSITU_DEF insitu_status insitu_iter_restore(
   if (!state)
     return insitu__error_set(
         err, INSITU_E_ARG, "restore: state is NULL; give what a batch's `after` held");
-  status = insitu__loader_state_check(it, state, err);
+  status = insitu__pass_state_check(it, state, err);
   if (status) return status;
   return insitu__public_move(it, insitu__base_load64(state->bytes + INSITU__LOADER_STATE_EPOCH),
       insitu__base_load64(state->bytes + INSITU__LOADER_STATE_NEXT), err);
@@ -28403,13 +28420,13 @@ static void insitu__public_let_go(
   else slab->held = false;
   bool last = false;
   if (!slab->held && !slab->exports) {
-    insitu__loader_slab_give(it, slab);
+    insitu__pass_slab_give(it, slab);
     /* one more may be uploaded */
     if (it->loader && it->device.n_rings) insitu__reactor_wake(&it->loader->reactor);
     last = --it->held == 0 && it->closed;
   }
   pthread_mutex_unlock(&it->lock);
-  if (last) insitu__loader_free_iter(it);
+  if (last) insitu__pass_free_iter(it);
 }
 
 INSITU_DEF void insitu_batch_release(insitu_batch **batch) {

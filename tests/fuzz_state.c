@@ -17,13 +17,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   it.plan.layout.seed = 42, it.plan.layout.lanes = 4, it.plan.layout.window = 64,
   it.plan.layout.global_batch = 32;
   if (n < 1) return 0;
-  insitu__loader_state(&it, 3, 17, &good);
+  insitu__pass_state(&it, 3, 17, &good);
   bad = good;
   for (size_t i = 0; i < sizeof bad.bytes && i + 1 < n; i++) bad.bytes[i] ^= data[i + 1];
   if (data[0] & 1)
     insitu__base_store64(bad.bytes + INSITU__LOADER_STATE_CHECK,
         insitu__geometry_hash(0, bad.bytes, INSITU__LOADER_STATE_CHECK));
-  insitu_status status = insitu__loader_state_check(&it, &bad, &err);
+  insitu_status status = insitu__pass_state_check(&it, &bad, &err);
   fuzz_status(status, &err);
   uint64_t epoch = insitu__base_load64(bad.bytes + INSITU__LOADER_STATE_EPOCH),
            next = insitu__base_load64(bad.bytes + INSITU__LOADER_STATE_NEXT);
@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     mine = mine && !bad.bytes[i];
   FUZZ_HOLDS(status == (whole && mine ? INSITU_OK : INSITU_E_STATE));
   if (status == INSITU_OK) {
-    insitu__loader_state(&it, epoch, next, &good);
+    insitu__pass_state(&it, epoch, next, &good);
     FUZZ_HOLDS(!memcmp(&good, &bad, sizeof good));
   }
   return 0;

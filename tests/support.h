@@ -358,7 +358,7 @@ static inline void support_reserve(insitu_loader *ld) {
  * peak is a true one. */
 static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
   for (bool full = false; !full;) {
-    uint64_t last = insitu__loader_limit(it) - 1;
+    uint64_t last = insitu__pass_limit(it) - 1;
     pthread_mutex_lock(&it->lock);
     full = it->assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
     pthread_mutex_unlock(&it->lock);

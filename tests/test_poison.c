@@ -73,14 +73,14 @@ static const volatile unsigned char *give_back(
     insitu_loader *ld, insitu_iter *it, insitu_batch *b, int way) {
   const volatile unsigned char *data = b->arrays[1].data;
   /* from here on no slab is placed again */
-  insitu__reactor_call(&ld->reactor, insitu__loader_leave_await, it);
+  insitu__reactor_call(&ld->reactor, insitu__pass_leave_await, it);
   if (way == RELEASED) {
     insitu_batch_release(&b);
     return data;
   }
   struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring]; /* on its way, or ready */
   insitu__reactor_call(
-      &ld->reactor, insitu__loader_move_await, &(struct insitu__loader_move){it, 5, 0});
+      &ld->reactor, insitu__pass_move_await, &(struct insitu__pass_move){it, 5, 0});
   return slab->memory;
 }
 

@@ -77,28 +77,28 @@ static void test_percentiles(void **state) {
   for (unsigned shift = 0; shift < 64; shift++) /* every edge of an octave, and what is beside it */
     for (int beside = -1; beside <= 1; beside++) {
       uint64_t ns = (UINT64_C(1) << shift) + (uint64_t)beside;
-      unsigned b = insitu__loader_bucket(ns);
+      unsigned b = insitu__report_bucket(ns);
       assert_true(b < INSITU__LOADER_NEXT_BUCKETS && (shift < 2 || b >= last));
       last = shift < 2 ? 0 : b;
-      double off = insitu__loader_bucket_middle(b) - (double)ns;
+      double off = insitu__report_bucket_middle(b) - (double)ns;
       if (!(off <= (double)ns / 32 + 0.5 && -off <= (double)ns / 32 + 0.5))
         fail_msg("%" PRIu64 ": off by %g", ns, off);
     }
-  assert_int_equal(insitu__loader_bucket(UINT64_MAX), INSITU__LOADER_NEXT_BUCKETS - 1);
+  assert_int_equal(insitu__report_bucket(UINT64_MAX), INSITU__LOADER_NEXT_BUCKETS - 1);
   insitu_loader *ld = calloc(1, sizeof *ld);
   static const double share[] = {0.5, 0.95, 0.99};
   double got[3];
-  insitu__loader_percentiles(ld, share, got, 3);
+  insitu__report_percentiles(ld, share, got, 3);
   assert_true(got[0] == 0 && got[2] == 0);
   for (int round = 0; round < 200; round++) {
     uint64_t n = 1 + support_below(400), ns[400];
     memset(ld, 0, sizeof *ld);
     for (uint64_t i = 0; i < n; i++) {
       ns[i] = support_random() >> support_below(50) >> 14;
-      insitu__loader_next_took(ld, ns[i]);
+      insitu__report_next_took(ld, ns[i]);
     }
     qsort(ns, n, sizeof *ns, ascending);
-    insitu__loader_percentiles(ld, share, got, 3);
+    insitu__report_percentiles(ld, share, got, 3);
     for (int k = 0; k < 3; k++) { /* the least duration that so large a share does not exceed */
       uint64_t at = 0;
       while ((double)(at + 1) < share[k] * (double)n) at++;
@@ -114,17 +114,17 @@ static void test_percentiles(void **state) {
 
 static void test_stages(void **state) {
   (void)state;
-  assert_int_equal(insitu__loader_stage(0, 1, 1, 0, 1), INSITU_STAGE_NONE);
-  assert_int_equal(insitu__loader_stage(1, 0.049, 0, 0, 1), INSITU_STAGE_CONSUMER);
-  assert_int_equal(insitu__loader_stage(1, 0.05, 0, 0, 0.81), INSITU_STAGE_DECODE);
-  assert_int_equal(insitu__loader_stage(1, 0.05, 0, 0, 0.8), INSITU_STAGE_READ);
-  assert_int_equal(insitu__loader_stage(1, 1, 0, 0, 0), INSITU_STAGE_READ);
-  assert_int_equal(insitu__loader_stage(1, 0.5, 0.25, 0, 0), INSITU_STAGE_READ);
-  assert_int_equal(insitu__loader_stage(1, 0.5, 0.26, 0, 0.9), INSITU_STAGE_UPLOAD);
+  assert_int_equal(insitu__report_stage(0, 1, 1, 0, 1), INSITU_STAGE_NONE);
+  assert_int_equal(insitu__report_stage(1, 0.049, 0, 0, 1), INSITU_STAGE_CONSUMER);
+  assert_int_equal(insitu__report_stage(1, 0.05, 0, 0, 0.81), INSITU_STAGE_DECODE);
+  assert_int_equal(insitu__report_stage(1, 0.05, 0, 0, 0.8), INSITU_STAGE_READ);
+  assert_int_equal(insitu__report_stage(1, 1, 0, 0, 0), INSITU_STAGE_READ);
+  assert_int_equal(insitu__report_stage(1, 0.5, 0.25, 0, 0), INSITU_STAGE_READ);
+  assert_int_equal(insitu__report_stage(1, 0.5, 0.26, 0, 0.9), INSITU_STAGE_UPLOAD);
   /* of 0.3 that are left */
-  assert_int_equal(insitu__loader_stage(1, 0.5, 0.2, 0.2, 0), INSITU_STAGE_UPLOAD);
-  assert_int_equal(insitu__loader_stage(1, 0.5, 0, 0.46, 0), INSITU_STAGE_CONSUMER);
-  assert_int_equal(insitu__loader_stage(1, 0.049, 0.049, 0, 0), INSITU_STAGE_CONSUMER);
+  assert_int_equal(insitu__report_stage(1, 0.5, 0.2, 0.2, 0), INSITU_STAGE_UPLOAD);
+  assert_int_equal(insitu__report_stage(1, 0.5, 0, 0.46, 0), INSITU_STAGE_CONSUMER);
+  assert_int_equal(insitu__report_stage(1, 0.049, 0.049, 0, 0), INSITU_STAGE_CONSUMER);
   assert_string_equal(insitu_stage_name(INSITU_STAGE_NONE), "none");
   assert_string_equal(insitu_stage_name(INSITU_STAGE_CONSUMER), "consumer");
   assert_string_equal(insitu_stage_name(INSITU_STAGE_READ), "read");
@@ -135,11 +135,11 @@ static void test_stages(void **state) {
   /* of 2 workers' 10 seconds each; inline, of the 5 seconds inside next */
   insitu_loader *ld = calloc(1, sizeof *ld);
   ld->config.decode_threads = 2;
-  assert_true(insitu__loader_busy_share(ld, 10, 10, 5) == 0.5);
+  assert_true(insitu__report_busy_share(ld, 10, 10, 5) == 0.5);
   ld->config.inline_io = 1;
-  assert_true(insitu__loader_busy_share(ld, 4, 10, 5) == 0.8);
+  assert_true(insitu__report_busy_share(ld, 4, 10, 5) == 0.8);
   assert_true(
-      insitu__loader_busy_share(ld, 6, 10, 5) == 1 && insitu__loader_busy_share(ld, 6, 10, 0) == 0);
+      insitu__report_busy_share(ld, 6, 10, 5) == 1 && insitu__report_busy_share(ld, 6, 10, 0) == 0);
   free(ld);
 }
 
@@ -1018,7 +1018,7 @@ static void test_warning(void **state) {
   ld->geometry.arrays = &array;
   ld->inflight = 2;
   forget(NULL);
-  insitu__loader_warn(ld); /* the last one came through meanwhile */
+  insitu__report_warn(ld); /* the last one came through meanwhile */
   assert_int_equal(warned(), 0);
   for (int stage = INSITU__LOADER_WAITING; stage <= INSITU__LOADER_DECODING; stage++)
     for (int oldest = 0; oldest < 3; oldest++) {
@@ -1035,7 +1035,7 @@ static void test_warning(void **state) {
       }
       forget(NULL);
       ld->overdue = true;
-      insitu__loader_warn(ld);
+      insitu__report_warn(ld);
       assert_false(ld->overdue);
       assert_int_equal(warned(), 1);
       snprintf(want, sizeof want, "rank 3, watchdog, array group/x, chunk group/x/7.0: %s6",

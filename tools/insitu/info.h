@@ -470,7 +470,7 @@ struct info_dates { /* a piece of a coordinate on its way into memory */
 };
 static void info_dates_await(void *arg) {
   struct info_dates *d = (struct info_dates *)arg;
-  d->status = insitu__loader_time_read_await(
+  d->status = insitu__dates_read_await(
       d->loader, &d->a->z, &d->a->units, d->start, d->stop, d->moment, &d->a->undated);
 }
 /* Samples [start, stop): their first and last date, and whether all follow each other by a->every,
@@ -500,7 +500,7 @@ static void info_dates(struct info *f, struct info_array *a) {
       (insitu__text_json_string(a->node.attributes_doc, token, units, sizeof units) < 0 ||
           !strcasestr(units, " since ")))
     return;
-  if (insitu__loader_time_units(&a->z, &a->units, &a->undated) < 0) return;
+  if (insitu__dates_units(&a->z, &a->units, &a->undated) < 0) return;
   insitu_loader_desc desc = tool_desc(f->url);
   desc.plan_only = 1;
   if (!f->loader && insitu_loader_open(&desc, &f->loader, &a->undated) < 0) return;

@@ -353,7 +353,7 @@ static int plan_run(int argc, char **argv) {
       any = any || (p.cost[i].status == INSITU_OK && (p.only < 0 || i == p.only));
     }
     plan_hints(&p);
-    insitu__loader_notes(p.loader, plan_note, &p);
+    insitu__config_notes(p.loader, plan_note, &p);
     if (p.refused) code = TOOL_REFUSED;
     if (tool_json) plan_print_json(&p);
     else if (any) plan_print(&p);
