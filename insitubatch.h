@@ -23393,80 +23393,108 @@ static void insitu__device_close(struct insitu__device *d) {
 #endif
 #define INSITU__LOADER_NEXT_BUCKETS 976 /* of insitu__report_bucket: 61 octaves of 16 */
 
+/* A batch's memory and its public face. The fields below `batch` are written as the diagram in this
+ * section's head says. */
 struct insitu__loader_slab {
   insitu_batch batch; /* first: what the user holds */
   insitu_iter *iter;
-  struct insitu__loader_slab *next; /* in the free list */
-  /* taken at first use; pinned: NULL unless something is page-locked */
-  unsigned char *memory, *pinned;
-  struct insitu__device_part *parts; /* of each of the iterator's devices */
-  /* until these are passed, its memory is in use; under the iterator's lock, as `parts` */
-  struct insitu__device_fence *busy;
-  uint64_t number, rows;
-  uint64_t exports;              /* by DLPack; under the iterator's lock */
-  bool held;                     /* by the user; under the iterator's lock */
-  bool gone;                     /* with its iterator, as nobody held it */
-  bool checked;                  /* or need not be (desc.check); under the iterator's lock */
-  atomic_uint_least64_t pending; /* parts to come, and one more until every row is scanned */
   insitu_array *arrays;
   int64_t *shapes; /* per array: shape, whose first entry is this batch's rows, then strides */
+
+  /* Memory, taken at first use. pinned: NULL unless something is page-locked. */
+  unsigned char *memory, *pinned;
+
+  /* Set when the slab is given to a batch; fixed until the batch is released. */
+  uint64_t number, rows;
+
+  /* Parts to come, and one more until every row is scanned. Workers count it down. */
+  atomic_uint_least64_t pending;
+
+  /* Under the iterator's lock. */
+  struct insitu__loader_slab *next;  /* in the free list */
+  struct insitu__device_part *parts; /* of each of the iterator's devices */
+  struct insitu__device_fence *busy; /* until these are passed, the slab's memory is in use */
+  uint64_t exports;                  /* by DLPack */
+  bool held;                         /* by the user */
+  bool checked;                      /* or need not be (desc.check) */
+  bool freed_at_close;               /* nobody held the slab when its iterator was closed */
 };
 
-/* one chunk on its way; owned by its coroutine, lent to a worker while that tries or decodes it */
+/* A neighbour in the same shard, read by the same request: see insitu__tile_cut. */
+struct insitu__loader_run {
+  /* Bytes [at, at + want) of an object; object: its number in the grid of the array's objects. */
+  uint64_t object, at, want;
+  unsigned n_iov;                    /* of the tile's iovecs */
+  struct insitu__loader_tile *next;  /* the neighbour that follows in the run */
+  bool head;                         /* reads for itself and for the run behind it */
+  struct insitu__reactor_gate go_on; /* opens for a head to read, for others after that read */
+  struct iovec *iov;                 /* of a head's read; NULL in a loader without shards */
+  struct insitu__store_tag tag;      /* of the object, as that read found it */
+  int64_t read_at;                   /* when the read began, by insitu__disk_now */
+};
+
+/* Absent parts of a chunk, and what they mean. */
+struct insitu__loader_hole {
+  uint64_t n;      /* absent inner chunks of a shard decoded whole that rows of the window show */
+  bool raises;     /* some of them are errors; the fields below speak of the earliest of these */
+  bool nan;        /* it would be shown as NaN */
+  uint64_t number; /* the first batch that shows it */
+  uint64_t first, last;   /* its rows are [first, last) of the shard */
+  const char *filled_key; /* insitu__rows_fill: the chunk's key if it is not just absent */
+};
+
+/* One chunk on its way. The reactor thread owns it; a worker borrows it while it tries or decodes
+ * the chunk, and the coroutine waits meanwhile. */
 struct insitu__loader_tile {
+  /* Fixed after open: the tile's memory. */
   insitu_loader *loader;
-  insitu_iter *iter;
-  struct insitu__loader_tile *next;
-  const struct insitu__order *order;
-  struct insitu__order_window window;
-  uint64_t array, chunk, field, base; /* base: number of the epoch's first batch */
-  uint64_t number;                    /* of the batch whose row touched it first */
-  /* per variable of the loader; those of this array that want the field are set */
-  struct insitu__box *box;
-  bool *wanted; /* per variable */
+  struct insitu__box *box; /* per variable of the loader; set where `wanted` is */
+  bool *wanted;            /* per variable: it is of this array and shows this field */
   struct iovec *iov;
   unsigned char *buffer; /* encoded bytes; mapped at first use */
-  uint64_t got;          /* bytes read */
-  /* of an inner chunk of a shard: [at, at + want) of an object, read together with its neighbours
-   */
-  uint64_t object, at, want; /* object: its number in the grid of the array's */
-  unsigned n_iov;
-  struct iovec *run_iov;            /* of a head's read */
-  struct insitu__store_tag tag;     /* of the object, as that read found it */
-  int64_t asked;                    /* when it was read, by insitu__disk_now */
-  struct insitu__loader_tile *run;  /* the neighbour that follows */
-  bool head;                        /* reads for itself and the run behind it */
-  bool past_caches;                 /* its bytes go straight into batches, past the caches */
-  bool anew, cached;                /* see insitu__store_tag: for the next read; of the last one */
-  struct insitu__reactor_gate turn; /* opens for a head to read, for the others when that is done */
-  /* rows of the chunk that some batch wants lie in [first, last) */
+
+  struct insitu__loader_tile *next; /* in the free list, a bunch, or the tiles gathered */
+
+  /* Set by insitu__pass_start: which chunk, for whom. */
+  insitu_iter *iter;
+  const struct insitu__order *order;
+  struct insitu__order_window window;
+  uint64_t array, chunk, field;
+  uint64_t base;      /* number of the epoch's first batch */
+  uint64_t number;    /* of the batch whose row touched the tile first */
+  int64_t started_at; /* by insitu__report_clock */
+
+  /* Set by insitu__tile_ready: some batch wants rows of [first, last). */
   uint64_t first, last;
+  bool ranged; /* rows were looked for, and a re-read counted */
+
+  /* Reading. */
+  const char *key;   /* on the coroutine's stack; NULL until it is known */
+  uint64_t got;      /* bytes read */
+  bool past_caches;  /* the bytes go straight into batches, past the processor's caches */
+  bool anew, cached; /* see insitu__store_tag: for the next read; of the last one */
+  struct insitu__loader_run run; /* inner chunks of a shard only */
+
+  /* Decoding. */
   unsigned worker; /* whose scratch */
-  /* absent inner chunks of a shard decoded whole that rows of the window show */
-  uint64_t holes;
-  /* some of them are errors; the earliest of these would be NaN */
-  bool hole_raises, hole_nan;
-  uint64_t hole_number;           /* the first batch that shows it */
-  uint64_t hole_first, hole_last; /* its rows are [hole_first, hole_last) of the shard */
-  bool done;                      /* all of it is done: a worker found the chunk in the caches */
-  /* insitu__rows_fill: the chunk's key if it is not just absent */
-  const char *damaged;
-  bool ranged;      /* rows were looked for, and a re-read counted */
-  atomic_int stage; /* what the watchdog tells */
-  const char *key;  /* on the coroutine's stack; NULL until it is known */
-  /* when it was started; nanoseconds from its first read to its last row, for the debug log */
-  int64_t began, spent;
+  struct insitu__loader_hole hole;
+
+  /* The end. */
+  bool done;     /* a worker found the chunk in the caches and has done all of it */
+  int64_t spent; /* nanoseconds from the first read to the last row, for the debug log */
   insitu_status status;
   insitu_error error;
+
+  atomic_int stage; /* INSITU__LOADER_...: for the watchdog */
 };
 
 struct insitu__loader_scratch { /* one per worker */
   struct insitu__codec_scratch codec;
-  /* a decoded chunk whose rows do not follow each other; mapped at first use */
+  /* A decoded chunk whose rows do not follow each other; mapped at first use. */
   unsigned char *whole;
 };
 
-struct insitu__loader_block { /* copies of the desc's strings and arrays */
+struct insitu__loader_block { /* a copy of one of the desc's strings or arrays */
   struct insitu__loader_block *next;
   uint64_t bytes;
 };
@@ -23483,133 +23511,199 @@ struct insitu__loader_tally { /* of one epoch of an iterator, for its line in th
   atomic_uint_least64_t rereads, holes;
 };
 
-struct insitu__loader_lap { /* what the user's thread saw of the epoch under way */
+struct insitu__loader_lap { /* the epoch under way, as the user's thread sees it */
   int64_t began;
   uint64_t stall, busy, batches, bytes; /* busy: of the workers, when it began */
   uint64_t retries;                     /* of the loader's requests, until it began */
-  uint64_t held_up[2];                  /* insitu_iter.held_up when it began */
+  uint64_t blocked_ns[2];               /* insitu_iter.shared.blocked_ns when it began */
+};
+
+/* Of an iterator: the reactor thread's alone. */
+struct insitu__loader_iter_sched {
+  insitu_iter *next_iter; /* in the loader's list */
+  struct insitu__plan_scan scan;
+  uint64_t scan_epoch;
+  bool tile_waits; /* the scan has come to a chunk whose batches have no slabs yet */
+
+  uint64_t inflight[2]; /* chunks of an even and an odd epoch */
+  bool past_caches;     /* the batches in flight are larger than the processor's caches */
+  bool stopping;
+  struct insitu__reactor_gate idle; /* opens when stopping and nothing is in flight */
+
+  struct insitu__loader_slab *preparing; /* until its memory is there and may be written */
+  insitu_error unprepared;               /* why there is no memory */
+  int64_t pause;                         /* nanoseconds until the next look at `preparing` */
+};
+
+/* Of an iterator: the user's thread alone. */
+struct insitu__loader_iter_user {
+  struct insitu__loader_lap lap;
+};
+
+/* Of an iterator: under insitu_iter.lock. */
+struct insitu__loader_iter_shared {
+  struct insitu__loader_slab *free;
+  uint64_t next;         /* the batch to be delivered next */
+  uint64_t assigned;     /* one past the last batch that has a slab */
+  uint64_t uploaded;     /* the batch to be copied to devices next */
+  uint64_t held;         /* slabs that users hold, or their exports */
+  uint64_t slabs_mapped; /* slabs with memory */
+
+  uint64_t end_told_at;      /* the boundary between epochs that END was returned for */
+  uint64_t epoch_entered_at; /* the boundary that the user passed by calling again: hold_epoch */
+
+  /* The call of next that is running: when it began (0: none is), the batch it waits for. */
+  int64_t next_began;
+  uint64_t awaited;
+
+  /* INSITU__DEVICE_...: what keeps the scan, at batch blocked_at, from memory for batches, and
+   * since when. blocked_ns: nanoseconds inside next for which COPIES, and CONSUMED, kept the scan
+   * from the awaited batch. */
+  int blocked_by;
+  int64_t blocked_since;
+  uint64_t blocked_at;
+  uint64_t blocked_ns[2];
+
+  uint64_t first_damaged; /* number of the first damaged batch, UINT64_MAX if none */
+  insitu_error error;     /* what damaged it */
+  bool failed;            /* next has returned the error */
+  bool closed;            /* nothing runs any more; the last held batch takes the contents along */
+  unsigned owners;        /* of this struct: the user's handle, and the contents while they exist */
 };
 
 struct insitu_iter {
+  /* Fixed after open; `loader` becomes NULL when the loader or the iterator closes. */
   insitu_loader *loader;
-  insitu_iter *next_iter; /* the loader's list: reactor thread */
   struct insitu__plan plan;
   int split;
   pid_t pid;
-  /* reserved: of memory_budget; tables: of that */
-  uint64_t batches, n_ring, n_slabs, slab_bytes, reserved, tables;
-  uint64_t pinned_bytes; /* of a slab */
-  /* the arrays' names: batches outlive the loader */
-  char *names;
+  uint64_t batches; /* an epoch */
+  uint64_t n_ring, n_slabs, max_held;
+  uint64_t slab_bytes, pinned_bytes; /* of one slab; pinned_bytes are part of slab_bytes */
+  uint64_t reserved, tables;         /* of memory_budget; `tables` are part of it */
+  char *names;                       /* of the arrays: batches outlive the loader */
+  struct insitu__loader_slab *slabs;
+
+  /* Workers read these without the lock: an entry changes only while no chunk that could look at it
+   * is in flight. */
   struct insitu__order order[2]; /* of an even and an odd epoch */
-  struct insitu__loader_slab *slabs, **ring;
-  /* by epoch & 3: one that is not told as ended, and those that the scan may be in */
+  struct insitu__loader_slab **ring;
+  uint64_t start; /* where the scan began: nobody wants earlier batches */
+
+  /* By epoch & 3: the epoch whose end is still to be told, and those that the scan may be in. */
   struct insitu__loader_tally tally[4];
-  struct insitu__loader_lap lap; /* the user's thread */
-  /* reactor thread */
-  struct insitu__plan_scan scan;
-  uint64_t scan_epoch;
-  uint64_t inflight[2]; /* chunks of an even and an odd epoch */
-  bool past_caches;     /* the batches under way outlast the caches */
-  bool stopping;
-  struct insitu__reactor_gate idle;      /* opens when stopping and nothing is in flight */
-  struct insitu__loader_slab *preparing; /* until its memory is there and may be written */
-  insitu_error unprepared;               /* why there is none */
-  int64_t pause;                         /* nanoseconds until the next look at it */
-  /* the scan has come to a chunk whose batches have no slabs yet */
-  bool tile_waits;
-  /* under lock */
-  pthread_mutex_t lock;
+
+  struct insitu__loader_iter_sched sched;
+  struct insitu__loader_iter_user user;
+
+  pthread_mutex_t lock; /* of `shared`, and of `device` as >>device says */
   pthread_cond_t news;
-  struct insitu__loader_slab *free;
+  struct insitu__loader_iter_shared shared;
   struct insitu__device device;
-  uint64_t next, assigned; /* next batch to deliver; one past the last that has a slab */
-  uint64_t uploaded;       /* next batch to be copied to devices */
-  /* where the scan began: earlier batches are nobody's. Changes only while nothing is in flight */
-  uint64_t start;
-  uint64_t told; /* the boundary between epochs that END was returned for */
-  /* the boundary that the user passed by calling again: what hold_epoch waits for */
-  uint64_t begun;
-  uint64_t held, max_held, alive; /* alive: slabs with memory */
-  int64_t waiting;                /* when the call of next that is running began; 0: none is */
-  uint64_t awaited;               /* the batch that the call waits for */
-  /* INSITU__DEVICE_...: what keeps the scan from memory for batches */
-  int held_by;
-  int64_t held_since; /* since when it does */
-  uint64_t held_at;   /* the batch that the scan has come to */
-  /* nanoseconds inside next for which COPIES, and CONSUMED, kept the scan from the awaited batch */
-  uint64_t held_up[2];
-  uint64_t bad;       /* number of the first damaged batch, UINT64_MAX if none */
-  insitu_error error; /* what damaged it */
-  /* closed: nothing runs any more; the last held batch takes the contents with it */
-  bool failed, closed;
-  /* of this struct: the user's handle, and the contents as long as they are there */
-  unsigned owners;
+};
+
+/* Bytes and numbers that the configuration needs: see insitu__config_footprint. */
+struct insitu__loader_footprint {
+  uint64_t buffer_bytes;                         /* encoded bytes of one chunk */
+  uint64_t whole_bytes;                          /* of insitu__loader_scratch.whole */
+  uint64_t inflight_bytes;                       /* everything that chunks in flight take */
+  uint64_t cache_slots, slot_bytes, cache_bytes; /* of the indexes of shards; 0: there are none */
+  /* The scan waits for so many free tiles: neighbours in a shard then come together. */
+  uint64_t min_free_tiles;
+};
+
+/* Of a loader: the reactor thread's alone. */
+struct insitu__loader_sched {
+  insitu_iter *iters;
+  struct insitu__loader_tile *free;
+  uint64_t inflight; /* tiles that are not free */
+  uint64_t n_done;   /* chunks that are through */
+
+  /* Inner chunks to be read, by array, object and place in it. */
+  struct insitu__loader_tile *gathered, *gathered_last;
+  bool gathering;
+
+  /* Small chunks that the next job tries. */
+  struct insitu__loader_tile *bunch, *bunch_last;
+  unsigned n_bunch;
+  uint64_t bunch_bytes;
+  unsigned untried; /* so many tiles go without trying, since others were not in the caches */
+
+  int64_t pump_now; /* the time; 0: the running pump has not asked for it yet */
+  struct insitu__reactor_gate in_flight; /* opens when a chunk is started and none was in flight */
+  bool overdue;                          /* the watchdog asks the pump for a warning */
+  int64_t warned_at;                     /* when the pump last warned */
+};
+
+/* Of a loader: `lock` guards changes; the atomics may be read without it. */
+struct insitu__loader_budget {
+  pthread_mutex_t lock;
+  atomic_uint_least64_t reserved; /* bytes of memory_budget, by iterators and reads */
+  atomic_uint_least64_t tables;   /* the part of them that tables of iterators take */
+  /* Bytes of device_budget, taken by iterators, in the order of geometry.devices. */
+  uint64_t device[INSITU__MAX_DEVICES];
+};
+
+/* Of a loader: the thread's alone that may call it where only one may. */
+struct insitu__loader_user {
+  /* Dates of all samples, in `calendar`; NULL: insitu_sample_dates was not called yet. */
+  int64_t *moments;
+  int calendar;
+  /* inline_io: when next returned last; nanoseconds spent outside it; next is running. */
+  int64_t left, away;
+  bool inside;
+};
+
+/* Of a loader: any thread adds, relaxed. Times are nanoseconds. */
+struct insitu__loader_count {
+  atomic_uint_least64_t batches, rows, reads, rereads, requests, bytes_read, bytes_decoded;
+  /* Of insitu_read, and while opening: beside what `cache` counts. */
+  atomic_uint_least64_t index_reads, index_bytes;
+  atomic_uint_least64_t absent_chunks, bad_chunks, checked_rows, uploads, uploaded_bytes;
+
+  atomic_uint_least64_t slab_bytes, slab_bytes_peak, memory_bytes, memory_bytes_peak, inflight_peak;
+  atomic_uint_least64_t pinned_bytes, device_bytes;
+
+  atomic_uint_least64_t first_batch, stall, upload_stall, consumer_stall;
+  /* When next was first called, and how busy the workers had been until then. */
+  atomic_uint_least64_t first_next, busy_before;
+  /* Calls of next by how long they took. */
+  atomic_uint_least64_t next_max, next_in[INSITU__LOADER_NEXT_BUCKETS];
 };
 
 struct insitu_loader {
-  insitu_loader_desc config; /* resolved; points to copies */
+  /* Fixed after open. */
+  insitu_loader_desc config; /* resolved; points to `blocks` */
+  /* Per entry of insitu__config_fields: INSITU__LOADER_FROM_... */
+  unsigned char origin[32];
   struct insitu__loader_block *blocks;
   struct insitu__codec_hooks hooks;
   pid_t pid;
   pthread_t opener;
+  int64_t opened; /* monotonic nanoseconds */
+  struct insitu__geometry geometry;
+  struct insitu__split split;
+  struct insitu__loader_footprint footprint;
+  insitu_array *arrays;   /* what insitu_loader_array returns */
+  int devices;            /* CUDA devices, where some variable asks for one */
+  insitu_error no_device; /* why there is none */
+  bool reactor_open;
+
+  /* Parts that say themselves who may call them. */
   struct insitu__reactor reactor;
-  bool running; /* the reactor */
   struct insitu__store store;
   struct insitu__disk disk;
   struct insitu__zarr_group group;
-  struct insitu__geometry geometry;
-  /* of all samples, in `calendar`; NULL: insitu_sample_dates was not called yet */
-  int64_t *moments;
-  int calendar;
-  struct insitu__split split;
-  insitu_array *arrays; /* what insitu_loader_array returns */
-  struct insitu__loader_scratch *scratch;
-  struct insitu__loader_tile *tiles, *free; /* free: reactor thread */
   struct insitu__cache cache;
-  /* inner chunks to be read, by array, object and place */
-  struct insitu__loader_tile *gathered, *gathered_last;
-  bool gathering;
-  struct insitu__loader_tile *bunch, *bunch_last; /* small chunks that the next job tries */
-  /* of them; tiles that go without trying, since others were not in the caches */
-  unsigned n_bunch, n_missed;
-  uint64_t bunch_bytes;
-  /* the scan waits for so many free tiles: neighbours in a shard then come together */
-  uint64_t few;
-  uint64_t buffer_bytes, whole_bytes, inflight_bytes, cache_slots, slot_bytes, cache_bytes;
-  insitu_iter *iters; /* reactor thread */
-  uint64_t inflight;
-  uint64_t n_done;  /* chunks that are through */
-  int64_t pump_now; /* the time, once a pump has asked for it */
-  /* opens when a chunk is started and none was in flight */
-  struct insitu__reactor_gate any;
-  bool overdue;                   /* the watchdog's word to the pump */
-  int64_t warned;                 /* when the pump had passed it on */
-  pthread_mutex_t lock;           /* of changes to reserved and tables */
-  atomic_uint_least64_t reserved; /* of memory_budget, by iterators */
-  atomic_uint_least64_t tables;   /* of that, tables */
-  int devices;                    /* CUDA devices, where some variable asks */
-  insitu_error no_device;         /* why there is none */
-  /* under lock: taken by iterators, in the order of geometry.devices */
-  uint64_t device_now[INSITU__MAX_DEVICES];
-  int64_t opened; /* monotonic nanoseconds */
-  /* inline_io: when next returned last; nanoseconds spent outside it */
-  int64_t left, away;
-  bool inside; /* inline_io: next is running */
-  /* per entry of insitu__config_fields: INSITU__LOADER_FROM_... */
-  unsigned char origin[32];
-  atomic_bool cancelled;
-  /* counters: relaxed */
-  atomic_uint_least64_t n_batches, n_rows, n_reads, n_rereads, n_requests, n_read, n_decoded,
-      n_absent, n_bad, slab_now, slab_peak, memory_now, memory_peak, inflight_peak, stall,
-      first_batch, n_checked, n_uploads, n_uploaded, pinned_now, device_all, upload_stall,
-      consumer_stall;
-  /* when next was first called, and how busy the workers had been until then */
-  atomic_uint_least64_t first_next, busy_before;
-  /* of insitu_read, and while opening: beside what `cache` counts */
-  atomic_uint_least64_t n_index_reads, n_index_read;
-  /* calls of next by how long they took */
-  atomic_uint_least64_t next_max, next_in[INSITU__LOADER_NEXT_BUCKETS];
+
+  struct insitu__loader_tile *tiles;      /* max_inflight of them */
+  struct insitu__loader_scratch *scratch; /* by worker: that worker's alone */
+
+  atomic_bool cancelled; /* any thread */
+  struct insitu__loader_sched sched;
+  struct insitu__loader_user user;
+  struct insitu__loader_budget budget;
+  struct insitu__loader_count count;
 };
 
 /* ---- counters and log ---- */
@@ -23631,8 +23725,9 @@ static void insitu__loader_peak(atomic_uint_least64_t *peak, uint64_t now) {
 
 /* that were mapped or allocated */
 static void insitu__loader_memory(insitu_loader *ld, uint64_t bytes) {
-  uint64_t now = atomic_fetch_add_explicit(&ld->memory_now, bytes, memory_order_relaxed) + bytes;
-  insitu__loader_peak(&ld->memory_peak, now);
+  uint64_t now =
+      atomic_fetch_add_explicit(&ld->count.memory_bytes, bytes, memory_order_relaxed) + bytes;
+  insitu__loader_peak(&ld->count.memory_bytes_peak, now);
 }
 /* >>report ------------------------------------------------------------------------------------- */
 /* What a loader tells of itself: counters of the calls of next, the log, the watchdog. */
@@ -23651,17 +23746,17 @@ static double insitu__report_bucket_middle(unsigned bucket) {
 }
 
 static void insitu__report_next_took(insitu_loader *ld, uint64_t ns) {
-  insitu__loader_add(&ld->next_in[insitu__report_bucket(ns)], 1);
-  insitu__loader_peak(&ld->next_max, ns);
+  insitu__loader_add(&ld->count.next_in[insitu__report_bucket(ns)], 1);
+  insitu__loader_peak(&ld->count.next_max, ns);
 }
 
 /* What the given shares of the calls did not exceed, in nanoseconds; share ascends. */
 static void insitu__report_percentiles(
     const insitu_loader *ld, const double *share, double *out, int n) {
   uint64_t count[INSITU__LOADER_NEXT_BUCKETS], total = 0, seen = 0,
-                                               most = insitu__loader_get(&ld->next_max);
+                                               most = insitu__loader_get(&ld->count.next_max);
   for (unsigned b = 0; b < INSITU__LOADER_NEXT_BUCKETS; b++)
-    total += count[b] = insitu__loader_get(&ld->next_in[b]);
+    total += count[b] = insitu__loader_get(&ld->count.next_in[b]);
   unsigned b = 0;
   for (int i = 0; i < n; i++) {
     while (total && (double)(seen + count[b]) < share[i] * (double)total) seen += count[b++];
@@ -23713,20 +23808,20 @@ __attribute__((format(printf, 3, 4))) static void insitu__report_log(
 static void insitu__report_enter(insitu_iter *it, int64_t begin) {
   insitu_loader *ld = it->loader;
   if (ld->config.inline_io) {
-    insitu__store_away(&ld->store, begin - (ld->left ? ld->left : ld->opened));
-    ld->away += begin - ld->left;
-    ld->inside = true;
+    insitu__store_away(&ld->store, begin - (ld->user.left ? ld->user.left : ld->opened));
+    ld->user.away += begin - ld->user.left;
+    ld->user.inside = true;
   }
-  bool first = !insitu__loader_get(&ld->first_next);
-  if (!first && it->lap.began) return;
+  bool first = !insitu__loader_get(&ld->count.first_next);
+  if (!first && it->user.lap.began) return;
   uint64_t busy = insitu__loader_get(&ld->reactor.busy), none = 0;
-  if (first && atomic_compare_exchange_strong(&ld->first_next, &none, (uint64_t)begin))
-    ld->busy_before = busy;
-  if (it->lap.began) return;
-  it->lap = (struct insitu__loader_lap){
+  if (first && atomic_compare_exchange_strong(&ld->count.first_next, &none, (uint64_t)begin))
+    ld->count.busy_before = busy;
+  if (it->user.lap.began) return;
+  it->user.lap = (struct insitu__loader_lap){
       .began = begin, .busy = busy, .retries = insitu__store_retries(&it->loader->store)};
   pthread_mutex_lock(&it->lock);
-  memcpy(it->lap.held_up, it->held_up, sizeof it->held_up);
+  memcpy(it->user.lap.blocked_ns, it->shared.blocked_ns, sizeof it->shared.blocked_ns);
   pthread_mutex_unlock(&it->lock);
 }
 
@@ -23735,16 +23830,19 @@ static void insitu__report_enter(insitu_iter *it, int64_t begin) {
  * With the lock held. */
 static void insitu__report_held_by(insitu_iter *it, int why, uint64_t number, int64_t now) {
   insitu_loader *ld = it->loader;
-  int64_t since = it->held_since > it->waiting ? it->held_since : it->waiting;
-  if (it->held_by && it->waiting && it->held_at <= it->awaited && now > since) {
+  int64_t since = it->shared.blocked_since > it->shared.next_began ? it->shared.blocked_since
+                                                                   : it->shared.next_began;
+  if (it->shared.blocked_by && it->shared.next_began &&
+      it->shared.blocked_at <= it->shared.awaited && now > since) {
     uint64_t took = (uint64_t)(now - since);
-    it->held_up[it->held_by == INSITU__DEVICE_CONSUMED] += took;
-    insitu__loader_add(
-        it->held_by == INSITU__DEVICE_CONSUMED ? &ld->consumer_stall : &ld->upload_stall, took);
+    it->shared.blocked_ns[it->shared.blocked_by == INSITU__DEVICE_CONSUMED] += took;
+    insitu__loader_add(it->shared.blocked_by == INSITU__DEVICE_CONSUMED ? &ld->count.consumer_stall
+                                                                        : &ld->count.upload_stall,
+        took);
   }
-  it->held_by = why;
-  it->held_at = number;
-  it->held_since = now;
+  it->shared.blocked_by = why;
+  it->shared.blocked_at = number;
+  it->shared.blocked_since = now;
 }
 
 /* It ends. */
@@ -23753,34 +23851,36 @@ static void insitu__report_exit(
   insitu_loader *ld = it->loader;
   uint64_t took = (uint64_t)(now - begin);
   if (ld->config.inline_io) {
-    ld->left = now;
-    ld->inside = false;
+    ld->user.left = now;
+    ld->user.inside = false;
   }
-  insitu__loader_add(&ld->stall, took);
-  it->lap.stall += took;
+  insitu__loader_add(&ld->count.stall, took);
+  it->user.lap.stall += took;
   if (status != INSITU_OK) return;
   insitu__report_next_took(ld, took);
-  insitu__loader_add(&ld->n_rows, batch->rows);
-  it->lap.batches++;
-  for (uint64_t i = 0; i < batch->n_arrays; i++) it->lap.bytes += batch->arrays[i].bytes;
-  if (atomic_fetch_add_explicit(&ld->n_batches, 1, memory_order_relaxed) == 0)
-    atomic_store_explicit(&ld->first_batch, (uint64_t)(now - ld->opened), memory_order_relaxed);
+  insitu__loader_add(&ld->count.rows, batch->rows);
+  it->user.lap.batches++;
+  for (uint64_t i = 0; i < batch->n_arrays; i++) it->user.lap.bytes += batch->arrays[i].bytes;
+  if (atomic_fetch_add_explicit(&ld->count.batches, 1, memory_order_relaxed) == 0)
+    atomic_store_explicit(
+        &ld->count.first_batch, (uint64_t)(now - ld->opened), memory_order_relaxed);
 }
 
 /* The line of an epoch that just ended, number it->told. */
 static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
   insitu_loader *ld = it->loader;
-  struct insitu__loader_lap lap = it->lap;
-  it->lap.began = 0;
+  struct insitu__loader_lap lap = it->user.lap;
+  it->user.lap.began = 0;
   if (!insitu__report_logs(ld, 2)) return;
-  uint64_t epoch = it->told / it->batches - 1, elapsed = (uint64_t)(now - lap.began);
+  uint64_t epoch = it->shared.end_told_at / it->batches - 1, elapsed = (uint64_t)(now - lap.began);
   char retried[48] = "";
   uint64_t retries = insitu__store_retries(&ld->store) - lap.retries;
   if (retries) snprintf(retried, sizeof retried, ", %" PRIu64 " requests retried", retries);
   double stall = insitu__report_share(lap.stall, (double)elapsed), held_up[2];
   pthread_mutex_lock(&it->lock);
   for (int i = 0; i < 2; i++)
-    held_up[i] = insitu__report_share(it->held_up[i] - lap.held_up[i], (double)elapsed);
+    held_up[i] =
+        insitu__report_share(it->shared.blocked_ns[i] - lap.blocked_ns[i], (double)elapsed);
   pthread_mutex_unlock(&it->lock);
   double busy = insitu__report_busy_share(
       ld, insitu__loader_get(&ld->reactor.busy) - lap.busy, elapsed, lap.stall);
@@ -23799,7 +23899,7 @@ static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
 /* The loader's own time, nanoseconds: inline it stands still outside next. Reactor thread. */
 static int64_t insitu__report_clock(const insitu_loader *ld) {
   if (!ld->config.inline_io) return insitu__base_now();
-  return (ld->inside ? insitu__base_now() : ld->left) - ld->away;
+  return (ld->user.inside ? insitu__base_now() : ld->user.left) - ld->user.away;
 }
 
 /* Looks four times in INSITU_WATCHDOG_S whether a chunk came through, and sleeps while none is in
@@ -23809,18 +23909,18 @@ static void insitu__report_watch_await(void *arg) {
   struct insitu__reactor *r = &ld->reactor;
   const int64_t patience = (int64_t)((INSITU_WATCHDOG_S)*1e9);
   while (!r->closing) {
-    memset(&ld->any, 0, sizeof ld->any);
-    if (!ld->inflight) insitu__reactor_gate_await(r, &ld->any);
+    memset(&ld->sched.in_flight, 0, sizeof ld->sched.in_flight);
+    if (!ld->sched.inflight) insitu__reactor_gate_await(r, &ld->sched.in_flight);
     int64_t since = insitu__report_clock(ld);
-    for (uint64_t seen = ld->n_done;
-         ld->inflight && insitu__reactor_sleep_await(r, patience / 4 + 1) && !r->closing;) {
+    for (uint64_t seen = ld->sched.n_done;
+         ld->sched.inflight && insitu__reactor_sleep_await(r, patience / 4 + 1) && !r->closing;) {
       int64_t now = insitu__report_clock(ld);
       /* the pump, or the user's function, may have come to it late */
-      if (since < ld->warned) since = ld->warned;
-      bool late = seen == ld->n_done && now - since >= patience;
-      ld->overdue |= late;
-      if (late || seen != ld->n_done) since = now;
-      seen = ld->n_done;
+      if (since < ld->sched.warned_at) since = ld->sched.warned_at;
+      bool late = seen == ld->sched.n_done && now - since >= patience;
+      ld->sched.overdue |= late;
+      if (late || seen != ld->sched.n_done) since = now;
+      seen = ld->sched.n_done;
     }
   }
 }
@@ -23835,11 +23935,11 @@ static void insitu__report_warn(insitu_loader *ld) {
       "cores"};
   const struct insitu__loader_tile *oldest = NULL;
   int stage = INSITU__LOADER_IDLE;
-  ld->overdue = false;
+  ld->sched.overdue = false;
   for (uint64_t i = 0; i < ld->config.max_inflight; i++) {
     const struct insitu__loader_tile *t = &ld->tiles[i];
     int at = atomic_load_explicit(&t->stage, memory_order_relaxed);
-    if (at == INSITU__LOADER_IDLE || (oldest && oldest->began <= t->began)) continue;
+    if (at == INSITU__LOADER_IDLE || (oldest && oldest->started_at <= t->started_at)) continue;
     oldest = t;
     stage = at;
   }
@@ -23853,9 +23953,9 @@ static void insitu__report_warn(insitu_loader *ld) {
       " chunks in flight came through for %g s%s; %s",
       (int)ld->config.rank, ld->geometry.arrays[oldest->array].zarr.path,
       oldest->key ? oldest->key : "(no key yet)", stages[stage],
-      (double)(insitu__report_clock(ld) - oldest->began) / 1e9, ld->inflight,
+      (double)(insitu__report_clock(ld) - oldest->started_at) / 1e9, ld->sched.inflight,
       (double)(INSITU_WATCHDOG_S), retried, look[stage]);
-  ld->warned = insitu__report_clock(ld);
+  ld->sched.warned_at = insitu__report_clock(ld);
 }
 
 /* on a worker, as insitu__rows_fill */
@@ -23933,8 +24033,9 @@ static void insitu__rows_arrive(insitu_iter *it, struct insitu__loader_slab *sla
   uint64_t number = slab->number;
   if (atomic_fetch_sub_explicit(&slab->pending, 1, memory_order_acq_rel) != 1) return;
   pthread_mutex_lock(&it->lock);
-  if (it->device.n_rings && number == it->uploaded) insitu__reactor_wake(&it->loader->reactor);
-  else if (number == it->next) insitu__rows_tell(it);
+  if (it->device.n_rings && number == it->shared.uploaded)
+    insitu__reactor_wake(&it->loader->reactor);
+  else if (number == it->shared.next) insitu__rows_tell(it);
   pthread_mutex_unlock(&it->lock);
 }
 
@@ -24119,14 +24220,14 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   insitu__rows_each(t, insitu__base_max(first, t->first), insitu__base_min(last, t->last),
       insitu__rows_visit_hole, &hole);
   if (hole.number == UINT64_MAX) return;
-  t->holes++;
+  t->hole.n++;
   bool raises = ld->config.on_absent_chunk == INSITU_RAISE || (!ld->config.on_absent_chunk && nan);
-  if (!raises || (t->hole_raises && hole.number >= t->hole_number)) return;
-  t->hole_raises = true;
-  t->hole_number = hole.number;
-  t->hole_nan = nan;
-  t->hole_first = first;
-  t->hole_last = last;
+  if (!raises || (t->hole.raises && hole.number >= t->hole.number)) return;
+  t->hole.raises = true;
+  t->hole.number = hole.number;
+  t->hole.nan = nan;
+  t->hole.first = first;
+  t->hole.last = last;
 }
 
 /* Decodes the tile's buffer and scatters its rows. INSITU_E_ABSENT when it is a shard with holes
@@ -24142,12 +24243,12 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
       .element = a->zarr.itemsize};
   sink.hole = insitu__rows_hole;
   sink.hole_user = t;
-  t->holes = 0;
-  t->hole_raises = false;
+  t->hole.n = 0;
+  t->hole.raises = false;
   t->worker = worker;
   atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
   if (!a->sample_slowest && a->zarr.codecs.n) {
-    if (!s->whole) s->whole = (unsigned char *)insitu__mem_map(ld->whole_bytes);
+    if (!s->whole) s->whole = (unsigned char *)insitu__mem_map(ld->footprint.whole_bytes);
     if (!s->whole) {
       t->status =
           insitu__error_set(&t->error, INSITU_E_NOMEM, "no memory to decode; lower decode_threads");
@@ -24158,13 +24259,13 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   }
   t->status = insitu__codec_decode(
       &a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
-  if (!t->status && t->holes && !t->hole_raises) { /* before the batch can be delivered */
-    insitu__loader_add(&ld->n_absent, t->holes);
-    insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, t->holes);
+  if (!t->status && t->hole.n && !t->hole.raises) { /* before the batch can be delivered */
+    insitu__loader_add(&ld->count.absent_chunks, t->hole.n);
+    insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, t->hole.n);
   }
   if (!t->status && sink.direct == insitu__rows_whole)
     t->status = insitu__rows_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
-  if (!t->status && t->hole_raises) t->status = INSITU_E_ABSENT;
+  if (!t->status && t->hole.raises) t->status = INSITU_E_ABSENT;
   if (!t->status) insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
 }
 
@@ -24173,10 +24274,10 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
   (void)worker;
   insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, 1);
   /* here, not in the coroutine: the user's function may need more stack than a coroutine has */
-  if (t->damaged)
+  if (t->hole.filled_key)
     insitu__report_log(t->loader, 1, "rank %d, array %.200s, chunk %.300s is filled: %s",
-        (int)t->loader->config.rank, t->iter->plan.geometry->arrays[t->array].zarr.path, t->damaged,
-        t->error.message);
+        (int)t->loader->config.rank, t->iter->plan.geometry->arrays[t->array].zarr.path,
+        t->hole.filled_key, t->error.message);
   insitu__rows_each(t, t->first, t->last, insitu__rows_visit_fill, NULL);
   insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
 }
@@ -24360,7 +24461,7 @@ static insitu_status insitu__read_once_await(struct insitu__read_reader *d, cons
     return insitu__error_set(&d->error, INSITU_E_FORMAT,
         "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
   }
-  insitu__loader_add(&ld->n_reads, 1);
+  insitu__loader_add(&ld->count.reads, 1);
   if (!d->status && r->zarr.n_levels)
     d->status = insitu__cache_locate_await(
         &r->cache, &r->zarr, tile, key, NULL, &offset, &bytes, &d->error);
@@ -24368,9 +24469,9 @@ static insitu_status insitu__read_once_await(struct insitu__read_reader *d, cons
     bool inner = bytes != UINT64_MAX;
     struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
     tag->whole = !inner;
-    insitu__loader_add(&ld->n_requests, 1);
+    insitu__loader_add(&ld->count.requests, 1);
     d->status = insitu__store_ask_await(&ld->store, key, offset, &iov, 1, tag, &d->got, &d->error);
-    insitu__loader_add(&ld->n_read, d->got);
+    insitu__loader_add(&ld->count.bytes_read, d->got);
     if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
     if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
       d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
@@ -24378,14 +24479,15 @@ static insitu_status insitu__read_once_await(struct insitu__read_reader *d, cons
   d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
   if (d->status && !d->fill) return d->status;
   d->status = INSITU_OK;
-  insitu__loader_add(d->fill ? &ld->n_absent : &ld->n_decoded, d->fill ? 1 : r->chunk_bytes);
+  insitu__loader_add(
+      d->fill ? &ld->count.absent_chunks : &ld->count.bytes_decoded, d->fill ? 1 : r->chunk_bytes);
   insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
   if (d->status) return d->status;
   if (d->holes && ld->config.on_absent_chunk == INSITU_RAISE)
     return insitu__error_set(&d->error, INSITU_E_ABSENT,
         "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its fill "
         "value");
-  insitu__loader_add(&ld->n_absent, d->holes);
+  insitu__loader_add(&ld->count.absent_chunks, d->holes);
   return INSITU_OK;
 }
 /* The same; bytes of a cache that cannot be decoded are read anew, once. */
@@ -24420,7 +24522,7 @@ static void insitu__read_reader_await(void *arg) {
     bool bad = status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND &&
                status != INSITU_E_ABSENT;
     if (bad && !given_up && !r->exact && ld->config.on_bad_chunk == INSITU_FILL) {
-      insitu__loader_add(&ld->n_bad, 1);
+      insitu__loader_add(&ld->count.bad_chunks, 1);
       d->fill = true;
       insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
     } else if (status < 0 && !r->status) {
@@ -24476,12 +24578,14 @@ static unsigned insitu__read_begin(struct insitu__read_reading *r) {
   each = insitu__codec_add(each, insitu__cache_bytes(index ? 1 : 0, index));
   unsigned n = (unsigned)insitu__base_min(
       r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
-  pthread_mutex_lock(&ld->lock);
-  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved;
+  pthread_mutex_lock(&ld->budget.lock);
+  uint64_t used =
+      (ld->config.plan_only ? 0 : ld->footprint.inflight_bytes + ld->footprint.cache_bytes) +
+      ld->budget.reserved;
   uint64_t left = ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
   n = (unsigned)insitu__base_min(n, left / each);
-  ld->reserved += r->reserved = n * each;
-  pthread_mutex_unlock(&ld->lock);
+  ld->budget.reserved += r->reserved = n * each;
+  pthread_mutex_unlock(&ld->budget.lock);
   if (!n) {
     r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
         "read, array %s: a chunk of it takes %" PRIu64 " bytes to read, %" PRIu64
@@ -24514,13 +24618,13 @@ static void insitu__read_end(struct insitu__read_reading *r, unsigned n) {
     insitu__mem_unmap(r->readers[i].memory, memory);
   }
   insitu__mem_free(r->readers);
-  insitu__loader_add(&r->loader->n_index_reads, insitu__loader_get(&r->cache.loads));
-  insitu__loader_add(&r->loader->n_index_read, insitu__loader_get(&r->cache.read));
+  insitu__loader_add(&r->loader->count.index_reads, insitu__loader_get(&r->cache.loads));
+  insitu__loader_add(&r->loader->count.index_bytes, insitu__loader_get(&r->cache.read));
   insitu__cache_free(&r->cache);
-  pthread_mutex_lock(&r->loader->lock);
-  r->loader->reserved -= r->reserved;
-  r->loader->memory_now -= r->reserved;
-  pthread_mutex_unlock(&r->loader->lock);
+  pthread_mutex_lock(&r->loader->budget.lock);
+  r->loader->budget.reserved -= r->reserved;
+  r->loader->count.memory_bytes -= r->reserved;
+  pthread_mutex_unlock(&r->loader->budget.lock);
 }
 
 static void insitu__read_await(void *arg) {
@@ -24665,24 +24769,24 @@ static void insitu__read_string_read_await(struct insitu__read_strings *s, const
         "read, array %.200s: a chunk's key is longer than %d bytes; shorten the path", z->path,
         INSITU__MAX_KEY);
   if (s->status) return;
-  insitu__loader_add(&ld->n_reads, 1);
-  insitu__loader_add(&ld->n_requests, 1);
+  insitu__loader_add(&ld->count.reads, 1);
+  insitu__loader_add(&ld->count.requests, 1);
   s->status = insitu__store_get_await(
       &ld->store, key, INSITU__MAX_STRING_CHUNK, &s->stored, &s->stored_n, &s->error);
   bool absent = s->status == INSITU_E_NOTFOUND;
-  if (absent) insitu__loader_add(&ld->n_absent, 1);
+  if (absent) insitu__loader_add(&ld->count.absent_chunks, 1);
   if (absent && ld->config.on_absent_chunk != INSITU_RAISE) {
     s->status = INSITU_OK;
     return;
   }
   if (!s->status) {
-    insitu__loader_add(&ld->n_read, s->stored_n);
+    insitu__loader_add(&ld->count.bytes_read, s->stored_n);
     insitu__reactor_work_await(&ld->reactor, insitu__read_string_work, s);
     if (!s->status && s->holes && ld->config.on_absent_chunk == INSITU_RAISE)
       s->status = insitu__error_set(&s->error, INSITU_E_ABSENT,
           "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its "
           "fill value");
-    if (!s->status) insitu__loader_add(&ld->n_absent, s->holes);
+    if (!s->status) insitu__loader_add(&ld->count.absent_chunks, s->holes);
   }
   insitu__mem_free(s->stored);
   s->stored = NULL;
@@ -25144,11 +25248,11 @@ static bool insitu__config_caches(const insitu_loader *ld) {
 static void insitu__config_default_inflight(insitu_loader *ld, uint64_t each) {
   insitu_loader_desc *c = &ld->config;
   bool far = ld->store.remote != NULL;
-  bool small = ld->buffer_bytes <= INSITU__LOADER_SMALL + INSITU__LOADER_GAP + 1;
+  bool small = ld->footprint.buffer_bytes <= INSITU__LOADER_SMALL + INSITU__LOADER_GAP + 1;
   uint64_t buffers = far ? INSITU__LOADER_FAR_BYTES : INSITU__LOADER_BUFFERS;
-  uint64_t most = ld->slot_bytes ? INSITU__LOADER_FAR_INNER : INSITU__LOADER_FAR_MOST;
+  uint64_t most = ld->footprint.slot_bytes ? INSITU__LOADER_FAR_INNER : INSITU__LOADER_FAR_MOST;
   /* A loader without variables has no buffer. */
-  uint64_t flight = INSITU__LOADER_FAR_FLIGHT / insitu__base_max(1, ld->buffer_bytes);
+  uint64_t flight = INSITU__LOADER_FAR_FLIGHT / insitu__base_max(1, ld->footprint.buffer_bytes);
 
   c->max_inflight = 32;
   if (small) c->max_inflight = insitu__base_min(256, 64 * insitu__base_max(1, c->decode_threads));
@@ -25156,10 +25260,11 @@ static void insitu__config_default_inflight(insitu_loader *ld, uint64_t each) {
     c->max_inflight = insitu__base_max(INSITU__LOADER_FAR_LEAST, insitu__base_min(most, flight));
   }
 
-  while (c->max_inflight > 4 * c->decode_threads && c->max_inflight * ld->buffer_bytes > buffers)
+  while (c->max_inflight > 4 * c->decode_threads &&
+         c->max_inflight * ld->footprint.buffer_bytes > buffers)
     c->max_inflight /= 2;
   while (c->max_inflight > 2 * c->decode_threads &&
-         c->max_inflight * (each + ld->slot_bytes) > c->memory_budget / 4)
+         c->max_inflight * (each + ld->footprint.slot_bytes) > c->memory_budget / 4)
     c->max_inflight /= 2;
 }
 
@@ -25169,20 +25274,21 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   struct insitu__codec_needs need = {.zstd = false};
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
-    ld->buffer_bytes =
-        insitu__base_max(ld->buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
+    ld->footprint.buffer_bytes = insitu__base_max(
+        ld->footprint.buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
     bool whole = !a->sample_slowest && a->zarr.codecs.n;
-    if (whole) ld->whole_bytes = insitu__base_max(ld->whole_bytes, a->chunk_bytes);
+    if (whole)
+      ld->footprint.whole_bytes = insitu__base_max(ld->footprint.whole_bytes, a->chunk_bytes);
     insitu__codec_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
-    ld->cache_slots =
-        insitu__codec_add(ld->cache_slots, insitu__config_indexes(a, &ld->slot_bytes));
+    ld->footprint.cache_slots = insitu__codec_add(
+        ld->footprint.cache_slots, insitu__config_indexes(a, &ld->footprint.slot_bytes));
   }
-  if (ld->slot_bytes) ld->buffer_bytes += INSITU__LOADER_GAP;
-  uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->whole_bytes;
+  if (ld->footprint.slot_bytes) ld->footprint.buffer_bytes += INSITU__LOADER_GAP;
+  uint64_t scratch = insitu__codec_scratch_bytes(&need) + ld->footprint.whole_bytes;
   uint64_t each =
-      ld->buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
+      ld->footprint.buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
       (insitu__config_caches(ld) ? insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV) : 0) +
-      (ld->slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
+      (ld->footprint.slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
       ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
   uint64_t ahead = ld->store.remote
                        ? insitu__base_min(INSITU__LOADER_FAR_BYTES, c->memory_budget / 4)
@@ -25197,16 +25303,18 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   }
   uint64_t connections =
       insitu__store_expect(&ld->store, insitu__base_min(requests, c->max_inflight));
-  ld->inflight_bytes = connections + c->max_inflight * each + c->decode_threads * scratch;
-  if (ld->slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
-    uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->slot_bytes);
-    ld->cache_slots = insitu__base_max(c->max_inflight,
-        insitu__base_min(insitu__base_min(ld->cache_slots, fit), INSITU__CACHE_SLOTS));
-    ld->cache_bytes = insitu__cache_bytes((uint32_t)ld->cache_slots, ld->slot_bytes);
+  ld->footprint.inflight_bytes = connections + c->max_inflight * each + c->decode_threads * scratch;
+  if (ld->footprint.slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
+    uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->footprint.slot_bytes);
+    ld->footprint.cache_slots = insitu__base_max(c->max_inflight,
+        insitu__base_min(insitu__base_min(ld->footprint.cache_slots, fit), INSITU__CACHE_SLOTS));
+    ld->footprint.cache_bytes =
+        insitu__cache_bytes((uint32_t)ld->footprint.cache_slots, ld->footprint.slot_bytes);
     /* with INSITU__LOADER_GAP's blosc chunks 1 reaches 0.97 of it, an eighth 0.99, half 1.01 */
-    ld->few = c->max_inflight / 4;
+    ld->footprint.min_free_tiles = c->max_inflight / 4;
   }
-  if (c->plan_only || insitu__codec_add(ld->inflight_bytes, ld->cache_bytes) <= c->memory_budget)
+  if (c->plan_only || insitu__codec_add(ld->footprint.inflight_bytes, ld->footprint.cache_bytes) <=
+                          c->memory_budget)
     return INSITU_OK;
   char remote[96] = "";
   if (connections)
@@ -25217,8 +25325,9 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
       " decoders with %" PRIu64 " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64
       " bytes each%s need %" PRIu64 " bytes, memory_budget is %" PRIu64
       "; raise memory_budget, or lower max_inflight or decode_threads",
-      c->max_inflight, each, c->decode_threads, scratch, ld->cache_slots, ld->slot_bytes, remote,
-      insitu__codec_add(ld->inflight_bytes, ld->cache_bytes), c->memory_budget);
+      c->max_inflight, each, c->decode_threads, scratch, ld->footprint.cache_slots,
+      ld->footprint.slot_bytes, remote,
+      insitu__codec_add(ld->footprint.inflight_bytes, ld->footprint.cache_bytes), c->memory_budget);
 }
 
 /* Sentences about the resolved configuration that surprise without an explanation: for the log,
@@ -25518,10 +25627,10 @@ static insitu_status insitu__dates_resolve(
 /* Gives back what insitu__dates_coordinate_await took. */
 static void insitu__dates_coordinate_free(insitu_loader *ld, int64_t *at) {
   if (!at) return;
-  pthread_mutex_lock(&ld->lock);
-  ld->reserved -= ld->geometry.samples * sizeof *at;
-  ld->memory_now -= ld->geometry.samples * sizeof *at;
-  pthread_mutex_unlock(&ld->lock);
+  pthread_mutex_lock(&ld->budget.lock);
+  ld->budget.reserved -= ld->geometry.samples * sizeof *at;
+  ld->count.memory_bytes -= ld->geometry.samples * sizeof *at;
+  pthread_mutex_unlock(&ld->budget.lock);
   insitu__mem_free(at);
 }
 /* Takes memory from memory_budget for the dates of all samples and reads them;
@@ -25535,12 +25644,15 @@ static insitu_status insitu__dates_coordinate_await(insitu_loader *ld, struct in
   insitu_status status = insitu__dates_find_await(ld, z, err);
   if (!status) status = insitu__dates_units(z, u, err);
   if (status) return status;
-  pthread_mutex_lock(&ld->lock);
-  uint64_t used = (ld->config.plan_only ? 0 : ld->inflight_bytes + ld->cache_bytes) + ld->reserved,
+  pthread_mutex_lock(&ld->budget.lock);
+  uint64_t used =
+               (ld->config.plan_only ? 0
+                                     : ld->footprint.inflight_bytes + ld->footprint.cache_bytes) +
+               ld->budget.reserved,
            budget = ld->config.memory_budget;
   bool fits = n <= INSITU__MAX_COORDINATE && used <= budget && bytes <= budget - used;
-  if (fits) ld->reserved += bytes;
-  pthread_mutex_unlock(&ld->lock);
+  if (fits) ld->budget.reserved += bytes;
+  pthread_mutex_unlock(&ld->budget.lock);
   if (!fits)
     return insitu__error_set(err, INSITU_E_BUDGET,
         "array %.200s: %" PRIu64 " dates take more than what is left of memory_budget, or are more "
@@ -25549,9 +25661,9 @@ static insitu_status insitu__dates_coordinate_await(insitu_loader *ld, struct in
         z->path, n);
   int64_t *at = (int64_t *)insitu__mem_alloc(n, sizeof *at);
   if (!at) {
-    pthread_mutex_lock(&ld->lock);
-    ld->reserved -= bytes;
-    pthread_mutex_unlock(&ld->lock);
+    pthread_mutex_lock(&ld->budget.lock);
+    ld->budget.reserved -= bytes;
+    pthread_mutex_unlock(&ld->budget.lock);
     return insitu__error_set(err, INSITU_E_NOMEM,
         "array %.200s: no memory for its dates; give the process more memory", z->path);
   }
@@ -25590,8 +25702,8 @@ static void insitu__dates_dating_await(void *arg) {
   struct insitu__dates_dating *d = (struct insitu__dates_dating *)arg;
   struct insitu__zarr_array z;
   struct insitu__time_units u;
-  d->status = insitu__dates_coordinate_await(d->loader, &z, &u, &d->loader->moments, d->err);
-  d->loader->calendar = u.calendar;
+  d->status = insitu__dates_coordinate_await(d->loader, &z, &u, &d->loader->user.moments, d->err);
+  d->loader->user.calendar = u.calendar;
   insitu__zarr_array_free(&z);
 }
 
@@ -25670,7 +25782,7 @@ static void insitu__tile_again(struct insitu__loader_tile *t) {
     if (!t->wanted[view->variable] || !insitu__plan_before(&it->plan, t->order, &t->window,
                                           begin - view->delta, end - view->delta))
       continue;
-    insitu__loader_add(&t->loader->n_rereads, 1);
+    insitu__loader_add(&t->loader->count.rereads, 1);
     insitu__loader_add(&it->tally[t->base / it->batches & 3].rereads, 1);
     return;
   }
@@ -25683,12 +25795,13 @@ static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
   if (insitu__tile_range(t) && t->first < t->last && !t->ranged) insitu__tile_again(t);
   t->ranged = true;
   if (!t->buffer) {
-    t->buffer = (unsigned char *)insitu__mem_map(t->loader->buffer_bytes);
-    if (t->buffer) insitu__loader_memory(t->loader, t->loader->buffer_bytes);
+    t->buffer = (unsigned char *)insitu__mem_map(t->loader->footprint.buffer_bytes);
+    if (t->buffer) insitu__loader_memory(t->loader, t->loader->footprint.buffer_bytes);
   }
   if (t->buffer) return INSITU_OK;
   return insitu__error_set(&t->error, INSITU_E_NOMEM,
-      "no memory for a buffer of %" PRIu64 " bytes; lower max_inflight", t->loader->buffer_bytes);
+      "no memory for a buffer of %" PRIu64 " bytes; lower max_inflight",
+      t->loader->footprint.buffer_bytes);
 }
 
 /* -- inner chunks of a shard: neighbours are read at once -- */
@@ -25696,42 +25809,44 @@ static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
 static bool insitu__tile_precedes(
     const struct insitu__loader_tile *t, const struct insitu__loader_tile *u) {
   if (t->array != u->array) return t->array < u->array;
-  return t->object != u->object ? t->object < u->object : t->at < u->at;
+  return t->run.object != u->run.object ? t->run.object < u->run.object : t->run.at < u->run.at;
 }
 /* most come in order */
 static void insitu__tile_gather(insitu_loader *ld, struct insitu__loader_tile *t) {
-  struct insitu__loader_tile **link = &ld->gathered;
-  if (ld->gathered && !insitu__tile_precedes(t, ld->gathered_last)) link = &ld->gathered_last->next;
+  struct insitu__loader_tile **link = &ld->sched.gathered;
+  if (ld->sched.gathered && !insitu__tile_precedes(t, ld->sched.gathered_last))
+    link = &ld->sched.gathered_last->next;
   while (*link && !insitu__tile_precedes(t, *link)) link = &(*link)->next;
   t->next = *link;
   *link = t;
-  if (!t->next) ld->gathered_last = t;
+  if (!t->next) ld->sched.gathered_last = t;
 }
 /* Cuts what was gathered into runs and lets the head of each go on. */
 static void insitu__tile_cut(insitu_loader *ld) {
-  struct insitu__loader_tile *t = ld->gathered;
-  ld->gathered = NULL;
+  struct insitu__loader_tile *t = ld->sched.gathered;
+  ld->sched.gathered = NULL;
   while (t) {
     struct insitu__loader_tile *head = t, *last = t;
     bool far = ld->store.remote != NULL;
     /* see insitu__tile_run_await */
     uint64_t most = far && !ld->store.zip ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
-    uint64_t bytes = t->want, gaps = 0, n_iov = t->n_iov;
-    for (t = t->next; t && t->array == head->array && t->object == head->object; t = t->next) {
-      uint64_t end = last->at + last->want;
-      if (t->at < end || t->at - end > most || bytes >= INSITU__LOADER_RUN ||
-          (far && 4 * (gaps + t->at - end) > bytes - gaps + t->want))
+    uint64_t bytes = t->run.want, gaps = 0, n_iov = t->run.n_iov;
+    for (t = t->next; t && t->array == head->array && t->run.object == head->run.object;
+         t = t->next) {
+      uint64_t end = last->run.at + last->run.want;
+      if (t->run.at < end || t->run.at - end > most || bytes >= INSITU__LOADER_RUN ||
+          (far && 4 * (gaps + t->run.at - end) > bytes - gaps + t->run.want))
         break;
-      n_iov += t->n_iov + 1;
+      n_iov += t->run.n_iov + 1;
       if (n_iov > INSITU__LOADER_IOV) break;
-      gaps += t->at - end;
-      bytes += t->at - end + t->want;
-      last->run = t;
+      gaps += t->run.at - end;
+      bytes += t->run.at - end + t->run.want;
+      last->run.next = t;
       last = t;
     }
-    last->run = NULL;
-    head->head = true;
-    insitu__reactor_gate_open(&head->turn);
+    last->run.next = NULL;
+    head->run.head = true;
+    insitu__reactor_gate_open(&head->run.go_on);
   }
 }
 /* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's
@@ -25740,31 +25855,31 @@ static void insitu__tile_run_await(struct insitu__loader_tile *head, const char 
   insitu_loader *ld = head->loader;
   unsigned n = 0;
   uint64_t got = 0;
-  for (struct insitu__loader_tile *t = head; t; t = t->run) {
-    memcpy(&head->run_iov[n], t->iov, t->n_iov * sizeof *t->iov);
-    n += t->n_iov;
-    if (t->run)
-      head->run_iov[n++] =
-          (struct iovec){ld->store.remote && !ld->store.zip ? NULL : t->buffer + t->want,
-              (size_t)(t->run->at - t->at - t->want)};
+  for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
+    memcpy(&head->run.iov[n], t->iov, t->run.n_iov * sizeof *t->iov);
+    n += t->run.n_iov;
+    if (t->run.next)
+      head->run.iov[n++] =
+          (struct iovec){ld->store.remote && !ld->store.zip ? NULL : t->buffer + t->run.want,
+              (size_t)(t->run.next->run.at - t->run.at - t->run.want)};
   }
-  insitu__loader_add(&ld->n_requests, 1);
+  insitu__loader_add(&ld->count.requests, 1);
   struct insitu__store_tag tag = {
-      .size = UINT64_MAX, .give_up = &head->iter->stopping, .past_caches = head->past_caches};
-  for (struct insitu__loader_tile *t = head; t; t = t->run) tag.anew = tag.anew || t->anew;
+      .size = UINT64_MAX, .give_up = &head->iter->sched.stopping, .past_caches = head->past_caches};
+  for (struct insitu__loader_tile *t = head; t; t = t->run.next) tag.anew = tag.anew || t->anew;
   int64_t asked = ld->store.front ? insitu__disk_now() : 0;
   insitu_status status = ld->store.ops->read_await(
-      &ld->store, key, head->at, head->run_iov, n, &tag, &got, &head->error);
-  insitu__loader_add(&ld->n_read, got);
+      &ld->store, key, head->run.at, head->run.iov, n, &tag, &got, &head->error);
+  insitu__loader_add(&ld->count.bytes_read, got);
   for (struct insitu__loader_tile *t = head, *next; t; t = next) {
-    uint64_t before = t->at - head->at;
-    next = t->run;
+    uint64_t before = t->run.at - head->run.at;
+    next = t->run.next;
     t->status = status;
-    t->tag = tag;
+    t->run.tag = tag;
     t->cached = tag.cached;
-    t->asked = asked;
-    t->got = got > before ? insitu__base_min(got - before, t->want) : 0;
-    if (t != head) insitu__reactor_gate_open(&t->turn);
+    t->run.read_at = asked;
+    t->got = got > before ? insitu__base_min(got - before, t->run.want) : 0;
+    if (t != head) insitu__reactor_gate_open(&t->run.go_on);
   }
 }
 /* Reads bytes [at, at + want) of the object into the tile's iovecs, together with whoever wants
@@ -25773,33 +25888,33 @@ static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, 
   insitu_loader *ld = t->loader;
   if (ld->store.front) { /* each inner chunk is kept by itself: runs are never the same twice */
     struct insitu__store_tag tag = {
-        .size = UINT64_MAX, .give_up = &t->iter->stopping, .anew = t->anew};
+        .size = UINT64_MAX, .give_up = &t->iter->sched.stopping, .anew = t->anew};
     t->status = insitu__disk_look_await(
-        &ld->disk, &ld->store, key, t->at, t->iov, t->n_iov, &tag, &t->got, &t->error);
+        &ld->disk, &ld->store, key, t->run.at, t->iov, t->run.n_iov, &tag, &t->got, &t->error);
     t->cached = tag.cached;
     if (t->status != INSITU_TIMEOUT)
       return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
   }
-  memset(&t->turn, 0, sizeof t->turn);
-  t->head = false;
+  memset(&t->run.go_on, 0, sizeof t->run.go_on);
+  t->run.head = false;
   insitu__tile_gather(ld, t);
-  if (!ld->gathering) {
-    ld->gathering = true;
+  if (!ld->sched.gathering) {
+    ld->sched.gathering = true;
     insitu__reactor_yield_await(&ld->reactor); /* those that are ready now join */
-    ld->gathering = false;
+    ld->sched.gathering = false;
     insitu__tile_cut(ld);
   }
-  insitu__reactor_gate_await(&ld->reactor, &t->turn);
-  bool together = !t->head || t->run;
-  if (t->head) insitu__tile_run_await(t, key);
+  insitu__reactor_gate_await(&ld->reactor, &t->run.go_on);
+  bool together = !t->run.head || t->run.next;
+  if (t->run.head) insitu__tile_run_await(t, key);
   if (t->status < 0 && together) { /* whose bytes could not be read shows when each reads alone */
     insitu__error_clear(&t->error);
-    t->run = NULL;
+    t->run.next = NULL;
     insitu__tile_run_await(t, key);
   }
   if (ld->store.front && t->status >= 0)
-    t->status = insitu__disk_put_await(
-        &ld->disk, key, t->at, t->iov, t->n_iov, &t->tag, t->asked, t->got, t->status, &t->error);
+    t->status = insitu__disk_put_await(&ld->disk, key, t->run.at, t->iov, t->run.n_iov, &t->run.tag,
+        t->run.read_at, t->got, t->status, &t->error);
   return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
 }
 
@@ -25813,7 +25928,7 @@ static insitu_status insitu__tile_place_await(struct insitu__loader_tile *t, con
   *bytes = UINT64_MAX;
   if (!a->zarr.n_levels) return INSITU_OK;
   insitu_status status = insitu__cache_locate_await(
-      &ld->cache, &a->zarr, index, key, &t->iter->stopping, offset, bytes, &t->error);
+      &ld->cache, &a->zarr, index, key, &t->iter->sched.stopping, offset, bytes, &t->error);
   if (status < 0) return status;
   if (*bytes > a->bound)
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
@@ -25836,7 +25951,7 @@ static insitu_status insitu__tile_fetch_await(
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   struct insitu__rows_aim aim;
   uint64_t offset, bytes, want;
-  insitu__loader_add(&ld->n_reads, 1);
+  insitu__loader_add(&ld->count.reads, 1);
   insitu_status status = insitu__tile_place_await(t, index, key, &offset, &bytes);
   if (status) return status;
   bool inner = bytes != UINT64_MAX;
@@ -25852,21 +25967,21 @@ static insitu_status insitu__tile_fetch_await(
     n = 1;
   }
   /* which would write them to the disk first */
-  t->past_caches = aim.possible && t->iter->past_caches && !ld->store.front;
+  t->past_caches = aim.possible && t->iter->sched.past_caches && !ld->store.front;
   if (inner) {
-    t->at = offset;
-    t->want = bytes;
-    t->n_iov = n;
+    t->run.at = offset;
+    t->run.want = bytes;
+    t->run.n_iov = n;
     status = insitu__tile_together_await(t, key);
   } else {
-    insitu__loader_add(&ld->n_requests, 1);
-    struct insitu__store_tag tag = {.give_up = &t->iter->stopping,
+    insitu__loader_add(&ld->count.requests, 1);
+    struct insitu__store_tag tag = {.give_up = &t->iter->sched.stopping,
         .past_caches = t->past_caches,
         .whole = !aim.possible || bytes == a->chunk_bytes};
     tag.anew = t->anew;
     status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
     t->cached = tag.cached;
-    insitu__loader_add(&ld->n_read, t->got);
+    insitu__loader_add(&ld->count.bytes_read, t->got);
   }
   if (status) return status;
   if (t->got > bytes)
@@ -25879,7 +25994,7 @@ static insitu_status insitu__tile_fetch_await(
         "wrong chunk length: %" PRIu64 " bytes where %" PRIu64 " are expected; write the "
         "chunk again, or set on_bad_chunk",
         inner ? t->got : offset + t->got, inner ? want : offset + want);
-  insitu__loader_add(&ld->n_decoded, aim.possible ? want : a->chunk_bytes);
+  insitu__loader_add(&ld->count.bytes_decoded, aim.possible ? want : a->chunk_bytes);
   if (!aim.possible) {
     insitu__reactor_work_await(&ld->reactor, insitu__rows_decode, t);
     return t->status;
@@ -25901,9 +26016,9 @@ static bool insitu__tile_fill_is_nan(const struct insitu__loader_tile *t) {
 /* The chunk is absent, and that is an error: what it would hold, and how to leave it out. */
 static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bool nan) {
   const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
-  bool inner = t->hole_raises; /* of a shard that is there */
-  uint64_t begin = t->chunk * a->rows, start = begin + (inner ? t->hole_first : 0);
-  uint64_t stop = insitu__base_min(begin + (inner ? t->hole_last : a->rows), a->samples);
+  bool inner = t->hole.raises; /* of a shard that is there */
+  uint64_t begin = t->chunk * a->rows, start = begin + (inner ? t->hole.first : 0);
+  uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : a->rows), a->samples);
   struct insitu__dates_dates d;
   char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "",
                                      use[INSITU__TIME_TEXT + 40];
@@ -25930,9 +26045,9 @@ static insitu_status insitu__tile_hole_await(
   insitu_loader *ld = t->loader;
   bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
   /* inside a shard */
-  if (status == INSITU_E_ABSENT) return insitu__tile_absent_await(t, t->hole_nan);
+  if (status == INSITU_E_ABSENT) return insitu__tile_absent_await(t, t->hole.nan);
   if (absent) {
-    t->hole_raises = false;
+    t->hole.raises = false;
     insitu__error_clear(&t->error);
     bool nan = insitu__tile_fill_is_nan(t);
     fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
@@ -25941,11 +26056,11 @@ static insitu_status insitu__tile_hole_await(
     fill = false;
   }
   if (!absent && ld->store.remote &&
-      (t->iter->stopping || atomic_load_explicit(&ld->cancelled, memory_order_acquire)))
+      (t->iter->sched.stopping || atomic_load_explicit(&ld->cancelled, memory_order_acquire)))
     fill = false; /* given up, perhaps, and nobody waits for it: no hole */
   if (!fill) return status;
-  insitu__loader_add(absent ? &ld->n_absent : &ld->n_bad, 1);
-  t->damaged = absent ? NULL : key;
+  insitu__loader_add(absent ? &ld->count.absent_chunks : &ld->count.bad_chunks, 1);
+  t->hole.filled_key = absent ? NULL : key;
   insitu__reactor_work_await(&ld->reactor, insitu__rows_fill, t);
   return INSITU_OK;
 }
@@ -25954,9 +26069,9 @@ static insitu_status insitu__tile_hole_await(
  * delivered. */
 static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_error *error) {
   pthread_mutex_lock(&it->lock);
-  if (number < it->bad) {
-    it->bad = number;
-    it->error = *error;
+  if (number < it->shared.first_damaged) {
+    it->shared.first_damaged = number;
+    it->shared.error = *error;
   }
   insitu__rows_tell(it);
   pthread_mutex_unlock(&it->lock);
@@ -25968,7 +26083,7 @@ static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *i
   uint64_t object[INSITU__MAX_DIMS];
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = t->chunk;
-  t->object = insitu__zarr_object_of(&a->zarr, index, object);
+  t->run.object = insitu__zarr_object_of(&a->zarr, index, object);
   if (insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) >= 0) return INSITU_OK;
   key[0] = 0;
   return insitu__error_set(&t->error, INSITU_E_FORMAT,
@@ -25977,20 +26092,21 @@ static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *i
 
 /* lets whoever stops the iterator go on once nothing of it is in flight */
 static void insitu__tile_quiet(insitu_iter *it) {
-  if (it->stopping && !it->inflight[0] && !it->inflight[1] && !it->preparing)
-    insitu__reactor_gate_open(&it->idle);
+  if (it->sched.stopping && !it->sched.inflight[0] && !it->sched.inflight[1] &&
+      !it->sched.preparing)
+    insitu__reactor_gate_open(&it->sched.idle);
 }
 /* A tile is done with. */
 static void insitu__tile_finish(struct insitu__loader_tile *t) {
   insitu_loader *ld = t->loader;
   insitu_iter *it = t->iter;
-  it->inflight[t->order == &it->order[1]]--;
-  ld->inflight--;
-  ld->n_done++;
+  it->sched.inflight[t->order == &it->order[1]]--;
+  ld->sched.inflight--;
+  ld->sched.n_done++;
   atomic_store_explicit(&t->stage, INSITU__LOADER_IDLE, memory_order_relaxed);
   t->key = NULL;
-  t->next = ld->free;
-  ld->free = t;
+  t->next = ld->sched.free;
+  ld->sched.free = t;
   insitu__tile_quiet(it);
 }
 
@@ -26033,8 +26149,8 @@ static void insitu__tile_await(void *arg) {
         (int)ld->config.rank, a->zarr.path, key, t->error.message);
     uint64_t earliest = UINT64_MAX;
     /* a part of a shard, whose other rows are in their places */
-    bool inside = status == INSITU_E_ABSENT && t->hole_raises;
-    if (inside) earliest = t->hole_number;
+    bool inside = status == INSITU_E_ABSENT && t->hole.raises;
+    if (inside) earliest = t->hole.number;
     else insitu__rows_each(t, 0, a->rows, insitu__rows_visit_earliest, &earliest);
     insitu__tile_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
     if (inside)
@@ -26069,17 +26185,17 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
   }
   if (insitu__store_read_now(&ld->store, key, offset, t->iov, n, want, &t->got)) return false;
   if (want ? t->got != want : t->got > a->bound) return false;
-  insitu__loader_add(&ld->n_requests, 1);
-  insitu__loader_add(&ld->n_read, t->got);
-  insitu__loader_add(&ld->n_reads, 1); /* before the batch can be delivered */
-  insitu__loader_add(&ld->n_decoded, want ? want : a->chunk_bytes);
+  insitu__loader_add(&ld->count.requests, 1);
+  insitu__loader_add(&ld->count.bytes_read, t->got);
+  insitu__loader_add(&ld->count.reads, 1); /* before the batch can be delivered */
+  insitu__loader_add(&ld->count.bytes_decoded, want ? want : a->chunk_bytes);
   t->status = INSITU_OK;
   if (!aim.possible) insitu__rows_decode(t, worker);
   else if (aim.twice) insitu__rows_landed(t, worker);
   else insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
   if (t->status) { /* damaged: it is read once more, and the cause told */
-    insitu__loader_add(&ld->n_reads, UINT64_MAX);
-    insitu__loader_add(&ld->n_decoded, UINT64_C(0) - a->chunk_bytes);
+    insitu__loader_add(&ld->count.reads, UINT64_MAX);
+    insitu__loader_add(&ld->count.bytes_decoded, UINT64_C(0) - a->chunk_bytes);
   } else if (timed) {
     t->spent = insitu__base_now() - begin;
     insitu__report_say(t, key);
@@ -26103,7 +26219,7 @@ static void insitu__tile_bunch_await(void *arg) {
     else if (insitu__reactor_spawn(&ld->reactor, insitu__tile_await, t)) insitu__tile_await(t);
   }
   /* not cached: go without trying for a while */
-  if (missed > landed) ld->n_missed = INSITU__LOADER_MISSED;
+  if (missed > landed) ld->sched.untried = INSITU__LOADER_MISSED;
 }
 
 /* >>pass --------------------------------------------------------------------------------------- */
@@ -26124,7 +26240,7 @@ static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_
 /* Puts a slab back. One that a device may still use goes to the end: the one in front has had the
  * longest time. */
 static void insitu__pass_slab_give(insitu_iter *it, struct insitu__loader_slab *slab) {
-  struct insitu__loader_slab **link = &it->free;
+  struct insitu__loader_slab **link = &it->shared.free;
   insitu__device_give(&it->device, slab->parts);
   if (!slab->busy) insitu__pass_slab_hide(it, slab); /* else a stream's work may still use it */
   while (it->device.on && *link) link = &(*link)->next;
@@ -26135,82 +26251,84 @@ static void insitu__pass_slab_give(insitu_iter *it, struct insitu__loader_slab *
  * so a worker takes it. */
 static void insitu__pass_slab_take(void *arg, unsigned worker) {
   insitu_iter *it = (insitu_iter *)arg;
-  struct insitu__loader_slab *slab = it->preparing;
+  struct insitu__loader_slab *slab = it->sched.preparing;
   uint64_t plain = it->slab_bytes - it->pinned_bytes;
   (void)worker;
   slab->memory = (unsigned char *)insitu__device_alloc(
-      &it->device, plain, INSITU_HOST, 0, NULL, &it->unprepared);
+      &it->device, plain, INSITU_HOST, 0, NULL, &it->sched.unprepared);
   if (!slab->memory || !it->pinned_bytes) return;
   slab->pinned = (unsigned char *)insitu__device_alloc(
-      &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->unprepared);
+      &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->sched.unprepared);
   if (!slab->pinned) insitu__pass_slab_free(it, slab);
 }
 static void insitu__pass_slab_taken(insitu_iter *it) { /* counts it */
   insitu_loader *ld = it->loader;
-  it->alive++;
-  uint64_t now = atomic_fetch_add_explicit(&ld->slab_now, it->slab_bytes, memory_order_relaxed) +
-                 it->slab_bytes;
-  insitu__loader_peak(&ld->slab_peak, now);
-  insitu__loader_add(&ld->pinned_now, it->pinned_bytes);
+  it->shared.slabs_mapped++;
+  uint64_t now =
+      atomic_fetch_add_explicit(&ld->count.slab_bytes, it->slab_bytes, memory_order_relaxed) +
+      it->slab_bytes;
+  insitu__loader_peak(&ld->count.slab_bytes_peak, now);
+  insitu__loader_add(&ld->count.pinned_bytes, it->pinned_bytes);
   insitu__loader_memory(ld, it->slab_bytes);
 }
 /* Takes a slab's memory, or pauses before the next look at whether somebody still uses it. Looking
  * takes CUDA's calls, which need more stack than a coroutine has. */
 static void insitu__pass_prepare_await(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
-  struct insitu__loader_slab *slab = it->preparing;
+  struct insitu__loader_slab *slab = it->sched.preparing;
   struct insitu__reactor *r = &it->loader->reactor;
   if (slab->memory) {
-    it->pause = (int64_t)insitu__base_min(
-        insitu__base_max(2 * (uint64_t)it->pause, INSITU__DEVICE_POLL), 16 * INSITU__DEVICE_POLL);
-    (void)insitu__reactor_sleep_await(r, it->pause);
-  } else if (!it->stopping) {
+    it->sched.pause = (int64_t)insitu__base_min(
+        insitu__base_max(2 * (uint64_t)it->sched.pause, INSITU__DEVICE_POLL),
+        16 * INSITU__DEVICE_POLL);
+    (void)insitu__reactor_sleep_await(r, it->sched.pause);
+  } else if (!it->sched.stopping) {
     insitu__reactor_work_await(r, insitu__pass_slab_take, it);
     pthread_mutex_lock(&it->lock);
     if (slab->memory) insitu__pass_slab_taken(it);
     pthread_mutex_unlock(&it->lock);
   }
-  it->preparing = NULL;
+  it->sched.preparing = NULL;
   insitu__tile_quiet(it);
 }
 
 /* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no
  * memory. number: of the batch that the scan has come to. With the lock held. */
 static insitu_status insitu__pass_slab_ready(insitu_iter *it, uint64_t number) {
-  struct insitu__loader_slab *slab = it->free;
+  struct insitu__loader_slab *slab = it->shared.free;
   int why = INSITU__DEVICE_IDLE;
   bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
-  if (it->preparing) return INSITU_TIMEOUT;
-  if (it->unprepared.status) return it->unprepared.status;
+  if (it->sched.preparing) return INSITU_TIMEOUT;
+  if (it->sched.unprepared.status) return it->sched.unprepared.status;
   if (it->device.error.status) { /* next tells it */
     insitu__rows_tell(it);
     return INSITU_TIMEOUT;
   }
   if (!slab->memory && mapped) {
-    it->preparing = slab;
+    it->sched.preparing = slab;
     insitu__pass_slab_take(it, 0);
-    it->preparing = NULL;
+    it->sched.preparing = NULL;
     if (slab->memory) insitu__pass_slab_taken(it);
   }
   if (slab->memory) why = insitu__device_idle(&it->device, slab->parts, &slab->busy);
-  if (it->held_by || why) insitu__report_held_by(it, why, number, insitu__base_now());
+  if (it->shared.blocked_by || why) insitu__report_held_by(it, why, number, insitu__base_now());
   if (slab->memory && !why) {
-    it->pause = 0;
+    it->sched.pause = 0;
     return INSITU_OK;
   }
   if (mapped) return INSITU_E_NOMEM;
-  it->preparing = slab;
+  it->sched.preparing = slab;
   if (!insitu__reactor_spawn(&it->loader->reactor, insitu__pass_prepare_await, it))
     return INSITU_TIMEOUT;
-  it->preparing = NULL;
+  it->sched.preparing = NULL;
   return INSITU_E_NOMEM;
 }
 
 static void insitu__pass_no_memory(insitu_iter *it, uint64_t number) {
   insitu_error error = {0};
-  if (it->unprepared.status < 0) {
-    insitu__error_set(&error, it->unprepared.status, "rank %d, batch: %.900s",
-        (int)it->loader->config.rank, it->unprepared.message);
+  if (it->sched.unprepared.status < 0) {
+    insitu__error_set(&error, it->sched.unprepared.status, "rank %d, batch: %.900s",
+        (int)it->loader->config.rank, it->sched.unprepared.message);
   } else {
     insitu__error_set(&error, INSITU_E_NOMEM,
         "rank %d, batch: the system gives no memory for a batch or a coroutine; lower "
@@ -26226,22 +26344,23 @@ static void insitu__pass_no_memory(insitu_iter *it, uint64_t number) {
  * insitu__pass_ring), so there always is a free one. */
 static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) {
   insitu_status status = INSITU_OK;
-  while (!status && it->assigned <= last) {
+  while (!status && it->shared.assigned <= last) {
     pthread_mutex_lock(&it->lock);
     status = insitu__pass_slab_ready(it, number);
     if (!status) {
-      struct insitu__loader_slab *slab = it->free;
-      it->free = slab->next;
+      struct insitu__loader_slab *slab = it->shared.free;
+      it->shared.free = slab->next;
       insitu__mem_fresh(slab->memory, it->slab_bytes - it->pinned_bytes);
       if (slab->pinned) insitu__mem_fresh(slab->pinned, it->pinned_bytes);
-      slab->number = it->assigned++;
+      slab->number = it->shared.assigned++;
       slab->checked = !it->loader->config.check;
       uint64_t epoch = slab->number / it->batches;
       slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
       atomic_store_explicit(
           &slab->pending, slab->rows * it->plan.geometry->parts + 1, memory_order_relaxed);
       it->ring[slab->number % it->n_ring] = slab;
-      it->past_caches = (it->assigned - it->next) * it->slab_bytes >= INSITU__LOADER_PAST_CACHES;
+      it->sched.past_caches =
+          (it->shared.assigned - it->shared.next) * it->slab_bytes >= INSITU__LOADER_PAST_CACHES;
     }
     pthread_mutex_unlock(&it->lock);
   }
@@ -26253,11 +26372,14 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
 static uint64_t insitu__pass_limit(insitu_iter *it) {
   const insitu_loader_desc *c = &it->loader->config;
   pthread_mutex_lock(&it->lock);
-  uint64_t epoch = it->next / it->batches;
+  uint64_t epoch = it->shared.next / it->batches;
   /* two orders are kept: this epoch's and the next one's */
   uint64_t end = (epoch + (c->hold_epoch ? 1 : 2)) * it->batches;
-  if (c->hold_epoch && it->next % it->batches == 0 && it->begun != it->next) end = it->next;
-  uint64_t limit = insitu__base_min(insitu__base_min(it->next + c->prefetch_depth, end), it->bad);
+  if (c->hold_epoch && it->shared.next % it->batches == 0 &&
+      it->shared.epoch_entered_at != it->shared.next)
+    end = it->shared.next;
+  uint64_t limit = insitu__base_min(
+      insitu__base_min(it->shared.next + c->prefetch_depth, end), it->shared.first_damaged);
   pthread_mutex_unlock(&it->lock);
   return limit;
 }
@@ -26274,80 +26396,81 @@ static void insitu__pass_spawn(struct insitu__loader_tile *t, void (*fn)(void *a
 
 /* Hands the bunch to a worker. */
 static void insitu__pass_launch(insitu_loader *ld) {
-  struct insitu__loader_tile *t = ld->bunch;
-  ld->bunch = NULL;
-  ld->n_bunch = 0;
-  ld->bunch_bytes = 0;
+  struct insitu__loader_tile *t = ld->sched.bunch;
+  ld->sched.bunch = NULL;
+  ld->sched.n_bunch = 0;
+  ld->sched.bunch_bytes = 0;
   if (t) insitu__pass_spawn(t, insitu__tile_bunch_await);
 }
 
 static void insitu__pass_start(insitu_iter *it, uint64_t base) {
   insitu_loader *ld = it->loader;
-  struct insitu__loader_tile *t = ld->free;
-  ld->free = t->next;
+  struct insitu__loader_tile *t = ld->sched.free;
+  ld->sched.free = t->next;
   t->next = NULL;
   t->iter = it;
-  t->order = it->scan.order;
-  t->window = it->scan.current->window;
-  t->array = it->scan.array;
-  t->chunk = it->scan.chunk;
-  t->field = it->scan.field;
+  t->order = it->sched.scan.order;
+  t->window = it->sched.scan.current->window;
+  t->array = it->sched.scan.array;
+  t->chunk = it->sched.scan.chunk;
+  t->field = it->sched.scan.field;
   t->base = base;
-  t->number = base + it->scan.batch;
+  t->number = base + it->sched.scan.batch;
   t->ranged = false;
-  if (!ld->pump_now) ld->pump_now = insitu__report_clock(ld);
-  t->began = ld->pump_now;
+  if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
+  t->started_at = ld->sched.pump_now;
   atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
-  it->inflight[t->order == &it->order[1]]++;
-  insitu__loader_peak(&ld->inflight_peak, ++ld->inflight);
-  if (ld->inflight == 1) insitu__reactor_gate_open(&ld->any);
+  it->sched.inflight[t->order == &it->order[1]]++;
+  insitu__loader_peak(&ld->count.inflight_peak, ++ld->sched.inflight);
+  if (ld->sched.inflight == 1) insitu__reactor_gate_open(&ld->sched.in_flight);
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   bool tried = ld->reactor.n_workers && ld->store.ops->read_now &&
                a->bound <= INSITU__LOADER_TRIED && !a->zarr.n_levels;
-  if (!tried || ld->n_missed) {
-    ld->n_missed -= ld->n_missed > 0;
+  if (!tried || ld->sched.untried) {
+    ld->sched.untried -= ld->sched.untried > 0;
     insitu__pass_spawn(t, insitu__tile_await);
     return;
   }
-  if (ld->bunch) ld->bunch_last->next = t;
-  else ld->bunch = t;
-  ld->bunch_last = t;
-  ld->bunch_bytes += a->bound;
+  if (ld->sched.bunch) ld->sched.bunch_last->next = t;
+  else ld->sched.bunch = t;
+  ld->sched.bunch_last = t;
+  ld->sched.bunch_bytes += a->bound;
   /* jobs for all workers */
   uint64_t share = insitu__base_max(1, ld->config.max_inflight / (2 * ld->config.decode_threads));
-  if (++ld->n_bunch >= insitu__base_min(share, INSITU__LOADER_BUNCH) ||
-      ld->bunch_bytes >= INSITU__LOADER_BUNCH_BYTES)
+  if (++ld->sched.n_bunch >= insitu__base_min(share, INSITU__LOADER_BUNCH) ||
+      ld->sched.bunch_bytes >= INSITU__LOADER_BUNCH_BYTES)
     insitu__pass_launch(ld);
 }
 
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
 static bool insitu__pass_scan(insitu_iter *it) {
-  struct insitu__plan_scan *s = &it->scan;
-  uint64_t limit = it->stopping ? 0 : insitu__pass_limit(it);
+  struct insitu__plan_scan *s = &it->sched.scan;
+  uint64_t limit = it->sched.stopping ? 0 : insitu__pass_limit(it);
   for (;;) {
     /* on to the next epoch */
-    if (s->batch == it->batches && it->scan_epoch * it->batches + s->batch < limit) {
-      uint64_t epoch = it->scan_epoch + 1;
-      if (it->inflight[epoch & 1]) return false; /* the order to be overwritten is still in use */
+    if (s->batch == it->batches && it->sched.scan_epoch * it->batches + s->batch < limit) {
+      uint64_t epoch = it->sched.scan_epoch + 1;
+      if (it->sched.inflight[epoch & 1])
+        return false; /* the order to be overwritten is still in use */
       insitu__order_reset(&it->order[epoch & 1], epoch);
       atomic_store_explicit(&it->tally[epoch & 3].rereads, 0, memory_order_relaxed);
       atomic_store_explicit(&it->tally[epoch & 3].holes, 0, memory_order_relaxed);
-      it->scan_epoch = epoch;
+      it->sched.scan_epoch = epoch;
       insitu__plan_scan_seek(s, &it->order[epoch & 1], 0);
     }
-    uint64_t base = it->scan_epoch * it->batches, number = base + s->batch;
+    uint64_t base = it->sched.scan_epoch * it->batches, number = base + s->batch;
     if (number >= limit) return false;
     if (!insitu__pass_place(it, number, number)) return false;
     struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
-    switch (it->tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
+    switch (it->sched.tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
     case INSITU__PLAN_ROW:
       ((int64_t *)(void *)(slab->memory + it->plan.geometry->indices))[s->row] = s->anchor;
       break;
     case INSITU__PLAN_BATCH: insitu__rows_arrive(it, slab); break;
     case INSITU__PLAN_TILE:
-      it->tile_waits = !insitu__pass_place(
+      it->sched.tile_waits = !insitu__pass_place(
           it, base + insitu__plan_last_batch(&it->plan, &s->current->window), number);
-      if (it->tile_waits) return false;
+      if (it->sched.tile_waits) return false;
       insitu__pass_start(it, base);
       return true;
     }
@@ -26359,9 +26482,9 @@ static bool insitu__pass_scan(insitu_iter *it) {
 static void insitu__pass_upload(insitu_iter *it) {
   struct insitu__device *d = &it->device;
   pthread_mutex_lock(&it->lock);
-  while (
-      !it->stopping && it->uploaded < it->assigned && it->uploaded < it->bad && !d->error.status) {
-    struct insitu__loader_slab *slab = it->ring[it->uploaded % it->n_ring];
+  while (!it->sched.stopping && it->shared.uploaded < it->shared.assigned &&
+         it->shared.uploaded < it->shared.first_damaged && !d->error.status) {
+    struct insitu__loader_slab *slab = it->ring[it->shared.uploaded % it->n_ring];
     insitu_error error = {0}, cause = {0};
     if (atomic_load_explicit(&slab->pending, memory_order_acquire) ||
         !insitu__device_take(d, slab->parts))
@@ -26371,15 +26494,15 @@ static void insitu__pass_upload(insitu_iter *it) {
     if (status) {
       insitu__error_set(&error, status, "rank %d, upload, batch %" PRIu64 ": %.900s",
           (int)it->loader->config.rank, slab->number % it->batches, cause.message);
-      it->bad = it->uploaded;
-      it->error = error;
+      it->shared.first_damaged = it->shared.uploaded;
+      it->shared.error = error;
     } else {
-      insitu__loader_add(&it->loader->n_uploads, slab->rows ? d->n_rings : 0);
+      insitu__loader_add(&it->loader->count.uploads, slab->rows ? d->n_rings : 0);
       for (unsigned i = 0; slab->rows && i < d->n_rings; i++)
-        insitu__loader_add(&it->loader->n_uploaded, d->rings[i].bytes);
+        insitu__loader_add(&it->loader->count.uploaded_bytes, d->rings[i].bytes);
     }
-    if (it->uploaded == it->next) insitu__rows_tell(it);
-    it->uploaded += !status;
+    if (it->shared.uploaded == it->shared.next) insitu__rows_tell(it);
+    it->shared.uploaded += !status;
   }
   pthread_mutex_unlock(&it->lock);
 }
@@ -26389,20 +26512,21 @@ static void insitu__pass_pump(void *arg) {
   insitu_loader *ld = (insitu_loader *)arg;
   bool cancelled = atomic_load_explicit(&ld->cancelled, memory_order_acquire);
   if (cancelled) insitu__store_give_up(&ld->store);
-  if (ld->overdue) insitu__report_warn(ld);
-  if (ld->reactor.closing) insitu__reactor_gate_open(&ld->any); /* the watchdog ends */
-  ld->pump_now = 0;
-  for (insitu_iter *it = ld->iters; it && !cancelled; it = it->next_iter)
+  if (ld->sched.overdue) insitu__report_warn(ld);
+  if (ld->reactor.closing) insitu__reactor_gate_open(&ld->sched.in_flight); /* the watchdog ends */
+  ld->sched.pump_now = 0;
+  for (insitu_iter *it = ld->sched.iters; it && !cancelled; it = it->sched.next_iter)
     if (it->device.n_rings) insitu__pass_upload(it);
-  if (!cancelled && ld->config.max_inflight - ld->inflight < ld->few) return;
+  if (!cancelled && ld->config.max_inflight - ld->sched.inflight < ld->footprint.min_free_tiles)
+    return;
   for (bool any = true; any;) {
     any = false;
-    for (insitu_iter *it = ld->iters; it; it = it->next_iter) {
+    for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter) {
       if (cancelled) {
         pthread_mutex_lock(&it->lock);
         pthread_cond_broadcast(&it->news);
         pthread_mutex_unlock(&it->lock);
-      } else if (ld->free) {
+      } else if (ld->sched.free) {
         any |= insitu__pass_scan(it);
       }
     }
@@ -26429,7 +26553,7 @@ static void insitu__pass_empty_iter(insitu_iter *it) {
   insitu__mem_free(it->slabs);
   insitu__mem_free(it->ring);
   insitu__mem_free(it->names);
-  insitu__plan_scan_free(&it->scan);
+  insitu__plan_scan_free(&it->sched.scan);
   insitu__order_free(&it->order[0]);
   insitu__order_free(&it->order[1]);
 }
@@ -26437,7 +26561,7 @@ static void insitu__pass_empty_iter(insitu_iter *it) {
 /* The user's handle, or the contents, need the iterator's struct no more. */
 static void insitu__pass_disown_iter(insitu_iter *it) {
   pthread_mutex_lock(&it->lock);
-  bool last = --it->owners == 0;
+  bool last = --it->shared.owners == 0;
   pthread_mutex_unlock(&it->lock);
   if (!last) return;
   pthread_cond_destroy(&it->news);
@@ -26470,8 +26594,8 @@ static bool insitu__pass_slab_init(
       g->n_variables, 2 * (INSITU__MAX_DIMS + 1) * sizeof *slab->shapes);
   slab->parts =
       (struct insitu__device_part *)insitu__mem_alloc(it->device.n_rings, sizeof *slab->parts);
-  slab->next = it->free;
-  it->free = slab;
+  slab->next = it->shared.free;
+  it->shared.free = slab;
   if (!slab->arrays || !slab->shapes || !slab->parts) return false;
   const char *name = it->names;
   for (uint64_t i = 0; i < g->n_variables; i++) {
@@ -26568,16 +26692,16 @@ static insitu_status insitu__pass_device_room(
   insitu_status status =
       ld->config.alloc ? INSITU_OK : insitu__device_free_bytes(g->device, &unused, err);
   if (status) return status;
-  pthread_mutex_lock(&ld->lock);
-  uint64_t taken = ld->device_now[i],
+  pthread_mutex_lock(&ld->budget.lock);
+  uint64_t taken = ld->budget.device[i],
            left = insitu__base_min(unused, budget - insitu__base_min(taken, budget));
   bool fits = insitu__base_mul(slots, g->bytes, &bytes) && bytes <= left;
   if (fits) {
-    ld->device_now[i] += bytes;
+    ld->budget.device[i] += bytes;
     it->device.rings[i].reserved = bytes;
-    insitu__loader_add(&ld->device_all, bytes);
+    insitu__loader_add(&ld->count.device_bytes, bytes);
   }
-  pthread_mutex_unlock(&ld->lock);
+  pthread_mutex_unlock(&ld->budget.lock);
   if (fits) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
       "iterator %s: %" PRIu64 " batches (max_held and one more) of %" PRIu64
@@ -26631,16 +26755,16 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
   uint64_t tables = insitu__pass_tables(ld, scan, it->n_slabs);
   bool fits = insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes) &&
               insitu__base_add(bytes, tables, &bytes);
-  pthread_mutex_lock(&ld->lock);
-  uint64_t used = ld->inflight_bytes + ld->cache_bytes + ld->reserved;
+  pthread_mutex_lock(&ld->budget.lock);
+  uint64_t used = ld->footprint.inflight_bytes + ld->footprint.cache_bytes + ld->budget.reserved;
   fits =
       fits && bytes <= ld->config.memory_budget - insitu__base_min(used, ld->config.memory_budget);
   if (fits) {
-    ld->reserved += it->reserved = bytes;
-    ld->tables += it->tables = tables;
+    ld->budget.reserved += it->reserved = bytes;
+    ld->budget.tables += it->tables = tables;
     insitu__loader_memory(ld, tables);
   }
-  pthread_mutex_unlock(&ld->lock);
+  pthread_mutex_unlock(&ld->budget.lock);
   if (!fits) {
     return insitu__error_set(err, INSITU_E_BUDGET,
         "iterator %s: %" PRIu64 " + %" PRIu64 " batches (windows and prefetch + held) of %" PRIu64
@@ -26662,32 +26786,32 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
     name = stpcpy(name, g->variables[i].label) + 1;
   for (uint64_t i = 0; ok && i < it->n_slabs; i++)
     ok = insitu__pass_slab_init(it, &it->slabs[i], g);
-  if (ok) return insitu__plan_scan_init(&it->scan, &it->plan, &it->order[0], err);
+  if (ok) return insitu__plan_scan_init(&it->sched.scan, &it->plan, &it->order[0], err);
   return insitu__error_set(err, INSITU_E_NOMEM,
       "iterator %s: no memory for its tables; give the process more memory",
       insitu__split_names[it->split]);
 }
 
 static void insitu__pass_unreserve(insitu_iter *it) {
-  pthread_mutex_lock(&it->loader->lock);
-  it->loader->reserved -= it->reserved;
-  it->loader->tables -= it->tables;
-  it->loader->memory_now -= it->tables + it->alive * it->slab_bytes;
-  it->loader->pinned_now -= it->alive * it->pinned_bytes;
+  pthread_mutex_lock(&it->loader->budget.lock);
+  it->loader->budget.reserved -= it->reserved;
+  it->loader->budget.tables -= it->tables;
+  it->loader->count.memory_bytes -= it->tables + it->shared.slabs_mapped * it->slab_bytes;
+  it->loader->count.pinned_bytes -= it->shared.slabs_mapped * it->pinned_bytes;
   for (unsigned i = 0; i < it->device.n_rings; i++) {
-    it->loader->device_now[i] -= it->device.rings[i].reserved;
-    it->loader->device_all -= it->device.rings[i].reserved;
+    it->loader->budget.device[i] -= it->device.rings[i].reserved;
+    it->loader->count.device_bytes -= it->device.rings[i].reserved;
   }
-  pthread_mutex_unlock(&it->loader->lock);
+  pthread_mutex_unlock(&it->loader->budget.lock);
 }
 
 /* Stops starting chunks of an iterator and waits for those in flight. */
 static void insitu__pass_stop_await(insitu_iter *it) {
-  it->stopping = true;
+  it->sched.stopping = true;
   insitu__store_sweep(&it->loader->store);
-  memset(&it->idle, 0, sizeof it->idle);
-  if (it->inflight[0] || it->inflight[1] || it->preparing)
-    insitu__reactor_gate_await(&it->loader->reactor, &it->idle);
+  memset(&it->sched.idle, 0, sizeof it->sched.idle);
+  if (it->sched.inflight[0] || it->sched.inflight[1] || it->sched.preparing)
+    insitu__reactor_gate_await(&it->loader->reactor, &it->sched.idle);
 }
 
 struct insitu__pass_move {
@@ -26703,30 +26827,30 @@ static void insitu__pass_move_await(void *arg) {
   uint64_t number = m->epoch * it->batches + m->batch, epoch = number / it->batches;
   for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   pthread_mutex_lock(&it->lock);
-  for (uint64_t n = it->next; n < it->assigned; n++) {
+  for (uint64_t n = it->shared.next; n < it->shared.assigned; n++) {
     insitu__pass_slab_give(it, it->ring[n % it->n_ring]);
   }
-  it->next = it->assigned = it->start = it->uploaded = number;
-  it->tile_waits = false;
-  it->held_by = INSITU__DEVICE_IDLE;
-  memset(&it->unprepared, 0, sizeof it->unprepared);
+  it->shared.next = it->shared.assigned = it->start = it->shared.uploaded = number;
+  it->sched.tile_waits = false;
+  it->shared.blocked_by = INSITU__DEVICE_IDLE;
+  memset(&it->sched.unprepared, 0, sizeof it->sched.unprepared);
   memset(&it->device.error, 0, sizeof it->device.error);
-  it->told = it->begun = m->batch ? UINT64_MAX : number;
-  it->bad = UINT64_MAX;
-  it->failed = false;
-  memset(&it->error, 0, sizeof it->error);
+  it->shared.end_told_at = it->shared.epoch_entered_at = m->batch ? UINT64_MAX : number;
+  it->shared.first_damaged = UINT64_MAX;
+  it->shared.failed = false;
+  memset(&it->shared.error, 0, sizeof it->shared.error);
   pthread_mutex_unlock(&it->lock);
   memset(it->tally, 0, sizeof it->tally);
-  it->scan_epoch = epoch;
-  insitu__plan_scan_seek(&it->scan, &it->order[epoch & 1], number % it->batches);
-  it->stopping = false;
+  it->sched.scan_epoch = epoch;
+  insitu__plan_scan_seek(&it->sched.scan, &it->order[epoch & 1], number % it->batches);
+  it->sched.stopping = false;
 }
 
 /* Puts a new iterator into the loader's list and sets it going. */
 static void insitu__pass_begin_await(void *arg) {
   struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
-  m->it->next_iter = m->it->loader->iters;
-  m->it->loader->iters = m->it;
+  m->it->sched.next_iter = m->it->loader->sched.iters;
+  m->it->loader->sched.iters = m->it;
   insitu__pass_move_await(m);
 }
 
@@ -26734,9 +26858,9 @@ static void insitu__pass_begin_await(void *arg) {
 static void insitu__pass_leave_await(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   insitu__pass_stop_await(it);
-  insitu_iter **link = &it->loader->iters;
-  while (*link != it) link = &(*link)->next_iter;
-  *link = it->next_iter;
+  insitu_iter **link = &it->loader->sched.iters;
+  while (*link != it) link = &(*link)->sched.next_iter;
+  *link = it->sched.next_iter;
 }
 
 /* Leaving must not fail: without memory for a coroutine it waits until one that is under way gives
@@ -26752,16 +26876,16 @@ static void insitu__pass_part_now(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__device *d = &it->device;
   insitu__pass_unreserve(it);
-  atomic_fetch_sub_explicit(
-      &it->loader->slab_now, it->alive * it->slab_bytes, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&it->loader->count.slab_bytes, it->shared.slabs_mapped * it->slab_bytes,
+      memory_order_relaxed);
   pthread_mutex_lock(&it->lock);
-  it->closed = true;
+  it->shared.closed = true;
   it->loader = NULL;
-  it->held++; /* by this call */
+  it->shared.held++; /* by this call */
   for (uint64_t i = 0; i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
-    slab->gone = !slab->held && !slab->exports;
-    if (slab->gone) insitu__device_give(d, slab->parts);
+    slab->freed_at_close = !slab->held && !slab->exports;
+    if (slab->freed_at_close) insitu__device_give(d, slab->parts);
   }
   for (unsigned i = 0; i < d->n_rings; i++) {
     d->rings[i].gone = d->rings[i].free;
@@ -26771,13 +26895,13 @@ static void insitu__pass_part_now(void *arg) {
   for (unsigned i = 0; i < d->n_rings; i++) insitu__device_drain(&d->rings[i]);
   for (uint64_t i = 0; i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
-    if (!slab->gone) continue;
+    if (!slab->freed_at_close) continue;
     insitu__device_pass(&slab->busy);
     insitu__pass_slab_free(it, slab);
   }
   insitu__device_shrink(d);
   pthread_mutex_lock(&it->lock);
-  bool last = --it->held == 0;
+  bool last = --it->shared.held == 0;
   pthread_mutex_unlock(&it->lock);
   if (last) insitu__pass_free_iter(it);
 }
@@ -26911,8 +27035,8 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   }
   insitu__pass_state(it, b->epoch, b->index + 1, &b->after);
   slab->held = true;
-  it->held++;
-  it->next++;
+  it->shared.held++;
+  it->shared.next++;
 }
 
 /* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must
@@ -26921,39 +27045,39 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
 enum { INSITU__LOADER_UNCHECKED = INT32_MAX };
 static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insitu_error *err) {
   if (atomic_load_explicit(&it->loader->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
-  if (it->failed) goto failed;
-  if (it->next % it->batches == 0 && it->told != it->next) {
-    it->told = it->next;
+  if (it->shared.failed) goto failed;
+  if (it->shared.next % it->batches == 0 && it->shared.end_told_at != it->shared.next) {
+    it->shared.end_told_at = it->shared.next;
     return INSITU_END;
   }
-  if (it->next % it->batches == 0 && it->begun != it->next) {
-    it->begun = it->next;
+  if (it->shared.next % it->batches == 0 && it->shared.epoch_entered_at != it->shared.next) {
+    it->shared.epoch_entered_at = it->shared.next;
     insitu__reactor_wake(&it->loader->reactor);
   }
-  if (it->held == it->max_held) return INSITU_BUSY;
-  if (it->next >= it->bad) { /* damaged batches come no more */
-    it->failed = true;
+  if (it->shared.held == it->max_held) return INSITU_BUSY;
+  if (it->shared.next >= it->shared.first_damaged) { /* damaged batches come no more */
+    it->shared.failed = true;
     goto failed;
   }
   if (it->device.error.status) goto refused; /* a release had no other way to tell */
-  if (it->assigned <= it->next) return INSITU_TIMEOUT;
-  struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
+  if (it->shared.assigned <= it->shared.next) return INSITU_TIMEOUT;
+  struct insitu__loader_slab *slab = it->ring[it->shared.next % it->n_ring];
   if (atomic_load_explicit(&slab->pending, memory_order_acquire)) return INSITU_TIMEOUT;
   if (!slab->checked) return INSITU__LOADER_UNCHECKED;
-  if (it->device.n_rings && it->uploaded <= it->next) return INSITU_TIMEOUT;
+  if (it->device.n_rings && it->shared.uploaded <= it->shared.next) return INSITU_TIMEOUT;
   if (insitu__device_wait(&it->device, slab->parts, it->device.stream, &it->device.error))
     goto refused;
   insitu__pass_deliver(it, slab);
   *out = &slab->batch;
   return INSITU_OK;
 refused:
-  it->failed = true;
-  memset(&it->error, 0, sizeof it->error);
-  insitu__error_set(&it->error, it->device.error.status, "rank %d, %.900s",
+  it->shared.failed = true;
+  memset(&it->shared.error, 0, sizeof it->shared.error);
+  insitu__error_set(&it->shared.error, it->device.error.status, "rank %d, %.900s",
       (int)it->loader->config.rank, it->device.error.message);
 failed:
-  if (err && err->status >= 0) *err = it->error;
-  return it->error.status;
+  if (err && err->status >= 0) *err = it->shared.error;
+  return it->shared.error.status;
 }
 
 /* Waits for news of the iterator until the deadline (monotonic nanoseconds, INT64_MAX: for ever);
@@ -27139,8 +27263,8 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   ld->tiles =
       (struct insitu__loader_tile *)insitu__mem_alloc(ld->config.max_inflight, sizeof *ld->tiles);
   bool ok = ld->arrays && ld->scratch && ld->tiles &&
-            insitu__cache_init(
-                &ld->cache, &ld->reactor, &ld->store, (uint32_t)ld->cache_slots, ld->slot_bytes);
+            insitu__cache_init(&ld->cache, &ld->reactor, &ld->store,
+                (uint32_t)ld->footprint.cache_slots, ld->footprint.slot_bytes);
   for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++)
     insitu__codec_scratch_init(&ld->scratch[i].codec);
   for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
@@ -27150,18 +27274,18 @@ static bool insitu__open_tiles(insitu_loader *ld) {
     t->wanted = (bool *)insitu__mem_alloc(g->n_variables, sizeof *t->wanted);
     t->iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
     ok = t->box && t->wanted && t->iov;
-    if (ld->slot_bytes)
-      ok = (t->run_iov =
-                   (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run_iov)) &&
+    if (ld->footprint.slot_bytes)
+      ok = (t->run.iov =
+                   (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run.iov)) &&
            ok;
-    t->next = ld->free;
-    ld->free = t;
+    t->next = ld->sched.free;
+    ld->sched.free = t;
   }
   return ok;
 }
 
 static void insitu__open_destroy(insitu_loader *ld) {
-  if (ld->running) insitu__reactor_close(&ld->reactor);
+  if (ld->reactor_open) insitu__reactor_close(&ld->reactor);
   insitu__zarr_group_free(&ld->group);
   insitu__store_close(&ld->store);
   insitu__disk_close(&ld->disk);
@@ -27170,14 +27294,14 @@ static void insitu__open_destroy(insitu_loader *ld) {
     insitu__mem_free(ld->tiles[i].box);
     insitu__mem_free(ld->tiles[i].wanted);
     insitu__mem_free(ld->tiles[i].iov);
-    insitu__mem_free(ld->tiles[i].run_iov);
-    insitu__mem_unmap(ld->tiles[i].buffer, ld->buffer_bytes);
+    insitu__mem_free(ld->tiles[i].run.iov);
+    insitu__mem_unmap(ld->tiles[i].buffer, ld->footprint.buffer_bytes);
   }
   for (uint64_t i = 0; ld->scratch && i < ld->config.decode_threads; i++) {
     insitu__codec_scratch_free(&ld->scratch[i].codec);
-    insitu__mem_unmap(ld->scratch[i].whole, ld->whole_bytes);
+    insitu__mem_unmap(ld->scratch[i].whole, ld->footprint.whole_bytes);
   }
-  insitu__mem_free(ld->moments);
+  insitu__mem_free(ld->user.moments);
   insitu__mem_free(ld->tiles);
   insitu__mem_free(ld->scratch);
   insitu__mem_free(ld->arrays);
@@ -27188,7 +27312,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
     next = b->next;
     insitu__mem_free_secret(b, b->bytes); /* options and urls */
   }
-  pthread_mutex_destroy(&ld->lock);
+  pthread_mutex_destroy(&ld->budget.lock);
   insitu__mem_free(ld);
 }
 
@@ -27219,7 +27343,7 @@ static insitu_status insitu__open_init(
       .pump_arg = ld};
   status = insitu__reactor_open(&ld->reactor, &r, err);
   if (status) return status;
-  ld->running = true;
+  ld->reactor_open = true;
   struct insitu__open_opening o = {ld, INSITU_OK, err};
   status = insitu__reactor_call(&ld->reactor, insitu__open_await, &o);
   if (!status) status = o.status;
@@ -27229,8 +27353,8 @@ static insitu_status insitu__open_init(
   c->io =
       insitu__ring_backend_name(&ld->reactor.ring)[0] == 'u' ? INSITU_IO_URING : INSITU_IO_EPOLL;
   if (!status && !c->plan_only)
-    insitu__loader_memory(
-        ld, ld->inflight_bytes + ld->cache_bytes - c->max_inflight * ld->buffer_bytes);
+    insitu__loader_memory(ld, ld->footprint.inflight_bytes + ld->footprint.cache_bytes -
+                                  c->max_inflight * ld->footprint.buffer_bytes);
   return status;
 }
 
@@ -27444,8 +27568,9 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   const insitu_loader *ld = c->it->loader;
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS],
       item = (uint64_t)(v->dtype & 0xff) / 8;
-  bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
-                                      atomic_load_explicit(&ld->n_bad, memory_order_relaxed));
+  bool may_be_fill =
+      c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
+                       atomic_load_explicit(&ld->count.bad_chunks, memory_order_relaxed));
   for (unsigned d = 0; d < z->ndim; d++) {
     lo[d] = d == c->axis ? c->sample : insitu__base_max(v->lo[d], c->index[d] * c->object.chunk[d]);
     hi[d] = d == c->axis ? c->sample + 1
@@ -27548,13 +27673,13 @@ static void insitu__check_row(struct insitu__check_job *c, uint64_t variable, ui
     if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
     if (insitu__reactor_call(&ld->reactor, insitu__check_await, c)) c->status = INSITU_E_NOMEM;
   }
-  if (!c->status) insitu__loader_add(&ld->n_checked, 1);
+  if (!c->status) insitu__loader_add(&ld->count.checked_rows, 1);
 }
 
 /* Checks the next batch, which is ready; on the user's thread. The lock is held before and after,
  * not meanwhile: the slab stays where it is until this thread takes it or moves the iterator. */
 static void insitu__check_batch(insitu_iter *it) {
-  struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring];
+  struct insitu__loader_slab *slab = it->ring[it->shared.next % it->n_ring];
   bool first = slab->number == it->start;
   pthread_mutex_unlock(&it->lock);
   const struct insitu__geometry *g = &it->loader->geometry;
@@ -27652,7 +27777,7 @@ INSITU_DEF insitu_status insitu_loader_open(
   ld->pid = getpid();
   ld->opener = pthread_self();
   ld->opened = insitu__base_now();
-  pthread_mutex_init(&ld->lock, NULL);
+  pthread_mutex_init(&ld->budget.lock, NULL);
   status = insitu__open_init(ld, desc, err);
   if (status) insitu__open_destroy(ld);
   if (status) return status;
@@ -27664,7 +27789,7 @@ INSITU_DEF insitu_status insitu_loader_open(
       " chunks in flight, %.1f MB for them, memory_budget %.1f MB",
       (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays, ld->geometry.samples,
       insitu__config_io_words[c->io], c->inline_io ? " (inline)" : "", c->decode_threads,
-      c->max_inflight, (double)ld->inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
+      c->max_inflight, (double)ld->footprint.inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
   insitu__config_notes(ld, insitu__config_log_note, ld);
   return INSITU_OK;
 }
@@ -27674,8 +27799,8 @@ INSITU_DEF void insitu_loader_close(insitu_loader **loader) {
   if (loader) *loader = NULL;
   if (!ld || getpid() != ld->pid) return; /* a forked child owns neither threads nor ring */
   insitu_loader_cancel(ld);               /* what waits for a server ends */
-  while (ld->iters) {                     /* only this thread changes the list now */
-    insitu_iter *it = ld->iters;
+  while (ld->sched.iters) {               /* only this thread changes the list now */
+    insitu_iter *it = ld->sched.iters;
     insitu__pass_leave(it);
     insitu__pass_part(it);
   }
@@ -27740,8 +27865,8 @@ INSITU_DEF insitu_status insitu_loader_plan(
     out->device_bytes +=
         (insitu__pass_max_held(desc) + UINT64_C(1)) * ld->geometry.devices[i].bytes;
   out->table_bytes = insitu__pass_tables(ld, out->table_bytes, out->slabs);
-  out->inflight_bytes = ld->inflight_bytes;
-  out->cache_bytes = ld->cache_bytes;
+  out->inflight_bytes = ld->footprint.inflight_bytes;
+  out->cache_bytes = ld->footprint.cache_bytes;
   return INSITU_OK;
 }
 
@@ -27764,43 +27889,47 @@ INSITU_DEF insitu_status insitu_loader_stats(
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "stats: out is NULL; give an insitu_stats");
   memset(out, 0, sizeof *out);
-  out->batches = insitu__loader_get(&ld->n_batches);
-  out->rows = insitu__loader_get(&ld->n_rows);
-  out->reads = insitu__loader_get(&ld->n_reads);
-  out->rereads = insitu__loader_get(&ld->n_rereads);
-  out->requests = insitu__loader_get(&ld->n_requests);
-  out->bytes_read = insitu__loader_get(&ld->n_read);
-  out->index_reads = insitu__loader_get(&ld->cache.loads) + insitu__loader_get(&ld->n_index_reads);
-  out->index_bytes = insitu__loader_get(&ld->cache.read) + insitu__loader_get(&ld->n_index_read);
-  out->bytes_decoded = insitu__loader_get(&ld->n_decoded);
+  out->batches = insitu__loader_get(&ld->count.batches);
+  out->rows = insitu__loader_get(&ld->count.rows);
+  out->reads = insitu__loader_get(&ld->count.reads);
+  out->rereads = insitu__loader_get(&ld->count.rereads);
+  out->requests = insitu__loader_get(&ld->count.requests);
+  out->bytes_read = insitu__loader_get(&ld->count.bytes_read);
+  out->index_reads =
+      insitu__loader_get(&ld->cache.loads) + insitu__loader_get(&ld->count.index_reads);
+  out->index_bytes =
+      insitu__loader_get(&ld->cache.read) + insitu__loader_get(&ld->count.index_bytes);
+  out->bytes_decoded = insitu__loader_get(&ld->count.bytes_decoded);
   insitu__store_stats(&ld->store, out);
   out->disk_hits = insitu__loader_get(&ld->disk.hits);
   out->disk_misses = insitu__loader_get(&ld->disk.misses);
   out->disk_bytes = insitu__loader_get(&ld->disk.bytes);
-  out->absent_chunks = insitu__loader_get(&ld->n_absent);
-  out->bad_chunks = insitu__loader_get(&ld->n_bad);
-  out->checked_rows = insitu__loader_get(&ld->n_checked);
-  out->slab_bytes = insitu__loader_get(&ld->slab_now);
-  out->slab_bytes_peak = insitu__loader_get(&ld->slab_peak);
-  out->uploads = insitu__loader_get(&ld->n_uploads);
-  out->uploaded_bytes = insitu__loader_get(&ld->n_uploaded);
-  out->pinned_bytes = insitu__loader_get(&ld->pinned_now);
-  out->device_bytes = insitu__loader_get(&ld->device_all);
-  out->memory_bytes_peak = insitu__loader_get(&ld->memory_peak);
-  out->memory_promised = insitu__loader_get(&ld->reserved) + ld->inflight_bytes + ld->cache_bytes;
-  out->inflight_peak = insitu__loader_get(&ld->inflight_peak);
-  out->first_batch_s = (double)insitu__loader_get(&ld->first_batch) / 1e9;
+  out->absent_chunks = insitu__loader_get(&ld->count.absent_chunks);
+  out->bad_chunks = insitu__loader_get(&ld->count.bad_chunks);
+  out->checked_rows = insitu__loader_get(&ld->count.checked_rows);
+  out->slab_bytes = insitu__loader_get(&ld->count.slab_bytes);
+  out->slab_bytes_peak = insitu__loader_get(&ld->count.slab_bytes_peak);
+  out->uploads = insitu__loader_get(&ld->count.uploads);
+  out->uploaded_bytes = insitu__loader_get(&ld->count.uploaded_bytes);
+  out->pinned_bytes = insitu__loader_get(&ld->count.pinned_bytes);
+  out->device_bytes = insitu__loader_get(&ld->count.device_bytes);
+  out->memory_bytes_peak = insitu__loader_get(&ld->count.memory_bytes_peak);
+  out->memory_promised = insitu__loader_get(&ld->budget.reserved) + ld->footprint.inflight_bytes +
+                         ld->footprint.cache_bytes;
+  out->inflight_peak = insitu__loader_get(&ld->count.inflight_peak);
+  out->first_batch_s = (double)insitu__loader_get(&ld->count.first_batch) / 1e9;
   strcpy(out->io, insitu__config_io_words[ld->config.io]);
-  uint64_t first = insitu__loader_get(&ld->first_next), stall = insitu__loader_get(&ld->stall);
+  uint64_t first = insitu__loader_get(&ld->count.first_next),
+           stall = insitu__loader_get(&ld->count.stall);
   if (!first) return INSITU_OK;
   uint64_t elapsed = (uint64_t)insitu__base_now() - first,
-           before = insitu__loader_get(&ld->busy_before);
+           before = insitu__loader_get(&ld->count.busy_before);
   out->stall_s = (double)stall / 1e9;
   out->stall_share = insitu__report_share(stall, (double)elapsed);
   out->decode_busy =
       insitu__report_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - before, elapsed, stall);
-  uint64_t upload = insitu__loader_get(&ld->upload_stall),
-           consumer = insitu__loader_get(&ld->consumer_stall);
+  uint64_t upload = insitu__loader_get(&ld->count.upload_stall),
+           consumer = insitu__loader_get(&ld->count.consumer_stall);
   out->upload_stall_s = (double)upload / 1e9;
   out->consumer_stall_s = (double)consumer / 1e9;
   out->limiting_stage = insitu__report_stage(out->batches, out->stall_share,
@@ -27811,7 +27940,7 @@ INSITU_DEF insitu_status insitu_loader_stats(
   out->next_p50_s = percentile[0] / 1e9;
   out->next_p95_s = percentile[1] / 1e9;
   out->next_p99_s = percentile[2] / 1e9;
-  out->next_max_s = (double)insitu__loader_get(&ld->next_max) / 1e9;
+  out->next_max_s = (double)insitu__loader_get(&ld->count.next_max) / 1e9;
   return INSITU_OK;
 }
 
@@ -27997,14 +28126,15 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
   insitu__public_config(&b, ld);
   insitu__public_arrays(&b, ld);
   insitu__public_plans(&b, ld);
-  uint64_t tables = insitu__loader_get(&ld->tables),
-           reserved = stats.memory_promised - ld->inflight_bytes - ld->cache_bytes;
+  uint64_t tables = insitu__loader_get(&ld->budget.tables),
+           reserved =
+               stats.memory_promised - ld->footprint.inflight_bytes - ld->footprint.cache_bytes;
   insitu__text_buffer_printf(&b,
       "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"in_flight\": %" PRIu64
       ", \"indexes\": %" PRIu64 ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64
       "}, \"statistics\": ",
-      reserved - insitu__base_min(tables, reserved), tables, ld->inflight_bytes, ld->cache_bytes,
-      stats.memory_promised, ld->config.memory_budget);
+      reserved - insitu__base_min(tables, reserved), tables, ld->footprint.inflight_bytes,
+      ld->footprint.cache_bytes, stats.memory_promised, ld->config.memory_budget);
   insitu__public_struct(
       &b, insitu__public_stats, sizeof insitu__public_stats / sizeof *insitu__public_stats, &stats);
   insitu__text_buffer_printf(&b, ", \"notes\": [");
@@ -28065,7 +28195,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
   if (!ld->geometry.n_variables)
     return insitu__error_set(err, INSITU_E_ARG,
         "dates: the loader has no variables, and so no sample axis; give it one");
-  if (!ld->moments) {
+  if (!ld->user.moments) {
     insitu_error own = {0};
     struct insitu__dates_dating d = {.loader = ld, .err = &own};
     status = insitu__reactor_call(&ld->reactor, insitu__dates_dating_await, &d);
@@ -28080,7 +28210,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
       return insitu__error_set(err, INSITU_E_ARG,
           "dates: there is no sample %" PRId64 ", the archive has %" PRIu64 "; give numbers from 0",
           samples[i], ld->geometry.samples);
-    insitu__time_date(ld->calendar, ld->moments[samples[i]], &out[i]);
+    insitu__time_date(ld->user.calendar, ld->user.moments[samples[i]], &out[i]);
   }
   return INSITU_OK;
 }
@@ -28255,7 +28385,7 @@ INSITU_DEF insitu_status insitu_iter_open(
   it->loader = ld;
   it->pid = ld->pid;
   it->split = desc->split;
-  it->owners = 2;
+  it->shared.owners = 2;
   pthread_condattr_t clock;
   pthread_condattr_init(&clock);
   pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -28313,8 +28443,8 @@ INSITU_DEF insitu_status insitu_iter_next(
     deadline = begin + timeout_ms * 1000000;
   insitu__report_enter(it, begin);
   pthread_mutex_lock(&it->lock);
-  it->waiting = begin;
-  it->awaited = it->next;
+  it->shared.next_began = begin;
+  it->shared.awaited = it->shared.next;
   for (bool polled = false;; polled = true) {
     status = insitu__pass_poll(it, out, err);
     if (status == INSITU__LOADER_UNCHECKED) {
@@ -28326,8 +28456,9 @@ INSITU_DEF insitu_status insitu_iter_next(
       break;
     insitu__pass_wait(it, deadline);
   }
-  if (it->held_by) insitu__report_held_by(it, it->held_by, it->held_at, insitu__base_now());
-  it->waiting = 0;
+  if (it->shared.blocked_by)
+    insitu__report_held_by(it, it->shared.blocked_by, it->shared.blocked_at, insitu__base_now());
+  it->shared.next_began = 0;
   pthread_mutex_unlock(&it->lock);
   /* one more batch may be prefetched */
   if (status == INSITU_OK || status == INSITU_END) insitu__reactor_wake(&ld->reactor);
@@ -28341,7 +28472,7 @@ static insitu_status insitu__public_move(
     insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
   struct insitu__pass_move m = {it, epoch, batch};
   insitu_status status = insitu__reactor_call(&it->loader->reactor, insitu__pass_move_await, &m);
-  it->lap.began = 0;
+  it->user.lap.began = 0;
   return status ? insitu__error_set(err, status,
                       "iterator: no memory for a coroutine; give the process more memory")
                 : INSITU_OK;
@@ -28355,10 +28486,10 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
     return insitu__error_set(err, INSITU_E_ARG,
         "set_epoch: %" PRIu64 " is beyond the last epoch, 2^20 - 1; correct it", epoch);
   pthread_mutex_lock(&it->lock);
-  bool there = it->next == epoch * it->batches && it->bad == UINT64_MAX && !it->failed &&
-               !it->device.error.status;
-  if (there) it->told = it->next;
-  if (there) it->lap.began = 0;
+  bool there = it->shared.next == epoch * it->batches && it->shared.first_damaged == UINT64_MAX &&
+               !it->shared.failed && !it->device.error.status;
+  if (there) it->shared.end_told_at = it->shared.next;
+  if (there) it->user.lap.began = 0;
   pthread_mutex_unlock(&it->lock);
   return there ? INSITU_OK : insitu__public_move(it, epoch, 0, err);
 }
@@ -28423,7 +28554,7 @@ static void insitu__public_let_go(
     insitu__pass_slab_give(it, slab);
     /* one more may be uploaded */
     if (it->loader && it->device.n_rings) insitu__reactor_wake(&it->loader->reactor);
-    last = --it->held == 0 && it->closed;
+    last = --it->shared.held == 0 && it->shared.closed;
   }
   pthread_mutex_unlock(&it->lock);
   if (last) insitu__pass_free_iter(it);

@@ -360,7 +360,7 @@ static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
   for (bool full = false; !full;) {
     uint64_t last = insitu__pass_limit(it) - 1;
     pthread_mutex_lock(&it->lock);
-    full = it->assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
+    full = it->shared.assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
     pthread_mutex_unlock(&it->lock);
     if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
     else poll(NULL, 0, 1);

@@ -269,7 +269,8 @@ static const insitu_variable vars[] = {{.label = "a", .path = "g/x"},
 static struct insitu__loader_slab *ready(insitu_loader *ld, insitu_iter *it, uint64_t number) {
   for (int turns = 0; turns < 100000; turns++) {
     pthread_mutex_lock(&it->lock);
-    struct insitu__loader_slab *slab = it->assigned > number ? it->ring[number % it->n_ring] : NULL;
+    struct insitu__loader_slab *slab =
+        it->shared.assigned > number ? it->ring[number % it->n_ring] : NULL;
     bool there = slab && slab->number == number && !atomic_load(&slab->pending);
     pthread_mutex_unlock(&it->lock);
     if (there) return slab;

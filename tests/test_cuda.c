@@ -268,7 +268,8 @@ static void upload_ahead(insitu_loader *ld, insitu_iter *it) {
     if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
     else poll(NULL, 0, 1);
     pthread_mutex_lock(&it->lock);
-    there = it->uploaded > it->next || it->uploaded >= it->bad || it->device.error.status;
+    there = it->shared.uploaded > it->shared.next ||
+            it->shared.uploaded >= it->shared.first_damaged || it->device.error.status;
     pthread_mutex_unlock(&it->lock);
   }
 }

@@ -227,7 +227,8 @@ static void test_splits(void **state) {
     insitu_stats stats;
     assert_int_equal(insitu_loader_stats(by_date, &stats, &err), 0);
     /* nothing of the coordinate stays */
-    assert_int_equal(stats.memory_promised, by_date->inflight_bytes + by_date->cache_bytes);
+    assert_int_equal(
+        stats.memory_promised, by_date->footprint.inflight_bytes + by_date->footprint.cache_bytes);
     assert_true(insitu_loader_describe(by_date, a, sizeof a) &&
                 insitu_loader_describe(by_index, b, sizeof b));
     has(a, "\"sample_start\": \"archive\"");

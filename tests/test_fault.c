@@ -656,8 +656,9 @@ static void walk(const struct kind *k, const insitu_loader_desc *d, const struct
     insitu_iter_close(&val.it);
     insitu_iter_close(&train.it);
     must(!insitu_loader_stats(w.ld, &stats, NULL), "no stats");
-    must(!stats.slab_bytes && !w.ld->reserved, "%d bytes of batches, %d of the budget are taken",
-        (int)stats.slab_bytes, (int)w.ld->reserved);
+    must(!stats.slab_bytes && !w.ld->budget.reserved,
+        "%d bytes of batches, %d of the budget are taken", (int)stats.slab_bytes,
+        (int)w.ld->budget.reserved);
     must(stats.bad_chunks == (uint64_t)(w.filling ? n_bad : 0), "%d bad chunks, not %d",
         (int)stats.bad_chunks, n_bad);
     if (!k->a[0].absent)

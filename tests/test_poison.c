@@ -78,7 +78,8 @@ static const volatile unsigned char *give_back(
     insitu_batch_release(&b);
     return data;
   }
-  struct insitu__loader_slab *slab = it->ring[it->next % it->n_ring]; /* on its way, or ready */
+  struct insitu__loader_slab *slab =
+      it->ring[it->shared.next % it->n_ring]; /* on its way, or ready */
   insitu__reactor_call(
       &ld->reactor, insitu__pass_move_await, &(struct insitu__pass_move){it, 5, 0});
   return slab->memory;

@@ -142,15 +142,15 @@ static void test_beside_iterators(void **state) {
       support_check_array(b, 0, &x, &a, 0);
       insitu_batch_release(&b);
       memset(got, 0xff, sizeof got);
-      uint64_t reserved = ld->reserved;
+      uint64_t reserved = ld->budget.reserved;
       assert_int_equal(insitu_read(ld, &whole, got, sizeof got, NULL, &err), 0);
-      assert_int_equal(ld->reserved, reserved);
+      assert_int_equal(ld->budget.reserved, reserved);
       for (uint64_t k = 0; k < 60 * 7 * 9; k++)
         assert_true(got[k] == support_expect(&a, (uint64_t[]){k / 63, k / 9 % 7, k % 9}));
     }
     /* Just enough memory for one reader, and not enough. */
-    uint64_t free_bytes =
-        ld->config.memory_budget - ld->inflight_bytes - ld->cache_bytes - ld->reserved;
+    uint64_t free_bytes = ld->config.memory_budget - ld->footprint.inflight_bytes -
+                          ld->footprint.cache_bytes - ld->budget.reserved;
     ld->config.memory_budget -= free_bytes - (1 << 20);
     assert_int_equal(insitu_read(ld, &whole, got, sizeof got, NULL, &err), 0);
     ld->config.memory_budget -= 1 << 20;

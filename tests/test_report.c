@@ -107,7 +107,7 @@ static void test_percentiles(void **state) {
         fail_msg("share %g: %g, not %g", share[k], got[k], want);
       assert_true(got[k] <= (double)ns[n - 1]);
     }
-    assert_int_equal(ld->next_max, ns[n - 1]);
+    assert_int_equal(ld->count.next_max, ns[n - 1]);
   }
   free(ld);
 }
@@ -310,13 +310,13 @@ static void test_counters_of_reads(void **state) {
       insitu_variable v = {.label = "x"}, time = {.label = "time"};
       assert_int_equal(insitu_read(ld, &v, NULL, 0, &shape, NULL), INSITU_OK);
       void *got = malloc(shape.bytes);
-      uint64_t before = ld->memory_now;
-      ld->memory_peak = before; /* from here on */
+      uint64_t before = ld->count.memory_bytes;
+      ld->count.memory_bytes_peak = before; /* from here on */
       assert_int_equal(insitu_read(ld, &v, got, shape.bytes, NULL, NULL), INSITU_OK);
       after = stats_of(ld);
       assert_true(after.memory_bytes_peak >= before + 8 * 6 * 10 * 4); /* a chunk at least */
       /* and all of it is given back */
-      assert_int_equal(ld->memory_now, before);
+      assert_int_equal(ld->count.memory_bytes, before);
       assert_int_equal(insitu_read(ld, &time, got, shape.bytes, NULL, NULL), INSITU_OK);
       assert_int_equal(stats_of(ld).index_reads, 10);
       free(got);
@@ -352,7 +352,7 @@ static void test_counters(void **state) {
     rows += (batches - 6 * 13) * 8;
     assert_int_equal(s.batches, batches);
     assert_int_equal(s.rows, rows);
-    for (unsigned b = 0; b < INSITU__LOADER_NEXT_BUCKETS; b++) seen += ld->next_in[b];
+    for (unsigned b = 0; b < INSITU__LOADER_NEXT_BUCKETS; b++) seen += ld->count.next_in[b];
     assert_int_equal(seen, batches);
     assert_true(s.memory_bytes_peak > s.slab_bytes_peak && s.memory_promised < promised);
     assert_true(s.next_p50_s <= s.next_p95_s && s.next_p95_s <= s.next_p99_s &&
@@ -1016,7 +1016,7 @@ static void test_warning(void **state) {
       .rank = 3, .max_inflight = 3, .log_level = INSITU_LOG_WARN, .log = keep, .log_user = &logged};
   ld->tiles = tiles;
   ld->geometry.arrays = &array;
-  ld->inflight = 2;
+  ld->sched.inflight = 2;
   forget(NULL);
   insitu__report_warn(ld); /* the last one came through meanwhile */
   assert_int_equal(warned(), 0);
@@ -1028,15 +1028,15 @@ static void test_warning(void **state) {
                          : (i + 1) % 3 == oldest ? INSITU__LOADER_READING
                                                  : INSITU__LOADER_IDLE;
         tiles[i].key = i == oldest ? "group/x/7.0" : "other";
-        tiles[i].began = insitu__base_now() - (tiles[i].stage == INSITU__LOADER_IDLE ? 9000
-                                                  : i == oldest                      ? 60
-                                                                                     : 20) *
-                                                  INT64_C(1000000000);
+        tiles[i].started_at = insitu__base_now() - (tiles[i].stage == INSITU__LOADER_IDLE ? 9000
+                                                       : i == oldest                      ? 60
+                                                                                          : 20) *
+                                                       INT64_C(1000000000);
       }
       forget(NULL);
-      ld->overdue = true;
+      ld->sched.overdue = true;
       insitu__report_warn(ld);
-      assert_false(ld->overdue);
+      assert_false(ld->sched.overdue);
       assert_int_equal(warned(), 1);
       snprintf(want, sizeof want, "rank 3, watchdog, array group/x, chunk group/x/7.0: %s6",
           stages[stage]);
@@ -1099,7 +1099,7 @@ static void test_watchdog(void **state) {
         usleep(20000);
         insitu__reactor_run(&ld->reactor, 0);
       }
-      assert_int_equal(ld->inflight, 0);
+      assert_int_equal(ld->sched.inflight, 0);
       assert_int_equal(ld->reactor.n_timers, 0);
     }
     insitu_loader_close(&ld);

@@ -844,7 +844,7 @@ static void test_index_once(void **state) {
           assert_int_equal(ld->cache.loads, SHARDS); /* the second epoch finds them all */
         }
         assert_int_equal(stats_of(ld).reads, 2 * CHUNKS);
-        assert_int_equal(ld->cache_slots, insitu__base_max(inflight, SHARDS));
+        assert_int_equal(ld->footprint.cache_slots, insitu__base_max(inflight, SHARDS));
         insitu_loader_close(&ld);
         insitu_iter_close(&it);
       }
@@ -872,9 +872,9 @@ static void test_index_evicted(void **state) {
     d.max_inflight = 3;
     d.memory_budget = (2 << 20) + 3 * INSITU_CORO_STACK;
     insitu_loader *ld = open_or_fail(&d);
-    assert_int_equal(ld->slot_bytes, 16 * 64 * 64 + 4);
-    assert_true(ld->slot_bytes >= INSITU__CACHE_CHECK);
-    assert_int_equal(ld->cache_slots, 3); /* of 5 shards */
+    assert_int_equal(ld->footprint.slot_bytes, 16 * 64 * 64 + 4);
+    assert_true(ld->footprint.slot_bytes >= INSITU__CACHE_CHECK);
+    assert_int_equal(ld->footprint.cache_slots, 3); /* of 5 shards */
     insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
     epoch_or_fail(it, &a);
     assert_true(ld->cache.loads > 5);
@@ -928,9 +928,10 @@ static void test_memory(void **state) {
       d.memory_budget = need;
       insitu_loader *ld = open_or_fail(&d);
       assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
-      assert_int_equal(plan.cache_bytes, ld->cache_bytes);
-      assert_int_equal(plan.cache_bytes, insitu__cache_bytes((uint32_t)ld->cache_slots, 16 * 16));
-      assert_int_equal(ld->cache.n_slots, ld->cache_slots);
+      assert_int_equal(plan.cache_bytes, ld->footprint.cache_bytes);
+      assert_int_equal(
+          plan.cache_bytes, insitu__cache_bytes((uint32_t)ld->footprint.cache_slots, 16 * 16));
+      assert_int_equal(ld->cache.n_slots, ld->footprint.cache_slots);
       need =
           plan.inflight_bytes + plan.cache_bytes + plan.table_bytes + plan.slabs * plan.slab_bytes;
       insitu_loader_close(&ld);
@@ -965,7 +966,7 @@ static void test_memory(void **state) {
   d.max_inflight = 0;
   d.memory_budget = 1 << 30;
   insitu_loader *ld = open_or_fail(&d);
-  assert_true(ld->cache_bytes < d.memory_budget / 2);
+  assert_true(ld->footprint.cache_bytes < d.memory_budget / 2);
   insitu_loader_close(&ld);
   support_remove(root);
 }

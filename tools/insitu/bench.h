@@ -298,7 +298,7 @@ struct bench_look {
 };
 static void bench_look(void *arg) { /* on the reactor */
   struct bench_look *l = (struct bench_look *)arg;
-  l->inflight = l->ld->inflight;
+  l->inflight = l->ld->sched.inflight;
 }
 /* Until the ring is full and no chunk is in flight. With inline_io nothing moves outside of next.
  */
