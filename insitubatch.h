@@ -338,7 +338,7 @@
  *   >>base       arithmetic, byte order, clock
  *   >>error      filling an insitu_error
  *   >>memory     allocation, mapped pages, what this process may use
- *   >>array      growing arrays (stb_ds)
+ *   >>array      growing arrays
  *   >>text       JSON, writing text, near names, URLs
  *   >>time       CF time: units, calendars, dates
  *   >>order      the epoch order: permutation, lanes, windows
@@ -1521,266 +1521,60 @@ static uint64_t insitu__mem_cores(void) {
 }
 
 /* >>array -------------------------------------------------------------------------------------- */
-/* Growing arrays for cold paths (metadata, names, manifests): element pointers that start as NULL.
- * Owns nothing; any thread, one at a time per array; nothing suspends. The growth rule and the
- * header before element 0 are stb_ds's. stb_ds does not check its reallocation, so the block is
- * enlarged and checked here first and stb_ds is then handed that very block: its STBDS_REALLOC
- * gives back what it got. The include below leaves no trace: every name is private to this header,
- * every macro of a user who has stb_ds.h too is restored, and its functions, external by
- * themselves, become static (all system headers that it includes are included before). */
-#include <assert.h> /* for stb_ds.h */
-/* What a user may have set. Restored below, with directives: a _Pragma is not seen by -E -dM. */
-#pragma push_macro("STB_DS_IMPLEMENTATION")
-#pragma push_macro("STBDS_NO_SHORT_NAMES")
-#pragma push_macro("STBDS_REALLOC")
-#pragma push_macro("STBDS_FREE")
-#pragma push_macro("STBDS_ASSERT")
-#pragma push_macro("STBDS_UNIT_TESTS")
-#pragma push_macro("STBDS_STATISTICS")
-#pragma push_macro("STBDS_INTERNAL_SMALL_BUCKET")
-#pragma push_macro("STBDS_INTERNAL_BUCKET_START")
-#pragma push_macro("STBDS_SIPHASH_2_4")
-#pragma push_macro("INCLUDE_STB_DS_H")
-#ifdef INCLUDE_STB_DS_H
-#define INSITU__ARRAY_USER_HAS_STB /* its macros, equal to those defined here, then stay */
-#endif
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wconversion"
-#pragma GCC diagnostic ignored "-Wsign-conversion"
-#pragma GCC diagnostic ignored "-Wsign-compare"
-#pragma GCC diagnostic ignored "-Wshadow"
-#pragma GCC diagnostic ignored "-Wimplicit-fallthrough"
-#pragma GCC diagnostic ignored "-Wpedantic"
-#undef STB_DS_IMPLEMENTATION
-#undef STBDS_NO_SHORT_NAMES
-#undef STBDS_REALLOC
-#undef STBDS_FREE
-#undef STBDS_ASSERT
-#undef STBDS_UNIT_TESTS
-#undef STBDS_STATISTICS
-#undef STBDS_INTERNAL_SMALL_BUCKET
-#undef STBDS_INTERNAL_BUCKET_START
-#undef STBDS_SIPHASH_2_4
-#undef INCLUDE_STB_DS_H
-#define STB_DS_IMPLEMENTATION
-#define STBDS_NO_SHORT_NAMES
-#define STBDS_REALLOC(context, block, bytes) ((void)(bytes), (void *)(block))
-#define STBDS_FREE(context, block) ((void)(block))
-#define extern static
-#define stbds_rand_seed insitu__array_stb_rand_seed
-#define stbds_hash_bytes insitu__array_stb_hash_bytes
-#define stbds_hash_string insitu__array_stb_hash_string
-#define stbds_string_arena insitu__array_stb_string_arena
-#define stbds_stralloc insitu__array_stb_stralloc
-#define stbds_strreset insitu__array_stb_strreset
-#define stbds_unit_tests insitu__array_stb_unit_tests
-#define stbds_arrgrowf insitu__array_stb_arrgrowf
-#define stbds_arrfreef insitu__array_stb_arrfreef
-#define stbds_hmfree_func insitu__array_stb_hmfree_func
-#define stbds_hmget_key insitu__array_stb_hmget_key
-#define stbds_hmget_key_ts insitu__array_stb_hmget_key_ts
-#define stbds_hmput_default insitu__array_stb_hmput_default
-#define stbds_hmput_key insitu__array_stb_hmput_key
-#define stbds_hmdel_key insitu__array_stb_hmdel_key
-#define stbds_shmode_func insitu__array_stb_shmode_func
-#define stbds_array_header insitu__array_stb_header
-#define stbds_string_block insitu__array_stb_string_block
-#define STBDS_SH_NONE INSITU__ARRAY_STB_SH_NONE
-#define STBDS_SH_DEFAULT INSITU__ARRAY_STB_SH_DEFAULT
-#define STBDS_SH_STRDUP INSITU__ARRAY_STB_SH_STRDUP
-#define STBDS_SH_ARENA INSITU__ARRAY_STB_SH_ARENA
-#define stbds_hash_bucket insitu__array_stb_hash_bucket
-#define stbds_hash_index insitu__array_stb_hash_index
-#define stbds_hash_seed insitu__array_stb_hash_seed
-#define stbds_probe_position insitu__array_stb_probe_position
-#define stbds_log2 insitu__array_stb_log2
-#define stbds_make_hash_index insitu__array_stb_make_hash_index
-#define stbds_siphash_bytes insitu__array_stb_siphash_bytes
-#define stbds_is_key_equal insitu__array_stb_is_key_equal
-#define stbds_hm_find_slot insitu__array_stb_hm_find_slot
-#define stbds_strdup insitu__array_stb_strdup
-#include <stb/stb_ds.h>
-/* declared there, defined only under a macro that stays unset here */
-static void insitu__array_stb_unit_tests(void) {}
-#undef extern
-#undef stbds_rand_seed
-#undef stbds_hash_bytes
-#undef stbds_hash_string
-#undef stbds_string_arena
-#undef stbds_stralloc
-#undef stbds_strreset
-#undef stbds_unit_tests
-#undef stbds_arrgrowf
-#undef stbds_arrfreef
-#undef stbds_hmfree_func
-#undef stbds_hmget_key
-#undef stbds_hmget_key_ts
-#undef stbds_hmput_default
-#undef stbds_hmput_key
-#undef stbds_hmdel_key
-#undef stbds_shmode_func
-#undef stbds_array_header
-#undef stbds_string_block
-#undef STBDS_SH_NONE
-#undef STBDS_SH_DEFAULT
-#undef STBDS_SH_STRDUP
-#undef STBDS_SH_ARENA
-#undef stbds_hash_bucket
-#undef stbds_hash_index
-#undef stbds_hash_seed
-#undef stbds_probe_position
-#undef stbds_log2
-#undef stbds_make_hash_index
-#undef stbds_siphash_bytes
-#undef stbds_is_key_equal
-#undef stbds_hm_find_slot
-#undef stbds_strdup
-/* all that stb_ds.h 0.67 defines, as the preprocessor reports it */
-#ifndef INSITU__ARRAY_USER_HAS_STB
-#undef STBDS_ASSERT_WAS_UNDEFINED
-#undef STBDS_ADDRESSOF
-#undef STBDS_ALIGN_FWD
-#undef STBDS_ARR_TO_HASH
-#undef STBDS_BUCKET_LENGTH
-#undef STBDS_BUCKET_SHIFT
-#undef STBDS_CACHE_LINE_SIZE
-#undef STBDS_HASH_DELETED
-#undef STBDS_HASH_EMPTY
-#undef STBDS_HASH_TO_ARR
-#undef STBDS_HAS_LITERAL_ARRAY
-#undef STBDS_HAS_TYPEOF
-#undef STBDS_HM_BINARY
-#undef STBDS_HM_STRING
-#undef STBDS_INDEX_EMPTY
-#undef STBDS_INDEX_IN_USE
-#undef STBDS_NOTUSED
-#undef STBDS_OFFSETOF
-#undef STBDS_ROTATE_LEFT
-#undef STBDS_ROTATE_RIGHT
-#undef STBDS_SIPHASH_C_ROUNDS
-#undef STBDS_SIPHASH_D_ROUNDS
-#undef STBDS_SIZE_T_BITS
-#undef STBDS_STRING_ARENA_BLOCKSIZE_MAX
-#undef STBDS_STRING_ARENA_BLOCKSIZE_MIN
-#undef stbds_arraddn
-#undef stbds_arraddnindex
-#undef stbds_arraddnoff
-#undef stbds_arraddnptr
-#undef stbds_arrcap
-#undef stbds_arrdel
-#undef stbds_arrdeln
-#undef stbds_arrdelswap
-#undef stbds_arrfree
-#undef stbds_arrgrow
-#undef stbds_arrgrowf_wrapper
-#undef stbds_arrinsn
-#undef stbds_arrlast
-#undef stbds_arrlen
-#undef stbds_arrlenu
-#undef stbds_arrmaybegrow
-#undef stbds_arrpop
-#undef stbds_arrpush
-#undef stbds_arrput
-#undef stbds_arrsetcap
-#undef stbds_arrsetlen
-#undef stbds_header
-#undef stbds_hmdefault
-#undef stbds_hmdefaults
-#undef stbds_hmdel
-#undef stbds_hmdel_key_wrapper
-#undef stbds_hmfree
-#undef stbds_hmget
-#undef stbds_hmget_key_ts_wrapper
-#undef stbds_hmget_ts
-#undef stbds_hmgeti
-#undef stbds_hmgeti_ts
-#undef stbds_hmgetp
-#undef stbds_hmgetp_null
-#undef stbds_hmgetp_ts
-#undef stbds_hmgets
-#undef stbds_hmlen
-#undef stbds_hmlenu
-#undef stbds_hmput_default_wrapper
-#undef stbds_hmput_key_wrapper
-#undef stbds_hmputs
-#undef stbds_load_32_or_64
-#undef stbds_pshdel
-#undef stbds_pshget
-#undef stbds_pshgeti
-#undef stbds_pshput
-#undef stbds_sh_new_arena
-#undef stbds_sh_new_strdup
-#undef stbds_shdefault
-#undef stbds_shdefaults
-#undef stbds_shdel
-#undef stbds_shfree
-#undef stbds_shget
-#undef stbds_shgeti
-#undef stbds_shgetp
-#undef stbds_shgetp_null
-#undef stbds_shgets
-#undef stbds_shlen
-#undef stbds_shlenu
-#undef stbds_shput
-#undef stbds_shputi
-#undef stbds_shputs
-#undef stbds_temp
-#undef stbds_temp_key
-#undef stbds_hmget_key_wrapper
-#undef STBDS_SIPROUND
-#undef stbds_shmode_func_wrapper
-#undef STBDS_BUCKET_MASK
-#undef STBDS_INDEX_DELETED
-#undef stbds_arrins
-#undef STBDS_STATS
-#undef stbds_hmput
-#undef stbds_hash_table
-#endif
-#undef INSITU__ARRAY_USER_HAS_STB
-#pragma pop_macro("STB_DS_IMPLEMENTATION")
-#pragma pop_macro("STBDS_NO_SHORT_NAMES")
-#pragma pop_macro("STBDS_REALLOC")
-#pragma pop_macro("STBDS_FREE")
-#pragma pop_macro("STBDS_ASSERT")
-#pragma pop_macro("STBDS_UNIT_TESTS")
-#pragma pop_macro("STBDS_STATISTICS")
-#pragma pop_macro("STBDS_INTERNAL_SMALL_BUCKET")
-#pragma pop_macro("STBDS_INTERNAL_BUCKET_START")
-#pragma pop_macro("STBDS_SIPHASH_2_4")
-#pragma pop_macro("INCLUDE_STB_DS_H")
-#pragma GCC diagnostic pop
+/* Growing arrays for cold paths: metadata, names, manifests.
+ *
+ * An array is a pointer to its element 0 that starts as NULL. A header stands before element 0:
+ *
+ *     block                array
+ *       | length, capacity | element 0 | element 1 | ... | room |
+ *
+ * State: none of its own. Thread: any, one at a time per array. Nothing suspends.
+ *
+ * The macros evaluate `array` more than once:
+ *   INSITU__ARRAY_PUSH(array, value)  appends; false: no memory, and the array is as before
+ *   INSITU__ARRAY_LEN(array)          the number of elements, 0 of NULL
+ *   INSITU__ARRAY_FREE(array)         frees the block, not what elements point to; array = NULL */
 
-static insitu__array_stb_header *insitu__array_header(const void *array) { /* array is not NULL */
-  return (insitu__array_stb_header *)(uintptr_t)array - 1;
+struct insitu__array_header {
+  uint64_t length, capacity; /* in elements */
+};
+_Static_assert(sizeof(struct insitu__array_header) % 16 == 0, "elements are aligned like a block");
+
+/* The header of an array that is not NULL. */
+static struct insitu__array_header *insitu__array_header(const void *array) {
+  return (struct insitu__array_header *)(uintptr_t)array - 1;
 }
+
 static uint64_t insitu__array_length(const void *array) {
   return array ? insitu__array_header(array)->length : 0;
 }
-/* Makes room for one more element of `size` bytes in the array whose pointer is stored at `slot`;
- * false: no memory, array as before. */
+
+/* Makes room for one more element of `size` bytes in the array whose pointer is stored at `slot`.
+ * False: no memory, and the array is as before. */
 static bool insitu__array_grow(void *slot, uint64_t size) {
   void *array;
   memcpy(&array, slot, sizeof array); /* a memcpy, because the pointer there is of any type */
-  uint64_t capacity = array ? insitu__array_header(array)->capacity : 0, bytes;
-  if (array && insitu__array_header(array)->length < capacity) return true;
-  /* the capacity that stb_ds settles on when asked for it */
-  capacity = capacity >= 2 ? 2 * capacity : 4;
-  if (!insitu__base_mul(capacity, size, &bytes) ||
-      !insitu__base_add(bytes, sizeof(insitu__array_stb_header), &bytes))
-    return false;
-  insitu__array_stb_header *block = (insitu__array_stb_header *)insitu__mem_realloc(
-      array ? insitu__array_header(array) : NULL, bytes);
+  struct insitu__array_header *header = array ? insitu__array_header(array) : NULL;
+  if (header && header->length < header->capacity) return true;
+
+  uint64_t capacity = header ? 2 * header->capacity : 4, bytes;
+  if (!insitu__base_mul(capacity, size, &bytes)) return false;
+  if (!insitu__base_add(bytes, sizeof *header, &bytes)) return false;
+
+  struct insitu__array_header *block =
+      (struct insitu__array_header *)insitu__mem_realloc(header, bytes);
   if (!block) return false;
-  if (!array) memset(block, 0, sizeof *block);
-  array = insitu__array_stb_arrgrowf(block + 1, (size_t)size, 0, (size_t)capacity);
+  if (!header) block->length = 0;
+  block->capacity = capacity;
+  array = block + 1;
   memcpy(slot, &array, sizeof array);
   return true;
 }
+
 static void insitu__array_free(void *array) {
   if (array) insitu__mem_free(insitu__array_header(array));
 }
-/* INSITU__ARRAY_PUSH(array, value): false when there was no memory; the array is then as before. */
+
 #define INSITU__ARRAY_PUSH(array, ...)                                                             \
   (insitu__array_grow(&(array), sizeof *(array)) &&                                                \
       ((array)[insitu__array_header(array)->length++] = (__VA_ARGS__), true))

@@ -88,6 +88,17 @@ int main(void) {
 }
 END
 
+for order in before after; do
+  {
+    echo '#define STB_DS_IMPLEMENTATION'
+    echo '#define INSITU_IMPLEMENTATION'
+    if [ $order = before ]; then echo '#include <stb/stb_ds.h>'; fi
+    echo '#include "insitubatch.h"'
+    if [ $order = after ]; then echo '#include <stb/stb_ds.h>'; fi
+    echo 'int main(void) { int *own = NULL; arrput(own, 1); return arrlen(own) != 1 || !insitu_status_name(INSITU_OK); }'
+  } >stb_$order.c
+done
+
 have() { command -v "${1%% *}" >/dev/null 2>&1; }
 compilers="$gcc"
 if have clang && [ "$gcc" != clang ]; then compilers="$compilers clang"; else skip "clang: not installed (or CC is clang)"; fi
@@ -132,8 +143,7 @@ for c in $compilers; do
     skip "-flto with $c: it cannot link so here"
   fi
 
-  # Only insitu_* leaves the object, nothing does with INSITU_STATIC, and nothing writable has static storage (stb_ds's hash seed
-  # excepted).
+  # Only insitu_* leaves the object, nothing does with INSITU_STATIC, and nothing writable has static storage.
   nm -g --defined-only implement.o >symbols
   awk '$NF !~ /^insitu_[a-z]/ { print }' symbols >log
   if [ -s symbols ] && [ ! -s log ]; then ok; else bad "$c: symbols that are not insitu_*"; fi
@@ -141,7 +151,7 @@ for c in $compilers; do
   nm -g --defined-only static_one.o | awk '$NF != "one" { print } END { if (!NR) print "no symbols" }' >log
   if [ ! -s log ]; then ok; else bad "$c: symbols that leave with INSITU_STATIC"; fi
   nm -f sysv --defined-only implement.o | awk -F'|' '{ gsub(/ /, "") }
-    $7 ~ /^(\.t?data|\.t?bss|\*COM\*)/ && $7 !~ /^\.data\.rel\.ro/ && $4 != "SECTION" && $1 !~ /stbds_|_stb_/ { print $1, $7 }' >log
+    $7 ~ /^(\.t?data|\.t?bss|\*COM\*)/ && $7 !~ /^\.data\.rel\.ro/ && $4 != "SECTION" { print $1, $7 }' >log
   if [ ! -s log ]; then ok; else bad "$c: mutable static state"; fi
 
   # A missing _GNU_SOURCE is an error that says so.
@@ -151,8 +161,18 @@ for c in $compilers; do
 
   # The declarations bring in nothing but what the compiler and libc have.
   $c -std=c11 -I"$include" -M declare.c 2>&1 | tr ' ' '\n' |
-    grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|openssl|stb|curl|pthread\.h|cuda' >log
+    grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|openssl|curl|pthread\.h|cuda' >log
   if [ ! -s log ]; then ok; else bad "$c: headers behind the declarations"; fi
+
+  # Who includes stb_ds.h himself, before or after, has all of it.
+  if [ -e /usr/include/stb/stb_ds.h ]; then
+    for order in stb_before.c stb_after.c; do
+      compile "a user's stb_ds, $order" "$c" "$gnu -O0" $order -o stb $libs
+      run stb
+    done
+  else
+    skip "a user's stb_ds: not installed"
+  fi
 
   # No macro without the prefix stays defined.
   $c $gnu -I"$include" -E -dM implement.c | sed -n 's/^#define \([A-Za-z_0-9]*\).*/\1/p' | sort >macros
@@ -215,7 +235,7 @@ cross=aarch64-linux-gnu-gcc
 if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
   mkdir headers
   for header in liburing.h liburing lz4.h lz4hc.h lz4frame.h zstd.h zstd_errors.h zlib.h zconf.h libdeflate.h bzlib.h \
-    snappy-c.h stb curl; do
+    snappy-c.h curl; do
     for folder in /usr/include /usr/include/"$($gcc -dumpmachine)" /usr/local/include; do
       [ ! -e "$folder/$header" ] || ln -sf "$folder/$header" headers/
     done

@@ -189,7 +189,7 @@ else
   mkdir -p "$work/musl/openssl"
   machine=$($cc -dumpmachine)
   for name in linux asm asm-generic liburing.h liburing lz4.h zstd.h zstd_errors.h zlib.h zconf.h libdeflate.h bzlib.h snappy-c.h \
-    jsmn.h stb curl; do
+    curl; do
     for folder in /usr/include "/usr/include/$machine"; do
       [ ! -e "$folder/$name" ] || ln -sfn "$folder/$name" "$work/musl/"
     done

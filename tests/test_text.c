@@ -1,5 +1,4 @@
-/* Cores, JSON, growing arrays and buffers, near names, URLs. TEST_BEFORE: the user includes
- * stb_ds.h before the library, else after. */
+/* Cores, JSON, growing arrays and buffers, near names, URLs. */
 #include <stdlib.h>
 static int allocations_left = -1; /* -1: memory never runs out */
 static void *limited_realloc(void *p, size_t n) {
@@ -9,10 +8,6 @@ static void *limited_realloc(void *p, size_t n) {
 }
 #define INSITU_REALLOC(p, n) limited_realloc(p, n)
 #define INSITU_FREE(p) free(p)
-#ifdef TEST_BEFORE
-#define STB_DS_IMPLEMENTATION
-#include <stb/stb_ds.h>
-#endif
 #include <sched.h>
 static int kernel_places, kernel_cores; /* 0: the real kernel */
 static int affinity(pid_t pid, size_t bytes, cpu_set_t *set);
@@ -20,13 +15,6 @@ static int affinity(pid_t pid, size_t bytes, cpu_set_t *set);
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #undef sched_getaffinity
-#ifndef TEST_BEFORE
-#if defined(arrput) || defined(stbds_arrput) || defined(STBDS_REALLOC) || defined(extern)
-#error "a macro of a dependency leaks out of insitubatch.h"
-#endif
-#define STB_DS_IMPLEMENTATION
-#include <stb/stb_ds.h>
-#endif
 #include <setjmp.h>
 #include <cmocka.h>
 
@@ -438,10 +426,6 @@ static void arrays(void **state) {
   allocations_left = -1;
   void *huge = NULL;
   assert_false(insitu__array_grow(&huge, UINT64_MAX / 2));
-  int *users = NULL; /* the user's own stb_ds still works beside the private one */
-  for (int i = 0; i < 100; i++) arrput(users, i);
-  assert_true(arrlen(users) == 100 && users[99] == 99);
-  arrfree(users);
 }
 
 static void near_names(void **state) {
