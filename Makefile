@@ -12,7 +12,7 @@ FEATURES     = -DINSITU_WITH_ZLIB -DINSITU_WITH_LIBDEFLATE -DINSITU_WITH_BZIP2 -
 FEATURE_LIBS = -lz -ldeflate -lbz2 -lsnappy -lcrypto
 
 WARN       = -Wall -Wextra
-TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests -Itests/cudasim $(FEATURES) $(WARN)
+TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests -Itests/support -Itests/cudasim $(FEATURES) $(WARN)
 LIBS       = -luring -lcurl -llz4 -lzstd $(FEATURE_LIBS) -lpthread -lm
 TEST_LIBS  = -lcmocka $(LIBS)
 # clang -O0 builds the sanitizers' programs in a fifth of gcc -O1's time, and sees more; gcc defines these macros by itself
@@ -26,8 +26,8 @@ LIBS_test_random = -lblosc
 
 DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*.cu)))
-FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz_*.c)))
-TESTS    = $(basename $(notdir $(wildcard tests/test_*.c)))
+FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c)))
+TESTS    = $(basename $(notdir $(wildcard tests/*/test_*.c)))
 # Those that the backend of reads may make a difference to, those with threads, and those that Valgrind sees: the command runs in
 # a process of its own, the cache on disk kills many, and after a fault that is caught Valgrind goes on with stale registers.
 PURE_TESTS = test_blosc test_box test_codec test_coro test_cudasim test_http test_order test_plan test_server test_sign \
@@ -38,7 +38,9 @@ TSAN_TESTS = $(TSAN_IO_TESTS) test_coro test_cudasim test_server
 CUDA_TESTS = test_cudasim test_cuda test_device
 CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d)/,$(CUDA_TESTS) gpu_simulated))
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_disk, $(TESTS))
-HEADERS  = insitubatch.h $(wildcard tests/*.h tests/cudasim/*)
+HEADERS  = insitubatch.h $(wildcard tests/*/*.h tests/cudasim/*)
+# Programs are built side by side: their names tell nothing of the folder that they come from.
+vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
@@ -117,23 +119,23 @@ $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
 # the examples, the command and the benchmarks are built with.
 build = $(1) $(CPPFLAGS) $(TEST_FLAGS) $(2) -o $@ $< $(LDFLAGS) $(LIBS_test_$*) $(TEST_LIBS)
 
-$(BUILD)/test_%: tests/test_%.c $(HEADERS)
+$(BUILD)/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(CC),$(CFLAGS))
 # These open no loader: without what they do not call they compile in a third of the time
 $(addprefix $(BUILD)/,$(filter-out test_coro, $(PURE_TESTS)) test_cloud test_disk test_reactor test_ring test_tool_remote): \
   CFLAGS += -DINSITU_STATIC -Wno-unused-function -Wno-maybe-uninitialized
 # With all that the compiler knows of this machine: results stay the same bits
-$(BUILD)/native/test_%: tests/test_%.c $(HEADERS)
+$(BUILD)/native/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(CC),$(CFLAGS) -O3 -march=native)
-$(BUILD)/asan/test_%: tests/test_%.c $(HEADERS)
+$(BUILD)/asan/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(ASAN))
-$(BUILD)/tsan/test_%: tests/test_%.c $(HEADERS)
+$(BUILD)/tsan/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(TSAN))
-$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_codec_core $(d)/test_codec_zlib): tests/test_codec.c
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_codec_core $(d)/test_codec_zlib): tests/unit/test_codec.c
 $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
@@ -150,7 +152,7 @@ test-fallback: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
 	@INSITU_IO=epoll tests/run $(IO_TESTS:%=$(BUILD)/%)
 
-# Objects that are replaced while they are read, from servers that break off: N cases of SEED; see tests/faulty.h
+# Objects that are replaced while they are read, from servers that break off: N cases of SEED; see tests/remote/faulty.h
 N ?= 1000
 SEED ?= 1
 test-faulty: deps-test
@@ -172,13 +174,13 @@ test-cuda: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) $(CUDA_PROGRAMS)
 	@tests/run $(CUDA_PROGRAMS)
 # The program of make test-gpu, only to see that it is right itself: what it prints is of no GPU.
-$(BUILD)/gpu_simulated: tests/gpu.c tools/bench_summary.h $(HEADERS)
+$(BUILD)/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(CC),$(CFLAGS))
-$(BUILD)/asan/gpu_simulated: tests/gpu.c tools/bench_summary.h $(HEADERS)
+$(BUILD)/asan/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(ASAN))
-$(BUILD)/tsan/gpu_simulated: tests/gpu.c tools/bench_summary.h $(HEADERS)
+$(BUILD)/tsan/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(TSAN))
 
@@ -199,25 +201,25 @@ test-random: deps-test
 AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores
 test-aarch64: deps-ci
 	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1 -DINSITU_NO_CURL' LIBS='$(filter-out -lcurl,$(TEST_LIBS))' \
-	  tests/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)
+	  tests/compile/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)
 
 # Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
 MODEL ?= ../shared/model/order.py
 test-model: deps-test
 	@if [ ! -f '$(MODEL)' ]; then echo 'test-model: skipped, there is no $(MODEL); name the model with MODEL='; \
 	  elif ! command -v python3 >/dev/null; then echo 'test-model: skipped, the model needs python3'; \
-	  else $(MAKE) --no-print-directory $(BUILD)/insitu && sh tests/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/insitu; fi
+	  else $(MAKE) --no-print-directory $(BUILD)/insitu && sh tests/interop/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/insitu; fi
 
 # What other implementations wrote: under DIR, and thousands of small arrays written anew (SEED, ONLY; tests/interop/run tells). Not
 # among the tests above: they need Python packages to compare with or to write.
 others = mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(TEST_FLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -lblosc $(TEST_LIBS)
-$(BUILD)/conformance: tests/conformance.c tools/insitu/common.h $(HEADERS)
+$(BUILD)/conformance: tests/interop/conformance.c tools/insitu/common.h $(HEADERS)
 	$(others)
-$(BUILD)/interop/read: tests/interop.c $(HEADERS)
+$(BUILD)/interop/read: tests/interop/read.c $(HEADERS)
 	$(others)
 conformance: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/conformance $(BUILD)/insitu
-	@tests/conformance.sh '$(BUILD)' '$(DIR)'
+	@tests/interop/conformance.sh '$(BUILD)' '$(DIR)'
 test-interop: deps-ci
 	@$(MAKE) --no-print-directory $(BUILD)/interop/read
 	@CC='$(CC)' tests/interop/run '$(BUILD)'
@@ -235,8 +237,8 @@ test-cuda-toolkit: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/cuda/check.sh '$(BUILD)'
 
 # On a machine with a GPU, what no simulation shows: the real driver, bandwidth, overlap. GPU='--only bandwidth' and the like: see
-# tests/gpu.c. Skipped, and said so, where there is no toolkit or no device.
-$(BUILD)/gpu: tests/gpu.c tools/bench_summary.h tests/cuda/toolkit.sh $(HEADERS)
+# tests/device/gpu.c. Skipped, and said so, where there is no toolkit or no device.
+$(BUILD)/gpu: tests/device/gpu.c tools/bench/bench_summary.h tests/cuda/toolkit.sh $(HEADERS)
 	@mkdir -p $(@D)
 	@tests/cuda/toolkit.sh '$(BUILD)' >'$@.toolkits'
 	@tail -n 1 '$@.toolkits' | { IFS='|' read -r version include lib nvcc && echo "$@: CUDA $$version" && \
@@ -251,24 +253,25 @@ test-gpu: deps-test
 # what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.
 FUZZ_SECONDS ?= 30
 FUZZ ?= $(FUZZERS)
-$(BUILD)/fuzz_%: tests/fuzz_%.c $(HEADERS)
+$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	clang $(TEST_FLAGS) -DINSITU_STATIC -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< $(LIBS)
 fuzz: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=$(BUILD)/%)
-	@tests/fuzz_seeds.sh $(BUILD)/seeds
+	@tests/fuzz/fuzz_seeds.sh $(BUILD)/seeds
 	@for f in $(FUZZ); do mkdir -p $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f && \
 	  { $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
 	  $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f tests/corpus/$$f >$(BUILD)/$$f.log 2>&1 || { cat $(BUILD)/$$f.log; exit 1; }; } && \
 	  echo "$$f: $$(sed -n 's/^stat::number_of_executed_units: //p' $(BUILD)/$$f.log) inputs"; done
 
 # A server of a folder over HTTP for benchmarks, and a bare receiver to measure it with: its first comment says how.
-$(BUILD)/server: tests/server.c tests/server.h
+$(BUILD)/server: tests/support/server.c tests/support/server.h
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $< $(LDFLAGS) -lpthread
 
-# Shares of the bare loop, a consumer, decoders, planning; BENCH=--full, BENCH='--only cold --json' and the like: see tools/bench.c
-$(BUILD)/bench: tools/bench.c $(wildcard tools/bench_*.h) tests/server.h insitubatch.h
+# Shares of the bare loop, a consumer, decoders, planning; BENCH=--full, BENCH='--only cold --json' and
+# the like: see tools/bench/bench.c
+$(BUILD)/bench: tools/bench/bench.c $(wildcard tools/bench/*.h) tests/support/server.h insitubatch.h
 	@mkdir -p $(@D)
 	$(CC) $(TEST_FLAGS) -O2 -o $@ $< -lblosc $(LIBS)
 bench: deps-ci
@@ -278,7 +281,7 @@ bench: deps-ci
 # The same rows, this header and the one of a commit in turns in one process: make bench-against BASE=COMMIT
 BASE ?= HEAD
 bench-against: deps-ci
-	@CC='$(CC)' BUILD='$(BUILD)' FEATURES='$(FEATURES)' LIBS='$(LIBS)' tools/bench-against '$(BASE)' $(BENCH)
+	@CC='$(CC)' BUILD='$(BUILD)' FEATURES='$(FEATURES)' LIBS='$(LIBS)' tools/bench/bench-against '$(BASE)' $(BENCH)
 
 # Beside the loaders that people would use instead, installed into $(BUILD)/peers by exact versions: tools/peers/bench tells
 $(BUILD)/peers/ours: tools/peers/ours.c insitubatch.h
@@ -293,8 +296,8 @@ bench-peers: deps-test
 	@ONLY='$(ONLY)' PEERS='$(PEERS)' ROUNDS='$(ROUNDS)' QUICK='$(QUICK)' TUNE='$(TUNE)' tools/peers/bench '$(BUILD)'
 
 compile-checks: deps-ci
-	@CC='$(CC)' CXX='$(CXX)' tests/compile_checks.sh
-	@CC='$(CC)' tests/old_systems.sh
+	@CC='$(CC)' CXX='$(CXX)' tests/compile/compile_checks.sh
+	@CC='$(CC)' tests/compile/old_systems.sh
 
 lint:
 	@tools/lint --self-test

@@ -48,7 +48,7 @@ sed -nE 's/^(HAS|TAKES)\(([A-Za-z]*),.*/\2/p' $simulated/api_checks.h | sort -u 
 # Types, which the functions' parameters hold fast, and two streams, which are no constants of C.
 types='^cuda(Error_t|Error|Stream_t|Event_t|Graph_t|GraphExec_t|HostFn_t|DeviceProp|MemcpyKind|StreamCaptureMode)$'
 types="$types|^cudaStream(Legacy|PerThread)$"
-for header in insitubatch.h tests/gpu.c $simulated/cuda_runtime_api.h; do
+for header in insitubatch.h tests/device/gpu.c $simulated/cuda_runtime_api.h; do
   grep -ohE '\bcuda[A-Z][A-Za-z0-9]*(_t\b)?' $header | grep -vE "$types" | sort -u >"$work/names"
   comm -23 "$work/names" "$work/known" >"$work/log"
   if [ -s "$work/names" ] && [ ! -s "$work/log" ]; then ok; else bad "$header: names that $simulated/api_checks.h lacks"; fi
@@ -69,8 +69,8 @@ while IFS='|' read -r version include lib nvcc; do
     compile "implementation, CUDA $version, $c" $c -O0 $features $cuda -DINSITU_IMPLEMENTATION -x c -c insitubatch.h \
       -o "$work/insitubatch.o"
   done
-  check "tests/gpu.c, CUDA $version" $gcc -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -I. -Itests "-I$include" $features \
-    -fsyntax-only tests/gpu.c
+  check "tests/device/gpu.c, CUDA $version" $gcc -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -I. -Itests \
+    -Itests/support "-I$include" $features -fsyntax-only tests/device/gpu.c
   # The last compiler's object, against both kinds of the runtime.
   [ -e "$work/insitubatch.o" ] || continue
   for kind in shared static; do

@@ -1,7 +1,7 @@
 /* Declarations of a simulated CUDA runtime, for tests on machines without a GPU: only the calls
- * that insitubatch.h and tests/gpu.c make, with the names, values and signatures of the real API
- * (12 and 13 are alike in these). cudasim.c holds the implementation, cudasim.h what tests control
- * it by. Found as <cuda_runtime_api.h> with -Itests/cudasim. */
+ * that insitubatch.h and tests/device/gpu.c make, with the names, values and signatures of the real
+ * API (12 and 13 are alike in these). cudasim.c holds the implementation, cudasim.h what tests
+ * control it by. Found as <cuda_runtime_api.h> with -Itests/cudasim. */
 #ifndef CUDASIM_CUDA_RUNTIME_API_H
 #define CUDASIM_CUDA_RUNTIME_API_H
 #include <stddef.h>
@@ -109,7 +109,7 @@ const char *cudaGetErrorName(cudaError_t error);
 cudaError_t cudaGetLastError(void);
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
 
-/* The rest: tests/gpu.c alone */
+/* The rest: tests/device/gpu.c alone */
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);

@@ -1,5 +1,5 @@
 """Writes tests/data/codec: *.bin with numcodecs 0.16, and with libblosc where numcodecs' own lacks a compressor, for
-tests/test_codec.c; filters.jsonl for tests/test_filter.c.
+tests/unit/test_codec.c; filters.jsonl for tests/unit/test_filter.c.
 Usage: python3 tests/data/make_codec_fixtures.py [directory [filters]]; with "filters" only these.
 
 A name is codec-cname-shuffle-typesize-blocksize-bytes.bin. For codecs other than blosc the middle fields are 0; the second one may

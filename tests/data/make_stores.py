@@ -5,7 +5,7 @@
                                    *.v3.zarr ones and the *.v3.zip files; all append to INDEX.txt
     make_stores.py check FOLDER    (zarr-python 3) reads every readable array back and compares
 
-Run by make_stores.sh. README.md beside it describes the formula and INDEX.txt; tests/expect.h is the same in C.
+Run by make_stores.sh. README.md beside it describes the formula and INDEX.txt; tests/support/expect.h is the same in C.
 """
 import gzip
 import itertools
@@ -243,7 +243,7 @@ def write_v2(folder, index):
         compressor=None)
     put(a, store, "/", index, (6, 5), (4, 5), "<f4", None)
 
-    # Elements that are no numbers, the same in every array; tests/test_strings.c knows them.
+    # Elements that are no numbers, the same in every array; tests/loader/test_strings.c knows them.
     g = root("elements.v2.zarr")
     for path, values, options in [
             ("s", ASCII, {"dtype": "|S5"}), ("u", TEXT, {"dtype": "<U5"}), ("u_big", TEXT, {"dtype": ">U5", "order": "F"}),

@@ -1,4 +1,4 @@
-"""What the writers of make test-interop share: seeded cases, their values, and the index that tests/interop.c reads.
+"""What the writers of make test-interop share: seeded cases, their values, and the index that tests/interop/read.c reads.
 
     python write_X.py FOLDER SEED COUNT [ONLY]     ONLY: the name of one case, or its beginning
 

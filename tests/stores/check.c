@@ -20,7 +20,7 @@
 #include "insitubatch.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of the tool's helpers, only some are needed */
 #include "../../tools/insitu/common.h"
-#include "../support.h"
+#include "support.h"
 
 enum { MOST_OPTIONS = 32, MOST_TESTS = 200, LINE = 4096, WAIT_MS = 60000 };
 

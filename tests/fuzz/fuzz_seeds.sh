@@ -1,8 +1,8 @@
 #!/bin/sh
 # Copies what the repository has to FOLDER as seeds of the fuzz targets: FOLDER/fuzz_codec, fuzz_zarr, fuzz_shard and fuzz_zip.
-#   tests/fuzz_seeds.sh FOLDER
+#   tests/fuzz/fuzz_seeds.sh FOLDER
 set -eu
-data=$(cd "$(dirname "$0")/data" && pwd)
+data=$(cd "$(dirname "$0")/../data" && pwd)
 mkdir -p "$1/fuzz_codec" "$1/fuzz_zarr" "$1/fuzz_shard" "$1/fuzz_zip"
 
 octal() { printf '%03o' "$1"; }

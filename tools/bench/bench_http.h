@@ -1,6 +1,6 @@
-/* The rows of tools/bench.c over HTTP: an archive of raw chunks behind tests/server.h in a process
- * of its own, the loader, and the two bare loops that get the same objects over as many connections
- * into buffers as large as the loader's ring of batches. */
+/* The rows of bench.c over HTTP: an archive of raw chunks behind tests/support/server.h in a
+ * process of its own, the loader, and the two bare loops that get the same objects over as many
+ * connections into buffers as large as the loader's ring of batches. */
 #ifndef TOOLS_BENCH_HTTP_H
 #define TOOLS_BENCH_HTTP_H
 #include "server.h"

@@ -7,10 +7,10 @@
 #                   libcurl and the optional libraries is compiled only, for Debian has no such libraries for musl
 # Names that came later are taken from this system's headers by `#pragma GCC poison`, so that any use of one is an error. The lists
 # end with liburing 2.3 and curl 7.88: newer names do not compile on Debian 12. What is not installed is named and skipped.
-#   tests/old_systems.sh
+#   tests/compile/old_systems.sh
 # shellcheck disable=SC2086  # flags and libraries are lists
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 cc=${CC:-cc}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -174,8 +174,9 @@ if command -v gcc-11 >/dev/null 2>&1; then
     check "gcc 11: compiles with $mode" gcc-11 $gnu $warnings $mode -I. -c "$work/implement.c" -o "$work/gcc11.o"
   done
   for test in $TESTS; do
-    check "gcc 11, liburing 2.1, curl 7.76: $test is built" gcc-11 $gnu $old -I. -Itests -Itests/cudasim $features -O1 -g1 \
-      -o "$work/$test" "tests/$test.c" -lcmocka $libs $feature_libs && check "gcc 11, liburing 2.1, curl 7.76: $test" "$work/$test"
+    check "gcc 11, liburing 2.1, curl 7.76: $test is built" gcc-11 $gnu $old -I. -Itests -Itests/support -Itests/cudasim \
+      $features -O1 -g1 -o "$work/$test" tests/*/"$test.c" -lcmocka $libs $feature_libs &&
+      check "gcc 11, liburing 2.1, curl 7.76: $test" "$work/$test"
   done
 else
   skip "gcc 11: there is no gcc-11"

@@ -2,7 +2,7 @@
 # What insitubatch.h makes of the archives, numcodecs fixtures and blosc chunks under a directory: a line for each that differs or
 # is refused, then 'N passed, N failed, N refused' and how many of the passed equal what another implementation reads. That is
 # zarr-python and numcodecs where a Python has them: those of make test-interop, if that was run, and the system's.
-#   tests/conformance.sh BUILD DIR
+#   tests/interop/conformance.sh BUILD DIR
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=$1 dir=$2

@@ -1,4 +1,4 @@
-/* The loader's side of tools/bench.c: whole epochs, a consumer that works between batches, planning
+/* The loader's side of bench.c: whole epochs, a consumer that works between batches, planning
  * alone, and decoders alone. */
 #ifndef TOOLS_BENCH_LOADER_H
 #define TOOLS_BENCH_LOADER_H

@@ -1,5 +1,5 @@
-/* Two versions of the header beside each other, in one process: tools/bench.c with --against, which
- * tools/bench-against calls.
+/* Two versions of the header beside each other, in one process: bench.c with --against, which
+ * bench-against calls.
  *
  * Each version is this benchmark, compiled with that version's header as a shared object, which
  * exports bench_version. The rounds of both take turns on the same archive, so that what slows the
@@ -84,7 +84,7 @@ static void versions_load(const char *names) {
     must(v != NULL, "a version cannot be loaded");
     must(v->row_bytes == sizeof(struct row) && v->options_bytes == sizeof(struct options) &&
              v->n_decoders == N_DECODERS,
-        "a version was built with another tools/bench.c");
+        "a version was built with another tools/bench/bench.c");
     versions[i] = v;
   }
 }

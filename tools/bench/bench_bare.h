@@ -1,4 +1,4 @@
-/* What tools/bench.c measures against: archives made by formula, their pages in the cache or not,
+/* What bench.c measures against: archives made by formula, their pages in the cache or not,
  * and the bare loop that reads and decodes them. Also the clock. */
 #ifndef TOOLS_BENCH_BARE_H
 #define TOOLS_BENCH_BARE_H

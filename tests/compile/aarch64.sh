@@ -2,7 +2,7 @@
 # Builds tests for aarch64 and runs them under qemu's user emulation, which has no io_uring: all IO goes over epoll. Needs no root
 # and installs nothing: the libraries' aarch64 packages are unpacked below FOLDER. Without the tools or the packages it says so and
 # skips.
-#   tests/aarch64.sh FOLDER TEST...      FLAGS, LIBS: the compiler's
+#   tests/compile/aarch64.sh FOLDER TEST...      FLAGS, LIBS: the compiler's
 set -u
 work=$1
 shift
@@ -38,12 +38,13 @@ if [ ! -d "$work/root" ]; then
   fetch >"$work/log" 2>&1 || { tail -n 3 "$work/log"; skip "apt-get has no packages for arm64"; }
 fi
 
-here=$(cd "$(dirname "$0")/.." && pwd)
+here=$(cd "$(dirname "$0")/../.." && pwd)
 programs=
 for name in "$@"; do
   # shellcheck disable=SC2086  # flags and libraries are lists
-  aarch64-linux-gnu-gcc -I"$here" -I"$here/tests" -isystem "$work/root/usr/include" ${FLAGS:-} -o "$work/$name" \
-    "$here/tests/$name.c" -L"$work/root/$libs" -Wl,-rpath-link,"$work/root/$libs" ${LIBS:-} || exit 1
+  aarch64-linux-gnu-gcc -I"$here" -I"$here/tests" -I"$here/tests/support" -isystem "$work/root/usr/include" \
+    ${FLAGS:-} -o "$work/$name" "$here"/tests/*/"$name.c" \
+    -L"$work/root/$libs" -Wl,-rpath-link,"$work/root/$libs" ${LIBS:-} || exit 1
   programs="$programs $work/$name"
 done
 export INSITU_IO=epoll TEST_EMULATED=1 TEST_TIMEOUT=600

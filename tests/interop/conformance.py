@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What zarr-python and numcodecs read, for tests/conformance.c to compare with. Run by tests/conformance.sh:
+"""What zarr-python and numcodecs read, for tests/interop/conformance.c to compare with. Run by tests/interop/conformance.sh:
 
     conformance.py LIST FOLDER    LIST: the items of 'conformance --list'
 

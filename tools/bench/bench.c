@@ -34,7 +34,7 @@
  * and 1.
  *
  * HTTP. Raw chunks, one sample each, from an HTTP server in a process of its own on loopback
- * (tests/server.h).
+ * (tests/support/server.h).
  *   share     without latency the loader against the faster of two bare loops of libcurl
  *             (curl_multi_poll; or curl_multi_socket_action over epoll) that copy the same objects
  *             into buffers as large as the ring of batches, over as many connections; with latency
@@ -67,7 +67,7 @@
  *   --keep       leave them there
  *   --profile R  only the loader (or, with --bare, only the bare loop) on row R, for --rounds
  *                epochs
- *   --against OLD.so,NEW.so  two versions of the header in turns: tools/bench-against builds them
+ *   --against OLD.so,NEW.so  two versions of the header in turns: bench-against builds them
  *   --depth N --inflight N --threads N --block N --io uring|epoll --inline   as in
  *   insitu_loader_desc */
 #define INSITU_IMPLEMENTATION
@@ -489,7 +489,7 @@ static struct options parse(int argc, char **argv) {
     while (k < n && strcmp(known[k].name, a)) k++;
     errno = 0;
     if (!strcmp(a, "--io")) o.io = !strcmp(next, "epoll") ? INSITU_IO_EPOLL : INSITU_IO_URING;
-    else must(k < n, "unknown option; see the top of tools/bench.c");
+    else must(k < n, "unknown option; see the top of tools/bench/bench.c");
     if (k < n && known[k].flag) *known[k].flag = true;
     else must(++i < argc, "an option lacks its value");
     if (k < n && known[k].number) *known[k].number = strtoull(next, NULL, 10);

@@ -1,4 +1,4 @@
-/* Medians and their intervals, for whoever measures: tools/bench.c, tests/gpu.c. */
+/* Medians and their intervals, for whoever measures: tools/bench/bench.c, tests/device/gpu.c. */
 #ifndef TOOLS_BENCH_SUMMARY_H
 #define TOOLS_BENCH_SUMMARY_H
 #include <math.h>

@@ -1,4 +1,4 @@
-/* tests/server.h as a process of its own: for benchmarks, and for hands.
+/* tests/support/server.h as a process of its own: for benchmarks, and for hands.
  *
  *   server [-p PORT] [-t THREADS] [-l LATENCY_MS] [-r BYTES_PER_S] FOLDER   serves it; prints its
  *   port, and ends with its stdin server -g PORT/KEY [-c CONNECTIONS] [-s SECONDS]

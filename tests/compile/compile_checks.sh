@@ -1,10 +1,10 @@
 #!/bin/sh
 # Compiles insitubatch.h in every supported mode, and inspects what comes out. What the machine has no compiler for is named and
 # skipped.
-#   tests/compile_checks.sh          INSITU_HEADER_DIR: where insitubatch.h lies (the repository's root)
+#   tests/compile/compile_checks.sh          INSITU_HEADER_DIR: where insitubatch.h lies (the repository's root)
 # shellcheck disable=SC2086  # flags and libraries are lists
 set -u
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 include=${INSITU_HEADER_DIR:-$root}
 gcc=${CC:-cc} gxx=${CXX:-c++}
 work=$(mktemp -d)

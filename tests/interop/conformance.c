@@ -1,9 +1,9 @@
-/* Does insitubatch.h read what other implementations wrote? Run by tests/conformance.sh:
+/* Does insitubatch.h read what other implementations wrote? Run by tests/interop/conformance.sh:
  *   conformance --list DIR         prints what there is to read under DIR, one item a line
  *   conformance LIST FOLDER TOOL   reads the items, compares with FOLDER/N.npy (of line N; N.txt
- *                                  says why there is none), made by tests/conformance.py where
- *                                  Python has the libraries, else with what C alone knows;
- *                                  TOOL is the command insitu, for arrays of strings
+ *                                  says why there is none), made by conformance.py where Python
+ *                                  has the libraries, else with what C alone knows; TOOL is the
+ *                                  command insitu, for arrays of strings
  * A child process does the reading, so that a crash or a hang costs one item. A line: kind, then
  * fields between tabs:
  *   zarr ROOT PATH SHAPE CHUNK DTYPE REGION   an array; REGION is "" for all of it, start:stop,...
@@ -15,7 +15,7 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #pragma GCC diagnostic ignored "-Wunused-function" /* of the tool's helpers, only some are needed */
-#include "../tools/insitu/common.h"
+#include "../../tools/insitu/common.h"
 #include "readback.h"
 #include <blosc.h>
 #include <fts.h>

@@ -37,7 +37,7 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
-#include "../tools/bench_summary.h"
+#include "../../tools/bench/bench_summary.h"
 #include <sys/utsname.h>
 
 enum { NO_DEVICE = 77, MOST_ROUNDS = 1001 };
@@ -51,7 +51,7 @@ static int devices, skipped;
 
 static void did(cudaError_t answer, const char *call, int line) {
   if (answer)
-    fail_msg("tests/gpu.c:%d: %s: %s (%s)", line, call, cudaGetErrorString(answer),
+    fail_msg("tests/device/gpu.c:%d: %s: %s (%s)", line, call, cudaGetErrorString(answer),
         cudaGetErrorName(answer));
 }
 #define CUDA(call) did(call, #call, __LINE__)
@@ -912,7 +912,8 @@ int main(int argc, char **argv) {
     } else if (!strcmp(argv[i], "--rounds")) {
       options.rounds = strtoull(value, NULL, 10), i++;
     } else {
-      fprintf(stderr, "%s: no such option; the first comment of tests/gpu.c tells them\n", argv[i]);
+      fprintf(stderr, "%s: no such option; the first comment of tests/device/gpu.c tells them\n",
+          argv[i]);
       return 2;
     }
   }
