@@ -361,6 +361,7 @@
  *   >>device     page-locked memory, CUDA devices, uploads
  *   >>loader     what a loader, an iterator, a slab and a chunk on its way hold; counters
  *   >>report     statistics, the log, the watchdog
+ *   >>fetch      one stored chunk: its key, its bytes, and what absent or damaged ones are
  *   >>rows       the rows of a chunk that batches want: decoded, copied, read straight into them
  *   >>read       insitu_read and insitu_read_strings
  *   >>config     a loader's desc: its copy, origins, defaults, the memory that it takes
@@ -23768,6 +23769,87 @@ static void insitu__report_say_read(void *arg, unsigned worker) {
   insitu__report_say(t, t->key);
 }
 
+/* >>fetch -------------------------------------------------------------------------------------- */
+/* One stored chunk: its key, its bytes, and what a chunk is that is absent or damaged. Used by
+ * >>tile, insitu_read and insitu_read_strings; not by >>check, which shares nothing with what fills
+ * batches.
+ *
+ *   key ─► place in a shard (insitu__cache_locate_await) ─► bytes ─► length ─► decode
+ *                  │ absent                                  │ damaged, and from a cache: once more
+ *                  ▼                                         ▼
+ *        fill value or error: on_absent_chunk      fill value or error: on_bad_chunk
+ *
+ * No state of its own. The _await function suspends on the reactor thread; the others may be called
+ * from any thread. */
+
+/* Puts the key of the object that holds chunk `index` (its place in the grid of chunks) into `key`,
+ * of INSITU__MAX_KEY bytes, and the object's number into *number. */
+static insitu_status insitu__fetch_key(const struct insitu__zarr_array *z, const uint64_t *index,
+    uint64_t *number, char *key, insitu_error *err) {
+  uint64_t object[INSITU__MAX_DIMS];
+
+  *number = insitu__zarr_object_of(z, index, object);
+  if (insitu__zarr_chunk_key(z, object, key, INSITU__MAX_KEY) >= 0) return INSITU_OK;
+  key[0] = 0;
+  return insitu__error_set(err, INSITU_E_FORMAT,
+      "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+}
+
+/* Reads the object from `offset` into the iovecs, through the caches, and counts the request. */
+static insitu_status insitu__fetch_bytes_await(insitu_loader *ld, const char *key, uint64_t offset,
+    struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got,
+    insitu_error *err) {
+  insitu__loader_add(&ld->count.requests, 1);
+  insitu_status status =
+      insitu__store_ask_await(&ld->store, key, offset, iov, n_iov, tag, got, err);
+  insitu__loader_add(&ld->count.bytes_read, *got);
+  return status;
+}
+
+/* Whether a read that ended so is worth repeating: its bytes are damaged and came from a cache, and
+ * the server may have better ones. */
+static bool insitu__fetch_again(insitu_status status, bool cached) {
+  return cached && (status == INSITU_E_CORRUPT || status == INSITU_E_CODEC);
+}
+
+/* Whether an absent chunk is an error. nan: its fill value would be shown as NaN in a batch. */
+static bool insitu__fetch_absent_raises(const insitu_loader *ld, bool nan) {
+  int32_t policy = ld->config.on_absent_chunk;
+  return policy == INSITU_RAISE || (!policy && nan);
+}
+
+/* Whether a chunk that cannot be read or decoded is filled. Missing memory never fills. */
+static bool insitu__fetch_bad_fills(const insitu_loader *ld, insitu_status status) {
+  if (status >= 0 || status == INSITU_E_NOMEM) return false;
+  if (status == INSITU_E_NOTFOUND || status == INSITU_E_ABSENT) return false;
+  return ld->config.on_bad_chunk == INSITU_FILL;
+}
+
+static bool insitu__fetch_cancelled(const insitu_loader *ld) {
+  return atomic_load_explicit(&ld->cancelled, memory_order_acquire);
+}
+
+/* For insitu_read and insitu_read_strings: an inner chunk of a shard is absent, and that is an
+ * error. */
+static insitu_status insitu__fetch_inner_absent(insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_ABSENT,
+      "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its fill "
+      "value");
+}
+
+/* For insitu_read and insitu_read_strings: names the array and the chunk whose reading failed with
+ * `status` because of `cause`. */
+static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, const char *key,
+    insitu_status status, const insitu_error *cause, insitu_error *err) {
+  const char *why = cause->message;
+
+  if (status == INSITU_E_NOTFOUND) {
+    status = INSITU_E_ABSENT;
+    why = "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value";
+  }
+  return insitu__error_set(err, status, "read, array %.200s, chunk %.300s: %s", z->path, key, why);
+}
+
 /* >>rows --------------------------------------------------------------------------------------- */
 /* The rows of a chunk that batches want: decoded into them, copied, or read straight into them. */
 
@@ -24015,7 +24097,7 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
       insitu__rows_visit_hole, &hole);
   if (hole.number == UINT64_MAX) return;
   t->hole.n++;
-  bool raises = ld->config.on_absent_chunk == INSITU_RAISE || (!ld->config.on_absent_chunk && nan);
+  bool raises = insitu__fetch_absent_raises(ld, nan);
   if (!raises || (t->hole.raises && hole.number >= t->hole.number)) return;
   t->hole.raises = true;
   t->hole.number = hole.number;
@@ -24237,61 +24319,68 @@ static insitu_status insitu__read_box(struct insitu__read_reader *d, const uint6
   return status;
 }
 
+/* Reads the encoded chunk d->tile into d->memory: d->got bytes of the right length. */
+static insitu_status insitu__read_bytes_await(
+    struct insitu__read_reader *d, const char *key, struct insitu__store_tag *tag) {
+  struct insitu__read_reading *r = d->reading;
+  uint64_t offset = 0, bytes = UINT64_MAX;
+  insitu_status status = INSITU_OK;
+
+  if (r->zarr.n_levels)
+    status = insitu__cache_locate_await(
+        &r->cache, &r->zarr, d->tile, key, NULL, &offset, &bytes, &d->error);
+  if (status) return status;
+
+  bool inner = bytes != UINT64_MAX;
+  struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
+  tag->whole = !inner;
+  status = insitu__fetch_bytes_await(r->loader, key, offset, &iov, 1, tag, &d->got, &d->error);
+  if (inner && status == INSITU_E_NOTFOUND) return insitu__cache_gone(&d->error);
+  if (status) return status;
+
+  bool fits = inner ? d->got == bytes : d->got <= r->bound;
+  if (fits) return INSITU_OK;
+  return insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
+}
+
 /* One chunk, from its place in the grid to dst. */
-static insitu_status insitu__read_once_await(struct insitu__read_reader *d, const uint64_t *tile,
-    char *key, size_t cap, struct insitu__store_tag *tag) {
+static insitu_status insitu__read_once_await(
+    struct insitu__read_reader *d, const uint64_t *tile, char *key, struct insitu__store_tag *tag) {
   struct insitu__read_reading *r = d->reading;
   insitu_loader *ld = r->loader;
-  uint64_t object[INSITU__MAX_DIMS], offset = 0, bytes = UINT64_MAX;
+  bool absent_raises = insitu__fetch_absent_raises(ld, false);
+  uint64_t object;
   d->fill = false;
   d->tile = tile;
   d->holes = 0;
   key[0] = 0;
   d->status = insitu__read_box(d, tile);
+  if (!d->status) d->status = insitu__fetch_key(&r->zarr, tile, &object, key, &d->error);
   if (d->status) return d->status;
-  insitu__zarr_object_of(&r->zarr, tile, object);
-  if (insitu__zarr_chunk_key(&r->zarr, object, key, cap) < 0) {
-    key[0] = 0;
-    return insitu__error_set(&d->error, INSITU_E_FORMAT,
-        "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
-  }
+
   insitu__loader_add(&ld->count.reads, 1);
-  if (!d->status && r->zarr.n_levels)
-    d->status = insitu__cache_locate_await(
-        &r->cache, &r->zarr, tile, key, NULL, &offset, &bytes, &d->error);
-  if (!d->status) {
-    bool inner = bytes != UINT64_MAX;
-    struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
-    tag->whole = !inner;
-    insitu__loader_add(&ld->count.requests, 1);
-    d->status = insitu__store_ask_await(&ld->store, key, offset, &iov, 1, tag, &d->got, &d->error);
-    insitu__loader_add(&ld->count.bytes_read, d->got);
-    if (inner && d->status == INSITU_E_NOTFOUND) d->status = insitu__cache_gone(&d->error);
-    if (!d->status && (inner ? d->got != bytes : d->got > r->bound))
-      d->status = insitu__codec_wrong_length("read", d->got, inner ? bytes : r->bound, &d->error);
-  }
-  d->fill = d->status == INSITU_E_NOTFOUND && ld->config.on_absent_chunk != INSITU_RAISE;
+  d->status = insitu__read_bytes_await(d, key, tag);
+  d->fill = d->status == INSITU_E_NOTFOUND && !absent_raises;
   if (d->status && !d->fill) return d->status;
+
   d->status = INSITU_OK;
-  insitu__loader_add(
-      d->fill ? &ld->count.absent_chunks : &ld->count.bytes_decoded, d->fill ? 1 : r->chunk_bytes);
+  if (d->fill) insitu__loader_add(&ld->count.absent_chunks, 1);
+  else insitu__loader_add(&ld->count.bytes_decoded, r->chunk_bytes);
   insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
   if (d->status) return d->status;
-  if (d->holes && ld->config.on_absent_chunk == INSITU_RAISE)
-    return insitu__error_set(&d->error, INSITU_E_ABSENT,
-        "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its fill "
-        "value");
+  if (d->holes && absent_raises) return insitu__fetch_inner_absent(&d->error);
   insitu__loader_add(&ld->count.absent_chunks, d->holes);
   return INSITU_OK;
 }
-/* The same; bytes of a cache that cannot be decoded are read anew, once. */
+
+/* The same; damaged bytes of a cache are read again from the server, once. */
 static insitu_status insitu__read_chunk_await(
-    struct insitu__read_reader *d, const uint64_t *tile, char *key, size_t cap) {
+    struct insitu__read_reader *d, const uint64_t *tile, char *key) {
   struct insitu__store_tag tag = {.size = UINT64_MAX}, again = {.size = UINT64_MAX, .anew = true};
-  insitu_status status = insitu__read_once_await(d, tile, key, cap, &tag);
-  if (!tag.cached || (status != INSITU_E_CORRUPT && status != INSITU_E_CODEC)) return status;
+  insitu_status status = insitu__read_once_await(d, tile, key, &tag);
+  if (!insitu__fetch_again(status, tag.cached)) return status;
   insitu__error_clear(&d->error);
-  return insitu__read_once_await(d, tile, key, cap, &again);
+  return insitu__read_once_await(d, tile, key, &again);
 }
 
 static void insitu__read_reader_await(void *arg) {
@@ -24305,28 +24394,21 @@ static void insitu__read_reader_await(void *arg) {
       tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
       rest /= r->tile_n[k];
     }
-    if (atomic_load_explicit(&ld->cancelled, memory_order_acquire)) {
+    if (insitu__fetch_cancelled(ld)) {
       r->status = INSITU_CANCELLED;
       break;
     }
     insitu__error_clear(&d->error);
-    insitu_status status = insitu__read_chunk_await(d, tile, key, INSITU__MAX_KEY);
-    bool given_up =
-        status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire);
-    bool bad = status < 0 && status != INSITU_E_NOMEM && status != INSITU_E_NOTFOUND &&
-               status != INSITU_E_ABSENT;
-    if (bad && !given_up && !r->exact && ld->config.on_bad_chunk == INSITU_FILL) {
+    insitu_status status = insitu__read_chunk_await(d, tile, key);
+    bool given_up = status == INSITU_E_HTTP && insitu__fetch_cancelled(ld);
+    if (!given_up && !r->exact && insitu__fetch_bad_fills(ld, status)) {
       insitu__loader_add(&ld->count.bad_chunks, 1);
       d->fill = true;
       insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
     } else if (status < 0 && !r->status) {
       insitu__zarr_name_inner(&r->zarr, tile, key, sizeof key);
       insitu__error_cause(r->err, &d->error);
-      r->status = insitu__error_set(r->err, status == INSITU_E_NOTFOUND ? INSITU_E_ABSENT : status,
-          "read, array %.200s, chunk %.300s: %s", r->zarr.path, key,
-          status == INSITU_E_NOTFOUND
-              ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
-              : d->error.message);
+      r->status = insitu__fetch_failed(&r->zarr, key, status, &d->error, r->err);
     }
   }
   insitu__reactor_gate_open(&r->done);
@@ -24563,33 +24645,29 @@ static void insitu__read_string_read_await(struct insitu__read_strings *s, const
         "read, array %.200s: a chunk's key is longer than %d bytes; shorten the path", z->path,
         INSITU__MAX_KEY);
   if (s->status) return;
+
+  bool absent_raises = insitu__fetch_absent_raises(ld, false);
   insitu__loader_add(&ld->count.reads, 1);
   insitu__loader_add(&ld->count.requests, 1);
-  s->status = insitu__store_get_await(
+  insitu_status status = insitu__store_get_await(
       &ld->store, key, INSITU__MAX_STRING_CHUNK, &s->stored, &s->stored_n, &s->error);
-  bool absent = s->status == INSITU_E_NOTFOUND;
-  if (absent) insitu__loader_add(&ld->count.absent_chunks, 1);
-  if (absent && ld->config.on_absent_chunk != INSITU_RAISE) {
-    s->status = INSITU_OK;
-    return;
+  if (status == INSITU_E_NOTFOUND) {
+    insitu__loader_add(&ld->count.absent_chunks, 1);
+    if (!absent_raises) return;
   }
-  if (!s->status) {
+
+  if (!status) {
     insitu__loader_add(&ld->count.bytes_read, s->stored_n);
     insitu__reactor_work_await(&ld->reactor, insitu__read_string_work, s);
-    if (!s->status && s->holes && ld->config.on_absent_chunk == INSITU_RAISE)
-      s->status = insitu__error_set(&s->error, INSITU_E_ABSENT,
-          "an inner chunk of this shard is absent; set on_absent_chunk = INSITU_FILL to get its "
-          "fill value");
-    if (!s->status) insitu__loader_add(&ld->count.absent_chunks, s->holes);
+    status = s->status;
+    if (!status && s->holes && absent_raises) status = insitu__fetch_inner_absent(&s->error);
+    if (!status) insitu__loader_add(&ld->count.absent_chunks, s->holes);
   }
   insitu__mem_free(s->stored);
   s->stored = NULL;
-  if (s->status < 0)
-    s->status = insitu__error_set(s->err, absent ? INSITU_E_ABSENT : s->status,
-        "read, array %.200s, chunk %.300s: %s", z->path, key,
-        absent ? "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value"
-               : s->error.message);
+  s->status = status < 0 ? insitu__fetch_failed(z, key, status, &s->error, s->err) : status;
 }
+
 /* Room for the strings, every one of them the fill value. */
 static void insitu__read_strings_begin(struct insitu__read_strings *s) {
   const struct insitu__zarr_array *z = &s->zarr;
@@ -25768,14 +25846,12 @@ static insitu_status insitu__tile_fetch_await(
     t->run.n_iov = n;
     status = insitu__tile_together_await(t, key);
   } else {
-    insitu__loader_add(&ld->count.requests, 1);
     struct insitu__store_tag tag = {.give_up = &t->iter->sched.stopping,
         .past_caches = t->past_caches,
         .whole = !aim.possible || bytes == a->chunk_bytes};
     tag.anew = t->anew;
-    status = insitu__store_ask_await(&ld->store, key, offset, t->iov, n, &tag, &t->got, &t->error);
+    status = insitu__fetch_bytes_await(ld, key, offset, t->iov, n, &tag, &t->got, &t->error);
     t->cached = tag.cached;
-    insitu__loader_add(&ld->count.bytes_read, t->got);
   }
   if (status) return status;
   if (t->got > bytes)
@@ -25837,20 +25913,17 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
 static insitu_status insitu__tile_hole_await(
     struct insitu__loader_tile *t, insitu_status status, const char *key) {
   insitu_loader *ld = t->loader;
-  bool absent = status == INSITU_E_NOTFOUND, fill = ld->config.on_bad_chunk == INSITU_FILL;
+  bool absent = status == INSITU_E_NOTFOUND, fill = insitu__fetch_bad_fills(ld, status);
   /* inside a shard */
   if (status == INSITU_E_ABSENT) return insitu__tile_absent_await(t, t->hole.nan);
   if (absent) {
     t->hole.raises = false;
     insitu__error_clear(&t->error);
     bool nan = insitu__tile_fill_is_nan(t);
-    fill = ld->config.on_absent_chunk == INSITU_FILL || (!ld->config.on_absent_chunk && !nan);
+    fill = !insitu__fetch_absent_raises(ld, nan);
     if (!fill) status = insitu__tile_absent_await(t, nan);
-  } else if (status == INSITU_E_NOMEM) {
-    fill = false;
   }
-  if (!absent && ld->store.remote &&
-      (t->iter->sched.stopping || atomic_load_explicit(&ld->cancelled, memory_order_acquire)))
+  if (!absent && ld->store.remote && (t->iter->sched.stopping || insitu__fetch_cancelled(ld)))
     fill = false; /* given up, perhaps, and nobody waits for it: no hole */
   if (!fill) return status;
   insitu__loader_add(absent ? &ld->count.absent_chunks : &ld->count.bad_chunks, 1);
@@ -25874,14 +25947,9 @@ static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_e
 /* The chunk's place in the array's grid, and its object's key. */
 static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
   const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
-  uint64_t object[INSITU__MAX_DIMS];
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = t->chunk;
-  t->run.object = insitu__zarr_object_of(&a->zarr, index, object);
-  if (insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY) >= 0) return INSITU_OK;
-  key[0] = 0;
-  return insitu__error_set(&t->error, INSITU_E_FORMAT,
-      "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
+  return insitu__fetch_key(&a->zarr, index, &t->run.object, key, &t->error);
 }
 
 /* lets whoever stops the iterator go on once nothing of it is in flight */
@@ -25923,7 +25991,7 @@ static void insitu__tile_await(void *arg) {
     t->anew = t->cached = false;
     status = insitu__tile_fetch_await(t, index, key);
     /* the server may have better bytes */
-    if (t->cached && (status == INSITU_E_CORRUPT || status == INSITU_E_CODEC)) {
+    if (insitu__fetch_again(status, t->cached)) {
       insitu__error_clear(&t->error);
       t->anew = true;
       status = insitu__tile_fetch_await(t, index, key);
