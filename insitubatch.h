@@ -1,9 +1,9 @@
 /* insitubatch.h: shuffled, split-aware training batches straight out of Zarr archives, from C.
  *
- * An existing Zarr archive goes in; ready batches come out, in host memory or on CUDA devices, in
- * an order that is exact, resumable and the same at every world size, inside a memory bound that
- * you set, with no converted copy of the data. The archive may lie in a local directory or zip
- * file, in memory, on an HTTP server, in S3, Google Cloud Storage or Azure.
+ * An existing Zarr archive goes in. Ready batches come out, in host memory or on CUDA devices, with
+ * no converted copy of the data. Their order is exact, resumable and the same at every world size.
+ * Memory stays inside a bound that you set. The archive may lie in a local directory or zip file,
+ * in memory, on an HTTP server, in S3, Google Cloud Storage or Azure.
  *
  *     #define _GNU_SOURCE
  *     #define INSITU_IMPLEMENTATION   // in one .c file; every other file only includes the header
@@ -35,302 +35,476 @@
  *
  *     cc -O2 train.c -luring -lcurl -llz4 -lzstd -lpthread
  *
- * 1. WORDS
+ * The chapters of this manual:
+ *    1 words                5 memory, a worked budget     9 formats
+ *    2 how it works         6 my job is slow             10 remote stores
+ *    3 ranks and rows       7 threads                    11 devices
+ *    4 coming from Python   8 errors                     12 configuration   13 contents
+ *
+ * ---- 1. WORDS ----
+ *
  *   sample axis      the axis that samples are drawn along, usually time; any axis of the arrays
  *                    may be it
- *   anchor           a sample's index on it; a variable is read at anchor + offset
+ *   anchor           the index of a sample on that axis; a variable is read at anchor + offset
  *   chunk            what one read returns: a stored chunk, or an inner chunk of a shard
- *   reference chunk  samples of the coarsest chunk along the sample axis among the variables
+ *   reference chunk  the samples of one chunk of the variable whose chunks hold the most samples
  *   unit             what the shuffle moves whole: the anchors of a split in unit_chunks reference
- *                    chunks. The archive is cut from its begin on, and a unit also ends where the
- *                    next sample is no anchor of the split
- *   window           units of one lane that are mixed together: block_chunks / unit_chunks / lanes,
- *                    at least 1
+ *                    chunks. Units are counted from the begin of the archive. A unit also ends
+ *                    where the next sample is no anchor of the split
  *   lane             one of `lanes` equal parts of an epoch's order; every batch takes the same
- *                    number of rows from each
- *   split            train, val, test (or all): which anchors
+ *                    number of rows from each lane
+ *   window           the units of one lane that are mixed together: block_chunks / unit_chunks /
+ *                    lanes of them, at least 1
+ *   split            train, val, test (or all): a set of anchors
  *   slab             the memory of one batch on the host
  *   slot             the memory of one batch on a device
  *
- * 2. HOW IT WORKS
- *   The order of an epoch is a pure function of desc, geometry, split, seed and epoch. So each
- *   chunk is read when a batch soon to be delivered first needs it, decoded once, and every row of
- *   it goes directly to its place in each batch that wants it, including batches a whole window
- *   ahead. A slab whose rows have all arrived is delivered, strictly in order. Raw chunks are read
- *   by the kernel into the batch itself. Chunks that wait for a disk are read by the reactor, many
- *   at once; small ones that the page cache holds by the decoding threads, without waiting. What an
- *   archive and a configuration cost is known before any data is read: see insitu_loader_plan.
+ * ---- 2. HOW IT WORKS ----
  *
- *   Ranks: each process opens its own loader, with its rank and world; nothing is sent between
- *   them. Together they deliver one global batch of G = batch_size * world rows, the same rows at
- *   every world size. Row i of the global batch belongs to lane
- *   i % lanes, and rank r owns the lanes from r * lanes / world to (r + 1) * lanes / world; its
- *   rows keep their order. With G = 8 and 4 lanes, two ranks get the global rows 0 1 4 5 and 2 3 6
- *   7; one rank gets 0 to 7. world must divide lanes. In a sequential epoch each rank gets one
- *   contiguous part of the split instead. Under MPI: rank and world from MPI_Comm_rank and
- *   MPI_Comm_size, batch_size divided by world to keep G. mpirun binds each of few ranks to one
- *   core, which leaves one decoding thread: use mpirun --bind-to none, or set decode_threads; the
- *   log (info) tells how many cores the process may use.
+ *   order -> plan -> read -> decode -> scatter rows into slabs -> ready -> [upload] -> next
+ *   (pure)  (pure)  reactor  workers   (same worker)              in order
  *
- * 3. MEMORY
- *   An iterator owns (prefetch_depth + span - 1 + max_held) slabs, where span is how many batches a
- *   window reaches into, and tables of the chunks in its windows; a loader owns max_inflight chunk
- *   buffers and coroutine stacks, decode_threads times decode scratch, and indexes of shards (in a
- *   sixteenth of memory_budget, but at least one for each chunk in flight); insitu_read takes what
- *   it needs while it runs.
- *   A remote store takes about 288 KiB for each of its connections, and up to 16 MiB to know
- *   objects again.
- *   insitu_plan names all of these in bytes; what does not fit memory_budget is refused when it is
- *   opened. Beside it stand a split of scattered chunks: under 200 bytes for each piece of it; and
- *   metadata. A metadata document has at most 64 MiB (INSITU__MAX_META). Its structure takes 8
- *   bytes for each value of more than 128 bytes: a tenth of the text in practice, and twice the
- *   text (while it is read, four times) in the worst case. A loader keeps consolidated metadata,
- *   with 8 bytes for each of its members, and the attributes of its arrays; other documents go when
- *   they have been read. Nothing is allocated once the rings are full, but for requests to a remote
- *   store.
+ *   The order of an epoch is a pure function of desc, geometry, split, seed and epoch. The loader
+ *   therefore knows which rows of which batches want a chunk before the chunk is read. It reads a
+ *   chunk when a batch soon to be delivered first needs it, and decodes it once. Every row goes
+ *   directly to its place in each batch that wants it, also in batches a whole window ahead. A slab
+ *   whose rows have all arrived is delivered, strictly in order.
  *
- * 4. THREADS
- *   One reactor thread runs all waiting as coroutines over io_uring, or over epoll and a small read
- *   pool where io_uring is forbidden, and over libcurl, whose sockets and timers that thread
- *   drives; decode_threads workers decode and read what the page cache holds. The look-up of a
- *   host's name, which nothing can end, has a thread of its own (with inline_io, too): requests
- *   wait for it no longer than connect_timeout, known addresses serve on meanwhile, and closing
- *   does not wait for it (so a library that is loaded by dlopen should stay loaded). Own threads
- *   are named insitu-*, block all signals but those of faults and install no handlers. There is no
- *   global state: several loaders live side by side. Each
- *   function says which threads may call it. The log function and decoders of desc.codecs run on
- *   loader threads and inside your calls, perhaps several at once, and may not call the loader.
- *   With inline_io or plan_only there is no other one: all other work happens inside the calls of
- *   the thread that opened the loader. A forked child may not use its parent's loader
- *   (INSITU_E_FORKED) and may open its own.
+ *   Raw chunks are read by the kernel into the batch itself. The reactor reads chunks that wait for
+ *   a disk, many at once. The decoding threads read small chunks that the page cache holds, without
+ *   waiting.
  *
- * 5. ERRORS
+ *   What an archive and a configuration cost is known before any data is read: insitu_loader_plan
+ *   tells reads, memory and mixing, and so does the command `insitu plan`.
+ *
+ * ---- 3. RANKS AND ROWS ----
+ *
+ *   Each process opens its own loader with its rank and world. Nothing is sent between processes.
+ *   Together they deliver one global batch of G = batch_size * world rows: the same rows at every
+ *   world size. Row i of the global batch belongs to lane i % lanes. Rank r owns the lanes from
+ *   r * lanes / world to (r + 1) * lanes / world, and its rows keep their order. world must divide
+ *   lanes. With G = 8 and lanes = 4:
+ *
+ *     global row   0   1   2   3   4   5   6   7
+ *     lane         0   1   2   3   0   1   2   3
+ *     1 rank       0   0   0   0   0   0   0   0    rank 0 gets rows 0 to 7
+ *     2 ranks      0   0   1   1   0   0   1   1    rank 0 gets rows 0 1 4 5, rank 1 gets 2 3 6 7
+ *     4 ranks      0   1   2   3   0   1   2   3    rank 0 gets rows 0 4, rank 1 gets 1 5, ...
+ *
+ *   So keep G when the number of ranks changes: divide batch_size by world. A state that was saved
+ *   at one world size then continues at another one. In a sequential epoch each rank gets one
+ *   contiguous part of the split instead.
+ *
+ *   Under MPI, rank and world come from MPI_Comm_rank and MPI_Comm_size. mpirun binds each of few
+ *   ranks to one core, which leaves one decoding thread: use mpirun --bind-to none, or set
+ *   decode_threads. The log (level info) tells how many cores the process may use.
+ *
+ * ---- 4. COMING FROM THE PYTHON PACKAGE ----
+ *
+ *   insitubatch for Python 0.2                   here
+ *   obstore_store(url, **settings)               desc.url, desc.options
+ *   open_geometries(store, variables=[...])      desc.variables: label and path of each
+ *   geometry.shift(1)                            variable.offset = 1
+ *   open_geometries(sample_axis=2)               desc.sample_axis = 2, or sample_dim = "z"
+ *   split_by_chunk(fractions=(.8, .1, .1))       desc.split[0..2].fraction (the default)
+ *   split_by_chunk(contiguous=False)             desc.split_shuffled = 1
+ *   split_by_chunk(sample_range=(a, b))          desc.sample_start, sample_stop; exact, not rounded
+ *                                                to chunks; or by date: sample_from, sample_to
+ *   SplitManifest as JSON                        desc.manifest: the same file loads unchanged
+ *   InSituDataset(...)                           insitu_loader_open
+ *   dataset.train, .val, .test, .all             insitu_iter_open with that split
+ *   dataset.set_epoch(e)                         not needed; insitu_iter_set_epoch jumps
+ *   batch_size, seed, max_inflight               the same names
+ *   block_chunks (16)                            block_chunks (64): the span of the shuffle
+ *   prefetch_depth (2 batches)                   prefetch_depth (batches; default by their bytes)
+ *   on_bad_chunk="fill"                          on_bad_chunk = INSITU_FILL
+ *   cache_dir, cache_budget_bytes                cache_dir, cache_budget: encoded bytes; any number
+ *                                                of processes share the directory
+ *   batch.sample_indices                         batch->sample_indices
+ *   dataset.describe()                           insitu_loader_describe, insitu_loader_plan
+ *
+ *   Three things differ. The order is another one (a seed gives another epoch than in Python). An
+ *   anchor whose window leaves its split is dropped unless split_spill = 1: targets of train are
+ *   never inputs of val. Python's transforms have no counterpart yet; variable.dtype and
+ *   variable.decode convert and unpack.
+ *
+ * ---- 5. MEMORY ----
+ *
+ *   who      owns                                                     insitu_plan names it
+ *   iterator slabs: prefetch_depth + span - 1 + max_held of them;     slabs, slab_bytes
+ *            span is how many batches a window reaches into           span
+ *            tables of the chunks in its windows                      table_bytes
+ *            slots on devices: max_held + 1                           device_bytes
+ *   loader   max_inflight chunk buffers and coroutine stacks, and     inflight_bytes
+ *            decode_threads times decode scratch
+ *            indexes of shards: in a sixteenth of memory_budget, but  cache_bytes
+ *            at least one for each chunk in flight
+ *            of a remote store 288 KiB for each connection, and up    in inflight_bytes
+ *            to 16 MiB to know objects again
+ *   caller   insitu_read: what it needs while it runs
+ *
+ *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
+ *   opened, with the knob to turn. Nothing is allocated once the rings are full, but for requests
+ *   to a remote store.
+ *
+ *   A worked budget: ERA5 at 0.25 degrees, five surface variables, float32, one field of 721 * 1440
+ *   in a chunk (4.15 MB); inputs at t, targets at t + 1; batch_size 8; everything else by default:
+ *
+ *     one batch     8 rows * 10 fields * 4.15 MB                            332 MB
+ *     lanes, window 8 lanes; a window is 64 / 1 / 8 = 8 units of 1 sample
+ *     span          a lane gives 1 row to a batch: a window of 8 rows       8 batches
+ *     slabs         prefetch_depth 4 + span 8 - 1 + max_held 2              13
+ *     together      13 * 332 MB + 54 MB in flight + tables                  4.4 GB
+ *
+ *   Less memory: a smaller block_chunks makes span smaller (32: 9 slabs, 3.0 GB), and so does a
+ *   smaller batch_size or dtype. prefetch_depth and max_held cost one batch each. `insitu plan`
+ *   prints all of this for your archive and names the knobs that would make it fit.
+ *
+ *   Outside memory_budget are: a split of scattered chunks (under 200 bytes for each piece of it),
+ *   and metadata. A metadata document has at most 64 MiB (INSITU__MAX_META). Its structure takes 8
+ *   bytes for each value of more than 128 bytes: a tenth of the text in practice; twice the text
+ *   in the worst case, four times while it is read. A loader keeps consolidated metadata, with 8
+ *   bytes for each of its members, and the attributes of its arrays. Other documents are freed once
+ *   they have been read.
+ *
+ * ---- 6. MY JOB IS SLOW ----
+ *
+ *   insitu_stats.limiting_stage names the cause; the log (level info) prints it for every epoch.
+ *
+ *   stage      what it means                    what to do
+ *   consumer   the trainer is the slowest part  nothing here
+ *   read       workers wait for bytes           raise max_inflight and prefetch_depth; far away:
+ *                                               option max_connections, cache_dir; see
+ *                                               insitu_plan.amplification
+ *   decode     workers are busy all the time    raise decode_threads (mpirun --bind-to none); a
+ *                                               codec that decodes faster; see amplification
+ *   upload     copies to the device are slower  a narrower variable.dtype or archive; fewer
+ *              than reading                     variables on the device
+ *
+ *   insitu_plan.amplification says how many times a chunk is read. Above 1.1, windows reach beyond
+ *   their chunks: offset or steps with small units. unit_chunks = 16 moves neighbours together, so
+ *   that they share reads; the price is a coarser shuffle. insitu_loader_quality measures it
+ *   (variance_ratio and gap_score: 1 is ideal), and a larger block_chunks, which takes memory,
+ *   brings it back.
+ *
+ *   A first batch that is late (insitu_stats.first_batch_s): consolidate the metadata, and let
+ *   windows be smaller: the first batch waits for the first units of every lane. insitu_stats has
+ *   the retries and the requests that a server refused, and the log warns when nothing came through
+ *   for INSITU_WATCHDOG_S seconds. `insitu bench` measures an archive with any configuration.
+ *
+ * ---- 7. THREADS ----
+ *
+ *   the reactor thread    runs all waiting as coroutines: over io_uring, or over epoll and a small
+ *                         read pool where io_uring is forbidden; and over libcurl, whose sockets
+ *                         and timers it drives
+ *   decode_threads        workers: they decode, and read what the page cache holds
+ *   a name look-up        has a thread of its own (with inline_io, too), since nothing can end it.
+ *                         Requests wait for it no longer than connect_timeout, known addresses
+ *                         serve on meanwhile, and closing does not wait for it: a library that was
+ *                         loaded by dlopen should stay loaded
+ *
+ *   Own threads are named insitu-*, block all signals but those of faults, and install no handlers.
+ *   There is no global state: several loaders live side by side. Each function says which threads
+ *   may call it. The log function and the decoders of desc.codecs run on loader threads and inside
+ *   your calls, perhaps several at once, and may not call the loader.
+ *
+ *   With inline_io or plan_only there is no reactor thread and no worker: all other work happens
+ *   inside the calls of the thread that opened the loader. A forked child may not use its parent's
+ *   loader (INSITU_E_FORKED), and may open its own.
+ *
+ * ---- 8. ERRORS ----
+ *
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error
- *   belongs to the batch that
- *   it damages; earlier batches are delivered first, then insitu_iter_next returns it every time
- *   until insitu_iter_set_epoch or insitu_iter_restore. Only an object that does not exist is an
- *   absent chunk, or an inner chunk that the index of its shard calls absent; every other failure
- *   to read or decode is an error, or with on_bad_chunk = INSITU_FILL a counted and logged hole.
- *   Transient faults of a network or a server (an answer 408, 429, 500, 502, 503 or 504, a
- *   connection that fails, stalls or ends early) are retried, up to max_retries times while
- *   retry_timeout lasts, after a random pause of 0.1 to 10 s or what Retry-After says; what has
- *   arrived of an object is not asked for again. Where a server asks to slow down (429, 503) half
- *   as many requests run at once, and slowly more again. An object that changes while the archive
- *   is open is INSITU_E_CHANGED, as far as its server tells (see 7, what guards the bytes).
+ *   belongs to the batch that it damages: earlier batches are delivered first, then
+ *   insitu_iter_next returns the error every time until insitu_iter_set_epoch or
+ *   insitu_iter_restore.
  *
- * 6. FORMATS
- *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order. Elements:
- *   bool, integers, float16/32/64, bfloat16, complex; datetime64, timedelta64 (as int64); S, U and
- *   raw bytes of fixed size (bytes or code points, along one more axis, the last); strings of any
- *   length, which insitu_read_strings reads and no batch holds.
- *   Codecs: blosc (version 1: lz4, zstd, blosclz, zlib, snappy inside; byte and bit shuffle), zstd,
- *   lz4, gzip, zlib, bz2; checksums crc32c, crc32, adler32, fletcher32; the filters shuffle, delta,
- *   fixedscaleoffset, quantize, bitround, astype and packbits as numcodecs decodes them (with numpy
- *   2's promotion), v3's transpose, and scale_offset, cast_value and packbits as zarr-extensions
- *   specifies them; your own (desc.codecs). Those that take another library are there with its
- *   macro, see 9. Sharding, nested too: inner chunks are read by themselves, neighbours at once,
- *   unless a codec lies around the shard, which is then read whole. All else is refused by name
- *   when it is opened, but what is inside blosc, which only a chunk tells, when it is decoded. With
- *   inline_io the decoders convert in your thread's floating-point environment: flush to zero or
- *   another rounding changes their results.
- *   CF conventions, where a variable asks (decode = INSITU_CF): NaN where the stored value equals
- *   _FillValue, missing_value (up to 4; a number that the stored type cannot hold equals no value)
- *   or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue; else stored *
- *   scale_factor + add_offset, in float64, each operation rounded once, and then to the output's
- *   type: the same bits on every machine, every NaN the same quiet one. INSITU_AS_STORED then means
- *   float32 for integers of up to 16 bits and floats of up to 32, else float64. _Unsigned is
- *   honoured; valid_min, valid_max and valid_range are not applied. An absent chunk is its fill
- *   value decoded, usually NaN.
+ *   Only an object that does not exist is an absent chunk, or an inner chunk that the index of its
+ *   shard calls absent. Every other failure to read or decode is an error, or with on_bad_chunk =
+ *   INSITU_FILL a counted and logged hole.
+ *
+ *   Transient faults of a network or a server are retried: an answer 408, 429, 500, 502, 503 or
+ *   504, and a connection that fails, stalls or ends early. They are retried up to max_retries
+ *   times while retry_timeout lasts, after a random pause of 0.1 to 10 s or what Retry-After says.
+ *   What has arrived of an object is not asked for again. Where a server asks to slow down (429,
+ *   503), half as many requests run at once, and slowly more again.
+ *
+ *   An object that changes while the archive is open is INSITU_E_CHANGED, as far as its server
+ *   tells (see REMOTE STORES, what guards the bytes).
+ *
+ * ---- 9. FORMATS ----
+ *
+ *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order.
+ *
+ *   elements   bool, integers, float16/32/64, bfloat16, complex; datetime64 and timedelta64 (as
+ *              int64); S, U and raw bytes of fixed size (bytes or code points, along one more axis,
+ *              the last); strings of any length, which insitu_read_strings reads and no batch holds
+ *   codecs     blosc (version 1: lz4, zstd, blosclz, zlib, snappy inside; byte and bit shuffle),
+ *              zstd, lz4, gzip, zlib, bz2; your own (desc.codecs)
+ *   checksums  crc32c, crc32, adler32, fletcher32
+ *   filters    shuffle, delta, fixedscaleoffset, quantize, bitround, astype and packbits as
+ *              numcodecs decodes them (with numpy 2's promotion); v3's transpose; scale_offset,
+ *              cast_value and packbits as zarr-extensions specifies them
+ *   sharding   nested too. Inner chunks are read by themselves, neighbours at once. A shard with a
+ *              codec around it is read whole
+ *
+ *   Codecs that take another library are there with its macro, see CONFIGURATION. All else is
+ *   refused by name when it is opened. What is inside blosc only a chunk tells, when it is decoded.
+ *   With inline_io the decoders convert in your thread's floating-point environment: flush to zero
+ *   or another rounding changes their results.
+ *
+ *   CF conventions, where a variable asks (decode = INSITU_CF). A value is NaN where the stored
+ *   value equals _FillValue, missing_value (up to 4; a number that the stored type cannot hold
+ *   equals no value) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue. Else
+ *   the value is stored * scale_factor + add_offset, in float64, each operation rounded once, then
+ *   rounded to the output's type: the same bits on every machine, every NaN the same quiet one.
+ *   INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else
+ *   float64. _Unsigned is honoured. valid_min, valid_max and valid_range are not applied. An absent
+ *   chunk is its fill value decoded, usually NaN.
+ *
  *   Dates select samples (sample_from and sample_to; from and to of a split) as in xarray: both
  *   ends are inclusive, and an end covers all of the year, month, day, hour, minute or second that
  *   it names. They are looked up when a loader is opened, in the coordinate of the sample axis,
- *   which is read whole and must rise or fall throughout. It is datetime64, or its units are
- *   "<unit> since <date>", from weeks to nanoseconds, and its calendar standard (gregorian),
- *   proleptic_gregorian, julian, noleap (365_day), all_leap (366_day) or 360_day; standard and
- *   julian have no year 0. A day that the calendar leaves out, such as February 29 in noleap, holds
- *   no sample and stands where it would be. Dates beyond the coordinate's ends are cut to them; a
- *   range without any sample is refused. insitu_sample_dates tells the dates of a batch's samples.
+ *   which is read whole and must rise or fall throughout. The coordinate is datetime64, or its
+ *   units are "<unit> since <date>", from weeks to nanoseconds, and its calendar standard
+ *   (gregorian), proleptic_gregorian, julian, noleap (365_day), all_leap (366_day) or 360_day.
+ *   standard and julian have no year 0. A day that the calendar leaves out, such as February 29 in
+ *   noleap, holds no sample and stands where it would be. Dates beyond the coordinate's ends are
+ *   cut to them. A range without any sample is refused. insitu_sample_dates tells the dates of a
+ *   batch's samples.
+ *
  *   Axes have the names of dimension_names (v3) or _ARRAY_DIMENSIONS (v2). Arrays without names
  *   that an OME-NGFF image above them lists have the names of its axes (multiscales, 0.1 to 0.5),
  *   so that sample_dim = "z" works on microscopy archives.
+ *
+ *   Archives are read from directories (a path or file://), from your own memory (memory://, with
+ *   desc.objects), and from zip files (a path or URL that names one, or zip://; what follows the
+ *   file's name is the archive's place in it). Where no place is given and all members lie in one
+ *   top-level directory, that directory is the root. Stored members are read like files. Deflated
+ *   ones (with INSITU_WITH_ZLIB) inflate from their beginning at every read: store shards without
+ *   (zip -0). A zip file must not change while it is open. Objects are regular files: a directory,
+ *   a named pipe, a socket or a device in the place of one is an error.
+ *
  *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, kerchunk references,
  *   Icechunk, N5, TileDB, drafts of Zarr v3) is refused by its name, with what can be done.
- *   Archives are read from directories (a path or file://), from your own memory (memory://, with
- *   desc.objects), and from zip files: a path or URL that names one, or zip://; what follows the
- *   file's name is the archive's place in it. Members may be stored, which are read like files
- *   (parts of one once their place is known: one small read more, the first time), or with
- *   INSITU_WITH_ZLIB deflated, whose every read inflates from the member's beginning: store shards
- *   without (zip -0). Where no place is given and all lies in one top-level directory, that is the
- *   root. A zip file must not change while it is open. Objects are regular files: a directory, a
- *   named pipe, a socket or a device in the place of one is an error.
  *
- * 7. REMOTE STORES
- *   Remote archives are read where they lie: http(s)://host/root, s3://bucket/prefix,
- *   gs://bucket/prefix, az://container/prefix, a zip file there included
- *   (https://host/a.zip/group). Reads of neighbours in a shard become one request over gaps of up
- *   to 32 KiB and a quarter of what is wanted, up to 1 MiB; larger objects are read in parts of 8
- *   MiB side by side. Consolidated metadata is one round trip, that of many arrays without it two
- *   or three. cache_dir keeps what was read on a local disk, within cache_budget, for later epochs
- *   and runs and for other processes of the node; its files are checked, and each object is asked
- *   for once in a run whether it is still the same. It may be lost or killed at any time; NFS and
- *   the like are refused.
+ * ---- 10. REMOTE STORES ----
+ *
+ *   Remote archives are read where they lie, a zip file there included
+ *   (https://host/a.zip/group). A prefix stands as it is: %41 is no A.
+ *
+ *     http(s)://[user:password@]host/root[?query]
+ *     s3://bucket/prefix (also s3a)        gs://bucket/prefix (also gcs)
+ *     az://container/prefix (also azure, adl), with the option account_name
+ *     abfs[s]://container@account.dfs.core.windows.net/prefix
+ *
+ *   Reads of neighbours in a shard become one request over gaps of up to 32 KiB and a quarter of
+ *   what is wanted, up to 1 MiB. Larger objects are read in parts of 8 MiB side by side.
+ *   Consolidated metadata is one round trip, that of many arrays without it two or three.
+ *
+ *   cache_dir keeps what was read on a local disk, within cache_budget, for later epochs and runs
+ *   and for other processes of the node. Its files are checked, and each object is asked for once
+ *   in a run whether it is still the same. The directory may be lost at any time, and its users
+ *   killed. NFS and the like are refused.
+ *
  *   What guards the bytes of an object that several answers give. A server tells its version by an
  *   ETag (of any length), Last-Modified and the object's length. Reads of one object are compared
- *   by all three for as long as a loader is open,
- *   with what cache_dir has, too: a difference is INSITU_E_CHANGED, and so is a validator that only
- *   some answers have.
- *   Answers are put together (the rest of a body that broke off, parts of a large object side by
- *   side) where a strong ETag is the same, or else a Last-Modified that was a minute old or more.
- *   Where a server tells neither, a weak ETag (W/) alone, or
- *   a date of just now, a body that breaks off is asked for from its beginning, and a large object
- *   in one request. What such servers replace between two reads of a shard shows by its length
- *   alone. With ignore_etag lengths are all that is
- *   compared. Bodies that end with their connection, without a length, are not kept in cache_dir.
- *   desc.options are settings as text; an unknown one is refused with the nearest name. So that one
+ *   by all three for as long as a loader is open, with what cache_dir has, too: a difference is
+ *   INSITU_E_CHANGED, and so is a validator that only some answers have. Answers are put together
+ *   (the rest of a body that broke off, parts of a large object side by side) where a strong ETag
+ *   is the same, or else a Last-Modified that was a minute old or more. Where a server tells
+ *   neither, a weak ETag (W/) alone, or a date of just now, a body that breaks off is asked for
+ *   from its beginning, and a large object in one request. What such servers replace between two
+ *   reads of a shard shows by its length alone. With ignore_etag lengths are all that is compared.
+ *   Bodies that end with their connection, without a length, are not kept in cache_dir.
+ *
+ *   desc.options are settings as text. An unknown one is refused with the nearest name. So that one
  *   configuration serves a remote archive and its local copy, a local archive accepts cache_dir and
  *   the options of every remote store and uses none of them; the log (info) and
- *   insitu_loader_describe say so. For all remote stores: connect_timeout
- *      (5s), stall_timeout (20s) without stall_bytes (1024) in a second, max_retries (10; 3 until a
- *      server has answered at all),
- *      retry_timeout (180s), max_connections (as max_inflight, at least 64; at most 256 where that
- *      is not set), http_version (1.1, which is the faster one here; or 2), proxy_url,
- *      proxy_excludes (else http_proxy, https_proxy, no_proxy of the environment), ca_bundle (a
- *      file), user_agent, allow_invalid_certificates; hedge = true: a second request for an answer
- *      that is late, at most one in twenty; ignore_etag = true: for servers whose ETags or dates
- *      differ between replicas; cache_validate = false: what cache_dir has is not asked for again
- *   http(s)://[user:password@]host/root[?query] any server, for shards, zip files and parts of
- *      uncompressed chunks one that knows ranges; its query (a signed URL's) is sent with every
- *      object, and only GET is asked for. cache_dir knows objects by
- *      their url without it: where it chooses the content, name another one for each. There is no
- *      listing: consolidate the metadata, or name the arrays. Option: bearer_token
- *   s3://bucket/prefix (s3a) gs://bucket/prefix (gcs) az://container/prefix (azure, adl) with the
- *   option account_name, or abfs[s]://container@account.dfs.core.windows.net/prefix. A prefix
- *   stands as it is: %41 is no A.
- *   The options below are those of object_store and obstore; each may have its store's prefix
- *   (aws_, google_, azure_storage_, azure_), and capitals do not matter. What no option says is
- *   taken from the environment, by the names in brackets, and from the files of the stores' own
- *   tools; environment = false leaves both out, and proxies of the environment. An empty option is
- *   as none. An endpoint with http:// needs allow_http = true. skip_signature = true reads public
- *   data: nothing is asked for credentials then. Other names that those tools have for the same are
- *   taken, too: insitu__cloud_names has all.
- *   s3   region [AWS_REGION, AWS_DEFAULT_REGION] (else of the profile, else us-east-1; what the
- *        server says is learnt), endpoint [AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL],
- *        virtual_hosted_style_request (on, but with an endpoint of yours, or a dot in the bucket's
- *        name), request_payer [AWS_REQUEST_PAYER], allow_http [AWS_ALLOW_HTTP], skip_signature
- *        [AWS_SKIP_SIGNATURE]. Credentials, the first that there are: access_key_id,
- *        secret_access_key, session_token [AWS_ACCESS_KEY_ID, ...]; role_arn and
- *        web_identity_token_file [AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE;
- *        AWS_ROLE_SESSION_NAME]; profile [AWS_PROFILE] of ~/.aws/credentials and ~/.aws/config
- *        [AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE]: keys, or role_arn with source_profile or
- *        credential_source (endpoint_url_sts [AWS_ENDPOINT_URL_STS]), not SSO, MFA or
- *        credential_process; the container's [AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, _FULL_URI,
- *        AWS_CONTAINER_AUTHORIZATION_TOKEN, _TOKEN_FILE]; the instance's (IMDSv2; metadata_endpoint
- *        [AWS_EC2_METADATA_SERVICE_ENDPOINT], ec2_metadata_disabled [AWS_EC2_METADATA_DISABLED]).
+ *   insitu_loader_describe say so.
+ *
+ *   options of all remote stores (default)
+ *     connect_timeout (5s)           to reach a server
+ *     stall_timeout (20s)            without stall_bytes (1024) in a second
+ *     max_retries (10)               3 until a server has answered at all
+ *     retry_timeout (180s)           of all retries of a request
+ *     max_connections                as max_inflight, at least 64; at most 256 by default
+ *     http_version (1.1)             the faster one here; or 2
+ *     proxy_url, proxy_excludes      else http_proxy, https_proxy, no_proxy of the environment
+ *     ca_bundle                      a file of certificates
+ *     user_agent
+ *     allow_invalid_certificates
+ *     hedge = true                   a second request for an answer that is late, at most one in
+ *                                    twenty
+ *     ignore_etag = true             for servers whose ETags or dates differ between replicas
+ *     cache_validate = false         what cache_dir has is not asked for again
+ *     environment = false            nothing is taken from the environment and the files below
+ *     allow_http = true              for an endpoint with http://
+ *     skip_signature = true          public data: nothing is asked for credentials
+ *
+ *   http(s): any server; for shards, zip files and parts of uncompressed chunks one that knows
+ *   ranges. The url's query (of a signed URL) is sent with every object, and only GET is asked for.
+ *   cache_dir knows objects by their url without the query: where the query chooses the content,
+ *   name another directory for each. There is no listing: consolidate the metadata, or name the
+ *   arrays. Option: bearer_token.
+ *
+ *   The options of s3, gs and az are those of object_store and obstore. Each may have its store's
+ *   prefix (aws_, google_, azure_storage_, azure_), and capitals do not matter. Other names that
+ *   those tools have for the same are taken, too: insitu__cloud_names has all. What no option says
+ *   is taken from the environment, by the names in brackets, and from the files of the stores' own
+ *   tools. An empty option counts as none.
+ *
+ *   s3   region [AWS_REGION, AWS_DEFAULT_REGION]; else of the profile, else us-east-1; what the
+ *        server says is learnt
+ *        endpoint [AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL]
+ *        virtual_hosted_style_request: on, but with an endpoint of yours, or a dot in the bucket's
+ *        name
+ *        request_payer [AWS_REQUEST_PAYER], allow_http [AWS_ALLOW_HTTP], skip_signature
+ *        [AWS_SKIP_SIGNATURE]
+ *        Credentials, the first that there are:
+ *        - access_key_id, secret_access_key, session_token [AWS_ACCESS_KEY_ID, ...]
+ *        - role_arn and web_identity_token_file [AWS_ROLE_ARN, AWS_WEB_IDENTITY_TOKEN_FILE;
+ *          AWS_ROLE_SESSION_NAME]
+ *        - profile [AWS_PROFILE] of ~/.aws/credentials and ~/.aws/config
+ *          [AWS_SHARED_CREDENTIALS_FILE, AWS_CONFIG_FILE]: keys, or role_arn with source_profile or
+ *          credential_source (endpoint_url_sts [AWS_ENDPOINT_URL_STS]); not SSO, MFA or
+ *          credential_process
+ *        - the container's [AWS_CONTAINER_CREDENTIALS_RELATIVE_URI, _FULL_URI,
+ *          AWS_CONTAINER_AUTHORIZATION_TOKEN, _TOKEN_FILE]
+ *        - the instance's (IMDSv2; metadata_endpoint [AWS_EC2_METADATA_SERVICE_ENDPOINT],
+ *          ec2_metadata_disabled [AWS_EC2_METADATA_DISABLED])
  *        Directory buckets (S3 Express One Zone, names that end in --x-s3) are not supported
+ *
  *   gs   endpoint [STORAGE_EMULATOR_HOST, then without credentials], user_project, skip_signature
- *        [GOOGLE_SKIP_SIGNATURE]. Credentials: bearer_token [GOOGLE_BEARER_TOKEN];
- *        hmac_access_key_id and hmac_secret_access_key; service_account_key (JSON), service_account
- *        (its file) [GOOGLE_SERVICE_ACCOUNT_KEY, GOOGLE_SERVICE_ACCOUNT]; application_credentials
- *        [GOOGLE_APPLICATION_CREDENTIALS], or gcloud's own file (in ~/.config/gcloud, or
- *        CLOUDSDK_CONFIG): an authorized user or, with INSITU_WITH_OPENSSL, a service account; the
- *        metadata server (metadata_host [GCE_METADATA_HOST])
+ *        [GOOGLE_SKIP_SIGNATURE]
+ *        Credentials, the first that there are:
+ *        - bearer_token [GOOGLE_BEARER_TOKEN]
+ *        - hmac_access_key_id and hmac_secret_access_key
+ *        - service_account_key (JSON), service_account (its file) [GOOGLE_SERVICE_ACCOUNT_KEY,
+ *          GOOGLE_SERVICE_ACCOUNT]
+ *        - application_credentials [GOOGLE_APPLICATION_CREDENTIALS], or gcloud's own file (in
+ *          ~/.config/gcloud, or CLOUDSDK_CONFIG): an authorized user or, with INSITU_WITH_OPENSSL,
+ *          a service account
+ *        - the metadata server (metadata_host [GCE_METADATA_HOST])
+ *
  *   az   account_name [AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT], endpoint
  *        [AZURE_STORAGE_ENDPOINT], use_emulator [AZURE_STORAGE_USE_EMULATOR], skip_signature
- *        [AZURE_SKIP_SIGNATURE]. Credentials: bearer_token [AZURE_STORAGE_TOKEN]; account_key
- *        [AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_KEY]; sas_token [AZURE_STORAGE_SAS_TOKEN];
- *        client_id and tenant_id [AZURE_CLIENT_ID, AZURE_TENANT_ID], authority_host
- *        [AZURE_AUTHORITY_HOST], with client_secret [AZURE_CLIENT_SECRET] or federated_token_file
- *        [AZURE_FEDERATED_TOKEN_FILE]; the machine's managed identity [IDENTITY_ENDPOINT,
- *        IDENTITY_HEADER]
- *   Credentials of options are taken before any others of the list. A file of credentials or
- *   settings that is there and cannot be read or understood is an error, and so is one that a name
- *   points to and that is not there (/dev/null: none), a profile that is named and does not exist,
- *   and a setting without the other half that it needs: none of them is passed over for the next in
- *   the list. The AWS files are read unless options or environment give keys (or skip_signature),
- *   region and endpoint. Credentials with an end are renewed 5 minutes before it. Secrets are sent
- *   to the endpoint and the services that give them alone, and never told in a message, log or
+ *        [AZURE_SKIP_SIGNATURE]
+ *        Credentials, the first that there are:
+ *        - bearer_token [AZURE_STORAGE_TOKEN]
+ *        - account_key [AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_KEY]
+ *        - sas_token [AZURE_STORAGE_SAS_TOKEN]
+ *        - client_id and tenant_id [AZURE_CLIENT_ID, AZURE_TENANT_ID], authority_host
+ *          [AZURE_AUTHORITY_HOST], with client_secret [AZURE_CLIENT_SECRET] or
+ *          federated_token_file [AZURE_FEDERATED_TOKEN_FILE]
+ *        - the machine's managed identity [IDENTITY_ENDPOINT, IDENTITY_HEADER]
+ *
+ *   Credentials of options are taken before any others of the list. These are errors, never passed
+ *   over for the next in the list: a file of credentials or settings that is there and cannot be
+ *   read or understood; one that a name points to and that is not there (/dev/null: none); a
+ *   profile that is named and does not exist; a setting without the other half that it needs. The
+ *   AWS files are read unless options or environment give keys (or skip_signature), region and
+ *   endpoint. Credentials with an end are renewed 5 minutes before it. Secrets are sent to the
+ *   endpoint and the services that give them alone, and never told in a message, log or
  *   description. A clock that is wrong is corrected by the server's.
  *
- * 8. DEVICES (with INSITU_WITH_CUDA; link -lcudart)
- *   variable.place says where an array of a batch lies: INSITU_HOST; INSITU_PINNED, page-locked
- *   memory of the host; INSITU_DEVICE, the CUDA device `device`; INSITU_DEVICE_OR_HOST. Chunks are
- *   decoded straight into page-locked memory, and all arrays of a batch that go to one device are
- *   uploaded by one copy, on a stream of the iterator's own, while earlier batches are computed on.
- *   Only what is placed there needs a device: a program with CUDA runs on machines without a
- *   driver, where insitu_array.place tells what became of the wish.
- *   Nobody waits on the host. insitu_iter_next returns when the copy is asked for; what comes in
+ * ---- 11. DEVICES (with INSITU_WITH_CUDA; link -lcudart) ----
+ *
+ *   variable.place says where an array of a batch lies:
+ *     INSITU_HOST             host memory
+ *     INSITU_PINNED           page-locked host memory
+ *     INSITU_DEVICE           the CUDA device `device`
+ *     INSITU_DEVICE_OR_HOST   the device where there is one
+ *   Chunks are decoded straight into page-locked memory. All arrays of a batch that go to one
+ *   device are uploaded by one copy, on a stream of the iterator's own, while earlier batches are
+ *   computed on. Only what is placed on a device needs one: a program with CUDA runs on machines
+ *   without a driver, where insitu_array.place tells where an array lies.
+ *
+ *   Nobody waits on the host. insitu_iter_next returns when the copy is asked for. What comes in
  *   iter_desc.stream afterwards sees the data, and insitu_batch_wait orders other streams.
  *   insitu_batch_release may be called as soon as the kernels are launched: the memory is used anew
  *   behind them. Where several streams used a batch, join them in the one that it is released on. A
- *   stream lives until what was released on it is used anew: best as long as the loader. To wait
- *   for data on the host, synchronise the stream. insitu_batch_dlpack gives tensors to libtorch and
- *   others; a batch is held while one of them lives.
+ *   stream must live until what was released on it is used anew: best as long as the loader. To
+ *   wait for data on the host, synchronise the stream. insitu_batch_dlpack gives tensors to
+ *   libtorch and others; a batch is held while one of them lives.
+ *
  *   No call changes the current device of the thread that makes it. A call that needs another
  *   device, while nobody uses the current one yet, is made by a short-lived thread, or a context
- *   would take hundreds of megabytes on the current one; with inline_io the calls that run the
+ *   would take hundreds of megabytes on the current one. With inline_io the calls that run the
  *   reactor pay that price. So make the loader's device current where you take and release batches.
- *   Streams are of the batch's device; with several devices make the stream's current before a
+ *
+ *   Streams are of the batch's device. With several devices make the stream's current before a
  *   call. NULL is CUDA's legacy default stream, also where the file that implements is built with
  *   per-thread default streams: these and the legacy stream wait for each other.
  *   cudaStreamPerThread is another stream in each thread. wait, copy_to and release_on take it for
  *   the calling thread's; iter_desc.stream and insitu_batch_dlpack refuse it, for another thread
  *   may release.
- *   Graphs: next, wait, copy_to, release, dlpack and its deleters stay outside of a capture;
- *   capture on a fixed address that insitu_batch_copy_to fills. None of them may be called in a
+ *
+ *   Graphs: next, wait, copy_to, release, dlpack and its deleters stay outside of a capture.
+ *   Capture on a fixed address that insitu_batch_copy_to fills. None of them may be called in a
  *   host function of a stream, nor in desc.alloc and desc.release. With inline_io uploads are asked
  *   for inside insitu_iter_next alone, and an error of a launch should be looked at before it.
+ *
  *   Memory: max_held + 1 batches on each device, within device_budget and what is free when the
  *   iterator is opened; and for every batch of the ring page-locked memory on the host, within
  *   memory_budget, taken when it is first used. desc.alloc takes both from a pool of yours. Closing
  *   waits for the streams that use what it frees; what you hold then counts no more. An error of
  *   the device ends the iterator, a sticky one of CUDA's all of them; so does page-locked memory
  *   that cannot be had.
- *   Where next waits although all is read, insitu_stats tells two causes apart: copies that are
- *   slower than the reading (upload_stall_s; INSITU_STAGE_UPLOAD: upload fewer bytes, as a narrower
- *   dtype), and a trainer whose work on the device lies behind (consumer_stall_s).
  *
- * 9. CONFIGURATION (define before the #include that implements)
+ *   Where next waits although all is read, insitu_stats tells two causes apart: copies that are
+ *   slower than the reading (upload_stall_s), and a trainer whose work on the device lies behind
+ *   (consumer_stall_s).
+ *
+ * ---- 12. CONFIGURATION (define before the #include that implements) ----
+ *
  *   What it compiles with: gcc 11 and clang 14 or later; glibc and musl; liburing 2.1 and libcurl
  *   7.76 or later (an #error names an older one). Over a liburing before 2.3 a wait with a time
  *   limit is two system calls instead of one.
+ *
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
  *   INSITU_STATIC           make every function static; several files may then each hold a copy
  *   INSITU_DEF              your own linkage for the public functions
+ *
  *   INSITU_WITH_LIBDEFLATE  gzip, zlib (inside blosc, too), crc32 and adler32 by libdeflate; link
  *                           -ldeflate
- *   INSITU_WITH_ZLIB        the same by zlib, at half the speed: used where libdeflate is not
- *                           defined; and deflated
- *      members of zip files; link -lz
+ *   INSITU_WITH_ZLIB        the same by zlib, at half the speed, where libdeflate is not defined;
+ *                           and deflated members of zip files; link -lz
  *   INSITU_WITH_BZIP2       bz2; link -lbz2
  *   INSITU_WITH_SNAPPY      snappy inside blosc; link -lsnappy
  *   INSITU_WITH_OPENSSL     service accounts of Google Cloud (RS256); link -lcrypto
- *   INSITU_WITH_CUDA        batches on CUDA devices, see 8; cuda_runtime_api.h of CUDA 11 or later;
- *   link -lcudart
+ *   INSITU_WITH_CUDA        batches on CUDA devices, see DEVICES; cuda_runtime_api.h of CUDA 11 or
+ *                           later; link -lcudart
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
  *   INSITU_NO_CURL          no remote stores and no libcurl
- *   INSITU_REALLOC(p, n), INSITU_FREE(p)   your allocator for everything but what is mapped
- *   (batches, chunk buffers,
- *      indexes of shards, stacks) and what zstd, libdeflate (once for each decoding thread) and
- *   liburing allocate; any thread
+ *
+ *   INSITU_REALLOC(p, n)    your allocator, on any thread, for everything but what is mapped
+ *   INSITU_FREE(p)          (batches, chunk buffers, indexes of shards, stacks) and what zstd,
+ *                           libdeflate (once for each decoding thread) and liburing allocate
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times
- *   slower; musl has no ucontext
- *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by
- *   itself without NDEBUG
+ *                           slower; musl has no ucontext
  *   INSITU_WATCHDOG_S       seconds (30) without a finished chunk after which a warning names the
  *                           oldest one in flight
- *   NDEBUG                  leaves out assertions of this header's own invariants
+ *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by
+ *                           itself without NDEBUG
  *   INSITU_DEBUG            fill a batch's memory with 0xA5 before its rows arrive.
- *      AddressSanitizer does it too, and then reports any access to a released batch
- *   Environment, read when a loader is opened; nothing else of it is, but for what 7 names:
+ *                           AddressSanitizer does it too, and then reports any access to a
+ *                           released batch
+ *   NDEBUG                  leaves out assertions of this header's own invariants
+ *
+ *   Environment, read when a loader is opened; nothing else of it is, but for what REMOTE STORES
+ *   names:
  *   INSITU_IO=uring|epoll   the backend, where desc.io does not say
  *   INSITU_LOG=off|error|warn|info|debug   what is logged, where desc.log_level does not say
- *   INSITU_CHECK=1          desc.check = 1: one row of every batch, and one of each variable of an
- *      iterator's first batch, are read again before delivery: whole stored objects, element by
- *      element, with none of the code that filled the batch. A difference is INSITU_E_CHECK, a bug
- *      of this library. Slow, and outside memory_budget; insitu_stats.checked_rows counts
+ *   INSITU_CHECK=1          desc.check = 1: rows are read again before delivery, one of every batch
+ *                           and one of each variable of an iterator's first batch. Whole stored
+ *                           objects are read, element by element, with none of the code that filled
+ *                           the batch. A difference is INSITU_E_CHECK, a bug of this library. Slow,
+ *                           and outside memory_budget; insitu_stats.checked_rows counts
  *
- * 10. CONTENTS
+ * ---- 13. CONTENTS ----
+ *
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
  *   Part B, implementation, each section below the ones it uses:
  *   >>platform   what it runs on, system headers
@@ -530,6 +704,7 @@ enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };
 enum { INSITU_RAISE = 1, INSITU_FILL = 2 }; /* on_bad_chunk, on_absent_chunk */
 /* iter_desc.order; AUTO: train shuffled, others sequential */
 enum { INSITU_SHUFFLED = 1, INSITU_SEQUENTIAL = 2 };
+
 /* desc.log_level, one more than the last level that is logged; AUTO: $INSITU_LOG (off, error, warn,
  * info, debug), else warnings. info: a line at open and one per finished epoch; debug: one per
  * chunk read. */
@@ -659,7 +834,8 @@ typedef struct insitu_loader_desc {
   /* bytes on each device, over all iterators; default: what is free there */
   uint64_t device_budget;
   int32_t io; /* INSITU_IO_URING, INSITU_IO_EPOLL */
-  /* no thread but those of 4 and 8: reactor and decoders run inside insitu_iter_next */
+  /* reactor and decoders run inside insitu_iter_next; of threads only those of name look-ups and of
+   * devices remain, see the manual */
   int32_t inline_io;
   /* no thread, no batch memory: for plans and insitu_read, which needs no variables; no
    * iterators */
@@ -790,6 +966,7 @@ enum {
   INSITU_STAGE_DECODE = 3,
   INSITU_STAGE_UPLOAD = 4
 };
+
 /* "none", "consumer", "read", "decode", "upload". [any thread] */
 INSITU_DEF const char *insitu_stage_name(int32_t stage);
 
@@ -844,39 +1021,49 @@ typedef struct insitu_stats {
 /* ---- loader: [any] thread unless marked ---- */
 typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
+
 /* Opens the archive and reads its metadata, and the coordinate where dates select. On error *out is
  * NULL. */
 INSITU_DEF insitu_status insitu_loader_open(
     const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
+
 /* Ends its iterators, cancels what is in flight and joins its threads; waits for reads the kernel
  * cannot cancel. Batches you hold stay valid. The handles of its iterators stay yours: every call
  * with one but insitu_iter_close gives INSITU_E_ARG from now on, and insitu_iter_close frees it,
  * before or after this call. [one thread, no other call at the same time] NULL is fine. */
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
+
 /* Every insitu_iter_next, insitu_read and insitu_read_strings returns INSITU_CANCELLED from now on,
  * and the first insitu_sample_dates, which reads. Also from a signal handler. */
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
+
 /* The configuration with its defaults resolved, but for what depends on the iterator (lanes: see
  * insitu_plan); lives as long as the loader. */
 INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *loader);
+
 /* Output i as it will be in a full batch, data NULL; NULL past the last. */
 INSITU_DEF const insitu_array *insitu_loader_array(const insitu_loader *loader, uint64_t i);
+
 /* What epoch 0 of the iterator that desc describes would cost; the chunks that others read more
  * than once differ a little. Reads no chunk and allocates no batch. */
 INSITU_DEF insitu_status insitu_loader_plan(
     const insitu_loader *loader, const insitu_iter_desc *desc, insitu_plan *out, insitu_error *err);
+
 /* How well its epoch desc->epoch is shuffled. */
 INSITU_DEF insitu_status insitu_loader_quality(const insitu_loader *loader,
     const insitu_iter_desc *desc, insitu_quality *out, insitu_error *err);
+
 /* Never waits. */
 INSITU_DEF insitu_status insitu_loader_stats(
     const insitu_loader *loader, insitu_stats *out, insitu_error *err);
+
 /* Shape of what insitu_read gives, C order. */
 typedef struct insitu_shape {
   int32_t ndim, dtype;
   int64_t shape[16];
   uint64_t bytes;
 } insitu_shape;
+
 /* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of
  * variable count path (or label), slices (here on any axis), dtype and decode; offset and steps
  * must be zero. dst NULL: only tells the shape, which may be NULL otherwise. Chunks are read and
@@ -886,6 +1073,7 @@ typedef struct insitu_shape {
  * one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable,
     void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err);
+
 /* Strings in C order. All of it is yours until insitu_strings_free. */
 typedef struct insitu_strings {
   uint64_t n;
@@ -894,14 +1082,17 @@ typedef struct insitu_strings {
   int64_t shape[16];
   int32_t ndim;
 } insitu_strings;
+
 /* Reads a whole array of strings: of any length (vlen-utf8, vlen-bytes, json2), or of fixed size
  * (S, U, r*; the zeros at the end of S and U are cut). For names and coordinates: chunk after
  * chunk, up to 2^24 strings and 1 GiB, which memory_budget does not count. An absent chunk is its
  * fill value, unless on_absent_chunk is INSITU_RAISE. *out is NULL on error. [as insitu_read] */
 INSITU_DEF insitu_status insitu_read_strings(
     insitu_loader *loader, const char *path, insitu_strings **out, insitu_error *err);
+
 /* Frees it and sets *strings to NULL; strings and *strings may be NULL. [any thread] */
 INSITU_DEF void insitu_strings_free(insitu_strings **strings);
+
 /* ---- dates ---- */
 /* A date in the calendar of its coordinate. Layout fixed for ever. */
 typedef struct insitu_date {
@@ -915,6 +1106,7 @@ typedef struct insitu_date {
   /* "1979-01-01T06:00", with seconds and fractions where there are any */
   char text[48];
 } insitu_date;
+
 /* The dates of n samples, such as the sample_indices of a batch (for a variable with an offset:
  * anchor + offset). The first call reads the coordinate of the sample axis, whole, as sample_from
  * does (time_path names another; see FORMATS in the manual), but it need not rise or fall; the
@@ -923,6 +1115,7 @@ typedef struct insitu_date {
  * insitu_read] */
 INSITU_DEF insitu_status insitu_sample_dates(
     insitu_loader *loader, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err);
+
 /* The date of a value, by the attributes units ("hours since 1900-01-01") and calendar (NULL:
  * standard) of its coordinate; parts of a microsecond are cut off, of the double rounded.
  * INSITU_E_FORMAT: NaN, or a date beyond year 199000. [any thread] */
@@ -941,6 +1134,7 @@ INSITU_DEF insitu_status insitu_date_from_double(
  * parent's, memory is short, or it has more than 64 MiB. Reads nothing, but planning a large
  * archive takes as long as insitu_loader_plan for each split. */
 INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *loader, char *json, uint64_t cap);
+
 /* Writes the split as JSON (keys n_chunks, sample_chunk_size, n_samples, chunks{train,val,test},
  * seed), by atomic rename. Chunk-aligned splits only. */
 INSITU_DEF insitu_status insitu_manifest_save(
@@ -950,22 +1144,27 @@ INSITU_DEF insitu_status insitu_manifest_save(
 /* Takes its batch memory from memory_budget. Prefetching starts at once. */
 INSITU_DEF insitu_status insitu_iter_open(
     insitu_loader *loader, const insitu_iter_desc *desc, insitu_iter **out, insitu_error *err);
+
 /* Frees the handle; every iterator needs this call, also one whose loader was closed before it.
  * Batches you hold stay valid; they no longer count against memory_budget. NULL is fine. */
 INSITU_DEF void insitu_iter_close(insitu_iter **iter);
+
 /* The next batch, in order. timeout_ms 0 polls, INSITU_FOREVER waits. OK, END, TIMEOUT, BUSY,
  * CANCELLED, or a sticky error that belongs to the batch it damaged: the batches before it are
  * delivered first. */
 INSITU_DEF insitu_status insitu_iter_next(
     insitu_iter *iter, int64_t timeout_ms, insitu_batch **out, insitu_error *err);
+
 /* Goes to the start of an epoch and clears an error. At the boundary before that epoch, what is
  * prefetched of it is kept. */
 INSITU_DEF insitu_status insitu_iter_set_epoch(
     insitu_iter *iter, uint64_t epoch, insitu_error *err);
+
 /* Goes on behind the batch that carried this state: with INSITU_END, where it was its epoch's last.
  * E_STATE names the field that differs. */
 INSITU_DEF insitu_status insitu_iter_restore(
     insitu_iter *iter, const insitu_state *state, insitu_error *err);
+
 /* The anchor that row `row` of batch `batch` of this rank shows in an epoch. Pure, but sets up the
  * epoch's order at every call: for whole epochs use insitu_order_open. [any thread] */
 INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *iter, uint64_t epoch, uint64_t batch,
@@ -974,23 +1173,28 @@ INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *iter, uint64_t ep
 /* ---- batch: [any] thread ---- */
 /* NULL if there is none */
 INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, const char *name);
+
 /* Gives it back and sets *batch to NULL. Its arrays are used anew once the iterator's stream has
  * reached this point, or at once where the loader uses no device; sample_indices may be at once in
  * any case. Never waits, but for the last batch of an iterator that was closed, and where CUDA
  * refuses to record the point; if it refuses to wait, too, the next insitu_iter_next tells. The
  * stream may not be capturing a graph. */
 INSITU_DEF void insitu_batch_release(insitu_batch **batch);
+
 /* The same on another stream, which has used it. */
 INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream);
+
 /* Lets what is given to that stream from now on see the batch's arrays on devices; the iterator's
  * stream need not be told. Never waits. The stream may not be capturing a graph. */
 INSITU_DEF insitu_status insitu_batch_wait(
     const insitu_batch *batch, void *stream, insitu_error *err);
+
 /* Copies an array's bytes to a fixed address, on the device or the host, in the stream's order: for
  * graphs, and for memory of your own. dst_bytes must hold them. A batch without CUDA is copied at
  * once, to host memory; stream is NULL then. */
 INSITU_DEF insitu_status insitu_batch_copy_to(const insitu_batch *batch, uint64_t array, void *dst,
     uint64_t dst_bytes, void *stream, insitu_error *err);
+
 /* *managed becomes a DLManagedTensor *, or with versioned a DLManagedTensorVersioned * (version
  * 1.0), of the array, without a copy: hand it to at::fromDLPack and the like, or call its deleter.
  * It holds the batch, which counts for max_held until then: release it as well, in any order,
@@ -1012,6 +1216,7 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
  * / lanes), in order. The last lanes may hold fewer or none, so that some positions of a batch are
  * empty. seed and epoch then change nothing. */
 enum { INSITU_ORDER_VERSION = 1 };
+
 /* immutable: every function but close may be called from any thread at any time */
 typedef struct insitu_order insitu_order;
 typedef struct insitu_order_desc {
@@ -1026,6 +1231,7 @@ typedef struct insitu_order_desc {
   const uint64_t *irregular;
   uint64_t n_irregular;
 } insitu_order_desc;
+
 typedef struct insitu_order_place {
   uint64_t unit, within; /* the anchor: the within-th of its unit */
   uint64_t lane, window; /* the lane that delivers it, and the index of its window in that lane */
@@ -1035,17 +1241,21 @@ typedef struct insitu_order_place {
  * O(lanes + n_irregular). */
 INSITU_DEF insitu_status insitu_order_open(
     const insitu_order_desc *desc, insitu_order **out, insitu_error *err);
+
 /* Batches in the epoch; positions run from 0 to batches * global_batch - 1. */
 INSITU_DEF uint64_t insitu_order_batches(const insitu_order *order);
+
 /* What stands at a position. INSITU_END: nothing, the position's lane has run out (sequential
  * only); INSITU_E_ARG: there is no such position. *out is written on INSITU_OK alone. */
 INSITU_DEF insitu_status insitu_order_at(
     const insitu_order *order, uint64_t position, insitu_order_place *out);
+
 /* Where the within-th anchor of a unit stands: the inverse of insitu_order_at. INSITU_END: it is
  * among the dropped ones of this epoch; INSITU_E_ARG: no such anchor. *position is written on
  * INSITU_OK alone. */
 INSITU_DEF insitu_status insitu_order_where(
     const insitu_order *order, uint64_t unit, uint64_t within, uint64_t *position);
+
 /* Frees it and sets *order to NULL; order and *order may be NULL. */
 INSITU_DEF void insitu_order_close(insitu_order **order);
 #ifdef __cplusplus
