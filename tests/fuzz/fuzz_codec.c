@@ -93,7 +93,7 @@ static uint64_t one(
     return got < 0 || (uint64_t)got != insitu__base_load32(src) ? UINT64_MAX : (uint64_t)got;
   }
   if (kind == INSITU__CODEC_BZ2) return bunzip(src, n, to, cap);
-  if (insitu__codec_is_checksum(kind)) return checksum(codec, src, n, to, cap);
+  if (insitu__chain_is_checksum(kind)) return checksum(codec, src, n, to, cap);
   FUZZ_HOLDS(kind == INSITU__CODEC_GZIP || kind == INSITU__CODEC_ZLIB);
   z_stream z = {0};
   uint64_t got = 0;

@@ -16,10 +16,10 @@ static char *text_of(const uint8_t *header, uint64_t n, uint64_t at, uint64_t le
 static void fix(uint8_t *p, uint64_t head, unsigned how) {
   const unsigned from = INSITU__DISK_AT_PAYLOAD_CRC, stamp = INSITU__DISK_AT_STAMP + 16;
   if (how & CRC)
-    insitu__base_store32(p + INSITU__DISK_AT_CRC, insitu__codec_crc32c(p + from, head - from));
+    insitu__base_store32(p + INSITU__DISK_AT_CRC, insitu__comp_crc32c(p + from, head - from));
   if (how & STAMP)
     insitu__base_store32(
-        p + stamp, insitu__codec_crc32c(p + INSITU__DISK_AT_CRC, stamp - INSITU__DISK_AT_CRC));
+        p + stamp, insitu__comp_crc32c(p + INSITU__DISK_AT_CRC, stamp - INSITU__DISK_AT_CRC));
 }
 static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_ask *ask,
     const struct insitu__disk_entry *e) {

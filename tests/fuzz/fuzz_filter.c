@@ -14,7 +14,7 @@ static void chunk(
   uint8_t *src = fuzz_copy(bytes, n);
   if (fuzz_deliver(chain, src, n, decoded, 1 + (data[2] & 15), data[2] & 0x40, &out) == INSITU_OK) {
     if (chain->codec[0].kind >= INSITU__CODEC_SHUFFLE)
-      FUZZ_HOLDS(insitu__codec_bound(chain, decoded) == n);
+      FUZZ_HOLDS(insitu__chain_bound(chain, decoded) == n);
     else FUZZ_HOLDS(chain->n == 1);
   }
   free(out);
@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   static const int32_t types[] = {0, INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64,
       INSITU_U8, INSITU_U16, INSITU_U32, INSITU_U64, INSITU_F16, INSITU_F32, INSITU_F64};
   if (n < 6) return 0;
-  struct insitu__codec_context at = {.format = 2 + (data[0] & 1), .array = data[0] >> 1 & 1};
+  struct insitu__filter_context at = {.format = 2 + (data[0] & 1), .array = data[0] >> 1 & 1};
   at.type.dtype = types[data[1] % (sizeof types / sizeof *types)];
   at.item = at.type.dtype ? insitu__codec_type_size(at.type) : 16;
   char *text = fuzz_text(data + 5, n - 5);
@@ -34,11 +34,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   struct insitu__codec_chain chain = {.n = 1};
   insitu_error err = {0};
   if (insitu__text_json_parse(&j, text, length, "codec", NULL) == INSITU_OK) {
-    insitu_status status = insitu__codec_read(&j, 0, &at, &chain.codec[0], &err);
+    insitu_status status = insitu__chain_read(&j, 0, &at, &chain.codec[0], &err);
     fuzz_status(status, &err);
     if (status == INSITU_OK) {
       FUZZ_HOLDS(chain.codec[0].name);
-      if (insitu__codec_is_nothing(&chain.codec[0])) chain.n = 0;
+      if (insitu__codec_is_identity(&chain.codec[0])) chain.n = 0;
       chunk(&chain, data, data + behind, n - behind);
       insitu__codec_free(&chain.codec[0]);
     }

@@ -15,7 +15,7 @@ static insitu_status decode(const struct insitu__codec_chain *chain, const uint8
   insitu_error err = {0};
   struct insitu__codec_sink sink = insitu__codec_memory(to);
   uint8_t *exact = fuzz_copy(src, n);
-  insitu_status status = insitu__codec_decode(chain, &scratch, exact, n, decoded, &sink, &err);
+  insitu_status status = insitu__chain_decode(chain, &scratch, exact, n, decoded, &sink, &err);
   fuzz_status(status, &err);
   free(exact);
   return status;
@@ -29,8 +29,7 @@ static insitu_status entry(const struct insitu__codec_shard *shard, const uint8_
   for (int i = 0; i < 16; i++)
     want[i / 8] |= (uint64_t)index[16 * number + (uint64_t)i]
                    << (shard->index_big ? 56 - 8 * (i % 8) : 8 * (i % 8));
-  insitu_status status =
-      insitu__codec_shard_entry(shard, index, number, limit, offset, bytes, &err);
+  insitu_status status = insitu__shard_entry(shard, index, number, limit, offset, bytes, &err);
   fuzz_status(status, &err);
   bool absent = want[0] == UINT64_MAX && want[1] == UINT64_MAX,
        inside = want[0] <= limit && want[1] <= limit - want[0];
@@ -45,11 +44,11 @@ static insitu_status tile(const struct insitu__zarr_array *a, const uint64_t *fi
     const uint8_t *src, uint64_t n, uint8_t *to, uint64_t bytes) {
   for (unsigned l = 0; l < a->n_levels; l++) {
     const struct insitu__codec_shard *shard = a->level[l].shard;
-    uint64_t size = insitu__codec_shard_index_bytes(shard), number = 0, offset, inner;
+    uint64_t size = insitu__shard_index_bytes(shard), number = 0, offset, inner;
     insitu_error err = {0};
     if (n < size) return INSITU_E_CORRUPT;
     uint8_t *index = fuzz_copy(shard->index_first ? src : src + n - size, size);
-    insitu_status status = insitu__codec_shard_index(shard, index, size, &err);
+    insitu_status status = insitu__shard_index(shard, index, size, &err);
     fuzz_status(status, &err);
     FUZZ_HOLDS(status == INSITU_OK || shard->index_crc);
     for (unsigned k = 0; k < a->ndim; k++)

@@ -258,7 +258,7 @@ static void test_metadata(void **state) {
       "],\"index_location\":\"start\""));
   assert_true(
       a.shards[0].index_first && a.shards[0].index_crc && a.shards[0].index_big && a.codecs.n == 0);
-  assert_int_equal(insitu__codec_shard_index_bytes(&a.shards[0]), 48 * 16 + 4);
+  assert_int_equal(insitu__shard_index_bytes(&a.shards[0]), 48 * 16 + 4);
   insitu__zarr_array_free(&a);
   /* transposes: the shard's axes are z, x, y; its inner chunks store them as y, z, x */
   ACCEPT(TRANSPOSE("[2,0,1]") "," SHARD("[4,6,3]", TRANSPOSE("[2,0,1]") "," LE, INDEX));
@@ -311,15 +311,14 @@ static void test_index(void **state) {
     insitu__base_store64(index + 16 * i, i == 3 ? all : 100 * i);
     insitu__base_store64(index + 16 * i + 8, i == 3 ? all : 100);
   }
-  uint32_t crc = insitu__codec_crc32c(index, 64);
+  uint32_t crc = insitu__comp_crc32c(index, 64);
   memcpy(index + 64, &crc, 4);
-  assert_int_equal(insitu__codec_shard_index(&shard, index, 68, &err), INSITU_OK);
+  assert_int_equal(insitu__shard_index(&shard, index, 68, &err), INSITU_OK);
   for (uint64_t n = 0; n < 72; n++)
-    if (n != 68)
-      assert_int_equal(insitu__codec_shard_index(&shard, index, n, NULL), INSITU_E_CORRUPT);
+    if (n != 68) assert_int_equal(insitu__shard_index(&shard, index, n, NULL), INSITU_E_CORRUPT);
   for (int bit = 0; bit < 68 * 8; bit++) {
     index[bit / 8] ^= (unsigned char)(1 << bit % 8);
-    assert_int_equal(insitu__codec_shard_index(&shard, index, 68, NULL), INSITU_E_CORRUPT);
+    assert_int_equal(insitu__shard_index(&shard, index, 68, NULL), INSITU_E_CORRUPT);
     index[bit / 8] ^= (unsigned char)(1 << bit % 8);
   }
   const struct {
@@ -337,7 +336,7 @@ static void test_index(void **state) {
       insitu__base_store64(index + 24, big ? __builtin_bswap64(entry[i].bytes) : entry[i].bytes);
       memset(&err, 0, sizeof err);
       insitu_status status =
-          insitu__codec_shard_entry(&shard, index, 1, entry[i].limit, &offset, &bytes, &err);
+          insitu__shard_entry(&shard, index, 1, entry[i].limit, &offset, &bytes, &err);
       assert_int_equal(status, entry[i].fine ? INSITU_OK : INSITU_E_CORRUPT);
       assert_true(offset == entry[i].offset && bytes == entry[i].bytes);
       if (status) assert_non_null(strstr(err.message, "inner chunk 1"));
@@ -451,7 +450,7 @@ static unsigned char *nest_encode(
       at += got;
       free(one);
     }
-    uint32_t crc = insitu__codec_crc32c(index, 16 * cells);
+    uint32_t crc = insitu__comp_crc32c(index, 16 * cells);
     if (n->crc[l]) memcpy(index + 16 * cells, &crc, 4);
     memcpy(out + (n->first[l] ? 0 : at), index, index_bytes);
     *bytes = n->first[l] ? at : at + index_bytes;
@@ -465,7 +464,7 @@ static unsigned char *nest_encode(
     free(out);
     out = packed;
   } else if (n->around[l]) {
-    uint32_t crc = insitu__codec_crc32c(out, *bytes);
+    uint32_t crc = insitu__comp_crc32c(out, *bytes);
     out = realloc(out, *bytes + 4);
     memcpy(out + *bytes, &crc, 4);
     *bytes += 4;
@@ -627,23 +626,23 @@ static void test_whole_damaged(void **state) {
   float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
   for (uint64_t i = 0; i < 2; i++) {
     memcpy(shard + 20 * i, x + 4 * i, 16);
-    uint32_t crc = insitu__codec_crc32c(shard + 20 * i, 16);
+    uint32_t crc = insitu__comp_crc32c(shard + 20 * i, 16);
     memcpy(shard + 20 * i + 16, &crc, 4);
     insitu__base_store64(shard + 40 + 16 * i, 20 * i);
     insitu__base_store64(shard + 48 + 16 * i, 20);
   }
-  uint32_t crc = insitu__codec_crc32c(shard + 40, 32);
+  uint32_t crc = insitu__comp_crc32c(shard + 40, 32);
   memcpy(shard + 72, &crc, 4);
   struct insitu__codec_scratch s;
   insitu__codec_scratch_init(&s);
   struct insitu__codec_sink sink = insitu__codec_memory(out);
   assert_int_equal(
-      insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
+      insitu__chain_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
   assert_memory_equal(out, x, 32);
   for (size_t bit = 0; bit < sizeof shard * 8; bit++) {
     shard[bit / 8] ^= (unsigned char)(1 << bit % 8);
     assert_int_equal(
-        insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL),
+        insitu__chain_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL),
         INSITU_E_CORRUPT);
     shard[bit / 8] ^= (unsigned char)(1 << bit % 8);
   }
@@ -652,17 +651,17 @@ static void test_whole_damaged(void **state) {
     unsigned char *cut = malloc(n ? n : 1);
     memcpy(cut, shard, n);
     assert_int_equal(
-        insitu__codec_decode(&a.object.codecs, &s, cut, n, 32, &sink, NULL), INSITU_E_CORRUPT);
+        insitu__chain_decode(&a.object.codecs, &s, cut, n, 32, &sink, NULL), INSITU_E_CORRUPT);
     free(cut);
   }
-  assert_int_equal(insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 28, &sink, NULL),
+  assert_int_equal(insitu__chain_decode(&a.object.codecs, &s, shard, sizeof shard, 28, &sink, NULL),
       INSITU_E_CORRUPT);
   /* an absent inner chunk is the fill value */
   memset(shard + 56, 0xff, 16);
-  crc = insitu__codec_crc32c(shard + 40, 32);
+  crc = insitu__comp_crc32c(shard + 40, 32);
   memcpy(shard + 72, &crc, 4);
   assert_int_equal(
-      insitu__codec_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
+      insitu__chain_decode(&a.object.codecs, &s, shard, sizeof shard, 32, &sink, NULL), INSITU_OK);
   for (int i = 0; i < 4; i++)
     assert_true(((const float *)(const void *)out)[4 + i] == 1.5f ||
                 ((void)memcpy(x, out, 32), x[4 + i] == 1.5f));
@@ -689,7 +688,7 @@ static void wrap(const char *root, const struct support_array *a) {
     if (!(f = fopen(path, "rb"))) continue;
     n = fread(bytes, 1, sizeof bytes - 4, f);
     fclose(f);
-    uint32_t crc = insitu__codec_crc32c(bytes, n);
+    uint32_t crc = insitu__comp_crc32c(bytes, n);
     memcpy(bytes + n, &crc, 4);
     support_write(path, bytes, n + 4);
   }
@@ -1705,7 +1704,7 @@ static void test_place(void **state) {
     for (uint64_t i = 0; i < shard.inner_bytes; i++) cell[i] = (uint8_t)support_random();
     for (int k = 0; k < 3; k++) {
       uint64_t number = support_below(shard.entries);
-      insitu__codec_shard_place(&shard, number, k % 2 ? NULL : cell, got);
+      insitu__shard_place(&shard, number, k % 2 ? NULL : cell, got);
       place_slowly(&shard, number, k % 2 ? NULL : cell, want);
       assert_memory_equal(got, want, shard.bytes);
     }

@@ -152,7 +152,7 @@ static size_t shard(unsigned char *to, const unsigned char *const *inner, const 
     memcpy(index + 16 * i, entry, 16);
     if (inner[i]) memcpy(to + at, inner[i], bytes[i]), at += bytes[i];
   }
-  uint32_t crc = insitu__codec_crc32c(index, 16 * n);
+  uint32_t crc = insitu__comp_crc32c(index, 16 * n);
   memcpy(index + 16 * n, &crc, 4);
   memcpy(first ? to : to + at, index, 16 * n + 4);
   return first ? at : at + 16 * n + 4;
@@ -375,7 +375,7 @@ static void batches(void **state) {
       "{\"name\":\"crc32c\"}]}");
   size_t n = shard(packed, (const unsigned char *[]){bytes[0], NULL, bytes[2], bytes[3]},
       (size_t[]){6, 6, 6, 6}, 4, false);
-  uint32_t crc = insitu__codec_crc32c(packed, n);
+  uint32_t crc = insitu__comp_crc32c(packed, n);
   memcpy(packed + n, &crc, 4);
   archive_add("r/c/0/0", packed, n + 4);
   archive_add("r/c/2/0", packed, n + 4);

@@ -44,7 +44,7 @@ static inline insitu_status sink_decode(const struct insitu__codec_chain *chain,
   uint8_t *exact = malloc(n ? n : 1);
   SINK_HOLDS(exact);
   if (n) memcpy(exact, src, n);
-  insitu_status status = insitu__codec_decode(chain, scratch, exact, n, d->decoded, &sink, err);
+  insitu_status status = insitu__chain_decode(chain, scratch, exact, n, d->decoded, &sink, err);
   free(exact);
   return status;
 }

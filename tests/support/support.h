@@ -294,7 +294,7 @@ static inline unsigned char *support_shard(
     free(one);
     any = true;
   }
-  uint32_t crc = insitu__codec_crc32c(index, 16 * entries);
+  uint32_t crc = insitu__comp_crc32c(index, 16 * entries);
   if (a->index_crc) memcpy(index + 16 * entries, &crc, 4);
   memcpy(out + (a->index_first ? 0 : at), index, index_bytes);
   free(index);
@@ -336,7 +336,7 @@ static inline double support_expect(const struct support_array *a, const uint64_
 /* ---- allocations ---- */
 static inline void support_reserve_chain(
     struct insitu__codec_scratch *s, const struct insitu__codec_chain *chain, uint64_t decoded) {
-  assert_int_equal(insitu__codec_scratch_reserve(s, chain, decoded, NULL), INSITU_OK);
+  assert_int_equal(insitu__chain_scratch_reserve(s, chain, decoded, NULL), INSITU_OK);
   for (int i = 0; i < chain->n; i++) {
     const struct insitu__codec_shard *shard =
         chain->codec[i].kind == INSITU__CODEC_SHARD ? chain->codec[i].shard : NULL;

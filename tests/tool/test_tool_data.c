@@ -123,7 +123,7 @@ static void check_shard(const char *dir, bool start, bool crc, bool shuffled) {
   fclose(f);
   assert_in_range(n, table + 8 * 24, sizeof bytes - 1);
   const unsigned char *index = start ? bytes : bytes + n - table;
-  if (crc) assert_int_equal(insitu__base_load32(index + 128), insitu__codec_crc32c(index, 128));
+  if (crc) assert_int_equal(insitu__base_load32(index + 128), insitu__comp_crc32c(index, 128));
   bool ascending = true;
   for (uint64_t i = 0; i < 8; i++) {
     uint64_t offset = insitu__base_load64(index + 16 * i),

@@ -69,7 +69,7 @@ static void all_that_libblosc_writes(void **state) {
       insitu_error err = {0};
       memset(out, 0xa5, n);
       insitu_status status =
-          insitu__codec_decode(&chain, &scratch, exact, (uint64_t)got, n, &sink, &err);
+          insitu__chain_decode(&chain, &scratch, exact, (uint64_t)got, n, &sink, &err);
       if (status < 0 || memcmp(out, src, n))
         fail_msg("%s level %d shuffle %d size %u block %zu bytes %u: %s", names[which], level,
             shuffle, size, blocksize, n, err.message);

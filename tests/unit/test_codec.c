@@ -225,9 +225,9 @@ static void names(void **state) {
   (void)state;
   struct insitu__codec c;
   insitu_error err = {0};
-  assert_int_equal(insitu__codec_from_name("blosc", &c, &err), INSITU_OK);
+  assert_int_equal(insitu__chain_from_name("blosc", &c, &err), INSITU_OK);
   assert_int_equal(c.kind, INSITU__CODEC_BLOSC);
-  assert_int_equal(insitu__codec_from_name("numcodecs.zstd", &c, &err), INSITU_OK);
+  assert_int_equal(insitu__chain_from_name("numcodecs.zstd", &c, &err), INSITU_OK);
   assert_int_equal(c.kind, INSITU__CODEC_ZSTD);
   static const char *const optional[][3] = {{"gzip", "INSITU_WITH_ZLIB", "-lz"},
       {"numcodecs.zlib", "INSITU_WITH_ZLIB", "-lz"}, {"crc32", "INSITU_WITH_ZLIB", "-lz"},
@@ -235,7 +235,7 @@ static void names(void **state) {
       {"numcodecs.bz2", "INSITU_WITH_BZIP2", "-lbz2"}};
   for (size_t i = 0; i < sizeof optional / sizeof *optional; i++) {
     err = (insitu_error){0};
-    insitu_status status = insitu__codec_from_name(optional[i][0], &c, &err);
+    insitu_status status = insitu__chain_from_name(optional[i][0], &c, &err);
 #ifdef INSITU_WITH_BZIP2 /* a test program has all of them or none */
     assert_int_equal(status, INSITU_OK);
     assert_true(c.sum_first == (c.kind == INSITU__CODEC_CRC32 || c.kind == INSITU__CODEC_ADLER32));
@@ -244,37 +244,36 @@ static void names(void **state) {
     for (int k = 1; k < 3; k++) assert_non_null(strstr(err.message, optional[i][k]));
 #endif
   }
-  assert_int_equal(insitu__codec_from_name("numcodecs.fletcher32", &c, &err), INSITU_OK);
+  assert_int_equal(insitu__chain_from_name("numcodecs.fletcher32", &c, &err), INSITU_OK);
   assert_true(c.kind == INSITU__CODEC_FLETCHER32 && !c.sum_first);
-  assert_int_equal(insitu__codec_from_name("crc32c", &c, &err), INSITU_OK);
+  assert_int_equal(insitu__chain_from_name("crc32c", &c, &err), INSITU_OK);
   assert_true(c.kind == INSITU__CODEC_CRC32C && !c.sum_first);
   err = (insitu_error){0};
-  assert_int_equal(insitu__codec_from_name("gribb\nerish", &c, &err), INSITU_E_CODEC);
+  assert_int_equal(insitu__chain_from_name("gribb\nerish", &c, &err), INSITU_E_CODEC);
   assert_non_null(strstr(err.message, "\"gribb?erish\""));
-  assert_int_equal(insitu__codec_from_name("", &c, NULL), INSITU_E_CODEC);
-  assert_int_equal(insitu__codec_from_name("numcodecs.", &c, NULL), INSITU_E_CODEC);
+  assert_int_equal(insitu__chain_from_name("", &c, NULL), INSITU_E_CODEC);
+  assert_int_equal(insitu__chain_from_name("numcodecs.", &c, NULL), INSITU_E_CODEC);
 }
 
 static void crc32c(void **state) {
   (void)state;
   /* the check value of the CRC catalogues */
-  assert_int_equal(insitu__codec_crc32c("123456789", 9), 0xe3069283u);
+  assert_int_equal(insitu__comp_crc32c("123456789", 9), 0xe3069283u);
   uint8_t *p = formulas(1000008);
   for (uint64_t n = 0; n < 1000000; n += n < 5000 ? 1 : 99991)
     for (uint64_t from = n % 8; from < (n < 150 ? 8 : n % 8 + 1); from++) {
-      uint32_t want = insitu__codec_crc_table(0x12345678, p + from, n);
-      assert_int_equal(
-          insitu__codec_crc32c(p + from, n), ~insitu__codec_crc_table(~0u, p + from, n));
-      if (insitu__codec_crc_has_hardware())
-        assert_int_equal(insitu__codec_crc_hardware(0x12345678, p + from, n), want);
+      uint32_t want = insitu__comp_crc_table(0x12345678, p + from, n);
+      assert_int_equal(insitu__comp_crc32c(p + from, n), ~insitu__comp_crc_table(~0u, p + from, n));
+      if (insitu__comp_crc_has_hardware())
+        assert_int_equal(insitu__comp_crc_hardware(0x12345678, p + from, n), want);
     }
-  if (insitu__codec_crc_has_hardware())
+  if (insitu__comp_crc_has_hardware())
     /* the square of x^(64 words) is the next: x^33 for the product */
     for (uint64_t words = 1; words < 1 << 24; words *= 2)
       for (uint64_t twice = 2 * words; twice < 1 << 24; twice = 1 << 24)
         assert_int_equal(
-            insitu__codec_crc_times(insitu__codec_crc_power(words), insitu__codec_crc_power(words)),
-            insitu__codec_crc_power(twice));
+            insitu__comp_crc_times(insitu__comp_crc_power(words), insitu__comp_crc_power(words)),
+            insitu__comp_crc_power(twice));
   free(p);
 }
 
@@ -289,12 +288,12 @@ static void fletcher32(void **state) {
       {"\0\1\xff\xfe", 4, 0x0001ffff}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     assert_int_equal(
-        insitu__codec_fletcher32((const uint8_t *)known[i].bytes, known[i].n), known[i].sum);
+        insitu__comp_fletcher32((const uint8_t *)known[i].bytes, known[i].n), known[i].sum);
   uint8_t *much = bytes_of(3000001); /* sums that are taken in parts: of equal words, by formula */
   memset(much, 0xab, 3000001);
   uint64_t words = 1500000, low = (words * 0xabab + 0xab00) % 65535, high = 0;
   for (uint64_t i = 1; i <= words; i++) high = (high + i * 0xabab) % 65535;
-  assert_int_equal(insitu__codec_fletcher32(much, 3000001), (high + low) % 65535 << 16 | low);
+  assert_int_equal(insitu__comp_fletcher32(much, 3000001), (high + low) % 65535 << 16 | low);
   free(much);
 }
 
@@ -314,14 +313,14 @@ static void unshuffles(void **state) {
       for (int wide = 0; wide <= (int)avx2; wide++) {
         scratch.avx2 = wide;
         shuffle(mixed, src, n, size, 1);
-        insitu__codec_unshuffle(out, plane, size, first, count, wide);
+        insitu__comp_unshuffle(out, plane, size, first, count, wide);
         assert_memory_equal(out, src + (uint64_t)first * size, (size_t)count * size);
         if (!(round & 1)) continue;
         struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
-        assert_int_equal(insitu__codec_scratch_reserve(&scratch, &chain, n, NULL), INSITU_OK);
+        assert_int_equal(insitu__chain_scratch_reserve(&scratch, &chain, n, NULL), INSITU_OK);
         shuffle(mixed, src, n, size, 2);
         memset(out, 0, (size_t)count * size);
-        insitu__codec_unbitshuffle(&scratch, out, plane, size, all, first, count);
+        insitu__comp_unbitshuffle(&scratch, out, plane, size, all, first, count);
         assert_memory_equal(out, src + (uint64_t)first * size, (size_t)count * size);
       }
       scratch.avx2 = avx2;
@@ -523,15 +522,15 @@ static void blosclz_matches(void **state) {
   /* a, 267 times a, bc, bcb */
   static const uint8_t known[] = {0x60, 'a', 0xe0, 255, 3, 0, 0x01, 'b', 'c', 0x20, 1};
   uint8_t small[273];
-  assert_true(insitu__codec_blosclz(known, sizeof known, small, sizeof small) == sizeof small);
+  assert_true(insitu__comp_blosclz(known, sizeof known, small, sizeof small) == sizeof small);
   for (int i = 0; i < 268; i++) assert_int_equal(small[i], 'a');
   assert_memory_equal(small + 268, "bcbcb", 5);
   for (uint64_t n = 0; n < sizeof known; n++)
-    assert_true(insitu__codec_blosclz(known, n, small, sizeof small) != sizeof small);
-  assert_true(insitu__codec_blosclz(known, sizeof known, small, sizeof small - 1) == UINT64_MAX);
+    assert_true(insitu__comp_blosclz(known, n, small, sizeof small) != sizeof small);
+  assert_true(insitu__comp_blosclz(known, sizeof known, small, sizeof small - 1) == UINT64_MAX);
   /* a match that begins before the first byte */
   static const uint8_t before[] = {0x00, 'a', 0x20, 1};
-  assert_true(insitu__codec_blosclz(before, sizeof before, small, sizeof small) == UINT64_MAX);
+  assert_true(insitu__comp_blosclz(before, sizeof before, small, sizeof small) == UINT64_MAX);
   for (int round = 0; round < 300; round++) {
     uint64_t n = 1 + rnd(round % 10 ? 3000 : 150000), i = 0;
     uint8_t *src = bytes_of(n), *packed = bytes_of(n * 2 + 100), *out = bytes_of(n);
@@ -543,13 +542,13 @@ static void blosclz_matches(void **state) {
     uint64_t m = blosclz(packed, src, n);
     uint8_t *exact = bytes_of(m); /* so that ASan sees one byte too far */
     memcpy(exact, packed, m);
-    assert_true(insitu__codec_blosclz(exact, m, out, n) == n);
+    assert_true(insitu__comp_blosclz(exact, m, out, n) == n);
     assert_memory_equal(out, src, n);
     for (int bad = 0; bad < 20; bad++) {
       uint64_t at = rnd((uint32_t)m);
       uint8_t is = exact[at];
       exact[at] = (uint8_t)rnd(256);
-      uint64_t got = insitu__codec_blosclz(exact, m, out, n);
+      uint64_t got = insitu__comp_blosclz(exact, m, out, n);
       assert_true(got <= n || got == UINT64_MAX);
       exact[at] = is;
     }
@@ -585,7 +584,7 @@ static void bits(void **state) {
   uint64_t n;
   for (size_t k = 0; k < sizeof insitu__codec_known / sizeof *insitu__codec_known; k++) {
     int kind = insitu__codec_known[k].kind;
-    if (!insitu__codec_is_checksum(kind) || insitu__codec_known[k].lack) continue;
+    if (!insitu__chain_is_checksum(kind) || insitu__codec_known[k].lack) continue;
     for (int first = 0; first < 2; first++) {
       chain = chain_of(1, kind, 0, 0);
       chain.codec[0].sum_first = first;
@@ -617,7 +616,7 @@ static void bits(void **state) {
 }
 
 static uint64_t with_crc(uint8_t *p, uint64_t n) {
-  put32(p + n, insitu__codec_crc32c(p, n));
+  put32(p + n, insitu__comp_crc32c(p, n));
   return n + 4;
 }
 static void chains(void **state) {
@@ -678,21 +677,21 @@ static void bounds(void **state) {
   };
   struct insitu__codec_chain raw = chain_of(0, 0, 0, 0), all = chain_of(3, B, L, Z),
                              z = chain_of(1, Z, 0, 0), l = chain_of(1, L, 0, 0);
-  assert_true(insitu__codec_bound(&raw, 77) == 77);
+  assert_true(insitu__chain_bound(&raw, 77) == 77);
   for (int kind = 0; kind < INSITU__CODEC_SHARD; kind++) {
     struct insitu__codec_chain one = chain_of(1, kind, 0, 0);
-    assert_true(insitu__codec_bound(&one, 1000) > 1000 &&
-                insitu__codec_bound(&one, UINT64_MAX) == UINT64_MAX);
+    assert_true(insitu__chain_bound(&one, 1000) > 1000 &&
+                insitu__chain_bound(&one, UINT64_MAX) == UINT64_MAX);
   }
-  assert_true(insitu__codec_bound(&all, UINT64_MAX - 5) == UINT64_MAX);
-  struct insitu__codec_needs need = insitu__codec_needs(&all, UINT64_MAX);
-  assert_true(insitu__codec_scratch_bytes(&need) == UINT64_MAX);
+  assert_true(insitu__chain_bound(&all, UINT64_MAX - 5) == UINT64_MAX);
+  struct insitu__chain_needs need = insitu__chain_needs(&all, UINT64_MAX);
+  assert_true(insitu__chain_scratch_bytes(&need) == UINT64_MAX);
   for (uint64_t n = 0; n < UINT64_C(1) << 31; n = n * 3 + 1) {
-    assert_true(insitu__codec_bound(&z, n) >= ZSTD_compressBound(n));
+    assert_true(insitu__chain_bound(&z, n) >= ZSTD_compressBound(n));
     if (n < LZ4_MAX_INPUT_SIZE)
-      assert_true(insitu__codec_bound(&l, n) >= 4 + (uint64_t)LZ4_compressBound((int)n));
+      assert_true(insitu__chain_bound(&l, n) >= 4 + (uint64_t)LZ4_compressBound((int)n));
   }
-  assert_int_equal(insitu__codec_scratch_reserve(&scratch, &all, UINT64_MAX, NULL), INSITU_E_NOMEM);
+  assert_int_equal(insitu__chain_scratch_reserve(&scratch, &all, UINT64_MAX, NULL), INSITU_E_NOMEM);
 }
 
 static void nothing_allocated(void **state) {
@@ -700,7 +699,7 @@ static void nothing_allocated(void **state) {
   struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
   struct insitu__codec_scratch own;
   insitu__codec_scratch_init(&own);
-  assert_int_equal(insitu__codec_scratch_reserve(&own, &chain, 60000, NULL), INSITU_OK);
+  assert_int_equal(insitu__chain_scratch_reserve(&own, &chain, 60000, NULL), INSITU_OK);
   int before = allocations;
   uint8_t *src = formulas(60000), *out = bytes_of(200000), *to = bytes_of(60000);
   for (int round = 0; round < 40; round++) {
@@ -717,17 +716,17 @@ static void nothing_allocated(void **state) {
         .piece = piece,
         .element = d.element};
     d.row *= d.element;
-    assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 60000, &sink, NULL), INSITU_OK);
+    assert_int_equal(insitu__chain_decode(&chain, &own, out, n, 60000, &sink, NULL), INSITU_OK);
     assert_memory_equal(to, src, 60000);
   }
 #ifdef INSITU_WITH_BZIP2
   struct insitu__codec_chain bz2 = chain_of(1, INSITU__CODEC_BZ2, 0, 0);
-  assert_int_equal(insitu__codec_scratch_reserve(&own, &bz2, 60000, NULL), INSITU_OK);
+  assert_int_equal(insitu__chain_scratch_reserve(&own, &bz2, 60000, NULL), INSITU_OK);
   before = allocations;
   for (int round = 0; round < 2; round++) {
     struct insitu__codec_sink sink = insitu__codec_memory(to);
     assert_int_equal(
-        insitu__codec_decode(&bz2, &own, out, bzipped(out, 200000, src, 60000), 60000, &sink, NULL),
+        insitu__chain_decode(&bz2, &own, out, bzipped(out, 200000, src, 60000), 60000, &sink, NULL),
         INSITU_OK);
   }
 #endif
@@ -736,7 +735,7 @@ static void nothing_allocated(void **state) {
   uint64_t n = blosc(out, src, 8000, 16, 8000, 1, 1, true, false);
   struct dest d = {.out = to, .decoded = 8000, .element = 1, .mode = WHOLE};
   struct insitu__codec_sink sink = {.user = &d, .direct = direct, .piece = piece, .element = 1};
-  assert_int_equal(insitu__codec_decode(&chain, &own, out, n, 8000, &sink, NULL), INSITU_OK);
+  assert_int_equal(insitu__chain_decode(&chain, &own, out, n, 8000, &sink, NULL), INSITU_OK);
   assert_memory_equal(to, src, 8000);
   insitu__codec_scratch_free(&own);
   free(src), free(out), free(to);
@@ -757,7 +756,7 @@ static void sink_stops(void **state) {
     struct insitu__codec_sink sink = {.user = &calls, .direct = NULL, .piece = stop, .element = 4};
     uint64_t n = blosc(out, src, 60000, 4, 8192, filter, 1, true, false);
     assert_int_equal(
-        insitu__codec_decode(&chain, &scratch, out, n, 60000, &sink, NULL), INSITU_E_BUDGET);
+        insitu__chain_decode(&chain, &scratch, out, n, 60000, &sink, NULL), INSITU_E_BUDGET);
     assert_int_equal(calls, 1);
   }
   free(src), free(out);
@@ -782,7 +781,7 @@ static void fixtures(void **state) {
     uint64_t n = fread(data, 1, sizeof data, f);
     fclose(f);
     struct insitu__codec_chain chain = {.n = 1};
-    insitu_status known = insitu__codec_from_name(codec, &chain.codec[0], NULL);
+    insitu_status known = insitu__chain_from_name(codec, &chain.codec[0], NULL);
     uint8_t *want = formulas(decoded);
     if (!strcmp(cname, "start") || !strcmp(cname, "end"))
       chain.codec[0].sum_first = cname[0] == 's';

@@ -26,9 +26,9 @@ static void same(const uint8_t *got, const uint8_t *want, uint64_t n, struct ins
   uint64_t size = insitu__codec_type_size(t);
   for (uint64_t i = 0; i < n; i += size ? size : 1) {
     if (!memcmp(got + i, want + i, size ? size : 1)) continue;
-    union insitu__codec_block a, b;
+    union insitu__filter_block a, b;
     if (insitu__codec_is_float(t.dtype)) {
-      insitu__codec_load(t, got + i, 1, &a), insitu__codec_load(t, want + i, 1, &b);
+      insitu__filter_load(t, got + i, 1, &a), insitu__filter_load(t, want + i, 1, &b);
       double x = t.dtype == INSITU_F64 ? a.d[0] : (double)a.f[0],
              y = t.dtype == INSITU_F64 ? b.d[0] : (double)b.f[0];
       if (x != x && y != y) continue;
@@ -83,7 +83,7 @@ static uint8_t *unhex(const struct insitu__text_json *j, int token, uint64_t *n)
 }
 static void fixture(const char *line, uint64_t length, int *v2, int *v3) {
   struct insitu__text_json j;
-  struct insitu__codec_context at = {.format = 2};
+  struct insitu__filter_context at = {.format = 2};
   struct insitu__codec_chain chain = {.n = 1};
   insitu_error err = {0};
   char type[16];
@@ -93,14 +93,14 @@ static void fixture(const char *line, uint64_t length, int *v2, int *v3) {
   if (format == 3) {
     assert_true(
         insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "type"), type, sizeof type) > 0);
-    at = (struct insitu__codec_context){.format = 3, .array = true};
-    assert_true(insitu__codec_type_parse(type, &at.type));
+    at = (struct insitu__filter_context){.format = 3, .array = true};
+    assert_true(insitu__filter_type_parse(type, &at.type));
   }
-  if (insitu__codec_read(&j, insitu__text_json_get(&j, 0, "codec"), &at, &chain.codec[0], &err))
+  if (insitu__chain_read(&j, insitu__text_json_get(&j, 0, "codec"), &at, &chain.codec[0], &err))
     fail_msg("%.*s: %s", (int)length, line, err.message);
   int want_token = insitu__text_json_get(&j, 0, "decoded");
   uint8_t *src = unhex(&j, insitu__text_json_get(&j, 0, "encoded"), &n);
-  if (insitu__codec_is_nothing(&chain.codec[0])) chain.n = 0;
+  if (insitu__codec_is_identity(&chain.codec[0])) chain.n = 0;
   if (insitu__text_json_is_null(&j, want_token)) {
     decoded = n / insitu__codec_type_size(chain.codec[0].from) *
               insitu__codec_type_size(chain.codec[0].to);
@@ -109,7 +109,7 @@ static void fixture(const char *line, uint64_t length, int *v2, int *v3) {
   } else {
     uint8_t *want = unhex(&j, want_token, &decoded);
     /* no slack: scratch and buffers are exact */
-    assert_true(insitu__codec_bound(&chain, decoded) == n);
+    assert_true(insitu__chain_bound(&chain, decoded) == n);
     expect(&chain, src, n, want, decoded, line);
     if (n) assert_int_equal(refuse(&chain, src, n - 1, decoded, NULL), INSITU_E_CORRUPT);
     uint8_t *more = calloc(1, n + 1);
@@ -588,7 +588,7 @@ static void nothing_allocated(void **state) {
   /* the upper byte is first: big-endian, and shuffled */
   for (int i = 0; i < 9000; i++) src[9000 + i] = (uint8_t)i, src[i] = 0;
   insitu__codec_scratch_init(&own);
-  assert_int_equal(insitu__codec_scratch_reserve(&own, &chain, 72000, NULL), INSITU_OK);
+  assert_int_equal(insitu__chain_scratch_reserve(&own, &chain, 72000, NULL), INSITU_OK);
   int before = allocations;
   for (int mode = 0; mode < DELIVERIES; mode++) {
     struct dest d = {
@@ -596,7 +596,7 @@ static void nothing_allocated(void **state) {
     struct insitu__codec_sink sink = {
         .user = &d, .direct = mode == PIECES ? NULL : direct, .piece = piece, .element = 8};
     assert_int_equal(
-        insitu__codec_decode(&chain, &own, src, sizeof src, 72000, &sink, NULL), INSITU_OK);
+        insitu__chain_decode(&chain, &own, src, sizeof src, 72000, &sink, NULL), INSITU_OK);
     int32_t sum = 0;
     for (int k = 0; k < 9000; k++) { /* stored with the axis of 100 fastest */
       sum += (uint8_t)k;

@@ -453,8 +453,8 @@ static void geometry(void **state) {
 static void codecs(void **state) {
   (void)state;
   struct insitu__codec blosc, zstd;
-  assert_int_equal(insitu__codec_from_name("blosc", &blosc, NULL), INSITU_OK);
-  assert_int_equal(insitu__codec_from_name("zstd", &zstd, NULL), INSITU_OK);
+  assert_int_equal(insitu__chain_from_name("blosc", &blosc, NULL), INSITU_OK);
+  assert_int_equal(insitu__chain_from_name("zstd", &zstd, NULL), INSITU_OK);
   accepted(V2("compressor",
       "{\"id\":\"blosc\",\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":1,\"blocksize\":0}"));
   assert_true(array.codecs.n == 1 && array.codecs.codec[0].kind == blosc.kind);

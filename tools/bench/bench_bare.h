@@ -212,7 +212,7 @@ static void make_archive(struct row *r, const char *dir) {
     insitu__base_store64(index + 16 * k + 8, n);
     r->length[file] += n;
     if (r->sharded && k == r->per_shard - 1) {
-      uint32_t crc = htole32(insitu__codec_crc32c(index, 16 * r->per_shard));
+      uint32_t crc = htole32(insitu__comp_crc32c(index, 16 * r->per_shard));
       memcpy(index + 16 * r->per_shard, &crc, 4);
       must(write(fd, index, index_bytes(r)) == (ssize_t)index_bytes(r), path);
       r->length[file] += index_bytes(r);
@@ -321,7 +321,7 @@ static struct bare_shard *bare_shard(struct bare *b, uint64_t number) {
     uint32_t crc;
     must(pread(fd, s->index, n, (off_t)(r->length[number] - n)) == (ssize_t)n, "a shard's index");
     memcpy(&crc, s->index + n - 4, 4);
-    must(insitu__codec_crc32c(s->index, n - 4) == le32toh(crc),
+    must(insitu__comp_crc32c(s->index, n - 4) == le32toh(crc),
         "a shard's index has another checksum");
     atomic_store_explicit(&s->fd, fd, memory_order_release);
   }

@@ -330,7 +330,7 @@ static void decode_pack(struct decoding *d) {
     d->stored = packed;
     break;
   default: {
-    uint32_t sum = d->of->codec == INSITU__CODEC_CRC32C  ? insitu__codec_crc32c(d->plain, n)
+    uint32_t sum = d->of->codec == INSITU__CODEC_CRC32C  ? insitu__comp_crc32c(d->plain, n)
                    : d->of->codec == INSITU__CODEC_CRC32 ? libdeflate_crc32(0, d->plain, n)
                                                          : libdeflate_adler32(1, d->plain, n);
     sum = htole32(sum);
@@ -357,7 +357,7 @@ __attribute__((target("sse4.2"))) static uint64_t reference_crc(
 }
 #else
 static uint64_t reference_crc(const unsigned char *p, uint64_t n) {
-  return insitu__codec_crc32c(p, n);
+  return insitu__comp_crc32c(p, n);
 }
 #endif
 
@@ -413,7 +413,7 @@ static void decode_ours(struct decoding *d) {
       .user = d, .direct = decode_direct, .piece = decode_piece, .element = 4};
   insitu_error err = {0};
   check(
-      insitu__codec_decode(&chain, &d->scratch, d->packed, d->stored, d->bytes, &sink, &err), &err);
+      insitu__chain_decode(&chain, &d->scratch, d->packed, d->stored, d->bytes, &sink, &err), &err);
 }
 
 static double decode_time(struct decoding *d, void (*decode)(struct decoding *), uint64_t times) {

@@ -250,7 +250,7 @@ static uint64_t bench_read(
   if (fd < 0 || got < 0) insitu__error_set(err, INSITU_E_IO, "%s: %s", key, strerror(errno));
   if (fd >= 0) close(fd);
   if (!err->status && a->zarr.codecs.n)
-    insitu__codec_decode(&a->zarr.codecs, &w->scratch, w->encoded, n, a->chunk_bytes, &sink, err);
+    insitu__chain_decode(&a->zarr.codecs, &w->scratch, w->encoded, n, a->chunk_bytes, &sink, err);
   return err->status ? 0 : a->chunk_bytes;
 }
 static void *bench_bare_main(void *arg) {

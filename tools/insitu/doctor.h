@@ -214,7 +214,7 @@ static void doctor_cpu(void) {
   if (f) fclose(f);
   model[strcspn(model, "\n")] = 0;
   insitu__codec_scratch_init(&scratch);
-  bool crc = insitu__codec_crc_has_hardware(), avx2 = scratch.avx2;
+  bool crc = insitu__comp_crc_has_hardware(), avx2 = scratch.avx2;
   insitu__codec_scratch_free(&scratch);
 #if defined(__x86_64__)
   const char *advice =
@@ -331,7 +331,7 @@ static void doctor_decode(struct doctor_chunk *c, const char *bytes, uint64_t n)
   for (int turn = 0; turn < 2; turn++) {
     memset(&c->err, 0, sizeof c->err);
     int64_t begun = insitu__base_now();
-    insitu__codec_decode(c->object.codecs, &scratch, bytes, n, c->object.bytes, &sink, &c->err);
+    insitu__chain_decode(c->object.codecs, &scratch, bytes, n, c->object.bytes, &sink, &c->err);
     c->decode_s = doctor_since(begun);
   }
   insitu__codec_scratch_free(&scratch);
@@ -345,7 +345,7 @@ static int doctor_read(int root, struct doctor_chunk *c) {
   struct stat s;
   if (fd < 0 || fstat(fd, &s)) return errno;
   c->bytes = insitu__base_min(
-      (uint64_t)s.st_size, insitu__codec_bound(c->object.codecs, c->object.bytes) + 1);
+      (uint64_t)s.st_size, insitu__chain_bound(c->object.codecs, c->object.bytes) + 1);
   char *bytes = (char *)tool_alloc(c->bytes + 1, 1);
   (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); /* drops clean pages of the file */
   uint64_t have = 0;
@@ -373,7 +373,7 @@ struct doctor_fetch { /* the same of a store that is no directory */
 static void doctor_fetch_await(void *arg) {
   struct doctor_fetch *f = (struct doctor_fetch *)arg;
   struct doctor_chunk *c = f->chunk;
-  uint64_t cap = insitu__codec_bound(c->object.codecs, c->object.bytes) + 1;
+  uint64_t cap = insitu__chain_bound(c->object.codecs, c->object.bytes) + 1;
   char *bytes = (char *)tool_alloc(cap, 1);
   struct iovec iov = {bytes, (size_t)cap};
   int64_t begun = insitu__base_now();

@@ -330,7 +330,7 @@ static insitu_status info_piece(
 static void info_read_await(void *arg) {
   struct info_read *r = (struct info_read *)arg;
   char key[INSITU__MAX_KEY], *text;
-  uint64_t n, limit = insitu__codec_bound(r->object.codecs, r->object.bytes);
+  uint64_t n, limit = insitu__chain_bound(r->object.codecs, r->object.bytes);
   struct insitu__codec_sink sink = {
       .user = r->piece, .piece = info_piece, .element = r->z->itemsize};
   for (uint64_t i = 0; i < r->object.count && r->status == INSITU_OK; i++) {
@@ -345,7 +345,7 @@ static void info_read_await(void *arg) {
       memcpy(r->piece + k * r->z->itemsize, r->z->fill, r->z->itemsize);
     if (r->status < 0) break;
     if (!absent) {
-      r->status = insitu__codec_decode(
+      r->status = insitu__chain_decode(
           r->object.codecs, &r->scratch, text, n, r->object.bytes, &sink, &err);
       insitu__mem_free(text);
       unsigned char *p = r->piece;

@@ -296,7 +296,7 @@ static uint64_t mk_encode(
     got = (uint64_t)blosc;
   }
   if (got && a->crc32c) {
-    uint32_t crc = insitu__codec_crc32c(to, got);
+    uint32_t crc = insitu__comp_crc32c(to, got);
     for (int i = 0; i < 4; i++) to[got++] = (unsigned char)(crc >> 8 * i);
   }
   return got;
@@ -392,7 +392,7 @@ static uint64_t mk_shard(
     atomic_fetch_add(&w->mk->decoded, a->chunk_bytes);
   }
   if (a->index_crc) {
-    uint32_t crc = insitu__codec_crc32c(entry, 16 * a->inner_count);
+    uint32_t crc = insitu__comp_crc32c(entry, 16 * a->inner_count);
     for (int i = 0; i < 4; i++)
       entry[16 * a->inner_count + (uint64_t)i] = (unsigned char)(crc >> 8 * i);
   }
@@ -964,7 +964,7 @@ static insitu_status mk_resolve(struct mk_array *a, insitu_error *err) {
     stored *= a->chunk[axis];
   }
   a->chunk_bytes = plain;
-  a->chunk_bound = insitu__codec_bound(&a->zarr.codecs, plain);
+  a->chunk_bound = insitu__chain_bound(&a->zarr.codecs, plain);
   a->inner_count = a->objects = 1;
   if (a->codec != MK_RAW && plain >= INT_MAX - 4096)
     return insitu__error_set(err, INSITU_E_ARG,

@@ -54,7 +54,7 @@ static void verify_decode(void *arg, unsigned worker) {
   struct verify_job *job = (struct verify_job *)arg;
   const struct tool_object *o = &job->run->object;
   struct insitu__codec_sink sink = {.piece = verify_discard, .element = job->run->now->z.itemsize};
-  insitu__codec_decode(
+  insitu__chain_decode(
       o->codecs, &job->run->scratch[worker], job->bytes, job->n, o->bytes, &sink, &job->err);
 }
 static void verify_object_await(struct verify_job *job, uint64_t number) {
@@ -382,7 +382,7 @@ static void verify_all(struct verify_run *run, struct verify_array *arrays, uint
     if (!a->err.status && a->z.kind == INSITU__ZARR_STRING) verify_strings(run);
     else if (!a->err.status) {
       run->object = tool_object_of(&a->z);
-      run->bound = insitu__codec_bound(run->object.codecs, run->object.bytes);
+      run->bound = insitu__chain_bound(run->object.codecs, run->object.bytes);
       run->next = 0;
       if (insitu__reactor_call(&run->archive->reactor, verify_array_await, run) < 0)
         run->no_memory = run->stop = true;
