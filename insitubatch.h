@@ -521,7 +521,9 @@
  *   >>reactor    the loop, workers, timers, gates
  *   >>sign       SHA-256, request signatures, dates, XML and INI of cloud services
  *   >>http       requests, by libcurl
- *   >>cloud      endpoints, options and credentials of remote stores
+ *   >>settings   options, environment and urls of remote stores
+ *   >>auth       credentials of remote stores: where they come from, how they are renewed
+ *   >>cloud      remote stores: endpoints, requests, listings
  *   >>codec      what a codec, a chain of them, a shard, a sink and a scratch are
  *   >>compressors blosc, zstd, lz4, gzip, zlib, bz2, checksums, byte and bit unshuffle
  *   >>filters    delta, packbits, casts and other filters: configurations, decoding
@@ -8808,311 +8810,232 @@ static void insitu__http_close(struct insitu__http *h) {
 }
 #endif
 
-/* >>cloud -------------------------------------------------------------------------------------- */
-/* Remote roots: what http(s)://, s3://, gs:// and az:// URLs and their options mean, where
- * credentials come from, and the request that reads an object or lists. State: one struct
- * insitu__cloud per root, which the reactor thread owns once it is open; credentials, region and
- * the server's clock change as answers teach them, all else stands. insitu__cloud_open blocks for
- * as long as it takes to read the user's credential files and sends nothing; functions ending in
- * _await suspend.
- * Secrets live in c->set, c->keys and requests alone: no message, log or description shows them,
- * they are sent only to the endpoint that options, environment or files of the user name, and their
- * memory is overwritten when they go. */
+/* >>settings ----------------------------------------------------------------------------------- */
+/* Settings of remote roots: the table of options and environment variables, and the urls that they
+ * may name. Pure functions over the caller's struct insitu__settings, but for
+ * insitu__settings_environment, which reads the environment; any thread; nothing suspends. Values
+ * may be secrets: they are overwritten when they go, and stand in no message. */
 
+/* Kinds of remote roots: http(s)://, s3://, gs://, az:// and their kin. */
 enum { INSITU__CLOUD_HTTP, INSITU__CLOUD_S3, INSITU__CLOUD_GS, INSITU__CLOUD_AZURE };
-enum { INSITU__CLOUD_READ, INSITU__CLOUD_HEAD, INSITU__CLOUD_LIST };
-enum { INSITU__CLOUD_FINAL, INSITU__CLOUD_AGAIN };
 #ifndef INSITU_NO_CURL
-/* seconds before their end at which credentials are renewed, as botocore's advisory time */
-#define INSITU__CLOUD_EARLY 300
-/* seconds between tries to renew credentials that are still valid */
-#define INSITU__CLOUD_PAUSE 30
-/* seconds by which a clock that is wrong differs: S3 and Azure allow 900 */
-#define INSITU__CLOUD_SKEW 600
-#define INSITU__CLOUD_LESSONS 4     /* answers to one request that may teach something */
-#define INSITU__CLOUD_TRIES 4       /* of a request for credentials */
-#define INSITU__CLOUD_TIMEOUT 10000 /* milliseconds, of one try */
-/* the same for services of this machine: where there are none, nobody answers */
-#define INSITU__CLOUD_NEAR_TRIES 2
-#ifndef INSITU__CLOUD_NEAR_TIMEOUT /* tests count what such a service is asked, on busy machines */
-#define INSITU__CLOUD_NEAR_TIMEOUT 1000
-#endif
-#define INSITU__CLOUD_FOREVER INT64_MAX          /* an end of credentials that have none */
-#define INSITU__CLOUD_AZURE_VERSION "2020-10-02" /* of the Blob service's REST API */
-#define INSITU__CLOUD_GOOGLE_READ "https://www.googleapis.com/auth/devstorage.read_only"
-
 /* What options and environment may say. Flags first. */
 enum {
-  INSITU__CLOUD_SKIP,
-  INSITU__CLOUD_ALLOW_HTTP,
-  INSITU__CLOUD_ENVIRONMENT,
-  INSITU__CLOUD_VHOST,
-  INSITU__CLOUD_PAYER,
-  INSITU__CLOUD_EMULATOR,
-  INSITU__CLOUD_NO_IMDS,
-  INSITU__CLOUD_FLAGS,
-  INSITU__CLOUD_ENDPOINT = INSITU__CLOUD_FLAGS,
-  INSITU__CLOUD_REGION,
-  INSITU__CLOUD_ID, /* an access key's, or the storage account */
-  INSITU__CLOUD_SECRET,
-  INSITU__CLOUD_TOKEN, /* of a session */
-  INSITU__CLOUD_BEARER,
-  INSITU__CLOUD_SAS,
-  INSITU__CLOUD_PROFILE,
-  INSITU__CLOUD_CONFIG,
-  INSITU__CLOUD_CREDENTIALS,
-  INSITU__CLOUD_HOME,
-  INSITU__CLOUD_ROLE,
-  INSITU__CLOUD_SESSION,
-  INSITU__CLOUD_TOKEN_FILE,
-  INSITU__CLOUD_STS, /* endpoint of the service that gives tokens */
-  INSITU__CLOUD_METADATA,
-  INSITU__CLOUD_CONTAINER_PATH,
-  INSITU__CLOUD_CONTAINER_URL,
-  INSITU__CLOUD_CONTAINER_TOKEN,
-  INSITU__CLOUD_CONTAINER_FILE,
-  INSITU__CLOUD_PROJECT,
-  INSITU__CLOUD_TENANT,
-  INSITU__CLOUD_CLIENT,
-  INSITU__CLOUD_CLIENT_SECRET,
-  INSITU__CLOUD_REFRESH, /* of an authorized user; no option */
-  INSITU__CLOUD_JSON,    /* a service account's key, and the files that may hold one */
-  INSITU__CLOUD_ACCOUNT_FILE,
-  INSITU__CLOUD_ADC_FILE,
-  INSITU__CLOUD_GCLOUD,
-  INSITU__CLOUD_SETTINGS
+  INSITU__SETTINGS_SKIP,
+  INSITU__SETTINGS_ALLOW_HTTP,
+  INSITU__SETTINGS_ENVIRONMENT,
+  INSITU__SETTINGS_VHOST,
+  INSITU__SETTINGS_PAYER,
+  INSITU__SETTINGS_EMULATOR,
+  INSITU__SETTINGS_NO_IMDS,
+  INSITU__SETTINGS_FLAGS,
+  INSITU__SETTINGS_ENDPOINT = INSITU__SETTINGS_FLAGS,
+  INSITU__SETTINGS_REGION,
+  INSITU__SETTINGS_ID, /* an access key's, or the storage account */
+  INSITU__SETTINGS_SECRET,
+  INSITU__SETTINGS_TOKEN, /* of a session */
+  INSITU__SETTINGS_BEARER,
+  INSITU__SETTINGS_SAS,
+  INSITU__SETTINGS_PROFILE,
+  INSITU__SETTINGS_CONFIG,
+  INSITU__SETTINGS_CREDENTIALS,
+  INSITU__SETTINGS_HOME,
+  INSITU__SETTINGS_ROLE,
+  INSITU__SETTINGS_SESSION,
+  INSITU__SETTINGS_TOKEN_FILE,
+  INSITU__SETTINGS_STS, /* endpoint of the service that gives tokens */
+  INSITU__SETTINGS_METADATA,
+  INSITU__SETTINGS_CONTAINER_PATH,
+  INSITU__SETTINGS_CONTAINER_URL,
+  INSITU__SETTINGS_CONTAINER_TOKEN,
+  INSITU__SETTINGS_CONTAINER_FILE,
+  INSITU__SETTINGS_PROJECT,
+  INSITU__SETTINGS_TENANT,
+  INSITU__SETTINGS_CLIENT,
+  INSITU__SETTINGS_CLIENT_SECRET,
+  INSITU__SETTINGS_REFRESH, /* of an authorized user; no option */
+  INSITU__SETTINGS_JSON,    /* a service account's key, and the files that may hold one */
+  INSITU__SETTINGS_ACCOUNT_FILE,
+  INSITU__SETTINGS_ADC_FILE,
+  INSITU__SETTINGS_GCLOUD,
+  INSITU__SETTINGS_COUNT
+};
+
+/* Who made a setting, in order of precedence. */
+enum {
+  INSITU__SETTINGS_UNSET,
+  INSITU__SETTINGS_OPTION,
+  INSITU__SETTINGS_ENV,
+  INSITU__SETTINGS_FILE,
+  INSITU__SETTINGS_LEARNT
 };
 enum {
-  INSITU__CLOUD_UNSET,
-  INSITU__CLOUD_OPTION,
-  INSITU__CLOUD_ENV,
-  INSITU__CLOUD_FILE,
-  INSITU__CLOUD_LEARNT
-};
-enum {
-  INSITU__CLOUD_W = 1 << INSITU__CLOUD_HTTP,
-  INSITU__CLOUD_A = 1 << INSITU__CLOUD_S3,
-  INSITU__CLOUD_G = 1 << INSITU__CLOUD_GS,
-  INSITU__CLOUD_Z = 1 << INSITU__CLOUD_AZURE
+  INSITU__SETTINGS_W = 1 << INSITU__CLOUD_HTTP,
+  INSITU__SETTINGS_A = 1 << INSITU__CLOUD_S3,
+  INSITU__SETTINGS_G = 1 << INSITU__CLOUD_GS,
+  INSITU__SETTINGS_Z = 1 << INSITU__CLOUD_AZURE
 };
 
 /* Options and environment names; the first of a setting's that the environment has counts. An
  * option may carry its store's prefix (aws_, google_, azure_storage_, azure_), and capitals do not
  * matter: so names of the environment are options, too. */
-static const struct insitu__cloud_name {
+static const struct insitu__settings_name {
   int kinds, setting;
   const char *option, *environment; /* NULL: none */
-} insitu__cloud_names[] = {
-    {INSITU__CLOUD_W | INSITU__CLOUD_A | INSITU__CLOUD_G | INSITU__CLOUD_Z,
-        INSITU__CLOUD_ENVIRONMENT, "environment", NULL},
-    {INSITU__CLOUD_W | INSITU__CLOUD_G | INSITU__CLOUD_Z, INSITU__CLOUD_ALLOW_HTTP, "allow_http",
-        NULL},
-    {INSITU__CLOUD_W, INSITU__CLOUD_BEARER, "bearer_token", NULL},
-    {INSITU__CLOUD_W | INSITU__CLOUD_A, INSITU__CLOUD_SKIP, "skip_signature", "AWS_SKIP_SIGNATURE"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_ALLOW_HTTP, "allow_http", "AWS_ALLOW_HTTP"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_VHOST, "virtual_hosted_style_request",
+} insitu__settings_names[] = {
+    {INSITU__SETTINGS_W | INSITU__SETTINGS_A | INSITU__SETTINGS_G | INSITU__SETTINGS_Z,
+        INSITU__SETTINGS_ENVIRONMENT, "environment", NULL},
+    {INSITU__SETTINGS_W | INSITU__SETTINGS_G | INSITU__SETTINGS_Z, INSITU__SETTINGS_ALLOW_HTTP,
+        "allow_http", NULL},
+    {INSITU__SETTINGS_W, INSITU__SETTINGS_BEARER, "bearer_token", NULL},
+    {INSITU__SETTINGS_W | INSITU__SETTINGS_A, INSITU__SETTINGS_SKIP, "skip_signature",
+        "AWS_SKIP_SIGNATURE"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_ALLOW_HTTP, "allow_http", "AWS_ALLOW_HTTP"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_VHOST, "virtual_hosted_style_request",
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_PAYER, "request_payer", "AWS_REQUEST_PAYER"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_NO_IMDS, "ec2_metadata_disabled", "AWS_EC2_METADATA_DISABLED"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_ENDPOINT, "endpoint", "AWS_ENDPOINT_URL_S3"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_ENDPOINT, "endpoint_url", "AWS_ENDPOINT_URL"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_ENDPOINT, "endpoint_url_s3", "AWS_ENDPOINT"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_REGION, "region", "AWS_REGION"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_REGION, "default_region", "AWS_DEFAULT_REGION"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_ID, "access_key_id", "AWS_ACCESS_KEY_ID"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_SECRET, "secret_access_key", "AWS_SECRET_ACCESS_KEY"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_TOKEN, "session_token", "AWS_SESSION_TOKEN"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_TOKEN, "token", NULL},
-    {INSITU__CLOUD_A, INSITU__CLOUD_PROFILE, "profile", "AWS_PROFILE"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_CONFIG, "config_file", "AWS_CONFIG_FILE"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_CREDENTIALS, "shared_credentials_file",
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_PAYER, "request_payer", "AWS_REQUEST_PAYER"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_NO_IMDS, "ec2_metadata_disabled",
+        "AWS_EC2_METADATA_DISABLED"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_ENDPOINT, "endpoint", "AWS_ENDPOINT_URL_S3"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_ENDPOINT, "endpoint_url", "AWS_ENDPOINT_URL"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_ENDPOINT, "endpoint_url_s3", "AWS_ENDPOINT"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_REGION, "region", "AWS_REGION"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_REGION, "default_region", "AWS_DEFAULT_REGION"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_ID, "access_key_id", "AWS_ACCESS_KEY_ID"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_SECRET, "secret_access_key", "AWS_SECRET_ACCESS_KEY"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_TOKEN, "session_token", "AWS_SESSION_TOKEN"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_TOKEN, "token", NULL},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_PROFILE, "profile", "AWS_PROFILE"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_CONFIG, "config_file", "AWS_CONFIG_FILE"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_CREDENTIALS, "shared_credentials_file",
         "AWS_SHARED_CREDENTIALS_FILE"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_ROLE, "role_arn", "AWS_ROLE_ARN"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_SESSION, "role_session_name", "AWS_ROLE_SESSION_NAME"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_TOKEN_FILE, "web_identity_token_file",
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_ROLE, "role_arn", "AWS_ROLE_ARN"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_SESSION, "role_session_name", "AWS_ROLE_SESSION_NAME"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_TOKEN_FILE, "web_identity_token_file",
         "AWS_WEB_IDENTITY_TOKEN_FILE"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_STS, "endpoint_url_sts", "AWS_ENDPOINT_URL_STS"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_METADATA, "metadata_endpoint",
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_STS, "endpoint_url_sts", "AWS_ENDPOINT_URL_STS"},
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_METADATA, "metadata_endpoint",
         "AWS_EC2_METADATA_SERVICE_ENDPOINT"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_PATH, "container_credentials_relative_uri",
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_CONTAINER_PATH, "container_credentials_relative_uri",
         "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_URL, "container_credentials_full_uri",
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_CONTAINER_URL, "container_credentials_full_uri",
         "AWS_CONTAINER_CREDENTIALS_FULL_URI"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_TOKEN, "container_authorization_token",
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_CONTAINER_TOKEN, "container_authorization_token",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN"},
-    {INSITU__CLOUD_A, INSITU__CLOUD_CONTAINER_FILE, "container_authorization_token_file",
+    {INSITU__SETTINGS_A, INSITU__SETTINGS_CONTAINER_FILE, "container_authorization_token_file",
         "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"},
-    {INSITU__CLOUD_A | INSITU__CLOUD_G, INSITU__CLOUD_HOME, NULL, "HOME"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_SKIP, "skip_signature", "GOOGLE_SKIP_SIGNATURE"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_ENDPOINT, "endpoint", "STORAGE_EMULATOR_HOST"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_ENDPOINT, "endpoint_url", NULL},
-    {INSITU__CLOUD_G, INSITU__CLOUD_ENDPOINT, "base_url", NULL},
-    {INSITU__CLOUD_G, INSITU__CLOUD_BEARER, "bearer_token", "GOOGLE_BEARER_TOKEN"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_ID, "hmac_access_key_id", NULL},
-    {INSITU__CLOUD_G, INSITU__CLOUD_SECRET, "hmac_secret_access_key", NULL},
-    {INSITU__CLOUD_G, INSITU__CLOUD_JSON, "service_account_key", "GOOGLE_SERVICE_ACCOUNT_KEY"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_ACCOUNT_FILE, "service_account", "GOOGLE_SERVICE_ACCOUNT"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_ACCOUNT_FILE, "service_account_path",
+    {INSITU__SETTINGS_A | INSITU__SETTINGS_G, INSITU__SETTINGS_HOME, NULL, "HOME"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_SKIP, "skip_signature", "GOOGLE_SKIP_SIGNATURE"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_ENDPOINT, "endpoint", "STORAGE_EMULATOR_HOST"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_ENDPOINT, "endpoint_url", NULL},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_ENDPOINT, "base_url", NULL},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_BEARER, "bearer_token", "GOOGLE_BEARER_TOKEN"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_ID, "hmac_access_key_id", NULL},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_SECRET, "hmac_secret_access_key", NULL},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_JSON, "service_account_key",
+        "GOOGLE_SERVICE_ACCOUNT_KEY"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_ACCOUNT_FILE, "service_account",
+        "GOOGLE_SERVICE_ACCOUNT"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_ACCOUNT_FILE, "service_account_path",
         "GOOGLE_SERVICE_ACCOUNT_PATH"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_ADC_FILE, "application_credentials",
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_ADC_FILE, "application_credentials",
         "GOOGLE_APPLICATION_CREDENTIALS"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_GCLOUD, NULL, "CLOUDSDK_CONFIG"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_METADATA, "metadata_host", "GCE_METADATA_HOST"},
-    {INSITU__CLOUD_G, INSITU__CLOUD_PROJECT, "user_project", NULL},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_SKIP, "skip_signature", "AZURE_SKIP_SIGNATURE"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_EMULATOR, "use_emulator", "AZURE_STORAGE_USE_EMULATOR"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_ENDPOINT, "endpoint", "AZURE_STORAGE_ENDPOINT"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_ENDPOINT, "endpoint_url", "AZURE_ENDPOINT"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_ID, "account_name", "AZURE_STORAGE_ACCOUNT_NAME"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_ID, "account", "AZURE_STORAGE_ACCOUNT"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_SECRET, "account_key", "AZURE_STORAGE_ACCOUNT_KEY"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_SECRET, "access_key", "AZURE_STORAGE_ACCESS_KEY"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_SECRET, "master_key", "AZURE_STORAGE_KEY"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_SAS, "sas_token", "AZURE_STORAGE_SAS_TOKEN"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_SAS, "sas_key", "AZURE_STORAGE_SAS_KEY"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_BEARER, "bearer_token", "AZURE_STORAGE_TOKEN"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_BEARER, "token", NULL},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT, "client_id", "AZURE_STORAGE_CLIENT_ID"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT, NULL, "AZURE_CLIENT_ID"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT_SECRET, "client_secret", "AZURE_STORAGE_CLIENT_SECRET"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_CLIENT_SECRET, NULL, "AZURE_CLIENT_SECRET"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_TENANT, "tenant_id", "AZURE_STORAGE_TENANT_ID"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_TENANT, "authority_id", "AZURE_TENANT_ID"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_STS, "authority_host", "AZURE_AUTHORITY_HOST"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_TOKEN_FILE, "federated_token_file",
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_GCLOUD, NULL, "CLOUDSDK_CONFIG"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_METADATA, "metadata_host", "GCE_METADATA_HOST"},
+    {INSITU__SETTINGS_G, INSITU__SETTINGS_PROJECT, "user_project", NULL},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_SKIP, "skip_signature", "AZURE_SKIP_SIGNATURE"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_EMULATOR, "use_emulator", "AZURE_STORAGE_USE_EMULATOR"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_ENDPOINT, "endpoint", "AZURE_STORAGE_ENDPOINT"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_ENDPOINT, "endpoint_url", "AZURE_ENDPOINT"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_ID, "account_name", "AZURE_STORAGE_ACCOUNT_NAME"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_ID, "account", "AZURE_STORAGE_ACCOUNT"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_SECRET, "account_key", "AZURE_STORAGE_ACCOUNT_KEY"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_SECRET, "access_key", "AZURE_STORAGE_ACCESS_KEY"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_SECRET, "master_key", "AZURE_STORAGE_KEY"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_SAS, "sas_token", "AZURE_STORAGE_SAS_TOKEN"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_SAS, "sas_key", "AZURE_STORAGE_SAS_KEY"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_BEARER, "bearer_token", "AZURE_STORAGE_TOKEN"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_BEARER, "token", NULL},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_CLIENT, "client_id", "AZURE_STORAGE_CLIENT_ID"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_CLIENT, NULL, "AZURE_CLIENT_ID"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_CLIENT_SECRET, "client_secret",
+        "AZURE_STORAGE_CLIENT_SECRET"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_CLIENT_SECRET, NULL, "AZURE_CLIENT_SECRET"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_TENANT, "tenant_id", "AZURE_STORAGE_TENANT_ID"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_TENANT, "authority_id", "AZURE_TENANT_ID"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_STS, "authority_host", "AZURE_AUTHORITY_HOST"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_TOKEN_FILE, "federated_token_file",
         "AZURE_FEDERATED_TOKEN_FILE"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_METADATA, "msi_endpoint", "IDENTITY_ENDPOINT"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_METADATA, "identity_endpoint", "AZURE_MSI_ENDPOINT"},
-    {INSITU__CLOUD_Z, INSITU__CLOUD_CONTAINER_TOKEN, "identity_header", "IDENTITY_HEADER"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_METADATA, "msi_endpoint", "IDENTITY_ENDPOINT"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_METADATA, "identity_endpoint", "AZURE_MSI_ENDPOINT"},
+    {INSITU__SETTINGS_Z, INSITU__SETTINGS_CONTAINER_TOKEN, "identity_header", "IDENTITY_HEADER"},
 };
-#define INSITU__CLOUD_NAMES (sizeof insitu__cloud_names / sizeof *insitu__cloud_names)
+#define INSITU__SETTINGS_NAMES (sizeof insitu__settings_names / sizeof *insitu__settings_names)
 
-struct insitu__cloud_keys {  /* zero: none, for anonymous reads */
-  char *id, *secret, *token; /* token: of a session, or alone: bearer */
-  int64_t expires, renew;    /* seconds since 1970: their end, and when to ask for new ones */
-};
-/* Where credentials come from: at once, or by requests (from WEB on). */
-enum {
-  INSITU__CLOUD_ANONYMOUS,
-  INSITU__CLOUD_STATIC,
-  INSITU__CLOUD_WEB,
-  INSITU__CLOUD_CONTAINER,
-  INSITU__CLOUD_IMDS,
-  /* a form with a client's secret, its token file's content, or a user's refresh token */
-  INSITU__CLOUD_OAUTH,
-  INSITU__CLOUD_RS256,  /* a form with a service account's signed claim */
-  INSITU__CLOUD_GOOGLE, /* Google's metadata server */
-  INSITU__CLOUD_MSI     /* Azure's managed identity */
-};
-struct insitu__cloud_role { /* to be assumed with the credentials before it */
-  char *arn, *external, *session;
-};
-struct insitu__cloud {
-  struct insitu__http *http;
-  struct insitu__reactor *reactor;
-  int kind, source, n_roles;
-  char *set[INSITU__CLOUD_SETTINGS]; /* NULL: not set */
-  unsigned char from[INSITU__CLOUD_SETTINGS];
+struct insitu__settings {
+  int kind;                            /* INSITU__CLOUD_HTTP, ... */
+  char *value[INSITU__SETTINGS_COUNT]; /* NULL: not set */
+  unsigned char from[INSITU__SETTINGS_COUNT];
   /* the option or environment variable that made the setting; static text */
-  const char *by[INSITU__CLOUD_SETTINGS];
-  const char *origin; /* of the credentials, for people */
-  char *bucket, *prefix, *name;
-  /* "https://host", and what stands before keys: "", "/bucket", "/of/url"; both escaped */
-  char *base, *path;
-  char *query;          /* of a signed URL or a SAS, added to every request */
-  char *sts, *metadata; /* urls of the service that gives tokens, and of the machine's metadata */
-  char *basic, *user;   /* an Authorization for the url's user, and what it is made of */
-  /* the last token that was read from a file or a service to ask for credentials with */
-  char *lent;
-  unsigned char *azure_key;
-  uint64_t n_azure_key;
-  char region[64];
-  struct insitu__cloud_role role[INSITU__MAX_ROLES]; /* the last one is assumed first */
-  struct insitu__cloud_keys keys, first;             /* first: those that roles are assumed with */
-  struct insitu__sign_day day;
-  int64_t skew;  /* seconds that the server's clock is ahead */
-  int64_t pause; /* when to try again to renew */
-  bool renewing;
-  struct insitu__reactor_gate renewed; /* where others wait meanwhile */
-  insitu_error error;                  /* of the last time */
-  struct insitu__text_buffer at, ask;  /* path and query of the request that is being made */
-};
-struct insitu__cloud_ask {
-  int what;
-  const char *key, *range, *if_match, *if_none_match, *continuation;
+  const char *by[INSITU__SETTINGS_COUNT];
 };
 
 /* -- small things -- */
 
-static void insitu__cloud_wipe(char **text) {
+static void insitu__settings_wipe(char **text) {
   insitu__mem_free_secret(*text, *text ? strlen(*text) : 0);
   *text = NULL;
 }
-static void insitu__cloud_wipe_buffer(struct insitu__text_buffer *b) {
+
+static void insitu__settings_wipe_buffer(struct insitu__text_buffer *b) {
   b->secret = true;
   insitu__text_buffer_free(b);
 }
-static void insitu__cloud_wipe_keys(struct insitu__cloud_keys *k) {
-  insitu__cloud_wipe(&k->id);
-  insitu__cloud_wipe(&k->secret);
-  insitu__cloud_wipe(&k->token);
-  memset(k, 0, sizeof *k);
-}
-static char *insitu__cloud_copy(const char *text) { /* of NULL: NULL */
+
+static char *insitu__settings_copy(const char *text) { /* of NULL: NULL */
   return text ? insitu__mem_text(text, strlen(text)) : NULL;
 }
+
 /* Replaces a text; false: no memory. */
-static bool insitu__cloud_put(char **to, const char *text) {
-  char *copy = insitu__cloud_copy(text);
-  insitu__cloud_wipe(to);
+static bool insitu__settings_put(char **to, const char *text) {
+  char *copy = insitu__settings_copy(text);
+  insitu__settings_wipe(to);
   *to = copy;
   return copy || !text;
 }
-static insitu_status insitu__cloud_nomem(insitu_error *err) {
+
+static insitu_status insitu__settings_nomem(insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOMEM,
       "store: no memory for its credentials and urls; give the process more memory");
 }
+
 /* What a buffer holds, as the caller's own; it leaves the buffer empty. NULL: the buffer has
  * failed. */
-static char *insitu__cloud_take(struct insitu__text_buffer *b) {
+static char *insitu__settings_take(struct insitu__text_buffer *b) {
   char *text = b->failed ? NULL : b->text ? b->text : insitu__mem_text("", 0);
-  if (b->failed) insitu__cloud_wipe_buffer(b);
+  if (b->failed) insitu__settings_wipe_buffer(b);
   memset(b, 0, sizeof *b);
   return text;
 }
-/* the server's clock, seconds since 1970 */
-static int64_t insitu__cloud_now(const struct insitu__cloud *c) {
-  struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
-  return (int64_t)t.tv_sec + c->skew;
-}
-/* it becomes part of a host's name, and servers tell it */
-static bool insitu__cloud_is_region(const char *s) {
-  return s[0] && strlen(s) < sizeof((struct insitu__cloud *)NULL)->region &&
-         strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(s);
-}
+
 /* checked when it was set */
-static bool insitu__cloud_flag(const struct insitu__cloud *c, int setting, bool otherwise) {
+static bool insitu__settings_flag(const struct insitu__settings *s, int setting, bool otherwise) {
   bool value = otherwise;
-  if (c->set[setting]) insitu__http_flag(c->set[setting], &value);
+  if (s->value[setting]) insitu__http_flag(s->value[setting], &value);
   return value;
-}
-/* one more field */
-static bool insitu__cloud_form(struct insitu__text_buffer *b, const char *key, const char *value) {
-  return insitu__text_buffer_printf(b, "%s%s=", b->n ? "&" : "", key) &&
-         insitu__sign_escape(b, value, strlen(value), false);
 }
 
 /* -- urls -- */
 
-struct insitu__cloud_url { /* an http(s) URL's parts, in its text */
+struct insitu__settings_url { /* an http(s) URL's parts, in its text */
   bool https;
   const char *user, *host, *path, *query; /* query: behind the '?' */
   uint64_t n_user, n_host, n_path, n_query;
 };
+
 /* NULL, or what is wrong with it. The host is made of the characters of names, addresses and ports
  * alone. */
-static const char *insitu__cloud_url_split(const char *url, struct insitu__cloud_url *u) {
+static const char *insitu__settings_url_split(const char *url, struct insitu__settings_url *u) {
   memset(u, 0, sizeof *u);
   u->https = strncasecmp(url, "https://", 8) == 0;
   if (!u->https && strncasecmp(url, "http://", 7)) return "it is no http:// or https:// url";
@@ -9146,10 +9069,11 @@ static const char *insitu__cloud_url_split(const char *url, struct insitu__cloud
     if ((unsigned char)*p < 0x20 || *p == 0x7f) return "a control character is in it";
   return NULL;
 }
+
 /* "https://host:port", in lower case and without a scheme's own port, as the Host header will show
  * it. */
-static void insitu__cloud_url_base(
-    const struct insitu__cloud_url *u, struct insitu__text_buffer *b) {
+static void insitu__settings_url_base(
+    const struct insitu__settings_url *u, struct insitu__text_buffer *b) {
   const char *port = u->https ? ":443" : ":80";
   uint64_t n = u->n_host, n_port = strlen(port);
   if (n && u->host[n - 1] == ':') n--;
@@ -9161,9 +9085,10 @@ static void insitu__cloud_url_base(
     insitu__text_buffer_bytes(b, &c, 1);
   }
 }
+
 /* The path of a URL as it may be sent: what is escaped stays, what needs it is escaped; without
  * slashes at its end. */
-static void insitu__cloud_url_path(const char *path, uint64_t n, struct insitu__text_buffer *b) {
+static void insitu__settings_url_path(const char *path, uint64_t n, struct insitu__text_buffer *b) {
   while (n && path[n - 1] == '/') n--;
   for (uint64_t i = 0; i < n; i++)
     if ((unsigned char)path[i] > 0x20 && !strchr("\"<>\\^`{|}\x7f", path[i]) &&
@@ -9171,7 +9096,8 @@ static void insitu__cloud_url_path(const char *path, uint64_t n, struct insitu__
       insitu__text_buffer_bytes(b, path + i, 1);
     else insitu__text_buffer_printf(b, "%%%02X", (unsigned char)path[i]);
 }
-static bool insitu__cloud_is_loopback(const struct insitu__cloud_url *u) {
+
+static bool insitu__settings_is_loopback(const struct insitu__settings_url *u) {
   char host[256];
   uint64_t n = u->host[0] == '[' ? u->n_host : strcspn(u->host, ":/?#");
   if (n >= sizeof host) return false;
@@ -9180,54 +9106,58 @@ static bool insitu__cloud_is_loopback(const struct insitu__cloud_url *u) {
   return !strcasecmp(host, "localhost") || !strncmp(host, "[::1]", 5) ||
          (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == strlen(host));
 }
+
 /* What made a setting, for messages: an option or an environment variable. */
-static const char *insitu__cloud_label(const struct insitu__cloud *c, int setting) {
-  return c->by[setting] ? c->by[setting] : "credentials file";
+static const char *insitu__settings_label(const struct insitu__settings *s, int setting) {
+  return s->by[setting] ? s->by[setting] : "credentials file";
 }
-static const char *insitu__cloud_kind_of_label(int from) {
-  return from == INSITU__CLOUD_OPTION ? "option"
-         : from == INSITU__CLOUD_ENV  ? "environment variable"
-                                      : "value of the";
+
+static const char *insitu__settings_kind_of_label(int from) {
+  return from == INSITU__SETTINGS_OPTION ? "option"
+         : from == INSITU__SETTINGS_ENV  ? "environment variable"
+                                         : "value of the";
 }
+
 /* An endpoint that a setting names: *base and *path become its parts. Hosts of emulators and
  * metadata services stand without a scheme, too; where credentials are sent, the network between
  * must be this machine's own or allow_http must say so. */
-static insitu_status insitu__cloud_endpoint(
-    const struct insitu__cloud *c, int setting, char **base, char **path, insitu_error *err) {
-  struct insitu__cloud_url u;
+static insitu_status insitu__settings_endpoint(
+    const struct insitu__settings *s, int setting, char **base, char **path, insitu_error *err) {
+  struct insitu__settings_url u;
   struct insitu__text_buffer b = {0}, p = {0}, full = {0};
-  bool emulator = c->kind == INSITU__CLOUD_GS && setting == INSITU__CLOUD_ENDPOINT &&
-                  c->from[setting] == INSITU__CLOUD_ENV;
-  bool bare = (emulator || setting == INSITU__CLOUD_METADATA) && !strstr(c->set[setting], "://");
-  insitu__text_buffer_printf(&full, "%s%s", bare ? "http://" : "", c->set[setting]);
-  if (full.failed) return insitu__cloud_nomem(err);
-  const char *cause = insitu__cloud_url_split(full.text, &u);
+  bool emulator = s->kind == INSITU__CLOUD_GS && setting == INSITU__SETTINGS_ENDPOINT &&
+                  s->from[setting] == INSITU__SETTINGS_ENV;
+  bool bare =
+      (emulator || setting == INSITU__SETTINGS_METADATA) && !strstr(s->value[setting], "://");
+  insitu__text_buffer_printf(&full, "%s%s", bare ? "http://" : "", s->value[setting]);
+  if (full.failed) return insitu__settings_nomem(err);
+  const char *cause = insitu__settings_url_split(full.text, &u);
   if (!cause && (u.n_user || u.n_query)) cause = "it may not hold a user or a query";
-  bool plain = !cause && !u.https && setting != INSITU__CLOUD_METADATA && !emulator &&
-               !insitu__cloud_flag(c, INSITU__CLOUD_ALLOW_HTTP, false) &&
-               (setting == INSITU__CLOUD_ENDPOINT || !insitu__cloud_is_loopback(&u));
+  bool plain = !cause && !u.https && setting != INSITU__SETTINGS_METADATA && !emulator &&
+               !insitu__settings_flag(s, INSITU__SETTINGS_ALLOW_HTTP, false) &&
+               (setting == INSITU__SETTINGS_ENDPOINT || !insitu__settings_is_loopback(&u));
   if (plain) cause = "http sends all unencrypted; set the option allow_http = true if that may be,";
   if (!cause) {
-    insitu__cloud_url_base(&u, &b);
-    insitu__cloud_url_path(u.path, u.n_path, &p);
+    insitu__settings_url_base(&u, &b);
+    insitu__settings_url_path(u.path, u.n_path, &p);
   }
-  insitu__cloud_wipe_buffer(&full);
+  insitu__settings_wipe_buffer(&full);
   if (cause)
     return insitu__error_set(err, INSITU_E_ARG, "store, %s '%s': %s%s give https://host",
-        insitu__cloud_kind_of_label(c->from[setting]), insitu__cloud_label(c, setting), cause,
+        insitu__settings_kind_of_label(s->from[setting]), insitu__settings_label(s, setting), cause,
         plain ? " or" : ";");
-  insitu__cloud_wipe(base);
-  insitu__cloud_wipe(path);
-  *base = insitu__cloud_take(&b);
-  *path = insitu__cloud_take(&p);
-  return *base && *path ? INSITU_OK : insitu__cloud_nomem(err);
+  insitu__settings_wipe(base);
+  insitu__settings_wipe(path);
+  *base = insitu__settings_take(&b);
+  *path = insitu__settings_take(&p);
+  return *base && *path ? INSITU_OK : insitu__settings_nomem(err);
 }
 
 /* -- options -- */
 
 /* What is wrong with the characters of a credential; NULL: nothing. `word`: it becomes a part of a
  * header or a url, and holds no blank; else no blank at its ends alone, as pasting leaves them. */
-static const char *insitu__cloud_characters(const char *text, bool word) {
+static const char *insitu__settings_characters(const char *text, bool word) {
   uint64_t n = strlen(text);
   if (!n) return "it is empty";
   if (n >= INSITU__MAX_SECRET) return "it is longer than INSITU__MAX_SECRET";
@@ -9239,73 +9169,77 @@ static const char *insitu__cloud_characters(const char *text, bool word) {
     return "it holds a blank, or a character that is not ASCII";
   return NULL;
 }
+
 /* Whether a setting is a credential, and if so whether one of a single word. */
-static bool insitu__cloud_is_credential(int setting, bool *word) {
+static bool insitu__settings_is_credential(int setting, bool *word) {
   switch (setting) {
-  case INSITU__CLOUD_ID:
-  case INSITU__CLOUD_TOKEN:
-  case INSITU__CLOUD_BEARER:
-  case INSITU__CLOUD_SAS: *word = true; return true;
-  case INSITU__CLOUD_SECRET:
-  case INSITU__CLOUD_CONTAINER_TOKEN:
-  case INSITU__CLOUD_CLIENT:
-  case INSITU__CLOUD_CLIENT_SECRET:
-  case INSITU__CLOUD_REFRESH: *word = false; return true;
+  case INSITU__SETTINGS_ID:
+  case INSITU__SETTINGS_TOKEN:
+  case INSITU__SETTINGS_BEARER:
+  case INSITU__SETTINGS_SAS: *word = true; return true;
+  case INSITU__SETTINGS_SECRET:
+  case INSITU__SETTINGS_CONTAINER_TOKEN:
+  case INSITU__SETTINGS_CLIENT:
+  case INSITU__SETTINGS_CLIENT_SECRET:
+  case INSITU__SETTINGS_REFRESH: *word = false; return true;
   default: return false;
   }
 }
+
 /* by: the option, the environment variable or the file that says so, for messages; of the first two
  * a text that stays. */
-static insitu_status insitu__cloud_set(struct insitu__cloud *c, int setting, const char *value,
-    int from, const char *by, insitu_error *err) {
-  bool flag, word, credential = insitu__cloud_is_credential(setting, &word);
-  const char *cause = credential ? insitu__cloud_characters(value, word) : NULL;
+static insitu_status insitu__settings_set(struct insitu__settings *s, int setting,
+    const char *value, int from, const char *by, insitu_error *err) {
+  bool flag, word, credential = insitu__settings_is_credential(setting, &word);
+  const char *cause = credential ? insitu__settings_characters(value, word) : NULL;
   /* as the header has it */
-  if (setting == INSITU__CLOUD_PAYER && !strcasecmp(value, "requester")) value = "true";
-  if (setting < INSITU__CLOUD_FLAGS && !insitu__http_flag(value, &flag))
+  if (setting == INSITU__SETTINGS_PAYER && !strcasecmp(value, "requester")) value = "true";
+  if (setting < INSITU__SETTINGS_FLAGS && !insitu__http_flag(value, &flag))
     cause = "it is neither true nor false";
   if (!cause && strlen(value) >= INSITU__MAX_SECRET) cause = "it is longer than INSITU__MAX_SECRET";
   for (const char *p = value; !cause && *p; p++) /* it may become a line of a request's head */
-    if (((unsigned char)*p < 0x20 || *p == 0x7f) && setting != INSITU__CLOUD_JSON)
+    if (((unsigned char)*p < 0x20 || *p == 0x7f) && setting != INSITU__SETTINGS_JSON)
       cause = "it holds a control character";
   if (cause)
     return insitu__error_set(err, credential ? INSITU_E_AUTH : INSITU_E_ARG,
         "store, %s '%.300s': %s; correct it",
-        from == INSITU__CLOUD_FILE ? "credentials file" : insitu__cloud_kind_of_label(from), by,
-        cause);
-  c->from[setting] = (unsigned char)from;
-  c->by[setting] = from == INSITU__CLOUD_FILE ? NULL : by;
-  return insitu__cloud_put(&c->set[setting], value) ? INSITU_OK : insitu__cloud_nomem(err);
+        from == INSITU__SETTINGS_FILE ? "credentials file" : insitu__settings_kind_of_label(from),
+        by, cause);
+  s->from[setting] = (unsigned char)from;
+  s->by[setting] = from == INSITU__SETTINGS_FILE ? NULL : by;
+  return insitu__settings_put(&s->value[setting], value) ? INSITU_OK : insitu__settings_nomem(err);
 }
+
 /* The row of an option's name, with or without a prefix; -1: none. */
-static int insitu__cloud_find(int kind, const char *key) {
+static int insitu__settings_find(int kind, const char *key) {
   static const char *const prefix[4][3] = {
       {""}, {"", "aws_"}, {"", "google_"}, {"", "azure_storage_", "azure_"}};
   for (int k = 0; k < 3 && prefix[kind][k]; k++) {
     uint64_t n = strlen(prefix[kind][k]);
-    for (unsigned i = 0; i < INSITU__CLOUD_NAMES && strncasecmp(key, prefix[kind][k], n) == 0; i++)
-      if (insitu__cloud_names[i].kinds >> kind & 1 && insitu__cloud_names[i].option &&
-          !strcasecmp(key + n, insitu__cloud_names[i].option))
+    for (unsigned i = 0; i < INSITU__SETTINGS_NAMES && strncasecmp(key, prefix[kind][k], n) == 0;
+         i++)
+      if (insitu__settings_names[i].kinds >> kind & 1 && insitu__settings_names[i].option &&
+          !strcasecmp(key + n, insitu__settings_names[i].option))
         return (int)i;
   }
   return -1;
 }
-static insitu_status insitu__cloud_option(
-    struct insitu__cloud *c, const char *key, const char *value, insitu_error *err) {
+
+static insitu_status insitu__settings_option(struct insitu__settings *s,
+    struct insitu__http_desc *http, const char *key, const char *value, insitu_error *err) {
   insitu_status status = INSITU_OK;
   struct insitu__http_desc none = {0};
-  int row = insitu__cloud_find(c->kind, key);
+  int row = insitu__settings_find(s->kind, key);
   if (row >= 0 && !value[0]) return INSITU_OK; /* as if it were not there */
   if (row >= 0)
-    return insitu__cloud_set(c, insitu__cloud_names[row].setting, value, INSITU__CLOUD_OPTION,
-        insitu__cloud_names[row].option, err);
-  if (insitu__http_option(c->http ? &c->http->desc : &none, key, value, err, &status))
-    return status;
-  const char *names[INSITU__CLOUD_NAMES + INSITU__HTTP_OPTIONS];
+    return insitu__settings_set(s, insitu__settings_names[row].setting, value,
+        INSITU__SETTINGS_OPTION, insitu__settings_names[row].option, err);
+  if (insitu__http_option(http ? http : &none, key, value, err, &status)) return status;
+  const char *names[INSITU__SETTINGS_NAMES + INSITU__HTTP_OPTIONS];
   int n = 0;
-  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++)
-    if (insitu__cloud_names[i].kinds >> c->kind & 1 && insitu__cloud_names[i].option)
-      names[n++] = insitu__cloud_names[i].option;
+  for (unsigned i = 0; i < INSITU__SETTINGS_NAMES; i++)
+    if (insitu__settings_names[i].kinds >> s->kind & 1 && insitu__settings_names[i].option)
+      names[n++] = insitu__settings_names[i].option;
   for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) names[n++] = insitu__http_options[i];
   int near = insitu__text_nearest(key, names, n);
   return insitu__error_set(err, INSITU_E_ARG,
@@ -9313,32 +9247,34 @@ static insitu_status insitu__cloud_option(
       near < 0 ? "see REMOTE STORES in the manual" : "did you mean '", near < 0 ? "" : names[near],
       near < 0 ? "" : "'?");
 }
+
 /* For an archive that is not remote: whether some remote store has this option. Its value is not
  * looked at. */
-static insitu_status insitu__cloud_option_exists(const char *key, insitu_error *err) {
-  const char *names[INSITU__CLOUD_NAMES + INSITU__HTTP_OPTIONS];
+static insitu_status insitu__settings_option_exists(const char *key, insitu_error *err) {
+  const char *names[INSITU__SETTINGS_NAMES + INSITU__HTTP_OPTIONS];
   int n = 0;
   for (int kind = INSITU__CLOUD_HTTP; kind <= INSITU__CLOUD_AZURE; kind++)
-    if (insitu__cloud_find(kind, key) >= 0) return INSITU_OK;
+    if (insitu__settings_find(kind, key) >= 0) return INSITU_OK;
   for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) {
     if (!strcasecmp(insitu__http_options[i], key)) return INSITU_OK;
     names[n++] = insitu__http_options[i];
   }
-  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++)
-    if (insitu__cloud_names[i].option) names[n++] = insitu__cloud_names[i].option;
+  for (unsigned i = 0; i < INSITU__SETTINGS_NAMES; i++)
+    if (insitu__settings_names[i].option) names[n++] = insitu__settings_names[i].option;
   int near = insitu__text_nearest(key, names, n);
   return insitu__error_set(err, INSITU_E_ARG, "store: no store has an option '%.64s'; %s%s%s", key,
       near < 0 ? "see REMOTE STORES in the manual" : "did you mean '", near < 0 ? "" : names[near],
       near < 0 ? "" : "'?");
 }
-static insitu_status insitu__cloud_environment(struct insitu__cloud *c, insitu_error *err) {
-  for (unsigned i = 0; i < INSITU__CLOUD_NAMES; i++) {
-    const struct insitu__cloud_name *row = &insitu__cloud_names[i];
+
+static insitu_status insitu__settings_environment(struct insitu__settings *s, insitu_error *err) {
+  for (unsigned i = 0; i < INSITU__SETTINGS_NAMES; i++) {
+    const struct insitu__settings_name *row = &insitu__settings_names[i];
     const char *value =
-        row->kinds >> c->kind & 1 && row->environment ? getenv(row->environment) : NULL;
-    if (!value || !value[0] || c->set[row->setting]) continue;
+        row->kinds >> s->kind & 1 && row->environment ? getenv(row->environment) : NULL;
+    if (!value || !value[0] || s->value[row->setting]) continue;
     insitu_status status =
-        insitu__cloud_set(c, row->setting, value, INSITU__CLOUD_ENV, row->environment, err);
+        insitu__settings_set(s, row->setting, value, INSITU__SETTINGS_ENV, row->environment, err);
     if (status < 0) return status;
   }
   return INSITU_OK;
@@ -9348,16 +9284,119 @@ static insitu_status insitu__cloud_environment(struct insitu__cloud *c, insitu_e
 
 /* Whether a setting was made, and not with less right than `from`: what options say is not mixed
  * with what the environment says. */
-static bool insitu__cloud_has(const struct insitu__cloud *c, int setting, int from) {
-  return c->set[setting] && c->from[setting] <= from;
+static bool insitu__settings_has(const struct insitu__settings *s, int setting, int from) {
+  return s->value[setting] && s->from[setting] <= from;
 }
+#endif
+
+/* >>auth --------------------------------------------------------------------------------------- */
+/* Credentials of remote roots: where they come from, how they are renewed, how requests are signed
+ * with them.
+ * State: one struct insitu__auth per root, which the reactor thread owns once it is open. */
+#ifndef INSITU_NO_CURL
+/* seconds before their end at which credentials are renewed, as botocore's advisory time */
+#define INSITU__AUTH_EARLY 300
+/* seconds between tries to renew credentials that are still valid */
+#define INSITU__AUTH_PAUSE 30
+#define INSITU__AUTH_TRIES 4       /* of a request for credentials */
+#define INSITU__AUTH_TIMEOUT 10000 /* milliseconds, of one try */
+/* the same for services of this machine: where there are none, nobody answers */
+#define INSITU__AUTH_NEAR_TRIES 2
+#ifndef INSITU__AUTH_NEAR_TIMEOUT /* tests count what such a service is asked, on busy machines */
+#define INSITU__AUTH_NEAR_TIMEOUT 1000
+#endif
+#define INSITU__AUTH_FOREVER INT64_MAX /* an end of credentials that have none */
+#define INSITU__AUTH_GOOGLE_READ "https://www.googleapis.com/auth/devstorage.read_only"
+
+struct insitu__auth_keys {   /* zero: none, for anonymous reads */
+  char *id, *secret, *token; /* token: of a session, or alone: bearer */
+  int64_t expires, renew;    /* seconds since 1970: their end, and when to ask for new ones */
+};
+
+/* Where credentials come from: at once, or by requests (from WEB on). */
+enum {
+  INSITU__AUTH_ANONYMOUS,
+  INSITU__AUTH_STATIC,
+  INSITU__AUTH_WEB,
+  INSITU__AUTH_CONTAINER,
+  INSITU__AUTH_IMDS,
+  /* a form with a client's secret, its token file's content, or a user's refresh token */
+  INSITU__AUTH_OAUTH,
+  INSITU__AUTH_RS256,  /* a form with a service account's signed claim */
+  INSITU__AUTH_GOOGLE, /* Google's metadata server */
+  INSITU__AUTH_MSI     /* Azure's managed identity */
+};
+
+struct insitu__auth_role { /* to be assumed with the credentials before it */
+  char *arn, *external, *session;
+};
+
+struct insitu__auth {
+  struct insitu__settings set;
+  struct insitu__http *http;
+  struct insitu__reactor *reactor;
+  const char *name;   /* of the store, for messages; borrowed */
+  const char *origin; /* of the credentials, for people */
+  int source;         /* INSITU__AUTH_ANONYMOUS, ... */
+  int n_roles;
+  struct insitu__auth_role role[INSITU__MAX_ROLES]; /* the last one is assumed first */
+  char *query;          /* of a signed url or a SAS: it is added to every request */
+  char *basic, *user;   /* an Authorization for the url's user, and what it is made of */
+  char *sts, *metadata; /* urls of the service that gives tokens, and of the machine's metadata */
+  /* the last token that was read from a file or a service to ask for credentials with */
+  char *lent;
+  unsigned char *azure_key;
+  uint64_t n_azure_key;
+  char region[64];
+  struct insitu__auth_keys keys;
+  struct insitu__auth_keys first; /* those that roles are assumed with */
+  struct insitu__sign_day day;
+  int64_t skew;  /* seconds that the server's clock is ahead */
+  int64_t pause; /* when to try again to renew */
+  bool renewing;
+  struct insitu__reactor_gate renewed; /* where others wait meanwhile */
+  insitu_error error;                  /* of the last time */
+};
+
+static void insitu__auth_wipe_role(struct insitu__auth_role *role) {
+  insitu__settings_wipe(&role->arn);
+  insitu__settings_wipe(&role->external);
+  insitu__settings_wipe(&role->session);
+}
+
+static void insitu__auth_wipe_keys(struct insitu__auth_keys *k) {
+  insitu__settings_wipe(&k->id);
+  insitu__settings_wipe(&k->secret);
+  insitu__settings_wipe(&k->token);
+  memset(k, 0, sizeof *k);
+}
+
+/* the server's clock, seconds since 1970 */
+static int64_t insitu__auth_now(const struct insitu__auth *a) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (int64_t)t.tv_sec + a->skew;
+}
+
+/* it becomes part of a host's name, and servers tell it */
+static bool insitu__auth_is_region(const char *s) {
+  return s[0] && strlen(s) < sizeof((struct insitu__auth *)NULL)->region &&
+         strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(s);
+}
+
+/* one more field */
+static bool insitu__auth_form(struct insitu__text_buffer *b, const char *key, const char *value) {
+  return insitu__text_buffer_printf(b, "%s%s=", b->n ? "&" : "", key) &&
+         insitu__sign_escape(b, value, strlen(value), false);
+}
+
 /* Reads a file with credentials, or with what belongs to them: at most INSITU__MAX_SECRET_FILE
  * bytes. It counts as absent (*text stays NULL) only where nothing has its name and it stands in
  * its default place; whatever else keeps it from being read is an error, since without the file
  * other credentials, or another server, would be taken. by: the option or environment variable that
  * names the file, NULL: its default place. A HOME that is no directory (ENOTDIR) has no files.
  * Blocks. */
-static insitu_status insitu__cloud_file(
+static insitu_status insitu__auth_file(
     const char *path, const char *by, char **text, uint64_t *n, insitu_error *err) {
   struct insitu__text_buffer b = {.limit = INSITU__MAX_SECRET_FILE + 1, .secret = true};
   char buf[128];
@@ -9380,7 +9419,7 @@ static insitu_status insitu__cloud_file(
   if (!error && !large && !starved && !pipe) {
     b.text[b.n] = 0;
     *n = b.n;
-    *text = insitu__cloud_take(&b);
+    *text = insitu__settings_take(&b);
     return INSITU_OK;
   }
   insitu__text_buffer_free(&b);
@@ -9399,35 +9438,40 @@ static insitu_status insitu__cloud_file(
           ? "check its name, or do not name it"
           : "correct that, or give all options and set environment = false");
 }
-static insitu_status insitu__cloud_static(struct insitu__cloud *c, const char *id,
-    const char *secret, const char *token, const char *origin, insitu_error *err) {
-  c->source = INSITU__CLOUD_STATIC;
-  c->origin = origin;
-  c->keys.expires = c->keys.renew = INSITU__CLOUD_FOREVER;
-  return insitu__cloud_put(&c->keys.id, id) && insitu__cloud_put(&c->keys.secret, secret) &&
-                 insitu__cloud_put(&c->keys.token, token)
+
+static insitu_status insitu__auth_static(struct insitu__auth *a, const char *id, const char *secret,
+    const char *token, const char *origin, insitu_error *err) {
+  a->source = INSITU__AUTH_STATIC;
+  a->origin = origin;
+  a->keys.expires = a->keys.renew = INSITU__AUTH_FOREVER;
+  return insitu__settings_put(&a->keys.id, id) && insitu__settings_put(&a->keys.secret, secret) &&
+                 insitu__settings_put(&a->keys.token, token)
              ? INSITU_OK
-             : insitu__cloud_nomem(err);
+             : insitu__settings_nomem(err);
 }
-static bool insitu__cloud_dynamic(struct insitu__cloud *c, int source, const char *origin) {
-  c->source = source;
-  c->origin = origin;
+
+static bool insitu__auth_dynamic(struct insitu__auth *a, int source, const char *origin) {
+  a->source = source;
+  a->origin = origin;
   return true;
 }
-struct insitu__cloud_files { /* ~/.aws/config and ~/.aws/credentials; NULL: there is none */
+
+struct insitu__auth_files { /* ~/.aws/config and ~/.aws/credentials; NULL: there is none */
   char *config, *credentials;
   uint64_t n_config, n_credentials;
   char *config_path, *credentials_path;
 };
-static bool insitu__cloud_profile_exists(const struct insitu__cloud_files *f, const char *profile) {
+
+static bool insitu__auth_profile_exists(const struct insitu__auth_files *f, const char *profile) {
   if (f->credentials && insitu__sign_ini_has(f->credentials, f->n_credentials, "", profile))
     return true;
   if (!f->config) return false;
   return insitu__sign_ini_has(f->config, f->n_config, "profile", profile) ||
          (!strcmp(profile, "default") && insitu__sign_ini_has(f->config, f->n_config, "", profile));
 }
+
 /* A profile's value in *out, the caller's own; NULL: it has none. */
-static insitu_status insitu__cloud_profile_get(const struct insitu__cloud_files *f,
+static insitu_status insitu__auth_profile_get(const struct insitu__auth_files *f,
     const char *profile, const char *key, char **out, insitu_error *err) {
   struct insitu__sign_span value = {0};
   const char *path = f->credentials_path, *cause = NULL;
@@ -9450,10 +9494,11 @@ static insitu_status insitu__cloud_profile_get(const struct insitu__cloud_files 
         "store, file '%.400s', profile '%.64s': its %s %s; correct it", path ? path : "", profile,
         key, cause);
   *out = insitu__mem_text(value.text, value.n);
-  return *out ? INSITU_OK : insitu__cloud_nomem(err);
+  return *out ? INSITU_OK : insitu__settings_nomem(err);
 }
+
 /* What keeps a profile from being used here in *cause; NULL: nothing. */
-static insitu_status insitu__cloud_profile_refused(const struct insitu__cloud_files *f,
+static insitu_status insitu__auth_profile_refused(const struct insitu__auth_files *f,
     const char *profile, const char **cause, insitu_error *err) {
   static const char *const refused[][2] = {
       {"mfa_serial", "mfa_serial asks for a code; assume the role by 'aws sts assume-role' and "
@@ -9467,157 +9512,168 @@ static insitu_status insitu__cloud_profile_refused(const struct insitu__cloud_fi
   *cause = NULL;
   for (unsigned i = 0; i < sizeof refused / sizeof *refused && !*cause; i++) {
     char *value;
-    insitu_status status = insitu__cloud_profile_get(f, profile, refused[i][0], &value, err);
+    insitu_status status = insitu__auth_profile_get(f, profile, refused[i][0], &value, err);
     if (status < 0) return status;
     if (value) *cause = refused[i][1];
-    insitu__cloud_wipe(&value);
+    insitu__settings_wipe(&value);
   }
   return INSITU_OK;
 }
+
 /* credential_source of a profile: true if it names one. */
-static bool insitu__cloud_profile_source(
-    struct insitu__cloud *c, const char *source, insitu_status *status, insitu_error *err) {
+static bool insitu__auth_profile_source(
+    struct insitu__auth *a, const char *source, insitu_status *status, insitu_error *err) {
   *status = INSITU_OK;
   if (!strcmp(source, "Ec2InstanceMetadata"))
-    return insitu__cloud_dynamic(c, INSITU__CLOUD_IMDS, "profile, instance metadata");
+    return insitu__auth_dynamic(a, INSITU__AUTH_IMDS, "profile, instance metadata");
   if (!strcmp(source, "EcsContainer"))
-    return insitu__cloud_dynamic(c, INSITU__CLOUD_CONTAINER, "profile, container");
-  if (strcmp(source, "Environment") || !c->set[INSITU__CLOUD_ID] || !c->set[INSITU__CLOUD_SECRET])
+    return insitu__auth_dynamic(a, INSITU__AUTH_CONTAINER, "profile, container");
+  if (strcmp(source, "Environment") || !a->set.value[INSITU__SETTINGS_ID] ||
+      !a->set.value[INSITU__SETTINGS_SECRET])
     return false;
-  *status = insitu__cloud_static(c, c->set[INSITU__CLOUD_ID], c->set[INSITU__CLOUD_SECRET],
-      c->set[INSITU__CLOUD_TOKEN], "profile, environment", err);
+  *status = insitu__auth_static(a, a->set.value[INSITU__SETTINGS_ID],
+      a->set.value[INSITU__SETTINGS_SECRET], a->set.value[INSITU__SETTINGS_TOKEN],
+      "profile, environment", err);
   return true;
 }
+
 /* The keys that a profile holds. *cause: why they are none. */
-static insitu_status insitu__cloud_profile_keys(struct insitu__cloud *c,
-    const struct insitu__cloud_files *f, const char *profile, const char **cause,
+static insitu_status insitu__auth_profile_keys(struct insitu__auth *a,
+    const struct insitu__auth_files *f, const char *profile, const char **cause,
     insitu_error *err) {
   static const char *const keys[] = {
       "aws_access_key_id", "aws_secret_access_key", "aws_session_token"};
   char *value[3] = {NULL};
   insitu_status status = INSITU_OK;
   for (int i = 0; i < 3 && status == INSITU_OK; i++)
-    status = insitu__cloud_profile_get(f, profile, keys[i], &value[i], err);
+    status = insitu__auth_profile_get(f, profile, keys[i], &value[i], err);
   for (int i = 0; i < 3 && status == INSITU_OK; i++) {
     const char *wrong =
-        value[i] && (value[i][0] || i < 2) ? insitu__cloud_characters(value[i], i != 1) : NULL;
+        value[i] && (value[i][0] || i < 2) ? insitu__settings_characters(value[i], i != 1) : NULL;
     if (wrong)
       status = insitu__error_set(err, INSITU_E_AUTH,
           "store, profile '%.64s': its %s cannot be used: %s; correct it", profile, keys[i], wrong);
   }
   if (status == INSITU_OK && value[0] && value[1])
-    status = insitu__cloud_static(
-        c, value[0], value[1], value[2] && value[2][0] ? value[2] : NULL, "profile", err);
+    status = insitu__auth_static(
+        a, value[0], value[1], value[2] && value[2][0] ? value[2] : NULL, "profile", err);
   else if (status == INSITU_OK && (value[0] || value[1]))
     *cause = "it holds aws_access_key_id or aws_secret_access_key, and not the other; give both";
-  else if (!*cause && c->n_roles)
+  else if (!*cause && a->n_roles)
     *cause = "it holds no keys, and role_arn of another profile needs them; add them";
-  for (int i = 0; i < 3; i++) insitu__cloud_wipe(&value[i]);
+  for (int i = 0; i < 3; i++) insitu__settings_wipe(&value[i]);
   return status;
 }
+
 /* One profile on the way from the one that was named to the one that holds keys. *next: the profile
  * to look at then, to be freed, or NULL. */
-static insitu_status insitu__cloud_profile_step(struct insitu__cloud *c,
-    const struct insitu__cloud_files *f, const char *profile, char **next, bool assume,
+static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
+    const struct insitu__auth_files *f, const char *profile, char **next, bool assume,
     insitu_error *err) {
   static const char *const role_keys[] = {"role_arn", "web_identity_token_file",
       "credential_source", "source_profile", "external_id", "role_session_name"};
   char *value[6] = {NULL};
   const char *cause;
   *next = NULL;
-  insitu_status status = insitu__cloud_profile_refused(f, profile, &cause, err);
+  insitu_status status = insitu__auth_profile_refused(f, profile, &cause, err);
   for (int i = 0; i < 6 && assume && status == INSITU_OK && (i == 0 || value[0]); i++)
-    status = insitu__cloud_profile_get(f, profile, role_keys[i], &value[i], err);
+    status = insitu__auth_profile_get(f, profile, role_keys[i], &value[i], err);
   if (status == INSITU_OK && !value[0]) {
-    status = insitu__cloud_profile_keys(c, f, profile, &cause, err);
+    status = insitu__auth_profile_keys(a, f, profile, &cause, err);
   } else if (status == INSITU_OK && value[1]) {
-    bool ok = insitu__cloud_put(&c->set[INSITU__CLOUD_ROLE], value[0]) &&
-              insitu__cloud_put(&c->set[INSITU__CLOUD_TOKEN_FILE], value[1]);
-    if (value[5]) ok = ok && insitu__cloud_put(&c->set[INSITU__CLOUD_SESSION], value[5]);
-    insitu__cloud_dynamic(c, INSITU__CLOUD_WEB, "profile, web identity");
-    status = ok ? INSITU_OK : insitu__cloud_nomem(err);
-  } else if (status == INSITU_OK && !cause && c->n_roles == INSITU__MAX_ROLES) {
+    bool ok = insitu__settings_put(&a->set.value[INSITU__SETTINGS_ROLE], value[0]) &&
+              insitu__settings_put(&a->set.value[INSITU__SETTINGS_TOKEN_FILE], value[1]);
+    if (value[5])
+      ok = ok && insitu__settings_put(&a->set.value[INSITU__SETTINGS_SESSION], value[5]);
+    insitu__auth_dynamic(a, INSITU__AUTH_WEB, "profile, web identity");
+    status = ok ? INSITU_OK : insitu__settings_nomem(err);
+  } else if (status == INSITU_OK && !cause && a->n_roles == INSITU__MAX_ROLES) {
     cause = "role_arn leads on over more profiles than INSITU__MAX_ROLES (4); shorten the chain";
   } else if (status == INSITU_OK && !cause) {
-    struct insitu__cloud_role *role = &c->role[c->n_roles++];
-    *role = (struct insitu__cloud_role){value[0], value[4], value[5]};
+    struct insitu__auth_role *role = &a->role[a->n_roles++];
+    *role = (struct insitu__auth_role){value[0], value[4], value[5]};
     value[0] = value[4] = value[5] = NULL;
     if (value[3]) *next = value[3], value[3] = NULL;
-    else if (!value[2] || !insitu__cloud_profile_source(c, value[2], &status, err))
+    else if (!value[2] || !insitu__auth_profile_source(a, value[2], &status, err))
       cause = "role_arn needs source_profile, or a credential_source that there is; add it";
   }
-  for (int i = 0; i < 6; i++) insitu__cloud_wipe(&value[i]);
-  if (status < 0 || c->source == INSITU__CLOUD_STATIC || c->source == INSITU__CLOUD_WEB || !cause)
+  for (int i = 0; i < 6; i++) insitu__settings_wipe(&value[i]);
+  if (status < 0 || a->source == INSITU__AUTH_STATIC || a->source == INSITU__AUTH_WEB || !cause)
     return status;
   return insitu__error_set(err, INSITU_E_AUTH, "store, profile '%.64s': %s", profile, cause);
 }
-static insitu_status insitu__cloud_no_profile(
-    const struct insitu__cloud_files *f, const char *name, const char *by, insitu_error *err) {
+
+static insitu_status insitu__auth_no_profile(
+    const struct insitu__auth_files *f, const char *name, const char *by, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_AUTH,
       "store, profile '%.64s' (named by %.64s): %s'%.300s' nor '%.300s' has it; check its name",
       name, by, f->config_path ? "neither " : "the environment's files are not read; neither ",
       f->config_path ? f->config_path : "~/.aws/config",
       f->credentials_path ? f->credentials_path : "~/.aws/credentials");
 }
+
 /* The files of the AWS tools: region, endpoint and, where `keys`, credentials. */
-static insitu_status insitu__cloud_profile(
-    struct insitu__cloud *c, const struct insitu__cloud_files *f, bool keys, insitu_error *err) {
+static insitu_status insitu__auth_profile(
+    struct insitu__auth *a, const struct insitu__auth_files *f, bool keys, insitu_error *err) {
   static const struct {
     int setting;
     const char *key;
-  } more[] = {{INSITU__CLOUD_REGION, "region"}, {INSITU__CLOUD_ENDPOINT, "endpoint_url"}};
-  const char *named = c->set[INSITU__CLOUD_PROFILE], *name = named ? named : "default";
+  } more[] = {{INSITU__SETTINGS_REGION, "region"}, {INSITU__SETTINGS_ENDPOINT, "endpoint_url"}};
+  const char *named = a->set.value[INSITU__SETTINGS_PROFILE], *name = named ? named : "default";
   insitu_status status = INSITU_OK;
-  if (named && !insitu__cloud_profile_exists(f, named))
-    return insitu__cloud_no_profile(f, named, insitu__cloud_label(c, INSITU__CLOUD_PROFILE), err);
+  if (named && !insitu__auth_profile_exists(f, named))
+    return insitu__auth_no_profile(
+        f, named, insitu__settings_label(&a->set, INSITU__SETTINGS_PROFILE), err);
   for (unsigned i = 0; i < 2 && status == INSITU_OK; i++) {
     char *value = NULL;
-    if (!c->set[more[i].setting])
-      status = insitu__cloud_profile_get(f, name, more[i].key, &value, err);
+    if (!a->set.value[more[i].setting])
+      status = insitu__auth_profile_get(f, name, more[i].key, &value, err);
     if (value && value[0])
-      status = insitu__cloud_set(
-          c, more[i].setting, value, INSITU__CLOUD_FILE, f->config_path ? f->config_path : "", err);
-    insitu__cloud_wipe(&value);
+      status = insitu__settings_set(&a->set, more[i].setting, value, INSITU__SETTINGS_FILE,
+          f->config_path ? f->config_path : "", err);
+    insitu__settings_wipe(&value);
   }
-  char *at = insitu__cloud_copy(name), *next = NULL;
+  char *at = insitu__settings_copy(name), *next = NULL;
   bool assume = true;
-  if (!at) return insitu__cloud_nomem(err);
+  if (!at) return insitu__settings_nomem(err);
   while (status == INSITU_OK && keys) {
-    status = insitu__cloud_profile_step(c, f, at, &next, assume, err);
+    status = insitu__auth_profile_step(a, f, at, &next, assume, err);
     if (!next) break;
     assume = strcmp(next, at) != 0; /* one that is its own source holds the keys */
-    insitu__cloud_wipe(&at);
+    insitu__settings_wipe(&at);
     at = next;
-    if (status == INSITU_OK && !insitu__cloud_profile_exists(f, at))
-      status = insitu__cloud_no_profile(f, at, "source_profile", err);
+    if (status == INSITU_OK && !insitu__auth_profile_exists(f, at))
+      status = insitu__auth_no_profile(f, at, "source_profile", err);
   }
-  insitu__cloud_wipe(&at);
-  if (status == INSITU_OK && keys && !c->source && named)
+  insitu__settings_wipe(&at);
+  if (status == INSITU_OK && keys && !a->source && named)
     return insitu__error_set(err, INSITU_E_AUTH,
         "store, profile '%.64s': it holds no keys and no role_arn; add them, or check its name "
         "(%.64s)",
-        name, insitu__cloud_label(c, INSITU__CLOUD_PROFILE));
+        name, insitu__settings_label(&a->set, INSITU__SETTINGS_PROFILE));
   return status;
 }
+
 /* Whether anything may depend on the files of the AWS tools: their keys, region or endpoint. */
-static bool insitu__cloud_needs_files(const struct insitu__cloud *c) {
-  bool keys = c->set[INSITU__CLOUD_ID] && c->set[INSITU__CLOUD_SECRET];
-  if (c->set[INSITU__CLOUD_PROFILE] || !c->set[INSITU__CLOUD_REGION] ||
-      !c->set[INSITU__CLOUD_ENDPOINT])
+static bool insitu__auth_needs_files(const struct insitu__auth *a) {
+  bool keys = a->set.value[INSITU__SETTINGS_ID] && a->set.value[INSITU__SETTINGS_SECRET];
+  if (a->set.value[INSITU__SETTINGS_PROFILE] || !a->set.value[INSITU__SETTINGS_REGION] ||
+      !a->set.value[INSITU__SETTINGS_ENDPOINT])
     return true;
-  return !keys && !insitu__cloud_flag(c, INSITU__CLOUD_SKIP, false);
+  return !keys && !insitu__settings_flag(&a->set, INSITU__SETTINGS_SKIP, false);
 }
+
 /* One of them: the path that a setting names, or its default place below HOME. */
-static insitu_status insitu__cloud_file_read(const struct insitu__cloud *c, int setting,
+static insitu_status insitu__auth_file_read(const struct insitu__auth *a, int setting,
     const char *place, char **path, char **text, uint64_t *n, insitu_error *err) {
   struct insitu__text_buffer b = {0};
-  const char *named = c->set[setting], *home = c->set[INSITU__CLOUD_HOME];
+  const char *named = a->set.value[setting], *home = a->set.value[INSITU__SETTINGS_HOME];
   if (!named && !home) return INSITU_OK;
   insitu__text_buffer_printf(&b, "%s%s", named ? named : home, named ? "" : place);
-  *path = insitu__cloud_take(&b);
-  if (!*path) return insitu__cloud_nomem(err);
-  insitu_status status =
-      insitu__cloud_file(*path, named ? insitu__cloud_label(c, setting) : NULL, text, n, err);
+  *path = insitu__settings_take(&b);
+  if (!*path) return insitu__settings_nomem(err);
+  insitu_status status = insitu__auth_file(
+      *path, named ? insitu__settings_label(&a->set, setting) : NULL, text, n, err);
   uint64_t line = *text ? insitu__sign_ini_bad_line(*text, *n) : 0;
   if (line)
     status = insitu__error_set(err, INSITU_E_AUTH,
@@ -9626,57 +9682,64 @@ static insitu_status insitu__cloud_file_read(const struct insitu__cloud *c, int 
         *path, line);
   return status;
 }
-static insitu_status insitu__cloud_files_read(
-    struct insitu__cloud *c, struct insitu__cloud_files *f, insitu_error *err) {
-  insitu_status status = insitu__cloud_file_read(
-      c, INSITU__CLOUD_CONFIG, "/.aws/config", &f->config_path, &f->config, &f->n_config, err);
+
+static insitu_status insitu__auth_files_read(
+    struct insitu__auth *a, struct insitu__auth_files *f, insitu_error *err) {
+  insitu_status status = insitu__auth_file_read(
+      a, INSITU__SETTINGS_CONFIG, "/.aws/config", &f->config_path, &f->config, &f->n_config, err);
   if (status < 0) return status;
-  return insitu__cloud_file_read(c, INSITU__CLOUD_CREDENTIALS, "/.aws/credentials",
+  return insitu__auth_file_read(a, INSITU__SETTINGS_CREDENTIALS, "/.aws/credentials",
       &f->credentials_path, &f->credentials, &f->n_credentials, err);
 }
-static void insitu__cloud_files_free(struct insitu__cloud_files *f) {
-  insitu__cloud_wipe(&f->config);
-  insitu__cloud_wipe(&f->credentials);
+
+static void insitu__auth_files_free(struct insitu__auth_files *f) {
+  insitu__settings_wipe(&f->config);
+  insitu__settings_wipe(&f->credentials);
   insitu__mem_free(f->config_path);
   insitu__mem_free(f->credentials_path);
 }
-static insitu_status insitu__cloud_s3_credentials(
-    struct insitu__cloud *c, const struct insitu__cloud_files *f, int from, insitu_error *err) {
-  const char *token =
-      insitu__cloud_has(c, INSITU__CLOUD_TOKEN, from) ? c->set[INSITU__CLOUD_TOKEN] : NULL;
-  bool id = insitu__cloud_has(c, INSITU__CLOUD_ID, from),
-       secret = insitu__cloud_has(c, INSITU__CLOUD_SECRET, from);
+
+static insitu_status insitu__auth_s3_credentials(
+    struct insitu__auth *a, const struct insitu__auth_files *f, int from, insitu_error *err) {
+  const char *token = insitu__settings_has(&a->set, INSITU__SETTINGS_TOKEN, from)
+                          ? a->set.value[INSITU__SETTINGS_TOKEN]
+                          : NULL;
+  bool id = insitu__settings_has(&a->set, INSITU__SETTINGS_ID, from),
+       secret = insitu__settings_has(&a->set, INSITU__SETTINGS_SECRET, from);
   if (id && secret)
-    return insitu__cloud_static(c, c->set[INSITU__CLOUD_ID], c->set[INSITU__CLOUD_SECRET], token,
-        from == INSITU__CLOUD_OPTION ? "options" : "environment", err);
+    return insitu__auth_static(a, a->set.value[INSITU__SETTINGS_ID],
+        a->set.value[INSITU__SETTINGS_SECRET], token,
+        from == INSITU__SETTINGS_OPTION ? "options" : "environment", err);
   if (id != secret)
     return insitu__error_set(err, INSITU_E_AUTH,
         "store: there is an access_key_id or a secret_access_key, and not the other; give both");
-  bool role = insitu__cloud_has(c, INSITU__CLOUD_ROLE, from),
-       file = insitu__cloud_has(c, INSITU__CLOUD_TOKEN_FILE, from);
-  if (from == INSITU__CLOUD_ENV &&
-      ((file && !role) || (role && !file && c->from[INSITU__CLOUD_ROLE] == INSITU__CLOUD_OPTION)))
+  bool role = insitu__settings_has(&a->set, INSITU__SETTINGS_ROLE, from),
+       file = insitu__settings_has(&a->set, INSITU__SETTINGS_TOKEN_FILE, from);
+  if (from == INSITU__SETTINGS_ENV &&
+      ((file && !role) ||
+          (role && !file && a->set.from[INSITU__SETTINGS_ROLE] == INSITU__SETTINGS_OPTION)))
     return insitu__error_set(err, INSITU_E_AUTH, "store: there is %s, and not %s; give both",
-        insitu__cloud_label(c, file ? INSITU__CLOUD_TOKEN_FILE : INSITU__CLOUD_ROLE),
+        insitu__settings_label(&a->set, file ? INSITU__SETTINGS_TOKEN_FILE : INSITU__SETTINGS_ROLE),
         file ? "role_arn (AWS_ROLE_ARN)" : "web_identity_token_file (AWS_WEB_IDENTITY_TOKEN_FILE)");
-  if (role && file) insitu__cloud_dynamic(c, INSITU__CLOUD_WEB, "web identity");
-  else if (from == INSITU__CLOUD_ENV || insitu__cloud_has(c, INSITU__CLOUD_PROFILE, from)) {
-    insitu_status status = insitu__cloud_profile(c, f, true, err);
+  if (role && file) insitu__auth_dynamic(a, INSITU__AUTH_WEB, "web identity");
+  else if (from == INSITU__SETTINGS_ENV ||
+           insitu__settings_has(&a->set, INSITU__SETTINGS_PROFILE, from)) {
+    insitu_status status = insitu__auth_profile(a, f, true, err);
     if (status < 0) return status;
   }
-  if (!c->source && (insitu__cloud_has(c, INSITU__CLOUD_CONTAINER_PATH, from) ||
-                        insitu__cloud_has(c, INSITU__CLOUD_CONTAINER_URL, from)))
-    insitu__cloud_dynamic(c, INSITU__CLOUD_CONTAINER, "container");
-  if (!c->source && from == INSITU__CLOUD_ENV &&
-      !insitu__cloud_flag(c, INSITU__CLOUD_NO_IMDS, false))
-    insitu__cloud_dynamic(c, INSITU__CLOUD_IMDS, "instance metadata");
+  if (!a->source && (insitu__settings_has(&a->set, INSITU__SETTINGS_CONTAINER_PATH, from) ||
+                        insitu__settings_has(&a->set, INSITU__SETTINGS_CONTAINER_URL, from)))
+    insitu__auth_dynamic(a, INSITU__AUTH_CONTAINER, "container");
+  if (!a->source && from == INSITU__SETTINGS_ENV &&
+      !insitu__settings_flag(&a->set, INSITU__SETTINGS_NO_IMDS, false))
+    insitu__auth_dynamic(a, INSITU__AUTH_IMDS, "instance metadata");
   return INSITU_OK;
 }
 
 /* A string member of a JSON object in *out, the caller's own; NULL: there is none, or null.
  * INSITU_E_AUTH: it is no string, too long, or could not stand in a request's head (`lines`: it
  * need not). */
-static insitu_status insitu__cloud_json_get(
+static insitu_status insitu__auth_json_get(
     const struct insitu__text_json *j, const char *key, bool lines, char **out) {
   uint64_t n;
   int token = insitu__text_json_get(j, 0, key);
@@ -9693,11 +9756,12 @@ static insitu_status insitu__cloud_json_get(
   *out = NULL;
   return INSITU_E_AUTH;
 }
+
 /* The same of a file that `where` names. */
-static insitu_status insitu__cloud_json_take(const struct insitu__text_json *j, const char *where,
+static insitu_status insitu__auth_json_take(const struct insitu__text_json *j, const char *where,
     const char *key, bool lines, char **out, insitu_error *err) {
-  insitu_status status = insitu__cloud_json_get(j, key, lines, out);
-  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
+  insitu_status status = insitu__auth_json_get(j, key, lines, out);
+  if (status == INSITU_E_NOMEM) return insitu__settings_nomem(err);
   if (status < 0)
     return insitu__error_set(err, INSITU_E_AUTH,
         "store, %.400s: its %s is no text, too long, or holds a control character; give another "
@@ -9705,39 +9769,43 @@ static insitu_status insitu__cloud_json_take(const struct insitu__text_json *j, 
         where, key);
   return INSITU_OK;
 }
+
 /* The members of an authorized user or of a service account. */
-static insitu_status insitu__cloud_google_members(struct insitu__cloud *c,
+static insitu_status insitu__auth_google_members(struct insitu__auth *a,
     const struct insitu__text_json *j, bool service, const char *where, insitu_error *err) {
   static const struct {
     int setting;
     const char *key;
-  } user[] = {{INSITU__CLOUD_CLIENT, "client_id"}, {INSITU__CLOUD_CLIENT_SECRET, "client_secret"},
-      {INSITU__CLOUD_REFRESH, "refresh_token"}, {INSITU__CLOUD_STS, "token_uri"}};
+  } user[] = {{INSITU__SETTINGS_CLIENT, "client_id"},
+      {INSITU__SETTINGS_CLIENT_SECRET, "client_secret"},
+      {INSITU__SETTINGS_REFRESH, "refresh_token"}, {INSITU__SETTINGS_STS, "token_uri"}};
   insitu_status status = INSITU_OK;
   for (unsigned i = service ? 3 : 0; i < 4 && status == INSITU_OK; i++) {
     char *value;
-    status = insitu__cloud_json_take(j, where, user[i].key, false, &value, err);
+    status = insitu__auth_json_take(j, where, user[i].key, false, &value, err);
     if (value)
-      status = insitu__cloud_set(c, user[i].setting, value, INSITU__CLOUD_FILE, where, err);
+      status =
+          insitu__settings_set(&a->set, user[i].setting, value, INSITU__SETTINGS_FILE, where, err);
     else if (i < 3 && status == INSITU_OK)
       status = insitu__error_set(err, INSITU_E_AUTH,
           "store, %.400s: it has no %s; run 'gcloud auth application-default login' again", where,
           user[i].key);
-    insitu__cloud_wipe(&value);
+    insitu__settings_wipe(&value);
   }
   return status;
 }
+
 /* The JSON of Google's credential files. `where` names it, and is no secret. */
-static insitu_status insitu__cloud_google_json(
-    struct insitu__cloud *c, const char *text, uint64_t n, const char *where, insitu_error *err) {
+static insitu_status insitu__auth_google_json(
+    struct insitu__auth *a, const char *text, uint64_t n, const char *where, insitu_error *err) {
   struct insitu__text_json j;
   insitu_status status = insitu__text_json_parse(&j, text, n, where, NULL);
-  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
+  if (status == INSITU_E_NOMEM) return insitu__settings_nomem(err);
   if (status < 0)
     return insitu__error_set(err, INSITU_E_AUTH,
         "store, %.400s: it is no JSON of Google credentials; give another file", where);
   char *type;
-  status = insitu__cloud_json_take(&j, where, "type", false, &type, err);
+  status = insitu__auth_json_take(&j, where, "type", false, &type, err);
   bool service = type && !strcmp(type, "service_account"),
        known = service || (type && !strcmp(type, "authorized_user"));
   if (status == INSITU_OK && !known)
@@ -9745,10 +9813,10 @@ static insitu_status insitu__cloud_google_json(
         "store, %.400s: credentials of type '%.64s' are not supported; give authorized_user, "
         "service_account or a bearer_token",
         where, type ? type : "");
-  if (status == INSITU_OK) status = insitu__cloud_google_members(c, &j, service, where, err);
-  insitu__cloud_dynamic(c, service ? INSITU__CLOUD_RS256 : INSITU__CLOUD_OAUTH,
+  if (status == INSITU_OK) status = insitu__auth_google_members(a, &j, service, where, err);
+  insitu__auth_dynamic(a, service ? INSITU__AUTH_RS256 : INSITU__AUTH_OAUTH,
       service ? "service account" : "authorized user");
-  insitu__cloud_wipe(&type);
+  insitu__settings_wipe(&type);
   insitu__text_json_free(&j);
 #ifndef INSITU_WITH_OPENSSL
   if (service && status == INSITU_OK)
@@ -9757,286 +9825,121 @@ static insitu_status insitu__cloud_google_json(
         "INSITU_WITH_OPENSSL, or give bearer_token",
         where);
 #endif
-  if (service && status == INSITU_OK && c->set[INSITU__CLOUD_JSON] != text) {
-    status =
-        insitu__cloud_put(&c->set[INSITU__CLOUD_JSON], text) ? INSITU_OK : insitu__cloud_nomem(err);
+  if (service && status == INSITU_OK && a->set.value[INSITU__SETTINGS_JSON] != text) {
+    status = insitu__settings_put(&a->set.value[INSITU__SETTINGS_JSON], text)
+                 ? INSITU_OK
+                 : insitu__settings_nomem(err);
   }
   return status;
 }
-static insitu_status insitu__cloud_google_file(
-    struct insitu__cloud *c, const char *path, const char *by, insitu_error *err) {
+
+static insitu_status insitu__auth_google_file(
+    struct insitu__auth *a, const char *path, const char *by, insitu_error *err) {
   uint64_t n;
   char *text;
-  insitu_status status = insitu__cloud_file(path, by, &text, &n, err);
-  if (text) status = insitu__cloud_google_json(c, text, n, path, err);
-  insitu__cloud_wipe(&text);
+  insitu_status status = insitu__auth_file(path, by, &text, &n, err);
+  if (text) status = insitu__auth_google_json(a, text, n, path, err);
+  insitu__settings_wipe(&text);
   return status;
 }
+
 /* What gcloud has left for other programs. */
-static insitu_status insitu__cloud_google_default(struct insitu__cloud *c, insitu_error *err) {
-  const char *home = c->set[INSITU__CLOUD_HOME], *gcloud = c->set[INSITU__CLOUD_GCLOUD];
+static insitu_status insitu__auth_google_default(struct insitu__auth *a, insitu_error *err) {
+  const char *home = a->set.value[INSITU__SETTINGS_HOME],
+             *gcloud = a->set.value[INSITU__SETTINGS_GCLOUD];
   struct insitu__text_buffer path = {0};
   if (!gcloud && !home) return INSITU_OK;
   insitu__text_buffer_printf(&path, "%s%s/application_default_credentials.json",
       gcloud ? gcloud : home, gcloud ? "" : "/.config/gcloud");
   insitu_status status =
-      path.failed ? insitu__cloud_nomem(err) : insitu__cloud_google_file(c, path.text, NULL, err);
+      path.failed ? insitu__settings_nomem(err) : insitu__auth_google_file(a, path.text, NULL, err);
   insitu__text_buffer_free(&path);
   return status;
 }
-static insitu_status insitu__cloud_gs_credentials(
-    struct insitu__cloud *c, int from, insitu_error *err) {
-  const char *origin = from == INSITU__CLOUD_OPTION ? "options" : "environment",
-             *json = c->set[INSITU__CLOUD_JSON];
-  if (insitu__cloud_has(c, INSITU__CLOUD_BEARER, from))
-    return insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], origin, err);
-  bool id = insitu__cloud_has(c, INSITU__CLOUD_ID, from),
-       secret = insitu__cloud_has(c, INSITU__CLOUD_SECRET, from);
-  if (id != secret || (id && c->set[INSITU__CLOUD_PROJECT]))
+
+static insitu_status insitu__auth_gs_credentials(
+    struct insitu__auth *a, int from, insitu_error *err) {
+  const char *origin = from == INSITU__SETTINGS_OPTION ? "options" : "environment",
+             *json = a->set.value[INSITU__SETTINGS_JSON];
+  if (insitu__settings_has(&a->set, INSITU__SETTINGS_BEARER, from))
+    return insitu__auth_static(a, NULL, NULL, a->set.value[INSITU__SETTINGS_BEARER], origin, err);
+  bool id = insitu__settings_has(&a->set, INSITU__SETTINGS_ID, from),
+       secret = insitu__settings_has(&a->set, INSITU__SETTINGS_SECRET, from);
+  if (id != secret || (id && a->set.value[INSITU__SETTINGS_PROJECT]))
     return insitu__error_set(err, INSITU_E_ARG,
         "store: hmac_access_key_id and hmac_secret_access_key go together, and not with "
         "user_project");
   if (id)
-    return insitu__cloud_static(
-        c, c->set[INSITU__CLOUD_ID], c->set[INSITU__CLOUD_SECRET], NULL, origin, err);
-  if (insitu__cloud_has(c, INSITU__CLOUD_JSON, from))
-    return insitu__cloud_google_json(c, json, strlen(json), "service_account_key", err);
-  for (int i = INSITU__CLOUD_ACCOUNT_FILE; i <= INSITU__CLOUD_ADC_FILE; i++)
-    if (insitu__cloud_has(c, i, from))
-      return insitu__cloud_google_file(c, c->set[i], insitu__cloud_label(c, i), err);
-  if (from == INSITU__CLOUD_OPTION) return INSITU_OK;
-  if (c->from[INSITU__CLOUD_ENDPOINT] == INSITU__CLOUD_ENV) { /* an emulator's */
-    c->origin = "anonymous, for STORAGE_EMULATOR_HOST";
+    return insitu__auth_static(a, a->set.value[INSITU__SETTINGS_ID],
+        a->set.value[INSITU__SETTINGS_SECRET], NULL, origin, err);
+  if (insitu__settings_has(&a->set, INSITU__SETTINGS_JSON, from))
+    return insitu__auth_google_json(a, json, strlen(json), "service_account_key", err);
+  for (int i = INSITU__SETTINGS_ACCOUNT_FILE; i <= INSITU__SETTINGS_ADC_FILE; i++)
+    if (insitu__settings_has(&a->set, i, from))
+      return insitu__auth_google_file(a, a->set.value[i], insitu__settings_label(&a->set, i), err);
+  if (from == INSITU__SETTINGS_OPTION) return INSITU_OK;
+  if (a->set.from[INSITU__SETTINGS_ENDPOINT] == INSITU__SETTINGS_ENV) { /* an emulator's */
+    a->origin = "anonymous, for STORAGE_EMULATOR_HOST";
     return INSITU_OK;
   }
-  insitu_status status = insitu__cloud_google_default(c, err);
-  if (!c->source && status == INSITU_OK)
-    insitu__cloud_dynamic(c, INSITU__CLOUD_GOOGLE, "Google's metadata server");
+  insitu_status status = insitu__auth_google_default(a, err);
+  if (!a->source && status == INSITU_OK)
+    insitu__auth_dynamic(a, INSITU__AUTH_GOOGLE, "Google's metadata server");
   return status;
 }
-static insitu_status insitu__cloud_azure_credentials(
-    struct insitu__cloud *c, int from, insitu_error *err) {
-  const char *origin = from == INSITU__CLOUD_OPTION ? "options" : "environment";
-  bool client = insitu__cloud_has(c, INSITU__CLOUD_CLIENT, from) &&
-                insitu__cloud_has(c, INSITU__CLOUD_TENANT, from);
-  if (insitu__cloud_has(c, INSITU__CLOUD_BEARER, from))
-    return insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], origin, err);
-  if (insitu__cloud_has(c, INSITU__CLOUD_SECRET, from)) {
-    const char *key = c->set[INSITU__CLOUD_SECRET];
-    insitu__mem_free_secret(c->azure_key, c->n_azure_key);
-    c->azure_key = (unsigned char *)insitu__mem_alloc(strlen(key) + 1, 1);
-    c->n_azure_key = c->azure_key ? strlen(key) : 0; /* what is overwritten in the end */
-    if (!c->azure_key) return insitu__cloud_nomem(err);
-    int64_t n = insitu__text_base64(key, strlen(key), c->azure_key, strlen(key));
+
+static insitu_status insitu__auth_azure_credentials(
+    struct insitu__auth *a, int from, insitu_error *err) {
+  const char *origin = from == INSITU__SETTINGS_OPTION ? "options" : "environment";
+  bool client = insitu__settings_has(&a->set, INSITU__SETTINGS_CLIENT, from) &&
+                insitu__settings_has(&a->set, INSITU__SETTINGS_TENANT, from);
+  if (insitu__settings_has(&a->set, INSITU__SETTINGS_BEARER, from))
+    return insitu__auth_static(a, NULL, NULL, a->set.value[INSITU__SETTINGS_BEARER], origin, err);
+  if (insitu__settings_has(&a->set, INSITU__SETTINGS_SECRET, from)) {
+    const char *key = a->set.value[INSITU__SETTINGS_SECRET];
+    insitu__mem_free_secret(a->azure_key, a->n_azure_key);
+    a->azure_key = (unsigned char *)insitu__mem_alloc(strlen(key) + 1, 1);
+    a->n_azure_key = a->azure_key ? strlen(key) : 0; /* what is overwritten in the end */
+    if (!a->azure_key) return insitu__settings_nomem(err);
+    int64_t n = insitu__text_base64(key, strlen(key), a->azure_key, strlen(key));
     if (n <= 0)
       return insitu__error_set(
           err, INSITU_E_AUTH, "store: account_key is no base64; copy it anew, or give sas_token");
-    c->n_azure_key = (uint64_t)n;
-    return insitu__cloud_static(c, c->set[INSITU__CLOUD_ID], NULL, NULL, origin, err);
+    a->n_azure_key = (uint64_t)n;
+    return insitu__auth_static(a, a->set.value[INSITU__SETTINGS_ID], NULL, NULL, origin, err);
   }
-  if (insitu__cloud_has(c, INSITU__CLOUD_SAS, from)) {
-    const char *sas = c->set[INSITU__CLOUD_SAS];
-    c->origin = from == INSITU__CLOUD_OPTION ? "options, sas_token" : "environment, sas_token";
-    return insitu__cloud_put(&c->query, sas + (sas[0] == '?')) ? INSITU_OK
-                                                               : insitu__cloud_nomem(err);
+  if (insitu__settings_has(&a->set, INSITU__SETTINGS_SAS, from)) {
+    const char *sas = a->set.value[INSITU__SETTINGS_SAS];
+    a->origin = from == INSITU__SETTINGS_OPTION ? "options, sas_token" : "environment, sas_token";
+    return insitu__settings_put(&a->query, sas + (sas[0] == '?')) ? INSITU_OK
+                                                                  : insitu__settings_nomem(err);
   }
-  int proof = insitu__cloud_has(c, INSITU__CLOUD_CLIENT_SECRET, from) ? INSITU__CLOUD_CLIENT_SECRET
-                                                                      : INSITU__CLOUD_TOKEN_FILE;
-  if (from == INSITU__CLOUD_ENV && !client && c->set[proof])
+  int proof = insitu__settings_has(&a->set, INSITU__SETTINGS_CLIENT_SECRET, from)
+                  ? INSITU__SETTINGS_CLIENT_SECRET
+                  : INSITU__SETTINGS_TOKEN_FILE;
+  if (from == INSITU__SETTINGS_ENV && !client && a->set.value[proof])
     return insitu__error_set(err, INSITU_E_AUTH,
-        "store: %s needs client_id and tenant_id, too; give them", insitu__cloud_label(c, proof));
-  if (client && insitu__cloud_has(c, INSITU__CLOUD_CLIENT_SECRET, from))
-    insitu__cloud_dynamic(c, INSITU__CLOUD_OAUTH, "client secret");
-  else if (client && insitu__cloud_has(c, INSITU__CLOUD_TOKEN_FILE, from))
-    insitu__cloud_dynamic(c, INSITU__CLOUD_OAUTH, "federated token");
-  else if (from == INSITU__CLOUD_ENV)
-    insitu__cloud_dynamic(c, INSITU__CLOUD_MSI, "managed identity");
+        "store: %s needs client_id and tenant_id, too; give them",
+        insitu__settings_label(&a->set, proof));
+  if (client && insitu__settings_has(&a->set, INSITU__SETTINGS_CLIENT_SECRET, from))
+    insitu__auth_dynamic(a, INSITU__AUTH_OAUTH, "client secret");
+  else if (client && insitu__settings_has(&a->set, INSITU__SETTINGS_TOKEN_FILE, from))
+    insitu__auth_dynamic(a, INSITU__AUTH_OAUTH, "federated token");
+  else if (from == INSITU__SETTINGS_ENV)
+    insitu__auth_dynamic(a, INSITU__AUTH_MSI, "managed identity");
   return INSITU_OK;
 }
 
-/* -- opening -- */
-
-/* The endpoint of a region, or of an account. Without memory the one before stays. */
-static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error *err) {
-  struct insitu__text_buffer base = {0}, path = {0};
-  char *own = NULL, *own_path = NULL;
-  const char *custom = c->set[INSITU__CLOUD_ENDPOINT];
-  insitu_status status =
-      custom ? insitu__cloud_endpoint(c, INSITU__CLOUD_ENDPOINT, &own, &own_path, err) : INSITU_OK;
-  if (status < 0) {
-    insitu__cloud_wipe(&own);
-    insitu__cloud_wipe(&own_path);
-    return status;
-  }
-  bool vhost = c->kind == INSITU__CLOUD_S3 &&
-               insitu__cloud_flag(c, INSITU__CLOUD_VHOST, !custom && !strchr(c->bucket, '.'));
-  const char *china = !strncmp(c->region, "cn-", 3) ? ".cn" : "",
-             *host = custom ? strstr(own, "://") + 3 : NULL;
-  uint64_t n = strlen(c->bucket);
-  if (!custom && c->kind == INSITU__CLOUD_S3)
-    insitu__text_buffer_printf(&base, "https://%s%ss3.%s.amazonaws.com%s", vhost ? c->bucket : "",
-        vhost ? "." : "", c->region, china);
-  else if (!custom && c->kind == INSITU__CLOUD_GS)
-    insitu__text_buffer_printf(&base, "https://storage.googleapis.com");
-  else if (!custom)
-    insitu__text_buffer_printf(&base, "https://%s.blob.core.windows.net", c->set[INSITU__CLOUD_ID]);
-  /* the host may name the bucket already */
-  else if (vhost && (strncmp(host, c->bucket, n) || host[n] != '.'))
-    insitu__text_buffer_printf(&base, "%.*s%s.%s", (int)(host - own), own, c->bucket, host);
-  else insitu__text_buffer_printf(&base, "%s", own);
-  insitu__text_buffer_printf(
-      &path, "%s%s%s", own ? own_path : "", vhost ? "" : "/", vhost ? "" : c->bucket);
-  insitu__cloud_wipe(&own);
-  insitu__cloud_wipe(&own_path);
-  bool ok = !base.failed && !path.failed;
-  char **to[] = {&c->base, &c->path};
-  for (int i = 0; i < 2; i++) {
-    char *text = insitu__cloud_take(i ? &path : &base);
-    if (ok) insitu__cloud_wipe(to[i]);
-    if (ok) *to[i] = text;
-    else insitu__cloud_wipe(&text);
-  }
-  return ok ? INSITU_OK : insitu__cloud_nomem(err);
-}
-static insitu_status insitu__cloud_url_refused(
-    const char *cause, insitu_error *err) { /* never with the url: it may hold secrets */
-  return insitu__error_set(err, INSITU_E_ARG, "store, url: %s; correct it", cause);
-}
-/* http(s)://user:password@host/root?query */
-static insitu_status insitu__cloud_open_http(
-    struct insitu__cloud *c, const char *url, insitu_error *err) {
-  struct insitu__cloud_url u;
-  struct insitu__text_buffer base = {0}, path = {0}, name = {0}, user = {.secret = true},
-                             basic = {.secret = true};
-  const char *cause = insitu__cloud_url_split(url, &u);
-  if (cause) return insitu__cloud_url_refused(cause, err);
-  /* the query stays: it is part of the url */
-  if (insitu__cloud_flag(c, INSITU__CLOUD_SKIP, false)) {
-    insitu__cloud_wipe(&c->set[INSITU__CLOUD_BEARER]);
-    u.user = NULL;
-  }
-  insitu__cloud_url_base(&u, &base);
-  insitu__text_buffer_bytes(&path, "", 0);
-  insitu__cloud_url_path(u.path, u.n_path, &path);
-  insitu__text_buffer_printf(&name, "%s%s", base.text ? base.text : "", path.text ? path.text : "");
-  insitu_status status = INSITU_OK;
-  if (u.user) {
-    insitu__text_buffer_printf(&basic, "Basic ");
-    if (!insitu__sign_unescape(&user, u.user, u.n_user))
-      status = user.failed ? insitu__cloud_nomem(err)
-                           : insitu__cloud_url_refused(
-                                 "a '%' in its user or password needs two hexadecimal digits", err);
-    else insitu__sign_base64(user.text, user.n, &basic);
-    c->user = insitu__cloud_take(&user);
-    c->basic = insitu__cloud_take(&basic);
-  }
-  c->base = insitu__cloud_take(&base);
-  c->path = insitu__cloud_take(&path);
-  c->name = insitu__cloud_take(&name);
-  c->prefix = insitu__mem_text("", 0);
-  if (u.n_query) c->query = insitu__mem_text(u.query, u.n_query);
-  c->origin = u.user                         ? "the url's user"
-              : u.n_query                    ? "the url's query"
-              : c->set[INSITU__CLOUD_BEARER] ? "options"
-                                             : "anonymous";
-  if (c->set[INSITU__CLOUD_BEARER] && status == INSITU_OK)
-    status = insitu__cloud_static(c, NULL, NULL, c->set[INSITU__CLOUD_BEARER], c->origin, err);
-  bool ok = c->base && c->path && c->name && c->prefix && (!u.user || (c->basic && c->user)) &&
-            (!u.n_query || c->query);
-  return status < 0 || ok ? status : insitu__cloud_nomem(err);
-}
-/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command
- * line tools of these stores take; of abfs, account and endpoint, too:
- * abfs://container@account.dfs.core.windows.net */
-static insitu_status insitu__cloud_open_bucket(
-    struct insitu__cloud *c, const char *url, insitu_error *err) {
-  const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
-             *account = (const char *)memchr(at, '@', (size_t)(end - at));
-  uint64_t n = (uint64_t)((account ? account : end) - at);
-  struct insitu__text_buffer endpoint = {0};
-  if (strpbrk(url, "?#"))
-    return insitu__cloud_url_refused("a '?' or '#' is in it, and options are no part of it", err);
-  if (account && c->kind != INSITU__CLOUD_AZURE)
-    return insitu__cloud_url_refused("it has no user; credentials are options", err);
-  if (!n || n > 255 ||
-      strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_$") < n ||
-      at[0] == '.')
-    return insitu__cloud_url_refused("its bucket or container is no name of one", err);
-  if (c->kind == INSITU__CLOUD_S3 && n > 6 && !strncmp(at + n - 6, "--x-s3", 6))
-    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "store '%.400s': directory buckets (S3 Express One Zone) are not supported; copy the "
-        "archive to another bucket",
-        url);
-  while (*end == '/') end++;
-  uint64_t n_prefix = strlen(end);
-  while (n_prefix && end[n_prefix - 1] == '/') n_prefix--;
-  if (n_prefix >= INSITU__MAX_KEY)
-    return insitu__cloud_url_refused("its path is longer than INSITU__MAX_KEY", err);
-  c->bucket = insitu__mem_text(at, n);
-  c->prefix = insitu__mem_text(end, n_prefix);
-  c->name = insitu__mem_text(url, (uint64_t)(end - url) + n_prefix);
-  if (!c->bucket || !c->prefix || !c->name) return insitu__cloud_nomem(err);
-  if (!account) return INSITU_OK;
-  const char *service = account + 1 + strspn(account + 1, "abcdefghijklmnopqrstuvwxyz0123456789"),
-             *stop = at + strcspn(at, "/");
-  if (service == account + 1 || stop - account > 200 ||
-      (strncmp(service, ".dfs.", 5) && strncmp(service, ".blob.", 6)) ||
-      service + strspn(service, "abcdefghijklmnopqrstuvwxyz0123456789.-") != stop)
-    return insitu__cloud_url_refused(
-        "behind the '@' stands the account's host, such as account.dfs.core.windows.net", err);
-  char *name = insitu__mem_text(account + 1, (uint64_t)(service - account) - 1);
-  const char *domain = service + 1 + strcspn(service + 1, ".");
-  if (name)
-    insitu__text_buffer_printf(
-        &endpoint, "https://%s.blob%.*s", name, (int)(stop - domain), domain);
-  insitu_status status = name && !endpoint.failed ? insitu__cloud_set(c, INSITU__CLOUD_ID, name,
-                                                        INSITU__CLOUD_OPTION, "url", err)
-                                                  : insitu__cloud_nomem(err);
-  if (status == INSITU_OK && !c->set[INSITU__CLOUD_ENDPOINT])
-    status = insitu__cloud_set(
-        c, INSITU__CLOUD_ENDPOINT, endpoint.text, INSITU__CLOUD_OPTION, "url", err);
-  insitu__mem_free(name);
-  insitu__text_buffer_free(&endpoint);
-  return status;
-}
-/* An emulator's account and endpoint; the key is the same everywhere, and no secret (Azurite's
- * documentation). */
-static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_error *err) {
-  static const struct {
-    int setting;
-    const char *value;
-  } emulator[] = {{INSITU__CLOUD_ID, "devstoreaccount1"},
-      {INSITU__CLOUD_ENDPOINT, "http://127.0.0.1:10000/devstoreaccount1"},
-      {INSITU__CLOUD_SECRET, "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/"
-                             "K1SZFPTOtr/KBHBeksoGMGw=="},
-      {INSITU__CLOUD_ALLOW_HTTP, "true"}};
-  insitu_status status = INSITU_OK;
-  for (unsigned i = 0;
-       i < 4 && status == INSITU_OK && insitu__cloud_flag(c, INSITU__CLOUD_EMULATOR, false); i++)
-    if (c->from[emulator[i].setting] != INSITU__CLOUD_OPTION || i == 3)
-      status = insitu__cloud_set(
-          c, emulator[i].setting, emulator[i].value, INSITU__CLOUD_OPTION, "use_emulator", err);
-  const char *account = c->set[INSITU__CLOUD_ID];
-  if (status == INSITU_OK && !account && !c->set[INSITU__CLOUD_ENDPOINT])
-    return insitu__error_set(err, INSITU_E_ARG,
-        "store '%.400s': which storage account? give the option account_name", c->name);
-  if (status == INSITU_OK && account &&
-      strspn(account, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(account))
-    return insitu__error_set(err, INSITU_E_ARG,
-        "store, option 'account_name': it has other characters than a-z and 0-9; correct it");
-  if (status == INSITU_OK && !account && c->set[INSITU__CLOUD_SECRET])
-    return insitu__error_set(err, INSITU_E_ARG, "store: account_key needs account_name; give both");
-  return status;
-}
 /* Urls of the services that credentials come from. */
-static insitu_status insitu__cloud_services(struct insitu__cloud *c, insitu_error *err) {
+static insitu_status insitu__auth_services(struct insitu__auth *a, insitu_error *err) {
   struct insitu__text_buffer sts = {0};
   char *base = NULL, *path = NULL;
-  bool azure = c->kind == INSITU__CLOUD_AZURE, google = c->kind == INSITU__CLOUD_GS;
-  const char *tenant = c->set[INSITU__CLOUD_TENANT];
-  insitu_status status = c->set[INSITU__CLOUD_STS]
-                             ? insitu__cloud_endpoint(c, INSITU__CLOUD_STS, &base, &path, err)
-                             : INSITU_OK;
+  bool azure = a->set.kind == INSITU__CLOUD_AZURE, google = a->set.kind == INSITU__CLOUD_GS;
+  const char *tenant = a->set.value[INSITU__SETTINGS_TENANT];
+  insitu_status status =
+      a->set.value[INSITU__SETTINGS_STS]
+          ? insitu__settings_endpoint(&a->set, INSITU__SETTINGS_STS, &base, &path, err)
+          : INSITU_OK;
   if (status == INSITU_OK && azure && tenant &&
       strspn(tenant, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") !=
           strlen(tenant))
@@ -10047,149 +9950,70 @@ static insitu_status insitu__cloud_services(struct insitu__cloud *c, insitu_erro
     else if (azure) insitu__text_buffer_printf(&sts, "https://login.microsoftonline.com");
     else if (google) insitu__text_buffer_printf(&sts, "https://oauth2.googleapis.com/token");
     else
-      insitu__text_buffer_printf(&sts, "https://sts.%s.amazonaws.com%s", c->region,
-          strncmp(c->region, "cn-", 3) ? "" : ".cn");
+      insitu__text_buffer_printf(&sts, "https://sts.%s.amazonaws.com%s", a->region,
+          strncmp(a->region, "cn-", 3) ? "" : ".cn");
     if (azure && tenant) insitu__text_buffer_printf(&sts, "/%s/oauth2/v2.0/token", tenant);
-    c->sts = insitu__cloud_take(&sts);
-    status = c->sts ? INSITU_OK : insitu__cloud_nomem(err);
+    a->sts = insitu__settings_take(&sts);
+    status = a->sts ? INSITU_OK : insitu__settings_nomem(err);
   }
-  insitu__cloud_wipe(&base);
-  insitu__cloud_wipe(&path);
-  if (status == INSITU_OK && c->set[INSITU__CLOUD_METADATA])
-    status = insitu__cloud_endpoint(c, INSITU__CLOUD_METADATA, &base, &path, err);
+  insitu__settings_wipe(&base);
+  insitu__settings_wipe(&path);
+  if (status == INSITU_OK && a->set.value[INSITU__SETTINGS_METADATA])
+    status = insitu__settings_endpoint(&a->set, INSITU__SETTINGS_METADATA, &base, &path, err);
   if (status == INSITU_OK && base) insitu__text_buffer_printf(&sts, "%s%s", base, path);
   else
     insitu__text_buffer_printf(
         &sts, google ? "http://metadata.google.internal" : "http://169.254.169.254");
-  insitu__cloud_wipe(&base);
-  insitu__cloud_wipe(&path);
-  c->metadata = insitu__cloud_take(&sts);
-  return status < 0 || c->metadata ? status : insitu__cloud_nomem(err);
+  insitu__settings_wipe(&base);
+  insitu__settings_wipe(&path);
+  a->metadata = insitu__settings_take(&sts);
+  return status < 0 || a->metadata ? status : insitu__settings_nomem(err);
 }
-static insitu_status insitu__cloud_open_credentials(
-    struct insitu__cloud *c, const struct insitu__cloud_files *files, insitu_error *err) {
+
+static insitu_status insitu__auth_open_credentials(
+    struct insitu__auth *a, const struct insitu__auth_files *files, insitu_error *err) {
   insitu_status status = INSITU_OK;
-  if (insitu__cloud_flag(c, INSITU__CLOUD_SKIP, false)) {
-    c->origin = "anonymous";
-    return c->kind == INSITU__CLOUD_S3 ? insitu__cloud_profile(c, files, false, err) : INSITU_OK;
+  if (insitu__settings_flag(&a->set, INSITU__SETTINGS_SKIP, false)) {
+    a->origin = "anonymous";
+    return a->set.kind == INSITU__CLOUD_S3 ? insitu__auth_profile(a, files, false, err) : INSITU_OK;
   }
-  for (int from = INSITU__CLOUD_OPTION;
-       from <= INSITU__CLOUD_ENV && !c->origin && status == INSITU_OK; from++)
-    status = c->kind == INSITU__CLOUD_S3   ? insitu__cloud_s3_credentials(c, files, from, err)
-             : c->kind == INSITU__CLOUD_GS ? insitu__cloud_gs_credentials(c, from, err)
-                                           : insitu__cloud_azure_credentials(c, from, err);
-  if (status == INSITU_OK && !c->origin)
+  for (int from = INSITU__SETTINGS_OPTION;
+       from <= INSITU__SETTINGS_ENV && !a->origin && status == INSITU_OK; from++)
+    status = a->set.kind == INSITU__CLOUD_S3   ? insitu__auth_s3_credentials(a, files, from, err)
+             : a->set.kind == INSITU__CLOUD_GS ? insitu__auth_gs_credentials(a, from, err)
+                                               : insitu__auth_azure_credentials(a, from, err);
+  if (status == INSITU_OK && !a->origin)
     return insitu__error_set(err, INSITU_E_AUTH,
         "store '%.400s': no credentials in options, environment and ~/.aws, and the instance's "
         "metadata may not be asked; give "
         "access_key_id and secret_access_key, or set the option skip_signature = true for public "
         "data",
-        c->name);
+        a->name);
   /* its region */
-  if (status == INSITU_OK && c->kind == INSITU__CLOUD_S3)
-    status = insitu__cloud_profile(c, files, false, err);
-  if (c->n_roles) {
-    c->first = c->keys;
-    memset(&c->keys, 0, sizeof c->keys);
+  if (status == INSITU_OK && a->set.kind == INSITU__CLOUD_S3)
+    status = insitu__auth_profile(a, files, false, err);
+  if (a->n_roles) {
+    a->first = a->keys;
+    memset(&a->keys, 0, sizeof a->keys);
   }
   return status;
-}
-static void insitu__cloud_close(struct insitu__cloud *c) { /* a zeroed one is fine */
-  for (int i = 0; i < INSITU__CLOUD_SETTINGS; i++) insitu__cloud_wipe(&c->set[i]);
-  for (int i = 0; i < c->n_roles; i++) {
-    insitu__cloud_wipe(&c->role[i].arn);
-    insitu__cloud_wipe(&c->role[i].external);
-    insitu__cloud_wipe(&c->role[i].session);
-  }
-  char **text[] = {&c->bucket, &c->prefix, &c->name, &c->base, &c->path, &c->query, &c->sts,
-      &c->metadata, &c->basic, &c->user, &c->lent};
-  for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__cloud_wipe(text[i]);
-  insitu__cloud_wipe_keys(&c->keys);
-  insitu__cloud_wipe_keys(&c->first);
-  insitu__mem_free_secret(c->azure_key, c->n_azure_key);
-  insitu__cloud_wipe_buffer(&c->at);
-  insitu__cloud_wipe_buffer(&c->ask);
-  explicit_bzero(c, sizeof *c);
-}
-/* Reads url (of that kind), options, environment and credential files; sends nothing. On an error
- * it is closed. */
-static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__http *http,
-    int kind, const char *url, const insitu_option *options, uint64_t n_options,
-    insitu_error *err) {
-  struct insitu__cloud_files files = {0};
-  memset(c, 0, sizeof *c);
-  c->http = http;
-  c->reactor = http ? http->reactor : NULL;
-  c->kind = kind;
-  insitu_status status = INSITU_OK;
-  for (uint64_t i = 0; i < n_options && status == INSITU_OK; i++)
-    status = insitu__cloud_option(c, options[i].key, options[i].value, err);
-  bool environment = insitu__cloud_flag(c, INSITU__CLOUD_ENVIRONMENT, true);
-  if (http && !environment) http->desc.isolated = true; /* no proxies of it, either */
-  if (status == INSITU_OK)
-    status = kind == INSITU__CLOUD_HTTP ? insitu__cloud_open_http(c, url, err)
-                                        : insitu__cloud_open_bucket(c, url, err);
-  if (status == INSITU_OK && kind != INSITU__CLOUD_HTTP) {
-    if (environment) status = insitu__cloud_environment(c, err);
-    if (status == INSITU_OK && environment && kind == INSITU__CLOUD_S3 &&
-        insitu__cloud_needs_files(c))
-      status = insitu__cloud_files_read(c, &files, err);
-    if (status == INSITU_OK && kind == INSITU__CLOUD_AZURE)
-      status = insitu__cloud_open_azure(c, err);
-    if (status == INSITU_OK) status = insitu__cloud_open_credentials(c, &files, err);
-    const char *region = kind == INSITU__CLOUD_GS       ? "auto"
-                         : c->set[INSITU__CLOUD_REGION] ? c->set[INSITU__CLOUD_REGION]
-                                                        : "us-east-1";
-    if (status == INSITU_OK && !insitu__cloud_is_region(region))
-      status = insitu__error_set(err, INSITU_E_ARG,
-          "store, option 'region': it has other characters than a-z, 0-9 and '-'; correct it");
-    if (status == INSITU_OK) {
-      memcpy(c->region, region, strlen(region) + 1);
-      status = insitu__cloud_locate(c, err);
-    }
-    if (status == INSITU_OK) status = insitu__cloud_services(c, err);
-  }
-  insitu__cloud_files_free(&files);
-  if (status < 0) insitu__cloud_close(c);
-  return status;
-}
-/* for people: no user, no query */
-static const char *insitu__cloud_name(const struct insitu__cloud *c) {
-  return c->name;
-}
-/* Its name for what outlives it, without secrets. Where other endpoints or accounts may have a
- * store of the same name, the endpoint is part of it: S3 has names of its own in each partition
- * (China, GovCloud). A prefix may hold any text, so its length ends the name. */
-static bool insitu__cloud_whole_name(
-    const struct insitu__cloud *c, struct insitu__text_buffer *out) {
-  bool alone = c->kind == INSITU__CLOUD_HTTP ||
-               (c->kind != INSITU__CLOUD_AZURE && !c->set[INSITU__CLOUD_ENDPOINT]);
-  if (c->kind == INSITU__CLOUD_S3 &&
-      (!strncmp(c->region, "cn-", 3) || !strncmp(c->region, "us-gov-", 7)))
-    alone = false;
-  insitu__text_buffer_printf(out, "%s", c->name);
-  if (!alone) insitu__text_buffer_printf(out, " at %s%s", c->base, c->path);
-  return insitu__text_buffer_printf(out, ", %" PRIu64, (uint64_t)strlen(c->name));
-}
-/* whether "bytes=-8" works: Azure knows no such range */
-static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) {
-  return c->kind != INSITU__CLOUD_AZURE;
 }
 
 /* -- credentials that take requests -- */
 
-static bool insitu__cloud_keys_done(struct insitu__cloud_keys *k, int64_t now, int64_t expires) {
+static bool insitu__auth_keys_done(struct insitu__auth_keys *k, int64_t now, int64_t expires) {
   k->expires = expires;
   /* of short ones the second half, so that not every request asks for new ones */
   int64_t left = expires - now;
-  k->renew = expires == INSITU__CLOUD_FOREVER
+  k->renew = expires == INSITU__AUTH_FOREVER
                  ? expires
-                 : expires - (left / 2 < INSITU__CLOUD_EARLY ? left / 2 : INSITU__CLOUD_EARLY);
+                 : expires - (left / 2 < INSITU__AUTH_EARLY ? left / 2 : INSITU__AUTH_EARLY);
   return (k->token && k->token[0]) || (k->id && k->secret);
 }
+
 /* A number of a JSON object, which may stand in quotes, as Azure writes it. *found: the key is
  * there; false: it is no number. */
-static bool insitu__cloud_json_number(
+static bool insitu__auth_json_number(
     const struct insitu__text_json *j, const char *key, int64_t *value, bool *found) {
   char text[32];
   int token = insitu__text_json_get(j, 0, key);
@@ -10204,63 +10028,66 @@ static bool insitu__cloud_json_number(
   *value = negative ? -(int64_t)n : (int64_t)n;
   return true;
 }
+
 /* When a token ends that an OAuth service gave: expires_in is counted in seconds from now;
  * expires_on, which Azure's App Service gives alone, is a time in seconds since 1970 or, of its old
  * versions, a date. False: it says so in another way. */
-static bool insitu__cloud_json_end(
+static bool insitu__auth_json_end(
     const struct insitu__text_json *j, int64_t now, int64_t *expires) {
   char date[64];
   int64_t seconds;
   bool found;
-  if (!insitu__cloud_json_number(j, "expires_in", &seconds, &found)) return false;
+  if (!insitu__auth_json_number(j, "expires_in", &seconds, &found)) return false;
   if (found) {
-    *expires = seconds < INT32_MAX ? now + (seconds > 0 ? seconds : 0) : INSITU__CLOUD_FOREVER;
+    *expires = seconds < INT32_MAX ? now + (seconds > 0 ? seconds : 0) : INSITU__AUTH_FOREVER;
     return true;
   }
-  if (insitu__cloud_json_number(j, "expires_on", expires, &found)) return true;
+  if (insitu__auth_json_number(j, "expires_on", expires, &found)) return true;
   if (insitu__text_json_string(j, insitu__text_json_get(j, 0, "expires_on"), date, sizeof date) < 0)
     return false;
   return insitu__sign_parse_iso(date, expires) || insitu__sign_parse_us_date(date, expires);
 }
+
 /* Whether credentials that a service gave may become parts of a request, and when they are to be
  * renewed. */
-static bool insitu__cloud_keys_good(struct insitu__cloud_keys *k, int64_t now, int64_t expires) {
-  if (k->id && insitu__cloud_characters(k->id, true)) return false;
-  if (k->secret && insitu__cloud_characters(k->secret, false)) return false;
-  if (k->token && k->token[0] && insitu__cloud_characters(k->token, true)) return false;
-  return insitu__cloud_keys_done(k, now, expires);
+static bool insitu__auth_keys_good(struct insitu__auth_keys *k, int64_t now, int64_t expires) {
+  if (k->id && insitu__settings_characters(k->id, true)) return false;
+  if (k->secret && insitu__settings_characters(k->secret, false)) return false;
+  if (k->token && k->token[0] && insitu__settings_characters(k->token, true)) return false;
+  return insitu__auth_keys_done(k, now, expires);
 }
+
 /* JSON: of AWS's metadata services {AccessKeyId, SecretAccessKey, Token, Expiration}, an OAuth
  * token {access_token, expires_in}. INSITU_E_AUTH: it holds none that can be used. */
-static insitu_status insitu__cloud_keys_json(
-    const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
+static insitu_status insitu__auth_keys_json(
+    const char *text, uint64_t n, int64_t now, struct insitu__auth_keys *k) {
   struct insitu__text_json j;
-  int64_t expires = INSITU__CLOUD_FOREVER;
+  int64_t expires = INSITU__AUTH_FOREVER;
   char *date = NULL;
   if (n > INSITU__MAX_SECRET_FILE) return INSITU_E_AUTH;
   insitu_status status = insitu__text_json_parse(&j, text, n, "", NULL);
   if (status < 0) return status == INSITU_E_NOMEM ? status : INSITU_E_AUTH;
-  status = insitu__cloud_json_get(&j, "AccessKeyId", false, &k->id);
+  status = insitu__auth_json_get(&j, "AccessKeyId", false, &k->id);
+  if (status == INSITU_OK) status = insitu__auth_json_get(&j, "SecretAccessKey", false, &k->secret);
   if (status == INSITU_OK)
-    status = insitu__cloud_json_get(&j, "SecretAccessKey", false, &k->secret);
-  if (status == INSITU_OK)
-    status = insitu__cloud_json_get(&j, k->id ? "Token" : "access_token", false, &k->token);
-  if (status == INSITU_OK) status = insitu__cloud_json_get(&j, "Expiration", false, &date);
+    status = insitu__auth_json_get(&j, k->id ? "Token" : "access_token", false, &k->token);
+  if (status == INSITU_OK) status = insitu__auth_json_get(&j, "Expiration", false, &date);
   if (status == INSITU_OK && ((k->id != NULL) != (k->secret != NULL) || (!k->id && !k->token)))
     status = INSITU_E_AUTH;
   if (status == INSITU_OK && date && !insitu__sign_parse_iso(date, &expires))
     status = INSITU_E_AUTH;
-  if (status == INSITU_OK && !date && !k->id && !insitu__cloud_json_end(&j, now, &expires))
+  if (status == INSITU_OK && !date && !k->id && !insitu__auth_json_end(&j, now, &expires))
     status = INSITU_E_AUTH;
-  insitu__cloud_wipe(&date);
+  insitu__settings_wipe(&date);
   insitu__text_json_free(&j);
-  if (status == INSITU_OK && !insitu__cloud_keys_good(k, now, expires)) status = INSITU_E_AUTH;
-  if (status < 0) insitu__cloud_wipe_keys(k);
+  if (status == INSITU_OK && !insitu__auth_keys_good(k, now, expires)) status = INSITU_E_AUTH;
+  if (status < 0) insitu__auth_wipe_keys(k);
   return status;
 }
+
 /* What STS answers, as XML. */
-static insitu_status insitu__cloud_keys_xml(
-    const char *text, uint64_t n, int64_t now, struct insitu__cloud_keys *k) {
+static insitu_status insitu__auth_keys_xml(
+    const char *text, uint64_t n, int64_t now, struct insitu__auth_keys *k) {
   static const char *const tags[] = {
       "AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration"};
   char *value[4] = {NULL};
@@ -10274,17 +10101,18 @@ static insitu_status insitu__cloud_keys_xml(
   }
   if (status == INSITU_OK && !insitu__sign_parse_iso(value[3], &expires)) status = INSITU_E_AUTH;
   if (status == INSITU_OK) {
-    *k = (struct insitu__cloud_keys){.id = value[0], .secret = value[1], .token = value[2]};
+    *k = (struct insitu__auth_keys){.id = value[0], .secret = value[1], .token = value[2]};
     value[0] = value[1] = value[2] = NULL;
-    if (!insitu__cloud_keys_good(k, now, expires)) status = INSITU_E_AUTH;
-    if (status < 0) insitu__cloud_wipe_keys(k);
+    if (!insitu__auth_keys_good(k, now, expires)) status = INSITU_E_AUTH;
+    if (status < 0) insitu__auth_wipe_keys(k);
   }
   for (int i = 0; i < 4; i++) insitu__mem_free_secret(value[i], INSITU__MAX_SECRET);
   return status;
 }
+
 /* Whether a text of a server shares 8 characters in a row, or all of a shorter secret, with one of
  * ours. */
-static bool insitu__cloud_shares(const char *text, const char *secret) {
+static bool insitu__auth_shares(const char *text, const char *secret) {
   uint64_t n = secret ? strlen(secret) : 0, all = strlen(text);
   char window[9] = "";
   if (n < 4) return false; /* such a one is in every text */
@@ -10295,29 +10123,32 @@ static bool insitu__cloud_shares(const char *text, const char *secret) {
   }
   return false;
 }
+
 /* Whether a name or number that a server sent may stand in a message: it is made of the characters
  * of such, and shows nothing of our secrets, as a server would that echoes what it was sent. */
-static bool insitu__cloud_quotable(
-    const struct insitu__cloud *c, const struct insitu__http_request *r, const char *text) {
+static bool insitu__auth_quotable(
+    const struct insitu__auth *a, const struct insitu__http_request *r, const char *text) {
   static const char characters[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=+/-";
   if (strspn(text, characters) != strlen(text)) return false;
   /* a redirect may have led to a signed url */
   const char *query = r->url ? strchr(r->url, '?') : NULL;
-  const char *secret[] = {c->keys.id, c->keys.secret, c->keys.token, c->first.id, c->first.secret,
-      c->first.token, c->basic, c->user, c->lent, c->query, query};
+  const char *secret[] = {a->keys.id, a->keys.secret, a->keys.token, a->first.id, a->first.secret,
+      a->first.token, a->basic, a->user, a->lent, a->query, query};
   for (unsigned i = 0; i < sizeof secret / sizeof *secret; i++)
-    if (insitu__cloud_shares(text, secret[i])) return false;
-  for (int i = 0; i < INSITU__CLOUD_SETTINGS; i++) {
-    bool word, account = i == INSITU__CLOUD_ID && c->kind == INSITU__CLOUD_AZURE;
-    if (insitu__cloud_is_credential(i, &word) && !account && insitu__cloud_shares(text, c->set[i]))
+    if (insitu__auth_shares(text, secret[i])) return false;
+  for (int i = 0; i < INSITU__SETTINGS_COUNT; i++) {
+    bool word, account = i == INSITU__SETTINGS_ID && a->set.kind == INSITU__CLOUD_AZURE;
+    if (insitu__settings_is_credential(i, &word) && !account &&
+        insitu__auth_shares(text, a->set.value[i]))
       return false;
   }
   return true;
 }
+
 /* The machine-readable code of an error answer in buf: of a header, of XML or of JSON; "" unknown.
- * It is for decisions: messages ask insitu__cloud_quotable. INSITU_E_NOMEM: there may be one. */
-static insitu_status insitu__cloud_code(
+ * It is for decisions: messages ask insitu__auth_quotable. INSITU_E_NOMEM: there may be one. */
+static insitu_status insitu__auth_code(
     const struct insitu__http_request *r, char *buf, size_t cap) {
   struct insitu__text_json j;
   buf[0] = 0;
@@ -10338,194 +10169,206 @@ static insitu_status insitu__cloud_code(
     buf[0] = 0;
   return INSITU_OK;
 }
+
 /* Asks a service; INSITU_OK: its answer is 200. near: it is one of this machine. */
-static insitu_status insitu__cloud_call_await(struct insitu__cloud *c,
-    struct insitu__http_request *r, const char *who, bool near, insitu_error *err) {
+static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insitu__http_request *r,
+    const char *who, bool near, insitu_error *err) {
   char code[64];
   insitu_error cause = {0};
   r->text.limit = INSITU__MAX_SECRET_FILE;
   r->text.secret = true;
   r->direct = near; /* no proxy may see what they say, or could reach them */
   insitu_status status =
-      insitu__http_call_await(c->http, r, near ? INSITU__CLOUD_NEAR_TRIES : INSITU__CLOUD_TRIES,
-          near ? INSITU__CLOUD_NEAR_TIMEOUT : INSITU__CLOUD_TIMEOUT, &cause);
+      insitu__http_call_await(a->http, r, near ? INSITU__AUTH_NEAR_TRIES : INSITU__AUTH_TRIES,
+          near ? INSITU__AUTH_NEAR_TIMEOUT : INSITU__AUTH_TIMEOUT, &cause);
   if (status == INSITU_CANCELLED) return status;
   if (status == INSITU_OK && r->answer.status == 200) return INSITU_OK;
   if (status == INSITU_OK) cause.http_status = r->answer.status;
   insitu__error_cause(err, &cause);
   if (status < 0) return insitu__error_set(err, status, "credentials, %s: %s", who, cause.message);
-  if (insitu__cloud_code(r, code, sizeof code) < 0 || !insitu__cloud_quotable(c, r, code))
+  if (insitu__auth_code(r, code, sizeof code) < 0 || !insitu__auth_quotable(a, r, code))
     code[0] = 0;
   return insitu__error_set(err, INSITU_E_AUTH,
       "credentials, %s: HTTP %d%s%s; check what it was given", who, r->answer.status,
       code[0] ? " " : "", code);
 }
-static void insitu__cloud_call_free(
+
+static void insitu__auth_call_free(
     struct insitu__http_request *r, struct insitu__text_buffer *body) {
   insitu__http_request_free(r);
-  if (body) insitu__cloud_wipe_buffer(body);
+  if (body) insitu__settings_wipe_buffer(body);
 }
-/* The first line of a file that another program renews, in c->lent. by: what names the file. */
-static insitu_status insitu__cloud_token_file_await(
-    struct insitu__cloud *c, const char *path, const char *by, insitu_error *err) {
+
+/* The first line of a file that another program renews, in a->lent. by: what names the file. */
+static insitu_status insitu__auth_token_file_await(
+    struct insitu__auth *a, const char *path, const char *by, insitu_error *err) {
   char *text = (char *)insitu__mem_alloc(INSITU__MAX_SECRET + 1, 1), buf[128];
-  if (!text) return insitu__cloud_nomem(err);
+  if (!text) return insitu__settings_nomem(err);
   struct iovec iov = {text, INSITU__MAX_SECRET};
-  int64_t n = insitu__reactor_read_file_await(c->reactor, AT_FDCWD, path, 0, &iov, 1);
+  int64_t n = insitu__reactor_read_file_await(a->reactor, AT_FDCWD, path, 0, &iov, 1);
   if (n == -ENOMEM) {
     insitu__mem_free_secret(text, INSITU__MAX_SECRET);
-    return insitu__cloud_nomem(err);
+    return insitu__settings_nomem(err);
   }
   uint64_t line = n > 0 ? strcspn(text, "\r\n") : 0;
   text[line] = 0;
   const char *cause = NULL;
   if (n < 0) cause = insitu__error_text((int)-n, buf, sizeof buf);
   else if (n >= INSITU__MAX_SECRET) cause = "it is larger than INSITU__MAX_SECRET (16 KiB)";
-  else cause = insitu__cloud_characters(text, false);
-  insitu__cloud_wipe(&c->lent);
-  if (!cause) c->lent = insitu__mem_text(text, line);
+  else cause = insitu__settings_characters(text, false);
+  insitu__settings_wipe(&a->lent);
+  if (!cause) a->lent = insitu__mem_text(text, line);
   insitu__mem_free_secret(text, INSITU__MAX_SECRET);
-  if (!cause) return c->lent ? INSITU_OK : insitu__cloud_nomem(err);
+  if (!cause) return a->lent ? INSITU_OK : insitu__settings_nomem(err);
   if (err && !err->status) err->sys_errno = n < 0 ? (int32_t)-n : 0;
   return insitu__error_set(err, INSITU_E_AUTH,
       "credentials, token file '%.400s' (named by %.60s): cannot be used: %s; check it", path, by,
       cause);
 }
+
 /* An answer without credentials: no memory for them, or none in it. */
-static insitu_status insitu__cloud_not_understood(
+static insitu_status insitu__auth_not_understood(
     const char *who, insitu_status status, insitu_error *err) {
-  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
+  if (status == INSITU_E_NOMEM) return insitu__settings_nomem(err);
   return insitu__error_set(
       err, INSITU_E_AUTH, "credentials, %s: its answer holds none; check what answers there", who);
 }
-static void insitu__cloud_add_header(void *to, const char *line) {
+
+static void insitu__auth_add_header(void *to, const char *line) {
   struct insitu__http_request *r = (struct insitu__http_request *)to;
-  if (!insitu__http_header(r, "%s", line)) r->text.failed = true; /* asked by insitu__cloud_sign */
+  if (!insitu__http_header(r, "%s", line)) r->text.failed = true; /* asked by insitu__auth_sign */
 }
+
 /* What a signature wants of its request, and did not find. */
-static insitu_status insitu__cloud_unsigned(insitu_status status, insitu_error *err) {
-  if (status == INSITU_E_NOMEM) return insitu__cloud_nomem(err);
+static insitu_status insitu__auth_unsigned(insitu_status status, insitu_error *err) {
+  if (status == INSITU_E_NOMEM) return insitu__settings_nomem(err);
   return insitu__error_set(err, INSITU_E_AUTH,
       "store: the request cannot be signed: a credential or a header holds characters that do not "
       "belong there; correct it");
 }
+
 /* Signs a request for AWS, or Google's HMAC keys. INSITU_E_ARG, INSITU_E_NOMEM: see
  * insitu__sign_v4. */
-static insitu_status insitu__cloud_sign(struct insitu__cloud *c, struct insitu__http_request *r,
-    const struct insitu__cloud_keys *k, struct insitu__sign_day *day, const char *service,
+static insitu_status insitu__auth_sign(struct insitu__auth *a, struct insitu__http_request *r,
+    const struct insitu__auth_keys *k, struct insitu__sign_day *day, const char *service,
     const char *path, const char *query, const char *hash) {
   const char *host = strstr(r->url, "://") + 3;
   char name[300];
   uint64_t n = strcspn(host, "/?");
   struct insitu__sign_aws aws = {
-      k->id, k->secret, k->token && k->token[0] ? k->token : NULL, c->region, service};
+      k->id, k->secret, k->token && k->token[0] ? k->token : NULL, a->region, service};
   if (n >= sizeof name) return INSITU_E_ARG;
   memcpy(name, host, n);
   name[n] = 0;
   r->text.failed = false;
   insitu_status status = insitu__sign_v4(day, &aws, r->method ? r->method : "GET", name, path,
       query, (const char *const *)r->headers, (unsigned)INSITU__ARRAY_LEN(r->headers), hash,
-      insitu__cloud_now(c), insitu__cloud_add_header, r);
+      insitu__auth_now(a), insitu__auth_add_header, r);
   if (status == INSITU_OK && r->text.failed) status = INSITU_E_NOMEM;
   r->text.failed = false;
   return status;
 }
-static void insitu__cloud_role_form(
+
+static void insitu__auth_role_form(
     struct insitu__text_buffer *b, const char *action, const char *arn, const char *session) {
-  insitu__cloud_form(b, "Action", action);
-  insitu__cloud_form(b, "Version", "2011-06-15");
-  insitu__cloud_form(b, "RoleArn", arn);
-  insitu__cloud_form(b, "RoleSessionName", session && session[0] ? session : "insitubatch");
+  insitu__auth_form(b, "Action", action);
+  insitu__auth_form(b, "Version", "2011-06-15");
+  insitu__auth_form(b, "RoleArn", arn);
+  insitu__auth_form(b, "RoleSessionName", session && session[0] ? session : "insitubatch");
 }
-/* Posts a form to c->sts; what comes back is read as XML (STS) or JSON (OAuth). sign: by these
+
+/* Posts a form to a->sts; what comes back is read as XML (STS) or JSON (OAuth). sign: by these
  * keys, or NULL. */
-static insitu_status insitu__cloud_post_await(struct insitu__cloud *c,
-    struct insitu__text_buffer *form, const char *who, const struct insitu__cloud_keys *sign,
-    struct insitu__cloud_keys *out, insitu_error *err) {
-  struct insitu__http_request r = {.method = "POST", .url = c->sts, .own_url = {.secret = true}};
+static insitu_status insitu__auth_post_await(struct insitu__auth *a,
+    struct insitu__text_buffer *form, const char *who, const struct insitu__auth_keys *sign,
+    struct insitu__auth_keys *out, insitu_error *err) {
+  struct insitu__http_request r = {.method = "POST", .url = a->sts, .own_url = {.secret = true}};
   struct insitu__sign_day day = {0};
   unsigned char hash[32];
   char hex[65];
   /* "https://": http:// has a host of a character at least */
-  const char *path = c->sts + 8 + strcspn(c->sts + 8, "/");
+  const char *path = a->sts + 8 + strcspn(a->sts + 8, "/");
   bool ok =
       !form->failed && insitu__http_header(&r, "Content-Type: application/x-www-form-urlencoded");
   if (ok && !*path)
-    ok = insitu__text_buffer_printf(&r.own_url, "%s/", c->sts) && (r.url = r.own_url.text) != NULL;
+    ok = insitu__text_buffer_printf(&r.own_url, "%s/", a->sts) && (r.url = r.own_url.text) != NULL;
   insitu__sign_sha256(form->text, form->n, hash);
   insitu__sign_hex(hash, sizeof hash, hex);
-  insitu_status status = ok ? INSITU_OK : insitu__cloud_nomem(err);
-  if (ok && sign)
-    status = insitu__cloud_sign(c, &r, sign, &day, "sts", *path ? path : "/", "", hex);
-  if (ok && status < 0) insitu__cloud_unsigned(status, err);
+  insitu_status status = ok ? INSITU_OK : insitu__settings_nomem(err);
+  if (ok && sign) status = insitu__auth_sign(a, &r, sign, &day, "sts", *path ? path : "/", "", hex);
+  if (ok && status < 0) insitu__auth_unsigned(status, err);
   explicit_bzero(&day, sizeof day);
   r.body = form->text;
   r.n_body = form->n;
-  if (status == INSITU_OK) status = insitu__cloud_call_await(c, &r, who, false, err);
+  if (status == INSITU_OK) status = insitu__auth_call_await(a, &r, who, false, err);
   if (status == INSITU_OK) {
-    int64_t now = insitu__cloud_now(c);
-    status = (c->kind == INSITU__CLOUD_S3 ? insitu__cloud_keys_xml : insitu__cloud_keys_json)(
+    int64_t now = insitu__auth_now(a);
+    status = (a->set.kind == INSITU__CLOUD_S3 ? insitu__auth_keys_xml : insitu__auth_keys_json)(
         r.text.text, r.text.n, now, out);
-    if (status < 0) insitu__cloud_not_understood(who, status, err);
+    if (status < 0) insitu__auth_not_understood(who, status, err);
   }
-  insitu__cloud_call_free(&r, form);
+  insitu__auth_call_free(&r, form);
   return status;
 }
-static insitu_status insitu__cloud_web_await(
-    struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+
+static insitu_status insitu__auth_web_await(
+    struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__text_buffer form = {.secret = true};
-  insitu_status status = insitu__cloud_token_file_await(
-      c, c->set[INSITU__CLOUD_TOKEN_FILE], insitu__cloud_label(c, INSITU__CLOUD_TOKEN_FILE), err);
+  insitu_status status = insitu__auth_token_file_await(a, a->set.value[INSITU__SETTINGS_TOKEN_FILE],
+      insitu__settings_label(&a->set, INSITU__SETTINGS_TOKEN_FILE), err);
   if (status < 0) return status;
-  insitu__cloud_role_form(&form, "AssumeRoleWithWebIdentity", c->set[INSITU__CLOUD_ROLE],
-      c->set[INSITU__CLOUD_SESSION]);
-  insitu__cloud_form(&form, "WebIdentityToken", c->lent);
-  return insitu__cloud_post_await(c, &form, "web identity", NULL, out, err);
+  insitu__auth_role_form(&form, "AssumeRoleWithWebIdentity", a->set.value[INSITU__SETTINGS_ROLE],
+      a->set.value[INSITU__SETTINGS_SESSION]);
+  insitu__auth_form(&form, "WebIdentityToken", a->lent);
+  return insitu__auth_post_await(a, &form, "web identity", NULL, out, err);
 }
-static insitu_status insitu__cloud_role_await(struct insitu__cloud *c,
-    const struct insitu__cloud_role *role, struct insitu__cloud_keys *keys, insitu_error *err) {
+
+static insitu_status insitu__auth_role_await(struct insitu__auth *a,
+    const struct insitu__auth_role *role, struct insitu__auth_keys *keys, insitu_error *err) {
   struct insitu__text_buffer form = {.secret = true}; /* the external id */
-  struct insitu__cloud_keys out = {0};
-  insitu__cloud_role_form(&form, "AssumeRole", role->arn, role->session);
-  if (role->external) insitu__cloud_form(&form, "ExternalId", role->external);
-  insitu_status status = insitu__cloud_post_await(c, &form, "AssumeRole", keys, &out, err);
-  insitu__cloud_wipe_keys(keys);
+  struct insitu__auth_keys out = {0};
+  insitu__auth_role_form(&form, "AssumeRole", role->arn, role->session);
+  if (role->external) insitu__auth_form(&form, "ExternalId", role->external);
+  insitu_status status = insitu__auth_post_await(a, &form, "AssumeRole", keys, &out, err);
+  insitu__auth_wipe_keys(keys);
   *keys = out;
   return status;
 }
+
 /* A GET whose answer is JSON with credentials. header: one more, or NULL. Takes url. */
-static insitu_status insitu__cloud_get_await(struct insitu__cloud *c,
-    struct insitu__text_buffer *url, const char *header, const char *value, const char *who,
-    bool near, struct insitu__cloud_keys *out, insitu_error *err) {
+static insitu_status insitu__auth_get_await(struct insitu__auth *a, struct insitu__text_buffer *url,
+    const char *header, const char *value, const char *who, bool near,
+    struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__http_request r = {.own_url = *url, .url = url->text};
   memset(url, 0, sizeof *url);
   bool ok = !r.own_url.failed && (!header || insitu__http_header(&r, "%s: %s", header, value));
   insitu_status status =
-      ok ? insitu__cloud_call_await(c, &r, who, near, err) : insitu__cloud_nomem(err);
+      ok ? insitu__auth_call_await(a, &r, who, near, err) : insitu__settings_nomem(err);
   if (status == INSITU_OK) {
-    status = insitu__cloud_keys_json(r.text.text, r.text.n, insitu__cloud_now(c), out);
-    if (status < 0) insitu__cloud_not_understood(who, status, err);
+    status = insitu__auth_keys_json(r.text.text, r.text.n, insitu__auth_now(a), out);
+    if (status < 0) insitu__auth_not_understood(who, status, err);
   }
-  insitu__cloud_call_free(&r, NULL);
+  insitu__auth_call_free(&r, NULL);
   return status;
 }
+
 /* ECS and EKS. Their hosts:
  * docs.aws.amazon.com/sdkref/latest/guide/feature-container-credentials.html */
-static insitu_status insitu__cloud_container_await(
-    struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+static insitu_status insitu__auth_container_await(
+    struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   static const char *const hosts[] = {"169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"};
-  const char *path = c->set[INSITU__CLOUD_CONTAINER_PATH],
-             *full = c->set[INSITU__CLOUD_CONTAINER_URL];
-  const char *file = c->set[INSITU__CLOUD_CONTAINER_FILE],
-             *token = c->set[INSITU__CLOUD_CONTAINER_TOKEN];
-  struct insitu__cloud_url u;
+  const char *path = a->set.value[INSITU__SETTINGS_CONTAINER_PATH],
+             *full = a->set.value[INSITU__SETTINGS_CONTAINER_URL];
+  const char *file = a->set.value[INSITU__SETTINGS_CONTAINER_FILE],
+             *token = a->set.value[INSITU__SETTINGS_CONTAINER_TOKEN];
+  struct insitu__settings_url u;
   struct insitu__text_buffer url = {0};
   if (path)
     insitu__text_buffer_printf(&url, "http://169.254.170.2%s%s", path[0] == '/' ? "" : "/", path);
   else insitu__text_buffer_printf(&url, "%s", full ? full : "");
-  if (url.failed) return insitu__cloud_nomem(err);
-  bool ok = !insitu__cloud_url_split(url.text, &u) && !u.user &&
-            (u.https || insitu__cloud_is_loopback(&u));
+  if (url.failed) return insitu__settings_nomem(err);
+  bool ok = !insitu__settings_url_split(url.text, &u) && !u.user &&
+            (u.https || insitu__settings_is_loopback(&u));
   for (int i = 0; i < 3 && !ok && !u.user && u.host; i++)
     ok = u.n_host == strlen(hosts[i]) && !strncasecmp(u.host, hosts[i], u.n_host);
   if (!ok) {
@@ -10535,98 +10378,101 @@ static insitu_status insitu__cloud_container_await(
         "ECS or EKS host; correct it");
   }
   if (file) {
-    insitu_status status = insitu__cloud_token_file_await(
-        c, file, insitu__cloud_label(c, INSITU__CLOUD_CONTAINER_FILE), err);
+    insitu_status status = insitu__auth_token_file_await(
+        a, file, insitu__settings_label(&a->set, INSITU__SETTINGS_CONTAINER_FILE), err);
     if (status < 0) return insitu__text_buffer_free(&url), status;
-    token = c->lent;
+    token = a->lent;
   }
-  return insitu__cloud_get_await(
-      c, &url, token ? "Authorization" : NULL, token, "container", true, out, err);
+  return insitu__auth_get_await(
+      a, &url, token ? "Authorization" : NULL, token, "container", true, out, err);
 }
+
 /* EC2: a token by PUT, the role's name, its keys (IMDSv2). */
-static insitu_status insitu__cloud_imds_await(
-    struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+static insitu_status insitu__auth_imds_await(
+    struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__http_request put = {.method = "PUT"}, get = {.method = NULL};
   struct insitu__text_buffer url = {0};
-  bool ok = insitu__text_buffer_printf(&put.own_url, "%s/latest/api/token", c->metadata) &&
+  bool ok = insitu__text_buffer_printf(&put.own_url, "%s/latest/api/token", a->metadata) &&
             insitu__text_buffer_printf(
-                &get.own_url, "%s/latest/meta-data/iam/security-credentials/", c->metadata) &&
+                &get.own_url, "%s/latest/meta-data/iam/security-credentials/", a->metadata) &&
             insitu__http_header(&put, "X-aws-ec2-metadata-token-ttl-seconds: 21600");
   put.url = put.own_url.text;
   get.url = get.own_url.text;
-  insitu_status status = ok ? insitu__cloud_call_await(c, &put, "instance metadata", true, err)
-                            : insitu__cloud_nomem(err);
+  insitu_status status = ok ? insitu__auth_call_await(a, &put, "instance metadata", true, err)
+                            : insitu__settings_nomem(err);
   if (status == INSITU_OK) {
     uint64_t n = put.text.text ? strcspn(put.text.text, "\r\n") : 0;
-    insitu__cloud_wipe(&c->lent);
-    c->lent = insitu__mem_text(n ? put.text.text : "", n);
-    if (!c->lent) status = insitu__cloud_nomem(err);
-    else if (insitu__cloud_characters(c->lent, true))
-      status = insitu__cloud_not_understood("instance metadata", INSITU_E_AUTH, err);
-    else if (!insitu__http_header(&get, "X-aws-ec2-metadata-token: %s", c->lent))
-      status = insitu__cloud_nomem(err);
-    else status = insitu__cloud_call_await(c, &get, "instance metadata", true, err);
+    insitu__settings_wipe(&a->lent);
+    a->lent = insitu__mem_text(n ? put.text.text : "", n);
+    if (!a->lent) status = insitu__settings_nomem(err);
+    else if (insitu__settings_characters(a->lent, true))
+      status = insitu__auth_not_understood("instance metadata", INSITU_E_AUTH, err);
+    else if (!insitu__http_header(&get, "X-aws-ec2-metadata-token: %s", a->lent))
+      status = insitu__settings_nomem(err);
+    else status = insitu__auth_call_await(a, &get, "instance metadata", true, err);
   }
   if (status == INSITU_OK) {
     uint64_t n = get.text.text ? strcspn(get.text.text, "\r\n") : 0;
     insitu__text_buffer_printf(&url, "%s", get.url);
     insitu__sign_escape(&url, get.text.text ? get.text.text : "", n, false);
-    status = insitu__cloud_get_await(
-        c, &url, "X-aws-ec2-metadata-token", c->lent, "instance metadata", true, out, err);
+    status = insitu__auth_get_await(
+        a, &url, "X-aws-ec2-metadata-token", a->lent, "instance metadata", true, out, err);
   }
-  insitu__cloud_call_free(&put, NULL);
-  insitu__cloud_call_free(&get, NULL);
+  insitu__auth_call_free(&put, NULL);
+  insitu__auth_call_free(&get, NULL);
   return status;
 }
+
 /* A user's refresh token (Google), a client's secret or federated token (Azure). */
-static insitu_status insitu__cloud_oauth_await(
-    struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+static insitu_status insitu__auth_oauth_await(
+    struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__text_buffer form = {.secret = true};
-  const char *file = c->set[INSITU__CLOUD_TOKEN_FILE],
-             *secret = c->set[INSITU__CLOUD_CLIENT_SECRET];
-  bool azure = c->kind == INSITU__CLOUD_AZURE,
-       federated = azure && !strcmp(c->origin, "federated token");
-  insitu__cloud_form(&form, "client_id", c->set[INSITU__CLOUD_CLIENT]);
-  insitu__cloud_form(&form, "grant_type", azure ? "client_credentials" : "refresh_token");
-  if (azure) insitu__cloud_form(&form, "scope", "https://storage.azure.com/.default");
-  else insitu__cloud_form(&form, "refresh_token", c->set[INSITU__CLOUD_REFRESH]);
+  const char *file = a->set.value[INSITU__SETTINGS_TOKEN_FILE],
+             *secret = a->set.value[INSITU__SETTINGS_CLIENT_SECRET];
+  bool azure = a->set.kind == INSITU__CLOUD_AZURE,
+       federated = azure && !strcmp(a->origin, "federated token");
+  insitu__auth_form(&form, "client_id", a->set.value[INSITU__SETTINGS_CLIENT]);
+  insitu__auth_form(&form, "grant_type", azure ? "client_credentials" : "refresh_token");
+  if (azure) insitu__auth_form(&form, "scope", "https://storage.azure.com/.default");
+  else insitu__auth_form(&form, "refresh_token", a->set.value[INSITU__SETTINGS_REFRESH]);
   if (federated) {
-    insitu_status status = insitu__cloud_token_file_await(
-        c, file, insitu__cloud_label(c, INSITU__CLOUD_TOKEN_FILE), err);
+    insitu_status status = insitu__auth_token_file_await(
+        a, file, insitu__settings_label(&a->set, INSITU__SETTINGS_TOKEN_FILE), err);
     if (status < 0) return insitu__text_buffer_free(&form), status;
-    insitu__cloud_form(
+    insitu__auth_form(
         &form, "client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer");
-    insitu__cloud_form(&form, "client_assertion", c->lent);
-  } else insitu__cloud_form(&form, "client_secret", secret);
-  return insitu__cloud_post_await(c, &form, c->origin, NULL, out, err);
+    insitu__auth_form(&form, "client_assertion", a->lent);
+  } else insitu__auth_form(&form, "client_secret", secret);
+  return insitu__auth_post_await(a, &form, a->origin, NULL, out, err);
 }
+
 #ifdef INSITU_WITH_OPENSSL
 /* A claim, signed by the service account's key, for a token
  * (developers.google.com/identity/protocols/oauth2/service-account). */
-static insitu_status insitu__cloud_rs256_await(
-    struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+static insitu_status insitu__auth_rs256_await(
+    struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__text_buffer form = {.secret = true}, head = {.secret = true},
                              claim = {.secret = true}, text = {.secret = true},
                              jwt = {.secret = true};
   struct insitu__text_json j;
-  const char *json = c->set[INSITU__CLOUD_JSON];
-  int64_t now = insitu__cloud_now(c);
+  const char *json = a->set.value[INSITU__SETTINGS_JSON];
+  int64_t now = insitu__auth_now(a);
   insitu_status status = insitu__text_json_parse(&j, json, strlen(json), "service account", err);
   if (status < 0) return status;
   char *key = NULL, *email = NULL, *id = NULL;
-  status = insitu__cloud_json_take(&j, "service account", "private_key", true, &key, err);
+  status = insitu__auth_json_take(&j, "service account", "private_key", true, &key, err);
   if (status == INSITU_OK)
-    status = insitu__cloud_json_take(&j, "service account", "client_email", false, &email, err);
+    status = insitu__auth_json_take(&j, "service account", "client_email", false, &email, err);
   if (status == INSITU_OK)
-    status = insitu__cloud_json_take(&j, "service account", "private_key_id", false, &id, err);
+    status = insitu__auth_json_take(&j, "service account", "private_key_id", false, &id, err);
   insitu__text_json_free(&j);
   insitu__text_buffer_printf(&head, "{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":");
   insitu__text_buffer_json_string(&head, id ? id : "");
   insitu__text_buffer_printf(&head, "}");
   insitu__text_buffer_printf(&claim, "{\"iss\":");
   insitu__text_buffer_json_string(&claim, email ? email : "");
-  insitu__text_buffer_printf(&claim, ",\"scope\":\"%s\",\"aud\":", INSITU__CLOUD_GOOGLE_READ);
-  insitu__text_buffer_json_string(&claim, c->sts);
+  insitu__text_buffer_printf(&claim, ",\"scope\":\"%s\",\"aud\":", INSITU__AUTH_GOOGLE_READ);
+  insitu__text_buffer_json_string(&claim, a->sts);
   insitu__text_buffer_printf(&claim, ",\"iat\":%" PRId64 ",\"exp\":%" PRId64 "}", now, now + 3600);
   bool ok = !head.failed && !claim.failed && insitu__sign_base64url(head.text, head.n, &text) &&
             insitu__text_buffer_printf(&text, ".") &&
@@ -10635,72 +10481,74 @@ static insitu_status insitu__cloud_rs256_await(
     status = insitu__error_set(err, INSITU_E_AUTH,
         "service account: its JSON has no private_key or client_email; give the key file");
   if (status == INSITU_OK)
-    status =
-        ok ? insitu__sign_rs256(key, strlen(key), text.text, &jwt, err) : insitu__cloud_nomem(err);
-  if (status == INSITU_OK && !insitu__cloud_put(&c->lent, jwt.text))
-    status = insitu__cloud_nomem(err);
+    status = ok ? insitu__sign_rs256(key, strlen(key), text.text, &jwt, err)
+                : insitu__settings_nomem(err);
+  if (status == INSITU_OK && !insitu__settings_put(&a->lent, jwt.text))
+    status = insitu__settings_nomem(err);
   if (status == INSITU_OK) {
-    insitu__cloud_form(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
-    insitu__cloud_form(&form, "assertion", jwt.text);
+    insitu__auth_form(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
+    insitu__auth_form(&form, "assertion", jwt.text);
   }
-  insitu__cloud_wipe(&key);
-  insitu__cloud_wipe(&email);
-  insitu__cloud_wipe(&id);
+  insitu__settings_wipe(&key);
+  insitu__settings_wipe(&email);
+  insitu__settings_wipe(&id);
   insitu__text_buffer_free(&head);
   insitu__text_buffer_free(&claim);
   insitu__text_buffer_free(&text);
-  insitu__cloud_wipe_buffer(&jwt);
-  return status < 0 ? status
-                    : insitu__cloud_post_await(c, &form, "service account", NULL, out, err);
+  insitu__settings_wipe_buffer(&jwt);
+  return status < 0 ? status : insitu__auth_post_await(a, &form, "service account", NULL, out, err);
 }
 #endif
+
 /* Google's metadata server, or Azure's: of a virtual machine, or where IDENTITY_ENDPOINT names
  * another, of App Service. */
-static insitu_status insitu__cloud_metadata_await(
-    struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+static insitu_status insitu__auth_metadata_await(
+    struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__text_buffer url = {0};
-  const char *client = c->set[INSITU__CLOUD_CLIENT],
-             *secret = c->set[INSITU__CLOUD_CONTAINER_TOKEN];
-  bool app = c->set[INSITU__CLOUD_METADATA] && secret;
-  if (c->source == INSITU__CLOUD_GOOGLE) {
+  const char *client = a->set.value[INSITU__SETTINGS_CLIENT],
+             *secret = a->set.value[INSITU__SETTINGS_CONTAINER_TOKEN];
+  bool app = a->set.value[INSITU__SETTINGS_METADATA] && secret;
+  if (a->source == INSITU__AUTH_GOOGLE) {
     insitu__text_buffer_printf(
-        &url, "%s/computeMetadata/v1/instance/service-accounts/default/token", c->metadata);
-    return insitu__cloud_get_await(c, &url, "Metadata-Flavor", "Google", c->origin, true, out, err);
+        &url, "%s/computeMetadata/v1/instance/service-accounts/default/token", a->metadata);
+    return insitu__auth_get_await(a, &url, "Metadata-Flavor", "Google", a->origin, true, out, err);
   }
   insitu__text_buffer_printf(&url,
-      "%s%s?api-version=%s&resource=https%%3A%%2F%%2Fstorage.azure.com%s", c->metadata,
+      "%s%s?api-version=%s&resource=https%%3A%%2F%%2Fstorage.azure.com%s", a->metadata,
       app ? "" : "/metadata/identity/oauth2/token", app ? "2019-08-01" : "2018-02-01",
       client ? "&client_id=" : "");
   if (client) insitu__sign_escape(&url, client, strlen(client), false);
-  return insitu__cloud_get_await(c, &url, app ? "X-IDENTITY-HEADER" : "Metadata",
-      app ? secret : "true", c->origin, true, out, err);
+  return insitu__auth_get_await(a, &url, app ? "X-IDENTITY-HEADER" : "Metadata",
+      app ? secret : "true", a->origin, true, out, err);
 }
-static insitu_status insitu__cloud_obtain_await(
-    struct insitu__cloud *c, struct insitu__cloud_keys *out, insitu_error *err) {
+
+static insitu_status insitu__auth_obtain_await(
+    struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   insitu_status status = INSITU_OK;
-  switch (c->source) {
-  case INSITU__CLOUD_WEB: status = insitu__cloud_web_await(c, out, err); break;
-  case INSITU__CLOUD_CONTAINER: status = insitu__cloud_container_await(c, out, err); break;
-  case INSITU__CLOUD_IMDS: status = insitu__cloud_imds_await(c, out, err); break;
-  case INSITU__CLOUD_OAUTH: status = insitu__cloud_oauth_await(c, out, err); break;
+  switch (a->source) {
+  case INSITU__AUTH_WEB: status = insitu__auth_web_await(a, out, err); break;
+  case INSITU__AUTH_CONTAINER: status = insitu__auth_container_await(a, out, err); break;
+  case INSITU__AUTH_IMDS: status = insitu__auth_imds_await(a, out, err); break;
+  case INSITU__AUTH_OAUTH: status = insitu__auth_oauth_await(a, out, err); break;
 #ifdef INSITU_WITH_OPENSSL
-  case INSITU__CLOUD_RS256: status = insitu__cloud_rs256_await(c, out, err); break;
+  case INSITU__AUTH_RS256: status = insitu__auth_rs256_await(a, out, err); break;
 #endif
-  case INSITU__CLOUD_GOOGLE:
-  case INSITU__CLOUD_MSI: status = insitu__cloud_metadata_await(c, out, err); break;
+  case INSITU__AUTH_GOOGLE:
+  case INSITU__AUTH_MSI: status = insitu__auth_metadata_await(a, out, err); break;
   default: /* keys that roles are assumed with */
-    if (!insitu__cloud_put(&out->id, c->first.id) ||
-        !insitu__cloud_put(&out->secret, c->first.secret) ||
-        !insitu__cloud_put(&out->token, c->first.token))
-      status = insitu__cloud_nomem(err);
+    if (!insitu__settings_put(&out->id, a->first.id) ||
+        !insitu__settings_put(&out->secret, a->first.secret) ||
+        !insitu__settings_put(&out->token, a->first.token))
+      status = insitu__settings_nomem(err);
   }
-  for (int i = c->n_roles; i-- > 0 && status == INSITU_OK;)
-    status = insitu__cloud_role_await(c, &c->role[i], out, err);
+  for (int i = a->n_roles; i-- > 0 && status == INSITU_OK;)
+    status = insitu__auth_role_await(a, &a->role[i], out, err);
   return status;
 }
+
 /* Why there are none at all, where the machine's own services were the last to ask. */
-static insitu_status insitu__cloud_none(
-    struct insitu__cloud *c, const insitu_error *cause, insitu_error *err) {
+static insitu_status insitu__auth_none(
+    struct insitu__auth *a, const insitu_error *cause, insitu_error *err) {
   static const char *const looked[] = {"",
       "options, the environment (AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE), ~/.aws/config "
       "and credentials, the container's "
@@ -10715,47 +10563,353 @@ static insitu_status insitu__cloud_none(
   return insitu__error_set(err, INSITU_E_AUTH,
       "store '%.200s': no credentials in %s (%.300s); give some, or set the option skip_signature "
       "= true for public data",
-      c->name, looked[c->kind], cause->message);
+      a->name, looked[a->set.kind], cause->message);
 }
-static void insitu__cloud_renew_now_await(struct insitu__cloud *c) {
-  struct insitu__cloud_keys keys = {0};
+
+static void insitu__auth_renew_now_await(struct insitu__auth *a) {
+  struct insitu__auth_keys keys = {0};
   insitu_error cause = {0};
-  bool last = c->source == INSITU__CLOUD_IMDS || c->source == INSITU__CLOUD_GOOGLE ||
-              c->source == INSITU__CLOUD_MSI;
-  c->renewing = true;
-  insitu__reactor_gate_expect(&c->renewed, 1);
-  insitu_status status = insitu__cloud_obtain_await(c, &keys, &cause);
+  bool last = a->source == INSITU__AUTH_IMDS || a->source == INSITU__AUTH_GOOGLE ||
+              a->source == INSITU__AUTH_MSI;
+  a->renewing = true;
+  insitu__reactor_gate_expect(&a->renewed, 1);
+  insitu_status status = insitu__auth_obtain_await(a, &keys, &cause);
   if (status > 0)
     status = insitu__error_set(
         &cause, INSITU_E_HTTP, "credentials: given up; the loader is being closed");
-  insitu__error_clear(&c->error);
+  insitu__error_clear(&a->error);
   if (status == INSITU_OK) {
-    insitu__cloud_wipe_keys(&c->keys);
-    c->keys = keys;
+    insitu__auth_wipe_keys(&a->keys);
+    a->keys = keys;
   } else {
-    insitu__cloud_wipe_keys(&keys);
-    c->pause = insitu__cloud_now(c) + INSITU__CLOUD_PAUSE;
-    if (last && !c->n_roles && !c->keys.expires && status != INSITU_E_NOMEM)
-      insitu__cloud_none(c, &cause, &c->error);
-    else c->error = cause;
+    insitu__auth_wipe_keys(&keys);
+    a->pause = insitu__auth_now(a) + INSITU__AUTH_PAUSE;
+    if (last && !a->n_roles && !a->keys.expires && status != INSITU_E_NOMEM)
+      insitu__auth_none(a, &cause, &a->error);
+    else a->error = cause;
   }
-  c->renewing = false;
-  insitu__reactor_gate_open(&c->renewed);
+  a->renewing = false;
+  insitu__reactor_gate_open(&a->renewed);
 }
+
 /* Renews credentials where that is due, one request for all who need them; force: the server did
  * not take those there are. Where it fails, those that still hold serve on. */
-static insitu_status insitu__cloud_renew_await(
-    struct insitu__cloud *c, bool force, insitu_error *err) {
-  if (c->source <= INSITU__CLOUD_STATIC && !c->n_roles) return INSITU_OK;
-  int64_t now = insitu__cloud_now(c);
-  bool have = c->keys.expires > now && !force;
-  if (have && (now < c->keys.renew || now < c->pause || c->renewing)) return INSITU_OK;
-  if (c->renewing) insitu__reactor_gate_await(c->reactor, &c->renewed);
+static insitu_status insitu__auth_renew_await(
+    struct insitu__auth *a, bool force, insitu_error *err) {
+  if (a->source <= INSITU__AUTH_STATIC && !a->n_roles) return INSITU_OK;
+  int64_t now = insitu__auth_now(a);
+  bool have = a->keys.expires > now && !force;
+  if (have && (now < a->keys.renew || now < a->pause || a->renewing)) return INSITU_OK;
+  if (a->renewing) insitu__reactor_gate_await(a->reactor, &a->renewed);
   /* else it failed just now */
-  else if (!force || !c->error.status || now >= c->pause) insitu__cloud_renew_now_await(c);
-  if (!c->error.status || (have && c->keys.expires > now)) return INSITU_OK;
-  insitu__error_cause(err, &c->error);
-  return insitu__error_set(err, c->error.status, "%s", c->error.message);
+  else if (!force || !a->error.status || now >= a->pause) insitu__auth_renew_now_await(a);
+  if (!a->error.status || (have && a->keys.expires > now)) return INSITU_OK;
+  insitu__error_cause(err, &a->error);
+  return insitu__error_set(err, a->error.status, "%s", a->error.message);
+}
+
+/* Overwrites and frees settings and credentials; a zeroed one is fine. */
+static void insitu__auth_close(struct insitu__auth *a) {
+  for (int i = 0; i < INSITU__SETTINGS_COUNT; i++) insitu__settings_wipe(&a->set.value[i]);
+  for (int i = 0; i < a->n_roles; i++) insitu__auth_wipe_role(&a->role[i]);
+
+  char **text[] = {&a->query, &a->sts, &a->metadata, &a->basic, &a->user, &a->lent};
+  for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__settings_wipe(text[i]);
+  insitu__auth_wipe_keys(&a->keys);
+  insitu__auth_wipe_keys(&a->first);
+  insitu__mem_free_secret(a->azure_key, a->n_azure_key);
+  explicit_bzero(a, sizeof *a);
+}
+#endif
+
+/* >>cloud -------------------------------------------------------------------------------------- */
+/* Remote roots */
+enum { INSITU__CLOUD_READ, INSITU__CLOUD_HEAD, INSITU__CLOUD_LIST };
+enum { INSITU__CLOUD_FINAL, INSITU__CLOUD_AGAIN };
+#ifndef INSITU_NO_CURL
+/* seconds by which a clock that is wrong differs: S3 and Azure allow 900 */
+#define INSITU__CLOUD_SKEW 600
+#define INSITU__CLOUD_LESSONS 4 /* answers to one request that may teach something */
+#define INSITU__CLOUD_AZURE_VERSION "2020-10-02" /* of the Blob service's REST API */
+
+struct insitu__cloud {
+  struct insitu__auth auth;
+  char *bucket, *prefix, *name;
+  /* "https://host", and what stands before keys: "", "/bucket", "/of/url"; both escaped */
+  char *base, *path;
+  struct insitu__text_buffer at, ask; /* path and query of the request that is being made */
+};
+struct insitu__cloud_ask {
+  int what;
+  const char *key, *range, *if_match, *if_none_match, *continuation;
+};
+
+/* -- opening -- */
+
+/* The endpoint of a region, or of an account. Without memory the one before stays. */
+static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error *err) {
+  struct insitu__text_buffer base = {0}, path = {0};
+  char *own = NULL, *own_path = NULL;
+  const char *custom = c->auth.set.value[INSITU__SETTINGS_ENDPOINT];
+  insitu_status status = custom ? insitu__settings_endpoint(
+                                      &c->auth.set, INSITU__SETTINGS_ENDPOINT, &own, &own_path, err)
+                                : INSITU_OK;
+  if (status < 0) {
+    insitu__settings_wipe(&own);
+    insitu__settings_wipe(&own_path);
+    return status;
+  }
+  bool vhost = c->auth.set.kind == INSITU__CLOUD_S3 &&
+               insitu__settings_flag(
+                   &c->auth.set, INSITU__SETTINGS_VHOST, !custom && !strchr(c->bucket, '.'));
+  const char *china = !strncmp(c->auth.region, "cn-", 3) ? ".cn" : "",
+             *host = custom ? strstr(own, "://") + 3 : NULL;
+  uint64_t n = strlen(c->bucket);
+  if (!custom && c->auth.set.kind == INSITU__CLOUD_S3)
+    insitu__text_buffer_printf(&base, "https://%s%ss3.%s.amazonaws.com%s", vhost ? c->bucket : "",
+        vhost ? "." : "", c->auth.region, china);
+  else if (!custom && c->auth.set.kind == INSITU__CLOUD_GS)
+    insitu__text_buffer_printf(&base, "https://storage.googleapis.com");
+  else if (!custom)
+    insitu__text_buffer_printf(
+        &base, "https://%s.blob.core.windows.net", c->auth.set.value[INSITU__SETTINGS_ID]);
+  /* the host may name the bucket already */
+  else if (vhost && (strncmp(host, c->bucket, n) || host[n] != '.'))
+    insitu__text_buffer_printf(&base, "%.*s%s.%s", (int)(host - own), own, c->bucket, host);
+  else insitu__text_buffer_printf(&base, "%s", own);
+  insitu__text_buffer_printf(
+      &path, "%s%s%s", own ? own_path : "", vhost ? "" : "/", vhost ? "" : c->bucket);
+  insitu__settings_wipe(&own);
+  insitu__settings_wipe(&own_path);
+  bool ok = !base.failed && !path.failed;
+  char **to[] = {&c->base, &c->path};
+  for (int i = 0; i < 2; i++) {
+    char *text = insitu__settings_take(i ? &path : &base);
+    if (ok) insitu__settings_wipe(to[i]);
+    if (ok) *to[i] = text;
+    else insitu__settings_wipe(&text);
+  }
+  return ok ? INSITU_OK : insitu__settings_nomem(err);
+}
+
+static insitu_status insitu__cloud_url_refused(
+    const char *cause, insitu_error *err) { /* never with the url: it may hold secrets */
+  return insitu__error_set(err, INSITU_E_ARG, "store, url: %s; correct it", cause);
+}
+
+/* http(s)://user:password@host/root?query */
+static insitu_status insitu__cloud_open_http(
+    struct insitu__cloud *c, const char *url, insitu_error *err) {
+  struct insitu__settings_url u;
+  struct insitu__text_buffer base = {0}, path = {0}, name = {0}, user = {.secret = true},
+                             basic = {.secret = true};
+  const char *cause = insitu__settings_url_split(url, &u);
+  if (cause) return insitu__cloud_url_refused(cause, err);
+  /* the query stays: it is part of the url */
+  if (insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_SKIP, false)) {
+    insitu__settings_wipe(&c->auth.set.value[INSITU__SETTINGS_BEARER]);
+    u.user = NULL;
+  }
+  insitu__settings_url_base(&u, &base);
+  insitu__text_buffer_bytes(&path, "", 0);
+  insitu__settings_url_path(u.path, u.n_path, &path);
+  insitu__text_buffer_printf(&name, "%s%s", base.text ? base.text : "", path.text ? path.text : "");
+  insitu_status status = INSITU_OK;
+  if (u.user) {
+    insitu__text_buffer_printf(&basic, "Basic ");
+    if (!insitu__sign_unescape(&user, u.user, u.n_user))
+      status = user.failed ? insitu__settings_nomem(err)
+                           : insitu__cloud_url_refused(
+                                 "a '%' in its user or password needs two hexadecimal digits", err);
+    else insitu__sign_base64(user.text, user.n, &basic);
+    c->auth.user = insitu__settings_take(&user);
+    c->auth.basic = insitu__settings_take(&basic);
+  }
+  c->base = insitu__settings_take(&base);
+  c->path = insitu__settings_take(&path);
+  c->name = insitu__settings_take(&name);
+  c->prefix = insitu__mem_text("", 0);
+  if (u.n_query) c->auth.query = insitu__mem_text(u.query, u.n_query);
+  c->auth.origin = u.user                                       ? "the url's user"
+                   : u.n_query                                  ? "the url's query"
+                   : c->auth.set.value[INSITU__SETTINGS_BEARER] ? "options"
+                                                                : "anonymous";
+  if (c->auth.set.value[INSITU__SETTINGS_BEARER] && status == INSITU_OK)
+    status = insitu__auth_static(
+        &c->auth, NULL, NULL, c->auth.set.value[INSITU__SETTINGS_BEARER], c->auth.origin, err);
+  bool ok = c->base && c->path && c->name && c->prefix &&
+            (!u.user || (c->auth.basic && c->auth.user)) && (!u.n_query || c->auth.query);
+  return status < 0 || ok ? status : insitu__settings_nomem(err);
+}
+
+/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command
+ * line tools of these stores take; of abfs, account and endpoint, too:
+ * abfs://container@account.dfs.core.windows.net */
+static insitu_status insitu__cloud_open_bucket(
+    struct insitu__cloud *c, const char *url, insitu_error *err) {
+  const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
+             *account = (const char *)memchr(at, '@', (size_t)(end - at));
+  uint64_t n = (uint64_t)((account ? account : end) - at);
+  struct insitu__text_buffer endpoint = {0};
+  if (strpbrk(url, "?#"))
+    return insitu__cloud_url_refused("a '?' or '#' is in it, and options are no part of it", err);
+  if (account && c->auth.set.kind != INSITU__CLOUD_AZURE)
+    return insitu__cloud_url_refused("it has no user; credentials are options", err);
+  if (!n || n > 255 ||
+      strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_$") < n ||
+      at[0] == '.')
+    return insitu__cloud_url_refused("its bucket or container is no name of one", err);
+  if (c->auth.set.kind == INSITU__CLOUD_S3 && n > 6 && !strncmp(at + n - 6, "--x-s3", 6))
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store '%.400s': directory buckets (S3 Express One Zone) are not supported; copy the "
+        "archive to another bucket",
+        url);
+  while (*end == '/') end++;
+  uint64_t n_prefix = strlen(end);
+  while (n_prefix && end[n_prefix - 1] == '/') n_prefix--;
+  if (n_prefix >= INSITU__MAX_KEY)
+    return insitu__cloud_url_refused("its path is longer than INSITU__MAX_KEY", err);
+  c->bucket = insitu__mem_text(at, n);
+  c->prefix = insitu__mem_text(end, n_prefix);
+  c->name = insitu__mem_text(url, (uint64_t)(end - url) + n_prefix);
+  if (!c->bucket || !c->prefix || !c->name) return insitu__settings_nomem(err);
+  if (!account) return INSITU_OK;
+  const char *service = account + 1 + strspn(account + 1, "abcdefghijklmnopqrstuvwxyz0123456789"),
+             *stop = at + strcspn(at, "/");
+  if (service == account + 1 || stop - account > 200 ||
+      (strncmp(service, ".dfs.", 5) && strncmp(service, ".blob.", 6)) ||
+      service + strspn(service, "abcdefghijklmnopqrstuvwxyz0123456789.-") != stop)
+    return insitu__cloud_url_refused(
+        "behind the '@' stands the account's host, such as account.dfs.core.windows.net", err);
+  char *name = insitu__mem_text(account + 1, (uint64_t)(service - account) - 1);
+  const char *domain = service + 1 + strcspn(service + 1, ".");
+  if (name)
+    insitu__text_buffer_printf(
+        &endpoint, "https://%s.blob%.*s", name, (int)(stop - domain), domain);
+  insitu_status status = name && !endpoint.failed
+                             ? insitu__settings_set(&c->auth.set, INSITU__SETTINGS_ID, name,
+                                   INSITU__SETTINGS_OPTION, "url", err)
+                             : insitu__settings_nomem(err);
+  if (status == INSITU_OK && !c->auth.set.value[INSITU__SETTINGS_ENDPOINT])
+    status = insitu__settings_set(&c->auth.set, INSITU__SETTINGS_ENDPOINT, endpoint.text,
+        INSITU__SETTINGS_OPTION, "url", err);
+  insitu__mem_free(name);
+  insitu__text_buffer_free(&endpoint);
+  return status;
+}
+
+/* An emulator's account and endpoint; the key is the same everywhere, and no secret (Azurite's
+ * documentation). */
+static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_error *err) {
+  static const struct {
+    int setting;
+    const char *value;
+  } emulator[] = {{INSITU__SETTINGS_ID, "devstoreaccount1"},
+      {INSITU__SETTINGS_ENDPOINT, "http://127.0.0.1:10000/devstoreaccount1"},
+      {INSITU__SETTINGS_SECRET, "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/"
+                                "K1SZFPTOtr/KBHBeksoGMGw=="},
+      {INSITU__SETTINGS_ALLOW_HTTP, "true"}};
+  insitu_status status = INSITU_OK;
+  for (unsigned i = 0; i < 4 && status == INSITU_OK &&
+                       insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_EMULATOR, false);
+       i++)
+    if (c->auth.set.from[emulator[i].setting] != INSITU__SETTINGS_OPTION || i == 3)
+      status = insitu__settings_set(&c->auth.set, emulator[i].setting, emulator[i].value,
+          INSITU__SETTINGS_OPTION, "use_emulator", err);
+  const char *account = c->auth.set.value[INSITU__SETTINGS_ID];
+  if (status == INSITU_OK && !account && !c->auth.set.value[INSITU__SETTINGS_ENDPOINT])
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store '%.400s': which storage account? give the option account_name", c->name);
+  if (status == INSITU_OK && account &&
+      strspn(account, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(account))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store, option 'account_name': it has other characters than a-z and 0-9; correct it");
+  if (status == INSITU_OK && !account && c->auth.set.value[INSITU__SETTINGS_SECRET])
+    return insitu__error_set(err, INSITU_E_ARG, "store: account_key needs account_name; give both");
+  return status;
+}
+
+/* Overwrites and frees all that the store has; a zeroed one is fine. */
+static void insitu__cloud_close(struct insitu__cloud *c) {
+  insitu__auth_close(&c->auth);
+
+  char **text[] = {&c->bucket, &c->prefix, &c->name, &c->base, &c->path};
+  for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__settings_wipe(text[i]);
+  insitu__settings_wipe_buffer(&c->at);
+  insitu__settings_wipe_buffer(&c->ask);
+  explicit_bzero(c, sizeof *c);
+}
+
+/* Reads url (of that kind), options, environment and credential files; sends nothing. On an error
+ * it is closed. */
+static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__http *http,
+    int kind, const char *url, const insitu_option *options, uint64_t n_options,
+    insitu_error *err) {
+  struct insitu__auth_files files = {0};
+  memset(c, 0, sizeof *c);
+  c->auth.http = http;
+  c->auth.reactor = http ? http->reactor : NULL;
+  c->auth.set.kind = kind;
+  insitu_status status = INSITU_OK;
+  for (uint64_t i = 0; i < n_options && status == INSITU_OK; i++)
+    status = insitu__settings_option(
+        &c->auth.set, http ? &http->desc : NULL, options[i].key, options[i].value, err);
+  bool environment = insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_ENVIRONMENT, true);
+  if (http && !environment) http->desc.isolated = true; /* no proxies of it, either */
+  if (status == INSITU_OK)
+    status = kind == INSITU__CLOUD_HTTP ? insitu__cloud_open_http(c, url, err)
+                                        : insitu__cloud_open_bucket(c, url, err);
+  c->auth.name = c->name;
+  if (status == INSITU_OK && kind != INSITU__CLOUD_HTTP) {
+    if (environment) status = insitu__settings_environment(&c->auth.set, err);
+    if (status == INSITU_OK && environment && kind == INSITU__CLOUD_S3 &&
+        insitu__auth_needs_files(&c->auth))
+      status = insitu__auth_files_read(&c->auth, &files, err);
+    if (status == INSITU_OK && kind == INSITU__CLOUD_AZURE)
+      status = insitu__cloud_open_azure(c, err);
+    if (status == INSITU_OK) status = insitu__auth_open_credentials(&c->auth, &files, err);
+    const char *region = kind == INSITU__CLOUD_GS ? "auto"
+                         : c->auth.set.value[INSITU__SETTINGS_REGION]
+                             ? c->auth.set.value[INSITU__SETTINGS_REGION]
+                             : "us-east-1";
+    if (status == INSITU_OK && !insitu__auth_is_region(region))
+      status = insitu__error_set(err, INSITU_E_ARG,
+          "store, option 'region': it has other characters than a-z, 0-9 and '-'; correct it");
+    if (status == INSITU_OK) {
+      memcpy(c->auth.region, region, strlen(region) + 1);
+      status = insitu__cloud_locate(c, err);
+    }
+    if (status == INSITU_OK) status = insitu__auth_services(&c->auth, err);
+  }
+  insitu__auth_files_free(&files);
+  if (status < 0) insitu__cloud_close(c);
+  return status;
+}
+
+/* for people: no user, no query */
+static const char *insitu__cloud_name(const struct insitu__cloud *c) {
+  return c->name;
+}
+
+/* Its name for what outlives it, without secrets. Where other endpoints or accounts may have a
+ * store of the same name, the endpoint is part of it: S3 has names of its own in each partition
+ * (China, GovCloud). A prefix may hold any text, so its length ends the name. */
+static bool insitu__cloud_whole_name(
+    const struct insitu__cloud *c, struct insitu__text_buffer *out) {
+  bool alone =
+      c->auth.set.kind == INSITU__CLOUD_HTTP ||
+      (c->auth.set.kind != INSITU__CLOUD_AZURE && !c->auth.set.value[INSITU__SETTINGS_ENDPOINT]);
+  if (c->auth.set.kind == INSITU__CLOUD_S3 &&
+      (!strncmp(c->auth.region, "cn-", 3) || !strncmp(c->auth.region, "us-gov-", 7)))
+    alone = false;
+  insitu__text_buffer_printf(out, "%s", c->name);
+  if (!alone) insitu__text_buffer_printf(out, " at %s%s", c->base, c->path);
+  return insitu__text_buffer_printf(out, ", %" PRIu64, (uint64_t)strlen(c->name));
+}
+
+/* whether "bytes=-8" works: Azure knows no such range */
+static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) {
+  return c->auth.set.kind != INSITU__CLOUD_AZURE;
 }
 
 /* -- requests -- */
@@ -10769,10 +10923,11 @@ static bool insitu__cloud_key(struct insitu__cloud *c, const char *key) { /* pat
     insitu__sign_escape(b, key, strlen(key), true);
   return b->n || insitu__text_buffer_bytes(b, "/", 1);
 }
+
 /* Path and query of a listing: what lies one level below key. */
 static bool insitu__cloud_list(struct insitu__cloud *c, const struct insitu__cloud_ask *ask) {
   struct insitu__text_buffer prefix = {0};
-  bool azure = c->kind == INSITU__CLOUD_AZURE;
+  bool azure = c->auth.set.kind == INSITU__CLOUD_AZURE;
   struct insitu__sign_pair pair[6];
   unsigned n = 0;
   insitu__text_buffer_printf(
@@ -10791,65 +10946,73 @@ static bool insitu__cloud_list(struct insitu__cloud *c, const struct insitu__clo
   insitu__text_buffer_free(&prefix);
   return ok;
 }
+
 static bool insitu__cloud_headers(
     struct insitu__cloud *c, const struct insitu__cloud_ask *ask, struct insitu__http_request *r) {
-  bool azure = c->kind == INSITU__CLOUD_AZURE, ok = true;
-  const char *token = c->keys.id ? NULL : c->keys.token;
+  bool azure = c->auth.set.kind == INSITU__CLOUD_AZURE, ok = true;
+  const char *token = c->auth.keys.id ? NULL : c->auth.keys.token;
   if (ask->range) ok = insitu__http_header_text(r, azure ? "x-ms-range" : "Range", ask->range);
   if (ask->if_match) ok = ok && insitu__http_header_text(r, "If-Match", ask->if_match);
   if (ask->if_none_match)
     ok = ok && insitu__http_header_text(r, "If-None-Match", ask->if_none_match);
-  if (c->kind == INSITU__CLOUD_S3 && insitu__cloud_flag(c, INSITU__CLOUD_PAYER, false))
+  if (c->auth.set.kind == INSITU__CLOUD_S3 &&
+      insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_PAYER, false))
     ok = ok && insitu__http_header(r, "x-amz-request-payer: requester");
-  if (c->set[INSITU__CLOUD_PROJECT])
-    ok = ok && insitu__http_header(r, "x-goog-user-project: %s", c->set[INSITU__CLOUD_PROJECT]);
+  if (c->auth.set.value[INSITU__SETTINGS_PROJECT])
+    ok = ok && insitu__http_header(
+                   r, "x-goog-user-project: %s", c->auth.set.value[INSITU__SETTINGS_PROJECT]);
   if (azure) {
     char date[30];
-    insitu__sign_http_date(insitu__cloud_now(c), date);
+    insitu__sign_http_date(insitu__auth_now(&c->auth), date);
     ok = ok && insitu__http_header(r, "x-ms-version: " INSITU__CLOUD_AZURE_VERSION) &&
          insitu__http_header(r, "x-ms-date: %s", date);
   }
-  if (c->basic && !token) ok = ok && insitu__http_header_text(r, "Authorization", c->basic);
+  if (c->auth.basic && !token)
+    ok = ok && insitu__http_header_text(r, "Authorization", c->auth.basic);
   if (token) ok = ok && insitu__http_header(r, "Authorization: Bearer %s", token);
   return ok;
 }
+
 /* After all other headers, over the bytes that go out. */
 static insitu_status insitu__cloud_authorize(
     struct insitu__cloud *c, struct insitu__http_request *r, insitu_error *err) {
   const char *path = c->at.text, *query = c->ask.text;
   insitu_status status = INSITU_OK;
-  if (c->azure_key) {
+  if (c->auth.azure_key) {
     struct insitu__text_buffer value = {.secret = true};
-    status = insitu__sign_azure(c->keys.id, c->azure_key, c->n_azure_key, r->method, path, query,
-        (const char *const *)r->headers, (unsigned)INSITU__ARRAY_LEN(r->headers), "", &value);
+    status = insitu__sign_azure(c->auth.keys.id, c->auth.azure_key, c->auth.n_azure_key, r->method,
+        path, query, (const char *const *)r->headers, (unsigned)INSITU__ARRAY_LEN(r->headers), "",
+        &value);
     if (status == INSITU_OK && !insitu__http_header(r, "Authorization: %s", value.text))
       status = INSITU_E_NOMEM;
     insitu__text_buffer_free(&value);
-  } else if (c->keys.id) {
-    status = insitu__cloud_sign(c, r, &c->keys, &c->day, "s3", path, query, INSITU__SIGN_EMPTY);
+  } else if (c->auth.keys.id) {
+    status = insitu__auth_sign(
+        &c->auth, r, &c->auth.keys, &c->auth.day, "s3", path, query, INSITU__SIGN_EMPTY);
   }
-  return status < 0 ? insitu__cloud_unsigned(status, err) : status;
+  return status < 0 ? insitu__auth_unsigned(status, err) : status;
 }
+
 /* Fills a new or reset request with what ask wants, with credentials that hold for a while. */
 static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
     const struct insitu__cloud_ask *ask, struct insitu__http_request *r, insitu_error *err) {
   struct insitu__text_buffer *at = &c->at, *query = &c->ask;
-  if (ask->what == INSITU__CLOUD_LIST && c->kind == INSITU__CLOUD_HTTP)
+  if (ask->what == INSITU__CLOUD_LIST && c->auth.set.kind == INSITU__CLOUD_HTTP)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.400s': HTTP servers have no listing of their own; name the arrays, or "
         "consolidate the metadata",
         c->name);
-  insitu_status status = insitu__cloud_renew_await(c, false, err);
+  insitu_status status = insitu__auth_renew_await(&c->auth, false, err);
   if (status != INSITU_OK) return status;
   at->n = query->n = 0; /* nothing suspends from here on */
   at->failed = query->failed = false;
-  query->secret = r->own_url.secret = c->query != NULL;
-  r->dated = insitu__cloud_now(c);
+  query->secret = r->own_url.secret = c->auth.query != NULL;
+  r->dated = insitu__auth_now(&c->auth);
   insitu__text_buffer_bytes(query, "", 0);
   r->method = ask->what == INSITU__CLOUD_HEAD ? "HEAD" : "GET";
   bool ok =
       ask->what == INSITU__CLOUD_LIST ? insitu__cloud_list(c, ask) : insitu__cloud_key(c, ask->key);
-  if (c->query) insitu__text_buffer_printf(query, "%s%s", query->n ? "&" : "", c->query);
+  if (c->auth.query) insitu__text_buffer_printf(query, "%s%s", query->n ? "&" : "", c->auth.query);
   ok = ok && !at->failed && !query->failed && insitu__text_buffer_add(&r->own_url, c->base) &&
        insitu__text_buffer_bytes(&r->own_url, at->text, at->n);
   if (query->n)
@@ -10857,7 +11020,7 @@ static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
          insitu__text_buffer_bytes(&r->own_url, query->text, query->n);
   r->url = r->own_url.text;
   /* none of it fails for anything else */
-  if (!ok || !insitu__cloud_headers(c, ask, r)) return insitu__cloud_nomem(err);
+  if (!ok || !insitu__cloud_headers(c, ask, r)) return insitu__settings_nomem(err);
   return insitu__cloud_authorize(c, r, err);
 }
 
@@ -10869,78 +11032,87 @@ static bool insitu__cloud_sent(const struct insitu__http_request *r, const char 
     if (strstr(r->headers[i], text)) return true;
   return false;
 }
+
 /* The region that an answer names, if the request was not made for it already. */
 static bool insitu__cloud_learn_region(
     struct insitu__cloud *c, const struct insitu__http_request *r, insitu_error *err) {
   char region[64], scope[70];
   int s = r->answer.status;
-  if (c->kind != INSITU__CLOUD_S3 ||
+  if (c->auth.set.kind != INSITU__CLOUD_S3 ||
       (s != 301 && s != 302 && s != 307 && s != 308 && s != 400 && s != 403))
     return false;
   snprintf(region, sizeof region, "%s", r->answer.region);
   if (!region[0] && (!r->text.n || !insitu__sign_xml_find(
                                        r->text.text, r->text.n, "Region", region, sizeof region)))
     return false;
-  if (!insitu__cloud_is_region(region) || !insitu__cloud_quotable(c, r, region)) return false;
+  if (!insitu__auth_is_region(region) || !insitu__auth_quotable(&c->auth, r, region)) return false;
   snprintf(scope, sizeof scope, "/%s/s3/", region);
-  if (!strcmp(region, c->region)) /* another request has learnt it meanwhile */
-    return c->keys.id ? !insitu__cloud_sent(r, scope)
-                      : strncmp(r->url, c->base, strlen(c->base)) != 0;
-  memcpy(scope, c->region, sizeof c->region);
-  memcpy(c->region, region, strlen(region) + 1);
-  if (insitu__cloud_locate(c, err)) return memcpy(c->region, scope, sizeof c->region), false;
-  c->from[INSITU__CLOUD_REGION] = INSITU__CLOUD_LEARNT;
+  if (!strcmp(region, c->auth.region)) /* another request has learnt it meanwhile */
+    return c->auth.keys.id ? !insitu__cloud_sent(r, scope)
+                           : strncmp(r->url, c->base, strlen(c->base)) != 0;
+  memcpy(scope, c->auth.region, sizeof c->auth.region);
+  memcpy(c->auth.region, region, strlen(region) + 1);
+  if (insitu__cloud_locate(c, err))
+    return memcpy(c->auth.region, scope, sizeof c->auth.region), false;
+  c->auth.set.from[INSITU__SETTINGS_REGION] = INSITU__SETTINGS_LEARNT;
   return true;
 }
+
 static bool insitu__cloud_is_among(const char *code, const char *const *codes, unsigned n) {
   for (unsigned i = 0; i < n; i++)
     if (!strcmp(code, codes[i])) return true;
   return false;
 }
+
 static bool insitu__cloud_learn_clock(
     struct insitu__cloud *c, const struct insitu__http_request *r, const char *code) {
-  int64_t date = r->answer.date, off = date - insitu__cloud_now(c), then = date - r->dated;
+  int64_t date = r->answer.date, off = date - insitu__auth_now(&c->auth), then = date - r->dated;
   bool skewed = !strcmp(code, "RequestTimeTooSkewed"),
        far = off > INSITU__CLOUD_SKEW || off < -INSITU__CLOUD_SKEW;
   /* Azure has no code for that, a HEAD no body */
   bool was_far = then > INSITU__CLOUD_SKEW || then < -INSITU__CLOUD_SKEW;
-  if (r->answer.status != 403 || date < 0 || (!c->azure_key && !c->keys.id) ||
+  if (r->answer.status != 403 || date < 0 || (!c->auth.azure_key && !c->auth.keys.id) ||
       (!far && !was_far && !skewed))
     return false;
-  if (far) c->skew += off; /* else another request has learnt it meanwhile */
+  if (far) c->auth.skew += off; /* else another request has learnt it meanwhile */
   return true;
 }
+
 /* Whether a code says that credentials hold no more, or never did. */
 static bool insitu__cloud_is_over(const char *code) {
   static const char *const over[] = {"ExpiredToken", "InvalidToken", "ExpiredTokenException",
       "TokenRefreshRequired", "InvalidAccessKeyId", "InvalidAuthenticationInfo"};
   return insitu__cloud_is_among(code, over, sizeof over / sizeof *over);
 }
+
 /* Whether credentials have been renewed because the server says that their time is over. */
 static bool insitu__cloud_learn_keys_await(struct insitu__cloud *c,
     const struct insitu__http_request *r, const char *code, insitu_error *err) {
   int s = r->answer.status;
   bool is_over = s == 401 || ((s == 400 || s == 403) && insitu__cloud_is_over(code)) ||
-                 (s == 400 && !r->text.n && c->kind == INSITU__CLOUD_S3); /* of HEAD */
-  const char *mine = c->keys.token && c->keys.token[0] ? c->keys.token : c->keys.id;
-  if (!is_over || (c->source <= INSITU__CLOUD_STATIC && !c->n_roles)) return false;
+                 (s == 400 && !r->text.n && c->auth.set.kind == INSITU__CLOUD_S3); /* of HEAD */
+  const char *mine =
+      c->auth.keys.token && c->auth.keys.token[0] ? c->auth.keys.token : c->auth.keys.id;
+  if (!is_over || (c->auth.source <= INSITU__AUTH_STATIC && !c->auth.n_roles)) return false;
   /* another request has renewed them meanwhile */
   if (mine && !insitu__cloud_sent(r, mine)) return true;
-  return insitu__cloud_renew_await(c, true, err) == INSITU_OK;
+  return insitu__auth_renew_await(&c->auth, true, err) == INSITU_OK;
 }
+
 /* Looks at an answer that is no success: INSITU__CLOUD_AGAIN when it taught something, so that the
  * request is worth another try at once. *learned: 0 for a new request, counted here. */
 static int insitu__cloud_learn_await(
     struct insitu__cloud *c, struct insitu__http_request *r, unsigned *learned, insitu_error *err) {
   char code[64];
   if (*learned >= INSITU__CLOUD_LESSONS) return INSITU__CLOUD_FINAL;
-  if (insitu__cloud_code(r, code, sizeof code) < 0)
-    return insitu__cloud_nomem(err), INSITU__CLOUD_FINAL;
+  if (insitu__auth_code(r, code, sizeof code) < 0)
+    return insitu__settings_nomem(err), INSITU__CLOUD_FINAL;
   bool again = insitu__cloud_learn_region(c, r, err) || insitu__cloud_learn_clock(c, r, code) ||
                insitu__cloud_learn_keys_await(c, r, code, err);
   *learned += again;
   return again ? INSITU__CLOUD_AGAIN : INSITU__CLOUD_FINAL;
 }
+
 /* Whether a 404 with that code tells of the object, and not of what it should lie in. Azure says
  * ResourceNotFound to those who may not know of a container. */
 static bool insitu__cloud_is_missing(const char *code) {
@@ -10948,6 +11120,7 @@ static bool insitu__cloud_is_missing(const char *code) {
       "ResourceNotFound", "AccountNotFound"};
   return !insitu__cloud_is_among(code, other, sizeof other / sizeof *other);
 }
+
 /* What to do about an answer. */
 static const char *insitu__cloud_advice(
     const struct insitu__cloud *c, int status, const char *code) {
@@ -10970,13 +11143,14 @@ static const char *insitu__cloud_advice(
       {"SlowDown", "lower max_inflight or the option max_connections"}};
   for (unsigned i = 0; i < sizeof advice / sizeof *advice; i++)
     if (!strcmp(code, advice[i][0])) return advice[i][1];
-  bool anonymous = !c->keys.id && !c->keys.token && !c->basic && !c->query;
+  bool anonymous = !c->auth.keys.id && !c->auth.keys.token && !c->auth.basic && !c->auth.query;
   if (status == 401 || status == 403)
     return anonymous ? "it is not public: give credentials (see REMOTE STORES in the manual)"
-           : c->kind == INSITU__CLOUD_S3 ? "check that these credentials may read it; without the "
-                                           "right to list, a missing object looks like this, too"
-                                         : "check that these credentials may read it";
-  bool web = c->kind == INSITU__CLOUD_HTTP;
+           : c->auth.set.kind == INSITU__CLOUD_S3
+               ? "check that these credentials may read it; without the "
+                 "right to list, a missing object looks like this, too"
+               : "check that these credentials may read it";
+  bool web = c->auth.set.kind == INSITU__CLOUD_HTTP;
   if (status >= 300 && status < 400)
     return web ? "give the url that it leads to"
                : "it lies elsewhere: check the url, and the options region and endpoint";
@@ -10994,6 +11168,7 @@ struct insitu__cloud_names { /* of one page */
   void (*emit)(void *to, const char *name, bool is_directory);
   void *to;
 };
+
 /* One name of a page, as it stands there; false: it is none that may stand there, or *starved:
  * there is no memory for it. */
 static bool insitu__cloud_emit(const struct insitu__cloud_names *p, struct insitu__text_buffer *raw,
@@ -11016,6 +11191,7 @@ static bool insitu__cloud_emit(const struct insitu__cloud_names *p, struct insit
   insitu__text_buffer_free(&name);
   return ok;
 }
+
 /* The names of one page of a listing below `prefix` (a key, "" the root), as (text, n) of the
  * answer says; continuation becomes the token of the next page, "" if this is the last. emit sees
  * names in the page's order. */
@@ -11026,8 +11202,8 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
   struct insitu__text_buffer whole = {0}, value = {0};
   struct insitu__cloud_names page = {.emit = emit, .to = to};
   char encoding[8] = "", more[8] = "";
-  bool azure = c->kind == INSITU__CLOUD_AZURE, ok = true, inside = false, is_directory = false,
-       starved = false;
+  bool azure = c->auth.set.kind == INSITU__CLOUD_AZURE, ok = true, inside = false,
+       is_directory = false, starved = false;
   int piece;
   insitu__text_buffer_printf(
       &whole, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", prefix, prefix[0] ? "/" : "");
@@ -11035,7 +11211,7 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
   insitu__text_buffer_bytes(continuation, "", 0);
   if (whole.failed || continuation->failed) {
     insitu__text_buffer_free(&whole);
-    return insitu__cloud_nomem(err);
+    return insitu__settings_nomem(err);
   }
   page.prefix = whole.text;
   if (!azure)
@@ -11071,12 +11247,13 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
   insitu__text_buffer_free(&whole);
   insitu__text_buffer_free(&value);
   if (ok) return INSITU_OK;
-  if (starved) return insitu__cloud_nomem(err);
+  if (starved) return insitu__settings_nomem(err);
   return insitu__error_set(err, INSITU_E_HTTP,
       "store '%.400s', listing of '%.400s': the server's answer is none, or names what lies "
       "elsewhere; check the option endpoint",
       c->name, prefix);
 }
+
 /* Members of a JSON object for people, without its braces; no secret among them. While requests are
  * under way: on their thread. For the command insitu. */
 __attribute__((unused)) static void insitu__cloud_describe(
@@ -11086,14 +11263,14 @@ __attribute__((unused)) static void insitu__cloud_describe(
   insitu__text_buffer_json_string(out, c->name);
   insitu__text_buffer_printf(out, ", \"endpoint\": ");
   insitu__text_buffer_json_string(out, c->base);
-  if (c->kind == INSITU__CLOUD_S3)
-    insitu__text_buffer_printf(out, ", \"region\": \"%s\", \"region_from\": \"%s\"", c->region,
-        from[c->from[INSITU__CLOUD_REGION]]);
+  if (c->auth.set.kind == INSITU__CLOUD_S3)
+    insitu__text_buffer_printf(out, ", \"region\": \"%s\", \"region_from\": \"%s\"", c->auth.region,
+        from[c->auth.set.from[INSITU__SETTINGS_REGION]]);
   insitu__text_buffer_printf(out, ", \"credentials\": \"%s%s\"",
-      c->origin ? c->origin : "anonymous", c->n_roles ? ", role" : "");
-  if (c->keys.expires && c->keys.expires != INSITU__CLOUD_FOREVER)
-    insitu__text_buffer_printf(
-        out, ", \"credentials_expire_in_s\": %" PRId64, c->keys.expires - insitu__cloud_now(c));
+      c->auth.origin ? c->auth.origin : "anonymous", c->auth.n_roles ? ", role" : "");
+  if (c->auth.keys.expires && c->auth.keys.expires != INSITU__AUTH_FOREVER)
+    insitu__text_buffer_printf(out, ", \"credentials_expire_in_s\": %" PRId64,
+        c->auth.keys.expires - insitu__auth_now(&c->auth));
 }
 #endif
 
@@ -14709,7 +14886,7 @@ static insitu_status insitu__store_fetch_failed(const struct insitu__store_fetch
   if (err && err->status >= 0) err->http_status = r->answer.status;
   const char *what = f->what == INSITU__CLOUD_LIST ? "listing of" : "object";
   const char *id =
-      insitu__cloud_quotable(&f->store->remote->cloud, r, r->answer.id) ? r->answer.id : "";
+      insitu__auth_quotable(&f->store->remote->cloud.auth, r, r->answer.id) ? r->answer.id : "";
   return insitu__error_set(err, status, "store '%.300s', %s '%.300s': %.300s%s%.100s%s; %s",
       f->store->url, what, f->key, cause, id[0] ? " (request " : "", id, id[0] ? ")" : "", advice);
 }
@@ -14719,11 +14896,11 @@ static insitu_status insitu__store_fetch_refused(
   char code[64], cause[240], tries[48] = "";
   const struct insitu__http_request *r = &f->request;
   int http = r->answer.status;
-  bool known = insitu__cloud_code(r, code, sizeof code) == INSITU_OK;
-  bool told = known && code[0] && insitu__cloud_quotable(&f->store->remote->cloud, r, code);
+  bool known = insitu__auth_code(r, code, sizeof code) == INSITU_OK;
+  bool told = known && code[0] && insitu__auth_quotable(&f->store->remote->cloud.auth, r, code);
   bool transient = insitu__http_transient_status(http);
   if (f->retry.tries) snprintf(tries, sizeof tries, ", after %u attempts", f->retry.tries + 1);
-  bool redirect = http / 100 == 3 && f->store->remote->cloud.kind == INSITU__CLOUD_HTTP;
+  bool redirect = http / 100 == 3 && f->store->remote->cloud.auth.set.kind == INSITU__CLOUD_HTTP;
   snprintf(cause, sizeof cause, "HTTP %d%s%s%s%s", http, told ? " " : "", told ? code : "",
       redirect ? ", a redirect that is not followed (one of many, without a target, or to another "
                  "scheme)"
@@ -14788,7 +14965,7 @@ static bool insitu__store_fetch_redirect(struct insitu__store_fetch *f) {
   struct insitu__http_request *r = &f->request;
   int http = r->answer.status;
   char *target = NULL;
-  if (f->store->remote->cloud.kind != INSITU__CLOUD_HTTP || !r->answer.location ||
+  if (f->store->remote->cloud.auth.set.kind != INSITU__CLOUD_HTTP || !r->answer.location ||
       f->redirects++ >= INSITU__STORE_REDIRECTS ||
       (http != 301 && http != 302 && http != 303 && http != 307 && http != 308))
     return false;
@@ -14949,7 +15126,7 @@ static insitu_status insitu__store_fetch_judge_await(
           "the archive must not change while it is open", err);
     }
     /* the code may be one of those that tell of no object */
-    if (insitu__cloud_code(r, code, sizeof code) < 0)
+    if (insitu__auth_code(r, code, sizeof code) < 0)
       return insitu__store_fetch_failed(
           f, INSITU_E_NOMEM, "no memory to read the answer", "give the process more memory", err);
     if (!insitu__cloud_is_missing(code)) break;
@@ -15238,7 +15415,7 @@ static insitu_status insitu__store_remote_list_await(struct insitu__store *s, co
   struct insitu__store_page page = {.names.limit = (uint64_t)INSITU__MAX_LIST * 64};
   struct insitu__text_buffer next = {0};
   insitu_status status = prefix[0] ? insitu__store_check_key(prefix, err) : INSITU_OK;
-  if (status >= 0 && s->remote->cloud.kind == INSITU__CLOUD_HTTP)
+  if (status >= 0 && s->remote->cloud.auth.set.kind == INSITU__CLOUD_HTTP)
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.400s': an HTTP server does not tell what is there; consolidate the metadata, or "
         "name the arrays",
@@ -16287,7 +16464,7 @@ static insitu_status insitu__store_open(struct insitu__store *s, struct insitu__
  * known */
 #ifndef INSITU_NO_CURL
   for (uint64_t i = 0; kind < INSITU__TEXT_URL_HTTP && i < desc->n_options; i++) {
-    status = insitu__cloud_option_exists(desc->options[i].key, err);
+    status = insitu__settings_option_exists(desc->options[i].key, err);
     if (status < 0) return status;
   }
 #endif

@@ -40,7 +40,7 @@ static void answer(const char *text, size_t n) {
   unsigned learned = 0;
   opened(&c, INSITU__CLOUD_S3, "s3://b", "region", "eu-west-1", "access_key_id");
   FUZZ_HOLDS(insitu__text_buffer_bytes(&r.text, text, n));
-  FUZZ_HOLDS(insitu__cloud_code(&r, code, sizeof code) == INSITU_OK);
+  FUZZ_HOLDS(insitu__auth_code(&r, code, sizeof code) == INSITU_OK);
   for (const char *p = code; *p; p++) FUZZ_HOLDS(*p > 0x20 && *p < 0x7f && *p != '"' && *p != '<');
   FUZZ_HOLDS(insitu__cloud_advice(&c, 403, code)[0]);
   int lesson = insitu__cloud_learn_await(&c, &r, &learned, NULL);
@@ -55,33 +55,32 @@ static void printable(const char *text) {
   for (const char *p = text; p && *p; p++) FUZZ_HOLDS((unsigned char)*p >= 0x20 && *p != 0x7f);
 }
 static void keys(bool json, const char *text, size_t n) {
-  struct insitu__cloud_keys k = {0};
-  if ((json ? insitu__cloud_keys_json : insitu__cloud_keys_xml)(text, n, 1000000, &k) ==
-      INSITU_OK) {
+  struct insitu__auth_keys k = {0};
+  if ((json ? insitu__auth_keys_json : insitu__auth_keys_xml)(text, n, 1000000, &k) == INSITU_OK) {
     FUZZ_HOLDS((k.id && k.secret) || (k.token && k.token[0]));
     FUZZ_HOLDS(k.renew <= k.expires || k.expires <= 1000000);
     printable(k.id);
     printable(k.secret);
     printable(k.token);
   }
-  insitu__cloud_wipe_keys(&k);
+  insitu__auth_wipe_keys(&k);
 }
 static void profile(char *text, size_t n) {
-  struct insitu__cloud c = {.kind = INSITU__CLOUD_S3, .name = NULL};
-  struct insitu__cloud_files f = {.config = text, .n_config = n};
+  struct insitu__auth c = {.set = {.kind = INSITU__CLOUD_S3}};
+  struct insitu__auth_files f = {.config = text, .n_config = n};
   insitu_error err = {0};
-  fuzz_status(insitu__cloud_profile(&c, &f, true, &err), &err);
+  fuzz_status(insitu__auth_profile(&c, &f, true, &err), &err);
   FUZZ_HOLDS(c.n_roles <= INSITU__MAX_ROLES);
   printable(c.keys.id);
-  printable(c.set[INSITU__CLOUD_REGION]);
-  insitu__cloud_close(&c);
+  printable(c.set.value[INSITU__SETTINGS_REGION]);
+  insitu__auth_close(&c);
 }
 static void google(const char *text, size_t n) {
-  struct insitu__cloud c = {.kind = INSITU__CLOUD_GS, .name = NULL};
+  struct insitu__auth c = {.set = {.kind = INSITU__CLOUD_GS}};
   insitu_error err = {0};
-  fuzz_status(insitu__cloud_google_json(&c, text, n, "key", &err), &err);
-  printable(c.set[INSITU__CLOUD_REFRESH]);
-  insitu__cloud_close(&c);
+  fuzz_status(insitu__auth_google_json(&c, text, n, "key", &err), &err);
+  printable(c.set.value[INSITU__SETTINGS_REFRESH]);
+  insitu__auth_close(&c);
 }
 static void url(int kind, const char *text) {
   struct insitu__cloud c;

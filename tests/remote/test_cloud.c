@@ -32,7 +32,7 @@ static void *oom_realloc(void *p, size_t n) {
 #define INSITU_REALLOC(pointer, bytes) oom_realloc(pointer, bytes)
 #define INSITU_FREE(pointer) oom_free(pointer)
 /* services are asked once, however late this machine lets them answer */
-#define INSITU__CLOUD_NEAR_TIMEOUT 60000
+#define INSITU__AUTH_NEAR_TIMEOUT 60000
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -448,31 +448,31 @@ static void test_profiles(void **state) {
   close_root();
   /* its region is known even so */
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "true"));
-  assert_string_equal(cloud.region, "eu-north-1");
+  assert_string_equal(cloud.auth.region, "eu-north-1");
   close_root();
   setenv("AWS_PROFILE", "role", 1);
   opened(OPEN_BARE(INSITU__CLOUD_S3, "s3://b"));
-  assert_int_equal(cloud.n_roles, 1);
-  assert_string_equal(cloud.role[0].arn, "arn:aws:iam::1:role/r");
-  assert_string_equal(cloud.role[0].external, "ext");
-  assert_string_equal(cloud.first.id, "baseMARKERid");
-  assert_string_equal(cloud.region, "ap-south-1");
+  assert_int_equal(cloud.auth.n_roles, 1);
+  assert_string_equal(cloud.auth.role[0].arn, "arn:aws:iam::1:role/r");
+  assert_string_equal(cloud.auth.role[0].external, "ext");
+  assert_string_equal(cloud.auth.first.id, "baseMARKERid");
+  assert_string_equal(cloud.auth.region, "ap-south-1");
   close_root();
   unsetenv("AWS_PROFILE");
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "self"));
-  assert_int_equal(cloud.n_roles, 1);
-  assert_string_equal(cloud.first.id, "selfMARKERid");
+  assert_int_equal(cloud.auth.n_roles, 1);
+  assert_string_equal(cloud.auth.first.id, "selfMARKERid");
   close_root();
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "web"));
-  assert_int_equal(cloud.source, INSITU__CLOUD_WEB);
+  assert_int_equal(cloud.auth.source, INSITU__AUTH_WEB);
   close_root();
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "far"));
-  assert_int_equal(cloud.source, INSITU__CLOUD_IMDS);
+  assert_int_equal(cloud.auth.source, INSITU__AUTH_IMDS);
   close_root();
   setenv("AWS_ACCESS_KEY_ID", "envMARKERid", 1); /* an option outranks the environment */
   setenv("AWS_SECRET_ACCESS_KEY", "envMARKER", 1);
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "base"));
-  assert_string_equal(cloud.keys.id, "baseMARKERid");
+  assert_string_equal(cloud.auth.keys.id, "baseMARKERid");
   close_root();
   static const char *const bad[][2] = {{"loop", "INSITU__MAX_ROLES"}, {"sso", "sso_session"},
       {"run", "credential_process"}, {"mfa", "mfa_serial"}, {"none", "holds no keys"},
@@ -534,7 +534,7 @@ static void test_files_unread(void **state) {
         /* there is no such file, and nobody said that there is one */
         if (how <= IS_FILE_ABOVE && !named) {
           opened(status);
-          assert_int_equal(cloud.source, INSITU__CLOUD_IMDS);
+          assert_int_equal(cloud.auth.source, INSITU__AUTH_IMDS);
           close_root();
         } else {
           refused(status, INSITU_E_AUTH, causes[how]);
@@ -577,7 +577,7 @@ static void test_files_unread(void **state) {
       insitu_status status = OPEN_BARE(INSITU__CLOUD_GS, "gs://b");
       if (how <= IS_FILE_ABOVE && !named) {
         opened(status);
-        assert_int_equal(cloud.source, INSITU__CLOUD_GOOGLE);
+        assert_int_equal(cloud.auth.source, INSITU__AUTH_GOOGLE);
         close_root();
       } else refused(status, INSITU_E_AUTH, causes[how]);
       forget_environment();
@@ -631,7 +631,7 @@ static void test_half_said(void **state) {
   refused(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "typo", "environment", "false"),
       INSITU_E_AUTH, "are not read");
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "profile", "indented"));
-  assert_string_equal(cloud.keys.id, "idMARKER");
+  assert_string_equal(cloud.auth.keys.id, "idMARKER");
   close_root();
   support_remove(support_path(".aws"));
 }
@@ -682,13 +682,13 @@ static void test_open_without_memory(void **state) {
   static const struct {
     int kind, source;
     const char *url, *option[8];
-  } cases[] = {{INSITU__CLOUD_S3, INSITU__CLOUD_STATIC, "s3://b", {NULL}},
-      {INSITU__CLOUD_S3, INSITU__CLOUD_WEB, "s3://b", {"profile", "web"}},
-      {INSITU__CLOUD_S3, INSITU__CLOUD_STATIC, "s3://b", {"profile", "role"}},
-      {INSITU__CLOUD_GS, INSITU__CLOUD_OAUTH, "gs://b", {NULL}},
-      {INSITU__CLOUD_AZURE, INSITU__CLOUD_STATIC, "az://b",
+  } cases[] = {{INSITU__CLOUD_S3, INSITU__AUTH_STATIC, "s3://b", {NULL}},
+      {INSITU__CLOUD_S3, INSITU__AUTH_WEB, "s3://b", {"profile", "web"}},
+      {INSITU__CLOUD_S3, INSITU__AUTH_STATIC, "s3://b", {"profile", "role"}},
+      {INSITU__CLOUD_GS, INSITU__AUTH_OAUTH, "gs://b", {NULL}},
+      {INSITU__CLOUD_AZURE, INSITU__AUTH_STATIC, "az://b",
           {"account_name", "a", "account_key", "TUFSS0VS"}},
-      {INSITU__CLOUD_HTTP, INSITU__CLOUD_ANONYMOUS, "http://u:pMARKER@h/x?s=MARKER", {NULL}}};
+      {INSITU__CLOUD_HTTP, INSITU__AUTH_ANONYMOUS, "http://u:pMARKER@h/x?s=MARKER", {NULL}}};
   (void)state;
   forget_environment();
   write_text(".aws/credentials",
@@ -708,10 +708,10 @@ static void test_open_without_memory(void **state) {
       if (status != (left < 0 ? INSITU_E_NOMEM : INSITU_OK))
         fail_msg("case %d, allocation %ld: %d: %s", (int)i, at, status, error.message);
       if (status) continue;
-      assert_int_equal(cloud.source, cases[i].source);
+      assert_int_equal(cloud.auth.source, cases[i].source);
       if (!i)
         assert_true(!strcmp(cloud.base, "https://b.minio") || !strcmp(cloud.base, "https://minio"));
-      if (!i) assert_string_equal(cloud.keys.token, "tMARKER");
+      if (!i) assert_string_equal(cloud.auth.keys.token, "tMARKER");
       close_root();
     }
   support_remove(support_path(".aws"));
@@ -984,18 +984,18 @@ static void test_way(const struct way *w) {
   assert_int_equal(asked_of[IMDS_TOKEN], w->service == IMDS_KEYS);
   described("credentials_expire_in_s");
   /* due soon: renewed; where that fails, they serve on, and are not asked for again at once */
-  cloud.keys.renew = 0;
+  cloud.auth.keys.renew = 0;
   url_of_read();
   holds(&last, w, 2);
   ill = true;
-  cloud.keys.renew = 0;
+  cloud.auth.keys.renew = 0;
   for (int k = 0; k < 3; k++) {
     url_of_read();
     holds(&last, w, 2);
   }
   assert_int_equal(asked_of[w->service == IMDS_KEYS ? IMDS_TOKEN : w->service], 3);
   /* over: an error for all */
-  cloud.keys.expires = 1;
+  cloud.auth.keys.expires = 1;
   assert_int_equal(insitu__reactor_call(&reactor, prepare_many, NULL), INSITU_OK);
   for (int k = 0; k < MANY; k++) {
     assert_int_equal(many[k].status, INSITU_E_AUTH);
@@ -1055,7 +1055,8 @@ static void test_ways_refused(void **state) {
   }
   /* a file that is not there, a token that is wrong, a host that is none of a container's */
   opened(open_way(&ways[3]));
-  assert_true(insitu__cloud_put(&cloud.set[INSITU__CLOUD_TOKEN_FILE], "/nowhere/x"));
+  assert_true(
+      insitu__settings_put(&cloud.auth.set.value[INSITU__SETTINGS_TOKEN_FILE], "/nowhere/x"));
   ask_read();
   assert_non_null(strstr(last.error.message, "/nowhere/x"));
   close_root();
@@ -1114,17 +1115,17 @@ static void test_ends(void **state) { /* when a token is over, as services write
       {"\"expires_on\":\"9/14/2017 13:05:09\"", -1},
       {"\"expires_on\":\"14/9/2017 13:05:09 +00:00\"", -1},
       {"\"expires_on\":\"2/30/2017 13:05:09 +00:00\"", -1}, {"\"expires_on\":\"\"", -1},
-      {"\"expires_on\":1e9", -1}, {"\"token_type\":\"Bearer\"", INSITU__CLOUD_FOREVER}};
+      {"\"expires_on\":1e9", -1}, {"\"token_type\":\"Bearer\"", INSITU__AUTH_FOREVER}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    struct insitu__cloud_keys k = {0};
+    struct insitu__auth_keys k = {0};
     char text[200];
     snprintf(text, sizeof text, "{\"access_token\":\"t\",%s}", cases[i].text);
-    insitu_status status = insitu__cloud_keys_json(text, strlen(text), 1000, &k);
+    insitu_status status = insitu__auth_keys_json(text, strlen(text), 1000, &k);
     if (status != (cases[i].expires < 0 ? INSITU_E_AUTH : INSITU_OK))
       fail_msg("%s: %d", text, status);
     if (!status && k.expires != cases[i].expires) fail_msg("%s: %lld", text, (long long)k.expires);
-    insitu__cloud_wipe_keys(&k);
+    insitu__auth_wipe_keys(&k);
   }
 }
 /* Reads of objects, through the store: credentials and the region are learnt once for all of them.
@@ -1240,14 +1241,14 @@ static void test_echo(void **state) {
   struct insitu__http_request q = {.url = "https://h/x?X-Amz-Signature=0123456789abcdef"};
   memset(&error, 0, sizeof error);
   opened(OPEN_BARE(INSITU__CLOUD_HTTP, "https://user:passMARKERword@h/x?sig=queryMARKER"));
-  assert_true(insitu__cloud_quotable(&cloud, &q, "BlobNotFound"));
-  assert_false(insitu__cloud_quotable(&cloud, &q, "passMARKERword"));
-  assert_false(insitu__cloud_quotable(&cloud, &q, "dXNlcjpwYXNzTUFSS0VSd29yZA=="));
-  assert_false(insitu__cloud_quotable(&cloud, &q, "queryMARKER"));
-  assert_false(insitu__cloud_quotable(&cloud, &q, "89abcdef"));
+  assert_true(insitu__auth_quotable(&cloud.auth, &q, "BlobNotFound"));
+  assert_false(insitu__auth_quotable(&cloud.auth, &q, "passMARKERword"));
+  assert_false(insitu__auth_quotable(&cloud.auth, &q, "dXNlcjpwYXNzTUFSS0VSd29yZA=="));
+  assert_false(insitu__auth_quotable(&cloud.auth, &q, "queryMARKER"));
+  assert_false(insitu__auth_quotable(&cloud.auth, &q, "89abcdef"));
   close_root();
   opened(OPEN(INSITU__CLOUD_GS, "gs://b", "bearer_token", "bearerMARKER"));
-  assert_false(insitu__cloud_quotable(&cloud, &q, "earerMARKE"));
+  assert_false(insitu__auth_quotable(&cloud.auth, &q, "earerMARKE"));
   close_root();
 }
 static void test_anonymous(void **state) { /* no service is asked, whatever the environment says */
@@ -1443,14 +1444,14 @@ static void test_codes(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__http_request r = {.method = NULL};
     insitu__text_buffer_printf(&r.text, "%s", cases[i].body);
-    assert_int_equal(insitu__cloud_code(&r, code, sizeof code), INSITU_OK);
+    assert_int_equal(insitu__auth_code(&r, code, sizeof code), INSITU_OK);
     assert_string_equal(code, cases[i].want);
     atomic_store(&oom_left, 0); /* unknown for want of memory is not unknown */
-    insitu_status status = insitu__cloud_code(&r, code, sizeof code);
+    insitu_status status = insitu__auth_code(&r, code, sizeof code);
     atomic_store(&oom_left, -1);
     assert_true(status == INSITU_E_NOMEM ? !code[0] : !strcmp(code, cases[i].want));
     strcpy(r.answer.code, "BlobNotFound");
-    assert_int_equal(insitu__cloud_code(&r, code, sizeof code), INSITU_OK);
+    assert_int_equal(insitu__auth_code(&r, code, sizeof code), INSITU_OK);
     assert_string_equal(code, "BlobNotFound");
     insitu__http_request_free(&r);
   }

@@ -577,9 +577,9 @@ static void doctor_refused(const struct doctor_ask *q, const char *what) {
     return;
   }
   const struct insitu__cloud *cloud = &q->remote->cloud;
-  bool known = insitu__cloud_code(&q->request, code, sizeof code) == INSITU_OK;
-  const char *told = known && insitu__cloud_quotable(cloud, &q->request, code) ? code : "";
-  if (answer->id[0] && insitu__cloud_quotable(cloud, &q->request, answer->id))
+  bool known = insitu__auth_code(&q->request, code, sizeof code) == INSITU_OK;
+  const char *told = known && insitu__auth_quotable(&cloud->auth, &q->request, code) ? code : "";
+  if (answer->id[0] && insitu__auth_quotable(&cloud->auth, &q->request, answer->id))
     snprintf(id, sizeof id, " (request %s)", answer->id);
   bool moved = answer->status / 100 == 3 && answer->location;
   doctor_line(DOCTOR_PROBLEM, what,
@@ -619,7 +619,7 @@ static void doctor_list(struct tool_archive *a) {
   if (insitu__reactor_call(&a->reactor, doctor_list_await, &l) < 0) tool_no_memory();
   if (l.status == INSITU_OK)
     doctor_line(DOCTOR_OK, "listing", NULL, "works: %" PRIu64 " names at the root", l.names);
-  else if (a->store.remote->cloud.kind == INSITU__CLOUD_HTTP)
+  else if (a->store.remote->cloud.auth.set.kind == INSITU__CLOUD_HTTP)
     doctor_line(DOCTOR_OK, "listing", NULL,
         "not to be had from an HTTP server: consolidated metadata takes its place");
   else
