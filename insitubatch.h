@@ -514,6 +514,7 @@
  *   >>memory     allocation, mapped pages, what this process may use
  *   >>array      growing arrays
  *   >>text       JSON, writing text, near names, URLs
+ *   >>dtype      element types: names, sizes, scalars in JSON
  *   >>time       CF time: units, calendars, dates
  *   >>order      the epoch order: permutation, lanes, windows
  *   >>coro       stackful coroutines
@@ -531,7 +532,8 @@
  *   >>chain      the table of codecs, metadata to chains, sizes, scratch, decoding
  *   >>store      where objects live: local directories, memory, remote stores, zip files
  *   >>disk       a local cache of what remote stores sent
- *   >>zarr       metadata, chunk keys, strings, groups
+ *   >>zarr       one array: its metadata of v2 and v3, fill value, chunk keys, strings
+ *   >>group      hierarchies: roots, consolidated metadata, listings, axes of OME-NGFF
  *   >>cf         CF conventions: packed and missing values
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
@@ -2753,6 +2755,146 @@ static insitu_status insitu__text_url_parse(
         "url '%s': %% needs two hexadecimal digits, not 00; write %%25 for a percent sign",
         insitu__text_redact(url, shown, sizeof shown));
   return INSITU_OK;
+}
+
+/* >>dtype -------------------------------------------------------------------------------------- */
+/* Element types: names, sizes, kinds; and one scalar of a type, read from JSON as Zarr writes it.
+ * Pure functions over values and text of the caller's; any thread; nothing suspends.
+ *
+ * A type's code is kind << 8 | bits. The kinds: 0 signed, 1 unsigned, 2 float, 4 bfloat16,
+ * 5 complex, 6 bool (see INSITU_I8 and those after it). */
+
+/* Bytes of an element. */
+static uint32_t insitu__dtype_size(int32_t dtype) {
+  return (uint32_t)(dtype & 0xff) / 8;
+}
+
+static bool insitu__dtype_is_signed(int32_t dtype) {
+  return dtype >> 8 == 0;
+}
+
+static bool insitu__dtype_is_integer(int32_t dtype) {
+  return dtype >> 8 < 2;
+}
+
+static bool insitu__dtype_is_complex(int32_t dtype) {
+  return dtype == INSITU_C64 || dtype == INSITU_C128;
+}
+
+struct insitu__dtype_names {
+  char v2[4]; /* NumPy's, behind the byte order; "": none */
+  const char *v3;
+  int32_t dtype;
+};
+
+static const struct insitu__dtype_names insitu__dtype_known[] = {
+    {"b1", "bool", INSITU_BOOL},
+    {"i1", "int8", INSITU_I8},
+    {"i2", "int16", INSITU_I16},
+    {"i4", "int32", INSITU_I32},
+    {"i8", "int64", INSITU_I64},
+    {"u1", "uint8", INSITU_U8},
+    {"u2", "uint16", INSITU_U16},
+    {"u4", "uint32", INSITU_U32},
+    {"u8", "uint64", INSITU_U64},
+    {"f2", "float16", INSITU_F16},
+    {"f4", "float32", INSITU_F32},
+    {"f8", "float64", INSITU_F64},
+    {"", "bfloat16", INSITU_BF16},
+    {"c8", "complex64", INSITU_C64},
+    {"c16", "complex128", INSITU_C128},
+};
+
+enum { INSITU__DTYPE_KNOWN = sizeof insitu__dtype_known / sizeof insitu__dtype_known[0] };
+
+/* The name of a public data type, for messages and descriptions. */
+static const char *insitu__dtype_name(int32_t dtype) {
+  if (dtype == INSITU_AS_STORED) return "as_stored";
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++)
+    if (insitu__dtype_known[i].dtype == dtype) return insitu__dtype_known[i].v3;
+  return "unknown";
+}
+
+/* The number type that NumPy's letters behind a byte order ("f4") or Zarr v3's word ("float32")
+ * name. False: none. */
+static bool insitu__dtype_from_numpy(const char *name, int32_t *dtype) {
+  for (int i = 0; *name && i < INSITU__DTYPE_KNOWN; i++)
+    if (!strcmp(name, insitu__dtype_known[i].v2)) {
+      *dtype = insitu__dtype_known[i].dtype;
+      return true;
+    }
+  return false;
+}
+
+static bool insitu__dtype_from_v3(const char *name, int32_t *dtype) {
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++)
+    if (!strcmp(name, insitu__dtype_known[i].v3)) {
+      *dtype = insitu__dtype_known[i].dtype;
+      return true;
+    }
+  return false;
+}
+
+/* -- scalars in JSON -- */
+
+/* One of the strings that stand for what no JSON number can be. */
+static bool insitu__dtype_read_word(const struct insitu__text_json *j, int token, double *value) {
+  static const struct {
+    const char *word;
+    double value;
+  } words[] = {{"NaN", __builtin_nan("")}, {"Infinity", __builtin_inf()},
+      {"+Infinity", __builtin_inf()}, {"-Infinity", -__builtin_inf()}};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (insitu__text_json_equals(j, token, words[i].word)) {
+      *value = words[i].value;
+      return true;
+    }
+  return false;
+}
+
+/* A real number: one of these strings, or a JSON number or Python's bare word for one. */
+static bool insitu__dtype_read_real(const struct insitu__text_json *j, int token, double *value) {
+  return insitu__dtype_read_word(j, token, value) || insitu__text_json_double(j, token, value);
+}
+
+/* The bits of a scalar of `bytes` bytes that a string gives in hexadecimal: "0x7fc00000". */
+static bool insitu__dtype_read_hex(
+    const struct insitu__text_json *j, int token, uint32_t bytes, uint64_t *bits) {
+  char text[20];
+  int64_t n = insitu__text_json_string(j, token, text, sizeof text);
+  if (n != 2 + 2 * (int64_t)bytes || text[0] != '0' || text[1] != 'x') return false;
+  *bits = 0;
+  for (const char *p = text + 2; *p; p++) {
+    int digit = insitu__text_hex((unsigned char)*p);
+    if (digit < 0) return false;
+    *bits = *bits << 4 | (uint64_t)digit;
+  }
+  return true;
+}
+
+/* The bits of an integer of that type, negative ones in two's complement up to the 64th bit.
+ * A float without a fraction is one, too: writers give "0.0" and "-9999.0". */
+static bool insitu__dtype_read_integer(
+    const struct insitu__text_json *j, int token, int32_t dtype, uint64_t *bits) {
+  unsigned width = insitu__dtype_size(dtype) * 8;
+  bool is_signed = insitu__dtype_is_signed(dtype);
+  int64_t value = 0;
+  double real;
+  if (insitu__text_json_i64(j, token, &value)) {
+    *bits = (uint64_t)value;
+  } else if (!is_signed && insitu__text_json_u64(j, token, bits)) {
+    value = INT64_MAX; /* above it: only 64 bits hold this one */
+  } else {
+    if (!insitu__text_json_double(j, token, &real)) return false;
+    if (!(real >= -0x1p63 && real < 0x1p63) || (double)(int64_t)real != real) return false;
+    value = (int64_t)real;
+    *bits = (uint64_t)value;
+  }
+
+  if (!is_signed) return value >= 0 && (width == 64 || *bits >> width == 0);
+  if (width == 64) return true;
+  int64_t limit = INT64_C(1) << (width - 1);
+  return value >= -limit && value < limit;
 }
 
 /* >>time --------------------------------------------------------------------------------------- */
@@ -17741,16 +17883,15 @@ static insitu_status insitu__disk_open(struct insitu__disk *d, struct insitu__re
 }
 
 /* >>zarr --------------------------------------------------------------------------------------- */
-/* Zarr v2 and v3 metadata: what an array looks like, where its chunks are, and how a hierarchy is
- * found. The parsers and the chunk keys are pure; a group owns the text of its root's document and
- * borrows its store, which must outlive it; an array owns its names alone and outlives its group.
- * The _await functions suspend in the store and run on coroutines of its reactor; once a group is
- * open they only read it, so several may run side by side. */
-
-#define INSITU__ZARR_CONSOLIDATE                                                                   \
-  "consolidate the metadata with zarr.consolidate_metadata of zarr-python, or remove them: the "   \
-  "archive opens without"
-#define INSITU__ZARR_SHOWN 8 /* arrays named in the message about one that does not exist */
+/* One array of Zarr v2 or v3: its metadata, fill value, chunk keys, and chunks of strings.
+ *
+ *     .zarray + .zattrs --parse_v2--> from_v2 --+-- shape, dtype, order or codecs, fill value
+ *     zarr.json         --parse_v3--> from_v3 --+     |
+ *                                                     +-- layout: what one read returns
+ *
+ * State: struct insitu__zarr_array owns its names, texts and codecs, nothing else. Any thread; all
+ * functions are pure, and nothing suspends. Metadata are untrusted: every size, count and depth has
+ * a limit in >>limits, and what is not known is refused by its name. */
 
 enum { INSITU__ZARR_KEYS_V2 = 1, INSITU__ZARR_KEYS_DEFAULT = 2 }; /* "0.0"; "c/0/0" */
 
@@ -17908,7 +18049,7 @@ static bool insitu__zarr_is_wide(int kind) { /* elements with an axis inside */
 /* Makes the inside of an element the last axis: of the array, of its chunks and of its shards. */
 static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
-  uint32_t scalar = (uint32_t)(a->dtype & 0xff) / 8, width = a->itemsize / scalar;
+  uint32_t scalar = insitu__dtype_size(a->dtype), width = a->itemsize / scalar;
   unsigned axis = a->axes = a->ndim;
   if (!insitu__zarr_is_wide(a->kind)) return INSITU_OK;
   if (axis == INSITU__MAX_DIMS)
@@ -18004,37 +18145,6 @@ static insitu_status insitu__zarr_keep_attributes(
   return r->a->attributes ? INSITU_OK : insitu__zarr_nomem(r);
 }
 
-struct insitu__zarr_dtype {
-  char v2[4];
-  const char *v3;
-  int32_t dtype;
-};
-static const struct insitu__zarr_dtype insitu__zarr_dtypes[] = {
-    {"b1", "bool", INSITU_BOOL},
-    {"i1", "int8", INSITU_I8},
-    {"i2", "int16", INSITU_I16},
-    {"i4", "int32", INSITU_I32},
-    {"i8", "int64", INSITU_I64},
-    {"u1", "uint8", INSITU_U8},
-    {"u2", "uint16", INSITU_U16},
-    {"u4", "uint32", INSITU_U32},
-    {"u8", "uint64", INSITU_U64},
-    {"f2", "float16", INSITU_F16},
-    {"f4", "float32", INSITU_F32},
-    {"f8", "float64", INSITU_F64},
-    {"", "bfloat16", INSITU_BF16}, /* v2 has none */
-    {"c8", "complex64", INSITU_C64},
-    {"c16", "complex128", INSITU_C128},
-};
-enum { INSITU__ZARR_DTYPES = sizeof insitu__zarr_dtypes / sizeof insitu__zarr_dtypes[0] };
-
-/* The name of a public data type, for messages and descriptions. */
-static const char *insitu__zarr_dtype_name(int32_t dtype) {
-  if (dtype == INSITU_AS_STORED) return "as_stored";
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (insitu__zarr_dtypes[i].dtype == dtype) return insitu__zarr_dtypes[i].v3;
-  return "unknown";
-}
 /* What the elements of an array are called in messages: those with an axis inside by their kind,
  * all others by their type. */
 static const char *insitu__zarr_kind_name(const struct insitu__zarr_array *a) {
@@ -18045,12 +18155,12 @@ static const char *insitu__zarr_kind_name(const struct insitu__zarr_array *a) {
   case INSITU__ZARR_DATE: return "datetime64";
   case INSITU__ZARR_DIFFERENCE: return "timedelta64";
   case INSITU__ZARR_STRING: return "strings";
-  default: return insitu__zarr_dtype_name(a->dtype);
+  default: return insitu__dtype_name(a->dtype);
   }
 }
 static void insitu__zarr_set_dtype(struct insitu__zarr_array *a, int32_t dtype) {
   a->dtype = dtype;
-  a->itemsize = (uint32_t)(dtype & 0xff) / 8;
+  a->itemsize = insitu__dtype_size(dtype);
 }
 /* Elements of `bytes` bytes with an axis inside; false when there can be none such. */
 static bool insitu__zarr_set_wide(struct insitu__zarr_array *a, int kind, uint64_t bytes) {
@@ -18059,13 +18169,10 @@ static bool insitu__zarr_set_wide(struct insitu__zarr_array *a, int kind, uint64
   a->itemsize = (uint32_t)bytes;
   return bytes && bytes <= INSITU__MAX_ELEMENT && (kind != INSITU__ZARR_UCS4 || bytes % 4 == 0);
 }
-static bool insitu__zarr_is_complex(int32_t dtype) {
-  return dtype == INSITU_C64 || dtype == INSITU_C128;
-}
 /* what a byte order turns round */
 static uint32_t insitu__zarr_scalar_size(const struct insitu__zarr_array *a) {
-  uint32_t size = (uint32_t)(a->dtype & 0xff) / 8;
-  return insitu__zarr_is_complex(a->dtype) ? size / 2 : size;
+  uint32_t size = insitu__dtype_size(a->dtype);
+  return insitu__dtype_is_complex(a->dtype) ? size / 2 : size;
 }
 static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
   a->swap = insitu__zarr_scalar_size(a) > 1 && big != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
@@ -18073,107 +18180,80 @@ static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
 
 /* -- fill values -- */
 
-/* The nearest float of 16 bits; false when a finite value is too large for one. */
+/* The low `size` bytes of bits, in native order. */
+static void insitu__zarr_fill_store(uint64_t bits, uint32_t size, unsigned char *out) {
+  bool big = __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__;
+  memcpy(out, (const unsigned char *)&bits + (big ? sizeof bits - size : 0), size);
+}
+
+/* The bits of the nearest float of 16 bits; false when a finite value is too large for one. */
 static bool insitu__zarr_half(double value, int32_t dtype, uint16_t *half) {
   *half = insitu__filter_to_16(value, dtype == INSITU_BF16 ? 7 : 10);
   return (*half & 0x7fff) < (dtype == INSITU_BF16 ? 0x7f80 : 0x7c00) || !__builtin_isfinite(value);
 }
+
+/* The nearest float of `size` bytes; every NaN becomes the same quiet one. False: a finite value
+ * is too large. */
 static bool insitu__zarr_fill_float(
     double value, int32_t dtype, uint32_t size, unsigned char *out) {
-  float single = (float)value;
-  uint16_t half = dtype == INSITU_BF16 ? 0x7fc0 : 0x7e00;
-  uint32_t nan32 = 0x7fc00000;
-  uint64_t nan64 = UINT64_C(0x7ff8000000000000);
   bool is_nan = __builtin_isnan(value);
   if (size == 2) {
+    uint16_t half = dtype == INSITU_BF16 ? 0x7fc0 : 0x7e00;
     if (!is_nan && !insitu__zarr_half(value, dtype, &half)) return false;
     memcpy(out, &half, 2);
-  } else if (size == 4) {
+    return true;
+  }
+  if (size == 4) {
+    float single = is_nan ? __builtin_nanf("") : (float)value;
     if (__builtin_isinf(single) && !__builtin_isinf(value)) return false;
-    memcpy(out, is_nan ? (const void *)&nan32 : (const void *)&single, 4);
-  } else memcpy(out, is_nan ? (const void *)&nan64 : (const void *)&value, 8);
+    memcpy(out, &single, 4);
+    return true;
+  }
+  double wide = is_nan ? __builtin_nan("") : value;
+  memcpy(out, &wide, 8);
   return true;
 }
-/* the low `size` bytes, native order */
-static bool insitu__zarr_fill_store(uint64_t bits, uint32_t size, unsigned char *out) {
-  uint8_t b = (uint8_t)bits;
-  uint16_t h = (uint16_t)bits;
-  uint32_t w = (uint32_t)bits;
-  memcpy(out,
-      size == 1   ? (const void *)&b
-      : size == 2 ? (const void *)&h
-      : size == 4 ? (const void *)&w
-                  : (const void *)&bits,
-      size);
-  return true;
-}
-static bool insitu__zarr_fill_integer(const struct insitu__text_json *j, int token, int32_t dtype,
-    uint32_t size, unsigned char *out) {
-  unsigned bits = size * 8;
-  bool is_signed = dtype >> 8 == 0;
-  uint64_t u;
-  int64_t i;
-  double d;
-  if (insitu__text_json_i64(j, token, &i)) u = (uint64_t)i;
-  /* above INT64_MAX, only 64 bits hold it */
-  else if (!is_signed && insitu__text_json_u64(j, token, &u)) i = 0;
-  else if (insitu__text_json_double(j, token, &d) && d >= -0x1p63 && d < 0x1p63 &&
-           (double)(int64_t)d == d) { /* "0.0", "-9999.0" */
-    i = (int64_t)d;
-    u = (uint64_t)i;
-  } else return false;
-  if (is_signed && bits < 64 && (i < -(INT64_C(1) << (bits - 1)) || i >= INT64_C(1) << (bits - 1)))
+
+/* One scalar of a number type in native order: an element, or half of a complex one. `size`: its
+ * bytes. Hexadecimal floats are of format 3 alone. */
+static bool insitu__zarr_fill_scalar(const struct insitu__text_json *j, int token, int format,
+    int32_t dtype, uint32_t size, unsigned char *out) {
+  uint64_t bits;
+  double real;
+  if (dtype == INSITU_BOOL) {
+    bits = insitu__text_json_is_true(j, token);
+    bool word = bits || insitu__text_json_is_false(j, token);
+    if (!word && (!insitu__text_json_u64(j, token, &bits) || bits > 1)) return false;
+  } else if (insitu__dtype_is_integer(dtype)) {
+    if (!insitu__dtype_read_integer(j, token, dtype, &bits)) return false;
+  } else if (insitu__dtype_read_real(j, token, &real)) {
+    return insitu__zarr_fill_float(real, dtype, size, out);
+  } else if (format != 3 || !insitu__dtype_read_hex(j, token, size, &bits)) {
     return false;
-  if (!is_signed && (i < 0 || (bits < 64 && u >> bits))) return false;
-  return insitu__zarr_fill_store(u, size, out);
-}
-static bool insitu__zarr_fill_hex(
-    /* "0x7fc00000" */
-    const struct insitu__text_json *j, int token, uint32_t size, unsigned char *out) {
-  char text[20];
-  uint64_t bits = 0;
-  int64_t n = insitu__text_json_string(j, token, text, sizeof text);
-  if (n != 2 + 2 * (int64_t)size || text[0] != '0' || text[1] != 'x') return false;
-  for (const char *p = text + 2; *p; p++) {
-    int digit = insitu__text_hex((unsigned char)*p);
-    if (digit < 0) return false;
-    bits = bits << 4 | (uint64_t)digit;
   }
-  return insitu__zarr_fill_store(bits, size, out);
+  insitu__zarr_fill_store(bits, size, out);
+  return true;
 }
-/* One scalar of `size` bytes: an element, or half of a complex one. */
-static bool insitu__zarr_fill_scalar(
-    const struct insitu__zarr_reader *r, int token, uint32_t size, unsigned char *out) {
-  double d;
-  const struct insitu__text_json *j = r->j;
-  if (r->a->dtype == INSITU_BOOL) {
-    uint64_t u = insitu__text_json_is_true(j, token);
-    if (!u && !insitu__text_json_is_false(j, token) &&
-        (!insitu__text_json_u64(j, token, &u) || u > 1))
-      return false;
-    return insitu__zarr_fill_store(u, 1, out);
-  }
-  if (r->a->dtype >> 8 < 2) return insitu__zarr_fill_integer(j, token, r->a->dtype, size, out);
-  if (insitu__text_json_equals(j, token, "NaN")) d = __builtin_nan("");
-  else if (insitu__text_json_equals(j, token, "Infinity")) d = __builtin_inf();
-  else if (insitu__text_json_equals(j, token, "-Infinity")) d = -__builtin_inf();
-  else if (r->a->format == 3 && insitu__text_json_is_string(j, token))
-    return insitu__zarr_fill_hex(j, token, size, out);
-  else if (!insitu__text_json_double(j, token, &d)) return false;
-  return insitu__zarr_fill_float(d, r->a->dtype, size, out);
-}
+
 static bool insitu__zarr_scalar_is_nan(const unsigned char *p, int32_t dtype, uint32_t size) {
   uint16_t half;
   float single;
   double wide;
-  memcpy(&half, p, 2);
-  memcpy(&single, p, 4);
-  memcpy(&wide, p, 8);
-  return size == 2   ? (half & 0x7fff) > (dtype == INSITU_BF16 ? 0x7f80 : 0x7c00)
-         : size == 4 ? __builtin_isnan(single)
-                     : __builtin_isnan(wide);
+  switch (size) {
+  case 2: memcpy(&half, p, 2); return (half & 0x7fff) > (dtype == INSITU_BF16 ? 0x7f80 : 0x7c00);
+  case 4: memcpy(&single, p, 4); return __builtin_isnan(single);
+  default: memcpy(&wide, p, 8); return __builtin_isnan(wide);
+  }
 }
-/* Raw bytes and byte strings: base64, or a list of bytes. The bytes, or -1. */
+
+/* Copies `bytes` bytes of scalars that have `scalar` bytes each, each turned round if `swap`. */
+static void insitu__zarr_copy_swapped(
+    unsigned char *out, const unsigned char *in, uint64_t bytes, uint32_t scalar, bool swap) {
+  for (uint64_t i = 0; i < bytes; i++)
+    out[i] = in[swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
+}
+
+/* Raw bytes and byte strings: base64, or a list of bytes. The number of bytes, or -1. */
 static int64_t insitu__zarr_fill_bytes(
     const struct insitu__zarr_reader *r, int token, unsigned char *out, uint64_t cap) {
   uint64_t n, byte;
@@ -18188,6 +18268,7 @@ static int64_t insitu__zarr_fill_bytes(
   }
   return used;
 }
+
 /* Characters as code points in native order, the rest of out zero; false when they are too many. */
 static bool insitu__zarr_fill_ucs4(const char *text, unsigned char *out, uint64_t cap) {
   for (uint64_t used = 0; *text; used += 4) {
@@ -18197,62 +18278,73 @@ static bool insitu__zarr_fill_ucs4(const char *text, unsigned char *out, uint64_
   }
   return true;
 }
-/* Of strings and of elements with an axis inside. Writers give 0 where a string is meant to be
- * empty. */
+
+/* Reads the fill value of a string, or of an element with an axis inside, into `fill`; `text` is
+ * scratch. Both have room for `cap` bytes. The number of bytes, -1: it is no such value. */
+static int64_t insitu__zarr_fill_read_wide(
+    const struct insitu__zarr_reader *r, int token, unsigned char *fill, char *text, uint64_t cap) {
+  const struct insitu__zarr_array *a = r->a;
+  switch (a->kind) {
+  case INSITU__ZARR_RAW:
+  case INSITU__ZARR_CHAR:
+    if (insitu__zarr_fill_bytes(r, token, fill, a->itemsize) < 0) return -1;
+    return a->itemsize;
+  case INSITU__ZARR_UCS4:
+    if (insitu__text_json_string(r->j, token, text, cap) < 0) return -1;
+    if (!insitu__zarr_fill_ucs4(text, fill, a->itemsize)) return -1;
+    return a->itemsize;
+  default:
+    if (a->strings == INSITU__ZARR_VLEN_BYTES) return insitu__zarr_fill_bytes(r, token, fill, cap);
+    return insitu__text_json_bytes(r->j, token, (char *)fill, cap);
+  }
+}
+
+/* Of strings and of elements with an axis inside: a->wide_fill, NULL where all is zero. Writers
+ * give 0 where a string is meant to be empty. */
 static insitu_status insitu__zarr_fill_wide(const struct insitu__zarr_reader *r, int token) {
   struct insitu__zarr_array *a = r->a;
-  uint64_t span, zero, cap = a->kind == INSITU__ZARR_STRING ? 0 : a->itemsize;
-  bool any = false, ok = true;
-  int64_t n = 0; /* of a string of any length */
+  uint64_t span, zero, element = a->kind == INSITU__ZARR_STRING ? 0 : a->itemsize;
   insitu__text_json_span(r->j, token, &span);
   if (insitu__text_json_u64(r->j, token, &zero) && !zero) return INSITU_OK;
-  char *text = (char *)insitu__mem_alloc(span + 1, 1);
-  unsigned char *fill = a->wide_fill =
-      (unsigned char *)insitu__mem_alloc(cap ? 2 * cap : span + 1, 1);
-  if (!text || !fill) {
-    insitu__mem_free(text);
-    return insitu__zarr_nomem(r);
-  }
-  memset(fill, 0, (size_t)(cap ? 2 * cap : span + 1));
-  a->wide_n = cap;
-  if (a->kind == INSITU__ZARR_RAW || a->kind == INSITU__ZARR_CHAR)
-    ok = insitu__zarr_fill_bytes(r, token, fill, cap) >= 0;
-  else if (a->kind == INSITU__ZARR_UCS4)
-    ok = insitu__text_json_string(r->j, token, text, span + 1) >= 0 &&
-         insitu__zarr_fill_ucs4(text, fill, cap);
-  else {
-    n = a->strings == INSITU__ZARR_VLEN_BYTES
-            ? insitu__zarr_fill_bytes(r, token, fill, span + 1)
-            : insitu__text_json_bytes(r->j, token, (char *)fill, span + 1);
-    ok = n >= 0;
-    a->wide_n = ok ? (uint64_t)n : 0;
-    any = n > 0;
-  }
+
+  /* no text of JSON decodes to more bytes than it has */
+  uint64_t cap = insitu__base_max(span + 1, element);
+  char *text = (char *)insitu__mem_alloc(cap, 1);
+  unsigned char *fill = (unsigned char *)insitu__mem_alloc(cap + element, 1);
+  a->wide_fill = fill;
+  int64_t n = text && fill ? insitu__zarr_fill_read_wide(r, token, fill, text, cap) : 0;
+  bool no_memory = !text || !fill;
   insitu__mem_free(text);
-  for (uint64_t i = 0; i < a->wide_n; i++) any = any || fill[i];
-  uint32_t scalar = (uint32_t)(a->dtype & 0xff) / 8;
-  for (uint64_t i = 0; i < cap; i++)
-    fill[cap + i] = fill[a->swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
-  if (!ok)
+  if (no_memory) return insitu__zarr_nomem(r);
+  if (n < 0)
     return insitu__zarr_bad(
         r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
-  if (any && cap > INSITU__MAX_FILL)
-    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "fill_value", token,
-        "it is not zero and longer than INSITU__MAX_FILL");
-  if (!any) {
+
+  a->wide_n = (uint64_t)n;
+  bool all_zero = true;
+  for (uint64_t i = 0; i < a->wide_n; i++) all_zero = all_zero && !fill[i];
+  if (a->kind == INSITU__ZARR_STRING) all_zero = n == 0; /* a NUL is a character */
+  if (all_zero) {
     insitu__mem_free(fill);
     a->wide_fill = NULL;
     a->wide_n = 0;
+    return INSITU_OK;
   }
+  if (element > INSITU__MAX_FILL)
+    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "fill_value", token,
+        "it is not zero and longer than INSITU__MAX_FILL");
+  insitu__zarr_copy_swapped(fill + element, fill, element, insitu__dtype_size(a->dtype), a->swap);
   return INSITU_OK;
 }
+
+/* Reads the fill value: a->fill or a->wide_fill, a->has_fill, a->fill_is_nan. Of dates, no value
+ * is NaT, as in zarr-python. */
 static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int token) {
   struct insitu__zarr_array *a = r->a;
   uint32_t size = insitu__zarr_scalar_size(a);
   memset(a->fill, 0, sizeof a->fill);
   a->has_fill = token >= 0 && !insitu__text_json_is_null(r->j, token);
   bool dates = a->kind == INSITU__ZARR_DATE || a->kind == INSITU__ZARR_DIFFERENCE;
-  /* no value is NaT, as in zarr-python */
   if (dates && (!a->has_fill || insitu__text_json_equals(r->j, token, "NaT"))) {
     insitu__zarr_fill_store(UINT64_C(1) << 63, 8, a->fill);
     return INSITU_OK;
@@ -18260,31 +18352,34 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
   if (!a->has_fill) return INSITU_OK;
   if (a->kind == INSITU__ZARR_STRING || insitu__zarr_is_wide(a->kind))
     return insitu__zarr_fill_wide(r, token);
-  bool pair = insitu__zarr_is_complex(a->dtype) && insitu__text_json_is_array(r->j, token),
-       ok = true;
-  if (pair) {
-    int re = insitu__text_json_first(r->j, token);
-    ok = insitu__text_json_size(r->j, token) == 2 &&
-         insitu__zarr_fill_scalar(r, re, size, a->fill) &&
-         insitu__zarr_fill_scalar(r, insitu__text_json_next(r->j, re), size, a->fill + size);
-  } else ok = insitu__zarr_fill_scalar(r, token, size, a->fill);
-  if (!ok)
-    return insitu__zarr_bad(
-        r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
-  a->fill_is_nan = a->dtype >> 8 >= 2 && a->dtype != INSITU_BOOL &&
-                   (insitu__zarr_scalar_is_nan(a->fill, a->dtype, size) ||
-                       (pair && insitu__zarr_scalar_is_nan(a->fill + size, a->dtype, size)));
-  return INSITU_OK;
+
+  /* a complex number is a list of two scalars, or its real part alone */
+  int scalar[2] = {token, -1}, n = 1;
+  bool ok = true;
+  if (insitu__dtype_is_complex(a->dtype) && insitu__text_json_is_array(r->j, token)) {
+    ok = insitu__text_json_size(r->j, token) == 2;
+    scalar[0] = insitu__text_json_first(r->j, token);
+    scalar[1] = ok ? insitu__text_json_next(r->j, scalar[0]) : -1;
+    n = 2;
+  }
+  bool real = !insitu__dtype_is_integer(a->dtype) && a->dtype != INSITU_BOOL;
+  for (int i = 0; ok && i < n; i++) {
+    unsigned char *out = a->fill + (uint32_t)i * size;
+    ok = insitu__zarr_fill_scalar(r->j, scalar[i], a->format, a->dtype, size, out);
+    if (ok && real && insitu__zarr_scalar_is_nan(out, a->dtype, size)) a->fill_is_nan = true;
+  }
+  if (ok) return INSITU_OK;
+  return insitu__zarr_bad(
+      r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
 }
 
 /* One fill element as it is stored. */
 static void insitu__zarr_store_fill(const struct insitu__zarr_array *a, unsigned char out[16]) {
-  uint32_t scalar = insitu__zarr_scalar_size(a);
-  if (insitu__zarr_is_wide(a->kind)) memset(out, 0, 16);
-  else
-    for (uint32_t i = 0; i < a->itemsize; i++)
-      out[i] = a->fill[a->swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
+  memset(out, 0, 16);
+  if (!insitu__zarr_is_wide(a->kind))
+    insitu__zarr_copy_swapped(out, a->fill, a->itemsize, insitu__zarr_scalar_size(a), a->swap);
 }
+
 /* The fill value as *n scalars that repeat along the last axis. */
 static const unsigned char *insitu__zarr_fill_pattern(
     const struct insitu__zarr_array *a, uint64_t *n) {
@@ -18377,11 +18472,10 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
     return INSITU_OK;
   }
   if (n > 1 && strchr("<>|", text[0])) {
-    for (int i = 0; !known && i < INSITU__ZARR_DTYPES; i++) {
-      known = !strcmp(text + 1, insitu__zarr_dtypes[i].v2);
-      if (known) insitu__zarr_set_dtype(r->a, insitu__zarr_dtypes[i].dtype);
-    }
-    known = known || insitu__zarr_v2_other(r->a, text + 1);
+    int32_t dtype;
+    known = insitu__dtype_from_numpy(text + 1, &dtype);
+    if (known) insitu__zarr_set_dtype(r->a, dtype);
+    else known = insitu__zarr_v2_other(r->a, text + 1);
   }
   if (!known)
     return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", token,
@@ -18617,11 +18711,11 @@ static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) 
   if (token < 0) return insitu__zarr_bad(r, INSITU_E_FORMAT, "data_type", token, "it is missing");
   if (!insitu__zarr_extension(r, token, name, sizeof name, &configuration))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "data_type", token, "a name is needed");
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (strcmp(name, insitu__zarr_dtypes[i].v3) == 0) {
-      insitu__zarr_set_dtype(r->a, insitu__zarr_dtypes[i].dtype);
-      return INSITU_OK;
-    }
+  int32_t dtype;
+  if (insitu__dtype_from_v3(name, &dtype)) {
+    insitu__zarr_set_dtype(r->a, dtype);
+    return INSITU_OK;
+  }
   if (insitu__zarr_v3_other(r, name, configuration)) return INSITU_OK;
   return insitu__zarr_bad(r, INSITU_E_DTYPE, "data_type", token,
       "this type is not supported (numbers, numpy.datetime64, numpy.timedelta64, raw bytes, and "
@@ -18679,7 +18773,7 @@ struct insitu__zarr_codecs { /* what a list of codecs holds */
   struct insitu__codec_layout behind; /* the transposes behind that one */
 };
 static struct insitu__codec_type insitu__zarr_type(const struct insitu__zarr_array *a) {
-  bool plain = !insitu__zarr_is_complex(a->dtype) && a->dtype != INSITU_BF16 &&
+  bool plain = !insitu__dtype_is_complex(a->dtype) && a->dtype != INSITU_BF16 &&
                !insitu__zarr_is_wide(a->kind);
   return (struct insitu__codec_type){plain ? a->dtype : 0, false};
 }
@@ -19033,7 +19127,7 @@ static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const c
   return status;
 }
 /* For tests and the command insitu: the loader looks into a zarr.json first, see
- * insitu__zarr_array_v3_await. */
+ * insitu__group_array_v3_await. */
 __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(struct insitu__zarr_array *a,
     const char *path, const char *text, uint64_t n, insitu_error *err) {
   char what[320];
@@ -19165,16 +19259,35 @@ static void insitu__zarr_name_inner(
   }
 }
 
-/* -- hierarchies -- */
+/* >>group -------------------------------------------------------------------------------------- */
+/* Hierarchies: what the root of a store is, and how an array in it is found by its path.
+ *
+ *     store --open_await--> root: zarr.json, .zmetadata, .zgroup, .zarray, or a directory with one
+ *                             |
+ *                             +-- a Zarr root --array_await--> the consolidated document, else the
+ *                             |                                array's own objects; then the names
+ *                             |                                of its axes, of OME-NGFF if need be
+ *                             +-- not Zarr: refused, by the name of the format where it is known
+ *
+ * State: struct insitu__group owns the text of its root's document and the groups above arrays
+ * that were looked at; it borrows its store, which must outlive it. Arrays outlive their group.
+ * Thread: the reactor thread. The _await functions run on coroutines of the store's reactor and
+ * suspend in the store. Once a group is open they only read its document, so several may run side
+ * by side. */
 
-#define INSITU__ZARR_ABOVE 64   /* groups that are remembered */
-struct insitu__zarr_above {     /* a group above arrays, and its OME-NGFF images */
-  char *text;                   /* its attributes; NULL: it has no images */
-  struct insitu__text_json doc; /* of text */
-  int images;                   /* the list in doc */
-  char path[];                  /* "" is the root */
+#define INSITU__GROUP_CONSOLIDATE                                                                  \
+  "consolidate the metadata with zarr.consolidate_metadata of zarr-python, or remove them: the "   \
+  "archive opens without"
+#define INSITU__GROUP_SHOWN 8 /* arrays named in the message about one that does not exist */
+
+#define INSITU__GROUP_MAX_ABOVE 64 /* groups that are remembered */
+struct insitu__group_above {       /* a group above arrays, and its OME-NGFF images */
+  char *text;                      /* its attributes; NULL: it has no images */
+  struct insitu__text_json doc;    /* of text */
+  int images;                      /* the list in doc */
+  char path[];                     /* "" is the root */
 };
-struct insitu__zarr_group { /* an opened root */
+struct insitu__group { /* an opened root */
   struct insitu__store *store;
   int format;    /* 2 or 3, of every node below */
   bool is_array; /* the root is itself an array */
@@ -19186,16 +19299,16 @@ struct insitu__zarr_group { /* an opened root */
   struct insitu__text_index index;   /* of nodes */
   struct insitu__chain_hooks *hooks; /* the user's codecs, borrowed; NULL: none */
   /* array: groups whose images were looked for; the one that was used last comes first */
-  struct insitu__zarr_above **above;
+  struct insitu__group_above **above;
 };
 
-static void insitu__zarr_above_free(struct insitu__zarr_above *above) {
+static void insitu__group_above_free(struct insitu__group_above *above) {
   insitu__text_json_free(&above->doc);
   insitu__mem_free(above->text);
   insitu__mem_free(above);
 }
-static void insitu__zarr_group_free(struct insitu__zarr_group *g) {
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) insitu__zarr_above_free(g->above[i]);
+static void insitu__group_free(struct insitu__group *g) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) insitu__group_above_free(g->above[i]);
   INSITU__ARRAY_FREE(g->above);
   insitu__text_index_free(&g->index);
   insitu__text_json_free(&g->doc);
@@ -19203,16 +19316,16 @@ static void insitu__zarr_group_free(struct insitu__zarr_group *g) {
   memset(g, 0, sizeof *g);
 }
 /* Writes "path/name" ("name" at the root); false when it does not fit. */
-static bool insitu__zarr_join(char *buf, size_t cap, const char *path, const char *name) {
+static bool insitu__group_join(char *buf, size_t cap, const char *path, const char *name) {
   int n = snprintf(buf, cap, "%s%s%s", path, path[0] ? "/" : "", name);
   return n >= 0 && (size_t)n < cap;
 }
 /* A metadata object, or INSITU_E_NOTFOUND with err untouched. */
-static insitu_status insitu__zarr_fetch_await(struct insitu__store *store, const char *path,
+static insitu_status insitu__group_fetch_await(struct insitu__store *store, const char *path,
     const char *name, char **text, uint64_t *n, insitu_error *err) {
   char key[INSITU__MAX_KEY];
   *text = NULL;
-  if (!insitu__zarr_join(key, sizeof key, path, name))
+  if (!insitu__group_join(key, sizeof key, path, name))
     return insitu__error_set(err, INSITU_E_ARG,
         "array '%.300s': its path is longer than %d bytes; shorten it", path, INSITU__MAX_KEY);
   bool fresh = err && err->status >= 0;
@@ -19220,24 +19333,24 @@ static insitu_status insitu__zarr_fetch_await(struct insitu__store *store, const
   if (status == INSITU_E_NOTFOUND && fresh) memset(err, 0, sizeof *err);
   return status;
 }
-static insitu_status insitu__zarr_exists_await(
+static insitu_status insitu__group_exists_await(
     struct insitu__store *store, const char *path, const char *name, insitu_error *err) {
   char *text;
   uint64_t n;
-  insitu_status status = insitu__zarr_fetch_await(store, path, name, &text, &n, err);
+  insitu_status status = insitu__group_fetch_await(store, path, name, &text, &n, err);
   insitu__mem_free(text);
   return status;
 }
 /* Parses the text that g took over. */
-static insitu_status insitu__zarr_root_json(
-    struct insitu__zarr_group *g, const char *name, char *text, uint64_t n, insitu_error *err) {
+static insitu_status insitu__group_root_parse(
+    struct insitu__group *g, const char *name, char *text, uint64_t n, insitu_error *err) {
   char what[320];
   g->text = text;
   snprintf(what, sizeof what, "store '%.280s', %s", g->store->url, name);
   return insitu__text_json_parse(&g->doc, text, n, what, err);
 }
-static insitu_status insitu__zarr_root_nodes(
-    struct insitu__zarr_group *g, int nodes, insitu_error *err) {
+static insitu_status insitu__group_root_index(
+    struct insitu__group *g, int nodes, insitu_error *err) {
   g->nodes = nodes;
   if (insitu__text_index_init(&g->index, &g->doc, nodes)) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_NOMEM,
@@ -19246,20 +19359,20 @@ static insitu_status insitu__zarr_root_nodes(
       g->store->url);
 }
 /* The refusal of what is no Zarr archive but known. */
-static insitu_status insitu__zarr_known(const struct insitu__zarr_group *g, const char *how,
+static insitu_status insitu__group_refuse_foreign(const struct insitu__group *g, const char *how,
     const char *which, int format, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOT_ZARR,
       "store '%.400s': no Zarr metadata: %s%.100s%s, which cannot be read here; %s", g->store->url,
       how, which, insitu__store_formats[format].name, insitu__store_formats[format].advice);
 }
-struct insitu__zarr_other { /* what a listing tells of a place without Zarr metadata */
-  int directory, file;      /* formats; -1: unknown */
-  char name[80];            /* the file's */
+struct insitu__group_foreign { /* what a listing tells of a place without Zarr metadata */
+  int directory, file;         /* formats; -1: unknown */
+  char name[80];               /* the file's */
 };
-static void insitu__zarr_other_name(void *to, const char *name, bool is_directory) {
+static void insitu__group_foreign_entry(void *to, const char *name, bool is_directory) {
   static const char *const tiledb[] = {
       "__schema", "__fragments", "__group", "__tiledb_group.tdb", "__array_schema.tdb"};
-  struct insitu__zarr_other *o = (struct insitu__zarr_other *)to;
+  struct insitu__group_foreign *o = (struct insitu__group_foreign *)to;
   for (size_t i = 0; i < sizeof tiledb / sizeof *tiledb; i++)
     if (strcmp(name, tiledb[i]) == 0) o->directory = INSITU__STORE_TILEDB;
   int format = is_directory || o->file >= 0 ? -1 : insitu__store_format_named(name, strlen(name));
@@ -19270,7 +19383,7 @@ static void insitu__zarr_other_name(void *to, const char *name, bool is_director
 /* An archive could not be opened: where a few small reads and the listing of the root show what it
  * is instead, the error says so, and true is returned. A failure of these reads is none: that there
  * is no Zarr metadata is known. */
-static bool insitu__zarr_other_await(struct insitu__zarr_group *g, insitu_error *err) {
+static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *err) {
   static const struct {
     const char *key, *holds;
     int format;
@@ -19285,27 +19398,27 @@ static bool insitu__zarr_other_await(struct insitu__zarr_group *g, insitu_error 
     struct iovec iov = {head, sizeof head};
     if (insitu__store_read_await(g->store, marker[i].key, 0, &iov, 1, &n, &unread)) continue;
     if (!memmem(head, (size_t)n, marker[i].holds, strlen(marker[i].holds))) continue;
-    insitu__zarr_known(g, "it is ", "", marker[i].format, err);
+    insitu__group_refuse_foreign(g, "it is ", "", marker[i].format, err);
     return true;
   }
-  struct insitu__zarr_other o = {-1, -1, ""};
-  insitu__store_list_await(g->store, "", insitu__zarr_other_name, &o, &unread);
-  if (o.directory >= 0) insitu__zarr_known(g, "it is ", "", o.directory, err);
+  struct insitu__group_foreign o = {-1, -1, ""};
+  insitu__store_list_await(g->store, "", insitu__group_foreign_entry, &o, &unread);
+  if (o.directory >= 0) insitu__group_refuse_foreign(g, "it is ", "", o.directory, err);
   else if (o.file >= 0) {
     char which[120];
     snprintf(which, sizeof which, "'%s', by its name ", o.name);
-    insitu__zarr_known(g, "it holds ", which, o.file, err);
+    insitu__group_refuse_foreign(g, "it holds ", which, o.file, err);
   } else {
     uint64_t n = strcspn(g->store->url, "?#");
     while (n && g->store->url[n - 1] == '/') n--;
     int format =
         g->store->remote && !g->store->zip ? insitu__store_format_named(g->store->url, n) : -1;
     if (format < 0) return false;
-    insitu__zarr_known(g, "by its name it may be ", "", format, err);
+    insitu__group_refuse_foreign(g, "by its name it may be ", "", format, err);
   }
   return true;
 }
-static insitu_status insitu__zarr_root_v3(struct insitu__zarr_group *g, insitu_error *err) {
+static insitu_status insitu__group_root_v3(struct insitu__group *g, insitu_error *err) {
   static const char *const known[] = {
       "zarr_format", "node_type", "attributes", "consolidated_metadata"};
   const struct insitu__text_json *j = &g->doc;
@@ -19346,77 +19459,77 @@ static insitu_status insitu__zarr_root_v3(struct insitu__zarr_group *g, insitu_e
   if (consolidated < 0 || insitu__text_json_is_null(j, consolidated)) return INSITU_OK;
   if (insitu__text_json_equals(j, insitu__text_json_get(j, consolidated, "kind"), "inline") &&
       insitu__text_json_is_object(j, nodes))
-    return insitu__zarr_root_nodes(g, nodes, err);
+    return insitu__group_root_index(g, nodes, err);
   if (!insitu__zarr_may_ignore(j, consolidated))
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s', zarr.json: \"consolidated_metadata\" is not of the known kind, "
-        "\"inline\"; " INSITU__ZARR_CONSOLIDATE,
+        "\"inline\"; " INSITU__GROUP_CONSOLIDATE,
         g->store->url);
   return INSITU_OK;
 }
 /* .zmetadata */
-static insitu_status insitu__zarr_root_v2(struct insitu__zarr_group *g, insitu_error *err) {
+static insitu_status insitu__group_root_v2(struct insitu__group *g, insitu_error *err) {
   uint64_t version;
   g->format = 2;
   int format = insitu__text_json_get(&g->doc, 0, "zarr_consolidated_format");
   /* references in Parquet files */
   if (format < 0 && insitu__text_json_get(&g->doc, 0, "record_size") >= 0)
-    return insitu__zarr_known(g, "it is ", "", INSITU__STORE_KERCHUNK, err);
+    return insitu__group_refuse_foreign(g, "it is ", "", INSITU__STORE_KERCHUNK, err);
   if (!insitu__text_json_u64(&g->doc, format, &version) || version != 1)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s', .zmetadata: \"zarr_consolidated_format\" must be "
-        "1; " INSITU__ZARR_CONSOLIDATE,
+        "1; " INSITU__GROUP_CONSOLIDATE,
         g->store->url);
   int nodes = insitu__text_json_get(&g->doc, 0, "metadata");
   if (!insitu__text_json_is_object(&g->doc, nodes))
     return insitu__error_set(err, INSITU_E_FORMAT,
-        "store '%.500s', .zmetadata: \"metadata\" must be an object; " INSITU__ZARR_CONSOLIDATE,
+        "store '%.500s', .zmetadata: \"metadata\" must be an object; " INSITU__GROUP_CONSOLIDATE,
         g->store->url);
-  insitu_status status = insitu__zarr_root_nodes(g, nodes, err);
+  insitu_status status = insitu__group_root_index(g, nodes, err);
   g->is_array = insitu__text_index_get(&g->index, &g->doc, ".zarray") >= 0;
   return status;
 }
 
 /* Breadth-first over the directories of an archive without consolidated metadata. */
-struct insitu__zarr_walk {
+struct insitu__group_walk {
   char **directory;   /* array: what is still to be visited, and what was */
   const char *parent; /* of the names being listed */
   bool no_memory;
 };
-static void insitu__zarr_walk_free(struct insitu__zarr_walk *w) {
+static void insitu__group_walk_free(struct insitu__group_walk *w) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(w->directory); i++) insitu__mem_free(w->directory[i]);
   INSITU__ARRAY_FREE(w->directory);
 }
 /* a name from the store's listing */
-static void insitu__zarr_walk_add(void *to, const char *name, bool is_directory) {
-  struct insitu__zarr_walk *w = (struct insitu__zarr_walk *)to;
+static void insitu__group_walk_add(void *to, const char *name, bool is_directory) {
+  struct insitu__group_walk *w = (struct insitu__group_walk *)to;
   uint64_t n = strlen(w->parent), more = strlen(name);
   /* 16: "/.zmetadata" */
   if (!is_directory || name[0] == '.' || w->no_memory || n + more + 16 >= INSITU__MAX_KEY) return;
   /* one more than is visited */
   if (INSITU__ARRAY_LEN(w->directory) > INSITU__MAX_NODES) return;
   char *path = (char *)insitu__mem_alloc(n + more + 2, 1);
-  if (path) insitu__zarr_join(path, (size_t)(n + more + 2), w->parent, name);
+  if (path) insitu__group_join(path, (size_t)(n + more + 2), w->parent, name);
   if (path && INSITU__ARRAY_PUSH(w->directory, path)) return;
   insitu__mem_free(path);
   w->no_memory = true;
 }
 enum {
-  INSITU__ZARR_NOTHING = 0,
-  INSITU__ZARR_V2_ARRAY,
-  INSITU__ZARR_V2_GROUP,
-  INSITU__ZARR_V3_ARRAY,
-  INSITU__ZARR_V3_GROUP
+  INSITU__GROUP_NOTHING = 0,
+  INSITU__GROUP_V2_ARRAY,
+  INSITU__GROUP_V2_GROUP,
+  INSITU__GROUP_V3_ARRAY,
+  INSITU__GROUP_V3_GROUP
 };
 /* What one directory is, by its metadata objects; format 0 looks for both. An unreadable zarr.json
  * counts as a group. */
-static insitu_status insitu__zarr_probe_await(
+static insitu_status insitu__group_probe_await(
     struct insitu__store *store, const char *path, int format, int *kind, insitu_error *err) {
   char *text;
   uint64_t n;
-  *kind = INSITU__ZARR_NOTHING;
+  *kind = INSITU__GROUP_NOTHING;
   if (format != 2) {
-    insitu_status status = insitu__zarr_fetch_await(store, path, "zarr.json", &text, &n, err);
+    insitu_status status = insitu__group_fetch_await(store, path, "zarr.json", &text, &n, err);
     if (status == INSITU_OK) {
       struct insitu__text_json j;
       status = insitu__text_json_parse(&j, text, n, path, NULL);
@@ -19427,8 +19540,8 @@ static insitu_status insitu__zarr_probe_await(
       }
       *kind = status == INSITU_OK && insitu__text_json_equals(
                                          &j, insitu__text_json_get(&j, 0, "node_type"), "array")
-                  ? INSITU__ZARR_V3_ARRAY
-                  : INSITU__ZARR_V3_GROUP;
+                  ? INSITU__GROUP_V3_ARRAY
+                  : INSITU__GROUP_V3_GROUP;
       insitu__text_json_free(&j);
       insitu__mem_free(text);
       return INSITU_OK;
@@ -19436,16 +19549,16 @@ static insitu_status insitu__zarr_probe_await(
     if (status != INSITU_E_NOTFOUND) return status;
   }
   if (format == 3) return INSITU_OK;
-  insitu_status status = insitu__zarr_exists_await(store, path, ".zarray", err);
-  if (status == INSITU_OK) *kind = INSITU__ZARR_V2_ARRAY;
+  insitu_status status = insitu__group_exists_await(store, path, ".zarray", err);
+  if (status == INSITU_OK) *kind = INSITU__GROUP_V2_ARRAY;
   /* what some stores say of an object that is not there, to those who may not list */
   bool hidden = status == INSITU_E_AUTH;
   if (status != INSITU_E_NOTFOUND && !hidden) return status;
   insitu_error refused;
   insitu__error_clear(&refused);
-  status = insitu__zarr_exists_await(store, path, ".zgroup", &refused);
+  status = insitu__group_exists_await(store, path, ".zgroup", &refused);
   if (status == INSITU_OK) {
-    *kind = INSITU__ZARR_V2_GROUP;
+    *kind = INSITU__GROUP_V2_GROUP;
     if (hidden && err) insitu__error_clear(err);
     return INSITU_OK;
   }
@@ -19456,25 +19569,25 @@ static insitu_status insitu__zarr_probe_await(
 }
 /* Visits up to `limit` directories. With format 0 it stops at the first that has metadata and gives
  * its kind in *found; otherwise it emits the arrays of that format. */
-static insitu_status insitu__zarr_walk_await(struct insitu__store *store, int format,
+static insitu_status insitu__group_walk_await(struct insitu__store *store, int format,
     uint64_t limit, int *found, void (*emit)(void *to, const char *path), void *to,
     insitu_error *err) {
-  struct insitu__zarr_walk w = {NULL, "", false};
-  insitu_status status = insitu__store_list_await(store, "", insitu__zarr_walk_add, &w, err);
+  struct insitu__group_walk w = {NULL, "", false};
+  insitu_status status = insitu__store_list_await(store, "", insitu__group_walk_add, &w, err);
   uint64_t at = 0;
-  *found = INSITU__ZARR_NOTHING;
+  *found = INSITU__GROUP_NOTHING;
   for (; status == INSITU_OK && at < limit && at < INSITU__ARRAY_LEN(w.directory); at++) {
     int kind;
     w.parent = w.directory[at]; /* the text stays where it is when the array grows */
-    status = insitu__zarr_probe_await(store, w.parent, format, &kind, err);
+    status = insitu__group_probe_await(store, w.parent, format, &kind, err);
     if (status < 0) break;
     if (format == 0 && kind) {
       *found = kind;
       break;
     }
-    if (kind == INSITU__ZARR_V2_ARRAY || kind == INSITU__ZARR_V3_ARRAY) emit(to, w.parent);
+    if (kind == INSITU__GROUP_V2_ARRAY || kind == INSITU__GROUP_V3_ARRAY) emit(to, w.parent);
     else {
-      status = insitu__store_list_await(store, w.parent, insitu__zarr_walk_add, &w, err);
+      status = insitu__store_list_await(store, w.parent, insitu__group_walk_add, &w, err);
       /* removed since its name was listed */
       if (status == INSITU_E_NOTFOUND && err) memset(err, 0, sizeof *err);
       if (status == INSITU_E_NOTFOUND) status = INSITU_OK;
@@ -19487,36 +19600,36 @@ static insitu_status insitu__zarr_walk_await(struct insitu__store *store, int fo
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s': more than %" PRIu64 " directories; consolidate the metadata", store->url,
         limit);
-  insitu__zarr_walk_free(&w);
+  insitu__group_walk_free(&w);
   return status;
 }
 
-static insitu_status insitu__zarr_find_root_await(struct insitu__zarr_group *g, insitu_error *err) {
+static insitu_status insitu__group_find_root_await(struct insitu__group *g, insitu_error *err) {
   static const char *const names[] = {"zarr.json", ".zmetadata", ".zgroup", ".zarray"};
   char *text;
   uint64_t n;
   insitu__store_prefetch_await(g->store, names, sizeof names / sizeof *names, INSITU__MAX_META);
   /* some stores say so of objects that are not there, to those who may not list */
   insitu_error refused = {0};
-  insitu_status status = insitu__zarr_fetch_await(g->store, "", "zarr.json", &text, &n, &refused);
-  if (status == INSITU_OK) status = insitu__zarr_root_json(g, "zarr.json", text, n, err);
-  if (status == INSITU_OK) return insitu__zarr_root_v3(g, err);
+  insitu_status status = insitu__group_fetch_await(g->store, "", "zarr.json", &text, &n, &refused);
+  if (status == INSITU_OK) status = insitu__group_root_parse(g, "zarr.json", text, n, err);
+  if (status == INSITU_OK) return insitu__group_root_v3(g, err);
   if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
-    status = insitu__zarr_fetch_await(g->store, "", ".zmetadata", &text, &n, &refused);
+    status = insitu__group_fetch_await(g->store, "", ".zmetadata", &text, &n, &refused);
     if (status == INSITU_OK) {
-      status = insitu__zarr_root_json(g, ".zmetadata", text, n, err);
-      return status < 0 ? status : insitu__zarr_root_v2(g, err);
+      status = insitu__group_root_parse(g, ".zmetadata", text, n, err);
+      return status < 0 ? status : insitu__group_root_v2(g, err);
     }
   }
-  int kind = INSITU__ZARR_NOTHING;
+  int kind = INSITU__GROUP_NOTHING;
   if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
-    status = insitu__zarr_probe_await(g->store, "", 2, &kind, &refused);
-    if (status == INSITU_OK && kind == INSITU__ZARR_NOTHING)
-      status = insitu__zarr_walk_await(
+    status = insitu__group_probe_await(g->store, "", 2, &kind, &refused);
+    if (status == INSITU_OK && kind == INSITU__GROUP_NOTHING)
+      status = insitu__group_walk_await(
           g->store, 0, INSITU__MAX_ROOT_SEARCH, &kind, NULL, NULL, &refused);
-    else g->is_array = kind == INSITU__ZARR_V2_ARRAY;
+    else g->is_array = kind == INSITU__GROUP_V2_ARRAY;
   }
-  if (kind == INSITU__ZARR_NOTHING && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
+  if (kind == INSITU__GROUP_NOTHING && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
     if (refused.http_status == 404) /* the bucket: of a chunk's that would be another matter */
       refused.status = INSITU_E_NOTFOUND;
     if (err && err->status >= 0) *err = refused;
@@ -19524,31 +19637,32 @@ static insitu_status insitu__zarr_find_root_await(struct insitu__zarr_group *g, 
   }
   /* that one: it cannot be listed */
   if (status < 0 && status != INSITU_E_UNSUPPORTED) return status;
-  if (kind == INSITU__ZARR_NOTHING && insitu__zarr_other_await(g, err)) return INSITU_E_NOT_ZARR;
-  if (kind == INSITU__ZARR_NOTHING)
+  if (kind == INSITU__GROUP_NOTHING && insitu__group_foreign_await(g, err))
+    return INSITU_E_NOT_ZARR;
+  if (kind == INSITU__GROUP_NOTHING)
     return insitu__error_set(err, INSITU_E_NOT_ZARR,
         "store '%.500s': no Zarr metadata: neither zarr.json (v3) nor .zmetadata, .zgroup or "
         ".zarray (v2), "
         "here or in a directory below; check the url",
         g->store->url);
-  g->format = kind <= INSITU__ZARR_V2_GROUP ? 2 : 3;
+  g->format = kind <= INSITU__GROUP_V2_GROUP ? 2 : 3;
   return INSITU_OK;
 }
 /* Finds out what the root of a store is. g is zeroed on error. */
-static insitu_status insitu__zarr_open_await(
-    struct insitu__zarr_group *g, struct insitu__store *store, insitu_error *err) {
+static insitu_status insitu__group_open_await(
+    struct insitu__group *g, struct insitu__store *store, insitu_error *err) {
   memset(g, 0, sizeof *g);
   g->store = store;
   g->nodes = -1;
   insitu_status status = insitu__store_index_await(store, err);
-  if (status == INSITU_OK) status = insitu__zarr_find_root_await(g, err);
-  if (status < 0) insitu__zarr_group_free(g);
+  if (status == INSITU_OK) status = insitu__group_find_root_await(g, err);
+  if (status < 0) insitu__group_free(g);
   return status;
 }
 
 /* Every array's path: in a consolidated document's order, else breadth-first and sorted within a
  * directory. Paths emitted before an error stand. */
-static insitu_status insitu__zarr_names_await(struct insitu__zarr_group *g,
+static insitu_status insitu__group_names_await(struct insitu__group *g,
     void (*emit)(void *to, const char *path), void *to, insitu_error *err) {
   int found;
   if (g->is_array) {
@@ -19556,7 +19670,7 @@ static insitu_status insitu__zarr_names_await(struct insitu__zarr_group *g,
     return INSITU_OK;
   }
   if (g->nodes < 0)
-    return insitu__zarr_walk_await(g->store, g->format, INSITU__MAX_NODES, &found, emit, to, err);
+    return insitu__group_walk_await(g->store, g->format, INSITU__MAX_NODES, &found, emit, to, err);
   const struct insitu__text_json *j = &g->doc;
   for (int t = insitu__text_json_first(j, g->nodes); t >= 0; t = insitu__text_json_next(j, t)) {
     char path[INSITU__MAX_KEY];
@@ -19573,18 +19687,18 @@ static insitu_status insitu__zarr_names_await(struct insitu__zarr_group *g,
   return INSITU_OK;
 }
 
-struct insitu__zarr_names { /* gathers for a message */
-  char **name;              /* array */
+struct insitu__group_names { /* gathers for a message */
+  char **name;               /* array */
 };
 /* no memory: the message names fewer */
-static void insitu__zarr_names_add(void *to, const char *path) {
-  struct insitu__zarr_names *names = (struct insitu__zarr_names *)to;
+static void insitu__group_names_add(void *to, const char *path) {
+  struct insitu__group_names *names = (struct insitu__group_names *)to;
   if (INSITU__ARRAY_LEN(names->name) >= INSITU__MAX_NODES) return;
   char *copy = insitu__mem_text(path, strlen(path));
   if (copy && !INSITU__ARRAY_PUSH(names->name, copy)) insitu__mem_free(copy);
 }
 /* The array with this last part in its path, else the one with the nearest path, else -1. */
-static int insitu__zarr_nearest(const char *path, char **name, int n) {
+static int insitu__group_nearest(const char *path, char **name, int n) {
   const char *last = strrchr(path, '/');
   last = last ? last + 1 : path;
   for (int i = 0; i < n && last[0]; i++) {
@@ -19593,15 +19707,15 @@ static int insitu__zarr_nearest(const char *path, char **name, int n) {
   }
   return insitu__text_nearest(path, (const char *const *)name, n);
 }
-static insitu_status insitu__zarr_not_found_await(
-    struct insitu__zarr_group *g, const char *path, insitu_error *err) {
-  struct insitu__zarr_names names = {NULL};
+static insitu_status insitu__group_not_found_await(
+    struct insitu__group *g, const char *path, insitu_error *err) {
+  struct insitu__group_names names = {NULL};
   struct insitu__text_buffer text = {.limit = 700};
   insitu_status listed = err && err->status >= 0
-                             ? insitu__zarr_names_await(g, insitu__zarr_names_add, &names, NULL)
+                             ? insitu__group_names_await(g, insitu__group_names_add, &names, NULL)
                              : INSITU_OK;
   int n = (int)INSITU__ARRAY_LEN(names.name),
-      near = n ? insitu__zarr_nearest(path, names.name, n) : -1;
+      near = n ? insitu__group_nearest(path, names.name, n) : -1;
   if (g->is_array)
     insitu__text_buffer_printf(&text, "the root is itself an array; give the path \"\"");
   else if (n == 0 && listed == INSITU_E_UNSUPPORTED)
@@ -19611,9 +19725,9 @@ static insitu_status insitu__zarr_not_found_await(
   else {
     if (near >= 0) insitu__text_buffer_printf(&text, "did you mean '%.80s'? ", names.name[near]);
     insitu__text_buffer_printf(&text, "%d array%s:", n, n == 1 ? " is there" : "s are there");
-    for (int i = 0; i < n && i < INSITU__ZARR_SHOWN; i++)
+    for (int i = 0; i < n && i < INSITU__GROUP_SHOWN; i++)
       insitu__text_buffer_printf(&text, "%s '%.60s'", i ? "," : "", names.name[i]);
-    if (n > INSITU__ZARR_SHOWN) insitu__text_buffer_printf(&text, ", ...");
+    if (n > INSITU__GROUP_SHOWN) insitu__text_buffer_printf(&text, ", ...");
   }
   insitu__error_set(err, INSITU_E_NOTFOUND, "store '%.120s': no array '%.100s'; %s", g->store->url,
       path, text.text ? text.text : "check the name");
@@ -19624,8 +19738,8 @@ static insitu_status insitu__zarr_not_found_await(
 }
 
 /* INSITU_E_NOTFOUND with err untouched: the consolidated document does not have it. */
-static insitu_status insitu__zarr_array_consolidated(struct insitu__zarr_group *g, const char *path,
-    struct insitu__zarr_array *a, insitu_error *err) {
+static insitu_status insitu__group_array_consolidated(
+    struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   const struct insitu__text_json *j = &g->doc;
   if (g->format == 3) {
     int node = path[0] ? insitu__text_index_get(&g->index, j, path) : j->n ? 0 : -1;
@@ -19634,23 +19748,23 @@ static insitu_status insitu__zarr_array_consolidated(struct insitu__zarr_group *
     return insitu__zarr_from_v3(a, path, j, node, g->hooks, err);
   }
   char key[INSITU__MAX_KEY];
-  if (!insitu__zarr_join(key, sizeof key, path, ".zarray")) return INSITU_E_NOTFOUND;
+  if (!insitu__group_join(key, sizeof key, path, ".zarray")) return INSITU_E_NOTFOUND;
   int node = insitu__text_index_get(&g->index, j, key);
   if (node < 0) return INSITU_E_NOTFOUND;
-  insitu__zarr_join(key, sizeof key, path, ".zattrs"); /* as long as the key before */
+  insitu__group_join(key, sizeof key, path, ".zattrs"); /* as long as the key before */
   return insitu__zarr_from_v2(
       a, path, j, node, j, insitu__text_index_get(&g->index, j, key), g->hooks, err);
 }
-static insitu_status insitu__zarr_array_v2_await(struct insitu__zarr_group *g, const char *path,
-    struct insitu__zarr_array *a, insitu_error *err) {
+static insitu_status insitu__group_array_v2_await(
+    struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   char *text, *attributes = NULL;
   uint64_t n, n_attributes = 0;
-  insitu_status status = insitu__zarr_fetch_await(g->store, path, ".zarray", &text, &n, err);
+  insitu_status status = insitu__group_fetch_await(g->store, path, ".zarray", &text, &n, err);
   if (status == INSITU_OK) {
-    /* as in insitu__zarr_find_root_await: the array itself may be read */
+    /* as in insitu__group_find_root_await: the array itself may be read */
     insitu_error refused = {0};
     status =
-        insitu__zarr_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, &refused);
+        insitu__group_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, &refused);
     if (status < 0 && status != INSITU_E_NOTFOUND && status != INSITU_E_AUTH && err &&
         err->status >= 0)
       *err = refused;
@@ -19661,11 +19775,11 @@ static insitu_status insitu__zarr_array_v2_await(struct insitu__zarr_group *g, c
   insitu__mem_free(attributes);
   return status;
 }
-static insitu_status insitu__zarr_array_v3_await(struct insitu__zarr_group *g, const char *path,
-    struct insitu__zarr_array *a, insitu_error *err) {
+static insitu_status insitu__group_array_v3_await(
+    struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   char *text, what[320];
   uint64_t n;
-  insitu_status status = insitu__zarr_fetch_await(g->store, path, "zarr.json", &text, &n, err);
+  insitu_status status = insitu__group_fetch_await(g->store, path, "zarr.json", &text, &n, err);
   if (status < 0) return status;
   struct insitu__text_json j;
   snprintf(what, sizeof what, "array '%.280s', zarr.json", path);
@@ -19680,7 +19794,7 @@ static insitu_status insitu__zarr_array_v3_await(struct insitu__zarr_group *g, c
 }
 /* Strips slashes at the ends, folds repeated ones; false when a part is "." or ".." or the path is
  * too long. */
-static bool insitu__zarr_normalise(const char *path, char *out, size_t cap) {
+static bool insitu__group_normalise(const char *path, char *out, size_t cap) {
   size_t n = 0;
   for (const char *p = path; *p; p++) {
     if (*p == '/' && (n == 0 || out[n - 1] == '/')) continue;
@@ -19693,8 +19807,8 @@ static bool insitu__zarr_normalise(const char *path, char *out, size_t cap) {
 }
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON
  * object that is the caller's; NULL when it has none, or is not there. */
-static insitu_status insitu__zarr_attributes_await(
-    struct insitu__zarr_group *g, const char *path, char **text, insitu_error *err) {
+static insitu_status insitu__group_attributes_await(
+    struct insitu__group *g, const char *path, char **text, insitu_error *err) {
   char key[INSITU__MAX_KEY], what[320];
   const char *name = g->format == 3 ? "zarr.json" : ".zattrs", *span;
   char *document = NULL;
@@ -19706,10 +19820,10 @@ static insitu_status insitu__zarr_attributes_await(
   insitu_status status = INSITU_OK;
   *text = NULL;
   if (g->format == 3 && !path[0] && j->n) node = 0;
-  if (g->format == 2 && g->nodes >= 0 && insitu__zarr_join(key, sizeof key, path, name))
+  if (g->format == 2 && g->nodes >= 0 && insitu__group_join(key, sizeof key, path, name))
     node = insitu__text_index_get(&g->index, j, key);
   if (node < 0) { /* not consolidated, or added since */
-    status = insitu__zarr_fetch_await(g->store, path, name, &document, &n, err);
+    status = insitu__group_fetch_await(g->store, path, name, &document, &n, err);
     if (status == INSITU_E_NOTFOUND) return INSITU_OK;
     snprintf(what, sizeof what, "'%.280s', %s", path, name);
     if (status == INSITU_OK) status = insitu__text_json_parse(&own, document, n, what, err);
@@ -19731,34 +19845,34 @@ static insitu_status insitu__zarr_attributes_await(
 
 /* OME-NGFF: a group of images names the axes of its arrays. Its list of images, -1: none (0.1 to
  * 0.4 "multiscales", 0.5 "ome"."multiscales"). */
-static int insitu__zarr_ome_images(const struct insitu__text_json *j, int attributes) {
+static int insitu__group_ome_images(const struct insitu__text_json *j, int attributes) {
   int ome = insitu__text_json_get(j, attributes, "ome");
   int list = insitu__text_json_get(j, ome >= 0 ? ome : attributes, "multiscales");
   return insitu__text_json_is_array(j, list) ? list : -1;
 }
 /* Whether an image has the array at `path` among its datasets; path begins at the image's group. */
-static bool insitu__zarr_ome_has(const struct insitu__text_json *j, int image, const char *path) {
+static bool insitu__group_ome_has(const struct insitu__text_json *j, int image, const char *path) {
   char name[1024], normal[sizeof name];
   int datasets = insitu__text_json_get(j, image, "datasets");
   if (!insitu__text_json_is_array(j, datasets)) return false;
   for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t)) {
     if (insitu__text_json_string(j, insitu__text_json_get(j, t, "path"), name, sizeof name) <= 0)
       continue;
-    if (insitu__zarr_normalise(name, normal, sizeof normal) && strcmp(normal, path) == 0)
+    if (insitu__group_normalise(name, normal, sizeof normal) && strcmp(normal, path) == 0)
       return true;
   }
   return false;
 }
 /* Whether the consolidated document has a group, so that the store need not be asked. */
-static bool insitu__zarr_consolidated(struct insitu__zarr_group *g, const char *path) {
+static bool insitu__group_is_consolidated(struct insitu__group *g, const char *path) {
   char key[INSITU__MAX_KEY];
   if (g->format == 3) return !path[0] || insitu__text_index_get(&g->index, &g->doc, path) >= 0;
-  return insitu__zarr_join(key, sizeof key, path, ".zattrs") &&
+  return insitu__group_join(key, sizeof key, path, ".zattrs") &&
          insitu__text_index_get(&g->index, &g->doc, key) >= 0;
 }
 /* Takes the names of an image's axes for the array's, if they are as many; 0.1 and 0.2 have none:
  * their axes are t, c, z, y, x. False: no memory. */
-static bool insitu__zarr_ome_axes(
+static bool insitu__group_ome_axes(
     const struct insitu__text_json *j, int image, struct insitu__zarr_array *a) {
   static const char *const early[] = {"t", "c", "z", "y", "x"};
   char name[INSITU__MAX_DIM_NAME];
@@ -19783,10 +19897,10 @@ static bool insitu__zarr_ome_axes(
   return true;
 }
 /* The group that was looked at before; NULL: it was not, or was forgotten. */
-static struct insitu__zarr_above *insitu__zarr_above_find(
-    struct insitu__zarr_group *g, const char *path) {
+static struct insitu__group_above *insitu__group_above_lookup(
+    struct insitu__group *g, const char *path) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) {
-    struct insitu__zarr_above *found = g->above[i];
+    struct insitu__group_above *found = g->above[i];
     if (strcmp(found->path, path)) continue;
     memmove(g->above + 1, g->above, (size_t)i * sizeof *g->above);
     return g->above[0] = found;
@@ -19796,21 +19910,21 @@ static struct insitu__zarr_above *insitu__zarr_above_find(
 /* Looks for the images of a group and remembers them, or that there are none: arrays side by side
  * have the same groups above them. Attributes that are no JSON, or that may not be read, have no
  * images. *out is good until the next look-up. */
-static insitu_status insitu__zarr_above_await(struct insitu__zarr_group *g, const char *path,
-    struct insitu__zarr_above **out, insitu_error *err) {
+static insitu_status insitu__group_above_await(struct insitu__group *g, const char *path,
+    struct insitu__group_above **out, insitu_error *err) {
   uint64_t length = strlen(path) + 1;
-  if ((*out = insitu__zarr_above_find(g, path))) return INSITU_OK;
+  if ((*out = insitu__group_above_lookup(g, path))) return INSITU_OK;
   char *text = NULL;
   insitu_error refused = {0};
-  insitu_status status = insitu__zarr_attributes_await(g, path, &text, &refused);
+  insitu_status status = insitu__group_attributes_await(g, path, &text, &refused);
   if (status < 0 && status != INSITU_E_JSON && status != INSITU_E_FORMAT &&
       status != INSITU_E_AUTH) {
     if (err && err->status >= 0) *err = refused;
     return status;
   }
   uint64_t n = INSITU__ARRAY_LEN(g->above);
-  struct insitu__zarr_above *above =
-      (struct insitu__zarr_above *)insitu__mem_alloc(1, sizeof *above + (size_t)length);
+  struct insitu__group_above *above =
+      (struct insitu__group_above *)insitu__mem_alloc(1, sizeof *above + (size_t)length);
   if (!above) {
     insitu__mem_free(text);
     return insitu__error_set(err, INSITU_E_NOMEM,
@@ -19820,29 +19934,30 @@ static insitu_status insitu__zarr_above_await(struct insitu__zarr_group *g, cons
   memcpy(above->path, path, (size_t)length);
   above->text = text;
   status = text ? insitu__text_json_parse(&above->doc, text, strlen(text), path, err) : INSITU_OK;
-  above->images = text && status == INSITU_OK ? insitu__zarr_ome_images(&above->doc, 0) : -1;
+  above->images = text && status == INSITU_OK ? insitu__group_ome_images(&above->doc, 0) : -1;
   if (above->images < 0) { /* nobody reads its text */
     insitu__text_json_free(&above->doc);
     insitu__mem_free(above->text);
     above->text = NULL;
   }
-  if (status == INSITU_OK && n == INSITU__ZARR_ABOVE) { /* the one that was used longest ago goes */
-    insitu__zarr_above_free(g->above[n - 1]);
+  if (status == INSITU_OK &&
+      n == INSITU__GROUP_MAX_ABOVE) { /* the one that was used longest ago goes */
+    insitu__group_above_free(g->above[n - 1]);
     g->above[n - 1] = above;
   } else if (status < 0 || !INSITU__ARRAY_PUSH(g->above, above)) {
-    insitu__zarr_above_free(above);
+    insitu__group_above_free(above);
     if (status < 0) return status;
     return insitu__error_set(err, INSITU_E_NOMEM,
         "group '%.300s': no memory for the names of its axes; give the process more memory", path);
   }
-  *out = insitu__zarr_above_find(g, path);
+  *out = insitu__group_above_lookup(g, path);
   return INSITU_OK;
 }
 /* Names the axes of an array that has no names of its own by the nearest group above it whose image
  * has the array. A group's attributes that are no JSON do not keep the array from being read: its
  * axes stay unnamed. */
-static insitu_status insitu__zarr_ome_await(
-    struct insitu__zarr_group *g, struct insitu__zarr_array *a, insitu_error *err) {
+static insitu_status insitu__group_ome_await(
+    struct insitu__group *g, struct insitu__zarr_array *a, insitu_error *err) {
   char group[INSITU__MAX_KEY];
   for (unsigned d = 0; d < a->axes; d++)
     if (a->dim[d]) return INSITU_OK;
@@ -19850,15 +19965,15 @@ static insitu_status insitu__zarr_ome_await(
   for (char *slash = group + strlen(group); a->axes && slash > group;) {
     while (slash > group && *slash != '/') slash--;
     *slash = 0; /* the group above, last "" */
-    if (g->nodes >= 0 && !insitu__zarr_consolidated(g, group)) continue;
-    struct insitu__zarr_above *above;
-    insitu_status status = insitu__zarr_above_await(g, group, &above, err);
+    if (g->nodes >= 0 && !insitu__group_is_consolidated(g, group)) continue;
+    struct insitu__group_above *above;
+    insitu_status status = insitu__group_above_await(g, group, &above, err);
     if (status < 0) return status;
     const struct insitu__text_json *j = &above->doc;
     for (int t = above->images < 0 ? -1 : insitu__text_json_first(j, above->images); t >= 0;
          t = insitu__text_json_next(j, t)) {
-      if (!insitu__zarr_ome_has(j, t, a->path + strlen(group) + (group[0] != 0))) continue;
-      if (insitu__zarr_ome_axes(j, t, a)) return INSITU_OK;
+      if (!insitu__group_ome_has(j, t, a->path + strlen(group) + (group[0] != 0))) continue;
+      if (insitu__group_ome_axes(j, t, a)) return INSITU_OK;
       return insitu__error_set(err, INSITU_E_NOMEM,
           "array '%.300s': no memory for the names of its axes; give the process more memory",
           a->path);
@@ -19869,21 +19984,22 @@ static insitu_status insitu__zarr_ome_await(
 
 /* Opens an array by its path ("" is a root that is an array): from the consolidated document, else
  * from its own objects, so that an array added since the metadata was consolidated is found too. */
-static insitu_status insitu__zarr_array_find_await(struct insitu__zarr_group *g, const char *given,
-    struct insitu__zarr_array *a, insitu_error *err) {
+static insitu_status insitu__group_array_find_await(
+    struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
   char path[INSITU__MAX_KEY - 16]; /* room for "/.zmetadata" */
   memset(a, 0, sizeof *a);
-  if (!insitu__zarr_normalise(given, path, sizeof path))
+  if (!insitu__group_normalise(given, path, sizeof path))
     return insitu__error_set(err, INSITU_E_ARG,
         "array '%.300s': not a path inside the archive; write names joined by '/'", given);
   insitu_status status = INSITU_E_NOTFOUND;
-  if (g->nodes >= 0) status = insitu__zarr_array_consolidated(g, path, a, err);
+  if (g->nodes >= 0) status = insitu__group_array_consolidated(g, path, a, err);
   if (status != INSITU_E_NOTFOUND) return status;
-  status = g->format == 3 ? insitu__zarr_array_v3_await(g, path, a, err)
-                          : insitu__zarr_array_v2_await(g, path, a, err);
+  status = g->format == 3 ? insitu__group_array_v3_await(g, path, a, err)
+                          : insitu__group_array_v2_await(g, path, a, err);
   if (status != INSITU_E_NOTFOUND) return status;
-  status = insitu__zarr_exists_await(g->store, path, g->format == 3 ? ".zarray" : "zarr.json", err);
-  if (status == INSITU_E_NOTFOUND) return insitu__zarr_not_found_await(g, path, err);
+  status =
+      insitu__group_exists_await(g->store, path, g->format == 3 ? ".zarray" : "zarr.json", err);
+  if (status == INSITU_E_NOTFOUND) return insitu__group_not_found_await(g, path, err);
   if (status < 0) return status;
   return insitu__error_set(err, INSITU_E_FORMAT,
       "array '%.300s': it has Zarr v%d metadata and lies in a Zarr v%d archive ('%.300s'); open "
@@ -19891,53 +20007,53 @@ static insitu_status insitu__zarr_array_find_await(struct insitu__zarr_group *g,
       "the url",
       path, g->format == 3 ? 2 : 3, g->format, g->store->url);
 }
-static insitu_status insitu__zarr_array_await(struct insitu__zarr_group *g, const char *given,
-    struct insitu__zarr_array *a, insitu_error *err) {
-  insitu_status status = insitu__zarr_array_find_await(g, given, a, err);
-  if (status == INSITU_OK) status = insitu__zarr_ome_await(g, a, err);
+static insitu_status insitu__group_array_await(
+    struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
+  insitu_status status = insitu__group_array_find_await(g, given, a, err);
+  if (status == INSITU_OK) status = insitu__group_ome_await(g, a, err);
   if (status < 0) insitu__zarr_array_free(a);
   return status;
 }
 
-static void insitu__zarr_prefetch_key(char ***keys, const char *path, const char *name) {
+static void insitu__group_prefetch_key(char ***keys, const char *path, const char *name) {
   char key[INSITU__MAX_KEY];
   char *copy =
-      insitu__zarr_join(key, sizeof key, path, name) ? insitu__mem_text(key, strlen(key)) : NULL;
+      insitu__group_join(key, sizeof key, path, name) ? insitu__mem_text(key, strlen(key)) : NULL;
   if (copy && !INSITU__ARRAY_PUSH(*keys, copy)) insitu__mem_free(copy);
 }
 /* The groups above an array, whose path is cut; last: the group right above the array before, at
  * first none's path. */
-static void insitu__zarr_prefetch_groups(
-    struct insitu__zarr_group *g, char ***keys, char *path, char *last) {
+static void insitu__group_prefetch_above(
+    struct insitu__group *g, char ***keys, char *path, char *last) {
   bool first = true;
   for (char *slash = path + strlen(path); slash > path; first = false) {
     while (slash > path && *slash != '/') slash--;
     *slash = 0;
     if (first && !strcmp(path, last)) return;
     if (first) memcpy(last, path, strlen(path) + 1);
-    if (g->format == 2) insitu__zarr_prefetch_key(keys, path, ".zattrs");
-    else if (path[0]) insitu__zarr_prefetch_key(keys, path, "zarr.json");
+    if (g->format == 2) insitu__group_prefetch_key(keys, path, ".zattrs");
+    else if (path[0]) insitu__group_prefetch_key(keys, path, "zarr.json");
   }
 }
 /* Of a remote store: asks for the metadata of these arrays at once, those that are not in the
  * consolidated document, and for the metadata of the groups above them, which may name their axes.
  */
-static void insitu__zarr_prefetch_await(
-    struct insitu__zarr_group *g, const char *const *paths, uint64_t n_paths) {
+static void insitu__group_prefetch_await(
+    struct insitu__group *g, const char *const *paths, uint64_t n_paths) {
   static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
   char path[INSITU__MAX_KEY - 16], last[sizeof path] = "/", **keys = NULL; /* "/": no group */
   if (!g->store->remote || g->store->zip) return;
   for (uint64_t i = 0; i < n_paths; i++) {
     struct insitu__zarr_array known = {0};
-    bool there = !insitu__zarr_normalise(paths[i], path, sizeof path) ||
+    bool there = !insitu__group_normalise(paths[i], path, sizeof path) ||
                  (g->nodes >= 0 &&
-                     insitu__zarr_array_consolidated(g, path, &known, NULL) != INSITU_E_NOTFOUND);
+                     insitu__group_array_consolidated(g, path, &known, NULL) != INSITU_E_NOTFOUND);
     insitu__zarr_array_free(&known);
     for (int k = g->format == 3 ? 0 : 1; !there && k < (g->format == 3 ? 1 : 3); k++)
-      insitu__zarr_prefetch_key(&keys, path, names[k]);
+      insitu__group_prefetch_key(&keys, path, names[k]);
     /* groups outside a consolidated document are not looked at */
     if (there || g->nodes >= 0) continue;
-    insitu__zarr_prefetch_groups(g, &keys, path, last);
+    insitu__group_prefetch_above(g, &keys, path, last);
   }
   uint64_t n = INSITU__ARRAY_LEN(keys);
   insitu__store_prefetch_await(g->store, (const char *const *)keys, n, INSITU__MAX_META);
@@ -19993,27 +20109,27 @@ static insitu_status insitu__cf_number(
 }
 /* One value, into the stored type. */
 static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsigned char out[8]) {
-  struct insitu__zarr_array like = {.format = 2, .dtype = r->z->dtype};
-  struct insitu__zarr_reader as = {.j = r->j, .a = &like};
+  const struct insitu__zarr_array *z = r->z;
+  int32_t dtype = r->cf->dtype;
+  if (insitu__zarr_fill_scalar(r->j, token, 2, z->dtype, z->itemsize, out)) return true;
+  /* an unsigned value, written as such */
+  if (dtype != z->dtype) return insitu__zarr_fill_scalar(r->j, token, 2, dtype, z->itemsize, out);
+
   /* base64 of a little-endian float64: how xarray writes a float _FillValue into Zarr v3 */
   unsigned char wide[8];
   char text[16];
-  if (insitu__zarr_fill_scalar(&as, token, r->z->itemsize, out)) return true;
-  like.dtype = r->cf->dtype; /* an unsigned value, written as such */
-  if (like.dtype != r->z->dtype) return insitu__zarr_fill_scalar(&as, token, r->z->itemsize, out);
-  if (like.dtype >> 8 < 2 || insitu__text_json_string(r->j, token, text, sizeof text) != 12 ||
-      insitu__text_base64(text, 12, wide, sizeof wide) != sizeof wide)
-    return false;
+  if (insitu__dtype_is_integer(dtype)) return false;
+  if (insitu__text_json_string(r->j, token, text, sizeof text) != 12) return false;
+  if (insitu__text_base64(text, 12, wide, sizeof wide) != sizeof wide) return false;
   uint64_t bits = insitu__base_load64(wide);
   double x;
   memcpy(&x, &bits, sizeof x);
-  return insitu__zarr_fill_float(x, like.dtype, r->z->itemsize, out);
+  return insitu__zarr_fill_float(x, dtype, z->itemsize, out);
 }
 /* A number that the stored type does not hold: it equals no stored value. */
 static bool insitu__cf_is_number(const struct insitu__cf_reader *r, int token) {
-  static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
-  for (int i = 0; i < 3; i++)
-    if (insitu__text_json_equals(r->j, token, words[i])) return true;
+  double value;
+  if (insitu__dtype_read_word(r->j, token, &value)) return true;
   return insitu__text_json_is_plain(r->j, token) && !insitu__text_json_is_true(r->j, token) &&
          !insitu__text_json_is_false(r->j, token) && !insitu__text_json_is_null(r->j, token);
 }
@@ -20041,7 +20157,8 @@ static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
       !insitu__text_json_is_false(r->j, token))
     return insitu__cf_bad(r, "_Unsigned", token, "\"true\" or \"false\" is needed");
   /* of integers only */
-  if (r->z->dtype >> 8 < 2) r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff);
+  if (insitu__dtype_is_integer(r->z->dtype))
+    r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff);
   return INSITU_OK;
 }
 /* From the attributes of an array. */
@@ -20057,7 +20174,7 @@ static insitu_status insitu__cf_init(
   if (z->dtype >> 8 > 2 && z->dtype != INSITU_BF16)
     return insitu__error_set(err, INSITU_E_DTYPE,
         "array '%.300s': CF conventions do not say how to decode %s; leave decode = INSITU_CF out",
-        z->path, insitu__zarr_dtype_name(z->dtype));
+        z->path, insitu__dtype_name(z->dtype));
   snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
   insitu_status status =
       z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err)
@@ -20335,11 +20452,11 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
         "variable %s: decode = INSITU_CF makes float32 or float64 of real numbers; array %s holds "
         "%s, and %s is asked for; leave "
         "decode out",
-        label, z->path, insitu__zarr_kind_name(z), insitu__zarr_dtype_name(desc->dtype));
+        label, z->path, insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype));
   if ((*out == z->dtype && !desc->decode) ||
       (convertible && (*out == INSITU_F32 || *out == INSITU_F64)))
     return INSITU_OK;
-  if (!strcmp(insitu__zarr_dtype_name(desc->dtype), "unknown"))
+  if (!strcmp(insitu__dtype_name(desc->dtype), "unknown"))
     return insitu__error_set(err, INSITU_E_DTYPE,
         "variable %s: dtype is %d, which is none of this library; use INSITU_AS_STORED, INSITU_F32 "
         "or INSITU_F64",
@@ -20347,7 +20464,7 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
   return insitu__error_set(err, INSITU_E_DTYPE,
       "variable %s: array %s cannot be converted from %s to %s; use INSITU_AS_STORED, or "
       "INSITU_F32 or INSITU_F64 for real numbers",
-      label, z->path, insitu__zarr_kind_name(z), insitu__zarr_dtype_name(desc->dtype));
+      label, z->path, insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype));
 }
 
 /* Shape, strides and bytes of one row. */
@@ -21145,7 +21262,7 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
     return insitu__error_set(err, INSITU_E_DTYPE,
         "copy: no conversion from %s to %s; ask for the dtype as stored, or for float32 or float64 "
         "of a real array",
-        insitu__zarr_dtype_name(src_dtype), insitu__zarr_dtype_name(b->dst_dtype));
+        insitu__dtype_name(src_dtype), insitu__dtype_name(b->dst_dtype));
   b->move = insitu__box_kernel(b->dst_dtype, b->dst_dtype, false, false);
   b->src_item = ((uint32_t)src_dtype & 0xff) / 8;
   b->dst_item = ((uint32_t)b->dst_dtype & 0xff) / 8;
@@ -23929,7 +24046,7 @@ struct insitu_loader {
   struct insitu__reactor reactor;
   struct insitu__store store;
   struct insitu__disk disk;
-  struct insitu__zarr_group group;
+  struct insitu__group group;
   struct insitu__cache cache;
 
   struct insitu__loader_tile *tiles;      /* max_inflight of them */
@@ -24948,7 +25065,7 @@ static void insitu__read_await(void *arg) {
   struct insitu__read_reading *r = (struct insitu__read_reading *)arg;
   insitu_loader *ld = r->loader;
   r->status =
-      insitu__zarr_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
+      insitu__group_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
   if (!r->status) r->status = insitu__read_shape(r);
   if (!r->status && r->dst && r->dst_bytes < r->bytes)
     r->status = insitu__error_set(r->err, INSITU_E_ARG,
@@ -25149,7 +25266,7 @@ static void insitu__read_strings_await(void *arg) {
   const struct insitu__zarr_array *z = &s->zarr;
   uint64_t tile[INSITU__MAX_DIMS] = {0}, tiles = 1;
   insitu__codec_scratch_init(&s->codec);
-  s->status = insitu__zarr_array_await(&s->loader->group, s->path, &s->zarr, s->err);
+  s->status = insitu__group_array_await(&s->loader->group, s->path, &s->zarr, s->err);
   if (!s->status && z->kind != INSITU__ZARR_STRING && !insitu__zarr_is_wide(z->kind))
     s->status = insitu__error_set(s->err, INSITU_E_DTYPE,
         "read, array %.200s: it holds numbers, not strings; read it with insitu_read", z->path);
@@ -25696,7 +25813,7 @@ static insitu_status insitu__dates_find_await(
         "select samples by index",
         a->zarr.path, a->axis);
   if (path) {
-    status = insitu__zarr_array_await(&ld->group, path, z, err);
+    status = insitu__group_array_await(&ld->group, path, z, err);
   } else {
     char beside[INSITU__MAX_KEY];
     int n = snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash + 1 - a->zarr.path) : 0,
@@ -25704,9 +25821,9 @@ static insitu_status insitu__dates_find_await(
     for (path = beside; status == INSITU_E_NOTFOUND && path;
          path = path == beside && slash ? dim : NULL) {
       if (path == beside && n >= (int)sizeof beside) continue;
-      status = insitu__zarr_array_await(&ld->group, path, z, NULL);
+      status = insitu__group_array_await(&ld->group, path, z, NULL);
       if (status < 0 && status != INSITU_E_NOTFOUND)
-        status = insitu__zarr_array_await(&ld->group, path, z, err);
+        status = insitu__group_array_await(&ld->group, path, z, err);
     }
     if (status == INSITU_E_NOTFOUND)
       return insitu__error_set(err, status,
@@ -25828,7 +25945,7 @@ static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_
   int64_t first, last, from, to;
   char *root = NULL;
   memset(out, 0, sizeof *out);
-  (void)insitu__zarr_attributes_await(&ld->group, "", &root, NULL);
+  (void)insitu__group_attributes_await(&ld->group, "", &root, NULL);
   const char *const known[2] = {a->attributes, root};
   for (int i = 0; i < 2; i++) {
     if (!out->valid_start[0])
@@ -27409,12 +27526,12 @@ static void insitu__open_prefetch_await(insitu_loader *ld) {
   const char **paths = (const char **)insitu__mem_alloc(c->n_variables, sizeof *paths);
   for (uint64_t i = 0; paths && i < c->n_variables; i++)
     paths[i] = insitu__geometry_path(&c->variables[i]);
-  if (paths) insitu__zarr_prefetch_await(&ld->group, paths, c->n_variables);
+  if (paths) insitu__group_prefetch_await(&ld->group, paths, c->n_variables);
   insitu__mem_free(paths);
 }
 static insitu_status insitu__open_array_await(
     void *arg, const char *path, struct insitu__zarr_array *out, insitu_error *err) {
-  return insitu__zarr_array_await(&((insitu_loader *)arg)->group, path, out, err);
+  return insitu__group_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
 
 /* The text of the manifest file, which the caller frees in any case. */
@@ -27519,7 +27636,7 @@ static void insitu__open_await(void *arg) {
   o->status = insitu__store_open(&ld->store, &ld->reactor, c, o->err);
   if (!o->status) c->url = ld->store.url; /* without credentials */
   if (!o->status && insitu__config_caches(ld)) o->status = insitu__open_disk(ld, o->err);
-  if (!o->status) o->status = insitu__zarr_open_await(&ld->group, &ld->store, o->err);
+  if (!o->status) o->status = insitu__group_open_await(&ld->group, &ld->store, o->err);
   ld->group.hooks = &ld->hooks;
   if (!c->n_variables) { /* for insitu_read alone */
     if (!o->status) o->status = insitu__config_footprint(ld, o->err);
@@ -27590,7 +27707,7 @@ static bool insitu__open_tiles(insitu_loader *ld) {
 
 static void insitu__open_destroy(insitu_loader *ld) {
   if (ld->reactor_open) insitu__reactor_close(&ld->reactor);
-  insitu__zarr_group_free(&ld->group);
+  insitu__group_free(&ld->group);
   insitu__store_close(&ld->store);
   insitu__disk_close(&ld->disk);
   insitu__cache_free(&ld->cache);
@@ -28323,7 +28440,7 @@ static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_
   insitu__public_string(b, ", \"path\": ", v->path ? v->path : v->label);
   insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
   if (v->n_steps) insitu__public_numbers(b, "steps", v->steps, v->n_steps);
-  insitu__public_string(b, ", \"dtype\": ", insitu__zarr_dtype_name(v->dtype));
+  insitu__public_string(b, ", \"dtype\": ", insitu__dtype_name(v->dtype));
   if (v->decode) insitu__public_string(b, ", \"decode\": ", "cf");
   insitu__text_buffer_printf(b, ", \"slices\": [");
   for (uint64_t k = 0; k < v->n_slices; k++) {
@@ -28374,7 +28491,7 @@ static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_lo
   for (uint64_t i = 0; i < g->n_variables; i++) {
     const insitu_array *a = &ld->arrays[i];
     insitu__public_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
-    insitu__public_string(b, ", \"dtype\": ", insitu__zarr_dtype_name(a->dtype));
+    insitu__public_string(b, ", \"dtype\": ", insitu__dtype_name(a->dtype));
     insitu__public_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
     if (a->place)
       insitu__public_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
@@ -28389,7 +28506,7 @@ static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_lo
     insitu__public_numbers(b, "shape", z->shape, z->ndim);
     insitu__public_numbers(b, "chunks", z->chunk, z->ndim);
     if (z->n_levels) insitu__public_numbers(b, "shards", z->object.chunk, z->ndim);
-    insitu__public_string(b, ", \"dtype\": ", insitu__zarr_dtype_name(z->dtype));
+    insitu__public_string(b, ", \"dtype\": ", insitu__dtype_name(z->dtype));
     insitu__text_buffer_printf(b, ", \"codecs\": [");
     for (int k = 0; k < z->codecs.n; k++)
       insitu__public_string(b, k ? ", " : "", z->codecs.codec[z->codecs.n - 1 - k].name);

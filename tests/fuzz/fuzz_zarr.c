@@ -35,16 +35,16 @@ static void array(struct insitu__zarr_array *a, insitu_status status, const insi
 static void consolidated(const char *text, size_t n, int format) {
   static char url[] = "fuzz";
   struct insitu__store store = {.url = url};
-  struct insitu__zarr_group g = {.store = &store, .nodes = -1};
+  struct insitu__group g = {.store = &store, .nodes = -1};
   struct insitu__zarr_array a;
   insitu_error err = {0};
   char *owned = insitu__mem_alloc(n + 1, 1);
   FUZZ_HOLDS(owned);
   if (n) memcpy(owned, text, n);
   insitu_status status =
-      insitu__zarr_root_json(&g, format == 3 ? "zarr.json" : ".zmetadata", owned, n, &err);
+      insitu__group_root_parse(&g, format == 3 ? "zarr.json" : ".zmetadata", owned, n, &err);
   if (status == INSITU_OK)
-    status = format == 3 ? insitu__zarr_root_v3(&g, &err) : insitu__zarr_root_v2(&g, &err);
+    status = format == 3 ? insitu__group_root_v3(&g, &err) : insitu__group_root_v2(&g, &err);
   fuzz_status(status, &err);
   const struct insitu__text_json *j = &g.doc;
   for (int t = status || g.nodes < 0 ? -1 : insitu__text_json_first(j, g.nodes); t >= 0;
@@ -55,7 +55,7 @@ static void consolidated(const char *text, size_t n, int format) {
                          : insitu__zarr_from_v2(&a, "a", j, node, j, node, NULL, &own);
     array(&a, status, &own);
   }
-  insitu__zarr_group_free(&g);
+  insitu__group_free(&g);
 }
 
 /* decoded, quoted and decoded again */

@@ -279,6 +279,7 @@ static void fills(void **state) {
     fill_is(f4, "\"NaN\"", 0x7fc00000, 0, true);
     fill_is(f4, "NaN", 0x7fc00000, 0, true);
     fill_is(f4, "\"Infinity\"", 0x7f800000, 0, false);
+    fill_is(f4, "\"+Infinity\"", 0x7f800000, 0, false);
     fill_is(f4, "\"-Infinity\"", 0xff800000, 0, false);
     fill_is(f4, "-Infinity", 0xff800000, 0, false);
     fill_is(f4, "1", 0x3f800000, 0, false);
@@ -680,15 +681,15 @@ static void visit_entry(void *to, const char *name, bool is_directory) {
 static void visit_zarr(void *arg) { /* opens path, or lists when path is NULL */
   struct visit *v = arg;
   struct insitu__store store;
-  struct insitu__zarr_group group = {0};
+  struct insitu__group group = {0};
   v->status = insitu__store_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
-  if (!v->status) v->status = insitu__zarr_open_await(&group, &store, &v->error);
+  if (!v->status) v->status = insitu__group_open_await(&group, &store, &v->error);
   v->format = group.format;
   v->is_array = group.is_array;
   if (!v->status && v->path)
-    v->status = insitu__zarr_array_await(&group, v->path, &v->array, &v->error);
-  else if (!v->status) v->status = insitu__zarr_names_await(&group, visit_name, v, &v->error);
-  insitu__zarr_group_free(&group);
+    v->status = insitu__group_array_await(&group, v->path, &v->array, &v->error);
+  else if (!v->status) v->status = insitu__group_names_await(&group, visit_name, v, &v->error);
+  insitu__group_free(&group);
   insitu__store_close(&store);
 }
 static void visit_object(void *arg) { /* reads an object of at most 100000 bytes */

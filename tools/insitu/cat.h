@@ -65,7 +65,7 @@ struct cat_kind { /* what the elements of an array are */
 static void cat_kind_await(void *arg) {
   struct cat_kind *k = (struct cat_kind *)arg;
   struct insitu__zarr_array a;
-  if (insitu__zarr_array_await(&k->ld->group, k->path, &a, NULL) == INSITU_OK) {
+  if (insitu__group_array_await(&k->ld->group, k->path, &a, NULL) == INSITU_OK) {
     k->kind = a.kind;
     k->chars = a.kind == INSITU__ZARR_CHAR;
     k->bytes = a.kind == INSITU__ZARR_STRING && a.strings == INSITU__ZARR_VLEN_BYTES;
@@ -203,14 +203,14 @@ static void cat_print(const struct cat_data *d, int precision) {
   printf("\n");
 }
 static void cat_print_shape(const struct cat_data *d) {
-  printf("%s (", insitu__zarr_dtype_name(d->dtype));
+  printf("%s (", insitu__dtype_name(d->dtype));
   for (int32_t i = 0; i < d->ndim; i++) printf("%s%" PRId64, i ? ", " : "", d->shape[i]);
   printf("%s)", d->ndim == 1 ? "," : "");
 }
 /* members of an open object */
 static void cat_json(struct tool_json_out *j, const struct cat_data *d) {
   char cell[CAT_CELL];
-  tool_json_string(j, "dtype", insitu__zarr_dtype_name(d->dtype));
+  tool_json_string(j, "dtype", insitu__dtype_name(d->dtype));
   tool_json_list(j, "shape");
   for (int32_t i = 0; i < d->ndim; i++) tool_json_i64(j, NULL, d->shape[i]);
   tool_json_end(j);
@@ -232,7 +232,7 @@ static int cat_write_npy(const struct cat_data *d, const char *path) {
   static const char kind[] = {'i', 'u', 'f', 0, 0, 'c', 'b'};
   if (!kind[d->dtype >> 8])
     return tool_usage_error("a .npy file has no %s: add --dtype float32, or print --text",
-        insitu__zarr_dtype_name(d->dtype));
+        insitu__dtype_name(d->dtype));
   char header[512], shape[400] = "";
   size_t used = 0;
   for (int32_t i = 0; i < d->ndim; i++)

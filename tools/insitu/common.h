@@ -539,7 +539,7 @@ static void tool_json_token(
 struct tool_archive {
   struct insitu__reactor reactor;
   struct insitu__store store;
-  struct insitu__zarr_group group;
+  struct insitu__group group;
   bool running;
   char **paths; /* of all arrays, sorted; a growing array of >>array */
   uint64_t n_paths;
@@ -561,7 +561,7 @@ static int tool_backend(void) { /* as the loader takes it */
 }
 static void tool_archive_close(struct tool_archive *a) { /* a zeroed one is fine */
   if (a->running) insitu__reactor_close(&a->reactor);
-  insitu__zarr_group_free(&a->group);
+  insitu__group_free(&a->group);
   insitu__store_close(&a->store);
   for (uint64_t i = 0; i < a->n_paths; i++) insitu__mem_free(a->paths[i]);
   INSITU__ARRAY_FREE(a->paths);
@@ -603,11 +603,11 @@ static void tool_archive_add(void *to, const char *path) {
 static void tool_archive_open_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
   struct tool_archive *a = call->archive;
-  call->status = insitu__zarr_open_await(&a->group, &a->store, call->err);
+  call->status = insitu__group_open_await(&a->group, &a->store, call->err);
   if (call->status == INSITU_OK)
-    insitu__zarr_names_await(&a->group, tool_archive_add, a, &a->list_error);
+    insitu__group_names_await(&a->group, tool_archive_add, a, &a->list_error);
   if (call->status == INSITU_OK)
-    insitu__zarr_prefetch_await(&a->group, (const char *const *)a->paths, a->n_paths);
+    insitu__group_prefetch_await(&a->group, (const char *const *)a->paths, a->n_paths);
 }
 /* The archive's name for people: without credentials and query. */
 __attribute__((unused)) static const char *tool_archive_name(
@@ -663,7 +663,7 @@ __attribute__((unused)) static int tool_archive_open(const char *url, struct too
 static void tool_archive_array_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
   call->status =
-      insitu__zarr_array_await(&call->archive->group, call->path, call->array, call->err);
+      insitu__group_array_await(&call->archive->group, call->path, call->array, call->err);
 }
 /* Opens one array; insitu__zarr_array_free frees it. An insitu status. */
 static insitu_status tool_archive_array(
@@ -674,7 +674,7 @@ static insitu_status tool_archive_array(
 
 static void tool_archive_get_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
-  call->status = insitu__zarr_fetch_await(
+  call->status = insitu__group_fetch_await(
       &call->archive->store, call->path, call->name, &call->text, &call->n, call->err);
 }
 /* A small object "path/name"; insitu__mem_free frees *text. INSITU_E_NOTFOUND leaves err untouched.
@@ -691,7 +691,7 @@ static insitu_status tool_archive_get(struct tool_archive *a, const char *path, 
 static void tool_archive_attributes_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
   call->status =
-      insitu__zarr_attributes_await(&call->archive->group, call->path, &call->text, call->err);
+      insitu__group_attributes_await(&call->archive->group, call->path, &call->text, call->err);
 }
 /* The text of a node's attributes, NULL for none; insitu__mem_free frees it. */
 static insitu_status tool_archive_attributes(
@@ -736,11 +736,11 @@ static bool tool_node_consolidated(struct tool_archive *a, const char *path, str
     n->attributes = insitu__text_json_get(j, n->node, "attributes");
     return n->node >= 0;
   }
-  if (!insitu__zarr_join(key, sizeof key, path, ".zarray")) return false;
+  if (!insitu__group_join(key, sizeof key, path, ".zarray")) return false;
   n->node = insitu__text_index_get(&a->group.index, j, key);
-  if (insitu__zarr_join(key, sizeof key, path, ".zgroup") && n->node < 0)
+  if (insitu__group_join(key, sizeof key, path, ".zgroup") && n->node < 0)
     n->node = insitu__text_index_get(&a->group.index, j, key);
-  if (insitu__zarr_join(key, sizeof key, path, ".zattrs"))
+  if (insitu__group_join(key, sizeof key, path, ".zattrs"))
     n->attributes = insitu__text_index_get(&a->group.index, j, key);
   return n->node >= 0;
 }

@@ -403,7 +403,7 @@ static double info_element(const unsigned char *p, int32_t dtype) {
  * few units in the last place of its type). */
 static bool info_has_values(const struct info_array *a) {
   if (a->err.status || a->z.kind != INSITU__ZARR_NUMBER || a->z.ndim != 1 || !a->z.shape[0] ||
-      a->z.dtype == INSITU_BOOL || insitu__zarr_is_complex(a->z.dtype))
+      a->z.dtype == INSITU_BOOL || insitu__dtype_is_complex(a->z.dtype))
     return false;
   struct tool_object o = tool_object_of(&a->z);
   return a->z.shape[0] * a->z.itemsize <= INFO_MAX_READ && o.bytes <= 64 * INFO_MAX_READ &&
@@ -897,7 +897,7 @@ static const struct info_array *info_dataset(
   if (insitu__text_json_string(j, insitu__text_json_get(j, dataset, "path"), name, sizeof name) < 0)
     return NULL;
   snprintf(whole, sizeof whole, "%s/%s", g->path, name);
-  if (!insitu__zarr_normalise(whole, path, cap)) return NULL;
+  if (!insitu__group_normalise(whole, path, cap)) return NULL;
   /* the first member: what tool_archive_compare looks at */
   const struct info_array key = {.path = path};
   return (const struct info_array *)bsearch(
@@ -1715,7 +1715,7 @@ static int info_run(int argc, char **argv) {
   if (argc < 1) return tool_usage_error("the archive is missing");
   if (argc > 2) return tool_usage_error("'%s' is one argument too many", argv[2]);
   if (!tool_option_u64("size-seconds", info_seconds, 3, &seconds)) return TOOL_USAGE;
-  if (!insitu__zarr_normalise(argc > 1 ? argv[1] : "", below, sizeof below))
+  if (!insitu__group_normalise(argc > 1 ? argv[1] : "", below, sizeof below))
     return tool_usage_error(
         "'%s' is not a path inside the archive; write names joined by '/'", argv[1]);
   f.below = below;

@@ -833,7 +833,7 @@ static void mk_fill_json(struct mk_array *a, const char *given) {
     snprintf(one, sizeof one, "%s", strcmp(given, "0") ? "true" : "false");
   else if (dtype >> 8 >= 2 && number && !strpbrk(one, ".eE\""))
     snprintf(one, sizeof one, "%.40s.0", given);
-  if (insitu__zarr_is_complex(dtype) && strcmp(one, "null"))
+  if (insitu__dtype_is_complex(dtype) && strcmp(one, "null"))
     snprintf(a->fill, sizeof a->fill, "[%s, 0.0]", one);
   else snprintf(a->fill, sizeof a->fill, "%s", one);
 }

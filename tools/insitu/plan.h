@@ -204,7 +204,7 @@ static void plan_print_head(const struct plan *p) {
     const insitu_variable *v = &c->variables[i];
     printf("  %-16s ", a->name);
     for (int32_t k = 0; k < a->ndim; k++) printf("%s%" PRId64, k ? ", " : "(", a->shape[k]);
-    printf(") %s", insitu__zarr_dtype_name(a->dtype));
+    printf(") %s", insitu__dtype_name(a->dtype));
     if (v->path && strcmp(v->path, v->label)) printf(" of %s", v->path);
     if (v->offset) printf(", %+" PRId64 " samples", v->offset);
     printf("\n");
@@ -291,7 +291,7 @@ static void plan_print_json(const struct plan *p) {
   for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
     tool_json_object(&j, NULL);
     tool_json_string(&j, "name", a->name);
-    tool_json_string(&j, "dtype", insitu__zarr_dtype_name(a->dtype));
+    tool_json_string(&j, "dtype", insitu__dtype_name(a->dtype));
     tool_json_list(&j, "shape");
     for (int32_t k = 0; k < a->ndim; k++) tool_json_i64(&j, NULL, a->shape[k]);
     tool_json_end(&j);

@@ -128,7 +128,7 @@ static void verify_listed(void *to, const char *name, bool is_directory) {
   struct verify_listing *l = (struct verify_listing *)to;
   char key[INSITU__MAX_KEY];
   uint64_t number;
-  if (!insitu__zarr_join(key, sizeof key, l->parent, name)) return;
+  if (!insitu__group_join(key, sizeof key, l->parent, name)) return;
   if (is_directory) { /* one that a key may lead through */
     bool part = strcmp(name, "c") == 0 || strspn(name, "0123456789") == strlen(name);
     if (part && l->array->z.separator == '/' && !INSITU__ARRAY_PUSH(l->folder, tool_copy(key)))
