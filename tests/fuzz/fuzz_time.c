@@ -43,7 +43,7 @@ static void attributes(unsigned char kind, char *text) {
       .path = (char *)(uintptr_t) "x", .format = 2 + (kind >> 7), .has_fill = kind >> 6 & 1};
   struct insitu__cf cf;
   insitu_error err = {0};
-  insitu__zarr_set_dtype(&z, insitu__zarr_dtypes[kind % INSITU__ZARR_DTYPES].dtype);
+  insitu__zarr_set_dtype(&z, insitu__dtype_known[kind % INSITU__DTYPE_KNOWN].dtype);
   z.attributes = text;
   insitu_status status = insitu__cf_init(&cf, &z, &err);
   fuzz_status(status, &err);

@@ -151,9 +151,9 @@ static bool config_word(const char *const *words, const char *text, int32_t *val
 static bool config_dtype_of(const char *text, int32_t *dtype) {
   *dtype = INSITU_AS_STORED;
   if (strcmp(text, "as_stored") == 0) return true;
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++)
-    if (strcmp(insitu__zarr_dtypes[i].v3, text) == 0)
-      return *dtype = insitu__zarr_dtypes[i].dtype, true;
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++)
+    if (strcmp(insitu__dtype_known[i].v3, text) == 0)
+      return *dtype = insitu__dtype_known[i].dtype, true;
   return false;
 }
 static bool config_decode_of(const char *text, int32_t *decode) {

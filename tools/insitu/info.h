@@ -91,8 +91,8 @@ static void info_dims(struct info_array *a, const struct insitu__text_json *j, i
     if (insitu__text_json_string(j, t, name, sizeof name) > 0) a->dim[i] = tool_copy(name);
 }
 static void info_set_dtype(struct info_array *a, bool v2) { /* a->dtype holds the metadata's word */
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++) {
-    const struct insitu__zarr_dtype *d = &insitu__zarr_dtypes[i];
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++) {
+    const struct insitu__dtype_names *d = &insitu__dtype_known[i];
     if (v2 && !d->v2[0]) continue;
     if (strcmp(v2 && strchr("<>|", a->dtype[0]) ? a->dtype + 1 : a->dtype, v2 ? d->v2 : d->v3))
       continue;

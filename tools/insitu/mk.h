@@ -24,7 +24,7 @@ struct mk_array {
   uint64_t shape[INSITU__MAX_DIMS], chunk[INSITU__MAX_DIMS], shard[INSITU__MAX_DIMS];
   /* NULL: unnamed */
   char *dim[INSITU__MAX_DIMS];
-  const struct insitu__zarr_dtype *dtype;
+  const struct insitu__dtype_names *dtype;
   bool sharded, big, fortran, crc32c, index_at_start, index_crc, shuffle_inner;
   enum mk_codec codec;
   int level, shuffle;
@@ -845,26 +845,26 @@ static bool mk_parse_kind(struct mk_array *a) {
   static const char *const formats[] = {"2", "3"}, *const endians[] = {"little", "big"},
                            *const orders[] = {"C", "F"}, *const places[] = {"end", "start"},
                            *const answers[] = {"no", "yes"}, *const separators[] = {".", "/"};
-  const char *dtypes[INSITU__ZARR_DTYPES];
+  const char *dtypes[INSITU__DTYPE_KNOWN];
   double absent = 0;
   char *end = NULL;
-  for (int i = 0; i < INSITU__ZARR_DTYPES; i++) dtypes[i] = insitu__zarr_dtypes[i].v3;
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++) dtypes[i] = insitu__dtype_known[i].v3;
   int format = mk_choice("--format", mk_format, formats, 2, 1),
       big = mk_choice("--endian", mk_endian, endians, 2, 0);
   int fortran = mk_choice("--order", mk_order, orders, 2, 0),
       start = mk_choice("--index", mk_index, places, 2, 0);
   int crc = mk_choice("--index-crc", mk_index_crc, answers, 2, 1);
   int separator = mk_choice("--separator", mk_separator, separators, 2, format);
-  int dtype = mk_choice("--dtype", mk_dtype, dtypes, INSITU__ZARR_DTYPES, 10); /* float32 */
+  int dtype = mk_choice("--dtype", mk_dtype, dtypes, INSITU__DTYPE_KNOWN, 10); /* float32 */
   if (format < 0 || big < 0 || fortran < 0 || start < 0 || crc < 0 || separator < 0 || dtype < 0)
     return false;
   a->format = 2 + format;
-  a->big = big && (insitu__zarr_dtypes[dtype].dtype & 0xff) > 8;
+  a->big = big && (insitu__dtype_known[dtype].dtype & 0xff) > 8;
   a->fortran = fortran;
   a->index_at_start = start;
   a->index_crc = crc;
   a->separator = separators[separator][0];
-  a->dtype = &insitu__zarr_dtypes[dtype];
+  a->dtype = &insitu__dtype_known[dtype];
   a->crc32c = mk_crc32c != NULL;
   a->shuffle_inner = mk_shuffle_inner != NULL;
   bool is_float = a->dtype->dtype >> 8 == 2 || a->dtype->dtype == INSITU_BF16;
@@ -937,7 +937,7 @@ static void mk_coordinate_array(
   c->shape[0] = c->chunk[0] = of->shape[axis];
   c->dim[0] = tool_copy(name);
   /* float32, int64 */
-  c->dtype = &insitu__zarr_dtypes[c->data == MK_LAT || c->data == MK_LON ? 10 : 4];
+  c->dtype = &insitu__dtype_known[c->data == MK_LAT || c->data == MK_LON ? 10 : 4];
   c->separator = of->separator;
   mk_fill_json(c, "0");
 }
