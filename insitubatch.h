@@ -2777,6 +2777,11 @@ static bool insitu__dtype_is_integer(int32_t dtype) {
   return dtype >> 8 < 2;
 }
 
+/* float16, float32, float64: not bfloat16. */
+static bool insitu__dtype_is_float(int32_t dtype) {
+  return dtype >> 8 == 2;
+}
+
 static bool insitu__dtype_is_complex(int32_t dtype) {
   return dtype == INSITU_C64 || dtype == INSITU_C128;
 }
@@ -11630,13 +11635,7 @@ struct insitu__codec_scratch {
 };
 
 static uint32_t insitu__codec_type_size(struct insitu__codec_type type) {
-  return (uint32_t)(type.dtype & 0xff) / 8;
-}
-static bool insitu__codec_is_float(int32_t dtype) {
-  return dtype >> 8 == 2;
-}
-static bool insitu__codec_is_signed(int32_t dtype) {
-  return dtype >> 8 == 0;
+  return insitu__dtype_size(type.dtype);
 }
 static bool insitu__codec_same_type(struct insitu__codec_type a, struct insitu__codec_type b) {
   return a.dtype == b.dtype && (a.swap == b.swap || insitu__codec_type_size(a) == 1);
@@ -12645,34 +12644,18 @@ static insitu_status insitu__comp_blosc(struct insitu__codec_scratch *s, const u
  * State: none; a sum that runs through a chunk is in the caller's struct insitu__filter_carry. Any
  * thread may call. Nothing suspends. */
 
-/* numpy's "<f4", "f4", "|b1", "float32" and "<M8[ns]", which is an int64; and the names of Zarr v3.
- */
+/* NumPy's "<f4", "f4", "|b1" and "<M8[ns]", which is an int64; and "float32", as Zarr v3 has it. */
 static bool insitu__filter_type_parse(const char *text, struct insitu__codec_type *out) {
-  static const struct {
-    const char *name; /* in front of bits; one letter: of bytes */
-    int32_t code;
-    unsigned sizes; /* that exist, in bytes, one bit each */
-  } known[] = {{"bool", 6, 1 << 1}, {"uint", 1, 0x116}, {"int", 0, 0x116}, {"float", 2, 0x114},
-      {"b", 6, 1 << 1}, {"u", 1, 0x116}, {"i", 0, 0x116}, {"f", 2, 0x114}, {"M", 0, 1 << 8},
-      {"m", 0, 1 << 8}};
+  int32_t dtype = INSITU_I64;
   bool big = text[0] == '>';
   if (*text && strchr("<>|=", *text)) text++;
-  for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
-    size_t letters = strlen(known[k].name);
-    if (strncmp(text, known[k].name, letters)) continue;
-    uint64_t n = 0;
-    const char *p = text + letters;
-    for (; insitu__text_is_digit((unsigned char)*p) && n < 1000; p++)
-      n = 10 * n + (uint64_t)(*p - '0');
-    if (k == 0) n = 8; /* "bool" */
-    if (letters > 1 && n % 8) return false;
-    if (letters > 1) n /= 8;
-    if (known[k].sizes == 1 << 8 && *p == '[') p += strcspn(p, "]") + (strchr(p, ']') != NULL);
-    if (*p || n > 8 || !(known[k].sizes >> n & 1)) return false;
-    *out = (struct insitu__codec_type){known[k].code << 8 | (int32_t)n * 8, big && n > 1};
-    return true;
-  }
-  return false;
+  bool date = !strncmp(text, "M8", 2) || !strncmp(text, "m8", 2);
+  if (date && text[2] && (text[2] != '[' || text[strlen(text) - 1] != ']')) return false;
+  if (!date && !insitu__dtype_from_numpy(text, &dtype) && !insitu__dtype_from_v3(text, &dtype))
+    return false;
+  if (insitu__dtype_is_complex(dtype) || dtype == INSITU_BF16) return false;
+  *out = (struct insitu__codec_type){dtype, big && insitu__dtype_size(dtype) > 1};
+  return true;
 }
 
 struct insitu__filter_context {   /* where a codec stands in an array's metadata */
@@ -12767,46 +12750,23 @@ static inline float insitu__filter_half(uint16_t h) { /* IEEE 754-2008 binary16,
   if (bits < 0x7f800000) f *= 0x1p112f; /* the exponents' biases differ by 127 - 15 */
   return h & 0x8000 ? -f : f;
 }
-static bool insitu__filter_read_hex(
-    /* "0x7fc00000" */
-    const struct insitu__text_json *j, int token, int32_t dtype, union insitu__codec_value *value) {
-  char text[20];
-  uint64_t bits = 0;
-  int64_t n = insitu__text_json_string(j, token, text, sizeof text);
-  if (n != 2 + (dtype & 0xff) / 4 || text[0] != '0' || text[1] != 'x') return false;
-  for (const char *p = text + 2; *p; p++) {
-    int digit = insitu__text_hex((unsigned char)*p);
-    if (digit < 0) return false;
-    bits = bits << 4 | (uint64_t)digit;
-  }
-  uint32_t word = (uint32_t)bits;
-  float single;
-  memcpy(&single, &word, sizeof single);
-  if (dtype == INSITU_F64) memcpy(&value->d, &bits, sizeof bits);
-  else value->d = (double)(dtype == INSITU_F32 ? single : insitu__filter_half((uint16_t)bits));
-  return true;
-}
 /* A scalar as Zarr v3 writes fill values. Floats of any width are exact in a double. */
 static bool insitu__filter_read_scalar(
     const struct insitu__text_json *j, int token, int32_t dtype, union insitu__codec_value *value) {
-  unsigned bits = (unsigned)dtype & 0xff;
-  if (insitu__codec_is_float(dtype)) {
-    if (insitu__text_json_equals(j, token, "NaN")) value->d = __builtin_nan("");
-    else if (insitu__text_json_equals(j, token, "Infinity") ||
-             insitu__text_json_equals(j, token, "+Infinity"))
-      value->d = __builtin_inf();
-    else if (insitu__text_json_equals(j, token, "-Infinity")) value->d = -__builtin_inf();
-    else if (insitu__text_json_is_string(j, token))
-      return insitu__filter_read_hex(j, token, dtype, value);
-    else if (!insitu__text_json_double(j, token, &value->d)) return false;
-    if (bits == 32) value->d = (double)(float)value->d;
-    return true;
+  uint64_t bits;
+  if (!insitu__dtype_is_float(dtype)) return insitu__dtype_read_integer(j, token, dtype, &value->u);
+
+  if (!insitu__dtype_read_real(j, token, &value->d)) {
+    if (!insitu__dtype_read_hex(j, token, insitu__dtype_size(dtype), &bits)) return false;
+    uint32_t word = (uint32_t)bits;
+    float single;
+    memcpy(&single, &word, sizeof single);
+    if (dtype == INSITU_F16) single = insitu__filter_half((uint16_t)bits);
+    if (dtype == INSITU_F64) memcpy(&value->d, &bits, sizeof bits);
+    else value->d = (double)single;
   }
-  if (insitu__codec_is_signed(dtype))
-    return insitu__text_json_i64(j, token, &value->i) &&
-           (bits == 64 ||
-               (value->i >= -(INT64_C(1) << (bits - 1)) && value->i < INT64_C(1) << (bits - 1)));
-  return insitu__text_json_u64(j, token, &value->u) && (bits == 64 || value->u >> bits == 0);
+  if (dtype == INSITU_F32) value->d = (double)(float)value->d;
+  return true;
 }
 
 static insitu_status insitu__filter_read_packbits(const struct insitu__filter_reading *r) {
@@ -12879,11 +12839,11 @@ static insitu_status insitu__filter_read_scale_offset(const struct insitu__filte
   for (int k = 0; k < 2; k++) {
     union insitu__codec_value *value = k ? &c->scale : &c->offset;
     int token = insitu__text_json_get(r->j, r->config, keys[k]);
-    if (insitu__codec_is_float(dtype)) value->d = k;
+    if (insitu__dtype_is_float(dtype)) value->d = k;
     else value->i = k;
     if (token < 0) continue;
     bool ok = insitu__filter_read_scalar(r->j, token, dtype, value);
-    if (ok && insitu__codec_is_float(dtype))
+    if (ok && insitu__dtype_is_float(dtype))
       ok = __builtin_isfinite(value->d) && !(k && value->d == 0);
     else if (ok) ok = !(k && value->i == 0);
     if (!ok)
@@ -12958,10 +12918,10 @@ static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_
     status = insitu__filter_read_word(r, "out_of_range", ranges, 3, &c->cast->range);
   if (status == INSITU_OK) status = insitu__filter_read_map(r, c->cast);
   if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP &&
-      insitu__codec_is_float(c->from.dtype))
+      insitu__dtype_is_float(c->from.dtype))
     status = insitu__filter_bad(r, INSITU_E_FORMAT, "out_of_range", "floats do not wrap");
   if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP &&
-      insitu__codec_is_float(c->to.dtype))
+      insitu__dtype_is_float(c->to.dtype))
     c->cast->range = INSITU__CODEC_REFUSE; /* says how to encode; no integer is beyond a float32 */
   return status;
 }
@@ -12987,7 +12947,7 @@ static insitu_status insitu__filter_read(const struct insitu__filter_reading *r)
   if (!strcmp(r->name, "quantize")) {
     status = insitu__filter_read_types(r, "dtype", "astype");
     if (status == INSITU_OK &&
-        (!insitu__codec_is_float(c->from.dtype) || !insitu__codec_is_float(c->to.dtype)))
+        (!insitu__dtype_is_float(c->from.dtype) || !insitu__dtype_is_float(c->to.dtype)))
       status = insitu__filter_bad(r, INSITU_E_FORMAT, "dtype", "it and astype must be floats");
     return status;
   }
@@ -13026,9 +12986,9 @@ union insitu__filter_block {
 /* what a block holds */
 enum { INSITU__CODEC_SIGNED, INSITU__CODEC_UNSIGNED, INSITU__CODEC_FLOAT, INSITU__CODEC_DOUBLE };
 static int insitu__filter_class(int32_t dtype) { /* float16 is computed with as float */
-  if (insitu__codec_is_float(dtype))
+  if (insitu__dtype_is_float(dtype))
     return dtype == INSITU_F64 ? INSITU__CODEC_DOUBLE : INSITU__CODEC_FLOAT;
-  return insitu__codec_is_signed(dtype) ? INSITU__CODEC_SIGNED : INSITU__CODEC_UNSIGNED;
+  return insitu__dtype_is_signed(dtype) ? INSITU__CODEC_SIGNED : INSITU__CODEC_UNSIGNED;
 }
 
 /* The nearest float of 16 bits, `fraction` of them (10: binary16, 7: bfloat16), ties to even; too
@@ -13231,16 +13191,16 @@ static int32_t insitu__filter_promote(int32_t a, int32_t b) {
   if (a == INSITU_BOOL || a == b) return b;
   if (b == INSITU_BOOL) return a;
   int32_t wide = (a & 0xff) > (b & 0xff) ? a & 0xff : b & 0xff;
-  if (insitu__codec_is_float(a) && insitu__codec_is_float(b)) return 0x200 | wide;
-  if (insitu__codec_is_float(a) || insitu__codec_is_float(b)) {
-    int32_t real = insitu__codec_is_float(a) ? a : b,
-            other = (insitu__codec_is_float(a) ? b : a) & 0xff;
+  if (insitu__dtype_is_float(a) && insitu__dtype_is_float(b)) return 0x200 | wide;
+  if (insitu__dtype_is_float(a) || insitu__dtype_is_float(b)) {
+    int32_t real = insitu__dtype_is_float(a) ? a : b,
+            other = (insitu__dtype_is_float(a) ? b : a) & 0xff;
     int32_t least = other == 8 ? INSITU_F16 : other == 16 ? INSITU_F32 : INSITU_F64;
     return real > least ? real : least;
   }
-  if (insitu__codec_is_signed(a) == insitu__codec_is_signed(b)) return (a & 0x100) | wide;
-  int32_t natural = insitu__codec_is_signed(a) ? b : a,
-          integer = insitu__codec_is_signed(a) ? a : b;
+  if (insitu__dtype_is_signed(a) == insitu__dtype_is_signed(b)) return (a & 0x100) | wide;
+  int32_t natural = insitu__dtype_is_signed(a) ? b : a,
+          integer = insitu__dtype_is_signed(a) ? a : b;
   if ((integer & 0xff) > (natural & 0xff)) return integer;
   return natural == INSITU_U64 ? INSITU_F64 : (natural & 0xff) * 2;
 }
@@ -13443,8 +13403,8 @@ static double insitu__filter_integer_to_float(
 /* One element; false: the rules have no value for it. */
 static bool insitu__filter_cast_one(const struct insitu__codec *c, union insitu__codec_value *v) {
   const struct insitu__codec_cast *rule = c->cast;
-  bool from_float = insitu__codec_is_float(c->from.dtype),
-       from_signed = insitu__codec_is_signed(c->from.dtype);
+  bool from_float = insitu__dtype_is_float(c->from.dtype),
+       from_signed = insitu__dtype_is_signed(c->from.dtype);
   for (unsigned i = 0; i < rule->n; i++) {
     double x = rule->from[i].d;
     if (from_float ? v->d == x || (__builtin_isnan(x) && __builtin_isnan(v->d))
@@ -13453,7 +13413,7 @@ static bool insitu__filter_cast_one(const struct insitu__codec *c, union insitu_
       return true;
     }
   }
-  if (insitu__codec_is_float(c->to.dtype)) {
+  if (insitu__dtype_is_float(c->to.dtype)) {
     double largest = c->to.dtype == INSITU_F32   ? 0x1.fffffep127
                      : c->to.dtype == INSITU_F16 ? 65504
                                                  : 0x1.fffffffffffffp1023;
@@ -13465,7 +13425,7 @@ static bool insitu__filter_cast_one(const struct insitu__codec *c, union insitu_
     return !out || rule->range == INSITU__CODEC_CLAMP;
   }
   unsigned bits = (unsigned)c->to.dtype & 0xff;
-  bool to_signed = insitu__codec_is_signed(c->to.dtype), negative = from_signed && v->i < 0,
+  bool to_signed = insitu__dtype_is_signed(c->to.dtype), negative = from_signed && v->i < 0,
        huge = false;
   uint64_t most = UINT64_MAX >> (64 - bits + to_signed), magnitude = negative ? 0 - v->u : v->u;
   if (from_float) {
@@ -13504,14 +13464,14 @@ static bool insitu__filter_cast_block(
  */
 static bool insitu__filter_cast_simple(const struct insitu__codec *c) {
   if (!c->cast) return true;
-  bool from_float = insitu__codec_is_float(c->from.dtype),
-       to_float = insitu__codec_is_float(c->to.dtype);
+  bool from_float = insitu__dtype_is_float(c->from.dtype),
+       to_float = insitu__dtype_is_float(c->to.dtype);
   unsigned from = (unsigned)c->from.dtype & 0xff, to = (unsigned)c->to.dtype & 0xff;
   if (!from_float && !to_float && c->cast->range == INSITU__CODEC_WRAP) return true;
   if (from_float != to_float) return to_float && from <= (to == 64 ? 32u : to == 32 ? 16u : 8u);
-  if (from_float || insitu__codec_is_signed(c->from.dtype) == insitu__codec_is_signed(c->to.dtype))
+  if (from_float || insitu__dtype_is_signed(c->from.dtype) == insitu__dtype_is_signed(c->to.dtype))
     return from <= to;
-  return insitu__codec_is_signed(c->to.dtype) && from < to;
+  return insitu__dtype_is_signed(c->to.dtype) && from < to;
 }
 
 /* Replaces what scalar_map names. was: the elements before they were cast. */
@@ -13567,10 +13527,10 @@ static insitu_status insitu__filter_compute(const struct insitu__codec *c,
     insitu__filter_load(c->from, src + (first + at) * from, count, &b);
     if (c->kind == INSITU__CODEC_DELTA) is = insitu__filter_cumsum(c, flow, &b, count);
     else if (c->kind == INSITU__CODEC_SCALE && !c->exact) is = insitu__filter_scale(c, &b, count);
-    else if (c->kind == INSITU__CODEC_SCALE && insitu__codec_is_float(c->to.dtype))
+    else if (c->kind == INSITU__CODEC_SCALE && insitu__dtype_is_float(c->to.dtype))
       ok = insitu__filter_scale_floats(c, &b, count);
     else if (c->kind == INSITU__CODEC_SCALE)
-      ok = insitu__codec_is_signed(c->to.dtype) ? insitu__filter_scale_signed(c, &b, count)
+      ok = insitu__dtype_is_signed(c->to.dtype) ? insitu__filter_scale_signed(c, &b, count)
                                                 : insitu__filter_scale_unsigned(c, &b, count);
     else if (!simple) ok = insitu__filter_cast_block(c, &b, count, &is);
     else if (c->cast && c->cast->n) was = b;
@@ -13610,7 +13570,7 @@ static void insitu__filter_unpack(const struct insitu__codec *c, const uint8_t *
       value |= (uint64_t)(src[at / 8] >> shift & 1) << k;
     }
     unsigned above = 64 - bits;
-    if (insitu__codec_is_signed(c->to.dtype))
+    if (insitu__dtype_is_signed(c->to.dtype))
       value = (uint64_t)((int64_t)(value << above) >> above);
     value <<= c->first_bit;
     memcpy(dst + i * size, &value, (size_t)size);

@@ -27,7 +27,7 @@ static void same(const uint8_t *got, const uint8_t *want, uint64_t n, struct ins
   for (uint64_t i = 0; i < n; i += size ? size : 1) {
     if (!memcmp(got + i, want + i, size ? size : 1)) continue;
     union insitu__filter_block a, b;
-    if (insitu__codec_is_float(t.dtype)) {
+    if (insitu__dtype_is_float(t.dtype)) {
       insitu__filter_load(t, got + i, 1, &a), insitu__filter_load(t, want + i, 1, &b);
       double x = t.dtype == INSITU_F64 ? a.d[0] : (double)a.f[0],
              y = t.dtype == INSITU_F64 ? b.d[0] : (double)b.f[0];
