@@ -1392,35 +1392,47 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 static inline uint64_t insitu__base_min(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
+
 static inline uint64_t insitu__base_max(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
+
 static inline uint64_t insitu__base_ceil_div(uint64_t a, uint64_t b) {
   return a / b + (a % b != 0);
 }
-static inline bool insitu__base_mul(uint64_t a, uint64_t b, uint64_t *out) { /* false on overflow */
+
+/* False on overflow. */
+static inline bool insitu__base_mul(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_mul_overflow(a, b, out);
 }
+
 static inline bool insitu__base_add(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_add_overflow(a, b, out);
 }
-static inline uint16_t insitu__base_load16(const void *p) { /* little-endian, like the next two */
+
+/* Little-endian, like the next two. */
+static inline uint16_t insitu__base_load16(const void *p) {
   const unsigned char *b = (const unsigned char *)p;
   return (uint16_t)(b[0] | b[1] << 8);
 }
+
 static inline uint32_t insitu__base_load32(const void *p) {
   const unsigned char *b = (const unsigned char *)p;
   return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
 }
+
 static inline uint64_t insitu__base_load64(const void *p) {
   return insitu__base_load32(p) | (uint64_t)insitu__base_load32((const unsigned char *)p + 4) << 32;
 }
+
 static inline void insitu__base_store32(void *p, uint64_t v) {
   for (int i = 0; i < 4; i++) ((unsigned char *)p)[i] = (unsigned char)(v >> 8 * i);
 }
+
 static inline void insitu__base_store64(void *p, uint64_t v) {
   for (int i = 0; i < 8; i++) ((unsigned char *)p)[i] = (unsigned char)(v >> 8 * i);
 }
+
 /* Round to nearest even, subnormals kept: what conversions are specified in. A program's start-up
  * code (-ffast-math) may have set something else, and threads inherit it. Defaults of MXCSR (Intel
  * SDM volume 1, 11.6.4) and FPCR (Arm ARM). */
@@ -1431,6 +1443,7 @@ static inline void insitu__base_float(void) {
   __asm__ volatile("msr fpcr, xzr");
 #endif
 }
+
 /* The elements of two vectors of integers that the indexes name: those of b follow those of a.
  * There are as many indexes as a has elements. Before version 12 gcc has the same under an older
  * name, where the indexes are a vector as wide as a. */
@@ -1439,6 +1452,7 @@ static inline void insitu__base_float(void) {
 #else
 #define INSITU__BASE_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__(a)){__VA_ARGS__})
 #endif
+
 /* preadv2 and renameat2 for C libraries that do not declare them, like older releases of musl.
  * Flags are those of linux/fs.h. */
 #ifdef RWF_NOWAIT
@@ -1464,7 +1478,9 @@ static int insitu__base_renameat2(
   return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
 }
 #endif
-static inline int64_t insitu__base_now(void) { /* monotonic nanoseconds */
+
+/* Monotonic nanoseconds. */
+static inline int64_t insitu__base_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
@@ -1487,16 +1503,19 @@ __attribute__((format(printf, 3, 4))) static insitu_status insitu__error_set(
   err->status = status;
   return status;
 }
+
 /* Lets insitu__error_set write it anew. */
 static void insitu__error_clear(insitu_error *err) {
   err->status = err->sys_errno = err->http_status = err->retryable = 0;
 }
+
 /* A public call begins: whatever err holds is of an earlier one, or was never set. */
 static void insitu__error_begin(insitu_error *err) {
   if (!err) return;
   insitu__error_clear(err);
   err->message[0] = 0;
 }
+
 /* A desc of another version of the structs. what: the desc's name in the message. */
 static insitu_status insitu__error_api(insitu_error *err, const char *what, uint32_t api) {
   return insitu__error_set(err, INSITU_E_API,
@@ -1505,6 +1524,7 @@ static insitu_status insitu__error_api(insitu_error *err, const char *what, uint
       "the program with the same insitubatch.h",
       what, api, INSITU_API);
 }
+
 /* The system's text for an errno value, in memory of its own or in the caller's. GNU's strerror_r
  * returns the text; POSIX's, which musl has, writes the text and returns a status. */
 static const char *insitu__error_text(int error, char *text, size_t bytes) {
@@ -1515,6 +1535,7 @@ static const char *insitu__error_text(int error, char *text, size_t bytes) {
   return text;
 #endif
 }
+
 /* What caused an error that err is about to tell: all but its text. Before insitu__error_set. */
 static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
   if (!err || err->status < 0) return;
@@ -1528,26 +1549,31 @@ static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
 #define INSITU_REALLOC(pointer, bytes) realloc(pointer, bytes)
 #define INSITU_FREE(pointer) free(pointer)
 #endif
+
 /* NULL on failure (p stays valid) or when bytes is not a size_t */
 static void *insitu__mem_realloc(void *p, uint64_t bytes) {
   return bytes > PTRDIFF_MAX ? NULL : INSITU_REALLOC(p, (size_t)(bytes ? bytes : 1));
 }
-/* zeroed; NULL on overflow or failure */
+
+/* Zeroed; NULL on overflow or failure. */
 static void *insitu__mem_alloc(uint64_t count, uint64_t size) {
   uint64_t bytes;
   if (!insitu__base_mul(count, size, &bytes)) return NULL;
   void *p = insitu__mem_realloc(NULL, bytes);
   return p ? memset(p, 0, (size_t)bytes) : NULL;
 }
+
 static void insitu__mem_free(void *p) {
   if (p) INSITU_FREE(p);
 }
+
 /* Frees n bytes that may hold a secret. They are overwritten first: free and realloc leave what
  * they held in the heap. */
 static void insitu__mem_free_secret(void *p, uint64_t n) {
   if (p) explicit_bzero(p, (size_t)n);
   insitu__mem_free(p);
 }
+
 /* As insitu__mem_realloc, for old bytes that may hold a secret: no copy of them stays behind. */
 static void *insitu__mem_realloc_secret(void *p, uint64_t old, uint64_t bytes) {
   void *to = insitu__mem_realloc(NULL, bytes);
@@ -1556,7 +1582,9 @@ static void *insitu__mem_realloc_secret(void *p, uint64_t old, uint64_t bytes) {
   insitu__mem_free_secret(p, old);
   return to;
 }
-static char *insitu__mem_text(const char *s, uint64_t n) { /* a NUL-terminated copy of n bytes */
+
+/* A NUL-terminated copy of n bytes. */
+static char *insitu__mem_text(const char *s, uint64_t n) {
   char *p = (char *)insitu__mem_realloc(NULL, n + 1);
   if (p) {
     memcpy(p, s, (size_t)n);
@@ -1564,6 +1592,7 @@ static char *insitu__mem_text(const char *s, uint64_t n) { /* a NUL-terminated c
   }
   return p;
 }
+
 /* Fresh zeroed pages for batches and chunk buffers, in huge pages where the system gives them;
  * untouched pages cost nothing. A forked child does not get them: a copy-on-write of pages that a
  * device or the kernel writes to would split parent and child. NULL on failure. */
@@ -1596,6 +1625,7 @@ static void *insitu__mem_map(uint64_t bytes) {
 #ifdef INSITU__MEM_ASAN
 #include <sanitizer/asan_interface.h>
 #endif
+
 /* From here to insitu__mem_show, _fresh or _unmap AddressSanitizer reports whoever reads or writes
  * it (what the kernel writes goes unseen); nothing in other builds. */
 static void insitu__mem_hide(void *p, uint64_t bytes) {
@@ -1605,13 +1635,16 @@ static void insitu__mem_hide(void *p, uint64_t bytes) {
   (void)p, (void)bytes;
 #endif
 }
-static void insitu__mem_show(void *p, uint64_t bytes) { /* ends that */
+
+/* Ends that. */
+static void insitu__mem_show(void *p, uint64_t bytes) {
 #ifdef INSITU__MEM_ASAN
   ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes);
 #else
   (void)p, (void)bytes;
 #endif
 }
+
 /* Before mapped memory is put to a new use: debugging builds fill it, so that a byte that is then
  * not written shows. */
 static void insitu__mem_fresh(void *p, uint64_t bytes) {
@@ -1620,6 +1653,7 @@ static void insitu__mem_fresh(void *p, uint64_t bytes) {
   memset(p, 0xA5, (size_t)bytes);
 #endif
 }
+
 static void insitu__mem_unmap(void *p, uint64_t bytes) {
   if (!p) return;
   insitu__mem_show(p, bytes); /* the next mapping there is somebody else's */
@@ -1652,6 +1686,7 @@ static void insitu__mem_copy_past_caches(void *dst, const void *src, uint64_t n)
 #endif
   memcpy(dst, src, (size_t)n);
 }
+
 static void insitu__mem_past_caches_end(void) {
 #ifdef __x86_64__
   _mm_sfence();
@@ -1709,16 +1744,20 @@ static uint64_t insitu__mem_cgroup(bool cpu) {
   if (f) fclose(f);
   return least;
 }
+
 /* Bytes of memory this process may use: the machine's or its control group's. */
 static uint64_t insitu__mem_total(void) {
   long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30;
   return insitu__base_min(machine, insitu__mem_cgroup(false));
 }
-static uint64_t insitu__mem_online(void) { /* cores of the machine */
+
+/* Cores of the machine. */
+static uint64_t insitu__mem_online(void) {
   long n = sysconf(_SC_NPROCESSORS_ONLN);
   return n > 0 ? (uint64_t)n : 1;
 }
+
 /* Cores in the affinity mask of this thread. The kernel refuses a set that is shorter than its own
  * (EINVAL), which on large machines has more than the 1024 places of a cpu_set_t. Where the kernel
  * does not tell, or memory is missing, these are all cores that are online. */
@@ -1734,6 +1773,7 @@ static uint64_t insitu__mem_affinity(void) {
   }
   return insitu__mem_online();
 }
+
 /* Cores this process may use: its affinity mask, and its control group's quota. */
 static uint64_t insitu__mem_cores(void) {
   return insitu__base_max(1, insitu__base_min(insitu__mem_affinity(), insitu__mem_cgroup(true)));
@@ -1814,7 +1854,9 @@ static void insitu__array_free(void *array) {
 struct insitu__text_long {
   uint32_t begin, end; /* in the document's text */
 };
-struct insitu__text_scan { /* the strict check: a cursor, and the containers that are open */
+
+/* The strict check: a cursor, and the containers that are open. */
+struct insitu__text_scan {
   const char *text;
   uint64_t n, at;
   uint64_t begin;     /* of the document's value: blanks may precede it */
@@ -1828,25 +1870,33 @@ struct insitu__text_scan { /* the strict check: a cursor, and the containers tha
   struct insitu__text_long *list;
   uint64_t n_list, cap_list;
 };
+
 _Static_assert(INSITU__MAX_JSON_DEPTH <= 64, "one bit of is_object per level");
 
-/* keeps s->at as the position */
+/* Keeps s->at as the position. */
 static bool insitu__text_scan_fail(struct insitu__text_scan *s, const char *cause) {
   s->cause = cause;
   return false;
 }
-static int insitu__text_scan_peek(const struct insitu__text_scan *s) { /* -1 at the end */
+
+/* -1 at the end. */
+static int insitu__text_scan_peek(const struct insitu__text_scan *s) {
   return s->at < s->n ? (unsigned char)s->text[s->at] : -1;
 }
+
 static bool insitu__text_is_digit(int c) {
   return c >= '0' && c <= '9';
 }
-static int insitu__text_hex(int c) { /* -1: not a hexadecimal digit */
+
+/* -1: not a hexadecimal digit. */
+static int insitu__text_hex(int c) {
   if (insitu__text_is_digit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
-static bool insitu__text_scan_string(struct insitu__text_scan *s) { /* at the opening quote */
+
+/* At the opening quote. */
+static bool insitu__text_scan_string(struct insitu__text_scan *s) {
   for (s->at++;; s->at++) {
     int c = insitu__text_scan_peek(s);
     if (c < 0) return insitu__text_scan_fail(s, "the text ends inside a string");
@@ -1867,12 +1917,15 @@ static bool insitu__text_scan_string(struct insitu__text_scan *s) { /* at the op
   s->at++;
   return true;
 }
-static bool insitu__text_scan_digits(struct insitu__text_scan *s) { /* one or more */
+
+/* One or more. */
+static bool insitu__text_scan_digits(struct insitu__text_scan *s) {
   if (!insitu__text_is_digit(insitu__text_scan_peek(s)))
     return insitu__text_scan_fail(s, "a digit is missing in a number");
   while (insitu__text_is_digit(insitu__text_scan_peek(s))) s->at++;
   return true;
 }
+
 static bool insitu__text_scan_word(struct insitu__text_scan *s, const char *word) {
   uint64_t n = strlen(word);
   if (s->n - s->at < n || memcmp(s->text + s->at, word, n))
@@ -1880,7 +1933,9 @@ static bool insitu__text_scan_word(struct insitu__text_scan *s, const char *word
   s->at += n;
   return true;
 }
-static bool insitu__text_scan_number(struct insitu__text_scan *s) { /* at the sign or first digit */
+
+/* At the sign or first digit. */
+static bool insitu__text_scan_number(struct insitu__text_scan *s) {
   if (insitu__text_scan_peek(s) == '-') s->at++;
   if (insitu__text_scan_peek(s) == 'I') return insitu__text_scan_word(s, "Infinity");
   if (insitu__text_scan_peek(s) == '0') {
@@ -1899,6 +1954,7 @@ static bool insitu__text_scan_number(struct insitu__text_scan *s) { /* at the si
   if (c == '+' || c == '-') s->at++;
   return insitu__text_scan_digits(s);
 }
+
 static bool insitu__text_scan_scalar(struct insitu__text_scan *s) {
   int c = insitu__text_scan_peek(s);
   switch (c) {
@@ -1914,11 +1970,13 @@ static bool insitu__text_scan_scalar(struct insitu__text_scan *s) {
   if (c == '-' || insitu__text_is_digit(c)) return insitu__text_scan_number(s);
   return insitu__text_scan_fail(s, "a value is expected here");
 }
+
 static void insitu__text_scan_space(struct insitu__text_scan *s) {
   while (s->at < s->n && (s->text[s->at] == ' ' || s->text[s->at] == '\n' ||
                              s->text[s->at] == '\t' || s->text[s->at] == '\r'))
     s->at++;
 }
+
 /* Appends the value that begins at `begin` to the list; its end is still to come. */
 static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) {
   if (s->n_list == s->cap_list) {
@@ -1933,6 +1991,7 @@ static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) 
   s->list[s->n_list++] = (struct insitu__text_long){(uint32_t)(begin - s->begin), 0};
   return true;
 }
+
 static bool insitu__text_scan_open(struct insitu__text_scan *s, bool object) {
   if (s->depth == INSITU__MAX_JSON_DEPTH)
     return insitu__text_scan_fail(s, "nested too deeply (INSITU__MAX_JSON_DEPTH)");
@@ -1941,6 +2000,7 @@ static bool insitu__text_scan_open(struct insitu__text_scan *s, bool object) {
   s->is_object = object ? s->is_object | bit : s->is_object & ~bit;
   return insitu__text_scan_list(s, s->at++);
 }
+
 /* Behind the end of a listed value: keeps it in the list if it is long. What is inside a short one
  * is short, and was taken out before: the short one is the last of the list. */
 static void insitu__text_scan_close(struct insitu__text_scan *s, uint64_t place) {
@@ -1948,6 +2008,7 @@ static void insitu__text_scan_close(struct insitu__text_scan *s, uint64_t place)
   if (end - s->list[place].begin > INSITU__TEXT_LONG) s->list[place].end = end;
   else s->n_list = place;
 }
+
 /* A string, a number or a word that began at `begin` and ends at the cursor. */
 static bool insitu__text_scan_note(struct insitu__text_scan *s, uint64_t begin) {
   if (s->at - begin <= INSITU__TEXT_LONG) return true;
@@ -1955,7 +2016,9 @@ static bool insitu__text_scan_note(struct insitu__text_scan *s, uint64_t begin) 
   insitu__text_scan_close(s, s->n_list - 1);
   return true;
 }
-static bool insitu__text_scan_key(struct insitu__text_scan *s) { /* and its colon */
+
+/* And its colon. */
+static bool insitu__text_scan_key(struct insitu__text_scan *s) {
   uint64_t begin = s->at;
   int c = insitu__text_scan_peek(s);
   if (c != '"')
@@ -1968,6 +2031,7 @@ static bool insitu__text_scan_key(struct insitu__text_scan *s) { /* and its colo
   s->at++;
   return true;
 }
+
 /* The whole document, from its first character that is no blank. */
 static bool insitu__text_scan_document(struct insitu__text_scan *s) {
   enum { VALUE, FIRST, KEY, AFTER } state = VALUE;
@@ -2016,12 +2080,14 @@ struct insitu__text_json {
   struct insitu__text_long *list;
   uint64_t n_list;
 };
+
 _Static_assert(INSITU__MAX_META <= INT_MAX, "places are ints");
 
 static void insitu__text_json_free(struct insitu__text_json *j) {
   insitu__mem_free(j->list);
   memset(j, 0, sizeof *j);
 }
+
 static insitu_status insitu__text_json_error(
     const struct insitu__text_scan *s, const char *what, insitu_error *err) {
   uint64_t line = 1, column = 1;
@@ -2033,6 +2099,7 @@ static insitu_status insitu__text_json_error(
       "%s, line %" PRIu64 ", column %" PRIu64 ": not JSON: %s; check that the file is whole", what,
       line, column, s->cause);
 }
+
 /* Borrows text; `what` names the document in messages. */
 static insitu_status insitu__text_json_parse(struct insitu__text_json *j, const char *text,
     uint64_t n, const char *what, insitu_error *err) {
@@ -2063,20 +2130,25 @@ static insitu_status insitu__text_json_parse(struct insitu__text_json *j, const 
 static char insitu__text_json_at(const struct insitu__text_json *j, int at) {
   return at >= 0 && at < j->n ? j->text[at] : 0;
 }
+
 static bool insitu__text_json_is_string(const struct insitu__text_json *j, int value) {
   return insitu__text_json_at(j, value) == '"';
 }
+
 static bool insitu__text_json_is_object(const struct insitu__text_json *j, int value) {
   return insitu__text_json_at(j, value) == '{';
 }
+
 static bool insitu__text_json_is_array(const struct insitu__text_json *j, int value) {
   return insitu__text_json_at(j, value) == '[';
 }
+
 /* A number or a word. */
 static bool insitu__text_json_is_plain(const struct insitu__text_json *j, int value) {
   char c = insitu__text_json_at(j, value);
   return c && c != '"' && c != '{' && c != '[';
 }
+
 /* The end of a long value; 0: the value is not long. */
 static int insitu__text_json_long_end(const struct insitu__text_json *j, int at) {
   uint64_t lo = 0, hi = j->n_list;
@@ -2087,6 +2159,7 @@ static int insitu__text_json_long_end(const struct insitu__text_json *j, int at)
   }
   return lo < j->n_list && j->list[lo].begin == (uint32_t)at ? (int)j->list[lo].end : 0;
 }
+
 static int insitu__text_json_string_end(const struct insitu__text_json *j, int at) {
   int i = at + 1;
   while (j->text[i] != '"') {
@@ -2095,14 +2168,17 @@ static int insitu__text_json_string_end(const struct insitu__text_json *j, int a
   }
   return i + 1;
 }
+
 static bool insitu__text_json_blank(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
-/* behind the blanks at `at` */
+
+/* Behind the blanks at `at`. */
 static int insitu__text_json_space(const struct insitu__text_json *j, int at) {
   while (at < j->n && insitu__text_json_blank(j->text[at])) at++;
   return at;
 }
+
 /* Behind the value at `at`. */
 static int insitu__text_json_end(const struct insitu__text_json *j, int at) {
   if (j->text[at] == '"') return insitu__text_json_string_end(j, at);
@@ -2124,6 +2200,7 @@ static int insitu__text_json_end(const struct insitu__text_json *j, int at) {
   } while (depth);
   return i;
 }
+
 /* The text of a value; a string's with its quotes. NULL when value is -1. */
 static const char *insitu__text_json_span(
     const struct insitu__text_json *j, int value, uint64_t *n) {
@@ -2132,18 +2209,22 @@ static const char *insitu__text_json_span(
   *n = (uint64_t)(insitu__text_json_end(j, value) - value);
   return j->text + value;
 }
+
 static bool insitu__text_json_is_word(
     const struct insitu__text_json *j, int value, const char *word) {
   uint64_t n = strlen(word);
   return insitu__text_json_is_plain(j, value) && (uint64_t)(j->n - value) >= n &&
          !memcmp(j->text + value, word, n);
 }
+
 static bool insitu__text_json_is_null(const struct insitu__text_json *j, int value) {
   return insitu__text_json_is_word(j, value, "null");
 }
+
 static bool insitu__text_json_is_true(const struct insitu__text_json *j, int value) {
   return insitu__text_json_is_word(j, value, "true");
 }
+
 static bool insitu__text_json_is_false(const struct insitu__text_json *j, int value) {
   return insitu__text_json_is_word(j, value, "false");
 }
@@ -2156,17 +2237,20 @@ static int insitu__text_json_first(const struct insitu__text_json *j, int contai
   int at = insitu__text_json_space(j, container + 1);
   return j->text[at] == '}' || j->text[at] == ']' ? -1 : at;
 }
+
 static int insitu__text_json_value(const struct insitu__text_json *j, int key) {
   if (!insitu__text_json_is_string(j, key)) return -1;
   int at = insitu__text_json_space(j, insitu__text_json_end(j, key));
   return insitu__text_json_at(j, at) == ':' ? insitu__text_json_space(j, at + 1) : -1;
 }
+
 static int insitu__text_json_next(const struct insitu__text_json *j, int current) {
   int value = insitu__text_json_value(j, current),
       at = insitu__text_json_end(j, value < 0 ? current : value);
   at = insitu__text_json_space(j, at);
   return insitu__text_json_at(j, at) == ',' ? insitu__text_json_space(j, at + 1) : -1;
 }
+
 /* Elements or members; 0 for a scalar. Walks over all of them. */
 static int insitu__text_json_size(const struct insitu__text_json *j, int value) {
   int n = 0;
@@ -2174,12 +2258,13 @@ static int insitu__text_json_size(const struct insitu__text_json *j, int value) 
   return n;
 }
 
-/* the 16-bit unit after "\u", whose digits were checked */
+/* The 16-bit unit after "\u", whose digits were checked. */
 static unsigned insitu__text_json_unit(const char **p) {
   unsigned unit = 0;
   for (int i = 0; i < 4; i++) unit = unit << 4 | (unsigned)insitu__text_hex((unsigned char)*(*p)++);
   return unit;
 }
+
 /* A code point below 2^21 as UTF-8; returns its bytes. */
 static unsigned insitu__text_put_code(uint32_t code, char out[4]) {
   /* continuation bytes */
@@ -2189,6 +2274,7 @@ static unsigned insitu__text_put_code(uint32_t code, char out[4]) {
   for (unsigned i = 1; i <= more; i++) out[i] = (char)(0x80 | (code >> 6 * (more - i) & 0x3F));
   return more + 1;
 }
+
 /* Decodes one character of a string's inside into UTF-8 and returns its bytes. Half a surrogate
  * pair becomes U+FFFD. The closing quote is not inside, and nothing behind it is looked at. */
 static unsigned insitu__text_json_char(const char **p, char out[4]) {
@@ -2212,6 +2298,7 @@ static unsigned insitu__text_json_char(const char **p, char out[4]) {
   if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;
   return insitu__text_put_code(code, out);
 }
+
 /* The code point at *p, which is not at its end, and goes behind it; a byte that begins none stands
  * for itself. */
 static uint32_t insitu__text_code_point(const char **p) {
@@ -2222,6 +2309,7 @@ static uint32_t insitu__text_code_point(const char **p) {
     code = code << 6 | ((unsigned char)*(*p)++ & 0x3F);
   return code;
 }
+
 /* RFC 4648 base64 with padding; the length, or -1 when it is not that or does not fit cap. */
 static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *out, uint64_t cap) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -2241,6 +2329,7 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
   }
   return (int64_t)used;
 }
+
 /* Decodes into buf, NUL-terminated, and returns the length; -1: not a string, or does not fit. */
 static int64_t insitu__text_json_bytes(
     const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
@@ -2257,12 +2346,14 @@ static int64_t insitu__text_json_bytes(
   buf[n] = 0;
   return (int64_t)n;
 }
+
 /* The same, and -1 for one that holds U+0000, which no C string can. */
 static int64_t insitu__text_json_string(
     const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
   int64_t n = insitu__text_json_bytes(j, token, buf, cap);
   return n > 0 && memchr(buf, 0, (size_t)n) ? -1 : n;
 }
+
 static bool insitu__text_json_equals(
     const struct insitu__text_json *j, int token, const char *literal) {
   if (!insitu__text_json_is_string(j, token)) return false;
@@ -2277,6 +2368,7 @@ static bool insitu__text_json_equals(
   }
   return left == 0;
 }
+
 /* The value of a key, -1 when there is none or `object` is no object. Of equal keys the last
  * counts, as in Python. */
 static int insitu__text_json_get(const struct insitu__text_json *j, int object, const char *key) {
@@ -2293,12 +2385,16 @@ struct insitu__text_index {
   const char **key; /* at their quotes, in the text of the document */
   uint64_t n;
 };
-struct insitu__text_key { /* reads a string's bytes one by one */
+
+/* Reads a string's bytes one by one. */
+struct insitu__text_key {
   const char *at;
   char c[4];
   unsigned i, n;
 };
-static int insitu__text_key_byte(struct insitu__text_key *k) { /* -1: the string is over */
+
+/* -1: the string is over. */
+static int insitu__text_key_byte(struct insitu__text_key *k) {
   if (k->i == k->n) {
     if (*k->at == '"') return -1;
     k->n = insitu__text_json_char(&k->at, k->c);
@@ -2306,6 +2402,7 @@ static int insitu__text_key_byte(struct insitu__text_key *k) { /* -1: the string
   }
   return (unsigned char)k->c[k->i++];
 }
+
 /* Of equal keys the one that comes first in the text is less. */
 static int insitu__text_index_compare(const void *x, const void *y) {
   const char *const *px = (const char *const *)x, *const *py = (const char *const *)y;
@@ -2316,6 +2413,7 @@ static int insitu__text_index_compare(const void *x, const void *y) {
     if (p < 0) return (*px > *py) - (*px < *py);
   }
 }
+
 /* Whether the key at `at` comes behind `name`. */
 static bool insitu__text_index_behind(const char *at, const char *name) {
   struct insitu__text_key k = {.at = at + 1};
@@ -2325,10 +2423,12 @@ static bool insitu__text_index_behind(const char *at, const char *name) {
     if (p < 0) return false;
   }
 }
+
 static void insitu__text_index_free(struct insitu__text_index *x) {
   insitu__mem_free(x->key);
   memset(x, 0, sizeof *x);
 }
+
 /* False: no memory. x was zeroed. */
 static bool insitu__text_index_init(
     struct insitu__text_index *x, const struct insitu__text_json *j, int object) {
@@ -2340,6 +2440,7 @@ static bool insitu__text_index_init(
   if (n) qsort(x->key, (size_t)n, sizeof *x->key, insitu__text_index_compare);
   return true;
 }
+
 /* As insitu__text_json_get of that object. */
 static int insitu__text_index_get(
     const struct insitu__text_index *x, const struct insitu__text_json *j, const char *key) {
@@ -2354,7 +2455,7 @@ static int insitu__text_index_get(
   return insitu__text_json_equals(j, t, key) ? insitu__text_json_value(j, t) : -1;
 }
 
-/* digits only */
+/* Digits only. */
 static bool insitu__text_json_u64(const struct insitu__text_json *j, int token, uint64_t *value) {
   if (!insitu__text_json_is_plain(j, token)) return false;
   uint64_t n, v = 0;
@@ -2366,7 +2467,8 @@ static bool insitu__text_json_u64(const struct insitu__text_json *j, int token, 
   *value = v;
   return true;
 }
-/* digits and a sign only */
+
+/* Digits and a sign only. */
 static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, int64_t *value) {
   if (!insitu__text_json_is_plain(j, token)) return false;
   uint64_t n;
@@ -2382,6 +2484,7 @@ static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, 
   *value = v;
   return true;
 }
+
 /* A number, NaN, Infinity or -Infinity; a finite number too large for a double is refused. */
 static bool insitu__text_json_double(const struct insitu__text_json *j, int token, double *value) {
   char buf[INSITU__MAX_JSON_NUMBER];
@@ -2408,10 +2511,11 @@ static bool insitu__text_json_double(const struct insitu__text_json *j, int toke
 
 /* -- writing -- */
 
-struct insitu__text_buffer { /* zero is an empty one */
-  char *text;                /* NUL-terminated once anything was written */
-  uint64_t n, cap, limit;    /* limit: most bytes that it may hold; 0 = INSITU__MAX_META */
-  bool failed;               /* no memory, or past the limit: sticky, later writes do nothing */
+/* Zero is an empty one. */
+struct insitu__text_buffer {
+  char *text;             /* NUL-terminated once anything was written */
+  uint64_t n, cap, limit; /* limit: most bytes that it may hold; 0 = INSITU__MAX_META */
+  bool failed;            /* no memory, or past the limit: sticky, later writes do nothing */
   /* its memory is overwritten before it is given back: set it before the first write */
   bool secret;
 };
@@ -2421,7 +2525,8 @@ static void insitu__text_buffer_free(struct insitu__text_buffer *b) {
   else insitu__mem_free(b->text);
   memset(b, 0, sizeof *b);
 }
-/* room for `more` bytes and a NUL */
+
+/* Room for `more` bytes and a NUL. */
 static bool insitu__text_buffer_reserve(struct insitu__text_buffer *b, uint64_t more) {
   uint64_t need, limit = b->limit ? b->limit : INSITU__MAX_META;
   if (b->failed || !insitu__base_add(b->n, more, &need) || need > limit) return !(b->failed = true);
@@ -2435,6 +2540,7 @@ static bool insitu__text_buffer_reserve(struct insitu__text_buffer *b, uint64_t 
   b->cap = cap;
   return true;
 }
+
 static bool insitu__text_buffer_bytes(
     struct insitu__text_buffer *b, const void *bytes, uint64_t n) {
   if (!insitu__text_buffer_reserve(b, n)) return false;
@@ -2443,6 +2549,7 @@ static bool insitu__text_buffer_bytes(
   b->text[b->n] = 0;
   return true;
 }
+
 __attribute__((format(printf, 2, 3))) static bool insitu__text_buffer_printf(
     struct insitu__text_buffer *b, const char *format, ...) {
   va_list args, again;
@@ -2458,6 +2565,7 @@ __attribute__((format(printf, 2, 3))) static bool insitu__text_buffer_printf(
   va_end(args);
   return ok;
 }
+
 /* Writes v without an end; the number of digits, 20 at most. What printf does it takes ten times as
  * long for. */
 static unsigned insitu__text_decimal(uint64_t v, char *out) {
@@ -2473,6 +2581,7 @@ static bool insitu__text_buffer_add(struct insitu__text_buffer *b, const char *t
   return insitu__text_buffer_bytes(b, text, strlen(text));
 }
 #endif
+
 /* Bytes of the UTF-8 character that p begins with, 0 if it is none (Unicode 15, table 3-7). p ends
  * in a NUL. */
 static unsigned insitu__text_utf8(const unsigned char *p) {
@@ -2489,6 +2598,7 @@ static unsigned insitu__text_utf8(const unsigned char *p) {
   bool beyond = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
   return overlong || beyond ? 0 : n;
 }
+
 /* Quotes s. A byte that is not UTF-8 becomes U+FFFD: JSON has no way to say it. */
 static bool insitu__text_buffer_json_string(struct insitu__text_buffer *b, const char *s) {
   insitu__text_buffer_bytes(b, "\"", 1);
@@ -2502,6 +2612,7 @@ static bool insitu__text_buffer_json_string(struct insitu__text_buffer *b, const
   }
   return insitu__text_buffer_bytes(b, "\"", 1);
 }
+
 /* The shortest decimal that reads back as x, with a point whatever the program's locale writes;
  * null if x is not finite. */
 static bool insitu__text_buffer_double(struct insitu__text_buffer *b, double x) {
@@ -2534,12 +2645,14 @@ enum {
   INSITU__TEXT_CHARS,
   INSITU__TEXT_NONE
 };
+
 struct insitu__text_field {
   const char *name;
   uint64_t at; /* offset in the struct */
   int kind;
   const char *const *words;
 };
+
 static void insitu__text_buffer_field(struct insitu__text_buffer *b, const char *separator,
     const struct insitu__text_field *f, const void *base) {
   const void *at = (const char *)base + f->at;
@@ -2581,6 +2694,7 @@ static unsigned insitu__text_distance(const char *a, const char *b) {
   }
   return row[n];
 }
+
 /* The index of the name most like `name`, -1 when none is within a third of its length (at least
  * one, never all of it). */
 static int insitu__text_nearest(const char *name, const char *const *names, int n) {
@@ -2601,7 +2715,7 @@ static int insitu__text_nearest(const char *name, const char *const *names, int 
 
 /* -- URLs -- */
 
-/* the letters before "://" (or "file:/"), 0 for a plain path */
+/* The letters before "://" (or "file:/"), 0 for a plain path. */
 static uint64_t insitu__text_url_scheme(const char *url) {
   uint64_t n = 0;
   while ((url[n] >= 'a' && url[n] <= 'z') || (url[n] >= 'A' && url[n] <= 'Z') ||
@@ -2610,6 +2724,7 @@ static uint64_t insitu__text_url_scheme(const char *url) {
   if (url[n] != ':' || url[n + 1] != '/') return 0;
   return url[n + 2] == '/' || (n == 4 && strncasecmp(url, "file", 4) == 0) ? n : 0;
 }
+
 /* The remote ones are the last. */
 enum {
   INSITU__TEXT_URL_FILE,
@@ -2620,6 +2735,7 @@ enum {
   INSITU__TEXT_URL_GS,
   INSITU__TEXT_URL_AZURE
 };
+
 /* What kind of place a URL names, -1 for a scheme that is not known. A plain path is a file's. */
 static int insitu__text_url_kind(const char *url, uint64_t scheme) {
   static const struct {
@@ -2637,6 +2753,7 @@ static int insitu__text_url_kind(const char *url, uint64_t scheme) {
       return known[i].kind;
   return -1;
 }
+
 /* Decodes the %XX of n bytes of a URL into out, NUL-terminated; its length, -1: not two hexadecimal
  * digits, or 00; -2: no room. */
 static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint64_t cap) {
@@ -2656,6 +2773,7 @@ static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint6
   out[length] = 0;
   return (int64_t)length;
 }
+
 /* Whether a text is a URL, or was meant as one: it has a scheme, "://" somewhere, or the name of a
  * known scheme at its begin. */
 static bool insitu__text_url_like(const char *text) {
@@ -2673,6 +2791,7 @@ static bool insitu__text_url_like(const char *text) {
   }
   return false;
 }
+
 /* Bytes of the character at p that ends a part of a URL, plain or as %XX; 0: it is none of `ends`.
  */
 static unsigned insitu__text_url_end(const char *p, const char *ends) {
@@ -2681,6 +2800,7 @@ static unsigned insitu__text_url_end(const char *p, const char *ends) {
       low = high < 0 ? -1 : insitu__text_hex((unsigned char)p[2]);
   return low >= 0 && high + low && strchr(ends, high * 16 + low) ? 3 : 0;
 }
+
 /* Whether an '@' of a text belongs to a path: one that begins with '/', "./", "../" or '~', or such
  * a one of file: and zip:. */
 static bool insitu__text_url_is_path(const char *text) {
@@ -2689,6 +2809,7 @@ static bool insitu__text_url_is_path(const char *text) {
   return !insitu__text_url_like(text) &&
          (*text == '/' || *text == '~' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3));
 }
+
 /* What may be shown of a text that should be a URL or a path, in out: users and passwords, queries
  * and fragments become "***", however the rest was mistyped. A path keeps its '@', and a '?' that
  * no '=' follows. Every message that quotes what should be a URL quotes this. Returns out. */
@@ -2713,6 +2834,7 @@ static const char *insitu__text_redact(const char *text, char *out, uint64_t cap
   if (text[end] && n < cap) snprintf(out + n, (size_t)(cap - n), "?***");
   return out;
 }
+
 /* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL
  * (file:///a%20b, file://localhost/a, file:/a) the local path, of a remote one nothing, of
  * memory://name the name, of zip:///a.zip/b and zip://a.zip/b the path of the file and what
@@ -2910,9 +3032,9 @@ static bool insitu__dtype_read_integer(
  * precedes 1; but as text those of standard and julian have no 0, as in cftime. */
 
 #define INSITU__TIME_DAY INT64_C(86400000000) /* microseconds */
-/* of a date at most, either way: they fit an int64, with room to spare */
+/* Of a date at most, either way: they fit an int64, with room to spare. */
 #define INSITU__TIME_YEARS 199000
-/* microseconds of a moment, either way: 200000 Julian years */
+/* Microseconds of a moment, either way: 200000 Julian years. */
 #define INSITU__TIME_MOST INT64_C(6311520000000000000)
 #define INSITU__TIME_TEXT 48 /* bytes that insitu__time_print may need */
 
@@ -2924,6 +3046,7 @@ enum {
   INSITU__TIME_ALL_LEAP,
   INSITU__TIME_360_DAY
 };
+
 static const char *const insitu__time_calendars[] = {"standard", "proleptic_gregorian", "julian",
     "noleap", "all_leap", "360_day", "gregorian", "365_day", "366_day"};
 /* Days of 400 years. */
@@ -2934,30 +3057,36 @@ struct insitu__time_units {
   int64_t unit;  /* nanoseconds */
   int64_t start; /* the reference date, a moment */
 };
-struct insitu__time_date { /* as it is written */
-  int64_t year, zone;      /* zone: microseconds east of UTC */
+
+/* As it is written. */
+struct insitu__time_date {
+  int64_t year, zone; /* zone: microseconds east of UTC */
   int month, day, hour, minute, second, microsecond;
   int parts; /* how many of year, month, day, hour, minute, second and fraction are given */
 };
 
-static int64_t insitu__time_floor(int64_t a, int64_t b) { /* b > 0 */
+/* B > 0. */
+static int64_t insitu__time_floor(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
 /* ---- calendars ---- */
 
-static int insitu__time_calendar(const char *name) { /* -1: unknown */
+/* -1: unknown. */
+static int insitu__time_calendar(const char *name) {
   static const int alias[] = {INSITU__TIME_STANDARD, INSITU__TIME_NOLEAP, INSITU__TIME_ALL_LEAP};
   for (int i = 0; i < 9; i++)
     if (!strcasecmp(name, insitu__time_calendars[i])) return i < 6 ? i : alias[i - 6];
   return -1;
 }
+
 /* Which of the others counts a date of the standard calendar. */
 static int insitu__time_rule(int calendar, int64_t year, int month, int day) {
   if (calendar != INSITU__TIME_STANDARD) return calendar;
   bool julian = year < 1582 || (year == 1582 && (month < 10 || (month == 10 && day < 15)));
   return julian ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC;
 }
+
 static int insitu__time_month_days(int rule, int64_t year, int month) {
   static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   if (rule == INSITU__TIME_360_DAY) return 30;
@@ -2966,6 +3095,7 @@ static int insitu__time_month_days(int rule, int64_t year, int month) {
   if (rule == INSITU__TIME_PROLEPTIC) leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
   return days[month - 1] + (month == 2 && leap);
 }
+
 /* Number of a year's first day: 0 is 1970-01-01, of the Gregorian calendar where the Julian one is
  * asked for. */
 static int64_t insitu__time_year_day(int rule, int64_t year) {
@@ -2980,21 +3110,26 @@ static int64_t insitu__time_year_day(int rule, int64_t year) {
            insitu__time_floor(before, 400) - 719527;
   }
 }
-/* its number; month is 1 to 12 */
+
+/* Its number; month is 1 to 12. */
 static int64_t insitu__time_day(int calendar, int64_t year, int month, int day) {
   int rule = insitu__time_rule(calendar, year, month, day);
   int64_t n = insitu__time_year_day(rule, year) + day - 1;
   for (int m = 1; m < month; m++) n += insitu__time_month_days(rule, year, m);
   return n;
 }
+
 static bool insitu__time_exists(int calendar, int64_t year, int month, int day) {
   if (calendar == INSITU__TIME_STANDARD && year == 1582 && month == 10 && day > 4 && day < 15)
     return false;
   return day <= insitu__time_month_days(insitu__time_rule(calendar, year, month, day), year, month);
 }
-static bool insitu__time_without_0(int calendar) { /* -1 precedes 1 in its dates as text */
+
+/* -1 precedes 1 in its dates as text. */
+static bool insitu__time_without_0(int calendar) {
   return calendar == INSITU__TIME_STANDARD || calendar == INSITU__TIME_JULIAN;
 }
+
 static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_date *d) {
   int rule = calendar;
   /* 1582-10-15 */
@@ -3011,7 +3146,7 @@ static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_d
 
 /* ---- dates as text ---- */
 
-/* one to `most` of them, and no more */
+/* One to `most` of them, and no more. */
 static bool insitu__time_digits(const char **p, unsigned most, int64_t *out) {
   unsigned n = 0;
   for (*out = 0; insitu__text_is_digit(**p); (*p)++, n++) {
@@ -3020,15 +3155,18 @@ static bool insitu__time_digits(const char **p, unsigned most, int64_t *out) {
   }
   return n > 0;
 }
+
 static bool insitu__time_part(const char **p, int least, int most, int *out) {
   int64_t n;
   if (!insitu__time_digits(p, 2, &n) || n < least || n > most) return false;
   *out = (int)n;
   return true;
 }
+
 static void insitu__time_space(const char **p) {
   while (**p == ' ') (*p)++;
 }
+
 /* "12", "12:00", "12:00:00", "0:0:0.0" */
 static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d) {
   d->parts = 4;
@@ -3050,6 +3188,7 @@ static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d
   for (; insitu__text_is_digit(**p); ++*p, scale /= 10) d->microsecond += (**p - '0') * scale;
   return true;
 }
+
 /* "", "Z", "UTC", "+01:00", "-5" */
 static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d) {
   int hour, minute = 0, sign = **p == '-' ? -1 : 1;
@@ -3070,6 +3209,7 @@ static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d)
   d->zone = sign * (hour * 60 + minute) * INT64_C(60000000);
   return hour < 24 && minute < 60;
 }
+
 /* A date, or its first parts. What it says of the calendar is not checked here. */
 static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
   *d = (struct insitu__time_date){.month = 1, .day = 1, .parts = 1};
@@ -3102,6 +3242,7 @@ static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
   insitu__time_space(&p);
   return !*p;
 }
+
 /* The moments [*from, *to) that a date covers: its year, month, day, hour, minute, second or
  * microsecond. Of a day that the calendar leaves out (February 29 where no year has it, the 30th of
  * February or a 31st of model calendars, the ten days of October 1582) nothing, where it would be:
@@ -3135,6 +3276,7 @@ static bool insitu__time_period(
   }
   return true;
 }
+
 /* "1979-01-01T00:00", with seconds and fractions where there are any. */
 static const char *insitu__time_print(int calendar, int64_t moment, char out[INSITU__TIME_TEXT]) {
   struct insitu__time_date d;
@@ -3178,7 +3320,7 @@ static void insitu__time_date(int calendar, int64_t moment, insitu_date *out) {
 
 /* ---- units ---- */
 
-/* nanoseconds; 0: unknown, -1: a month or a year */
+/* Nanoseconds; 0: unknown, -1: a month or a year. */
 static int64_t insitu__time_unit(const char *name, uint64_t n) {
   static const struct {
     const char *names; /* each with a space behind it */
@@ -3198,6 +3340,7 @@ static int64_t insitu__time_unit(const char *name, uint64_t n) {
     }
   return 0;
 }
+
 /* From the attributes units and calendar of what `what` names; calendar NULL: standard. */
 static insitu_status insitu__time_units(struct insitu__time_units *u, const char *what,
     const char *units, const char *calendar, insitu_error *err) {
@@ -3236,6 +3379,7 @@ static insitu_status insitu__time_units(struct insitu__time_units *u, const char
         what, units, insitu__time_calendars[u->calendar]);
   return INSITU_OK;
 }
+
 /* What numpy's datetime64[unit], of `count` units a step, counts; false: years, months, generic or
  * below nanoseconds. */
 static bool insitu__time_datetime64(struct insitu__time_units *u, const char *unit, int64_t count) {
@@ -3251,11 +3395,13 @@ static bool insitu__time_datetime64(struct insitu__time_units *u, const char *un
       return count > 0 && !__builtin_mul_overflow(known[i].unit, count, &u->unit);
   return false;
 }
+
 static bool insitu__time_within(
     const struct insitu__time_units *u, int64_t since, int64_t *moment) {
   return !__builtin_add_overflow(u->start, since, moment) && *moment <= INSITU__TIME_MOST &&
          *moment >= -INSITU__TIME_MOST;
 }
+
 /* The moment of a value of a coordinate; parts of a microsecond are cut off, of floats rounded.
  * False: no date (NaN, NaT), or one out of range. */
 static bool insitu__time_from_int(
@@ -3266,6 +3412,7 @@ static bool insitu__time_from_int(
     return false;
   return insitu__time_within(u, whole ? since : insitu__time_floor(since, 1000), moment);
 }
+
 static bool insitu__time_from_double(
     const struct insitu__time_units *u, double value, int64_t *moment) {
   if (!(value > -0x1p62 && value < 0x1p62)) return false;
@@ -3881,7 +4028,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 
 #ifndef INSITU_CORO_STACK
 #if defined(INSITU__CORO_ASAN) || defined(INSITU__CORO_TSAN)
-/* instrumented frames, and the sanitizers' reports, need more */
+/* Instrumented frames, and the sanitizers' reports, need more. */
 #define INSITU_CORO_STACK (256u << 10)
 #else
 #define INSITU_CORO_STACK (64u << 10)
@@ -3889,7 +4036,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #endif
 #define INSITU__CORO_STACK_MIN (16u << 10)
 #define INSITU__CORO_STACK_MAX (1u << 30)
-/* more than any frame: one with a path buffer could step over a single 4 KiB page */
+/* More than any frame: one with a path buffer could step over a single 4 KiB page. */
 #define INSITU__CORO_GUARD (64u << 10)
 
 struct insitu__coro_context {
@@ -3899,6 +4046,7 @@ struct insitu__coro_context {
   void *sp; /* the callee-saved registers lie on the stack from here up */
 #endif
 };
+
 struct insitu__coro_pool {
   /* coroutines started and not yet ended, and the highest value that ever had */
   uint32_t live, peak;
@@ -3918,12 +4066,14 @@ struct insitu__coro_pool {
   void *native_fiber;
 #endif
 };
+
 enum insitu__coro_state {
   INSITU__CORO_IDLE,
   INSITU__CORO_SUSPENDED,
   INSITU__CORO_RUNNING,
   INSITU__CORO_ENDED
 };
+
 /* The control block: the highest bytes of its stack's mapping. Overflow runs the other way, into
  * the guard. */
 struct insitu__coro {
@@ -3952,6 +4102,7 @@ struct insitu__coro {
 #else
 #define INSITU__CORO_CFI(directive) ""
 #endif
+
 /* The compiler must assume the ABI of a switch, not conclude from a body in which it sees no
  * register used (gcc: noipa), and must not put instrumentation or a stack protector into a function
  * that has no frame. */
@@ -3996,7 +4147,8 @@ static __attribute__((naked, used, INSITU__CORO_OPAQUE)) void insitu__coro_switc
                    "addq $56, %rsp\n\t"
                    "notrack jmp *%rcx");
 }
-/* words prepared below the control block: six registers, the entry, a return address of zero */
+
+/* Words prepared below the control block: six registers, the entry, a return address of zero. */
 #define INSITU__CORO_FRAME 8
 #define INSITU__CORO_FRAME_ENTRY 6
 #define INSITU__CORO_LAST_FRAME INSITU__CORO_CFI("undefined %rip")
@@ -4033,6 +4185,7 @@ static __attribute__((INSITU__CORO_OPAQUE)) void insitu__coro_switch(
 #else
 #define INSITU__CORO_LAST_FRAME ""
 #endif
+
 /* clang-format on */
 
 /* The floating point controls (rounding, flush to zero, precision), without the sticky flags; 0
@@ -4109,13 +4262,13 @@ static void insitu__coro_main(struct insitu__coro *co) {
 }
 
 #ifdef INSITU_CORO_UCONTEXT
-/* makecontext passes ints only */
+/* Makecontext passes ints only. */
 static void insitu__coro_main_halves(unsigned high, unsigned low) {
   insitu__coro_main((struct insitu__coro *)((uintptr_t)high << 16 << 16 | low));
 }
 #endif
 
-/* makes the next switch to co enter insitu__coro_main(co) */
+/* Makes the next switch to co enter insitu__coro_main(co). */
 static void insitu__coro_prepare(struct insitu__coro *co) {
 #ifdef INSITU_CORO_UCONTEXT
   uintptr_t bits = (uintptr_t)co;
@@ -4168,7 +4321,7 @@ static void insitu__coro_unmap(struct insitu__coro *co) {
   (void)failed;
 }
 
-/* on the native stack, after co has ended */
+/* On the native stack, after co has ended. */
 static void insitu__coro_retire(struct insitu__coro *co) {
   struct insitu__coro_pool *pool = co->pool;
 #ifdef INSITU__CORO_ASAN
@@ -4190,7 +4343,7 @@ static void insitu__coro_retire(struct insitu__coro *co) {
   pool->idle_count++;
 }
 
-/* by the calling thread */
+/* By the calling thread. */
 __attribute__((unused)) static inline bool insitu__coro_owned(
     const struct insitu__coro_pool *pool) {
   return pool->live && pthread_equal(pool->owner, pthread_self());
@@ -4322,7 +4475,7 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #error "insitubatch.h: liburing is older than 2.1: install a newer one, or define INSITU_NO_URING"
 #endif
 #if defined(IORING_SETUP_DEFER_TASKRUN) && defined(LIBURING_HAVE_DATA64) /* 2.3, 2.2 */
-/* liburing fetches completions that the kernel holds back until it is entered */
+/* Liburing fetches completions that the kernel holds back until it is entered. */
 #define INSITU__RING_TASKRUN 1
 #endif
 #endif
@@ -4333,9 +4486,9 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #define INSITU__RING_MAX_THREADS 256u
 /* EINTR or EAGAIN in a row before one of them is reported */
 #define INSITU__RING_RETRIES 100
-/* bytes, at least, of a thread: musl's default of 128 KiB is little for callbacks */
+/* Bytes, at least, of a thread: musl's default of 128 KiB is little for callbacks. */
 #define INSITU__RING_STACK (1u << 20)
-/* an inline read copies inside submit; from 16-32 KiB on a kernel worker is cheaper */
+/* An inline read copies inside submit; from 16-32 KiB on a kernel worker is cheaper. */
 #define INSITU__RING_ASYNC_BYTES 65536u
 
 /* a test may change what the kernel answered to a stage of op: see insitu__ring_step */
@@ -4347,7 +4500,8 @@ enum { INSITU__RING_AUTO, INSITU__RING_URING, INSITU__RING_EPOLL };
 enum { INSITU__RING_READ_FILE = 1 };
 enum { INSITU__RING_STAGE_OPEN, INSITU__RING_STAGE_READ };
 enum { INSITU__RING_AWAKE, INSITU__RING_SLEEPING, INSITU__RING_WOKEN };
-/* user_data that is no address of an operation; POLL is added to the address of a poll */
+
+/* user_data that is no address of an operation; POLL is added to the address of a poll. */
 enum {
   INSITU__RING_DATA_WAKE = 1,
   INSITU__RING_DATA_CLOSE = 2,
@@ -4355,7 +4509,7 @@ enum {
   INSITU__RING_DATA_POLL = 4
 };
 
-/* as an offset: as many bytes from the file's end as the iovecs hold */
+/* As an offset: as many bytes from the file's end as the iovecs hold. */
 #define INSITU__RING_TAIL UINT64_MAX
 
 /* READ_FILE opens path relative to dirfd, reads from offset until the iovecs are full or the file
@@ -4445,12 +4599,14 @@ static void insitu__ring_push(struct insitu__ring_list *list, struct insitu__rin
   else list->first = op;
   list->last = op;
 }
+
 static struct insitu__ring_op *insitu__ring_pop(struct insitu__ring_list *list) {
   struct insitu__ring_op *op = list->first;
   if (op) list->first = op->next;
   return op;
 }
-/* leaves from empty */
+
+/* Leaves from empty. */
 static void insitu__ring_append(struct insitu__ring_list *to, struct insitu__ring_list *from) {
   if (!from->first) return;
   if (to->first) to->last->next = from->first;
@@ -4494,19 +4650,22 @@ static bool insitu__ring_advance(struct insitu__ring_op *op, uint64_t n) {
   op->iov->iov_len -= (size_t)n;
   return true;
 }
-/* iovecs of the next read; op->asked becomes their bytes */
+
+/* Iovecs of the next read; op->asked becomes their bytes. */
 static unsigned insitu__ring_batch(struct insitu__ring_op *op) {
   unsigned n = op->n_iov < INSITU__RING_IOV ? op->n_iov : INSITU__RING_IOV;
   op->asked = 0;
   for (unsigned i = 0; i < n; i++) op->asked += op->iov[i].iov_len;
   return n;
 }
+
 /* The flags of an open. With O_NONBLOCK the open of a named pipe returns at once, instead of
  * waiting for a writer. */
 static int insitu__ring_open_flags(struct insitu__ring_op *op) {
   op->nonblock = !op->may_wait;
   return O_RDONLY | O_CLOEXEC | O_NOCTTY | (op->nonblock ? O_NONBLOCK : 0);
 }
+
 /* After an open that said EAGAIN: whether it did so because another process holds a lease on a
  * regular file. The next open may then wait until the kernel has taken the lease away. No other
  * file may be waited for. */
@@ -4514,6 +4673,7 @@ static bool insitu__ring_leased(const struct insitu__ring_op *op) {
   struct stat info;
   return fstatat(op->dirfd, op->path, &info, 0) == 0 && S_ISREG(info.st_mode);
 }
+
 /* The type of an open file, as in st_mode, or -errno. A server is not asked: the type never
  * changes, whereas fstat may ask for the size, too (Lustre does). 0.2 us. */
 static int64_t insitu__ring_type(int fd) {
@@ -4533,6 +4693,7 @@ static int64_t insitu__ring_type(int fd) {
   /* before Linux 4.11, or a filter forbids it */
   return fstat(fd, &info) ? -errno : (int64_t)(info.st_mode & S_IFMT);
 }
+
 /* With the file open: 0, or -errno where it is no regular file. Finds the offset of a read from the
  * file's end. */
 static int insitu__ring_opened(struct insitu__ring_op *op) {
@@ -4548,6 +4709,7 @@ static int insitu__ring_opened(struct insitu__ring_op *op) {
   op->offset = (uint64_t)info.st_size - insitu__base_min(bytes, (uint64_t)info.st_size);
   return 0;
 }
+
 /* Takes what a stage of op brought: a descriptor, bytes, or -errno. False when the operation is
  * complete. */
 static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
@@ -4582,6 +4744,7 @@ static void insitu__ring_poll_change(struct insitu__ring *r, struct insitu__ring
   p->next_changed = r->changed;
   r->changed = p;
 }
+
 static void insitu__ring_poll_fire(
     struct insitu__ring *r, struct insitu__ring_poll *p, unsigned events) {
   p->events |= events;
@@ -4590,6 +4753,7 @@ static void insitu__ring_poll_fire(
   p->next_fired = r->fired;
   r->fired = p;
 }
+
 /* Lets a closed poll go that neither the kernel nor a list knows any more. */
 static void insitu__ring_poll_drop(struct insitu__ring *r, struct insitu__ring_poll *p) {
   if (!p->closed || p->armed || p->changed || p->fired) return;
@@ -4604,7 +4768,9 @@ static void insitu__ring_poll_drop(struct insitu__ring *r, struct insitu__ring_p
 static unsigned insitu__ring_inflight(const struct insitu__ring *r) {
   return r->ops + r->closes + r->polls;
 }
-static int insitu__ring_dispatch_polls(struct insitu__ring *r) { /* sockets that were ready */
+
+/* Sockets that were ready. */
+static int insitu__ring_dispatch_polls(struct insitu__ring *r) {
   int n = 0;
   struct insitu__ring_poll *list = r->fired;
   r->fired = NULL;
@@ -4624,7 +4790,9 @@ static int insitu__ring_dispatch_polls(struct insitu__ring *r) { /* sockets that
   }
   return n;
 }
-static int insitu__ring_dispatch(struct insitu__ring *r) { /* operations done, sockets ready */
+
+/* Operations done, sockets ready. */
+static int insitu__ring_dispatch(struct insitu__ring *r) {
   int n = insitu__ring_dispatch_polls(r);
   /* what a callback finishes waits for the next round */
   struct insitu__ring_list list = r->finished;
@@ -4649,20 +4817,26 @@ static void insitu__ring_wake(struct insitu__ring *r) {
   (void)n;
   errno = saved;
 }
+
 /* Forgets a wake, for an owner who looks at everything a wake can mean after this call and before
  * it waits. */
 static void insitu__ring_ack(struct insitu__ring *r) {
   atomic_exchange_explicit(&r->state, INSITU__RING_AWAKE, memory_order_acq_rel);
 }
-static bool insitu__ring_sleep(struct insitu__ring *r) { /* false: a wake came, don't block */
+
+/* False: a wake came, don't block. */
+static bool insitu__ring_sleep(struct insitu__ring *r) {
   int expected = INSITU__RING_AWAKE;
   return atomic_compare_exchange_strong_explicit(
       &r->state, &expected, INSITU__RING_SLEEPING, memory_order_acq_rel, memory_order_acquire);
 }
-static bool insitu__ring_rise(struct insitu__ring *r) { /* true: a wake came */
+
+/* True: a wake came. */
+static bool insitu__ring_rise(struct insitu__ring *r) {
   return atomic_exchange_explicit(&r->state, INSITU__RING_AWAKE, memory_order_acq_rel) ==
          INSITU__RING_WOKEN;
 }
+
 static void insitu__ring_drain_event(struct insitu__ring *r) {
   uint64_t count;
   ssize_t n = read(r->event_fd, &count, sizeof count); /* non-blocking: empty is fine */
@@ -4721,7 +4895,7 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
   return true;
 }
 
-/* queued operations -> submission queue */
+/* Queued operations -> submission queue. */
 static void insitu__ring_uring_fill(struct insitu__ring *r) {
   struct io_uring_sqe *sqe;
   for (struct insitu__ring_poll *p; (p = r->changed); insitu__ring_poll_drop(r, p)) {
@@ -4777,7 +4951,8 @@ static void insitu__ring_uring_polled(
   }
 }
 
-static bool insitu__ring_uring_reap(struct insitu__ring *r) { /* true: the eventfd was written */
+/* True: the eventfd was written. */
+static bool insitu__ring_uring_reap(struct insitu__ring *r) {
   bool woken = false;
   unsigned head, n = 0;
   struct io_uring_cqe *cqe;
@@ -4814,6 +4989,7 @@ static int insitu__ring_uring_submit(struct io_uring *uring) {
   return io_uring_submit(uring);
 #endif
 }
+
 /* Submits, and waits for one completion, or until the limit unless that is NULL; -errno. An old
  * liburing needs two system calls to do this with a limit. */
 static int insitu__ring_uring_submit_wait(struct io_uring *uring, struct __kernel_timespec *limit) {
@@ -4826,7 +5002,8 @@ static int insitu__ring_uring_submit_wait(struct io_uring *uring, struct __kerne
   return rc < 0 ? rc : io_uring_wait_cqes(uring, &cqe, 1, limit, NULL);
 #endif
 }
-/* submits, waits for one completion; -errno */
+
+/* Submits, waits for one completion; -errno. */
 static int insitu__ring_uring_enter(struct insitu__ring *r, int64_t timeout) {
   struct io_uring_cqe *cqe;
   if (!timeout) {
@@ -4986,7 +5163,8 @@ static void insitu__ring_epoll_flush(struct insitu__ring *r) {
   while (n--) pthread_cond_signal(&r->work);
 }
 
-static int insitu__ring_epoll_collect(struct insitu__ring *r) { /* operations done */
+/* Operations done. */
+static int insitu__ring_epoll_collect(struct insitu__ring *r) {
   if (r->n_threads && r->ops) {
     pthread_mutex_lock(&r->lock);
     insitu__ring_append(&r->finished, &r->ended);
@@ -4995,7 +5173,7 @@ static int insitu__ring_epoll_collect(struct insitu__ring *r) { /* operations do
   return insitu__ring_dispatch(r);
 }
 
-/* tells the kernel what has changed */
+/* Tells the kernel what has changed. */
 static void insitu__ring_epoll_polls(struct insitu__ring *r) {
   for (struct insitu__ring_poll *p; (p = r->changed); insitu__ring_poll_drop(r, p)) {
     unsigned want = p->closed ? 0 : p->want;
@@ -5138,12 +5316,14 @@ static struct insitu__ring_poll *insitu__ring_poll_open(struct insitu__ring *r, 
   r->polls++;
   return p;
 }
+
 /* POLLIN, POLLOUT */
 static void insitu__ring_poll_want(
     struct insitu__ring *r, struct insitu__ring_poll *p, unsigned want) {
   p->want = want;
   if (p->want != p->armed) insitu__ring_poll_change(r, p);
 }
+
 /* Before the socket is closed: ready is not called any more, and what the kernel holds of the
  * socket it gives back by the next wait, so that the other side sees the end. */
 static void insitu__ring_poll_close(struct insitu__ring *r, struct insitu__ring_poll *p) {
@@ -5254,16 +5434,18 @@ static insitu_status insitu__ring_open(
 
 #define INSITU__REACTOR_MAX_WORKERS 1024u
 #define INSITU__REACTOR_MAX_IDLE 1024u /* stacks kept for reuse */
-/* of tasks, pump and coroutines before the kernel is looked at again */
+/* Of tasks, pump and coroutines before the kernel is looked at again. */
 #define INSITU__REACTOR_ROUNDS 8
 
 struct insitu__reactor;
-/* runs once on the reactor thread; the caller's memory, free to go when fn is called */
+/* Runs once on the reactor thread; the caller's memory, free to go when fn is called. */
 struct insitu__reactor_task {
   void (*fn)(struct insitu__reactor_task *task);
   struct insitu__reactor_task *next;
 };
-struct insitu__reactor_job {        /* lives on its coroutine's stack */
+
+/* Lives on its coroutine's stack. */
+struct insitu__reactor_job {
   struct insitu__reactor_task task; /* brings it home */
   struct insitu__reactor_job *next;
   struct insitu__reactor *reactor;
@@ -5271,14 +5453,18 @@ struct insitu__reactor_job {        /* lives on its coroutine's stack */
   void (*fn)(void *arg, unsigned worker);
   void *arg;
 };
+
 struct insitu__reactor_jobs {
   struct insitu__reactor_job *first, *last;
 };
-struct insitu__reactor_wait { /* lives on its coroutine's stack */
+
+/* Lives on its coroutine's stack. */
+struct insitu__reactor_wait {
   struct insitu__reactor *reactor;
   struct insitu__coro *co;
   struct insitu__reactor_wait *next;
 };
+
 /* Where coroutines wait for an event. All zero: closed until the first open; see
  * insitu__reactor_gate_expect. Once open it stays open. */
 struct insitu__reactor_gate {
@@ -5286,10 +5472,12 @@ struct insitu__reactor_gate {
   bool open;
   struct insitu__reactor_wait *first, *last;
 };
+
 struct insitu__reactor_timer {
   int64_t deadline; /* of insitu__base_now */
   struct insitu__coro *co;
 };
+
 /* Something else that the loop drives, on its native stack: see insitu__reactor_attach. */
 struct insitu__reactor_source {
   /* in every round; whether it did something */
@@ -5299,6 +5487,7 @@ struct insitu__reactor_source {
   int64_t deadline; /* of insitu__base_now: when a turn is wanted at the latest; INT64_MAX: not */
   struct insitu__reactor_source *next;
 };
+
 struct insitu__reactor_worker {
   struct insitu__reactor *reactor;
   unsigned index;
@@ -5352,6 +5541,7 @@ struct insitu__reactor {
 static void insitu__reactor_wake(struct insitu__reactor *r) {
   insitu__ring_wake(&r->ring);
 }
+
 static void insitu__reactor_post(struct insitu__reactor *r, struct insitu__reactor_task *task) {
   struct insitu__reactor_task *head = atomic_load_explicit(&r->posted, memory_order_relaxed);
   do task->next = head;
@@ -5366,7 +5556,7 @@ static void insitu__reactor_ready(struct insitu__reactor *r, struct insitu__coro
   r->ready[(r->ready_head + r->n_ready++) & (r->capacity - 1)] = co;
 }
 
-/* room for n live coroutines; false on no memory */
+/* Room for n live coroutines; false on no memory. */
 static bool insitu__reactor_reserve(struct insitu__reactor *r, uint32_t n) {
   if (n <= r->capacity) return true;
   uint32_t capacity = r->capacity ? r->capacity : 64;
@@ -5412,6 +5602,7 @@ static void insitu__reactor_timer_add(
   r->timers[i].deadline = deadline;
   r->timers[i].co = co;
 }
+
 static struct insitu__coro *insitu__reactor_timer_pop(struct insitu__reactor *r) {
   struct insitu__coro *co = r->timers[0].co;
   struct insitu__reactor_timer last = r->timers[--r->n_timers];
@@ -5431,10 +5622,12 @@ struct insitu__reactor_read {
   struct insitu__reactor *reactor;
   struct insitu__coro *co;
 };
+
 static void insitu__reactor_read_done(struct insitu__ring_op *op) {
   struct insitu__reactor_read *read = (struct insitu__reactor_read *)op->user;
   insitu__reactor_ready(read->reactor, read->co);
 }
+
 /* Bytes read, or -errno; consumes iov. See struct insitu__ring_op. */
 static int64_t insitu__reactor_read_file_await(struct insitu__reactor *r, int dirfd,
     const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov) {
@@ -5458,10 +5651,12 @@ static void insitu__reactor_job_push(struct insitu__reactor_jobs *list,
   else list->first = first;
   list->last = last;
 }
+
 static void insitu__reactor_job_done(struct insitu__reactor_task *task) {
   struct insitu__reactor_job *job = (struct insitu__reactor_job *)(void *)task;
   insitu__reactor_ready(job->reactor, job->co);
 }
+
 /* Runs fn(arg, worker) on a worker thread, worker < n_workers, or without workers on the loop's
  * native stack with worker = 0. */
 static void insitu__reactor_work_await(
@@ -5504,6 +5699,7 @@ static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
     insitu__reactor_ready(wait->reactor, wait->co);
   }
 }
+
 static void insitu__reactor_gate_expect(
     /* makes a new gate that so many opens open */
     struct insitu__reactor_gate *gate, unsigned opens) {
@@ -5511,6 +5707,7 @@ static void insitu__reactor_gate_expect(
   gate->open = !opens;
   gate->left = opens ? opens - 1 : 0;
 }
+
 static void insitu__reactor_gate_await(
     /* returns at once from an open one */
     struct insitu__reactor *r, struct insitu__reactor_gate *gate) {
@@ -5546,7 +5743,7 @@ static void insitu__reactor_fire_timers(struct insitu__reactor *r) {
     insitu__reactor_ready(r, insitu__reactor_timer_pop(r));
 }
 
-/* those that are ready now, once each */
+/* Those that are ready now, once each. */
 static bool insitu__reactor_run_ready(struct insitu__reactor *r) {
   uint32_t n = r->n_ready;
   for (uint32_t i = 0; i < n; i++) {
@@ -5565,7 +5762,7 @@ static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned wo
       &job->reactor->busy, (uint64_t)(insitu__base_now() - begin), memory_order_relaxed);
 }
 
-/* true when a job was run here */
+/* True when a job was run here. */
 static bool insitu__reactor_start_jobs(struct insitu__reactor *r) {
   struct insitu__reactor_job *job = r->new_jobs.first;
   if (!job) return false;
@@ -5597,6 +5794,7 @@ static void insitu__reactor_attach(
   r->sources = source;
 }
 #endif
+
 static bool insitu__reactor_run_sources(struct insitu__reactor *r) {
   bool any = false;
   for (struct insitu__reactor_source *source = r->sources; source; source = source->next)
@@ -5621,12 +5819,13 @@ static bool insitu__reactor_turn(struct insitu__reactor *r) {
   return any;
 }
 
-/* is there work that no completion or wake will announce? */
+/* Is there work that no completion or wake will announce? */
 static bool insitu__reactor_pending(struct insitu__reactor *r) {
   return r->n_ready || (!r->n_workers && r->new_jobs.first) ||
          atomic_load_explicit(&r->posted, memory_order_relaxed);
 }
-/* how long the ring may wait */
+
+/* How long the ring may wait. */
 static int64_t insitu__reactor_limit(struct insitu__reactor *r, int64_t timeout) {
   int64_t first = r->n_timers ? r->timers[0].deadline : INT64_MAX;
   for (struct insitu__reactor_source *source = r->sources; source; source = source->next)
@@ -5652,7 +5851,7 @@ static bool insitu__reactor_drained(struct insitu__reactor *r) {
   return !r->coros.live && !atomic_load_explicit(&r->posted, memory_order_relaxed);
 }
 
-/* on the reactor thread */
+/* On the reactor thread. */
 static insitu_status insitu__reactor_start(struct insitu__reactor *r, insitu_error *err) {
   const struct insitu__reactor_desc *d = &r->desc;
   struct insitu__ring_desc ring = {
@@ -5664,7 +5863,8 @@ static insitu_status insitu__reactor_start(struct insitu__reactor *r, insitu_err
   if (status < 0) insitu__coro_pool_free(&r->coros);
   return status;
 }
-/* on the reactor thread, nobody else uses r any more */
+
+/* On the reactor thread, nobody else uses r any more. */
 static void insitu__reactor_end(struct insitu__reactor *r) {
   for (struct insitu__reactor_source *source = r->sources, *next; source; source = next) {
     next = source->next; /* the source may be gone afterwards */
@@ -5836,7 +6036,8 @@ static insitu_status insitu__reactor_open(
   return status;
 }
 
-struct insitu__reactor_callee { /* lives on the caller's stack */
+/* Lives on the caller's stack. */
+struct insitu__reactor_callee {
   struct insitu__reactor_task task;
   struct insitu__reactor *reactor;
   void (*fn)(void *arg);
@@ -5844,6 +6045,7 @@ struct insitu__reactor_callee { /* lives on the caller's stack */
   bool returned; /* under lock */
   insitu_status status;
 };
+
 static void insitu__reactor_call_return(struct insitu__reactor_callee *call, insitu_status status) {
   struct insitu__reactor *r = call->reactor;
   pthread_mutex_lock(&r->lock);
@@ -5853,16 +6055,19 @@ static void insitu__reactor_call_return(struct insitu__reactor_callee *call, ins
   pthread_cond_broadcast(&r->news);
   pthread_mutex_unlock(&r->lock);
 }
+
 static void insitu__reactor_call_coro(void *arg) {
   struct insitu__reactor_callee *call = (struct insitu__reactor_callee *)arg;
   call->fn(call->arg);
   insitu__reactor_call_return(call, INSITU_OK);
 }
+
 static void insitu__reactor_call_task(struct insitu__reactor_task *task) {
   struct insitu__reactor_callee *call = (struct insitu__reactor_callee *)(void *)task;
   if (insitu__reactor_spawn(call->reactor, insitu__reactor_call_coro, call) < 0)
     insitu__reactor_call_return(call, INSITU_E_NOMEM);
 }
+
 /* Runs fn(arg) in a coroutine and returns when it has returned; NOMEM when none could be started.
  * Not from the reactor's thread, but in inline mode from nowhere else, and not from a coroutine. */
 static insitu_status insitu__reactor_call(
@@ -5881,6 +6086,7 @@ static insitu_status insitu__reactor_call(
   pthread_mutex_unlock(&r->lock);
   return call.status;
 }
+
 /* >>sign --------------------------------------------------------------------------------------- */
 /* What requests to cloud services are signed with, and the dates, XML and INI that come along. Pure
  * functions over memory that the caller owns, no state; any thread; nothing suspends. All text is
@@ -17867,20 +18073,25 @@ enum {
   INSITU__ZARR_DIFFERENCE, /* timedelta64 */
   INSITU__ZARR_STRING
 };
+
 /* How strings are stored: vlen-utf8; numcodecs json2; vlen-bytes, as vlen-utf8 but with a fill
  * value in base64. */
 enum { INSITU__ZARR_VLEN = 1, INSITU__ZARR_JSON2 = 2, INSITU__ZARR_VLEN_BYTES = 3 };
 
-struct insitu__zarr_object { /* one stored object, whole */
+/* One stored object, whole. */
+struct insitu__zarr_object {
   uint64_t chunk[INSITU__MAX_DIMS];
   /* order[k]: the axis stored k-th slowest inside it; C order is 0, 1, 2, ... */
   unsigned order[INSITU__MAX_DIMS];
   struct insitu__codec_chain codecs; /* in decode order */
 };
-struct insitu__zarr_level { /* a shard whose inner chunks can be read by themselves */
+
+/* A shard whose inner chunks can be read by themselves. */
+struct insitu__zarr_level {
   const struct insitu__codec_shard *shard;
   unsigned axis[INSITU__MAX_DIMS]; /* of the array, for each of the shard's */
 };
+
 struct insitu__zarr_array {
   char *path;          /* "" for the root */
   int format;          /* 2 or 3 */
@@ -17921,6 +18132,7 @@ struct insitu__zarr_array {
 static void insitu__zarr_chain_free(struct insitu__codec_chain *chain) {
   for (int i = 0; i < chain->n; i++) insitu__codec_free(&chain->codec[i]);
 }
+
 static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
   insitu__zarr_chain_free(&a->object.codecs);
   for (unsigned i = 0; i < a->n_shards; i++) insitu__zarr_chain_free(&a->shards[i].codecs);
@@ -17934,7 +18146,8 @@ static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
 
 /* -- parsing: pieces that v2 and v3 share -- */
 
-struct insitu__zarr_reader { /* one array's metadata under way */
+/* One array's metadata under way. */
+struct insitu__zarr_reader {
   const struct insitu__text_json *j;
   int node; /* the object that describes the array */
   struct insitu__zarr_array *a;
@@ -17944,6 +18157,7 @@ struct insitu__zarr_reader { /* one array's metadata under way */
   struct insitu__codec_chain *codecs;
   struct insitu__chain_hooks *hooks; /* NULL: none */
 };
+
 static struct insitu__zarr_reader insitu__zarr_reader(const struct insitu__text_json *j, int node,
     struct insitu__zarr_array *a, struct insitu__chain_hooks *hooks, insitu_error *err) {
   return (struct insitu__zarr_reader){j, node, a, err, a->object.order, &a->object.codecs, hooks};
@@ -17966,19 +18180,23 @@ static insitu_status insitu__zarr_bad(const struct insitu__zarr_reader *r, insit
       status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong"
                                 : "leave this array out or convert it");
 }
+
 static insitu_status insitu__zarr_nomem(const struct insitu__zarr_reader *r) {
   return insitu__error_set(r->err, INSITU_E_NOMEM,
       "array '%.300s': no memory for its metadata; give the process more memory", r->a->path);
 }
+
 static insitu_status insitu__zarr_codec_refused(
     const struct insitu__zarr_reader *r, const char *name, const char *why) {
   return insitu__error_set(r->err, INSITU_E_CODEC,
       "array '%.300s': codec '%.100s' %s; leave this array out or convert it", r->a->path, name,
       why);
 }
+
 static int insitu__zarr_get(const struct insitu__zarr_reader *r, const char *key) {
   return insitu__text_json_get(r->j, r->node, key);
 }
+
 static insitu_status insitu__zarr_extents(const struct insitu__zarr_reader *r, const char *key,
     int token, uint64_t least, unsigned *n, uint64_t *extent) {
   if (!insitu__text_json_is_array(r->j, token))
@@ -17995,6 +18213,7 @@ static insitu_status insitu__zarr_extents(const struct insitu__zarr_reader *r, c
           least ? "each must be a positive integer" : "each must be an integer, 0 or more");
   return INSITU_OK;
 }
+
 static insitu_status insitu__zarr_chunk_extents(
     const struct insitu__zarr_reader *r, const char *key, int token) {
   unsigned n;
@@ -18003,9 +18222,12 @@ static insitu_status insitu__zarr_chunk_extents(
     return insitu__zarr_bad(r, INSITU_E_FORMAT, key, token, "as many as 'shape' has are needed");
   return status;
 }
-static bool insitu__zarr_is_wide(int kind) { /* elements with an axis inside */
+
+/* Elements with an axis inside. */
+static bool insitu__zarr_is_wide(int kind) {
   return kind == INSITU__ZARR_RAW || kind == INSITU__ZARR_CHAR || kind == INSITU__ZARR_UCS4;
 }
+
 /* Makes the inside of an element the last axis: of the array, of its chunks and of its shards. */
 static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
@@ -18030,6 +18252,7 @@ static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
   }
   return INSITU_OK;
 }
+
 /* Finds out what one read returns, and checks its bytes and the array's. The last step of reading
  * metadata. */
 static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
@@ -18077,6 +18300,7 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
         "an encoded chunk, or decoding it, may take more than INSITU__MAX_SCRATCH");
   return INSITU_OK;
 }
+
 /* Names of dimensions; false when the value is not a list of ndim strings or nulls. */
 static bool insitu__zarr_dim_names(const struct insitu__zarr_reader *r,
     const struct insitu__text_json *j, int token, bool *no_memory) {
@@ -18118,10 +18342,12 @@ static const char *insitu__zarr_kind_name(const struct insitu__zarr_array *a) {
   default: return insitu__dtype_name(a->dtype);
   }
 }
+
 static void insitu__zarr_set_dtype(struct insitu__zarr_array *a, int32_t dtype) {
   a->dtype = dtype;
   a->itemsize = insitu__dtype_size(dtype);
 }
+
 /* Elements of `bytes` bytes with an axis inside; false when there can be none such. */
 static bool insitu__zarr_set_wide(struct insitu__zarr_array *a, int kind, uint64_t bytes) {
   a->kind = kind;
@@ -18129,11 +18355,13 @@ static bool insitu__zarr_set_wide(struct insitu__zarr_array *a, int kind, uint64
   a->itemsize = (uint32_t)bytes;
   return bytes && bytes <= INSITU__MAX_ELEMENT && (kind != INSITU__ZARR_UCS4 || bytes % 4 == 0);
 }
-/* what a byte order turns round */
+
+/* What a byte order turns round. */
 static uint32_t insitu__zarr_scalar_size(const struct insitu__zarr_array *a) {
   uint32_t size = insitu__dtype_size(a->dtype);
   return insitu__dtype_is_complex(a->dtype) ? size / 2 : size;
 }
+
 static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
   a->swap = insitu__zarr_scalar_size(a) > 1 && big != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
 }
@@ -18361,6 +18589,7 @@ static insitu_status insitu__zarr_read_codec(const struct insitu__zarr_reader *r
     return insitu__error_set(r->err, status, "array '%.300s': %.600s", r->a->path, cause.message);
   return INSITU_OK;
 }
+
 /* Appends a codec to the decode chain, which then owns what it does, or frees it. */
 static insitu_status insitu__zarr_add_codec(
     const struct insitu__zarr_reader *r, struct insitu__codec *codec) {
@@ -18414,6 +18643,7 @@ static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text
   if (text[0] == 'V') return insitu__zarr_set_wide(a, INSITU__ZARR_RAW, n);
   return text[0] == 'U' && insitu__zarr_set_wide(a, INSITU__ZARR_UCS4, 4 * n);
 }
+
 static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) {
   char text[24];
   int token = insitu__zarr_get(r, "dtype");
@@ -18447,6 +18677,7 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
   insitu__zarr_set_endian(r->a, text[0] == '>');
   return INSITU_OK;
 }
+
 static insitu_status insitu__zarr_v2_codec(
     const struct insitu__zarr_reader *r, const char *key, int token) {
   char name[64];
@@ -18462,9 +18693,11 @@ static insitu_status insitu__zarr_v2_codec(
   insitu_status status = insitu__zarr_read_codec(r, token, &at, &codec);
   return status < 0 ? status : insitu__zarr_add_codec(r, &codec);
 }
+
 static bool insitu__zarr_is_typed(const struct insitu__codec *c) {
   return c->kind >= INSITU__CODEC_PACKBITS && c->kind <= INSITU__CODEC_CAST;
 }
+
 /* Elements as a filter leaves them must be as long as the next one takes them, or as the array's.
  * Of the same length they may be of another type, as a delta of the bits of floats has it. */
 static insitu_status insitu__zarr_v2_fit(const struct insitu__zarr_reader *r) {
@@ -18483,6 +18716,7 @@ static insitu_status insitu__zarr_v2_fit(const struct insitu__zarr_reader *r) {
   }
   return INSITU_OK;
 }
+
 static insitu_status insitu__zarr_v2_codecs(
     const struct insitu__zarr_reader *r) { /* decode: the compressor, then filters from the last */
   int filter[INSITU__MAX_CODECS], n = 0;
@@ -18501,7 +18735,8 @@ static insitu_status insitu__zarr_v2_codecs(
   while (status == INSITU_OK && n > 0) status = insitu__zarr_v2_codec(r, "filters", filter[--n]);
   return status < 0 ? status : insitu__zarr_v2_fit(r);
 }
-/* once the codecs are known */
+
+/* Once the codecs are known. */
 static insitu_status insitu__zarr_v2_objects(const struct insitu__zarr_reader *r) {
   for (unsigned i = 0; r->a->strings == INSITU__ZARR_JSON2 && i < r->a->ndim; i++)
     r->order[i] = i; /* nested lists, also of "F" */
@@ -18509,7 +18744,8 @@ static insitu_status insitu__zarr_v2_objects(const struct insitu__zarr_reader *r
   return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", insitu__zarr_get(r, "dtype"),
       "objects without a filter that makes strings of them (vlen-utf8, vlen-bytes, json2)");
 }
-/* order, separator */
+
+/* Order, separator. */
 static insitu_status insitu__zarr_v2_layout(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
   int order = insitu__zarr_get(r, "order"), separator = insitu__zarr_get(r, "dimension_separator");
@@ -18524,6 +18760,7 @@ static insitu_status insitu__zarr_v2_layout(const struct insitu__zarr_reader *r)
         r, INSITU_E_FORMAT, "dimension_separator", separator, "\".\" or \"/\" is needed");
   return INSITU_OK;
 }
+
 static insitu_status insitu__zarr_begin(
     struct insitu__zarr_reader *r, const char *path, int format) {
   memset(r->a, 0, sizeof *r->a);
@@ -18541,10 +18778,12 @@ static insitu_status insitu__zarr_begin(
         format == 2 ? "2 is needed here" : "3 is needed here");
   return INSITU_OK;
 }
+
 static insitu_status insitu__zarr_end(const struct insitu__zarr_reader *r, insitu_status status) {
   if (status < 0) insitu__zarr_array_free(r->a);
   return status;
 }
+
 /* From an already parsed .zarray object; attributes (a document and its object's token, or NULL)
  * name the dimensions and are kept as text. They are the user's own, so those of another form than
  * xarray's leave the dimensions unnamed. a is written whole, zeroed on error. */
@@ -18590,10 +18829,12 @@ static bool insitu__zarr_extension(
   if (insitu__text_json_is_object(r->j, token)) token = insitu__text_json_get(r->j, token, "name");
   return insitu__text_json_string(r->j, token, name, cap) > 0;
 }
-/* an extension that says so */
+
+/* An extension that says so. */
 static bool insitu__zarr_may_ignore(const struct insitu__text_json *j, int token) {
   return insitu__text_json_is_false(j, insitu__text_json_get(j, token, "must_understand"));
 }
+
 /* The first key that is not known and must be understood, -1 when there is none. */
 static int insitu__zarr_unknown_key(
     const struct insitu__text_json *j, int node, const char *const *known, int n) {
@@ -18604,6 +18845,7 @@ static int insitu__zarr_unknown_key(
   }
   return -1;
 }
+
 static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
   static const char *const known[] = {"zarr_format", "node_type", "shape", "data_type",
       "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "dimension_names",
@@ -18623,6 +18865,7 @@ static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
         "storage transformers are not supported");
   return INSITU_OK;
 }
+
 /* The extension types of the Zarr registry that are known here, and the core's r*. False: none of
  * them. */
 static bool insitu__zarr_v3_other(
@@ -18665,6 +18908,7 @@ static bool insitu__zarr_v3_other(
                      : snprintf(a->unit, sizeof a->unit, "%" PRIu64 "%s", scale, unit);
   return n >= 0 && n < (int)sizeof a->unit;
 }
+
 static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, token = insitu__zarr_get(r, "data_type");
@@ -18682,6 +18926,7 @@ static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) 
       "byte and utf32 strings of fixed "
       "size are)");
 }
+
 static insitu_status insitu__zarr_v3_grid(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, grid = insitu__zarr_get(r, "chunk_grid");
@@ -18694,6 +18939,7 @@ static insitu_status insitu__zarr_v3_grid(const struct insitu__zarr_reader *r) {
   return insitu__zarr_chunk_extents(
       r, "chunk_shape", insitu__text_json_get(r->j, configuration, "chunk_shape"));
 }
+
 static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, encoding = insitu__zarr_get(r, "chunk_key_encoding");
@@ -18714,8 +18960,10 @@ static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader
         r, INSITU_E_FORMAT, "chunk_key_encoding", encoding, "the separator must be \".\" or \"/\"");
   return INSITU_OK;
 }
-struct insitu__zarr_codecs { /* what a list of codecs holds */
-  int shard, configuration;  /* the sharding codec's tokens, or -1 */
+
+/* What a list of codecs holds. */
+struct insitu__zarr_codecs {
+  int shard, configuration; /* the sharding codec's tokens, or -1 */
   bool is_bytes;
   /* bytes -> bytes codecs, collected because decoding runs from the last */
   int late[INSITU__MAX_CODECS], n_late;
@@ -18732,15 +18980,18 @@ struct insitu__zarr_codecs { /* what a list of codecs holds */
   bool flat;                          /* and which made one axis of them all */
   struct insitu__codec_layout behind; /* the transposes behind that one */
 };
+
 static struct insitu__codec_type insitu__zarr_type(const struct insitu__zarr_array *a) {
   bool plain = !insitu__dtype_is_complex(a->dtype) && a->dtype != INSITU_BF16 &&
                !insitu__zarr_is_wide(a->kind);
   return (struct insitu__codec_type){plain ? a->dtype : 0, false};
 }
+
 static uint32_t insitu__zarr_type_size(
     const struct insitu__zarr_reader *r, const struct insitu__zarr_codecs *c) {
   return c->type.dtype ? insitu__codec_type_size(c->type) : r->a->itemsize;
 }
+
 static insitu_status insitu__zarr_v3_early(const struct insitu__zarr_reader *r,
     struct insitu__zarr_codecs *c, struct insitu__codec *codec) {
   if (insitu__codec_is_identity(codec)) {
@@ -18756,6 +19007,7 @@ static insitu_status insitu__zarr_v3_early(const struct insitu__zarr_reader *r,
   c->early[c->n_early++] = *codec;
   return INSITU_OK;
 }
+
 /* Makes a codec of the transposes behind an ordered codec, if they change anything. */
 static insitu_status insitu__zarr_v3_untranspose(
     const struct insitu__zarr_reader *r, struct insitu__zarr_codecs *c) {
@@ -18774,6 +19026,7 @@ static insitu_status insitu__zarr_v3_untranspose(
   for (unsigned k = 0; k < t->ndim; k++) t->order[k] = k;
   return insitu__zarr_v3_early(r, c, &codec);
 }
+
 /* A codec of elements, or one of the user's or packbits in the place of 'bytes'. */
 static insitu_status insitu__zarr_v3_elements(
     const struct insitu__zarr_reader *r, int token, struct insitu__zarr_codecs *c) {
@@ -18806,6 +19059,7 @@ static insitu_status insitu__zarr_v3_elements(
   c->flat = c->flat || numcodecs;
   return insitu__zarr_v3_early(r, c, &codec);
 }
+
 /* Transposes follow one another: axis k of what this one stores is axis permutation[k] of what it
  * was given. */
 static insitu_status insitu__zarr_v3_transpose(const struct insitu__zarr_reader *r, int codec,
@@ -18835,6 +19089,7 @@ static insitu_status insitu__zarr_v3_transpose(const struct insitu__zarr_reader 
   memcpy(before, permuted, n * sizeof permuted[0]);
   return INSITU_OK;
 }
+
 static insitu_status insitu__zarr_v3_bytes(const struct insitu__zarr_reader *r, int codec,
     int configuration, struct insitu__zarr_codecs *c) {
   int endian = insitu__text_json_get(r->j, configuration, "endian"), typed = c->n_early - 1;
@@ -18850,6 +19105,7 @@ static insitu_status insitu__zarr_v3_bytes(const struct insitu__zarr_reader *r, 
   else c->early[typed].from.swap = size > 1 && big != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
   return insitu__zarr_v3_untranspose(r, c);
 }
+
 /* The index of a shard: bytes, and a checksum if wanted; a shard reader must know its length
  * beforehand. */
 static insitu_status insitu__zarr_v3_shard_index(const struct insitu__zarr_reader *r, int codec,
@@ -18964,6 +19220,7 @@ static insitu_status insitu__zarr_v3_codec(
   c->configuration = configuration;
   return INSITU_OK;
 }
+
 /* One list of codecs: the array's, or that of a shard's inner chunks. */
 static insitu_status insitu__zarr_v3_codec_list(
     const struct insitu__zarr_reader *r, int codecs, struct insitu__zarr_codecs *c) {
@@ -18987,6 +19244,7 @@ static insitu_status insitu__zarr_v3_codec_list(
     status = insitu__zarr_add_codec(r, &c->early[--c->n_early]);
   return status;
 }
+
 static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_reader at = *r;
   struct insitu__zarr_array *a = r->a;
@@ -19027,6 +19285,7 @@ static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r)
   }
   return INSITU_OK;
 }
+
 static insitu_status insitu__zarr_v3_names(const struct insitu__zarr_reader *r) {
   bool no_memory = false;
   int names = insitu__zarr_get(r, "dimension_names");
@@ -19037,6 +19296,7 @@ static insitu_status insitu__zarr_v3_names(const struct insitu__zarr_reader *r) 
   return insitu__zarr_bad(r, INSITU_E_FORMAT, "dimension_names", names,
       "a list with a name or null for each dimension is needed");
 }
+
 /* From an already parsed zarr.json of an array, or its copy in consolidated metadata. a is written
  * whole, zeroed on error. */
 static insitu_status insitu__zarr_from_v3(struct insitu__zarr_array *a, const char *path,
@@ -19086,6 +19346,7 @@ static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const c
   insitu__text_json_free(&attrs);
   return status;
 }
+
 /* For tests and the command insitu: the loader looks into a zarr.json first, see
  * insitu__group_array_v3_await. */
 __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(struct insitu__zarr_array *a,
@@ -19129,6 +19390,7 @@ static insitu_status insitu__zarr_vlen(const uint8_t *bytes, uint64_t n, uint64_
   return insitu__error_set(err, INSITU_E_CORRUPT,
       "vlen: %" PRIu64 " bytes after the last string; " INSITU__CODEC_BAD, n - at);
 }
+
 /* numcodecs json2: a list, nested like the chunk, with NumPy's type and the shape behind its last
  * element. */
 static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64_t count,
@@ -19209,6 +19471,7 @@ static uint64_t insitu__zarr_object_of(
   }
   return number;
 }
+
 /* Appends to an object's key, for messages, which of its inner chunks the chunk at `tile` is. */
 static void insitu__zarr_name_inner(
     const struct insitu__zarr_array *a, const uint64_t *tile, char *key, size_t cap) {
@@ -19241,13 +19504,16 @@ static void insitu__zarr_name_inner(
 #define INSITU__GROUP_SHOWN 8 /* arrays named in the message about one that does not exist */
 
 #define INSITU__GROUP_MAX_ABOVE 64 /* groups that are remembered */
-struct insitu__group_above {       /* a group above arrays, and its OME-NGFF images */
-  char *text;                      /* its attributes; NULL: it has no images */
-  struct insitu__text_json doc;    /* of text */
-  int images;                      /* the list in doc */
-  char path[];                     /* "" is the root */
+/* A group above arrays, and its OME-NGFF images. */
+struct insitu__group_above {
+  char *text;                   /* its attributes; NULL: it has no images */
+  struct insitu__text_json doc; /* of text */
+  int images;                   /* the list in doc */
+  char path[];                  /* "" is the root */
 };
-struct insitu__group { /* an opened root */
+
+/* An opened root. */
+struct insitu__group {
   struct insitu__store *store;
   int format;    /* 2 or 3, of every node below */
   bool is_array; /* the root is itself an array */
@@ -19267,6 +19533,7 @@ static void insitu__group_above_free(struct insitu__group_above *above) {
   insitu__mem_free(above->text);
   insitu__mem_free(above);
 }
+
 static void insitu__group_free(struct insitu__group *g) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) insitu__group_above_free(g->above[i]);
   INSITU__ARRAY_FREE(g->above);
@@ -19275,11 +19542,13 @@ static void insitu__group_free(struct insitu__group *g) {
   insitu__mem_free(g->text);
   memset(g, 0, sizeof *g);
 }
+
 /* Writes "path/name" ("name" at the root); false when it does not fit. */
 static bool insitu__group_join(char *buf, size_t cap, const char *path, const char *name) {
   int n = snprintf(buf, cap, "%s%s%s", path, path[0] ? "/" : "", name);
   return n >= 0 && (size_t)n < cap;
 }
+
 /* A metadata object, or INSITU_E_NOTFOUND with err untouched. */
 static insitu_status insitu__group_fetch_await(struct insitu__store *store, const char *path,
     const char *name, char **text, uint64_t *n, insitu_error *err) {
@@ -19293,6 +19562,7 @@ static insitu_status insitu__group_fetch_await(struct insitu__store *store, cons
   if (status == INSITU_E_NOTFOUND && fresh) memset(err, 0, sizeof *err);
   return status;
 }
+
 static insitu_status insitu__group_exists_await(
     struct insitu__store *store, const char *path, const char *name, insitu_error *err) {
   char *text;
@@ -19301,6 +19571,7 @@ static insitu_status insitu__group_exists_await(
   insitu__mem_free(text);
   return status;
 }
+
 /* Parses the text that g took over. */
 static insitu_status insitu__group_root_parse(
     struct insitu__group *g, const char *name, char *text, uint64_t n, insitu_error *err) {
@@ -19309,6 +19580,7 @@ static insitu_status insitu__group_root_parse(
   snprintf(what, sizeof what, "store '%.280s', %s", g->store->url, name);
   return insitu__text_json_parse(&g->doc, text, n, what, err);
 }
+
 static insitu_status insitu__group_root_index(
     struct insitu__group *g, int nodes, insitu_error *err) {
   g->nodes = nodes;
@@ -19318,6 +19590,7 @@ static insitu_status insitu__group_root_index(
       "memory",
       g->store->url);
 }
+
 /* The refusal of what is no Zarr archive but known. */
 static insitu_status insitu__group_refuse_foreign(const struct insitu__group *g, const char *how,
     const char *which, int format, insitu_error *err) {
@@ -19325,10 +19598,13 @@ static insitu_status insitu__group_refuse_foreign(const struct insitu__group *g,
       "store '%.400s': no Zarr metadata: %s%.100s%s, which cannot be read here; %s", g->store->url,
       how, which, insitu__store_formats[format].name, insitu__store_formats[format].advice);
 }
-struct insitu__group_foreign { /* what a listing tells of a place without Zarr metadata */
-  int directory, file;         /* formats; -1: unknown */
-  char name[80];               /* the file's */
+
+/* What a listing tells of a place without Zarr metadata. */
+struct insitu__group_foreign {
+  int directory, file; /* formats; -1: unknown */
+  char name[80];       /* the file's */
 };
+
 static void insitu__group_foreign_entry(void *to, const char *name, bool is_directory) {
   static const char *const tiledb[] = {
       "__schema", "__fragments", "__group", "__tiledb_group.tdb", "__array_schema.tdb"};
@@ -19340,6 +19616,7 @@ static void insitu__group_foreign_entry(void *to, const char *name, bool is_dire
   o->file = format;
   snprintf(o->name, sizeof o->name, "%s", name);
 }
+
 /* An archive could not be opened: where a few small reads and the listing of the root show what it
  * is instead, the error says so, and true is returned. A failure of these reads is none: that there
  * is no Zarr metadata is known. */
@@ -19378,6 +19655,7 @@ static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *e
   }
   return true;
 }
+
 static insitu_status insitu__group_root_v3(struct insitu__group *g, insitu_error *err) {
   static const char *const known[] = {
       "zarr_format", "node_type", "attributes", "consolidated_metadata"};
@@ -19427,6 +19705,7 @@ static insitu_status insitu__group_root_v3(struct insitu__group *g, insitu_error
         g->store->url);
   return INSITU_OK;
 }
+
 /* .zmetadata */
 static insitu_status insitu__group_root_v2(struct insitu__group *g, insitu_error *err) {
   uint64_t version;
@@ -19456,11 +19735,13 @@ struct insitu__group_walk {
   const char *parent; /* of the names being listed */
   bool no_memory;
 };
+
 static void insitu__group_walk_free(struct insitu__group_walk *w) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(w->directory); i++) insitu__mem_free(w->directory[i]);
   INSITU__ARRAY_FREE(w->directory);
 }
-/* a name from the store's listing */
+
+/* A name from the store's listing. */
 static void insitu__group_walk_add(void *to, const char *name, bool is_directory) {
   struct insitu__group_walk *w = (struct insitu__group_walk *)to;
   uint64_t n = strlen(w->parent), more = strlen(name);
@@ -19474,6 +19755,7 @@ static void insitu__group_walk_add(void *to, const char *name, bool is_directory
   insitu__mem_free(path);
   w->no_memory = true;
 }
+
 enum {
   INSITU__GROUP_NOTHING = 0,
   INSITU__GROUP_V2_ARRAY,
@@ -19481,6 +19763,7 @@ enum {
   INSITU__GROUP_V3_ARRAY,
   INSITU__GROUP_V3_GROUP
 };
+
 /* What one directory is, by its metadata objects; format 0 looks for both. An unreadable zarr.json
  * counts as a group. */
 static insitu_status insitu__group_probe_await(
@@ -19527,6 +19810,7 @@ static insitu_status insitu__group_probe_await(
   if (err && err->status >= 0) *err = refused;
   return status;
 }
+
 /* Visits up to `limit` directories. With format 0 it stops at the first that has metadata and gives
  * its kind in *found; otherwise it emits the arrays of that format. */
 static insitu_status insitu__group_walk_await(struct insitu__store *store, int format,
@@ -19608,6 +19892,7 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
   g->format = kind <= INSITU__GROUP_V2_GROUP ? 2 : 3;
   return INSITU_OK;
 }
+
 /* Finds out what the root of a store is. g is zeroed on error. */
 static insitu_status insitu__group_open_await(
     struct insitu__group *g, struct insitu__store *store, insitu_error *err) {
@@ -19647,16 +19932,19 @@ static insitu_status insitu__group_names_await(struct insitu__group *g,
   return INSITU_OK;
 }
 
-struct insitu__group_names { /* gathers for a message */
-  char **name;               /* array */
+/* Gathers for a message. */
+struct insitu__group_names {
+  char **name; /* array */
 };
-/* no memory: the message names fewer */
+
+/* No memory: the message names fewer. */
 static void insitu__group_names_add(void *to, const char *path) {
   struct insitu__group_names *names = (struct insitu__group_names *)to;
   if (INSITU__ARRAY_LEN(names->name) >= INSITU__MAX_NODES) return;
   char *copy = insitu__mem_text(path, strlen(path));
   if (copy && !INSITU__ARRAY_PUSH(names->name, copy)) insitu__mem_free(copy);
 }
+
 /* The array with this last part in its path, else the one with the nearest path, else -1. */
 static int insitu__group_nearest(const char *path, char **name, int n) {
   const char *last = strrchr(path, '/');
@@ -19667,6 +19955,7 @@ static int insitu__group_nearest(const char *path, char **name, int n) {
   }
   return insitu__text_nearest(path, (const char *const *)name, n);
 }
+
 static insitu_status insitu__group_not_found_await(
     struct insitu__group *g, const char *path, insitu_error *err) {
   struct insitu__group_names names = {NULL};
@@ -19715,6 +20004,7 @@ static insitu_status insitu__group_array_consolidated(
   return insitu__zarr_from_v2(
       a, path, j, node, j, insitu__text_index_get(&g->index, j, key), g->hooks, err);
 }
+
 static insitu_status insitu__group_array_v2_await(
     struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   char *text, *attributes = NULL;
@@ -19735,6 +20025,7 @@ static insitu_status insitu__group_array_v2_await(
   insitu__mem_free(attributes);
   return status;
 }
+
 static insitu_status insitu__group_array_v3_await(
     struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   char *text, what[320];
@@ -19752,6 +20043,7 @@ static insitu_status insitu__group_array_v3_await(
   insitu__mem_free(text);
   return status;
 }
+
 /* Strips slashes at the ends, folds repeated ones; false when a part is "." or ".." or the path is
  * too long. */
 static bool insitu__group_normalise(const char *path, char *out, size_t cap) {
@@ -19765,6 +20057,7 @@ static bool insitu__group_normalise(const char *path, char *out, size_t cap) {
   out[n] = 0;
   return n == 0 || insitu__store_key_valid(out);
 }
+
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON
  * object that is the caller's; NULL when it has none, or is not there. */
 static insitu_status insitu__group_attributes_await(
@@ -19810,6 +20103,7 @@ static int insitu__group_ome_images(const struct insitu__text_json *j, int attri
   int list = insitu__text_json_get(j, ome >= 0 ? ome : attributes, "multiscales");
   return insitu__text_json_is_array(j, list) ? list : -1;
 }
+
 /* Whether an image has the array at `path` among its datasets; path begins at the image's group. */
 static bool insitu__group_ome_has(const struct insitu__text_json *j, int image, const char *path) {
   char name[1024], normal[sizeof name];
@@ -19823,6 +20117,7 @@ static bool insitu__group_ome_has(const struct insitu__text_json *j, int image, 
   }
   return false;
 }
+
 /* Whether the consolidated document has a group, so that the store need not be asked. */
 static bool insitu__group_is_consolidated(struct insitu__group *g, const char *path) {
   char key[INSITU__MAX_KEY];
@@ -19830,6 +20125,7 @@ static bool insitu__group_is_consolidated(struct insitu__group *g, const char *p
   return insitu__group_join(key, sizeof key, path, ".zattrs") &&
          insitu__text_index_get(&g->index, &g->doc, key) >= 0;
 }
+
 /* Takes the names of an image's axes for the array's, if they are as many; 0.1 and 0.2 have none:
  * their axes are t, c, z, y, x. False: no memory. */
 static bool insitu__group_ome_axes(
@@ -19856,6 +20152,7 @@ static bool insitu__group_ome_axes(
   }
   return true;
 }
+
 /* The group that was looked at before; NULL: it was not, or was forgotten. */
 static struct insitu__group_above *insitu__group_above_lookup(
     struct insitu__group *g, const char *path) {
@@ -19867,6 +20164,7 @@ static struct insitu__group_above *insitu__group_above_lookup(
   }
   return NULL;
 }
+
 /* Looks for the images of a group and remembers them, or that there are none: arrays side by side
  * have the same groups above them. Attributes that are no JSON, or that may not be read, have no
  * images. *out is good until the next look-up. */
@@ -19913,6 +20211,7 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
   *out = insitu__group_above_lookup(g, path);
   return INSITU_OK;
 }
+
 /* Names the axes of an array that has no names of its own by the nearest group above it whose image
  * has the array. A group's attributes that are no JSON do not keep the array from being read: its
  * axes stay unnamed. */
@@ -19967,6 +20266,7 @@ static insitu_status insitu__group_array_find_await(
       "the url",
       path, g->format == 3 ? 2 : 3, g->format, g->store->url);
 }
+
 static insitu_status insitu__group_array_await(
     struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
   insitu_status status = insitu__group_array_find_await(g, given, a, err);
@@ -19981,6 +20281,7 @@ static void insitu__group_prefetch_key(char ***keys, const char *path, const cha
       insitu__group_join(key, sizeof key, path, name) ? insitu__mem_text(key, strlen(key)) : NULL;
   if (copy && !INSITU__ARRAY_PUSH(*keys, copy)) insitu__mem_free(copy);
 }
+
 /* The groups above an array, whose path is cut; last: the group right above the array before, at
  * first none's path. */
 static void insitu__group_prefetch_above(
@@ -19995,6 +20296,7 @@ static void insitu__group_prefetch_above(
     else if (path[0]) insitu__group_prefetch_key(keys, path, "zarr.json");
   }
 }
+
 /* Of a remote store: asks for the metadata of these arrays at once, those that are not in the
  * consolidated document, and for the metadata of the groups above them, which may name their axes.
  */
@@ -20033,6 +20335,7 @@ struct insitu__cf {
   unsigned n_missing;
   unsigned char missing[INSITU__CF_MISSING][8]; /* of the stored type, native byte order */
 };
+
 struct insitu__cf_reader {
   const struct insitu__text_json *j; /* the attributes, an object; or nothing */
   const struct insitu__zarr_array *z;
@@ -20049,6 +20352,7 @@ static insitu_status insitu__cf_bad(
       "decode yourself",
       r->z->path, name, (int)insitu__base_min(n, 120), span ? span : "", cause);
 }
+
 /* The value of an attribute, the only element of a list instead of the list; -1: there is none, or
  * it is null. */
 static int insitu__cf_get(const struct insitu__cf_reader *r, const char *name) {
@@ -20057,6 +20361,7 @@ static int insitu__cf_get(const struct insitu__cf_reader *r, const char *name) {
     token = insitu__text_json_first(r->j, token);
   return insitu__text_json_is_null(r->j, token) ? -1 : token;
 }
+
 static insitu_status insitu__cf_number(
     const struct insitu__cf_reader *r, const char *name, double *out) {
   int token = insitu__cf_get(r, name);
@@ -20067,6 +20372,7 @@ static insitu_status insitu__cf_number(
   *out = x;
   return INSITU_OK;
 }
+
 /* One value, into the stored type. */
 static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsigned char out[8]) {
   const struct insitu__zarr_array *z = r->z;
@@ -20086,6 +20392,7 @@ static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsig
   memcpy(&x, &bits, sizeof x);
   return insitu__zarr_fill_float(x, dtype, z->itemsize, out);
 }
+
 /* A number that the stored type does not hold: it equals no stored value. */
 static bool insitu__cf_is_number(const struct insitu__cf_reader *r, int token) {
   double value;
@@ -20093,6 +20400,7 @@ static bool insitu__cf_is_number(const struct insitu__cf_reader *r, int token) {
   return insitu__text_json_is_plain(r->j, token) && !insitu__text_json_is_true(r->j, token) &&
          !insitu__text_json_is_false(r->j, token) && !insitu__text_json_is_null(r->j, token);
 }
+
 /* Adds the values of an attribute, at most `most`. */
 static insitu_status insitu__cf_missing(
     const struct insitu__cf_reader *r, const char *name, int most) {
@@ -20108,6 +20416,7 @@ static insitu_status insitu__cf_missing(
       return insitu__cf_bad(r, name, token, "not a value of this array's dtype");
   return INSITU_OK;
 }
+
 static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
   int token = insitu__cf_get(r, "_Unsigned");
   bool yes =
@@ -20121,6 +20430,7 @@ static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
     r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff);
   return INSITU_OK;
 }
+
 /* From the attributes of an array. */
 static insitu_status insitu__cf_init(
     struct insitu__cf *cf, const struct insitu__zarr_array *z, insitu_error *err) {
