@@ -257,6 +257,32 @@ static void codecs_around_a_shard_with_gaps(void **state) {
                   SHARD("[2]", "\"bytes\"", LITTLE, "") ",\"crc32c\""),
       shard, n + 4, "ABCD", 4);
 }
+/* Entries may overlap, so that an index has many times the shard's bytes: none has more than an
+ * encoder makes of an inner chunk. */
+static void codecs_around_a_shard_with_long_entries(void **state) {
+  (void)state;
+  for (uint32_t skipped = 4000; skipped <= 5000; skipped += 1000) {
+    unsigned char shard[8192] = {0};
+    const unsigned char magic[4] = {0x50, 0x2a, 0x4d, 0x18}; /* of bytes that zstd skips */
+    uint32_t n = (uint32_t)ZSTD_compress(shard, sizeof shard, "AB", 2, 1);
+    memcpy(shard + n, magic, 4);
+    insitu__base_store32(shard + n + 4, skipped);
+    n += 8 + skipped;
+    const struct part part[2] = {{"AB", n, 0}, {"AB", n, 0}};
+    const char *metadata = V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0",
+        SHARD("[2]", "\"bytes\",\"zstd\"", LITTLE, "") ",\"crc32c\"");
+    n += (uint32_t)index_of(shard + n, part, 2, false, false);
+    insitu__base_store32(shard + n, insitu__codec_crc32c(shard, n));
+    if (skipped == 4000) {
+      shard_holds(metadata, shard, n + 4, "ABAB", 4);
+      continue;
+    }
+    archive_begin();
+    archive_text("zarr.json", metadata);
+    archive_add("c/0", shard, n + 4);
+    fails(INSITU_E_CORRUPT, "are the most");
+  }
+}
 static void refused(const char *metadata, const char *cause) {
   archive_begin();
   archive_text("zarr.json", metadata);
@@ -574,6 +600,7 @@ int main(void) {
       cmocka_unit_test(shard_entries_may_share_bytes), cmocka_unit_test(shard_entries_that_lie),
       cmocka_unit_test(shard_chunk_shape_is_in_the_transposed_space),
       cmocka_unit_test(codecs_around_a_shard), cmocka_unit_test(codecs_around_a_shard_with_gaps),
+      cmocka_unit_test(codecs_around_a_shard_with_long_entries),
       cmocka_unit_test(strings_by_their_own_codecs_alone), cmocka_unit_test(shard_inside_a_shard),
       cmocka_unit_test(nan_fill_has_one_pattern), cmocka_unit_test(infinite_fills),
       cmocka_unit_test(null_fill_is_zero), cmocka_unit_test(byte_strings_fill_in_base64_or_zero),

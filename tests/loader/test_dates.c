@@ -407,6 +407,39 @@ static void test_sample_dates(void **state) {
   insitu_loader_close(&ld);
   support_remove(root);
 }
+/* A date that cannot be read is an error, though chunks of variables may be filled. */
+static void test_damaged(void **state) {
+  (void)state;
+  walk(0, 1979, 11);
+  const char *root = make("damaged", 2, INSITU_I64, "hours since 1979-11-01", NULL, hours);
+  char path[600];
+  snprintf(path, sizeof path, "%s/time/1", root); /* samples [700, 1400) */
+  support_write(path, "short", 5);
+  EACH_MODE (m) {
+    insitu_error err;
+    insitu_loader *ld;
+    insitu_date date;
+    insitu_stats stats;
+    insitu_loader_desc d = base(root);
+    d.on_bad_chunk = INSITU_FILL;
+    d.plan_only = 0;
+    d.io = modes[m].io;
+    d.inline_io = modes[m].inline_io;
+    assert_int_equal(open_with(d, &ld, &err), INSITU_OK);
+    for (int k = 0; k < 2; k++) {
+      memset(&err, 0, sizeof err);
+      assert_int_equal(insitu_sample_dates(ld, (int64_t[]){700}, 1, &date, &err), INSITU_E_CORRUPT);
+      has(err.message, "chunk time/1");
+    }
+    insitu_loader_stats(ld, &stats, NULL);
+    assert_int_equal(stats.bad_chunks, 0);
+    insitu_loader_close(&ld);
+    d.sample_from = "1980-06-01";
+    assert_int_equal(open_with(d, &ld, &err), INSITU_E_CORRUPT);
+    has(err.message, "chunk time/1");
+  }
+  support_remove(root);
+}
 static void test_refused(void **state) {
   (void)state;
   walk(0, 1979, 11);
@@ -569,6 +602,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_selections),
       cmocka_unit_test(test_datetime64), cmocka_unit_test(test_splits),
       cmocka_unit_test(test_open_ends), cmocka_unit_test(test_sample_dates),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_absent)};
+      cmocka_unit_test(test_damaged), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_absent)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

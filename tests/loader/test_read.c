@@ -269,12 +269,59 @@ static void test_holes(void **state) {
   support_remove(root);
 }
 
+/* What -ffast-math sets at a program's start, and threads inherit: numbers below the normal ones are
+ * zero. */
+static void flush_to_zero(bool on) {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(on ? 0x9fc0 : 0x1f80);
+#else
+  __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)on << 24));
+#endif
+}
+static void test_flush_to_zero(void **state) {
+  static const float small = 1e-40f;
+  const char *root = support_path("flushed");
+  struct support_array a = {.name = "x",
+      .ndim = 1,
+      .shape = {4},
+      .chunk = {2},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .fill = "1e-40",
+      .absent = 1};
+  (void)state;
+  support_make(root, &a);
+  for (int m = 0; m < MODES; m++) {
+    if (modes[m].plan_only) continue; /* on this thread, by its own state */
+    const insitu_variable x = {.label = "x"};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = &x,
+        .n_variables = 1,
+        .batch_size = 2,
+        .io = modes[m].io,
+        .plan_only = modes[m].plan_only};
+    insitu_error err = {0};
+    insitu_loader *ld = NULL;
+    float got[4] = {1, 1, 1, 1};
+    flush_to_zero(true);
+    insitu_status s = insitu_loader_open(&d, &ld, &err);
+    if (!s) s = insitu_read(ld, &x, got, sizeof got, NULL, &err);
+    flush_to_zero(false);
+    if (s) fail_msg("%s", err.message);
+    for (int i = 0; i < 4; i++) assert_memory_equal(&got[i], &small, sizeof small);
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_array),
       cmocka_unit_test(test_beside_iterators),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_holes),
+      cmocka_unit_test(test_flush_to_zero),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
