@@ -575,6 +575,32 @@ static void test_shrinks(void **state) {
   }
   free(bytes);
 }
+/* The place of the last bytes is counted from a length that was asked for; the object that answers
+ * has another one: its bytes there are not the last. */
+static void test_tail_of_another_length(void **state) {
+  (void)state;
+  server_text(server, "o", "0123456789");
+  server_text(server, "shorter", "01234567");
+  server_text(server, "longer", "0123456789abcdef");
+  EACH_MODE (m)
+    for (int i = 0; i < 3; i++) {
+      static const char *const told[] = {"o", "shorter", "longer"};
+      server_reset(server);
+      server_rule(
+          server, (struct server_rule){.range = "bytes=-*", .fault = SERVER_STATUS, .status = 400});
+      server_rule(
+          server, (struct server_rule){.method = "HEAD", .fault = SERVER_SWAP, .text = told[i]});
+      open_store(m, NULL, 0);
+      asked("o", INSITU__RING_TAIL, 9);
+      if (i) {
+        assert_int_equal(ask.status, INSITU_E_CHANGED);
+      } else {
+        if (ask.status) fail_msg("%s", ask.err.message);
+        assert_true(ask.got == 9 && !memcmp(ask.to, "123456789", 9));
+      }
+      close_store();
+    }
+}
 /* the request fails, and nothing stays behind of it */
 static void test_refusing_curl(void **state) {
   (void)state;
@@ -763,7 +789,8 @@ static void test_proxy_excludes(void **state) {
       {"A.ORG.", "a.org", true}, {"x, y a.org", "a.org.", true}, {",,", "a", false},
       {"2.3", "10.1.2.3", false}, {"10.1.2.3", "10.1.2.3", true}, {"10.0.0.0/8", "10.1.2.3", true},
       {"10.0.0.0/9", "10.200.2.3", false}, {"10.0.0.0/33", "10.0.0.0", false},
-      {"10.0.0.0/x", "10.0.0.0", false}, {"0.0.0.0/0", "10.0.0.0", true}, {"[::1]", "::1", true},
+      {"10.0.0.0/x", "10.0.0.0", false}, {"10.0.0.0/", "10.0.0.0", false},
+      {"10.0.0.0/", "192.168.1.1", false}, {"0.0.0.0/0", "10.0.0.0", true}, {"[::1]", "::1", true},
       {"::1", "::1", true}, {"fe80::/10", "fe80::1", true}, {"fe80::/10", "ff80::1", false},
       {"10.0.0.0/8", "a.org", false}, {"10.0.0.0/8", "::1", false}};
   char host[20];
@@ -987,6 +1014,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_more_than_the_range),
       cmocka_unit_test(test_two_versions),
       cmocka_unit_test(test_shrinks),
+      cmocka_unit_test(test_tail_of_another_length),
       cmocka_unit_test(test_refusing_curl),
       cmocka_unit_test(test_slowed_down),
       cmocka_unit_test(test_names),

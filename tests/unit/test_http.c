@@ -61,6 +61,17 @@ static void test_headers(void **state) {
   assert_false(answer.encoded);
   take("Content-Encoding: GZIP");
   assert_true(answer.encoded);
+  static const struct {
+    const char *line;
+    bool framed;
+  } codings[] = {{"Transfer-Encoding: gzip", false}, {"Transfer-Encoding: chunked", true},
+      {"Transfer-Encoding: chunked, gzip", false}, {"transfer-encoding: gzip, Chunked ", true},
+      {"Transfer-Encoding: identity", false}};
+  for (size_t i = 0; i < sizeof codings / sizeof *codings;
+       i++) { /* the last coding frames a body */
+    take(codings[i].line);
+    if (answer.framed != codings[i].framed) fail_msg("%s", codings[i].line);
+  }
   take("Date: Tue, 15 Nov 1994 08:12:31 GMT");
   assert_int_equal(answer.date, 784887151);
   take("Retry-After: 7");
@@ -138,7 +149,16 @@ static void test_versions(void **state) { /* what two answers have to do with ea
       {"Tue, 15 Nov 1994 08:12:31 GMT", "Tue, 15 Nov 1994 08:11:32 GMT", false},
       {"Tue, 15 Nov 1994 08:12:31 GMT", "Tue, 15 Nov 1994 08:11:31 GMT", true},
       {"Tue, 15 Nov 1994 08:12:31 GMT", "Wed, 16 Nov 1994 08:12:31 GMT", false},
-      {"soon", "Tue, 15 Nov 1994 08:11:31 GMT", false}};
+      {"soon", "Tue, 15 Nov 1994 08:11:31 GMT", false},
+      /* no dates: each has a number that tells it from others, which may look like an old moment */
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "a", false}, {"Tue, 15 Nov 1994 08:12:31 GMT", "b", false},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "yesterday", false},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "today", false},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "-1", false}, {"Tue, 15 Nov 1994 08:12:31 GMT", "0", false},
+      /* moments that stand for none */
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "Thu, 01 Jan 1970 00:00:00 GMT", false},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "Thu, 01 Jan 1970 00:00:01 GMT", false},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "Thu, 01 Jan 1970 00:00:02 GMT", true}};
   for (size_t i = 0; i < sizeof dates / sizeof *dates; i++) {
     char line[100];
     insitu__http_answer_init(&answer);
