@@ -1054,6 +1054,40 @@ static void test_links(void **state) {
   loader_close(&l);
 }
 
+/* An entry that another loader removes between the two steps leaves the file's first name, which is
+ * its last: what goes with that is no longer counted. */
+static struct {
+  struct loader *by;
+  const char *dir;
+  int removed;
+} evicted;
+static void evict(void) {
+  char name[INSITU__DISK_PATH];
+  snprintf(name, sizeof name, "%s", path_of(evicted.by, evicted.dir, 0) + strlen(evicted.dir) + 1);
+  insitu__disk_remove(&evicted.by->disk, name);
+  evicted.removed++;
+}
+static void test_links_evicted(void **state) {
+  const char *dir = fresh("evicted");
+  struct loader l, other;
+  (void)state;
+  server_reset(STRONG);
+  loader_open(&other, any_mode(), dir, 0, false); /* so that nobody counts anew */
+  loader_open(&l, any_mode(), dir, 0, false);
+  assert_true(l.disk.by_link);
+  evicted.by = &other;
+  evicted.dir = dir;
+  between = evict;
+  READ(&l, 0, 1, 1);
+  loader_close(&l);
+  between = NULL;
+  assert_int_equal(evicted.removed, 1);
+  look(dir);
+  assert_true(seen.files == 0 && seen.temporary == 0);
+  assert_int_equal(counted(dir), 0);
+  loader_close(&other);
+}
+
 /* No damaged file is ever served, nor one of something else. */
 static void damage(const char *path, const char *other) {
   struct stat info;
@@ -1389,6 +1423,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_cleared),
       cmocka_unit_test(test_vanished),
       cmocka_unit_test_setup_teardown(test_links, by_links, by_flags),
+      cmocka_unit_test_setup_teardown(test_links_evicted, by_links, by_flags),
       {"test_change, by links", test_change, by_links, by_flags, NULL},
       {"test_budget, by links", test_budget, by_links, by_flags, NULL},
       {"test_killed, by links", test_killed, by_links, by_flags, NULL},
