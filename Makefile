@@ -115,6 +115,9 @@ $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
 
 # ---- tests ----------------------------------------------------------------------------------------------------------------------
 
+# Test programs at once: one for each core, where TEST_JOBS does not tell
+RUN = TEST_JOBS="$${TEST_JOBS:-$(JOBS)}" tests/run
+
 # $(call build,COMPILER,FLAGS): one test program. Each holds the whole implementation: -O1 compiles in half the time of -O2, which
 # the examples, the command and the benchmarks are built with.
 build = $(1) $(CPPFLAGS) $(TEST_FLAGS) $(2) -o $@ $< $(LDFLAGS) $(LIBS_test_$*) $(TEST_LIBS)
@@ -146,11 +149,11 @@ programs-tsan: $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
-	@tests/run $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box
+	@$(RUN) $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box
 
 test-fallback: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
-	@INSITU_IO=epoll tests/run $(IO_TESTS:%=$(BUILD)/%)
+	@INSITU_IO=epoll $(RUN) $(IO_TESTS:%=$(BUILD)/%)
 
 # Objects that are replaced while they are read, from servers that break off: N cases of SEED; see tests/remote/faulty.h
 N ?= 1000
@@ -161,18 +164,18 @@ test-faulty: deps-test
 
 test-asan: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-asan
-	@if $(BUILD)/probe_uring; then TEST_TIMEOUT=900 INSITU_IO=uring tests/run $(IO_TESTS:%=$(BUILD)/asan/%); fi
-	@TEST_TIMEOUT=900 INSITU_IO=epoll tests/run $(TESTS:%=$(BUILD)/asan/%)
+	@if $(BUILD)/probe_uring; then TEST_TIMEOUT=900 INSITU_IO=uring $(RUN) $(IO_TESTS:%=$(BUILD)/asan/%); fi
+	@TEST_TIMEOUT=900 INSITU_IO=epoll $(RUN) $(TESTS:%=$(BUILD)/asan/%)
 
 test-tsan: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
-	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 TEST_TIMEOUT=900 INSITU_IO=uring tests/run $(TSAN_IO_TESTS:%=$(BUILD)/tsan/%); fi
-	@STRESS_WALKS=15 TEST_TIMEOUT=900 INSITU_IO=epoll tests/run $(TSAN_TESTS:%=$(BUILD)/tsan/%)
+	@if $(BUILD)/probe_uring; then STRESS_WALKS=15 TEST_TIMEOUT=900 INSITU_IO=uring $(RUN) $(TSAN_IO_TESTS:%=$(BUILD)/tsan/%); fi
+	@STRESS_WALKS=15 TEST_TIMEOUT=900 INSITU_IO=epoll $(RUN) $(TSAN_TESTS:%=$(BUILD)/tsan/%)
 
 # No GPU: what orders uploads with a trainer's streams, lifetimes and errors, over a simulated runtime (tests/cudasim)
 test-cuda: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) $(CUDA_PROGRAMS)
-	@tests/run $(CUDA_PROGRAMS)
+	@$(RUN) $(CUDA_PROGRAMS)
 # The program of make test-gpu, only to see that it is right itself: what it prints is of no GPU.
 $(BUILD)/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HEADERS)
 	@mkdir -p $(@D)
@@ -187,7 +190,7 @@ $(BUILD)/tsan/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HE
 # Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
-	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' tests/run $(VG_TESTS:%=$(BUILD)/%)
+	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' $(RUN) $(VG_TESTS:%=$(BUILD)/%)
 
 # Random archives and configurations against an independent model: SEED to SEED + N - 1. SAN=asan or tsan; CASES=-v tells each.
 SEED ?= 1
