@@ -272,7 +272,7 @@ static void codecs_around_a_shard_with_long_entries(void **state) {
     const char *metadata = V3("[4]", "[4]", "uint8", DEFAULT_KEYS, "0",
         SHARD("[2]", "\"bytes\",\"zstd\"", LITTLE, "") ",\"crc32c\"");
     n += (uint32_t)index_of(shard + n, part, 2, false, false);
-    insitu__base_store32(shard + n, insitu__codec_crc32c(shard, n));
+    insitu__base_store32(shard + n, insitu__comp_crc32c(shard, n));
     if (skipped == 4000) {
       shard_holds(metadata, shard, n + 4, "ABAB", 4);
       continue;

@@ -269,8 +269,7 @@ static void test_holes(void **state) {
   support_remove(root);
 }
 
-/* What -ffast-math sets at a program's start, and threads inherit: numbers below the normal ones are
- * zero. */
+/* What -ffast-math sets at a program's start, and threads inherit: subnormal numbers are zero. */
 static void flush_to_zero(bool on) {
 #if defined(__x86_64__)
   __builtin_ia32_ldmxcsr(on ? 0x9fc0 : 0x1f80);
