@@ -350,7 +350,7 @@
  *
  *   The options of s3, gs and az are those of object_store and obstore. Each may have its store's
  *   prefix (aws_, google_, azure_storage_, azure_), and capitals do not matter. Other names that
- *   those tools have for the same are taken, too: insitu__cloud_names has all. What no option says
+ *   those tools have for the same are taken, too: insitu__settings_names has all. What no option says
  *   is taken from the environment, by the names in brackets, and from the files of the stores' own
  *   tools. An empty option counts as none.
  *
@@ -9172,7 +9172,7 @@ static void insitu__http_close(struct insitu__http *h) {
 /* Kinds of remote roots: http(s)://, s3://, gs://, az:// and their kin. */
 enum { INSITU__CLOUD_HTTP, INSITU__CLOUD_S3, INSITU__CLOUD_GS, INSITU__CLOUD_AZURE };
 #ifndef INSITU_NO_CURL
-/* What options and environment may say. Flags first. */
+/* What options, environment and credential files may say. */
 enum {
   INSITU__SETTINGS_SKIP,
   INSITU__SETTINGS_ALLOW_HTTP,
@@ -9181,8 +9181,7 @@ enum {
   INSITU__SETTINGS_PAYER,
   INSITU__SETTINGS_EMULATOR,
   INSITU__SETTINGS_NO_IMDS,
-  INSITU__SETTINGS_FLAGS,
-  INSITU__SETTINGS_ENDPOINT = INSITU__SETTINGS_FLAGS,
+  INSITU__SETTINGS_ENDPOINT,
   INSITU__SETTINGS_REGION,
   INSITU__SETTINGS_ID, /* an access key's, or the storage account */
   INSITU__SETTINGS_SECRET,
@@ -9478,8 +9477,7 @@ static insitu_status insitu__settings_endpoint(
     const struct insitu__settings *s, int setting, char **base, char **path, insitu_error *err) {
   struct insitu__settings_url u;
   struct insitu__text_buffer b = {0}, p = {0}, full = {0};
-  bool emulator = s->kind == INSITU__CLOUD_GS && setting == INSITU__SETTINGS_ENDPOINT &&
-                  s->from[setting] == INSITU__SETTINGS_ENV;
+  bool emulator = s->by[setting] && !strcmp(s->by[setting], "STORAGE_EMULATOR_HOST");
   bool bare =
       (emulator || setting == INSITU__SETTINGS_METADATA) && !strstr(s->value[setting], "://");
   insitu__text_buffer_printf(&full, "%s%s", bare ? "http://" : "", s->value[setting]);
@@ -9523,35 +9521,54 @@ static const char *insitu__settings_characters(const char *text, bool word) {
   return NULL;
 }
 
-/* Whether a setting is a credential, and if so whether one of a single word. */
-static bool insitu__settings_is_credential(int setting, bool *word) {
-  switch (setting) {
-  case INSITU__SETTINGS_ID:
-  case INSITU__SETTINGS_TOKEN:
-  case INSITU__SETTINGS_BEARER:
-  case INSITU__SETTINGS_SAS: *word = true; return true;
-  case INSITU__SETTINGS_SECRET:
-  case INSITU__SETTINGS_CONTAINER_TOKEN:
-  case INSITU__SETTINGS_CLIENT:
-  case INSITU__SETTINGS_CLIENT_SECRET:
-  case INSITU__SETTINGS_REFRESH: *word = false; return true;
-  default: return false;
-  }
+/* What the text of a setting may be. */
+enum {
+  INSITU__SETTINGS_TEXT,
+  INSITU__SETTINGS_FLAG, /* true or false */
+  INSITU__SETTINGS_WORD, /* a credential that becomes a part of a header or a url: no blank in it */
+  INSITU__SETTINGS_PHRASE, /* another credential: no blank at its ends */
+  INSITU__SETTINGS_LINES   /* JSON, which may have several lines */
+};
+static const unsigned char insitu__settings_type[INSITU__SETTINGS_COUNT] = {
+    [INSITU__SETTINGS_SKIP] = INSITU__SETTINGS_FLAG,
+    [INSITU__SETTINGS_ALLOW_HTTP] = INSITU__SETTINGS_FLAG,
+    [INSITU__SETTINGS_ENVIRONMENT] = INSITU__SETTINGS_FLAG,
+    [INSITU__SETTINGS_VHOST] = INSITU__SETTINGS_FLAG,
+    [INSITU__SETTINGS_PAYER] = INSITU__SETTINGS_FLAG,
+    [INSITU__SETTINGS_EMULATOR] = INSITU__SETTINGS_FLAG,
+    [INSITU__SETTINGS_NO_IMDS] = INSITU__SETTINGS_FLAG,
+    [INSITU__SETTINGS_ID] = INSITU__SETTINGS_WORD,
+    [INSITU__SETTINGS_TOKEN] = INSITU__SETTINGS_WORD,
+    [INSITU__SETTINGS_BEARER] = INSITU__SETTINGS_WORD,
+    [INSITU__SETTINGS_SAS] = INSITU__SETTINGS_WORD,
+    [INSITU__SETTINGS_SECRET] = INSITU__SETTINGS_PHRASE,
+    [INSITU__SETTINGS_CONTAINER_TOKEN] = INSITU__SETTINGS_PHRASE,
+    [INSITU__SETTINGS_CLIENT] = INSITU__SETTINGS_PHRASE,
+    [INSITU__SETTINGS_CLIENT_SECRET] = INSITU__SETTINGS_PHRASE,
+    [INSITU__SETTINGS_REFRESH] = INSITU__SETTINGS_PHRASE,
+    [INSITU__SETTINGS_JSON] = INSITU__SETTINGS_LINES,
+};
+
+static bool insitu__settings_is_credential(int setting) {
+  int type = insitu__settings_type[setting];
+  return type == INSITU__SETTINGS_WORD || type == INSITU__SETTINGS_PHRASE;
 }
 
 /* by: the option, the environment variable or the file that says so, for messages; of the first two
  * a text that stays. */
 static insitu_status insitu__settings_set(struct insitu__settings *s, int setting,
     const char *value, int from, const char *by, insitu_error *err) {
-  bool flag, word, credential = insitu__settings_is_credential(setting, &word);
-  const char *cause = credential ? insitu__settings_characters(value, word) : NULL;
+  int type = insitu__settings_type[setting];
+  bool flag, credential = insitu__settings_is_credential(setting);
+  const char *cause =
+      credential ? insitu__settings_characters(value, type == INSITU__SETTINGS_WORD) : NULL;
   /* as the header has it */
   if (setting == INSITU__SETTINGS_PAYER && !strcasecmp(value, "requester")) value = "true";
-  if (setting < INSITU__SETTINGS_FLAGS && !insitu__http_flag(value, &flag))
+  if (type == INSITU__SETTINGS_FLAG && !insitu__http_flag(value, &flag))
     cause = "it is neither true nor false";
   if (!cause && strlen(value) >= INSITU__MAX_SECRET) cause = "it is longer than INSITU__MAX_SECRET";
   for (const char *p = value; !cause && *p; p++) /* it may become a line of a request's head */
-    if (((unsigned char)*p < 0x20 || *p == 0x7f) && setting != INSITU__SETTINGS_JSON)
+    if (((unsigned char)*p < 0x20 || *p == 0x7f) && type != INSITU__SETTINGS_LINES)
       cause = "it holds a control character";
   if (cause)
     return insitu__error_set(err, credential ? INSITU_E_AUTH : INSITU_E_ARG,
@@ -10211,7 +10228,8 @@ static insitu_status insitu__auth_google_default(struct insitu__auth *a, insitu_
 }
 
 static insitu_status insitu__auth_gs_credentials(
-    struct insitu__auth *a, int from, insitu_error *err) {
+    struct insitu__auth *a, const struct insitu__auth_files *f, int from, insitu_error *err) {
+  (void)f;
   const char *origin = from == INSITU__SETTINGS_OPTION ? "options" : "environment",
              *json = a->set.value[INSITU__SETTINGS_JSON];
   if (insitu__settings_has(&a->set, INSITU__SETTINGS_BEARER, from))
@@ -10242,7 +10260,8 @@ static insitu_status insitu__auth_gs_credentials(
 }
 
 static insitu_status insitu__auth_azure_credentials(
-    struct insitu__auth *a, int from, insitu_error *err) {
+    struct insitu__auth *a, const struct insitu__auth_files *f, int from, insitu_error *err) {
+  (void)f;
   const char *origin = from == INSITU__SETTINGS_OPTION ? "options" : "environment";
   bool client = insitu__settings_has(&a->set, INSITU__SETTINGS_CLIENT, from) &&
                 insitu__settings_has(&a->set, INSITU__SETTINGS_TENANT, from);
@@ -10281,75 +10300,6 @@ static insitu_status insitu__auth_azure_credentials(
   else if (from == INSITU__SETTINGS_ENV)
     insitu__auth_dynamic(a, INSITU__AUTH_MSI, "managed identity");
   return INSITU_OK;
-}
-
-/* Urls of the services that credentials come from. */
-static insitu_status insitu__auth_services(struct insitu__auth *a, insitu_error *err) {
-  struct insitu__text_buffer sts = {0};
-  char *base = NULL, *path = NULL;
-  bool azure = a->set.kind == INSITU__CLOUD_AZURE, google = a->set.kind == INSITU__CLOUD_GS;
-  const char *tenant = a->set.value[INSITU__SETTINGS_TENANT];
-  insitu_status status =
-      a->set.value[INSITU__SETTINGS_STS]
-          ? insitu__settings_endpoint(&a->set, INSITU__SETTINGS_STS, &base, &path, err)
-          : INSITU_OK;
-  if (status == INSITU_OK && azure && tenant &&
-      strspn(tenant, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") !=
-          strlen(tenant))
-    status = insitu__error_set(err, INSITU_E_ARG,
-        "store, option 'tenant_id': it is no identifier or domain of a tenant; correct it");
-  if (status == INSITU_OK) {
-    if (base) insitu__text_buffer_printf(&sts, "%s%s", base, path);
-    else if (azure) insitu__text_buffer_printf(&sts, "https://login.microsoftonline.com");
-    else if (google) insitu__text_buffer_printf(&sts, "https://oauth2.googleapis.com/token");
-    else
-      insitu__text_buffer_printf(&sts, "https://sts.%s.amazonaws.com%s", a->region,
-          strncmp(a->region, "cn-", 3) ? "" : ".cn");
-    if (azure && tenant) insitu__text_buffer_printf(&sts, "/%s/oauth2/v2.0/token", tenant);
-    a->sts = insitu__settings_take(&sts);
-    status = a->sts ? INSITU_OK : insitu__settings_nomem(err);
-  }
-  insitu__settings_wipe(&base);
-  insitu__settings_wipe(&path);
-  if (status == INSITU_OK && a->set.value[INSITU__SETTINGS_METADATA])
-    status = insitu__settings_endpoint(&a->set, INSITU__SETTINGS_METADATA, &base, &path, err);
-  if (status == INSITU_OK && base) insitu__text_buffer_printf(&sts, "%s%s", base, path);
-  else
-    insitu__text_buffer_printf(
-        &sts, google ? "http://metadata.google.internal" : "http://169.254.169.254");
-  insitu__settings_wipe(&base);
-  insitu__settings_wipe(&path);
-  a->metadata = insitu__settings_take(&sts);
-  return status < 0 || a->metadata ? status : insitu__settings_nomem(err);
-}
-
-static insitu_status insitu__auth_open_credentials(
-    struct insitu__auth *a, const struct insitu__auth_files *files, insitu_error *err) {
-  insitu_status status = INSITU_OK;
-  if (insitu__settings_flag(&a->set, INSITU__SETTINGS_SKIP, false)) {
-    a->origin = "anonymous";
-    return a->set.kind == INSITU__CLOUD_S3 ? insitu__auth_profile(a, files, false, err) : INSITU_OK;
-  }
-  for (int from = INSITU__SETTINGS_OPTION;
-       from <= INSITU__SETTINGS_ENV && !a->origin && status == INSITU_OK; from++)
-    status = a->set.kind == INSITU__CLOUD_S3   ? insitu__auth_s3_credentials(a, files, from, err)
-             : a->set.kind == INSITU__CLOUD_GS ? insitu__auth_gs_credentials(a, from, err)
-                                               : insitu__auth_azure_credentials(a, from, err);
-  if (status == INSITU_OK && !a->origin)
-    return insitu__error_set(err, INSITU_E_AUTH,
-        "store '%.400s': no credentials in options, environment and ~/.aws, and the instance's "
-        "metadata may not be asked; give "
-        "access_key_id and secret_access_key, or set the option skip_signature = true for public "
-        "data",
-        a->name);
-  /* its region */
-  if (status == INSITU_OK && a->set.kind == INSITU__CLOUD_S3)
-    status = insitu__auth_profile(a, files, false, err);
-  if (a->n_roles) {
-    a->first = a->keys;
-    memset(&a->keys, 0, sizeof a->keys);
-  }
-  return status;
 }
 
 /* -- credentials that take requests -- */
@@ -10463,6 +10413,46 @@ static insitu_status insitu__auth_keys_xml(
   return status;
 }
 
+/* -- what providers of credentials differ in -- */
+
+struct insitu__auth_provider {
+  /* Looks for credentials in what `from` says, options or environment; without any, origin stays
+   * NULL. */
+  insitu_status (*find)(
+      struct insitu__auth *a, const struct insitu__auth_files *f, int from, insitu_error *err);
+  /* Reads what the service that gives tokens answers. */
+  insitu_status (*read)(const char *text, uint64_t n, int64_t now, struct insitu__auth_keys *keys);
+  const char *tokens;   /* url of that service; NULL: each region has one */
+  const char *metadata; /* url of the machine's metadata */
+  const char *searched; /* where credentials were looked for, for messages */
+  bool profiles;        /* the files of the AWS tools count */
+  bool public_id;       /* INSITU__SETTINGS_ID is an account's name, and no secret */
+};
+static const struct insitu__auth_provider insitu__auth_provider[] = {
+    [INSITU__CLOUD_S3] = {.find = insitu__auth_s3_credentials,
+        .read = insitu__auth_keys_xml,
+        .metadata = "http://169.254.169.254",
+        .searched = "options, the environment (AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE), "
+                    "~/.aws/config and credentials, the container's and the instance's metadata",
+        .profiles = true},
+    [INSITU__CLOUD_GS] = {.find = insitu__auth_gs_credentials,
+        .read = insitu__auth_keys_json,
+        .tokens = "https://oauth2.googleapis.com/token",
+        .metadata = "http://metadata.google.internal",
+        .searched = "options, the environment (GOOGLE_BEARER_TOKEN, "
+                    "GOOGLE_APPLICATION_CREDENTIALS), gcloud's default credentials and the "
+                    "metadata server"},
+    [INSITU__CLOUD_AZURE] = {.find = insitu__auth_azure_credentials,
+        .read = insitu__auth_keys_json,
+        .tokens = "https://login.microsoftonline.com",
+        .metadata = "http://169.254.169.254",
+        .searched = "options, the environment (AZURE_STORAGE_ACCOUNT_KEY, "
+                    "AZURE_STORAGE_SAS_TOKEN, AZURE_CLIENT_ID with AZURE_TENANT_ID) and the "
+                    "machine's identity",
+        .public_id = true}};
+
+/* -- what servers say of credentials, and what of that may be shown -- */
+
 /* Whether a text of a server shares 8 characters in a row, or all of a shorter secret, with one of
  * ours. */
 static bool insitu__auth_shares(const char *text, const char *secret) {
@@ -10491,9 +10481,8 @@ static bool insitu__auth_quotable(
   for (unsigned i = 0; i < sizeof secret / sizeof *secret; i++)
     if (insitu__auth_shares(text, secret[i])) return false;
   for (int i = 0; i < INSITU__SETTINGS_COUNT; i++) {
-    bool word, account = i == INSITU__SETTINGS_ID && a->set.kind == INSITU__CLOUD_AZURE;
-    if (insitu__settings_is_credential(i, &word) && !account &&
-        insitu__auth_shares(text, a->set.value[i]))
+    if (i == INSITU__SETTINGS_ID && insitu__auth_provider[a->set.kind].public_id) continue;
+    if (insitu__settings_is_credential(i) && insitu__auth_shares(text, a->set.value[i]))
       return false;
   }
   return true;
@@ -10656,8 +10645,7 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
   if (status == INSITU_OK) status = insitu__auth_call_await(a, &r, who, false, err);
   if (status == INSITU_OK) {
     int64_t now = insitu__auth_now(a);
-    status = (a->set.kind == INSITU__CLOUD_S3 ? insitu__auth_keys_xml : insitu__auth_keys_json)(
-        r.text.text, r.text.n, now, out);
+    status = insitu__auth_provider[a->set.kind].read(r.text.text, r.text.n, now, out);
     if (status < 0) insitu__auth_not_understood(who, status, err);
   }
   insitu__auth_call_free(&r, form);
@@ -10782,12 +10770,12 @@ static insitu_status insitu__auth_oauth_await(
   struct insitu__text_buffer form = {.secret = true};
   const char *file = a->set.value[INSITU__SETTINGS_TOKEN_FILE],
              *secret = a->set.value[INSITU__SETTINGS_CLIENT_SECRET];
-  bool azure = a->set.kind == INSITU__CLOUD_AZURE,
-       federated = azure && !strcmp(a->origin, "federated token");
+  const char *refresh = a->set.value[INSITU__SETTINGS_REFRESH]; /* of a user: Google */
+  bool federated = !strcmp(a->origin, "federated token");
   insitu__auth_form(&form, "client_id", a->set.value[INSITU__SETTINGS_CLIENT]);
-  insitu__auth_form(&form, "grant_type", azure ? "client_credentials" : "refresh_token");
-  if (azure) insitu__auth_form(&form, "scope", "https://storage.azure.com/.default");
-  else insitu__auth_form(&form, "refresh_token", a->set.value[INSITU__SETTINGS_REFRESH]);
+  insitu__auth_form(&form, "grant_type", refresh ? "refresh_token" : "client_credentials");
+  if (refresh) insitu__auth_form(&form, "refresh_token", refresh);
+  else insitu__auth_form(&form, "scope", "https://storage.azure.com/.default");
   if (federated) {
     insitu_status status = insitu__auth_token_file_await(
         a, file, insitu__settings_label(&a->set, INSITU__SETTINGS_TOKEN_FILE), err);
@@ -10899,24 +10887,14 @@ static insitu_status insitu__auth_obtain_await(
   return status;
 }
 
-/* Why there are none at all, where the machine's own services were the last to ask. */
+/* Why there are no credentials, where the machine's own services were the last to ask. */
 static insitu_status insitu__auth_none(
     struct insitu__auth *a, const insitu_error *cause, insitu_error *err) {
-  static const char *const looked[] = {"",
-      "options, the environment (AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE), ~/.aws/config "
-      "and credentials, the container's "
-      "and the instance's metadata",
-      "options, the environment (GOOGLE_BEARER_TOKEN, GOOGLE_APPLICATION_CREDENTIALS), gcloud's "
-      "default credentials and the "
-      "metadata server",
-      "options, the environment (AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, "
-      "AZURE_CLIENT_ID with AZURE_TENANT_ID) and the "
-      "machine's identity"};
   insitu__error_cause(err, cause);
   return insitu__error_set(err, INSITU_E_AUTH,
       "store '%.200s': no credentials in %s (%.300s); give some, or set the option skip_signature "
       "= true for public data",
-      a->name, looked[a->set.kind], cause->message);
+      a->name, insitu__auth_provider[a->set.kind].searched, cause->message);
 }
 
 static void insitu__auth_renew_now_await(struct insitu__auth *a) {
@@ -10961,6 +10939,91 @@ static insitu_status insitu__auth_renew_await(
   return insitu__error_set(err, a->error.status, "%s", a->error.message);
 }
 
+/* -- opening and closing -- */
+
+/* The url of a service in *to: the parts of a setting's url or, where it is not set, the default. */
+static insitu_status insitu__auth_service(struct insitu__auth *a, int setting,
+    const char *otherwise, const char *tail, char **to, insitu_error *err) {
+  struct insitu__text_buffer url = {0};
+  char *base = NULL, *path = NULL;
+  insitu_status status = INSITU_OK;
+  if (a->set.value[setting])
+    status = insitu__settings_endpoint(&a->set, setting, &base, &path, err);
+
+  if (status == INSITU_OK) {
+    insitu__text_buffer_printf(&url, "%s%s%s", base ? base : otherwise, base ? path : "", tail);
+    *to = insitu__settings_take(&url);
+    if (!*to) status = insitu__settings_nomem(err);
+  }
+  insitu__settings_wipe(&base);
+  insitu__settings_wipe(&path);
+  return status;
+}
+
+/* A tenant's name becomes a part of a url. */
+static insitu_status insitu__auth_check_tenant(const struct insitu__auth *a, insitu_error *err) {
+  static const char characters[] =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-";
+  const char *tenant = a->set.value[INSITU__SETTINGS_TENANT];
+  if (!tenant || strspn(tenant, characters) == strlen(tenant)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "store, option 'tenant_id': it is no identifier or domain of a tenant; correct it");
+}
+
+/* Urls of the services that credentials come from. */
+static insitu_status insitu__auth_services(struct insitu__auth *a, insitu_error *err) {
+  const struct insitu__auth_provider *provider = &insitu__auth_provider[a->set.kind];
+  const char *tenant = a->set.value[INSITU__SETTINGS_TENANT]; /* Azure has such */
+  struct insitu__text_buffer tokens = {0}, tail = {0};
+
+  if (provider->tokens) insitu__text_buffer_printf(&tokens, "%s", provider->tokens);
+  else
+    insitu__text_buffer_printf(&tokens, "https://sts.%s.amazonaws.com%s", a->region,
+        strncmp(a->region, "cn-", 3) ? "" : ".cn");
+  insitu__text_buffer_printf(&tail, tenant ? "/%s/oauth2/v2.0/token" : "%s", tenant ? tenant : "");
+
+  insitu_status status = insitu__auth_check_tenant(a, err);
+  if (status == INSITU_OK && (tokens.failed || tail.failed)) status = insitu__settings_nomem(err);
+  if (status == INSITU_OK)
+    status = insitu__auth_service(a, INSITU__SETTINGS_STS, tokens.text, tail.text, &a->sts, err);
+  if (status == INSITU_OK)
+    status = insitu__auth_service(
+        a, INSITU__SETTINGS_METADATA, provider->metadata, "", &a->metadata, err);
+  insitu__text_buffer_free(&tokens);
+  insitu__text_buffer_free(&tail);
+  return status;
+}
+
+/* Looks for credentials in options first, then in environment and files; sends nothing. */
+static insitu_status insitu__auth_find(
+    struct insitu__auth *a, const struct insitu__auth_files *files, insitu_error *err) {
+  const struct insitu__auth_provider *provider = &insitu__auth_provider[a->set.kind];
+  insitu_status status = INSITU_OK;
+  if (insitu__settings_flag(&a->set, INSITU__SETTINGS_SKIP, false)) {
+    a->origin = "anonymous";
+    return provider->profiles ? insitu__auth_profile(a, files, false, err) : INSITU_OK;
+  }
+
+  for (int from = INSITU__SETTINGS_OPTION;
+       from <= INSITU__SETTINGS_ENV && !a->origin && status == INSITU_OK; from++)
+    status = provider->find(a, files, from, err);
+  if (status == INSITU_OK && !a->origin)
+    return insitu__error_set(err, INSITU_E_AUTH,
+        "store '%.400s': no credentials in options, environment and ~/.aws, and the instance's "
+        "metadata may not be asked; give access_key_id and secret_access_key, or set the option "
+        "skip_signature = true for public data",
+        a->name);
+
+  /* the region that a profile names */
+  if (status == INSITU_OK && provider->profiles)
+    status = insitu__auth_profile(a, files, false, err);
+  if (a->n_roles) {
+    a->first = a->keys;
+    memset(&a->keys, 0, sizeof a->keys);
+  }
+  return status;
+}
+
 /* Overwrites and frees settings and credentials; a zeroed one is fine. */
 static void insitu__auth_close(struct insitu__auth *a) {
   for (int i = 0; i < INSITU__SETTINGS_COUNT; i++) insitu__settings_wipe(&a->set.value[i]);
@@ -10976,7 +11039,22 @@ static void insitu__auth_close(struct insitu__auth *a) {
 #endif
 
 /* >>cloud -------------------------------------------------------------------------------------- */
-/* Remote roots */
+/* Remote roots: what http(s)://, s3://, gs:// and az:// urls mean, the requests that read an object
+ * or list, and what answers tell of region, clock and credentials.
+ * State: one struct insitu__cloud per root, which the reactor thread owns once it is open. Region,
+ * the server's clock and credentials change as answers tell of them; all else stands.
+ * insitu__cloud_open blocks for as long as the user's credential files take to read, and sends
+ * nothing. Functions whose names end in _await suspend.
+ * What providers differ in stands in one table, insitu__cloud_provider_of.
+ *
+ *   prepare_await --> request --> answer --> success
+ *        ^  renews credentials,     |
+ *        |  signs                   v
+ *        +---- AGAIN ------- learn_await: region, clock, credentials
+ *                                   |
+ *                                   v
+ *                                 FINAL: the caller retries, or fails with advice
+ */
 enum { INSITU__CLOUD_READ, INSITU__CLOUD_HEAD, INSITU__CLOUD_LIST };
 enum { INSITU__CLOUD_FINAL, INSITU__CLOUD_AGAIN };
 #ifndef INSITU_NO_CURL
@@ -10987,6 +11065,7 @@ enum { INSITU__CLOUD_FINAL, INSITU__CLOUD_AGAIN };
 
 struct insitu__cloud {
   struct insitu__auth auth;
+  const struct insitu__cloud_provider *provider; /* of the url's kind */
   char *bucket, *prefix, *name;
   /* "https://host", and what stands before keys: "", "/bucket", "/of/url"; both escaped */
   char *base, *path;
@@ -10997,52 +11076,151 @@ struct insitu__cloud_ask {
   const char *key, *range, *if_match, *if_none_match, *continuation;
 };
 
+/* -- providers -- */
+
+/* Appends the host of an S3 bucket's region. */
+static void insitu__cloud_base_s3(
+    const struct insitu__cloud *c, bool vhost, struct insitu__text_buffer *base) {
+  insitu__text_buffer_printf(base, "https://%s%ss3.%s.amazonaws.com%s", vhost ? c->bucket : "",
+      vhost ? "." : "", c->auth.region, strncmp(c->auth.region, "cn-", 3) ? "" : ".cn");
+}
+
+static void insitu__cloud_base_gs(
+    const struct insitu__cloud *c, bool vhost, struct insitu__text_buffer *base) {
+  (void)c, (void)vhost;
+  insitu__text_buffer_printf(base, "https://storage.googleapis.com");
+}
+
+static void insitu__cloud_base_azure(
+    const struct insitu__cloud *c, bool vhost, struct insitu__text_buffer *base) {
+  (void)vhost;
+  insitu__text_buffer_printf(
+      base, "https://%s.blob.core.windows.net", c->auth.set.value[INSITU__SETTINGS_ID]);
+}
+
+/* How a service names what a listing holds. Names stand in elements of elements: the depth of the
+ * outer ones is 3 below EnumerationResults/Blobs, 2 below ListBucketResult. */
+struct insitu__cloud_listing {
+  struct insitu__sign_pair query[2]; /* of the request, beside delimiter and prefix */
+  const char *marker;                /* parameter that carries on from the page before */
+  const char *root, *next;           /* elements: the root, and the marker of the next page */
+  unsigned depth;                    /* of an object's or a directory's element */
+  const char *object, *object_name;
+  const char *directory, *directory_name;
+  bool states; /* EncodingType and IsTruncated say how names are written, and whether more come */
+};
+static const struct insitu__cloud_listing insitu__cloud_listing_s3 = {
+    .query = {{"list-type", "2"}, {"encoding-type", "url"}},
+    .marker = "continuation-token",
+    .root = "ListBucketResult",
+    .next = "NextContinuationToken",
+    .depth = 2,
+    .object = "Contents",
+    .object_name = "Key",
+    .directory = "CommonPrefixes",
+    .directory_name = "Prefix",
+    .states = true};
+static const struct insitu__cloud_listing insitu__cloud_listing_azure = {
+    .query = {{"comp", "list"}, {"restype", "container"}},
+    .marker = "marker",
+    .root = "EnumerationResults",
+    .next = "NextMarker",
+    .depth = 3,
+    .object = "Blob",
+    .object_name = "Name",
+    .directory = "BlobPrefix",
+    .directory_name = "Name"};
+
+/* What kinds of remote roots differ in. */
+struct insitu__cloud_provider {
+  /* Appends "https://host" where no endpoint is set; vhost: the host names the bucket. */
+  void (*base)(const struct insitu__cloud *c, bool vhost, struct insitu__text_buffer *base);
+  const struct insitu__cloud_listing *listing; /* NULL: it cannot list */
+  const char *range;                           /* header that asks for a range */
+  const char *version;   /* header line of the protocol's version, with a date; NULL: none */
+  const char *region;    /* region of signatures where none is set */
+  bool regions;          /* buckets lie in regions, which options, profiles and answers name */
+  bool suffix_ranges;    /* "bytes=-8" works */
+  bool global_names;     /* without another endpoint, a url names one bucket in the world */
+  bool account_in_url;   /* abfs://container@account.host */
+  const char *forbidden; /* advice for 401 and 403, with credentials */
+  const char *moved;     /* advice for redirects */
+};
+#define INSITU__CLOUD_FORBIDDEN "check that these credentials may read it"
+#define INSITU__CLOUD_MOVED "it lies elsewhere: check the url, and the options region and endpoint"
+static const struct insitu__cloud_provider insitu__cloud_provider_of[] = {
+    [INSITU__CLOUD_HTTP] = {.range = "Range",
+        .suffix_ranges = true,
+        .global_names = true,
+        .forbidden = INSITU__CLOUD_FORBIDDEN,
+        .moved = "give the url that it leads to"},
+    [INSITU__CLOUD_S3] = {.base = insitu__cloud_base_s3,
+        .listing = &insitu__cloud_listing_s3,
+        .range = "Range",
+        .region = "us-east-1",
+        .regions = true,
+        .suffix_ranges = true,
+        .global_names = true,
+        .forbidden = INSITU__CLOUD_FORBIDDEN "; without the right to list, a missing object looks "
+                                             "like this, too",
+        .moved = INSITU__CLOUD_MOVED},
+    [INSITU__CLOUD_GS] = {.base = insitu__cloud_base_gs,
+        .listing = &insitu__cloud_listing_s3,
+        .range = "Range",
+        .region = "auto",
+        .suffix_ranges = true,
+        .global_names = true,
+        .forbidden = INSITU__CLOUD_FORBIDDEN,
+        .moved = INSITU__CLOUD_MOVED},
+    [INSITU__CLOUD_AZURE] = {.base = insitu__cloud_base_azure,
+        .listing = &insitu__cloud_listing_azure,
+        .range = "x-ms-range",
+        .version = "x-ms-version: " INSITU__CLOUD_AZURE_VERSION,
+        .region = "us-east-1",
+        .account_in_url = true,
+        .forbidden = INSITU__CLOUD_FORBIDDEN,
+        .moved = INSITU__CLOUD_MOVED}};
+
 /* -- opening -- */
 
-/* The endpoint of a region, or of an account. Without memory the one before stays. */
+/* Makes base and path from the endpoint that is set, or from region or account. On an error, the
+ * ones before stay. */
 static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error *err) {
+  const struct insitu__settings *set = &c->auth.set;
   struct insitu__text_buffer base = {0}, path = {0};
   char *own = NULL, *own_path = NULL;
-  const char *custom = c->auth.set.value[INSITU__SETTINGS_ENDPOINT];
-  insitu_status status = custom ? insitu__settings_endpoint(
-                                      &c->auth.set, INSITU__SETTINGS_ENDPOINT, &own, &own_path, err)
-                                : INSITU_OK;
-  if (status < 0) {
-    insitu__settings_wipe(&own);
-    insitu__settings_wipe(&own_path);
-    return status;
+  const char *custom = set->value[INSITU__SETTINGS_ENDPOINT];
+  insitu_status status = INSITU_OK;
+  if (custom)
+    status = insitu__settings_endpoint(set, INSITU__SETTINGS_ENDPOINT, &own, &own_path, err);
+
+  if (status == INSITU_OK) {
+    bool vhost = c->provider->regions && insitu__settings_flag(set, INSITU__SETTINGS_VHOST,
+                                             !custom && !strchr(c->bucket, '.'));
+    const char *host = custom ? strstr(own, "://") + 3 : NULL;
+    uint64_t n = strlen(c->bucket);
+    if (!custom) c->provider->base(c, vhost, &base);
+    /* the host may name the bucket already */
+    else if (vhost && (strncmp(host, c->bucket, n) || host[n] != '.'))
+      insitu__text_buffer_printf(&base, "%.*s%s.%s", (int)(host - own), own, c->bucket, host);
+    else insitu__text_buffer_printf(&base, "%s", own);
+
+    insitu__text_buffer_printf(&path, "%s", custom ? own_path : "");
+    if (!vhost) insitu__text_buffer_printf(&path, "/%s", c->bucket);
+    if (base.failed || path.failed) status = insitu__settings_nomem(err);
   }
-  bool vhost = c->auth.set.kind == INSITU__CLOUD_S3 &&
-               insitu__settings_flag(
-                   &c->auth.set, INSITU__SETTINGS_VHOST, !custom && !strchr(c->bucket, '.'));
-  const char *china = !strncmp(c->auth.region, "cn-", 3) ? ".cn" : "",
-             *host = custom ? strstr(own, "://") + 3 : NULL;
-  uint64_t n = strlen(c->bucket);
-  if (!custom && c->auth.set.kind == INSITU__CLOUD_S3)
-    insitu__text_buffer_printf(&base, "https://%s%ss3.%s.amazonaws.com%s", vhost ? c->bucket : "",
-        vhost ? "." : "", c->auth.region, china);
-  else if (!custom && c->auth.set.kind == INSITU__CLOUD_GS)
-    insitu__text_buffer_printf(&base, "https://storage.googleapis.com");
-  else if (!custom)
-    insitu__text_buffer_printf(
-        &base, "https://%s.blob.core.windows.net", c->auth.set.value[INSITU__SETTINGS_ID]);
-  /* the host may name the bucket already */
-  else if (vhost && (strncmp(host, c->bucket, n) || host[n] != '.'))
-    insitu__text_buffer_printf(&base, "%.*s%s.%s", (int)(host - own), own, c->bucket, host);
-  else insitu__text_buffer_printf(&base, "%s", own);
-  insitu__text_buffer_printf(
-      &path, "%s%s%s", own ? own_path : "", vhost ? "" : "/", vhost ? "" : c->bucket);
   insitu__settings_wipe(&own);
   insitu__settings_wipe(&own_path);
-  bool ok = !base.failed && !path.failed;
-  char **to[] = {&c->base, &c->path};
-  for (int i = 0; i < 2; i++) {
-    char *text = insitu__settings_take(i ? &path : &base);
-    if (ok) insitu__settings_wipe(to[i]);
-    if (ok) *to[i] = text;
-    else insitu__settings_wipe(&text);
+
+  if (status == INSITU_OK) {
+    insitu__settings_wipe(&c->base);
+    insitu__settings_wipe(&c->path);
+    c->base = insitu__settings_take(&base);
+    c->path = insitu__settings_take(&path);
   }
-  return ok ? INSITU_OK : insitu__settings_nomem(err);
+  insitu__text_buffer_free(&base);
+  insitu__text_buffer_free(&path);
+  return status;
 }
 
 static insitu_status insitu__cloud_url_refused(
@@ -11106,7 +11284,7 @@ static insitu_status insitu__cloud_open_bucket(
   struct insitu__text_buffer endpoint = {0};
   if (strpbrk(url, "?#"))
     return insitu__cloud_url_refused("a '?' or '#' is in it, and options are no part of it", err);
-  if (account && c->auth.set.kind != INSITU__CLOUD_AZURE)
+  if (account && !c->provider->account_in_url)
     return insitu__cloud_url_refused("it has no user; credentials are options", err);
   if (!n || n > 255 ||
       strspn(at, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_$") < n ||
@@ -11193,48 +11371,54 @@ static void insitu__cloud_close(struct insitu__cloud *c) {
   explicit_bzero(c, sizeof *c);
 }
 
-/* Reads url (of that kind), options, environment and credential files; sends nothing. On an error
- * it is closed. */
+/* Finds everything that a bucket's requests need: settings, credentials, region, endpoint. */
+static insitu_status insitu__cloud_open_account(
+    struct insitu__cloud *c, bool environment, insitu_error *err) {
+  struct insitu__auth *auth = &c->auth;
+  struct insitu__auth_files files = {0};
+  insitu_status status = INSITU_OK;
+  if (environment) status = insitu__settings_environment(&auth->set, err);
+  if (status == INSITU_OK && environment && c->provider->regions && insitu__auth_needs_files(auth))
+    status = insitu__auth_files_read(auth, &files, err);
+  if (status == INSITU_OK && c->provider->account_in_url) status = insitu__cloud_open_azure(c, err);
+  if (status == INSITU_OK) status = insitu__auth_find(auth, &files, err);
+  insitu__auth_files_free(&files);
+  if (status < 0) return status;
+
+  const char *region = auth->set.value[INSITU__SETTINGS_REGION];
+  if (!region) region = c->provider->region;
+  if (!insitu__auth_is_region(region))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store, option 'region': it has other characters than a-z, 0-9 and '-'; correct it");
+  memcpy(auth->region, region, strlen(region) + 1);
+  status = insitu__cloud_locate(c, err);
+  return status == INSITU_OK ? insitu__auth_services(auth, err) : status;
+}
+
+/* Opens a url of that kind: reads options, environment and credential files, and sends nothing. On
+ * an error the store is closed. */
 static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__http *http,
     int kind, const char *url, const insitu_option *options, uint64_t n_options,
     insitu_error *err) {
-  struct insitu__auth_files files = {0};
   memset(c, 0, sizeof *c);
+  c->provider = &insitu__cloud_provider_of[kind];
   c->auth.http = http;
   c->auth.reactor = http ? http->reactor : NULL;
   c->auth.set.kind = kind;
+
   insitu_status status = INSITU_OK;
   for (uint64_t i = 0; i < n_options && status == INSITU_OK; i++)
     status = insitu__settings_option(
         &c->auth.set, http ? &http->desc : NULL, options[i].key, options[i].value, err);
   bool environment = insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_ENVIRONMENT, true);
-  if (http && !environment) http->desc.isolated = true; /* no proxies of it, either */
+  if (http && !environment) http->desc.isolated = true; /* its proxies do not count, either */
+
+  bool is_bucket = c->provider->listing != NULL;
   if (status == INSITU_OK)
-    status = kind == INSITU__CLOUD_HTTP ? insitu__cloud_open_http(c, url, err)
-                                        : insitu__cloud_open_bucket(c, url, err);
+    status =
+        is_bucket ? insitu__cloud_open_bucket(c, url, err) : insitu__cloud_open_http(c, url, err);
   c->auth.name = c->name;
-  if (status == INSITU_OK && kind != INSITU__CLOUD_HTTP) {
-    if (environment) status = insitu__settings_environment(&c->auth.set, err);
-    if (status == INSITU_OK && environment && kind == INSITU__CLOUD_S3 &&
-        insitu__auth_needs_files(&c->auth))
-      status = insitu__auth_files_read(&c->auth, &files, err);
-    if (status == INSITU_OK && kind == INSITU__CLOUD_AZURE)
-      status = insitu__cloud_open_azure(c, err);
-    if (status == INSITU_OK) status = insitu__auth_open_credentials(&c->auth, &files, err);
-    const char *region = kind == INSITU__CLOUD_GS ? "auto"
-                         : c->auth.set.value[INSITU__SETTINGS_REGION]
-                             ? c->auth.set.value[INSITU__SETTINGS_REGION]
-                             : "us-east-1";
-    if (status == INSITU_OK && !insitu__auth_is_region(region))
-      status = insitu__error_set(err, INSITU_E_ARG,
-          "store, option 'region': it has other characters than a-z, 0-9 and '-'; correct it");
-    if (status == INSITU_OK) {
-      memcpy(c->auth.region, region, strlen(region) + 1);
-      status = insitu__cloud_locate(c, err);
-    }
-    if (status == INSITU_OK) status = insitu__auth_services(&c->auth, err);
-  }
-  insitu__auth_files_free(&files);
+  if (status == INSITU_OK && is_bucket) status = insitu__cloud_open_account(c, environment, err);
   if (status < 0) insitu__cloud_close(c);
   return status;
 }
@@ -11249,10 +11433,8 @@ static const char *insitu__cloud_name(const struct insitu__cloud *c) {
  * (China, GovCloud). A prefix may hold any text, so its length ends the name. */
 static bool insitu__cloud_whole_name(
     const struct insitu__cloud *c, struct insitu__text_buffer *out) {
-  bool alone =
-      c->auth.set.kind == INSITU__CLOUD_HTTP ||
-      (c->auth.set.kind != INSITU__CLOUD_AZURE && !c->auth.set.value[INSITU__SETTINGS_ENDPOINT]);
-  if (c->auth.set.kind == INSITU__CLOUD_S3 &&
+  bool alone = c->provider->global_names && !c->auth.set.value[INSITU__SETTINGS_ENDPOINT];
+  if (c->provider->regions &&
       (!strncmp(c->auth.region, "cn-", 3) || !strncmp(c->auth.region, "us-gov-", 7)))
     alone = false;
   insitu__text_buffer_printf(out, "%s", c->name);
@@ -11262,7 +11444,7 @@ static bool insitu__cloud_whole_name(
 
 /* whether "bytes=-8" works: Azure knows no such range */
 static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) {
-  return c->auth.set.kind != INSITU__CLOUD_AZURE;
+  return c->provider->suffix_ranges;
 }
 
 /* -- requests -- */
@@ -11277,53 +11459,50 @@ static bool insitu__cloud_key(struct insitu__cloud *c, const char *key) { /* pat
   return b->n || insitu__text_buffer_bytes(b, "/", 1);
 }
 
-/* Path and query of a listing: what lies one level below key. */
+/* Path and query of a listing: what lies one level below a key. False: no memory. */
 static bool insitu__cloud_list(struct insitu__cloud *c, const struct insitu__cloud_ask *ask) {
+  const struct insitu__cloud_listing *listing = c->provider->listing;
   struct insitu__text_buffer prefix = {0};
-  bool azure = c->auth.set.kind == INSITU__CLOUD_AZURE;
-  struct insitu__sign_pair pair[6];
-  unsigned n = 0;
   insitu__text_buffer_printf(
       &prefix, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", ask->key, ask->key[0] ? "/" : "");
-  if (azure) pair[n++] = (struct insitu__sign_pair){"comp", "list"};
-  if (azure) pair[n++] = (struct insitu__sign_pair){"restype", "container"};
-  if (!azure) pair[n++] = (struct insitu__sign_pair){"list-type", "2"};
-  if (!azure) pair[n++] = (struct insitu__sign_pair){"encoding-type", "url"};
-  pair[n++] = (struct insitu__sign_pair){"delimiter", "/"};
+
+  struct insitu__sign_pair pair[5] = {listing->query[0], listing->query[1], {"delimiter", "/"}};
+  unsigned n = 3;
   if (prefix.n) pair[n++] = (struct insitu__sign_pair){"prefix", prefix.text};
-  if (ask->continuation)
-    pair[n++] =
-        (struct insitu__sign_pair){azure ? "marker" : "continuation-token", ask->continuation};
+  if (ask->continuation) pair[n++] = (struct insitu__sign_pair){listing->marker, ask->continuation};
+
   bool ok = !prefix.failed && insitu__sign_query(&c->ask, pair, n) &&
             insitu__text_buffer_printf(&c->at, "%s", c->path[0] ? c->path : "/");
   insitu__text_buffer_free(&prefix);
   return ok;
 }
 
+/* Adds all headers but a signature's. False: no memory. */
 static bool insitu__cloud_headers(
     struct insitu__cloud *c, const struct insitu__cloud_ask *ask, struct insitu__http_request *r) {
-  bool azure = c->auth.set.kind == INSITU__CLOUD_AZURE, ok = true;
-  const char *token = c->auth.keys.id ? NULL : c->auth.keys.token;
-  if (ask->range) ok = insitu__http_header_text(r, azure ? "x-ms-range" : "Range", ask->range);
-  if (ask->if_match) ok = ok && insitu__http_header_text(r, "If-Match", ask->if_match);
-  if (ask->if_none_match)
-    ok = ok && insitu__http_header_text(r, "If-None-Match", ask->if_none_match);
-  if (c->auth.set.kind == INSITU__CLOUD_S3 &&
-      insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_PAYER, false))
-    ok = ok && insitu__http_header(r, "x-amz-request-payer: requester");
-  if (c->auth.set.value[INSITU__SETTINGS_PROJECT])
-    ok = ok && insitu__http_header(
-                   r, "x-goog-user-project: %s", c->auth.set.value[INSITU__SETTINGS_PROJECT]);
-  if (azure) {
+  const struct insitu__auth *auth = &c->auth;
+  const char *token = auth->keys.id ? NULL : auth->keys.token,
+             *project = auth->set.value[INSITU__SETTINGS_PROJECT];
+  const char *condition[][2] = {{c->provider->range, ask->range}, {"If-Match", ask->if_match},
+      {"If-None-Match", ask->if_none_match}};
+  for (int i = 0; i < 3; i++)
+    if (condition[i][1] && !insitu__http_header_text(r, condition[i][0], condition[i][1]))
+      return false;
+
+  if (insitu__settings_flag(&auth->set, INSITU__SETTINGS_PAYER, false) &&
+      !insitu__http_header(r, "x-amz-request-payer: requester"))
+    return false;
+  if (project && !insitu__http_header(r, "x-goog-user-project: %s", project)) return false;
+  if (c->provider->version) {
     char date[30];
-    insitu__sign_http_date(insitu__auth_now(&c->auth), date);
-    ok = ok && insitu__http_header(r, "x-ms-version: " INSITU__CLOUD_AZURE_VERSION) &&
-         insitu__http_header(r, "x-ms-date: %s", date);
+    insitu__sign_http_date(insitu__auth_now(auth), date);
+    if (!insitu__http_header(r, "%s", c->provider->version) ||
+        !insitu__http_header(r, "x-ms-date: %s", date))
+      return false;
   }
-  if (c->auth.basic && !token)
-    ok = ok && insitu__http_header_text(r, "Authorization", c->auth.basic);
-  if (token) ok = ok && insitu__http_header(r, "Authorization: Bearer %s", token);
-  return ok;
+
+  if (token) return insitu__http_header(r, "Authorization: Bearer %s", token);
+  return !auth->basic || insitu__http_header_text(r, "Authorization", auth->basic);
 }
 
 /* After all other headers, over the bytes that go out. */
@@ -11350,7 +11529,7 @@ static insitu_status insitu__cloud_authorize(
 static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
     const struct insitu__cloud_ask *ask, struct insitu__http_request *r, insitu_error *err) {
   struct insitu__text_buffer *at = &c->at, *query = &c->ask;
-  if (ask->what == INSITU__CLOUD_LIST && c->auth.set.kind == INSITU__CLOUD_HTTP)
+  if (ask->what == INSITU__CLOUD_LIST && !c->provider->listing)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.400s': HTTP servers have no listing of their own; name the arrays, or "
         "consolidate the metadata",
@@ -11391,7 +11570,7 @@ static bool insitu__cloud_learn_region(
     struct insitu__cloud *c, const struct insitu__http_request *r, insitu_error *err) {
   char region[64], scope[70];
   int s = r->answer.status;
-  if (c->auth.set.kind != INSITU__CLOUD_S3 ||
+  if (!c->provider->regions ||
       (s != 301 && s != 302 && s != 307 && s != 308 && s != 400 && s != 403))
     return false;
   snprintf(region, sizeof region, "%s", r->answer.region);
@@ -11443,7 +11622,7 @@ static bool insitu__cloud_learn_keys_await(struct insitu__cloud *c,
     const struct insitu__http_request *r, const char *code, insitu_error *err) {
   int s = r->answer.status;
   bool is_over = s == 401 || ((s == 400 || s == 403) && insitu__cloud_is_over(code)) ||
-                 (s == 400 && !r->text.n && c->auth.set.kind == INSITU__CLOUD_S3); /* of HEAD */
+                 (s == 400 && !r->text.n && c->provider->regions); /* of S3, to HEAD */
   const char *mine =
       c->auth.keys.token && c->auth.keys.token[0] ? c->auth.keys.token : c->auth.keys.id;
   if (!is_over || (c->auth.source <= INSITU__AUTH_STATIC && !c->auth.n_roles)) return false;
@@ -11496,53 +11675,91 @@ static const char *insitu__cloud_advice(
       {"SlowDown", "lower max_inflight or the option max_connections"}};
   for (unsigned i = 0; i < sizeof advice / sizeof *advice; i++)
     if (!strcmp(code, advice[i][0])) return advice[i][1];
+
   bool anonymous = !c->auth.keys.id && !c->auth.keys.token && !c->auth.basic && !c->auth.query;
   if (status == 401 || status == 403)
     return anonymous ? "it is not public: give credentials (see REMOTE STORES in the manual)"
-           : c->auth.set.kind == INSITU__CLOUD_S3
-               ? "check that these credentials may read it; without the "
-                 "right to list, a missing object looks like this, too"
-               : "check that these credentials may read it";
-  bool web = c->auth.set.kind == INSITU__CLOUD_HTTP;
-  if (status >= 300 && status < 400)
-    return web ? "give the url that it leads to"
-               : "it lies elsewhere: check the url, and the options region and endpoint";
-  return status == 404                    ? "check the url"
-         : status < 500                   ? "check the url, and that this is the right server"
-         : status == 429 || status == 503 ? "lower max_inflight or the option max_connections"
-                                          : "check the server";
+                     : c->provider->forbidden;
+  if (status >= 300 && status < 400) return c->provider->moved;
+  if (status == 404) return "check the url";
+  if (status < 500) return "check the url, and that this is the right server";
+  return status == 503 ? "lower max_inflight or the option max_connections" : "check the server";
 }
 
 /* -- listings -- */
 
-struct insitu__cloud_names { /* of one page */
-  const char *prefix;        /* what all names begin with */
-  bool escaped;
+/* What is read of one page of a listing. */
+struct insitu__cloud_page {
+  const struct insitu__cloud_listing *listing;
+  const char *prefix; /* what all names begin with */
+  bool escaped;       /* names are escaped as in forms */
   void (*emit)(void *to, const char *name, bool is_directory);
   void *to;
+  struct insitu__text_buffer *continuation; /* the token of the next page; "": there is none */
+  struct insitu__text_buffer name;          /* as it stands in the page */
+  bool inside, is_directory;                /* an object's or a directory's element is open */
+  bool starved;                             /* memory was missing */
 };
 
-/* One name of a page, as it stands there; false: it is none that may stand there, or *starved:
- * there is no memory for it. */
-static bool insitu__cloud_emit(const struct insitu__cloud_names *p, struct insitu__text_buffer *raw,
-    bool is_directory, bool *starved) {
-  struct insitu__text_buffer name = {0};
-  for (char *at = raw->text; p->escaped && (at = strchr(at, '+'));)
+/* Emits one name of a page, page->name. False: no such name may stand there, or page->starved. */
+static bool insitu__cloud_emit(struct insitu__cloud_page *page) {
+  struct insitu__text_buffer name = {0}, *raw = &page->name;
+  for (char *at = raw->text; page->escaped && (at = strchr(at, '+'));)
     *at++ = ' '; /* as forms write it: S3 does, others write %20 */
-  bool ok = p->escaped ? insitu__sign_unescape(&name, raw->text, raw->n)
-                       : insitu__text_buffer_bytes(&name, raw->text, raw->n);
-  uint64_t skip = strlen(p->prefix);
-  *starved |= name.failed;
+  bool ok = page->escaped ? insitu__sign_unescape(&name, raw->text, raw->n)
+                          : insitu__text_buffer_bytes(&name, raw->text, raw->n);
+  page->starved |= name.failed;
+
+  uint64_t skip = strlen(page->prefix);
   ok = ok && strlen(name.text) == name.n && name.n >= skip &&
-       !memcmp(name.text, p->prefix, (size_t)skip);
-  char *rest = ok ? name.text + skip : NULL;
-  uint64_t n = ok ? name.n - skip : 0;
-  if (ok && is_directory && n && rest[n - 1] == '/') rest[--n] = 0;
-  ok = ok && !memchr(rest, '/', (size_t)n);
-  if (ok && n && n < INSITU__MAX_KEY && strcmp(rest, ".") != 0 && strcmp(rest, "..") != 0)
-    p->emit(p->to, rest, is_directory);
+       !memcmp(name.text, page->prefix, (size_t)skip);
+  if (ok) {
+    char *rest = name.text + skip;
+    uint64_t n = name.n - skip;
+    if (page->is_directory && n && rest[n - 1] == '/') rest[--n] = 0;
+    ok = !memchr(rest, '/', (size_t)n);
+    bool is_name = n && n < INSITU__MAX_KEY && strcmp(rest, ".") != 0 && strcmp(rest, "..") != 0;
+    if (ok && is_name) page->emit(page->to, rest, page->is_directory);
+  }
   insitu__text_buffer_free(&name);
   return ok;
+}
+
+/* An element of a page has started. False: it is not what belongs there. */
+static bool insitu__cloud_page_element(
+    struct insitu__cloud_page *page, struct insitu__sign_xml *x) {
+  const struct insitu__cloud_listing *listing = page->listing;
+  if (x->depth == 1) return insitu__sign_xml_is(x, listing->root);
+
+  if (x->depth == 2 && insitu__sign_xml_is(x, listing->next)) {
+    struct insitu__text_buffer *next = page->continuation;
+    next->n = 0;
+    return insitu__sign_xml_content(x, next) && strlen(next->text) == next->n;
+  }
+
+  if (x->depth == listing->depth) {
+    page->is_directory = insitu__sign_xml_is(x, listing->directory);
+    page->inside = page->is_directory || insitu__sign_xml_is(x, listing->object);
+    return true;
+  }
+
+  const char *name = page->is_directory ? listing->directory_name : listing->object_name;
+  if (!page->inside || x->depth != listing->depth + 1 || !insitu__sign_xml_is(x, name)) return true;
+  page->name.n = 0;
+  return insitu__sign_xml_content(x, &page->name) && insitu__cloud_emit(page);
+}
+
+/* Reads a page to its end. False: it is no listing, it is cut off, or page->starved. */
+static bool insitu__cloud_page_read(struct insitu__cloud_page *page, const char *text, uint64_t n) {
+  struct insitu__sign_xml x = {.text = text, .n = n};
+  bool ok = true;
+  int piece;
+  while (ok && (piece = insitu__sign_xml_next(&x)) < INSITU__SIGN_XML_DONE) {
+    if (piece == INSITU__SIGN_XML_START) ok = insitu__cloud_page_element(page, &x);
+    else if (piece == INSITU__SIGN_XML_END && x.depth <= page->listing->depth) page->inside = false;
+  }
+  page->starved |= page->name.failed || page->continuation->failed;
+  return ok && piece == INSITU__SIGN_XML_DONE;
 }
 
 /* The names of one page of a listing below `prefix` (a key, "" the root), as (text, n) of the
@@ -11551,13 +11768,10 @@ static bool insitu__cloud_emit(const struct insitu__cloud_names *p, struct insit
 static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char *prefix,
     const char *text, uint64_t n, void (*emit)(void *to, const char *name, bool is_directory),
     void *to, struct insitu__text_buffer *continuation, insitu_error *err) {
-  struct insitu__sign_xml x = {.text = text, .n = n};
-  struct insitu__text_buffer whole = {0}, value = {0};
-  struct insitu__cloud_names page = {.emit = emit, .to = to};
+  struct insitu__cloud_page page = {
+      .listing = c->provider->listing, .emit = emit, .to = to, .continuation = continuation};
+  struct insitu__text_buffer whole = {0};
   char encoding[8] = "", more[8] = "";
-  bool azure = c->auth.set.kind == INSITU__CLOUD_AZURE, ok = true, inside = false,
-       is_directory = false, starved = false;
-  int piece;
   insitu__text_buffer_printf(
       &whole, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", prefix, prefix[0] ? "/" : "");
   continuation->n = 0;
@@ -11566,41 +11780,21 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
     insitu__text_buffer_free(&whole);
     return insitu__settings_nomem(err);
   }
+
+  bool last = false;
   page.prefix = whole.text;
-  if (!azure)
+  if (page.listing->states) {
     page.escaped = insitu__sign_xml_find(text, n, "EncodingType", encoding, sizeof encoding) &&
                    !strcmp(encoding, "url");
-  bool last = !azure && insitu__sign_xml_find(text, n, "IsTruncated", more, sizeof more) &&
-              !strcmp(more, "false");
-  while (ok && (piece = insitu__sign_xml_next(&x)) < INSITU__SIGN_XML_DONE) {
-    if (piece != INSITU__SIGN_XML_START) {
-      inside = inside && !(piece == INSITU__SIGN_XML_END && x.depth <= (azure ? 3u : 2u));
-    } else if (x.depth == 1) {
-      ok = insitu__sign_xml_is(&x, azure ? "EnumerationResults" : "ListBucketResult");
-    } else if (x.depth == 2 &&
-               insitu__sign_xml_is(&x, azure ? "NextMarker" : "NextContinuationToken")) {
-      continuation->n = 0;
-      ok = insitu__sign_xml_content(&x, continuation) &&
-           strlen(continuation->text) == continuation->n;
-    } else if (x.depth == (azure ? 3u : 2u)) {
-      is_directory = insitu__sign_xml_is(&x, azure ? "BlobPrefix" : "CommonPrefixes");
-      inside = is_directory || insitu__sign_xml_is(&x, azure ? "Blob" : "Contents");
-    } else if (inside && x.depth == (azure ? 4u : 3u) &&
-               insitu__sign_xml_is(&x, azure          ? "Name"
-                                       : is_directory ? "Prefix"
-                                                      : "Key")) {
-      value.n = 0;
-      ok = insitu__sign_xml_content(&x, &value) &&
-           insitu__cloud_emit(&page, &value, is_directory, &starved);
-    }
+    last =
+        insitu__sign_xml_find(text, n, "IsTruncated", more, sizeof more) && !strcmp(more, "false");
   }
-  starved |= value.failed || continuation->failed;
-  ok = ok && piece == INSITU__SIGN_XML_DONE;
+  bool ok = insitu__cloud_page_read(&page, text, n);
   if (last) continuation->text[continuation->n = 0] = 0;
   insitu__text_buffer_free(&whole);
-  insitu__text_buffer_free(&value);
+  insitu__text_buffer_free(&page.name);
   if (ok) return INSITU_OK;
-  if (starved) return insitu__settings_nomem(err);
+  if (page.starved) return insitu__settings_nomem(err);
   return insitu__error_set(err, INSITU_E_HTTP,
       "store '%.400s', listing of '%.400s': the server's answer is none, or names what lies "
       "elsewhere; check the option endpoint",
@@ -11616,7 +11810,7 @@ __attribute__((unused)) static void insitu__cloud_describe(
   insitu__text_buffer_json_string(out, c->name);
   insitu__text_buffer_printf(out, ", \"endpoint\": ");
   insitu__text_buffer_json_string(out, c->base);
-  if (c->auth.set.kind == INSITU__CLOUD_S3)
+  if (c->provider->regions)
     insitu__text_buffer_printf(out, ", \"region\": \"%s\", \"region_from\": \"%s\"", c->auth.region,
         from[c->auth.set.from[INSITU__SETTINGS_REGION]]);
   insitu__text_buffer_printf(out, ", \"credentials\": \"%s%s\"",
