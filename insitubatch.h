@@ -350,9 +350,9 @@
  *
  *   The options of s3, gs and az are those of object_store and obstore. Each may have its store's
  *   prefix (aws_, google_, azure_storage_, azure_), and capitals do not matter. Other names that
- *   those tools have for the same are taken, too: insitu__settings_names has all. What no option says
- *   is taken from the environment, by the names in brackets, and from the files of the stores' own
- *   tools. An empty option counts as none.
+ *   those tools have for the same are taken, too: insitu__settings_names has all. What no option
+ *   says is taken from the environment, by the names in brackets, and from the files of the stores'
+ *   own tools. An empty option counts as none.
  *
  *   s3   region [AWS_REGION, AWS_DEFAULT_REGION]; else of the profile, else us-east-1; what the
  *        server says is learnt
@@ -7649,27 +7649,67 @@ static bool insitu__http_flag(const char *text, bool *value) {
   return false;
 }
 
-/* What all remote stores know. */
-static const char *const insitu__http_options[] = {"connect_timeout", "stall_timeout",
-    "stall_bytes", "retry_timeout", "max_retries", "max_connections", "http_version", "proxy_url",
-    "proxy_excludes", "ca_bundle", "user_agent", "allow_invalid_certificates", "hedge",
-    "ignore_etag", "cache_validate"};
+/* -- the table of options -- */
+
+/* What the text of an option may be. */
 enum {
-  INSITU__HTTP_PROXY = 7, /* those whose value is a text */
-  INSITU__HTTP_NO_PROXY,
-  INSITU__HTTP_CA,
-  INSITU__HTTP_AGENT,
-  INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options
+  INSITU__HTTP_OPTION_TIME,    /* int64_t, milliseconds, more than 0 */
+  INSITU__HTTP_OPTION_NUMBER,  /* uint64_t from least to most */
+  INSITU__HTTP_OPTION_RETRIES, /* two unsigned: retries and first_retries */
+  INSITU__HTTP_OPTION_FLAG,    /* bool */
+  INSITU__HTTP_OPTION_OFF,     /* bool that is true where the option says false */
+  INSITU__HTTP_OPTION_VERSION, /* int */
+  INSITU__HTTP_OPTION_TEXT,    /* const char *, and what follows, too */
+  INSITU__HTTP_OPTION_FILE,    /* of certificates, which can be read */
+  INSITU__HTTP_OPTION_PROXY    /* a url that curl understands; it may hold a password */
 };
+/* The options that all remote stores have. */
+static const struct insitu__http_option {
+  const char *name;
+  int type;
+  size_t offset; /* in insitu__http_desc */
+  uint64_t least, most;
+  const char *values; /* for people */
+} insitu__http_options[] = {
+#define INSITU__HTTP_AT(field) offsetof(struct insitu__http_desc, field)
+#define INSITU__HTTP_TIMES 1, 0, "a time such as 5s or 500ms"
+#define INSITU__HTTP_FLAGS 0, 0, "true or false"
+#define INSITU__HTTP_TEXTS 0, 0, NULL
+    {"connect_timeout", INSITU__HTTP_OPTION_TIME, INSITU__HTTP_AT(connect_ms), INSITU__HTTP_TIMES},
+    {"stall_timeout", INSITU__HTTP_OPTION_TIME, INSITU__HTTP_AT(stall_ms), INSITU__HTTP_TIMES},
+    {"stall_bytes", INSITU__HTTP_OPTION_NUMBER, INSITU__HTTP_AT(stall_bytes), 1, 1u << 30,
+        "a number from 1 to 2^30"},
+    {"retry_timeout", INSITU__HTTP_OPTION_TIME, INSITU__HTTP_AT(retry_ms), INSITU__HTTP_TIMES},
+    {"max_retries", INSITU__HTTP_OPTION_RETRIES, INSITU__HTTP_AT(retries), 0, 1000,
+        "a number from 0 to 1000"},
+    {"max_connections", INSITU__HTTP_OPTION_NUMBER, INSITU__HTTP_AT(connections), 1,
+        INSITU__MAX_CONNECTIONS, "a number from 1 to 4096"},
+    {"http_version", INSITU__HTTP_OPTION_VERSION, INSITU__HTTP_AT(version), 0, 0, "1.1 or 2"},
+    {"proxy_url", INSITU__HTTP_OPTION_PROXY, INSITU__HTTP_AT(proxy), INSITU__HTTP_TEXTS},
+    {"proxy_excludes", INSITU__HTTP_OPTION_TEXT, INSITU__HTTP_AT(no_proxy), INSITU__HTTP_TEXTS},
+    {"ca_bundle", INSITU__HTTP_OPTION_FILE, INSITU__HTTP_AT(ca), INSITU__HTTP_TEXTS},
+    {"user_agent", INSITU__HTTP_OPTION_TEXT, INSITU__HTTP_AT(agent), INSITU__HTTP_TEXTS},
+    {"allow_invalid_certificates", INSITU__HTTP_OPTION_FLAG, INSITU__HTTP_AT(insecure),
+        INSITU__HTTP_FLAGS},
+    {"hedge", INSITU__HTTP_OPTION_FLAG, INSITU__HTTP_AT(hedge), INSITU__HTTP_FLAGS},
+    {"ignore_etag", INSITU__HTTP_OPTION_FLAG, INSITU__HTTP_AT(any_etag), INSITU__HTTP_FLAGS},
+    {"cache_validate", INSITU__HTTP_OPTION_OFF, INSITU__HTTP_AT(cached), INSITU__HTTP_FLAGS},
+#undef INSITU__HTTP_AT
+#undef INSITU__HTTP_TIMES
+#undef INSITU__HTTP_FLAGS
+#undef INSITU__HTTP_TEXTS
+};
+enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
+
 /* What is wrong with an option whose text goes into a request's head, or names something to curl;
  * NULL: nothing. The text itself is not for messages: a proxy's url may hold a password. */
-static const char *insitu__http_option_text(int at, const char *value) {
+static const char *insitu__http_option_text(int type, const char *value) {
   for (const char *p = value; *p; p++)
     if ((unsigned char)*p < 0x20 || *p == 0x7f)
       return "it holds a control character, such as the end of a line; correct it";
-  if (at == INSITU__HTTP_CA && access(value, R_OK))
+  if (type == INSITU__HTTP_OPTION_FILE && access(value, R_OK))
     return "no such file, or it cannot be read; give a file of certificates";
-  if (at != INSITU__HTTP_PROXY) return NULL;
+  if (type != INSITU__HTTP_OPTION_PROXY) return NULL;
   CURLU *u = curl_url();
   CURLUcode code =
       u ? curl_url_set(u, CURLUPART_URL, value, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME)
@@ -7678,59 +7718,54 @@ static const char *insitu__http_option_text(int at, const char *value) {
   if (code && code != CURLUE_OUT_OF_MEMORY) return "it is no url of a proxy; give http://host:port";
   return NULL; /* without memory the first request tells */
 }
-/* Takes an option of that list, whose text must stay; false: it is none of them. *status: OK, or
- * what is wrong with its value. */
-static bool insitu__http_option(struct insitu__http_desc *d, const char *key, const char *value,
-    insitu_error *err, insitu_status *status) {
-  int at = 0;
+/* Stores an option's value in the desc; false: it is none that the option may have. */
+static bool insitu__http_option_store(
+    const struct insitu__http_option *option, const char *value, struct insitu__http_desc *d) {
+  void *to = (char *)d + option->offset;
   uint64_t number;
-  bool ok = true;
-  while (at < INSITU__HTTP_OPTIONS && strcmp(insitu__http_options[at], key)) at++;
+  switch (option->type) {
+  case INSITU__HTTP_OPTION_TIME:
+    return insitu__http_duration(value, (int64_t *)to) && *(int64_t *)to;
+  case INSITU__HTTP_OPTION_NUMBER:
+    return insitu__http_number(value, option->most, (uint64_t *)to) &&
+           *(uint64_t *)to >= option->least;
+  case INSITU__HTTP_OPTION_RETRIES:
+    if (!insitu__http_number(value, option->most, &number)) return false;
+    d->retries = d->first_retries = (unsigned)number;
+    return true;
+  case INSITU__HTTP_OPTION_VERSION:
+    *(int *)to = value[0] - '0';
+    return !strcmp(value, "1.1") || !strcmp(value, "2");
+  case INSITU__HTTP_OPTION_FLAG: return insitu__http_flag(value, (bool *)to);
+  case INSITU__HTTP_OPTION_OFF:
+    if (!insitu__http_flag(value, (bool *)to)) return false;
+    *(bool *)to = !*(bool *)to;
+    return true;
+  default: *(const char **)to = value; return true;
+  }
+}
+
+/* Takes an option of the table, whose text must stay; false: the table has no such option. *status:
+ * INSITU_OK, or what is wrong with the value. */
+static bool insitu__http_option_take(struct insitu__http_desc *d, const char *key,
+    const char *value, insitu_error *err, insitu_status *status) {
+  const struct insitu__http_option *option = insitu__http_options,
+                                   *end = option + INSITU__HTTP_OPTIONS;
+  while (option < end && strcmp(option->name, key) != 0) option++;
   *status = INSITU_OK;
-  if (at < INSITU__HTTP_OPTIONS && !value[0]) return true; /* as if it were not there */
-  if (at >= INSITU__HTTP_PROXY && at <= INSITU__HTTP_AGENT) {
-    const char *cause = insitu__http_option_text(at, value);
-    if (cause) *status = insitu__error_set(err, INSITU_E_ARG, "store, option '%s': %s", key, cause);
-    if (cause) return true;
+  if (option == end) return false;
+  if (!value[0]) return true; /* an empty option counts as none */
+
+  if (option->type >= INSITU__HTTP_OPTION_TEXT) {
+    const char *cause = insitu__http_option_text(option->type, value);
+    if (cause) {
+      *status = insitu__error_set(err, INSITU_E_ARG, "store, option '%s': %s", key, cause);
+      return true;
+    }
   }
-  switch (at) {
-  case 0: ok = insitu__http_duration(value, &d->connect_ms) && d->connect_ms; break;
-  case 1: ok = insitu__http_duration(value, &d->stall_ms) && d->stall_ms; break;
-  case 2: ok = insitu__http_number(value, 1u << 30, &d->stall_bytes) && d->stall_bytes; break;
-  case 3: ok = insitu__http_duration(value, &d->retry_ms) && d->retry_ms; break;
-  case 4:
-    ok = insitu__http_number(value, 1000, &number);
-    d->retries = d->first_retries = ok ? (unsigned)number : 0;
-    break;
-  case 5:
-    ok = insitu__http_number(value, INSITU__MAX_CONNECTIONS, &d->connections) && d->connections;
-    break;
-  case 6:
-    ok = !strcmp(value, "1.1") || !strcmp(value, "2");
-    d->version = value[0] - '0';
-    break;
-  case INSITU__HTTP_PROXY: d->proxy = value; break;
-  case INSITU__HTTP_NO_PROXY: d->no_proxy = value; break;
-  case INSITU__HTTP_CA: d->ca = value; break;
-  case INSITU__HTTP_AGENT: d->agent = value; break;
-  case 11: ok = insitu__http_flag(value, &d->insecure); break;
-  case 12: ok = insitu__http_flag(value, &d->hedge); break;
-  case 13: ok = insitu__http_flag(value, &d->any_etag); break;
-  case 14:
-    ok = insitu__http_flag(value, &d->cached);
-    d->cached = !d->cached;
-    break;
-  default: return false;
-  }
-  if (!ok)
+  if (!insitu__http_option_store(option, value, d))
     *status = insitu__error_set(err, INSITU_E_ARG,
-        "store, option '%s': '%.100s' is no value of it; give %s", key, value,
-        at == 6    ? "1.1 or 2"
-        : at >= 11 ? "true or false"
-        : at == 2  ? "a number from 1 to 2^30"
-        : at == 4  ? "a number from 0 to 1000"
-        : at == 5  ? "a number from 1 to 4096"
-                   : "a time such as 5s or 500ms");
+        "store, option '%s': '%.100s' is no value of it; give %s", key, value, option->values);
   return true;
 }
 
@@ -7858,68 +7893,106 @@ static bool insitu__http_printable(const char *text) {
     if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
   return true;
 }
-/* A header line without its end, NUL-terminated. False: no memory. */
-static bool insitu__http_take_header(struct insitu__http_answer *a, char *line) {
-  char *value = strchr(line, ':');
-  if (!value) return true;
-  size_t name = (size_t)(value - line);
-  const char *p;
-  for (value++; *value == ' ' || *value == '\t';) value++;
-  for (size_t n = strlen(value); n && (value[n - 1] == ' ' || value[n - 1] == '\t');)
-    value[--n] = 0;
-  static const struct {
-    const char *name;
-    size_t n, at, cap; /* at: where its text goes in the answer */
-  } texts[] = {{"x-amz-request-id", 16, offsetof(struct insitu__http_answer, id), sizeof a->id},
-      {"x-ms-request-id", 15, offsetof(struct insitu__http_answer, id), sizeof a->id},
-      {"x-guploader-uploadid", 20, offsetof(struct insitu__http_answer, id), sizeof a->id},
-      {"x-ms-error-code", 15, offsetof(struct insitu__http_answer, code), sizeof a->code},
-      {"x-amz-bucket-region", 19, offsetof(struct insitu__http_answer, region), sizeof a->region}};
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-    if (name == texts[i].n &&
-        /* one that does not fit, or holds a control character, is as none */
-        !strncasecmp(line, texts[i].name, name)) {
-      bool fits = strlen(value) < texts[i].cap && insitu__http_printable(value);
-      if (fits) memcpy((char *)a + texts[i].at, value, strlen(value) + 1);
-      return true;
-    }
-  p = value;
-  if (name == 4 && !strncasecmp(line, "etag", name)) {
-    size_t n = strlen(value);
+/* The value of Retry-After, seconds or a date, in seconds from now; -1: it is neither. */
+static int64_t insitu__http_retry_after(const char *value) {
+  const char *p = value;
+  uint64_t seconds;
+  if (insitu__http_digits(&p, &seconds) && !*p) return (int64_t)insitu__base_min(seconds, 1u << 20);
+
+  int64_t until, now = (int64_t)time(NULL);
+  if (!insitu__sign_parse_http_date(value, &until)) return -1;
+  return until > now ? (int64_t)insitu__base_min((uint64_t)(until - now), 1u << 20) : 0;
+}
+
+/* Headers whose text is kept, unless it does not fit or holds a control character. */
+static const struct insitu__http_kept {
+  const char *name;
+  size_t offset, cap; /* in the answer */
+} insitu__http_kept[] = {
+#define INSITU__HTTP_IN(field)                                                                     \
+  offsetof(struct insitu__http_answer, field), sizeof((struct insitu__http_answer *)NULL)->field
+    {"x-amz-request-id", INSITU__HTTP_IN(id)},
+    {"x-ms-request-id", INSITU__HTTP_IN(id)},
+    {"x-guploader-uploadid", INSITU__HTTP_IN(id)},
+    {"x-ms-error-code", INSITU__HTTP_IN(code)},
+    {"x-amz-bucket-region", INSITU__HTTP_IN(region)},
+#undef INSITU__HTTP_IN
+};
+
+/* Headers whose value is read. */
+enum {
+  INSITU__HTTP_HEADER_ETAG,
+  INSITU__HTTP_HEADER_MODIFIED,
+  INSITU__HTTP_HEADER_TRANSFER,
+  INSITU__HTTP_HEADER_LENGTH,
+  INSITU__HTTP_HEADER_RANGE,
+  INSITU__HTTP_HEADER_ENCODING,
+  INSITU__HTTP_HEADER_DATE,
+  INSITU__HTTP_HEADER_RETRY,
+  INSITU__HTTP_HEADER_LOCATION
+};
+static const char *const insitu__http_headers[] = {"etag", "last-modified", "transfer-encoding",
+    "content-length", "content-range", "content-encoding", "date", "retry-after", "location"};
+
+/* Notes the value of one of insitu__http_headers. False: no memory. */
+static bool insitu__http_read_value(struct insitu__http_answer *a, size_t header, char *value) {
+  const char *p = value;
+  size_t n = strlen(value);
+  switch (header) {
+  case INSITU__HTTP_HEADER_ETAG:
     a->etag[0] = 0;
-    /* it is sent back */
+    /* the text is sent back */
     if (n < sizeof a->etag && insitu__http_printable(value)) memcpy(a->etag, value, n + 1);
     insitu__http_version_etag(&a->version, value, n);
-  } else if (name == 13 && !strncasecmp(line, "last-modified", name)) {
-    insitu__http_take_modified(a, value);
-  } else if (name == 17 && !strncasecmp(line, "transfer-encoding", name)) {
+    break;
+  case INSITU__HTTP_HEADER_MODIFIED: insitu__http_take_modified(a, value); break;
+  case INSITU__HTTP_HEADER_TRANSFER:
     /* the last coding tells whether the body's end is marked: RFC 9112, 6.3 */
-    size_t n = strlen(value);
     a->framed = n >= 7 && !strcasecmp(value + n - 7, "chunked");
-  } else if (name == 14 && !strncasecmp(line, "content-length", name)) {
+    break;
+  case INSITU__HTTP_HEADER_LENGTH:
     if (!insitu__http_digits(&p, &a->length) || *p) a->length = UINT64_MAX;
-  } else if (name == 13 && !strncasecmp(line, "content-range", name)) {
-    insitu__http_content_range(value, a);
-  } else if (name == 16 && !strncasecmp(line, "content-encoding", name)) {
-    a->encoded = *value && strcasecmp(value, "identity");
-  } else if (name == 4 && !strncasecmp(line, "date", name)) {
+    break;
+  case INSITU__HTTP_HEADER_RANGE: insitu__http_content_range(value, a); break;
+  case INSITU__HTTP_HEADER_ENCODING:
+    a->encoded = *value && strcasecmp(value, "identity") != 0;
+    break;
+  case INSITU__HTTP_HEADER_DATE:
     if (!insitu__sign_parse_http_date(value, &a->date)) a->date = -1;
-  } else if (name == 11 && !strncasecmp(line, "retry-after", name)) {
-    uint64_t seconds;
-    if (insitu__http_digits(&p, &seconds) && !*p)
-      a->retry_after = (int64_t)insitu__base_min(seconds, 1u << 20);
-    else {
-      int64_t until, now = (int64_t)time(NULL);
-      bool told = insitu__sign_parse_http_date(value, &until);
-      a->retry_after = !told         ? -1
-                       : until > now ? (int64_t)insitu__base_min((uint64_t)(until - now), 1u << 20)
-                                     : 0;
-    }
-  } else if (name == 8 && !strncasecmp(line, "location", name)) {
+    break;
+  case INSITU__HTTP_HEADER_RETRY: a->retry_after = insitu__http_retry_after(value); break;
+  default: /* INSITU__HTTP_HEADER_LOCATION */
     insitu__mem_free_secret(a->location, a->location ? strlen(a->location) : 0);
-    a->location = insitu__mem_text(value, strlen(value));
+    a->location = insitu__mem_text(value, n);
     return a->location != NULL;
   }
+  return true;
+}
+
+/* Most names differ in their first letter, and most headers are none of ours. */
+static bool insitu__http_is_named(const char *line, const char *name) {
+  return (line[0] | 0x20) == name[0] && !strcasecmp(line, name);
+}
+
+/* Reads a header line without its end, NUL-terminated. False: no memory. */
+static bool insitu__http_read_header(struct insitu__http_answer *a, char *line) {
+  char *value = strchr(line, ':');
+  if (!value) return true;
+  *value++ = 0;
+  value += strspn(value, " \t");
+  size_t n = strlen(value);
+  while (n && (value[n - 1] == ' ' || value[n - 1] == '\t')) value[--n] = 0;
+
+  for (size_t i = 0; i < sizeof insitu__http_kept / sizeof *insitu__http_kept; i++) {
+    const struct insitu__http_kept *kept = &insitu__http_kept[i];
+    if (!insitu__http_is_named(line, kept->name)) continue;
+    if (n < kept->cap && insitu__http_printable(value))
+      memcpy((char *)a + kept->offset, value, n + 1);
+    return true;
+  }
+  for (size_t i = 0; i < sizeof insitu__http_headers / sizeof *insitu__http_headers; i++)
+    if (insitu__http_is_named(line, insitu__http_headers[i]))
+      return insitu__http_read_value(a, i, value);
   return true;
 }
 
@@ -8053,7 +8126,7 @@ static void insitu__http_take_date(
   }
   bool keep = strlen(line) < sizeof h->date_line;
   if (keep) memcpy(h->date_line, line, strlen(line) + 1);
-  insitu__http_take_header(a, line);
+  insitu__http_read_header(a, line);
   if (keep) h->date = a->date;
 }
 static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
@@ -8093,7 +8166,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   bool taken = true;
   if (length > 5 && text[4] == ':' && !strncasecmp(text, "date", 4))
     insitu__http_take_date(t->http, t->answer, text);
-  else taken = insitu__http_take_header(t->answer, text);
+  else taken = insitu__http_read_header(t->answer, text);
   /* a redirect's target may be a signed url */
   if (text != copy) insitu__mem_free_secret(text, length + 1);
   return taken ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
@@ -9604,13 +9677,13 @@ static insitu_status insitu__settings_option(struct insitu__settings *s,
   if (row >= 0)
     return insitu__settings_set(s, insitu__settings_names[row].setting, value,
         INSITU__SETTINGS_OPTION, insitu__settings_names[row].option, err);
-  if (insitu__http_option(http ? http : &none, key, value, err, &status)) return status;
+  if (insitu__http_option_take(http ? http : &none, key, value, err, &status)) return status;
   const char *names[INSITU__SETTINGS_NAMES + INSITU__HTTP_OPTIONS];
   int n = 0;
   for (unsigned i = 0; i < INSITU__SETTINGS_NAMES; i++)
     if (insitu__settings_names[i].kinds >> s->kind & 1 && insitu__settings_names[i].option)
       names[n++] = insitu__settings_names[i].option;
-  for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) names[n++] = insitu__http_options[i];
+  for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) names[n++] = insitu__http_options[i].name;
   int near = insitu__text_nearest(key, names, n);
   return insitu__error_set(err, INSITU_E_ARG,
       "store: no option '%.64s' for this kind of url; %s%s%s", key,
@@ -9626,8 +9699,8 @@ static insitu_status insitu__settings_option_exists(const char *key, insitu_erro
   for (int kind = INSITU__CLOUD_HTTP; kind <= INSITU__CLOUD_AZURE; kind++)
     if (insitu__settings_find(kind, key) >= 0) return INSITU_OK;
   for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) {
-    if (!strcasecmp(insitu__http_options[i], key)) return INSITU_OK;
-    names[n++] = insitu__http_options[i];
+    if (!strcasecmp(insitu__http_options[i].name, key)) return INSITU_OK;
+    names[n++] = insitu__http_options[i].name;
   }
   for (unsigned i = 0; i < INSITU__SETTINGS_NAMES; i++)
     if (insitu__settings_names[i].option) names[n++] = insitu__settings_names[i].option;
@@ -9760,31 +9833,39 @@ static bool insitu__auth_form(struct insitu__text_buffer *b, const char *key, co
          insitu__sign_escape(b, value, strlen(value), false);
 }
 
+/* Reads what an open file holds, at most `limit` bytes and one more. Returns 0 or an errno;
+ * b->failed: no memory. */
+static int insitu__auth_file_content(int fd, uint64_t limit, struct insitu__text_buffer *b) {
+  for (ssize_t got = 1; got > 0 && b->n <= limit;) {
+    uint64_t room = insitu__base_min(4096, b->limit - b->n);
+    if (!insitu__text_buffer_reserve(b, room)) return 0;
+    do got = read(fd, b->text + b->n, (size_t)room);
+    while (got < 0 && errno == EINTR);
+    if (got < 0) return errno;
+    b->n += (uint64_t)got;
+  }
+  return 0;
+}
+
 /* Reads a file with credentials, or with what belongs to them: at most INSITU__MAX_SECRET_FILE
- * bytes. It counts as absent (*text stays NULL) only where nothing has its name and it stands in
- * its default place; whatever else keeps it from being read is an error, since without the file
- * other credentials, or another server, would be taken. by: the option or environment variable that
- * names the file, NULL: its default place. A HOME that is no directory (ENOTDIR) has no files.
- * Blocks. */
+ * bytes.
+ * by: the option or environment variable that names the file; NULL: the file is in its default
+ * place. The file counts as absent, and *text stays NULL, only where it is in its default place and
+ * nothing has its name, or HOME is no directory (ENOTDIR). Whatever else keeps the file from being
+ * read is an error: without it, other credentials or another server would be used. Blocks. */
 static insitu_status insitu__auth_file(
     const char *path, const char *by, char **text, uint64_t *n, insitu_error *err) {
   struct insitu__text_buffer b = {.limit = INSITU__MAX_SECRET_FILE + 1, .secret = true};
   char buf[128];
-  /* a pipe is not waited for */
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error = fd < 0 ? errno : 0;
   struct stat st;
-  bool pipe = fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
-  ssize_t got = fd < 0 || pipe ? -1 : 1;
   *text = NULL;
   *n = 0;
-  while (got > 0 && b.n <= INSITU__MAX_SECRET_FILE) {
-    if (!insitu__text_buffer_reserve(&b, insitu__base_min(4096, b.limit - b.n))) break;
-    do got = read(fd, b.text + b.n, (size_t)insitu__base_min(4096, b.limit - b.n));
-    while (got < 0 && errno == EINTR);
-    if (got < 0) error = errno;
-    b.n += got > 0 ? (uint64_t)got : 0;
-  }
+  /* O_NONBLOCK: nobody waits for the other end of a pipe */
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error = fd < 0 ? errno : 0;
+  bool pipe = fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
+  if (fd >= 0 && !pipe) error = insitu__auth_file_content(fd, INSITU__MAX_SECRET_FILE, &b);
   if (fd >= 0) close(fd);
+
   bool large = b.n > INSITU__MAX_SECRET_FILE, starved = b.failed || error == ENOMEM;
   if (!error && !large && !starved && !pipe) {
     b.text[b.n] = 0;
@@ -9793,20 +9874,21 @@ static insitu_status insitu__auth_file(
     return INSITU_OK;
   }
   insitu__text_buffer_free(&b);
-  if (!by && (error == ENOENT || error == ENOTDIR)) return INSITU_OK;
+
+  bool absent = error == ENOENT || error == ENOTDIR;
+  if (!by && absent) return INSITU_OK;
   if (starved)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "store, file '%.400s': no memory to read it; give the process more memory", path);
+  const char *cause = insitu__error_text(error, buf, sizeof buf);
+  if (pipe) cause = "it is a pipe";
+  else if (large) cause = "it is larger than INSITU__MAX_SECRET_FILE (1 MiB)";
   if (err && !err->status) err->sys_errno = error;
   return insitu__error_set(err, INSITU_E_AUTH,
       "store, file '%.400s'%s%.60s%s: cannot be read: %s; %s", path, by ? " (named by " : "",
-      by ? by : "", by ? ")" : "",
-      pipe    ? "it is a pipe"
-      : large ? "it is larger than INSITU__MAX_SECRET_FILE (1 MiB)"
-              : insitu__error_text(error, buf, sizeof buf),
-      error == ENOENT || error == ENOTDIR
-          ? "check its name, or do not name it"
-          : "correct that, or give all options and set environment = false");
+      by ? by : "", by ? ")" : "", cause,
+      absent ? "check its name, or do not name it"
+             : "correct that, or give all options and set environment = false");
 }
 
 static insitu_status insitu__auth_static(struct insitu__auth *a, const char *id, const char *secret,
@@ -10941,7 +11023,7 @@ static insitu_status insitu__auth_renew_await(
 
 /* -- opening and closing -- */
 
-/* The url of a service in *to: the parts of a setting's url or, where it is not set, the default. */
+/* The url of a service in *to: a setting's or, where that is not set, the default. */
 static insitu_status insitu__auth_service(struct insitu__auth *a, int setting,
     const char *otherwise, const char *tail, char **to, insitu_error *err) {
   struct insitu__text_buffer url = {0};

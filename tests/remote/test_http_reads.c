@@ -115,7 +115,7 @@ static CURLMcode add_handle(CURLM *multi, CURL *easy) {
 /* ---- header lines ---- */
 static void take(struct insitu__http_answer *a, const char *line) {
   char *copy = strdup(line);
-  assert_true(insitu__http_take_header(a, copy));
+  assert_true(insitu__http_read_header(a, copy));
   free(copy);
 }
 static void test_retry_after(void **state) {

@@ -8,7 +8,7 @@ static struct insitu__http_answer answer;
 static void take(const char *line) {
   char copy[9000];
   snprintf(copy, sizeof copy, "%s", line);
-  assert_true(insitu__http_take_header(&answer, copy));
+  assert_true(insitu__http_read_header(&answer, copy));
 }
 static int setup(void **state) {
   (void)state;
@@ -317,7 +317,7 @@ static void test_options(void **state) {
   }
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     insitu_error err = {0};
-    assert_true(insitu__http_option(&d, bad[i][0], bad[i][1], &err, &status));
+    assert_true(insitu__http_option_take(&d, bad[i][0], bad[i][1], &err, &status));
     if (status != INSITU_E_ARG) fail_msg("%s = '%s' is taken", bad[i][0], bad[i][1]);
     assert_non_null(strstr(err.message, bad[i][0]));
   }
@@ -334,7 +334,7 @@ static void test_options(void **state) {
       {"proxy_url", "user:SECRET@p:port", "no url of a proxy"}};
   for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
     insitu_error err = {0};
-    assert_true(insitu__http_option(&d, text[i][0], text[i][1], &err, &status));
+    assert_true(insitu__http_option_take(&d, text[i][0], text[i][1], &err, &status));
     assert_int_equal(status, INSITU_E_ARG);
     if (!strstr(err.message, text[i][2]) || !strstr(err.message, text[i][0]) ||
         strstr(err.message, "SECRET"))
@@ -344,19 +344,19 @@ static void test_options(void **state) {
       {"proxy_url", "proxy:8080"}, {"proxy_url", "socks5h://u:p@[::1]:1080"},
       {"proxy_excludes", ".local, 10.0.0.0/8"}, {"ca_bundle", "/dev/null"}};
   for (size_t i = 0; i < sizeof fine / sizeof *fine; i++) {
-    assert_true(insitu__http_option(&d, fine[i][0], fine[i][1], NULL, &status));
+    assert_true(insitu__http_option_take(&d, fine[i][0], fine[i][1], NULL, &status));
     assert_int_equal(status, INSITU_OK);
   }
   d.retries = d.first_retries = 9;
-  assert_true(insitu__http_option(&d, "max_retries", "0", NULL, &status));
+  assert_true(insitu__http_option_take(&d, "max_retries", "0", NULL, &status));
   assert_true(!status && !d.retries && !d.first_retries);
-  assert_true(insitu__http_option(&d, "hedge", "TRUE", NULL, &status));
+  assert_true(insitu__http_option_take(&d, "hedge", "TRUE", NULL, &status));
   assert_true(!status && d.hedge);
   struct insitu__http_desc before = d;
   /* as if it were not there */
-  assert_true(insitu__http_option(&d, "retry_timeout", "", NULL, &status));
+  assert_true(insitu__http_option_take(&d, "retry_timeout", "", NULL, &status));
   assert_true(!status && d.retry_ms == before.retry_ms);
-  assert_false(insitu__http_option(&d, "max_retrys", "1", NULL, &status));
+  assert_false(insitu__http_option_take(&d, "max_retrys", "1", NULL, &status));
 }
 static void test_origin(void **state) {
   static const char *const test[][2] = {{"http://u:p@h.x:81/a?b#c", "http://h.x:81"},
