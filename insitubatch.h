@@ -552,6 +552,7 @@
  *   >>pass       an iterator: scan, uploads, state, delivery
  *   >>open       a loader opens and closes
  *   >>check      desc.check: rows read again in a second, slow way
+ *   >>describe   insitu_loader_describe and insitu_loader_stats
  *   >>public     the functions of part A
  *
  * License: MIT, see the end of the file. */
@@ -24223,74 +24224,116 @@ static void insitu__device_close(struct insitu__device *d) {
 }
 
 /* >>loader ------------------------------------------------------------------------------------- */
-/* A loader: runtime (reactor, workers, budget) and dataset (store, geometry, split). An iterator: a
- * pass over epochs with its own ring of slabs.
+/* What a loader, an iterator, a slab and a chunk on its way hold. The rooms from here to >>public
+ * share these structs; each struct is cut by owner, so that an access from the wrong thread or
+ * without the lock shows:
  *
- * Threads. The reactor thread scans, starts a coroutine for each chunk, or for a bunch of small
- * ones that a worker tries first, and places slabs. Workers read what the page cache holds, decode,
- * scatter and count slabs
- * down. The user's thread takes ready slabs. An iterator's lock guards what the user's thread and
- * the reactor share; whatever a worker reads of an iterator was written before its chunk was
- * started, and stays until the iterator has no chunk in flight.
+ *   it->sched.…    the reactor thread alone         ld->sched.…    the reactor thread alone
+ *   it->user.…     the thread that calls next       ld->budget.…   under ld->budget.lock
+ *   it->shared.…   under it->lock                   ld->count.…    any thread, relaxed atomics
  *
- * Batches carry a running number: epoch * batches + index. An undelivered batch lies in ring[number
- * % n_ring]. */
-/* rows of a chunk that is read straight into batches; more go through a buffer. IOV_MAX */
+ * Threads. The reactor thread scans the order, starts a coroutine for each chunk (or for a bunch of
+ * small chunks that a worker tries first) and gives slabs to batches. Workers read what the page
+ * cache holds, decode, scatter rows, and count slabs down. The user's thread takes ready slabs and
+ * releases them, the latter from any thread. What a worker reads of an iterator was written before
+ * its chunk was started, and stays until the iterator has no chunk in flight.
+ *
+ * Locks. No thread holds it->lock and ld->budget.lock at once, and no coroutine suspends with one.
+ *
+ * The life of a loader: open (>>open) → iterators come and go (>>pass) → close. Of an iterator:
+ *
+ *   opened ─► in ld->sched.iters, scanned ─► moved (set_epoch, restore): waits until idle, and on
+ *                                        └─► left: waits until idle, out of the list ─► parted:
+ *             slabs that nobody holds are freed, the last held batch takes the rest along
+ *
+ * Of a slab. Batches carry a running number: epoch * batches + index. An undelivered batch lies in
+ * ring[number % n_ring].
+ *
+ *   free ─► taken ─────► filled ──────► uploaded ───► ready ────► held ───────► free
+ *           assigned     pending is 0   copies asked  in order    by the user   once fences
+ *           and scanned  (workers)      for (reactor) (next)      or exports    are passed
+ *
+ * Of a tile, one chunk on its way:
+ *
+ *   IDLE ─► WAITING ─┬─► READING ───────────────► DECODING ─► IDLE    (a coroutine: >>tile)
+ *                    └─► tried by a worker ─────────────────► IDLE    (page cache: >>tile)
+ *                                └─► not there: as above */
+
+/* ---- tuning ---- */
+
+/* What was measured, on 2 cores unless said otherwise; shares are of the bare loop's throughput.
+ *
+ *   AHEAD        batches and raw chunks of 0.5 MB: 16 batches ahead reach 0.51, 64 reach 0.76
+ *   SMALL        chunks of 16 KiB: 64 in flight for each thread reach 0.79, half as many 0.75
+ *   BUFFERS      blosc chunks of 4 MB: 32 in flight reach 0.91, 8 reach 1.00
+ *   TRIED        chunks of 16 KiB and of 128 KiB: 0.47 and 0.66 without trying, 0.79 and 0.9 with
+ *                it: system calls are cheaper than turns of the reactor, and all cores make them
+ *   PAST_CACHES  raw chunks over loopback: chunks of 1 MiB with 150 MB in flight reach 1.08 of a
+ *                bare curl loop past the caches and 0.93 through them (a Zen 3 core); chunks of
+ *                64 KiB with 10 MB in flight take through the caches 0.985 of the time that they
+ *                take past them (a Zen 5 core)
+ *   GAP, RUN     page cache, whole fields of 4 x 4 inner chunks of 16 KiB, 2 busy cores: without
+ *                runs the throughput is 0.74 (raw) and 0.83 (blosc) times as high. Gaps of 11 KiB
+ *                cost in processor time what they save, those of 32 KiB 1.16 times as much. Runs of
+ *                256 KiB to 4 MiB differ by less than the noise
+ *   FREE_SHARE   blosc chunks as for GAP, throughput over that with a quarter free: one free tile
+ *                0.97, an eighth 0.99, half 1.01
+ *   FAR_GAP      loopback server, 7 of 8 inner chunks wanted, time with gaps read over that with a
+ *                request for each piece: chunks and gaps of 4 KiB 0.66, 16 KiB 0.70, 64 KiB 1.26,
+ *                128 KiB 1.14; with 30 ms and 80 MB/s a connection 1.04 and 1.02 for the last two.
+ *                Runs with 30 ms and 16 MiB in flight, in times of those of 1 MiB: 256 KiB 0.87,
+ *                2 MiB 1.3, 8 MiB 2.9; on loopback itself 1.23, 1.14 and 0.8
+ *   FAR_INNER    50 ms, inner chunks of 64 KiB: 64 in flight take 3.0 s, 256 0.84 s, 1024 0.33 s */
+
+/* Rows of a chunk that is read straight into batches; chunks of more use a buffer. IOV_MAX. */
 #define INSITU__LOADER_IOV 1024
-/* Bytes of batches that prefetch_depth aims at by default. Measured on batches and raw chunks of
- * 0.5 MB, 2 cores: 16 batches ahead reach 0.51 of the bare loop, 64 reach 0.76. */
-#define INSITU__LOADER_AHEAD (32u << 20)
-/* Chunks of at most so many bytes are small: max_inflight is 64 for each thread then, at most 256.
- * Half as many reach 0.75 of the bare loop on chunks of 16 KiB, these 0.79. */
-#define INSITU__LOADER_SMALL (64u << 10)
-/* Bytes of chunk buffers that max_inflight aims at by default. Measured on blosc chunks of 4 MB, 2
- * cores: 32 in flight reach 0.91 of the bare loop, 8 reach 1.00. */
-#define INSITU__LOADER_BUFFERS (32u << 20)
-/* bytes of a row from which reading straight into batches beats a copy */
+/* Bytes of a row from which reading straight into batches beats a copy. */
 #define INSITU__LOADER_DIRECT 2048
-/* Batches under way of so many bytes leave the caches before they are delivered, on most machines:
- * remote bytes then go past them. Raw chunks over loopback: of 1 MiB, 150 MB under way, 1.08 of a
- * bare curl loop past the caches and 0.93 through them (a Zen 3 core); of 64 KiB, 10 MB under way,
- * the time through them is 0.985 of the time past them (a Zen 5 core). */
+/* Bytes of batches that prefetch_depth aims at by default. */
+#define INSITU__LOADER_AHEAD (32u << 20)
+/* Encoded bytes up to which a chunk is small: max_inflight is then 64 a thread, at most 256. */
+#define INSITU__LOADER_SMALL (64u << 10)
+/* Bytes of chunk buffers that max_inflight aims at by default. */
+#define INSITU__LOADER_BUFFERS (32u << 20)
+/* Bytes of batches in flight from which remote bytes go past the processor's caches, since most
+ * machines' caches lose a batch of them before it is delivered. */
 #ifndef INSITU__LOADER_PAST_CACHES
 #define INSITU__LOADER_PAST_CACHES (64u << 20)
 #endif
-/* Chunks of at most so many encoded bytes are first tried by a worker with what the caches hold, up
- * to so many chunks or bytes in one job: system calls are then cheaper than turns of the reactor,
- * and all cores make them. Measured on chunks of 16 and of
- * 128 KiB, 2 cores: 0.47 and 0.66 of the bare loop without, 0.79 and 0.9 with it. */
+
+/* Encoded bytes up to which a worker first tries a chunk with what the page cache holds. */
 #define INSITU__LOADER_TRIED (1u << 20)
+/* Chunks, and encoded bytes, that one such job tries at most. */
 #define INSITU__LOADER_BUNCH 16
 #define INSITU__LOADER_BUNCH_BYTES (1u << 20)
-/* chunks that are not tried after a bunch that mostly was not in the caches */
+/* Chunks that are not tried after a bunch that mostly was not in the page cache. */
 #define INSITU__LOADER_MISSED 256
-/* Inner chunks of a shard at most so many bytes apart are read at once, until the read has so many
- * bytes. Measured from the page cache on whole fields of 4 x 4 inner chunks of 16 KiB, 2 busy
- * cores: without it the throughput is 0.74 (raw) and 0.83 (blosc) times as high. Gaps of 11 KiB
- * cost in processor time what they save, those of 32 KiB 1.16 times as much. Runs of 256 KiB to
- * 4 MiB differ by less than the noise. */
+
+/* Bytes between two inner chunks of a shard up to which one request reads both. */
 #define INSITU__LOADER_GAP (16u << 10)
+/* Bytes of such a request from which it takes no further neighbour. */
 #define INSITU__LOADER_RUN (1u << 20)
-/* The gap of a remote store, which is dropped as it arrives: at most a quarter of what is wanted.
- * Measured from a server on loopback, wanting 7 of 8 inner chunks, time with gaps read over that
- * with a request for each piece: chunks and gaps of 4 KiB 0.66, 16 KiB 0.70, 64 KiB 1.26, 128 KiB
- * 1.14; with 30 ms and 80 MB/s for each connection 1.04 and 1.02 for the last two. Runs: so far
- * away and with 16 MiB in flight, those of 256 KiB take 0.87 of the time that 1 MiB take, 2 MiB
- * 1.3, 8 MiB 2.9; on loopback itself 1.23, 1.14 and 0.8. */
+/* One part in so many of the tiles must be free before the scan goes on: neighbours in a shard then
+ * come together. */
+#define INSITU__LOADER_FREE_SHARE 4
+/* GAP of a remote store, which drops these bytes; at most a quarter of the wanted bytes. */
 #define INSITU__LOADER_FAR_GAP (32u << 10)
-/* Of a remote store, to hide its latency: bytes of chunks in flight by default, within so many
- * chunks; more where they are inner chunks of shards, since several share a request. With 50 ms and
- * inner chunks of 64 KiB, 64 in flight take 3.0 s, 256 0.84, 1024 0.33. And bytes that
- * prefetch_depth aims at, and that chunk buffers stay within. */
+
+/* A remote store's latency is hidden by this many bytes of chunks in flight, within LEAST and MOST
+ * chunks; up to INNER where they are inner chunks of shards, several of which share a request. */
 #define INSITU__LOADER_FAR_FLIGHT (64u << 20)
 #define INSITU__LOADER_FAR_LEAST 64
 #define INSITU__LOADER_FAR_MOST 256
 #define INSITU__LOADER_FAR_INNER 1024
+/* Bytes of batches that prefetch_depth aims at, and that chunk buffers stay within. */
 #define INSITU__LOADER_FAR_BYTES (256u << 20)
+
+/* Seconds without a chunk coming through after which the watchdog warns. */
 #ifndef INSITU_WATCHDOG_S
 #define INSITU_WATCHDOG_S 30
 #endif
-#define INSITU__LOADER_NEXT_BUCKETS 976 /* of insitu__report_bucket: 61 octaves of 16 */
+/* Of insitu__report_bucket: 61 octaves of 16. */
+#define INSITU__LOADER_NEXT_BUCKETS 976
 
 /* A batch's memory and its public face. The fields below `batch` are written as the diagram in this
  * section's head says. */
@@ -24573,7 +24616,7 @@ struct insitu__loader_count {
 struct insitu_loader {
   /* Fixed after open. */
   insitu_loader_desc config; /* resolved; points to `blocks` */
-  /* Per entry of insitu__config_fields: INSITU__LOADER_FROM_... */
+  /* Per entry of insitu__config_fields: INSITU__CONFIG_FROM_... */
   unsigned char origin[32];
   struct insitu__loader_block *blocks;
   struct insitu__chain_hooks hooks;
@@ -25329,7 +25372,7 @@ static void insitu__rows_landed(void *arg, unsigned worker) {
 
 /* ---- a whole array, or a box of it, now ---- */
 
-#define INSITU__LOADER_READERS 16 /* coroutines at most: more would only take memory */
+#define INSITU__READ_READERS 16 /* coroutines at most: more would only take memory */
 
 struct insitu__read_reading { /* lives on the caller's stack */
   insitu_loader *loader;
@@ -25557,7 +25600,7 @@ static unsigned insitu__read_begin(struct insitu__read_reading *r) {
                   INSITU_CORO_STACK + sizeof *r->readers;
   each = insitu__codec_add_saturating(each, insitu__cache_bytes(index ? 1 : 0, index));
   unsigned n = (unsigned)insitu__base_min(
-      r->tiles, insitu__base_min(INSITU__LOADER_READERS, 2 * ld->config.decode_threads));
+      r->tiles, insitu__base_min(INSITU__READ_READERS, 2 * ld->config.decode_threads));
   pthread_mutex_lock(&ld->budget.lock);
   uint64_t used =
       (ld->config.plan_only ? 0 : ld->footprint.inflight_bytes + ld->footprint.cache_bytes) +
@@ -25875,7 +25918,21 @@ static insitu_strings *insitu__read_strings_give(const struct insitu__read_strin
 }
 
 /* >>config ------------------------------------------------------------------------------------- */
-/* A loader's desc: its copy, where each value comes from, defaults, and the memory it takes. */
+/* A loader's desc: its copy, where each value comes from, defaults, and the memory it takes.
+ *
+ * A member of the desc is listed once, in insitu__config_fields: how it is described, the greatest
+ * value that makes sense, and where its default comes from. Lists and what a callback needs are
+ * copied and checked by hand.
+ *
+ *   insitu__config_check      before anything is opened
+ *   insitu__config_keep_desc  copies the desc
+ *   insitu__config_defaults   what depends on the machine and the environment
+ *   insitu__config_footprint  what depends on the archive, once its arrays are open
+ *
+ * State: insitu_loader.config, origin, blocks and footprint, fixed after open. Runs on the opening
+ * thread, the footprint on the reactor thread; nothing suspends. */
+
+/* ---- copies ---- */
 
 /* A copy that lives as long as the loader; NULL on no memory, or for NULL. */
 static void *insitu__config_keep(insitu_loader *ld, const void *from, uint64_t bytes) {
@@ -25888,159 +25945,246 @@ static void *insitu__config_keep(insitu_loader *ld, const void *from, uint64_t b
   return memcpy(b + 1, from, (size_t)bytes);
 }
 
-static const char *insitu__config_keep_text(insitu_loader *ld, const char *s, bool *ok) {
-  if (!s) return NULL;
-  const char *copy = (const char *)insitu__config_keep(ld, s, strlen(s) + 1);
-  *ok = *ok && copy;
+/* A copy of n elements; NULL for none. *ok becomes false where there is no memory. */
+static void *insitu__config_keep_list(
+    insitu_loader *ld, const void *from, uint64_t n, uint64_t bytes_each, bool *ok) {
+  void *copy = n ? insitu__config_keep(ld, from, n * bytes_each) : NULL;
+  if (n && !copy) *ok = false;
   return copy;
 }
 
+/* A copy of a string; NULL for NULL. *ok becomes false where there is no memory. */
+static const char *insitu__config_keep_text(insitu_loader *ld, const char *s, bool *ok) {
+  if (!s) return NULL;
+  return (const char *)insitu__config_keep_list(ld, s, strlen(s) + 1, 1, ok);
+}
+
+/* ---- the list of members ---- */
+
 /* Where a value of the configuration comes from. */
 enum {
-  INSITU__LOADER_FROM_DESC,
-  INSITU__LOADER_FROM_DEFAULT,
-  INSITU__LOADER_FROM_ENVIRONMENT,
-  INSITU__LOADER_FROM_CGROUP,
-  INSITU__LOADER_FROM_AFFINITY,
-  INSITU__LOADER_FROM_MACHINE,
-  INSITU__LOADER_FROM_ARCHIVE,
-  INSITU__LOADER_FROM_INLINE
+  INSITU__CONFIG_FROM_DESC,
+  INSITU__CONFIG_FROM_DEFAULT,
+  INSITU__CONFIG_FROM_ENVIRONMENT,
+  INSITU__CONFIG_FROM_CGROUP,
+  INSITU__CONFIG_FROM_AFFINITY,
+  INSITU__CONFIG_FROM_MACHINE,
+  INSITU__CONFIG_FROM_ARCHIVE,
+  INSITU__CONFIG_FROM_INLINE
 };
 static const char *const insitu__config_origins[] = {
     "desc", "default", "environment", "cgroup", "affinity", "machine", "archive", "inline_io"};
 
-/* The desc's members, but for its variables and what says how to run rather than what to read. */
+/* A member of the desc. Not listed: lists, the user's functions, and the log. */
 struct insitu__config_field {
-  struct insitu__text_field text;
+  struct insitu__text_field text; /* name, place, kind */
   uint64_t bytes;
-  int unset; /* origin if the desc leaves it zero; DESC: it has no default */
+  uint64_t most; /* the greatest value of an U64 or a WORD; 0: any */
+  int unset;     /* origin if the desc leaves the member zero; DESC: it has no default */
 };
 static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill"};
 static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll"};
-#define INSITU__LOADER_FIELD(member, kind, words, unset)                                           \
+
+#define INSITU__CONFIG_FIELD_OF(member, kind, words, unset, most)                                  \
   {                                                                                                \
-    {#member, offsetof(insitu_loader_desc, member), kind, words},                                  \
-        sizeof(((insitu_loader_desc *)0)->member), unset                                           \
+    {#member, offsetof(insitu_loader_desc, member), INSITU__TEXT_##kind, words},                   \
+        sizeof(((insitu_loader_desc *)0)->member), most, INSITU__CONFIG_FROM_##unset               \
   }
+#define INSITU__CONFIG_FIELD(member, kind, unset, most)                                            \
+  INSITU__CONFIG_FIELD_OF(member, kind, NULL, unset, most)
+#define INSITU__CONFIG_FIELD_WORD(member, words, unset, most)                                      \
+  INSITU__CONFIG_FIELD_OF(member, WORD, words, unset, most)
+
+/* In the order in which they are described. */
 static const struct insitu__config_field insitu__config_fields[] = {
-    INSITU__LOADER_FIELD(url, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
-    INSITU__LOADER_FIELD(sample_dim, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
-    INSITU__LOADER_FIELD(sample_axis, INSITU__TEXT_I32, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(batch_size, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(seed, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(rank, INSITU__TEXT_I32, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(world, INSITU__TEXT_I32, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(block_chunks, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(unit_chunks, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(lanes, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(sample_start, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(sample_stop, INSITU__TEXT_I64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(time_path, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
-    INSITU__LOADER_FIELD(split, INSITU__TEXT_NONE, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(split_shuffled, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(split_spill, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(split_gap, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(manifest, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
-    INSITU__LOADER_FIELD(
-        on_bad_chunk, INSITU__TEXT_WORD, insitu__config_hole_words, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(
-        on_absent_chunk, INSITU__TEXT_WORD, insitu__config_hole_words, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(prefetch_depth, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
-    INSITU__LOADER_FIELD(max_inflight, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_ARCHIVE),
-    INSITU__LOADER_FIELD(decode_threads, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_AFFINITY),
-    INSITU__LOADER_FIELD(memory_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_MACHINE),
-    INSITU__LOADER_FIELD(device_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(cache_dir, INSITU__TEXT_TEXT, NULL, INSITU__LOADER_FROM_DESC),
-    INSITU__LOADER_FIELD(cache_budget, INSITU__TEXT_U64, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(
-        io, INSITU__TEXT_WORD, insitu__config_io_words, INSITU__LOADER_FROM_MACHINE),
-    INSITU__LOADER_FIELD(inline_io, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(check, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
-    INSITU__LOADER_FIELD(hold_epoch, INSITU__TEXT_FLAG, NULL, INSITU__LOADER_FROM_DEFAULT),
+    INSITU__CONFIG_FIELD(url, TEXT, DESC, 0),
+    INSITU__CONFIG_FIELD(sample_dim, TEXT, DESC, 0),
+    INSITU__CONFIG_FIELD(sample_axis, I32, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(batch_size, U64, DEFAULT, INSITU__MAX_BATCH),
+    INSITU__CONFIG_FIELD(seed, U64, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(rank, I32, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(world, I32, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(block_chunks, U64, DEFAULT, INSITU__MAX_LISTED_CHUNKS),
+    INSITU__CONFIG_FIELD(unit_chunks, U64, DEFAULT, 1 << 20),
+    INSITU__CONFIG_FIELD(lanes, U64, DEFAULT, INSITU__MAX_LANES),
+    INSITU__CONFIG_FIELD(sample_start, I64, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(sample_stop, I64, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(time_path, TEXT, DESC, 0),
+    INSITU__CONFIG_FIELD(split, NONE, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(split_shuffled, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(split_spill, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(split_gap, U64, DEFAULT, INSITU__MAX_LISTED_CHUNKS),
+    INSITU__CONFIG_FIELD(manifest, TEXT, DESC, 0),
+    INSITU__CONFIG_FIELD_WORD(on_bad_chunk, insitu__config_hole_words, DEFAULT, INSITU_FILL),
+    INSITU__CONFIG_FIELD_WORD(on_absent_chunk, insitu__config_hole_words, DEFAULT, INSITU_FILL),
+    INSITU__CONFIG_FIELD(prefetch_depth, U64, ARCHIVE, INSITU__MAX_DEPTH),
+    INSITU__CONFIG_FIELD(max_inflight, U64, ARCHIVE, INSITU__MAX_INFLIGHT),
+    INSITU__CONFIG_FIELD(decode_threads, U64, AFFINITY, INSITU__REACTOR_MAX_WORKERS),
+    INSITU__CONFIG_FIELD(memory_budget, U64, MACHINE, 0),
+    INSITU__CONFIG_FIELD(device_budget, U64, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(cache_dir, TEXT, DESC, 0),
+    INSITU__CONFIG_FIELD(cache_budget, U64, DEFAULT, 0),
+    INSITU__CONFIG_FIELD_WORD(io, insitu__config_io_words, MACHINE, INSITU_IO_EPOLL),
+    INSITU__CONFIG_FIELD(inline_io, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(check, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(hold_epoch, FLAG, DEFAULT, 0),
 };
-enum { INSITU__LOADER_FIELDS = sizeof insitu__config_fields / sizeof *insitu__config_fields };
+enum { INSITU__CONFIG_FIELDS = sizeof insitu__config_fields / sizeof *insitu__config_fields };
 _Static_assert(
     sizeof(((insitu_date *)0)->text) == INSITU__TIME_TEXT, "what insitu__time_print writes");
-_Static_assert(INSITU__LOADER_FIELDS <= sizeof((insitu_loader *)0)->origin, "an origin for each");
+_Static_assert(INSITU__CONFIG_FIELDS <= sizeof((insitu_loader *)0)->origin, "an origin for each");
 
-/* at: the member's offset */
+/* ---- origins ---- */
+
+/* Sets where the value of a member comes from. at: the member's offset. */
 static void insitu__config_from(insitu_loader *ld, uint64_t at, int origin) {
-  for (int i = 0; i < INSITU__LOADER_FIELDS; i++)
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++)
     if (insitu__config_fields[i].text.at == at) ld->origin[i] = (unsigned char)origin;
 }
 
+/* Where the value of a member comes from. */
 static int insitu__config_origin(const insitu_loader *ld, uint64_t at) {
-  for (int i = 0; i < INSITU__LOADER_FIELDS; i++)
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++)
     if (insitu__config_fields[i].text.at == at) return ld->origin[i];
-  return INSITU__LOADER_FROM_DESC;
+  return INSITU__CONFIG_FROM_DESC;
 }
 
 /* Before defaults are put in: which members the desc gives. */
 static void insitu__config_origin_init(insitu_loader *ld) {
   static const unsigned char zero[sizeof ld->config.split];
-  for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
+
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
     const struct insitu__config_field *f = &insitu__config_fields[i];
     bool given = memcmp((const char *)&ld->config + f->text.at, zero, (size_t)f->bytes) != 0;
-    ld->origin[i] = (unsigned char)(given ? INSITU__LOADER_FROM_DESC : f->unset);
+    ld->origin[i] = (unsigned char)(given ? INSITU__CONFIG_FROM_DESC : f->unset);
   }
 }
 
-/* Copies everything a desc points to. */
+/* ---- the copy of a desc ---- */
+
+/* Copies what a variable points to. */
+static void insitu__config_keep_variable(insitu_loader *ld, insitu_variable *v, bool *ok) {
+  v->label = insitu__config_keep_text(ld, insitu__geometry_label(v), ok);
+  v->path = insitu__config_keep_text(ld, v->path, ok);
+  v->steps =
+      (const int64_t *)insitu__config_keep_list(ld, v->steps, v->n_steps, sizeof *v->steps, ok);
+
+  insitu_slice *slices =
+      (insitu_slice *)insitu__config_keep_list(ld, v->slices, v->n_slices, sizeof *slices, ok);
+  for (uint64_t k = 0; *ok && k < v->n_slices; k++)
+    slices[k].dim = insitu__config_keep_text(ld, slices[k].dim, ok);
+  v->slices = slices;
+}
+
+/* Copies a desc and everything it points to; false: no memory. */
 static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc *desc) {
   insitu_loader_desc *c = &ld->config;
   bool ok = true;
+
   *c = *desc;
-  c->url = insitu__config_keep_text(ld, desc->url, &ok);
-  c->sample_dim = insitu__config_keep_text(ld, desc->sample_dim, &ok);
-  c->manifest = insitu__config_keep_text(ld, desc->manifest, &ok);
-  c->cache_dir = insitu__config_keep_text(ld, desc->cache_dir, &ok);
-  insitu_option *options = NULL;
-  if (desc->n_options)
-    ok = (options = (insitu_option *)insitu__config_keep(
-              ld, desc->options, desc->n_options * sizeof *options)) &&
-         ok;
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
+    const struct insitu__text_field *f = &insitu__config_fields[i].text;
+    const char **text = (const char **)(void *)((char *)c + f->at);
+    if (f->kind == INSITU__TEXT_TEXT) *text = insitu__config_keep_text(ld, *text, &ok);
+  }
+  c->sample_from = insitu__config_keep_text(ld, desc->sample_from, &ok);
+  c->sample_to = insitu__config_keep_text(ld, desc->sample_to, &ok);
+  for (int p = 0; p < 3; p++) {
+    c->split[p].from = insitu__config_keep_text(ld, desc->split[p].from, &ok);
+    c->split[p].to = insitu__config_keep_text(ld, desc->split[p].to, &ok);
+  }
+
+  insitu_option *options = (insitu_option *)insitu__config_keep_list(
+      ld, desc->options, desc->n_options, sizeof *options, &ok);
   for (uint64_t i = 0; ok && i < desc->n_options; i++) {
     options[i].key = insitu__config_keep_text(ld, options[i].key, &ok);
     options[i].value = insitu__config_keep_text(ld, options[i].value, &ok);
   }
   c->options = options;
-  insitu_codec *codecs = NULL;
-  if (desc->n_codecs)
-    ok = (codecs = (insitu_codec *)insitu__config_keep(
-              ld, desc->codecs, desc->n_codecs * sizeof *codecs)) &&
-         ok;
+
+  insitu_codec *codecs = (insitu_codec *)insitu__config_keep_list(
+      ld, desc->codecs, desc->n_codecs, sizeof *codecs, &ok);
   for (uint64_t i = 0; ok && i < desc->n_codecs; i++)
     codecs[i].name = insitu__config_keep_text(ld, codecs[i].name, &ok);
   c->codecs = codecs;
   ld->hooks = (struct insitu__chain_hooks){.codec = codecs, .n = desc->n_codecs};
-  c->sample_from = insitu__config_keep_text(ld, desc->sample_from, &ok);
-  c->sample_to = insitu__config_keep_text(ld, desc->sample_to, &ok);
-  c->time_path = insitu__config_keep_text(ld, desc->time_path, &ok);
-  for (int p = 0; p < 3; p++) {
-    c->split[p].from = insitu__config_keep_text(ld, desc->split[p].from, &ok);
-    c->split[p].to = insitu__config_keep_text(ld, desc->split[p].to, &ok);
-  }
-  insitu_variable *vars =
-      (insitu_variable *)insitu__config_keep(ld, desc->variables, desc->n_variables * sizeof *vars);
-  c->variables = vars;
-  ok = ok && (vars || !desc->n_variables);
-  for (uint64_t i = 0; ok && i < desc->n_variables; i++) {
-    insitu_variable *v = &vars[i];
-    v->label = insitu__config_keep_text(ld, insitu__geometry_label(v), &ok);
-    v->path = insitu__config_keep_text(ld, v->path, &ok);
-    v->steps = v->n_steps ? (const int64_t *)insitu__config_keep(
-                                ld, v->steps, v->n_steps * sizeof *v->steps)
-                          : NULL;
-    ok = ok && (v->steps || !v->n_steps);
-    insitu_slice *slices = v->n_slices ? (insitu_slice *)insitu__config_keep(
-                                             ld, v->slices, v->n_slices * sizeof *slices)
-                                       : NULL;
-    ok = ok && (slices || !v->n_slices);
-    for (uint64_t k = 0; ok && k < v->n_slices; k++)
-      slices[k].dim = insitu__config_keep_text(ld, slices[k].dim, &ok);
-    v->slices = slices;
-  }
+
+  insitu_variable *variables = (insitu_variable *)insitu__config_keep_list(
+      ld, desc->variables, desc->n_variables, sizeof *variables, &ok);
+  for (uint64_t i = 0; ok && i < desc->n_variables; i++)
+    insitu__config_keep_variable(ld, &variables[i], &ok);
+  c->variables = variables;
   return ok;
+}
+
+/* ---- checks before the archive is opened ---- */
+
+/* A word of the desc, from 0 to `most`. */
+static insitu_status insitu__config_check_word(
+    const char *name, int32_t value, uint64_t most, insitu_error *err) {
+  if (value >= 0 && (uint64_t)value <= most) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_ARG, "open: %s is %d; use one of its constants", name, (int)value);
+}
+
+/* Numbers that are too large, and words that do not exist. */
+static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, insitu_error *err) {
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
+    const struct insitu__config_field *f = &insitu__config_fields[i];
+    uint64_t value;
+    if (f->text.kind != INSITU__TEXT_U64 || !f->most) continue;
+    memcpy(&value, (const char *)d + f->text.at, sizeof value);
+    if (value > f->most)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: %s is %" PRIu64 ", at most %" PRIu64 " makes sense; correct it", f->text.name,
+          value, f->most);
+  }
+
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
+    const struct insitu__config_field *f = &insitu__config_fields[i];
+    int32_t value;
+    if (f->text.kind != INSITU__TEXT_WORD) continue;
+    memcpy(&value, (const char *)d + f->text.at, sizeof value);
+    insitu_status status = insitu__config_check_word(f->text.name, value, f->most, err);
+    if (status) return status;
+  }
+  int32_t log = d->log_level == INSITU_LOG_OFF ? 0 : d->log_level;
+  return insitu__config_check_word("log_level", log, INSITU_LOG_DEBUG, err);
+}
+
+static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, insitu_error *err) {
+  if (d->n_codecs > INSITU__MAX_USER_CODECS || (d->n_codecs && !d->codecs))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: n_codecs is %" PRIu64 "; give codecs, at most %d", d->n_codecs,
+        d->codecs ? INSITU__MAX_USER_CODECS : 0);
+  for (uint64_t i = 0; i < d->n_codecs; i++) {
+    const insitu_codec *c = &d->codecs[i];
+    if (!c->name || !*c->name || !c->decode || c->max_encoded > 2 * INSITU__MAX_CHUNK)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: codecs[%" PRIu64
+          "] needs a name, decode, and max_encoded of at most 2^32; correct it",
+          i);
+  }
+
+  if (d->n_options > INSITU__MAX_OPTIONS || (d->n_options && !d->options))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: n_options is %" PRIu64 "; give options, at most %d", d->n_options,
+        d->options ? INSITU__MAX_OPTIONS : 0);
+  for (uint64_t i = 0; i < d->n_options; i++)
+    if (!d->options[i].key || !d->options[i].value)
+      return insitu__error_set(
+          err, INSITU_E_ARG, "open: options[%" PRIu64 "] needs a key and a value", i);
+  return INSITU_OK;
+}
+
+/* Whether samples are selected by date and in another way at once. */
+static bool insitu__config_dates_twice(const insitu_loader_desc *d) {
+  if ((d->sample_from || d->sample_to) && (d->sample_start || d->sample_stop)) return true;
+  for (int p = 0; p < 3; p++) {
+    const insitu_split_range *r = &d->split[p];
+    if ((r->from || r->to) && (r->start || r->stop || r->fraction != 0)) return true;
+  }
+  return false;
 }
 
 /* What can be said of a desc before the archive is opened. */
@@ -26054,62 +26198,19 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
     return insitu__error_set(err, INSITU_E_ARG,
         "open: rank %d of world %d does not exist; give 0 <= rank < world", (int)d->rank,
         (int)d->world);
-  const struct {
-    const char *name;
-    uint64_t value, most;
-  } limit[] = {{"batch_size", d->batch_size, INSITU__MAX_BATCH},
-      {"block_chunks", d->block_chunks, INSITU__MAX_LISTED_CHUNKS},
-      {"unit_chunks", d->unit_chunks, 1 << 20}, {"lanes", d->lanes, INSITU__MAX_LANES},
-      {"prefetch_depth", d->prefetch_depth, INSITU__MAX_DEPTH},
-      {"max_inflight", d->max_inflight, INSITU__MAX_INFLIGHT},
-      {"decode_threads", d->decode_threads, INSITU__REACTOR_MAX_WORKERS},
-      {"split_gap", d->split_gap, INSITU__MAX_LISTED_CHUNKS}};
-  for (size_t i = 0; i < sizeof limit / sizeof *limit; i++)
-    if (limit[i].value > limit[i].most)
-      return insitu__error_set(err, INSITU_E_ARG,
-          "open: %s is %" PRIu64 ", at most %" PRIu64 " makes sense; correct it", limit[i].name,
-          limit[i].value, limit[i].most);
-  const struct {
-    const char *name;
-    int32_t value, most;
-  } choice[] = {{"on_bad_chunk", d->on_bad_chunk, INSITU_FILL},
-      {"on_absent_chunk", d->on_absent_chunk, INSITU_FILL}, {"io", d->io, INSITU_IO_EPOLL},
-      {"log_level", d->log_level == INSITU_LOG_OFF ? 0 : d->log_level, INSITU_LOG_DEBUG}};
-  for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
-    if (choice[i].value < 0 || choice[i].value > choice[i].most)
-      return insitu__error_set(err, INSITU_E_ARG, "open: %s is %d; use one of its constants",
-          choice[i].name, (int)choice[i].value);
-  if (d->n_codecs > INSITU__MAX_USER_CODECS || (d->n_codecs && !d->codecs))
-    return insitu__error_set(err, INSITU_E_ARG,
-        "open: n_codecs is %" PRIu64 "; give codecs, at most %d", d->n_codecs,
-        d->codecs ? INSITU__MAX_USER_CODECS : 0);
-  for (uint64_t i = 0; i < d->n_codecs; i++)
-    if (!d->codecs[i].name || !*d->codecs[i].name || !d->codecs[i].decode ||
-        d->codecs[i].max_encoded > 2 * INSITU__MAX_CHUNK)
-      return insitu__error_set(err, INSITU_E_ARG,
-          "open: codecs[%" PRIu64
-          "] needs a name, decode, and max_encoded of at most 2^32; correct it",
-          i);
-  if (d->n_options > INSITU__MAX_OPTIONS || (d->n_options && !d->options))
-    return insitu__error_set(err, INSITU_E_ARG,
-        "open: n_options is %" PRIu64 "; give options, at most %d", d->n_options,
-        d->options ? INSITU__MAX_OPTIONS : 0);
-  for (uint64_t i = 0; i < d->n_options; i++)
-    if (!d->options[i].key || !d->options[i].value)
-      return insitu__error_set(
-          err, INSITU_E_ARG, "open: options[%" PRIu64 "] needs a key and a value", i);
-  bool both = (d->sample_from || d->sample_to) && (d->sample_start || d->sample_stop);
-  for (int p = 0; p < 3; p++) {
-    const insitu_split_range *r = &d->split[p];
-    both = both || ((r->from || r->to) && (r->start || r->stop || r->fraction != 0));
-  }
-  if (both)
+
+  insitu_status status = insitu__config_check_fields(d, err);
+  if (!status) status = insitu__config_check_lists(d, err);
+  if (status) return status;
+  if (insitu__config_dates_twice(d))
     return insitu__error_set(err, INSITU_E_ARG,
         "open: samples are selected by date and by index or fraction at once; give either "
         "sample_from and sample_to or "
         "sample_start and sample_stop, and in each split either from and to or the others");
   return insitu__geometry_check(d, err);
 }
+
+/* ---- defaults ---- */
 
 /* The number of the word that an environment variable holds, counted from 1; 0: it is unset or
  * empty. */
@@ -26133,14 +26234,14 @@ static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insi
   if (!c->io) {
     status = insitu__config_environment("INSITU_IO", io, "uring or epoll", &c->io, err);
     if (c->io)
-      insitu__config_from(ld, offsetof(insitu_loader_desc, io), INSITU__LOADER_FROM_ENVIRONMENT);
+      insitu__config_from(ld, offsetof(insitu_loader_desc, io), INSITU__CONFIG_FROM_ENVIRONMENT);
   }
   if (!status && !c->check) {
     int32_t word;
     status = insitu__config_environment("INSITU_CHECK", check, "0 or 1", &word, err);
     c->check = word == 2;
     if (word)
-      insitu__config_from(ld, offsetof(insitu_loader_desc, check), INSITU__LOADER_FROM_ENVIRONMENT);
+      insitu__config_from(ld, offsetof(insitu_loader_desc, check), INSITU__CONFIG_FROM_ENVIRONMENT);
   }
   if (!status && !c->log_level) {
     status = insitu__config_environment(
@@ -26151,48 +26252,65 @@ static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insi
   return status;
 }
 
+/* The share of samples in train, val and test, where the desc says nothing of any split. */
+static void insitu__config_defaults_split(insitu_loader_desc *c) {
+  static const double fraction[3] = {0.8, 0.1, 0.1};
+
+  for (int p = 0; p < 3; p++) {
+    const insitu_split_range *r = &c->split[p];
+    if (r->fraction != 0 || r->start || r->stop || r->from || r->to) return;
+  }
+  for (int p = 0; p < 3; p++) c->split[p].fraction = fraction[p];
+}
+
+/* What this process may use: cores, and half of the memory. */
+static void insitu__config_defaults_machine(insitu_loader *ld) {
+  insitu_loader_desc *c = &ld->config;
+  uint64_t threads = offsetof(insitu_loader_desc, decode_threads);
+
+  if (!c->decode_threads) {
+    uint64_t cores = insitu__mem_cores();
+    if (insitu__mem_cgroup(true) == cores)
+      insitu__config_from(ld, threads, INSITU__CONFIG_FROM_CGROUP);
+    c->decode_threads = insitu__base_min(cores, INSITU__REACTOR_MAX_WORKERS);
+  }
+  if (c->inline_io) {
+    c->decode_threads = 1; /* the caller's */
+    insitu__config_from(ld, threads, INSITU__CONFIG_FROM_INLINE);
+  }
+
+  if (!c->memory_budget) {
+    uint64_t total = insitu__mem_total();
+    if (insitu__mem_cgroup(false) == total)
+      insitu__config_from(
+          ld, offsetof(insitu_loader_desc, memory_budget), INSITU__CONFIG_FROM_CGROUP);
+    c->memory_budget = total / 2;
+  }
+}
+
 /* Defaults that do not depend on the archive. */
 static insitu_status insitu__config_defaults(insitu_loader *ld, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
+
   insitu__config_origin_init(ld);
   insitu_status status = insitu__config_defaults_environment(ld, err);
   if (status) return status;
   if (!c->alloc != !c->release)
     return insitu__error_set(
         err, INSITU_E_ARG, "open: one of alloc and release is NULL; give both, or neither");
-  bool split = false;
-  for (int p = 0; p < 3; p++) {
-    const insitu_split_range *r = &c->split[p];
-    split = split || r->fraction != 0 || r->start || r->stop || r->from || r->to;
-  }
-  for (int p = 0; !split && p < 3; p++) c->split[p].fraction = p ? 0.1 : 0.8;
+
+  insitu__config_defaults_split(c);
   if (!c->world) c->world = 1;
   if (!c->batch_size) c->batch_size = 32;
   if (!c->block_chunks) c->block_chunks = 64;
   if (!c->unit_chunks) c->unit_chunks = 1;
   if (!c->on_bad_chunk) c->on_bad_chunk = INSITU_RAISE;
   if (c->cache_dir && !c->cache_budget) c->cache_budget = UINT64_C(16) << 30;
-  if (!c->decode_threads) {
-    uint64_t cores = insitu__mem_cores();
-    if (insitu__mem_cgroup(true) == cores)
-      insitu__config_from(
-          ld, offsetof(insitu_loader_desc, decode_threads), INSITU__LOADER_FROM_CGROUP);
-    c->decode_threads = insitu__base_min(cores, INSITU__REACTOR_MAX_WORKERS);
-  }
-  if (!c->memory_budget) {
-    uint64_t total = insitu__mem_total();
-    if (insitu__mem_cgroup(false) == total)
-      insitu__config_from(
-          ld, offsetof(insitu_loader_desc, memory_budget), INSITU__LOADER_FROM_CGROUP);
-    c->memory_budget = total / 2;
-  }
-  if (c->inline_io) {
-    c->decode_threads = 1; /* the caller's */
-    insitu__config_from(
-        ld, offsetof(insitu_loader_desc, decode_threads), INSITU__LOADER_FROM_INLINE);
-  }
+  insitu__config_defaults_machine(ld);
   return INSITU_OK;
 }
+
+/* ---- the footprint: what depends on the archive ---- */
 
 /* Shards that the variables may touch; *bytes becomes the longest index. */
 static uint64_t insitu__config_indexes(const struct insitu__geometry_array *a, uint64_t *bytes) {
@@ -26244,54 +26362,81 @@ static void insitu__config_default_inflight(insitu_loader *ld, uint64_t each) {
     c->max_inflight /= 2;
 }
 
-/* Buffers and scratch; max_inflight shrinks by itself only when it is not the user's. */
-static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *err) {
-  insitu_loader_desc *c = &ld->config;
+/* What arrays need at most: a buffer, an index, a whole decoded chunk. Returns bytes of scratch for
+ * each decoder. */
+static uint64_t insitu__config_footprint_arrays(insitu_loader *ld) {
+  struct insitu__loader_footprint *f = &ld->footprint;
   struct insitu__chain_needs need = {.zstd = false};
+
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
-    ld->footprint.buffer_bytes = insitu__base_max(
-        ld->footprint.buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
     bool whole = !a->sample_slowest && a->zarr.codecs.n;
-    if (whole)
-      ld->footprint.whole_bytes = insitu__base_max(ld->footprint.whole_bytes, a->chunk_bytes);
+    if (whole) f->whole_bytes = insitu__base_max(f->whole_bytes, a->chunk_bytes);
+    f->buffer_bytes =
+        insitu__base_max(f->buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
     insitu__chain_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
-    ld->footprint.cache_slots = insitu__codec_add_saturating(
-        ld->footprint.cache_slots, insitu__config_indexes(a, &ld->footprint.slot_bytes));
+    f->cache_slots =
+        insitu__codec_add_saturating(f->cache_slots, insitu__config_indexes(a, &f->slot_bytes));
   }
-  if (ld->footprint.slot_bytes) ld->footprint.buffer_bytes += INSITU__LOADER_GAP;
-  uint64_t scratch = insitu__chain_scratch_bytes(&need) + ld->footprint.whole_bytes;
-  uint64_t each =
-      ld->footprint.buffer_bytes + INSITU_CORO_STACK + insitu__store_read_bytes(&ld->store) +
-      (insitu__config_caches(ld) ? insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV) : 0) +
-      (ld->footprint.slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1) * sizeof(struct iovec) +
-      ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
-  uint64_t ahead = ld->store.remote
-                       ? insitu__base_min(INSITU__LOADER_FAR_BYTES, c->memory_budget / 4)
-                       : INSITU__LOADER_AHEAD;
-  if (!c->prefetch_depth)
-    c->prefetch_depth = insitu__base_max(
-        4, insitu__base_min(64, ahead / insitu__base_max(1, ld->geometry.slab_bytes)));
+  if (f->slot_bytes) f->buffer_bytes += INSITU__LOADER_GAP;
+  return insitu__chain_scratch_bytes(&need) + f->whole_bytes;
+}
+
+/* Bytes that one chunk in flight takes. */
+static uint64_t insitu__config_footprint_chunk(const insitu_loader *ld) {
+  uint64_t iovecs = (ld->footprint.slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1);
+  uint64_t bytes = ld->footprint.buffer_bytes + INSITU_CORO_STACK +
+                   insitu__store_read_bytes(&ld->store) + iovecs * sizeof(struct iovec) +
+                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
+
+  if (insitu__config_caches(ld)) bytes += insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV);
+  return bytes;
+}
+
+/* prefetch_depth where the user set none: so many batches as INSITU__LOADER_AHEAD bytes hold. */
+static void insitu__config_default_depth(insitu_loader *ld) {
+  insitu_loader_desc *c = &ld->config;
+  uint64_t ahead = INSITU__LOADER_AHEAD;
+
+  if (ld->store.remote) ahead = insitu__base_min(INSITU__LOADER_FAR_BYTES, c->memory_budget / 4);
+  uint64_t batches = ahead / insitu__base_max(1, ld->geometry.slab_bytes);
+  c->prefetch_depth = insitu__base_max(4, insitu__base_min(64, batches));
+}
+
+/* The cache of shard indexes: all of them, or those that a sixteenth of the budget holds. */
+static void insitu__config_footprint_cache(insitu_loader *ld) {
+  struct insitu__loader_footprint *f = &ld->footprint;
+  const insitu_loader_desc *c = &ld->config;
+  uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, f->slot_bytes);
+  uint64_t slots = insitu__base_min(insitu__base_min(f->cache_slots, fit), INSITU__CACHE_SLOTS);
+
+  f->cache_slots = insitu__base_max(c->max_inflight, slots);
+  f->cache_bytes = insitu__cache_bytes((uint32_t)f->cache_slots, f->slot_bytes);
+  f->min_free_tiles = c->max_inflight / INSITU__LOADER_FREE_SHARE;
+}
+
+/* Resolves prefetch_depth and max_inflight, and computes what chunks in flight and the cache of
+ * shard indexes take of memory_budget. Refuses what does not fit. */
+static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *err) {
+  insitu_loader_desc *c = &ld->config;
+  struct insitu__loader_footprint *f = &ld->footprint;
+  uint64_t scratch = insitu__config_footprint_arrays(ld);
+  uint64_t each = insitu__config_footprint_chunk(ld);
+
+  if (!c->prefetch_depth) insitu__config_default_depth(ld);
   uint64_t requests = c->max_inflight;
   if (!requests) {
     insitu__config_default_inflight(ld, each);
     requests = INSITU__LOADER_FAR_MOST;
   }
+
   uint64_t connections =
       insitu__store_expect(&ld->store, insitu__base_min(requests, c->max_inflight));
-  ld->footprint.inflight_bytes = connections + c->max_inflight * each + c->decode_threads * scratch;
-  if (ld->footprint.slot_bytes) { /* all indexes, or those that a sixteenth of the budget holds */
-    uint64_t fit = c->memory_budget / 16 / insitu__cache_bytes(1, ld->footprint.slot_bytes);
-    ld->footprint.cache_slots = insitu__base_max(c->max_inflight,
-        insitu__base_min(insitu__base_min(ld->footprint.cache_slots, fit), INSITU__CACHE_SLOTS));
-    ld->footprint.cache_bytes =
-        insitu__cache_bytes((uint32_t)ld->footprint.cache_slots, ld->footprint.slot_bytes);
-    /* with INSITU__LOADER_GAP's blosc chunks 1 reaches 0.97 of it, an eighth 0.99, half 1.01 */
-    ld->footprint.min_free_tiles = c->max_inflight / 4;
-  }
-  if (c->plan_only || insitu__codec_add_saturating(ld->footprint.inflight_bytes,
-                          ld->footprint.cache_bytes) <= c->memory_budget)
-    return INSITU_OK;
+  f->inflight_bytes = connections + c->max_inflight * each + c->decode_threads * scratch;
+  if (f->slot_bytes) insitu__config_footprint_cache(ld);
+  uint64_t total = insitu__codec_add_saturating(f->inflight_bytes, f->cache_bytes);
+  if (c->plan_only || total <= c->memory_budget) return INSITU_OK;
+
   char remote[96] = "";
   if (connections)
     snprintf(remote, sizeof remote,
@@ -26301,11 +26446,11 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
       " decoders with %" PRIu64 " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64
       " bytes each%s need %" PRIu64 " bytes, memory_budget is %" PRIu64
       "; raise memory_budget, or lower max_inflight or decode_threads",
-      c->max_inflight, each, c->decode_threads, scratch, ld->footprint.cache_slots,
-      ld->footprint.slot_bytes, remote,
-      insitu__codec_add_saturating(ld->footprint.inflight_bytes, ld->footprint.cache_bytes),
-      c->memory_budget);
+      c->max_inflight, each, c->decode_threads, scratch, f->cache_slots, f->slot_bytes, remote,
+      total, c->memory_budget);
 }
+
+/* ---- notes ---- */
 
 /* Sentences about the resolved configuration that surprise without an explanation: for the log,
  * insitu_loader_describe and the command insitu. Each is shorter than 400 bytes. */
@@ -26321,8 +26466,8 @@ static void insitu__config_notes(
   int from = insitu__config_origin(ld, offsetof(insitu_loader_desc, decode_threads));
   uint64_t online = insitu__mem_online();
   if (c->decode_threads >= online) return;
-  if (from != INSITU__LOADER_FROM_AFFINITY && from != INSITU__LOADER_FROM_CGROUP) return;
-  bool quota = from == INSITU__LOADER_FROM_CGROUP;
+  if (from != INSITU__CONFIG_FROM_AFFINITY && from != INSITU__CONFIG_FROM_CGROUP) return;
+  bool quota = from == INSITU__CONFIG_FROM_CGROUP;
   snprintf(note, sizeof note,
       "decode_threads is %" PRIu64 ": this process may use %" PRIu64 " core%s of %" PRIu64
       " (%s); %s",
@@ -26585,8 +26730,8 @@ static insitu_status insitu__dates_resolve(
         &c->sample_start, &c->sample_stop, err);
     c->sample_from = c->sample_to = NULL;
     insitu__config_from(
-        ld, offsetof(insitu_loader_desc, sample_start), INSITU__LOADER_FROM_ARCHIVE);
-    insitu__config_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__LOADER_FROM_ARCHIVE);
+        ld, offsetof(insitu_loader_desc, sample_start), INSITU__CONFIG_FROM_ARCHIVE);
+    insitu__config_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__CONFIG_FROM_ARCHIVE);
   }
   for (int p = 0; p < 3 && !status; p++) {
     insitu_split_range *r = &c->split[p];
@@ -27882,23 +28027,23 @@ static void insitu__pass_part(insitu_iter *it) {
 
 /* ---- state ---- */
 
-enum {                            /* byte offsets in an insitu_state; all little-endian u64 */
-  INSITU__LOADER_STATE_MAGIC = 0, /* "INSITU", version 2, order_version */
-  INSITU__LOADER_STATE_GEOMETRY = 8,
-  INSITU__LOADER_STATE_VARIABLES = 16,
-  INSITU__LOADER_STATE_SPLIT = 24,
-  INSITU__LOADER_STATE_SEED = 32,
-  INSITU__LOADER_STATE_LANES = 40,
-  INSITU__LOADER_STATE_WINDOW = 48,
-  INSITU__LOADER_STATE_UNIT = 56,
-  INSITU__LOADER_STATE_GLOBAL = 64,
-  INSITU__LOADER_STATE_PASS = 72, /* the iterator's split, and << 8: sequential */
-  INSITU__LOADER_STATE_EPOCH = 80,
-  INSITU__LOADER_STATE_NEXT = 88,
-  INSITU__LOADER_STATE_RESERVED = 96, /* zero */
-  INSITU__LOADER_STATE_CHECK = 120    /* hash of all before */
+enum {                          /* byte offsets in an insitu_state; all little-endian u64 */
+  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 2, order_version */
+  INSITU__PASS_STATE_GEOMETRY = 8,
+  INSITU__PASS_STATE_VARIABLES = 16,
+  INSITU__PASS_STATE_SPLIT = 24,
+  INSITU__PASS_STATE_SEED = 32,
+  INSITU__PASS_STATE_LANES = 40,
+  INSITU__PASS_STATE_WINDOW = 48,
+  INSITU__PASS_STATE_UNIT = 56,
+  INSITU__PASS_STATE_GLOBAL = 64,
+  INSITU__PASS_STATE_PASS = 72, /* the iterator's split, and << 8: sequential */
+  INSITU__PASS_STATE_EPOCH = 80,
+  INSITU__PASS_STATE_NEXT = 88,
+  INSITU__PASS_STATE_RESERVED = 96, /* zero */
+  INSITU__PASS_STATE_CHECK = 120    /* hash of all before */
 };
-_Static_assert(INSITU__LOADER_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
+_Static_assert(INSITU__PASS_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
     "the checksum ends the state");
 
 static void insitu__pass_state(
@@ -27908,20 +28053,20 @@ static void insitu__pass_state(
   memset(b, 0, sizeof out->bytes);
   memcpy(b, "INSITU\2", 7);
   b[7] = INSITU_ORDER_VERSION;
-  insitu__base_store64(b + INSITU__LOADER_STATE_GEOMETRY, p->geometry->hash_geometry);
-  insitu__base_store64(b + INSITU__LOADER_STATE_VARIABLES, p->geometry->hash_variables);
-  insitu__base_store64(b + INSITU__LOADER_STATE_SPLIT, p->split->hash);
-  insitu__base_store64(b + INSITU__LOADER_STATE_SEED, p->layout.seed);
-  insitu__base_store64(b + INSITU__LOADER_STATE_LANES, p->layout.lanes);
-  insitu__base_store64(b + INSITU__LOADER_STATE_WINDOW, p->layout.window);
-  insitu__base_store64(b + INSITU__LOADER_STATE_UNIT, p->split->unit_rows);
-  insitu__base_store64(b + INSITU__LOADER_STATE_GLOBAL, p->layout.global_batch);
+  insitu__base_store64(b + INSITU__PASS_STATE_GEOMETRY, p->geometry->hash_geometry);
+  insitu__base_store64(b + INSITU__PASS_STATE_VARIABLES, p->geometry->hash_variables);
+  insitu__base_store64(b + INSITU__PASS_STATE_SPLIT, p->split->hash);
+  insitu__base_store64(b + INSITU__PASS_STATE_SEED, p->layout.seed);
+  insitu__base_store64(b + INSITU__PASS_STATE_LANES, p->layout.lanes);
+  insitu__base_store64(b + INSITU__PASS_STATE_WINDOW, p->layout.window);
+  insitu__base_store64(b + INSITU__PASS_STATE_UNIT, p->split->unit_rows);
+  insitu__base_store64(b + INSITU__PASS_STATE_GLOBAL, p->layout.global_batch);
   insitu__base_store64(
-      b + INSITU__LOADER_STATE_PASS, (uint64_t)it->split | (uint64_t)p->layout.sequential << 8);
-  insitu__base_store64(b + INSITU__LOADER_STATE_EPOCH, epoch);
-  insitu__base_store64(b + INSITU__LOADER_STATE_NEXT, next);
+      b + INSITU__PASS_STATE_PASS, (uint64_t)it->split | (uint64_t)p->layout.sequential << 8);
+  insitu__base_store64(b + INSITU__PASS_STATE_EPOCH, epoch);
+  insitu__base_store64(b + INSITU__PASS_STATE_NEXT, next);
   insitu__base_store64(
-      b + INSITU__LOADER_STATE_CHECK, insitu__geometry_hash(0, b, INSITU__LOADER_STATE_CHECK));
+      b + INSITU__PASS_STATE_CHECK, insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK));
 }
 
 /* Names the first field in which a state and an iterator differ. */
@@ -27940,13 +28085,13 @@ static insitu_status insitu__pass_state_check(
         "use the "
         "insitubatch.h that wrote it",
         b[6], b[7], mine.bytes[6], mine.bytes[7]);
-  if (insitu__base_load64(b + INSITU__LOADER_STATE_CHECK) !=
-      insitu__geometry_hash(0, b, INSITU__LOADER_STATE_CHECK))
+  if (insitu__base_load64(b + INSITU__PASS_STATE_CHECK) !=
+      insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK))
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the %zu bytes of the state were changed, its checksum does not fit them; give "
         "what a batch's `after` held",
         sizeof state->bytes);
-  for (int at = INSITU__LOADER_STATE_RESERVED; at < INSITU__LOADER_STATE_CHECK; at++)
+  for (int at = INSITU__PASS_STATE_RESERVED; at < INSITU__PASS_STATE_CHECK; at++)
     if (b[at])
       return insitu__error_set(err, INSITU_E_STATE,
           "restore: reserved byte %d of the state is %d, not 0: a newer insitubatch.h wrote it; "
@@ -27956,12 +28101,12 @@ static insitu_status insitu__pass_state_check(
     int at;
     const char *name;
   } field[] = {
-      {INSITU__LOADER_STATE_GEOMETRY, "the archive's samples or chunks along the sample axis"},
-      {INSITU__LOADER_STATE_VARIABLES, "the variables"}, {INSITU__LOADER_STATE_SPLIT, "the split"},
-      {INSITU__LOADER_STATE_PASS, "the iterator's split or order"},
-      {INSITU__LOADER_STATE_SEED, "seed"}, {INSITU__LOADER_STATE_LANES, "lanes"},
-      {INSITU__LOADER_STATE_WINDOW, "block_chunks"}, {INSITU__LOADER_STATE_UNIT, "unit_chunks"},
-      {INSITU__LOADER_STATE_GLOBAL, "the global batch (batch_size x world)"}};
+      {INSITU__PASS_STATE_GEOMETRY, "the archive's samples or chunks along the sample axis"},
+      {INSITU__PASS_STATE_VARIABLES, "the variables"}, {INSITU__PASS_STATE_SPLIT, "the split"},
+      {INSITU__PASS_STATE_PASS, "the iterator's split or order"}, {INSITU__PASS_STATE_SEED, "seed"},
+      {INSITU__PASS_STATE_LANES, "lanes"}, {INSITU__PASS_STATE_WINDOW, "block_chunks"},
+      {INSITU__PASS_STATE_UNIT, "unit_chunks"},
+      {INSITU__PASS_STATE_GLOBAL, "the global batch (batch_size x world)"}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     uint64_t theirs = insitu__base_load64(b + field[i].at),
              ours = insitu__base_load64(mine.bytes + field[i].at);
@@ -27971,8 +28116,8 @@ static insitu_status insitu__pass_state_check(
           "); open the loader as it was then",
           field[i].name, theirs, ours);
   }
-  uint64_t epoch = insitu__base_load64(b + INSITU__LOADER_STATE_EPOCH),
-           next = insitu__base_load64(b + INSITU__LOADER_STATE_NEXT);
+  uint64_t epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH),
+           next = insitu__base_load64(b + INSITU__PASS_STATE_NEXT);
   if (epoch >= INSITU__MAX_EPOCH || next > it->batches)
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64
@@ -28007,9 +28152,9 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
 }
 
 /* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must
- * wait, INSITU__LOADER_UNCHECKED when the next batch is ready but for insitu__check_batch.
+ * wait, INSITU__PASS_UNCHECKED when the next batch is ready but for insitu__check_batch.
  */
-enum { INSITU__LOADER_UNCHECKED = INT32_MAX };
+enum { INSITU__PASS_UNCHECKED = INT32_MAX };
 static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insitu_error *err) {
   if (atomic_load_explicit(&it->loader->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
   if (it->shared.failed) goto failed;
@@ -28030,7 +28175,7 @@ static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insi
   if (it->shared.assigned <= it->shared.next) return INSITU_TIMEOUT;
   struct insitu__loader_slab *slab = it->ring[it->shared.next % it->n_ring];
   if (atomic_load_explicit(&slab->pending, memory_order_acquire)) return INSITU_TIMEOUT;
-  if (!slab->checked) return INSITU__LOADER_UNCHECKED;
+  if (!slab->checked) return INSITU__PASS_UNCHECKED;
   if (it->device.n_rings && it->shared.uploaded <= it->shared.next) return INSITU_TIMEOUT;
   if (insitu__device_wait(&it->device, slab->parts, it->device.stream, &it->device.error))
     goto refused;
@@ -28335,8 +28480,8 @@ static insitu_status insitu__open_init(
  * picked one by one by the definitions of the two layouts. */
 
 /* of one row at most, so that a wide row costs little */
-#define INSITU__LOADER_CHECK_OBJECTS 8
-#define INSITU__LOADER_CHECK_LARGEST (2 * INSITU__MAX_CHUNK) /* bytes of a stored object */
+#define INSITU__CHECK_OBJECTS 8
+#define INSITU__CHECK_LARGEST (2 * INSITU__MAX_CHUNK) /* bytes of a stored object */
 
 struct insitu__check_object { /* what one key names: a whole stored object of an array */
   const uint64_t *chunk;
@@ -28419,7 +28564,7 @@ static void insitu__check_convert(
   double d = 0;
   uint16_t half;
   switch (from) {
-#define INSITU__LOADER_CHECK_CASE(dtype, type)                                                     \
+#define INSITU__CHECK_CASE(dtype, type)                                                            \
   case dtype: {                                                                                    \
     type x;                                                                                        \
     memcpy(&x, in, sizeof x);                                                                      \
@@ -28427,17 +28572,17 @@ static void insitu__check_convert(
     d = (double)x;                                                                                 \
     break;                                                                                         \
   }
-    INSITU__LOADER_CHECK_CASE(INSITU_I8, int8_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_I16, int16_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_I32, int32_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_I64, int64_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_U8, uint8_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_U16, uint16_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_U32, uint32_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_U64, uint64_t)
-    INSITU__LOADER_CHECK_CASE(INSITU_F32, float)
-    INSITU__LOADER_CHECK_CASE(INSITU_F64, double)
-#undef INSITU__LOADER_CHECK_CASE
+    INSITU__CHECK_CASE(INSITU_I8, int8_t)
+    INSITU__CHECK_CASE(INSITU_I16, int16_t)
+    INSITU__CHECK_CASE(INSITU_I32, int32_t)
+    INSITU__CHECK_CASE(INSITU_I64, int64_t)
+    INSITU__CHECK_CASE(INSITU_U8, uint8_t)
+    INSITU__CHECK_CASE(INSITU_U16, uint16_t)
+    INSITU__CHECK_CASE(INSITU_U32, uint32_t)
+    INSITU__CHECK_CASE(INSITU_U64, uint64_t)
+    INSITU__CHECK_CASE(INSITU_F32, float)
+    INSITU__CHECK_CASE(INSITU_F64, double)
+#undef INSITU__CHECK_CASE
   case INSITU_BOOL: f = (float)(d = in[0] != 0); break;
   case INSITU_F16:
     memcpy(&half, in, sizeof half);
@@ -28587,7 +28732,7 @@ static void insitu__check_await(void *arg) {
   struct insitu__check_job *c = (struct insitu__check_job *)arg;
   insitu_loader *ld = c->it->loader;
   insitu_status status = insitu__store_get_await(
-      &ld->store, c->key, INSITU__LOADER_CHECK_LARGEST, &c->stored, &c->n, &c->damage);
+      &ld->store, c->key, INSITU__CHECK_LARGEST, &c->stored, &c->n, &c->damage);
   c->absent = status == INSITU_E_NOTFOUND;
   if (c->absent) memset(&c->damage, 0, sizeof c->damage);
   c->status = status == INSITU_E_NOMEM ? status : INSITU_OK;
@@ -28630,8 +28775,7 @@ static void insitu__check_row(struct insitu__check_job *c, uint64_t variable, ui
     objects *= n[d];
   }
   h = insitu__order_mix(h);
-  for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__LOADER_CHECK_OBJECTS);
-       k++) {
+  for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__CHECK_OBJECTS); k++) {
     uint64_t rest = (h + k) % objects;
     for (unsigned d = c->zarr->ndim; d-- > 0; rest /= n[d])
       c->index[d] =
@@ -28668,6 +28812,288 @@ static void insitu__check_batch(insitu_iter *it) {
   }
   pthread_mutex_lock(&it->lock);
   slab->checked = true;
+}
+
+/* >>describe ----------------------------------------------------------------------------------- */
+/* insitu_loader_describe: the resolved configuration, what is read and delivered, the plan, memory
+ * and statistics as one JSON object; and insitu_loader_stats, whose members are listed once, below.
+ *
+ * No state of its own. Any thread may call, also while others call next: counters are read one by
+ * one. Nothing suspends. */
+
+static const char *const insitu__describe_stages[] = {
+    "none", "consumer", "read", "decode", "upload"};
+
+/* ---- statistics ---- */
+
+/* A member of insitu_stats, and where its value comes from. */
+struct insitu__describe_stat {
+  struct insitu__text_field text;
+  uint64_t from; /* offset of a counter in insitu_loader, nanoseconds where `text` is a double;
+                  * 0: computed by insitu__describe_computed */
+};
+#define INSITU__DESCRIBE_STAT(member, kind, words, from)                                           \
+  { {#member, offsetof(insitu_stats, member), INSITU__TEXT_##kind, words}, from }
+#define INSITU__DESCRIBE_COUNT(member, kind, counter)                                              \
+  INSITU__DESCRIBE_STAT(member, kind, NULL, offsetof(insitu_loader, counter))
+#define INSITU__DESCRIBE_COMPUTED(member, kind) INSITU__DESCRIBE_STAT(member, kind, NULL, 0)
+
+/* In the order in which they are described. */
+static const struct insitu__describe_stat insitu__describe_list[] = {
+    INSITU__DESCRIBE_COUNT(batches, U64, count.batches),
+    INSITU__DESCRIBE_COUNT(rows, U64, count.rows),
+    INSITU__DESCRIBE_COUNT(reads, U64, count.reads),
+    INSITU__DESCRIBE_COUNT(rereads, U64, count.rereads),
+    INSITU__DESCRIBE_COUNT(requests, U64, count.requests),
+    INSITU__DESCRIBE_COMPUTED(index_reads, U64),
+    INSITU__DESCRIBE_COMPUTED(index_bytes, U64),
+    INSITU__DESCRIBE_COUNT(checked_rows, U64, count.checked_rows),
+    INSITU__DESCRIBE_COUNT(bytes_read, U64, count.bytes_read),
+    INSITU__DESCRIBE_COUNT(bytes_decoded, U64, count.bytes_decoded),
+    INSITU__DESCRIBE_COMPUTED(http_requests, U64),
+    INSITU__DESCRIBE_COMPUTED(retries, U64),
+    INSITU__DESCRIBE_COMPUTED(throttled, U64),
+    INSITU__DESCRIBE_COMPUTED(hedges, U64),
+    INSITU__DESCRIBE_COMPUTED(bytes_fetched, U64),
+    INSITU__DESCRIBE_COUNT(disk_hits, U64, disk.hits),
+    INSITU__DESCRIBE_COUNT(disk_misses, U64, disk.misses),
+    INSITU__DESCRIBE_COUNT(disk_bytes, U64, disk.bytes),
+    INSITU__DESCRIBE_COUNT(uploads, U64, count.uploads),
+    INSITU__DESCRIBE_COUNT(uploaded_bytes, U64, count.uploaded_bytes),
+    INSITU__DESCRIBE_COUNT(pinned_bytes, U64, count.pinned_bytes),
+    INSITU__DESCRIBE_COUNT(device_bytes, U64, count.device_bytes),
+    INSITU__DESCRIBE_COUNT(absent_chunks, U64, count.absent_chunks),
+    INSITU__DESCRIBE_COUNT(bad_chunks, U64, count.bad_chunks),
+    INSITU__DESCRIBE_COUNT(slab_bytes, U64, count.slab_bytes),
+    INSITU__DESCRIBE_COUNT(slab_bytes_peak, U64, count.slab_bytes_peak),
+    INSITU__DESCRIBE_COUNT(memory_bytes_peak, U64, count.memory_bytes_peak),
+    INSITU__DESCRIBE_COMPUTED(memory_promised, U64),
+    INSITU__DESCRIBE_COUNT(inflight_peak, U64, count.inflight_peak),
+    INSITU__DESCRIBE_COUNT(stall_s, DOUBLE, count.stall),
+    INSITU__DESCRIBE_COMPUTED(stall_share, DOUBLE),
+    INSITU__DESCRIBE_COUNT(upload_stall_s, DOUBLE, count.upload_stall),
+    INSITU__DESCRIBE_COUNT(consumer_stall_s, DOUBLE, count.consumer_stall),
+    INSITU__DESCRIBE_COUNT(first_batch_s, DOUBLE, count.first_batch),
+    INSITU__DESCRIBE_COMPUTED(next_p50_s, DOUBLE),
+    INSITU__DESCRIBE_COMPUTED(next_p95_s, DOUBLE),
+    INSITU__DESCRIBE_COMPUTED(next_p99_s, DOUBLE),
+    INSITU__DESCRIBE_COUNT(next_max_s, DOUBLE, count.next_max),
+    INSITU__DESCRIBE_COMPUTED(decode_busy, DOUBLE),
+    INSITU__DESCRIBE_STAT(limiting_stage, WORD, insitu__describe_stages, 0),
+    INSITU__DESCRIBE_COMPUTED(io, CHARS),
+};
+enum { INSITU__DESCRIBE_STATS = sizeof insitu__describe_list / sizeof *insitu__describe_list };
+
+/* The members that are more than a counter. */
+static void insitu__describe_computed(const insitu_loader *ld, insitu_stats *out) {
+  const struct insitu__loader_count *c = &ld->count;
+
+  out->index_reads = insitu__loader_get(&ld->cache.loads) + insitu__loader_get(&c->index_reads);
+  out->index_bytes = insitu__loader_get(&ld->cache.read) + insitu__loader_get(&c->index_bytes);
+  out->memory_promised = insitu__loader_get(&ld->budget.reserved) + ld->footprint.inflight_bytes +
+                         ld->footprint.cache_bytes;
+  insitu__store_stats(&ld->store, out);
+  strcpy(out->io, insitu__config_io_words[ld->config.io]);
+
+  uint64_t first = insitu__loader_get(&c->first_next);
+  if (!first) return; /* next was not called yet: there is no time to have a share of */
+
+  uint64_t elapsed = (uint64_t)insitu__base_now() - first, stall = insitu__loader_get(&c->stall);
+  uint64_t busy = insitu__loader_get(&ld->reactor.busy) - insitu__loader_get(&c->busy_before);
+  double upload = insitu__report_share(insitu__loader_get(&c->upload_stall), (double)elapsed);
+  double consumer = insitu__report_share(insitu__loader_get(&c->consumer_stall), (double)elapsed);
+  out->stall_share = insitu__report_share(stall, (double)elapsed);
+  out->decode_busy = insitu__report_busy_share(ld, busy, elapsed, stall);
+  out->limiting_stage =
+      insitu__report_stage(out->batches, out->stall_share, upload, consumer, out->decode_busy);
+
+  double percentile[3];
+  insitu__report_percentiles(ld, (const double[]){0.5, 0.95, 0.99}, percentile, 3);
+  out->next_p50_s = percentile[0] / 1e9;
+  out->next_p95_s = percentile[1] / 1e9;
+  out->next_p99_s = percentile[2] / 1e9;
+}
+
+static void insitu__describe_stats(const insitu_loader *ld, insitu_stats *out) {
+  memset(out, 0, sizeof *out);
+  for (int i = 0; i < INSITU__DESCRIBE_STATS; i++) {
+    const struct insitu__describe_stat *s = &insitu__describe_list[i];
+    if (!s->from) continue;
+
+    uint64_t n = insitu__loader_get(
+        (const atomic_uint_least64_t *)(const void *)((const char *)ld + s->from));
+    double seconds = (double)n / 1e9;
+    if (s->text.kind == INSITU__TEXT_DOUBLE)
+      memcpy((char *)out + s->text.at, &seconds, sizeof seconds);
+    else memcpy((char *)out + s->text.at, &n, sizeof n);
+  }
+  insitu__describe_computed(ld, out);
+}
+
+/* ---- the JSON text: each function writes one part of it ---- */
+
+#define INSITU__DESCRIBE_PLAN(member, kind)                                                        \
+  { #member, offsetof(insitu_plan, member), INSITU__TEXT_##kind, NULL }
+static const struct insitu__text_field insitu__describe_plan[] = {
+    INSITU__DESCRIBE_PLAN(order_version, U32), INSITU__DESCRIBE_PLAN(estimated, U32),
+    INSITU__DESCRIBE_PLAN(samples, U64), INSITU__DESCRIBE_PLAN(batches, U64),
+    INSITU__DESCRIBE_PLAN(rows, U64), INSITU__DESCRIBE_PLAN(dropped_edge, U64),
+    INSITU__DESCRIBE_PLAN(dropped_tail, U64), INSITU__DESCRIBE_PLAN(units, U64),
+    INSITU__DESCRIBE_PLAN(unit_rows, U64), INSITU__DESCRIBE_PLAN(lanes, U64),
+    INSITU__DESCRIBE_PLAN(window, U64), INSITU__DESCRIBE_PLAN(span, U64),
+    INSITU__DESCRIBE_PLAN(reads, U64), INSITU__DESCRIBE_PLAN(distinct, U64),
+    INSITU__DESCRIBE_PLAN(read_bytes, U64), INSITU__DESCRIBE_PLAN(wanted, U64),
+    INSITU__DESCRIBE_PLAN(amplification, DOUBLE), INSITU__DESCRIBE_PLAN(dedup, DOUBLE),
+    INSITU__DESCRIBE_PLAN(slabs, U64), INSITU__DESCRIBE_PLAN(slab_bytes, U64),
+    INSITU__DESCRIBE_PLAN(device_bytes, U64), INSITU__DESCRIBE_PLAN(table_bytes, U64),
+    INSITU__DESCRIBE_PLAN(inflight_bytes, U64), INSITU__DESCRIBE_PLAN(cache_bytes, U64),
+    INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
+
+static void insitu__describe_numbers(
+    struct insitu__text_buffer *b, const char *name, const void *from, uint64_t n) {
+  const int64_t *number = (const int64_t *)from;
+  insitu__text_buffer_printf(b, ", \"%s\": [", name);
+  for (uint64_t i = 0; i < n; i++)
+    insitu__text_buffer_printf(b, "%s%" PRId64, i ? ", " : "", number[i]);
+  insitu__text_buffer_printf(b, "]");
+}
+
+static void insitu__describe_string(
+    struct insitu__text_buffer *b, const char *before, const char *s) {
+  insitu__text_buffer_printf(b, "%s", before);
+  if (s) insitu__text_buffer_json_string(b, s);
+  else insitu__text_buffer_printf(b, "null");
+}
+
+static void insitu__describe_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
+  insitu__describe_string(b, "{\"label\": ", v->label);
+  insitu__describe_string(b, ", \"path\": ", v->path ? v->path : v->label);
+  insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
+  if (v->n_steps) insitu__describe_numbers(b, "steps", v->steps, v->n_steps);
+  insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(v->dtype));
+  if (v->decode) insitu__describe_string(b, ", \"decode\": ", "cf");
+  insitu__text_buffer_printf(b, ", \"slices\": [");
+  for (uint64_t k = 0; k < v->n_slices; k++) {
+    const insitu_slice *c = &v->slices[k];
+    if (c->dim) insitu__describe_string(b, k ? ", {\"dim\": " : "{\"dim\": ", c->dim);
+    else insitu__text_buffer_printf(b, "%s{\"axis\": %d", k ? ", " : "", (int)c->axis);
+    insitu__text_buffer_printf(
+        b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->start, c->stop);
+  }
+  insitu__text_buffer_printf(b, "]}");
+}
+
+static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  const insitu_loader_desc *c = &ld->config;
+  insitu__text_buffer_printf(b, "{\"config\": {\"variables\": [");
+  for (uint64_t i = 0; i < c->n_variables; i++) {
+    if (i) insitu__text_buffer_printf(b, ", ");
+    insitu__describe_variable(b, &c->variables[i]);
+  }
+  insitu__text_buffer_printf(b, "], \"split\": [");
+  for (int p = 0; p < 3; p++) {
+    insitu__text_buffer_printf(b, "%s{\"fraction\": ", p ? ", " : "");
+    insitu__text_buffer_double(b, c->split[p].fraction);
+    insitu__text_buffer_printf(
+        b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->split[p].start, c->split[p].stop);
+  }
+  insitu__text_buffer_printf(b, "]");
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
+    const struct insitu__text_field *f = &insitu__config_fields[i].text;
+    bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && c->sample_dim;
+    bool none = f->kind == INSITU__TEXT_TEXT &&
+                !*(const char *const *)(const void *)((const char *)c + f->at);
+    if (f->kind != INSITU__TEXT_NONE && !other && !none) insitu__text_buffer_field(b, ", ", f, c);
+  }
+  insitu__text_buffer_printf(b, "}, \"origins\": {");
+  const char *separator = "";
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
+    if (insitu__config_fields[i].unset == INSITU__CONFIG_FROM_DESC) continue;
+    insitu__text_buffer_printf(b, "%s\"%s\": \"%s\"", separator, insitu__config_fields[i].text.name,
+        insitu__config_origins[ld->origin[i]]);
+    separator = ", ";
+  }
+}
+
+static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  const struct insitu__geometry *g = &ld->geometry;
+  insitu__text_buffer_printf(b, "}, \"arrays\": {\"outputs\": [");
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    const insitu_array *a = &ld->arrays[i];
+    insitu__describe_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
+    insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(a->dtype));
+    insitu__describe_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
+    if (a->place)
+      insitu__describe_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
+    if (a->place == INSITU_DEVICE)
+      insitu__text_buffer_printf(b, ", \"device\": %d", (int)a->device);
+    insitu__text_buffer_printf(b, ", \"bytes\": %" PRIu64 "}", a->bytes);
+  }
+  insitu__text_buffer_printf(b, "], \"stored\": [");
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__zarr_array *z = &g->arrays[i].zarr;
+    insitu__describe_string(b, i ? ", {\"path\": " : "{\"path\": ", z->path);
+    insitu__describe_numbers(b, "shape", z->shape, z->ndim);
+    insitu__describe_numbers(b, "chunks", z->chunk, z->ndim);
+    if (z->n_levels) insitu__describe_numbers(b, "shards", z->object.chunk, z->ndim);
+    insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(z->dtype));
+    insitu__text_buffer_printf(b, ", \"codecs\": [");
+    for (int k = 0; k < z->codecs.n; k++)
+      insitu__describe_string(b, k ? ", " : "", z->codecs.codec[z->codecs.n - 1 - k].name);
+    insitu__text_buffer_printf(b, "], \"dims\": [");
+    for (unsigned d = 0; d < z->ndim; d++) insitu__describe_string(b, d ? ", " : "", z->dim[d]);
+    insitu__text_buffer_printf(b, "]}");
+  }
+}
+
+static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  insitu__text_buffer_printf(b, "]}, \"plan\": {");
+  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
+    insitu_iter_desc desc = {.api = INSITU_API, .split = p};
+    insitu_plan plan;
+    insitu_error error = {0};
+    insitu__text_buffer_printf(b, "%s\"%s\": ", p ? ", " : "", insitu__split_names[p]);
+    if (insitu_loader_plan(ld, &desc, &plan, &error) == INSITU_OK) {
+      for (size_t i = 0; i < sizeof insitu__describe_plan / sizeof *insitu__describe_plan; i++)
+        insitu__text_buffer_field(b, i ? ", " : "{", &insitu__describe_plan[i], &plan);
+    } else {
+      insitu__describe_string(b, "{\"error\": ", error.message);
+    }
+    insitu__text_buffer_printf(b, "}");
+  }
+}
+
+static void insitu__describe_note(void *to, const char *note) {
+  struct insitu__text_buffer *b = (struct insitu__text_buffer *)to;
+  bool first = b->n && b->text[b->n - 1] == '[';
+  insitu__describe_string(b, first ? "" : ", ", note);
+}
+
+static void insitu__describe_memory(
+    struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_stats *stats) {
+  const struct insitu__loader_footprint *f = &ld->footprint;
+  uint64_t tables = insitu__loader_get(&ld->budget.tables);
+  uint64_t reserved = stats->memory_promised - f->inflight_bytes - f->cache_bytes;
+
+  insitu__text_buffer_printf(b,
+      "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"in_flight\": %" PRIu64
+      ", \"indexes\": %" PRIu64 ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64 "}",
+      reserved - insitu__base_min(tables, reserved), tables, f->inflight_bytes, f->cache_bytes,
+      stats->memory_promised, ld->config.memory_budget);
+}
+
+static void insitu__describe_all(
+    struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_stats *stats) {
+  insitu__describe_config(b, ld);
+  insitu__describe_arrays(b, ld);
+  insitu__describe_plans(b, ld);
+  insitu__describe_memory(b, ld, stats);
+  for (int i = 0; i < INSITU__DESCRIBE_STATS; i++)
+    insitu__text_buffer_field(
+        b, i ? ", " : ", \"statistics\": {", &insitu__describe_list[i].text, stats);
+  insitu__text_buffer_printf(b, "}, \"notes\": [");
+  insitu__config_notes(ld, insitu__describe_note, b);
+  insitu__text_buffer_printf(b, "]}");
 }
 
 /* >>public ------------------------------------------------------------------------------------- */
@@ -28723,9 +29149,8 @@ static insitu_status insitu__public_check_iter(
   return insitu__public_check(it ? it->loader : NULL, any_thread, err);
 }
 
-static const char *const insitu__public_stages[] = {"none", "consumer", "read", "decode", "upload"};
 INSITU_DEF const char *insitu_stage_name(int32_t stage) {
-  return stage >= INSITU_STAGE_NONE && stage <= INSITU_STAGE_UPLOAD ? insitu__public_stages[stage]
+  return stage >= INSITU_STAGE_NONE && stage <= INSITU_STAGE_UPLOAD ? insitu__describe_stages[stage]
                                                                     : "unknown";
 }
 
@@ -28855,234 +29280,8 @@ INSITU_DEF insitu_status insitu_loader_stats(
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "stats: out is NULL; give an insitu_stats");
-  memset(out, 0, sizeof *out);
-  out->batches = insitu__loader_get(&ld->count.batches);
-  out->rows = insitu__loader_get(&ld->count.rows);
-  out->reads = insitu__loader_get(&ld->count.reads);
-  out->rereads = insitu__loader_get(&ld->count.rereads);
-  out->requests = insitu__loader_get(&ld->count.requests);
-  out->bytes_read = insitu__loader_get(&ld->count.bytes_read);
-  out->index_reads =
-      insitu__loader_get(&ld->cache.loads) + insitu__loader_get(&ld->count.index_reads);
-  out->index_bytes =
-      insitu__loader_get(&ld->cache.read) + insitu__loader_get(&ld->count.index_bytes);
-  out->bytes_decoded = insitu__loader_get(&ld->count.bytes_decoded);
-  insitu__store_stats(&ld->store, out);
-  out->disk_hits = insitu__loader_get(&ld->disk.hits);
-  out->disk_misses = insitu__loader_get(&ld->disk.misses);
-  out->disk_bytes = insitu__loader_get(&ld->disk.bytes);
-  out->absent_chunks = insitu__loader_get(&ld->count.absent_chunks);
-  out->bad_chunks = insitu__loader_get(&ld->count.bad_chunks);
-  out->checked_rows = insitu__loader_get(&ld->count.checked_rows);
-  out->slab_bytes = insitu__loader_get(&ld->count.slab_bytes);
-  out->slab_bytes_peak = insitu__loader_get(&ld->count.slab_bytes_peak);
-  out->uploads = insitu__loader_get(&ld->count.uploads);
-  out->uploaded_bytes = insitu__loader_get(&ld->count.uploaded_bytes);
-  out->pinned_bytes = insitu__loader_get(&ld->count.pinned_bytes);
-  out->device_bytes = insitu__loader_get(&ld->count.device_bytes);
-  out->memory_bytes_peak = insitu__loader_get(&ld->count.memory_bytes_peak);
-  out->memory_promised = insitu__loader_get(&ld->budget.reserved) + ld->footprint.inflight_bytes +
-                         ld->footprint.cache_bytes;
-  out->inflight_peak = insitu__loader_get(&ld->count.inflight_peak);
-  out->first_batch_s = (double)insitu__loader_get(&ld->count.first_batch) / 1e9;
-  strcpy(out->io, insitu__config_io_words[ld->config.io]);
-  uint64_t first = insitu__loader_get(&ld->count.first_next),
-           stall = insitu__loader_get(&ld->count.stall);
-  if (!first) return INSITU_OK;
-  uint64_t elapsed = (uint64_t)insitu__base_now() - first,
-           before = insitu__loader_get(&ld->count.busy_before);
-  out->stall_s = (double)stall / 1e9;
-  out->stall_share = insitu__report_share(stall, (double)elapsed);
-  out->decode_busy =
-      insitu__report_busy_share(ld, insitu__loader_get(&ld->reactor.busy) - before, elapsed, stall);
-  uint64_t upload = insitu__loader_get(&ld->count.upload_stall),
-           consumer = insitu__loader_get(&ld->count.consumer_stall);
-  out->upload_stall_s = (double)upload / 1e9;
-  out->consumer_stall_s = (double)consumer / 1e9;
-  out->limiting_stage = insitu__report_stage(out->batches, out->stall_share,
-      insitu__report_share(upload, (double)elapsed),
-      insitu__report_share(consumer, (double)elapsed), out->decode_busy);
-  double percentile[3];
-  insitu__report_percentiles(ld, (const double[]){0.5, 0.95, 0.99}, percentile, 3);
-  out->next_p50_s = percentile[0] / 1e9;
-  out->next_p95_s = percentile[1] / 1e9;
-  out->next_p99_s = percentile[2] / 1e9;
-  out->next_max_s = (double)insitu__loader_get(&ld->count.next_max) / 1e9;
+  insitu__describe_stats(ld, out);
   return INSITU_OK;
-}
-
-/* ---- describe ---- */
-
-#define INSITU__PUBLIC_PLAN(member, kind)                                                          \
-  { #member, offsetof(insitu_plan, member), INSITU__TEXT_##kind, NULL }
-static const struct insitu__text_field insitu__public_plan[] = {
-    INSITU__PUBLIC_PLAN(order_version, U32), INSITU__PUBLIC_PLAN(estimated, U32),
-    INSITU__PUBLIC_PLAN(samples, U64), INSITU__PUBLIC_PLAN(batches, U64),
-    INSITU__PUBLIC_PLAN(rows, U64), INSITU__PUBLIC_PLAN(dropped_edge, U64),
-    INSITU__PUBLIC_PLAN(dropped_tail, U64), INSITU__PUBLIC_PLAN(units, U64),
-    INSITU__PUBLIC_PLAN(unit_rows, U64), INSITU__PUBLIC_PLAN(lanes, U64),
-    INSITU__PUBLIC_PLAN(window, U64), INSITU__PUBLIC_PLAN(span, U64),
-    INSITU__PUBLIC_PLAN(reads, U64), INSITU__PUBLIC_PLAN(distinct, U64),
-    INSITU__PUBLIC_PLAN(read_bytes, U64), INSITU__PUBLIC_PLAN(wanted, U64),
-    INSITU__PUBLIC_PLAN(amplification, DOUBLE), INSITU__PUBLIC_PLAN(dedup, DOUBLE),
-    INSITU__PUBLIC_PLAN(slabs, U64), INSITU__PUBLIC_PLAN(slab_bytes, U64),
-    INSITU__PUBLIC_PLAN(device_bytes, U64), INSITU__PUBLIC_PLAN(table_bytes, U64),
-    INSITU__PUBLIC_PLAN(inflight_bytes, U64), INSITU__PUBLIC_PLAN(cache_bytes, U64),
-    INSITU__PUBLIC_PLAN(variance_ratio, DOUBLE)};
-
-#define INSITU__PUBLIC_STATS(member, kind, words)                                                  \
-  { #member, offsetof(insitu_stats, member), INSITU__TEXT_##kind, words }
-static const struct insitu__text_field insitu__public_stats[] = {
-    INSITU__PUBLIC_STATS(batches, U64, NULL), INSITU__PUBLIC_STATS(rows, U64, NULL),
-    INSITU__PUBLIC_STATS(reads, U64, NULL), INSITU__PUBLIC_STATS(rereads, U64, NULL),
-    INSITU__PUBLIC_STATS(requests, U64, NULL), INSITU__PUBLIC_STATS(index_reads, U64, NULL),
-    INSITU__PUBLIC_STATS(index_bytes, U64, NULL), INSITU__PUBLIC_STATS(checked_rows, U64, NULL),
-    INSITU__PUBLIC_STATS(bytes_read, U64, NULL), INSITU__PUBLIC_STATS(bytes_decoded, U64, NULL),
-    INSITU__PUBLIC_STATS(http_requests, U64, NULL), INSITU__PUBLIC_STATS(retries, U64, NULL),
-    INSITU__PUBLIC_STATS(throttled, U64, NULL), INSITU__PUBLIC_STATS(hedges, U64, NULL),
-    INSITU__PUBLIC_STATS(bytes_fetched, U64, NULL), INSITU__PUBLIC_STATS(disk_hits, U64, NULL),
-    INSITU__PUBLIC_STATS(disk_misses, U64, NULL), INSITU__PUBLIC_STATS(disk_bytes, U64, NULL),
-    INSITU__PUBLIC_STATS(uploads, U64, NULL), INSITU__PUBLIC_STATS(uploaded_bytes, U64, NULL),
-    INSITU__PUBLIC_STATS(pinned_bytes, U64, NULL), INSITU__PUBLIC_STATS(device_bytes, U64, NULL),
-    INSITU__PUBLIC_STATS(absent_chunks, U64, NULL), INSITU__PUBLIC_STATS(bad_chunks, U64, NULL),
-    INSITU__PUBLIC_STATS(slab_bytes, U64, NULL), INSITU__PUBLIC_STATS(slab_bytes_peak, U64, NULL),
-    INSITU__PUBLIC_STATS(memory_bytes_peak, U64, NULL),
-    INSITU__PUBLIC_STATS(memory_promised, U64, NULL),
-    INSITU__PUBLIC_STATS(inflight_peak, U64, NULL), INSITU__PUBLIC_STATS(stall_s, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(stall_share, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(upload_stall_s, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(consumer_stall_s, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(first_batch_s, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(next_p50_s, DOUBLE, NULL), INSITU__PUBLIC_STATS(next_p95_s, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(next_p99_s, DOUBLE, NULL), INSITU__PUBLIC_STATS(next_max_s, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(decode_busy, DOUBLE, NULL),
-    INSITU__PUBLIC_STATS(limiting_stage, WORD, insitu__public_stages),
-    INSITU__PUBLIC_STATS(io, CHARS, NULL)};
-
-static void insitu__public_struct(struct insitu__text_buffer *b,
-    const struct insitu__text_field *field, size_t n, const void *from) {
-  for (size_t i = 0; i < n; i++) insitu__text_buffer_field(b, i ? ", " : "{", &field[i], from);
-  insitu__text_buffer_printf(b, "}");
-}
-
-static void insitu__public_numbers(
-    struct insitu__text_buffer *b, const char *name, const void *from, uint64_t n) {
-  const int64_t *number = (const int64_t *)from;
-  insitu__text_buffer_printf(b, ", \"%s\": [", name);
-  for (uint64_t i = 0; i < n; i++)
-    insitu__text_buffer_printf(b, "%s%" PRId64, i ? ", " : "", number[i]);
-  insitu__text_buffer_printf(b, "]");
-}
-
-static void insitu__public_string(
-    struct insitu__text_buffer *b, const char *before, const char *s) {
-  insitu__text_buffer_printf(b, "%s", before);
-  if (s) insitu__text_buffer_json_string(b, s);
-  else insitu__text_buffer_printf(b, "null");
-}
-
-static void insitu__public_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
-  insitu__public_string(b, "{\"label\": ", v->label);
-  insitu__public_string(b, ", \"path\": ", v->path ? v->path : v->label);
-  insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
-  if (v->n_steps) insitu__public_numbers(b, "steps", v->steps, v->n_steps);
-  insitu__public_string(b, ", \"dtype\": ", insitu__dtype_name(v->dtype));
-  if (v->decode) insitu__public_string(b, ", \"decode\": ", "cf");
-  insitu__text_buffer_printf(b, ", \"slices\": [");
-  for (uint64_t k = 0; k < v->n_slices; k++) {
-    const insitu_slice *c = &v->slices[k];
-    if (c->dim) insitu__public_string(b, k ? ", {\"dim\": " : "{\"dim\": ", c->dim);
-    else insitu__text_buffer_printf(b, "%s{\"axis\": %d", k ? ", " : "", (int)c->axis);
-    insitu__text_buffer_printf(
-        b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->start, c->stop);
-  }
-  insitu__text_buffer_printf(b, "]}");
-}
-
-static void insitu__public_config(struct insitu__text_buffer *b, const insitu_loader *ld) {
-  const insitu_loader_desc *c = &ld->config;
-  insitu__text_buffer_printf(b, "{\"config\": {\"variables\": [");
-  for (uint64_t i = 0; i < c->n_variables; i++) {
-    if (i) insitu__text_buffer_printf(b, ", ");
-    insitu__public_variable(b, &c->variables[i]);
-  }
-  insitu__text_buffer_printf(b, "], \"split\": [");
-  for (int p = 0; p < 3; p++) {
-    insitu__text_buffer_printf(b, "%s{\"fraction\": ", p ? ", " : "");
-    insitu__text_buffer_double(b, c->split[p].fraction);
-    insitu__text_buffer_printf(
-        b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->split[p].start, c->split[p].stop);
-  }
-  insitu__text_buffer_printf(b, "]");
-  for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
-    const struct insitu__text_field *f = &insitu__config_fields[i].text;
-    bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && c->sample_dim;
-    bool none = f->kind == INSITU__TEXT_TEXT &&
-                !*(const char *const *)(const void *)((const char *)c + f->at);
-    if (f->kind != INSITU__TEXT_NONE && !other && !none) insitu__text_buffer_field(b, ", ", f, c);
-  }
-  insitu__text_buffer_printf(b, "}, \"origins\": {");
-  const char *separator = "";
-  for (int i = 0; i < INSITU__LOADER_FIELDS; i++) {
-    if (insitu__config_fields[i].unset == INSITU__LOADER_FROM_DESC) continue;
-    insitu__text_buffer_printf(b, "%s\"%s\": \"%s\"", separator, insitu__config_fields[i].text.name,
-        insitu__config_origins[ld->origin[i]]);
-    separator = ", ";
-  }
-}
-
-static void insitu__public_arrays(struct insitu__text_buffer *b, const insitu_loader *ld) {
-  const struct insitu__geometry *g = &ld->geometry;
-  insitu__text_buffer_printf(b, "}, \"arrays\": {\"outputs\": [");
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    const insitu_array *a = &ld->arrays[i];
-    insitu__public_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
-    insitu__public_string(b, ", \"dtype\": ", insitu__dtype_name(a->dtype));
-    insitu__public_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
-    if (a->place)
-      insitu__public_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
-    if (a->place == INSITU_DEVICE)
-      insitu__text_buffer_printf(b, ", \"device\": %d", (int)a->device);
-    insitu__text_buffer_printf(b, ", \"bytes\": %" PRIu64 "}", a->bytes);
-  }
-  insitu__text_buffer_printf(b, "], \"stored\": [");
-  for (uint64_t i = 0; i < g->n_arrays; i++) {
-    const struct insitu__zarr_array *z = &g->arrays[i].zarr;
-    insitu__public_string(b, i ? ", {\"path\": " : "{\"path\": ", z->path);
-    insitu__public_numbers(b, "shape", z->shape, z->ndim);
-    insitu__public_numbers(b, "chunks", z->chunk, z->ndim);
-    if (z->n_levels) insitu__public_numbers(b, "shards", z->object.chunk, z->ndim);
-    insitu__public_string(b, ", \"dtype\": ", insitu__dtype_name(z->dtype));
-    insitu__text_buffer_printf(b, ", \"codecs\": [");
-    for (int k = 0; k < z->codecs.n; k++)
-      insitu__public_string(b, k ? ", " : "", z->codecs.codec[z->codecs.n - 1 - k].name);
-    insitu__text_buffer_printf(b, "], \"dims\": [");
-    for (unsigned d = 0; d < z->ndim; d++) insitu__public_string(b, d ? ", " : "", z->dim[d]);
-    insitu__text_buffer_printf(b, "]}");
-  }
-}
-
-static void insitu__public_plans(struct insitu__text_buffer *b, const insitu_loader *ld) {
-  insitu__text_buffer_printf(b, "]}, \"plan\": {");
-  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
-    insitu_iter_desc desc = {.api = INSITU_API, .split = p};
-    insitu_plan plan;
-    insitu_error error = {0};
-    insitu__text_buffer_printf(b, "%s\"%s\": ", p ? ", " : "", insitu__split_names[p]);
-    if (insitu_loader_plan(ld, &desc, &plan, &error) == INSITU_OK) {
-      insitu__public_struct(
-          b, insitu__public_plan, sizeof insitu__public_plan / sizeof *insitu__public_plan, &plan);
-    } else {
-      insitu__public_string(b, "{\"error\": ", error.message);
-      insitu__text_buffer_printf(b, "}");
-    }
-  }
-}
-
-static void insitu__public_note(void *to, const char *note) {
-  struct insitu__text_buffer *b = (struct insitu__text_buffer *)to;
-  bool first = b->n && b->text[b->n - 1] == '[';
-  insitu__public_string(b, first ? "" : ", ", note);
 }
 
 INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, uint64_t cap) {
@@ -29090,23 +29289,7 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
   insitu_stats stats;
   if (json && cap) json[0] = 0;
   if (insitu_loader_stats(ld, &stats, NULL)) return 0;
-  insitu__public_config(&b, ld);
-  insitu__public_arrays(&b, ld);
-  insitu__public_plans(&b, ld);
-  uint64_t tables = insitu__loader_get(&ld->budget.tables),
-           reserved =
-               stats.memory_promised - ld->footprint.inflight_bytes - ld->footprint.cache_bytes;
-  insitu__text_buffer_printf(&b,
-      "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"in_flight\": %" PRIu64
-      ", \"indexes\": %" PRIu64 ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64
-      "}, \"statistics\": ",
-      reserved - insitu__base_min(tables, reserved), tables, ld->footprint.inflight_bytes,
-      ld->footprint.cache_bytes, stats.memory_promised, ld->config.memory_budget);
-  insitu__public_struct(
-      &b, insitu__public_stats, sizeof insitu__public_stats / sizeof *insitu__public_stats, &stats);
-  insitu__text_buffer_printf(&b, ", \"notes\": [");
-  insitu__config_notes(ld, insitu__public_note, &b);
-  insitu__text_buffer_printf(&b, "]}");
+  insitu__describe_all(&b, ld, &stats);
   uint64_t n = b.failed ? 0 : b.n, some = cap ? insitu__base_min(n, cap - 1) : 0;
   if (json && some) memcpy(json, b.text, (size_t)some);
   if (json && cap) json[some] = 0;
@@ -29414,7 +29597,7 @@ INSITU_DEF insitu_status insitu_iter_next(
   it->shared.awaited = it->shared.next;
   for (bool polled = false;; polled = true) {
     status = insitu__pass_poll(it, out, err);
-    if (status == INSITU__LOADER_UNCHECKED) {
+    if (status == INSITU__PASS_UNCHECKED) {
       insitu__check_batch(it);
       status = insitu__pass_poll(it, out, err);
     }
@@ -29471,8 +29654,8 @@ INSITU_DEF insitu_status insitu_iter_restore(
         err, INSITU_E_ARG, "restore: state is NULL; give what a batch's `after` held");
   status = insitu__pass_state_check(it, state, err);
   if (status) return status;
-  return insitu__public_move(it, insitu__base_load64(state->bytes + INSITU__LOADER_STATE_EPOCH),
-      insitu__base_load64(state->bytes + INSITU__LOADER_STATE_NEXT), err);
+  return insitu__public_move(it, insitu__base_load64(state->bytes + INSITU__PASS_STATE_EPOCH),
+      insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT), err);
 }
 
 INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *it, uint64_t epoch, uint64_t batch,

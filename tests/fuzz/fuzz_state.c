@@ -21,17 +21,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   bad = good;
   for (size_t i = 0; i < sizeof bad.bytes && i + 1 < n; i++) bad.bytes[i] ^= data[i + 1];
   if (data[0] & 1)
-    insitu__base_store64(bad.bytes + INSITU__LOADER_STATE_CHECK,
-        insitu__geometry_hash(0, bad.bytes, INSITU__LOADER_STATE_CHECK));
+    insitu__base_store64(bad.bytes + INSITU__PASS_STATE_CHECK,
+        insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK));
   insitu_status status = insitu__pass_state_check(&it, &bad, &err);
   fuzz_status(status, &err);
-  uint64_t epoch = insitu__base_load64(bad.bytes + INSITU__LOADER_STATE_EPOCH),
-           next = insitu__base_load64(bad.bytes + INSITU__LOADER_STATE_NEXT);
-  bool whole = insitu__base_load64(bad.bytes + INSITU__LOADER_STATE_CHECK) ==
-               insitu__geometry_hash(0, bad.bytes, INSITU__LOADER_STATE_CHECK);
-  bool mine = !memcmp(bad.bytes, good.bytes, INSITU__LOADER_STATE_EPOCH) &&
+  uint64_t epoch = insitu__base_load64(bad.bytes + INSITU__PASS_STATE_EPOCH),
+           next = insitu__base_load64(bad.bytes + INSITU__PASS_STATE_NEXT);
+  bool whole = insitu__base_load64(bad.bytes + INSITU__PASS_STATE_CHECK) ==
+               insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK);
+  bool mine = !memcmp(bad.bytes, good.bytes, INSITU__PASS_STATE_EPOCH) &&
               epoch < INSITU__MAX_EPOCH && next <= it.batches;
-  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++)
+  for (int i = INSITU__PASS_STATE_RESERVED; i < INSITU__PASS_STATE_CHECK; i++)
     mine = mine && !bad.bytes[i];
   FUZZ_HOLDS(status == (whole && mine ? INSITU_OK : INSITU_E_STATE));
   if (status == INSITU_OK) {

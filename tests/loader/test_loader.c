@@ -356,8 +356,8 @@ static void test_world(void **state) {
 
 /* A state whose checksum fits its bytes. */
 static insitu_state sealed(insitu_state s) {
-  insitu__base_store64(s.bytes + INSITU__LOADER_STATE_CHECK,
-      insitu__geometry_hash(0, s.bytes, INSITU__LOADER_STATE_CHECK));
+  insitu__base_store64(s.bytes + INSITU__PASS_STATE_CHECK,
+      insitu__geometry_hash(0, s.bytes, INSITU__PASS_STATE_CHECK));
   return s;
 }
 static void refuse_state(insitu_iter *it, insitu_state s, const char *word) {
@@ -378,14 +378,14 @@ static void test_state_bytes(void **state) {
   const insitu_state good = b->after;
   insitu_batch_release(&b);
   assert_int_equal(sizeof good, 128);
-  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++)
+  for (int i = INSITU__PASS_STATE_RESERVED; i < INSITU__PASS_STATE_CHECK; i++)
     assert_int_equal(good.bytes[i], 0);
   for (unsigned i = 0; i < sizeof good.bytes; i++) { /* every byte is guarded */
     insitu_state bad = good;
     bad.bytes[i] ^= 0x20;
     refuse_state(it, bad, i < 6 ? "are no state" : i < 8 ? "version" : "checksum");
   }
-  for (int i = INSITU__LOADER_STATE_RESERVED; i < INSITU__LOADER_STATE_CHECK; i++) {
+  for (int i = INSITU__PASS_STATE_RESERVED; i < INSITU__PASS_STATE_CHECK; i++) {
     insitu_state bad = good;
     char word[48];
     bad.bytes[i] = 7;
@@ -395,15 +395,15 @@ static void test_state_bytes(void **state) {
   const struct {
     int at;
     const char *word;
-  } field[] = {{INSITU__LOADER_STATE_GEOMETRY, "samples or chunks"},
-      {INSITU__LOADER_STATE_VARIABLES, "the variables"},
-      {INSITU__LOADER_STATE_SPLIT, "value of the split"}, {INSITU__LOADER_STATE_SEED, "seed"},
-      {INSITU__LOADER_STATE_LANES, "value of lanes"}, {INSITU__LOADER_STATE_WINDOW, "block_chunks"},
-      {INSITU__LOADER_STATE_UNIT, "unit_chunks"}, {INSITU__LOADER_STATE_GLOBAL, "global batch"},
-      {INSITU__LOADER_STATE_PASS, "iterator's split or order"},
-      {INSITU__LOADER_STATE_PASS + 1, "iterator's split or order"},
-      {INSITU__LOADER_STATE_EPOCH + 4, "does not exist"},
-      {INSITU__LOADER_STATE_NEXT + 4, "does not exist"}};
+  } field[] = {{INSITU__PASS_STATE_GEOMETRY, "samples or chunks"},
+      {INSITU__PASS_STATE_VARIABLES, "the variables"},
+      {INSITU__PASS_STATE_SPLIT, "value of the split"}, {INSITU__PASS_STATE_SEED, "seed"},
+      {INSITU__PASS_STATE_LANES, "value of lanes"}, {INSITU__PASS_STATE_WINDOW, "block_chunks"},
+      {INSITU__PASS_STATE_UNIT, "unit_chunks"}, {INSITU__PASS_STATE_GLOBAL, "global batch"},
+      {INSITU__PASS_STATE_PASS, "iterator's split or order"},
+      {INSITU__PASS_STATE_PASS + 1, "iterator's split or order"},
+      {INSITU__PASS_STATE_EPOCH + 4, "does not exist"},
+      {INSITU__PASS_STATE_NEXT + 4, "does not exist"}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     insitu_state bad = good;
     bad.bytes[field[i].at] ^= 1;

@@ -697,7 +697,7 @@ static void test_describe(void **state) {
       is_text(&j, origins, "io", "desc");
       assert_int_equal(insitu__text_json_size(&j.j, origins),
           /* url, sample_dim, time_path, manifest, cache_dir have none */
-          INSITU__LOADER_FIELDS - 5);
+          INSITU__CONFIG_FIELDS - 5);
       done(&j);
       insitu_loader_close(&ld);
     }
