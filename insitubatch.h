@@ -11939,71 +11939,152 @@ __attribute__((unused)) static void insitu__cloud_describe(
 #include <sys/auxv.h> /* getauxval: has the CPU the crc32 instructions? */
 #endif
 
+/* ---- sizes ---- */
+
 /* bytes handed over at once from a blosc block: the size of a usual L1 data cache */
 #define INSITU__CODEC_PIECE (32u << 10)
-/* bytes that a bit unshuffle keeps between its two steps: half of that */
+
+/* bytes that a bit unshuffle keeps between its two steps: half of a piece */
 #define INSITU__CODEC_STRIP (16u << 10)
+
 /* bytes between planes, so that planes of 2^k bytes do not share one cache set */
 #define INSITU__CODEC_SKEW 64
-#define INSITU__CODEC_COPY 2048 /* bytes of one memcpy, see insitu__codec_copy */
+
+/* bytes of one memcpy, see insitu__codec_copy */
+#define INSITU__CODEC_COPY 2048
+
+/* what to do about damaged bytes: the end of most messages here */
 #define INSITU__CODEC_BAD "the stored chunk is damaged: write it again from its source"
 
-/* What each library brings, and how to have it: NULL where this build does. Where both are there,
- * libdeflate goes before zlib. */
+/* ---- optional libraries ---- */
+
+/* INSITU__CODEC_LACK_X: how to get library X into the build, NULL where this build has it.
+ * INSITU__CODEC_IF_X(f): the decoder f, NULL in a build without library X. Where a build has both
+ * libdeflate and zlib, libdeflate decodes. */
 #define INSITU__CODEC_LACK(macro, flag)                                                            \
   "define " macro " beside INSITU_IMPLEMENTATION, and link with " flag
+
+/* gzip, zlib, zlib inside blosc, crc32, adler32 */
 #if defined(INSITU_WITH_ZLIB) || defined(INSITU_WITH_LIBDEFLATE)
 #define INSITU__CODEC_HAS_DEFLATE
-#define INSITU__CODEC_LACK_DEFLATE NULL /* gzip, zlib, zlib inside blosc, crc32, adler32 */
+#define INSITU__CODEC_LACK_DEFLATE NULL
+#define INSITU__CODEC_IF_DEFLATE(f) f
 #else
 #define INSITU__CODEC_LACK_DEFLATE                                                                 \
   INSITU__CODEC_LACK("INSITU_WITH_ZLIB or INSITU_WITH_LIBDEFLATE", "-lz or -ldeflate")
+#define INSITU__CODEC_IF_DEFLATE(f) NULL
 #endif
+
 #ifdef INSITU_WITH_BZIP2
 #define INSITU__CODEC_LACK_BZIP2 NULL
-/* memory of one bzip2 stream: 64 kB, and 4 bytes of each of 900 000 (decompress.c) */
-#define INSITU__CODEC_BUNZIP (4u << 20)
+#define INSITU__CODEC_IF_BZIP2(f) f
+/* memory of one bzip2 stream: 64 kB, and 4 bytes for each of 900 000 (decompress.c) */
+#define INSITU__CODEC_BUNZIP_BYTES (4u << 20)
 #else
 #define INSITU__CODEC_LACK_BZIP2 INSITU__CODEC_LACK("INSITU_WITH_BZIP2", "-lbz2")
-#define INSITU__CODEC_BUNZIP 0
+#define INSITU__CODEC_IF_BZIP2(f) NULL
+#define INSITU__CODEC_BUNZIP_BYTES 0
 #endif
+
+/* snappy inside blosc */
 #ifdef INSITU_WITH_SNAPPY
-#define INSITU__CODEC_LACK_SNAPPY NULL /* snappy inside blosc */
+#define INSITU__CODEC_LACK_SNAPPY NULL
 #else
 #define INSITU__CODEC_LACK_SNAPPY INSITU__CODEC_LACK("INSITU_WITH_SNAPPY", "-lsnappy")
 #endif
 
+/* ---- the table of codecs ---- */
+
+/* Every codec is one row: its number INSITU__CODEC_..., its name in metadata (Zarr v2 and v3 alike,
+ * with or without the prefix "numcodecs."), and the members of struct insitu__chain_method that it
+ * needs. A new byte compressor is one decoder in >>compressors and one row here.
+ *
+ * grows: how many bytes an encoder may add to n: {a, b, c} stands for n / a + n / b + c, where a
+ * divisor of 0 adds nothing.
+ *   blosc: a header; start and length of blocks of at least 128 bytes that did not shrink
+ *   zstd: ZSTD_COMPRESSBOUND in zstd.h, and room for frames
+ *   lz4: LZ4_COMPRESSBOUND in lz4.h, and the size
+ *   gzip, zlib, bz2: deflateBound's most cautious case in deflate.c, which is above the 1 % and 600
+ *   bytes of bzip2's manual, and room for members */
+/* clang-format off */
+#define INSITU__CODEC_ROWS(ROW)                                                                    \
+  ROW(BLOSC, "blosc", .decode = insitu__comp_blosc_whole, .grows = {16, 0, 24},                    \
+      .flags = INSITU__CODEC_NEEDS_ZSTD | INSITU__CODEC_NEEDS_DEFLATE)                             \
+  ROW(ZSTD, "zstd", .decode = insitu__comp_zstd, .grows = {256, 64, 64 + 4096},                    \
+      .flags = INSITU__CODEC_NEEDS_ZSTD)                                                           \
+  ROW(LZ4, "lz4", .decode = insitu__comp_lz4, .grows = {255, 0, 16 + 4})                           \
+  ROW(CRC32C, "crc32c", INSITU__CODEC_SUM(insitu__comp_crc32c, 0))                                 \
+  ROW(GZIP, "gzip", .decode = INSITU__CODEC_IF_DEFLATE(insitu__comp_gzip), .grows = {8, 64, 4096}, \
+      .flags = INSITU__CODEC_NEEDS_DEFLATE, .lack = INSITU__CODEC_LACK_DEFLATE)                    \
+  ROW(ZLIB, "zlib", .decode = INSITU__CODEC_IF_DEFLATE(insitu__comp_zlib), .grows = {8, 64, 4096}, \
+      .flags = INSITU__CODEC_NEEDS_DEFLATE, .lack = INSITU__CODEC_LACK_DEFLATE)                    \
+  ROW(BZ2, "bz2", .decode = INSITU__CODEC_IF_BZIP2(insitu__comp_bunzip), .grows = {8, 64, 4096},   \
+      .flags = INSITU__CODEC_NEEDS_BUNZIP, .lack = INSITU__CODEC_LACK_BZIP2)                       \
+  ROW(CRC32, "crc32", .lack = INSITU__CODEC_LACK_DEFLATE,                                          \
+      INSITU__CODEC_SUM(INSITU__CODEC_IF_DEFLATE(insitu__comp_crc32), INSITU__CODEC_SUM_FIRST))    \
+  ROW(ADLER32, "adler32", .lack = INSITU__CODEC_LACK_DEFLATE,                                      \
+      INSITU__CODEC_SUM(INSITU__CODEC_IF_DEFLATE(insitu__comp_adler32), INSITU__CODEC_SUM_FIRST))  \
+  ROW(FLETCHER32, "fletcher32", INSITU__CODEC_SUM(insitu__comp_fletcher32, 0))                     \
+  ROW(SHARD, "sharding_indexed", .flags = INSITU__CODEC_NO_NAME)                                   \
+  ROW(SHUFFLE, "shuffle", INSITU__CODEC_FILTER(insitu__filter_read_shuffle, 0))                    \
+  ROW(PACKBITS, "packbits",                                                                        \
+      INSITU__CODEC_FILTER(insitu__filter_read_packbits, INSITU__CODEC_TYPED))                     \
+  ROW(DELTA, "delta", INSITU__CODEC_FILTER(insitu__filter_read_delta, INSITU__CODEC_TYPED))        \
+  ROW(FIXEDSCALEOFFSET, "fixedscaleoffset",                                                        \
+      INSITU__CODEC_FILTER(insitu__filter_read_fixedscaleoffset, INSITU__CODEC_TYPED))             \
+  ROW(SCALE_OFFSET, "scale_offset",                                                                \
+      INSITU__CODEC_FILTER(insitu__filter_read_scale_offset, INSITU__CODEC_TYPED_V3))              \
+  ROW(ASTYPE, "astype", INSITU__CODEC_FILTER(insitu__filter_read_astype, INSITU__CODEC_TYPED))     \
+  ROW(QUANTIZE, "quantize",                                                                        \
+      INSITU__CODEC_FILTER(insitu__filter_read_quantize, INSITU__CODEC_TYPED))                     \
+  ROW(BITROUND, "bitround",                                                                        \
+      INSITU__CODEC_FILTER(insitu__filter_read_bitround, INSITU__CODEC_TYPED))                     \
+  ROW(CAST_VALUE, "cast_value",                                                                    \
+      INSITU__CODEC_FILTER(insitu__filter_read_cast_value, INSITU__CODEC_TYPED_V3))                \
+  ROW(TRANSPOSE, "transpose", INSITU__CODEC_FILTER(NULL, INSITU__CODEC_NO_NAME))                   \
+  ROW(USER, "", .decode = insitu__chain_decode_user, .grows = {8, 0, 64 << 10},                    \
+      .flags = INSITU__CODEC_NO_NAME)
+/* clang-format on */
+
+/* what all checksums and what all filters have in common */
+#define INSITU__CODEC_SUM(f, more)                                                                 \
+  .checksum = f, .grows = {0, 0, 4}, .flags = INSITU__CODEC_CHECKSUM | (more)
+#define INSITU__CODEC_FILTER(f, more)                                                              \
+  .decode = insitu__filter_decode, .is_filter = true, .read = f, .flags = more
+
+#define INSITU__CODEC_NUMBER(number, ...) INSITU__CODEC_##number,
+enum { INSITU__CODEC_ROWS(INSITU__CODEC_NUMBER) INSITU__CODEC_COUNT };
+#undef INSITU__CODEC_NUMBER
+
+/* flags of a row */
 enum {
-  INSITU__CODEC_BLOSC,
-  INSITU__CODEC_ZSTD,
-  INSITU__CODEC_LZ4,
-  INSITU__CODEC_CRC32C,
-  INSITU__CODEC_GZIP,
-  INSITU__CODEC_ZLIB,
-  INSITU__CODEC_BZ2,
-  INSITU__CODEC_CRC32,
-  INSITU__CODEC_ADLER32,
-  INSITU__CODEC_FLETCHER32,
-  INSITU__CODEC_SHARD,
-  INSITU__CODEC_SHUFFLE,
-  INSITU__CODEC_PACKBITS, /* from here codecs of elements */
-  INSITU__CODEC_DELTA,
-  INSITU__CODEC_SCALE, /* fixedscaleoffset, scale_offset */
-  INSITU__CODEC_CAST,  /* astype, quantize, bitround, cast_value */
-  INSITU__CODEC_TRANSPOSE,
-  INSITU__CODEC_USER /* one of desc.codecs */
+  INSITU__CODEC_NO_NAME = 1, /* metadata cannot name it here: >>zarr makes it */
+  INSITU__CODEC_TYPED = 2,   /* works on elements of a type, not on bytes */
+  INSITU__CODEC_V3_ONLY = 4, /* an extension of Zarr v3, not a codec of numcodecs */
+  INSITU__CODEC_TYPED_V3 = INSITU__CODEC_TYPED | INSITU__CODEC_V3_ONLY,
+  INSITU__CODEC_CHECKSUM = 8,   /* stores 4 bytes beside the others, which it leaves as they are */
+  INSITU__CODEC_SUM_FIRST = 16, /* before the others, unless metadata say else */
+  INSITU__CODEC_NEEDS_ZSTD = 32,
+  INSITU__CODEC_NEEDS_DEFLATE = 64,
+  INSITU__CODEC_NEEDS_BUNZIP = 128
 };
 
-struct insitu__codec_type { /* of the elements that a filter works on */
-  int32_t dtype;            /* INSITU_..., but no complex one; 0: none */
-  bool swap;                /* in the other byte order */
+/* ---- codecs as an array's metadata describe them ---- */
+
+/* the type of the elements that a filter works on */
+struct insitu__codec_type {
+  int32_t dtype; /* INSITU_..., but no complex one; 0: none */
+  bool swap;     /* in the other byte order */
 };
-union insitu__codec_value { /* an element: of a signed type, an unsigned one (and bool), a float */
+
+/* an element: of a signed type, of an unsigned one or bool, of a float */
+union insitu__codec_value {
   int64_t i;
   uint64_t u;
   double d;
 };
-/* rounding */
+
+/* cast_value: rounding */
 enum {
   INSITU__CODEC_NEAREST,
   INSITU__CODEC_AWAY,
@@ -12011,50 +12092,73 @@ enum {
   INSITU__CODEC_UP,
   INSITU__CODEC_DOWN
 };
-/* range */
+
+/* cast_value: what to do with a value out of the type's range */
 enum { INSITU__CODEC_REFUSE, INSITU__CODEC_CLAMP, INSITU__CODEC_WRAP };
-struct insitu__codec_cast { /* cast_value (zarr-extensions) */
+
+/* the rules of cast_value (zarr-extensions) */
+struct insitu__codec_cast {
   int rounding, range;
-  unsigned n; /* scalar_map.decode: from[i] becomes to[i] */
+
+  /* scalar_map.decode: from[i] becomes to[i] */
+  unsigned n;
   union insitu__codec_value from[INSITU__MAX_SCALAR_MAP], to[INSITU__MAX_SCALAR_MAP];
 };
+
 /* a transpose: axis k of what is stored is axis order[k] of the decoded shape */
 struct insitu__codec_layout {
   unsigned ndim, order[INSITU__MAX_DIMS];
   uint32_t item; /* bytes of an element */
   uint64_t shape[INSITU__MAX_DIMS];
 };
-/* where packbits tells its padding */
+
+/* packbits: where the count of padding bits is stored */
 enum { INSITU__CODEC_PAD_NONE, INSITU__CODEC_PAD_FIRST, INSITU__CODEC_PAD_LAST };
 
 struct insitu__codec {
-  int kind;
-  const struct insitu__codec_shard *shard; /* of INSITU__CODEC_SHARD, the array's */
-  const char *name;                        /* as metadata and messages have it */
-  /* of a checksum: stored before the bytes that it is of, not behind them */
+  int kind;         /* the number of its row in the table */
+  const char *name; /* as metadata and messages have it */
+
+  /* SHARD: the array owns it */
+  const struct insitu__codec_shard *shard;
+
+  /* checksums: stored before the bytes that it covers, not behind them */
   bool sum_first;
-  /* of a filter: elements as it finds them and as it leaves them */
+
+  /* filters: the elements that it finds and the elements that it leaves */
   struct insitu__codec_type from, to;
-  uint32_t size; /* shuffle: bytes of an element */
-  /* SCALE in the type of its elements, which must hold every result: scale_offset */
-  bool exact;
-  union insitu__codec_value scale, offset; /* doubles unless exact */
-  bool high_first;                         /* packbits: the first element is a byte's highest bit */
-  /* packbits: INSITU__CODEC_PAD_...; of each element, bits from first_bit on */
+
+  /* SHUFFLE: bytes of an element */
+  uint32_t size;
+
+  /* FIXEDSCALEOFFSET: doubles; SCALE_OFFSET: values of its elements' type */
+  union insitu__codec_value scale, offset;
+
+  /* PACKBITS: the first element is the highest bit of a byte; INSITU__CODEC_PAD_...; each element
+   * has `bits` bits, which become its bits from first_bit on */
+  bool high_first;
   uint8_t pad, first_bit, bits;
-  struct insitu__codec_cast *cast;     /* cast_value's rules, owned; NULL: as numpy casts */
-  struct insitu__codec_layout *layout; /* of TRANSPOSE, owned */
-  const insitu_codec *user;            /* of USER */
-  const char *config;                  /* and its JSON; struct insitu__chain_hooks keeps it */
+
+  /* CAST_VALUE: owned; NULL: elements are cast as numpy casts them */
+  struct insitu__codec_cast *cast;
+
+  /* TRANSPOSE: owned */
+  struct insitu__codec_layout *layout;
+
+  /* USER: the codec, and its JSON, which struct insitu__chain_hooks owns */
+  const insitu_codec *user;
+  const char *config;
 };
-struct insitu__codec_chain { /* in decode order: codec[0] sees the stored bytes; n = 0 is raw */
+
+/* in decode order: codec[0] sees the stored bytes; n = 0 stands for raw bytes */
+struct insitu__codec_chain {
   int n;
   struct insitu__codec codec[INSITU__MAX_CODECS];
 };
 
-/* sharding_indexed (Zarr v3, "Sharding codec"): a chunk stored as a grid of inner chunks and an
- * index of where each of them lies. Axes are the shard's own, slowest first: a transpose before it
- * has already been applied. */
+/* sharding_indexed (Zarr v3, "Sharding codec"): a chunk that is stored as a grid of inner chunks
+ * and an index of where each of them lies. Axes are the shard's own, slowest first: a transpose
+ * before the shard has already been applied. */
 struct insitu__codec_shard {
   unsigned ndim;
   uint32_t item;                                             /* bytes of an element */
@@ -12062,51 +12166,103 @@ struct insitu__codec_shard {
   uint64_t bytes, inner_bytes;                               /* decoded */
   uint64_t bound;                                            /* encoded at most */
   uint64_t entries;                                          /* inner chunks */
-  /* where the index lies, its checksum, its byte order */
+
+  /* the index: it stands at the start, has a checksum, is big-endian */
   bool index_first, index_crc, index_big;
+
   /* order[k]: the axis stored k-th slowest in an inner chunk */
   unsigned order[INSITU__MAX_DIMS];
-  /* an element of an absent inner chunk, as stored */
+
+  /* An element of an absent inner chunk, as stored. wide_fill, where it is not NULL, stands for
+   * fill: elements along the whole last axis. */
   unsigned char fill[16];
-  /* if not NULL: that along the whole last axis, instead */
   const unsigned char *wide_fill;
+
   struct insitu__codec_chain codecs; /* of an inner chunk */
 };
 
-/* Where decoded bytes go. direct (may be NULL) returns the final address of the decoded range
- * [offset, offset + bytes), or
- * NULL when that range is not contiguous there; it may be asked again for parts of a range it
- * refused. Bytes it gave an
- * address for are written there and not reported again; after a failed decode they are undefined.
- * All others arrive through piece, so that both together cover [0, decoded) once, in ascending
- * order. Pieces and the ranges asked for start at multiples of element (bytes; 0 is taken as 1);
- * what piece points to dies when it returns. A status below zero from piece ends the
- * decode with it. hole (may be NULL) is told of each inner chunk that a shard, decoded whole, does
- * not have: elements [at, at + extent) of what is decoded, along axes slowest first, which hold the
- * fill value. What it was told counts when the decode succeeds. */
+/* Bytes of an element. */
+static uint32_t insitu__codec_type_size(struct insitu__codec_type type) {
+  return insitu__dtype_size(type.dtype);
+}
+
+static bool insitu__codec_same_type(struct insitu__codec_type a, struct insitu__codec_type b) {
+  return a.dtype == b.dtype && (a.swap == b.swap || insitu__codec_type_size(a) == 1);
+}
+
+/* Frees what a codec owns. */
+static void insitu__codec_free(struct insitu__codec *c) {
+  insitu__mem_free(c->cast);
+  insitu__mem_free(c->layout);
+  c->cast = NULL;
+  c->layout = NULL;
+}
+
+/* Whether a codec decodes every chunk to the bytes that it finds: it can be left out. */
+static bool insitu__codec_is_identity(const struct insitu__codec *c) {
+  switch (c->kind) {
+  case INSITU__CODEC_SHUFFLE: return c->size <= 1;
+  case INSITU__CODEC_ASTYPE:
+  case INSITU__CODEC_QUANTIZE:
+  case INSITU__CODEC_BITROUND:
+  case INSITU__CODEC_CAST_VALUE:
+    return (!c->cast || !c->cast->n) && insitu__codec_same_type(c->from, c->to);
+  default: return false;
+  }
+}
+
+/* ---- sinks ---- */
+
+/* Where decoded bytes go.
+ *
+ * direct (may be NULL) returns the final address of the decoded range [offset, offset + bytes), or
+ * NULL when that range is not contiguous there. It may be asked again for parts of a range that it
+ * refused. Bytes that it gave an address for are written there and are not reported again; after a
+ * failed decode they are undefined. All other bytes arrive through piece, so that both together
+ * cover [0, decoded) once, in ascending order. What piece points to dies when it returns; a status
+ * below zero from piece ends the decode with that status.
+ *
+ * Pieces, and the ranges that direct is asked for, start at multiples of element (bytes; 0 is taken
+ * as 1).
+ *
+ * hole (may be NULL) is told of each inner chunk that a shard, decoded whole, does not have:
+ * elements [at, at + extent) of what is decoded, along axes slowest first, which hold the fill
+ * value. What hole was told counts when the decode succeeds. */
 struct insitu__codec_sink {
   void *user;
   void *(*direct)(void *user, uint64_t offset, uint64_t bytes);
   insitu_status (*piece)(
       void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err);
   uint32_t element;
+
   void (*hole)(void *user, const uint64_t *at, const uint64_t *extent);
   void *hole_user;
 };
 
+/* ---- scratch ---- */
+
+/* Memory that a decode uses and the next one uses again. */
 struct insitu__codec_buffer {
   void *base;  /* what was allocated */
   uint8_t *at; /* aligned to 64 bytes in it */
   uint64_t size;
 };
+
+/* the buffers of a scratch */
+enum {
+  INSITU__CODEC_STAGE_A, /* whole results of stages alternate between these two */
+  INSITU__CODEC_STAGE_B,
+  INSITU__CODEC_PLANES,     /* one decompressed blosc block */
+  INSITU__CODEC_PIECES,     /* INSITU__CODEC_PIECE decoded bytes, then a bit unshuffle's strip */
+  INSITU__CODEC_INNER,      /* one decoded inner chunk of a shard */
+  INSITU__CODEC_BUNZIP_MEM, /* what libbz2 allocates */
+  INSITU__CODEC_BUFFERS
+};
+
 struct insitu__codec_scratch {
-  struct insitu__codec_buffer stage[2]; /* whole results of stages, in turns */
-  struct insitu__codec_buffer planes;   /* one decompressed blosc block */
-  /* INSITU__CODEC_PIECE decoded bytes, then the strip of a bit unshuffle */
-  struct insitu__codec_buffer piece;
-  struct insitu__codec_buffer cell;    /* one decoded inner chunk of a shard */
-  struct insitu__codec_buffer bunzip;  /* what libbz2 asks for */
-  struct insitu__codec_scratch *inner; /* for decoding those */
+  struct insitu__codec_buffer buffer[INSITU__CODEC_BUFFERS];
+  struct insitu__codec_scratch *inner; /* decodes the inner chunks of a shard */
+
   ZSTD_DCtx *zstd;
 #if defined(INSITU_WITH_LIBDEFLATE)
   struct libdeflate_decompressor *deflate;
@@ -12114,53 +12270,14 @@ struct insitu__codec_scratch {
   z_stream zlib;
   bool zlib_ready;
 #endif
-  bool avx2;
+
+  bool avx2; /* the CPU has it */
 };
 
-static uint32_t insitu__codec_type_size(struct insitu__codec_type type) {
-  return insitu__dtype_size(type.dtype);
-}
-static bool insitu__codec_same_type(struct insitu__codec_type a, struct insitu__codec_type b) {
-  return a.dtype == b.dtype && (a.swap == b.swap || insitu__codec_type_size(a) == 1);
-}
-
-static void insitu__codec_free(struct insitu__codec *c) {
-  insitu__mem_free(c->cast);
-  insitu__mem_free(c->layout);
-  c->cast = NULL;
-  c->layout = NULL;
-}
-/* Nothing is to be done for it. */
-static bool insitu__codec_is_identity(const struct insitu__codec *c) {
-  if (c->kind == INSITU__CODEC_SHUFFLE) return c->size <= 1;
-  return c->kind == INSITU__CODEC_CAST && (!c->cast || !c->cast->n) &&
-         insitu__codec_same_type(c->from, c->to);
-}
-
-/* ---- sizes ---- */
-
-static uint64_t insitu__codec_add_saturating(uint64_t a, uint64_t b) { /* saturating */
-  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-static uint64_t insitu__codec_lcm(uint64_t a, uint64_t b) { /* of numbers below 2^32 */
-  uint64_t x = a, y = b;
-  while (y) {
-    uint64_t r = x % y;
-    x = y;
-    y = r;
-  }
-  return a / x * b;
-}
-
-/* ---- chains ---- */
-
-static insitu_status insitu__codec_wrong_length(
-    const char *stage, uint64_t got, uint64_t expected, insitu_error *err) {
-  return insitu__error_set(err, INSITU_E_CORRUPT,
-      "%s: wrong chunk length: got %" PRIu64 " bytes, expected %" PRIu64 "; " INSITU__CODEC_BAD,
-      stage, got, expected);
-}
+/* Decodes the n bytes at src to at most cap bytes at dst; *got: how many it wrote. */
+typedef insitu_status insitu__codec_decoder(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err);
 
 static void insitu__codec_scratch_init(struct insitu__codec_scratch *s) {
   memset(s, 0, sizeof *s);
@@ -12169,34 +12286,21 @@ static void insitu__codec_scratch_init(struct insitu__codec_scratch *s) {
 #endif
 }
 
+/* Frees what the scratch holds and makes it an empty one. */
 static void insitu__codec_scratch_free(struct insitu__codec_scratch *s) {
-  insitu__mem_free(s->stage[0].base);
-  insitu__mem_free(s->stage[1].base);
-  insitu__mem_free(s->planes.base);
-  insitu__mem_free(s->piece.base);
-  insitu__mem_free(s->cell.base);
-  insitu__mem_free(s->bunzip.base);
+  for (int i = 0; i < INSITU__CODEC_BUFFERS; i++) insitu__mem_free(s->buffer[i].base);
+
   if (s->inner) insitu__codec_scratch_free(s->inner);
   insitu__mem_free(s->inner);
+
   ZSTD_freeDCtx(s->zstd);
 #if defined(INSITU_WITH_LIBDEFLATE)
   libdeflate_free_decompressor(s->deflate);
 #elif defined(INSITU_WITH_ZLIB)
   if (s->zlib_ready) inflateEnd(&s->zlib);
 #endif
-  insitu__codec_scratch_init(s);
-}
 
-static insitu_status insitu__codec_grow(
-    struct insitu__codec_buffer *b, uint64_t bytes, insitu_error *err) {
-  if (bytes <= b->size) return INSITU_OK;
-  insitu__mem_free(b->base); /* contents never outlive a decode */
-  b->base = insitu__mem_realloc(NULL, insitu__codec_add_saturating(bytes, 64));
-  b->size = b->base ? bytes : 0;
-  b->at = b->base ? (uint8_t *)(((uintptr_t)b->base + 63) & ~(uintptr_t)63) : NULL;
-  if (b->base) return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_NOMEM,
-      "decode: no memory for %" PRIu64 " bytes of scratch; lower decode_threads", bytes);
+  insitu__codec_scratch_init(s);
 }
 
 #ifdef INSITU_WITH_ZLIB /* used by >>store, too */
@@ -12204,25 +12308,55 @@ static void *insitu__codec_zlib_alloc(void *user, unsigned items, unsigned size)
   (void)user;
   return insitu__mem_alloc(items, size);
 }
+
 static void insitu__codec_zlib_free(void *user, void *p) {
   (void)user;
   insitu__mem_free(p);
 }
 #endif
 
-/* In small calls a 4 MiB chunk was copied 4 to 13 % faster than in one call (glibc 2.36, Zen 3,
- * cold destination); with 1 KiB each a warm one of 64 KiB took 10 % longer than with 2 KiB. */
+/* ---- helpers ---- */
+
+/* a + b, or UINT64_MAX where that overflows. */
+static uint64_t insitu__codec_add_saturating(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* The least common multiple of numbers below 2^32. */
+static uint64_t insitu__codec_lcm(uint64_t a, uint64_t b) {
+  uint64_t x = a, y = b;
+
+  while (y) {
+    uint64_t r = x % y;
+    x = y;
+    y = r;
+  }
+  return a / x * b;
+}
+
+static insitu_status insitu__codec_wrong_length(
+    const char *stage, uint64_t got, uint64_t expected, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "%s: wrong chunk length: got %" PRIu64 " bytes, expected %" PRIu64 "; " INSITU__CODEC_BAD,
+      stage, got, expected);
+}
+
+/* memcpy of bytes that are not in the cache yet. In small calls a 4 MiB chunk was copied 4 to 13 %
+ * faster than in one call (glibc 2.36, Zen 3, cold destination); with 1 KiB each a warm one of 64
+ * KiB took 10 % longer than with 2 KiB. */
 static void insitu__codec_copy(uint8_t *dst, const uint8_t *src, uint64_t n) {
   for (uint64_t at = 0; at < n; at += INSITU__CODEC_COPY)
     memcpy(dst + at, src + at, (size_t)insitu__base_min(INSITU__CODEC_COPY, n - at));
 }
 
-/* Bytes that are already decoded, to the sink. */
+/* Hands n bytes that are already decoded to the sink. */
 static insitu_status insitu__codec_emit(
     const uint8_t *src, uint64_t n, const struct insitu__codec_sink *sink, insitu_error *err) {
   if (!n) return INSITU_OK;
+
   void *to = sink->direct ? sink->direct(sink->user, 0, n) : NULL;
   if (!to) return sink->piece(sink->user, src, 0, n, err);
+
   insitu__codec_copy((uint8_t *)to, src, n);
   return INSITU_OK;
 }
@@ -12231,12 +12365,14 @@ static void *insitu__codec_memory_direct(void *user, uint64_t offset, uint64_t b
   (void)bytes;
   return (uint8_t *)user + offset;
 }
+
 static insitu_status insitu__codec_memory_piece(
     void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   (void)err;
   memcpy((uint8_t *)user + offset, bytes, (size_t)n);
   return INSITU_OK;
 }
+
 /* A sink that puts the decoded bytes at `to`. */
 static struct insitu__codec_sink insitu__codec_memory(void *to) {
   return (struct insitu__codec_sink){.user = to,
@@ -12555,7 +12691,7 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
     const uint8_t *const *plane, uint32_t size, uint64_t all, uint64_t first, uint64_t count) {
   uint64_t most = insitu__base_max(INSITU__CODEC_STRIP / size / 128 * 128, 128),
            stride = most + INSITU__CODEC_SKEW;
-  uint8_t *strip = s->piece.at + INSITU__CODEC_PIECE + 256;
+  uint8_t *strip = s->buffer[INSITU__CODEC_PIECES].at + INSITU__CODEC_PIECE + 256;
   const uint8_t *bytes[256];
   for (uint32_t k = 0; k < size; k++) bytes[k] = strip + k * stride;
   for (uint64_t i = 0; i < count; i += most) {
@@ -12585,8 +12721,10 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
 /* Several frames may follow each other, skippable ones between; the content size may be absent.
  * Frames are walked here because a shared libzstd may also accept the formats of its old versions,
  * whose decoders get no testing today. */
-static insitu_status insitu__comp_zstd(ZSTD_DCtx *zstd, const uint8_t *src, uint64_t n,
-    uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+static insitu_status insitu__comp_zstd(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err) {
+  (void)c;
   *got = 0;
   for (uint64_t at = 0; at < n;) {
     uint32_t magic = n - at < 8 ? 0 : insitu__base_load32(src + at);
@@ -12609,8 +12747,8 @@ static insitu_status insitu__comp_zstd(ZSTD_DCtx *zstd, const uint8_t *src, uint
           "; " INSITU__CODEC_BAD,
           size, cap);
     size_t wrote = ZSTD_isError(frame) ? frame
-                                       : ZSTD_decompressDCtx(zstd, dst + *got, (size_t)(cap - *got),
-                                             src + at, frame);
+                                       : ZSTD_decompressDCtx(s->zstd, dst + *got,
+                                             (size_t)(cap - *got), src + at, frame);
     if (ZSTD_isError(wrote))
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "zstd: %s in the frame at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
@@ -12623,8 +12761,10 @@ static insitu_status insitu__comp_zstd(ZSTD_DCtx *zstd, const uint8_t *src, uint
 }
 
 /* numcodecs lz4: the decoded size as a little-endian u32, then one raw block. */
-static insitu_status insitu__comp_lz4(
-    const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+static insitu_status insitu__comp_lz4(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err) {
+  (void)s, (void)c;
   if (n < 4 || n - 4 > INT_MAX)
     return insitu__error_set(
         err, INSITU_E_CORRUPT, "lz4: %" PRIu64 " stored bytes; " INSITU__CODEC_BAD, n);
@@ -12705,6 +12845,22 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s, bool 
 }
 #endif
 
+#ifdef INSITU__CODEC_HAS_DEFLATE
+static insitu_status insitu__comp_gzip(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err) {
+  (void)c;
+  return insitu__comp_inflate(s, true, src, n, dst, cap, got, err);
+}
+
+static insitu_status insitu__comp_zlib(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err) {
+  (void)c;
+  return insitu__comp_inflate(s, false, src, n, dst, cap, got, err);
+}
+#endif
+
 #ifdef INSITU_WITH_BZIP2
 /* from the front of what is left */
 static void *insitu__comp_bunzip_alloc(void *user, int items, int size) {
@@ -12721,8 +12877,10 @@ static void insitu__comp_bunzip_free(void *user, void *p) {
 
 /* bzip2: streams follow each other. The library takes its memory anew for each of them: from the
  * scratch. */
-static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s, const uint8_t *src,
-    uint64_t n, uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err) {
+  (void)c;
   if (n > UINT32_MAX || cap > UINT32_MAX)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "bz2: more than 4 GiB in one chunk: write the array with smaller chunks");
@@ -12731,7 +12889,7 @@ static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s, const 
       .next_out = (char *)dst,
       .avail_out = (unsigned)cap};
   do {
-    struct insitu__codec_buffer left = s->bunzip;
+    struct insitu__codec_buffer left = s->buffer[INSITU__CODEC_BUNZIP_MEM];
     z.bzalloc = insitu__comp_bunzip_alloc;
     z.bzfree = insitu__comp_bunzip_free;
     z.opaque = &left;
@@ -12757,7 +12915,8 @@ static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s, const 
 
 /* Fletcher's sums of big-endian 16-bit words modulo 65535, as HDF5 takes them: an odd byte is the
  * upper half of a word, and 65535 stands for 0 unless all words were 0. */
-static uint32_t insitu__comp_fletcher32(const uint8_t *p, uint64_t n) {
+static uint32_t insitu__comp_fletcher32(const void *bytes, uint64_t n) {
+  const uint8_t *p = (const uint8_t *)bytes;
   uint64_t low = 0, high = 0;
   while (n) {
     /* even, and neither sum can reach 2^64 in it */
@@ -12772,34 +12931,45 @@ static uint32_t insitu__comp_fletcher32(const uint8_t *p, uint64_t n) {
   return (uint32_t)(high << 16 | low);
 }
 
-/* Whether the n bytes at src are a checksum and what it is of. */
-static insitu_status insitu__comp_checksum(
-    const struct insitu__codec *codec, const uint8_t *src, uint64_t n, insitu_error *err) {
-  const char *name = codec->name;
+#if defined(INSITU_WITH_LIBDEFLATE)
+static uint32_t insitu__comp_crc32(const void *bytes, uint64_t n) {
+  return libdeflate_crc32(0, bytes, (size_t)n);
+}
+
+static uint32_t insitu__comp_adler32(const void *bytes, uint64_t n) {
+  return libdeflate_adler32(1, bytes, (size_t)n);
+}
+#elif defined(INSITU_WITH_ZLIB)
+static uint32_t insitu__comp_crc32(const void *bytes, uint64_t n) {
+  return (uint32_t)crc32_z(0, (const Bytef *)bytes, (size_t)n);
+}
+
+static uint32_t insitu__comp_adler32(const void *bytes, uint64_t n) {
+  return (uint32_t)adler32_z(1, (const Bytef *)bytes, (size_t)n);
+}
+#endif
+
+/* The checksum of n bytes. */
+typedef uint32_t insitu__comp_sum(const void *bytes, uint64_t n);
+
+/* Checks the n bytes at src, which are a checksum and the bytes that it covers. sum: NULL where
+ * this build lacks it. */
+static insitu_status insitu__comp_check_sum(const char *name, insitu__comp_sum *sum, bool sum_first,
+    const uint8_t *src, uint64_t n, insitu_error *err) {
   if (n < 4)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "%s: %" PRIu64 " bytes hold no checksum; " INSITU__CODEC_BAD, name, n);
-  const uint8_t *of = codec->sum_first ? src + 4 : src;
-  uint32_t is, stored = insitu__base_load32(codec->sum_first ? src : src + n - 4);
-  n -= 4;
-  switch (codec->kind) {
-  case INSITU__CODEC_CRC32C: is = insitu__comp_crc32c(of, n); break;
-  case INSITU__CODEC_FLETCHER32: is = insitu__comp_fletcher32(of, n); break;
-#if defined(INSITU_WITH_LIBDEFLATE)
-  case INSITU__CODEC_CRC32: is = libdeflate_crc32(0, of, (size_t)n); break;
-  case INSITU__CODEC_ADLER32: is = libdeflate_adler32(1, of, (size_t)n); break;
-#elif defined(INSITU_WITH_ZLIB)
-  case INSITU__CODEC_CRC32: is = (uint32_t)crc32_z(0, of, (size_t)n); break;
-  case INSITU__CODEC_ADLER32: is = (uint32_t)adler32_z(1, of, (size_t)n); break;
-#endif
-  default:
+  if (!sum)
     return insitu__error_set(
         err, INSITU_E_CODEC, "decode: checksum %s is not in this build: rebuild with it", name);
-  }
-  if (is == stored) return INSITU_OK;
+
+  uint32_t stored = insitu__base_load32(sum_first ? src : src + n - 4);
+  uint32_t computed = sum(sum_first ? src + 4 : src, n - 4);
+  if (computed == stored) return INSITU_OK;
+
   return insitu__error_set(err, INSITU_E_CORRUPT,
-      "%s: the checksum is %08" PRIx32 ", stored is %08" PRIx32 "; " INSITU__CODEC_BAD, name, is,
-      stored);
+      "%s: the checksum is %08" PRIx32 ", stored is %08" PRIx32 "; " INSITU__CODEC_BAD, name,
+      computed, stored);
 }
 
 /* ---- blosc1 ---- */
@@ -12976,7 +13146,7 @@ static insitu_status insitu__comp_blosc_run(struct insitu__codec_scratch *s,
     status = insitu__comp_inflate(s, false, src, n, dst, bytes, &got, err);
     break;
 #endif
-  default: status = insitu__comp_zstd(s->zstd, src, n, dst, bytes, &got, err); break;
+  default: status = insitu__comp_zstd(s, NULL, src, n, dst, bytes, &got, err); break;
   }
   if (status < 0) return status;
   if (got == bytes) return INSITU_OK;
@@ -12997,7 +13167,7 @@ static void insitu__comp_blosc_unfilter(struct insitu__codec_scratch *s,
 
 /* The runs of a block, filtered or not, that starts at byte `at`. With to, they are put there one
  * after the other. Without,
- * each is where run[k] says afterwards: in the chunk itself or in s->planes. */
+ * each is where run[k] says afterwards: in the chunk itself or in the scratch. */
 static insitu_status insitu__comp_blosc_runs(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint64_t at, uint32_t bytes, uint32_t runs, uint8_t *to,
     const uint8_t **run, insitu_error *err) {
@@ -13010,7 +13180,7 @@ static insitu_status insitu__comp_blosc_runs(struct insitu__codec_scratch *s,
     return insitu__error_set(
         err, INSITU_E_CORRUPT, "blosc: a block that cannot be split; " INSITU__CODEC_BAD);
   for (uint32_t k = 0; k < runs; k++) {
-    uint8_t *dst = (to ? to : s->planes.at) + k * stride;
+    uint8_t *dst = (to ? to : s->buffer[INSITU__CODEC_PLANES].at) + k * stride;
     insitu_status status = insitu__comp_blosc_run(s, b, &at, each, dst, &run[k], err);
     if (status < 0) return status;
     if (to && run[k] != dst) insitu__codec_copy(dst, run[k], each);
@@ -13023,11 +13193,12 @@ static insitu_status insitu__comp_blosc_plain(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint64_t at, uint64_t offset, uint32_t bytes, uint32_t runs,
     uint8_t *to, const struct insitu__codec_sink *sink, insitu_error *err) {
   const uint8_t *run[16];
-  insitu_status status =
-      insitu__comp_blosc_runs(s, b, at, bytes, runs, to || runs == 1 ? to : s->planes.at, run, err);
+  insitu_status status = insitu__comp_blosc_runs(
+      s, b, at, bytes, runs, to || runs == 1 ? to : s->buffer[INSITU__CODEC_PLANES].at, run, err);
   return status < 0 || to
              ? status
-             : sink->piece(sink->user, runs == 1 ? run[0] : s->planes.at, offset, bytes, err);
+             : sink->piece(sink->user, runs == 1 ? run[0] : s->buffer[INSITU__CODEC_PLANES].at,
+                   offset, bytes, err);
 }
 
 /* Bytes that pieces of a filtered block are a multiple of: whole elements, theirs and ours, and
@@ -13068,10 +13239,11 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
              more = first + count == all ? rest : 0;
     uint64_t where = offset + first * b->size;
     void *direct = to || !sink->direct ? NULL : sink->direct(sink->user, where, n + more);
-    uint8_t *dst = to ? to : direct ? (uint8_t *)direct : s->piece.at;
+    uint8_t *dst = to ? to : direct ? (uint8_t *)direct : s->buffer[INSITU__CODEC_PIECES].at;
     insitu__comp_blosc_unfilter(s, b, dst, plane, all, first, count);
     if (more) memcpy(dst + n, tail, (size_t)more);
-    if (dst == s->piece.at && (status = sink->piece(sink->user, dst, where, n + more, err)) < 0)
+    if (dst == s->buffer[INSITU__CODEC_PIECES].at &&
+        (status = sink->piece(sink->user, dst, where, n + more, err)) < 0)
       return status;
   }
   return INSITU_OK;
@@ -13116,6 +13288,14 @@ static insitu_status insitu__comp_blosc(struct insitu__codec_scratch *s, const u
   if (b.memcpyed || !b.nbytes) return INSITU_OK;
   uint8_t *direct = !sink ? to : sink->direct ? (uint8_t *)sink->direct(sink->user, 0, most) : NULL;
   return insitu__comp_blosc_blocks(s, &b, direct, to, sink, err);
+}
+
+/* Decodes a blosc chunk to memory, as a stage inside a chain. */
+static insitu_status insitu__comp_blosc_whole(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err) {
+  (void)c;
+  return insitu__comp_blosc(s, src, n, dst, cap, NULL, got, err);
 }
 
 /* >>filters ------------------------------------------------------------------------------------ */
@@ -13318,7 +13498,6 @@ static insitu_status insitu__filter_read_scale_offset(const struct insitu__filte
         "codec \"%.64s\": only real numbers can be scaled; leave this array out or convert it",
         r->name);
   c->from = c->to = r->at->type;
-  c->exact = true;
   for (int k = 0; k < 2; k++) {
     union insitu__codec_value *value = k ? &c->scale : &c->offset;
     int token = insitu__text_json_get(r->j, r->config, keys[k]);
@@ -13409,32 +13588,36 @@ static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_
   return status;
 }
 
-static insitu_status insitu__filter_read(const struct insitu__filter_reading *r) {
-  struct insitu__codec *c = r->out;
-  uint64_t size = 0;
-  insitu_status status = INSITU_OK;
-  /* numcodecs' own default is 4; zarr-python's for format 3 the array's element */
-  if (!strcmp(r->name, "shuffle")) {
-    status = insitu__filter_read_integer(
-        r, "elementsize", INSITU__MAX_CHUNK, r->at->format == 2 ? 4 : r->at->item, &size);
-    c->size = (uint32_t)size;
-    return status;
-  }
-  if (!strcmp(r->name, "packbits")) return insitu__filter_read_packbits(r);
-  if (!strcmp(r->name, "delta")) return insitu__filter_read_types(r, "dtype", "astype");
-  if (!strcmp(r->name, "astype"))
-    return insitu__filter_read_types(r, "decode_dtype", "encode_dtype");
-  if (!strcmp(r->name, "fixedscaleoffset")) return insitu__filter_read_fixedscaleoffset(r);
-  if (!strcmp(r->name, "scale_offset")) return insitu__filter_read_scale_offset(r);
-  if (!strcmp(r->name, "cast_value")) return insitu__filter_read_cast_value(r);
-  if (!strcmp(r->name, "quantize")) {
-    status = insitu__filter_read_types(r, "dtype", "astype");
-    if (status == INSITU_OK &&
-        (!insitu__dtype_is_float(c->from.dtype) || !insitu__dtype_is_float(c->to.dtype)))
-      status = insitu__filter_bad(r, INSITU_E_FORMAT, "dtype", "it and astype must be floats");
-    return status;
-  }
-  c->from = c->to = r->at->type; /* bitround: nothing to undo */
+static insitu_status insitu__filter_read_shuffle(const struct insitu__filter_reading *r) {
+  /* numcodecs' own default is 4; zarr-python's for format 3 is the array's element */
+  uint64_t absent = r->at->format == 2 ? 4 : r->at->item, size = 0;
+  insitu_status status =
+      insitu__filter_read_integer(r, "elementsize", INSITU__MAX_CHUNK, absent, &size);
+
+  r->out->size = (uint32_t)size;
+  return status;
+}
+
+static insitu_status insitu__filter_read_delta(const struct insitu__filter_reading *r) {
+  return insitu__filter_read_types(r, "dtype", "astype");
+}
+
+static insitu_status insitu__filter_read_astype(const struct insitu__filter_reading *r) {
+  return insitu__filter_read_types(r, "decode_dtype", "encode_dtype");
+}
+
+static insitu_status insitu__filter_read_quantize(const struct insitu__filter_reading *r) {
+  insitu_status status = insitu__filter_read_types(r, "dtype", "astype");
+  if (status < 0) return status;
+
+  if (insitu__dtype_is_float(r->out->from.dtype) && insitu__dtype_is_float(r->out->to.dtype))
+    return INSITU_OK;
+  return insitu__filter_bad(r, INSITU_E_FORMAT, "dtype", "it and astype must be floats");
+}
+
+/* A bitround leaves nothing to undo. */
+static insitu_status insitu__filter_read_bitround(const struct insitu__filter_reading *r) {
+  r->out->from = r->out->to = r->at->type;
   return INSITU_OK;
 }
 
@@ -13698,22 +13881,22 @@ static struct insitu__filter_carry insitu__filter_carry(void) {
 }
 /* numpy.cumsum of elements of c->from into an array of c->to: summed in the type that both are
  * promoted to. */
-static int insitu__filter_cumsum(const struct insitu__codec *c, struct insitu__filter_carry *flow,
+static int insitu__filter_cumsum(const struct insitu__codec *c, struct insitu__filter_carry *carry,
     union insitu__filter_block *b, uint64_t n) {
   int32_t dtype = insitu__filter_promote(c->to.dtype, c->from.dtype);
   int is = insitu__filter_convert(b, insitu__filter_class(c->from.dtype), dtype, n);
   if (dtype == INSITU_BOOL)
-    for (uint64_t k = 0; k < n; k++) b->u[k] = flow->u |= b->u[k];
+    for (uint64_t k = 0; k < n; k++) b->u[k] = carry->u |= b->u[k];
   else if (is <= INSITU__CODEC_UNSIGNED) {
     uint64_t kept = c->to.dtype == INSITU_BOOL ? UINT64_MAX >> (64 - (dtype & 0xff)) : UINT64_MAX;
-    for (uint64_t k = 0; k < n; k++) b->u[k] = (flow->u += b->u[k]) & kept;
+    for (uint64_t k = 0; k < n; k++) b->u[k] = (carry->u += b->u[k]) & kept;
   } else if (is == INSITU__CODEC_DOUBLE)
-    for (uint64_t k = 0; k < n; k++) b->d[k] = flow->d += b->d[k];
+    for (uint64_t k = 0; k < n; k++) b->d[k] = carry->d += b->d[k];
   else if (dtype == INSITU_F16)
     for (uint64_t k = 0; k < n; k++)
-      b->f[k] = flow->f = insitu__filter_round_half(flow->f + b->f[k]);
+      b->f[k] = carry->f = insitu__filter_round_half(carry->f + b->f[k]);
   else
-    for (uint64_t k = 0; k < n; k++) b->f[k] = flow->f += b->f[k];
+    for (uint64_t k = 0; k < n; k++) b->f[k] = carry->f += b->f[k];
   return is;
 }
 
@@ -13995,28 +14178,35 @@ static void insitu__filter_map_scalars(const struct insitu__codec *c,
 
 /* -- ranges of elements -- */
 
-/* Elements [first, first + n) of DELTA, SCALE or CAST; each range goes on where the one before
+/* Decodes n elements of class *is in b; what they are cast to by numpy's rules stays to be cast.
+ * False: an element has no value of the decoded type. */
+static bool insitu__filter_decode_block(const struct insitu__codec *c, bool simple,
+    struct insitu__filter_carry *carry, union insitu__filter_block *b, uint64_t n, int *is) {
+  switch (c->kind) {
+  case INSITU__CODEC_DELTA: *is = insitu__filter_cumsum(c, carry, b, n); return true;
+  case INSITU__CODEC_FIXEDSCALEOFFSET: *is = insitu__filter_scale(c, b, n); return true;
+  case INSITU__CODEC_SCALE_OFFSET:
+    if (insitu__dtype_is_float(c->to.dtype)) return insitu__filter_scale_floats(c, b, n);
+    if (insitu__dtype_is_signed(c->to.dtype)) return insitu__filter_scale_signed(c, b, n);
+    return insitu__filter_scale_unsigned(c, b, n);
+  default: return simple || insitu__filter_cast_block(c, b, n, is);
+  }
+}
+
+/* Elements [first, first + n) of a filter that computes; each range goes on where the one before
  * ended. */
 static insitu_status insitu__filter_compute(const struct insitu__codec *c,
-    struct insitu__filter_carry *flow, const uint8_t *src, uint64_t first, uint64_t n, uint8_t *dst,
-    insitu_error *err) {
+    struct insitu__filter_carry *carry, const uint8_t *src, uint64_t first, uint64_t n,
+    uint8_t *dst, insitu_error *err) {
   uint64_t from = insitu__codec_type_size(c->from), to = insitu__codec_type_size(c->to);
   bool simple = insitu__filter_cast_simple(c);
   for (uint64_t at = 0; at < n; at += INSITU__CODEC_BLOCK) {
     union insitu__filter_block b, was;
     uint64_t count = insitu__base_min(INSITU__CODEC_BLOCK, n - at);
     int is = insitu__filter_class(c->from.dtype);
-    bool ok = true;
     insitu__filter_load(c->from, src + (first + at) * from, count, &b);
-    if (c->kind == INSITU__CODEC_DELTA) is = insitu__filter_cumsum(c, flow, &b, count);
-    else if (c->kind == INSITU__CODEC_SCALE && !c->exact) is = insitu__filter_scale(c, &b, count);
-    else if (c->kind == INSITU__CODEC_SCALE && insitu__dtype_is_float(c->to.dtype))
-      ok = insitu__filter_scale_floats(c, &b, count);
-    else if (c->kind == INSITU__CODEC_SCALE)
-      ok = insitu__dtype_is_signed(c->to.dtype) ? insitu__filter_scale_signed(c, &b, count)
-                                                : insitu__filter_scale_unsigned(c, &b, count);
-    else if (!simple) ok = insitu__filter_cast_block(c, &b, count, &is);
-    else if (c->cast && c->cast->n) was = b;
+    if (simple && c->cast && c->cast->n) was = b;
+    bool ok = insitu__filter_decode_block(c, simple, carry, &b, count, &is);
     if (!ok)
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "%s: an element from number %" PRIu64
@@ -14100,9 +14290,6 @@ static void insitu__filter_untranspose(
   }
 }
 
-static bool insitu__filter_is_filter(int kind) {
-  return kind >= INSITU__CODEC_SHUFFLE && kind <= INSITU__CODEC_TRANSPOSE;
-}
 /* bytes of what it decodes one by one */
 static uint32_t insitu__filter_item(const struct insitu__codec *c) {
   return c->kind == INSITU__CODEC_SHUFFLE     ? c->size
@@ -14151,7 +14338,7 @@ static insitu_status insitu__filter_size(const struct insitu__codec *c, const ui
 }
 /* Elements [first, first + n), all of them for a transpose, from the `bytes` at src. */
 static insitu_status insitu__filter_range(const struct insitu__codec_scratch *s,
-    const struct insitu__codec *c, struct insitu__filter_carry *flow, const uint8_t *src,
+    const struct insitu__codec *c, struct insitu__filter_carry *carry, const uint8_t *src,
     uint64_t bytes, uint64_t first, uint64_t n, uint8_t *dst, insitu_error *err) {
   switch (c->kind) {
   case INSITU__CODEC_SHUFFLE:
@@ -14159,23 +14346,23 @@ static insitu_status insitu__filter_range(const struct insitu__codec_scratch *s,
     break;
   case INSITU__CODEC_PACKBITS: insitu__filter_unpack(c, src, bytes, first, n, dst); break;
   case INSITU__CODEC_TRANSPOSE: insitu__filter_untranspose(c->layout, src, dst); break;
-  default: return insitu__filter_compute(c, flow, src, first, n, dst, err);
+  default: return insitu__filter_compute(c, carry, src, first, n, dst, err);
   }
   return INSITU_OK;
 }
-static insitu_status insitu__filter_decode(const struct insitu__codec_scratch *s,
-    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *to, uint64_t cap,
+static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
-  struct insitu__filter_carry flow = insitu__filter_carry();
+  struct insitu__filter_carry carry = insitu__filter_carry();
   insitu_status status = insitu__filter_size(c, src, n, cap, got, err);
   if (status < 0 || !*got) return status;
-  return insitu__filter_range(s, c, &flow, src, n, 0, *got / insitu__filter_item(c), to, err);
+  return insitu__filter_range(s, c, &carry, src, n, 0, *got / insitu__filter_item(c), dst, err);
 }
 /* A filter as the last stage: pieces go to their places while they are in the cache. */
 static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *spare, uint64_t decoded,
     const struct insitu__codec_sink *sink, insitu_error *err) {
-  struct insitu__filter_carry flow = insitu__filter_carry();
+  struct insitu__filter_carry carry = insitu__filter_carry();
   uint64_t got, item = insitu__filter_item(c),
                 unit = insitu__codec_lcm(item, sink->element ? sink->element : 1);
   insitu_status status = insitu__filter_size(c, src, n, decoded, &got, err);
@@ -14192,8 +14379,8 @@ static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
                   : sink->direct ? (uint8_t *)sink->direct(sink->user, at, bytes)
                                  : NULL;
     bool there = to && to != spare;
-    if (!to) to = s->piece.at;
-    status = insitu__filter_range(s, c, &flow, src, n, at / item, bytes / item, to, err);
+    if (!to) to = s->buffer[INSITU__CODEC_PIECES].at;
+    status = insitu__filter_range(s, c, &carry, src, n, at / item, bytes / item, to, err);
     if (status >= 0 && !there) status = sink->piece(sink->user, to, at, bytes, err);
     if (status < 0) return status;
   }
@@ -14219,8 +14406,9 @@ static insitu_status insitu__shard_index(
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "shard: %" PRIu64 " bytes are too few for its index of %" PRIu64 "; " INSITU__CODEC_BAD, n,
         insitu__shard_index_bytes(shard));
-  const struct insitu__codec crc = {.kind = INSITU__CODEC_CRC32C, .name = "crc32c"};
-  return shard->index_crc ? insitu__comp_checksum(&crc, (const uint8_t *)index, n, err) : INSITU_OK;
+  if (!shard->index_crc) return INSITU_OK;
+  return insitu__comp_check_sum(
+      "crc32c", insitu__comp_crc32c, false, (const uint8_t *)index, n, err);
 }
 
 /* Where inner chunk `number` lies in the shard, of which at most `limit` bytes exist; *bytes is
@@ -14358,149 +14546,56 @@ static void insitu__shard_place(
  * State: struct insitu__chain_hooks, the user's codecs and the texts of their configurations, one
  * for each loader, written while the loader opens. Any thread may decode, one at a time for each
  * scratch. Nothing suspends. */
-
-/* ---- names ---- */
-
-static insitu_status insitu__chain_refuse_name(const char *name, insitu_error *err) {
-  char shown[64]; /* the name comes from a file: shortened, and only printable */
-  size_t n = 0;
-  for (; name[n] && n < sizeof shown - 1; n++)
-    shown[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
-  shown[n] = 0;
-  return insitu__error_set(err, INSITU_E_CODEC,
-      "codec \"%s\": not known here; blosc, zstd, lz4, gzip, zlib, bz2, checksums and numcodecs' "
-      "filters are: write the array with "
-      "these, or bring its decoder in desc.codecs",
-      shown);
-}
-
-static const struct {
-  const char *name;
-  int kind;
-  const char *lack; /* what to do to have it, NULL where this build does */
-  bool sum_first;   /* where the checksum is stored unless the configuration says */
-} insitu__codec_known[] = {{"blosc", INSITU__CODEC_BLOSC, NULL, false},
-    {"zstd", INSITU__CODEC_ZSTD, NULL, false}, {"lz4", INSITU__CODEC_LZ4, NULL, false},
-    {"crc32c", INSITU__CODEC_CRC32C, NULL, false},
-    {"gzip", INSITU__CODEC_GZIP, INSITU__CODEC_LACK_DEFLATE, false},
-    {"zlib", INSITU__CODEC_ZLIB, INSITU__CODEC_LACK_DEFLATE, false},
-    {"bz2", INSITU__CODEC_BZ2, INSITU__CODEC_LACK_BZIP2, false},
-    {"crc32", INSITU__CODEC_CRC32, INSITU__CODEC_LACK_DEFLATE, true},
-    {"adler32", INSITU__CODEC_ADLER32, INSITU__CODEC_LACK_DEFLATE, true},
-    {"fletcher32", INSITU__CODEC_FLETCHER32, NULL, false},
-    {"shuffle", INSITU__CODEC_SHUFFLE, NULL, false},
-    {"packbits", INSITU__CODEC_PACKBITS, NULL, false}, {"delta", INSITU__CODEC_DELTA, NULL, false},
-    {"fixedscaleoffset", INSITU__CODEC_SCALE, NULL, false},
-    {"scale_offset", INSITU__CODEC_SCALE, NULL, false}, {"astype", INSITU__CODEC_CAST, NULL, false},
-    {"quantize", INSITU__CODEC_CAST, NULL, false}, {"bitround", INSITU__CODEC_CAST, NULL, false},
-    {"cast_value", INSITU__CODEC_CAST, NULL, false}};
-
-/* Takes v2 ids and v3 names, with or without the prefix "numcodecs.". */
-static insitu_status insitu__chain_from_name(
-    const char *name, struct insitu__codec *out, insitu_error *err) {
-  const char *bare = strncmp(name, "numcodecs.", 10) ? name : name + 10;
-  for (size_t i = 0; i < sizeof insitu__codec_known / sizeof *insitu__codec_known; i++) {
-    if (strcmp(bare, insitu__codec_known[i].name)) continue;
-    if (insitu__codec_known[i].lack)
-      return insitu__error_set(err, INSITU_E_CODEC, "codec \"%s\": not in this build: %s", bare,
-          insitu__codec_known[i].lack);
-    *out = (struct insitu__codec){.kind = insitu__codec_known[i].kind,
-        .name = insitu__codec_known[i].name,
-        .sum_first = insitu__codec_known[i].sum_first};
-    return INSITU_OK;
-  }
-  return insitu__chain_refuse_name(name, err);
-}
-
-/* A codec from its JSON: in format 2 an object with an id and the keys of its configuration; in
- * format 3 an object with a name and perhaps a configuration, or the name alone. On success
- * insitu__codec_free frees what it owns. */
-static insitu_status insitu__chain_read(const struct insitu__text_json *j, int token,
-    const struct insitu__filter_context *at, struct insitu__codec *out, insitu_error *err) {
-  char name[64];
-  bool object = insitu__text_json_is_object(j, token);
-  int key = object ? insitu__text_json_get(j, token, at->format == 2 ? "id" : "name") : token;
-  if ((at->format == 2 && !object) || insitu__text_json_string(j, key, name, sizeof name) <= 0)
-    return insitu__error_set(err, INSITU_E_FORMAT,
-        "codec: %s is needed; the metadata is damaged or its writer wrong",
-        at->format == 2 ? "an object with an 'id'"
-                        : "a name of at most 63 bytes, or an object with one");
-  insitu_status status = insitu__chain_from_name(name, out, err);
-  if (status < 0) return status;
-  bool prefix = !strncmp(name, "numcodecs.", 10);
-  struct insitu__filter_reading r = {.j = j,
-      .name = prefix ? name + 10 : name,
-      .prefix = prefix,
-      .at = at,
-      .out = out,
-      .err = err};
-  r.config = at->format == 2 ? token : insitu__text_json_get(j, token, "configuration");
-  bool elements = out->kind >= INSITU__CODEC_PACKBITS;
-  /* specified for Zarr v3 */
-  bool own = !strcmp(r.name, "scale_offset") || !strcmp(r.name, "cast_value");
-  if (own && (prefix || at->format == 2)) return insitu__chain_refuse_name(name, err);
-  if (at->format == 3 && elements != at->array)
-    return insitu__error_set(err, INSITU_E_CODEC,
-        "codec \"%s\" is not supported %s 'bytes', it works on %s; leave this array out or convert "
-        "it",
-        name, elements ? "after" : "before", elements ? "elements" : "bytes");
-  if (r.config >= 0 && !insitu__text_json_is_object(j, r.config) &&
-      !insitu__text_json_is_null(j, r.config))
-    return insitu__error_set(err, INSITU_E_FORMAT,
-        "codec \"%s\": its configuration must be an object; the metadata is damaged or its writer "
-        "wrong",
-        name);
-  int location = insitu__text_json_get(j, r.config, "location"); /* of numcodecs' checksums */
-  if (location >= 0) out->sum_first = insitu__text_json_equals(j, location, "start");
-  if (location >= 0 && !out->sum_first && !insitu__text_json_equals(j, location, "end"))
-    return insitu__filter_bad(&r, INSITU_E_FORMAT, "location", "\"start\" or \"end\" is needed");
-  if (out->kind < INSITU__CODEC_SHUFFLE) return INSITU_OK;
-  status = insitu__filter_read(&r);
-  if (status < 0) insitu__codec_free(out);
-  return status;
-}
-
 /* ---- the user's codecs ---- */
 
-struct insitu__chain_hooks { /* of a loader */
+/* A loader's copy of desc.codecs, and the JSON of those that metadata name. */
+struct insitu__chain_hooks {
   const insitu_codec *codec;
   uint64_t n;
-  /* array: the JSON of codecs that were read, each once; kept to the end, for the user may keep
-   * them too */
+
+  /* array: each text once. They live as long as the loader, because the user may keep them. */
   char **config;
 };
+
 static void insitu__chain_hooks_free(struct insitu__chain_hooks *hooks) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(hooks->config); i++)
     insitu__mem_free(hooks->config[i]);
   INSITU__ARRAY_FREE(hooks->config);
 }
+
+/* The hooks' own copy of the n bytes of text, terminated; NULL: no memory. */
 static const char *insitu__chain_hooks_intern(
-    struct insitu__chain_hooks *hooks, const char *text, uint64_t n) { /* NULL: no memory */
+    struct insitu__chain_hooks *hooks, const char *text, uint64_t n) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(hooks->config); i++)
     if (strlen(hooks->config[i]) == n && !memcmp(hooks->config[i], text, (size_t)n))
       return hooks->config[i];
+
   char *copy = insitu__mem_text(text, n);
   if (copy && INSITU__ARRAY_PUSH(hooks->config, copy)) return copy;
+
   insitu__mem_free(copy);
   return NULL;
 }
+
 /* Whether the codec at a token is one of the user's; out then describes it. hooks may be NULL. */
 static insitu_status insitu__chain_find_user(struct insitu__chain_hooks *hooks,
     const struct insitu__text_json *j, int token, int format, struct insitu__codec *out,
     bool *found, insitu_error *err) {
-  int name = insitu__text_json_is_object(j, token)
-                 ? insitu__text_json_get(j, token, format == 2 ? "id" : "name")
-                 : token;
+  const char *key = format == 2 ? "id" : "name";
+  int name = insitu__text_json_is_object(j, token) ? insitu__text_json_get(j, token, key) : token;
   uint64_t n;
   *found = false;
+
   for (uint64_t i = 0; hooks && i < hooks->n; i++) {
     if (!insitu__text_json_equals(j, name, hooks->codec[i].name)) continue;
+
     const char *text = insitu__text_json_span(j, token, &n);
+    *found = true;
     *out = (struct insitu__codec){
         .kind = INSITU__CODEC_USER, .user = &hooks->codec[i], .name = hooks->codec[i].name};
     out->config = insitu__chain_hooks_intern(hooks, text, n);
-    *found = true;
     if (out->config) return INSITU_OK;
+
     return insitu__error_set(err, INSITU_E_NOMEM,
         "codec \"%.64s\": no memory for its configuration; give the process more memory",
         out->name);
@@ -14508,37 +14603,182 @@ static insitu_status insitu__chain_find_user(struct insitu__chain_hooks *hooks,
   return INSITU_OK;
 }
 
-/* Of 4 bytes beside the others, which it leaves as they are. */
-static bool insitu__chain_is_checksum(int kind) {
-  return kind == INSITU__CODEC_CRC32C || kind == INSITU__CODEC_CRC32 ||
-         kind == INSITU__CODEC_ADLER32 || kind == INSITU__CODEC_FLETCHER32;
+/* Calls the user's decoder and checks what it returns. */
+static insitu_status insitu__chain_decode_user(struct insitu__codec_scratch *s,
+    const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
+    uint64_t *got, insitu_error *err) {
+  insitu_error cause = {0};
+  (void)s;
+  *got = 0;
+
+  insitu_status status = c->user->decode(c->user->user, c->config, src, n, dst, cap, got, &cause);
+  if (status == INSITU_OK && *got <= cap) return INSITU_OK;
+  if (status == INSITU_OK)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "codec \"%.64s\" of desc.codecs: it says that it wrote %" PRIu64 " bytes where %" PRIu64
+        " have room: correct it, memory may be overwritten",
+        c->name, *got, cap);
+
+  /* NOTFOUND and ABSENT would make a hole of a chunk that exists */
+  bool known = status < 0 && status >= INSITU_E_DEVICE && status != INSITU_E_NOTFOUND &&
+               status != INSITU_E_ABSENT;
+  cause.message[sizeof cause.message - 1] = 0;
+  insitu__error_cause(err, &cause);
+  return insitu__error_set(err, known ? status : INSITU_E_CORRUPT,
+      "codec \"%.64s\" of desc.codecs: %.700s", c->name,
+      cause.message[0] ? cause.message
+                       : "it failed without a message; let its decode fill the error");
 }
 
-static uint64_t insitu__chain_bound_one(const struct insitu__codec *codec, uint64_t n) {
-  if (insitu__chain_is_checksum(codec->kind)) return insitu__codec_add_saturating(n, 4);
-  switch (codec->kind) {
-  case INSITU__CODEC_BLOSC:
-    /* header; start and length of blocks of at least 128 bytes that did not shrink */
-    return insitu__codec_add_saturating(n, n / 16 + 24);
-  case INSITU__CODEC_SHARD: return codec->shard->bound;
-  case INSITU__CODEC_SHUFFLE:
-  case INSITU__CODEC_TRANSPOSE: return n;
-  case INSITU__CODEC_PACKBITS:
-  case INSITU__CODEC_DELTA:
-  case INSITU__CODEC_SCALE:
-  case INSITU__CODEC_CAST: return insitu__filter_bound(codec, n);
-  case INSITU__CODEC_USER:
-    return codec->user->max_encoded ? codec->user->max_encoded
-                                    : insitu__codec_add_saturating(n, n / 8 + (64u << 10));
-  /* LZ4_COMPRESSBOUND in lz4.h, and the size */
-  case INSITU__CODEC_LZ4: return insitu__codec_add_saturating(n, n / 255 + 16 + 4);
-  case INSITU__CODEC_ZSTD:
-    /* ZSTD_COMPRESSBOUND in zstd.h; room for frames */
-    return insitu__codec_add_saturating(n, n / 256 + n / 64 + 64 + 4096);
-  /* deflateBound's most cautious case in deflate.c, above the 1 % and 600 bytes of bzip2's
-   * manual; room for members */
-  default: return insitu__codec_add_saturating(n, n / 8 + n / 64 + 4096);
+/* ---- the table of codecs ---- */
+
+/* What is known of a codec: a row of INSITU__CODEC_ROWS. */
+struct insitu__chain_method {
+  const char *name;
+  const char *lack; /* how to get its library into the build; NULL: this build decodes it */
+  unsigned flags;
+  bool is_filter; /* as the last stage it decodes piece by piece */
+
+  /* a bound of the bytes that an encoder adds, see INSITU__CODEC_ROWS */
+  uint32_t grows[3];
+
+  /* reads the keys of its configuration; NULL: it has none that matter */
+  insitu_status (*read)(const struct insitu__filter_reading *r);
+
+  insitu__codec_decoder *decode;
+
+  /* of a checksum, which has no decoder */
+  insitu__comp_sum *checksum;
+};
+
+#define INSITU__CHAIN_METHOD(number, text, ...)                                                    \
+  [INSITU__CODEC_##number] = {.name = text, __VA_ARGS__},
+static const struct insitu__chain_method insitu__chain_methods[] = {
+    INSITU__CODEC_ROWS(INSITU__CHAIN_METHOD)};
+#undef INSITU__CHAIN_METHOD
+
+/* Whether a codec stores 4 bytes beside the others, which it leaves as they are. */
+static bool insitu__chain_is_checksum(int kind) {
+  return (insitu__chain_methods[kind].flags & INSITU__CODEC_CHECKSUM) != 0;
+}
+
+/* Whether a codec works on elements of a type, not on bytes. */
+static bool insitu__chain_is_typed(int kind) {
+  return (insitu__chain_methods[kind].flags & INSITU__CODEC_TYPED) != 0;
+}
+
+static insitu_status insitu__chain_refuse_name(const char *name, insitu_error *err) {
+  char shown[64]; /* the name comes from a file: shortened, and only printable */
+  size_t n = 0;
+
+  for (; name[n] && n < sizeof shown - 1; n++)
+    shown[n] = name[n] >= ' ' && name[n] <= '~' ? name[n] : '?';
+  shown[n] = 0;
+
+  return insitu__error_set(err, INSITU_E_CODEC,
+      "codec \"%s\": not known here; blosc, zstd, lz4, gzip, zlib, bz2, checksums and numcodecs' "
+      "filters are: write the array with "
+      "these, or bring its decoder in desc.codecs",
+      shown);
+}
+
+/* Finds a codec by its v2 id or v3 name, with or without the prefix "numcodecs.". */
+static insitu_status insitu__chain_from_name(
+    const char *name, struct insitu__codec *out, insitu_error *err) {
+  const char *bare = strncmp(name, "numcodecs.", 10) ? name : name + 10;
+
+  for (int kind = 0; kind < INSITU__CODEC_COUNT; kind++) {
+    const struct insitu__chain_method *method = &insitu__chain_methods[kind];
+    if (method->flags & INSITU__CODEC_NO_NAME || strcmp(bare, method->name)) continue;
+
+    if (method->lack)
+      return insitu__error_set(
+          err, INSITU_E_CODEC, "codec \"%s\": not in this build: %s", bare, method->lack);
+
+    *out = (struct insitu__codec){.kind = kind,
+        .name = method->name,
+        .sum_first = (method->flags & INSITU__CODEC_SUM_FIRST) != 0};
+    return INSITU_OK;
   }
+  return insitu__chain_refuse_name(name, err);
+}
+
+/* ---- metadata ---- */
+
+/* Reads the location of a numcodecs checksum. */
+static insitu_status insitu__chain_read_location(const struct insitu__filter_reading *r) {
+  int location = insitu__text_json_get(r->j, r->config, "location");
+  if (location < 0) return INSITU_OK;
+
+  r->out->sum_first = insitu__text_json_equals(r->j, location, "start");
+  if (r->out->sum_first || insitu__text_json_equals(r->j, location, "end")) return INSITU_OK;
+  return insitu__filter_bad(r, INSITU_E_FORMAT, "location", "\"start\" or \"end\" is needed");
+}
+
+/* Reads a codec from its JSON: in format 2 an object with an id and the keys of its configuration;
+ * in format 3 an object with a name and perhaps a configuration, or the name alone. On success
+ * insitu__codec_free frees what the codec owns. */
+static insitu_status insitu__chain_read(const struct insitu__text_json *j, int token,
+    const struct insitu__filter_context *at, struct insitu__codec *out, insitu_error *err) {
+  char name[64];
+  bool object = insitu__text_json_is_object(j, token), v2 = at->format == 2;
+  int key = object ? insitu__text_json_get(j, token, v2 ? "id" : "name") : token;
+
+  if ((v2 && !object) || insitu__text_json_string(j, key, name, sizeof name) <= 0)
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "codec: %s is needed; the metadata is damaged or its writer wrong",
+        v2 ? "an object with an 'id'" : "a name of at most 63 bytes, or an object with one");
+
+  insitu_status status = insitu__chain_from_name(name, out, err);
+  if (status < 0) return status;
+
+  const struct insitu__chain_method *method = &insitu__chain_methods[out->kind];
+  bool prefix = !strncmp(name, "numcodecs.", 10), typed = insitu__chain_is_typed(out->kind);
+  if (method->flags & INSITU__CODEC_V3_ONLY && (prefix || v2))
+    return insitu__chain_refuse_name(name, err);
+  if (!v2 && typed != at->array)
+    return insitu__error_set(err, INSITU_E_CODEC,
+        "codec \"%s\" is not supported %s 'bytes', it works on %s; leave this array out or convert "
+        "it",
+        name, typed ? "after" : "before", typed ? "elements" : "bytes");
+
+  struct insitu__filter_reading r = {.j = j,
+      .config = v2 ? token : insitu__text_json_get(j, token, "configuration"),
+      .name = prefix ? name + 10 : name,
+      .prefix = prefix,
+      .at = at,
+      .out = out,
+      .err = err};
+  if (r.config >= 0 && !insitu__text_json_is_object(j, r.config) &&
+      !insitu__text_json_is_null(j, r.config))
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "codec \"%s\": its configuration must be an object; the metadata is damaged or its writer "
+        "wrong",
+        name);
+
+  status = insitu__chain_read_location(&r);
+  if (status < 0 || !method->read) return status;
+
+  status = method->read(&r);
+  if (status < 0) insitu__codec_free(out);
+  return status;
+}
+
+/* ---- encoded sizes ---- */
+
+/* The most bytes that an encoder of this codec writes for n bytes; saturates. */
+static uint64_t insitu__chain_bound_one(const struct insitu__codec *codec, uint64_t n) {
+  const struct insitu__chain_method *method = &insitu__chain_methods[codec->kind];
+
+  if (codec->kind == INSITU__CODEC_SHARD) return codec->shard->bound;
+  if (method->is_filter) return insitu__filter_bound(codec, n);
+  if (codec->kind == INSITU__CODEC_USER && codec->user->max_encoded)
+    return codec->user->max_encoded;
+
+  uint64_t added = method->grows[2];
+  for (int i = 0; i < 2; i++)
+    if (method->grows[i]) added += n / method->grows[i];
+  return insitu__codec_add_saturating(n, added);
 }
 
 /* The most bytes that an encoder of codec[from ...] writes for `decoded` bytes; saturates. */
@@ -14553,57 +14793,64 @@ static uint64_t insitu__chain_bound(const struct insitu__codec_chain *chain, uin
   return insitu__chain_bound_from(chain, 0, decoded);
 }
 
-/* ---- scratch ---- */
+/* ---- what a chain needs of a scratch ---- */
 
-struct insitu__chain_needs { /* bytes of each buffer for one chain */
-  uint64_t stage[2], planes, piece, cell, bunzip;
-  uint64_t inner; /* what the scratch of a shard's inner chunks takes in all */
+struct insitu__chain_needs {
+  uint64_t buffer[INSITU__CODEC_BUFFERS]; /* bytes */
+  uint64_t inner; /* bytes that the scratch of a shard's inner chunks takes in all */
   bool zstd, deflate;
 };
 
-/* An upper bound of the heap that a scratch reserved for this chain holds, for the memory plan.
- * Pages are touched only as far
- * as a chunk needs them: a blosc chunk of usual layout touches one of its blocks, not the whole
- * chunk. */
-static uint64_t insitu__chain_scratch_bytes(const struct insitu__chain_needs *need) {
-  /* a ZSTD_DCtx (96 kB in zstd 1.5.4), an inflate state (40 kB at most), alignment */
-  uint64_t sum = 512u << 10;
-  sum = insitu__codec_add_saturating(
-      sum, insitu__codec_add_saturating(need->stage[0], need->stage[1]));
-  sum = insitu__codec_add_saturating(sum, insitu__codec_add_saturating(need->planes, need->piece));
-  sum = insitu__codec_add_saturating(sum, insitu__codec_add_saturating(need->cell, need->bunzip));
-  return insitu__codec_add_saturating(sum, need->inner);
+static void insitu__chain_need(struct insitu__chain_needs *need, int buffer, uint64_t bytes) {
+  need->buffer[buffer] = insitu__base_max(need->buffer[buffer], bytes);
 }
 
+/* An upper bound of the heap that a scratch reserved for this chain holds, for the memory plan.
+ * Pages are touched only as far as a chunk needs them: a blosc chunk of usual layout touches one of
+ * its blocks, not the whole chunk. */
+static uint64_t insitu__chain_scratch_bytes(const struct insitu__chain_needs *need) {
+  /* a ZSTD_DCtx (96 kB in zstd 1.5.4), an inflate state (40 kB at most), alignment */
+  uint64_t sum = insitu__codec_add_saturating(512u << 10, need->inner);
+
+  for (int i = 0; i < INSITU__CODEC_BUFFERS; i++)
+    sum = insitu__codec_add_saturating(sum, need->buffer[i]);
+  return sum;
+}
+
+/* What decoding chunks of `decoded` bytes with this chain needs. */
 static struct insitu__chain_needs insitu__chain_needs(
     const struct insitu__codec_chain *chain, uint64_t decoded) {
   struct insitu__chain_needs need = {.zstd = false};
-  int turn = 0;
+  int stage = INSITU__CODEC_STAGE_A;
+
   for (int i = 0; i < chain->n; i++) {
     int kind = chain->codec[i].kind;
+    unsigned flags = insitu__chain_methods[kind].flags;
     if (insitu__chain_is_checksum(kind)) continue; /* works in place */
+
     uint64_t out = insitu__chain_bound_from(chain, i + 1, decoded);
-    need.stage[turn] = insitu__base_max(need.stage[turn], insitu__base_max(out, 64));
-    turn ^= 1;
+    insitu__chain_need(&need, stage, insitu__base_max(out, 64));
+    stage ^= INSITU__CODEC_STAGE_A ^ INSITU__CODEC_STAGE_B;
+
     if (kind == INSITU__CODEC_SHARD) {
       const struct insitu__codec_shard *shard = chain->codec[i].shard;
       struct insitu__chain_needs inner = insitu__chain_needs(&shard->codecs, shard->inner_bytes);
-      need.cell = insitu__base_max(need.cell, shard->inner_bytes);
+      insitu__chain_need(&need, INSITU__CODEC_INNER, shard->inner_bytes);
       need.inner = insitu__base_max(need.inner, insitu__chain_scratch_bytes(&inner));
-      continue;
     }
-    if (kind >= INSITU__CODEC_SHUFFLE) {
-      need.piece = insitu__base_max(need.piece, INSITU__CODEC_PIECE);
-      continue;
+    if (insitu__chain_methods[kind].is_filter || kind == INSITU__CODEC_USER)
+      insitu__chain_need(&need, INSITU__CODEC_PIECES, INSITU__CODEC_PIECE);
+    if (kind == INSITU__CODEC_BLOSC) {
+      insitu__chain_need(&need, INSITU__CODEC_PLANES,
+          insitu__codec_add_saturating(out, 16 * 2 * INSITU__CODEC_SKEW));
+      insitu__chain_need(&need, INSITU__CODEC_PIECES,
+          INSITU__CODEC_PIECE + 256 + 2 * INSITU__CODEC_STRIP + 256 * INSITU__CODEC_SKEW);
     }
-    need.zstd |= kind == INSITU__CODEC_ZSTD || kind == INSITU__CODEC_BLOSC;
-    need.deflate |=
-        kind == INSITU__CODEC_GZIP || kind == INSITU__CODEC_ZLIB || kind == INSITU__CODEC_BLOSC;
-    if (kind == INSITU__CODEC_BZ2) need.bunzip = INSITU__CODEC_BUNZIP;
-    if (kind != INSITU__CODEC_BLOSC) continue;
-    need.planes = insitu__base_max(
-        need.planes, insitu__codec_add_saturating(out, 16 * 2 * INSITU__CODEC_SKEW));
-    need.piece = INSITU__CODEC_PIECE + 256 + 2 * INSITU__CODEC_STRIP + 256 * INSITU__CODEC_SKEW;
+
+    if (flags & INSITU__CODEC_NEEDS_BUNZIP)
+      insitu__chain_need(&need, INSITU__CODEC_BUNZIP_MEM, INSITU__CODEC_BUNZIP_BYTES);
+    need.zstd |= (flags & INSITU__CODEC_NEEDS_ZSTD) != 0;
+    need.deflate |= (flags & INSITU__CODEC_NEEDS_DEFLATE) != 0;
   }
   return need;
 }
@@ -14612,255 +14859,264 @@ static struct insitu__chain_needs insitu__chain_needs(
 static void insitu__chain_needs_add(
     struct insitu__chain_needs *need, const struct insitu__codec_chain *chain, uint64_t decoded) {
   struct insitu__chain_needs more = insitu__chain_needs(chain, decoded);
-  for (int i = 0; i < 2; i++) need->stage[i] = insitu__base_max(need->stage[i], more.stage[i]);
-  need->planes = insitu__base_max(need->planes, more.planes);
-  need->piece = insitu__base_max(need->piece, more.piece);
-  need->cell = insitu__base_max(need->cell, more.cell);
-  need->bunzip = insitu__base_max(need->bunzip, more.bunzip);
-  need->inner =
-      insitu__codec_add_saturating(need->inner, more.inner); /* its parts may come from both */
+
+  for (int i = 0; i < INSITU__CODEC_BUFFERS; i++) insitu__chain_need(need, i, more.buffer[i]);
+
+  /* parts of the inner scratch may come from both */
+  need->inner = insitu__codec_add_saturating(need->inner, more.inner);
+}
+
+/* Makes a buffer hold at least that many bytes. Its contents are lost. */
+static insitu_status insitu__chain_grow(
+    struct insitu__codec_buffer *b, uint64_t bytes, insitu_error *err) {
+  if (bytes <= b->size) return INSITU_OK;
+
+  insitu__mem_free(b->base);
+  b->base = insitu__mem_realloc(NULL, insitu__codec_add_saturating(bytes, 64));
+  b->size = b->base ? bytes : 0;
+  b->at = b->base ? (uint8_t *)(((uintptr_t)b->base + 63) & ~(uintptr_t)63) : NULL;
+  if (b->base) return INSITU_OK;
+
+  return insitu__error_set(err, INSITU_E_NOMEM,
+      "decode: no memory for %" PRIu64 " bytes of scratch; lower decode_threads", bytes);
+}
+
+static insitu_status insitu__chain_no_memory(const char *what, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_NOMEM, "decode: no memory %s; lower decode_threads", what);
 }
 
 /* Grows the scratch so that decoding chunks of this chain and size allocates nothing. */
 static insitu_status insitu__chain_scratch_reserve(struct insitu__codec_scratch *s,
     const struct insitu__codec_chain *chain, uint64_t decoded, insitu_error *err) {
   struct insitu__chain_needs need = insitu__chain_needs(chain, decoded);
-  insitu_status status;
-  if ((status = insitu__codec_grow(&s->stage[0], need.stage[0], err)) < 0) return status;
-  if ((status = insitu__codec_grow(&s->stage[1], need.stage[1], err)) < 0) return status;
-  if ((status = insitu__codec_grow(&s->planes, need.planes, err)) < 0) return status;
-  if ((status = insitu__codec_grow(&s->piece, need.piece, err)) < 0) return status;
-  if ((status = insitu__codec_grow(&s->cell, need.cell, err)) < 0) return status;
-  if ((status = insitu__codec_grow(&s->bunzip, need.bunzip, err)) < 0) return status;
+
+  for (int i = 0; i < INSITU__CODEC_BUFFERS; i++) {
+    insitu_status status = insitu__chain_grow(&s->buffer[i], need.buffer[i], err);
+    if (status < 0) return status;
+  }
+
   /* libzstd's shared library takes no allocator */
   if (need.zstd && !s->zstd && !(s->zstd = ZSTD_createDCtx()))
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "decode: no memory for a zstd context; lower decode_threads");
+    return insitu__chain_no_memory("for a zstd context", err);
+
 #if defined(INSITU_WITH_LIBDEFLATE) /* its allocator could only be set for the whole process */
   if (need.deflate && !s->deflate && !(s->deflate = libdeflate_alloc_decompressor()))
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "decode: no memory for an inflate state; lower decode_threads");
+    return insitu__chain_no_memory("for an inflate state", err);
 #elif defined(INSITU_WITH_ZLIB)
   if (need.deflate && !s->zlib_ready) {
     s->zlib.zalloc = insitu__codec_zlib_alloc;
     s->zlib.zfree = insitu__codec_zlib_free;
     if (inflateInit2(&s->zlib, 15) != Z_OK)
-      return insitu__error_set(
-          err, INSITU_E_NOMEM, "decode: no memory for an inflate state; lower decode_threads");
+      return insitu__chain_no_memory("for an inflate state", err);
     s->zlib_ready = true;
   }
 #endif
+
   if (need.inner && !s->inner) {
     s->inner = (struct insitu__codec_scratch *)insitu__mem_alloc(1, sizeof *s->inner);
-    if (!s->inner)
-      return insitu__error_set(
-          err, INSITU_E_NOMEM, "decode: no memory to decode a shard; lower decode_threads");
+    if (!s->inner) return insitu__chain_no_memory("to decode a shard", err);
     insitu__codec_scratch_init(s->inner);
   }
   return INSITU_OK;
 }
 
-/* ---- the user's codecs ---- */
-
-static insitu_status insitu__chain_decode_user(const struct insitu__codec *c, const uint8_t *src,
-    uint64_t n, uint8_t *to, uint64_t cap, uint64_t *got, insitu_error *err) {
-  insitu_error cause = {0};
-  *got = 0;
-  insitu_status status = c->user->decode(c->user->user, c->config, src, n, to, cap, got, &cause);
-  if (status == INSITU_OK && *got <= cap) return INSITU_OK;
-  if (status == INSITU_OK)
-    return insitu__error_set(err, INSITU_E_CORRUPT,
-        "codec \"%.64s\" of desc.codecs: it says that it wrote %" PRIu64 " bytes where %" PRIu64
-        " have room: correct it, memory may be overwritten",
-        c->name, *got, cap);
-  /* not found and absent would make a hole of a chunk that is there */
-  bool known = status < 0 && status >= INSITU_E_DEVICE && status != INSITU_E_NOTFOUND &&
-               status != INSITU_E_ABSENT;
-  cause.message[sizeof cause.message - 1] = 0;
-  insitu__error_cause(err, &cause);
-  return insitu__error_set(err, known ? status : INSITU_E_CORRUPT,
-      "codec \"%.64s\" of desc.codecs: %.700s", c->name,
-      cause.message[0] ? cause.message
-                       : "it failed without a message; let its decode fill the error");
-}
-
 /* ---- stages ---- */
 
-/* One stage that writes memory, except blosc. */
-static insitu_status insitu__chain_stage(struct insitu__codec_scratch *s, int kind,
-    const uint8_t *src, uint64_t n, uint8_t *to, uint64_t cap, uint64_t *got, insitu_error *err) {
-  switch (kind) {
-  case INSITU__CODEC_ZSTD: return insitu__comp_zstd(s->zstd, src, n, to, cap, got, err);
-  case INSITU__CODEC_LZ4: return insitu__comp_lz4(src, n, to, cap, got, err);
-#ifdef INSITU_WITH_BZIP2
-  case INSITU__CODEC_BZ2: return insitu__comp_bunzip(s, src, n, to, cap, got, err);
-#endif
-#ifdef INSITU__CODEC_HAS_DEFLATE
-  case INSITU__CODEC_GZIP: return insitu__comp_inflate(s, true, src, n, to, cap, got, err);
-  case INSITU__CODEC_ZLIB: return insitu__comp_inflate(s, false, src, n, to, cap, got, err);
-#endif
-  default:
-    return insitu__error_set(
-        err, INSITU_E_CODEC, "decode: codec number %d is not in this build: rebuild with it", kind);
-  }
+/* Checks a checksum and cuts it off the n bytes at *src. */
+static insitu_status insitu__chain_strip_checksum(
+    const struct insitu__codec *codec, const uint8_t **src, uint64_t *n, insitu_error *err) {
+  insitu__comp_sum *sum = insitu__chain_methods[codec->kind].checksum;
+  insitu_status status = insitu__comp_check_sum(codec->name, sum, codec->sum_first, *src, *n, err);
+  if (status < 0) return status;
+
+  if (codec->sum_first) *src += 4;
+  *n -= 4;
+  return INSITU_OK;
 }
 
 /* A stage inside a chain: at most cap bytes to `to`. */
 static insitu_status insitu__chain_run_stage(struct insitu__codec_scratch *s,
     const struct insitu__codec *codec, const uint8_t *src, uint64_t n, uint8_t *to, uint64_t cap,
     uint64_t *got, insitu_error *err) {
-  if (codec->kind == INSITU__CODEC_BLOSC)
-    return insitu__comp_blosc(s, src, n, to, cap, NULL, got, err);
-  if (codec->kind == INSITU__CODEC_USER)
-    return insitu__chain_decode_user(codec, src, n, to, cap, got, err);
-  if (insitu__filter_is_filter(codec->kind))
-    return insitu__filter_decode(s, codec, src, n, to, cap, got, err);
-  return insitu__chain_stage(s, codec->kind, src, n, to, cap, got, err);
+  insitu__codec_decoder *decode = insitu__chain_methods[codec->kind].decode;
+  if (decode) return decode(s, codec, src, n, to, cap, got, err);
+
+  return insitu__error_set(err, INSITU_E_CODEC,
+      "decode: codec number %d is not in this build: rebuild with it", codec->kind);
 }
 
-/* The last stage: its result goes to the sink. */
+/* The last stage: its result, which must have `decoded` bytes, goes to the sink. spare has room for
+ * the result. */
 static insitu_status insitu__chain_run_last(struct insitu__codec_scratch *s,
     const struct insitu__codec *codec, const uint8_t *src, uint64_t n, uint8_t *spare,
     uint64_t decoded, const struct insitu__codec_sink *sink, insitu_error *err) {
   uint64_t got = 0;
   if (codec->kind == INSITU__CODEC_BLOSC)
     return insitu__comp_blosc(s, src, n, spare, decoded, sink, &got, err);
-  if (insitu__filter_is_filter(codec->kind))
+  if (insitu__chain_methods[codec->kind].is_filter)
     return insitu__filter_decode_last(s, codec, src, n, spare, decoded, sink, err);
+
   void *direct = sink->direct && decoded ? sink->direct(sink->user, 0, decoded) : NULL;
   uint8_t *to = direct ? (uint8_t *)direct : spare;
   insitu_status status = insitu__chain_run_stage(s, codec, src, n, to, decoded, &got, err);
   if (status < 0) return status;
   if (got != decoded) return insitu__codec_wrong_length("decode", got, decoded, err);
+
   return direct || !decoded ? INSITU_OK : sink->piece(sink->user, to, 0, decoded, err);
 }
+
+/* ---- whole shards ---- */
 
 typedef insitu_status insitu__chain_decoder(const struct insitu__codec_chain *chain,
     struct insitu__codec_scratch *s, const void *bytes, uint64_t n, uint64_t decoded,
     const struct insitu__codec_sink *sink, insitu_error *err);
 
-/* An inner chunk of a shard that is decoded whole. The sink is the one of the shard. */
+/* An inner chunk of a shard that is decoded whole. */
 struct insitu__chain_inner {
   const struct insitu__codec_shard *shard;
-  const struct insitu__codec_sink *sink;
-  uint64_t at[INSITU__MAX_DIMS]; /* of its first element in the shard */
+  const struct insitu__codec_sink *sink; /* of the shard */
+  uint64_t at[INSITU__MAX_DIMS];         /* of its first element in the shard */
 };
 
-/* A hole in a shard that is an inner chunk itself: its place in the shard around. */
+/* Tells a hole in a shard that is an inner chunk itself: its place in the shard around. */
 static void insitu__chain_inner_hole(void *user, const uint64_t *at, const uint64_t *extent) {
-  const struct insitu__chain_inner *part = (const struct insitu__chain_inner *)user;
+  const struct insitu__chain_inner *inner = (const struct insitu__chain_inner *)user;
   uint64_t to[INSITU__MAX_DIMS], size[INSITU__MAX_DIMS];
 
-  for (unsigned k = 0; k < part->shard->ndim; k++) {
-    unsigned axis = part->shard->order[k];
+  for (unsigned k = 0; k < inner->shard->ndim; k++) {
+    unsigned axis = inner->shard->order[k];
 
-    to[axis] = part->at[axis] + at[k];
+    to[axis] = inner->at[axis] + at[k];
     size[axis] = extent[k];
   }
-  part->sink->hole(part->sink->hole_user, to, size);
+  inner->sink->hole(inner->sink->hole_user, to, size);
 }
 
-/* Decodes a whole shard to shard->bytes bytes at `to`: what codecs around it force, and what nobody
- * is in a hurry for; >>loader reads inner chunks by themselves. outer: is told of the holes. decode
- * is insitu__chain_decode. */
-static insitu_status insitu__chain_decode_shard(struct insitu__codec_scratch *s,
-    const struct insitu__codec_shard *shard, insitu__chain_decoder *decode, const uint8_t *src,
-    uint64_t n, uint8_t *to, const struct insitu__codec_sink *outer, insitu_error *err) {
-  uint64_t index_bytes = insitu__shard_index_bytes(shard), least = insitu__base_min(n, index_bytes);
-  struct insitu__chain_inner part = {.shard = shard, .sink = outer};
-  const uint8_t *index = shard->index_first ? src : src + (n - least);
-  insitu_status status = insitu__shard_index(shard, index, least, err);
-  /* entries may overlap: what each costs has an end */
-  uint64_t most = insitu__chain_bound(&shard->codecs, shard->inner_bytes);
-  for (uint64_t i = 0; status >= 0 && i < shard->entries; i++) {
-    uint64_t offset, bytes, rest = i;
-    status = insitu__shard_entry(shard, index, i, n, &offset, &bytes, err);
-    bool absent = bytes == UINT64_MAX;
-    struct insitu__codec_sink sink = insitu__codec_memory(s->cell.at);
-    for (unsigned k = shard->ndim; k-- > 0; rest /= shard->chunk[k] / shard->inner[k])
-      part.at[k] = rest % (shard->chunk[k] / shard->inner[k]) * shard->inner[k];
-    if (outer->hole) {
-      sink.hole = insitu__chain_inner_hole;
-      sink.hole_user = &part;
-    }
-    if (status >= 0 && !absent && bytes > most)
-      status = insitu__error_set(err, INSITU_E_CORRUPT,
-          "the shard's index gives inner chunk %" PRIu64 " %" PRIu64 " bytes, %" PRIu64
-          " are the most; " INSITU__CODEC_BAD,
-          i, bytes, most);
-    if (status >= 0 && absent && outer->hole) outer->hole(outer->hole_user, part.at, shard->inner);
-    if (status >= 0 && !absent)
-      status =
-          decode(&shard->codecs, s->inner, src + offset, bytes, shard->inner_bytes, &sink, err);
-    if (status >= 0) insitu__shard_place(shard, i, absent ? NULL : s->cell.at, to);
+/* Decodes inner chunk `number` of the shard of n bytes at src, and copies it, or the fill value, to
+ * its box in the decoded shard at `to`. */
+static insitu_status insitu__chain_decode_inner(struct insitu__codec_scratch *s,
+    struct insitu__chain_inner *inner, insitu__chain_decoder *decode, const uint8_t *index,
+    uint64_t number, const uint8_t *src, uint64_t n, uint8_t *to, insitu_error *err) {
+  const struct insitu__codec_shard *shard = inner->shard;
+  const struct insitu__codec_sink *outer = inner->sink;
+  uint8_t *cell = s->buffer[INSITU__CODEC_INNER].at;
+  uint64_t offset, bytes, rest = number;
+
+  insitu_status status = insitu__shard_entry(shard, index, number, n, &offset, &bytes, err);
+  if (status < 0) return status;
+
+  for (unsigned k = shard->ndim; k-- > 0; rest /= shard->chunk[k] / shard->inner[k])
+    inner->at[k] = rest % (shard->chunk[k] / shard->inner[k]) * shard->inner[k];
+
+  if (bytes == UINT64_MAX) {
+    if (outer->hole) outer->hole(outer->hole_user, inner->at, shard->inner);
+    insitu__shard_place(shard, number, NULL, to);
+    return INSITU_OK;
   }
+
+  /* entries may overlap: what each of them costs has a limit */
+  uint64_t most = insitu__chain_bound(&shard->codecs, shard->inner_bytes);
+  if (bytes > most)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "the shard's index gives inner chunk %" PRIu64 " %" PRIu64 " bytes, %" PRIu64
+        " are the most; " INSITU__CODEC_BAD,
+        number, bytes, most);
+
+  struct insitu__codec_sink sink = insitu__codec_memory(cell);
+  if (outer->hole) {
+    sink.hole = insitu__chain_inner_hole;
+    sink.hole_user = inner;
+  }
+  status = decode(&shard->codecs, s->inner, src + offset, bytes, shard->inner_bytes, &sink, err);
+  if (status >= 0) insitu__shard_place(shard, number, cell, to);
   return status;
 }
 
-/* Decodes the n bytes at `bytes`, which must give exactly `decoded` bytes, into the sink. Stages
- * before the last go to the two scratch buffers in turns; checksums only shorten the bytes they
- * see. */
+/* Decodes a whole shard to shard->bytes bytes at `to`: what codecs around it force, and what no
+ * batch waits for; >>loader reads inner chunks by themselves. outer is told of the holes. decode is
+ * insitu__chain_decode. */
+static insitu_status insitu__chain_decode_shard(struct insitu__codec_scratch *s,
+    const struct insitu__codec_shard *shard, insitu__chain_decoder *decode, const uint8_t *src,
+    uint64_t n, uint8_t *to, const struct insitu__codec_sink *outer, insitu_error *err) {
+  struct insitu__chain_inner inner = {.shard = shard, .sink = outer};
+  uint64_t index_bytes = insitu__base_min(n, insitu__shard_index_bytes(shard));
+  const uint8_t *index = shard->index_first ? src : src + (n - index_bytes);
+
+  insitu_status status = insitu__shard_index(shard, index, index_bytes, err);
+  for (uint64_t i = 0; status >= 0 && i < shard->entries; i++)
+    status = insitu__chain_decode_inner(s, &inner, decode, index, i, src, n, to, err);
+  return status;
+}
+
+/* ---- chains ---- */
+
+/* Decodes the n bytes at `bytes`, which must give exactly `decoded` bytes, into the sink. Results
+ * of stages before the last alternate between two buffers of the scratch; checksums only shorten
+ * the bytes that they see. */
 static insitu_status insitu__chain_decode(const struct insitu__codec_chain *chain,
     struct insitu__codec_scratch *s, const void *bytes, uint64_t n, uint64_t decoded,
     const struct insitu__codec_sink *sink, insitu_error *err) {
   const uint8_t *src = (const uint8_t *)bytes;
+  int stage = INSITU__CODEC_STAGE_A;
   insitu_status status = insitu__chain_scratch_reserve(s, chain, decoded, err);
   if (status < 0) return status;
-  int turn = 0;
+
   for (int i = 0; i < chain->n; i++) {
-    int kind = chain->codec[i].kind;
-    if (insitu__chain_is_checksum(kind)) {
-      if ((status = insitu__comp_checksum(&chain->codec[i], src, n, err)) < 0) return status;
-      if (chain->codec[i].sum_first) src += 4;
-      n -= 4;
+    const struct insitu__codec *codec = &chain->codec[i];
+    if (insitu__chain_is_checksum(codec->kind)) {
+      if ((status = insitu__chain_strip_checksum(codec, &src, &n, err)) < 0) return status;
       continue;
     }
-    uint8_t *to = s->stage[turn].at;
-    turn ^= 1;
-    /* makes bytes of an array: nothing but the array comes after it */
-    if (kind == INSITU__CODEC_SHARD) {
-      if (i != chain->n - 1 || chain->codec[i].shard->bytes != decoded)
-        return insitu__codec_wrong_length("shard", chain->codec[i].shard->bytes, decoded, err);
-      status = insitu__chain_decode_shard(
-          s, chain->codec[i].shard, insitu__chain_decode, src, n, to, sink, err);
+
+    uint8_t *to = s->buffer[stage].at;
+    stage ^= INSITU__CODEC_STAGE_A ^ INSITU__CODEC_STAGE_B;
+
+    /* a shard makes bytes of an array: nothing but the array comes after it */
+    if (codec->kind == INSITU__CODEC_SHARD) {
+      if (i != chain->n - 1 || codec->shard->bytes != decoded)
+        return insitu__codec_wrong_length("shard", codec->shard->bytes, decoded, err);
+      status =
+          insitu__chain_decode_shard(s, codec->shard, insitu__chain_decode, src, n, to, sink, err);
       return status < 0 ? status : insitu__codec_emit(to, decoded, sink, err);
     }
-    if (i == chain->n - 1)
-      return insitu__chain_run_last(s, &chain->codec[i], src, n, to, decoded, sink, err);
+    if (i == chain->n - 1) return insitu__chain_run_last(s, codec, src, n, to, decoded, sink, err);
+
     uint64_t cap = insitu__chain_bound_from(chain, i + 1, decoded), got = 0;
-    if ((status = insitu__chain_run_stage(s, &chain->codec[i], src, n, to, cap, &got, err)) < 0)
-      return status;
+    status = insitu__chain_run_stage(s, codec, src, n, to, cap, &got, err);
+    if (status < 0) return status;
     src = to;
     n = got;
   }
+
   if (n != decoded) return insitu__codec_wrong_length("decode", n, decoded, err);
   return insitu__codec_emit(src, n, sink, err);
 }
 
-/* Decodes to a length that only the stored bytes know, at most `most` bytes, no shard. *out points
- * to them, into the stored bytes or, until its next use, into the scratch. */
+/* Decodes to a length that only the stored bytes tell, at most `most` bytes; the chain has no
+ * shard. *out points to the *got bytes: into the stored bytes or, until its next use, into the
+ * scratch. */
 static insitu_status insitu__chain_decode_unsized(const struct insitu__codec_chain *chain,
     struct insitu__codec_scratch *s, const void *bytes, uint64_t n, uint64_t most,
     const uint8_t **out, uint64_t *got, insitu_error *err) {
   const uint8_t *src = (const uint8_t *)bytes;
+  int stage = INSITU__CODEC_STAGE_A;
   insitu_status status = insitu__chain_scratch_reserve(s, chain, most, err);
-  int turn = 0;
+
   for (int i = 0; i < chain->n && status >= 0; i++) {
-    int kind = chain->codec[i].kind;
-    uint64_t wrote = 0;
-    uint8_t *to = s->stage[turn].at;
-    if (insitu__chain_is_checksum(kind)) {
-      status = insitu__comp_checksum(&chain->codec[i], src, n, err);
-      if (chain->codec[i].sum_first) src += 4;
-      n -= 4;
+    const struct insitu__codec *codec = &chain->codec[i];
+    if (insitu__chain_is_checksum(codec->kind)) {
+      status = insitu__chain_strip_checksum(codec, &src, &n, err);
       continue;
     }
-    status = insitu__chain_run_stage(
-        s, &chain->codec[i], src, n, to, insitu__chain_bound_from(chain, i + 1, most), &wrote, err);
-    turn ^= 1;
+
+    uint64_t cap = insitu__chain_bound_from(chain, i + 1, most), wrote = 0;
+    uint8_t *to = s->buffer[stage].at;
+    status = insitu__chain_run_stage(s, codec, src, n, to, cap, &wrote, err);
+    stage ^= INSITU__CODEC_STAGE_A ^ INSITU__CODEC_STAGE_B;
     src = to;
     n = wrote;
   }
+
   *out = src;
   *got = n;
   return status;
@@ -18972,7 +19228,7 @@ static insitu_status insitu__zarr_v2_codec(
 }
 
 static bool insitu__zarr_is_typed(const struct insitu__codec *c) {
-  return c->kind >= INSITU__CODEC_PACKBITS && c->kind <= INSITU__CODEC_CAST;
+  return insitu__chain_is_typed(c->kind);
 }
 
 /* Elements as a filter leaves them must be as long as the next one takes them, or as the array's.

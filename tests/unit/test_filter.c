@@ -575,7 +575,7 @@ static void nothing_allocated(void **state) {
       4, {{.kind = INSITU__CODEC_SHUFFLE, .name = "shuffle", .size = 2},
              {.kind = INSITU__CODEC_DELTA, .name = "delta", .from = i2, .to = i4},
              {.kind = INSITU__CODEC_TRANSPOSE, .name = "transpose", .layout = &layout},
-             {.kind = INSITU__CODEC_SCALE,
+             {.kind = INSITU__CODEC_FIXEDSCALEOFFSET,
                  .name = "fixedscaleoffset",
                  .from = i4,
                  .to = f8,

@@ -230,10 +230,11 @@ static void doctor_cpu(void) {
 static void doctor_codecs(void) {
   char in[256] = "", out[256] = "";
   const char *advice = NULL;
-  for (size_t i = 0; i <= TOOL_COUNT(insitu__codec_known); i++) {
-    bool last = i == TOOL_COUNT(insitu__codec_known);
-    const char *name = last ? "snappy in blosc" : insitu__codec_known[i].name;
-    const char *lack = last ? INSITU__CODEC_LACK_SNAPPY : insitu__codec_known[i].lack;
+  for (int kind = 0; kind <= INSITU__CODEC_COUNT; kind++) {
+    bool last = kind == INSITU__CODEC_COUNT;
+    if (!last && insitu__chain_methods[kind].flags & INSITU__CODEC_NO_NAME) continue;
+    const char *name = last ? "snappy in blosc" : insitu__chain_methods[kind].name;
+    const char *lack = last ? INSITU__CODEC_LACK_SNAPPY : insitu__chain_methods[kind].lack;
     char *to = lack ? out : in;
     snprintf(to + strlen(to), sizeof in - strlen(to), "%s%s", to[0] ? ", " : "", name);
     if (!advice) advice = lack;
