@@ -1398,20 +1398,22 @@ static inline uint64_t insitu__base_max(uint64_t a, uint64_t b) {
   return a > b ? a : b;
 }
 
+/* a / b rounded up; b is not 0. */
 static inline uint64_t insitu__base_ceil_div(uint64_t a, uint64_t b) {
   return a / b + (a % b != 0);
 }
 
-/* False on overflow. */
+/* *out = a * b; false: it overflows. */
 static inline bool insitu__base_mul(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_mul_overflow(a, b, out);
 }
 
+/* *out = a + b; false: it overflows. */
 static inline bool insitu__base_add(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_add_overflow(a, b, out);
 }
 
-/* Little-endian, like the next two. */
+/* The loads and stores are little-endian on every machine, at any alignment. */
 static inline uint16_t insitu__base_load16(const void *p) {
   const unsigned char *b = (const unsigned char *)p;
   return (uint16_t)(b[0] | b[1] << 8);
@@ -1434,9 +1436,10 @@ static inline void insitu__base_store64(void *p, uint64_t v) {
   for (int i = 0; i < 8; i++) ((unsigned char *)p)[i] = (unsigned char)(v >> 8 * i);
 }
 
-/* Round to nearest even, subnormals kept: what conversions are specified in. A program's start-up
- * code (-ffast-math) may have set something else, and threads inherit it. Defaults of MXCSR (Intel
- * SDM volume 1, 11.6.4) and FPCR (Arm ARM). */
+/* Sets this thread's floating-point controls to their defaults: round to nearest even, subnormals
+ * kept. Conversions are specified in this mode. A program's start-up code (-ffast-math) may have
+ * set another mode, which its threads inherit. The defaults are those of MXCSR (Intel SDM volume 1,
+ * 11.6.4) and of FPCR (Arm ARM). */
 static inline void insitu__base_float(void) {
 #if defined(__x86_64__)
   __builtin_ia32_ldmxcsr(0x1f80);
@@ -1480,7 +1483,7 @@ static int insitu__base_renameat2(
 }
 #endif
 
-/* Monotonic nanoseconds. */
+/* Nanoseconds of the monotonic clock. */
 static inline int64_t insitu__base_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -1505,19 +1508,20 @@ __attribute__((format(printf, 3, 4))) static insitu_status insitu__error_set(
   return status;
 }
 
-/* Lets insitu__error_set write it anew. */
+/* Removes the status, so that insitu__error_set writes the error anew. */
 static void insitu__error_clear(insitu_error *err) {
   err->status = err->sys_errno = err->http_status = err->retryable = 0;
 }
 
-/* A public call begins: whatever err holds is of an earlier one, or was never set. */
+/* A public call begins. The caller's err still holds an earlier call's error, or was never set. */
 static void insitu__error_begin(insitu_error *err) {
   if (!err) return;
   insitu__error_clear(err);
   err->message[0] = 0;
 }
 
-/* A desc of another version of the structs. what: the desc's name in the message. */
+/* The error for a desc of another version of the structs. `what`: the desc's name in the
+ * message. */
 static insitu_status insitu__error_api(insitu_error *err, const char *what, uint32_t api) {
   return insitu__error_set(err, INSITU_E_API,
       "%s: desc.api is %" PRIu32 " and the INSITU_API of this implementation is %d; set it to "
@@ -1526,8 +1530,8 @@ static insitu_status insitu__error_api(insitu_error *err, const char *what, uint
       what, api, INSITU_API);
 }
 
-/* The system's text for an errno value, in memory of its own or in the caller's. GNU's strerror_r
- * returns the text; POSIX's, which musl has, writes the text and returns a status. */
+/* The system's text for an errno value. The text lies in memory of the system or in the caller's
+ * `text`. GNU's strerror_r returns it; POSIX's, which musl has, writes it and returns a status. */
 static const char *insitu__error_text(int error, char *text, size_t bytes) {
 #ifdef __GLIBC__
   return strerror_r(error, text, bytes);
@@ -1537,7 +1541,8 @@ static const char *insitu__error_text(int error, char *text, size_t bytes) {
 #endif
 }
 
-/* What caused an error that err is about to tell: all but its text. Before insitu__error_set. */
+/* Copies from `cause` all but its message into err, whose own message is about to be set. To be
+ * called before insitu__error_set. */
 static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
   if (!err || err->status < 0) return;
   err->sys_errno = cause->sys_errno;
@@ -1551,12 +1556,12 @@ static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
 #define INSITU_FREE(pointer) free(pointer)
 #endif
 
-/* NULL on failure (p stays valid) or when bytes is not a size_t */
+/* NULL: no memory, or `bytes` is no size of an object; p is then as before. */
 static void *insitu__mem_realloc(void *p, uint64_t bytes) {
   return bytes > PTRDIFF_MAX ? NULL : INSITU_REALLOC(p, (size_t)(bytes ? bytes : 1));
 }
 
-/* Zeroed; NULL on overflow or failure. */
+/* Zeroed memory; NULL: no memory, or count * size overflows. */
 static void *insitu__mem_alloc(uint64_t count, uint64_t size) {
   uint64_t bytes;
   if (!insitu__base_mul(count, size, &bytes)) return NULL;
@@ -1568,14 +1573,14 @@ static void insitu__mem_free(void *p) {
   if (p) INSITU_FREE(p);
 }
 
-/* Frees n bytes that may hold a secret. They are overwritten first: free and realloc leave what
- * they held in the heap. */
+/* Overwrites n bytes that may hold a secret, then frees them. free and realloc alone leave what the
+ * bytes held in the heap. */
 static void insitu__mem_free_secret(void *p, uint64_t n) {
   if (p) explicit_bzero(p, (size_t)n);
   insitu__mem_free(p);
 }
 
-/* As insitu__mem_realloc, for old bytes that may hold a secret: no copy of them stays behind. */
+/* As insitu__mem_realloc, for `old` bytes that may hold a secret: no copy of them stays behind. */
 static void *insitu__mem_realloc_secret(void *p, uint64_t old, uint64_t bytes) {
   void *to = insitu__mem_realloc(NULL, bytes);
   if (!to) return NULL;
@@ -1584,7 +1589,7 @@ static void *insitu__mem_realloc_secret(void *p, uint64_t old, uint64_t bytes) {
   return to;
 }
 
-/* A NUL-terminated copy of n bytes. */
+/* A NUL-terminated copy of n bytes; NULL: no memory. */
 static char *insitu__mem_text(const char *s, uint64_t n) {
   char *p = (char *)insitu__mem_realloc(NULL, n + 1);
   if (p) {
@@ -1594,9 +1599,9 @@ static char *insitu__mem_text(const char *s, uint64_t n) {
   return p;
 }
 
-/* Fresh zeroed pages for batches and chunk buffers, in huge pages where the system gives them;
- * untouched pages cost nothing. A forked child does not get them: a copy-on-write of pages that a
- * device or the kernel writes to would split parent and child. NULL on failure. */
+/* Fresh zeroed pages for batches and chunk buffers; NULL on failure. They are huge pages where the
+ * system gives them; untouched pages cost nothing. A forked child does not get them: a
+ * copy-on-write of pages that a device or the kernel writes to would split parent and child. */
 static void *insitu__mem_map(uint64_t bytes) {
   const uint64_t huge = 2u << 20;
   uint64_t all = bytes >= huge ? bytes + huge : insitu__base_max(bytes, 1),
@@ -1627,8 +1632,8 @@ static void *insitu__mem_map(uint64_t bytes) {
 #include <sanitizer/asan_interface.h>
 #endif
 
-/* From here to insitu__mem_show, _fresh or _unmap AddressSanitizer reports whoever reads or writes
- * it (what the kernel writes goes unseen); nothing in other builds. */
+/* From now on AddressSanitizer reports every access to these bytes, until insitu__mem_show, _fresh
+ * or _unmap. What the kernel writes to them goes unseen. Other builds do nothing. */
 static void insitu__mem_hide(void *p, uint64_t bytes) {
 #ifdef INSITU__MEM_ASAN
   ASAN_POISON_MEMORY_REGION(p, (size_t)bytes);
@@ -1637,7 +1642,7 @@ static void insitu__mem_hide(void *p, uint64_t bytes) {
 #endif
 }
 
-/* Ends that. */
+/* Undoes insitu__mem_hide. */
 static void insitu__mem_show(void *p, uint64_t bytes) {
 #ifdef INSITU__MEM_ASAN
   ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes);
@@ -1646,8 +1651,8 @@ static void insitu__mem_show(void *p, uint64_t bytes) {
 #endif
 }
 
-/* Before mapped memory is put to a new use: debugging builds fill it, so that a byte that is then
- * not written shows. */
+/* To be called before mapped memory is put to a new use. Debugging builds fill it, so that a byte
+ * which nobody writes afterwards shows. */
 static void insitu__mem_fresh(void *p, uint64_t bytes) {
   insitu__mem_show(p, bytes);
 #if defined(INSITU__MEM_ASAN) || defined(INSITU_DEBUG)
@@ -1662,11 +1667,12 @@ static void insitu__mem_unmap(void *p, uint64_t bytes) {
 }
 
 #ifndef INSITU_NO_CURL /* nobody else needs it */
-/* memcpy past the caches, for bytes that these will have forgotten before anybody reads them:
- * nothing is fetched only to be written over, and what lies in the caches stays. Pieces of 16 KiB,
- * on a Zen 3 core: 21 GB/s into 64 MiB where memcpy has 14, but also into 8 MiB where memcpy has
- * 35. These stores are in no order with others, such as those that tell another thread of them:
- * insitu__mem_past_caches_end comes in between, and the later it comes the less it waits. */
+/* memcpy with stores that go past the caches, for bytes that would leave the caches before anybody
+ * reads them. The processor then does not fetch lines only to overwrite them, and other data stay
+ * in the caches. In pieces of 16 KiB, on a Zen 3 core: 21 GB/s into 64 MiB, where memcpy has 14;
+ * but also into 8 MiB, where memcpy has 35. These stores are in no order with other stores, such as
+ * the one that tells another thread of them: insitu__mem_past_caches_end must come in between. The
+ * later it comes, the less it waits. */
 static void insitu__mem_copy_past_caches(void *dst, const void *src, uint64_t n) {
 #ifdef __x86_64__
   unsigned char *to = (unsigned char *)dst;
@@ -1695,7 +1701,8 @@ static void insitu__mem_past_caches_end(void) {
 }
 #endif
 
-/* One number of a cgroup file, or of its second word; UINT64_MAX for "max" and for no such file. */
+/* The number in a cgroup file, or with `word` the second number of its line. UINT64_MAX: the file
+ * says "max", or there is no such file. */
 static uint64_t insitu__mem_cgroup_read(const char *path, int word) {
   char text[64] = "", *end = text;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -1746,22 +1753,23 @@ static uint64_t insitu__mem_cgroup(bool cpu) {
   return least;
 }
 
-/* Bytes of memory this process may use: the machine's or its control group's. */
+/* Bytes of memory that this process may use: the machine's, or its control group's limit. */
 static uint64_t insitu__mem_total(void) {
   long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_C(1) << 30;
   return insitu__base_min(machine, insitu__mem_cgroup(false));
 }
 
-/* Cores of the machine. */
+/* Cores of the machine that are online, at least 1. */
 static uint64_t insitu__mem_online(void) {
   long n = sysconf(_SC_NPROCESSORS_ONLN);
   return n > 0 ? (uint64_t)n : 1;
 }
 
-/* Cores in the affinity mask of this thread. The kernel refuses a set that is shorter than its own
- * (EINVAL), which on large machines has more than the 1024 places of a cpu_set_t. Where the kernel
- * does not tell, or memory is missing, these are all cores that are online. */
+/* Cores in the affinity mask of this thread. The kernel refuses (EINVAL) a set that is shorter than
+ * its own, and on large machines its own has more than the 1024 places of a cpu_set_t: longer sets
+ * are tried then. Where the kernel does not tell, or memory is missing, the answer is the cores
+ * that are online. */
 static uint64_t insitu__mem_affinity(void) {
   for (size_t places = CPU_SETSIZE; places <= 1 << 20; places *= 4) { /* of Linux: at most 8192 */
     size_t bytes = CPU_ALLOC_SIZE(places);
@@ -1775,7 +1783,7 @@ static uint64_t insitu__mem_affinity(void) {
   return insitu__mem_online();
 }
 
-/* Cores this process may use: its affinity mask, and its control group's quota. */
+/* Cores that this process may use: the least of its affinity mask and its control group's quota. */
 static uint64_t insitu__mem_cores(void) {
   return insitu__base_max(1, insitu__base_min(insitu__mem_affinity(), insitu__mem_cgroup(true)));
 }
@@ -1852,11 +1860,12 @@ static void insitu__array_free(void *array) {
 
 /* A value of more bytes than this is long: its end is listed. */
 #define INSITU__TEXT_LONG 128u
+/* A value of more than INSITU__TEXT_LONG bytes; its end is remembered. */
 struct insitu__text_long {
   uint32_t begin, end; /* in the document's text */
 };
 
-/* The strict check: a cursor, and the containers that are open. */
+/* The strict grammar check of a document: a cursor, and the containers that are open. */
 struct insitu__text_scan {
   const char *text;
   uint64_t n, at;
@@ -1874,13 +1883,13 @@ struct insitu__text_scan {
 
 _Static_assert(INSITU__MAX_JSON_DEPTH <= 64, "one bit of is_object per level");
 
-/* Keeps s->at as the position. */
+/* Notes the cause of a failure; s->at stays where the failure is. */
 static bool insitu__text_scan_fail(struct insitu__text_scan *s, const char *cause) {
   s->cause = cause;
   return false;
 }
 
-/* -1 at the end. */
+/* The character at the cursor, -1 at the end. */
 static int insitu__text_scan_peek(const struct insitu__text_scan *s) {
   return s->at < s->n ? (unsigned char)s->text[s->at] : -1;
 }
@@ -1889,14 +1898,14 @@ static bool insitu__text_is_digit(int c) {
   return c >= '0' && c <= '9';
 }
 
-/* -1: not a hexadecimal digit. */
+/* The value of a hexadecimal digit, -1: c is none. */
 static int insitu__text_hex(int c) {
   if (insitu__text_is_digit(c)) return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* At the opening quote. */
+/* Checks a string; the cursor is at its opening quote. */
 static bool insitu__text_scan_string(struct insitu__text_scan *s) {
   for (s->at++;; s->at++) {
     int c = insitu__text_scan_peek(s);
@@ -1919,7 +1928,7 @@ static bool insitu__text_scan_string(struct insitu__text_scan *s) {
   return true;
 }
 
-/* One or more. */
+/* Checks one or more digits. */
 static bool insitu__text_scan_digits(struct insitu__text_scan *s) {
   if (!insitu__text_is_digit(insitu__text_scan_peek(s)))
     return insitu__text_scan_fail(s, "a digit is missing in a number");
@@ -1927,6 +1936,7 @@ static bool insitu__text_scan_digits(struct insitu__text_scan *s) {
   return true;
 }
 
+/* Checks that the text goes on with this word. */
 static bool insitu__text_scan_word(struct insitu__text_scan *s, const char *word) {
   uint64_t n = strlen(word);
   if (s->n - s->at < n || memcmp(s->text + s->at, word, n))
@@ -1935,7 +1945,7 @@ static bool insitu__text_scan_word(struct insitu__text_scan *s, const char *word
   return true;
 }
 
-/* At the sign or first digit. */
+/* Checks a number; the cursor is at its sign or first digit. */
 static bool insitu__text_scan_number(struct insitu__text_scan *s) {
   if (insitu__text_scan_peek(s) == '-') s->at++;
   if (insitu__text_scan_peek(s) == 'I') return insitu__text_scan_word(s, "Infinity");
@@ -1956,6 +1966,7 @@ static bool insitu__text_scan_number(struct insitu__text_scan *s) {
   return insitu__text_scan_digits(s);
 }
 
+/* Checks a string, number or word. */
 static bool insitu__text_scan_scalar(struct insitu__text_scan *s) {
   int c = insitu__text_scan_peek(s);
   switch (c) {
@@ -1978,7 +1989,7 @@ static void insitu__text_scan_space(struct insitu__text_scan *s) {
     s->at++;
 }
 
-/* Appends the value that begins at `begin` to the list; its end is still to come. */
+/* Appends the value that begins at `begin` to the list of long values. Its end is not known yet. */
 static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) {
   if (s->n_list == s->cap_list) {
     uint64_t cap = s->cap_list + s->cap_list / 2 + 64;
@@ -1993,6 +2004,7 @@ static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) 
   return true;
 }
 
+/* Enters a container; the cursor is at its bracket. */
 static bool insitu__text_scan_open(struct insitu__text_scan *s, bool object) {
   if (s->depth == INSITU__MAX_JSON_DEPTH)
     return insitu__text_scan_fail(s, "nested too deeply (INSITU__MAX_JSON_DEPTH)");
@@ -2002,15 +2014,16 @@ static bool insitu__text_scan_open(struct insitu__text_scan *s, bool object) {
   return insitu__text_scan_list(s, s->at++);
 }
 
-/* Behind the end of a listed value: keeps it in the list if it is long. What is inside a short one
- * is short, and was taken out before: the short one is the last of the list. */
+/* The listed value at `place` ends at the cursor. A short value leaves the list again. Values
+ * inside a short one are short, too, and left the list before, so the short one is the list's
+ * last. */
 static void insitu__text_scan_close(struct insitu__text_scan *s, uint64_t place) {
   uint32_t end = (uint32_t)(s->at - s->begin);
   if (end - s->list[place].begin > INSITU__TEXT_LONG) s->list[place].end = end;
   else s->n_list = place;
 }
 
-/* A string, a number or a word that began at `begin` and ends at the cursor. */
+/* Lists a scalar that began at `begin` and ends at the cursor, if it is long. */
 static bool insitu__text_scan_note(struct insitu__text_scan *s, uint64_t begin) {
   if (s->at - begin <= INSITU__TEXT_LONG) return true;
   if (!insitu__text_scan_list(s, begin)) return false;
@@ -2018,7 +2031,7 @@ static bool insitu__text_scan_note(struct insitu__text_scan *s, uint64_t begin) 
   return true;
 }
 
-/* And its colon. */
+/* Checks a key and its colon. */
 static bool insitu__text_scan_key(struct insitu__text_scan *s) {
   uint64_t begin = s->at;
   int c = insitu__text_scan_peek(s);
@@ -2033,7 +2046,8 @@ static bool insitu__text_scan_key(struct insitu__text_scan *s) {
   return true;
 }
 
-/* The whole document, from its first character that is no blank. */
+/* Checks the whole document from its first character that is no blank. No recursion: a bit per open
+ * container tells objects from arrays. */
 static bool insitu__text_scan_document(struct insitu__text_scan *s) {
   enum { VALUE, FIRST, KEY, AFTER } state = VALUE;
   for (;;) {
@@ -2069,11 +2083,12 @@ static bool insitu__text_scan_document(struct insitu__text_scan *s) {
 
 /* -- documents -- */
 
-/* A value is known by the place where its text begins; 0 is the document's own value. What follows
- * a value is found by a walk over its text, whose grammar was checked. So that no walk goes over
- * much text, the ends of long values are listed: 8 bytes each. Of a list of numbers nothing is
- * kept. The worst document is 64 lists inside each other around 128 bytes, again and again: the
- * list then takes twice the text. */
+/* A parsed document. A value is known by the place where its text begins, which functions call
+ * `value` or `token`; 0 is the document's own value, and -1 is none. What follows a value is found
+ * by a walk over its text, whose grammar was checked. The ends of long values are listed, 8 bytes
+ * each, so that no walk goes over much text; a list of numbers adds nothing. The worst document is
+ * 64 lists inside each other around 128 bytes, again and again: the list of ends is then twice as
+ * long as the text. */
 struct insitu__text_json {
   /* borrowed: the caller keeps it until _free. Begins with the document's value */
   const char *text;
@@ -2101,7 +2116,8 @@ static insitu_status insitu__text_json_error(
       line, column, s->cause);
 }
 
-/* Borrows text; `what` names the document in messages. */
+/* Checks the document and lists its long values. Borrows text, which must outlive j; `what` names
+ * the document in messages. */
 static insitu_status insitu__text_json_parse(struct insitu__text_json *j, const char *text,
     uint64_t n, const char *what, insitu_error *err) {
   memset(j, 0, sizeof *j);
@@ -2127,7 +2143,7 @@ static insitu_status insitu__text_json_parse(struct insitu__text_json *j, const 
   return INSITU_OK;
 }
 
-/* 0 outside of the text */
+/* The character at a place, 0 outside of the text. */
 static char insitu__text_json_at(const struct insitu__text_json *j, int at) {
   return at >= 0 && at < j->n ? j->text[at] : 0;
 }
@@ -2144,13 +2160,13 @@ static bool insitu__text_json_is_array(const struct insitu__text_json *j, int va
   return insitu__text_json_at(j, value) == '[';
 }
 
-/* A number or a word. */
+/* Whether the value is a number or a word (true, false, null, NaN, Infinity). */
 static bool insitu__text_json_is_plain(const struct insitu__text_json *j, int value) {
   char c = insitu__text_json_at(j, value);
   return c && c != '"' && c != '{' && c != '[';
 }
 
-/* The end of a long value; 0: the value is not long. */
+/* The end of a long value, from the list; 0: the value is not long. */
 static int insitu__text_json_long_end(const struct insitu__text_json *j, int at) {
   uint64_t lo = 0, hi = j->n_list;
   while (lo < hi) {
@@ -2161,6 +2177,7 @@ static int insitu__text_json_long_end(const struct insitu__text_json *j, int at)
   return lo < j->n_list && j->list[lo].begin == (uint32_t)at ? (int)j->list[lo].end : 0;
 }
 
+/* The place behind a string's closing quote. */
 static int insitu__text_json_string_end(const struct insitu__text_json *j, int at) {
   int i = at + 1;
   while (j->text[i] != '"') {
@@ -2174,13 +2191,13 @@ static bool insitu__text_json_blank(char c) {
   return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Behind the blanks at `at`. */
+/* The first place from `at` on that is no blank. */
 static int insitu__text_json_space(const struct insitu__text_json *j, int at) {
   while (at < j->n && insitu__text_json_blank(j->text[at])) at++;
   return at;
 }
 
-/* Behind the value at `at`. */
+/* The place behind the value at `at`. */
 static int insitu__text_json_end(const struct insitu__text_json *j, int at) {
   if (j->text[at] == '"') return insitu__text_json_string_end(j, at);
   if (insitu__text_json_is_plain(j, at)) {
@@ -2202,7 +2219,7 @@ static int insitu__text_json_end(const struct insitu__text_json *j, int at) {
   return i;
 }
 
-/* The text of a value; a string's with its quotes. NULL when value is -1. */
+/* The text of a value and its length; a string's has its quotes. NULL when value is -1. */
 static const char *insitu__text_json_span(
     const struct insitu__text_json *j, int value, uint64_t *n) {
   *n = 0;
@@ -2230,8 +2247,8 @@ static bool insitu__text_json_is_false(const struct insitu__text_json *j, int va
   return insitu__text_json_is_word(j, value, "false");
 }
 
-/* Iteration: `for (t = _first(j, c); t >= 0; t = _next(j, t))`. In an object t is a key and
- * _value(j, t) its value. */
+/* Iteration: `for (t = _first(j, c); t >= 0; t = _next(j, t))`. In an object t is a key, and
+ * _value(j, t) is its value. */
 static int insitu__text_json_first(const struct insitu__text_json *j, int container) {
   if (!insitu__text_json_is_object(j, container) && !insitu__text_json_is_array(j, container))
     return -1;
@@ -2252,21 +2269,21 @@ static int insitu__text_json_next(const struct insitu__text_json *j, int current
   return insitu__text_json_at(j, at) == ',' ? insitu__text_json_space(j, at + 1) : -1;
 }
 
-/* Elements or members; 0 for a scalar. Walks over all of them. */
+/* The number of elements or members; 0 of a scalar. Walks over all of them. */
 static int insitu__text_json_size(const struct insitu__text_json *j, int value) {
   int n = 0;
   for (int t = insitu__text_json_first(j, value); t >= 0; t = insitu__text_json_next(j, t)) n++;
   return n;
 }
 
-/* The 16-bit unit after "\u", whose digits were checked. */
+/* The 16-bit unit behind "\u", whose four digits were checked. */
 static unsigned insitu__text_json_unit(const char **p) {
   unsigned unit = 0;
   for (int i = 0; i < 4; i++) unit = unit << 4 | (unsigned)insitu__text_hex((unsigned char)*(*p)++);
   return unit;
 }
 
-/* A code point below 2^21 as UTF-8; returns its bytes. */
+/* Writes a code point below 2^21 as UTF-8; returns the number of bytes. */
 static unsigned insitu__text_put_code(uint32_t code, char out[4]) {
   /* continuation bytes */
   unsigned more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
@@ -2276,8 +2293,9 @@ static unsigned insitu__text_put_code(uint32_t code, char out[4]) {
   return more + 1;
 }
 
-/* Decodes one character of a string's inside into UTF-8 and returns its bytes. Half a surrogate
- * pair becomes U+FFFD. The closing quote is not inside, and nothing behind it is looked at. */
+/* Decodes one character of a string's inside into UTF-8, moves *p behind it, and returns the number
+ * of bytes. Half a surrogate pair becomes U+FFFD. The closing quote is not inside, and nothing
+ * behind it is read. */
 static unsigned insitu__text_json_char(const char **p, char out[4]) {
   static const char plain[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
   out[0] = *(*p)++;
@@ -2300,8 +2318,8 @@ static unsigned insitu__text_json_char(const char **p, char out[4]) {
   return insitu__text_put_code(code, out);
 }
 
-/* The code point at *p, which is not at its end, and goes behind it; a byte that begins none stands
- * for itself. */
+/* The code point at *p, which is not at the text's end; moves *p behind it. A byte that begins no
+ * code point stands for itself. */
 static uint32_t insitu__text_code_point(const char **p) {
   unsigned char lead = (unsigned char)*(*p)++;
   unsigned more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
@@ -2311,7 +2329,8 @@ static uint32_t insitu__text_code_point(const char **p) {
   return code;
 }
 
-/* RFC 4648 base64 with padding; the length, or -1 when it is not that or does not fit cap. */
+/* Decodes RFC 4648 base64 with padding. The number of bytes, -1: the text is not base64, or out is
+ * too small. */
 static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *out, uint64_t cap) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   uint64_t used = 0;
@@ -2331,7 +2350,8 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
   return (int64_t)used;
 }
 
-/* Decodes into buf, NUL-terminated, and returns the length; -1: not a string, or does not fit. */
+/* Decodes a string into buf, NUL-terminated, and returns its length; -1: not a string, or it does
+ * not fit. */
 static int64_t insitu__text_json_bytes(
     const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
   if (!insitu__text_json_is_string(j, token) || cap == 0) return -1;
@@ -2348,13 +2368,14 @@ static int64_t insitu__text_json_bytes(
   return (int64_t)n;
 }
 
-/* The same, and -1 for one that holds U+0000, which no C string can. */
+/* As insitu__text_json_bytes, but -1 for a string that holds U+0000, which no C string can. */
 static int64_t insitu__text_json_string(
     const struct insitu__text_json *j, int token, char *buf, uint64_t cap) {
   int64_t n = insitu__text_json_bytes(j, token, buf, cap);
   return n > 0 && memchr(buf, 0, (size_t)n) ? -1 : n;
 }
 
+/* Whether the value is a string with this text. */
 static bool insitu__text_json_equals(
     const struct insitu__text_json *j, int token, const char *literal) {
   if (!insitu__text_json_is_string(j, token)) return false;
@@ -2370,7 +2391,7 @@ static bool insitu__text_json_equals(
   return left == 0;
 }
 
-/* The value of a key, -1 when there is none or `object` is no object. Of equal keys the last
+/* The value of a key; -1: there is no such key, or `object` is no object. Of equal keys the last
  * counts, as in Python. */
 static int insitu__text_json_get(const struct insitu__text_json *j, int object, const char *key) {
   int found = -1;
@@ -2380,21 +2401,21 @@ static int insitu__text_json_get(const struct insitu__text_json *j, int object, 
   return found;
 }
 
-/* An index of an object with many members, so that looking each of them up is not quadratic: their
- * keys, sorted. 8 bytes each. */
+/* The keys of an object with many members, sorted, so that looking up each of them is not
+ * quadratic; 8 bytes a key. */
 struct insitu__text_index {
   const char **key; /* at their quotes, in the text of the document */
   uint64_t n;
 };
 
-/* Reads a string's bytes one by one. */
+/* A cursor that decodes a string byte by byte. */
 struct insitu__text_key {
   const char *at;
   char c[4];
   unsigned i, n;
 };
 
-/* -1: the string is over. */
+/* The next byte, -1 at the string's end. */
 static int insitu__text_key_byte(struct insitu__text_key *k) {
   if (k->i == k->n) {
     if (*k->at == '"') return -1;
@@ -2404,7 +2425,8 @@ static int insitu__text_key_byte(struct insitu__text_key *k) {
   return (unsigned char)k->c[k->i++];
 }
 
-/* Of equal keys the one that comes first in the text is less. */
+/* The order of the index: by their bytes; of equal keys the one that comes first in the text is
+ * less. */
 static int insitu__text_index_compare(const void *x, const void *y) {
   const char *const *px = (const char *const *)x, *const *py = (const char *const *)y;
   struct insitu__text_key a = {.at = *px + 1}, b = {.at = *py + 1};
@@ -2415,7 +2437,7 @@ static int insitu__text_index_compare(const void *x, const void *y) {
   }
 }
 
-/* Whether the key at `at` comes behind `name`. */
+/* Whether the key at `at` comes behind `name` in this order. */
 static bool insitu__text_index_behind(const char *at, const char *name) {
   struct insitu__text_key k = {.at = at + 1};
   for (;; name++) {
@@ -2430,7 +2452,7 @@ static void insitu__text_index_free(struct insitu__text_index *x) {
   memset(x, 0, sizeof *x);
 }
 
-/* False: no memory. x was zeroed. */
+/* Fills an index that was zeroed; false: no memory. */
 static bool insitu__text_index_init(
     struct insitu__text_index *x, const struct insitu__text_json *j, int object) {
   uint64_t n = (uint64_t)insitu__text_json_size(j, object);
@@ -2442,7 +2464,7 @@ static bool insitu__text_index_init(
   return true;
 }
 
-/* As insitu__text_json_get of that object. */
+/* As insitu__text_json_get of the object that was indexed, in logarithmic time. */
 static int insitu__text_index_get(
     const struct insitu__text_index *x, const struct insitu__text_json *j, const char *key) {
   uint64_t lo = 0, hi = x->n;
@@ -2456,7 +2478,7 @@ static int insitu__text_index_get(
   return insitu__text_json_equals(j, t, key) ? insitu__text_json_value(j, t) : -1;
 }
 
-/* Digits only. */
+/* A number of digits alone; false: it is another value, or does not fit. */
 static bool insitu__text_json_u64(const struct insitu__text_json *j, int token, uint64_t *value) {
   if (!insitu__text_json_is_plain(j, token)) return false;
   uint64_t n, v = 0;
@@ -2469,7 +2491,7 @@ static bool insitu__text_json_u64(const struct insitu__text_json *j, int token, 
   return true;
 }
 
-/* Digits and a sign only. */
+/* A number of digits and perhaps a minus; false: it is another value, or does not fit. */
 static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, int64_t *value) {
   if (!insitu__text_json_is_plain(j, token)) return false;
   uint64_t n;
@@ -2486,7 +2508,8 @@ static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, 
   return true;
 }
 
-/* A number, NaN, Infinity or -Infinity; a finite number too large for a double is refused. */
+/* A number, or one of the bare words NaN, Infinity and -Infinity. False: another value, or a finite
+ * number that is too large for a double. */
 static bool insitu__text_json_double(const struct insitu__text_json *j, int token, double *value) {
   char buf[INSITU__MAX_JSON_NUMBER];
   uint64_t n;
@@ -2512,7 +2535,7 @@ static bool insitu__text_json_double(const struct insitu__text_json *j, int toke
 
 /* -- writing -- */
 
-/* Zero is an empty one. */
+/* A bounded text that grows as it is written. All zero is an empty one. */
 struct insitu__text_buffer {
   char *text;             /* NUL-terminated once anything was written */
   uint64_t n, cap, limit; /* limit: most bytes that it may hold; 0 = INSITU__MAX_META */
@@ -2527,7 +2550,7 @@ static void insitu__text_buffer_free(struct insitu__text_buffer *b) {
   memset(b, 0, sizeof *b);
 }
 
-/* Room for `more` bytes and a NUL. */
+/* Makes room for `more` bytes and a NUL; false: no memory, or past the limit. */
 static bool insitu__text_buffer_reserve(struct insitu__text_buffer *b, uint64_t more) {
   uint64_t need, limit = b->limit ? b->limit : INSITU__MAX_META;
   if (b->failed || !insitu__base_add(b->n, more, &need) || need > limit) return !(b->failed = true);
@@ -2567,8 +2590,8 @@ __attribute__((format(printf, 2, 3))) static bool insitu__text_buffer_printf(
   return ok;
 }
 
-/* Writes v without an end; the number of digits, 20 at most. What printf does it takes ten times as
- * long for. */
+/* Writes v without a NUL; returns the number of digits, 20 at most. printf takes ten times as
+ * long. */
 static unsigned insitu__text_decimal(uint64_t v, char *out) {
   char digits[20];
   unsigned n = 0, d = 0;
@@ -2583,8 +2606,8 @@ static bool insitu__text_buffer_add(struct insitu__text_buffer *b, const char *t
 }
 #endif
 
-/* Bytes of the UTF-8 character that p begins with, 0 if it is none (Unicode 15, table 3-7). p ends
- * in a NUL. */
+/* The bytes of the UTF-8 character that p begins with, 0: it begins with none (Unicode 15, table
+ * 3-7). p ends in a NUL. */
 static unsigned insitu__text_utf8(const unsigned char *p) {
   unsigned n = p[0] < 0x80   ? 1
                : p[0] < 0xc2 ? 0
@@ -2600,7 +2623,8 @@ static unsigned insitu__text_utf8(const unsigned char *p) {
   return overlong || beyond ? 0 : n;
 }
 
-/* Quotes s. A byte that is not UTF-8 becomes U+FFFD: JSON has no way to say it. */
+/* Writes s as a JSON string. A byte that is not UTF-8 becomes U+FFFD: JSON has no way to write
+ * it. */
 static bool insitu__text_buffer_json_string(struct insitu__text_buffer *b, const char *s) {
   insitu__text_buffer_bytes(b, "\"", 1);
   for (unsigned n; *s; s += n ? n : 1) {
@@ -2614,7 +2638,7 @@ static bool insitu__text_buffer_json_string(struct insitu__text_buffer *b, const
   return insitu__text_buffer_bytes(b, "\"", 1);
 }
 
-/* The shortest decimal that reads back as x, with a point whatever the program's locale writes;
+/* Writes the shortest decimal that reads back as x, with a point whatever the program's locale is;
  * null if x is not finite. */
 static bool insitu__text_buffer_double(struct insitu__text_buffer *b, double x) {
   char text[64];
@@ -2647,6 +2671,7 @@ enum {
   INSITU__TEXT_NONE
 };
 
+/* How a struct's member is written as JSON. */
 struct insitu__text_field {
   const char *name;
   uint64_t at; /* offset in the struct */
@@ -2654,6 +2679,7 @@ struct insitu__text_field {
   const char *const *words;
 };
 
+/* Writes the separator, then the member of the struct at `base` as "name": value. */
 static void insitu__text_buffer_field(struct insitu__text_buffer *b, const char *separator,
     const struct insitu__text_field *f, const void *base) {
   const void *at = (const char *)base + f->at;
@@ -2675,8 +2701,8 @@ static void insitu__text_buffer_field(struct insitu__text_buffer *b, const char 
 
 /* -- near names -- */
 
-/* Edit distance (insert, delete, replace), letters' case aside; both at most INSITU__MAX_NEAR_NAME
- * long. */
+/* The edit distance (insert, delete, replace) of two names, without regard to case. Both have at
+ * most INSITU__MAX_NEAR_NAME bytes. */
 static unsigned insitu__text_distance(const char *a, const char *b) {
   unsigned row[INSITU__MAX_NEAR_NAME + 1], n = (unsigned)strlen(b);
   for (unsigned k = 0; k <= n; k++) row[k] = k;
@@ -2696,8 +2722,8 @@ static unsigned insitu__text_distance(const char *a, const char *b) {
   return row[n];
 }
 
-/* The index of the name most like `name`, -1 when none is within a third of its length (at least
- * one, never all of it). */
+/* The index of the name most like `name`; -1: none is within a third of its length (at least one
+ * letter, never all of it). */
 static int insitu__text_nearest(const char *name, const char *const *names, int n) {
   uint64_t length = strlen(name);
   if (length == 0 || length > INSITU__MAX_NEAR_NAME) return -1;
@@ -2716,7 +2742,8 @@ static int insitu__text_nearest(const char *name, const char *const *names, int 
 
 /* -- URLs -- */
 
-/* The letters before "://" (or "file:/"), 0 for a plain path. */
+/* The length of a URL's scheme, the letters before "://" (or of "file" before ":/"); 0: a plain
+ * path. */
 static uint64_t insitu__text_url_scheme(const char *url) {
   uint64_t n = 0;
   while ((url[n] >= 'a' && url[n] <= 'z') || (url[n] >= 'A' && url[n] <= 'Z') ||
@@ -2737,7 +2764,8 @@ enum {
   INSITU__TEXT_URL_AZURE
 };
 
-/* What kind of place a URL names, -1 for a scheme that is not known. A plain path is a file's. */
+/* What kind of place a URL names, -1: the scheme is not known. `scheme`: the scheme's length; a
+ * plain path is a file's. */
 static int insitu__text_url_kind(const char *url, uint64_t scheme) {
   static const struct {
     const char *name;
@@ -2755,7 +2783,7 @@ static int insitu__text_url_kind(const char *url, uint64_t scheme) {
   return -1;
 }
 
-/* Decodes the %XX of n bytes of a URL into out, NUL-terminated; its length, -1: not two hexadecimal
+/* Decodes the %XX of n bytes of a URL into out, NUL-terminated. The length; -1: not two hexadecimal
  * digits, or 00; -2: no room. */
 static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint64_t cap) {
   uint64_t length = 0;
@@ -2775,8 +2803,8 @@ static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint6
   return (int64_t)length;
 }
 
-/* Whether a text is a URL, or was meant as one: it has a scheme, "://" somewhere, or the name of a
- * known scheme at its begin. */
+/* Whether a text is a URL or was meant as one: it has a scheme, "://" somewhere, or begins with the
+ * name of a known scheme. */
 static bool insitu__text_url_like(const char *text) {
   static const char *const known[] = {
       "file", "memory", "zip", "http", "s3", "gs", "gcs", "az", "abfs", "adl"};
@@ -2793,8 +2821,7 @@ static bool insitu__text_url_like(const char *text) {
   return false;
 }
 
-/* Bytes of the character at p that ends a part of a URL, plain or as %XX; 0: it is none of `ends`.
- */
+/* The bytes of the character at p, plain or as %XX, if it is one of `ends`; else 0. */
 static unsigned insitu__text_url_end(const char *p, const char *ends) {
   if (*p && strchr(ends, *p)) return 1;
   int high = *p == '%' ? insitu__text_hex((unsigned char)p[1]) : -1,
@@ -2802,8 +2829,8 @@ static unsigned insitu__text_url_end(const char *p, const char *ends) {
   return low >= 0 && high + low && strchr(ends, high * 16 + low) ? 3 : 0;
 }
 
-/* Whether an '@' of a text belongs to a path: one that begins with '/', "./", "../" or '~', or such
- * a one of file: and zip:. */
+/* Whether an '@' in the text belongs to a path. A path begins with '/', "./", "../" or '~', perhaps
+ * behind file: or zip://. */
 static bool insitu__text_url_is_path(const char *text) {
   if (!strncasecmp(text, "file:", 5)) text += 5;
   else if (!strncasecmp(text, "zip://", 6)) text += 6;
@@ -2811,9 +2838,10 @@ static bool insitu__text_url_is_path(const char *text) {
          (*text == '/' || *text == '~' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3));
 }
 
-/* What may be shown of a text that should be a URL or a path, in out: users and passwords, queries
- * and fragments become "***", however the rest was mistyped. A path keeps its '@', and a '?' that
- * no '=' follows. Every message that quotes what should be a URL quotes this. Returns out. */
+/* Writes what may be shown of a text that should be a URL or a path into out, and returns out.
+ * Users, passwords, queries and fragments become "***", however the rest was mistyped. A path keeps
+ * its '@', and a '?' that no '=' follows. Every message that quotes what should be a URL quotes
+ * this. */
 static const char *insitu__text_redact(const char *text, char *out, uint64_t cap) {
   bool path = insitu__text_url_is_path(text), url = !path && insitu__text_url_like(text);
   uint64_t end = 0, user = 0, scheme = 0, n;
@@ -2836,10 +2864,12 @@ static const char *insitu__text_redact(const char *text, char *out, uint64_t cap
   return out;
 }
 
-/* The kind of a URL and the path in it: of a plain path (taken as it is) or a file URL
- * (file:///a%20b, file://localhost/a, file:/a) the local path, of a remote one nothing, of
- * memory://name the name, of zip:///a.zip/b and zip://a.zip/b the path of the file and what
- * follows. */
+/* The kind of a URL and the path in it:
+ *   a plain path               as it stands
+ *   file:///a%20b              "/a b"; also file://localhost/a and file:/a
+ *   memory://name              "name"
+ *   zip:///a.zip/b, zip://a    the path of the zip file, and what follows it
+ *   a remote store             "" */
 static insitu_status insitu__text_url_parse(
     const char *url, int *kind, char *path, uint64_t cap, insitu_error *err) {
   uint64_t scheme = insitu__text_url_scheme(url);
