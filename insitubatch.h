@@ -1277,6 +1277,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU_IMPLEMENTATION_ONCE
 
 /* >>platform ----------------------------------------------------------------------------------- */
+/* What the library runs on, and the headers of the system and of the libraries that all builds
+ * need. */
+
 #if !defined(_GNU_SOURCE)
 #error "insitubatch.h: define _GNU_SOURCE before the first #include, or give -D_GNU_SOURCE"
 #endif
@@ -1321,9 +1324,10 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #endif
 
 /* >>limits ------------------------------------------------------------------------------------- */
-/* What metadata, chunks, manifests and descs may ask for at most. Each is far above what real
- * archives and trainers use; they keep damaged or hostile input from taking memory or time without
+/* What metadata, chunks, manifests and descs may ask for at most. Each limit is far above what real
+ * archives and trainers use. They keep damaged or hostile input from taking memory or time without
  * bound. */
+
 #define INSITU__MAX_DIMS 16
 #define INSITU__MAX_CODECS 8         /* of one array's chain */
 #define INSITU__MAX_SCALAR_MAP 64    /* entries of a cast_value's scalar_map */
@@ -1390,6 +1394,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_RSA 16384        /* bits of an RSA key: what libcrypto takes at most */
 
 /* >>base --------------------------------------------------------------------------------------- */
+/* Small arithmetic, byte order, the clock, and what older compilers and C libraries lack. No state;
+ * any thread; nothing suspends. */
+
 static inline uint64_t insitu__base_min(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
@@ -1491,9 +1498,10 @@ static inline int64_t insitu__base_now(void) {
 }
 
 /* >>error -------------------------------------------------------------------------------------- */
-/* Within one call the first error stays: the function that is nearest to the cause knows most, and
- * those above it may try to say less. Whoever adds to a message sets a new error from the cause.
- * From call to call nothing stays: each public function empties the caller's error first. */
+/* Filling an insitu_error. Within one call the first error stays: the function nearest to the cause
+ * knows most, and its callers may try to say less. A function that adds to a message sets a new
+ * error from the cause. From call to call nothing stays: each public function empties the caller's
+ * error first. No state; any thread, one at a time per error; nothing suspends. */
 
 /* Writes the message unless err is NULL or holds an earlier error, and returns status, so that
  * `return insitu__error_set(...)` reads well. */
@@ -1551,6 +1559,10 @@ static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
 }
 
 /* >>memory ------------------------------------------------------------------------------------- */
+/* Allocation, mapped pages, and what this process may use of the machine. All memory of the library
+ * comes from here, but for what other libraries allocate and for coroutine stacks. No state; any
+ * thread; nothing suspends. */
+
 #ifndef INSITU_REALLOC
 #define INSITU_REALLOC(pointer, bytes) realloc(pointer, bytes)
 #define INSITU_FREE(pointer) free(pointer)
@@ -1850,9 +1862,18 @@ static void insitu__array_free(void *array) {
 #define INSITU__ARRAY_FREE(array) (insitu__array_free(array), (void)((array) = NULL))
 
 /* >>text --------------------------------------------------------------------------------------- */
-/* URL and JSON text: reading (a strict grammar check, then walks over the text itself), writing
- * into a bounded buffer, near names for messages. Pure functions over memory that the caller owns;
- * any thread; nothing suspends. */
+/* JSON and URL text.
+ *
+ *     text --scan: strict grammar--> struct insitu__text_json --get, first, next--> values
+ *
+ *   reading   one strict grammar check that lists long values, then walks over the text itself
+ *   writing   a bounded buffer that grows; strings, numbers and struct members as JSON
+ *   names     the nearest of a list, for messages
+ *   URLs      their kind and path, and what of them may be shown
+ *
+ * Pure functions over memory that the caller owns; any thread; nothing suspends. Text is untrusted:
+ * size, depth and number length have limits. */
+
 #include <locale.h>  /* newlocale: numbers are read in the C locale whatever the program's is */
 #include <strings.h> /* strncasecmp */
 
@@ -3057,15 +3078,21 @@ static bool insitu__dtype_read_integer(
 
 /* >>time --------------------------------------------------------------------------------------- */
 /* CF time (cfconventions.org, 4.4): units such as "hours since 1900-01-01", calendars and dates.
- * Pure functions; nothing suspends. A moment is a number of microseconds since 1970-01-01T00:00
- * UTC, counted in days of 24 hours of its calendar; leap seconds are unknown. In the standard
- * calendar 1582-10-04 (Julian) is followed by 1582-10-15 (Gregorian). Years are astronomical, 0
- * precedes 1; but as text those of standard and julian have no 0, as in cftime. */
+ *
+ *     value of a coordinate --from_int, from_double--> moment --print, date--> text, insitu_date
+ *     text --parse--> struct insitu__time_date --period--> [from, to) as moments
+ *
+ * A moment is a number of microseconds since 1970-01-01T00:00 UTC, counted in days of 24 hours of
+ * its calendar; leap seconds are unknown. A day number counts days since 1970-01-01 of a calendar.
+ * In the standard calendar 1582-10-04 (Julian) is followed by 1582-10-15 (Gregorian). Years are
+ * astronomical: 0 precedes 1. As text, years of standard and julian have no 0, as in cftime.
+ *
+ * Pure functions, no state; any thread; nothing suspends. */
 
 #define INSITU__TIME_DAY INT64_C(86400000000) /* microseconds */
-/* Of a date at most, either way: they fit an int64, with room to spare. */
+/* The largest year of a date, either way: moments then fit an int64 with room to spare. */
 #define INSITU__TIME_YEARS 199000
-/* Microseconds of a moment, either way: 200000 Julian years. */
+/* The largest moment, either way, in microseconds: 200000 Julian years. */
 #define INSITU__TIME_MOST INT64_C(6311520000000000000)
 #define INSITU__TIME_TEXT 48 /* bytes that insitu__time_print may need */
 
@@ -3080,7 +3107,8 @@ enum {
 
 static const char *const insitu__time_calendars[] = {"standard", "proleptic_gregorian", "julian",
     "noleap", "all_leap", "360_day", "gregorian", "365_day", "366_day"};
-/* Days of 400 years. */
+
+/* Days of 400 years in each calendar. */
 static const int64_t insitu__time_days[] = {146097, 146097, 146100, 146000, 146400, 144000};
 
 struct insitu__time_units {
@@ -3096,14 +3124,14 @@ struct insitu__time_date {
   int parts; /* how many of year, month, day, hour, minute, second and fraction are given */
 };
 
-/* B > 0. */
+/* a / b rounded down; b > 0. */
 static int64_t insitu__time_floor(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
 /* ---- calendars ---- */
 
-/* -1: unknown. */
+/* The number of a calendar, -1: not known. */
 static int insitu__time_calendar(const char *name) {
   static const int alias[] = {INSITU__TIME_STANDARD, INSITU__TIME_NOLEAP, INSITU__TIME_ALL_LEAP};
   for (int i = 0; i < 9; i++)
@@ -3111,13 +3139,15 @@ static int insitu__time_calendar(const char *name) {
   return -1;
 }
 
-/* Which of the others counts a date of the standard calendar. */
+/* The calendar that counts a date: of the standard calendar julian or proleptic_gregorian, of all
+ * others themselves. */
 static int insitu__time_rule(int calendar, int64_t year, int month, int day) {
   if (calendar != INSITU__TIME_STANDARD) return calendar;
   bool julian = year < 1582 || (year == 1582 && (month < 10 || (month == 10 && day < 15)));
   return julian ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC;
 }
 
+/* Days of a month by a rule. */
 static int insitu__time_month_days(int rule, int64_t year, int month) {
   static const unsigned char days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
   if (rule == INSITU__TIME_360_DAY) return 30;
@@ -3127,8 +3157,8 @@ static int insitu__time_month_days(int rule, int64_t year, int month) {
   return days[month - 1] + (month == 2 && leap);
 }
 
-/* Number of a year's first day: 0 is 1970-01-01, of the Gregorian calendar where the Julian one is
- * asked for. */
+/* The day number of a year's first day. Julian years, too, are counted from 1970-01-01 of the
+ * Gregorian calendar. */
 static int64_t insitu__time_year_day(int rule, int64_t year) {
   int64_t before = year - 1; /* years of the epoch that are over */
   switch (rule) {
@@ -3142,7 +3172,7 @@ static int64_t insitu__time_year_day(int rule, int64_t year) {
   }
 }
 
-/* Its number; month is 1 to 12. */
+/* The day number of a date; month is 1 to 12. */
 static int64_t insitu__time_day(int calendar, int64_t year, int month, int day) {
   int rule = insitu__time_rule(calendar, year, month, day);
   int64_t n = insitu__time_year_day(rule, year) + day - 1;
@@ -3150,17 +3180,19 @@ static int64_t insitu__time_day(int calendar, int64_t year, int month, int day) 
   return n;
 }
 
+/* Whether the calendar has the day. */
 static bool insitu__time_exists(int calendar, int64_t year, int month, int day) {
   if (calendar == INSITU__TIME_STANDARD && year == 1582 && month == 10 && day > 4 && day < 15)
     return false;
   return day <= insitu__time_month_days(insitu__time_rule(calendar, year, month, day), year, month);
 }
 
-/* -1 precedes 1 in its dates as text. */
+/* Whether -1 precedes 1 in the calendar's dates as text. */
 static bool insitu__time_without_0(int calendar) {
   return calendar == INSITU__TIME_STANDARD || calendar == INSITU__TIME_JULIAN;
 }
 
+/* The date of a day number. */
 static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_date *d) {
   int rule = calendar;
   /* 1582-10-15 */
@@ -3177,7 +3209,7 @@ static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_d
 
 /* ---- dates as text ---- */
 
-/* One to `most` of them, and no more. */
+/* Reads one to `most` digits and no more; false: none, or more follow. */
 static bool insitu__time_digits(const char **p, unsigned most, int64_t *out) {
   unsigned n = 0;
   for (*out = 0; insitu__text_is_digit(**p); (*p)++, n++) {
@@ -3187,6 +3219,7 @@ static bool insitu__time_digits(const char **p, unsigned most, int64_t *out) {
   return n > 0;
 }
 
+/* Reads one or two digits within bounds. */
 static bool insitu__time_part(const char **p, int least, int most, int *out) {
   int64_t n;
   if (!insitu__time_digits(p, 2, &n) || n < least || n > most) return false;
@@ -3198,7 +3231,7 @@ static void insitu__time_space(const char **p) {
   while (**p == ' ') (*p)++;
 }
 
-/* "12", "12:00", "12:00:00", "0:0:0.0" */
+/* Reads "12", "12:00", "12:00:00", "0:0:0.0". */
 static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d) {
   d->parts = 4;
   if (!insitu__time_part(p, 0, 23, &d->hour)) return false;
@@ -3220,7 +3253,7 @@ static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d
   return true;
 }
 
-/* "", "Z", "UTC", "+01:00", "-5" */
+/* Reads "", "Z", "UTC", "+01:00", "+0530", "-5". */
 static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d) {
   int hour, minute = 0, sign = **p == '-' ? -1 : 1;
   int64_t n;
@@ -3241,7 +3274,7 @@ static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d)
   return hour < 24 && minute < 60;
 }
 
-/* A date, or its first parts. What it says of the calendar is not checked here. */
+/* Reads a date or its first parts. Whether a calendar has the day is not checked here. */
 static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
   *d = (struct insitu__time_date){.month = 1, .day = 1, .parts = 1};
   insitu__time_space(&p);
@@ -3275,10 +3308,10 @@ static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
 }
 
 /* The moments [*from, *to) that a date covers: its year, month, day, hour, minute, second or
- * microsecond. Of a day that the calendar leaves out (February 29 where no year has it, the 30th of
- * February or a 31st of model calendars, the ten days of October 1582) nothing, where it would be:
- * *from and *to are the following midnight. False: no calendar has the day in that year, or this
- * one has no year 0. */
+ * microsecond. A day that the calendar leaves out covers nothing and stands where it would be:
+ * *from and *to are the following midnight. Left-out days are February 29 where no year has it,
+ * February 30 and 31sts of model calendars, and ten days of October 1582. False: no calendar has
+ * the day in that year, or this calendar has no year 0. */
 static bool insitu__time_period(
     int calendar, const struct insitu__time_date *written, int64_t *from, int64_t *to) {
   struct insitu__time_date date = *written, *d = &date;
@@ -3308,7 +3341,8 @@ static bool insitu__time_period(
   return true;
 }
 
-/* "1979-01-01T00:00", with seconds and fractions where there are any. */
+/* Writes a moment as "1979-01-01T00:00", with seconds and fractions where there are any. Returns
+ * out. */
 static const char *insitu__time_print(int calendar, int64_t moment, char out[INSITU__TIME_TEXT]) {
   struct insitu__time_date d;
   int64_t day = insitu__time_floor(moment, INSITU__TIME_DAY),
@@ -3351,7 +3385,7 @@ static void insitu__time_date(int calendar, int64_t moment, insitu_date *out) {
 
 /* ---- units ---- */
 
-/* Nanoseconds; 0: unknown, -1: a month or a year. */
+/* The nanoseconds of a unit; 0: not known, -1: a month or a year, which have no fixed length. */
 static int64_t insitu__time_unit(const char *name, uint64_t n) {
   static const struct {
     const char *names; /* each with a space behind it */
@@ -3411,8 +3445,8 @@ static insitu_status insitu__time_units(struct insitu__time_units *u, const char
   return INSITU_OK;
 }
 
-/* What numpy's datetime64[unit], of `count` units a step, counts; false: years, months, generic or
- * below nanoseconds. */
+/* The units of numpy's datetime64[unit] with `count` units a step. False: years, months, generic,
+ * or below nanoseconds. */
 static bool insitu__time_datetime64(struct insitu__time_units *u, const char *unit, int64_t count) {
   static const struct {
     char name[3];
@@ -3427,14 +3461,15 @@ static bool insitu__time_datetime64(struct insitu__time_units *u, const char *un
   return false;
 }
 
+/* *moment = the reference date + since; false: out of range. */
 static bool insitu__time_within(
     const struct insitu__time_units *u, int64_t since, int64_t *moment) {
   return !__builtin_add_overflow(u->start, since, moment) && *moment <= INSITU__TIME_MOST &&
          *moment >= -INSITU__TIME_MOST;
 }
 
-/* The moment of a value of a coordinate; parts of a microsecond are cut off, of floats rounded.
- * False: no date (NaN, NaT), or one out of range. */
+/* The moment of a value of a coordinate. Parts of a microsecond are cut off; of floats they are
+ * rounded. False: no date (NaN, NaT), or one out of range. */
 static bool insitu__time_from_int(
     const struct insitu__time_units *u, int64_t value, int64_t *moment) {
   bool whole = u->unit % 1000 == 0;
@@ -4003,25 +4038,41 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 }
 
 /* >>coro --------------------------------------------------------------------------------------- */
-/* Stackful coroutines: code that waits for the reactor reads top to bottom. State: one pool of
- * stacks, no globals.
+/* Stackful coroutines: code that waits for the reactor reads top to bottom.
+ *
+ *     start: a pooled or a new stack          resume                    fn returns
+ *     ---------------------------> SUSPENDED --------> RUNNING ---------------------> ENDED
+ *                                            <--------                                  |
+ *                                         suspend_await                                 v
+ *                                                            IDLE in the pool, or unmapped
+ *
+ *     guard (no access) | low ... the stack grows down ... <- sp | control block | high
+ *
+ * State: one struct insitu__coro_pool and its stacks; no globals.
+ *
  * Thread: a pool and its coroutines belong to the thread that calls start while none is live, until
- * none is live again; a coroutine never changes thread (compilers keep the addresses of
- * thread-locals across a switch). Only insitu__coro_suspend_await suspends. Rules inside a
- * coroutine: keep locals small (INSITU_CORO_STACK), leave the rounding mode and the other floating
- * point controls alone (they are not switched; asserted without NDEBUG, for about 20 ns per
- * switch), do not rely on errno across a suspension, never longjmp, throw or pthread_exit out of
- * it. In inline mode a signal handler of the user's runs on the coroutine's stack unless it asked
- * for SA_ONSTACK.
+ * none is live again. A coroutine never changes thread, because compilers keep the addresses of
+ * thread-locals across a switch. Only the native stack resumes; only insitu__coro_suspend_await
+ * suspends.
+ *
+ * Rules inside a coroutine:
+ *   - keep locals small (INSITU_CORO_STACK);
+ *   - leave the rounding mode and the other floating-point controls alone. They are not switched;
+ *     builds without NDEBUG assert it, for about 20 ns a switch;
+ *   - do not rely on errno across a suspension;
+ *   - never longjmp, throw or pthread_exit out of it.
+ * In inline mode a signal handler of the user's runs on the coroutine's stack, unless the user
+ * asked for SA_ONSTACK.
  *
  * INSITU_CORO_STACK      bytes of a stack, its control block included; only touched pages become
  *                        resident
- * INSITU_CORO_UCONTEXT   switch with swapcontext instead of assembly: about 100 times slower (two
- * system calls for the signal mask per switch), for processors without an assembly switch (chosen
- * there by itself) and for active shadow stacks
- * INSITU_VALGRIND        tell Valgrind about the stacks in NDEBUG builds too: some instructions
- * when a stack is mapped or unmapped, nothing per switch; without it memcheck takes a switch for an
- * enormous stack frame */
+ * INSITU_CORO_UCONTEXT   switch with swapcontext instead of assembly, for active shadow stacks, and
+ *                        by default on processors without an assembly switch. About 100 times
+ *                        slower: each switch makes two system calls for the signal mask
+ * INSITU_VALGRIND        tell Valgrind about the stacks in NDEBUG builds, too: some instructions
+ *                        when a stack is mapped or unmapped, nothing per switch. Without it
+ *                        memcheck takes a switch for an enormous stack frame */
+
 #include <assert.h>
 #if !defined(INSITU_CORO_UCONTEXT) && !defined(__x86_64__) && !defined(__aarch64__)
 #define INSITU_CORO_UCONTEXT
@@ -4070,6 +4121,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 /* More than any frame: one with a path buffer could step over a single 4 KiB page. */
 #define INSITU__CORO_GUARD (64u << 10)
 
+/* Where a stack goes on. */
 struct insitu__coro_context {
 #ifdef INSITU_CORO_UCONTEXT
   ucontext_t machine;
@@ -4078,9 +4130,10 @@ struct insitu__coro_context {
 #endif
 };
 
+/* The stacks of one thread. */
 struct insitu__coro_pool {
-  /* coroutines started and not yet ended, and the highest value that ever had */
-  uint32_t live, peak;
+  uint32_t live; /* coroutines started and not yet ended */
+  uint32_t peak; /* the highest value of live so far */
   uint32_t idle_count, max_idle;
   /* stacks to reuse, the last ended first: its pages are the warmest */
   struct insitu__coro *idle;
@@ -4105,8 +4158,8 @@ enum insitu__coro_state {
   INSITU__CORO_ENDED
 };
 
-/* The control block: the highest bytes of its stack's mapping. Overflow runs the other way, into
- * the guard. */
+/* The control block of a coroutine: the highest bytes of its stack's mapping. An overflow runs the
+ * other way, into the guard. */
 struct insitu__coro {
   struct insitu__coro_context context;
   struct insitu__coro_pool *pool;
@@ -4219,7 +4272,7 @@ static __attribute__((INSITU__CORO_OPAQUE)) void insitu__coro_switch(
 
 /* clang-format on */
 
-/* The floating point controls (rounding, flush to zero, precision), without the sticky flags; 0
+/* The floating-point controls (rounding, flush to zero, precision) without the sticky flags; 0
  * where nothing is asserted. */
 static inline uint64_t insitu__coro_fp_controls(void) {
 #if !defined(NDEBUG) && defined(__x86_64__)
@@ -4248,6 +4301,7 @@ static bool insitu__coro_shadow_stack(void) {
 #endif
 }
 
+/* Leaves `from`, goes on at `to`; returns when something swaps back. */
 static void insitu__coro_swap(
     struct insitu__coro_context *from, struct insitu__coro_context *to, void *arg) {
   uint64_t fp_controls = insitu__coro_fp_controls();
@@ -4263,7 +4317,7 @@ static void insitu__coro_swap(
   (void)fp_controls;
 }
 
-/* From the running coroutine to the native stack; comes back with the next resume, never when the
+/* From the running coroutine to the native stack. Returns at the next resume, never when the
  * coroutine has ended. */
 static void insitu__coro_leave(struct insitu__coro *co) {
   struct insitu__coro_pool *pool = co->pool;
@@ -4317,7 +4371,7 @@ static void insitu__coro_prepare(struct insitu__coro *co) {
 #endif
 }
 
-/* NULL on no memory, errno says why */
+/* Maps a stack with its guard and control block. NULL: no memory, errno says why. */
 static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
   size_t bytes = pool->guard_bytes + pool->stack_bytes;
   unsigned char *base = (unsigned char *)mmap(
@@ -4342,6 +4396,7 @@ static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
   return co;
 }
 
+/* Unmaps a stack, its control block included. */
 static void insitu__coro_unmap(struct insitu__coro *co) {
   struct insitu__coro_pool *pool = co->pool;
 #ifdef INSITU__CORO_VALGRIND
@@ -4352,7 +4407,7 @@ static void insitu__coro_unmap(struct insitu__coro *co) {
   (void)failed;
 }
 
-/* On the native stack, after co has ended. */
+/* On the native stack, after co has ended: pools its stack, or unmaps it where the pool is full. */
 static void insitu__coro_retire(struct insitu__coro *co) {
   struct insitu__coro_pool *pool = co->pool;
 #ifdef INSITU__CORO_ASAN
@@ -4374,14 +4429,14 @@ static void insitu__coro_retire(struct insitu__coro *co) {
   pool->idle_count++;
 }
 
-/* By the calling thread. */
+/* Whether the pool belongs to the calling thread. */
 __attribute__((unused)) static inline bool insitu__coro_owned(
     const struct insitu__coro_pool *pool) {
   return pool->live && pthread_equal(pool->owner, pthread_self());
 }
 
-/* stack_bytes: of one stack, 0 for INSITU_CORO_STACK, rounded up to pages. max_idle: the stacks
- * kept mapped for reuse. Maps none yet. */
+/* stack_bytes: of one stack, rounded up to pages; 0: INSITU_CORO_STACK. max_idle: the stacks that
+ * stay mapped for reuse. Maps none yet. */
 static insitu_status insitu__coro_pool_init(
     struct insitu__coro_pool *pool, size_t stack_bytes, unsigned max_idle, insitu_error *err) {
   memset(pool, 0, sizeof *pool);
@@ -4404,6 +4459,7 @@ static insitu_status insitu__coro_pool_init(
   return INSITU_OK;
 }
 
+/* No coroutine may be live. */
 static void insitu__coro_pool_free(struct insitu__coro_pool *pool) {
   assert(!pool->live && !pool->current && "coroutines are still suspended");
   while (pool->idle) {
@@ -4414,7 +4470,7 @@ static void insitu__coro_pool_free(struct insitu__coro_pool *pool) {
   pool->idle_count = 0;
 }
 
-/* NULL on the native stack */
+/* The running coroutine, NULL on the native stack. */
 static struct insitu__coro *insitu__coro_current(const struct insitu__coro_pool *pool) {
   return pool->current;
 }
@@ -4482,14 +4538,33 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 }
 
 /* >>ring --------------------------------------------------------------------------------------- */
-/* Asynchronous file reads and readiness of sockets, over io_uring or, where that is forbidden, over
+/* Asynchronous file reads and readiness of sockets: over io_uring or, where that is forbidden, over
  * epoll and a few threads that call preadv.
- * State: one struct insitu__ring, which must not move while open. It belongs to the thread that
- * opened it (io_uring is set up for a single submitter); only insitu__ring_wake may be called from
- * elsewhere, and even from a signal handler. Nothing here suspends a coroutine: insitu__ring_wait
- * blocks its thread and runs the `done` callbacks of finished operations and the `ready` callbacks
- * of sockets on it. Callbacks may submit and change what is polled, not wait. A forked child must
- * not touch a ring: its submissions would land in the parent's. */
+ *
+ * A read (struct insitu__ring_op) lives through:
+ *
+ *     submit -> queued --+-- io_uring: in the kernel: OPEN -> READ, again while it is short --+
+ *                        |             (staged between two stages); close, nobody waits       |
+ *                        +-- epoll:    todo -> a thread: open, read, close -> ended ----------+
+ *                                                                                             |
+ *                                                          done(op), within a wait <- finished
+ *
+ * A poll of a socket (struct insitu__ring_poll):
+ *
+ *     open -> want -> changed -> armed in the kernel -> fired -> ready(), within a wait
+ *                        ^                                          |
+ *                        +-- wanted events differ, or one-shot -----+
+ *     close -> leaving, until the kernel and the lists have let go -> spare
+ *
+ * State: one struct insitu__ring, which must not move while it is open. It belongs to the thread
+ * that opened it (io_uring is set up for a single submitter). Only insitu__ring_wake may be called
+ * from elsewhere, even from a signal handler. A forked child must not touch a ring: its submissions
+ * would land in the parent's.
+ *
+ * Nothing here suspends a coroutine. insitu__ring_wait blocks its thread and calls the `done` of
+ * finished reads and the `ready` of sockets. These may submit and change what is polled, not
+ * wait. */
+
 #include <assert.h> /* own asserts */
 #ifndef INSITU_NO_URING
 #pragma GCC diagnostic push
@@ -4515,14 +4590,15 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #define INSITU__RING_DEPTH 256u      /* default entries of the submission queue */
 #define INSITU__RING_MAX_DEPTH 4096u /* beyond this a queue only costs memory */
 #define INSITU__RING_MAX_THREADS 256u
-/* EINTR or EAGAIN in a row before one of them is reported */
+/* EINTR or EAGAIN in a row before such an error is reported. */
 #define INSITU__RING_RETRIES 100
-/* Bytes, at least, of a thread: musl's default of 128 KiB is little for callbacks. */
+/* Bytes of a thread's stack, at least: musl's default of 128 KiB is little for callbacks. */
 #define INSITU__RING_STACK (1u << 20)
-/* An inline read copies inside submit; from 16-32 KiB on a kernel worker is cheaper. */
+/* From this size on a kernel worker reads: an inline read copies inside submit, and from 16-32 KiB
+ * on a worker is cheaper. */
 #define INSITU__RING_ASYNC_BYTES 65536u
 
-/* a test may change what the kernel answered to a stage of op: see insitu__ring_step */
+/* A test may change what the kernel answered to a stage of op: see insitu__ring_step. */
 #ifndef INSITU_TEST_FAULT
 #define INSITU_TEST_FAULT(op, got) (got)
 #endif
@@ -4544,52 +4620,59 @@ enum {
 #define INSITU__RING_TAIL UINT64_MAX
 
 /* READ_FILE opens path relative to dirfd, reads from offset until the iovecs are full or the file
- * ends, and closes: result is the number of bytes, or -errno. With nothing to fill it only opens
+ * ends, and closes. result is the number of bytes, or -errno. With nothing to fill it only opens
  * and closes. Only a regular file is read: a directory is -EISDIR, a named pipe or a device is
- * -ESPIPE, and a socket is -ENXIO, which is what the kernel says of it. path and iov must live
- * until done; the ring consumes iov (advances its entries). From submit until done is called the
- * operation belongs to the ring. */
+ * -ESPIPE, and a socket is -ENXIO, the kernel's own answer. From submit until done is called the
+ * operation belongs to the ring: path and iov must live so long, and the ring consumes iov
+ * (advances its entries). */
 struct insitu__ring_op {
   int code, dirfd;
   const char *path;
-  uint64_t offset;
+  uint64_t offset; /* or INSITU__RING_TAIL */
   struct iovec *iov;
   unsigned n_iov;
   int64_t result;
   void (*done)(struct insitu__ring_op *op);
   void *user;
-  struct insitu__ring_op *next;
+
   /* the ring's own */
+  struct insitu__ring_op *next;
   int stage, fd, retries;
-  bool force_async, was_short;
-  bool may_wait;  /* the open may wait: see insitu__ring_leased */
-  bool nonblock;  /* the descriptor has O_NONBLOCK */
-  uint64_t asked; /* bytes of the read in flight */
+  bool force_async; /* the next stage runs on a kernel worker */
+  bool was_short;   /* the last read brought less than it asked for */
+  bool may_wait;    /* the open may wait: see insitu__ring_leased */
+  bool nonblock;    /* the descriptor has O_NONBLOCK */
+  uint64_t asked;   /* bytes of the read in flight */
 };
 
 struct insitu__ring_list {
   struct insitu__ring_op *first, *last;
 };
 
-/* A socket whose readiness somebody wants to know: level-triggered, as long as it is wanted. */
+/* A socket whose owner wants to know when it is ready: level-triggered, as long as its owner wants
+ * it. */
 struct insitu__ring_poll {
   int fd;
-  unsigned want, armed; /* POLLIN, POLLOUT: what is wanted; what the kernel was asked for */
-  unsigned events;      /* what it said, until ready is called */
-  bool closed, leaving; /* nobody's any more; the kernel was told to forget it */
-  bool changed, fired;  /* in the ring's list of that name */
+  unsigned want;   /* POLLIN, POLLOUT: what the owner wants */
+  unsigned armed;  /* the events that the kernel reports just now */
+  unsigned events; /* the events that the kernel has reported, until ready is called */
+  bool closed;     /* the owner has closed it */
+  bool leaving;    /* the kernel was told to forget it, and has not answered */
+  bool changed;    /* in the ring's list `changed` */
+  bool fired;      /* in the ring's list `fired` */
   void (*ready)(struct insitu__ring_poll *poll, unsigned events);
   void *user;
+
   struct insitu__ring_poll *next_changed, *next_fired;
-  /* in its owner's list; next alone: in the ring's of spare ones */
+  /* links of the owner's list; of a spare poll, next links the ring's spare ones */
   struct insitu__ring_poll *next, **link;
 };
 
 struct insitu__ring_desc {
   /* INSITU__RING_AUTO: io_uring if the kernel lets us, else epoll, without a word */
   int backend;
-  /* submission queue entries, 0: 256; 16 times as many operations may be in the kernel, the
-   * others queue here */
+  /* submission queue entries, 0: 256. Up to 16 times as many operations are in the kernel; the
+   * others wait in `queued` */
   unsigned depth;
   /* of the epoll backend; 0: no threads, every insitu__ring_wait runs one operation itself */
   unsigned io_threads;
@@ -4602,26 +4685,34 @@ struct insitu__ring {
   pid_t pid;
   /* AWAKE, SLEEPING, WOKEN: only a wake that finds SLEEPING pays for a system call */
   atomic_int state;
-  unsigned ops, closes; /* the caller's operations not yet done; files being closed */
-  /* polls that are not spare; of these, closed ones that the kernel or a list still knows */
-  unsigned polls, leaving;
-  /* to be told to the kernel; whose ready is to be called */
-  struct insitu__ring_poll *changed, *fired;
-  struct insitu__ring_poll *spare;           /* memory for polls */
-  struct insitu__ring_list queued, finished; /* not yet handed over; done is to be called */
+
+  unsigned ops;     /* submitted operations whose done is still to come */
+  unsigned closes;  /* files being closed */
+  unsigned polls;   /* polls that are not spare */
+  unsigned leaving; /* closed polls that the kernel or a list still knows */
+
+  struct insitu__ring_poll *changed; /* the kernel must be told of these */
+  struct insitu__ring_poll *fired;   /* ready is to be called */
+  struct insitu__ring_poll *spare;   /* memory for polls */
+  struct insitu__ring_list queued;   /* operations not yet handed over */
+  struct insitu__ring_list finished; /* done is to be called */
 #ifndef INSITU_NO_URING
   struct io_uring uring;
   /* operations whose next stage has to be submitted: they go before queued ones */
   struct insitu__ring_list staged;
-  unsigned in_kernel, max_in_kernel;
-  bool wake_armed;
+  unsigned in_kernel, max_in_kernel; /* requests; the poll of the eventfd is not counted */
+  bool wake_armed;                   /* the kernel polls the eventfd */
 #endif
-  unsigned n_threads, n_idle; /* the epoll backend's threads, and under lock: those asleep */
+
+  /* the epoll backend */
+  unsigned n_threads;
+  unsigned n_idle; /* threads asleep; under lock */
   pthread_t *threads;
   pthread_mutex_t lock;
   pthread_cond_t work;
-  bool stop;                            /* under lock, like the next two */
-  struct insitu__ring_list todo, ended; /* for the threads; from them */
+  bool stop;                      /* under lock, like the next two */
+  struct insitu__ring_list todo;  /* operations for the threads */
+  struct insitu__ring_list ended; /* operations from the threads */
 };
 
 static void insitu__ring_push(struct insitu__ring_list *list, struct insitu__ring_op *op) {
@@ -4637,7 +4728,7 @@ static struct insitu__ring_op *insitu__ring_pop(struct insitu__ring_list *list) 
   return op;
 }
 
-/* Leaves from empty. */
+/* Moves all of `from` to the end of `to`. */
 static void insitu__ring_append(struct insitu__ring_list *to, struct insitu__ring_list *from) {
   if (!from->first) return;
   if (to->first) to->last->next = from->first;
@@ -4646,9 +4737,9 @@ static void insitu__ring_append(struct insitu__ring_list *to, struct insitu__rin
   from->first = NULL;
 }
 
-/* Starts a thread that blocks every signal but those a fault raises in itself (a blocked one would
- * kill without the program's own report). Its stack is the C library's default, and at least
- * INSITU__RING_STACK. */
+/* Starts a thread that blocks every signal but those a fault raises in itself: a blocked one would
+ * kill without the program's own report. Its stack is the C library's default, and at least
+ * INSITU__RING_STACK. 0, or an errno value. */
 static int insitu__ring_thread(
     pthread_t *thread, const char *name, void *(*fn)(void *), void *arg) {
   static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -4668,7 +4759,7 @@ static int insitu__ring_thread(
   return rc;
 }
 
-/* Drops n bytes and then empty entries from the front of the iovecs; false when nothing is left to
+/* Drops n bytes, and then empty entries, from the front of the iovecs. False: nothing is left to
  * fill. */
 static bool insitu__ring_advance(struct insitu__ring_op *op, uint64_t n) {
   while (op->n_iov && n >= op->iov->iov_len) {
@@ -4682,7 +4773,7 @@ static bool insitu__ring_advance(struct insitu__ring_op *op, uint64_t n) {
   return true;
 }
 
-/* Iovecs of the next read; op->asked becomes their bytes. */
+/* The iovecs of the next read; op->asked becomes the number of their bytes. */
 static unsigned insitu__ring_batch(struct insitu__ring_op *op) {
   unsigned n = op->n_iov < INSITU__RING_IOV ? op->n_iov : INSITU__RING_IOV;
   op->asked = 0;
@@ -4697,16 +4788,17 @@ static int insitu__ring_open_flags(struct insitu__ring_op *op) {
   return O_RDONLY | O_CLOEXEC | O_NOCTTY | (op->nonblock ? O_NONBLOCK : 0);
 }
 
-/* After an open that said EAGAIN: whether it did so because another process holds a lease on a
- * regular file. The next open may then wait until the kernel has taken the lease away. No other
- * file may be waited for. */
+/* After an open that said EAGAIN: whether the cause is another process's lease on a regular file.
+ * The next open may then wait until the kernel has taken the lease away. No other file may be
+ * waited for. */
 static bool insitu__ring_leased(const struct insitu__ring_op *op) {
   struct stat info;
   return fstatat(op->dirfd, op->path, &info, 0) == 0 && S_ISREG(info.st_mode);
 }
 
-/* The type of an open file, as in st_mode, or -errno. A server is not asked: the type never
- * changes, whereas fstat may ask for the size, too (Lustre does). 0.2 us. */
+/* The type of an open file, as in st_mode, or -errno. The server of a network file system is not
+ * contacted, since a type never changes; fstat may fetch the size as well (Lustre does). Takes 0.2
+ * us. */
 static int64_t insitu__ring_type(int fd) {
   struct stat info;
   struct { /* struct statx of linux/stat.h, which older C libraries have not */
@@ -4725,8 +4817,8 @@ static int64_t insitu__ring_type(int fd) {
   return fstat(fd, &info) ? -errno : (int64_t)(info.st_mode & S_IFMT);
 }
 
-/* With the file open: 0, or -errno where it is no regular file. Finds the offset of a read from the
- * file's end. */
+/* Checks a file that was just opened: 0, or -errno where it is no regular file. Finds the offset of
+ * a read from the file's end. */
 static int insitu__ring_opened(struct insitu__ring_op *op) {
   struct stat info = {0};
   uint64_t bytes = 0;
@@ -4741,8 +4833,8 @@ static int insitu__ring_opened(struct insitu__ring_op *op) {
   return 0;
 }
 
-/* Takes what a stage of op brought: a descriptor, bytes, or -errno. False when the operation is
- * complete. */
+/* Takes the answer to a stage of op: a descriptor, a number of bytes, or -errno. True: op has
+ * another stage; false: op is complete. */
 static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
   got = INSITU_TEST_FAULT(op, got);
   if ((got == -EINTR || got == -EAGAIN) && ++op->retries < INSITU__RING_RETRIES) {
@@ -4769,6 +4861,7 @@ static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
   return got && insitu__ring_advance(op, (uint64_t)got);
 }
 
+/* Notes that the kernel must be told what the poll wants. */
 static void insitu__ring_poll_change(struct insitu__ring *r, struct insitu__ring_poll *p) {
   if (p->changed) return;
   p->changed = true;
@@ -4776,6 +4869,7 @@ static void insitu__ring_poll_change(struct insitu__ring *r, struct insitu__ring
   r->changed = p;
 }
 
+/* Notes events; `ready` is called by the next dispatch. */
 static void insitu__ring_poll_fire(
     struct insitu__ring *r, struct insitu__ring_poll *p, unsigned events) {
   p->events |= events;
@@ -4785,7 +4879,7 @@ static void insitu__ring_poll_fire(
   r->fired = p;
 }
 
-/* Lets a closed poll go that neither the kernel nor a list knows any more. */
+/* Returns a closed poll to the spare ones once neither the kernel nor a list knows it. */
 static void insitu__ring_poll_drop(struct insitu__ring *r, struct insitu__ring_poll *p) {
   if (!p->closed || p->armed || p->changed || p->fired) return;
   r->polls--;
@@ -4794,13 +4888,13 @@ static void insitu__ring_poll_drop(struct insitu__ring *r, struct insitu__ring_p
   r->spare = p;
 }
 
-/* Operations whose done is still to come, files being closed and polls that were not closed or that
- * the kernel has not let go. */
+/* How much is in flight: operations whose done is still to come, files being closed, and polls that
+ * are open or that the kernel has not let go. */
 static unsigned insitu__ring_inflight(const struct insitu__ring *r) {
   return r->ops + r->closes + r->polls;
 }
 
-/* Sockets that were ready. */
+/* Calls `ready` of the sockets that fired; returns how many. */
 static int insitu__ring_dispatch_polls(struct insitu__ring *r) {
   int n = 0;
   struct insitu__ring_poll *list = r->fired;
@@ -4822,7 +4916,8 @@ static int insitu__ring_dispatch_polls(struct insitu__ring *r) {
   return n;
 }
 
-/* Operations done, sockets ready. */
+/* Calls `ready` and `done` of what has finished; returns how many. What these finish in turn waits
+ * for the next dispatch. */
 static int insitu__ring_dispatch(struct insitu__ring *r) {
   int n = insitu__ring_dispatch_polls(r);
   /* what a callback finishes waits for the next round */
@@ -4835,7 +4930,8 @@ static int insitu__ring_dispatch(struct insitu__ring *r) {
   return n;
 }
 
-/* Any thread, any signal handler. The wait in progress, or else the next one, returns. */
+/* Ends the wait in progress, or else the next one. From any thread or signal handler. The protocol
+ * and its proof are at the head of >>reactor. */
 static void insitu__ring_wake(struct insitu__ring *r) {
   if (atomic_exchange_explicit(&r->state, INSITU__RING_WOKEN, memory_order_acq_rel) !=
       INSITU__RING_SLEEPING)
@@ -4849,33 +4945,36 @@ static void insitu__ring_wake(struct insitu__ring *r) {
   errno = saved;
 }
 
-/* Forgets a wake, for an owner who looks at everything a wake can mean after this call and before
- * it waits. */
+/* Forgets a wake. For an owner that, after this call and before it waits, looks at everything a
+ * wake can mean. */
 static void insitu__ring_ack(struct insitu__ring *r) {
   atomic_exchange_explicit(&r->state, INSITU__RING_AWAKE, memory_order_acq_rel);
 }
 
-/* False: a wake came, don't block. */
+/* Announces that the thread is about to block. False: a wake came; do not block. */
 static bool insitu__ring_sleep(struct insitu__ring *r) {
   int expected = INSITU__RING_AWAKE;
   return atomic_compare_exchange_strong_explicit(
       &r->state, &expected, INSITU__RING_SLEEPING, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* True: a wake came. */
+/* The thread no longer blocks. True: a wake came. */
 static bool insitu__ring_rise(struct insitu__ring *r) {
   return atomic_exchange_explicit(&r->state, INSITU__RING_AWAKE, memory_order_acq_rel) ==
          INSITU__RING_WOKEN;
 }
 
+/* Empties the eventfd, which is non-blocking: it may be empty already. */
 static void insitu__ring_drain_event(struct insitu__ring *r) {
   uint64_t count;
   ssize_t n = read(r->event_fd, &count, sizeof count); /* non-blocking: empty is fine */
   (void)n;
 }
 
-/* ---- io_uring. Stages OPEN, READ (as often as needed), and a close that nobody waits for. */
+/* ---- io_uring ---- */
+
 #ifndef INSITU_NO_URING
+/* Fills an entry of the submission queue with the next stage of op. */
 static void insitu__ring_uring_prep(struct io_uring_sqe *sqe, struct insitu__ring_op *op) {
   if (op->stage == INSITU__RING_STAGE_OPEN) {
     io_uring_prep_openat(sqe, op->dirfd, op->path, insitu__ring_open_flags(op), 0);
@@ -4894,8 +4993,8 @@ static void insitu__ring_uring_prep(struct io_uring_sqe *sqe, struct insitu__rin
   io_uring_sqe_set_data(sqe, op);
 }
 
-/* An entry of the submission queue; a full queue is submitted first. NULL when the kernel takes
- * nothing more just now. */
+/* An entry of the submission queue; a full queue is submitted first. NULL: the kernel takes nothing
+ * more just now. */
 static struct io_uring_sqe *insitu__ring_uring_sqe(struct insitu__ring *r) {
   struct io_uring_sqe *sqe = io_uring_get_sqe(&r->uring);
   if (sqe) return sqe;
@@ -4903,8 +5002,9 @@ static struct io_uring_sqe *insitu__ring_uring_sqe(struct insitu__ring *r) {
   return io_uring_get_sqe(&r->uring);
 }
 
-/* One change of a poll into the submission queue; false when that is full. An event that is on its
- * way is not lost: what is armed is forgotten first, and its completion tells what came. */
+/* Puts one change of a poll into the submission queue; false: the queue is full. An event on its
+ * way is not lost: an armed poll is cancelled first, and the completion of the poll tells what
+ * came. */
 static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_poll *p) {
   unsigned want = p->closed ? 0 : p->want;
   if (p->armed == want || p->leaving) return true;
@@ -4926,7 +5026,8 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
   return true;
 }
 
-/* Queued operations -> submission queue. */
+/* Moves changed polls, the poll of the eventfd, staged and queued operations to the submission
+ * queue, as far as there is room. */
 static void insitu__ring_uring_fill(struct insitu__ring *r) {
   struct io_uring_sqe *sqe;
   for (struct insitu__ring_poll *p; (p = r->changed); insitu__ring_poll_drop(r, p)) {
@@ -4949,6 +5050,7 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) {
   }
 }
 
+/* Op is complete: closes its file and puts it among the finished ones. */
 static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__ring_op *op) {
   if (op->fd >= 0) {
     /* Through the ring, since closing may ask a server. When the queue is full an ordinary close is
@@ -4968,6 +5070,7 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
   insitu__ring_push(&r->finished, op);
 }
 
+/* The poll's request has ended in the kernel: it fired, was cancelled, or failed. */
 static void insitu__ring_uring_polled(
     struct insitu__ring *r, struct insitu__ring_poll *p, int got) {
   r->in_kernel--;
@@ -4982,7 +5085,7 @@ static void insitu__ring_uring_polled(
   }
 }
 
-/* True: the eventfd was written. */
+/* Takes all completions; true: the eventfd was written. */
 static bool insitu__ring_uring_reap(struct insitu__ring *r) {
   bool woken = false;
   unsigned head, n = 0;
@@ -5012,7 +5115,7 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) {
   return woken;
 }
 
-/* Submits, and lets the kernel post the completions it has; -errno. */
+/* Submits, and lets the kernel post the completions that it holds back; 0 or more, or -errno. */
 static int insitu__ring_uring_submit(struct io_uring *uring) {
 #ifdef INSITU__RING_TASKRUN
   return io_uring_submit_and_get_events(uring);
@@ -5021,8 +5124,8 @@ static int insitu__ring_uring_submit(struct io_uring *uring) {
 #endif
 }
 
-/* Submits, and waits for one completion, or until the limit unless that is NULL; -errno. An old
- * liburing needs two system calls to do this with a limit. */
+/* Submits, and waits for one completion or until the limit; limit NULL: without one. 0 or more, or
+ * -errno. An old liburing needs two system calls to do this with a limit. */
 static int insitu__ring_uring_submit_wait(struct io_uring *uring, struct __kernel_timespec *limit) {
   struct io_uring_cqe *cqe;
 #ifdef INSITU__RING_TASKRUN
@@ -5034,7 +5137,8 @@ static int insitu__ring_uring_submit_wait(struct io_uring *uring, struct __kerne
 #endif
 }
 
-/* Submits, waits for one completion; -errno. */
+/* Submits, and waits up to timeout nanoseconds for one completion (0: not at all, negative: without
+ * limit). 0 or more, or -errno. */
 static int insitu__ring_uring_enter(struct insitu__ring *r, int64_t timeout) {
   struct io_uring_cqe *cqe;
   if (!timeout) {
@@ -5048,6 +5152,7 @@ static int insitu__ring_uring_enter(struct insitu__ring *r, int64_t timeout) {
   return insitu__ring_uring_submit_wait(&r->uring, timeout < 0 ? NULL : &limit);
 }
 
+/* insitu__ring_wait over io_uring. */
 static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
   int64_t deadline = timeout > 0 ? insitu__base_now() + timeout : 0, left = timeout;
   for (;;) {
@@ -5074,8 +5179,9 @@ static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
   }
 }
 
-/* 0, or -errno with the missing thing in *what. Kernels before 6.1, 5.19 and 5.15 lack one kind of
- * flags each; an old liburing lacks all but the last. */
+/* Opens an io_uring: 0, or -errno and what is missing in *what. It takes the best mode that the
+ * kernel has: kernels before 6.1, 5.19 and 5.15 lack one kind of flags each, and an old liburing
+ * lacks all but the last. */
 static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, const char **what) {
   static const unsigned modes[] = {
 #ifdef INSITU__RING_TASKRUN
@@ -5118,6 +5224,7 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
   return rc < 0 ? rc : 0;
 }
 
+/* Opens the io_uring backend: 0, or -errno and what is missing in *what. */
 static int insitu__ring_uring_open(
     struct insitu__ring *r, const struct insitu__ring_desc *d, const char **what) {
   unsigned depth = d->depth ? d->depth : INSITU__RING_DEPTH;
@@ -5146,7 +5253,9 @@ static int insitu__ring_uring_open(
 }
 #endif
 
-/* ---- epoll: threads (or the waiting thread itself) run the same operation with blocking calls. */
+/* ---- epoll ---- */
+
+/* Runs an operation with blocking calls, on a thread of the backend or on the waiting one. */
 static void insitu__ring_blocking(struct insitu__ring_op *op) {
   int64_t got;
   do {
@@ -5158,6 +5267,7 @@ static void insitu__ring_blocking(struct insitu__ring_op *op) {
   op->fd = -1;
 }
 
+/* A thread of the epoll backend: runs operations until it is told to stop. */
 static void *insitu__ring_thread_main(void *arg) {
   struct insitu__ring *r = (struct insitu__ring *)arg;
   pthread_mutex_lock(&r->lock);
@@ -5183,6 +5293,7 @@ static void *insitu__ring_thread_main(void *arg) {
   return NULL;
 }
 
+/* Hands the queued operations to the threads, and wakes as many threads as there are operations. */
 static void insitu__ring_epoll_flush(struct insitu__ring *r) {
   unsigned n = 0;
   if (!r->n_threads || !r->queued.first) return;
@@ -5194,7 +5305,7 @@ static void insitu__ring_epoll_flush(struct insitu__ring *r) {
   while (n--) pthread_cond_signal(&r->work);
 }
 
-/* Operations done. */
+/* Dispatches what the threads and sockets have finished; returns how many. */
 static int insitu__ring_epoll_collect(struct insitu__ring *r) {
   if (r->n_threads && r->ops) {
     pthread_mutex_lock(&r->lock);
@@ -5204,7 +5315,7 @@ static int insitu__ring_epoll_collect(struct insitu__ring *r) {
   return insitu__ring_dispatch(r);
 }
 
-/* Tells the kernel what has changed. */
+/* Tells the kernel which polls have changed. */
 static void insitu__ring_epoll_polls(struct insitu__ring *r) {
   for (struct insitu__ring_poll *p; (p = r->changed); insitu__ring_poll_drop(r, p)) {
     unsigned want = p->closed ? 0 : p->want;
@@ -5223,8 +5334,7 @@ static void insitu__ring_epoll_polls(struct insitu__ring *r) {
   }
 }
 
-/* Looks at sockets and the eventfd for at most ms milliseconds; true when the eventfd was written.
- */
+/* Looks at sockets and the eventfd for at most ms milliseconds; true: the eventfd was written. */
 static bool insitu__ring_epoll_look(struct insitu__ring *r, int ms) {
   struct epoll_event event[64];
   bool woken = false;
@@ -5238,6 +5348,7 @@ static bool insitu__ring_epoll_look(struct insitu__ring *r, int ms) {
   return woken;
 }
 
+/* insitu__ring_wait over epoll. */
 static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
   int64_t deadline = timeout > 0 ? insitu__base_now() + timeout : 0, left = timeout;
   bool closing = r->leaving;
@@ -5313,12 +5424,13 @@ static insitu_status insitu__ring_epoll_open(
   return INSITU_OK;
 }
 
-/* ---- what the reactor uses */
+/* ---- what the reactor uses ---- */
+
 static const char *insitu__ring_backend_name(const struct insitu__ring *r) {
   return r->backend == INSITU__RING_URING ? "uring" : "epoll";
 }
 
-/* Never fails and never calls done: the operation is handed over by the next flush or wait. */
+/* Never fails and never calls done: the next flush or wait hands the operation over. */
 static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *op) {
   assert(op->code == INSITU__RING_READ_FILE && op->path && op->done);
   op->result = 0;
@@ -5336,8 +5448,8 @@ static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *
 }
 
 #ifndef INSITU_NO_CURL /* nobody else asks for sockets */
-/* A poll for a socket, which wants nothing yet; NULL on no memory. `ready` is called while what is
- * wanted is there. */
+/* A poll for a socket, which wants nothing yet; NULL: no memory. `ready` is called while a wanted
+ * event is there. */
 static struct insitu__ring_poll *insitu__ring_poll_open(struct insitu__ring *r, int fd,
     void (*ready)(struct insitu__ring_poll *poll, unsigned events), void *user) {
   struct insitu__ring_poll *p = r->spare; /* a socket is polled anew for each request */
@@ -5348,15 +5460,15 @@ static struct insitu__ring_poll *insitu__ring_poll_open(struct insitu__ring *r, 
   return p;
 }
 
-/* POLLIN, POLLOUT */
+/* `want`: POLLIN, POLLOUT, both, or 0. */
 static void insitu__ring_poll_want(
     struct insitu__ring *r, struct insitu__ring_poll *p, unsigned want) {
   p->want = want;
   if (p->want != p->armed) insitu__ring_poll_change(r, p);
 }
 
-/* Before the socket is closed: ready is not called any more, and what the kernel holds of the
- * socket it gives back by the next wait, so that the other side sees the end. */
+/* To be called before the socket is closed: `ready` is not called any more. The kernel lets go of
+ * the socket by the next wait, so that the peer sees its end. */
 static void insitu__ring_poll_close(struct insitu__ring *r, struct insitu__ring_poll *p) {
   p->closed = true;
   r->leaving++;
@@ -5369,7 +5481,7 @@ static void insitu__ring_poll_close(struct insitu__ring *r, struct insitu__ring_
 }
 #endif
 
-/* Hands over what is queued and does not wait. */
+/* Hands over what is queued, and does not wait. */
 static void insitu__ring_flush(struct insitu__ring *r) {
   assert(r->pid == getpid());
 #ifndef INSITU_NO_URING
@@ -5382,8 +5494,9 @@ static void insitu__ring_flush(struct insitu__ring *r) {
   insitu__ring_epoll_flush(r);
 }
 
-/* Flushes, then waits until an operation is done, somebody wakes the ring, or timeout nanoseconds
- * have passed (0: looks only; negative: no limit). Returns the number of done callbacks it ran. */
+/* Flushes, then waits until an operation is done, a socket is ready, somebody wakes the ring, or
+ * timeout nanoseconds have passed (0: only looks; negative: no limit). Returns how many callbacks
+ * it called. */
 static int insitu__ring_wait(struct insitu__ring *r, int64_t timeout) {
   assert(r->pid == getpid());
   if (timeout > INT64_MAX / 2) timeout = -1; /* a century: the deadline would overflow */
@@ -5393,8 +5506,8 @@ static int insitu__ring_wait(struct insitu__ring *r, int64_t timeout) {
   return insitu__ring_epoll_wait(r, timeout);
 }
 
-/* Waits for all that is in flight (the kernel may be writing to the caller's buffers), then frees.
- * Nobody may wake the ring any more. */
+/* Waits for all that is in flight, since the kernel may be writing to the caller's buffers, then
+ * frees. Nobody may wake the ring any more. */
 static void insitu__ring_close(struct insitu__ring *r) {
   assert(r->pid == getpid());
   while (insitu__ring_inflight(r)) insitu__ring_wait(r, -1);
@@ -5414,6 +5527,7 @@ static void insitu__ring_close(struct insitu__ring *r) {
   memset(r, 0, sizeof *r);
 }
 
+/* Opens the backend that the desc asks for. AUTO: io_uring if the kernel lets us, else epoll. */
 static insitu_status insitu__ring_open(
     struct insitu__ring *r, const struct insitu__ring_desc *d, insitu_error *err) {
   memset(r, 0, sizeof *r);
@@ -5456,28 +5570,55 @@ static insitu_status insitu__ring_open(
 
 /* >>reactor ------------------------------------------------------------------------------------ */
 /* One thread that owns a ring and runs coroutines, and workers for what takes processor time.
- * State: one struct insitu__reactor, which must not move while open. Threaded: insitu__reactor_open
- * starts the reactor's thread and the workers. Inline: there is no thread; the opener drives
- * everything with insitu__reactor_run, and jobs run there too. "Reactor thread" below is the thread
- * that runs the loop. From any thread: post, wake, call. A wake may come from a signal handler, and
- * so may a post. Coroutines suspend in the functions ending in _await, which only they may call;
- * tasks, the pump and jobs of inline mode run on the native stack. */
+ *
+ * State: one struct insitu__reactor, which must not move while it is open.
+ *   Threaded: insitu__reactor_open starts the reactor's thread and the workers.
+ *   Inline: there is no thread. The opener drives everything with insitu__reactor_run, and jobs
+ *   run there, too.
+ *
+ * Threads: "the reactor thread" below is the one that runs the loop. Any thread may call post,
+ * wake and call; a signal handler may call post and wake. Coroutines suspend in the functions that
+ * end in _await, which only they may call. Tasks, the pump, sources, and jobs of inline mode run on
+ * the native stack.
+ *
+ * A turn of the loop, repeated while there is progress: tasks -> pump -> timers -> sources -> ready
+ * coroutines -> new jobs to the workers. Then the ring waits.
+ *
+ * A job: work_await -> new_jobs -> jobs (lock) -> a worker runs it -> post(job_done) -> ready.
+ *
+ * The wake protocol. ring.state is AWAKE, SLEEPING or WOKEN.
+ *
+ *     post, any thread:  push the task;  if (exchange(state, WOKEN) == SLEEPING) write the eventfd
+ *     the loop:          ack: state = AWAKE;  turn: run all tasks;
+ *                        sleep: AWAKE -> SLEEPING, else do not block;  block;  rise: state = AWAKE
+ *
+ * No task waits while the loop blocks. Proof: every access to state is an atomic read-modify-write
+ * with acquire and release, so all of them have one order, and who comes later in it sees what was
+ * pushed before. Where does post's exchange fall?
+ *   1. Before ack: ack comes later, so the turn sees the task.
+ *   2. Between ack and sleep: sleep finds WOKEN, so the ring does not block; the next turn sees it.
+ *   3. Between sleep and rise: the first of the posts finds SLEEPING and writes the eventfd, which
+ *      stays readable until the loop drains it, so the block ends; the next turn sees the task.
+ *   4. Between rise and the next ack: this is case 1 of the next round.
+ * An eventfd that is written late, after rise, costs one empty round. Without ack, as in inline
+ * mode, a WOKEN that was acted upon costs one sleep that does not block. */
 
 #define INSITU__REACTOR_MAX_WORKERS 1024u
 #define INSITU__REACTOR_MAX_IDLE 1024u /* stacks kept for reuse */
-/* Of tasks, pump and coroutines before the kernel is looked at again. */
+/* Rounds of tasks, pump and coroutines before the kernel is looked at again. */
 #define INSITU__REACTOR_ROUNDS 8
 
 struct insitu__reactor;
-/* Runs once on the reactor thread; the caller's memory, free to go when fn is called. */
+
+/* A call of fn, once, on the reactor thread. The caller's memory, free to go when fn is called. */
 struct insitu__reactor_task {
   void (*fn)(struct insitu__reactor_task *task);
   struct insitu__reactor_task *next;
 };
 
-/* Lives on its coroutine's stack. */
+/* A call of fn on a worker, for which a coroutine waits. Lives on the coroutine's stack. */
 struct insitu__reactor_job {
-  struct insitu__reactor_task task; /* brings it home */
+  struct insitu__reactor_task task; /* posted when fn has returned */
   struct insitu__reactor_job *next;
   struct insitu__reactor *reactor;
   struct insitu__coro *co;
@@ -5489,15 +5630,15 @@ struct insitu__reactor_jobs {
   struct insitu__reactor_job *first, *last;
 };
 
-/* Lives on its coroutine's stack. */
+/* A coroutine that waits at a gate. Lives on the coroutine's stack. */
 struct insitu__reactor_wait {
   struct insitu__reactor *reactor;
   struct insitu__coro *co;
   struct insitu__reactor_wait *next;
 };
 
-/* Where coroutines wait for an event. All zero: closed until the first open; see
- * insitu__reactor_gate_expect. Once open it stays open. */
+/* Where coroutines wait for an event. All zero: closed until the first open. With
+ * insitu__reactor_gate_expect: closed until that many opens. An open gate stays open. */
 struct insitu__reactor_gate {
   unsigned left; /* opens to come besides the last one */
   bool open;
@@ -5511,11 +5652,12 @@ struct insitu__reactor_timer {
 
 /* Something else that the loop drives, on its native stack: see insitu__reactor_attach. */
 struct insitu__reactor_source {
-  /* in every round; whether it did something */
+  /* called in every round; whether it did something */
   bool (*turn)(struct insitu__reactor_source *source);
-  /* no coroutine is left, and the ring is about to be closed */
+  /* called when no coroutine is left and the ring is about to be closed */
   void (*end)(struct insitu__reactor_source *source);
-  int64_t deadline; /* of insitu__base_now: when a turn is wanted at the latest; INT64_MAX: not */
+  /* of insitu__base_now: when turn must be called at the latest; INT64_MAX: no such time */
+  int64_t deadline;
   struct insitu__reactor_source *next;
 };
 
@@ -5526,16 +5668,14 @@ struct insitu__reactor_worker {
 };
 
 struct insitu__reactor_desc {
-  int backend; /* INSITU__RING_... */
+  int backend; /* INSITU__RING_AUTO, ... */
   bool inline_mode;
-  unsigned workers, io_threads, depth,
-      /* the last three: see struct insitu__ring_desc. Inline mode has no threads */
-      iowq_max_workers;
-  size_t stack_bytes; /* of a coroutine */
-  void (*pump)(
-      /* called in every round of the loop, before it sleeps; what it changes for others it
-       * announces with a wake */
-      void *arg);
+  unsigned workers;                             /* 0 in inline mode */
+  unsigned io_threads, depth, iowq_max_workers; /* see struct insitu__ring_desc */
+  size_t stack_bytes;                           /* of a coroutine */
+  /* called in every round of the loop, before it sleeps. What it changes for others it announces
+   * with a wake */
+  void (*pump)(void *arg);
   void *pump_arg;
 };
 
@@ -5543,36 +5683,43 @@ struct insitu__reactor {
   struct insitu__reactor_desc desc;
   struct insitu__ring ring;
   _Atomic(struct insitu__reactor_task *) posted; /* newest first */
-  atomic_bool ending;
-  pthread_t thread; /* the reactor thread */
-  /* the reactor thread only */
+  atomic_bool ending;                            /* the owner closes */
+  pthread_t thread;                              /* the reactor thread */
+
+  /* of the reactor thread alone */
   struct insitu__coro_pool coros;
-  bool closing;
-  /* of the next two: at least the number of live coroutines, so that pushing never fails */
-  uint32_t capacity;
-  struct insitu__coro **ready;          /* a ring buffer, capacity is a power of two */
+  bool closing;                         /* sleeps end at once */
+  uint32_t capacity;                    /* of ready and timers: at least the live coroutines, so
+                                         * that pushing never fails; a power of two */
+  struct insitu__coro **ready;          /* a ring buffer of coroutines to resume */
   struct insitu__reactor_timer *timers; /* a binary heap, the earliest first */
   uint32_t ready_head, n_ready, n_timers;
   struct insitu__reactor_jobs new_jobs; /* not yet given to the workers */
   struct insitu__reactor_source *sources;
+
   /* under lock */
   pthread_mutex_t lock;
-  pthread_cond_t work, news; /* for idle workers; for callers of open and call */
-  struct insitu__reactor_jobs jobs;
-  unsigned n_idle;
-  bool stop, started;
-  insitu_status status; /* of starting */
-  insitu_error error;
+  pthread_cond_t work;              /* idle workers wait for jobs */
+  pthread_cond_t news;              /* callers of open and call wait for the reactor thread */
+  struct insitu__reactor_jobs jobs; /* for the workers */
+  unsigned n_idle;                  /* workers asleep */
+  bool stop;                        /* workers must end */
+  bool started;                     /* the reactor thread has started, or failed to */
+  insitu_status status;             /* of starting */
+  insitu_error error;               /* of starting */
+
   struct insitu__reactor_worker *workers;
   unsigned n_workers;         /* running; constant once open has returned */
   atomic_uint_least64_t busy; /* nanoseconds spent in jobs */
 };
 
-/* ---- any thread */
+/* ---- any thread ---- */
+
 static void insitu__reactor_wake(struct insitu__reactor *r) {
   insitu__ring_wake(&r->ring);
 }
 
+/* Runs a task on the reactor thread; see the wake protocol above. */
 static void insitu__reactor_post(struct insitu__reactor *r, struct insitu__reactor_task *task) {
   struct insitu__reactor_task *head = atomic_load_explicit(&r->posted, memory_order_relaxed);
   do task->next = head;
@@ -5581,13 +5728,15 @@ static void insitu__reactor_post(struct insitu__reactor *r, struct insitu__react
   insitu__ring_wake(&r->ring);
 }
 
-/* ---- reactor thread */
+/* ---- reactor thread ---- */
+
+/* Queues a coroutine to be resumed. */
 static void insitu__reactor_ready(struct insitu__reactor *r, struct insitu__coro *co) {
   assert(r->n_ready < r->capacity);
   r->ready[(r->ready_head + r->n_ready++) & (r->capacity - 1)] = co;
 }
 
-/* Room for n live coroutines; false on no memory. */
+/* Makes room for n live coroutines; false: no memory. */
 static bool insitu__reactor_reserve(struct insitu__reactor *r, uint32_t n) {
   if (n <= r->capacity) return true;
   uint32_t capacity = r->capacity ? r->capacity : 64;
@@ -5611,9 +5760,8 @@ static bool insitu__reactor_reserve(struct insitu__reactor *r, uint32_t n) {
   return true;
 }
 
-/* Starts a coroutine that will run fn(arg), soon but not within this call. From a task, the pump, a
- * done callback or a coroutine.
- */
+/* Starts a coroutine that will run fn(arg), soon but not within this call. To be called from a
+ * task, the pump, a done callback or a coroutine. */
 static insitu_status insitu__reactor_spawn(
     struct insitu__reactor *r, void (*fn)(void *arg), void *arg) {
   assert(pthread_equal(r->thread, pthread_self()));
@@ -5634,6 +5782,7 @@ static void insitu__reactor_timer_add(
   r->timers[i].co = co;
 }
 
+/* Removes the earliest timer and returns its coroutine. */
 static struct insitu__coro *insitu__reactor_timer_pop(struct insitu__reactor *r) {
   struct insitu__coro *co = r->timers[0].co;
   struct insitu__reactor_timer last = r->timers[--r->n_timers];
@@ -5647,7 +5796,8 @@ static struct insitu__coro *insitu__reactor_timer_pop(struct insitu__reactor *r)
   return co;
 }
 
-/* ---- coroutines */
+/* ---- coroutines ---- */
+
 struct insitu__reactor_read {
   struct insitu__ring_op op; /* its address is also this struct's */
   struct insitu__reactor *reactor;
@@ -5659,7 +5809,7 @@ static void insitu__reactor_read_done(struct insitu__ring_op *op) {
   insitu__reactor_ready(read->reactor, read->co);
 }
 
-/* Bytes read, or -errno; consumes iov. See struct insitu__ring_op. */
+/* Reads a file: see struct insitu__ring_op. The number of bytes, or -errno; consumes iov. */
 static int64_t insitu__reactor_read_file_await(struct insitu__reactor *r, int dirfd,
     const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov) {
   struct insitu__reactor_read read = {.reactor = r, .co = insitu__coro_current(&r->coros)};
@@ -5688,8 +5838,8 @@ static void insitu__reactor_job_done(struct insitu__reactor_task *task) {
   insitu__reactor_ready(job->reactor, job->co);
 }
 
-/* Runs fn(arg, worker) on a worker thread, worker < n_workers, or without workers on the loop's
- * native stack with worker = 0. */
+/* Runs fn(arg, worker) on a worker thread, worker < n_workers; without workers on the loop's native
+ * stack, with worker = 0. */
 static void insitu__reactor_work_await(
     struct insitu__reactor *r, void (*fn)(void *arg, unsigned worker), void *arg) {
   struct insitu__reactor_job job = {.task.fn = insitu__reactor_job_done,
@@ -5701,8 +5851,8 @@ static void insitu__reactor_work_await(
   insitu__coro_suspend_await(&r->coros);
 }
 
-/* Waits ns nanoseconds, at least one turn of the loop. False when it ended early because the
- * reactor closes: give up. */
+/* Waits ns nanoseconds, at least one turn of the loop. False: the reactor closes and the sleep
+ * ended early; the caller must give up. */
 static bool insitu__reactor_sleep_await(struct insitu__reactor *r, int64_t ns) {
   int64_t now = insitu__base_now(),
           deadline = ns > INT64_MAX - now ? INT64_MAX : now + (ns > 0 ? ns : 0);
@@ -5711,12 +5861,14 @@ static bool insitu__reactor_sleep_await(struct insitu__reactor *r, int64_t ns) {
   return !r->closing || insitu__base_now() >= deadline;
 }
 
-/* Lets everything run first that is ready now. */
+/* Lets everything that is ready now run before the caller goes on. */
 static void insitu__reactor_yield_await(struct insitu__reactor *r) {
   insitu__reactor_ready(r, insitu__coro_current(&r->coros));
   insitu__coro_suspend_await(&r->coros);
 }
 
+/* Opens the gate, if this was the last of the opens that it expects, and lets its coroutines go
+ * on. */
 static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
   if (gate->left) {
     gate->left--;
@@ -5731,16 +5883,15 @@ static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
   }
 }
 
-static void insitu__reactor_gate_expect(
-    /* makes a new gate that so many opens open */
-    struct insitu__reactor_gate *gate, unsigned opens) {
+/* Makes a new gate that so many opens open. */
+static void insitu__reactor_gate_expect(struct insitu__reactor_gate *gate, unsigned opens) {
   memset(gate, 0, sizeof *gate);
   gate->open = !opens;
   gate->left = opens ? opens - 1 : 0;
 }
 
+/* Waits until the gate is open. */
 static void insitu__reactor_gate_await(
-    /* returns at once from an open one */
     struct insitu__reactor *r, struct insitu__reactor_gate *gate) {
   if (gate->open) return;
   struct insitu__reactor_wait wait = {.reactor = r, .co = insitu__coro_current(&r->coros)};
@@ -5750,7 +5901,9 @@ static void insitu__reactor_gate_await(
   insitu__coro_suspend_await(&r->coros);
 }
 
-/* ---- the loop */
+/* ---- the loop ---- */
+
+/* Runs all posted tasks, the oldest first; false: there were none. */
 static bool insitu__reactor_run_tasks(struct insitu__reactor *r) {
   if (!atomic_load_explicit(&r->posted, memory_order_relaxed)) return false;
   struct insitu__reactor_task *task =
@@ -5768,13 +5921,14 @@ static bool insitu__reactor_run_tasks(struct insitu__reactor *r) {
   return true;
 }
 
+/* Readies the coroutines whose time has come; when the reactor closes, all that sleep. */
 static void insitu__reactor_fire_timers(struct insitu__reactor *r) {
   int64_t now = r->n_timers ? insitu__base_now() : 0;
   while (r->n_timers && (r->closing || r->timers[0].deadline <= now))
     insitu__reactor_ready(r, insitu__reactor_timer_pop(r));
 }
 
-/* Those that are ready now, once each. */
+/* Resumes the coroutines that are ready now, each once; false: there were none. */
 static bool insitu__reactor_run_ready(struct insitu__reactor *r) {
   uint32_t n = r->n_ready;
   for (uint32_t i = 0; i < n; i++) {
@@ -5793,7 +5947,7 @@ static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned wo
       &job->reactor->busy, (uint64_t)(insitu__base_now() - begin), memory_order_relaxed);
 }
 
-/* True when a job was run here. */
+/* Gives new jobs to the workers. Without workers it runs one job here; true: it did. */
 static bool insitu__reactor_start_jobs(struct insitu__reactor *r) {
   struct insitu__reactor_job *job = r->new_jobs.first;
   if (!job) return false;
@@ -5816,7 +5970,7 @@ static bool insitu__reactor_start_jobs(struct insitu__reactor *r) {
 }
 
 #ifndef INSITU_NO_CURL
-/* From the reactor thread: the source, which is the caller's, stays attached until its end is
+/* From the reactor thread: attaches the source, which stays the caller's, until its end is
  * called. */
 static void insitu__reactor_attach(
     struct insitu__reactor *r, struct insitu__reactor_source *source) {
@@ -5833,7 +5987,7 @@ static bool insitu__reactor_run_sources(struct insitu__reactor *r) {
   return any;
 }
 
-/* Everything that can be done without waiting. False when nothing was done. */
+/* Does everything that can be done without waiting. False: nothing was done. */
 static bool insitu__reactor_turn(struct insitu__reactor *r) {
   bool any = false;
   for (int round = 0; round < INSITU__REACTOR_ROUNDS; round++) {
@@ -5850,13 +6004,14 @@ static bool insitu__reactor_turn(struct insitu__reactor *r) {
   return any;
 }
 
-/* Is there work that no completion or wake will announce? */
+/* Whether there is work that no completion or wake will announce. */
 static bool insitu__reactor_pending(struct insitu__reactor *r) {
   return r->n_ready || (!r->n_workers && r->new_jobs.first) ||
          atomic_load_explicit(&r->posted, memory_order_relaxed);
 }
 
-/* How long the ring may wait. */
+/* How long the ring may wait: until the earliest timer or deadline of a source, and no longer than
+ * timeout (negative: without limit). */
 static int64_t insitu__reactor_limit(struct insitu__reactor *r, int64_t timeout) {
   int64_t first = r->n_timers ? r->timers[0].deadline : INT64_MAX;
   for (struct insitu__reactor_source *source = r->sources; source; source = source->next)
@@ -5867,8 +6022,8 @@ static int64_t insitu__reactor_limit(struct insitu__reactor *r, int64_t timeout)
   return timeout < 0 || left < timeout ? left : timeout;
 }
 
-/* One iteration, for inline mode on the opener's thread. Waits (at most timeout nanoseconds,
- * negative: without limit) only if there was nothing to do, so a caller can look after every call
+/* One iteration, for inline mode on the opener's thread. It waits (at most timeout nanoseconds,
+ * negative: without limit) only if there was nothing to do. So the caller can look after every call
  * whether what it needs has come. */
 static void insitu__reactor_run(struct insitu__reactor *r, int64_t timeout) {
   assert(r->desc.inline_mode && pthread_equal(r->thread, pthread_self()) &&
@@ -5878,11 +6033,12 @@ static void insitu__reactor_run(struct insitu__reactor *r, int64_t timeout) {
       &r->ring, any || insitu__reactor_pending(r) ? 0 : insitu__reactor_limit(r, timeout));
 }
 
+/* Whether no coroutine is live and no task is posted. */
 static bool insitu__reactor_drained(struct insitu__reactor *r) {
   return !r->coros.live && !atomic_load_explicit(&r->posted, memory_order_relaxed);
 }
 
-/* On the reactor thread. */
+/* Opens what the loop needs, on the reactor thread. */
 static insitu_status insitu__reactor_start(struct insitu__reactor *r, insitu_error *err) {
   const struct insitu__reactor_desc *d = &r->desc;
   struct insitu__ring_desc ring = {
@@ -5895,7 +6051,7 @@ static insitu_status insitu__reactor_start(struct insitu__reactor *r, insitu_err
   return status;
 }
 
-/* On the reactor thread, nobody else uses r any more. */
+/* Frees what the loop needed, on the reactor thread, when nobody else uses r any more. */
 static void insitu__reactor_end(struct insitu__reactor *r) {
   for (struct insitu__reactor_source *source = r->sources, *next; source; source = next) {
     next = source->next; /* the source may be gone afterwards */
@@ -5907,7 +6063,8 @@ static void insitu__reactor_end(struct insitu__reactor *r) {
   insitu__mem_free(r->timers);
 }
 
-/* ---- threads */
+/* ---- threads ---- */
+
 static void *insitu__reactor_worker_main(void *arg) {
   struct insitu__reactor_worker *worker = (struct insitu__reactor_worker *)arg;
   struct insitu__reactor *r = worker->reactor;
@@ -6000,7 +6157,8 @@ static void *insitu__reactor_main(void *arg) {
   return NULL;
 }
 
-/* ---- the owner */
+/* ---- the owner ---- */
+
 static void insitu__reactor_destroy(struct insitu__reactor *r) {
   pthread_cond_destroy(&r->news);
   pthread_cond_destroy(&r->work);
@@ -6026,6 +6184,8 @@ static void insitu__reactor_close(struct insitu__reactor *r) {
   insitu__reactor_destroy(r);
 }
 
+/* Starts the workers first, so that the reactor thread finds their number settled, then that
+ * thread; inline, neither. */
 static insitu_status insitu__reactor_open(
     struct insitu__reactor *r, const struct insitu__reactor_desc *d, insitu_error *err) {
   memset(r, 0, sizeof *r);
@@ -6067,7 +6227,7 @@ static insitu_status insitu__reactor_open(
   return status;
 }
 
-/* Lives on the caller's stack. */
+/* A call of insitu__reactor_call under way. Lives on the caller's stack. */
 struct insitu__reactor_callee {
   struct insitu__reactor_task task;
   struct insitu__reactor *reactor;
@@ -6099,8 +6259,9 @@ static void insitu__reactor_call_task(struct insitu__reactor_task *task) {
     insitu__reactor_call_return(call, INSITU_E_NOMEM);
 }
 
-/* Runs fn(arg) in a coroutine and returns when it has returned; NOMEM when none could be started.
- * Not from the reactor's thread, but in inline mode from nowhere else, and not from a coroutine. */
+/* Runs fn(arg) in a coroutine and returns when it has returned; INSITU_E_NOMEM: none could be
+ * started. Not from the reactor's thread, but in inline mode from nowhere else; never from a
+ * coroutine. */
 static insitu_status insitu__reactor_call(
     struct insitu__reactor *r, void (*fn)(void *arg), void *arg) {
   struct insitu__reactor_callee call = {
@@ -20888,7 +21049,14 @@ static void insitu__group_prefetch_await(
 
 /* >>cf ----------------------------------------------------------------------------------------- */
 /* CF conventions in the attributes of an array (cfconventions.org, 2.5.1 and 8.1): packed and
- * missing values. Pure; a description is plain data, written once and then only read. */
+ * missing values.
+ *
+ *     attributes --init--> struct insitu__cf: the stored type, scale, offset, missing values
+ *                            |
+ *                            +--> the copy kernels of >>box decode with it
+ *
+ * State: struct insitu__cf is plain data, written once and then only read. Pure functions; any
+ * thread; nothing suspends. */
 
 #define INSITU__CF_MISSING 5 /* _FillValue, and at most four of missing_value */
 
