@@ -23786,6 +23786,7 @@ struct insitu__cache_slot {
   bool loading, used, absent;
   struct insitu__reactor_gate loaded;
 };
+
 struct insitu__cache {
   struct insitu__reactor *reactor;
   struct insitu__store *store;
@@ -23801,6 +23802,7 @@ static uint32_t insitu__cache_buckets(uint32_t slots) {
   while (n < slots) n *= 2;
   return n;
 }
+
 /* Bytes that a cache of so many slots takes; saturates. */
 static uint64_t insitu__cache_bytes(uint32_t slots, uint64_t slot_bytes) {
   uint64_t bytes;
@@ -23810,12 +23812,14 @@ static uint64_t insitu__cache_bytes(uint32_t slots, uint64_t slot_bytes) {
              ? bytes
              : UINT64_MAX;
 }
+
 static void insitu__cache_free(struct insitu__cache *c) {
   insitu__mem_unmap(c->memory, c->n_slots * c->slot_bytes);
   insitu__mem_free(c->slot);
   insitu__mem_free(c->bucket);
   memset(c, 0, sizeof *c);
 }
+
 /* As many slots as coroutines that look for an index at once, or more: then one to give up is
  * always found. */
 static bool insitu__cache_init(struct insitu__cache *c, struct insitu__reactor *reactor,
@@ -23845,6 +23849,7 @@ static uint32_t *insitu__cache_bucket(
                         insitu__order_mix(cell ^ (uint64_t)level << 56) ^ (uintptr_t)a) &
                     c->mask];
 }
+
 static struct insitu__cache_slot *insitu__cache_find(
     struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
   for (uint32_t i = *insitu__cache_bucket(c, a, level, cell); i != INSITU__CACHE_NONE;
@@ -23853,6 +23858,7 @@ static struct insitu__cache_slot *insitu__cache_find(
       return &c->slot[i];
   return NULL;
 }
+
 static void insitu__cache_drop(struct insitu__cache *c, struct insitu__cache_slot *slot) {
   uint32_t *link = insitu__cache_bucket(c, slot->array, slot->level, slot->cell),
            i = (uint32_t)(slot - c->slot);
@@ -23860,6 +23866,7 @@ static void insitu__cache_drop(struct insitu__cache *c, struct insitu__cache_slo
   *link = slot->next;
   slot->array = NULL;
 }
+
 /* A slot for a new index: a free one, or one that was not used since the clock last came by. */
 static struct insitu__cache_slot *insitu__cache_take(
     struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
@@ -23871,6 +23878,7 @@ static struct insitu__cache_slot *insitu__cache_take(
     if (!slot->array || !slot->used) break;
     slot->used = false;
   }
+
   if (slot->array) insitu__cache_drop(c, slot);
   uint32_t *bucket = insitu__cache_bucket(c, a, level, cell);
   *slot = (struct insitu__cache_slot){
@@ -23886,11 +23894,13 @@ struct insitu__cache_check { /* lives on its coroutine's stack */
   insitu_status status;
   insitu_error *err;
 };
+
 static void insitu__cache_check(void *arg, unsigned worker) {
   struct insitu__cache_check *check = (struct insitu__cache_check *)arg;
   (void)worker;
   check->status = insitu__shard_index(check->shard, check->index, check->n, check->err);
 }
+
 /* Reads the index of a shard that is bytes [offset, offset + bytes) of an object; bytes UINT64_MAX:
  * the whole object. */
 static insitu_status insitu__cache_load_await(struct insitu__cache *c,
@@ -23914,6 +23924,7 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c,
     if (err) insitu__error_clear(err);
   }
 }
+
 /* *index becomes a shard's index, valid until the caller suspends; INSITU_E_NOTFOUND when the
  * object is absent. give_up: of the store's tag. Where it ends a read, another coroutine that waits
  * for the same index reads it itself. */
@@ -23936,6 +23947,7 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
     if (status < 0 && !slot->absent) insitu__cache_drop(c, slot);
     insitu__reactor_gate_open(&slot->loaded);
   }
+
   slot->used = true;
   *index = memory;
   return slot->absent ? INSITU_E_NOTFOUND : status;
@@ -23971,6 +23983,7 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
     *offset += inner_offset;
     *bytes = inner_bytes;
   }
+
   return INSITU_OK;
 }
 
@@ -24011,11 +24024,13 @@ struct insitu__device_fence {
   int32_t device; /* the event's */
   struct insitu__device_fence *next;
 };
+
 struct insitu__device_slot { /* room for one batch on a device */
   unsigned char *memory;
   struct insitu__device_fence *released; /* by its last batch */
   struct insitu__device_slot *next;      /* in the free list, the one given back first in front */
 };
+
 struct insitu__device_ring { /* an iterator on one device */
   int32_t device;
   /* what it gets of a batch's page-locked memory */
@@ -24024,12 +24039,14 @@ struct insitu__device_ring { /* an iterator on one device */
   struct insitu__device_slot *slots, *free, *gone; /* gone: of a closed iterator */
   uint64_t n_slots, reserved;                      /* reserved: bytes of device_budget */
 };
+
 struct insitu__device_part { /* a batch on one device */
   struct insitu__device_slot *slot;
   void *begun;  /* event: nothing is left to wait for, and the copy may begin */
   void *copied; /* event */
   bool copying; /* until it is seen to be over */
 };
+
 struct insitu__device { /* of an iterator */
   bool on;              /* something is page-locked or on a device */
   bool host;            /* and some array of its batches stays on the host */
@@ -24075,6 +24092,7 @@ struct insitu__device_scope {
   bool relaxed;
   enum cudaStreamCaptureMode mode;
 };
+
 /* Whether some part of the program uses a device already: only the driver tells. To make one
  * current that nobody uses would cost memory there, hundreds of megabytes for each process
  * (cudaSetDevice since CUDA 12, and most calls on the current device). */
@@ -24090,6 +24108,7 @@ static bool insitu__device_used(int device) {
   if (driver) dlclose(driver);
   return active;
 }
+
 /* A device is current and this thread's calls do not disturb graphs that others capture, until
  * insitu__device_leave, which is called in any case. device < 0: the one that is current stays. */
 static insitu_status insitu__device_enter(
@@ -24106,6 +24125,7 @@ static insitu_status insitu__device_enter(
     else /* it may answer an error of earlier work and have switched */
       (void)insitu__device_did(cudaGetDevice(&s->now), "", NULL);
   }
+
   if (status) return status;
   status = insitu__device_did(
       cudaThreadExchangeStreamCaptureMode(&s->mode), "cudaThreadExchangeStreamCaptureMode", err);
@@ -24113,6 +24133,7 @@ static insitu_status insitu__device_enter(
   s->relaxed = s->mode != cudaStreamCaptureModeRelaxed;
   return status;
 }
+
 static void insitu__device_leave(struct insitu__device_scope *s) {
   if (s->relaxed) (void)insitu__device_did(cudaThreadExchangeStreamCaptureMode(&s->mode), "", NULL);
   if (s->now != s->before) (void)insitu__device_did(cudaSetDevice(s->before), "", NULL);
@@ -24123,6 +24144,7 @@ struct insitu__device_visit { /* calls that a thread of their own makes */
   void (*fn)(void *arg);
   void *arg;
 };
+
 static void *insitu__device_visitor(void *visit) {
   const struct insitu__device_visit *v = (const struct insitu__device_visit *)visit;
   /* what fails here fails once more, and is told, in fn */
@@ -24130,6 +24152,7 @@ static void *insitu__device_visitor(void *visit) {
   v->fn(v->arg);
   return NULL;
 }
+
 /* Calls fn, which enters that device, on behalf of a user's thread. The thread's current device
  * stays. Where nobody uses that one yet, it could not be made current again without cost, so that
  * another thread calls fn meanwhile; without a thread the cost is paid. device < 0: fn enters none.
@@ -24146,11 +24169,13 @@ static void insitu__device_visit(
   if (here || insitu__ring_thread(&thread, "insitu-device", insitu__device_visitor, &v)) fn(arg);
   else pthread_join(thread, NULL);
 }
+
 /* Around a call of the user's that may make another device current. */
 static int insitu__device_before(const struct insitu__device *d) {
   int now;
   return !d->on || insitu__device_did(cudaGetDevice(&now), "", NULL) ? -1 : now;
 }
+
 static void insitu__device_after(const struct insitu__device *d, int before) {
   int now = before;
   if (before < 0 || insitu__device_did(cudaGetDevice(&now), "", NULL) || now == before) return;
@@ -24158,6 +24183,7 @@ static void insitu__device_after(const struct insitu__device *d, int before) {
   if (d->inline_io || insitu__device_used(before))
     (void)insitu__device_did(cudaSetDevice(before), "", NULL);
 }
+
 /* The same for what runs on the library's threads, which stay with the device, and inline on the
  * user's. */
 static insitu_status insitu__device_enter_own(
@@ -24193,6 +24219,7 @@ static void *insitu__device_cuda_alloc(const struct insitu__device *d, uint64_t 
   insitu__device_leave(&s);
   return p;
 }
+
 static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
   struct insitu__device_scope s;
   /* a device that failed takes its memory back all the same */
@@ -24204,6 +24231,7 @@ static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
 static cudaStream_t insitu__device_consumer(void *stream) { /* a stream that the consumer named */
   return (cudaStream_t)(stream ? stream : INSITU__DEVICE_LEGACY);
 }
+
 /* What to enter for a call on a stream of the consumer's. With one device the streams are taken for
  * that one's, with several for those of the current device. */
 static int insitu__device_home(const struct insitu__device *d) {
@@ -24241,6 +24269,7 @@ static insitu_status insitu__device_spare(
   d->spare = f;
   return INSITU_OK;
 }
+
 /* Puts the point that the stream has now come to into a list. */
 static insitu_status insitu__device_fence(struct insitu__device *d,
     struct insitu__device_fence **list, void *stream, int32_t device, insitu_error *err) {
@@ -24259,6 +24288,7 @@ static insitu_status insitu__device_fence(struct insitu__device *d,
   *link = f;
   return status;
 }
+
 /* Whether a stream has come to where an event was recorded. What CUDA cannot tell is no yes: then
  * next tells of the error. */
 static bool insitu__device_over(struct insitu__device *d, void *event) {
@@ -24267,6 +24297,7 @@ static bool insitu__device_over(struct insitu__device *d, void *event) {
   else (void)insitu__device_did(answer, "looking at an event", &d->error);
   return answer == cudaSuccess;
 }
+
 /* Takes the fences that are passed out of the list; whether none is left. */
 static bool insitu__device_passed(struct insitu__device *d, struct insitu__device_fence **list) {
   while (*list) {
@@ -24331,6 +24362,7 @@ static insitu_status insitu__device_upload(struct insitu__device *d,
       status =
           insitu__device_did(cudaEventRecord((cudaEvent_t)parts[i].copied, stream), "upload", err);
   }
+
   insitu__device_leave(&s);
   return status;
 }
@@ -24359,6 +24391,7 @@ static void insitu__device_wait_now(void *arg) {
   insitu__device_leave(&s);
   c->status = status;
 }
+
 /* What comes in the stream from now on sees the batch. */
 static insitu_status insitu__device_wait(
     struct insitu__device *d, struct insitu__device_part *parts, void *stream, insitu_error *err) {
@@ -24390,8 +24423,10 @@ static void insitu__device_release_now(void *arg) {
   if (status)
     (void)insitu__device_did(cudaStreamSynchronize(insitu__device_consumer(stream)),
         "releasing a batch on its stream", err);
+
   insitu__device_leave(&s);
 }
+
 /* Whoever takes the batch's memory next does so behind this point of the stream. of: the stream's
  * device; -1: by this thread. */
 static void insitu__device_release(struct insitu__device *d, struct insitu__device_part *parts,
@@ -24411,6 +24446,7 @@ static void insitu__device_copy_now(void *arg) {
         "copy_to", c->err);
   insitu__device_leave(&s);
 }
+
 static insitu_status insitu__device_copy(struct insitu__device *d, void *dst, const void *src,
     uint64_t bytes, void *stream, insitu_error *err) {
   struct insitu__device_call c = {
@@ -24431,6 +24467,7 @@ static insitu_status insitu__device_free_bytes(int32_t device, uint64_t *bytes, 
   *bytes = unused;
   return status;
 }
+
 static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu_error *err) {
   struct insitu__device_scope s;
   cudaStream_t stream = NULL;
@@ -24442,6 +24479,7 @@ static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu
   insitu__device_leave(&s);
   return status;
 }
+
 /* Waits for what stands in a list, and frees it. */
 static void insitu__device_pass(struct insitu__device_fence **list) {
   while (*list) {
@@ -24455,6 +24493,7 @@ static void insitu__device_pass(struct insitu__device_fence **list) {
     insitu__mem_free(f);
   }
 }
+
 /* Waits for the copies that were asked for. */
 static void insitu__device_drain(const struct insitu__device_ring *r) {
   struct insitu__device_scope s;
@@ -24462,6 +24501,7 @@ static void insitu__device_drain(const struct insitu__device_ring *r) {
   if (r->stream) (void)insitu__device_did(cudaStreamSynchronize((cudaStream_t)r->stream), "", NULL);
   insitu__device_leave(&s);
 }
+
 static void insitu__device_event_close(
     const struct insitu__device_ring *r, struct insitu__device_part *p) {
   struct insitu__device_scope s;
@@ -24470,6 +24510,7 @@ static void insitu__device_event_close(
   if (p->copied) (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)p->copied), "", NULL);
   insitu__device_leave(&s);
 }
+
 static void insitu__device_stream_close(const struct insitu__device_ring *r) {
   struct insitu__device_scope s;
   (void)insitu__device_enter(&s, r->device, NULL);
@@ -24483,82 +24524,101 @@ static insitu_status insitu__device_count(int *n, insitu_error *err) {
       "this program was built without CUDA; define INSITU_WITH_CUDA in the file that implements "
       "insitubatch.h, and link -lcudart");
 }
+
 /* The rest has nothing to do: insitu__device.on is false, and there are no rings. */
 static void insitu__device_visit(
     int32_t device, const void *stream, void (*fn)(void *arg), void *arg) {
   (void)device, (void)stream;
   fn(arg);
 }
+
 static int insitu__device_before(const struct insitu__device *d) {
   (void)d;
   return -1;
 }
+
 static void insitu__device_after(const struct insitu__device *d, int before) {
   (void)d, (void)before;
 }
+
 static void *insitu__device_cuda_alloc(const struct insitu__device *d, uint64_t bytes,
     int32_t place, int32_t device, insitu_error *err) {
   (void)d, (void)bytes, (void)place, (void)device, (void)err;
   return NULL;
 }
+
 static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
   (void)p, (void)place, (void)device;
 }
+
 static int insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts,
     struct insitu__device_fence **busy) {
   (void)d, (void)parts, (void)busy;
   return INSITU__DEVICE_IDLE;
 }
+
 static insitu_status insitu__device_upload(struct insitu__device *d,
     struct insitu__device_part *parts, const unsigned char *pinned, bool some, insitu_error *err) {
   (void)d, (void)parts, (void)pinned, (void)some, (void)err;
   return INSITU_OK;
 }
+
 static insitu_status insitu__device_wait(
     struct insitu__device *d, struct insitu__device_part *parts, void *stream, insitu_error *err) {
   (void)d, (void)parts, (void)stream, (void)err;
   return INSITU_OK;
 }
+
 static int32_t insitu__device_of(const struct insitu__device *d) {
   (void)d;
   return -1;
 }
+
 static void insitu__device_release(struct insitu__device *d, struct insitu__device_part *parts,
     struct insitu__device_fence **busy, void *stream, int32_t of) {
   (void)d, (void)parts, (void)busy, (void)stream, (void)of;
 }
+
 static insitu_status insitu__device_copy(struct insitu__device *d, void *dst, const void *src,
     uint64_t bytes, void *stream, insitu_error *err) {
   (void)d, (void)dst, (void)src, (void)bytes, (void)stream, (void)err;
   return INSITU_OK;
 }
+
 static insitu_status insitu__device_free_bytes(int32_t device, uint64_t *bytes, insitu_error *err) {
   (void)device, (void)bytes, (void)err;
   return INSITU_OK;
 }
+
 static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu_error *err) {
   (void)r, (void)err;
   return INSITU_OK;
 }
+
 static insitu_status insitu__device_event(void **out, int32_t device, insitu_error *err) {
   (void)out, (void)device, (void)err;
   return INSITU_OK;
 }
+
 static insitu_status insitu__device_spare(
     struct insitu__device *d, int32_t device, insitu_error *err) {
   (void)d, (void)device, (void)err;
   return INSITU_OK;
 }
+
 static void insitu__device_pass(struct insitu__device_fence **list) {
   (void)list;
 }
+
 static void insitu__device_drain(const struct insitu__device_ring *r) {
   (void)r;
 }
+
 static void insitu__device_event_close(
     const struct insitu__device_ring *r, struct insitu__device_part *p) {
   (void)r, (void)p;
 }
+
 static void insitu__device_stream_close(const struct insitu__device_ring *r) {
   (void)r;
 }
@@ -24587,14 +24647,17 @@ static void *insitu__device_alloc(const struct insitu__device *d, uint64_t bytes
         p ? "correct it" : "enlarge the pool, or lower batch_size, prefetch_depth or max_held");
     return NULL;
   }
+
   p = place == INSITU_HOST ? insitu__mem_map(bytes)
                            : insitu__device_cuda_alloc(d, bytes, place, device, err);
   if (!p)
     insitu__error_set(err, INSITU_E_NOMEM,
         "the system gives no memory for a batch; lower memory_budget, batch_size or "
         "prefetch_depth");
+
   return p;
 }
+
 static void insitu__device_free(
     const struct insitu__device *d, void *p, uint64_t bytes, int32_t place, int32_t device) {
   if (!p) return;
@@ -24621,6 +24684,7 @@ static bool insitu__device_take(struct insitu__device *d, struct insitu__device_
   }
   return true;
 }
+
 /* Gives a batch's slots back, where it has some. */
 static void insitu__device_give(struct insitu__device *d, struct insitu__device_part *parts) {
   for (unsigned i = 0; i < d->n_rings; i++) {
@@ -24642,6 +24706,7 @@ static insitu_status insitu__device_ring_open(const struct insitu__device *d,
     return status ? status
                   : insitu__error_set(
                         err, INSITU_E_NOMEM, "iterator: no memory; give the process more memory");
+
   r->n_slots = slots;
   for (uint64_t i = slots; !status && i-- > 0;) {
     struct insitu__device_slot *slot = &r->slots[i];
@@ -24651,8 +24716,10 @@ static insitu_status insitu__device_ring_open(const struct insitu__device *d,
     r->free = slot;
     if (!slot->memory) status = err && err->status < 0 ? err->status : INSITU_E_NOMEM;
   }
+
   return status;
 }
+
 /* The memory of the slots that are gone. */
 static void insitu__device_shrink(const struct insitu__device *d) {
   for (unsigned k = 0; k < d->n_rings; k++)
@@ -24662,6 +24729,7 @@ static void insitu__device_shrink(const struct insitu__device *d) {
       slot->memory = NULL;
     }
 }
+
 /* After the batches' parts are closed, and nothing is copied. */
 static void insitu__device_close(struct insitu__device *d) {
   for (unsigned k = 0; k < d->n_rings; k++) {
@@ -25135,6 +25203,7 @@ static unsigned insitu__report_bucket(uint64_t ns) {
   unsigned octave = 63 - (unsigned)__builtin_clzll(ns);
   return (octave - 3) * 16 + (unsigned)(ns >> (octave - 4) & 15);
 }
+
 static double insitu__report_bucket_middle(unsigned bucket) {
   unsigned shift = bucket < 16 ? 0 : bucket / 16 - 1;
   uint64_t low = bucket < 16 ? bucket : (uint64_t)(16 + bucket % 16) << shift;
@@ -25208,6 +25277,7 @@ static void insitu__report_enter(insitu_iter *it, int64_t begin) {
     ld->user.away += begin - ld->user.left;
     ld->user.inside = true;
   }
+
   bool first = !insitu__loader_get(&ld->count.first_next);
   if (!first && it->user.lap.began) return;
   uint64_t busy = insitu__loader_get(&ld->reactor.busy), none = 0;
@@ -25236,6 +25306,7 @@ static void insitu__report_held_by(insitu_iter *it, int why, uint64_t number, in
                                                                         : &ld->count.upload_stall,
         took);
   }
+
   it->shared.blocked_by = why;
   it->shared.blocked_at = number;
   it->shared.blocked_since = now;
@@ -25250,6 +25321,7 @@ static void insitu__report_exit(
     ld->user.left = now;
     ld->user.inside = false;
   }
+
   insitu__loader_add(&ld->count.stall, took);
   it->user.lap.stall += took;
   if (status != INSITU_OK) return;
@@ -25277,6 +25349,7 @@ static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
   for (int i = 0; i < 2; i++)
     held_up[i] =
         insitu__report_share(it->shared.blocked_ns[i] - lap.blocked_ns[i], (double)elapsed);
+
   pthread_mutex_unlock(&it->lock);
   double busy = insitu__report_busy_share(
       ld, insitu__loader_get(&ld->reactor.busy) - lap.busy, elapsed, lap.stall);
@@ -25339,6 +25412,7 @@ static void insitu__report_warn(insitu_loader *ld) {
     oldest = t;
     stage = at;
   }
+
   if (!oldest) return;
   char retried[64] = "";
   uint64_t retries = insitu__store_retries(&ld->store);
@@ -25364,6 +25438,7 @@ static void insitu__report_say(const struct insitu__loader_tile *t, const char *
       : t->status                    ? "failed"
                                      : "");
 }
+
 static void insitu__report_say_read(void *arg, unsigned worker) {
   const struct insitu__loader_tile *t = (const struct insitu__loader_tile *)arg;
   (void)worker;
@@ -25850,6 +25925,7 @@ struct insitu__read_reading { /* lives on the caller's stack */
   struct insitu__read_reader *readers;
   struct insitu__reactor_gate done;
 };
+
 /* reads one chunk after the other; lent to a worker while it decodes */
 struct insitu__read_reader {
   struct insitu__read_reading *reading;
@@ -25888,6 +25964,7 @@ static void insitu__read_decode(void *arg, unsigned worker) {
     insitu__box_fill(&d->box, fill, n, r->dst);
     return;
   }
+
   if (r->zarr.codecs.n) {
     cell += r->bound + 1;
     struct insitu__codec_sink sink = insitu__codec_memory(cell);
@@ -25898,6 +25975,7 @@ static void insitu__read_decode(void *arg, unsigned worker) {
   } else if (d->got != r->chunk_bytes) {
     d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
   }
+
   if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
 }
 
@@ -25914,6 +25992,7 @@ static insitu_status insitu__read_box(struct insitu__read_reader *d, const uint6
     src[k] = (int64_t)r->stride[k];
     dst[k] = (int64_t)r->dst_stride[k];
   }
+
   insitu_status status = insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to,
       r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
   if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
@@ -25930,6 +26009,7 @@ static insitu_status insitu__read_bytes_await(
   if (r->zarr.n_levels)
     status = insitu__cache_locate_await(
         &r->cache, &r->zarr, d->tile, key, NULL, &offset, &bytes, &d->error);
+
   if (status) return status;
 
   bool inner = bytes != UINT64_MAX;
@@ -26012,6 +26092,7 @@ static void insitu__read_reader_await(void *arg) {
       r->status = insitu__fetch_failed(&r->zarr, key, status, &d->error, r->err);
     }
   }
+
   insitu__reactor_gate_open(&r->done);
 }
 
@@ -26036,6 +26117,7 @@ static insitu_status insitu__read_shape(struct insitu__read_reading *r) {
     r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
     r->tiles *= r->tile_n[k];
   }
+
   if (!r->shape) return INSITU_OK;
   *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
   for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
@@ -26070,6 +26152,7 @@ static unsigned insitu__read_begin(struct insitu__read_reading *r) {
         r->zarr.path, each, left, ld->config.memory_budget);
     return 0;
   }
+
   insitu__loader_memory(ld, r->reserved);
   r->readers = (struct insitu__read_reader *)insitu__mem_alloc(n, sizeof *r->readers);
   bool ok =
@@ -26080,11 +26163,13 @@ static unsigned insitu__read_begin(struct insitu__read_reading *r) {
     r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
     ok = r->readers[i].memory;
   }
+
   if (!ok)
     r->status = insitu__error_set(r->err, INSITU_E_NOMEM,
         "read, array %s: the system gives no memory; give the process more, or lower "
         "decode_threads",
         r->zarr.path);
+
   return n;
 }
 
@@ -26115,6 +26200,7 @@ static void insitu__read_await(void *arg) {
         "read, array %s: it has %" PRIu64 " bytes and dst %" PRIu64
         "; give room for all of it, or select less with slices",
         r->zarr.path, r->bytes, r->dst_bytes);
+
   if (!r->status && r->dst && r->tiles) {
     unsigned n = insitu__read_begin(r), started = 0;
     insitu__reactor_gate_expect(&r->done, n);
@@ -26128,6 +26214,7 @@ static void insitu__read_await(void *arg) {
     insitu__reactor_gate_await(&ld->reactor, &r->done);
     insitu__read_end(r, n);
   }
+
   insitu__zarr_array_free(&r->zarr);
 }
 
@@ -26158,6 +26245,7 @@ static bool insitu__read_string_put(
   s->length[number] = n;
   return insitu__text_buffer_bytes(&s->text, text, n) && insitu__text_buffer_bytes(&s->text, "", 1);
 }
+
 /* String `number` of the chunk, to its place; what lies outside of the array is dropped. */
 static insitu_status insitu__read_string_emit(
     void *to, uint64_t number, const char *text, uint64_t n) {
@@ -26170,12 +26258,14 @@ static insitu_status insitu__read_string_emit(
     number /= s->box[axis];
     if (x[axis] >= z->shape[axis]) return INSITU_OK;
   }
+
   for (unsigned d = 0; d < z->ndim; d++) flat = flat * z->shape[d] + x[d];
   if (insitu__read_string_put(s, flat, text, n)) return INSITU_OK;
   return insitu__error_set(&s->error, INSITU_E_NOMEM,
       "its strings have more than INSITU__MAX_STRING_BYTES (%u) bytes, or memory is short",
       INSITU__MAX_STRING_BYTES);
 }
+
 /* The strings of one chunk that no shard is. */
 static insitu_status insitu__read_string_chunk(struct insitu__read_strings *s,
     const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
@@ -26188,6 +26278,7 @@ static insitu_status insitu__read_string_chunk(struct insitu__read_strings *s,
   return (s->zarr.strings == INSITU__ZARR_JSON2 ? insitu__zarr_json2 : insitu__zarr_vlen)(
       out, got, count, insitu__read_string_emit, s, &s->error);
 }
+
 /* A stored object, or an inner chunk of one: level counts the shards around it,
  * INSITU__MAX_SHARD_LEVELS at most. */
 static insitu_status insitu__read_string_object(struct insitu__read_strings *s, unsigned level,
@@ -26221,14 +26312,17 @@ static insitu_status insitu__read_string_object(struct insitu__read_strings *s, 
     }
     status = insitu__read_string_object(s, level + 1, &shard->codecs, bytes + offset, length);
   }
+
   return status;
 }
+
 static void insitu__read_string_work(void *arg, unsigned worker) {
   struct insitu__read_strings *s = (struct insitu__read_strings *)arg;
   (void)worker;
   s->status = insitu__read_string_object(
       s, 0, &s->zarr.object.codecs, (const uint8_t *)s->stored, s->stored_n);
 }
+
 /* The object at `tile` of the grid of objects. */
 static void insitu__read_string_read_await(struct insitu__read_strings *s, const uint64_t *tile) {
   const struct insitu__zarr_array *z = &s->zarr;
@@ -26241,10 +26335,12 @@ static void insitu__read_string_read_await(struct insitu__read_strings *s, const
     s->box[d] = z->object.chunk[d];
     s->order[d] = z->object.order[d];
   }
+
   if (insitu__zarr_chunk_key(z, tile, key, sizeof key) < 0)
     s->status = insitu__error_set(s->err, INSITU_E_FORMAT,
         "read, array %.200s: a chunk's key is longer than %d bytes; shorten the path", z->path,
         INSITU__MAX_KEY);
+
   if (s->status) return;
 
   bool absent_raises = insitu__fetch_absent_raises(ld, false);
@@ -26264,6 +26360,7 @@ static void insitu__read_string_read_await(struct insitu__read_strings *s, const
     if (!status && s->holes && absent_raises) status = insitu__fetch_inner_absent(&s->error);
     if (!status) insitu__loader_add(&ld->count.absent_chunks, s->holes);
   }
+
   insitu__mem_free(s->stored);
   s->stored = NULL;
   s->status = status < 0 ? insitu__fetch_failed(z, key, status, &s->error, s->err) : status;
@@ -26280,6 +26377,7 @@ static void insitu__read_strings_begin(struct insitu__read_strings *s) {
         "read, array %.200s: it has more strings than INSITU__MAX_STRINGS; leave it out", z->path);
     return;
   }
+
   s->text.limit = INSITU__MAX_STRING_BYTES;
   s->at = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->at);
   s->length = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->length);
@@ -26291,10 +26389,12 @@ static void insitu__read_strings_begin(struct insitu__read_strings *s) {
     s->at[i] = 0;
     s->length[i] = z->wide_n;
   }
+
   if (!ok)
     s->status = insitu__error_set(s->err, INSITU_E_NOMEM,
         "read, array %.200s: no memory for its strings; give the process more memory", z->path);
 }
+
 static void insitu__read_strings_end(struct insitu__read_strings *s) {
   insitu__codec_scratch_free(&s->codec);
   insitu__zarr_array_free(&s->zarr);
@@ -26302,6 +26402,7 @@ static void insitu__read_strings_end(struct insitu__read_strings *s) {
   insitu__mem_free(s->at);
   insitu__mem_free(s->length);
 }
+
 /* Opens the array and, if its strings have any length, reads them; others are left to
  * insitu__read_await. */
 static void insitu__read_strings_await(void *arg) {
@@ -26313,6 +26414,7 @@ static void insitu__read_strings_await(void *arg) {
   if (!s->status && z->kind != INSITU__ZARR_STRING && !insitu__zarr_is_wide(z->kind))
     s->status = insitu__error_set(s->err, INSITU_E_DTYPE,
         "read, array %.200s: it holds numbers, not strings; read it with insitu_read", z->path);
+
   if (!s->status) insitu__read_strings_begin(s);
   if (s->status || z->kind != INSITU__ZARR_STRING) return;
   for (unsigned d = 0; d < z->ndim; d++)
@@ -26327,6 +26429,7 @@ static void insitu__read_strings_await(void *arg) {
     }
   }
 }
+
 /* Elements of fixed size, as insitu_read gives them, to strings: code points become UTF-8. */
 static bool insitu__read_strings_fixed(
     struct insitu__read_strings *s, const unsigned char *bytes, uint64_t width) {
@@ -26351,8 +26454,10 @@ static bool insitu__read_strings_fixed(
     s->length[i] = s->text.n - s->at[i];
     ok = ok && insitu__text_buffer_bytes(&s->text, "", 1);
   }
+
   return ok;
 }
+
 /* What the user gets, in one block; NULL without memory. */
 static insitu_strings *insitu__read_strings_give(const struct insitu__read_strings *s) {
   uint64_t table = s->n * (sizeof(char *) + sizeof(uint64_t));
@@ -26366,6 +26471,7 @@ static insitu_strings *insitu__read_strings_give(const struct insitu__read_strin
     text[i] = all + s->at[i];
     bytes[i] = s->length[i];
   }
+
   *out = (insitu_strings){.n = s->n, .text = text, .bytes = bytes, .ndim = (int32_t)s->zarr.axes};
   for (unsigned d = 0; d < s->zarr.axes; d++) out->shape[d] = (int64_t)s->zarr.shape[d];
   return out;
@@ -26426,6 +26532,7 @@ enum {
   INSITU__CONFIG_FROM_ARCHIVE,
   INSITU__CONFIG_FROM_INLINE
 };
+
 static const char *const insitu__config_origins[] = {
     "desc", "default", "environment", "cgroup", "affinity", "machine", "archive", "inline_io"};
 
@@ -26436,6 +26543,7 @@ struct insitu__config_field {
   uint64_t most; /* the greatest value of an U64 or a WORD; 0: any */
   int unset;     /* origin if the desc leaves the member zero; DESC: it has no default */
 };
+
 static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill"};
 static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll"};
 
@@ -26483,6 +26591,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(check, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(hold_epoch, FLAG, DEFAULT, 0),
 };
+
 enum { INSITU__CONFIG_FIELDS = sizeof insitu__config_fields / sizeof *insitu__config_fields };
 _Static_assert(
     sizeof(((insitu_date *)0)->text) == INSITU__TIME_TEXT, "what insitu__time_print writes");
@@ -26541,6 +26650,7 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
     const char **text = (const char **)(void *)((char *)c + f->at);
     if (f->kind == INSITU__TEXT_TEXT) *text = insitu__config_keep_text(ld, *text, &ok);
   }
+
   c->sample_from = insitu__config_keep_text(ld, desc->sample_from, &ok);
   c->sample_to = insitu__config_keep_text(ld, desc->sample_to, &ok);
   for (int p = 0; p < 3; p++) {
@@ -26554,6 +26664,7 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
     options[i].key = insitu__config_keep_text(ld, options[i].key, &ok);
     options[i].value = insitu__config_keep_text(ld, options[i].value, &ok);
   }
+
   c->options = options;
 
   insitu_codec *codecs = (insitu_codec *)insitu__config_keep_list(
@@ -26602,6 +26713,7 @@ static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, in
     insitu_status status = insitu__config_check_word(f->text.name, value, f->most, err);
     if (status) return status;
   }
+
   int32_t log = d->log_level == INSITU_LOG_OFF ? 0 : d->log_level;
   return insitu__config_check_word("log_level", log, INSITU_LOG_DEBUG, err);
 }
@@ -26611,6 +26723,7 @@ static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, ins
     return insitu__error_set(err, INSITU_E_ARG,
         "open: n_codecs is %" PRIu64 "; give codecs, at most %d", d->n_codecs,
         d->codecs ? INSITU__MAX_USER_CODECS : 0);
+
   for (uint64_t i = 0; i < d->n_codecs; i++) {
     const insitu_codec *c = &d->codecs[i];
     if (!c->name || !*c->name || !c->decode || c->max_encoded > 2 * INSITU__MAX_CHUNK)
@@ -26624,10 +26737,12 @@ static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, ins
     return insitu__error_set(err, INSITU_E_ARG,
         "open: n_options is %" PRIu64 "; give options, at most %d", d->n_options,
         d->options ? INSITU__MAX_OPTIONS : 0);
+
   for (uint64_t i = 0; i < d->n_options; i++)
     if (!d->options[i].key || !d->options[i].value)
       return insitu__error_set(
           err, INSITU_E_ARG, "open: options[%" PRIu64 "] needs a key and a value", i);
+
   return INSITU_OK;
 }
 
@@ -26647,6 +26762,7 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
   if (!d->url || !*d->url)
     return insitu__error_set(
         err, INSITU_E_ARG, "open: url is empty; give the path of a Zarr archive");
+
   if (d->world < 0 || d->world > INSITU__MAX_WORLD || d->rank < 0 ||
       d->rank >= (d->world ? d->world : 1))
     return insitu__error_set(err, INSITU_E_ARG,
@@ -26661,6 +26777,7 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
         "open: samples are selected by date and by index or fraction at once; give either "
         "sample_from and sample_to or "
         "sample_start and sample_stop, and in each split either from and to or the others");
+
   return insitu__geometry_check(d, err);
 }
 
@@ -26690,6 +26807,7 @@ static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insi
     if (c->io)
       insitu__config_from(ld, offsetof(insitu_loader_desc, io), INSITU__CONFIG_FROM_ENVIRONMENT);
   }
+
   if (!status && !c->check) {
     int32_t word;
     status = insitu__config_environment("INSITU_CHECK", check, "0 or 1", &word, err);
@@ -26697,12 +26815,14 @@ static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insi
     if (word)
       insitu__config_from(ld, offsetof(insitu_loader_desc, check), INSITU__CONFIG_FROM_ENVIRONMENT);
   }
+
   if (!status && !c->log_level) {
     status = insitu__config_environment(
         "INSITU_LOG", log, "off, error, warn, info or debug", &c->log_level, err);
     if (!c->log_level) c->log_level = INSITU_LOG_WARN;
     if (c->log_level > INSITU_LOG_DEBUG) c->log_level = INSITU_LOG_OFF;
   }
+
   return status;
 }
 
@@ -26728,6 +26848,7 @@ static void insitu__config_defaults_machine(insitu_loader *ld) {
       insitu__config_from(ld, threads, INSITU__CONFIG_FROM_CGROUP);
     c->decode_threads = insitu__base_min(cores, INSITU__REACTOR_MAX_WORKERS);
   }
+
   if (c->inline_io) {
     c->decode_threads = 1; /* the caller's */
     insitu__config_from(ld, threads, INSITU__CONFIG_FROM_INLINE);
@@ -26783,6 +26904,7 @@ static uint64_t insitu__config_indexes(const struct insitu__geometry_array *a, u
     sum = insitu__codec_add_saturating(sum, cells);
     *bytes = insitu__base_max(*bytes, insitu__shard_index_bytes(shard));
   }
+
   return sum;
 }
 
@@ -26811,6 +26933,7 @@ static void insitu__config_default_inflight(insitu_loader *ld, uint64_t each) {
   while (c->max_inflight > 4 * c->decode_threads &&
          c->max_inflight * ld->footprint.buffer_bytes > buffers)
     c->max_inflight /= 2;
+
   while (c->max_inflight > 2 * c->decode_threads &&
          c->max_inflight * (each + ld->footprint.slot_bytes) > c->memory_budget / 4)
     c->max_inflight /= 2;
@@ -26832,6 +26955,7 @@ static uint64_t insitu__config_footprint_arrays(insitu_loader *ld) {
     f->cache_slots =
         insitu__codec_add_saturating(f->cache_slots, insitu__config_indexes(a, &f->slot_bytes));
   }
+
   if (f->slot_bytes) f->buffer_bytes += INSITU__LOADER_GAP;
   return insitu__chain_scratch_bytes(&need) + f->whole_bytes;
 }
@@ -26895,6 +27019,7 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   if (connections)
     snprintf(remote, sizeof remote,
         ", connections %" PRIu64 " bytes (see the option max_connections)", connections);
+
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each, %" PRIu64
       " decoders with %" PRIu64 " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64
@@ -26915,6 +27040,7 @@ static void insitu__config_notes(
   if (c->cache_dir && !insitu__config_caches(ld))
     emit(to,
         "cache_dir is not used: the archive is local, and only what remote stores send is kept");
+
   if (c->n_options && !ld->store.remote)
     emit(to, "options are not used: the archive is local, and they are settings of remote stores");
   int from = insitu__config_origin(ld, offsetof(insitu_loader_desc, decode_threads));
@@ -26932,6 +27058,7 @@ static void insitu__config_notes(
               "none, srun --cpus-per-task=N");
   emit(to, note);
 }
+
 static void insitu__config_log_note(void *to, const char *note) {
   insitu__report_log(
       (insitu_loader *)to, 2, "rank %d, open: %s", (int)((insitu_loader *)to)->config.rank, note);
@@ -26957,6 +27084,7 @@ static insitu_status insitu__dates_find_await(
         "known; name it with time_path, or "
         "select samples by index",
         a->zarr.path, a->axis);
+
   if (path) {
     status = insitu__group_array_await(&ld->group, path, z, err);
   } else {
@@ -26977,12 +27105,14 @@ static insitu_status insitu__dates_find_await(
           "or select samples by index",
           dim, a->zarr.path);
   }
+
   if (status) return status;
   if (z->ndim != 1 || z->shape[0] != ld->geometry.samples)
     return insitu__error_set(err, INSITU_E_SHAPE,
         "open, array %.200s: dates need a coordinate with one axis of %" PRIu64
         " samples, and it is none; name another with time_path, or select samples by index",
         z->path, ld->geometry.samples);
+
   if (z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE))
     return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
@@ -26990,6 +27120,7 @@ static insitu_status insitu__dates_find_await(
       "select samples by index",
       z->path, insitu__zarr_kind_name(z));
 }
+
 static insitu_status insitu__dates_units(
     const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
   struct insitu__text_json j = {0};
@@ -27001,6 +27132,7 @@ static insitu_status insitu__dates_units(
         "array '%.280s': no dates are read from datetime64[%s]; select samples by index", z->path,
         z->unit);
   }
+
   snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
   insitu_status status =
       z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err)
@@ -27014,19 +27146,23 @@ static insitu_status insitu__dates_units(
         "%s: it is packed (scale_factor, add_offset), and no dates are read from such; select "
         "samples by index",
         what);
+
   if (!status &&
       insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "units"), units, sizeof units) < 0)
     status = insitu__error_set(err, INSITU_E_FORMAT,
         "%s: it has no attribute units, such as 'hours since 1900-01-01', to read dates by; select "
         "samples by index",
         what);
+
   if (!status && named >= 0 && insitu__text_json_string(&j, named, calendar, sizeof calendar) < 0)
     status = insitu__error_set(
         err, INSITU_E_FORMAT, "%s: its calendar is no name; select samples by index", what);
+
   if (!status) status = insitu__time_units(u, what, units, named >= 0 ? calendar : NULL, err);
   insitu__text_json_free(&j);
   return status;
 }
+
 /* The moments of samples [start, stop). A value that is no date is an error. */
 static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct insitu__zarr_array *z,
     const struct insitu__time_units *u, uint64_t start, uint64_t stop, int64_t *moment,
@@ -27056,6 +27192,7 @@ static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct in
           " is no date, or one beyond year %d; select samples by index",
           z->path, start + i, INSITU__TIME_YEARS);
   }
+
   return r.status;
 }
 
@@ -27073,6 +27210,7 @@ static bool insitu__dates_attribute(
   if (!found) out[0] = 0;
   return found;
 }
+
 /* of samples, as far as they are known: else empty */
 struct insitu__dates_dates {
   char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT]; /* of the samples */
@@ -27081,6 +27219,7 @@ struct insitu__dates_dates {
   /* the samples lie there of the valid ones */
   bool before, after;
 };
+
 /* The dates of samples [start, stop) of an array, for a message. */
 static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_array *a,
     uint64_t start, uint64_t stop, struct insitu__dates_dates *out) {
@@ -27097,6 +27236,7 @@ static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_
       insitu__dates_attribute(known[i], "valid_time_start", out->valid_start);
     if (!out->valid_stop[0]) insitu__dates_attribute(known[i], "valid_time_stop", out->valid_stop);
   }
+
   insitu__mem_free(root);
   insitu_status status = insitu__dates_find_await(ld, &z, NULL);
   if (!status) status = insitu__dates_units(&z, &u, NULL);
@@ -27122,6 +27262,7 @@ struct insitu__dates_time {
   uint64_t n;
   bool falls;
 };
+
 static insitu_status insitu__dates_check(struct insitu__dates_time *t, insitu_error *err) {
   t->falls = t->n > 1 && t->at[1] < t->at[0];
   for (uint64_t i = 1; i < t->n; i++) {
@@ -27135,6 +27276,7 @@ static insitu_status insitu__dates_check(struct insitu__dates_time *t, insitu_er
   }
   return INSITU_OK;
 }
+
 /* How many samples come before `moment`, or from it on if the dates fall. */
 static uint64_t insitu__dates_before(const struct insitu__dates_time *t, int64_t moment) {
   uint64_t lo = 0, hi = t->n;
@@ -27145,6 +27287,7 @@ static uint64_t insitu__dates_before(const struct insitu__dates_time *t, int64_t
   }
   return lo;
 }
+
 /* Samples [*start, *stop) from one date to another, either NULL: to that end. what: the fields'
  * names in a message. */
 static insitu_status insitu__dates_range(const struct insitu__dates_time *t, const char *what,
@@ -27162,6 +27305,7 @@ static insitu_status insitu__dates_range(const struct insitu__dates_time *t, con
           "or 1979-06-01T12",
           what, text[i], insitu__time_calendars[t->calendar]);
   }
+
   *start = (int64_t)insitu__dates_before(t, moment[t->falls]);
   *stop = (int64_t)insitu__dates_before(t, moment[!t->falls]);
   if (*start < *stop) return INSITU_OK;
@@ -27172,6 +27316,7 @@ static insitu_status insitu__dates_range(const struct insitu__dates_time *t, con
       insitu__time_print(t->calendar, t->at[0], first),
       insitu__time_print(t->calendar, t->at[t->n - 1], last));
 }
+
 /* Puts indices in the place of the configuration's dates. */
 static insitu_status insitu__dates_resolve(
     insitu_loader *ld, const struct insitu__dates_time *t, insitu_error *err) {
@@ -27187,6 +27332,7 @@ static insitu_status insitu__dates_resolve(
         ld, offsetof(insitu_loader_desc, sample_start), INSITU__CONFIG_FROM_ARCHIVE);
     insitu__config_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__CONFIG_FROM_ARCHIVE);
   }
+
   for (int p = 0; p < 3 && !status; p++) {
     insitu_split_range *r = &c->split[p];
     if (!r->from && !r->to) continue;
@@ -27197,6 +27343,7 @@ static insitu_status insitu__dates_resolve(
     if (!last && c->sample_stop) r->stop = c->sample_stop;
     r->from = r->to = NULL;
   }
+
   return status;
 }
 
@@ -27209,6 +27356,7 @@ static void insitu__dates_coordinate_free(insitu_loader *ld, int64_t *at) {
   pthread_mutex_unlock(&ld->budget.lock);
   insitu__mem_free(at);
 }
+
 /* Takes memory from memory_budget for the dates of all samples and reads them;
  * insitu__dates_coordinate_free gives both back. z is the coordinate, to be freed in any case. On
  * error *out is NULL. */
@@ -27235,6 +27383,7 @@ static insitu_status insitu__dates_coordinate_await(insitu_loader *ld, struct in
         "than INSITU__MAX_COORDINATE; "
         "raise memory_budget, or select samples by index",
         z->path, n);
+
   int64_t *at = (int64_t *)insitu__mem_alloc(n, sizeof *at);
   if (!at) {
     pthread_mutex_lock(&ld->budget.lock);
@@ -27243,12 +27392,14 @@ static insitu_status insitu__dates_coordinate_await(insitu_loader *ld, struct in
     return insitu__error_set(err, INSITU_E_NOMEM,
         "array %.200s: no memory for its dates; give the process more memory", z->path);
   }
+
   insitu__loader_memory(ld, bytes);
   status = insitu__dates_read_await(ld, z, u, 0, n, at, err);
   if (status) insitu__dates_coordinate_free(ld, at);
   else *out = at;
   return status;
 }
+
 /* Looks the configuration's dates up, where it has some. */
 static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
@@ -27265,15 +27416,18 @@ static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
     if (!status) status = insitu__dates_resolve(ld, &t, err);
     insitu__dates_coordinate_free(ld, at);
   }
+
   insitu__zarr_array_free(&z);
   return status;
 }
+
 /* Keeps the dates of all samples, for insitu_sample_dates. */
 struct insitu__dates_dating {
   insitu_loader *loader;
   insitu_error *err;
   insitu_status status;
 };
+
 static void insitu__dates_dating_await(void *arg) {
   struct insitu__dates_dating *d = (struct insitu__dates_dating *)arg;
   struct insitu__zarr_array z;
@@ -28674,6 +28828,7 @@ static void insitu__open_prefetch_await(insitu_loader *ld) {
   if (paths) insitu__group_prefetch_await(&ld->group, paths, c->n_variables);
   insitu__mem_free(paths);
 }
+
 static insitu_status insitu__open_array_await(
     void *arg, const char *path, struct insitu__zarr_array *out, insitu_error *err) {
   return insitu__group_array_await(&((insitu_loader *)arg)->group, path, out, err);
@@ -28703,6 +28858,7 @@ static insitu_status insitu__open_manifest_await(
     *n += (uint64_t)got;
     if (*n < cap) return INSITU_OK;
   }
+
   return insitu__error_set(err, INSITU_E_UNSUPPORTED,
       "open, manifest %s: it has %u bytes or more; check the path", name, INSITU__MAX_META);
 }
@@ -28735,6 +28891,7 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
     to->place = INSITU_HOST;
     to->device = 0;
   }
+
   return INSITU_OK;
 }
 
@@ -28748,6 +28905,7 @@ struct insitu__open_opening {
 static void insitu__open_disk_log(void *user, const char *line) {
   insitu__report_log((insitu_loader *)user, 1, "%s", line);
 }
+
 /* Puts the cache in front of the remote store, or of the one that a zip file lies in. */
 static insitu_status insitu__open_disk(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
@@ -28758,6 +28916,7 @@ static insitu_status insitu__open_disk(insitu_loader *ld, insitu_error *err) {
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the cache; give the process more memory");
   }
+
   struct insitu__disk_desc desc = {.dir = c->cache_dir,
       .name = name.text,
       .budget = c->cache_budget,
@@ -28772,6 +28931,7 @@ static insitu_status insitu__open_disk(insitu_loader *ld, insitu_error *err) {
   s->front_await = insitu__disk_read_await;
   return INSITU_OK;
 }
+
 static void insitu__open_await(void *arg) {
   struct insitu__open_opening *o = (struct insitu__open_opening *)arg;
   insitu_loader *ld = o->ld;
@@ -28787,6 +28947,7 @@ static void insitu__open_await(void *arg) {
     if (!o->status) o->status = insitu__config_footprint(ld, o->err);
     return;
   }
+
   if (!o->status) insitu__open_prefetch_await(ld);
   if (!o->status)
     o->status = insitu__geometry_init_await(&ld->geometry, c, insitu__open_array_await, ld, o->err);
@@ -28795,11 +28956,13 @@ static void insitu__open_await(void *arg) {
   if (!o->status && !ld->geometry.samples)
     o->status = insitu__error_set(
         o->err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
+
   if (!o->status) o->status = insitu__dates_await(ld, o->err);
   if (!o->status && c->manifest) o->status = insitu__open_manifest_await(ld, &manifest, &n, o->err);
   if (!o->status)
     o->status = insitu__split_init(&ld->split, c, manifest, n, ld->geometry.samples,
         ld->geometry.chunk, ld->geometry.deltas, ld->geometry.n_deltas, o->err);
+
   insitu__mem_free(manifest);
   insitu__store_forget(&ld->store);
   if (!o->status) o->status = insitu__config_footprint(ld, o->err);
@@ -28823,6 +28986,7 @@ static bool insitu__open_tiles(insitu_loader *ld) {
         .place = v->place,
         .device = v->device};
   }
+
   if (ld->config.plan_only) return ld->arrays;
   ld->scratch = (struct insitu__loader_scratch *)insitu__mem_alloc(
       ld->config.decode_threads, sizeof *ld->scratch);
@@ -28847,6 +29011,7 @@ static bool insitu__open_tiles(insitu_loader *ld) {
     t->next = ld->sched.free;
     ld->sched.free = t;
   }
+
   return ok;
 }
 
@@ -28863,10 +29028,12 @@ static void insitu__open_destroy(insitu_loader *ld) {
     insitu__mem_free(ld->tiles[i].run.iov);
     insitu__mem_unmap(ld->tiles[i].buffer, ld->footprint.buffer_bytes);
   }
+
   for (uint64_t i = 0; ld->scratch && i < ld->config.decode_threads; i++) {
     insitu__codec_scratch_free(&ld->scratch[i].codec);
     insitu__mem_unmap(ld->scratch[i].whole, ld->footprint.whole_bytes);
   }
+
   insitu__mem_free(ld->user.moments);
   insitu__mem_free(ld->tiles);
   insitu__mem_free(ld->scratch);
@@ -28878,6 +29045,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
     next = b->next;
     insitu__mem_free_secret(b, b->bytes); /* options and urls */
   }
+
   pthread_mutex_destroy(&ld->budget.lock);
   insitu__mem_free(ld);
 }
@@ -28888,6 +29056,7 @@ static insitu_status insitu__open_init(
   if (!insitu__config_keep_desc(ld, desc))
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
+
   insitu_status status = insitu__config_defaults(ld, err);
   if (status) return status;
   for (uint64_t i = 0; i < c->n_variables && !c->plan_only; i++)
@@ -28895,6 +29064,7 @@ static insitu_status insitu__open_init(
       (void)insitu__device_count(&ld->devices, &ld->no_device);
       break;
     }
+
   bool inline_mode = c->inline_io || c->plan_only;
   struct insitu__reactor_desc r = {.backend = c->io,
       .inline_mode = inline_mode,
@@ -28921,6 +29091,7 @@ static insitu_status insitu__open_init(
   if (!status && !c->plan_only)
     insitu__loader_memory(ld, ld->footprint.inflight_bytes + ld->footprint.cache_bytes -
                                   c->max_inflight * ld->footprint.buffer_bytes);
+
   return status;
 }
 
@@ -28942,6 +29113,7 @@ struct insitu__check_object { /* what one key names: a whole stored object of an
   const unsigned *order;
   const struct insitu__codec_chain *codecs;
 };
+
 static struct insitu__check_object insitu__check_object(const struct insitu__zarr_array *z) {
   struct insitu__check_object o = {z->object.chunk, z->object.order, &z->object.codecs};
   return o;
@@ -28979,11 +29151,13 @@ static void insitu__check_decode(struct insitu__check_job *c) {
     c->status = INSITU_E_NOMEM;
     return;
   }
+
   c->decoded_n = insitu__base_min(c->n, c->bytes);
   if (!c->object.codecs->n) {
     memcpy(c->decoded, c->stored, (size_t)c->decoded_n);
     return;
   }
+
   struct insitu__codec_sink sink = insitu__codec_memory(c->decoded);
   insitu__codec_scratch_init(&scratch);
   insitu_status status = insitu__chain_decode(
@@ -29067,6 +29241,7 @@ static void insitu__check_cf(
     missing = missing ||
               (real ? x == other : memcmp(in, cf->missing[m], (size_t)(cf->dtype & 0xff) / 8) == 0);
   }
+
   volatile double product = x * cf->scale; /* volatile: rounded before the sum */
   x = product + cf->offset;
   if (missing || __builtin_isnan(x)) x = __builtin_nan("");
@@ -29143,6 +29318,7 @@ static void insitu__check_compare(struct insitu__check_job *c) {
                          : insitu__base_min(v->hi[d], (c->index[d] + 1) * c->object.chunk[d]);
     x[d] = lo[d];
   }
+
   for (bool more = true; more;) {
     uint64_t from = 0, to = c->row * v->n_steps + c->step;
     for (unsigned k = 0; k < z->ndim; k++)
@@ -29221,6 +29397,7 @@ static void insitu__check_row(struct insitu__check_job *c, uint64_t variable, ui
         (int)ld->config.rank, batch, c->row, shown, anchor);
     return;
   }
+
   c->sample = (uint64_t)(anchor + desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
   for (unsigned d = 0; d < c->zarr->ndim; d++) {
     n[d] = d == c->axis ? 1
@@ -29228,6 +29405,7 @@ static void insitu__check_row(struct insitu__check_job *c, uint64_t variable, ui
                               c->variable->lo[d] / c->object.chunk[d] + 1;
     objects *= n[d];
   }
+
   h = insitu__order_mix(h);
   for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__CHECK_OBJECTS); k++) {
     uint64_t rest = (h + k) % objects;
@@ -29238,6 +29416,7 @@ static void insitu__check_row(struct insitu__check_job *c, uint64_t variable, ui
     if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
     if (insitu__reactor_call(&ld->reactor, insitu__check_await, c)) c->status = INSITU_E_NOMEM;
   }
+
   if (!c->status) insitu__loader_add(&ld->count.checked_rows, 1);
 }
 
@@ -29264,6 +29443,7 @@ static void insitu__check_batch(insitu_iter *it) {
         (int)it->loader->config.rank);
     insitu__tile_damage(it, slab->number, &c.error);
   }
+
   pthread_mutex_lock(&it->lock);
   slab->checked = true;
 }
@@ -29336,6 +29516,7 @@ static const struct insitu__describe_stat insitu__describe_list[] = {
     INSITU__DESCRIBE_STAT(limiting_stage, WORD, insitu__describe_stages, 0),
     INSITU__DESCRIBE_COMPUTED(io, CHARS),
 };
+
 enum { INSITU__DESCRIBE_STATS = sizeof insitu__describe_list / sizeof *insitu__describe_list };
 
 /* The members that are more than a counter. */
@@ -29434,6 +29615,7 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
     insitu__text_buffer_printf(
         b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->start, c->stop);
   }
+
   insitu__text_buffer_printf(b, "]}");
 }
 
@@ -29444,6 +29626,7 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
     if (i) insitu__text_buffer_printf(b, ", ");
     insitu__describe_variable(b, &c->variables[i]);
   }
+
   insitu__text_buffer_printf(b, "], \"split\": [");
   for (int p = 0; p < 3; p++) {
     insitu__text_buffer_printf(b, "%s{\"fraction\": ", p ? ", " : "");
@@ -29451,6 +29634,7 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
     insitu__text_buffer_printf(
         b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->split[p].start, c->split[p].stop);
   }
+
   insitu__text_buffer_printf(b, "]");
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
     const struct insitu__text_field *f = &insitu__config_fields[i].text;
@@ -29459,6 +29643,7 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
                 !*(const char *const *)(const void *)((const char *)c + f->at);
     if (f->kind != INSITU__TEXT_NONE && !other && !none) insitu__text_buffer_field(b, ", ", f, c);
   }
+
   insitu__text_buffer_printf(b, "}, \"origins\": {");
   const char *separator = "";
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
@@ -29483,6 +29668,7 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
       insitu__text_buffer_printf(b, ", \"device\": %d", (int)a->device);
     insitu__text_buffer_printf(b, ", \"bytes\": %" PRIu64 "}", a->bytes);
   }
+
   insitu__text_buffer_printf(b, "], \"stored\": [");
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__zarr_array *z = &g->arrays[i].zarr;
@@ -29577,17 +29763,20 @@ static insitu_status insitu__public_check(
   if (!ld)
     return insitu__error_set(
         err, INSITU_E_ARG, "the handle is NULL; open it first, and do not use it after close");
+
   if (getpid() != ld->pid)
     return insitu__error_set(err, INSITU_E_FORKED,
         "process %d uses a loader that process %d opened; threads and rings do not survive fork: "
         "open a "
         "loader in the child",
         (int)getpid(), (int)ld->pid);
+
   if (!any_thread && (ld->config.inline_io || ld->config.plan_only) &&
       !pthread_equal(ld->opener, pthread_self()))
     return insitu__error_set(err, INSITU_E_WRONG_THREAD,
         "inline_io or plan_only: only the thread that opened the loader may call; call there, or "
         "open without them");
+
   return INSITU_OK;
 }
 
@@ -29620,6 +29809,7 @@ INSITU_DEF insitu_status insitu_loader_open(
   if (!ld)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for a loader; give the process more memory");
+
   ld->pid = getpid();
   ld->opener = pthread_self();
   ld->opened = insitu__base_now();
@@ -29675,9 +29865,11 @@ static insitu_status insitu__public_desc(
   if (!desc)
     return insitu__error_set(
         err, INSITU_E_ARG, "iterator: desc is NULL; give one with api = INSITU_API");
+
   if (!ld->config.n_variables)
     return insitu__error_set(
         err, INSITU_E_ARG, "iterator: the loader was opened without variables; open it with some");
+
   if (desc->api != INSITU_API) return insitu__error_api(err, "iterator", desc->api);
   if (desc->split < INSITU_TRAIN || desc->split > INSITU_ALL || desc->order < INSITU_AUTO ||
       desc->order > INSITU_SEQUENTIAL || desc->max_held > INSITU__MAX_HELD ||
@@ -29687,11 +29879,13 @@ static insitu_status insitu__public_desc(
         " is none of the documented values; "
         "correct it",
         (int)desc->split, (int)desc->order, (unsigned)desc->max_held, desc->epoch);
+
   if (desc->stream == INSITU__DEVICE_PER_THREAD)
     return insitu__error_set(err, INSITU_E_ARG,
         "iterator: desc.stream is cudaStreamPerThread, which is another stream in each thread that "
         "takes or releases a batch; "
         "give a stream of your own, or NULL for the legacy default stream");
+
   return INSITU_OK;
 }
 
@@ -29710,6 +29904,7 @@ INSITU_DEF insitu_status insitu_loader_plan(
   for (unsigned i = 0; i < ld->geometry.n_devices; i++)
     out->device_bytes +=
         (insitu__pass_max_held(desc) + UINT64_C(1)) * ld->geometry.devices[i].bytes;
+
   out->table_bytes = insitu__pass_tables(ld, out->table_bytes, out->slabs);
   out->inflight_bytes = ld->footprint.inflight_bytes;
   out->cache_bytes = ld->footprint.cache_bytes;
@@ -29760,6 +29955,7 @@ static insitu_status insitu__public_outcome(
   if (own->status < 0 && err && err->status >= 0) *err = *own;
   return status;
 }
+
 INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *variable, void *dst,
     uint64_t dst_bytes, insitu_shape *shape, insitu_error *err) {
   insitu__error_begin(err);
@@ -29769,12 +29965,15 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
       (variable->n_slices && !variable->slices) || (!dst && !shape))
     return insitu__error_set(err, INSITU_E_ARG,
         "read: variable, its path, its slices, or dst and shape are NULL; give them");
+
   if (variable->offset || variable->n_steps)
     return insitu__error_set(
         err, INSITU_E_ARG, "read: offset and steps mean nothing here; use slices");
+
   if (variable->place != INSITU_HOST)
     return insitu__error_set(
         err, INSITU_E_ARG, "read: place means nothing here, dst is host memory; leave it out");
+
   insitu_error own = {0};
   struct insitu__read_reading r = {.loader = ld,
       .variable = variable,
@@ -29786,6 +29985,7 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
   if (status)
     return insitu__error_set(
         err, status, "read: no memory for a coroutine; give the process more memory");
+
   return insitu__public_outcome(ld, r.status, &own, err);
 }
 
@@ -29799,6 +29999,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
   if (!ld->geometry.n_variables)
     return insitu__error_set(err, INSITU_E_ARG,
         "dates: the loader has no variables, and so no sample axis; give it one");
+
   if (!ld->user.moments) {
     insitu_error own = {0};
     struct insitu__dates_dating d = {.loader = ld, .err = &own};
@@ -29809,6 +30010,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
     status = insitu__public_outcome(ld, d.status, &own, err);
     if (status) return status;
   }
+
   for (uint64_t i = 0; i < n; i++) {
     if (samples[i] < 0 || (uint64_t)samples[i] >= ld->geometry.samples)
       return insitu__error_set(err, INSITU_E_ARG,
@@ -29816,6 +30018,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
           samples[i], ld->geometry.samples);
     insitu__time_date(ld->user.calendar, ld->user.moments[samples[i]], &out[i]);
   }
+
   return INSITU_OK;
 }
 
@@ -29826,11 +30029,13 @@ static insitu_status insitu__public_units(struct insitu__time_units *u, const ch
     return insitu__error_set(err, INSITU_E_ARG, "date: units or out is NULL; give both");
   return insitu__time_units(u, "date", units, calendar, err);
 }
+
 static insitu_status insitu__public_no_date(const char *units, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_FORMAT,
       "date: the value in '%.80s' is no date, or one beyond year %d; correct it", units,
       INSITU__TIME_YEARS);
 }
+
 INSITU_DEF insitu_status insitu_date_from_int(
     int64_t value, const char *units, const char *calendar, insitu_date *out, insitu_error *err) {
   insitu__error_begin(err);
@@ -29842,6 +30047,7 @@ INSITU_DEF insitu_status insitu_date_from_int(
   insitu__time_date(u.calendar, moment, out);
   return INSITU_OK;
 }
+
 INSITU_DEF insitu_status insitu_date_from_double(
     double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err) {
   insitu__error_begin(err);
@@ -29868,6 +30074,7 @@ INSITU_DEF insitu_status insitu_read_strings(
   if (status)
     insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory");
   else status = insitu__public_outcome(ld, s.status, &own, err);
+
   if (!status && s.zarr.kind != INSITU__ZARR_STRING) {
     insitu_variable fixed = {.path = path};
     insitu_shape shape;
@@ -29883,9 +30090,11 @@ INSITU_DEF insitu_status insitu_read_strings(
           path, INSITU__MAX_STRING_BYTES);
     insitu__mem_free(bytes);
   }
+
   if (!status && !(*out = insitu__read_strings_give(&s)))
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "read, array %.200s: no memory for its strings; give the process more memory", path);
+
   insitu__read_strings_end(&s);
   return status;
 }
@@ -29920,15 +30129,18 @@ INSITU_DEF insitu_status insitu_manifest_save(
   if (!ld->config.n_variables)
     return insitu__error_set(
         err, INSITU_E_ARG, "manifest: the loader was opened without variables; open it with some");
+
   if (!path || !*path || strlen(path) > INSITU__MAX_KEY)
     return insitu__error_set(err, INSITU_E_ARG,
         "manifest: the path is empty or longer than %d bytes; give another", INSITU__MAX_KEY);
+
   if (!ld->split.by_chunks)
     return insitu__error_set(err, INSITU_E_SPLIT,
         "manifest %s: the split was given by samples, a manifest holds whole chunks; save the "
         "ranges "
         "instead, or split by fraction",
         path);
+
   struct insitu__text_buffer b = {0};
   char other[INSITU__MAX_KEY + 32];
   insitu__split_print(&ld->split, &b, ld->geometry.samples, ld->geometry.chunk, ld->config.seed);
@@ -29952,6 +30164,7 @@ INSITU_DEF insitu_status insitu_manifest_save(
                        "manifest %s: %s; choose a path that can be written", name,
                        insitu__error_text(error, cause, sizeof cause));
   }
+
   insitu__text_buffer_free(&b);
   return status;
 }
@@ -29961,6 +30174,7 @@ struct insitu__public_iter_memory {
   insitu_status status;
   insitu_error *err;
 };
+
 /* What an iterator has on devices and on the host; it may have part of it on an error. */
 static void insitu__public_iter_memory(void *arg) {
   struct insitu__public_iter_memory *m = (struct insitu__public_iter_memory *)arg;
@@ -29979,13 +30193,16 @@ INSITU_DEF insitu_status insitu_iter_open(
   if (!out)
     return insitu__error_set(
         err, INSITU_E_ARG, "iterator: out is NULL; give the address of a handle");
+
   if (ld->config.plan_only)
     return insitu__error_set(err, INSITU_E_ARG,
         "iterator: the loader was opened with plan_only; open it without to read");
+
   insitu_iter *it = (insitu_iter *)insitu__mem_alloc(1, sizeof *it);
   if (!it)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "iterator: no memory; give the process more memory");
+
   it->loader = ld;
   it->pid = ld->pid;
   it->split = desc->split;
@@ -30003,6 +30220,7 @@ INSITU_DEF insitu_status insitu_iter_open(
     status = memory.status;
     it->device.of = insitu__device_of(&it->device); /* of this thread: release may come from any */
   }
+
   if (!status) {
     struct insitu__pass_move m = {it, desc->epoch, 0};
     status = insitu__reactor_call(&ld->reactor, insitu__pass_begin_await, &m);
@@ -30010,12 +30228,14 @@ INSITU_DEF insitu_status insitu_iter_open(
       insitu__error_set(
           err, status, "iterator: no memory for a coroutine; give the process more memory");
   }
+
   if (status) {
     insitu__pass_unreserve(it);
     insitu__pass_free_iter(it);
     insitu__pass_disown_iter(it); /* there will be no handle */
     return status;
   }
+
   *out = it;
   return INSITU_OK;
 }
@@ -30041,6 +30261,7 @@ INSITU_DEF insitu_status insitu_iter_next(
   if (!out)
     return insitu__error_set(
         err, INSITU_E_ARG, "next: out is NULL; give the address of a batch pointer");
+
   insitu_loader *ld = it->loader;
   int64_t begin = insitu__base_now(), deadline = INT64_MAX;
   if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - begin) / 1000000)
@@ -30060,6 +30281,7 @@ INSITU_DEF insitu_status insitu_iter_next(
       break;
     insitu__pass_wait(it, deadline);
   }
+
   if (it->shared.blocked_by)
     insitu__report_held_by(it, it->shared.blocked_by, it->shared.blocked_at, insitu__base_now());
   it->shared.next_began = 0;
@@ -30149,6 +30371,7 @@ static void insitu__public_let_go(
     pthread_mutex_unlock(&it->lock);
     return;
   }
+
   if (of != INSITU__DEVICE_NOBODY)
     insitu__device_release(&it->device, slab->parts, &slab->busy, stream, of);
   if (exported) slab->exports--;
@@ -30160,6 +30383,7 @@ static void insitu__public_let_go(
     if (it->loader && it->device.n_rings) insitu__reactor_wake(&it->loader->reactor);
     last = --it->shared.held == 0 && it->shared.closed;
   }
+
   pthread_mutex_unlock(&it->lock);
   if (last) insitu__pass_free_iter(it);
 }
@@ -30211,17 +30435,20 @@ INSITU_DEF insitu_status insitu_batch_copy_to(const insitu_batch *batch, uint64_
         "copy_to, array %s: dst is NULL or has less than %" PRIu64
         " bytes; give as many as a full batch's, see insitu_loader_array",
         a->name, a->bytes);
+
   const struct insitu__loader_slab *slab = (const struct insitu__loader_slab *)(const void *)batch;
   struct insitu__device *d = &slab->iter->device;
   if (d->on) {
     if (a->place == INSITU_DEVICE) status = insitu__device_wait(d, slab->parts, stream, err);
     return status ? status : insitu__device_copy(d, dst, a->data, a->bytes, stream, err);
   }
+
   if (stream)
     return insitu__error_set(err, INSITU_E_ARG,
         "copy_to, array %s: a stream, and nothing of this loader is page-locked or on a device; "
         "give NULL",
         a->name);
+
   memcpy(dst, a->data, (size_t)a->bytes);
   return INSITU_OK;
 }
@@ -30233,6 +30460,7 @@ enum {
   INSITU__PUBLIC_DLPACK_CUDA = 2,
   INSITU__PUBLIC_DLPACK_CUDA_HOST = 3
 };
+
 struct insitu__public_dlpack_tensor {
   void *data;
   int32_t device_type, device_id, ndim;
@@ -30241,11 +30469,13 @@ struct insitu__public_dlpack_tensor {
   int64_t *shape, *strides;
   uint64_t byte_offset;
 };
+
 struct insitu__public_dlpack_managed {
   struct insitu__public_dlpack_tensor tensor;
   void *manager;
   void (*deleter)(struct insitu__public_dlpack_managed *self);
 };
+
 struct insitu__public_dlpack_versioned {
   uint32_t major, minor;
   void *manager;
@@ -30271,9 +30501,11 @@ static void insitu__public_exported(struct insitu__public_dlpack_export *e) {
   insitu__public_let_go(e->slab, true, e->stream, e->of);
   insitu__mem_free(e);
 }
+
 static void insitu__public_delete(struct insitu__public_dlpack_managed *self) {
   if (self) insitu__public_exported((struct insitu__public_dlpack_export *)self->manager);
 }
+
 static void insitu__public_delete_versioned(struct insitu__public_dlpack_versioned *self) {
   if (self) insitu__public_exported((struct insitu__public_dlpack_export *)self->manager);
 }
@@ -30287,10 +30519,12 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
   if (!managed)
     return insitu__error_set(
         err, INSITU_E_ARG, "dlpack: managed is NULL; give the address of a pointer");
+
   if (stream == INSITU__DEVICE_PER_THREAD)
     return insitu__error_set(err, INSITU_E_ARG,
         "dlpack: cudaStreamPerThread is another stream in the thread that deletes; give a stream "
         "of your own");
+
   struct insitu__loader_slab *slab = (struct insitu__loader_slab *)(void *)batch;
   const insitu_array *a = &slab->arrays[array];
   struct insitu__public_dlpack_export *e =
@@ -30298,12 +30532,14 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
   if (!e)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "dlpack: no memory; give the process more memory");
+
   if (a->place == INSITU_DEVICE)
     status = insitu__device_wait(&slab->iter->device, slab->parts, stream, err);
   if (status) {
     insitu__mem_free(e);
     return status;
   }
+
   struct insitu__public_dlpack_tensor t = {.data = a->data,
       .device_type = a->place == INSITU_DEVICE   ? INSITU__PUBLIC_DLPACK_CUDA
                      : a->place == INSITU_PINNED ? INSITU__PUBLIC_DLPACK_CUDA_HOST
@@ -30321,6 +30557,7 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
   else
     e->as.managed = (struct insitu__public_dlpack_managed){
         .tensor = t, .manager = e, .deleter = insitu__public_delete};
+
   e->slab = slab;
   e->stream = stream;
   e->of = a->place == INSITU_HOST && !stream ? INSITU__DEVICE_NOBODY
