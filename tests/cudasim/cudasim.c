@@ -561,7 +561,8 @@ static cudaError_t sim_leave(cudaError_t e) {
   sim_unlock();
   return e;
 }
-/* What destroys, frees, synchronises or exchanges goes on after an error of earlier work. */
+/* What destroys, frees, synchronises or exchanges goes on after an error of earlier work, as does
+ * cudaSetDevice. */
 static bool sim_goes_on(cudaError_t e) {
   return !e || sim.late;
 }
@@ -595,7 +596,7 @@ cudaError_t cudaGetDevice(int *device) {
 cudaError_t cudaSetDevice(int device) {
   cudaError_t e = sim_enter(__func__, false);
   if (!e && (device < 0 || device >= sim.devices)) e = cudaErrorInvalidDevice;
-  if (!e) {
+  if (sim_goes_on(e)) {
     sim_thread.device = device;
     sim_context(__func__, device);
   }

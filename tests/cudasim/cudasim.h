@@ -44,10 +44,10 @@ void cudasim_step(unsigned steps); /* that many operations now; their order is r
 void cudasim_finish(void);         /* runs all; the host has then waited for all of it */
 
 /* The n-th call from now (1: the next) that can fail fails with that error, once; 0: none. What
- * destroys, frees, synchronises or exchanges the capture mode does its work all the same, as with
- * errors of earlier work. cudaErrorIllegalAddress, ECCUncorrectable, LaunchTimeout, LaunchFailure
- * and ContextIsDestroyed stay: what is enqueued is dropped, and all calls fail with it. Kernels are
- * not counted. */
+ * destroys, frees, synchronises, exchanges the capture mode or makes a device current does its work
+ * all the same, as with errors of earlier work. cudaErrorIllegalAddress, ECCUncorrectable,
+ * LaunchTimeout, LaunchFailure and ContextIsDestroyed stay: what is enqueued is dropped, and all
+ * calls fail with it. Kernels are not counted. */
 void cudasim_fail(uint64_t n, cudaError_t error);
 
 /* As if another thread captured a graph in global mode: calls that are then unsafe fail, and are

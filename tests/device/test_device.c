@@ -901,6 +901,22 @@ static void test_current_device(void **state) {
     }
 }
 
+/* A cudaSetDevice that tells of earlier work has switched all the same. */
+static void test_current_device_after_an_error(void **state) {
+  struct insitu__device_scope s;
+  insitu_error err = {0};
+  (void)state;
+  begin(2, 1);
+  choose(1);
+  cudasim_fail(2, cudaErrorUnknown); /* the second call */
+  assert_int_equal(insitu__device_enter(&s, 0, &err), INSITU_E_DEVICE);
+  assert_non_null(strstr(err.message, "cudaSetDevice"));
+  insitu__device_leave(&s);
+  same_device();
+  current = -1;
+  finish();
+}
+
 /* desc.alloc and desc.release may leave another device current. */
 static void *astray_alloc(
     void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream) {
@@ -2276,6 +2292,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_delete_elsewhere),
       cmocka_unit_test(test_contexts),
       cmocka_unit_test(test_current_device),
+      cmocka_unit_test(test_current_device_after_an_error),
       cmocka_unit_test(test_astray_callbacks),
       cmocka_unit_test(test_pinned_for_another),
       cmocka_unit_test(test_null_elsewhere),
