@@ -20597,7 +20597,8 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
           g->store, 0, INSITU__MAX_ROOT_SEARCH, &kind, NULL, NULL, &refused);
     else g->is_array = kind == INSITU__GROUP_V2_ARRAY;
   }
-  if (kind == INSITU__GROUP_NOTHING && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
+  bool failed = status < 0 || kind == INSITU__GROUP_NOTHING;
+  if (failed && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
     if (refused.http_status == 404) /* the bucket: of a chunk's that would be another matter */
       refused.status = INSITU_E_NOTFOUND;
     if (err && err->status >= 0) *err = refused;
