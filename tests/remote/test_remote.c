@@ -911,6 +911,59 @@ static void test_absent(void **state) {
   assert_int_equal(r.status, INSITU_E_ABSENT);
 }
 
+/* A store that answers 403 for what is not there, to those who may not list: a group is found by
+ * its .zgroup all the same. Where that is refused, too, the error tells so. */
+static void test_hidden(void **state) {
+  static const char *const hidden[] = {"zarr.json", ".zmetadata", ".zarray", ".zgroup"};
+  const struct support_array a = {
+      .name = "x", .ndim = 1, .shape = {8}, .chunk = {4}, .dtype = INSITU_F32, .format = 2};
+  const insitu_variable x = {.label = "x"};
+  (void)state;
+  support_make(support_path("hidden"), &a);
+  EACH_MODE (m)
+    for (int n = 3; n <= 4; n++) {
+      insitu_error err = {0};
+      insitu_loader *ld = NULL;
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = server_url(server, "hidden"),
+          .variables = &x,
+          .n_variables = 1,
+          .batch_size = 2,
+          .io = modes[m].io,
+          .inline_io = modes[m].inline_io};
+      server_reset(server);
+      for (int i = 0; i < n; i++) {
+        char key[40];
+        snprintf(key, sizeof key, "hidden/%s", hidden[i]);
+        server_rule(
+            server, (struct server_rule){.key = key, .fault = SERVER_STATUS, .status = 403});
+      }
+      insitu_status status = insitu_loader_open(&d, &ld, &err);
+      insitu_loader_close(&ld);
+      if (n == 3 && status) fail_msg("%s", err.message);
+      if (n == 3) continue;
+      assert_int_equal(status, INSITU_E_AUTH);
+      assert_int_equal(err.http_status, 403);
+    }
+  /* nor does it hide what is wrong with the metadata that is there */
+  support_write(support_path("hidden/.zmetadata"), "{\"zarr_conso", 12);
+  EACH_MODE (m) {
+    insitu_error err = {0};
+    insitu_loader *ld = NULL;
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = server_url(server, "hidden"),
+        .plan_only = 1,
+        .io = modes[m].io,
+        .inline_io = modes[m].inline_io};
+    server_reset(server);
+    server_rule(server,
+        (struct server_rule){.key = "hidden/zarr.json", .fault = SERVER_STATUS, .status = 403});
+    assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_JSON);
+    assert_int_equal(err.status, INSITU_E_JSON);
+    assert_non_null(strstr(err.message, ".zmetadata"));
+  }
+}
+
 /* A fifth of all answers goes wrong, in every way that passes. */
 static void test_storm(void **state) {
   static const struct server_rule rules[] = {{.fault = SERVER_STATUS, .status = 500},
@@ -1778,15 +1831,16 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_fatal), cmocka_unit_test(test_gaps_in_zip),
       cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
       cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_storm),
-      cmocka_unit_test(test_redirects), cmocka_unit_test(test_server_killed),
-      cmocka_unit_test(test_deadlines), cmocka_unit_test(test_default_inflight),
-      cmocka_unit_test(test_first_answer), cmocka_unit_test(test_close_under_way),
-      cmocka_unit_test(test_iterators_recover), cmocka_unit_test(test_away),
-      cmocka_unit_test(test_given_up_is_no_hole), cmocka_unit_test(test_read_is_cancelled),
-      cmocka_unit_test(test_parts), cmocka_unit_test(test_cached_namesakes),
-      cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors),
-      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_hidden),
+      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
+      cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
+      cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
+      cmocka_unit_test(test_away), cmocka_unit_test(test_given_up_is_no_hole),
+      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas),
+      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
