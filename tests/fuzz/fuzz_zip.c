@@ -23,10 +23,9 @@ static int64_t at_once(const uint8_t *src, uint64_t n, uint64_t size, uint32_t c
   inflateEnd(&z);
   return rc == Z_STREAM_END && got == size && crc32(0, to, (uInt)size) == crc ? (int64_t)size : -1;
 }
-static void inflate_member(
-    const struct insitu__store_member *m, const uint8_t *src, uint64_t piece) {
-  static uint64_t room[(sizeof(struct insitu__store_inflater) + INSITU__STORE_PIECE) / 8 + 1];
-  struct insitu__store_inflater *f = (struct insitu__store_inflater *)(void *)room;
+static void inflate_member(const struct insitu__zip_member *m, const uint8_t *src, uint64_t piece) {
+  static uint64_t room[(sizeof(struct insitu__zip_inflater) + INSITU__ZIP_PIECE) / 8 + 1];
+  struct insitu__zip_inflater *f = (struct insitu__zip_inflater *)(void *)room;
   uint8_t *want = malloc(MOST + 1), *got = malloc(MOST);
   uint64_t skip = m->crc % (m->object.n + 1), at = 0;
   struct iovec iov[2] = {
@@ -45,7 +44,7 @@ static void inflate_member(
     memcpy(f->piece, src + at, (size_t)n);
     f->z.next_in = f->piece;
     f->z.avail_in = (uInt)n;
-    insitu__store_zip_inflate(f, 0);
+    insitu__zip_inflate_job(f, 0);
     at += n;
   }
   inflateEnd(&f->z);
@@ -57,34 +56,34 @@ static void inflate_member(
   free(got);
 }
 
-static void members(const struct insitu__store_index *x, const struct insitu__store_end *end,
+static void members(const struct insitu__zip_index *x, const struct insitu__zip_end *end,
     const uint8_t *bytes, uint64_t n, uint64_t before, uint64_t piece) {
   for (uint64_t i = 0; i < x->n_objects; i++) {
-    const struct insitu__store_member *m =
-        (const struct insitu__store_member *)(const void *)x->object[i];
+    const struct insitu__zip_member *m =
+        (const struct insitu__zip_member *)(const void *)x->object[i];
     insitu_error err = {0};
     uint64_t start;
     FUZZ_HOLDS(m >= x->member && m < x->member + x->n_members);
     FUZZ_HOLDS(insitu__store_key_valid(m->object.key) && m->limit <= end->at);
     FUZZ_HOLDS(!i || insitu__store_order(x->object[i - 1]->key, m->object.key) < 0);
-    insitu_status status = insitu__store_zip_check(m, &err);
+    insitu_status status = insitu__zip_check(m, &err);
     fuzz_status(status, &err);
     bool there =
-        m->header >= before && m->header <= m->limit && m->limit - m->header >= INSITU__STORE_LOCAL;
+        m->header >= before && m->header <= m->limit && m->limit - m->header >= INSITU__ZIP_LOCAL;
     if (status || !there) continue;
-    uint8_t *header = fuzz_copy(bytes + (m->header - before), INSITU__STORE_LOCAL);
-    status = insitu__store_zip_local(header, m, &start, &err);
+    uint8_t *header = fuzz_copy(bytes + (m->header - before), INSITU__ZIP_LOCAL);
+    status = insitu__zip_parse_local(header, m, &start, &err);
     fuzz_status(status, &err);
     free(header);
     if (status) continue;
-    FUZZ_HOLDS(start >= m->header + INSITU__STORE_LOCAL && m->stored <= n &&
+    FUZZ_HOLDS(start >= m->header + INSITU__ZIP_LOCAL && m->stored <= n &&
                start - before <= n - m->stored);
-    if (m->method == INSITU__STORE_DEFLATED && m->object.n && m->object.n <= MOST)
+    if (m->method == INSITU__ZIP_DEFLATED && m->object.n && m->object.n <= MOST)
       inflate_member(m, bytes + (start - before), piece);
   }
   for (uint64_t i = 1; i < x->n_members; i++) /* of two members at most one owns a byte */
     for (uint64_t k = 0; k < i && i < 50; k++) {
-      const struct insitu__store_member *a = &x->member[k], *b = &x->member[i];
+      const struct insitu__zip_member *a = &x->member[k], *b = &x->member[i];
       FUZZ_HOLDS(a->limit <= b->header || b->limit <= a->header || a->header >= a->limit ||
                  b->header >= b->limit);
     }
@@ -92,24 +91,24 @@ static void members(const struct insitu__store_index *x, const struct insitu__st
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   static const uint64_t more[] = {0, 1, UINT64_C(1) << 40, 77};
-  struct insitu__store_end end;
-  struct insitu__store_index index;
+  struct insitu__zip_end end;
+  struct insitu__zip_index index;
   insitu_error err = {0};
   if (!n) return 0;
   uint64_t before = more[data[0] & 3];
   uint8_t *bytes = fuzz_copy(data + 1, --n);
-  insitu_status status = insitu__store_zip_end(bytes, n, n + before, &end, &err);
+  insitu_status status = insitu__zip_find_end(bytes, n, n + before, &end, &err);
   fuzz_status(status, &err);
   FUZZ_HOLDS(
       status || (end.at <= n + before && end.bytes <= n + before - end.at && end.before <= end.at));
   if (!status && end.at >= before) {
     uint8_t *directory = fuzz_copy(bytes + (end.at - before), end.bytes);
     status =
-        insitu__store_zip_index(directory, end.bytes, &end, data[0] & 4 ? "a" : "", &index, &err);
+        insitu__zip_build_index(directory, end.bytes, &end, data[0] & 4 ? "a" : "", &index, &err);
     fuzz_status(status, &err);
     free(directory);
     if (!status) members(&index, &end, bytes, n, before, 1 + (data[0] >> 3) * UINT64_C(40));
-    insitu__store_index_free(&index);
+    insitu__zip_index_free(&index);
   }
   free(bytes);
   return 0;

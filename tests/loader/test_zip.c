@@ -58,7 +58,8 @@ static void visit_await(void *arg) { /* lists where room[0] is 0 */
   uint64_t at = 0;
   for (int i = 0; i < 3; i++, at += v->room[i - 1])
     iov[i] = (struct iovec){v->text + at, v->room[i]};
-  v->status = insitu__store_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+  v->status =
+      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status) v->status = insitu__store_index_await(&store, &v->error);
   if (!v->status && v->now)
     v->status = insitu__store_read_now(&store, v->key, v->offset, iov, 3, 0, &v->got);
@@ -797,9 +798,9 @@ static void test_remote_names(void **state) {
         .api = INSITU_API, .url = cases[i].url, .options = options, .n_options = 2};
     insitu_error err = {0};
     struct insitu__store s;
-    assert_int_equal(insitu__store_open(&s, NULL, &d, &err), INSITU_OK); /* nothing is asked yet */
-    assert_string_equal(s.zip->name, cases[i].name);
-    assert_string_equal(s.zip->root, cases[i].root);
+    assert_int_equal(insitu__source_open(&s, NULL, &d, &err), INSITU_OK); /* nothing is asked yet */
+    assert_string_equal(insitu__zip_of(&s)->name, cases[i].name);
+    assert_string_equal(insitu__zip_of(&s)->root, cases[i].root);
     assert_string_equal(s.url, cases[i].shown);
     insitu__store_close(&s);
   }

@@ -65,7 +65,7 @@ static void faulty_draw(struct faulty *f, unsigned seed, unsigned number) {
     struct faulty_version *v = &f->version[k];
     uint64_t how = faulty_below(f, 4);
     v->n = 1 + faulty_below(f, FAULTY_LARGEST);
-    if (f->large) v->n = (uint64_t)INSITU__STORE_PART + (uint64_t)f->large;
+    if (f->large) v->n = (uint64_t)INSITU__REMOTE_PART + (uint64_t)f->large;
     if (k && faulty_below(f, 3)) v->n = f->version[0].n;
     /* the same server still, so that the same validators are told, with other values */
     if (k && faulty_below(f, 3)) {

@@ -1168,7 +1168,7 @@ static void test_reads(void **state) {
   life = 3600;
   ill = wrong = false;
   memset(&error, 0, sizeof error);
-  opened(insitu__store_open(&store, &reactor, &desc, &error));
+  opened(insitu__source_open(&store, &reactor, &desc, &error));
   for (current = 1; current < 4; current++) {
     ill = current == 3;
     assert_int_equal(insitu__reactor_call(&reactor, read_many, NULL), INSITU_OK);
@@ -1221,7 +1221,7 @@ static void test_echo(void **state) {
       {"region", "r"}};
   const insitu_loader_desc desc = {
       .api = INSITU_API, .url = "s3://b", .options = option, .n_options = 7};
-  opened(insitu__store_open(&store, &reactor, &desc, &error));
+  opened(insitu__source_open(&store, &reactor, &desc, &error));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__reactor_gate done;
     snprintf(echo_id, sizeof echo_id, "%s", cases[i].id);

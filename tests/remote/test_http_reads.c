@@ -252,7 +252,7 @@ static void test_place_past_the_caches(void **state) {
 }
 
 /* ---- reads through a store ---- */
-enum { PART = INSITU__STORE_PART };
+enum { PART = INSITU__REMOTE_PART };
 static struct server *server;
 static struct insitu__reactor reactor;
 static struct insitu__store store;
@@ -270,7 +270,7 @@ static void ask_it(void *arg) {
   struct insitu__store_tag tag = {.whole = ask.whole};
   (void)arg;
   ask.status =
-      insitu__store_ask_await(&store, ask.key, ask.offset, iov, 2, &tag, &ask.got, &ask.err);
+      insitu__store_fetch_await(&store, ask.key, ask.offset, iov, 2, &tag, &ask.got, &ask.err);
 }
 static void asked(const char *key, uint64_t offset, uint64_t bytes) {
   ask.key = key;
@@ -289,7 +289,8 @@ static void open_store(int m, const insitu_option *options, uint64_t n) {
   const insitu_loader_desc desc = {
       .api = INSITU_API, .url = server_url(server, ""), .options = options, .n_options = n};
   d.workers = d.io_threads = d.inline_mode ? 0 : 1;
-  if (insitu__reactor_open(&reactor, &d, &err) || insitu__store_open(&store, &reactor, &desc, &err))
+  if (insitu__reactor_open(&reactor, &d, &err) ||
+      insitu__source_open(&store, &reactor, &desc, &err))
     fail_msg("%s", err.message);
 }
 static void close_store(void) {
@@ -613,7 +614,7 @@ static void test_refusing_curl(void **state) {
       asked("o", 2, 3);
       assert_int_equal(ask.status, i % 2 ? INSITU_E_NOMEM : INSITU_OK);
       if (!(i % 2)) assert_memory_equal(ask.to, "234", 3);
-      assert_int_equal(store.remote->http.under_way, 0);
+      assert_int_equal(insitu__remote_of(insitu__store_base(&store))->http.under_way, 0);
     }
     close_store();
   }
@@ -623,12 +624,12 @@ static void test_slowed_down(void **state) {
   (void)state;
   server_reset(server);
   open_store(EPOLL, NULL, 0);
-  store.remote->http.limit = 1;
+  insitu__remote_of(insitu__store_base(&store))->http.limit = 1;
   for (int i = 0; i < 10; i++) {
     asked("absent", 0, 3);
     assert_int_equal(ask.status, INSITU_E_NOTFOUND);
   }
-  assert_true(store.remote->http.limit > 4);
+  assert_true(insitu__remote_of(insitu__store_base(&store))->http.limit > 4);
   close_store();
 }
 
@@ -657,8 +658,9 @@ static void send_named(void *arg) {
   struct insitu__http_request r = {.text = {.limit = 1000}};
   snprintf(url, sizeof url, "http://%s:%d/o", n->host, server->port);
   r.url = url;
-  for (int i = 0; n->expired && i < INSITU__MAX_HOSTS; i++) store.remote->http.host[i].until = 0;
-  n->status = insitu__http_await(&store.remote->http, &r, &err);
+  for (int i = 0; n->expired && i < INSITU__MAX_HOSTS; i++)
+    insitu__remote_of(insitu__store_base(&store))->http.host[i].until = 0;
+  n->status = insitu__http_await(&insitu__remote_of(insitu__store_base(&store))->http, &r, &err);
   n->answer = r.answer.status;
   snprintf(n->message, sizeof n->message, "%s", err.message);
   insitu__http_request_free(&r);
@@ -735,7 +737,7 @@ static void test_names_renewed(void **state) {
     names_settle(2, 0);
     for (int i = 0; i < 3; i++)
       assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
-    struct insitu__http_host *host = &store.remote->http.host[0];
+    struct insitu__http_host *host = &insitu__remote_of(insitu__store_base(&store))->http.host[0];
     /* until its end is seen */
     for (int i = 0; host->asked && i < 1000; i++) send_one_named("slow.test", false);
     assert_int_equal(names(&names_asked), 2);
@@ -918,7 +920,9 @@ static void send_kind(void *arg) {
   bool ok = (!k->header || insitu__http_header(&r, "%s", k->header)) &&
             (!k->header2 || insitu__http_header(&r, "%s", k->header2));
   memset(&now, 0, sizeof now);
-  now.status = ok ? insitu__http_await(&store.remote->http, &r, &err) : INSITU_E_NOMEM;
+  now.status =
+      ok ? insitu__http_await(&insitu__remote_of(insitu__store_base(&store))->http, &r, &err)
+         : INSITU_E_NOMEM;
   now.answer = r.answer.status;
   now.placed = r.placed;
   snprintf(now.body, sizeof now.body, "%s", k->text && r.text.text ? r.text.text : body);

@@ -166,7 +166,9 @@ static struct run run(const struct job *j) {
   r.status = insitu_loader_open(&d, &ld, &r.err);
   if (r.status) return r;
   r.opened = true;
-  if (j->asked_before) insitu__http_count(&ld->store.remote->http.n_requests, j->asked_before);
+  if (j->asked_before)
+    insitu__http_count(
+        &insitu__remote_of(insitu__store_base(&ld->store))->http.n_requests, j->asked_before);
   r.status = insitu_iter_open(ld, &id, &it, &r.err);
   while (!r.status && (r.status = insitu_iter_next(it, 60000, &b, &r.err)) == INSITU_OK) {
     r.order = server__hash(r.order, b->sample_indices, b->rows * sizeof *b->sample_indices);

@@ -687,7 +687,8 @@ static void visit_zarr(void *arg) { /* opens path, or lists when path is NULL */
   struct visit *v = arg;
   struct insitu__store store;
   struct insitu__group group = {0};
-  v->status = insitu__store_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+  v->status =
+      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status) v->status = insitu__group_open_await(&group, &store, &v->error);
   v->format = group.format;
   v->is_array = group.is_array;
@@ -701,7 +702,8 @@ static void visit_object(void *arg) { /* reads an object of at most 100000 bytes
   struct visit *v = arg;
   struct insitu__store store;
   uint64_t n;
-  v->status = insitu__store_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+  v->status =
+      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status)
     v->status = insitu__store_get_await(&store, v->path, 100000, &v->object, &n, &v->error);
   if (!v->status) v->n_names = n;
@@ -710,7 +712,8 @@ static void visit_object(void *arg) { /* reads an object of at most 100000 bytes
 static void visit_list(void *arg) {
   struct visit *v = arg;
   struct insitu__store store;
-  v->status = insitu__store_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+  v->status =
+      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status) v->status = insitu__store_list_await(&store, v->path, visit_entry, v, &v->error);
   insitu__store_close(&store);
 }

@@ -211,7 +211,7 @@ static int bench_run(int argc, char **argv) {
   double busy[2], all[2];
   bench_machine(&busy[0], &all[0]);
   if (code == TOOL_OK) code = bench_run_job(&b);
-  bool far = b.ld && b.ld->store.remote;
+  bool far = b.ld && insitu__store_is_remote(&b.ld->store);
   if (code == TOOL_OK && b.rounds) code = bench_prepare(&b);
   if (code == TOOL_OK && b.rounds && !far) code = bench_run_rounds(&b);
   bench_machine(&busy[1], &all[1]);

@@ -634,7 +634,7 @@ static insitu_status tool_archive_store(
   insitu_status status = insitu__reactor_open(&a->reactor, &d, err);
   if (status < 0) return status;
   a->running = true;
-  status = insitu__store_open(&a->store, &a->reactor, where, err);
+  status = insitu__source_open(&a->store, &a->reactor, where, err);
   if (status < 0) tool_archive_close(a);
   return status;
 }

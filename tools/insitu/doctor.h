@@ -393,7 +393,7 @@ static int doctor_fetch(struct tool_archive *a, struct doctor_chunk *c) {
 /* The first stored object of the array, among its first few. */
 static void doctor_chunk(struct tool_archive *a, const struct insitu__zarr_array *z) {
   struct doctor_chunk c = {.z = z, .object = tool_object_of(z)};
-  bool far = a->store.remote != NULL;
+  bool far = insitu__store_is_remote(&a->store);
   uint64_t index[INSITU__MAX_DIMS], n = insitu__base_min(c.object.count, far ? 8 : 64);
   char stored[16], decoded[16], rate[16];
   int error = ENOENT;
@@ -475,7 +475,7 @@ static void doctor_arrays(struct tool_archive *a) {
 static const char *const doctor_keys[] = {"zarr.json", ".zmetadata", ".zgroup", ".zarray"};
 
 struct doctor_ask { /* one request, as a read makes it, but without retries */
-  struct insitu__store_remote *remote;
+  struct insitu__remote *remote;
   struct insitu__cloud_ask ask;
   struct insitu__http_request request;
   struct insitu__http_timing timing;
@@ -498,7 +498,7 @@ static void doctor_ask_await(void *arg) {
   }
 }
 static void doctor_send(struct tool_archive *a, struct doctor_ask *q) {
-  q->remote = a->store.remote;
+  q->remote = insitu__remote_of(insitu__store_base(&a->store));
   q->status = INSITU_OK;
   memset(&q->err, 0, sizeof q->err);
   if (insitu__reactor_call(&a->reactor, doctor_ask_await, q) < 0) tool_no_memory();
@@ -620,7 +620,8 @@ static void doctor_list(struct tool_archive *a) {
   if (insitu__reactor_call(&a->reactor, doctor_list_await, &l) < 0) tool_no_memory();
   if (l.status == INSITU_OK)
     doctor_line(DOCTOR_OK, "listing", NULL, "works: %" PRIu64 " names at the root", l.names);
-  else if (a->store.remote->cloud.auth.set.kind == INSITU__CLOUD_HTTP)
+  else if (insitu__remote_of(insitu__store_base(&a->store))->cloud.auth.set.kind ==
+           INSITU__CLOUD_HTTP)
     doctor_line(DOCTOR_OK, "listing", NULL,
         "not to be had from an HTTP server: consolidated metadata takes its place");
   else
@@ -637,7 +638,7 @@ static bool doctor_remote(struct tool_archive *a) {
     q.ask = (struct insitu__cloud_ask){.what = INSITU__CLOUD_READ, .key = doctor_keys[i]};
     doctor_send(a, &q);
     /* now it is known where a region and credentials come from */
-    if (!i) doctor_identity(&a->store.remote->cloud);
+    if (!i) doctor_identity(&insitu__remote_of(insitu__store_base(&a->store))->cloud);
     if (q.status < 0 || (q.request.answer.status != 200 && q.request.answer.status != 404)) {
       doctor_refused(&q, "request");
       doctor_reset(&q);
@@ -652,7 +653,8 @@ static bool doctor_remote(struct tool_archive *a) {
   doctor_send(a, &q);
   warm = q.timing;
   doctor_reset(&q);
-  doctor_timing(&cold, &warm, !strncmp(a->store.remote->cloud.base, "https:", 6));
+  doctor_timing(&cold, &warm,
+      !strncmp(insitu__remote_of(insitu__store_base(&a->store))->cloud.base, "https:", 6));
   doctor_list(a);
   if (found) doctor_ranges(a, found);
   else
@@ -678,7 +680,7 @@ static void doctor_archive(const char *url) {
     return;
   }
 #ifndef INSITU_NO_CURL
-  if (a.store.remote && !doctor_remote(&a)) {
+  if (insitu__store_is_remote(&a.store) && !doctor_remote(&a)) {
     tool_archive_close(&a);
     return;
   }
@@ -701,8 +703,8 @@ static void doctor_archive(const char *url) {
       : consolidated   ? "consolidated metadata"
                        : "metadata not consolidated",
       ms);
-  if (a.store.zip) {
-    bool deflated = a.store.zip->index.deflated;
+  if (a.store.base) {
+    bool deflated = insitu__zip_of(&a.store)->index.deflated;
     doctor_line(deflated ? DOCTOR_WARNING : DOCTOR_OK, "zip file",
         deflated ? "pack chunks as they are (zip -0): reads of a deflated member begin at its "
                    "start, and inflate what is compressed"
@@ -710,7 +712,7 @@ static void doctor_archive(const char *url) {
         "%" PRIu64 " objects, %s", a.store.n_objects,
         deflated ? "some of them deflated" : "stored as they are");
   }
-  if (a.list_error.status && !a.store.remote)
+  if (a.list_error.status && !insitu__store_is_remote(&a.store))
     doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
   doctor_arrays(&a);
   tool_archive_close(&a);

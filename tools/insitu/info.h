@@ -280,7 +280,7 @@ static void info_sizes_zip(const struct info *f, struct info_array *a) {
     if (strncmp(key, a->path, n) || (n && key[n] != '/')) break;
     name = name ? name + 1 : key;
     if (name[0] == '.' || strcmp(name, "zarr.json") == 0) continue;
-    a->stored += ((const struct insitu__store_member *)(const void *)s->object[i])->stored;
+    a->stored += ((const struct insitu__zip_member *)(const void *)s->object[i])->stored;
     a->stored_objects++;
   }
   a->sized = true;
@@ -289,13 +289,14 @@ static void info_sizes(struct info *f) {
   char root[INSITU__MAX_KEY], path[2 * INSITU__MAX_KEY];
   insitu_error err = {0};
   int kind;
-  f->sized = !info_no_size && !f->archive.store.remote && /* whose listings tell names alone */
+  f->sized = !info_no_size &&
+             !insitu__store_is_remote(&f->archive.store) && /* whose listings tell names alone */
              insitu__text_url_parse(f->url, &kind, root, sizeof root, &err) == INSITU_OK;
   for (uint64_t i = 0; i < f->n; i++) {
     struct info_array *a = &f->arrays[i];
     f->decoded += a->decoded;
     if (!f->sized) continue;
-    if (f->archive.store.zip) {
+    if (f->archive.store.base) {
       info_sizes_zip(f, a);
       f->stored += a->stored;
       continue;
@@ -1649,7 +1650,7 @@ static void info_print(
       tool_count(n, f->n), f->n == 1 ? "" : "s", tool_bytes(decoded, f->decoded));
   if (f->sized) printf(" (stored %s%s)", f->cut ? "at least " : "", tool_bytes(stored, f->stored));
   printf("\n");
-  if (f->archive.store.remote && !info_no_size)
+  if (insitu__store_is_remote(&f->archive.store) && !info_no_size)
     printf("Stored bytes: not known, a remote store tells them one object at a time; insitu verify "
            "counts them as it reads all.\n");
   if (f->cut)
@@ -1703,7 +1704,8 @@ static int info_gather(struct info *f, uint64_t seconds) {
   }
   f->deadline = insitu__base_now() + (int64_t)insitu__base_min(seconds, 1u << 30) * 1000000000;
   info_sizes(f);
-  if (f->archive.store.remote) insitu__reactor_call(&f->archive.reactor, info_ask_await, f);
+  if (insitu__store_is_remote(&f->archive.store))
+    insitu__reactor_call(&f->archive.reactor, info_ask_await, f);
   for (uint64_t i = 0; i < f->n; i++) info_values(f, &f->arrays[i]);
   for (uint64_t i = 0; i < f->n; i++) info_dates(f, &f->arrays[i]);
   return TOOL_OK;

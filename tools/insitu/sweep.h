@@ -50,7 +50,8 @@ struct sweep_prepare {
 static void sweep_prepare_await(void *arg) {
   struct sweep_prepare *p = (struct sweep_prepare *)arg;
   p->status = insitu__cloud_prepare_await(
-      &p->raw->archive.store.remote->cloud, &p->ask, &p->request, &p->raw->err);
+      &insitu__remote_of(insitu__store_base(&p->raw->archive.store))->cloud, &p->ask, &p->request,
+      &p->raw->err);
 }
 static size_t sweep_write(char *bytes, size_t size, size_t n, void *user) {
   struct sweep_slot *s = (struct sweep_slot *)user;
@@ -63,7 +64,8 @@ static size_t sweep_write(char *bytes, size_t size, size_t n, void *user) {
 /* The next chunk of the list into this slot; false: there is none, or an error. */
 static bool sweep_begin(struct sweep_raw *raw, struct sweep_slot *s) {
   struct bench *b = raw->b;
-  const struct insitu__http_desc *d = &raw->archive.store.remote->http.desc;
+  const struct insitu__http_desc *d =
+      &insitu__remote_of(insitu__store_base(&raw->archive.store))->http.desc;
   struct sweep_prepare p = {.raw = raw, .ask = {.what = INSITU__CLOUD_READ}};
   char key[INSITU__MAX_KEY], range[64];
   uint64_t index[INSITU__MAX_DIMS];
@@ -168,7 +170,7 @@ static void sweep_late(void *arg) {
   memcpy(l->ns, l->http->latency, l->n * sizeof *l->ns);
 }
 static void sweep_latencies(struct bench *b, struct sweep_step *s) { /* of the latest requests */
-  struct sweep_late l = {.http = &b->ld->store.remote->http};
+  struct sweep_late l = {.http = &insitu__remote_of(insitu__store_base(&b->ld->store))->http};
   double sorted[INSITU__HTTP_LATENCIES];
   if (insitu__reactor_call(&b->ld->reactor, sweep_late, &l) < 0) tool_no_memory();
   for (unsigned i = 0; i < l.n; i++) sorted[i] = 1e-9 * (double)l.ns[i];
@@ -200,7 +202,7 @@ static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err)
   uint64_t rounds = insitu__base_min(SWEEP_ROUNDS, b->rounds);
   bool far, ok = sweep_open(b, s->inflight, err);
   if (!ok) return false;
-  far = b->ld->store.remote != NULL;
+  far = insitu__store_is_remote(&b->ld->store);
 #ifndef INSITU_NO_CURL
   static struct sweep_raw limit;
   if (far && !sweep_raw_open(&limit, b, s->inflight, err)) return false;

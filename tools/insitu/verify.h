@@ -200,7 +200,8 @@ static void verify_array_await(void *arg) {
   if (run->now->err.status) return;
   /* what is read, and the scratch it is decoded in */
   uint64_t each = run->bound + 2 * run->object.bytes;
-  uint64_t most = insitu__base_max(4 * run->workers, run->archive->store.remote ? VERIFY_FAR : 0);
+  uint64_t most = insitu__base_max(
+      4 * run->workers, insitu__store_is_remote(&run->archive->store) ? VERIFY_FAR : 0);
   unsigned n = (unsigned)insitu__base_min(insitu__base_min(most, verify_asked(run->now)),
       insitu__base_max(1, run->budget / insitu__base_max(1, each)));
   if (!n) return;
