@@ -12588,11 +12588,13 @@ static uint32_t insitu__comp_crc_table(uint32_t crc, const uint8_t *p, uint64_t 
   static const uint32_t nibble[16] = {0, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
       0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4,
       0xd3d3e1ab, 0xe330a81a, 0xf36e6f75};
+
   for (; n; n--) {
     crc ^= *p++;
     crc = crc >> 4 ^ nibble[crc & 15];
     crc = crc >> 4 ^ nibble[crc & 15];
   }
+
   return crc;
 }
 
@@ -12602,6 +12604,7 @@ static uint32_t insitu__comp_crc_table(uint32_t crc, const uint8_t *p, uint64_t 
 #define INSITU__CODEC_CRC_TARGET __attribute__((target("sse4.2")))
 #define INSITU__CODEC_CRC8(crc, word) (crc = __builtin_ia32_crc32di(crc, word))
 #define INSITU__CODEC_CRC1(crc, byte) (crc = __builtin_ia32_crc32qi((uint32_t)crc, byte))
+
 static bool insitu__comp_crc_has_hardware(void) {
   return __builtin_cpu_supports("sse4.2") != 0;
 }
@@ -12611,6 +12614,7 @@ static bool insitu__comp_crc_has_hardware(void) {
   __asm__(".arch_extension crc\n\tcrc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word))
 #define INSITU__CODEC_CRC1(crc, byte)                                                              \
   __asm__(".arch_extension crc\n\tcrc32cb %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)(byte)))
+
 static bool insitu__comp_crc_has_hardware(void) {
   return (getauxval(AT_HWCAP) & 1u << 7) != 0; /* HWCAP_CRC32 in asm/hwcap.h */
 }
@@ -12626,10 +12630,12 @@ INSITU__CODEC_CRC_TARGET static inline uint32_t insitu__comp_crc_times(uint32_t 
   uint64_t b0 = b & one, b1 = b & one << 1, b2 = b & one << 2, b3 = b & one << 3,
            ones = UINT64_C(0x1111111111111111);
   uint64_t product = (a0 * b0 ^ a1 * b3 ^ a2 * b2 ^ a3 * b1) & ones;
+
   product |= (a0 * b1 ^ a1 * b0 ^ a2 * b3 ^ a3 * b2) & ones << 1;
   product |= (a0 * b2 ^ a1 * b1 ^ a2 * b0 ^ a3 * b3) & ones << 2;
   product |= (a0 * b3 ^ a1 * b2 ^ a2 * b1 ^ a3 * b0) & ones << 3;
   INSITU__CODEC_CRC8(out, product);
+
   return (uint32_t)out;
 }
 
@@ -12641,6 +12647,7 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_power(uint64_t words) 
       0x5ae703ab, 0xc5013a36, 0xac2ac6dd, 0x9b4615a9, 0x688d1c61, 0xf6af14e6, 0xb6ffe386,
       0xb717425b, 0x478b0d30, 0x54cc62e5, 0x7b2102ee, 0x8a99adef};
   uint32_t out = power[__builtin_ctzll(words)];
+
   while ((words &= words - 1)) out = insitu__comp_crc_times(out, power[__builtin_ctzll(words)]);
   return out;
 }
@@ -12650,6 +12657,7 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_power(uint64_t words) 
 INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_hardware(
     uint32_t crc, const uint8_t *p, uint64_t n) {
   uint64_t a = crc;
+
   while (n >= 24 * INSITU__CODEC_CRC_LEAST) {
     uint64_t words = insitu__base_min(n / 24, (1u << 24) - 1), part = 8 * words, b = 0, c = 0;
     for (const uint8_t *end = p + part; p < end; p += 8) {
@@ -12662,10 +12670,14 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_hardware(
     p += 2 * part;
     n -= 3 * part;
   }
+
   for (; n >= 8; n -= 8, p += 8) INSITU__CODEC_CRC8(a, insitu__base_load64(p));
+
   for (; n; n--, p++) INSITU__CODEC_CRC1(a, *p);
+
   return (uint32_t)a;
 }
+
 #undef INSITU__CODEC_CRC_TARGET
 #undef INSITU__CODEC_CRC8
 #undef INSITU__CODEC_CRC1
@@ -12676,6 +12688,7 @@ static uint32_t insitu__comp_crc32c_continue(uint32_t crc, const void *bytes, ui
   return ~(insitu__comp_crc_has_hardware() ? insitu__comp_crc_hardware(~crc, p, n)
                                            : insitu__comp_crc_table(~crc, p, n));
 }
+
 static uint32_t insitu__comp_crc32c(const void *bytes, uint64_t n) {
   return insitu__comp_crc32c_continue(0, bytes, n);
 }
@@ -12783,6 +12796,7 @@ __attribute__((target("avx2"), always_inline)) static inline void insitu__comp_m
 __attribute__((target("avx2"))) static uint64_t insitu__comp_unshuffle_avx2(
     uint8_t *dst, const uint8_t *const *plane, uint32_t size, uint64_t first, uint64_t count) {
   uint64_t i = 0;
+
   switch (size) {
   case 2:
     for (; count - i >= 32; i += 32) insitu__comp_merge32(dst + 2 * i, plane, first + i, 2);
@@ -12798,8 +12812,10 @@ __attribute__((target("avx2"))) static uint64_t insitu__comp_unshuffle_avx2(
     break;
   default: break;
   }
+
   return i;
 }
+
 #undef INSITU__CODEC_LO2
 #undef INSITU__CODEC_HI2
 #undef INSITU__CODEC_LOWER
@@ -12857,8 +12873,10 @@ static inline insitu__comp_v2 insitu__comp_transpose_bits(insitu__comp_v2 x) {
 static void insitu__comp_unbit_plane(
     uint8_t *out, const uint8_t *rows, uint64_t row, uint64_t first, uint64_t count) {
   const uint8_t *r[8];
+
   for (unsigned k = 0; k < 8; k++) r[k] = rows + k * row;
   uint64_t i = 0;
+
   for (; count - i >= 16; i += 16) {
     uint8_t tile[128];
     insitu__comp_merge16(tile, r, first + i, 8);
@@ -12869,6 +12887,7 @@ static void insitu__comp_unbit_plane(
       memcpy(out + 8 * i + (unsigned)k, &x, 16);
     }
   }
+
   for (; i < count; i++) {
     uint8_t eight[16] = {0};
     for (int k = 0; k < 8; k++) eight[k] = r[k][first + i];
@@ -12887,7 +12906,9 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
            stride = most + INSITU__CODEC_SKEW;
   uint8_t *strip = s->buffer[INSITU__CODEC_PIECES].at + INSITU__CODEC_PIECE + 256;
   const uint8_t *bytes[256];
+
   for (uint32_t k = 0; k < size; k++) bytes[k] = strip + k * stride;
+
   for (uint64_t i = 0; i < count; i += most) {
     uint64_t n = insitu__base_min(most, count - i);
     for (uint32_t k = 0; k < size; k++)
@@ -12896,6 +12917,7 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
     if (size > 1) insitu__comp_unshuffle(dst + i * size, bytes, size, 0, n, s->avx2);
   }
 }
+
 #undef INSITU__CODEC_LO
 #undef INSITU__CODEC_HI
 #undef INSITU__CODEC_PAIR
@@ -12980,7 +13002,9 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s, bool 
     const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
   const char *name = gzip ? "gzip" : "zlib";
   uint64_t at = 0;
+
   *got = 0;
+
   do {
     size_t in = 0, out = 0;
     enum libdeflate_result rc =
@@ -13007,6 +13031,7 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s, bool 
     const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
   const char *name = gzip ? "gzip" : "zlib";
   z_stream *z = &s->zlib;
+
   if (n > UINT32_MAX || cap > UINT32_MAX)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "%s: more than 4 GiB in one chunk: write the array with smaller chunks", name);
@@ -13014,6 +13039,7 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s, bool 
   z->avail_in = (uInt)n;
   z->next_out = dst;
   z->avail_out = (uInt)cap;
+
   do {
     if (inflateReset2(z, gzip ? 16 + 15 : 15) != Z_OK)
       return insitu__error_set(
@@ -13035,6 +13061,7 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s, bool 
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "zlib: %u bytes after the end of the stream; " INSITU__CODEC_BAD, z->avail_in);
   *got = cap - z->avail_out;
+
   return INSITU_OK;
 }
 #endif
@@ -13065,6 +13092,7 @@ static void *insitu__comp_bunzip_alloc(void *user, int items, int size) {
   left->at += bytes;
   return left->at - bytes;
 }
+
 static void insitu__comp_bunzip_free(void *user, void *p) {
   (void)user, (void)p;
 }
@@ -13112,6 +13140,7 @@ static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s,
 static uint32_t insitu__comp_fletcher32(const void *bytes, uint64_t n) {
   const uint8_t *p = (const uint8_t *)bytes;
   uint64_t low = 0, high = 0;
+
   while (n) {
     /* even, and neither sum can reach 2^64 in it */
     uint64_t part = insitu__base_min(n, 1u << 20), i = 0;
@@ -13122,6 +13151,7 @@ static uint32_t insitu__comp_fletcher32(const void *bytes, uint64_t n) {
     p += part;
     n -= part;
   }
+
   return (uint32_t)(high << 16 | low);
 }
 
@@ -13169,7 +13199,8 @@ static insitu_status insitu__comp_check_sum(const char *name, insitu__comp_sum *
 /* ---- blosc1 ---- */
 
 enum { INSITU__CODEC_PLAIN, INSITU__CODEC_BYTES, INSITU__CODEC_BITS }; /* filter */
-enum {                                                                 /* format in flags >> 5 */
+
+enum { /* format in flags >> 5 */
   INSITU__CODEC_INNER_BLOSCLZ,
   INSITU__CODEC_INNER_LZ4,
   INSITU__CODEC_INNER_SNAPPY,
@@ -13233,6 +13264,7 @@ static insitu_status insitu__comp_blosc_open(
   if (16 + (uint64_t)b->blocks * 4 > n)
     return insitu__error_set(
         err, INSITU_E_CORRUPT, "blosc: no room for the starts of the blocks; " INSITU__CODEC_BAD);
+
   return insitu__comp_blosc_inner(b->inner, err);
 }
 
@@ -13243,6 +13275,7 @@ static inline void insitu__comp_blosclz_repeat(
   uint8_t few[16];
   uint64_t narrow = room - length < sizeof few ? insitu__base_min(length, sizeof few) : 0;
   uint8_t *last = op + (length - narrow), *from = op - distance, *narrow_from = last - distance;
+
   if (distance == 1) {
     memset(op, *from, (size_t)length);
     return;
@@ -13255,10 +13288,12 @@ static inline void insitu__comp_blosclz_repeat(
     op += distance;
     length -= distance;
   }
+
   for (uint64_t i = 0; i < length; i += sizeof few) {
     memcpy(few, from + i, sizeof few);
     memcpy(op + i, few, sizeof few);
   }
+
   for (uint64_t i = 0; i < narrow; i++) last[i] = narrow_from[i];
 }
 
@@ -13271,6 +13306,7 @@ static inline void insitu__comp_blosclz_repeat(
 static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap) {
   const uint8_t *ip = src, *end = src + n;
   uint8_t *op = dst, *stop = dst + cap;
+
   for (uint32_t control = n ? *ip++ & 31 : 0; n; control = *ip++) {
     if (control < 32) {
       uint64_t run = control + 1;
@@ -13302,6 +13338,7 @@ static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *ds
     }
     if (ip == end) return (uint64_t)(op - dst);
   }
+
   return UINT64_MAX;
 }
 
@@ -13505,6 +13542,7 @@ static insitu_status insitu__comp_blosc_whole(struct insitu__codec_scratch *s,
 static bool insitu__filter_type_parse(const char *text, struct insitu__codec_type *out) {
   int32_t dtype = INSITU_I64;
   bool big = text[0] == '>';
+
   if (*text && strchr("<>|=", *text)) text++;
   bool date = !strncmp(text, "M8", 2) || !strncmp(text, "m8", 2);
   if (date && text[2] && (text[2] != '[' || text[strlen(text) - 1] != ']')) return false;
@@ -13512,6 +13550,7 @@ static bool insitu__filter_type_parse(const char *text, struct insitu__codec_typ
     return false;
   if (insitu__dtype_is_complex(dtype) || dtype == INSITU_BF16) return false;
   *out = (struct insitu__codec_type){dtype, big && insitu__dtype_size(dtype) > 1};
+
   return true;
 }
 
@@ -13521,6 +13560,7 @@ struct insitu__filter_context {   /* where a codec stands in an array's metadata
   uint32_t item;                  /* format 3: bytes of an element there */
   struct insitu__codec_type type; /* and its type, which is in native order; none: a complex one */
 };
+
 struct insitu__filter_reading { /* one configuration under way */
   const struct insitu__text_json *j;
   int config; /* the object that has the keys, -1: none */
@@ -13540,12 +13580,14 @@ static insitu_status insitu__filter_bad(const struct insitu__filter_reading *r,
       status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong"
                                 : "leave this array out or convert it");
 }
+
 /* An element type by key. Left as it is when the key is absent or null and may be; in format 3
  * elements are in native order. */
 static insitu_status insitu__filter_read_type(const struct insitu__filter_reading *r,
     const char *key, bool required, struct insitu__codec_type *type) {
   char text[32];
   int token = insitu__text_json_get(r->j, r->config, key);
+
   if (!required && (token < 0 || insitu__text_json_is_null(r->j, token))) return INSITU_OK;
   if (!insitu__text_json_is_string(r->j, token))
     return insitu__filter_bad(r, INSITU_E_FORMAT, key, "a data type is needed");
@@ -13556,12 +13598,14 @@ static insitu_status insitu__filter_read_type(const struct insitu__filter_readin
   if (r->at->format == 3) type->swap = false;
   return INSITU_OK;
 }
+
 /* The two types of a numcodecs filter. The one it decodes to must in format 3 be that of the array
  * there. */
 static insitu_status insitu__filter_read_types(
     const struct insitu__filter_reading *r, const char *to, const char *from) {
   struct insitu__codec *c = r->out;
   bool v2 = r->at->format == 2;
+
   if (!v2) c->to = r->at->type;
   insitu_status status = insitu__filter_read_type(r, to, v2, &c->to);
   if (status == INSITU_OK && !v2 && c->to.dtype != r->at->type.dtype)
@@ -13572,10 +13616,12 @@ static insitu_status insitu__filter_read_types(
         "out or convert it",
         r->name);
   c->from = c->to;
+
   return status == INSITU_OK
              ? insitu__filter_read_type(r, from, !strcmp(from, "encode_dtype"), &c->from)
              : status;
 }
+
 static insitu_status insitu__filter_read_integer(const struct insitu__filter_reading *r,
     const char *key, uint64_t most, uint64_t absent, uint64_t *value) {
   int token = insitu__text_json_get(r->j, r->config, key);
@@ -13584,10 +13630,12 @@ static insitu_status insitu__filter_read_integer(const struct insitu__filter_rea
   if (insitu__text_json_u64(r->j, token, value) && *value <= most) return INSITU_OK;
   return insitu__filter_bad(r, INSITU_E_FORMAT, key, "not an integer that makes sense there");
 }
+
 /* The number of the word that a key holds, absent: 0. */
 static insitu_status insitu__filter_read_word(const struct insitu__filter_reading *r,
     const char *key, const char *const *words, int n, int *number) {
   int token = insitu__text_json_get(r->j, r->config, key);
+
   *number = 0;
   if (token < 0) return INSITU_OK;
   for (int i = 0; i < n; i++)
@@ -13595,6 +13643,7 @@ static insitu_status insitu__filter_read_word(const struct insitu__filter_readin
       *number = i;
       return INSITU_OK;
     }
+
   return insitu__filter_bad(
       r, INSITU_E_FORMAT, key, "not a word that the specification knows there");
 }
@@ -13607,10 +13656,12 @@ static inline float insitu__filter_half(uint16_t h) { /* IEEE 754-2008 binary16,
   if (bits < 0x7f800000) f *= 0x1p112f; /* the exponents' biases differ by 127 - 15 */
   return h & 0x8000 ? -f : f;
 }
+
 /* A scalar as Zarr v3 writes fill values. Floats of any width are exact in a double. */
 static bool insitu__filter_read_scalar(
     const struct insitu__text_json *j, int token, int32_t dtype, union insitu__codec_value *value) {
   uint64_t bits;
+
   if (!insitu__dtype_is_float(dtype)) return insitu__dtype_read_integer(j, token, dtype, &value->u);
 
   if (!insitu__dtype_read_real(j, token, &value->d)) {
@@ -13630,6 +13681,7 @@ static insitu_status insitu__filter_read_packbits(const struct insitu__filter_re
   /* by INSITU__CODEC_PAD_... */
   static const char *const places[] = {"none", "first_byte", "last_byte"};
   struct insitu__codec *c = r->out;
+
   if (r->at->format == 2 || r->prefix) { /* numcodecs */
     if (r->at->format == 3 && r->at->type.dtype != INSITU_BOOL)
       return insitu__error_set(r->err, INSITU_E_FORMAT,
@@ -13662,6 +13714,7 @@ static insitu_status insitu__filter_read_packbits(const struct insitu__filter_re
   c->pad = (uint8_t)place;
   c->first_bit = (uint8_t)first;
   c->bits = (uint8_t)(last - first + 1);
+
   return status;
 }
 
@@ -13678,6 +13731,7 @@ static insitu_status insitu__filter_check_keys(
       snprintf(key, sizeof key, "(unprintable)");
     return insitu__filter_bad(r, INSITU_E_CODEC, key, "an unknown key");
   }
+
   return INSITU_OK;
 }
 
@@ -13686,12 +13740,14 @@ static insitu_status insitu__filter_read_scale_offset(const struct insitu__filte
   struct insitu__codec *c = r->out;
   int32_t dtype = r->at->type.dtype;
   insitu_status status = insitu__filter_check_keys(r, keys, 2);
+
   if (status < 0) return status;
   if (!dtype || dtype == INSITU_BOOL)
     return insitu__error_set(r->err, INSITU_E_CODEC,
         "codec \"%.64s\": only real numbers can be scaled; leave this array out or convert it",
         r->name);
   c->from = c->to = r->at->type;
+
   for (int k = 0; k < 2; k++) {
     union insitu__codec_value *value = k ? &c->scale : &c->offset;
     int token = insitu__text_json_get(r->j, r->config, keys[k]);
@@ -13707,13 +13763,17 @@ static insitu_status insitu__filter_read_scale_offset(const struct insitu__filte
           k ? "a finite number of the array's type, and not 0, is needed"
             : "a finite number of the array's type is needed");
   }
+
   return INSITU_OK;
 }
+
 static insitu_status insitu__filter_read_fixedscaleoffset(const struct insitu__filter_reading *r) {
   struct insitu__codec *c = r->out;
   insitu_status status = insitu__filter_read_types(r, "dtype", "astype");
+
   if (status < 0) return status;
   static const char *const keys[] = {"offset", "scale"};
+
   for (int k = 0; k < 2; k++) {
     double *value = k ? &c->scale.d : &c->offset.d;
     if (!insitu__text_json_double(r->j, insitu__text_json_get(r->j, r->config, keys[k]), value) ||
@@ -13721,6 +13781,7 @@ static insitu_status insitu__filter_read_fixedscaleoffset(const struct insitu__f
       return insitu__filter_bad(r, INSITU_E_FORMAT, keys[k],
           k ? "a finite number other than 0 is needed" : "a finite number is needed");
   }
+
   return INSITU_OK;
 }
 
@@ -13730,11 +13791,13 @@ static insitu_status insitu__filter_read_map(
     const struct insitu__filter_reading *r, struct insitu__codec_cast *cast) {
   int map = insitu__text_json_get(r->j, r->config, "scalar_map"),
       list = insitu__text_json_get(r->j, map, "decode");
+
   if (map >= 0 && !insitu__text_json_is_object(r->j, map))
     return insitu__filter_bad(r, INSITU_E_FORMAT, "scalar_map", "an object is needed");
   if (list < 0) return INSITU_OK;
   if (!insitu__text_json_is_array(r->j, list))
     return insitu__filter_bad(r, INSITU_E_FORMAT, "scalar_map", "'decode' must be a list of pairs");
+
   for (int t = insitu__text_json_first(r->j, list); t >= 0;
        t = insitu__text_json_next(r->j, t), cast->n++) {
     int from = insitu__text_json_first(r->j, t);
@@ -13748,8 +13811,10 @@ static insitu_status insitu__filter_read_map(
       return insitu__filter_bad(r, INSITU_E_FORMAT, "scalar_map",
           "'decode' must be a list of pairs, a value of data_type and one of the array's type");
   }
+
   return INSITU_OK;
 }
+
 static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_reading *r) {
   static const char *const keys[] = {"data_type", "rounding", "out_of_range", "scalar_map"};
   static const char *const roundings[] = {/* by INSITU__CODEC_NEAREST ... */
@@ -13758,6 +13823,7 @@ static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_
   static const char *const ranges[] = {NULL, "clamp", "wrap"};
   struct insitu__codec *c = r->out;
   insitu_status status = insitu__filter_check_keys(r, keys, 4);
+
   if (status == INSITU_OK) status = insitu__filter_read_type(r, "data_type", true, &c->from);
   if (status < 0) return status;
   c->to = r->at->type;
@@ -13779,6 +13845,7 @@ static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_
   if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP &&
       insitu__dtype_is_float(c->to.dtype))
     c->cast->range = INSITU__CODEC_REFUSE; /* says how to encode; no integer is beyond a float32 */
+
   return status;
 }
 
@@ -13843,8 +13910,10 @@ union insitu__filter_block {
   float f[INSITU__CODEC_BLOCK];
   double d[INSITU__CODEC_BLOCK];
 };
+
 /* what a block holds */
 enum { INSITU__CODEC_SIGNED, INSITU__CODEC_UNSIGNED, INSITU__CODEC_FLOAT, INSITU__CODEC_DOUBLE };
+
 static int insitu__filter_class(int32_t dtype) { /* float16 is computed with as float */
   if (insitu__dtype_is_float(dtype))
     return dtype == INSITU_F64 ? INSITU__CODEC_DOUBLE : INSITU__CODEC_FLOAT;
@@ -13855,6 +13924,7 @@ static int insitu__filter_class(int32_t dtype) { /* float16 is computed with as 
  * large: infinity; of a NaN the upper bits. */
 static uint16_t insitu__filter_to_16(double value, unsigned fraction) {
   uint64_t bits;
+
   memcpy(&bits, &value, sizeof bits);
   int most = (1 << (14 - fraction)) - 1, least = 1 - most; /* exponents */
   uint16_t sign = (uint16_t)(bits >> 63 << 15);
@@ -13873,11 +13943,14 @@ static uint16_t insitu__filter_to_16(double value, unsigned fraction) {
     /* the mantissa's top bit is the exponent's 1 */
     if (exponent > least) rounded += (uint64_t)(exponent - least) << fraction;
   }
+
   return (uint16_t)(sign | rounded);
 }
+
 static uint16_t insitu__filter_to_half(double value) {
   return insitu__filter_to_16(value, 10);
 }
+
 static inline float insitu__filter_round_half(float x) {
   return insitu__filter_half(insitu__filter_to_half((double)x));
 }
@@ -13888,13 +13961,16 @@ static inline float insitu__filter_half_masked(uint16_t h) {
   uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, special = 0u - (magnitude >= 0x7c00u << 13),
            bits;
   float f;
+
   memcpy(&f, &magnitude, sizeof f);
   f *= 0x1p112f; /* the exponents' biases differ by 127 - 15 */
   memcpy(&bits, &f, sizeof bits);
   bits = (special & (magnitude | 0x7f800000)) | (~special & bits) | (uint32_t)(h & 0x8000) << 16;
   memcpy(&f, &bits, sizeof f);
+
   return f;
 }
+
 /* The nearest double: the halves, as mantissas of 2^84 and 2^52, become doubles without rounding,
  * and only their sum is rounded. */
 static inline double insitu__filter_u64_to_double(uint64_t x) {
@@ -13909,6 +13985,7 @@ static inline double insitu__filter_u64_to_double(uint64_t x) {
 static inline uint8_t insitu__filter_bswap8(uint8_t x) {
   return x;
 }
+
 #define INSITU__CODEC_LOAD_ONE(type, raw, flip, member)                                            \
   {                                                                                                \
     raw bits;                                                                                      \
@@ -13923,6 +14000,7 @@ static inline uint8_t insitu__filter_bswap8(uint8_t x) {
     if (t.swap) INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, flip, member));       \
     else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, , member));                  \
     break;
+
 static void insitu__filter_load(struct insitu__codec_type t, const uint8_t *restrict src,
     uint64_t n, union insitu__filter_block *restrict b) {
   switch (t.dtype) {
@@ -13947,6 +14025,7 @@ static void insitu__filter_load(struct insitu__codec_type t, const uint8_t *rest
   default: /* bool */ INSITU__CODEC_BLOCKWISE(n, b->u[k] = src[k] != 0);
   }
 }
+
 #define INSITU__CODEC_STORE_ONE(type, raw, flip, member)                                           \
   {                                                                                                \
     type x = (type)b->member[k];                                                                   \
@@ -13960,6 +14039,7 @@ static void insitu__filter_load(struct insitu__codec_type t, const uint8_t *rest
     if (t.swap) INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_STORE_ONE(type, raw, flip, member));      \
     else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_STORE_ONE(type, raw, , member));                 \
     break;
+
 /* Integers lose their upper bits. is: what b holds; of a float16 it may be double. */
 static void insitu__filter_store(struct insitu__codec_type t,
     const union insitu__filter_block *restrict b, int is, uint64_t n, uint8_t *restrict dst) {
@@ -13985,6 +14065,7 @@ static void insitu__filter_store(struct insitu__codec_type t,
     INSITU__CODEC_BLOCKWISE(n, dst[k] = (uint8_t)((b->u[k] | (0 - b->u[k])) >> 63)); /* 0 or 1 */
   }
 }
+
 #undef INSITU__CODEC_LOAD_ONE
 #undef INSITU__CODEC_LOAD
 #undef INSITU__CODEC_STORE_ONE
@@ -14003,10 +14084,12 @@ static inline __attribute__((always_inline)) uint64_t insitu__filter_truncate(
   if (dtype == INSITU_U64 && x >= 0x1p63) return x < 0x1p64 ? (uint64_t)x : 0;
   return UINT64_C(1) << 63;
 }
+
 /* The type is a constant in each loop: see INSITU__CODEC_BLOCKWISE. */
 static void insitu__filter_truncate_block(const union insitu__filter_block *restrict a, int is,
     int32_t dtype, uint64_t n, union insitu__filter_block *restrict b) {
   bool narrow = (dtype & 0xff) < 32 || dtype == INSITU_I32, single = is == INSITU__CODEC_FLOAT;
+
   if (narrow && single)
     INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate((double)a->f[k], INSITU_I32));
   else if (narrow)
@@ -14019,12 +14102,14 @@ static void insitu__filter_truncate_block(const union insitu__filter_block *rest
     INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate((double)a->f[k], INSITU_I64));
   else INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate(a->d[k], INSITU_I64));
 }
+
 /* n elements of class `is` in *a as numpy casts them to dtype; the result's class, in *a again. */
 static int insitu__filter_convert(
     union insitu__filter_block *a, int is, int32_t dtype, uint64_t n) {
   union insitu__filter_block b;
   int to = insitu__filter_class(dtype);
   bool from_float = is >= INSITU__CODEC_FLOAT;
+
   if (is == to && dtype != INSITU_BOOL) return is;
   if (dtype == INSITU_F16 && is == INSITU__CODEC_DOUBLE) return is;
   /* the same 64 bits; bool is told from zero when it is stored */
@@ -14043,6 +14128,7 @@ static int insitu__filter_convert(
   else if (is == INSITU__CODEC_SIGNED) INSITU__CODEC_BLOCKWISE(n, b.f[k] = (float)a->i[k]);
   else INSITU__CODEC_BLOCKWISE(n, b.f[k] = (float)a->u[k]);
   memcpy(a, &b, n * (to == INSITU__CODEC_FLOAT ? sizeof *b.f : sizeof *b.d));
+
   return to;
 }
 
@@ -14070,15 +14156,18 @@ struct insitu__filter_carry { /* what a filter carries from one range of a chunk
   float f;
   double d;
 };
+
 static struct insitu__filter_carry insitu__filter_carry(void) {
   return (struct insitu__filter_carry){0, -0.0f, -0.0}; /* -0 + x is x, -0 included */
 }
+
 /* numpy.cumsum of elements of c->from into an array of c->to: summed in the type that both are
  * promoted to. */
 static int insitu__filter_cumsum(const struct insitu__codec *c, struct insitu__filter_carry *carry,
     union insitu__filter_block *b, uint64_t n) {
   int32_t dtype = insitu__filter_promote(c->to.dtype, c->from.dtype);
   int is = insitu__filter_convert(b, insitu__filter_class(c->from.dtype), dtype, n);
+
   if (dtype == INSITU_BOOL)
     for (uint64_t k = 0; k < n; k++) b->u[k] = carry->u |= b->u[k];
   else if (is <= INSITU__CODEC_UNSIGNED) {
@@ -14091,6 +14180,7 @@ static int insitu__filter_cumsum(const struct insitu__codec *c, struct insitu__f
       b->f[k] = carry->f = insitu__filter_round_half(carry->f + b->f[k]);
   else
     for (uint64_t k = 0; k < n; k++) b->f[k] = carry->f += b->f[k];
+
   return is;
 }
 
@@ -14100,6 +14190,7 @@ static int insitu__filter_scale(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
   bool half = c->from.dtype == INSITU_F16;
   int is = insitu__filter_class(c->from.dtype);
+
   if (is != INSITU__CODEC_FLOAT) {
     double scale = c->scale.d, offset = c->offset.d;
     insitu__filter_convert(b, is, INSITU_F64, n);
@@ -14115,6 +14206,7 @@ static int insitu__filter_scale(
   else INSITU__CODEC_BLOCKWISE(n, b->f[k] = b->f[k] / scale + offset);
   return is;
 }
+
 /* scale_offset of integers: the quotient must be whole, and the sum fit the type. */
 static bool insitu__filter_scale_signed(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
@@ -14139,6 +14231,7 @@ static bool insitu__filter_scale_signed(
 #undef INSITU__CODEC_ADD
   return ok && over >> 63 == 0 && wide == 0;
 }
+
 static bool insitu__filter_scale_unsigned(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
   unsigned bits = (unsigned)c->to.dtype & 0xff;
@@ -14161,11 +14254,13 @@ static bool insitu__filter_scale_unsigned(
   INSITU__CODEC_BLOCKWISE(n, over |= b->u[k] += offset); /* both have at most 32 bits */
   return ok && over >> bits == 0;
 }
+
 /* scale_offset of floats: in their own type, and what is finite stays so. */
 static bool insitu__filter_scale_floats(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
   union insitu__filter_block before;
   bool ok = true;
+
   memcpy(&before, b, n * (c->to.dtype == INSITU_F64 ? sizeof *b->d : sizeof *b->f));
   if (insitu__filter_scale(c, b, n) == INSITU__CODEC_DOUBLE)
     for (uint64_t k = 0; k < n; k++)
@@ -14173,6 +14268,7 @@ static bool insitu__filter_scale_floats(
   else
     for (uint64_t k = 0; k < n; k++)
       ok = ok && (__builtin_isfinite(b->f[k]) || !__builtin_isfinite(before.f[k]));
+
   return ok;
 }
 
@@ -14191,23 +14287,28 @@ static double insitu__filter_pick_neighbour(
   default: return nearest;
   }
 }
+
 /* The float after x, a value of the type, in a direction: the bits of the magnitude count up. */
 static double insitu__filter_adjacent(double x, int32_t dtype, bool up) {
   bool half = dtype == INSITU_F16;
   float single = (float)x;
   uint32_t bits, sign = half ? 0x8000 : 0x80000000;
+
   memcpy(&bits, &single, sizeof bits);
   if (half) bits = insitu__filter_to_half(x);
   if ((bits & (sign - 1)) == 0) bits = up ? 1 : sign | 1;
   else bits += ((bits & sign) != 0) == up ? UINT32_MAX : 1;
   memcpy(&single, &bits, sizeof single);
+
   return (double)(half ? insitu__filter_half((uint16_t)bits) : single);
 }
+
 /* A double as a value of a narrower float type. Above the largest value the grid is thought to go
  * on for one step, so that rounding decides what is out of range. */
 static double insitu__filter_round_float(double x, int32_t dtype, int rounding) {
   double largest = dtype == INSITU_F32 ? 0x1.fffffep127 : 65504,
          beyond = dtype == INSITU_F32 ? 0x1p128 : 65536, magnitude;
+
   if (!__builtin_isfinite(x) || dtype == INSITU_F64) return x;
   magnitude = __builtin_fabs(x);
   double nearest = dtype == INSITU_F32 ? (double)(float)x
@@ -14222,9 +14323,11 @@ static double insitu__filter_round_float(double x, int32_t dtype, int rounding) 
   if (nearest == x) return x;
   bool over = nearest > x;
   double other = insitu__filter_adjacent(nearest, dtype, !over);
+
   return insitu__filter_pick_neighbour(
       rounding, x, over ? other : nearest, over ? nearest : other, nearest);
 }
+
 static double insitu__filter_round_integer(double x, int rounding) { /* x rounded to an integer */
   if (__builtin_fabs(x) >= 0x1p52) return x;
   double below = (double)(int64_t)x;
@@ -14236,11 +14339,13 @@ static double insitu__filter_round_integer(double x, int rounding) { /* x rounde
   if (x - below == above - x && (int64_t)below % 2) nearest = above;
   return insitu__filter_pick_neighbour(rounding, x, below, above, nearest);
 }
+
 /* An integer (negative: it is signed, bits hold an int64) as a double, rounded to dtype. */
 static double insitu__filter_integer_to_float(
     uint64_t bits, bool negative, int32_t dtype, int rounding) {
   uint64_t magnitude = negative ? 0 - bits : bits, low;
   unsigned shift = magnitude ? 64 - (unsigned)__builtin_clzll(magnitude) : 0;
+
   if (shift <= 53)
     return insitu__filter_round_float(
         negative ? -(double)magnitude : (double)magnitude, dtype, rounding);
@@ -14257,6 +14362,7 @@ static double insitu__filter_integer_to_float(
   if (rounding == INSITU__CODEC_UP) up = low && !negative;
   if (rounding == INSITU__CODEC_DOWN) up = low && negative;
   double x = (double)(magnitude + up) * (double)(UINT64_C(1) << shift);
+
   return negative ? -x : x;
 }
 
@@ -14265,6 +14371,7 @@ static bool insitu__filter_cast_one(const struct insitu__codec *c, union insitu_
   const struct insitu__codec_cast *rule = c->cast;
   bool from_float = insitu__dtype_is_float(c->from.dtype),
        from_signed = insitu__dtype_is_signed(c->from.dtype);
+
   for (unsigned i = 0; i < rule->n; i++) {
     double x = rule->from[i].d;
     if (from_float ? v->d == x || (__builtin_isnan(x) && __builtin_isnan(v->d))
@@ -14301,11 +14408,14 @@ static bool insitu__filter_cast_one(const struct insitu__codec *c, union insitu_
   if (over && rule->range != INSITU__CODEC_CLAMP) return false;
   if (over) magnitude = !negative ? most : to_signed ? most + 1 : 0;
   v->u = negative ? 0 - magnitude : magnitude;
+
   return true;
 }
+
 static bool insitu__filter_cast_block(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n, int *is) {
   int from = insitu__filter_class(c->from.dtype), to = insitu__filter_class(c->to.dtype);
+
   for (uint64_t i = n; i-- > 0;) { /* from the last: a float may become 64 bits, in their place */
     union insitu__codec_value v;
     if (from == INSITU__CODEC_FLOAT) v.d = (double)b->f[i];
@@ -14318,8 +14428,10 @@ static bool insitu__filter_cast_block(
   *is = to == INSITU__CODEC_FLOAT && from != INSITU__CODEC_FLOAT ? INSITU__CODEC_DOUBLE : to;
   if (*is == to || c->to.dtype == INSITU_F16) return true;
   *is = insitu__filter_convert(b, *is, c->to.dtype, n); /* exact: they are values of the type */
+
   return true;
 }
+
 /* Every value of `from` is one of `to`, or is wrapped: an ordinary cast does it, but for the map.
  */
 static bool insitu__filter_cast_simple(const struct insitu__codec *c) {
@@ -14331,6 +14443,7 @@ static bool insitu__filter_cast_simple(const struct insitu__codec *c) {
   if (from_float != to_float) return to_float && from <= (to == 64 ? 32u : to == 32 ? 16u : 8u);
   if (from_float || insitu__dtype_is_signed(c->from.dtype) == insitu__dtype_is_signed(c->to.dtype))
     return from <= to;
+
   return insitu__dtype_is_signed(c->to.dtype) && from < to;
 }
 
@@ -14418,6 +14531,7 @@ static void insitu__filter_unpack(const struct insitu__codec *c, const uint8_t *
     uint64_t bytes, uint64_t first, uint64_t n, uint8_t *restrict dst) {
   unsigned bits = c->bits, flip = c->high_first ? 7 : 0; /* flip: turns the bits of a byte around */
   uint64_t i = 0, size = insitu__codec_type_size(c->to);
+
   if (c->pad == INSITU__CODEC_PAD_FIRST) src++, bytes--;
   bool boolean = c->to.dtype == INSITU_BOOL, high_first = c->high_first;
   /* bit 7 - k of a byte to byte k, or bit k */
@@ -14427,6 +14541,7 @@ static void insitu__filter_unpack(const struct insitu__codec *c, const uint8_t *
     if (!high_first) eight = __builtin_bswap64(eight);
     memcpy(dst + i, &eight, 8); /* both supported machines are little-endian */
   }
+
   for (; i < n; i++) {
     uint64_t value = 0, at = (first + i) * bits;
     /* eight bytes hold it, wherever in the first it begins */
@@ -14448,11 +14563,13 @@ static void insitu__filter_unpack(const struct insitu__codec *c, const uint8_t *
 static void insitu__filter_unshuffle_any(const uint8_t *src, uint64_t all, uint32_t size,
     uint64_t first, uint64_t n, uint8_t *dst, bool avx2) {
   const uint8_t *plane[256];
+
   if (size > 256) {
     for (uint32_t k = 0; k < size; k++)
       for (uint64_t i = 0; i < n; i++) dst[i * size + k] = src[k * all + first + i];
     return;
   }
+
   for (uint32_t k = 0; k < size; k++) plane[k] = src + k * all;
   insitu__comp_unshuffle(dst, plane, size, first, n, avx2);
 }
@@ -14462,10 +14579,12 @@ static void insitu__filter_untranspose(
     const struct insitu__codec_layout *t, const uint8_t *src, uint8_t *dst) {
   uint64_t stride[INSITU__MAX_DIMS], at[INSITU__MAX_DIMS] = {0}, bytes = t->item, from = 0;
   unsigned last = t->ndim - 1;
+
   for (unsigned k = t->ndim; k-- > 0;) {
     stride[t->order[k]] = bytes;
     bytes *= t->shape[t->order[k]];
   }
+
   for (uint64_t to = 0; to < bytes;) {
     uint64_t step = stride[last];
     for (uint64_t i = 0; i < t->shape[last]; i++, to += t->item) {
@@ -14490,6 +14609,7 @@ static uint32_t insitu__filter_item(const struct insitu__codec *c) {
          : c->kind == INSITU__CODEC_TRANSPOSE ? c->layout->item
                                               : insitu__codec_type_size(c->to);
 }
+
 /* Bytes that an encoder writes for n decoded bytes; UINT64_MAX where that overflows. */
 static uint64_t insitu__filter_bound(const struct insitu__codec *c, uint64_t n) {
   uint64_t elements = insitu__base_ceil_div(n, insitu__filter_item(c)), bytes;
@@ -14507,6 +14627,7 @@ static insitu_status insitu__filter_size(const struct insitu__codec *c, const ui
     uint64_t n, uint64_t most, uint64_t *got, insitu_error *err) {
   uint64_t from = insitu__codec_type_size(c->from), to = insitu__filter_item(c), whole = from,
            bytes = most;
+
   *got = n;
   if (c->kind == INSITU__CODEC_SHUFFLE || c->kind == INSITU__CODEC_TRANSPOSE) whole = to;
   if (n % whole)
@@ -14530,6 +14651,7 @@ static insitu_status insitu__filter_size(const struct insitu__codec *c, const ui
   } else if (c->kind != INSITU__CODEC_SHUFFLE) *got = n / from * to;
   return *got <= most ? INSITU_OK : insitu__codec_wrong_length(c->name, *got, most, err);
 }
+
 /* Elements [first, first + n), all of them for a transpose, from the `bytes` at src. */
 static insitu_status insitu__filter_range(const struct insitu__codec_scratch *s,
     const struct insitu__codec *c, struct insitu__filter_carry *carry, const uint8_t *src,
@@ -14544,6 +14666,7 @@ static insitu_status insitu__filter_range(const struct insitu__codec_scratch *s,
   }
   return INSITU_OK;
 }
+
 static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
@@ -14552,6 +14675,7 @@ static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
   if (status < 0 || !*got) return status;
   return insitu__filter_range(s, c, &carry, src, n, 0, *got / insitu__filter_item(c), dst, err);
 }
+
 /* A filter as the last stage: pieces go to their places while they are in the cache. */
 static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *spare, uint64_t decoded,
@@ -14611,6 +14735,7 @@ static insitu_status insitu__shard_entry(const struct insitu__codec_shard *shard
     uint64_t number, uint64_t limit, uint64_t *offset, uint64_t *bytes, insitu_error *err) {
   const uint8_t *at = (const uint8_t *)index + 16 * number;
   uint64_t end;
+
   *offset = insitu__base_load64(at);
   *bytes = insitu__base_load64(at + 8);
   if (shard->index_big) {
@@ -14634,6 +14759,7 @@ struct insitu__shard_box {
   unsigned n;
   uint64_t run; /* bytes of one step of the last axis, side by side in both */
 };
+
 /* All steps of the last axis. Runs as long as an element of a common type are no calls of memcpy.
  */
 static void insitu__shard_copy_axis(
@@ -14653,13 +14779,16 @@ static void insitu__shard_copy_axis(
   }
 #undef INSITU__CODEC_RUNS
 }
+
 static void insitu__shard_copy_box(
     const struct insitu__shard_box *x, const uint8_t *from, uint8_t *to) {
   uint64_t index[INSITU__MAX_DIMS] = {0};
+
   if (!x->n) {
     memcpy(to, from, (size_t)x->run);
     return;
   }
+
   for (;;) {
     insitu__shard_copy_axis(x, from, to);
     unsigned k = x->n - 1;
@@ -14674,6 +14803,7 @@ static void insitu__shard_copy_box(
     if (k == UINT_MAX) return;
   }
 }
+
 /* Fills the box of an inner chunk at `to` with the fill value: a row first, which the others are
  * copies of. */
 static void insitu__shard_fill_box(
@@ -14682,12 +14812,14 @@ static void insitu__shard_fill_box(
   uint64_t row = (shard->ndim ? shard->inner[last] : 1) * shard->item, n = shard->item,
            index[INSITU__MAX_DIMS] = {0};
   uint8_t *at = to;
+
   if (shard->wide_fill) memcpy(to, shard->wide_fill, (size_t)row);
   else {
     memcpy(to, shard->fill, (size_t)n);
     for (; n < row; n += insitu__base_min(n, row - n))
       memcpy(to + n, to, (size_t)insitu__base_min(n, row - n));
   }
+
   while (shard->ndim > 1) {
     unsigned k = last;
     while (k-- > 0) {
@@ -14700,11 +14832,13 @@ static void insitu__shard_fill_box(
     memcpy(at, to, (size_t)row);
   }
 }
+
 /* Puts inner chunk `number` to its place in the decoded shard; cell NULL: the fill value. */
 static void insitu__shard_place(
     const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
   struct insitu__shard_box x = {.run = shard->item};
   uint64_t stride[INSITU__MAX_DIMS], bytes = shard->item;
+
   for (unsigned k = shard->ndim; k-- > 0;) {
     uint64_t n = shard->chunk[k] / shard->inner[k];
     stride[k] = bytes;
@@ -14718,12 +14852,15 @@ static void insitu__shard_place(
   }
   uint64_t from[INSITU__MAX_DIMS];
   bytes = shard->item;
+
   for (unsigned k = shard->ndim; k-- > 0; bytes *= shard->inner[shard->order[k]])
     from[shard->order[k]] = bytes;
   unsigned first = shard->ndim; /* of the axes that are within a run */
+
   for (; first > 0; x.run *= shard->inner[--first])
     if (shard->inner[first - 1] > 1 && (stride[first - 1] != x.run || from[first - 1] != x.run))
       break;
+
   for (unsigned k = 0; k < first; k++) {
     if (shard->inner[k] == 1) continue;
     x.extent[x.n] = shard->inner[k];
