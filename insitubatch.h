@@ -12584,6 +12584,7 @@ static struct insitu__codec_sink insitu__codec_memory(void *to) {
 
 /* ---- crc32c (Castagnoli, RFC 3720 appendix B.4), reflected, polynomial 0x82f63b78 ---- */
 
+/* Extends a checksum, inverted as the algorithm keeps it, by n bytes: half a byte at a time. */
 static uint32_t insitu__comp_crc_table(uint32_t crc, const uint8_t *p, uint64_t n) {
   static const uint32_t nibble[16] = {0, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
       0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9, 0xc38d26c4,
@@ -12598,8 +12599,10 @@ static uint32_t insitu__comp_crc_table(uint32_t crc, const uint8_t *p, uint64_t 
   return crc;
 }
 
-/* words of each part, from where on three of them are faster than one */
+/* The fewest words of each part with which three parts side by side are faster than one. */
 #define INSITU__CODEC_CRC_LEAST 32
+
+/* The instructions that extend a checksum by 8 bytes and by one. */
 #if defined(__x86_64__)
 #define INSITU__CODEC_CRC_TARGET __attribute__((target("sse4.2")))
 #define INSITU__CODEC_CRC8(crc, word) (crc = __builtin_ia32_crc32di(crc, word))
@@ -12620,10 +12623,11 @@ static bool insitu__comp_crc_has_hardware(void) {
 }
 #endif
 
-/* The product of two polynomials over GF(2), reduced by the crc instruction: of reflected words a
- * and b it is a * b * x^33 mod P, so x^e is stored as x^(e - 33). Each factor is taken apart into
- * four with every fourth bit: at most 8 bits meet in a column of their integer product then, whose
- * carries end in the three columns that are cleared. */
+/* The product of two polynomials over GF(2), reduced by the crc instruction. Of reflected words a
+ * and b it is a * b * x^33 mod P; powers x^e are therefore stored as x^(e - 33).
+ * An integer product stands for the carry-less one: each factor is split into four, each with every
+ * fourth bit, so that at most 8 bits meet in a column of a partial product. Their carries end in
+ * the three columns above, which the masks clear. */
 INSITU__CODEC_CRC_TARGET static inline uint32_t insitu__comp_crc_times(uint32_t a, uint32_t b) {
   const uint32_t one = 0x11111111; /* spelled out: gcc -O2 leaves loops rolled */
   uint64_t a0 = a & one, a1 = a & one << 1, a2 = a & one << 2, a3 = a & one << 3, out = 0;
@@ -12639,9 +12643,9 @@ INSITU__CODEC_CRC_TARGET static inline uint32_t insitu__comp_crc_times(uint32_t 
   return (uint32_t)out;
 }
 
-/* x^(64 * words), words in [1, 2^24) */
+/* The polynomial x^(64 * words), for words in [1, 2^24). */
 INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_power(uint64_t words) {
-  /* [k]: x^(64 * 2^k); x^31 first, then each is the one before times itself */
+  /* power[k] is x^(64 * 2^k): each is the square of the one before */
   static const uint32_t power[] = {0x00000001, 0x493c7d27, 0xba4fc28e, 0x9e4addf8, 0x0d3b6092,
       0xb9e02b86, 0xdd7e3b0c, 0x170076fa, 0xa51b6135, 0x82f89c77, 0x54a86326, 0x1dc403cc,
       0x5ae703ab, 0xc5013a36, 0xac2ac6dd, 0x9b4615a9, 0x688d1c61, 0xf6af14e6, 0xb6ffe386,
@@ -12652,8 +12656,9 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_power(uint64_t words) 
   return out;
 }
 
-/* The instruction takes 3 cycles, and one can begin in each: three parts of the bytes go side by
- * side. */
+/* Extends a checksum by n bytes. The instruction takes 3 cycles, and one can begin in each cycle:
+ * three parts of the bytes are summed side by side. The sum of a part is then moved over the bytes
+ * behind it, by a product with a power of x, and added to the next. */
 INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_hardware(
     uint32_t crc, const uint8_t *p, uint64_t n) {
   uint64_t a = crc;
@@ -12665,6 +12670,7 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_hardware(
       INSITU__CODEC_CRC8(b, insitu__base_load64(p + part));
       INSITU__CODEC_CRC8(c, insitu__base_load64(p + 2 * part));
     }
+
     uint32_t shift = insitu__comp_crc_power(words);
     a = insitu__comp_crc_times(insitu__comp_crc_times((uint32_t)a, shift) ^ (uint32_t)b, shift) ^ c;
     p += 2 * part;
@@ -12682,7 +12688,8 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_hardware(
 #undef INSITU__CODEC_CRC8
 #undef INSITU__CODEC_CRC1
 
-/* Goes on from the checksum of the bytes before these, which is 0 for none. */
+/* The checksum of the n bytes behind those whose checksum is crc; crc is 0 where no bytes come
+ * before. */
 static uint32_t insitu__comp_crc32c_continue(uint32_t crc, const void *bytes, uint64_t n) {
   const uint8_t *p = (const uint8_t *)bytes;
   return ~(insitu__comp_crc_has_hardware() ? insitu__comp_crc_hardware(~crc, p, n)
@@ -12695,11 +12702,18 @@ static uint32_t insitu__comp_crc32c(const void *bytes, uint64_t n) {
 
 /* ---- byte and bit unshuffle ---- */
 
-/* Interleaving the first half of g vectors with the second half, byte by byte, rotates the address
- * (plane, element) of every byte left by one bit. After log2(g) rounds it reads (element, plane): g
- * planes have become elements of g bytes. Wide vectors do this in each 16-byte lane by itself; a
- * last exchange of lanes puts that right. All is spelled out, because gcc -O2 leaves small loops
- * rolled and then keeps the vectors in memory (decodes up to 25 % slower). */
+/* A shuffle stores byte k of all elements together: plane k. To undo it, g vectors, one of each
+ * plane, are interleaved in rounds:
+ *
+ *   planes     a0 a1 a2 a3 | b0 b1 b2 b3 | c0 c1 c2 c3 | d0 d1 d2 d3
+ *   round 1    a0 c0 a1 c1 | a2 c2 a3 c3 | b0 d0 b1 d1 | b2 d2 b3 d3     first half with second
+ *   round 2    a0 b0 c0 d0 | a1 b1 c1 d1 | a2 b2 c2 d2 | a3 b3 c3 d3     elements
+ *
+ * A round interleaves the first half of the vectors with the second half, byte by byte: the address
+ * (plane, element) of every byte is rotated left by one bit. After log2(g) rounds it reads
+ * (element, plane). Wide vectors do this in each 16-byte lane by itself; a last exchange of lanes
+ * follows. All loops are spelled out, because gcc -O2 leaves small loops rolled and then keeps the
+ * vectors in memory (decodes up to 25 % slower). */
 typedef uint8_t insitu__comp_v16 __attribute__((vector_size(16)));
 typedef uint64_t insitu__comp_v2 __attribute__((vector_size(16)));
 
@@ -12720,8 +12734,9 @@ typedef uint64_t insitu__comp_v2 __attribute__((vector_size(16)));
       INSITU__CODEC_PAIR(L, H, w, v, 2, 8), INSITU__CODEC_PAIR(L, H, w, v, 3, 8),                  \
       INSITU__CODEC_PAIR(L, H, w, v, 4, 8), INSITU__CODEC_PAIR(L, H, w, v, 5, 8),                  \
       INSITU__CODEC_PAIR(L, H, w, v, 6, 8), INSITU__CODEC_PAIR(L, H, w, v, 7, 8))
-/* Leaves the result in v; w is the other register set. g is a constant 2, 4, 8 or 16 wherever this
- * is used. */
+
+/* All rounds of g vectors in v, where the result is left; w is the other register set. g is a
+ * constant 2, 4, 8 or 16 wherever this is used. */
 #define INSITU__CODEC_ROUNDS(L, H, v, w, g)                                                        \
   do {                                                                                             \
     if ((g) == 2) INSITU__CODEC_ROUND2(L, H, w, v), v[0] = w[0], v[1] = w[1];                      \
@@ -12744,6 +12759,7 @@ typedef uint64_t insitu__comp_v2 __attribute__((vector_size(16)));
       do_one(8), do_one(9), do_one(10), do_one(11), do_one(12), do_one(13), do_one(14),            \
           do_one(15);                                                                              \
   } while (0)
+
 /* do_one(k) for even k in [0, g) */
 #define INSITU__CODEC_EVEN(do_one, g)                                                              \
   do {                                                                                             \
@@ -12752,6 +12768,9 @@ typedef uint64_t insitu__comp_v2 __attribute__((vector_size(16)));
     if ((g) >= 8) do_one(4), do_one(6);                                                            \
     if ((g) >= 16) do_one(8), do_one(10), do_one(12), do_one(14);                                  \
   } while (0)
+
+/* Vector k from its plane; vector k to its place; two wide vectors, their lanes exchanged, to
+ * theirs. */
 #define INSITU__CODEC_LOAD(k) memcpy(&v[k], plane[k] + i, sizeof *v)
 #define INSITU__CODEC_STORE(k) memcpy(out + 16 * (k), &v[k], 16)
 #define INSITU__CODEC_STORE2(k)                                                                    \
@@ -12822,7 +12841,7 @@ __attribute__((target("avx2"))) static uint64_t insitu__comp_unshuffle_avx2(
 #undef INSITU__CODEC_UPPER
 #endif
 
-/* Bytes [k, k + g) of 16 elements of any size: merged aside, then spread with the stride of an
+/* Bytes [k, k + g) of 16 elements of any size: merged to a tile, then copied with the stride of an
  * element. */
 static inline __attribute__((always_inline)) void insitu__comp_spread16(
     uint8_t *dst, const uint8_t *const *plane, uint32_t size, uint64_t i, int g) {
@@ -12831,7 +12850,8 @@ static inline __attribute__((always_inline)) void insitu__comp_spread16(
   for (int e = 0; e < 16; e++) memcpy(dst + (uint64_t)e * size, tile + e * g, (size_t)g);
 }
 
-/* Gathers elements [first, first + count) of `size` bytes from one plane per byte to dst. */
+/* Gathers elements [first, first + count) of `size` bytes to dst; plane[k] holds byte k of all
+ * elements. */
 static void insitu__comp_unshuffle(uint8_t *dst, const uint8_t *const *plane, uint32_t size,
     uint64_t first, uint64_t count, bool avx2) {
   uint64_t i = 0;
@@ -12839,13 +12859,16 @@ static void insitu__comp_unshuffle(uint8_t *dst, const uint8_t *const *plane, ui
   if (avx2) i = insitu__comp_unshuffle_avx2(dst, plane, size, first, count);
 #endif
   (void)avx2;
+
   for (; count - i >= 16; i += 16) {
     uint8_t *to = dst + i * size;
     uint64_t from = first + i;
     uint32_t k = 0;
+
     if (size == 2) insitu__comp_merge16(to, plane, from, 2), k = 2;
     else if (size == 4) insitu__comp_merge16(to, plane, from, 4), k = 4;
     else if (size == 8) insitu__comp_merge16(to, plane, from, 8), k = 8;
+
     for (; size - k >= 16; k += 16) insitu__comp_spread16(to + k, plane + k, size, from, 16);
     if (size - k >= 8) insitu__comp_spread16(to + k, plane + k, size, from, 8), k += 8;
     if (size - k >= 4) insitu__comp_spread16(to + k, plane + k, size, from, 4), k += 4;
@@ -12853,6 +12876,7 @@ static void insitu__comp_unshuffle(uint8_t *dst, const uint8_t *const *plane, ui
     for (int e = 0; k < size && e < 16; e++)
       to[(uint64_t)e * size + k] = plane[k][from + (uint64_t)e];
   }
+
   for (; i < count; i++)
     for (uint32_t k = 0; k < size; k++) dst[i * size + k] = plane[k][first + i];
 }
@@ -12868,14 +12892,14 @@ static inline insitu__comp_v2 insitu__comp_transpose_bits(insitu__comp_v2 x) {
   return x ^ t ^ t << 28;
 }
 
-/* One byte plane from its 8 bit rows of row bytes each: bytes [8 · first, 8 · (first + count)) of
- * the plane to out. */
+/* Makes a byte plane of its 8 bit rows, each of `row` bytes: bytes [8 · first, 8 · (first + count))
+ * of the plane go to out. */
 static void insitu__comp_unbit_plane(
     uint8_t *out, const uint8_t *rows, uint64_t row, uint64_t first, uint64_t count) {
   const uint8_t *r[8];
 
-  for (unsigned k = 0; k < 8; k++) r[k] = rows + k * row;
   uint64_t i = 0;
+  for (unsigned k = 0; k < 8; k++) r[k] = rows + k * row;
 
   for (; count - i >= 16; i += 16) {
     uint8_t tile[128];
@@ -12898,8 +12922,8 @@ static void insitu__comp_unbit_plane(
   }
 }
 
-/* As insitu__comp_unshuffle for planes of bits: all elements of a plane, first and count are
- * multiples of 8. */
+/* As insitu__comp_unshuffle, for planes of bits. all: the elements of a plane; all, first and count
+ * are multiples of 8. A strip of byte planes is made first, then unshuffled while it is in L1. */
 static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *dst,
     const uint8_t *const *plane, uint32_t size, uint64_t all, uint64_t first, uint64_t count) {
   uint64_t most = insitu__base_max(INSITU__CODEC_STRIP / size / 128 * 128, 128),
@@ -12932,18 +12956,47 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
 #undef INSITU__CODEC_STORE
 #undef INSITU__CODEC_STORE2
 
-/* ---- compressors: n bytes at src to at most cap bytes at dst, *got of them ---- */
+/* ---- compressors: insitu__codec_decoder each ---- */
 
-/* Several frames may follow each other, skippable ones between; the content size may be absent.
- * Frames are walked here because a shared libzstd may also accept the formats of its old versions,
- * whose decoders get no testing today. */
+/* Decodes the zstd frame at byte *at and adds its bytes to *got. */
+static insitu_status insitu__comp_zstd_frame(struct insitu__codec_scratch *s, const uint8_t *src,
+    uint64_t n, uint64_t *at, uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  uint64_t left = n - *at;
+  size_t frame = ZSTD_findFrameCompressedSize(src + *at, (size_t)left);
+  unsigned long long size = ZSTD_getFrameContentSize(src + *at, (size_t)left);
+
+  if (size < ZSTD_CONTENTSIZE_ERROR && size > cap - *got)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "zstd: wrong chunk length: the frames hold %llu bytes or more, expected %" PRIu64
+        "; " INSITU__CODEC_BAD,
+        size, cap);
+
+  size_t wrote = frame;
+  if (!ZSTD_isError(frame))
+    wrote = ZSTD_decompressDCtx(s->zstd, dst + *got, (size_t)(cap - *got), src + *at, frame);
+  if (ZSTD_isError(wrote))
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "zstd: %s in the frame at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
+        " bytes expected); " INSITU__CODEC_BAD,
+        ZSTD_getErrorName(wrote), *at, n, cap);
+
+  *at += frame;
+  *got += wrote;
+  return INSITU_OK;
+}
+
+/* zstd: frames may follow each other, with skippable ones between; a frame may lack its content
+ * size. Frames are walked here because a shared libzstd may also accept the formats of its old
+ * versions, whose decoders get no testing today. */
 static insitu_status insitu__comp_zstd(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
   (void)c;
   *got = 0;
+
   for (uint64_t at = 0; at < n;) {
     uint32_t magic = n - at < 8 ? 0 : insitu__base_load32(src + at);
+
     if (magic >> 4 == 0x184d2a5) { /* skippable frame: RFC 8878, 3.1.2 */
       uint64_t skip = UINT64_C(8) + insitu__base_load32(src + at + 4);
       if (skip > n - at)
@@ -12952,31 +13005,17 @@ static insitu_status insitu__comp_zstd(struct insitu__codec_scratch *s,
       at += skip;
       continue;
     }
+
     if (magic != 0xfd2fb528)
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "zstd: no frame at byte %" PRIu64 " of %" PRIu64 "; " INSITU__CODEC_BAD, at, n);
-    size_t frame = ZSTD_findFrameCompressedSize(src + at, (size_t)(n - at));
-    unsigned long long size = ZSTD_getFrameContentSize(src + at, (size_t)(n - at));
-    if (size < ZSTD_CONTENTSIZE_ERROR && size > cap - *got)
-      return insitu__error_set(err, INSITU_E_CORRUPT,
-          "zstd: wrong chunk length: the frames hold %llu bytes or more, expected %" PRIu64
-          "; " INSITU__CODEC_BAD,
-          size, cap);
-    size_t wrote = ZSTD_isError(frame) ? frame
-                                       : ZSTD_decompressDCtx(s->zstd, dst + *got,
-                                             (size_t)(cap - *got), src + at, frame);
-    if (ZSTD_isError(wrote))
-      return insitu__error_set(err, INSITU_E_CORRUPT,
-          "zstd: %s in the frame at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
-          " bytes expected); " INSITU__CODEC_BAD,
-          ZSTD_getErrorName(wrote), at, n, cap);
-    at += frame;
-    *got += wrote;
+    insitu_status status = insitu__comp_zstd_frame(s, src, n, &at, dst, cap, got, err);
+    if (status < 0) return status;
   }
   return INSITU_OK;
 }
 
-/* numcodecs lz4: the decoded size as a little-endian u32, then one raw block. */
+/* numcodecs' lz4: the decoded size as a little-endian u32, then one raw block. */
 static insitu_status insitu__comp_lz4(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
@@ -12995,8 +13034,8 @@ static insitu_status insitu__comp_lz4(struct insitu__codec_scratch *s,
   return INSITU_OK;
 }
 
-/* gzip (RFC 1952: members follow each other, zeros may pad the end) or one zlib stream (RFC 1950).
- */
+/* Decodes gzip (RFC 1952: members may follow each other, zeros may pad the end) or one zlib stream
+ * (RFC 1950). */
 #if defined(INSITU_WITH_LIBDEFLATE)
 static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s, bool gzip,
     const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
@@ -13083,7 +13122,7 @@ static insitu_status insitu__comp_zlib(struct insitu__codec_scratch *s,
 #endif
 
 #ifdef INSITU_WITH_BZIP2
-/* from the front of what is left */
+/* Takes memory for libbz2 from the front of what is left of a buffer. */
 static void *insitu__comp_bunzip_alloc(void *user, int items, int size) {
   struct insitu__codec_buffer *left = (struct insitu__codec_buffer *)user;
   uint64_t bytes = insitu__base_ceil_div((uint64_t)items * (uint64_t)size, 64) * 64;
@@ -13097,8 +13136,8 @@ static void insitu__comp_bunzip_free(void *user, void *p) {
   (void)user, (void)p;
 }
 
-/* bzip2: streams follow each other. The library takes its memory anew for each of them: from the
- * scratch. */
+/* bzip2: streams may follow each other. The library allocates anew for each stream: it gets the
+ * whole buffer of the scratch each time. */
 static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
@@ -13135,17 +13174,19 @@ static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s,
 
 /* ---- checksums ---- */
 
-/* Fletcher's sums of big-endian 16-bit words modulo 65535, as HDF5 takes them: an odd byte is the
- * upper half of a word, and 65535 stands for 0 unless all words were 0. */
+/* Fletcher's sums of big-endian 16-bit words modulo 65535, as HDF5 computes them: an odd last byte
+ * is the upper half of a word, and 65535 stands for 0 unless all words were 0. */
 static uint32_t insitu__comp_fletcher32(const void *bytes, uint64_t n) {
   const uint8_t *p = (const uint8_t *)bytes;
   uint64_t low = 0, high = 0;
 
   while (n) {
-    /* even, and neither sum can reach 2^64 in it */
+    /* an even number of bytes, in which neither sum can reach 2^64 */
     uint64_t part = insitu__base_min(n, 1u << 20), i = 0;
+
     for (; i + 1 < part; i += 2) low += (uint64_t)p[i] << 8 | p[i + 1], high += low;
     if (i < part) low += (uint64_t)p[i] << 8, high += low;
+
     low = low ? (low - 1) % 65535 + 1 : 0;
     high = high ? (high - 1) % 65535 + 1 : 0;
     p += part;
@@ -13198,9 +13239,25 @@ static insitu_status insitu__comp_check_sum(const char *name, insitu__comp_sum *
 
 /* ---- blosc1 ---- */
 
-enum { INSITU__CODEC_PLAIN, INSITU__CODEC_BYTES, INSITU__CODEC_BITS }; /* filter */
+/* A chunk is a header of 16 bytes, the starts of its blocks, and the blocks. A block is one run, or
+ * one run for each byte of an element (a split); a run is a length and compressed bytes:
+ *
+ *   header | start 0, start 1, ... | length, bytes | length, bytes | ...
+ *                    |                ^ block 0        ^ block 1
+ *                    +---------------------------------+
+ *
+ *   open       checks the header
+ *   run        decompresses one run, or points to it where it is stored plain
+ *   runs       all runs of a block, as planes in the scratch or straight at their place
+ *   block      runs, then unshuffles piece by piece to the sink
+ *   blocks     all blocks, in order
+ */
 
-enum { /* format in flags >> 5 */
+/* what was done to the elements of a block before it was compressed */
+enum { INSITU__CODEC_PLAIN, INSITU__CODEC_BYTES, INSITU__CODEC_BITS };
+
+/* the compressor inside: flags >> 5 */
+enum {
   INSITU__CODEC_INNER_BLOSCLZ,
   INSITU__CODEC_INNER_LZ4,
   INSITU__CODEC_INNER_SNAPPY,
@@ -13208,14 +13265,21 @@ enum { /* format in flags >> 5 */
   INSITU__CODEC_INNER_ZSTD
 };
 
-/* a checked header: everything about the layout comes from it, nothing from metadata */
+/* A checked header: everything about the layout comes from it, nothing from metadata. */
 struct insitu__comp_blosc {
   const uint8_t *src;
-  uint32_t n, nbytes, blocksize, blocks, size; /* size: bytes of an element */
+  uint32_t n; /* stored bytes */
+
+  uint32_t nbytes; /* decoded bytes */
+  uint32_t blocksize, blocks;
+  uint32_t size; /* bytes of an element */
+
   int filter, inner;
-  bool memcpyed, may_split;
+  bool memcpyed; /* stored plain, without blocks */
+  bool may_split;
 };
 
+/* Refuses a compressor inside that this build lacks. */
 static insitu_status insitu__comp_blosc_inner(int inner, insitu_error *err) {
   if (inner > INSITU__CODEC_INNER_ZSTD)
     return insitu__error_set(
@@ -13227,6 +13291,7 @@ static insitu_status insitu__comp_blosc_inner(int inner, insitu_error *err) {
       snappy ? "snappy" : "zlib", snappy ? snappy : zlib);
 }
 
+/* Reads the header of a chunk of n bytes. */
 static insitu_status insitu__comp_blosc_open(
     struct insitu__comp_blosc *b, const uint8_t *src, uint64_t n, insitu_error *err) {
   if (n < 16 || n > INT32_MAX)
@@ -13235,6 +13300,7 @@ static insitu_status insitu__comp_blosc_open(
   if (src[0] > 2 && src[0] < 8) /* c-blosc2 has written 3 to 5 so far */
     return insitu__error_set(err, INSITU_E_CODEC,
         "blosc: format %d is blosc2: write the array again with blosc, zstd or lz4", src[0]);
+
   uint32_t flags = src[2], stored = insitu__base_load32(src + 12);
   *b = (struct insitu__comp_blosc){
       .src = src, .n = (uint32_t)n, .nbytes = insitu__base_load32(src + 4)};
@@ -13243,9 +13309,9 @@ static insitu_status insitu__comp_blosc_open(
   b->memcpyed = (flags & 2) != 0;
   b->may_split = !(flags & 0x10);
   b->inner = (int)(flags >> 5);
-  b->filter = flags & 1 && b->size > 1 ? INSITU__CODEC_BYTES
-              : flags & 4              ? INSITU__CODEC_BITS
-                                       : INSITU__CODEC_PLAIN;
+  b->filter = flags & 4 ? INSITU__CODEC_BITS : INSITU__CODEC_PLAIN;
+  if (flags & 1 && b->size > 1) b->filter = INSITU__CODEC_BYTES;
+
   if (src[0] != 2 || !b->size || b->nbytes > INT32_MAX || flags & 8 || (flags & 5) == 5)
     return insitu__error_set(
         err, INSITU_E_CORRUPT, "blosc: a header that no blosc1 writes; " INSITU__CODEC_BAD);
@@ -13254,12 +13320,14 @@ static insitu_status insitu__comp_blosc_open(
         "blosc: %" PRIu64 " bytes are stored, the header says %" PRIu32 "; " INSITU__CODEC_BAD, n,
         stored);
   if (!b->nbytes) return INSITU_OK;
+
   if (b->memcpyed) {
     if (b->nbytes == n - 16) return INSITU_OK;
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "blosc: a plain chunk of %" PRIu32 " bytes in %" PRIu64 " stored; " INSITU__CODEC_BAD,
         b->nbytes, n);
   }
+
   b->blocks = b->blocksize ? (uint32_t)insitu__base_ceil_div(b->nbytes, b->blocksize) : UINT32_MAX;
   if (16 + (uint64_t)b->blocks * 4 > n)
     return insitu__error_set(
@@ -13268,8 +13336,8 @@ static insitu_status insitu__comp_blosc_open(
   return insitu__comp_blosc_inner(b->inner, err);
 }
 
-/* `length` bytes from `distance` before op to op, where `room` bytes may be written: 16 at a time,
- * as far as that leaves room. */
+/* Copies a blosclz match: `length` bytes from `distance` before op to op, where `room` bytes may be
+ * written. 16 bytes are copied at a time; the last ones, where that would pass the room, singly. */
 static inline void insitu__comp_blosclz_repeat(
     uint8_t *op, uint64_t distance, uint64_t length, uint64_t room) {
   uint8_t few[16];
@@ -13281,6 +13349,7 @@ static inline void insitu__comp_blosclz_repeat(
     return;
   }
   length -= narrow;
+
   /* a short pattern: write it twice as long */
   for (; distance < sizeof few && distance < length; distance *= 2) {
     memcpy(few, from, sizeof few);
@@ -13297,12 +13366,15 @@ static inline void insitu__comp_blosclz_repeat(
   for (uint64_t i = 0; i < narrow; i++) last[i] = narrow_from[i];
 }
 
-/* blosc's own compressor: literals and matches in turns. A control byte below 32 stands before
- * control + 1 literals. Of others the upper three bits are a match's length - 2, where 7 is
- * continued by bytes that are added, up to the first that is not 255; the lower five and one byte
- * more are its distance - 1, to which two bytes are added (the upper one first) where all of these
- * bits are set. The very first control byte is one of literals, whatever its upper bits. Returns
- * the decoded length, or UINT64_MAX. */
+/* Decodes blosclz, blosc's own compressor; returns the decoded length, or UINT64_MAX.
+ *
+ *   control < 32    control + 1 literals follow
+ *   control >= 32   a match: its length - 2 is the upper three bits; where they are 7, bytes that
+ *                   follow are added, up to the first that is not 255. Its distance - 1 is the
+ *                   lower five bits and one byte; where all of these are set, two more bytes are
+ *                   added, the upper one first.
+ *
+ * The very first control byte is one of literals, whatever its upper bits. */
 static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap) {
   const uint8_t *ip = src, *end = src + n;
   uint8_t *op = dst, *stop = dst + cap;
@@ -13311,7 +13383,8 @@ static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *ds
     if (control < 32) {
       uint64_t run = control + 1;
       if (run > (uint64_t)(end - ip) || run > (uint64_t)(stop - op)) return UINT64_MAX;
-      /* of a fixed length: without a call */
+
+      /* a copy of fixed length needs no call */
       if (end - ip >= 32 && stop - op >= 32) memcpy(op, ip, 32);
       else memcpy(op, ip, (size_t)run);
       op += run;
@@ -13324,6 +13397,7 @@ static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *ds
         more = *ip++;
         length += more;
       }
+
       if (ip == end) return UINT64_MAX;
       distance += *ip++;
       if (distance == 0x1fff) {
@@ -13332,6 +13406,7 @@ static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *ds
         ip += 2;
       }
       distance++;
+
       if (distance > (uint64_t)(op - dst) || length > (uint64_t)(stop - op)) return UINT64_MAX;
       insitu__comp_blosclz_repeat(op, distance, length, (uint64_t)(stop - op));
       op += length;
@@ -13342,8 +13417,8 @@ static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *ds
   return UINT64_MAX;
 }
 
-/* One compressed run (a split, or a whole block) at *at: decompressed to dst, or used in place
- * where it is stored plain. */
+/* Decompresses the run at *at, which decodes to `bytes` bytes, to dst; a run that is stored plain
+ * stays in the chunk. *where: the address of the result. *at: moved behind the run. */
 static insitu_status insitu__comp_blosc_run(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint64_t *at, uint32_t bytes, uint8_t *dst,
     const uint8_t **where, insitu_error *err) {
@@ -13351,10 +13426,12 @@ static insitu_status insitu__comp_blosc_run(struct insitu__codec_scratch *s,
   if (n == UINT64_MAX || !n || n > b->n - *at - 4)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "blosc: a run at byte %" PRIu64 " ends outside the chunk; " INSITU__CODEC_BAD, *at);
+
   const uint8_t *src = b->src + *at + 4;
   *at += 4 + n;
   *where = n == bytes ? src : dst;
   if (n == bytes) return INSITU_OK;
+
   insitu_status status = INSITU_OK;
   int lz4;
   switch (b->inner) {
@@ -13381,13 +13458,14 @@ static insitu_status insitu__comp_blosc_run(struct insitu__codec_scratch *s,
   }
   if (status < 0) return status;
   if (got == bytes) return INSITU_OK;
+
   return insitu__error_set(err, INSITU_E_CORRUPT,
       "blosc: a run at byte %" PRIu64 " does not decode to its %" PRIu32
       " bytes; " INSITU__CODEC_BAD,
       *at - 4 - n, bytes);
 }
 
-/* Elements [first, first + count) of a filtered block from its planes. */
+/* Gathers elements [first, first + count) of a filtered block from its planes. */
 static void insitu__comp_blosc_unfilter(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint8_t *dst, const uint8_t *const *plane, uint64_t all,
     uint64_t first, uint64_t count) {
@@ -13396,13 +13474,14 @@ static void insitu__comp_blosc_unfilter(struct insitu__codec_scratch *s,
   else insitu__comp_unshuffle(dst, plane, b->size, first, count, s->avx2);
 }
 
-/* The runs of a block, filtered or not, that starts at byte `at`. With to, they are put there one
- * after the other. Without,
- * each is where run[k] says afterwards: in the chunk itself or in the scratch. */
+/* Decompresses the runs of the block that starts at byte `at`. Where `to` is given, they are put
+ * there one after the other. Otherwise run[k] tells where run k lies: in the chunk itself or in the
+ * scratch. */
 static insitu_status insitu__comp_blosc_runs(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint64_t at, uint32_t bytes, uint32_t runs, uint8_t *to,
     const uint8_t **run, insitu_error *err) {
   uint32_t each = bytes / runs;
+
   /* a cache set is chosen by address bits 6 to 11: an odd multiple of 64 bytes between planes
    * spreads them over all sets */
   uint64_t stride =
@@ -13410,6 +13489,7 @@ static insitu_status insitu__comp_blosc_runs(struct insitu__codec_scratch *s,
   if (bytes % runs)
     return insitu__error_set(
         err, INSITU_E_CORRUPT, "blosc: a block that cannot be split; " INSITU__CODEC_BAD);
+
   for (uint32_t k = 0; k < runs; k++) {
     uint8_t *dst = (to ? to : s->buffer[INSITU__CODEC_PLANES].at) + k * stride;
     insitu_status status = insitu__comp_blosc_run(s, b, &at, each, dst, &run[k], err);
@@ -13419,26 +13499,27 @@ static insitu_status insitu__comp_blosc_runs(struct insitu__codec_scratch *s,
   return INSITU_OK;
 }
 
-/* A block without a filter: straight to its place, or handed over whole. */
+/* Decodes a block without a filter: straight to its place, or handed to the sink whole. */
 static insitu_status insitu__comp_blosc_plain(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint64_t at, uint64_t offset, uint32_t bytes, uint32_t runs,
     uint8_t *to, const struct insitu__codec_sink *sink, insitu_error *err) {
   const uint8_t *run[16];
-  insitu_status status = insitu__comp_blosc_runs(
-      s, b, at, bytes, runs, to || runs == 1 ? to : s->buffer[INSITU__CODEC_PLANES].at, run, err);
-  return status < 0 || to
-             ? status
-             : sink->piece(sink->user, runs == 1 ? run[0] : s->buffer[INSITU__CODEC_PLANES].at,
-                   offset, bytes, err);
+  uint8_t *planes = s->buffer[INSITU__CODEC_PLANES].at;
+
+  insitu_status status =
+      insitu__comp_blosc_runs(s, b, at, bytes, runs, to || runs == 1 ? to : planes, run, err);
+  if (status < 0 || to) return status;
+  return sink->piece(sink->user, runs == 1 ? run[0] : planes, offset, bytes, err);
 }
 
-/* Bytes that pieces of a filtered block are a multiple of: whole elements, theirs and ours, and
- * whole bytes of bit rows. */
+/* The bytes that pieces of a filtered block are a multiple of: whole elements of the chunk and of
+ * the sink, and whole bytes of bit rows. */
 static uint64_t insitu__comp_blosc_unit(const struct insitu__comp_blosc *b, uint32_t element) {
   return insitu__codec_lcm((uint64_t)b->size * (b->filter == INSITU__CODEC_BITS ? 8 : 1), element);
 }
 
-/* Decodes block i to `to`, or where the sink wants it. */
+/* Decodes block i to `to`, or where the sink wants it. A filtered block is unshuffled in steps that
+ * fit L1, so that the rows of a piece are copied while they are hot. */
 static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint32_t i, uint8_t *to,
     const struct insitu__codec_sink *sink, insitu_error *err) {
@@ -13446,10 +13527,11 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
            at = insitu__base_load32(b->src + 16 + 4 * (uint64_t)i);
   uint32_t bytes = (uint32_t)insitu__base_min(b->blocksize, b->nbytes - offset),
            all = bytes / b->size;
-  /* MAX_SPLITS 16 and MIN_BUFFERSIZE 128 in c-blosc's blosc.c; a shorter last block is never split
-   */
+
+  /* MAX_SPLITS 16 and MIN_BUFFERSIZE 128 in c-blosc's blosc.c; a short last block is never split */
   bool split = b->may_split && b->size <= 16 && all >= 128 && bytes == b->blocksize;
   uint32_t runs = split ? b->size : 1;
+
   if (at < 16 || at > b->n)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "blosc: block %" PRIu32 " starts outside the chunk; " INSITU__CODEC_BAD, i);
@@ -13460,17 +13542,23 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
   const uint8_t *plane[256];
   insitu_status status = insitu__comp_blosc_runs(s, b, at, bytes, runs, NULL, plane, err);
   if (status < 0) return status;
+
   for (uint32_t k = 1; runs == 1 && k < b->size; k++) plane[k] = plane[0] + (uint64_t)k * all;
-  uint32_t rest = bytes - all * b->size; /* never shuffled; only unsplit blocks have it */
+
+  /* what is left behind the last whole element is never shuffled; only unsplit blocks have it */
+  uint32_t rest = bytes - all * b->size;
   const uint8_t *tail = plane[0] + (bytes - rest);
+
   uint64_t unit = to ? 1 : insitu__comp_blosc_unit(b, sink->element ? sink->element : 1);
   uint64_t step = to ? all : INSITU__CODEC_PIECE / unit * unit / b->size;
+
   for (uint64_t first = 0; first < all; first += step) {
     uint64_t count = insitu__base_min(step, all - first), n = count * b->size,
              more = first + count == all ? rest : 0;
     uint64_t where = offset + first * b->size;
     void *direct = to || !sink->direct ? NULL : sink->direct(sink->user, where, n + more);
     uint8_t *dst = to ? to : direct ? (uint8_t *)direct : s->buffer[INSITU__CODEC_PIECES].at;
+
     insitu__comp_blosc_unfilter(s, b, dst, plane, all, first, count);
     if (more) memcpy(dst + n, tail, (size_t)more);
     if (dst == s->buffer[INSITU__CODEC_PIECES].at &&
@@ -13480,14 +13568,14 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
   return INSITU_OK;
 }
 
-/* To `to` if given, else to the sink; spare holds nbytes. The caller has checked nbytes and that
- * the chunk is not stored
- * plain. */
+/* Decodes all blocks to `to`, or, where that is NULL, to the sink; spare has room for nbytes. The
+ * caller has checked nbytes, and that the chunk is not stored plain. */
 static insitu_status insitu__comp_blosc_blocks(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint8_t *to, uint8_t *spare,
     const struct insitu__codec_sink *sink, insitu_error *err) {
   bool whole = false;
-  /* pieces must start at multiples of the sink's element: where blocks do not, put the chunk
+
+  /* pieces must start at multiples of the sink's element: where blocks do not, the chunk is put
    * together first */
   if (!to) {
     uint32_t element = sink->element ? sink->element : 1;
@@ -13495,6 +13583,7 @@ static insitu_status insitu__comp_blosc_blocks(struct insitu__codec_scratch *s,
             insitu__comp_blosc_unit(b, element) > INSITU__CODEC_PIECE;
     if (whole) to = spare;
   }
+
   for (uint32_t i = 0; i < b->blocks; i++) {
     insitu_status status =
         insitu__comp_blosc_block(s, b, i, to ? to + (uint64_t)i * b->blocksize : NULL, sink, err);
@@ -13503,21 +13592,25 @@ static insitu_status insitu__comp_blosc_blocks(struct insitu__codec_scratch *s,
   return whole ? sink->piece(sink->user, to, 0, b->nbytes, err) : INSITU_OK;
 }
 
-/* A blosc stage: inside a chain (sink NULL) at most `most` bytes to `to`; as the last one exactly
- * `most` to the sink, `to` is spare. */
+/* Decodes a blosc chunk. Inside a chain sink is NULL: at most `most` bytes go to `to`. As the last
+ * stage exactly `most` bytes go to the sink; `to` is spare then. */
 static insitu_status insitu__comp_blosc(struct insitu__codec_scratch *s, const uint8_t *src,
     uint64_t n, uint8_t *to, uint64_t most, const struct insitu__codec_sink *sink, uint64_t *got,
     insitu_error *err) {
   struct insitu__comp_blosc b;
   insitu_status status = insitu__comp_blosc_open(&b, src, n, err);
   if (status < 0) return status;
+
   *got = b.nbytes;
   if (b.nbytes > most || (sink && b.nbytes < most))
     return insitu__codec_wrong_length("blosc", b.nbytes, most, err);
+
   if (b.memcpyed && sink) return insitu__codec_emit(src + 16, b.nbytes, sink, err);
   if (b.memcpyed) insitu__codec_copy(to, src + 16, b.nbytes);
   if (b.memcpyed || !b.nbytes) return INSITU_OK;
-  uint8_t *direct = !sink ? to : sink->direct ? (uint8_t *)sink->direct(sink->user, 0, most) : NULL;
+
+  uint8_t *direct = sink ? NULL : to;
+  if (sink && sink->direct) direct = (uint8_t *)sink->direct(sink->user, 0, most);
   return insitu__comp_blosc_blocks(s, &b, direct, to, sink, err);
 }
 
