@@ -24674,34 +24674,52 @@ static insitu_status insitu__plan_quality(
 }
 
 /* >>cache -------------------------------------------------------------------------------------- */
-/* What is kept between reads: the indexes of shards. One is read once however many coroutines want
- * it at the same time, and stays until its memory is needed for another. Owns its memory, all of it
- * taken at init. Reactor thread only; the _await functions suspend. */
-#define INSITU__CACHE_SLOTS (1u << 20) /* at most */
+/* The indexes of shards, kept between reads. An index is read once however many coroutines want it
+ * at the same time, and stays until its memory is needed for another.
+ *
+ *   free ─► loading ──────► loaded ─────────► evicted by the clock: not used since the hand came by
+ *              │             └─ or `absent`: the shard's object does not exist
+ *              └─ failed: removed; a coroutine that waited for the index reads it itself
+ *
+ * State: struct insitu__cache, which owns its memory; all of it is taken at init. Reactor thread
+ * only; the _await functions suspend. */
+
+/* Slots at most. */
+#define INSITU__CACHE_SLOTS (1u << 20)
+/* The end of a bucket's list. */
 #define INSITU__CACHE_NONE UINT32_MAX
-/* bytes of an index from which a worker checks it: 5 us and more */
+/* Bytes of an index from which a worker checks it: that takes 5 us and more. */
 #define INSITU__CACHE_CHECK (64u << 10)
 
 struct insitu__cache_slot {
-  /* whose index: of shard number `cell` in the grid of the array's level; NULL: free */
+  /* The key: shard number `cell` in the grid of this level of the array. array NULL: free. */
   const struct insitu__zarr_array *array;
   uint64_t cell;
   unsigned level;
-  uint32_t next; /* in its bucket */
-  bool loading, used, absent;
+
+  uint32_t next; /* the slot that follows in the bucket */
+  bool loading;  /* a coroutine reads the index; the others wait for `loaded` */
+  bool used;     /* since the clock's hand last came by */
+  bool absent;   /* the shard does not exist */
   struct insitu__reactor_gate loaded;
 };
 
 struct insitu__cache {
   struct insitu__reactor *reactor;
   struct insitu__store *store;
+
   struct insitu__cache_slot *slot;
-  uint32_t *bucket, n_slots, mask, hand; /* hand: of the clock that looks for a slot to give up */
+  unsigned char *memory; /* slot_bytes for each slot */
+  uint32_t n_slots;
   uint64_t slot_bytes;
-  atomic_uint_least64_t loads, read; /* indexes read, bytes of them */
-  unsigned char *memory;             /* slot_bytes for each */
+
+  uint32_t *bucket, mask; /* lists of slots by hash */
+  uint32_t hand;          /* of the clock that looks for a slot to evict */
+
+  atomic_uint_least64_t loads, read; /* statistics: indexes read, bytes of them */
 };
 
+/* A power of two that is at least the number of slots. */
 static uint32_t insitu__cache_buckets(uint32_t slots) {
   uint32_t n = 16;
   while (n < slots) n *= 2;
@@ -24725,10 +24743,10 @@ static void insitu__cache_free(struct insitu__cache *c) {
   memset(c, 0, sizeof *c);
 }
 
-/* As many slots as coroutines that look for an index at once, or more: then one to give up is
- * always found. */
+/* False: no memory. There must be as many slots as coroutines that look for an index at once, or
+ * more: then one to evict is always found. */
 static bool insitu__cache_init(struct insitu__cache *c, struct insitu__reactor *reactor,
-    struct insitu__store *store, uint32_t slots, uint64_t slot_bytes) { /* false: no memory */
+    struct insitu__store *store, uint32_t slots, uint64_t slot_bytes) {
   memset(c, 0, sizeof *c);
   c->reactor = reactor;
   c->store = store;
@@ -24750,11 +24768,13 @@ static bool insitu__cache_init(struct insitu__cache *c, struct insitu__reactor *
 
 static uint32_t *insitu__cache_bucket(
     struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
-  return &c->bucket[insitu__order_mix(
-                        insitu__order_mix(cell ^ (uint64_t)level << 56) ^ (uintptr_t)a) &
-                    c->mask];
+  uint64_t hash = insitu__order_mix(cell ^ (uint64_t)level << 56);
+
+  hash = insitu__order_mix(hash ^ (uintptr_t)a);
+  return &c->bucket[hash & c->mask];
 }
 
+/* The slot of an index, loaded or loading; NULL: there is none. */
 static struct insitu__cache_slot *insitu__cache_find(
     struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
   for (uint32_t i = *insitu__cache_bucket(c, a, level, cell); i != INSITU__CACHE_NONE;
@@ -24764,7 +24784,8 @@ static struct insitu__cache_slot *insitu__cache_find(
   return NULL;
 }
 
-static void insitu__cache_drop(struct insitu__cache *c, struct insitu__cache_slot *slot) {
+/* Takes a slot out of its bucket: it is free. */
+static void insitu__cache_remove(struct insitu__cache *c, struct insitu__cache_slot *slot) {
   uint32_t *link = insitu__cache_bucket(c, slot->array, slot->level, slot->cell),
            i = (uint32_t)(slot - c->slot);
   while (*link != i) link = &c->slot[*link].next;
@@ -24772,8 +24793,9 @@ static void insitu__cache_drop(struct insitu__cache *c, struct insitu__cache_slo
   slot->array = NULL;
 }
 
-/* A slot for a new index: a free one, or one that was not used since the clock last came by. */
-static struct insitu__cache_slot *insitu__cache_take(
+/* A slot for a new index, in its bucket and `loading`: a free one, or one whose index was not used
+ * since the clock's hand last came by. */
+static struct insitu__cache_slot *insitu__cache_insert(
     struct insitu__cache *c, const struct insitu__zarr_array *a, unsigned level, uint64_t cell) {
   struct insitu__cache_slot *slot;
   for (;;) {
@@ -24784,7 +24806,7 @@ static struct insitu__cache_slot *insitu__cache_take(
     slot->used = false;
   }
 
-  if (slot->array) insitu__cache_drop(c, slot);
+  if (slot->array) insitu__cache_remove(c, slot);
   uint32_t *bucket = insitu__cache_bucket(c, a, level, cell);
   *slot = (struct insitu__cache_slot){
       .array = a, .cell = cell, .level = level, .next = *bucket, .loading = true, .used = true};
@@ -24792,7 +24814,8 @@ static struct insitu__cache_slot *insitu__cache_take(
   return slot;
 }
 
-struct insitu__cache_check { /* lives on its coroutine's stack */
+/* Lives on its coroutine's stack while a worker checks an index. */
+struct insitu__cache_check {
   const struct insitu__codec_shard *shard;
   const void *index;
   uint64_t n;
@@ -24815,7 +24838,8 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c,
   if (bytes < n) return insitu__shard_index(shard, to, bytes, err); /* refuses */
   if (!shard->index_first) offset = bytes == UINT64_MAX ? INSITU__RING_TAIL : offset + bytes - n;
   c->loads++;
-  /* the second time without the cache on disk, whose bytes were damaged */
+
+  /* The second time past the cache on disk, whose bytes were damaged. */
   for (bool anew = false;; anew = true) {
     struct iovec iov = {to, (size_t)n};
     struct insitu__store_tag tag = {.give_up = give_up, .anew = anew};
@@ -24832,8 +24856,8 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c,
 }
 
 /* *index becomes a shard's index, valid until the caller suspends; INSITU_E_NOTFOUND when the
- * object is absent. give_up: of the store's tag. Where it ends a read, another coroutine that waits
- * for the same index reads it itself. */
+ * object is absent. give_up: see insitu__store_tag. Where it ends the read, another coroutine that
+ * waits for the same index reads it itself. */
 static insitu_status insitu__cache_index_await(struct insitu__cache *c,
     const struct insitu__zarr_array *a, unsigned level, uint64_t cell, const char *key,
     uint64_t offset, uint64_t bytes, const bool *give_up, const unsigned char **index,
@@ -24844,13 +24868,13 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
   insitu_status status = INSITU_OK;
   unsigned char *memory = slot ? c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes : NULL;
   if (!slot) {
-    slot = insitu__cache_take(c, a, level, cell);
+    slot = insitu__cache_insert(c, a, level, cell);
     memory = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
     status = insitu__cache_load_await(
         c, a->level[level].shard, key, offset, bytes, memory, give_up, err);
     slot->loading = false;
     slot->absent = status == INSITU_E_NOTFOUND;
-    if (status < 0 && !slot->absent) insitu__cache_drop(c, slot);
+    if (status < 0 && !slot->absent) insitu__cache_remove(c, slot);
     insitu__reactor_gate_open(&slot->loaded);
   }
 
@@ -24859,8 +24883,9 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
   return slot->absent ? INSITU_E_NOTFOUND : status;
 }
 
-/* Where tile `tile` (its place in the grid of the array's chunks) lies in the object of this key:
- * INSITU_E_NOTFOUND when it or its shard is absent. For arrays with levels. */
+/* Where chunk `tile` (its place in the grid of the array's chunks) lies in the object of this key:
+ * bytes [*offset, *offset + *bytes). INSITU_E_NOTFOUND when the chunk or its shard is absent. For
+ * arrays with shards; level by level where shards hold shards. */
 static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
     const struct insitu__zarr_array *a, const uint64_t *tile, const char *key, const bool *give_up,
     uint64_t *offset, uint64_t *bytes, insitu_error *err) {
@@ -24870,6 +24895,8 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
     const struct insitu__zarr_level *level = &a->level[l];
     uint64_t cell = 0, number = 0, extent[INSITU__MAX_DIMS], inner_offset, inner_bytes;
     const unsigned char *index;
+
+    /* `cell`: the shard's number in this level's grid; `number`: the chunk's entry in its index. */
     for (unsigned k = 0; k < a->ndim; k++) {
       unsigned d = level->axis[k];
       extent[d] = level->shard->chunk[k];
@@ -24879,6 +24906,7 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
     for (unsigned d = 0; d < a->ndim; d++)
       cell =
           cell * insitu__base_ceil_div(a->shape[d], extent[d]) + tile[d] * a->chunk[d] / extent[d];
+
     insitu_status status =
         insitu__cache_index_await(c, a, l, cell, key, *offset, *bytes, give_up, &index, err);
     if (status >= 0)
@@ -24893,8 +24921,8 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
   return INSITU_OK;
 }
 
-/* What a shard is that is not found when its index was. */
-static insitu_status insitu__cache_gone(insitu_error *err) {
+/* The error of a shard that is not found although its index was. */
+static insitu_status insitu__cache_vanished(insitu_error *err) {
   insitu__error_clear(err);
   return insitu__error_set(err, INSITU_E_CORRUPT,
       "the shard has gone since its index was read; the archive must not change while it is open");
@@ -24905,66 +24933,78 @@ static insitu_status insitu__cache_gone(insitu_error *err) {
  * the events that order them with the streams of whoever trains. Where INSITU_WITH_CUDA is not
  * defined there is no device, and what would use one is never called.
  *
- * On each of its devices an iterator has a stream for copies and slots for batches. Once all rows
- * of a batch have come, the stream waits for what released the slot's last batch, copies, and
- * records the event `copied`, which the consumer's streams wait for. The batch's memory on the host
- * is written again when `copied` is over. Nothing here makes the host wait, but closing, and a
- * release that CUDA refuses to record.
+ * On each of its devices an iterator has a stream for copies, and slots that hold one batch each.
  *
- * The iterator's lock guards slots, fences and insitu__device.error: it is held for looking,
- * uploading, releasing, taking and giving slots. The default stream is never used, unless the
- * consumer names it. */
-/* nanoseconds until an event, which wakes nobody, is looked at again; then up to 1 ms */
+ *   a slot:  free ─► acquired ─► the copy stream waits for the fences that released the slot's
+ *              ▲                   last batch, records `begun`, copies, records `copied`
+ *              │                     ▼
+ *           returned ◄─ released:  ◄─ delivered:
+ *                       a fence on     the consumer's stream waits for `copied`
+ *                       that stream
+ *
+ * The batch's memory on the host is written again when `copied` is reached and the fences of those
+ * who used the host's part are passed. Nothing here makes the host wait, but closing, and a release
+ * that CUDA refuses to record.
+ *
+ * The iterator's lock guards slots, fences and insitu__device.error: it is held for polling,
+ * uploading, releasing, acquiring and returning slots. The default stream is never used, unless the
+ * consumer names it. No coroutine makes CUDA's calls, which need more stack than one has. */
+
+/* Nanoseconds until an event, which wakes nobody, is polled again; later up to 1 ms. */
 #define INSITU__DEVICE_POLL 62500
-#define INSITU__DEVICE_NOBODY (-2) /* instead of a stream's device: no stream has used a batch */
-#define INSITU__DEVICE_ALIGN 4096  /* of host memory from the user's function: a page */
+/* Instead of a stream's device: no stream has used a batch. */
+#define INSITU__DEVICE_NO_STREAM (-2)
+/* Of host memory from the user's function: a page. */
+#define INSITU__DEVICE_ALIGN 4096
 
 /* Two streams without an object (driver_types.h). The first is the default stream, also where the
  * compiler's options make NULL the second. */
 #define INSITU__DEVICE_LEGACY ((void *)1)
 #define INSITU__DEVICE_PER_THREAD ((void *)2)
 
-/* a point of a stream that must be reached before memory is used anew */
+/* A point of a stream that must be reached before memory is used again. */
 struct insitu__device_fence {
   void *event;
   int32_t device; /* the event's */
   struct insitu__device_fence *next;
 };
 
-struct insitu__device_slot { /* room for one batch on a device */
+/* Room for one batch on a device. */
+struct insitu__device_slot {
   unsigned char *memory;
   struct insitu__device_fence *released; /* by its last batch */
-  struct insitu__device_slot *next;      /* in the free list, the one given back first in front */
+  struct insitu__device_slot *next;      /* in the free list: the longest returned is in front */
 };
 
-struct insitu__device_ring { /* an iterator on one device */
+/* An iterator on one device. */
+struct insitu__device_ring {
   int32_t device;
-  /* what it gets of a batch's page-locked memory */
-  uint64_t at, bytes;
-  void *stream;                                    /* of the copies */
-  struct insitu__device_slot *slots, *free, *gone; /* gone: of a closed iterator */
-  uint64_t n_slots, reserved;                      /* reserved: bytes of device_budget */
+  uint64_t at, bytes;                                 /* its part of a batch's page-locked memory */
+  void *stream;                                       /* of the copies */
+  struct insitu__device_slot *slots, *free, *closing; /* closing: of a closed iterator */
+  uint64_t n_slots, reserved;                         /* reserved: bytes of device_budget */
 };
 
-struct insitu__device_part { /* a batch on one device */
+/* A batch on one device. */
+struct insitu__device_part {
   struct insitu__device_slot *slot;
   void *begun;  /* event: nothing is left to wait for, and the copy may begin */
-  void *copied; /* event */
-  bool copying; /* until it is seen to be over */
+  void *copied; /* event: the copy has ended */
+  bool copying; /* until `copied` was seen to be reached */
 };
 
-struct insitu__device { /* of an iterator */
-  bool on;              /* something is page-locked or on a device */
-  bool host;            /* and some array of its batches stays on the host */
-  bool inline_io;       /* there are no threads of the library's */
-  /* one of its devices, or the one that its page-locked memory is meant for */
-  int32_t device;
+/* An iterator's devices. */
+struct insitu__device {
+  bool on;        /* something is page-locked or on a device */
+  bool host;      /* and some array of its batches stays on the host */
+  bool inline_io; /* there are no threads of the library's */
+  int32_t device; /* one of its devices, or the one that page-locked memory is meant for */
   struct insitu__device_ring *rings;
   unsigned n_rings;
   void *stream;                       /* the consumer's */
-  int32_t of;                         /* that stream's device */
-  struct insitu__device_fence *spare; /* whose events nobody waits for */
-  insitu_error error;                 /* of a release, which has no other way to tell */
+  int32_t stream_device;              /* that stream's */
+  struct insitu__device_fence *spare; /* fences that are not in use */
+  insitu_error error;                 /* of a release, which cannot return it: next does */
   void *(*alloc)(
       void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream);
   void (*release)(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device);
@@ -24976,9 +25016,10 @@ struct insitu__device { /* of an iterator */
 enum { INSITU__DEVICE_IDLE, INSITU__DEVICE_COPIES, INSITU__DEVICE_CONSUMED };
 
 #ifdef INSITU_WITH_CUDA
-/* What CUDA answered, with its words. It is forgotten there, so that the trainer does not find it
- * as its own. */
-static insitu_status insitu__device_did(cudaError_t answer, const char *what, insitu_error *err) {
+/* CUDA's answer as a status, with CUDA's words. CUDA forgets the answer, so that the trainer does
+ * not take it for its own. */
+static insitu_status insitu__device_status(
+    cudaError_t answer, const char *what, insitu_error *err) {
   if (answer == cudaSuccess) return INSITU_OK;
   (void)cudaGetLastError();
   /* driver_types.h */
@@ -24999,10 +25040,10 @@ struct insitu__device_scope {
   enum cudaStreamCaptureMode mode;
 };
 
-/* Whether some part of the program uses a device already: only the driver tells. To make one
- * current that nobody uses would cost memory there, hundreds of megabytes for each process
+/* Whether some part of the program uses a device already, which only the driver knows. Making a
+ * device current that nobody uses would cost hundreds of megabytes of its memory for each process
  * (cudaSetDevice since CUDA 12, and most calls on the current device). */
-static bool insitu__device_used(int device) {
+static bool insitu__device_in_use(int device) {
   /* cuDevicePrimaryCtxGetState of cuda.h */
   int (*state)(int device, unsigned *flags, int *active) = NULL;
   void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *found = NULL;
@@ -25015,25 +25056,25 @@ static bool insitu__device_used(int device) {
   return active;
 }
 
-/* A device is current and this thread's calls do not disturb graphs that others capture, until
- * insitu__device_leave, which is called in any case. device < 0: the one that is current stays. */
+/* Makes a device current and keeps this thread's calls from disturbing graphs that others capture,
+ * until insitu__device_leave, which is called on errors too. device < 0: the current one stays. */
 static insitu_status insitu__device_enter(
     struct insitu__device_scope *s, int device, insitu_error *err) {
   s->before = -1;
   s->relaxed = false;
   s->mode = cudaStreamCaptureModeRelaxed;
-  insitu_status status = insitu__device_did(cudaGetDevice(&s->before), "cudaGetDevice", err);
+  insitu_status status = insitu__device_status(cudaGetDevice(&s->before), "cudaGetDevice", err);
   s->now = s->before;
   /* first of all: the other calls use the current one */
   if (!status && device >= 0 && device != s->before) {
-    status = insitu__device_did(cudaSetDevice(device), "cudaSetDevice", err);
+    status = insitu__device_status(cudaSetDevice(device), "cudaSetDevice", err);
     if (!status) s->now = device;
     else /* it may answer an error of earlier work and have switched */
-      (void)insitu__device_did(cudaGetDevice(&s->now), "", NULL);
+      (void)insitu__device_status(cudaGetDevice(&s->now), "", NULL);
   }
 
   if (status) return status;
-  status = insitu__device_did(
+  status = insitu__device_status(
       cudaThreadExchangeStreamCaptureMode(&s->mode), "cudaThreadExchangeStreamCaptureMode", err);
   /* it may answer an error of earlier work and have exchanged it */
   s->relaxed = s->mode != cudaStreamCaptureModeRelaxed;
@@ -25041,11 +25082,13 @@ static insitu_status insitu__device_enter(
 }
 
 static void insitu__device_leave(struct insitu__device_scope *s) {
-  if (s->relaxed) (void)insitu__device_did(cudaThreadExchangeStreamCaptureMode(&s->mode), "", NULL);
-  if (s->now != s->before) (void)insitu__device_did(cudaSetDevice(s->before), "", NULL);
+  if (s->relaxed)
+    (void)insitu__device_status(cudaThreadExchangeStreamCaptureMode(&s->mode), "", NULL);
+  if (s->now != s->before) (void)insitu__device_status(cudaSetDevice(s->before), "", NULL);
 }
 
-struct insitu__device_visit { /* calls that a thread of their own makes */
+/* A function that a thread of its own calls. */
+struct insitu__device_visit {
   int32_t device;
   void (*fn)(void *arg);
   void *arg;
@@ -25054,14 +25097,14 @@ struct insitu__device_visit { /* calls that a thread of their own makes */
 static void *insitu__device_visitor(void *visit) {
   const struct insitu__device_visit *v = (const struct insitu__device_visit *)visit;
   /* what fails here fails once more, and is told, in fn */
-  (void)insitu__device_did(cudaSetDevice(v->device), "", NULL);
+  (void)insitu__device_status(cudaSetDevice(v->device), "", NULL);
   v->fn(v->arg);
   return NULL;
 }
 
-/* Calls fn, which enters that device, on behalf of a user's thread. The thread's current device
- * stays. Where nobody uses that one yet, it could not be made current again without cost, so that
- * another thread calls fn meanwhile; without a thread the cost is paid. device < 0: fn enters none.
+/* Calls fn, which enters `device`, on behalf of a user's thread, whose current device stays. Where
+ * nobody uses the current device yet, making it current again would cost memory, so another thread
+ * calls fn meanwhile; where there is no such thread, the cost is paid. device < 0: fn enters none.
  * stream: a stream of the consumer's that fn uses; cudaStreamPerThread is the caller's alone. */
 static void insitu__device_visit(
     int32_t device, const void *stream, void (*fn)(void *arg), void *arg) {
@@ -25070,28 +25113,28 @@ static void insitu__device_visit(
   pthread_t thread;
   bool here = device < 0 || stream == INSITU__DEVICE_PER_THREAD;
   if (!here)
-    here = insitu__device_did(cudaGetDevice(&now), "", NULL) || now == device ||
-           insitu__device_used(now);
+    here = insitu__device_status(cudaGetDevice(&now), "", NULL) || now == device ||
+           insitu__device_in_use(now);
   if (here || insitu__ring_thread(&thread, "insitu-device", insitu__device_visitor, &v)) fn(arg);
   else pthread_join(thread, NULL);
 }
 
-/* Around a call of the user's that may make another device current. */
-static int insitu__device_before(const struct insitu__device *d) {
+/* Before a function of the user's, which may make another device current: the current one. */
+static int insitu__device_save_current(const struct insitu__device *d) {
   int now;
-  return !d->on || insitu__device_did(cudaGetDevice(&now), "", NULL) ? -1 : now;
+  return !d->on || insitu__device_status(cudaGetDevice(&now), "", NULL) ? -1 : now;
 }
 
-static void insitu__device_after(const struct insitu__device *d, int before) {
+static void insitu__device_restore_current(const struct insitu__device *d, int before) {
   int now = before;
-  if (before < 0 || insitu__device_did(cudaGetDevice(&now), "", NULL) || now == before) return;
+  if (before < 0 || insitu__device_status(cudaGetDevice(&now), "", NULL) || now == before) return;
   /* a device that nobody uses is current on a thread of the library's only, but for inline_io */
-  if (d->inline_io || insitu__device_used(before))
-    (void)insitu__device_did(cudaSetDevice(before), "", NULL);
+  if (d->inline_io || insitu__device_in_use(before))
+    (void)insitu__device_status(cudaSetDevice(before), "", NULL);
 }
 
-/* The same for what runs on the library's threads, which stay with the device, and inline on the
- * user's. */
+/* As insitu__device_enter, for the library's threads, which stay with the device. With inline_io
+ * that is the user's thread, which does not. */
 static insitu_status insitu__device_enter_own(
     const struct insitu__device *d, struct insitu__device_scope *s, insitu_error *err) {
   insitu_status status = insitu__device_enter(s, d->device, err);
@@ -25099,7 +25142,7 @@ static insitu_status insitu__device_enter_own(
   return status;
 }
 
-/* How many devices there are; else why there is none. */
+/* The number of devices, or an error that says why there is none. */
 static insitu_status insitu__device_count(int *n, insitu_error *err) {
   cudaError_t answer = cudaGetDeviceCount(n);
   if (answer == cudaSuccess && *n > 0) return INSITU_OK;
@@ -25118,9 +25161,9 @@ static void *insitu__device_cuda_alloc(const struct insitu__device *d, uint64_t 
   bool pinned = place == INSITU_PINNED;
   if (!(pinned ? insitu__device_enter_own(d, &s, err) : insitu__device_enter(&s, device, err))) {
     if (pinned) /* never write-combined: the decoders read it back */
-      (void)insitu__device_did(
+      (void)insitu__device_status(
           cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable), "page-locked memory", err);
-    else (void)insitu__device_did(cudaMalloc(&p, (size_t)bytes), "memory", err);
+    else (void)insitu__device_status(cudaMalloc(&p, (size_t)bytes), "memory", err);
   }
   insitu__device_leave(&s);
   return p;
@@ -25130,17 +25173,18 @@ static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
   struct insitu__device_scope s;
   /* a device that failed takes its memory back all the same */
   (void)insitu__device_enter(&s, device, NULL);
-  (void)insitu__device_did(place == INSITU_PINNED ? cudaFreeHost(p) : cudaFree(p), "", NULL);
+  (void)insitu__device_status(place == INSITU_PINNED ? cudaFreeHost(p) : cudaFree(p), "", NULL);
   insitu__device_leave(&s);
 }
 
-static cudaStream_t insitu__device_consumer(void *stream) { /* a stream that the consumer named */
+/* A stream that the consumer named. */
+static cudaStream_t insitu__device_consumer(void *stream) {
   return (cudaStream_t)(stream ? stream : INSITU__DEVICE_LEGACY);
 }
 
-/* What to enter for a call on a stream of the consumer's. With one device the streams are taken for
- * that one's, with several for those of the current device. */
-static int insitu__device_home(const struct insitu__device *d) {
+/* The device to enter for a call on a stream of the consumer's: the iterator's only device, or with
+ * several devices the current one. */
+static int insitu__device_for_stream(const struct insitu__device *d) {
   return d->n_rings == 1 ? d->rings[0].device : -1;
 }
 
@@ -25151,15 +25195,15 @@ static insitu_status insitu__device_event(void **out, int32_t device, insitu_err
   cudaEvent_t event = NULL;
   insitu_status status = insitu__device_enter(&s, device, err);
   if (!status)
-    status = insitu__device_did(
+    status = insitu__device_status(
         cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "an event", err);
   insitu__device_leave(&s);
   *out = event;
   return status;
 }
 
-/* One more fence for the streams of a device. */
-static insitu_status insitu__device_spare(
+/* Makes a spare fence for the streams of a device. */
+static insitu_status insitu__device_fence_new(
     struct insitu__device *d, int32_t device, insitu_error *err) {
   struct insitu__device_fence *f = (struct insitu__device_fence *)insitu__mem_alloc(1, sizeof *f);
   if (!f)
@@ -25176,18 +25220,18 @@ static insitu_status insitu__device_spare(
   return INSITU_OK;
 }
 
-/* Puts the point that the stream has now come to into a list. */
+/* Records the point that a stream has come to as a fence in a list. */
 static insitu_status insitu__device_fence(struct insitu__device *d,
     struct insitu__device_fence **list, void *stream, int32_t device, insitu_error *err) {
   struct insitu__device_fence **link = &d->spare, *f;
   while (*link && (*link)->device != device) link = &(*link)->next;
-  insitu_status status = *link ? INSITU_OK : insitu__device_spare(d, device, err);
+  insitu_status status = *link ? INSITU_OK : insitu__device_fence_new(d, device, err);
   if (status) return status;
   if (!*link) link = &d->spare; /* a new one is the first */
   f = *link;
   *link = f->next;
   status =
-      insitu__device_did(cudaEventRecord((cudaEvent_t)f->event, insitu__device_consumer(stream)),
+      insitu__device_status(cudaEventRecord((cudaEvent_t)f->event, insitu__device_consumer(stream)),
           "releasing a batch on its stream", err);
   link = status ? &d->spare : list;
   f->next = *link;
@@ -25195,20 +25239,21 @@ static insitu_status insitu__device_fence(struct insitu__device *d,
   return status;
 }
 
-/* Whether a stream has come to where an event was recorded. What CUDA cannot tell is no yes: then
- * next tells of the error. */
-static bool insitu__device_over(struct insitu__device *d, void *event) {
+/* Whether a stream has come to where an event was recorded. False where CUDA cannot tell: next then
+ * returns CUDA's error. */
+static bool insitu__device_event_reached(struct insitu__device *d, void *event) {
   cudaError_t answer = cudaEventQuery((cudaEvent_t)event);
   if (answer == cudaErrorNotReady) (void)cudaGetLastError();
-  else (void)insitu__device_did(answer, "looking at an event", &d->error);
+  else (void)insitu__device_status(answer, "looking at an event", &d->error);
   return answer == cudaSuccess;
 }
 
-/* Takes the fences that are passed out of the list; whether none is left. */
-static bool insitu__device_passed(struct insitu__device *d, struct insitu__device_fence **list) {
+/* Takes the fences that are passed out of a list, without waiting. True when none is left. */
+static bool insitu__device_fences_poll(
+    struct insitu__device *d, struct insitu__device_fence **list) {
   while (*list) {
     struct insitu__device_fence *f = *list;
-    if (!insitu__device_over(d, f->event)) return false;
+    if (!insitu__device_event_reached(d, f->event)) return false;
     *list = f->next;
     f->next = d->spare;
     d->spare = f;
@@ -25218,10 +25263,10 @@ static bool insitu__device_passed(struct insitu__device *d, struct insitu__devic
 
 /* ---- batches ---- */
 
-/* Whether a batch's memory on the host may be written: nobody copies from it, and nobody who was
- * given it uses it. Else why not. A copy that has not begun waits for the consumer, who still works
- * on the slot's last batch. */
-static int insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts,
+/* What keeps a batch's memory on the host from being written: IDLE (nothing), COPIES (a copy from
+ * it), or CONSUMED (the consumer uses the memory; or the slot's last batch, so that a copy has not
+ * begun). Does not wait. */
+static int insitu__device_host_blocked(struct insitu__device *d, struct insitu__device_part *parts,
     struct insitu__device_fence **busy) {
   struct insitu__device_scope s;
   int why = INSITU__DEVICE_IDLE;
@@ -25229,16 +25274,17 @@ static int insitu__device_idle(struct insitu__device *d, struct insitu__device_p
   if (insitu__device_enter_own(d, &s, &d->error)) why = INSITU__DEVICE_COPIES;
   for (unsigned i = 0; !why && i < d->n_rings; i++) {
     if (!parts[i].copying) continue;
-    parts[i].copying = !insitu__device_over(d, parts[i].copied);
+    parts[i].copying = !insitu__device_event_reached(d, parts[i].copied);
     if (!parts[i].copying) continue;
-    why = insitu__device_over(d, parts[i].begun) ? INSITU__DEVICE_COPIES : INSITU__DEVICE_CONSUMED;
+    why = insitu__device_event_reached(d, parts[i].begun) ? INSITU__DEVICE_COPIES
+                                                          : INSITU__DEVICE_CONSUMED;
   }
-  if (!why && !insitu__device_passed(d, busy)) why = INSITU__DEVICE_CONSUMED;
+  if (!why && !insitu__device_fences_poll(d, busy)) why = INSITU__DEVICE_CONSUMED;
   insitu__device_leave(&s);
   return why;
 }
 
-/* Copies a batch to slots that insitu__device_take has given it. some: it has rows. */
+/* Asks for the copies of a batch to its slots. some: it has rows. */
 static insitu_status insitu__device_upload(struct insitu__device *d,
     struct insitu__device_part *parts, const unsigned char *pinned, bool some, insitu_error *err) {
   struct insitu__device_scope s;
@@ -25249,31 +25295,32 @@ static insitu_status insitu__device_upload(struct insitu__device *d,
     cudaStream_t stream = (cudaStream_t)r->stream;
     while (!status && slot->released) {
       struct insitu__device_fence *f = slot->released;
-      status = insitu__device_did(
+      status = insitu__device_status(
           cudaStreamWaitEvent(stream, (cudaEvent_t)f->event, 0), "waiting for a release", err);
       slot->released = f->next;
-      f->next = d->spare; /* the wait is for what it was when it was asked for */
+      f->next = d->spare; /* the stream waits for the event as it was recorded just now */
       d->spare = f;
     }
     if (!status)
-      status =
-          insitu__device_did(cudaEventRecord((cudaEvent_t)parts[i].begun, stream), "upload", err);
+      status = insitu__device_status(
+          cudaEventRecord((cudaEvent_t)parts[i].begun, stream), "upload", err);
     if (!status && some)
-      status = insitu__device_did(cudaMemcpyAsync(slot->memory, pinned + r->at, (size_t)r->bytes,
-                                      cudaMemcpyHostToDevice, stream),
+      status = insitu__device_status(cudaMemcpyAsync(slot->memory, pinned + r->at, (size_t)r->bytes,
+                                         cudaMemcpyHostToDevice, stream),
           "upload", err);
-    /* even if the event cannot be recorded: it is then over at once, and the device has failed */
+    /* Also if the event cannot be recorded: it then counts as reached, and the device has
+     * failed. */
     parts[i].copying = true;
     if (!status)
-      status =
-          insitu__device_did(cudaEventRecord((cudaEvent_t)parts[i].copied, stream), "upload", err);
+      status = insitu__device_status(
+          cudaEventRecord((cudaEvent_t)parts[i].copied, stream), "upload", err);
   }
 
   insitu__device_leave(&s);
   return status;
 }
 
-/* on the consumer's stream, and perhaps by another thread: see insitu__device_visit */
+/* A call on the consumer's stream, perhaps by another thread: see insitu__device_visit. */
 struct insitu__device_call {
   struct insitu__device *d;
   struct insitu__device_part *parts;
@@ -25289,29 +25336,31 @@ struct insitu__device_call {
 static void insitu__device_wait_now(void *arg) {
   struct insitu__device_call *c = (struct insitu__device_call *)arg;
   struct insitu__device_scope s;
-  insitu_status status = insitu__device_enter(&s, insitu__device_home(c->d), c->err);
+  insitu_status status = insitu__device_enter(&s, insitu__device_for_stream(c->d), c->err);
   for (unsigned i = 0; !status && i < c->d->n_rings; i++)
-    status = insitu__device_did(
+    status = insitu__device_status(
         cudaStreamWaitEvent(insitu__device_consumer(c->stream), (cudaEvent_t)c->parts[i].copied, 0),
         "ordering a batch before its stream", c->err);
   insitu__device_leave(&s);
   c->status = status;
 }
 
-/* What comes in the stream from now on sees the batch. */
+/* Makes the stream wait for the batch's copies: work added to the stream from now on sees the
+ * batch. */
 static insitu_status insitu__device_wait(
     struct insitu__device *d, struct insitu__device_part *parts, void *stream, insitu_error *err) {
   struct insitu__device_call c = {.d = d, .parts = parts, .stream = stream, .err = err};
-  if (d->n_rings) insitu__device_visit(insitu__device_home(d), stream, insitu__device_wait_now, &c);
+  if (d->n_rings)
+    insitu__device_visit(insitu__device_for_stream(d), stream, insitu__device_wait_now, &c);
   return c.status;
 }
 
-/* The device that streams given to this thread's calls are of; -1: none. */
-static int32_t insitu__device_of(const struct insitu__device *d) {
+/* The device of streams that this thread's calls are given; -1: not known. */
+static int32_t insitu__device_of_stream(const struct insitu__device *d) {
   int now;
   if (!d->on) return -1;
   if (d->n_rings == 1) return d->rings[0].device;
-  return insitu__device_did(cudaGetDevice(&now), "", NULL) ? -1 : now;
+  return insitu__device_status(cudaGetDevice(&now), "", NULL) ? -1 : now;
 }
 
 static void insitu__device_release_now(void *arg) {
@@ -25325,30 +25374,31 @@ static void insitu__device_release_now(void *arg) {
   for (unsigned i = 0; !status && i < d->n_rings; i++)
     status = insitu__device_fence(d, &c->parts[i].slot->released, stream, device, NULL);
   if (!status && d->host) status = insitu__device_fence(d, c->busy, stream, device, NULL);
-  /* what cannot be recorded is waited for: memory must never be used anew too early */
+
+  /* Without a fence this thread waits: memory must never be used again too early. */
   if (status)
-    (void)insitu__device_did(cudaStreamSynchronize(insitu__device_consumer(stream)),
+    (void)insitu__device_status(cudaStreamSynchronize(insitu__device_consumer(stream)),
         "releasing a batch on its stream", err);
 
   insitu__device_leave(&s);
 }
 
-/* Whoever takes the batch's memory next does so behind this point of the stream. of: the stream's
- * device; -1: by this thread. */
+/* Records that the consumer is done with the batch at this point of the stream: its memory is used
+ * again behind that. of: the stream's device; -1: as this thread's current one. */
 static void insitu__device_release(struct insitu__device *d, struct insitu__device_part *parts,
     struct insitu__device_fence **busy, void *stream, int32_t of) {
   struct insitu__device_call c = {.d = d, .parts = parts, .busy = busy, .stream = stream, .of = of};
-  if (of < 0) c.of = insitu__device_home(d);
+  if (of < 0) c.of = insitu__device_for_stream(d);
   if (d->on) insitu__device_visit(c.of, stream, insitu__device_release_now, &c);
 }
 
 static void insitu__device_copy_now(void *arg) {
   struct insitu__device_call *c = (struct insitu__device_call *)arg;
   struct insitu__device_scope s;
-  c->status = insitu__device_enter(&s, insitu__device_home(c->d), c->err);
+  c->status = insitu__device_enter(&s, insitu__device_for_stream(c->d), c->err);
   if (!c->status)
-    c->status = insitu__device_did(cudaMemcpyAsync(c->dst, c->src, (size_t)c->bytes,
-                                       cudaMemcpyDefault, insitu__device_consumer(c->stream)),
+    c->status = insitu__device_status(cudaMemcpyAsync(c->dst, c->src, (size_t)c->bytes,
+                                          cudaMemcpyDefault, insitu__device_consumer(c->stream)),
         "copy_to", c->err);
   insitu__device_leave(&s);
 }
@@ -25357,7 +25407,7 @@ static insitu_status insitu__device_copy(struct insitu__device *d, void *dst, co
     uint64_t bytes, void *stream, insitu_error *err) {
   struct insitu__device_call c = {
       .d = d, .dst = dst, .src = src, .bytes = bytes, .stream = stream, .err = err};
-  insitu__device_visit(insitu__device_home(d), stream, insitu__device_copy_now, &c);
+  insitu__device_visit(insitu__device_for_stream(d), stream, insitu__device_copy_now, &c);
   return c.status;
 }
 
@@ -25368,7 +25418,7 @@ static insitu_status insitu__device_free_bytes(int32_t device, uint64_t *bytes, 
   size_t unused = 0, total;
   insitu_status status = insitu__device_enter(&s, device, err);
   if (!status)
-    status = insitu__device_did(cudaMemGetInfo(&unused, &total), "how much memory is free", err);
+    status = insitu__device_status(cudaMemGetInfo(&unused, &total), "how much memory is free", err);
   insitu__device_leave(&s);
   *bytes = unused;
   return status;
@@ -25379,32 +25429,33 @@ static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu
   cudaStream_t stream = NULL;
   insitu_status status = insitu__device_enter(&s, r->device, err);
   if (!status)
-    status = insitu__device_did(
+    status = insitu__device_status(
         cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream", err);
   r->stream = stream;
   insitu__device_leave(&s);
   return status;
 }
 
-/* Waits for what stands in a list, and frees it. */
-static void insitu__device_pass(struct insitu__device_fence **list) {
+/* Waits for the fences of a list, and frees them. */
+static void insitu__device_fences_wait_free(struct insitu__device_fence **list) {
   while (*list) {
     struct insitu__device_scope s;
     struct insitu__device_fence *f = *list;
     *list = f->next;
     (void)insitu__device_enter(&s, f->device, NULL);
-    (void)insitu__device_did(cudaEventSynchronize((cudaEvent_t)f->event), "", NULL);
-    (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)f->event), "", NULL);
+    (void)insitu__device_status(cudaEventSynchronize((cudaEvent_t)f->event), "", NULL);
+    (void)insitu__device_status(cudaEventDestroy((cudaEvent_t)f->event), "", NULL);
     insitu__device_leave(&s);
     insitu__mem_free(f);
   }
 }
 
-/* Waits for the copies that were asked for. */
+/* Waits for the copies of a ring. */
 static void insitu__device_drain(const struct insitu__device_ring *r) {
   struct insitu__device_scope s;
   (void)insitu__device_enter(&s, r->device, NULL);
-  if (r->stream) (void)insitu__device_did(cudaStreamSynchronize((cudaStream_t)r->stream), "", NULL);
+  if (r->stream)
+    (void)insitu__device_status(cudaStreamSynchronize((cudaStream_t)r->stream), "", NULL);
   insitu__device_leave(&s);
 }
 
@@ -25412,15 +25463,15 @@ static void insitu__device_event_close(
     const struct insitu__device_ring *r, struct insitu__device_part *p) {
   struct insitu__device_scope s;
   (void)insitu__device_enter(&s, r->device, NULL);
-  if (p->begun) (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)p->begun), "", NULL);
-  if (p->copied) (void)insitu__device_did(cudaEventDestroy((cudaEvent_t)p->copied), "", NULL);
+  if (p->begun) (void)insitu__device_status(cudaEventDestroy((cudaEvent_t)p->begun), "", NULL);
+  if (p->copied) (void)insitu__device_status(cudaEventDestroy((cudaEvent_t)p->copied), "", NULL);
   insitu__device_leave(&s);
 }
 
 static void insitu__device_stream_close(const struct insitu__device_ring *r) {
   struct insitu__device_scope s;
   (void)insitu__device_enter(&s, r->device, NULL);
-  if (r->stream) (void)insitu__device_did(cudaStreamDestroy((cudaStream_t)r->stream), "", NULL);
+  if (r->stream) (void)insitu__device_status(cudaStreamDestroy((cudaStream_t)r->stream), "", NULL);
   insitu__device_leave(&s);
 }
 #else
@@ -25438,12 +25489,12 @@ static void insitu__device_visit(
   fn(arg);
 }
 
-static int insitu__device_before(const struct insitu__device *d) {
+static int insitu__device_save_current(const struct insitu__device *d) {
   (void)d;
   return -1;
 }
 
-static void insitu__device_after(const struct insitu__device *d, int before) {
+static void insitu__device_restore_current(const struct insitu__device *d, int before) {
   (void)d, (void)before;
 }
 
@@ -25457,7 +25508,7 @@ static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
   (void)p, (void)place, (void)device;
 }
 
-static int insitu__device_idle(struct insitu__device *d, struct insitu__device_part *parts,
+static int insitu__device_host_blocked(struct insitu__device *d, struct insitu__device_part *parts,
     struct insitu__device_fence **busy) {
   (void)d, (void)parts, (void)busy;
   return INSITU__DEVICE_IDLE;
@@ -25475,7 +25526,7 @@ static insitu_status insitu__device_wait(
   return INSITU_OK;
 }
 
-static int32_t insitu__device_of(const struct insitu__device *d) {
+static int32_t insitu__device_of_stream(const struct insitu__device *d) {
   (void)d;
   return -1;
 }
@@ -25506,13 +25557,13 @@ static insitu_status insitu__device_event(void **out, int32_t device, insitu_err
   return INSITU_OK;
 }
 
-static insitu_status insitu__device_spare(
+static insitu_status insitu__device_fence_new(
     struct insitu__device *d, int32_t device, insitu_error *err) {
   (void)d, (void)device, (void)err;
   return INSITU_OK;
 }
 
-static void insitu__device_pass(struct insitu__device_fence **list) {
+static void insitu__device_fences_wait_free(struct insitu__device_fence **list) {
   (void)list;
 }
 
@@ -25532,17 +25583,17 @@ static void insitu__device_stream_close(const struct insitu__device_ring *r) {
 
 /* ---- memory: with or without CUDA ---- */
 
-/* Memory for a batch in one place; stream: the one that uses it first. */
+/* Memory for a batch in one place; NULL with an error. stream: the one that uses it first. */
 static void *insitu__device_alloc(const struct insitu__device *d, uint64_t bytes, int32_t place,
     int32_t device, void *stream, insitu_error *err) {
   void *p = NULL;
   if (d->alloc) {
     uint64_t align = place == INSITU_DEVICE ? INSITU__GEOMETRY_ALIGN : INSITU__DEVICE_ALIGN;
-    int before = insitu__device_before(d);
+    int before = insitu__device_save_current(d);
     p = d->alloc(d->user, bytes, align, place, device, stream);
     bool fits = p && (uintptr_t)p % align == 0;
     if (p && !fits) d->release(d->user, p, bytes, place, device);
-    insitu__device_after(d, before);
+    insitu__device_restore_current(d, before);
     if (fits) return p;
     insitu__error_set(err, INSITU_E_NOMEM,
         "desc.alloc gave %s for %" PRIu64 " bytes of %s memory; %s",
@@ -25567,21 +25618,22 @@ static void *insitu__device_alloc(const struct insitu__device *d, uint64_t bytes
 static void insitu__device_free(
     const struct insitu__device *d, void *p, uint64_t bytes, int32_t place, int32_t device) {
   if (!p) return;
-  /* the next one there is somebody else's */
+  /* What is mapped there next is somebody else's, and must not stay hidden from sanitizers. */
   if (place != INSITU_DEVICE) insitu__mem_show(p, bytes);
   if (d->release) {
-    int before = insitu__device_before(d);
+    int before = insitu__device_save_current(d);
     d->release(d->user, p, bytes, place, device);
-    insitu__device_after(d, before);
+    insitu__device_restore_current(d, before);
   } else if (place == INSITU_HOST) insitu__mem_unmap(p, bytes);
   else insitu__device_cuda_free(p, place, device);
 }
 
 /* ---- slots ---- */
 
-/* Gives a batch a slot on each device; false: some device has none to give, and no slot is taken.
+/* Gives a batch a slot on each device. False: some device has no free slot; then none is acquired.
  */
-static bool insitu__device_take(struct insitu__device *d, struct insitu__device_part *parts) {
+static bool insitu__device_slots_acquire(
+    struct insitu__device *d, struct insitu__device_part *parts) {
   for (unsigned i = 0; i < d->n_rings; i++)
     if (!d->rings[i].free) return false;
   for (unsigned i = 0; i < d->n_rings; i++) {
@@ -25591,8 +25643,9 @@ static bool insitu__device_take(struct insitu__device *d, struct insitu__device_
   return true;
 }
 
-/* Gives a batch's slots back, where it has some. */
-static void insitu__device_give(struct insitu__device *d, struct insitu__device_part *parts) {
+/* Puts a batch's slots, where it has some, behind the free ones. */
+static void insitu__device_slots_return(
+    struct insitu__device *d, struct insitu__device_part *parts) {
   for (unsigned i = 0; i < d->n_rings; i++) {
     struct insitu__device_slot **link = &d->rings[i].free, *slot = parts[i].slot;
     if (!slot) continue;
@@ -25603,7 +25656,7 @@ static void insitu__device_give(struct insitu__device *d, struct insitu__device_
   }
 }
 
-/* A ring's stream and slots. Memory is taken now: what does not fit is told at open. */
+/* A ring's stream and slots. Memory is taken now, so that a lack of it is an error of open. */
 static insitu_status insitu__device_ring_open(const struct insitu__device *d,
     struct insitu__device_ring *r, uint64_t slots, insitu_error *err) {
   insitu_status status = insitu__device_stream(r, err);
@@ -25626,28 +25679,28 @@ static insitu_status insitu__device_ring_open(const struct insitu__device *d,
   return status;
 }
 
-/* The memory of the slots that are gone. */
-static void insitu__device_shrink(const struct insitu__device *d) {
+/* Frees the memory of the slots that were free when the iterator was closed. */
+static void insitu__device_free_closed(const struct insitu__device *d) {
   for (unsigned k = 0; k < d->n_rings; k++)
-    for (struct insitu__device_slot *slot = d->rings[k].gone; slot; slot = slot->next) {
-      insitu__device_pass(&slot->released);
+    for (struct insitu__device_slot *slot = d->rings[k].closing; slot; slot = slot->next) {
+      insitu__device_fences_wait_free(&slot->released);
       insitu__device_free(d, slot->memory, d->rings[k].bytes, INSITU_DEVICE, d->rings[k].device);
       slot->memory = NULL;
     }
 }
 
-/* After the batches' parts are closed, and nothing is copied. */
+/* Frees everything, once the batches' parts are closed and nothing is copied. */
 static void insitu__device_close(struct insitu__device *d) {
   for (unsigned k = 0; k < d->n_rings; k++) {
     struct insitu__device_ring *r = &d->rings[k];
     for (uint64_t i = 0; i < r->n_slots; i++) {
-      insitu__device_pass(&r->slots[i].released);
+      insitu__device_fences_wait_free(&r->slots[i].released);
       insitu__device_free(d, r->slots[i].memory, r->bytes, INSITU_DEVICE, r->device);
     }
     insitu__device_stream_close(r);
     insitu__mem_free(r->slots);
   }
-  insitu__device_pass(&d->spare);
+  insitu__device_fences_wait_free(&d->spare);
   insitu__mem_free(d->rings);
 }
 
@@ -26159,7 +26212,7 @@ static double insitu__report_busy_share(
       ld->config.inline_io ? (double)stall : (double)elapsed * (double)ld->config.decode_threads);
 }
 
-static bool insitu__report_logs(const insitu_loader *ld, int level) {
+static bool insitu__report_is_logged(const insitu_loader *ld, int level) {
   return level < ld->config.log_level && (ld->config.log || ld->config.rank == 0);
 }
 
@@ -26167,7 +26220,7 @@ __attribute__((format(printf, 3, 4))) static void insitu__report_log(
     insitu_loader *ld, int level, const char *format, ...) {
   char line[1200];
   va_list args;
-  if (!insitu__report_logs(ld, level)) return;
+  if (!insitu__report_is_logged(ld, level)) return;
   va_start(args, format);
   vsnprintf(line, sizeof line, format, args);
   va_end(args);
@@ -26176,7 +26229,7 @@ __attribute__((format(printf, 3, 4))) static void insitu__report_log(
 }
 
 /* A call of next begins, on the user's thread. */
-static void insitu__report_enter(insitu_iter *it, int64_t begin) {
+static void insitu__report_next_begins(insitu_iter *it, int64_t begin) {
   insitu_loader *ld = it->loader;
   if (ld->config.inline_io) {
     insitu__store_away(&ld->store, begin - (ld->user.left ? ld->user.left : ld->opened));
@@ -26200,7 +26253,7 @@ static void insitu__report_enter(insitu_iter *it, int64_t begin) {
 /* From now on that keeps the scan, which has come to batch `number`, from memory for batches. The
  * time until now is counted, as far as next was running and its batch was not scanned to its end.
  * With the lock held. */
-static void insitu__report_held_by(insitu_iter *it, int why, uint64_t number, int64_t now) {
+static void insitu__report_blocked_by(insitu_iter *it, int why, uint64_t number, int64_t now) {
   insitu_loader *ld = it->loader;
   int64_t since = it->shared.blocked_since > it->shared.next_began ? it->shared.blocked_since
                                                                    : it->shared.next_began;
@@ -26219,7 +26272,7 @@ static void insitu__report_held_by(insitu_iter *it, int why, uint64_t number, in
 }
 
 /* It ends. */
-static void insitu__report_exit(
+static void insitu__report_next_ends(
     insitu_iter *it, int64_t begin, int64_t now, insitu_status status, const insitu_batch *batch) {
   insitu_loader *ld = it->loader;
   uint64_t took = (uint64_t)(now - begin);
@@ -26245,7 +26298,7 @@ static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
   insitu_loader *ld = it->loader;
   struct insitu__loader_lap lap = it->user.lap;
   it->user.lap.began = 0;
-  if (!insitu__report_logs(ld, 2)) return;
+  if (!insitu__report_is_logged(ld, 2)) return;
   uint64_t epoch = it->shared.end_told_at / it->batches - 1, elapsed = (uint64_t)(now - lap.began);
   char retried[48] = "";
   uint64_t retries = insitu__store_retries(&ld->store) - lap.retries;
@@ -26335,7 +26388,7 @@ static void insitu__report_warn(insitu_loader *ld) {
 }
 
 /* on a worker, as insitu__rows_fill */
-static void insitu__report_say(const struct insitu__loader_tile *t, const char *key) {
+static void insitu__report_log_tile(const struct insitu__loader_tile *t, const char *key) {
   insitu__report_log(t->loader, 3,
       "rank %d, array %.200s, chunk %.300s: %" PRIu64 " bytes, %.3f ms%s%s",
       (int)t->loader->config.rank, t->loader->geometry.arrays[t->array].zarr.path, key, t->got,
@@ -26345,10 +26398,10 @@ static void insitu__report_say(const struct insitu__loader_tile *t, const char *
                                      : "");
 }
 
-static void insitu__report_say_read(void *arg, unsigned worker) {
+static void insitu__report_log_tile_work(void *arg, unsigned worker) {
   const struct insitu__loader_tile *t = (const struct insitu__loader_tile *)arg;
   (void)worker;
-  insitu__report_say(t, t->key);
+  insitu__report_log_tile(t, t->key);
 }
 
 /* >>fetch -------------------------------------------------------------------------------------- */
@@ -26809,7 +26862,7 @@ static void insitu__rows_landed(void *arg, unsigned worker) {
 
 #define INSITU__READ_READERS 16 /* coroutines at most: more would only take memory */
 
-struct insitu__read_reading { /* lives on the caller's stack */
+struct insitu__read_call { /* lives on the caller's stack */
   insitu_loader *loader;
   const insitu_variable *variable;
   unsigned char *dst;
@@ -26834,7 +26887,7 @@ struct insitu__read_reading { /* lives on the caller's stack */
 
 /* reads one chunk after the other; lent to a worker while it decodes */
 struct insitu__read_reader {
-  struct insitu__read_reading *reading;
+  struct insitu__read_call *call;
   unsigned char *memory; /* the encoded chunk, then the decoded one */
   uint64_t got;
   const uint64_t *tile; /* the chunk's place in the grid */
@@ -26846,9 +26899,9 @@ struct insitu__read_reader {
   insitu_error error;
 };
 
-static void insitu__read_hole(void *user, const uint64_t *at, const uint64_t *extent) {
+static void insitu__read_count_hole(void *user, const uint64_t *at, const uint64_t *extent) {
   struct insitu__read_reader *d = (struct insitu__read_reader *)user;
-  const struct insitu__read_reading *r = d->reading;
+  const struct insitu__read_call *r = d->call;
 
   for (unsigned k = 0; k < r->zarr.ndim; k++) {
     unsigned axis = r->zarr.order[k];
@@ -26861,7 +26914,7 @@ static void insitu__read_hole(void *user, const uint64_t *at, const uint64_t *ex
 
 static void insitu__read_decode(void *arg, unsigned worker) {
   struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
-  struct insitu__read_reading *r = d->reading;
+  struct insitu__read_call *r = d->call;
   unsigned char *cell = d->memory;
   (void)worker;
   if (d->fill) {
@@ -26874,7 +26927,7 @@ static void insitu__read_decode(void *arg, unsigned worker) {
   if (r->zarr.codecs.n) {
     cell += r->bound + 1;
     struct insitu__codec_sink sink = insitu__codec_memory(cell);
-    sink.hole = insitu__read_hole;
+    sink.hole = insitu__read_count_hole;
     sink.hole_user = d;
     d->status = insitu__chain_decode(
         &r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
@@ -26887,7 +26940,7 @@ static void insitu__read_decode(void *arg, unsigned worker) {
 
 /* The part of the chunk at `tile` that lies in the box, and its place in dst. */
 static insitu_status insitu__read_box(struct insitu__read_reader *d, const uint64_t *tile) {
-  struct insitu__read_reading *r = d->reading;
+  struct insitu__read_call *r = d->call;
   uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
   int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
   for (unsigned k = 0; k < r->zarr.ndim; k++) {
@@ -26908,7 +26961,7 @@ static insitu_status insitu__read_box(struct insitu__read_reader *d, const uint6
 /* Reads the encoded chunk d->tile into d->memory: d->got bytes of the right length. */
 static insitu_status insitu__read_bytes_await(
     struct insitu__read_reader *d, const char *key, struct insitu__store_tag *tag) {
-  struct insitu__read_reading *r = d->reading;
+  struct insitu__read_call *r = d->call;
   uint64_t offset = 0, bytes = UINT64_MAX;
   insitu_status status = INSITU_OK;
 
@@ -26922,7 +26975,7 @@ static insitu_status insitu__read_bytes_await(
   struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
   tag->whole = !inner;
   status = insitu__fetch_bytes_await(r->loader, key, offset, &iov, 1, tag, &d->got, &d->error);
-  if (inner && status == INSITU_E_NOTFOUND) return insitu__cache_gone(&d->error);
+  if (inner && status == INSITU_E_NOTFOUND) return insitu__cache_vanished(&d->error);
   if (status) return status;
 
   bool fits = inner ? d->got == bytes : d->got <= r->bound;
@@ -26933,7 +26986,7 @@ static insitu_status insitu__read_bytes_await(
 /* One chunk, from its place in the grid to dst. */
 static insitu_status insitu__read_once_await(
     struct insitu__read_reader *d, const uint64_t *tile, char *key, struct insitu__store_tag *tag) {
-  struct insitu__read_reading *r = d->reading;
+  struct insitu__read_call *r = d->call;
   insitu_loader *ld = r->loader;
   bool absent_raises = insitu__fetch_absent_raises(ld, false);
   uint64_t object;
@@ -26972,7 +27025,7 @@ static insitu_status insitu__read_chunk_await(
 
 static void insitu__read_reader_await(void *arg) {
   struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
-  struct insitu__read_reading *r = d->reading;
+  struct insitu__read_call *r = d->call;
   insitu_loader *ld = r->loader;
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
   while (r->next < r->tiles && !r->status) {
@@ -27003,7 +27056,7 @@ static void insitu__read_reader_await(void *arg) {
 }
 
 /* The box, its chunks, and its shape in dst. */
-static insitu_status insitu__read_shape(struct insitu__read_reading *r) {
+static insitu_status insitu__read_shape(struct insitu__read_call *r) {
   const struct insitu__zarr_array *z = &r->zarr;
   insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
   if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
@@ -27032,7 +27085,7 @@ static insitu_status insitu__read_shape(struct insitu__read_reading *r) {
 
 /* As many readers as help and as the budget has room for, at least one; returns their number, 0 on
  * failure. */
-static unsigned insitu__read_begin(struct insitu__read_reading *r) {
+static unsigned insitu__read_begin(struct insitu__read_call *r) {
   insitu_loader *ld = r->loader;
   struct insitu__chain_needs need = insitu__chain_needs(&r->zarr.codecs, r->chunk_bytes);
   uint64_t index = 0, memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
@@ -27064,7 +27117,7 @@ static unsigned insitu__read_begin(struct insitu__read_reading *r) {
   bool ok =
       insitu__cache_init(&r->cache, &ld->reactor, &ld->store, index ? n : 0, index) && r->readers;
   for (unsigned i = 0; ok && i < n; i++) {
-    r->readers[i].reading = r;
+    r->readers[i].call = r;
     insitu__codec_scratch_init(&r->readers[i].codec);
     r->readers[i].memory = (unsigned char *)insitu__mem_map(memory);
     ok = r->readers[i].memory;
@@ -27079,7 +27132,7 @@ static unsigned insitu__read_begin(struct insitu__read_reading *r) {
   return n;
 }
 
-static void insitu__read_end(struct insitu__read_reading *r, unsigned n) {
+static void insitu__read_end(struct insitu__read_call *r, unsigned n) {
   uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
   for (unsigned i = 0; r->readers && i < n; i++) {
     insitu__codec_scratch_free(&r->readers[i].codec);
@@ -27096,7 +27149,7 @@ static void insitu__read_end(struct insitu__read_reading *r, unsigned n) {
 }
 
 static void insitu__read_await(void *arg) {
-  struct insitu__read_reading *r = (struct insitu__read_reading *)arg;
+  struct insitu__read_call *r = (struct insitu__read_call *)arg;
   insitu_loader *ld = r->loader;
   r->status =
       insitu__group_array_await(&ld->group, insitu__geometry_path(r->variable), &r->zarr, r->err);
@@ -27365,7 +27418,7 @@ static bool insitu__read_strings_fixed(
 }
 
 /* What the user gets, in one block; NULL without memory. */
-static insitu_strings *insitu__read_strings_give(const struct insitu__read_strings *s) {
+static insitu_strings *insitu__read_strings_result(const struct insitu__read_strings *s) {
   uint64_t table = s->n * (sizeof(char *) + sizeof(uint64_t));
   insitu_strings *out = (insitu_strings *)insitu__mem_alloc(1, sizeof *out + table + s->text.n);
   if (!out) return NULL;
@@ -28079,7 +28132,7 @@ static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct in
   insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
   insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
   if (!wide) v.dtype = INSITU_F64;
-  struct insitu__read_reading r = {.loader = ld,
+  struct insitu__read_call r = {.loader = ld,
       .variable = &v,
       .dst = (unsigned char *)moment,
       .dst_bytes = (stop - start) * sizeof *moment,
@@ -28119,7 +28172,7 @@ static bool insitu__dates_attribute(
 }
 
 /* of samples, as far as they are known: else empty */
-struct insitu__dates_dates {
+struct insitu__dates_shown {
   char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT]; /* of the samples */
   /* what attributes say of where data are, as in ARCO-ERA5 */
   char valid_start[INSITU__TIME_TEXT], valid_stop[INSITU__TIME_TEXT];
@@ -28129,7 +28182,7 @@ struct insitu__dates_dates {
 
 /* The dates of samples [start, stop) of an array, for a message. */
 static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_array *a,
-    uint64_t start, uint64_t stop, struct insitu__dates_dates *out) {
+    uint64_t start, uint64_t stop, struct insitu__dates_shown *out) {
   struct insitu__zarr_array z;
   struct insitu__time_units u;
   struct insitu__time_date d;
@@ -28329,14 +28382,14 @@ static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
 }
 
 /* Keeps the dates of all samples, for insitu_sample_dates. */
-struct insitu__dates_dating {
+struct insitu__dates_call {
   insitu_loader *loader;
   insitu_error *err;
   insitu_status status;
 };
 
-static void insitu__dates_dating_await(void *arg) {
-  struct insitu__dates_dating *d = (struct insitu__dates_dating *)arg;
+static void insitu__dates_keep_await(void *arg) {
+  struct insitu__dates_call *d = (struct insitu__dates_call *)arg;
   struct insitu__zarr_array z;
   struct insitu__time_units u;
   d->status = insitu__dates_coordinate_await(d->loader, &z, &u, &d->loader->user.moments, d->err);
@@ -28530,7 +28583,7 @@ static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, 
         &ld->disk, &ld->store, key, t->run.at, t->iov, t->run.n_iov, &tag, &t->got, &t->error);
     t->cached = tag.cached;
     if (t->status != INSITU_TIMEOUT)
-      return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
+      return t->status == INSITU_E_NOTFOUND ? insitu__cache_vanished(&t->error) : t->status;
   }
   memset(&t->run.go_on, 0, sizeof t->run.go_on);
   t->run.head = false;
@@ -28552,7 +28605,7 @@ static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, 
   if (ld->store.front && t->status >= 0)
     t->status = insitu__disk_put_await(&ld->disk, key, t->run.at, t->iov, t->run.n_iov, &t->run.tag,
         t->run.read_at, t->got, t->status, &t->error);
-  return t->status == INSITU_E_NOTFOUND ? insitu__cache_gone(&t->error) : t->status;
+  return t->status == INSITU_E_NOTFOUND ? insitu__cache_vanished(&t->error) : t->status;
 }
 
 /* Where the tile's encoded bytes lie; *bytes is UINT64_MAX for a whole object. INSITU_E_NOTFOUND
@@ -28654,7 +28707,7 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
   bool inner = t->hole.raises; /* of a shard that is there */
   uint64_t begin = t->chunk * a->rows, start = begin + (inner ? t->hole.first : 0);
   uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : a->rows), a->samples);
-  struct insitu__dates_dates d;
+  struct insitu__dates_shown d;
   char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "",
                                      use[INSITU__TIME_TEXT + 40];
   insitu__dates_of_await(t->loader, &a->zarr, start, stop, &d);
@@ -28750,7 +28803,7 @@ static void insitu__tile_await(void *arg) {
   if (!status) status = ready;
   t->key = key;
   t->got = 0;
-  bool timed = insitu__report_logs(ld, 3);
+  bool timed = insitu__report_is_logged(ld, 3);
   int64_t begin = timed ? insitu__base_now() : 0;
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   if (!status && t->first < t->last) { /* else another view's field: no row of this window */
@@ -28766,7 +28819,7 @@ static void insitu__tile_await(void *arg) {
     insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
     if (timed) {
       t->spent = insitu__base_now() - begin;
-      insitu__reactor_work_await(&ld->reactor, insitu__report_say_read, t);
+      insitu__reactor_work_await(&ld->reactor, insitu__report_log_tile_work, t);
     }
   }
   if (status) status = insitu__tile_hole_await(t, status, key);
@@ -28798,7 +28851,7 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
   char key[INSITU__MAX_KEY];
   struct insitu__rows_aim aim;
   insitu__error_clear(&t->error);
-  bool timed = insitu__report_logs(ld, 3);
+  bool timed = insitu__report_is_logged(ld, 3);
   int64_t begin = timed ? insitu__base_now() : 0;
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   if (insitu__tile_key(t, index, key) || insitu__tile_ready(t)) return false;
@@ -28826,7 +28879,7 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
     insitu__loader_add(&ld->count.bytes_decoded, UINT64_C(0) - a->chunk_bytes);
   } else if (timed) {
     t->spent = insitu__base_now() - begin;
-    insitu__report_say(t, key);
+    insitu__report_log_tile(t, key);
   }
   return !t->status;
 }
@@ -28867,9 +28920,9 @@ static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_
 }
 /* Puts a slab back. One that a device may still use goes to the end: the one in front has had the
  * longest time. */
-static void insitu__pass_slab_give(insitu_iter *it, struct insitu__loader_slab *slab) {
+static void insitu__pass_slab_recycle(insitu_iter *it, struct insitu__loader_slab *slab) {
   struct insitu__loader_slab **link = &it->shared.free;
-  insitu__device_give(&it->device, slab->parts);
+  insitu__device_slots_return(&it->device, slab->parts);
   if (!slab->busy) insitu__pass_slab_hide(it, slab); /* else a stream's work may still use it */
   while (it->device.on && *link) link = &(*link)->next;
   slab->next = *link;
@@ -28877,7 +28930,7 @@ static void insitu__pass_slab_give(insitu_iter *it, struct insitu__loader_slab *
 }
 /* Memory of a slab, or an error in it->unprepared. Memory that is not simply mapped takes its time,
  * so a worker takes it. */
-static void insitu__pass_slab_take(void *arg, unsigned worker) {
+static void insitu__pass_slab_map(void *arg, unsigned worker) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__loader_slab *slab = it->sched.preparing;
   uint64_t plain = it->slab_bytes - it->pinned_bytes;
@@ -28889,7 +28942,7 @@ static void insitu__pass_slab_take(void *arg, unsigned worker) {
       &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->sched.unprepared);
   if (!slab->pinned) insitu__pass_slab_free(it, slab);
 }
-static void insitu__pass_slab_taken(insitu_iter *it) { /* counts it */
+static void insitu__pass_slab_mapped(insitu_iter *it) { /* counts it */
   insitu_loader *ld = it->loader;
   it->shared.slabs_mapped++;
   uint64_t now =
@@ -28911,9 +28964,9 @@ static void insitu__pass_prepare_await(void *arg) {
         16 * INSITU__DEVICE_POLL);
     (void)insitu__reactor_sleep_await(r, it->sched.pause);
   } else if (!it->sched.stopping) {
-    insitu__reactor_work_await(r, insitu__pass_slab_take, it);
+    insitu__reactor_work_await(r, insitu__pass_slab_map, it);
     pthread_mutex_lock(&it->lock);
-    if (slab->memory) insitu__pass_slab_taken(it);
+    if (slab->memory) insitu__pass_slab_mapped(it);
     pthread_mutex_unlock(&it->lock);
   }
   it->sched.preparing = NULL;
@@ -28922,7 +28975,7 @@ static void insitu__pass_prepare_await(void *arg) {
 
 /* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no
  * memory. number: of the batch that the scan has come to. With the lock held. */
-static insitu_status insitu__pass_slab_ready(insitu_iter *it, uint64_t number) {
+static insitu_status insitu__pass_slab_writable(insitu_iter *it, uint64_t number) {
   struct insitu__loader_slab *slab = it->shared.free;
   int why = INSITU__DEVICE_IDLE;
   bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
@@ -28934,12 +28987,12 @@ static insitu_status insitu__pass_slab_ready(insitu_iter *it, uint64_t number) {
   }
   if (!slab->memory && mapped) {
     it->sched.preparing = slab;
-    insitu__pass_slab_take(it, 0);
+    insitu__pass_slab_map(it, 0);
     it->sched.preparing = NULL;
-    if (slab->memory) insitu__pass_slab_taken(it);
+    if (slab->memory) insitu__pass_slab_mapped(it);
   }
-  if (slab->memory) why = insitu__device_idle(&it->device, slab->parts, &slab->busy);
-  if (it->shared.blocked_by || why) insitu__report_held_by(it, why, number, insitu__base_now());
+  if (slab->memory) why = insitu__device_host_blocked(&it->device, slab->parts, &slab->busy);
+  if (it->shared.blocked_by || why) insitu__report_blocked_by(it, why, number, insitu__base_now());
   if (slab->memory && !why) {
     it->sched.pause = 0;
     return INSITU_OK;
@@ -28974,7 +29027,7 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
   insitu_status status = INSITU_OK;
   while (!status && it->shared.assigned <= last) {
     pthread_mutex_lock(&it->lock);
-    status = insitu__pass_slab_ready(it, number);
+    status = insitu__pass_slab_writable(it, number);
     if (!status) {
       struct insitu__loader_slab *slab = it->shared.free;
       it->shared.free = slab->next;
@@ -29115,7 +29168,7 @@ static void insitu__pass_upload(insitu_iter *it) {
     struct insitu__loader_slab *slab = it->ring[it->shared.uploaded % it->n_ring];
     insitu_error error = {0}, cause = {0};
     if (atomic_load_explicit(&slab->pending, memory_order_acquire) ||
-        !insitu__device_take(d, slab->parts))
+        !insitu__device_slots_acquire(d, slab->parts))
       break;
     insitu_status status =
         insitu__device_upload(d, slab->parts, slab->pinned, slab->rows > 0, &cause);
@@ -29165,11 +29218,11 @@ static void insitu__pass_pump(void *arg) {
 /* ---- iterators ---- */
 
 /* Frees what an iterator owns. No batch of it is held. */
-static void insitu__pass_empty_iter(insitu_iter *it) {
+static void insitu__pass_free_contents(insitu_iter *it) {
   for (unsigned i = 0; i < it->device.n_rings; i++) insitu__device_drain(&it->device.rings[i]);
   for (uint64_t i = 0; it->slabs && i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
-    insitu__device_pass(&slab->busy);
+    insitu__device_fences_wait_free(&slab->busy);
     insitu__pass_slab_free(it, slab);
     for (unsigned k = 0; slab->parts && k < it->device.n_rings; k++)
       insitu__device_event_close(&it->device.rings[k], &slab->parts[k]);
@@ -29187,7 +29240,7 @@ static void insitu__pass_empty_iter(insitu_iter *it) {
 }
 
 /* The user's handle, or the contents, need the iterator's struct no more. */
-static void insitu__pass_disown_iter(insitu_iter *it) {
+static void insitu__pass_unref_iter(insitu_iter *it) {
   pthread_mutex_lock(&it->lock);
   bool last = --it->shared.owners == 0;
   pthread_mutex_unlock(&it->lock);
@@ -29204,8 +29257,8 @@ static void insitu__pass_on_device(const insitu_iter *it, void (*fn)(void *arg),
 
 static void insitu__pass_free_iter_now(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
-  insitu__pass_empty_iter(it);
-  insitu__pass_disown_iter(it);
+  insitu__pass_free_contents(it);
+  insitu__pass_unref_iter(it);
 }
 /* Frees the contents of an iterator that is closed and of which no batch is held. */
 static void insitu__pass_free_iter(insitu_iter *it) {
@@ -29369,10 +29422,10 @@ static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err
         status = insitu__device_event(&it->slabs[i].parts[k].copied, d->rings[k].device, err);
     }
     for (uint64_t i = 0; !status && i < d->rings[k].n_slots; i++)
-      status = insitu__device_spare(d, d->rings[k].device, err);
+      status = insitu__device_fence_new(d, d->rings[k].device, err);
   }
   for (uint64_t i = 0; d->host && !status && i < it->n_slabs; i++)
-    status = insitu__device_spare(d, it->device.device, err);
+    status = insitu__device_fence_new(d, it->device.device, err);
   return status;
 }
 
@@ -29456,7 +29509,7 @@ static void insitu__pass_move_await(void *arg) {
   for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   pthread_mutex_lock(&it->lock);
   for (uint64_t n = it->shared.next; n < it->shared.assigned; n++) {
-    insitu__pass_slab_give(it, it->ring[n % it->n_ring]);
+    insitu__pass_slab_recycle(it, it->ring[n % it->n_ring]);
   }
   it->shared.next = it->shared.assigned = it->start = it->shared.uploaded = number;
   it->sched.tile_waits = false;
@@ -29475,7 +29528,7 @@ static void insitu__pass_move_await(void *arg) {
 }
 
 /* Puts a new iterator into the loader's list and sets it going. */
-static void insitu__pass_begin_await(void *arg) {
+static void insitu__pass_list_await(void *arg) {
   struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
   m->it->sched.next_iter = m->it->loader->sched.iters;
   m->it->loader->sched.iters = m->it;
@@ -29483,7 +29536,7 @@ static void insitu__pass_begin_await(void *arg) {
 }
 
 /* Takes an iterator out of the loader's list once nothing of it is in flight. */
-static void insitu__pass_leave_await(void *arg) {
+static void insitu__pass_unlist_await(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   insitu__pass_stop_await(it);
   insitu_iter **link = &it->loader->sched.iters;
@@ -29493,14 +29546,14 @@ static void insitu__pass_leave_await(void *arg) {
 
 /* Leaving must not fail: without memory for a coroutine it waits until one that is under way gives
  * its stack back. */
-static void insitu__pass_leave(insitu_iter *it) {
-  while (insitu__reactor_call(&it->loader->reactor, insitu__pass_leave_await, it)) {
+static void insitu__pass_unlist(insitu_iter *it) {
+  while (insitu__reactor_call(&it->loader->reactor, insitu__pass_unlist_await, it)) {
     if (it->loader->config.inline_io) insitu__reactor_run(&it->loader->reactor, 1000000);
     else poll(NULL, 0, 1);
   }
 }
 
-static void insitu__pass_part_now(void *arg) {
+static void insitu__pass_detach_now(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__device *d = &it->device;
   insitu__pass_unreserve(it);
@@ -29513,10 +29566,10 @@ static void insitu__pass_part_now(void *arg) {
   for (uint64_t i = 0; i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
     slab->freed_at_close = !slab->held && !slab->exports;
-    if (slab->freed_at_close) insitu__device_give(d, slab->parts);
+    if (slab->freed_at_close) insitu__device_slots_return(d, slab->parts);
   }
   for (unsigned i = 0; i < d->n_rings; i++) {
-    d->rings[i].gone = d->rings[i].free;
+    d->rings[i].closing = d->rings[i].free;
     d->rings[i].free = NULL;
   }
   pthread_mutex_unlock(&it->lock);
@@ -29524,10 +29577,10 @@ static void insitu__pass_part_now(void *arg) {
   for (uint64_t i = 0; i < it->n_slabs; i++) {
     struct insitu__loader_slab *slab = &it->slabs[i];
     if (!slab->freed_at_close) continue;
-    insitu__device_pass(&slab->busy);
+    insitu__device_fences_wait_free(&slab->busy);
     insitu__pass_slab_free(it, slab);
   }
-  insitu__device_shrink(d);
+  insitu__device_free_closed(d);
   pthread_mutex_lock(&it->lock);
   bool last = --it->shared.held == 0;
   pthread_mutex_unlock(&it->lock);
@@ -29537,8 +29590,8 @@ static void insitu__pass_part_now(void *arg) {
  * the contents with it; the struct stays until the user closes the handle. What is freed may have
  * to be waited for, and may be freed by the user's function: not under the lock, which releases
  * take as well. */
-static void insitu__pass_part(insitu_iter *it) {
-  insitu__pass_on_device(it, insitu__pass_part_now, it);
+static void insitu__pass_detach(insitu_iter *it) {
+  insitu__pass_on_device(it, insitu__pass_detach_now, it);
 }
 
 /* ---- state ---- */
@@ -29803,7 +29856,7 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
   return INSITU_OK;
 }
 
-struct insitu__open_opening {
+struct insitu__open_call {
   insitu_loader *ld;
   insitu_status status;
   insitu_error *err;
@@ -29823,7 +29876,7 @@ static insitu_status insitu__open_disk(insitu_loader *ld, insitu_error *err) {
 }
 
 static void insitu__open_await(void *arg) {
-  struct insitu__open_opening *o = (struct insitu__open_opening *)arg;
+  struct insitu__open_call *o = (struct insitu__open_call *)arg;
   insitu_loader *ld = o->ld;
   insitu_loader_desc *c = &ld->config;
   char *manifest = NULL;
@@ -29970,7 +30023,7 @@ static insitu_status insitu__open_init(
   status = insitu__reactor_open(&ld->reactor, &r, err);
   if (status) return status;
   ld->reactor_open = true;
-  struct insitu__open_opening o = {ld, INSITU_OK, err};
+  struct insitu__open_call o = {ld, INSITU_OK, err};
   status = insitu__reactor_call(&ld->reactor, insitu__open_await, &o);
   if (!status) status = o.status;
   if (!status && !insitu__open_tiles(ld)) status = INSITU_E_NOMEM;
@@ -30264,7 +30317,7 @@ static void insitu__check_await(void *arg) {
 }
 
 /* Checks one row, whose position h scatters over the objects that hold it. */
-static void insitu__check_row(struct insitu__check_job *c, uint64_t variable, uint64_t h) {
+static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable, uint64_t h) {
   insitu_iter *it = c->it;
   insitu_loader *ld = it->loader;
   const insitu_variable *desc = &ld->config.variables[variable];
@@ -30323,10 +30376,10 @@ static void insitu__check_batch(insitu_iter *it) {
   c.slab = slab;
   uint64_t h = insitu__order_mix(slab->number);
   for (uint64_t v = 0; slab->rows && first && !c.status && v < g->n_variables; v++)
-    insitu__check_row(&c, v, h + v);
+    insitu__check_one_row(&c, v, h + v);
   c.row = slab->rows ? h % slab->rows : 0;
   h = insitu__order_mix(h);
-  if (slab->rows && !c.status) insitu__check_row(&c, h % g->n_variables, insitu__order_mix(h));
+  if (slab->rows && !c.status) insitu__check_one_row(&c, h % g->n_variables, insitu__order_mix(h));
   if (c.status) {
     insitu__error_set(&c.error, c.status,
         "rank %d, check: no memory to read a row again; leave INSITU_CHECK and desc.check out",
@@ -30727,8 +30780,8 @@ INSITU_DEF void insitu_loader_close(insitu_loader **loader) {
   insitu_loader_cancel(ld);               /* what waits for a server ends */
   while (ld->sched.iters) {               /* only this thread changes the list now */
     insitu_iter *it = ld->sched.iters;
-    insitu__pass_leave(it);
-    insitu__pass_part(it);
+    insitu__pass_unlist(it);
+    insitu__pass_detach(it);
   }
   insitu__open_destroy(ld);
 }
@@ -30838,7 +30891,7 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
 
 /* What a read ended in. A server's failure that cancelling brought about, or might have, is none.
  */
-static insitu_status insitu__public_outcome(
+static insitu_status insitu__public_read_status(
     const insitu_loader *ld, insitu_status status, const insitu_error *own, insitu_error *err) {
   if (status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire))
     return INSITU_CANCELLED;
@@ -30865,7 +30918,7 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
         err, INSITU_E_ARG, "read: place means nothing here, dst is host memory; leave it out");
 
   insitu_error own = {0};
-  struct insitu__read_reading r = {.loader = ld,
+  struct insitu__read_call r = {.loader = ld,
       .variable = variable,
       .dst = (unsigned char *)dst,
       .dst_bytes = dst_bytes,
@@ -30876,7 +30929,7 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
     return insitu__error_set(
         err, status, "read: no memory for a coroutine; give the process more memory");
 
-  return insitu__public_outcome(ld, r.status, &own, err);
+  return insitu__public_read_status(ld, r.status, &own, err);
 }
 
 INSITU_DEF insitu_status insitu_sample_dates(
@@ -30892,12 +30945,12 @@ INSITU_DEF insitu_status insitu_sample_dates(
 
   if (!ld->user.moments) {
     insitu_error own = {0};
-    struct insitu__dates_dating d = {.loader = ld, .err = &own};
-    status = insitu__reactor_call(&ld->reactor, insitu__dates_dating_await, &d);
+    struct insitu__dates_call d = {.loader = ld, .err = &own};
+    status = insitu__reactor_call(&ld->reactor, insitu__dates_keep_await, &d);
     if (status)
       return insitu__error_set(
           err, status, "dates: no memory for a coroutine; give the process more memory");
-    status = insitu__public_outcome(ld, d.status, &own, err);
+    status = insitu__public_read_status(ld, d.status, &own, err);
     if (status) return status;
   }
 
@@ -30963,7 +31016,7 @@ INSITU_DEF insitu_status insitu_read_strings(
   status = insitu__reactor_call(&ld->reactor, insitu__read_strings_await, &s);
   if (status)
     insitu__error_set(err, status, "read: no memory for a coroutine; give the process more memory");
-  else status = insitu__public_outcome(ld, s.status, &own, err);
+  else status = insitu__public_read_status(ld, s.status, &own, err);
 
   if (!status && s.zarr.kind != INSITU__ZARR_STRING) {
     insitu_variable fixed = {.path = path};
@@ -30981,7 +31034,7 @@ INSITU_DEF insitu_status insitu_read_strings(
     insitu__mem_free(bytes);
   }
 
-  if (!status && !(*out = insitu__read_strings_give(&s)))
+  if (!status && !(*out = insitu__read_strings_result(&s)))
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "read, array %.200s: no memory for its strings; give the process more memory", path);
 
@@ -31108,12 +31161,13 @@ INSITU_DEF insitu_status insitu_iter_open(
     struct insitu__public_iter_memory memory = {it, INSITU_OK, err};
     insitu__pass_on_device(it, insitu__public_iter_memory, &memory);
     status = memory.status;
-    it->device.of = insitu__device_of(&it->device); /* of this thread: release may come from any */
+    it->device.stream_device =
+        insitu__device_of_stream(&it->device); /* of this thread: release may come from any */
   }
 
   if (!status) {
     struct insitu__pass_move m = {it, desc->epoch, 0};
-    status = insitu__reactor_call(&ld->reactor, insitu__pass_begin_await, &m);
+    status = insitu__reactor_call(&ld->reactor, insitu__pass_list_await, &m);
     if (status)
       insitu__error_set(
           err, status, "iterator: no memory for a coroutine; give the process more memory");
@@ -31122,7 +31176,7 @@ INSITU_DEF insitu_status insitu_iter_open(
   if (status) {
     insitu__pass_unreserve(it);
     insitu__pass_free_iter(it);
-    insitu__pass_disown_iter(it); /* there will be no handle */
+    insitu__pass_unref_iter(it); /* there will be no handle */
     return status;
   }
 
@@ -31136,10 +31190,10 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter) {
   if (!it || getpid() != it->pid) return;
   if (it->loader) { /* else that was closed first */
     assert(!it->loader->config.inline_io || pthread_equal(it->loader->opener, pthread_self()));
-    insitu__pass_leave(it);
-    insitu__pass_part(it);
+    insitu__pass_unlist(it);
+    insitu__pass_detach(it);
   }
-  insitu__pass_disown_iter(it);
+  insitu__pass_unref_iter(it);
 }
 
 INSITU_DEF insitu_status insitu_iter_next(
@@ -31156,7 +31210,7 @@ INSITU_DEF insitu_status insitu_iter_next(
   int64_t begin = insitu__base_now(), deadline = INT64_MAX;
   if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - begin) / 1000000)
     deadline = begin + timeout_ms * 1000000;
-  insitu__report_enter(it, begin);
+  insitu__report_next_begins(it, begin);
   pthread_mutex_lock(&it->lock);
   it->shared.next_began = begin;
   it->shared.awaited = it->shared.next;
@@ -31173,13 +31227,13 @@ INSITU_DEF insitu_status insitu_iter_next(
   }
 
   if (it->shared.blocked_by)
-    insitu__report_held_by(it, it->shared.blocked_by, it->shared.blocked_at, insitu__base_now());
+    insitu__report_blocked_by(it, it->shared.blocked_by, it->shared.blocked_at, insitu__base_now());
   it->shared.next_began = 0;
   pthread_mutex_unlock(&it->lock);
   /* one more batch may be prefetched */
   if (status == INSITU_OK || status == INSITU_END) insitu__reactor_wake(&ld->reactor);
   int64_t now = insitu__base_now();
-  insitu__report_exit(it, begin, now, status, *out);
+  insitu__report_next_ends(it, begin, now, status, *out);
   if (status == INSITU_END) insitu__report_lap_log(it, now);
   return status;
 }
@@ -31250,7 +31304,7 @@ INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, cons
 
 /* One of those who hold a batch, the user or with `exported` a DLPack tensor, is done with it
  * behind this point of a stream, which is of device `of`, -1: as this thread's. */
-static void insitu__public_let_go(
+static void insitu__public_release(
     struct insitu__loader_slab *slab, bool exported, void *stream, int32_t of) {
   insitu_iter *it = slab->iter;
   if (getpid() != it->pid) return;
@@ -31262,13 +31316,13 @@ static void insitu__public_let_go(
     return;
   }
 
-  if (of != INSITU__DEVICE_NOBODY)
+  if (of != INSITU__DEVICE_NO_STREAM)
     insitu__device_release(&it->device, slab->parts, &slab->busy, stream, of);
   if (exported) slab->exports--;
   else slab->held = false;
   bool last = false;
   if (!slab->held && !slab->exports) {
-    insitu__pass_slab_give(it, slab);
+    insitu__pass_slab_recycle(it, slab);
     /* one more may be uploaded */
     if (it->loader && it->device.n_rings) insitu__reactor_wake(&it->loader->reactor);
     last = --it->shared.held == 0 && it->shared.closed;
@@ -31281,13 +31335,15 @@ static void insitu__public_let_go(
 INSITU_DEF void insitu_batch_release(insitu_batch **batch) {
   struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
   if (batch) *batch = NULL;
-  if (slab) insitu__public_let_go(slab, false, slab->iter->device.stream, slab->iter->device.of);
+  if (slab)
+    insitu__public_release(
+        slab, false, slab->iter->device.stream, slab->iter->device.stream_device);
 }
 
 INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream) {
   struct insitu__loader_slab *slab = batch ? (struct insitu__loader_slab *)(void *)*batch : NULL;
   if (batch) *batch = NULL;
-  if (slab) insitu__public_let_go(slab, false, stream, -1);
+  if (slab) insitu__public_release(slab, false, stream, -1);
 }
 
 /* Checks a batch, or with n_arrays the number of one of its arrays as well. */
@@ -31387,17 +31443,17 @@ struct insitu__public_dlpack_export {
   int32_t of; /* the stream's device: the deleter may run in any thread */
 };
 
-static void insitu__public_exported(struct insitu__public_dlpack_export *e) {
-  insitu__public_let_go(e->slab, true, e->stream, e->of);
+static void insitu__public_dlpack_release(struct insitu__public_dlpack_export *e) {
+  insitu__public_release(e->slab, true, e->stream, e->of);
   insitu__mem_free(e);
 }
 
-static void insitu__public_delete(struct insitu__public_dlpack_managed *self) {
-  if (self) insitu__public_exported((struct insitu__public_dlpack_export *)self->manager);
+static void insitu__public_dlpack_delete(struct insitu__public_dlpack_managed *self) {
+  if (self) insitu__public_dlpack_release((struct insitu__public_dlpack_export *)self->manager);
 }
 
-static void insitu__public_delete_versioned(struct insitu__public_dlpack_versioned *self) {
-  if (self) insitu__public_exported((struct insitu__public_dlpack_export *)self->manager);
+static void insitu__public_dlpack_delete_versioned(struct insitu__public_dlpack_versioned *self) {
+  if (self) insitu__public_dlpack_release((struct insitu__public_dlpack_export *)self->manager);
 }
 
 INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array, int32_t versioned,
@@ -31443,15 +31499,15 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
       .strides = slab->shapes + 2 * (INSITU__MAX_DIMS + 1) * array + INSITU__MAX_DIMS + 1};
   if (versioned)
     e->as.versioned = (struct insitu__public_dlpack_versioned){
-        .major = 1, .manager = e, .deleter = insitu__public_delete_versioned, .tensor = t};
+        .major = 1, .manager = e, .deleter = insitu__public_dlpack_delete_versioned, .tensor = t};
   else
     e->as.managed = (struct insitu__public_dlpack_managed){
-        .tensor = t, .manager = e, .deleter = insitu__public_delete};
+        .tensor = t, .manager = e, .deleter = insitu__public_dlpack_delete};
 
   e->slab = slab;
   e->stream = stream;
-  e->of = a->place == INSITU_HOST && !stream ? INSITU__DEVICE_NOBODY
-                                             : insitu__device_of(&slab->iter->device);
+  e->of = a->place == INSITU_HOST && !stream ? INSITU__DEVICE_NO_STREAM
+                                             : insitu__device_of_stream(&slab->iter->device);
   pthread_mutex_lock(&slab->iter->lock);
   slab->exports++;
   pthread_mutex_unlock(&slab->iter->lock);

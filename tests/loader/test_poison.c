@@ -73,7 +73,7 @@ static const volatile unsigned char *give_back(
     insitu_loader *ld, insitu_iter *it, insitu_batch *b, int way) {
   const volatile unsigned char *data = b->arrays[1].data;
   /* from here on no slab is placed again */
-  insitu__reactor_call(&ld->reactor, insitu__pass_leave_await, it);
+  insitu__reactor_call(&ld->reactor, insitu__pass_unlist_await, it);
   if (way == RELEASED) {
     insitu_batch_release(&b);
     return data;
