@@ -1552,6 +1552,17 @@ static const char *insitu__error_text(int error, char *text, size_t bytes) {
 #endif
 }
 
+/* Copies a whole error that another call has set, unless err holds an earlier one. */
+static void insitu__error_copy(insitu_error *err, const insitu_error *from) {
+  if (err && err->status >= 0) *err = *from;
+}
+
+/* Notes the errno value behind an error that is about to be set, and makes it errno, for "%m". */
+static void insitu__error_errno(insitu_error *err, int error) {
+  if (err && err->status >= 0) err->sys_errno = error;
+  errno = error;
+}
+
 /* Copies from `cause` all but its message into err, whose own message is about to be set. To be
  * called before insitu__error_set. */
 static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
@@ -1731,37 +1742,39 @@ static uint64_t insitu__mem_cgroup_read(const char *path, int word) {
   return strtoull(end, NULL, 10);
 }
 
-/* The least value that the control groups of this process set, from its own group up to the root: a
- * memory limit in bytes, or with cpu a quota in cores, rounded up. UINT64_MAX: none. Both
- * hierarchies, v2 and v1 (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1). */
+/* The limit that one control group sets: bytes of memory, or with cpu a quota in cores, rounded up.
+ * UINT64_MAX: none. `v2`: of the hierarchy of version 2; `group`: its path. */
+static uint64_t insitu__mem_cgroup_limit(bool cpu, bool v2, const char *group) {
+  static const char *const file[2][2] = {{"/memory%s/memory.limit_in_bytes", "%s/memory.max"},
+      {"/cpu%s/cpu.cfs_quota_us", "%s/cpu.max"}};
+  char path[1200] = "/sys/fs/cgroup";
+  size_t n = strlen(path);
+  snprintf(path + n, sizeof path - n, file[cpu][v2], group);
+  uint64_t limit = insitu__mem_cgroup_read(path, 0);
+  if (!cpu || limit == UINT64_MAX) return limit;
+
+  /* version 1: the kernel's default */
+  uint64_t microseconds = v2 ? insitu__mem_cgroup_read(path, 1) : 100000;
+  if (!microseconds || microseconds == UINT64_MAX) return UINT64_MAX;
+  return insitu__base_max(1, insitu__base_ceil_div(limit, microseconds));
+}
+
+/* The least limit that the control groups of this process set, from its own group up to the root.
+ * Both hierarchies, v2 and v1 (Documentation/admin-guide/cgroup-v2.rst, cgroup-v1). */
 static uint64_t insitu__mem_cgroup(bool cpu) {
-  char line[1024], path[1200];
+  char line[1024];
   uint64_t least = UINT64_MAX;
   FILE *f = fopen("/proc/self/cgroup", "re");
-  while (f && fgets(line, sizeof line, f)) {
+  while (f && fgets(line, sizeof line, f)) { /* "number:controllers:/group" */
     char *kinds = strchr(line, ':'), *group = kinds ? strchr(kinds + 1, ':') : NULL;
     if (!group) continue;
     *group++ = 0;
     group[strcspn(group, "\n")] = 0;
-    bool v2 = !kinds[1], v1 = !v2 && strstr(kinds + 1, cpu ? "cpu" : "memory");
-    for (char *slash = group + strlen(group); (v1 || v2) && slash; slash = strrchr(group, '/')) {
+    bool v2 = !kinds[1];
+    if (!v2 && !strstr(kinds + 1, cpu ? "cpu" : "memory")) continue;
+    for (char *slash = group + strlen(group); slash; slash = strrchr(group, '/')) {
       *slash = 0;
-      snprintf(path, sizeof path, "/sys/fs/cgroup%s%s/%s",
-          v2    ? ""
-          : cpu ? "/cpu"
-                : "/memory",
-          group,
-          v2 ? (cpu ? "cpu.max" : "memory.max")
-             : (cpu ? "cpu.cfs_quota_us" : "memory.limit_in_bytes"));
-      /* microseconds: the kernel's default */
-      uint64_t limit = insitu__mem_cgroup_read(path, 0), period = 100000;
-      if (cpu && limit != UINT64_MAX) {
-        if (v2) period = insitu__mem_cgroup_read(path, 1);
-        limit = period && period != UINT64_MAX
-                    ? insitu__base_max(1, insitu__base_ceil_div(limit, period))
-                    : UINT64_MAX;
-      }
-      least = insitu__base_min(least, limit);
+      least = insitu__base_min(least, insitu__mem_cgroup_limit(cpu, v2, group));
     }
   }
   if (f) fclose(f);
@@ -5400,7 +5413,7 @@ static insitu_status insitu__ring_epoll_open(
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
   r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (r->epoll_fd < 0 || epoll_ctl(r->epoll_fd, EPOLL_CTL_ADD, r->event_fd, &event)) {
-    if (err && !err->status) err->sys_errno = errno;
+    insitu__error_errno(err, errno);
     return insitu__error_set(err, INSITU_E_IO,
         "open: cannot make an epoll instance: %m; raise the limit of open files (ulimit -n)");
   }
@@ -5417,8 +5430,7 @@ static insitu_status insitu__ring_epoll_open(
     snprintf(name, sizeof name, "insitu-io-%u", r->n_threads);
     int rc = insitu__ring_thread(&r->threads[r->n_threads], name, insitu__ring_thread_main, r);
     if (!rc) continue;
-    errno = rc;
-    if (err && !err->status) err->sys_errno = rc;
+    insitu__error_errno(err, rc);
     return insitu__error_set(err, INSITU_E_NOMEM,
         "open: cannot start I/O thread %u of %u: %m; raise the limit of threads (ulimit -u, the "
         "cgroup's pids.max) or use fewer",
@@ -5538,7 +5550,7 @@ static insitu_status insitu__ring_open(
   r->pid = getpid();
   r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (r->event_fd < 0) {
-    if (err && !err->status) err->sys_errno = errno;
+    insitu__error_errno(err, errno);
     return insitu__error_set(err, INSITU_E_IO,
         "open: cannot make an eventfd: %m; raise the limit of open files (ulimit -n)");
   }
@@ -5552,8 +5564,7 @@ static insitu_status insitu__ring_open(
 #endif
     if (d->backend == INSITU__RING_URING) {
       close(r->event_fd);
-      if (err && !err->status) err->sys_errno = -rc;
-      errno = -rc;
+      insitu__error_errno(err, -rc);
       return insitu__error_set(err, INSITU_E_UNSUPPORTED,
           "open: io_uring was asked for, but there is no %s: %m; allow it "
           "(kernel.io_uring_disabled = 0, a seccomp profile "
@@ -6120,8 +6131,7 @@ static insitu_status insitu__reactor_start_workers(struct insitu__reactor *r, in
     snprintf(name, sizeof name, "insitu-work-%u", worker->index % 1000);
     int rc = insitu__ring_thread(&worker->id, name, insitu__reactor_worker_main, worker);
     if (!rc) continue;
-    errno = rc;
-    if (err && !err->status) err->sys_errno = rc;
+    insitu__error_errno(err, rc);
     return insitu__error_set(err, INSITU_E_NOMEM,
         "open: cannot start worker %u of %u: %m; raise the limit of threads (ulimit -u, the "
         "cgroup's pids.max) or use fewer "
@@ -6210,8 +6220,7 @@ static insitu_status insitu__reactor_open(
   status = insitu__reactor_start_workers(r, err);
   int rc = status < 0 ? 0 : insitu__ring_thread(&thread, "insitu-reactor", insitu__reactor_main, r);
   if (rc) {
-    errno = rc;
-    if (err && !err->status) err->sys_errno = rc;
+    insitu__error_errno(err, rc);
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "open: cannot start the reactor's thread: %m; raise the limit of threads (ulimit -u, the "
         "cgroup's pids.max)");
@@ -6223,7 +6232,7 @@ static insitu_status insitu__reactor_open(
     pthread_mutex_unlock(&r->lock);
     if (status >= 0) return status;
     pthread_join(thread, NULL);
-    if (err && err->status >= 0) *err = r->error;
+    insitu__error_copy(err, &r->error);
   }
   insitu__reactor_join_workers(r);
   insitu__reactor_destroy(r);
@@ -19707,7 +19716,7 @@ enum {
  * value in base64. */
 enum { INSITU__ZARR_VLEN = 1, INSITU__ZARR_JSON2 = 2, INSITU__ZARR_VLEN_BYTES = 3 };
 
-/* One stored object, whole. */
+/* One stored object, whole: a chunk, or a shard. */
 struct insitu__zarr_object {
   uint64_t chunk[INSITU__MAX_DIMS];
   /* order[k]: the axis stored k-th slowest inside it; C order is 0, 1, 2, ... */
@@ -19721,41 +19730,47 @@ struct insitu__zarr_level {
   unsigned axis[INSITU__MAX_DIMS]; /* of the array, for each of the shard's */
 };
 
+/* An array, as its metadata describe it. */
 struct insitu__zarr_array {
-  char *path;          /* "" for the root */
-  int format;          /* 2 or 3 */
-  unsigned ndim, axes; /* axes: without the one inside an element, which chunk keys do not tell */
+  char *path; /* "" for the root */
+  int format; /* 2 or 3 */
+  unsigned ndim;
+  unsigned axes; /* ndim without the axis inside an element, which chunk keys do not tell */
   uint64_t shape[INSITU__MAX_DIMS];
+
   struct insitu__zarr_object object;
   /* INSITU__MAX_SHARD_LEVELS of them, n_shards used; NULL: not sharded */
   struct insitu__codec_shard *shards;
   unsigned n_shards;
+
   /* What one read returns: an inner chunk of the innermost of these levels, or with none of them
    * the whole object. */
   struct insitu__zarr_level level[INSITU__MAX_SHARD_LEVELS]; /* outermost first */
   unsigned n_levels;
   uint64_t chunk[INSITU__MAX_DIMS];
   unsigned order[INSITU__MAX_DIMS];
-  struct insitu__codec_chain codecs;
+  struct insitu__codec_chain codecs; /* borrowed: of the object, or of a shard's inner chunks */
+
   char *dim[INSITU__MAX_DIMS]; /* NULL: unnamed */
   char *attributes;            /* the user's own, as JSON text; NULL: none */
-  int kind;                    /* INSITU__ZARR_NUMBER, ... */
-  int strings;                 /* of INSITU__ZARR_STRING: INSITU__ZARR_VLEN, ... */
-  char unit[12];               /* of dates and differences: "ns", "25s"; "" when there is none */
+
+  int kind;      /* INSITU__ZARR_NUMBER, ... */
+  int strings;   /* of INSITU__ZARR_STRING: INSITU__ZARR_VLEN, ... */
+  char unit[12]; /* of dates and differences: "ns", "25s"; "" when there is none */
   int32_t dtype;
   uint32_t itemsize; /* of a scalar of dtype; while metadata are read: of an element */
-  /* each stored scalar (each half of a complex one) is in the other byte order */
-  bool swap;
-  bool has_fill; /* false: null, undefined, fill is zero, or NaT of dates */
-  bool fill_is_nan;
-  unsigned char fill[16]; /* one element, native byte order */
-  unsigned char
-      /* of elements with an axis inside, and strings: native order and, behind it, as stored;
-       * NULL: zeros */
-      *wide_fill;
-  uint64_t wide_n; /* its bytes, once */
+  bool swap;         /* each stored scalar (each half of a complex one) has the other byte order */
+
+  bool has_fill;          /* false: the fill value is null or undefined */
+  bool fill_is_nan;       /* of a complex one: a half is */
+  unsigned char fill[16]; /* one element in native order; zero without has_fill, of dates NaT */
+  /* Of strings and of elements with an axis inside: the fill value in native order and, of the
+   * latter, behind it as it is stored. NULL: all zero. */
+  unsigned char *wide_fill;
+  uint64_t wide_n; /* bytes of the fill value in wide_fill, counted once */
+
   char separator;
-  int key_style;
+  int key_style; /* INSITU__ZARR_KEYS_V2, ... */
 };
 
 static void insitu__zarr_chain_free(struct insitu__codec_chain *chain) {
@@ -19792,8 +19807,8 @@ static struct insitu__zarr_reader insitu__zarr_reader(const struct insitu__text_
   return (struct insitu__zarr_reader){j, node, a, err, a->object.order, &a->object.codecs, hooks};
 }
 
-/* "array 'p', metadata key 'k' = value: cause", value cut short; token -1 when there is none to
- * show. */
+/* The error "array 'p', metadata key 'k' = value: cause". A long value is cut; token -1: there is
+ * no value to show. */
 static insitu_status insitu__zarr_bad(const struct insitu__zarr_reader *r, insitu_status status,
     const char *key, int token, const char *cause) {
   char value[128];
@@ -19822,10 +19837,12 @@ static insitu_status insitu__zarr_codec_refused(
       why);
 }
 
+/* The value of a key of the array's metadata, -1: none. */
 static int insitu__zarr_get(const struct insitu__zarr_reader *r, const char *key) {
   return insitu__text_json_get(r->j, r->node, key);
 }
 
+/* Reads a list of up to INSITU__MAX_DIMS integers that are `least` or more. */
 static insitu_status insitu__zarr_extents(const struct insitu__zarr_reader *r, const char *key,
     int token, uint64_t least, unsigned *n, uint64_t *extent) {
   if (!insitu__text_json_is_array(r->j, token))
@@ -19843,6 +19860,7 @@ static insitu_status insitu__zarr_extents(const struct insitu__zarr_reader *r, c
   return INSITU_OK;
 }
 
+/* Reads the extents of an object's chunk, one for each axis. */
 static insitu_status insitu__zarr_chunk_extents(
     const struct insitu__zarr_reader *r, const char *key, int token) {
   unsigned n;
@@ -19852,12 +19870,12 @@ static insitu_status insitu__zarr_chunk_extents(
   return status;
 }
 
-/* Elements with an axis inside. */
+/* Whether elements have an axis inside: raw bytes and strings of fixed size. */
 static bool insitu__zarr_is_wide(int kind) {
   return kind == INSITU__ZARR_RAW || kind == INSITU__ZARR_CHAR || kind == INSITU__ZARR_UCS4;
 }
 
-/* Makes the inside of an element the last axis: of the array, of its chunks and of its shards. */
+/* Makes the axis inside an element the last axis of the array, of its chunks and of its shards. */
 static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
   uint32_t scalar = insitu__dtype_size(a->dtype), width = a->itemsize / scalar;
@@ -19882,8 +19900,8 @@ static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
   return INSITU_OK;
 }
 
-/* Finds out what one read returns, and checks its bytes and the array's. The last step of reading
- * metadata. */
+/* Finds out what one read returns, and checks the bytes of a chunk and of the array. The last step
+ * of reading metadata. */
 static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
   insitu_status status = insitu__zarr_widen(r);
@@ -19930,7 +19948,8 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   return INSITU_OK;
 }
 
-/* Names of dimensions; false when the value is not a list of ndim strings or nulls. */
+/* Reads names of dimensions. False: the value is not a list of ndim strings or nulls, or no
+ * memory. */
 static bool insitu__zarr_dim_names(const struct insitu__zarr_reader *r,
     const struct insitu__text_json *j, int token, bool *no_memory) {
   char name[INSITU__MAX_DIM_NAME];
@@ -19947,8 +19966,8 @@ static bool insitu__zarr_dim_names(const struct insitu__zarr_reader *r,
   return true;
 }
 
-/* Keeps the text of the attributes, token of j; those that are no object are the user's own affair.
- */
+/* Copies the text of the attributes, token of j. Attributes that are no object are the user's own
+ * affair: they are left out. */
 static insitu_status insitu__zarr_keep_attributes(
     const struct insitu__zarr_reader *r, const struct insitu__text_json *j, int token) {
   uint64_t n;
@@ -19958,8 +19977,8 @@ static insitu_status insitu__zarr_keep_attributes(
   return r->a->attributes ? INSITU_OK : insitu__zarr_nomem(r);
 }
 
-/* What the elements of an array are called in messages: those with an axis inside by their kind,
- * all others by their type. */
+/* What messages call the elements of an array: those with an axis inside by their kind, all others
+ * by their type. */
 static const char *insitu__zarr_kind_name(const struct insitu__zarr_array *a) {
   switch (a->kind) {
   case INSITU__ZARR_RAW: return "raw bytes";
@@ -19972,12 +19991,13 @@ static const char *insitu__zarr_kind_name(const struct insitu__zarr_array *a) {
   }
 }
 
+/* Elements are numbers of this type. */
 static void insitu__zarr_set_dtype(struct insitu__zarr_array *a, int32_t dtype) {
   a->dtype = dtype;
   a->itemsize = insitu__dtype_size(dtype);
 }
 
-/* Elements of `bytes` bytes with an axis inside; false when there can be none such. */
+/* Elements have `bytes` bytes and an axis inside; false: there can be none of that size. */
 static bool insitu__zarr_set_wide(struct insitu__zarr_array *a, int kind, uint64_t bytes) {
   a->kind = kind;
   a->dtype = kind == INSITU__ZARR_UCS4 ? INSITU_U32 : INSITU_U8;
@@ -19985,7 +20005,7 @@ static bool insitu__zarr_set_wide(struct insitu__zarr_array *a, int kind, uint64
   return bytes && bytes <= INSITU__MAX_ELEMENT && (kind != INSITU__ZARR_UCS4 || bytes % 4 == 0);
 }
 
-/* What a byte order turns round. */
+/* The bytes that a byte order turns round: a scalar, or half of a complex one. */
 static uint32_t insitu__zarr_scalar_size(const struct insitu__zarr_array *a) {
   uint32_t size = insitu__dtype_size(a->dtype);
   return insitu__dtype_is_complex(a->dtype) ? size / 2 : size;
@@ -20235,7 +20255,7 @@ static insitu_status insitu__zarr_add_codec(
   return INSITU_OK;
 }
 
-/* Takes the codec of that name if it makes strings. */
+/* Whether the codec of that name makes strings; if so, notes it. */
 static bool insitu__zarr_string_codec(const struct insitu__zarr_reader *r, const char *name) {
   const char *bare = strncmp(name, "numcodecs.", 10) ? name : name + 10;
   if (!strcmp(bare, "vlen-utf8")) r->a->strings = INSITU__ZARR_VLEN;
@@ -20246,7 +20266,7 @@ static bool insitu__zarr_string_codec(const struct insitu__zarr_reader *r, const
 
 /* -- v2 -- */
 
-/* NumPy's letters and what follows: S7, U13, V4, M8[ns], m8[25s], O. False: no such type. */
+/* Reads NumPy's letters and what follows: S7, U13, V4, M8[ns], m8[25s], O. False: no such type. */
 static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text) {
   bool date = !strncmp(text, "M8", 2), difference = !strncmp(text, "m8", 2);
   uint64_t n = 0;
@@ -20365,7 +20385,7 @@ static insitu_status insitu__zarr_v2_codecs(
   return status < 0 ? status : insitu__zarr_v2_fit(r);
 }
 
-/* Once the codecs are known. */
+/* Once the codecs are known: checks that objects are strings. */
 static insitu_status insitu__zarr_v2_objects(const struct insitu__zarr_reader *r) {
   for (unsigned i = 0; r->a->strings == INSITU__ZARR_JSON2 && i < r->a->ndim; i++)
     r->order[i] = i; /* nested lists, also of "F" */
@@ -20374,7 +20394,7 @@ static insitu_status insitu__zarr_v2_objects(const struct insitu__zarr_reader *r
       "objects without a filter that makes strings of them (vlen-utf8, vlen-bytes, json2)");
 }
 
-/* Order, separator. */
+/* Reads order and separator. */
 static insitu_status insitu__zarr_v2_layout(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
   int order = insitu__zarr_get(r, "order"), separator = insitu__zarr_get(r, "dimension_separator");
@@ -20390,6 +20410,7 @@ static insitu_status insitu__zarr_v2_layout(const struct insitu__zarr_reader *r)
   return INSITU_OK;
 }
 
+/* Empties the array, and checks the version of its metadata. */
 static insitu_status insitu__zarr_begin(
     struct insitu__zarr_reader *r, const char *path, int format) {
   memset(r->a, 0, sizeof *r->a);
@@ -20408,14 +20429,15 @@ static insitu_status insitu__zarr_begin(
   return INSITU_OK;
 }
 
+/* Frees the array on an error. Returns status. */
 static insitu_status insitu__zarr_end(const struct insitu__zarr_reader *r, insitu_status status) {
   if (status < 0) insitu__zarr_array_free(r->a);
   return status;
 }
 
-/* From an already parsed .zarray object; attributes (a document and its object's token, or NULL)
- * name the dimensions and are kept as text. They are the user's own, so those of another form than
- * xarray's leave the dimensions unnamed. a is written whole, zeroed on error. */
+/* Reads an already parsed .zarray object. `attributes`: a document, or NULL, and its object's
+ * token; they name the dimensions and are kept as text. Attributes are the user's own: a form other
+ * than xarray's leaves the dimensions unnamed. a is written whole, zeroed on error. */
 static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const char *path,
     const struct insitu__text_json *j, int node, const struct insitu__text_json *attributes,
     int attributes_node, struct insitu__chain_hooks *hooks, insitu_error *err) {
@@ -20450,8 +20472,8 @@ static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const ch
 
 /* -- v3 -- */
 
-/* The name of an extension (a string, or an object with a name) and its configuration's token, -1
- * when it has none. */
+/* Reads an extension: a string, or an object with a name. *configuration is the token of its
+ * configuration, -1: none. */
 static bool insitu__zarr_extension(
     const struct insitu__zarr_reader *r, int token, char *name, uint64_t cap, int *configuration) {
   *configuration = insitu__text_json_get(r->j, token, "configuration");
@@ -20459,12 +20481,12 @@ static bool insitu__zarr_extension(
   return insitu__text_json_string(r->j, token, name, cap) > 0;
 }
 
-/* An extension that says so. */
+/* Whether an extension says that who does not know it may ignore it. */
 static bool insitu__zarr_may_ignore(const struct insitu__text_json *j, int token) {
   return insitu__text_json_is_false(j, insitu__text_json_get(j, token, "must_understand"));
 }
 
-/* The first key that is not known and must be understood, -1 when there is none. */
+/* The first key that is not known and must be understood, -1: none. */
 static int insitu__zarr_unknown_key(
     const struct insitu__text_json *j, int node, const char *const *known, int n) {
   for (int t = insitu__text_json_first(j, node); t >= 0; t = insitu__text_json_next(j, t)) {
@@ -20475,6 +20497,7 @@ static int insitu__zarr_unknown_key(
   return -1;
 }
 
+/* Refuses keys that are not known and must be understood. */
 static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
   static const char *const known[] = {"zarr_format", "node_type", "shape", "data_type",
       "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "dimension_names",
@@ -20495,8 +20518,8 @@ static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
   return INSITU_OK;
 }
 
-/* The extension types of the Zarr registry that are known here, and the core's r*. False: none of
- * them. */
+/* Reads the extension types of the Zarr registry that are known here, and the core's r*. False:
+ * none of them. */
 static bool insitu__zarr_v3_other(
     const struct insitu__zarr_reader *r, const char *name, int configuration) {
   static const struct {
@@ -20915,6 +20938,7 @@ static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r)
   return INSITU_OK;
 }
 
+/* Reads dimension_names. */
 static insitu_status insitu__zarr_v3_names(const struct insitu__zarr_reader *r) {
   bool no_memory = false;
   int names = insitu__zarr_get(r, "dimension_names");
@@ -20926,7 +20950,7 @@ static insitu_status insitu__zarr_v3_names(const struct insitu__zarr_reader *r) 
       "a list with a name or null for each dimension is needed");
 }
 
-/* From an already parsed zarr.json of an array, or its copy in consolidated metadata. a is written
+/* Reads an already parsed zarr.json of an array, or its copy in consolidated metadata. a is written
  * whole, zeroed on error. */
 static insitu_status insitu__zarr_from_v3(struct insitu__zarr_array *a, const char *path,
     const struct insitu__text_json *j, int node, struct insitu__chain_hooks *hooks,
@@ -20958,6 +20982,7 @@ static insitu_status insitu__zarr_from_v3(struct insitu__zarr_array *a, const ch
 
 /* -- whole documents -- */
 
+/* Reads the texts of .zarray and .zattrs (NULL: none). */
 static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const char *path,
     const char *text, uint64_t n, const char *attributes, uint64_t n_attributes,
     struct insitu__chain_hooks *hooks, insitu_error *err) {
@@ -20976,8 +21001,8 @@ static insitu_status insitu__zarr_parse_v2(struct insitu__zarr_array *a, const c
   return status;
 }
 
-/* For tests and the command insitu: the loader looks into a zarr.json first, see
- * insitu__group_array_v3_await. */
+/* Reads the text of a zarr.json. For tests and the command insitu: the loader looks into a
+ * zarr.json first, see insitu__group_array_v3_await. */
 __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(struct insitu__zarr_array *a,
     const char *path, const char *text, uint64_t n, insitu_error *err) {
   char what[320];
@@ -20997,8 +21022,8 @@ __attribute__((unused)) static insitu_status insitu__zarr_parse_v3(struct insitu
 typedef insitu_status insitu__zarr_emit_string(
     void *to, uint64_t number, const char *text, uint64_t n);
 
-/* numcodecs vlen-utf8 and vlen-bytes: a count, then length and bytes of each; all u32,
- * little-endian. */
+/* Emits the strings of numcodecs' vlen-utf8 and vlen-bytes: a count, then length and bytes of each
+ * string. All numbers are u32, little-endian. */
 static insitu_status insitu__zarr_vlen(const uint8_t *bytes, uint64_t n, uint64_t count,
     insitu__zarr_emit_string *emit, void *to, insitu_error *err) {
   uint64_t at = 4;
@@ -21020,8 +21045,9 @@ static insitu_status insitu__zarr_vlen(const uint8_t *bytes, uint64_t n, uint64_
       "vlen: %" PRIu64 " bytes after the last string; " INSITU__CODEC_BAD, n - at);
 }
 
-/* numcodecs json2: a list, nested like the chunk, with NumPy's type and the shape behind its last
- * element. */
+/* Emits the strings of numcodecs' json2: a list, nested like the chunk, with NumPy's type and the
+ * shape behind its last element. The walk goes over nested lists without recursion: up[] has the
+ * lists that it is inside of. */
 static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64_t count,
     insitu__zarr_emit_string *emit, void *to, insitu_error *err) {
   struct insitu__text_json j = {0};
@@ -21066,8 +21092,8 @@ static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64
 
 /* -- chunk keys -- */
 
-/* The object that holds chunk `index` (one number per axis): its key from the store's root. The
- * length, or INSITU_E_ARG when cap is too small. */
+/* Writes the key of the object that holds chunk `index` (one number per axis), from the store's
+ * root. The length, or INSITU_E_ARG: cap is too small. */
 static int64_t insitu__zarr_chunk_key(
     const struct insitu__zarr_array *a, const uint64_t *index, char *buf, size_t cap) {
   uint64_t n = strlen(a->path);
@@ -21133,27 +21159,27 @@ static void insitu__zarr_name_inner(
 #define INSITU__GROUP_SHOWN 8 /* arrays named in the message about one that does not exist */
 
 #define INSITU__GROUP_MAX_ABOVE 64 /* groups that are remembered */
-/* A group above arrays, and its OME-NGFF images. */
+/* A group above arrays, with its OME-NGFF images. */
 struct insitu__group_above {
   char *text;                   /* its attributes; NULL: it has no images */
   struct insitu__text_json doc; /* of text */
-  int images;                   /* the list in doc */
+  int images;                   /* the list of images in doc, -1: none */
   char path[];                  /* "" is the root */
 };
 
 /* An opened root. */
 struct insitu__group {
-  struct insitu__store *store;
-  int format;    /* 2 or 3, of every node below */
-  bool is_array; /* the root is itself an array */
-  /* the root's zarr.json or .zmetadata, NULL when there is none */
-  char *text;
-  struct insitu__text_json doc; /* of text */
-  /* the object of consolidated nodes in doc, -1: not consolidated */
-  int nodes;
-  struct insitu__text_index index;   /* of nodes */
+  struct insitu__store *store; /* borrowed */
+  int format;                  /* 2 or 3, of every node below */
+  bool is_array;               /* the root is itself an array */
+
+  char *text;                      /* the root's zarr.json or .zmetadata; NULL: there is none */
+  struct insitu__text_json doc;    /* of text */
+  int nodes;                       /* the consolidated nodes in doc, an object; -1: none */
+  struct insitu__text_index index; /* of nodes */
+
   struct insitu__chain_hooks *hooks; /* the user's codecs, borrowed; NULL: none */
-  /* array: groups whose images were looked for; the one that was used last comes first */
+  /* array: groups that were searched for images; the one that was used last comes first */
   struct insitu__group_above **above;
 };
 
@@ -21172,13 +21198,25 @@ static void insitu__group_free(struct insitu__group *g) {
   memset(g, 0, sizeof *g);
 }
 
-/* Writes "path/name" ("name" at the root); false when it does not fit. */
+/* Writes "path/name" ("name" at the root); false: it does not fit. */
 static bool insitu__group_join(char *buf, size_t cap, const char *path, const char *name) {
   int n = snprintf(buf, cap, "%s%s%s", path, path[0] ? "/" : "", name);
   return n >= 0 && (size_t)n < cap;
 }
 
-/* A metadata object, or INSITU_E_NOTFOUND with err untouched. */
+/* Whether an object is absent, or may be: some stores answer "not authorized" for an object that is
+ * absent, to those who may not list. */
+static bool insitu__group_hidden(insitu_status status) {
+  return status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH;
+}
+
+static insitu_status insitu__group_names_nomem(
+    const char *node, const char *path, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_NOMEM,
+      "%s '%.300s': no memory for the names of its axes; give the process more memory", node, path);
+}
+
+/* Reads a metadata object whole; *text is the caller's. INSITU_E_NOTFOUND leaves err untouched. */
 static insitu_status insitu__group_fetch_await(struct insitu__store *store, const char *path,
     const char *name, char **text, uint64_t *n, insitu_error *err) {
   char key[INSITU__MAX_KEY];
@@ -21192,6 +21230,7 @@ static insitu_status insitu__group_fetch_await(struct insitu__store *store, cons
   return status;
 }
 
+/* Whether a metadata object exists: INSITU_OK, or INSITU_E_NOTFOUND with err untouched. */
 static insitu_status insitu__group_exists_await(
     struct insitu__store *store, const char *path, const char *name, insitu_error *err) {
   char *text;
@@ -21201,7 +21240,7 @@ static insitu_status insitu__group_exists_await(
   return status;
 }
 
-/* Parses the text that g took over. */
+/* Parses the root's document `name`, whose text g takes over. */
 static insitu_status insitu__group_root_parse(
     struct insitu__group *g, const char *name, char *text, uint64_t n, insitu_error *err) {
   char what[320];
@@ -21210,6 +21249,7 @@ static insitu_status insitu__group_root_parse(
   return insitu__text_json_parse(&g->doc, text, n, what, err);
 }
 
+/* The object `nodes` of the root's document has the consolidated metadata: indexes it. */
 static insitu_status insitu__group_root_index(
     struct insitu__group *g, int nodes, insitu_error *err) {
   g->nodes = nodes;
@@ -21220,7 +21260,7 @@ static insitu_status insitu__group_root_index(
       g->store->url);
 }
 
-/* The refusal of what is no Zarr archive but known. */
+/* The error for what is no Zarr archive but known: it names the format and what can be done. */
 static insitu_status insitu__group_refuse_foreign(const struct insitu__group *g, const char *how,
     const char *which, int format, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOT_ZARR,
@@ -21228,12 +21268,13 @@ static insitu_status insitu__group_refuse_foreign(const struct insitu__group *g,
       how, which, insitu__store_formats[format].name, insitu__store_formats[format].advice);
 }
 
-/* What a listing tells of a place without Zarr metadata. */
+/* What a listing tells of a directory without Zarr metadata. */
 struct insitu__group_foreign {
-  int directory, file; /* formats; -1: unknown */
+  int directory, file; /* formats; -1: not known */
   char name[80];       /* the file's */
 };
 
+/* Looks at one name of the listing. */
 static void insitu__group_foreign_entry(void *to, const char *name, bool is_directory) {
   static const char *const tiledb[] = {
       "__schema", "__fragments", "__group", "__tiledb_group.tdb", "__array_schema.tdb"};
@@ -21246,9 +21287,9 @@ static void insitu__group_foreign_entry(void *to, const char *name, bool is_dire
   snprintf(o->name, sizeof o->name, "%s", name);
 }
 
-/* An archive could not be opened: where a few small reads and the listing of the root show what it
- * is instead, the error says so, and true is returned. A failure of these reads is none: that there
- * is no Zarr metadata is known. */
+/* An archive could not be opened. Where a few small reads and the listing of the root show what it
+ * is instead, the error says so, and true is returned. A failure of these reads is no error: that
+ * there is no Zarr metadata is known already. */
 static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *err) {
   static const struct {
     const char *key, *holds;
@@ -21284,6 +21325,8 @@ static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *e
   return true;
 }
 
+/* The root has a zarr.json: finds out whether it is a group or an array, and its consolidated
+ * metadata. */
 static insitu_status insitu__group_root_v3(struct insitu__group *g, insitu_error *err) {
   static const char *const known[] = {
       "zarr_format", "node_type", "attributes", "consolidated_metadata"};
@@ -21334,7 +21377,7 @@ static insitu_status insitu__group_root_v3(struct insitu__group *g, insitu_error
   return INSITU_OK;
 }
 
-/* .zmetadata */
+/* The root has a .zmetadata: finds its consolidated metadata. */
 static insitu_status insitu__group_root_v2(struct insitu__group *g, insitu_error *err) {
   uint64_t version;
   g->format = 2;
@@ -21357,7 +21400,7 @@ static insitu_status insitu__group_root_v2(struct insitu__group *g, insitu_error
   return status;
 }
 
-/* Breadth-first over the directories of an archive without consolidated metadata. */
+/* A breadth-first walk over the directories of an archive without consolidated metadata. */
 struct insitu__group_walk {
   char **directory;   /* array: what is still to be visited, and what was */
   const char *parent; /* of the names being listed */
@@ -21369,7 +21412,7 @@ static void insitu__group_walk_free(struct insitu__group_walk *w) {
   INSITU__ARRAY_FREE(w->directory);
 }
 
-/* A name from the store's listing. */
+/* Takes a name from the store's listing. */
 static void insitu__group_walk_add(void *to, const char *name, bool is_directory) {
   struct insitu__group_walk *w = (struct insitu__group_walk *)to;
   uint64_t n = strlen(w->parent), more = strlen(name);
@@ -21392,8 +21435,8 @@ enum {
   INSITU__GROUP_V3_GROUP
 };
 
-/* What one directory is, by its metadata objects; format 0 looks for both. An unreadable zarr.json
- * counts as a group. */
+/* What one directory is, by its metadata objects; format 0 looks for both formats. An unreadable
+ * zarr.json counts as a group. */
 static insitu_status insitu__group_probe_await(
     struct insitu__store *store, const char *path, int format, int *kind, insitu_error *err) {
   char *text;
@@ -21435,12 +21478,12 @@ static insitu_status insitu__group_probe_await(
   }
   if (hidden) return INSITU_E_AUTH; /* err tells of .zarray */
   if (status == INSITU_E_NOTFOUND) return INSITU_OK;
-  if (err && err->status >= 0) *err = refused;
+  insitu__error_copy(err, &refused);
   return status;
 }
 
-/* Visits up to `limit` directories. With format 0 it stops at the first that has metadata and gives
- * its kind in *found; otherwise it emits the arrays of that format. */
+/* Visits up to `limit` directories. With format 0 it stops at the first one that has metadata and
+ * gives its kind in *found; otherwise it emits the arrays of that format. */
 static insitu_status insitu__group_walk_await(struct insitu__store *store, int format,
     uint64_t limit, int *found, void (*emit)(void *to, const char *path), void *to,
     insitu_error *err) {
@@ -21476,40 +21519,47 @@ static insitu_status insitu__group_walk_await(struct insitu__store *store, int f
   return status;
 }
 
+/* Finds the root's metadata, in the order zarr.json, .zmetadata, .zgroup and .zarray, any directory
+ * below. The error is that of a refused read where one was refused, else says what the root is
+ * instead. */
 static insitu_status insitu__group_find_root_await(struct insitu__group *g, insitu_error *err) {
   static const char *const names[] = {"zarr.json", ".zmetadata", ".zgroup", ".zarray"};
   char *text;
   uint64_t n;
   insitu__store_prefetch_await(g->store, names, sizeof names / sizeof *names, INSITU__MAX_META);
-  /* some stores say so of objects that are not there, to those who may not list */
   insitu_error refused = {0};
   insitu_status status = insitu__group_fetch_await(g->store, "", "zarr.json", &text, &n, &refused);
-  if (status == INSITU_OK) status = insitu__group_root_parse(g, "zarr.json", text, n, err);
-  if (status == INSITU_OK) return insitu__group_root_v3(g, err);
-  if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
-    status = insitu__group_fetch_await(g->store, "", ".zmetadata", &text, &n, &refused);
-    if (status == INSITU_OK) {
-      status = insitu__group_root_parse(g, ".zmetadata", text, n, err);
-      return status < 0 ? status : insitu__group_root_v2(g, err);
-    }
+  if (status == INSITU_OK) {
+    status = insitu__group_root_parse(g, "zarr.json", text, n, err);
+    return status < 0 ? status : insitu__group_root_v3(g, err);
   }
+
+  if (insitu__group_hidden(status))
+    status = insitu__group_fetch_await(g->store, "", ".zmetadata", &text, &n, &refused);
+  if (status == INSITU_OK) {
+    status = insitu__group_root_parse(g, ".zmetadata", text, n, err);
+    return status < 0 ? status : insitu__group_root_v2(g, err);
+  }
+
   int kind = INSITU__GROUP_NOTHING;
-  if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH) {
+  if (insitu__group_hidden(status)) {
     status = insitu__group_probe_await(g->store, "", 2, &kind, &refused);
+    g->is_array = kind == INSITU__GROUP_V2_ARRAY;
     if (status == INSITU_OK && kind == INSITU__GROUP_NOTHING)
       status = insitu__group_walk_await(
           g->store, 0, INSITU__MAX_ROOT_SEARCH, &kind, NULL, NULL, &refused);
-    else g->is_array = kind == INSITU__GROUP_V2_ARRAY;
   }
+
   bool failed = status < 0 || kind == INSITU__GROUP_NOTHING;
   if (failed && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
-    if (refused.http_status == 404) /* the bucket: of a chunk's that would be another matter */
-      refused.status = INSITU_E_NOTFOUND;
-    if (err && err->status >= 0) *err = refused;
+    /* refused with 404: the bucket itself does not exist */
+    if (refused.http_status == 404) refused.status = INSITU_E_NOTFOUND;
+    insitu__error_copy(err, &refused);
     return refused.status;
   }
-  /* that one: it cannot be listed */
+  /* INSITU_E_UNSUPPORTED: the store cannot be listed */
   if (status < 0 && status != INSITU_E_UNSUPPORTED) return status;
+
   if (kind == INSITU__GROUP_NOTHING && insitu__group_foreign_await(g, err))
     return INSITU_E_NOT_ZARR;
   if (kind == INSITU__GROUP_NOTHING)
@@ -21534,8 +21584,8 @@ static insitu_status insitu__group_open_await(
   return status;
 }
 
-/* Every array's path: in a consolidated document's order, else breadth-first and sorted within a
- * directory. Paths emitted before an error stand. */
+/* Emits every array's path: in a consolidated document's order, else breadth-first and sorted
+ * within a directory. Paths that were emitted before an error stand. */
 static insitu_status insitu__group_names_await(struct insitu__group *g,
     void (*emit)(void *to, const char *path), void *to, insitu_error *err) {
   int found;
@@ -21561,12 +21611,12 @@ static insitu_status insitu__group_names_await(struct insitu__group *g,
   return INSITU_OK;
 }
 
-/* Gathers for a message. */
+/* Gathers names for a message. */
 struct insitu__group_names {
   char **name; /* array */
 };
 
-/* No memory: the message names fewer. */
+/* Without memory the message names fewer. */
 static void insitu__group_names_add(void *to, const char *path) {
   struct insitu__group_names *names = (struct insitu__group_names *)to;
   if (INSITU__ARRAY_LEN(names->name) >= INSITU__MAX_NODES) return;
@@ -21574,7 +21624,7 @@ static void insitu__group_names_add(void *to, const char *path) {
   if (copy && !INSITU__ARRAY_PUSH(names->name, copy)) insitu__mem_free(copy);
 }
 
-/* The array with this last part in its path, else the one with the nearest path, else -1. */
+/* The array whose path has the same last part, else the one with the nearest path, else -1. */
 static int insitu__group_nearest(const char *path, char **name, int n) {
   const char *last = strrchr(path, '/');
   last = last ? last + 1 : path;
@@ -21585,6 +21635,7 @@ static int insitu__group_nearest(const char *path, char **name, int n) {
   return insitu__text_nearest(path, (const char *const *)name, n);
 }
 
+/* The error for an array that does not exist: it suggests the nearest name, and lists some. */
 static insitu_status insitu__group_not_found_await(
     struct insitu__group *g, const char *path, insitu_error *err) {
   struct insitu__group_names names = {NULL};
@@ -21615,7 +21666,8 @@ static insitu_status insitu__group_not_found_await(
   return INSITU_E_NOTFOUND;
 }
 
-/* INSITU_E_NOTFOUND with err untouched: the consolidated document does not have it. */
+/* Reads an array from the consolidated document. INSITU_E_NOTFOUND leaves err untouched: the
+ * document does not have it. */
 static insitu_status insitu__group_array_consolidated(
     struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   const struct insitu__text_json *j = &g->doc;
@@ -21634,6 +21686,7 @@ static insitu_status insitu__group_array_consolidated(
       a, path, j, node, j, insitu__text_index_get(&g->index, j, key), g->hooks, err);
 }
 
+/* Reads an array from its own objects of v2. Attributes that may not be read count as absent. */
 static insitu_status insitu__group_array_v2_await(
     struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   char *text, *attributes = NULL;
@@ -21644,17 +21697,16 @@ static insitu_status insitu__group_array_v2_await(
     insitu_error refused = {0};
     status =
         insitu__group_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, &refused);
-    if (status < 0 && status != INSITU_E_NOTFOUND && status != INSITU_E_AUTH && err &&
-        err->status >= 0)
-      *err = refused;
-    if (status == INSITU_OK || status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH)
+    if (status == INSITU_OK || insitu__group_hidden(status))
       status = insitu__zarr_parse_v2(a, path, text, n, attributes, n_attributes, g->hooks, err);
+    else insitu__error_copy(err, &refused);
   }
   insitu__mem_free(text);
   insitu__mem_free(attributes);
   return status;
 }
 
+/* Reads an array from its own zarr.json; INSITU_E_NOTFOUND: it is a group's. */
 static insitu_status insitu__group_array_v3_await(
     struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   char *text, what[320];
@@ -21673,7 +21725,7 @@ static insitu_status insitu__group_array_v3_await(
   return status;
 }
 
-/* Strips slashes at the ends, folds repeated ones; false when a part is "." or ".." or the path is
+/* Strips slashes at the ends and folds repeated ones. False: a part is "." or "..", or the path is
  * too long. */
 static bool insitu__group_normalise(const char *path, char *out, size_t cap) {
   size_t n = 0;
@@ -21688,7 +21740,7 @@ static bool insitu__group_normalise(const char *path, char *out, size_t cap) {
 }
 
 /* The attributes of the node at `path` ("" is the root), a group or an array, as the text of a JSON
- * object that is the caller's; NULL when it has none, or is not there. */
+ * object that is the caller's. NULL: it has none, or does not exist. */
 static insitu_status insitu__group_attributes_await(
     struct insitu__group *g, const char *path, char **text, insitu_error *err) {
   char key[INSITU__MAX_KEY], what[320];
@@ -21725,8 +21777,8 @@ static insitu_status insitu__group_attributes_await(
   return status;
 }
 
-/* OME-NGFF: a group of images names the axes of its arrays. Its list of images, -1: none (0.1 to
- * 0.4 "multiscales", 0.5 "ome"."multiscales"). */
+/* The list of images of an OME-NGFF group, -1: none. It is "multiscales" in versions 0.1 to 0.4,
+ * and "ome"."multiscales" in 0.5. */
 static int insitu__group_ome_images(const struct insitu__text_json *j, int attributes) {
   int ome = insitu__text_json_get(j, attributes, "ome");
   int list = insitu__text_json_get(j, ome >= 0 ? ome : attributes, "multiscales");
@@ -21747,7 +21799,7 @@ static bool insitu__group_ome_has(const struct insitu__text_json *j, int image, 
   return false;
 }
 
-/* Whether the consolidated document has a group, so that the store need not be asked. */
+/* Whether the consolidated document has a group, so that the store need not be read. */
 static bool insitu__group_is_consolidated(struct insitu__group *g, const char *path) {
   char key[INSITU__MAX_KEY];
   if (g->format == 3) return !path[0] || insitu__text_index_get(&g->index, &g->doc, path) >= 0;
@@ -21755,8 +21807,8 @@ static bool insitu__group_is_consolidated(struct insitu__group *g, const char *p
          insitu__text_index_get(&g->index, &g->doc, key) >= 0;
 }
 
-/* Takes the names of an image's axes for the array's, if they are as many; 0.1 and 0.2 have none:
- * their axes are t, c, z, y, x. False: no memory. */
+/* Gives the array the names of an image's axes, if they are as many. Versions 0.1 and 0.2 name
+ * none: their axes are t, c, z, y, x. False: no memory. */
 static bool insitu__group_ome_axes(
     const struct insitu__text_json *j, int image, struct insitu__zarr_array *a) {
   static const char *const early[] = {"t", "c", "z", "y", "x"};
@@ -21782,7 +21834,8 @@ static bool insitu__group_ome_axes(
   return true;
 }
 
-/* The group that was looked at before; NULL: it was not, or was forgotten. */
+/* The remembered group of that path, which becomes the first; NULL: it was not searched, or was
+ * forgotten. */
 static struct insitu__group_above *insitu__group_above_lookup(
     struct insitu__group *g, const char *path) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) {
@@ -21794,9 +21847,9 @@ static struct insitu__group_above *insitu__group_above_lookup(
   return NULL;
 }
 
-/* Looks for the images of a group and remembers them, or that there are none: arrays side by side
- * have the same groups above them. Attributes that are no JSON, or that may not be read, have no
- * images. *out is good until the next look-up. */
+/* Searches a group for images and remembers them, or that it has none: arrays side by side have the
+ * same groups above them. Attributes that are no JSON, or that may not be read, have no images.
+ * *out is valid until the next look-up. */
 static insitu_status insitu__group_above_await(struct insitu__group *g, const char *path,
     struct insitu__group_above **out, insitu_error *err) {
   uint64_t length = strlen(path) + 1;
@@ -21806,18 +21859,17 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
   insitu_status status = insitu__group_attributes_await(g, path, &text, &refused);
   if (status < 0 && status != INSITU_E_JSON && status != INSITU_E_FORMAT &&
       status != INSITU_E_AUTH) {
-    if (err && err->status >= 0) *err = refused;
+    insitu__error_copy(err, &refused);
     return status;
   }
+
   uint64_t n = INSITU__ARRAY_LEN(g->above);
   struct insitu__group_above *above =
       (struct insitu__group_above *)insitu__mem_alloc(1, sizeof *above + (size_t)length);
   if (!above) {
     insitu__mem_free(text);
-    return insitu__error_set(err, INSITU_E_NOMEM,
-        "group '%.300s': no memory for the names of its axes; give the process more memory", path);
+    return insitu__group_names_nomem("group", path, err);
   }
-  memset(above, 0, sizeof *above);
   memcpy(above->path, path, (size_t)length);
   above->text = text;
   status = text ? insitu__text_json_parse(&above->doc, text, strlen(text), path, err) : INSITU_OK;
@@ -21833,17 +21885,15 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
     g->above[n - 1] = above;
   } else if (status < 0 || !INSITU__ARRAY_PUSH(g->above, above)) {
     insitu__group_above_free(above);
-    if (status < 0) return status;
-    return insitu__error_set(err, INSITU_E_NOMEM,
-        "group '%.300s': no memory for the names of its axes; give the process more memory", path);
+    return status < 0 ? status : insitu__group_names_nomem("group", path, err);
   }
   *out = insitu__group_above_lookup(g, path);
   return INSITU_OK;
 }
 
-/* Names the axes of an array that has no names of its own by the nearest group above it whose image
- * has the array. A group's attributes that are no JSON do not keep the array from being read: its
- * axes stay unnamed. */
+/* Names the axes of an array that has no names of its own: by the nearest group above it whose
+ * image has the array. A group's attributes that are no JSON do not keep the array from being read:
+ * its axes stay unnamed. */
 static insitu_status insitu__group_ome_await(
     struct insitu__group *g, struct insitu__zarr_array *a, insitu_error *err) {
   char group[INSITU__MAX_KEY];
@@ -21862,16 +21912,15 @@ static insitu_status insitu__group_ome_await(
          t = insitu__text_json_next(j, t)) {
       if (!insitu__group_ome_has(j, t, a->path + strlen(group) + (group[0] != 0))) continue;
       if (insitu__group_ome_axes(j, t, a)) return INSITU_OK;
-      return insitu__error_set(err, INSITU_E_NOMEM,
-          "array '%.300s': no memory for the names of its axes; give the process more memory",
-          a->path);
+      return insitu__group_names_nomem("array", a->path, err);
     }
   }
   return INSITU_OK;
 }
 
 /* Opens an array by its path ("" is a root that is an array): from the consolidated document, else
- * from its own objects, so that an array added since the metadata was consolidated is found too. */
+ * from its own objects, so that an array which was added since the metadata were consolidated is
+ * found, too. */
 static insitu_status insitu__group_array_find_await(
     struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
   char path[INSITU__MAX_KEY - 16]; /* room for "/.zmetadata" */
@@ -21896,6 +21945,7 @@ static insitu_status insitu__group_array_find_await(
       path, g->format == 3 ? 2 : 3, g->format, g->store->url);
 }
 
+/* Opens an array and names its axes. a is zeroed on error. */
 static insitu_status insitu__group_array_await(
     struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
   insitu_status status = insitu__group_array_find_await(g, given, a, err);
@@ -21904,6 +21954,7 @@ static insitu_status insitu__group_array_await(
   return status;
 }
 
+/* Appends "path/name" to keys; without memory it is not prefetched. */
 static void insitu__group_prefetch_key(char ***keys, const char *path, const char *name) {
   char key[INSITU__MAX_KEY];
   char *copy =
@@ -21911,8 +21962,8 @@ static void insitu__group_prefetch_key(char ***keys, const char *path, const cha
   if (copy && !INSITU__ARRAY_PUSH(*keys, copy)) insitu__mem_free(copy);
 }
 
-/* The groups above an array, whose path is cut; last: the group right above the array before, at
- * first none's path. */
+/* Appends the metadata of the groups above an array, whose path is cut. `last`: the group right
+ * above the array before, "/" at first; arrays side by side have the same groups. */
 static void insitu__group_prefetch_above(
     struct insitu__group *g, char ***keys, char *path, char *last) {
   bool first = true;
@@ -21926,9 +21977,8 @@ static void insitu__group_prefetch_above(
   }
 }
 
-/* Of a remote store: asks for the metadata of these arrays at once, those that are not in the
- * consolidated document, and for the metadata of the groups above them, which may name their axes.
- */
+/* Of a remote store: requests at once the metadata of these arrays, as far as they are not in the
+ * consolidated document, and of the groups above them, which may name their axes. */
 static void insitu__group_prefetch_await(
     struct insitu__group *g, const char *const *paths, uint64_t n_paths) {
   static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
@@ -21965,6 +22015,7 @@ static void insitu__group_prefetch_await(
 
 #define INSITU__CF_MISSING 5 /* _FillValue, and at most four of missing_value */
 
+/* What CF conventions say of an array's values. */
 struct insitu__cf {
   int32_t dtype;        /* of the stored values: _Unsigned may change their sign */
   double scale, offset; /* 1 and -0.0, where there is none: they change nothing, not even a -0.0 */
@@ -21989,8 +22040,8 @@ static insitu_status insitu__cf_bad(
       r->z->path, name, (int)insitu__base_min(n, 120), span ? span : "", cause);
 }
 
-/* The value of an attribute, the only element of a list instead of the list; -1: there is none, or
- * it is null. */
+/* The value of an attribute; of a list of one element that element. -1: there is none, or it is
+ * null. */
 static int insitu__cf_get(const struct insitu__cf_reader *r, const char *name) {
   int token = insitu__text_json_get(r->j, 0, name);
   if (insitu__text_json_is_array(r->j, token) && insitu__text_json_size(r->j, token) == 1)
@@ -21998,6 +22049,7 @@ static int insitu__cf_get(const struct insitu__cf_reader *r, const char *name) {
   return insitu__text_json_is_null(r->j, token) ? -1 : token;
 }
 
+/* Reads a finite number; *out stays where the attribute is absent. */
 static insitu_status insitu__cf_number(
     const struct insitu__cf_reader *r, const char *name, double *out) {
   int token = insitu__cf_get(r, name);
@@ -22009,7 +22061,7 @@ static insitu_status insitu__cf_number(
   return INSITU_OK;
 }
 
-/* One value, into the stored type. */
+/* Reads one value into the stored type; false: the type does not have it. */
 static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsigned char out[8]) {
   const struct insitu__zarr_array *z = r->z;
   int32_t dtype = r->cf->dtype;
@@ -22029,7 +22081,7 @@ static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsig
   return insitu__zarr_fill_float(x, dtype, z->itemsize, out);
 }
 
-/* A number that the stored type does not hold: it equals no stored value. */
+/* Whether it is a number, which the stored type does not have: then it equals no stored value. */
 static bool insitu__cf_is_number(const struct insitu__cf_reader *r, int token) {
   double value;
   if (insitu__dtype_read_word(r->j, token, &value)) return true;
@@ -22037,7 +22089,7 @@ static bool insitu__cf_is_number(const struct insitu__cf_reader *r, int token) {
          !insitu__text_json_is_false(r->j, token) && !insitu__text_json_is_null(r->j, token);
 }
 
-/* Adds the values of an attribute, at most `most`. */
+/* Adds the values of an attribute to the missing ones, at most `most`. */
 static insitu_status insitu__cf_missing(
     const struct insitu__cf_reader *r, const char *name, int most) {
   int token = insitu__cf_get(r, name), list = insitu__text_json_is_array(r->j, token);
@@ -22053,6 +22105,7 @@ static insitu_status insitu__cf_missing(
   return INSITU_OK;
 }
 
+/* Reads _Unsigned: the integers' type then has or has no sign. */
 static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
   int token = insitu__cf_get(r, "_Unsigned");
   bool yes =
@@ -22067,7 +22120,7 @@ static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
   return INSITU_OK;
 }
 
-/* From the attributes of an array. */
+/* Reads the attributes of an array. */
 static insitu_status insitu__cf_init(
     struct insitu__cf *cf, const struct insitu__zarr_array *z, insitu_error *err) {
   struct insitu__text_json j = {0};
