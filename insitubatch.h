@@ -521,6 +521,7 @@
  *   >>ring       io_uring, and the epoll backend
  *   >>reactor    the loop, workers, timers, gates
  *   >>sign       SHA-256, request signatures, dates, XML and INI of cloud services
+ *   >>names      addresses of host names, proxies
  *   >>http       requests, by libcurl
  *   >>settings   options, environment and urls of remote stores
  *   >>auth       credentials of remote stores: where they come from, how they are renewed
@@ -7485,6 +7486,287 @@ static bool insitu__sign_ini_find(const char *text, uint64_t n, const char *kind
 }
 #endif
 
+/* >>names --------------------------------------------------------------------------------------- */
+/* Addresses of host names, and proxies. curl resolves no name and reads no variable of a proxy by
+ * itself: a look-up of its own would keep a store from closing until it ends, and would fail where
+ * known addresses still serve.
+ * State: a table of INSITU__MAX_HOSTS hosts, which belongs to the caller, on one thread. A look-up
+ * is shared between that thread and its own, under its lock. Nothing suspends or blocks, but for
+ * the thread of a look-up. All else are pure functions over texts.
+ *
+ *   unknown --start--> looked up --collect--> known --INSITU__NAMES_RESOLVED--> stale
+ *      ^                  |                     ^                                 |
+ *      |                  | failed: error       +---- collect ---- looked up <--start
+ *      +------------------+                             (its old addresses serve on, also where
+ *                                                        that look-up fails)
+ */
+#ifndef INSITU_NO_CURL
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
+#include <curl/curl.h>
+#pragma GCC diagnostic pop
+#if LIBCURL_VERSION_NUM < 0x074c00
+#error "insitubatch.h: libcurl is older than 7.76: install a newer one, or define INSITU_NO_CURL"
+#endif
+#include <netdb.h>
+#include <netinet/in.h>
+#include <arpa/inet.h>
+
+#define INSITU__NAMES_ADDRESSES 16 /* of one host: more are dropped */
+/* nanoseconds after which addresses are stale: the name is looked up again */
+#define INSITU__NAMES_RESOLVED 60000000000
+/* nanoseconds after a failed look-up until the next one, while old addresses serve on */
+#define INSITU__NAMES_UNRESOLVED 5000000000
+
+/* One look-up of a name. Nothing can end it early, so it has a thread and a mapping of its own, and
+ * may outlive the store that started it. */
+struct insitu__names_lookup {
+  pthread_mutex_t lock;
+
+  /* Under the lock: whom the thread wakes at its end. NULL: the look-up was abandoned, and its
+   * thread unmaps it. */
+  struct insitu__reactor *reactor;
+  bool done; /* under the lock */
+
+  /* The thread's until done. */
+  int error; /* EAI_... */
+  unsigned n;
+  char name[256]; /* "host:port" */
+  char address[INSITU__NAMES_ADDRESSES][INET6_ADDRSTRLEN + 2];
+};
+
+/* What is known of one name; all zero: nothing. */
+struct insitu__names_host {
+  char name[256];                     /* "host:port" */
+  int64_t until;                      /* on insitu__base_now: when its addresses become stale */
+  unsigned n;                         /* addresses */
+  unsigned turn;                      /* which of them goes first next time */
+  struct insitu__names_lookup *asked; /* the look-up in flight, or NULL */
+  int error;                          /* of the last look-up: EAI_... */
+  char address[INSITU__NAMES_ADDRESSES][INET6_ADDRSTRLEN + 2];
+};
+
+/* -- look-ups -- */
+
+/* -- names to addresses -- */
+
+static void insitu__names_lookup_free(struct insitu__names_lookup *l) {
+  pthread_mutex_destroy(&l->lock);
+  insitu__mem_unmap(l, sizeof *l);
+}
+
+static void *insitu__names_lookup_main(void *arg) {
+  struct insitu__names_lookup *l = (struct insitu__names_lookup *)arg;
+  struct addrinfo hints, *list = NULL;
+  char name[sizeof l->name];
+  /* whoever started it may come to that later only */
+  pthread_setname_np(pthread_self(), "insitu-name");
+  memset(&hints, 0, sizeof hints);
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_ADDRCONFIG;
+  memcpy(name, l->name, sizeof name);
+  *strrchr(name, ':') = 0;
+  l->error = getaddrinfo(name, NULL, &hints, &list);
+  for (struct addrinfo *a = l->error ? NULL : list; a && l->n < INSITU__NAMES_ADDRESSES;
+       a = a->ai_next) {
+    char text[INET6_ADDRSTRLEN];
+    const void *from = a->ai_family == AF_INET
+                           ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
+                       : a->ai_family == AF_INET6
+                           ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
+                           : NULL;
+    if (from && inet_ntop(a->ai_family, from, text, sizeof text))
+      snprintf(
+          l->address[l->n++], sizeof *l->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
+  }
+  if (!l->error) freeaddrinfo(list);
+  if (!l->error && !l->n) l->error = EAI_NONAME;
+  pthread_mutex_lock(&l->lock);
+  l->done = true;
+  bool alone = !l->reactor;
+  if (!alone) insitu__reactor_wake(l->reactor);
+  pthread_mutex_unlock(&l->lock);
+  if (alone) insitu__names_lookup_free(l);
+  return NULL;
+}
+
+/* Starts a look-up of a host's name, on a thread that nobody joins. False: no memory, or no thread.
+ */
+static bool insitu__names_start(struct insitu__reactor *reactor, struct insitu__names_host *host) {
+  struct insitu__names_lookup *l = (struct insitu__names_lookup *)insitu__mem_map(sizeof *l);
+  pthread_t thread;
+  if (!l) return false;
+  pthread_mutex_init(&l->lock, NULL);
+  l->reactor = reactor;
+  memcpy(l->name, host->name, sizeof l->name);
+  if (insitu__ring_thread(&thread, "insitu-name", insitu__names_lookup_main, l)) {
+    insitu__names_lookup_free(l);
+    return false;
+  }
+  pthread_detach(thread);
+  host->asked = l;
+  return true;
+}
+
+/* Takes the outcome of a host's look-up, if it is done. Where the look-up failed, old addresses stay.
+ */
+static void insitu__names_collect(struct insitu__names_host *host) {
+  struct insitu__names_lookup *l = host->asked;
+  pthread_mutex_lock(&l->lock);
+  bool done = l->done;
+  pthread_mutex_unlock(&l->lock);
+  if (!done) return;
+
+  host->asked = NULL;
+  host->error = l->error;
+  host->until = insitu__base_now() + (l->n ? INSITU__NAMES_RESOLVED : INSITU__NAMES_UNRESOLVED);
+  if (l->n) {
+    host->n = l->n;
+    memcpy(host->address, l->address, sizeof host->address);
+  }
+  insitu__names_lookup_free(l);
+}
+
+/* Gives a look-up up without waiting for its thread. */
+static void insitu__names_abandon(struct insitu__names_host *host) {
+  struct insitu__names_lookup *l = host->asked;
+  pthread_mutex_lock(&l->lock);
+  bool done = l->done;
+  l->reactor = NULL;
+  pthread_mutex_unlock(&l->lock);
+
+  host->asked = NULL;
+  if (done) insitu__names_lookup_free(l); /* else its thread does */
+}
+
+/* The row of a name in a table of INSITU__MAX_HOSTS: its own, or one that is free or may be
+ * forgotten. NULL: all names in the table are being looked up. */
+static struct insitu__names_host *insitu__names_find(
+    struct insitu__names_host *table, const char *name) {
+  struct insitu__names_host *oldest = NULL;
+  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
+    struct insitu__names_host *one = &table[i];
+    if (!strcmp(one->name, name)) return one;
+    if (!one->asked && (!oldest || one->until < oldest->until)) oldest = one;
+  }
+  if (!oldest) return NULL;
+  memset(oldest, 0, sizeof *oldest);
+  memcpy(oldest->name, name, sizeof oldest->name);
+  return oldest;
+}
+
+/* -- proxies -- */
+
+/* Bytes of a url before its path, query or fragment; 0: it is none. */
+static size_t insitu__names_before_path(const char *url) {
+  const char *authority = strstr(url, "://");
+  return authority ? (size_t)(authority + 3 - url) + strcspn(authority + 3, "/?#") : 0;
+}
+
+/* The host of a url, without a user, a port and brackets; false: it has no room, or there is none.
+ */
+static bool insitu__names_bare_host(const char *url, char *out, size_t cap) {
+  const char *at = strstr(url, "://"), *end = url + insitu__names_before_path(url);
+  if (!at) return false;
+  at += 3;
+  for (const char *p = end; p-- > at;)
+    if (*p == '@') {
+      at = p + 1;
+      break;
+    }
+  at += *at == '[';
+  uint64_t n = at[-1] == '[' ? strcspn(at, "]") : strcspn(at, ":/?#");
+  if (!n || n >= cap) return false;
+  memcpy(out, at, (size_t)n);
+  out[n] = 0;
+  return true;
+}
+
+/* -- proxies: they are chosen here and told to curl, which then looks at no environment and
+ * resolves no name by itself -- */
+
+/* bytes of an address; 0: it is none */
+static unsigned insitu__names_address(const char *text, unsigned char out[16]) {
+  if (inet_pton(AF_INET, text, out) == 1) return 4;
+  return inet_pton(AF_INET6, text, out) == 1 ? 16 : 0;
+}
+
+/* Whether an entry of a list of hosts without a proxy means this one: "*", a name and all below it,
+ * an address, or a block of addresses such as 10.0.0.0/8. */
+static bool insitu__names_excludes(const char *entry, uint64_t n, const char *host) {
+  unsigned char one[16], block[16];
+  char text[INET6_ADDRSTRLEN + 1];
+  unsigned bytes = insitu__names_address(host, one);
+  uint64_t n_host = strlen(host), n_text = 0, bits = 0;
+  if (n == 1 && *entry == '*') return true;
+  if (bytes) {
+    bool brackets = n > 1 && *entry == '[';
+    while (n_text + brackets < n && !strchr("]/", entry[n_text + brackets])) n_text++;
+    if (n_text >= sizeof text) return false;
+    memcpy(text, entry + brackets, (size_t)n_text);
+    text[n_text] = 0;
+    const char *slash = (const char *)memchr(entry, '/', (size_t)n);
+    if (insitu__names_address(text, block) != bytes) return false;
+    if (slash && slash + 1 == entry + n) return false; /* no length follows it */
+    for (bits = slash ? 0 : 8 * bytes; slash && ++slash < entry + n;
+         bits = 10 * bits + (uint64_t)(*slash - '0'))
+      if (!insitu__text_is_digit(*slash) || bits > 128) return false;
+    if (bits > 8 * bytes || memcmp(one, block, (size_t)(bits / 8))) return false;
+    return !(bits % 8) || !((one[bits / 8] ^ block[bits / 8]) >> (8 - bits % 8));
+  }
+  while (n && *entry == '.') entry++, n--;
+  while (n && entry[n - 1] == '.') n--;
+  while (n_host && host[n_host - 1] == '.') n_host--;
+  if (!n || n > n_host || strncasecmp(host + n_host - n, entry, n)) return false;
+  return n == n_host || host[n_host - n - 1] == '.';
+}
+
+static bool insitu__names_is_excluded(const char *list, const char *host) {
+  for (uint64_t n; *list; list += n) {
+    list += strspn(list, ", \t");
+    n = strcspn(list, ", \t");
+    if (n && insitu__names_excludes(list, n, host)) return true;
+  }
+  return false;
+}
+
+static const char *insitu__names_environment(
+    const char *const *names, unsigned n) { /* the first that says something; NULL: none */
+  for (unsigned i = 0; i < n; i++) {
+    const char *value = getenv(names[i]);
+    if (value && *value) return value;
+  }
+  return NULL;
+}
+
+/* "host:port" of a proxy, "" where it needs no look-up (an address, or a url that curl will
+ * refuse); *target: the name of the server is looked up here, and not by the proxy. */
+static void insitu__names_proxy(const char *proxy, char *out, size_t cap, bool *target) {
+  char *scheme = NULL, *host = NULL, *port = NULL;
+  unsigned char address[16];
+  CURLU *u = curl_url();
+  out[0] = 0;
+  *target = false;
+  if (u && !curl_url_set(u, CURLUPART_URL, proxy, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) &&
+      !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
+      !curl_url_get(u, CURLUPART_HOST, &host, 0)) {
+    *target = !strcasecmp(scheme, "socks4") || !strcasecmp(scheme, "socks5");
+    bool told = !curl_url_get(u, CURLUPART_PORT, &port, 0),
+         literal = host[0] == '[' || insitu__names_address(host, address);
+    if (!literal && strcasecmp(host, "localhost")) /* curl's ports where none is told */
+      snprintf(out, cap, "%s:%s", host,
+          told                           ? port
+          : !strcasecmp(scheme, "https") ? "443"
+                                         : "1080");
+    if (strlen(out) + 1 >= cap) out[0] = 0;
+  }
+  curl_free(scheme);
+  curl_free(host);
+  curl_free(port);
+  curl_url_cleanup(u);
+}
+#endif
+
 /* >>http --------------------------------------------------------------------------------------- */
 /* HTTP requests by libcurl: one multi handle, whose sockets and timer the reactor's loop drives.
  * State: one struct insitu__http per remote store, which must not move from insitu__http_open to
@@ -7571,16 +7853,6 @@ static int insitu__http_compare(
 }
 
 #ifndef INSITU_NO_CURL
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpedantic"
-#include <curl/curl.h>
-#pragma GCC diagnostic pop
-#if LIBCURL_VERSION_NUM < 0x074c00
-#error "insitubatch.h: libcurl is older than 7.76: install a newer one, or define INSITU_NO_CURL"
-#endif
-#include <netdb.h>
-#include <netinet/in.h>
-#include <arpa/inet.h>
 
 /* bytes that curl receives at once: 64 to 256 KiB are best on loopback */
 #define INSITU__HTTP_BUFFER (128 * 1024L)
@@ -7591,11 +7863,6 @@ static int insitu__http_compare(
  * and dropped, not more. */
 #define INSITU__HTTP_SKIP (1u << 20)
 #define INSITU__HTTP_CONNECTIONS 64
-#define INSITU__HTTP_ADDRESSES 16 /* of one host that are used */
-/* nanoseconds after which a host's name is looked up anew, */
-#define INSITU__HTTP_RESOLVED 60000000000
-/* and where that failed, while its old addresses serve on */
-#define INSITU__HTTP_UNRESOLVED 5000000000
 #ifndef INSITU__HTTP_PAUSE                 /* tests have no time for such */
 #define INSITU__HTTP_PAUSE 100000000       /* nanoseconds: first pause before a retry, and */
 #define INSITU__HTTP_PAUSE_SLOW 1000000000 /* where the server asked to slow down */
@@ -7696,7 +7963,7 @@ struct insitu__http_request {
   bool transient; /* it failed, and another attempt may not */
   /* the engine's own */
   struct insitu__http_request *next;
-  struct insitu__http_host *host;                     /* whose address it waits for, */
+  struct insitu__names_host *host;                    /* whose address it waits for, */
   int64_t host_until;                                 /* and how long: of insitu__base_now */
   struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
   struct insitu__coro *co;
@@ -7747,27 +8014,6 @@ struct insitu__http_transfer { /* a curl handle: idle, or under way for a reques
   struct insitu__http_answer own;
 };
 
-/* A look-up of a name, which nothing can end: it has a thread and a mapping of its own, and may
- * outlive the store that asked. */
-struct insitu__http_lookup {
-  pthread_mutex_t lock;
-  /* under lock: is woken at the end. NULL: nobody waits any more, and the thread unmaps it */
-  struct insitu__reactor *reactor;
-  bool done; /* under lock; what follows is the thread's until then */
-  int error; /* EAI_... */
-  unsigned n;
-  char name[256]; /* and port */
-  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
-};
-struct insitu__http_host {           /* addresses of a name */
-  char name[256];                    /* and port: "host:port" */
-  int64_t until;                     /* of insitu__base_now: when the name is looked up anew */
-  unsigned n, turn;                  /* turn: which address goes first next time */
-  struct insitu__http_lookup *asked; /* NULL: none is under way */
-  int error;                         /* of the last one: EAI_... */
-  char address[INSITU__HTTP_ADDRESSES][INET6_ADDRSTRLEN + 2];
-};
-
 struct insitu__http {
   struct insitu__reactor_source source; /* first */
   struct insitu__http_desc desc;
@@ -7793,7 +8039,7 @@ struct insitu__http {
   /* nanoseconds in which nobody read: in all, and since that was taken from the silence of
    * servers */
   int64_t away, unread;
-  struct insitu__http_host host[INSITU__MAX_HOSTS];
+  struct insitu__names_host host[INSITU__MAX_HOSTS];
   /* scheme and authority of the last url, and what insitu__http_host_of says of it */
   char origin[256], origin_host[256];
   uint64_t n_origins; /* that stood there so far */
@@ -8492,9 +8738,9 @@ static bool insitu__http_lines(struct insitu__http_transfer *t) {
 static bool insitu__http_addresses(
     struct insitu__http *h, struct insitu__http_transfer *t, const char *name) {
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
-    struct insitu__http_host *known = &h->host[i];
+    struct insitu__names_host *known = &h->host[i];
     if (!known->n || strcmp(known->name, name)) continue;
-    char line[sizeof known->name + 2 + INSITU__HTTP_ADDRESSES * sizeof *known->address];
+    char line[sizeof known->name + 2 + INSITU__NAMES_ADDRESSES * sizeof *known->address];
     int n = snprintf(line, sizeof line, "%s", known->name);
     for (unsigned k = 0; k < known->n; k++)
       n += snprintf(line + n, sizeof line - (size_t)n, "%s%s", k ? "," : ":",
@@ -8506,18 +8752,13 @@ static bool insitu__http_addresses(
   }
   return true;
 }
-/* Bytes of a url before its path, query or fragment; 0: it is none. */
-static size_t insitu__http_before_path(const char *url) {
-  const char *authority = strstr(url, "://");
-  return authority ? (size_t)(authority + 3 - url) + strcspn(authority + 3, "/?#") : 0;
-}
 /* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by
  * itself. Returns a number that no other origin has, 0 for one with a password. */
 static uint64_t insitu__http_host_of(
     struct insitu__http *h, const char *url, char *out, size_t cap) {
   char *host = NULL, *port = NULL;
   unsigned char address[16];
-  size_t n = insitu__http_before_path(url);
+  size_t n = insitu__names_before_path(url);
   if (n && n < sizeof h->origin && !strncmp(h->origin, url, n) && !h->origin[n]) {
     memcpy(out, h->origin_host, insitu__base_min(cap, sizeof h->origin_host));
     return h->n_origins;
@@ -8542,77 +8783,6 @@ static uint64_t insitu__http_host_of(
   curl_url_cleanup(u);
   return keep ? h->n_origins : 0;
 }
-/* -- proxies: they are chosen here and told to curl, which then looks at no environment and
- * resolves no name by itself -- */
-
-/* bytes of an address; 0: it is none */
-static unsigned insitu__http_address(const char *text, unsigned char out[16]) {
-  if (inet_pton(AF_INET, text, out) == 1) return 4;
-  return inet_pton(AF_INET6, text, out) == 1 ? 16 : 0;
-}
-/* Whether an entry of a list of hosts without a proxy means this one: "*", a name and all below it,
- * an address, or a block of addresses such as 10.0.0.0/8. */
-static bool insitu__http_excludes(const char *entry, uint64_t n, const char *host) {
-  unsigned char one[16], block[16];
-  char text[INET6_ADDRSTRLEN + 1];
-  unsigned bytes = insitu__http_address(host, one);
-  uint64_t n_host = strlen(host), n_text = 0, bits = 0;
-  if (n == 1 && *entry == '*') return true;
-  if (bytes) {
-    bool brackets = n > 1 && *entry == '[';
-    while (n_text + brackets < n && !strchr("]/", entry[n_text + brackets])) n_text++;
-    if (n_text >= sizeof text) return false;
-    memcpy(text, entry + brackets, (size_t)n_text);
-    text[n_text] = 0;
-    const char *slash = (const char *)memchr(entry, '/', (size_t)n);
-    if (insitu__http_address(text, block) != bytes) return false;
-    if (slash && slash + 1 == entry + n) return false; /* no length follows it */
-    for (bits = slash ? 0 : 8 * bytes; slash && ++slash < entry + n;
-         bits = 10 * bits + (uint64_t)(*slash - '0'))
-      if (!insitu__text_is_digit(*slash) || bits > 128) return false;
-    if (bits > 8 * bytes || memcmp(one, block, (size_t)(bits / 8))) return false;
-    return !(bits % 8) || !((one[bits / 8] ^ block[bits / 8]) >> (8 - bits % 8));
-  }
-  while (n && *entry == '.') entry++, n--;
-  while (n && entry[n - 1] == '.') n--;
-  while (n_host && host[n_host - 1] == '.') n_host--;
-  if (!n || n > n_host || strncasecmp(host + n_host - n, entry, n)) return false;
-  return n == n_host || host[n_host - n - 1] == '.';
-}
-static bool insitu__http_is_excluded(const char *list, const char *host) {
-  for (uint64_t n; *list; list += n) {
-    list += strspn(list, ", \t");
-    n = strcspn(list, ", \t");
-    if (n && insitu__http_excludes(list, n, host)) return true;
-  }
-  return false;
-}
-/* The host of a url, without a user, a port and brackets; false: it has no room, or there is none.
- */
-static bool insitu__http_bare_host(const char *url, char *out, size_t cap) {
-  const char *at = strstr(url, "://"), *end = url + insitu__http_before_path(url);
-  if (!at) return false;
-  at += 3;
-  for (const char *p = end; p-- > at;)
-    if (*p == '@') {
-      at = p + 1;
-      break;
-    }
-  at += *at == '[';
-  uint64_t n = at[-1] == '[' ? strcspn(at, "]") : strcspn(at, ":/?#");
-  if (!n || n >= cap) return false;
-  memcpy(out, at, (size_t)n);
-  out[n] = 0;
-  return true;
-}
-static const char *insitu__http_environment(
-    const char *const *names, unsigned n) { /* the first that says something; NULL: none */
-  for (unsigned i = 0; i < n; i++) {
-    const char *value = getenv(names[i]);
-    if (value && *value) return value;
-  }
-  return NULL;
-}
 /* The proxy that a request goes by, as the options or the environment say, by curl's rules; NULL:
  * none. */
 static const char *insitu__http_proxy_of(
@@ -8626,37 +8796,11 @@ static const char *insitu__http_proxy_of(
   if (r->direct || !h->proxied) return NULL;
   bool https = !strncasecmp(r->url, "https:", 6);
   if (!proxy && !h->desc.isolated)
-    proxy = https ? insitu__http_environment(secure, 4) : insitu__http_environment(plain, 3);
+    proxy = https ? insitu__names_environment(secure, 4) : insitu__names_environment(plain, 3);
   if (!proxy) return NULL;
-  if (!excluded && !h->desc.isolated) excluded = insitu__http_environment(none, 2);
-  bool named = excluded && insitu__http_bare_host(r->url, host, sizeof host);
-  return named && insitu__http_is_excluded(excluded, host) ? NULL : proxy;
-}
-/* "host:port" of a proxy, "" where it needs no look-up (an address, or a url that curl will
- * refuse); *target: the name of the server is looked up here, and not by the proxy. */
-static void insitu__http_proxy_name(const char *proxy, char *out, size_t cap, bool *target) {
-  char *scheme = NULL, *host = NULL, *port = NULL;
-  unsigned char address[16];
-  CURLU *u = curl_url();
-  out[0] = 0;
-  *target = false;
-  if (u && !curl_url_set(u, CURLUPART_URL, proxy, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) &&
-      !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
-      !curl_url_get(u, CURLUPART_HOST, &host, 0)) {
-    *target = !strcasecmp(scheme, "socks4") || !strcasecmp(scheme, "socks5");
-    bool told = !curl_url_get(u, CURLUPART_PORT, &port, 0),
-         literal = host[0] == '[' || insitu__http_address(host, address);
-    if (!literal && strcasecmp(host, "localhost")) /* curl's ports where none is told */
-      snprintf(out, cap, "%s:%s", host,
-          told                           ? port
-          : !strcasecmp(scheme, "https") ? "443"
-                                         : "1080");
-    if (strlen(out) + 1 >= cap) out[0] = 0;
-  }
-  curl_free(scheme);
-  curl_free(host);
-  curl_free(port);
-  curl_url_cleanup(u);
+  if (!excluded && !h->desc.isolated) excluded = insitu__names_environment(none, 2);
+  bool named = excluded && insitu__names_bare_host(r->url, host, sizeof host);
+  return named && insitu__names_is_excluded(excluded, host) ? NULL : proxy;
 }
 /* The names, "host:port", whose addresses a request needs; how many: 2 at most. */
 static unsigned insitu__http_names(
@@ -8664,7 +8808,7 @@ static unsigned insitu__http_names(
   const char *proxy = insitu__http_proxy_of(h, r);
   unsigned n = 0;
   bool target = true;
-  if (proxy) insitu__http_proxy_name(proxy, name[n], sizeof name[n], &target);
+  if (proxy) insitu__names_proxy(proxy, name[n], sizeof name[n], &target);
   if (proxy && name[n][0]) n++;
   if (target) {
     insitu__http_host_of(h, r->url, name[n], sizeof name[n]);
@@ -8674,7 +8818,7 @@ static unsigned insitu__http_names(
 }
 /* A url's path and query, where curl need not look at them to send them as they are; else NULL. */
 static const char *insitu__http_target(const char *url) {
-  const char *target = url + insitu__http_before_path(url);
+  const char *target = url + insitu__names_before_path(url);
   uint64_t n = 0;
   while ((unsigned char)target[n] > ' ' && target[n] != '#' && target[n] != 127) n++;
   return target > url && *target == '/' && !target[n] ? target : NULL;
@@ -8944,82 +9088,6 @@ static void insitu__http_fail(struct insitu__http *h, struct insitu__http_reques
   r->failure = failure;
   insitu__http_finish(h, r);
 }
-/* -- names to addresses -- */
-
-static void insitu__http_lookup_free(struct insitu__http_lookup *l) {
-  pthread_mutex_destroy(&l->lock);
-  insitu__mem_unmap(l, sizeof *l);
-}
-static void *insitu__http_lookup_main(void *arg) {
-  struct insitu__http_lookup *l = (struct insitu__http_lookup *)arg;
-  struct addrinfo hints, *list = NULL;
-  char name[sizeof l->name];
-  /* whoever started it may come to that later only */
-  pthread_setname_np(pthread_self(), "insitu-name");
-  memset(&hints, 0, sizeof hints);
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_ADDRCONFIG;
-  memcpy(name, l->name, sizeof name);
-  *strrchr(name, ':') = 0;
-  l->error = getaddrinfo(name, NULL, &hints, &list);
-  for (struct addrinfo *a = l->error ? NULL : list; a && l->n < INSITU__HTTP_ADDRESSES;
-       a = a->ai_next) {
-    char text[INET6_ADDRSTRLEN];
-    const void *from = a->ai_family == AF_INET
-                           ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
-                       : a->ai_family == AF_INET6
-                           ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
-                           : NULL;
-    if (from && inet_ntop(a->ai_family, from, text, sizeof text))
-      snprintf(
-          l->address[l->n++], sizeof *l->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
-  }
-  if (!l->error) freeaddrinfo(list);
-  if (!l->error && !l->n) l->error = EAI_NONAME;
-  pthread_mutex_lock(&l->lock);
-  l->done = true;
-  bool alone = !l->reactor;
-  if (!alone) insitu__reactor_wake(l->reactor);
-  pthread_mutex_unlock(&l->lock);
-  if (alone) insitu__http_lookup_free(l);
-  return NULL;
-}
-/* Begins to look a host's name up, on a thread that nobody joins; false: no memory, or no thread.
- */
-static bool insitu__http_ask(struct insitu__http *h, struct insitu__http_host *host) {
-  struct insitu__http_lookup *l = (struct insitu__http_lookup *)insitu__mem_map(sizeof *l);
-  pthread_t thread;
-  if (!l) return false;
-  pthread_mutex_init(&l->lock, NULL);
-  l->reactor = h->reactor;
-  memcpy(l->name, host->name, sizeof l->name);
-  if (insitu__ring_thread(&thread, "insitu-name", insitu__http_lookup_main, l)) {
-    insitu__http_lookup_free(l);
-    return false;
-  }
-  pthread_detach(thread);
-  host->asked = l;
-  return true;
-}
-/* Ends what host and look-up have to do with each other. With `take` only if it is done: its
- * addresses are the host's then, or where it failed, the old ones stay. */
-static void insitu__http_answered(struct insitu__http_host *host, bool take) {
-  struct insitu__http_lookup *l = host->asked;
-  pthread_mutex_lock(&l->lock);
-  bool done = l->done;
-  if (!done && !take) l->reactor = NULL;
-  pthread_mutex_unlock(&l->lock);
-  if (!done && take) return;
-  host->asked = NULL;
-  if (!done) return; /* its thread unmaps it */
-  host->error = l->error;
-  host->until = insitu__base_now() + (l->n ? INSITU__HTTP_RESOLVED : INSITU__HTTP_UNRESOLVED);
-  if (l->n) {
-    host->n = l->n;
-    memcpy(host->address, l->address, sizeof host->address);
-  }
-  insitu__http_lookup_free(l);
-}
 /* A request whose host has no address. */
 static void insitu__http_nameless(
     struct insitu__http *h, struct insitu__http_request *r, const char *name, const char *cause) {
@@ -9031,23 +9099,9 @@ static void insitu__http_nameless(
   insitu__http_finish(h, r);
 }
 static void insitu__http_unresolved(
-    struct insitu__http *h, struct insitu__http_request *r, const struct insitu__http_host *host) {
+    struct insitu__http *h, struct insitu__http_request *r, const struct insitu__names_host *host) {
   if (host->error == EAI_MEMORY) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
   else insitu__http_nameless(h, r, host->name, gai_strerror(host->error));
-}
-/* The place of a name, its own or one that may be forgotten; NULL: none may, for all are being
- * looked up. */
-static struct insitu__http_host *insitu__http_place_of(struct insitu__http *h, const char *name) {
-  struct insitu__http_host *oldest = NULL;
-  for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
-    struct insitu__http_host *one = &h->host[i];
-    if (!strcmp(one->name, name)) return one;
-    if (!one->asked && (!oldest || one->until < oldest->until)) oldest = one;
-  }
-  if (!oldest) return NULL;
-  memset(oldest, 0, sizeof *oldest);
-  memcpy(oldest->name, name, sizeof oldest->name);
-  return oldest;
 }
 /* Whether the names that a request needs have addresses. Old ones are used while a new look-up
  * runs, and longer if it fails. False: the request waits for a look-up, connect_timeout at most, or
@@ -9056,7 +9110,7 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
   char name[2][256];
   unsigned n = insitu__http_names(h, r, name);
   for (unsigned i = 0; i < n; i++) {
-    struct insitu__http_host *host = insitu__http_place_of(h, name[i]);
+    struct insitu__names_host *host = insitu__names_find(h->host, name[i]);
     int64_t now = insitu__base_now(), ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
     if (!host) {
       insitu__http_nameless(h, r, name[i],
@@ -9064,8 +9118,8 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
       return false;
     }
     bool due = !host->asked && (!host->n || now >= host->until);
-    bool asked = host->asked || (due && insitu__http_ask(h, host));
-    if (host->n && due && !asked) host->until = now + INSITU__HTTP_UNRESOLVED;
+    bool asked = host->asked || (due && insitu__names_start(h->reactor, host));
+    if (host->n && due && !asked) host->until = now + INSITU__NAMES_UNRESOLVED;
     if (host->n) continue;
     if (!asked) {
       insitu__http_nameless(h, r, name[i],
@@ -9089,7 +9143,7 @@ static bool insitu__http_resolve(struct insitu__http *h) {
   int64_t now = 0;
   bool any = false;
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++)
-    if (h->host[i].asked) insitu__http_answered(&h->host[i], true);
+    if (h->host[i].asked) insitu__names_collect(&h->host[i]);
   for (struct insitu__http_request **link = &h->waiting, *r; (r = *link);) {
     if (!now) now = insitu__base_now();
     if (!r->host->n && r->host->asked && now < r->host_until) {
@@ -9183,7 +9237,7 @@ static void insitu__http_end(struct insitu__reactor_source *source) {
   struct insitu__http *h = (struct insitu__http *)(void *)source;
   assert(!h->active && !h->first && !h->waiting);
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) /* its thread is not waited for */
-    if (h->host[i].asked) insitu__http_answered(&h->host[i], false);
+    if (h->host[i].asked) insitu__names_abandon(&h->host[i]);
   for (struct insitu__http_transfer *t = h->idle, *next; t; t = next) {
     next = t->next;
     insitu__http_free(t);

@@ -737,7 +737,7 @@ static void test_names_renewed(void **state) {
     names_settle(2, 0);
     for (int i = 0; i < 3; i++)
       assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
-    struct insitu__http_host *host = &insitu__remote_of(insitu__store_base(&store))->http.host[0];
+    struct insitu__names_host *host = &insitu__remote_of(insitu__store_base(&store))->http.host[0];
     /* until its end is seen */
     for (int i = 0; host->asked && i < 1000; i++) send_one_named("slow.test", false);
     assert_int_equal(names(&names_asked), 2);
@@ -798,13 +798,13 @@ static void test_proxy_excludes(void **state) {
   char host[20];
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    if (insitu__http_is_excluded(cases[i].list, cases[i].host) != cases[i].want)
+    if (insitu__names_is_excluded(cases[i].list, cases[i].host) != cases[i].want)
       fail_msg("%s: %s", cases[i].list, cases[i].host);
   static const char *const urls[][2] = {{"http://a.org:80/x", "a.org"}, {"https://u:p@a/", "a"},
       {"http://[::1]:8/", "::1"}, {"http://u@[::1]", "::1"}, {"http://a?b@c", "a"},
       {"http:///", NULL}, {"a", NULL}, {"http://aaaaaaaaaaaaaaaaaaaaaaaa", NULL}};
   for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
-    assert_int_equal(insitu__http_bare_host(urls[i][0], host, sizeof host), urls[i][1] != NULL);
+    assert_int_equal(insitu__names_bare_host(urls[i][0], host, sizeof host), urls[i][1] != NULL);
     if (urls[i][1]) assert_string_equal(host, urls[i][1]);
   }
 }
