@@ -6335,6 +6335,7 @@ static const uint32_t insitu__sign_constant[64] = {0x428a2f98, 0x71374491, 0xb5c
 static uint32_t insitu__sign_rotate(uint32_t x, unsigned n) {
   return x >> n | x << (32 - n);
 }
+
 /* One round; its caller turns the names, so that nothing is moved. */
 #define INSITU__SIGN_ROUND(a, b, c, d, e, f, g, h, i)                                              \
   h += (insitu__sign_rotate(e, 6) ^ insitu__sign_rotate(e, 11) ^ insitu__sign_rotate(e, 25)) +     \
@@ -6369,11 +6370,13 @@ static void insitu__sign_sha256_plain(uint32_t state[8], const unsigned char *p)
 #if defined(__x86_64__)
 /* what the instructions' names take */
 typedef int insitu__sign_four __attribute__((vector_size(16)));
+
 /* modulo 2^32 */
 static inline insitu__sign_four insitu__sign_add(insitu__sign_four a, insitu__sign_four b) {
   typedef unsigned insitu__sign_sum __attribute__((vector_size(16)));
   return (insitu__sign_four)((insitu__sign_sum)a + (insitu__sign_sum)b);
 }
+
 /* The same by the processor's own instructions (Intel SDM volume 2, SHA256RNDS2): four rounds a
  * turn. */
 __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(
@@ -6381,6 +6384,7 @@ __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(
   insitu__sign_four w[4], constant, high = {(int)h[5], (int)h[4], (int)h[1], (int)h[0]},
                                     low = {(int)h[7], (int)h[6], (int)h[3], (int)h[2]};
   const insitu__sign_four from_high = high, from_low = low;
+
   for (unsigned i = 0; i < 16; i++) {
     insitu__sign_four *now = &w[i % 4], last = w[(i + 3) % 4];
     if (i < 4) {
@@ -6397,6 +6401,7 @@ __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(
     high =
         __builtin_ia32_sha256rnds2(high, low, INSITU__BASE_SHUFFLE(constant, constant, 2, 3, 2, 3));
   }
+
   high = insitu__sign_add(high, from_high);
   low = insitu__sign_add(low, from_low);
   for (int i = 0; i < 2; i++) {
@@ -6406,6 +6411,7 @@ __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(
     h[7 - i] = (uint32_t)low[i];
   }
 }
+
 static bool insitu__sign_has_sha(void) {
 #if defined(__SHA__)
   return true;
@@ -6417,6 +6423,7 @@ static bool insitu__sign_has_sha(void) {
 #endif
 }
 #endif
+
 static void insitu__sign_sha256_block(uint32_t h[8], const unsigned char *p) {
 #if defined(__x86_64__)
   if (insitu__sign_has_sha()) {
@@ -6426,6 +6433,7 @@ static void insitu__sign_sha256_block(uint32_t h[8], const unsigned char *p) {
 #endif
   insitu__sign_sha256_plain(h, p);
 }
+
 static void insitu__sign_sha256_init(struct insitu__sign_sha256 *s) {
   static const uint32_t start[8] = {/* 5.3.3 */
       0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab,
@@ -6433,9 +6441,11 @@ static void insitu__sign_sha256_init(struct insitu__sign_sha256 *s) {
   memcpy(s->h, start, sizeof s->h);
   s->n = 0;
 }
+
 static void insitu__sign_sha256_add(struct insitu__sign_sha256 *s, const void *p, uint64_t n) {
   const unsigned char *at = (const unsigned char *)p;
   uint64_t used = s->n % 64;
+
   s->n += n;
   if (used) {
     uint64_t more = insitu__base_min(64 - used, n);
@@ -6445,9 +6455,11 @@ static void insitu__sign_sha256_add(struct insitu__sign_sha256 *s, const void *p
     at += more;
     n -= more;
   }
+
   for (; n >= 64; at += 64, n -= 64) insitu__sign_sha256_block(s->h, at);
   if (n) memcpy(s->block, at, n);
 }
+
 static void insitu__sign_sha256_end(struct insitu__sign_sha256 *s, unsigned char out[32]) {
   static const unsigned char padding[64] = {0x80};
   unsigned char bits[8];
@@ -6458,6 +6470,7 @@ static void insitu__sign_sha256_end(struct insitu__sign_sha256 *s, unsigned char
   insitu__sign_sha256_add(s, bits, 8);
   for (unsigned i = 0; i < 32; i++) out[i] = (unsigned char)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }
+
 static void insitu__sign_sha256(const void *p, uint64_t n, unsigned char out[32]) {
   struct insitu__sign_sha256 s;
   insitu__sign_sha256_init(&s);
@@ -6465,16 +6478,19 @@ static void insitu__sign_sha256(const void *p, uint64_t n, unsigned char out[32]
   insitu__sign_sha256_end(&s, out);
   explicit_bzero(&s, sizeof s);
 }
+
 static void insitu__sign_hmac(
     const void *key, uint64_t n_key, const void *p, uint64_t n, unsigned char out[32]) {
   unsigned char inner[64] = {0}, outer[64];
   struct insitu__sign_sha256 s;
+
   if (n_key > 64) insitu__sign_sha256(key, n_key, inner);
   else if (n_key) memcpy(inner, key, n_key);
   for (int i = 0; i < 64; i++) {
     outer[i] = inner[i] ^ 0x5c;
     inner[i] ^= 0x36;
   }
+
   insitu__sign_sha256_init(&s);
   insitu__sign_sha256_add(&s, inner, 64);
   insitu__sign_sha256_add(&s, p, n);
@@ -6499,10 +6515,12 @@ static void insitu__sign_hex(const void *p, uint64_t n, char *out) {
   }
   *out = 0;
 }
+
 /* Appends; digits: the 64, and behind them what pads, if anything. */
 static bool insitu__sign_base64_by(
     const char *digits, const void *p, uint64_t n, struct insitu__text_buffer *out) {
   const unsigned char *at = (const unsigned char *)p;
+
   for (; n; at += n < 3 ? n : 3, n -= n < 3 ? n : 3) {
     uint32_t bits =
         (uint32_t)at[0] << 16 | (n > 1 ? (uint32_t)at[1] << 8 : 0) | (n > 2 ? at[2] : 0);
@@ -6510,16 +6528,20 @@ static bool insitu__sign_base64_by(
         digits[n > 1 ? bits >> 6 & 63 : 64], digits[n > 2 ? bits & 63 : 64]};
     insitu__text_buffer_bytes(out, four, digits[64] || n > 2 ? 4 : n + 1);
   }
+
   return insitu__text_buffer_bytes(out, "", 0);
 }
+
 static bool insitu__sign_base64(const void *p, uint64_t n, struct insitu__text_buffer *out) {
   return insitu__sign_base64_by(
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", p, n, out);
 }
+
 static bool insitu__sign_unreserved(int c) { /* RFC 3986, 2.3 */
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || insitu__text_is_digit(c) || c == '-' ||
          c == '.' || c == '_' || c == '~';
 }
+
 /* Appends text with every byte but the unreserved ones (and slashes, where they are kept) as %XX:
  * the one form that services compute signatures of. The buffer's limit must allow three bytes for
  * each. */
@@ -6535,9 +6557,11 @@ static bool insitu__sign_escape(
     out->text[out->n++] = "0123456789ABCDEF"[c >> 4];
     out->text[out->n++] = "0123456789ABCDEF"[c & 15];
   }
+
   out->text[out->n] = 0;
   return true;
 }
+
 /* Appends text with %XX decoded; a plus sign is one. False: a percent sign without its digits, or
  * no memory. */
 static bool insitu__sign_unescape(struct insitu__text_buffer *out, const char *text, uint64_t n) {
@@ -6553,6 +6577,7 @@ static bool insitu__sign_unescape(struct insitu__text_buffer *out, const char *t
     }
     insitu__text_buffer_bytes(out, &c, 1);
   }
+
   return !out->failed;
 }
 
@@ -6561,6 +6586,7 @@ static bool insitu__sign_unescape(struct insitu__text_buffer *out, const char *t
 struct insitu__sign_pair { /* of a query, not escaped */
   const char *key, *value;
 };
+
 /* as strcmp of what insitu__sign_escape makes of them */
 static int insitu__sign_compare_escaped(const char *a, const char *b) {
   for (;; a++, b++) {
@@ -6571,6 +6597,7 @@ static int insitu__sign_compare_escaped(const char *a, const char *b) {
            (cb && insitu__sign_unreserved(cb) ? cb + 256 : cb);
   }
 }
+
 /* Appends "key=value&key=value", escaped, in the order that signatures want; sorts the n pairs (a
  * few) to that end. */
 static bool insitu__sign_query(
@@ -6592,6 +6619,7 @@ static bool insitu__sign_query(
     insitu__text_buffer_bytes(out, "=", 1);
     insitu__sign_escape(out, pair[i].value, strlen(pair[i].value), false);
   }
+
   return !out->failed;
 }
 
@@ -6606,6 +6634,7 @@ static const char *const insitu__sign_months[] = {
  * the day's number. */
 static int64_t insitu__sign_date(int64_t seconds, struct insitu__time_date *d) {
   const int64_t first = INT64_C(-62135596800), last = INT64_C(253402300799);
+
   seconds = seconds < first ? first : seconds > last ? last : seconds;
   int64_t day = insitu__time_floor(seconds, 86400);
   int rest = (int)(seconds - day * 86400);
@@ -6615,6 +6644,7 @@ static int64_t insitu__sign_date(int64_t seconds, struct insitu__time_date *d) {
   d->second = rest % 60;
   return day;
 }
+
 /* "Tue, 15 Nov 1994 08:12:31 GMT": RFC 9110, 5.6.7 */
 static void insitu__sign_http_date(int64_t seconds, char out[30]) {
   struct insitu__time_date d;
@@ -6624,6 +6654,7 @@ static void insitu__sign_http_date(int64_t seconds, char out[30]) {
       (unsigned)d.day % 100, insitu__sign_months[d.month - 1], (unsigned)d.year % 10000,
       (unsigned)d.hour % 100, (unsigned)d.minute % 100, (unsigned)d.second % 100);
 }
+
 static void insitu__sign_iso_basic(int64_t seconds, char out[17]) { /* "20130524T000000Z" */
   struct insitu__time_date d;
   insitu__sign_date(seconds, &d);
@@ -6631,6 +6662,7 @@ static void insitu__sign_iso_basic(int64_t seconds, char out[17]) { /* "20130524
       (unsigned)d.day % 100, (unsigned)d.hour % 100, (unsigned)d.minute % 100,
       (unsigned)d.second % 100);
 }
+
 /* exactly so many digits */
 static bool insitu__sign_number(const char **p, unsigned digits, int least, int most, int *out) {
   *out = 0;
@@ -6640,18 +6672,21 @@ static bool insitu__sign_number(const char **p, unsigned digits, int least, int 
   }
   return *out >= least && *out <= most;
 }
+
 static bool insitu__sign_literal(const char **p, const char *literal) {
   uint64_t n = strlen(literal);
   if (strncmp(*p, literal, n)) return false;
   *p += n;
   return true;
 }
+
 /* "08:12:31", "081231" */
 static bool insitu__sign_clock(const char **p, const char *separator, struct insitu__time_date *d) {
   return insitu__sign_number(p, 2, 0, 23, &d->hour) && insitu__sign_literal(p, separator) &&
          insitu__sign_number(p, 2, 0, 59, &d->minute) && insitu__sign_literal(p, separator) &&
          insitu__sign_number(p, 2, 0, 59, &d->second);
 }
+
 /* false: no such day */
 static bool insitu__sign_seconds(
     const struct insitu__time_date *d, int64_t *day, int64_t *seconds) {
@@ -6660,11 +6695,13 @@ static bool insitu__sign_seconds(
   *seconds = *day * 86400 + d->hour * 3600 + d->minute * 60 + d->second;
   return true;
 }
+
 /* RFC 9110's IMF-fixdate alone, which every server sends today; the weekday must be the date's. */
 static bool insitu__sign_parse_http_date(const char *p, int64_t *seconds) {
   struct insitu__time_date d = {0};
   int weekday = 0, year;
   int64_t day, found;
+
   while (weekday < 7 && strncmp(p, insitu__sign_days[weekday], 3) != 0) weekday++;
   if (weekday == 7) return false;
   p += 3;
@@ -6684,12 +6721,14 @@ static bool insitu__sign_parse_http_date(const char *p, int64_t *seconds) {
   *seconds = found;
   return true;
 }
+
 /* "20130524T000000Z" or "2013-05-24T00:00:00Z", which may have a fraction (cut off) and an offset
  * such as +01:00 for the Z. */
 static bool insitu__sign_parse_iso(const char *p, int64_t *seconds) {
   struct insitu__time_date d = {0};
   int year, hour = 0, minute = 0;
   int64_t day, found;
+
   if (!insitu__sign_number(&p, 4, 1, 9999, &year)) return false;
   const char *dash = *p == '-' ? "-" : "", *colon = *p == '-' ? ":" : "";
   d.year = year;
@@ -6701,6 +6740,7 @@ static bool insitu__sign_parse_iso(const char *p, int64_t *seconds) {
     if (!insitu__text_is_digit(*++p)) return false;
     while (insitu__text_is_digit(*p)) p++;
   }
+
   int sign = *p == '-' ? -1 : 1;
   if (*dash && (*p == '+' || *p == '-')) {
     p++;
@@ -6712,18 +6752,21 @@ static bool insitu__sign_parse_iso(const char *p, int64_t *seconds) {
   *seconds = found - sign * (hour * 3600 + minute * 60);
   return true;
 }
+
 /* "9/14/2017 1:05:09 PM +00:00", or without the PM: how old versions of Azure's App Service write
  * an end, always of UTC. */
 static bool insitu__sign_parse_us_date(const char *p, int64_t *seconds) {
   struct insitu__time_date d = {0};
   int part[6], year;
   static const char end[] = "// :: ";
+
   for (int i = 0; i < 6; i++) {
     unsigned digits = 0;
     while (digits < 4 && insitu__text_is_digit(p[digits])) digits++;
     if (i == 2 ? digits != 4 : digits < 1 || digits > 2) return false;
     if (!insitu__sign_number(&p, digits, 0, 9999, &part[i]) || *p++ != end[i]) return false;
   }
+
   bool am = insitu__sign_literal(&p, "AM "), pm = !am && insitu__sign_literal(&p, "PM ");
   if (!insitu__sign_literal(&p, "+00:00") || *p) return false;
   if ((am || pm) && (part[3] < 1 || part[3] > 12)) return false;
@@ -6747,6 +6790,7 @@ struct insitu__sign_item { /* borrowed */
   const char *name, *value;
   uint64_t n_name, n_value;
 };
+
 struct insitu__sign_items {
   unsigned n;
   struct insitu__sign_item item[INSITU__MAX_SIGN_ITEMS];
@@ -6755,6 +6799,7 @@ struct insitu__sign_items {
 static char insitu__sign_lower(char c) {
   return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
 }
+
 /* case aside */
 static int insitu__sign_compare_names(
     const struct insitu__sign_item *a, const struct insitu__sign_item *b) {
@@ -6765,10 +6810,12 @@ static int insitu__sign_compare_names(
   }
   return (a->n_name > b->n_name) - (a->n_name < b->n_name);
 }
+
 /* case aside */
 static bool insitu__sign_is_named(const struct insitu__sign_item *item, const char *name) {
   return item->n_name == strlen(name) && strncasecmp(item->name, name, item->n_name) == 0;
 }
+
 /* Puts it where it belongs by its name, behind those of the same name; false: there are too many.
  */
 static bool insitu__sign_insert(struct insitu__sign_items *s, struct insitu__sign_item item) {
@@ -6779,11 +6826,13 @@ static bool insitu__sign_insert(struct insitu__sign_items *s, struct insitu__sig
   s->item[at] = item;
   return true;
 }
+
 static bool insitu__sign_insert_text(
     struct insitu__sign_items *s, const char *name, const char *value) {
   return insitu__sign_insert(
       s, (struct insitu__sign_item){name, value, strlen(name), strlen(value)});
 }
+
 /* The parts of "Name: value", trimmed; false for anything else, a control character among it. */
 static bool insitu__sign_header(const char *line, struct insitu__sign_item *item) {
   *item = (struct insitu__sign_item){.name = line, .n_name = strcspn(line, ":")};
@@ -6798,11 +6847,13 @@ static bool insitu__sign_header(const char *line, struct insitu__sign_item *item
   while (item->n_value && item->value[item->n_value - 1] == ' ') item->n_value--;
   return true;
 }
+
 static void insitu__sign_put_lower(struct insitu__text_buffer *out, const char *text, uint64_t n) {
   if (!insitu__text_buffer_reserve(out, n)) return;
   for (uint64_t i = 0; i < n; i++) out->text[out->n++] = insitu__sign_lower(text[i]);
   out->text[out->n] = 0;
 }
+
 /* one word of ASCII: nothing that could break a header line or a scope */
 static bool insitu__sign_visible(const char *text) {
   for (const char *p = text; *p; p++)
@@ -6824,6 +6875,7 @@ struct insitu__sign_aws {
   /* service: s3, or one whose path is "/", such as sts: others escape paths twice */
   const char *region, *service;
 };
+
 /* the signing key of one day, region, service and secret; all zero: none yet */
 struct insitu__sign_day {
   unsigned char of[32], key[32]; /* of: the hash of what it was made from */
@@ -6835,6 +6887,7 @@ static bool insitu__sign_day_key(
   unsigned char of[32], key[32];
   struct insitu__sign_sha256 s;
   struct insitu__text_buffer secret = {.secret = true};
+
   insitu__sign_sha256_init(&s);
   insitu__sign_sha256_add(&s, scope, strlen(scope) + 1);
   insitu__sign_sha256_add(&s, k->secret_key, strlen(k->secret_key));
@@ -6842,6 +6895,7 @@ static bool insitu__sign_day_key(
   explicit_bzero(&s, sizeof s);
   if (!memcmp(of, day->of, sizeof of)) return true;
   if (!insitu__text_buffer_printf(&secret, "AWS4%s", k->secret_key)) return false;
+
   /* the date, then region, service and aws4_request */
   insitu__sign_hmac(secret.text, secret.n, scope, 8, key);
   insitu__text_buffer_free(&secret);
@@ -6849,11 +6903,13 @@ static bool insitu__sign_day_key(
     end = at + strcspn(at, "/");
     insitu__sign_hmac(key, sizeof key, at, (uint64_t)(end - at), key);
   }
+
   memcpy(day->of, of, sizeof of);
   memcpy(day->key, key, sizeof key);
   explicit_bzero(key, sizeof key);
   return true;
 }
+
 /* Those that a proxy may change, or that the transfer sets by itself. */
 static bool insitu__sign_unsigned(const struct insitu__sign_item *item) {
   static const char *const name[] = {"accept-encoding", "authorization", "connection",
@@ -6863,6 +6919,7 @@ static bool insitu__sign_unsigned(const struct insitu__sign_item *item) {
     if (insitu__sign_is_named(item, name[i])) return true;
   return false;
 }
+
 /* The canonical request to out, the signed names to names. */
 static bool insitu__sign_canonical(struct insitu__text_buffer *out,
     struct insitu__text_buffer *names, const struct insitu__sign_items *s, const char *method,
@@ -6887,9 +6944,11 @@ static bool insitu__sign_canonical(struct insitu__text_buffer *out,
     if (i + 1 == s->n || insitu__sign_compare_names(item, item + 1))
       insitu__text_buffer_bytes(out, "\n", 1);
   }
+
   insitu__text_buffer_printf(out, "\n%s\n%s", names->text ? names->text : "", payload_hash);
   return !out->failed && !names->failed;
 }
+
 /* The value of Authorization to out. */
 static bool insitu__sign_v4_value(struct insitu__text_buffer *out, struct insitu__sign_day *day,
     const struct insitu__sign_aws *k, const char *stamp,
@@ -6897,6 +6956,7 @@ static bool insitu__sign_v4_value(struct insitu__text_buffer *out, struct insitu
   struct insitu__text_buffer scope = {0}, text = {0};
   unsigned char hash[32];
   char hex[65];
+
   insitu__sign_sha256(canonical->text, canonical->n, hash);
   insitu__sign_hex(hash, sizeof hash, hex);
   bool ok =
@@ -6910,10 +6970,12 @@ static bool insitu__sign_v4_value(struct insitu__text_buffer *out, struct insitu
         "AWS4-HMAC-SHA256 Credential=%s/%s, SignedHeaders=%s, Signature=%s", k->access_key,
         scope.text, names, hex);
   }
+
   insitu__text_buffer_free(&scope);
   insitu__text_buffer_free(&text);
   return ok;
 }
+
 /* Signs a request: gives `add` the header lines that it then needs, x-amz-date,
  * x-amz-content-sha256 (of service s3), x-amz-security-token (if there is one) and Authorization.
  * host (with its port, if that is not the scheme's own), path and query (both escaped; the query as
@@ -6933,6 +6995,7 @@ static insitu_status insitu__sign_v4(struct insitu__sign_day *cached,
   const char *own[3][2] = {{"x-amz-date", NULL}, {"x-amz-content-sha256", NULL},
       {"x-amz-security-token", k->session_token}};
   char stamp[17];
+
   insitu__sign_iso_basic(now, stamp);
   own[0][1] = stamp;
   if (!strcmp(k->service, "s3")) own[1][1] = payload_hash;
@@ -6963,6 +7026,7 @@ static insitu_status insitu__sign_v4(struct insitu__sign_day *cached,
     ok = insitu__text_buffer_printf(&out, "%s: %s", own[i][0], own[i][1]);
     if (ok) add(to, out.text);
   }
+
   if (ok) add(to, line.text);
   insitu__text_buffer_free(&out);
   insitu__text_buffer_free(&names);
@@ -6976,12 +7040,14 @@ static insitu_status insitu__sign_v4(struct insitu__sign_day *cached,
 /* "\nname:value,value" of each parameter, sorted, values decoded. */
 static bool insitu__sign_azure_query(struct insitu__text_buffer *out, const char *query) {
   struct insitu__sign_items s = {.n = 0};
+
   for (const char *at = query, *end; *at; at = end + (*end != 0)) {
     end = at + strcspn(at, "&");
     uint64_t n = (uint64_t)(end - at), n_name = strcspn(at, "=&"), skip = n_name + (n_name < n);
     struct insitu__sign_item item = {at, at + skip, n_name, n - skip};
     if (n && !insitu__sign_insert(&s, item)) return false;
   }
+
   bool ok = true;
   for (unsigned i = 0; ok && i < s.n; i++) {
     const struct insitu__sign_item *item = &s.item[i];
@@ -6991,8 +7057,10 @@ static bool insitu__sign_azure_query(struct insitu__text_buffer *out, const char
     insitu__text_buffer_bytes(out, again ? "," : ":", 1);
     ok = insitu__sign_unescape(out, item->value, item->n_value);
   }
+
   return ok;
 }
+
 /* What is signed. */
 static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char *account,
     const char *method, const char *path, const char *query, const struct insitu__sign_items *s,
@@ -7000,6 +7068,7 @@ static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char 
   static const char *const plain[] = {"content-encoding", "content-language", "content-length",
       "content-md5", "content-type", "date", "if-modified-since", "if-match", "if-none-match",
       "if-unmodified-since", "range"};
+
   insitu__text_buffer_printf(out, "%s\n", method);
   for (size_t k = 0; k < sizeof plain / sizeof *plain; k++) {
     if (k == 2 && strcmp(content_length, "0") != 0)
@@ -7009,6 +7078,7 @@ static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char 
         insitu__text_buffer_bytes(out, s->item[i].value, s->item[i].n_value);
     insitu__text_buffer_bytes(out, "\n", 1);
   }
+
   for (unsigned i = 0; i < s->n; i++) {
     const struct insitu__sign_item *item = &s->item[i];
     if (item->n_name < 5 || strncasecmp(item->name, "x-ms-", 5) != 0) continue;
@@ -7017,9 +7087,11 @@ static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char 
     insitu__text_buffer_bytes(out, item->value, item->n_value);
     insitu__text_buffer_bytes(out, "\n", 1);
   }
+
   insitu__text_buffer_printf(out, "/%s%s", account, path);
   return insitu__sign_azure_query(out, query) && !out->failed;
 }
+
 /* Appends the value of Authorization, "SharedKey account:signature". key: decoded. path and query
  * are the exact bytes that go out: "/container/key", escaped, behind "/account" where the host does
  * not name the account; "restype=container&comp=list" or "". headers: all of the request, "Name:
@@ -7034,6 +7106,7 @@ static insitu_status insitu__sign_azure(const char *account, const unsigned char
   struct insitu__sign_items s = {.n = 0};
   struct insitu__sign_item item;
   unsigned char hash[32];
+
   if (!insitu__sign_visible(account) || !insitu__sign_visible(path) ||
       (*query && !insitu__sign_visible(query)))
     return INSITU_E_ARG;
@@ -7049,6 +7122,7 @@ static insitu_status insitu__sign_azure(const char *account, const unsigned char
          insitu__sign_base64(hash, sizeof hash, authorization);
     starved = !ok;
   }
+
   insitu__text_buffer_free(&text);
   if (ok) return INSITU_OK;
   return starved ? INSITU_E_NOMEM : INSITU_E_ARG;
@@ -7062,11 +7136,13 @@ static bool insitu__sign_base64url(const void *p, uint64_t n, struct insitu__tex
   return insitu__sign_base64_by(
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", p, n, out);
 }
+
 /* else libcrypto would ask on the terminal */
 static int insitu__sign_no_password(char *out, int cap, int writing, void *user) {
   (void)out, (void)cap, (void)writing, (void)user;
   return -1;
 }
+
 static EVP_PKEY *insitu__sign_rsa_key(const char *pem, uint64_t n) { /* NULL: it is none */
   BIO *text = n <= INSITU__MAX_PEM ? BIO_new_mem_buf(pem, (int)n) : NULL;
   EVP_PKEY *key = text ? PEM_read_bio_PrivateKey(text, NULL, insitu__sign_no_password, NULL) : NULL;
@@ -7077,12 +7153,14 @@ static EVP_PKEY *insitu__sign_rsa_key(const char *pem, uint64_t n) { /* NULL: it
   BIO_free(text);
   return key;
 }
+
 /* Appends the JSON web token: text, which is "header.claims" in base64url, and its signature. pem:
  * an RSA key, not encrypted. */
 static insitu_status insitu__sign_rs256(const char *pem, uint64_t n, const char *text,
     struct insitu__text_buffer *out, insitu_error *err) {
   unsigned char signature[INSITU__MAX_RSA / 8];
   size_t n_signature = sizeof signature;
+
   ERR_set_mark(); /* what the program has in this thread's queue of errors stays there */
   EVP_PKEY *key = insitu__sign_rsa_key(pem, n);
   EVP_MD_CTX *context = key ? EVP_MD_CTX_new() : NULL;
@@ -7122,6 +7200,7 @@ enum {
   /* not well-formed, cut off, a DOCTYPE, or deeper than INSITU__MAX_XML_DEPTH; it stays so */
   INSITU__SIGN_XML_BAD
 };
+
 struct insitu__sign_xml { /* set text and n, all else zero */
   const char *text;       /* borrowed; UTF-8 */
   uint64_t n, at;
@@ -7143,6 +7222,7 @@ static bool insitu__sign_xml_begins(const struct insitu__sign_xml *x, const char
   uint64_t n = strlen(literal);
   return x->n - x->at >= n && !memcmp(x->text + x->at, literal, n);
 }
+
 /* goes behind its next place; false: none */
 static bool insitu__sign_xml_past(struct insitu__sign_xml *x, const char *literal) {
   const char *found =
@@ -7150,14 +7230,17 @@ static bool insitu__sign_xml_past(struct insitu__sign_xml *x, const char *litera
   if (found) x->at = (uint64_t)(found - x->text) + strlen(literal);
   return found != NULL;
 }
+
 static bool insitu__sign_xml_is_space(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
+
 static bool insitu__sign_xml_space(struct insitu__sign_xml *x) { /* whether there was any */
   uint64_t from = x->at;
   while (x->at < x->n && insitu__sign_xml_is_space(x->text[x->at])) x->at++;
   return x->at > from;
 }
+
 /* a qualified name */
 static bool insitu__sign_xml_word(struct insitu__sign_xml *x, const char **name, uint64_t *n) {
   *name = x->text + x->at;
@@ -7168,17 +7251,21 @@ static bool insitu__sign_xml_word(struct insitu__sign_xml *x, const char **name,
         (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ':' || c >= 0x80;
     if (!first && (!*n || !(insitu__text_is_digit(c) || c == '-' || c == '.'))) break;
   }
+
   return *n > 0;
 }
+
 static void insitu__sign_xml_local(struct insitu__sign_xml *x, const char *name, uint64_t n) {
   const char *colon = (const char *)memchr(name, ':', (size_t)n);
   x->name = colon ? colon + 1 : name;
   x->n_name = n - (uint64_t)(x->name - name);
 }
+
 /* passes over them, up to the end of the tag */
 static bool insitu__sign_xml_attributes(struct insitu__sign_xml *x) {
   const char *name;
   uint64_t n;
+
   while (insitu__sign_xml_space(x) && insitu__sign_xml_word(x, &name, &n)) {
     insitu__sign_xml_space(x);
     if (!insitu__sign_xml_begins(x, "=")) return false;
@@ -7190,17 +7277,21 @@ static bool insitu__sign_xml_attributes(struct insitu__sign_xml *x) {
     if (!insitu__sign_xml_past(x, quote) || memchr(x->text + from, '<', (size_t)(x->at - from)))
       return false;
   }
+
   return true;
 }
+
 static int insitu__sign_xml_fail(struct insitu__sign_xml *x) {
   x->is_bad = true;
   return INSITU__SIGN_XML_BAD;
 }
+
 static int insitu__sign_xml_close(struct insitu__sign_xml *x) { /* the innermost element */
   x->depth = x->level--;
   insitu__sign_xml_local(x, x->open[x->level], x->n_open[x->level]);
   return INSITU__SIGN_XML_END;
 }
+
 static int insitu__sign_xml_tag(struct insitu__sign_xml *x) { /* behind '<' */
   const char *name;
   uint64_t n;
@@ -7215,6 +7306,7 @@ static int insitu__sign_xml_tag(struct insitu__sign_xml *x) { /* behind '<' */
     x->at++;
     return insitu__sign_xml_close(x);
   }
+
   if (x->level == INSITU__MAX_XML_DEPTH || (x->had_root && !x->level) ||
       !insitu__sign_xml_attributes(x))
     return insitu__sign_xml_fail(x);
@@ -7229,6 +7321,7 @@ static int insitu__sign_xml_tag(struct insitu__sign_xml *x) { /* behind '<' */
   insitu__sign_xml_local(x, name, n);
   return INSITU__SIGN_XML_START;
 }
+
 /* The next piece, an INSITU__SIGN_XML_...; comments and processing instructions are passed over.
  * Allocates nothing. */
 static int insitu__sign_xml_next(struct insitu__sign_xml *x) {
@@ -7237,6 +7330,7 @@ static int insitu__sign_xml_next(struct insitu__sign_xml *x) {
     x->ends_now = false;
     return insitu__sign_xml_close(x);
   }
+
   /* the byte order mark, which Azure writes */
   if (!x->at && insitu__sign_xml_begins(x, "\xef\xbb\xbf")) x->at = 3;
   for (;;) {
@@ -7275,6 +7369,7 @@ static int insitu__sign_xml_next(struct insitu__sign_xml *x) {
     return INSITU__SIGN_XML_TEXT;
   }
 }
+
 /* The character that an entity stands for, and goes behind it; 0: none that XML knows by itself, or
  * no character. Control characters pass, though XML 1.0 has none: S3 writes those of a key so. */
 static uint32_t insitu__sign_xml_entity(const char **p, const char *end) { /* at the ampersand */
@@ -7286,6 +7381,7 @@ static uint32_t insitu__sign_xml_entity(const char **p, const char *end) { /* at
     *p += length;
     return (unsigned char)"<>&\"'"[i];
   }
+
   if (n < 4 || (*p)[1] != '#') return 0;
   const char *at = *p + 2;
   unsigned base = *at == 'x' ? 16 : 10, digits = 0;
@@ -7296,15 +7392,18 @@ static uint32_t insitu__sign_xml_entity(const char **p, const char *end) { /* at
     code = code * base + (uint32_t)digit;
     if (code > 0x10ffff) return 0;
   }
+
   if (at == end || !digits || (code >= 0xd800 && code < 0xe000)) return 0;
   *p = at + 1;
   return code;
 }
+
 /* Appends what a text says: entities decoded (but in CDATA), ends of lines as '\n'. False: an
  * unknown entity, a control character that stands there as it is, or no memory. */
 static bool insitu__sign_xml_decode(
     const struct insitu__sign_xml *x, struct insitu__text_buffer *out) {
   const char *p = x->value, *end = p + x->n_value;
+
   insitu__text_buffer_bytes(out, "", 0);
   while (p < end) {
     char c[4] = {*p};
@@ -7321,12 +7420,15 @@ static bool insitu__sign_xml_decode(
     }
     insitu__text_buffer_bytes(out, c, n);
   }
+
   return !out->failed;
 }
+
 /* After a start: appends the texts of the element, not those of elements within, and goes behind
  * its end. */
 static bool insitu__sign_xml_content(struct insitu__sign_xml *x, struct insitu__text_buffer *out) {
   unsigned depth = x->depth;
+
   insitu__text_buffer_bytes(out, "", 0);
   for (;;) {
     int piece = insitu__sign_xml_next(x);
@@ -7336,9 +7438,11 @@ static bool insitu__sign_xml_content(struct insitu__sign_xml *x, struct insitu__
       return false;
   }
 }
+
 static bool insitu__sign_xml_is(const struct insitu__sign_xml *x, const char *name) {
   return x->n_name == strlen(name) && !memcmp(x->name, name, x->n_name);
 }
+
 /* The text of the first element of that local name, wherever it is; what follows it may be cut off.
  * False: there is none, or no room for it; out is then no text. Allocates nothing: a lack of memory
  * is never taken for an answer without that element. */
@@ -7350,9 +7454,11 @@ static bool insitu__sign_xml_find(
   size_t room = tiny ? sizeof least : cap;
   struct insitu__text_buffer b = {.text = tiny ? least : out, .cap = room, .limit = room - 1};
   int piece;
+
   do piece = insitu__sign_xml_next(&x);
   while (piece < INSITU__SIGN_XML_DONE &&
          (piece != INSITU__SIGN_XML_START || !insitu__sign_xml_is(&x, tag)));
+
   /* a text has no NUL */
   bool ok = piece == INSITU__SIGN_XML_START && insitu__sign_xml_content(&x, &b) && b.n < cap;
   if (ok && tiny) out[0] = 0;
@@ -7366,6 +7472,7 @@ struct insitu__sign_span {
   const char *text;
   uint64_t n;
 };
+
 struct insitu__sign_ini { /* set text and n, all else zero */
   const char *text;       /* borrowed */
   uint64_t n, at;
@@ -7376,6 +7483,7 @@ struct insitu__sign_ini { /* set text and n, all else zero */
   bool in_section, in_property;
   uint64_t indent; /* of the last property: lines that are indented more belong to it */
 };
+
 enum {
   INSITU__SIGN_INI_SECTION,
   INSITU__SIGN_INI_PROPERTY,
@@ -7388,12 +7496,15 @@ static struct insitu__sign_span insitu__sign_trim(const char *from, const char *
   while (from < to && (to[-1] == ' ' || to[-1] == '\t' || to[-1] == '\r')) to--;
   return (struct insitu__sign_span){from, (uint64_t)(to - from)};
 }
+
 static bool insitu__sign_span_is(struct insitu__sign_span s, const char *text) { /* case aside */
   return s.n == strlen(text) && strncasecmp(s.text, text, s.n) == 0;
 }
+
 /* "[profile x]" */
 static bool insitu__sign_ini_section(struct insitu__sign_ini *x, struct insitu__sign_span line) {
   const char *close = (const char *)memchr(line.text, ']', (size_t)line.n);
+
   if (!close) return false;
   struct insitu__sign_span inside = insitu__sign_trim(line.text + 1, close);
   uint64_t word = 0;
@@ -7405,13 +7516,16 @@ static bool insitu__sign_ini_section(struct insitu__sign_ini *x, struct insitu__
     x->name.text++;
     x->name.n -= 2;
   }
+
   return x->name.n > 0;
 }
+
 /* "key = value", without a comment behind it: one begins at a '#' or ';' that follows a space. A
  * ':' is no '=', as which other readers may take it. */
 static bool insitu__sign_ini_property(struct insitu__sign_ini *x, struct insitu__sign_span line) {
   const char *equals = (const char *)memchr(line.text, '=', (size_t)line.n),
              *end = line.text + line.n;
+
   if (!equals) return false;
   x->key = insitu__sign_trim(line.text, equals);
   for (uint64_t i = 0; i < x->key.n; i++)
@@ -7421,6 +7535,7 @@ static bool insitu__sign_ini_property(struct insitu__sign_ini *x, struct insitu_
   x->value = insitu__sign_trim(equals + 1, end);
   return x->key.n > 0;
 }
+
 /* The next piece, an INSITU__SIGN_INI_...; comments are passed over, and so are nested properties:
  * lines that are indented more than the property before them. BAD: the line is nothing known, or
  * belongs to no section; what it says is not to be taken for nothing. */
@@ -7445,8 +7560,10 @@ static int insitu__sign_ini_piece(struct insitu__sign_ini *x) {
     x->indent = indent;
     return INSITU__SIGN_INI_PROPERTY;
   }
+
   return INSITU__SIGN_INI_DONE;
 }
+
 /* The number of the first line that is nothing known; 0: there is none. */
 static uint64_t insitu__sign_ini_bad_line(const char *text, uint64_t n) {
   struct insitu__sign_ini x = {.text = text, .n = n};
@@ -7455,11 +7572,13 @@ static uint64_t insitu__sign_ini_bad_line(const char *text, uint64_t n) {
   while (piece < INSITU__SIGN_INI_DONE);
   return piece == INSITU__SIGN_INI_BAD ? x.line : 0;
 }
+
 static bool insitu__sign_ini_in(
     const struct insitu__sign_ini *x, const char *kind, const char *name) {
   return insitu__sign_span_is(x->kind, kind) && x->name.n == strlen(name) &&
          !memcmp(x->name.text, name, x->name.n);
 }
+
 /* Whether there is a section of that kind and name. */
 static bool insitu__sign_ini_has(const char *text, uint64_t n, const char *kind, const char *name) {
   struct insitu__sign_ini x = {.text = text, .n = n};
@@ -7468,6 +7587,7 @@ static bool insitu__sign_ini_has(const char *text, uint64_t n, const char *kind,
     if (piece == INSITU__SIGN_INI_SECTION && insitu__sign_ini_in(&x, kind, name)) return true;
   return false;
 }
+
 /* The value of a key in the sections of that kind and name, as it stands there; the last one
  * counts. False: there is none. */
 static bool insitu__sign_ini_find(const char *text, uint64_t n, const char *kind, const char *name,
@@ -7475,6 +7595,7 @@ static bool insitu__sign_ini_find(const char *text, uint64_t n, const char *kind
   struct insitu__sign_ini x = {.text = text, .n = n};
   bool found = false;
   int piece;
+
   while ((piece = insitu__sign_ini_piece(&x)) < INSITU__SIGN_INI_DONE) {
     if (piece != INSITU__SIGN_INI_PROPERTY || !insitu__sign_ini_in(&x, kind, name) ||
         !insitu__sign_span_is(x.key, key))
@@ -7482,6 +7603,7 @@ static bool insitu__sign_ini_find(const char *text, uint64_t n, const char *kind
     *value = x.value;
     found = true;
   }
+
   return found;
 }
 #endif
@@ -7561,6 +7683,7 @@ static void *insitu__names_lookup_main(void *arg) {
   char name[sizeof l->name];
   /* whoever started it may come to that later only */
   pthread_setname_np(pthread_self(), "insitu-name");
+
   memset(&hints, 0, sizeof hints);
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_ADDRCONFIG;
@@ -7579,6 +7702,7 @@ static void *insitu__names_lookup_main(void *arg) {
       snprintf(
           l->address[l->n++], sizeof *l->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
   }
+
   if (!l->error) freeaddrinfo(list);
   if (!l->error && !l->n) l->error = EAI_NONAME;
   pthread_mutex_lock(&l->lock);
@@ -7595,6 +7719,7 @@ static void *insitu__names_lookup_main(void *arg) {
 static bool insitu__names_start(struct insitu__reactor *reactor, struct insitu__names_host *host) {
   struct insitu__names_lookup *l = (struct insitu__names_lookup *)insitu__mem_map(sizeof *l);
   pthread_t thread;
+
   if (!l) return false;
   pthread_mutex_init(&l->lock, NULL);
   l->reactor = reactor;
@@ -7603,6 +7728,7 @@ static bool insitu__names_start(struct insitu__reactor *reactor, struct insitu__
     insitu__names_lookup_free(l);
     return false;
   }
+
   pthread_detach(thread);
   host->asked = l;
   return true;
@@ -7615,6 +7741,7 @@ static void insitu__names_collect(struct insitu__names_host *host) {
   pthread_mutex_lock(&l->lock);
   bool done = l->done;
   pthread_mutex_unlock(&l->lock);
+
   if (!done) return;
 
   host->asked = NULL;
@@ -7624,6 +7751,7 @@ static void insitu__names_collect(struct insitu__names_host *host) {
     host->n = l->n;
     memcpy(host->address, l->address, sizeof host->address);
   }
+
   insitu__names_lookup_free(l);
 }
 
@@ -7644,11 +7772,13 @@ static void insitu__names_abandon(struct insitu__names_host *host) {
 static struct insitu__names_host *insitu__names_find(
     struct insitu__names_host *table, const char *name) {
   struct insitu__names_host *oldest = NULL;
+
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
     struct insitu__names_host *one = &table[i];
     if (!strcmp(one->name, name)) return one;
     if (!one->asked && (!oldest || one->until < oldest->until)) oldest = one;
   }
+
   if (!oldest) return NULL;
   memset(oldest, 0, sizeof *oldest);
   memcpy(oldest->name, name, sizeof oldest->name);
@@ -7667,6 +7797,7 @@ static size_t insitu__names_before_path(const char *url) {
  */
 static bool insitu__names_bare_host(const char *url, char *out, size_t cap) {
   const char *at = strstr(url, "://"), *end = url + insitu__names_before_path(url);
+
   if (!at) return false;
   at += 3;
   for (const char *p = end; p-- > at;)
@@ -7698,6 +7829,7 @@ static bool insitu__names_excludes(const char *entry, uint64_t n, const char *ho
   char text[INET6_ADDRSTRLEN + 1];
   unsigned bytes = insitu__names_address(host, one);
   uint64_t n_host = strlen(host), n_text = 0, bits = 0;
+
   if (n == 1 && *entry == '*') return true;
   if (bytes) {
     bool brackets = n > 1 && *entry == '[';
@@ -7745,6 +7877,7 @@ static void insitu__names_proxy(const char *proxy, char *out, size_t cap, bool *
   char *scheme = NULL, *host = NULL, *port = NULL;
   unsigned char address[16];
   CURLU *u = curl_url();
+
   out[0] = 0;
   *target = false;
   if (u && !curl_url_set(u, CURLUPART_URL, proxy, CURLU_NON_SUPPORT_SCHEME | CURLU_GUESS_SCHEME) &&
@@ -7760,6 +7893,7 @@ static void insitu__names_proxy(const char *proxy, char *out, size_t cap, bool *
                                          : "1080");
     if (strlen(out) + 1 >= cap) out[0] = 0;
   }
+
   curl_free(scheme);
   curl_free(host);
   curl_free(port);
@@ -7792,6 +7926,7 @@ struct insitu__http_version {
   bool settled;
   bool absent; /* there is no such object: for >>disk */
 };
+
 /* What two answers have to do with each other. */
 enum {
   INSITU__HTTP_SAME, /* they are of one version: their bytes may be put together */
@@ -7812,6 +7947,7 @@ static uint64_t insitu__http_hash(uint64_t h, const char *text, uint64_t n) {
   if (n > i) memcpy(word, text + i, (size_t)(n - i));
   return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
 }
+
 /* Notes an ETag header's value of n bytes; nothing of it: there is no ETag. */
 static void insitu__http_version_etag(
     struct insitu__http_version *v, const char *text, uint64_t n) {
@@ -7819,6 +7955,7 @@ static void insitu__http_version_etag(
   uint64_t skip = v->weak ? 2 : 0;
   v->etag = n ? insitu__http_hash(3, text + skip, n - skip) | 1 : 0;
 }
+
 /* An ETag that may be sent back in a condition: a strong one (RFC 9110, section 8.8.3), since other
  * bytes may have the same weak one, and without what would end a header's line. */
 static bool insitu__http_etag_usable(const char *etag) {
@@ -7834,11 +7971,13 @@ static bool insitu__http_version_guards(const struct insitu__http_version *v) {
   return (v->etag && !v->weak) || (v->modified && v->settled);
 }
 #endif
+
 /* before: of the answer that came first. any: the servers do not agree on ETags and dates, and only
  * lengths count. */
 static int insitu__http_compare(
     const struct insitu__http_version *before, const struct insitu__http_version *now, bool any) {
   bool totals = before->total != UINT64_MAX && now->total != UINT64_MAX;
+
   if (before->absent != now->absent || (totals && before->total != now->total))
     return INSITU__HTTP_OTHER;
   if (any || now->absent) return INSITU__HTTP_SAME;
@@ -7928,6 +8067,7 @@ struct insitu__http_timing {
   char address[INET6_ADDRSTRLEN]; /* of the server, or of the proxy */
 };
 struct insitu__http_transfer;
+
 /* Zero it, fill the first part, insitu__http_await, look at the rest, insitu__http_request_free. It
  * must not move meanwhile. */
 struct insitu__http_request {
@@ -7975,6 +8115,7 @@ struct insitu__http_request {
   long tunnel; /* what a proxy answered that was asked for one; 0: none was */
   char *cause; /* curl's text */
 };
+
 /* Why a response was not taken to its end. */
 enum {
   INSITU__HTTP_FINE,
@@ -8069,6 +8210,7 @@ static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
 static bool insitu__http_duration(const char *text, int64_t *ms) {
   uint64_t whole = 0, part = 0, scale = 1, unit;
   const char *p = text;
+
   for (; insitu__text_is_digit(*p) && whole < 1000000000; p++)
     whole = whole * 10 + (uint64_t)(*p - '0');
   if (p == text) return false;
@@ -8081,6 +8223,7 @@ static bool insitu__http_duration(const char *text, int64_t *ms) {
   *ms = (int64_t)whole;
   return true;
 }
+
 static bool insitu__http_number(const char *text, uint64_t most, uint64_t *value) {
   uint64_t n = 0;
   if (!*text) return false;
@@ -8091,6 +8234,7 @@ static bool insitu__http_number(const char *text, uint64_t most, uint64_t *value
   *value = n;
   return true;
 }
+
 /* true, 1, yes, on and their opposites. */
 static bool insitu__http_flag(const char *text, bool *value) {
   static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
@@ -8113,6 +8257,7 @@ enum {
   INSITU__HTTP_OPTION_FILE,    /* of certificates, which can be read */
   INSITU__HTTP_OPTION_PROXY    /* a url that curl understands; it may hold a password */
 };
+
 /* The options that all remote stores have. */
 static const struct insitu__http_option {
   const char *name;
@@ -8168,11 +8313,13 @@ static const char *insitu__http_option_text(int type, const char *value) {
   if (code && code != CURLUE_OUT_OF_MEMORY) return "it is no url of a proxy; give http://host:port";
   return NULL; /* without memory the first request tells */
 }
+
 /* Stores an option's value in the desc; false: it is none that the option may have. */
 static bool insitu__http_option_store(
     const struct insitu__http_option *option, const char *value, struct insitu__http_desc *d) {
   void *to = (char *)d + option->offset;
   uint64_t number;
+
   switch (option->type) {
   case INSITU__HTTP_OPTION_TIME:
     return insitu__http_duration(value, (int64_t *)to) && *(int64_t *)to;
@@ -8201,6 +8348,7 @@ static bool insitu__http_option_take(struct insitu__http_desc *d, const char *ke
     const char *value, insitu_error *err, insitu_status *status) {
   const struct insitu__http_option *option = insitu__http_options,
                                    *end = option + INSITU__HTTP_OPTIONS;
+
   while (option < end && strcmp(option->name, key) != 0) option++;
   *status = INSITU_OK;
   if (option == end) return false;
@@ -8213,6 +8361,7 @@ static bool insitu__http_option_take(struct insitu__http_desc *d, const char *ke
       return true;
     }
   }
+
   if (!insitu__http_option_store(option, value, d))
     *status = insitu__error_set(err, INSITU_E_ARG,
         "store, option '%s': '%.100s' is no value of it; give %s", key, value, option->values);
@@ -8237,11 +8386,13 @@ __attribute__((format(printf, 2, 3))) static bool insitu__http_header(
   insitu__mem_free_secret(line, (uint64_t)n + 1);
   return false;
 }
+
 /* The same without a format: every read has such lines. */
 static bool insitu__http_header_text(
     struct insitu__http_request *r, const char *name, const char *value) {
   size_t n_name = strlen(name), n_value = strlen(value);
   char *line = (char *)insitu__mem_realloc(NULL, n_name + n_value + 3);
+
   if (!line) return false;
   memcpy(line, name, n_name);
   memcpy(line + n_name, ": ", 2);
@@ -8250,6 +8401,7 @@ static bool insitu__http_header_text(
   insitu__mem_free_secret(line, n_name + n_value + 3);
   return false;
 }
+
 static void insitu__http_answer_free(struct insitu__http_answer *a) {
   /* it may be a signed url */
   insitu__mem_free_secret(a->location, a->location ? strlen(a->location) : 0);
@@ -8260,12 +8412,14 @@ static void insitu__http_answer_free(struct insitu__http_answer *a) {
   a->version = insitu__http_no_version;
   a->etag[0] = a->id[0] = a->code[0] = a->region[0] = 0;
 }
+
 /* Frees what a request owns, and makes it ready to be filled again: its destination and limits
  * stay. */
 static void insitu__http_request_reset(struct insitu__http_request *r) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) {
     insitu__mem_free_secret(r->headers[i], strlen(r->headers[i])); /* credentials */
   }
+
   INSITU__ARRAY_FREE(r->headers);
   r->own_url.secret = true;
   insitu__text_buffer_free(&r->own_url);
@@ -8278,6 +8432,7 @@ static void insitu__http_request_reset(struct insitu__http_request *r) {
   insitu__mem_free(r->cause);
   r->cause = NULL;
 }
+
 static void insitu__http_request_free(struct insitu__http_request *r) {
   insitu__http_request_reset(r);
   memset(r, 0, sizeof *r);
@@ -8288,6 +8443,7 @@ static void insitu__http_answer_init(struct insitu__http_answer *a) {
   a->length = a->total = UINT64_MAX;
   a->date = a->retry_after = -1;
 }
+
 static bool insitu__http_digits(const char **p, uint64_t *value) {
   uint64_t n = 0;
   const char *begin = *p;
@@ -8297,6 +8453,7 @@ static bool insitu__http_digits(const char **p, uint64_t *value) {
   *value = n;
   return *p > begin;
 }
+
 /* "bytes 0-9/100", "bytes 0-9/ *", "bytes * /100" (without the blanks): RFC 9110, 14.4. */
 static bool insitu__http_content_range(const char *text, struct insitu__http_answer *a) {
   if (strncasecmp(text, "bytes ", 6)) return false;
@@ -8309,6 +8466,7 @@ static bool insitu__http_content_range(const char *text, struct insitu__http_ans
       return false;
     if (first > last || last == UINT64_MAX) return false;
   }
+
   if (*p++ != '/') return false;
   if (*p == '*') p++;
   else if (!insitu__http_digits(&p, &total)) return false;
@@ -8318,6 +8476,7 @@ static bool insitu__http_content_range(const char *text, struct insitu__http_ans
   a->total = total;
   return a->has_range = true;
 }
+
 /* Last-Modified. What is no date counts as a date of its own: another text is another version. */
 static void insitu__http_take_modified(struct insitu__http_answer *a, const char *value) {
   int64_t seconds;
@@ -8327,6 +8486,7 @@ static void insitu__http_take_modified(struct insitu__http_answer *a, const char
   a->dated = a->dated && seconds > 1; /* 0 and 1 are what reproducible builds write */
   a->version.modified = (uint32_t)seconds ? (uint32_t)seconds : 1;
 }
+
 /* All headers have come: what they say together of the object's version. */
 static void insitu__http_answer_whole(struct insitu__http_answer *a) {
   uint32_t since = (uint32_t)a->date - a->version.modified;
@@ -8337,12 +8497,14 @@ static void insitu__http_answer_whole(struct insitu__http_answer *a) {
                      : a->status == 200 ? a->length
                                         : UINT64_MAX;
 }
+
 /* nothing in it that could end a line of a request or a log */
 static bool insitu__http_printable(const char *text) {
   for (const char *p = text; *p; p++)
     if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
   return true;
 }
+
 /* The value of Retry-After, seconds or a date, in seconds from now; -1: it is neither. */
 static int64_t insitu__http_retry_after(const char *value) {
   const char *p = value;
@@ -8388,6 +8550,7 @@ static const char *const insitu__http_headers[] = {"etag", "last-modified", "tra
 static bool insitu__http_read_value(struct insitu__http_answer *a, size_t header, char *value) {
   const char *p = value;
   size_t n = strlen(value);
+
   switch (header) {
   case INSITU__HTTP_HEADER_ETAG:
     a->etag[0] = 0;
@@ -8416,6 +8579,7 @@ static bool insitu__http_read_value(struct insitu__http_answer *a, size_t header
     a->location = insitu__mem_text(value, n);
     return a->location != NULL;
   }
+
   return true;
 }
 
@@ -8427,6 +8591,7 @@ static bool insitu__http_is_named(const char *line, const char *name) {
 /* Reads a header line without its end, NUL-terminated. False: no memory. */
 static bool insitu__http_read_header(struct insitu__http_answer *a, char *line) {
   char *value = strchr(line, ':');
+
   if (!value) return true;
   *value++ = 0;
   value += strspn(value, " \t");
@@ -8440,6 +8605,7 @@ static bool insitu__http_read_header(struct insitu__http_answer *a, char *line) 
       memcpy((char *)a + kept->offset, value, n + 1);
     return true;
   }
+
   for (size_t i = 0; i < sizeof insitu__http_headers / sizeof *insitu__http_headers; i++)
     if (insitu__http_is_named(line, insitu__http_headers[i]))
       return insitu__http_read_value(a, i, value);
@@ -8451,10 +8617,12 @@ static bool insitu__http_read_header(struct insitu__http_answer *a, char *line) 
 static void insitu__http_set_long(CURL *easy, CURLoption option, long value) {
   curl_easy_setopt(easy, option, value);
 }
+
 /* false: no memory */
 static bool insitu__http_set_text(CURL *easy, CURLoption option, const char *value) {
   return curl_easy_setopt(easy, option, value) != CURLE_OUT_OF_MEMORY;
 }
+
 static void insitu__http_set_pointer(CURL *easy, CURLoption option, void *value) {
   curl_easy_setopt(easy, option, value);
 }
@@ -8467,11 +8635,13 @@ static void insitu__http_polled(struct insitu__ring_poll *poll, unsigned events)
   h->news = true;
   curl_multi_socket_action(h->multi, poll->fd, mask, &running);
 }
+
 static void insitu__http_poll_close(struct insitu__http *h, struct insitu__ring_poll *p) {
   *p->link = p->next;
   if (p->next) p->next->link = p->link;
   insitu__ring_poll_close(&h->reactor->ring, p);
 }
+
 static struct insitu__ring_poll *insitu__http_poll_open(struct insitu__http *h, curl_socket_t fd) {
   struct insitu__ring_poll *p =
       insitu__ring_poll_open(&h->reactor->ring, fd, insitu__http_polled, h);
@@ -8482,15 +8652,18 @@ static struct insitu__ring_poll *insitu__http_poll_open(struct insitu__http *h, 
   h->polls = p;
   return p;
 }
+
 static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine) {
   struct insitu__http *h = (struct insitu__http *)user;
   struct insitu__ring_poll *p = (struct insitu__ring_poll *)mine;
+
   (void)easy;
   if (what == CURL_POLL_REMOVE) {
     curl_multi_assign(h->multi, fd, NULL);
     if (p) insitu__http_poll_close(h, p);
     return 0;
   }
+
   if (!p) {
     p = insitu__http_poll_open(h, fd);
     if (!p) { /* an error from here would keep curl from ever setting its timer again */
@@ -8499,16 +8672,19 @@ static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *
     }
     curl_multi_assign(h->multi, fd, p);
   }
+
   insitu__ring_poll_want(&h->reactor->ring, p,
       (what & CURL_POLL_IN ? POLLIN : 0) | (what & CURL_POLL_OUT ? POLLOUT : 0));
   return 0;
 }
+
 /* As curl makes it, but for a program that is started meanwhile. */
 static curl_socket_t insitu__http_on_open(
     void *user, curlsocktype purpose, struct curl_sockaddr *a) {
   (void)user, (void)purpose;
   return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
+
 static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
   struct insitu__http *h = (struct insitu__http *)user;
   (void)multi;
@@ -8521,10 +8697,12 @@ static size_t insitu__http_refuse(struct insitu__http_request *r, int failure) {
   r->failure = failure;
   return 0;
 }
+
 /* Whether a response, whose headers are complete, is what was asked for; how much of its body is to
  * be dropped first. */
 static int insitu__http_judge(struct insitu__http_request *r) {
   const struct insitu__http_answer *a = &r->answer;
+
   if (a->status != 200 && a->status != 206) return INSITU__HTTP_FINE;
   if (a->encoded && r->iov) return INSITU__HTTP_ENCODED;
   if (!r->bytes) return a->status == 206 ? INSITU__HTTP_RANGE : INSITU__HTTP_FINE;
@@ -8540,18 +8718,22 @@ static int insitu__http_judge(struct insitu__http_request *r) {
     bool whole = r->left == r->bytes || a->total == UINT64_MAX || a->last + 1 == a->total;
     return a->first == r->first && whole ? INSITU__HTTP_FINE : INSITU__HTTP_RANGE;
   }
+
   if (tail && a->length == UINT64_MAX) return INSITU__HTTP_WHOLE;
   r->skip = tail ? a->length - insitu__base_min(r->bytes, a->length) : r->first;
   return r->skip > INSITU__HTTP_SKIP ? INSITU__HTTP_WHOLE : INSITU__HTTP_FINE;
 }
+
 /* The time that servers have had: inline it stands still outside next, see insitu__http_away. */
 static int64_t insitu__http_clock(const struct insitu__http *h) {
   return insitu__base_now() - h->away;
 }
+
 /* The first of a request's transfers whose headers are complete gives its body: from now on the
  * other is nobody's. */
 static bool insitu__http_begin(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
+
   if (t->begun) return true;
   if (r->winner) return false;
   struct insitu__http *h = t->http;
@@ -8562,11 +8744,13 @@ static bool insitu__http_begin(struct insitu__http_transfer *t) {
     r->answer = t->own;
     t->own.location = NULL;
   }
+
   if (h->desc.hedge)
     h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__http_clock(h) - t->began;
   r->failure = insitu__http_judge(r);
   return !r->failure;
 }
+
 /* A Date, parsed once a second. */
 static void insitu__http_take_date(
     struct insitu__http *h, struct insitu__http_answer *a, char *line) {
@@ -8579,9 +8763,11 @@ static void insitu__http_take_date(
   insitu__http_read_header(a, line);
   if (keep) h->date = a->date;
 }
+
 static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
   struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
   char copy[8192], *text = copy;
+
   n *= size;
   if (t->request->winner && t->request->winner != t) return 0; /* the other gives the body */
   t->header_bytes += n;
@@ -8602,6 +8788,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
       }
     return n;
   }
+
   size_t length = n;
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
   if (!length) {
@@ -8609,6 +8796,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
     insitu__http_answer_whole(t->answer);
     return n;
   }
+
   if (length >= sizeof copy) text = (char *)insitu__mem_realloc(NULL, length + 1);
   if (!text) return insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
   memcpy(text, line, length);
@@ -8617,13 +8805,16 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (length > 5 && text[4] == ':' && !strncasecmp(text, "date", 4))
     insitu__http_take_date(t->http, t->answer, text);
   else taken = insitu__http_read_header(t->answer, text);
+
   /* a redirect's target may be a signed url */
   if (text != copy) insitu__mem_free_secret(text, length + 1);
   return taken ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
 }
+
 /* Puts bytes where the request wants them; false when there is no room for all. */
 static bool insitu__http_place(struct insitu__http_request *r, const char *bytes, uint64_t n) {
   uint64_t drop = insitu__base_min(n, r->skip);
+
   r->skip -= drop;
   bytes += drop;
   n -= drop;
@@ -8645,17 +8836,21 @@ static bool insitu__http_place(struct insitu__http_request *r, const char *bytes
       r->into = 0;
     }
   }
+
   return !n;
 }
+
 /* Forgets what was placed: the next attempt fills iov from its beginning. */
 static void insitu__http_rewind(struct insitu__http_request *r) {
   r->at = 0;
   r->into = r->placed = 0;
 }
+
 static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *user) {
   struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
   struct insitu__http_request *r = t->request;
   const struct insitu__http_answer *a = &r->answer;
+
   n *= size;
   if (!insitu__http_begin(t)) return 0;
   insitu__http_count(&t->http->n_bytes, n);
@@ -8668,11 +8863,13 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
     t->said += n;
     return t->said <= INSITU__HTTP_LISTEN ? n : insitu__http_refuse(r, INSITU__HTTP_FULL);
   }
+
   if (!r->iov) {
     if (insitu__text_buffer_bytes(&r->text, bytes, n)) return n;
     return insitu__http_refuse(
         r, r->text.n + n > r->text.limit ? INSITU__HTTP_LONG : INSITU__HTTP_MEMORY);
   }
+
   if (insitu__http_place(r, bytes, n)) return n;
   return insitu__http_refuse(r, a->status == 206 ? INSITU__HTTP_LONG : INSITU__HTTP_FULL);
 }
@@ -8692,9 +8889,11 @@ static void insitu__http_away(struct insitu__http *h, int64_t ns) {
     curl_easy_pause(t->easy, CURLPAUSE_CONT);
   }
 }
+
 /* takes one that is under way out */
 static void insitu__http_idle(struct insitu__http_transfer *t) {
   struct insitu__http *h = t->http;
+
   curl_multi_remove_handle(h->multi, t->easy);
   if (!t->kept) curl_easy_reset(t->easy);
   curl_slist_free_all(t->resolve);
@@ -8707,17 +8906,20 @@ static void insitu__http_idle(struct insitu__http_transfer *t) {
   h->idle = t;
   h->under_way--;
 }
+
 static void insitu__http_free(struct insitu__http_transfer *t) {
   curl_easy_cleanup(t->easy);
   curl_url_cleanup(t->root);
   insitu__mem_free(t->line);
   insitu__mem_free(t);
 }
+
 /* The request's header lines as curl wants them, but without copies: they stay until the request is
  * over. */
 static bool insitu__http_lines(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
   uint64_t n = 0, most = INSITU__ARRAY_LEN(r->headers) + 2;
+
   if (most > t->n_line) {
     struct curl_slist *line =
         (struct curl_slist *)insitu__mem_realloc(t->line, most * sizeof *line);
@@ -8725,14 +8927,17 @@ static bool insitu__http_lines(struct insitu__http_transfer *t) {
     t->line = line;
     t->n_line = most;
   }
+
   for (; n < INSITU__ARRAY_LEN(r->headers); n++) t->line[n].data = r->headers[n];
   if (t->http->agent) t->line[n++].data = t->http->agent;
+
   /* no waiting for 100 Continue */
   if (r->n_body) t->line[n++].data = (char *)(uintptr_t) "Expect:";
   for (uint64_t i = 0; i < n; i++) t->line[i].next = i + 1 < n ? &t->line[i + 1] : NULL;
   curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, n ? t->line : NULL);
   return true;
 }
+
 /* The addresses of a host that the request needs, another one first each time, so that connections
  * spread over them. */
 static bool insitu__http_addresses(
@@ -8750,8 +8955,10 @@ static bool insitu__http_addresses(
     if (more) t->resolve = more;
     return more != NULL;
   }
+
   return true;
 }
+
 /* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by
  * itself. Returns a number that no other origin has, 0 for one with a password. */
 static uint64_t insitu__http_host_of(
@@ -8759,10 +8966,12 @@ static uint64_t insitu__http_host_of(
   char *host = NULL, *port = NULL;
   unsigned char address[16];
   size_t n = insitu__names_before_path(url);
+
   if (n && n < sizeof h->origin && !strncmp(h->origin, url, n) && !h->origin[n]) {
     memcpy(out, h->origin_host, insitu__base_min(cap, sizeof h->origin_host));
     return h->n_origins;
   }
+
   CURLU *u = curl_url();
   out[0] = 0;
   if (u && !curl_url_set(u, CURLUPART_URL, url, 0) && !curl_url_get(u, CURLUPART_HOST, &host, 0) &&
@@ -8770,6 +8979,7 @@ static uint64_t insitu__http_host_of(
       inet_pton(AF_INET, host, address) != 1 && strcasecmp(host, "localhost"))
     snprintf(out, cap, "%s:%s", host, port);
   if (strlen(out) + 1 >= cap) out[0] = 0;
+
   /* one with a password is not */
   bool keep = port && n && n < sizeof h->origin && !memchr(url, '@', n);
   if (keep) {
@@ -8778,11 +8988,13 @@ static uint64_t insitu__http_host_of(
     h->n_origins++;
     snprintf(h->origin_host, sizeof h->origin_host, "%s", out);
   }
+
   curl_free(host);
   curl_free(port);
   curl_url_cleanup(u);
   return keep ? h->n_origins : 0;
 }
+
 /* The proxy that a request goes by, as the options or the environment say, by curl's rules; NULL:
  * none. */
 static const char *insitu__http_proxy_of(
@@ -8793,6 +9005,7 @@ static const char *insitu__http_proxy_of(
   static const char *const secure[] = {"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"};
   const char *proxy = h->desc.proxy, *excluded = h->desc.no_proxy;
   char host[256];
+
   if (r->direct || !h->proxied) return NULL;
   bool https = !strncasecmp(r->url, "https:", 6);
   if (!proxy && !h->desc.isolated)
@@ -8802,20 +9015,24 @@ static const char *insitu__http_proxy_of(
   bool named = excluded && insitu__names_bare_host(r->url, host, sizeof host);
   return named && insitu__names_is_excluded(excluded, host) ? NULL : proxy;
 }
+
 /* The names, "host:port", whose addresses a request needs; how many: 2 at most. */
 static unsigned insitu__http_names(
     struct insitu__http *h, const struct insitu__http_request *r, char name[2][256]) {
   const char *proxy = insitu__http_proxy_of(h, r);
   unsigned n = 0;
   bool target = true;
+
   if (proxy) insitu__names_proxy(proxy, name[n], sizeof name[n], &target);
   if (proxy && name[n][0]) n++;
   if (target) {
     insitu__http_host_of(h, r->url, name[n], sizeof name[n]);
     if (name[n][0]) n++;
   }
+
   return n;
 }
+
 /* A url's path and query, where curl need not look at them to send them as they are; else NULL. */
 static const char *insitu__http_target(const char *url) {
   const char *target = url + insitu__names_before_path(url);
@@ -8823,6 +9040,7 @@ static const char *insitu__http_target(const char *url) {
   while ((unsigned char)target[n] > ' ' && target[n] != '#' && target[n] != 127) n++;
   return target > url && *target == '/' && !target[n] ? target : NULL;
 }
+
 /* Names the origin of plain requests: curl does not parse a url and put it together again for each.
  * False: no memory. */
 static bool insitu__http_root(struct insitu__http_transfer *t) {
@@ -8832,12 +9050,14 @@ static bool insitu__http_root(struct insitu__http_transfer *t) {
             !curl_url_set(t->root, CURLUPART_QUERY, NULL, 0);
   return ok && curl_easy_setopt(t->easy, CURLOPT_CURLU, t->root) == CURLE_OK;
 }
+
 /* All options but those that differ between plain requests. False: no memory. What curl cannot do,
  * it tells when it is sent. */
 static bool insitu__http_options_all(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
   const struct insitu__http_desc *d = &t->http->desc;
   CURL *e = t->easy;
+
   curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
   curl_opensocket_callback on_open = insitu__http_on_open;
   int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms,
@@ -8867,6 +9087,7 @@ static bool insitu__http_options_all(struct insitu__http_transfer *t) {
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYPEER, 0);
   if (d->insecure) insitu__http_set_long(e, CURLOPT_SSL_VERIFYHOST, 0);
   if (!t->http->agent) ok = insitu__http_set_text(e, CURLOPT_USERAGENT, d->agent) && ok;
+
   /* texts only: bytes arrive as they are stored */
   if (!r->iov) ok = insitu__http_set_text(e, CURLOPT_ACCEPT_ENCODING, "") && ok;
   insitu__http_set_pointer(e, CURLOPT_PRIVATE, t);
@@ -8882,8 +9103,10 @@ static bool insitu__http_options_all(struct insitu__http_transfer *t) {
     insitu__http_set_pointer(e, CURLOPT_POSTFIELDS, (void *)(uintptr_t)(r->body ? r->body : ""));
     ok = insitu__http_set_text(e, CURLOPT_CUSTOMREQUEST, r->method) && ok;
   }
+
   return ok;
 }
+
 /* False: no memory. A reset and all options take longer than the rest of what we do for a request,
  * so a handle keeps them from one plain request to another on the same origin: these differ in
  * nothing but url, header lines and addresses, which are set each time. Whatever else a request may
@@ -8898,6 +9121,7 @@ static bool insitu__http_options_set(struct insitu__http_transfer *t, uint64_t o
   const char *target = insitu__http_target(r->url);
   bool plain = origin && target && get && usual && r->iov && !r->n_body && t != r->twin;
   bool same = t->kept && plain && t->origin == origin, by_root = plain && !t->http->proxied;
+
   t->kept = false;
   t->plain = plain;
   t->origin = origin;
@@ -8907,11 +9131,13 @@ static bool insitu__http_options_set(struct insitu__http_transfer *t, uint64_t o
   return curl_easy_setopt(t->easy, by_root ? CURLOPT_REQUEST_TARGET : CURLOPT_URL,
              by_root ? target : r->url) == CURLE_OK;
 }
+
 /* Begins a transfer for the request; NULL: no memory. */
 static struct insitu__http_transfer *insitu__http_start(
     struct insitu__http *h, struct insitu__http_request *r, bool twin) {
   struct insitu__http_transfer *t = h->idle;
   char host[300];
+
   if (t) h->idle = t->next;
   else if ((t = (struct insitu__http_transfer *)insitu__mem_alloc(1, sizeof *t))) {
     t->easy = curl_easy_init();
@@ -8920,6 +9146,7 @@ static struct insitu__http_transfer *insitu__http_start(
       t = NULL;
     }
   }
+
   if (!t) return NULL;
   t->http = h;
   t->request = r;
@@ -8951,6 +9178,7 @@ static struct insitu__http_transfer *insitu__http_start(
   else r->sent = NULL;
   return NULL;
 }
+
 /* The request is over: takes both its transfers out and lets its coroutine go on. */
 static void insitu__http_finish(struct insitu__http *h, struct insitu__http_request *r) {
   if (r->sent) insitu__http_idle(r->sent);
@@ -8959,15 +9187,18 @@ static void insitu__http_finish(struct insitu__http *h, struct insitu__http_requ
   if (!r->winner) insitu__http_answer_init(&r->answer); /* headers that broke off tell nothing */
   insitu__reactor_ready(h->reactor, r->co);
 }
+
 /* curl says 0 for what did not happen */
 static int64_t insitu__http_time(CURL *easy, CURLINFO what) {
   curl_off_t us = 0;
   curl_easy_getinfo(easy, what, &us);
   return us > 0 ? (int64_t)us : -1;
 }
+
 static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
   char *address = NULL;
   long connections = 0;
+
   memset(t, 0, sizeof *t);
   t->resolved = insitu__http_time(easy, CURLINFO_NAMELOOKUP_TIME_T);
   t->connected = insitu__http_time(easy, CURLINFO_CONNECT_TIME_T);
@@ -8981,11 +9212,13 @@ static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
   curl_easy_getinfo(easy, CURLINFO_PRIMARY_IP, &address);
   snprintf(t->address, sizeof t->address, "%s", address ? address : "");
 }
+
 /* What curl tells of a failure, where that may be shown: it quotes a proxy's url that it cannot
  * read, password and all, and addresses of other kinds. */
 static const char *insitu__http_told(CURLcode code, const char *text) {
   bool quotes =
       strstr(text, "://") || strchr(text, '@') || (strstr(text, "roxy") && strpbrk(text, "'\""));
+
   for (const char *p = text; *p; p++) quotes = quotes || (unsigned char)*p < 0x20 || *p == 0x7f;
   if (!*text || quotes) return curl_easy_strerror(code);
   switch (code) {
@@ -8994,6 +9227,7 @@ static const char *insitu__http_told(CURLcode code, const char *text) {
   default: return text;
   }
 }
+
 /* curl is through with a transfer. */
 static void insitu__http_ended(
     struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
@@ -9001,6 +9235,7 @@ static void insitu__http_ended(
   bool other = r->sent == t ? r->twin != NULL : r->sent != NULL;
   /* cut off in its headers: to curl one without a body */
   if (result == CURLE_OK && !t->headed) result = CURLE_GOT_NOTHING;
+
   if (result == CURLE_OK && !r->winner) insitu__http_begin(t); /* an answer without a body */
   if (r->winner != t && other) { /* the other transfer is still good for an answer, or gives it */
     if (r->sent == t) r->sent = NULL;
@@ -9008,6 +9243,7 @@ static void insitu__http_ended(
     insitu__http_idle(t);
     return;
   }
+
   if (r->timing) insitu__http_measure(t->easy, r->timing);
   if (result == CURLE_COULDNT_CONNECT) { /* at addresses that may be old ones */
     char name[2][256];
@@ -9016,6 +9252,7 @@ static void insitu__http_ended(
       if (!strcmp(h->host[i % INSITU__MAX_HOSTS].name, name[i / INSITU__MAX_HOSTS]))
         h->host[i % INSITU__MAX_HOSTS].until = 0;
   }
+
   int status = r->answer.status; /* after other answers curl's own state is reset, too */
   t->kept = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
   r->result = result;
@@ -9024,6 +9261,7 @@ static void insitu__http_ended(
     const char *told = insitu__http_told(result, t->error);
     r->cause = insitu__mem_text(told, strlen(told));
   }
+
   insitu__http_finish(h, r);
 }
 
@@ -9040,34 +9278,41 @@ static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the firs
       return insitu__text_buffer_free(&line), false;
     h->agent = line.text;
   }
+
   h->multi = curl_multi_init();
   if (!h->multi) return false;
   curl_multi_setopt(h->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
   curl_multi_setopt(h->multi, CURLMOPT_SOCKETDATA, h);
   curl_multi_setopt(h->multi, CURLMOPT_TIMERFUNCTION, on_timer);
   curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
+
   /* or curl closes warm ones */
   curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->most + INSITU__MAX_HOSTS);
   curl_multi_setopt(
       h->multi, CURLMOPT_PIPELINING, h->desc.version == 2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING);
   return true;
 }
+
 /* How long an answer may take before it counts as late: three times what 95 % of the latest took.
  */
 static int64_t insitu__http_late(const struct insitu__http *h) {
   int64_t sorted[INSITU__HTTP_LATENCIES];
   unsigned n = h->n_latency < INSITU__HTTP_LATENCIES ? h->n_latency : INSITU__HTTP_LATENCIES;
+
   for (unsigned i = 0; i < n; i++) {
     unsigned at = i;
     for (; at && sorted[at - 1] > h->latency[i]; at--) sorted[at] = sorted[at - 1];
     sorted[at] = h->latency[i];
   }
+
   int64_t late = n ? 3 * sorted[(n * 95 - 1) / 100] : 0;
   return late > INSITU__HTTP_HEDGE ? late : INSITU__HTTP_HEDGE;
 }
+
 /* Sends second requests for late answers, at most one in twenty; when to look again. */
 static int64_t insitu__http_hedge(struct insitu__http *h) {
   int64_t next = INT64_MAX, now = insitu__http_clock(h), late = insitu__http_late(h);
+
   for (struct insitu__http_transfer *t = h->active, *following; t; t = following) {
     following = t->next;
     struct insitu__http_request *r = t->request;
@@ -9076,18 +9321,22 @@ static int64_t insitu__http_hedge(struct insitu__http *h) {
     if (t->began + late > now) next = next < t->began + late ? next : t->began + late;
     else if (insitu__http_start(h, r, true)) insitu__http_count(&h->n_hedges, 1);
   }
+
   return next == INT64_MAX ? next : next + h->away;
 }
+
 static void insitu__http_queue(struct insitu__http *h, struct insitu__http_request *r) {
   r->next = NULL;
   if (h->first) h->last->next = r;
   else h->first = r;
   h->last = r;
 }
+
 static void insitu__http_fail(struct insitu__http *h, struct insitu__http_request *r, int failure) {
   r->failure = failure;
   insitu__http_finish(h, r);
 }
+
 /* A request whose host has no address. */
 static void insitu__http_nameless(
     struct insitu__http *h, struct insitu__http_request *r, const char *name, const char *cause) {
@@ -9098,17 +9347,20 @@ static void insitu__http_nameless(
   r->result = CURLE_COULDNT_RESOLVE_HOST;
   insitu__http_finish(h, r);
 }
+
 static void insitu__http_unresolved(
     struct insitu__http *h, struct insitu__http_request *r, const struct insitu__names_host *host) {
   if (host->error == EAI_MEMORY) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
   else insitu__http_nameless(h, r, host->name, gai_strerror(host->error));
 }
+
 /* Whether the names that a request needs have addresses. Old ones are used while a new look-up
  * runs, and longer if it fails. False: the request waits for a look-up, connect_timeout at most, or
  * has failed. */
 static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_request *r) {
   char name[2][256];
   unsigned n = insitu__http_names(h, r, name);
+
   for (unsigned i = 0; i < n; i++) {
     struct insitu__names_host *host = insitu__names_find(h->host, name[i]);
     int64_t now = insitu__base_now(), ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
@@ -9134,14 +9386,17 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
     *end = r;
     return false;
   }
+
   return true;
 }
+
 /* Takes what look-ups have brought; lets the requests go on that waited for it, and fails those
  * that have waited too long. Whether there were any. */
 static bool insitu__http_resolve(struct insitu__http *h) {
   char late[80];
   int64_t now = 0;
   bool any = false;
+
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++)
     if (h->host[i].asked) insitu__names_collect(&h->host[i]);
   for (struct insitu__http_request **link = &h->waiting, *r; (r = *link);) {
@@ -9163,6 +9418,7 @@ static bool insitu__http_resolve(struct insitu__http *h) {
       insitu__http_nameless(h, r, r->host->name, late);
     }
   }
+
   return any;
 }
 
@@ -9173,23 +9429,27 @@ static bool insitu__http_given_up(
     const struct insitu__http *h, const struct insitu__http_request *r) {
   return h->over || h->reactor->closing || (r->give_up && *r->give_up);
 }
+
 /* Ends the requests that nobody waits for; and, where memory was missing, those that are under way.
  */
 static void insitu__http_sweep(struct insitu__http *h) {
   struct insitu__http_request *queued = h->first, *next;
   bool starved = h->starved;
+
   h->sweep = h->starved = false;
   for (struct insitu__http_transfer *t = h->active; t;) {
     bool vain = insitu__http_given_up(h, t->request), ends = vain || starved;
     if (ends) insitu__http_fail(h, t->request, vain ? INSITU__HTTP_CANCELLED : INSITU__HTTP_MEMORY);
     t = ends ? h->active : t->next; /* one request may have two transfers */
   }
+
   for (struct insitu__http_request **link = &h->waiting, *r; (r = *link);) {
     bool vain = insitu__http_given_up(h, r);
     if (vain) *link = r->next;
     if (vain) insitu__http_fail(h, r, INSITU__HTTP_CANCELLED);
     else link = &r->next;
   }
+
   h->first = NULL;
   for (; queued; queued = next) {
     next = queued->next;
@@ -9197,14 +9457,17 @@ static void insitu__http_sweep(struct insitu__http *h) {
     else insitu__http_queue(h, queued);
   }
 }
+
 static bool insitu__http_turn(struct insitu__reactor_source *source) {
   struct insitu__http *h = (struct insitu__http *)(void *)source;
   int running, left;
+
   if (h->timer != INT64_MAX && (!h->timer || h->timer <= insitu__base_now())) {
     h->timer = INT64_MAX; /* curl sets it anew */
     h->news = true;
     curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
+
   bool any =
       h->sweep || h->starved || (h->reactor->closing && (h->active || h->first || h->waiting));
   if (any) insitu__http_sweep(h);
@@ -9217,6 +9480,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
       insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
     h->news = true; /* curl may have failed at once */
   }
+
   if (h->news) {
     h->news = false;
     for (CURLMsg *m; h->multi && (m = curl_multi_info_read(h->multi, &left)); any = true) {
@@ -9226,15 +9490,18 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
       insitu__http_ended(h, (struct insitu__http_transfer *)(void *)transfer, result);
     }
   }
+
   int64_t hedge = h->desc.hedge && h->active ? insitu__http_hedge(h) : INT64_MAX;
   source->deadline = h->timer < hedge ? h->timer : hedge;
   for (const struct insitu__http_request *r = h->waiting; r; r = r->next)
     if (r->host_until < source->deadline) source->deadline = r->host_until;
   return any;
 }
+
 /* no coroutine is left, and so no request */
 static void insitu__http_end(struct insitu__reactor_source *source) {
   struct insitu__http *h = (struct insitu__http *)(void *)source;
+
   assert(!h->active && !h->first && !h->waiting);
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) /* its thread is not waited for */
     if (h->host[i].asked) insitu__names_abandon(&h->host[i]);
@@ -9242,6 +9509,7 @@ static void insitu__http_end(struct insitu__reactor_source *source) {
     next = t->next;
     insitu__http_free(t);
   }
+
   h->idle = NULL;
   if (h->multi) curl_multi_cleanup(h->multi);
   h->multi = NULL;
@@ -9266,6 +9534,7 @@ static bool insitu__http_proxied(const struct insitu__http *h) {
 static void insitu__http_origin(const char *url, char *out, size_t cap) {
   char *scheme = NULL, *host = NULL, *port = NULL;
   CURLU *u = curl_url();
+
   if (u && !curl_url_set(u, CURLUPART_URL, url, 0) &&
       !curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) &&
       !curl_url_get(u, CURLUPART_HOST, &host, 0)) {
@@ -9274,16 +9543,19 @@ static void insitu__http_origin(const char *url, char *out, size_t cap) {
   } else {
     snprintf(out, cap, "a url that is none");
   }
+
   curl_free(scheme);
   curl_free(host);
   curl_free(port);
   curl_url_cleanup(u);
 }
+
 /* as object_store and the AWS SDKs: RFC 9110 and 6585 */
 static bool insitu__http_transient_status(int status) {
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
          status == 504;
 }
+
 static bool insitu__http_transient(CURLcode code) {
   switch (code) {
   case CURLE_COULDNT_RESOLVE_PROXY:
@@ -9303,6 +9575,7 @@ static bool insitu__http_transient(CURLcode code) {
   default: return false;
   }
 }
+
 static const char *insitu__http_advice(CURLcode code) {
   switch (code) {
   case CURLE_COULDNT_RESOLVE_HOST:
@@ -9322,6 +9595,7 @@ static const char *insitu__http_advice(CURLcode code) {
   default: return "check the server and the network";
   }
 }
+
 static insitu_status insitu__http_failed(const struct insitu__http_request *r, insitu_error *err) {
   static const char *const said[] = {
       [INSITU__HTTP_RANGE] = "it sent another range than the one asked for (or none)",
@@ -9332,6 +9606,7 @@ static insitu_status insitu__http_failed(const struct insitu__http_request *r, i
                                "without, ranges of it mean nothing",
       [INSITU__HTTP_MEMORY] = "no memory for the request; give the process more memory"};
   char origin[300];
+
   if (r->failure == INSITU__HTTP_CANCELLED) return INSITU_CANCELLED;
   insitu__http_origin(r->url, origin, sizeof origin);
   if (err && err->status >= 0)
@@ -9357,6 +9632,7 @@ static insitu_status insitu__http_await(
     h->attached = true;
     h->proxied = insitu__http_proxied(h);
   }
+
   insitu__http_answer_init(&r->answer);
   r->winner = r->sent = r->twin = NULL;
   r->failure = INSITU__HTTP_FINE;
@@ -9383,9 +9659,11 @@ struct insitu__http_retry { /* all zero before the first attempt */
   unsigned tries;
   int64_t began, pause;
 };
+
 static uint64_t insitu__http_random(struct insitu__http *h, uint64_t below) {
   return insitu__order_mix(h->random++) % below;
 }
+
 /* Asked to slow down: half as many requests at once, at most once a second; each answer then adds a
  * little. */
 static void insitu__http_throttled(struct insitu__http *h) {
@@ -9395,9 +9673,11 @@ static void insitu__http_throttled(struct insitu__http *h) {
   h->slowed = now;
   h->limit = h->limit > 2 ? h->limit / 2 : 1;
 }
+
 static void insitu__http_served(struct insitu__http *h) {
   if (h->limit < h->most) h->limit += 1 / h->limit;
 }
+
 /* Waits before the next attempt: decorrelated jitter (a random time up to three times the last,
  * from a base), or what the server asked for. False when no more attempts are due, or the store
  * closes. */
@@ -9406,6 +9686,7 @@ static bool insitu__http_pause_await(struct insitu__http *h, struct insitu__http
   int status = r->answer.status;
   bool slow = status == 429 || status == 503;
   int64_t now = insitu__http_clock(h), base = slow ? INSITU__HTTP_PAUSE_SLOW : INSITU__HTTP_PAUSE;
+
   if (slow) insitu__http_throttled(h);
   if (retry->tries >= (h->answered ? h->desc.retries : h->desc.first_retries)) return false;
   int64_t from = retry->pause > base ? retry->pause : base,
@@ -9424,6 +9705,7 @@ static bool insitu__http_pause_await(struct insitu__http *h, struct insitu__http
   insitu__http_count(&h->n_retries, 1);
   return !insitu__http_given_up(h, r);
 }
+
 /* A small request whose whole answer is wanted, for services of credentials: `tries` attempts.
  * INSITU_OK whenever an answer came that is not a transient failure, or the last one. timeout_ms
  * bounds connecting, and silence. */
@@ -9476,6 +9758,7 @@ static insitu_status insitu__http_open(
   h->most = h->limit = INSITU__HTTP_CONNECTIONS;
   return INSITU_OK;
 }
+
 /* So many requests at once, unless the options say another number: at most half of the descriptors
  * that this process may open. */
 static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n) {
@@ -9487,6 +9770,7 @@ static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n) {
   if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(n + INSITU__MAX_HOSTS));
   return n;
 }
+
 /* after the reactor; a zeroed one is fine */
 static void insitu__http_close(struct insitu__http *h) {
   if (h->curl) curl_global_cleanup();
@@ -9552,6 +9836,7 @@ enum {
   INSITU__SETTINGS_FILE,
   INSITU__SETTINGS_LEARNT
 };
+
 enum {
   INSITU__SETTINGS_W = 1 << INSITU__CLOUD_HTTP,
   INSITU__SETTINGS_A = 1 << INSITU__CLOUD_S3,
@@ -9759,6 +10044,7 @@ static void insitu__settings_url_base(
     const struct insitu__settings_url *u, struct insitu__text_buffer *b) {
   const char *port = u->https ? ":443" : ":80";
   uint64_t n = u->n_host, n_port = strlen(port);
+
   if (n && u->host[n - 1] == ':') n--;
   if (n > n_port && !memcmp(u->host + n - n_port, port, n_port)) n -= n_port;
   insitu__text_buffer_printf(b, "http%s://", u->https ? "s" : "");
@@ -9811,6 +10097,7 @@ static insitu_status insitu__settings_endpoint(
   bool emulator = s->by[setting] && !strcmp(s->by[setting], "STORAGE_EMULATOR_HOST");
   bool bare =
       (emulator || setting == INSITU__SETTINGS_METADATA) && !strstr(s->value[setting], "://");
+
   insitu__text_buffer_printf(&full, "%s%s", bare ? "http://" : "", s->value[setting]);
   if (full.failed) return insitu__settings_nomem(err);
   const char *cause = insitu__settings_url_split(full.text, &u);
@@ -9823,6 +10110,7 @@ static insitu_status insitu__settings_endpoint(
     insitu__settings_url_base(&u, &b);
     insitu__settings_url_path(u.path, u.n_path, &p);
   }
+
   insitu__settings_wipe_buffer(&full);
   if (cause)
     return insitu__error_set(err, INSITU_E_ARG, "store, %s '%s': %s%s give https://host",
@@ -9841,6 +10129,7 @@ static insitu_status insitu__settings_endpoint(
  * header or a url, and holds no blank; else no blank at its ends alone, as pasting leaves them. */
 static const char *insitu__settings_characters(const char *text, bool word) {
   uint64_t n = strlen(text);
+
   if (!n) return "it is empty";
   if (n >= INSITU__MAX_SECRET) return "it is longer than INSITU__MAX_SECRET";
   for (const char *p = text; *p; p++)
@@ -9860,6 +10149,7 @@ enum {
   INSITU__SETTINGS_PHRASE, /* another credential: no blank at its ends */
   INSITU__SETTINGS_LINES   /* JSON, which may have several lines */
 };
+
 static const unsigned char insitu__settings_type[INSITU__SETTINGS_COUNT] = {
     [INSITU__SETTINGS_SKIP] = INSITU__SETTINGS_FLAG,
     [INSITU__SETTINGS_ALLOW_HTTP] = INSITU__SETTINGS_FLAG,
@@ -9895,6 +10185,7 @@ static insitu_status insitu__settings_set(struct insitu__settings *s, int settin
       credential ? insitu__settings_characters(value, type == INSITU__SETTINGS_WORD) : NULL;
   /* as the header has it */
   if (setting == INSITU__SETTINGS_PAYER && !strcasecmp(value, "requester")) value = "true";
+
   if (type == INSITU__SETTINGS_FLAG && !insitu__http_flag(value, &flag))
     cause = "it is neither true nor false";
   if (!cause && strlen(value) >= INSITU__MAX_SECRET) cause = "it is longer than INSITU__MAX_SECRET";
@@ -9915,6 +10206,7 @@ static insitu_status insitu__settings_set(struct insitu__settings *s, int settin
 static int insitu__settings_find(int kind, const char *key) {
   static const char *const prefix[4][3] = {
       {""}, {"", "aws_"}, {"", "google_"}, {"", "azure_storage_", "azure_"}};
+
   for (int k = 0; k < 3 && prefix[kind][k]; k++) {
     uint64_t n = strlen(prefix[kind][k]);
     for (unsigned i = 0; i < INSITU__SETTINGS_NAMES && strncasecmp(key, prefix[kind][k], n) == 0;
@@ -9923,6 +10215,7 @@ static int insitu__settings_find(int kind, const char *key) {
           !strcasecmp(key + n, insitu__settings_names[i].option))
         return (int)i;
   }
+
   return -1;
 }
 
@@ -9931,6 +10224,7 @@ static insitu_status insitu__settings_option(struct insitu__settings *s,
   insitu_status status = INSITU_OK;
   struct insitu__http_desc none = {0};
   int row = insitu__settings_find(s->kind, key);
+
   if (row >= 0 && !value[0]) return INSITU_OK; /* as if it were not there */
   if (row >= 0)
     return insitu__settings_set(s, insitu__settings_names[row].setting, value,
@@ -9954,12 +10248,14 @@ static insitu_status insitu__settings_option(struct insitu__settings *s,
 static insitu_status insitu__settings_option_exists(const char *key, insitu_error *err) {
   const char *names[INSITU__SETTINGS_NAMES + INSITU__HTTP_OPTIONS];
   int n = 0;
+
   for (int kind = INSITU__CLOUD_HTTP; kind <= INSITU__CLOUD_AZURE; kind++)
     if (insitu__settings_find(kind, key) >= 0) return INSITU_OK;
   for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) {
     if (!strcasecmp(insitu__http_options[i].name, key)) return INSITU_OK;
     names[n++] = insitu__http_options[i].name;
   }
+
   for (unsigned i = 0; i < INSITU__SETTINGS_NAMES; i++)
     if (insitu__settings_names[i].option) names[n++] = insitu__settings_names[i].option;
   int near = insitu__text_nearest(key, names, n);
@@ -9978,6 +10274,7 @@ static insitu_status insitu__settings_environment(struct insitu__settings *s, in
         insitu__settings_set(s, row->setting, value, INSITU__SETTINGS_ENV, row->environment, err);
     if (status < 0) return status;
   }
+
   return INSITU_OK;
 }
 
@@ -10102,6 +10399,7 @@ static int insitu__auth_file_content(int fd, uint64_t limit, struct insitu__text
     if (got < 0) return errno;
     b->n += (uint64_t)got;
   }
+
   return 0;
 }
 
@@ -10116,8 +10414,10 @@ static insitu_status insitu__auth_file(
   struct insitu__text_buffer b = {.limit = INSITU__MAX_SECRET_FILE + 1, .secret = true};
   char buf[128];
   struct stat st;
+
   *text = NULL;
   *n = 0;
+
   /* O_NONBLOCK: nobody waits for the other end of a pipe */
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), error = fd < 0 ? errno : 0;
   bool pipe = fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode);
@@ -10131,6 +10431,7 @@ static insitu_status insitu__auth_file(
     *text = insitu__settings_take(&b);
     return INSITU_OK;
   }
+
   insitu__text_buffer_free(&b);
 
   bool absent = error == ENOENT || error == ENOTDIR;
@@ -10187,6 +10488,7 @@ static insitu_status insitu__auth_profile_get(const struct insitu__auth_files *f
   const char *path = f->credentials_path, *cause = NULL;
   bool found = f->credentials &&
                insitu__sign_ini_find(f->credentials, f->n_credentials, "", profile, key, &value);
+
   *out = NULL;
   if (!found && f->config) {
     path = f->config_path;
@@ -10194,6 +10496,7 @@ static insitu_status insitu__auth_profile_get(const struct insitu__auth_files *f
             (!strcmp(profile, "default") &&
                 insitu__sign_ini_find(f->config, f->n_config, "", profile, key, &value));
   }
+
   if (!found) return INSITU_OK;
   for (uint64_t i = 0; i < value.n; i++)
     if ((unsigned char)value.text[i] < 0x20 || value.text[i] == 0x7f)
@@ -10219,6 +10522,7 @@ static insitu_status insitu__auth_profile_refused(const struct insitu__auth_file
                         "export-credentials --format env'"},
       {"credential_process", "credential_process would run a program; run it yourself and give its "
                              "keys in the environment"}};
+
   *cause = NULL;
   for (unsigned i = 0; i < sizeof refused / sizeof *refused && !*cause; i++) {
     char *value;
@@ -10227,6 +10531,7 @@ static insitu_status insitu__auth_profile_refused(const struct insitu__auth_file
     if (value) *cause = refused[i][1];
     insitu__settings_wipe(&value);
   }
+
   return INSITU_OK;
 }
 
@@ -10255,6 +10560,7 @@ static insitu_status insitu__auth_profile_keys(struct insitu__auth *a,
       "aws_access_key_id", "aws_secret_access_key", "aws_session_token"};
   char *value[3] = {NULL};
   insitu_status status = INSITU_OK;
+
   for (int i = 0; i < 3 && status == INSITU_OK; i++)
     status = insitu__auth_profile_get(f, profile, keys[i], &value[i], err);
   for (int i = 0; i < 3 && status == INSITU_OK; i++) {
@@ -10264,6 +10570,7 @@ static insitu_status insitu__auth_profile_keys(struct insitu__auth *a,
       status = insitu__error_set(err, INSITU_E_AUTH,
           "store, profile '%.64s': its %s cannot be used: %s; correct it", profile, keys[i], wrong);
   }
+
   if (status == INSITU_OK && value[0] && value[1])
     status = insitu__auth_static(
         a, value[0], value[1], value[2] && value[2][0] ? value[2] : NULL, "profile", err);
@@ -10284,6 +10591,7 @@ static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
       "credential_source", "source_profile", "external_id", "role_session_name"};
   char *value[6] = {NULL};
   const char *cause;
+
   *next = NULL;
   insitu_status status = insitu__auth_profile_refused(f, profile, &cause, err);
   for (int i = 0; i < 6 && assume && status == INSITU_OK && (i == 0 || value[0]); i++)
@@ -10307,6 +10615,7 @@ static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
     else if (!value[2] || !insitu__auth_profile_source(a, value[2], &status, err))
       cause = "role_arn needs source_profile, or a credential_source that there is; add it";
   }
+
   for (int i = 0; i < 6; i++) insitu__settings_wipe(&value[i]);
   if (status < 0 || a->source == INSITU__AUTH_STATIC || a->source == INSITU__AUTH_WEB || !cause)
     return status;
@@ -10328,6 +10637,7 @@ static insitu_status insitu__auth_profile(
   static const struct {
     int setting;
     const char *key;
+
   } more[] = {{INSITU__SETTINGS_REGION, "region"}, {INSITU__SETTINGS_ENDPOINT, "endpoint_url"}};
   const char *named = a->set.value[INSITU__SETTINGS_PROFILE], *name = named ? named : "default";
   insitu_status status = INSITU_OK;
@@ -10343,6 +10653,7 @@ static insitu_status insitu__auth_profile(
           f->config_path ? f->config_path : "", err);
     insitu__settings_wipe(&value);
   }
+
   char *at = insitu__settings_copy(name), *next = NULL;
   bool assume = true;
   if (!at) return insitu__settings_nomem(err);
@@ -10355,6 +10666,7 @@ static insitu_status insitu__auth_profile(
     if (status == INSITU_OK && !insitu__auth_profile_exists(f, at))
       status = insitu__auth_no_profile(f, at, "source_profile", err);
   }
+
   insitu__settings_wipe(&at);
   if (status == INSITU_OK && keys && !a->source && named)
     return insitu__error_set(err, INSITU_E_AUTH,
@@ -10378,6 +10690,7 @@ static insitu_status insitu__auth_file_read(const struct insitu__auth *a, int se
     const char *place, char **path, char **text, uint64_t *n, insitu_error *err) {
   struct insitu__text_buffer b = {0};
   const char *named = a->set.value[setting], *home = a->set.value[INSITU__SETTINGS_HOME];
+
   if (!named && !home) return INSITU_OK;
   insitu__text_buffer_printf(&b, "%s%s", named ? named : home, named ? "" : place);
   *path = insitu__settings_take(&b);
@@ -10416,6 +10729,7 @@ static insitu_status insitu__auth_s3_credentials(
                           : NULL;
   bool id = insitu__settings_has(&a->set, INSITU__SETTINGS_ID, from),
        secret = insitu__settings_has(&a->set, INSITU__SETTINGS_SECRET, from);
+
   if (id && secret)
     return insitu__auth_static(a, a->set.value[INSITU__SETTINGS_ID],
         a->set.value[INSITU__SETTINGS_SECRET], token,
@@ -10437,6 +10751,7 @@ static insitu_status insitu__auth_s3_credentials(
     insitu_status status = insitu__auth_profile(a, f, true, err);
     if (status < 0) return status;
   }
+
   if (!a->source && (insitu__settings_has(&a->set, INSITU__SETTINGS_CONTAINER_PATH, from) ||
                         insitu__settings_has(&a->set, INSITU__SETTINGS_CONTAINER_URL, from)))
     insitu__auth_dynamic(a, INSITU__AUTH_CONTAINER, "container");
@@ -10453,6 +10768,7 @@ static insitu_status insitu__auth_json_get(
     const struct insitu__text_json *j, const char *key, bool lines, char **out) {
   uint64_t n;
   int token = insitu__text_json_get(j, 0, key);
+
   insitu__text_json_span(j, token, &n);
   *out = NULL;
   if (token < 0 || insitu__text_json_is_null(j, token)) return INSITU_OK;
@@ -10486,6 +10802,7 @@ static insitu_status insitu__auth_google_members(struct insitu__auth *a,
   static const struct {
     int setting;
     const char *key;
+
   } user[] = {{INSITU__SETTINGS_CLIENT, "client_id"},
       {INSITU__SETTINGS_CLIENT_SECRET, "client_secret"},
       {INSITU__SETTINGS_REFRESH, "refresh_token"}, {INSITU__SETTINGS_STS, "token_uri"}};
@@ -10502,6 +10819,7 @@ static insitu_status insitu__auth_google_members(struct insitu__auth *a,
           user[i].key);
     insitu__settings_wipe(&value);
   }
+
   return status;
 }
 
@@ -10510,6 +10828,7 @@ static insitu_status insitu__auth_google_json(
     struct insitu__auth *a, const char *text, uint64_t n, const char *where, insitu_error *err) {
   struct insitu__text_json j;
   insitu_status status = insitu__text_json_parse(&j, text, n, where, NULL);
+
   if (status == INSITU_E_NOMEM) return insitu__settings_nomem(err);
   if (status < 0)
     return insitu__error_set(err, INSITU_E_AUTH,
@@ -10540,6 +10859,7 @@ static insitu_status insitu__auth_google_json(
                  ? INSITU_OK
                  : insitu__settings_nomem(err);
   }
+
   return status;
 }
 
@@ -10558,6 +10878,7 @@ static insitu_status insitu__auth_google_default(struct insitu__auth *a, insitu_
   const char *home = a->set.value[INSITU__SETTINGS_HOME],
              *gcloud = a->set.value[INSITU__SETTINGS_GCLOUD];
   struct insitu__text_buffer path = {0};
+
   if (!gcloud && !home) return INSITU_OK;
   insitu__text_buffer_printf(&path, "%s%s/application_default_credentials.json",
       gcloud ? gcloud : home, gcloud ? "" : "/.config/gcloud");
@@ -10593,6 +10914,7 @@ static insitu_status insitu__auth_gs_credentials(
     a->origin = "anonymous, for STORAGE_EMULATOR_HOST";
     return INSITU_OK;
   }
+
   insitu_status status = insitu__auth_google_default(a, err);
   if (!a->source && status == INSITU_OK)
     insitu__auth_dynamic(a, INSITU__AUTH_GOOGLE, "Google's metadata server");
@@ -10620,12 +10942,14 @@ static insitu_status insitu__auth_azure_credentials(
     a->n_azure_key = (uint64_t)n;
     return insitu__auth_static(a, a->set.value[INSITU__SETTINGS_ID], NULL, NULL, origin, err);
   }
+
   if (insitu__settings_has(&a->set, INSITU__SETTINGS_SAS, from)) {
     const char *sas = a->set.value[INSITU__SETTINGS_SAS];
     a->origin = from == INSITU__SETTINGS_OPTION ? "options, sas_token" : "environment, sas_token";
     return insitu__settings_put(&a->query, sas + (sas[0] == '?')) ? INSITU_OK
                                                                   : insitu__settings_nomem(err);
   }
+
   int proof = insitu__settings_has(&a->set, INSITU__SETTINGS_CLIENT_SECRET, from)
                   ? INSITU__SETTINGS_CLIENT_SECRET
                   : INSITU__SETTINGS_TOKEN_FILE;
@@ -10660,6 +10984,7 @@ static bool insitu__auth_json_number(
     const struct insitu__text_json *j, const char *key, int64_t *value, bool *found) {
   char text[32];
   int token = insitu__text_json_get(j, 0, key);
+
   *found = token >= 0 && !insitu__text_json_is_null(j, token);
   if (!*found) return true;
   if (!insitu__text_json_is_string(j, token)) return insitu__text_json_i64(j, token, value);
@@ -10680,11 +11005,13 @@ static bool insitu__auth_json_end(
   char date[64];
   int64_t seconds;
   bool found;
+
   if (!insitu__auth_json_number(j, "expires_in", &seconds, &found)) return false;
   if (found) {
     *expires = seconds < INT32_MAX ? now + (seconds > 0 ? seconds : 0) : INSITU__AUTH_FOREVER;
     return true;
   }
+
   if (insitu__auth_json_number(j, "expires_on", expires, &found)) return true;
   if (insitu__text_json_string(j, insitu__text_json_get(j, 0, "expires_on"), date, sizeof date) < 0)
     return false;
@@ -10707,6 +11034,7 @@ static insitu_status insitu__auth_keys_json(
   struct insitu__text_json j;
   int64_t expires = INSITU__AUTH_FOREVER;
   char *date = NULL;
+
   if (n > INSITU__MAX_SECRET_FILE) return INSITU_E_AUTH;
   insitu_status status = insitu__text_json_parse(&j, text, n, "", NULL);
   if (status < 0) return status == INSITU_E_NOMEM ? status : INSITU_E_AUTH;
@@ -10736,12 +11064,14 @@ static insitu_status insitu__auth_keys_xml(
   char *value[4] = {NULL};
   int64_t expires;
   insitu_status status = INSITU_OK;
+
   for (int i = 0; i < 4 && status == INSITU_OK; i++) {
     value[i] = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
     if (!value[i]) status = INSITU_E_NOMEM;
     else if (!insitu__sign_xml_find(text, n, tags[i], value[i], INSITU__MAX_SECRET))
       status = INSITU_E_AUTH;
   }
+
   if (status == INSITU_OK && !insitu__sign_parse_iso(value[3], &expires)) status = INSITU_E_AUTH;
   if (status == INSITU_OK) {
     *k = (struct insitu__auth_keys){.id = value[0], .secret = value[1], .token = value[2]};
@@ -10749,6 +11079,7 @@ static insitu_status insitu__auth_keys_xml(
     if (!insitu__auth_keys_good(k, now, expires)) status = INSITU_E_AUTH;
     if (status < 0) insitu__auth_wipe_keys(k);
   }
+
   for (int i = 0; i < 4; i++) insitu__mem_free_secret(value[i], INSITU__MAX_SECRET);
   return status;
 }
@@ -10768,6 +11099,7 @@ struct insitu__auth_provider {
   bool profiles;        /* the files of the AWS tools count */
   bool public_id;       /* INSITU__SETTINGS_ID is an account's name, and no secret */
 };
+
 static const struct insitu__auth_provider insitu__auth_provider[] = {
     [INSITU__CLOUD_S3] = {.find = insitu__auth_s3_credentials,
         .read = insitu__auth_keys_xml,
@@ -10798,12 +11130,14 @@ static const struct insitu__auth_provider insitu__auth_provider[] = {
 static bool insitu__auth_shares(const char *text, const char *secret) {
   uint64_t n = secret ? strlen(secret) : 0, all = strlen(text);
   char window[9] = "";
+
   if (n < 4) return false; /* such a one is in every text */
   if (n < 8) return strstr(text, secret) != NULL;
   for (uint64_t i = 0; i + 8 <= all; i++) {
     memcpy(window, text + i, 8);
     if (strstr(secret, window)) return true;
   }
+
   return false;
 }
 
@@ -10813,7 +11147,9 @@ static bool insitu__auth_quotable(
     const struct insitu__auth *a, const struct insitu__http_request *r, const char *text) {
   static const char characters[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=+/-";
+
   if (strspn(text, characters) != strlen(text)) return false;
+
   /* a redirect may have led to a signed url */
   const char *query = r->url ? strchr(r->url, '?') : NULL;
   const char *secret[] = {a->keys.id, a->keys.secret, a->keys.token, a->first.id, a->first.secret,
@@ -10825,6 +11161,7 @@ static bool insitu__auth_quotable(
     if (insitu__settings_is_credential(i) && insitu__auth_shares(text, a->set.value[i]))
       return false;
   }
+
   return true;
 }
 
@@ -10833,6 +11170,7 @@ static bool insitu__auth_quotable(
 static insitu_status insitu__auth_code(
     const struct insitu__http_request *r, char *buf, size_t cap) {
   struct insitu__text_json j;
+
   buf[0] = 0;
   if (r->answer.code[0]) snprintf(buf, cap, "%s", r->answer.code);
   else if (r->text.n && !insitu__sign_xml_find(r->text.text, r->text.n, "Code", buf, cap)) {
@@ -10845,6 +11183,7 @@ static insitu_status insitu__auth_code(
     if (insitu__text_json_string(&j, code, buf, cap) < 0) buf[0] = 0;
     insitu__text_json_free(&j);
   }
+
   bool digits = insitu__text_is_digit(buf[0]); /* the status again */
   if (digits || strspn(buf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") !=
                     strlen(buf))
@@ -10857,6 +11196,7 @@ static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insi
     const char *who, bool near, insitu_error *err) {
   char code[64];
   insitu_error cause = {0};
+
   r->text.limit = INSITU__MAX_SECRET_FILE;
   r->text.secret = true;
   r->direct = near; /* no proxy may see what they say, or could reach them */
@@ -10885,6 +11225,7 @@ static void insitu__auth_call_free(
 static insitu_status insitu__auth_token_file_await(
     struct insitu__auth *a, const char *path, const char *by, insitu_error *err) {
   char *text = (char *)insitu__mem_alloc(INSITU__MAX_SECRET + 1, 1), buf[128];
+
   if (!text) return insitu__settings_nomem(err);
   struct iovec iov = {text, INSITU__MAX_SECRET};
   int64_t n = insitu__reactor_read_file_await(a->reactor, AT_FDCWD, path, 0, &iov, 1);
@@ -10892,6 +11233,7 @@ static insitu_status insitu__auth_token_file_await(
     insitu__mem_free_secret(text, INSITU__MAX_SECRET);
     return insitu__settings_nomem(err);
   }
+
   uint64_t line = n > 0 ? strcspn(text, "\r\n") : 0;
   text[line] = 0;
   const char *cause = NULL;
@@ -10939,6 +11281,7 @@ static insitu_status insitu__auth_sign(struct insitu__auth *a, struct insitu__ht
   uint64_t n = strcspn(host, "/?");
   struct insitu__sign_aws aws = {
       k->id, k->secret, k->token && k->token[0] ? k->token : NULL, a->region, service};
+
   if (n >= sizeof name) return INSITU_E_ARG;
   memcpy(name, host, n);
   name[n] = 0;
@@ -10972,6 +11315,7 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
   const char *path = a->sts + 8 + strcspn(a->sts + 8, "/");
   bool ok =
       !form->failed && insitu__http_header(&r, "Content-Type: application/x-www-form-urlencoded");
+
   if (ok && !*path)
     ok = insitu__text_buffer_printf(&r.own_url, "%s/", a->sts) && (r.url = r.own_url.text) != NULL;
   insitu__sign_sha256(form->text, form->n, hash);
@@ -10988,6 +11332,7 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
     status = insitu__auth_provider[a->set.kind].read(r.text.text, r.text.n, now, out);
     if (status < 0) insitu__auth_not_understood(who, status, err);
   }
+
   insitu__auth_call_free(&r, form);
   return status;
 }
@@ -11021,6 +11366,7 @@ static insitu_status insitu__auth_get_await(struct insitu__auth *a, struct insit
     const char *header, const char *value, const char *who, bool near,
     struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__http_request r = {.own_url = *url, .url = url->text};
+
   memset(url, 0, sizeof *url);
   bool ok = !r.own_url.failed && (!header || insitu__http_header(&r, "%s: %s", header, value));
   insitu_status status =
@@ -11029,6 +11375,7 @@ static insitu_status insitu__auth_get_await(struct insitu__auth *a, struct insit
     status = insitu__auth_keys_json(r.text.text, r.text.n, insitu__auth_now(a), out);
     if (status < 0) insitu__auth_not_understood(who, status, err);
   }
+
   insitu__auth_call_free(&r, NULL);
   return status;
 }
@@ -11044,6 +11391,7 @@ static insitu_status insitu__auth_container_await(
              *token = a->set.value[INSITU__SETTINGS_CONTAINER_TOKEN];
   struct insitu__settings_url u;
   struct insitu__text_buffer url = {0};
+
   if (path)
     insitu__text_buffer_printf(&url, "http://169.254.170.2%s%s", path[0] == '/' ? "" : "/", path);
   else insitu__text_buffer_printf(&url, "%s", full ? full : "");
@@ -11058,12 +11406,14 @@ static insitu_status insitu__auth_container_await(
         "credentials, container: AWS_CONTAINER_CREDENTIALS_FULL_URI is not https and no loopback, "
         "ECS or EKS host; correct it");
   }
+
   if (file) {
     insitu_status status = insitu__auth_token_file_await(
         a, file, insitu__settings_label(&a->set, INSITU__SETTINGS_CONTAINER_FILE), err);
     if (status < 0) return insitu__text_buffer_free(&url), status;
     token = a->lent;
   }
+
   return insitu__auth_get_await(
       a, &url, token ? "Authorization" : NULL, token, "container", true, out, err);
 }
@@ -11077,6 +11427,7 @@ static insitu_status insitu__auth_imds_await(
             insitu__text_buffer_printf(
                 &get.own_url, "%s/latest/meta-data/iam/security-credentials/", a->metadata) &&
             insitu__http_header(&put, "X-aws-ec2-metadata-token-ttl-seconds: 21600");
+
   put.url = put.own_url.text;
   get.url = get.own_url.text;
   insitu_status status = ok ? insitu__auth_call_await(a, &put, "instance metadata", true, err)
@@ -11092,6 +11443,7 @@ static insitu_status insitu__auth_imds_await(
       status = insitu__settings_nomem(err);
     else status = insitu__auth_call_await(a, &get, "instance metadata", true, err);
   }
+
   if (status == INSITU_OK) {
     uint64_t n = get.text.text ? strcspn(get.text.text, "\r\n") : 0;
     insitu__text_buffer_printf(&url, "%s", get.url);
@@ -11099,6 +11451,7 @@ static insitu_status insitu__auth_imds_await(
     status = insitu__auth_get_await(
         a, &url, "X-aws-ec2-metadata-token", a->lent, "instance metadata", true, out, err);
   }
+
   insitu__auth_call_free(&put, NULL);
   insitu__auth_call_free(&get, NULL);
   return status;
@@ -11112,6 +11465,7 @@ static insitu_status insitu__auth_oauth_await(
              *secret = a->set.value[INSITU__SETTINGS_CLIENT_SECRET];
   const char *refresh = a->set.value[INSITU__SETTINGS_REFRESH]; /* of a user: Google */
   bool federated = !strcmp(a->origin, "federated token");
+
   insitu__auth_form(&form, "client_id", a->set.value[INSITU__SETTINGS_CLIENT]);
   insitu__auth_form(&form, "grant_type", refresh ? "refresh_token" : "client_credentials");
   if (refresh) insitu__auth_form(&form, "refresh_token", refresh);
@@ -11139,6 +11493,7 @@ static insitu_status insitu__auth_rs256_await(
   const char *json = a->set.value[INSITU__SETTINGS_JSON];
   int64_t now = insitu__auth_now(a);
   insitu_status status = insitu__text_json_parse(&j, json, strlen(json), "service account", err);
+
   if (status < 0) return status;
   char *key = NULL, *email = NULL, *id = NULL;
   status = insitu__auth_json_take(&j, "service account", "private_key", true, &key, err);
@@ -11170,6 +11525,7 @@ static insitu_status insitu__auth_rs256_await(
     insitu__auth_form(&form, "grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer");
     insitu__auth_form(&form, "assertion", jwt.text);
   }
+
   insitu__settings_wipe(&key);
   insitu__settings_wipe(&email);
   insitu__settings_wipe(&id);
@@ -11189,11 +11545,13 @@ static insitu_status insitu__auth_metadata_await(
   const char *client = a->set.value[INSITU__SETTINGS_CLIENT],
              *secret = a->set.value[INSITU__SETTINGS_CONTAINER_TOKEN];
   bool app = a->set.value[INSITU__SETTINGS_METADATA] && secret;
+
   if (a->source == INSITU__AUTH_GOOGLE) {
     insitu__text_buffer_printf(
         &url, "%s/computeMetadata/v1/instance/service-accounts/default/token", a->metadata);
     return insitu__auth_get_await(a, &url, "Metadata-Flavor", "Google", a->origin, true, out, err);
   }
+
   insitu__text_buffer_printf(&url,
       "%s%s?api-version=%s&resource=https%%3A%%2F%%2Fstorage.azure.com%s", a->metadata,
       app ? "" : "/metadata/identity/oauth2/token", app ? "2019-08-01" : "2018-02-01",
@@ -11206,6 +11564,7 @@ static insitu_status insitu__auth_metadata_await(
 static insitu_status insitu__auth_obtain_await(
     struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   insitu_status status = INSITU_OK;
+
   switch (a->source) {
   case INSITU__AUTH_WEB: status = insitu__auth_web_await(a, out, err); break;
   case INSITU__AUTH_CONTAINER: status = insitu__auth_container_await(a, out, err); break;
@@ -11222,6 +11581,7 @@ static insitu_status insitu__auth_obtain_await(
         !insitu__settings_put(&out->token, a->first.token))
       status = insitu__settings_nomem(err);
   }
+
   for (int i = a->n_roles; i-- > 0 && status == INSITU_OK;)
     status = insitu__auth_role_await(a, &a->role[i], out, err);
   return status;
@@ -11242,6 +11602,7 @@ static void insitu__auth_renew_now_await(struct insitu__auth *a) {
   insitu_error cause = {0};
   bool last = a->source == INSITU__AUTH_IMDS || a->source == INSITU__AUTH_GOOGLE ||
               a->source == INSITU__AUTH_MSI;
+
   a->renewing = true;
   insitu__reactor_gate_expect(&a->renewed, 1);
   insitu_status status = insitu__auth_obtain_await(a, &keys, &cause);
@@ -11259,6 +11620,7 @@ static void insitu__auth_renew_now_await(struct insitu__auth *a) {
       insitu__auth_none(a, &cause, &a->error);
     else a->error = cause;
   }
+
   a->renewing = false;
   insitu__reactor_gate_open(&a->renewed);
 }
@@ -11287,6 +11649,7 @@ static insitu_status insitu__auth_service(struct insitu__auth *a, int setting,
   struct insitu__text_buffer url = {0};
   char *base = NULL, *path = NULL;
   insitu_status status = INSITU_OK;
+
   if (a->set.value[setting])
     status = insitu__settings_endpoint(&a->set, setting, &base, &path, err);
 
@@ -11295,6 +11658,7 @@ static insitu_status insitu__auth_service(struct insitu__auth *a, int setting,
     *to = insitu__settings_take(&url);
     if (!*to) status = insitu__settings_nomem(err);
   }
+
   insitu__settings_wipe(&base);
   insitu__settings_wipe(&path);
   return status;
@@ -11339,6 +11703,7 @@ static insitu_status insitu__auth_find(
     struct insitu__auth *a, const struct insitu__auth_files *files, insitu_error *err) {
   const struct insitu__auth_provider *provider = &insitu__auth_provider[a->set.kind];
   insitu_status status = INSITU_OK;
+
   if (insitu__settings_flag(&a->set, INSITU__SETTINGS_SKIP, false)) {
     a->origin = "anonymous";
     return provider->profiles ? insitu__auth_profile(a, files, false, err) : INSITU_OK;
@@ -11361,6 +11726,7 @@ static insitu_status insitu__auth_find(
     a->first = a->keys;
     memset(&a->keys, 0, sizeof a->keys);
   }
+
   return status;
 }
 
@@ -11411,6 +11777,7 @@ struct insitu__cloud {
   char *base, *path;
   struct insitu__text_buffer at, ask; /* path and query of the request that is being made */
 };
+
 struct insitu__cloud_ask {
   int what;
   const char *key, *range, *if_match, *if_none_match, *continuation;
@@ -11449,6 +11816,7 @@ struct insitu__cloud_listing {
   const char *directory, *directory_name;
   bool states; /* EncodingType and IsTruncated say how names are written, and whether more come */
 };
+
 static const struct insitu__cloud_listing insitu__cloud_listing_s3 = {
     .query = {{"list-type", "2"}, {"encoding-type", "url"}},
     .marker = "continuation-token",
@@ -11460,6 +11828,7 @@ static const struct insitu__cloud_listing insitu__cloud_listing_s3 = {
     .directory = "CommonPrefixes",
     .directory_name = "Prefix",
     .states = true};
+
 static const struct insitu__cloud_listing insitu__cloud_listing_azure = {
     .query = {{"comp", "list"}, {"restype", "container"}},
     .marker = "marker",
@@ -11531,6 +11900,7 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
   char *own = NULL, *own_path = NULL;
   const char *custom = set->value[INSITU__SETTINGS_ENDPOINT];
   insitu_status status = INSITU_OK;
+
   if (custom)
     status = insitu__settings_endpoint(set, INSITU__SETTINGS_ENDPOINT, &own, &own_path, err);
 
@@ -11549,6 +11919,7 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
     if (!vhost) insitu__text_buffer_printf(&path, "/%s", c->bucket);
     if (base.failed || path.failed) status = insitu__settings_nomem(err);
   }
+
   insitu__settings_wipe(&own);
   insitu__settings_wipe(&own_path);
 
@@ -11558,6 +11929,7 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
     c->base = insitu__settings_take(&base);
     c->path = insitu__settings_take(&path);
   }
+
   insitu__text_buffer_free(&base);
   insitu__text_buffer_free(&path);
   return status;
@@ -11575,12 +11947,15 @@ static insitu_status insitu__cloud_open_http(
   struct insitu__text_buffer base = {0}, path = {0}, name = {0}, user = {.secret = true},
                              basic = {.secret = true};
   const char *cause = insitu__settings_url_split(url, &u);
+
   if (cause) return insitu__cloud_url_refused(cause, err);
+
   /* the query stays: it is part of the url */
   if (insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_SKIP, false)) {
     insitu__settings_wipe(&c->auth.set.value[INSITU__SETTINGS_BEARER]);
     u.user = NULL;
   }
+
   insitu__settings_url_base(&u, &base);
   insitu__text_buffer_bytes(&path, "", 0);
   insitu__settings_url_path(u.path, u.n_path, &path);
@@ -11596,6 +11971,7 @@ static insitu_status insitu__cloud_open_http(
     c->auth.user = insitu__settings_take(&user);
     c->auth.basic = insitu__settings_take(&basic);
   }
+
   c->base = insitu__settings_take(&base);
   c->path = insitu__settings_take(&path);
   c->name = insitu__settings_take(&name);
@@ -11622,6 +11998,7 @@ static insitu_status insitu__cloud_open_bucket(
              *account = (const char *)memchr(at, '@', (size_t)(end - at));
   uint64_t n = (uint64_t)((account ? account : end) - at);
   struct insitu__text_buffer endpoint = {0};
+
   if (strpbrk(url, "?#"))
     return insitu__cloud_url_refused("a '?' or '#' is in it, and options are no part of it", err);
   if (account && !c->provider->account_in_url)
@@ -11675,6 +12052,7 @@ static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_er
   static const struct {
     int setting;
     const char *value;
+
   } emulator[] = {{INSITU__SETTINGS_ID, "devstoreaccount1"},
       {INSITU__SETTINGS_ENDPOINT, "http://127.0.0.1:10000/devstoreaccount1"},
       {INSITU__SETTINGS_SECRET, "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/"
@@ -11717,6 +12095,7 @@ static insitu_status insitu__cloud_open_account(
   struct insitu__auth *auth = &c->auth;
   struct insitu__auth_files files = {0};
   insitu_status status = INSITU_OK;
+
   if (environment) status = insitu__settings_environment(&auth->set, err);
   if (status == INSITU_OK && environment && c->provider->regions && insitu__auth_needs_files(auth))
     status = insitu__auth_files_read(auth, &files, err);
@@ -11803,6 +12182,7 @@ static bool insitu__cloud_key(struct insitu__cloud *c, const char *key) { /* pat
 static bool insitu__cloud_list(struct insitu__cloud *c, const struct insitu__cloud_ask *ask) {
   const struct insitu__cloud_listing *listing = c->provider->listing;
   struct insitu__text_buffer prefix = {0};
+
   insitu__text_buffer_printf(
       &prefix, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", ask->key, ask->key[0] ? "/" : "");
 
@@ -11825,6 +12205,7 @@ static bool insitu__cloud_headers(
              *project = auth->set.value[INSITU__SETTINGS_PROJECT];
   const char *condition[][2] = {{c->provider->range, ask->range}, {"If-Match", ask->if_match},
       {"If-None-Match", ask->if_none_match}};
+
   for (int i = 0; i < 3; i++)
     if (condition[i][1] && !insitu__http_header_text(r, condition[i][0], condition[i][1]))
       return false;
@@ -11850,6 +12231,7 @@ static insitu_status insitu__cloud_authorize(
     struct insitu__cloud *c, struct insitu__http_request *r, insitu_error *err) {
   const char *path = c->at.text, *query = c->ask.text;
   insitu_status status = INSITU_OK;
+
   if (c->auth.azure_key) {
     struct insitu__text_buffer value = {.secret = true};
     status = insitu__sign_azure(c->auth.keys.id, c->auth.azure_key, c->auth.n_azure_key, r->method,
@@ -11862,6 +12244,7 @@ static insitu_status insitu__cloud_authorize(
     status = insitu__auth_sign(
         &c->auth, r, &c->auth.keys, &c->auth.day, "s3", path, query, INSITU__SIGN_EMPTY);
   }
+
   return status < 0 ? insitu__auth_unsigned(status, err) : status;
 }
 
@@ -11869,6 +12252,7 @@ static insitu_status insitu__cloud_authorize(
 static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
     const struct insitu__cloud_ask *ask, struct insitu__http_request *r, insitu_error *err) {
   struct insitu__text_buffer *at = &c->at, *query = &c->ask;
+
   if (ask->what == INSITU__CLOUD_LIST && !c->provider->listing)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.400s': HTTP servers have no listing of their own; name the arrays, or "
@@ -11891,6 +12275,7 @@ static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
     ok = ok && insitu__text_buffer_add(&r->own_url, "?") &&
          insitu__text_buffer_bytes(&r->own_url, query->text, query->n);
   r->url = r->own_url.text;
+
   /* none of it fails for anything else */
   if (!ok || !insitu__cloud_headers(c, ask, r)) return insitu__settings_nomem(err);
   return insitu__cloud_authorize(c, r, err);
@@ -11910,6 +12295,7 @@ static bool insitu__cloud_learn_region(
     struct insitu__cloud *c, const struct insitu__http_request *r, insitu_error *err) {
   char region[64], scope[70];
   int s = r->answer.status;
+
   if (!c->provider->regions ||
       (s != 301 && s != 302 && s != 307 && s != 308 && s != 400 && s != 403))
     return false;
@@ -11943,6 +12329,7 @@ static bool insitu__cloud_learn_clock(
        far = off > INSITU__CLOUD_SKEW || off < -INSITU__CLOUD_SKEW;
   /* Azure has no code for that, a HEAD no body */
   bool was_far = then > INSITU__CLOUD_SKEW || then < -INSITU__CLOUD_SKEW;
+
   if (r->answer.status != 403 || date < 0 || (!c->auth.azure_key && !c->auth.keys.id) ||
       (!far && !was_far && !skewed))
     return false;
@@ -11965,6 +12352,7 @@ static bool insitu__cloud_learn_keys_await(struct insitu__cloud *c,
                  (s == 400 && !r->text.n && c->provider->regions); /* of S3, to HEAD */
   const char *mine =
       c->auth.keys.token && c->auth.keys.token[0] ? c->auth.keys.token : c->auth.keys.id;
+
   if (!is_over || (c->auth.source <= INSITU__AUTH_STATIC && !c->auth.n_roles)) return false;
   /* another request has renewed them meanwhile */
   if (mine && !insitu__cloud_sent(r, mine)) return true;
@@ -12013,6 +12401,7 @@ static const char *insitu__cloud_advice(
           "the account takes no keys: give sas_token, bearer_token or a client"},
       {"AuthenticationFailed", "check account_key or sas_token, and until when it holds"},
       {"SlowDown", "lower max_inflight or the option max_connections"}};
+
   for (unsigned i = 0; i < sizeof advice / sizeof *advice; i++)
     if (!strcmp(code, advice[i][0])) return advice[i][1];
 
@@ -12044,6 +12433,7 @@ struct insitu__cloud_page {
 /* Emits one name of a page, page->name. False: no such name may stand there, or page->starved. */
 static bool insitu__cloud_emit(struct insitu__cloud_page *page) {
   struct insitu__text_buffer name = {0}, *raw = &page->name;
+
   for (char *at = raw->text; page->escaped && (at = strchr(at, '+'));)
     *at++ = ' '; /* as forms write it: S3 does, others write %20 */
   bool ok = page->escaped ? insitu__sign_unescape(&name, raw->text, raw->n)
@@ -12061,6 +12451,7 @@ static bool insitu__cloud_emit(struct insitu__cloud_page *page) {
     bool is_name = n && n < INSITU__MAX_KEY && strcmp(rest, ".") != 0 && strcmp(rest, "..") != 0;
     if (ok && is_name) page->emit(page->to, rest, page->is_directory);
   }
+
   insitu__text_buffer_free(&name);
   return ok;
 }
@@ -12069,6 +12460,7 @@ static bool insitu__cloud_emit(struct insitu__cloud_page *page) {
 static bool insitu__cloud_page_element(
     struct insitu__cloud_page *page, struct insitu__sign_xml *x) {
   const struct insitu__cloud_listing *listing = page->listing;
+
   if (x->depth == 1) return insitu__sign_xml_is(x, listing->root);
 
   if (x->depth == 2 && insitu__sign_xml_is(x, listing->next)) {
@@ -12094,10 +12486,12 @@ static bool insitu__cloud_page_read(struct insitu__cloud_page *page, const char 
   struct insitu__sign_xml x = {.text = text, .n = n};
   bool ok = true;
   int piece;
+
   while (ok && (piece = insitu__sign_xml_next(&x)) < INSITU__SIGN_XML_DONE) {
     if (piece == INSITU__SIGN_XML_START) ok = insitu__cloud_page_element(page, &x);
     else if (piece == INSITU__SIGN_XML_END && x.depth <= page->listing->depth) page->inside = false;
   }
+
   page->starved |= page->name.failed || page->continuation->failed;
   return ok && piece == INSITU__SIGN_XML_DONE;
 }
@@ -12112,6 +12506,7 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
       .listing = c->provider->listing, .emit = emit, .to = to, .continuation = continuation};
   struct insitu__text_buffer whole = {0};
   char encoding[8] = "", more[8] = "";
+
   insitu__text_buffer_printf(
       &whole, "%s%s%s%s", c->prefix, c->prefix[0] ? "/" : "", prefix, prefix[0] ? "/" : "");
   continuation->n = 0;
@@ -12129,6 +12524,7 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
     last =
         insitu__sign_xml_find(text, n, "IsTruncated", more, sizeof more) && !strcmp(more, "false");
   }
+
   bool ok = insitu__cloud_page_read(&page, text, n);
   if (last) continuation->text[continuation->n = 0] = 0;
   insitu__text_buffer_free(&whole);
@@ -12146,6 +12542,7 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
 __attribute__((unused)) static void insitu__cloud_describe(
     const struct insitu__cloud *c, struct insitu__text_buffer *out) {
   static const char *const from[] = {"default", "options", "environment", "profile", "server"};
+
   insitu__text_buffer_printf(out, "\"name\": ");
   insitu__text_buffer_json_string(out, c->name);
   insitu__text_buffer_printf(out, ", \"endpoint\": ");
