@@ -7608,7 +7608,7 @@ static bool insitu__sign_ini_find(const char *text, uint64_t n, const char *kind
 }
 #endif
 
-/* >>names --------------------------------------------------------------------------------------- */
+/* >>names -------------------------------------------------------------------------------------- */
 /* Addresses of host names, and proxies. curl resolves no name and reads no variable of a proxy by
  * itself: a look-up of its own would keep a store from closing until it ends, and would fail where
  * known addresses still serve.
@@ -7734,8 +7734,7 @@ static bool insitu__names_start(struct insitu__reactor *reactor, struct insitu__
   return true;
 }
 
-/* Takes the outcome of a host's look-up, if it is done. Where the look-up failed, old addresses stay.
- */
+/* Takes the outcome of a host's look-up, if it is done. Where it failed, old addresses stay. */
 static void insitu__names_collect(struct insitu__names_host *host) {
   struct insitu__names_lookup *l = host->asked;
   pthread_mutex_lock(&l->lock);
