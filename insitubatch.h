@@ -1637,6 +1637,7 @@ static void *insitu__mem_map(uint64_t bytes) {
   char *p =
       (char *)mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == (char *)MAP_FAILED) return NULL;
+
   /* begins where a huge page does: else up to two of them would be small ones */
   if (bytes >= huge) {
     uint64_t before = huge - (uintptr_t)p % huge, used = insitu__base_ceil_div(bytes, page) * page;
@@ -1645,6 +1646,7 @@ static void *insitu__mem_map(uint64_t bytes) {
     if (all - before > used) munmap(p + used, (size_t)(all - before - used));
     (void)madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* only a wish */
   }
+
   (void)madvise(p, (size_t)insitu__base_max(bytes, 1), MADV_DONTFORK);
   return p;
 }
@@ -1715,6 +1717,7 @@ static void insitu__mem_copy_past_caches(void *dst, const void *src, uint64_t n)
     _mm_stream_si128((__m128i *)(void *)to + 2, c);
     _mm_stream_si128((__m128i *)(void *)to + 3, d);
   }
+
   dst = to;
   src = from;
 #endif
@@ -1778,6 +1781,7 @@ static uint64_t insitu__mem_cgroup(bool cpu) {
       least = insitu__base_min(least, insitu__mem_cgroup_limit(cpu, v2, group));
     }
   }
+
   if (f) fclose(f);
   return least;
 }
@@ -1962,6 +1966,7 @@ static bool insitu__text_scan_string(struct insitu__text_scan *s) {
         return insitu__text_scan_fail(s, "\\u needs four hexadecimal digits");
     }
   }
+
   s->at++;
   return true;
 }
@@ -1996,6 +2001,7 @@ static bool insitu__text_scan_number(struct insitu__text_scan *s) {
     s->at++;
     if (!insitu__text_scan_digits(s)) return false;
   }
+
   int c = insitu__text_scan_peek(s);
   if (c != 'e' && c != 'E') return true;
   s->at++;
@@ -2013,10 +2019,12 @@ static bool insitu__text_scan_scalar(struct insitu__text_scan *s) {
   case 't': return insitu__text_scan_word(s, "true");
   case 'f': return insitu__text_scan_word(s, "false");
   case 'n': return insitu__text_scan_word(s, "null");
+
   /* not JSON, but what Python's json module writes by default */
   case 'N': return insitu__text_scan_word(s, "NaN");
   case 'I': return insitu__text_scan_word(s, "Infinity");
   }
+
   if (c == '-' || insitu__text_is_digit(c)) return insitu__text_scan_number(s);
   return insitu__text_scan_fail(s, "a value is expected here");
 }
@@ -2038,6 +2046,7 @@ static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) 
     s->list = list;
     s->cap_list = cap;
   }
+
   s->list[s->n_list++] = (struct insitu__text_long){(uint32_t)(begin - s->begin), 0};
   return true;
 }
@@ -2174,6 +2183,7 @@ static insitu_status insitu__text_json_parse(struct insitu__text_json *j, const 
         " bytes of JSON; give the process more memory",
         what, n);
   }
+
   j->text = text + scan.begin;
   j->n = (int)(n - scan.begin);
   j->list = scan.list;
@@ -2246,6 +2256,7 @@ static int insitu__text_json_end(const struct insitu__text_json *j, int at) {
     }
     return j->n;
   }
+
   int i = insitu__text_json_long_end(j, at), depth = 0;
   if (i) return i;
   i = at;
@@ -2343,6 +2354,7 @@ static unsigned insitu__text_json_char(const char **p, char out[4]) {
     out[0] = means[strchr(plain, c) - plain];
     return 1;
   }
+
   unsigned code = insitu__text_json_unit(p);
   if (code >= 0xD800 && code < 0xDC00 && (*p)[0] == '\\' && (*p)[1] == 'u') {
     const char *low_at = *p + 2;
@@ -2352,6 +2364,7 @@ static unsigned insitu__text_json_char(const char **p, char out[4]) {
       *p = low_at;
     }
   }
+
   if (code >= 0xD800 && code < 0xE000) code = 0xFFFD;
   return insitu__text_put_code(code, out);
 }
@@ -2385,6 +2398,7 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
     if (cap - used < 3 - pad || bits & ((1u << 8 * pad) - 1)) return -1;
     for (unsigned k = 0; k < 3 - pad; k++) out[used++] = (unsigned char)(bits >> (16 - 8 * k));
   }
+
   return (int64_t)used;
 }
 
@@ -2402,6 +2416,7 @@ static int64_t insitu__text_json_bytes(
     memcpy(buf + n, c, bytes);
     n += bytes;
   }
+
   buf[n] = 0;
   return (int64_t)n;
 }
@@ -2426,6 +2441,7 @@ static bool insitu__text_json_equals(
     literal += bytes;
     left -= bytes;
   }
+
   return left == 0;
 }
 
@@ -2542,6 +2558,7 @@ static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, 
     int64_t digit = negative ? '0' - p[i] : p[i] - '0';
     if (__builtin_add_overflow(v, digit, &v)) return false;
   }
+
   *value = v;
   return true;
 }
@@ -2559,6 +2576,7 @@ static bool insitu__text_json_double(const struct insitu__text_json *j, int toke
     *value = p[0] == 'N' ? __builtin_nan("") : negative ? -__builtin_inf() : __builtin_inf();
     return true;
   }
+
   memcpy(buf, p, n);
   buf[n] = 0;
   locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -2656,6 +2674,7 @@ static unsigned insitu__text_utf8(const unsigned char *p) {
   for (unsigned i = 1; i < n; i++)
     if ((p[i] & 0xc0) != 0x80) return 0;
   bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+
   /* surrogates; past U+10FFFF */
   bool beyond = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
   return overlong || beyond ? 0 : n;
@@ -2685,12 +2704,14 @@ static bool insitu__text_buffer_double(struct insitu__text_buffer *b, double x) 
     snprintf(text, sizeof text, "%.*g", digits, x);
     if (digits == 17 || strtod(text, NULL) == x) break;
   }
+
   for (const char *p = text; *p;) {
     uint64_t n = strspn(p, "+-0123456789e"), point = strcspn(p + n, "0123456789");
     insitu__text_buffer_bytes(b, p, n);
     if (point) insitu__text_buffer_bytes(b, ".", 1);
     p += n + point;
   }
+
   return !b->failed;
 }
 
@@ -2757,6 +2778,7 @@ static unsigned insitu__text_distance(const char *a, const char *b) {
       row[k + 1] = best;
     }
   }
+
   return row[n];
 }
 
@@ -2775,6 +2797,7 @@ static int insitu__text_nearest(const char *name, const char *const *names, int 
       found = i;
     }
   }
+
   return found;
 }
 
@@ -2837,6 +2860,7 @@ static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint6
     if (length + 1 >= cap) return -2;
     out[length++] = c;
   }
+
   out[length] = 0;
   return (int64_t)length;
 }
@@ -2856,6 +2880,7 @@ static bool insitu__text_url_like(const char *text) {
       more++;
     if (more < 3 && text[n + more] && strchr(":;", text[n + more])) return true;
   }
+
   return false;
 }
 
@@ -2887,10 +2912,12 @@ static const char *insitu__text_redact(const char *text, char *out, uint64_t cap
     bool ends = insitu__text_url_end(text + end, "?#") > 0;
     if (ends && (url || strchr(text + end, '=') || strcasestr(text + end, "%3D"))) break;
   }
+
   for (uint64_t i = 0; i < end && !path; i++) { /* the last '@': passwords may hold others */
     unsigned at = insitu__text_url_end(text + i, "@");
     if (at) user = i + at;
   }
+
   if (url) scheme = strcspn(text, ":;");
   scheme = scheme > 16 ? 0 : scheme + strspn(text + scheme, ":;/\\");
   if (scheme > user) scheme = 0;
@@ -2935,6 +2962,7 @@ static insitu_status insitu__text_url_parse(
           "relative one",
           insitu__text_redact(url, shown, sizeof shown));
   }
+
   int64_t n = -2;
   if (scheme) n = insitu__text_unescape(p, strlen(p), path, cap);
   else if (strlen(p) < cap) n = snprintf(path, cap, "%s", p);
@@ -3212,6 +3240,7 @@ static bool insitu__time_without_0(int calendar) {
 /* The date of a day number. */
 static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_date *d) {
   int rule = calendar;
+
   /* 1582-10-15 */
   if (calendar == INSITU__TIME_STANDARD)
     rule = n < -141427 ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC;
@@ -3265,6 +3294,7 @@ static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d
   d->parts = 7;
   int scale = 100000;
   if (!insitu__text_is_digit(**p)) return false;
+
   /* the 7th digit counts 0 */
   for (; insitu__text_is_digit(**p); ++*p, scale /= 10) d->microsecond += (**p - '0') * scale;
   return true;
@@ -3287,6 +3317,7 @@ static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d)
     ++*p;
     if (!insitu__time_part(p, 0, 59, &minute)) return false;
   }
+
   d->zone = sign * (hour * 60 + minute) * INT64_C(60000000);
   return hour < 24 && minute < 60;
 }
@@ -3309,6 +3340,7 @@ static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
       if (!insitu__time_part(&p, 1, 31, &d->day)) return false;
     }
   }
+
   if (d->parts == 3) {
     const char *clock = p;
     if (*clock == 'T' || *clock == 't') clock++;
@@ -3318,6 +3350,7 @@ static bool insitu__time_parse(const char *p, struct insitu__time_date *d) {
       if (!insitu__time_parse_clock(&p, d)) return false;
     }
   }
+
   insitu__time_space(&p);
   if (!insitu__time_parse_zone(&p, d)) return false;
   insitu__time_space(&p);
@@ -3344,6 +3377,7 @@ static bool insitu__time_period(
               calendar, d->year, d->month, insitu__time_month_days(calendar, d->year, d->month)) +
           1;
   }
+
   static const int64_t lasts[] = {0, 0, 0, INSITU__TIME_DAY, 3600000000, 60000000, 1000000, 1};
   *from = *to = day * INSITU__TIME_DAY - d->zone;
   if (!exists) return true;
@@ -3355,6 +3389,7 @@ static bool insitu__time_period(
               INSITU__TIME_DAY -
           d->zone;
   }
+
   return true;
 }
 
@@ -3500,6 +3535,7 @@ static bool insitu__time_from_double(
     const struct insitu__time_units *u, double value, int64_t *moment) {
   if (!(value > -0x1p62 && value < 0x1p62)) return false;
   int64_t whole = (int64_t)value, since;
+
   /* exact but for the last rounding: part of a unit */
   double rest = (value - (double)whole) * (double)u->unit / 1000;
   if (__builtin_mul_overflow(whole, u->unit, &since)) {
@@ -3508,6 +3544,7 @@ static bool insitu__time_from_double(
     rest += (double)(since % 1000) / 1000;
     since /= 1000;
   }
+
   int64_t more = (int64_t)(rest < 0 ? rest - 0.5 : rest + 0.5);
   return !__builtin_add_overflow(since, more, &since) && insitu__time_within(u, since, moment);
 }
@@ -4324,6 +4361,7 @@ static void insitu__coro_swap(
   uint64_t fp_controls = insitu__coro_fp_controls();
 #ifdef INSITU_CORO_UCONTEXT
   (void)arg;
+
   /* only a corrupt context fails: there is no stack to return on */
   if (swapcontext(&from->machine, &to->machine)) abort();
 #else
@@ -4395,6 +4433,7 @@ static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
       NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return NULL;
   unsigned char *low = base + pool->guard_bytes;
+
   /* fails at vm.max_map_count: a stack is two mappings */
   if (mprotect(low, pool->stack_bytes, PROT_READ | PROT_WRITE)) {
     int cause = errno;
@@ -4402,7 +4441,9 @@ static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
     errno = cause;
     return NULL;
   }
+
   uintptr_t top = (uintptr_t)low + pool->stack_bytes - sizeof(struct insitu__coro);
+
   /* a line of its own, and the ABIs' 16 bytes */
   struct insitu__coro *co = (struct insitu__coro *)(top & ~(uintptr_t)63);
   co->pool = pool;
@@ -4441,6 +4482,7 @@ static void insitu__coro_retire(struct insitu__coro *co) {
     insitu__coro_unmap(co);
     return;
   }
+
   co->next = pool->idle;
   pool->idle = co;
   pool->idle_count++;
@@ -4505,6 +4547,7 @@ static struct insitu__coro *insitu__coro_start(
   } else if (!(co = insitu__coro_map(pool))) {
     return NULL;
   }
+
   if (!pool->live++) pool->owner = pthread_self();
   if (pool->live > pool->peak) pool->peak = pool->live;
   co->next = NULL;
@@ -4826,10 +4869,12 @@ static int64_t insitu__ring_type(int fd) {
     uint64_t others[28];
   } x;
   _Static_assert(sizeof x == 256, "as in linux/stat.h");
+
   /* AT_EMPTY_PATH, AT_STATX_DONT_SYNC, STATX_TYPE */
   enum { EMPTY_PATH = 0x1000, DONT_SYNC = 0x4000, TYPE = 1 };
   if (!syscall(SYS_statx, fd, "", EMPTY_PATH | DONT_SYNC, TYPE, &x) && (x.mask & TYPE))
     return x.mode & S_IFMT;
+
   /* before Linux 4.11, or a filter forbids it */
   return fstat(fd, &info) ? -errno : (int64_t)(info.st_mode & S_IFMT);
 }
@@ -4860,10 +4905,12 @@ static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
       op->may_wait = insitu__ring_leased(op);
     return true;
   }
+
   if (got < 0) {
     op->result = got;
     return false;
   }
+
   op->retries = 0;
   if (op->stage == INSITU__RING_STAGE_OPEN) {
     op->fd = (int)got;
@@ -4872,6 +4919,7 @@ static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
     op->result = insitu__ring_opened(op);
     return !op->result && insitu__ring_advance(op, 0);
   }
+
   op->result += got;
   op->offset += (uint64_t)got;
   op->was_short = (uint64_t)got < op->asked;
@@ -4930,6 +4978,7 @@ static int insitu__ring_dispatch_polls(struct insitu__ring *r) {
     p->ready(p, events);
     n++;
   }
+
   return n;
 }
 
@@ -5007,6 +5056,7 @@ static void insitu__ring_uring_prep(struct io_uring_sqe *sqe, struct insitu__rin
       op->nonblock = false;
     }
   }
+
   io_uring_sqe_set_data(sqe, op);
 }
 
@@ -5028,6 +5078,7 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
   struct io_uring_sqe *sqe = insitu__ring_uring_sqe(r);
   if (!sqe) return false;
   uint64_t data = (uint64_t)(uintptr_t)p | INSITU__RING_DATA_POLL;
+
   /* a POLL_REMOVE may find it busy with a wake-up that comes to nothing: EALREADY, and it stays
    * armed */
   if (p->armed) {
@@ -5039,6 +5090,7 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
     sqe->user_data = data;
     p->armed = want;
   }
+
   r->in_kernel++;
   return true;
 }
@@ -5052,12 +5104,14 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) {
     r->changed = p->next_changed;
     p->changed = false;
   }
+
   if (!r->wake_armed) {
     if (!(sqe = insitu__ring_uring_sqe(r))) return;
     io_uring_prep_poll_add(sqe, r->event_fd, POLLIN);
     sqe->user_data = INSITU__RING_DATA_WAKE;
     r->wake_armed = true;
   }
+
   for (;;) { /* a staged operation already has its place in the completion queue */
     bool staged = r->staged.first != NULL;
     if (!staged && (!r->queued.first || r->in_kernel >= r->max_in_kernel)) return;
@@ -5083,6 +5137,7 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
     }
     op->fd = -1;
   }
+
   r->in_kernel--;
   insitu__ring_push(&r->finished, op);
 }
@@ -5128,6 +5183,7 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) {
       else insitu__ring_uring_finish(r, op);
     }
   }
+
   io_uring_cq_advance(&r->uring, n);
   return woken;
 }
@@ -5220,6 +5276,7 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
       else break;
     }
   }
+
   *what = "io_uring_setup";
   if (rc < 0) return rc;
   static const uint8_t needed[] = {IORING_OP_OPENAT, IORING_OP_READV, IORING_OP_READ,
@@ -5237,6 +5294,7 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
     *what = "an io_uring that can open, read, close, poll and cancel";
     if (!io_uring_opcode_supported(probe, needed[i])) rc = -EOPNOTSUPP;
   }
+
   if (rc < 0) io_uring_queue_exit(uring);
   return rc < 0 ? rc : 0;
 }
@@ -5252,6 +5310,7 @@ static int insitu__ring_uring_open(
 #endif
   int rc = insitu__ring_uring_setup(&r->uring, depth, what);
   if (rc < 0) return rc;
+
   /* Each of these only helps. A child that touches the ring after all crashes instead of disturbing
    * the parent. */
   io_uring_ring_dontfork(&r->uring);
@@ -5306,6 +5365,7 @@ static void *insitu__ring_thread_main(void *arg) {
       r->n_idle--;
     }
   }
+
   pthread_mutex_unlock(&r->lock);
   return NULL;
 }
@@ -5377,6 +5437,7 @@ static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
     insitu__ring_blocking(op);
     insitu__ring_push(&r->finished, op);
   }
+
   for (;;) {
     int n = insitu__ring_epoll_collect(r);
     if (n) return n;
@@ -5406,6 +5467,7 @@ static void insitu__ring_epoll_close(struct insitu__ring *r) {
     pthread_mutex_destroy(&r->lock);
     insitu__mem_free(r->threads);
   }
+
   if (r->epoll_fd >= 0) close(r->epoll_fd);
 }
 
@@ -5418,6 +5480,7 @@ static insitu_status insitu__ring_epoll_open(
     return insitu__error_set(err, INSITU_E_IO,
         "open: cannot make an epoll instance: %m; raise the limit of open files (ulimit -n)");
   }
+
   if (!n_threads) return INSITU_OK;
   if (n_threads > INSITU__RING_MAX_THREADS) n_threads = INSITU__RING_MAX_THREADS;
   r->threads = (pthread_t *)insitu__mem_alloc(n_threads, sizeof *r->threads);
@@ -5437,6 +5500,7 @@ static insitu_status insitu__ring_epoll_open(
         "cgroup's pids.max) or use fewer",
         r->n_threads + 1, n_threads);
   }
+
   return INSITU_OK;
 }
 
@@ -5539,6 +5603,7 @@ static void insitu__ring_close(struct insitu__ring *r) {
     r->spare = p->next;
     insitu__mem_free(p);
   }
+
   close(r->event_fd);
   memset(r, 0, sizeof *r);
 }
@@ -5555,6 +5620,7 @@ static insitu_status insitu__ring_open(
     return insitu__error_set(err, INSITU_E_IO,
         "open: cannot make an eventfd: %m; raise the limit of open files (ulimit -n)");
   }
+
   if (d->backend != INSITU__RING_EPOLL) {
     const char *what = "the io_uring backend, which INSITU_NO_URING left out of this program";
     int rc = -ENOSYS;
@@ -5574,12 +5640,14 @@ static insitu_status insitu__ring_open(
           what);
     }
   }
+
   r->backend = INSITU__RING_EPOLL;
   insitu_status status = insitu__ring_epoll_open(r, d->io_threads, err);
   if (status < 0) {
     insitu__ring_epoll_close(r);
     close(r->event_fd);
   }
+
   return status;
 }
 
@@ -5759,6 +5827,7 @@ static bool insitu__reactor_reserve(struct insitu__reactor *r, uint32_t n) {
     if (capacity > UINT32_MAX / 2) return false;
     capacity *= 2;
   }
+
   struct insitu__reactor_timer *timers = (struct insitu__reactor_timer *)insitu__mem_realloc(
       r->timers, (uint64_t)capacity * sizeof *timers);
   if (timers) r->timers = timers;
@@ -5889,6 +5958,7 @@ static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
     gate->left--;
     return;
   }
+
   gate->open = true;
   struct insitu__reactor_wait *wait = gate->first;
   gate->first = NULL;
@@ -5929,10 +5999,12 @@ static bool insitu__reactor_run_tasks(struct insitu__reactor *r) {
     task->next = oldest;
     oldest = task;
   }
+
   for (struct insitu__reactor_task *next; oldest; oldest = next) {
     next = oldest->next;
     oldest->fn(oldest);
   }
+
   return true;
 }
 
@@ -5973,6 +6045,7 @@ static bool insitu__reactor_start_jobs(struct insitu__reactor *r) {
     insitu__reactor_ready(r, job->co);
     return true;
   }
+
   unsigned n = 0;
   for (; job; job = job->next) n++;
   pthread_mutex_lock(&r->lock);
@@ -6015,6 +6088,7 @@ static bool insitu__reactor_turn(struct insitu__reactor *r) {
     if (!progress) break;
     any = true;
   }
+
   if (!r->n_workers) any |= insitu__reactor_start_jobs(r);
   return any;
 }
@@ -6101,6 +6175,7 @@ static void *insitu__reactor_worker_main(void *arg) {
       r->n_idle--;
     }
   }
+
   pthread_mutex_unlock(&r->lock);
   return NULL;
 }
@@ -6139,6 +6214,7 @@ static insitu_status insitu__reactor_start_workers(struct insitu__reactor *r, in
         "decode_threads",
         r->n_workers + 1, n);
   }
+
   return INSITU_OK;
 }
 
@@ -6162,6 +6238,7 @@ static void *insitu__reactor_main(void *arg) {
     insitu__ring_wait(
         &r->ring, more || insitu__reactor_pending(r) ? 0 : insitu__reactor_limit(r, -1));
   }
+
   /* Whoever still wakes us (a worker after its last job, the closer) must be through with it before
    * its eventfd is closed. */
   insitu__reactor_join_workers(r);
@@ -6195,6 +6272,7 @@ static void insitu__reactor_close(struct insitu__reactor *r) {
     pthread_mutex_unlock(&r->lock);
     pthread_join(thread, NULL);
   }
+
   insitu__reactor_destroy(r);
 }
 
@@ -6216,7 +6294,9 @@ static insitu_status insitu__reactor_open(
     if (status < 0) insitu__reactor_destroy(r);
     return status;
   }
+
   pthread_t thread;
+
   /* first, so that the reactor finds their number settled */
   status = insitu__reactor_start_workers(r, err);
   int rc = status < 0 ? 0 : insitu__ring_thread(&thread, "insitu-reactor", insitu__reactor_main, r);
@@ -6226,6 +6306,7 @@ static insitu_status insitu__reactor_open(
         "open: cannot start the reactor's thread: %m; raise the limit of threads (ulimit -u, the "
         "cgroup's pids.max)");
   }
+
   if (status >= 0) {
     pthread_mutex_lock(&r->lock);
     while (!r->started) pthread_cond_wait(&r->news, &r->lock);
@@ -6235,6 +6316,7 @@ static insitu_status insitu__reactor_open(
     pthread_join(thread, NULL);
     insitu__error_copy(err, &r->error);
   }
+
   insitu__reactor_join_workers(r);
   insitu__reactor_destroy(r);
   return status;
@@ -6284,6 +6366,7 @@ static insitu_status insitu__reactor_call(
     while (!call.returned) insitu__reactor_run(r, -1);
     return call.status;
   }
+
   assert(!pthread_equal(r->thread, pthread_self()));
   insitu__reactor_post(r, &call.task);
   pthread_mutex_lock(&r->lock);
@@ -20268,6 +20351,7 @@ static insitu_status insitu__zarr_bad(const struct insitu__zarr_reader *r, insit
     char c = (unsigned char)span[i] <= ' ' ? ' ' : span[i];
     if (c != ' ' || !used || value[used - 1] != ' ') value[used++] = c;
   }
+
   snprintf(value + used, sizeof value - used, "%s", used == 120 ? "..." : "");
   return insitu__error_set(r->err, status, "array '%.300s', metadata key '%s'%s%s: %s; %s",
       r->a->path, key, span ? " = " : "", value, cause,
@@ -20347,6 +20431,7 @@ static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
     shard->order[axis] = axis;
     shard->wide_fill = a->wide_fill ? a->wide_fill + a->wide_n : NULL;
   }
+
   return INSITU_OK;
 }
 
@@ -20359,6 +20444,7 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   memcpy(a->chunk, a->object.chunk, sizeof a->chunk);
   memcpy(a->order, a->object.order, sizeof a->order);
   a->codecs = a->object.codecs;
+
   /* with codecs around it, it is decoded whole */
   while (a->codecs.n == 1 && a->codecs.codec[0].kind == INSITU__CODEC_SHARD) {
     const struct insitu__codec_shard *shard = a->codecs.codec[0].shard;
@@ -20371,6 +20457,7 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     }
     a->codecs = shard->codecs;
   }
+
   /* a whole shard of them has no known length */
   for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++)
     if (a->codecs.codec[i].kind == INSITU__CODEC_SHARD)
@@ -20382,6 +20469,7 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     fits = fits && insitu__base_mul(array, insitu__base_max(a->shape[i], 1), &array);
     chunk_fits = chunk_fits && insitu__base_mul(chunk, a->chunk[i], &chunk);
   }
+
   if (!fits || array > INT64_MAX)
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "shape", insitu__zarr_get(r, "shape"),
         "the array would have 2^63 bytes or more");
@@ -20413,6 +20501,7 @@ static bool insitu__zarr_dim_names(const struct insitu__zarr_reader *r,
     r->a->dim[i] = insitu__mem_text(name, (uint64_t)n);
     if (!r->a->dim[i]) return !(*no_memory = true);
   }
+
   return true;
 }
 
@@ -20490,12 +20579,14 @@ static bool insitu__zarr_fill_float(
     memcpy(out, &half, 2);
     return true;
   }
+
   if (size == 4) {
     float single = is_nan ? __builtin_nanf("") : (float)value;
     if (__builtin_isinf(single) && !__builtin_isinf(value)) return false;
     memcpy(out, &single, 4);
     return true;
   }
+
   double wide = is_nan ? __builtin_nan("") : value;
   memcpy(out, &wide, 8);
   return true;
@@ -20518,6 +20609,7 @@ static bool insitu__zarr_fill_scalar(const struct insitu__text_json *j, int toke
   } else if (format != 3 || !insitu__dtype_read_hex(j, token, size, &bits)) {
     return false;
   }
+
   insitu__zarr_fill_store(bits, size, out);
   return true;
 }
@@ -20553,6 +20645,7 @@ static int64_t insitu__zarr_fill_bytes(
     if ((uint64_t)used == cap || !insitu__text_json_u64(r->j, t, &byte) || byte > 255) return -1;
     out[used++] = (unsigned char)byte;
   }
+
   return used;
 }
 
@@ -20617,6 +20710,7 @@ static insitu_status insitu__zarr_fill_wide(const struct insitu__zarr_reader *r,
     a->wide_n = 0;
     return INSITU_OK;
   }
+
   if (element > INSITU__MAX_FILL)
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "fill_value", token,
         "it is not zero and longer than INSITU__MAX_FILL");
@@ -20636,6 +20730,7 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
     insitu__zarr_fill_store(UINT64_C(1) << 63, 8, a->fill);
     return INSITU_OK;
   }
+
   if (!a->has_fill) return INSITU_OK;
   if (a->kind == INSITU__ZARR_STRING || insitu__zarr_is_wide(a->kind))
     return insitu__zarr_fill_wide(r, token);
@@ -20649,12 +20744,14 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r, int 
     scalar[1] = ok ? insitu__text_json_next(r->j, scalar[0]) : -1;
     n = 2;
   }
+
   bool real = !insitu__dtype_is_integer(a->dtype) && a->dtype != INSITU_BOOL;
   for (int i = 0; ok && i < n; i++) {
     unsigned char *out = a->fill + (uint32_t)i * size;
     ok = insitu__zarr_fill_scalar(r->j, scalar[i], a->format, a->dtype, size, out);
     if (ok && real && insitu__zarr_scalar_is_nan(out, a->dtype, size)) a->fill_is_nan = true;
   }
+
   if (ok) return INSITU_OK;
   return insitu__zarr_bad(
       r, INSITU_E_FORMAT, "fill_value", token, "not a value of this array's dtype");
@@ -20701,6 +20798,7 @@ static insitu_status insitu__zarr_add_codec(
         "array '%.300s': more codecs than INSITU__MAX_CODECS (%d); leave this array out",
         r->a->path, INSITU__MAX_CODECS);
   }
+
   chain->codec[chain->n++] = *codec;
   return INSITU_OK;
 }
@@ -20725,6 +20823,7 @@ static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text
     insitu__zarr_set_dtype(a, INSITU_U8);
     return true;
   }
+
   if (date || difference) {
     size_t length = strlen(text);
     insitu__zarr_set_dtype(a, INSITU_I64);
@@ -20734,10 +20833,12 @@ static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text
     memcpy(a->unit, text + 3, length - 4);
     return true;
   }
+
   for (const char *p = text + 1; *p; p++) {
     if (*p < '0' || *p > '9' || n > INSITU__MAX_ELEMENT) return false;
     n = 10 * n + (uint64_t)(*p - '0');
   }
+
   if (text[0] == 'S') return insitu__zarr_set_wide(a, INSITU__ZARR_CHAR, n);
   if (text[0] == 'V') return insitu__zarr_set_wide(a, INSITU__ZARR_RAW, n);
   return text[0] == 'U' && insitu__zarr_set_wide(a, INSITU__ZARR_UCS4, 4 * n);
@@ -20754,18 +20855,21 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
   if (!insitu__text_json_is_string(r->j, token))
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "dtype", token, "a string is needed");
   bool known = false;
+
   /* tensorstore's zarr driver writes it so, little-endian */
   if (n > 0 && !strcmp(text, "bfloat16")) {
     insitu__zarr_set_dtype(r->a, INSITU_BF16);
     insitu__zarr_set_endian(r->a, false);
     return INSITU_OK;
   }
+
   if (n > 1 && strchr("<>|", text[0])) {
     int32_t dtype;
     known = insitu__dtype_from_numpy(text + 1, &dtype);
     if (known) insitu__zarr_set_dtype(r->a, dtype);
     else known = insitu__zarr_v2_other(r->a, text + 1);
   }
+
   if (!known)
     return insitu__zarr_bad(r, INSITU_E_DTYPE, "dtype", token,
         "this type is not supported (numbers, datetime64, timedelta64, and S, U and V of fixed "
@@ -20813,6 +20917,7 @@ static insitu_status insitu__zarr_v2_fit(const struct insitu__zarr_reader *r) {
         r->a->path, c->name, (unsigned)size, next ? "codec " : "the array", next ? next->name : "",
         (unsigned)wants);
   }
+
   return INSITU_OK;
 }
 
@@ -20915,6 +21020,7 @@ static insitu_status insitu__zarr_from_v2(struct insitu__zarr_array *a, const ch
     }
     if (no_memory) status = insitu__zarr_nomem(&r);
   }
+
   if (status == INSITU_OK && attributes)
     status = insitu__zarr_keep_attributes(&r, attributes, attributes_node);
   return insitu__zarr_end(&r, status);
@@ -20960,6 +21066,7 @@ static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, name, insitu__text_json_value(r->j, key),
         "an unknown extension that does not say must_understand: false");
   }
+
   int transformers = insitu__zarr_get(r, "storage_transformers");
   if (transformers >= 0 && (!insitu__text_json_is_array(r->j, transformers) ||
                                insitu__text_json_size(r->j, transformers)))
@@ -20990,6 +21097,7 @@ static bool insitu__zarr_v3_other(
     }
     return bytes % 8 == 0 && insitu__zarr_set_wide(a, INSITU__ZARR_RAW, bytes / 8);
   }
+
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(name, known[i].name)) a->kind = known[i].kind;
   if (insitu__zarr_is_wide(a->kind))
@@ -21022,6 +21130,7 @@ static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) 
     insitu__zarr_set_dtype(r->a, dtype);
     return INSITU_OK;
   }
+
   if (insitu__zarr_v3_other(r, name, configuration)) return INSITU_OK;
   return insitu__zarr_bad(r, INSITU_E_DTYPE, "data_type", token,
       "this type is not supported (numbers, numpy.datetime64, numpy.timedelta64, raw bytes, and "
@@ -21490,6 +21599,7 @@ static insitu_status insitu__zarr_vlen(const uint8_t *bytes, uint64_t n, uint64_
     if (status < 0) return status;
     at += 4 + length;
   }
+
   if (at == n) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_CORRUPT,
       "vlen: %" PRIu64 " bytes after the last string; " INSITU__CODEC_BAD, n - at);
@@ -21532,6 +21642,7 @@ static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64
     left -= !depth; /* an element of the outermost list is done */
     t = next;
   }
+
   if (status >= 0 && (!fits || found != count))
     status = insitu__error_set(err, INSITU_E_CORRUPT,
         "json2: not the chunk's %" PRIu64 " values; " INSITU__CODEC_BAD, count);
@@ -21561,6 +21672,7 @@ static int64_t insitu__zarr_chunk_key(
     memcpy(buf + n, digits, d);
     n += d;
   }
+
   buf[n] = 0;
   return (int64_t)n;
 }
@@ -21758,6 +21870,7 @@ static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *e
     insitu__group_refuse_foreign(g, "it is ", "", marker[i].format, err);
     return true;
   }
+
   struct insitu__group_foreign o = {-1, -1, ""};
   insitu__store_list_await(g->store, "", insitu__group_foreign_entry, &o, &unread);
   if (o.directory >= 0) insitu__group_refuse_foreign(g, "it is ", "", o.directory, err);
@@ -21772,6 +21885,7 @@ static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *e
     if (format < 0) return false;
     insitu__group_refuse_foreign(g, "by its name it may be ", "", format, err);
   }
+
   return true;
 }
 
@@ -21813,6 +21927,7 @@ static insitu_status insitu__group_root_v3(struct insitu__group *g, insitu_error
         "false; it cannot be read",
         g->store->url, (int)insitu__base_min(n, 120), key);
   }
+
   int consolidated = insitu__text_json_get(j, 0, "consolidated_metadata");
   int nodes = insitu__text_json_get(j, consolidated, "metadata");
   if (consolidated < 0 || insitu__text_json_is_null(j, consolidated)) return INSITU_OK;
@@ -21832,6 +21947,7 @@ static insitu_status insitu__group_root_v2(struct insitu__group *g, insitu_error
   uint64_t version;
   g->format = 2;
   int format = insitu__text_json_get(&g->doc, 0, "zarr_consolidated_format");
+
   /* references in Parquet files */
   if (format < 0 && insitu__text_json_get(&g->doc, 0, "record_size") >= 0)
     return insitu__group_refuse_foreign(g, "it is ", "", INSITU__STORE_KERCHUNK, err);
@@ -21866,8 +21982,10 @@ static void insitu__group_walk_free(struct insitu__group_walk *w) {
 static void insitu__group_walk_add(void *to, const char *name, bool is_directory) {
   struct insitu__group_walk *w = (struct insitu__group_walk *)to;
   uint64_t n = strlen(w->parent), more = strlen(name);
+
   /* 16: "/.zmetadata" */
   if (!is_directory || name[0] == '.' || w->no_memory || n + more + 16 >= INSITU__MAX_KEY) return;
+
   /* one more than is visited */
   if (INSITU__ARRAY_LEN(w->directory) > INSITU__MAX_NODES) return;
   char *path = (char *)insitu__mem_alloc(n + more + 2, 1);
@@ -21912,9 +22030,11 @@ static insitu_status insitu__group_probe_await(
     }
     if (status != INSITU_E_NOTFOUND) return status;
   }
+
   if (format == 3) return INSITU_OK;
   insitu_status status = insitu__group_exists_await(store, path, ".zarray", err);
   if (status == INSITU_OK) *kind = INSITU__GROUP_V2_ARRAY;
+
   /* what some stores say of an object that is not there, to those who may not list */
   bool hidden = status == INSITU_E_AUTH;
   if (status != INSITU_E_NOTFOUND && !hidden) return status;
@@ -21926,6 +22046,7 @@ static insitu_status insitu__group_probe_await(
     if (hidden && err) insitu__error_clear(err);
     return INSITU_OK;
   }
+
   if (hidden) return INSITU_E_AUTH; /* err tells of .zarray */
   if (status == INSITU_E_NOTFOUND) return INSITU_OK;
   insitu__error_copy(err, &refused);
@@ -21958,6 +22079,7 @@ static insitu_status insitu__group_walk_await(struct insitu__store *store, int f
       if (status == INSITU_E_NOTFOUND) status = INSITU_OK;
     }
   }
+
   if (status == INSITU_OK && w.no_memory)
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "store '%.500s': no memory to list its arrays; give the process more memory", store->url);
@@ -22007,6 +22129,7 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
     insitu__error_copy(err, &refused);
     return refused.status;
   }
+
   /* INSITU_E_UNSUPPORTED: the store cannot be listed */
   if (status < 0 && status != INSITU_E_UNSUPPORTED) return status;
 
@@ -22043,6 +22166,7 @@ static insitu_status insitu__group_names_await(struct insitu__group *g,
     emit(to, "");
     return INSITU_OK;
   }
+
   if (g->nodes < 0)
     return insitu__group_walk_await(g->store, g->format, INSITU__MAX_NODES, &found, emit, to, err);
   const struct insitu__text_json *j = &g->doc;
@@ -22058,6 +22182,7 @@ static insitu_status insitu__group_names_await(struct insitu__group *g,
       continue;
     emit(to, path);
   }
+
   return INSITU_OK;
 }
 
@@ -22108,6 +22233,7 @@ static insitu_status insitu__group_not_found_await(
       insitu__text_buffer_printf(&text, "%s '%.60s'", i ? "," : "", names.name[i]);
     if (n > INSITU__GROUP_SHOWN) insitu__text_buffer_printf(&text, ", ...");
   }
+
   insitu__error_set(err, INSITU_E_NOTFOUND, "store '%.120s': no array '%.100s'; %s", g->store->url,
       path, text.text ? text.text : "check the name");
   for (int i = 0; i < n; i++) insitu__mem_free(names.name[i]);
@@ -22127,6 +22253,7 @@ static insitu_status insitu__group_array_consolidated(
       return INSITU_E_NOTFOUND;
     return insitu__zarr_from_v3(a, path, j, node, g->hooks, err);
   }
+
   char key[INSITU__MAX_KEY];
   if (!insitu__group_join(key, sizeof key, path, ".zarray")) return INSITU_E_NOTFOUND;
   int node = insitu__text_index_get(&g->index, j, key);
@@ -22151,6 +22278,7 @@ static insitu_status insitu__group_array_v2_await(
       status = insitu__zarr_parse_v2(a, path, text, n, attributes, n_attributes, g->hooks, err);
     else insitu__error_copy(err, &refused);
   }
+
   insitu__mem_free(text);
   insitu__mem_free(attributes);
   return status;
@@ -22170,6 +22298,7 @@ static insitu_status insitu__group_array_v3_await(
     bool group = insitu__text_json_equals(&j, insitu__text_json_get(&j, 0, "node_type"), "group");
     status = group ? INSITU_E_NOTFOUND : insitu__zarr_from_v3(a, path, &j, 0, g->hooks, err);
   }
+
   insitu__text_json_free(&j);
   insitu__mem_free(text);
   return status;
@@ -22214,6 +22343,7 @@ static insitu_status insitu__group_attributes_await(
     j = &own;
     node = 0;
   }
+
   if (status == INSITU_OK && g->format == 3) node = insitu__text_json_get(j, node, "attributes");
   if (status == INSITU_OK && insitu__text_json_is_object(j, node)) {
     span = insitu__text_json_span(j, node, &n);
@@ -22222,6 +22352,7 @@ static insitu_status insitu__group_attributes_await(
       status = insitu__error_set(err, INSITU_E_NOMEM,
           "'%.300s': no memory for its attributes; give the process more memory", path);
   }
+
   insitu__text_json_free(&own);
   insitu__mem_free(document);
   return status;
@@ -22272,6 +22403,7 @@ static bool insitu__group_ome_axes(
       if (!(a->dim[d] = insitu__mem_text(early[d], 1))) return false;
     return true;
   }
+
   if (!insitu__text_json_is_array(j, axes) || insitu__text_json_size(j, axes) != (int)a->axes)
     return true;
   unsigned d = 0;
@@ -22281,6 +22413,7 @@ static bool insitu__group_ome_axes(
     int64_t n = insitu__text_json_string(j, word, name, sizeof name);
     if (n > 0 && !(a->dim[d] = insitu__mem_text(name, (uint64_t)n))) return false;
   }
+
   return true;
 }
 
@@ -22320,6 +22453,7 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
     insitu__mem_free(text);
     return insitu__group_names_nomem("group", path, err);
   }
+
   memcpy(above->path, path, (size_t)length);
   above->text = text;
   status = text ? insitu__text_json_parse(&above->doc, text, strlen(text), path, err) : INSITU_OK;
@@ -22329,6 +22463,7 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
     insitu__mem_free(above->text);
     above->text = NULL;
   }
+
   if (status == INSITU_OK &&
       n == INSITU__GROUP_MAX_ABOVE) { /* the one that was used longest ago goes */
     insitu__group_above_free(g->above[n - 1]);
@@ -22337,6 +22472,7 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
     insitu__group_above_free(above);
     return status < 0 ? status : insitu__group_names_nomem("group", path, err);
   }
+
   *out = insitu__group_above_lookup(g, path);
   return INSITU_OK;
 }
@@ -22365,6 +22501,7 @@ static insitu_status insitu__group_ome_await(
       return insitu__group_names_nomem("array", a->path, err);
     }
   }
+
   return INSITU_OK;
 }
 
@@ -22446,6 +22583,7 @@ static void insitu__group_prefetch_await(
     if (there || g->nodes >= 0) continue;
     insitu__group_prefetch_above(g, &keys, path, last);
   }
+
   uint64_t n = INSITU__ARRAY_LEN(keys);
   insitu__store_prefetch_await(g->store, (const char *const *)keys, n, INSITU__MAX_META);
   for (uint64_t i = 0; i < n; i++) insitu__mem_free(keys[i]);
@@ -22516,6 +22654,7 @@ static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsig
   const struct insitu__zarr_array *z = r->z;
   int32_t dtype = r->cf->dtype;
   if (insitu__zarr_fill_scalar(r->j, token, 2, z->dtype, z->itemsize, out)) return true;
+
   /* an unsigned value, written as such */
   if (dtype != z->dtype) return insitu__zarr_fill_scalar(r->j, token, 2, dtype, z->itemsize, out);
 
@@ -22564,6 +22703,7 @@ static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
   if (!yes && !insitu__text_json_equals(r->j, token, "false") &&
       !insitu__text_json_is_false(r->j, token))
     return insitu__cf_bad(r, "_Unsigned", token, "\"true\" or \"false\" is needed");
+
   /* of integers only */
   if (insitu__dtype_is_integer(r->z->dtype))
     r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff);
