@@ -41,9 +41,12 @@ fi
 here=$(cd "$(dirname "$0")/../.." && pwd)
 programs=
 for name in "$@"; do
+  # Where others are linked with the implementation, it is compiled with the test.
+  whole=
+  grep -q 'define INSITU_IMPLEMENTATION' "$here"/tests/*/"$name.c" || whole=-DINSITU_IMPLEMENTATION
   # shellcheck disable=SC2086  # flags and libraries are lists
   aarch64-linux-gnu-gcc -I"$here" -I"$here/tests" -I"$here/tests/support" -isystem "$work/root/usr/include" \
-    ${FLAGS:-} -o "$work/$name" "$here"/tests/*/"$name.c" \
+    ${FLAGS:-} $whole -o "$work/$name" "$here"/tests/*/"$name.c" \
     -L"$work/root/$libs" -Wl,-rpath-link,"$work/root/$libs" ${LIBS:-} || exit 1
   programs="$programs $work/$name"
 done

@@ -108,6 +108,7 @@ static void *counted_realloc(void *p, size_t n) {
 #undef cudaStreamSynchronize
 #undef cudaEventQuery
 #include "support.h"
+#include "inside.h"
 #include "modes.h"
 
 /* ---- the archive ---- */

@@ -1,7 +1,7 @@
 /* What placement, DLPack, fixed addresses and a pool of the user's promise in a program without
  * CUDA. */
-#define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include <pthread.h>
 #include "support.h"
 #include "modes.h"
 #include "places.h"

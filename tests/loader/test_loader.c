@@ -5,6 +5,7 @@
 #include "hold.h"
 #include "insitubatch.h"
 #include "support.h"
+#include "inside.h"
 #include "modes.h"
 #include <dirent.h>
 #include <sys/socket.h>

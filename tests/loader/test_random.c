@@ -8,9 +8,6 @@
  * A difference prints the case in words, where the difference is, and the command that runs the
  * case again. */
 #include "server.h"
-#ifndef RANDOM_LINKED /* the library is linked: for many variants of it */
-#define INSITU_IMPLEMENTATION
-#endif
 #include "insitubatch.h"
 #include <setjmp.h>
 #include <stddef.h>

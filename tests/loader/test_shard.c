@@ -19,6 +19,7 @@ static void counted_free(void *p) {
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
+#include "inside.h"
 #ifdef __SANITIZE_THREAD__
 #define MODES_THREADED /* one thread races with nobody */
 #endif

@@ -1,6 +1,5 @@
 /* Bit-exactness against stores that zarr-python 2 and 3 wrote (tests/data): every array, along
  * every axis, on both backends and inline. */
-#define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
 #include "expect.h"

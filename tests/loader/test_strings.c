@@ -1,6 +1,5 @@
 /* Elements that are no numbers: strings of any length through insitu_read_strings, S, U, raw bytes
  * and dates through insitu_read and batches too. The archives are built here, in memory. */
-#define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
@@ -152,7 +151,7 @@ static size_t shard(unsigned char *to, const unsigned char *const *inner, const 
     memcpy(index + 16 * i, entry, 16);
     if (inner[i]) memcpy(to + at, inner[i], bytes[i]), at += bytes[i];
   }
-  uint32_t crc = insitu__comp_crc32c(index, 16 * n);
+  uint32_t crc = support_crc32c(index, 16 * n);
   memcpy(index + 16 * n, &crc, 4);
   memcpy(first ? to : to + at, index, 16 * n + 4);
   return first ? at : at + 16 * n + 4;
@@ -375,7 +374,7 @@ static void batches(void **state) {
       "{\"name\":\"crc32c\"}]}");
   size_t n = shard(packed, (const unsigned char *[]){bytes[0], NULL, bytes[2], bytes[3]},
       (size_t[]){6, 6, 6, 6}, 4, false);
-  uint32_t crc = insitu__comp_crc32c(packed, n);
+  uint32_t crc = support_crc32c(packed, n);
   memcpy(packed + n, &crc, 4);
   archive_add("r/c/0/0", packed, n + 4);
   archive_add("r/c/2/0", packed, n + 4);

@@ -3,6 +3,12 @@
  * inline out. */
 #ifndef TESTS_MODES_H
 #define TESTS_MODES_H
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#ifndef INSITU_NO_URING
+#include <liburing.h>
+#endif
 static const struct {
   const char *name;
   int32_t io, inline_io;
@@ -10,18 +16,25 @@ static const struct {
     {"inline uring", INSITU_IO_URING, 1}, {"inline epoll", INSITU_IO_EPOLL, 1}};
 enum { URING, EPOLL, INLINE_URING, INLINE_EPOLL, MODES };
 
+/* Whether the kernel lets this process have an io_uring. */
+static inline bool mode_uring(void) {
+#ifdef INSITU_NO_URING
+  return false;
+#else
+  struct io_uring ring;
+  if (io_uring_queue_init(8, &ring, 0) < 0) return false;
+  io_uring_queue_exit(&ring);
+  return true;
+#endif
+}
 static inline bool mode_usable(int m) {
   const char *forced = getenv("INSITU_IO");
-  struct insitu__ring r;
-  struct insitu__ring_desc d = {.backend = INSITU__RING_URING, .depth = 8};
 #ifdef MODES_THREADED
   if (modes[m].inline_io) return false;
 #endif
   if (forced && strcmp(forced, modes[m].io == INSITU_IO_URING ? "uring" : "epoll")) return false;
   if (modes[m].io == INSITU_IO_EPOLL) return true;
-  if (insitu__ring_open(&r, &d, NULL)) return false;
-  insitu__ring_close(&r);
-  return true;
+  return mode_uring();
 }
 /* For what is no question of modes: the first that works here. Under Valgrind that is epoll. */
 static inline int any_mode(void) {

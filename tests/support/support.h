@@ -1,5 +1,6 @@
 /* What the tests of the loader share: temporary archives whose every element is known by formula,
- * and checks of whole epochs. */
+ * and checks of whole epochs. Needs only the declarations of insitubatch.h: what looks into a
+ * loader is in inside.h. */
 #ifndef TESTS_SUPPORT_H
 #define TESTS_SUPPORT_H
 #include <setjmp.h>
@@ -9,16 +10,47 @@
 /* cmocka needs the four above */
 #include <cmocka.h>
 #include <ftw.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
+#include <zstd.h>
 
 /* ---- random numbers: the same in every run ---- */
 static uint64_t support_random_state = 1;
-static inline uint64_t support_random(void) {
-  return insitu__order_mix(support_random_state++);
+static inline uint64_t support_random(void) { /* splitmix64 */
+  uint64_t x = support_random_state++ + UINT64_C(0x9E3779B97F4A7C15);
+  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+  return x ^ x >> 31;
 }
 static inline uint64_t support_below(uint64_t n) {
   return support_random() % n;
+}
+
+/* ---- numbers ---- */
+static inline uint64_t support_ceil_div(uint64_t a, uint64_t b) {
+  return a / b + (a % b != 0);
+}
+static inline void support_store64(unsigned char *to, uint64_t x) { /* little-endian */
+  for (int i = 0; i < 8; i++) to[i] = (unsigned char)(x >> 8 * i);
+}
+static inline void support_store32(unsigned char *to, uint32_t x) {
+  for (int i = 0; i < 4; i++) to[i] = (unsigned char)(x >> 8 * i);
+}
+static inline uint32_t support_crc32c(const void *bytes, size_t n) {
+  const unsigned char *p = bytes;
+  uint32_t crc = 0xffffffff;
+  while (n--) {
+    crc ^= *p++;
+    for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78 : 0);
+  }
+  return ~crc;
 }
 
 /* ---- files ---- */
@@ -253,7 +285,7 @@ static inline unsigned char *support_encoded(
   uint64_t number = 0, bytes = 8;
   bool outside = false;
   for (int d = 0; d < a->ndim; d++) {
-    uint64_t grid = insitu__base_ceil_div(a->shape[d], a->chunk[d]);
+    uint64_t grid = support_ceil_div(a->shape[d], a->chunk[d]);
     outside = outside || index[d] >= grid;
     number = number * grid + index[d];
     bytes *= a->chunk[d];
@@ -288,13 +320,13 @@ static inline unsigned char *support_shard(
     out = realloc(out, at + got + a->gap + index_bytes);
     memcpy(out + at, one, got);
     memset(out + at + got, 0xee, a->gap);
-    insitu__base_store64(index + 16 * e, at);
-    insitu__base_store64(index + 16 * e + 8, got);
+    support_store64(index + 16 * e, at);
+    support_store64(index + 16 * e + 8, got);
     at += got + a->gap;
     free(one);
     any = true;
   }
-  uint32_t crc = insitu__comp_crc32c(index, 16 * entries);
+  uint32_t crc = support_crc32c(index, 16 * entries);
   if (a->index_crc) memcpy(index + 16 * entries, &crc, 4);
   memcpy(out + (a->index_first ? 0 : at), index, index_bytes);
   free(index);
@@ -305,7 +337,7 @@ static inline void support_make(const char *root, const struct support_array *a)
   uint64_t grid[4], objects = 1;
   support_metadata(root, a);
   for (int d = 0; d < a->ndim; d++) {
-    grid[d] = insitu__base_ceil_div(a->shape[d], a->chunk[d] * (a->shard[0] ? a->shard[d] : 1));
+    grid[d] = support_ceil_div(a->shape[d], a->chunk[d] * (a->shard[0] ? a->shard[d] : 1));
     objects *= grid[d];
   }
   for (uint64_t c = 0; c < objects; c++) {
@@ -328,43 +360,9 @@ static inline double support_expect(const struct support_array *a, const uint64_
   uint64_t flat = 0, number = 0;
   for (int d = 0; d < a->ndim; d++) {
     flat = flat * a->shape[d] + at[d];
-    number = number * insitu__base_ceil_div(a->shape[d], a->chunk[d]) + at[d] / a->chunk[d];
+    number = number * support_ceil_div(a->shape[d], a->chunk[d]) + at[d] / a->chunk[d];
   }
   return support_is_absent(a, number) ? 0 : support_value(a->dtype, flat);
-}
-
-/* ---- allocations ---- */
-static inline void support_reserve_chain(
-    struct insitu__codec_scratch *s, const struct insitu__codec_chain *chain, uint64_t decoded) {
-  assert_int_equal(insitu__chain_scratch_reserve(s, chain, decoded, NULL), INSITU_OK);
-  for (int i = 0; i < chain->n; i++) {
-    const struct insitu__codec_shard *shard =
-        chain->codec[i].kind == INSITU__CODEC_SHARD ? chain->codec[i].shard : NULL;
-    if (shard) support_reserve_chain(s->inner, &shard->codecs, shard->inner_bytes);
-  }
-}
-/* What a worker makes when it decodes its first chunk, before any iterator is open: one that comes
- * late would else make it while allocations are counted. */
-static inline void support_reserve(insitu_loader *ld) {
-  for (uint64_t w = 0; w < ld->config.decode_threads; w++)
-    for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
-      const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
-      support_reserve_chain(&ld->scratch[w].codec, &a->zarr.codecs, a->chunk_bytes);
-    }
-}
-
-/* ---- full rings ---- */
-/* Waits until the scan stands where it may go no further, and all up to there has come: so that a
- * peak is a true one. */
-static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
-  for (bool full = false; !full;) {
-    uint64_t last = insitu__pass_limit(it) - 1;
-    pthread_mutex_lock(&it->lock);
-    full = it->shared.assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
-    pthread_mutex_unlock(&it->lock);
-    if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
-    else poll(NULL, 0, 1);
-  }
 }
 
 /* ---- checks ---- */

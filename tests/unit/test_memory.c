@@ -5,6 +5,7 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
+#include "inside.h"
 
 enum {
   BATCHES = 10000,
