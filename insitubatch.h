@@ -14170,54 +14170,80 @@ static insitu_status insitu__comp_blosc_whole(struct insitu__codec_scratch *s,
  * transpose of Zarr v3. First their configurations are read from JSON, then ranges of elements are
  * decoded. Results are those of numcodecs with numpy 2, or of the zarr-extensions specification,
  * bit by bit.
+ *
+ *   stored elements --load--> block of 256: int64, uint64, float or double
+ *                               | cumsum, scale, cast (numpy) or cast_one (cast_value's rules)
+ *                             block of 256 --store--> decoded elements
+ *
+ * Shuffle, packbits and transpose move bytes or bits instead.
  * State: none; a sum that runs through a chunk is in the caller's struct insitu__filter_carry. Any
  * thread may call. Nothing suspends. */
 
-/* NumPy's "<f4", "f4", "|b1" and "<M8[ns]", which is an int64; and "float32", as Zarr v3 has it. */
+/* ---- configurations ---- */
+
+/* Reads a type's name: NumPy's "<f4", "f4", "|b1" and "<M8[ns]", which is an int64; and "float32",
+ * as Zarr v3 has it. False: not a type that filters work on. */
 static bool insitu__filter_type_parse(const char *text, struct insitu__codec_type *out) {
   int32_t dtype = INSITU_I64;
   bool big = text[0] == '>';
-
   if (*text && strchr("<>|=", *text)) text++;
+
   bool date = !strncmp(text, "M8", 2) || !strncmp(text, "m8", 2);
   if (date && text[2] && (text[2] != '[' || text[strlen(text) - 1] != ']')) return false;
   if (!date && !insitu__dtype_from_numpy(text, &dtype) && !insitu__dtype_from_v3(text, &dtype))
     return false;
   if (insitu__dtype_is_complex(dtype) || dtype == INSITU_BF16) return false;
-  *out = (struct insitu__codec_type){dtype, big && insitu__dtype_size(dtype) > 1};
 
+  *out = (struct insitu__codec_type){dtype, big && insitu__dtype_size(dtype) > 1};
   return true;
 }
 
-struct insitu__filter_context {   /* where a codec stands in an array's metadata */
-  int format;                     /* Zarr's: 2 or 3 */
-  bool array;                     /* format 3: before the codec that makes bytes */
-  uint32_t item;                  /* format 3: bytes of an element there */
-  struct insitu__codec_type type; /* and its type, which is in native order; none: a complex one */
+/* Where a codec stands in an array's metadata. */
+struct insitu__filter_context {
+  int format; /* Zarr's: 2 or 3 */
+
+  /* format 3: it stands before the codec that makes bytes; the elements there have `item` bytes and
+   * this type, in native order (none: they are complex) */
+  bool array;
+  uint32_t item;
+  struct insitu__codec_type type;
 };
 
-struct insitu__filter_reading { /* one configuration under way */
+/* The codec whose configuration is being read. */
+struct insitu__filter_reading {
   const struct insitu__text_json *j;
-  int config; /* the object that has the keys, -1: none */
-  const char *name;
-  bool prefix; /* it began with "numcodecs." */
+  int config;       /* the object that has the keys, -1: none */
+  const char *name; /* without the prefix */
+  bool prefix;      /* the name began with "numcodecs." */
   const struct insitu__filter_context *at;
+
   struct insitu__codec *out;
   insitu_error *err;
 };
 
+/* Refuses a configuration for the value of a key. */
 static insitu_status insitu__filter_bad(const struct insitu__filter_reading *r,
     insitu_status status, const char *key, const char *cause) {
   uint64_t n;
   const char *value = insitu__text_json_span(r->j, insitu__text_json_get(r->j, r->config, key), &n);
+
   return insitu__error_set(r->err, status, "codec \"%.64s\", configuration key '%s'%s%.*s: %s; %s",
       r->name, key, value ? " = " : "", (int)insitu__base_min(n, 80), value ? value : "", cause,
       status == INSITU_E_FORMAT ? "the metadata is damaged or its writer wrong"
                                 : "leave this array out or convert it");
 }
 
-/* An element type by key. Left as it is when the key is absent or null and may be; in format 3
- * elements are in native order. */
+/* Refuses what a codec cannot do with the elements that it stands before. */
+static insitu_status insitu__filter_unsupported(
+    const struct insitu__filter_reading *r, const char *cause) {
+  return insitu__error_set(r->err, INSITU_E_CODEC,
+      "codec \"%.64s\": %s; leave this array out or convert it", r->name, cause);
+}
+
+#define INSITU__CODEC_NO_TYPE "bfloat16 and complex numbers are not supported in it"
+
+/* Reads the element type that a key holds. Where the key is not required and absent or null, *type
+ * is left as it is. In format 3 elements are in native order. */
 static insitu_status insitu__filter_read_type(const struct insitu__filter_reading *r,
     const char *key, bool required, struct insitu__codec_type *type) {
   char text[32];
@@ -14234,39 +14260,36 @@ static insitu_status insitu__filter_read_type(const struct insitu__filter_readin
   return INSITU_OK;
 }
 
-/* The two types of a numcodecs filter. The one it decodes to must in format 3 be that of the array
- * there. */
+/* Reads the two types of a numcodecs filter: key `to` has the type that it decodes to, which in
+ * format 3 must be that of the array there; key `from` the type of what is stored. */
 static insitu_status insitu__filter_read_types(
     const struct insitu__filter_reading *r, const char *to, const char *from) {
   struct insitu__codec *c = r->out;
   bool v2 = r->at->format == 2;
-
   if (!v2) c->to = r->at->type;
-  insitu_status status = insitu__filter_read_type(r, to, v2, &c->to);
-  if (status == INSITU_OK && !v2 && c->to.dtype != r->at->type.dtype)
-    return insitu__filter_bad(r, INSITU_E_FORMAT, to, "the array has another type there");
-  if (status == INSITU_OK && !c->to.dtype)
-    return insitu__error_set(r->err, INSITU_E_CODEC,
-        "codec \"%.64s\": bfloat16 and complex numbers are not supported in it; leave this array "
-        "out or convert it",
-        r->name);
-  c->from = c->to;
 
-  return status == INSITU_OK
-             ? insitu__filter_read_type(r, from, !strcmp(from, "encode_dtype"), &c->from)
-             : status;
+  insitu_status status = insitu__filter_read_type(r, to, v2, &c->to);
+  if (status < 0) return status;
+  if (!v2 && c->to.dtype != r->at->type.dtype)
+    return insitu__filter_bad(r, INSITU_E_FORMAT, to, "the array has another type there");
+  if (!c->to.dtype) return insitu__filter_unsupported(r, INSITU__CODEC_NO_TYPE);
+
+  c->from = c->to;
+  return insitu__filter_read_type(r, from, !strcmp(from, "encode_dtype"), &c->from);
 }
 
+/* Reads the integer that a key holds; `absent` stands for one that is absent or null. */
 static insitu_status insitu__filter_read_integer(const struct insitu__filter_reading *r,
     const char *key, uint64_t most, uint64_t absent, uint64_t *value) {
   int token = insitu__text_json_get(r->j, r->config, key);
   *value = absent;
+
   if (token < 0 || insitu__text_json_is_null(r->j, token)) return INSITU_OK;
   if (insitu__text_json_u64(r->j, token, value) && *value <= most) return INSITU_OK;
   return insitu__filter_bad(r, INSITU_E_FORMAT, key, "not an integer that makes sense there");
 }
 
-/* The number of the word that a key holds, absent: 0. */
+/* Reads which of n words a key holds; 0 where it is absent. */
 static insitu_status insitu__filter_read_word(const struct insitu__filter_reading *r,
     const char *key, const char *const *words, int n, int *number) {
   int token = insitu__text_json_get(r->j, r->config, key);
@@ -14283,16 +14306,18 @@ static insitu_status insitu__filter_read_word(const struct insitu__filter_readin
       r, INSITU_E_FORMAT, key, "not a word that the specification knows there");
 }
 
-static inline float insitu__filter_half(uint16_t h) { /* IEEE 754-2008 binary16, exact */
+/* The value of an IEEE 754-2008 binary16, exactly. */
+static inline float insitu__filter_half(uint16_t h) {
   uint32_t bits = (uint32_t)(h & 0x7fff) << 13;
   float f;
+
   if (bits >= 0x7c00u << 13) bits |= 0x7f800000;
   memcpy(&f, &bits, sizeof f);
   if (bits < 0x7f800000) f *= 0x1p112f; /* the exponents' biases differ by 127 - 15 */
   return h & 0x8000 ? -f : f;
 }
 
-/* A scalar as Zarr v3 writes fill values. Floats of any width are exact in a double. */
+/* Reads a scalar as Zarr v3 writes fill values. Floats of any width are exact in a double. */
 static bool insitu__filter_read_scalar(
     const struct insitu__text_json *j, int token, int32_t dtype, union insitu__codec_value *value) {
   uint64_t bits;
@@ -14312,48 +14337,52 @@ static bool insitu__filter_read_scalar(
   return true;
 }
 
+/* numcodecs' packbits packs bool alone, in one way. */
+static insitu_status insitu__filter_read_bools(const struct insitu__filter_reading *r) {
+  struct insitu__codec *c = r->out;
+
+  if (r->at->format == 3 && r->at->type.dtype != INSITU_BOOL)
+    return insitu__error_set(r->err, INSITU_E_FORMAT,
+        "codec \"%.64s\": it packs bool alone; the metadata is damaged or its writer wrong",
+        r->name);
+
+  c->to = (struct insitu__codec_type){INSITU_BOOL, false};
+  c->pad = INSITU__CODEC_PAD_FIRST;
+  c->high_first = true;
+  c->bits = 1;
+  return INSITU_OK;
+}
+
 static insitu_status insitu__filter_read_packbits(const struct insitu__filter_reading *r) {
   /* by INSITU__CODEC_PAD_... */
   static const char *const places[] = {"none", "first_byte", "last_byte"};
   struct insitu__codec *c = r->out;
+  int32_t dtype = r->at->type.dtype;
 
-  if (r->at->format == 2 || r->prefix) { /* numcodecs */
-    if (r->at->format == 3 && r->at->type.dtype != INSITU_BOOL)
-      return insitu__error_set(r->err, INSITU_E_FORMAT,
-          "codec \"%.64s\": it packs bool alone; the metadata is damaged or its writer wrong",
-          r->name);
-    c->from = (struct insitu__codec_type){INSITU_U8, false};
-    c->to = (struct insitu__codec_type){INSITU_BOOL, false};
-    c->pad = INSITU__CODEC_PAD_FIRST;
-    c->high_first = true;
-    c->bits = 1;
-    return INSITU_OK;
-  }
-  uint64_t width = r->at->type.dtype == INSITU_BOOL ? 1 : r->at->type.dtype & 0xff, first = 0,
-           last = 0;
-  int place = 0;
-  if (!r->at->type.dtype)
-    return insitu__error_set(r->err, INSITU_E_CODEC,
-        "codec \"%.64s\": bfloat16 and complex numbers are not supported in it; leave this array "
-        "out or convert it",
-        r->name);
-  insitu_status status = insitu__filter_read_word(r, "padding_encoding", places, 3, &place);
-  if (status == INSITU_OK)
-    status = insitu__filter_read_integer(r, "first_bit", width - 1, 0, &first);
-  if (status == INSITU_OK)
-    status = insitu__filter_read_integer(r, "last_bit", width - 1, width - 1, &last);
-  if (status == INSITU_OK && last < first)
-    return insitu__filter_bad(r, INSITU_E_FORMAT, "last_bit", "it must not be less than first_bit");
   c->from = (struct insitu__codec_type){INSITU_U8, false};
+  if (r->at->format == 2 || r->prefix) return insitu__filter_read_bools(r);
+  if (!dtype) return insitu__filter_unsupported(r, INSITU__CODEC_NO_TYPE);
+
+  uint64_t width = dtype == INSITU_BOOL ? 1 : dtype & 0xff, first = 0, last = 0;
+  int place = 0;
+  insitu_status status = insitu__filter_read_word(r, "padding_encoding", places, 3, &place);
+  if (status < 0) return status;
+  status = insitu__filter_read_integer(r, "first_bit", width - 1, 0, &first);
+  if (status < 0) return status;
+  status = insitu__filter_read_integer(r, "last_bit", width - 1, width - 1, &last);
+  if (status < 0) return status;
+  if (last < first)
+    return insitu__filter_bad(r, INSITU_E_FORMAT, "last_bit", "it must not be less than first_bit");
+
   c->to = r->at->type;
   c->pad = (uint8_t)place;
   c->first_bit = (uint8_t)first;
   c->bits = (uint8_t)(last - first + 1);
-
-  return status;
+  return INSITU_OK;
 }
 
-/* A key that the specification of these codecs does not know makes their metadata invalid. */
+/* Refuses keys other than the n known ones: the specification of scale_offset and cast_value calls
+ * metadata with such a key invalid. */
 static insitu_status insitu__filter_check_keys(
     const struct insitu__filter_reading *r, const char *const *known, int n) {
   for (int t = insitu__text_json_first(r->j, r->config); t >= 0;
@@ -14370,58 +14399,58 @@ static insitu_status insitu__filter_check_keys(
   return INSITU_OK;
 }
 
+static const char *const insitu__filter_scale_keys[] = {"offset", "scale"};
+
 static insitu_status insitu__filter_read_scale_offset(const struct insitu__filter_reading *r) {
-  static const char *const keys[] = {"offset", "scale"};
   struct insitu__codec *c = r->out;
   int32_t dtype = r->at->type.dtype;
-  insitu_status status = insitu__filter_check_keys(r, keys, 2);
 
+  insitu_status status = insitu__filter_check_keys(r, insitu__filter_scale_keys, 2);
   if (status < 0) return status;
   if (!dtype || dtype == INSITU_BOOL)
-    return insitu__error_set(r->err, INSITU_E_CODEC,
-        "codec \"%.64s\": only real numbers can be scaled; leave this array out or convert it",
-        r->name);
+    return insitu__filter_unsupported(r, "only real numbers can be scaled");
   c->from = c->to = r->at->type;
 
   for (int k = 0; k < 2; k++) {
+    const char *key = insitu__filter_scale_keys[k];
     union insitu__codec_value *value = k ? &c->scale : &c->offset;
-    int token = insitu__text_json_get(r->j, r->config, keys[k]);
+    int token = insitu__text_json_get(r->j, r->config, key);
+
     if (insitu__dtype_is_float(dtype)) value->d = k;
     else value->i = k;
     if (token < 0) continue;
+
     bool ok = insitu__filter_read_scalar(r->j, token, dtype, value);
     if (ok && insitu__dtype_is_float(dtype))
       ok = __builtin_isfinite(value->d) && !(k && value->d == 0);
     else if (ok) ok = !(k && value->i == 0);
     if (!ok)
-      return insitu__filter_bad(r, INSITU_E_FORMAT, keys[k],
+      return insitu__filter_bad(r, INSITU_E_FORMAT, key,
           k ? "a finite number of the array's type, and not 0, is needed"
             : "a finite number of the array's type is needed");
   }
-
   return INSITU_OK;
 }
 
 static insitu_status insitu__filter_read_fixedscaleoffset(const struct insitu__filter_reading *r) {
   struct insitu__codec *c = r->out;
   insitu_status status = insitu__filter_read_types(r, "dtype", "astype");
-
   if (status < 0) return status;
-  static const char *const keys[] = {"offset", "scale"};
 
   for (int k = 0; k < 2; k++) {
+    const char *key = insitu__filter_scale_keys[k];
     double *value = k ? &c->scale.d : &c->offset.d;
-    if (!insitu__text_json_double(r->j, insitu__text_json_get(r->j, r->config, keys[k]), value) ||
+
+    if (!insitu__text_json_double(r->j, insitu__text_json_get(r->j, r->config, key), value) ||
         !__builtin_isfinite(*value) || (k && *value == 0))
-      return insitu__filter_bad(r, INSITU_E_FORMAT, keys[k],
+      return insitu__filter_bad(r, INSITU_E_FORMAT, key,
           k ? "a finite number other than 0 is needed" : "a finite number is needed");
   }
-
   return INSITU_OK;
 }
 
-/* scalar_map.decode of a cast_value: pairs of an encoded value and a decoded one; the first of
- * equal ones counts. */
+/* Reads scalar_map.decode of a cast_value: pairs of an encoded value and a decoded one; of equal
+ * encoded values the first counts. */
 static insitu_status insitu__filter_read_map(
     const struct insitu__filter_reading *r, struct insitu__codec_cast *cast) {
   int map = insitu__text_json_get(r->j, r->config, "scalar_map"),
@@ -14457,31 +14486,34 @@ static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_
   /* by INSITU__CODEC_REFUSE ... */
   static const char *const ranges[] = {NULL, "clamp", "wrap"};
   struct insitu__codec *c = r->out;
-  insitu_status status = insitu__filter_check_keys(r, keys, 4);
 
-  if (status == INSITU_OK) status = insitu__filter_read_type(r, "data_type", true, &c->from);
+  insitu_status status = insitu__filter_check_keys(r, keys, 4);
   if (status < 0) return status;
+  status = insitu__filter_read_type(r, "data_type", true, &c->from);
+  if (status < 0) return status;
+
   c->to = r->at->type;
   if (!c->to.dtype || c->to.dtype == INSITU_BOOL || c->from.dtype == INSITU_BOOL)
-    return insitu__error_set(r->err, INSITU_E_CODEC,
-        "codec \"%.64s\": only real numbers can be cast; leave this array out or convert it",
-        r->name);
+    return insitu__filter_unsupported(r, "only real numbers can be cast");
+
   c->cast = (struct insitu__codec_cast *)insitu__mem_alloc(1, sizeof *c->cast);
   if (!c->cast)
     return insitu__error_set(r->err, INSITU_E_NOMEM,
         "codec \"%.64s\": no memory; give the process more memory", r->name);
-  status = insitu__filter_read_word(r, "rounding", roundings, 5, &c->cast->rounding);
-  if (status == INSITU_OK)
-    status = insitu__filter_read_word(r, "out_of_range", ranges, 3, &c->cast->range);
-  if (status == INSITU_OK) status = insitu__filter_read_map(r, c->cast);
-  if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP &&
-      insitu__dtype_is_float(c->from.dtype))
-    status = insitu__filter_bad(r, INSITU_E_FORMAT, "out_of_range", "floats do not wrap");
-  if (status == INSITU_OK && c->cast->range == INSITU__CODEC_WRAP &&
-      insitu__dtype_is_float(c->to.dtype))
-    c->cast->range = INSITU__CODEC_REFUSE; /* says how to encode; no integer is beyond a float32 */
 
-  return status;
+  status = insitu__filter_read_word(r, "rounding", roundings, 5, &c->cast->rounding);
+  if (status < 0) return status;
+  status = insitu__filter_read_word(r, "out_of_range", ranges, 3, &c->cast->range);
+  if (status < 0) return status;
+  status = insitu__filter_read_map(r, c->cast);
+  if (status < 0 || c->cast->range != INSITU__CODEC_WRAP) return status;
+
+  if (insitu__dtype_is_float(c->from.dtype))
+    return insitu__filter_bad(r, INSITU_E_FORMAT, "out_of_range", "floats do not wrap");
+
+  /* for floats "wrap" says how to encode: no integer is beyond a float32 */
+  if (insitu__dtype_is_float(c->to.dtype)) c->cast->range = INSITU__CODEC_REFUSE;
+  return INSITU_OK;
 }
 
 static insitu_status insitu__filter_read_shuffle(const struct insitu__filter_reading *r) {
@@ -14517,12 +14549,13 @@ static insitu_status insitu__filter_read_bitround(const struct insitu__filter_re
   return INSITU_OK;
 }
 
-/* ---- filters: from elements that were made easier to compress back to what they were ---- */
-/* Elements go in blocks through registers and L1: loaded in native order as 64 bits, float or
- * double, computed with, stored. Additions and divisions only, so that no compiler can contract
- * them: results are the same bits everywhere. */
+/* ---- blocks of elements ---- */
 
+/* Elements go in blocks through registers and L1: loaded in native order as 64 bits, float or
+ * double, computed with, stored. There are additions and divisions only, so that no compiler can
+ * contract them: results are the same bits everywhere. */
 #define INSITU__CODEC_BLOCK 256
+
 /* Runs a statement for each k below n. A whole block has a loop of its own, because gcc 12
  * vectorises only loops of a constant count at -O2. Its pointers must not overlap, and conditions
  * that are the same for all k belong outside of it. Unrolled: the speed of loops that stay scalar,
@@ -14549,7 +14582,8 @@ union insitu__filter_block {
 /* what a block holds */
 enum { INSITU__CODEC_SIGNED, INSITU__CODEC_UNSIGNED, INSITU__CODEC_FLOAT, INSITU__CODEC_DOUBLE };
 
-static int insitu__filter_class(int32_t dtype) { /* float16 is computed with as float */
+/* What a block of that type holds; float16 is computed with as float. */
+static int insitu__filter_class(int32_t dtype) {
   if (insitu__dtype_is_float(dtype))
     return dtype == INSITU_F64 ? INSITU__CODEC_DOUBLE : INSITU__CODEC_FLOAT;
   return insitu__dtype_is_signed(dtype) ? INSITU__CODEC_SIGNED : INSITU__CODEC_UNSIGNED;
@@ -14590,9 +14624,9 @@ static inline float insitu__filter_round_half(float x) {
   return insitu__filter_half(insitu__filter_to_half((double)x));
 }
 
-/* insitu__filter_half with masks instead of conditions, which compilers vectorise. */
+/* insitu__filter_half with masks instead of conditions: compilers vectorise it. */
 static inline float insitu__filter_half_masked(uint16_t h) {
-  /* a mask */
+  /* special: all bits set for an infinity or a NaN */
   uint32_t magnitude = (uint32_t)(h & 0x7fff) << 13, special = 0u - (magnitude >= 0x7c00u << 13),
            bits;
   float f;
@@ -14606,8 +14640,8 @@ static inline float insitu__filter_half_masked(uint16_t h) {
   return f;
 }
 
-/* The nearest double: the halves, as mantissas of 2^84 and 2^52, become doubles without rounding,
- * and only their sum is rounded. */
+/* The double nearest to x. The halves of x, as mantissas of 2^84 and 2^52, become doubles without
+ * rounding; only their sum is rounded. */
 static inline double insitu__filter_u64_to_double(uint64_t x) {
   uint64_t high = x >> 32 | UINT64_C(0x4530000000000000),
            low = (x & UINT32_MAX) | UINT64_C(0x4330000000000000);
@@ -14636,6 +14670,7 @@ static inline uint8_t insitu__filter_bswap8(uint8_t x) {
     else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, , member));                  \
     break;
 
+/* Loads n elements at src into a block. */
 static void insitu__filter_load(struct insitu__codec_type t, const uint8_t *restrict src,
     uint64_t n, union insitu__filter_block *restrict b) {
   switch (t.dtype) {
@@ -14675,7 +14710,8 @@ static void insitu__filter_load(struct insitu__codec_type t, const uint8_t *rest
     else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_STORE_ONE(type, raw, , member));                 \
     break;
 
-/* Integers lose their upper bits. is: what b holds; of a float16 it may be double. */
+/* Stores n elements of a block at dst. Integers lose their upper bits. is: what b holds; of a
+ * float16 it may be double. */
 static void insitu__filter_store(struct insitu__codec_type t,
     const union insitu__filter_block *restrict b, int is, uint64_t n, uint8_t *restrict dst) {
   switch (t.dtype) {
@@ -14706,10 +14742,10 @@ static void insitu__filter_store(struct insitu__codec_type t,
 #undef INSITU__CODEC_STORE_ONE
 #undef INSITU__CODEC_STORE
 
-/* A float as an integer: truncated, its lower bits taken. What does not fit the type that is
- * computed with (int32 up to 32 bits, but int64 for uint32) or is no number has no defined value in
- * C; here as in numpy on x86-64 without vectors: the least value of that type, and 0 for a uint64
- * that is too large. */
+/* A float as an integer: truncated, of which the lower bits count. C defines no value for a float
+ * that is no number or does not fit the type that is computed with (int32 up to 32 bits, but int64
+ * for uint32). Here it becomes what numpy makes of it on x86-64 without vectors: the least value of
+ * that type, and 0 for a uint64 that is too large. */
 static inline __attribute__((always_inline)) uint64_t insitu__filter_truncate(
     double x, int32_t dtype) {
   bool narrow = (dtype & 0xff) < 32 || dtype == INSITU_I32;
@@ -14720,7 +14756,8 @@ static inline __attribute__((always_inline)) uint64_t insitu__filter_truncate(
   return UINT64_C(1) << 63;
 }
 
-/* The type is a constant in each loop: see INSITU__CODEC_BLOCKWISE. */
+/* insitu__filter_truncate for a block. The type is a constant in each loop: see
+ * INSITU__CODEC_BLOCKWISE. */
 static void insitu__filter_truncate_block(const union insitu__filter_block *restrict a, int is,
     int32_t dtype, uint64_t n, union insitu__filter_block *restrict b) {
   bool narrow = (dtype & 0xff) < 32 || dtype == INSITU_I32, single = is == INSITU__CODEC_FLOAT;
@@ -14738,7 +14775,8 @@ static void insitu__filter_truncate_block(const union insitu__filter_block *rest
   else INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate(a->d[k], INSITU_I64));
 }
 
-/* n elements of class `is` in *a as numpy casts them to dtype; the result's class, in *a again. */
+/* Casts n elements of class `is` in *a to dtype, as numpy does. Returns the result's class; the
+ * result is in *a. */
 static int insitu__filter_convert(
     union insitu__filter_block *a, int is, int32_t dtype, uint64_t n) {
   union insitu__filter_block b;
@@ -14786,7 +14824,8 @@ static int32_t insitu__filter_promote(int32_t a, int32_t b) {
   return natural == INSITU_U64 ? INSITU_F64 : (natural & 0xff) * 2;
 }
 
-struct insitu__filter_carry { /* what a filter carries from one range of a chunk to the next */
+/* The sum that a delta carries from one range of a chunk to the next. */
+struct insitu__filter_carry {
   uint64_t u;
   float f;
   double d;
@@ -14796,8 +14835,8 @@ static struct insitu__filter_carry insitu__filter_carry(void) {
   return (struct insitu__filter_carry){0, -0.0f, -0.0}; /* -0 + x is x, -0 included */
 }
 
-/* numpy.cumsum of elements of c->from into an array of c->to: summed in the type that both are
- * promoted to. */
+/* Undoes a delta: numpy.cumsum of elements of c->from into an array of c->to, summed in the type
+ * that both are promoted to. Returns the class of the result. */
 static int insitu__filter_cumsum(const struct insitu__codec *c, struct insitu__filter_carry *carry,
     union insitu__filter_block *b, uint64_t n) {
   int32_t dtype = insitu__filter_promote(c->to.dtype, c->from.dtype);
@@ -14819,8 +14858,8 @@ static int insitu__filter_cumsum(const struct insitu__codec *c, struct insitu__f
   return is;
 }
 
-/* numcodecs' enc / scale + offset, in the type that numpy 2 computes it in: that of float elements,
- * else double. */
+/* Undoes numcodecs' scaling: enc / scale + offset, in the type that numpy 2 computes it in: that of
+ * float elements, else double. Returns the class of the result. */
 static int insitu__filter_scale(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
   bool half = c->from.dtype == INSITU_F16;
@@ -14842,7 +14881,8 @@ static int insitu__filter_scale(
   return is;
 }
 
-/* scale_offset of integers: the quotient must be whole, and the sum fit the type. */
+/* Undoes scale_offset of integers: the quotient must be whole, and the sum must fit the type; false
+ * where one does not. */
 static bool insitu__filter_scale_signed(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
   unsigned bits = (unsigned)c->to.dtype & 0xff;
@@ -14890,7 +14930,7 @@ static bool insitu__filter_scale_unsigned(
   return ok && over >> bits == 0;
 }
 
-/* scale_offset of floats: in their own type, and what is finite stays so. */
+/* Undoes scale_offset of floats in their own type; false where a finite one becomes infinite. */
 static bool insitu__filter_scale_floats(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
   union insitu__filter_block before;
@@ -14909,7 +14949,7 @@ static bool insitu__filter_scale_floats(
 
 /* -- cast_value -- */
 
-/* x, which is no value of the float type, to one of its neighbours there: below <= x <= above. */
+/* Rounds x, which is no value of the type, to one of its neighbours there: below <= x <= above. */
 static double insitu__filter_pick_neighbour(
     int rounding, double x, double below, double above, double nearest) {
   switch (rounding) {
@@ -14923,7 +14963,8 @@ static double insitu__filter_pick_neighbour(
   }
 }
 
-/* The float after x, a value of the type, in a direction: the bits of the magnitude count up. */
+/* The next value of a float type above or below x, which is one of its values: the bits of the
+ * magnitude count up. */
 static double insitu__filter_adjacent(double x, int32_t dtype, bool up) {
   bool half = dtype == INSITU_F16;
   float single = (float)x;
@@ -14938,8 +14979,8 @@ static double insitu__filter_adjacent(double x, int32_t dtype, bool up) {
   return (double)(half ? insitu__filter_half((uint16_t)bits) : single);
 }
 
-/* A double as a value of a narrower float type. Above the largest value the grid is thought to go
- * on for one step, so that rounding decides what is out of range. */
+/* Rounds a double to a value of a float type. Above the largest value the grid is thought to go on
+ * for one step, so that rounding decides what is out of range. */
 static double insitu__filter_round_float(double x, int32_t dtype, int rounding) {
   double largest = dtype == INSITU_F32 ? 0x1.fffffep127 : 65504,
          beyond = dtype == INSITU_F32 ? 0x1p128 : 65536, magnitude;
@@ -14963,19 +15004,21 @@ static double insitu__filter_round_float(double x, int32_t dtype, int rounding) 
       rounding, x, over ? other : nearest, over ? nearest : other, nearest);
 }
 
-static double insitu__filter_round_integer(double x, int rounding) { /* x rounded to an integer */
+/* Rounds x to an integer. */
+static double insitu__filter_round_integer(double x, int rounding) {
   if (__builtin_fabs(x) >= 0x1p52) return x;
+
   double below = (double)(int64_t)x;
   if (below == x) return x;
   below -= below > x;
-  double above = below + 1, nearest = x - below < above - x   ? below
-                                      : x - below > above - x ? above
-                                                              : below;
+  double above = below + 1, nearest = x - below > above - x ? above : below;
   if (x - below == above - x && (int64_t)below % 2) nearest = above;
+
   return insitu__filter_pick_neighbour(rounding, x, below, above, nearest);
 }
 
-/* An integer (negative: it is signed, bits hold an int64) as a double, rounded to dtype. */
+/* An integer as a double that is rounded to dtype. negative: the bits are those of an int64 below
+ * 0. */
 static double insitu__filter_integer_to_float(
     uint64_t bits, bool negative, int32_t dtype, int rounding) {
   uint64_t magnitude = negative ? 0 - bits : bits, low;
@@ -15001,52 +15044,80 @@ static double insitu__filter_integer_to_float(
   return negative ? -x : x;
 }
 
-/* One element; false: the rules have no value for it. */
-static bool insitu__filter_cast_one(const struct insitu__codec *c, union insitu__codec_value *v) {
+/* Replaces an element that scalar_map names; false: it does not. */
+static bool insitu__filter_map_one(const struct insitu__codec *c, union insitu__codec_value *v) {
   const struct insitu__codec_cast *rule = c->cast;
-  bool from_float = insitu__dtype_is_float(c->from.dtype),
-       from_signed = insitu__dtype_is_signed(c->from.dtype);
+  bool from_float = insitu__dtype_is_float(c->from.dtype);
 
   for (unsigned i = 0; i < rule->n; i++) {
     double x = rule->from[i].d;
-    if (from_float ? v->d == x || (__builtin_isnan(x) && __builtin_isnan(v->d))
-                   : v->u == rule->from[i].u) {
-      *v = rule->to[i];
-      return true;
-    }
+    bool equal = v->u == rule->from[i].u;
+
+    if (from_float) equal = v->d == x || (__builtin_isnan(x) && __builtin_isnan(v->d));
+    if (!equal) continue;
+    *v = rule->to[i];
+    return true;
   }
-  if (insitu__dtype_is_float(c->to.dtype)) {
-    double largest = c->to.dtype == INSITU_F32   ? 0x1.fffffep127
-                     : c->to.dtype == INSITU_F16 ? 65504
-                                                 : 0x1.fffffffffffffp1023;
-    double x = from_float ? insitu__filter_round_float(v->d, c->to.dtype, rule->rounding)
-                          : insitu__filter_integer_to_float(
-                                v->u, from_signed && v->i < 0, c->to.dtype, rule->rounding);
-    bool out = __builtin_fabs(x) > largest && !(from_float && __builtin_isinf(x));
-    v->d = !out ? x : x < 0 ? -__builtin_inf() : __builtin_inf();
-    return !out || rule->range == INSITU__CODEC_CLAMP;
-  }
+  return false;
+}
+
+/* Casts an element to a float; false: it is out of range. */
+static bool insitu__filter_cast_to_float(
+    const struct insitu__codec *c, union insitu__codec_value *v) {
+  const struct insitu__codec_cast *rule = c->cast;
+  int32_t dtype = c->to.dtype;
+  bool from_float = insitu__dtype_is_float(c->from.dtype),
+       negative = insitu__dtype_is_signed(c->from.dtype) && v->i < 0;
+  double largest = 0x1.fffffffffffffp1023;
+  if (dtype == INSITU_F32) largest = 0x1.fffffep127;
+  if (dtype == INSITU_F16) largest = 65504;
+
+  double x = from_float ? insitu__filter_round_float(v->d, dtype, rule->rounding)
+                        : insitu__filter_integer_to_float(v->u, negative, dtype, rule->rounding);
+  bool out = __builtin_fabs(x) > largest && !(from_float && __builtin_isinf(x));
+  v->d = x;
+  if (!out) return true;
+
+  v->d = x < 0 ? -__builtin_inf() : __builtin_inf();
+  return rule->range == INSITU__CODEC_CLAMP;
+}
+
+/* Casts an element to an integer; false: it is out of range or no number. */
+static bool insitu__filter_cast_to_integer(
+    const struct insitu__codec *c, union insitu__codec_value *v) {
   unsigned bits = (unsigned)c->to.dtype & 0xff;
-  bool to_signed = insitu__dtype_is_signed(c->to.dtype), negative = from_signed && v->i < 0,
-       huge = false;
+  bool to_signed = insitu__dtype_is_signed(c->to.dtype),
+       negative = insitu__dtype_is_signed(c->from.dtype) && v->i < 0, huge = false;
   uint64_t most = UINT64_MAX >> (64 - bits + to_signed), magnitude = negative ? 0 - v->u : v->u;
-  if (from_float) {
+
+  if (insitu__dtype_is_float(c->from.dtype)) {
     if (!__builtin_isfinite(v->d)) return false;
-    double x = insitu__filter_round_integer(v->d, rule->rounding);
+    double x = insitu__filter_round_integer(v->d, c->cast->rounding);
     negative = x < 0;
     huge = __builtin_fabs(x) >= 0x1p64;
     magnitude = huge ? 0 : (uint64_t)__builtin_fabs(x);
   }
+
   bool over =
       huge || magnitude > most + (negative && to_signed) || (negative && magnitude && !to_signed);
-  /* floats do not wrap, integers take the other way */
-  if (over && rule->range != INSITU__CODEC_CLAMP) return false;
-  if (over) magnitude = !negative ? most : to_signed ? most + 1 : 0;
-  v->u = negative ? 0 - magnitude : magnitude;
 
+  /* floats do not wrap; integers that wrap never come here, see insitu__filter_cast_simple */
+  if (over && c->cast->range != INSITU__CODEC_CLAMP) return false;
+  if (over) magnitude = most;
+  if (over && negative) magnitude = to_signed ? most + 1 : 0;
+  v->u = negative ? 0 - magnitude : magnitude;
   return true;
 }
 
+/* Casts one element by cast_value's rules; false: they have no value for it. */
+static bool insitu__filter_cast_one(const struct insitu__codec *c, union insitu__codec_value *v) {
+  if (insitu__filter_map_one(c, v)) return true;
+  if (insitu__dtype_is_float(c->to.dtype)) return insitu__filter_cast_to_float(c, v);
+  return insitu__filter_cast_to_integer(c, v);
+}
+
+/* Casts n elements of a block by cast_value's rules; false: they have no value for one of them.
+ * *is: the class of the result. */
 static bool insitu__filter_cast_block(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n, int *is) {
   int from = insitu__filter_class(c->from.dtype), to = insitu__filter_class(c->to.dtype);
@@ -15067,8 +15138,8 @@ static bool insitu__filter_cast_block(
   return true;
 }
 
-/* Every value of `from` is one of `to`, or is wrapped: an ordinary cast does it, but for the map.
- */
+/* Whether an ordinary cast does what cast_value wants, but for its map: every value of `from` is a
+ * value of `to`, or is wrapped. */
 static bool insitu__filter_cast_simple(const struct insitu__codec *c) {
   if (!c->cast) return true;
   bool from_float = insitu__dtype_is_float(c->from.dtype),
@@ -15082,7 +15153,7 @@ static bool insitu__filter_cast_simple(const struct insitu__codec *c) {
   return insitu__dtype_is_signed(c->to.dtype) && from < to;
 }
 
-/* Replaces what scalar_map names. was: the elements before they were cast. */
+/* Replaces the elements that scalar_map names. was: the elements before they were cast. */
 static void insitu__filter_map_scalars(const struct insitu__codec *c,
     const union insitu__filter_block *restrict was, union insitu__filter_block *restrict b,
     uint64_t n) {
@@ -15161,7 +15232,7 @@ static insitu_status insitu__filter_compute(const struct insitu__codec *c,
   return INSITU_OK;
 }
 
-/* Elements [first, first + n) of packed bits, which are `bytes` at src. */
+/* Unpacks elements [first, first + n) of the packed bits in the `bytes` at src. */
 static void insitu__filter_unpack(const struct insitu__codec *c, const uint8_t *restrict src,
     uint64_t bytes, uint64_t first, uint64_t n, uint8_t *restrict dst) {
   unsigned bits = c->bits, flip = c->high_first ? 7 : 0; /* flip: turns the bits of a byte around */
@@ -15194,7 +15265,7 @@ static void insitu__filter_unpack(const struct insitu__codec *c, const uint8_t *
   }
 }
 
-/* Elements [first, first + n) from their byte planes. */
+/* Gathers elements [first, first + n) of any size from their byte planes. */
 static void insitu__filter_unshuffle_any(const uint8_t *src, uint64_t all, uint32_t size,
     uint64_t first, uint64_t n, uint8_t *dst, bool avx2) {
   const uint8_t *plane[256];
@@ -15209,7 +15280,7 @@ static void insitu__filter_unshuffle_any(const uint8_t *src, uint64_t all, uint3
   insitu__comp_unshuffle(dst, plane, size, first, n, avx2);
 }
 
-/* Stored axes back in the array's own order, element by element. */
+/* Puts a chunk's axes back in the array's own order, element by element. */
 static void insitu__filter_untranspose(
     const struct insitu__codec_layout *t, const uint8_t *src, uint8_t *dst) {
   uint64_t stride[INSITU__MAX_DIMS], at[INSITU__MAX_DIMS] = {0}, bytes = t->item, from = 0;
@@ -15238,11 +15309,13 @@ static void insitu__filter_untranspose(
   }
 }
 
-/* bytes of what it decodes one by one */
+/* Bytes of an element of what a filter decodes to. */
 static uint32_t insitu__filter_item(const struct insitu__codec *c) {
-  return c->kind == INSITU__CODEC_SHUFFLE     ? c->size
-         : c->kind == INSITU__CODEC_TRANSPOSE ? c->layout->item
-                                              : insitu__codec_type_size(c->to);
+  switch (c->kind) {
+  case INSITU__CODEC_SHUFFLE: return c->size;
+  case INSITU__CODEC_TRANSPOSE: return c->layout->item;
+  default: return insitu__codec_type_size(c->to);
+  }
 }
 
 /* Bytes that an encoder writes for n decoded bytes; UINT64_MAX where that overflows. */
@@ -15257,37 +15330,51 @@ static uint64_t insitu__filter_bound(const struct insitu__codec *c, uint64_t n) 
   return insitu__base_ceil_div(bytes, 8) + (c->pad != INSITU__CODEC_PAD_NONE);
 }
 
-/* What n bytes decode to, at most `most`. */
+/* Computes to how many bytes the n packed ones at src decode, at most `most`. */
+static insitu_status insitu__filter_packed_size(const struct insitu__codec *c, const uint8_t *src,
+    uint64_t n, uint64_t most, uint64_t *got, insitu_error *err) {
+  uint64_t to = insitu__filter_item(c), bits = n * 8 - (n && c->pad ? 8 : 0), count = most / to,
+           pad = 0;
+
+  if (c->pad && n) pad = src[c->pad == INSITU__CODEC_PAD_FIRST ? 0 : n - 1];
+  if ((c->pad && !n) || pad > insitu__base_min(bits, 7))
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "%s: its count of padding bits is wrong; " INSITU__CODEC_BAD, c->name);
+
+  if (c->pad) count = (bits - pad) / c->bits;
+  *got = count * to;
+  uint64_t expected = insitu__filter_bound(c, *got);
+  if (expected != n || (c->pad && count * c->bits + pad != bits))
+    return insitu__codec_wrong_length(c->name, n, expected, err);
+  return INSITU_OK;
+}
+
+/* Computes to how many bytes the n at src decode, and refuses more than `most`. */
 static insitu_status insitu__filter_size(const struct insitu__codec *c, const uint8_t *src,
     uint64_t n, uint64_t most, uint64_t *got, insitu_error *err) {
-  uint64_t from = insitu__codec_type_size(c->from), to = insitu__filter_item(c), whole = from,
-           bytes = most;
+  uint64_t item = insitu__filter_item(c);
+  bool moves = c->kind == INSITU__CODEC_SHUFFLE || c->kind == INSITU__CODEC_TRANSPOSE;
+  uint64_t stored = moves ? item : insitu__codec_type_size(c->from);
 
   *got = n;
-  if (c->kind == INSITU__CODEC_SHUFFLE || c->kind == INSITU__CODEC_TRANSPOSE) whole = to;
-  if (n % whole)
+  if (n % stored)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "%s: %" PRIu64 " bytes are no whole number of elements of %" PRIu64 "; " INSITU__CODEC_BAD,
-        c->name, n, whole);
+        c->name, n, stored);
+
   if (c->kind == INSITU__CODEC_TRANSPOSE) {
-    /* of a chunk: cannot overflow */
-    for (unsigned k = 0; k < c->layout->ndim; k++) to *= c->layout->shape[k];
-    if (n != to) return insitu__codec_wrong_length(c->name, n, to, err);
+    uint64_t bytes = item; /* of a chunk: cannot overflow */
+    for (unsigned k = 0; k < c->layout->ndim; k++) bytes *= c->layout->shape[k];
+    if (n != bytes) return insitu__codec_wrong_length(c->name, n, bytes, err);
   } else if (c->kind == INSITU__CODEC_PACKBITS) {
-    uint64_t bits = n * 8 - (n && c->pad ? 8 : 0), count = most / to, pad = 0;
-    if (c->pad && n) pad = src[c->pad == INSITU__CODEC_PAD_FIRST ? 0 : n - 1];
-    if ((c->pad && !n) || pad > insitu__base_min(bits, 7))
-      return insitu__error_set(err, INSITU_E_CORRUPT,
-          "%s: its count of padding bits is wrong; " INSITU__CODEC_BAD, c->name);
-    if (c->pad) count = (bits - pad) / c->bits;
-    *got = bytes = count * to;
-    if (insitu__filter_bound(c, bytes) != n || (c->pad && count * c->bits + pad != bits))
-      return insitu__codec_wrong_length(c->name, n, insitu__filter_bound(c, bytes), err);
-  } else if (c->kind != INSITU__CODEC_SHUFFLE) *got = n / from * to;
+    insitu_status status = insitu__filter_packed_size(c, src, n, most, got, err);
+    if (status < 0) return status;
+  } else if (!moves) *got = n / stored * item;
+
   return *got <= most ? INSITU_OK : insitu__codec_wrong_length(c->name, *got, most, err);
 }
 
-/* Elements [first, first + n), all of them for a transpose, from the `bytes` at src. */
+/* Decodes elements [first, first + n), for a transpose all of them, of the `bytes` at src. */
 static insitu_status insitu__filter_range(const struct insitu__codec_scratch *s,
     const struct insitu__codec *c, struct insitu__filter_carry *carry, const uint8_t *src,
     uint64_t bytes, uint64_t first, uint64_t n, uint8_t *dst, insitu_error *err) {
@@ -15302,6 +15389,7 @@ static insitu_status insitu__filter_range(const struct insitu__codec_scratch *s,
   return INSITU_OK;
 }
 
+/* Decodes to memory, as a stage inside a chain. */
 static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
@@ -15311,7 +15399,8 @@ static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
   return insitu__filter_range(s, c, &carry, src, n, 0, *got / insitu__filter_item(c), dst, err);
 }
 
-/* A filter as the last stage: pieces go to their places while they are in the cache. */
+/* Decodes as the last stage: pieces go to their places while they are in the cache. spare has room
+ * for `decoded` bytes. */
 static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *spare, uint64_t decoded,
     const struct insitu__codec_sink *sink, insitu_error *err) {
@@ -15328,13 +15417,12 @@ static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
   uint64_t step = whole ? decoded : INSITU__CODEC_PIECE / unit * unit;
   for (uint64_t at = 0; at < decoded; at += step) {
     uint64_t bytes = insitu__base_min(step, decoded - at);
-    uint8_t *to = whole          ? whole
-                  : sink->direct ? (uint8_t *)sink->direct(sink->user, at, bytes)
-                                 : NULL;
-    bool there = to && to != spare;
+    uint8_t *to = whole;
+    if (!whole && sink->direct) to = (uint8_t *)sink->direct(sink->user, at, bytes);
+    bool placed = to && to != spare;
     if (!to) to = s->buffer[INSITU__CODEC_PIECES].at;
     status = insitu__filter_range(s, c, &carry, src, n, at / item, bytes / item, to, err);
-    if (status >= 0 && !there) status = sink->piece(sink->user, to, at, bytes, err);
+    if (status >= 0 && !placed) status = sink->piece(sink->user, to, at, bytes, err);
     if (status < 0) return status;
   }
   return INSITU_OK;
