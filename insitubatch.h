@@ -7735,6 +7735,7 @@ struct insitu__names_lookup {
 
   /* The thread's until done. */
   int error; /* EAI_... */
+  int cause; /* of EAI_SYSTEM: errno */
   unsigned n;
   char name[256]; /* "host:port" */
   char address[INSITU__NAMES_ADDRESSES][INET6_ADDRSTRLEN + 2];
@@ -7748,6 +7749,7 @@ struct insitu__names_host {
   unsigned turn;                      /* which of them goes first next time */
   struct insitu__names_lookup *asked; /* the look-up in flight, or NULL */
   int error;                          /* of the last look-up: EAI_... */
+  int cause;                          /* its errno, of EAI_SYSTEM */
   char address[INSITU__NAMES_ADDRESSES][INET6_ADDRSTRLEN + 2];
 };
 
@@ -7758,6 +7760,19 @@ struct insitu__names_host {
 static void insitu__names_lookup_free(struct insitu__names_lookup *l) {
   pthread_mutex_destroy(&l->lock);
   insitu__mem_unmap(l, sizeof *l);
+}
+
+/* Whether a look-up that failed is worth a second one without AI_ADDRCONFIG: with that flag a
+ * machine whose only network is its own loopback, as many containers, finds no address at all. */
+static bool insitu__names_again(int error) {
+  switch (error) {
+  case 0:
+  case EAI_AGAIN:
+  case EAI_FAIL:
+  case EAI_MEMORY:
+  case EAI_SYSTEM: return false;
+  default: return true;
+  }
 }
 
 static void *insitu__names_lookup_main(void *arg) {
@@ -7773,6 +7788,12 @@ static void *insitu__names_lookup_main(void *arg) {
   memcpy(name, l->name, sizeof name);
   *strrchr(name, ':') = 0;
   l->error = getaddrinfo(name, NULL, &hints, &list);
+  if (insitu__names_again(l->error)) {
+    hints.ai_flags = 0;
+    l->error = getaddrinfo(name, NULL, &hints, &list);
+  }
+  l->cause = l->error == EAI_SYSTEM ? errno : 0;
+
   for (struct addrinfo *a = l->error ? NULL : list; a && l->n < INSITU__NAMES_ADDRESSES;
        a = a->ai_next) {
     char text[INET6_ADDRSTRLEN];
@@ -7797,24 +7818,25 @@ static void *insitu__names_lookup_main(void *arg) {
   return NULL;
 }
 
-/* Starts a look-up of a host's name, on a thread that nobody joins. False: no memory, or no thread.
- */
-static bool insitu__names_start(struct insitu__reactor *reactor, struct insitu__names_host *host) {
+/* Starts a look-up of a host's name, on a thread that nobody joins. 0, ENOMEM, or the errno that
+ * tells why there is no thread. */
+static int insitu__names_start(struct insitu__reactor *reactor, struct insitu__names_host *host) {
   struct insitu__names_lookup *l = (struct insitu__names_lookup *)insitu__mem_map(sizeof *l);
   pthread_t thread;
 
-  if (!l) return false;
+  if (!l) return ENOMEM;
   pthread_mutex_init(&l->lock, NULL);
   l->reactor = reactor;
   memcpy(l->name, host->name, sizeof l->name);
-  if (insitu__ring_thread(&thread, "insitu-name", insitu__names_lookup_main, l)) {
+  int error = insitu__ring_thread(&thread, "insitu-name", insitu__names_lookup_main, l);
+  if (error) {
     insitu__names_lookup_free(l);
-    return false;
+    return error;
   }
 
   pthread_detach(thread);
   host->asked = l;
-  return true;
+  return 0;
 }
 
 /* Takes the outcome of a host's look-up, if it is done. Where it failed, old addresses stay. */
@@ -7828,6 +7850,7 @@ static void insitu__names_collect(struct insitu__names_host *host) {
 
   host->asked = NULL;
   host->error = l->error;
+  host->cause = l->cause;
   host->until = insitu__base_now() + (l->n ? INSITU__NAMES_RESOLVED : INSITU__NAMES_UNRESOLVED);
   if (l->n) {
     host->n = l->n;
@@ -8194,8 +8217,9 @@ struct insitu__http_request {
   uint64_t into;       /* and the bytes that it has */
   int failure;         /* INSITU__HTTP_... below */
   CURLcode result;
-  long tunnel; /* what a proxy answered that was asked for one; 0: none was */
-  char *cause; /* curl's text */
+  long tunnel;        /* what a proxy answered that was asked for one; 0: none was */
+  char *cause;        /* curl's text */
+  const char *advice; /* NULL: the one of `result` */
 };
 
 /* Why a response was not taken to its end. */
@@ -9419,21 +9443,30 @@ static void insitu__http_fail(struct insitu__http *h, struct insitu__http_reques
   insitu__http_finish(h, r);
 }
 
-/* A request whose host has no address. */
-static void insitu__http_nameless(
-    struct insitu__http *h, struct insitu__http_request *r, const char *name, const char *cause) {
+/* Fails a request whose host has no address. advice NULL: the name may be wrong. */
+static void insitu__http_nameless(struct insitu__http *h, struct insitu__http_request *r,
+    const char *name, const char *cause, const char *advice) {
   char text[400];
   snprintf(text, sizeof text, "no address for '%.*s': %s", (int)strcspn(name, ":"), name, cause);
   insitu__mem_free(r->cause);
   r->cause = insitu__mem_text(text, strlen(text));
   r->result = CURLE_COULDNT_RESOLVE_HOST;
+  r->advice = advice;
   insitu__http_finish(h, r);
 }
 
+/* Fails a request whose host's look-up has failed. */
 static void insitu__http_unresolved(
     struct insitu__http *h, struct insitu__http_request *r, const struct insitu__names_host *host) {
-  if (host->error == EAI_MEMORY) insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
-  else insitu__http_nameless(h, r, host->name, gai_strerror(host->error));
+  if (host->error == EAI_MEMORY || host->cause == ENOMEM) {
+    insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
+  } else if (host->error == EAI_SYSTEM) {
+    char buffer[100];
+    insitu__http_nameless(h, r, host->name, insitu__error_text(host->cause, buffer, sizeof buffer),
+        "this machine's resolver failed; check the limit of open files (ulimit -n)");
+  } else {
+    insitu__http_nameless(h, r, host->name, gai_strerror(host->error), NULL);
+  }
 }
 
 /* Whether the names that a request needs have addresses. Old ones are used while a new look-up
@@ -9448,16 +9481,20 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
     int64_t now = insitu__base_now(), ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
     if (!host) {
       insitu__http_nameless(h, r, name[i],
-          "more names than INSITU__MAX_HOSTS (8) are being looked up; try again later");
+          "more names than INSITU__MAX_HOSTS (8) are being looked up", "try again later");
       return false;
     }
     bool due = !host->asked && (!host->n || now >= host->until);
-    bool asked = host->asked || (due && insitu__names_start(h->reactor, host));
-    if (host->n && due && !asked) host->until = now + INSITU__NAMES_UNRESOLVED;
+    int refused = due ? insitu__names_start(h->reactor, host) : 0;
+    if (host->n && refused) host->until = now + INSITU__NAMES_UNRESOLVED;
     if (host->n) continue;
-    if (!asked) {
-      insitu__http_nameless(h, r, name[i],
-          "no memory or no thread for its look-up; raise the limit of threads (ulimit -u)");
+    if (refused == ENOMEM) {
+      insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
+      return false;
+    }
+    if (refused) {
+      insitu__http_nameless(h, r, name[i], "its look-up got no thread",
+          "raise the limit of threads (ulimit -u), or give the process more memory");
       return false;
     }
     r->host = host;
@@ -9497,7 +9534,7 @@ static bool insitu__http_resolve(struct insitu__http *h) {
       int64_t ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
       snprintf(
           late, sizeof late, "its look-up takes longer than connect_timeout (%" PRId64 " ms)", ms);
-      insitu__http_nameless(h, r, r->host->name, late);
+      insitu__http_nameless(h, r, r->host->name, late, NULL);
     }
   }
 
@@ -9698,10 +9735,11 @@ static insitu_status insitu__http_failed(const struct insitu__http_request *r, i
     return insitu__error_set(err,
         r->failure == INSITU__HTTP_MEMORY ? INSITU_E_NOMEM : INSITU_E_HTTP, "%s: %s", origin,
         said[r->failure]);
+
+  const char *advice = r->advice ? r->advice : insitu__http_advice(r->result);
+  if (r->tunnel >= 400) advice = "check the proxy (option proxy_url), and what it lets through";
   return insitu__error_set(err, INSITU_E_HTTP, "%s: %.300s; %s", origin,
-      r->cause ? r->cause : curl_easy_strerror(r->result),
-      r->tunnel >= 400 ? "check the proxy (option proxy_url), and what it lets through"
-                       : insitu__http_advice(r->result));
+      r->cause ? r->cause : curl_easy_strerror(r->result), advice);
 }
 
 /* Sends it, once. INSITU_OK when an answer came, whatever its status, and its body is where it
@@ -9719,6 +9757,7 @@ static insitu_status insitu__http_await(
   r->winner = r->sent = r->twin = NULL;
   r->failure = INSITU__HTTP_FINE;
   r->result = CURLE_OK;
+  r->advice = NULL;
   r->skip = 0;
   r->left = UINT64_MAX;
   r->transient = false;

@@ -6,8 +6,9 @@
 #include <netdb.h>
 #include <sys/prctl.h>
 /* Names that end in .test are this machine, "gone" is none of them; those that begin with "slow"
- * are told when nobody holds them. Whoever resolves a name on another thread than a look-up's own
- * is counted: curl, or the reactor. */
+ * are told when nobody holds them, those that begin with "lone" as on a machine that has no network
+ * but its own, "sick" and "poor" without files or memory for the resolver. Whoever resolves a name
+ * on another thread than a look-up's own is counted: curl, or the reactor. */
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t names_news = PTHREAD_COND_INITIALIZER;
 static int names_asked, names_foreign, names_inside;
@@ -20,7 +21,7 @@ int getaddrinfo(
   char thread[16] = "";
   prctl(PR_GET_NAME, thread);
   pthread_mutex_lock(&names_lock);
-  names_asked++;
+  names_asked += (hints->ai_flags & AI_ADDRCONFIG) != 0; /* without it: the same look-up goes on */
   names_foreign += strcmp(thread, "insitu-name") != 0;
   names_inside++;
   while (names_held && !strncmp(node, "slow", 4)) pthread_cond_wait(&names_news, &names_lock);
@@ -30,6 +31,9 @@ int getaddrinfo(
   /* what finds out this machine's networks the thread sanitizer does not understand */
   struct addrinfo plain = *hints;
   plain.ai_flags = AI_NUMERICHOST;
+  if (!strncmp(node, "poor", 4)) return EAI_MEMORY;
+  if (!strncmp(node, "sick", 4)) return errno = EMFILE, EAI_SYSTEM;
+  if (!strncmp(node, "lone", 4) && hints->ai_flags & AI_ADDRCONFIG) return EAI_ADDRFAMILY;
   return fail ? EAI_NONAME : real("127.0.0.1", service, &plain, list);
 }
 static int names(const int *count) {
@@ -100,6 +104,12 @@ static CURLMcode add_handle(CURLM *multi, CURL *easy) {
   known.all[n] = 0;
   return refusals && refusals-- ? CURLM_OUT_OF_MEMORY : curl_multi_add_handle(multi, easy);
 }
+static bool no_threads; /* for look-ups */
+static int create_thread(
+    pthread_t *thread, const pthread_attr_t *attributes, void *(*fn)(void *), void *arg) {
+  return no_threads ? EAGAIN : pthread_create(thread, attributes, fn, arg);
+}
+#define pthread_create create_thread
 #undef curl_easy_setopt
 #define curl_easy_setopt(easy, id, value)                                                          \
   (know(easy, id, (uintptr_t)(value)), (curl_easy_setopt)(easy, id, value))
@@ -718,6 +728,40 @@ static void test_names(void **state) {
     assert_int_equal(names(&names_foreign), 0);
   }
 }
+/* why a look-up failed: the name, this machine, or memory */
+static void test_names_failed(void **state) {
+  static const insitu_option options[] = {{"max_retries", "0"}};
+  static const struct {
+    const char *host;
+    bool no_threads;
+    insitu_status status;
+    const char *part, *advice;
+  } cases[] = {{"lone.test", false, INSITU_OK, "", ""},
+      {"gone.test", false, INSITU_E_HTTP, "'gone.test': ", "check the host's name"},
+      {"sick.test", false, INSITU_E_HTTP, "'sick.test': Too many open files; ", "ulimit -n"},
+      {"poor.test", false, INSITU_E_NOMEM, "no memory for the request", "more memory"},
+      {"fast.test", true, INSITU_E_HTTP, "'fast.test': its look-up got no thread; ", "ulimit -u"},
+      {"fast.test", false, INSITU_OK, "", ""}};
+  (void)state;
+  EACH_MODE (m) {
+    server_reset(server);
+    server_text(server, "o", "0123456789");
+    names_asked = names_foreign = 0;
+    names_set(false, false);
+    open_store(m, options, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+      no_threads = cases[i].no_threads;
+      const struct named *one = send_one_named(cases[i].host, false);
+      no_threads = false;
+      assert_int_equal(one->status, cases[i].status);
+      if (!strstr(one->message, cases[i].part) || !strstr(one->message, cases[i].advice))
+        fail_msg("%s: %s", cases[i].host, one->message);
+    }
+    close_store();
+    names_settle(5, 0);
+    assert_int_equal(names(&names_foreign), 0);
+  }
+}
 /* addresses that are due serve on while, and where, new ones cannot be had */
 static void test_names_renewed(void **state) {
   (void)state;
@@ -1022,6 +1066,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_refusing_curl),
       cmocka_unit_test(test_slowed_down),
       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_names_failed),
       cmocka_unit_test(test_names_renewed),
       cmocka_unit_test(test_names_of_proxies),
       cmocka_unit_test(test_proxy_excludes),
