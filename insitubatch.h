@@ -1807,7 +1807,8 @@ static uint64_t insitu__mem_affinity(void) {
   for (size_t places = CPU_SETSIZE; places <= 1 << 20; places *= 4) { /* of Linux: at most 8192 */
     size_t bytes = CPU_ALLOC_SIZE(places);
     cpu_set_t *set = (cpu_set_t *)insitu__mem_alloc(1, bytes);
-    int error = !set ? ENOMEM : sched_getaffinity(0, bytes, set) ? errno : 0;
+    if (!set) break;
+    int error = sched_getaffinity(0, bytes, set) ? errno : 0;
     uint64_t cores = error ? 0 : (uint64_t)CPU_COUNT_S(bytes, set);
     insitu__mem_free(set);
     if (!error) return cores;
@@ -1938,6 +1939,15 @@ static int insitu__text_scan_peek(const struct insitu__text_scan *s) {
 
 static bool insitu__text_is_digit(int c) {
   return c >= '0' && c <= '9';
+}
+
+/* Reads a text of decimal digits alone. False: it has no digits, others, or a number above `most`,
+ * which is at most 10^18. */
+static bool insitu__text_digits(const char *text, uint64_t most, uint64_t *value) {
+  const char *p = text;
+  for (*value = 0; insitu__text_is_digit((unsigned char)*p) && *value <= most; p++)
+    *value = 10 * *value + (uint64_t)(*p - '0');
+  return p > text && !*p && *value <= most;
 }
 
 /* The value of a hexadecimal digit, -1: c is none. */
@@ -2335,7 +2345,7 @@ static unsigned insitu__text_json_unit(const char **p) {
 /* Writes a code point below 2^21 as UTF-8; returns the number of bytes. */
 static unsigned insitu__text_put_code(uint32_t code, char out[4]) {
   /* continuation bytes */
-  unsigned more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+  unsigned more = 0u + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000);
   static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
   out[0] = (char)(lead[more] | code >> 6 * more);
   for (unsigned i = 1; i <= more; i++) out[i] = (char)(0x80 | (code >> 6 * (more - i) & 0x3F));
@@ -2373,7 +2383,7 @@ static unsigned insitu__text_json_char(const char **p, char out[4]) {
  * code point stands for itself. */
 static uint32_t insitu__text_code_point(const char **p) {
   unsigned char lead = (unsigned char)*(*p)++;
-  unsigned more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+  unsigned more = 0u + (lead >= 0xC0) + (lead >= 0xE0) + (lead >= 0xF0);
   uint32_t code = more ? lead & (0x3Fu >> more) : lead;
   for (; more && ((unsigned char)**p & 0xC0) == 0x80; more--)
     code = code << 6 | ((unsigned char)*(*p)++ & 0x3F);
@@ -2387,7 +2397,8 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
   uint64_t used = 0;
   if (n % 4) return -1;
   for (uint64_t i = 0; i < n; i += 4) {
-    unsigned pad = i + 4 < n || text[i + 3] != '=' ? 0 : text[i + 2] == '=' ? 2 : 1;
+    unsigned pad = 0;
+    if (i + 4 == n && text[i + 3] == '=') pad = text[i + 2] == '=' ? 2 : 1;
     uint32_t bits = 0;
     for (unsigned k = 0; k < 4; k++) {
       const char *digit = k < 4 - pad && text[i + k] ? strchr(digits, text[i + k]) : NULL;
@@ -2572,8 +2583,12 @@ static bool insitu__text_json_double(const struct insitu__text_json *j, int toke
   const char *p = insitu__text_json_span(j, token, &n);
   if (n >= sizeof buf || p[0] == 't' || p[0] == 'f' || p[0] == 'n') return false;
   bool negative = p[0] == '-';
-  if (p[0] == 'N' || p[negative] == 'I') {
-    *value = p[0] == 'N' ? __builtin_nan("") : negative ? -__builtin_inf() : __builtin_inf();
+  if (p[0] == 'N') {
+    *value = __builtin_nan("");
+    return true;
+  }
+  if (p[negative] == 'I') {
+    *value = negative ? -__builtin_inf() : __builtin_inf();
     return true;
   }
 
@@ -2665,12 +2680,9 @@ static bool insitu__text_buffer_add(struct insitu__text_buffer *b, const char *t
 /* The bytes of the UTF-8 character that p begins with, 0: it begins with none (Unicode 15, table
  * 3-7). p ends in a NUL. */
 static unsigned insitu__text_utf8(const unsigned char *p) {
-  unsigned n = p[0] < 0x80   ? 1
-               : p[0] < 0xc2 ? 0
-               : p[0] < 0xe0 ? 2
-               : p[0] < 0xf0 ? 3
-               : p[0] < 0xf5 ? 4
-                             : 0;
+  unsigned n = 0;
+  if (p[0] < 0x80) n = 1;
+  else if (p[0] >= 0xc2 && p[0] < 0xf5) n = 2u + (p[0] >= 0xe0) + (p[0] >= 0xf0);
   for (unsigned i = 1; i < n; i++)
     if ((p[i] & 0xc0) != 0x80) return 0;
   bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
@@ -2825,22 +2837,27 @@ enum {
   INSITU__TEXT_URL_AZURE
 };
 
+static const struct {
+  const char *name;
+  int kind;
+} insitu__text_schemes[] = {{"file", INSITU__TEXT_URL_FILE}, {"memory", INSITU__TEXT_URL_MEMORY},
+    {"zip", INSITU__TEXT_URL_ZIP}, {"http", INSITU__TEXT_URL_HTTP},
+    {"https", INSITU__TEXT_URL_HTTP}, {"s3", INSITU__TEXT_URL_S3}, {"s3a", INSITU__TEXT_URL_S3},
+    {"gs", INSITU__TEXT_URL_GS}, {"gcs", INSITU__TEXT_URL_GS}, {"az", INSITU__TEXT_URL_AZURE},
+    {"azure", INSITU__TEXT_URL_AZURE}, {"abfs", INSITU__TEXT_URL_AZURE},
+    {"abfss", INSITU__TEXT_URL_AZURE}, {"adl", INSITU__TEXT_URL_AZURE}};
+
+enum { INSITU__TEXT_SCHEMES = sizeof insitu__text_schemes / sizeof *insitu__text_schemes };
+
 /* What kind of place a URL names, -1: the scheme is not known. `scheme`: the scheme's length; a
  * plain path is a file's. */
 static int insitu__text_url_kind(const char *url, uint64_t scheme) {
-  static const struct {
-    const char *name;
-    int kind;
-  } known[] = {{"file", INSITU__TEXT_URL_FILE}, {"memory", INSITU__TEXT_URL_MEMORY},
-      {"zip", INSITU__TEXT_URL_ZIP}, {"http", INSITU__TEXT_URL_HTTP},
-      {"https", INSITU__TEXT_URL_HTTP}, {"s3", INSITU__TEXT_URL_S3}, {"s3a", INSITU__TEXT_URL_S3},
-      {"gs", INSITU__TEXT_URL_GS}, {"gcs", INSITU__TEXT_URL_GS}, {"az", INSITU__TEXT_URL_AZURE},
-      {"azure", INSITU__TEXT_URL_AZURE}, {"abfs", INSITU__TEXT_URL_AZURE},
-      {"abfss", INSITU__TEXT_URL_AZURE}, {"adl", INSITU__TEXT_URL_AZURE}};
   if (!scheme) return INSITU__TEXT_URL_FILE;
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (scheme == strlen(known[i].name) && strncasecmp(url, known[i].name, scheme) == 0)
-      return known[i].kind;
+  for (int i = 0; i < INSITU__TEXT_SCHEMES; i++) {
+    const char *name = insitu__text_schemes[i].name;
+    if (scheme == strlen(name) && strncasecmp(url, name, scheme) == 0)
+      return insitu__text_schemes[i].kind;
+  }
   return -1;
 }
 
@@ -2868,19 +2885,15 @@ static int64_t insitu__text_unescape(const char *p, uint64_t n, char *out, uint6
 /* Whether a text is a URL or was meant as one: it has a scheme, "://" somewhere, or begins with the
  * name of a known scheme. */
 static bool insitu__text_url_like(const char *text) {
-  static const char *const known[] = {
-      "file", "memory", "zip", "http", "s3", "gs", "gcs", "az", "abfs", "adl"};
   if (strstr(text, "://") || strstr(text, ":\\\\")) return true;
   text += strspn(text, " \t\"'<");
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-    uint64_t n = strlen(known[i]), more = 0;
-    if (strncasecmp(text, known[i], n)) continue;
-    while (
-        (text[n + more] >= 'a' && text[n + more] <= 'z') || insitu__text_is_digit(text[n + more]))
-      more++;
-    if (more < 3 && text[n + more] && strchr(":;", text[n + more])) return true;
+  for (int i = 0; i < INSITU__TEXT_SCHEMES; i++) {
+    const char *name = insitu__text_schemes[i].name;
+    if (strncasecmp(text, name, strlen(name))) continue;
+    const char *p = text + strlen(name);
+    uint64_t more = strspn(p, "abcdefghijklmnopqrstuvwxyz0123456789"); /* mistyped: "httpss" */
+    if (more < 3 && (p[more] == ':' || p[more] == ';')) return true;
   }
-
   return false;
 }
 
@@ -3304,8 +3317,14 @@ static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d
 static bool insitu__time_parse_zone(const char **p, struct insitu__time_date *d) {
   int hour, minute = 0, sign = **p == '-' ? -1 : 1;
   int64_t n;
-  if (**p == 'Z' || **p == 'z') return ++*p, true;
-  if (!strncasecmp(*p, "UTC", 3) || !strncasecmp(*p, "GMT", 3)) return *p += 3, true;
+  if (**p == 'Z' || **p == 'z') {
+    ++*p;
+    return true;
+  }
+  if (!strncasecmp(*p, "UTC", 3) || !strncasecmp(*p, "GMT", 3)) {
+    *p += 3;
+    return true;
+  }
   if (**p != '+' && **p != '-') return true;
   ++*p;
   const char *begin = *p;
@@ -5400,11 +5419,8 @@ static void insitu__ring_epoll_polls(struct insitu__ring *r) {
     r->changed = p->next_changed;
     p->changed = false;
     if (p->armed == want) continue;
-    int rc = epoll_ctl(r->epoll_fd,
-        !want      ? EPOLL_CTL_DEL
-        : p->armed ? EPOLL_CTL_MOD
-                   : EPOLL_CTL_ADD,
-        p->fd, &event);
+    int change = p->armed ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    int rc = epoll_ctl(r->epoll_fd, want ? change : EPOLL_CTL_DEL, p->fd, &event);
     p->armed = want;
     /* its owner finds out what is wrong with the socket */
     if (rc && want) insitu__ring_poll_fire(r, p, POLLERR);
@@ -5938,8 +5954,8 @@ static void insitu__reactor_work_await(
 /* Waits ns nanoseconds, at least one turn of the loop. False: the reactor closes and the sleep
  * ended early; the caller must give up. */
 static bool insitu__reactor_sleep_await(struct insitu__reactor *r, int64_t ns) {
-  int64_t now = insitu__base_now(),
-          deadline = ns > INT64_MAX - now ? INT64_MAX : now + (ns > 0 ? ns : 0);
+  int64_t deadline = insitu__base_now();
+  if (ns > 0 && __builtin_add_overflow(deadline, ns, &deadline)) deadline = INT64_MAX;
   insitu__reactor_timer_add(r, deadline, insitu__coro_current(&r->coros));
   insitu__coro_suspend_await(&r->coros);
   return !r->closing || insitu__base_now() >= deadline;
@@ -20944,7 +20960,7 @@ static bool insitu__zarr_string_codec(const struct insitu__zarr_reader *r, const
 /* Reads NumPy's letters and what follows: S7, U13, V4, M8[ns], m8[25s], O. False: no such type. */
 static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text) {
   bool date = !strncmp(text, "M8", 2), difference = !strncmp(text, "m8", 2);
-  uint64_t n = 0;
+  uint64_t n;
   if (!strcmp(text, "O")) {
     a->kind = INSITU__ZARR_STRING;
     insitu__zarr_set_dtype(a, INSITU_U8);
@@ -20961,14 +20977,13 @@ static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text
     return true;
   }
 
-  for (const char *p = text + 1; *p; p++) {
-    if (*p < '0' || *p > '9' || n > INSITU__MAX_ELEMENT) return false;
-    n = 10 * n + (uint64_t)(*p - '0');
+  if (!insitu__text_digits(text + 1, INSITU__MAX_ELEMENT, &n)) return false;
+  switch (text[0]) {
+  case 'S': return insitu__zarr_set_wide(a, INSITU__ZARR_CHAR, n);
+  case 'V': return insitu__zarr_set_wide(a, INSITU__ZARR_RAW, n);
+  case 'U': return insitu__zarr_set_wide(a, INSITU__ZARR_UCS4, 4 * n);
+  default: return false;
   }
-
-  if (text[0] == 'S') return insitu__zarr_set_wide(a, INSITU__ZARR_CHAR, n);
-  if (text[0] == 'V') return insitu__zarr_set_wide(a, INSITU__ZARR_RAW, n);
-  return text[0] == 'U' && insitu__zarr_set_wide(a, INSITU__ZARR_UCS4, 4 * n);
 }
 
 static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) {
@@ -21202,6 +21217,23 @@ static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
   return INSITU_OK;
 }
 
+/* Reads unit and scale_factor of dates and differences; false: they are damaged. */
+static bool insitu__zarr_v3_unit(const struct insitu__zarr_reader *r, int configuration) {
+  char unit[8] = "";
+  uint64_t scale = 1;
+  int token = insitu__text_json_get(r->j, configuration, "unit");
+  int factor = insitu__text_json_get(r->j, configuration, "scale_factor");
+  if (insitu__text_json_string(r->j, token, unit, sizeof unit) < 0) return false;
+  if (factor >= 0 && (!insitu__text_json_u64(r->j, factor, &scale) || !scale || scale > INT32_MAX))
+    return false;
+  if (!strcmp(unit, "generic")) unit[0] = 0;
+
+  char number[24] = "";
+  if (scale != 1) snprintf(number, sizeof number, "%" PRIu64, scale);
+  int n = snprintf(r->a->unit, sizeof r->a->unit, "%s%s", number, unit);
+  return n >= 0 && n < (int)sizeof r->a->unit;
+}
+
 /* Reads the extension types of the Zarr registry that are known here, and the core's r*. False:
  * none of them. */
 static bool insitu__zarr_v3_other(
@@ -21214,36 +21246,24 @@ static bool insitu__zarr_v3_other(
       {"numpy.timedelta64", INSITU__ZARR_DIFFERENCE}, {"raw_bytes", INSITU__ZARR_RAW},
       {"null_terminated_bytes", INSITU__ZARR_CHAR}, {"fixed_length_utf32", INSITU__ZARR_UCS4}};
   struct insitu__zarr_array *a = r->a;
-  uint64_t bytes = 0, scale = 1;
-  char unit[8] = "";
+  uint64_t size = 0;
   if (name[0] == 'r' && insitu__text_is_digit((unsigned char)name[1])) {
-    for (const char *p = name + 1; *p; p++) {
-      if (!insitu__text_is_digit((unsigned char)*p) || bytes > 8 * INSITU__MAX_ELEMENT)
-        return false;
-      bytes = 10 * bytes + (uint64_t)(*p - '0');
-    }
-    return bytes % 8 == 0 && insitu__zarr_set_wide(a, INSITU__ZARR_RAW, bytes / 8);
+    if (!insitu__text_digits(name + 1, 8 * INSITU__MAX_ELEMENT, &size)) return false;
+    return size % 8 == 0 && insitu__zarr_set_wide(a, INSITU__ZARR_RAW, size / 8);
   }
 
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(name, known[i].name)) a->kind = known[i].kind;
-  if (insitu__zarr_is_wide(a->kind))
-    return insitu__text_json_u64(
-               r->j, insitu__text_json_get(r->j, configuration, "length_bytes"), &bytes) &&
-           insitu__zarr_set_wide(a, a->kind, bytes);
-  insitu__zarr_set_dtype(a, a->kind == INSITU__ZARR_STRING ? INSITU_U8 : INSITU_I64);
-  if (a->kind == INSITU__ZARR_STRING || a->kind == INSITU__ZARR_NUMBER)
-    return a->kind == INSITU__ZARR_STRING;
-  int factor = insitu__text_json_get(r->j, configuration, "scale_factor");
-  if (insitu__text_json_string(
-          r->j, insitu__text_json_get(r->j, configuration, "unit"), unit, sizeof unit) < 0 ||
-      (factor >= 0 &&
-          (!insitu__text_json_u64(r->j, factor, &scale) || !scale || scale > INT32_MAX)))
-    return false;
-  if (!strcmp(unit, "generic")) unit[0] = 0;
-  int n = scale == 1 ? snprintf(a->unit, sizeof a->unit, "%s", unit)
-                     : snprintf(a->unit, sizeof a->unit, "%" PRIu64 "%s", scale, unit);
-  return n >= 0 && n < (int)sizeof a->unit;
+  switch (a->kind) {
+  case INSITU__ZARR_NUMBER: return false;
+  case INSITU__ZARR_STRING: insitu__zarr_set_dtype(a, INSITU_U8); return true;
+  case INSITU__ZARR_DATE:
+  case INSITU__ZARR_DIFFERENCE:
+    insitu__zarr_set_dtype(a, INSITU_I64);
+    return insitu__zarr_v3_unit(r, configuration);
+  }
+  int length = insitu__text_json_get(r->j, configuration, "length_bytes");
+  return insitu__text_json_u64(r->j, length, &size) && insitu__zarr_set_wide(a, a->kind, size);
 }
 
 static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) {
@@ -22375,7 +22395,8 @@ static insitu_status insitu__group_array_consolidated(
     struct insitu__group *g, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   const struct insitu__text_json *j = &g->doc;
   if (g->format == 3) {
-    int node = path[0] ? insitu__text_index_get(&g->index, j, path) : j->n ? 0 : -1;
+    int node = j->n ? 0 : -1; /* the root */
+    if (path[0]) node = insitu__text_index_get(&g->index, j, path);
     if (!insitu__text_json_equals(j, insitu__text_json_get(j, node, "node_type"), "array"))
       return INSITU_E_NOTFOUND;
     return insitu__zarr_from_v3(a, path, j, node, g->hooks, err);
@@ -22695,19 +22716,21 @@ static void insitu__group_prefetch_above(
  * consolidated document, and of the groups above them, which may name their axes. */
 static void insitu__group_prefetch_await(
     struct insitu__group *g, const char *const *paths, uint64_t n_paths) {
-  static const char *const names[] = {"zarr.json", ".zarray", ".zattrs"};
+  static const char *const v2_names[] = {".zarray", ".zattrs", NULL};
+  static const char *const v3_names[] = {"zarr.json", NULL};
+  const char *const *names = g->format == 3 ? v3_names : v2_names;
   char path[INSITU__MAX_KEY - 16], last[sizeof path] = "/", **keys = NULL; /* "/": no group */
   if (!insitu__store_prefetches(g->store)) return;
   for (uint64_t i = 0; i < n_paths; i++) {
     struct insitu__zarr_array known = {0};
-    bool there = !insitu__group_normalise(paths[i], path, sizeof path) ||
-                 (g->nodes >= 0 &&
-                     insitu__group_array_consolidated(g, path, &known, NULL) != INSITU_E_NOTFOUND);
+    bool consolidated = !insitu__group_normalise(paths[i], path, sizeof path) ||
+                        (g->nodes >= 0 && insitu__group_array_consolidated(g, path, &known, NULL) !=
+                                              INSITU_E_NOTFOUND);
     insitu__zarr_array_free(&known);
-    for (int k = g->format == 3 ? 0 : 1; !there && k < (g->format == 3 ? 1 : 3); k++)
+    for (int k = 0; !consolidated && names[k]; k++)
       insitu__group_prefetch_key(&keys, path, names[k]);
     /* groups outside a consolidated document are not looked at */
-    if (there || g->nodes >= 0) continue;
+    if (consolidated || g->nodes >= 0) continue;
     insitu__group_prefetch_above(g, &keys, path, last);
   }
 
