@@ -4009,13 +4009,20 @@ static inline void insitu__order_window_at(const struct insitu__order *o,
   place->window = w->index;
 }
 
+/* The index in the window's lane of what stands `at` anchors behind the window's begin in the
+ * sequence. */
+static inline uint64_t insitu__order_window_index(
+    const struct insitu__order_window *w, uint64_t at) {
+  return w->offset + insitu__order_perm_bwd(&w->mixer, at);
+}
+
 /* At which index of the window's lane anchor a of the sequence stands; false when the window does
  * not hold it. */
 static inline bool insitu__order_window_where(const struct insitu__order *o,
     const struct insitu__order_window *w, uint64_t a, uint64_t *index_in_lane) {
   (void)o;
   if (a < w->begin || a >= w->end) return false;
-  *index_in_lane = w->offset + insitu__order_perm_bwd(&w->mixer, a - w->begin);
+  *index_in_lane = insitu__order_window_index(w, a - w->begin);
   return true;
 }
 
@@ -22901,10 +22908,22 @@ static insitu_status insitu__cf_init(
 /* bytes between the arrays of a batch: what CUDA and AVX-512 like */
 #define INSITU__GEOMETRY_ALIGN 256
 
+/* Entries of a row list (see >>rows), 8 bytes each: 64 KiB for a chunk in flight. */
+#define INSITU__GEOMETRY_LIST 8192
+
 struct insitu__geometry_view {
   uint32_t variable;
-  int64_t delta; /* samples from the anchor */
-  uint64_t dst;  /* bytes from the row's begin in the variable's block */
+  int64_t delta;  /* samples from the anchor */
+  uint64_t dst;   /* bytes from the row's begin in the variable's block */
+  uint64_t entry; /* of a row list: the anchor that shows the list's first row in this view */
+  uint64_t group; /* from this view on, so many views of the variable show neighbouring rows */
+};
+
+/* Neighbouring anchors of a row list. */
+struct insitu__geometry_span {
+  int64_t first;  /* the first anchor, counted from the list's first row */
+  uint64_t entry; /* of that anchor */
+  uint64_t more;  /* the span has so many anchors more than the list has rows */
 };
 
 struct insitu__geometry_variable {
@@ -22914,6 +22933,7 @@ struct insitu__geometry_variable {
   bool decoded; /* by cf */
   struct insitu__cf cf;
   uint64_t n_steps;
+  uint64_t fields; /* chunks that one step of a sample lies in */
   /* the box, in elements, per stored axis */
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_hi[INSITU__MAX_DIMS]; /* the chunks that hold it */
@@ -22950,6 +22970,11 @@ struct insitu__geometry_array {
   bool sample_slowest;
   struct insitu__geometry_view *views;
   uint64_t n_views;
+  /* A row list of this array: the rows of a chunk that it covers, its entries, and the anchors that
+   * these stand for, ascending. */
+  uint64_t list_rows, list_entries;
+  struct insitu__geometry_span *spans;
+  uint64_t n_spans;
 };
 
 struct insitu__geometry {
@@ -22960,7 +22985,6 @@ struct insitu__geometry {
   uint64_t samples, chunk;
   int64_t *deltas; /* ascending, distinct */
   uint64_t n_deltas;
-  uint64_t parts;               /* pieces a row is made of: what a batch counts down */
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
   uint64_t pinned_bytes;        /* of it, those of a second block, which is page-locked */
   struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
@@ -22987,6 +23011,7 @@ static void insitu__geometry_free(struct insitu__geometry *g) {
   for (uint64_t i = 0; g->arrays && i < g->n_arrays; i++) {
     insitu__zarr_array_free(&g->arrays[i].zarr);
     insitu__mem_free(g->arrays[i].views);
+    insitu__mem_free(g->arrays[i].spans);
   }
   for (uint64_t i = 0; g->variables && i < g->n_variables; i++)
     insitu__mem_free(g->variables[i].label);
@@ -23222,6 +23247,67 @@ static bool insitu__geometry_countable(
   return insitu__base_min(all, sum) <= INSITU__MAX_FIELDS;
 }
 
+/* The spans of anchors that show `rows` neighbouring rows, given the views' distinct deltas,
+ * ascending. Returns the number of anchors in all spans. spans: room for n, or NULL; *n_spans: how
+ * many they are. */
+static uint64_t insitu__geometry_spans(const int64_t *deltas, uint64_t n, uint64_t rows,
+    struct insitu__geometry_span *spans, uint64_t *n_spans) {
+  uint64_t anchors = 0;
+
+  *n_spans = 0;
+  for (uint64_t i = n; i > 0;) { /* the largest delta has the first anchor */
+    struct insitu__geometry_span span = {.first = -deltas[--i], .entry = anchors};
+
+    while (i > 0 && (uint64_t)(deltas[i] - deltas[i - 1]) <= rows) {
+      span.more += (uint64_t)(deltas[i] - deltas[i - 1]);
+      i--;
+    }
+    anchors += rows + span.more;
+    if (spans) spans[*n_spans] = span;
+    ++*n_spans;
+  }
+  return anchors;
+}
+
+/* Decides what the array's row lists are: of whole chunks, if INSITU__GEOMETRY_LIST entries are
+ * enough for that. deltas: room for one of each view. False: no memory. */
+static bool insitu__geometry_list(struct insitu__geometry_array *a, int64_t *deltas) {
+  uint64_t n = 0;
+
+  for (uint64_t v = 0; v < a->n_views; v++) deltas[v] = a->views[v].delta;
+  qsort(deltas, a->n_views, sizeof *deltas, insitu__geometry_compare);
+  for (uint64_t v = 0; v < a->n_views; v++)
+    if (!v || deltas[v] != deltas[n - 1]) deltas[n++] = deltas[v];
+
+  a->list_rows = insitu__base_min(a->rows, INSITU__GEOMETRY_LIST);
+  while (a->list_rows > 1 &&
+         insitu__geometry_spans(deltas, n, a->list_rows, NULL, &a->n_spans) > INSITU__GEOMETRY_LIST)
+    a->list_rows /= 2;
+
+  /* pieces of one length */
+  a->list_rows = insitu__base_ceil_div(a->rows, insitu__base_ceil_div(a->rows, a->list_rows));
+  (void)insitu__geometry_spans(deltas, n, a->list_rows, NULL, &a->n_spans);
+  a->spans = (struct insitu__geometry_span *)insitu__mem_alloc(a->n_spans, sizeof *a->spans);
+  if (!a->spans) return false;
+  a->list_entries = insitu__geometry_spans(deltas, n, a->list_rows, a->spans, &a->n_spans);
+
+  for (uint64_t v = 0; v < a->n_views; v++) {
+    uint64_t lo = 0, hi = a->n_spans; /* the last span that does not begin behind the view */
+    while (hi - lo > 1) {
+      uint64_t mid = lo + (hi - lo) / 2;
+      if (a->spans[mid].first <= -a->views[v].delta) lo = mid;
+      else hi = mid;
+    }
+    a->views[v].group = 1;
+    a->views[v].entry = a->spans[lo].entry + (uint64_t)(-a->views[v].delta - a->spans[lo].first);
+  }
+  for (uint64_t v = a->n_views - 1; v-- > 0;)
+    if (a->views[v].variable == a->views[v + 1].variable &&
+        a->views[v].delta + 1 == a->views[v + 1].delta)
+      a->views[v].group += a->views[v + 1].group;
+  return true;
+}
+
 /* The grid of fields that some variable wants, and the views, of every array. */
 static insitu_status insitu__geometry_views(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
@@ -23267,6 +23353,14 @@ static insitu_status insitu__geometry_views(
       g->deltas[g->n_deltas++] = delta;
     }
   }
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    int64_t *deltas = (int64_t *)insitu__mem_alloc(g->arrays[i].n_views, sizeof *deltas);
+    ok = ok && deltas && insitu__geometry_list(&g->arrays[i], deltas);
+    insitu__mem_free(deltas);
+  }
+  if (!ok)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the views of the variables; use fewer steps");
   qsort(g->deltas, g->n_deltas, sizeof *g->deltas, insitu__geometry_compare);
   uint64_t n = 0;
   for (uint64_t i = 0; i < g->n_deltas; i++)
@@ -23312,16 +23406,18 @@ static insitu_status insitu__geometry_slab(
     struct insitu__geometry *g, uint64_t rows, insitu_error *err) {
   /* each block is a mapping of its own */
   uint64_t at = 0, pinned = 0, bytes = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t parts = 0; /* of one row: pieces that arrive by themselves */
   bool ok = true;
-  g->parts = 0;
   g->n_devices = 0;
   for (uint64_t i = 0; i < g->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
-    uint64_t fields = v->n_steps;
+    uint64_t of_row;
+    v->fields = 1;
     for (unsigned d = 0; d < g->arrays[v->array].zarr.ndim; d++)
       if (d != g->arrays[v->array].axis)
-        ok = ok && insitu__base_mul(fields, v->tile_hi[d] - v->tile_lo[d], &fields);
-    ok = ok && insitu__base_add(g->parts, fields, &g->parts);
+        ok = ok && insitu__base_mul(v->fields, v->tile_hi[d] - v->tile_lo[d], &v->fields);
+    ok = ok && insitu__base_mul(v->n_steps, v->fields, &of_row) &&
+         insitu__base_add(parts, of_row, &parts);
     if (v->place != INSITU_DEVICE)
       ok = ok && insitu__geometry_place(v, rows, v->place == INSITU_HOST ? &at : &pinned);
     if (v->place != INSITU_HOST) pinned = insitu__base_max(pinned, INSITU__GEOMETRY_ALIGN);
@@ -23334,7 +23430,7 @@ static insitu_status insitu__geometry_slab(
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
   g->slab_bytes = insitu__base_ceil_div(bytes, page) * page + g->pinned_bytes;
-  ok = ok && insitu__base_mul(rows, g->parts, &bytes) && bytes < PTRDIFF_MAX;
+  ok = ok && insitu__base_mul(rows, parts, &bytes) && bytes < PTRDIFF_MAX;
   if (ok) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: a batch of %" PRIu64 " rows has more bytes than memory can address; lower batch_size",
@@ -24207,6 +24303,11 @@ static void *insitu__box_direct(
   return dst + begin; /* within one element */
 }
 
+/* Whether the row's source and its place in the slab are the same `bytes` bytes, all of the box. */
+static inline bool insitu__box_is_copy(const struct insitu__box *b, uint64_t bytes) {
+  return b->contiguous && !b->src_begin && b->src_end == bytes && !b->dst_offset;
+}
+
 /* Writes n dimensions of fill; pattern holds `bytes` bytes of repeated elements. */
 static void insitu__box_paint(const struct insitu__box_dim *dim, unsigned n,
     const unsigned char *pattern, size_t bytes, unsigned item, unsigned char *dst) {
@@ -24943,6 +25044,9 @@ struct insitu__plan_scan {
   /* how often a next field was looked for: the scan's work on fields */
   uint64_t looked;
   bool row_open, tile_open; /* views, or fields, are left */
+  /* What a batch waits for, a part for each view and field of a row: of the rows of this batch that
+   * were scanned, and of all rows of the batch before. */
+  uint64_t parts, batch_parts;
 };
 
 /* Bytes that insitu__plan_scan_init takes; UINT64_MAX: more than it would. */
@@ -24968,6 +25072,7 @@ static void insitu__plan_scan_seek(
   s->order = o;
   s->batch = batch;
   s->row = 0;
+  s->parts = 0;
   s->row_open = s->tile_open = false;
   for (uint64_t i = 0; i < s->plan->layout.rank_lanes; i++)
     s->lane[i].window.begin = s->lane[i].window.end = 0;
@@ -25023,12 +25128,19 @@ static bool insitu__plan_scan_field(struct insitu__plan_scan *s) {
   return s->field != UINT64_MAX;
 }
 
+/* The chunk in which a view of the array shows an anchor. */
+static uint64_t insitu__plan_touch(const struct insitu__geometry_array *a,
+    const struct insitu__geometry_view *view, int64_t anchor) {
+  return (uint64_t)(anchor + view->delta) / a->rows;
+}
+
 /* Looks at the row's next view; opens its chunk if the window touches it for the first time. */
 static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
   const struct insitu__geometry_array *a = &s->plan->geometry->arrays[s->next_array];
   s->array = s->next_array;
-  s->chunk = (uint64_t)(s->anchor + a->views[s->next_view].delta) / a->rows;
+  s->chunk = insitu__plan_touch(a, &a->views[s->next_view], s->anchor);
   s->field = UINT64_MAX;
+  s->parts += s->plan->geometry->variables[a->views[s->next_view].variable].fields;
   s->tile_open = insitu__plan_set_add(&s->current->set, (uint32_t)s->array, s->chunk);
   if (++s->next_view == a->n_views) {
     s->next_view = 0;
@@ -25056,6 +25168,8 @@ static enum insitu__plan_event insitu__plan_scan_step(struct insitu__plan_scan *
     if (s->row == insitu__plan_rows(s->plan, s->order, s->batch)) {
       s->batch++;
       s->row = 0;
+      s->batch_parts = s->parts;
+      s->parts = 0;
       return INSITU__PLAN_BATCH;
     }
     insitu__plan_scan_row(s);
@@ -25089,29 +25203,47 @@ static void insitu__plan_map_init(struct insitu__plan_map *m, const struct insit
   m->window = w;
 }
 
-/* Batch and row (of this rank) that show the anchor; false when the window does not hold it. */
-static bool insitu__plan_map_find(
-    struct insitu__plan_map *m, int64_t anchor, uint64_t *batch, uint64_t *row) {
-  const struct insitu__plan_layout *l = &m->plan->layout;
-  if (anchor < m->unit.lo || anchor >= m->unit.hi) {
-    m->unit = insitu__split_find(m->plan->split, m->plan->part, anchor);
-    if (m->unit.unit != UINT64_MAX) m->sequence = insitu__order_unit_begin(m->order, m->unit.unit);
+/* Anchors that follow each other in the archive and in the window's part of the sequence. */
+struct insitu__plan_run {
+  int64_t anchor; /* the first */
+  uint64_t n;
+  uint64_t at; /* of the first in the sequence, from the window's begin */
+};
+
+/* The first run among the anchors [lo, hi); false: the window holds none of them. */
+static bool insitu__plan_map_run(
+    struct insitu__plan_map *m, int64_t lo, int64_t hi, struct insitu__plan_run *run) {
+  while (lo < hi) {
+    if (lo < m->unit.lo || lo >= m->unit.hi) {
+      m->unit = insitu__split_find(m->plan->split, m->plan->part, lo);
+      if (m->unit.unit != UINT64_MAX)
+        m->sequence = insitu__order_unit_begin(m->order, m->unit.unit);
+    }
+    int64_t end = m->unit.hi < hi ? m->unit.hi : hi;
+
+    if (m->unit.unit != UINT64_MAX) {
+      uint64_t at = m->sequence + (uint64_t)(lo - m->unit.lo);
+      uint64_t first = insitu__base_max(at, m->window->begin);
+      uint64_t last = insitu__base_min(at + (uint64_t)(end - lo), m->window->end);
+      if (first < last) {
+        run->anchor = lo + (int64_t)(first - at);
+        run->n = last - first;
+        run->at = first - m->window->begin;
+        return true;
+      }
+    }
+    lo = end;
   }
-  uint64_t index;
-  if (m->unit.unit == UINT64_MAX || !insitu__order_window_where(m->order, m->window,
-                                        m->sequence + (uint64_t)(anchor - m->unit.lo), &index))
-    return false;
-  *batch = index / l->lane_rows;
-  *row = index % l->lane_rows * l->rank_lanes + (m->window->lane - l->first_lane);
-  return true;
+  return false;
 }
 
-/* Whether all anchors [lo, hi) lie in the unit looked at last, and that in the window: what most
- * chunks are. */
-static bool insitu__plan_map_holds(const struct insitu__plan_map *m, int64_t lo, int64_t hi) {
-  uint64_t at = m->sequence + ((uint64_t)lo - (uint64_t)m->unit.lo);
-  return m->unit.unit != UINT64_MAX && lo >= m->unit.lo && hi <= m->unit.hi &&
-         at >= m->window->begin && at + (uint64_t)(hi - lo) <= m->window->end;
+/* Batch and row (of this rank) that show what stands at a place of the window's sequence. */
+static inline void insitu__plan_map_row(
+    const struct insitu__plan_map *m, uint64_t at, uint64_t *batch, uint64_t *row) {
+  const struct insitu__plan_layout *l = &m->plan->layout;
+  uint64_t index = insitu__order_window_index(m->window, at);
+  *batch = index / l->lane_rows;
+  *row = index % l->lane_rows * l->rank_lanes + (m->window->lane - l->first_lane);
 }
 
 /* Whether a window of this rank that comes before w holds one of the anchors [lo, hi): one that
@@ -26609,6 +26741,10 @@ static void insitu__device_close(struct insitu__device *d) {
 /* Of insitu__report_bucket: 61 octaves of 16. */
 #define INSITU__LOADER_NEXT_BUCKETS 976
 
+/* What a slab's `pending` begins with, until every row of the batch is scanned: more than any batch
+ * has parts. */
+#define INSITU__LOADER_SCANNING (UINT64_C(1) << 63)
+
 /* A batch's memory and its public face. The fields below `batch` are written as the diagram in this
  * section's head says. */
 struct insitu__loader_slab {
@@ -26623,7 +26759,8 @@ struct insitu__loader_slab {
   /* Set when the slab is given to a batch; fixed until the batch is released. */
   uint64_t number, rows;
 
-  /* Parts to come, and one more until every row is scanned. Workers count it down. */
+  /* Parts to come; a part is what one chunk has for one view of one row. Until every row is scanned,
+   * INSITU__LOADER_SCANNING less the parts that came. Any thread counts it down. */
   atomic_uint_least64_t pending;
 
   /* Under the iterator's lock. */
@@ -26659,6 +26796,12 @@ struct insitu__loader_hole {
   const char *filled_key; /* insitu__rows_fill: the chunk's key if it is not just absent */
 };
 
+/* An entry of a tile's row list: where one anchor stands. */
+struct insitu__loader_entry {
+  uint32_t slot; /* of the batch in the iterator's ring; INSITU__ROWS_NONE: in no batch */
+  uint32_t row;  /* of that batch */
+};
+
 /* One chunk on its way. The reactor thread owns it; a worker borrows it while it tries or decodes
  * the chunk, and the coroutine waits meanwhile. */
 struct insitu__loader_tile {
@@ -26667,7 +26810,8 @@ struct insitu__loader_tile {
   struct insitu__box *box; /* per variable of the loader; set where `wanted` is */
   bool *wanted;            /* per variable: it is of this array and shows this field */
   struct iovec *iov;
-  unsigned char *buffer; /* encoded bytes; mapped at first use */
+  unsigned char *buffer;             /* encoded bytes; mapped at first use */
+  struct insitu__loader_entry *list; /* see >>rows */
 
   struct insitu__loader_tile *next; /* in the free list, a bunch, or the tiles gathered */
 
@@ -26679,6 +26823,10 @@ struct insitu__loader_tile {
   uint64_t base;      /* number of the epoch's first batch */
   uint64_t number;    /* of the batch whose row touched the tile first */
   int64_t started_at; /* by insitu__report_clock */
+
+  /* Whoever has the tile: what the row list holds, and the map that fills it. */
+  uint64_t listed; /* the piece of the chunk; UINT64_MAX: none yet */
+  struct insitu__plan_map map;
 
   /* Set by insitu__tile_ready: some batch wants rows of [first, last). */
   uint64_t first, last;
@@ -26804,6 +26952,10 @@ struct insitu_iter {
    * is in flight. */
   struct insitu__order order[2]; /* of an even and an odd epoch */
   struct insitu__loader_slab **ring;
+  /* By thread (workers, then the reactor) and place in the ring: rows of one tile that are being
+   * counted, else 0. Each thread has n_arrived entries to itself. */
+  uint32_t *arrived;
+  uint64_t n_arrived;
   uint64_t start; /* where the scan began: nobody wants earlier batches */
 
   /* By epoch & 3: the epoch whose end is still to be told, and those that the scan may be in. */
@@ -26822,6 +26974,7 @@ struct insitu_iter {
 struct insitu__loader_footprint {
   uint64_t buffer_bytes;                         /* encoded bytes of one chunk */
   uint64_t whole_bytes;                          /* of insitu__loader_scratch.whole */
+  uint64_t list_entries;                         /* of a tile's row list */
   uint64_t inflight_bytes;                       /* everything that chunks in flight take */
   uint64_t cache_slots, slot_bytes, cache_bytes; /* of the indexes of shards; 0: there are none */
   /* The scan waits for so many free tiles: neighbours in a shard then come together. */
@@ -27288,41 +27441,144 @@ static unsigned char *insitu__rows_rows(
     const struct insitu__loader_slab *slab, const struct insitu__geometry_variable *v) {
   return (v->place == INSITU_HOST ? slab->memory : slab->pinned) + v->block;
 }
-static unsigned char *insitu__rows_row(const insitu_iter *it,
-    const struct insitu__loader_slab *slab, const struct insitu__geometry_view *view,
-    uint64_t row) {
-  const struct insitu__geometry_variable *v = &it->plan.geometry->variables[view->variable];
-  return insitu__rows_rows(slab, v) + row * v->row_bytes + view->dst;
-}
 
-/* What insitu__rows_each calls: view of the tile's array shows the chunk's row i as `dst` in
- * slab. */
-typedef void insitu__rows_visit(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg);
+/* ---- the row list ---- */
 
-/* Visits every (view, row in [first, last)) that the tile's window shows. */
-static void insitu__rows_each(struct insitu__loader_tile *t, uint64_t first, uint64_t last,
-    insitu__rows_visit *visit, void *arg) {
-  insitu_iter *it = t->iter;
+#define INSITU__ROWS_NONE UINT32_MAX
+
+/* Lists where the anchors stand that show rows of a piece of the chunk, in one of the tile's
+ * batches: piece i has rows [i, i + 1) * list_rows. Nothing is done if the list holds them. */
+static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
+  const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
-  uint64_t begin = t->chunk * a->rows;
-  last = insitu__base_min(last, a->samples - begin); /* an edge chunk hangs over */
-  for (uint64_t v = 0; v < a->n_views; v++) {
-    const struct insitu__geometry_view *view = &a->views[v];
-    if (!t->wanted[view->variable]) continue;
-    struct insitu__plan_map map;
-    insitu__plan_map_init(&map, &it->plan, t->order, &t->window);
-    for (uint64_t i = first; i < last; i++) {
-      uint64_t batch, row;
-      if (!insitu__plan_map_find(&map, (int64_t)(begin + i) - view->delta, &batch, &row) ||
-          t->base + batch < it->start)
-        continue;
-      struct insitu__loader_slab *slab = it->ring[(t->base + batch) % it->n_ring];
-      visit(t, view, i, slab, insitu__rows_row(it, slab, view, row), arg);
+  uint64_t first = piece * a->list_rows, rows = insitu__base_min(a->list_rows, a->rows - first);
+  struct insitu__plan_run run;
+
+  if (t->listed == piece) return;
+  t->listed = piece;
+  memset(t->list, 0xff, a->list_entries * sizeof *t->list); /* INSITU__ROWS_NONE */
+
+  for (uint64_t i = 0; i < a->n_spans; i++) {
+    const struct insitu__geometry_span *span = &a->spans[i];
+    int64_t lo = (int64_t)(t->chunk * a->rows + first) + span->first, at = lo;
+    int64_t hi = lo + (int64_t)(rows + span->more);
+
+    for (; insitu__plan_map_run(&t->map, at, hi, &run); at = run.anchor + (int64_t)run.n) {
+      struct insitu__loader_entry *entry = &t->list[span->entry + (uint64_t)(run.anchor - lo)];
+
+      for (uint64_t k = 0; k < run.n; k++) {
+        uint64_t batch, row;
+        insitu__plan_map_row(&t->map, run.at + k, &batch, &row);
+        if (t->base + batch < it->start) continue;
+        entry[k].slot = (uint32_t)((t->base + batch) % it->n_ring);
+        entry[k].row = (uint32_t)row;
+      }
     }
   }
 }
+
+/* A walk over what batches of the tile's window show of some rows of the chunk: begin, then next
+ * until it returns false. The fields of the second group say what was found: a run of n rows, each
+ * shown by the next view, that lie step_bytes apart in one row of a batch. */
+struct insitu__rows_walk {
+  struct insitu__loader_tile *tile;
+  const struct insitu__geometry_array *array;
+  uint64_t begin, end, last; /* rows of the chunk: walked now; those behind `end` come later */
+  uint64_t next_view;
+  const struct insitu__geometry_view *group;  /* the views that are walked now */
+  uint64_t at, stop;                          /* anchors of the group: the next, and their number */
+  const struct insitu__loader_entry *entries; /* of these anchors */
+  uint64_t block, row_bytes;                  /* where the group's rows lie in a slab */
+  bool on_host;
+
+  const struct insitu__geometry_view *view;
+  const struct insitu__box *box;
+  uint64_t row, n;                  /* of the chunk */
+  uint32_t slot;                    /* of the slab in the iterator's ring */
+  struct insitu__loader_slab *slab; /* whose batch shows the rows */
+  unsigned char *dst;               /* where the first begins there */
+  uint64_t step_bytes;
+};
+
+/* Begins a walk over rows [first, last) of the chunk. */
+static void insitu__rows_walk(
+    struct insitu__rows_walk *w, struct insitu__loader_tile *t, uint64_t first, uint64_t last) {
+  const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
+
+  w->tile = t;
+  w->array = a;
+  w->end = first;
+  w->last = insitu__base_min(last, a->samples - t->chunk * a->rows); /* an edge chunk hangs over */
+  w->next_view = a->n_views;
+  w->at = w->stop = w->n = 0;
+}
+
+/* On to the next group of views, and behind the last one to the next piece of the chunk. */
+static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
+  struct insitu__loader_tile *t = w->tile;
+  const struct insitu__geometry_array *a = w->array;
+
+  for (;;) {
+    while (w->next_view < a->n_views && !t->wanted[a->views[w->next_view].variable]) w->next_view++;
+    if (w->next_view < a->n_views) break;
+    if (w->end >= w->last) return false;
+
+    uint64_t piece = w->end / a->list_rows;
+    insitu__rows_list(t, piece);
+    w->begin = w->end;
+    w->end = insitu__base_min((piece + 1) * a->list_rows, w->last);
+    w->next_view = 0;
+  }
+
+  w->group = &a->views[w->next_view];
+  w->next_view += w->group->group;
+  w->box = &t->box[w->group->variable];
+  w->at = 0;
+  w->stop = w->group->group - 1 + (w->end - w->begin);
+  w->entries = &t->list[w->group->entry - (w->group->group - 1) + w->begin % a->list_rows];
+
+  const struct insitu__geometry_variable *v = &t->loader->geometry.variables[w->group->variable];
+  w->block = v->block;
+  w->row_bytes = v->row_bytes;
+  w->step_bytes = v->step_bytes;
+  w->on_host = v->place == INSITU_HOST;
+  return true;
+}
+
+/* Finds the next run. The groups of views come one after the other within a piece of the chunk. */
+static inline bool insitu__rows_next_run(struct insitu__rows_walk *w) {
+  for (;;) {
+    while (w->at < w->stop) {
+      uint64_t at = w->at++, before = w->group->group - 1;
+      const struct insitu__loader_entry *entry = &w->entries[at];
+
+      if (entry->slot == INSITU__ROWS_NONE) continue;
+      /* In the group's view number i the anchor shows row begin + at + i - before. */
+      uint64_t i = at < before ? before - at : 0;
+      w->view = w->group + i;
+      w->row = w->begin + (at + i - before);
+      w->n = insitu__base_min(w->group->group - i, w->end - w->row);
+      w->slot = entry->slot;
+      w->slab = w->tile->iter->ring[entry->slot];
+      w->dst = (w->on_host ? w->slab->memory : w->slab->pinned) + w->block +
+               entry->row * w->row_bytes + w->view->dst;
+      return true;
+    }
+    if (!insitu__rows_next_group(w)) return false;
+  }
+}
+
+/* Finds the next row: n is of no meaning. */
+static inline bool insitu__rows_next(struct insitu__rows_walk *w) {
+  if (w->n <= 1) return insitu__rows_next_run(w);
+  w->n--;
+  w->row++;
+  w->view++;
+  w->dst += w->step_bytes;
+  return true;
+}
+
+/* ---- arrival ---- */
 
 /* Tells whoever waits in next, with the lock held. Inline, that is this thread, asleep in the ring
  * unless the ring is woken. */
@@ -27331,11 +27587,12 @@ static void insitu__rows_tell(insitu_iter *it) {
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
 }
 
-/* Counts one part of a batch down; the last wakes a user who waits for it, or has it copied to
+/* Counts parts of a batch down; the last wakes a user who waits for the batch, or has it copied to
  * devices. Nothing of the slab may be touched afterwards. */
-static void insitu__rows_arrive(insitu_iter *it, struct insitu__loader_slab *slab) {
+static void insitu__rows_count_down(
+    insitu_iter *it, struct insitu__loader_slab *slab, uint64_t parts) {
   uint64_t number = slab->number;
-  if (atomic_fetch_sub_explicit(&slab->pending, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_fetch_sub_explicit(&slab->pending, parts, memory_order_acq_rel) != parts) return;
   pthread_mutex_lock(&it->lock);
   if (it->device.n_rings && number == it->shared.uploaded)
     insitu__reactor_wake(&it->loader->reactor);
@@ -27343,100 +27600,93 @@ static void insitu__rows_arrive(insitu_iter *it, struct insitu__loader_slab *sla
   pthread_mutex_unlock(&it->lock);
 }
 
-static void insitu__rows_visit_arrive(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  (void)view, (void)i, (void)dst, (void)arg;
-  insitu__rows_arrive(t->iter, slab);
+/* Counts the tile's rows down in the batches before number `before`: once for each batch, and for
+ * each piece of a chunk that no list covers whole. thread: a worker's number, or their count for
+ * the reactor. */
+static void insitu__rows_arrive(struct insitu__loader_tile *t, unsigned thread, uint64_t before) {
+  insitu_iter *it = t->iter;
+  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
+  uint32_t *arrived = it->arrived + thread * it->n_arrived;
+  struct insitu__rows_walk w;
+
+  /* Backwards: the list holds the last piece, which was written last. */
+  for (uint64_t end = t->last, row; end > t->first; end = row) {
+    row = insitu__base_max((end - 1) / a->list_rows * a->list_rows, t->first);
+    insitu__rows_walk(&w, t, row, end);
+    while (insitu__rows_next_run(&w)) arrived[w.slot] += (uint32_t)w.n;
+
+    for (uint64_t i = 0; i < a->list_entries; i++) {
+      uint32_t slot = t->list[i].slot, parts;
+
+      if (slot == INSITU__ROWS_NONE || !arrived[slot]) continue;
+      parts = arrived[slot];
+      arrived[slot] = 0;
+      if (it->ring[slot]->number < before) insitu__rows_count_down(it, it->ring[slot], parts);
+    }
+  }
 }
 
-/* The same of the batches before a damaged one. */
-static void insitu__rows_visit_arrive_before(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  (void)view, (void)i, (void)dst;
-  if (slab->number < *(const uint64_t *)arg) insitu__rows_arrive(t->iter, slab);
+/* The same on the reactor thread, in all batches. */
+static void insitu__rows_arrive_here(struct insitu__loader_tile *t) {
+  insitu__rows_arrive(t, t->loader->reactor.n_workers, UINT64_MAX);
 }
 
-static void insitu__rows_visit_earliest(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  (void)t, (void)view, (void)i, (void)dst;
-  uint64_t *earliest = (uint64_t *)arg;
-  *earliest = insitu__base_min(*earliest, slab->number);
-}
+/* Number of the first batch that shows some row of the chunk; UINT64_MAX: none does. */
+static uint64_t insitu__rows_earliest(struct insitu__loader_tile *t) {
+  uint64_t earliest = UINT64_MAX;
+  struct insitu__rows_walk w;
 
-static void insitu__rows_visit_fill(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  (void)i, (void)slab, (void)arg;
-  uint64_t n;
-  const unsigned char *fill =
-      insitu__zarr_fill_pattern(&t->iter->plan.geometry->arrays[t->array].zarr, &n);
-  insitu__box_fill(&t->box[view->variable], fill, n, dst);
+  insitu__rows_walk(&w, t, 0, t->iter->plan.geometry->arrays[t->array].rows);
+  while (insitu__rows_next_run(&w)) earliest = insitu__base_min(earliest, w.slab->number);
+  return earliest;
 }
 
 /* ---- decode (on a worker) ---- */
 
-struct insitu__rows_piece { /* decoded bytes [offset, offset + bytes) of the chunk */
-  const unsigned char *at;
-  uint64_t offset, bytes;
-};
-
-static void insitu__rows_visit_copy(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  const struct insitu__rows_piece *p = (const struct insitu__rows_piece *)arg;
-  const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
-  uint64_t row = i * a->stride[a->axis];
-  (void)slab;
-  if (p->bytes == a->chunk_bytes) {
-    insitu__box_copy(&t->box[view->variable], p->at + row, dst);
-    return;
-  }
-  uint64_t from = insitu__base_max(p->offset, row) - row;
-  uint64_t to = insitu__base_min(p->offset + p->bytes, row + a->stride[a->axis]) - row;
-  insitu__box_copy_part(&t->box[view->variable], p->at + (row + from - p->offset), from, to, dst);
-}
-
+/* Copies what rows have in decoded bytes [offset, offset + n) of the chunk. */
 static insitu_status insitu__rows_piece(
     void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
-  struct insitu__rows_piece p = {(const unsigned char *)bytes, offset, n};
+  const unsigned char *at = (const unsigned char *)bytes;
   uint64_t stride = a->stride[a->axis];
+  bool whole = n == a->chunk_bytes; /* its rows may be interleaved */
+  struct insitu__rows_walk w;
   (void)err;
-  if (n == a->chunk_bytes) insitu__rows_each(t, t->first, t->last, insitu__rows_visit_copy, &p);
-  else
-    insitu__rows_each(t, insitu__base_max(t->first, offset / stride),
-        insitu__base_min(t->last, (offset + n - 1) / stride + 1), insitu__rows_visit_copy, &p);
+
+  insitu__rows_walk(&w, t, insitu__base_max(t->first, offset / stride),
+      insitu__base_min(t->last, (offset + n - 1) / stride + 1));
+  while (insitu__rows_next_run(&w)) {
+    uint64_t row = w.row * stride, end = row + w.n * stride;
+
+    if (!whole && (row < offset || end > offset + n)) {
+      uint64_t from = insitu__base_max(offset, row), to;
+      for (; w.n; w.n--, row += stride, w.dst += w.step_bytes, from = row) {
+        to = insitu__base_min(offset + n, row + stride);
+        insitu__box_copy_part(w.box, at + (from - offset), from - row, to - row, w.dst);
+      }
+    } else if (w.n > 1 && w.step_bytes == stride && insitu__box_is_copy(w.box, stride)) {
+      memcpy(w.dst, at + (row - offset), (size_t)(end - row));
+    } else {
+      for (; w.n; w.n--, row += stride, w.dst += w.step_bytes)
+        insitu__box_copy(w.box, at + (row - offset), w.dst);
+    }
+  }
   return INSITU_OK;
-}
-
-struct insitu__rows_target {
-  uint64_t from, to; /* bytes of the row */
-  void *at;
-  unsigned takers;
-};
-
-static void insitu__rows_visit_direct(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  struct insitu__rows_target *target = (struct insitu__rows_target *)arg;
-  (void)i, (void)slab;
-  target->at = insitu__box_direct(&t->box[view->variable], dst, target->from, target->to);
-  target->takers++;
 }
 
 /* The place of decoded bytes within one row that one view alone wants as they are. */
 static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
-  uint64_t stride = a->stride[a->axis], i = offset / stride;
-  if (!bytes || offset + bytes > (i + 1) * stride || i < t->first || i >= t->last) return NULL;
-  struct insitu__rows_target target = {offset - i * stride, offset + bytes - i * stride, NULL, 0};
-  insitu__rows_each(t, i, i + 1, insitu__rows_visit_direct, &target);
-  return target.takers == 1 ? target.at : NULL;
+  uint64_t stride = a->stride[a->axis], row = offset / stride, from = offset - row * stride;
+  struct insitu__rows_walk w;
+
+  if (!bytes || from + bytes > stride || row < t->first || row >= t->last) return NULL;
+  insitu__rows_walk(&w, t, row, row + 1);
+  if (!insitu__rows_next(&w)) return NULL;
+  void *at = insitu__box_direct(w.box, w.dst, from, from + bytes);
+  return insitu__rows_next(&w) ? NULL : at;
 }
 
 static void *insitu__rows_whole(void *user, uint64_t offset, uint64_t bytes) {
@@ -27485,15 +27735,6 @@ static bool insitu__rows_hole_in_box(
   return true;
 }
 
-static void insitu__rows_visit_hole(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  struct insitu__rows_hole *hole = (struct insitu__rows_hole *)arg;
-  (void)i, (void)dst;
-  if (slab->number < hole->number && insitu__rows_hole_in_box(t, view->variable, hole))
-    hole->number = slab->number;
-}
-
 /* Counts a hole that a row of the window shows, and notes whether it is an error. */
 static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *extent) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
@@ -27501,6 +27742,7 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   uint64_t index[INSITU__MAX_DIMS], first = 0, last = 0;
   struct insitu__rows_hole hole = {.number = UINT64_MAX};
+  struct insitu__rows_walk w;
   bool wanted = false, nan = false;
 
   insitu__geometry_field(a, NULL, t->field, index);
@@ -27521,8 +27763,10 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
     nan = nan || insitu__rows_shows_nan(&ld->geometry, i);
   }
   if (!wanted) return;
-  insitu__rows_each(t, insitu__base_max(first, t->first), insitu__base_min(last, t->last),
-      insitu__rows_visit_hole, &hole);
+  insitu__rows_walk(&w, t, insitu__base_max(first, t->first), insitu__base_min(last, t->last));
+  while (insitu__rows_next_run(&w))
+    if (w.slab->number < hole.number && insitu__rows_hole_in_box(t, w.view->variable, &hole))
+      hole.number = w.slab->number;
   if (hole.number == UINT64_MAX) return;
   t->hole.n++;
   bool raises = insitu__fetch_absent_raises(ld, nan);
@@ -27570,20 +27814,26 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   if (!t->status && sink.direct == insitu__rows_whole)
     t->status = insitu__rows_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
   if (!t->status && t->hole.raises) t->status = INSITU_E_ABSENT;
-  if (!t->status) insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
+  if (!t->status) insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
 static void insitu__rows_fill(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
-  (void)worker;
+  struct insitu__rows_walk w;
+  const unsigned char *fill;
+  uint64_t n;
+
   insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, 1);
   /* here, not in the coroutine: the user's function may need more stack than a coroutine has */
   if (t->hole.filled_key)
     insitu__report_log(t->loader, 1, "rank %d, array %.200s, chunk %.300s is filled: %s",
         (int)t->loader->config.rank, t->iter->plan.geometry->arrays[t->array].zarr.path,
         t->hole.filled_key, t->error.message);
-  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_fill, NULL);
-  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
+
+  fill = insitu__zarr_fill_pattern(&t->iter->plan.geometry->arrays[t->array].zarr, &n);
+  insitu__rows_walk(&w, t, t->first, t->last);
+  while (insitu__rows_next(&w)) insitu__box_fill(w.box, fill, n, w.dst);
+  insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
 /* ---- read straight into batches (raw chunks) ---- */
@@ -27592,31 +27842,32 @@ struct insitu__rows_aim {
   bool possible, twice; /* twice: some row has more than one taker */
 };
 
-static void insitu__rows_visit_aim(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  struct insitu__rows_aim *aim = (struct insitu__rows_aim *)arg;
-  const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
-  void *at = insitu__box_direct(&t->box[view->variable], dst, 0, a->stride[a->axis]);
-  struct iovec *iov = &t->iov[i - t->first];
-  (void)slab;
-  if (!at) aim->possible = false;
-  if (iov->iov_base) aim->twice = true;
-  else iov->iov_base = at;
-}
-
 /* Points the iovec at the rows' places, rows that nobody wants at the buffer, and one byte more
  * there to notice a chunk that is too long. */
 static unsigned insitu__rows_aim(struct insitu__loader_tile *t, struct insitu__rows_aim *aim) {
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
   uint64_t stride = a->stride[a->axis], n = t->last - t->first;
+  struct insitu__rows_walk w;
+
   aim->possible = !a->zarr.codecs.n && a->sample_slowest && stride >= INSITU__LOADER_DIRECT &&
                   n < INSITU__LOADER_IOV;
   aim->twice = false;
   if (!aim->possible) return 0;
   memset(t->iov, 0, n * sizeof *t->iov);
-  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_aim, aim);
-  if (!aim->possible) return 0;
+
+  insitu__rows_walk(&w, t, t->first, t->last);
+  while (insitu__rows_next(&w)) {
+    void *at = insitu__box_direct(w.box, w.dst, 0, stride);
+    struct iovec *iov = &t->iov[w.row - t->first];
+
+    if (!at) {
+      aim->possible = false;
+      return 0;
+    }
+    if (iov->iov_base) aim->twice = true;
+    else iov->iov_base = at;
+  }
+
   for (uint64_t i = 0; i < n; i++) {
     if (!t->iov[i].iov_base) t->iov[i].iov_base = t->buffer;
     t->iov[i].iov_len = (size_t)stride;
@@ -27625,27 +27876,24 @@ static unsigned insitu__rows_aim(struct insitu__loader_tile *t, struct insitu__r
   return (unsigned)(n + (t->last == a->rows));
 }
 
-static void insitu__rows_visit_twin(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, uint64_t i, struct insitu__loader_slab *slab,
-    unsigned char *dst, void *arg) {
-  unsigned char **from = (unsigned char **)arg;
-  const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
-  unsigned char *at =
-      (unsigned char *)insitu__box_direct(&t->box[view->variable], dst, 0, a->stride[a->axis]);
-  (void)i, (void)slab;
-  if (!*from) *from = at;
-  else memcpy(at, *from, (size_t)a->stride[a->axis]);
-}
-
 /* After a direct read: rows with several takers are copied, then everything is counted. */
 static void insitu__rows_landed(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
-  (void)worker;
+  const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
+  uint64_t stride = a->stride[a->axis];
+  struct insitu__rows_walk w;
+
   for (uint64_t i = t->first; i < t->last; i++) {
-    unsigned char *from = NULL;
-    insitu__rows_each(t, i, i + 1, insitu__rows_visit_twin, &from);
+    void *from = NULL;
+
+    insitu__rows_walk(&w, t, i, i + 1);
+    while (insitu__rows_next(&w)) {
+      void *at = insitu__box_direct(w.box, w.dst, 0, stride);
+      if (!from) from = at;
+      else memcpy(at, from, (size_t)stride);
+    }
   }
-  insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
+  insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
 /* >>read --------------------------------------------------------------------------------------- */
@@ -28701,6 +28949,7 @@ static uint64_t insitu__config_footprint_arrays(insitu_loader *ld) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
     bool whole = !a->sample_slowest && a->zarr.codecs.n;
     if (whole) f->whole_bytes = insitu__base_max(f->whole_bytes, a->chunk_bytes);
+    f->list_entries = insitu__base_max(f->list_entries, a->list_entries);
     f->buffer_bytes =
         insitu__base_max(f->buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
     insitu__chain_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
@@ -28717,7 +28966,8 @@ static uint64_t insitu__config_footprint_chunk(const insitu_loader *ld) {
   uint64_t iovecs = (ld->footprint.slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1);
   uint64_t bytes = ld->footprint.buffer_bytes + INSITU_CORO_STACK +
                    insitu__store_read_bytes(&ld->store) + iovecs * sizeof(struct iovec) +
-                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1);
+                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1) +
+                   ld->footprint.list_entries * sizeof(struct insitu__loader_entry);
 
   if (insitu__config_caches(ld)) bytes += insitu__disk_read_bytes(&ld->disk, INSITU__LOADER_IOV);
   return bytes;
@@ -29225,30 +29475,43 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
   return INSITU_OK;
 }
 
-/* Which rows of the chunk the window wants: looked for from both ends, so that a chunk of many rows
- * costs little. True when some row may lie in another window as well. */
+/* Whether what stands at a place of the window's sequence is in a batch before the pass began. */
+static bool insitu__tile_is_early(const struct insitu__loader_tile *t, uint64_t at) {
+  uint64_t batch, row;
+  insitu__plan_map_row(&t->map, at, &batch, &row);
+  return t->base + batch < t->iter->start;
+}
+
+/* Which rows of the chunk the window wants. True when some row may lie in another window as well. */
 static bool insitu__tile_range(struct insitu__loader_tile *t) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
-  uint64_t begin = t->chunk * a->rows, rows = insitu__base_min(a->rows, a->samples - begin), batch,
-           row;
+  uint64_t begin = t->chunk * a->rows, rows = insitu__base_min(a->rows, a->samples - begin);
+  /* The pass began inside the window: nobody wants the batches before. */
+  bool late = t->base + t->window.offset / it->plan.layout.lane_rows < it->start;
   bool elsewhere = false;
+
   t->first = rows;
   t->last = 0;
   for (uint64_t v = 0; v < a->n_views; v++) {
     if (!t->wanted[a->views[v].variable]) continue;
-    struct insitu__plan_map map;
-    int64_t anchor = (int64_t)begin - a->views[v].delta;
-    insitu__plan_map_init(&map, &it->plan, t->order, &t->window);
-    for (uint64_t i = 0; i < t->first; i++)
-      if (insitu__plan_map_find(&map, anchor + (int64_t)i, &batch, &row) &&
-          t->base + batch >= it->start)
-        t->first = i;
-    for (uint64_t i = rows; i > t->last; i--)
-      if (insitu__plan_map_find(&map, anchor + (int64_t)i - 1, &batch, &row) &&
-          t->base + batch >= it->start)
-        t->last = i;
-    elsewhere = elsewhere || !insitu__plan_map_holds(&map, anchor, anchor + (int64_t)rows);
+    int64_t lo = (int64_t)begin - a->views[v].delta, at = lo;
+    struct insitu__plan_run run = {.n = 0};
+    bool all = false;
+
+    for (; insitu__plan_map_run(&t->map, at, lo + (int64_t)rows, &run);
+         at = run.anchor + (int64_t)run.n) {
+      uint64_t from = run.at, to = run.at + run.n;
+
+      all = run.n == rows;
+      while (late && from < to && insitu__tile_is_early(t, from)) from++;
+      while (late && from < to && insitu__tile_is_early(t, to - 1)) to--;
+      if (from == to) continue;
+      uint64_t row = (uint64_t)(run.anchor - lo);
+      t->first = insitu__base_min(t->first, row + (from - run.at));
+      t->last = insitu__base_max(t->last, row + (to - run.at));
+    }
+    elsewhere = elsewhere || !all;
   }
   return elsewhere;
 }
@@ -29481,7 +29744,7 @@ static insitu_status insitu__tile_fetch_await(
     return t->status;
   }
   if (aim.twice) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
-  else insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
+  else insitu__rows_arrive_here(t);
   return INSITU_OK;
 }
 
@@ -29625,10 +29888,9 @@ static void insitu__tile_await(void *arg) {
     /* a part of a shard, whose other rows are in their places */
     bool inside = status == INSITU_E_ABSENT && t->hole.raises;
     if (inside) earliest = t->hole.number;
-    else insitu__rows_each(t, 0, a->rows, insitu__rows_visit_earliest, &earliest);
+    else earliest = insitu__rows_earliest(t);
     insitu__tile_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
-    if (inside)
-      insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive_before, &earliest);
+    if (inside) insitu__rows_arrive(t, ld->reactor.n_workers, earliest);
   }
   insitu__tile_finish(t);
 }
@@ -29666,7 +29928,7 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
   t->status = INSITU_OK;
   if (!aim.possible) insitu__rows_decode(t, worker);
   else if (aim.twice) insitu__rows_landed(t, worker);
-  else insitu__rows_each(t, t->first, t->last, insitu__rows_visit_arrive, NULL);
+  else insitu__rows_arrive(t, worker, UINT64_MAX);
   if (t->status) { /* damaged: it is read once more, and the cause told */
     insitu__loader_add(&ld->count.reads, UINT64_MAX);
     insitu__loader_add(&ld->count.bytes_decoded, UINT64_C(0) - a->chunk_bytes);
@@ -29830,8 +30092,7 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
       slab->checked = !it->loader->config.check;
       uint64_t epoch = slab->number / it->batches;
       slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
-      atomic_store_explicit(
-          &slab->pending, slab->rows * it->plan.geometry->parts + 1, memory_order_relaxed);
+      atomic_store_explicit(&slab->pending, INSITU__LOADER_SCANNING, memory_order_relaxed);
       it->ring[slab->number % it->n_ring] = slab;
       it->sched.past_caches =
           (it->shared.assigned - it->shared.next) * it->slab_bytes >= INSITU__LOADER_PAST_CACHES;
@@ -29890,6 +30151,8 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
   t->field = it->sched.scan.field;
   t->base = base;
   t->number = base + it->sched.scan.batch;
+  t->listed = UINT64_MAX;
+  insitu__plan_map_init(&t->map, &it->plan, t->order, &t->window);
   t->ranged = false;
   if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
   t->started_at = ld->sched.pump_now;
@@ -29940,7 +30203,9 @@ static bool insitu__pass_scan(insitu_iter *it) {
     case INSITU__PLAN_ROW:
       ((int64_t *)(void *)(slab->memory + it->plan.geometry->indices))[s->row] = s->anchor;
       break;
-    case INSITU__PLAN_BATCH: insitu__rows_arrive(it, slab); break;
+    case INSITU__PLAN_BATCH:
+      insitu__rows_count_down(it, slab, INSITU__LOADER_SCANNING - s->batch_parts);
+      break;
     case INSITU__PLAN_TILE:
       it->sched.tile_waits = !insitu__pass_place(
           it, base + insitu__plan_last_batch(&it->plan, &s->current->window), number);
@@ -30026,6 +30291,7 @@ static void insitu__pass_free_contents(insitu_iter *it) {
   insitu__device_close(&it->device);
   insitu__mem_free(it->slabs);
   insitu__mem_free(it->ring);
+  insitu__mem_free(it->arrived);
   insitu__mem_free(it->names);
   insitu__plan_scan_free(&it->sched.scan);
   insitu__order_free(&it->order[0]);
@@ -30144,14 +30410,24 @@ static insitu_status insitu__pass_iter_init(
       "iterator: %" PRIu64 " batches an epoch are more than 2^42; raise batch_size", it->batches);
 }
 
-/* Bytes of an iterator besides its slabs' pages: the scan's tables and the structs of its slabs. */
+/* Entries of insitu_iter.arrived for each thread: cache lines of their own. */
+static uint64_t insitu__pass_arrived(uint64_t slabs) {
+  return insitu__base_ceil_div(slabs, 16) * 16;
+}
+
+/* Bytes of an iterator besides its slabs' pages: the scan's tables, the structs of its slabs and
+ * counters of rows. UINT64_MAX: more than can be. */
 static uint64_t insitu__pass_tables(const insitu_loader *ld, uint64_t scan, uint64_t slabs) {
   uint64_t each = sizeof(struct insitu__loader_slab) + sizeof(struct insitu__loader_slab *) +
                   ld->geometry.n_devices * sizeof(struct insitu__device_part) +
                   ld->geometry.n_variables *
                       (sizeof(insitu_array) + 2 * (INSITU__MAX_DIMS + 1) * sizeof(int64_t));
-  uint64_t bytes;
-  return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes)
+  uint64_t bytes, counters;
+  /* a row list numbers slabs by 32 bits */
+  if (slabs >= INSITU__ROWS_NONE - 16) return UINT64_MAX;
+  counters = (ld->config.decode_threads + 1) * insitu__pass_arrived(slabs) * sizeof(uint32_t);
+  return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes) &&
+                 insitu__base_add(bytes, counters, &bytes)
              ? bytes
              : UINT64_MAX;
 }
@@ -30254,7 +30530,10 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
   it->slabs = (struct insitu__loader_slab *)insitu__mem_alloc(it->n_slabs, sizeof *it->slabs);
   it->ring = (struct insitu__loader_slab **)insitu__mem_alloc(
       it->n_ring, sizeof(struct insitu__loader_slab *));
-  bool ok = it->names && it->slabs && it->ring;
+  it->n_arrived = insitu__pass_arrived(it->n_slabs);
+  it->arrived = (uint32_t *)insitu__mem_alloc(
+      (ld->config.decode_threads + 1) * it->n_arrived, sizeof *it->arrived);
+  bool ok = it->names && it->slabs && it->ring && it->arrived;
   char *name = it->names;
   for (uint64_t i = 0; ok && i < g->n_variables; i++)
     name = stpcpy(name, g->variables[i].label) + 1;
@@ -30739,7 +31018,9 @@ static bool insitu__open_tiles(insitu_loader *ld) {
     t->box = (struct insitu__box *)insitu__mem_alloc(g->n_variables, sizeof *t->box);
     t->wanted = (bool *)insitu__mem_alloc(g->n_variables, sizeof *t->wanted);
     t->iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
-    ok = t->box && t->wanted && t->iov;
+    t->list = (struct insitu__loader_entry *)insitu__mem_alloc(
+        ld->footprint.list_entries, sizeof *t->list);
+    ok = t->box && t->wanted && t->iov && t->list;
     if (ld->footprint.slot_bytes)
       ok = (t->run.iov =
                    (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run.iov)) &&
@@ -30761,6 +31042,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
     insitu__mem_free(ld->tiles[i].box);
     insitu__mem_free(ld->tiles[i].wanted);
     insitu__mem_free(ld->tiles[i].iov);
+    insitu__mem_free(ld->tiles[i].list);
     insitu__mem_free(ld->tiles[i].run.iov);
     insitu__mem_unmap(ld->tiles[i].buffer, ld->footprint.buffer_bytes);
   }

@@ -192,7 +192,11 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
       assert_int_equal(anchor, s.anchor);
       struct insitu__plan_map map;
       insitu__plan_map_init(&map, p, &o, &s.current->window);
-      assert_true(insitu__plan_map_find(&map, anchor, &b, &r));
+      struct insitu__plan_run run;
+      assert_true(insitu__plan_map_run(&map, anchor, anchor + 1, &run));
+      assert_int_equal(run.anchor, anchor);
+      assert_int_equal(run.n, 1);
+      insitu__plan_map_row(&map, run.at, &b, &r);
       assert_int_equal(b, s.batch);
       assert_int_equal(r, s.row);
       uint64_t first = s.current->window.offset / p->layout.lane_rows,
