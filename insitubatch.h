@@ -26759,8 +26759,8 @@ struct insitu__loader_slab {
   /* Set when the slab is given to a batch; fixed until the batch is released. */
   uint64_t number, rows;
 
-  /* Parts to come; a part is what one chunk has for one view of one row. Until every row is scanned,
-   * INSITU__LOADER_SCANNING less the parts that came. Any thread counts it down. */
+  /* Parts to come; a part is what one chunk has for one view of one row. Until every row is
+   * scanned, INSITU__LOADER_SCANNING less the parts that came. Any thread counts it down. */
   atomic_uint_least64_t pending;
 
   /* Under the iterator's lock. */
@@ -29482,7 +29482,8 @@ static bool insitu__tile_is_early(const struct insitu__loader_tile *t, uint64_t 
   return t->base + batch < t->iter->start;
 }
 
-/* Which rows of the chunk the window wants. True when some row may lie in another window as well. */
+/* Which rows of the chunk the window wants. True when some row may lie in another window as well.
+ */
 static bool insitu__tile_range(struct insitu__loader_tile *t) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
