@@ -1332,70 +1332,77 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
  * archives and trainers use. They keep damaged or hostile input from taking memory or time without
  * bound. */
 
-#define INSITU__MAX_DIMS 16
-#define INSITU__MAX_CODECS 8         /* of one array's chain */
-#define INSITU__MAX_SCALAR_MAP 64    /* entries of a cast_value's scalar_map */
-#define INSITU__MAX_KEY 4096         /* bytes of an object's key or a path, its end included */
+/* Documents: metadata, manifests, names. */
 #define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
 #define INSITU__MAX_JSON_DEPTH 64
-#define INSITU__MAX_JSON_NUMBER 512             /* characters of one number or word */
-#define INSITU__MAX_NEAR_NAME 128               /* longer names are not compared */
+#define INSITU__MAX_JSON_NUMBER 512 /* characters of one number or word */
+#define INSITU__MAX_KEY 4096        /* bytes of an object's key or a path, its end included */
+#define INSITU__MAX_DIM_NAME 256    /* bytes of a dimension's name, its end included */
+#define INSITU__MAX_NEAR_NAME 128   /* longer names are not compared */
+
+/* Stores: listings and objects. */
 #define INSITU__MAX_LIST (1u << 20)             /* entries of one directory that a listing takes */
+#define INSITU__MAX_NODES 10000                 /* directories that the listing of arrays visits */
+#define INSITU__MAX_ROOT_SEARCH 512             /* those searched when the root has no metadata */
 #define INSITU__MAX_OBJECTS (UINT64_C(1) << 32) /* of a memory store: 8 bytes each */
 #define INSITU__MAX_MEMBERS (1u << 24)          /* of a zip file: 80 bytes each, and the name */
 #define INSITU__MAX_DIRECTORY (1u << 30)        /* bytes of a zip file's central directory */
-#define INSITU__MAX_DIM_NAME 256                /* bytes of a dimension's name, its end included */
-/* bytes of one element: fixed-size strings and raw bytes */
-#define INSITU__MAX_ELEMENT (1u << 16)
-#define INSITU__MAX_FILL 1024                   /* bytes of a fill value that is not zero */
-#define INSITU__MAX_STRINGS (UINT64_C(1) << 24) /* of an array */
-#define INSITU__MAX_STRING_BYTES (1u << 30)     /* of all strings of an array */
-#define INSITU__MAX_STRING_CHUNK (64u << 20)    /* bytes of one of its objects, stored or decoded */
-/* directories that a listing of the arrays of an unconsolidated archive visits */
-#define INSITU__MAX_NODES 10000
-/* directories searched for any metadata when the root has none */
-#define INSITU__MAX_ROOT_SEARCH 512
-/* decoded bytes of one stored chunk, of a shard's inner chunk where those are read */
+
+/* Arrays: elements, chunks, codecs, shards. */
+#define INSITU__MAX_DIMS 16
+#define INSITU__MAX_ELEMENT (1u << 16) /* bytes of one: strings of fixed size and raw bytes */
+#define INSITU__MAX_FILL 1024          /* bytes of a fill value that is not zero */
+#define INSITU__MAX_CODECS 8           /* of one array's chain */
+#define INSITU__MAX_SCALAR_MAP 64      /* entries of a cast_value's scalar_map */
+/* Decoded bytes of one chunk: a stored one or, where those are read, an inner one of a shard. */
 #define INSITU__MAX_CHUNK (UINT64_C(1) << 31)
-/* bytes that one encoded chunk, or decoding it, may take: no sum of these wraps */
+/* Bytes that one encoded chunk, or decoding it, may take. No sum of these overflows. */
 #define INSITU__MAX_SCRATCH (UINT64_C(1) << 44)
-#define INSITU__MAX_SHARD_LEVELS 4 /* shards inside shards */
-/* inner chunks of one shard: 16 bytes of index each */
-#define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22)
-#define INSITU__MAX_VARIABLES 1024
-#define INSITU__MAX_DEVICES 64 /* ordinals, and devices of one loader */
-#define INSITU__MAX_USER_CODECS 256
+#define INSITU__MAX_SHARD_LEVELS 4                   /* shards inside shards */
+#define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* of one shard: 16 bytes of index each */
+#define INSITU__MAX_STRINGS (UINT64_C(1) << 24)      /* of an array */
+#define INSITU__MAX_STRING_BYTES (1u << 30)          /* of all strings of an array */
+/* Bytes of one object of an array of strings, stored or decoded. */
+#define INSITU__MAX_STRING_CHUNK (64u << 20)
+
+/* Remote stores. */
 #define INSITU__MAX_OPTIONS 256
-/* bytes of a key, a token, an option of a remote store */
-#define INSITU__MAX_SECRET (16u << 10)
-#define INSITU__MAX_SECRET_FILE (1u << 20) /* bytes of a file, or an answer, with such */
-#define INSITU__MAX_ROLES 4                /* one assumed by another's keys */
+#define INSITU__MAX_SECRET (16u << 10)     /* bytes of a key, a token or an option's value */
+#define INSITU__MAX_SECRET_FILE (1u << 20) /* bytes of a file, or an answer, with secrets */
+#define INSITU__MAX_ROLES 4                /* roles, each assumed by the one before */
 #define INSITU__MAX_CONNECTIONS 4096
-#define INSITU__MAX_HOSTS 8                    /* whose addresses are remembered */
-#define INSITU__MAX_HEADERS (256u << 10)       /* bytes of a response's headers */
-#define INSITU__MAX_STEPS (1u << 16)           /* of one variable */
-#define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
-#define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
-/* samples that dates are looked up in: 8 bytes each, while a loader opens */
-#define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
+#define INSITU__MAX_HOSTS 8              /* whose addresses are remembered */
+#define INSITU__MAX_HEADERS (256u << 10) /* bytes of a response's headers */
+#define INSITU__MAX_SIGN_ITEMS 64        /* headers, or query parameters, of a signed request */
+#define INSITU__MAX_XML_DEPTH 32         /* elements within elements of an answer */
+#define INSITU__MAX_PEM (1u << 16)       /* bytes of a private key's text */
+#define INSITU__MAX_RSA 16384            /* bits of an RSA key: what libcrypto takes at most */
+
+/* A loader's desc. */
+#define INSITU__MAX_VARIABLES 1024
+#define INSITU__MAX_STEPS (1u << 16)          /* of one variable */
 #define INSITU__MAX_OFFSET (INT64_C(1) << 40) /* samples from the anchor, either way */
-/* of a shuffled split or a manifest: 16 bytes each */
-#define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
-#define INSITU__MAX_LANES (UINT64_C(1) << 20) /* 16 bytes each */
-/* Anchors of an epoch (counted as if no unit were short) and rows of a global batch. With it every
- * sum in >>order fits 63 bits and half of a Feistel word fits 31, which insitu__order_round needs.
- */
-#define INSITU__MAX_ORDER (UINT64_C(1) << 61)
-#define INSITU__MAX_BATCH (UINT64_C(1) << 20) /* rows of a rank's batch */
-#define INSITU__MAX_WORLD (1 << 20)
-#define INSITU__MAX_EPOCH (UINT64_C(1) << 20)
+#define INSITU__MAX_USER_CODECS 256
+#define INSITU__MAX_DEVICES 64 /* ordinals, and devices of one loader */
 #define INSITU__MAX_HELD (1u << 16)
 #define INSITU__MAX_INFLIGHT (1u << 16)
 #define INSITU__MAX_DEPTH (1u << 20) /* prefetch_depth */
-#define INSITU__MAX_SIGN_ITEMS 64    /* headers, or parameters of the query, of a signed request */
-#define INSITU__MAX_XML_DEPTH 32     /* elements within elements of an answer */
-#define INSITU__MAX_PEM (1u << 16)   /* bytes of a private key's text */
-#define INSITU__MAX_RSA 16384        /* bits of an RSA key: what libcrypto takes at most */
+
+/* Samples and their order. */
+#define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
+#define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
+/* Samples that dates are looked up in: 8 bytes each, while a loader opens. */
+#define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
+/* Chunks of a shuffled split or a manifest: 16 bytes each. */
+#define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
+#define INSITU__MAX_LANES (UINT64_C(1) << 20) /* 16 bytes each */
+#define INSITU__MAX_BATCH (UINT64_C(1) << 20) /* rows of a rank's batch */
+#define INSITU__MAX_WORLD (1 << 20)
+#define INSITU__MAX_EPOCH (UINT64_C(1) << 20)
+/* Anchors of an epoch (counted as if no unit were short), and rows of a global batch. With this
+ * limit every sum in >>order fits 63 bits, and half of a Feistel word fits 31 bits, which
+ * insitu__order_round needs. */
+#define INSITU__MAX_ORDER (UINT64_C(1) << 61)
 
 /* >>base --------------------------------------------------------------------------------------- */
 /* Small arithmetic, byte order, the clock, and what older compilers and C libraries lack. No state;
@@ -1937,6 +1944,7 @@ static int insitu__text_scan_peek(const struct insitu__text_scan *s) {
   return s->at < s->n ? (unsigned char)s->text[s->at] : -1;
 }
 
+/* Whether c is a decimal digit. */
 static bool insitu__text_is_digit(int c) {
   return c >= '0' && c <= '9';
 }
@@ -2156,11 +2164,13 @@ struct insitu__text_json {
 
 _Static_assert(INSITU__MAX_META <= INT_MAX, "places are ints");
 
+/* Frees the list of long values; the text stays the caller's. */
 static void insitu__text_json_free(struct insitu__text_json *j) {
   insitu__mem_free(j->list);
   memset(j, 0, sizeof *j);
 }
 
+/* The error for text that is no JSON: line, column and cause. */
 static insitu_status insitu__text_json_error(
     const struct insitu__text_scan *s, const char *what, insitu_error *err) {
   uint64_t line = 1, column = 1;
@@ -2315,6 +2325,7 @@ static int insitu__text_json_first(const struct insitu__text_json *j, int contai
   return j->text[at] == '}' || j->text[at] == ']' ? -1 : at;
 }
 
+/* The value of the key at `key`, -1: `key` is no key. */
 static int insitu__text_json_value(const struct insitu__text_json *j, int key) {
   if (!insitu__text_json_is_string(j, key)) return -1;
   int at = insitu__text_json_space(j, insitu__text_json_end(j, key));
@@ -2615,6 +2626,7 @@ struct insitu__text_buffer {
   bool secret;
 };
 
+/* Frees the text, overwritten if it is secret, and empties the buffer. */
 static void insitu__text_buffer_free(struct insitu__text_buffer *b) {
   if (b->secret) insitu__mem_free_secret(b->text, b->cap);
   else insitu__mem_free(b->text);
@@ -2636,6 +2648,7 @@ static bool insitu__text_buffer_reserve(struct insitu__text_buffer *b, uint64_t 
   return true;
 }
 
+/* The writers append to the buffer; false: no memory or past the limit, now or earlier. */
 static bool insitu__text_buffer_bytes(
     struct insitu__text_buffer *b, const void *bytes, uint64_t n) {
   if (!insitu__text_buffer_reserve(b, n)) return false;
@@ -3018,6 +3031,7 @@ static bool insitu__dtype_is_complex(int32_t dtype) {
   return dtype == INSITU_C64 || dtype == INSITU_C128;
 }
 
+/* A row of the table of number types. */
 struct insitu__dtype_names {
   char v2[4]; /* NumPy's, behind the byte order; "": none */
   const char *v3;
@@ -3052,8 +3066,7 @@ static const char *insitu__dtype_name(int32_t dtype) {
   return "unknown";
 }
 
-/* The number type that NumPy's letters behind a byte order ("f4") or Zarr v3's word ("float32")
- * name. False: none. */
+/* The number type that NumPy's letters behind a byte order name ("f4"); false: none. */
 static bool insitu__dtype_from_numpy(const char *name, int32_t *dtype) {
   for (int i = 0; *name && i < INSITU__DTYPE_KNOWN; i++)
     if (!strcmp(name, insitu__dtype_known[i].v2)) {
@@ -3063,6 +3076,7 @@ static bool insitu__dtype_from_numpy(const char *name, int32_t *dtype) {
   return false;
 }
 
+/* The number type that a word of Zarr v3 names ("float32"); false: none. */
 static bool insitu__dtype_from_v3(const char *name, int32_t *dtype) {
   for (int i = 0; i < INSITU__DTYPE_KNOWN; i++)
     if (!strcmp(name, insitu__dtype_known[i].v3)) {
@@ -3074,7 +3088,8 @@ static bool insitu__dtype_from_v3(const char *name, int32_t *dtype) {
 
 /* -- scalars in JSON -- */
 
-/* One of the strings that stand for what no JSON number can be. */
+/* A real number that JSON cannot write, as one of the strings that stand for it; false: another
+ * value. */
 static bool insitu__dtype_read_word(const struct insitu__text_json *j, int token, double *value) {
   static const struct {
     const char *word;
@@ -4731,6 +4746,7 @@ struct insitu__ring_op {
   uint64_t asked;   /* bytes of the read in flight */
 };
 
+/* A queue of operations. */
 struct insitu__ring_list {
   struct insitu__ring_op *first, *last;
 };
@@ -4801,6 +4817,7 @@ struct insitu__ring {
   struct insitu__ring_list ended; /* operations from the threads */
 };
 
+/* Appends an operation to a list. */
 static void insitu__ring_push(struct insitu__ring_list *list, struct insitu__ring_op *op) {
   op->next = NULL;
   if (list->first) list->last->next = op;
@@ -4808,6 +4825,7 @@ static void insitu__ring_push(struct insitu__ring_list *list, struct insitu__rin
   list->last = op;
 }
 
+/* Removes the first operation of a list; NULL: the list is empty. */
 static struct insitu__ring_op *insitu__ring_pop(struct insitu__ring_list *list) {
   struct insitu__ring_op *op = list->first;
   if (op) list->first = op->next;
@@ -5479,6 +5497,7 @@ static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
   }
 }
 
+/* Ends the threads, and closes the epoll instance. */
 static void insitu__ring_epoll_close(struct insitu__ring *r) {
   if (r->threads) {
     pthread_mutex_lock(&r->lock);
@@ -5494,6 +5513,7 @@ static void insitu__ring_epoll_close(struct insitu__ring *r) {
   if (r->epoll_fd >= 0) close(r->epoll_fd);
 }
 
+/* Makes the epoll instance, and starts the threads. */
 static insitu_status insitu__ring_epoll_open(
     struct insitu__ring *r, unsigned n_threads, insitu_error *err) {
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
@@ -5879,6 +5899,7 @@ static insitu_status insitu__reactor_spawn(
   return INSITU_OK;
 }
 
+/* Adds a timer that readies co at the deadline. */
 static void insitu__reactor_timer_add(
     struct insitu__reactor *r, int64_t deadline, struct insitu__coro *co) {
   assert(r->n_timers < r->capacity);
@@ -5940,6 +5961,7 @@ static void insitu__reactor_job_push(struct insitu__reactor_jobs *list,
   list->last = last;
 }
 
+/* A worker has finished the job: its coroutine goes on. */
 static void insitu__reactor_job_done(struct insitu__reactor_task *task) {
   struct insitu__reactor_job *job = (struct insitu__reactor_job *)(void *)task;
   insitu__reactor_ready(job->reactor, job->co);
@@ -6050,6 +6072,7 @@ static bool insitu__reactor_run_ready(struct insitu__reactor *r) {
   return n > 0;
 }
 
+/* Runs the job on this thread, and counts its time. */
 static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned worker) {
   int64_t begin = insitu__base_now();
   job->fn(job->arg, worker);
@@ -6177,6 +6200,7 @@ static void insitu__reactor_end(struct insitu__reactor *r) {
 
 /* ---- threads ---- */
 
+/* A worker: runs jobs until it is told to stop. */
 static void *insitu__reactor_worker_main(void *arg) {
   struct insitu__reactor_worker *worker = (struct insitu__reactor_worker *)arg;
   struct insitu__reactor *r = worker->reactor;
@@ -6203,6 +6227,7 @@ static void *insitu__reactor_worker_main(void *arg) {
   return NULL;
 }
 
+/* Tells the workers to stop and waits for them. */
 static void insitu__reactor_join_workers(struct insitu__reactor *r) {
   pthread_mutex_lock(&r->lock);
   r->stop = true;
@@ -6241,6 +6266,7 @@ static insitu_status insitu__reactor_start_workers(struct insitu__reactor *r, in
   return INSITU_OK;
 }
 
+/* The reactor thread. */
 static void *insitu__reactor_main(void *arg) {
   struct insitu__reactor *r = (struct insitu__reactor *)arg;
   insitu__base_float(); /* fill values are read on this thread */
@@ -20456,10 +20482,12 @@ struct insitu__zarr_array {
   int key_style; /* INSITU__ZARR_KEYS_V2, ... */
 };
 
+/* Frees what the codecs of a chain own. */
 static void insitu__zarr_chain_free(struct insitu__codec_chain *chain) {
   for (int i = 0; i < chain->n; i++) insitu__codec_free(&chain->codec[i]);
 }
 
+/* Frees what the array owns, and empties it. */
 static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
   insitu__zarr_chain_free(&a->object.codecs);
   for (unsigned i = 0; i < a->n_shards; i++) insitu__zarr_chain_free(&a->shards[i].codecs);
@@ -20509,6 +20537,7 @@ static insitu_status insitu__zarr_bad(const struct insitu__zarr_reader *r, insit
                                 : "leave this array out or convert it");
 }
 
+/* The error for missing memory while metadata are read. */
 static insitu_status insitu__zarr_nomem(const struct insitu__zarr_reader *r) {
   return insitu__error_set(r->err, INSITU_E_NOMEM,
       "array '%.300s': no memory for its metadata; give the process more memory", r->a->path);
@@ -20700,6 +20729,7 @@ static uint32_t insitu__zarr_scalar_size(const struct insitu__zarr_array *a) {
   return insitu__dtype_is_complex(a->dtype) ? size / 2 : size;
 }
 
+/* Notes the byte order of the stored elements. */
 static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
   a->swap = insitu__zarr_scalar_size(a) > 1 && big != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
 }
@@ -20764,6 +20794,7 @@ static bool insitu__zarr_fill_scalar(const struct insitu__text_json *j, int toke
   return true;
 }
 
+/* Whether a float of `size` bytes is NaN. */
 static bool insitu__zarr_scalar_is_nan(const unsigned char *p, int32_t dtype, uint32_t size) {
   uint16_t half;
   float single;
@@ -20993,6 +21024,7 @@ static bool insitu__zarr_v2_other(struct insitu__zarr_array *a, const char *text
   }
 }
 
+/* Reads dtype: a byte order and NumPy's letters. */
 static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) {
   char text[24];
   int token = insitu__zarr_get(r, "dtype");
@@ -21273,6 +21305,7 @@ static bool insitu__zarr_v3_other(
   return insitu__text_json_u64(r->j, length, &size) && insitu__zarr_set_wide(a, a->kind, size);
 }
 
+/* Reads data_type: a word, or an extension. */
 static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, token = insitu__zarr_get(r, "data_type");
@@ -21292,6 +21325,7 @@ static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) 
       "size are)");
 }
 
+/* Reads chunk_grid: the regular one, else refused. */
 static insitu_status insitu__zarr_v3_grid(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, grid = insitu__zarr_get(r, "chunk_grid");
@@ -21305,6 +21339,7 @@ static insitu_status insitu__zarr_v3_grid(const struct insitu__zarr_reader *r) {
       r, "chunk_shape", insitu__text_json_get(r->j, configuration, "chunk_shape"));
 }
 
+/* Reads chunk_key_encoding: how a chunk's key is written. */
 static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, encoding = insitu__zarr_get(r, "chunk_key_encoding");
@@ -21905,6 +21940,7 @@ static void insitu__group_above_free(struct insitu__group_above *above) {
   insitu__mem_free(above);
 }
 
+/* Frees what the group owns, not its store. */
 static void insitu__group_free(struct insitu__group *g) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(g->above); i++) insitu__group_above_free(g->above[i]);
   INSITU__ARRAY_FREE(g->above);
@@ -22775,6 +22811,7 @@ struct insitu__cf_reader {
   insitu_error *err;
 };
 
+/* The error "array 'p', attribute 'a' = value: cause". */
 static insitu_status insitu__cf_bad(
     const struct insitu__cf_reader *r, const char *name, int token, const char *cause) {
   uint64_t n;
