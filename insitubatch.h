@@ -25987,13 +25987,14 @@ static insitu_status insitu__device_status(
   /* driver_types.h */
   bool memory = answer == cudaErrorMemoryAllocation,
        sticky = (int)answer >= 700 && (int)answer < 800;
+  const char *advice = "CUDA's documentation tells when this call answers so";
+  if (sticky)
+    advice =
+        "earlier work on the device failed, the trainer's as well: run it under compute-sanitizer";
+  if (memory) advice = "lower batch_size, max_held or prefetch_depth";
   return insitu__error_set(err, memory ? INSITU_E_NOMEM : INSITU_E_DEVICE,
       "device, %s: %s (%s, %d); %s", what, cudaGetErrorString(answer), cudaGetErrorName(answer),
-      (int)answer,
-      memory   ? "lower batch_size, max_held or prefetch_depth"
-      : sticky ? "earlier work on the device failed, the trainer's as well: run it under "
-                 "compute-sanitizer"
-               : "CUDA's documentation tells when this call answers so");
+      (int)answer, advice);
 }
 
 struct insitu__device_scope {
@@ -26557,12 +26558,12 @@ static void *insitu__device_alloc(const struct insitu__device *d, uint64_t bytes
     if (p && !fits) d->release(d->user, p, bytes, place, device);
     insitu__device_restore_current(d, before);
     if (fits) return p;
+    const char *kind = "host";
+    if (place == INSITU_PINNED) kind = "page-locked";
+    if (place == INSITU_DEVICE) kind = "a device's";
     insitu__error_set(err, INSITU_E_NOMEM,
         "desc.alloc gave %s for %" PRIu64 " bytes of %s memory; %s",
-        p ? "an address that is no multiple of align" : "nothing", bytes,
-        place == INSITU_DEVICE   ? "a device's"
-        : place == INSITU_PINNED ? "page-locked"
-                                 : "host",
+        p ? "an address that is no multiple of align" : "nothing", bytes, kind,
         p ? "correct it" : "enlarge the pool, or lower batch_size, prefetch_depth or max_held");
     return NULL;
   }
@@ -27136,16 +27137,28 @@ static void insitu__loader_memory(insitu_loader *ld, uint64_t bytes) {
   insitu__loader_peak(&ld->count.memory_bytes_peak, now);
 }
 /* >>report ------------------------------------------------------------------------------------- */
-/* What a loader tells of itself: counters of the calls of next, the log, the watchdog. */
+/* What a loader tells of itself: how long calls of next took, what held them up, the log, and the
+ * watchdog.
+ *
+ * insitu__report_next_begins and _next_ends bracket a call of next. In between,
+ * insitu__report_blocked_by counts the time for which copies or the consumer keep the scan from
+ * memory.
+ *
+ * State: insitu_loader.count (any thread), insitu_iter.user.lap (the user's thread),
+ * insitu_iter.shared.blocked_... (under the lock). The log calls the user's function: on the user's
+ * thread, a worker, or the reactor thread outside coroutines. Only the watchdog suspends. */
 
-/* Log-linear: 16 buckets an octave, so that a bucket's middle is within 1/32 of all that falls into
- * it. */
+/* ---- how long calls of next took ---- */
+
+/* The bucket of a duration: 16 buckets an octave, so that a bucket's middle is within 1/32 of every
+ * duration in it. */
 static unsigned insitu__report_bucket(uint64_t ns) {
   if (ns < 16) return (unsigned)ns;
   unsigned octave = 63 - (unsigned)__builtin_clzll(ns);
   return (octave - 3) * 16 + (unsigned)(ns >> (octave - 4) & 15);
 }
 
+/* The middle of a bucket, in nanoseconds. */
 static double insitu__report_bucket_middle(unsigned bucket) {
   unsigned shift = bucket < 16 ? 0 : bucket / 16 - 1;
   uint64_t low = bucket < 16 ? bucket : (uint64_t)(16 + bucket % 16) << shift;
@@ -27157,7 +27170,7 @@ static void insitu__report_next_took(insitu_loader *ld, uint64_t ns) {
   insitu__loader_peak(&ld->count.next_max, ns);
 }
 
-/* What the given shares of the calls did not exceed, in nanoseconds; share ascends. */
+/* out[i]: nanoseconds that the share share[i] of all calls did not exceed. Shares ascend. */
 static void insitu__report_percentiles(
     const insitu_loader *ld, const double *share, double *out, int n) {
   uint64_t count[INSITU__LOADER_NEXT_BUCKETS], total = 0, seen = 0,
@@ -27172,8 +27185,11 @@ static void insitu__report_percentiles(
   }
 }
 
-/* See INSITU_STAGE_NONE. stall is a share of the time since next was first called; upload and
- * consumer are parts of it. */
+/* ---- the limiting stage ---- */
+
+/* INSITU_STAGE_...: what limits the speed. stall: the share of the time since next was first called
+ * that was spent in next; upload and consumer: the shares that copies to devices, and batches still
+ * in use, account for. */
 static int32_t insitu__report_stage(
     uint64_t batches, double stall, double upload, double consumer, double decode_busy) {
   if (!batches) return INSITU_STAGE_NONE;
@@ -27183,18 +27199,22 @@ static int32_t insitu__report_stage(
   return decode_busy > 0.8 ? INSITU_STAGE_DECODE : INSITU_STAGE_READ;
 }
 
-static double insitu__report_share(uint64_t part, double whole) { /* at most 1; 0 of nothing */
+/* part / whole, at most 1; 0 of nothing. */
+static double insitu__report_share(uint64_t part, double whole) {
   return whole <= 0 ? 0 : (double)part < whole ? (double)part / whole : 1;
 }
 
-/* The share of the workers' time that they were busy for. Inline there is one, which exists inside
- * next alone. */
+/* The share of the workers' time for which they were busy. Inline there is one worker, the caller,
+ * which works inside next alone. */
 static double insitu__report_busy_share(
     const insitu_loader *ld, uint64_t busy, uint64_t elapsed, uint64_t stall) {
   return insitu__report_share(busy,
       ld->config.inline_io ? (double)stall : (double)elapsed * (double)ld->config.decode_threads);
 }
 
+/* ---- the log ---- */
+
+/* Whether lines of a level go to the log. Without a function of the user's only rank 0 prints. */
 static bool insitu__report_is_logged(const insitu_loader *ld, int level) {
   return level < ld->config.log_level && (ld->config.log || ld->config.rank == 0);
 }
@@ -27211,7 +27231,9 @@ __attribute__((format(printf, 3, 4))) static void insitu__report_log(
   else fprintf(stderr, "insitubatch: %s\n", line);
 }
 
-/* A call of next begins, on the user's thread. */
+/* ---- a call of next, an epoch ---- */
+
+/* A call of next begins. The first one of an epoch begins a lap. */
 static void insitu__report_next_begins(insitu_iter *it, int64_t begin) {
   insitu_loader *ld = it->loader;
   if (ld->config.inline_io) {
@@ -27233,9 +27255,9 @@ static void insitu__report_next_begins(insitu_iter *it, int64_t begin) {
   pthread_mutex_unlock(&it->lock);
 }
 
-/* From now on that keeps the scan, which has come to batch `number`, from memory for batches. The
- * time until now is counted, as far as next was running and its batch was not scanned to its end.
- * With the lock held. */
+/* From now on `why` (INSITU__DEVICE_...) keeps the scan, which has come to batch `number`, from
+ * memory for batches. Counts the time until now for the reason so far, as far as next was running
+ * and the batch that it waits for was not scanned. With the lock held. */
 static void insitu__report_blocked_by(insitu_iter *it, int why, uint64_t number, int64_t now) {
   insitu_loader *ld = it->loader;
   int64_t since = it->shared.blocked_since > it->shared.next_began ? it->shared.blocked_since
@@ -27254,7 +27276,7 @@ static void insitu__report_blocked_by(insitu_iter *it, int why, uint64_t number,
   it->shared.blocked_since = now;
 }
 
-/* It ends. */
+/* A call of next ends with `status`. */
 static void insitu__report_next_ends(
     insitu_iter *it, int64_t begin, int64_t now, insitu_status status, const insitu_batch *batch) {
   insitu_loader *ld = it->loader;
@@ -27307,14 +27329,17 @@ static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
       insitu__loader_get(&it->tally[epoch & 3].holes), retried);
 }
 
-/* The loader's own time, nanoseconds: inline it stands still outside next. Reactor thread. */
+/* ---- the watchdog ---- */
+
+/* The loader's own time in nanoseconds, which stands still outside next with inline_io. Reactor
+ * thread. */
 static int64_t insitu__report_clock(const insitu_loader *ld) {
   if (!ld->config.inline_io) return insitu__base_now();
   return (ld->user.inside ? insitu__base_now() : ld->user.left) - ld->user.away;
 }
 
-/* Looks four times in INSITU_WATCHDOG_S whether a chunk came through, and sleeps while none is in
- * flight. */
+/* The watchdog's coroutine: looks four times in INSITU_WATCHDOG_S whether a chunk came through, and
+ * waits while none is in flight. The pump writes the warning. */
 static void insitu__report_watch_await(void *arg) {
   insitu_loader *ld = (insitu_loader *)arg;
   struct insitu__reactor *r = &ld->reactor;
@@ -27326,7 +27351,7 @@ static void insitu__report_watch_await(void *arg) {
     for (uint64_t seen = ld->sched.n_done;
          ld->sched.inflight && insitu__reactor_sleep_await(r, patience / 4 + 1) && !r->closing;) {
       int64_t now = insitu__report_clock(ld);
-      /* the pump, or the user's function, may have come to it late */
+      /* The pump may have warned late, or the user's function may have taken its time. */
       if (since < ld->sched.warned_at) since = ld->sched.warned_at;
       bool late = seen == ld->sched.n_done && now - since >= patience;
       ld->sched.overdue |= late;
@@ -27336,8 +27361,8 @@ static void insitu__report_watch_await(void *arg) {
   }
 }
 
-/* The watchdog's warning: called by the pump, whose stack is large enough for the user's function.
- */
+/* Warns of the oldest chunk in flight. Called by the pump, whose stack is large enough for the
+ * user's function. */
 static void insitu__report_warn(insitu_loader *ld) {
   static const char *const stages[] = {"idle", "waiting to read", "reading", "decoding"};
   static const char *const look[] = {"", "see whether this process gets processor time",
@@ -27370,15 +27395,16 @@ static void insitu__report_warn(insitu_loader *ld) {
   ld->sched.warned_at = insitu__report_clock(ld);
 }
 
-/* on a worker, as insitu__rows_fill */
+/* The debug log's line of a chunk. On a worker: the user's function may need more stack than a
+ * coroutine has. */
 static void insitu__report_log_tile(const struct insitu__loader_tile *t, const char *key) {
+  const char *end = t->status ? ", failed" : "";
+
+  if (t->status == INSITU_E_NOTFOUND) end = ", absent";
   insitu__report_log(t->loader, 3,
-      "rank %d, array %.200s, chunk %.300s: %" PRIu64 " bytes, %.3f ms%s%s",
+      "rank %d, array %.200s, chunk %.300s: %" PRIu64 " bytes, %.3f ms%s",
       (int)t->loader->config.rank, t->loader->geometry.arrays[t->array].zarr.path, key, t->got,
-      (double)t->spent / 1e6, t->status ? ", " : "",
-      t->status == INSITU_E_NOTFOUND ? "absent"
-      : t->status                    ? "failed"
-                                     : "");
+      (double)t->spent / 1e6, end);
 }
 
 static void insitu__report_log_tile_work(void *arg, unsigned worker) {
@@ -27934,49 +27960,64 @@ static void insitu__rows_landed(void *arg, unsigned worker) {
 }
 
 /* >>read --------------------------------------------------------------------------------------- */
-/* insitu_read and insitu_read_strings: a whole array, or a box of it, now. */
+/* insitu_read and insitu_read_strings: a whole array, or a box of it, now.
+ *
+ * A call runs as one coroutine. insitu_read starts readers, coroutines with a buffer each. A reader
+ * takes the next chunk and reads it (>>fetch); a worker decodes the chunk and copies the part that
+ * lies in the box to dst:
+ *
+ *   insitu__read_await ─► shape, box ─► insitu__read_begin: as many readers as memory_budget has
+ *      room for ─► each: next chunk ─► bytes ─► decode, copy ─► next chunk ... ─► insitu__read_end
+ *
+ * Strings are read object by object, decoded whole, and parsed into one buffer of text.
+ *
+ * State: structs on the caller's stack. Reactor thread, but for what a worker decodes; the _await
+ * functions suspend. >>dates reads coordinates through this room. */
 
-/* ---- a whole array, or a box of it, now ---- */
+/* ---- numbers ---- */
 
-#define INSITU__READ_READERS 16 /* coroutines at most: more would only take memory */
+/* Readers of one call at most: more would only take memory. */
+#define INSITU__READ_READERS 16
 
-struct insitu__read_call { /* lives on the caller's stack */
+/* A call of insitu_read; lives on the caller's stack. */
+struct insitu__read_call {
   insitu_loader *loader;
   const insitu_variable *variable;
   unsigned char *dst;
   uint64_t dst_bytes;
   insitu_shape *shape;
-  insitu_status status; /* of all */
+  insitu_status status; /* the first reader's that failed */
   insitu_error *err;
+  bool exact; /* what cannot be read is an error, whatever on_bad_chunk says */
+
   struct insitu__zarr_array zarr;
-  struct insitu__cache cache;
+  struct insitu__cache cache; /* of indexes of shards, for this call */
   int32_t dtype;
-  /* where the variable is decoded */
-  struct insitu__cf cf;
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];             /* the box */
-  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS];    /* the chunks that hold it */
+  struct insitu__cf cf;                                         /* where the variable is decoded */
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];          /* the box */
+  uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS]; /* the chunks that hold it */
   uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
   uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
   uint64_t reserved;                                               /* of memory_budget */
-  bool exact; /* what cannot be read is an error, whatever on_bad_chunk says */
   struct insitu__read_reader *readers;
   struct insitu__reactor_gate done;
 };
 
-/* reads one chunk after the other; lent to a worker while it decodes */
+/* Reads one chunk after the other. A worker borrows it while it decodes. */
 struct insitu__read_reader {
   struct insitu__read_call *call;
   unsigned char *memory; /* the encoded chunk, then the decoded one */
   uint64_t got;
   const uint64_t *tile; /* the chunk's place in the grid */
   uint64_t holes;       /* absent inner chunks of a shard decoded whole that lie in the box */
-  bool fill;
+  bool fill;            /* the box gets the fill value: nothing was read */
   struct insitu__codec_scratch codec;
   struct insitu__box box;
   insitu_status status;
   insitu_error error;
 };
 
+/* Counts an absent inner chunk that lies in the box. See insitu__codec_sink. */
 static void insitu__read_count_hole(void *user, const uint64_t *at, const uint64_t *extent) {
   struct insitu__read_reader *d = (struct insitu__read_reader *)user;
   const struct insitu__read_call *r = d->call;
@@ -27990,6 +28031,7 @@ static void insitu__read_count_hole(void *user, const uint64_t *at, const uint64
   d->holes++;
 }
 
+/* Decodes what was read, or the fill value, and copies the chunk's part of the box. On a worker. */
 static void insitu__read_decode(void *arg, unsigned worker) {
   struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
   struct insitu__read_call *r = d->call;
@@ -28101,6 +28143,7 @@ static insitu_status insitu__read_chunk_await(
   return insitu__read_once_await(d, tile, key, &again);
 }
 
+/* A reader's coroutine: until no chunk is left, or one has failed. */
 static void insitu__read_reader_await(void *arg) {
   struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
   struct insitu__read_call *r = d->call;
@@ -28133,7 +28176,7 @@ static void insitu__read_reader_await(void *arg) {
   insitu__reactor_gate_open(&r->done);
 }
 
-/* The box, its chunks, and its shape in dst. */
+/* Computes the box, the chunks that hold it, and its shape in dst. */
 static insitu_status insitu__read_shape(struct insitu__read_call *r) {
   const struct insitu__zarr_array *z = &r->zarr;
   insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
@@ -28143,7 +28186,8 @@ static insitu_status insitu__read_shape(struct insitu__read_call *r) {
   r->bound = insitu__chain_bound(&z->codecs, r->chunk_bytes);
   r->bytes = insitu__geometry_itemsize(r->dtype);
   r->tiles = 1;
-  /* an array has at most 2^63 bytes, which conversion may multiply by 8 */
+
+  /* An array has at most 2^63 bytes, which conversion may multiply by 8. */
   for (unsigned k = z->ndim; k-- > 0;) {
     r->dst_stride[k] = r->bytes;
     if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
@@ -28161,8 +28205,8 @@ static insitu_status insitu__read_shape(struct insitu__read_call *r) {
   return INSITU_OK;
 }
 
-/* As many readers as help and as the budget has room for, at least one; returns their number, 0 on
- * failure. */
+/* Makes as many readers as help and as memory_budget has room for. Returns their number; 0 with
+ * r->status: not even one fits. Also with r->status: no memory. */
 static unsigned insitu__read_begin(struct insitu__read_call *r) {
   insitu_loader *ld = r->loader;
   struct insitu__chain_needs need = insitu__chain_needs(&r->zarr.codecs, r->chunk_bytes);
@@ -28210,6 +28254,7 @@ static unsigned insitu__read_begin(struct insitu__read_call *r) {
   return n;
 }
 
+/* Frees the readers and gives back what insitu__read_begin took of memory_budget. */
 static void insitu__read_end(struct insitu__read_call *r, unsigned n) {
   uint64_t memory = r->bound + 1 + (r->zarr.codecs.n ? r->chunk_bytes : 0);
   for (unsigned i = 0; r->readers && i < n; i++) {
@@ -28257,7 +28302,8 @@ static void insitu__read_await(void *arg) {
 
 /* ---- strings of any length ---- */
 
-struct insitu__read_strings { /* lives on the caller's stack */
+/* A call of insitu_read_strings; lives on the caller's stack. */
+struct insitu__read_strings {
   insitu_loader *loader;
   const char *path;
   insitu_status status;
@@ -28269,13 +28315,14 @@ struct insitu__read_strings { /* lives on the caller's stack */
   struct insitu__codec_scratch codec;
   char *stored; /* the object being decoded */
   uint64_t stored_n;
-  /* first element and extents of the chunk being parsed */
+  /* The chunk being parsed: its first element, its extents, and the order of its axes. */
   uint64_t lo[INSITU__MAX_DIMS], box[INSITU__MAX_DIMS];
   unsigned order[INSITU__MAX_DIMS];
   uint64_t holes; /* absent inner chunks of the object */
   insitu_error error;
 };
 
+/* Appends string `number`; false: too many bytes, or no memory. */
 static bool insitu__read_string_put(
     struct insitu__read_strings *s, uint64_t number, const char *text, uint64_t n) {
   s->at[number] = s->text.n;
@@ -28283,7 +28330,7 @@ static bool insitu__read_string_put(
   return insitu__text_buffer_bytes(&s->text, text, n) && insitu__text_buffer_bytes(&s->text, "", 1);
 }
 
-/* String `number` of the chunk, to its place; what lies outside of the array is dropped. */
+/* Appends string `number` of the chunk as that of its element; drops one outside of the array. */
 static insitu_status insitu__read_string_emit(
     void *to, uint64_t number, const char *text, uint64_t n) {
   struct insitu__read_strings *s = (struct insitu__read_strings *)to;
@@ -28303,7 +28350,7 @@ static insitu_status insitu__read_string_emit(
       INSITU__MAX_STRING_BYTES);
 }
 
-/* The strings of one chunk that no shard is. */
+/* Decodes and parses one chunk, which is no shard. */
 static insitu_status insitu__read_string_chunk(struct insitu__read_strings *s,
     const struct insitu__codec_chain *codecs, const uint8_t *bytes, uint64_t n) {
   const uint8_t *out;
@@ -28353,6 +28400,7 @@ static insitu_status insitu__read_string_object(struct insitu__read_strings *s, 
   return status;
 }
 
+/* Decodes and parses the object that was read. On a worker. */
 static void insitu__read_string_work(void *arg, unsigned worker) {
   struct insitu__read_strings *s = (struct insitu__read_strings *)arg;
   (void)worker;
@@ -28360,7 +28408,7 @@ static void insitu__read_string_work(void *arg, unsigned worker) {
       s, 0, &s->zarr.object.codecs, (const uint8_t *)s->stored, s->stored_n);
 }
 
-/* The object at `tile` of the grid of objects. */
+/* Reads the object at `tile` of the grid of objects; its strings are put into s->text. */
 static void insitu__read_string_read_await(struct insitu__read_strings *s, const uint64_t *tile) {
   const struct insitu__zarr_array *z = &s->zarr;
   insitu_loader *ld = s->loader;
@@ -28403,7 +28451,7 @@ static void insitu__read_string_read_await(struct insitu__read_strings *s, const
   s->status = status < 0 ? insitu__fetch_failed(z, key, status, &s->error, s->err) : status;
 }
 
-/* Room for the strings, every one of them the fill value. */
+/* Makes room for the strings, each of which is the fill value at first. */
 static void insitu__read_strings_begin(struct insitu__read_strings *s) {
   const struct insitu__zarr_array *z = &s->zarr;
   bool ok = true;
@@ -28495,7 +28543,7 @@ static bool insitu__read_strings_fixed(
   return ok;
 }
 
-/* What the user gets, in one block; NULL without memory. */
+/* The strings as the user gets them, in one block; NULL: no memory. */
 static insitu_strings *insitu__read_strings_result(const struct insitu__read_strings *s) {
   uint64_t table = s->n * (sizeof(char *) + sizeof(uint64_t));
   insitu_strings *out = (insitu_strings *)insitu__mem_alloc(1, sizeof *out + table + s->text.n);
@@ -29105,12 +29153,20 @@ static void insitu__config_log_note(void *to, const char *note) {
 }
 
 /* >>dates -------------------------------------------------------------------------------------- */
-/* The time coordinate: samples by date. */
+/* The time coordinate: samples by date. At open, dates in the desc become indexes of samples; an
+ * absent chunk's error names dates; insitu_sample_dates returns the dates of all samples.
+ *
+ * A moment is a number of ticks in a calendar (>>time). The coordinate has one axis, that of the
+ * samples, and its moments rise or fall throughout.
+ *
+ * State: insitu_loader.user.moments, once insitu_sample_dates was called; its memory is part of
+ * memory_budget. The _await functions run on the reactor thread and suspend. */
 
-/* ---- the time coordinate: samples by date ---- */
+/* ---- the coordinate ---- */
 
-/* The array that holds the moments of the samples: desc.time_path, or the one named as the sample
- * axis, beside the first variable's array or at the root. Error or not, the caller frees it. */
+/* Opens the array that holds the moments of the samples: desc.time_path, or the array named as
+ * the sample axis, beside the first variable's array or at the root. The caller frees it in any
+ * case. */
 static insitu_status insitu__dates_find_await(
     insitu_loader *ld, struct insitu__zarr_array *z, insitu_error *err) {
   const struct insitu__geometry_array *a = &ld->geometry.arrays[0];
@@ -29161,6 +29217,7 @@ static insitu_status insitu__dates_find_await(
       z->path, insitu__zarr_kind_name(z));
 }
 
+/* The units of a coordinate: of datetime64, or by the attributes units and calendar. */
 static insitu_status insitu__dates_units(
     const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
   struct insitu__text_json j = {0};
@@ -29203,11 +29260,11 @@ static insitu_status insitu__dates_units(
   return status;
 }
 
-/* The moments of samples [start, stop). A value that is no date is an error. */
+/* Reads the moments of samples [start, stop). A value that is no date is an error. */
 static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct insitu__zarr_array *z,
     const struct insitu__time_units *u, uint64_t start, uint64_t stop, int64_t *moment,
     insitu_error *err) {
-  /* float64 would not hold them all */
+  /* Read as they are: float64 would not hold all of them. */
   bool wide = z->dtype == INSITU_I64 || z->dtype == INSITU_U64;
   insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
   insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
@@ -29223,9 +29280,10 @@ static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct in
     double x;
     int64_t n = moment[i];
     memcpy(&x, &n, sizeof x);
-    bool ok = v.dtype
-                  ? insitu__time_from_double(u, x, &moment[i])
-                  : (z->dtype == INSITU_I64 || n >= 0) && insitu__time_from_int(u, n, &moment[i]);
+    bool ok = false;
+    if (v.dtype) ok = insitu__time_from_double(u, x, &moment[i]);
+    else if (n >= 0 || z->dtype == INSITU_I64) /* else an uint64 beyond int64 */
+      ok = insitu__time_from_int(u, n, &moment[i]);
     if (!ok)
       r.status = insitu__error_set(err, INSITU_E_FORMAT,
           "array '%.280s': its value at index %" PRIu64
@@ -29236,7 +29294,10 @@ static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct in
   return r.status;
 }
 
-/* The value of an attribute that is a date, from an object's text. */
+/* ---- dates for a message ---- */
+
+/* The value of an attribute that is a date, out of the text of all attributes. False: there is
+ * none. */
 static bool insitu__dates_attribute(
     const char *attributes, const char *name, char out[INSITU__TIME_TEXT]) {
   struct insitu__text_json j = {0};
@@ -29251,13 +29312,12 @@ static bool insitu__dates_attribute(
   return found;
 }
 
-/* of samples, as far as they are known: else empty */
+/* Dates for a message; those that are not known are empty. */
 struct insitu__dates_shown {
   char first[INSITU__TIME_TEXT], last[INSITU__TIME_TEXT]; /* of the samples */
-  /* what attributes say of where data are, as in ARCO-ERA5 */
+  /* Where data are, by attributes as in ARCO-ERA5. */
   char valid_start[INSITU__TIME_TEXT], valid_stop[INSITU__TIME_TEXT];
-  /* the samples lie there of the valid ones */
-  bool before, after;
+  bool before, after; /* some of the samples lie before, or after, what is valid */
 };
 
 /* The dates of samples [start, stop) of an array, for a message. */
@@ -29294,6 +29354,8 @@ static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_
     out->before = earliest < from;
 }
 
+/* ---- from dates to indexes ---- */
+
 /* A whole coordinate, while dates are looked up in it. */
 struct insitu__dates_time {
   const char *path;
@@ -29303,6 +29365,7 @@ struct insitu__dates_time {
   bool falls;
 };
 
+/* Sees whether the coordinate falls, and that it rises or falls throughout. */
 static insitu_status insitu__dates_check(struct insitu__dates_time *t, insitu_error *err) {
   t->falls = t->n > 1 && t->at[1] < t->at[0];
   for (uint64_t i = 1; i < t->n; i++) {
@@ -29317,7 +29380,7 @@ static insitu_status insitu__dates_check(struct insitu__dates_time *t, insitu_er
   return INSITU_OK;
 }
 
-/* How many samples come before `moment`, or from it on if the dates fall. */
+/* The number of samples before `moment`; of those from `moment` on where the dates fall. */
 static uint64_t insitu__dates_before(const struct insitu__dates_time *t, int64_t moment) {
   uint64_t lo = 0, hi = t->n;
   while (lo < hi) {
@@ -29328,8 +29391,8 @@ static uint64_t insitu__dates_before(const struct insitu__dates_time *t, int64_t
   return lo;
 }
 
-/* Samples [*start, *stop) from one date to another, either NULL: to that end. what: the fields'
- * names in a message. */
+/* Samples [*start, *stop) from one date to another. from, to: NULL is that end of the coordinate.
+ * what: the fields' names in a message. */
 static insitu_status insitu__dates_range(const struct insitu__dates_time *t, const char *what,
     const char *from, const char *to, int64_t *start, int64_t *stop, insitu_error *err) {
   const char *const text[2] = {from, to};
@@ -29357,7 +29420,7 @@ static insitu_status insitu__dates_range(const struct insitu__dates_time *t, con
       insitu__time_print(t->calendar, t->at[t->n - 1], last));
 }
 
-/* Puts indices in the place of the configuration's dates. */
+/* Puts indexes in the place of the configuration's dates. */
 static insitu_status insitu__dates_resolve(
     insitu_loader *ld, const struct insitu__dates_time *t, insitu_error *err) {
   static const char *const names[] = {
@@ -29440,7 +29503,7 @@ static insitu_status insitu__dates_coordinate_await(insitu_loader *ld, struct in
   return status;
 }
 
-/* Looks the configuration's dates up, where it has some. */
+/* At open: looks up the configuration's dates, where it has some. */
 static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
   bool dates = c->sample_from || c->sample_to;
@@ -29461,13 +29524,14 @@ static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
   return status;
 }
 
-/* Keeps the dates of all samples, for insitu_sample_dates. */
+/* The first call of insitu_sample_dates. */
 struct insitu__dates_call {
   insitu_loader *loader;
   insitu_error *err;
   insitu_status status;
 };
 
+/* Reads the moments of all samples and keeps them. */
 static void insitu__dates_keep_await(void *arg) {
   struct insitu__dates_call *d = (struct insitu__dates_call *)arg;
   struct insitu__zarr_array z;
@@ -30888,9 +30952,20 @@ static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
 }
 
 /* >>open --------------------------------------------------------------------------------------- */
-/* A loader opens and closes. */
+/* A loader opens and closes.
+ *
+ *   insitu__open_init, on the opening thread          insitu__open_await, on the reactor thread
+ *   copy of the desc, defaults (>>config)
+ *   devices are counted (>>device)
+ *   the reactor starts  ────────────────────────────►  store, disk cache, root of the hierarchy
+ *                                                      arrays, geometry, places, dates, split
+ *   tiles, scratch, public arrays  ◄────────────────── footprint; the watchdog starts
+ *
+ * insitu__open_destroy undoes any part of it. State: struct insitu_loader. The _await functions
+ * suspend. */
 
-/* What a remote store is asked for at once, before the arrays are opened one after the other. */
+/* Asks a remote store for the metadata of all arrays at once, before the arrays are opened one
+ * after the other. */
 static void insitu__open_prefetch_await(insitu_loader *ld) {
   const insitu_loader_desc *c = &ld->config;
   const char **paths = (const char **)insitu__mem_alloc(c->n_variables, sizeof *paths);
@@ -30900,12 +30975,13 @@ static void insitu__open_prefetch_await(insitu_loader *ld) {
   insitu__mem_free(paths);
 }
 
+/* For insitu__geometry_init_await: opens one array. */
 static insitu_status insitu__open_array_await(
     void *arg, const char *path, struct insitu__zarr_array *out, insitu_error *err) {
   return insitu__group_array_await(&((insitu_loader *)arg)->group, path, out, err);
 }
 
-/* The text of the manifest file, which the caller frees in any case. */
+/* Reads the manifest file. The caller frees *text in any case. */
 static insitu_status insitu__open_manifest_await(
     insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
   const char *path = ld->config.manifest;
@@ -30934,8 +31010,8 @@ static insitu_status insitu__open_manifest_await(
       "open, manifest %s: it has %u bytes or more; check the path", name, INSITU__MAX_META);
 }
 
-/* Where each variable goes, as there are devices. Planning alone takes for granted that there are.
- */
+/* Resolves where each variable goes: INSITU_DEVICE_OR_HOST is a device where there is one. With
+ * plan_only all devices are taken to exist. */
 static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
   for (uint64_t i = 0; i < c->n_variables; i++) {
@@ -30966,13 +31042,13 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
   return INSITU_OK;
 }
 
+/* What insitu__open_init hands to the reactor thread. */
 struct insitu__open_call {
   insitu_loader *ld;
   insitu_status status;
   insitu_error *err;
 };
 
-/* Store, metadata, geometry, split: everything that open learns from the archive. */
 static void insitu__open_disk_log(void *user, const char *line) {
   insitu__report_log((insitu_loader *)user, 1, "%s", line);
 }
@@ -30985,6 +31061,7 @@ static insitu_status insitu__open_disk(insitu_loader *ld, insitu_error *err) {
   return insitu__source_cache(&ld->store, &ld->disk, &desc, err);
 }
 
+/* Store, metadata, geometry, split: everything that open learns from the archive. */
 static void insitu__open_await(void *arg) {
   struct insitu__open_call *o = (struct insitu__open_call *)arg;
   insitu_loader *ld = o->ld;
@@ -31024,6 +31101,7 @@ static void insitu__open_await(void *arg) {
     o->status = INSITU_E_NOMEM;
 }
 
+/* Makes the public arrays, the tiles and the workers' scratch; false: no memory. */
 static bool insitu__open_tiles(insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
   ld->arrays = (insitu_array *)insitu__mem_alloc(g->n_variables, sizeof *ld->arrays);
@@ -31059,10 +31137,10 @@ static bool insitu__open_tiles(insitu_loader *ld) {
     t->list = (struct insitu__loader_entry *)insitu__mem_alloc(
         ld->footprint.list_entries, sizeof *t->list);
     ok = t->box && t->wanted && t->iov && t->list;
-    if (ld->footprint.slot_bytes)
-      ok = (t->run.iov =
-                   (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run.iov)) &&
-           ok;
+    if (ok && ld->footprint.slot_bytes) {
+      t->run.iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run.iov);
+      ok = t->run.iov;
+    }
     t->next = ld->sched.free;
     ld->sched.free = t;
   }
@@ -31070,6 +31148,7 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   return ok;
 }
 
+/* Frees a loader, however far it was opened. Its iterators were closed. */
 static void insitu__open_destroy(insitu_loader *ld) {
   if (ld->reactor_open) insitu__reactor_close(&ld->reactor);
   insitu__group_free(&ld->group);
@@ -31106,6 +31185,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
   insitu__mem_free(ld);
 }
 
+/* Opens a loader; on an error insitu__open_destroy frees what there is of it. */
 static insitu_status insitu__open_init(
     insitu_loader *ld, const insitu_loader_desc *desc, insitu_error *err) {
   insitu_loader_desc *c = &ld->config;
@@ -31152,19 +31232,25 @@ static insitu_status insitu__open_init(
 }
 
 /* >>check -------------------------------------------------------------------------------------- */
-/* desc.check: rows are read again in a second, slow way. */
+/* desc.check: rows of batches are read again in a second, slow way and compared.
+ *
+ * Store, metadata and codecs are shared with the way that fills batches. Nothing of >>box, >>fetch,
+ * the maps of >>plan and the scatter is. Whole objects are read and decoded into plain memory, and
+ * elements are picked one by one by the definitions of the two layouts.
+ *
+ *   next finds a batch ready, not checked ─► insitu__check_batch (user's thread, without the lock)
+ *      ─► a row: its anchor by the order ─► some objects of it: read (reactor thread) ─► decode and
+ *      compare (a worker) ─► a difference damages the batch with INSITU_E_CHECK
+ *
+ * State: struct insitu__check_job on the caller's stack. Only insitu__check_await suspends. */
 
-/* ---- checking (desc.check): rows read again in a second, slow way ---- */
-
-/* It shares store, metadata and codecs with the way that fills batches, but nothing of >>box,
- * >>plan and the scatter: whole objects are read and decoded into plain memory, and elements are
- * picked one by one by the definitions of the two layouts. */
-
-/* of one row at most, so that a wide row costs little */
+/* Objects of one row that are read at most, so that a wide row costs little. */
 #define INSITU__CHECK_OBJECTS 8
-#define INSITU__CHECK_LARGEST (2 * INSITU__MAX_CHUNK) /* bytes of a stored object */
+/* Bytes of a stored object at most. */
+#define INSITU__CHECK_LARGEST (2 * INSITU__MAX_CHUNK)
 
-struct insitu__check_object { /* what one key names: a whole stored object of an array */
+/* What one key names: a whole stored object of an array. */
+struct insitu__check_object {
   const uint64_t *chunk;
   const unsigned *order;
   const struct insitu__codec_chain *codecs;
@@ -31175,7 +31261,7 @@ static struct insitu__check_object insitu__check_object(const struct insitu__zar
   return o;
 }
 
-/* one row of one variable and step, one object of it after the other; on the caller's stack */
+/* One row of one variable and step, one object of it after the other; on the caller's stack. */
 struct insitu__check_job {
   insitu_iter *it;
   struct insitu__loader_slab *slab;
@@ -31196,8 +31282,8 @@ struct insitu__check_job {
   insitu_error error;
 };
 
-/* Decodes the object as far as it can be decoded. A raw one may be cut short: batches show what is
- * there. */
+/* Decodes the object as far as it can be decoded. A raw object may be cut short: batches show the
+ * bytes that exist. */
 static void insitu__check_decode(struct insitu__check_job *c) {
   struct insitu__codec_scratch scratch;
   c->bytes = c->zarr->itemsize;
@@ -31226,7 +31312,8 @@ static void insitu__check_decode(struct insitu__check_job *c) {
   c->decoded = NULL;
 }
 
-static double insitu__check_half(uint16_t h) { /* IEEE 754-2008 binary16, exact */
+/* The value of an IEEE 754-2008 binary16, exact. */
+static double insitu__check_half(uint16_t h) {
   uint64_t sign = (uint64_t)(h >> 15) << 63, exponent = h >> 10 & 31, fraction = h & 1023, bits;
   double x;
   /* NaNs are quiet */
@@ -31304,8 +31391,8 @@ static void insitu__check_cf(
   insitu__check_convert(INSITU_F64, (const unsigned char *)&x, to, out);
 }
 
-/* What the batch must show for a stored element; stored NULL: the fill value, at `inside` of an
- * axis inside elements. */
+/* What the batch must show for a stored element. stored NULL: for the fill value, of which an
+ * element with an axis of its own shows entry `inside`. */
 static void insitu__check_element(const struct insitu__check_job *c, const unsigned char *stored,
     uint64_t inside, unsigned char out[16]) {
   const struct insitu__zarr_array *z = c->zarr;
@@ -31314,16 +31401,16 @@ static void insitu__check_element(const struct insitu__check_job *c, const unsig
   uint64_t scalar = complex ? z->itemsize / 2 : z->itemsize;
   for (uint64_t i = 0; i < z->itemsize; i++) {
     uint64_t mirrored = i / scalar * scalar + (scalar - 1 - i % scalar);
-    native[i] = stored         ? stored[z->swap ? mirrored : i]
-                : z->wide_fill ? z->wide_fill[inside * z->itemsize + i]
-                               : z->fill[i];
+    if (stored) native[i] = stored[z->swap ? mirrored : i];
+    else if (z->wide_fill) native[i] = z->wide_fill[inside * z->itemsize + i];
+    else native[i] = z->fill[i];
   }
   if (c->variable->decoded) insitu__check_cf(&c->variable->cf, native, c->variable->dtype, out);
   else if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
   else insitu__check_convert(z->dtype, native, c->variable->dtype, out);
 }
 
-/* "1.5 (0x3fc00000)" */
+/* Prints a value and its bytes, as in "1.5 (0x3fc00000)". */
 static void insitu__check_print(char to[80], int32_t dtype, const unsigned char *value) {
   unsigned n = (unsigned)(dtype & 0xff) / 8;
   double d = 0;
@@ -31339,7 +31426,7 @@ static void insitu__check_print(char to[80], int32_t dtype, const unsigned char 
   snprintf(to + used, 2, ")");
 }
 
-/* Element x of the array is not what it should be. */
+/* The error of element x of the array, which is `is` and should be `should`. */
 static void insitu__check_differs(struct insitu__check_job *c, const uint64_t *x,
     const unsigned char *is, const unsigned char *should) {
   char shown[80], wanted[80], at[INSITU__MAX_DIMS * 22];
@@ -31402,18 +31489,21 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   }
 }
 
+/* Decodes the object and compares. On a worker. */
 static void insitu__check_work(void *arg, unsigned worker) {
   struct insitu__check_job *c = (struct insitu__check_job *)arg;
   (void)worker;
   if (c->stored) insitu__check_decode(c);
-  /* One damaged chunk of a shard keeps the whole from being decoded, and the others are well:
-   * nothing can be said. */
+  /* One damaged chunk keeps a whole shard from being decoded, and its other chunks may be in order:
+   * then there is no verdict. */
   bool shard = memcmp(c->object.chunk, c->zarr->chunk, c->zarr->ndim * sizeof *c->zarr->chunk) != 0;
   if (!c->status && (c->decoded || c->absent || !shard)) insitu__check_compare(c);
   insitu__mem_free(c->decoded);
   c->decoded = NULL;
 }
 
+/* Reads the object c->key and has a worker compare. An object that cannot be read gives no verdict,
+ * unless it would be filled. */
 static void insitu__check_await(void *arg) {
   struct insitu__check_job *c = (struct insitu__check_job *)arg;
   insitu_loader *ld = c->it->loader;
@@ -31429,7 +31519,7 @@ static void insitu__check_await(void *arg) {
   c->stored = NULL;
 }
 
-/* Checks one row, whose position h scatters over the objects that hold it. */
+/* Checks one row of a variable. h, a hash, chooses the step and the objects. */
 static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable, uint64_t h) {
   insitu_iter *it = c->it;
   insitu_loader *ld = it->loader;
@@ -31476,8 +31566,9 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   if (!c->status) insitu__loader_add(&ld->count.checked_rows, 1);
 }
 
-/* Checks the next batch, which is ready; on the user's thread. The lock is held before and after,
- * not meanwhile: the slab stays where it is until this thread takes it or moves the iterator. */
+/* Checks the next batch, which is ready; on the user's thread. The lock is held before and
+ * after, but not meanwhile: the slab stays in the ring until this thread takes it or moves the
+ * iterator. */
 static void insitu__check_batch(insitu_iter *it) {
   struct insitu__loader_slab *slab = it->ring[it->shared.next % it->n_ring];
   bool first = slab->number == it->start;
@@ -31793,8 +31884,13 @@ static void insitu__describe_all(
 }
 
 /* >>public ------------------------------------------------------------------------------------- */
-/* The functions of part A: argument, fork and thread checks, and calls into >>loader. Nothing here
- * runs on the reactor. */
+/* The functions of part A, which says of each of them what threads may call it. They check their
+ * arguments, the process and the thread, and call into the rooms above. A call that needs the
+ * reactor thread waits for a coroutine there (insitu__reactor_call).
+ *
+ * No state. Nothing here runs on the reactor thread, and nothing suspends. */
+
+/* ---- names, checks ---- */
 
 INSITU_DEF const char *insitu_status_name(insitu_status status) {
   static const char *const positive[] = {
@@ -31813,7 +31909,7 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
   return "an unknown status";
 }
 
-/* Whether this process and thread may use the loader. */
+/* Whether this process and thread may use the loader. any_thread: also one that did not open it. */
 static insitu_status insitu__public_check(
     const insitu_loader *ld, bool any_thread, insitu_error *err) {
   if (!ld)
@@ -32002,8 +32098,8 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
   return n;
 }
 
-/* What a read ended in. A server's failure that cancelling brought about, or might have, is none.
- */
+/* The status of a read. A server's failure after cancel counts as cancelled: cancelling may have
+ * caused it. */
 static insitu_status insitu__public_read_status(
     const insitu_loader *ld, insitu_status status, const insitu_error *own, insitu_error *err) {
   if (status == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire))
@@ -32078,7 +32174,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
   return INSITU_OK;
 }
 
-/* The units of a value that is given by itself. */
+/* The units of a single value. */
 static insitu_status insitu__public_units(struct insitu__time_units *u, const char *units,
     const char *calendar, const insitu_date *out, insitu_error *err) {
   if (!units || !out)
@@ -32161,8 +32257,8 @@ INSITU_DEF void insitu_strings_free(insitu_strings **strings) {
   *strings = NULL;
 }
 
-/* A new file beside path, which nobody else has: neither another thread or process, nor another
- * machine that shares the folder. Its name is short, whatever path's is. NULL: see errno. */
+/* Makes a new file beside path, with a name that no other thread, process or machine that shares
+ * the folder uses. The name is short, whatever path's is. NULL: see errno. */
 static FILE *insitu__public_temporary(const char *path, char *name, size_t cap) {
   const char *slash = strrchr(path, '/');
   uint64_t seed =
@@ -32177,8 +32273,29 @@ static FILE *insitu__public_temporary(const char *path, char *name, size_t cap) 
   return f;
 }
 
+/* Replaces the file at path: readers see the old text or the new one, also after a power loss. */
+static insitu_status insitu__public_write_file(
+    const char *path, const char *text, uint64_t n, insitu_error *err) {
+  char other[INSITU__MAX_KEY + 32], cause[128], name[400];
+  FILE *f = insitu__public_temporary(path, other, sizeof other);
+  bool ok = f && fwrite(text, 1, (size_t)n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
+  int error = ok ? 0 : errno;
+
+  if (f && fclose(f) != 0) ok = false;
+  ok = ok && rename(other, path) == 0;
+  if (ok) return INSITU_OK;
+
+  error = error ? error : errno;
+  if (f) unlink(other);
+  if (err && err->status >= 0) err->sys_errno = error;
+  insitu__text_redact(path, name, sizeof name);
+  return insitu__error_set(err, INSITU_E_IO, "manifest %s: %s; choose a path that can be written",
+      name, insitu__error_text(error, cause, sizeof cause));
+}
+
 INSITU_DEF insitu_status insitu_manifest_save(
     const insitu_loader *ld, const char *path, insitu_error *err) {
+  char name[400];
   insitu__error_begin(err);
   insitu_status status = insitu__public_check(ld, true, err);
   if (status) return status;
@@ -32198,32 +32315,19 @@ INSITU_DEF insitu_status insitu_manifest_save(
         path);
 
   struct insitu__text_buffer b = {0};
-  char other[INSITU__MAX_KEY + 32];
   insitu__split_print(&ld->split, &b, ld->geometry.samples, ld->geometry.chunk, ld->config.seed);
-  FILE *f = b.failed ? NULL : insitu__public_temporary(path, other, sizeof other);
-  bool ok =
-      f && fwrite(b.text, 1, (size_t)b.n, f) == b.n && fflush(f) == 0 && fsync(fileno(f)) == 0;
-  int error = ok ? 0 : errno;
-  if (f && fclose(f) != 0) ok = false;
-  ok = ok && rename(other, path) == 0;
-  if (!ok) {
-    error = error ? error : errno;
-    if (f) unlink(other);
-    if (!b.failed && err && err->status >= 0) err->sys_errno = error;
-    char cause[128], name[400];
+  if (b.failed) {
     insitu__text_redact(path, name, sizeof name);
-    status = b.failed
-                 ? insitu__error_set(err, INSITU_E_NOMEM,
-                       "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks",
-                       name)
-                 : insitu__error_set(err, INSITU_E_IO,
-                       "manifest %s: %s; choose a path that can be written", name,
-                       insitu__error_text(error, cause, sizeof cause));
+    status = insitu__error_set(err, INSITU_E_NOMEM,
+        "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", name);
+  } else {
+    status = insitu__public_write_file(path, b.text, b.n, err);
   }
-
   insitu__text_buffer_free(&b);
   return status;
 }
+
+/* ---- iterators ---- */
 
 struct insitu__public_iter_memory {
   insitu_iter *it;
@@ -32231,7 +32335,7 @@ struct insitu__public_iter_memory {
   insitu_error *err;
 };
 
-/* What an iterator has on devices and on the host; it may have part of it on an error. */
+/* Takes an iterator's memory on devices and on the host; part of it where that fails. */
 static void insitu__public_iter_memory(void *arg) {
   struct insitu__public_iter_memory *m = (struct insitu__public_iter_memory *)arg;
   m->status = insitu__pass_iter_devices(m->it, m->err);
@@ -32351,6 +32455,7 @@ INSITU_DEF insitu_status insitu_iter_next(
   return status;
 }
 
+/* Has the iterator go on with a batch of an epoch. */
 static insitu_status insitu__public_move(
     insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
   struct insitu__pass_move m = {it, epoch, batch};
@@ -32409,20 +32514,22 @@ INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *it, uint64_t epoc
       row, batch, it->batches);
 }
 
+/* ---- batches ---- */
+
 INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, const char *name) {
   for (uint64_t i = 0; batch && name && i < batch->n_arrays; i++)
     if (!strcmp(batch->arrays[i].name, name)) return &batch->arrays[i];
   return NULL;
 }
 
-/* One of those who hold a batch, the user or with `exported` a DLPack tensor, is done with it
- * behind this point of a stream, which is of device `of`, -1: as this thread's. */
+/* The user, or with `exported` a DLPack tensor, is done with a batch behind this point of a stream.
+ * of: the stream's device; -1: this thread's current one. The last of them makes the slab free. */
 static void insitu__public_release(
     struct insitu__loader_slab *slab, bool exported, void *stream, int32_t of) {
   insitu_iter *it = slab->iter;
   if (getpid() != it->pid) return;
   pthread_mutex_lock(&it->lock);
-  /* else the batch was released twice; without asserts that does no harm */
+  /* A batch that is released twice is the user's bug; without asserts it does no harm. */
   assert(exported || slab->held);
   if (!exported && !slab->held) {
     pthread_mutex_unlock(&it->lock);
@@ -32459,7 +32566,7 @@ INSITU_DEF void insitu_batch_release_on(insitu_batch **batch, void *stream) {
   if (slab) insitu__public_release(slab, false, stream, -1);
 }
 
-/* Checks a batch, or with n_arrays the number of one of its arrays as well. */
+/* Checks a batch, and the number of one of its arrays. */
 static insitu_status insitu__public_batch(
     const insitu_batch *batch, const char *what, uint64_t array, insitu_error *err) {
   if (!batch)
@@ -32512,6 +32619,8 @@ INSITU_DEF insitu_status insitu_batch_copy_to(const insitu_batch *batch, uint64_
   return INSITU_OK;
 }
 
+/* ---- DLPack ---- */
+
 /* DLPack's structs (dlpack.h, versions 0.2 to 1.x:
  * https://dmlc.github.io/dlpack/latest/c_api.html). */
 enum {
@@ -32546,6 +32655,7 @@ _Static_assert(sizeof(struct insitu__public_dlpack_tensor) == 48 &&
                    sizeof(struct insitu__public_dlpack_managed) == 64 &&
                    sizeof(struct insitu__public_dlpack_versioned) == 80,
     "as dlpack.h has them");
+/* One export of an array; freed by the consumer's call of the deleter. */
 struct insitu__public_dlpack_export {
   union {
     struct insitu__public_dlpack_managed managed;
@@ -32556,6 +32666,15 @@ struct insitu__public_dlpack_export {
   int32_t of; /* the stream's device: the deleter may run in any thread */
 };
 
+static int32_t insitu__public_dlpack_device(int32_t place) {
+  switch (place) {
+  case INSITU_DEVICE: return INSITU__PUBLIC_DLPACK_CUDA;
+  case INSITU_PINNED: return INSITU__PUBLIC_DLPACK_CUDA_HOST;
+  default: return INSITU__PUBLIC_DLPACK_CPU;
+  }
+}
+
+/* The consumer is done with an export. */
 static void insitu__public_dlpack_release(struct insitu__public_dlpack_export *e) {
   insitu__public_release(e->slab, true, e->stream, e->of);
   insitu__mem_free(e);
@@ -32600,9 +32719,7 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
   }
 
   struct insitu__public_dlpack_tensor t = {.data = a->data,
-      .device_type = a->place == INSITU_DEVICE   ? INSITU__PUBLIC_DLPACK_CUDA
-                     : a->place == INSITU_PINNED ? INSITU__PUBLIC_DLPACK_CUDA_HOST
-                                                 : INSITU__PUBLIC_DLPACK_CPU,
+      .device_type = insitu__public_dlpack_device(a->place),
       .device_id = a->place == INSITU_DEVICE ? a->device : 0,
       .ndim = a->ndim,
       .code = (uint8_t)(a->dtype >> 8),
