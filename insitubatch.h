@@ -1475,8 +1475,8 @@ static inline void insitu__base_float(void) {
 #define INSITU__BASE_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (__typeof__(a)){__VA_ARGS__})
 #endif
 
-/* preadv2 and renameat2 for C libraries that do not declare them, like older releases of musl.
- * Flags are those of linux/fs.h. */
+/* preadv2 for C libraries that do not declare it, like older releases of musl. The flag is that of
+ * linux/fs.h. */
 #ifdef RWF_NOWAIT
 #define INSITU__BASE_RWF_NOWAIT RWF_NOWAIT
 #define INSITU__BASE_PREADV2 preadv2
@@ -1487,17 +1487,6 @@ static ssize_t insitu__base_preadv2(
     int fd, const struct iovec *iov, int n, off_t offset, int flags) {
   /* 0: the offset's upper half, on 32 bits only */
   return syscall(SYS_preadv2, fd, iov, (long)n, (long)offset, 0L, (long)flags);
-}
-#endif
-#ifdef RENAME_NOREPLACE
-#define INSITU__BASE_RENAME_NOREPLACE RENAME_NOREPLACE
-#define INSITU__BASE_RENAMEAT2 renameat2
-#else
-#define INSITU__BASE_RENAME_NOREPLACE 0x1u
-#define INSITU__BASE_RENAMEAT2 insitu__base_renameat2
-static int insitu__base_renameat2(
-    int from_dir, const char *from, int to_dir, const char *to, unsigned flags) {
-  return (int)syscall(SYS_renameat2, from_dir, from, to_dir, to, flags);
 }
 #endif
 
@@ -19171,59 +19160,73 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
 /* A cache on a local disk of what a remote store sent: the bytes of each read in a file of its own,
  * in a directory that several loaders and processes may use at once.
  *
- *   DIR/insitubatch-cache   marks the directory as a cache, counts the bytes in use, and is what
- *                           locks are taken on
- *   DIR/xx/...              entries; xx... is a hash of the store's name, the key, the offset and
- *   the length asked for
- *   DIR/tmp/...             files on their way in or out: nobody but who made the name touches one
- *                           that is young
+ *   DIR/insitubatch-cache   the marker: names the directory a cache, counts the bytes in use, and
+ *                           is what locks are taken on
+ *   DIR/xx/...              entries; the name is a hash of the store's name, the key, the offset
+ *                           and the length of the read
+ *   DIR/tmp/...             files that are being written; only their maker touches young ones
+ *
+ * The life of an entry:
+ *
+ *     read misses --> bytes reserved in the count --> written to tmp --> renamed to its place
+ *                       | over budget: not kept         | error: reservation given back
+ *                       v                               v
+ *     read hits <------------------------------------ entry <--+
+ *        | trusted: served                                     |
+ *        | not trusted: revalidated by its ETag                |
+ *        |    still holds --> stamped as confirmed ------------+
+ *        |    other bytes --> a new file is renamed over it ---+
+ *        |    not found ----> removed
+ *        v
+ *     not used for longest, and the budget is nearly spent --> removed
  *
  * An entry is a header, which says in full what it holds and of which object, and the bytes that
- * were read. Both carry a crc32c, so that what a killed process, a full disk or a power loss left
- * behind is read from the server instead. Files come into place by renaming to a name that is free,
- * and leave it by renaming: who moved one away owns it, so the count of bytes goes wrong only in a
- * process that is killed between two steps, and then upwards. The first one to open the directory
- * counts anew.
+ * were read. Both carry a crc32c, so what a killed process, a full disk or a power loss left behind
+ * is found, and read from the server instead.
  *
- * An entry is served without asking once it is known to be what the server has: since the loader
- * was opened, somebody has
- * read the object, or asked whether its ETag still holds, and it did. The first use of any other
- * asks so. An entry without an ETag, or with a weak or a very long one, cannot be asked for; a run
- * that finds it there reads it anew. Absent objects are remembered in memory only, for as long as
- * the loader lives. A loader that knows an object serves no part of another version of it, by ETag,
- * Last-Modified or size; it may forget some where there are more than INSITU__DISK_KNOWN. A body
- * whose end nothing told but the end of its connection is not kept: it may have been cut off, and
- * would be served for ever.
+ * Entries appear, are replaced and go only under the lock of the count, and the count is written
+ * after. So the sum of all files never exceeds the count, and the count never exceeds the budget. A
+ * process that is killed between two steps leaves the count too high. Whoever opens the directory
+ * alone counts anew.
+ *
+ * An entry is trusted, and served without asking the server, once it is known to be what the server
+ * has: since the loader was opened, some loader has read the object, or revalidated the entry. An
+ * entry without an ETag, or with a weak or a very long one, cannot be revalidated; a run that finds
+ * one reads the object anew. Absent objects are remembered in memory only, for as long as the
+ * loader lives. A loader that knows an object serves no part of another version of it, by ETag,
+ * Last-Modified or size; it may forget some objects where there are more than INSITU__DISK_KNOWN. A
+ * body that only the end of its connection ended is not kept: it may have been cut off, and would
+ * be served for ever.
  *
  * State: struct insitu__disk, one per loader, opened before its reactor's coroutines use it and
- * closed after them. The _await functions run on these; jobs on workers move files. Nothing that is
- * wrong with the directory fails a read. */
+ * closed after them. Threads: the _await functions run on these coroutines and suspend; jobs on
+ * workers touch files. Nothing that is wrong with the directory fails a read. */
 #define INSITU__DISK_MARKER "insitubatch-cache"
-#define INSITU__DISK_MAGIC "insitubatch cache 1\n" /* of the marker */
-#define INSITU__DISK_ENTRY "insitu\nc"             /* of an entry */
+#define INSITU__DISK_MAGIC "insitubatch cache 1\n" /* the marker begins so */
+#define INSITU__DISK_ENTRY "insitu\nc"             /* an entry begins so */
 #define INSITU__DISK_VERSION 2                     /* of an entry */
 /* a file counts as so many bytes, or a multiple */
 #define INSITU__DISK_BLOCK 4096u
-/* fewer bytes are checked on the reactor's thread: 6 us */
+/* fewer bytes are checked on the reactor's thread, in 6 us; more by a worker */
 #define INSITU__DISK_INLINE (64u << 10)
-/* objects that a loader remembers to have asked for: 32 bytes each */
+/* objects whose versions a loader remembers: 32 bytes each */
 #define INSITU__DISK_KNOWN 65536u
-/* places that are looked at for one of them */
+/* entries of that table that are looked at for one object */
 #define INSITU__DISK_PROBES 8
 /* entries that are removed at once, at most: 96 bytes each, meanwhile */
 #define INSITU__DISK_OLDEST 16384u
-/* to lock the count, 50 us apart; to make the cache, 1 ms at most */
+/* attempts to lock the count, 50 us apart; or to make the cache, at most 1 ms apart */
 #define INSITU__DISK_TRIES 200
-/* an entry in use is marked so this often: ns */
+/* an entry in use is stamped as used this often: ns */
 #define INSITU__DISK_TOUCH (INT64_C(600) * 1000000000)
 #define INSITU__DISK_PAUSE (INT64_C(60) * 1000000000) /* without writing, after an error: ns */
 /* age of a file in tmp that nobody will finish: ns */
 #define INSITU__DISK_STALE (INT64_C(3600) * 1000000000)
-/* the clock that files get their times from may be so late: ns */
+/* the clock of files' times may be so far behind: ns */
 #define INSITU__DISK_TICK 10000000
 #define INSITU__DISK_BUDGET (UINT64_C(16) << 30) /* default */
+/* The bytes of the marker that locks are taken on. */
 enum { INSITU__DISK_LOCK_OPEN, INSITU__DISK_LOCK_EVICT, INSITU__DISK_LOCK_USED };
-/* bytes of the marker that locks are taken on */
 /* where the marker keeps the bytes in use */
 enum { INSITU__DISK_USED = 32, INSITU__DISK_MARKER_BYTES = 40 };
 /* Where the header's fields are, all little-endian. The stamp is written in place: when the entry
@@ -19242,7 +19245,7 @@ enum {
   INSITU__DISK_AT_NAME = 72, /* its length; and the key's; and the ETag's */
   INSITU__DISK_AT_KEY = 76,
   INSITU__DISK_AT_ETAG = 80,
-  INSITU__DISK_AT_HASH = 84, /* of the ETag, be it one that is kept or not */
+  INSITU__DISK_AT_HASH = 84, /* of the object's ETag, which may be too long to be kept */
   INSITU__DISK_AT_MODIFIED = 92,
   INSITU__DISK_AT_FLAGS = 96,
   INSITU__DISK_HEADER = 100,             /* here is the ETag, zeros behind it; then name and key */
@@ -19277,12 +19280,10 @@ struct insitu__disk {
   int64_t opened;      /* ns since 1970 */
   int dirfd, markerfd; /* -1: not open */
   bool never, any_etag, read_only;
-  bool by_link; /* the file system cannot rename to a free name alone: see insitu__disk_place_new */
   void (*log)(void *user, const char *line);
   void *user;
-  pthread_mutex_t lock; /* workers, when they change the count */
-  /* bytes that are to be given back to the count with its next use; under the lock */
-  uint64_t owed;
+  pthread_mutex_t lock; /* with the lock of the count, among this loader's threads */
+  uint64_t owed; /* bytes that are to be given back with the next change of the count; under lock */
   atomic_uint serial; /* of names in tmp */
   /* the reactor thread's */
   struct insitu__disk_known *known; /* by key: what was confirmed since the loader was opened */
@@ -19295,7 +19296,7 @@ struct insitu__disk {
   atomic_uint_least64_t written, evicted, failed;
 };
 
-struct insitu__disk_ask { /* what an entry must be of */
+struct insitu__disk_id { /* what an entry is of */
   const char *name, *key;
   uint64_t offset, asked;
 };
@@ -19308,20 +19309,20 @@ struct insitu__disk_entry { /* what its header says */
   char etag[INSITU__DISK_ETAG];        /* "": none that could be asked for */
 };
 
-struct insitu__disk_read { /* one that is under way */
+struct insitu__disk_read { /* in flight */
   struct insitu__disk_read *next;
   struct insitu__disk *disk;
-  struct insitu__disk_ask ask;
+  struct insitu__disk_id id;
   const struct iovec *to; /* the caller's */
   unsigned n_to, room;    /* room: of iov */
   struct iovec *iov;      /* one more than the caller's */
   unsigned char *header;
   uint64_t head; /* its bytes */
   struct insitu__disk_entry entry;
-  uint64_t used;    /* bytes in use, after writing */
-  int64_t at;       /* when the server was asked, ns since 1970 */
-  int error;        /* of a job, -1: it does not fit the budget */
-  bool there, good; /* a file was found; it is whole, and of this */
+  uint64_t used;      /* bytes in use, after writing */
+  int64_t at;         /* when the server was asked, ns since 1970 */
+  int error;          /* of a job, -1: it does not fit the budget */
+  bool found, intact; /* there is a file; its checksum is right */
   char path[INSITU__DISK_PATH];
 };
 
@@ -19331,11 +19332,11 @@ static int64_t insitu__disk_now(void) { /* ns since 1970 */
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void insitu__disk_path(const struct insitu__disk_ask *ask, char path[INSITU__DISK_PATH]) {
+static void insitu__disk_path(const struct insitu__disk_id *id, char path[INSITU__DISK_PATH]) {
   uint64_t h[2];
   for (uint64_t i = 0; i < 2; i++) {
-    h[i] = insitu__store_hash(insitu__store_hash(i, ask->name), ask->key);
-    h[i] = insitu__order_mix(insitu__order_mix(h[i] ^ ask->offset) ^ ask->asked);
+    h[i] = insitu__store_hash(insitu__store_hash(i, id->name), id->key);
+    h[i] = insitu__order_mix(insitu__order_mix(h[i] ^ id->offset) ^ id->asked);
   }
   snprintf(path, INSITU__DISK_PATH, "%02x/%014" PRIx64 "%016" PRIx64, (unsigned)(h[0] >> 56),
       h[0] & (UINT64_MAX >> 8), h[1]);
@@ -19361,15 +19362,15 @@ static void insitu__disk_stamp(unsigned char *header, int64_t confirmed, int64_t
 
 /* Writes insitu__disk_header_bytes of it. */
 static void insitu__disk_header(
-    unsigned char *p, const struct insitu__disk_ask *ask, const struct insitu__disk_entry *e) {
-  uint64_t name = strlen(ask->name), key = strlen(ask->key),
-           n = insitu__disk_header_bytes(ask->name, ask->key);
+    unsigned char *p, const struct insitu__disk_id *id, const struct insitu__disk_entry *e) {
+  uint64_t name = strlen(id->name), key = strlen(id->key),
+           n = insitu__disk_header_bytes(id->name, id->key);
   memset(p, 0, (size_t)n);
   memcpy(p, INSITU__DISK_ENTRY, 8);
   insitu__base_store32(p + INSITU__DISK_AT_VERSION, INSITU__DISK_VERSION);
   insitu__base_store32(p + INSITU__DISK_AT_PAYLOAD_CRC, e->crc);
-  insitu__base_store64(p + INSITU__DISK_AT_OFFSET, ask->offset);
-  insitu__base_store64(p + INSITU__DISK_AT_ASKED, ask->asked);
+  insitu__base_store64(p + INSITU__DISK_AT_OFFSET, id->offset);
+  insitu__base_store64(p + INSITU__DISK_AT_ASKED, id->asked);
   insitu__base_store64(p + INSITU__DISK_AT_SIZE, e->version.total);
   insitu__base_store64(p + INSITU__DISK_AT_PAYLOAD, e->payload);
   insitu__base_store32(p + INSITU__DISK_AT_NAME, name);
@@ -19382,8 +19383,8 @@ static void insitu__disk_header(
                                      (e->version.settled ? INSITU__DISK_SETTLED : 0u));
   unsigned char *text = p + INSITU__DISK_HEADER;
   memcpy(text, e->etag, strlen(e->etag));
-  memcpy(text + sizeof e->etag, ask->name, (size_t)name);
-  memcpy(text + sizeof e->etag + name, ask->key, (size_t)key);
+  memcpy(text + sizeof e->etag, id->name, (size_t)name);
+  memcpy(text + sizeof e->etag + name, id->key, (size_t)key);
   insitu__base_store32(p + INSITU__DISK_AT_CRC,
       insitu__comp_crc32c(p + INSITU__DISK_AT_PAYLOAD_CRC, n - INSITU__DISK_AT_PAYLOAD_CRC));
   insitu__disk_stamp(p, e->confirmed, e->used);
@@ -19392,10 +19393,10 @@ static void insitu__disk_header(
 /* Reads the header of a file of which n bytes were read: the header's, as far as there are so many,
  * and of the payload as many as were asked for at most. False: it is not whole, or of something
  * else. */
-static bool insitu__disk_parse(const unsigned char *p, uint64_t n,
-    const struct insitu__disk_ask *ask, struct insitu__disk_entry *e) {
-  uint64_t name = strlen(ask->name), key = strlen(ask->key),
-           head = insitu__disk_header_bytes(ask->name, ask->key);
+static bool insitu__disk_parse(const unsigned char *p, uint64_t n, const struct insitu__disk_id *id,
+    struct insitu__disk_entry *e) {
+  uint64_t name = strlen(id->name), key = strlen(id->key),
+           head = insitu__disk_header_bytes(id->name, id->key);
   const unsigned char *text = p + INSITU__DISK_HEADER, *stamp = p + INSITU__DISK_AT_STAMP;
   if (n < head || memcmp(p, INSITU__DISK_ENTRY, 8) ||
       insitu__base_load32(p + INSITU__DISK_AT_VERSION) != INSITU__DISK_VERSION ||
@@ -19403,12 +19404,12 @@ static bool insitu__disk_parse(const unsigned char *p, uint64_t n,
           insitu__comp_crc32c(p + INSITU__DISK_AT_PAYLOAD_CRC, head - INSITU__DISK_AT_PAYLOAD_CRC))
     return false;
   uint64_t etag = insitu__base_load32(p + INSITU__DISK_AT_ETAG);
-  if (insitu__base_load64(p + INSITU__DISK_AT_OFFSET) != ask->offset || etag >= sizeof e->etag ||
-      insitu__base_load64(p + INSITU__DISK_AT_ASKED) != ask->asked ||
+  if (insitu__base_load64(p + INSITU__DISK_AT_OFFSET) != id->offset || etag >= sizeof e->etag ||
+      insitu__base_load64(p + INSITU__DISK_AT_ASKED) != id->asked ||
       insitu__base_load32(p + INSITU__DISK_AT_NAME) != name ||
       insitu__base_load32(p + INSITU__DISK_AT_KEY) != key ||
-      memcmp(text + sizeof e->etag, ask->name, (size_t)name) ||
-      memcmp(text + sizeof e->etag + name, ask->key, (size_t)key))
+      memcmp(text + sizeof e->etag, id->name, (size_t)name) ||
+      memcmp(text + sizeof e->etag + name, id->key, (size_t)key))
     return false;
   e->crc = insitu__base_load32(p + INSITU__DISK_AT_PAYLOAD_CRC);
   e->payload = insitu__base_load64(p + INSITU__DISK_AT_PAYLOAD);
@@ -19421,7 +19422,7 @@ static bool insitu__disk_parse(const unsigned char *p, uint64_t n,
   e->version.settled = flags & INSITU__DISK_SETTLED;
   memset(e->etag, 0, sizeof e->etag);
   memcpy(e->etag, text, (size_t)etag);
-  if (e->payload != n - head || e->payload > ask->asked ||
+  if (e->payload != n - head || e->payload > id->asked ||
       flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED))
     return false;
   if (etag) {
@@ -19440,7 +19441,7 @@ static bool insitu__disk_parse(const unsigned char *p, uint64_t n,
   return true;
 }
 
-/* of the first n bytes there */
+/* The crc32c of the first n bytes of the buffers. */
 static uint32_t insitu__disk_crc(const struct iovec *iov, uint64_t n) {
   uint32_t crc = 0;
   for (uint64_t part; n; n -= part, iov++) {
@@ -19452,7 +19453,7 @@ static uint32_t insitu__disk_crc(const struct iovec *iov, uint64_t n) {
 
 /* -- the directory, on a worker or while opening -- */
 
-/* for all users of this descriptor at once */
+/* Locks or unlocks a byte of the marker, for all users of this descriptor at once. */
 static bool insitu__disk_lock(int fd, int type, int byte, bool wait) {
   struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
   int rc;
@@ -19461,97 +19462,115 @@ static bool insitu__disk_lock(int fd, int type, int byte, bool wait) {
   return !rc;
 }
 
-/* Adds to the bytes in use, or takes away. 0, -1: they would exceed the budget, or errno. Never
- * waits long for another process: that may have been stopped. What could not be taken away is so
- * with the next call. */
-static int insitu__disk_use(struct insitu__disk *d, uint64_t more, uint64_t less, uint64_t *used) {
-  unsigned char bytes[8];
-  int error = 0;
+/* Takes the lock of the count, against this loader's threads and all others. 0 or errno. Never
+ * waits long for another process: that may have been stopped. */
+static int insitu__disk_lock_count(struct insitu__disk *d) {
   pthread_mutex_lock(&d->lock);
-  d->owed += less;
   for (int i = 0; !insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_USED, false); i++) {
-    error = errno;
-    if ((error != EAGAIN && error != EACCES) || i == INSITU__DISK_TRIES) break;
-    error = 0;
+    int error = errno;
+    if ((error != EAGAIN && error != EACCES) || i == INSITU__DISK_TRIES) {
+      pthread_mutex_unlock(&d->lock);
+      return error;
+    }
     nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
   }
-  if (!error) {
-    if (pread(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) error = EIO;
-    uint64_t now = error ? 0 : insitu__base_load64(bytes);
-    now -= insitu__base_min(d->owed, now);
-    if (!error && more && (now > d->budget || more > d->budget - now)) error = -1;
-    *used = now + (error ? 0 : more);
-    insitu__base_store64(bytes, *used);
-    if (error <= 0 && pwrite(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes)
-      error = EIO;
-    if (error <= 0) d->owed = 0;
-    insitu__disk_lock(d->markerfd, F_UNLCK, INSITU__DISK_LOCK_USED, false);
-  }
-  pthread_mutex_unlock(&d->lock);
-  return error;
-}
-
-/* A new name, in a folder that is there even if one who clears away empty ones has been here.
- * False: errno says why. */
-static bool insitu__disk_temporary(struct insitu__disk *d, char name[INSITU__DISK_PATH]) {
-  snprintf(
-      name, INSITU__DISK_PATH, "tmp/%016" PRIx64 "%08x", d->seed, atomic_fetch_add(&d->serial, 1));
-  return !mkdirat(d->dirfd, "tmp", 0700) || errno == EEXIST;
-}
-
-/* -1: errno says why */
-static int insitu__disk_create(struct insitu__disk *d, char name[INSITU__DISK_PATH]) {
-  if (!insitu__disk_temporary(d, name)) return -1;
-  return openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-}
-
-/* Returns what the file counted as. One that has another name still, between the two steps of
- * insitu__disk_place_new, goes on counting: with two processes that discard both names at once the
- * count may stay too high, and is never too low. */
-static uint64_t insitu__disk_discard(struct insitu__disk *d, const char *temporary) {
-  struct stat info;
-  uint64_t used, charge;
-  if (fstatat(d->dirfd, temporary, &info, AT_SYMLINK_NOFOLLOW) || unlinkat(d->dirfd, temporary, 0))
-    return 0;
-  if (info.st_nlink > 1) return 0;
-  charge = insitu__disk_charge((uint64_t)info.st_size);
-  (void)insitu__disk_use(d, 0, charge, &used);
-  return charge;
-}
-
-static uint64_t insitu__disk_remove(struct insitu__disk *d, const char *path) { /* an entry */
-  char name[INSITU__DISK_PATH];
-  if (!insitu__disk_temporary(d, name) || renameat(d->dirfd, path, d->dirfd, name)) return 0;
-  return insitu__disk_discard(d, name);
-}
-
-/* Renames a file to a name that must be free. 0 or errno. In two steps where the file system cannot
- * do that in one (ZFS before 2.2, GPFS, Lustre): a process that is killed between them leaves a
- * second name in tmp, which is removed as what is stale there is. */
-static int insitu__disk_place_new(struct insitu__disk *d, const char *temporary, const char *path) {
-  const unsigned free_name = INSITU__BASE_RENAME_NOREPLACE;
-  if (!d->by_link)
-    return INSITU__BASE_RENAMEAT2(d->dirfd, temporary, d->dirfd, path, free_name) ? errno : 0;
-  if (linkat(d->dirfd, temporary, d->dirfd, path, 0)) return errno;
-  /* its last name, where somebody has removed the entry already */
-  (void)insitu__disk_discard(d, temporary);
   return 0;
 }
 
-/* Puts a file into its place. What was there is moved away first, by which one process alone owns
- * it and takes it off the count: for that moment there is no entry. 0 or errno. */
-static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, const char *path) {
-  char folder[3] = {path[0], path[1], 0};
-  for (int tries = 0; tries < 8; tries++) { /* others move files too */
-    int error = insitu__disk_place_new(d, temporary, path);
-    if (error == EEXIST) insitu__disk_remove(d, path);
-    else if (error != ENOENT) return error;
-    else if (mkdirat(d->dirfd, folder, 0700) && errno != EEXIST) return errno;
-  }
-  return EAGAIN;
+static void insitu__disk_unlock_count(struct insitu__disk *d) {
+  insitu__disk_lock(d->markerfd, F_UNLCK, INSITU__DISK_LOCK_USED, false);
+  pthread_mutex_unlock(&d->lock);
 }
 
-/* consumes iov; 0 or errno */
+/* Takes d->owed off the bytes in use and adds `more` to them; *used becomes what is in use then. 0,
+ * -1: that would exceed the budget, or errno. Under the lock of the count. */
+static int insitu__disk_change_count(struct insitu__disk *d, uint64_t more, uint64_t *used) {
+  unsigned char bytes[8];
+  *used = 0;
+  if (pread(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) return EIO;
+
+  uint64_t now = insitu__base_load64(bytes);
+  now -= insitu__base_min(d->owed, now);
+  bool fits = !more || (now <= d->budget && more <= d->budget - now);
+  *used = now + (fits ? more : 0);
+  insitu__base_store64(bytes, *used);
+  if (pwrite(d->markerfd, bytes, sizeof bytes, INSITU__DISK_USED) != sizeof bytes) return EIO;
+  d->owed = 0;
+  return fits ? 0 : -1;
+}
+
+/* Reserves bytes, as insitu__disk_change_count does. */
+static int insitu__disk_reserve(struct insitu__disk *d, uint64_t bytes, uint64_t *used) {
+  int error = insitu__disk_lock_count(d);
+  if (error) return error;
+  error = insitu__disk_change_count(d, bytes, used);
+  insitu__disk_unlock_count(d);
+  return error;
+}
+
+/* Gives bytes back; with the next change of the count where that is not possible now. */
+static void insitu__disk_give_back(struct insitu__disk *d, uint64_t bytes) {
+  uint64_t used;
+  bool locked = !insitu__disk_lock_count(d);
+  if (!locked) pthread_mutex_lock(&d->lock);
+  d->owed += bytes;
+  if (!locked) {
+    pthread_mutex_unlock(&d->lock);
+    return;
+  }
+  (void)insitu__disk_change_count(d, 0, &used);
+  insitu__disk_unlock_count(d);
+}
+
+/* Makes a file in tmp, which it makes, too; -1: errno says why. */
+static int insitu__disk_create(struct insitu__disk *d, char name[INSITU__DISK_PATH]) {
+  snprintf(
+      name, INSITU__DISK_PATH, "tmp/%016" PRIx64 "%08x", d->seed, atomic_fetch_add(&d->serial, 1));
+  if (mkdirat(d->dirfd, "tmp", 0700) && errno != EEXIST) return -1;
+  return openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
+
+/* What a file at this path counts as; 0: there is none. */
+static uint64_t insitu__disk_charge_of(const struct insitu__disk *d, const char *path) {
+  struct stat info;
+  if (fstatat(d->dirfd, path, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode)) return 0;
+  return insitu__disk_charge((uint64_t)info.st_size);
+}
+
+/* Removes an entry or a file in tmp, and returns the bytes that it gave back. Where the count
+ * cannot be locked the file stays. */
+static uint64_t insitu__disk_remove(struct insitu__disk *d, const char *path) {
+  uint64_t used, charge;
+  if (insitu__disk_lock_count(d)) return 0;
+
+  charge = insitu__disk_charge_of(d, path);
+  if (unlinkat(d->dirfd, path, 0)) charge = 0;
+  d->owed += charge;
+  if (charge) (void)insitu__disk_change_count(d, 0, &used);
+  insitu__disk_unlock_count(d);
+  return charge;
+}
+
+/* Renames a file of tmp to an entry's place, and gives back what the entry that it replaces counted
+ * as. 0 or errno. */
+static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, const char *path) {
+  char folder[3] = {path[0], path[1], 0};
+  uint64_t used;
+  int error = insitu__disk_lock_count(d);
+  if (error) return error;
+
+  uint64_t replaced = insitu__disk_charge_of(d, path);
+  error = renameat(d->dirfd, temporary, d->dirfd, path) ? errno : 0;
+  if (error == ENOENT && (!mkdirat(d->dirfd, folder, 0700) || errno == EEXIST))
+    error = renameat(d->dirfd, temporary, d->dirfd, path) ? errno : 0;
+
+  if (!error) d->owed += replaced;
+  if (!error && replaced) (void)insitu__disk_change_count(d, 0, &used);
+  insitu__disk_unlock_count(d);
+  return error;
+}
+
+/* Writes all buffers, and changes iov; 0 or errno. */
 static int insitu__disk_write_all(int fd, struct iovec *iov, unsigned n) {
   struct insitu__ring_op op = {.iov = iov, .n_iov = n}; /* for its arithmetic */
   while (insitu__ring_advance(&op, 0)) {
@@ -19563,10 +19582,10 @@ static int insitu__disk_write_all(int fd, struct iovec *iov, unsigned n) {
   return 0;
 }
 
-typedef void insitu__disk_each(void *to, const char *path, const struct stat *info);
+typedef void insitu__disk_visit(void *to, const char *path, const struct stat *info);
 /* Every file of a directory, in no order; others may come and go. False: not all could be seen. */
 static bool insitu__disk_scan_folder(
-    struct insitu__disk *d, const char *folder, insitu__disk_each *each, void *to) {
+    struct insitu__disk *d, const char *folder, insitu__disk_visit *visit, void *to) {
   char path[INSITU__DISK_PATH];
   int fd = openat(d->dirfd, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -19588,20 +19607,20 @@ static bool insitu__disk_scan_folder(
     bool named =
         n < (int)sizeof path && strspn(entry->d_name, "0123456789abcdef") == strlen(entry->d_name);
     if (named && !fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) && S_ISREG(info.st_mode))
-      each(to, path, &info);
+      visit(to, path, &info);
   }
   closedir(dir);
   errno = error;
   return !error;
 }
 
-static bool insitu__disk_scan(struct insitu__disk *d, insitu__disk_each *each, void *to) {
+static bool insitu__disk_scan(struct insitu__disk *d, insitu__disk_visit *visit, void *to) {
   char folder[3];
   int error = 0;
   for (unsigned i = 0; i < 256 && !atomic_load_explicit(&d->reactor->ending, memory_order_relaxed);
        i++) {
     snprintf(folder, sizeof folder, "%02x", i);
-    if (!insitu__disk_scan_folder(d, folder, each, to)) error = errno;
+    if (!insitu__disk_scan_folder(d, folder, visit, to)) error = errno;
   }
   errno = error;
   return !error;
@@ -19641,29 +19660,30 @@ static void insitu__disk_consider(void *to, const char *path, const struct stat 
   v->n = INSITU__DISK_OLDEST;
 }
 
-/* what a killed process left in tmp */
-static void insitu__disk_forget(void *to, const char *path, const struct stat *info) {
+/* Removes what a killed process left in tmp. */
+static void insitu__disk_remove_stale(void *to, const char *path, const struct stat *info) {
   const struct insitu__disk_eviction *v = (const struct insitu__disk_eviction *)to;
-  if (insitu__disk_mtime(info) < v->before) insitu__disk_discard(v->disk, path);
+  if (insitu__disk_mtime(info) < v->before) insitu__disk_remove(v->disk, path);
 }
 
-/* Removes those that were not used for longest, down to 7/8 of the budget; none that was used since
- * the loader was opened: a loader that goes through more than fits, again and again, would else
- * remove each before it comes to it again. The bytes that it removed, 0: none may go. */
+/* Removes the entries that were not used for longest, down to 7/8 of the budget. Entries that were
+ * used since the loader was opened stay: a loader that goes through more than fits, again and
+ * again, would otherwise remove each before it comes to it again. Returns the bytes that it
+ * removed; 0: none may go. */
 static uint64_t insitu__disk_evict(struct insitu__disk *d) {
   int64_t now = insitu__disk_now();
   struct insitu__disk_eviction v = {
       .disk = d, .before = now - INSITU__DISK_STALE, .latest = now + INSITU__DISK_STALE};
   uint64_t freed = 0, used = 0, target = d->budget - d->budget / 8;
-  /* another does it, let us believe */
+  /* another process is at it */
   if (!insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_EVICT, false)) return 1;
-  insitu__disk_scan_folder(d, "tmp", insitu__disk_forget, &v);
+  insitu__disk_scan_folder(d, "tmp", insitu__disk_remove_stale, &v);
   v.before = d->opened - INSITU__DISK_TICK;
   v.file = (struct insitu__disk_file *)insitu__mem_realloc(
       NULL, 2 * INSITU__DISK_OLDEST * sizeof *v.file);
-  if (v.file && !insitu__disk_use(d, 0, 0, &used) && used > target) {
+  if (v.file && !insitu__disk_reserve(d, 0, &used) && used > target) {
     insitu__disk_scan(d, insitu__disk_consider, &v);
-    /* not all were seen */
+    /* a scan that was cut short has not seen all */
     if (atomic_load_explicit(&d->reactor->ending, memory_order_relaxed)) v.n = 0;
     qsort(v.file, (size_t)v.n, sizeof *v.file, insitu__disk_compare);
     for (uint64_t i = 0; i < insitu__base_min(v.n, INSITU__DISK_OLDEST) && freed < used - target;
@@ -19683,7 +19703,7 @@ static uint64_t insitu__disk_evict(struct insitu__disk *d) {
 static void insitu__disk_check_job(void *arg, unsigned worker) {
   struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
   (void)worker;
-  r->good = insitu__disk_crc(r->to, r->entry.payload) == r->entry.crc;
+  r->intact = insitu__disk_crc(r->to, r->entry.payload) == r->entry.crc;
 }
 
 /* Writes the stamp into the entry, which also makes it the one that was used last. If another has
@@ -19707,7 +19727,8 @@ static void insitu__disk_remove_job(void *arg, unsigned worker) {
   insitu__disk_remove(r->disk, r->path);
 }
 
-/* the header and then n bytes of the caller's */
+/* Fills r->iov with the header and the first n bytes of the caller's buffers; returns how many
+ * buffers they are. */
 static unsigned insitu__disk_vector(struct insitu__disk_read *r, uint64_t n) {
   unsigned count = 0;
   r->iov[count++] = (struct iovec){r->header, (size_t)r->head};
@@ -19719,28 +19740,30 @@ static unsigned insitu__disk_vector(struct insitu__disk_read *r, uint64_t n) {
   return count;
 }
 
-/* Straight from the caller's buffers, before the read returns: they may be a batch's, and no copy
- * is taken. Not synced: the checksum finds what a power loss leaves. */
+/* Writes an entry straight from the caller's buffers, before the read returns: they may be a
+ * batch's, and no copy is made. Not synced: the checksum finds what a power loss leaves. */
 static void insitu__disk_write_job(void *arg, unsigned worker) {
   struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
   struct insitu__disk *d = r->disk;
   char name[INSITU__DISK_PATH];
-  uint64_t charge = insitu__disk_charge(r->head + r->entry.payload), used;
+  uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
   (void)worker;
-  if ((r->error = insitu__disk_use(d, charge, 0, &r->used))) return;
+  r->error = insitu__disk_reserve(d, charge, &r->used);
+  if (r->error) return;
+
   int fd = insitu__disk_create(d, name);
   if (fd < 0) {
     r->error = errno;
   } else {
     r->entry.crc = insitu__disk_crc(r->to, r->entry.payload);
-    insitu__disk_header(r->header, &r->ask, &r->entry);
+    insitu__disk_header(r->header, &r->id, &r->entry);
     r->error = insitu__disk_write_all(fd, r->iov, insitu__disk_vector(r, r->entry.payload));
     if (close(fd) && !r->error) r->error = errno;
     if (!r->error) r->error = insitu__disk_publish(d, name, r->path);
-    /* somebody took it for stale, and gave back what it counted */
+    /* somebody took the file for stale, and gave back what it counted as */
     if (r->error && unlinkat(d->dirfd, name, 0)) return;
   }
-  if (r->error) (void)insitu__disk_use(d, 0, charge, &used);
+  if (r->error) insitu__disk_give_back(d, charge);
 }
 
 static void insitu__disk_evict_job(void *arg, unsigned worker) {
@@ -19756,8 +19779,8 @@ static void insitu__disk_evict_job(void *arg, unsigned worker) {
 enum { INSITU__DISK_UNKNOWN, INSITU__DISK_SAME, INSITU__DISK_OTHER };
 static const struct insitu__http_version insitu__disk_absence = {
     .total = UINT64_MAX, .absent = true};
-/* where it is, or is to go */
-static struct insitu__disk_known *insitu__disk_place(const struct insitu__disk *d, uint64_t h) {
+/* The entry of the table of known objects that has this hash, or is to take it. */
+static struct insitu__disk_known *insitu__disk_slot(const struct insitu__disk *d, uint64_t h) {
   for (uint64_t i = 0; i < INSITU__DISK_PROBES; i++) {
     struct insitu__disk_known *k = &d->known[((h >> 8) + i) % INSITU__DISK_KNOWN];
     if (k->key == h || !k->key) return k;
@@ -19766,21 +19789,22 @@ static struct insitu__disk_known *insitu__disk_place(const struct insitu__disk *
   return &d->known[((h >> 8) + (h & 255) % INSITU__DISK_PROBES) % INSITU__DISK_KNOWN];
 }
 
-static int insitu__disk_knows(
+static int insitu__disk_relation(
     const struct insitu__disk *d, const char *key, const struct insitu__http_version *version) {
   uint64_t h = insitu__store_hash(d->seed, key) | 1;
-  const struct insitu__disk_known *k = insitu__disk_place(d, h);
+  const struct insitu__disk_known *k = insitu__disk_slot(d, h);
   if (k->key != h) return INSITU__DISK_UNKNOWN;
   int relation = insitu__http_compare(&k->version, version, false);
   if (relation == INSITU__HTTP_SAME) return INSITU__DISK_SAME;
   return relation == INSITU__HTTP_ALIKE || d->any_etag ? INSITU__DISK_UNKNOWN : INSITU__DISK_OTHER;
 }
 
-/* Of what is alike, the first stays known: what differs from that is another version. */
-static void insitu__disk_learn(
+/* Remembers the version that the server has. Of versions that are alike, the first stays: what
+ * differs from that one is another version. */
+static void insitu__disk_remember(
     struct insitu__disk *d, const char *key, const struct insitu__http_version *version) {
   uint64_t h = insitu__store_hash(d->seed, key) | 1;
-  struct insitu__disk_known *k = insitu__disk_place(d, h);
+  struct insitu__disk_known *k = insitu__disk_slot(d, h);
   if (k->key == h && insitu__http_compare(&k->version, version, false) == INSITU__HTTP_ALIKE)
     return;
   *k = (struct insitu__disk_known){h, *version};
@@ -19831,34 +19855,34 @@ static void insitu__disk_stamp_await(struct insitu__disk_read *r) {
     insitu__disk_trouble(r->disk, "an entry cannot be marked as used", r->error);
 }
 
-/* Reads the entry into the caller's buffers; true when it is there and whole. */
+/* Reads the entry into the caller's buffers; true if there is one, and it is intact. */
 static bool insitu__disk_find_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
   int64_t n = insitu__reactor_read_file_await(
-      d->reactor, d->dirfd, r->path, 0, r->iov, insitu__disk_vector(r, r->ask.asked));
-  r->there = n >= 0;
+      d->reactor, d->dirfd, r->path, 0, r->iov, insitu__disk_vector(r, r->id.asked));
+  r->found = n >= 0;
   if (n < 0 && n != -ENOENT) insitu__disk_trouble(d, "an entry cannot be read", (int)-n);
-  if (n < 0 || !insitu__disk_parse(r->header, (uint64_t)n, &r->ask, &r->entry)) return false;
+  if (n < 0 || !insitu__disk_parse(r->header, (uint64_t)n, &r->id, &r->entry)) return false;
   if (r->entry.payload < INSITU__DISK_INLINE) insitu__disk_check_job(r, 0);
   else insitu__reactor_work_await(d->reactor, insitu__disk_check_job, r);
-  return r->good;
+  return r->intact;
 }
 
-/* Is the entry known to be what the server has? */
+/* Whether the entry is known to be what the server has. */
 static bool insitu__disk_trusted(const struct insitu__disk_read *r, int64_t now) {
   const struct insitu__disk *d = r->disk;
-  int known = insitu__disk_knows(d, r->ask.key, &r->entry.version);
+  int known = insitu__disk_relation(d, r->id.key, &r->entry.version);
   return known == INSITU__DISK_SAME ||
          (known == INSITU__DISK_UNKNOWN &&
              (d->never || (r->entry.confirmed >= d->opened && r->entry.confirmed <= now)));
 }
 
-/* The entry is what is wanted, and in the caller's buffers. */
+/* Serves the entry, which is in the caller's buffers. */
 static insitu_status insitu__disk_hit_await(
     struct insitu__disk_read *r, int64_t now, struct insitu__store_tag *tag, uint64_t *got) {
   struct insitu__disk *d = r->disk;
   struct insitu__disk_entry *e = &r->entry;
-  insitu__disk_learn(d, r->ask.key, &e->version);
+  insitu__disk_remember(d, r->id.key, &e->version);
   if (r->at) e->confirmed = r->at;
   if (r->at || e->used < d->opened || now - e->used > INSITU__DISK_TOUCH) {
     e->used = now;
@@ -19877,32 +19901,32 @@ static insitu_status insitu__disk_hit_await(
   return INSITU_OK;
 }
 
-/* What the server has does not belong to what was served before. */
+/* Reports that what the server has does not belong to what was served before. */
 static insitu_status insitu__disk_changed(
     const struct insitu__disk_read *r, const char *how, insitu_error *err) {
   const struct insitu__disk *d = r->disk;
   return insitu__error_set(err, INSITU_E_CHANGED, "store '%.300s', object '%.300s': it %s; %s",
-      d->name, r->ask.key, how,
+      d->name, r->id.key, how,
       d->never ? "remove cache_dir, or let the cache ask"
                : "the archive must not change while it is open: open it again");
 }
 
-/* What the server sent goes to the disk, if it makes sense and the server tells enough.
+/* Writes what the server sent to the disk, if it makes sense and the object's version is known.
  * INSITU_E_CHANGED: it does not belong to what was served before. */
-static insitu_status insitu__disk_keep_await(struct insitu__disk_read *r,
+static insitu_status insitu__disk_insert_await(struct insitu__disk_read *r,
     const struct insitu__store_tag *tag, uint64_t got, insitu_error *err) {
   struct insitu__disk *d = r->disk;
   struct insitu__disk_entry *e = &r->entry;
-  uint64_t offset = r->ask.offset;
+  uint64_t offset = r->id.offset;
   atomic_fetch_add_explicit(&d->misses, 1, memory_order_relaxed);
   /* beyond the object's end: the answer need not have been of the object */
   if (!got) return INSITU_OK;
-  if (insitu__disk_knows(d, r->ask.key, &tag->version) == INSITU__DISK_OTHER)
+  if (insitu__disk_relation(d, r->id.key, &tag->version) == INSITU__DISK_OTHER)
     return insitu__disk_changed(
         r, "is not the object that the cache has parts of (its ETag, date or size changed)", err);
-  /* perhaps not all of the object, and nothing would ever tell */
-  if (tag->open_end && got < r->ask.asked) return INSITU_OK;
-  insitu__disk_learn(d, r->ask.key, &tag->version);
+  /* perhaps cut off, and nothing would ever show it */
+  if (tag->open_end && got < r->id.asked) return INSITU_OK;
+  insitu__disk_remember(d, r->id.key, &tag->version);
   if (tag->size != UINT64_MAX && insitu__store_range(tag->size, &offset, r->to, r->n_to) != got)
     return INSITU_OK;
   memset(e, 0, sizeof *e);
@@ -19915,9 +19939,9 @@ static insitu_status insitu__disk_keep_await(struct insitu__disk_read *r,
   return INSITU_OK;
 }
 
-/* Gives the caller what base told. What the caller asked by its tag stays as it was: the tag may go
- * with the next read, too. */
-static void insitu__disk_tell(
+/* Fills the caller's tag from base's answer. The fields that the caller sets stay as they were: the
+ * tag may go with the next read, too. */
+static void insitu__disk_fill_tag(
     struct insitu__store_tag *tag, const struct insitu__store_tag *answer) {
   if (!tag) return;
   struct insitu__store_tag asked = *tag;
@@ -19935,53 +19959,73 @@ static insitu_status insitu__disk_absent(
       d->name, key);
 }
 
-/* The server has none. INSITU_E_CHANGED: parts of it were served. */
-static insitu_status insitu__disk_gone_await(struct insitu__disk_read *r, insitu_error *err) {
-  if (insitu__disk_knows(r->disk, r->ask.key, &insitu__disk_absence) == INSITU__DISK_OTHER) {
+/* The server has no such object: removes the entry. INSITU_E_CHANGED: parts of the object were
+ * served. */
+static insitu_status insitu__disk_missing_await(struct insitu__disk_read *r, insitu_error *err) {
+  if (insitu__disk_relation(r->disk, r->id.key, &insitu__disk_absence) == INSITU__DISK_OTHER) {
     if (err) insitu__error_clear(err);
     return insitu__disk_changed(r, "was read before, and is not there any more", err);
   }
-  insitu__disk_learn(r->disk, r->ask.key, &insitu__disk_absence);
+  insitu__disk_remember(r->disk, r->id.key, &insitu__disk_absence);
   atomic_fetch_add_explicit(&r->disk->misses, 1, memory_order_relaxed);
-  if (r->there && !r->disk->read_only)
+  if (r->found && !r->disk->read_only)
     insitu__reactor_work_await(r->disk->reactor, insitu__disk_remove_job, r);
   return INSITU_E_NOTFOUND;
 }
 
-/* From the disk, where an entry may have to be asked for; INSITU_TIMEOUT: it is not there. */
+/* Keeps what the server answered to the read. Returns status, or INSITU_E_CHANGED. */
+static insitu_status insitu__disk_finish_await(struct insitu__disk_read *r,
+    const struct insitu__store_tag *answer, uint64_t got, insitu_status status, insitu_error *err) {
+  if (status == INSITU_E_NOTFOUND) return insitu__disk_missing_await(r, err);
+  return status ? status : insitu__disk_insert_await(r, answer, got, err);
+}
+
+/* Reads from the server, and keeps what it sends. etag: "", or that of the entry that was found,
+ * which is served if the ETag still holds. */
+static insitu_status insitu__disk_fetch_await(struct insitu__disk_read *r,
+    struct insitu__store *base, const char *etag, struct insitu__store_tag *tag, uint64_t *got,
+    insitu_error *err) {
+  struct insitu__store_tag answer = {
+      .size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL, .whole = tag && tag->whole};
+  memcpy(answer.etag, etag, strlen(etag));
+  r->at = insitu__disk_now();
+
+  unsigned n = insitu__disk_vector(r, r->id.asked) - 1;
+  insitu_status status =
+      base->ops->read_await(base, r->id.key, r->id.offset, r->iov + 1, n, &answer, got, err);
+
+  if (!status && answer.unchanged) {
+    if (insitu__disk_relation(r->disk, r->id.key, &r->entry.version) != INSITU__DISK_OTHER)
+      return insitu__disk_hit_await(r, r->at, tag, got);
+    return insitu__disk_changed(
+        r, "has an ETag again that it had before; parts of another were served", err);
+  }
+  if (status != INSITU_E_NOTFOUND) insitu__disk_fill_tag(tag, &answer);
+  return insitu__disk_finish_await(r, &answer, *got, status, err);
+}
+
+/* Serves the read from the disk, after revalidating the entry where that is needed. INSITU_TIMEOUT:
+ * there is no entry that could be served. */
 static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
     struct insitu__store *base, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
-  if (insitu__disk_knows(r->disk, r->ask.key, &insitu__disk_absence) == INSITU__DISK_SAME)
-    return insitu__disk_absent(r->disk, r->ask.key, err);
-  if (tag && tag->anew) { /* what it has is damaged, though as the server sent it */
+  if (insitu__disk_relation(r->disk, r->id.key, &insitu__disk_absence) == INSITU__DISK_SAME)
+    return insitu__disk_absent(r->disk, r->id.key, err);
+
+  if (tag && tag->anew) { /* the entry is damaged, though just as the server sent it */
     if (!r->disk->read_only)
       insitu__reactor_work_await(r->disk->reactor, insitu__disk_remove_job, r);
     return INSITU_TIMEOUT;
   }
+
   bool found = insitu__disk_find_await(r);
   int64_t now = insitu__disk_now();
   if (found && insitu__disk_trusted(r, now)) return insitu__disk_hit_await(r, now, tag, got);
   if (!found || !r->entry.etag[0]) return INSITU_TIMEOUT;
-  struct insitu__store_tag answer = {
-      .size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL, .whole = tag && tag->whole};
-  memcpy(answer.etag, r->entry.etag, sizeof answer.etag);
-  r->at = now;
-  unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
-  insitu_status status =
-      base->ops->read_await(base, r->ask.key, r->ask.offset, r->iov + 1, n, &answer, got, err);
-  if (!status && answer.unchanged) {
-    if (insitu__disk_knows(r->disk, r->ask.key, &r->entry.version) != INSITU__DISK_OTHER)
-      return insitu__disk_hit_await(r, now, tag, got);
-    return insitu__disk_changed(
-        r, "has an ETag again that it had before; parts of another were served", err);
-  }
-  if (status == INSITU_E_NOTFOUND) return insitu__disk_gone_await(r, err);
-  insitu__disk_tell(tag, &answer);
-  return status ? status : insitu__disk_keep_await(r, &answer, *got, err);
+  return insitu__disk_fetch_await(r, base, r->entry.etag, tag, got, err);
 }
 
-/* From those that are idle, or a new one; NULL: no memory. */
-static struct insitu__disk_read *insitu__disk_take(struct insitu__disk *d, unsigned n_iov) {
+/* An idle read or a new one, with room for the buffers; NULL: no memory. */
+static struct insitu__disk_read *insitu__disk_read_get(struct insitu__disk *d, unsigned n_iov) {
   struct insitu__disk_read *r = d->idle;
   if (r) d->idle = r->next;
   else if ((r = (struct insitu__disk_read *)insitu__mem_alloc(1, sizeof *r)))
@@ -20003,88 +20047,81 @@ static struct insitu__disk_read *insitu__disk_take(struct insitu__disk *d, unsig
   return NULL;
 }
 
-/* Bytes of memory that a read of so many buffers takes while it runs. */
+/* Bytes of memory that a read of so many buffers takes while it is in flight. */
 static uint64_t insitu__disk_read_bytes(const struct insitu__disk *d, unsigned n_iov) {
   return sizeof(struct insitu__disk_read) + insitu__disk_header_bytes(d->name, "") +
          INSITU__MAX_KEY + ((uint64_t)n_iov + 1) * sizeof(struct iovec);
 }
 
-/* NULL: this read is none for the cache. Else insitu__disk_end. */
-static struct insitu__disk_read *insitu__disk_begin(struct insitu__disk *d, const char *key,
+/* Begins a read, which insitu__disk_read_end ends; NULL: it is none for the cache. */
+static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d, const char *key,
     uint64_t offset, const struct iovec *iov, unsigned n_iov) {
-  struct insitu__disk_ask ask = {.name = d->name, .key = key, .offset = offset};
+  struct insitu__disk_id id = {.name = d->name, .key = key, .offset = offset};
   bool apart = n_iov >= UINT_MAX - 1 || !insitu__store_key_valid(key);
   for (unsigned i = 0; i < n_iov; i++) {
-    ask.asked += iov[i].iov_len;
+    id.asked += iov[i].iov_len;
     apart = apart || (!iov[i].iov_base && iov[i].iov_len); /* bytes that are dropped */
   }
-  struct insitu__disk_read *r = apart ? NULL : insitu__disk_take(d, n_iov);
+  struct insitu__disk_read *r = apart ? NULL : insitu__disk_read_get(d, n_iov);
   if (!r) return NULL;
   struct insitu__disk_read fresh = {
-      .disk = d, .ask = ask, .to = iov, .n_to = n_iov, .room = r->room, .iov = r->iov};
+      .disk = d, .id = id, .to = iov, .n_to = n_iov, .room = r->room, .iov = r->iov};
   fresh.header = r->header;
   fresh.head = insitu__disk_header_bytes(d->name, key);
-  insitu__disk_path(&ask, fresh.path);
+  insitu__disk_path(&id, fresh.path);
   *r = fresh;
   return r;
 }
 
-static void insitu__disk_end(struct insitu__disk *d, struct insitu__disk_read *r) {
+static void insitu__disk_read_end(struct insitu__disk *d, struct insitu__disk_read *r) {
   r->next = d->idle;
   d->idle = r;
 }
 
-/* What of base's object the disk has, as its read_await reads it; iov stays as it is.
- * INSITU_TIMEOUT: base is to be read, and insitu__disk_put_await to be told. Where an entry has to
- * be asked for, and base answers with other bytes, those are it. */
-static insitu_status insitu__disk_look_await(struct insitu__disk *d, struct insitu__store *base,
+/* Serves a read from the disk, as base's read_await would; iov stays as it is. INSITU_TIMEOUT: base
+ * is to be read, and insitu__disk_put_await to get the bytes. Where an entry had to be revalidated
+ * and base has sent other bytes, these are served. */
+static insitu_status insitu__disk_lookup_await(struct insitu__disk *d, struct insitu__store *base,
     const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov,
     struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
-  struct insitu__disk_read *r = insitu__disk_begin(d, key, offset, iov, n_iov);
+  struct insitu__disk_read *r = insitu__disk_read_begin(d, key, offset, iov, n_iov);
   *got = 0;
   if (tag) tag->cached = false;
   if (!r) return INSITU_TIMEOUT;
   insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
-  insitu__disk_end(d, r);
+  insitu__disk_read_end(d, r);
   return status;
 }
 
-/* Keeps what base has sent: the first `got` bytes of iov, or with status INSITU_E_NOTFOUND that
- * there is no such object. at: when base was asked, by insitu__disk_now. Gives status back, or
+/* Keeps what base has sent: the first `got` bytes of iov, or with the status INSITU_E_NOTFOUND that
+ * there is no such object. at: when base was asked, by insitu__disk_now. Returns status, or
  * INSITU_E_CHANGED. */
 static insitu_status insitu__disk_put_await(struct insitu__disk *d, const char *key,
     uint64_t offset, const struct iovec *iov, unsigned n_iov, const struct insitu__store_tag *tag,
     int64_t at, uint64_t got, insitu_status status, insitu_error *err) {
-  struct insitu__disk_read *r =
-      status && status != INSITU_E_NOTFOUND ? NULL : insitu__disk_begin(d, key, offset, iov, n_iov);
+  struct insitu__disk_read *r = status && status != INSITU_E_NOTFOUND
+                                    ? NULL
+                                    : insitu__disk_read_begin(d, key, offset, iov, n_iov);
   if (!r) return status;
   r->at = at;
-  status = status ? insitu__disk_gone_await(r, err) : insitu__disk_keep_await(r, tag, got, err);
-  insitu__disk_end(d, r);
+  status = insitu__disk_finish_await(r, tag, got, status, err);
+  insitu__disk_read_end(d, r);
   return status;
 }
 
-/* What base->ops->read_await does, from the disk where that has it. A caller that asks for a change
- * itself (tag->etag), or drops bytes, gets the server's answer. */
+/* Reads as base's read_await does, from the disk where that has the bytes. A caller that
+ * revalidates itself (tag->etag), or drops bytes, gets the server's answer. */
 static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insitu__store *base,
     const char *key, uint64_t offset, struct iovec *iov, unsigned n_iov,
     struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__disk_read *r =
-      tag && tag->etag[0] ? NULL : insitu__disk_begin(d, key, offset, iov, n_iov);
-  struct insitu__store_tag mine = {
-      .size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL, .whole = tag && tag->whole};
+      tag && tag->etag[0] ? NULL : insitu__disk_read_begin(d, key, offset, iov, n_iov);
   if (!r) return base->ops->read_await(base, key, offset, iov, n_iov, tag, got, err);
+
   *got = 0;
   insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
-  if (status == INSITU_TIMEOUT) {
-    r->at = insitu__disk_now();
-    unsigned n = insitu__disk_vector(r, r->ask.asked) - 1;
-    status = base->ops->read_await(base, key, offset, r->iov + 1, n, &mine, got, err);
-    if (status == INSITU_E_NOTFOUND) status = insitu__disk_gone_await(r, err);
-    insitu__disk_tell(tag, &mine);
-    if (!status) status = insitu__disk_keep_await(r, &mine, *got, err);
-  }
-  insitu__disk_end(d, r);
+  if (status == INSITU_TIMEOUT) status = insitu__disk_fetch_await(r, base, "", tag, got, err);
+  insitu__disk_read_end(d, r);
   return status;
 }
 
@@ -20101,7 +20138,7 @@ static insitu_status insitu__disk_refuse(
   return status;
 }
 
-/* 0: nothing but perhaps the marker is in it, 1: something else is, -1: errno. */
+/* What the directory holds: 0: nothing but perhaps the marker, 1: something else, -1: errno. */
 static int insitu__disk_occupied(int dirfd) {
   int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), occupied = 0;
   DIR *dir = fd < 0 ? NULL : fdopendir(fd);
@@ -20129,7 +20166,7 @@ static void insitu__disk_clear(void *to, const char *path, const struct stat *in
   (void)unlinkat(((struct insitu__disk *)to)->dirfd, path, 0);
 }
 
-/* Alone in the directory: what the marker says is written anew. */
+/* For the only process in the directory: empties tmp, and writes the marker anew. */
 static insitu_status insitu__disk_rebuild(struct insitu__disk *d, insitu_error *err) {
   unsigned char marker[INSITU__DISK_MARKER_BYTES] = INSITU__DISK_MAGIC;
   uint64_t used = 0;
@@ -20157,29 +20194,19 @@ static bool insitu__disk_is_far(int dirfd) {
   return false;
 }
 
-/* How a file gets a name that must be free there: in one step, or in two. */
+/* Whether files can be made there: sets read_only. */
 static insitu_status insitu__disk_probe(struct insitu__disk *d, insitu_error *err) {
-  char name[2][INSITU__DISK_PATH];
+  char name[INSITU__DISK_PATH];
   if (insitu__disk_is_far(d->dirfd))
     return insitu__disk_refuse(d->dir, 0,
         "it is on a network file system (NFS, SMB, AFS): name a directory on a local disk", err);
-  int fd = insitu__disk_create(d, name[0]), error = fd < 0 ? errno : 0;
-  if (fd >= 0) close(fd);
-  if (!error && !insitu__disk_temporary(d, name[1])) error = errno;
-  for (int way = 0; !error && way < 2; way++) {
-    d->by_link = way;
-    error = insitu__disk_place_new(d, name[0], name[1]);
-    if (error != EINVAL && error != ENOSYS && error != EOPNOTSUPP) break;
-    error = way ? error : 0;
-  }
-  for (int i = 0; i < 2 && fd >= 0; i++) (void)unlinkat(d->dirfd, name[i], 0);
-  if (error == EINVAL || error == ENOSYS || error == EOPNOTSUPP || (error == EPERM && d->by_link))
-    return insitu__disk_refuse(d->dir, error,
-        "its file system can neither rename to a free name alone nor give a file two names: name a "
-        "directory on a local disk",
-        err);
-  d->read_only = error == EACCES || error == EPERM || error == EROFS;
-  return INSITU_OK; /* a full disk may have room later */
+
+  int fd = insitu__disk_create(d, name);
+  if (fd < 0) d->read_only = errno == EACCES || errno == EPERM || errno == EROFS;
+  if (fd < 0) return INSITU_OK; /* a full disk may have room later */
+  close(fd);
+  (void)unlinkat(d->dirfd, name, 0);
+  return INSITU_OK;
 }
 
 /* Opens the marker, makes it where the directory is new, and tells the others that we are here. */
@@ -20241,8 +20268,7 @@ static void insitu__disk_close(struct insitu__disk *d) {
     insitu__mem_free(r->header);
     insitu__mem_free(r);
   }
-  uint64_t used;
-  if (d->owed) (void)insitu__disk_use(d, 0, 0, &used);
+  if (d->owed) insitu__disk_give_back(d, 0);
   if (d->markerfd >= 0) close(d->markerfd);
   if (d->dirfd >= 0) close(d->dirfd);
   insitu__mem_unmap(d->known, INSITU__DISK_KNOWN * sizeof *d->known);
@@ -29737,7 +29763,7 @@ static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, 
   if (ld->store.front) { /* each inner chunk is kept by itself: runs are never the same twice */
     struct insitu__store_tag tag = {
         .size = UINT64_MAX, .give_up = &t->iter->sched.stopping, .anew = t->anew};
-    t->status = insitu__disk_look_await(
+    t->status = insitu__disk_lookup_await(
         &ld->disk, &ld->store, key, t->run.at, t->iov, t->run.n_iov, &tag, &t->got, &t->error);
     t->cached = tag.cached;
     if (t->status != INSITU_TIMEOUT)

@@ -21,7 +21,7 @@ static void fix(uint8_t *p, uint64_t head, unsigned how) {
     insitu__base_store32(
         p + stamp, insitu__comp_crc32c(p + INSITU__DISK_AT_CRC, stamp - INSITU__DISK_AT_CRC));
 }
-static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_ask *ask,
+static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_id *ask,
     const struct insitu__disk_entry *e) {
   struct insitu__disk_entry again;
   uint8_t *copy = fuzz_copy(p, head);
@@ -37,7 +37,7 @@ static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_ask
       again.version.etag == e->version.etag && again.version.modified == e->version.modified);
   FUZZ_HOLDS(again.payload == e->payload && !memcmp(again.etag, e->etag, sizeof e->etag));
   FUZZ_HOLDS(!insitu__disk_parse(copy, head + e->payload + 1, ask, &again));
-  struct insitu__disk_ask other = *ask;
+  struct insitu__disk_id other = *ask;
   other.offset ^= 1;
   FUZZ_HOLDS(!insitu__disk_parse(copy, head + e->payload, &other, &again));
   copy[head / 2] ^= 1; /* beyond the stamp */
@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (n < 2) return 0;
   const uint8_t *header = data + 2;
   uint64_t have = n - 2, texts = INSITU__DISK_HEADER + INSITU__DISK_ETAG;
-  struct insitu__disk_ask ask = {.name = "s3://bucket/root", .key = "t2m/c/0/0", .asked = 100};
+  struct insitu__disk_id ask = {.name = "s3://bucket/root", .key = "t2m/c/0/0", .asked = 100};
   struct insitu__disk_entry e;
   char *name = NULL, *key = NULL;
   if ((data[0] & NAMES) && have >= texts) {
