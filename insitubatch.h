@@ -1634,7 +1634,8 @@ static void *insitu__mem_map(uint64_t bytes) {
       (char *)mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == (char *)MAP_FAILED) return NULL;
 
-  /* begins where a huge page does: else up to two of them would be small ones */
+  /* The block begins where a huge page does. Else up to two of its huge pages would be small
+   * ones. */
   if (bytes >= huge) {
     uint64_t before = huge - (uintptr_t)p % huge, used = insitu__base_ceil_div(bytes, page) * page;
     munmap(p, (size_t)before);
@@ -1800,7 +1801,8 @@ static uint64_t insitu__mem_online(void) {
  * are tried then. Where the kernel does not tell, or memory is missing, the answer is the cores
  * that are online. */
 static uint64_t insitu__mem_affinity(void) {
-  for (size_t places = CPU_SETSIZE; places <= 1 << 20; places *= 4) { /* of Linux: at most 8192 */
+  /* Linux has at most 8192 places. */
+  for (size_t places = CPU_SETSIZE; places <= 1 << 20; places *= 4) {
     size_t bytes = CPU_ALLOC_SIZE(places);
     cpu_set_t *set = (cpu_set_t *)insitu__mem_alloc(1, bytes);
     if (!set) break;
@@ -1911,7 +1913,7 @@ struct insitu__text_scan {
   uint64_t begin;     /* of the document's value: blanks may precede it */
   uint64_t is_object; /* bit d: the container at depth d is an object */
   unsigned depth;
-  /* the place of the container at depth d in the list of long values */
+  /* open[d]: the place of the container at depth d in the list of long values */
   uint64_t open[INSITU__MAX_JSON_DEPTH];
   const char *cause; /* NULL: no error */
   bool no_memory;
@@ -2027,7 +2029,7 @@ static bool insitu__text_scan_scalar(struct insitu__text_scan *s) {
   case 'f': return insitu__text_scan_word(s, "false");
   case 'n': return insitu__text_scan_word(s, "null");
 
-  /* not JSON, but what Python's json module writes by default */
+  /* These are not JSON, but Python's json module writes them by default. */
   case 'N': return insitu__text_scan_word(s, "NaN");
   case 'I': return insitu__text_scan_word(s, "Infinity");
   }
@@ -2144,7 +2146,7 @@ static bool insitu__text_scan_document(struct insitu__text_scan *s) {
  * 64 lists inside each other around 128 bytes, again and again: the list of ends is then twice as
  * long as the text. */
 struct insitu__text_json {
-  /* borrowed: the caller keeps it until _free. Begins with the document's value */
+  /* borrowed until _free; begins with the document's value */
   const char *text;
   int n; /* bytes of the text; 0: nothing was parsed */
   struct insitu__text_long *list;
@@ -2405,7 +2407,7 @@ static int64_t insitu__text_base64(const char *text, uint64_t n, unsigned char *
       if (!digit && k < 4 - pad) return -1;
       bits = bits << 6 | (digit ? (uint32_t)(digit - digits) : 0);
     }
-    /* bits beyond the last byte are zero */
+    /* Bits beyond the last byte must be zero. */
     if (cap - used < 3 - pad || bits & ((1u << 8 * pad) - 1)) return -1;
     for (unsigned k = 0; k < 3 - pad; k++) out[used++] = (unsigned char)(bits >> (16 - 8 * k));
   }
@@ -2611,7 +2613,7 @@ struct insitu__text_buffer {
   char *text;             /* NUL-terminated once anything was written */
   uint64_t n, cap, limit; /* limit: most bytes that it may hold; 0 = INSITU__MAX_META */
   bool failed;            /* no memory, or past the limit: sticky, later writes do nothing */
-  /* its memory is overwritten before it is given back: set it before the first write */
+  /* its memory is overwritten before it is freed; to be set before the first write */
   bool secret;
 };
 
@@ -2689,7 +2691,7 @@ static unsigned insitu__text_utf8(const unsigned char *p) {
     if ((p[i] & 0xc0) != 0x80) return 0;
   bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
 
-  /* surrogates; past U+10FFFF */
+  /* surrogates, and code points past U+10FFFF */
   bool beyond = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
   return overlong || beyond ? 0 : n;
 }
@@ -2928,7 +2930,8 @@ static const char *insitu__text_redact(const char *text, char *out, uint64_t cap
     if (ends && (url || strchr(text + end, '=') || strcasestr(text + end, "%3D"))) break;
   }
 
-  for (uint64_t i = 0; i < end && !path; i++) { /* the last '@': passwords may hold others */
+  /* The user ends at the last '@': passwords may hold others. */
+  for (uint64_t i = 0; i < end && !path; i++) {
     unsigned at = insitu__text_url_end(text + i, "@");
     if (at) user = i + at;
   }
@@ -3258,7 +3261,7 @@ static bool insitu__time_without_0(int calendar) {
 static void insitu__time_from_day(int calendar, int64_t n, struct insitu__time_date *d) {
   int rule = calendar;
 
-  /* 1582-10-15 */
+  /* -141427 is the day 1582-10-15. */
   if (calendar == INSITU__TIME_STANDARD)
     rule = n < -141427 ? INSITU__TIME_JULIAN : INSITU__TIME_PROLEPTIC;
   d->year = 1970 + insitu__time_floor(n * 400, insitu__time_days[rule]); /* within a year or two */
@@ -3312,7 +3315,7 @@ static bool insitu__time_parse_clock(const char **p, struct insitu__time_date *d
   int scale = 100000;
   if (!insitu__text_is_digit(**p)) return false;
 
-  /* the 7th digit counts 0 */
+  /* From the 7th digit on scale is 0, and digits add nothing. */
   for (; insitu__text_is_digit(**p); ++*p, scale /= 10) d->microsecond += (**p - '0') * scale;
   return true;
 }
@@ -3559,7 +3562,7 @@ static bool insitu__time_from_double(
   if (!(value > -0x1p62 && value < 0x1p62)) return false;
   int64_t whole = (int64_t)value, since;
 
-  /* exact but for the last rounding: part of a unit */
+  /* The part of a unit behind the point; exact but for the last rounding. */
   double rest = (value - (double)whole) * (double)u->unit / 1000;
   if (__builtin_mul_overflow(whole, u->unit, &since)) {
     if (u->unit % 1000 || __builtin_mul_overflow(whole, u->unit / 1000, &since)) return false;
@@ -4392,7 +4395,7 @@ static void insitu__coro_swap(
 #ifdef INSITU_CORO_UCONTEXT
   (void)arg;
 
-  /* only a corrupt context fails: there is no stack to return on */
+  /* It fails only for a corrupt context, and then there is no stack to return on. */
   if (swapcontext(&from->machine, &to->machine)) abort();
 #else
   insitu__coro_switch(&from->sp, to->sp, arg);
@@ -4464,7 +4467,7 @@ static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
   if (base == MAP_FAILED) return NULL;
   unsigned char *low = base + pool->guard_bytes;
 
-  /* fails at vm.max_map_count: a stack is two mappings */
+  /* It fails at vm.max_map_count: a stack is two mappings. */
   if (mprotect(low, pool->stack_bytes, PROT_READ | PROT_WRITE)) {
     int cause = errno;
     munmap(base, bytes);
@@ -4474,7 +4477,8 @@ static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
 
   uintptr_t top = (uintptr_t)low + pool->stack_bytes - sizeof(struct insitu__coro);
 
-  /* a line of its own, and the ABIs' 16 bytes */
+  /* The control block begins a cache line, and the stack below it is aligned to 16 bytes, as the
+   * ABIs ask. */
   struct insitu__coro *co = (struct insitu__coro *)(top & ~(uintptr_t)63);
   co->pool = pool;
   co->low = low;
@@ -5006,7 +5010,7 @@ static int insitu__ring_dispatch_polls(struct insitu__ring *r) {
       insitu__ring_poll_drop(r, p);
       continue;
     }
-    /* it was asked for one event */
+    /* io_uring reports one event per request: the poll has to be armed anew. */
     if (r->backend == INSITU__RING_URING && !p->armed) insitu__ring_poll_change(r, p);
     p->ready(p, events);
     n++;
@@ -5019,7 +5023,7 @@ static int insitu__ring_dispatch_polls(struct insitu__ring *r) {
  * for the next dispatch. */
 static int insitu__ring_dispatch(struct insitu__ring *r) {
   int n = insitu__ring_dispatch_polls(r);
-  /* what a callback finishes waits for the next round */
+  /* What a callback finishes goes into the emptied list, for the next dispatch. */
   struct insitu__ring_list list = r->finished;
   r->finished.first = NULL;
   for (struct insitu__ring_op *op; (op = insitu__ring_pop(&list)); n++) {
@@ -5145,7 +5149,9 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) {
     r->wake_armed = true;
   }
 
-  for (;;) { /* a staged operation already has its place in the completion queue */
+  /* A staged operation has its place in the completion queue already; a queued one needs a free
+   * place. */
+  for (;;) {
     bool staged = r->staged.first != NULL;
     if (!staged && (!r->queued.first || r->in_kernel >= r->max_in_kernel)) return;
     if (!(sqe = insitu__ring_uring_sqe(r))) return;
@@ -5184,7 +5190,8 @@ static void insitu__ring_uring_polled(
   if (p->closed) {
     insitu__ring_poll_drop(r, p);
   } else if (got == -ECANCELED) {
-    insitu__ring_poll_change(r, p); /* what is wanted has changed */
+    /* cancelled, because the wanted events have changed */
+    insitu__ring_poll_change(r, p);
   } else {
     insitu__ring_poll_fire(r, p, got < 0 ? POLLERR : (unsigned)got);
   }
@@ -5249,7 +5256,7 @@ static int insitu__ring_uring_enter(struct insitu__ring *r, int64_t timeout) {
   struct io_uring_cqe *cqe;
   if (!timeout) {
     if (io_uring_sq_ready(&r->uring)) return insitu__ring_uring_submit(&r->uring);
-    /* enters the kernel only when that has completions to hand over */
+    /* liburing enters the kernel only when that has completions to hand over. */
     io_uring_peek_cqe(&r->uring, &cqe);
     return 0;
   }
@@ -5264,15 +5271,16 @@ static int insitu__ring_uring_wait(struct insitu__ring *r, int64_t timeout) {
   for (;;) {
     bool woken = false, closing = r->closes || r->leaving;
     insitu__ring_uring_fill(r);
-    /* a closed poll that the kernel had let go before */
+    /* Closed polls that the kernel did not know are gone since the fill. */
     if (closing && !insitu__ring_inflight(r)) left = 0;
-    if (!r->wake_armed) left = 0; /* nobody could wake us */
+    /* A wake could not end the wait. */
+    if (!r->wake_armed) left = 0;
     if (left && (r->finished.first || r->fired || io_uring_cq_ready(&r->uring))) left = 0;
     if (left && !insitu__ring_sleep(r)) left = 0;
     int rc = insitu__ring_uring_enter(r, left);
     if (insitu__ring_rise(r)) woken = true;
     if (insitu__ring_uring_reap(r)) woken = true;
-    /* the last one: who waits for an empty ring has it now */
+    /* The last close has ended: an owner who waits for an empty ring must look now. */
     if (closing && !insitu__ring_inflight(r)) woken = true;
     int n = insitu__ring_dispatch(r);
     if (n || woken || !timeout) return n;
@@ -5298,7 +5306,8 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
       0};
   int rc = -EINVAL;
   for (size_t mode = 0; mode < sizeof modes / sizeof *modes && rc == -EINVAL; mode++) {
-    /* locked memory may be scarce: 64 KiB refuse 4096 completions */
+    /* Where locked memory is scarce, smaller queues are tried: 64 KiB are too few for 4096
+     * completions. */
     for (unsigned sq = depth, cq = 16 * depth;;) {
       struct io_uring_params params = {
           .flags = modes[mode] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP, .cq_entries = cq};
@@ -5354,7 +5363,8 @@ static int insitu__ring_uring_open(
   unsigned completions = *r->uring.cq.kring_entries;
 #endif
   unsigned workers[2] = {
-      /* of bounded work (regular files); of unbounded work, which we have little of */
+      /* workers for bounded work (regular files), and for unbounded work, of which there is
+       * little */
       d->iowq_max_workers, 0};
   if (d->iowq_max_workers) io_uring_register_iowq_max_workers(&r->uring, workers);
   r->max_in_kernel = completions - 1; /* completions never overflow; one place is the wake-up's */
@@ -5436,7 +5446,7 @@ static void insitu__ring_epoll_polls(struct insitu__ring *r) {
     int change = p->armed ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     int rc = epoll_ctl(r->epoll_fd, want ? change : EPOLL_CTL_DEL, p->fd, &event);
     p->armed = want;
-    /* its owner finds out what is wrong with the socket */
+    /* The owner will find out what is wrong with the socket. */
     if (rc && want) insitu__ring_poll_fire(r, p, POLLERR);
   }
 }
@@ -5463,7 +5473,8 @@ static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
   insitu__ring_epoll_polls(r);
   if (!timeout && r->polls) insitu__ring_epoll_look(r, 0);
   struct insitu__ring_op *op = r->n_threads ? NULL : insitu__ring_pop(&r->queued);
-  if (op) { /* one only, so that the caller can use what was read while it is in the cache */
+  /* One operation only, so that the caller can use its bytes while they are in the cache. */
+  if (op) {
     insitu__ring_blocking(op);
     insitu__ring_push(&r->finished, op);
   }
@@ -5472,7 +5483,7 @@ static int insitu__ring_epoll_wait(struct insitu__ring *r, int64_t timeout) {
     int n = insitu__ring_epoll_collect(r);
     if (n) return n;
     insitu__ring_epoll_polls(r);
-    /* the last one: who waits for an empty ring has it now */
+    /* The last close has ended: an owner who waits for an empty ring must look now. */
     bool woken = closing && !insitu__ring_inflight(r);
     if (left && !woken && !r->fired && insitu__ring_sleep(r)) {
       int64_t ms = left < 0 ? -1 : (left - 1) / 1000000 + 1;
@@ -6073,7 +6084,8 @@ static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned wo
 static bool insitu__reactor_start_jobs(struct insitu__reactor *r) {
   struct insitu__reactor_job *job = r->new_jobs.first;
   if (!job) return false;
-  if (!r->n_workers) { /* one, after what can go on without us has been started */
+  /* One job, after the kernel has got the work that goes on meanwhile. */
+  if (!r->n_workers) {
     insitu__ring_flush(&r->ring);
     r->new_jobs.first = job->next;
     insitu__reactor_job_run(job, 0);
@@ -6178,7 +6190,8 @@ static insitu_status insitu__reactor_start(struct insitu__reactor *r, insitu_err
 /* Frees what the loop needed, on the reactor thread, when nobody else uses r any more. */
 static void insitu__reactor_end(struct insitu__reactor *r) {
   for (struct insitu__reactor_source *source = r->sources, *next; source; source = next) {
-    next = source->next; /* the source may be gone afterwards */
+    /* source may be freed by its end */
+    next = source->next;
     source->end(source);
   }
   insitu__ring_close(&r->ring);
@@ -6201,7 +6214,8 @@ static void *insitu__reactor_worker_main(void *arg) {
       r->jobs.first = job->next;
       pthread_mutex_unlock(&r->lock);
       insitu__reactor_job_run(job, worker->index);
-      insitu__reactor_post(r, &job->task); /* the coroutine may go on now: job is gone */
+      /* From here on the coroutine may run, and job, on its stack, is gone. */
+      insitu__reactor_post(r, &job->task);
       pthread_mutex_lock(&r->lock);
     } else if (r->stop) {
       break;
@@ -6240,7 +6254,7 @@ static insitu_status insitu__reactor_start_workers(struct insitu__reactor *r, in
     char name[24];
     worker->reactor = r;
     worker->index = r->n_workers;
-    /* the kernel takes 15 characters */
+    /* The kernel takes 15 characters. */
     snprintf(name, sizeof name, "insitu-work-%u", worker->index % 1000);
     int rc = insitu__ring_thread(&worker->id, name, insitu__reactor_worker_main, worker);
     if (!rc) continue;
@@ -6268,9 +6282,10 @@ static void *insitu__reactor_main(void *arg) {
   pthread_cond_broadcast(&r->news);
   if (status < 0) return NULL;
   for (;;) {
-    insitu__ring_ack(&r->ring); /* all that a wake can mean is looked at below */
+    /* Everything that a wake can mean is looked at below. */
+    insitu__ring_ack(&r->ring);
     r->closing = atomic_load_explicit(&r->ending, memory_order_acquire);
-    /* perhaps all rounds were used up, and the pump has not seen the last one's outcome */
+    /* If all rounds were used up, the pump has not seen the outcome of the last one. */
     bool more = insitu__reactor_turn(r);
     if (r->closing && insitu__reactor_drained(r)) break;
     insitu__ring_wait(
@@ -6335,7 +6350,7 @@ static insitu_status insitu__reactor_open(
 
   pthread_t thread;
 
-  /* first, so that the reactor finds their number settled */
+  /* The workers come first, so that the reactor thread finds their number settled. */
   status = insitu__reactor_start_workers(r, err);
   int rc = status < 0 ? 0 : insitu__ring_thread(&thread, "insitu-reactor", insitu__reactor_main, r);
   if (rc) {
@@ -6375,7 +6390,7 @@ static void insitu__reactor_call_return(struct insitu__reactor_callee *call, ins
   pthread_mutex_lock(&r->lock);
   call->status = status;
   call->returned = true;
-  /* under lock: call, and with it the right to use r, may be gone afterwards */
+  /* Under lock, because call, and with it the right to use r, may be gone afterwards. */
   pthread_cond_broadcast(&r->news);
   pthread_mutex_unlock(&r->lock);
 }
@@ -20650,7 +20665,8 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   memcpy(a->order, a->object.order, sizeof a->order);
   a->codecs = a->object.codecs;
 
-  /* with codecs around it, it is decoded whole */
+  /* A shard that is the only codec is read by its inner chunks; one with codecs around it is
+   * decoded whole. */
   while (a->codecs.n == 1 && a->codecs.codec[0].kind == INSITU__CODEC_SHARD) {
     const struct insitu__codec_shard *shard = a->codecs.codec[0].shard;
     struct insitu__zarr_level *level = &a->level[a->n_levels++];
@@ -20663,7 +20679,7 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     a->codecs = shard->codecs;
   }
 
-  /* a whole shard of them has no known length */
+  /* Strings in a shard that is decoded whole have no known length. */
   for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++)
     if (a->codecs.codec[i].kind == INSITU__CODEC_SHARD)
       return insitu__zarr_codec_refused(
@@ -21063,7 +21079,7 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
     return insitu__zarr_bad(r, INSITU_E_FORMAT, "dtype", token, "a string is needed");
   bool known = false;
 
-  /* tensorstore's zarr driver writes it so, little-endian */
+  /* tensorstore's zarr driver writes this word, with little-endian elements. */
   if (n > 0 && !strcmp(text, "bfloat16")) {
     insitu__zarr_set_dtype(r->a, INSITU_BF16);
     insitu__zarr_set_endian(r->a, false);
@@ -21841,7 +21857,8 @@ static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64
         "json2: not a list with a type and a shape at its end; " INSITU__CODEC_BAD);
   while (status >= 0 && fits && left > 0) {
     int inner = insitu__text_json_is_array(&j, t) ? insitu__text_json_first(&j, t) : -1;
-    if (inner >= 0) { /* the elements of a list take its place */
+    /* Goes into the list. */
+    if (inner >= 0) {
       up[depth++] = t;
       t = inner;
       continue;
@@ -21854,7 +21871,8 @@ static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64
     }
     int next = insitu__text_json_next(&j, t);
     while (next < 0 && depth) next = insitu__text_json_next(&j, up[--depth]);
-    left -= !depth; /* an element of the outermost list is done */
+    /* An element of the outermost list is done. */
+    left -= !depth;
     t = next;
   }
 
@@ -22164,7 +22182,7 @@ static insitu_status insitu__group_root_v2(struct insitu__group *g, insitu_error
   g->format = 2;
   int format = insitu__text_json_get(&g->doc, 0, "zarr_consolidated_format");
 
-  /* references in Parquet files */
+  /* A document with record_size is of kerchunk references in Parquet files. */
   if (format < 0 && insitu__text_json_get(&g->doc, 0, "record_size") >= 0)
     return insitu__group_refuse_foreign(g, "it is ", "", INSITU__STORE_KERCHUNK, err);
   if (!insitu__text_json_u64(&g->doc, format, &version) || version != 1)
@@ -22199,10 +22217,10 @@ static void insitu__group_walk_add(void *to, const char *name, bool is_directory
   struct insitu__group_walk *w = (struct insitu__group_walk *)to;
   uint64_t n = strlen(w->parent), more = strlen(name);
 
-  /* 16: "/.zmetadata" */
+  /* 16 bytes are room for "/.zmetadata". */
   if (!is_directory || name[0] == '.' || w->no_memory || n + more + 16 >= INSITU__MAX_KEY) return;
 
-  /* one more than is visited */
+  /* One directory more than is visited tells that there are too many. */
   if (INSITU__ARRAY_LEN(w->directory) > INSITU__MAX_NODES) return;
   char *path = (char *)insitu__mem_alloc(n + more + 2, 1);
   if (path) insitu__group_join(path, (size_t)(n + more + 2), w->parent, name);
@@ -22290,7 +22308,7 @@ static insitu_status insitu__group_walk_await(struct insitu__store *store, int f
     if (kind == INSITU__GROUP_V2_ARRAY || kind == INSITU__GROUP_V3_ARRAY) emit(to, w.parent);
     else {
       status = insitu__store_list_await(store, w.parent, insitu__group_walk_add, &w, err);
-      /* removed since its name was listed */
+      /* The directory was removed after its name was listed. */
       if (status == INSITU_E_NOTFOUND && err) memset(err, 0, sizeof *err);
       if (status == INSITU_E_NOTFOUND) status = INSITU_OK;
     }
@@ -22346,7 +22364,7 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
     return refused.status;
   }
 
-  /* INSITU_E_UNSUPPORTED: the store cannot be listed */
+  /* INSITU_E_UNSUPPORTED: the store cannot be listed, and nothing else is wrong */
   if (status < 0 && status != INSITU_E_UNSUPPORTED) return status;
 
   if (kind == INSITU__GROUP_NOTHING && insitu__group_foreign_await(g, err))
@@ -22487,7 +22505,7 @@ static insitu_status insitu__group_array_v2_await(
   uint64_t n, n_attributes = 0;
   insitu_status status = insitu__group_fetch_await(g->store, path, ".zarray", &text, &n, err);
   if (status == INSITU_OK) {
-    /* as in insitu__group_find_root_await: the array itself may be read */
+    /* Refused attributes count as absent: the array itself can be read. */
     insitu_error refused = {0};
     status =
         insitu__group_fetch_await(g->store, path, ".zattrs", &attributes, &n_attributes, &refused);
@@ -22552,7 +22570,8 @@ static insitu_status insitu__group_attributes_await(
   if (g->format == 3 && !path[0] && j->n) node = 0;
   if (g->format == 2 && g->nodes >= 0 && insitu__group_join(key, sizeof key, path, name))
     node = insitu__text_index_get(&g->index, j, key);
-  if (node < 0) { /* not consolidated, or added since */
+  /* The node is not consolidated, or was added later. */
+  if (node < 0) {
     status = insitu__group_fetch_await(g->store, path, name, &document, &n, err);
     if (status == INSITU_E_NOTFOUND) return INSITU_OK;
     snprintf(what, sizeof what, "'%.280s', %s", path, name);
@@ -22625,7 +22644,7 @@ static bool insitu__group_ome_axes(
     return true;
   unsigned d = 0;
   for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, t), d++) {
-    /* 0.3: a string */
+    /* In version 0.3 an axis is a string, from 0.4 on an object. */
     int word = insitu__text_json_is_object(j, t) ? insitu__text_json_get(j, t, "name") : t;
     int64_t n = insitu__text_json_string(j, word, name, sizeof name);
     if (n > 0 && !(a->dim[d] = insitu__mem_text(name, (uint64_t)n))) return false;
@@ -22675,14 +22694,15 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
   above->text = text;
   status = text ? insitu__text_json_parse(&above->doc, text, strlen(text), path, err) : INSITU_OK;
   above->images = text && status == INSITU_OK ? insitu__group_ome_images(&above->doc, 0) : -1;
-  if (above->images < 0) { /* nobody reads its text */
+  /* Without images nobody reads the text. */
+  if (above->images < 0) {
     insitu__text_json_free(&above->doc);
     insitu__mem_free(above->text);
     above->text = NULL;
   }
 
-  if (status == INSITU_OK &&
-      n == INSITU__GROUP_MAX_ABOVE) { /* the one that was used longest ago goes */
+  if (status == INSITU_OK && n == INSITU__GROUP_MAX_ABOVE) {
+    /* the group that was used longest ago makes room */
     insitu__group_above_free(g->above[n - 1]);
     g->above[n - 1] = above;
   } else if (status < 0 || !INSITU__ARRAY_PUSH(g->above, above)) {
@@ -22798,7 +22818,7 @@ static void insitu__group_prefetch_await(
     insitu__zarr_array_free(&known);
     for (int k = 0; !consolidated && names[k]; k++)
       insitu__group_prefetch_key(&keys, path, names[k]);
-    /* groups outside a consolidated document are not looked at */
+    /* Groups outside a consolidated document are not searched. */
     if (consolidated || g->nodes >= 0) continue;
     insitu__group_prefetch_above(g, &keys, path, last);
   }
@@ -22875,7 +22895,7 @@ static bool insitu__cf_value(const struct insitu__cf_reader *r, int token, unsig
   int32_t dtype = r->cf->dtype;
   if (insitu__zarr_fill_scalar(r->j, token, 2, z->dtype, z->itemsize, out)) return true;
 
-  /* an unsigned value, written as such */
+  /* With _Unsigned the value may be written as an unsigned one. */
   if (dtype != z->dtype) return insitu__zarr_fill_scalar(r->j, token, 2, dtype, z->itemsize, out);
 
   /* base64 of a little-endian float64: how xarray writes a float _FillValue into Zarr v3 */
@@ -22924,7 +22944,7 @@ static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
       !insitu__text_json_is_false(r->j, token))
     return insitu__cf_bad(r, "_Unsigned", token, "\"true\" or \"false\" is needed");
 
-  /* of integers only */
+  /* Only integers have a sign to change. */
   if (insitu__dtype_is_integer(r->z->dtype))
     r->cf->dtype = (yes ? 0x100 : 0) | (r->z->dtype & 0xff);
   return INSITU_OK;
