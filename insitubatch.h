@@ -14445,6 +14445,7 @@ static insitu_status insitu__filter_read_bools(const struct insitu__filter_readi
   return INSITU_OK;
 }
 
+/* packbits of the zarr-extensions: a range of the bits of each element. */
 static insitu_status insitu__filter_read_packbits(const struct insitu__filter_reading *r) {
   /* by INSITU__CODEC_PAD_... */
   static const char *const places[] = {"none", "first_byte", "last_byte"};
@@ -14493,6 +14494,7 @@ static insitu_status insitu__filter_check_keys(
 
 static const char *const insitu__filter_scale_keys[] = {"offset", "scale"};
 
+/* The scale and the offset are scalars of the array's own type. */
 static insitu_status insitu__filter_read_scale_offset(const struct insitu__filter_reading *r) {
   struct insitu__codec *c = r->out;
   int32_t dtype = r->at->type.dtype;
@@ -14524,6 +14526,7 @@ static insitu_status insitu__filter_read_scale_offset(const struct insitu__filte
   return INSITU_OK;
 }
 
+/* The scale and the offset are numbers, whatever the types of elements. */
 static insitu_status insitu__filter_read_fixedscaleoffset(const struct insitu__filter_reading *r) {
   struct insitu__codec *c = r->out;
   insitu_status status = insitu__filter_read_types(r, "dtype", "astype");
@@ -14571,6 +14574,7 @@ static insitu_status insitu__filter_read_map(
   return INSITU_OK;
 }
 
+/* data_type is the type of what is stored; the others say how it is cast. */
 static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_reading *r) {
   static const char *const keys[] = {"data_type", "rounding", "out_of_range", "scalar_map"};
   static const char *const roundings[] = {/* by INSITU__CODEC_NEAREST ... */
@@ -14608,6 +14612,7 @@ static insitu_status insitu__filter_read_cast_value(const struct insitu__filter_
   return INSITU_OK;
 }
 
+/* Elements without a size of their own in the metadata get a default. */
 static insitu_status insitu__filter_read_shuffle(const struct insitu__filter_reading *r) {
   /* numcodecs' own default is 4; zarr-python's for format 3 is the array's element */
   uint64_t absent = r->at->format == 2 ? 4 : r->at->item, size = 0;
@@ -14626,6 +14631,7 @@ static insitu_status insitu__filter_read_astype(const struct insitu__filter_read
   return insitu__filter_read_types(r, "decode_dtype", "encode_dtype");
 }
 
+/* A quantize is undone by a cast from one float type to the other. */
 static insitu_status insitu__filter_read_quantize(const struct insitu__filter_reading *r) {
   insitu_status status = insitu__filter_read_types(r, "dtype", "astype");
   if (status < 0) return status;
@@ -14708,10 +14714,12 @@ static uint16_t insitu__filter_to_16(double value, unsigned fraction) {
   return (uint16_t)(sign | rounded);
 }
 
+/* The nearest binary16. */
 static uint16_t insitu__filter_to_half(double value) {
   return insitu__filter_to_16(value, 10);
 }
 
+/* x rounded to a binary16. */
 static inline float insitu__filter_round_half(float x) {
   return insitu__filter_half(insitu__filter_to_half((double)x));
 }
@@ -14923,6 +14931,7 @@ struct insitu__filter_carry {
   double d;
 };
 
+/* The sum before the first element. */
 static struct insitu__filter_carry insitu__filter_carry(void) {
   return (struct insitu__filter_carry){0, -0.0f, -0.0}; /* -0 + x is x, -0 included */
 }
@@ -15526,11 +15535,12 @@ static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
  * decoded shard. >>rows and >>tile read inner chunks by themselves; >>chain decodes a whole shard.
  * State: none. Any thread may call. Nothing suspends. */
 
+/* ---- the index ---- */
+
+/* Stored bytes of the index, its checksum included. */
 static uint64_t insitu__shard_index_bytes(const struct insitu__codec_shard *shard) {
   return 16 * shard->entries + (shard->index_crc ? 4 : 0);
 }
-
-/* ---- shards ---- */
 
 /* Checks an index as stored. n: its bytes, checksum included. */
 static insitu_status insitu__shard_index(
@@ -15539,13 +15549,14 @@ static insitu_status insitu__shard_index(
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "shard: %" PRIu64 " bytes are too few for its index of %" PRIu64 "; " INSITU__CODEC_BAD, n,
         insitu__shard_index_bytes(shard));
+
   if (!shard->index_crc) return INSITU_OK;
   return insitu__comp_check_sum(
       "crc32c", insitu__comp_crc32c, false, (const uint8_t *)index, n, err);
 }
 
-/* Where inner chunk `number` lies in the shard, of which at most `limit` bytes exist; *bytes is
- * UINT64_MAX when it is absent. */
+/* Finds where inner chunk `number` lies in the shard, of which at most `limit` bytes exist; *bytes
+ * is UINT64_MAX when it is absent. */
 static insitu_status insitu__shard_entry(const struct insitu__codec_shard *shard, const void *index,
     uint64_t number, uint64_t limit, uint64_t *offset, uint64_t *bytes, insitu_error *err) {
   const uint8_t *at = (const uint8_t *)index + 16 * number;
@@ -15557,6 +15568,7 @@ static insitu_status insitu__shard_entry(const struct insitu__codec_shard *shard
     *offset = __builtin_bswap64(*offset);
     *bytes = __builtin_bswap64(*bytes);
   }
+
   if (*offset == UINT64_MAX && *bytes == UINT64_MAX) return INSITU_OK;
   if (insitu__base_add(*offset, *bytes, &end) && end <= limit && end <= INT64_MAX) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_CORRUPT,
@@ -15565,25 +15577,32 @@ static insitu_status insitu__shard_entry(const struct insitu__codec_shard *shard
       number, *offset, *bytes);
 }
 
-/* A copy of an inner chunk, whose axes may be stored in another order, into a box of the decoded
- * shard. */
-/* in the order of the shard: the chunk lies in a cache, the shard often does not */
+/* ---- an inner chunk to its box ---- */
+
+/* A copy of an inner chunk, whose axes may be stored in another order, to a box of the decoded
+ * shard. It goes along the axes of the shard: the inner chunk is in the CPU's cache, the shard
+ * often is not. */
 struct insitu__shard_box {
-  /* bytes from one step to the next */
+  unsigned n; /* axes; those that lie within a run are left out */
+
+  /* steps along each axis, and the bytes from one step to the next in the inner chunk and the shard
+   */
   uint64_t extent[INSITU__MAX_DIMS], from[INSITU__MAX_DIMS], to[INSITU__MAX_DIMS];
-  unsigned n;
-  uint64_t run; /* bytes of one step of the last axis, side by side in both */
+
+  uint64_t run; /* bytes of a step of the last axis, contiguous in both */
 };
 
-/* All steps of the last axis. Runs as long as an element of a common type are no calls of memcpy.
- */
+/* Copies all steps of the last axis. Runs as long as an element of a common type take no calls of
+ * memcpy. */
 static void insitu__shard_copy_axis(
     const struct insitu__shard_box *x, const uint8_t *from, uint8_t *to) {
   uint64_t n = x->extent[x->n - 1], from_step = x->from[x->n - 1], to_step = x->to[x->n - 1],
            run = x->run;
+
 #define INSITU__CODEC_RUNS(bytes)                                                                  \
   for (; n; n--, from += from_step, to += to_step) memcpy(to, from, bytes);                        \
   break
+
   switch (run) {
   case 1: INSITU__CODEC_RUNS(1);
   case 2: INSITU__CODEC_RUNS(2);
@@ -15595,6 +15614,7 @@ static void insitu__shard_copy_axis(
 #undef INSITU__CODEC_RUNS
 }
 
+/* Copies a box, run by run. */
 static void insitu__shard_copy_box(
     const struct insitu__shard_box *x, const uint8_t *from, uint8_t *to) {
   uint64_t index[INSITU__MAX_DIMS] = {0};
@@ -15606,6 +15626,8 @@ static void insitu__shard_copy_box(
 
   for (;;) {
     insitu__shard_copy_axis(x, from, to);
+
+    /* the next index of the axes before the last */
     unsigned k = x->n - 1;
     while (k-- > 0) {
       from += x->from[k];
@@ -15619,8 +15641,8 @@ static void insitu__shard_copy_box(
   }
 }
 
-/* Fills the box of an inner chunk at `to` with the fill value: a row first, which the others are
- * copies of. */
+/* Fills the box of an inner chunk at `to` with the fill value: first one row, then copies of it.
+ * stride: bytes from one step to the next of each axis of the shard. */
 static void insitu__shard_fill_box(
     const struct insitu__codec_shard *shard, const uint64_t *stride, uint8_t *to) {
   unsigned last = shard->ndim - 1; /* not used without axes */
@@ -15648,30 +15670,35 @@ static void insitu__shard_fill_box(
   }
 }
 
-/* Puts inner chunk `number` to its place in the decoded shard; cell NULL: the fill value. */
+/* Copies inner chunk `number`, decoded at cell, to its box in the decoded shard at `to`. Where cell
+ * is NULL, the box is filled with the fill value. */
 static void insitu__shard_place(
     const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
   struct insitu__shard_box x = {.run = shard->item};
-  uint64_t stride[INSITU__MAX_DIMS], bytes = shard->item;
+  uint64_t stride[INSITU__MAX_DIMS], from[INSITU__MAX_DIMS], bytes = shard->item;
 
+  /* strides in the shard, and the box's first byte */
   for (unsigned k = shard->ndim; k-- > 0;) {
     uint64_t n = shard->chunk[k] / shard->inner[k];
+
     stride[k] = bytes;
     to += number % n * shard->inner[k] * bytes;
     number /= n;
     bytes *= shard->chunk[k];
   }
+
   if (!cell) {
     insitu__shard_fill_box(shard, stride, to);
     return;
   }
-  uint64_t from[INSITU__MAX_DIMS];
-  bytes = shard->item;
 
+  /* strides in the inner chunk */
+  bytes = shard->item;
   for (unsigned k = shard->ndim; k-- > 0; bytes *= shard->inner[shard->order[k]])
     from[shard->order[k]] = bytes;
-  unsigned first = shard->ndim; /* of the axes that are within a run */
 
+  /* axes from `first` on are contiguous in both: one run */
+  unsigned first = shard->ndim;
   for (; first > 0; x.run *= shard->inner[--first])
     if (shard->inner[first - 1] > 1 && (stride[first - 1] != x.run || from[first - 1] != x.run))
       break;
@@ -21009,21 +21036,28 @@ static insitu_status insitu__zarr_read_codec(const struct insitu__zarr_reader *r
   return INSITU_OK;
 }
 
-/* Appends a codec to the decode chain, which then owns what it does, or frees it. */
-static insitu_status insitu__zarr_add_codec(
-    const struct insitu__zarr_reader *r, struct insitu__codec *codec) {
-  struct insitu__codec_chain *chain = r->codecs;
-  if (chain->n == INSITU__MAX_CODECS || insitu__codec_is_identity(codec)) {
-    bool nothing = insitu__codec_is_identity(codec);
-    insitu__codec_free(codec);
-    if (nothing) return INSITU_OK;
-    return insitu__error_set(r->err, INSITU_E_UNSUPPORTED,
-        "array '%.300s': more codecs than INSITU__MAX_CODECS (%d); leave this array out",
-        r->a->path, INSITU__MAX_CODECS);
+/* Appends a codec to a list of *n, which then owns what the codec owns. A codec that changes
+ * nothing is left out; a codec that is not appended is freed. */
+static insitu_status insitu__zarr_append_codec(const struct insitu__zarr_reader *r,
+    struct insitu__codec *list, int *n, struct insitu__codec *codec) {
+  bool identity = insitu__codec_is_identity(codec);
+
+  if (!identity && *n < INSITU__MAX_CODECS) {
+    list[(*n)++] = *codec;
+    return INSITU_OK;
   }
 
-  chain->codec[chain->n++] = *codec;
-  return INSITU_OK;
+  insitu__codec_free(codec);
+  if (identity) return INSITU_OK;
+  return insitu__error_set(r->err, INSITU_E_UNSUPPORTED,
+      "array '%.300s': more codecs than INSITU__MAX_CODECS (%d); leave this array out", r->a->path,
+      INSITU__MAX_CODECS);
+}
+
+/* Appends a codec to the decode chain. */
+static insitu_status insitu__zarr_add_codec(
+    const struct insitu__zarr_reader *r, struct insitu__codec *codec) {
+  return insitu__zarr_append_codec(r, r->codecs->codec, &r->codecs->n, codec);
 }
 
 /* Whether the codec of that name makes strings; if so, notes it. */
@@ -21434,22 +21468,6 @@ static uint32_t insitu__zarr_type_size(
   return c->type.dtype ? insitu__codec_type_size(c->type) : r->a->itemsize;
 }
 
-static insitu_status insitu__zarr_v3_early(const struct insitu__zarr_reader *r,
-    struct insitu__zarr_codecs *c, struct insitu__codec *codec) {
-  if (insitu__codec_is_identity(codec)) {
-    insitu__codec_free(codec);
-    return INSITU_OK;
-  }
-  if (c->n_early == INSITU__MAX_CODECS) {
-    insitu__codec_free(codec);
-    return insitu__error_set(r->err, INSITU_E_UNSUPPORTED,
-        "array '%.300s': more codecs than INSITU__MAX_CODECS (%d); leave this array out",
-        r->a->path, INSITU__MAX_CODECS);
-  }
-  c->early[c->n_early++] = *codec;
-  return INSITU_OK;
-}
-
 /* Makes a codec of the transposes behind an ordered codec, if they change anything. */
 static insitu_status insitu__zarr_v3_untranspose(
     const struct insitu__zarr_reader *r, struct insitu__zarr_codecs *c) {
@@ -21466,7 +21484,7 @@ static insitu_status insitu__zarr_v3_untranspose(
   memcpy(shape, t->shape, sizeof shape);
   for (unsigned k = 0; k < t->ndim; k++) t->shape[k] = shape[t->order[k]];
   for (unsigned k = 0; k < t->ndim; k++) t->order[k] = k;
-  return insitu__zarr_v3_early(r, c, &codec);
+  return insitu__zarr_append_codec(r, c->early, &c->n_early, &codec);
 }
 
 /* A codec of elements, or one of the user's or packbits in the place of 'bytes'. */
@@ -21499,7 +21517,7 @@ static insitu_status insitu__zarr_v3_elements(
   }
   if (ordered) c->ordered = codec.name;
   c->flat = c->flat || numcodecs;
-  return insitu__zarr_v3_early(r, c, &codec);
+  return insitu__zarr_append_codec(r, c->early, &c->n_early, &codec);
 }
 
 /* Transposes follow one another: axis k of what this one stores is axis permutation[k] of what it
