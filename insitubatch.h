@@ -27431,8 +27431,8 @@ static void insitu__report_warn(insitu_loader *ld) {
   static const char *const stages[] = {"idle", "waiting to read", "reading", "decoding"};
   static const char *const look[] = {"", "see whether this process gets processor time",
       "see whether the file system or server that holds the archive answers",
-      "see whether this process gets processor time, and lower decode_threads if it has fewer "
-      "cores"};
+      ("see whether this process gets processor time, and lower decode_threads if it has fewer "
+       "cores")};
   const struct insitu__loader_tile *oldest = NULL;
   int stage = INSITU__LOADER_IDLE;
   ld->sched.overdue = false;
