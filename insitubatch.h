@@ -4164,6 +4164,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #if !defined(INSITU_CORO_UCONTEXT) && !defined(__x86_64__) && !defined(__aarch64__)
 #define INSITU_CORO_UCONTEXT
 #endif
+
 #ifdef INSITU_CORO_UCONTEXT
 #include <ucontext.h>
 #endif
@@ -4171,23 +4172,29 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #ifdef INSITU__MEM_ASAN
 #define INSITU__CORO_ASAN 1
 #endif
+
 #if defined(__SANITIZE_THREAD__)
 #define INSITU__CORO_TSAN 1
 #endif
+
 #if defined(__has_feature) /* clang says it this way */
 #if __has_feature(thread_sanitizer) && !defined(INSITU__CORO_TSAN)
 #define INSITU__CORO_TSAN 1
 #endif
+
 #if __has_feature(safe_stack) || __has_feature(shadow_call_stack)
 #error "insitubatch.h: build without -fsanitize=safe-stack and shadow-call-stack"
 #endif
 #endif
+
 #ifdef INSITU__CORO_ASAN
 #include <sanitizer/common_interface_defs.h>
 #endif
+
 #ifdef INSITU__CORO_TSAN
 #include <sanitizer/tsan_interface.h>
 #endif
+
 #if defined(__has_include) && (defined(INSITU_VALGRIND) || !defined(NDEBUG))
 #if __has_include(<valgrind/valgrind.h>)
 #include <valgrind/valgrind.h>
@@ -4203,6 +4210,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #define INSITU_CORO_STACK (64u << 10)
 #endif
 #endif
+
 #define INSITU__CORO_STACK_MIN (16u << 10)
 #define INSITU__CORO_STACK_MAX (1u << 30)
 /* More than any frame: one with a path buffer could step over a single 4 KiB page. */
@@ -4233,6 +4241,7 @@ struct insitu__coro_pool {
   size_t native_bytes;
   void *native_fake;
 #endif
+
 #ifdef INSITU__CORO_TSAN
   void *native_fiber;
 #endif
@@ -4258,9 +4267,11 @@ struct insitu__coro {
 #ifdef INSITU__CORO_ASAN
   void *fake;
 #endif
+
 #ifdef INSITU__CORO_TSAN
   void *fiber;
 #endif
+
 #ifdef INSITU__CORO_VALGRIND
   unsigned valgrind_id;
 #endif
@@ -4400,6 +4411,7 @@ static void insitu__coro_swap(
 #else
   insitu__coro_switch(&from->sp, to->sp, arg);
 #endif
+
   assert(fp_controls == insitu__coro_fp_controls() &&
          "code on the other stack changed the floating point controls");
   (void)fp_controls;
@@ -4413,9 +4425,11 @@ static void insitu__coro_leave(struct insitu__coro *co) {
   __sanitizer_start_switch_fiber(
       co->state == INSITU__CORO_ENDED ? NULL : &co->fake, pool->native_low, pool->native_bytes);
 #endif
+
 #ifdef INSITU__CORO_TSAN
   __tsan_switch_to_fiber(pool->native_fiber, 0);
 #endif
+
   insitu__coro_swap(&co->context, &pool->native, NULL);
 #ifdef INSITU__CORO_ASAN
   __sanitizer_finish_switch_fiber(co->fake, &pool->native_low, &pool->native_bytes);
@@ -4428,6 +4442,7 @@ static void insitu__coro_main(struct insitu__coro *co) {
 #ifdef INSITU__CORO_ASAN
   __sanitizer_finish_switch_fiber(NULL, &co->pool->native_low, &co->pool->native_bytes);
 #endif
+
   co->fn(co->arg);
   co->state = INSITU__CORO_ENDED;
   insitu__coro_leave(co);
@@ -4485,6 +4500,7 @@ static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
 #ifdef INSITU__CORO_VALGRIND
   co->valgrind_id = VALGRIND_STACK_REGISTER(low, (unsigned char *)co);
 #endif
+
   return co;
 }
 
@@ -4494,6 +4510,7 @@ static void insitu__coro_unmap(struct insitu__coro *co) {
 #ifdef INSITU__CORO_VALGRIND
   VALGRIND_STACK_DEREGISTER(co->valgrind_id);
 #endif
+
   int failed = munmap(co->low - pool->guard_bytes, pool->guard_bytes + pool->stack_bytes);
   assert(!failed);
   (void)failed;
@@ -4507,9 +4524,11 @@ static void insitu__coro_retire(struct insitu__coro *co) {
    * the address range's. */
   __asan_unpoison_memory_region(co->low, (size_t)((unsigned char *)co - co->low));
 #endif
+
 #ifdef INSITU__CORO_TSAN
   __tsan_destroy_fiber(co->fiber);
 #endif
+
   co->state = INSITU__CORO_IDLE;
   pool->live--;
   if (pool->idle_count >= pool->max_idle) {
@@ -4591,6 +4610,7 @@ static struct insitu__coro *insitu__coro_start(
 #ifdef INSITU__CORO_TSAN
   co->fiber = __tsan_create_fiber(0);
 #endif
+
   insitu__coro_prepare(co);
   return co;
 }
@@ -4608,14 +4628,17 @@ static void insitu__coro_resume(struct insitu__coro *co) {
   __sanitizer_start_switch_fiber(
       &pool->native_fake, co->low, (size_t)((unsigned char *)co - co->low));
 #endif
+
 #ifdef INSITU__CORO_TSAN
   pool->native_fiber = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(co->fiber, 0);
 #endif
+
   insitu__coro_swap(&pool->native, &co->context, co);
 #ifdef INSITU__CORO_ASAN
   __sanitizer_finish_switch_fiber(pool->native_fake, NULL, NULL);
 #endif
+
   pool->current = NULL;
   if (co->state == INSITU__CORO_ENDED) insitu__coro_retire(co);
 }
