@@ -3595,8 +3595,10 @@ static inline uint64_t insitu__order_mix(uint64_t x) {
   x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
   return x ^ x >> 31;
 }
+
 static inline uint64_t insitu__order_key(const uint64_t *words, int n) {
   uint64_t h = 0;
+
   for (int i = 0; i < n; i++) h = insitu__order_mix(h ^ words[i]);
   return h;
 }
@@ -3606,13 +3608,17 @@ static inline uint64_t insitu__order_key(const uint64_t *words, int n) {
 struct insitu__order_divisor {
   uint64_t by, inverse;
 };
+
 static inline struct insitu__order_divisor insitu__order_divisor(uint64_t by) {
   struct insitu__order_divisor d = {by, UINT64_MAX / by};
+
   return d;
 }
+
 static inline uint64_t insitu__order_divide(const struct insitu__order_divisor *d, uint64_t x) {
   __extension__ typedef unsigned __int128 wide;
   uint64_t quotient = (uint64_t)((wide)x * d->inverse >> 64);
+
   return quotient + (x - quotient * d->by >= d->by);
 }
 
@@ -3639,6 +3645,7 @@ static inline void insitu__order_perm_identity(struct insitu__order_perm *p, uin
 
 static void insitu__order_perm_init(struct insitu__order_perm *p, uint64_t n, uint64_t key) {
   uint64_t h = insitu__order_mix(key); /* mix(h ^ i) is then the key of the words (key, i) */
+
   p->n = n;
   if (n < 64) {
     p->kind = INSITU__ORDER_TABLE;
@@ -3653,6 +3660,7 @@ static void insitu__order_perm_init(struct insitu__order_perm *p, uint64_t n, ui
     for (uint64_t i = 0; i < n; i++) p->u.table.backward[t[i]] = (uint8_t)i;
     return;
   }
+
   p->kind = INSITU__ORDER_FEISTEL;
   unsigned bits = 64 - (unsigned)__builtin_clzll(n - 1), left = bits / 2, right = bits - left;
   p->right_bits = (uint8_t)right;
@@ -3703,21 +3711,25 @@ static inline uint64_t insitu__order_perm_bwd(const struct insitu__order_perm *p
 struct insitu__order_irregular {
   uint64_t unit, rows; /* anchors the unit holds; rows == unit_rows is legal and means nothing */
 };
+
 struct insitu__order_desc {
   uint64_t units, unit_rows, seed, epoch, global_batch, lanes, window;
   bool sequential;
   const struct insitu__order_irregular *irregular; /* strictly ascending by unit */
   uint64_t n_irregular;
 };
+
 struct insitu__order_lane {
   uint64_t first; /* rank of the unit that holds the lane's first anchor */
   /* units of its first window: staggered, so that lanes open their windows at different times */
   uint64_t head;
 };
+
 struct insitu__order_short {
   uint64_t rank;
   uint64_t end; /* one past the unit's last anchor in the sequence */
 };
+
 struct insitu__order {
   uint64_t units, unit_rows, seed, epoch, global_batch, lanes, window;
   bool sequential;
@@ -3733,9 +3745,11 @@ struct insitu__order {
   struct insitu__order_short *shorts, *spare; /* the same by rank; room to sort them */
   uint64_t n_short;
 };
+
 struct insitu__order_place {
   uint64_t unit, within, lane, window;
 };
+
 struct insitu__order_window {
   /* holds [begin, end) of the sequence; index counts the lane's windows */
   uint64_t lane, index, begin, end;
@@ -3753,8 +3767,10 @@ static inline uint64_t insitu__order_short_at(
     if (o->shorts[mid].rank < rank) lo = mid + 1;
     else hi = mid;
   }
+
   return lo;
 }
+
 /* In shorts[lo, hi): the first that ends beyond anchor a of the sequence, or hi. */
 static inline uint64_t insitu__order_short_beyond(
     const struct insitu__order *o, uint64_t a, uint64_t lo, uint64_t hi) {
@@ -3763,35 +3779,43 @@ static inline uint64_t insitu__order_short_beyond(
     if (o->shorts[mid].end <= a) lo = mid + 1;
     else hi = mid;
   }
+
   return lo;
 }
+
 /* How many anchors the first i short units lack. Adding what the units before an anchor lack turns
  * its number in the sequence into rank * unit_rows + within. */
 static inline uint64_t insitu__order_lack(const struct insitu__order *o, uint64_t i) {
   return i ? (o->shorts[i - 1].rank + 1) * o->unit_rows - o->shorts[i - 1].end : 0;
 }
+
 /* First anchor, in the sequence, of the unit at a rank; anchors at rank == units. */
 static inline uint64_t insitu__order_rank_begin(const struct insitu__order *o, uint64_t rank) {
   return rank * o->unit_rows -
          insitu__order_lack(o, insitu__order_short_at(o, rank, 0, o->n_short));
 }
+
 /* Rank of the unit that holds anchor a of the sequence. */
 static inline uint64_t insitu__order_rank_of(const struct insitu__order *o, uint64_t a) {
   return insitu__order_divide(
       &o->by_rows, a + insitu__order_lack(o, insitu__order_short_beyond(o, a, 0, o->n_short)));
 }
+
 /* First anchor, in the sequence, of a unit: its within-th anchor is this + within. */
 static inline uint64_t insitu__order_unit_begin(const struct insitu__order *o, uint64_t unit) {
   return insitu__order_rank_begin(o, insitu__order_perm_bwd(&o->perm, unit));
 }
+
 static inline uint64_t insitu__order_lane_begin(const struct insitu__order *o, uint64_t lane) {
   return insitu__base_min(lane * o->lane_anchors, o->anchors);
 }
+
 /* One past the lane's last anchor in the sequence. Only in the sequential order may the last lanes
  * hold fewer or none. */
 static inline uint64_t insitu__order_lane_end(const struct insitu__order *o, uint64_t lane) {
   return insitu__base_min((lane + 1) * o->lane_anchors, o->anchors);
 }
+
 /* Anchors the lane delivers in the epoch. */
 static inline uint64_t insitu__order_rows(const struct insitu__order *o, uint64_t lane) {
   return insitu__order_lane_end(o, lane) - insitu__order_lane_begin(o, lane);
@@ -3801,6 +3825,7 @@ static inline uint64_t insitu__order_rows(const struct insitu__order *o, uint64_
  * fewer than 32. */
 static void insitu__order_sort(struct insitu__order *o) {
   unsigned bits = o->units > 1 ? 64 - (unsigned)__builtin_clzll(o->units - 1) : 0;
+
   for (unsigned shift = 0; shift < bits; shift += 8) {
     uint64_t place[256] = {0}, sum = 0;
     for (uint64_t i = 0; i < o->n_short; i++) place[o->shorts[i].rank >> shift & 255]++;
@@ -3820,6 +3845,7 @@ static void insitu__order_sort(struct insitu__order *o) {
 /* Turns to another epoch; allocates nothing and cannot fail. Windows of the old epoch are void. */
 static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
   uint64_t words[2] = {o->seed, epoch}, lack = 0;
+
   o->epoch = epoch;
   o->key = insitu__order_key(words, 2);
   if (o->sequential) insitu__order_perm_identity(&o->perm, o->units);
@@ -3828,12 +3854,14 @@ static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
     o->shorts[i].rank = insitu__order_perm_bwd(&o->perm, o->irregular[i].unit);
     o->shorts[i].end = o->irregular[i].rows; /* until sorted */
   }
+
   insitu__order_sort(o);
   for (uint64_t i = 0; i < o->n_short; i++) {
     uint64_t rows = o->shorts[i].end;
     o->shorts[i].end = o->shorts[i].rank * o->unit_rows - lack + rows;
     lack += o->unit_rows - rows;
   }
+
   /* ceil(window * (l + 1) / lanes) without overflow: lanes * lanes is below 2^41 */
   for (uint64_t l = 0; l < o->lanes; l++)
     o->lane[l].head = o->window / o->lanes * (l + 1) +
@@ -3846,6 +3874,7 @@ static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
 
 static insitu_status insitu__order_check(const struct insitu__order_desc *d, insitu_error *err) {
   uint64_t anchors;
+
   if (!d->units || !d->unit_rows || !d->global_batch || !d->lanes || !d->window)
     return insitu__error_set(err, INSITU_E_ARG,
         "order: units %" PRIu64 ", unit_rows %" PRIu64 ", global_batch %" PRIu64 ", lanes %" PRIu64
@@ -3872,6 +3901,7 @@ static insitu_status insitu__order_check(const struct insitu__order_desc *d, ins
         "; the next smaller number of lanes that does is %" PRIu64,
         d->lanes, d->global_batch, fit);
   }
+
   if (d->n_irregular && !d->irregular)
     return insitu__error_set(err, INSITU_E_ARG,
         "order: n_irregular %" PRIu64 " but irregular is NULL; pass the list", d->n_irregular);
@@ -3888,6 +3918,7 @@ static insitu_status insitu__order_check(const struct insitu__order_desc *d, ins
           "; list each unit once, ascending",
           i, r->unit, r[-1].unit);
   }
+
   return INSITU_OK;
 }
 
@@ -3929,6 +3960,7 @@ static insitu_status insitu__order_init(
     o->n_short += d->irregular[i].rows < d->unit_rows;
     o->anchors -= d->unit_rows - d->irregular[i].rows;
   }
+
   uint64_t share = d->global_batch / d->lanes; /* rows of a lane in one batch */
   if (d->sequential) {
     o->lane_anchors = insitu__base_ceil_div(o->anchors, d->lanes);
@@ -3937,6 +3969,7 @@ static insitu_status insitu__order_init(
     o->batches = o->anchors / d->global_batch;
     o->lane_anchors = o->batches * share;
   }
+
   o->by_rows = insitu__order_divisor(o->unit_rows);
   o->by_lanes = insitu__order_divisor(o->lanes);
   o->by_window = insitu__order_divisor(o->window);
@@ -3948,6 +3981,7 @@ static insitu_status insitu__order_init(
         " irregular units; use fewer lanes or free memory",
         d->lanes, d->n_irregular);
   }
+
   for (uint64_t i = 0, n = 0; i < d->n_irregular; i++)
     if (d->irregular[i].rows < d->unit_rows) o->irregular[n++] = d->irregular[i];
   insitu__order_reset(o, d->epoch);
@@ -3957,6 +3991,7 @@ static insitu_status insitu__order_init(
 /* T: at most so many consecutive batches hold rows of one window. */
 static uint64_t insitu__order_span(const struct insitu__order *o) {
   uint64_t rows;
+
   if (!insitu__base_mul(o->window, o->unit_rows, &rows)) rows = UINT64_MAX;
   uint64_t steps = insitu__base_ceil_div(rows - 1, o->global_batch / o->lanes);
   return steps < o->batches ? steps + 1 : o->batches;
@@ -3967,6 +4002,7 @@ static uint64_t insitu__order_span(const struct insitu__order *o) {
 static void insitu__order_window_range(
     const struct insitu__order *o, struct insitu__order_window *w, uint64_t lane, uint64_t rank) {
   uint64_t first = o->lane[lane].first, units = o->lane[lane].head;
+
   w->lane = lane;
   w->index = 0;
   if (rank - first >= units) {
@@ -3975,6 +4011,7 @@ static void insitu__order_window_range(
     first += units + later * o->window;
     units = o->window;
   }
+
   uint64_t last = units < o->units - first ? first + units : o->units; /* one past the last rank */
   w->short_begin = insitu__order_short_at(o, first, 0, o->n_short);
   w->short_end = insitu__order_short_at(
@@ -4008,6 +4045,7 @@ static inline void insitu__order_window_init(
 static inline void insitu__order_window_at(const struct insitu__order *o,
     const struct insitu__order_window *w, uint64_t index, struct insitu__order_place *place) {
   uint64_t a = w->begin + insitu__order_perm_fwd(&w->mixer, index - w->offset);
+
   a += insitu__order_lack(o, insitu__order_short_beyond(o, a, w->short_begin, w->short_end));
   uint64_t rank = insitu__order_divide(&o->by_rows, a);
   place->unit = insitu__order_perm_fwd(&o->perm, rank);
@@ -4053,6 +4091,7 @@ static bool insitu__order_where(
   uint64_t rank = insitu__order_perm_bwd(&o->perm, unit),
            a = insitu__order_rank_begin(o, rank) + within, index;
   uint64_t lane = insitu__order_divide(&o->by_lane_anchors, a);
+
   if (!o->batches || lane >= o->lanes) return false;
   struct insitu__order_window w;
   insitu__order_window_find(o, &w, lane, rank);
@@ -23120,6 +23159,7 @@ struct insitu__geometry {
  * number of entries, so that two different lists of fields never give the same row of words. */
 static uint64_t insitu__geometry_hash(uint64_t h, const void *bytes, uint64_t n) {
   const unsigned char *b = (const unsigned char *)bytes;
+
   h = insitu__order_mix(h ^ n);
   for (uint64_t i = 0; i < n; i++) h = insitu__order_mix(h ^ b[i]);
   return h;
@@ -23127,6 +23167,7 @@ static uint64_t insitu__geometry_hash(uint64_t h, const void *bytes, uint64_t n)
 
 static uint64_t insitu__geometry_hash_word(uint64_t h, uint64_t word) {
   unsigned char bytes[8]; /* little-endian: a state is good on every machine */
+
   insitu__base_store64(bytes, word);
   return insitu__geometry_hash(h, bytes, sizeof bytes);
 }
@@ -23137,6 +23178,7 @@ static void insitu__geometry_free(struct insitu__geometry *g) {
     insitu__mem_free(g->arrays[i].views);
     insitu__mem_free(g->arrays[i].spans);
   }
+
   for (uint64_t i = 0; g->variables && i < g->n_variables; i++)
     insitu__mem_free(g->variables[i].label);
   insitu__mem_free(g->arrays);
@@ -23171,6 +23213,7 @@ static insitu_status insitu__geometry_axis(const struct insitu__zarr_array *z, c
     *out = (unsigned)number;
     return INSITU_OK;
   }
+
   char known[256] = "";
   size_t at = 0;
   for (unsigned d = 0; d < z->axes; d++) {
@@ -23181,6 +23224,7 @@ static insitu_status insitu__geometry_axis(const struct insitu__zarr_array *z, c
     int n = snprintf(known + at, sizeof known - at, " %.40s", z->dim[d] ? z->dim[d] : "(unnamed)");
     at = insitu__base_min(sizeof known - 1, at + (size_t)n);
   }
+
   return insitu__error_set(err, INSITU_E_NOTFOUND,
       "array %s: no dimension is called '%.80s'; it has:%s; name one of these, or give the axis "
       "number",
@@ -23192,10 +23236,12 @@ static insitu_status insitu__geometry_axis(const struct insitu__zarr_array *z, c
 static uint64_t insitu__geometry_strides(
     const struct insitu__zarr_array *z, uint64_t stride[INSITU__MAX_DIMS]) {
   uint64_t bytes = z->itemsize;
+
   for (unsigned k = z->ndim; k-- > 0;) {
     stride[z->order[k]] = bytes;
     bytes *= z->chunk[z->order[k]];
   }
+
   return bytes;
 }
 
@@ -23204,6 +23250,7 @@ static insitu_status insitu__geometry_array_init(
     struct insitu__geometry_array *a, const insitu_loader_desc *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
   insitu_status s = insitu__geometry_axis(z, desc->sample_dim, desc->sample_axis, &a->axis, err);
+
   if (s) return s;
   a->samples = z->shape[a->axis];
   a->rows = z->chunk[a->axis];
@@ -23228,6 +23275,7 @@ static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
     const insitu_variable *desc, int sample, uint64_t lo[INSITU__MAX_DIMS],
     uint64_t hi[INSITU__MAX_DIMS], insitu_error *err) {
   const char *label = desc->label ? desc->label : z->path;
+
   memset(lo, 0, INSITU__MAX_DIMS * sizeof *lo);
   memcpy(hi, z->shape, sizeof z->shape);
   for (uint64_t i = 0; i < desc->n_slices; i++) {
@@ -23249,6 +23297,7 @@ static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
     lo[axis] = (uint64_t)c->start;
     hi[axis] = (uint64_t)stop;
   }
+
   return INSITU_OK;
 }
 
@@ -23257,6 +23306,7 @@ static insitu_status insitu__geometry_box(struct insitu__geometry_variable *v,
     const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
   insitu_status status = insitu__geometry_slices(z, desc, (int)a->axis, v->lo, v->hi, err);
+
   if (status) return status;
   for (unsigned d = 0; d < z->ndim; d++) {
     if (d == a->axis) continue;
@@ -23267,6 +23317,7 @@ static insitu_status insitu__geometry_box(struct insitu__geometry_variable *v,
     v->tile_lo[d] = v->lo[d] / z->chunk[d];
     v->tile_hi[d] = (v->hi[d] - 1) / z->chunk[d] + 1;
   }
+
   return INSITU_OK;
 }
 
@@ -23279,6 +23330,7 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
     const insitu_variable *desc, struct insitu__cf *cf, int32_t *out, insitu_error *err) {
   bool convertible =
       z->dtype != INSITU_C64 && z->dtype != INSITU_C128 && !insitu__zarr_is_wide(z->kind);
+
   *out = desc->dtype ? desc->dtype : z->dtype;
   if (z->kind == INSITU__ZARR_STRING)
     return insitu__error_set(err, INSITU_E_DTYPE,
@@ -23294,6 +23346,7 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
     bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
     if (!desc->dtype) *out = narrow ? INSITU_F32 : INSITU_F64;
   }
+
   const char *label = desc->label ? desc->label : z->path;
   if (desc->decode && (!convertible || (*out != INSITU_F32 && *out != INSITU_F64)))
     return insitu__error_set(err, INSITU_E_DTYPE,
@@ -23320,6 +23373,7 @@ static insitu_status insitu__geometry_layout(struct insitu__geometry_variable *v
     const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
   insitu_status status = insitu__geometry_dtype(z, desc, &v->cf, &v->dtype, err);
+
   v->decoded = desc->decode != 0;
   if (status) return status;
   uint64_t item = insitu__geometry_itemsize(v->dtype), bytes = item;
@@ -23334,12 +23388,14 @@ static insitu_status insitu__geometry_layout(struct insitu__geometry_variable *v
     v->dst_stride[d] = (int64_t)bytes;
     if (!insitu__base_mul(bytes, v->hi[d] - v->lo[d], &bytes) || bytes > PTRDIFF_MAX) goto large;
   }
+
   v->step_bytes = bytes;
   if (desc->n_steps) {
     v->shape[1] = (int64_t)desc->n_steps;
     v->strides[1] = (int64_t)(bytes / item);
     if (!insitu__base_mul(bytes, desc->n_steps, &bytes) || bytes > PTRDIFF_MAX) goto large;
   }
+
   v->row_bytes = bytes;
   v->strides[0] = (int64_t)(bytes / item);
   return INSITU_OK;
@@ -23351,6 +23407,7 @@ large:
 
 static int insitu__geometry_compare(const void *x, const void *y) {
   int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+
   return (a > b) - (a < b);
 }
 
@@ -23359,6 +23416,7 @@ static int insitu__geometry_compare(const void *x, const void *y) {
 static bool insitu__geometry_countable(
     const struct insitu__geometry *g, const struct insitu__geometry_array *a) {
   uint64_t all = 1, sum = 0;
+
   for (unsigned d = 0; d < a->zarr.ndim; d++)
     if (!insitu__base_mul(all, a->tile_n[d], &all)) return false;
   for (uint32_t i = a->first; i; i = g->variables[i - 1].next) {
@@ -23368,6 +23426,7 @@ static bool insitu__geometry_countable(
       if (d != a->axis) own *= v->tile_hi[d] - v->tile_lo[d]; /* at most `all` */
     sum += insitu__base_min(own, INSITU__MAX_FIELDS + 1);
   }
+
   return insitu__base_min(all, sum) <= INSITU__MAX_FIELDS;
 }
 
@@ -23390,6 +23449,7 @@ static uint64_t insitu__geometry_spans(const int64_t *deltas, uint64_t n, uint64
     if (spans) spans[*n_spans] = span;
     ++*n_spans;
   }
+
   return anchors;
 }
 
@@ -23425,6 +23485,7 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a, int64_t *del
     a->views[v].group = 1;
     a->views[v].entry = a->spans[lo].entry + (uint64_t)(-a->views[v].delta - a->spans[lo].first);
   }
+
   for (uint64_t v = a->n_views - 1; v-- > 0;)
     if (a->views[v].variable == a->views[v + 1].variable &&
         a->views[v].delta + 1 == a->views[v + 1].delta)
@@ -23436,6 +23497,7 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a, int64_t *del
 static insitu_status insitu__geometry_views(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
   uint64_t total = 0;
+
   for (uint64_t i = 0; i < g->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
     struct insitu__geometry_array *a = &g->arrays[v->array];
@@ -23450,6 +23512,7 @@ static insitu_status insitu__geometry_views(
       a->tile_n[d] = hi - a->tile_lo[d];
     }
   }
+
   g->deltas = (int64_t *)insitu__mem_alloc(total, sizeof *g->deltas);
   bool ok = g->deltas != NULL;
   for (uint64_t i = 0; i < g->n_arrays; i++) {
@@ -23463,6 +23526,7 @@ static insitu_status insitu__geometry_views(
     ok = ok && a->views;
     a->n_views = 0;
   }
+
   if (!ok)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the views of the variables; use fewer steps");
@@ -23477,11 +23541,13 @@ static insitu_status insitu__geometry_views(
       g->deltas[g->n_deltas++] = delta;
     }
   }
+
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     int64_t *deltas = (int64_t *)insitu__mem_alloc(g->arrays[i].n_views, sizeof *deltas);
     ok = ok && deltas && insitu__geometry_list(&g->arrays[i], deltas);
     insitu__mem_free(deltas);
   }
+
   if (!ok)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the views of the variables; use fewer steps");
@@ -23497,6 +23563,7 @@ static insitu_status insitu__geometry_views(
 static bool insitu__geometry_place(
     struct insitu__geometry_variable *v, uint64_t rows, uint64_t *at) {
   uint64_t bytes;
+
   v->shape[0] = (int64_t)rows;
   v->block = *at;
   bool ok = insitu__base_mul(rows, v->row_bytes, &bytes) && bytes < PTRDIFF_MAX &&
@@ -23504,11 +23571,13 @@ static bool insitu__geometry_place(
   *at &= ~(uint64_t)(INSITU__GEOMETRY_ALIGN - 1);
   return ok;
 }
+
 /* Those that go to the same device as v does: one after the other, so that one copy takes them all.
  */
 static bool insitu__geometry_group(struct insitu__geometry *g,
     const struct insitu__geometry_variable *v, uint64_t rows, uint64_t *at) {
   struct insitu__geometry_device *to = &g->devices[g->n_devices];
+
   for (unsigned i = 0; i < g->n_devices; i++)
     if (g->devices[i].device == v->device) return true;
   if (g->n_devices == INSITU__MAX_DEVICES) return false; /* ordinals are below it */
@@ -23520,10 +23589,12 @@ static bool insitu__geometry_group(struct insitu__geometry *g,
     if (w->place == INSITU_DEVICE && w->device == v->device && !insitu__geometry_place(w, rows, at))
       return false;
   }
+
   *at = insitu__base_max(*at, to->at + INSITU__GEOMETRY_ALIGN); /* even if all of them are empty */
   to->bytes = *at - to->at;
   return true;
 }
+
 /* Places the variables' blocks in a slab of `rows` rows: sample indices behind those that stay on
  * the host; page-locked ones, and those of each device, in a block of their own. */
 static insitu_status insitu__geometry_slab(
@@ -23532,6 +23603,7 @@ static insitu_status insitu__geometry_slab(
   uint64_t at = 0, pinned = 0, bytes = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t parts = 0; /* of one row: pieces that arrive by themselves */
   bool ok = true;
+
   g->n_devices = 0;
   for (uint64_t i = 0; i < g->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
@@ -23546,6 +23618,7 @@ static insitu_status insitu__geometry_slab(
       ok = ok && insitu__geometry_place(v, rows, v->place == INSITU_HOST ? &at : &pinned);
     if (v->place != INSITU_HOST) pinned = insitu__base_max(pinned, INSITU__GEOMETRY_ALIGN);
   }
+
   for (uint64_t i = 0; i < g->n_variables; i++)
     if (g->variables[i].place == INSITU_DEVICE)
       ok = ok && insitu__geometry_group(g, &g->variables[i], rows, &pinned);
@@ -23563,11 +23636,13 @@ static insitu_status insitu__geometry_slab(
 
 static uint64_t insitu__geometry_hash_cf(uint64_t h, const struct insitu__cf *cf) {
   const double number[2] = {cf->scale, cf->offset};
+
   for (int i = 0; i < 2; i++) {
     uint64_t bits;
     memcpy(&bits, &number[i], sizeof bits);
     h = insitu__geometry_hash_word(h, bits);
   }
+
   return insitu__geometry_hash(
       insitu__geometry_hash_word(h, (uint64_t)cf->dtype), cf->missing, 8 * cf->n_missing);
 }
@@ -23580,6 +23655,7 @@ static uint64_t insitu__geometry_hash_variable(
   const struct insitu__geometry_variable *to = &g->variables[i];
   const struct insitu__geometry_array *a = &g->arrays[to->array];
   const char *path = insitu__geometry_path(v);
+
   h = insitu__geometry_hash(h, to->label, strlen(to->label));
   h = insitu__geometry_hash(h, path, strlen(path));
   h = insitu__geometry_hash_word(h, v->n_steps);
@@ -23641,6 +23717,7 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
         return insitu__error_set(err, INSITU_E_ARG,
             "open: two variables have the label '%s'; give each a label of its own", label);
   }
+
   return INSITU_OK;
 }
 
@@ -23681,6 +23758,7 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g,
     if (!s) s = insitu__geometry_layout(v, &g->arrays[v->array], want, err);
     if (s) return s;
   }
+
   g->samples = g->arrays[0].samples;
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     if (g->arrays[i].samples != g->samples)
@@ -23691,6 +23769,7 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g,
           g->arrays[0].zarr.path, g->samples, g->arrays[i].zarr.path, g->arrays[i].samples);
     g->chunk = insitu__base_max(g->chunk, g->arrays[i].rows);
   }
+
   insitu_status s = insitu__geometry_views(g, desc, err);
   if (!s) insitu__geometry_hashes(g, desc);
   return s;
@@ -23700,11 +23779,13 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g,
 static bool insitu__geometry_field(const struct insitu__geometry_array *a,
     const struct insitu__geometry_variable *v, uint64_t f, uint64_t tile[INSITU__MAX_DIMS]) {
   bool wanted = true;
+
   for (unsigned d = a->zarr.ndim; d-- > 0;) {
     tile[d] = a->tile_lo[d] + f % a->tile_n[d];
     f /= a->tile_n[d];
     if (v && d != a->axis) wanted = wanted && tile[d] >= v->tile_lo[d] && tile[d] < v->tile_hi[d];
   }
+
   return wanted;
 }
 
@@ -23713,11 +23794,13 @@ static uint64_t insitu__geometry_next_of(
     const struct insitu__geometry_array *a, const struct insitu__geometry_variable *v, uint64_t f) {
   uint64_t at[INSITU__MAX_DIMS], lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], number = 0;
   unsigned n = a->zarr.ndim, d = 0;
+
   for (unsigned k = n; k-- > 0; f /= a->tile_n[k]) { /* places in the array's grid */
     at[k] = f % a->tile_n[k];
     lo[k] = k == a->axis ? 0 : v->tile_lo[k] - a->tile_lo[k];
     hi[k] = k == a->axis ? 1 : v->tile_hi[k] - a->tile_lo[k];
   }
+
   if (f) return UINT64_MAX; /* behind the grid */
   while (d < n && at[d] >= lo[d] && at[d] < hi[d]) d++;
   bool behind = d < n && at[d] >= hi[d];
@@ -23726,6 +23809,7 @@ static uint64_t insitu__geometry_next_of(
     behind = ++at[d] >= hi[d];
     if (!behind) d++;
   }
+
   if (behind) return UINT64_MAX;
   for (; d < n; d++) at[d] = lo[d];
   for (unsigned k = 0; k < n; k++) number = number * a->tile_n[k] + at[k];
@@ -23737,6 +23821,7 @@ static uint64_t insitu__geometry_next_of(
 static uint64_t insitu__geometry_next(
     const struct insitu__geometry *g, const struct insitu__geometry_array *a, uint64_t f) {
   uint64_t next = UINT64_MAX;
+
   for (uint32_t i = a->first; i && next != f; i = g->variables[i - 1].next)
     next = insitu__base_min(next, insitu__geometry_next_of(a, &g->variables[i - 1], f));
   return next;
@@ -23818,14 +23903,18 @@ typedef double insitu__box_f64 __attribute__((aligned(1), may_alias));
 
 INSITU__BOX_INLINE float insitu__box_float(uint32_t bits) {
   float f;
+
   memcpy(&f, &bits, sizeof f);
   return f;
 }
+
 INSITU__BOX_INLINE double insitu__box_double(uint64_t bits) {
   double f;
+
   memcpy(&f, &bits, sizeof f);
   return f;
 }
+
 /* binary16 to binary32, exact. Exponents: 15 is binary16's bias, 127 binary32's. Selects by masks,
  * for gcc makes branches of conditional expressions here and then does not vectorise. */
 INSITU__BOX_INLINE float insitu__box_half(uint32_t h) {
@@ -23833,6 +23922,7 @@ INSITU__BOX_INLINE float insitu__box_half(uint32_t h) {
   uint32_t is_tiny = 0u - (magnitude < 0x00800000), is_special = 0u - (magnitude >= 0x0f800000),
            is_nan = 0u - (magnitude > 0x0f800000);
   /* the exponent of infinity and NaN, 31, became 143 and must be 255 */
+
   normal += is_special & ((255 - 143) << 23);
   normal |= is_nan & 0x00400000; /* quiet */
   /* A subnormal is f * 2^-14: the number (1 + f) * 2^-14 less 2^-14, a difference without rounding.
@@ -23989,6 +24079,7 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
     default: return NULL;
     }
   }
+
   switch (src) {
     INSITU__BOX_SOURCES(INSITU__BOX_CASE)
   default: return NULL;
@@ -24002,6 +24093,7 @@ INSITU__BOX_INLINE void insitu__box_unpack_loop(
     const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
   const double scale = b->cf->scale, offset = b->cf->offset;
   uint64_t gone[INSITU__BOX_BLOCK];
+
   memset(gone, 0, sizeof gone);
   for (unsigned m = 0; m < b->cf->n_missing; m++) {
     const double number = b->missing[m];
@@ -24013,6 +24105,7 @@ INSITU__BOX_INLINE void insitu__box_unpack_loop(
     for (uint64_t i = 0; !b->word && i < n; i += 32)
       for (unsigned k = 0; k < 32; k++) gone[i + k] |= UINT64_C(0) - (uint64_t)(x[i + k] == number);
   }
+
   for (uint64_t i = 0; i < n; i += 32)
     for (unsigned k = 0; k < 32; k++) x[i + k] *= scale;
   __asm__ volatile("" : : "r"(x) : "memory");
@@ -24028,15 +24121,18 @@ INSITU__BOX_INLINE void insitu__box_unpack_loop(
       memcpy(&x[i + k], &bits, sizeof bits);
     }
 }
+
 static void insitu__box_unpack_base(
     const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
   insitu__box_unpack_loop(b, x, word, n);
 }
+
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) static void insitu__box_unpack_wide(
     const struct insitu__box *b, double *restrict x, const uint64_t *restrict word, uint64_t n) {
   insitu__box_unpack_loop(b, x, word, n);
 }
+
 #endif
 /* The kernel of a box that decodes. load and word: those of the source, which insitu__box_fill has
  * in native byte order. */
@@ -24045,6 +24141,7 @@ static void insitu__box_decode(const struct insitu__box *b, insitu__box_run *loa
     int64_t ds) {
   double x[INSITU__BOX_BLOCK];
   uint64_t bits[INSITU__BOX_BLOCK];
+
   for (uint64_t some; n; n -= some, src += (int64_t)some * ss, dst += (int64_t)some * ds) {
     some = insitu__base_min(n, INSITU__BOX_BLOCK);
     uint64_t whole = (some + 31) / 32 * 32;
@@ -24056,11 +24153,13 @@ static void insitu__box_decode(const struct insitu__box *b, insitu__box_run *loa
     b->put((const unsigned char *)x, dst, some, sizeof *x, ds);
   }
 }
+
 static inline void insitu__box_apply(const struct insitu__box *b, const unsigned char *src,
     unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
   if (b->cf) insitu__box_decode(b, b->run, b->word, src, dst, n, ss, ds);
   else b->run(src, dst, n, ss, ds);
 }
+
 #undef INSITU__BOX_LOOP
 #undef INSITU__BOX_WIDE
 #undef INSITU__BOX_RUN
@@ -24093,6 +24192,7 @@ static insitu_status insitu__box_bad(insitu_error *err, const char *side, const 
 /* Appends one dimension in its place by descending source stride. */
 static void insitu__box_insert(struct insitu__box *b, struct insitu__box_dim dim) {
   unsigned at = b->ndim++;
+
   for (; at && b->dim[at - 1].src_stride < dim.src_stride; at--) b->dim[at] = b->dim[at - 1];
   b->dim[at] = dim;
 }
@@ -24101,6 +24201,7 @@ static void insitu__box_insert(struct insitu__box *b, struct insitu__box_dim dim
  */
 static void insitu__box_merge(struct insitu__box *b) {
   unsigned kept = 0;
+
   for (unsigned d = 1; d < b->ndim; d++) {
     struct insitu__box_dim *a = &b->dim[kept], in = b->dim[d];
     uint64_t src, dst;
@@ -24116,6 +24217,7 @@ static void insitu__box_merge(struct insitu__box *b) {
       b->dim[++kept] = in;
     }
   }
+
   b->ndim = kept + 1;
 }
 
@@ -24124,6 +24226,7 @@ static void insitu__box_merge(struct insitu__box *b) {
  * offsets fit, and fills extent and total. */
 static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *err) {
   uint64_t dst_end = b->dst_item, span;
+
   b->extent[b->ndim] = b->src_item;
   b->total = 1;
   for (unsigned d = b->ndim; d--;) {
@@ -24140,6 +24243,7 @@ static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *er
       return insitu__box_bad(err, "destination", "is larger than memory");
     b->total *= dim->count; /* at most extent[d] */
   }
+
   b->src_begin = b->src_offset;
   if (!insitu__base_add(b->src_offset, b->extent[0], &b->src_end) || b->src_end > PTRDIFF_MAX)
     return insitu__box_bad(err, "source", "is larger than memory");
@@ -24151,12 +24255,14 @@ static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *er
 /* After merging: the flags, and the dimension to transpose with. */
 static void insitu__box_derive(struct insitu__box *b) {
   const struct insitu__box_dim *last = &b->dim[b->ndim - 1];
+
   b->src_contiguous = b->ndim == 1 && last->src_stride == (int64_t)b->src_item;
   b->contiguous = b->src_contiguous && b->plain && last->dst_stride == (int64_t)b->dst_item;
   unsigned least = b->ndim - 1;
   for (unsigned d = 0; d + 1 < b->ndim; d++) {
     if (b->dim[d].dst_stride < b->dim[least].dst_stride) least = d;
   }
+
   b->turn = least == b->ndim - 1 ? INSITU__BOX_NONE : least;
   b->square =
       (b->dst_item == 4 || b->dst_item == 8) && b->dim[least].dst_stride == (int64_t)b->dst_item;
@@ -24192,16 +24298,19 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
   for (unsigned d = 0; d < ndim; d++) {
     if (count[d] == 0) return INSITU_OK; /* total is 0 */
   }
+
   for (unsigned d = 0; d < ndim; d++) {
     if (count[d] > 1)
       insitu__box_insert(b, (struct insitu__box_dim){count[d], src_stride[d], dst_stride[d]});
   }
+
   if (!b->ndim) insitu__box_insert(b, (struct insitu__box_dim){1, b->src_item, b->dst_item});
   insitu_status status = insitu__box_measure(b, err);
   if (status != INSITU_OK) {
     b->total = 0;
     return status;
   }
+
   insitu__box_merge(b);
   status = insitu__box_measure(b, err);
   insitu__box_derive(b);
@@ -24212,6 +24321,7 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
  * told; its destination is float32 or float64. cf must live as long as the box. */
 static void insitu__box_cf(struct insitu__box *b, const struct insitu__cf *cf, bool swap) {
   bool wide = insitu__box_wide();
+
   b->cf = cf;
   b->src_dtype = cf->dtype;
   b->plain = b->contiguous = false;
@@ -24258,6 +24368,7 @@ static void insitu__box_turn4(const unsigned char *restrict src, unsigned char *
     }
   }
 }
+
 static void insitu__box_turn8(const unsigned char *restrict src, unsigned char *restrict dst,
     uint64_t nb, uint64_t na, int64_t sb, int64_t da) {
   typedef uint64_t v2 __attribute__((vector_size(16)));
@@ -24282,16 +24393,19 @@ static void insitu__box_turn8(const unsigned char *restrict src, unsigned char *
 static void insitu__box_block(const struct insitu__box *b, uint64_t nb, uint64_t na,
     const unsigned char *src, unsigned char *dst) {
   const struct insitu__box_dim *in = &b->dim[b->ndim - 1], *out = &b->dim[b->turn];
+
   if (na < INSITU__BOX_SHORT && na <= nb) {
     for (; na; na--, src += in->src_stride, dst += in->dst_stride)
       insitu__box_apply(b, src, dst, nb, out->src_stride, out->dst_stride);
     return;
   }
+
   if (nb < INSITU__BOX_SHORT) {
     for (; nb; nb--, src += out->src_stride, dst += out->dst_stride)
       insitu__box_apply(b, src, dst, na, in->src_stride, in->dst_stride);
     return;
   }
+
   __attribute__((aligned(64))) unsigned char stage[INSITU__BOX_STAGE];
   int64_t item = b->dst_item, row = (int64_t)na * item;
   for (uint64_t i = 0; i < nb; i++)
@@ -24304,6 +24418,7 @@ static void insitu__box_block(const struct insitu__box *b, uint64_t nb, uint64_t
     if (item == 4) insitu__box_turn4(stage, dst, qb, qa, row, in->dst_stride);
     else insitu__box_turn8(stage, dst, qb, qa, row, in->dst_stride);
   }
+
   for (uint64_t a = qb < nb ? 0 : qa; a < na; a++) {
     uint64_t done = a < qa ? qb : 0;
     b->move(stage + (int64_t)a * item + (int64_t)done * row,
@@ -24320,6 +24435,7 @@ static void insitu__box_plane(const struct insitu__box *b, uint64_t nb, uint64_t
   const uint64_t area = INSITU__BOX_STAGE / b->dst_item;
   uint64_t step_a = insitu__base_min(na, INSITU__BOX_SIDE),
            step_b = insitu__base_min(nb, area / step_a);
+
   step_a = insitu__base_min(na, insitu__base_max(step_a, area / step_b));
   for (uint64_t a = 0; a < na; a += step_a) {
     for (uint64_t i = 0; i < nb; i += step_b) {
@@ -24336,10 +24452,12 @@ static void insitu__box_plane(const struct insitu__box *b, uint64_t nb, uint64_t
 static void insitu__box_walk(const struct insitu__box *b, unsigned d, uint64_t n, uint64_t turns,
     const unsigned char *src, unsigned char *dst) {
   unsigned last = b->ndim - 1;
+
   if (d == b->turn) {
     turns = n;
     n = b->dim[++d].count; /* turn is never the last */
   }
+
   const struct insitu__box_dim *dim = &b->dim[d], *in = &b->dim[last];
   if (d == last && turns) {
     insitu__box_plane(b, turns, n, src, dst);
@@ -24370,6 +24488,7 @@ static void insitu__box_cut(const struct insitu__box *b, unsigned d, uint64_t be
     const unsigned char *src, unsigned char *dst) {
   const struct insitu__box_dim *dim = &b->dim[d];
   uint64_t stride = (uint64_t)dim->src_stride, inner = b->extent[d + 1];
+
   end = insitu__base_min(end, b->extent[d]);
   if (begin >= end) return;
   /* the first index that begins inside */
@@ -24382,6 +24501,7 @@ static void insitu__box_cut(const struct insitu__box *b, unsigned d, uint64_t be
     insitu__box_cut(
         b, d + 1, begin - at, end - at, src, dst + (int64_t)(first - 1) * dim->dst_stride);
   }
+
   if (first < stop)
     insitu__box_walk(b, d, stop - first, 0, src + (first * stride - begin),
         dst + (int64_t)first * dim->dst_stride);
@@ -24402,6 +24522,7 @@ static void insitu__box_copy_part(const struct insitu__box *b, const void *piece
     src += b->src_begin - piece_begin;
     piece_begin = b->src_begin;
   }
+
   insitu__box_cut(b, 0, piece_begin - b->src_begin, piece_end - b->src_begin, src, dst);
 }
 
@@ -24424,6 +24545,7 @@ static void *insitu__box_direct(
     if (end > b->extent[d + 1]) return NULL;
     dst += (int64_t)i * dim->dst_stride;
   }
+
   return dst + begin; /* within one element */
 }
 
@@ -24440,6 +24562,7 @@ static void insitu__box_paint(const struct insitu__box_dim *dim, unsigned n,
       insitu__box_paint(dim + 1, n - 1, pattern, bytes, item, dst + (int64_t)i * dim->dst_stride);
     return;
   }
+
   uint64_t left = dim->count * item; /* the innermost, contiguous: dst_stride is item */
   for (; left > bytes; left -= bytes, dst += bytes) memcpy(dst, pattern, bytes);
   memcpy(dst, pattern, (size_t)left);
@@ -24459,6 +24582,7 @@ static void insitu__box_fill(
     for (; at && dim[at - 1].dst_stride < b->dim[d].dst_stride; at--) dim[at] = dim[at - 1];
     dim[at] = b->dim[d];
   }
+
   dim[n] = (struct insitu__box_dim){1, 0, b->dst_item};
   /* dim[n] stays a contiguous run, within the span that insitu__box_init checked: the product
    * cannot overflow. */
@@ -24467,6 +24591,7 @@ static void insitu__box_fill(
     dim[n].count *= dim[n + 1].count;
     dim[n].dst_stride = b->dst_item;
   }
+
   /* a multiple of every element size; long enough to hide the calls of memcpy */
   unsigned char pattern[INSITU__MAX_FILL];
   uint64_t repeat = insitu__base_min(dim[n].count, sizeof pattern / b->dst_item / n_fill * n_fill);
@@ -24482,6 +24607,7 @@ static void insitu__box_fill(
   insitu__box_paint(dim, n, pattern, (size_t)repeat * b->dst_item, b->dst_item,
       (unsigned char *)dst_row_base + b->dst_offset);
 }
+
 #undef INSITU__BOX_INLINE
 
 /* >>split -------------------------------------------------------------------------------------- */
@@ -24528,11 +24654,13 @@ static uint64_t insitu__split_count(const struct insitu__split_list *l) {
 /* Appends [lo, hi), which must not begin before the last one; joins neighbours. */
 static bool insitu__split_add(struct insitu__split_list *l, int64_t lo, int64_t hi) {
   uint64_t n = insitu__split_count(l);
+
   if (hi <= lo) return true;
   if (n && l->at[n - 1].hi >= lo) {
     if (hi > l->at[n - 1].hi) l->at[n - 1].hi = hi;
     return true;
   }
+
   struct insitu__split_interval i = {lo, hi};
   return INSITU__ARRAY_PUSH(l->at, i);
 }
@@ -24541,6 +24669,7 @@ static bool insitu__split_add(struct insitu__split_list *l, int64_t lo, int64_t 
 static bool insitu__split_meet(struct insitu__split_list *into, const struct insitu__split_list *a,
     const struct insitu__split_list *b, int64_t delta) {
   uint64_t i = 0, j = 0, n = insitu__split_count(a), m = insitu__split_count(b);
+
   while (i < n && j < m) {
     int64_t lo = b->at[j].lo - delta, hi = b->at[j].hi - delta;
     int64_t from = a->at[i].lo > lo ? a->at[i].lo : lo, to = a->at[i].hi < hi ? a->at[i].hi : hi;
@@ -24548,11 +24677,13 @@ static bool insitu__split_meet(struct insitu__split_list *into, const struct ins
     if (a->at[i].hi < hi) i++;
     else j++;
   }
+
   return true;
 }
 
 static uint64_t insitu__split_total(const struct insitu__split_list *l) {
   uint64_t n = 0;
+
   for (uint64_t i = 0; i < insitu__split_count(l); i++) n += (uint64_t)(l->at[i].hi - l->at[i].lo);
   return n;
 }
@@ -24567,11 +24698,13 @@ static void insitu__split_free(struct insitu__split *s) {
     insitu__mem_free(q->unit_first);
     insitu__mem_free(q->anchor_first);
   }
+
   memset(s, 0, sizeof *s);
 }
 
 static int insitu__split_compare(const void *x, const void *y) {
   uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+
   return (a > b) - (a < b);
 }
 
@@ -24585,6 +24718,7 @@ static bool insitu__split_from_chunks(
     if (i && chunk[i] == chunk[i - 1]) *twice = chunk[i];
     if (!insitu__split_add(l, (int64_t)chunk[i], (int64_t)chunk[i] + 1)) return false;
   }
+
   return true;
 }
 
@@ -24593,6 +24727,7 @@ static insitu_status insitu__split_by_fraction(
     struct insitu__split *s, const insitu_loader_desc *desc, uint64_t chunks, insitu_error *err) {
   double f[3] = {desc->split[0].fraction, desc->split[1].fraction, desc->split[2].fraction},
          sum = 0;
+
   for (int p = 0; p < 3; p++) {
     if (!(f[p] >= 0 && f[p] <= 1))
       return insitu__error_set(err, INSITU_E_ARG,
@@ -24600,6 +24735,7 @@ static insitu_status insitu__split_by_fraction(
           insitu__split_names[p]);
     sum += f[p];
   }
+
   if (sum > 1 + 1e-9)
     return insitu__error_set(
         err, INSITU_E_ARG, "open: the split fractions add up to %g; they may add up to 1", sum);
@@ -24631,6 +24767,7 @@ static insitu_status insitu__split_by_fraction(
           err, INSITU_E_NOMEM, "open: no memory for the split; use a contiguous one");
     cut = end;
   }
+
   return INSITU_OK;
 }
 
@@ -24639,6 +24776,7 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l,
     const struct insitu__text_json *j, int list, uint64_t chunks, const char *path,
     const char *name, insitu_error *err) {
   uint64_t n = (uint64_t)insitu__text_json_size(j, list), k = 0, twice = UINT64_MAX;
+
   if (!insitu__text_json_is_array(j, list) || n > INSITU__MAX_LISTED_CHUNKS)
     return insitu__error_set(err, INSITU_E_SPLIT,
         "open, manifest %s: chunks.%s is no list of at most 2^27 chunk numbers; correct it", path,
@@ -24673,6 +24811,7 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
     const char *text, uint64_t n, uint64_t samples, uint64_t chunk, insitu_error *err) {
   struct insitu__text_json j = {0};
   insitu_status status = insitu__text_json_parse(&j, text, n, path, err);
+
   const struct {
     const char *key;
     uint64_t want;
@@ -24690,6 +24829,7 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
           "; use the manifest of this archive, or write it anew",
           path, fact[i].key, got, fact[i].want);
   }
+
   int lists = status ? -1 : insitu__text_json_get(&j, 0, "chunks");
   for (int p = 0; !status && p < 3; p++)
     status = insitu__split_manifest_part(&s->part[p].chunks, &j,
@@ -24714,6 +24854,7 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
 static bool insitu__split_ranges(
     struct insitu__split *s, struct insitu__split_interval base, uint64_t chunk) {
   bool ok = true;
+
   for (int p = 0; p < 3; p++)
     for (uint64_t i = 0; i < insitu__split_count(&s->part[p].chunks); i++) {
       struct insitu__split_interval c = s->part[p].chunks.at[i];
@@ -24751,6 +24892,7 @@ static insitu_status insitu__split_exact(struct insitu__split *s, const insitu_l
       return insitu__error_set(
           err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   }
+
   return INSITU_OK;
 }
 
@@ -24761,6 +24903,7 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
   int64_t last_hi[3] = {0}; /* where each part's latest range so far ended */
   bool any[3] = {false}, ok = true;
   struct insitu__split_list cut[3] = {{0}};
+
   while (ok) {
     int p = -1;
     for (int q = 0; q < 3; q++)
@@ -24775,10 +24918,12 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
     any[p] = true;
     ok = insitu__split_add(&cut[p], i.lo, i.hi);
   }
+
   for (int p = 0; p < 3; p++) {
     INSITU__ARRAY_FREE(s->part[p].range.at);
     s->part[p].range = cut[p];
   }
+
   return ok;
 }
 
@@ -24786,6 +24931,7 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
 static bool insitu__split_cut(struct insitu__split_part *p, const struct insitu__split_list *inside,
     const int64_t *delta, uint64_t n_delta, uint64_t unit_rows) {
   bool ok = true;
+
   for (uint64_t i = 0; i < insitu__split_count(&p->range); i++)
     ok = ok && insitu__split_add(&p->segments, p->range.at[i].lo, p->range.at[i].hi);
   for (uint64_t d = 0; ok && d < n_delta; d++) {
@@ -24794,6 +24940,7 @@ static bool insitu__split_cut(struct insitu__split_part *p, const struct insitu_
     INSITU__ARRAY_FREE(p->segments.at);
     p->segments = narrower;
   }
+
   uint64_t n = insitu__split_count(&p->segments);
   p->unit_first = (uint64_t *)insitu__mem_alloc(n + 1, sizeof *p->unit_first);
   p->anchor_first = (uint64_t *)insitu__mem_alloc(n + 1, sizeof *p->anchor_first);
@@ -24813,6 +24960,7 @@ static bool insitu__split_cut(struct insitu__split_part *p, const struct insitu_
     p->units += last - first + 1;
     p->anchors += hi - lo;
   }
+
   p->unit_first[n] = p->units;
   p->anchor_first[n] = p->anchors;
   p->n_irregular = INSITU__ARRAY_LEN(p->irregular);
@@ -24839,6 +24987,7 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     const int64_t *delta, uint64_t n_delta, insitu_error *err) {
   struct insitu__split_interval base = {
       desc->sample_start, desc->sample_stop ? desc->sample_stop : (int64_t)samples};
+
   if (base.lo < 0 || base.hi > (int64_t)samples || base.hi <= base.lo)
     return insitu__error_set(err, INSITU_E_SPLIT,
         "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64
@@ -24873,11 +25022,13 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
 /* The last segment with first[i] <= x, where first ascends and first[0] is 0. */
 static uint64_t insitu__split_segment(const uint64_t *first, uint64_t n, uint64_t x) {
   uint64_t lo = 0, hi = n;
+
   while (hi - lo > 1) {
     uint64_t mid = lo + (hi - lo) / 2;
     if (first[mid] <= x) lo = mid;
     else hi = mid;
   }
+
   return lo;
 }
 
@@ -24886,6 +25037,7 @@ static int64_t insitu__split_unit_anchor(
     const struct insitu__split *s, const struct insitu__split_part *p, uint64_t unit) {
   uint64_t i = insitu__split_segment(p->unit_first, insitu__split_count(&p->segments), unit);
   uint64_t lo = (uint64_t)p->segments.at[i].lo;
+
   return (int64_t)insitu__base_max(
       lo, (lo / s->unit_rows + unit - p->unit_first[i]) * s->unit_rows);
 }
@@ -24899,11 +25051,13 @@ struct insitu__split_unit {
 static struct insitu__split_unit insitu__split_find(
     const struct insitu__split *s, const struct insitu__split_part *p, int64_t anchor) {
   uint64_t lo = 0, hi = insitu__split_count(&p->segments), n = hi;
+
   while (lo < hi) { /* the first segment that ends beyond anchor */
     uint64_t mid = lo + (hi - lo) / 2;
     if (p->segments.at[mid].hi <= anchor) lo = mid + 1;
     else hi = mid;
   }
+
   struct insitu__split_unit u = {UINT64_MAX, lo, lo ? p->segments.at[lo - 1].hi : INT64_MIN,
       lo < n ? p->segments.at[lo].lo : INT64_MAX};
   if (lo == n || p->segments.at[lo].lo > anchor) return u;
@@ -24931,6 +25085,7 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
         insitu__text_buffer_printf(b, "%s%" PRId64, comma, c);
     insitu__text_buffer_printf(b, "]");
   }
+
   insitu__text_buffer_printf(b, "}}\n");
 }
 
@@ -24969,11 +25124,13 @@ struct insitu__plan {
 /* The largest divisor of n that is at most `most`. */
 static uint64_t insitu__plan_divisor(uint64_t n, uint64_t most) {
   uint64_t best = 1;
+
   for (uint64_t d = 1; d * d <= n; d++) {
     if (n % d) continue;
     if (d <= most && d > best) best = d;
     if (n / d <= most && n / d > best) best = n / d;
   }
+
   return best;
 }
 
@@ -24981,6 +25138,7 @@ static insitu_status insitu__plan_lanes(struct insitu__plan *p, const insitu_loa
     uint64_t window_units, insitu_error *err) {
   struct insitu__plan_layout *l = &p->layout;
   uint64_t world = (uint64_t)desc->world;
+
   l->lanes = desc->lanes
                  ? desc->lanes
                  : insitu__plan_divisor(l->global_batch,
@@ -25000,6 +25158,7 @@ static insitu_status insitu__plan_lanes(struct insitu__plan *p, const insitu_loa
         "world size that divides %" PRIu64,
         l->lanes, world, more, l->lanes);
   }
+
   l->window = insitu__base_max(1, window_units / l->lanes);
   return INSITU_OK;
 }
@@ -25011,6 +25170,7 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
   struct insitu__plan_layout *l = &p->layout;
   uint64_t world = (uint64_t)desc->world,
            window_units = insitu__base_max(1, desc->block_chunks / desc->unit_chunks);
+
   memset(p, 0, sizeof *p);
   p->geometry = g;
   p->split = s;
@@ -25041,6 +25201,7 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
     insitu_status status = insitu__plan_lanes(p, desc, window_units, err);
     if (status) return status;
   }
+
   l->rank_lanes = l->lanes / world;
   l->first_lane = (uint64_t)desc->rank * l->rank_lanes;
   l->lane_rows = l->global_batch / l->lanes;
@@ -25060,6 +25221,7 @@ static insitu_status insitu__plan_order(
       .sequential = l->sequential,
       .irregular = p->part->irregular,
       .n_irregular = p->part->n_irregular};
+
   return insitu__order_init(out, &d, err);
 }
 
@@ -25067,6 +25229,7 @@ static insitu_status insitu__plan_order(
 static uint64_t insitu__plan_rows(
     const struct insitu__plan *p, const struct insitu__order *o, uint64_t batch) {
   const struct insitu__plan_layout *l = &p->layout;
+
   if (!l->sequential) return l->batch;
   uint64_t rows = insitu__order_rows(o, l->first_lane), before = batch * l->batch;
   return before >= rows ? 0 : insitu__base_min(l->batch, rows - before);
@@ -25093,6 +25256,7 @@ static uint64_t insitu__plan_set_slots(uint64_t most) { /* at most half of them 
 
 static bool insitu__plan_set_init(struct insitu__plan_set *s, uint64_t most) {
   uint64_t n = insitu__plan_set_slots(most);
+
   s->mask = n - 1;
   s->turn = 1;
   s->slot = (struct insitu__plan_set_slot *)insitu__mem_alloc(n, sizeof *s->slot);
@@ -25108,6 +25272,7 @@ static void insitu__plan_set_clear(struct insitu__plan_set *s) {
 /* True when (group, chunk) was not in the set; it is now. */
 static bool insitu__plan_set_add(struct insitu__plan_set *s, uint32_t group, uint64_t chunk) {
   uint64_t i = insitu__order_mix(chunk ^ (uint64_t)group << 56) & s->mask;
+
   for (; s->slot[i].turn == s->turn; i = (i + 1) & s->mask)
     if (s->slot[i].chunk == chunk && s->slot[i].group == group) return false;
   s->slot[i] = (struct insitu__plan_set_slot){chunk, group, s->turn};
@@ -25128,6 +25293,7 @@ static bool insitu__plan_set_put(
         (void)insitu__plan_set_add(s, old.slot[i].group, old.slot[i].chunk);
     insitu__mem_free(old.slot);
   }
+
   *added = insitu__plan_set_add(s, group, chunk);
   *used += *added;
   return true;
@@ -25138,12 +25304,14 @@ static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct 
   uint64_t units = insitu__base_min(
                p->layout.window, insitu__base_min(p->part->units, o->lane_anchors)),
            most = 0, n;
+
   for (uint64_t i = 0; i < p->geometry->n_arrays; i++) {
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
     bool ok = insitu__base_mul(a->n_views, (p->split->unit_rows - 1) / a->rows + 2, &n) &&
               insitu__base_mul(n, units, &n) && insitu__base_add(most, n, &most);
     if (!ok) return UINT64_MAX;
   }
+
   return most;
 }
 
@@ -25177,6 +25345,7 @@ struct insitu__plan_scan {
 static uint64_t insitu__plan_scan_bytes(
     const struct insitu__plan *p, const struct insitu__order *o) {
   uint64_t touched = insitu__plan_touched(p, o);
+
   if (touched > INSITU__PLAN_MAX_SET) return UINT64_MAX;
   return p->layout.rank_lanes *
          (sizeof(struct insitu__plan_lane) +
@@ -25205,6 +25374,7 @@ static void insitu__plan_scan_seek(
 static insitu_status insitu__plan_scan_init(struct insitu__plan_scan *s,
     const struct insitu__plan *p, const struct insitu__order *o, insitu_error *err) {
   uint64_t touched = insitu__plan_touched(p, o);
+
   memset(s, 0, sizeof *s);
   s->plan = p;
   s->lane = (struct insitu__plan_lane *)insitu__mem_alloc(p->layout.rank_lanes, sizeof *s->lane);
@@ -25218,6 +25388,7 @@ static insitu_status insitu__plan_scan_init(struct insitu__plan_scan *s,
         " lanes; lower block_chunks",
         p->layout.window, p->layout.rank_lanes);
   }
+
   insitu__plan_scan_seek(s, o, 0);
   return INSITU_OK;
 }
@@ -25227,6 +25398,7 @@ static insitu_status insitu__plan_scan_init(struct insitu__plan_scan *s,
 static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
   const struct insitu__plan *p = s->plan;
   const struct insitu__plan_layout *l = &p->layout;
+
   s->current = &s->lane[s->row % l->rank_lanes];
   uint64_t lane = l->first_lane + s->row % l->rank_lanes,
            index = s->batch * l->lane_rows + s->row / l->rank_lanes;
@@ -25236,6 +25408,7 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
     insitu__order_window_init(s->order, w, lane, insitu__order_lane_begin(s->order, lane) + index);
     insitu__plan_set_clear(&s->current->set);
   }
+
   struct insitu__order_place place;
   insitu__order_window_at(s->order, w, index, &place);
   s->anchor = insitu__split_unit_anchor(p->split, p->part, place.unit) + (int64_t)place.within;
@@ -25247,6 +25420,7 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
 static bool insitu__plan_scan_field(struct insitu__plan_scan *s) {
   const struct insitu__geometry *g = s->plan->geometry;
   /* begins at UINT64_MAX */
+
   s->field = insitu__geometry_next(g, &g->arrays[s->array], s->field + 1);
   s->looked++;
   return s->field != UINT64_MAX;
@@ -25261,6 +25435,7 @@ static uint64_t insitu__plan_touch(const struct insitu__geometry_array *a,
 /* Looks at the row's next view; opens its chunk if the window touches it for the first time. */
 static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
   const struct insitu__geometry_array *a = &s->plan->geometry->arrays[s->next_array];
+
   s->array = s->next_array;
   s->chunk = insitu__plan_touch(a, &a->views[s->next_view], s->anchor);
   s->field = UINT64_MAX;
@@ -25358,6 +25533,7 @@ static bool insitu__plan_map_run(
     }
     lo = end;
   }
+
   return false;
 }
 
@@ -25366,6 +25542,7 @@ static inline void insitu__plan_map_row(
     const struct insitu__plan_map *m, uint64_t at, uint64_t *batch, uint64_t *row) {
   const struct insitu__plan_layout *l = &m->plan->layout;
   uint64_t index = insitu__order_window_index(m->window, at);
+
   *batch = index / l->lane_rows;
   *row = index % l->lane_rows * l->rank_lanes + (m->window->lane - l->first_lane);
 }
@@ -25376,6 +25553,7 @@ static inline void insitu__plan_map_row(
 static bool insitu__plan_before(const struct insitu__plan *p, const struct insitu__order *o,
     const struct insitu__order_window *w, int64_t lo, int64_t hi) {
   const struct insitu__plan_layout *l = &p->layout;
+
   for (struct insitu__split_unit u; lo < hi; lo = u.hi) {
     u = insitu__split_find(p->split, p->part, lo);
     if (u.unit == UINT64_MAX) continue;
@@ -25397,6 +25575,7 @@ static bool insitu__plan_before(const struct insitu__plan *p, const struct insit
       if (other.offset < w->offset || (other.offset == w->offset && lane < w->lane)) return true;
     }
   }
+
   return false;
 }
 
@@ -25405,6 +25584,7 @@ static bool insitu__plan_locate(const struct insitu__plan *p, const struct insit
     uint64_t batch, uint64_t row, int64_t *anchor) {
   const struct insitu__plan_layout *l = &p->layout;
   struct insitu__order_place place;
+
   if (batch >= o->batches || row >= l->batch) return false;
   uint64_t index = batch * l->lane_rows + row / l->rank_lanes;
   if (!insitu__order_at(o, index * l->lanes + l->first_lane + row % l->rank_lanes, &place))
@@ -25435,10 +25615,12 @@ struct insitu__plan_count {
 static bool insitu__plan_count_distinct(
     struct insitu__plan_count *n, uint32_t array, uint64_t chunk) {
   bool added;
+
   if (!n->exact) {
     if (insitu__plan_set_add(&n->unit, array, chunk)) n->touches += n->fields[array];
     return true;
   }
+
   if (!insitu__plan_set_put(&n->ever, &n->in_ever, array, chunk, &added)) return false;
   if (added) n->distinct += n->fields[array];
   return true;
@@ -25448,6 +25630,7 @@ static bool insitu__plan_count_distinct(
 static bool insitu__plan_count_unit(struct insitu__plan_count *n, int64_t lo, int64_t hi) {
   const struct insitu__geometry *g = n->plan->geometry;
   uint32_t view = 0;
+
   if (!n->exact) insitu__plan_set_clear(&n->unit);
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
@@ -25465,6 +25648,7 @@ static bool insitu__plan_count_unit(struct insitu__plan_count *n, int64_t lo, in
       }
     }
   }
+
   return true;
 }
 
@@ -25474,6 +25658,7 @@ static bool insitu__plan_count_window(
   const struct insitu__plan *p = n->plan;
   const struct insitu__order *o = n->order;
   struct insitu__order_window w;
+
   insitu__order_window_init(o, &w, lane, insitu__order_lane_begin(o, lane) + *index);
   insitu__plan_set_clear(&n->shared);
   insitu__plan_set_clear(&n->alone);
@@ -25486,6 +25671,7 @@ static bool insitu__plan_count_window(
       return false;
     a = end;
   }
+
   *index = w.offset + (w.end - w.begin);
   return true;
 }
@@ -25493,6 +25679,7 @@ static bool insitu__plan_count_window(
 /* How many fields of a chunk are read, per array and then per variable. */
 static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
   uint64_t *fields = (uint64_t *)insitu__mem_alloc(g->n_arrays + g->n_variables, sizeof *fields);
+
   for (uint64_t i = 0; fields && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     for (uint32_t v = a->first; v; v = g->variables[v - 1].next) {
@@ -25506,6 +25693,7 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
     fields[i] = 0; /* boxes may overlap */
     for (uint64_t f = 0; (f = insitu__geometry_next(g, a, f)) != UINT64_MAX; f++) fields[i]++;
   }
+
   return fields;
 }
 
@@ -25514,6 +25702,7 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
 static uint64_t insitu__plan_distinct_most(
     const struct insitu__plan *p, const struct insitu__geometry_array *a) {
   uint64_t most = 0;
+
   for (uint64_t v = 0; v < a->n_views && most < a->chunks; v++)
     for (uint64_t s = 0, last = 0; s < insitu__split_count(&p->part->segments); s++) {
       struct insitu__split_interval seg = p->part->segments.at[s];
@@ -25529,6 +25718,7 @@ static uint64_t insitu__plan_distinct_most(
 static bool insitu__plan_distinct(
     const struct insitu__plan *p, const uint64_t *fields, uint64_t *out) {
   bool ok = true;
+
   *out = 0;
   for (uint64_t i = 0; ok && i < p->geometry->n_arrays; i++) {
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
@@ -25555,6 +25745,7 @@ static bool insitu__plan_distinct(
     }
     insitu__mem_free(all);
   }
+
   return ok;
 }
 
@@ -25565,6 +25756,7 @@ static double insitu__plan_distinct_share(const struct insitu__plan *p, double f
   if (p->layout.sequential) return f;
   uint64_t whole = (uint64_t)k;
   double missed = 1;
+
   for (uint64_t i = 0; i < whole && missed > 1e-9; i++) missed *= 1 - f;
   missed *= 1 - (k - (double)whole) * f; /* the last touch is no whole one */
   return 1 - missed;
@@ -25575,6 +25767,7 @@ static double insitu__plan_distinct_share(const struct insitu__plan *p, double f
 static bool insitu__plan_count_rank(struct insitu__plan_count *n, uint64_t *seen) {
   const struct insitu__plan_layout *l = &n->plan->layout;
   uint64_t per_lane = insitu__base_max(1, INSITU__PLAN_SAMPLED_WINDOWS / l->rank_lanes);
+
   for (uint64_t k = 0; k < l->rank_lanes; k++) {
     uint64_t lane = l->first_lane + k, lane_rows = insitu__order_rows(n->order, lane);
     for (uint64_t i = 0, turn = 0; i < lane_rows; turn++) {
@@ -25589,6 +25782,7 @@ static bool insitu__plan_count_rank(struct insitu__plan_count *n, uint64_t *seen
       }
     }
   }
+
   return true;
 }
 
@@ -25610,6 +25804,7 @@ static insitu_status insitu__plan_cost(const struct insitu__plan *p, const struc
             (n.exact || insitu__plan_set_init(&n.unit, touched)) &&
             (n.exact || insitu__plan_distinct(p, fields, &split)) &&
             insitu__plan_count_rank(&n, &seen);
+
   for (uint64_t k = 0; k < l->rank_lanes; k++) rows += insitu__order_rows(o, l->first_lane + k);
   insitu__mem_free(fields);
   insitu__mem_free(n.shared.slot);
@@ -25631,6 +25826,7 @@ static insitu_status insitu__plan_cost(const struct insitu__plan *p, const struc
                             0.5);
     n.distinct = insitu__base_min(n.distinct, n.reads);
   }
+
   out->estimated = !n.exact;
   out->reads = n.reads;
   out->wanted = n.wanted;
@@ -25647,6 +25843,7 @@ static insitu_status insitu__plan_describe(
   const struct insitu__plan_layout *l = &p->layout;
   struct insitu__order o;
   insitu_status status = insitu__plan_order(p, 0, &o, err);
+
   if (status) return status;
   memset(out, 0, sizeof *out);
   out->order_version = INSITU_ORDER_VERSION;
@@ -25681,6 +25878,7 @@ static insitu_status insitu__plan_quality(
     const struct insitu__plan *p, uint64_t epoch, insitu_quality *out, insitu_error *err) {
   struct insitu__order o;
   insitu_status status = insitu__plan_order(p, epoch, &o, err);
+
   if (status) return status;
   uint64_t g = p->layout.global_batch,
            batches =
@@ -25713,6 +25911,7 @@ static insitu_status insitu__plan_quality(
     square += sum / (double)g * (sum / (double)g);
     full++;
   }
+
   double variance = (n * n - 1) / 12; /* of 0 .. n-1 */
   out->variance_ratio = full && n > (double)g ? (double)g * (square / (double)full) / variance *
                                                     (n - 1) / (n - (double)g)
@@ -27582,9 +27781,34 @@ static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, co
 }
 
 /* >>rows --------------------------------------------------------------------------------------- */
-/* The rows of a chunk that batches want: decoded into them, copied, or read straight into them. */
+/* The rows of a chunk that batches show: where they stand, and how they get there, decoded, copied,
+ * or read straight into place.
+ *
+ * A tile owns its row list. An entry says where one anchor of the tile's window stands, as (slot of
+ * the slab in the ring, row of its batch). All views share the entries: view v shows row i of the
+ * chunk in the batch row of anchor i - delta, so 64 steps of a chunk of 200 rows have 263 entries
+ * for 12,800 rows. An anchor is looked up once for each tile, and every pass over the rows walks
+ * the list:
+ *
+ *   range (>>tile) ─► list ─► aim, read ──────────────► landed ─┐
+ *                       └───► decode: direct, piece, hole ──────┼─► arrive: slabs are counted down
+ *                       └───► fill (absent or damaged chunk) ───┘
+ *
+ * The list is filled by the first walk, on the thread that has the tile then: on a worker where
+ * rows are decoded, on the reactor thread where they are read straight into place.
+ *
+ * Memory. A list has at most INSITU__GEOMETRY_LIST entries, or one for each delta of the array if
+ * these are more; max_inflight of them are part of the bytes in flight. A chunk that needs more is
+ * walked in pieces of list_rows rows, and the list is filled again for each piece and walk.
+ *
+ * Who may call: the thread that has the tile. Nothing suspends, and nothing is allocated but a
+ * worker's scratch. Slabs are written without a lock: each row of a batch belongs to one tile for
+ * each view, and no slab is delivered before all its parts are counted down.
+ *
+ * A slab cannot wait for ever: insitu__plan_scan_touch adds a part to its batch for each view and
+ * field of a row, and the tile of that (window, chunk, field) counts the same (view, row) down. */
 
-/* ---- rows of a chunk ---- */
+/* ---- where rows lie ---- */
 
 /* Where a variable's rows of a batch begin on the host. */
 static unsigned char *insitu__rows_rows(
@@ -27596,8 +27820,8 @@ static unsigned char *insitu__rows_rows(
 
 #define INSITU__ROWS_NONE UINT32_MAX
 
-/* Lists where the anchors stand that show rows of a piece of the chunk, in one of the tile's
- * batches: piece i has rows [i, i + 1) * list_rows. Nothing is done if the list holds them. */
+/* Fills the list for a piece of the chunk: piece i has rows [i, i + 1) * list_rows. Does nothing if
+ * the list holds that piece. */
 static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
@@ -27730,8 +27954,8 @@ static inline bool insitu__rows_next(struct insitu__rows_walk *w) {
 
 /* ---- arrival ---- */
 
-/* Tells whoever waits in next, with the lock held. Inline, that is this thread, asleep in the ring
- * unless the ring is woken. */
+/* Wakes the user's thread if it waits in next. The caller holds the lock. With inline_io the user's
+ * thread sleeps in the reactor's ring, so the reactor is woken. */
 static void insitu__rows_tell(insitu_iter *it) {
   pthread_cond_broadcast(&it->news);
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
@@ -27742,6 +27966,7 @@ static void insitu__rows_tell(insitu_iter *it) {
 static void insitu__rows_count_down(
     insitu_iter *it, struct insitu__loader_slab *slab, uint64_t parts) {
   uint64_t number = slab->number;
+
   if (atomic_fetch_sub_explicit(&slab->pending, parts, memory_order_acq_rel) != parts) return;
   pthread_mutex_lock(&it->lock);
   if (it->device.n_rings && number == it->shared.uploaded)
@@ -27822,10 +28047,12 @@ static insitu_status insitu__rows_piece(
         insitu__box_copy(w.box, at + (row - offset), w.dst);
     }
   }
+
   return INSITU_OK;
 }
 
-/* The place of decoded bytes within one row that one view alone wants as they are. */
+/* For a codec: where decoded bytes [offset, offset + bytes) belong, if they lie in one row, and one
+ * view alone shows that row as it is stored; else NULL. */
 static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
@@ -27839,9 +28066,11 @@ static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   return insitu__rows_next(&w) ? NULL : at;
 }
 
+/* The same for a chunk whose rows are interleaved: the worker's scratch takes the whole chunk. */
 static void *insitu__rows_whole(void *user, uint64_t offset, uint64_t bytes) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   (void)bytes;
+
   return t->loader->scratch[t->worker].whole + offset;
 }
 
@@ -27907,11 +28136,13 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
       last = at[k] + extent[k];
     }
   }
+
   for (uint64_t i = 0; i < ld->geometry.n_variables; i++) {
     if (!t->wanted[i] || !insitu__rows_hole_in_box(t, i, &hole)) continue;
     wanted = true;
     nan = nan || insitu__rows_shows_nan(&ld->geometry, i);
   }
+
   if (!wanted) return;
   insitu__rows_walk(&w, t, insitu__base_max(first, t->first), insitu__base_min(last, t->last));
   while (insitu__rows_next_run(&w))
@@ -27928,8 +28159,9 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   t->hole.last = last;
 }
 
-/* Decodes the tile's buffer and scatters its rows. INSITU_E_ABSENT when it is a shard with holes
- * that are an error: the rows are in their places then, but none of them is counted as arrived. */
+/* Decodes the tile's buffer and scatters its rows, on a worker. t->status is INSITU_E_ABSENT where
+ * the chunk is a shard with holes that are an error: its rows are in their places then, but none of
+ * them is counted down. */
 static void insitu__rows_decode(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   insitu_loader *ld = t->loader;
@@ -27939,6 +28171,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
       .direct = insitu__rows_direct,
       .piece = insitu__rows_piece,
       .element = a->zarr.itemsize};
+
   sink.hole = insitu__rows_hole;
   sink.hole_user = t;
   t->hole.n = 0;
@@ -27955,18 +28188,21 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
     sink.direct = insitu__rows_whole;
     sink.piece = insitu__rows_whole_piece;
   }
+
   t->status = insitu__chain_decode(
       &a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
   if (!t->status && t->hole.n && !t->hole.raises) { /* before the batch can be delivered */
     insitu__loader_add(&ld->count.absent_chunks, t->hole.n);
     insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, t->hole.n);
   }
+
   if (!t->status && sink.direct == insitu__rows_whole)
     t->status = insitu__rows_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
   if (!t->status && t->hole.raises) t->status = INSITU_E_ABSENT;
   if (!t->status) insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
+/* Writes the fill value to all rows of an absent or damaged chunk, on a worker. */
 static void insitu__rows_fill(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   struct insitu__rows_walk w;
@@ -27974,7 +28210,7 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
   uint64_t n;
 
   insitu__loader_add(&t->iter->tally[t->base / t->iter->batches & 3].holes, 1);
-  /* here, not in the coroutine: the user's function may need more stack than a coroutine has */
+  /* Logged here and not in the coroutine: the user's function may need more stack than that has. */
   if (t->hole.filled_key)
     insitu__report_log(t->loader, 1, "rank %d, array %.200s, chunk %.300s is filled: %s",
         (int)t->loader->config.rank, t->iter->plan.geometry->arrays[t->array].zarr.path,
@@ -27989,11 +28225,13 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
 /* ---- read straight into batches (raw chunks) ---- */
 
 struct insitu__rows_aim {
-  bool possible, twice; /* twice: some row has more than one taker */
+  bool possible; /* every row goes to its place as it is stored, and system calls pay */
+  bool shared;   /* some row has several places: it is read into one, and copied to the others */
 };
 
-/* Points the iovec at the rows' places, rows that nobody wants at the buffer, and one byte more
- * there to notice a chunk that is too long. */
+/* Points the tile's iovecs at the places of rows [first, last): those that nobody wants go to the
+ * buffer. Behind the chunk's last row one byte more goes there, to notice a chunk that is too long.
+ * Returns the number of iovecs; 0 unless aim->possible. */
 static unsigned insitu__rows_aim(struct insitu__loader_tile *t, struct insitu__rows_aim *aim) {
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
   uint64_t stride = a->stride[a->axis], n = t->last - t->first;
@@ -28001,7 +28239,7 @@ static unsigned insitu__rows_aim(struct insitu__loader_tile *t, struct insitu__r
 
   aim->possible = !a->zarr.codecs.n && a->sample_slowest && stride >= INSITU__LOADER_DIRECT &&
                   n < INSITU__LOADER_IOV;
-  aim->twice = false;
+  aim->shared = false;
   if (!aim->possible) return 0;
   memset(t->iov, 0, n * sizeof *t->iov);
 
@@ -28014,7 +28252,7 @@ static unsigned insitu__rows_aim(struct insitu__loader_tile *t, struct insitu__r
       aim->possible = false;
       return 0;
     }
-    if (iov->iov_base) aim->twice = true;
+    if (iov->iov_base) aim->shared = true;
     else iov->iov_base = at;
   }
 
@@ -28022,11 +28260,12 @@ static unsigned insitu__rows_aim(struct insitu__loader_tile *t, struct insitu__r
     if (!t->iov[i].iov_base) t->iov[i].iov_base = t->buffer;
     t->iov[i].iov_len = (size_t)stride;
   }
+
   t->iov[n] = (struct iovec){t->buffer, t->last == a->rows}; /* behind the last row only */
   return (unsigned)(n + (t->last == a->rows));
 }
 
-/* After a direct read: rows with several takers are copied, then everything is counted. */
+/* After such a read, on a worker: copies rows that have several places, then counts all down. */
 static void insitu__rows_landed(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
@@ -28043,6 +28282,7 @@ static void insitu__rows_landed(void *arg, unsigned worker) {
       else memcpy(at, from, (size_t)stride);
     }
   }
+
   insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
@@ -29629,16 +29869,29 @@ static void insitu__dates_keep_await(void *arg) {
 }
 
 /* >>tile --------------------------------------------------------------------------------------- */
-/* One chunk on its way, from its key to its rows. */
+/* One chunk on its way, from its key to its rows. The stages are drawn at >>loader; within them:
+ *
+ *   key ─► ready (boxes, range, buffer) ─► place ─► aim ─► read ─┬─► decode (worker) ─┬─► finish
+ *                                                                └─► landed ──────────┤
+ *            absent, damaged ─► policy ─┬─► fill (worker) ────────────────────────────┤
+ *                                       └─► damage: an error of the earliest batch ───┘
+ *
+ * Inner chunks of a shard that become ready together are gathered, cut into runs of neighbours, and
+ * each run is read by the tile at its head. Small chunks in the page cache take another way: a
+ * worker tries several of them in one job (bunch), and only what it cannot finish goes this way.
+ *
+ * State: the tile, which belongs to its coroutine or to the worker that the coroutine waits for;
+ * ld->sched.gathered, the reactor thread's. Functions whose names end in _await suspend. */
 
-/* ---- one chunk, from its key to its rows ---- */
+/* ---- what the tile's window wants ---- */
 
-/* Boxes of the variables that want the tile's field, and the rows that its window wants. */
+/* Describes the copy of a row for every variable that shows the tile's field. */
 static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
   const struct insitu__geometry *g = &t->loader->geometry;
   const struct insitu__geometry_array *a = &g->arrays[t->array];
   uint64_t tile[INSITU__MAX_DIMS], count[INSITU__MAX_DIMS];
   int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+
   memset(t->wanted, 0, g->n_variables * sizeof *t->wanted);
   for (uint64_t i = 0; i < g->n_variables; i++) {
     const struct insitu__geometry_variable *v = &g->variables[i];
@@ -29660,12 +29913,14 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
     if (v->decoded) insitu__box_cf(&t->box[i], &v->cf, a->zarr.swap);
     t->wanted[i] = true;
   }
+
   return INSITU_OK;
 }
 
 /* Whether what stands at a place of the window's sequence is in a batch before the pass began. */
 static bool insitu__tile_is_early(const struct insitu__loader_tile *t, uint64_t at) {
   uint64_t batch, row;
+
   insitu__plan_map_row(&t->map, at, &batch, &row);
   return t->base + batch < t->iter->start;
 }
@@ -29702,6 +29957,7 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
     }
     elsewhere = elsewhere || !all;
   }
+
   return elsewhere;
 }
 
@@ -29712,6 +29968,7 @@ static void insitu__tile_again(struct insitu__loader_tile *t) {
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[t->array];
   int64_t begin = (int64_t)(t->chunk * a->rows),
           end = (int64_t)insitu__base_min((t->chunk + 1) * a->rows, a->samples);
+
   for (uint64_t v = 0; v < a->n_views; v++) {
     const struct insitu__geometry_view *view = &a->views[v];
     if (!t->wanted[view->variable] || !insitu__plan_before(&it->plan, t->order, &t->window,
@@ -29726,6 +29983,7 @@ static void insitu__tile_again(struct insitu__loader_tile *t) {
 static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
   t->first = t->last = 0;
   insitu_status status = insitu__tile_boxes(t);
+
   if (status) return status;
   if (insitu__tile_range(t) && t->first < t->last && !t->ranged) insitu__tile_again(t);
   t->ranged = true;
@@ -29733,6 +29991,7 @@ static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
     t->buffer = (unsigned char *)insitu__mem_map(t->loader->footprint.buffer_bytes);
     if (t->buffer) insitu__loader_memory(t->loader, t->loader->footprint.buffer_bytes);
   }
+
   if (t->buffer) return INSITU_OK;
   return insitu__error_set(&t->error, INSITU_E_NOMEM,
       "no memory for a buffer of %" PRIu64 " bytes; lower max_inflight",
@@ -29746,9 +30005,11 @@ static bool insitu__tile_precedes(
   if (t->array != u->array) return t->array < u->array;
   return t->run.object != u->run.object ? t->run.object < u->run.object : t->run.at < u->run.at;
 }
+
 /* most come in order */
 static void insitu__tile_gather(insitu_loader *ld, struct insitu__loader_tile *t) {
   struct insitu__loader_tile **link = &ld->sched.gathered;
+
   if (ld->sched.gathered && !insitu__tile_precedes(t, ld->sched.gathered_last))
     link = &ld->sched.gathered_last->next;
   while (*link && !insitu__tile_precedes(t, *link)) link = &(*link)->next;
@@ -29756,9 +30017,11 @@ static void insitu__tile_gather(insitu_loader *ld, struct insitu__loader_tile *t
   *link = t;
   if (!t->next) ld->sched.gathered_last = t;
 }
+
 /* Cuts what was gathered into runs and lets the head of each go on. */
 static void insitu__tile_cut(insitu_loader *ld) {
   struct insitu__loader_tile *t = ld->sched.gathered;
+
   ld->sched.gathered = NULL;
   while (t) {
     struct insitu__loader_tile *head = t, *last = t;
@@ -29784,12 +30047,14 @@ static void insitu__tile_cut(insitu_loader *ld) {
     insitu__reactor_gate_open(&head->run.go_on);
   }
 }
+
 /* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's
  * bytes end: its buffer has room. A remote store drops it. */
 static void insitu__tile_run_await(struct insitu__loader_tile *head, const char *key) {
   insitu_loader *ld = head->loader;
   unsigned n = 0;
   uint64_t got = 0;
+
   for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
     memcpy(&head->run.iov[n], t->iov, t->run.n_iov * sizeof *t->iov);
     n += t->run.n_iov;
@@ -29798,6 +30063,7 @@ static void insitu__tile_run_await(struct insitu__loader_tile *head, const char 
           (struct iovec){ld->store.ops->drops_bytes ? NULL : t->buffer + t->run.want,
               (size_t)(t->run.next->run.at - t->run.at - t->run.want)};
   }
+
   insitu__loader_add(&ld->count.requests, 1);
   struct insitu__store_tag tag = {
       .size = UINT64_MAX, .give_up = &head->iter->sched.stopping, .past_caches = head->past_caches};
@@ -29817,10 +30083,12 @@ static void insitu__tile_run_await(struct insitu__loader_tile *head, const char 
     if (t != head) insitu__reactor_gate_open(&t->run.go_on);
   }
 }
+
 /* Reads bytes [at, at + want) of the object into the tile's iovecs, together with whoever wants
  * bytes near them at this moment. */
 static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, const char *key) {
   insitu_loader *ld = t->loader;
+
   if (ld->store.front) { /* each inner chunk is kept by itself: runs are never the same twice */
     struct insitu__store_tag tag = {
         .size = UINT64_MAX, .give_up = &t->iter->sched.stopping, .anew = t->anew};
@@ -29830,6 +30098,7 @@ static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, 
     if (t->status != INSITU_TIMEOUT)
       return t->status == INSITU_E_NOTFOUND ? insitu__cache_vanished(&t->error) : t->status;
   }
+
   memset(&t->run.go_on, 0, sizeof t->run.go_on);
   t->run.head = false;
   insitu__tile_gather(ld, t);
@@ -29839,6 +30108,7 @@ static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, 
     ld->sched.gathering = false;
     insitu__tile_cut(ld);
   }
+
   insitu__reactor_gate_await(&ld->reactor, &t->run.go_on);
   bool together = !t->run.head || t->run.next;
   if (t->run.head) insitu__tile_run_await(t, key);
@@ -29847,6 +30117,7 @@ static insitu_status insitu__tile_together_await(struct insitu__loader_tile *t, 
     t->run.next = NULL;
     insitu__tile_run_await(t, key);
   }
+
   if (ld->store.front && t->status >= 0)
     t->status = insitu__disk_put_await(&ld->disk, key, t->run.at, t->iov, t->run.n_iov, &t->run.tag,
         t->run.read_at, t->got, t->status, &t->error);
@@ -29859,6 +30130,7 @@ static insitu_status insitu__tile_place_await(struct insitu__loader_tile *t, con
     const char *key, uint64_t *offset, uint64_t *bytes) {
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
+
   *offset = 0;
   *bytes = UINT64_MAX;
   if (!a->zarr.n_levels) return INSITU_OK;
@@ -29886,6 +30158,7 @@ static insitu_status insitu__tile_fetch_await(
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   struct insitu__rows_aim aim;
   uint64_t offset, bytes, want;
+
   insitu__loader_add(&ld->count.reads, 1);
   insitu_status status = insitu__tile_place_await(t, index, key, &offset, &bytes);
   if (status) return status;
@@ -29901,6 +30174,7 @@ static insitu_status insitu__tile_fetch_await(
     t->iov[0] = (struct iovec){t->buffer, (size_t)bytes + !inner};
     n = 1;
   }
+
   /* which would write them to the disk first */
   t->past_caches = aim.possible && t->iter->sched.past_caches && !ld->store.front;
   if (inner) {
@@ -29916,6 +30190,7 @@ static insitu_status insitu__tile_fetch_await(
     status = insitu__fetch_bytes_await(ld, key, offset, t->iov, n, &tag, &t->got, &t->error);
     t->cached = tag.cached;
   }
+
   if (status) return status;
   if (t->got > bytes)
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
@@ -29932,7 +30207,8 @@ static insitu_status insitu__tile_fetch_await(
     insitu__reactor_work_await(&ld->reactor, insitu__rows_decode, t);
     return t->status;
   }
-  if (aim.twice) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
+
+  if (aim.shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
   else insitu__rows_arrive_here(t);
   return INSITU_OK;
 }
@@ -29955,6 +30231,7 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
   struct insitu__dates_shown d;
   char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "",
                                      use[INSITU__TIME_TEXT + 40];
+
   insitu__dates_of_await(t->loader, &a->zarr, start, stop, &d);
   if (d.first[0]) snprintf(dates, sizeof dates, " (%s to %s)", d.first, d.last);
   if (d.valid_start[0] || d.valid_stop[0])
@@ -29978,6 +30255,7 @@ static insitu_status insitu__tile_hole_await(
   insitu_loader *ld = t->loader;
   bool absent = status == INSITU_E_NOTFOUND, fill = insitu__fetch_bad_fills(ld, status);
   /* inside a shard */
+
   if (status == INSITU_E_ABSENT) return insitu__tile_absent_await(t, t->hole.nan);
   if (absent) {
     t->hole.raises = false;
@@ -29986,6 +30264,7 @@ static insitu_status insitu__tile_hole_await(
     fill = !insitu__fetch_absent_raises(ld, nan);
     if (!fill) status = insitu__tile_absent_await(t, nan);
   }
+
   if (!absent && insitu__store_is_remote(&ld->store) &&
       (t->iter->sched.stopping || insitu__fetch_cancelled(ld)))
     fill = false; /* given up, perhaps, and nobody waits for it: no hole */
@@ -30004,6 +30283,7 @@ static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_e
     it->shared.first_damaged = number;
     it->shared.error = *error;
   }
+
   insitu__rows_tell(it);
   pthread_mutex_unlock(&it->lock);
 }
@@ -30011,6 +30291,7 @@ static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_e
 /* The chunk's place in the array's grid, and its object's key. */
 static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
   const struct insitu__geometry_array *a = &t->loader->geometry.arrays[t->array];
+
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = t->chunk;
   return insitu__fetch_key(&a->zarr, index, &t->run.object, key, &t->error);
@@ -30022,10 +30303,12 @@ static void insitu__tile_quiet(insitu_iter *it) {
       !it->sched.preparing)
     insitu__reactor_gate_open(&it->sched.idle);
 }
+
 /* A tile is done with. */
 static void insitu__tile_finish(struct insitu__loader_tile *t) {
   insitu_loader *ld = t->loader;
   insitu_iter *it = t->iter;
+
   it->sched.inflight[t->order == &it->order[1]]--;
   ld->sched.inflight--;
   ld->sched.n_done++;
@@ -30042,6 +30325,7 @@ static void insitu__tile_await(void *arg) {
   const struct insitu__geometry_array *a = &ld->geometry.arrays[t->array];
   uint64_t index[INSITU__MAX_DIMS];
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
+
   insitu__error_clear(&t->error);
   /* both: a hole needs its rows */
   insitu_status status = insitu__tile_key(t, index, key), ready = insitu__tile_ready(t);
@@ -30067,6 +30351,7 @@ static void insitu__tile_await(void *arg) {
       insitu__reactor_work_await(&ld->reactor, insitu__report_log_tile_work, t);
     }
   }
+
   if (status) status = insitu__tile_hole_await(t, status, key);
   if (status) {
     insitu_error error = {0};
@@ -30081,6 +30366,7 @@ static void insitu__tile_await(void *arg) {
     insitu__tile_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
     if (inside) insitu__rows_arrive(t, ld->reactor.n_workers, earliest);
   }
+
   insitu__tile_finish(t);
 }
 
@@ -30094,6 +30380,7 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
   uint64_t index[INSITU__MAX_DIMS], offset = 0, want = a->zarr.codecs.n ? 0 : a->chunk_bytes;
   char key[INSITU__MAX_KEY];
   struct insitu__rows_aim aim;
+
   insitu__error_clear(&t->error);
   bool timed = insitu__report_is_logged(ld, 3);
   int64_t begin = timed ? insitu__base_now() : 0;
@@ -30108,6 +30395,7 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
     t->iov[0] = (struct iovec){t->buffer, (size_t)a->bound + 1};
     n = 1;
   }
+
   if (insitu__store_read_now(&ld->store, key, offset, t->iov, n, want, &t->got)) return false;
   if (want ? t->got != want : t->got > a->bound) return false;
   insitu__loader_add(&ld->count.requests, 1);
@@ -30116,7 +30404,7 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
   insitu__loader_add(&ld->count.bytes_decoded, want ? want : a->chunk_bytes);
   t->status = INSITU_OK;
   if (!aim.possible) insitu__rows_decode(t, worker);
-  else if (aim.twice) insitu__rows_landed(t, worker);
+  else if (aim.shared) insitu__rows_landed(t, worker);
   else insitu__rows_arrive(t, worker, UINT64_MAX);
   if (t->status) { /* damaged: it is read once more, and the cause told */
     insitu__loader_add(&ld->count.reads, UINT64_MAX);
@@ -30125,16 +30413,20 @@ static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
     t->spent = insitu__base_now() - begin;
     insitu__report_log_tile(t, key);
   }
+
   return !t->status;
 }
+
 static void insitu__tile_try_bunch(void *arg, unsigned worker) {
   for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next)
     t->done = insitu__tile_try(t, worker);
 }
+
 static void insitu__tile_bunch_await(void *arg) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg, *next;
   insitu_loader *ld = t->loader;
   unsigned landed = 0, missed = 0;
+
   insitu__reactor_work_await(&ld->reactor, insitu__tile_try_bunch, t);
   for (; t; t = next) {
     next = t->next;
@@ -30143,6 +30435,7 @@ static void insitu__tile_bunch_await(void *arg) {
     if (t->done) insitu__tile_finish(t);
     else if (insitu__reactor_spawn(&ld->reactor, insitu__tile_await, t)) insitu__tile_await(t);
   }
+
   /* not cached: go without trying for a while */
   if (missed > landed) ld->sched.untried = INSITU__LOADER_MISSED;
 }
