@@ -9087,8 +9087,8 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
 
   if (!r->iov) {
     if (insitu__text_buffer_bytes(&r->text, bytes, n)) return n;
-    return insitu__http_refuse(
-        r, r->text.n + n > r->text.limit ? INSITU__HTTP_LONG : INSITU__HTTP_MEMORY);
+    uint64_t limit = r->text.limit ? r->text.limit : INSITU__MAX_META; /* as the buffer's */
+    return insitu__http_refuse(r, r->text.n + n > limit ? INSITU__HTTP_LONG : INSITU__HTTP_MEMORY);
   }
 
   if (insitu__http_place(r, bytes, n)) return n;
@@ -17541,22 +17541,21 @@ static struct insitu__remote_fetch insitu__remote_fetch_of(
 
 /* -- versions -- */
 
-/* Compares an object's version with that of earlier reads, and notes it. False: it has changed. */
-static bool insitu__remote_same_version(
+/* Compares an object's version with that of earlier reads, and notes it: INSITU__HTTP_SAME and the
+ * others. */
+static int insitu__remote_relation(
     struct insitu__remote *m, uint64_t hash, const struct insitu__http_version *version) {
   struct insitu__remote_seen *free_entry = NULL;
   for (unsigned i = 0; i < INSITU__REMOTE_PROBES; i++) {
     struct insitu__remote_seen *s = &m->seen[(hash + i) % INSITU__REMOTE_SEEN];
-    if (s->key == hash)
-      return insitu__http_compare(&s->version, version, m->http.desc.any_etag) <=
-             INSITU__HTTP_ALIKE;
+    if (s->key == hash) return insitu__http_compare(&s->version, version, m->http.desc.any_etag);
     if (!s->key && !free_entry) free_entry = s;
   }
   if (!free_entry) /* one is forgotten */
     free_entry =
         &m->seen[(hash + insitu__order_mix(hash) % INSITU__REMOTE_PROBES) % INSITU__REMOTE_SEEN];
   *free_entry = (struct insitu__remote_seen){hash, *version};
-  return true;
+  return INSITU__HTTP_SAME;
 }
 
 static bool insitu__remote_was_read(struct insitu__remote *m, uint64_t hash) {
@@ -17739,6 +17738,15 @@ static insitu_status insitu__remote_fetch_changed(
       "the archive must not change while it is open; open it again once it is complete", err);
 }
 
+static insitu_status insitu__remote_fetch_lost(
+    const struct insitu__remote_fetch *f, insitu_error *err) {
+  return insitu__remote_fetch_failed(f, INSITU_E_CHANGED,
+      "some answers have an ETag or a date, others have none",
+      "they cannot be known to belong together: where servers differ so, set the option "
+      "ignore_etag",
+      err);
+}
+
 /* Checks that a complete answer belongs to what was read before, and fills the tag.
  * INSITU__REMOTE_AGAIN: nothing proves that it belongs to the bytes of an earlier attempt, and the
  * fetch begins anew. */
@@ -17756,13 +17764,16 @@ static insitu_status insitu__remote_fetch_accept_await(
     insitu__remote_fetch_restart(f);
     if (insitu__remote_fetch_again_await(f)) return INSITU__REMOTE_AGAIN;
   }
-  if (relation != INSITU__HTTP_SAME)
+  if (relation == INSITU__HTTP_LOST) return insitu__remote_fetch_lost(f, err);
+  if (relation == INSITU__HTTP_ALIKE)
     return insitu__remote_fetch_failed(f, INSITU_E_CHANGED,
-        "some answers have an ETag or a date, others have none",
-        "its parts cannot be known to belong together: where servers differ so, set the option "
-        "ignore_etag",
-        err);
-  if (f->what == INSITU__CLOUD_READ && !insitu__remote_same_version(m, f->hash, &a->version))
+        "its answers do not prove that its parts are of one version: an ETag among them is weak",
+        "where servers differ so, set the option ignore_etag", err);
+
+  int earlier = INSITU__HTTP_SAME; /* how it relates to what was read before */
+  if (f->what == INSITU__CLOUD_READ) earlier = insitu__remote_relation(m, f->hash, &a->version);
+  if (earlier == INSITU__HTTP_LOST) return insitu__remote_fetch_lost(f, err);
+  if (earlier == INSITU__HTTP_OTHER)
     return insitu__remote_fetch_changed(
         f, "it is not the object that was read before (its ETag, date or size is another)", err);
 
@@ -18192,14 +18203,19 @@ static insitu_status insitu__remote_get_await(struct insitu__store *s, const cha
 
 /* The names of a listing. */
 struct insitu__remote_page {
-  struct insitu__text_buffer names; /* of each entry: 'd' or 'f', name, NUL */
+  struct insitu__text_buffer names; /* of each entry: 'd' or 'f', name, NUL; failed: no memory */
   uint64_t count;
+  bool full; /* there were more names */
 };
 
 static void insitu__remote_page_add(void *to, const char *name, bool is_directory) {
   struct insitu__remote_page *p = (struct insitu__remote_page *)to;
+  uint64_t n = strlen(name) + 1;
+
+  p->full = p->full || p->count == INSITU__MAX_LIST || p->names.limit - p->names.n < n + 1;
+  if (p->full) return;
   insitu__text_buffer_bytes(&p->names, is_directory ? "d" : "f", 1);
-  insitu__text_buffer_bytes(&p->names, name, strlen(name) + 1);
+  insitu__text_buffer_bytes(&p->names, name, n);
   p->count++;
 }
 
@@ -18224,11 +18240,14 @@ static insitu_status insitu__remote_list_await(struct insitu__store *s, const ch
           insitu__cloud_list_page(&m->cloud, prefix, f.request.text.text ? f.request.text.text : "",
               f.request.text.n, insitu__remote_page_add, &page, &next, err);
     insitu__remote_fetch_end(&f);
-    if (status >= 0 && (page.count > INSITU__MAX_LIST || page.names.failed || next.failed))
+    if (status >= 0 && (page.names.failed || next.failed))
+      status = insitu__error_set(err, INSITU_E_NOMEM,
+          "store '%.400s', prefix '%.400s': no memory for its names; give the process more memory",
+          s->url, prefix);
+    if (status >= 0 && page.full)
       status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
-          "store '%.400s', prefix '%.400s': more than INSITU__MAX_LIST (%u) names, or memory is "
-          "short; name the arrays, or "
-          "consolidate the metadata",
+          "store '%.400s', prefix '%.400s': more than INSITU__MAX_LIST (%u) names, or very long "
+          "ones; name the arrays, or consolidate the metadata",
           s->url, prefix, INSITU__MAX_LIST);
     more = status >= 0 && next.n;
   }

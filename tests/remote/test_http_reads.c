@@ -586,6 +586,53 @@ static void test_shrinks(void **state) {
   }
   free(bytes);
 }
+/* What is told of answers that cannot be put together is what was seen of them. The server knows no
+ * conditions; answers from the second part on have an ETag of their own. */
+static bool two_tags(void *user, const struct server_request *q, struct server_answer *a) {
+  const char *const *tag = user;
+  uint64_t first = 0, last = 2 * PART - 1;
+  for (unsigned i = 0; i < q->n_headers; i++)
+    if (!strcasecmp(q->headers[i].name, "range"))
+      sscanf(q->headers[i].value, "bytes=%" SCNu64 "-%" SCNu64, &first, &last);
+  const char *etag = tag[first >= PART];
+  a->status = 206;
+  a->headers = malloc(200);
+  snprintf(a->headers, 200, "Content-Range: bytes %d-%d/%d\r\n%s%s%s", (int)first, (int)last,
+      2 * PART, etag[0] ? "ETag: " : "", etag, etag[0] ? "\r\n" : "");
+  a->n_body = last - first + 1;
+  a->body = calloc(1, (size_t)a->n_body);
+  return true;
+}
+static void test_told_as_changed(void **state) {
+  (void)state;
+  static const struct {
+    const char *tag[2], *part;
+  } cases[] = {{{"\"a\"", "\"a\""}, NULL},
+      {{"\"a\"", "\"b\""}, "(its ETag, date or size is another)"},
+      {{"\"a\"", ""}, "some answers have an ETag or a date, others have none"},
+      {{"\"a\"", "W/\"a\""}, "an ETag among them is weak"}};
+  const char *tag[2];
+  struct server *other = server_start(&(struct server_options){.answer = two_tags, .user = tag}),
+                *kept = server;
+  server = other;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int again = 0; again < 2; again++) { /* of two parts of a read, or of two reads */
+      memcpy(tag, cases[i].tag, sizeof tag);
+      open_store(any_mode(), NULL, 0);
+      asked("o", 0, again ? 1000 : 2 * PART);
+      if (again) {
+        assert_int_equal(ask.status, INSITU_OK);
+        asked("o", PART, 1000);
+      }
+      close_store();
+      /* parts belong together where that is proven, reads where nothing speaks against it */
+      bool good = !cases[i].part || (again && tag[1][0] == 'W');
+      assert_int_equal(ask.status, good ? INSITU_OK : INSITU_E_CHANGED);
+      if (!good && !strstr(ask.err.message, cases[i].part)) fail_msg("%s", ask.err.message);
+    }
+  server = kept;
+  server_stop(&other);
+}
 /* The place of the last bytes is counted from a length that was asked for; the object that answers
  * has another one: its bytes there are not the last. */
 static void test_tail_of_another_length(void **state) {
@@ -1063,6 +1110,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_two_versions),
       cmocka_unit_test(test_shrinks),
       cmocka_unit_test(test_tail_of_another_length),
+      cmocka_unit_test(test_told_as_changed),
       cmocka_unit_test(test_refusing_curl),
       cmocka_unit_test(test_slowed_down),
       cmocka_unit_test(test_names),

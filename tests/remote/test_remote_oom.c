@@ -112,7 +112,76 @@ static void test_each_allocation(void **state) {
   }
 }
 
+/* A listing of two pages, with memory for all but one allocation: all names, or no memory is told.
+ */
+enum { NAMES = 300 };
+static bool list_pages(void *user, const struct server_request *q, struct server_answer *a) {
+  bool first = !strstr(q->query, "continuation-token=");
+  (void)user;
+  a->status = 200;
+  a->body = malloc(NAMES * 100 + 300);
+  char *at = a->body + sprintf(a->body, "<ListBucketResult><IsTruncated>%s</IsTruncated>%s",
+                           first ? "true" : "false",
+                           first ? "<NextContinuationToken>t</NextContinuationToken>" : "");
+  for (int i = 0; i < NAMES; i++)
+    at += sprintf(
+        at, "<Contents><Key>a rather long name, number %d</Key></Contents>", first ? i : NAMES + i);
+  at += sprintf(at, "</ListBucketResult>");
+  a->n_body = (uint64_t)(at - a->body);
+  return true;
+}
+static void count_name(void *to, const char *name, bool is_directory) {
+  (void)name;
+  *(int *)to += !is_directory;
+}
+static struct insitu__store listing;
+static struct {
+  insitu_status status;
+  insitu_error err;
+  int names;
+} listed;
+static void list_it(void *arg) {
+  (void)arg;
+  listed.status = insitu__store_list_await(&listing, "", count_name, &listed.names, &listed.err);
+}
+static void test_listing(void **state) {
+  struct server *s = server_start(&(struct server_options){.answer = list_pages});
+  const insitu_option options[] = {{"endpoint", server_url(s, "")}, {"allow_http", "true"},
+      {"skip_signature", "true"}, {"region", "us-east-1"}, {"max_retries", "0"}};
+  const insitu_loader_desc d = {
+      .api = INSITU_API, .url = "s3://bucket", .options = options, .n_options = 5};
+  const struct insitu__reactor_desc reactor_desc = {
+      .backend = INSITU__RING_EPOLL, .inline_mode = true};
+  bool more = true;
+  int failed = 0;
+  (void)state;
+  for (long at = 0; more; at++) {
+    struct insitu__reactor reactor;
+    insitu_error err = {0};
+    if (insitu__reactor_open(&reactor, &reactor_desc, &err) ||
+        insitu__source_open(&listing, &reactor, &d, &err))
+      fail_msg("%s", err.message);
+    memset(&listed, 0, sizeof listed);
+    atomic_store(&oom_left, at);
+    alarm(60);
+    insitu_status status = insitu__reactor_call(&reactor, list_it, NULL);
+    alarm(0);
+    more = atomic_exchange(&oom_left, -1) < 0;
+    insitu__reactor_close(&reactor);
+    insitu__store_close(&listing);
+    if (status < 0) continue; /* the call itself had no memory */
+    failed += listed.status < 0;
+    if (listed.status ? listed.status != INSITU_E_NOMEM : listed.names != 2 * NAMES)
+      fail_msg("allocation %ld: %s, %d names: %s", at, insitu_status_name(listed.status),
+          listed.names, listed.err.message);
+  }
+  assert_int_equal(listed.status, INSITU_OK);
+  assert_true(failed > 10);
+  server_stop(&s);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_each_allocation)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_each_allocation), cmocka_unit_test(test_listing)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
