@@ -8124,38 +8124,53 @@ static void insitu__names_proxy(const char *proxy, char *out, size_t cap, bool *
 /* >>http --------------------------------------------------------------------------------------- */
 /* HTTP requests by libcurl: one multi handle, whose sockets and timer the reactor's loop drives.
  * State: one struct insitu__http per remote store, which must not move from insitu__http_open to
- * insitu__http_close. All of it belongs to the reactor thread, but for the counters. curl runs on
- * that thread's native stack, never on a coroutine's: an _await function queues its request and
- * suspends until a turn of the loop has finished it. A body goes from curl's buffer to where the
- * request wants it, once its status line and headers have been found right, and nowhere else. Here,
- * one request is one attempt, insitu__http_call_await excepted; who sends it decides what follows.
- */
+ * insitu__http_close. All of it belongs to the reactor thread, but for the counters. Only functions
+ * whose names end in _await suspend. curl runs on the thread's native stack, never on a
+ * coroutine's: an _await function queues its request and suspends; a turn of the loop resumes it.
+ *
+ * The life of a request, and of the transfer (a curl handle) that it is given:
+ *
+ *   await ─► queue ─► names known? ─no─► waiting ─► looked up, or connect_timeout is over
+ *                          │ yes                        │ address            │ none
+ *                          ◄────────────────────────────┘                    │
+ *                          ▼                                                 │
+ *              idle ─► active: curl sends it                                 │
+ *               ▲          │ headers complete (claim: the first of a request │
+ *               │          ▼   and its second, hedged transfer delivers)     │
+ *               │      check_head: is it what was asked for? ─no──┐          │
+ *               │          │ yes                                  │          │
+ *               │          ▼                                      ▼          ▼
+ *               │      copy_body: curl's buffer ─► iov ──────► finish: the coroutine goes on
+ *               └──────────────────────────────────────────────┘ retire
+ *
+ * A body goes from curl's buffer straight to where the request wants it, and only after its headers
+ * were checked. One request is one attempt, but in insitu__http_call_await: the caller decides
+ * whether another follows (insitu__http_pause_await waits before it). A request ends early where
+ * the store or the reactor closes, where its *give_up becomes true, and where memory is missing for
+ * a socket (insitu__http_sweep). */
 
-enum { INSITU__HTTP_ETAG = 192 }; /* bytes of an ETag's text that are kept, its end included */
-/* seconds after which a Last-Modified is taken for one of bytes that are final */
+enum { INSITU__HTTP_ETAG = 192 }; /* bytes of an ETag's text that are kept, its NUL included */
+/* seconds after which the bytes of a Last-Modified count as final */
 enum { INSITU__HTTP_SETTLED = 60 };
 
-/* Which version of an object an answer belongs to, as its headers tell. An ETag of any length is
- * compared by its hash and its length, which is a part of the hash. */
+/* The version of an object that an answer belongs to, as its headers tell. */
 struct insitu__http_version {
-  uint64_t etag;     /* hash of the ETag without its W/; 0: there is none */
-  uint64_t total;    /* bytes of the object; UINT64_MAX: not told */
-  uint32_t modified; /* Last-Modified, seconds since 1970, modulo 2^32 and never 0; 0: not told */
-  bool weak;         /* the ETag is weak: versions with other bytes may have the same */
-  /* the server's Date was INSITU__HTTP_SETTLED later than Last-Modified, or more */
-  bool settled;
-  bool absent; /* there is no such object: for >>disk */
+  /* Hash of the ETag's text without W/, of any length; 0: there is no ETag. The length is hashed,
+   * too. */
+  uint64_t etag;
+  uint64_t total;    /* bytes of the object; UINT64_MAX: unknown */
+  uint32_t modified; /* Last-Modified, seconds since 1970, modulo 2^32 and never 0; 0: none */
+  bool weak;         /* the ETag is weak: objects with other bytes may have the same */
+  bool settled;      /* Date was at least INSITU__HTTP_SETTLED later than Last-Modified */
+  bool absent;       /* there is no such object: for >>disk */
 };
 
-/* What two answers have to do with each other. */
+/* How the versions of two answers compare. */
 enum {
-  INSITU__HTTP_SAME, /* they are of one version: their bytes may be put together */
-  /* nothing tells them apart, and nothing strong enough says that they are the same */
-  INSITU__HTTP_ALIKE,
-  /* one of them has an ETag or a Last-Modified that the other lacks, and nothing else says that
-   * they are one */
-  INSITU__HTTP_LOST,
-  INSITU__HTTP_OTHER /* they are of two versions */
+  INSITU__HTTP_SAME,  /* one version: their bytes may be put together */
+  INSITU__HTTP_ALIKE, /* nothing tells them apart, and no strong validator says that they are one */
+  INSITU__HTTP_LOST,  /* one has a validator that the other lacks, and nothing else decides */
+  INSITU__HTTP_OTHER  /* two versions */
 };
 static const struct insitu__http_version insitu__http_no_version = {.total = UINT64_MAX};
 
@@ -8168,7 +8183,7 @@ static uint64_t insitu__http_hash(uint64_t h, const char *text, uint64_t n) {
   return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
 }
 
-/* Notes an ETag header's value of n bytes; nothing of it: there is no ETag. */
+/* Sets the validator of an ETag header's value of n bytes; 0 bytes: there is no ETag. */
 static void insitu__http_version_etag(
     struct insitu__http_version *v, const char *text, uint64_t n) {
   v->weak = n >= 2 && text[0] == 'W' && text[1] == '/';
@@ -8176,24 +8191,24 @@ static void insitu__http_version_etag(
   v->etag = n ? insitu__http_hash(3, text + skip, n - skip) | 1 : 0;
 }
 
-/* An ETag that may be sent back in a condition: a strong one (RFC 9110, section 8.8.3), since other
- * bytes may have the same weak one, and without what would end a header's line. */
+/* Whether an ETag may be sent in a condition. It must be strong, since objects with other bytes may
+ * have the same weak one (RFC 9110, section 8.8.3), and may hold nothing that ends a line. */
 static bool insitu__http_etag_usable(const char *etag) {
   for (const char *c = etag; *c; c++)
     if ((unsigned char)*c <= ' ' || *c == 0x7f) return false;
   return etag[0] && (etag[0] != 'W' || etag[1] != '/');
 }
-#ifndef INSITU_NO_CURL /* nobody else asks */
-/* Whether another answer can be known to be of the same version. A Last-Modified counts once it has
- * settled: it has a resolution of one second, and the server's clocks may differ by some (RFC 9110,
- * section 8.8.2.2). */
+#ifndef INSITU_NO_CURL /* its only callers */
+/* Whether this version has a validator that proves another answer to be of the same version. A
+ * Last-Modified counts once it has settled: its resolution is one second, and the clocks of servers
+ * differ by some (RFC 9110, section 8.8.2.2). */
 static bool insitu__http_version_guards(const struct insitu__http_version *v) {
   return (v->etag && !v->weak) || (v->modified && v->settled);
 }
 #endif
 
-/* before: of the answer that came first. any: the servers do not agree on ETags and dates, and only
- * lengths count. */
+/* Compares the version of an earlier answer with that of a later one; returns INSITU__HTTP_SAME and
+ * so on. any: option ignore_etag, servers disagree on ETags and dates, and only lengths count. */
 static int insitu__http_compare(
     const struct insitu__http_version *before, const struct insitu__http_version *now, bool any) {
   bool totals = before->total != UINT64_MAX && now->total != UINT64_MAX;
@@ -8215,81 +8230,94 @@ static int insitu__http_compare(
 
 /* bytes that curl receives at once: 64 to 256 KiB are best on loopback */
 #define INSITU__HTTP_BUFFER (128 * 1024L)
-#define INSITU__HTTP_SAID 4096 /* bytes of an error answer's body that are kept, and */
-/* received: of a longer one the rest is refused, with its connection */
+/* bytes of an error answer's body that are kept */
+#define INSITU__HTTP_SAID 4096
+/* bytes of an error answer's body that are received; a longer one costs the connection */
 #define INSITU__HTTP_LISTEN (256u << 10)
-/* A server that answers a range with the whole object: so many bytes before the range are received
- * and dropped, not more. */
+/* bytes before a range that are received and dropped, where a server sends the whole object */
 #define INSITU__HTTP_SKIP (1u << 20)
+/* requests in flight at once, where no option says another number */
 #define INSITU__HTTP_CONNECTIONS 64
-#ifndef INSITU__HTTP_PAUSE                 /* tests have no time for such */
-#define INSITU__HTTP_PAUSE 100000000       /* nanoseconds: first pause before a retry, and */
-#define INSITU__HTTP_PAUSE_SLOW 1000000000 /* where the server asked to slow down */
+#ifndef INSITU__HTTP_PAUSE /* tests have less time */
+/* nanoseconds: first pause before a retry, and the same where the server asked to slow down */
+#define INSITU__HTTP_PAUSE 100000000
+#define INSITU__HTTP_PAUSE_SLOW 1000000000
 #endif
-#define INSITU__HTTP_PAUSE_MOST 10000000000 /* longest pause that the server did not ask for */
-/* nanoseconds in which nobody reads, that do not count as a server's silence */
+/* nanoseconds: longest pause that the server did not ask for */
+#define INSITU__HTTP_PAUSE_MOST 10000000000
+/* nanoseconds without a reader that do not yet count as an absence: see insitu__http_away */
 #define INSITU__HTTP_AWAY 500000000
-/* nanoseconds of a pause after which it is looked whether to give up */
+/* nanoseconds of a pause between two looks whether the request is given up */
 #define INSITU__HTTP_NAP 100000000
-/* nanoseconds without an answer before a second request is worth it, at least */
+/* nanoseconds without an answer before a second request is sent, at least */
 #define INSITU__HTTP_HEDGE 500000000
-/* latest times to a first byte that the rule for second requests looks at */
+/* latest times to a first byte that decide when a second request is sent */
 #define INSITU__HTTP_LATENCIES 64
-enum { INSITU__HTTP_ID = 128 };
+enum { INSITU__HTTP_ID = 128 }; /* bytes of a service's name for a request, its NUL included */
 
-/* How requests are sent; in brackets the defaults that insitu__http_open puts in. */
+/* How requests are sent; in brackets the defaults of insitu__http_open. */
 struct insitu__http_desc {
-  uint64_t connections; /* requests under way at once (see insitu__http_connections) */
-  /* to connect (5 s); without stall_bytes in each second (20 s) */
-  int64_t connect_ms, stall_ms;
+  uint64_t connections; /* requests in flight at once (see insitu__http_connections) */
+
+  int64_t connect_ms;   /* time to connect (5 s) */
+  int64_t stall_ms;     /* time with less than stall_bytes in each second (20 s) */
   uint64_t stall_bytes; /* (1024) */
-  /* after a first attempt (10); while no server has answered at all (3) */
-  unsigned retries, first_retries;
-  int64_t retry_ms; /* in which no further attempt begins (180 s) */
-  int version;      /* 1: HTTP/1.1; 2: HTTP/2 where the server knows it */
-  /* borrowed; NULL: curl's environment variables, and the system's certificates */
+
+  unsigned retries;       /* attempts after the first (10) */
+  unsigned first_retries; /* the same while no server has answered at all (3) */
+  int64_t retry_ms;       /* time after which no further attempt begins (180 s) */
+
+  int version; /* 1: HTTP/1.1; 2: HTTP/2 where the server has it */
+
+  /* Borrowed. NULL: curl's environment variables, and the system's certificates. */
   const char *proxy, *no_proxy, *ca;
   const char *agent; /* borrowed: User-Agent */
-  bool insecure, hedge;
-  bool isolated; /* no proxy of the environment */
-  bool any_etag; /* changed objects are not noticed */
-  bool cached;   /* what cache_dir has is not asked for again */
+
+  bool insecure; /* certificates are not checked */
+  bool hedge;    /* late requests are sent a second time */
+  bool isolated; /* proxies of the environment do not count */
+  bool any_etag; /* objects that change are not noticed */
+  bool cached;   /* objects in cache_dir are not revalidated */
 };
 
-/* One response, valid after the await. */
+/* The head of one response, valid after the await. */
 struct insitu__http_answer {
   int status;      /* 0: none came */
-  uint64_t length; /* Content-Length; UINT64_MAX: not told */
-  bool has_range;  /* Content-Range: */
-  /* total UINT64_MAX: not told; of "bytes *" first is 1 and last 0 */
-  uint64_t first, last, total;
-  int64_t date, retry_after; /* seconds since 1970, and from now; -1: not told */
-  bool encoded;              /* Content-Encoding other than identity */
-  /* Last-Modified is a date, and later than those that stand for none */
-  bool dated;
-  bool framed; /* the body's end is marked, though its length is not told */
-  /* of the object; its settled and total: once the headers are complete */
+  uint64_t length; /* Content-Length; UINT64_MAX: none */
+
+  bool has_range;       /* there was a Content-Range, which says: */
+  uint64_t first, last; /* the bytes that follow; 1 and 0 of "bytes *" */
+  uint64_t total;       /* bytes of the object; UINT64_MAX: unknown */
+
+  int64_t date;        /* seconds since 1970; -1: none */
+  int64_t retry_after; /* seconds from now; -1: none */
+  bool encoded;        /* Content-Encoding is another than identity */
+  bool dated;          /* Last-Modified is a date, and later than those that stand for none */
+  bool framed;         /* the body's end is marked, though its length is not told */
+
+  /* Version of the object; settled and total are set once the headers are complete. */
   struct insitu__http_version version;
-  char etag[INSITU__HTTP_ETAG],
-      /* etag: "" also where it is longer. id: the service's name for the request */
-      id[INSITU__HTTP_ID];
-  char code[64], region[32]; /* x-ms-error-code, x-amz-bucket-region */
-  char *location;            /* NULL: none */
+  char etag[INSITU__HTTP_ETAG]; /* "": none, or longer than there is room for */
+  char id[INSITU__HTTP_ID];     /* the service's name for the request */
+  char code[64], region[32];    /* x-ms-error-code, x-amz-bucket-region */
+  char *location;               /* NULL: none */
 };
 
-/* How long a request took, in microseconds from its begin; -1: that did not happen. */
+/* Times of a request's steps, in microseconds from its begin; -1: the step did not happen. */
 struct insitu__http_timing {
-  /* secured: TLS; first: byte of the answer */
-  int64_t resolved, connected, secured, sent, first, total;
-  long version; /* CURL_HTTP_VERSION_... */
-  /* it went over a connection that was there */
-  bool reused;
+  int64_t resolved, connected;
+  int64_t secured; /* TLS */
+  int64_t sent;
+  int64_t first; /* byte of the answer */
+  int64_t total;
+  long version;                   /* CURL_HTTP_VERSION_... */
+  bool reused;                    /* the connection was open before */
   char address[INET6_ADDRSTRLEN]; /* of the server, or of the proxy */
 };
 struct insitu__http_transfer;
 
-/* Zero it, fill the first part, insitu__http_await, look at the rest, insitu__http_request_free. It
- * must not move meanwhile. */
+/* One request. Its user zeroes it, fills the first part, calls insitu__http_await, reads the second
+ * part and calls insitu__http_request_free. It must not move meanwhile. */
 struct insitu__http_request {
   const char *method;                 /* NULL: GET */
   const char *url;                    /* sent byte for byte */
@@ -8297,51 +8325,56 @@ struct insitu__http_request {
   char **headers;                     /* "Name: value", see insitu__http_header */
   const void *body;                   /* n_body bytes of a PUT or POST, borrowed */
   uint64_t n_body;
-  /* where the body of 200 and 206 goes; NULL: to text. A NULL base drops bytes */
+
+  /* Where the body of a 200 or 206 goes; an entry with a NULL base drops its bytes. NULL: the body
+   * goes to text. */
   struct iovec *iov;
   unsigned n_iov;
-  bool past_caches; /* it goes there past the caches: see insitu__mem_copy_past_caches */
-  /* the range that a Range header asks for; bytes 0: none; first INSITU__RING_TAIL: the last
-   * bytes */
+  bool past_caches; /* the body is written past the caches: insitu__mem_copy_past_caches */
+
+  /* The range that a Range header asks for. bytes 0: none. first INSITU__RING_TAIL: the last bytes
+   * of the object. */
   uint64_t first, bytes;
+
   int64_t connect_ms, stall_ms; /* 0: as the desc says */
-  bool fresh;                   /* no connection that was used before */
+  bool fresh;                   /* by a new connection */
   bool direct;                  /* by no proxy */
-  /* the server's time when it was made, as far as that was known: >>cloud's */
-  int64_t dated;
-  struct insitu__http_timing *timing; /* NULL, or where that goes */
-  /* NULL, or once it is true the request ends as cancelled: see insitu__http_sweep */
-  const bool *give_up;
-  /* NULL, or what will be looked at first after the answer: fetched while its body is copied */
-  const void *soon;
-  /* out */
-  /* the body of a request without iov (set text.limit), or what an error answer says */
-  struct insitu__text_buffer text;
+  int64_t dated;                /* the server's time when the request was made, as >>auth knew it */
+  struct insitu__http_timing *timing; /* where times go, or NULL */
+  const bool *give_up; /* NULL, or: once it is true, insitu__http_sweep cancels the request */
+  const void
+      *prefetch; /* NULL, or memory that is read next: it is fetched while the body is copied */
+
+  /* Out. */
+  struct insitu__text_buffer
+      text; /* the body, where there is no iov (set text.limit), or an error's */
   struct insitu__http_answer answer;
-  /* bytes that went to iov: a new attempt goes on behind them, see insitu__http_rewind */
-  uint64_t placed;
-  bool transient; /* it failed, and another attempt may not */
-  /* the engine's own */
+  uint64_t placed; /* bytes in iov: another attempt goes on behind them, or insitu__http_rewind */
+  bool transient;  /* the request failed, and another attempt may succeed */
+
+  /* The engine's own. */
   struct insitu__http_request *next;
-  struct insitu__names_host *host;                    /* whose address it waits for, */
-  int64_t host_until;                                 /* and how long: of insitu__base_now */
-  struct insitu__http_transfer *sent, *twin, *winner; /* winner: of the two, whose body is taken */
+  struct insitu__names_host *host;           /* of the address that the request waits for */
+  int64_t host_until;                        /* when that wait ends: insitu__base_now */
+  struct insitu__http_transfer *sent, *twin; /* the transfer, and the hedged second one */
+  struct insitu__http_transfer *winner;      /* the one of them that delivers the answer */
   struct insitu__coro *co;
-  uint64_t skip, left; /* bytes of the body to drop first; to take at most */
-  unsigned at;         /* the entry of iov that is being filled, */
-  uint64_t into;       /* and the bytes that it has */
-  int failure;         /* INSITU__HTTP_... below */
+  uint64_t skip; /* bytes of the body that are yet to be dropped */
+  uint64_t left; /* bytes of the body that are yet to be placed, at most */
+  unsigned at;   /* entry of iov that is being filled */
+  uint64_t into; /* bytes in that entry */
+  int failure;   /* INSITU__HTTP_FINE, ... */
   CURLcode result;
-  long tunnel;        /* what a proxy answered that was asked for one; 0: none was */
+  long tunnel;        /* a proxy's answer to CONNECT; 0: none */
   char *cause;        /* curl's text */
-  const char *advice; /* NULL: the one of `result` */
+  const char *advice; /* for the message; NULL: that of result */
 };
 
-/* Why a response was not taken to its end. */
+/* Why the rest of a response is not read. */
 enum {
   INSITU__HTTP_FINE,
-  INSITU__HTTP_FULL,  /* no failure: the object has more than there is room for */
-  INSITU__HTTP_RANGE, /* not the range that was asked for */
+  INSITU__HTTP_FULL,  /* no failure: the object is longer than iov */
+  INSITU__HTTP_RANGE, /* another range than the one that was asked for */
   INSITU__HTTP_WHOLE, /* the whole object instead of a range */
   INSITU__HTTP_LONG,  /* more bytes than announced, or than text.limit */
   INSITU__HTTP_ENCODED,
@@ -8349,76 +8382,84 @@ enum {
   INSITU__HTTP_CANCELLED
 };
 
-struct insitu__http_transfer { /* a curl handle: idle, or under way for a request */
+/* A curl handle: idle, or active for a request. */
+struct insitu__http_transfer {
   struct insitu__http *http;
   struct insitu__http_request *request;
-  /* in the list of those under way; next alone: in that of idle ones */
-  struct insitu__http_transfer *next, **link;
+  struct insitu__http_transfer *next;  /* in the list of active or of idle transfers */
+  struct insitu__http_transfer **link; /* of an active one: what points to it */
+
   CURL *easy;
-  /* what curl knows of the url of plain requests that go by no proxy: its origin */
-  CURLU *root;
-  /* of which its options were set: as insitu__http_host_of numbers them; 0: they must be set
-   * anew */
-  uint64_t origin;
-  struct curl_slist *line; /* room for n_line header lines, whose text is the request's */
+  CURLU *root;             /* the origin of plain requests that go by no proxy */
+  uint64_t origin;         /* number of the origin that options were set for; 0: none */
+  struct curl_slist *line; /* room for n_line header lines, whose texts are the request's */
   uint64_t n_line;
-  struct curl_slist *resolve;
-  /* its headers: the request's place for them or, while another may answer, its own */
-  struct insitu__http_answer *answer;
-  uint64_t header_bytes, said; /* said: of an error's body */
-  int64_t began;               /* where hedge is set */
-  bool headed;                 /* its headers have come to their end */
-  bool begun;                  /* and this response is the request's */
-  bool plain;                  /* its options are those of a plain request, */
-  /* and the next one may use them: see insitu__http_options_set */
-  bool kept;
-  char error[CURL_ERROR_SIZE];
+  struct curl_slist *resolve; /* addresses for curl */
+  bool plain;    /* options are those of a plain request: see insitu__http_options_set */
+  bool reusable; /* and the next plain request may keep them */
+
+  struct insitu__http_answer *answer; /* where headers go: the request's or, while hedged, own */
   struct insitu__http_answer own;
+  uint64_t header_bytes;
+  uint64_t error_bytes; /* of an error answer's body */
+  int64_t began;        /* insitu__http_clock, where hedge is set */
+  bool headed;          /* the headers are complete */
+  bool delivers;        /* this transfer's answer is the request's */
+  char error[CURL_ERROR_SIZE];
 };
 
 struct insitu__http {
   struct insitu__reactor_source source; /* first */
   struct insitu__http_desc desc;
   struct insitu__reactor *reactor;
-  bool attached, curl;
-  bool sweep;    /* some requests are to be given up */
-  bool over;     /* all are, and those to come */
-  bool starved;  /* memory was missing for a socket: what is under way would wait for ever */
-  bool answered; /* by some server: its name is right */
+  bool attached;   /* to the reactor */
+  bool curl;       /* curl_global_init has succeeded */
+  bool sweep;      /* some requests are given up: the next turn cancels them */
+  bool closed;     /* all requests are given up, and those to come */
+  bool starved;    /* memory was missing for a socket: active transfers would wait for ever */
+  bool answered;   /* some server has answered: its name is right */
+  bool maybe_done; /* curl may have finished transfers */
+  bool proxied;    /* a proxy was set, in desc or environment, at the first request */
+  char *agent;     /* header line of requests that go by no proxy */
+
   CURLM *multi;
-  /* when curl wants to be called; INT64_MAX: not; 0: at once */
-  int64_t timer;
-  bool news;                                 /* curl may have finished transfers */
-  struct insitu__ring_poll *polls;           /* of sockets */
+  int64_t timer;                   /* when curl wants to be called; INT64_MAX: never; 0: at once */
+  struct insitu__ring_poll *polls; /* of curl's sockets */
+
   struct insitu__http_request *first, *last; /* queued */
-  struct insitu__http_request *waiting;      /* for the address of a name */
+  struct insitu__http_request *waiting;      /* for addresses */
   struct insitu__http_transfer *active, *idle;
-  uint64_t under_way;
-  double most; /* requests under way at once, */
-  /* and of these now: falls when the server asks to slow down, and rises again */
-  double limit;
-  int64_t slowed; /* when it fell last */
-  /* nanoseconds in which nobody read: in all, and since that was taken from the silence of
-   * servers */
+  uint64_t under_way; /* active transfers */
+
+  /* Requests in flight at once: the most, and the limit now, which falls where the server asks to
+   * slow down and rises again. */
+  double most, limit;
+  int64_t slowed; /* when the limit fell last */
+
+  /* Nanoseconds in which nobody read: in all, and since transfers were last told. */
   int64_t away, unread;
+
   struct insitu__names_host host[INSITU__MAX_HOSTS];
-  /* scheme and authority of the last url, and what insitu__http_host_of says of it */
+
+  /* The last origin (scheme and authority of a url), its "host:port", and how many origins have
+   * stood here: see insitu__http_host_of. */
   char origin[256], origin_host[256];
-  uint64_t n_origins; /* that stood there so far */
-  /* by the desc, or the environment, as it was at the first request */
-  bool proxied;
-  char *agent; /* header line of those that go by no proxy */
-  /* the last one, and what it says: a second's answers have the same */
+  uint64_t n_origins;
+
+  /* The last Date line and its time: answers of one second have the same. */
   char date_line[64];
   int64_t date;
+
   uint64_t random;
-  int64_t latency[INSITU__HTTP_LATENCIES];
+  int64_t latency[INSITU__HTTP_LATENCIES]; /* a ring of times to a first byte, nanoseconds */
   unsigned n_latency;
-  /* counters: relaxed; changed by the reactor thread alone */
+
+  /* Counters, relaxed; the reactor thread alone changes them. */
   atomic_uint_least64_t n_requests, n_retries, n_throttled, n_hedges, n_bytes;
 };
 
-/* No locked instruction, which would wait until the processor has written out all of a body. */
+/* Adds to a counter without a locked instruction, which would wait until the processor has written
+ * out all of a body. */
 static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
   atomic_store_explicit(
       counter, atomic_load_explicit(counter, memory_order_relaxed) + n, memory_order_relaxed);
@@ -8426,8 +8467,7 @@ static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
 
 /* -- options -- */
 
-/* "5", "1.5s", "200ms", "2m": milliseconds. */
-/* strtod would look at the locale */
+/* Reads "5", "1.5s", "200ms" or "2m" as milliseconds; strtod would look at the locale. */
 static bool insitu__http_duration(const char *text, int64_t *ms) {
   uint64_t whole = 0, part = 0, scale = 1, unit;
   const char *p = text;
@@ -8456,7 +8496,7 @@ static bool insitu__http_number(const char *text, uint64_t most, uint64_t *value
   return true;
 }
 
-/* true, 1, yes, on and their opposites. */
+/* Reads true, 1, yes, on and their opposites, in any case. */
 static bool insitu__http_flag(const char *text, bool *value) {
   static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
   for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
@@ -8517,8 +8557,8 @@ static const struct insitu__http_option {
 };
 enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
 
-/* What is wrong with an option whose text goes into a request's head, or names something to curl;
- * NULL: nothing. The text itself is not for messages: a proxy's url may hold a password. */
+/* What is wrong with an option that becomes a part of a request's head, or names something to curl;
+ * NULL: nothing. Messages do not show the text: a proxy's url may hold a password. */
 static const char *insitu__http_option_text(int type, const char *value) {
   for (const char *p = value; *p; p++)
     if ((unsigned char)*p < 0x20 || *p == 0x7f)
@@ -8535,7 +8575,7 @@ static const char *insitu__http_option_text(int type, const char *value) {
   return NULL; /* without memory the first request tells */
 }
 
-/* Stores an option's value in the desc; false: it is none that the option may have. */
+/* Stores an option's value in the desc. False: the option cannot have this value. */
 static bool insitu__http_option_store(
     const struct insitu__http_option *option, const char *value, struct insitu__http_desc *d) {
   void *to = (char *)d + option->offset;
@@ -8608,7 +8648,7 @@ __attribute__((format(printf, 2, 3))) static bool insitu__http_header(
   return false;
 }
 
-/* The same without a format: every read has such lines. */
+/* The same without a format, which every read is spared. */
 static bool insitu__http_header_text(
     struct insitu__http_request *r, const char *name, const char *value) {
   size_t n_name = strlen(name), n_value = strlen(value);
@@ -8634,8 +8674,7 @@ static void insitu__http_answer_free(struct insitu__http_answer *a) {
   a->etag[0] = a->id[0] = a->code[0] = a->region[0] = 0;
 }
 
-/* Frees what a request owns, and makes it ready to be filled again: its destination and limits
- * stay. */
+/* Frees what a request owns, and makes it ready for another attempt: iov and limits stay. */
 static void insitu__http_request_reset(struct insitu__http_request *r) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++) {
     insitu__mem_free_secret(r->headers[i], strlen(r->headers[i])); /* credentials */
@@ -8675,7 +8714,7 @@ static bool insitu__http_digits(const char **p, uint64_t *value) {
   return *p > begin;
 }
 
-/* "bytes 0-9/100", "bytes 0-9/ *", "bytes * /100" (without the blanks): RFC 9110, 14.4. */
+/* Reads "bytes 0-9/100", "bytes 0-9/ *" or "bytes * /100" (without the blanks): RFC 9110, 14.4. */
 static bool insitu__http_content_range(const char *text, struct insitu__http_answer *a) {
   if (strncasecmp(text, "bytes ", 6)) return false;
   const char *p = text + 6;
@@ -8698,8 +8737,8 @@ static bool insitu__http_content_range(const char *text, struct insitu__http_ans
   return a->has_range = true;
 }
 
-/* Last-Modified. What is no date counts as a date of its own: another text is another version. */
-static void insitu__http_take_modified(struct insitu__http_answer *a, const char *value) {
+/* Reads Last-Modified. A text that is no date still tells versions apart, by its hash. */
+static void insitu__http_read_modified(struct insitu__http_answer *a, const char *value) {
   int64_t seconds;
   if (!*value) return;
   a->dated = insitu__sign_parse_http_date(value, &seconds);
@@ -8708,8 +8747,8 @@ static void insitu__http_take_modified(struct insitu__http_answer *a, const char
   a->version.modified = (uint32_t)seconds ? (uint32_t)seconds : 1;
 }
 
-/* All headers have come: what they say together of the object's version. */
-static void insitu__http_answer_whole(struct insitu__http_answer *a) {
+/* All headers are there: sets the version's parts that depend on several of them. */
+static void insitu__http_answer_complete(struct insitu__http_answer *a) {
   uint32_t since = (uint32_t)a->date - a->version.modified;
   a->version.settled =
       a->dated && a->date >= 0 && since >= INSITU__HTTP_SETTLED && since < UINT32_C(1) << 31;
@@ -8719,7 +8758,7 @@ static void insitu__http_answer_whole(struct insitu__http_answer *a) {
                                         : UINT64_MAX;
 }
 
-/* nothing in it that could end a line of a request or a log */
+/* Whether a text holds no control character: none can end a line of a request or a log. */
 static bool insitu__http_printable(const char *text) {
   for (const char *p = text; *p; p++)
     if ((unsigned char)*p < 0x20 || *p == 0x7f) return false;
@@ -8779,7 +8818,7 @@ static bool insitu__http_read_value(struct insitu__http_answer *a, size_t header
     if (n < sizeof a->etag && insitu__http_printable(value)) memcpy(a->etag, value, n + 1);
     insitu__http_version_etag(&a->version, value, n);
     break;
-  case INSITU__HTTP_HEADER_MODIFIED: insitu__http_take_modified(a, value); break;
+  case INSITU__HTTP_HEADER_MODIFIED: insitu__http_read_modified(a, value); break;
   case INSITU__HTTP_HEADER_TRANSFER:
     /* the last coding tells whether the body's end is marked: RFC 9112, 6.3 */
     a->framed = n >= 7 && !strcasecmp(value + n - 7, "chunked");
@@ -8853,7 +8892,7 @@ static void insitu__http_polled(struct insitu__ring_poll *poll, unsigned events)
   int running, mask = (events & (POLLIN | POLLHUP) ? CURL_CSELECT_IN : 0) |
                       (events & POLLOUT ? CURL_CSELECT_OUT : 0) |
                       (events & (POLLERR | POLLNVAL) ? CURL_CSELECT_ERR : 0);
-  h->news = true;
+  h->maybe_done = true;
   curl_multi_socket_action(h->multi, poll->fd, mask, &running);
 }
 
@@ -8899,7 +8938,7 @@ static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *
   return 0;
 }
 
-/* As curl makes it, but for a program that is started meanwhile. */
+/* Makes a socket as curl does, but close-on-exec, for programs that are started meanwhile. */
 static curl_socket_t insitu__http_on_open(
     void *user, curlsocktype purpose, struct curl_sockaddr *a) {
   (void)user, (void)purpose;
@@ -8913,15 +8952,15 @@ static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
   return 0;
 }
 
-/* Notes why the rest of a response is not wanted; curl then ends the transfer. */
+/* Sets why the rest of a response is not read. Returns 0: curl then ends the transfer. */
 static size_t insitu__http_refuse(struct insitu__http_request *r, int failure) {
   r->failure = failure;
   return 0;
 }
 
-/* Whether a response, whose headers are complete, is what was asked for; how much of its body is to
- * be dropped first. */
-static int insitu__http_judge(struct insitu__http_request *r) {
+/* Checks the complete head of a response against the request; sets how many bytes of the body are
+ * dropped first, and how many are read. Returns INSITU__HTTP_FINE, or the failure. */
+static int insitu__http_check_head(struct insitu__http_request *r) {
   const struct insitu__http_answer *a = &r->answer;
 
   if (a->status != 200 && a->status != 206) return INSITU__HTTP_FINE;
@@ -8945,22 +8984,22 @@ static int insitu__http_judge(struct insitu__http_request *r) {
   return r->skip > INSITU__HTTP_SKIP ? INSITU__HTTP_WHOLE : INSITU__HTTP_FINE;
 }
 
-/* The time that servers have had: inline it stands still outside next, see insitu__http_away. */
+/* The clock of servers, nanoseconds: it stands still while nobody reads (insitu__http_away). */
 static int64_t insitu__http_clock(const struct insitu__http *h) {
   return insitu__base_now() - h->away;
 }
 
-/* The first of a request's transfers whose headers are complete gives its body: from now on the
- * other is nobody's. */
-static bool insitu__http_begin(struct insitu__http_transfer *t) {
+/* A transfer whose headers are complete claims its request: the first to do so delivers the answer.
+ * False: the other one does, or the response is refused. */
+static bool insitu__http_claim(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
 
-  if (t->begun) return true;
+  if (t->delivers) return true;
   if (r->winner) return false;
   struct insitu__http *h = t->http;
-  t->begun = h->answered = true;
+  t->delivers = h->answered = true;
   r->winner = t;
-  __builtin_prefetch(r->soon);
+  __builtin_prefetch(r->prefetch);
   if (t->answer == &t->own) {
     r->answer = t->own;
     t->own.location = NULL;
@@ -8968,12 +9007,12 @@ static bool insitu__http_begin(struct insitu__http_transfer *t) {
 
   if (h->desc.hedge)
     h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__http_clock(h) - t->began;
-  r->failure = insitu__http_judge(r);
+  r->failure = insitu__http_check_head(r);
   return !r->failure;
 }
 
-/* A Date, parsed once a second. */
-static void insitu__http_take_date(
+/* Reads a Date line; those of one second are parsed once. */
+static void insitu__http_read_date(
     struct insitu__http *h, struct insitu__http_answer *a, char *line) {
   if (!strcmp(line, h->date_line)) {
     a->date = h->date;
@@ -8995,7 +9034,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (t->header_bytes > INSITU__MAX_HEADERS)
     return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
   bool status = n > 5 && !memcmp(line, "HTTP/", 5);
-  if (t->begun || (t->headed && !status)) return n; /* a trailer: it changes nothing */
+  if (t->delivers || (t->headed && !status)) return n; /* a trailer: it changes nothing */
   /* informational answers come before the real one */
   if (status) {
     insitu__http_answer_init(t->answer);
@@ -9014,7 +9053,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
   if (!length) {
     t->headed = true;
-    insitu__http_answer_whole(t->answer);
+    insitu__http_answer_complete(t->answer);
     return n;
   }
 
@@ -9024,7 +9063,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   text[length] = 0;
   bool taken = true;
   if (length > 5 && text[4] == ':' && !strncasecmp(text, "date", 4))
-    insitu__http_take_date(t->http, t->answer, text);
+    insitu__http_read_date(t->http, t->answer, text);
   else taken = insitu__http_read_header(t->answer, text);
 
   /* a redirect's target may be a signed url */
@@ -9032,8 +9071,8 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   return taken ? n : insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
 }
 
-/* Puts bytes where the request wants them; false when there is no room for all. */
-static bool insitu__http_place(struct insitu__http_request *r, const char *bytes, uint64_t n) {
+/* Copies bytes of a body to where the request wants them. False: there is no room for all. */
+static bool insitu__http_copy_body(struct insitu__http_request *r, const char *bytes, uint64_t n) {
   uint64_t drop = insitu__base_min(n, r->skip);
 
   r->skip -= drop;
@@ -9061,7 +9100,7 @@ static bool insitu__http_place(struct insitu__http_request *r, const char *bytes
   return !n;
 }
 
-/* Forgets what was placed: the next attempt fills iov from its beginning. */
+/* Forgets what was placed: the next attempt fills iov from its begin. */
 static void insitu__http_rewind(struct insitu__http_request *r) {
   r->at = 0;
   r->into = r->placed = 0;
@@ -9073,7 +9112,7 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
   const struct insitu__http_answer *a = &r->answer;
 
   n *= size;
-  if (!insitu__http_begin(t)) return 0;
+  if (!insitu__http_claim(t)) return 0;
   insitu__http_count(&t->http->n_bytes, n);
   if (a->status != 200 && a->status != 206) {
     if (!r->text.text) r->text.secret = true; /* an error may repeat what it was sent */
@@ -9081,8 +9120,8 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
         r->text.n < INSITU__HTTP_SAID ? insitu__base_min(n, INSITU__HTTP_SAID - r->text.n) : 0;
     if (!insitu__text_buffer_bytes(&r->text, bytes, keep))
       return insitu__http_refuse(r, INSITU__HTTP_MEMORY);
-    t->said += n;
-    return t->said <= INSITU__HTTP_LISTEN ? n : insitu__http_refuse(r, INSITU__HTTP_FULL);
+    t->error_bytes += n;
+    return t->error_bytes <= INSITU__HTTP_LISTEN ? n : insitu__http_refuse(r, INSITU__HTTP_FULL);
   }
 
   if (!r->iov) {
@@ -9091,15 +9130,15 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
     return insitu__http_refuse(r, r->text.n + n > limit ? INSITU__HTTP_LONG : INSITU__HTTP_MEMORY);
   }
 
-  if (insitu__http_place(r, bytes, n)) return n;
+  if (insitu__http_copy_body(r, bytes, n)) return n;
   return insitu__http_refuse(r, a->status == 206 ? INSITU__HTTP_LONG : INSITU__HTTP_FULL);
 }
 
 /* -- transfers -- */
 
-/* Nobody has read for a while, inline: what may lie there since is no stall. curl looks for that
- * before it reads, and begins to count anew where a transfer was paused. Owner of the reactor,
- * outside of it. */
+/* Tells that nobody has read for so many nanoseconds: with inline_io, the time between two calls of
+ * next. What waits in sockets since then is no stall of the server. curl checks for stalls before
+ * it reads, and a pause makes it count anew. For the owner of the reactor, outside of a turn. */
 static void insitu__http_away(struct insitu__http *h, int64_t ns) {
   h->away += ns;
   h->unread += ns;
@@ -9111,12 +9150,12 @@ static void insitu__http_away(struct insitu__http *h, int64_t ns) {
   }
 }
 
-/* takes one that is under way out */
-static void insitu__http_idle(struct insitu__http_transfer *t) {
+/* Takes an active transfer out of curl, and puts it into the idle list. */
+static void insitu__http_retire(struct insitu__http_transfer *t) {
   struct insitu__http *h = t->http;
 
   curl_multi_remove_handle(h->multi, t->easy);
-  if (!t->kept) curl_easy_reset(t->easy);
+  if (!t->reusable) curl_easy_reset(t->easy);
   curl_slist_free_all(t->resolve);
   if (t->answer == &t->own) insitu__http_answer_free(&t->own);
   *t->link = t->next;
@@ -9135,8 +9174,8 @@ static void insitu__http_free(struct insitu__http_transfer *t) {
   insitu__mem_free(t);
 }
 
-/* The request's header lines as curl wants them, but without copies: they stay until the request is
- * over. */
+/* Hands the request's header lines to curl without copies: they stay until the request ends. False:
+ * no memory. */
 static bool insitu__http_lines(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
   uint64_t n = 0, most = INSITU__ARRAY_LEN(r->headers) + 2;
@@ -9159,8 +9198,8 @@ static bool insitu__http_lines(struct insitu__http_transfer *t) {
   return true;
 }
 
-/* The addresses of a host that the request needs, another one first each time, so that connections
- * spread over them. */
+/* Adds the known addresses of a host to what curl is told. Each time another address goes first, so
+ * that connections spread over them. False: no memory. */
 static bool insitu__http_addresses(
     struct insitu__http *h, struct insitu__http_transfer *t, const char *name) {
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) {
@@ -9180,8 +9219,9 @@ static bool insitu__http_addresses(
   return true;
 }
 
-/* "host:port" of a url that curl understands; "" when it is an address, or curl resolves it by
- * itself. Returns a number that no other origin has, 0 for one with a password. */
+/* Writes the "host:port" of a url whose name must be looked up; "": the host is an address, is
+ * localhost, which curl knows, or the url is none. Returns the origin's number, which no other
+ * origin has; 0: the url holds a password, and so its origin is not kept. */
 static uint64_t insitu__http_host_of(
     struct insitu__http *h, const char *url, char *out, size_t cap) {
   char *host = NULL, *port = NULL;
@@ -9216,8 +9256,7 @@ static uint64_t insitu__http_host_of(
   return keep ? h->n_origins : 0;
 }
 
-/* The proxy that a request goes by, as the options or the environment say, by curl's rules; NULL:
- * none. */
+/* The proxy of a request, from options or environment, by curl's rules; NULL: none. */
 static const char *insitu__http_proxy_of(
     const struct insitu__http *h, const struct insitu__http_request *r) {
   static const char *const plain[] = {"http_proxy", "all_proxy", "ALL_PROXY"}, *const none[] = {
@@ -9237,7 +9276,7 @@ static const char *insitu__http_proxy_of(
   return named && insitu__names_is_excluded(excluded, host) ? NULL : proxy;
 }
 
-/* The names, "host:port", whose addresses a request needs; how many: 2 at most. */
+/* Writes the names ("host:port") whose addresses a request needs; returns how many, 2 at most. */
 static unsigned insitu__http_names(
     struct insitu__http *h, const struct insitu__http_request *r, char name[2][256]) {
   const char *proxy = insitu__http_proxy_of(h, r);
@@ -9254,7 +9293,7 @@ static unsigned insitu__http_names(
   return n;
 }
 
-/* A url's path and query, where curl need not look at them to send them as they are; else NULL. */
+/* A url's path and query, if curl may send them without parsing the url; else NULL. */
 static const char *insitu__http_target(const char *url) {
   const char *target = url + insitu__names_before_path(url);
   uint64_t n = 0;
@@ -9262,8 +9301,8 @@ static const char *insitu__http_target(const char *url) {
   return target > url && *target == '/' && !target[n] ? target : NULL;
 }
 
-/* Names the origin of plain requests: curl does not parse a url and put it together again for each.
- * False: no memory. */
+/* Hands the origin of plain requests to curl once, so that curl does not parse every url. False: no
+ * memory. */
 static bool insitu__http_root(struct insitu__http_transfer *t) {
   if (!t->root) t->root = curl_url();
   bool ok = t->root && !curl_url_set(t->root, CURLUPART_URL, t->request->url, CURLU_PATH_AS_IS) &&
@@ -9272,8 +9311,8 @@ static bool insitu__http_root(struct insitu__http_transfer *t) {
   return ok && curl_easy_setopt(t->easy, CURLOPT_CURLU, t->root) == CURLE_OK;
 }
 
-/* All options but those that differ between plain requests. False: no memory. What curl cannot do,
- * it tells when it is sent. */
+/* Sets all options but those that differ between plain requests. False: no memory. An option that
+ * curl refuses for another reason fails the request once it is sent. */
 static bool insitu__http_options_all(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
   const struct insitu__http_desc *d = &t->http->desc;
@@ -9328,22 +9367,22 @@ static bool insitu__http_options_all(struct insitu__http_transfer *t) {
   return ok;
 }
 
-/* False: no memory. A reset and all options take longer than the rest of what we do for a request,
- * so a handle keeps them from one plain request to another on the same origin: these differ in
- * nothing but url, header lines and addresses, which are set each time. Whatever else a request may
- * want (a method, a body, a text, times, a connection of its own, no proxy, a url with a password
- * or with something that curl does not send as it is) makes it one that is not plain, before and
- * after which all options are reset; and so does an answer that is no success or a transfer that
- * curl or we broke off. What the desc says stays for all of a store's requests. */
+/* Sets the options of a transfer. False: no memory. A reset and all options take longer than the
+ * rest of our work for a request. So a handle keeps its options from one plain request to the next
+ * on the same origin: plain requests differ only in url, header lines and addresses, which are set
+ * each time. A request is not plain if it has a method, a body, a text, times, a connection of its
+ * own, no proxy, a url with a password, or a url that curl does not send as it is. All options are
+ * reset before and after such a request, after an answer that is no success, and after a transfer
+ * that was broken off. The desc is the same for all requests of a store. */
 static bool insitu__http_options_set(struct insitu__http_transfer *t, uint64_t origin) {
   struct insitu__http_request *r = t->request;
   bool get = !r->method || !strcmp(r->method, "GET"),
        usual = !r->connect_ms && !r->stall_ms && !r->fresh && !r->direct;
   const char *target = insitu__http_target(r->url);
   bool plain = origin && target && get && usual && r->iov && !r->n_body && t != r->twin;
-  bool same = t->kept && plain && t->origin == origin, by_root = plain && !t->http->proxied;
+  bool same = t->reusable && plain && t->origin == origin, by_root = plain && !t->http->proxied;
 
-  t->kept = false;
+  t->reusable = false;
   t->plain = plain;
   t->origin = origin;
   if (!same && (!insitu__http_options_all(t) || (by_root && !insitu__http_root(t)))) return false;
@@ -9371,8 +9410,8 @@ static struct insitu__http_transfer *insitu__http_start(
   if (!t) return NULL;
   t->http = h;
   t->request = r;
-  t->begun = t->headed = false;
-  t->header_bytes = t->said = 0;
+  t->delivers = t->headed = false;
+  t->header_bytes = t->error_bytes = 0;
   t->error[0] = 0;
   t->began = h->desc.hedge ? insitu__http_clock(h) : 0;
   t->answer = h->desc.hedge ? &t->own : &r->answer;
@@ -9394,22 +9433,22 @@ static struct insitu__http_transfer *insitu__http_start(
   h->under_way++;
   insitu__http_count(&h->n_requests, 1);
   if (ok && curl_multi_add_handle(h->multi, t->easy) == CURLM_OK) return t;
-  insitu__http_idle(t);
+  insitu__http_retire(t);
   if (twin) r->twin = NULL;
   else r->sent = NULL;
   return NULL;
 }
 
-/* The request is over: takes both its transfers out and lets its coroutine go on. */
+/* Ends a request: retires its transfers, and makes its coroutine ready. */
 static void insitu__http_finish(struct insitu__http *h, struct insitu__http_request *r) {
-  if (r->sent) insitu__http_idle(r->sent);
-  if (r->twin) insitu__http_idle(r->twin);
+  if (r->sent) insitu__http_retire(r->sent);
+  if (r->twin) insitu__http_retire(r->twin);
   r->sent = r->twin = NULL;
   if (!r->winner) insitu__http_answer_init(&r->answer); /* headers that broke off tell nothing */
   insitu__reactor_ready(h->reactor, r->co);
 }
 
-/* curl says 0 for what did not happen */
+/* A time of curl's, microseconds; -1 where curl says 0: the step did not happen. */
 static int64_t insitu__http_time(CURL *easy, CURLINFO what) {
   curl_off_t us = 0;
   curl_easy_getinfo(easy, what, &us);
@@ -9434,9 +9473,9 @@ static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
   snprintf(t->address, sizeof t->address, "%s", address ? address : "");
 }
 
-/* What curl tells of a failure, where that may be shown: it quotes a proxy's url that it cannot
- * read, password and all, and addresses of other kinds. */
-static const char *insitu__http_told(CURLcode code, const char *text) {
+/* curl's text of a failure, if it may be shown: curl quotes a proxy's url that it cannot read, with
+ * its password, and other urls. Else the general text of the code. */
+static const char *insitu__http_safe_cause(CURLcode code, const char *text) {
   bool quotes =
       strstr(text, "://") || strchr(text, '@') || (strstr(text, "roxy") && strpbrk(text, "'\""));
 
@@ -9449,19 +9488,19 @@ static const char *insitu__http_told(CURLcode code, const char *text) {
   }
 }
 
-/* curl is through with a transfer. */
-static void insitu__http_ended(
+/* curl has finished a transfer: ends its request, unless the request's other transfer goes on. */
+static void insitu__http_transfer_done(
     struct insitu__http *h, struct insitu__http_transfer *t, CURLcode result) {
   struct insitu__http_request *r = t->request;
   bool other = r->sent == t ? r->twin != NULL : r->sent != NULL;
   /* cut off in its headers: to curl one without a body */
   if (result == CURLE_OK && !t->headed) result = CURLE_GOT_NOTHING;
 
-  if (result == CURLE_OK && !r->winner) insitu__http_begin(t); /* an answer without a body */
+  if (result == CURLE_OK && !r->winner) insitu__http_claim(t); /* an answer without a body */
   if (r->winner != t && other) { /* the other transfer is still good for an answer, or gives it */
     if (r->sent == t) r->sent = NULL;
     else r->twin = NULL;
-    insitu__http_idle(t);
+    insitu__http_retire(t);
     return;
   }
 
@@ -9475,11 +9514,11 @@ static void insitu__http_ended(
   }
 
   int status = r->answer.status; /* after other answers curl's own state is reset, too */
-  t->kept = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
+  t->reusable = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
   r->result = result;
   curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &r->tunnel);
   if (result) {
-    const char *told = insitu__http_told(result, t->error);
+    const char *told = insitu__http_safe_cause(result, t->error);
     r->cause = insitu__mem_text(told, strlen(told));
   }
 
@@ -9514,8 +9553,7 @@ static bool insitu__http_multi(struct insitu__http *h) { /* makes it at the firs
   return true;
 }
 
-/* How long an answer may take before it counts as late: three times what 95 % of the latest took.
- */
+/* Nanoseconds until an answer counts as late: three times the 95th percentile of the latest. */
 static int64_t insitu__http_late(const struct insitu__http *h) {
   int64_t sorted[INSITU__HTTP_LATENCIES];
   unsigned n = h->n_latency < INSITU__HTTP_LATENCIES ? h->n_latency : INSITU__HTTP_LATENCIES;
@@ -9530,14 +9568,14 @@ static int64_t insitu__http_late(const struct insitu__http *h) {
   return late > INSITU__HTTP_HEDGE ? late : INSITU__HTTP_HEDGE;
 }
 
-/* Sends second requests for late answers, at most one in twenty; when to look again. */
+/* Sends second requests for late answers, at most one in twenty. Returns when to look again. */
 static int64_t insitu__http_hedge(struct insitu__http *h) {
   int64_t next = INT64_MAX, now = insitu__http_clock(h), late = insitu__http_late(h);
 
   for (struct insitu__http_transfer *t = h->active, *following; t; t = following) {
     following = t->next;
     struct insitu__http_request *r = t->request;
-    if (t->begun || r->twin || r->winner || r->n_body || t != r->sent) continue;
+    if (t->delivers || r->twin || r->winner || r->n_body || t != r->sent) continue;
     if (atomic_load(&h->n_hedges) * 20 > atomic_load(&h->n_requests)) break;
     if (t->began + late > now) next = next < t->began + late ? next : t->began + late;
     else if (insitu__http_start(h, r, true)) insitu__http_count(&h->n_hedges, 1);
@@ -9559,7 +9597,7 @@ static void insitu__http_fail(struct insitu__http *h, struct insitu__http_reques
 }
 
 /* Fails a request whose host has no address. advice NULL: the name may be wrong. */
-static void insitu__http_nameless(struct insitu__http *h, struct insitu__http_request *r,
+static void insitu__http_fail_name(struct insitu__http *h, struct insitu__http_request *r,
     const char *name, const char *cause, const char *advice) {
   char text[400];
   snprintf(text, sizeof text, "no address for '%.*s': %s", (int)strcspn(name, ":"), name, cause);
@@ -9571,22 +9609,22 @@ static void insitu__http_nameless(struct insitu__http *h, struct insitu__http_re
 }
 
 /* Fails a request whose host's look-up has failed. */
-static void insitu__http_unresolved(
+static void insitu__http_fail_lookup(
     struct insitu__http *h, struct insitu__http_request *r, const struct insitu__names_host *host) {
   if (host->error == EAI_MEMORY || host->cause == ENOMEM) {
     insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
   } else if (host->error == EAI_SYSTEM) {
     char buffer[100];
-    insitu__http_nameless(h, r, host->name, insitu__error_text(host->cause, buffer, sizeof buffer),
+    insitu__http_fail_name(h, r, host->name, insitu__error_text(host->cause, buffer, sizeof buffer),
         "this machine's resolver failed; check the limit of open files (ulimit -n)");
   } else {
-    insitu__http_nameless(h, r, host->name, gai_strerror(host->error), NULL);
+    insitu__http_fail_name(h, r, host->name, gai_strerror(host->error), NULL);
   }
 }
 
-/* Whether the names that a request needs have addresses. Old ones are used while a new look-up
- * runs, and longer if it fails. False: the request waits for a look-up, connect_timeout at most, or
- * has failed. */
+/* Whether the names of a request have addresses. Stale addresses are used while a new look-up is in
+ * flight, and on if it fails. False: the request has failed, or waits for its first look-up, for
+ * connect_timeout at most. */
 static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_request *r) {
   char name[2][256];
   unsigned n = insitu__http_names(h, r, name);
@@ -9595,7 +9633,7 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
     struct insitu__names_host *host = insitu__names_find(h->host, name[i]);
     int64_t now = insitu__base_now(), ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
     if (!host) {
-      insitu__http_nameless(h, r, name[i],
+      insitu__http_fail_name(h, r, name[i],
           "more names than INSITU__MAX_HOSTS (8) are being looked up", "try again later");
       return false;
     }
@@ -9608,7 +9646,7 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
       return false;
     }
     if (refused) {
-      insitu__http_nameless(h, r, name[i], "its look-up got no thread",
+      insitu__http_fail_name(h, r, name[i], "its look-up got no thread",
           "raise the limit of threads (ulimit -u), or give the process more memory");
       return false;
     }
@@ -9624,8 +9662,8 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
   return true;
 }
 
-/* Takes what look-ups have brought; lets the requests go on that waited for it, and fails those
- * that have waited too long. Whether there were any. */
+/* Collects finished look-ups; queues the requests that waited for them, and fails those whose
+ * look-up failed or takes too long. Returns whether any request moved. */
 static bool insitu__http_resolve(struct insitu__http *h) {
   char late[80];
   int64_t now = 0;
@@ -9644,12 +9682,12 @@ static bool insitu__http_resolve(struct insitu__http *h) {
     if (r->host->n) {
       insitu__http_queue(h, r);
     } else if (!r->host->asked) {
-      insitu__http_unresolved(h, r, r->host);
+      insitu__http_fail_lookup(h, r, r->host);
     } else {
       int64_t ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
       snprintf(
           late, sizeof late, "its look-up takes longer than connect_timeout (%" PRId64 " ms)", ms);
-      insitu__http_nameless(h, r, r->host->name, late, NULL);
+      insitu__http_fail_name(h, r, r->host->name, late, NULL);
     }
   }
 
@@ -9658,14 +9696,13 @@ static bool insitu__http_resolve(struct insitu__http *h) {
 
 /* -- giving up -- */
 
-/* Does nobody wait for it any more? */
+/* Whether nobody waits for a request any more. */
 static bool insitu__http_given_up(
     const struct insitu__http *h, const struct insitu__http_request *r) {
-  return h->over || h->reactor->closing || (r->give_up && *r->give_up);
+  return h->closed || h->reactor->closing || (r->give_up && *r->give_up);
 }
 
-/* Ends the requests that nobody waits for; and, where memory was missing, those that are under way.
- */
+/* Cancels the requests that nobody waits for. Where memory was missing, all active ones fail. */
 static void insitu__http_sweep(struct insitu__http *h) {
   struct insitu__http_request *queued = h->first, *next;
   bool starved = h->starved;
@@ -9698,7 +9735,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
 
   if (h->timer != INT64_MAX && (!h->timer || h->timer <= insitu__base_now())) {
     h->timer = INT64_MAX; /* curl sets it anew */
-    h->news = true;
+    h->maybe_done = true;
     curl_multi_socket_action(h->multi, CURL_SOCKET_TIMEOUT, 0, &running);
   }
 
@@ -9712,16 +9749,16 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
     if (!insitu__http_resolved(h, r)) continue;
     if (!insitu__http_multi(h) || !insitu__http_start(h, r, false))
       insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
-    h->news = true; /* curl may have failed at once */
+    h->maybe_done = true; /* curl may have failed at once */
   }
 
-  if (h->news) {
-    h->news = false;
+  if (h->maybe_done) {
+    h->maybe_done = false;
     for (CURLMsg *m; h->multi && (m = curl_multi_info_read(h->multi, &left)); any = true) {
       char *transfer = NULL;
       CURLcode result = m->data.result;
       curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &transfer);
-      insitu__http_ended(h, (struct insitu__http_transfer *)(void *)transfer, result);
+      insitu__http_transfer_done(h, (struct insitu__http_transfer *)(void *)transfer, result);
     }
   }
 
@@ -9732,7 +9769,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
   return any;
 }
 
-/* no coroutine is left, and so no request */
+/* The reactor ends: no coroutine is left, and so no request. */
 static void insitu__http_end(struct insitu__reactor_source *source) {
   struct insitu__http *h = (struct insitu__http *)(void *)source;
 
@@ -9764,7 +9801,7 @@ static bool insitu__http_proxied(const struct insitu__http *h) {
 
 /* -- one request -- */
 
-/* scheme://host:port of a url, for messages: no user, no path, no query. */
+/* Writes scheme://host:port of a url, for messages: no user, path or query. */
 static void insitu__http_origin(const char *url, char *out, size_t cap) {
   char *scheme = NULL, *host = NULL, *port = NULL;
   CURLU *u = curl_url();
@@ -9784,7 +9821,7 @@ static void insitu__http_origin(const char *url, char *out, size_t cap) {
   curl_url_cleanup(u);
 }
 
-/* as object_store and the AWS SDKs: RFC 9110 and 6585 */
+/* The same statuses as of object_store and the AWS SDKs: RFC 9110 and 6585. */
 static bool insitu__http_transient_status(int status) {
   return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 ||
          status == 504;
@@ -9857,9 +9894,9 @@ static insitu_status insitu__http_failed(const struct insitu__http_request *r, i
       r->cause ? r->cause : curl_easy_strerror(r->result), advice);
 }
 
-/* Sends it, once. INSITU_OK when an answer came, whatever its status, and its body is where it
- * belongs; INSITU_CANCELLED when the reactor or the store closes. Otherwise r->transient tells
- * whether another attempt may help, and what has arrived stays placed. */
+/* Sends a request once. INSITU_OK: an answer came, of any status, and its body is where it belongs.
+ * INSITU_CANCELLED: the reactor or the store closes. Else r->transient tells whether another
+ * attempt may succeed; what has arrived stays placed. */
 static insitu_status insitu__http_await(
     struct insitu__http *h, struct insitu__http_request *r, insitu_error *err) {
   if (!h->attached) {
@@ -9900,8 +9937,7 @@ static uint64_t insitu__http_random(struct insitu__http *h, uint64_t below) {
   return insitu__order_mix(h->random++) % below;
 }
 
-/* Asked to slow down: half as many requests at once, at most once a second; each answer then adds a
- * little. */
+/* The server asked to slow down: halves the limit of requests in flight, at most once a second. */
 static void insitu__http_throttled(struct insitu__http *h) {
   int64_t now = insitu__base_now();
   insitu__http_count(&h->n_throttled, 1);
@@ -9910,13 +9946,14 @@ static void insitu__http_throttled(struct insitu__http *h) {
   h->limit = h->limit > 2 ? h->limit / 2 : 1;
 }
 
+/* Each answer raises the limit a little. */
 static void insitu__http_served(struct insitu__http *h) {
   if (h->limit < h->most) h->limit += 1 / h->limit;
 }
 
-/* Waits before the next attempt: decorrelated jitter (a random time up to three times the last,
- * from a base), or what the server asked for. False when no more attempts are due, or the store
- * closes. */
+/* Waits before the next attempt, with decorrelated jitter (a random time from a base to three times
+ * the last one), or for as long as the server asked. False: the retry budget is spent, or the
+ * request is given up. */
 static bool insitu__http_pause_await(struct insitu__http *h, struct insitu__http_retry *retry,
     const struct insitu__http_request *r) {
   int status = r->answer.status;
@@ -9942,9 +9979,9 @@ static bool insitu__http_pause_await(struct insitu__http *h, struct insitu__http
   return !insitu__http_given_up(h, r);
 }
 
-/* A small request whose whole answer is wanted, for services of credentials: `tries` attempts.
- * INSITU_OK whenever an answer came that is not a transient failure, or the last one. timeout_ms
- * bounds connecting, and silence. */
+/* Sends a small request to a service of credentials, in at most `tries` attempts. INSITU_OK: an
+ * answer came that is no transient failure, or the last attempt's. timeout_ms bounds connecting and
+ * silence. */
 static insitu_status insitu__http_call_await(struct insitu__http *h, struct insitu__http_request *r,
     unsigned tries, int64_t timeout_ms, insitu_error *err) {
   r->connect_ms = r->stall_ms = timeout_ms;
@@ -9995,8 +10032,8 @@ static insitu_status insitu__http_open(
   return INSITU_OK;
 }
 
-/* So many requests at once, unless the options say another number: at most half of the descriptors
- * that this process may open. */
+/* Sets how many requests are in flight at once: as many as the option says or, without it, n or
+ * INSITU__HTTP_CONNECTIONS if that is more; at most half of the process's descriptors. */
 static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n) {
   struct rlimit files = {1024, 1024};
   getrlimit(RLIMIT_NOFILE, &files);
@@ -10007,7 +10044,7 @@ static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n) {
   return n;
 }
 
-/* after the reactor; a zeroed one is fine */
+/* Called after the reactor has closed; a zeroed one is fine. */
 static void insitu__http_close(struct insitu__http *h) {
   if (h->curl) curl_global_cleanup();
   memset(h, 0, sizeof *h);
@@ -17891,7 +17928,7 @@ static insitu_status insitu__remote_fetch_await(struct insitu__remote_fetch *f, 
   struct insitu__remote *m = f->remote;
   f->retry.began = insitu__http_clock(&m->http);
   f->hash = insitu__store_hash(1, f->key) | 1;
-  f->request.soon = &m->seen[f->hash % INSITU__REMOTE_SEEN];
+  f->request.prefetch = &m->seen[f->hash % INSITU__REMOTE_SEEN];
   for (;;) {
     insitu_error once;
     insitu__error_clear(&once);
@@ -18273,8 +18310,8 @@ static void insitu__remote_sweep(struct insitu__store *s) {
 
 static void insitu__remote_give_up(struct insitu__store *s) {
   struct insitu__http *h = &insitu__remote_of(s)->http;
-  if (h->over) return;
-  h->over = true;
+  if (h->closed) return;
+  h->closed = true;
   h->sweep = true;
 }
 

@@ -21,16 +21,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   FUZZ_HOLDS(memchr(a->etag, 0, sizeof a->etag) && memchr(a->id, 0, sizeof a->id));
   FUZZ_HOLDS(memchr(a->code, 0, sizeof a->code) && memchr(a->region, 0, sizeof a->region));
   FUZZ_HOLDS(a->retry_after >= -1);
-  insitu__http_answer_whole(a);
+  insitu__http_answer_complete(a);
   FUZZ_HOLDS(a->version.etag || !a->etag[0]);
   FUZZ_HOLDS(insitu__http_compare(&a->version, &a->version, false) <= INSITU__HTTP_ALIKE);
   if (a->has_range && a->first <= a->last) FUZZ_HOLDS(a->last < a->total);
   iov.iov_len = (size_t)r.bytes;
-  if (insitu__http_judge(&r) == INSITU__HTTP_FINE && a->status != 404) {
+  if (insitu__http_check_head(&r) == INSITU__HTTP_FINE && a->status != 404) {
     FUZZ_HOLDS(a->status != 206 || (a->last - a->first < r.bytes &&
                                        (r.first == INSITU__RING_TAIL || a->first == r.first)));
     FUZZ_HOLDS(r.skip <= INSITU__HTTP_SKIP);
-    insitu__http_place(&r, (const char *)data, n);
+    insitu__http_copy_body(&r, (const char *)data, n);
     FUZZ_HOLDS(r.placed <= bytes[data[1] / 6 % 4]);
   }
   insitu__http_answer_free(a);

@@ -222,7 +222,7 @@ static void test_judge(void **state) {
         .total = cases[i].total,
         .length = cases[i].length,
         .encoded = cases[i].encoded};
-    int verdict = insitu__http_judge(&r);
+    int verdict = insitu__http_check_head(&r);
     if (verdict != cases[i].verdict || r.skip != cases[i].skip)
       fail_msg("case %d: %d, skips %d", (int)i, verdict, (int)r.skip);
   }
@@ -234,9 +234,9 @@ static void test_place(void **state) {
     char a[3] = "", b[4] = "";
     struct iovec iov[] = {{a, 3}, {NULL, 2}, {NULL, 0}, {b, 4}};
     struct insitu__http_request r = {.iov = iov, .n_iov = 4, .skip = 2, .left = left};
-    bool all = insitu__http_place(&r, "xyabcde", 7);
+    bool all = insitu__http_copy_body(&r, "xyabcde", 7);
     assert_int_equal(all, left >= 5);
-    all = insitu__http_place(&r, "fghijk", 6);
+    all = insitu__http_copy_body(&r, "fghijk", 6);
     assert_false(all);
     assert_int_equal(r.placed, left < 9 ? left : 9);
     assert_memory_equal(a, "abc", left < 3 ? left : 3);
@@ -254,7 +254,7 @@ static void test_place_past_the_caches(void **state) {
       struct iovec iov = {at, n};
       struct insitu__http_request r = {.iov = &iov, .n_iov = 1, .left = n, .past_caches = true};
       memset(to, 0xEE, sizeof to);
-      assert_true(insitu__http_place(&r, (char *)from + n % 61, n));
+      assert_true(insitu__http_copy_body(&r, (char *)from + n % 61, n));
       assert_memory_equal(at, from + n % 61, n);
       for (unsigned char *p = to; p < to + sizeof to; p++)
         if (p < at || p >= at + n) assert_int_equal(*p, 0xEE);

@@ -166,7 +166,7 @@ static void test_versions(void **state) { /* what two answers have to do with ea
     take(line);
     snprintf(line, sizeof line, "Last-Modified: %s", dates[i].modified);
     take(line);
-    insitu__http_answer_whole(&answer);
+    insitu__http_answer_complete(&answer);
     assert_true(answer.version.modified && answer.version.settled == dates[i].settled);
   }
   /* of an ETag of any length every character counts, and the length */
@@ -263,11 +263,11 @@ static void test_judge(void **state) {
     r.answer.status = test[i].status;
     r.answer.length = (uint64_t)test[i].length;
     if (test[i].range) assert_true(insitu__http_content_range(test[i].range, &r.answer));
-    int got = insitu__http_judge(&r);
+    int got = insitu__http_check_head(&r);
     if (got != test[i].want) fail_msg("case %d: %d, not %d", (int)i, got, test[i].want);
     if (!got && r.skip != test[i].skip) fail_msg("case %d: %d dropped", (int)i, (int)r.skip);
     r.answer.encoded = true;
-    if (r.answer.status < 300) assert_int_equal(insitu__http_judge(&r), INSITU__HTTP_ENCODED);
+    if (r.answer.status < 300) assert_int_equal(insitu__http_check_head(&r), INSITU__HTTP_ENCODED);
   }
 }
 /* Bytes go to their places in whatever pieces they come, and no further. */
@@ -283,10 +283,10 @@ static void test_place(void **state) {
     uint64_t at = 0;
     for (; at < 25; at += piece) {
       uint64_t n = at + piece < 25 ? piece : 25 - at;
-      assert_true(insitu__http_place(&r, from + at, n));
+      assert_true(insitu__http_copy_body(&r, from + at, n));
     }
     assert_int_equal(r.placed, 21);
-    assert_false(insitu__http_place(&r, from, 1));
+    assert_false(insitu__http_copy_body(&r, from, 1));
     for (int i = 0; i < 20; i++) {
       assert_int_equal(a[i], i < 7 ? 4 + i : 99);
       assert_int_equal(b[i], i < 9 ? 16 + i : 99);
@@ -395,7 +395,7 @@ static void test_told(void **state) {
       {CURLE_RECV_ERROR, "SECRET\r\nforged line", false}, {CURLE_GOT_NOTHING, "", false}};
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-    assert_string_equal(insitu__http_told(cases[i].code, cases[i].text),
+    assert_string_equal(insitu__http_safe_cause(cases[i].code, cases[i].text),
         cases[i].shown ? cases[i].text : curl_easy_strerror(cases[i].code));
 }
 
