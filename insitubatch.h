@@ -6491,11 +6491,12 @@ static insitu_status insitu__reactor_call(
 }
 
 /* >>sign --------------------------------------------------------------------------------------- */
-/* What requests to cloud services are signed with, and the dates, XML and INI that come along. Pure
- * functions over memory that the caller owns, no state; any thread; nothing suspends. All text is
- * hostile: services' answers, users' files. Names and values of headers are checked before they are
- * signed: no line break gets into a request. Nothing here writes a secret anywhere but into the
- * header line that carries it. */
+/* Signatures of requests to cloud services (SHA-256, HMAC, Signature Version 4, Azure's Shared Key,
+ * RS256), and the dates, XML and INI that come with them.
+ * Pure functions over memory that the caller owns; no state; any thread; nothing suspends. All text
+ * is untrusted: answers of services, files of users. Names and values of headers are checked before
+ * they are signed, so that no line break gets into a request. A secret is written nowhere but into
+ * the header line that carries it. */
 #ifndef INSITU_NO_CURL
 #ifdef INSITU_WITH_OPENSSL
 #pragma GCC diagnostic push
@@ -6530,6 +6531,7 @@ static const uint32_t insitu__sign_constant[64] = {0x428a2f98, 0x71374491, 0xb5c
     0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3, 0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
     0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
+/* Rotates to the right; n is 1 to 31. */
 static uint32_t insitu__sign_rotate(uint32_t x, unsigned n) {
   return x >> n | x << (32 - n);
 }
@@ -6704,7 +6706,7 @@ static void insitu__sign_hmac(
 
 /* -- hexadecimal, base64 (RFC 4648), percent escapes (RFC 3986) -- */
 
-/* 2 n digits, lower case, and a NUL */
+/* Writes 2 n digits in lower case, and a NUL. */
 static void insitu__sign_hex(const void *p, uint64_t n, char *out) {
   for (uint64_t i = 0; i < n; i++) {
     unsigned char byte = ((const unsigned char *)p)[i];
@@ -6714,7 +6716,8 @@ static void insitu__sign_hex(const void *p, uint64_t n, char *out) {
   *out = 0;
 }
 
-/* Appends; digits: the 64, and behind them what pads, if anything. */
+/* Appends n bytes in base64. digits: the 64 digits, and behind them the padding, if there is any.
+ */
 static bool insitu__sign_base64_by(
     const char *digits, const void *p, uint64_t n, struct insitu__text_buffer *out) {
   const unsigned char *at = (const unsigned char *)p;
@@ -6730,12 +6733,14 @@ static bool insitu__sign_base64_by(
   return insitu__text_buffer_bytes(out, "", 0);
 }
 
+/* Appends n bytes in base64, padded. False: no memory. */
 static bool insitu__sign_base64(const void *p, uint64_t n, struct insitu__text_buffer *out) {
   return insitu__sign_base64_by(
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", p, n, out);
 }
 
-static bool insitu__sign_unreserved(int c) { /* RFC 3986, 2.3 */
+/* Whether a character stands for itself in every part of a url: RFC 3986, 2.3. */
+static bool insitu__sign_unreserved(int c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || insitu__text_is_digit(c) || c == '-' ||
          c == '.' || c == '_' || c == '~';
 }
@@ -6785,7 +6790,7 @@ struct insitu__sign_pair { /* of a query, not escaped */
   const char *key, *value;
 };
 
-/* as strcmp of what insitu__sign_escape makes of them */
+/* Compares two texts as strcmp compares what insitu__sign_escape makes of them. */
 static int insitu__sign_compare_escaped(const char *a, const char *b) {
   for (;; a++, b++) {
     int ca = (unsigned char)*a, cb = (unsigned char)*b;
@@ -6853,7 +6858,8 @@ static void insitu__sign_http_date(int64_t seconds, char out[30]) {
       (unsigned)d.hour % 100, (unsigned)d.minute % 100, (unsigned)d.second % 100);
 }
 
-static void insitu__sign_iso_basic(int64_t seconds, char out[17]) { /* "20130524T000000Z" */
+/* Writes a time as "20130524T000000Z". */
+static void insitu__sign_iso_basic(int64_t seconds, char out[17]) {
   struct insitu__time_date d;
   insitu__sign_date(seconds, &d);
   snprintf(out, 17, "%04u%02u%02uT%02u%02u%02uZ", (unsigned)d.year % 10000, (unsigned)d.month % 100,
@@ -6861,7 +6867,7 @@ static void insitu__sign_iso_basic(int64_t seconds, char out[17]) { /* "20130524
       (unsigned)d.second % 100);
 }
 
-/* exactly so many digits */
+/* Reads a number of exactly so many digits, from least to most. False: there is none. */
 static bool insitu__sign_number(const char **p, unsigned digits, int least, int most, int *out) {
   *out = 0;
   for (; digits; digits--, (*p)++) {
@@ -6871,6 +6877,7 @@ static bool insitu__sign_number(const char **p, unsigned digits, int least, int 
   return *out >= least && *out <= most;
 }
 
+/* Goes behind a literal. False: it does not stand there. */
 static bool insitu__sign_literal(const char **p, const char *literal) {
   uint64_t n = strlen(literal);
   if (strncmp(*p, literal, n)) return false;
@@ -6878,14 +6885,14 @@ static bool insitu__sign_literal(const char **p, const char *literal) {
   return true;
 }
 
-/* "08:12:31", "081231" */
+/* Reads "08:12:31" or "081231". */
 static bool insitu__sign_clock(const char **p, const char *separator, struct insitu__time_date *d) {
   return insitu__sign_number(p, 2, 0, 23, &d->hour) && insitu__sign_literal(p, separator) &&
          insitu__sign_number(p, 2, 0, 59, &d->minute) && insitu__sign_literal(p, separator) &&
          insitu__sign_number(p, 2, 0, 59, &d->second);
 }
 
-/* false: no such day */
+/* Days and seconds since 1970 of a date. False: there is no such day. */
 static bool insitu__sign_seconds(
     const struct insitu__time_date *d, int64_t *day, int64_t *seconds) {
   if (!insitu__time_exists(INSITU__TIME_PROLEPTIC, d->year, d->month, d->day)) return false;
@@ -6998,7 +7005,7 @@ static char insitu__sign_lower(char c) {
   return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
 }
 
-/* case aside */
+/* Compares the names of two items as strcmp does, in any case. */
 static int insitu__sign_compare_names(
     const struct insitu__sign_item *a, const struct insitu__sign_item *b) {
   for (uint64_t i = 0; i < a->n_name && i < b->n_name; i++) {
@@ -7009,12 +7016,12 @@ static int insitu__sign_compare_names(
   return (a->n_name > b->n_name) - (a->n_name < b->n_name);
 }
 
-/* case aside */
+/* Whether an item has this name, in any case. */
 static bool insitu__sign_is_named(const struct insitu__sign_item *item, const char *name) {
   return item->n_name == strlen(name) && strncasecmp(item->name, name, item->n_name) == 0;
 }
 
-/* Puts it where it belongs by its name, behind those of the same name; false: there are too many.
+/* Inserts an item in the order of names, behind items of the same name. False: there are too many.
  */
 static bool insitu__sign_insert(struct insitu__sign_items *s, struct insitu__sign_item item) {
   if (s->n == INSITU__MAX_SIGN_ITEMS) return false;
@@ -7025,13 +7032,15 @@ static bool insitu__sign_insert(struct insitu__sign_items *s, struct insitu__sig
   return true;
 }
 
+/* Inserts a header or parameter of the signer's own. False: there are too many. */
 static bool insitu__sign_insert_text(
     struct insitu__sign_items *s, const char *name, const char *value) {
   return insitu__sign_insert(
       s, (struct insitu__sign_item){name, value, strlen(name), strlen(value)});
 }
 
-/* The parts of "Name: value", trimmed; false for anything else, a control character among it. */
+/* Reads a line "Name: value" and trims the value. False: the line is another, or holds a control
+ * character. */
 static bool insitu__sign_header(const char *line, struct insitu__sign_item *item) {
   *item = (struct insitu__sign_item){.name = line, .n_name = strcspn(line, ":")};
   for (const char *p = line; *p; p++)
@@ -7046,13 +7055,14 @@ static bool insitu__sign_header(const char *line, struct insitu__sign_item *item
   return true;
 }
 
+/* Appends text in lower case. */
 static void insitu__sign_put_lower(struct insitu__text_buffer *out, const char *text, uint64_t n) {
   if (!insitu__text_buffer_reserve(out, n)) return;
   for (uint64_t i = 0; i < n; i++) out->text[out->n++] = insitu__sign_lower(text[i]);
   out->text[out->n] = 0;
 }
 
-/* one word of ASCII: nothing that could break a header line or a scope */
+/* Whether a text is one word of visible ASCII, which can break no header line and no scope. */
 static bool insitu__sign_visible(const char *text) {
   for (const char *p = text; *p; p++)
     if (*p <= 0x20 || *p >= 0x7f) return false;
@@ -7079,7 +7089,8 @@ struct insitu__sign_day {
   unsigned char of[32], key[32]; /* of: the hash of what it was made from */
 };
 
-/* scope: "20130524/us-east-1/s3/aws4_request" */
+/* Makes the signing key of a scope, "20130524/us-east-1/s3/aws4_request", unless it is there
+ * already. False: no memory. */
 static bool insitu__sign_day_key(
     struct insitu__sign_day *day, const struct insitu__sign_aws *k, const char *scope) {
   unsigned char of[32], key[32];
@@ -7108,7 +7119,7 @@ static bool insitu__sign_day_key(
   return true;
 }
 
-/* Those that a proxy may change, or that the transfer sets by itself. */
+/* Whether a header stays unsigned: a proxy may change it, or the transfer sets it by itself. */
 static bool insitu__sign_unsigned(const struct insitu__sign_item *item) {
   static const char *const name[] = {"accept-encoding", "authorization", "connection",
       "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding",
@@ -7118,7 +7129,8 @@ static bool insitu__sign_unsigned(const struct insitu__sign_item *item) {
   return false;
 }
 
-/* The canonical request to out, the signed names to names. */
+/* Writes the canonical request to out, and the names of the signed headers to names. False: no
+ * memory. */
 static bool insitu__sign_canonical(struct insitu__text_buffer *out,
     struct insitu__text_buffer *names, const struct insitu__sign_items *s, const char *method,
     const char *path, const char *query, const char *payload_hash) {
@@ -7147,7 +7159,7 @@ static bool insitu__sign_canonical(struct insitu__text_buffer *out,
   return !out->failed && !names->failed;
 }
 
-/* The value of Authorization to out. */
+/* Writes the value of Authorization to out. False: no memory. */
 static bool insitu__sign_v4_value(struct insitu__text_buffer *out, struct insitu__sign_day *day,
     const struct insitu__sign_aws *k, const char *stamp,
     const struct insitu__text_buffer *canonical, const char *names) {
@@ -7235,7 +7247,8 @@ static insitu_status insitu__sign_v4(struct insitu__sign_day *cached,
 /* -- Shared Key of Azure's Blob service
  * (learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key) -- */
 
-/* "\nname:value,value" of each parameter, sorted, values decoded. */
+/* Appends "\nname:value,value" of each parameter, sorted, with decoded values. False: the query is
+ * malformed, or no memory. */
 static bool insitu__sign_azure_query(struct insitu__text_buffer *out, const char *query) {
   struct insitu__sign_items s = {.n = 0};
 
@@ -7259,7 +7272,7 @@ static bool insitu__sign_azure_query(struct insitu__text_buffer *out, const char
   return ok;
 }
 
-/* What is signed. */
+/* Writes the text that is signed. False: the query is malformed, or no memory. */
 static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char *account,
     const char *method, const char *path, const char *query, const struct insitu__sign_items *s,
     const char *content_length) {
@@ -7329,7 +7342,7 @@ static insitu_status insitu__sign_azure(const char *account, const unsigned char
 /* -- RS256 (RFC 7518, 3.3): how a service account of Google Cloud signs -- */
 
 #ifdef INSITU_WITH_OPENSSL
-/* without padding */
+/* Appends n bytes in base64url without padding. False: no memory. */
 static bool insitu__sign_base64url(const void *p, uint64_t n, struct insitu__text_buffer *out) {
   return insitu__sign_base64_by(
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", p, n, out);
@@ -7341,7 +7354,8 @@ static int insitu__sign_no_password(char *out, int cap, int writing, void *user)
   return -1;
 }
 
-static EVP_PKEY *insitu__sign_rsa_key(const char *pem, uint64_t n) { /* NULL: it is none */
+/* Reads an RSA key in PEM without a password; NULL: it is none. */
+static EVP_PKEY *insitu__sign_rsa_key(const char *pem, uint64_t n) {
   BIO *text = n <= INSITU__MAX_PEM ? BIO_new_mem_buf(pem, (int)n) : NULL;
   EVP_PKEY *key = text ? PEM_read_bio_PrivateKey(text, NULL, insitu__sign_no_password, NULL) : NULL;
   if (key && (!EVP_PKEY_is_a(key, "RSA") || EVP_PKEY_get_bits(key) > INSITU__MAX_RSA)) {
@@ -7421,7 +7435,7 @@ static bool insitu__sign_xml_begins(const struct insitu__sign_xml *x, const char
   return x->n - x->at >= n && !memcmp(x->text + x->at, literal, n);
 }
 
-/* goes behind its next place; false: none */
+/* Goes behind the next place of a literal. False: there is none. */
 static bool insitu__sign_xml_past(struct insitu__sign_xml *x, const char *literal) {
   const char *found =
       (const char *)memmem(x->text + x->at, (size_t)(x->n - x->at), literal, strlen(literal));
@@ -7429,17 +7443,19 @@ static bool insitu__sign_xml_past(struct insitu__sign_xml *x, const char *litera
   return found != NULL;
 }
 
+/* Whether a character is white space of XML. */
 static bool insitu__sign_xml_is_space(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static bool insitu__sign_xml_space(struct insitu__sign_xml *x) { /* whether there was any */
+/* Goes over white space. False: there was none. */
+static bool insitu__sign_xml_space(struct insitu__sign_xml *x) {
   uint64_t from = x->at;
   while (x->at < x->n && insitu__sign_xml_is_space(x->text[x->at])) x->at++;
   return x->at > from;
 }
 
-/* a qualified name */
+/* Reads a qualified name. False: there is none. */
 static bool insitu__sign_xml_word(struct insitu__sign_xml *x, const char **name, uint64_t *n) {
   *name = x->text + x->at;
   *n = 0;
@@ -7453,13 +7469,14 @@ static bool insitu__sign_xml_word(struct insitu__sign_xml *x, const char **name,
   return *n > 0;
 }
 
+/* Sets the scanner's name to the local part of a qualified one. */
 static void insitu__sign_xml_local(struct insitu__sign_xml *x, const char *name, uint64_t n) {
   const char *colon = (const char *)memchr(name, ':', (size_t)n);
   x->name = colon ? colon + 1 : name;
   x->n_name = n - (uint64_t)(x->name - name);
 }
 
-/* passes over them, up to the end of the tag */
+/* Goes over attributes, up to the end of the tag. False: they are malformed. */
 static bool insitu__sign_xml_attributes(struct insitu__sign_xml *x) {
   const char *name;
   uint64_t n;
@@ -7479,18 +7496,21 @@ static bool insitu__sign_xml_attributes(struct insitu__sign_xml *x) {
   return true;
 }
 
+/* Ends the scan: each later call returns BAD, too. */
 static int insitu__sign_xml_fail(struct insitu__sign_xml *x) {
   x->is_bad = true;
   return INSITU__SIGN_XML_BAD;
 }
 
-static int insitu__sign_xml_close(struct insitu__sign_xml *x) { /* the innermost element */
+/* Closes the innermost element. */
+static int insitu__sign_xml_close(struct insitu__sign_xml *x) {
   x->depth = x->level--;
   insitu__sign_xml_local(x, x->open[x->level], x->n_open[x->level]);
   return INSITU__SIGN_XML_END;
 }
 
-static int insitu__sign_xml_tag(struct insitu__sign_xml *x) { /* behind '<' */
+/* Reads a tag, from behind its '<'. */
+static int insitu__sign_xml_tag(struct insitu__sign_xml *x) {
   const char *name;
   uint64_t n;
   bool ends = insitu__sign_xml_begins(x, "/");
@@ -7637,6 +7657,7 @@ static bool insitu__sign_xml_content(struct insitu__sign_xml *x, struct insitu__
   }
 }
 
+/* Whether the element that started or ended has this local name. */
 static bool insitu__sign_xml_is(const struct insitu__sign_xml *x, const char *name) {
   return x->n_name == strlen(name) && !memcmp(x->name, name, x->n_name);
 }
@@ -7699,7 +7720,7 @@ static bool insitu__sign_span_is(struct insitu__sign_span s, const char *text) {
   return s.n == strlen(text) && strncasecmp(s.text, text, s.n) == 0;
 }
 
-/* "[profile x]" */
+/* Reads the header of a section, "[kind name]" or "[name]". False: it is malformed. */
 static bool insitu__sign_ini_section(struct insitu__sign_ini *x, struct insitu__sign_span line) {
   const char *close = (const char *)memchr(line.text, ']', (size_t)line.n);
 
@@ -7762,7 +7783,7 @@ static int insitu__sign_ini_piece(struct insitu__sign_ini *x) {
   return INSITU__SIGN_INI_DONE;
 }
 
-/* The number of the first line that is nothing known; 0: there is none. */
+/* The number of the first line that cannot be read; 0: all can. */
 static uint64_t insitu__sign_ini_bad_line(const char *text, uint64_t n) {
   struct insitu__sign_ini x = {.text = text, .n = n};
   int piece;
@@ -7771,6 +7792,7 @@ static uint64_t insitu__sign_ini_bad_line(const char *text, uint64_t n) {
   return piece == INSITU__SIGN_INI_BAD ? x.line : 0;
 }
 
+/* Whether the property stands in a section of that kind and name. */
 static bool insitu__sign_ini_in(
     const struct insitu__sign_ini *x, const char *kind, const char *name) {
   return insitu__sign_span_is(x->kind, kind) && x->name.n == strlen(name) &&
@@ -8007,14 +8029,13 @@ static struct insitu__names_host *insitu__names_find(
 
 /* -- proxies -- */
 
-/* Bytes of a url before its path, query or fragment; 0: it is none. */
+/* Bytes of a url before its path, query or fragment; 0: it is no url. */
 static size_t insitu__names_before_path(const char *url) {
   const char *authority = strstr(url, "://");
   return authority ? (size_t)(authority + 3 - url) + strcspn(authority + 3, "/?#") : 0;
 }
 
-/* The host of a url, without a user, a port and brackets; false: it has no room, or there is none.
- */
+/* Writes a url's host without user, port and brackets. False: there is none, or no room. */
 static bool insitu__names_bare_host(const char *url, char *out, size_t cap) {
   const char *at = strstr(url, "://"), *end = url + insitu__names_before_path(url);
 
@@ -8036,14 +8057,14 @@ static bool insitu__names_bare_host(const char *url, char *out, size_t cap) {
 /* -- proxies: they are chosen here and told to curl, which then looks at no environment and
  * resolves no name by itself -- */
 
-/* bytes of an address; 0: it is none */
+/* Reads an address of IPv4 or IPv6. Returns its bytes, 4 or 16; 0: it is none. */
 static unsigned insitu__names_address(const char *text, unsigned char out[16]) {
   if (inet_pton(AF_INET, text, out) == 1) return 4;
   return inet_pton(AF_INET6, text, out) == 1 ? 16 : 0;
 }
 
-/* Whether an entry of a list of hosts without a proxy means this one: "*", a name and all below it,
- * an address, or a block of addresses such as 10.0.0.0/8. */
+/* Whether an entry of a list of hosts without a proxy means this one. An entry is "*", a name (and
+ * all names below it), an address, or a block of addresses such as 10.0.0.0/8. */
 static bool insitu__names_excludes(const char *entry, uint64_t n, const char *host) {
   unsigned char one[16], block[16];
   char text[INET6_ADDRSTRLEN + 1];
@@ -8073,6 +8094,7 @@ static bool insitu__names_excludes(const char *entry, uint64_t n, const char *ho
   return n == n_host || host[n_host - n - 1] == '.';
 }
 
+/* Whether a list of hosts without a proxy, separated by commas or blanks, means this host. */
 static bool insitu__names_is_excluded(const char *list, const char *host) {
   for (uint64_t n; *list; list += n) {
     list += strspn(list, ", \t");
@@ -8082,8 +8104,8 @@ static bool insitu__names_is_excluded(const char *list, const char *host) {
   return false;
 }
 
-static const char *insitu__names_environment(
-    const char *const *names, unsigned n) { /* the first that says something; NULL: none */
+/* The first of n environment variables that is not empty; NULL: all are. */
+static const char *insitu__names_environment(const char *const *names, unsigned n) {
   for (unsigned i = 0; i < n; i++) {
     const char *value = getenv(names[i]);
     if (value && *value) return value;
@@ -8091,8 +8113,8 @@ static const char *insitu__names_environment(
   return NULL;
 }
 
-/* "host:port" of a proxy, "" where it needs no look-up (an address, or a url that curl will
- * refuse); *target: the name of the server is looked up here, and not by the proxy. */
+/* Writes "host:port" of a proxy; "": it needs no look-up (it is an address, or a url that curl
+ * refuses). *target: the server's name is looked up here, and not by the proxy. */
 static void insitu__names_proxy(const char *proxy, char *out, size_t cap, bool *target) {
   char *scheme = NULL, *host = NULL, *port = NULL;
   unsigned char address[16];
@@ -10110,6 +10132,7 @@ enum {
   INSITU__SETTINGS_LEARNT
 };
 
+/* Kinds of roots as bits: web, Amazon, Google, aZure. */
 enum {
   INSITU__SETTINGS_W = 1 << INSITU__CLOUD_HTTP,
   INSITU__SETTINGS_A = 1 << INSITU__CLOUD_S3,
@@ -10117,9 +10140,9 @@ enum {
   INSITU__SETTINGS_Z = 1 << INSITU__CLOUD_AZURE
 };
 
-/* Options and environment names; the first of a setting's that the environment has counts. An
- * option may carry its store's prefix (aws_, google_, azure_storage_, azure_), and capitals do not
- * matter: so names of the environment are options, too. */
+/* The options and environment variables of each setting. The first variable of a setting that the
+ * environment has counts. An option may carry its store's prefix (aws_, google_, azure_storage_,
+ * azure_), and capitals do not matter: so names of environment variables are options, too. */
 static const struct insitu__settings_name {
   int kinds, setting;
   const char *option, *environment; /* NULL: none */
@@ -10223,6 +10246,7 @@ struct insitu__settings {
 
 /* -- small things -- */
 
+/* Overwrites and frees a text, and sets it to NULL. */
 static void insitu__settings_wipe(char **text) {
   insitu__mem_free_secret(*text, *text ? strlen(*text) : 0);
   *text = NULL;
@@ -10233,7 +10257,8 @@ static void insitu__settings_wipe_buffer(struct insitu__text_buffer *b) {
   insitu__text_buffer_free(b);
 }
 
-static char *insitu__settings_copy(const char *text) { /* of NULL: NULL */
+/* A copy of a text; NULL: the text is NULL, or no memory. */
+static char *insitu__settings_copy(const char *text) {
   return text ? insitu__mem_text(text, strlen(text)) : NULL;
 }
 
@@ -10245,13 +10270,13 @@ static bool insitu__settings_put(char **to, const char *text) {
   return copy || !text;
 }
 
+/* The one error of these sections for a lack of memory. */
 static insitu_status insitu__settings_nomem(insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOMEM,
       "store: no memory for its credentials and urls; give the process more memory");
 }
 
-/* What a buffer holds, as the caller's own; it leaves the buffer empty. NULL: the buffer has
- * failed. */
+/* Hands a buffer's text to the caller, and leaves the buffer empty. NULL: the buffer has failed. */
 static char *insitu__settings_take(struct insitu__text_buffer *b) {
   char *text = b->failed ? NULL : b->text ? b->text : insitu__mem_text("", 0);
   if (b->failed) insitu__settings_wipe_buffer(b);
@@ -10259,7 +10284,7 @@ static char *insitu__settings_take(struct insitu__text_buffer *b) {
   return text;
 }
 
-/* checked when it was set */
+/* The value of a flag, which was checked when it was set; `otherwise` where it is not set. */
 static bool insitu__settings_flag(const struct insitu__settings *s, int setting, bool otherwise) {
   bool value = otherwise;
   if (s->value[setting]) insitu__http_flag(s->value[setting], &value);
@@ -10274,8 +10299,8 @@ struct insitu__settings_url { /* an http(s) URL's parts, in its text */
   uint64_t n_user, n_host, n_path, n_query;
 };
 
-/* NULL, or what is wrong with it. The host is made of the characters of names, addresses and ports
- * alone. */
+/* Splits an http(s) url. Returns NULL, or what is wrong with it. The host consists only of
+ * characters of names, addresses and ports. */
 static const char *insitu__settings_url_split(const char *url, struct insitu__settings_url *u) {
   memset(u, 0, sizeof *u);
   u->https = strncasecmp(url, "https://", 8) == 0;
@@ -10339,6 +10364,7 @@ static void insitu__settings_url_path(const char *path, uint64_t n, struct insit
     else insitu__text_buffer_printf(b, "%%%02X", (unsigned char)path[i]);
 }
 
+/* Whether a url's host is this machine: localhost, ::1 or 127.0.0.0/8. */
 static bool insitu__settings_is_loopback(const struct insitu__settings_url *u) {
   char host[256];
   uint64_t n = u->host[0] == '[' ? u->n_host : strcspn(u->host, ":/?#");
@@ -10349,11 +10375,12 @@ static bool insitu__settings_is_loopback(const struct insitu__settings_url *u) {
          (!strncmp(host, "127.", 4) && strspn(host, "0123456789.") == strlen(host));
 }
 
-/* What made a setting, for messages: an option or an environment variable. */
+/* The option or environment variable that made a setting, for messages. */
 static const char *insitu__settings_label(const struct insitu__settings *s, int setting) {
   return s->by[setting] ? s->by[setting] : "credentials file";
 }
 
+/* What kind of thing insitu__settings_label names, for messages. */
 static const char *insitu__settings_kind_of_label(int from) {
   return from == INSITU__SETTINGS_OPTION ? "option"
          : from == INSITU__SETTINGS_ENV  ? "environment variable"
@@ -10398,8 +10425,9 @@ static insitu_status insitu__settings_endpoint(
 
 /* -- options -- */
 
-/* What is wrong with the characters of a credential; NULL: nothing. `word`: it becomes a part of a
- * header or a url, and holds no blank; else no blank at its ends alone, as pasting leaves them. */
+/* What is wrong with the characters of a credential; NULL: nothing. word: the credential becomes a
+ * part of a header or a url, and holds no blank. Else blanks may not stand at its ends, where
+ * pasting leaves them. */
 static const char *insitu__settings_characters(const char *text, bool word) {
   uint64_t n = strlen(text);
 
@@ -10448,8 +10476,8 @@ static bool insitu__settings_is_credential(int setting) {
   return type == INSITU__SETTINGS_WORD || type == INSITU__SETTINGS_PHRASE;
 }
 
-/* by: the option, the environment variable or the file that says so, for messages; of the first two
- * a text that stays. */
+/* Makes a setting after checking its text. by: the option, the environment variable or the file
+ * that says so, for messages; of the first two a static text. */
 static insitu_status insitu__settings_set(struct insitu__settings *s, int setting,
     const char *value, int from, const char *by, insitu_error *err) {
   int type = insitu__settings_type[setting];
@@ -10475,7 +10503,7 @@ static insitu_status insitu__settings_set(struct insitu__settings *s, int settin
   return insitu__settings_put(&s->value[setting], value) ? INSITU_OK : insitu__settings_nomem(err);
 }
 
-/* The row of an option's name, with or without a prefix; -1: none. */
+/* The row of an option's name, with or without its store's prefix; -1: there is none. */
 static int insitu__settings_find(int kind, const char *key) {
   static const char *const prefix[4][3] = {
       {""}, {"", "aws_"}, {"", "google_"}, {"", "azure_storage_", "azure_"}};
@@ -10492,6 +10520,8 @@ static int insitu__settings_find(int kind, const char *key) {
   return -1;
 }
 
+/* Takes an option of the url's kind, or one that all remote stores have. http: where the latter go;
+ * NULL: they are only checked. */
 static insitu_status insitu__settings_option(struct insitu__settings *s,
     struct insitu__http_desc *http, const char *key, const char *value, insitu_error *err) {
   insitu_status status = INSITU_OK;
@@ -10516,8 +10546,8 @@ static insitu_status insitu__settings_option(struct insitu__settings *s,
       near < 0 ? "" : "'?");
 }
 
-/* For an archive that is not remote: whether some remote store has this option. Its value is not
- * looked at. */
+/* For an archive that is not remote: whether some remote store has this option. Its value does not
+ * matter. */
 static insitu_status insitu__settings_option_exists(const char *key, insitu_error *err) {
   const char *names[INSITU__SETTINGS_NAMES + INSITU__HTTP_OPTIONS];
   int n = 0;
@@ -10537,6 +10567,7 @@ static insitu_status insitu__settings_option_exists(const char *key, insitu_erro
       near < 0 ? "" : "'?");
 }
 
+/* Reads the environment into what no option has set. */
 static insitu_status insitu__settings_environment(struct insitu__settings *s, insitu_error *err) {
   for (unsigned i = 0; i < INSITU__SETTINGS_NAMES; i++) {
     const struct insitu__settings_name *row = &insitu__settings_names[i];
@@ -10553,8 +10584,8 @@ static insitu_status insitu__settings_environment(struct insitu__settings *s, in
 
 /* -- credentials that are at hand: options, environment, files -- */
 
-/* Whether a setting was made, and not with less right than `from`: what options say is not mixed
- * with what the environment says. */
+/* Whether a setting counts for `from` (options, or options and environment): what options say is
+ * not mixed with what the environment says. */
 static bool insitu__settings_has(const struct insitu__settings *s, int setting, int from) {
   return s->value[setting] && s->from[setting] <= from;
 }
@@ -10563,25 +10594,43 @@ static bool insitu__settings_has(const struct insitu__settings *s, int setting, 
 /* >>auth --------------------------------------------------------------------------------------- */
 /* Credentials of remote roots: where they come from, how they are renewed, how requests are signed
  * with them.
- * State: one struct insitu__auth per root, which the reactor thread owns once it is open. */
+ * State: one struct insitu__auth per root, which the reactor thread owns once the root is open.
+ * insitu__auth_find blocks while it reads files, and sends nothing. Functions whose names end in
+ * _await suspend. Secrets live in settings, credentials and requests alone: no message, log or
+ * description shows them. They are sent only to endpoints that the user's options, environment or
+ * files name, and their memory is overwritten when they go.
+ *
+ *   find ──► static: they never end
+ *    │
+ *    └─────► dynamic ─► renew: web identity, container, metadata, OAuth, then roles
+ *                        │  ▲
+ *                        ▼  │ INSITU__AUTH_EARLY before their end, or the server refuses them
+ *                      valid ─► their end: requests fail with the error of the last renewal
+ */
 #ifndef INSITU_NO_CURL
-/* seconds before their end at which credentials are renewed, as botocore's advisory time */
+/* seconds before the end of credentials when they are renewed: botocore's advisory time */
 #define INSITU__AUTH_EARLY 300
-/* seconds between tries to renew credentials that are still valid */
+/* seconds between attempts to renew credentials that are still valid */
 #define INSITU__AUTH_PAUSE 30
-#define INSITU__AUTH_TRIES 4       /* of a request for credentials */
-#define INSITU__AUTH_TIMEOUT 10000 /* milliseconds, of one try */
-/* the same for services of this machine: where there are none, nobody answers */
+/* attempts of a request for credentials, and milliseconds of one attempt */
+#define INSITU__AUTH_TRIES 4
+#define INSITU__AUTH_TIMEOUT 10000
+/* the same for services of this machine; where there are none, nobody answers */
 #define INSITU__AUTH_NEAR_TRIES 2
-#ifndef INSITU__AUTH_NEAR_TIMEOUT /* tests count what such a service is asked, on busy machines */
+#ifndef INSITU__AUTH_NEAR_TIMEOUT /* tests need more time on busy machines */
 #define INSITU__AUTH_NEAR_TIMEOUT 1000
 #endif
-#define INSITU__AUTH_FOREVER INT64_MAX /* an end of credentials that have none */
+/* the end of credentials that have none */
+#define INSITU__AUTH_FOREVER INT64_MAX
+/* the scope of Google's tokens */
 #define INSITU__AUTH_GOOGLE_READ "https://www.googleapis.com/auth/devstorage.read_only"
 
-struct insitu__auth_keys {   /* zero: none, for anonymous reads */
-  char *id, *secret, *token; /* token: of a session, or alone: bearer */
-  int64_t expires, renew;    /* seconds since 1970: their end, and when to ask for new ones */
+/* Credentials; all zero: none, for anonymous reads. */
+struct insitu__auth_keys {
+  char *id, *secret;
+  char *token;     /* of a session or, without an id, a bearer's */
+  int64_t expires; /* their end, seconds since 1970 */
+  int64_t renew;   /* when to ask for new ones */
 };
 
 /* Where credentials come from: at once, or by requests (from WEB on). */
@@ -10598,7 +10647,8 @@ enum {
   INSITU__AUTH_MSI     /* Azure's managed identity */
 };
 
-struct insitu__auth_role { /* to be assumed with the credentials before it */
+/* A role that is assumed with other credentials. */
+struct insitu__auth_role {
   char *arn, *external, *session;
 };
 
@@ -10606,27 +10656,33 @@ struct insitu__auth {
   struct insitu__settings set;
   struct insitu__http *http;
   struct insitu__reactor *reactor;
-  const char *name;   /* of the store, for messages; borrowed */
-  const char *origin; /* of the credentials, for people */
+  const char *name; /* of the store, for messages; borrowed */
+
+  /* Where credentials come from. */
   int source;         /* INSITU__AUTH_ANONYMOUS, ... */
-  int n_roles;
+  const char *origin; /* the same for people; NULL: no credentials were found yet */
   struct insitu__auth_role role[INSITU__MAX_ROLES]; /* the last one is assumed first */
-  char *query;          /* of a signed url or a SAS: it is added to every request */
-  char *basic, *user;   /* an Authorization for the url's user, and what it is made of */
-  char *sts, *metadata; /* urls of the service that gives tokens, and of the machine's metadata */
-  /* the last token that was read from a file or a service to ask for credentials with */
-  char *lent;
-  unsigned char *azure_key;
-  uint64_t n_azure_key;
-  char region[64];
+  int n_roles;
+  char *sts;      /* url of the service that gives tokens */
+  char *metadata; /* url of the machine's metadata */
+  char *lent;     /* the last token of a file or a service that credentials were asked for with */
+
+  /* What requests carry. */
   struct insitu__auth_keys keys;
   struct insitu__auth_keys first; /* those that roles are assumed with */
+  char *query;                    /* of a signed url or a SAS, added to every request */
+  char *user, *basic;             /* of the url, and an Authorization made of it */
+  unsigned char *azure_key;       /* n_azure_key bytes, decoded */
+  uint64_t n_azure_key;
+  char region[64];
   struct insitu__sign_day day;
-  int64_t skew;  /* seconds that the server's clock is ahead */
-  int64_t pause; /* when to try again to renew */
-  bool renewing;
+  int64_t skew; /* seconds that the server's clock is ahead of ours */
+
+  /* Renewal. */
+  bool renewing;                       /* a coroutine renews them */
   struct insitu__reactor_gate renewed; /* where others wait meanwhile */
-  insitu_error error;                  /* of the last time */
+  int64_t pause;                       /* when to try again after a failure, seconds since 1970 */
+  insitu_error error;                  /* of the last renewal */
 };
 
 static void insitu__auth_wipe_role(struct insitu__auth_role *role) {
@@ -10635,6 +10691,7 @@ static void insitu__auth_wipe_role(struct insitu__auth_role *role) {
   insitu__settings_wipe(&role->session);
 }
 
+/* Overwrites and frees credentials. */
 static void insitu__auth_wipe_keys(struct insitu__auth_keys *k) {
   insitu__settings_wipe(&k->id);
   insitu__settings_wipe(&k->secret);
@@ -10642,20 +10699,20 @@ static void insitu__auth_wipe_keys(struct insitu__auth_keys *k) {
   memset(k, 0, sizeof *k);
 }
 
-/* the server's clock, seconds since 1970 */
+/* The server's clock, seconds since 1970. */
 static int64_t insitu__auth_now(const struct insitu__auth *a) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   return (int64_t)t.tv_sec + a->skew;
 }
 
-/* it becomes part of a host's name, and servers tell it */
+/* Whether a text can be a region. Servers send it, and it becomes a part of a host's name. */
 static bool insitu__auth_is_region(const char *s) {
   return s[0] && strlen(s) < sizeof((struct insitu__auth *)NULL)->region &&
          strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(s);
 }
 
-/* one more field */
+/* Appends a field to a form. False: no memory. */
 static bool insitu__auth_form(struct insitu__text_buffer *b, const char *key, const char *value) {
   return insitu__text_buffer_printf(b, "%s%s=", b->n ? "&" : "", key) &&
          insitu__sign_escape(b, value, strlen(value), false);
@@ -10723,6 +10780,7 @@ static insitu_status insitu__auth_file(
              : "correct that, or give all options and set environment = false");
 }
 
+/* Uses credentials that are at hand and never end. */
 static insitu_status insitu__auth_static(struct insitu__auth *a, const char *id, const char *secret,
     const char *token, const char *origin, insitu_error *err) {
   a->source = INSITU__AUTH_STATIC;
@@ -10734,6 +10792,7 @@ static insitu_status insitu__auth_static(struct insitu__auth *a, const char *id,
              : insitu__settings_nomem(err);
 }
 
+/* Uses credentials that requests to `source` bring. Returns true, for its callers' convenience. */
 static bool insitu__auth_dynamic(struct insitu__auth *a, int source, const char *origin) {
   a->source = source;
   a->origin = origin;
@@ -10746,6 +10805,7 @@ struct insitu__auth_files { /* ~/.aws/config and ~/.aws/credentials; NULL: there
   char *config_path, *credentials_path;
 };
 
+/* Whether one of the AWS files has this profile. */
 static bool insitu__auth_profile_exists(const struct insitu__auth_files *f, const char *profile) {
   if (f->credentials && insitu__sign_ini_has(f->credentials, f->n_credentials, "", profile))
     return true;
@@ -10754,7 +10814,7 @@ static bool insitu__auth_profile_exists(const struct insitu__auth_files *f, cons
          (!strcmp(profile, "default") && insitu__sign_ini_has(f->config, f->n_config, "", profile));
 }
 
-/* A profile's value in *out, the caller's own; NULL: it has none. */
+/* Copies a profile's value to *out, which is then the caller's; NULL: the profile has none. */
 static insitu_status insitu__auth_profile_get(const struct insitu__auth_files *f,
     const char *profile, const char *key, char **out, insitu_error *err) {
   struct insitu__sign_span value = {0};
@@ -10783,7 +10843,7 @@ static insitu_status insitu__auth_profile_get(const struct insitu__auth_files *f
   return *out ? INSITU_OK : insitu__settings_nomem(err);
 }
 
-/* What keeps a profile from being used here in *cause; NULL: nothing. */
+/* Sets *cause to what keeps a profile from being used here; NULL: nothing does. */
 static insitu_status insitu__auth_profile_refused(const struct insitu__auth_files *f,
     const char *profile, const char **cause, insitu_error *err) {
   static const char *const refused[][2] = {
@@ -10808,7 +10868,7 @@ static insitu_status insitu__auth_profile_refused(const struct insitu__auth_file
   return INSITU_OK;
 }
 
-/* credential_source of a profile: true if it names one. */
+/* Follows credential_source of a profile. False: it names no source that there is. */
 static bool insitu__auth_profile_source(
     struct insitu__auth *a, const char *source, insitu_status *status, insitu_error *err) {
   *status = INSITU_OK;
@@ -10825,7 +10885,7 @@ static bool insitu__auth_profile_source(
   return true;
 }
 
-/* The keys that a profile holds. *cause: why they are none. */
+/* Uses the keys that a profile holds; else sets *cause to why there are none. */
 static insitu_status insitu__auth_profile_keys(struct insitu__auth *a,
     const struct insitu__auth_files *f, const char *profile, const char **cause,
     insitu_error *err) {
@@ -10855,8 +10915,8 @@ static insitu_status insitu__auth_profile_keys(struct insitu__auth *a,
   return status;
 }
 
-/* One profile on the way from the one that was named to the one that holds keys. *next: the profile
- * to look at then, to be freed, or NULL. */
+/* Follows one profile of the chain from the named one to the one that holds keys. *next: the next
+ * profile of the chain, to be freed, or NULL. */
 static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
     const struct insitu__auth_files *f, const char *profile, char **next, bool assume,
     insitu_error *err) {
@@ -10895,6 +10955,7 @@ static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
   return insitu__error_set(err, INSITU_E_AUTH, "store, profile '%.64s': %s", profile, cause);
 }
 
+/* The error of a profile that no file has. */
 static insitu_status insitu__auth_no_profile(
     const struct insitu__auth_files *f, const char *name, const char *by, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_AUTH,
@@ -10949,7 +11010,7 @@ static insitu_status insitu__auth_profile(
   return status;
 }
 
-/* Whether anything may depend on the files of the AWS tools: their keys, region or endpoint. */
+/* Whether keys, region or endpoint may depend on the AWS files. */
 static bool insitu__auth_needs_files(const struct insitu__auth *a) {
   bool keys = a->set.value[INSITU__SETTINGS_ID] && a->set.value[INSITU__SETTINGS_SECRET];
   if (a->set.value[INSITU__SETTINGS_PROFILE] || !a->set.value[INSITU__SETTINGS_REGION] ||
@@ -10958,7 +11019,8 @@ static bool insitu__auth_needs_files(const struct insitu__auth *a) {
   return !keys && !insitu__settings_flag(&a->set, INSITU__SETTINGS_SKIP, false);
 }
 
-/* One of them: the path that a setting names, or its default place below HOME. */
+/* Reads one of the AWS files, at the path that a setting names, or at its default place below HOME.
+ */
 static insitu_status insitu__auth_file_read(const struct insitu__auth *a, int setting,
     const char *place, char **path, char **text, uint64_t *n, insitu_error *err) {
   struct insitu__text_buffer b = {0};
@@ -10979,6 +11041,7 @@ static insitu_status insitu__auth_file_read(const struct insitu__auth *a, int se
   return status;
 }
 
+/* Reads both AWS files. */
 static insitu_status insitu__auth_files_read(
     struct insitu__auth *a, struct insitu__auth_files *f, insitu_error *err) {
   insitu_status status = insitu__auth_file_read(
@@ -10995,6 +11058,7 @@ static void insitu__auth_files_free(struct insitu__auth_files *f) {
   insitu__mem_free(f->credentials_path);
 }
 
+/* Looks for credentials as the AWS tools do: keys, web identity, profile, container, instance. */
 static insitu_status insitu__auth_s3_credentials(
     struct insitu__auth *a, const struct insitu__auth_files *f, int from, insitu_error *err) {
   const char *token = insitu__settings_has(&a->set, INSITU__SETTINGS_TOKEN, from)
@@ -11056,7 +11120,7 @@ static insitu_status insitu__auth_json_get(
   return INSITU_E_AUTH;
 }
 
-/* The same of a file that `where` names. */
+/* The same for a member of a file that `where` names, with an error. */
 static insitu_status insitu__auth_json_take(const struct insitu__text_json *j, const char *where,
     const char *key, bool lines, char **out, insitu_error *err) {
   insitu_status status = insitu__auth_json_get(j, key, lines, out);
@@ -11096,7 +11160,7 @@ static insitu_status insitu__auth_google_members(struct insitu__auth *a,
   return status;
 }
 
-/* The JSON of Google's credential files. `where` names it, and is no secret. */
+/* Reads the JSON of a Google credential file. where: its name, for messages. */
 static insitu_status insitu__auth_google_json(
     struct insitu__auth *a, const char *text, uint64_t n, const char *where, insitu_error *err) {
   struct insitu__text_json j;
@@ -11136,6 +11200,7 @@ static insitu_status insitu__auth_google_json(
   return status;
 }
 
+/* Reads a credential file of Google's. */
 static insitu_status insitu__auth_google_file(
     struct insitu__auth *a, const char *path, const char *by, insitu_error *err) {
   uint64_t n;
@@ -11146,7 +11211,7 @@ static insitu_status insitu__auth_google_file(
   return status;
 }
 
-/* What gcloud has left for other programs. */
+/* Reads the credentials that gcloud has left for other programs. */
 static insitu_status insitu__auth_google_default(struct insitu__auth *a, insitu_error *err) {
   const char *home = a->set.value[INSITU__SETTINGS_HOME],
              *gcloud = a->set.value[INSITU__SETTINGS_GCLOUD];
@@ -11161,6 +11226,8 @@ static insitu_status insitu__auth_google_default(struct insitu__auth *a, insitu_
   return status;
 }
 
+/* Looks for credentials as Google's tools do: token, HMAC key, service account, files, gcloud,
+ * metadata. */
 static insitu_status insitu__auth_gs_credentials(
     struct insitu__auth *a, const struct insitu__auth_files *f, int from, insitu_error *err) {
   (void)f;
@@ -11194,6 +11261,7 @@ static insitu_status insitu__auth_gs_credentials(
   return status;
 }
 
+/* Looks for credentials as Azure's tools do: token, key, SAS, client, managed identity. */
 static insitu_status insitu__auth_azure_credentials(
     struct insitu__auth *a, const struct insitu__auth_files *f, int from, insitu_error *err) {
   (void)f;
@@ -11241,6 +11309,7 @@ static insitu_status insitu__auth_azure_credentials(
 
 /* -- credentials that take requests -- */
 
+/* Sets when credentials end and when they are renewed. False: they are incomplete. */
 static bool insitu__auth_keys_done(struct insitu__auth_keys *k, int64_t now, int64_t expires) {
   k->expires = expires;
   /* of short ones the second half, so that not every request asks for new ones */
@@ -11251,8 +11320,8 @@ static bool insitu__auth_keys_done(struct insitu__auth_keys *k, int64_t now, int
   return (k->token && k->token[0]) || (k->id && k->secret);
 }
 
-/* A number of a JSON object, which may stand in quotes, as Azure writes it. *found: the key is
- * there; false: it is no number. */
+/* Reads a number of a JSON object, which may stand in quotes, as Azure writes it. *found: the key
+ * is there. False: its value is no number. */
 static bool insitu__auth_json_number(
     const struct insitu__text_json *j, const char *key, int64_t *value, bool *found) {
   char text[32];
@@ -11291,8 +11360,7 @@ static bool insitu__auth_json_end(
   return insitu__sign_parse_iso(date, expires) || insitu__sign_parse_us_date(date, expires);
 }
 
-/* Whether credentials that a service gave may become parts of a request, and when they are to be
- * renewed. */
+/* Whether credentials of a service may become parts of a request; sets when they are renewed. */
 static bool insitu__auth_keys_good(struct insitu__auth_keys *k, int64_t now, int64_t expires) {
   if (k->id && insitu__settings_characters(k->id, true)) return false;
   if (k->secret && insitu__settings_characters(k->secret, false)) return false;
@@ -11329,7 +11397,8 @@ static insitu_status insitu__auth_keys_json(
   return status;
 }
 
-/* What STS answers, as XML. */
+/* Reads credentials from an answer of STS, which is XML. INSITU_E_AUTH: it holds none that can be
+ * used. */
 static insitu_status insitu__auth_keys_xml(
     const char *text, uint64_t n, int64_t now, struct insitu__auth_keys *k) {
   static const char *const tags[] = {
@@ -11398,8 +11467,8 @@ static const struct insitu__auth_provider insitu__auth_provider[] = {
 
 /* -- what servers say of credentials, and what of that may be shown -- */
 
-/* Whether a text of a server shares 8 characters in a row, or all of a shorter secret, with one of
- * ours. */
+/* Whether a server's text shares 8 characters in a row with a secret, or holds a whole shorter
+ * secret. */
 static bool insitu__auth_shares(const char *text, const char *secret) {
   uint64_t n = secret ? strlen(secret) : 0, all = strlen(text);
   char window[9] = "";
@@ -11414,8 +11483,8 @@ static bool insitu__auth_shares(const char *text, const char *secret) {
   return false;
 }
 
-/* Whether a name or number that a server sent may stand in a message: it is made of the characters
- * of such, and shows nothing of our secrets, as a server would that echoes what it was sent. */
+/* Whether a name or number of a server may stand in a message. It must consist of the characters of
+ * such, and show nothing of our secrets: a server may echo what it was sent. */
 static bool insitu__auth_quotable(
     const struct insitu__auth *a, const struct insitu__http_request *r, const char *text) {
   static const char characters[] =
@@ -11438,8 +11507,9 @@ static bool insitu__auth_quotable(
   return true;
 }
 
-/* The machine-readable code of an error answer in buf: of a header, of XML or of JSON; "" unknown.
- * It is for decisions: messages ask insitu__auth_quotable. INSITU_E_NOMEM: there may be one. */
+/* Writes the machine-readable code of an error answer, from a header, XML or JSON; "": unknown. The
+ * code is for decisions: before it stands in a message, insitu__auth_quotable must allow it.
+ * INSITU_E_NOMEM: there may be one. */
 static insitu_status insitu__auth_code(
     const struct insitu__http_request *r, char *buf, size_t cap) {
   struct insitu__text_json j;
@@ -11464,7 +11534,8 @@ static insitu_status insitu__auth_code(
   return INSITU_OK;
 }
 
-/* Asks a service; INSITU_OK: its answer is 200. near: it is one of this machine. */
+/* Asks a service of credentials. INSITU_OK: its answer is 200. near: the service belongs to this
+ * machine. */
 static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insitu__http_request *r,
     const char *who, bool near, insitu_error *err) {
   char code[64];
@@ -11488,13 +11559,15 @@ static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insi
       code[0] ? " " : "", code);
 }
 
+/* Frees a request to a service, and overwrites its body. */
 static void insitu__auth_call_free(
     struct insitu__http_request *r, struct insitu__text_buffer *body) {
   insitu__http_request_free(r);
   if (body) insitu__settings_wipe_buffer(body);
 }
 
-/* The first line of a file that another program renews, in a->lent. by: what names the file. */
+/* Reads the first line of a file that another program renews into a->lent. by: what names the file.
+ */
 static insitu_status insitu__auth_token_file_await(
     struct insitu__auth *a, const char *path, const char *by, insitu_error *err) {
   char *text = (char *)insitu__mem_alloc(INSITU__MAX_SECRET + 1, 1), buf[128];
@@ -11523,7 +11596,7 @@ static insitu_status insitu__auth_token_file_await(
       cause);
 }
 
-/* An answer without credentials: no memory for them, or none in it. */
+/* The error of an answer that holds no credentials, or of no memory for them. */
 static insitu_status insitu__auth_not_understood(
     const char *who, insitu_status status, insitu_error *err) {
   if (status == INSITU_E_NOMEM) return insitu__settings_nomem(err);
@@ -11531,12 +11604,13 @@ static insitu_status insitu__auth_not_understood(
       err, INSITU_E_AUTH, "credentials, %s: its answer holds none; check what answers there", who);
 }
 
+/* Adds a signature's header line; insitu__auth_sign looks at the failure. */
 static void insitu__auth_add_header(void *to, const char *line) {
   struct insitu__http_request *r = (struct insitu__http_request *)to;
   if (!insitu__http_header(r, "%s", line)) r->text.failed = true; /* asked by insitu__auth_sign */
 }
 
-/* What a signature wants of its request, and did not find. */
+/* The error of a request that cannot be signed. */
 static insitu_status insitu__auth_unsigned(insitu_status status, insitu_error *err) {
   if (status == INSITU_E_NOMEM) return insitu__settings_nomem(err);
   return insitu__error_set(err, INSITU_E_AUTH,
@@ -11544,7 +11618,7 @@ static insitu_status insitu__auth_unsigned(insitu_status status, insitu_error *e
       "belong there; correct it");
 }
 
-/* Signs a request for AWS, or Google's HMAC keys. INSITU_E_ARG, INSITU_E_NOMEM: see
+/* Signs a request with AWS keys or Google's HMAC keys. INSITU_E_ARG, INSITU_E_NOMEM: see
  * insitu__sign_v4. */
 static insitu_status insitu__auth_sign(struct insitu__auth *a, struct insitu__http_request *r,
     const struct insitu__auth_keys *k, struct insitu__sign_day *day, const char *service,
@@ -11567,6 +11641,7 @@ static insitu_status insitu__auth_sign(struct insitu__auth *a, struct insitu__ht
   return status;
 }
 
+/* Begins the form of a request for a role's credentials. */
 static void insitu__auth_role_form(
     struct insitu__text_buffer *b, const char *action, const char *arn, const char *session) {
   insitu__auth_form(b, "Action", action);
@@ -11575,8 +11650,8 @@ static void insitu__auth_role_form(
   insitu__auth_form(b, "RoleSessionName", session && session[0] ? session : "insitubatch");
 }
 
-/* Posts a form to a->sts; what comes back is read as XML (STS) or JSON (OAuth). sign: by these
- * keys, or NULL. */
+/* Posts a form to a->sts, and reads the credentials of its answer. sign: the keys that sign the
+ * request, or NULL. */
 static insitu_status insitu__auth_post_await(struct insitu__auth *a,
     struct insitu__text_buffer *form, const char *who, const struct insitu__auth_keys *sign,
     struct insitu__auth_keys *out, insitu_error *err) {
@@ -11610,6 +11685,7 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
   return status;
 }
 
+/* Exchanges the token of a web identity for a role's credentials. */
 static insitu_status insitu__auth_web_await(
     struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__text_buffer form = {.secret = true};
@@ -11622,6 +11698,7 @@ static insitu_status insitu__auth_web_await(
   return insitu__auth_post_await(a, &form, "web identity", NULL, out, err);
 }
 
+/* Assumes a role with *keys, and replaces them with the role's. */
 static insitu_status insitu__auth_role_await(struct insitu__auth *a,
     const struct insitu__auth_role *role, struct insitu__auth_keys *keys, insitu_error *err) {
   struct insitu__text_buffer form = {.secret = true}; /* the external id */
@@ -11634,7 +11711,7 @@ static insitu_status insitu__auth_role_await(struct insitu__auth *a,
   return status;
 }
 
-/* A GET whose answer is JSON with credentials. header: one more, or NULL. Takes url. */
+/* Gets JSON with credentials. header: one more header, or NULL. Takes url. */
 static insitu_status insitu__auth_get_await(struct insitu__auth *a, struct insitu__text_buffer *url,
     const char *header, const char *value, const char *who, bool near,
     struct insitu__auth_keys *out, insitu_error *err) {
@@ -11691,7 +11768,8 @@ static insitu_status insitu__auth_container_await(
       a, &url, token ? "Authorization" : NULL, token, "container", true, out, err);
 }
 
-/* EC2: a token by PUT, the role's name, its keys (IMDSv2). */
+/* Asks EC2's instance metadata (IMDSv2): for a token by PUT, the role's name, and the role's keys.
+ */
 static insitu_status insitu__auth_imds_await(
     struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   struct insitu__http_request put = {.method = "PUT"}, get = {.method = NULL};
@@ -11834,6 +11912,7 @@ static insitu_status insitu__auth_metadata_await(
       app ? secret : "true", a->origin, true, out, err);
 }
 
+/* Gets new credentials from where they come from, and assumes roles with them. */
 static insitu_status insitu__auth_obtain_await(
     struct insitu__auth *a, struct insitu__auth_keys *out, insitu_error *err) {
   insitu_status status = INSITU_OK;
@@ -11870,6 +11949,7 @@ static insitu_status insitu__auth_none(
       a->name, insitu__auth_provider[a->set.kind].searched, cause->message);
 }
 
+/* Renews credentials, and wakes who waits for them. The outcome is in a->error. */
 static void insitu__auth_renew_now_await(struct insitu__auth *a) {
   struct insitu__auth_keys keys = {0};
   insitu_error cause = {0};
@@ -11898,8 +11978,8 @@ static void insitu__auth_renew_now_await(struct insitu__auth *a) {
   insitu__reactor_gate_open(&a->renewed);
 }
 
-/* Renews credentials where that is due, one request for all who need them; force: the server did
- * not take those there are. Where it fails, those that still hold serve on. */
+/* Renews credentials where that is due, by one request for all who need them. force: the server has
+ * refused the present ones. Where the renewal fails, credentials that still hold serve on. */
 static insitu_status insitu__auth_renew_await(
     struct insitu__auth *a, bool force, insitu_error *err) {
   if (a->source <= INSITU__AUTH_STATIC && !a->n_roles) return INSITU_OK;
@@ -12065,12 +12145,14 @@ static void insitu__cloud_base_s3(
       vhost ? "." : "", c->auth.region, strncmp(c->auth.region, "cn-", 3) ? "" : ".cn");
 }
 
+/* Appends the one host of Google's service. */
 static void insitu__cloud_base_gs(
     const struct insitu__cloud *c, bool vhost, struct insitu__text_buffer *base) {
   (void)c, (void)vhost;
   insitu__text_buffer_printf(base, "https://storage.googleapis.com");
 }
 
+/* Appends the host of a storage account. */
 static void insitu__cloud_base_azure(
     const struct insitu__cloud *c, bool vhost, struct insitu__text_buffer *base) {
   (void)vhost;
@@ -12208,12 +12290,12 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
   return status;
 }
 
-static insitu_status insitu__cloud_url_refused(
-    const char *cause, insitu_error *err) { /* never with the url: it may hold secrets */
+/* The error of a url, which is not shown: it may hold secrets. */
+static insitu_status insitu__cloud_url_refused(const char *cause, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_ARG, "store, url: %s; correct it", cause);
 }
 
-/* http(s)://user:password@host/root?query */
+/* Opens http(s)://user:password@host/root?query. */
 static insitu_status insitu__cloud_open_http(
     struct insitu__cloud *c, const char *url, insitu_error *err) {
   struct insitu__settings_url u;
@@ -12262,9 +12344,9 @@ static insitu_status insitu__cloud_open_http(
   return status < 0 || ok ? status : insitu__settings_nomem(err);
 }
 
-/* Bucket and prefix of scheme://bucket/prefix, the latter as it stands, which is what the command
- * line tools of these stores take; of abfs, account and endpoint, too:
- * abfs://container@account.dfs.core.windows.net */
+/* Takes bucket and prefix from scheme://bucket/prefix; the prefix is taken literally, as the
+ * command line tools of these stores do. Of abfs://container@account.dfs.core.windows.net it takes
+ * account and endpoint, too. */
 static insitu_status insitu__cloud_open_bucket(
     struct insitu__cloud *c, const char *url, insitu_error *err) {
   const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
@@ -12319,8 +12401,8 @@ static insitu_status insitu__cloud_open_bucket(
   return status;
 }
 
-/* An emulator's account and endpoint; the key is the same everywhere, and no secret (Azurite's
- * documentation). */
+/* Checks the storage account. An emulator's account, endpoint and key are set here; that key is the
+ * same everywhere, and no secret (Azurite's documentation). */
 static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_error *err) {
   static const struct {
     int setting;
@@ -12415,14 +12497,15 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
   return status;
 }
 
-/* for people: no user, no query */
+/* The store's name for people, without user and query. */
 static const char *insitu__cloud_name(const struct insitu__cloud *c) {
   return c->name;
 }
 
-/* Its name for what outlives it, without secrets. Where other endpoints or accounts may have a
- * store of the same name, the endpoint is part of it: S3 has names of its own in each partition
- * (China, GovCloud). A prefix may hold any text, so its length ends the name. */
+/* Appends a name that identifies the store beyond this process, without secrets. Where other
+ * endpoints or accounts may have a store of the same name, the endpoint is a part of it: S3 has
+ * names of its own in each partition (China, GovCloud). A prefix may hold any text, so the name's
+ * length ends it. */
 static bool insitu__cloud_whole_name(
     const struct insitu__cloud *c, struct insitu__text_buffer *out) {
   bool alone = c->provider->global_names && !c->auth.set.value[INSITU__SETTINGS_ENDPOINT];
@@ -12434,14 +12517,15 @@ static bool insitu__cloud_whole_name(
   return insitu__text_buffer_printf(out, ", %" PRIu64, (uint64_t)strlen(c->name));
 }
 
-/* whether "bytes=-8" works: Azure knows no such range */
+/* Whether the service knows suffix ranges, "bytes=-8". */
 static bool insitu__cloud_has_suffix(const struct insitu__cloud *c) {
   return c->provider->suffix_ranges;
 }
 
 /* -- requests -- */
 
-static bool insitu__cloud_key(struct insitu__cloud *c, const char *key) { /* path of an object */
+/* Path of an object's url. False: no memory. */
+static bool insitu__cloud_key(struct insitu__cloud *c, const char *key) {
   struct insitu__text_buffer *b = &c->at;
   insitu__text_buffer_add(b, c->path);
   if (c->prefix[0] && insitu__text_buffer_bytes(b, "/", 1))
@@ -12499,7 +12583,7 @@ static bool insitu__cloud_headers(
   return !auth->basic || insitu__http_header_text(r, "Authorization", auth->basic);
 }
 
-/* After all other headers, over the bytes that go out. */
+/* Adds a signature over the bytes that go out, after all other headers. */
 static insitu_status insitu__cloud_authorize(
     struct insitu__cloud *c, struct insitu__http_request *r, insitu_error *err) {
   const char *path = c->at.text, *query = c->ask.text;
@@ -12521,7 +12605,7 @@ static insitu_status insitu__cloud_authorize(
   return status < 0 ? insitu__auth_unsigned(status, err) : status;
 }
 
-/* Fills a new or reset request with what ask wants, with credentials that hold for a while. */
+/* Fills a new or reset request with what ask says. It renews credentials where that is due. */
 static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
     const struct insitu__cloud_ask *ask, struct insitu__http_request *r, insitu_error *err) {
   struct insitu__text_buffer *at = &c->at, *query = &c->ask;
@@ -12556,14 +12640,14 @@ static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
 
 /* -- answers that teach -- */
 
-/* whether a header holds it */
+/* Whether a header of a request holds this text. */
 static bool insitu__cloud_sent(const struct insitu__http_request *r, const char *text) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->headers); i++)
     if (strstr(r->headers[i], text)) return true;
   return false;
 }
 
-/* The region that an answer names, if the request was not made for it already. */
+/* Takes the region that an answer names, unless the request was made for that region already. */
 static bool insitu__cloud_learn_region(
     struct insitu__cloud *c, const struct insitu__http_request *r, insitu_error *err) {
   char region[64], scope[70];
@@ -12589,12 +12673,15 @@ static bool insitu__cloud_learn_region(
   return true;
 }
 
+/* Whether a code is one of n. */
 static bool insitu__cloud_is_among(const char *code, const char *const *codes, unsigned n) {
   for (unsigned i = 0; i < n; i++)
     if (!strcmp(code, codes[i])) return true;
   return false;
 }
 
+/* Takes the server's clock from a refusal, where it differs from ours by more than
+ * INSITU__CLOUD_SKEW. */
 static bool insitu__cloud_learn_clock(
     struct insitu__cloud *c, const struct insitu__http_request *r, const char *code) {
   int64_t date = r->answer.date, off = date - insitu__auth_now(&c->auth), then = date - r->dated;
@@ -12610,14 +12697,15 @@ static bool insitu__cloud_learn_clock(
   return true;
 }
 
-/* Whether a code says that credentials hold no more, or never did. */
+/* Whether a code says that credentials have expired, or never were valid. */
 static bool insitu__cloud_is_over(const char *code) {
   static const char *const over[] = {"ExpiredToken", "InvalidToken", "ExpiredTokenException",
       "TokenRefreshRequired", "InvalidAccessKeyId", "InvalidAuthenticationInfo"};
   return insitu__cloud_is_among(code, over, sizeof over / sizeof *over);
 }
 
-/* Whether credentials have been renewed because the server says that their time is over. */
+/* Renews credentials where the server says that they have expired. True: there are other ones than
+ * the request had. */
 static bool insitu__cloud_learn_keys_await(struct insitu__cloud *c,
     const struct insitu__http_request *r, const char *code, insitu_error *err) {
   int s = r->answer.status;
@@ -12632,8 +12720,9 @@ static bool insitu__cloud_learn_keys_await(struct insitu__cloud *c,
   return insitu__auth_renew_await(&c->auth, true, err) == INSITU_OK;
 }
 
-/* Looks at an answer that is no success: INSITU__CLOUD_AGAIN when it taught something, so that the
- * request is worth another try at once. *learned: 0 for a new request, counted here. */
+/* Takes from a failed answer what it tells of region, clock and credentials. INSITU__CLOUD_AGAIN:
+ * it told something new, and the request is worth another attempt at once. *learned: 0 for a new
+ * request, counted here. */
 static int insitu__cloud_learn_await(
     struct insitu__cloud *c, struct insitu__http_request *r, unsigned *learned, insitu_error *err) {
   char code[64];
@@ -12646,15 +12735,15 @@ static int insitu__cloud_learn_await(
   return again ? INSITU__CLOUD_AGAIN : INSITU__CLOUD_FINAL;
 }
 
-/* Whether a 404 with that code tells of the object, and not of what it should lie in. Azure says
- * ResourceNotFound to those who may not know of a container. */
+/* Whether a 404 with this code tells of the object, and not of its bucket, container or account.
+ * Azure says ResourceNotFound to those who may not know of a container. */
 static bool insitu__cloud_is_missing(const char *code) {
   static const char *const other[] = {"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted",
       "ResourceNotFound", "AccountNotFound"};
   return !insitu__cloud_is_among(code, other, sizeof other / sizeof *other);
 }
 
-/* What to do about an answer. */
+/* What to do about an answer, for messages. */
 static const char *insitu__cloud_advice(
     const struct insitu__cloud *c, int status, const char *code) {
   static const char *const advice[][2] = {{"NoSuchBucket", "check the bucket's name"},
