@@ -30586,22 +30586,43 @@ static void insitu__tile_bunch_await(void *arg) {
 }
 
 /* >>pass --------------------------------------------------------------------------------------- */
-/* An iterator: a pass over epochs with its own ring of slabs. Scan, uploads, state, delivery. */
+/* An iterator: a pass over epochs with its own ring of slabs.
+ *
+ * The pump, called whenever the reactor has run its coroutines, uploads batches and scans each
+ * iterator's order up to prefetch_depth batches past the next one. The scan gives a slab to a batch
+ * at its first row and starts a tile at a chunk's first touch. Workers fill slabs; next delivers
+ * them in order. The ring is large enough for all batches that a window may reach, so nothing can
+ * deadlock.
+ *
+ *   batches by number:   start ...  next ...  uploaded ...  scan ...  assigned
+ *                            held       ready         filling    slabs of an open window
+ *
+ * To close or move an iterator, `stopping` is set and its idle gate awaited, which opens once no
+ * tile and no slab of the iterator is in flight. A held batch outlives both the iterator and the
+ * loader: `shared.held` counts such batches, and the last release frees the contents;
+ * `shared.owners` counts who needs the struct.
+ *
+ * State: struct insitu_iter, cut by owner. Sub-rooms name their thread; the _await functions
+ * suspend. */
 
-/* ---- scan (reactor thread) ---- */
+/* ---- slabs (reactor thread; recycled by any thread, under the lock) ---- */
 
+/* Hides a free slab's memory from the program, where a sanitizer runs. */
 static void insitu__pass_slab_hide(const insitu_iter *it, const struct insitu__loader_slab *slab) {
   insitu__mem_hide(slab->memory, it->slab_bytes - it->pinned_bytes);
   if (slab->pinned) insitu__mem_hide(slab->pinned, it->pinned_bytes);
 }
+
+/* Frees a slab's memory, if it has any. */
 static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_slab *slab) {
   insitu__device_free(&it->device, slab->memory, it->slab_bytes - it->pinned_bytes, INSITU_HOST, 0);
   insitu__device_free(
       &it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->device.device);
   slab->memory = slab->pinned = NULL;
 }
-/* Puts a slab back. One that a device may still use goes to the end: the one in front has had the
- * longest time. */
+
+/* Puts a slab into the free list. With devices it goes to the end: the slab in front was released
+ * first, so that a device most likely no longer uses it. With the lock held. */
 static void insitu__pass_slab_recycle(insitu_iter *it, struct insitu__loader_slab *slab) {
   struct insitu__loader_slab **link = &it->shared.free;
   insitu__device_slots_return(&it->device, slab->parts);
@@ -30610,8 +30631,9 @@ static void insitu__pass_slab_recycle(insitu_iter *it, struct insitu__loader_sla
   slab->next = *link;
   *link = slab;
 }
-/* Memory of a slab, or an error in it->unprepared. Memory that is not simply mapped takes its time,
- * so a worker takes it. */
+
+/* Maps a slab's memory; else it->sched.unprepared has the error. On a worker where memory is not
+ * simply mapped: that takes its time. */
 static void insitu__pass_slab_map(void *arg, unsigned worker) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__loader_slab *slab = it->sched.preparing;
@@ -30624,7 +30646,9 @@ static void insitu__pass_slab_map(void *arg, unsigned worker) {
       &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->sched.unprepared);
   if (!slab->pinned) insitu__pass_slab_free(it, slab);
 }
-static void insitu__pass_slab_mapped(insitu_iter *it) { /* counts it */
+
+/* Counts the memory of a slab that was just mapped. */
+static void insitu__pass_slab_mapped(insitu_iter *it) {
   insitu_loader *ld = it->loader;
   it->shared.slabs_mapped++;
   uint64_t now =
@@ -30634,8 +30658,10 @@ static void insitu__pass_slab_mapped(insitu_iter *it) { /* counts it */
   insitu__loader_add(&ld->count.pinned_bytes, it->pinned_bytes);
   insitu__loader_memory(ld, it->slab_bytes);
 }
-/* Takes a slab's memory, or pauses before the next look at whether somebody still uses it. Looking
- * takes CUDA's calls, which need more stack than a coroutine has. */
+
+/* Has a worker map the memory of `preparing`; or, where it has memory, sleeps until it is to be
+ * polled again whether somebody still uses that. The pump polls: CUDA's calls need more stack than
+ * a coroutine has. */
 static void insitu__pass_prepare_await(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__loader_slab *slab = it->sched.preparing;
@@ -30651,34 +30677,38 @@ static void insitu__pass_prepare_await(void *arg) {
     if (slab->memory) insitu__pass_slab_mapped(it);
     pthread_mutex_unlock(&it->lock);
   }
+
   it->sched.preparing = NULL;
   insitu__tile_quiet(it);
 }
 
-/* Whether the first free slab may be written (OK), may be so later (TIMEOUT), or there is no
- * memory. number: of the batch that the scan has come to. With the lock held. */
+/* Whether the first free slab may be written: OK, TIMEOUT (not yet), or an
+ * error: there is no memory. number: of the batch that the scan has come to. With the lock held. */
 static insitu_status insitu__pass_slab_writable(insitu_iter *it, uint64_t number) {
   struct insitu__loader_slab *slab = it->shared.free;
   int why = INSITU__DEVICE_IDLE;
-  bool mapped = !it->device.on && !it->device.alloc; /* at no cost */
+  bool mapped = !it->device.on && !it->device.alloc; /* mapping costs nothing */
   if (it->sched.preparing) return INSITU_TIMEOUT;
   if (it->sched.unprepared.status) return it->sched.unprepared.status;
   if (it->device.error.status) { /* next tells it */
     insitu__rows_tell(it);
     return INSITU_TIMEOUT;
   }
+
   if (!slab->memory && mapped) {
     it->sched.preparing = slab;
     insitu__pass_slab_map(it, 0);
     it->sched.preparing = NULL;
     if (slab->memory) insitu__pass_slab_mapped(it);
   }
+
   if (slab->memory) why = insitu__device_host_blocked(&it->device, slab->parts, &slab->busy);
   if (it->shared.blocked_by || why) insitu__report_blocked_by(it, why, number, insitu__base_now());
   if (slab->memory && !why) {
     it->sched.pause = 0;
     return INSITU_OK;
   }
+
   if (mapped) return INSITU_E_NOMEM;
   it->sched.preparing = slab;
   if (!insitu__reactor_spawn(&it->loader->reactor, insitu__pass_prepare_await, it))
@@ -30687,6 +30717,7 @@ static insitu_status insitu__pass_slab_writable(insitu_iter *it, uint64_t number
   return INSITU_E_NOMEM;
 }
 
+/* Damages batch `number`: the system gives no memory for it. */
 static void insitu__pass_no_memory(insitu_iter *it, uint64_t number) {
   insitu_error error = {0};
   if (it->sched.unprepared.status < 0) {
@@ -30726,6 +30757,7 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
     }
     pthread_mutex_unlock(&it->lock);
   }
+
   if (status < 0) insitu__pass_no_memory(it, number);
   return !status;
 }
@@ -30795,6 +30827,7 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
     insitu__pass_spawn(t, insitu__tile_await);
     return;
   }
+
   if (ld->sched.bunch) ld->sched.bunch_last->next = t;
   else ld->sched.bunch = t;
   ld->sched.bunch_last = t;
@@ -30870,6 +30903,7 @@ static void insitu__pass_upload(insitu_iter *it) {
     if (it->shared.uploaded == it->shared.next) insitu__rows_tell(it);
     it->shared.uploaded += !status;
   }
+
   pthread_mutex_unlock(&it->lock);
 }
 
@@ -30897,10 +30931,11 @@ static void insitu__pass_pump(void *arg) {
       }
     }
   }
+
   insitu__pass_launch(ld);
 }
 
-/* ---- iterators ---- */
+/* ---- the end of an iterator (the user's threads) ---- */
 
 /* Frees what an iterator owns. No batch of it is held. */
 static void insitu__pass_free_contents(insitu_iter *it) {
@@ -30915,6 +30950,7 @@ static void insitu__pass_free_contents(insitu_iter *it) {
     insitu__mem_free(slab->arrays);
     insitu__mem_free(slab->shapes);
   }
+
   insitu__device_close(&it->device);
   insitu__mem_free(it->slabs);
   insitu__mem_free(it->ring);
@@ -30925,7 +30961,8 @@ static void insitu__pass_free_contents(insitu_iter *it) {
   insitu__order_free(&it->order[1]);
 }
 
-/* The user's handle, or the contents, need the iterator's struct no more. */
+/* The user's handle, or the contents, no longer need the iterator's struct. The second one frees
+ * it. */
 static void insitu__pass_unref_iter(insitu_iter *it) {
   pthread_mutex_lock(&it->lock);
   bool last = --it->shared.owners == 0;
@@ -30946,13 +30983,16 @@ static void insitu__pass_free_iter_now(void *arg) {
   insitu__pass_free_contents(it);
   insitu__pass_unref_iter(it);
 }
+
 /* Frees the contents of an iterator that is closed and of which no batch is held. */
 static void insitu__pass_free_iter(insitu_iter *it) {
   if (it->device.rings) insitu__pass_on_device(it, insitu__pass_free_iter_now, it);
   else insitu__pass_free_iter_now(it); /* it never came to use a device */
 }
 
-/* The public structs of one slab; names and strides are copies. */
+/* ---- opening an iterator (the user's thread) ---- */
+
+/* Makes the public structs of one slab, whose names and strides are copies; false: no memory. */
 static bool insitu__pass_slab_init(
     insitu_iter *it, struct insitu__loader_slab *slab, const struct insitu__geometry *g) {
   slab->iter = it;
@@ -30981,12 +31021,13 @@ static bool insitu__pass_slab_init(
         .device = v->device};
     name += strlen(name) + 1;
   }
+
   slab->batch.arrays = slab->arrays;
   slab->batch.n_arrays = g->n_variables;
   return true;
 }
 
-/* The plan of the iterator that desc describes. */
+/* Makes the plan of the iterator that desc describes. */
 static insitu_status insitu__pass_plan(const insitu_loader *ld, const insitu_iter_desc *desc,
     struct insitu__plan *p, insitu_error *err) {
   bool shuffled = desc->order ? desc->order == INSITU_SHUFFLED : desc->split == INSITU_TRAIN;
@@ -30994,8 +31035,8 @@ static insitu_status insitu__pass_plan(const insitu_loader *ld, const insitu_ite
       shuffled ? INSITU_SHUFFLED : INSITU_SEQUENTIAL, &ld->config, err);
 }
 
-/* Slabs of undelivered batches: while the scan stands at the last of prefetch_depth batches, a
- * window that it opens there reaches span - 1 batches further. */
+/* The number of slabs for undelivered batches: while the scan stands at the last of prefetch_depth
+ * batches, a window that it opens there reaches span - 1 batches further. */
 static uint64_t insitu__pass_ring(const insitu_loader *ld, uint64_t span) {
   return ld->config.prefetch_depth + span - 1;
 }
@@ -31004,7 +31045,7 @@ static uint64_t insitu__pass_max_held(const insitu_iter_desc *desc) {
   return desc->max_held ? desc->max_held : 2;
 }
 
-/* Everything of an iterator that needs memory but its slabs. */
+/* Sets what is fixed of an iterator: plan, orders, sizes, how its devices allocate. */
 static insitu_status insitu__pass_iter_init(
     insitu_iter *it, const insitu_iter_desc *desc, insitu_error *err) {
   insitu_loader *ld = it->loader;
@@ -31013,6 +31054,7 @@ static insitu_status insitu__pass_iter_init(
     uint64_t epoch = desc->epoch + ((desc->epoch ^ i) & 1);
     status = insitu__plan_order(&it->plan, epoch, &it->order[i], err);
   }
+
   if (status) return status;
   it->batches = it->order[0].batches;
   it->n_ring = insitu__pass_ring(ld, insitu__order_span(&it->order[0]));
@@ -31031,6 +31073,7 @@ static insitu_status insitu__pass_iter_init(
     it->device.host |= it->device.on && v->place != INSITU_DEVICE;
     if (v->place != INSITU_HOST) it->device.device = v->device;
   }
+
   if (ld->geometry.n_devices) it->device.device = ld->geometry.devices[0].device;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_ARG,
@@ -31059,7 +31102,8 @@ static uint64_t insitu__pass_tables(const insitu_loader *ld, uint64_t scan, uint
              : UINT64_MAX;
 }
 
-/* Room on a device, out of device_budget and what is free there. */
+/* Reserves room for an iterator's slots on a device, out of device_budget and what is free
+ * there. */
 static insitu_status insitu__pass_device_room(
     insitu_iter *it, unsigned i, uint64_t slots, insitu_error *err) {
   insitu_loader *ld = it->loader;
@@ -31078,6 +31122,7 @@ static insitu_status insitu__pass_device_room(
     it->device.rings[i].reserved = bytes;
     insitu__loader_add(&ld->count.device_bytes, bytes);
   }
+
   pthread_mutex_unlock(&ld->budget.lock);
   if (fits) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
@@ -31088,7 +31133,8 @@ static insitu_status insitu__pass_device_room(
       left < unused ? ", and device_budget allows no more" : "",
       left < unused ? ", or raise device_budget" : "");
 }
-/* Streams, events and memory on the iterator's devices. */
+
+/* Opens streams and slots on the iterator's devices. */
 static insitu_status insitu__pass_iter_devices(insitu_iter *it, insitu_error *err) {
   const struct insitu__geometry *g = &it->loader->geometry;
   struct insitu__device *d = &it->device;
@@ -31097,6 +31143,7 @@ static insitu_status insitu__pass_iter_devices(insitu_iter *it, insitu_error *er
   if (!d->rings)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "iterator: no memory for its tables; give the process more memory");
+
   for (unsigned i = 0; !status && i < g->n_devices; i++) {
     struct insitu__device_ring *r = &d->rings[d->n_rings++];
     *r = (struct insitu__device_ring){
@@ -31104,10 +31151,12 @@ static insitu_status insitu__pass_iter_devices(insitu_iter *it, insitu_error *er
     status = insitu__pass_device_room(it, i, it->max_held + 1, err);
     if (!status) status = insitu__device_ring_open(d, r, it->max_held + 1, err);
   }
+
   return status;
 }
-/* The events of its batches, and of as many releases as there may be at once (but for those of
- * DLPack). */
+
+/* Makes the events of an iterator's batches, and of as many releases as there may be at once, those
+ * of DLPack aside. */
 static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err) {
   struct insitu__device *d = &it->device;
   insitu_status status = INSITU_OK;
@@ -31120,11 +31169,14 @@ static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err
     for (uint64_t i = 0; !status && i < d->rings[k].n_slots; i++)
       status = insitu__device_fence_new(d, d->rings[k].device, err);
   }
+
   for (uint64_t i = 0; d->host && !status && i < it->n_slabs; i++)
     status = insitu__device_fence_new(d, it->device.device, err);
   return status;
 }
 
+/* Reserves memory_budget for an iterator's slabs and tables, and makes the tables. Slabs are mapped
+ * at first use. */
 static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry *g = &ld->geometry;
@@ -31141,6 +31193,7 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
     ld->budget.tables += it->tables = tables;
     insitu__loader_memory(ld, tables);
   }
+
   pthread_mutex_unlock(&ld->budget.lock);
   if (!fits) {
     return insitu__error_set(err, INSITU_E_BUDGET,
@@ -31152,6 +31205,7 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
         insitu__split_names[it->split], it->n_ring, it->max_held, it->slab_bytes, tables, used,
         ld->config.memory_budget);
   }
+
   for (uint64_t i = 0; i < g->n_variables; i++) names += strlen(g->variables[i].label) + 1;
   it->names = (char *)insitu__mem_alloc(names, 1);
   it->slabs = (struct insitu__loader_slab *)insitu__mem_alloc(it->n_slabs, sizeof *it->slabs);
@@ -31172,6 +31226,7 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
       insitu__split_names[it->split]);
 }
 
+/* Gives an iterator's share of the budgets back. */
 static void insitu__pass_unreserve(insitu_iter *it) {
   pthread_mutex_lock(&it->loader->budget.lock);
   it->loader->budget.reserved -= it->reserved;
@@ -31185,6 +31240,8 @@ static void insitu__pass_unreserve(insitu_iter *it) {
   pthread_mutex_unlock(&it->loader->budget.lock);
 }
 
+/* ---- moving, listing (reactor thread) ---- */
+
 /* Stops starting chunks of an iterator and waits for those in flight. */
 static void insitu__pass_stop_await(insitu_iter *it) {
   it->sched.stopping = true;
@@ -31194,12 +31251,13 @@ static void insitu__pass_stop_await(insitu_iter *it) {
     insitu__reactor_gate_await(&it->loader->reactor, &it->sched.idle);
 }
 
+/* Where an iterator is to go on. */
 struct insitu__pass_move {
   insitu_iter *it;
-  uint64_t epoch, batch; /* batch may be the epoch's end: END is then told first */
+  uint64_t epoch, batch; /* batch may be the epoch's end: next then returns END first */
 };
 
-/* Forgets what is under way and goes on elsewhere. The iterator must be in the loader's list. */
+/* Drops the batches in flight and goes on elsewhere. The iterator must be in the loader's list. */
 static void insitu__pass_move_await(void *arg) {
   struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
   insitu_iter *it = m->it;
@@ -31210,6 +31268,7 @@ static void insitu__pass_move_await(void *arg) {
   for (uint64_t n = it->shared.next; n < it->shared.assigned; n++) {
     insitu__pass_slab_recycle(it, it->ring[n % it->n_ring]);
   }
+
   it->shared.next = it->shared.assigned = it->start = it->shared.uploaded = number;
   it->sched.tile_waits = false;
   it->shared.blocked_by = INSITU__DEVICE_IDLE;
@@ -31226,7 +31285,7 @@ static void insitu__pass_move_await(void *arg) {
   it->sched.stopping = false;
 }
 
-/* Puts a new iterator into the loader's list and sets it going. */
+/* Puts a new iterator into the loader's list and starts it. */
 static void insitu__pass_list_await(void *arg) {
   struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
   m->it->sched.next_iter = m->it->loader->sched.iters;
@@ -31243,8 +31302,8 @@ static void insitu__pass_unlist_await(void *arg) {
   *link = it->sched.next_iter;
 }
 
-/* Leaving must not fail: without memory for a coroutine it waits until one that is under way gives
- * its stack back. */
+/* Takes an iterator out of the loader's list, which must not fail: without memory for a coroutine
+ * it tries again until a coroutine in flight gives its stack back. */
 static void insitu__pass_unlist(insitu_iter *it) {
   while (insitu__reactor_call(&it->loader->reactor, insitu__pass_unlist_await, it)) {
     if (it->loader->config.inline_io) insitu__reactor_run(&it->loader->reactor, 1000000);
@@ -31252,6 +31311,7 @@ static void insitu__pass_unlist(insitu_iter *it) {
   }
 }
 
+/* insitu__pass_detach, on the iterator's device. */
 static void insitu__pass_detach_now(void *arg) {
   insitu_iter *it = (insitu_iter *)arg;
   struct insitu__device *d = &it->device;
@@ -31267,10 +31327,12 @@ static void insitu__pass_detach_now(void *arg) {
     slab->freed_at_close = !slab->held && !slab->exports;
     if (slab->freed_at_close) insitu__device_slots_return(d, slab->parts);
   }
+
   for (unsigned i = 0; i < d->n_rings; i++) {
     d->rings[i].closing = d->rings[i].free;
     d->rings[i].free = NULL;
   }
+
   pthread_mutex_unlock(&it->lock);
   for (unsigned i = 0; i < d->n_rings; i++) insitu__device_drain(&d->rings[i]);
   for (uint64_t i = 0; i < it->n_slabs; i++) {
@@ -31279,16 +31341,18 @@ static void insitu__pass_detach_now(void *arg) {
     insitu__device_fences_wait_free(&slab->busy);
     insitu__pass_slab_free(it, slab);
   }
+
   insitu__device_free_closed(d);
   pthread_mutex_lock(&it->lock);
   bool last = --it->shared.held == 0;
   pthread_mutex_unlock(&it->lock);
   if (last) insitu__pass_free_iter(it);
 }
-/* After leaving: gives the memory back, but for the batches the user holds. The last of them takes
- * the contents with it; the struct stays until the user closes the handle. What is freed may have
- * to be waited for, and may be freed by the user's function: not under the lock, which releases
- * take as well. */
+
+/* Of an iterator that is no longer listed: gives the memory back, but for the batches that the user
+ * holds; releasing the last of them frees the contents. The struct stays until the user closes the
+ * handle. Memory is freed without the lock, since that may have to wait, and may call the user's
+ * function, and releases take the lock. */
 static void insitu__pass_detach(insitu_iter *it) {
   insitu__pass_on_device(it, insitu__pass_detach_now, it);
 }
@@ -31314,6 +31378,7 @@ enum {                          /* byte offsets in an insitu_state; all little-e
 _Static_assert(INSITU__PASS_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
     "the checksum ends the state");
 
+/* The state to resume from: at batch `next` of an epoch. */
 static void insitu__pass_state(
     const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
   const struct insitu__plan *p = &it->plan;
@@ -31347,24 +31412,28 @@ static insitu_status insitu__pass_state_check(
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: these %zu bytes are no state; give what a batch's `after` held",
         sizeof state->bytes);
+
   if (b[6] != mine.bytes[6] || b[7] != mine.bytes[7])
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the state has version %d and order_version %d, this implementation %d and %d; "
         "use the "
         "insitubatch.h that wrote it",
         b[6], b[7], mine.bytes[6], mine.bytes[7]);
+
   if (insitu__base_load64(b + INSITU__PASS_STATE_CHECK) !=
       insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK))
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the %zu bytes of the state were changed, its checksum does not fit them; give "
         "what a batch's `after` held",
         sizeof state->bytes);
+
   for (int at = INSITU__PASS_STATE_RESERVED; at < INSITU__PASS_STATE_CHECK; at++)
     if (b[at])
       return insitu__error_set(err, INSITU_E_STATE,
           "restore: reserved byte %d of the state is %d, not 0: a newer insitubatch.h wrote it; "
           "use that one",
           at, b[at]);
+
   const struct {
     int at;
     const char *name;
@@ -31384,6 +31453,7 @@ static insitu_status insitu__pass_state_check(
           "); open the loader as it was then",
           field[i].name, theirs, ours);
   }
+
   uint64_t epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH),
            next = insitu__base_load64(b + INSITU__PASS_STATE_NEXT);
   if (epoch >= INSITU__MAX_EPOCH || next > it->batches)
@@ -31392,11 +31462,13 @@ static insitu_status insitu__pass_state_check(
         ", which does not exist; "
         "give what a batch's `after` held",
         next, epoch);
+
   return INSITU_OK;
 }
 
 /* ---- delivery (the user's thread, under the iterator's lock) ---- */
 
+/* Makes a ready slab the batch that the user holds. */
 static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *slab) {
   const struct insitu__geometry *g = it->plan.geometry;
   insitu_batch *b = &slab->batch;
@@ -31413,15 +31485,15 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
     slab->arrays[i].bytes = slab->rows * g->variables[i].row_bytes;
     slab->shapes[2 * (INSITU__MAX_DIMS + 1) * i] = (int64_t)slab->rows;
   }
+
   insitu__pass_state(it, b->epoch, b->index + 1, &b->after);
   slab->held = true;
   it->shared.held++;
   it->shared.next++;
 }
 
-/* What next can say at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must
- * wait, INSITU__PASS_UNCHECKED when the next batch is ready but for insitu__check_batch.
- */
+/* What next can return at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must
+ * wait, INSITU__PASS_UNCHECKED when the next batch is ready but for insitu__check_batch. */
 enum { INSITU__PASS_UNCHECKED = INT32_MAX };
 static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insitu_error *err) {
   if (atomic_load_explicit(&it->loader->cancelled, memory_order_acquire)) return INSITU_CANCELLED;
@@ -31430,15 +31502,18 @@ static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insi
     it->shared.end_told_at = it->shared.next;
     return INSITU_END;
   }
+
   if (it->shared.next % it->batches == 0 && it->shared.epoch_entered_at != it->shared.next) {
     it->shared.epoch_entered_at = it->shared.next;
     insitu__reactor_wake(&it->loader->reactor);
   }
+
   if (it->shared.held == it->max_held) return INSITU_BUSY;
   if (it->shared.next >= it->shared.first_damaged) { /* damaged batches come no more */
     it->shared.failed = true;
     goto failed;
   }
+
   if (it->device.error.status) goto refused; /* a release had no other way to tell */
   if (it->shared.assigned <= it->shared.next) return INSITU_TIMEOUT;
   struct insitu__loader_slab *slab = it->ring[it->shared.next % it->n_ring];
