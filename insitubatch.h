@@ -1287,9 +1287,12 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #if !defined(_GNU_SOURCE)
 #error "insitubatch.h: define _GNU_SOURCE before the first #include, or give -D_GNU_SOURCE"
 #endif
+
 #if !defined(__linux__) || !(defined(__x86_64__) || defined(__aarch64__))
 #error "insitubatch.h: Linux on x86-64 or aarch64 only"
 #endif
+
+/* The system's. */
 #include <dirent.h>
 #ifdef __x86_64__
 #include <emmintrin.h>
@@ -1320,8 +1323,11 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <time.h>
 #include <unistd.h>
 #include <linux/magic.h>
+
+/* The libraries' that every build needs; others are included by the sections that use them. */
 #include <zstd.h>
 #include <lz4.h>
+
 #ifdef INSITU_WITH_CUDA
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -1581,7 +1587,8 @@ static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
 
 /* NULL: no memory, or `bytes` is no size of an object; p is then as before. */
 static void *insitu__mem_realloc(void *p, uint64_t bytes) {
-  return bytes > PTRDIFF_MAX ? NULL : INSITU_REALLOC(p, (size_t)(bytes ? bytes : 1));
+  if (bytes > PTRDIFF_MAX) return NULL;
+  return INSITU_REALLOC(p, (size_t)insitu__base_max(bytes, 1));
 }
 
 /* Zeroed memory; NULL: no memory, or count * size overflows. */
@@ -20782,7 +20789,8 @@ struct insitu__zarr_reader {
   int node; /* the object that describes the array */
   struct insitu__zarr_array *a;
   insitu_error *err;
-  /* of what the codecs being read describe: the object, or a shard's inner chunk */
+
+  /* where the codecs that are being read go: the object, or a shard's inner chunk */
   unsigned *order;
   struct insitu__codec_chain *codecs;
   struct insitu__chain_hooks *hooks; /* NULL: none */
