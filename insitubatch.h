@@ -27908,6 +27908,7 @@ static bool insitu__fetch_bad_fills(const insitu_loader *ld, insitu_status statu
   return ld->config.on_bad_chunk == INSITU_FILL;
 }
 
+/* Whether insitu_loader_cancel was called. */
 static bool insitu__fetch_cancelled(const insitu_loader *ld) {
   return atomic_load_explicit(&ld->cancelled, memory_order_acquire);
 }
@@ -29283,6 +29284,7 @@ static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, in
   return insitu__config_check_word("log_level", log, INSITU_LOG_DEBUG, err);
 }
 
+/* The lists of codecs and options; variables are checked by insitu__geometry_check. */
 static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, insitu_error *err) {
   if (d->n_codecs > INSITU__MAX_USER_CODECS || (d->n_codecs && !d->codecs))
     return insitu__error_set(err, INSITU_E_ARG,
@@ -29361,6 +29363,7 @@ static insitu_status insitu__config_environment(const char *name, const char *co
       "open: the environment says %s=%.40s; set it to %s, or unset it", name, value, listed);
 }
 
+/* INSITU_IO, INSITU_CHECK and INSITU_LOG, where the desc leaves them open. */
 static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insitu_error *err) {
   static const char *const io[] = {"uring", "epoll", NULL},
                            *const log[] = {"error", "warn", "info", "debug", "off", NULL},
@@ -29627,6 +29630,7 @@ static void insitu__config_notes(
   emit(to, note);
 }
 
+/* For insitu__config_notes: to the log. */
 static void insitu__config_log_note(void *to, const char *note) {
   insitu__report_log(
       (insitu_loader *)to, 2, "rank %d, open: %s", (int)((insitu_loader *)to)->config.rank, note);
@@ -31657,6 +31661,7 @@ struct insitu__open_call {
   insitu_error *err;
 };
 
+/* The disk cache's warnings. */
 static void insitu__open_disk_log(void *user, const char *line) {
   insitu__report_log((insitu_loader *)user, 1, "%s", line);
 }
@@ -32304,6 +32309,7 @@ static void insitu__describe_computed(const insitu_loader *ld, insitu_stats *out
   out->next_p99_s = percentile[2] / 1e9;
 }
 
+/* Fills all members of the statistics. */
 static void insitu__describe_stats(const insitu_loader *ld, insitu_stats *out) {
   memset(out, 0, sizeof *out);
   for (int i = 0; i < INSITU__DESCRIBE_STATS; i++) {
@@ -32322,6 +32328,7 @@ static void insitu__describe_stats(const insitu_loader *ld, insitu_stats *out) {
 
 /* ---- the JSON text: each function writes one part of it ---- */
 
+/* The members of insitu_plan, in the order in which they are described. */
 #define INSITU__DESCRIBE_PLAN(member, kind)                                                        \
   { #member, offsetof(insitu_plan, member), INSITU__TEXT_##kind, NULL }
 static const struct insitu__text_field insitu__describe_plan[] = {
@@ -32339,6 +32346,7 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(inflight_bytes, U64), INSITU__DESCRIBE_PLAN(cache_bytes, U64),
     INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
+/* , "name": [1, 2]   of n 64-bit integers */
 static void insitu__describe_numbers(
     struct insitu__text_buffer *b, const char *name, const void *from, uint64_t n) {
   const int64_t *number = (const int64_t *)from;
@@ -32348,6 +32356,7 @@ static void insitu__describe_numbers(
   insitu__text_buffer_printf(b, "]");
 }
 
+/* What stands `before` a string, and the string; null for NULL. */
 static void insitu__describe_string(
     struct insitu__text_buffer *b, const char *before, const char *s) {
   insitu__text_buffer_printf(b, "%s", before);
@@ -32355,6 +32364,7 @@ static void insitu__describe_string(
   else insitu__text_buffer_printf(b, "null");
 }
 
+/* A variable as the desc gives it. */
 static void insitu__describe_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
   insitu__describe_string(b, "{\"label\": ", v->label);
   insitu__describe_string(b, ", \"path\": ", v->path ? v->path : v->label);
@@ -32374,6 +32384,7 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   insitu__text_buffer_printf(b, "]}");
 }
 
+/* The resolved configuration, and where each of its values comes from. */
 static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_loader *ld) {
   const insitu_loader_desc *c = &ld->config;
   insitu__text_buffer_printf(b, "{\"config\": {\"variables\": [");
@@ -32409,6 +32420,7 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
   }
 }
 
+/* The arrays that a batch has, and those that the archive stores for them. */
 static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
   insitu__text_buffer_printf(b, "}, \"arrays\": {\"outputs\": [");
@@ -32441,6 +32453,7 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
   }
 }
 
+/* The plan of each split in its default order; an error where it has none. */
 static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_loader *ld) {
   insitu__text_buffer_printf(b, "]}, \"plan\": {");
   for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
@@ -32458,12 +32471,14 @@ static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_l
   }
 }
 
+/* Appends one of the notes: see insitu__config_notes. */
 static void insitu__describe_note(void *to, const char *note) {
   struct insitu__text_buffer *b = (struct insitu__text_buffer *)to;
   bool first = b->n && b->text[b->n - 1] == '[';
   insitu__describe_string(b, first ? "" : ", ", note);
 }
 
+/* What is taken of memory_budget, and for what. */
 static void insitu__describe_memory(
     struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_stats *stats) {
   const struct insitu__loader_footprint *f = &ld->footprint;
@@ -32477,6 +32492,7 @@ static void insitu__describe_memory(
       stats->memory_promised, ld->config.memory_budget);
 }
 
+/* The whole object. */
 static void insitu__describe_all(
     struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_stats *stats) {
   insitu__describe_config(b, ld);
