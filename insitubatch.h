@@ -13138,6 +13138,7 @@ struct insitu__codec_layout {
 /* packbits: where the count of padding bits is stored */
 enum { INSITU__CODEC_PAD_NONE, INSITU__CODEC_PAD_FIRST, INSITU__CODEC_PAD_LAST };
 
+/* One codec of a chain. Which members it uses follows from its kind. */
 struct insitu__codec {
   int kind;         /* the number of its row in the table */
   const char *name; /* as metadata and messages have it */
@@ -13209,6 +13210,7 @@ static uint32_t insitu__codec_type_size(struct insitu__codec_type type) {
   return insitu__dtype_size(type.dtype);
 }
 
+/* Whether elements of two types have the same bytes. */
 static bool insitu__codec_same_type(struct insitu__codec_type a, struct insitu__codec_type b) {
   return a.dtype == b.dtype && (a.swap == b.swap || insitu__codec_type_size(a) == 1);
 }
@@ -13282,6 +13284,7 @@ enum {
   INSITU__CODEC_BUFFERS
 };
 
+/* What one worker decodes with. */
 struct insitu__codec_scratch {
   struct insitu__codec_buffer buffer[INSITU__CODEC_BUFFERS];
   struct insitu__codec_scratch *inner; /* decodes the inner chunks of a shard */
@@ -13302,6 +13305,7 @@ typedef insitu_status insitu__codec_decoder(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err);
 
+/* Makes an empty scratch; insitu__chain_scratch_reserve fills it. */
 static void insitu__codec_scratch_init(struct insitu__codec_scratch *s) {
   memset(s, 0, sizeof *s);
 #if defined(__x86_64__)
@@ -13357,6 +13361,7 @@ static uint64_t insitu__codec_lcm(uint64_t a, uint64_t b) {
   return a / x * b;
 }
 
+/* Refuses a stage whose result has another length than the chunk. */
 static insitu_status insitu__codec_wrong_length(
     const char *stage, uint64_t got, uint64_t expected, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_CORRUPT,
@@ -14818,10 +14823,12 @@ static insitu_status insitu__filter_read_shuffle(const struct insitu__filter_rea
   return status;
 }
 
+/* A delta stores astype and decodes to dtype. */
 static insitu_status insitu__filter_read_delta(const struct insitu__filter_reading *r) {
   return insitu__filter_read_types(r, "dtype", "astype");
 }
 
+/* An astype stores encode_dtype and decodes to decode_dtype. */
 static insitu_status insitu__filter_read_astype(const struct insitu__filter_reading *r) {
   return insitu__filter_read_types(r, "decode_dtype", "encode_dtype");
 }
@@ -14865,6 +14872,7 @@ static insitu_status insitu__filter_read_bitround(const struct insitu__filter_re
       }                                                                                            \
   } while (0)
 
+/* Elements under way, as integers of 64 bits, floats or doubles. */
 union insitu__filter_block {
   int64_t i[INSITU__CODEC_BLOCK];
   uint64_t u[INSITU__CODEC_BLOCK];
@@ -14946,6 +14954,7 @@ static inline double insitu__filter_u64_to_double(uint64_t x) {
   return upper - (0x1p84 + 0x1p52) + lower;
 }
 
+/* The byte swap of a type of one byte, for the macros below. */
 static inline uint8_t insitu__filter_bswap8(uint8_t x) {
   return x;
 }
@@ -15106,6 +15115,8 @@ static int32_t insitu__filter_promote(int32_t a, int32_t b) {
   if (b == INSITU_BOOL) return a;
   int32_t wide = (a & 0xff) > (b & 0xff) ? a & 0xff : b & 0xff;
   if (insitu__dtype_is_float(a) && insitu__dtype_is_float(b)) return 0x200 | wide;
+
+  /* a float and an integer: the float that holds both */
   if (insitu__dtype_is_float(a) || insitu__dtype_is_float(b)) {
     int32_t real = insitu__dtype_is_float(a) ? a : b,
             other = (insitu__dtype_is_float(a) ? b : a) & 0xff;
@@ -15113,6 +15124,8 @@ static int32_t insitu__filter_promote(int32_t a, int32_t b) {
     return real > least ? real : least;
   }
   if (insitu__dtype_is_signed(a) == insitu__dtype_is_signed(b)) return (a & 0x100) | wide;
+
+  /* a signed and an unsigned integer */
   int32_t natural = insitu__dtype_is_signed(a) ? b : a,
           integer = insitu__dtype_is_signed(a) ? a : b;
   if ((integer & 0xff) > (natural & 0xff)) return integer;
@@ -15185,7 +15198,8 @@ static bool insitu__filter_scale_signed(
   int64_t scale = c->scale.i, most = (int64_t)(UINT64_MAX >> (65 - bits));
   bool ok = true;
   if (scale != 1)
-    for (uint64_t k = 0; k < n; k++) { /* a division by -1 may overflow, and leaves nothing */
+    for (uint64_t k = 0; k < n; k++) {
+      /* a division by -1 may overflow; it leaves no rest */
       int64_t x = b->i[k];
       bool whole = scale == -1 ? x != INT64_MIN : x % scale == 0;
       b->i[k] = !whole ? 0 : scale == -1 ? -x : x / scale;
@@ -15203,6 +15217,7 @@ static bool insitu__filter_scale_signed(
   return ok && over >> 63 == 0 && wide == 0;
 }
 
+/* Undoes scale_offset of unsigned integers, as insitu__filter_scale_signed does of signed ones. */
 static bool insitu__filter_scale_unsigned(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n) {
   unsigned bits = (unsigned)c->to.dtype & 0xff;
@@ -15326,7 +15341,8 @@ static double insitu__filter_integer_to_float(
   shift -= 53;
   low = magnitude & ((UINT64_C(1) << shift) - 1);
   magnitude >>= shift;
-  if (dtype != INSITU_F64) { /* any 53rd bit that is set keeps the rest apart from a tie */
+  /* any bit set behind the 53rd keeps the value apart from a tie */
+  if (dtype != INSITU_F64) {
     double x = (double)(magnitude | (low != 0)) * (double)(UINT64_C(1) << shift);
     return insitu__filter_round_float(negative ? -x : x, dtype, rounding);
   }
@@ -15418,7 +15434,8 @@ static bool insitu__filter_cast_block(
     const struct insitu__codec *c, union insitu__filter_block *b, uint64_t n, int *is) {
   int from = insitu__filter_class(c->from.dtype), to = insitu__filter_class(c->to.dtype);
 
-  for (uint64_t i = n; i-- > 0;) { /* from the last: a float may become 64 bits, in their place */
+  /* from the last element on: a float may become 64 bits, in the place of floats */
+  for (uint64_t i = n; i-- > 0;) {
     union insitu__codec_value v;
     if (from == INSITU__CODEC_FLOAT) v.d = (double)b->f[i];
     else v.u = b->u[i];
@@ -15454,7 +15471,8 @@ static void insitu__filter_map_scalars(const struct insitu__codec *c,
     const union insitu__filter_block *restrict was, union insitu__filter_block *restrict b,
     uint64_t n) {
   int from = insitu__filter_class(c->from.dtype), to = insitu__filter_class(c->to.dtype);
-  for (unsigned i = c->cast->n; i-- > 0;) { /* the first of equal ones counts */
+  /* from the last rule on: of equal ones the first counts */
+  for (unsigned i = c->cast->n; i-- > 0;) {
     union insitu__codec_value is = c->cast->from[i], becomes = c->cast->to[i];
     bool nan = from >= INSITU__CODEC_FLOAT && __builtin_isnan(is.d);
     float single = to == INSITU__CODEC_FLOAT ? (float)becomes.d : 0;
@@ -15925,6 +15943,7 @@ struct insitu__chain_hooks {
   char **config;
 };
 
+/* Frees the texts. */
 static void insitu__chain_hooks_free(struct insitu__chain_hooks *hooks) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(hooks->config); i++)
     insitu__mem_free(hooks->config[i]);
@@ -16035,6 +16054,7 @@ static bool insitu__chain_is_typed(int kind) {
   return (insitu__chain_methods[kind].flags & INSITU__CODEC_TYPED) != 0;
 }
 
+/* Refuses a codec that neither this library nor the user knows. */
 static insitu_status insitu__chain_refuse_name(const char *name, insitu_error *err) {
   char shown[64]; /* the name comes from a file: shortened, and only printable */
   size_t n = 0;
@@ -16157,18 +16177,22 @@ static uint64_t insitu__chain_bound_from(
   return decoded;
 }
 
+/* The most bytes that an encoder of the whole chain writes for `decoded` bytes; saturates. */
 static uint64_t insitu__chain_bound(const struct insitu__codec_chain *chain, uint64_t decoded) {
   return insitu__chain_bound_from(chain, 0, decoded);
 }
 
 /* ---- what a chain needs of a scratch ---- */
 
+/* What decoding with some chains takes; a scratch that has it allocates nothing while it
+ * decodes. */
 struct insitu__chain_needs {
   uint64_t buffer[INSITU__CODEC_BUFFERS]; /* bytes */
   uint64_t inner; /* bytes that the scratch of a shard's inner chunks takes in all */
   bool zstd, deflate;
 };
 
+/* Widens what is needed of one buffer to that many bytes. */
 static void insitu__chain_need(struct insitu__chain_needs *need, int buffer, uint64_t bytes) {
   need->buffer[buffer] = insitu__base_max(need->buffer[buffer], bytes);
 }
@@ -16335,6 +16359,7 @@ static insitu_status insitu__chain_run_last(struct insitu__codec_scratch *s,
 
 /* ---- whole shards ---- */
 
+/* insitu__chain_decode, which a shard inside a chain calls for its inner chunks. */
 typedef insitu_status insitu__chain_decoder(const struct insitu__codec_chain *chain,
     struct insitu__codec_scratch *s, const void *bytes, uint64_t n, uint64_t decoded,
     const struct insitu__codec_sink *sink, insitu_error *err);
