@@ -17716,6 +17716,7 @@ static int insitu__remote_relation(
   return INSITU__HTTP_SAME;
 }
 
+/* Whether the table of versions has the object. */
 static bool insitu__remote_was_read(struct insitu__remote *m, uint64_t hash) {
   for (unsigned i = 0; i < INSITU__REMOTE_PROBES; i++)
     if (m->seen[(hash + i) % INSITU__REMOTE_SEEN].key == hash) return true;
@@ -17724,6 +17725,7 @@ static bool insitu__remote_was_read(struct insitu__remote *m, uint64_t hash) {
 
 /* -- one fetch -- */
 
+/* Sets an error that names the store, the object and the request's id. */
 static insitu_status insitu__remote_fetch_failed(const struct insitu__remote_fetch *f,
     insitu_status status, const char *cause, const char *advice, insitu_error *err) {
   const struct insitu__http_request *r = &f->request;
@@ -17890,6 +17892,7 @@ static void insitu__remote_fetch_keep(struct insitu__remote_fetch *f) {
   }
 }
 
+/* Sets the error of an object that is another than before. */
 static insitu_status insitu__remote_fetch_changed(
     const struct insitu__remote_fetch *f, const char *cause, insitu_error *err) {
   return insitu__remote_fetch_failed(f, INSITU_E_CHANGED, cause,
@@ -18140,6 +18143,7 @@ struct insitu__remote_part {
   insitu_error error;
 };
 
+/* A coroutine that fetches one part. */
 static void insitu__remote_part_await(void *arg) {
   struct insitu__remote_part *part = (struct insitu__remote_part *)arg;
   part->status = insitu__remote_fetch_await(&part->fetch, &part->error);
@@ -18272,6 +18276,18 @@ static bool insitu__remote_suffix_refused(const struct insitu__http_request *r) 
   return status == 400 || status == 405 || status == 416 || status == 501;
 }
 
+/* Asks for the object's length, and turns a read of the last bytes, or of none, into one of *room
+ * bytes at *offset. */
+static insitu_status insitu__remote_locate_await(struct insitu__remote_fetch *f, uint64_t *offset,
+    const struct iovec *iov, unsigned n_iov, uint64_t *length, uint64_t *room, insitu_error *err) {
+  insitu_status status =
+      insitu__remote_size_await(f->store, f->key, f->request.give_up, length, err);
+  if (status < 0) return status;
+  *room = insitu__store_range(*length, offset, iov, n_iov);
+  if (f->tag) f->tag->size = *length;
+  return INSITU_OK;
+}
+
 /* See struct insitu__store_ops. */
 static insitu_status insitu__remote_read_await(struct insitu__store *s, const char *key,
     uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
@@ -18292,15 +18308,12 @@ static insitu_status insitu__remote_read_await(struct insitu__store *s, const ch
   }
 
   /* The last bytes by the object's length, if the server does not understand a range of these. */
-  uint64_t room = insitu__store_room(iov, n_iov), length = UINT64_MAX, size;
-  bool tail = offset == INSITU__RING_TAIL;
+  uint64_t room = insitu__store_room(iov, n_iov), length = 0;
+  bool tail = offset == INSITU__RING_TAIL, counted = false;
   if (!room || (tail && (m->no_suffix || !insitu__cloud_has_suffix(&m->cloud)))) {
-    status = insitu__remote_size_await(s, key, f.request.give_up, &size, err);
-    if (status < 0) return status;
-    room = insitu__store_range(size, &offset, iov, n_iov);
-    if (tag) tag->size = size;
-    if (!room) return INSITU_OK;
-    if (tail) length = size;
+    status = insitu__remote_locate_await(&f, &offset, iov, n_iov, &length, &room, err);
+    if (status < 0 || !room) return status;
+    counted = tail;
     tail = false;
   }
 
@@ -18324,11 +18337,12 @@ static insitu_status insitu__remote_read_await(struct insitu__store *s, const ch
   }
   if (status < 0 && tail && err && err->status >= 0) *err = refused;
 
+  /* the rest of a read of several parts */
   *got = status < 0 ? 0 : f.request.placed;
   if (status >= 0 && !once) status = insitu__remote_more_await(&f, room, got, err);
 
   uint64_t total = a->has_range ? a->total : a->version.total;
-  if (status >= 0 && length != UINT64_MAX && total != UINT64_MAX && total != length)
+  if (status >= 0 && counted && total != UINT64_MAX && total != length)
     status = insitu__remote_fetch_changed(
         &f, "its length is another than the one that was told just before", err);
   insitu__remote_fetch_end(&f);
@@ -18366,6 +18380,7 @@ struct insitu__remote_page {
   bool full; /* there were more names */
 };
 
+/* Adds a name to a page; what memory is short for shows in names.failed. */
 static void insitu__remote_page_add(void *to, const char *name, bool is_directory) {
   struct insitu__remote_page *p = (struct insitu__remote_page *)to;
   uint64_t n = strlen(name) + 1;
@@ -18377,6 +18392,8 @@ static void insitu__remote_page_add(void *to, const char *name, bool is_director
   p->count++;
 }
 
+/* See struct insitu__store_ops. Pages are fetched one after another, each by the last one's
+ * continuation. */
 static insitu_status insitu__remote_list_await(struct insitu__store *s, const char *prefix,
     insitu__store_emit_fn *emit, void *to, insitu_error *err) {
   struct insitu__remote *m = insitu__remote_of(s);
@@ -18715,6 +18732,7 @@ static bool insitu__zip_parse_member(const unsigned char *p, const struct insitu
   return true;
 }
 
+/* Compares by the local headers' places in the file. */
 static int insitu__zip_compare_headers(const void *a, const void *b) {
   const struct insitu__zip_member *x = *(const struct insitu__zip_member *const *)a,
                                   *y = *(const struct insitu__zip_member *const *)b;
@@ -18768,6 +18786,7 @@ static bool insitu__zip_unwrap(struct insitu__zip_index *x) {
   return x->folder;
 }
 
+/* A zeroed index is fine. */
 static void insitu__zip_index_free(struct insitu__zip_index *x) {
   insitu__mem_free(x->member);
   insitu__mem_free(x->object);
@@ -18845,7 +18864,8 @@ static insitu_status insitu__zip_build_index(const unsigned char *p, uint64_t n,
   return INSITU_OK;
 }
 
-/* Where a member's bytes begin: *start, from its local header. */
+/* Where a member's bytes begin: *start, from its local header. A header of another member is
+ * refused, and so are bytes that reach beyond the member's limit. */
 static insitu_status insitu__zip_parse_local(const unsigned char *p,
     const struct insitu__zip_member *m, uint64_t *start, insitu_error *err) {
   if (insitu__base_load32(p) != 0x04034b50 || insitu__base_load16(p + 8) != m->method ||
@@ -18914,6 +18934,7 @@ static insitu_status insitu__zip_fetch_await(struct insitu__store *s, struct ins
   return insitu__store_exactly_await(s, &file, tag, offset, &iov, 1, n, err);
 }
 
+/* Refuses a member whose local header cannot lie where the directory says. */
 static insitu_status insitu__zip_header_fits(
     const struct insitu__zip_member *m, insitu_error *err) {
   if (m->header <= m->limit && m->limit - m->header >= INSITU__ZIP_LOCAL) return INSITU_OK;
@@ -19218,6 +19239,7 @@ struct insitu__zip_indexing {
   insitu_error *err;
 };
 
+/* Parses the directory on a worker: it may have millions of entries. */
 static void insitu__zip_index_job(void *arg, unsigned worker) {
   struct insitu__zip_indexing *job = (struct insitu__zip_indexing *)arg;
   (void)worker;
@@ -20490,17 +20512,17 @@ static insitu_status insitu__disk_probe(struct insitu__disk *d, insitu_error *er
   return INSITU_OK;
 }
 
-/* Opens the marker, makes it where the directory is new, and tells the others that we are here. */
-static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *err) {
-  char magic[sizeof INSITU__DISK_MAGIC] = "";
+/* Opens the marker, and makes it where the directory is new. */
+static insitu_status insitu__disk_open_marker(struct insitu__disk *d, insitu_error *err) {
   int flags = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK; /* a named pipe is not waited for */
   d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | flags);
+
   if (d->markerfd < 0 && errno == ENOENT) {
     int occupied = insitu__disk_occupied(d->dirfd);
     if (occupied >= 0)
       d->markerfd =
           openat(d->dirfd, INSITU__DISK_MARKER, O_RDWR | (occupied ? 0 : O_CREAT) | flags, 0600);
-    /* not even by another process, just now */
+    /* nor has another process made one just now */
     if (occupied > 0 && d->markerfd < 0 && errno == ENOENT)
       return insitu__disk_refuse(
           d->dir, 0, "it is not empty and no cache: name a directory that is, or a new one", err);
@@ -20508,11 +20530,21 @@ static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *er
     d->markerfd = openat(d->dirfd, INSITU__DISK_MARKER, O_RDONLY | flags);
     d->read_only = true;
   }
-  if (d->markerfd < 0)
-    return insitu__disk_refuse(
-        d->dir, errno, "its marker cannot be opened; check its permissions", err);
+
+  if (d->markerfd >= 0) return INSITU_OK;
+  return insitu__disk_refuse(
+      d->dir, errno, "its marker cannot be opened; check its permissions", err);
+}
+
+/* Opens the marker, takes the lock that tells other processes of this one, and checks what the
+ * marker says. The only process in the directory counts anew. */
+static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *err) {
+  char magic[sizeof INSITU__DISK_MAGIC] = "";
   bool alone;
   ssize_t n;
+  insitu_status status = insitu__disk_open_marker(d, err);
+  if (status < 0) return status;
+
   for (int tries = 0;; tries++) {
     alone = !d->read_only && insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_OPEN, false);
     if (!alone && !insitu__disk_lock(d->markerfd, F_RDLCK, INSITU__DISK_LOCK_OPEN, true))
@@ -20520,20 +20552,22 @@ static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *er
           d->dir, errno, "its file system has no locks: name a directory on a local disk", err);
     n = pread(d->markerfd, magic, sizeof magic - 1, 0);
     if (n || alone || d->read_only || tries == INSITU__DISK_TRIES) break;
-    /* Who was making it was killed, or gave up: one of those who waited does it, each after a time
-     * of its own. */
+
+    /* The process that was making the marker was killed, or gave up. One of those that waited makes
+     * it: each waits for a time of its own. */
+    long wait = (long)(insitu__order_mix(d->seed + (uint64_t)tries) % 1000000);
     insitu__disk_lock(d->markerfd, F_UNLCK, INSITU__DISK_LOCK_OPEN, false);
-    nanosleep(&(struct timespec){.tv_nsec = (long)(insitu__order_mix(d->seed + (uint64_t)tries) %
-                                                   1000000)},
-        NULL);
+    nanosleep(&(struct timespec){.tv_nsec = wait}, NULL);
   }
+
   if (n < 0) return insitu__disk_refuse(d->dir, errno, "its marker cannot be read", err);
   if (memcmp(magic, INSITU__DISK_MAGIC, sizeof magic) && (n || !alone))
     return insitu__disk_refuse(d->dir, 0,
         n ? "it belongs to another version, or is damaged: remove it, or name another"
           : "another process did not finish making it: try again",
         err);
-  insitu_status status = d->read_only ? INSITU_OK : insitu__disk_probe(d, err);
+
+  if (!d->read_only) status = insitu__disk_probe(d, err);
   if (!status && alone && !d->read_only) status = insitu__disk_rebuild(d, err);
   if (!status && alone && !insitu__disk_lock(d->markerfd, F_RDLCK, INSITU__DISK_LOCK_OPEN, true))
     status = insitu__disk_refuse(d->dir, errno, "its lock was lost", err);
