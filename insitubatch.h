@@ -6845,7 +6845,8 @@ static const char *const insitu__sign_months[] = {
 static int64_t insitu__sign_date(int64_t seconds, struct insitu__time_date *d) {
   const int64_t first = INT64_C(-62135596800), last = INT64_C(253402300799);
 
-  seconds = seconds < first ? first : seconds > last ? last : seconds;
+  if (seconds < first) seconds = first;
+  if (seconds > last) seconds = last;
   int64_t day = insitu__time_floor(seconds, 86400);
   int rest = (int)(seconds - day * 86400);
   insitu__time_from_day(INSITU__TIME_PROLEPTIC, day, d);
@@ -7941,11 +7942,9 @@ static void *insitu__names_lookup_main(void *arg) {
   for (struct addrinfo *a = l->error ? NULL : list; a && l->n < INSITU__NAMES_ADDRESSES;
        a = a->ai_next) {
     char text[INET6_ADDRSTRLEN];
-    const void *from = a->ai_family == AF_INET
-                           ? (const void *)&((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr
-                       : a->ai_family == AF_INET6
-                           ? (const void *)&((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr
-                           : NULL;
+    const void *from = NULL;
+    if (a->ai_family == AF_INET) from = &((struct sockaddr_in *)(void *)a->ai_addr)->sin_addr;
+    if (a->ai_family == AF_INET6) from = &((struct sockaddr_in6 *)(void *)a->ai_addr)->sin6_addr;
     if (from && inet_ntop(a->ai_family, from, text, sizeof text))
       snprintf(
           l->address[l->n++], sizeof *l->address, a->ai_family == AF_INET6 ? "[%s]" : "%s", text);
@@ -8135,11 +8134,10 @@ static void insitu__names_proxy(const char *proxy, char *out, size_t cap, bool *
     *target = !strcasecmp(scheme, "socks4") || !strcasecmp(scheme, "socks5");
     bool told = !curl_url_get(u, CURLUPART_PORT, &port, 0),
          literal = host[0] == '[' || insitu__names_address(host, address);
-    if (!literal && strcasecmp(host, "localhost")) /* curl's ports where none is told */
-      snprintf(out, cap, "%s:%s", host,
-          told                           ? port
-          : !strcasecmp(scheme, "https") ? "443"
-                                         : "1080");
+    /* curl's ports where the url names none */
+    const char *otherwise = strcasecmp(scheme, "https") != 0 ? "1080" : "443";
+    if (!literal && strcasecmp(host, "localhost"))
+      snprintf(out, cap, "%s:%s", host, told ? port : otherwise);
     if (strlen(out) + 1 >= cap) out[0] = 0;
   }
 
@@ -8498,7 +8496,7 @@ static void insitu__http_count(atomic_uint_least64_t *counter, uint64_t n) {
 
 /* Reads "5", "1.5s", "200ms" or "2m" as milliseconds; strtod would look at the locale. */
 static bool insitu__http_duration(const char *text, int64_t *ms) {
-  uint64_t whole = 0, part = 0, scale = 1, unit;
+  uint64_t whole = 0, part = 0, scale = 1, unit = 0; /* unit: milliseconds */
   const char *p = text;
 
   for (; insitu__text_is_digit(*p) && whole < 1000000000; p++)
@@ -8507,7 +8505,9 @@ static bool insitu__http_duration(const char *text, int64_t *ms) {
   if (*p == '.' && insitu__text_is_digit(p[1]))
     for (p++; insitu__text_is_digit(*p); p++)
       if (scale < 1000000) part = part * 10 + (uint64_t)(*p - '0'), scale *= 10;
-  unit = !*p || !strcmp(p, "s") ? 1000 : !strcmp(p, "ms") ? 1 : !strcmp(p, "m") ? 60000 : 0;
+  if (!*p || !strcmp(p, "s")) unit = 1000;
+  else if (!strcmp(p, "ms")) unit = 1;
+  else if (!strcmp(p, "m")) unit = 60000;
   whole = whole * unit + (part * unit + scale / 2) / scale;
   if (!unit || whole > 1000000000) return false;
   *ms = (int64_t)whole;
@@ -8781,10 +8781,9 @@ static void insitu__http_answer_complete(struct insitu__http_answer *a) {
   uint32_t since = (uint32_t)a->date - a->version.modified;
   a->version.settled =
       a->dated && a->date >= 0 && since >= INSITU__HTTP_SETTLED && since < UINT32_C(1) << 31;
-  a->version.total = a->encoded         ? UINT64_MAX
-                     : a->status == 206 ? a->total
-                     : a->status == 200 ? a->length
-                                        : UINT64_MAX;
+  a->version.total = UINT64_MAX;
+  if (!a->encoded && a->status == 206) a->version.total = a->total;
+  if (!a->encoded && a->status == 200) a->version.total = a->length;
 }
 
 /* Whether a text holds no control character: none can end a line of a request or a log. */
@@ -8977,7 +8976,8 @@ static curl_socket_t insitu__http_on_open(
 static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
   struct insitu__http *h = (struct insitu__http *)user;
   (void)multi;
-  h->timer = ms < 0 ? INT64_MAX : ms ? insitu__base_now() + ms * INT64_C(1000000) : 0;
+  if (ms < 0) h->timer = INT64_MAX;
+  else h->timer = ms ? insitu__base_now() + ms * INT64_C(1000000) : 0;
   return 0;
 }
 
@@ -10285,7 +10285,9 @@ static insitu_status insitu__settings_nomem(insitu_error *err) {
 
 /* Hands a buffer's text to the caller, and leaves the buffer empty. NULL: the buffer has failed. */
 static char *insitu__settings_take(struct insitu__text_buffer *b) {
-  char *text = b->failed ? NULL : b->text ? b->text : insitu__mem_text("", 0);
+  char *text = b->text;
+  if (b->failed) text = NULL;
+  else if (!text) text = insitu__mem_text("", 0);
   if (b->failed) insitu__settings_wipe_buffer(b);
   memset(b, 0, sizeof *b);
   return text;
@@ -12339,10 +12341,10 @@ static insitu_status insitu__cloud_open_http(
   c->name = insitu__settings_take(&name);
   c->prefix = insitu__mem_text("", 0);
   if (u.n_query) c->auth.query = insitu__mem_text(u.query, u.n_query);
-  c->auth.origin = u.user                                       ? "the url's user"
-                   : u.n_query                                  ? "the url's query"
-                   : c->auth.set.value[INSITU__SETTINGS_BEARER] ? "options"
-                                                                : "anonymous";
+  c->auth.origin = "anonymous";
+  if (c->auth.set.value[INSITU__SETTINGS_BEARER]) c->auth.origin = "options";
+  if (u.n_query) c->auth.origin = "the url's query";
+  if (u.user) c->auth.origin = "the url's user";
   if (c->auth.set.value[INSITU__SETTINGS_BEARER] && status == INSITU_OK)
     status = insitu__auth_static(
         &c->auth, NULL, NULL, c->auth.set.value[INSITU__SETTINGS_BEARER], c->auth.origin, err);
