@@ -56,19 +56,13 @@ static void choose(int device) {
   OK(cudaSetDevice(device));
 }
 
-static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
-  insitu_error err = {0};
-  insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+static insitu_loader *open_here(const insitu_loader_desc *d) {
+  insitu_loader *ld = open_or_fail(d);
   same_device();
   return ld;
 }
 static insitu_iter *iter_or_fail(insitu_loader *ld, const insitu_iter_desc *d) {
-  insitu_error err = {0};
-  insitu_iter *it = NULL;
-  if (insitu_iter_open(ld, d, &it, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  insitu_iter *it = open_iter_or_fail(ld, d);
   same_device();
   return it;
 }
@@ -268,7 +262,7 @@ static void test_no_device(void **state) {
       refuse_open(d, INSITU_E_DEVICE, machine[k].name, "variable d");
       d = places_desc(&p, m, "30 10 00 37");
       log_here(d);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       assert_int_equal(placed.n, 3);
       assert_true(placed.of[0] == 1 && placed.of[1] == 1 && !placed.of[2] && placed.of[3] == 1);
       HAS(placed.line, machine[k].name);
@@ -318,7 +312,7 @@ static void test_ordinals(void **state) {
     }
     places_desc(&p, m, "32 12 21 31"); /* two of a device that is not there */
     log_here(d);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     assert_true(placed.n == 2 && placed.of[0] == 1 && placed.of[1] == 1);
     HAS(placed.line, "no such device");
     assert_int_equal(insitu_loader_array(ld, 0)->place, INSITU_HOST);
@@ -347,7 +341,7 @@ static void test_no_call(void **state) {
     begin(0, 1);
     uint64_t before = cudasim_count().calls;
     insitu_iter_desc id = all(0);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_iter *it = iter_or_fail(ld, &id);
     insitu_error err = {0};
     for (int i = 0; i < 6; i++) {
@@ -365,7 +359,7 @@ static void test_no_call(void **state) {
     d = places_desc(&p, m, MIXED);
     d->plan_only = 1;
     d->inline_io = 0;
-    ld = open_or_fail(d);
+    ld = open_here(d);
     insitu_plan plan;
     id.max_held = 3;
     assert_int_equal(insitu_loader_plan(ld, &id, &plan, &err), INSITU_OK);
@@ -380,7 +374,7 @@ static void test_no_call(void **state) {
     d->plan_only = 0;
     d->inline_io = modes[m].inline_io;
     id.stream = streams[0];
-    ld = open_or_fail(d);
+    ld = open_here(d);
     insitu_plan real;
     assert_int_equal(insitu_loader_plan(ld, &id, &real, &err), INSITU_OK);
     /* tables and bytes in flight depend on how many threads the loader has */
@@ -418,7 +412,7 @@ static void test_device_memory(void **state) {
     char each[40];
     begin(1, 1);
     insitu_iter_desc id = all(0);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
     close_loader(&ld);
     uint64_t n = plan.device_bytes;
@@ -427,7 +421,7 @@ static void test_device_memory(void **state) {
       uint64_t room = 3 * n - (uint64_t)less;
       if (real) cudasim_memory(room, 1 << 30);
       else d->device_budget = room;
-      ld = open_or_fail(d);
+      ld = open_here(d);
       insitu_iter *it[3];
       for (int i = 0; i < 3 - less; i++) {
         it[i] = iter_or_fail(ld, &id);
@@ -472,13 +466,13 @@ static void test_budget_of_each(void **state) {
   begin(2, 1);
   insitu_iter_desc id = all(0);
   insitu_plan plan;
-  insitu_loader *ld = open_or_fail(d);
+  insitu_loader *ld = open_here(d);
   assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
   close_loader(&ld);
   uint64_t zero = 3 * 2048, one = 3 * (256 + 256); /* y: 8 * 3 * 2 bytes, z: 8 * 3 * 7 */
   assert_int_equal(plan.device_bytes, zero + one);
   d->device_budget = zero;
-  ld = open_or_fail(d);
+  ld = open_here(d);
   insitu_iter *it = iter_or_fail(ld, &id);
   assert_int_equal(cudasim_count().bytes_of[0], zero);
   assert_int_equal(cudasim_count().bytes_of[1], one);
@@ -505,7 +499,7 @@ static void test_memory_budget(void **state) {
   insitu_loader_desc *d = places_desc(&p, EPOLL, MIXED);
   begin(1, 1);
   insitu_iter_desc id = all(0);
-  insitu_loader *ld = open_or_fail(d);
+  insitu_loader *ld = open_here(d);
   insitu_iter *it = iter_or_fail(ld, &id);
   insitu_plan plan;
   assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
@@ -514,13 +508,13 @@ static void test_memory_budget(void **state) {
   close_loader(&ld);
   close_iter(&it);
   d->memory_budget = needs;
-  ld = open_or_fail(d);
+  ld = open_here(d);
   it = iter_or_fail(ld, &id);
   consume(it, 0, 0, NULL);
   assert_true(stats_of(ld).memory_bytes_peak <= needs);
   close_loader(&ld);
   d->memory_budget = needs - 1;
-  ld = open_or_fail(d);
+  ld = open_here(d);
   refuse_iter(ld, &id, INSITU_E_BUDGET, "memory_budget");
   nothing_left(); /* the device's part had been taken already */
   assert_int_equal(stats_of(ld).device_bytes, 0);
@@ -540,7 +534,7 @@ static void test_too_little_pinned(void **state) {
     insitu_iter_desc id = all(0);
     id.order = INSITU_SEQUENTIAL;
     d->lanes = 1;
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     cudasim_memory(1 << 30, ld->geometry.pinned_bytes * 4 - 1);
     insitu_iter *it = iter_or_fail(ld, &id);
     insitu_error err = {0};
@@ -576,7 +570,7 @@ static void test_statistics(void **state) {
     choose(1);
     d->hold_epoch = 1;
     insitu_iter_desc id = all(1);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_stats s = stats_of(ld);
     assert_true(s.uploads + s.uploaded_bytes + s.device_bytes + s.pinned_bytes == 0);
     insitu_iter *it = iter_or_fail(ld, &id);
@@ -654,7 +648,7 @@ static void test_everywhere(void **state) {
       if (k / 2 < 4) choose(home);
       d->hold_epoch = 1;
       insitu_iter_desc id = all(home);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       uint64_t n = 0, devices = ld->geometry.n_devices;
       for (insitu_error err = {0};; n++) {
@@ -705,7 +699,7 @@ static void test_delete_elsewhere(void **state) {
     begin(2, 3);
     choose(1);
     insitu_iter_desc id = all(1);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_iter *it = iter_or_fail(ld, &id);
     for (int i = 0; i < 6; i++) {
       int16_t got[24], want[24];
@@ -778,7 +772,7 @@ static void test_contexts(void **state) {
       insitu_loader_desc *d = places_desc(&p, m, places[k]);
       begin_on_one((uint64_t)k + 1);
       insitu_iter_desc id = all(0);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       no_context(0, "open");
       for (int epoch = 0; epoch < 3; epoch++) consume(it, 0, 0, NULL);
@@ -893,7 +887,7 @@ static void test_current_device(void **state) {
     for (int k = 0; k < 2; k++) {
       pthread_t t;
       begin_on_one((uint64_t)k + 1);
-      current = -1; /* open_or_fail and the others are not for two threads */
+      current = -1; /* open_here and the others are not for two threads */
       assert_int_equal(pthread_create(&t, NULL, own_calls, &(struct own_calls){m, k}), 0);
       assert_int_equal(pthread_join(t, NULL), 0);
       sync_all();
@@ -950,7 +944,7 @@ static void test_astray_callbacks(void **state) {
     begin(2, 9);
     choose(0); /* same_device: behind every call it is current */
     insitu_iter_desc id = all(1);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_iter *it = iter_or_fail(ld, &id);
     assert_true(alive > 0);
     assert_true(consume(it, 1, 0, NULL) > 3);
@@ -972,7 +966,7 @@ static void test_pinned_for_another(void **state) {
       insitu_loader_desc *d = places_desc(&p, m, places[k]);
       begin_on_one((uint64_t)k + 1);
       insitu_iter_desc id = all(0);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       uint64_t events = cudasim_count().event_creates, n = consume(it, 0, 0, NULL);
       assert_true(n > 3);
@@ -1001,7 +995,7 @@ static void null_elsewhere(cudaStream_t kernels) {
       choose(1);
       insitu_iter_desc id = all(1);
       id.stream = NULL;
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       enum { BATCHES = 12 };
       int16_t got[BATCHES][24], want[BATCHES][24];
@@ -1050,7 +1044,7 @@ static void test_per_thread_stream(void **state) {
     begin(2, 5);
     choose(1);
     insitu_iter_desc id = all(1);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_plan plan;
     insitu_error err = {0};
     id.stream = cudaStreamPerThread;
@@ -1130,7 +1124,7 @@ static void test_limiting_stage(void **state) {
       cudasim_bus(!kernels);
       insitu_iter_desc id = all(0);
       id.max_held = 1;
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       assert_true(take_until_stuck(it, kernels, kernels) > 2);
       insitu_stats s = stats_of(ld);
@@ -1278,7 +1272,7 @@ static void test_pool(void **state) {
     begin(2, 1);
     choose(1);
     insitu_iter_desc id = all(1);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     assert_int_equal(pool.calls, 0);
     insitu_batch *b = NULL;
     int made = 0;
@@ -1361,7 +1355,7 @@ static void test_pool_mutex(void **state) {
       d->alloc_user = &h;
       begin(1, 1);
       insitu_iter_desc id = all(0);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       consume(it, 0, 2, NULL);
       insitu_batch *b = next_or_fail(it);
@@ -1400,7 +1394,7 @@ static void test_pool_refuses(void **state) {
       pool.fail_at = n;
       begin(2, (uint64_t)n);
       insitu_iter_desc id = all(0);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = NULL;
       insitu_error err = {0};
       insitu_status status = insitu_iter_open(ld, &id, &it, &err);
@@ -1452,7 +1446,7 @@ static void test_pool_misaligned(void **state) {
     pool_blamed = 0;
     begin(1, 1);
     insitu_iter_desc id = all(0);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_iter *it = iter_or_fail(ld, &id);
     insitu_batch *b;
     insitu_error err = {0};
@@ -1474,7 +1468,7 @@ static void test_pool_misaligned(void **state) {
     struct pool fine = pool_for(d);
     d->alloc_user = &fine;
     d->device_budget = 1;
-    ld = open_or_fail(d);
+    ld = open_here(d);
     refuse_iter(ld, &id, INSITU_E_BUDGET, "where 1 bytes are left");
     close_loader(&ld);
     close_iter(&it);
@@ -1496,7 +1490,7 @@ static void test_held_over_close(void **state) {
         insitu_loader_desc *d = places_desc(&p, m, places[k]);
         begin(1, (uint64_t)how + 1);
         insitu_iter_desc id = all(0);
-        insitu_loader *ld = open_or_fail(d);
+        insitu_loader *ld = open_here(d);
         insitu_iter *it = iter_or_fail(ld, &id);
         consume(it, 0, 1, NULL);
         insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
@@ -1582,7 +1576,7 @@ static void walk(int m, uint64_t seed, const char *places) {
   begin(1, seed);
   insitu_iter_desc id = all(0);
   id.max_held = HELD;
-  insitu_loader *ld = open_or_fail(d);
+  insitu_loader *ld = open_here(d);
   insitu_iter *it = iter_or_fail(ld, &id);
   for (int step = 0, steps = 10 + (int)support_below(40);
        it || ld || holding_any(&h[0]) || holding_any(&h[1]) || holding_any(&h[2]); step++) {
@@ -1635,7 +1629,7 @@ static void test_deleters_at_once(void **state) {
     begin(1, 5);
     insitu_iter_desc id = all(0);
     for (int closed = 0; closed < 2; closed++) {
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
       struct dl e[THREADS][EACH + 1] = {0};
@@ -1672,7 +1666,7 @@ static void test_forked_child(void **state) {
     insitu_loader_desc *d = places_desc(&p, m, MIXED);
     begin(1, 1);
     insitu_iter_desc id = all(0);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_iter *it = iter_or_fail(ld, &id);
     insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)};
     struct dl e[2] = {dl_export(b[0], 0, true, streams[0]), dl_export(b[1], 1, false, streams[0])};
@@ -1723,7 +1717,7 @@ static void test_misuse(void **state) {
   insitu_loader_desc *d = places_desc(&p, EPOLL, MIXED);
   begin(1, 1);
   insitu_iter_desc id = all(0);
-  insitu_loader *ld = open_or_fail(d);
+  insitu_loader *ld = open_here(d);
   insitu_iter *it = iter_or_fail(ld, &id);
   insitu_batch *b = next_or_fail(it), *null = NULL;
   static float fixed[8 * 60];
@@ -1770,7 +1764,7 @@ static void test_misuse(void **state) {
   close_iter(&it);
   /* a stream, and nothing that one could order */
   d = places_desc(&p, EPOLL, ALL_HOST);
-  ld = open_or_fail(d);
+  ld = open_here(d);
   it = iter_or_fail(ld, &id);
   b = next_or_fail(it);
   MISUSE(insitu_batch_copy_to(b, 0, fixed, sizeof fixed, streams[0], &err), "array x", "give NULL");
@@ -1798,7 +1792,7 @@ static void test_dlpack(void **state) {
     d->lanes = 3;
     for (d->rank = 0; d->rank < 3; d->rank++) {
       d->batch_size = d->rank == 2 ? 20 : 19; /* rank 2 of 3 with 20 rows: 17 */
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       for (uint64_t n = 0;; n++) {
         insitu_batch *b;
@@ -1844,7 +1838,7 @@ static void test_copy_to(void **state) {
         d->hold_epoch = 1;
         insitu_iter_desc id = all(0);
         if (k == 1) id.stream = NULL; /* copy_to orders its own */
-        insitu_loader *ld = open_or_fail(d);
+        insitu_loader *ld = open_here(d);
         void *fixed[VARS];
         uint64_t cap[VARS];
         for (uint64_t i = 0; i < VARS; i++) {
@@ -1909,7 +1903,7 @@ static void test_other_stream(void **state) {
       cudasim_delay(CUDASIM_RANDOM, 1);
       OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
       insitu_iter_desc id = all(0);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       struct seen *seen[BATCHES];
       for (int i = 0; i < BATCHES; i++) {
@@ -1965,7 +1959,7 @@ static void test_host_behind_a_stream(void **state) {
       struct later l[BATCHES];
       begin(1, (uint64_t)k + 1);
       insitu_iter_desc id = all(0);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       /* nothing runs yet */
       cudasim_delay(CUDASIM_RANDOM, 0);
@@ -2012,7 +2006,7 @@ static void test_check(void **state) {
     d->check = 1;
     d->hold_epoch = 1;
     insitu_iter_desc id = all(0);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_iter *it = iter_or_fail(ld, &id);
     uint64_t n = consume(it, 0, 0, NULL);
     assert_true(stats_of(ld).checked_rows >= n);
@@ -2035,7 +2029,7 @@ static void test_moves(void **state) {
       if (round % 3 == 0) cudasim_delay(CUDASIM_AT_ONCE, 0);
       else cudasim_delay(CUDASIM_RANDOM, round % 3 == 1 ? 1 : 8);
       insitu_iter_desc id = all(0);
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       insitu_error err = {0};
       insitu_state state_after[3];
@@ -2091,7 +2085,7 @@ static void test_cancel(void **state) {
     /* what was copied is never seen to be over: slabs run out, and next waits */
     cudasim_delay(CUDASIM_NEVER, 0);
     insitu_iter_desc id = all(0);
-    insitu_loader *ld = open_or_fail(d);
+    insitu_loader *ld = open_here(d);
     insitu_iter *it = iter_or_fail(ld, &id);
     pthread_t t;
     insitu_batch *b, *held = next_or_fail(it);
@@ -2133,7 +2127,7 @@ static void test_damaged(void **state) {
       insitu_iter_desc id = all(0);
       id.order = INSITU_SEQUENTIAL;
       id.max_held = 1;
-      insitu_loader *ld = open_or_fail(d);
+      insitu_loader *ld = open_here(d);
       insitu_iter *it = iter_or_fail(ld, &id);
       for (int round = 0; round < 2; round++) {
         insitu_error err = {0};
@@ -2176,7 +2170,7 @@ static void test_evaluation(void **state) {
         d->hold_epoch = 1;
         insitu_iter_desc id = all(0);
         id.order = INSITU_SEQUENTIAL;
-        insitu_loader *ld = open_or_fail(d);
+        insitu_loader *ld = open_here(d);
         uint64_t copies = cudasim_count().copies; /* the first epoch's begin with the iterator */
         insitu_iter *it = iter_or_fail(ld, &id);
         for (int epoch = 0; epoch < 2; epoch++) {
@@ -2230,7 +2224,7 @@ static void test_describe(void **state) {
   begin(2, 1);
   choose(1);
   insitu_iter_desc id = all(1);
-  insitu_loader *ld = open_or_fail(d);
+  insitu_loader *ld = open_here(d);
   insitu_iter *it = iter_or_fail(ld, &id);
   d->hold_epoch = 1;
   consume(it, 1, 3, NULL);

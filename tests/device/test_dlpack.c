@@ -7,21 +7,10 @@
 #include "places.h"
 #include "dlpack.h"
 
-static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
-  insitu_error err = {0};
-  insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return ld;
-}
 static insitu_iter *iter_or_fail(insitu_loader *ld, uint32_t max_held, int32_t order) {
-  insitu_error err = {0};
-  insitu_iter *it = NULL;
-  insitu_iter_desc id = {
-      .api = INSITU_API, .split = INSITU_ALL, .order = order, .max_held = max_held};
-  if (insitu_iter_open(ld, &id, &it, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return it;
+  return open_iter_or_fail(
+      ld, &(insitu_iter_desc){
+              .api = INSITU_API, .split = INSITU_ALL, .order = order, .max_held = max_held});
 }
 static insitu_batch *next_or_fail(insitu_iter *it) {
   insitu_error err = {0};

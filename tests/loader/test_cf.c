@@ -9,13 +9,6 @@
 #define TEST_DATA "tests/data"
 #endif
 
-static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
-  insitu_error err = {0};
-  insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return ld;
-}
 static void has(const char *text, const char *part) {
   if (!strstr(text, part)) fail_msg("'%s' is not in: %s", part, text);
 }

@@ -13,20 +13,9 @@
 
 static const insitu_iter_desc train = {.api = INSITU_API};
 
-static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
-  insitu_error err = {0};
-  insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return ld;
-}
 static insitu_iter *iter_or_fail(insitu_loader *ld, int32_t split, int32_t order) {
-  insitu_error err = {0};
-  insitu_iter *it = NULL;
-  insitu_iter_desc d = {.api = INSITU_API, .split = split, .order = order};
-  if (insitu_iter_open(ld, &d, &it, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return it;
+  return open_iter_or_fail(
+      ld, &(insitu_iter_desc){.api = INSITU_API, .split = split, .order = order});
 }
 static insitu_batch *next_or_fail(insitu_iter *it) {
   insitu_error err = {0};

@@ -10,7 +10,7 @@ static struct support_array array = {
     .name = "x", .ndim = 2, .shape = {50, 24}, .chunk = {4, 24}, .dtype = INSITU_F32, .format = 2};
 static const insitu_variable vars[] = {{.label = "x"}, {.label = "y", .path = "x"}};
 
-static insitu_loader *open_or_fail(const char *root, int m, insitu_iter **it) {
+static insitu_loader *open_both(const char *root, int m, insitu_iter **it) {
   insitu_error err = {0};
   insitu_loader *ld;
   insitu_loader_desc d = {.api = INSITU_API,
@@ -39,7 +39,7 @@ static void test_a_batch_starts_as_the_pattern(void **state) {
     insitu_iter *it = NULL;
     insitu_batch *b;
     uint64_t unwritten = 0, batches = 0;
-    insitu_loader *ld = open_or_fail(root, m, &it);
+    insitu_loader *ld = open_both(root, m, &it);
     for (int epoch = 0; epoch < 3; epoch++)
       for (; insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK; batches++) {
         struct insitu__loader_slab *slab = (struct insitu__loader_slab *)(void *)b;
@@ -90,7 +90,7 @@ static const volatile unsigned char *give_back(
 static void child(const char *root, int m, int way, int fd) {
   insitu_iter *it = NULL;
   insitu_batch *b;
-  insitu_loader *ld = open_or_fail(root, m, &it);
+  insitu_loader *ld = open_both(root, m, &it);
   if (insitu_iter_next(it, 20000, &b, NULL)) _exit(7);
   unsigned char read = *(const volatile unsigned char *)b->arrays[1].data;
   if (write(fd, &read, 1) != 1) _exit(7);

@@ -14,14 +14,6 @@ static const struct {
 } modes[] = {{"epoll", INSITU_IO_EPOLL, 0}, {"plan_only", 0, 1}, {"default", 0, 0}};
 enum { MODES = sizeof modes / sizeof *modes };
 
-static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
-  insitu_error err = {0};
-  insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return ld;
-}
-
 /* A box of one array against the formula; narrow: on random axes. */
 static void read_box(insitu_loader *ld, const expect_entry *e, bool narrow) {
   insitu_variable v = {.path = strcmp(e->path, "/") ? e->path : ""};

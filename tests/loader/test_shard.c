@@ -41,20 +41,8 @@ static insitu_loader_desc all_at_once(const char *root, int m, uint64_t rows) {
       .io = modes[m].io,
       .inline_io = modes[m].inline_io};
 }
-static insitu_loader *open_or_fail(const insitu_loader_desc *d) {
-  insitu_error err = {0};
-  insitu_loader *ld = NULL;
-  if (insitu_loader_open(d, &ld, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return ld;
-}
 static insitu_iter *iter_or_fail(insitu_loader *ld, int32_t split) {
-  insitu_error err = {0};
-  insitu_iter *it = NULL;
-  insitu_iter_desc d = {.api = INSITU_API, .split = split};
-  if (insitu_iter_open(ld, &d, &it, &err))
-    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
-  return it;
+  return open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .split = split});
 }
 static insitu_stats stats_of(const insitu_loader *ld) {
   insitu_stats stats;

@@ -365,6 +365,22 @@ static inline double support_expect(const struct support_array *a, const uint64_
   return support_is_absent(a, number) ? 0 : support_value(a->dtype, flat);
 }
 
+/* ---- loaders ---- */
+static inline insitu_loader *open_or_fail(const insitu_loader_desc *d) {
+  insitu_error err = {0};
+  insitu_loader *ld = NULL;
+  if (insitu_loader_open(d, &ld, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  return ld;
+}
+static inline insitu_iter *open_iter_or_fail(insitu_loader *ld, const insitu_iter_desc *d) {
+  insitu_error err = {0};
+  insitu_iter *it = NULL;
+  if (insitu_iter_open(ld, d, &it, &err))
+    fail_msg("%s: %s", insitu_status_name(err.status), err.message);
+  return it;
+}
+
 /* ---- checks ---- */
 /* Every element of one output of a batch. axis: the sample axis of a. */
 static inline void support_check_array(const insitu_batch *b, uint64_t i, const insitu_variable *v,
