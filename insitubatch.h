@@ -23286,7 +23286,9 @@ static insitu_status insitu__cf_init(
 #define INSITU__GEOMETRY_ALIGN 256
 
 /* Entries of a row list (see >>rows), 8 bytes each: 64 KiB for a chunk in flight. */
+#ifndef INSITU__GEOMETRY_LIST
 #define INSITU__GEOMETRY_LIST 8192
+#endif
 
 struct insitu__geometry_view {
   uint32_t variable;

@@ -4,6 +4,7 @@
  * every batch is checked when it is delivered and again when it is given back, so a slab that is
  * reused too early shows. STRESS_WALKS and STRESS_SEED: more walks than the ones of every run, and
  * where they begin. */
+#define INSITU__GEOMETRY_LIST 3 /* so that chunks are walked in pieces */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"

@@ -36,6 +36,7 @@ static void make_geometry(
     a->n_views = 1 + support_below(3);
     m->variable[i].array = (uint32_t)i;
     m->variable[i].n_steps = a->n_views;
+    m->variable[i].fields = 1 + (uint64_t)i;
     m->g.chunk = insitu__base_max(m->g.chunk, rows[i]);
     for (uint64_t v = 0; v < a->n_views; v++) {
       m->view[i][v].variable = (uint32_t)i;
@@ -212,7 +213,14 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
       reads++;
       break;
     }
-    case INSITU__PLAN_BATCH: assert_int_equal(s.batch, batch + 1); break;
+    case INSITU__PLAN_BATCH: {
+      uint64_t parts = 0; /* of a row */
+      assert_int_equal(s.batch, batch + 1);
+      for (uint64_t i = 0; i < p->geometry->n_variables; i++)
+        parts += p->geometry->variables[i].n_steps * p->geometry->variables[i].fields;
+      assert_int_equal(s.batch_parts, parts * insitu__plan_rows(p, &o, batch));
+      break;
+    }
     }
     if (!s.row_open || s.tile_open) continue;
     /* what the row's looked-at arrays need is read in this window */
