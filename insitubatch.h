@@ -13920,16 +13920,14 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s, bool 
       return insitu__error_set(
           err, INSITU_E_CODEC, "%s: zlib refuses to start: check which zlib is linked", name);
     int rc = inflate(z, Z_FINISH);
+    const char *cause = z->avail_in ? "wrong chunk length, too long" : "cut short";
+    if (z->msg) cause = z->msg;
+    if (rc == Z_NEED_DICT) cause = "a dictionary is needed";
     if (rc != Z_STREAM_END)
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "%s: %s; %" PRIu64 " of %" PRIu64 " stored bytes gave %" PRIu64 " of %" PRIu64
           "; " INSITU__CODEC_BAD,
-          name,
-          rc == Z_NEED_DICT ? "a dictionary is needed"
-          : z->msg ? z->msg
-          : z->avail_in ? "wrong chunk length, too long"
-                        : "cut short",
-          n - z->avail_in, n, cap - z->avail_out, cap);
+          name, cause, n - z->avail_in, n, cap - z->avail_out, cap);
     while (gzip && z->avail_in && !*z->next_in) z->next_in++, z->avail_in--;
   } while (gzip && z->avail_in);
   if (z->avail_in)
@@ -13993,15 +13991,14 @@ static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s,
     int rc = BZ2_bzDecompressInit(&z, 0, 0);
     if (rc == BZ_OK) rc = BZ2_bzDecompress(&z);
     BZ2_bzDecompressEnd(&z);
+    const char *cause = z.avail_in ? "wrong chunk length, too long" : "cut short";
+    if (rc != BZ_OK) cause = "bad bytes";
+    if (rc == BZ_DATA_ERROR_MAGIC) cause = "no bzip2 stream";
     if (rc != BZ_STREAM_END)
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "bz2: %s; %" PRIu64 " of %" PRIu64 " stored bytes gave %" PRIu64 " of %" PRIu64
           "; " INSITU__CODEC_BAD,
-          rc == BZ_DATA_ERROR_MAGIC ? "no bzip2 stream"
-          : rc != BZ_OK             ? "bad bytes"
-          : z.avail_in              ? "wrong chunk length, too long"
-                                    : "cut short",
-          n - z.avail_in, n, cap - z.avail_out, cap);
+          cause, n - z.avail_in, n, cap - z.avail_out, cap);
   } while (z.avail_in);
   *got = cap - z.avail_out;
   return INSITU_OK;
