@@ -29720,7 +29720,7 @@ static insitu_status insitu__dates_find_await(
   memset(z, 0, sizeof *z);
   if (!path && !dim)
     return insitu__error_set(err, INSITU_E_NOTFOUND,
-        "open, array %.200s: axis %u has no name, so that the coordinate of the samples is not "
+        "dates, array %.200s: axis %u has no name, so that the coordinate of the samples is not "
         "known; name it with time_path, or "
         "select samples by index",
         a->zarr.path, a->axis);
@@ -29740,7 +29740,7 @@ static insitu_status insitu__dates_find_await(
     }
     if (status == INSITU_E_NOTFOUND)
       return insitu__error_set(err, status,
-          "open: there is no coordinate '%.80s' beside array %.200s or at the root to look dates "
+          "dates: there is no coordinate '%.80s' beside array %.200s or at the root to look dates "
           "up in; name one with time_path, "
           "or select samples by index",
           dim, a->zarr.path);
@@ -29749,14 +29749,14 @@ static insitu_status insitu__dates_find_await(
   if (status) return status;
   if (z->ndim != 1 || z->shape[0] != ld->geometry.samples)
     return insitu__error_set(err, INSITU_E_SHAPE,
-        "open, array %.200s: dates need a coordinate with one axis of %" PRIu64
+        "dates, array %.200s: dates need a coordinate with one axis of %" PRIu64
         " samples, and it is none; name another with time_path, or select samples by index",
         z->path, ld->geometry.samples);
 
   if (z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE))
     return INSITU_OK;
   return insitu__error_set(err, INSITU_E_DTYPE,
-      "open, array %.200s: %s is no type for dates; name another coordinate with time_path, or "
+      "dates, array %.200s: %s is no type for dates; name another coordinate with time_path, or "
       "select samples by index",
       z->path, insitu__zarr_kind_name(z));
 }

@@ -399,6 +399,16 @@ static void test_sample_dates(void **state) {
     has(err.message, "the unit is not known");
   }
   insitu_loader_close(&ld);
+  /* no message is that of an open, which went well */
+  static const char *const unfit[] = {"nowhere", "x"};
+  for (int i = 0; i < 2; i++) {
+    d.time_path = unfit[i];
+    assert_int_equal(open_with(d, &ld, &err), INSITU_OK);
+    assert_true(insitu_sample_dates(ld, (int64_t[]){0}, 1, &date, &err) < 0);
+    if (strstr(err.message, "open")) fail_msg("%s", err.message);
+    insitu_loader_close(&ld);
+  }
+  d.time_path = NULL;
   d.variables = NULL;
   d.n_variables = 0;
   assert_int_equal(open_with(d, &ld, &err), INSITU_OK);
