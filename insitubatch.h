@@ -28093,12 +28093,13 @@ static void insitu__rows_walk(
     struct insitu__rows_walk *w, struct insitu__loader_tile *t, uint64_t first, uint64_t last) {
   const struct insitu__geometry_array *a = &t->iter->plan.geometry->arrays[t->array];
 
-  w->tile = t;
-  w->array = a;
-  w->end = first;
-  w->last = insitu__base_min(last, a->samples - t->chunk * a->rows); /* an edge chunk hangs over */
-  w->next_view = a->n_views;
-  w->at = w->stop = w->n = 0;
+  uint64_t rows = a->samples - t->chunk * a->rows; /* of an edge chunk, which hangs over */
+
+  *w = (struct insitu__rows_walk){.tile = t,
+      .array = a,
+      .end = first,
+      .last = insitu__base_min(last, rows),
+      .next_view = a->n_views};
 }
 
 /* On to the next group of views, and behind the last one to the next piece of the chunk. */
