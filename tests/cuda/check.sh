@@ -44,7 +44,8 @@ finish() {
 }
 
 # ---- names: all that is used or simulated is in api_checks.h ----
-sed -nE 's/^(HAS|TAKES)\(([A-Za-z]*),.*/\2/p' $simulated/api_checks.h | sort -u >"$work/known"
+# The name may stand on a line of its own behind the bracket.
+sed -nE -e '/^(HAS|TAKES)\($/{N;s/\n +//}' -e 's/^(HAS|TAKES)\(([A-Za-z]*),.*/\2/p' $simulated/api_checks.h | sort -u >"$work/known"
 # Types, which the functions' parameters hold fast, and two streams, which are no constants of C.
 types='^cuda(Error_t|Error|Stream_t|Event_t|Graph_t|GraphExec_t|HostFn_t|DeviceProp|MemcpyKind|StreamCaptureMode)$'
 types="$types|^cudaStream(Legacy|PerThread)$"
