@@ -1,5 +1,4 @@
-/* cc -O2 -I. examples/02_train_winds.c -o 02_train_winds -luring -lcurl -llz4 -lzstd -lpthread -lm
- */
+/* cc -O2 -I. examples/02_train_winds.c -o 02_train_winds -luring -lcurl -llz4 -lzstd -lpthread -lm */
 /* Trains a small network that forecasts next month's winds over the globe from this month's,
  * straight from a Zarr archive, and compares it with forecasts that cost nothing: persistence
  * (nothing changes) and climatology (what that month is like on average). Trained on 1982-1989,
