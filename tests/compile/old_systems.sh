@@ -109,6 +109,7 @@ later() { # names: none of them may be used any more
 
 mkdir -p "$work/old/curl" "$work/old/linux"
 {
+  echo '#pragma once'
   echo '#pragma GCC system_header'
   echo '#define OLD_LIBURING'
   echo '#include_next <liburing.h>'
