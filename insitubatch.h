@@ -32663,7 +32663,7 @@ INSITU_DEF insitu_status insitu_loader_open(
       (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays, ld->geometry.samples,
       insitu__config_io_words[c->io], c->inline_io ? " (inline)" : "", c->decode_threads,
       c->max_inflight, (double)ld->footprint.inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
-  insitu__config_notes(ld, insitu__config_log_note, ld);
+  if (insitu__report_is_logged(ld, 2)) insitu__config_notes(ld, insitu__config_log_note, ld);
   return INSITU_OK;
 }
 
