@@ -37,6 +37,8 @@ TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim 
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that call only what is public: they are linked with the implementation, which is compiled once
 LINKED_TESTS = test_corners test_dlpack test_random test_stores test_strings
+# Those that also look into a loader: they link the public functions, and compile only the private ones that they call
+INSIDE_TESTS = test_cf test_check test_dates test_memory_store
 # Those that open no loader: of the implementation, they compile only what they call
 STATIC_TESTS = $(filter-out test_coro, $(PURE_TESTS)) test_cloud test_disk test_reactor test_ring test_tool test_tool_data \
   test_tool_remote
@@ -48,13 +50,13 @@ CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d
 # look at lifetimes: AddressSanitizer does that as well.
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_disk test_check test_dlpack \
   test_remote test_remote_oom test_server, $(TESTS))
-HEADERS  = insitubatch.h $(wildcard tests/*/*.h tests/cudasim/*)
+HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
 # Programs are built side by side: their names tell nothing of the folder that they come from.
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
-.PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan
+.PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan programs-valgrind
 .DELETE_ON_ERROR:
 
 all: deps-test
@@ -118,9 +120,9 @@ tools: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/insitu
 # $(call tool,COMPILER,FLAGS)
 tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) $(WARN) $(2) -o $@ $< $(LDFLAGS) -lblosc $(LIBS)
-$(BUILD)/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
+$(BUILD)/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
 	$(call tool,$(CC),-O2 -g)
-$(BUILD)/asan/insitu: tools/insitu.c insitubatch.h $(wildcard tools/insitu/*.h)
+$(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
 	$(call tool,$(SAN_CC),$(ASAN))
 
 # ---- tests ----------------------------------------------------------------------------------------------------------------------
@@ -139,15 +141,29 @@ $(BUILD)/asan/insitubatch.o: insitubatch.h
 	$(call object,$(SAN_CC),$(ASAN))
 $(BUILD)/tsan/insitubatch.o: insitubatch.h
 	$(call object,$(SAN_CC),$(TSAN))
-$(LINKED_TESTS:%=$(BUILD)/%): $(BUILD)/insitubatch.o
-$(LINKED_TESTS:%=$(BUILD)/asan/%): $(BUILD)/asan/insitubatch.o
-$(LINKED_TESTS:%=$(BUILD)/tsan/%): $(BUILD)/tsan/insitubatch.o
+linked = $(LINKED_TESTS) $(INSIDE_TESTS)
+$(linked:%=$(BUILD)/%): $(BUILD)/insitubatch.o
+$(linked:%=$(BUILD)/asan/%): $(BUILD)/asan/insitubatch.o
+$(linked:%=$(BUILD)/tsan/%): $(BUILD)/tsan/insitubatch.o
 
-# All of a loader in each: those that nobody interprets compile in a third of the time without any optimization
-$(addprefix $(BUILD)/,$(filter-out $(VG_TESTS) $(STATIC_TESTS) $(LINKED_TESTS), $(TESTS))): CFLAGS += -O0
+# The header without the bodies of its public functions
+$(BUILD)/inside/insitubatch.h: insitubatch.h
+	@mkdir -p $(@D)
+	sed '/^\/\* >>platform -/,$$ { /^INSITU_DEF/,/^}/d }' $< > $@
+inside = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(INSIDE_TESTS:%=$(d)/%))
+$(inside): | $(BUILD)/inside/insitubatch.h
+$(inside): private TEST_FLAGS := -I$(BUILD)/inside $(TEST_FLAGS) -Wno-unused-function
+
+# All of a loader in each: they compile in half the time without any optimization, which Valgrind's runs need
+WHOLE_TESTS = $(filter-out $(STATIC_TESTS) $(LINKED_TESTS) $(INSIDE_TESTS), $(TESTS))
+$(WHOLE_TESTS:%=$(BUILD)/%): CFLAGS += -O0
+vg_programs = $(foreach t,$(VG_TESTS),$(BUILD)/$(if $(filter $(t), $(WHOLE_TESTS)),valgrind/)$(t))
 $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(STATIC_TESTS:%=$(d)/%)): \
   TEST_FLAGS += -DINSITU_STATIC -Wno-unknown-warning-option -Wno-unused-function -Wno-maybe-uninitialized
 $(BUILD)/test_%: test_%.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(call build,$(CC),$(CFLAGS))
+$(BUILD)/valgrind/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(CC),$(CFLAGS))
 # With all that the compiler knows of this machine: results stay the same bits
@@ -167,6 +183,7 @@ $(BUILD)/probe_uring: tests/probe_uring.c
 
 programs: $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box $(BUILD)/insitu $(BUILD)/probe_uring
 programs-asan: $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
+programs-valgrind: $(vg_programs)
 programs-tsan: $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
@@ -213,9 +230,9 @@ $(BUILD)/tsan/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HE
 
 # Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-ci
-	@$(MAKE) --no-print-directory -j$(JOBS) programs
+	@$(MAKE) --no-print-directory -j$(JOBS) programs-valgrind
 	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 FAULTY_N=15 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' \
-	  $(RUN) $(VG_TESTS:%=$(BUILD)/%)
+	  $(RUN) $(vg_programs)
 
 # Random archives and configurations against an independent model: SEED to SEED + N - 1. SAN=asan or tsan; CASES=-v tells each.
 SEED ?= 1

@@ -110,4 +110,22 @@ static inline void seen_free(struct seen *s) {
   for (uint64_t i = 0; i < s->b.n_arrays; i++) free(s->arrays[i].data);
   free(s);
 }
+
+/* ---- refusals: that a word is in a message; that a loader is not opened ---- */
+#define HAS(text, word)                                                                            \
+  do {                                                                                             \
+    if (!strstr(text, word)) fail_msg("'%s' does not name '%s'", text, word);                      \
+  } while (0)
+static inline void places_refuse_open(
+    const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
+  insitu_error err = {0};
+  insitu_loader *ld = (insitu_loader *)&err;
+  insitu_status s = insitu_loader_open(d, &ld, &err);
+  if (s != want)
+    fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
+  assert_null(ld);
+  assert_int_equal(err.status, want);
+  HAS(err.message, word);
+  HAS(err.message, advice);
+}
 #endif

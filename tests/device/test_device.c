@@ -67,10 +67,7 @@ static insitu_iter *iter_or_fail(insitu_loader *ld, const insitu_iter_desc *d) {
   return it;
 }
 static insitu_batch *next_or_fail(insitu_iter *it) {
-  insitu_error err = {0};
-  insitu_batch *b = NULL;
-  insitu_status s = insitu_iter_next(it, 20000, &b, &err);
-  if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
+  insitu_batch *b = next_batch_or_fail(it);
   same_device();
   return b;
 }
@@ -97,15 +94,7 @@ static insitu_stats stats_of(const insitu_loader *ld) {
 }
 static void refuse_open(
     const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
-  insitu_error err = {0};
-  insitu_loader *ld = (insitu_loader *)&err;
-  insitu_status s = insitu_loader_open(d, &ld, &err);
-  if (s != want)
-    fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
-  assert_null(ld);
-  assert_int_equal(err.status, want);
-  HAS(err.message, word);
-  HAS(err.message, advice);
+  places_refuse_open(d, want, word, advice);
   same_device();
 }
 static void refuse_iter(

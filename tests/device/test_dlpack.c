@@ -12,24 +12,6 @@ static insitu_iter *iter_or_fail(insitu_loader *ld, uint32_t max_held, int32_t o
       ld, &(insitu_iter_desc){
               .api = INSITU_API, .split = INSITU_ALL, .order = order, .max_held = max_held});
 }
-static insitu_batch *next_or_fail(insitu_iter *it) {
-  insitu_error err = {0};
-  insitu_batch *b = NULL;
-  insitu_status s = insitu_iter_next(it, 20000, &b, &err);
-  if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
-  return b;
-}
-static void refuse_open(
-    const insitu_loader_desc *d, insitu_status want, const char *word, const char *advice) {
-  insitu_error err = {0};
-  insitu_loader *ld = (insitu_loader *)&err;
-  insitu_status s = insitu_loader_open(d, &ld, &err);
-  if (s != want)
-    fail_msg("%s, not %s: %s", insitu_status_name(s), insitu_status_name(want), err.message);
-  assert_null(ld);
-  HAS(err.message, word);
-  HAS(err.message, advice);
-}
 static struct seen *save(const insitu_batch *b) {
   struct seen *s = seen_new(b);
   for (uint64_t i = 0; i < b->n_arrays; i++)
@@ -56,10 +38,10 @@ static void test_no_cuda(void **state) {
   EACH_MODE (m) {
     struct places p;
     insitu_loader_desc *d = places_desc(&p, m, "30 10 00 20");
-    refuse_open(d, INSITU_E_DEVICE, "variable d", "INSITU_WITH_CUDA");
-    refuse_open(d, INSITU_E_DEVICE, "-lcudart", "INSITU_DEVICE_OR_HOST");
+    places_refuse_open(d, INSITU_E_DEVICE, "variable d", "INSITU_WITH_CUDA");
+    places_refuse_open(d, INSITU_E_DEVICE, "-lcudart", "INSITU_DEVICE_OR_HOST");
     places_desc(&p, m, "40 00 00 00");
-    refuse_open(d, INSITU_E_ARG, "variable x", "INSITU_HOST");
+    places_refuse_open(d, INSITU_E_ARG, "variable x", "INSITU_HOST");
     places_desc(&p, m, "30 17 00 30");
     d->log = log_placed;
     d->log_level = INSITU_LOG_INFO;
@@ -68,7 +50,7 @@ static void test_no_cuda(void **state) {
     assert_int_equal(atomic_load(&told), 3);
     insitu_iter *it = iter_or_fail(ld, 0, 0);
     insitu_error err = {0};
-    insitu_batch *b = next_or_fail(it);
+    insitu_batch *b = next_batch_or_fail(it);
     for (uint64_t i = 0; i < VARS; i++) {
       assert_true(insitu_loader_array(ld, i)->place == INSITU_HOST &&
                   insitu_loader_array(ld, i)->device == 0);
@@ -113,7 +95,7 @@ static void test_fields(void **state) {
     insitu_loader *ld = open_or_fail(d);
     insitu_iter *it = iter_or_fail(ld, 0, INSITU_SEQUENTIAL);
     for (uint64_t n = 0; n < 2; n++) {
-      insitu_batch *b = next_or_fail(it);
+      insitu_batch *b = next_batch_or_fail(it);
       assert_int_equal(b->rows, n ? rank < 2 : rank < 2 ? 18 : 17);
       for (uint64_t i = 0; i < 2 * VARS; i++) {
         struct dl e = dl_export(b, i / 2, i % 2, NULL);
@@ -165,7 +147,7 @@ static void test_types(void **state) {
         .decode_threads = 1};
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = iter_or_fail(ld, 0, 0);
-    insitu_batch *b = next_or_fail(it);
+    insitu_batch *b = next_batch_or_fail(it);
     for (int versioned = 0; versioned < 2; versioned++) {
       struct dl e = dl_export(b, 0, versioned, NULL);
       dl_check(e, b, 0, DL_CPU, 0, type[k].code, type[k].bits, 1, (const int64_t[]){3});
@@ -194,7 +176,7 @@ static void test_exports(void **state) {
       struct places p;
       insitu_loader *ld = open_or_fail(places_desc(&p, m, "00 00 00 00"));
       insitu_iter *it = iter_or_fail(ld, 2, INSITU_SHUFFLED);
-      insitu_batch *b[2] = {next_or_fail(it), next_or_fail(it)}, *none;
+      insitu_batch *b[2] = {next_batch_or_fail(it), next_batch_or_fail(it)}, *none;
       struct seen *s[2] = {save(b[0]), save(b[1])};
       struct dl e[3][2 * VARS + 1] = {0};
       for (int t = 0; t < 2; t++)
@@ -220,7 +202,7 @@ static void test_exports(void **state) {
         assert_int_equal(pthread_create(&thread[t], NULL, delete_there, e[t + 1]), 0);
       for (int t = 0; t < 2; t++) assert_int_equal(pthread_join(thread[t], NULL), 0);
       for (int i = 0; !closed && i < 3; i++) { /* both batches are free again */
-        b[0] = next_or_fail(it);
+        b[0] = next_batch_or_fail(it);
         check(b[0]);
         insitu_batch_release(&b[0]);
       }
@@ -324,7 +306,7 @@ static void test_closing_orders(void **state) {
     insitu_loader *ld = open_or_fail(places_desc(&p, m, "00 00 00 00"));
     insitu_iter *it[2] = {
         iter_or_fail(ld, 2, INSITU_SHUFFLED), iter_or_fail(ld, 2, INSITU_SEQUENTIAL)};
-    insitu_batch *b = next_or_fail(it[0]), *gone = next_or_fail(it[0]);
+    insitu_batch *b = next_batch_or_fail(it[0]), *gone = next_batch_or_fail(it[0]);
     insitu_state resume = b->after;
     struct seen *was[2] = {save(b), save(gone)};
     struct dl e[2] = {dl_export(b, 0, order & 1, NULL), dl_export(gone, 1, order & 2, NULL)};
@@ -344,7 +326,7 @@ static void test_closing_orders(void **state) {
         if (it[i] && !ld) refuses_all(it[i], &resume);
       }
       if (it[1] && ld && n == THINGS) { /* the others do not mind */
-        insitu_batch *more = next_or_fail(it[1]);
+        insitu_batch *more = next_batch_or_fail(it[1]);
         insitu_batch_release(&more);
       }
     }
@@ -361,7 +343,7 @@ static void test_forked_child(void **state) {
     struct places p;
     insitu_loader *ld = open_or_fail(places_desc(&p, m, "00 00 00 00"));
     insitu_iter *it = iter_or_fail(ld, 2, INSITU_SHUFFLED);
-    insitu_batch *b = next_or_fail(it);
+    insitu_batch *b = next_batch_or_fail(it);
     struct dl e[2] = {dl_export(b, 0, true, NULL), dl_export(b, 1, false, NULL)};
     fflush(NULL);
     pid_t child = fork();
@@ -384,7 +366,7 @@ static void test_forked_child(void **state) {
     dl_delete(e[0]);
     insitu_batch_release(&b);
     dl_delete(e[1]);
-    b = next_or_fail(it);
+    b = next_batch_or_fail(it);
     check(b);
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
@@ -432,7 +414,7 @@ static void test_misuse(void **state) {
   struct places p;
   insitu_loader *ld = open_or_fail(places_desc(&p, EPOLL, "00 00 00 00"));
   insitu_iter *it = iter_or_fail(ld, 1, INSITU_SHUFFLED);
-  insitu_batch *b = next_or_fail(it), *null = NULL;
+  insitu_batch *b = next_batch_or_fail(it), *null = NULL;
   static float fixed[8 * 60];
   void *managed;
   int stream;
@@ -460,7 +442,7 @@ static void test_misuse(void **state) {
   dl_delete(e[1]);
   check(b);
   insitu_batch_release(&b);
-  b = next_or_fail(it); /* of max_held 1 */
+  b = next_batch_or_fail(it); /* of max_held 1 */
   insitu_batch_release(&b);
   insitu_loader_close(&ld);
   insitu_iter_close(&it);
@@ -546,7 +528,7 @@ static void test_pool(void **state) {
     struct pool pool = {.shift = true};
     insitu_loader_desc *d = places_desc(&p, m, "00 00 00 00");
     d->alloc = pool_alloc;
-    refuse_open(d, INSITU_E_ARG, "alloc", "release");
+    places_refuse_open(d, INSITU_E_ARG, "alloc", "release");
     d->release = pool_release;
     d->alloc_user = &pool;
     insitu_loader *ld = open_or_fail(d);
@@ -559,7 +541,7 @@ static void test_pool(void **state) {
     insitu_iter_close(&it);
     assert_int_equal(atomic_load(&pool.live), 0);
     d->alloc = NULL;
-    refuse_open(d, INSITU_E_ARG, "alloc", "release");
+    places_refuse_open(d, INSITU_E_ARG, "alloc", "release");
   }
 }
 

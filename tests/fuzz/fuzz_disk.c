@@ -13,18 +13,15 @@ static char *text_of(const uint8_t *header, uint64_t n, uint64_t at, uint64_t le
   if (at > n || length > n - at || memchr(header + at, 0, length)) return NULL;
   return fuzz_text(header + at, length);
 }
-static void fix(uint8_t *p, uint64_t head, unsigned how) {
-  const unsigned from = INSITU__DISK_AT_PAYLOAD_CRC, stamp = INSITU__DISK_AT_STAMP + 16;
-  if (how & CRC)
-    insitu__base_store32(p + INSITU__DISK_AT_CRC, insitu__comp_crc32c(p + from, head - from));
-  if (how & STAMP)
-    insitu__base_store32(
-        p + stamp, insitu__comp_crc32c(p + INSITU__DISK_AT_CRC, stamp - INSITU__DISK_AT_CRC));
+static void fix(struct insitu__disk_header *h, uint64_t head, unsigned how) {
+  if (how & CRC) h->crc = insitu__disk_header_crc(h, head);
+  if (how & STAMP) h->stamp_crc = insitu__disk_stamp_crc(h);
 }
-static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_id *ask,
-    const struct insitu__disk_entry *e) {
+static void taken(const struct insitu__disk_header *p, uint64_t head,
+    const struct insitu__disk_id *ask, const struct insitu__disk_entry *e) {
   struct insitu__disk_entry again;
-  uint8_t *copy = fuzz_copy(p, head);
+  uint8_t *bytes = fuzz_copy((const uint8_t *)p, head);
+  struct insitu__disk_header *copy = (struct insitu__disk_header *)bytes;
   FUZZ_HOLDS(e->payload <= ask->asked && strlen(e->etag) < sizeof e->etag);
   FUZZ_HOLDS(!e->etag[0] || insitu__http_etag_usable(e->etag));
   FUZZ_HOLDS(!strpbrk(e->etag, "\r\n"));
@@ -40,35 +37,34 @@ static void taken(const uint8_t *p, uint64_t head, const struct insitu__disk_id 
   struct insitu__disk_id other = *ask;
   other.offset ^= 1;
   FUZZ_HOLDS(!insitu__disk_parse(copy, head + e->payload, &other, &again));
-  copy[head / 2] ^= 1; /* beyond the stamp */
+  bytes[head / 2] ^= 1; /* beyond the stamp */
   FUZZ_HOLDS(!insitu__disk_parse(copy, head + e->payload, ask, &again));
-  free(copy);
+  free(bytes);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (n < 2) return 0;
-  const uint8_t *header = data + 2;
-  uint64_t have = n - 2, texts = INSITU__DISK_HEADER + INSITU__DISK_ETAG;
+  const uint8_t *bytes = data + 2;
+  const struct insitu__disk_header *header = (const struct insitu__disk_header *)bytes;
+  uint64_t have = n - 2, texts = sizeof *header;
   struct insitu__disk_id ask = {.name = "s3://bucket/root", .key = "t2m/c/0/0", .asked = 100};
   struct insitu__disk_entry e;
   char *name = NULL, *key = NULL;
   if ((data[0] & NAMES) && have >= texts) {
-    uint64_t length = insitu__base_load32(header + INSITU__DISK_AT_NAME);
-    name = text_of(header, have, texts, length);
-    key = name ? text_of(header, have, texts + length,
-                     insitu__base_load32(header + INSITU__DISK_AT_KEY))
-               : NULL;
+    name = text_of(bytes, have, texts, header->n_name);
+    key = name ? text_of(bytes, have, texts + header->n_name, header->n_key) : NULL;
   }
   if (key) {
     ask.name = name;
     ask.key = key;
   }
   if ((data[0] & RANGE) && have >= texts) {
-    ask.offset = insitu__base_load64(header + INSITU__DISK_AT_OFFSET);
-    ask.asked = insitu__base_load64(header + INSITU__DISK_AT_ASKED);
+    ask.offset = header->offset;
+    ask.asked = header->asked;
   }
   uint64_t head = insitu__disk_header_bytes(ask.name, ask.key);
-  uint8_t *p = fuzz_copy(header, insitu__base_min(have, head));
+  struct insitu__disk_header *p =
+      (struct insitu__disk_header *)fuzz_copy(bytes, insitu__base_min(have, head));
   if (have >= head) fix(p, head, data[0]);
   bool ok = insitu__disk_parse(p, have < head ? have : head + data[1], &ask, &e);
   FUZZ_HOLDS(!ok || have >= head);

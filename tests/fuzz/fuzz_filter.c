@@ -1,9 +1,12 @@
-/* libFuzzer: configurations of codecs, and filters on any bytes. Input: byte 0 the format and
- * place, byte 1 the type of the elements there, byte 2 the sink's element, bytes 3-4 the decoded
- * size, then the codec's JSON, a NUL, and the chunk. What decodes comes in order, once, inside its
- * bounds; pieces and places give the same bytes; and the encoded size is the one foretold. */
+/* libFuzzer: configurations of codecs, and filters on any bytes, those of
+ * examples/08_extension_codecs.c as well. Input: byte 0 the format and place, and whether these
+ * come before the built-in ones, byte 1 the type of the elements there, byte 2 the sink's element,
+ * bytes 3-4 the decoded size, then the codec's JSON, a NUL, and the chunk. What decodes comes in
+ * order, once, inside its bounds; pieces and places give the same bytes; and the encoded size is
+ * the one foretold. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "examples/08_extension_codecs.c"
 #include "fuzz.h"
 #include "fuzz_sink.h"
 
@@ -13,7 +16,8 @@ static void chunk(
   uint64_t decoded = (uint64_t)data[3] | (uint64_t)data[4] << 8;
   uint8_t *src = fuzz_copy(bytes, n);
   if (fuzz_deliver(chain, src, n, decoded, 1 + (data[2] & 15), data[2] & 0x40, &out) == INSITU_OK) {
-    if (chain->codec[0].kind >= INSITU__CODEC_SHUFFLE)
+    const struct insitu__codec *c = &chain->codec[0];
+    if (c->kind >= INSITU__CODEC_SHUFFLE && (c->kind != INSITU__CODEC_USER || c->from.dtype))
       FUZZ_HOLDS(insitu__chain_bound(chain, decoded) == n);
     else FUZZ_HOLDS(chain->n == 1);
   }
@@ -34,7 +38,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   struct insitu__codec_chain chain = {.n = 1};
   insitu_error err = {0};
   if (insitu__text_json_parse(&j, text, length, "codec", NULL) == INSITU_OK) {
-    insitu_status status = insitu__chain_read(&j, 0, &at, &chain.codec[0], &err);
+    struct insitu__chain_hooks hooks = {.codec = extension_codecs, .n = EXTENSION_CODECS};
+    bool found = false;
+    insitu_status status = INSITU_OK;
+    if (!(data[0] & 4))
+      status = insitu__chain_find_user(&hooks, &j, 0, &at, &chain.codec[0], &found, &err);
+    if (!found) status = insitu__chain_read(&j, 0, &at, &chain.codec[0], &err);
     fuzz_status(status, &err);
     if (status == INSITU_OK) {
       FUZZ_HOLDS(chain.codec[0].name);
@@ -42,6 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       chunk(&chain, data, data + behind, n - behind);
       insitu__codec_free(&chain.codec[0]);
     }
+    insitu__chain_hooks_free(&hooks);
     insitu__text_json_free(&j);
   }
   free(text);

@@ -32,10 +32,11 @@ static void owners(
 }
 
 static void counted(const struct insitu__split *s, const insitu_loader_desc *d,
-    const struct insitu__text_json *j, uint64_t samples, uint64_t chunk, const int64_t *delta,
-    uint64_t n_delta) {
+    const struct insitu__text_json *j, const struct insitu__geometry *g) {
+  const struct insitu__geometry_array *a = &g->arrays[0];
+  uint64_t samples = g->samples;
   static int owner[MOST], kept[MOST];
-  owners(j, samples, chunk, owner);
+  owners(j, samples, g->chunk, owner);
   /* gap samples behind another part's last one are nobody's */
   for (uint64_t x = 0; x < samples; x++) {
     kept[x] = owner[x];
@@ -46,8 +47,8 @@ static void counted(const struct insitu__split *s, const insitu_loader_desc *d,
     uint64_t anchors = 0, units = 0, dropped = 0, last = UINT64_MAX;
     for (uint64_t x = 0; x < samples; x++) {
       bool mine = p == INSITU_ALL || kept[x] == p, inside = true;
-      for (uint64_t i = 0; i < n_delta; i++) {
-        int64_t y = (int64_t)x + delta[i];
+      for (uint64_t i = 0; i < a->n_views; i++) {
+        int64_t y = (int64_t)x + a->views[i].delta;
         inside = inside && y >= 0 && y < (int64_t)samples &&
                  (d->split_spill || p == INSITU_ALL || kept[y] == p);
       }
@@ -68,15 +69,14 @@ static void counted(const struct insitu__split *s, const insitu_loader_desc *d,
   }
 }
 
-static void printed(const struct insitu__split *s, const insitu_loader_desc *d, uint64_t samples,
-    uint64_t chunk, const int64_t *delta, uint64_t n_delta) {
+static void printed(
+    const struct insitu__split *s, const insitu_loader_desc *d, const struct insitu__geometry *g) {
   struct insitu__split again = {0};
   struct insitu__text_buffer b = {0};
-  insitu__split_print(s, &b, samples, chunk, 5);
+  insitu__split_print(s, &b, g->samples, g->chunk, 5);
   FUZZ_HOLDS(!b.failed);
-  FUZZ_HOLDS(insitu__split_init(&again, d, b.text, b.n, samples, chunk, delta, n_delta, NULL) ==
-                 INSITU_OK &&
-             again.hash == s->hash);
+  FUZZ_HOLDS(
+      insitu__split_init(&again, d, b.text, b.n, g, NULL) == INSITU_OK && again.hash == s->hash);
   insitu__split_free(&again);
   insitu__text_buffer_free(&b);
 }
@@ -89,22 +89,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       .split_gap = data[0] & 15,
       .unit_chunks = 1 + (data[1] & 3),
       .split_spill = data[3] & 1};
-  const int64_t *delta = reach[data[2] & 7];
-  uint64_t n_delta = data[2] & 7 ? 3 : 1;
+  struct insitu__geometry_view views[3] = {{0}};
+  struct insitu__geometry_array array = {.views = views, .n_views = data[2] & 7 ? 3 : 1};
+  struct insitu__geometry g = {.arrays = &array, .n_arrays = 1, .samples = 7, .chunk = 7};
+  for (int i = 0; i < 3; i++) views[i].delta = reach[data[2] & 7][i];
   char *text = fuzz_copy(data + 4, n - 4);
   struct insitu__text_json j = {0};
-  uint64_t samples = 7, chunk = 7;
   insitu_error err = {0};
   if (insitu__text_json_parse(&j, text, n - 4, "m.json", NULL) == INSITU_OK) {
-    samples = fact(&j, "n_samples", INSITU__MAX_SAMPLES);
-    chunk = fact(&j, "sample_chunk_size", INSITU__MAX_CHUNK);
+    g.samples = fact(&j, "n_samples", INSITU__MAX_SAMPLES);
+    g.chunk = fact(&j, "sample_chunk_size", INSITU__MAX_CHUNK);
   }
   struct insitu__split s = {0};
-  insitu_status status =
-      insitu__split_init(&s, &d, text, n - 4, samples, chunk, delta, n_delta, &err);
+  insitu_status status = insitu__split_init(&s, &d, text, n - 4, &g, &err);
   fuzz_status(status, &err);
-  if (status == INSITU_OK && samples <= MOST) counted(&s, &d, &j, samples, chunk, delta, n_delta);
-  if (status == INSITU_OK) printed(&s, &d, samples, chunk, delta, n_delta);
+  if (status == INSITU_OK && g.samples <= MOST) counted(&s, &d, &j, &g);
+  if (status == INSITU_OK) printed(&s, &d, &g);
   insitu__split_free(&s);
   insitu__text_json_free(&j);
   free(text);

@@ -5,6 +5,7 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
+#include "parse.h"
 
 enum { MOST = 1 << 16, MOST_TILES = 4096 }; /* decoded bytes of an object, inner chunks */
 
@@ -117,8 +118,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (!end) return 0;
   struct insitu__zarr_array a;
   insitu_error err = {0};
-  insitu_status status =
-      insitu__zarr_parse_v3(&a, "a", (const char *)data, (uint64_t)(end - data), &err);
+  insitu_status status = parse_v3(&a, "a", (const char *)data, (uint64_t)(end - data), &err);
   fuzz_status(status, &err);
   if (status == INSITU_OK && a.n_shards) both_ways(&a, end + 1, n - (size_t)(end + 1 - data));
   insitu__zarr_array_free(&a);

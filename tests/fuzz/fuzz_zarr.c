@@ -3,7 +3,9 @@
  * read again. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "examples/08_extension_codecs.c"
 #include "fuzz.h"
+#include "parse.h"
 
 static void array(struct insitu__zarr_array *a, insitu_status status, const insitu_error *err) {
   fuzz_status(status, err);
@@ -37,6 +39,7 @@ static void consolidated(const char *text, size_t n, int format) {
   struct insitu__store store = {.url = url};
   struct insitu__group g = {.store = &store, .nodes = -1};
   struct insitu__zarr_array a;
+  struct insitu__chain_hooks hooks = {.codec = extension_codecs, .n = EXTENSION_CODECS};
   insitu_error err = {0};
   char *owned = insitu__mem_alloc(n + 1, 1);
   FUZZ_HOLDS(owned);
@@ -46,16 +49,17 @@ static void consolidated(const char *text, size_t n, int format) {
   if (status == INSITU_OK)
     status = format == 3 ? insitu__group_root_v3(&g, &err) : insitu__group_root_v2(&g, &err);
   fuzz_status(status, &err);
-  const struct insitu__text_json *j = &g.doc;
+  const struct insitu__text_json *j = &g.root.j;
   for (int t = status || g.nodes < 0 ? -1 : insitu__text_json_first(j, g.nodes); t >= 0;
        t = insitu__text_json_next(j, t)) {
     insitu_error own = {0};
     int node = insitu__text_json_value(j, t);
-    status = format == 3 ? insitu__zarr_from_v3(&a, "a", j, node, NULL, &own)
-                         : insitu__zarr_from_v2(&a, "a", j, node, j, node, NULL, &own);
+    int attributes = format == 3 ? insitu__text_json_get(j, node, "attributes") : node;
+    status = insitu__zarr_read(&a, "a", format, j, node, j, attributes, &hooks, &own);
     array(&a, status, &own);
   }
   insitu__group_free(&g);
+  insitu__chain_hooks_free(&hooks);
 }
 
 /* decoded, quoted and decoded again */
@@ -115,10 +119,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   struct insitu__zarr_array a;
   for (int kind = 0; kind < 3; kind++) { /* v2, v3, v2 attributes */
     insitu_error err = {0};
-    insitu_status status =
-        kind == 0   ? insitu__zarr_parse_v2(&a, "a", text, n, NULL, 0, NULL, &err)
-        : kind == 1 ? insitu__zarr_parse_v3(&a, "a", text, n, &err)
-                    : insitu__zarr_parse_v2(&a, "a", plain, strlen(plain), text, n, NULL, &err);
+    insitu_status status = kind == 0   ? parse_v2(&a, "a", text, n, NULL, 0, &err)
+                           : kind == 1 ? parse_v3(&a, "a", text, n, &err)
+                                       : parse_v2(&a, "a", plain, strlen(plain), text, n, &err);
     array(&a, status, &err);
   }
   consolidated(text, n, 2);

@@ -59,10 +59,8 @@ static void inflate_member(const struct insitu__zip_member *m, const uint8_t *sr
 static void members(const struct insitu__zip_index *x, const struct insitu__zip_end *end,
     const uint8_t *bytes, uint64_t n, uint64_t before, uint64_t piece) {
   for (uint64_t i = 0; i < x->n_objects; i++) {
-    const struct insitu__zip_member *m =
-        (const struct insitu__zip_member *)(const void *)x->object[i];
+    struct insitu__zip_member *m = insitu__zip_member_of(x, x->object[i]);
     insitu_error err = {0};
-    uint64_t start;
     FUZZ_HOLDS(m >= x->member && m < x->member + x->n_members);
     FUZZ_HOLDS(insitu__store_key_valid(m->object.key) && m->limit <= end->at);
     FUZZ_HOLDS(!i || insitu__store_order(x->object[i - 1]->key, m->object.key) < 0);
@@ -72,10 +70,11 @@ static void members(const struct insitu__zip_index *x, const struct insitu__zip_
         m->header >= before && m->header <= m->limit && m->limit - m->header >= INSITU__ZIP_LOCAL;
     if (status || !there) continue;
     uint8_t *header = fuzz_copy(bytes + (m->header - before), INSITU__ZIP_LOCAL);
-    status = insitu__zip_parse_local(header, m, &start, &err);
+    status = insitu__zip_parse_local(header, m, &err);
     fuzz_status(status, &err);
     free(header);
     if (status) continue;
+    uint64_t start = m->start;
     FUZZ_HOLDS(start >= m->header + INSITU__ZIP_LOCAL && m->stored <= n &&
                start - before <= n - m->stored);
     if (m->method == INSITU__ZIP_DEFLATED && m->object.n && m->object.n <= MOST)

@@ -4,6 +4,7 @@
 #include "insitubatch.h"
 #include <math.h>
 #include "support.h"
+#include "parse.h"
 #include "modes.h"
 #ifndef TEST_DATA
 #define TEST_DATA "tests/data"
@@ -37,9 +38,9 @@ static insitu_status describe(const char *dtype, const char *fill, const char *a
         "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}],"
         "\"attributes\":%s}",
         dtype, fill, attributes);
-  insitu_status status = v2 ? insitu__zarr_parse_v2(&z, "g/x", text, strlen(text), attributes,
-                                  strlen(attributes), NULL, err)
-                            : insitu__zarr_parse_v3(&z, "g/x", text, strlen(text), err);
+  insitu_status status =
+      v2 ? parse_v2(&z, "g/x", text, strlen(text), attributes, strlen(attributes), err)
+         : parse_v3(&z, "g/x", text, strlen(text), err);
   if (status) fail_msg("%s", err->message);
   status = insitu__cf_init(cf, &z, err);
   insitu__zarr_array_free(&z);

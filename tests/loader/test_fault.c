@@ -690,7 +690,7 @@ static const struct spec specs[] = {{HEAP, FAIL, ENOMEM}, {MAP, FAIL, ENOMEM},
 enum { SPECS = sizeof specs / sizeof *specs };
 
 static bool slow(void) {
-#if defined(INSITU__CORO_ASAN) || defined(INSITU__CORO_TSAN)
+#if defined(INSITU__ASAN) || defined(INSITU__TSAN)
   return true;
 #else
   return getenv("TEST_VALGRIND");

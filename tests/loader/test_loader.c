@@ -17,13 +17,6 @@ static insitu_iter *iter_or_fail(insitu_loader *ld, int32_t split, int32_t order
   return open_iter_or_fail(
       ld, &(insitu_iter_desc){.api = INSITU_API, .split = split, .order = order});
 }
-static insitu_batch *next_or_fail(insitu_iter *it) {
-  insitu_error err = {0};
-  insitu_batch *b = NULL;
-  insitu_status s = insitu_iter_next(it, 20000, &b, &err);
-  if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
-  return b;
-}
 static void expect_end(insitu_iter *it) {
   insitu_batch *b;
   insitu_error err = {0};
@@ -364,7 +357,7 @@ static void test_state_bytes(void **state) {
   insitu_loader_desc d = plain_desc(root, any_mode());
   insitu_loader *ld = open_or_fail(&d);
   insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
-  insitu_batch *b = next_or_fail(it);
+  insitu_batch *b = next_batch_or_fail(it);
   const insitu_state good = b->after;
   insitu_batch_release(&b);
   assert_int_equal(sizeof good, 128);
@@ -530,7 +523,7 @@ static void test_state_tells_splits_apart(void **state) {
     d.lanes = 1;
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
-    insitu_batch *b = next_or_fail(it);
+    insitu_batch *b = next_batch_or_fail(it);
     if (i == 0) first = b->after;
     else refuse_state(it, first, "value of the split");
     insitu_batch_release(&b);
@@ -578,7 +571,7 @@ static void test_state_of_ranks(void **state) {
       d.decode_threads = 1 + (uint64_t)rank % 2;
       insitu_loader *ld = open_or_fail(&d);
       insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
-      insitu_batch *b = next_or_fail(it);
+      insitu_batch *b = next_batch_or_fail(it);
       if (world == 1) first = b->after;
       assert_memory_equal(&first, &b->after, sizeof first);
       insitu_batch_release(&b);
@@ -595,7 +588,7 @@ static void test_iter_api(void **state) {
   support_make(root, &plain);
   insitu_loader_desc d = plain_desc(root, any_mode());
   insitu_loader *ld = open_or_fail(&d);
-  for (int api = 0; api <= 3; api++) {
+  for (int api = 0; api <= 4; api++) {
     insitu_iter_desc i = {.api = (uint32_t)api, .split = INSITU_ALL};
     insitu_iter *it = NULL;
     insitu_plan plan;
@@ -608,7 +601,7 @@ static void test_iter_api(void **state) {
     for (int k = 0; want && k < 3; k++) {
       char word[80];
       snprintf(
-          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 2", api);
+          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 3", api);
       assert_non_null(strstr(err[k].message, word));
     }
     insitu_iter_close(&it);
@@ -631,7 +624,7 @@ static void test_resume(void **state) {
     insitu_batch *b;
     for (int epoch = 0; epoch < 2; epoch++, expect_end(it))
       for (uint64_t i = 0; i < 10; i++) {
-        b = next_or_fail(it);
+        b = next_batch_or_fail(it);
         first[n] = b->sample_indices[0];
         states[n++] = b->after;
         insitu_batch_release(&b);
@@ -642,7 +635,7 @@ static void test_resume(void **state) {
       assert_int_equal(insitu_iter_restore(other, &states[i], &err), INSITU_OK);
       if (i % 10 == 9) expect_end(other);
       for (uint64_t k = i + 1; k < n && k < i + 4; k++) {
-        b = next_or_fail(other);
+        b = next_batch_or_fail(other);
         assert_int_equal(b->sample_indices[0], first[k]);
         support_check_array(b, 0, &plain_x, &plain, 0);
         insitu_batch_release(&b);
@@ -679,7 +672,7 @@ static void test_resume(void **state) {
     ld = open_or_fail(&d);
     it = iter_or_fail(ld, INSITU_TRAIN, 0);
     assert_int_equal(insitu_iter_restore(it, &states[3], NULL), INSITU_OK);
-    b = next_or_fail(it);
+    b = next_batch_or_fail(it);
     assert_int_equal(b->index, 4);
     assert_int_equal(b->sample_indices[0], first[4]);
     insitu_batch_release(&b);
@@ -706,7 +699,7 @@ static void test_set_epoch(void **state) {
       int e = (int)support_below(3);
       assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)e, NULL), INSITU_OK);
       if (k % 2) { /* in the middle */
-        insitu_batch *b = next_or_fail(it);
+        insitu_batch *b = next_batch_or_fail(it);
         insitu_batch_release(&b);
         assert_int_equal(insitu_iter_set_epoch(it, (uint64_t)e, NULL), INSITU_OK);
       }
@@ -762,23 +755,23 @@ static void test_held_batches(void **state) {
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
     insitu_batch *b[3], *none;
-    b[0] = next_or_fail(it);
-    b[1] = next_or_fail(it);
+    b[0] = next_batch_or_fail(it);
+    b[1] = next_batch_or_fail(it);
     insitu_error err = {0};
     /* even for ever: waiting could not end */
     assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &none, &err), INSITU_BUSY);
     assert_int_equal(err.status, 0);
     insitu_batch_release(&b[0]);
     assert_null(b[0]);
-    b[0] = next_or_fail(it);
+    b[0] = next_batch_or_fail(it);
     memset(b[1]->arrays[0].data, 0xff, b[1]->arrays[0].bytes); /* writable, and nobody else's */
     support_check_array(b[0], 0, &plain_x, &plain, 0);
     insitu_batch_release(&b[1]);
-    b[1] = next_or_fail(it);
+    b[1] = next_batch_or_fail(it);
     insitu_iter_close(&it);
     support_check_array(b[0], 0, &plain_x, &plain, 0);
     it = iter_or_fail(ld, INSITU_VAL, 0);
-    b[2] = next_or_fail(it);
+    b[2] = next_batch_or_fail(it);
     insitu_loader_close(&ld); /* before the iterator */
     insitu_iter_close(&it);
     for (int i = 0; i < 3; i++) {
@@ -888,7 +881,7 @@ static void test_absent(void **state) {
     insitu_error err = {0};
     /* chunk 4 holds samples 32..39: the four batches before it come first */
     for (int i = 0; i < 4; i++) {
-      b = next_or_fail(it);
+      b = next_batch_or_fail(it);
       insitu_batch_release(&b);
     }
     for (int k = 0; k < 3; k++) { /* sticky */
@@ -963,7 +956,7 @@ static void test_damaged(void **state) {
         insitu_batch *b;
         insitu_error err = {0};
         for (int i = 0; i < 3; i++) {
-          b = next_or_fail(it);
+          b = next_batch_or_fail(it);
           support_check_array(b, 0, &plain_x, &plain, 0);
           insitu_batch_release(&b);
         }
@@ -1065,7 +1058,7 @@ static void test_error_then_restart(void **state) {
     support_make(root, &plain);
     assert_int_equal(insitu_iter_set_epoch(it, 3, NULL), INSITU_OK);
     for (bool found = false; !found; bad += !found) {
-      b = next_or_fail(it);
+      b = next_batch_or_fail(it);
       for (uint64_t r = 0; r < b->rows; r++) found = found || b->sample_indices[r] / 8 == 5;
       insitu_batch_release(&b);
     }
@@ -1199,13 +1192,13 @@ static void test_refusals(void **state) {
     support_make(root, &plain);
     d.api = 0;
     refuse(&d, INSITU_E_API,
-        "desc.api is 0 and the INSITU_API of this implementation is 2; set it to INSITU_API");
+        "desc.api is 0 and the INSITU_API of this implementation is 3; set it to INSITU_API");
     d.api = INSITU_API + 1;
     refuse(&d, INSITU_E_API,
-        "desc.api is 3 and the INSITU_API of this implementation is 2; set it to INSITU_API");
+        "desc.api is 4 and the INSITU_API of this implementation is 3; set it to INSITU_API");
     d.api = INSITU_API - 1; /* its structs have other layouts */
     refuse(&d, INSITU_E_API,
-        "desc.api is 1 and the INSITU_API of this implementation is 2; set it to INSITU_API");
+        "desc.api is 2 and the INSITU_API of this implementation is 3; set it to INSITU_API");
     d.api = INSITU_API;
     d.world = 2;
     d.rank = 2;
@@ -1235,7 +1228,7 @@ static void test_forked_child(void **state) {
     insitu_loader_desc d = plain_desc(root, m);
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
-    insitu_batch *b = next_or_fail(it);
+    insitu_batch *b = next_batch_or_fail(it);
     fflush(NULL);
     pid_t child = fork();
     if (!child) {
@@ -1262,7 +1255,7 @@ static void test_forked_child(void **state) {
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
     insitu_batch_release(&b);
-    b = next_or_fail(it); /* the parent goes on */
+    b = next_batch_or_fail(it); /* the parent goes on */
     support_check_array(b, 0, &plain_x, &plain, 0);
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
@@ -1293,7 +1286,7 @@ static void test_threads(void **state) {
       pthread_join(other, &right);
       assert_non_null(right);
     }
-    insitu_batch *b = next_or_fail(it);
+    insitu_batch *b = next_batch_or_fail(it);
     insitu_batch_release(&b);
     insitu_loader_cancel(ld);
     assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, NULL), INSITU_CANCELLED);
@@ -1326,7 +1319,8 @@ static void test_cancel_wakes(void **state) {
     atomic_store(&hold_key, "x/0.0.0");
     insitu_loader_desc d = plain_desc(root, m);
     insitu_loader *ld = open_or_fail(&d);
-    atomic_store(&ld->store.never_now, true); /* all is read by the ring, where it can be held */
+    atomic_store(
+        &ld->source.store.never_now, true); /* all is read by the ring, where it can be held */
     insitu_iter *it = iter_or_fail(ld, INSITU_ALL, 0);
     insitu_batch *b;
     assert_int_equal(insitu_iter_next(it, 0, &b, NULL), INSITU_TIMEOUT);
@@ -1440,22 +1434,7 @@ static void test_close_anywhere(void **state) {
 
 /* ---- nothing is allocated once the rings are full ---- */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-static atomic_int allocations;
-void *__libc_malloc(size_t n);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_calloc(size_t n, size_t m);
-void *malloc(size_t n) {
-  atomic_fetch_add(&allocations, 1);
-  return __libc_malloc(n);
-}
-void *calloc(size_t n, size_t m) {
-  atomic_fetch_add(&allocations, 1);
-  return __libc_calloc(n, m);
-}
-void *realloc(void *p, size_t n) {
-  atomic_fetch_add(&allocations, 1);
-  return __libc_realloc(p, n);
-}
+#include "allocations.h"
 
 static uint64_t mappings(void) {
   char line[512];
@@ -1634,10 +1613,10 @@ static void test_caches(void **state) {
       s.desc.prefetch_depth = 1 + support_below(40);
       s.desc.hold_epoch = 1;
       insitu_loader *ld = open_or_fail(&s.desc);
-      real_ops = ld->store.ops;
+      real_ops = ld->source.store.ops;
       struct insitu__store_ops ops = *real_ops;
       ops.read_now = read_some_now;
-      ld->store.ops = &ops;
+      ld->source.store.ops = &ops;
       not_cached = (unsigned)round % 5;
       atomic_store(&tried, 0);
       atomic_store(&cached, 0);
@@ -1651,7 +1630,7 @@ static void test_caches(void **state) {
       else if (!shards) assert_true(tried > 0);
       if (not_cached == 4) assert_int_equal(cached, 0);
       if (not_cached == 0 && !shards && !s.array[0].absent && !modes[m].inline_io && stats.batches)
-        assert_true(cached > 0 || ld->store.never_now);
+        assert_true(cached > 0 || ld->source.store.never_now);
       assert_true(stats.requests >= atomic_load(&cached));
       insitu_loader_close(&ld);
       support_remove(root);

@@ -180,7 +180,7 @@ static void visit_name(void *to, const char *name, bool is_directory) {
 static void visit_list(void *arg) {
   struct visit *v = arg;
   struct insitu__store store;
-  v->status = insitu__source_open(&store, &reactor, &v->desc, &v->error);
+  v->status = insitu__source_open_store(&store, &reactor, &v->desc, &v->error);
   if (!v->status) v->status = insitu__store_list_await(&store, v->key, visit_name, v, &v->error);
   insitu__store_close(&store);
 }
@@ -191,9 +191,10 @@ static void visit_read(void *arg) {
   uint64_t at = 0;
   for (int i = 0; i < 3; i++, at += v->room[i - 1])
     iov[i] = (struct iovec){v->text + at, v->room[i]};
-  v->status = insitu__source_open(&store, &reactor, &v->desc, &v->error);
+  v->status = insitu__source_open_store(&store, &reactor, &v->desc, &v->error);
   if (!v->status)
-    v->status = insitu__store_read_await(&store, v->key, v->offset, iov, 3, &v->got, &v->error);
+    v->status =
+        insitu__store_fetch_await(&store, v->key, v->offset, iov, 3, NULL, &v->got, &v->error);
   insitu__store_close(&store);
 }
 #define O(key, text)                                                                               \

@@ -103,7 +103,7 @@ static void child(const char *root, int m, int way, int fd) {
 
 static void test_reading_a_released_batch_is_reported(void **state) {
   (void)state;
-#ifndef INSITU__MEM_ASAN
+#ifndef INSITU__ASAN
   print_message("skipped: needs AddressSanitizer\n");
   skip();
 #endif

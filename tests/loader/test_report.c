@@ -1004,7 +1004,7 @@ static void test_warning(void **state) {
   ld->config = (insitu_loader_desc){
       .rank = 3, .max_inflight = 3, .log_level = INSITU_LOG_WARN, .log = keep, .log_user = &logged};
   ld->tiles = tiles;
-  ld->geometry.arrays = &array;
+  for (int i = 0; i < 3; i++) tiles[i].array = &array;
   ld->sched.inflight = 2;
   forget(NULL);
   insitu__report_warn(ld); /* the last one came through meanwhile */
@@ -1051,8 +1051,9 @@ static void test_watchdog(void **state) {
     d.log_user = &logged;
     forget(NULL);
     insitu_loader *ld = open_or_fail(&d);
-    atomic_store(&ld->store.never_now, true); /* all is read by the ring, where it can be held */
-    usleep(350000);                           /* nothing is in flight */
+    atomic_store(
+        &ld->source.store.never_now, true); /* all is read by the ring, where it can be held */
+    usleep(350000);                         /* nothing is in flight */
     assert_int_equal(warned(), 0);
     insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL);
     insitu_batch *b = NULL;

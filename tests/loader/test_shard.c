@@ -19,6 +19,7 @@ static void counted_free(void *p) {
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
+#include "parse.h"
 #include "inside.h"
 #ifdef __SANITIZE_THREAD__
 #define MODES_THREADED /* one thread races with nobody */
@@ -94,7 +95,7 @@ static insitu_status parse(struct insitu__zarr_array *a, const char *shape, cons
       "\"fill_value\":1.5,\"codecs\":[%s]}",
       shape, chunk, codecs);
   memset(err, 0, sizeof *err);
-  return insitu__zarr_parse_v3(a, "x", text, (uint64_t)n, err);
+  return parse_v3(a, "x", text, (uint64_t)n, err);
 }
 
 /* Each refusal names the array and its cause, and frees what it took. */
@@ -1590,22 +1591,7 @@ static void test_end_anywhere(void **state) {
 
 /* ---- nothing is allocated once the rings are full ---- */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-static atomic_int allocations;
-void *__libc_malloc(size_t n);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_calloc(size_t n, size_t m);
-void *malloc(size_t n) {
-  atomic_fetch_add(&allocations, 1);
-  return __libc_malloc(n);
-}
-void *calloc(size_t n, size_t m) {
-  atomic_fetch_add(&allocations, 1);
-  return __libc_calloc(n, m);
-}
-void *realloc(void *p, size_t n) {
-  atomic_fetch_add(&allocations, 1);
-  return __libc_realloc(p, n);
-}
+#include "allocations.h"
 
 /* Inner chunks read by themselves, and shards decoded whole. */
 static void test_no_allocation(void **state) {

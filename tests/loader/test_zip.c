@@ -59,12 +59,13 @@ static void visit_await(void *arg) { /* lists where room[0] is 0 */
   for (int i = 0; i < 3; i++, at += v->room[i - 1])
     iov[i] = (struct iovec){v->text + at, v->room[i]};
   v->status =
-      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+      insitu__source_open_store(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status) v->status = insitu__store_index_await(&store, &v->error);
   if (!v->status && v->now)
     v->status = insitu__store_read_now(&store, v->key, v->offset, iov, 3, 0, &v->got);
   else if (!v->status && v->room[0])
-    v->status = insitu__store_read_await(&store, v->key, v->offset, iov, 3, &v->got, &v->error);
+    v->status =
+        insitu__store_fetch_await(&store, v->key, v->offset, iov, 3, NULL, &v->got, &v->error);
   else if (!v->status)
     v->status = insitu__store_list_await(&store, v->key, visit_name, v, &v->error);
   insitu__store_close(&store);
@@ -798,7 +799,8 @@ static void test_remote_names(void **state) {
         .api = INSITU_API, .url = cases[i].url, .options = options, .n_options = 2};
     insitu_error err = {0};
     struct insitu__store s;
-    assert_int_equal(insitu__source_open(&s, NULL, &d, &err), INSITU_OK); /* nothing is asked yet */
+    assert_int_equal(
+        insitu__source_open_store(&s, NULL, &d, &err), INSITU_OK); /* nothing is asked yet */
     assert_string_equal(insitu__zip_of(&s)->name, cases[i].name);
     assert_string_equal(insitu__zip_of(&s)->root, cases[i].root);
     assert_string_equal(s.url, cases[i].shown);

@@ -94,7 +94,7 @@ struct asked { /* a request that is made on a coroutine */
   insitu_status status;
   insitu_error error;
   unsigned learned;
-  int lesson;
+  bool lesson;
   struct insitu__reactor_gate *done;
 };
 static void prepare(void *arg) {
@@ -187,9 +187,9 @@ static void test_urls(void **state) {
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     opened(open_root(cases[i].kind, cases[i].url, cases[i].option));
-    assert_string_equal(insitu__cloud_name(&cloud), cases[i].name);
+    assert_string_equal(cloud.name, cases[i].name);
     assert_string_equal(url_of(INSITU__CLOUD_READ, "a b/c", NULL, NULL), cases[i].want);
-    assert_true(insitu__cloud_has_suffix(&cloud) == (cases[i].kind != INSITU__CLOUD_AZURE));
+    assert_true(cloud.provider->suffix_ranges == (cases[i].kind != INSITU__CLOUD_AZURE));
     described("\"endpoint\": \"http");
     close_root();
   }
@@ -285,6 +285,7 @@ static void test_refused(void **state) {
           "account_name"},
       {INSITU__CLOUD_AZURE, "az://box", {"account_key", "%%MARKER", "account_name", "a"}, "base64"},
       {INSITU__CLOUD_AZURE, "abfs://box@acc.evil.org/x", {NULL}, "account's host"},
+      {INSITU__CLOUD_AZURE, "abfs://box@acc", {NULL}, "account's host"},
       {INSITU__CLOUD_AZURE, "az://box", {"account_name", "a", "tenant_id", "t/../x"}, "tenant_id"},
       {INSITU__CLOUD_AZURE, "az://box",
           {"account_name", "a", "authority_host", "http://login.example"}, "allow_http"},
@@ -1055,8 +1056,8 @@ static void test_ways_refused(void **state) {
   }
   /* a file that is not there, a token that is wrong, a host that is none of a container's */
   opened(open_way(&ways[3]));
-  assert_true(
-      insitu__settings_put(&cloud.auth.set.value[INSITU__SETTINGS_TOKEN_FILE], "/nowhere/x"));
+  assert_true(!insitu__settings_put(
+      &cloud.auth.set.value[INSITU__SETTINGS_TOKEN_FILE], "/nowhere/x", NULL));
   ask_read();
   assert_non_null(strstr(last.error.message, "/nowhere/x"));
   close_root();
@@ -1141,7 +1142,7 @@ static struct read {
 static void read_one(void *arg) {
   struct read *r = arg;
   struct iovec iov = {r->bytes, sizeof r->bytes};
-  r->status = insitu__store_read_await(&store, "obj", 2, &iov, 1, &r->got, &r->error);
+  r->status = insitu__store_fetch_await(&store, "obj", 2, &iov, 1, NULL, &r->got, &r->error);
   insitu__reactor_gate_open(r->done);
 }
 static void read_many(void *arg) {
@@ -1168,7 +1169,7 @@ static void test_reads(void **state) {
   life = 3600;
   ill = wrong = false;
   memset(&error, 0, sizeof error);
-  opened(insitu__source_open(&store, &reactor, &desc, &error));
+  opened(insitu__source_open_store(&store, &reactor, &desc, &error));
   for (current = 1; current < 4; current++) {
     ill = current == 3;
     assert_int_equal(insitu__reactor_call(&reactor, read_many, NULL), INSITU_OK);
@@ -1221,7 +1222,7 @@ static void test_echo(void **state) {
       {"region", "r"}};
   const insitu_loader_desc desc = {
       .api = INSITU_API, .url = "s3://b", .options = option, .n_options = 7};
-  opened(insitu__source_open(&store, &reactor, &desc, &error));
+  opened(insitu__source_open_store(&store, &reactor, &desc, &error));
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     struct insitu__reactor_gate done;
     snprintf(echo_id, sizeof echo_id, "%s", cases[i].id);
@@ -1272,7 +1273,7 @@ static void test_anonymous(void **state) { /* no service is asked, whatever the 
     assert_null(header(&last.request, "Authorization"));
     last.request.answer.status = 403;
     run(learn, &last);
-    assert_int_equal(last.lesson, INSITU__CLOUD_FINAL);
+    assert_false(last.lesson);
     assert_non_null(strstr(insitu__cloud_advice(&cloud, 403, ""), "not public"));
     described("\"credentials\": \"anonymous\"");
     close_root();
@@ -1283,7 +1284,7 @@ static void test_anonymous(void **state) { /* no service is asked, whatever the 
 }
 
 /* ---- what answers teach ---- */
-static int taught(int status, const char *body) {
+static bool taught(int status, const char *body) {
   insitu__text_buffer_free(&last.request.text);
   insitu__text_buffer_printf(&last.request.text, "%s", body);
   last.request.answer.status = status;
@@ -1296,30 +1297,28 @@ static void test_region(void **state) {
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
   url_of_read();
   last.request.answer.date = -1;
-  assert_int_equal(
-      taught(400,
-          "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>"),
-      INSITU__CLOUD_AGAIN);
+  assert_true(taught(
+      400, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>"));
   /* made before it was learnt */
-  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN);
+  assert_true(taught(400, "<Error><Region>eu-west-1</Region></Error>"));
   assert_non_null(strstr(url_of_read(), "//b.s3.eu-west-1."));
   assert_non_null(strstr(header(&last.request, "Authorization"), "/eu-west-1/s3/"));
   described("\"region_from\": \"server\"");
-  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_FINAL);
-  assert_int_equal(taught(301, "<Error><Region>evil.org/</Region></Error>"), INSITU__CLOUD_FINAL);
+  assert_false(taught(400, "<Error><Region>eu-west-1</Region></Error>"));
+  assert_false(taught(301, "<Error><Region>evil.org/</Region></Error>"));
   strcpy(last.request.answer.region, "us-west-2");
-  assert_int_equal(taught(301, ""), INSITU__CLOUD_AGAIN);
+  assert_true(taught(301, ""));
   assert_string_equal(cloud.base, "https://b.s3.us-west-2.amazonaws.com");
   int lessons = 0; /* a server that names another one each time is not followed for ever */
   do
     snprintf(
         last.request.answer.region, sizeof last.request.answer.region, "us-east-%d", ++lessons);
-  while (lessons < 20 && taught(301, "") == INSITU__CLOUD_AGAIN);
+  while (lessons < 20 && taught(301, ""));
   assert_true(lessons < 20);
   close_root();
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "skip_signature", "1", "endpoint", "https://h"));
   url_of_read();
-  assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), INSITU__CLOUD_AGAIN);
+  assert_true(taught(400, "<Error><Region>eu-west-1</Region></Error>"));
   assert_string_equal(cloud.base, "https://h"); /* the user's own endpoint stays */
   close_root();
 }
@@ -1356,13 +1355,12 @@ static void test_region_without_memory(void **state) {
       atomic_store(&oom_left, at);
       run(learn, &last);
       left = atomic_exchange(&oom_left, -1);
-      bool learnt = last.lesson == INSITU__CLOUD_AGAIN;
+      bool learnt = last.lesson;
       assert_true(learnt || left < 0);
       assert_non_null(strstr(url_of_read(), own      ? "//b.h/"
                                             : learnt ? "//b.s3.eu-west-1."
                                                      : "//b.s3.us-east-1."));
-      assert_int_equal(
-          taught(400, "<Error><Region>eu-west-1</Region></Error>") == INSITU__CLOUD_AGAIN, !learnt);
+      assert_int_equal(taught(400, "<Error><Region>eu-west-1</Region></Error>"), !learnt);
       close_root();
     }
 }
@@ -1374,28 +1372,24 @@ static void test_clock(void **state) {
   opened(OPEN(INSITU__CLOUD_S3, "s3://b", "access_key_id", KEY, "secret_access_key", SECRET));
   url_of_read();
   last.request.answer.date = later;
-  assert_int_equal(taught(200, ""), INSITU__CLOUD_FINAL);
-  assert_int_equal(
-      taught(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"), INSITU__CLOUD_AGAIN);
+  assert_false(taught(200, ""));
+  assert_true(taught(403, "<Error><Code>RequestTimeTooSkewed</Code></Error>"));
   snprintf(year, sizeof year, "%d", 1900 + gmtime(&later)->tm_year);
   url_of_read();
   assert_int_equal(strncmp(header(&last.request, "x-amz-date"), year, 4), 0);
   last.request.answer.date = later;
-  assert_int_equal(taught(403, "<Error><Code>AccessDenied</Code></Error>"), INSITU__CLOUD_FINAL);
+  assert_false(taught(403, "<Error><Code>AccessDenied</Code></Error>"));
   close_root();
   opened(OPEN(INSITU__CLOUD_AZURE, "az://box/p", "account_name", "acc", "account_key", "TUFSS0VS"));
   url_of_read();
   last.request.answer.date = later;
-  assert_int_equal(
-      taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN);
+  assert_true(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"));
   /* made before that */
-  assert_int_equal(
-      taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_AGAIN);
-  assert_int_equal(taught(403, ""), INSITU__CLOUD_AGAIN);
+  assert_true(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"));
+  assert_true(taught(403, ""));
   url_of_read();
   last.request.answer.date = later;
-  assert_int_equal(
-      taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"), INSITU__CLOUD_FINAL);
+  assert_false(taught(403, "<Error><Code>AuthenticationFailed</Code></Error>"));
   close_root();
 }
 static void test_expired(void **state) {
@@ -1404,29 +1398,29 @@ static void test_expired(void **state) {
   opened(open_way(&ways[0]));
   url_of_read();
   last.request.answer.date = -1;
-  assert_int_equal(taught(403, "<Error><Code>AccessDenied</Code></Error>"), INSITU__CLOUD_FINAL);
+  assert_false(taught(403, "<Error><Code>AccessDenied</Code></Error>"));
   assert_int_equal(asked_of[IMDS_KEYS], 1);
-  assert_int_equal(taught(400, "<Error><Code>ExpiredToken</Code></Error>"), INSITU__CLOUD_AGAIN);
+  assert_true(taught(400, "<Error><Code>ExpiredToken</Code></Error>"));
   assert_int_equal(asked_of[IMDS_KEYS], 2);
   /* made with the old ones */
-  assert_int_equal(taught(400, "<Error><Code>ExpiredToken</Code></Error>"), INSITU__CLOUD_AGAIN);
+  assert_true(taught(400, "<Error><Code>ExpiredToken</Code></Error>"));
   assert_int_equal(asked_of[IMDS_KEYS], 2);
   url_of_read();
   holds(&last, &ways[0], 2);
   ill = true;
   last.request.answer.date = -1;
-  assert_int_equal(taught(403, "<Error><Code>InvalidToken</Code></Error>"), INSITU__CLOUD_FINAL);
+  assert_false(taught(403, "<Error><Code>InvalidToken</Code></Error>"));
   assert_int_equal(last.error.status, INSITU_E_AUTH);
   close_root();
   opened(open_way(&ways[7]));
   url_of_read();
-  assert_int_equal(taught(401, ""), INSITU__CLOUD_AGAIN);
+  assert_true(taught(401, ""));
   url_of_read();
   holds(&last, &ways[7], 2);
   close_root();
   opened(OPEN(INSITU__CLOUD_GS, "gs://b", "bearer_token", "MARKER"));
   url_of_read();
-  assert_int_equal(taught(401, ""), INSITU__CLOUD_FINAL); /* there are no others */
+  assert_false(taught(401, "")); /* there are no others */
   close_root();
   stop();
 }
@@ -1455,6 +1449,9 @@ static void test_codes(void **state) {
     assert_string_equal(code, "BlobNotFound");
     insitu__http_request_free(&r);
   }
+  assert_non_null(strstr(insitu__cloud_advice(&cloud, 429, ""), "slow down: lower max_inflight"));
+  assert_non_null(strstr(insitu__cloud_advice(&cloud, 503, "SlowDown"), "lower max_inflight"));
+  assert_string_equal(insitu__cloud_advice(&cloud, 404, ""), "check the url");
   assert_true(insitu__cloud_is_missing("") && insitu__cloud_is_missing("NoSuchKey") &&
               insitu__cloud_is_missing("BlobNotFound"));
   assert_false(

@@ -405,6 +405,23 @@ static void test_change(void **state) {
   }
 }
 
+/* A reader in the server's place: it tells what `tag` says, and leaves the buffers as they are. */
+struct reader {
+  struct insitu__store_tag tag;
+  uint64_t got;
+  insitu_status status;
+  unsigned calls;
+};
+static insitu_status reader_await(
+    void *arg, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
+  struct reader *r = arg;
+  r->calls++;
+  *tag = r->tag;
+  *got = r->got;
+  if (r->status) insitu__error_set(err, r->status, "none");
+  return r->status;
+}
+
 /* What one loader serves of an object is of one version. */
 static void parts_coro(void *arg) {
   struct loader *l = arg;
@@ -442,24 +459,25 @@ static void parts_coro(void *arg) {
   }
   WRONG_UNLESS(
       l->server.asked == asked + 3 && l->disk.misses == misses && l->disk.written == written);
-  /* in two steps */
+  /* what somebody else has read is kept, and served */
+  struct reader reader = {.tag = tag, .got = 50};
   iov[0] = (struct iovec){bytes, 50};
-  WRONG_UNLESS(insitu__disk_lookup_await(&l->disk, base, key, 100, iov, 1, NULL, &got, &err) ==
-                   INSITU_TIMEOUT &&
-               !err.status);
-  WRONG_UNLESS(l->server.asked == asked + 3);
-  WRONG_UNLESS(!insitu__disk_put_await(
-      &l->disk, key, 100, iov, 1, &tag, insitu__disk_now(), 50, INSITU_OK, &err));
-  memset(bytes, 0, sizeof bytes);
-  WRONG_UNLESS(
-      !insitu__disk_lookup_await(&l->disk, base, key, 100, iov, 1, &tag, &got, &err) && got == 50);
-  WRONG_UNLESS(bytes[49] == (char)byte_of(2, 2, 149) && l->server.asked == asked + 3);
+  for (unsigned i = 0; i < 2; i++) {
+    tag = (struct insitu__store_tag){.read_await = reader_await, .reader = &reader};
+    WRONG_UNLESS(
+        !insitu__disk_read_await(&l->disk, base, key, 100, iov, 1, &tag, &got, &err) && got == 50);
+    WRONG_UNLESS(tag.cached == i && bytes[49] == (char)byte_of(2, 2, 149) && reader.calls == 1);
+    memset(bytes, 0, i ? 0 : sizeof bytes);
+  }
   key_of(3, key);
-  WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 0, iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND,
-                   &err) == INSITU_E_NOTFOUND);
-  WRONG_UNLESS(insitu__disk_lookup_await(&l->disk, base, key, 9, iov, 1, NULL, &got, &err) ==
+  reader = (struct reader){.status = INSITU_E_NOTFOUND};
+  tag = (struct insitu__store_tag){.read_await = reader_await, .reader = &reader};
+  WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 0, iov, 1, &tag, &got, &err) ==
                    INSITU_E_NOTFOUND &&
-               !got);
+               reader.calls == 1);
+  WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 9, iov, 1, NULL, &got, &err) ==
+                   INSITU_E_NOTFOUND &&
+               !got && l->server.asked == asked + 3);
   /* nothing, be it of nothing or beyond the end, is not kept */
   objects[4] = (struct object){0, 1, STRONG};
   written = l->disk.written;
@@ -510,7 +528,6 @@ static void removed_coro(void *arg) {
   uint64_t got;
   struct iovec iov = {bytes, 100};
   struct insitu__store *base = &l->server.store;
-  struct insitu__store_tag tag = {.size = 1000};
   key_of(2, key);
   for (int run = 0; run < 2; run++) {
     insitu_error err[3] = {{0}};
@@ -520,9 +537,10 @@ static void removed_coro(void *arg) {
     WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, &err[0]) ==
                  INSITU_E_CHANGED);
     WRONG_UNLESS(strstr(err[0].message, "a/group/c/0/2': it was read before"));
-    insitu__error_set(&err[1], INSITU_E_NOTFOUND, "none");
-    WRONG_UNLESS(insitu__disk_put_await(&l->disk, key, 300, &iov, 1, &tag, 0, 0, INSITU_E_NOTFOUND,
-                     &err[1]) == INSITU_E_CHANGED);
+    struct reader reader = {.status = INSITU_E_NOTFOUND};
+    struct insitu__store_tag tag = {.read_await = reader_await, .reader = &reader};
+    WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 300, &iov, 1, &tag, &got, &err[1]) ==
+                 INSITU_E_CHANGED);
     WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, NULL) ==
                  INSITU_E_CHANGED);
     /* as it is kept */
@@ -1326,7 +1344,8 @@ static void test_vanished(void **state) {
 
 static void test_header(void **state) {
   (void)state;
-  unsigned char header[700];
+  unsigned char bytes[700];
+  struct insitu__disk_header *header = (struct insitu__disk_header *)bytes;
   struct insitu__disk_id ask = {"s3://b", "x/0.0", 12, 1000}, other;
   struct insitu__disk_entry e, got;
   memset(&e, 0, sizeof e);
@@ -1335,7 +1354,7 @@ static void test_header(void **state) {
   strcpy(e.etag, "\"abc\"");
   insitu__http_version_etag(&e.version, e.etag, 5);
   uint64_t head = insitu__disk_header_bytes(ask.name, ask.key), n = head + e.payload;
-  assert_true(head < sizeof header);
+  assert_true(head < sizeof bytes);
   insitu__disk_header(header, &ask, &e);
   memset(&got, 0, sizeof got);
   assert_true(insitu__disk_parse(header, n, &ask, &got));
@@ -1355,12 +1374,12 @@ static void test_header(void **state) {
   assert_false(insitu__disk_parse(header, head - 1, &ask, &got));
   /* each bit counts; in the stamp, it only makes the entry one to be asked for */
   for (uint64_t i = 0; i < head * 8; i++) {
-    header[i / 8] ^= (unsigned char)(1 << i % 8);
+    bytes[i / 8] ^= (unsigned char)(1 << i % 8);
     bool stamp =
         i / 8 >= INSITU__DISK_AT_STAMP && i / 8 < INSITU__DISK_AT_STAMP + INSITU__DISK_STAMP;
     assert_int_equal(insitu__disk_parse(header, n, &ask, &got), stamp);
     assert_true(!stamp || (got.confirmed == INT64_MIN && got.used == INT64_MIN));
-    header[i / 8] ^= (unsigned char)(1 << i % 8);
+    bytes[i / 8] ^= (unsigned char)(1 << i % 8);
   }
   assert_true(insitu__http_etag_usable("\"a\"") && !insitu__http_etag_usable("") &&
               !insitu__http_etag_usable("W/\"a\"") && !insitu__http_etag_usable("a b"));

@@ -150,7 +150,7 @@ static void test_retry_after(void **state) {
   strftime(line, sizeof line, "Retry-After: %a, %d %b %Y %H:%M:%S GMT", gmtime(&soon));
   take(&a, line);
   assert_true(a.retry_after > 0 && a.retry_after <= 1000);
-  insitu__http_answer_free(&a);
+  insitu__http_answer_init(&a);
 }
 
 /* only what curl would send as it is goes around its parser */
@@ -300,7 +300,7 @@ static void open_store(int m, const insitu_option *options, uint64_t n) {
       .api = INSITU_API, .url = server_url(server, ""), .options = options, .n_options = n};
   d.workers = d.io_threads = d.inline_mode ? 0 : 1;
   if (insitu__reactor_open(&reactor, &d, &err) ||
-      insitu__source_open(&store, &reactor, &desc, &err))
+      insitu__source_open_store(&store, &reactor, &desc, &err))
     fail_msg("%s", err.message);
 }
 static void close_store(void) {
@@ -1008,8 +1008,8 @@ static void send_kind(void *arg) {
   r.direct = k->direct;
   if (k->timing) r.timing = &timing;
   if (!k->text) r.iov = &iov, r.n_iov = 1;
-  bool ok = (!k->header || insitu__http_header(&r, "%s", k->header)) &&
-            (!k->header2 || insitu__http_header(&r, "%s", k->header2));
+  bool ok = (!k->header || insitu__http_header(&r, k->header, "")) &&
+            (!k->header2 || insitu__http_header(&r, k->header2, ""));
   memset(&now, 0, sizeof now);
   now.status =
       ok ? insitu__http_await(&insitu__remote_of(insitu__store_base(&store))->http, &r, &err)

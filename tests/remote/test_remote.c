@@ -167,8 +167,8 @@ static struct run run(const struct job *j) {
   if (r.status) return r;
   r.opened = true;
   if (j->asked_before)
-    insitu__http_count(
-        &insitu__remote_of(insitu__store_base(&ld->store))->http.n_requests, j->asked_before);
+    insitu__http_count(&insitu__remote_of(insitu__store_base(&ld->source.store))->http.n_requests,
+        j->asked_before);
   r.status = insitu_iter_open(ld, &id, &it, &r.err);
   while (!r.status && (r.status = insitu_iter_next(it, 60000, &b, &r.err)) == INSITU_OK) {
     r.order = server__hash(r.order, b->sample_indices, b->rows * sizeof *b->sample_indices);
@@ -1529,7 +1529,7 @@ static void test_cached_namesakes(void **state) {
     for (int i = 0; i < 4; i++) {
       if (insitu_read(ld[i & 1], &v, got, sizeof got, NULL, &err)) fail_msg("%s", err.message);
       assert_memory_equal(got, i & 1 ? "\5\6\7\10" : "\1\2\3\4", 4);
-      if (i > 1) assert_true(ld[i & 1]->disk.hits > 0);
+      if (i > 1) assert_true(ld[i & 1]->source.disk.hits > 0);
     }
     for (int i = 0; i < 2; i++) insitu_loader_close(&ld[i]);
   }

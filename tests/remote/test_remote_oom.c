@@ -159,7 +159,7 @@ static void test_listing(void **state) {
     struct insitu__reactor reactor;
     insitu_error err = {0};
     if (insitu__reactor_open(&reactor, &reactor_desc, &err) ||
-        insitu__source_open(&listing, &reactor, &d, &err))
+        insitu__source_open_store(&listing, &reactor, &d, &err))
       fail_msg("%s", err.message);
     memset(&listed, 0, sizeof listed);
     atomic_store(&oom_left, at);

@@ -380,6 +380,13 @@ static inline insitu_iter *open_iter_or_fail(insitu_loader *ld, const insitu_ite
     fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return it;
 }
+static inline insitu_batch *next_batch_or_fail(insitu_iter *it) {
+  insitu_error err = {0};
+  insitu_batch *b = NULL;
+  insitu_status s = insitu_iter_next(it, 20000, &b, &err);
+  if (s) fail_msg("%s: %s", insitu_status_name(s), err.message);
+  return b;
+}
 
 /* ---- checks ---- */
 /* Every element of one output of a batch. axis: the sample axis of a. */

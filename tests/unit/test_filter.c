@@ -1,11 +1,13 @@
-/* Filters: what numcodecs and the specifications say they decode to (make_codec_fixtures.py), every
- * way of delivery, whole archives in both formats, refusals by name, and desc.codecs. */
+/* Filters, and the codecs of examples/08_extension_codecs.c: what numcodecs and the specifications
+ * say they decode to (make_codec_fixtures.py), every way of delivery, whole archives in both
+ * formats, refusals by name, and desc.codecs. */
 #include <stdlib.h>
 static _Atomic int allocations; /* counts calls, to show that a reserved scratch is enough */
 #define INSITU_REALLOC(pointer, bytes) ((void)allocations++, realloc(pointer, bytes))
 #define INSITU_FREE(pointer) free(pointer)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "examples/08_extension_codecs.c"
 #include "support.h"
 #include "modes.h"
 #define SINK_HOLDS assert_true
@@ -15,6 +17,7 @@ static _Atomic int allocations; /* counts calls, to show that a reserved scratch
 #endif
 
 static struct insitu__codec_scratch scratch;
+static struct insitu__chain_hooks extensions = {.codec = extension_codecs, .n = EXTENSION_CODECS};
 static insitu_status run(const struct insitu__codec_chain *chain, const void *src, uint64_t n,
     struct dest *d, insitu_error *err) {
   return sink_decode(chain, &scratch, src, n, d, err);
@@ -81,67 +84,84 @@ static uint8_t *unhex(const struct insitu__text_json *j, int token, uint64_t *n)
         (uint8_t)(insitu__text_hex(text[1 + 2 * i]) << 4 | insitu__text_hex(text[2 + 2 * i]));
   return bytes;
 }
-static void fixture(const char *line, uint64_t length, int *v2, int *v3) {
+/* Decodes a fixture by the built-in codec or, own, by that of the example; false: there is none. */
+static bool fixture(const char *line, uint64_t length, bool own, uint64_t *format) {
   struct insitu__text_json j;
   struct insitu__filter_context at = {.format = 2};
   struct insitu__codec_chain chain = {.n = 1};
+  struct insitu__codec *codec = &chain.codec[0];
   insitu_error err = {0};
   char type[16];
-  uint64_t n, decoded, format;
+  uint64_t n, decoded;
+  bool found = own;
   assert_int_equal(insitu__text_json_parse(&j, line, length, "filters.jsonl", NULL), INSITU_OK);
-  assert_true(insitu__text_json_u64(&j, insitu__text_json_get(&j, 0, "format"), &format));
-  if (format == 3) {
+  assert_true(insitu__text_json_u64(&j, insitu__text_json_get(&j, 0, "format"), format));
+  if (*format == 3) {
     assert_true(
         insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "type"), type, sizeof type) > 0);
     at = (struct insitu__filter_context){.format = 3, .array = true};
     assert_true(insitu__filter_type_parse(type, &at.type));
   }
-  if (insitu__chain_read(&j, insitu__text_json_get(&j, 0, "codec"), &at, &chain.codec[0], &err))
-    fail_msg("%.*s: %s", (int)length, line, err.message);
+  int token = insitu__text_json_get(&j, 0, "codec");
+  insitu_status status =
+      own ? insitu__chain_find_user(&extensions, &j, token, &at, codec, &found, &err)
+          : insitu__chain_read(&j, token, &at, codec, &err);
+  if ((own && !found) || (status && strstr(err.message, "08_extension_codecs.c"))) {
+    insitu__text_json_free(&j);
+    return false;
+  }
+  if (status) fail_msg("%.*s: %s", (int)length, line, err.message);
   int want_token = insitu__text_json_get(&j, 0, "decoded");
   uint8_t *src = unhex(&j, insitu__text_json_get(&j, 0, "encoded"), &n);
-  if (insitu__codec_is_identity(&chain.codec[0])) chain.n = 0;
+  if (insitu__codec_is_identity(codec)) chain.n = 0;
   if (insitu__text_json_is_null(&j, want_token)) {
-    decoded = n / insitu__codec_type_size(chain.codec[0].from) *
-              insitu__codec_type_size(chain.codec[0].to);
+    decoded = n / insitu__codec_type_size(codec->from) * insitu__codec_type_size(codec->to);
     if (refuse(&chain, src, n, decoded, NULL) != INSITU_E_CORRUPT)
       fail_msg("decoded: %.*s", (int)length, line);
   } else {
     uint8_t *want = unhex(&j, want_token, &decoded);
+    uint64_t bound = insitu__chain_bound(&chain, decoded);
     /* no slack: scratch and buffers are exact */
-    assert_true(insitu__chain_bound(&chain, decoded) == n);
+    assert_true(codec->kind == INSITU__CODEC_USER && !codec->from.dtype ? bound > n : bound == n);
     expect(&chain, src, n, want, decoded, line);
     if (n) assert_int_equal(refuse(&chain, src, n - 1, decoded, NULL), INSITU_E_CORRUPT);
     uint8_t *more = calloc(1, n + 1);
     memcpy(more, src, n);
     assert_int_equal(refuse(&chain, more, n + 1, decoded, NULL), INSITU_E_CORRUPT);
     /* else the padding may be elements */
-    bool told = chain.codec[0].kind != INSITU__CODEC_PACKBITS || chain.codec[0].pad;
+    bool told = !strstr(line, "\"packbits\"") || *format == 2 || strstr(line, "_byte\"");
     if (told) assert_int_equal(refuse(&chain, src, n, decoded + 1, NULL), INSITU_E_CORRUPT);
     if (told && decoded)
       assert_int_equal(refuse(&chain, src, n, decoded - 1, NULL), INSITU_E_CORRUPT);
     free(more);
     free(want);
   }
-  *(format == 3 ? v3 : v2) += 1;
   free(src);
-  insitu__codec_free(&chain.codec[0]);
+  insitu__codec_free(codec);
   insitu__text_json_free(&j);
+  return true;
 }
 static void fixtures(void **state) {
   (void)state;
-  int v2 = 0, v3 = 0;
+  int n_of[2][4] = {{0}}; /* built in, of the example; by format */
   FILE *f = fopen(TEST_DATA "/codec/filters.jsonl", "r");
   char *line = NULL;
   size_t cap = 0;
   assert_non_null(f);
   for (ssize_t n; (n = getline(&line, &cap, f)) > 0;) {
     line[n - 1] = 0;
-    fixture(line, (uint64_t)n - 1, &v2, &v3);
+    int ways = 0;
+    for (int own = 0; own < 2; own++) {
+      uint64_t format;
+      bool is = fixture(line, (uint64_t)n - 1, own, &format);
+      n_of[own][format] += is;
+      ways += is;
+    }
+    assert_true(ways);
   }
   free(line);
   fclose(f);
-  assert_true(v2 > 250 && v3 > 200);
+  assert_true(n_of[0][2] > 250 && n_of[1][2] > 5 && n_of[0][3] > 2 && n_of[1][3] > 200);
 }
 
 /* ---- archives in memory ---- */
@@ -273,6 +293,7 @@ static void check_root(const char *key, const char *meta, const char *chunk_key,
   insitu_loader_desc d = memory(objects, 2);
   insitu_error err = {0};
   int16_t got[512];
+  d.codecs = extension_codecs, d.n_codecs = EXTENSION_CODECS;
   if (read_root(&d, got, sizeof got, &err)) fail_msg("%s\n%s", meta, err.message);
   for (uint64_t i = 0; i < g->n; i++)
     if (got[i] != g->v[i])
@@ -385,12 +406,14 @@ static void packed_archives(void **state) {
           "c/0", v3_last, 2}};
   static const uint8_t want[] = {1, 0, 1, 0, 1, 1, 1, 1, 1, 1};
   (void)state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+  for (size_t k = 0; k < 2 * (sizeof cases / sizeof *cases); k++) {
+    size_t i = k / 2;
     insitu_object objects[] = {{cases[i].key, cases[i].meta, strlen(cases[i].meta)},
         {cases[i].chunk_key, cases[i].chunk, cases[i].n}};
     insitu_loader_desc d = memory(objects, 2);
     insitu_error err = {0};
     uint8_t got[10];
+    if (k % 2) d.codecs = extension_codecs, d.n_codecs = EXTENSION_CODECS;
     if (read_root(&d, got, sizeof got, &err)) fail_msg("%d: %s", (int)i, err.message);
     assert_memory_equal(got, want, sizeof got);
     objects[1].n = 0; /* cut short: no count of padding bits, or none of the bits */
@@ -399,32 +422,27 @@ static void packed_archives(void **state) {
 }
 
 /* ---- refusals ---- */
-static insitu_status open_v2(const char *dtype, const char *filters, insitu_error *err) {
+static insitu_status open_with(struct insitu__chain_hooks *hooks, int format, const char *type,
+    const char *codecs, insitu_error *err) {
+  static const char *const metadata[] = {
+      "{\"zarr_format\":2,\"shape\":[6],\"chunks\":[6],\"dtype\":\"%s\",\"order\":\"C\","
+      "\"fill_value\":0,\"filters\":[%s],\"compressor\":null}",
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[6],\"data_type\":\"%s\",\"chunk_"
+      "grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[6]}},\"chunk_key_"
+      "encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[%s]}"};
   char text[3000];
   struct insitu__zarr_array a;
-  snprintf(text, sizeof text,
-      "{\"zarr_format\":2,\"shape\":[6],\"chunks\":[6],\"dtype\":\"%s\",\"order\":\"C\",\"fill_"
-      "value\":0,\"filters\":[%s],"
-      "\"compressor\":null}",
-      dtype, filters);
+  struct insitu__text_json j;
+  snprintf(text, sizeof text, metadata[format - 2], type, codecs);
   memset(err, 0, sizeof *err);
-  insitu_status status = insitu__zarr_parse_v2(&a, "a/b", text, strlen(text), NULL, 0, NULL, err);
+  assert_int_equal(insitu__text_json_parse(&j, text, strlen(text), "", err), INSITU_OK);
+  insitu_status status = insitu__zarr_read(&a, "a/b", format, &j, 0, &j, -1, hooks, err);
   if (!status) insitu__zarr_array_free(&a);
+  insitu__text_json_free(&j);
   return status;
 }
 static insitu_status open_v3(const char *type, const char *codecs, insitu_error *err) {
-  char text[3000];
-  struct insitu__zarr_array a;
-  snprintf(text, sizeof text,
-      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[6],\"data_type\":\"%s\",\"chunk_"
-      "grid\":{\"name\":\"regular\","
-      "\"configuration\":{\"chunk_shape\":[6]}},\"chunk_key_encoding\":{\"name\":\"default\"},"
-      "\"fill_value\":0,\"codecs\":[%s]}",
-      type, codecs);
-  memset(err, 0, sizeof *err);
-  insitu_status status = insitu__zarr_parse_v3(&a, "a/b", text, strlen(text), err);
-  if (!status) insitu__zarr_array_free(&a);
-  return status;
+  return open_with(&extensions, 3, type, codecs, err);
 }
 #define CODEC(name, configuration) "{\"name\":\"" name "\",\"configuration\":{" configuration "}}"
 #define LITTLE CODEC("bytes", "\"endian\":\"little\"")
@@ -484,9 +502,9 @@ static void refusals(void **state) {
           CODEC("numcodecs.packbits", "") "," CODEC("transpose", "\"order\":[0]") ",\"bytes\"",
           INSITU_E_CODEC, "transpose"},
       {3, "bfloat16", CODEC("packbits", ""), INSITU_E_CODEC,
-          "\"packbits\": bfloat16 and complex numbers are not supported"},
+          "bfloat16 and complex numbers are not supported"},
       {3, "complex64", CODEC("packbits", ""), INSITU_E_CODEC,
-          "\"packbits\": bfloat16 and complex numbers are not supported"},
+          "bfloat16 and complex numbers are not supported"},
       {3, "int32", CODEC("packbits", "\"first_bit\":5,\"last_bit\":3"), INSITU_E_FORMAT,
           "last_bit"},
       {3, "int32", CODEC("packbits", "\"last_bit\":32"), INSITU_E_FORMAT, "last_bit"},
@@ -534,9 +552,36 @@ static void refusals(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     insitu_error err;
     insitu_status status =
-        (cases[i].format == 2 ? open_v2 : open_v3)(cases[i].dtype, cases[i].codecs, &err);
+        open_with(&extensions, cases[i].format, cases[i].dtype, cases[i].codecs, &err);
     if (status != cases[i].status || !strstr(err.message, cases[i].says) ||
         (status && !strstr(err.message, "a/b")))
+      fail_msg("%s: %d %s", cases[i].codecs, status, err.message);
+  }
+}
+
+/* Without desc.codecs a refusal names the file that decodes it; what is built in is not refused. */
+static void extensions_are_named(void **state) {
+  static const struct {
+    const char *type, *codecs, *says;
+  } cases[] = {
+      {"float32", CODEC("cast_value", "\"data_type\":\"int8\"") "," LITTLE,
+          "array 'a/b': codec \"cast_value\": an extension; examples/08_extension_codecs.c decodes "
+          "it through desc.codecs"},
+      {"float32", "\"scale_offset\"," LITTLE,
+          "array 'a/b': codec \"scale_offset\": an extension; examples/08_extension_codecs.c"},
+      {"int32", "\"packbits\"",
+          "array 'a/b': codec \"packbits\": only bool is packed here; "
+          "examples/08_extension_codecs.c"},
+      {"complex64", "\"packbits\"", "only bool is packed here"},
+      {"bool", CODEC("packbits", "\"last_bit\":1"), "last_bit"},
+      {"bool", CODEC("packbits", "\"padding_encoding\":\"both\""), "padding_encoding"},
+      {"bool", CODEC("packbits", "\"first_bit\":0,\"last_bit\":null"), NULL},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    insitu_error err;
+    insitu_status status = open_with(NULL, 3, cases[i].type, cases[i].codecs, &err);
+    if (cases[i].says ? !status || !strstr(err.message, cases[i].says) : status != INSITU_OK)
       fail_msg("%s: %d %s", cases[i].codecs, status, err.message);
   }
 }
@@ -549,10 +594,10 @@ static void too_many(void **state) {
   (void)state;
   p += sprintf(p, "{\"name\":\"cast_value\",\"configuration\":{\"data_type\":\"int8\",\"scalar_"
                   "map\":{\"decode\":[");
-  for (int i = 0; i <= INSITU__MAX_SCALAR_MAP; i++) p += sprintf(p, "%s[1,1]", i ? "," : "");
+  for (int i = 0; i <= EXTENSION_MAP; i++) p += sprintf(p, "%s[1,1]", i ? "," : "");
   sprintf(p, "]}}}," LITTLE);
   assert_int_equal(open_v3("int16", codecs, &err), INSITU_E_UNSUPPORTED);
-  assert_non_null(strstr(err.message, "INSITU__MAX_SCALAR_MAP"));
+  assert_non_null(strstr(err.message, "EXTENSION_MAP"));
   for (int n = 1; n < 12; n++) {
     p = codecs;
     for (int i = 0; i < n; i++)
@@ -579,8 +624,8 @@ static void nothing_allocated(void **state) {
                  .name = "fixedscaleoffset",
                  .from = i4,
                  .to = f8,
-                 .scale = {.d = 2},
-                 .offset = {.d = 1}}}};
+                 .scale = 2,
+                 .offset = 1}}};
   struct insitu__codec_scratch own;
   static uint8_t src[18000];
   static double out[9000];
@@ -673,7 +718,8 @@ static void user_codecs(void **state) {
       if (m >= 0 && !mode_usable(m)) continue;
       struct user u = {0};
       insitu_object objects[7];
-      insitu_codec codec[] = {{"zstd", decode_user, &u, 0}, {"plus", decode_user, &u, 9}};
+      insitu_codec codec[] = {{.name = "zstd", .decode = decode_user, .user = &u},
+          {.name = "plus", .decode = decode_user, .user = &u, .max_encoded = 9}};
       insitu_loader_desc d = memory(
           objects, user_objects(objects, user_metas[k].meta, user_metas[k].v3, user_metas[k].big));
       insitu_error err = {0};
@@ -739,7 +785,7 @@ static void user_errors(void **state) {
           .message = cases[k].user.message,
           .wrong = cases[k].user.wrong};
       insitu_object objects[7];
-      insitu_codec codec = {"plus", decode_user, &u, 0};
+      insitu_codec codec = {.name = "plus", .decode = decode_user, .user = &u};
       insitu_loader_desc d =
           memory(objects, user_objects(objects, user_metas[k % 2].meta, false, true));
       insitu_error err = {0};
@@ -772,9 +818,9 @@ static void user_errors(void **state) {
 static void user_descs(void **state) {
   struct user u = {0};
   insitu_object objects[7];
-  insitu_codec good = {"plus", decode_user, &u, 0},
-               bad[] = {{NULL, decode_user, &u, 0}, {"", decode_user, &u, 0}, {"x", NULL, &u, 0},
-                   {"x", decode_user, &u, UINT64_MAX}};
+  insitu_codec good = {.name = "plus", .decode = decode_user, .user = &u},
+               bad[] = {{.decode = decode_user}, {.name = "", .decode = decode_user}, {.name = "x"},
+                   {.name = "x", .decode = decode_user, .max_encoded = UINT64_MAX}};
   insitu_loader_desc d = memory(objects, user_objects(objects, user_metas[0].meta, false, true));
   insitu_error err = {0};
   int16_t got[SAMPLES];
@@ -796,7 +842,7 @@ static void user_descs(void **state) {
   good.max_encoded = 8; /* the chunks have 9 bytes */
   d.codecs = &good, d.n_codecs = 1;
   assert_int_equal(read_root(&d, got, sizeof got, &err), INSITU_E_CORRUPT);
-  assert_non_null(strstr(err.message, "expected 8"));
+  assert_non_null(strstr(err.message, "is longer than 8 bytes, the most for"));
 }
 
 /* Of a whole shard: 2^31 elements, each an inner chunk of up to 2^32 bytes, and five streams around
@@ -817,7 +863,8 @@ static void user_sums_wrap(void **state) {
 #undef GRID
   struct user u = {0};
   insitu_object object = {"zarr.json", meta, sizeof meta - 1};
-  insitu_codec codec = {"plus", decode_user, &u, UINT64_C(1) << 32};
+  insitu_codec codec = {
+      .name = "plus", .decode = decode_user, .user = &u, .max_encoded = UINT64_C(1) << 32};
   insitu_loader_desc d = memory(&object, 1);
   insitu_error err = {0};
   int16_t got[SAMPLES];
@@ -827,7 +874,127 @@ static void user_sums_wrap(void **state) {
   assert_non_null(strstr(err.message, "INSITU__MAX_SCRATCH"));
 }
 
+/* ---- open and close of a codec ---- */
+struct place {
+  insitu_codec_place told;
+  int32_t stored; /* what open says */
+  insitu_status status;
+  int opened, open; /* calls; of them not closed */
+};
+static insitu_status open_place(
+    void *user, const char *config, insitu_codec_place *place, void **state, insitu_error *err) {
+  struct place *p = user;
+  assert_ptr_equal(*state, user);
+  assert_non_null(strstr(config, "\"plus\""));
+  assert_int_equal(place->stored, 0);
+  p->told = *place;
+  p->opened++;
+  if (p->status) {
+    snprintf(err->message, sizeof err->message, "not here");
+    return p->status;
+  }
+  p->open++;
+  place->stored = p->stored;
+  *state = &p->open;
+  return INSITU_OK;
+}
+static void close_place(void *state) {
+  --*(int *)state;
+}
+/* int16 from bytes, each one more */
+static insitu_status decode_place(void *user, const char *config, const void *src, uint64_t n,
+    void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  (void)config, (void)err;
+  assert_true(*(int *)user > 0);
+  assert_true(2 * n <= cap);
+  for (uint64_t i = 0; i < n; i++) {
+    int16_t x = ((const uint8_t *)src)[i] + 1;
+    memcpy((uint8_t *)dst + 2 * i, &x, 2);
+  }
+  *got = 2 * n;
+  return INSITU_OK;
+}
+
+static void user_places(void **state) {
+  static const struct {
+    int format;
+    const char *dtype, *codecs;
+    int32_t stored;
+    insitu_status fails, want;
+    insitu_codec_place told;
+    const char *says;
+  } cases[] = {
+      {2, "<i2", "{\"id\":\"plus\"}", 0, 0, INSITU_OK, {2, 0, 0, 0}, ""},
+      {2, "<i2", "{\"id\":\"plus\"}", INSITU_I8, 0, INSITU_E_ARG, {2, 0, 0, 0},
+          "finds elements of type 8"},
+      {3, "int16", LITTLE ",\"plus\"", 0, 0, INSITU_OK, {3, 0, 0, 0}, ""},
+      {3, "int16", LITTLE ",\"plus\"", INSITU_I8, 0, INSITU_E_ARG, {3, 0, 0, 0}, "correct it"},
+      {3, "int16", "\"plus\"", 0, 0, INSITU_OK, {3, 1, INSITU_I16, 0}, ""},
+      {3, "int16", "\"plus\"", INSITU_U8, 0, INSITU_E_FORMAT, {3, 1, INSITU_I16, 0},
+          "none of them makes bytes"},
+      {3, "int16", "\"plus\"," LITTLE, INSITU_U8, 0, INSITU_OK, {3, 1, INSITU_I16, 0}, ""},
+      {3, "int16", "\"plus\"," LITTLE, 0, 0, INSITU_E_FORMAT, {3, 1, INSITU_I16, 0}, "made bytes"},
+      {3, "int16", "\"plus\"," LITTLE, INSITU_C64, 0, INSITU_E_ARG, {3, 1, INSITU_I16, 0}, "1344"},
+      {3, "int16", "\"plus\"," LITTLE, 12345, 0, INSITU_E_ARG, {3, 1, INSITU_I16, 0}, "12345"},
+      {3, "int16", "\"plus\"," CODEC("delta", "") "," LITTLE, INSITU_U8, 0, INSITU_OK,
+          {3, 1, INSITU_I16, 0}, ""},
+      {3, "int16", CODEC("numcodecs.astype", "\"encode_dtype\":\"<f4\"") ",\"plus\"," LITTLE,
+          INSITU_U8, 0, INSITU_OK, {3, 1, INSITU_F32, 0}, ""},
+      {3, "complex64", "\"plus\"", 0, 0, INSITU_OK, {3, 1, INSITU_C64, 0}, ""},
+      {3, "bfloat16", "\"plus\"," LITTLE, INSITU_F32, 0, INSITU_OK, {3, 1, INSITU_BF16, 0}, ""},
+      {3, "r16", "\"plus\"," LITTLE, INSITU_U8, 0, INSITU_E_ARG, {3, 1, 0, 0}, "type 0"},
+      {3, "int16", "\"plus\",\"nonsense\"," LITTLE, INSITU_U8, 0, INSITU_E_CODEC,
+          {3, 1, INSITU_I16, 0}, "nonsense"},
+      {3, "int16", "\"plus\"", 0, INSITU_E_DTYPE, INSITU_E_DTYPE, {3, 1, INSITU_I16, 0},
+          "codec \"plus\" of desc.codecs: not here"},
+      {3, "int16", "\"plus\"", 0, INSITU_E_NOTFOUND, INSITU_E_CORRUPT, {3, 1, INSITU_I16, 0},
+          "not here"},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct place p = {.stored = cases[i].stored, .status = cases[i].fails};
+    insitu_codec codec = {.name = "plus",
+        .decode = decode_place,
+        .user = &p,
+        .open = open_place,
+        .close = close_place};
+    struct insitu__chain_hooks hooks = {.codec = &codec, .n = 1};
+    insitu_error err;
+    insitu_status status =
+        open_with(&hooks, cases[i].format, cases[i].dtype, cases[i].codecs, &err);
+    if (status != cases[i].want || !strstr(err.message, cases[i].says))
+      fail_msg("%d: %d %s", (int)i, status, err.message);
+    assert_int_equal(p.opened, 1);
+    assert_int_equal(p.open, 0);
+    assert_memory_equal(&p.told, &cases[i].told, sizeof p.told);
+    insitu__chain_hooks_free(&hooks);
+  }
+
+  /* decode and close get what open made; the loader closes it after the last use */
+  struct place p = {.stored = INSITU_U8};
+  insitu_codec codec = {
+      .name = "plus", .decode = decode_place, .user = &p, .open = open_place, .close = close_place};
+  insitu_object objects[] = {{"zarr.json", USER_V3("\"plus\",\"bytes\""), 0},
+      {"c/0", "\1\2\3\4", 4}, {"c/5", "\5\6\7\10", 4}};
+  objects[0].n = strlen(objects[0].bytes);
+  insitu_loader_desc d = memory(objects, 3);
+  insitu_error err = {0};
+  insitu_loader *ld;
+  int16_t got[SAMPLES];
+  d.codecs = &codec, d.n_codecs = 1;
+  assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_OK);
+  for (int k = 0; k < 2; k++) {
+    assert_int_equal(insitu_read(ld, &root, got, sizeof got, NULL, &err), INSITU_OK);
+    for (int i = 0; i < SAMPLES; i++)
+      assert_int_equal(got[i], i < 4 ? i + 2 : i < 20 ? 5 : i - 20 + 6);
+  }
+  insitu_loader_close(&ld);
+  assert_true(p.opened >= 2);
+  assert_int_equal(p.open, 0);
+}
+
 static int finish(void **state) {
+  insitu__chain_hooks_free(&extensions);
   insitu__codec_scratch_free(&scratch);
   return support_teardown(state);
 }
@@ -835,6 +1002,7 @@ int main(void) {
   insitu__codec_scratch_init(&scratch);
   const struct CMUnitTest tests[] = {cmocka_unit_test(fixtures), cmocka_unit_test(chains_v2),
       cmocka_unit_test(chains_v3), cmocka_unit_test(packed_archives), cmocka_unit_test(refusals),
+      cmocka_unit_test(extensions_are_named), cmocka_unit_test(user_places),
       cmocka_unit_test(too_many), cmocka_unit_test(nothing_allocated),
       cmocka_unit_test(user_codecs), cmocka_unit_test(user_errors), cmocka_unit_test(user_descs),
       cmocka_unit_test(user_sums_wrap)};

@@ -17,7 +17,7 @@ static int setup(void **state) {
 }
 static int teardown(void **state) {
   (void)state;
-  insitu__http_answer_free(&answer);
+  insitu__http_answer_init(&answer);
   return 0;
 }
 

@@ -5,14 +5,13 @@
 #include "support.h"
 #include <sys/resource.h>
 
-/* A geometry by hand: one field tile, up to three arrays of the same number of samples, views as
+/* A geometry by hand: up to three arrays of the same number of samples, views as
  * given. */
 struct made {
   struct insitu__geometry g;
   struct insitu__geometry_array array[3];
   struct insitu__geometry_variable variable[3];
   struct insitu__geometry_view view[3][3];
-  int64_t delta[9];
 };
 
 static void make_geometry(
@@ -22,29 +21,33 @@ static void make_geometry(
   m->g.variables = m->variable;
   m->g.n_arrays = m->g.n_variables = (uint64_t)n_arrays;
   m->g.samples = samples;
-  m->g.deltas = m->delta;
   for (int i = 0; i < n_arrays; i++) {
     struct insitu__geometry_array *a = &m->array[i];
-    a->zarr.ndim = 1;
+    a->zarr.ndim = 2; /* array i has i + 1 fields, which its variable wants all */
     a->samples = samples;
     a->rows = rows[i];
     a->chunks = insitu__base_ceil_div(samples, rows[i]);
-    a->tile_n[0] = 1;
+    a->tile_n[0] = m->variable[i].tile_hi[0] = 1;
+    a->tile_n[1] = m->variable[i].tile_hi[1] = m->variable[i].fields = 1 + (uint64_t)i;
     a->first = (uint32_t)i + 1;
     a->chunk_bytes = rows[i] * 4;
     a->views = m->view[i];
     a->n_views = 1 + support_below(3);
     m->variable[i].array = (uint32_t)i;
     m->variable[i].n_steps = a->n_views;
-    m->variable[i].fields = 1 + (uint64_t)i;
     m->g.chunk = insitu__base_max(m->g.chunk, rows[i]);
+    bool steps = support_below(2); /* neighbouring samples, one group */
     for (uint64_t v = 0; v < a->n_views; v++) {
-      m->view[i][v].variable = (uint32_t)i;
-      m->view[i][v].delta = reach ? (int64_t)support_below((uint64_t)(2 * reach + 1)) - reach : 0;
-      m->delta[m->g.n_deltas++] = m->view[i][v].delta;
+      struct insitu__geometry_view *view = &m->view[i][v];
+      view->variable = (uint32_t)i;
+      view->delta = reach ? (int64_t)support_below((uint64_t)(2 * reach + 1)) - reach : 0;
+      view->group = 1;
+      if (v && reach >= 2 && steps) view->delta = view[-1].delta + 1;
     }
+    for (uint64_t v = a->n_views - 1; v-- > 0;)
+      if (m->view[i][v].delta + 1 == m->view[i][v + 1].delta)
+        m->view[i][v].group += m->view[i][v + 1].group;
   }
-  qsort(m->delta, m->g.n_deltas, sizeof *m->delta, insitu__geometry_compare);
 }
 
 static insitu_loader_desc desc_of(uint64_t batch, uint64_t block, uint64_t unit) {
@@ -96,8 +99,7 @@ static void test_split_against_brute_force(void **state) {
       if (!by_range) d.split[0].fraction = 1;
     }
     insitu_error err = {0};
-    if (insitu__split_init(&s, &d, NULL, 0, samples, rows, m.delta, m.g.n_deltas, &err))
-      fail_msg("%s", err.message);
+    if (insitu__split_init(&s, &d, NULL, 0, &m.g, &err)) fail_msg("%s", err.message);
     int owner[200];
     for (uint64_t x = 0; x < samples; x++) { /* before the gap, which is checked on its own */
       owner[x] = -1;
@@ -127,8 +129,8 @@ static void test_split_against_brute_force(void **state) {
       int64_t last = -1;
       for (int64_t x = base_lo; x < base_hi; x++) {
         bool mine = p == INSITU_ALL || owner[x] == p, inside = true;
-        for (uint64_t i = 0; i < m.g.n_deltas; i++) {
-          int64_t y = x + m.delta[i];
+        for (uint64_t i = 0; i < m.array[0].n_views; i++) {
+          int64_t y = x + m.view[0][i].delta;
           bool archive = y >= 0 && y < (int64_t)samples;
           inside =
               inside && archive &&
@@ -208,7 +210,8 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
     }
     case INSITU__PLAN_TILE: {
       unsigned char *w = &read[s.current->window.lane][s.array][s.chunk];
-      assert_int_not_equal(*w, s.current->window.index + 1);
+      if (s.field) assert_int_equal(*w, (unsigned char)(s.current->window.index + 1));
+      else assert_int_not_equal(*w, (unsigned char)(s.current->window.index + 1));
       *w = (unsigned char)(s.current->window.index + 1);
       reads++;
       break;
@@ -254,9 +257,7 @@ static void test_scan(void **state) {
         desc_of(1 + support_below(12), 1 + support_below(20), 1 + support_below(3));
     d.world = 1 + (int32_t)support_below(3);
     d.lanes = support_below(2) ? 0 : (uint64_t)d.world * (support_below(2) + 1);
-    assert_int_equal(
-        insitu__split_init(&s, &d, NULL, 0, samples, m.g.chunk, m.delta, m.g.n_deltas, NULL),
-        INSITU_OK);
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
     for (d.rank = 0; d.rank < d.world; d.rank++)
       for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
         struct insitu__plan p;
@@ -286,20 +287,16 @@ static void test_estimated_cost(void **state) {
         struct insitu__plan p;
         struct insitu__order o;
         insitu_plan out;
-        uint64_t samples = 2400000, seen = 0, touched;
+        uint64_t samples = 2400000, touched;
         make_geometry(&m, samples, 1, &cases[i].rows, 0);
-        m.array[0].n_views = m.g.n_deltas = 2;
-        m.view[0][1] = (struct insitu__geometry_view){.delta = cases[i].other};
-        m.delta[0] = 0;
-        m.delta[1] = cases[i].other;
+        m.array[0].n_views = 2;
+        m.view[0][1] = (struct insitu__geometry_view){.delta = cases[i].other, .group = 1};
         insitu_loader_desc d = desc_of(cases[i].batch, cases[i].block, cases[i].unit);
         d.world = world;
         d.rank = world - 1;
         d.lanes = 4;
         d.sample_stop = (int64_t)samples - 1000;
-        assert_int_equal(
-            insitu__split_init(&s, &d, NULL, 0, samples, cases[i].rows, m.delta, 2, NULL),
-            INSITU_OK);
+        assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
         assert_int_equal(insitu__plan_init(&p, &m.g, &s, INSITU_ALL, order, &d, NULL), INSITU_OK);
         assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
         assert_int_equal(insitu__plan_order(&p, 0, &o, NULL), INSITU_OK);
@@ -308,8 +305,8 @@ static void test_estimated_cost(void **state) {
         struct insitu__plan_count n = {.plan = &p, .order = &o, .fields = fields, .exact = true};
         assert_true(
             insitu__plan_set_init(&n.shared, touched) && insitu__plan_set_init(&n.alone, touched));
-        assert_true(insitu__plan_count_rank(&n, &seen));
-        assert_int_equal(seen, out.rows);
+        assert_true(insitu__plan_count_rank(&n));
+        assert_int_equal(n.seen, out.rows);
         const double got[2] = {(double)out.reads, (double)out.distinct},
                      want[2] = {(double)n.reads, (double)n.distinct};
         for (int k = 0; k < 2; k++)
@@ -335,7 +332,6 @@ struct corners {
   struct insitu__geometry_array array;
   struct insitu__geometry_variable variable[4];
   struct insitu__geometry_view view[4];
-  int64_t delta[1];
 };
 static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4][2][2]) {
   memset(c, 0, sizeof *c);
@@ -347,8 +343,6 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   c->g.n_variables = a->n_views = (uint64_t)n;
   c->g.samples = a->samples = 40;
   c->g.chunk = a->rows = 4;
-  c->g.deltas = c->delta;
-  c->g.n_deltas = 1;
   a->chunks = 10;
   a->zarr.ndim = 3;
   a->axis = axis;
@@ -369,8 +363,11 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   for (int v = 0; v < n; v++) {
     c->variable[v].next = a->first;
     c->variable[v].n_steps = 1;
+    c->variable[v].tile_hi[axis] = 1;
+    c->variable[v].fields = (box[v][0][1] - box[v][0][0]) * (box[v][1][1] - box[v][1][0]);
     a->first = (uint32_t)v + 1;
     c->view[v].variable = (uint32_t)v;
+    c->view[v].group = 1;
   }
 }
 
@@ -404,7 +401,7 @@ static void test_fields(void **state) {
       assert_int_equal(insitu__geometry_next(&c.g, a, f), expected);
     }
     assert_int_equal(fields[0], sum);
-    for (int v = 0; v < n; v++) assert_int_equal(fields[1 + v], of[v]);
+    for (int v = 0; v < n; v++) assert_int_equal(c.variable[v].fields, of[v]);
     insitu__mem_free(fields);
   }
 }
@@ -425,7 +422,7 @@ static void test_corners_work(void **state) {
     /* 7 fields, though the grid around them has 2^28 */
     assert_true(insitu__geometry_countable(&c.g, &c.array));
     insitu_loader_desc d = desc_of(4, 2, 1);
-    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 40, 4, c.delta, 1, NULL), INSITU_OK);
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &c.g, NULL), INSITU_OK);
     assert_int_equal(
         insitu__plan_init(&p, &c.g, &s, INSITU_ALL, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
     assert_int_equal(insitu__plan_order(&p, 0, &o, NULL), INSITU_OK);
@@ -460,13 +457,10 @@ static void test_cost(void **state) {
   uint64_t rows = 10;
   make_geometry(&m, 1000, 1, &rows, 0);
   m.array[0].n_views = 2;
-  m.view[0][1] = (struct insitu__geometry_view){.delta = 1};
-  m.delta[0] = 0;
-  m.delta[1] = 1;
-  m.g.n_deltas = 2;
+  m.view[0][1] = (struct insitu__geometry_view){.delta = 1, .group = 1};
   m.variable[0].n_steps = 2;
   insitu_loader_desc d = desc_of(10, 1, 1);
-  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, 10, m.delta, 2, NULL), INSITU_OK);
+  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
   struct insitu__plan p;
   insitu_plan out;
   assert_int_equal(
@@ -482,7 +476,7 @@ static void test_cost(void **state) {
   assert_true(out.wanted > out.reads);
   insitu__split_free(&s);
   d.unit_chunks = 8;
-  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, 1000, 10, m.delta, 2, NULL), INSITU_OK);
+  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
   d.block_chunks = 8;
   assert_int_equal(
       insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
@@ -504,16 +498,11 @@ static void test_sequential_window(void **state) {
     struct insitu__split s = {0};
     struct insitu__plan p;
     make_geometry(&m, 1000, 1, &at[i].rows, 0);
-    m.delta[0] = 0;
-    m.delta[1] = at[i].reach;
-    m.g.n_deltas = at[i].reach ? 2 : 1;
-    m.array[0].n_views = m.g.n_deltas;
-    m.view[0][1].delta = at[i].reach;
+    m.array[0].n_views = at[i].reach ? 2 : 1;
+    m.view[0][1] = (struct insitu__geometry_view){.delta = at[i].reach, .group = 1};
     insitu_loader_desc d = desc_of(10, at[i].block, 1);
     insitu_plan out;
-    assert_int_equal(
-        insitu__split_init(&s, &d, NULL, 0, 1000, at[i].rows, m.delta, m.g.n_deltas, NULL),
-        INSITU_OK);
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
     assert_int_equal(
         insitu__plan_init(&p, &m.g, &s, INSITU_ALL, INSITU_SEQUENTIAL, &d, NULL), INSITU_OK);
     assert_int_equal(p.layout.window, at[i].want);
@@ -539,8 +528,7 @@ static void test_lanes(void **state) {
     insitu_loader_desc d = desc_of(at[i].batch, at[i].block, 1);
     struct insitu__plan p;
     d.world = at[i].world;
-    assert_int_equal(
-        insitu__split_init(&s, &d, NULL, 0, 4000, 4, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
     assert_int_equal(
         insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
     assert_int_equal(p.layout.lanes, at[i].want);
@@ -565,9 +553,7 @@ static void test_quality(void **state) {
     d.lanes = at[i].lanes;
     d.split[0].fraction = 1;
     d.split[1].fraction = d.split[2].fraction = 0;
-    assert_int_equal(
-        insitu__split_init(&s, &d, NULL, 0, m.g.samples, 8, m.delta, m.g.n_deltas, NULL),
-        INSITU_OK);
+    assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
     assert_int_equal(
         insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
     assert_int_equal(insitu__plan_describe(&p, &law, NULL), INSITU_OK);
@@ -597,8 +583,7 @@ static void test_huge(void **state) {
   struct insitu__order o;
   struct insitu__plan_scan scan;
   insitu_plan out;
-  assert_int_equal(
-      insitu__split_init(&s, &d, NULL, 0, 1000000000, 1, m.delta, m.g.n_deltas, NULL), INSITU_OK);
+  assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
   assert_int_equal(
       insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_order(&p, 5, &o, NULL), INSITU_OK);

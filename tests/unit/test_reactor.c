@@ -100,7 +100,7 @@ struct mix {
 };
 static void mix_job(void *arg, unsigned worker) {
   struct mix *mix = arg;
-  if (worker && worker >= mix->r->n_workers) mix->wrong++;
+  if (worker && worker >= mix->r->workers.n) mix->wrong++;
   mix->sum = mix->sum * 31 + 7;
   mix->jobs++;
 }
@@ -190,15 +190,18 @@ static void *post_main(void *arg) {
   }
   return NULL;
 }
+static void open_for_posts(struct insitu__reactor *r, const struct insitu__reactor_desc *d) {
+  open_reactor(r, d);
+  post_reactor = r;
+  memset(posts_next, 0, sizeof posts_next);
+  atomic_store(&posts_run, 0);
+}
 static void test_posts(void **state) {
   (void)state;
   for
     EACH_MODE (d) {
       struct insitu__reactor r;
-      open_reactor(&r, d);
-      post_reactor = &r;
-      memset(posts_next, 0, sizeof posts_next);
-      atomic_store(&posts_run, 0);
+      open_for_posts(&r, d);
       pthread_t threads[POSTERS];
       int index[POSTERS];
       for (int i = 0; i < POSTERS; i++)
@@ -229,10 +232,7 @@ static void test_post_wakes(void **state) {
   for
     EACH_MODE (d) {
       struct insitu__reactor r;
-      open_reactor(&r, d);
-      post_reactor = &r;
-      memset(posts_next, 0, sizeof posts_next);
-      atomic_store(&posts_run, 0);
+      open_for_posts(&r, d);
       int n = 3000;
       pthread_t thread;
       pthread_create(&thread, NULL, post_alone, &n);

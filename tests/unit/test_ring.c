@@ -59,8 +59,7 @@ static void count_done(struct insitu__ring_op *op) {
 }
 static struct insitu__ring_op read_op(
     const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov, int *counter) {
-  return (struct insitu__ring_op){.code = INSITU__RING_READ_FILE,
-      .dirfd = dir_fd,
+  return (struct insitu__ring_op){.dirfd = dir_fd,
       .path = path,
       .offset = offset,
       .iov = iov,
@@ -414,7 +413,14 @@ static void test_chains_and_close(void **state) {
 }
 
 static atomic_int fault_fails; /* so many stages more fail */
+static atomic_bool fault_cold; /* reads say EAGAIN while the descriptor has O_NONBLOCK */
+static atomic_int cold_reads;  /* that said EAGAIN */
 static int64_t fault(struct insitu__ring_op *op, int64_t got) {
+  if (atomic_load(&fault_cold) && op->stage == INSITU__RING_STAGE_READ &&
+      (fcntl(op->fd, F_GETFL) & O_NONBLOCK)) {
+    atomic_fetch_add(&cold_reads, 1);
+    return -EAGAIN;
+  }
   if (atomic_load(&fault_fails) <= 0) return got;
   if (op->stage == INSITU__RING_STAGE_OPEN && got >= 0) close((int)got);
   return atomic_fetch_sub(&fault_fails, 1) % 3 ? -EAGAIN : -EINTR;
@@ -437,6 +443,24 @@ static void test_again(void **state) { /* EAGAIN and EINTR are tried again, not 
     assert_int_equal(open_fds(), fds);
     insitu__ring_close(&r);
   }
+}
+
+/* A file whose bytes are not in memory is read again, once, without O_NONBLOCK. */
+static void test_cold(void **state) {
+  (void)state;
+  for
+    EACH_BACKEND(d) {
+      struct insitu__ring r;
+      open_ring(&r, d);
+      char bytes[10];
+      struct iovec iov = {bytes, 10};
+      atomic_store(&cold_reads, 0);
+      atomic_store(&fault_cold, true);
+      assert_int_equal(read_one(&r, "small", 0, &iov, 1), 10);
+      atomic_store(&fault_cold, false);
+      assert_int_equal(atomic_load(&cold_reads), 1);
+      insitu__ring_close(&r);
+    }
 }
 
 static void test_timeout(void **state) {
@@ -808,6 +832,7 @@ int main(void) {
       cmocka_unit_test(test_no_descriptors),
       cmocka_unit_test(test_chains_and_close),
       cmocka_unit_test(test_again),
+      cmocka_unit_test(test_cold),
       cmocka_unit_test(test_timeout),
       cmocka_unit_test(test_wake_before_wait),
       cmocka_unit_test(test_wake_race),

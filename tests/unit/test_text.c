@@ -275,6 +275,13 @@ static void objects(void **state) {
   insitu__text_buffer_free(&big);
 }
 
+/* Nanoseconds of processor time: a busy machine does not count. */
+static int64_t processor_time(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 /* What a document takes beside its text is bounded by the text, whatever it is made of; and the
  * walk over its members stays fast. Blanks stand before the value, so that places in it are not
  * those in the text. */
@@ -304,13 +311,13 @@ static void structure(void **state) {
     assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "document", NULL), INSITU_OK);
     if (j.n_list * sizeof *j.list > 8 + (uint64_t)(kinds[i].most * (double)b.n))
       fail_msg("%s: %d long values", kinds[i].unit, (int)j.n_list);
-    int64_t begin = insitu__base_now(), last = 0;
+    int64_t begin = processor_time(), last = 0;
     for (int t = insitu__text_json_first(&j, 0); t >= 0;
          t = insitu__text_json_next(&j, t), members++)
       if (members == n - 1) insitu__text_json_i64(&j, t, &last);
     assert_int_equal(members, n);
     assert_int_equal(last, 7);
-    assert_true(insitu__base_now() - begin < INT64_C(3000000000)); /* 20 ms */
+    assert_true(processor_time() - begin < INT64_C(3000000000)); /* 20 ms */
     assert_ptr_equal(insitu__text_json_span(&j, 0, &span), b.text + 2);
     assert_int_equal(span, b.n - 3);
     ask(&j, insitu__text_json_first(&j, 0));

@@ -16,6 +16,7 @@ static void *limited_realloc(void *p, size_t n) {
 #define INSITU_FREE(p) free(p)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "parse.h"
 #include <cmocka.h>
 #include <ftw.h>
 
@@ -83,8 +84,8 @@ static insitu_status parse(const char *text) {
   memset(&error, 0, sizeof error);
   insitu__zarr_array_free(&array);
   if (strstr(text, "\"zarr_format\": 2"))
-    status = insitu__zarr_parse_v2(&array, "a/b", text, strlen(text), NULL, 0, NULL, &error);
-  else status = insitu__zarr_parse_v3(&array, "a/b", text, strlen(text), &error);
+    status = parse_v2(&array, "a/b", text, strlen(text), NULL, 0, &error);
+  else status = parse_v3(&array, "a/b", text, strlen(text), &error);
   assert_int_equal(status, error.status);
   if (status < 0) {
     static const struct insitu__zarr_array zero;
@@ -448,8 +449,8 @@ static void geometry(void **state) {
   for (size_t i = 0; i < sizeof dims / sizeof *dims; i++) {
     const char *text = V2("x", "1");
     insitu__zarr_array_free(&array);
-    assert_int_equal(insitu__zarr_parse_v2(&array, "a", text, strlen(text), dims[i].attributes,
-                         strlen(dims[i].attributes), NULL, NULL),
+    assert_int_equal(parse_v2(&array, "a", text, strlen(text), dims[i].attributes,
+                         strlen(dims[i].attributes), NULL),
         INSITU_OK);
     if (dims[i].dim) assert_string_equal(array.dim[0], dims[i].dim);
     else assert_null(array.dim[0]);
@@ -592,15 +593,13 @@ static void damage(void **state) {
       struct insitu__zarr_array a;
       char *cut = malloc(i + 1);
       memcpy(cut, text, i);
-      assert_int_equal(v ? insitu__zarr_parse_v3(&a, "", cut, i, NULL)
-                         : insitu__zarr_parse_v2(&a, "", cut, i, NULL, 0, NULL, NULL),
+      assert_int_equal(v ? parse_v3(&a, "", cut, i, NULL) : parse_v2(&a, "", cut, i, NULL, 0, NULL),
           INSITU_E_JSON);
       free(cut);
       for (const char *c = "{}[]\",:019-.eNx\x80"; *c; c++) {
         char was = text[i];
         text[i] = *c;
-        if (!(v ? insitu__zarr_parse_v3(&a, "", text, n, NULL)
-                : insitu__zarr_parse_v2(&a, "", text, n, NULL, 0, NULL, NULL))) {
+        if (!(v ? parse_v3(&a, "", text, n, NULL) : parse_v2(&a, "", text, n, NULL, 0, NULL))) {
           uint64_t bytes = a.itemsize, axes = 0;
           for (unsigned d = 0; d < a.ndim; d++) bytes *= a.chunk[d], axes |= 1u << a.order[d];
           assert_true(a.ndim <= INSITU__MAX_DIMS && bytes > 0 && bytes <= INSITU__MAX_CHUNK &&
@@ -623,9 +622,8 @@ static void no_memory(void **state) {
     for (insitu_status status = INSITU_E_NOMEM; status < 0; n++) {
       struct insitu__zarr_array a;
       allocations_left = n;
-      status = v ? insitu__zarr_parse_v3(&a, "", text, strlen(text), NULL)
-                 : insitu__zarr_parse_v2(
-                       &a, "", text, strlen(text), attributes, strlen(attributes), NULL, NULL);
+      status = v ? parse_v3(&a, "", text, strlen(text), NULL)
+                 : parse_v2(&a, "", text, strlen(text), attributes, strlen(attributes), NULL);
       allocations_left = -1;
       assert_true(status == INSITU_OK || status == INSITU_E_NOMEM);
       insitu__zarr_array_free(&a);
@@ -688,7 +686,7 @@ static void visit_zarr(void *arg) { /* opens path, or lists when path is NULL */
   struct insitu__store store;
   struct insitu__group group = {0};
   v->status =
-      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+      insitu__source_open_store(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status) v->status = insitu__group_open_await(&group, &store, &v->error);
   v->format = group.format;
   v->is_array = group.is_array;
@@ -703,7 +701,7 @@ static void visit_object(void *arg) { /* reads an object of at most 100000 bytes
   struct insitu__store store;
   uint64_t n;
   v->status =
-      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+      insitu__source_open_store(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status)
     v->status = insitu__store_get_await(&store, v->path, 100000, &v->object, &n, &v->error);
   if (!v->status) v->n_names = n;
@@ -713,7 +711,7 @@ static void visit_list(void *arg) {
   struct visit *v = arg;
   struct insitu__store store;
   v->status =
-      insitu__source_open(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+      insitu__source_open_store(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
   if (!v->status) v->status = insitu__store_list_await(&store, v->path, visit_entry, v, &v->error);
   insitu__store_close(&store);
 }

@@ -15,7 +15,9 @@
  *   reads by     the bare loop reads by pread, io_uring or io_uring with IOSQE_ASYNC, whichever was
  *                fastest just before
  * A row is field-codec-samples per chunk-[shard-]page cache-decode threads. small: 64 x 64 float32
- * (16 KiB), large: 721 x 1440 (4.15 MB). shard: v3 sharding, inner chunks as long as in the row
+ * (16 KiB), large: 721 x 1440 (4.15 MB), steps: 8 x 8 (256 bytes), of which a batch's row shows 64
+ * neighbouring ones; the bare loop copies them to their places, and GB are those of batches. No
+ * target is set for that. shard: v3 sharding, inner chunks as long as in the row
  * without it. cold: the kernel is asked to forget every file before each round of either side;
  * mincore tells whether it did, and a row says so where it did not; a disk's or a host's own cache
  * stays warm. 1t: one decode thread beside one thread of the bare loop, which then reads, too; the
@@ -43,6 +45,11 @@
  *             server
  *   cpu       of this process, without the server's; with latency curl's at the loader's own server
  *
+ * HEDGE. What the option hedge is worth: raw chunks of 64 KiB behind a server on loopback of
+ * whose answers one in a hundred begins 2 s late.
+ *   gain      an epoch's time without the option over that with it, in turns, 9 pairs at most
+ *   requests  of an epoch with the option, and how many of them are second ones
+ *
  * DECODE. Time of the reference library's call over the header's for one chunk, on one thread, from
  * and into warm memory.
  *
@@ -67,7 +74,8 @@
  *   --keep       leave them there
  *   --profile R  only the loader (or, with --bare, only the bare loop) on row R, for --rounds
  *                epochs
- *   --against OLD.so,NEW.so  two versions of the header in turns: bench-against builds them
+ *   --against DIR  two versions of the header in turns, which bench-against has built there
+ *   --hedge      the option hedge for the rows over HTTP
  *   --depth N --inflight N --threads N --block N --io uring|epoll --inline   as in
  *   insitu_loader_desc */
 #define INSITU_IMPLEMENTATION
@@ -91,8 +99,8 @@ static const char *const usual[] = {"*-1-warm-2t", "*-32-warm-2t", "small-*-200-
     "*-raw-8-warm-2t", "*-blosc-8-warm-2t", "small-raw-1-shard-warm-2t",
     "small-blosc-8-shard-warm-2t", "large-raw-1-shard-warm-2t", "large-zstd-8-shard-warm-2t",
     "small-raw-1-cold-2t", "large-raw-1-cold-2t", "large-blosc-8-cold-2t", "small-raw-1-warm-1t",
-    "small-blosc-1-warm-1t", "large-*-1-warm-1t", "consumer-small-raw-1", "consumer-large-blosc-1",
-    "http-*", "decode-*", "plan"};
+    "small-blosc-1-warm-1t", "large-*-1-warm-1t", "steps-*-warm-2t", "consumer-small-raw-1",
+    "consumer-large-blosc-1", "http-*", "decode-*", "plan"};
 /* Archives that a consumer reads. */
 static const char *const consumed[] = {
     "small-raw-1", "small-blosc-32", "large-raw-1", "large-blosc-1"};
@@ -116,6 +124,7 @@ static bool selected(const struct options *o, const char *name) {
 /* ---- rows ---- */
 
 static double target(const struct row *r) {
+  if (r->steps) return 0;
   if (chunk_bytes(r) <= 64 << 10 && r->chunk == 1) return 0.85;
   return r->codec == BLOSC ? 1 : 0.95;
 }
@@ -136,9 +145,19 @@ static struct row make_row(int codec, bool small, uint64_t chunk, bool sharded) 
   if (sharded && chunk == 200 && !small) r.per_shard = 2;
   return r;
 }
+/* Windows of 64 samples of 256 bytes, 209 MB of them. */
+static struct row make_steps_row(int codec, uint64_t chunk) {
+  struct row r = make_row(codec, true, chunk, false);
+  r.steps = 64;
+  r.ny = r.nx = 8;
+  r.samples = 12800;
+  return r;
+}
 static void name_archive(const struct row *r, char name[48]) {
-  snprintf(name, 48, "%s-%s-%d%s", r->small ? "small" : "large", codec_name[r->codec],
-      (int)r->chunk, r->sharded ? "-shard" : "");
+  const char *field = r->small ? "small" : "large";
+  if (r->steps) field = "steps";
+  snprintf(name, 48, "%s-%s-%d%s", field, codec_name[r->codec], (int)r->chunk,
+      r->sharded ? "-shard" : "");
 }
 
 static const char *fs_name(const char *dir, char unknown[32]) {
@@ -250,15 +269,15 @@ static void print_share_header(void) {
 
 static void print_share(
     const struct row *r, const struct result *m, const struct options *o, uint64_t *count) {
-  double gb = (double)r->bytes * 1e-9, ratio = (double)r->bytes / (double)r->stored,
+  double gb = (double)shown_bytes(r) * 1e-9, ratio = (double)r->bytes / (double)r->stored,
          goal = target(r);
   bool met = m->share.high >= goal;
   if (o->json) {
     print_comma(count);
     printf("{\"row\":\"%s\",\"bytes\":%" PRIu64 ",\"ratio\":%.3f,\"chunks\":%" PRIu64
            ",\"files\":%" PRIu64 ",\"bare_gb_s\":%.3f,\"bare_cpu_s\":%.4f,\"bare_mode\":\"%s\"",
-        r->name, r->bytes, ratio, row_chunks(r), row_files(r), gb / m->bare.mid, m->bare_cpu.mid,
-        mode_name[m->mode]);
+        r->name, shown_bytes(r), ratio, row_chunks(r), row_files(r), gb / m->bare.mid,
+        m->bare_cpu.mid, mode_name[m->mode]);
     if (r->cold) printf(",\"cached_after_drop\":%.4f", m->left);
     if (m->refusal) printf(",\"readable\":false}");
     else
@@ -309,7 +328,7 @@ static void profile(const struct row *r, const char *dir, const struct options *
   printf("%s, %s: %.3f GB/s, %.4f s and %.4f cpu s an epoch; %s, %" PRIu64
          " chunks in flight at most, %" PRIu64 " bytes of batches\n",
       r->name, o->bare ? mode_name[b.mode] : "loader",
-      1e-9 * (double)(r->bytes * o->rounds) / sum.wall, sum.wall / (double)o->rounds,
+      1e-9 * (double)(shown_bytes(r) * o->rounds) / sum.wall, sum.wall / (double)o->rounds,
       sum.cpu / (double)o->rounds, stats.io, stats.inflight_peak, stats.slab_bytes_peak);
   if (o->bare) bare_stop(&b);
   side_close(&side);
@@ -384,6 +403,31 @@ static void http_against(
   versions_measure(r, dir, url, &own);
   server_kill(&server);
 }
+/* What hedging is worth. */
+static void run_hedge(const char *root, const struct options *o, uint64_t *count) {
+  struct row r = http_archive(&tail_row);
+  char dir[500];
+  if (o->profile || o->against || !selected(o, r.name)) return;
+  if (o->list) {
+    printf("%s\n", r.name);
+    return;
+  }
+  snprintf(dir, sizeof dir, "%s/%s.zarr", root, r.name);
+  remove_tree(dir);
+  make_archive(&r, dir);
+  struct tail_result m = tail_measure(&r, dir, o);
+  if (o->json) print_comma(count);
+  printf(o->json ? "{\"row\":\"%s\",\"gain\":%.3f,\"low\":%.3f,\"high\":%.3f,\"plain_s\":%.3f,"
+                   "\"hedging_s\":%.3f,\"requests\":%.1f,\"hedges\":%.1f}"
+                 : "\n%s: gain %.2f [%.2f, %.2f]; an epoch takes %.3f s, hedging %.3f s with %.1f "
+                   "requests, of them %.1f second ones\n",
+      r.name, m.gain.mid, m.gain.low, m.gain.high, m.wall[0].mid, m.wall[1].mid, m.requests,
+      m.hedges);
+  fflush(stdout);
+  if (!o->keep) remove_tree(dir);
+  free(r.length);
+}
+
 static void run_http(const char *root, const struct options *o) {
   uint64_t count = 0;
   if (o->json && !o->profile && !o->list) printf("],\n\"http\":[\n");
@@ -408,6 +452,7 @@ static void run_http(const char *root, const struct options *o) {
     if (!o->keep) remove_tree(dir);
     free(r.length);
   }
+  run_hedge(root, o, &count);
 }
 
 static void print_decode(const struct options *o) {
@@ -484,7 +529,8 @@ static struct options parse(int argc, char **argv) {
         {"--json", NULL, NULL, &o.json}, {"--keep", NULL, NULL, &o.keep},
         {"--inline", NULL, NULL, &o.inline_io}, {"--bare", NULL, NULL, &o.bare},
         {"--full", NULL, NULL, &o.full}, {"--list", NULL, NULL, &o.list},
-        {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick}};
+        {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick},
+        {"--hedge", NULL, NULL, &o.hedge}};
     size_t k = 0, n = sizeof known / sizeof *known;
     while (k < n && strcmp(known[k].name, a)) k++;
     errno = 0;
@@ -547,7 +593,15 @@ static void run_archive(struct row r, const char *root, const struct options *o,
 
 int main(int argc, char **argv) {
   static const uint64_t chunks[] = {1, 8, 32, 200};
-  enum { N_CHUNKS = sizeof chunks / sizeof *chunks, N_ARCHIVES = 2 * N_CODECS * N_CHUNKS * 2 };
+  static const struct {
+    int codec;
+    uint64_t chunk;
+  } steps[] = {{RAW, 200}, {BLOSC, 200}, {RAW, 64}};
+  enum {
+    N_CHUNKS = sizeof chunks / sizeof *chunks,
+    N_STEPS = sizeof steps / sizeof *steps,
+    N_ARCHIVES = 2 * N_CODECS * N_CHUNKS * 2 + N_STEPS
+  };
   static struct consumer consumer[N_ARCHIVES];
   static char archive[N_ARCHIVES][48];
   struct options o = parse(argc, argv);
@@ -578,6 +632,11 @@ int main(int argc, char **argv) {
           name_archive(&r, archive[n]);
           run_archive(r, root, &o, &count, &consumer[n]);
         }
+  for (size_t k = 0; k < N_STEPS; k++, n++) {
+    struct row r = make_steps_row(steps[k].codec, steps[k].chunk);
+    name_archive(&r, archive[n]);
+    run_archive(r, root, &o, &count, &consumer[n]);
+  }
   if (table) {
     count = 0;
     if (o.json) printf("],\n\"consumer\":[\n");

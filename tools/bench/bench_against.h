@@ -1,21 +1,19 @@
 /* Two versions of the header beside each other, in one process: bench.c with --against, which
  * bench-against calls.
  *
- * Each version is this benchmark, compiled with that version's header as a shared object, which
- * exports bench_version. The rounds of both take turns on the same archive, so that what slows the
- * machine down for a while slows down both. */
+ * Each version is two shared objects. bench_side.c of today, compiled with that version's header,
+ * runs epochs. What looks inside the header, decoding and planning, is done by that version's own
+ * benchmark, which exports bench_version. The rounds of both take turns on the same archive, so
+ * that what slows the machine down for a while slows down both. */
 #ifndef TOOLS_BENCH_AGAINST_H
 #define TOOLS_BENCH_AGAINST_H
 #include <dlfcn.h>
 
-/* What a shared object offers. Both versions must know the same rows and options: the sizes tell.
- */
+/* What a version's benchmark offers. Both versions must know the same decoders. */
 struct version {
-  uint64_t row_bytes, options_bytes, n_decoders;
-  /* a loader and its iterator */
-  void *(*open)(const struct row *, const char *where, const struct options *);
-  struct cost (*round)(void *side); /* one epoch */
-  void (*close)(void *side);
+  void *of_older_ones[2]; /* which held sizes here */
+  uint64_t n_decoders;
+  void *ran_epochs[3];
   /* times: calls that take 4 ms */
   void *(*decode_open)(uint64_t decoder, uint64_t ny, uint64_t nx, uint64_t *times);
   /* seconds of a call */
@@ -25,19 +23,6 @@ struct version {
 };
 extern const struct version bench_version;
 
-static void *version_open(const struct row *r, const char *where, const struct options *o) {
-  struct side *s = (struct side *)take(1, sizeof *s);
-  errno = 0;
-  must(side_open(s, r, where, o, true), "a version cannot read this row");
-  return s;
-}
-static struct cost version_round(void *side) {
-  return side_round((struct side *)side);
-}
-static void version_close(void *side) {
-  side_close((struct side *)side);
-  free(side);
-}
 static void *version_decode_open(uint64_t decoder, uint64_t ny, uint64_t nx, uint64_t *times) {
   struct decoding *d = (struct decoding *)take(1, sizeof *d);
   *times = decode_start(d, &decoders[decoder], ny, nx);
@@ -54,38 +39,43 @@ static double version_plan(const char *dir) {
   uint64_t chunks;
   return plan_once(dir, &chunks);
 }
-__attribute__((visibility("default"))) const struct version bench_version = {sizeof(struct row),
-    sizeof(struct options), N_DECODERS, version_open, version_round, version_close,
-    version_decode_open, version_decode, version_decode_close, version_plan};
+__attribute__((visibility("default")))
+const struct version bench_version = {.n_decoders = N_DECODERS,
+    .decode_open = version_decode_open,
+    .decode = version_decode,
+    .decode_close = version_decode_close,
+    .plan = version_plan};
 
 /* ---- what compares them ---- */
 
 /* The versions under comparison: first the older one, then the newer one. */
 static const struct version *versions[2];
+static const struct side_version *sides[2];
 static struct {
   uint64_t rows, slower; /* slower: the whole interval is below SLOWER */
   double log_sum;
 } versions_total;
 #define SLOWER 0.97
 
-/* OLD.so,NEW.so: the two may be of one file's content, but not one file. */
-static void versions_load(const char *names) {
-  char old[400];
-  const char *comma = strchr(names, ',');
+/* A symbol of a shared object in the folder. */
+static const void *versions_symbol(const char *dir, const char *file, const char *name) {
+  char path[600];
+  snprintf(path, sizeof path, "%s/%s", dir, file);
+  void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const void *symbol = object ? dlsym(object, name) : NULL;
+  if (!symbol) fprintf(stderr, "bench: %s\n", dlerror());
   errno = 0;
-  must(comma && comma - names < (long)sizeof old, "--against takes OLD.so,NEW.so");
-  snprintf(old, sizeof old, "%.*s", (int)(comma - names), names);
+  must(symbol != NULL, "a version cannot be loaded");
+  return symbol;
+}
+
+/* dir: where bench-against has built both. */
+static void versions_load(const char *dir) {
+  static const char *const file[2][2] = {{"old.so", "old-side.so"}, {"new.so", "new-side.so"}};
   for (int i = 0; i < 2; i++) {
-    void *object = dlopen(i ? comma + 1 : old, RTLD_NOW | RTLD_LOCAL);
-    const struct version *v =
-        object ? (const struct version *)dlsym(object, "bench_version") : NULL;
-    if (!v) fprintf(stderr, "bench: %s\n", dlerror());
-    errno = 0;
-    must(v != NULL, "a version cannot be loaded");
-    must(v->row_bytes == sizeof(struct row) && v->options_bytes == sizeof(struct options) &&
-             v->n_decoders == N_DECODERS,
-        "a version was built with another tools/bench/bench.c");
-    versions[i] = v;
+    versions[i] = (const struct version *)versions_symbol(dir, file[i][0], "bench_version");
+    sides[i] = (const struct side_version *)versions_symbol(dir, file[i][1], "bench_side");
+    must(versions[i]->n_decoders == N_DECODERS, "a version knows other decoders");
   }
 }
 
@@ -112,16 +102,16 @@ static void versions_measure(
   static double wall[2][MAX_ROUNDS];
   void *side[2];
   for (int k = 0; k < 2; k++) {
-    side[k] = versions[k]->open(r, where, o);
-    for (int warm = 0; warm < 3; warm++) versions[k]->round(side[k]);
+    side[k] = sides[k]->open(r, where, o);
+    for (int warm = 0; warm < 3; warm++) sides[k]->round(side[k]);
   }
   for (uint64_t i = 0; i < o->rounds; i++)
     for (uint64_t turn = 0; turn < 2; turn++) {
       uint64_t k = (i + turn) % 2;
       if (r->cold) drop_pages(r, dir);
-      wall[k][i] = versions[k]->round(side[k]).wall;
+      wall[k][i] = sides[k]->round(side[k]).wall;
     }
-  for (int k = 0; k < 2; k++) versions[k]->close(side[k]);
+  for (int k = 0; k < 2; k++) sides[k]->close(side[k]);
   versions_print(r->name, wall[0], wall[1], o->rounds);
 }
 

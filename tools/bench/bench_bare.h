@@ -1,12 +1,12 @@
 /* What bench.c measures against: archives made by formula, their pages in the cache or not,
- * and the bare loop that reads and decodes them. Also the clock. */
+ * and the bare loop that reads and decodes them. */
 #ifndef TOOLS_BENCH_BARE_H
 #define TOOLS_BENCH_BARE_H
+#include "bench_side.h"
 #include "bench_summary.h"
 #include <blosc.h>
 #include <ftw.h>
 #include <liburing.h>
-#include <sys/resource.h>
 #include <sys/statvfs.h>
 
 enum { PREAD, URING_INLINE, URING_ASYNC, N_MODES }; /* how the bare loop reads */
@@ -15,50 +15,12 @@ enum { RAW, ZSTD, BLOSC, N_CODECS };
 static const char *const codec_name[] = {"raw", "zstd", "blosc"};
 enum { MAX_DEPTH = 32, MAX_ROUNDS = 10001, MAX_THREADS = 64 };
 
-struct row {
-  char name[64];
-  int codec;
-  bool small, sharded, cold;
-  unsigned threads;
-  uint64_t samples, chunk, ny, nx, batch;
-  uint64_t per_shard;     /* chunks of a shard; 1 when not sharded */
-  uint64_t bytes, stored; /* decoded, stored */
-  uint64_t *length;       /* stored bytes of each file */
-};
-struct cost {
-  double wall, cpu; /* seconds */
-};
-
-static void die(const char *what) {
-  fprintf(stderr, "bench: %s: %s\n", what, errno ? strerror(errno) : "failed");
-  exit(1);
-}
-static void must(bool ok, const char *what) {
-  if (!ok) die(what);
-}
-static void *take(uint64_t n, size_t size) {
-  void *p = calloc(n, size);
-  must(p != NULL, "calloc");
-  return p;
-}
 /* prefaulted, in huge pages where possible, like a loader's batches after its first epoch */
 static void *map(uint64_t bytes) {
   void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   must(p != MAP_FAILED, "mmap");
   madvise(p, bytes, MADV_HUGEPAGE);
   return memset(p, 1, bytes);
-}
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-/* of all threads, the kernel's io_uring workers of this process among them */
-static double cpu_seconds(void) {
-  struct rusage u;
-  getrusage(RUSAGE_SELF, &u);
-  return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-         1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
 static double quantile(const double *sorted, uint64_t n, double q) {
@@ -108,6 +70,14 @@ static uint64_t row_files(const struct row *r) {
 }
 static uint64_t chunk_bytes(const struct row *r) {
   return r->chunk * r->ny * r->nx * 4;
+}
+/* Bytes of a sample, and of the batches of an epoch. */
+static uint64_t sample_bytes(const struct row *r) {
+  return r->ny * r->nx * 4;
+}
+static uint64_t shown_bytes(const struct row *r) {
+  if (!r->steps) return r->bytes;
+  return (r->samples - r->steps + 1) / r->batch * r->batch * r->steps * sample_bytes(r);
 }
 static uint64_t stored_bound(const struct row *r) {
   uint64_t n = chunk_bytes(r);
@@ -282,7 +252,8 @@ struct bare_shard {
 struct bare_worker {
   struct bare *bare;
   struct io_uring ring;
-  unsigned char *buffer[MAX_DEPTH]; /* encoded chunks */
+  unsigned char *buffer[MAX_DEPTH]; /* stored chunks, which are not read into their places */
+  unsigned char *decoded;           /* a chunk whose rows have places in several windows */
   ZSTD_DCtx *zstd;
   pthread_t id;
 };
@@ -290,8 +261,9 @@ struct bare { /* every thread takes the next chunk, reads it, decodes it */
   const struct row *row;
   int dirfd, mode;
   bool stop;
-  uint64_t chunks, chunk_bytes, slots, depth;
-  uint64_t *order; /* of the chunks */
+  uint64_t chunks, chunk_bytes, depth;
+  uint64_t slots, to_bytes; /* places for chunks, or for windows, and their bytes */
+  uint64_t *order;          /* of the chunks */
   unsigned char *to;
   atomic_uint_least64_t next, done_bytes;
   struct bare_shard *shard;
@@ -344,12 +316,27 @@ static void bare_leave(struct bare *b, uint64_t chunk, int fd) { /* a chunk has 
 static unsigned char *bare_place(struct bare *b, uint64_t chunk) {
   return b->to + chunk % b->slots * b->chunk_bytes;
 }
+/* Whether a chunk is read to where it belongs. */
+static bool bare_direct(const struct row *r) {
+  return r->codec == RAW && !r->steps;
+}
+/* Copies the rows of a decoded chunk to the windows of all samples that show some of them. */
+static void bare_copy(struct bare *b, uint64_t chunk, const unsigned char *decoded) {
+  const struct row *r = b->row;
+  uint64_t bytes = sample_bytes(r), begin = chunk * r->chunk, end = begin + r->chunk;
+  uint64_t first = begin > r->steps - 1 ? begin - (r->steps - 1) : 0;
+  for (uint64_t i = first; i < end && i + r->steps <= r->samples; i++) {
+    uint64_t lo = insitu__base_max(begin, i), hi = insitu__base_min(end, i + r->steps);
+    memcpy(b->to + (i % b->slots * r->steps + (lo - i)) * bytes, decoded + (lo - begin) * bytes,
+        (hi - lo) * bytes);
+  }
+}
 static void bare_decode(
     struct bare *b, struct bare_worker *w, uint64_t chunk, const unsigned char *from, uint64_t n) {
-  if (b->row->codec == BLOSC)
-    n = (uint64_t)blosc_decompress_ctx(from, bare_place(b, chunk), b->chunk_bytes, 1);
-  if (b->row->codec == ZSTD)
-    n = ZSTD_decompressDCtx(w->zstd, bare_place(b, chunk), b->chunk_bytes, from, n);
+  unsigned char *to = b->row->steps ? w->decoded : bare_place(b, chunk);
+  if (b->row->codec == BLOSC) n = (uint64_t)blosc_decompress_ctx(from, to, b->chunk_bytes, 1);
+  if (b->row->codec == ZSTD) n = ZSTD_decompressDCtx(w->zstd, to, b->chunk_bytes, from, n);
+  if (b->row->steps) bare_copy(b, chunk, b->row->codec == RAW ? from : to);
   atomic_fetch_add_explicit(&b->done_bytes, n, memory_order_relaxed);
 }
 static bool bare_take(struct bare *b, uint64_t *chunk) {
@@ -361,7 +348,7 @@ static bool bare_take(struct bare *b, uint64_t *chunk) {
 static void bare_pread(struct bare *b, struct bare_worker *w) {
   for (uint64_t c; bare_take(b, &c);) {
     struct bare_part p = bare_find(b, c);
-    unsigned char *to = b->row->codec == RAW ? bare_place(b, c) : w->buffer[0];
+    unsigned char *to = bare_direct(b->row) ? bare_place(b, c) : w->buffer[0];
     for (uint64_t n = 0; n < p.bytes;) {
       ssize_t got = pread(p.fd, to + n, p.bytes - n, (off_t)(p.offset + n));
       must(got > 0, "pread");
@@ -388,7 +375,7 @@ static void bare_uring(struct bare *b, struct bare_worker *w) {
       slot[i].chunk = c;
       slot[i].got = 0;
       slot[i].part = bare_find(b, c);
-      slot[i].to = b->row->codec == RAW ? bare_place(b, c) : w->buffer[i];
+      slot[i].to = bare_direct(b->row) ? bare_place(b, c) : w->buffer[i];
       struct io_uring_sqe *sqe = io_uring_get_sqe(&w->ring);
       io_uring_prep_read(
           sqe, slot[i].part.fd, slot[i].to, (unsigned)slot[i].part.bytes, slot[i].part.offset);
@@ -456,11 +443,13 @@ static void bare_start(
   must((b->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0, dir);
   b->chunks = row_chunks(r);
   b->chunk_bytes = chunk_bytes(r);
-  b->slots = insitu__base_max(r->threads, ring_bytes / b->chunk_bytes);
+  uint64_t slot_bytes = r->steps ? r->steps * sample_bytes(r) : b->chunk_bytes;
+  b->slots = insitu__base_max(r->threads, ring_bytes / slot_bytes);
   uint64_t most = stored_bound(r),
            depth = insitu__base_min(r->cold ? MAX_DEPTH : 8, (64u << 20) / most);
   b->depth = insitu__base_max(1, insitu__base_min(depth, b->slots / r->threads));
-  b->to = (unsigned char *)map(b->slots * b->chunk_bytes);
+  b->to_bytes = b->slots * slot_bytes;
+  b->to = (unsigned char *)map(b->to_bytes);
   b->order = (uint64_t *)take(b->chunks, sizeof *b->order);
   for (uint64_t i = 0; i < b->chunks; i++) {
     uint64_t k = shuffled ? insitu__order_mix(i) % (i + 1) : i;
@@ -478,8 +467,9 @@ static void bare_start(
     struct bare_worker *w = &b->worker[i];
     w->bare = b;
     must((w->zstd = ZSTD_createDCtx()) != NULL, "ZSTD_createDCtx");
-    for (uint64_t k = 0; r->codec != RAW && k < b->depth; k++)
+    for (uint64_t k = 0; !bare_direct(r) && k < b->depth; k++)
       w->buffer[k] = (unsigned char *)map(most);
+    if (r->steps) w->decoded = (unsigned char *)map(b->chunk_bytes);
     must(pthread_create(&w->id, NULL, bare_main, w) == 0, "pthread_create");
   }
 }
@@ -506,8 +496,9 @@ static void bare_stop(struct bare *b) {
   for (unsigned i = 0; i < b->row->threads; i++) {
     pthread_join(b->worker[i].id, NULL);
     ZSTD_freeDCtx(b->worker[i].zstd);
-    for (uint64_t k = 0; b->row->codec != RAW && k < b->depth; k++)
+    for (uint64_t k = 0; !bare_direct(b->row) && k < b->depth; k++)
       munmap(b->worker[i].buffer[k], stored_bound(b->row));
+    if (b->row->steps) munmap(b->worker[i].decoded, b->chunk_bytes);
   }
   for (uint64_t i = 0; b->row->sharded && i < row_files(b->row); i++) {
     pthread_mutex_destroy(&b->shard[i].lock);
@@ -517,7 +508,7 @@ static void bare_stop(struct bare *b) {
   free(b->order);
   pthread_barrier_destroy(&b->begin);
   pthread_barrier_destroy(&b->end);
-  munmap(b->to, b->slots * b->chunk_bytes);
+  munmap(b->to, b->to_bytes);
   close(b->dirfd);
 }
 #endif

@@ -357,6 +357,63 @@ static struct http_result http_measure(
   out.curl_cpu = summarise(cpu[1], o->rounds);
   return out;
 }
+
+/* ---- a server with a slow tail ---- */
+
+/* One answer in a hundred begins TAIL_MS later, whatever it is asked for, as with an object store
+ * some of whose machines are busy. */
+enum { TAIL_MS = 2000, TAIL_ROUNDS = 9, TAIL_ONE_IN = 100 };
+static const struct http_row tail_row = {"hedge-64KiB-tail", 128, 128, 512, 32, 64, 0};
+
+struct tail_result {
+  struct summary gain;     /* the plain loader's time over the hedging one's */
+  struct summary wall[2];  /* seconds of an epoch: plain, hedging */
+  double requests, hedges; /* of an epoch of the hedging one */
+};
+
+static void tail_rule(struct server *s, void *user) {
+  (void)user;
+  server_rule(s, (struct server_rule){.key = "f/*.0.0",
+                     .probability = 1.0 / TAIL_ONE_IN,
+                     .fault = SERVER_STALL,
+                     .at = SERVER_AT_START,
+                     .ms = TAIL_MS});
+}
+
+/* Epochs of the plain loader and of one that hedges, in turns. */
+static struct tail_result tail_measure(
+    const struct row *r, const char *dir, const struct options *o) {
+  static struct side side[2];
+  double wall[2][TAIL_ROUNDS], gain[TAIL_ROUNDS];
+  struct tail_result out = {.requests = 0};
+  struct server_options serve = {.folder = dir, .no_log = true};
+  struct server_child server = server_fork(&serve, tail_rule, NULL);
+  struct options own = *o;
+  insitu_stats before, after;
+  uint64_t n = insitu__base_min(o->rounds, TAIL_ROUNDS);
+  for (int hedge = 0; hedge < 2; hedge++) {
+    own.hedge = hedge;
+    http_side(&side[hedge], &tail_row, r, server.port, &own);
+    side_round(&side[hedge]); /* it learns how late the others are */
+  }
+  check(insitu_loader_stats(side[1].loader, &before, NULL), &(insitu_error){0});
+  for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t turn = 0; turn < 2; turn++)
+      wall[(i + turn) % 2][i] = side_round(&side[(i + turn) % 2]).wall;
+    gain[i] = wall[0][i] / wall[1][i];
+  }
+  check(insitu_loader_stats(side[1].loader, &after, NULL), &(insitu_error){0});
+  out.requests = (double)(after.http_requests - before.http_requests) / (double)n;
+  out.hedges = (double)(after.hedges - before.hedges) / (double)n;
+  for (int hedge = 0; hedge < 2; hedge++) {
+    side_close(&side[hedge]);
+    out.wall[hedge] = summarise(wall[hedge], n);
+  }
+  server_kill(&server);
+  out.gain = summarise(gain, n);
+  return out;
+}
+
 static void http_profile(
     const struct http_row *h, const struct row *r, const char *dir, const struct options *o) {
   static struct side side;

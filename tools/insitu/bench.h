@@ -191,8 +191,9 @@ static void bench_locate_await(void *arg) {
     if (z->n_levels && insitu__cache_locate_await(
                            &b->ld->cache, z, index, key, NULL, &t->offset, &t->bytes, &err) < 0)
       t->bytes = 0;
-    struct insitu__zip_member *m = b->ld->store.base ? insitu__zip_find(&b->ld->store, key) : NULL;
-    if (!b->ld->store.base || !t->bytes) continue;
+    struct insitu__zip_member *m =
+        b->ld->source.store.base ? insitu__zip_find(&b->ld->source.store, key) : NULL;
+    if (!b->ld->source.store.base || !t->bytes) continue;
     if (!m) t->bytes = 0;
     else if (m->method != INSITU__ZIP_STORED)
       insitu__error_set(&b->bare_err, INSITU_E_UNSUPPORTED,
@@ -200,7 +201,7 @@ static void bench_locate_await(void *arg) {
           "(zip -0)",
           key);
     /* the loader says why */
-    else if (insitu__zip_start_await(&b->ld->store, m, NULL, &err) < 0) t->bytes = 0;
+    else if (insitu__zip_start_await(&b->ld->source.store, m, NULL, &err) < 0) t->bytes = 0;
     else {
       t->offset += m->start;
       t->bytes = insitu__base_min(t->bytes, m->stored);
@@ -217,7 +218,7 @@ static void bench_list_tiles(struct bench *b) {
   if (insitu__plan_order(p, 0, &order, NULL) < 0) tool_no_memory();
   if (insitu__plan_scan_init(&scan, p, &order, NULL) < 0) tool_no_memory();
   /* far ones are looked up in their shards one by one */
-  uint64_t most = insitu__store_is_remote(&b->ld->store) ? BENCH_FAR_TILES : BENCH_MAX_TILES;
+  uint64_t most = insitu__store_is_remote(&b->ld->source.store) ? BENCH_FAR_TILES : BENCH_MAX_TILES;
   while (scan.batch < order.batches && b->n_tiles < most)
     if (insitu__plan_scan_step(&scan) == INSITU__PLAN_TILE)
       b->tile[b->n_tiles++] = (struct bench_tile){
@@ -238,7 +239,7 @@ static uint64_t bench_read(
   if (!t->bytes) return 0;
   cap = insitu__base_min(cap, t->bytes);
   bench_key(w->b, t, index, key);
-  const struct insitu__store *s = &w->b->ld->store;
+  const struct insitu__store *s = &w->b->ld->source.store;
   int fd = s->base ? openat(s->base->dirfd, insitu__zip_of(s)->name, O_RDONLY | O_CLOEXEC)
                    : openat(s->dirfd, key, O_RDONLY | O_CLOEXEC);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return 0;

@@ -88,7 +88,7 @@ static void bench_print(const struct bench *b, const struct bench_verdict *v) {
     ms[i] = 1e3 * bench_quantile(r->call, r->n_calls, i == 0 ? 0.5 : i == 1 ? 0.95 : 0.99);
   printf("%s%s%s: %s, %" PRIu64 " variable%s, batches of %" PRIu64 ", %s, %" PRIu64
          " decode threads\n\n",
-      tool_style(TOOL_BOLD), b->ld->store.url, tool_style(TOOL_PLAIN),
+      tool_style(TOOL_BOLD), b->ld->source.store.url, tool_style(TOOL_PLAIN),
       config_split_words[b->config.iter.split], c->n_variables, c->n_variables == 1 ? "" : "s",
       c->batch_size, r->stats.io, c->decode_threads);
   printf("%sthe job%s, %.1f s with %.3g ms of computing for each batch\n", tool_style(TOOL_BOLD),
@@ -136,7 +136,7 @@ static void bench_print_json(
   static const double at[] = {0.5, 0.95, 0.99};
   static const char *const name[] = {"next_p50_s", "next_p95_s", "next_p99_s"};
   tool_json_object(&j, NULL);
-  tool_json_string(&j, "url", b->ld->store.url);
+  tool_json_string(&j, "url", b->ld->source.store.url);
   tool_json_double(&j, "seconds", r->seconds);
   tool_json_double(&j, "compute_s", b->compute);
   tool_json_u64(&j, "batches", r->batches);
@@ -211,7 +211,7 @@ static int bench_run(int argc, char **argv) {
   double busy[2], all[2];
   bench_machine(&busy[0], &all[0]);
   if (code == TOOL_OK) code = bench_run_job(&b);
-  bool far = b.ld && insitu__store_is_remote(&b.ld->store);
+  bool far = b.ld && insitu__store_is_remote(&b.ld->source.store);
   if (code == TOOL_OK && b.rounds) code = bench_prepare(&b);
   if (code == TOOL_OK && b.rounds && !far) code = bench_run_rounds(&b);
   bench_machine(&busy[1], &all[1]);

@@ -1,6 +1,7 @@
 /* What every subcommand shares: options and help, messages, numbers, a progress bar, JSON output,
  * and an archive opened for inspection. Results go to stdout, everything else to stderr; color and
  * bars only where a person looks on. */
+#include "../../examples/08_extension_codecs.c" /* every command decodes with these, too */
 
 /* Exit codes: 0 fine, 1 the archive or the run failed, 2 wrong usage, 3 (plan) opening the
  * configuration would be refused,
@@ -540,6 +541,7 @@ struct tool_archive {
   struct insitu__reactor reactor;
   struct insitu__store store;
   struct insitu__group group;
+  struct insitu__chain_hooks hooks; /* of the codecs that tool_desc names */
   bool running;
   char **paths; /* of all arrays, sorted; a growing array of >>array */
   uint64_t n_paths;
@@ -550,6 +552,8 @@ struct tool_archive {
 static insitu_loader_desc tool_desc(const char *url) {
   return (insitu_loader_desc){.api = INSITU_API,
       .url = url,
+      .codecs = extension_codecs,
+      .n_codecs = EXTENSION_CODECS,
       .options = tool_store_option,
       .n_options = tool_n_store_options};
 }
@@ -562,6 +566,7 @@ static int tool_backend(void) { /* as the loader takes it */
 static void tool_archive_close(struct tool_archive *a) { /* a zeroed one is fine */
   if (a->running) insitu__reactor_close(&a->reactor);
   insitu__group_free(&a->group);
+  insitu__chain_hooks_free(&a->hooks);
   insitu__store_close(&a->store);
   for (uint64_t i = 0; i < a->n_paths; i++) insitu__mem_free(a->paths[i]);
   INSITU__ARRAY_FREE(a->paths);
@@ -604,6 +609,8 @@ static void tool_archive_open_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
   struct tool_archive *a = call->archive;
   call->status = insitu__group_open_await(&a->group, &a->store, call->err);
+  a->hooks = (struct insitu__chain_hooks){.codec = extension_codecs, .n = EXTENSION_CODECS};
+  a->group.hooks = &a->hooks;
   if (call->status == INSITU_OK)
     insitu__group_names_await(&a->group, tool_archive_add, a, &a->list_error);
   if (call->status == INSITU_OK)
@@ -634,7 +641,7 @@ static insitu_status tool_archive_store(
   insitu_status status = insitu__reactor_open(&a->reactor, &d, err);
   if (status < 0) return status;
   a->running = true;
-  status = insitu__source_open(&a->store, &a->reactor, where, err);
+  status = insitu__source_open_store(&a->store, &a->reactor, where, err);
   if (status < 0) tool_archive_close(a);
   return status;
 }
@@ -727,7 +734,7 @@ static insitu_status tool_node_read(struct tool_archive *a, const char *path, co
   return insitu__text_json_parse(&n->own[slot], n->text[slot], bytes, what, err);
 }
 static bool tool_node_consolidated(struct tool_archive *a, const char *path, struct tool_node *n) {
-  const struct insitu__text_json *j = &a->group.doc;
+  const struct insitu__text_json *j = &a->group.root.j;
   char key[INSITU__MAX_KEY];
   if (a->group.nodes < 0) return false;
   n->doc = n->attributes_doc = j;

@@ -378,7 +378,7 @@ static void doctor_fetch_await(void *arg) {
   char *bytes = (char *)tool_alloc(cap, 1);
   struct iovec iov = {bytes, (size_t)cap};
   int64_t begun = insitu__base_now();
-  f->status = insitu__store_read_await(f->store, c->key, 0, &iov, 1, &c->bytes, &c->err);
+  f->status = insitu__store_fetch_await(f->store, c->key, 0, &iov, 1, NULL, &c->bytes, &c->err);
   c->read_s = doctor_since(begun);
   if (f->status == INSITU_OK) doctor_decode(c, bytes, c->bytes);
   insitu__mem_free(bytes);
@@ -492,9 +492,7 @@ static void doctor_ask_await(void *arg) {
     q->status = insitu__cloud_prepare_await(&q->remote->cloud, &q->ask, r, &q->err);
     if (q->status == INSITU_OK) q->status = insitu__http_await(&q->remote->http, r, &q->err);
     bool odd = q->status == INSITU_OK && r->answer.status >= 300 && r->answer.status != 404;
-    if (!odd ||
-        insitu__cloud_learn_await(&q->remote->cloud, r, &learned, &q->err) != INSITU__CLOUD_AGAIN)
-      return;
+    if (!odd || !insitu__cloud_learn_await(&q->remote->cloud, r, &learned, &q->err)) return;
   }
 }
 static void doctor_send(struct tool_archive *a, struct doctor_ask *q) {
@@ -704,7 +702,7 @@ static void doctor_archive(const char *url) {
                        : "metadata not consolidated",
       ms);
   if (a.store.base) {
-    bool deflated = insitu__zip_of(&a.store)->index.deflated;
+    bool deflated = insitu__zip_of(&a.store)->index.largest > 0;
     doctor_line(deflated ? DOCTOR_WARNING : DOCTOR_OK, "zip file",
         deflated ? "pack chunks as they are (zip -0): reads of a deflated member begin at its "
                    "start, and inflate what is compressed"

@@ -200,7 +200,7 @@ static void info_add_group(struct info *f, const char *path, size_t n) {
 }
 /* The root, the groups above the arrays, and those that a consolidated document names. */
 static void info_find_groups(struct info *f) {
-  const struct insitu__text_json *j = &f->archive.group.doc;
+  const struct insitu__text_json *j = &f->archive.group.root.j;
   int nodes = f->archive.group.nodes;
   char path[INSITU__MAX_KEY];
   if (!f->archive.group.is_array) info_add_group(f, "", 0);

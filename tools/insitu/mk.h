@@ -949,10 +949,12 @@ static insitu_status mk_resolve(struct mk_array *a, insitu_error *err) {
   if (a->format == 3) mk_array_v3(&text, a, false);
   else mk_array_v2(&text, a);
   if (text.failed) tool_no_memory();
-  insitu_status status =
-      a->format == 3
-          ? insitu__zarr_parse_v3(&a->zarr, a->path, text.text, text.n, err)
-          : insitu__zarr_parse_v2(&a->zarr, a->path, text.text, text.n, NULL, 0, NULL, err);
+  struct insitu__text_json j;
+  insitu_status status = insitu__text_json_parse(&j, text.text, text.n, a->path, err);
+  int attributes = a->format == 3 ? insitu__text_json_get(&j, 0, "attributes") : -1;
+  if (status == INSITU_OK)
+    status = insitu__zarr_read(&a->zarr, a->path, (int)a->format, &j, 0, &j, attributes, NULL, err);
+  insitu__text_json_free(&j);
   insitu__text_buffer_free(&text);
   if (status < 0) return status;
   uint64_t plain = a->zarr.itemsize, stored = plain;

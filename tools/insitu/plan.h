@@ -199,7 +199,7 @@ static void plan_print_head(const struct plan *p) {
   const insitu_array *a;
   char text[32];
   uint64_t bytes = 0;
-  printf("%s%s%s\n", tool_style(TOOL_BOLD), p->loader->store.url, tool_style(TOOL_PLAIN));
+  printf("%s%s%s\n", tool_style(TOOL_BOLD), p->loader->source.store.url, tool_style(TOOL_PLAIN));
   for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
     const insitu_variable *v = &c->variables[i];
     printf("  %-16s ", a->name);
@@ -282,7 +282,7 @@ static void plan_print_json(const struct plan *p) {
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
   const insitu_array *a;
   tool_json_object(&j, NULL);
-  tool_json_string(&j, "url", p->loader->store.url);
+  tool_json_string(&j, "url", p->loader->source.store.url);
   tool_json_u64(&j, "batch_size", c->batch_size);
   tool_json_u64(&j, "block_chunks", c->block_chunks);
   tool_json_u64(&j, "unit_chunks", c->unit_chunks);

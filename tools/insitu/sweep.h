@@ -170,7 +170,8 @@ static void sweep_late(void *arg) {
   memcpy(l->ns, l->http->latency, l->n * sizeof *l->ns);
 }
 static void sweep_latencies(struct bench *b, struct sweep_step *s) { /* of the latest requests */
-  struct sweep_late l = {.http = &insitu__remote_of(insitu__store_base(&b->ld->store))->http};
+  struct sweep_late l = {
+      .http = &insitu__remote_of(insitu__store_base(&b->ld->source.store))->http};
   double sorted[INSITU__HTTP_LATENCIES];
   if (insitu__reactor_call(&b->ld->reactor, sweep_late, &l) < 0) tool_no_memory();
   for (unsigned i = 0; i < l.n; i++) sorted[i] = 1e-9 * (double)l.ns[i];
@@ -202,7 +203,7 @@ static bool sweep_step(struct bench *b, struct sweep_step *s, insitu_error *err)
   uint64_t rounds = insitu__base_min(SWEEP_ROUNDS, b->rounds);
   bool far, ok = sweep_open(b, s->inflight, err);
   if (!ok) return false;
-  far = insitu__store_is_remote(&b->ld->store);
+  far = insitu__store_is_remote(&b->ld->source.store);
 #ifndef INSITU_NO_CURL
   static struct sweep_raw limit;
   if (far && !sweep_raw_open(&limit, b, s->inflight, err)) return false;

@@ -68,8 +68,8 @@ static void verify_object_await(struct verify_job *job, uint64_t number) {
   if (insitu__zarr_chunk_key(&a->z, index, key, sizeof key) < 0)
     insitu__error_set(
         &job->err, INSITU_E_ARG, "store: the chunk's key is longer than %d bytes", INSITU__MAX_KEY);
-  else if (insitu__store_read_await(&run->archive->store, key, 0, &iov, 1, &job->n, &job->err) ==
-           INSITU_E_NOTFOUND) {
+  else if (insitu__store_fetch_await(&run->archive->store, key, 0, &iov, 1, NULL, &job->n,
+               &job->err) == INSITU_E_NOTFOUND) {
     a->absent++;
     return;
   }
