@@ -21,6 +21,7 @@
 #include "insitubatch.h"
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,7 +155,7 @@ static double extension_round(double x, int rounding) {
   }
 }
 
-/* A double rounded to a float type. The result may be above the largest value of the type. */
+/* A double rounded to a float type; infinite where that is above the type's largest value. */
 static inline double extension_round_real(double x, int32_t dtype, int rounding) {
   extension_float f = extension_float_of(dtype);
   int exponent;
@@ -164,7 +165,8 @@ static inline double extension_round_real(double x, int32_t dtype, int rounding)
   frexp(x, &exponent);
   exponent -= f.precision; /* of the last bit */
   if (exponent < f.least) exponent = f.least;
-  return ldexp(extension_round(ldexp(x, -exponent), rounding), exponent);
+  x = ldexp(extension_round(ldexp(x, -exponent), rounding), exponent);
+  return fabs(x) > f.largest ? copysign(INFINITY, x) : x;
 }
 
 /* An integer of up to 64 bits and a sign, rounded to a float type. */
@@ -182,7 +184,8 @@ static double extension_round_whole(__int128 x, int32_t dtype, int rounding) {
 }
 
 /* ---- configurations ----
- * The loader has checked that they are JSON: values are only skipped over here. */
+ * The loader has checked that they are JSON: values are only skipped over here. Keys and words are
+ * compared as they are written, so that one with an escape (\u0061) is taken for an unknown one. */
 
 static const char *extension_space(const char *p) {
   return p + strspn(p, " \t\r\n");
@@ -229,9 +232,10 @@ static bool extension_is(const char *value, const char *text) {
 /* The value of a key of an object; NULL: none, or no object. */
 static const char *extension_get(const char *object, const char *key) {
   if (!object || *object != '{') return NULL;
+  const char *found = NULL; /* of equal keys the last counts, as in Python */
   for (const char *p = extension_first(object); p; p = extension_next(extension_member(p)))
-    if (extension_is(p, key)) return extension_member(p);
-  return NULL;
+    if (extension_is(p, key)) found = extension_member(p);
+  return found;
 }
 
 /* The number of the word that a key holds, 0 where it is absent; -1: none of n words. */
@@ -301,7 +305,8 @@ enum { EXTENSION_MAP = 64 }; /* the most entries of a scalar_map */
 typedef struct extension_state {
   int32_t from, to; /* types of the stored and of the decoded elements; from 0: packed bits */
 
-  extension_value scale, offset; /* scale_offset */
+  bool scales; /* scale_offset */
+  extension_value scale, offset;
 
   int rounding, range, n; /* cast_value; its map: key[i] becomes value[i] */
   extension_value key[EXTENSION_MAP], value[EXTENSION_MAP];
@@ -316,21 +321,31 @@ static const char *extension_configuration(const char *config) {
   return extension_get(extension_space(config), "configuration");
 }
 
+/* Refuses what the codec cannot do, or what a chunk holds. */
+__attribute__((format(printf, 3, 4))) static insitu_status extension_fail(
+    insitu_error *err, insitu_status status, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  vsnprintf(err->message, sizeof err->message, format, values);
+  va_end(values);
+  return status;
+}
+
 /* Refuses a configuration for the value of a key. */
 static insitu_status extension_bad(
     insitu_error *err, insitu_status status, const char *config, const char *key, const char *why) {
   const char *value = extension_get(extension_configuration(config), key);
   int n = value ? (int)(extension_behind(value) - value) : 0;
 
-  snprintf(err->message, sizeof err->message, "configuration key '%s'%s%.*s: %s", key,
-      value ? " = " : "", n < 80 ? n : 80, value ? value : "", why);
-  return status;
+  return extension_fail(err, status, "configuration key '%s'%s%.*s: %s", key, value ? " = " : "",
+      n < 80 ? n : 80, value ? value : "", why);
 }
 
-/* Refuses what the codec cannot do, or what a chunk holds. */
-static insitu_status extension_fail(insitu_error *err, insitu_status status, const char *why) {
-  snprintf(err->message, sizeof err->message, "%s", why);
-  return status;
+/* Refuses a configuration that is no object. */
+static insitu_status extension_check_object(insitu_error *err, const char *config) {
+  const char *object = extension_configuration(config);
+  if (!object || *object == '{' || !strncmp(object, "null", 4)) return INSITU_OK;
+  return extension_fail(err, INSITU_E_FORMAT, "its configuration must be an object");
 }
 
 /* Refuses keys other than n known ones: the specifications call metadata with such keys invalid. */
@@ -340,12 +355,10 @@ static insitu_status extension_check_keys(
   const char *p = object && *object == '{' ? extension_first(object) : NULL;
 
   for (; p; p = extension_next(extension_member(p)))
-    if (extension_word(p, known, n) < 0) {
-      snprintf(err->message, sizeof err->message, "configuration key '%.*s': an unknown key",
+    if (extension_word(p, known, n) < 0)
+      return extension_fail(err, INSITU_E_CODEC, "configuration key '%.*s': an unknown key",
           (int)(extension_behind(p) - p - 2), p + 1);
-      return INSITU_E_CODEC;
-    }
-  return INSITU_OK;
+  return extension_check_object(err, config);
 }
 
 /* Keeps what an open has read. */
@@ -357,29 +370,12 @@ static insitu_status extension_keep(const extension_state *made, void **state, i
   return INSITU_OK;
 }
 
-/* How many elements the n bytes at hand are, which give at most cap bytes. */
-static insitu_status extension_count(
-    const extension_state *s, uint64_t n, uint64_t cap, uint64_t *count, insitu_error *err) {
-  *count = n / extension_size(s->from);
-  if (n % extension_size(s->from) == 0 && *count <= cap / extension_size(s->to)) return INSITU_OK;
-  snprintf(err->message, sizeof err->message, "%llu bytes are not the elements of a chunk",
-      (unsigned long long)n);
-  return INSITU_E_CORRUPT;
-}
-
-static insitu_status extension_no_value(insitu_error *err, uint64_t element) {
-  snprintf(err->message, sizeof err->message,
-      "element %llu has no value of the decoded type: the stored chunk is damaged",
-      (unsigned long long)element);
-  return INSITU_E_CORRUPT;
-}
-
 /* ---- scale_offset: stored / scale + offset, in the type of the elements ---- */
 
 static insitu_status extension_open_scale(
     void *user, const char *config, insitu_codec_place *place, void **state, insitu_error *err) {
   static const char *const keys[] = {"offset", "scale"};
-  extension_state s = {.from = place->dtype, .to = place->dtype};
+  extension_state s = {.from = place->dtype, .to = place->dtype, .scales = true};
   bool real = extension_is_float(place->dtype);
   (void)user;
 
@@ -415,26 +411,10 @@ static inline bool extension_unscale(const extension_state *s, extension_value *
   }
 
   /* each operation is rounded to the type; that it is computed as double does not change a bit */
-  double was = v->real, largest = extension_float_of(s->to).largest;
+  double was = v->real;
   v->real = extension_round_real(v->real / s->scale.real, s->to, EXTENSION_EVEN);
   v->real = extension_round_real(v->real + s->offset.real, s->to, EXTENSION_EVEN);
-  return fabs(v->real) <= largest || !isfinite(was);
-}
-
-static insitu_status extension_decode_scale(void *user, const char *config, const void *src,
-    uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
-  const extension_state *s = user;
-  uint64_t count, size = extension_size(s->to);
-  insitu_status status = extension_count(s, n, cap, &count, err);
-  (void)config;
-
-  for (uint64_t i = 0; status == INSITU_OK && i < count; i++) {
-    extension_value v = extension_load(s->from, (const unsigned char *)src + i * size);
-    if (!extension_unscale(s, &v)) return extension_no_value(err, i);
-    extension_store(s->to, v, (unsigned char *)dst + i * size);
-  }
-  *got = count * size;
-  return status;
+  return isfinite(v->real) || !isfinite(was);
 }
 
 /* ---- cast_value: elements of one type, stored as those of another ---- */
@@ -538,20 +518,29 @@ static inline bool extension_cast(const extension_state *s, extension_value *v) 
   return s->range == EXTENSION_CLAMP;
 }
 
-static insitu_status extension_decode_cast(void *user, const char *config, const void *src,
-    uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
-  const extension_state *s = user;
-  uint64_t count, from = extension_size(s->from), to = extension_size(s->to);
-  insitu_status status = extension_count(s, n, cap, &count, err);
-  (void)config;
+/* ---- the decoder of scale_offset and cast_value ---- */
 
-  for (uint64_t i = 0; status == INSITU_OK && i < count; i++) {
+static insitu_status extension_decode(void *user, const char *config, const void *src, uint64_t n,
+    void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  const extension_state *s = user;
+  uint64_t from = extension_size(s->from), to = extension_size(s->to), count = n / from;
+  bool scales = s->scales;
+  (void)config;
+  if (n % from || count > cap / to)
+    return extension_fail(
+        err, INSITU_E_CORRUPT, "%llu bytes are not the elements of a chunk", (unsigned long long)n);
+
+  for (uint64_t i = 0; i < count; i++) {
     extension_value v = extension_load(s->from, (const unsigned char *)src + i * from);
-    if (!extension_map(s, &v) && !extension_cast(s, &v)) return extension_no_value(err, i);
+    bool ok = scales ? extension_unscale(s, &v) : extension_map(s, &v) || extension_cast(s, &v);
+    if (!ok)
+      return extension_fail(err, INSITU_E_CORRUPT,
+          "element %llu has no value of the decoded type: the stored chunk is damaged",
+          (unsigned long long)i);
     extension_store(s->to, v, (unsigned char *)dst + i * to);
   }
   *got = count * to;
-  return status;
+  return INSITU_OK;
 }
 
 /* ---- packbits: a range of the bits of each element, one element after the other ---- */
@@ -580,6 +569,8 @@ static insitu_status extension_open_pack(
       .padding = extension_word(extension_get(object, "padding_encoding"), places, 3)};
   (void)user;
 
+  insitu_status status = numcodecs ? INSITU_OK : extension_check_object(err, config);
+  if (status < 0) return status;
   if (numcodecs) s.padding = EXTENSION_PAD_FIRST;
   if (!numcodecs && !place->elements)
     return extension_fail(
@@ -640,15 +631,11 @@ static insitu_status extension_decode_pack(void *user, const char *config, const
 /* ---- the table for desc.codecs ---- */
 
 enum { EXTENSION_CODECS = 3 };
-static const insitu_codec extension_codecs[EXTENSION_CODECS] = {
-    {.name = "scale_offset",
-        .decode = extension_decode_scale,
-        .open = extension_open_scale,
-        .close = free},
-    {.name = "cast_value",
-        .decode = extension_decode_cast,
-        .open = extension_open_cast,
-        .close = free},
+static const insitu_codec extension_codecs[EXTENSION_CODECS] = {{.name = "scale_offset",
+                                                                    .decode = extension_decode,
+                                                                    .open = extension_open_scale,
+                                                                    .close = free},
+    {.name = "cast_value", .decode = extension_decode, .open = extension_open_cast, .close = free},
     {.name = "packbits",
         .decode = extension_decode_pack,
         .open = extension_open_pack,

@@ -238,6 +238,7 @@ def specified_cases():
             yield codec, names[d], np.array([3], d), None
             yield {"name": "scale_offset", "configuration": {"offset": 100}}, names[d], np.array([np.iinfo(d).max - 50], d), None
     yield {"name": "scale_offset", "configuration": {"scale": 0.001}}, "float16", np.array([60000], "f2"), None
+    yield {"name": "scale_offset", "configuration": {"scale": 0.5, "offset": -65504}}, "float16", np.array([65504], "f2"), None
     for d in ("b1", "u1", "i1", "i2", "u4", "i8", "f4"):
         width = 1 if d == "b1" else np.dtype(d).itemsize * 8
         for place in ("none", "first_byte", "last_byte"):
