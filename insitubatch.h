@@ -22125,7 +22125,8 @@ static insitu_status insitu__cf_init(
 /* >>geometry ----------------------------------------------------------------------------------- */
 /* From metadata and the desc's variables to what the planner needs: which arrays are read, along
  * which axis samples lie, which box of each field a variable selects, and where its bytes lie in a
- * batch row. The desc must outlive it. Built on the opening thread, read-only afterwards.
+ * batch row. The desc must outlive it. Built on the reactor thread while the loader opens, when
+ * insitu__geometry_init_await suspends; read-only afterwards.
  *
  * A "view" is one (variable, step): a row of it shows the sample anchor + delta of its array. A
  * "field" is one tile of the non-sample axes: a stored chunk is named by (array, chunk number along
@@ -22151,6 +22152,7 @@ struct insitu__geometry_view {
   uint64_t dst;   /* bytes from the row's begin in the variable's block */
   uint64_t entry; /* of a row list: the anchor that shows the list's first row in this view */
   uint64_t group; /* from this view on, so many views of the variable show neighbouring rows */
+  bool again;     /* another view of the array shows the same indexes */
 };
 
 /* Neighbouring anchors of a row list. */
@@ -22519,6 +22521,7 @@ static void insitu__geometry_spans(
     }
 
     sorted[i]->entry = span->entry + (uint64_t)(-sorted[i]->delta - span->first);
+    sorted[i]->again = behind == 0;
   }
 }
 
@@ -22538,11 +22541,10 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
   qsort(sorted, (size_t)a->n_views, sizeof *sorted, insitu__geometry_compare);
 
   a->list_rows = insitu__base_min(a->rows, INSITU__GEOMETRY_LIST);
-  insitu__geometry_spans(a, sorted);
-  while (a->list_rows > 1 && a->list_entries > INSITU__GEOMETRY_LIST) {
+  for (insitu__geometry_spans(a, sorted);
+       a->list_rows > 1 && a->list_entries > INSITU__GEOMETRY_LIST;
+       insitu__geometry_spans(a, sorted))
     a->list_rows /= 2;
-    insitu__geometry_spans(a, sorted);
-  }
 
   /* pieces of one length */
   a->list_rows = insitu__base_ceil_div(a->rows, insitu__base_ceil_div(a->rows, a->list_rows));
@@ -22613,27 +22615,6 @@ static bool insitu__geometry_place(
   return ok;
 }
 
-/* Those that go to the same device as v does: one after the other, so that one copy takes them all.
- */
-static bool insitu__geometry_group(struct insitu__geometry *g,
-    const struct insitu__geometry_variable *v, uint64_t rows, uint64_t *at) {
-  struct insitu__geometry_device *to = &g->devices[g->n_devices];
-
-  for (unsigned i = 0; i < g->n_devices; i++)
-    if (g->devices[i].device == v->device) return true;
-  g->n_devices++; /* at most INSITU__MAX_DEVICES: ordinals are below it */
-  to->device = v->device;
-  to->at = *at;
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    struct insitu__geometry_variable *w = &g->variables[i];
-    if (w->place == INSITU_DEVICE && w->device == v->device && !insitu__geometry_place(w, rows, at))
-      return false;
-  }
-
-  to->bytes = *at - to->at;
-  return true;
-}
-
 /* Places the variables' blocks in a slab of `rows` rows: sample indices behind those that stay on
  * the host; page-locked ones, and those of each device, in a block of their own. */
 static insitu_status insitu__geometry_slab(
@@ -22649,12 +22630,19 @@ static insitu_status insitu__geometry_slab(
     parts += v->n_steps * v->fields; /* at most 2^50: the limits of all three */
     if (v->place != INSITU_DEVICE)
       ok = ok && insitu__geometry_place(v, rows, v->place == INSITU_HOST ? &at : &pinned);
-    if (v->place != INSITU_HOST) pinned = insitu__base_max(pinned, INSITU__GEOMETRY_ALIGN);
   }
 
-  for (uint64_t i = 0; i < g->n_variables; i++)
-    if (g->variables[i].place == INSITU_DEVICE)
-      ok = ok && insitu__geometry_group(g, &g->variables[i], rows, &pinned);
+  for (int32_t device = 0; device < INSITU__MAX_DEVICES; device++) {
+    struct insitu__geometry_device to = {device, pinned, 0};
+    for (uint64_t i = 0; i < g->n_variables; i++) {
+      struct insitu__geometry_variable *v = &g->variables[i];
+      if (v->place != INSITU_DEVICE || v->device != device) continue;
+      ok = ok && insitu__geometry_place(v, rows, &pinned);
+      to.bytes = pinned - to.at; /* more than 0: a row is no shorter than an element */
+    }
+    if (to.bytes) g->devices[g->n_devices++] = to;
+  }
+
   g->indices = at;
   ok = ok && insitu__base_mul(rows, sizeof(int64_t), &bytes) &&
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
@@ -23277,28 +23265,28 @@ static unsigned insitu__box_merge(struct insitu__box_dim *dim, unsigned n) {
  * offsets fit, and fills extent and total. */
 static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *err) {
   uint64_t dst_end = b->dst_item, total = 1, span;
+  bool src = true, dst = true; /* whether each side fits into memory */
 
   b->extent[b->ndim] = b->src_item;
-  for (unsigned d = b->ndim; d--;) {
+  for (unsigned d = b->ndim; src && dst && d--;) {
     const struct insitu__box_dim *dim = &b->dim[d];
     if (dim->src_stride <= 0 || (uint64_t)dim->src_stride < b->extent[d + 1])
       return insitu__box_bad(err, "source", "overlaps itself");
     if (dim->dst_stride < (int64_t)b->dst_item)
       return insitu__box_bad(err, "destination", "overlaps itself");
-    if (!insitu__base_mul(dim->count - 1, (uint64_t)dim->src_stride, &span) ||
-        !insitu__base_add(span, b->extent[d + 1], &b->extent[d]))
-      return insitu__box_bad(err, "source", "is larger than memory");
-    if (!insitu__base_mul(dim->count - 1, (uint64_t)dim->dst_stride, &span) ||
-        !insitu__base_add(span, dst_end, &dst_end))
-      return insitu__box_bad(err, "destination", "is larger than memory");
+    src = insitu__base_mul(dim->count - 1, (uint64_t)dim->src_stride, &span) &&
+          insitu__base_add(span, b->extent[d + 1], &b->extent[d]);
+    dst = insitu__base_mul(dim->count - 1, (uint64_t)dim->dst_stride, &span) &&
+          insitu__base_add(span, dst_end, &dst_end);
     total *= dim->count; /* at most extent[d] */
   }
 
   b->src_begin = b->src_offset;
-  if (!insitu__base_add(b->src_offset, b->extent[0], &b->src_end) || b->src_end > PTRDIFF_MAX)
-    return insitu__box_bad(err, "source", "is larger than memory");
-  if (!insitu__base_add(b->dst_offset, dst_end, &dst_end) || dst_end > PTRDIFF_MAX)
-    return insitu__box_bad(err, "destination", "is larger than memory");
+  src = src && insitu__base_add(b->src_offset, b->extent[0], &b->src_end) &&
+        b->src_end <= PTRDIFF_MAX;
+  dst = dst && insitu__base_add(b->dst_offset, dst_end, &dst_end) && dst_end <= PTRDIFF_MAX;
+  if (!src || !dst)
+    return insitu__box_bad(err, src ? "destination" : "source", "is larger than memory");
   b->total = total;
   return INSITU_OK;
 }
@@ -23611,9 +23599,9 @@ static void insitu__box_paint(const struct insitu__box_dim *dim, unsigned n,
   memcpy(dst, pattern, (size_t)left);
 }
 
-/* Writes one value to the whole box: n elements (at most INSITU__MAX_FILL) of the source dtype in
- * native byte order that repeat along the innermost axis. n over 1 goes with boxes that hold that
- * axis whole and do not convert. */
+/* Writes one value to the whole box: n elements, of INSITU__MAX_FILL bytes at most together, of the
+ * source dtype in native byte order that repeat along the innermost axis. n over 1 goes with boxes
+ * that hold that axis whole and do not convert. */
 static void insitu__box_fill(
     const struct insitu__box *b, const unsigned char *fill, uint64_t n_fill, void *dst_row_base) {
   if (!b->total) return;
@@ -23645,8 +23633,8 @@ static void insitu__box_fill(
 
 /* >>split -------------------------------------------------------------------------------------- */
 /* Which anchors are train, val, test, and how they are cut into the units that the shuffle moves.
- * Pure; built on the opening thread, read-only afterwards. Everything is intervals, so that 10^9
- * samples cost no more than 100.
+ * Pure; built on the reactor thread while the loader opens, read-only afterwards. Everything is
+ * intervals, so that 10^9 samples cost no more than 100.
  *
  * A part's "range" is what the split gives it; its "segments" are the anchors of the range whose
  * reads all stay inside: every view is asked (insitu__geometry_anchors) for the anchors at which it
@@ -23654,14 +23642,11 @@ static void insitu__box_fill(
  * the archive. */
 #define INSITU__SPLIT_PARTS 4 /* train, val, test, all */
 
-struct insitu__split_list {
-  struct insitu__geometry_interval *at; /* ascending, disjoint; a growing array of >>array */
-};
-
+/* Its lists of intervals are ascending and disjoint: growing arrays of >>array. */
 struct insitu__split_part {
   /* reference chunks, before sub-range and gap: what a manifest holds */
-  struct insitu__split_list chunks;
-  struct insitu__split_list range, segments;
+  struct insitu__geometry_interval *chunks;
+  struct insitu__geometry_interval *range, *segments;
   uint64_t *unit_first, *anchor_first; /* of each segment: how many of the part come before it */
   uint64_t units, anchors, dropped;    /* dropped: anchors of range that are in no segment */
   struct insitu__order_irregular *irregular;
@@ -23677,24 +23662,18 @@ struct insitu__split {
 
 static const char *const insitu__split_names[INSITU__SPLIT_PARTS] = {"train", "val", "test", "all"};
 
-static uint64_t insitu__split_count(const struct insitu__split_list *l) {
-  return INSITU__ARRAY_LEN(l->at);
-}
-
 /* Appends an interval, which must not begin before the last one. One that touches or overlaps the
  * last is joined with it, and an empty one is left out, so that lists stay as short as can be.
  * False: no memory. */
 static bool insitu__split_add(
-    struct insitu__split_list *l, struct insitu__geometry_interval added) {
-  uint64_t n = insitu__split_count(l);
+    struct insitu__geometry_interval **list, struct insitu__geometry_interval added) {
+  uint64_t n = INSITU__ARRAY_LEN(*list);
+  struct insitu__geometry_interval *last = n ? &(*list)[n - 1] : NULL;
 
   if (added.hi <= added.lo) return true;
-  if (n && l->at[n - 1].hi >= added.lo) {
-    if (added.hi > l->at[n - 1].hi) l->at[n - 1].hi = added.hi;
-    return true;
-  }
-
-  return INSITU__ARRAY_PUSH(l->at, added);
+  if (!last || last->hi < added.lo) return INSITU__ARRAY_PUSH(*list, added);
+  if (added.hi > last->hi) last->hi = added.hi;
+  return true;
 }
 
 /* What two intervals share; if that is nothing, an interval that ends before it begins. */
@@ -23708,12 +23687,13 @@ static struct insitu__geometry_interval insitu__split_overlap(
 /* into = a intersected with b; with a view, with the anchors at which it shows indexes of b. Both
  * lists are walked once, side by side: of two intervals the one that ends first can meet nothing
  * that comes later. False: no memory. */
-static bool insitu__split_meet(struct insitu__split_list *into, const struct insitu__split_list *a,
-    const struct insitu__split_list *b, const struct insitu__geometry_view *view) {
-  uint64_t i = 0, j = 0, n = insitu__split_count(a), m = insitu__split_count(b);
+static bool insitu__split_meet(struct insitu__geometry_interval **into,
+    const struct insitu__geometry_interval *a, const struct insitu__geometry_interval *b,
+    const struct insitu__geometry_view *view) {
+  uint64_t i = 0, j = 0, n = INSITU__ARRAY_LEN(a), m = INSITU__ARRAY_LEN(b);
 
   while (i < n && j < m) {
-    struct insitu__geometry_interval x = a->at[i], y = b->at[j];
+    struct insitu__geometry_interval x = a[i], y = b[j];
     if (view) y = insitu__geometry_anchors(view, y.lo, y.hi);
     if (!insitu__split_add(into, insitu__split_overlap(x, y))) return false;
     if (x.hi < y.hi) i++;
@@ -23724,19 +23704,19 @@ static bool insitu__split_meet(struct insitu__split_list *into, const struct ins
 }
 
 /* How many samples a list's intervals hold together. */
-static uint64_t insitu__split_total(const struct insitu__split_list *l) {
+static uint64_t insitu__split_total(const struct insitu__geometry_interval *list) {
   uint64_t n = 0;
 
-  for (uint64_t i = 0; i < insitu__split_count(l); i++) n += (uint64_t)(l->at[i].hi - l->at[i].lo);
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++) n += (uint64_t)(list[i].hi - list[i].lo);
   return n;
 }
 
 static void insitu__split_free(struct insitu__split *s) {
   for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
     struct insitu__split_part *q = &s->part[p];
-    INSITU__ARRAY_FREE(q->chunks.at);
-    INSITU__ARRAY_FREE(q->range.at);
-    INSITU__ARRAY_FREE(q->segments.at);
+    INSITU__ARRAY_FREE(q->chunks);
+    INSITU__ARRAY_FREE(q->range);
+    INSITU__ARRAY_FREE(q->segments);
     INSITU__ARRAY_FREE(q->irregular);
     insitu__mem_free(q->unit_first);
     insitu__mem_free(q->anchor_first);
@@ -23753,13 +23733,14 @@ static int insitu__split_compare(const void *x, const void *y) {
 }
 
 /* Sorts chunk numbers, and adds them to a list. False: no memory. */
-static bool insitu__split_from_chunks(struct insitu__split_list *l, uint64_t *chunk, uint64_t n) {
+static bool insitu__split_from_chunks(
+    struct insitu__geometry_interval **list, uint64_t *chunk, uint64_t n) {
   bool ok = true;
 
   qsort(chunk, (size_t)n, sizeof *chunk, insitu__split_compare);
   for (uint64_t i = 0; ok && i < n; i++) {
     int64_t c = (int64_t)chunk[i];
-    ok = insitu__split_add(l, (struct insitu__geometry_interval){c, c + 1});
+    ok = insitu__split_add(list, (struct insitu__geometry_interval){c, c + 1});
   }
 
   return ok;
@@ -23819,7 +23800,7 @@ static insitu_status insitu__split_by_fraction(
 
 /* Chunks of one part from the list in a manifest. list: the list's token, or -1; path: the
  * manifest's, for messages, as name is the part's. */
-static insitu_status insitu__split_manifest_part(struct insitu__split_list *l,
+static insitu_status insitu__split_manifest_part(struct insitu__geometry_interval **into,
     const struct insitu__text_json *j, int list, uint64_t chunks, const char *path,
     const char *name, insitu_error *err) {
   uint64_t n = (uint64_t)insitu__text_json_size(j, list), k = 0;
@@ -23841,7 +23822,7 @@ static insitu_status insitu__split_manifest_part(struct insitu__split_list *l,
           "open, manifest %s: entry %" PRIu64 " of chunks.%s is no chunk number below %" PRIu64
           "; write the manifest anew for this archive",
           path, k, name, chunks);
-  if (!s && !insitu__split_from_chunks(l, chunk, n))
+  if (!s && !insitu__split_from_chunks(into, chunk, n))
     s = insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
   for (k = n; !s && k-- > 1;)
@@ -23886,14 +23867,14 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
         insitu__split_names[p], err);
   for (int p = 0; !status && p < 3; p++)
     for (int q = 0; !status && q < p; q++) {
-      struct insitu__split_list both = {0};
-      if (!insitu__split_meet(&both, &s->part[p].chunks, &s->part[q].chunks, NULL))
+      struct insitu__geometry_interval *both = NULL;
+      if (!insitu__split_meet(&both, s->part[p].chunks, s->part[q].chunks, NULL))
         status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
-      else if (insitu__split_count(&both))
+      else if (both)
         status = insitu__error_set(err, INSITU_E_SPLIT,
             "open, manifest %s: chunk %" PRId64 " is in both %s and %s; correct it", path,
-            both.at[0].lo, insitu__split_names[q], insitu__split_names[p]);
-      INSITU__ARRAY_FREE(both.at);
+            both[0].lo, insitu__split_names[q], insitu__split_names[p]);
+      INSITU__ARRAY_FREE(both);
     }
   insitu__text_json_free(&j);
   return status;
@@ -23905,8 +23886,8 @@ static bool insitu__split_ranges(
   bool ok = true;
 
   for (int p = 0; p < 3; p++)
-    for (uint64_t i = 0; i < insitu__split_count(&s->part[p].chunks); i++) {
-      struct insitu__geometry_interval c = s->part[p].chunks.at[i];
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->part[p].chunks); i++) {
+      struct insitu__geometry_interval c = s->part[p].chunks[i];
       c.lo *= (int64_t)chunk;
       c.hi *= (int64_t)chunk;
       ok = ok && insitu__split_add(&s->part[p].range, insitu__split_overlap(c, base));
@@ -23932,8 +23913,7 @@ static insitu_status insitu__split_exact(struct insitu__split *s, const insitu_l
           ", %" PRId64 "); correct start and stop",
           insitu__split_names[p], r->start, stop, base.lo, base.hi);
     for (int q = 0; q < p; q++)
-      if (insitu__split_count(&s->part[q].range) && r->start < s->part[q].range.at[0].hi &&
-          stop > s->part[q].range.at[0].lo)
+      if (s->part[q].range && r->start < s->part[q].range[0].hi && stop > s->part[q].range[0].lo)
         return insitu__error_set(err, INSITU_E_SPLIT,
             "open: the ranges of %s and %s share samples; make them disjoint",
             insitu__split_names[q], insitu__split_names[p]);
@@ -23951,17 +23931,17 @@ static insitu_status insitu__split_exact(struct insitu__split *s, const insitu_l
 static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
   uint64_t next[3] = {0};
   int64_t end[3] = {-gap, -gap, -gap}; /* of each part's ranges so far */
-  struct insitu__split_list cut[3] = {{0}};
+  struct insitu__geometry_interval *cut[3] = {NULL};
   bool ok = true;
 
   while (ok) {
     int p = -1;
     for (int q = 0; q < 3; q++)
-      if (next[q] < insitu__split_count(&s->part[q].range) &&
-          (p < 0 || s->part[q].range.at[next[q]].lo < s->part[p].range.at[next[p]].lo))
+      if (next[q] < INSITU__ARRAY_LEN(s->part[q].range) &&
+          (p < 0 || s->part[q].range[next[q]].lo < s->part[p].range[next[p]].lo))
         p = q;
     if (p < 0) break;
-    struct insitu__geometry_interval i = s->part[p].range.at[next[p]++];
+    struct insitu__geometry_interval i = s->part[p].range[next[p]++];
     for (int q = 0; q < 3; q++)
       if (q != p && i.lo < end[q] + gap) i.lo = end[q] + gap;
     end[p] = i.hi;
@@ -23969,7 +23949,7 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
   }
 
   for (int p = 0; p < 3; p++) {
-    INSITU__ARRAY_FREE(s->part[p].range.at);
+    INSITU__ARRAY_FREE(s->part[p].range);
     s->part[p].range = cut[p];
   }
 
@@ -23979,28 +23959,29 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
 /* Segments, units and short units of one part. inside: where reads may go. A sample with several
  * reads may have them in different intervals of `inside`, so each view narrows the segments by
  * itself. Each takes time by the number of intervals, never of samples. False: no memory. */
-static bool insitu__split_cut(struct insitu__split_part *p, const struct insitu__split_list *inside,
-    const struct insitu__geometry *g, uint64_t unit_rows) {
-  for (uint64_t i = 0; i < insitu__split_count(&p->range); i++)
-    if (!insitu__split_add(&p->segments, p->range.at[i])) return false;
+static bool insitu__split_cut(struct insitu__split_part *p,
+    const struct insitu__geometry_interval *inside, const struct insitu__geometry *g,
+    uint64_t unit_rows) {
+  if (!insitu__split_meet(&p->segments, p->range, p->range, NULL)) return false; /* a copy */
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     if (insitu__geometry_again(g, i)) continue; /* it would narrow nothing */
     for (uint64_t v = 0; v < a->n_views; v++) {
-      struct insitu__split_list narrower = {0};
-      bool ok = insitu__split_meet(&narrower, &p->segments, inside, &a->views[v]);
-      INSITU__ARRAY_FREE(p->segments.at);
+      struct insitu__geometry_interval *narrower = NULL;
+      if (a->views[v].again) continue; /* nor would this */
+      bool ok = insitu__split_meet(&narrower, p->segments, inside, &a->views[v]);
+      INSITU__ARRAY_FREE(p->segments);
       p->segments = narrower;
       if (!ok) return false;
     }
   }
 
-  uint64_t n = insitu__split_count(&p->segments);
+  uint64_t n = INSITU__ARRAY_LEN(p->segments);
   p->unit_first = (uint64_t *)insitu__mem_alloc(n, sizeof *p->unit_first);
   p->anchor_first = (uint64_t *)insitu__mem_alloc(n, sizeof *p->anchor_first);
   if (!p->unit_first || !p->anchor_first) return false;
   for (uint64_t i = 0; i < n; i++) {
-    uint64_t lo = (uint64_t)p->segments.at[i].lo, hi = (uint64_t)p->segments.at[i].hi,
+    uint64_t lo = (uint64_t)p->segments[i].lo, hi = (uint64_t)p->segments[i].hi,
              first = lo / unit_rows, last = (hi - 1) / unit_rows;
     p->unit_first[i] = p->units;
     p->anchor_first[i] = p->anchors;
@@ -24016,7 +23997,7 @@ static bool insitu__split_cut(struct insitu__split_part *p, const struct insitu_
   }
 
   p->n_irregular = INSITU__ARRAY_LEN(p->irregular);
-  p->dropped = insitu__split_total(&p->range) - p->anchors;
+  p->dropped = insitu__split_total(p->range) - p->anchors;
   return true;
 }
 
@@ -24026,11 +24007,11 @@ static bool insitu__split_cut(struct insitu__split_part *p, const struct insitu_
 static void insitu__split_hash(struct insitu__split *s) {
   s->hash = 0;
   for (uint64_t p = 0; p < INSITU__SPLIT_PARTS; p++) {
-    const struct insitu__split_list *l = &s->part[p].segments;
-    s->hash = insitu__order_mix(insitu__order_mix(s->hash ^ p) ^ insitu__split_count(l));
-    for (uint64_t i = 0; i < insitu__split_count(l); i++)
+    const struct insitu__geometry_interval *list = s->part[p].segments;
+    s->hash = insitu__order_mix(insitu__order_mix(s->hash ^ p) ^ INSITU__ARRAY_LEN(list));
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
       s->hash = insitu__order_mix(
-          insitu__order_mix(s->hash ^ (uint64_t)l->at[i].lo) ^ (uint64_t)l->at[i].hi);
+          insitu__order_mix(s->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
   }
 }
 
@@ -24058,14 +24039,14 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
   else
     status = insitu__split_by_fraction(s, desc, insitu__base_ceil_div(g->samples, g->chunk), err);
   if (status) return status;
-  struct insitu__split_list all = {0};
+  struct insitu__geometry_interval *all = NULL;
   bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g->chunk)) &&
             insitu__split_add(&s->part[INSITU_ALL].range, base) &&
             insitu__split_gap(s, (int64_t)desc->split_gap) && insitu__split_add(&all, archive);
   for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++)
-    ok = insitu__split_cut(
-        &s->part[p], desc->split_spill ? &all : &s->part[p].range, g, s->unit_rows);
-  INSITU__ARRAY_FREE(all.at);
+    ok =
+        insitu__split_cut(&s->part[p], desc->split_spill ? all : s->part[p].range, g, s->unit_rows);
+  INSITU__ARRAY_FREE(all);
   if (!ok)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
@@ -24077,7 +24058,7 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
  * the others where a group of unit_rows samples does. */
 static int64_t insitu__split_unit_anchor(
     const struct insitu__split *s, const struct insitu__split_part *p, uint64_t unit) {
-  uint64_t i = 0, end = insitu__split_count(&p->segments);
+  uint64_t i = 0, end = INSITU__ARRAY_LEN(p->segments);
 
   while (end - i > 1) { /* i becomes the segment that holds the unit */
     uint64_t mid = i + (end - i) / 2;
@@ -24085,7 +24066,7 @@ static int64_t insitu__split_unit_anchor(
     else end = mid;
   }
 
-  uint64_t lo = (uint64_t)p->segments.at[i].lo;
+  uint64_t lo = (uint64_t)p->segments[i].lo;
   return (int64_t)insitu__base_max(
       lo, (lo / s->unit_rows + unit - p->unit_first[i]) * s->unit_rows);
 }
@@ -24098,18 +24079,18 @@ struct insitu__split_unit {
 /* The unit that holds an anchor, or the hole around it. */
 static struct insitu__split_unit insitu__split_find(
     const struct insitu__split *s, const struct insitu__split_part *p, int64_t anchor) {
-  uint64_t lo = 0, hi = insitu__split_count(&p->segments), n = hi;
+  uint64_t lo = 0, hi = INSITU__ARRAY_LEN(p->segments), n = hi;
 
   while (lo < hi) { /* the first segment that ends beyond anchor */
     uint64_t mid = lo + (hi - lo) / 2;
-    if (p->segments.at[mid].hi <= anchor) lo = mid + 1;
+    if (p->segments[mid].hi <= anchor) lo = mid + 1;
     else hi = mid;
   }
 
-  struct insitu__split_unit u = {UINT64_MAX, lo, lo ? p->segments.at[lo - 1].hi : INT64_MIN,
-      lo < n ? p->segments.at[lo].lo : INT64_MAX};
-  if (lo == n || p->segments.at[lo].lo > anchor) return u;
-  struct insitu__geometry_interval g = p->segments.at[lo];
+  struct insitu__split_unit u = {UINT64_MAX, lo, lo ? p->segments[lo - 1].hi : INT64_MIN,
+      lo < n ? p->segments[lo].lo : INT64_MAX};
+  if (lo == n || p->segments[lo].lo > anchor) return u;
+  struct insitu__geometry_interval g = p->segments[lo];
   int64_t rows = (int64_t)s->unit_rows, group = anchor / rows;
   u.unit = p->unit_first[lo] + (uint64_t)(group - g.lo / rows);
   u.lo = g.lo > group * rows ? g.lo : group * rows;
@@ -24127,8 +24108,8 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
   for (int p = 0; p < 3; p++) {
     insitu__text_buffer_printf(b, "%s\"%s\": [", p ? ", " : "", insitu__split_names[p]);
     const char *comma = "";
-    for (uint64_t i = 0; i < insitu__split_count(&s->part[p].chunks); i++)
-      for (int64_t c = s->part[p].chunks.at[i].lo; c < s->part[p].chunks.at[i].hi && !b->failed;
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->part[p].chunks); i++)
+      for (int64_t c = s->part[p].chunks[i].lo; c < s->part[p].chunks[i].hi && !b->failed;
            c++, comma = ", ")
         insitu__text_buffer_printf(b, "%s%" PRId64, comma, c);
     insitu__text_buffer_printf(b, "]");
@@ -24732,8 +24713,8 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
  * False: no memory. */
 static bool insitu__plan_distinct_views(const struct insitu__plan *p,
     const struct insitu__geometry_array *a, uint64_t v, uint64_t n, uint64_t *chunks) {
-  const struct insitu__split_list *segments = &p->part->segments;
-  uint64_t count = insitu__split_count(segments), next = 0;
+  const struct insitu__geometry_interval *segments = p->part->segments;
+  uint64_t count = INSITU__ARRAY_LEN(segments), next = 0;
   int64_t end = 0; /* one past the last chunk that was counted */
   struct insitu__geometry_interval *all =
       (struct insitu__geometry_interval *)insitu__mem_alloc(n * count, sizeof *all);
@@ -24741,8 +24722,8 @@ static bool insitu__plan_distinct_views(const struct insitu__plan *p,
   if (!all) return false;
   for (; n > 0; n--, v++)
     for (uint64_t s = 0; s < count; s++, next++) {
-      all[next].lo = (int64_t)insitu__geometry_touch(a, &a->views[v], segments->at[s].lo);
-      all[next].hi = (int64_t)insitu__geometry_touch(a, &a->views[v], segments->at[s].hi - 1) + 1;
+      all[next].lo = (int64_t)insitu__geometry_touch(a, &a->views[v], segments[s].lo);
+      all[next].hi = (int64_t)insitu__geometry_touch(a, &a->views[v], segments[s].hi - 1) + 1;
     }
   if (next > count) qsort(all, (size_t)next, sizeof *all, insitu__split_compare);
   for (uint64_t k = 0; k < next; k++) {
@@ -24760,7 +24741,7 @@ static bool insitu__plan_distinct_views(const struct insitu__plan *p,
  * by several views, where it is at most so many. */
 static bool insitu__plan_distinct(
     const struct insitu__plan *p, const uint64_t *fields, uint64_t *out) {
-  uint64_t segments = insitu__split_count(&p->part->segments);
+  uint64_t segments = INSITU__ARRAY_LEN(p->part->segments);
 
   *out = 0;
   for (uint64_t i = 0; i < p->geometry->n_arrays; i++) {
@@ -24917,7 +24898,7 @@ static insitu_status insitu__plan_quality(
       struct insitu__split_unit u = insitu__split_find(p->split, p->part, anchor);
       /* source rank: how many of the split's anchors lie before it in the archive */
       double rank = (double)(p->part->anchor_first[u.segment] +
-                             (uint64_t)(anchor - p->part->segments.at[u.segment].lo));
+                             (uint64_t)(anchor - p->part->segments[u.segment].lo));
       double step = rank > last ? rank - last : last - rank;
       if (out->rows++) {
         gap += step;
@@ -26748,6 +26729,33 @@ static insitu_status insitu__fetch_key(const struct insitu__zarr_array *z, const
       "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
 }
 
+/* Describes the copy of what the chunk at `tile` of z's grid has of the box [lo, hi). stride and
+ * dst_stride: bytes in the chunk and in the destination, per stored axis. skip: an axis that the
+ * copy leaves out, or -1; cf: how values are decoded, or NULL. */
+static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, int skip,
+    const uint64_t *tile, const uint64_t *lo, const uint64_t *hi, const uint64_t *stride,
+    const int64_t *dst_stride, int32_t dtype, const struct insitu__cf *cf, struct insitu__box *box,
+    insitu_error *err) {
+  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
+  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  unsigned n = 0;
+
+  for (unsigned d = 0; d < z->ndim; d++) {
+    if ((int)d == skip) continue;
+    uint64_t begin = tile[d] * z->chunk[d], first = insitu__base_max(begin, lo[d]);
+    count[n] = insitu__base_min(begin + z->chunk[d], hi[d]) - first;
+    from += (first - begin) * stride[d];
+    to += (first - lo[d]) * (uint64_t)dst_stride[d];
+    src[n] = (int64_t)stride[d];
+    dst[n++] = dst_stride[d];
+  }
+
+  insitu_status status =
+      insitu__box_init(box, n, count, src, dst, from, to, z->dtype, z->swap, dtype, err);
+  if (!status && cf) insitu__box_cf(box, cf, z->swap);
+  return status;
+}
+
 /* Reads an object of z from `offset` on into the iovecs, through the caches, and counts the
  * request. */
 static insitu_status insitu__fetch_bytes_await(insitu_loader *ld,
@@ -27343,10 +27351,11 @@ struct insitu__read_call {
   struct insitu__cf cf;                                         /* where the variable is decoded */
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];          /* the box */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS]; /* the chunks that hold it */
-  uint64_t stride[INSITU__MAX_DIMS], dst_stride[INSITU__MAX_DIMS]; /* bytes */
-  uint64_t chunk_bytes, bound, bytes, tiles, next;                 /* next: the chunk to be read */
-  uint64_t memory;                                                 /* bytes of a reader's */
-  uint64_t reserved;                                               /* of memory_budget */
+  uint64_t stride[INSITU__MAX_DIMS];                            /* bytes */
+  int64_t dst_stride[INSITU__MAX_DIMS];                         /* bytes */
+  uint64_t chunk_bytes, bound, bytes, tiles, next;              /* next: the chunk to be read */
+  uint64_t memory;                                              /* bytes of a reader's */
+  uint64_t reserved;                                            /* of memory_budget */
   struct insitu__read_reader *readers;
   struct insitu__reactor_gate done;
 };
@@ -27406,26 +27415,6 @@ static void insitu__read_decode(void *arg, unsigned worker) {
   if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
 }
 
-/* The part of the chunk that lies in the box, and its place in dst. */
-static insitu_status insitu__read_box(struct insitu__read_reader *d) {
-  struct insitu__read_call *r = d->call;
-  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
-  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
-  for (unsigned k = 0; k < r->zarr.ndim; k++) {
-    uint64_t begin = d->tile[k] * r->zarr.chunk[k], lo = insitu__base_max(begin, r->lo[k]);
-    count[k] = insitu__base_min(begin + r->zarr.chunk[k], r->hi[k]) - lo;
-    from += (lo - begin) * r->stride[k];
-    to += (lo - r->lo[k]) * r->dst_stride[k];
-    src[k] = (int64_t)r->stride[k];
-    dst[k] = (int64_t)r->dst_stride[k];
-  }
-
-  insitu_status status = insitu__box_init(&d->box, r->zarr.ndim, count, src, dst, from, to,
-      r->zarr.dtype, r->zarr.swap, r->dtype, &d->error);
-  if (!status && r->variable->decode) insitu__box_cf(&d->box, &r->cf, r->zarr.swap);
-  return status;
-}
-
 /* Reads the encoded chunk d->tile into d->memory: d->got bytes of the right length. */
 static insitu_status insitu__read_bytes_await(
     struct insitu__read_reader *d, const char *key, struct insitu__store_tag *tag) {
@@ -27465,7 +27454,8 @@ static insitu_status insitu__read_once_await(
   uint64_t object;
   d->holes = 0;
   key[0] = 0;
-  insitu_status status = insitu__read_box(d);
+  insitu_status status = insitu__fetch_box(&r->zarr, -1, d->tile, r->lo, r->hi, r->stride,
+      r->dst_stride, r->dtype, r->variable->decode ? &r->cf : NULL, &d->box, &d->error);
   if (!status) status = insitu__fetch_key(&r->zarr, d->tile, &object, key, &d->error);
   if (status) return status;
 
@@ -27539,7 +27529,7 @@ static insitu_status insitu__read_shape(struct insitu__read_call *r) {
 
   /* An array has at most 2^63 bytes, which conversion may multiply by 8. */
   for (unsigned k = z->ndim; k-- > 0;) {
-    r->dst_stride[k] = r->bytes;
+    r->dst_stride[k] = (int64_t)r->bytes;
     if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
       return insitu__error_set(r->err, INSITU_E_SHAPE,
           "read, array %s: it has more bytes than memory can address; select less with slices",
@@ -28886,28 +28876,15 @@ static void insitu__dates_keep_await(void *arg) {
 static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
   const struct insitu__geometry *g = &t->loader->geometry;
   const struct insitu__geometry_array *a = t->array;
-  uint64_t tile[INSITU__MAX_DIMS], count[INSITU__MAX_DIMS];
-  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  uint64_t tile[INSITU__MAX_DIMS];
 
   memset(t->wanted, 0, g->n_variables * sizeof *t->wanted);
   for (uint64_t i = 0; i < g->n_variables; i++) {
     const struct insitu__geometry_variable *v = &g->variables[i];
     if (&g->arrays[v->array] != a || !insitu__geometry_field(a, v, t->field, tile)) continue;
-    uint64_t from = 0, to = 0;
-    unsigned n = 0;
-    for (unsigned d = 0; d < a->zarr.ndim; d++) {
-      if (d == a->axis) continue;
-      uint64_t begin = tile[d] * a->zarr.chunk[d], lo = insitu__base_max(begin, v->lo[d]);
-      count[n] = insitu__base_min(begin + a->zarr.chunk[d], v->hi[d]) - lo;
-      from += (lo - begin) * a->stride[d];
-      to += (lo - v->lo[d]) * (uint64_t)v->dst_stride[d];
-      src[n] = (int64_t)a->stride[d];
-      dst[n++] = v->dst_stride[d];
-    }
-    insitu_status status = insitu__box_init(
-        &t->box[i], n, count, src, dst, from, to, a->zarr.dtype, a->zarr.swap, v->dtype, &t->error);
+    insitu_status status = insitu__fetch_box(&a->zarr, (int)a->axis, tile, v->lo, v->hi, a->stride,
+        v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &t->box[i], &t->error);
     if (status) return status;
-    if (v->decoded) insitu__box_cf(&t->box[i], &v->cf, a->zarr.swap);
     t->wanted[i] = true;
   }
 

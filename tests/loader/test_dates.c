@@ -244,12 +244,12 @@ static void test_splits(void **state) {
 /* A part's range holds exactly the samples that take part and have a date from `from` to `to`. */
 static void has_range(
     const insitu_loader *ld, int p, const insitu_split_range *want, const bool *takes_part) {
-  const struct insitu__split_list *range = &ld->split.part[p].range;
+  const struct insitu__geometry_interval *range = ld->split.part[p].range;
   int64_t lo = N, hi = 0;
   for (int i = 0; i < N; i++) {
     bool in = false;
-    for (uint64_t k = 0; k < insitu__split_count(range); k++)
-      in = in || (i >= range->at[k].lo && i < range->at[k].hi);
+    for (uint64_t k = 0; k < INSITU__ARRAY_LEN(range); k++)
+      in = in || (i >= range[k].lo && i < range[k].hi);
     bool should = takes_part[i] && inside(iso[i], want->from, want->to);
     if (in != should)
       fail_msg(
@@ -308,7 +308,7 @@ static void test_open_ends(void **state) {
           has_range(ld, ends ? p : other, &d.split[ends ? p : other], takes_part);
           for (int q = 0; q < 3; q++)
             if (q != (ends ? p : other))
-              assert_int_equal(insitu__split_count(&ld->split.part[q].range), 0);
+              assert_int_equal(INSITU__ARRAY_LEN(ld->split.part[q].range), 0);
           insitu_loader_close(&ld);
         }
       /* all three, open to either side: they share nothing and leave nothing out */
@@ -319,8 +319,8 @@ static void test_open_ends(void **state) {
       if (open_with(d, &ld, &err)) fail_msg("falls %d: %s", falls, err.message);
       uint64_t sum = 0;
       for (int p = 0; p < 3; p++) has_range(ld, p, &d.split[p], takes_part);
-      for (int p = 0; p < 3; p++) sum += insitu__split_total(&ld->split.part[p].range);
-      assert_int_equal(sum, insitu__split_total(&ld->split.part[INSITU_ALL].range));
+      for (int p = 0; p < 3; p++) sum += insitu__split_total(ld->split.part[p].range);
+      assert_int_equal(sum, insitu__split_total(ld->split.part[INSITU_ALL].range));
       insitu_loader_close(&ld);
     }
   }

@@ -14,6 +14,12 @@ struct made {
   struct insitu__geometry_view view[3][3];
 };
 
+/* Groups the array's views, and marks those that show what others do. */
+static void list_views(struct insitu__geometry_array *a) {
+  assert_true(insitu__geometry_list(a));
+  insitu__mem_free(a->spans);
+}
+
 static void make_geometry(
     struct made *m, uint64_t samples, int n_arrays, const uint64_t *rows, int64_t reach) {
   memset(m, 0, sizeof *m);
@@ -41,12 +47,9 @@ static void make_geometry(
       struct insitu__geometry_view *view = &m->view[i][v];
       view->variable = (uint32_t)i;
       view->delta = reach ? (int64_t)support_below((uint64_t)(2 * reach + 1)) - reach : 0;
-      view->group = 1;
       if (v && reach >= 2 && steps) view->delta = view[-1].delta + 1;
     }
-    for (uint64_t v = a->n_views - 1; v-- > 0;)
-      if (m->view[i][v].delta + 1 == m->view[i][v + 1].delta)
-        m->view[i][v].group += m->view[i][v + 1].group;
+    list_views(a);
   }
 }
 
@@ -61,6 +64,23 @@ static insitu_loader_desc desc_of(uint64_t batch, uint64_t block, uint64_t unit)
 }
 
 /* ---- split ---- */
+
+/* Views that show the same, of one variable or of several, narrow the split once. */
+static void test_equal_views(void **state) {
+  (void)state;
+  struct insitu__geometry_view view[26];
+  struct insitu__geometry_array a = {.rows = 4, .views = view, .n_views = 26};
+  int distinct[2] = {0};
+  for (uint32_t v = 0; v < 26; v++)
+    view[v] = (struct insitu__geometry_view){.variable = v / 2, .delta = v % 2};
+  list_views(&a);
+  for (int v = 0; v < 26; v++) {
+    distinct[view[v].delta] += !view[v].again;
+    assert_int_equal(view[v].group, 2 - v % 2);
+  }
+  assert_int_equal(distinct[0], 1);
+  assert_int_equal(distinct[1], 1);
+}
 
 /* Every anchor by brute force: whose it is, and whether its reads stay inside. */
 static void test_split_against_brute_force(void **state) {
@@ -104,8 +124,8 @@ static void test_split_against_brute_force(void **state) {
     for (uint64_t x = 0; x < samples; x++) { /* before the gap, which is checked on its own */
       owner[x] = -1;
       for (int p = 0; p < 3; p++)
-        for (uint64_t i = 0; i < insitu__split_count(&s.part[p].range); i++)
-          if ((int64_t)x >= s.part[p].range.at[i].lo && (int64_t)x < s.part[p].range.at[i].hi) {
+        for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s.part[p].range); i++)
+          if ((int64_t)x >= s.part[p].range[i].lo && (int64_t)x < s.part[p].range[i].hi) {
             assert_int_equal(owner[x], -1); /* disjoint */
             owner[x] = p;
           }
@@ -290,7 +310,8 @@ static void test_estimated_cost(void **state) {
         uint64_t samples = 2400000, touched;
         make_geometry(&m, samples, 1, &cases[i].rows, 0);
         m.array[0].n_views = 2;
-        m.view[0][1] = (struct insitu__geometry_view){.delta = cases[i].other, .group = 1};
+        m.view[0][1].delta = cases[i].other;
+        list_views(&m.array[0]);
         insitu_loader_desc d = desc_of(cases[i].batch, cases[i].block, cases[i].unit);
         d.world = world;
         d.rank = world - 1;
@@ -344,15 +365,33 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   c->g.samples = a->samples = 40;
   c->g.chunk = a->rows = 4;
   a->chunks = 10;
-  a->zarr.ndim = 3;
+  a->zarr.ndim = a->zarr.axes = 3;
   a->axis = axis;
   a->views = c->view;
   a->chunk_bytes = 16;
+  a->zarr.shape[axis] = 40;
+  a->zarr.chunk[axis] = 4;
+  for (unsigned k = 0; k < 2; k++) {
+    a->zarr.shape[other[k]] = UINT64_C(3) << 14;
+    a->zarr.chunk[other[k]] = 3;
+  }
+  for (int v = 0; v < n; v++) { /* one element of the first chunk and of the last */
+    insitu_slice slices[2];
+    for (unsigned k = 0; k < 2; k++)
+      slices[k] = (insitu_slice){.axis = (int32_t)other[k],
+          .start = (int64_t)box[v][k][0] * 3 + 2,
+          .stop = (int64_t)box[v][k][1] * 3 - 2};
+    for (unsigned k = 0; k < 2; k++)
+      if (box[v][k][1] - box[v][k][0] == 1) slices[k].stop = slices[k].start + 1;
+    insitu_variable want = {.slices = slices, .n_slices = 2};
+    insitu_error err = {0};
+    if (insitu__geometry_box(&c->variable[v], a, &want, &err)) fail_msg("%s", err.message);
+  }
   for (unsigned k = 0; k < 2; k++) {
     uint64_t lo = UINT64_MAX, hi = 0;
     for (int v = 0; v < n; v++) {
-      c->variable[v].tile_lo[other[k]] = box[v][k][0];
-      c->variable[v].tile_hi[other[k]] = box[v][k][1];
+      assert_int_equal(c->variable[v].tile_lo[other[k]], box[v][k][0]);
+      assert_int_equal(c->variable[v].tile_hi[other[k]], box[v][k][1]);
       lo = insitu__base_min(lo, box[v][k][0]);
       hi = insitu__base_max(hi, box[v][k][1]);
     }
@@ -363,8 +402,6 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   for (int v = 0; v < n; v++) {
     c->variable[v].next = a->first;
     c->variable[v].n_steps = 1;
-    c->variable[v].tile_hi[axis] = 1;
-    c->variable[v].fields = (box[v][0][1] - box[v][0][0]) * (box[v][1][1] - box[v][1][0]);
     a->first = (uint32_t)v + 1;
     c->view[v].variable = (uint32_t)v;
     c->view[v].group = 1;
@@ -447,6 +484,9 @@ static void test_corners_work(void **state) {
   large[1][0][0] = 1 << 12, large[1][0][1] = (1 << 12) + 1;
   make_corners(&c, 0, 2, large);
   assert_false(insitu__geometry_countable(&c.g, &c.array)); /* 2^24 and one more */
+  large[0][0][1] = 1 << 14, large[0][1][1] = (1 << 10) + 1;
+  make_corners(&c, 0, 1, large);
+  assert_int_equal(c.variable[0].fields, INSITU__MAX_FIELDS + 1); /* 2^24 + 2^14 */
 }
 
 /* A variable read at several offsets is read once per window; dedup and amplification say so. */
@@ -457,7 +497,8 @@ static void test_cost(void **state) {
   uint64_t rows = 10;
   make_geometry(&m, 1000, 1, &rows, 0);
   m.array[0].n_views = 2;
-  m.view[0][1] = (struct insitu__geometry_view){.delta = 1, .group = 1};
+  m.view[0][1].delta = 1;
+  list_views(&m.array[0]);
   m.variable[0].n_steps = 2;
   insitu_loader_desc d = desc_of(10, 1, 1);
   assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
@@ -499,7 +540,8 @@ static void test_sequential_window(void **state) {
     struct insitu__plan p;
     make_geometry(&m, 1000, 1, &at[i].rows, 0);
     m.array[0].n_views = at[i].reach ? 2 : 1;
-    m.view[0][1] = (struct insitu__geometry_view){.delta = at[i].reach, .group = 1};
+    m.view[0][1].delta = at[i].reach;
+    list_views(&m.array[0]);
     insitu_loader_desc d = desc_of(10, at[i].block, 1);
     insitu_plan out;
     assert_int_equal(insitu__split_init(&s, &d, NULL, 0, &m.g, NULL), INSITU_OK);
@@ -578,6 +620,7 @@ static void test_huge(void **state) {
   uint64_t rows = 1;
   make_geometry(&m, 1000000000, 1, &rows, 0);
   m.array[0].n_views = 1;
+  list_views(&m.array[0]);
   insitu_loader_desc d = desc_of(32, 64, 1);
   struct insitu__plan p;
   struct insitu__order o;
@@ -607,10 +650,11 @@ static void test_huge(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_split_against_brute_force), cmocka_unit_test(test_scan),
-      cmocka_unit_test(test_fields), cmocka_unit_test(test_corners_work),
-      cmocka_unit_test(test_cost), cmocka_unit_test(test_sequential_window),
-      cmocka_unit_test(test_lanes), cmocka_unit_test(test_quality), cmocka_unit_test(test_huge),
+      cmocka_unit_test(test_equal_views), cmocka_unit_test(test_split_against_brute_force),
+      cmocka_unit_test(test_scan), cmocka_unit_test(test_fields),
+      cmocka_unit_test(test_corners_work), cmocka_unit_test(test_cost),
+      cmocka_unit_test(test_sequential_window), cmocka_unit_test(test_lanes),
+      cmocka_unit_test(test_quality), cmocka_unit_test(test_huge),
       cmocka_unit_test(test_estimated_cost), /* behind test_huge, which measures memory */
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
