@@ -1800,7 +1800,9 @@ static uint64_t insitu__mem_cgroup(bool cpu) {
     *group++ = 0;
     group[strcspn(group, "\n")] = 0;
     bool v2 = !kinds[1];
-    if (!v2 && !strstr(kinds + 1, cpu ? "cpu" : "memory")) continue;
+    const char *kind = strstr(kinds + 1, cpu ? "cpu" : "memory");
+    while (kind && cpu && kind[3] == 's') kind = strstr(kind + 3, "cpu"); /* cpuset is another */
+    if (!v2 && !kind) continue;
     for (char *slash = group + strlen(group); slash; slash = strrchr(group, '/')) {
       *slash = 0;
       least = insitu__base_min(least, insitu__mem_cgroup_limit(cpu, v2, group));
@@ -2214,8 +2216,8 @@ static insitu_status insitu__text_json_parse(struct insitu__text_json *j, const 
   memset(j, 0, sizeof *j);
   if (n > INSITU__MAX_META)
     return insitu__error_set(err, INSITU_E_JSON,
-        "%s: %" PRIu64 " bytes are more than INSITU__MAX_META (%u); define it larger", what, n,
-        INSITU__MAX_META);
+        "%s: %" PRIu64 " bytes are more than INSITU__MAX_META (%u); change it in insitubatch.h",
+        what, n, INSITU__MAX_META);
   struct insitu__text_scan scan = {.text = text, .n = n};
   insitu__text_scan_space(&scan);
   scan.begin = scan.at;
@@ -7814,9 +7816,9 @@ static bool insitu__names_url_split(
   bool ok = u && !curl_url_set(u, CURLUPART_URL, url, flags) &&
             !curl_url_get(u, CURLUPART_SCHEME, &parts->scheme, 0) &&
             !curl_url_get(u, CURLUPART_HOST, &parts->host, 0);
-  if (ok) curl_url_get(u, CURLUPART_PORT, &parts->port, 0);
+  CURLUcode port = ok ? curl_url_get(u, CURLUPART_PORT, &parts->port, 0) : CURLUE_OK;
   curl_url_cleanup(u);
-  return ok;
+  return ok && (!port || port == CURLUE_NO_PORT);
 }
 
 static void insitu__names_url_free(struct insitu__names_url *parts) {
@@ -9216,6 +9218,7 @@ static void insitu__http_transfer_done(
 
   if (result == CURLE_OK && !r->winner) insitu__http_claim(t); /* an answer without a body */
   if (r->winner != t && other) { /* the other transfer is still good for an answer, or gives it */
+    if (!r->winner) r->failure = INSITU__HTTP_FINE; /* what was wrong with this transfer's answer */
     *slot = NULL;
     insitu__http_retire(t);
     return;
@@ -9506,14 +9509,17 @@ static void insitu__http_end(struct insitu__reactor_source *source) {
 
 /* -- one request -- */
 
-/* Writes scheme://host:port of a url, for messages: no user, path or query. */
-static void insitu__http_origin(const char *url, char *out, size_t cap) {
+/* Writes scheme://host:port of a url: no user, path or query. False: it is none, or memory is
+ * missing; a text for messages says so. */
+static bool insitu__http_origin(const char *url, char *out, size_t cap) {
   struct insitu__names_url parts;
-  if (insitu__names_url_split(&parts, url, 0))
+  bool split = insitu__names_url_split(&parts, url, 0);
+  if (split)
     snprintf(out, cap, "%s://%s%s%s", parts.scheme, parts.host, parts.port ? ":" : "",
         parts.port ? parts.port : "");
   else snprintf(out, cap, "a url that is none");
   insitu__names_url_free(&parts);
+  return split;
 }
 
 /* The same statuses as of object_store and the AWS SDKs: RFC 9110 and 6585. */
@@ -10238,7 +10244,7 @@ static insitu_status insitu__settings_option_exists(const char *key, insitu_erro
   for (int kind = INSITU__CLOUD_HTTP; kind <= INSITU__CLOUD_AZURE; kind++)
     if (insitu__settings_find(kind, key)) return INSITU_OK;
   for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++)
-    if (!strcasecmp(insitu__http_options[i].name, key)) return INSITU_OK;
+    if (!strcmp(insitu__http_options[i].name, key)) return INSITU_OK;
   return insitu__settings_unknown(INSITU__CLOUD_HTTP, INSITU__CLOUD_AZURE, key, err);
 }
 
@@ -11031,6 +11037,7 @@ static bool insitu__auth_keys_good(struct insitu__auth_keys *k, int64_t now, int
   if (token && insitu__settings_characters(k->token, true)) return false;
 
   /* of short ones the second half, so that not every request asks for new ones */
+  if (expires < 0) expires = 0; /* long ago; its difference to `now` would overflow */
   int64_t half = (expires - now) / 2;
   k->expires = k->renew = expires;
   if (expires != INSITU__AUTH_FOREVER)
@@ -11420,9 +11427,9 @@ static insitu_status insitu__auth_container_await(
     insitu__text_buffer_printf(&url, "http://169.254.170.2%s%s", path[0] == '/' ? "" : "/", path);
   else insitu__text_buffer_printf(&url, "%s", full ? full : "");
   if (url.failed) return insitu__settings_nomem(err);
-  bool ok = !insitu__settings_url_split(url.text, &u) && !u.user &&
-            (u.https || insitu__settings_is_loopback(&u));
-  for (int i = 0; i < 3 && !ok && !u.user && u.host; i++)
+  bool plain = !insitu__settings_url_split(url.text, &u) && !u.user;
+  bool ok = plain && (u.https || insitu__settings_is_loopback(&u));
+  for (int i = 0; i < 3 && !ok && plain; i++)
     ok = u.n_host == strlen(hosts[i]) && !strncasecmp(u.host, hosts[i], u.n_host);
 
   insitu_status status = INSITU_OK;
@@ -12400,11 +12407,12 @@ static const char *insitu__cloud_advice(
       {"PublicAccessNotPermitted", "the account allows no anonymous reads: give credentials"},
       {"KeyBasedAuthenticationNotPermitted",
           "the account takes no keys: give sas_token, bearer_token or a client"},
-      {"AuthenticationFailed", "check account_key or sas_token, and until when it holds"},
-      {"SlowDown", "lower max_inflight or the option max_connections"}};
+      {"AuthenticationFailed", "check account_key or sas_token, and until when it holds"}};
 
-  if (status == 429)
+  if (status == 429 || status == 503)
     return "the server asks to slow down: lower max_inflight or the option max_connections";
+  if (insitu__http_transient_status(status))
+    return "the server is overloaded or ill; try again later, or with a lower max_inflight";
   for (unsigned i = 0; i < sizeof advice / sizeof *advice; i++)
     if (!strcmp(code, advice[i][0])) return advice[i][1];
 
@@ -12415,7 +12423,7 @@ static const char *insitu__cloud_advice(
   if (status >= 300 && status < 400) return c->provider->moved;
   if (status == 404) return "check the url";
   if (status < 500) return "check the url, and that this is the right server";
-  return status == 503 ? "lower max_inflight or the option max_connections" : "check the server";
+  return "check the server";
 }
 
 /* -- listings -- */
@@ -16804,9 +16812,7 @@ static insitu_status insitu__remote_fetch_refused(
   if (err && err->status >= 0) err->retryable = transient;
   bool auth = http == 401 || http == 403 || (http == 400 && insitu__cloud_is_over(code));
   return insitu__remote_fetch_failed(f, auth ? INSITU_E_AUTH : INSITU_E_HTTP, cause,
-      transient ? "the server is overloaded or ill; try again later, or with a lower max_inflight"
-                : insitu__cloud_advice(&f->remote->cloud, http, code),
-      err);
+      insitu__cloud_advice(&f->remote->cloud, http, code), err);
 }
 
 /* Turns the request to the target of a redirect. Another host gets the range and the conditions,
@@ -16814,8 +16820,11 @@ static insitu_status insitu__remote_fetch_refused(
 static insitu_status insitu__remote_fetch_move(struct insitu__remote_fetch *f, insitu_error *err) {
   struct insitu__http_request *r = &f->request;
   char here[300], there[300];
-  insitu__http_origin(r->url, here, sizeof here);
-  insitu__http_origin(f->moved, there, sizeof there);
+  /* curl has read both urls before, so that only memory can be missing */
+  if (!insitu__http_origin(r->url, here, sizeof here) ||
+      !insitu__http_origin(f->moved, there, sizeof there))
+    return insitu__remote_fetch_failed(
+        f, INSITU_E_NOMEM, "no memory", "give the process more memory", err);
   bool other = strcasecmp(here, there) != 0;
 
   for (uint64_t i = 0; other && i < INSITU__ARRAY_LEN(r->headers); i++) {

@@ -1066,12 +1066,15 @@ static void test_ways_refused(void **state) {
   ask_read();
   assert_non_null(strstr(last.error.message, "HTTP 400 InvalidIdentityToken"));
   close_root();
-  opened(OPEN(INSITU__CLOUD_S3, "s3://b", "container_credentials_full_uri", "http://192.0.2.1/x",
-      "container_authorization_token", "MARKER"));
-  ask_read();
-  assert_int_equal(last.status, INSITU_E_AUTH);
-  assert_non_null(strstr(last.error.message, "loopback"));
-  close_root();
+  static const char *const elsewhere[] = {"http://192.0.2.1/x", "http://169.254.170.2/x#y"};
+  for (int i = 0; i < 2; i++) {
+    opened(OPEN(INSITU__CLOUD_S3, "s3://b", "container_credentials_full_uri", elsewhere[i],
+        "container_authorization_token", "MARKER"));
+    ask_read();
+    assert_int_equal(last.status, INSITU_E_AUTH);
+    assert_non_null(strstr(last.error.message, "loopback"));
+    close_root();
+  }
   stop();
 }
 /* Memory that is missing once while credentials are asked for: an error that says so and no other,
@@ -1107,6 +1110,7 @@ static void test_ends(void **state) { /* when a token is over, as services write
       {"\"expires_on\":\"1586984735\"", 1586984735}, {"\"expires_on\":1586984735", 1586984735},
       {"\"expires_in\":\"100\",\"expires_on\":\"1586984735\"", 1100},
       {"\"expires_in\":null,\"expires_on\":5000", 5000},
+      {"\"expires_on\":\"-9223372036854775807\"", 0}, /* long ago */
       {"\"expires_on\":\"09/14/2017 00:00:00 AM +00:00\"", -1},
       {"\"expires_on\":\"09/14/2017 12:00:01 AM +00:00\"", 1505347201},
       {"\"expires_on\":\"9/14/2017 1:05:09 PM +00:00\"", 1505394309},
@@ -1451,6 +1455,8 @@ static void test_codes(void **state) {
   }
   assert_non_null(strstr(insitu__cloud_advice(&cloud, 429, ""), "slow down: lower max_inflight"));
   assert_non_null(strstr(insitu__cloud_advice(&cloud, 503, "SlowDown"), "lower max_inflight"));
+  assert_non_null(strstr(insitu__cloud_advice(&cloud, 500, "InternalError"), "overloaded or ill"));
+  assert_string_equal(insitu__cloud_advice(&cloud, 501, ""), "check the server");
   assert_string_equal(insitu__cloud_advice(&cloud, 404, ""), "check the url");
   assert_true(insitu__cloud_is_missing("") && insitu__cloud_is_missing("NoSuchKey") &&
               insitu__cloud_is_missing("BlobNotFound"));

@@ -515,6 +515,45 @@ static void test_two_headers(void **state) {
     close_store();
   }
 }
+/* What was wrong with the answer to a second request is forgotten with it: the first one, which
+ * breaks off later, may be tried again. */
+static bool second_refused(void *user, const struct server_request *q, struct server_answer *a) {
+  int *nth = user;
+  (void)q;
+  const uint64_t line = 1000, n = ++*nth == 2 ? INSITU__MAX_HEADERS / line + 1 : 0;
+  a->status = 206;
+  a->headers = malloc(100 + (n + 1) * line);
+  char *at = a->headers + sprintf(a->headers, "Content-Range: bytes 0-9/10\r\n");
+  for (uint64_t i = 0; i < n; i++) at += sprintf(at, "X: %0*d\r\n", (int)line - 5, 0);
+  a->n_body = 10;
+  a->body = strdup("0123456789");
+  return true;
+}
+static void test_second_refused(void **state) {
+  (void)state;
+  int nth = 0;
+  struct server *other =
+                    server_start(&(struct server_options){.answer = second_refused, .user = &nth}),
+                *kept = server;
+  const insitu_option options[] = {{"hedge", "true"}};
+  server = other;
+  EACH_MODE (m) {
+    nth = 0;
+    server_reset(server);
+    server_rule(server,
+        (struct server_rule){.count = 1, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 2000});
+    server_rule(
+        server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = SERVER_AT_HEADER});
+    open_store(m, options, 1);
+    asked("o", 0, 10);
+    if (ask.status) fail_msg("%s", ask.err.message);
+    assert_true(ask.got == 10 && !memcmp(ask.to, "0123456789", 10));
+    assert_int_equal(server_stats(server).requests, 3);
+    close_store();
+  }
+  server = kept;
+  server_stop(&other);
+}
 /* a chunked body that goes on behind what Content-Range says */
 static void test_more_than_the_range(void **state) {
   (void)state;
@@ -1106,6 +1145,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_trailer),
       cmocka_unit_test(test_half_a_header),
       cmocka_unit_test(test_two_headers),
+      cmocka_unit_test(test_second_refused),
       cmocka_unit_test(test_more_than_the_range),
       cmocka_unit_test(test_two_versions),
       cmocka_unit_test(test_shrinks),

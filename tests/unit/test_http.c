@@ -1,8 +1,27 @@
 /* What HTTP answers say, read by pure functions: header lines, ranges, and whether an answer is
  * what was asked for; and options. */
+#include <stdlib.h>
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
+
+/* curl's memory: `left` allocations until one fails; negative: none does. */
+static long left = -1;
+static bool fails(void) {
+  return left >= 0 && left-- == 0;
+}
+static void *curl_malloc(size_t n) {
+  return fails() ? NULL : malloc(n);
+}
+static void *curl_realloc(void *p, size_t n) {
+  return fails() ? NULL : realloc(p, n);
+}
+static void *curl_calloc(size_t n, size_t size) {
+  return fails() ? NULL : calloc(n, size);
+}
+static char *curl_strdup(const char *text) {
+  return fails() ? NULL : strdup(text);
+}
 
 static struct insitu__http_answer answer;
 static void take(const char *line) {
@@ -357,6 +376,11 @@ static void test_options(void **state) {
   assert_true(insitu__http_option_take(&d, "retry_timeout", "", NULL, &status));
   assert_true(!status && d.retry_ms == before.retry_ms);
   assert_false(insitu__http_option_take(&d, "max_retrys", "1", NULL, &status));
+  /* a local archive takes the same names: capitals do not matter in a service's alone */
+  assert_false(insitu__http_option_take(&d, "Hedge", "true", NULL, &status));
+  assert_int_equal(insitu__settings_option_exists("Hedge", NULL), INSITU_E_ARG);
+  assert_int_equal(insitu__settings_option_exists("hedge", NULL), INSITU_OK);
+  assert_int_equal(insitu__settings_option_exists("Region", NULL), INSITU_OK);
 }
 static void test_origin(void **state) {
   static const char *const test[][2] = {{"http://u:p@h.x:81/a?b#c", "http://h.x:81"},
@@ -368,8 +392,42 @@ static void test_origin(void **state) {
     insitu__http_origin(test[i][0], out, sizeof out);
     assert_string_equal(out, test[i][1]);
   }
-  insitu__http_origin("no url: secret", out, sizeof out);
+  assert_false(insitu__http_origin("no url: secret", out, sizeof out));
   assert_null(strstr(out, "secret"));
+}
+
+/* Where memory is missing once, a port is not taken for none, nor another host for the same. */
+static void test_without_memory(void **state) {
+  struct insitu__remote *remote = calloc(1, sizeof *remote);
+  struct insitu__store store = {.url = "https://a.example"};
+  struct insitu__remote_fetch f = {.store = &store, .remote = remote, .key = "k"};
+  bool more = true;
+  (void)state;
+  for (long at = 0; more; at++) {
+    struct insitu__names_url u;
+    left = at;
+    bool split = insitu__names_url_split(&u, "http://h.example:8080/", 0);
+    more = left < 0;
+    left = -1;
+    if (split) assert_string_equal(u.port, "8080");
+    insitu__names_url_free(&u);
+    assert_true(split || more);
+  }
+  more = true;
+  for (long at = 0; more; at++) {
+    insitu_error err = {0};
+    f.moved = (char *)"https://b.example/x";
+    f.request = (struct insitu__http_request){.url = "https://a.example/x"};
+    assert_true(insitu__http_header(&f.request, "Authorization: ", "SECRET"));
+    left = at;
+    insitu_status status = insitu__remote_fetch_move(&f, &err);
+    more = left < 0;
+    left = -1;
+    if (!status) assert_string_equal(f.request.headers[0], ";");
+    else assert_true(more && status == INSITU_E_NOMEM && strstr(err.message, "no memory"));
+    insitu__http_request_free(&f.request);
+  }
+  free(remote);
 }
 
 /* curl's own words, where they hold nothing that is not for a log. */
@@ -404,6 +462,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_versions, setup, teardown),
       cmocka_unit_test_setup_teardown(test_content_range, setup, teardown),
       cmocka_unit_test(test_judge), cmocka_unit_test(test_place), cmocka_unit_test(test_options),
-      cmocka_unit_test(test_origin), cmocka_unit_test(test_told)};
+      cmocka_unit_test(test_origin), cmocka_unit_test(test_without_memory),
+      cmocka_unit_test(test_told)};
+  if (curl_global_init_mem(
+          CURL_GLOBAL_DEFAULT, curl_malloc, free, curl_realloc, curl_strdup, curl_calloc))
+    return 1;
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

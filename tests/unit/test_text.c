@@ -12,9 +12,14 @@ static void *limited_realloc(void *p, size_t n) {
 static int kernel_places, kernel_cores; /* 0: the real kernel */
 static int affinity(pid_t pid, size_t bytes, cpu_set_t *set);
 #define sched_getaffinity(pid, bytes, set) affinity(pid, bytes, set)
+#include <stdio.h>
+static const char *groups; /* what /proc/self/cgroup says; NULL: the real kernel */
+static FILE *open_file(const char *path, const char *mode);
+#define fopen(path, mode) open_file(path, mode)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #undef sched_getaffinity
+#undef fopen
 #include <setjmp.h>
 #include <cmocka.h>
 
@@ -25,6 +30,28 @@ static int affinity(pid_t pid, size_t bytes, cpu_set_t *set) {
   CPU_ZERO_S(bytes, set);
   for (int i = 0; i < kernel_cores; i++) CPU_SET_S(kernel_places - 1 - i, bytes, set);
   return 0;
+}
+static FILE *open_file(const char *path, const char *mode) {
+  const char *text = NULL;
+  if (!groups) return fopen(path, mode);
+  if (!strcmp(path, "/proc/self/cgroup")) text = groups;
+  if (!strcmp(path, "/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us")) text = "100000";
+  return text ? fmemopen((void *)text, strlen(text), "r") : NULL;
+}
+/* The limit of a group counts for those in it, not for those in a cpuset of the same name. */
+static void control_groups(void **state) {
+  static const struct {
+    const char *groups;
+    uint64_t cores;
+  } cases[] = {{"4:cpu,cpuacct:/a/b\n", 1}, {"4:cpuacct,cpu:/a\n", 1}, {"4:cpuset,cpu:/a\n", 1},
+      {"5:cpuset:/a\n4:cpu,cpuacct:/\n", UINT64_MAX}, {"5:cpuset:/a\n4:cpu:/a\n", 1},
+      {"1:name=systemd:/a\n", UINT64_MAX}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    groups = cases[i].groups;
+    assert_int_equal(insitu__mem_cgroup(true), cases[i].cores);
+  }
+  groups = NULL;
 }
 /* Machines with more CPU ids than a cpu_set_t has places. */
 static void affinities(void **state) {
@@ -534,8 +561,8 @@ static void test_redact(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(grammar), cmocka_unit_test(damage),
       cmocka_unit_test(numbers), cmocka_unit_test(strings), cmocka_unit_test(objects),
-      cmocka_unit_test(affinities), cmocka_unit_test(structure), cmocka_unit_test(indexes),
-      cmocka_unit_test(buffers), cmocka_unit_test(arrays), cmocka_unit_test(near_names),
-      cmocka_unit_test(urls), cmocka_unit_test(test_redact)};
+      cmocka_unit_test(affinities), cmocka_unit_test(control_groups), cmocka_unit_test(structure),
+      cmocka_unit_test(indexes), cmocka_unit_test(buffers), cmocka_unit_test(arrays),
+      cmocka_unit_test(near_names), cmocka_unit_test(urls), cmocka_unit_test(test_redact)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
