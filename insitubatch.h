@@ -22559,6 +22559,8 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
   a->list_rows = insitu__base_ceil_div(a->rows, insitu__base_ceil_div(a->rows, a->list_rows));
   insitu__geometry_spans(a, sorted);
   insitu__mem_free(sorted);
+  void *fewer = insitu__mem_realloc(a->spans, a->n_spans * sizeof *a->spans);
+  if (fewer) a->spans = (struct insitu__geometry_span *)fewer; /* many views mostly make one span */
 
   for (uint64_t v = a->n_views; v-- > 0;) {
     struct insitu__geometry_view *view = &a->views[v], *next = view + 1;
@@ -26815,6 +26817,7 @@ static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, co
     insitu_status status, const insitu_error *cause, insitu_error *err) {
   const char *why = cause->message;
 
+  insitu__error_cause(err, cause);
   if (status == INSITU_E_NOTFOUND) {
     status = INSITU_E_ABSENT;
     why = "it is absent; set on_absent_chunk = INSITU_FILL to get its fill value";
@@ -27517,7 +27520,6 @@ static void insitu__read_reader_await(void *arg) {
       insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
     } else if (status < 0 && !r->status) {
       insitu__zarr_name_inner(&r->zarr, d->tile, key, sizeof key);
-      insitu__error_cause(r->err, &d->error);
       r->status = insitu__fetch_failed(&r->zarr, key, status, &d->error, r->err);
     }
   }
@@ -29107,7 +29109,7 @@ static insitu_status insitu__tile_join_await(
 
   *tag = t->run.tag;
   *got = t->got;
-  return t->status == INSITU_E_NOTFOUND ? insitu__cache_vanished(err) : t->status;
+  return t->status;
 }
 
 /* Where the tile's encoded bytes lie; *bytes is UINT64_MAX for a whole object. INSITU_E_NOTFOUND
@@ -30894,8 +30896,8 @@ static void insitu__check_work(void *arg, unsigned worker) {
   c->decoded = NULL;
 }
 
-/* Reads the object c->key and has a worker compare. An object that cannot be read gives no verdict,
- * unless it would be filled. */
+/* Reads the object c->key and has a worker compare. An object that cannot be read gives no verdict:
+ * the batch may hold what it had before. */
 static void insitu__check_await(void *arg) {
   struct insitu__check_job *c = (struct insitu__check_job *)arg;
   insitu_loader *ld = c->it->loader;
@@ -30904,9 +30906,7 @@ static void insitu__check_await(void *arg) {
   c->absent = status == INSITU_E_NOTFOUND;
   if (c->absent) memset(&c->damage, 0, sizeof c->damage);
   c->status = status == INSITU_E_NOMEM ? status : INSITU_OK;
-  /* else it cannot be read now: no verdict */
-  bool known = !status || c->absent || ld->config.on_bad_chunk == INSITU_FILL;
-  if (!c->status && known) insitu__reactor_work_await(&ld->reactor, insitu__check_work, c);
+  if (!status || c->absent) insitu__reactor_work_await(&ld->reactor, insitu__check_work, c);
   insitu__mem_free(c->stored);
   c->stored = NULL;
 }
@@ -31508,18 +31508,17 @@ static insitu_status insitu__public_run(
       err, status, "%s: no memory for a coroutine; give the process more memory", who);
 }
 
-/* As insitu__public_run, for fn that reads from the store and leaves its status in *result and its
- * error in *own. A server's failure after cancel counts as cancelled: cancelling may have caused
+/* As insitu__public_run, for fn that reads from the store, and leaves its status in *result and its
+ * error in *err. A server's failure after cancel counts as cancelled: cancelling may have caused
  * it. */
 static insitu_status insitu__public_run_read(insitu_loader *ld, const char *who,
-    void (*fn)(void *arg), void *arg, const insitu_status *result, const insitu_error *own,
-    insitu_error *err) {
+    void (*fn)(void *arg), void *arg, const insitu_status *result, insitu_error *err) {
+  if (insitu__fetch_cancelled(ld)) return INSITU_CANCELLED;
   insitu_status status = insitu__public_run(ld, who, fn, arg, err);
   if (status) return status;
-  if (*result == INSITU_E_HTTP && atomic_load_explicit(&ld->cancelled, memory_order_acquire))
-    return INSITU_CANCELLED;
-  if (own->status < 0) insitu__error_copy(err, own);
-  return *result;
+  bool given_up = *result == INSITU_E_HTTP && insitu__fetch_cancelled(ld);
+  if (given_up || !*result) insitu__error_begin(err); /* a step may have failed, and another not */
+  return given_up ? INSITU_CANCELLED : *result;
 }
 
 INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *variable, void *dst,
@@ -31539,14 +31538,13 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
     return insitu__error_set(
         err, INSITU_E_ARG, "read: place means nothing here, dst is host memory; leave it out");
 
-  insitu_error own = {0};
   struct insitu__read_call r = {.loader = ld,
       .variable = variable,
       .dst = (unsigned char *)dst,
       .dst_bytes = dst_bytes,
       .shape = shape,
-      .err = &own};
-  return insitu__public_run_read(ld, "read", insitu__read_await, &r, &r.status, &own, err);
+      .err = err};
+  return insitu__public_run_read(ld, "read", insitu__read_await, &r, &r.status, err);
 }
 
 INSITU_DEF insitu_status insitu_sample_dates(
@@ -31560,10 +31558,8 @@ INSITU_DEF insitu_status insitu_sample_dates(
         "dates: the loader has no variables, and so no sample axis; give it one");
 
   if (!ld->user.moments) {
-    insitu_error own = {0};
-    struct insitu__dates_call d = {.loader = ld, .err = &own};
-    status =
-        insitu__public_run_read(ld, "dates", insitu__dates_keep_await, &d, &d.status, &own, err);
+    struct insitu__dates_call d = {.loader = ld, .err = err};
+    status = insitu__public_run_read(ld, "dates", insitu__dates_keep_await, &d, &d.status, err);
     if (status) return status;
   }
 
@@ -31615,10 +31611,8 @@ INSITU_DEF insitu_status insitu_read_strings(
   if (status) return status;
   if (!path || !out)
     return insitu__error_set(err, INSITU_E_ARG, "read: path or out is NULL; give both");
-  insitu_error own = {0};
-  struct insitu__read_strings s = {.loader = ld, .path = path, .err = &own};
-  status =
-      insitu__public_run_read(ld, "read", insitu__read_strings_await, &s, &s.status, &own, err);
+  struct insitu__read_strings s = {.loader = ld, .path = path, .err = err};
+  status = insitu__public_run_read(ld, "read", insitu__read_strings_await, &s, &s.status, err);
   if (!status && s.zarr.kind != INSITU__ZARR_STRING) {
     insitu_variable fixed = {.path = path};
     insitu_shape shape;
@@ -31698,17 +31692,16 @@ INSITU_DEF insitu_status insitu_manifest_save(
     return insitu__error_set(err, INSITU_E_ARG,
         "manifest: the path is empty or longer than %d bytes; give another", INSITU__MAX_KEY);
 
+  insitu__text_redact(path, name, sizeof name);
   if (!ld->split.by_chunks)
     return insitu__error_set(err, INSITU_E_SPLIT,
         "manifest %s: the split was given by samples, a manifest holds whole chunks; save the "
-        "ranges "
-        "instead, or split by fraction",
-        path);
+        "ranges instead, or split by fraction",
+        name);
 
   struct insitu__text_buffer b = {0};
   insitu__split_print(&ld->split, &b, ld->geometry.samples, ld->geometry.chunk, ld->config.seed);
   if (b.failed) {
-    insitu__text_redact(path, name, sizeof name);
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", name);
   } else {

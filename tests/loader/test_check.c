@@ -284,6 +284,7 @@ static struct insitu__loader_slab *ready(insitu_loader *ld, insitu_iter *it, uin
 static struct {
   insitu_loader *ld;
   insitu_iter *it;
+  int32_t on_bad_chunk; /* of the next loader */
 } with;
 static void begin(const char *root, int m) {
   insitu_error err = {0};
@@ -294,6 +295,8 @@ static void begin(const char *root, int m) {
       .batch_size = 8,
       .block_chunks = 4,
       .prefetch_depth = 4,
+      .on_bad_chunk = with.on_bad_chunk,
+      .log = quiet,
       .check = 1,
       .io = modes[m].io,
       .inline_io = modes[m].inline_io};
@@ -476,6 +479,31 @@ static void test_decoded_otherwise(void **state) {
   support_remove(root);
 }
 
+/* What cannot be read just then proves nothing about a batch that was filled before, whatever
+ * on_bad_chunk says. */
+static void test_unreadable(void **state) {
+  (void)state;
+  char path[600], saved[600];
+  const char *root = support_path("unreadable");
+  snprintf(path, sizeof path, "%s/g/x", root);
+  snprintf(saved, sizeof saved, "%s/g/saved", root);
+  support_make(root, &plain);
+  with.on_bad_chunk = INSITU_FILL;
+  EACH_MODE (m) {
+    begin(root, m);
+    ready(with.ld, with.it, 0);
+    assert_int_equal(rename(path, saved), 0);
+    assert_int_equal(symlink("x", path), 0); /* to itself: ELOOP */
+    good(1);
+    insitu_loader_close(&with.ld);
+    insitu_iter_close(&with.it);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rename(saved, path), 0);
+  }
+  with.on_bad_chunk = 0;
+  support_remove(root);
+}
+
 /* ---- how it is asked for ---- */
 static void test_asking(void **state) {
   (void)state;
@@ -529,6 +557,7 @@ int main(void) {
       cmocka_unit_test(test_one_step),
       cmocka_unit_test(test_later_batches),
       cmocka_unit_test(test_decoded_otherwise),
+      cmocka_unit_test(test_unreadable),
       cmocka_unit_test(test_asking),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);

@@ -1809,6 +1809,7 @@ static void test_error_of_the_last_call(void **state) {
   insitu_stats stats;
   insitu_shape shape;
   insitu_strings *strings;
+  insitu_date date;
   int64_t anchor;
   void *managed;
   wrong.url = "";
@@ -1827,6 +1828,9 @@ static void test_error_of_the_last_call(void **state) {
   SILENT(insitu_read(ld, &plain_x, NULL, 0, &shape, &err), INSITU_OK);
   TELLS(insitu_read_strings(ld, "x", &strings, &err), INSITU_E_DTYPE, "it holds numbers");
   TELLS(insitu_manifest_save(ld, "", &err), INSITU_E_ARG, "the path is empty");
+  ld->split.by_chunks = false; /* as if it was given by samples */
+  TELLS(insitu_manifest_save(ld, "s3://b/m?sig=t0ken", &err), INSITU_E_SPLIT, "b/m?***");
+  ld->split.by_chunks = true;
   SILENT(insitu_manifest_save(ld, support_path("lasterror.json"), &err), INSITU_OK);
   TELLS(insitu_iter_next(it, 0, NULL, &err), INSITU_E_ARG, "next: out is NULL");
   SILENT(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
@@ -1848,6 +1852,9 @@ static void test_error_of_the_last_call(void **state) {
   assert_int_equal(insitu_loader_plan(ld, &other, &plan, &err), INSITU_E_ARG);
   insitu_loader_cancel(ld);
   SILENT(insitu_iter_next(it, 0, &b, &err), INSITU_CANCELLED);
+  SILENT(insitu_read(ld, &plain_x, NULL, 0, &shape, &err), INSITU_CANCELLED);
+  SILENT(insitu_read_strings(ld, "x", &strings, &err), INSITU_CANCELLED);
+  SILENT(insitu_sample_dates(ld, &anchor, 1, &date, &err), INSITU_CANCELLED);
   assert_int_equal(insitu_iter_next(NULL, 0, &b, &err), INSITU_E_ARG);
   assert_non_null(strstr(err.message, "the handle is NULL"));
   insitu_loader_close(&ld);

@@ -261,6 +261,38 @@ static void test_holes(void **state) {
   support_remove(root);
 }
 
+/* A chunk that the system refuses to read: what it said comes with the error, of numbers and of
+ * strings. */
+static void test_system_error(void **state) {
+  static const char *const dtype[] = {
+      "|u1\",\"filters\":null", "|O\",\"filters\":[{\"id\":\"vlen-utf8\"}]"};
+  const char *root = support_path("refused");
+  (void)state;
+  for (int strings = 0; strings < 2; strings++) {
+    char path[600], text[300], got[4];
+    insitu_strings *s;
+    insitu_error err = {0};
+    insitu_loader_desc d = {.api = INSITU_API, .url = root, .plan_only = 1};
+    insitu_variable x = {.path = "x"};
+    snprintf(text, sizeof text,
+        "{\"zarr_format\":2,\"shape\":[4],\"chunks\":[4],\"order\":\"C\",\"fill_value\":0,"
+        "\"compressor\":null,\"dtype\":\"%s}",
+        dtype[strings]);
+    snprintf(path, sizeof path, "%s/x/.zarray", root);
+    support_write(path, text, strlen(text));
+    snprintf(path, sizeof path, "%s/x/0", root);
+    assert_int_equal(symlink("0", path), 0); /* to itself */
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_status status = strings ? insitu_read_strings(ld, "x", &s, &err)
+                                   : insitu_read(ld, &x, got, sizeof got, NULL, &err);
+    if (status != INSITU_E_IO) fail_msg("%s: %s", insitu_status_name(status), err.message);
+    assert_int_equal(err.sys_errno, ELOOP);
+    assert_non_null(strstr(err.message, "read, array x, chunk x/0: "));
+    insitu_loader_close(&ld);
+    support_remove(root);
+  }
+}
+
 /* What -ffast-math sets at a program's start, and threads inherit: subnormal numbers are zero. */
 static void flush_to_zero(bool on) {
 #if defined(__x86_64__)
@@ -312,6 +344,7 @@ int main(void) {
       cmocka_unit_test(test_beside_iterators),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_holes),
+      cmocka_unit_test(test_system_error),
       cmocka_unit_test(test_flush_to_zero),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);

@@ -1536,7 +1536,34 @@ static void test_cached_namesakes(void **state) {
   }
   server_stop(&of[1]);
 }
-/* Replicas with ETags of their own, in front of which stands a cache. */
+/* Of a shard some inner chunks are kept, and its index; the server has it no more, and nobody asked
+ * it before. */
+static void test_cached_shard_goes(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    unsigned char got[4000];
+    insitu_error err = {0};
+    insitu_loader *ld;
+    const struct support_array *a = &archives[SHARDED];
+    insitu_slice slices[] = {{.axis = 0, .stop = 1}, {.axis = 1, .stop = 1}};
+    insitu_variable first = {.path = a->name, .slices = slices, .n_slices = 2};
+    struct job j = job(SHARDED, here(), m);
+    j.options[0] = (insitu_option){"cache_validate", "false"};
+    j.cache_dir = support_path("cache");
+    support_remove(j.cache_dir);
+    server_reset(server);
+    insitu_loader_desc d = desc_of(&j);
+    if (insitu_loader_open(&d, &ld, &err) || insitu_read(ld, &first, got, sizeof got, NULL, &err))
+      fail_msg("%s", err.message);
+    insitu_loader_close(&ld);
+    server_rule(
+        server, (struct server_rule){.key = "*/c/0/0", .fault = SERVER_STATUS, .status = 404});
+    struct run r = run(&j);
+    if (r.status != INSITU_E_CHANGED || !strstr(r.err.message, "was read before"))
+      fail_msg("%s: %s", insitu_status_name(r.status), r.err.message);
+    settle();
+  }
+}
 /* A server sends damaged bytes, with the ETag and the length of the good ones, and they are kept.
  * Once it has healed they are found out and asked for again, though it says that they are
  * unchanged; and then the good ones are kept. */
@@ -1568,6 +1595,7 @@ static void test_cached_damage(void **state) {
       settle();
     }
 }
+/* Replicas with ETags of their own, in front of which stands a cache. */
 static void test_cached_replicas(void **state) {
   (void)state;
   EACH_MODE (m)
@@ -1833,9 +1861,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_urls), cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome),
       cmocka_unit_test(test_fatal), cmocka_unit_test(test_gaps_in_zip),
       cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
-      cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_hidden),
-      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_cached_shard_goes),
+      cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent),
+      cmocka_unit_test(test_hidden), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),

@@ -3,6 +3,7 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
+#include <malloc.h>
 #include <sys/resource.h>
 
 /* A geometry by hand: up to three arrays of the same number of samples, views as
@@ -17,6 +18,7 @@ struct made {
 /* Groups the array's views, and marks those that show what others do. */
 static void list_views(struct insitu__geometry_array *a) {
   assert_true(insitu__geometry_list(a));
+  assert_true(malloc_usable_size(a->spans) < a->n_spans * sizeof *a->spans + 32);
   insitu__mem_free(a->spans);
 }
 
