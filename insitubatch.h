@@ -254,14 +254,21 @@
  *   With inline_io the decoders convert in your thread's floating-point environment: flush to zero
  *   or another rounding changes their results.
  *
+ *   A batch shows elements as they are stored, or converted (dtype of a variable). bool, integers
+ *   and floats become INSITU_F16, INSITU_BF16, INSITU_F32 or INSITU_F64: rounded once, to the
+ *   nearest, ties to even; infinite beyond the type's largest; a NaN stays a NaN. bool and integers
+ *   become integers of a type that holds every value of theirs, or INSITU_BOOL: 0 is false, all
+ *   else true. Floats become neither integers nor bool. What is refused is refused with the types
+ *   that can be asked for.
+ *
  *   CF conventions, where a variable asks (decode = INSITU_CF). A value is NaN where the stored
  *   value equals _FillValue, missing_value (up to 4; a number that the stored type cannot hold
  *   equals no value) or, as in xarray, the fill_value of a Zarr v2 array without a _FillValue. Else
  *   the value is stored * scale_factor + add_offset, in float64, each operation rounded once, then
- *   rounded to the output's type: the same bits on every machine, every NaN the same quiet one.
- *   INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32, else
- *   float64. _Unsigned is honoured. valid_min, valid_max and valid_range are not applied. An absent
- *   chunk is its fill value decoded, usually NaN.
+ *   rounded to the output's type, a float: the same bits on every machine, every NaN the same quiet
+ *   one. INSITU_AS_STORED then means float32 for integers of up to 16 bits and floats of up to 32,
+ *   else float64. _Unsigned is honoured. valid_min, valid_max and valid_range are not applied. An
+ *   absent chunk is its fill value decoded, usually NaN.
  *
  *   Dates select samples (sample_from and sample_to; from and to of a split) as in xarray: both
  *   ends are inclusive, and an end covers all of the year, month, day, hour, minute or second that
@@ -694,7 +701,8 @@ typedef struct insitu_variable {
   /* optional: read at anchor + offset + steps[i] for each i, giving the axis of n_steps */
   const int64_t *steps;
   uint64_t n_steps;
-  /* INSITU_AS_STORED (byte order made native), INSITU_F32 or INSITU_F64: converted in the copy */
+  /* INSITU_AS_STORED (byte order made native), or what each element is converted to in the copy;
+   * see FORMATS in the manual */
   int32_t dtype;
   /* INSITU_CF: packed and missing values by the array's attributes; see FORMATS in the manual */
   int32_t decode;
@@ -3067,6 +3075,43 @@ static bool insitu__dtype_find(const char *name, bool v2, int32_t *dtype) {
     return true;
   }
   return false;
+}
+
+static bool insitu__dtype_is_known(int32_t dtype) {
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++)
+    if (insitu__dtype_known[i].dtype == dtype) return true;
+  return false;
+}
+
+/* Whether a variable can show the elements of one type as another. Floats take every real number,
+ * rounded; bool takes all that is no fraction; integers take what each value of fits them. */
+static bool insitu__dtype_converts(int32_t from, int32_t to) {
+  bool whole = from == INSITU_BOOL || insitu__dtype_is_integer(from);
+  uint32_t has = insitu__dtype_size(from), room = insitu__dtype_size(to);
+  if (!insitu__dtype_is_known(from) || !insitu__dtype_is_known(to)) return false;
+  if (from == to) return true;
+  if (insitu__dtype_is_complex(from)) return false;
+  if (insitu__dtype_is_float(to) || to == INSITU_BF16) return true;
+  if (to == INSITU_BOOL) return whole;
+  if (!whole || !insitu__dtype_is_integer(to)) return false;
+  if (from == INSITU_BOOL) return true;
+  if (insitu__dtype_is_signed(from)) return insitu__dtype_is_signed(to) && room > has;
+  return room > has;
+}
+
+enum { INSITU__DTYPE_LIST = 160 }; /* bytes of a list of all types */
+
+/* For messages, the types that a variable can show the elements of another type as: "float16,
+ * float32, float64". */
+static void insitu__dtype_list(int32_t from, char text[INSITU__DTYPE_LIST]) {
+  int used = 0;
+  text[0] = 0;
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++) {
+    const struct insitu__dtype_names *to = &insitu__dtype_known[i];
+    if (to->dtype == from || !insitu__dtype_converts(from, to->dtype)) continue;
+    used += snprintf(
+        text + used, (size_t)(INSITU__DTYPE_LIST - used), "%s%s", used ? ", " : "", to->v3);
+  }
 }
 
 /* -- scalars in JSON -- */
@@ -22431,22 +22476,27 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
   }
 
   if (*out == z->dtype && !desc->decode) return INSITU_OK;
-  if (convertible && (*out == INSITU_F32 || *out == INSITU_F64)) return INSITU_OK;
+  /* Decoding makes float64, which goes on to any float. */
+  if (convertible && insitu__dtype_converts(desc->decode ? INSITU_F64 : z->dtype, *out))
+    return INSITU_OK;
   if (desc->decode)
     return insitu__error_set(err, INSITU_E_DTYPE,
-        "variable %s: decode = INSITU_CF makes float32 or float64 of real numbers; array %s holds "
-        "%s, and %s is asked for; leave "
-        "decode out",
+        "variable %s: decode = INSITU_CF makes float16, bfloat16, float32 or float64 of real "
+        "numbers; array %s holds %s, and %s is asked for; ask for one of these, or leave decode "
+        "out",
         label, z->path, insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype));
-  if (!strcmp(insitu__dtype_name(desc->dtype), "unknown"))
+
+  char others[INSITU__DTYPE_LIST] = "";
+  if (convertible) insitu__dtype_list(z->dtype, others);
+  const char *or_one = *others ? " or one of " : "";
+  if (!insitu__dtype_is_known(desc->dtype))
     return insitu__error_set(err, INSITU_E_DTYPE,
-        "variable %s: dtype is %d, which is none of this library; use INSITU_AS_STORED, INSITU_F32 "
-        "or INSITU_F64",
-        label, (int)desc->dtype);
+        "variable %s: dtype is %d, which is none of this library; array %s holds %s: use "
+        "INSITU_AS_STORED%s%s",
+        label, (int)desc->dtype, z->path, insitu__zarr_kind_name(z), or_one, others);
   return insitu__error_set(err, INSITU_E_DTYPE,
-      "variable %s: array %s cannot be converted from %s to %s; use INSITU_AS_STORED, or "
-      "INSITU_F32 or INSITU_F64 for real numbers",
-      label, z->path, insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype));
+      "variable %s: array %s cannot be converted from %s to %s; use INSITU_AS_STORED%s%s", label,
+      z->path, insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype), or_one, others);
 }
 
 /* How far step number k of a variable is from the anchor; without steps there is number 0. */
@@ -22914,12 +22964,22 @@ static uint64_t insitu__geometry_reach(const struct insitu__geometry *g) {
 
 /* >>box ---------------------------------------------------------------------------------------- */
 /* Copies the part of a decoded tile that one batch row wants (an N-D strided box) to the row's
- * place in its slab, with byte swap and conversion to float32 or float64 in the same pass. Owns no
- * state: a box is plain data, written once by insitu__box_init and then only read, so every
- * function may run on any thread, and none suspends or allocates. Results are the same bits on
- * every machine in the default floating-point environment (round to nearest even, subnormals kept):
- * each conversion rounds once, and a NaN keeps its sign and the leading bits of its payload, made
- * quiet; without conversion bits never change. */
+ * place in its slab, with byte swap and conversion in the same pass. Owns no state: a box is plain
+ * data, written once by insitu__box_init and then only read, so every function may run on any
+ * thread, and none suspends or allocates. Results are the same bits on every machine in the default
+ * floating-point environment (round to nearest even, subnormals kept): each conversion rounds once,
+ * and a NaN keeps its sign and the leading bits of its payload, made quiet; without conversion bits
+ * never change.
+ *
+ * What no single kernel converts goes by two, through a block in the L1 cache. The first of them is
+ * exact, so the second is the only one that rounds:
+ *
+ *     source, any byte order ──run──► block, native byte order ──put──► destination
+ *       real numbers, up to 16 bits     float32                           float16, bfloat16
+ *       others                          float64 (of 64-bit integers: rounded to odd)
+ *       integers                        the same integers                 wider integers
+ *       bool                            uint8, 0 or 1
+ *       packed values (CF)              float64, decoded there            float16, ... float64 */
 
 /* A block of a transposed plane is turned in a stage of 8 KiB, a quarter of the smallest L1 cache
  * of today's machines, by rows of 32 elements (two cache lines of float32). Planes with a side
@@ -22935,7 +22995,7 @@ static uint64_t insitu__geometry_reach(const struct insitu__geometry *g) {
 typedef void insitu__box_run(const unsigned char *restrict src, unsigned char *restrict dst,
     uint64_t n, int64_t ss, int64_t ds);
 
-/* elements that are decoded at once: 1 KiB, which stays in the L1 cache */
+/* elements that go through a block at once: at most 1 KiB, which stays in the L1 cache */
 #define INSITU__BOX_BLOCK 128
 
 struct insitu__box;
@@ -22966,11 +23026,14 @@ struct insitu__box {
   bool contiguous;             /* plain, and one run in source and destination */
   /* blocks of a transposed plane can be turned by insitu__box_turn4 or 8 */
   bool square;
-  insitu__box_run *run, *move; /* the kernel; the plain copy of destination elements */
-  /* Decoding: run converts to float64 then, `word` copies the bits of 64-bit integers, put converts
-   * to the destination. */
+  /* the kernel, of source to destination, or to blocks of elements of `middle` bytes that put then
+   * takes to the destination; put NULL: there is no block */
+  insitu__box_run *run, *put;
+  uint32_t middle;
+  insitu__box_run *move; /* the plain copy of destination elements */
+  /* Decoding: the block holds float64, `word` copies the bits of 64-bit integers. */
   const struct insitu__cf *cf; /* NULL: none */
-  insitu__box_run *word, *put;
+  insitu__box_run *word;
   insitu__box_unpack *unpack;
   double missing[INSITU__CF_MISSING];
 };
@@ -23021,6 +23084,37 @@ INSITU__BOX_INLINE float insitu__box_bfloat(uint32_t h) { /* bfloat16 to binary3
   return insitu__box_float(h << 16 | (is_nan & 0x00400000)); /* quiet */
 }
 
+/* The bits of a float32 or float64 to those of the nearest float of 16 bits, ties to even, with m
+ * bits of mantissa and the exponent's bias given. Masks from the sign of a difference: see
+ * insitu__box_half; SSE2 compares no integers of 64 bits. */
+#define INSITU__BOX_NARROW(bits, from_m, from_bias, type, REAL)                                    \
+  INSITU__BOX_INLINE uint16_t insitu__box_narrow##bits(                                            \
+      uint##bits##_t u, unsigned m, unsigned bias) {                                               \
+    typedef uint##bits##_t word;                                                                   \
+    const unsigned drop = from_m - m, last = bits - 1;                                             \
+    const word infinity = (word)(2 * bias + 1) << m;                                               \
+    const word special = (word)(2 * from_bias + 1) << from_m;                                      \
+    const word magnitude = u & (~(word)0 >> 1);                                                    \
+    word up = ((word)1 << (drop - 1)) - 1 + (magnitude >> drop & 1);                               \
+    word out = ((magnitude + up) >> drop) - ((word)(from_bias - bias) << m);                       \
+    if (bias < from_bias) {                                                                        \
+      /* A subnormal result is rounded by a sum whose last bit is worth as much. */                \
+      const word least = (word)(from_bias - bias + 1) << from_m,                                   \
+                 raise = (word)(from_bias + from_m + 1 - bias - m) << from_m;                      \
+      word is_tiny = (word)0 - ((magnitude - least) >> last),                                      \
+           is_large = (word)0 - ((infinity - out) >> last), tiny;                                  \
+      const type sum = REAL(magnitude & is_tiny) + REAL(raise);                                    \
+      memcpy(&tiny, &sum, sizeof tiny);                                                            \
+      out = (out & ~(is_tiny | is_large)) | ((tiny - raise) & is_tiny) | (infinity & is_large);    \
+    }                                                                                              \
+    word nan = infinity | (magnitude >> drop & (((word)1 << m) - 1)) | (word)1 << (m - 1);         \
+    word is_nan = (word)0 - ((special - magnitude) >> last);                                       \
+    out = (out & ~is_nan) | (nan & is_nan);                                                        \
+    return (uint16_t)(out | (u >> (bits - 16) & 0x8000));                                          \
+  }
+INSITU__BOX_NARROW(32, 23, 127, float, insitu__box_float)
+INSITU__BOX_NARROW(64, 52, 1023, double, insitu__box_double)
+
 /* The loop of one kernel: U is the source's bits, D what is stored, SWAP(u) and VALUE(u)
  * expressions of those bits. The contiguous case goes in blocks of a constant count because gcc 12
  * vectorises only such loops at -O2, and 32 of them because it unrolls up to 16. */
@@ -23054,11 +23148,13 @@ INSITU__BOX_INLINE float insitu__box_bfloat(uint32_t h) { /* bfloat16 to binary3
 #else
 #define INSITU__BOX_WIDE(name, loop, swap)
 #endif
-#define INSITU__BOX_RUN(name, loop, swap)                                                          \
+#define INSITU__BOX_BASE(name, loop, swap)                                                         \
   static void insitu__box_run_##name(const unsigned char *restrict src,                            \
       unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds) {                           \
     insitu__box_loop_##loop(src, dst, n, ss, ds, swap);                                            \
-  }                                                                                                \
+  }
+#define INSITU__BOX_RUN(name, loop, swap)                                                          \
+  INSITU__BOX_BASE(name, loop, swap)                                                               \
   INSITU__BOX_WIDE(name, loop, swap)
 #define INSITU__BOX_SAME(u) (u)
 
@@ -23129,6 +23225,80 @@ INSITU__BOX_PAIR(wide, 64)
   INSITU__BOX_RUN(name##_f64_swap, name##_f64, true)
 INSITU__BOX_SOURCES(INSITU__BOX_CONVERT)
 
+/* Floats of 16 bits, from native byte order. */
+#define INSITU__BOX_F32_F16(u) insitu__box_narrow32(u, 10, 15)
+#define INSITU__BOX_F32_BF16(u) insitu__box_narrow32(u, 7, 127)
+#define INSITU__BOX_F64_F16(u) insitu__box_narrow64(u, 10, 15)
+#define INSITU__BOX_F64_BF16(u) insitu__box_narrow64(u, 7, 127)
+INSITU__BOX_LOOP(f32_f16, insitu__box_b32, insitu__box_b16, INSITU__BOX_SAME, INSITU__BOX_F32_F16)
+INSITU__BOX_LOOP(f32_bf16, insitu__box_b32, insitu__box_b16, INSITU__BOX_SAME, INSITU__BOX_F32_BF16)
+INSITU__BOX_LOOP(f64_f16, insitu__box_b64, insitu__box_b16, INSITU__BOX_SAME, INSITU__BOX_F64_F16)
+INSITU__BOX_LOOP(f64_bf16, insitu__box_b64, insitu__box_b16, INSITU__BOX_SAME, INSITU__BOX_F64_BF16)
+INSITU__BOX_RUN(f32_f16, f32_f16, false)
+INSITU__BOX_RUN(f32_bf16, f32_bf16, false)
+INSITU__BOX_RUN(f64_f16, f64_f16, false)
+INSITU__BOX_RUN(f64_bf16, f64_bf16, false)
+
+/* 64-bit integers that float64 does not hold go to the odd one of its two neighbours. This rounds
+ * too, but a second rounding, to a float of 16 bits, then gives what a single one would have given.
+ * Bit 11 is the last that float64 has of an integer of 64 bits. */
+INSITU__BOX_INLINE uint64_t insitu__box_odd(uint64_t u, uint64_t is_large) {
+  uint64_t rest = u & 0x7ff, odd = (u & ~UINT64_C(0x7ff)) | ((rest + 0x7ff) & 0x800);
+  return (odd & is_large) | (u & ~is_large);
+}
+#define INSITU__BOX_ODD_I64(u)                                                                     \
+  (double)(int64_t)insitu__box_odd(u, 0u - (uint64_t)((u + (UINT64_C(1) << 53)) >> 54 != 0))
+#define INSITU__BOX_ODD_U64(u) (double)insitu__box_odd(u, 0u - (uint64_t)(u >> 53 != 0))
+INSITU__BOX_LOOP(odd_i64, insitu__box_b64, insitu__box_f64, __builtin_bswap64, INSITU__BOX_ODD_I64)
+INSITU__BOX_LOOP(odd_u64, insitu__box_b64, insitu__box_f64, __builtin_bswap64, INSITU__BOX_ODD_U64)
+INSITU__BOX_BASE(odd_i64, odd_i64, false)
+INSITU__BOX_BASE(odd_i64_swap, odd_i64, true)
+INSITU__BOX_BASE(odd_u64, odd_u64, false)
+INSITU__BOX_BASE(odd_u64_swap, odd_u64, true)
+
+/* Integers to wider ones, from native byte order, and to bool, from either. */
+#define INSITU__BOX_INTEGERS(from, to)                                                             \
+  INSITU__BOX_LOOP(                                                                                \
+      u##from##_##to, insitu__box_b##from, insitu__box_b##to, INSITU__BOX_SAME, INSITU__BOX_SAME)  \
+  INSITU__BOX_LOOP(i##from##_##to, insitu__box_b##from, insitu__box_b##to, INSITU__BOX_SAME,       \
+      (insitu__box_b##to)INSITU__BOX_I##from)                                                      \
+  INSITU__BOX_BASE(u##from##_##to, u##from##_##to, false)                                          \
+  INSITU__BOX_BASE(i##from##_##to, i##from##_##to, false)
+INSITU__BOX_INTEGERS(8, 16)
+INSITU__BOX_INTEGERS(8, 32)
+INSITU__BOX_INTEGERS(8, 64)
+INSITU__BOX_INTEGERS(16, 32)
+INSITU__BOX_INTEGERS(16, 64)
+INSITU__BOX_INTEGERS(32, 64)
+#define INSITU__BOX_TRUTH(bits)                                                                    \
+  INSITU__BOX_LOOP(                                                                                \
+      truth##bits, insitu__box_b##bits, insitu__box_b8, INSITU__BOX_SAME, INSITU__BOX_BOOL)        \
+  INSITU__BOX_BASE(truth##bits, truth##bits, false)
+INSITU__BOX_TRUTH(8)
+INSITU__BOX_TRUTH(16)
+INSITU__BOX_TRUTH(32)
+INSITU__BOX_TRUTH(64)
+
+/* The kernel to integers and bool, from native byte order; NULL when there is none. */
+static insitu__box_run *insitu__box_whole(int32_t src, int32_t dst) {
+  static insitu__box_run *const truth[] = {insitu__box_run_truth8, insitu__box_run_truth16,
+      insitu__box_run_truth32, insitu__box_run_truth64};
+  /* by log2 of the bytes of source and destination, and by the source's sign */
+  static insitu__box_run *const wider[3][4][2] = {
+      {{NULL, NULL}, {insitu__box_run_u8_16, insitu__box_run_i8_16},
+          {insitu__box_run_u8_32, insitu__box_run_i8_32},
+          {insitu__box_run_u8_64, insitu__box_run_i8_64}},
+      {{NULL, NULL}, {NULL, NULL}, {insitu__box_run_u16_32, insitu__box_run_i16_32},
+          {insitu__box_run_u16_64, insitu__box_run_i16_64}},
+      {{NULL, NULL}, {NULL, NULL}, {NULL, NULL}, {insitu__box_run_u32_64, insitu__box_run_i32_64}}};
+  if (!insitu__dtype_converts(src, dst)) return NULL;
+  int from = __builtin_ctz(insitu__dtype_size(src)), to = __builtin_ctz(insitu__dtype_size(dst));
+
+  if (dst == INSITU_BOOL) return truth[from];
+  if (src == INSITU_BOOL) return to ? NULL : insitu__box_run_truth8;
+  return wider[from][to][insitu__dtype_is_signed(src)];
+}
+
 /* Selects the kernel; NULL when there is none. wide: the machine has AVX2 (of no effect but on
  * x86-64). */
 static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, bool wide) {
@@ -23144,7 +23314,7 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
       return swap ? INSITU__BOX_PICK(name##_f32_swap) : INSITU__BOX_PICK(name##_f32);              \
     if (dst == INSITU_F64)                                                                         \
       return swap ? INSITU__BOX_PICK(name##_f64_swap) : INSITU__BOX_PICK(name##_f64);              \
-    return NULL;
+    break;
   if (src == INSITU_C64 && dst == src)
     return swap ? INSITU__BOX_PICK(pair32) : insitu__box_run_copy64;
   if (src == INSITU_C128 && dst == src)
@@ -23154,6 +23324,41 @@ static insitu__box_run *insitu__box_kernel(int32_t src, int32_t dst, bool swap, 
     INSITU__BOX_SOURCES(INSITU__BOX_CASE)
   default: return NULL;
   }
+
+  bool half = dst == INSITU_F16;
+  if (half || dst == INSITU_BF16) {
+    if (swap) return NULL;
+    if (src == INSITU_F32) return half ? INSITU__BOX_PICK(f32_f16) : INSITU__BOX_PICK(f32_bf16);
+    if (src == INSITU_F64) return half ? INSITU__BOX_PICK(f64_f16) : INSITU__BOX_PICK(f64_bf16);
+    return NULL;
+  }
+  return swap && dst != INSITU_BOOL ? NULL : insitu__box_whole(src, dst);
+}
+
+/* The type of the block that a conversion without a kernel of its own goes through. */
+static int32_t insitu__box_middle(int32_t src, int32_t dst) {
+  bool narrow = insitu__dtype_size(src) <= 2 || src == INSITU_F32;
+  if (insitu__dtype_is_float(dst) || dst == INSITU_BF16) return narrow ? INSITU_F32 : INSITU_F64;
+  return src == INSITU_BOOL ? INSITU_U8 : src;
+}
+
+/* Selects the kernels from elements of a type to the box's destination. False: there are none. */
+static bool insitu__box_route(struct insitu__box *b, int32_t src, bool swap, bool wide) {
+  int32_t dst = b->dst_dtype, middle = insitu__box_middle(src, dst);
+  swap = swap && insitu__dtype_size(src) > 1;
+  b->put = NULL;
+  b->run = insitu__box_kernel(src, dst, swap, wide);
+  if (b->run) return true;
+  if (!insitu__dtype_converts(src, dst)) return false;
+
+  b->middle = insitu__dtype_size(middle);
+  b->put = insitu__box_kernel(middle, dst, false, wide);
+  b->run = insitu__box_kernel(src, middle, swap, wide);
+  if (src == INSITU_I64 && middle == INSITU_F64)
+    b->run = swap ? insitu__box_run_odd_i64_swap : insitu__box_run_odd_i64;
+  if (src == INSITU_U64 && middle == INSITU_F64)
+    b->run = swap ? insitu__box_run_odd_u64_swap : insitu__box_run_odd_u64;
+  return b->run && b->put;
 }
 
 /* stored * scale + offset, NaN where stored is missing, and only one NaN. The product goes over the
@@ -23204,27 +23409,34 @@ __attribute__((target("avx2"))) static void insitu__box_unpack_wide(
 }
 
 #endif
-/* The kernel of a box that decodes. */
-static void insitu__box_decode(const struct insitu__box *b, const unsigned char *src,
+/* Decodes the n elements of a block, whose source begins at src. */
+static void insitu__box_decode(const struct insitu__box *b, double x[INSITU__BOX_BLOCK],
+    const unsigned char *src, uint64_t n, int64_t ss) {
+  uint64_t bits[INSITU__BOX_BLOCK], whole = (n + 31) / 32 * 32;
+
+  memset(x + n, 0, (size_t)(whole - n) * sizeof *x);
+  memset(bits + n, 0, (size_t)(whole - n) * sizeof *bits);
+  if (b->word) b->word(src, (unsigned char *)bits, n, ss, sizeof *bits);
+  b->unpack(b, x, bits, whole);
+}
+
+/* The kernel of a box that goes through a block. */
+static void insitu__box_staged(const struct insitu__box *b, const unsigned char *src,
     unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
-  double x[INSITU__BOX_BLOCK];
-  uint64_t bits[INSITU__BOX_BLOCK];
+  double block[INSITU__BOX_BLOCK];
+  unsigned char *at = (unsigned char *)block;
 
   for (uint64_t some; n; n -= some, src += (int64_t)some * ss, dst += (int64_t)some * ds) {
     some = insitu__base_min(n, INSITU__BOX_BLOCK);
-    uint64_t whole = (some + 31) / 32 * 32;
-    memset(x + some, 0, (size_t)(whole - some) * sizeof *x);
-    memset(bits + some, 0, (size_t)(whole - some) * sizeof *bits);
-    b->run(src, (unsigned char *)x, some, ss, sizeof *x);
-    if (b->word) b->word(src, (unsigned char *)bits, some, ss, sizeof *bits);
-    b->unpack(b, x, bits, whole);
-    b->put((const unsigned char *)x, dst, some, sizeof *x, ds);
+    b->run(src, at, some, ss, b->middle);
+    if (b->cf) insitu__box_decode(b, block, src, some, ss);
+    b->put(at, dst, some, b->middle, ds);
   }
 }
 
 static inline void insitu__box_apply(const struct insitu__box *b, const unsigned char *src,
     unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
-  if (b->cf) insitu__box_decode(b, src, dst, n, ss, ds);
+  if (b->put) insitu__box_staged(b, src, dst, n, ss, ds);
   else b->run(src, dst, n, ss, ds);
 }
 
@@ -23321,8 +23533,7 @@ static void insitu__box_derive(struct insitu__box *b) {
 /* Describes the copy of one row. Strides are in bytes, one for each dimension of count[]; those of
  * dimensions of one element do not matter. Offsets are bytes to the first element, from the row's
  * source base and from the row's place in the slab. swap: the source is not in native byte order.
- * dst_dtype: INSITU_AS_STORED or the source's, or INSITU_F32 or INSITU_F64 for any source that is
- * not complex. */
+ * dst_dtype: INSITU_AS_STORED, or what insitu__dtype_converts the source's to. */
 static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, const uint64_t *count,
     const int64_t *src_stride, const int64_t *dst_stride, uint64_t src_offset, uint64_t dst_offset,
     int32_t src_dtype, bool swap, int32_t dst_dtype, insitu_error *err) {
@@ -23335,11 +23546,10 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
   b->src_item = insitu__dtype_size(src_dtype);
   b->dst_item = insitu__dtype_size(b->dst_dtype);
   swap = swap && b->src_item > 1;
-  b->run = insitu__box_kernel(src_dtype, b->dst_dtype, swap, insitu__box_wide());
-  if (!b->run)
+  if (!insitu__box_route(b, src_dtype, swap, insitu__box_wide()))
     return insitu__error_set(err, INSITU_E_DTYPE,
-        "copy: no conversion from %s to %s; ask for the dtype as stored, or for float32 or float64 "
-        "of a real array",
+        "copy: no conversion from %s to %s; ask for the dtype as stored, or for another that holds "
+        "its values",
         insitu__dtype_name(src_dtype), insitu__dtype_name(b->dst_dtype));
   b->move = insitu__box_kernel(b->dst_dtype, b->dst_dtype, false, false);
   b->plain = src_dtype == b->dst_dtype && !swap;
@@ -23360,7 +23570,7 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
 }
 
 /* Makes a box that was just initialised decode its source, which swap tells as insitu__box_init was
- * told; its destination is float32 or float64. cf must live as long as the box. */
+ * told; its destination is a float. cf must live as long as the box. */
 static void insitu__box_cf(struct insitu__box *b, const struct insitu__cf *cf, bool swap) {
   bool wide = insitu__box_wide();
 
@@ -23368,6 +23578,7 @@ static void insitu__box_cf(struct insitu__box *b, const struct insitu__cf *cf, b
   b->src_dtype = cf->dtype;
   b->plain = b->contiguous = false;
   b->run = insitu__box_kernel(cf->dtype, INSITU_F64, swap, wide);
+  b->middle = sizeof(double);
   b->word = cf->dtype == INSITU_I64 || cf->dtype == INSITU_U64
                 ? insitu__box_kernel(cf->dtype, cf->dtype, swap, wide)
                 : NULL;
@@ -23627,7 +23838,8 @@ static void insitu__box_fill(
   unsigned last = insitu__box_merge(dim, b->ndim + 1) - 1;
 
   struct insitu__box native = *b; /* of sources in native byte order, as the fill value is */
-  native.run = insitu__box_kernel(b->src_dtype, b->cf ? INSITU_F64 : b->dst_dtype, false, false);
+  if (b->cf) native.run = insitu__box_kernel(b->src_dtype, INSITU_F64, false, false);
+  else insitu__box_route(&native, b->src_dtype, false, false);
   if (b->word) native.word = insitu__box_run_copy64;
 
   /* a multiple of every element size; long enough to hide the calls of memcpy */
@@ -30727,6 +30939,40 @@ static float insitu__check_quiet(float f) {
   return f;
 }
 
+/* The bits of a bool or integer in native byte order, with its sign. */
+static uint64_t insitu__check_whole(int32_t from, const unsigned char *in) {
+  unsigned unused = 64 - 8 * insitu__dtype_size(from);
+  uint64_t bits = 0;
+  memcpy(&bits, in, insitu__dtype_size(from));
+  if (from == INSITU_BOOL) return bits != 0;
+  if (!insitu__dtype_is_signed(from)) return bits;
+  return (uint64_t)((int64_t)(bits << unused) >> unused);
+}
+
+/* A float of 16 bits. d: the element, rounded if it is an integer that double does not hold. Such
+ * a one is halved until double does. A bit that is lost stays as the last one, so that only the
+ * rounding to 16 bits counts. */
+static uint16_t insitu__check_half(int32_t from, const unsigned char *in, double d, int32_t to) {
+  if (from == INSITU_I64 || from == INSITU_U64) {
+    uint64_t bits = insitu__check_whole(from, in);
+    bool negative = from == INSITU_I64 && (int64_t)bits < 0;
+    unsigned halved = 0;
+    if (negative) bits = 0 - bits;
+    for (; bits >> 53; halved++) bits = bits >> 1 | (bits & 1);
+    d = (double)bits;
+    while (halved--) d *= 2;
+    if (negative) d = -d;
+  }
+
+  if (__builtin_isnan(d)) {
+    uint64_t bits;
+    memcpy(&bits, &d, sizeof bits);
+    bits |= UINT64_C(0x0008000000000000); /* quiet */
+    memcpy(&d, &bits, sizeof d);
+  }
+  return insitu__filter_to_16(d, to == INSITU_BF16 ? 7 : 10);
+}
+
 /* An element in native byte order, converted to the variable's type as C converts it. */
 static void insitu__check_convert(
     int32_t from, const unsigned char *in, int32_t to, unsigned char *out) {
@@ -30767,8 +31013,21 @@ static void insitu__check_convert(
     break;
   }
   }
-  if (to == INSITU_F32) memcpy(out, &f, sizeof f);
-  else memcpy(out, &d, sizeof d);
+
+  uint64_t whole;
+  switch (to) {
+  case INSITU_F16:
+  case INSITU_BF16:
+    half = insitu__check_half(from, in, d, to);
+    memcpy(out, &half, sizeof half);
+    return;
+  case INSITU_F32: memcpy(out, &f, sizeof f); return;
+  case INSITU_F64: memcpy(out, &d, sizeof d); return;
+  default:
+    whole = insitu__check_whole(from, in);
+    if (to == INSITU_BOOL) whole = whole != 0;
+    memcpy(out, &whole, insitu__dtype_size(to));
+  }
 }
 
 /* An element in native byte order, decoded. */

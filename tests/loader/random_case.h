@@ -272,6 +272,19 @@ static inline void draw_slices(struct view *v) {
   }
 }
 
+/* A conversion, seldom one that is refused. */
+static inline void draw_dtype(struct view *v) {
+  static const int32_t dtypes[] = {INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64,
+      INSITU_U8, INSITU_U16, INSITU_U32, INSITU_U64, INSITU_F16, INSITU_BF16, INSITU_F32,
+      INSITU_F64};
+  bool any = chance(1);
+
+  for (int tries = 0; tries < 100; tries++) {
+    v->v.dtype = dtypes[draw(sizeof dtypes / sizeof *dtypes)];
+    if (any || !view_refusal(v)) return;
+  }
+}
+
 static inline void draw_views(struct setup *s) {
   struct archive *ar = &s->archive;
   int64_t reach = chance(50) ? 0 : chance(70) ? 3 : 12;
@@ -296,8 +309,8 @@ static inline void draw_views(struct setup *s) {
     }
     draw_slices(v);
     bool odd = a->type->kind == KIND_COMPLEX ? chance(2) : chance(40);
-    if (odd) v->v.dtype = chance(50) ? INSITU_F32 : INSITU_F64;
     if (a->packed ? chance(60) : chance(2)) v->v.decode = INSITU_CF;
+    if (odd) draw_dtype(v);
     s->variable[i] = v->v;
     insitu_status refusal = view_refusal(v);
     if (refusal && !s->refused) {

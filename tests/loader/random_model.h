@@ -4,6 +4,7 @@
  * After random_archive.h. */
 #ifndef TESTS_RANDOM_MODEL_H
 #define TESTS_RANDOM_MODEL_H
+#include "sixteen.h"
 
 /* ---- elements of a row ---- */
 struct view {
@@ -13,15 +14,6 @@ struct view {
   int64_t step[4];
   uint64_t lo[MAX_DIMS], hi[MAX_DIMS]; /* the box; its extent along the sample axis is not used */
 };
-
-static inline double half_value(unsigned h) {
-  int exponent = (int)(h >> 10 & 31), mantissa = (int)(h & 1023);
-  double x = exponent == 31 ? mantissa ? (double)NAN : (double)INFINITY
-             : exponent     ? ldexp(1024 + mantissa, exponent - 25)
-                            : ldexp(mantissa, -24);
-
-  return h >> 15 ? -x : x;
-}
 
 /* A stored element in native byte order, widened: as an integer, and as a double. */
 struct number {
@@ -34,7 +26,6 @@ static inline struct number number_of(
     const struct type *t, bool is_unsigned, const unsigned char *at) {
   struct number n = {0};
   float f;
-  uint32_t bits;
   unsigned drop = 64 - 8 * t->bytes;
 
   memcpy(&n.u, at, t->bytes < 8 ? t->bytes : 8);
@@ -45,13 +36,9 @@ static inline struct number number_of(
     n.i = (int64_t)(n.u << drop) >> drop;
     n.x = is_unsigned ? (double)n.u : (double)n.i;
     return n;
-  case KIND_BFLOAT:
-    bits = (uint32_t)n.u << 16;
-    memcpy(&f, &bits, 4);
-    n.x = (double)f;
-    return n;
+  case KIND_BFLOAT: n.x = sixteen_value((uint16_t)n.u, INSITU_BF16); return n;
   case KIND_FLOAT:
-    if (t->bytes == 2) n.x = half_value((unsigned)n.u);
+    if (t->bytes == 2) n.x = sixteen_value((uint16_t)n.u, INSITU_F16);
     if (t->bytes == 4) {
       memcpy(&f, at, 4);
       n.x = (double)f;
@@ -73,13 +60,29 @@ static inline int32_t view_dtype(const struct view *v) {
   return t->bytes <= 4 ? INSITU_F32 : INSITU_F64;
 }
 
+/* Whether an integer or bool of so many bytes can become another one: the type has no smaller
+ * numbers, and so many digits. */
+static inline bool holds_all(const struct type *t, int32_t dtype) {
+  int to = dtype == INSITU_BOOL ? 1 : (dtype & 0xff) - (dtype >> 8 == 0);
+  int from = t->kind == KIND_BOOL ? 1 : (int)t->bytes * 8 - (t->kind == KIND_INT);
+
+  if (dtype == INSITU_BOOL) return true; /* by definition */
+  return to >= from && (t->kind != KIND_INT || dtype >> 8 == 0);
+}
+
 /* What the library must say to this conversion: INSITU_OK, or why not. */
 static inline insitu_status view_refusal(const struct view *v) {
   enum kind k = v->array->type->kind;
+  int32_t dtype = v->v.dtype;
+  bool whole = k == KIND_INT || k == KIND_UINT || k == KIND_BOOL,
+       to_float = dtype >> 8 == 2 || dtype >> 8 == 4;
 
-  if (k == KIND_COMPLEX && (v->v.dtype || v->v.decode)) return INSITU_E_DTYPE;
-  if (k == KIND_BOOL && v->v.decode) return INSITU_E_DTYPE;
-  return INSITU_OK;
+  if (v->v.decode && (k == KIND_COMPLEX || k == KIND_BOOL || (dtype && !to_float)))
+    return INSITU_E_DTYPE;
+  if (!dtype || dtype == v->array->type->dtype) return INSITU_OK;
+  if (k == KIND_COMPLEX || dtype >> 8 == 5) return INSITU_E_DTYPE;
+  if (to_float || (whole && holds_all(v->array->type, dtype))) return INSITU_OK;
+  return INSITU_E_DTYPE;
 }
 
 static inline unsigned dtype_bytes(int32_t dtype) {
@@ -91,6 +94,23 @@ static inline bool is_missing(const struct array *a, double x) {
   if (a->has_fill_value) return x == a->missing[1];
   if (a->format != 2 || !strcmp(a->fill_text, "null")) return false;
   return x == number_of(a->type, a->is_unsigned, a->fill).x;
+}
+
+/* A number in a type that holds it, or a float that is not as wide. */
+static inline void show_number(int32_t dtype, uint64_t u, double d, float f, unsigned char *to) {
+  uint16_t h;
+
+  switch (dtype) {
+  case INSITU_F64: memcpy(to, &d, 8); return;
+  case INSITU_F32: memcpy(to, &f, 4); return;
+  case INSITU_F16:
+  case INSITU_BF16:
+    h = sixteen_bits(d, dtype);
+    memcpy(to, &h, 2);
+    return;
+  case INSITU_BOOL: *to = u != 0; return;
+  default: memcpy(to, &u, dtype_bytes(dtype));
+  }
 }
 
 /* One element as the batch must show it. */
@@ -118,18 +138,17 @@ static inline void show_element(
   } else {
     bool is_int = a->type->kind == KIND_INT;
     bool is_uint = a->type->kind == KIND_UINT || a->type->kind == KIND_BOOL;
+    bool negative = is_int && n.i < 0;
 
     d = n.x;
     f = is_int ? (float)n.i : is_uint ? (float)n.u : (float)d;
+    if (is_int) n.u = (uint64_t)n.i;
+    if (a->type->kind == KIND_BOOL) n.u = n.u != 0;
+    if ((is_int || is_uint) && dtype_bytes(dtype) == 2)
+      d = sixteen_whole(negative, negative ? 0 - n.u : n.u);
   }
-  if (isnan(d)) {
-    uint32_t quiet = 0x7fc00000;
-    uint64_t wide = UINT64_C(0x7ff8000000000000);
-
-    memcpy(to, dtype == INSITU_F32 ? (void *)&quiet : (void *)&wide, dtype_bytes(dtype));
-    return;
-  }
-  memcpy(to, dtype == INSITU_F32 ? (void *)&f : (void *)&d, dtype_bytes(dtype));
+  if (isnan(d)) d = (double)NAN, f = NAN;
+  show_number(dtype, n.u, d, f, to);
 }
 
 static inline uint64_t view_elements(const struct view *v) { /* of one step */

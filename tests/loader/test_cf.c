@@ -153,7 +153,7 @@ static const double scale = 0.1, offset = -0.3;
 static double decoded(double stored, int32_t out) {
   volatile double product = stored * scale, sum = product + offset;
   if (stored == 5 || stored == 17 || stored == 100) return NAN;
-  return out == INSITU_F32 ? (double)(float)sum : sum;
+  return support_as(out, sum);
 }
 static void check_row(const void *got, int32_t dtype, double want, const char *what) {
   double is = support_get(got, dtype);
@@ -214,8 +214,8 @@ static void test_batches(void **state) {
     snprintf(name, sizeof name, "batches%u", round);
     const char *root = support_path(name);
     support_make(root, &a);
-    int32_t asked[] = {INSITU_AS_STORED, INSITU_F32, INSITU_F64}, dtype = asked[support_below(3)],
-            out = dtype;
+    int32_t asked[] = {INSITU_AS_STORED, INSITU_F32, INSITU_F64, INSITU_F16, INSITU_BF16},
+            dtype = asked[support_below(5)], out = dtype;
     if (!out)
       out = a.dtype == INSITU_I32 || a.dtype == INSITU_I64 || a.dtype == INSITU_F64 ? INSITU_F64
                                                                                     : INSITU_F32;

@@ -68,14 +68,16 @@ static void test_stores(void **state) {
       const char *path = strcmp(e.path, "/") ? e.path : "";
       insitu_variable v[] = {{.label = "it", .path = path},
           {.label = "f", .path = path, .dtype = INSITU_F32},
-          {.label = "d", .path = path, .dtype = INSITU_F64}};
+          {.label = "d", .path = path, .dtype = INSITU_F64},
+          {.label = "h", .path = path, .dtype = INSITU_F16},
+          {.label = "b", .path = path, .dtype = INSITU_BF16}};
       int m = (arrays + axis) % MODES;
       if (!mode_usable(m)) m ^= 1;
       snprintf(url, sizeof url, "%s/stores/%s", TEST_DATA, e.store);
       insitu_loader_desc d = {.api = INSITU_API,
           .url = url,
           .variables = v,
-          .n_variables = e.dtype[0] == 'c' ? 1 : 3,
+          .n_variables = e.dtype[0] == 'c' ? 1 : 5,
           .sample_axis = axis,
           .on_absent_chunk = INSITU_FILL,
           .batch_size = 1 + support_below(9),
@@ -89,13 +91,28 @@ static void test_stores(void **state) {
   assert_true(arrays > 100 && batches > 1000 / PART);
 }
 
+/* Variables that show x as it is, and as each type it can be converted to; how many. */
+static uint64_t all_types(const char *stored, insitu_variable *v) {
+  int32_t from = 0;
+  uint64_t n = 1;
+  v[0] = (insitu_variable){.label = "x"};
+  assert_true(insitu__dtype_find(stored, true, &from));
+  for (int i = 0; i < INSITU__DTYPE_KNOWN; i++) {
+    int32_t to = insitu__dtype_known[i].dtype;
+    if (to == from || !insitu__dtype_converts(from, to)) continue;
+    v[n++] = (insitu_variable){.label = insitu__dtype_known[i].v3, .path = "x", .dtype = to};
+  }
+  return n;
+}
+
 /* Any bits of any type convert alike: NaNs, infinities, subnormals, large integers. */
 static void test_all_bits(void **state) {
   static const struct {
     const char *name;
-    unsigned bytes;
-  } types[] = {{"b1", 1}, {"i1", 1}, {"u1", 1}, {"i2", 2}, {"u2", 2}, {"f2", 2}, {"i4", 4},
-      {"u4", 4}, {"f4", 4}, {"i8", 8}, {"u8", 8}, {"f8", 8}, {"c8", 8}, {"c16", 16}};
+    unsigned bytes, shown; /* shown: types that there is a conversion to, and its own */
+  } types[] = {{"b1", 1, 13}, {"i1", 1, 9}, {"u1", 1, 12}, {"i2", 2, 8}, {"u2", 2, 10},
+      {"f2", 2, 4}, {"i4", 4, 7}, {"u4", 4, 8}, {"f4", 4, 4}, {"i8", 8, 6}, {"u8", 8, 6},
+      {"f8", 8, 4}, {"c8", 8, 1}, {"c16", 16, 1}};
   enum { ROWS = 9, ROW = 5000 };
   static unsigned char chunk[3 * ROW * 16];
   const char *root = support_path("bits");
@@ -131,14 +148,14 @@ static void test_all_bits(void **state) {
         snprintf(path, sizeof path, "%s/x/%d.0", root, c);
         support_write(path, chunk, 3 * ROW * types[i].bytes);
       }
-      insitu_variable v[] = {{.label = "x"}, {.label = "f", .path = "x", .dtype = INSITU_F32},
-          {.label = "d", .path = "x", .dtype = INSITU_F64}};
+      insitu_variable v[INSITU__DTYPE_KNOWN];
       insitu_loader_desc d = {.api = INSITU_API,
           .url = root,
           .variables = v,
-          .n_variables = types[i].name[0] == 'c' ? 1 : 3,
+          .n_variables = all_types(types[i].name, v),
           .batch_size = 1,
           .check = 1};
+      assert_int_equal(d.n_variables, types[i].shown);
       assert_int_equal(run(&d, INSITU_SEQUENTIAL, types[i].name), ROWS);
     }
   support_remove(root);
@@ -187,9 +204,8 @@ static void test_random(void **state) {
       int64_t step[3][3];
       for (int i = 0; i < 3; i++) {
         v[i].offset = (int64_t)support_below(5) - 2;
-        v[i].dtype = support_below(2)   ? INSITU_AS_STORED
-                     : support_below(2) ? INSITU_F32
-                                        : INSITU_F64;
+        v[i].dtype = insitu__dtype_known[support_below(INSITU__DTYPE_KNOWN)].dtype;
+        if (support_below(2) || !insitu__dtype_converts(a.dtype, v[i].dtype)) v[i].dtype = 0;
         v[i].slices = slice[i];
         v[i].steps = step[i];
         v[i].n_steps = support_below(4);

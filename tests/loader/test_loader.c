@@ -113,7 +113,8 @@ static void draw(struct scenario *s, const char *root, int m) {
         .path = a->name,
         .offset = (int64_t)support_below(5) - 2,
         .slices = s->slice[i]};
-    v->dtype = support_below(2) ? INSITU_AS_STORED : support_below(2) ? INSITU_F32 : INSITU_F64;
+    v->dtype = insitu__dtype_known[support_below(INSITU__DTYPE_KNOWN)].dtype;
+    if (support_below(2) || !insitu__dtype_converts(a->dtype, v->dtype)) v->dtype = 0;
     if (!support_below(3)) {
       v->steps = s->step[i];
       v->n_steps = 1 + support_below(3);
@@ -454,6 +455,8 @@ static void test_state_tells_apart(void **state) {
       {{.label = "q", .steps = one, .n_steps = 1}}, {{.label = "q", .steps = up, .n_steps = 2}},
       {{.label = "q", .steps = down, .n_steps = 2}}, {{.label = "q", .steps = three, .n_steps = 3}},
       {{.label = "q", .dtype = INSITU_F64}}, {{.label = "q", .decode = INSITU_CF}},
+      {{.label = "q", .dtype = INSITU_F16}}, {{.label = "q", .dtype = INSITU_BF16}},
+      {{.label = "q", .dtype = INSITU_BF16, .decode = INSITU_CF}},
       {{.label = "q", .path = "scaled", .decode = INSITU_CF}},
       {{.label = "q", .path = "missing", .decode = INSITU_CF}},
       {{.label = "q", .slices = by_axis, .n_slices = 1}},
@@ -480,7 +483,7 @@ static void test_state_tells_apart(void **state) {
   } same[] = {{0, {.label = "q", .path = "q"}}, {0, {.label = "q", .slices = whole, .n_slices = 1}},
       {0, {.label = "q", .slices = to_end, .n_slices = 1}},
       {0, {.label = "q", .dtype = INSITU_F32}},
-      {18, {.label = "q", .slices = by_name, .n_slices = 1}},
+      {21, {.label = "q", .slices = by_name, .n_slices = 1}},
       {11, {.label = "q", .offset = 1, .steps = three, .n_steps = 2}}};
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
     insitu_loader_desc d = base;
@@ -1141,9 +1144,19 @@ static void test_refusals(void **state) {
     refuse(&d, INSITU_E_ARG, "sample axis");
     v[0].n_slices = 0;
     v[0].dtype = INSITU_I16;
-    refuse(&d, INSITU_E_DTYPE, "from float32 to int16");
+    refuse(&d, INSITU_E_DTYPE,
+        "from float32 to int16; use INSITU_AS_STORED or one of float16, float64, bfloat16");
+    v[0].dtype = INSITU_BOOL;
+    refuse(&d, INSITU_E_DTYPE, "from float32 to bool");
     v[0].dtype = 0x333;
     refuse(&d, INSITU_E_DTYPE, "dtype is 819");
+    v[0].dtype = 0x280; /* a float of 128 bits */
+    refuse(&d, INSITU_E_DTYPE, "holds float32: use INSITU_AS_STORED or one of float16");
+    v[0].decode = INSITU_CF;
+    refuse(&d, INSITU_E_DTYPE, "INSITU_CF makes float16, bfloat16, float32 or float64");
+    v[0].dtype = INSITU_I32;
+    refuse(&d, INSITU_E_DTYPE, "and int32 is asked for; ask for one of these");
+    v[0].decode = 0;
     v[0].dtype = 0;
     v[0].offset = 100;
     {

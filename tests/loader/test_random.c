@@ -81,10 +81,17 @@ static uint64_t hash_batch(const insitu_batch *b) {
   return h;
 }
 
+/* Whether an element of a batch is NaN. */
+static bool shows_nan(int32_t dtype, const unsigned char *at) {
+  struct type t = {
+      .kind = dtype == INSITU_BF16 ? KIND_BFLOAT : KIND_FLOAT, .bytes = dtype_bytes(dtype)};
+
+  return (dtype >> 8 == 2 || dtype == INSITU_BF16) && isnan(number_of(&t, false, at).x);
+}
+
 /* Whether an absent chunk of an array is an error: its fill is NaN as some variable shows it. */
 static bool raises(const struct setup *s, const struct array *a) {
   unsigned char shown[16];
-  struct type t = {.kind = KIND_FLOAT};
 
   if (s->desc.on_absent_chunk != INSITU_AUTO) return s->desc.on_absent_chunk == INSITU_RAISE;
   for (int i = 0; i < s->n_views; i++) {
@@ -94,8 +101,7 @@ static bool raises(const struct setup *s, const struct array *a) {
     if (v->v.decode != INSITU_CF && a->fill_is_nan) return true;
     if (v->v.decode != INSITU_CF) continue;
     show_element(v, a->fill, shown);
-    t.bytes = dtype_bytes(view_dtype(v));
-    if (isnan(number_of(&t, false, shown).x)) return true;
+    if (shows_nan(view_dtype(v), shown)) return true;
   }
   return false;
 }
@@ -145,10 +151,10 @@ static void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
 
 /* Where an element was converted, but not decoded, any NaN will do. */
 static bool both_nan(const struct view *v, const unsigned char *got, const unsigned char *want) {
-  struct type t = {.kind = KIND_FLOAT, .bytes = dtype_bytes(view_dtype(v))};
+  int32_t dtype = view_dtype(v);
 
-  if (v->v.decode == INSITU_CF || view_dtype(v) == v->array->type->dtype) return false;
-  return isnan(number_of(&t, false, got).x) && isnan(number_of(&t, false, want).x);
+  if (v->v.decode == INSITU_CF || dtype == v->array->type->dtype) return false;
+  return shows_nan(dtype, got) && shows_nan(dtype, want);
 }
 
 static void check_elements(

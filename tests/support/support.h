@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zstd.h>
+#include "sixteen.h"
 
 /* ---- random numbers: the same in every run ---- */
 static uint64_t support_random_state = 1;
@@ -152,13 +153,23 @@ static inline void support_put(unsigned char *p, int32_t dtype, bool big, double
 static inline double support_get(const void *p, int32_t dtype) {
   if (dtype == INSITU_U8) return *(const uint8_t *)p;
   if (dtype == INSITU_I8) return *(const int8_t *)p;
+  if (dtype == INSITU_BOOL) return *(const uint8_t *)p;
+  if (dtype == INSITU_U16) return *(const uint16_t *)p;
+  if (dtype == INSITU_U32) return *(const uint32_t *)p;
+  if (dtype == INSITU_U64) return (double)*(const uint64_t *)p;
   if (dtype == INSITU_I64) return (double)*(const int64_t *)p;
   if (dtype == INSITU_I16) return *(const int16_t *)p;
   if (dtype == INSITU_I32) return *(const int32_t *)p;
   if (dtype == INSITU_F32) return *(const float *)p;
   if (dtype == INSITU_F64) return *(const double *)p;
-  uint16_t h = *(const uint16_t *)p;
-  return h ? (1 + (h & 1023) / 1024.0) * (double)(1u << ((h >> 10) - 15)) : 0;
+  return sixteen_value(*(const uint16_t *)p, dtype);
+}
+/* A value as a dtype shows it. */
+static inline double support_as(int32_t dtype, double x) {
+  if (dtype == INSITU_BOOL) return x != 0;
+  if (dtype == INSITU_F32) return (double)(float)x;
+  if (dtype != INSITU_F16 && dtype != INSITU_BF16) return x;
+  return sixteen_value(sixteen_bits(x, dtype), dtype);
 }
 static inline const char *support_dtype_name(const struct support_array *a, char *to) {
   static const struct {
@@ -417,7 +428,8 @@ static inline void support_check_array(const insitu_batch *b, uint64_t i, const 
         }
         at[axis] = (uint64_t)(b->sample_indices[row] + v->offset + (v->n_steps ? v->steps[s] : 0));
         assert_true(at[axis] < a->shape[axis]);
-        double got = support_get(p, out->dtype), want = support_expect(a, at);
+        double got = support_get(p, out->dtype),
+               want = support_as(out->dtype, support_expect(a, at));
         if (got != want)
           fail_msg("array %s row %d anchor %d element %d: %g, not %g", a->name, (int)row,
               (int)b->sample_indices[row], (int)k, got, want);
