@@ -19575,15 +19575,14 @@ static insitu_status insitu__disk_open(struct insitu__disk *d, struct insitu__re
 /* >>zarr --------------------------------------------------------------------------------------- */
 /* One array of Zarr v2 or v3: its metadata, fill value, chunk keys, and chunks of strings.
  *
- *     .zarray + .zattrs --parse_v2--> from_v2 --+-- shape, dtype, order or codecs, fill value
- *     zarr.json         --parse_v3--> from_v3 --+     |
- *                                                     +-- layout: what one read returns
+ *     .zarray, .zattrs, zarr.json, or their copies in consolidated metadata
+ *       --insitu__zarr_read--> struct insitu__zarr_array: shape, dtype, codecs, fill value; what
+ *         one read returns (insitu__zarr_layout); names of dimensions
  *
- * State: struct insitu__zarr_array owns its names, texts and codecs, nothing else. Any thread; all
- * functions are pure, and nothing suspends. Metadata are untrusted: every size, count and depth has
+ * State: struct insitu__zarr_array owns its names, texts and codecs, nothing else. Any thread may
+ * call; insitu__zarr_read one at a time for each insitu__chain_hooks, to which it adds texts, and
+ * it calls the open of the user's codecs. Nothing suspends. Metadata are untrusted: every size, count and depth has
  * a limit in >>limits, and what is not known is refused by its name. */
-
-enum { INSITU__ZARR_KEYS_V2 = 1, INSITU__ZARR_KEYS_DEFAULT = 2 }; /* "0.0"; "c/0/0" */
 
 /* What an element is. Those with characters or bytes inside (raw, S, U) are scalars of INSITU_U8 or
  * INSITU_U32 along one more axis, the last. Dates and differences are INSITU_I64. A string has any
@@ -19659,7 +19658,7 @@ struct insitu__zarr_array {
   uint64_t wide_n; /* bytes of the fill value in wide_fill, counted once */
 
   char separator;
-  int key_style; /* INSITU__ZARR_KEYS_V2, ... */
+  bool key_c; /* chunk keys begin with "c", as in "c/0/0"; else "0.0" */
 };
 
 /* Frees what the codecs of a chain own. */
@@ -19838,11 +19837,6 @@ static void insitu__zarr_set_endian(struct insitu__zarr_array *a, bool big) {
 
 /* -- fill values -- */
 
-/* The low `size` bytes of bits, in native order. */
-static void insitu__zarr_fill_store(uint64_t bits, uint32_t size, unsigned char *out) {
-  memcpy(out, &bits, size);
-}
-
 /* The bits of the nearest float of 16 bits; false when a finite value is too large for one. */
 static bool insitu__zarr_half(double value, int32_t dtype, uint16_t *half) {
   *half = insitu__filter_to_16(value, dtype == INSITU_BF16 ? 7 : 10);
@@ -19889,7 +19883,7 @@ static bool insitu__zarr_fill_scalar(const struct insitu__text_json *j, int toke
     return false;
   }
 
-  insitu__zarr_fill_store(bits, size, out);
+  memcpy(out, &bits, size); /* the low bytes */
   return true;
 }
 
@@ -19977,8 +19971,8 @@ static insitu_status insitu__zarr_fill_wide(const struct insitu__zarr_reader *r,
     return insitu__zarr_damaged(r, "fill_value", token, "not a value of this array's dtype");
 
   bool all_zero = true;
-  for (int64_t i = 0; i < n; i++) all_zero = all_zero && !fill[i];
-  if (a->kind == INSITU__ZARR_STRING) all_zero = n == 0; /* a NUL is a character */
+  for (int64_t i = 0; i < n; i++) /* in a string a NUL is a character */
+    all_zero = all_zero && !fill[i] && element;
   if (all_zero) {
     insitu__mem_free(fill);
     a->wide_fill = NULL;
@@ -20004,7 +19998,7 @@ static insitu_status insitu__zarr_fill(const struct insitu__zarr_reader *r) {
   a->has_fill = token >= 0 && !insitu__text_json_is_null(r->j, token);
   bool dates = a->kind == INSITU__ZARR_DATE || a->kind == INSITU__ZARR_DIFFERENCE;
   if (dates && (!a->has_fill || insitu__text_json_equals(r->j, token, "NaT"))) {
-    insitu__zarr_fill_store(UINT64_C(1) << 63, 8, a->fill);
+    a->fill[7] = 0x80; /* NaT: the least int64 */
     return INSITU_OK;
   }
 
@@ -20036,7 +20030,8 @@ static const unsigned char *insitu__zarr_fill_pattern(
 
 /* -- layout, names, attributes -- */
 
-/* a * b; UINT64_MAX: it overflows, or a factor was such a product. Neither is 0. */
+/* a * b; UINT64_MAX: it overflows. Once a product has overflowed, it stays UINT64_MAX with further
+ * factors of 1 or more. */
 static uint64_t insitu__zarr_product(uint64_t a, uint64_t b) {
   uint64_t product;
   return insitu__base_mul(a, b, &product) ? product : UINT64_MAX;
@@ -20180,14 +20175,14 @@ static insitu_status insitu__zarr_read_codec(const struct insitu__zarr_reader *r
   return INSITU_OK;
 }
 
-/* Appends a codec to a list of *n, which then owns what the codec owns. A codec that changes
- * nothing is left out; a codec that is not appended is freed. */
+/* Appends a codec to a chain, which then owns what the codec owns. A codec that changes nothing is
+ * left out; a codec that is not appended is freed. */
 static insitu_status insitu__zarr_append_codec(const struct insitu__zarr_reader *r,
-    struct insitu__codec *list, int *n, struct insitu__codec *codec) {
+    struct insitu__codec_chain *chain, struct insitu__codec *codec) {
   bool identity = insitu__codec_is_identity(codec);
 
-  if (!identity && *n < INSITU__MAX_CODECS) {
-    list[(*n)++] = *codec;
+  if (!identity && chain->n < INSITU__MAX_CODECS) {
+    chain->codec[chain->n++] = *codec;
     return INSITU_OK;
   }
 
@@ -20198,10 +20193,22 @@ static insitu_status insitu__zarr_append_codec(const struct insitu__zarr_reader 
       INSITU__MAX_CODECS);
 }
 
-/* Appends a codec to the decode chain. */
-static insitu_status insitu__zarr_add_codec(
-    const struct insitu__zarr_reader *r, struct insitu__codec *codec) {
-  return insitu__zarr_append_codec(r, r->codecs->codec, &r->codecs->n, codec);
+/* Reads the codec at a token, and appends it to a chain. */
+static insitu_status insitu__zarr_take_codec(const struct insitu__zarr_reader *r, int token,
+    const struct insitu__filter_context *at, struct insitu__codec_chain *chain) {
+  struct insitu__codec codec;
+  insitu_status status = insitu__zarr_read_codec(r, token, at, &codec);
+  return status < 0 ? status : insitu__zarr_append_codec(r, chain, &codec);
+}
+
+/* Appends the codecs of a chain to the decode chain, from the last on. Those that an error leaves
+ * stay where they are. */
+static insitu_status insitu__zarr_move_codecs(
+    const struct insitu__zarr_reader *r, struct insitu__codec_chain *from) {
+  insitu_status status = INSITU_OK;
+  while (status == INSITU_OK && from->n > 0)
+    status = insitu__zarr_append_codec(r, r->codecs, &from->codec[--from->n]);
+  return status;
 }
 
 /* Whether the codec of that name makes strings; if so, notes it. */
@@ -20280,7 +20287,6 @@ static insitu_status insitu__zarr_v2_dtype(const struct insitu__zarr_reader *r) 
 static insitu_status insitu__zarr_v2_codec(
     const struct insitu__zarr_reader *r, const char *key, int token) {
   char name[64];
-  struct insitu__codec codec;
   struct insitu__filter_context at = {.format = 2};
   if (insitu__text_json_string(r->j, insitu__text_json_get(r->j, token, "id"), name, sizeof name) <=
       0)
@@ -20288,8 +20294,7 @@ static insitu_status insitu__zarr_v2_codec(
   if (r->a->strings)
     return insitu__zarr_damaged(r, key, token, "a codec of strings must be the first filter");
   if (r->a->kind == INSITU__ZARR_STRING && insitu__zarr_string_codec(r, name)) return INSITU_OK;
-  insitu_status status = insitu__zarr_read_codec(r, token, &at, &codec);
-  return status < 0 ? status : insitu__zarr_add_codec(r, &codec);
+  return insitu__zarr_take_codec(r, token, &at, r->codecs);
 }
 
 /* Whether a codec works on elements of a type, not on bytes. */
@@ -20353,7 +20358,6 @@ static insitu_status insitu__zarr_v2_layout(const struct insitu__zarr_reader *r)
   if (!fortran && !insitu__text_json_equals(r->j, order, "C"))
     return insitu__zarr_damaged(r, "order", order, "\"C\" or \"F\" is needed");
   for (unsigned i = 0; i < a->ndim; i++) r->order[i] = fortran ? a->ndim - 1 - i : i;
-  a->key_style = INSITU__ZARR_KEYS_V2;
   if (insitu__zarr_separator(r, separator, '.')) return INSITU_OK;
   return insitu__zarr_damaged(r, "dimension_separator", separator, "\".\" or \"/\" is needed");
 }
@@ -20414,7 +20418,7 @@ static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
 
 /* Reads unit and scale_factor of dates and differences; false: they are damaged. */
 static bool insitu__zarr_v3_unit(const struct insitu__zarr_reader *r, int configuration) {
-  char unit[8] = "", number[24] = "";
+  char unit[8] = "";
   uint64_t scale = 1;
   int token = insitu__text_json_get(r->j, configuration, "unit");
   int factor = insitu__text_json_get(r->j, configuration, "scale_factor");
@@ -20423,8 +20427,8 @@ static bool insitu__zarr_v3_unit(const struct insitu__zarr_reader *r, int config
     return false;
   if (!strcmp(unit, "generic")) unit[0] = 0;
 
-  if (scale != 1) snprintf(number, sizeof number, "%" PRIu64, scale);
-  int n = snprintf(r->a->unit, sizeof r->a->unit, "%s%s", number, unit);
+  int n = scale == 1 ? snprintf(r->a->unit, sizeof r->a->unit, "%s", unit)
+                     : snprintf(r->a->unit, sizeof r->a->unit, "%" PRIu64 "%s", scale, unit);
   return n >= 0 && n < (int)sizeof r->a->unit;
 }
 
@@ -20501,7 +20505,7 @@ static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "chunk_key_encoding", encoding,
         "only 'default' and 'v2' are supported");
   int separator = insitu__text_json_get(r->j, configuration, "separator");
-  r->a->key_style = is_default ? INSITU__ZARR_KEYS_DEFAULT : INSITU__ZARR_KEYS_V2;
+  r->a->key_c = is_default;
   if (insitu__zarr_separator(r, separator, is_default ? '/' : '.')) return INSITU_OK;
   return insitu__zarr_damaged(
       r, "chunk_key_encoding", encoding, "the separator must be \".\" or \"/\"");
@@ -20511,15 +20515,12 @@ static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader
 struct insitu__zarr_codecs {
   int shard, configuration; /* tokens of the list's sharding codec; shard -1: none so far */
   bool is_bytes;            /* a codec of the list has made bytes of the elements */
-  /* the tokens of codecs of bytes, collected because decoding runs from the last */
-  int late[INSITU__MAX_CODECS], n_late;
 
-  /* Codecs of elements, in encoding order. Those that work on each by itself may stand on either
-   * side of a transpose, which the copy into the batch then undoes, and of a shard: they go into
-   * its inner chunks. Before one that works on them in their order is decoded, the transposes
-   * behind it are undone by a codec. */
-  struct insitu__codec early[INSITU__MAX_CODECS];
-  int n_early;
+  /* In encoding order, for decoding runs from the last: codecs of elements, then those of bytes.
+   * Codecs that work on each element by itself may stand on either side of a transpose, which the
+   * copy into the batch then undoes, and of a shard: they go into its inner chunks. Before one that
+   * works on them in their order is decoded, the transposes behind it are undone by a codec. */
+  struct insitu__codec_chain early, late;
   struct insitu__codec_type type; /* of elements behind those codecs; none: text, raw */
 
   const char *ordered; /* the last one that works on elements in their order; NULL: none so far */
@@ -20549,7 +20550,7 @@ static insitu_status insitu__zarr_v3_untranspose(
   memcpy(shape, t->shape, sizeof shape);
   for (unsigned k = 0; k < t->ndim; k++) t->shape[k] = shape[t->order[k]];
   for (unsigned k = 0; k < t->ndim; k++) t->order[k] = k;
-  return insitu__zarr_append_codec(r, c->early, &c->n_early, &codec);
+  return insitu__zarr_append_codec(r, &c->early, &codec);
 }
 
 /* A codec of elements, or one of the user's or packbits in the place of 'bytes'. */
@@ -20580,7 +20581,7 @@ static insitu_status insitu__zarr_v3_elements(
   }
   if (ordered) c->ordered = codec.name;
   c->flat = c->flat || numcodecs;
-  return insitu__zarr_append_codec(r, c->early, &c->n_early, &codec);
+  return insitu__zarr_append_codec(r, &c->early, &codec);
 }
 
 /* Transposes follow one another: axis k of what this one stores is axis permutation[k] of what it
@@ -20629,23 +20630,23 @@ static bool insitu__zarr_v3_endian(
 /* Reads the codec that makes bytes: the byte order of the elements behind the codecs before it. */
 static insitu_status insitu__zarr_v3_bytes(const struct insitu__zarr_reader *r, int codec,
     int configuration, struct insitu__zarr_codecs *c) {
-  int endian = insitu__text_json_get(r->j, configuration, "endian"), typed = c->n_early - 1;
+  int endian = insitu__text_json_get(r->j, configuration, "endian"), typed = c->early.n - 1;
   uint32_t size = c->type.dtype ? insitu__codec_type_size(c->type) : insitu__zarr_scalar_size(r->a);
   bool big, none = endian < 0 || insitu__text_json_is_null(r->j, endian);
   if (!insitu__zarr_v3_endian(r, configuration, &big) && !(size == 1 && none))
     return insitu__zarr_damaged(
         r, "codecs", codec, "the bytes codec needs an endian, \"little\" or \"big\"");
   bool swap = size > 1 && big;
-  while (typed >= 0 && !insitu__zarr_is_typed(&c->early[typed])) typed--;
+  while (typed >= 0 && !insitu__zarr_is_typed(&c->early.codec[typed])) typed--;
   /* behind codecs that work on elements, the array's are native */
   if (typed < 0) insitu__zarr_set_endian(r->a, big);
-  else if (c->early[typed].kind != INSITU__CODEC_USER) c->early[typed].from.swap = swap;
+  else if (c->early.codec[typed].kind != INSITU__CODEC_USER) c->early.codec[typed].from.swap = swap;
   else {
     struct insitu__codec native = {.kind = INSITU__CODEC_ASTYPE,
         .name = "bytes",
         .from = {c->type.dtype, swap},
         .to = c->type};
-    insitu_status status = insitu__zarr_append_codec(r, c->early, &c->n_early, &native);
+    insitu_status status = insitu__zarr_append_codec(r, &c->early, &native);
     if (status < 0) return status;
   }
   return insitu__zarr_v3_untranspose(r, c);
@@ -20753,11 +20754,8 @@ static insitu_status insitu__zarr_v3_codec(
       return insitu__zarr_damaged(r, "codecs", codec,
           "it works on arrays and comes after 'bytes' or 'sharding_indexed', which made bytes of "
           "them");
-    if (c->n_late == INSITU__MAX_CODECS)
-      return insitu__zarr_bad(
-          r, INSITU_E_UNSUPPORTED, "codecs", codec, "more than INSITU__MAX_CODECS");
-    c->late[c->n_late++] = codec;
-    return INSITU_OK;
+    struct insitu__filter_context at = {.format = 3, .item = insitu__zarr_type_size(r, c)};
+    return insitu__zarr_take_codec(r, codec, &at, &c->late);
   }
   if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration, c);
   c->is_bytes = bytes || shard || strings;
@@ -20787,14 +20785,8 @@ static insitu_status insitu__zarr_v3_codec_list(
   if (status == INSITU_OK && !c->is_bytes)
     return insitu__zarr_damaged(
         r, "codecs", codecs, "none of them makes bytes of the array ('bytes')");
-  while (status == INSITU_OK && c->n_late > 0) {
-    struct insitu__filter_context at = {.format = 3, .item = insitu__zarr_type_size(r, c)};
-    struct insitu__codec codec;
-    status = insitu__zarr_read_codec(r, c->late[--c->n_late], &at, &codec);
-    if (status == INSITU_OK) status = insitu__zarr_add_codec(r, &codec);
-  }
-  while (status == INSITU_OK && c->shard < 0 && c->n_early > 0)
-    status = insitu__zarr_add_codec(r, &c->early[--c->n_early]);
+  if (status == INSITU_OK) status = insitu__zarr_move_codecs(r, &c->late);
+  if (status == INSITU_OK && c->shard < 0) status = insitu__zarr_move_codecs(r, &c->early);
   return status;
 }
 
@@ -20824,7 +20816,8 @@ static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r)
       status = insitu__zarr_v3_shard(&at, c.shard, c.configuration);
     list = insitu__text_json_get(r->j, c.configuration, "codecs");
   } while (status == INSITU_OK && c.shard >= 0);
-  while (c.n_early > 0) insitu__codec_free(&c.early[--c.n_early]); /* left over by an error */
+  insitu__zarr_chain_free(&c.early); /* what an error has left */
+  insitu__zarr_chain_free(&c.late);
 
   /* A shard's bound follows from that of the shards inside. */
   for (unsigned i = a->n_shards; status == INSITU_OK && i-- > 0;)
@@ -20839,12 +20832,6 @@ static bool insitu__zarr_is_node(const struct insitu__text_json *j, int node, co
   return insitu__text_json_equals(j, insitu__text_json_get(j, node, "node_type"), type);
 }
 
-static insitu_status insitu__zarr_v3_node(const struct insitu__zarr_reader *r) {
-  if (insitu__zarr_is_node(r->j, r->node, "array")) return INSITU_OK;
-  return insitu__zarr_damaged(
-      r, "node_type", insitu__zarr_get(r, "node_type"), "\"array\" is needed here");
-}
-
 /* Copies the path, and checks the version of the metadata. */
 static insitu_status insitu__zarr_begin(const struct insitu__zarr_reader *r) {
   uint64_t version;
@@ -20853,10 +20840,12 @@ static insitu_status insitu__zarr_begin(const struct insitu__zarr_reader *r) {
   if (!r->a->path) return insitu__zarr_nomem(r);
   if (!insitu__text_json_is_object(r->j, r->node))
     return insitu__zarr_damaged(r, "", r->node, "an object is needed");
-  if (insitu__text_json_u64(r->j, token, &version) && version == (uint64_t)r->a->format)
-    return INSITU_OK;
+  if (!insitu__text_json_u64(r->j, token, &version) || version != (uint64_t)r->a->format)
+    return insitu__zarr_damaged(
+        r, "zarr_format", token, r->a->format == 2 ? "2 is needed here" : "3 is needed here");
+  if (version == 2 || insitu__zarr_is_node(r->j, r->node, "array")) return INSITU_OK;
   return insitu__zarr_damaged(
-      r, "zarr_format", token, r->a->format == 2 ? "2 is needed here" : "3 is needed here");
+      r, "node_type", insitu__zarr_get(r, "node_type"), "\"array\" is needed here");
 }
 
 /* A step of reading an array's metadata. */
@@ -20873,10 +20862,10 @@ static insitu_status insitu__zarr_read(struct insitu__zarr_array *a, const char 
       insitu__zarr_v2_chunks, insitu__zarr_v2_dtype, insitu__zarr_v2_layout, insitu__zarr_v2_codecs,
       insitu__zarr_v2_objects, insitu__zarr_fill, insitu__zarr_layout, insitu__zarr_names,
       insitu__zarr_keep_attributes, NULL};
-  static insitu__zarr_step *const v3[] = {insitu__zarr_begin, insitu__zarr_v3_node,
-      insitu__zarr_v3_keys, insitu__zarr_shape, insitu__zarr_v3_grid, insitu__zarr_v3_dtype,
-      insitu__zarr_v3_chunk_keys, insitu__zarr_v3_codecs, insitu__zarr_fill, insitu__zarr_layout,
-      insitu__zarr_names, insitu__zarr_keep_attributes, NULL};
+  static insitu__zarr_step *const v3[] = {insitu__zarr_begin, insitu__zarr_v3_keys,
+      insitu__zarr_shape, insitu__zarr_v3_grid, insitu__zarr_v3_dtype, insitu__zarr_v3_chunk_keys,
+      insitu__zarr_v3_codecs, insitu__zarr_fill, insitu__zarr_layout, insitu__zarr_names,
+      insitu__zarr_keep_attributes, NULL};
   struct insitu__zarr_reader r = {.j = j,
       .node = node,
       .attributes = attributes,
@@ -20986,7 +20975,7 @@ static int64_t insitu__zarr_chunk_key(
   if (cap < n + (n > 0) + 2) return INSITU_E_ARG; /* at least one character and an end */
   memcpy(buf, a->path, n);
   if (n) buf[n++] = '/';
-  bool lead = a->key_style == INSITU__ZARR_KEYS_DEFAULT;
+  bool lead = a->key_c;
   if (lead) buf[n++] = 'c';
   else if (a->axes == 0) buf[n++] = '0';
   for (unsigned i = 0; i < a->axes; i++) {

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   struct insitu__zarr_array a = {.axes = n ? data[0] % (INSITU__MAX_DIMS + 1) : 0};
   uint64_t index[INSITU__MAX_DIMS] = {0};
   if (n < 3) return 0;
-  a.key_style = data[0] & 0x40 ? INSITU__ZARR_KEYS_DEFAULT : INSITU__ZARR_KEYS_V2;
+  a.key_c = data[0] & 0x40;
   a.separator = data[0] & 0x80 ? '/' : '.';
   size_t cap = data[1], path = data[2] < n - 3 ? data[2] : n - 3;
   a.path = fuzz_text(data + 3, path);
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     index[d] = insitu__base_load64(data);
 
   char want[1024];
-  bool lead = a.key_style == INSITU__ZARR_KEYS_DEFAULT;
+  bool lead = a.key_c;
   int at = snprintf(want, sizeof want, "%s%s%s", a.path, a.path[0] ? "/" : "",
           lead     ? "c"
           : a.axes ? ""

@@ -87,7 +87,7 @@ static void mk_put(unsigned char *to, int32_t dtype, uint64_t value) {
     break;
   case INSITU_F32: memcpy(to, &single, 4); break;
   case INSITU_F64: memcpy(to, &wide, 8); break;
-  default: insitu__zarr_fill_store(value, (uint32_t)(dtype & 0xff) / 8, to);
+  default: memcpy(to, &value, (uint32_t)(dtype & 0xff) / 8);
   }
 }
 /* floats: uniform in [0, 1), all bits used */

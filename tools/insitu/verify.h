@@ -109,7 +109,7 @@ static bool verify_number(const struct verify_listing *l, const char *key, uint6
   uint64_t index[INSITU__MAX_DIMS] = {0}, n = strlen(z->path);
   const char *p = key + n + (n > 0);
   /* "c", and a separator */
-  if (z->key_style == INSITU__ZARR_KEYS_DEFAULT) p += 1 + (p[0] == 'c' && z->axes);
+  if (z->key_c) p += 1 + (p[0] == 'c' && z->axes);
   for (unsigned i = 0; i < z->axes; i++) {
     if (!insitu__text_is_digit((unsigned char)*p)) return false;
     for (; insitu__text_is_digit((unsigned char)*p); p++)
