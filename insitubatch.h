@@ -507,7 +507,8 @@
  *   INSITU_LOG=off|error|warn|info|debug   what is logged, where desc.log_level does not say
  *   INSITU_CHECK=1          desc.check = 1: rows are read again before delivery, one of every batch
  *                           and one of each variable of an iterator's first batch. Whole stored
- *                           objects are read, element by element, with none of the code that filled
+ *                           objects are read and decoded, and compared element by element. Only the
+ *                           store, the metadata and the codecs are shared with the code that filled
  *                           the batch. A difference is INSITU_E_CHECK, a bug of this library. Slow,
  *                           and outside memory_budget; insitu_stats.checked_rows counts
  *
@@ -19581,8 +19582,8 @@ static insitu_status insitu__disk_open(struct insitu__disk *d, struct insitu__re
  *
  * State: struct insitu__zarr_array owns its names, texts and codecs, nothing else. Any thread may
  * call; insitu__zarr_read one at a time for each insitu__chain_hooks, to which it adds texts, and
- * it calls the open of the user's codecs. Nothing suspends. Metadata are untrusted: every size, count and depth has
- * a limit in >>limits, and what is not known is refused by its name. */
+ * it calls the open of the user's codecs. Nothing suspends. Metadata are untrusted: every size,
+ * count and depth has a limit in >>limits, and what is not known is refused by its name. */
 
 /* What an element is. Those with characters or bytes inside (raw, S, U) are scalars of INSITU_U8 or
  * INSITU_U32 along one more axis, the last. Dates and differences are INSITU_I64. A string has any
@@ -21804,8 +21805,7 @@ static insitu_status insitu__group_array_find_await(
   if (!insitu__group_normalise(given, path, sizeof path))
     return insitu__error_set(err, INSITU_E_ARG,
         "array '%.300s': not a path inside the archive; write names joined by '/'", given);
-  insitu_status status = INSITU_E_NOTFOUND;
-  if (g->nodes >= 0) status = insitu__group_array_consolidated(g, path, a, err);
+  insitu_status status = insitu__group_array_consolidated(g, path, a, err);
   if (status != INSITU_E_NOTFOUND) return status;
   status = insitu__group_array_own_await(g, path, a, err);
   if (status != INSITU_E_NOTFOUND) return status;
@@ -21868,7 +21868,7 @@ static void insitu__group_prefetch_await(
   if (!insitu__store_prefetches(g->store)) return;
   for (uint64_t i = 0; i < n_paths; i++) {
     if (!insitu__group_normalise(paths[i], path, sizeof path)) continue;
-    if (g->nodes >= 0 && insitu__group_consolidated_array(g, path) >= 0) continue;
+    if (insitu__group_consolidated_array(g, path) >= 0) continue;
     insitu__group_prefetch_node(g, &keys, path, true);
     /* Groups outside a consolidated document are not searched. */
     if (g->nodes < 0) insitu__group_prefetch_above(g, &keys, path, last);
@@ -23937,7 +23937,7 @@ static void insitu__split_free(struct insitu__split *s) {
   memset(s, 0, sizeof *s);
 }
 
-/* For qsort: ascending by what both begin with, a number below 2^63. */
+/* For qsort of chunk numbers, or of intervals by lo, which is 0 or more: ascending. */
 static int insitu__split_compare(const void *x, const void *y) {
   uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
 
@@ -24337,7 +24337,8 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
  * a slab waits for ever for a row that only one of them knows (see >>rows). A scan belongs to the
  * reactor thread; layouts, orders and maps are constant while chunks are in flight, so workers read
  * them freely. Allocates only at init. */
-/* units walked by insitu__plan_count; more: extrapolated */
+/* Up to so many units are all walked for the cost; of more, some windows are. Up to so many
+ * segments, times views, are sorted in insitu__plan_distinct. */
 #define INSITU__PLAN_EXACT_UNITS (UINT64_C(1) << 17)
 #define INSITU__PLAN_SAMPLED_WINDOWS 1024
 #define INSITU__PLAN_QUALITY_ROWS (UINT64_C(1) << 20)
@@ -24734,11 +24735,6 @@ struct insitu__plan_map {
   uint64_t sequence; /* of the unit's first anchor */
 };
 
-static void insitu__plan_map_init(struct insitu__plan_map *m, const struct insitu__plan *p,
-    const struct insitu__order *o, const struct insitu__order_window *w) {
-  *m = (struct insitu__plan_map){.plan = p, .order = o, .window = w};
-}
-
 /* Anchors that follow each other in the archive and in the window's part of the sequence. */
 struct insitu__plan_run {
   int64_t anchor; /* the first */
@@ -24786,8 +24782,8 @@ static inline void insitu__plan_map_row(
 }
 
 /* Whether a window of this rank that comes before w holds one of the anchors [lo, hi): one that
- * begins earlier in its lane, or as early in a lower lane. Nothing is drawn from the mixers, so
- * that a unit costs one permutation. */
+ * begins earlier in its lane, or as early in a lower lane. It needs the windows' bounds alone, not
+ * the order inside of them, so that a unit costs one look-up in the permutation. */
 static bool insitu__plan_before(const struct insitu__plan *p, const struct insitu__order *o,
     const struct insitu__order_window *w, int64_t lo, int64_t hi) {
   const struct insitu__plan_layout *l = &p->layout;
@@ -25314,10 +25310,10 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
   while ((slot = insitu__cache_find(c, a, level, cell)) && slot->loading)
     insitu__reactor_gate_await(store->reactor, &slot->loaded);
   insitu_status status = INSITU_OK;
-  unsigned char *memory = slot ? c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes : NULL;
-  if (!slot) {
-    slot = insitu__cache_insert(c, a, level, cell);
-    memory = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
+  bool fresh = !slot;
+  if (fresh) slot = insitu__cache_insert(c, a, level, cell);
+  unsigned char *memory = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
+  if (fresh) {
     status = insitu__cache_load_await(
         c, store, a->level[level].shard, key, offset, bytes, memory, give_up, err);
     slot->loading = false;
@@ -25379,7 +25375,8 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
 /* >>device ------------------------------------------------------------------------------------- */
 /* Batches in page-locked memory and on CUDA devices: an iterator's memory there, its uploads, and
  * the events that order them with the streams of whoever trains. Where INSITU_WITH_CUDA is not
- * defined there is no device, and what would use one is never called.
+ * defined there is no device: what makes CUDA's calls does nothing then, and insitu__device_visit
+ * calls its function at once.
  *
  * On each of its devices an iterator has a stream for copies, and slots that hold one batch each.
  *
@@ -25718,8 +25715,8 @@ static bool insitu__device_fences_poll(
 /* ---- batches ---- */
 
 /* What keeps a batch's memory on the host from being written: IDLE (nothing), COPIES (a copy from
- * it), or CONSUMED (the consumer uses the memory; or the slot's last batch, so that a copy has not
- * begun). Does not wait. */
+ * it), or CONSUMED (the consumer's stream still uses this memory; or it still uses the batch that
+ * was in the device's slot before, and the copy into the slot waits for that). Does not wait. */
 static int insitu__device_host_blocked(struct insitu__device *d, struct insitu__device_part *parts,
     struct insitu__device_fence **busy) {
   struct insitu__device_scope s;
@@ -25824,7 +25821,7 @@ static void insitu__device_release_now(void *arg) {
   insitu_error *err = &d->error;
   void *stream = c->stream;
   insitu_status status = insitu__device_enter(&s, c->of, NULL);
-  int32_t device = d->n_rings == 1 ? d->rings[0].device : c->of < 0 ? s.now : c->of;
+  int32_t device = c->of < 0 ? s.now : c->of;
   for (unsigned i = 0; !status && i < d->n_rings; i++)
     status = insitu__device_fence(d, &c->parts[i].slot->released, stream, device, NULL);
   if (!status && d->host) status = insitu__device_fence(d, c->busy, stream, device, NULL);
@@ -26294,12 +26291,13 @@ struct insitu__loader_slab {
 struct insitu__loader_run {
   /* Bytes [at, at + want) of an object; object: its number in the grid of the array's objects. */
   uint64_t object, at, want;
-  unsigned n_iov;                    /* of the tile's iovecs */
-  struct insitu__loader_tile *next;  /* the neighbour that follows in the run */
-  bool head;                         /* reads for itself and for the run behind it */
-  struct insitu__reactor_gate go_on; /* opens for a head to read, for others after that read */
-  struct iovec *iov;                 /* of a head's read; NULL in a loader without shards */
-  struct insitu__store_tag tag;      /* of the object, as that read found it */
+  unsigned n_iov;                   /* of the tile's iovecs */
+  struct insitu__loader_tile *next; /* the neighbour that follows in the run */
+  bool head;                        /* reads for itself and for the run behind it */
+  /* A head waits here until it may read; the others wait until the head has read. */
+  struct insitu__reactor_gate go_on;
+  struct iovec *iov;            /* of a head's read; NULL in a loader without shards */
+  struct insitu__store_tag tag; /* of the object, as that read found it */
 };
 
 /* Absent parts of a chunk, and what they mean. */
@@ -26502,8 +26500,6 @@ struct insitu__loader_footprint {
   uint64_t list_entries;                         /* of a tile's row list */
   uint64_t inflight_bytes;                       /* everything that chunks in flight take */
   uint64_t cache_slots, slot_bytes, cache_bytes; /* of the indexes of shards; 0: there are none */
-  /* The scan waits for so many free tiles: neighbours in a shard then come together. */
-  uint64_t min_free_tiles;
 };
 
 /* Of a loader: the reactor thread's alone. */
@@ -26598,6 +26594,14 @@ struct insitu_loader {
   struct insitu__loader_count count;
 };
 
+/* What a call hands to another thread, and gets back from there. */
+struct insitu__loader_call {
+  insitu_loader *loader;
+  insitu_iter *it;
+  insitu_status status;
+  insitu_error *err;
+};
+
 /* ---- counters and log ---- */
 
 static void insitu__loader_add(atomic_uint_least64_t *counter, uint64_t n) {
@@ -26620,11 +26624,15 @@ static struct insitu__loader_tally *insitu__loader_tally(const struct insitu__lo
   return &t->iter->tally[t->base / t->iter->batches & 3];
 }
 
+/* Adds n to a counter, and raises the counter's peak. */
+static void insitu__loader_add_peak(
+    atomic_uint_least64_t *counter, atomic_uint_least64_t *peak, uint64_t n) {
+  insitu__loader_peak(peak, atomic_fetch_add_explicit(counter, n, memory_order_relaxed) + n);
+}
+
 /* Counts bytes that were mapped or allocated. */
 static void insitu__loader_memory(insitu_loader *ld, uint64_t bytes) {
-  uint64_t now =
-      atomic_fetch_add_explicit(&ld->count.memory_bytes, bytes, memory_order_relaxed) + bytes;
-  insitu__loader_peak(&ld->count.memory_bytes_peak, now);
+  insitu__loader_add_peak(&ld->count.memory_bytes, &ld->count.memory_bytes_peak, bytes);
 }
 
 /* Takes `each` bytes of memory_budget, up to n times; returns how often they fit. *left: the bytes
@@ -26925,6 +26933,9 @@ static void insitu__report_log_tile_work(void *arg, unsigned worker) {
  *                  ▼                                         ▼
  *        fill value or error: on_absent_chunk      fill value or error: on_bad_chunk
  *
+ * insitu_read_strings reads whole objects (insitu__store_get_await): it knows on_absent_chunk
+ * alone, and reads nothing twice.
+ *
  * No state of its own. The _await function suspends on the reactor thread; the others may be called
  * from any thread. */
 
@@ -26969,14 +26980,15 @@ static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, int s
 }
 
 /* Reads an object of z from `offset` on into the iovecs, through the caches, and counts the
- * request. */
+ * request, unless the tag names somebody else who reads, and counts. */
 static insitu_status insitu__fetch_bytes_await(insitu_loader *ld,
     const struct insitu__zarr_array *z, const char *key, uint64_t offset, struct iovec *iov,
     unsigned n_iov, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
-  insitu__loader_add(&ld->count.requests, 1);
+  bool counts = !tag->read_await;
+  if (counts) insitu__loader_add(&ld->count.requests, 1);
   insitu_status status =
       insitu__store_fetch_await(&z->source->store, key, offset, iov, n_iov, tag, got, err);
-  insitu__loader_add(&ld->count.bytes_read, *got);
+  if (counts) insitu__loader_add(&ld->count.bytes_read, *got);
   return status;
 }
 
@@ -27066,8 +27078,8 @@ static unsigned char *insitu__rows_rows(
 
 #define INSITU__ROWS_NONE UINT32_MAX
 
-/* Whether the pass shows a batch, counted as the tile's window counts. The pass began behind the
- * others: a restored state lies in the middle of an epoch. */
+/* Whether the pass delivers a batch, given by its number in the tile's epoch. A pass that was
+ * restored in the middle of an epoch does not deliver the batches before that. */
 static bool insitu__rows_in_pass(const struct insitu__loader_tile *t, uint64_t batch) {
   return t->base + batch >= t->iter->start;
 }
@@ -27108,7 +27120,6 @@ static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
  * shown by the next view, that lie step_bytes apart in one row of a batch. */
 struct insitu__rows_walk {
   struct insitu__loader_tile *tile;
-  const struct insitu__geometry_array *array;
   uint64_t begin, end, last; /* rows of the chunk: walked now; those behind `end` come later */
   uint64_t next_view;
   const struct insitu__geometry_view *group;  /* the views that are walked now */
@@ -27133,17 +27144,14 @@ static void insitu__rows_walk(
 
   uint64_t rows = a->samples - t->chunk * a->rows; /* of an edge chunk, which hangs over */
 
-  *w = (struct insitu__rows_walk){.tile = t,
-      .array = a,
-      .end = first,
-      .last = insitu__base_min(last, rows),
-      .next_view = a->n_views};
+  *w = (struct insitu__rows_walk){
+      .tile = t, .end = first, .last = insitu__base_min(last, rows), .next_view = a->n_views};
 }
 
 /* On to the next group of views, and behind the last one to the next piece of the chunk. */
 static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
   struct insitu__loader_tile *t = w->tile;
-  const struct insitu__geometry_array *a = w->array;
+  const struct insitu__geometry_array *a = w->tile->array;
 
   for (;;) {
     while (w->next_view < a->n_views && !t->wanted[a->views[w->next_view].variable]) w->next_view++;
@@ -27345,6 +27353,17 @@ static bool insitu__rows_hole_in_box(
   return true;
 }
 
+/* Whether a variable that wants the chunk, or of a chunk decoded whole the hole, shows its fill
+ * value as NaN. */
+static bool insitu__rows_fill_is_nan(
+    const struct insitu__loader_tile *t, const struct insitu__rows_hole *hole) {
+  for (uint64_t i = 0; i < t->loader->geometry.n_variables; i++)
+    if (t->wanted[i] && (!hole || insitu__rows_hole_in_box(t, i, hole)) &&
+        insitu__rows_shows_nan(&t->loader->geometry, i))
+      return true;
+  return false;
+}
+
 /* Counts a hole that a row of the window shows, and notes whether it is an error. See
  * insitu__codec_sink. */
 static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *extent) {
@@ -27353,7 +27372,6 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   uint64_t index[INSITU__MAX_DIMS], number = UINT64_MAX;
   struct insitu__rows_hole hole;
   struct insitu__rows_walk w;
-  bool nan = false;
 
   insitu__geometry_field(a, NULL, t->field, index);
   index[a->axis] = 0; /* rows are counted from the chunk's first */
@@ -27371,9 +27389,7 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
       number = w.slab->number;
   if (number == UINT64_MAX) return;
 
-  for (uint64_t i = 0; i < t->loader->geometry.n_variables && !nan; i++)
-    nan = t->wanted[i] && insitu__rows_hole_in_box(t, i, &hole) &&
-          insitu__rows_shows_nan(&t->loader->geometry, i);
+  bool nan = insitu__rows_fill_is_nan(t, &hole);
   t->hole.n++;
   if (!insitu__fetch_absent_raises(t->loader, nan)) return;
   if (t->hole.raises && number >= t->hole.number) return;
@@ -27456,9 +27472,9 @@ struct insitu__rows_aim {
   unsigned n;             /* of the tile's iovecs */
 };
 
-/* Points the tile's iovecs at the places of rows [first, last): those that nobody wants go to the
- * buffer. False: some row is shown otherwise than as it is stored, or system calls cost more than
- * the copies they save. */
+/* Points the tile's iovecs at the places of rows [first, last). The bytes of rows that no batch
+ * wants are read into the tile's buffer. False: some row is shown otherwise than as it is stored,
+ * or system calls cost more than the copies they save. */
 static bool insitu__rows_aim_direct(struct insitu__loader_tile *t, bool *shared) {
   const struct insitu__geometry_array *a = t->array;
   uint64_t stride = a->stride[a->axis], n = t->last - t->first;
@@ -28615,7 +28631,6 @@ static void insitu__config_footprint_cache(insitu_loader *ld) {
 
   f->cache_slots = insitu__base_max(c->max_inflight, slots);
   f->cache_bytes = insitu__cache_bytes((uint32_t)f->cache_slots, f->slot_bytes);
-  f->min_free_tiles = c->max_inflight / INSITU__LOADER_FREE_SHARE;
 }
 
 /* Resolves prefetch_depth and max_inflight, and computes what chunks in flight and the cache of
@@ -28835,20 +28850,17 @@ static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct in
 
 /* ---- dates for a message ---- */
 
-/* The value of an attribute that is a date, out of the text of all attributes. False: there is
+/* The value of an attribute that is a date, out of the text of all attributes; empty: there is
  * none. */
-static bool insitu__dates_attribute(
+static void insitu__dates_attribute(
     const char *attributes, const char *name, char out[INSITU__TIME_TEXT]) {
   struct insitu__text_json j = {0};
   struct insitu__time_date d;
-  bool found = attributes &&
-               !insitu__text_json_parse(&j, attributes, strlen(attributes), name, NULL) &&
-               insitu__text_json_string(
-                   &j, insitu__text_json_get(&j, 0, name), out, INSITU__TIME_TEXT) > 0 &&
-               insitu__time_parse(out, &d);
+  int64_t n = -1;
+  if (attributes && !insitu__text_json_parse(&j, attributes, strlen(attributes), name, NULL))
+    n = insitu__text_json_string(&j, insitu__text_json_get(&j, 0, name), out, INSITU__TIME_TEXT);
+  if (n <= 0 || !insitu__time_parse(out, &d)) out[0] = 0;
   insitu__text_json_free(&j);
-  if (!found) out[0] = 0;
-  return found;
 }
 
 /* Dates for a message; those that are not known are empty. */
@@ -29050,16 +29062,9 @@ static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
   return status;
 }
 
-/* The first call of insitu_sample_dates. */
-struct insitu__dates_call {
-  insitu_loader *loader;
-  insitu_error *err;
-  insitu_status status;
-};
-
-/* Reads the moments of all samples and keeps them. */
+/* The first call of insitu_sample_dates: reads the moments of all samples and keeps them. */
 static void insitu__dates_keep_await(void *arg) {
-  struct insitu__dates_call *d = (struct insitu__dates_call *)arg;
+  struct insitu__loader_call *d = (struct insitu__loader_call *)arg;
   struct insitu__zarr_array z;
   struct insitu__time_units u;
   d->status = insitu__dates_coordinate_await(d->loader, &z, &u, &d->loader->user.moments, d->err);
@@ -29141,7 +29146,7 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
       int64_t anchor = run.anchor - (int64_t)run.at;
       struct insitu__geometry_interval shown =
           insitu__geometry_indexes_group(v, anchor + (int64_t)from, anchor + (int64_t)to);
-      if (shown.lo < begin) shown.lo = begin; /* the chunk before has these */
+      if (shown.lo < begin) shown.lo = begin; /* rows before `begin` lie in earlier chunks */
       t->first = insitu__base_min(t->first, (uint64_t)(shown.lo - begin));
       t->last = insitu__base_max(t->last, insitu__base_min(rows, (uint64_t)(shown.hi - begin)));
     }
@@ -29193,11 +29198,6 @@ static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
 
 /* -- inner chunks of a shard: neighbours are read at once -- */
 
-/* The archive of the tile's array. */
-static struct insitu__source *insitu__tile_source(const struct insitu__loader_tile *t) {
-  return t->array->zarr.source;
-}
-
 /* The order of the gathered list: by array, object, and place in the object. */
 static bool insitu__tile_precedes(
     const struct insitu__loader_tile *t, const struct insitu__loader_tile *u) {
@@ -29225,7 +29225,7 @@ static void insitu__tile_cut(insitu_loader *ld) {
   ld->sched.gathered = NULL;
   while (t) {
     struct insitu__loader_tile *head = t, *last = t;
-    const struct insitu__store *store = &insitu__tile_source(t)->store;
+    const struct insitu__store *store = &t->array->zarr.source->store;
     bool far = insitu__store_is_remote(store);
     /* see insitu__tile_run_await */
     uint64_t most = store->ops->remote ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
@@ -29253,7 +29253,7 @@ static void insitu__tile_cut(insitu_loader *ld) {
  * bytes end: its buffer has room. A remote store drops it. */
 static void insitu__tile_run_await(struct insitu__loader_tile *head, const char *key) {
   insitu_loader *ld = head->loader;
-  struct insitu__store *store = &insitu__tile_source(head)->store;
+  struct insitu__store *store = &head->array->zarr.source->store;
   unsigned n = 0;
   uint64_t got = 0;
 
@@ -29283,7 +29283,8 @@ static void insitu__tile_run_await(struct insitu__loader_tile *head, const char 
 }
 
 /* Reads bytes [at, at + want) of the object into the tile's iovecs, together with whoever wants
- * bytes near them at this moment. For insitu__store_tag. */
+ * bytes near them at this moment. This is the read_await of the tag that insitu__tile_fetch_await
+ * gives to the store. */
 static insitu_status insitu__tile_join_await(
     void *arg, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
@@ -29356,30 +29357,24 @@ static insitu_status insitu__tile_fetch_await(
 
   /* A disk cache would write them to the disk first. */
   t->past_caches = aim.direct && t->iter->sched.past_caches && !a->zarr.source->store.front;
+  struct insitu__store_tag tag = {.size = UINT64_MAX,
+      .give_up = &t->iter->sched.stopping,
+      .anew = t->anew,
+      .past_caches = t->past_caches,
+      .whole = !inner && (!aim.direct || aim.bytes == a->chunk_bytes)};
   if (inner) {
+    /* A cache keeps each inner chunk by itself, because the next epoch reads other runs. */
     t->run.at = offset;
     t->run.want = aim.bytes;
     t->run.n_iov = aim.n;
-    /* Each inner chunk is kept in a cache by itself: runs are never the same twice. */
-    struct insitu__store_tag tag = {.size = UINT64_MAX,
-        .give_up = &t->iter->sched.stopping,
-        .anew = t->anew,
-        .read_await = insitu__tile_join_await,
-        .reader = t};
-    status = insitu__store_fetch_await(
-        &a->zarr.source->store, key, offset, t->iov, aim.n, &tag, &t->got, &t->error);
-    t->cached = tag.cached;
-    if (status == INSITU_E_NOTFOUND) status = insitu__cache_vanished(&t->error);
-  } else {
-    struct insitu__store_tag tag = {.give_up = &t->iter->sched.stopping,
-        .anew = t->anew,
-        .past_caches = t->past_caches,
-        .whole = !aim.direct || aim.bytes == a->chunk_bytes};
-    status = insitu__fetch_bytes_await(
-        ld, &a->zarr, key, offset, t->iov, aim.n, &tag, &t->got, &t->error);
-    t->cached = tag.cached;
+    tag.read_await = insitu__tile_join_await;
+    tag.reader = t;
   }
 
+  status =
+      insitu__fetch_bytes_await(ld, &a->zarr, key, offset, t->iov, aim.n, &tag, &t->got, &t->error);
+  t->cached = tag.cached;
+  if (inner && status == INSITU_E_NOTFOUND) status = insitu__cache_vanished(&t->error);
   if (status) return status;
   if (t->got > aim.bytes)
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
@@ -29400,15 +29395,6 @@ static insitu_status insitu__tile_fetch_await(
   else if (aim.shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
   else insitu__rows_arrive(t, ld->reactor.workers.n, UINT64_MAX);
   return t->status;
-}
-
-/* Whether some variable would show NaN where the tile's chunk is absent. */
-static bool insitu__tile_fill_is_nan(const struct insitu__loader_tile *t) {
-  bool nan = false;
-
-  for (uint64_t i = 0; i < t->loader->geometry.n_variables && !nan; i++)
-    nan = t->wanted[i] && insitu__rows_shows_nan(&t->loader->geometry, i);
-  return nan;
 }
 
 /* The chunk is absent, and that is an error: what it would hold, and how to leave it out. */
@@ -29449,12 +29435,12 @@ static insitu_status insitu__tile_hole_await(
   if (absent) {
     t->hole.raises = false;
     insitu__error_clear(&t->error);
-    bool nan = insitu__tile_fill_is_nan(t);
+    bool nan = insitu__rows_fill_is_nan(t, NULL);
     fill = !insitu__fetch_absent_raises(ld, nan);
     if (!fill) status = insitu__tile_absent_await(t, nan);
   }
 
-  if (!absent && insitu__store_is_remote(&insitu__tile_source(t)->store) &&
+  if (!absent && insitu__store_is_remote(&t->array->zarr.source->store) &&
       (t->iter->sched.stopping || insitu__fetch_cancelled(ld)))
     fill = false; /* the request may just have been given up: that is no damage of the archive */
   if (!fill) return status;
@@ -29691,10 +29677,7 @@ static void insitu__pass_slab_map(void *arg, unsigned worker) {
 static void insitu__pass_slab_mapped(insitu_iter *it) {
   insitu_loader *ld = it->loader;
   it->shared.slabs_mapped++;
-  uint64_t now =
-      atomic_fetch_add_explicit(&ld->count.slab_bytes, it->slab_bytes, memory_order_relaxed) +
-      it->slab_bytes;
-  insitu__loader_peak(&ld->count.slab_bytes_peak, now);
+  insitu__loader_add_peak(&ld->count.slab_bytes, &ld->count.slab_bytes_peak, it->slab_bytes);
   insitu__loader_add(&ld->count.pinned_bytes, it->pinned_bytes);
   insitu__loader_memory(ld, it->slab_bytes);
 }
@@ -29850,7 +29833,7 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
   t->base = base;
   t->number = base + it->sched.scan.batch;
   t->listed = UINT64_MAX;
-  insitu__plan_map_init(&t->map, &it->plan, t->order, &t->window);
+  t->map = (struct insitu__plan_map){.plan = &it->plan, .order = t->order, .window = &t->window};
   t->ranged = false;
   if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
   t->started_at = ld->sched.pump_now;
@@ -29963,8 +29946,9 @@ static void insitu__pass_pump(void *arg) {
     }
   }
 
-  if (!cancelled && ld->config.max_inflight - ld->sched.inflight < ld->footprint.min_free_tiles)
-    return;
+  /* With shards the scan waits for some free tiles: neighbours in a shard then come together. */
+  uint64_t most = ld->config.max_inflight, enough = most / INSITU__LOADER_FREE_SHARE;
+  if (!cancelled && ld->footprint.slot_bytes && most - ld->sched.inflight < enough) return;
   for (bool any = !cancelled; any;) {
     any = false;
     for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter)
@@ -30666,13 +30650,6 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
   return INSITU_OK;
 }
 
-/* What insitu__open_init hands to the reactor thread. */
-struct insitu__open_call {
-  insitu_loader *ld;
-  insitu_status status;
-  insitu_error *err;
-};
-
 /* The disk cache's warnings. */
 static void insitu__open_disk_log(void *user, const char *line) {
   insitu__report_log((insitu_loader *)user, 1, "%s", line);
@@ -30702,8 +30679,8 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
 
 /* Everything that open learns from the archive. */
 static void insitu__open_await(void *arg) {
-  struct insitu__open_call *o = (struct insitu__open_call *)arg;
-  insitu_loader *ld = o->ld;
+  struct insitu__loader_call *o = (struct insitu__loader_call *)arg;
+  insitu_loader *ld = o->loader;
   insitu_loader_desc *c = &ld->config;
   struct insitu__disk_desc disk = {
       .dir = c->cache_dir, .budget = c->cache_budget, .log = insitu__open_disk_log, .user = ld};
@@ -30833,7 +30810,7 @@ static insitu_status insitu__open_init(
   status = insitu__reactor_open(&ld->reactor, &r, err);
   if (status) return status;
   ld->reactor_open = true;
-  struct insitu__open_call o = {ld, INSITU_OK, err};
+  struct insitu__loader_call o = {.loader = ld, .err = err};
   status = insitu__reactor_call(&ld->reactor, insitu__open_await, &o);
   if (!status) status = o.status;
   if (!status && !insitu__open_tiles(ld)) status = INSITU_E_NOMEM;
@@ -31092,9 +31069,8 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   const insitu_loader *ld = c->it->loader;
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS],
       item = insitu__dtype_size(v->dtype);
-  bool may_be_fill =
-      c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
-                       atomic_load_explicit(&ld->count.bad_chunks, memory_order_relaxed));
+  bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
+                                      insitu__loader_get(&ld->count.bad_chunks));
   for (unsigned d = 0; d < z->ndim; d++) {
     lo[d] =
         d == c->axis ? c->sample : insitu__base_max(v->lo[d], c->index[d] * c->object->chunk[d]);
@@ -31558,8 +31534,9 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
   return place < sizeof names / sizeof *names ? names[place] : "an unknown status";
 }
 
-/* A public call begins, as do those of the next functions: empties the caller's error. Then checks
- * whether this process and thread may use the loader. any_thread: also one that did not open it. */
+/* Begins a public call: empties the caller's error, then checks whether this process and thread may
+ * use the loader. The other _begin_ functions do so too. any_thread: also one that did not open
+ * it. */
 static insitu_status insitu__public_begin(
     const insitu_loader *ld, bool any_thread, insitu_error *err) {
   insitu__error_begin(err);
@@ -31806,7 +31783,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
         "dates: the loader has no variables, and so no sample axis; give it one");
 
   if (!ld->user.moments) {
-    struct insitu__dates_call d = {.loader = ld, .err = err};
+    struct insitu__loader_call d = {.loader = ld, .err = err};
     status = insitu__public_run_read(ld, "dates", insitu__dates_keep_await, &d, &d.status, err);
     if (status) return status;
   }
@@ -31961,15 +31938,9 @@ INSITU_DEF insitu_status insitu_manifest_save(
 
 /* ---- iterators ---- */
 
-struct insitu__public_iter_memory {
-  insitu_iter *it;
-  insitu_status status;
-  insitu_error *err;
-};
-
 /* Takes an iterator's memory on devices and on the host; part of it where that fails. */
 static void insitu__public_iter_memory(void *arg) {
-  struct insitu__public_iter_memory *m = (struct insitu__public_iter_memory *)arg;
+  struct insitu__loader_call *m = (struct insitu__loader_call *)arg;
   m->status = insitu__pass_iter_devices(m->it, m->err);
   if (!m->status) m->status = insitu__pass_iter_slabs(m->it, m->err);
   if (!m->status) m->status = insitu__pass_iter_events(m->it, m->err);
@@ -32005,7 +31976,7 @@ INSITU_DEF insitu_status insitu_iter_open(
   pthread_mutex_init(&it->lock, NULL);
   status = insitu__pass_iter_init(it, desc, err);
   if (!status) {
-    struct insitu__public_iter_memory memory = {it, INSITU_OK, err};
+    struct insitu__loader_call memory = {.it = it, .err = err};
     insitu__pass_on_device(it, insitu__public_iter_memory, &memory);
     status = memory.status;
     it->device.stream_device =

@@ -1489,6 +1489,33 @@ static void test_parts(void **state) {
   }
   support_remove(support_path("large"));
 }
+static void count_metadata(void *user, const struct server_logged *l) {
+  *(int *)user += strstr(l->head, "zarr.json") != NULL;
+}
+/* A url that names an array: its metadata, by which the root was found, are read once. */
+static void test_root_array(void **state) {
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_variable v = {.label = "v", .path = ""};
+  char url[100];
+  unsigned char got[4];
+  int asked = 0;
+  (void)state;
+  server_reset(server);
+  server_text(server, "alone/zarr.json",
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"uint8\",\"chunk_"
+      "grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[4]}},\"chunk_key_"
+      "encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\"}]}");
+  server_put(server, "alone/c/0", "\1\2\3\4", 4);
+  snprintf(url, sizeof url, "%s/alone", here());
+  insitu_loader_desc d = {.api = INSITU_API, .url = url, .variables = &v, .n_variables = 1};
+  if (insitu_loader_open(&d, &ld, &err) || insitu_read(ld, &v, got, sizeof got, NULL, &err))
+    fail_msg("%s", err.message);
+  assert_memory_equal(got, "\1\2\3\4", 4);
+  insitu_loader_close(&ld);
+  server_logged(server, 0, count_metadata, &asked);
+  assert_int_equal(asked, 1);
+}
 /* Two services have a bucket of one name: what the cache keeps of one is never served for the
  * other. */
 static void test_cached_namesakes(void **state) {
@@ -1869,9 +1896,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
       cmocka_unit_test(test_away), cmocka_unit_test(test_given_up_is_no_hole),
       cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas),
-      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_root_array), cmocka_unit_test(test_cached_namesakes),
+      cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors),
+      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -215,8 +215,7 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
       uint64_t b, r;
       assert_true(insitu__plan_locate(p, &o, s.batch, s.row, &anchor));
       assert_int_equal(anchor, s.anchor);
-      struct insitu__plan_map map;
-      insitu__plan_map_init(&map, p, &o, &s.current->window);
+      struct insitu__plan_map map = {.plan = p, .order = &o, .window = &s.current->window};
       struct insitu__plan_run run;
       assert_true(insitu__plan_map_run(&map, anchor, anchor + 1, &run));
       assert_int_equal(run.anchor, anchor);
