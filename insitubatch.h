@@ -1111,12 +1111,12 @@ typedef struct insitu_shape {
 } insitu_shape;
 
 /* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of
- * variable count path (or label), slices (here on any axis), dtype and decode; offset and steps
- * must be zero. dst NULL: only tells the shape, which may be NULL otherwise. Chunks are read and
- * decoded side by side, in memory that is taken from memory_budget meanwhile. An absent chunk is
- * its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works
- * beside open iterators and with plan_only. [one thread at a time; with inline_io or plan_only the
- * one that opened] */
+ * variable count path (or label), slices (here on any axis), dtype and decode, which convert as in
+ * batches; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL
+ * otherwise. Chunks are read and decoded side by side, in memory that is taken from memory_budget
+ * meanwhile. An absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE;
+ * on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at a time; with
+ * inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable,
     void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err);
 

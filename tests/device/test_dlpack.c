@@ -110,7 +110,8 @@ static void test_fields(void **state) {
   }
 }
 
-/* Every type that an array may have, bool and those without a C type among them. */
+/* Every type that an array may have, bool and those without a C type among them; bool is shown as
+ * each of the others, too. */
 static void test_types(void **state) {
   static const struct {
     const char *name;
@@ -138,11 +139,15 @@ static void test_types(void **state) {
     support_write(path, text, strlen(text));
     snprintf(path, sizeof path, "%s/c/0/0", root);
     support_write(path, chunk, (size_t)(16 * 3 * type[k].bits / 8));
-    insitu_variable v = {.label = "v", .path = ""};
+    enum { REAL = 12 }; /* the first types: they are no complex ones */
+    insitu_variable v[REAL + 1] = {{.label = "v", .path = ""}};
+    for (int i = 0; i < REAL; i++)
+      v[i + 1] = (insitu_variable){
+          .label = type[i].name, .path = "", .dtype = type[i].code << 8 | type[i].bits};
     insitu_loader_desc d = {.api = INSITU_API,
         .url = root,
-        .variables = &v,
-        .n_variables = 1,
+        .variables = v,
+        .n_variables = type[k].code == 6 ? REAL + 1 : 1,
         .batch_size = 4,
         .decode_threads = 1};
     insitu_loader *ld = open_or_fail(&d);
@@ -152,6 +157,11 @@ static void test_types(void **state) {
       struct dl e = dl_export(b, 0, versioned, NULL);
       dl_check(e, b, 0, DL_CPU, 0, type[k].code, type[k].bits, 1, (const int64_t[]){3});
       dl_delete(e);
+      for (uint64_t i = 1; i < d.n_variables; i++) {
+        e = dl_export(b, i, versioned, NULL);
+        dl_check(e, b, i, DL_CPU, 0, type[i - 1].code, type[i - 1].bits, 1, (const int64_t[]){3});
+        dl_delete(e);
+      }
     }
     insitu_batch_release(&b);
     insitu_loader_close(&ld);

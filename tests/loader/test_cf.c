@@ -274,11 +274,12 @@ static void test_absent(void **state) {
         snprintf(name, sizeof name, "absent%d%d%d", nan, fill, decode);
         const char *root = support_path(name);
         support_make(root, &a);
-        insitu_variable v = {.label = "x", .decode = decode ? INSITU_CF : 0};
+        insitu_variable v[] = {{.label = "x", .decode = decode ? INSITU_CF : 0},
+            {.label = "b", .path = "x", .decode = decode ? INSITU_CF : 0, .dtype = INSITU_BF16}};
         insitu_loader_desc d = {.api = INSITU_API,
             .url = root,
-            .variables = &v,
-            .n_variables = 1,
+            .variables = v,
+            .n_variables = 2,
             .batch_size = 12,
             .check = 1,
             .on_absent_chunk = fill ? INSITU_FILL : 0};
@@ -300,6 +301,11 @@ static void test_absent(void **state) {
           if (decode)
             check_row((const float *)shown + 4 * 6, INSITU_F32, nan ? (double)NAN : 2.5, "absent");
           else check_row((const int16_t *)shown + 4 * 6, INSITU_I16, 0, "absent");
+          check_row((const uint16_t *)b->arrays[1].data + 4 * 6, INSITU_BF16,
+              !decode ? 0
+              : nan   ? (double)NAN
+                      : 2.5,
+              "absent, of 16 bits");
         }
         insitu_batch_release(&b);
         insitu_loader_close(&ld);

@@ -142,6 +142,11 @@ static void test_all_bits(void **state) {
           /* float's subnormals */
           if (kind == 5)
             bits = (bits & UINT64_C(0x8fffffffffffffff)) | UINT64_C(0x3000000000000000);
+          /* integers on and beside the middle between two floats of 8 or 11 digits */
+          if (kind == 6) {
+            unsigned top = 16 + (unsigned)support_below(48), half = support_below(2) ? 8 : 11;
+            bits = (UINT64_C(1) << top | UINT64_C(1) << (top - half)) - 1 + support_below(3);
+          }
           if (big) bits = __builtin_bswap64(bits);
           memcpy(chunk + k, &bits, 8);
         }

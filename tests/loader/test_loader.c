@@ -1072,6 +1072,148 @@ static void test_error_then_restart(void **state) {
   support_remove(root);
 }
 
+/* ---- conversions ---- */
+
+/* An archive of big-endian elements, some chunks absent, and types that it is shown as. */
+struct shown {
+  int32_t stored;
+  const char *fill;
+  double filled;
+  struct {
+    int32_t dtype, decode;
+  } as[9];
+};
+static const struct shown conversions[] = {
+    {INSITU_I16, "17001", 17001,
+        {{INSITU_F16, 0}, {INSITU_BF16, 0}, {INSITU_F64, 0}, {INSITU_I32, 0}, {INSITU_I64, 0},
+            {INSITU_BOOL, 0}, {INSITU_F16, INSITU_CF}, {INSITU_BF16, INSITU_CF}, {INSITU_I16, 0}}},
+    {INSITU_U8, "250", 250,
+        {{INSITU_F16, 0}, {INSITU_BF16, 0}, {INSITU_U16, 0}, {INSITU_U32, 0}, {INSITU_U64, 0},
+            {INSITU_I16, 0}, {INSITU_I32, 0}, {INSITU_I64, 0}, {INSITU_BOOL, 0}}},
+    /* a fill that float16 shows as infinity, which is no NaN */
+    {INSITU_F64, "1e5", 1e5, {{INSITU_F16, 0}, {INSITU_BF16, 0}, {INSITU_F16, INSITU_CF}}},
+    {INSITU_F16, "0.5", 0.5, {{INSITU_BF16, 0}, {INSITU_F64, 0}, {INSITU_BF16, INSITU_CF}}}};
+
+static double shown_value(
+    const struct support_array *a, const struct shown *s, const insitu_variable *v, uint64_t k) {
+  uint64_t chunk = k / 6 / a->chunk[0]; /* a row of 6 is within one chunk */
+  volatile double x = support_is_absent(a, chunk) ? s->filled : support_value(a->dtype, k);
+  if (v->decode) x = x * 0.1;
+  if (v->decode) x = x + 0.3;
+  return support_as(v->dtype, x);
+}
+
+static void check_shown(const struct support_array *a, const struct shown *s,
+    const insitu_variable *v, const void *got, uint64_t first, uint64_t n) {
+  uint64_t item = (uint64_t)(v->dtype & 0xff) / 8;
+  for (uint64_t k = 0; k < n; k++) {
+    double is = support_get((const unsigned char *)got + k * item, v->dtype),
+           want = shown_value(a, s, v, first + k);
+    if (is != want)
+      fail_msg("0x%x as 0x%x, decode %d, element %d: %g, not %g", (unsigned)s->stored,
+          (unsigned)v->dtype, v->decode, (int)(first + k), is, want);
+  }
+}
+
+/* Batches and insitu_read show every type that an array can be converted to. */
+static void test_conversions(void **state) {
+  (void)state;
+  enum { SAMPLES = 40, ROW = 6 };
+  for (size_t i = 0; i < sizeof conversions / sizeof *conversions; i++)
+    EACH_MODE (m) {
+      const struct shown *s = &conversions[i];
+      const char *root = support_path("conversions");
+      struct support_array a = {.name = "x",
+          .ndim = 2,
+          .shape = {SAMPLES, ROW},
+          .chunk = {4, ROW},
+          .dtype = s->stored,
+          .format = 2 + (int)support_below(2),
+          .big = true,
+          .zstd = support_below(2),
+          .fill = s->fill,
+          .attributes = "\"scale_factor\":0.1,\"add_offset\":0.3,\"_FillValue\":77777",
+          .absent = 3};
+      support_make(root, &a);
+      insitu_variable v[9];
+      char label[9][8];
+      uint64_t n = 0;
+      for (; n < 9 && s->as[n].dtype; n++) {
+        sprintf(label[n], "v%d", (int)n);
+        v[n] = (insitu_variable){
+            .label = label[n], .path = "x", .dtype = s->as[n].dtype, .decode = s->as[n].decode};
+      }
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = root,
+          .variables = v,
+          .n_variables = n,
+          .batch_size = 7,
+          .check = 1,
+          .io = modes[m].io,
+          .inline_io = modes[m].inline_io};
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SHUFFLED);
+      for (uint64_t b = 0; b < SAMPLES / 7; b++) {
+        insitu_batch *batch = next_batch_or_fail(it);
+        for (uint64_t k = 0; k < n; k++)
+          for (uint64_t r = 0; r < batch->rows; r++)
+            check_shown(&a, s, &v[k],
+                (const unsigned char *)batch->arrays[k].data + r * batch->arrays[k].row_bytes,
+                (uint64_t)batch->sample_indices[r] * ROW, ROW);
+        insitu_batch_release(&batch);
+      }
+      insitu_iter_close(&it);
+      for (uint64_t k = 0; k < n; k++) {
+        unsigned char got[SAMPLES * ROW * 8];
+        insitu_error err = {0};
+        insitu_shape shape;
+        if (insitu_read(ld, &v[k], got, sizeof got, &shape, &err)) fail_msg("%s", err.message);
+        assert_int_equal(shape.dtype, v[k].dtype);
+        check_shown(&a, s, &v[k], got, 0, SAMPLES * ROW);
+      }
+      insitu_loader_close(&ld);
+      support_remove(root);
+    }
+}
+
+/* A fill value of NaN stays one in floats of 16 bits, and stops by default. */
+static void test_converted_nan(void **state) {
+  (void)state;
+  static const int32_t to[] = {INSITU_F16, INSITU_BF16};
+  const char *root = support_path("converted_nan");
+  struct support_array a = {.name = "x",
+      .ndim = 1,
+      .shape = {40},
+      .chunk = {4},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .fill = "\"NaN\"",
+      .absent = 3};
+  support_make(root, &a);
+  for (int i = 0; i < 2; i++)
+    for (int fill = 0; fill < 2; fill++) {
+      const insitu_variable v = {.label = "x", .dtype = to[i]};
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = root,
+          .variables = &v,
+          .n_variables = 1,
+          .batch_size = 40,
+          .on_absent_chunk = fill ? INSITU_FILL : INSITU_AUTO};
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL);
+      insitu_batch *b = NULL;
+      uint64_t nan = 0;
+      assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), fill ? INSITU_OK : INSITU_E_ABSENT);
+      for (uint64_t k = 0; b && k < 40; k++)
+        nan += ((const uint16_t *)b->arrays[0].data)[k] == (i ? 0x7fc0 : 0x7e00);
+      assert_int_equal(nan, fill ? 3 * 4 : 0); /* chunks 2, 5 and 8 */
+      insitu_batch_release(&b);
+      insitu_loader_close(&ld);
+      insitu_iter_close(&it);
+    }
+  support_remove(root);
+}
+
 /* ---- refusals ---- */
 
 static void put(const char *root, const char *key, const char *text) {
@@ -1895,6 +2037,8 @@ int main(void) {
     cmocka_unit_test(test_caches),
     cmocka_unit_test(test_views_of_different_fields),
     cmocka_unit_test(test_error_then_restart),
+    cmocka_unit_test(test_conversions),
+    cmocka_unit_test(test_converted_nan),
     cmocka_unit_test(test_refusals),
     cmocka_unit_test(test_forked_child),
     cmocka_unit_test(test_threads),

@@ -190,7 +190,7 @@ static void test_refusals(void **state) {
   refuse(ld, &(insitu_variable){.path = "grid/x", .slices = &third, .n_slices = 1}, 400,
       INSITU_E_SHAPE, "axis 2");
   refuse(ld, &(insitu_variable){.path = "grid/x", .dtype = INSITU_I8}, 400, INSITU_E_DTYPE,
-      "from float32 to int8");
+      "from float32 to int8; use INSITU_AS_STORED or one of float16, float64, bfloat16");
   refuse(ld, &(insitu_variable){0}, 400, INSITU_E_ARG, "path");
   refuse(ld, NULL, 400, INSITU_E_ARG, "variable");
   /* A loader without variables is for reading alone. */

@@ -434,9 +434,9 @@ static void check_variable(const struct json *d, int at, const insitu_variable *
   if (v->n_steps) is_list(d, at, "steps", v->steps, v->n_steps);
   else assert_int_equal(insitu__text_json_get(&d->j, at, "steps"), -1);
   is_text(d, at, "dtype",
-      v->dtype == INSITU_F32   ? "float32"
-      : v->dtype == INSITU_F64 ? "float64"
-                               : "as_stored");
+      v->dtype == INSITU_F32    ? "float32"
+      : v->dtype == INSITU_BF16 ? "bfloat16"
+                                : "as_stored");
   int slices = get(d, at, "slices");
   assert_int_equal(insitu__text_json_size(&d->j, slices), v->n_slices);
   for (uint64_t k = 0; k < v->n_slices; k++) {
@@ -498,7 +498,10 @@ static void check_arrays(const struct json *d, const insitu_loader *ld) {
   for (; (a = insitu_loader_array(ld, i)); i++) {
     int at = element(d, outputs, (int)i);
     is_text(d, at, "name", a->name);
-    is_text(d, at, "dtype", a->dtype == INSITU_F32 ? "float32" : "int16");
+    is_text(d, at, "dtype",
+        a->dtype == INSITU_F32    ? "float32"
+        : a->dtype == INSITU_BF16 ? "bfloat16"
+                                  : "int16");
     is_list(d, at, "shape", a->shape, (uint64_t)a->ndim);
     is_u64(d, at, "bytes", a->bytes);
   }
@@ -606,7 +609,8 @@ static void test_describe(void **state) {
       {.label = "\xc3\xa9t\xc3\xa9 \xf0\x9f\x8c\x8d",
           .path = "x",
           .slices = slices,
-          .n_slices = 1}};
+          .n_slices = 1,
+          .dtype = INSITU_BF16}};
   EACH_MODE (m)
     for (int k = 0; k < 4; k++) {
       insitu_loader_desc d = {.api = INSITU_API,

@@ -349,6 +349,11 @@ static void test_config(void **state) {
   assert_has(run_out, "\"shape\": [4, 2, 5]");
   assert_has(run_out, "\"dtype\": \"float64\"");
   assert_int_equal(
+      run_tool("plan %s --var x=t --dtype bfloat16 --slice 1=1:3 --batch-size 4 --json", dir), 0);
+  assert_has(run_out, "\"dtype\": \"bfloat16\"");
+  assert_int_equal(run_tool("plan %s --var x=t --dtype byte --json", dir), 2);
+  assert_has(run_err, "--dtype byte: give");
+  assert_int_equal(
       run_tool("plan %s --var a=t@-2:2,b=t@0:9:4,c=t@6/12/24,d=u@-3 --batch-size 4 --json", dir),
       0);
   assert_has(run_out, "\"shape\": [4, 4, 6, 5]");
@@ -435,6 +440,18 @@ static void test_cat_text(void **state) {
       run_tool("cat %s t --slice time=0,lat=0:2 --dtype float64 --json", archive()), 0);
   assert_has(run_out, "\"dtype\": \"float64\"");
   assert_has(run_out, "\"values\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]");
+  /* 5997 lies between floats of 16 bits, to which it is rounded */
+  static const char *const sixteen[][2] = {{"float16", "5996"}, {"bfloat16", "5984"}};
+  for (int i = 0; i < 2; i++) {
+    char want[64];
+    snprintf(want, sizeof want, "\"dtype\": \"%s\"", sixteen[i][0]);
+    assert_int_equal(run_tool("cat %s t --slice time=199,lat=5,lon=2 --dtype %s --json", archive(),
+                         sixteen[i][0]),
+        0);
+    assert_has(run_out, want);
+    snprintf(want, sizeof want, "\"values\": [%s]", sixteen[i][1]);
+    assert_has(run_out, want);
+  }
   /* 6000 elements: the ends of each axis */
   assert_int_equal(run_tool("cat %s t --text", archive()), 0);
   assert_has(run_out, "\n\n ...\n\n");
@@ -524,6 +541,9 @@ static void test_cat_wrong(void **state) {
   assert_int_equal(run_tool("cat %s t --slice lat=3:9", archive()), 1);
   assert_has(run_err, "slice [3, 9) of axis 1 leaves array t, which has 6 elements");
   assert_int_equal(run_tool("cat %s t --dtype int8", archive()), 1);
+  assert_has(run_err, "use INSITU_AS_STORED or one of float16, float64, bfloat16");
+  assert_int_equal(run_tool("cat %s t --dtype half", archive()), 2);
+  assert_has(run_err, "--dtype half: give bfloat16, float16,");
   assert_int_equal(run_tool("cat %s t --precision 99", archive()), 2);
   assert_int_equal(run_tool("cat"), 2);
   assert_int_equal(run_tool("cat --array_path=%s/t", archive()), 0);

@@ -518,7 +518,7 @@ static int cat_run_region(const char *url, const char *path, int precision) {
   }
   if (config_dtype && !config_dtype_of(config_dtype, &v.dtype)) {
     config_free(&c);
-    return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
+    return config_bad_dtype();
   }
   if (config_decode && !config_decode_of(config_decode, &v.decode)) {
     config_free(&c);

@@ -89,7 +89,8 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
       &config_file},                                                                               \
       {"var", 'v', "LIST", "LABEL[=PATH][@...]: @OFFSET, @FIRST:STOP[:STRIDE], @A/B/C",            \
           &config_var},                                                                            \
-      {"dtype", 0, "NAME", "convert to float32 or float64", &config_dtype},                        \
+      {"dtype", 0, "NAME", "convert: bfloat16, float16, float32, float64, int64, bool, ...",       \
+          &config_dtype},                                                                          \
       {"decode", 0, "cf", "unpack, and show missing values as NaN, by the CF conventions",         \
           &config_decode},                                                                         \
       {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis",            \
@@ -155,6 +156,11 @@ static bool config_dtype_of(const char *text, int32_t *dtype) {
     if (strcmp(insitu__dtype_known[i].v3, text) == 0)
       return *dtype = insitu__dtype_known[i].dtype, true;
   return false;
+}
+static int config_bad_dtype(void) {
+  return tool_usage_error("--dtype %s: give bfloat16, float16, float32 or float64; of what is no "
+                          "float also bool, or integers such as int64",
+      config_dtype);
 }
 static bool config_decode_of(const char *text, int32_t *decode) {
   *decode = INSITU_CF;
@@ -697,8 +703,7 @@ static int config_options(struct config *c) {
   const insitu_slice *slices =
       config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
   if (config_slice && !slices) return TOOL_USAGE;
-  if (config_dtype && !config_dtype_of(config_dtype, &dtype))
-    return tool_usage_error("--dtype %s: give float32 or float64", config_dtype);
+  if (config_dtype && !config_dtype_of(config_dtype, &dtype)) return config_bad_dtype();
   if (config_decode && !config_decode_of(config_decode, &decode))
     return tool_usage_error("--decode %s: give cf", config_decode);
   v = (insitu_variable *)config_keep(c, c->desc.n_variables, sizeof *v);
