@@ -36,10 +36,11 @@
  *     cc -O2 train.c -luring -lcurl -llz4 -lzstd -lpthread
  *
  * The chapters of this manual:
- *    1 words                5 memory, a worked budget     9 formats
- *    2 how it works         6 my job is slow             10 remote stores
- *    3 ranks and rows       7 threads                    11 devices
- *    4 coming from Python   8 errors                     12 configuration   13 contents
+ *    1 words                6 memory, a worked budget    11 remote stores
+ *    2 how it works         7 my job is slow             12 devices
+ *    3 selection            8 threads                    13 configuration
+ *    4 ranks and rows       9 errors                     14 contents
+ *    5 coming from Python  10 formats
  *
  * ---- 1. WORDS ----
  *
@@ -77,7 +78,45 @@
  *   What an archive and a configuration cost is known before any data is read: insitu_loader_plan
  *   tells reads, memory and mixing, and so does the command `insitu plan`.
  *
- * ---- 3. RANKS AND ROWS ----
+ * ---- 3. SELECTION ----
+ *
+ *   A variable shows whole rows of its array, unless slices (ranges of indexes) or select narrow
+ *   them. select is one text for programs, configuration files and --select of the command: for
+ *   each dimension that it narrows, the name, =, and what is shown. A ; parts dimensions.
+ *
+ *     level=500,850      these values, in this order
+ *     lat=60..30         all values from 60 to 30, both included, in this order, which may turn
+ *                        the axis round
+ *     lon=-30..60        of a longitude (units degrees_east) also over the ends of the axis: -30
+ *                        is 330
+ *     p=850~5            the value nearest to 850, at most 5 away
+ *     c=[0,2]            indexes; those below 0 count from the end
+ *     x=[10:200:2]       a range of indexes, as Python writes it
+ *
+ *   Values are looked up when the loader is opened, in the coordinate: the array with the name of
+ *   the dimension, beside the variable's array or at the root. A value that is not there is an
+ *   error that names its neighbours. A dimension without a name is named by its number. An axis of
+ *   which one value is shown stays an axis. Only chunks that hold something selected are read.
+ *
+ *   Variables with the same `into` are one output of the batch, which has channels as axis 1:
+ *   (rows, channels[, n_steps], other axes). Axes of which select lists values or indexes become
+ *   channels; other axes must have the same lengths in all of these variables. Channels come in the
+ *   order of the variables, then of select, and have names, as in "t_in level=500". What one of the
+ *   variables says of dtype, place and device holds for all of them.
+ *
+ *     #define BOX "level=500,850; lat=60..30; lon=-30..60"
+ *     int64_t in[] = {-1, 0}, out[] = {1, 2};
+ *     insitu_variable vars[] = {
+ *         {.label = "t_in", .path = "t", .into = "x", .select = BOX, .steps = in, .n_steps = 2},
+ *         {.label = "u_in", .path = "u", .into = "x", .select = BOX, .steps = in, .n_steps = 2},
+ *         {.label = "t_out", .path = "t", .into = "y", .select = BOX, .steps = out, .n_steps = 2},
+ *         {.label = "u_out", .path = "u", .into = "y", .select = BOX, .steps = out, .n_steps = 2}};
+ *
+ *   arrays[0] is "x", of shape (rows, 4, 2, latitudes, longitudes), and arrays[1] is "y". What is
+ *   selected of a sample decides neither the order nor the state, so that each rank may read a box
+ *   of its own.
+ *
+ * ---- 4. RANKS AND ROWS ----
  *
  *   Each process opens its own loader with its rank and world. Nothing is sent between processes.
  *   Together they deliver one global batch of G = batch_size * world rows: the same rows at every
@@ -99,7 +138,7 @@
  *   ranks to one core, which leaves one decoding thread: use mpirun --bind-to none, or set
  *   decode_threads. The log (level info) tells how many cores the process may use.
  *
- * ---- 4. COMING FROM THE PYTHON PACKAGE ----
+ * ---- 5. COMING FROM THE PYTHON PACKAGE ----
  *
  *   insitubatch for Python 0.2                   here
  *   obstore_store(url, **settings)               desc.url, desc.options
@@ -128,7 +167,7 @@
  *   never inputs of val. Python's transforms have no counterpart yet; variable.dtype and
  *   variable.decode convert and unpack.
  *
- * ---- 5. MEMORY ----
+ * ---- 6. MEMORY ----
  *
  *   who      owns                                                     insitu_plan names it
  *   iterator slabs: prefetch_depth + span - 1 + max_held of them;     slabs, slab_bytes
@@ -167,7 +206,7 @@
  *   bytes for each of its members, and the attributes of its arrays. Other documents are freed once
  *   they have been read.
  *
- * ---- 6. MY JOB IS SLOW ----
+ * ---- 7. MY JOB IS SLOW ----
  *
  *   insitu_stats.limiting_stage names the cause; the log (level info) prints it for every epoch.
  *
@@ -192,7 +231,7 @@
  *   the retries and the requests that a server refused, and the log warns when nothing came through
  *   for INSITU_WATCHDOG_S seconds. `insitu bench` measures an archive with any configuration.
  *
- * ---- 7. THREADS ----
+ * ---- 8. THREADS ----
  *
  *   the reactor thread    runs all waiting as coroutines: over io_uring, or over epoll and a small
  *                         read pool where io_uring is forbidden; and over libcurl, whose sockets
@@ -212,7 +251,7 @@
  *   inside the calls of the thread that opened the loader. A forked child may not use its parent's
  *   loader (INSITU_E_FORKED), and may open its own.
  *
- * ---- 8. ERRORS ----
+ * ---- 9. ERRORS ----
  *
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error
  *   belongs to the batch that it damages: earlier batches are delivered first, then
@@ -232,7 +271,7 @@
  *   An object that changes while the archive is open is INSITU_E_CHANGED, as far as its server
  *   tells (see REMOTE STORES, what guards the bytes).
  *
- * ---- 9. FORMATS ----
+ * ---- 10. FORMATS ----
  *
  *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order.
  *
@@ -296,7 +335,7 @@
  *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, kerchunk references,
  *   Icechunk, N5, TileDB, drafts of Zarr v3) is refused by its name, with what can be done.
  *
- * ---- 10. REMOTE STORES ----
+ * ---- 11. REMOTE STORES ----
  *
  *   Remote archives are read where they lie, a zip file there included
  *   (https://host/a.zip/group). A prefix stands as it is: %41 is no A.
@@ -416,7 +455,7 @@
  *   endpoint and the services that give them alone, and never told in a message, log or
  *   description. A clock that is wrong is corrected by the server's.
  *
- * ---- 11. DEVICES (with INSITU_WITH_CUDA; link -lcudart) ----
+ * ---- 12. DEVICES (with INSITU_WITH_CUDA; link -lcudart) ----
  *
  *   variable.place says where an array of a batch lies:
  *     INSITU_HOST             host memory
@@ -464,7 +503,7 @@
  *   slower than the reading (upload_stall_s), and a trainer whose work on the device lies behind
  *   (consumer_stall_s).
  *
- * ---- 12. CONFIGURATION (define before the #include that implements) ----
+ * ---- 13. CONFIGURATION (define before the #include that implements) ----
  *
  *   What it compiles with: gcc 11 and clang 14 or later; glibc and musl; liburing 2.1 and libcurl
  *   7.76 or later (an #error names an older one). Over a liburing before 2.3 a wait with a time
@@ -512,7 +551,7 @@
  *                           the batch. A difference is INSITU_E_CHECK, a bug of this library. Slow,
  *                           and outside memory_budget; insitu_stats.checked_rows counts
  *
- * ---- 13. CONTENTS ----
+ * ---- 14. CONTENTS ----
  *
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
  *   Part B, implementation, each section below the ones it uses:
@@ -548,6 +587,7 @@
  *   >>group      hierarchies: roots, consolidated metadata, listings, axes of OME-NGFF
  *   >>source     an archive: the store that a url names, the cache in front of it, its hierarchy
  *   >>cf         CF conventions: packed and missing values
+ *   >>select     the text of a selection to runs of indexes
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
  *   >>split      train, val, test; units; manifests
@@ -592,8 +632,9 @@ enum {
    * into the api field of every desc, and every open function refuses any other number. A handle
    * thus tells that caller and implementation agree on the layouts, so that structs that the
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
-   * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close. */
-  INSITU_API = 3,
+   * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
+   * Version 4: insitu_variable has select and into, insitu_array has channels. */
+  INSITU_API = 4,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
 };
@@ -690,9 +731,10 @@ typedef struct insitu_slice {
   int64_t start, stop; /* elements [start, stop); stop 0: to the end */
 } insitu_slice;
 
-/* One output of a batch: a labelled view of a stored array. Several variables may share an array;
- * each of its chunks is then read and decoded once per window for all of them. Shape in the batch:
- * (rows[, n_steps], the other axes in stored order, sliced), C order; behind these, elements of S,
+/* A labelled view of a stored array: an output of a batch or, with `into`, channels of one. Several
+ * variables may share an array; each of its chunks is then read and decoded once per window for all
+ * of them. Shape in the batch: (rows[, channels][, n_steps], the other axes in stored order, as
+ * selected), C order; behind these, elements of S,
  * U and raw types have an axis of their own, of INSITU_U8 or, of U, INSITU_U32. */
 typedef struct insitu_variable {
   const char *label; /* name in the batch; NULL: the last part of path */
@@ -709,6 +751,10 @@ typedef struct insitu_variable {
   int32_t decode;
   const insitu_slice *slices; /* optional */
   uint64_t n_slices;
+  /* optional: what is shown of the axes, by value or by index; see SELECTION in the manual */
+  const char *select;
+  /* optional: name of an output that this variable and others are channels of; see SELECTION */
+  const char *into;
   /* INSITU_HOST, INSITU_PINNED, INSITU_DEVICE, INSITU_DEVICE_OR_HOST; see DEVICES in the manual */
   int32_t place;
   /* ordinal of the CUDA device; of PINNED: the one that its batches are meant for */
@@ -923,13 +969,12 @@ typedef struct insitu_iter_desc {
  * bytes that are reserved and zero; a checksum of all before. fwrite it as it is. A shuffled one
  * may be restored at another world size with the same global batch.
  *   geometry   samples along the sample axis, and samples of a reference chunk
- *   variables  how many; of each in turn: label, path, offset + each of steps, type in the batch,
- *              how CF conventions decode it, number of the sample axis, first and last element of
- *              its box along every axis of the stored array
+ *   variables  how many; of each in turn: path, number of the sample axis, and what is read at an
+ *              anchor: offset + each of steps
  *   split      the anchors of train, val, test and all
- * So ranks whose descs differ in rank alone have equal states. Ranks that read different boxes have
- * different ones, and each rank restores its own. With more steps, other slices or other variables
- * a state is refused. */
+ * What is selected of a sample, its type, label and place decide nothing of that: ranks that read
+ * boxes of their own have equal states. With more steps, another offset or other arrays a state is
+ * refused. */
 typedef struct insitu_state {
   unsigned char bytes[128];
 } insitu_state;
@@ -944,6 +989,8 @@ typedef struct insitu_array {
   int32_t ndim, dtype;
   /* where it lies: INSITU_HOST, INSITU_PINNED, INSITU_DEVICE; the device's ordinal */
   int32_t place, device;
+  /* names of the shape[1] channels, as in "t level=500"; NULL: no variable has `into` this array */
+  const char *const *channels;
 } insitu_array;
 
 /* Yours, writable, from next to release, closing the iterator or loader in between included. All it
@@ -952,7 +999,7 @@ typedef struct insitu_batch {
   uint64_t epoch, index; /* index within the epoch; the same on every rank */
   uint64_t rows;         /* batch_size, or fewer (even 0) in the last batch of a sequential epoch */
   uint64_t n_arrays;
-  const insitu_array *arrays;    /* in the order of desc.variables */
+  const insitu_array *arrays;    /* in the order in which desc.variables name them first */
   const int64_t *sample_indices; /* (rows): the anchors */
   insitu_state after;            /* restore this to go on behind this batch */
 } insitu_batch;
@@ -2587,22 +2634,29 @@ static bool insitu__text_json_i64(const struct insitu__text_json *j, int token, 
   return true;
 }
 
+/* Reads a number from all of n characters, in any locale. False: they are none, or too many. */
+static bool insitu__text_double(const char *text, uint64_t n, double *value) {
+  char buf[INSITU__MAX_JSON_NUMBER], *end;
+  if (!n || n >= sizeof buf) return false;
+  memcpy(buf, text, n);
+  buf[n] = 0;
+
+  locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  if (!c_locale) return false;
+  *value = strtod_l(buf, &end, c_locale);
+  freelocale(c_locale);
+  return end == buf + n;
+}
+
 /* A number, or one of the bare words NaN, Infinity and -Infinity. False: another value, or a finite
  * number that is too large for a double. */
 static bool insitu__text_json_double(const struct insitu__text_json *j, int token, double *value) {
-  char buf[INSITU__MAX_JSON_NUMBER];
   uint64_t n;
+  double v;
   const char *p = insitu__text_json_span(j, token, &n);
-  if (!insitu__text_json_is_number(j, token) || n >= sizeof buf) return false;
-  memcpy(buf, p, n);
-  buf[n] = 0;
-
   /* strtod knows the three words, too. */
-  locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  if (!c_locale) return false;
-  double v = strtod_l(buf, NULL, c_locale);
-  freelocale(c_locale);
-  if (__builtin_isinf(v) && !strchr(buf, 'I')) return false;
+  if (!insitu__text_json_is_number(j, token) || !insitu__text_double(p, n, &v)) return false;
+  if (__builtin_isinf(v) && !memchr(p, 'I', n)) return false;
   *value = v;
   return true;
 }
@@ -22165,15 +22219,505 @@ static insitu_status insitu__cf_init(
   return status;
 }
 
+/* >>select ------------------------------------------------------------------------------------- */
+/* Which indexes of an axis a variable shows: the text of insitu_variable.select becomes runs of
+ * indexes.
+ *
+ *   "level=500,850; lat=60..30; x=[10:200:2]"
+ *     --insitu__select_next--> an item for each dimension: its name, and where its terms are
+ *     --insitu__select_term--> a term: a value, a range of values, an index, a range of indexes
+ *     --insitu__select_value, _range, _indexes--> runs of indexes, in the order of the output
+ *
+ * Values are looked up in the coordinate of the dimension, which the caller has read (>>read).
+ *
+ * State: a struct insitu__select_axis owns its list of runs. Any thread may call, and nothing
+ * suspends. */
+
+/* Runs of one axis at most. */
+#define INSITU__SELECT_RUNS 4096
+
+/* The indexes first, first + stride and so on: n of them, which stand one behind the other in the
+ * output. A stride below zero turns the axis round. */
+struct insitu__select_run {
+  int64_t first, stride;
+  uint64_t n;
+};
+
+/* A value or an index as it is written. */
+struct insitu__select_name {
+  const char *text;
+  int n;
+};
+
+/* What is shown of one axis. */
+struct insitu__select_axis {
+  struct insitu__select_run *run;   /* a growing array, in the order of the output */
+  uint64_t n;                       /* indexes of all runs */
+  uint64_t length;                  /* of the axis in the archive */
+  uint64_t chunk;                   /* elements of a chunk along it */
+  bool named;                       /* by a slice or the text; else the axis is shown whole */
+  bool listed;                      /* by values and indexes alone, not by ranges */
+  unsigned order;                   /* number of the text's item that names it, counted from 1 */
+  struct insitu__select_name *name; /* a growing array: of each index, where `listed` */
+};
+
+/* One dimension's part of the text, while its terms are read. */
+struct insitu__select_item {
+  const char *name;
+  int n_name;
+  const char *terms, *end; /* the terms that are left */
+  bool inside;             /* `terms` stands within brackets */
+  bool more;               /* another term follows the one that was read last */
+};
+
+enum insitu__select_kind {
+  INSITU__SELECT_VALUE,  /* 500, or 500~10: the nearest within 10 */
+  INSITU__SELECT_RANGE,  /* 60..30 */
+  INSITU__SELECT_INDEX,  /* [3] */
+  INSITU__SELECT_INDEXES /* [10:200:2] */
+};
+
+struct insitu__select_term {
+  const char *text; /* as it is written: n bytes, for messages */
+  int n;
+  enum insitu__select_kind kind;
+  double from, to, tolerance;            /* a value is `from` */
+  int64_t start, stop, step;             /* an index is `start` */
+  bool has_start, has_stop, has_nearest; /* that they are written */
+};
+
+/* A dimension's coordinate, for values to be looked up in. */
+struct insitu__select_values {
+  const double *at;
+  uint64_t n;
+  const char *path; /* of the coordinate's array, for messages */
+  bool single;      /* the archive has them as float32 */
+  double cycle;     /* 360: degrees of longitude, where 0 is 360; 0: values are what they are */
+  int slope;        /* 1: they rise throughout; -1: they fall; 0: neither */
+};
+
+/* One run along each axis. */
+struct insitu__select_box {
+  /* n indexes from the lowest one on, `step` apart */
+  uint64_t lowest[INSITU__MAX_DIMS], n[INSITU__MAX_DIMS], step[INSITU__MAX_DIMS];
+  /* where the lowest index stands in the output; `falls`: the others stand before it */
+  uint64_t place[INSITU__MAX_DIMS];
+  bool falls[INSITU__MAX_DIMS];
+};
+
+static void insitu__select_free(struct insitu__select_axis axes[INSITU__MAX_DIMS]) {
+  for (unsigned d = 0; d < INSITU__MAX_DIMS; d++) {
+    INSITU__ARRAY_FREE(axes[d].run);
+    INSITU__ARRAY_FREE(axes[d].name);
+  }
+}
+
+/* How many boxes the runs of all axes make: one for each choice of a run along each axis. */
+static uint64_t insitu__select_boxes(const struct insitu__select_axis *axes, unsigned ndim) {
+  uint64_t n = 1;
+  for (unsigned d = 0; d < ndim; d++)
+    if (!insitu__base_mul(n, INSITU__ARRAY_LEN(axes[d].run), &n)) return UINT64_MAX;
+  return n;
+}
+
+/* Box number `number` of them. */
+static void insitu__select_box(const struct insitu__select_axis *axes, unsigned ndim,
+    uint64_t number, struct insitu__select_box *box) {
+  for (unsigned d = ndim; d-- > 0;) {
+    uint64_t runs = INSITU__ARRAY_LEN(axes[d].run), before = 0;
+    const struct insitu__select_run *run = axes[d].run;
+    for (uint64_t r = number % runs; r-- > 0; run++) before += run->n;
+    number /= runs;
+    box->falls[d] = run->stride < 0;
+    box->n[d] = run->n;
+    box->step[d] = (uint64_t)(run->stride < 0 ? -run->stride : run->stride);
+    uint64_t last = run->n ? run->n - 1 : 0;
+    box->lowest[d] = (uint64_t)run->first - (box->falls[d] ? last * box->step[d] : 0);
+    box->place[d] = before + (box->falls[d] ? last : 0);
+  }
+}
+
+/* One past the box's highest index along an axis. */
+static inline uint64_t insitu__select_end(const struct insitu__select_box *box, unsigned d) {
+  return box->n[d] ? box->lowest[d] + (box->n[d] - 1) * box->step[d] + 1 : box->lowest[d];
+}
+
+/* The numbers [*first, *last) of the box's indexes along an axis that lie in [begin, end), counted
+ * from the lowest. */
+static inline void insitu__select_inside(const struct insitu__select_box *box, unsigned d,
+    uint64_t begin, uint64_t end, uint64_t *first, uint64_t *last) {
+  uint64_t lowest = box->lowest[d], step = box->step[d];
+  *first = begin > lowest ? insitu__base_ceil_div(begin - lowest, step) : 0;
+  *last = end > lowest ? insitu__base_ceil_div(end - lowest, step) : 0;
+  *first = insitu__base_min(*first, box->n[d]);
+  *last = insitu__base_min(*last, box->n[d]);
+}
+
+/* ---- text to terms ---- */
+
+static void insitu__select_blanks(const char **at, const char *end) {
+  while (*at < end && insitu__text_is_blank(**at)) ++*at;
+}
+
+/* The next item of the text at *at; INSITU_END: there is none. */
+static insitu_status insitu__select_next(
+    const char **at, struct insitu__select_item *item, insitu_error *err) {
+  while (insitu__text_is_blank(**at) || **at == ';') ++*at;
+  if (!**at) return INSITU_END;
+
+  const char *end = *at + strcspn(*at, ";"), *equals = *at + strcspn(*at, "=;");
+  const char *name_end = equals;
+  while (name_end > *at && insitu__text_is_blank(name_end[-1])) name_end--;
+  if (equals == end || name_end == *at)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "select: '%.*s' names no dimension; write it as in level=500,850; lat=60..30; x=[0:10]",
+        (int)insitu__base_min((uint64_t)(end - *at), 80), *at);
+  *item = (struct insitu__select_item){
+      .name = *at, .n_name = (int)(name_end - *at), .terms = equals + 1, .end = end};
+  *at = end;
+  return INSITU_OK;
+}
+
+static insitu_status insitu__select_bad_term(
+    const struct insitu__select_term *term, const char *cause, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_ARG,
+      "select: '%.*s': %s; write values as in 500,850 or 60..30 or 850~5, and indexes as in [0,2] "
+      "or [10:200:2]",
+      (int)insitu__base_min((uint64_t)term->n, 80), term->text, cause);
+}
+
+/* Reads a finite number from all of [p, end). */
+static bool insitu__select_number(const char *p, const char *end, double *value) {
+  insitu__select_blanks(&p, end);
+  while (end > p && insitu__text_is_blank(end[-1])) end--;
+  for (const char *c = p; c < end; c++)
+    if (!*c || !strchr("+-.0123456789eE", *c)) return false;
+  return insitu__text_double(p, (uint64_t)(end - p), value) && __builtin_isfinite(*value);
+}
+
+/* Reads an integer from all of [p, end). */
+static bool insitu__select_integer(const char *p, const char *end, int64_t *value) {
+  uint64_t magnitude;
+  insitu__select_blanks(&p, end);
+  while (end > p && insitu__text_is_blank(end[-1])) end--;
+  bool negative = p < end && *p == '-';
+  if (negative) p++;
+  if (!insitu__text_digits(p, (uint64_t)(end - p), &magnitude) || magnitude > INT64_MAX)
+    return false;
+  *value = negative ? -(int64_t)magnitude : (int64_t)magnitude;
+  return true;
+}
+
+/* A value, a range of values, or a value with a tolerance. */
+static insitu_status insitu__select_value_term(
+    struct insitu__select_term *term, insitu_error *err) {
+  const char *p = term->text, *end = p + term->n;
+  const char *dots = (const char *)memmem(p, (size_t)term->n, "..", 2);
+  const char *tilde = (const char *)memchr(p, '~', (size_t)term->n);
+
+  term->kind = dots ? INSITU__SELECT_RANGE : INSITU__SELECT_VALUE;
+  if (dots && tilde) return insitu__select_bad_term(term, "a range has no tolerance", err);
+  const char *first_end = end;
+  if (tilde) first_end = tilde;
+  if (dots) first_end = dots;
+  if (!insitu__select_number(p, first_end, &term->from))
+    return insitu__select_bad_term(term, "it begins with no number", err);
+  if (dots && !insitu__select_number(dots + 2, end, &term->to))
+    return insitu__select_bad_term(term, "no number stands behind the dots", err);
+  if (!tilde) return INSITU_OK;
+  term->has_nearest = true;
+  if (!insitu__select_number(tilde + 1, end, &term->tolerance) || term->tolerance < 0)
+    return insitu__select_bad_term(term, "no number of 0 or more stands behind ~", err);
+  return INSITU_OK;
+}
+
+/* An index or, with colons, a range of indexes. */
+static insitu_status insitu__select_index_term(
+    struct insitu__select_term *term, insitu_error *err) {
+  const char *p = term->text, *end = p + term->n;
+  const char *colon = (const char *)memchr(p, ':', (size_t)term->n);
+
+  term->step = 1;
+  term->kind = colon ? INSITU__SELECT_INDEXES : INSITU__SELECT_INDEX;
+  if (!colon) {
+    if (insitu__select_integer(p, end, &term->start)) return INSITU_OK;
+    return insitu__select_bad_term(term, "it is no index", err);
+  }
+
+  const char *second = (const char *)memchr(colon + 1, ':', (size_t)(end - colon - 1));
+  const char *stop_end = second ? second : end;
+  term->has_start = insitu__select_integer(p, colon, &term->start);
+  term->has_stop = insitu__select_integer(colon + 1, stop_end, &term->stop);
+  insitu__select_blanks(&p, colon);
+  const char *stop = colon + 1;
+  insitu__select_blanks(&stop, stop_end);
+  bool good = (term->has_start || p == colon) && (term->has_stop || stop == stop_end);
+  if (second) good = good && insitu__select_integer(second + 1, end, &term->step) && term->step;
+  if (good) return INSITU_OK;
+  return insitu__select_bad_term(term, "it is no range of indexes", err);
+}
+
+/* Goes behind the term that ends at *at, and sees whether another one follows. */
+static insitu_status insitu__select_follow(
+    struct insitu__select_item *item, const struct insitu__select_term *term, insitu_error *err) {
+  const char *p = item->terms, *end = item->end;
+  insitu__select_blanks(&p, end);
+
+  if (item->inside && p == end)
+    return insitu__select_bad_term(term, "a ] is missing behind it", err);
+  if (item->inside && *p == ']') {
+    item->inside = false;
+    p++;
+    insitu__select_blanks(&p, end);
+  }
+  item->more = p < end;
+  if (item->more && *p != ',')
+    return insitu__select_bad_term(term, "a comma is missing behind it", err);
+  item->terms = p + item->more;
+  return INSITU_OK;
+}
+
+/* The next term of an item, which has one at least: item->more tells whether there is another. */
+static insitu_status insitu__select_term(
+    struct insitu__select_item *item, struct insitu__select_term *term, insitu_error *err) {
+  const char *p = item->terms, *end = item->end;
+  insitu__select_blanks(&p, end);
+  if (!item->inside && p < end && *p == '[') {
+    item->inside = true;
+    p++;
+  }
+
+  insitu__select_blanks(&p, end);
+  const char *stop = p;
+  while (stop < end && !strchr(",[]", *stop)) stop++;
+  item->terms = stop;
+  while (stop > p && insitu__text_is_blank(stop[-1])) stop--;
+  *term = (struct insitu__select_term){
+      .text = p, .n = (int)insitu__base_min((uint64_t)(stop - p), INSITU__MAX_KEY)};
+  if (!term->n) return insitu__select_bad_term(term, "a value or an index is missing", err);
+
+  insitu_status status =
+      item->inside ? insitu__select_index_term(term, err) : insitu__select_value_term(term, err);
+  return status ? status : insitu__select_follow(item, term, err);
+}
+
+/* ---- terms to runs ---- */
+
+/* Appends n indexes to what is shown of the axis. A run that can go on does. A stride of more than
+ * a chunk would leave chunks of the run's range out: then each index is a run of its own. */
+static insitu_status insitu__select_add(
+    struct insitu__select_axis *axis, struct insitu__select_run added, insitu_error *err) {
+  uint64_t longest = (uint64_t)(added.stride < 0 ? -added.stride : added.stride);
+  if (added.n > 1 && longest > axis->chunk) {
+    for (uint64_t i = 0; i < added.n; i++) {
+      struct insitu__select_run one = {added.first + (int64_t)i * added.stride, 1, 1};
+      insitu_status status = insitu__select_add(axis, one, err);
+      if (status) return status;
+    }
+    return INSITU_OK;
+  }
+
+  uint64_t n = INSITU__ARRAY_LEN(axis->run);
+  axis->n += added.n;
+  if (n) {
+    struct insitu__select_run *last = &axis->run[n - 1];
+    int64_t step = added.first - (last->first + (int64_t)(last->n - 1) * last->stride);
+    bool short_step = step && step <= (int64_t)axis->chunk && -step <= (int64_t)axis->chunk;
+    bool fits = (last->n == 1 || step == last->stride) && (added.n == 1 || step == added.stride);
+    if (short_step && fits) {
+      last->stride = step;
+      last->n += added.n;
+      return INSITU_OK;
+    }
+  }
+
+  if (n == INSITU__SELECT_RUNS)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "select: more than %d indexes that do not lie side by side; select ranges, or less",
+        INSITU__SELECT_RUNS);
+  if (INSITU__ARRAY_PUSH(axis->run, added)) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_NOMEM, "select: no memory for indexes; give the process more memory");
+}
+
+/* Indexes, as Python counts and cuts them, but that none may lie outside of the axis. */
+static insitu_status insitu__select_indexes(
+    struct insitu__select_axis *axis, const struct insitu__select_term *term, insitu_error *err) {
+  int64_t length = (int64_t)axis->length, start = term->start, stop = term->stop, step = term->step;
+  if (start < 0) start += length;
+  if (term->kind == INSITU__SELECT_INDEX) {
+    if (start >= 0 && start < length)
+      return insitu__select_add(axis, (struct insitu__select_run){start, 1, 1}, err);
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "select: there is no index %.*s on an axis of %" PRId64 "; correct it", term->n, term->text,
+        length);
+  }
+
+  if (stop < 0) stop += length;
+  if (!term->has_start) start = step > 0 ? 0 : length - 1;
+  if (!term->has_stop) stop = step > 0 ? length : -1;
+  bool inside = start >= 0 && start < length && stop <= length && stop >= -1;
+  bool some = step > 0 ? start < stop : start > stop;
+  if (!inside || !some || (stop < 0 && term->has_stop))
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "select: [%.*s] is empty or leaves an axis of %" PRId64 "; correct it", term->n, term->text,
+        length);
+  uint64_t span = (uint64_t)(step > 0 ? stop - start : start - stop);
+  uint64_t stride = (uint64_t)(step > 0 ? step : -step);
+  uint64_t n = insitu__base_ceil_div(span, stride);
+  return insitu__select_add(axis, (struct insitu__select_run){start, n > 1 ? step : 1, n}, err);
+}
+
+/* Sees whether the values rise or fall throughout. */
+static void insitu__select_values_init(struct insitu__select_values *v) {
+  bool rises = true, falls = true;
+  for (uint64_t i = 1; i < v->n; i++) {
+    rises = rises && v->at[i] > v->at[i - 1];
+    falls = falls && v->at[i] < v->at[i - 1];
+  }
+  v->slope = rises ? 1 : falls ? -1 : 0;
+}
+
+/* A number of the text as the coordinate would hold it, so many turns further. */
+static double insitu__select_turned(const struct insitu__select_values *v, double x, int turns) {
+  x += turns * v->cycle;
+  return v->single ? (double)(float)x : x;
+}
+
+/* Turns that a number is looked for in, either way: a text may say -180 for 540. */
+#define INSITU__SELECT_TURNS 2
+
+/* How far value number i is from x, around the circle where there is one. */
+static double insitu__select_distance(const struct insitu__select_values *v, uint64_t i, double x) {
+  double least = __builtin_inf();
+  int turns = v->cycle > 0 ? INSITU__SELECT_TURNS : 0;
+  for (int k = -turns; k <= turns; k++) {
+    double far = v->at[i] - insitu__select_turned(v, x, k);
+    if (far < 0) far = -far;
+    if (far < least) least = far;
+  }
+  return least;
+}
+
+/* The error that a value is not there, with the values around it. */
+static insitu_status insitu__select_missing(const struct insitu__select_values *v,
+    const struct insitu__select_term *term, double x, insitu_error *err) {
+  double below = -__builtin_inf(), above = __builtin_inf();
+  char near[160];
+  for (uint64_t i = 0; i < v->n; i++) {
+    if (v->at[i] < x && v->at[i] > below) below = v->at[i];
+    if (v->at[i] > x && v->at[i] < above) above = v->at[i];
+  }
+
+  if (!__builtin_isfinite(below)) snprintf(near, sizeof near, "its least value is %.9g", above);
+  else if (!__builtin_isfinite(above))
+    snprintf(near, sizeof near, "its greatest value is %.9g", below);
+  else snprintf(near, sizeof near, "its values next to %.9g are %.9g and %.9g", x, below, above);
+  return insitu__error_set(err, INSITU_E_NOTFOUND,
+      "select: '%.*s' selects nothing of coordinate %.200s: %s; write a value that is there, a "
+      "range as in 60..30, or the nearest within a tolerance as in %.9g~0.5",
+      term->n, term->text, v->path, near, x);
+}
+
+/* The first index that has the value, or the nearest one within the tolerance. */
+static insitu_status insitu__select_value(struct insitu__select_axis *axis,
+    const struct insitu__select_term *term, const struct insitu__select_values *v,
+    insitu_error *err) {
+  double least = __builtin_inf();
+  uint64_t nearest = 0;
+  for (uint64_t i = 0; i < v->n; i++) {
+    double far = insitu__select_distance(v, i, term->from);
+    if (far < least) {
+      least = far;
+      nearest = i;
+    }
+  }
+
+  /* The tolerance may be met by a value that binary numbers cannot hold exactly. */
+  double tolerance = term->has_nearest ? term->tolerance * (1 + 1e-9) : 0;
+  if (!(least <= tolerance)) return insitu__select_missing(v, term, term->from, err);
+  return insitu__select_add(axis, (struct insitu__select_run){(int64_t)nearest, 1, 1}, err);
+}
+
+/* The indexes [*first, *first + n) whose values lie from lo to hi, so many turns further. */
+static uint64_t insitu__select_within(
+    const struct insitu__select_values *v, double lo, double hi, int turns, uint64_t *first) {
+  uint64_t n = 0;
+  lo = insitu__select_turned(v, lo, turns);
+  hi = insitu__select_turned(v, hi, turns);
+  for (uint64_t i = 0; i < v->n; i++) {
+    if (v->at[i] < lo || v->at[i] > hi) continue;
+    if (!n++) *first = i;
+  }
+  return n;
+}
+
+/* All values from one to another, both included, in the order in which the two are written. On a
+ * circle the range may go over the coordinate's ends. */
+static insitu_status insitu__select_range(struct insitu__select_axis *axis,
+    const struct insitu__select_term *term, const struct insitu__select_values *v,
+    insitu_error *err) {
+  bool rises = term->from <= term->to;
+  double lo = rises ? term->from : term->to, hi = rises ? term->to : term->from;
+  int turns = v->cycle > 0 ? INSITU__SELECT_TURNS : 0;
+  uint64_t found = 0;
+
+  if (!v->slope && v->n > 1)
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "select: '%.*s': the values of coordinate %.200s neither rise nor fall throughout; list "
+        "values as in 500,850, or indexes as in [0,2]",
+        term->n, term->text, v->path);
+  if (turns && hi - lo > v->cycle)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "select: '%.*s' goes more than once around coordinate %.200s; write 360 degrees at most",
+        term->n, term->text, v->path);
+
+  for (int k = turns; k >= -turns; k--) {
+    /* The least values of the range first where they rise: those that are most turns away. */
+    uint64_t first = 0, n = insitu__select_within(v, lo, hi, rises ? k : -k, &first);
+    bool forward = rises == (v->slope >= 0);
+    /* Both ends of a whole turn are the same index, which is taken once. */
+    if (found + n > v->n) {
+      n = v->n - found;
+      if (!forward) first += 1;
+    }
+    if (!n) continue;
+    found += n;
+    struct insitu__select_run run = {(int64_t)first, 1, n};
+    if (!forward && n > 1) run = (struct insitu__select_run){(int64_t)(first + n - 1), -1, n};
+    insitu_status status = insitu__select_add(axis, run, err);
+    if (status) return status;
+  }
+
+  return found ? INSITU_OK : insitu__select_missing(v, term, term->from, err);
+}
+
+/* Adds what a term shows of an axis. values: of its coordinate; NULL where the term is an index. */
+static insitu_status insitu__select_take(struct insitu__select_axis *axis,
+    const struct insitu__select_term *term, const struct insitu__select_values *values,
+    insitu_error *err) {
+  bool range = term->kind == INSITU__SELECT_RANGE || term->kind == INSITU__SELECT_INDEXES;
+  struct insitu__select_name name = {term->text, term->n};
+  axis->listed = axis->listed && !range;
+  if (axis->listed && !INSITU__ARRAY_PUSH(axis->name, name))
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "select: no memory for names; give the process more memory");
+  if (term->kind == INSITU__SELECT_VALUE) return insitu__select_value(axis, term, values, err);
+  if (term->kind == INSITU__SELECT_RANGE) return insitu__select_range(axis, term, values, err);
+  return insitu__select_indexes(axis, term, err);
+}
+
 /* >>geometry ----------------------------------------------------------------------------------- */
 /* From metadata and the desc's variables to what the planner needs: which arrays are read, along
  * which axis samples lie, which box of each field a variable selects, and where its bytes lie in a
  * batch row. The desc must outlive it. Built on the reactor thread while the loader opens, when
  * insitu__geometry_init_await suspends; read-only afterwards.
  *
- * A "view" is one (variable, step): a row of it shows the sample anchor + delta of its array. A
- * "field" is one tile of the non-sample axes: a stored chunk is named by (array, chunk number along
- * the sample axis, field number). */
+ * A variable selects one or more "regions" of its array: one run of indexes along each axis. An
+ * "output" is an array of the batch: a variable of its own, or several as its channels. A "view" is
+ * one (region, step): a row of it shows the sample anchor + delta of its array. A "field" is one
+ * tile of the non-sample axes: a stored chunk is named by (array, chunk number along the sample
+ * axis, field number). */
 /* Arrays of a batch begin at multiples of so many bytes, as memory from cudaMalloc does: whole
  * cache lines, and whole vectors of AVX-512. */
 #define INSITU__GEOMETRY_ALIGN 256
@@ -22190,9 +22734,9 @@ struct insitu__geometry_interval {
 
 /* One step of a variable. */
 struct insitu__geometry_view {
-  uint32_t variable;
+  uint32_t region;
   int64_t delta;  /* samples from the anchor */
-  uint64_t dst;   /* bytes from the row's begin in the variable's block */
+  uint64_t dst;   /* bytes from the row's begin in the output's block */
   uint64_t entry; /* of a row list: the anchor that shows the list's first row in this view */
   uint64_t group; /* from this view on, so many views of the variable show neighbouring rows */
   bool again;     /* another view of the array shows the same indexes */
@@ -22205,33 +22749,51 @@ struct insitu__geometry_span {
   uint64_t more;  /* the span has so many anchors more than the list has rows */
 };
 
-/* One variable of the desc: what it selects, how it is converted, and where it lies in a batch. */
+/* One variable of the desc: what it selects, how it is converted, and where it lies in a row of its
+ * output. */
 struct insitu__geometry_variable {
   const char *label; /* the desc's */
-  uint32_t array;
+  uint32_t array, output;
   int32_t dtype;
   bool decoded; /* by cf */
   struct insitu__cf cf;
   uint64_t n_steps;
-  /* chunks that one step of a sample lies in; INSITU__MAX_FIELDS + 1: more than the limit */
-  uint64_t fields;
-  /* the box, in elements, per stored axis */
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
+  struct insitu__select_axis axis[INSITU__MAX_DIMS]; /* along the sample axis: one index */
+  uint64_t channel, channels;                        /* in the output: the first, and how many */
+  uint64_t region, regions;                          /* the first, and how many */
+  uint64_t fields;                                   /* chunks that one step of a sample lies in */
+  int64_t dst_stride[INSITU__MAX_DIMS];              /* bytes, per stored axis */
+  uint64_t step_bytes;
+};
+
+/* One run of indexes along each axis of an array. Most variables have one region. */
+struct insitu__geometry_region {
+  uint32_t variable, array;
+  struct insitu__select_box box; /* along the sample axis: one index */
   /* the chunks that hold it; [0, 1) along the sample axis */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_hi[INSITU__MAX_DIMS];
-  int64_t dst_stride[INSITU__MAX_DIMS]; /* bytes, per stored axis */
-  /* block: bytes from the slab's begin */
-  uint64_t step_bytes, row_bytes, block;
-  /* public; strides in elements */
-  int64_t shape[INSITU__MAX_DIMS + 1], strides[INSITU__MAX_DIMS + 1];
-  int32_t ndim;
-  /* as resolved; `block` counts from the slab's page-locked memory but for INSITU_HOST */
-  int32_t place, device;
-  /* number of the next variable of the same array, counted from 1; 0: there is none */
+  /* chunks that one step of a sample lies in; INSITU__MAX_FIELDS + 1: more than the limit */
+  uint64_t fields;
+  /* number of the next region of the same array, counted from 1; 0: there is none */
   uint32_t next;
 };
 
-/* The variables that go to one device: their blocks follow each other in a slab's page-locked
+/* One array of a batch. */
+struct insitu__geometry_output {
+  const char *label;
+  int32_t dtype;
+  bool stacked;               /* its axis 1 are channels: variables name it by `into` */
+  uint64_t channels;          /* 1 where it is not stacked */
+  const char *const *channel; /* their names; NULL: it is not stacked */
+  /* block: bytes from the slab's begin; page-locked memory has a begin of its own */
+  uint64_t row_bytes, block;
+  /* public; strides in elements */
+  int64_t shape[INSITU__MAX_DIMS + 2], strides[INSITU__MAX_DIMS + 2];
+  int32_t ndim;
+  int32_t place, device; /* as resolved */
+};
+
+/* The outputs that go to one device: their blocks follow each other in a slab's page-locked
  * memory, so that one copy takes them all. Both numbers are bytes. */
 struct insitu__geometry_device {
   int32_t device;
@@ -22243,10 +22805,10 @@ struct insitu__geometry_array {
   struct insitu__zarr_array zarr;
   unsigned axis;                  /* the sample axis */
   uint64_t samples, rows, chunks; /* along it: elements, elements of one chunk, chunks */
-  /* grid around the fields that variables want: first chunk and number, per stored axis */
+  /* grid around the fields that regions want: first chunk and number, per stored axis */
   uint64_t tile_lo[INSITU__MAX_DIMS];
   uint64_t tile_n[INSITU__MAX_DIMS];
-  /* number of the first variable that reads it, counted from 1; see insitu__geometry_next */
+  /* number of the first region of it, counted from 1; see insitu__geometry_next */
   uint32_t first;
   uint64_t stride[INSITU__MAX_DIMS]; /* bytes within a decoded chunk, per stored axis */
   uint64_t chunk_bytes, bound;       /* decoded; encoded at most */
@@ -22264,7 +22826,11 @@ struct insitu__geometry_array {
 struct insitu__geometry {
   struct insitu__geometry_array *arrays;
   struct insitu__geometry_variable *variables;
-  uint64_t n_arrays, n_variables;
+  struct insitu__geometry_region *regions; /* a growing array of >>array */
+  struct insitu__geometry_output *outputs;
+  char *names;           /* of outputs and channels: names_bytes, a NUL behind each */
+  const char **channels; /* the channels' names */
+  uint64_t n_arrays, n_variables, n_regions, n_outputs, n_channels, names_bytes;
   /* Along the sample axis, in elements: its length, which all arrays share, and the length of a
    * reference chunk, which is the longest chunk among the arrays. */
   uint64_t samples, chunk;
@@ -22299,8 +22865,13 @@ static void insitu__geometry_free(struct insitu__geometry *g) {
     insitu__mem_free(g->arrays[i].spans);
   }
 
+  for (uint64_t i = 0; i < g->n_variables; i++) insitu__select_free(g->variables[i].axis);
   insitu__mem_free(g->arrays);
   insitu__mem_free(g->variables);
+  INSITU__ARRAY_FREE(g->regions);
+  insitu__mem_free(g->outputs);
+  insitu__mem_free(g->names);
+  insitu__mem_free(g->channels);
   memset(g, 0, sizeof *g);
 }
 
@@ -22386,56 +22957,140 @@ static insitu_status insitu__geometry_array_init(
   return INSITU_OK;
 }
 
-/* The box that slices select: [lo, hi) along each axis. sample: the axis that none may name, or -1.
- */
+/* Begins the selection of an axis by a slice or an item of the text, which may name it once. */
+static insitu_status insitu__geometry_name_axis(const struct insitu__zarr_array *z,
+    const insitu_variable *desc, int sample, unsigned axis, struct insitu__select_axis *to,
+    insitu_error *err) {
+  const char *label = desc->label ? desc->label : z->path;
+  if ((int)axis == sample)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "variable %s: a slice names the sample axis %u of array %s; use sample_start and "
+        "sample_stop, or the split, to select samples",
+        label, axis, z->path);
+  if (to->named)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "variable %s: slices and select name axis %u of array %s twice; name it once", label, axis,
+        z->path);
+  to->named = true;
+  to->n = 0;
+  INSITU__ARRAY_FREE(to->run);
+  return INSITU_OK;
+}
+
+/* What slices select of each axis; what they do not name is shown whole. sample: the axis that none
+ * may name, or -1. */
 static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
-    const insitu_variable *desc, int sample, uint64_t lo[INSITU__MAX_DIMS],
-    uint64_t hi[INSITU__MAX_DIMS], insitu_error *err) {
+    const insitu_variable *desc, int sample, struct insitu__select_axis axes[INSITU__MAX_DIMS],
+    insitu_error *err) {
   const char *label = desc->label ? desc->label : z->path;
 
-  memset(lo, 0, INSITU__MAX_DIMS * sizeof *lo);
-  memcpy(hi, z->shape, sizeof z->shape);
+  for (unsigned d = 0; d < z->ndim; d++) {
+    uint64_t n = (int)d == sample ? 1 : z->shape[d];
+    axes[d] = (struct insitu__select_axis){.length = z->shape[d], .chunk = z->chunk[d]};
+    insitu_status s = insitu__select_add(&axes[d], (struct insitu__select_run){0, 1, n}, err);
+    if (s) return s;
+  }
+
   for (uint64_t i = 0; i < desc->n_slices; i++) {
     const insitu_slice *c = &desc->slices[i];
     unsigned axis = 0;
     insitu_status s = insitu__geometry_axis(z, c->dim, c->axis, &axis, err);
+    if (!s) s = insitu__geometry_name_axis(z, desc, sample, axis, &axes[axis], err);
     if (s) return s;
-    if ((int)axis == sample)
-      return insitu__error_set(err, INSITU_E_ARG,
-          "variable %s: a slice names the sample axis %u of array %s; use sample_start and "
-          "sample_stop, or the split, to select samples",
-          label, axis, z->path);
     int64_t stop = c->stop ? c->stop : (int64_t)z->shape[axis];
     if (c->start < 0 || stop <= c->start || (uint64_t)stop > z->shape[axis])
       return insitu__error_set(err, INSITU_E_SHAPE,
           "variable %s: slice [%" PRId64 ", %" PRId64 ") of axis %u leaves array %s, which "
           "has %" PRIu64 " elements there; correct start and stop",
           label, c->start, stop, axis, z->path, z->shape[axis]);
-    lo[axis] = (uint64_t)c->start;
-    hi[axis] = (uint64_t)stop;
+    s = insitu__select_add(
+        &axes[axis], (struct insitu__select_run){c->start, 1, (uint64_t)(stop - c->start)}, err);
+    if (s) return s;
   }
 
   return INSITU_OK;
 }
 
-/* The box of a variable: whole fields, narrowed by its slices. */
-static insitu_status insitu__geometry_box(struct insitu__geometry_variable *v,
-    const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
-  const struct insitu__zarr_array *z = &a->zarr;
-  insitu_status status = insitu__geometry_slices(z, desc, (int)a->axis, v->lo, v->hi, err);
+/* For qsort: intervals ascending by what they begin with. */
+static int insitu__geometry_compare_intervals(const void *x, const void *y) {
+  const struct insitu__geometry_interval *a = (const struct insitu__geometry_interval *)x,
+                                         *b = (const struct insitu__geometry_interval *)y;
+  return (a->lo > b->lo) - (a->lo < b->lo);
+}
 
-  if (status) return status;
-  v->fields = v->tile_hi[a->axis] = 1;
-  for (unsigned d = 0; d < z->ndim; d++) {
-    if (d == a->axis) continue;
-    if (v->hi[d] <= v->lo[d])
+/* How many chunks along an axis hold some of what is shown of it; UINT64_MAX: no memory. */
+static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) {
+  uint64_t n = INSITU__ARRAY_LEN(axis->run), chunks = 0;
+  struct insitu__geometry_interval *all =
+      (struct insitu__geometry_interval *)insitu__mem_alloc(n, sizeof *all);
+  if (!all) return UINT64_MAX;
+  for (uint64_t i = 0; i < n; i++) {
+    const struct insitu__select_run *run = &axis->run[i];
+    int64_t last = run->first + (int64_t)(run->n - 1) * run->stride, chunk = (int64_t)axis->chunk;
+    bool falls = last < run->first;
+    all[i].lo = (falls ? last : run->first) / chunk;
+    all[i].hi = (falls ? run->first : last) / chunk + 1;
+    if (!run->n) all[i].hi = all[i].lo;
+  }
+
+  qsort(all, (size_t)n, sizeof *all, insitu__geometry_compare_intervals);
+  int64_t end = 0; /* one past the last chunk that was counted */
+  for (uint64_t i = 0; i < n; i++) {
+    if (all[i].lo < end) all[i].lo = end;
+    if (all[i].hi <= all[i].lo) continue;
+    chunks += (uint64_t)(all[i].hi - all[i].lo);
+    end = all[i].hi;
+  }
+  insitu__mem_free(all);
+  return chunks;
+}
+
+/* Regions of all variables at most: each chunk in flight has a box for each of them. */
+#define INSITU__GEOMETRY_REGIONS 65536
+
+/* Adds the regions that variable number i selects. */
+static insitu_status insitu__geometry_regions(
+    struct insitu__geometry *g, uint64_t i, insitu_error *err) {
+  struct insitu__geometry_variable *v = &g->variables[i];
+  const struct insitu__zarr_array *z = &g->arrays[v->array].zarr;
+  uint64_t boxes = insitu__select_boxes(v->axis, z->ndim);
+
+  for (unsigned d = 0; d < z->ndim; d++)
+    if (!v->axis[d].n)
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open, variable %s: axis %u of array %s has no elements; leave the variable out",
           v->label, d, z->path);
-    v->tile_lo[d] = v->lo[d] / z->chunk[d];
-    v->tile_hi[d] = (v->hi[d] - 1) / z->chunk[d] + 1;
-    uint64_t n = insitu__base_min(v->tile_hi[d] - v->tile_lo[d], INSITU__MAX_FIELDS + 1);
-    v->fields = insitu__base_min(v->fields * n, INSITU__MAX_FIELDS + 1);
+  if (boxes > INSITU__GEOMETRY_REGIONS - g->n_regions)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "open, variable %s: its selection and those before it fall into more than %d boxes; select "
+        "ranges, or less",
+        v->label, INSITU__GEOMETRY_REGIONS);
+
+  v->region = g->n_regions;
+  v->regions = boxes;
+  v->fields = 1;
+  for (unsigned d = 0; d < z->ndim; d++) {
+    uint64_t chunks = insitu__geometry_chunks(&v->axis[d]);
+    if (chunks == UINT64_MAX)
+      return insitu__error_set(err, INSITU_E_NOMEM,
+          "open, variable %s: no memory for what it selects; give the process more memory",
+          v->label);
+    v->fields *= insitu__base_min(chunks, INSITU__MAX_FIELDS + 1);
+    v->fields = insitu__base_min(v->fields, INSITU__MAX_FIELDS + 1);
+  }
+  for (uint64_t k = 0; k < boxes; k++, g->n_regions++) {
+    struct insitu__geometry_region r = {.variable = (uint32_t)i, .array = v->array, .fields = 1};
+    insitu__select_box(v->axis, z->ndim, k, &r.box);
+    for (unsigned d = 0; d < z->ndim; d++) {
+      r.tile_lo[d] = r.box.lowest[d] / z->chunk[d];
+      r.tile_hi[d] = (insitu__select_end(&r.box, d) - 1) / z->chunk[d] + 1;
+      uint64_t n = insitu__base_min(r.tile_hi[d] - r.tile_lo[d], INSITU__MAX_FIELDS + 1);
+      r.fields = insitu__base_min(r.fields * n, INSITU__MAX_FIELDS + 1);
+    }
+    if (!INSITU__ARRAY_PUSH(g->regions, r))
+      return insitu__error_set(err, INSITU_E_NOMEM,
+          "open, variable %s: no memory for what it selects; give the process more memory",
+          v->label);
   }
 
   return INSITU_OK;
@@ -22493,44 +23148,205 @@ static int64_t insitu__geometry_delta(const insitu_variable *v, uint64_t k) {
   return v->offset + (v->n_steps ? v->steps[k] : 0);
 }
 
-/* Shape, strides and bytes of one row. */
+/* The variable whose dtype, place and device hold for variable number i: of several with the same
+ * `into`, the first that names one, by the member at `offset`. */
+static const insitu_variable *insitu__geometry_said(
+    const insitu_loader_desc *desc, uint64_t i, size_t offset) {
+  const insitu_variable *v = &desc->variables[i];
+  for (uint64_t k = 0; v->into && k < desc->n_variables; k++) {
+    const insitu_variable *other = &desc->variables[k];
+    int32_t value;
+    memcpy(&value, (const char *)other + offset, sizeof value);
+    if (value && other->into && !strcmp(other->into, v->into)) return other;
+  }
+
+  return v;
+}
+
+/* The output that variable number i is shown in: a new one, or one that an earlier variable names
+ * by `into` as well. */
+static struct insitu__geometry_output *insitu__geometry_output(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, uint64_t i) {
+  const insitu_variable *v = &desc->variables[i];
+  const char *label = v->into ? v->into : v->label;
+  for (uint64_t k = 0; v->into && k < g->n_outputs; k++)
+    if (!strcmp(g->outputs[k].label, label)) return &g->outputs[k];
+
+  struct insitu__geometry_output *out = &g->outputs[g->n_outputs++];
+  out->label = label;
+  return out;
+}
+
+/* Whether an axis becomes channels of the output: one that lists values, where there is `into`. */
+static bool insitu__geometry_folds(
+    const insitu_variable *desc, const struct insitu__select_axis *axis) {
+  return desc->into && axis->listed;
+}
+
+/* The shape of one channel, steps first, without an entry for rows. Returns the number of axes. */
+static int32_t insitu__geometry_channel_shape(const struct insitu__geometry_variable *v,
+    const struct insitu__geometry_array *a, const insitu_variable *desc,
+    int64_t shape[INSITU__MAX_DIMS + 1]) {
+  int32_t n = 0;
+  if (desc->n_steps) shape[n++] = (int64_t)desc->n_steps;
+  for (unsigned d = 0; d < a->zarr.ndim; d++)
+    if (d != a->axis && !insitu__geometry_folds(desc, &v->axis[d]))
+      shape[n++] = (int64_t)v->axis[d].n;
+  return n;
+}
+
+/* Where the variable's elements lie in a row of its output, from the channel's begin on. */
 static insitu_status insitu__geometry_layout(struct insitu__geometry_variable *v,
     const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
-  const struct insitu__zarr_array *z = &a->zarr;
-  insitu_status status = insitu__geometry_dtype(z, desc, &v->cf, &v->dtype, err);
-
-  if (status) return status;
-  v->decoded = desc->decode != 0;
-  v->n_steps = desc->n_steps ? desc->n_steps : 1;
-  v->ndim = (int32_t)z->ndim + (desc->n_steps ? 1 : 0);
-  uint64_t item = insitu__dtype_size(v->dtype), bytes = item;
-  int32_t out = v->ndim;
+  uint64_t bytes = insitu__dtype_size(v->dtype);
+  unsigned folded = 0;
   bool fits = true;
-  for (unsigned d = z->ndim; d-- > 0;) {
-    if (d == a->axis) continue;
-    out--;
-    v->shape[out] = (int64_t)(v->hi[d] - v->lo[d]);
-    v->strides[out] = (int64_t)(bytes / item);
+
+  for (unsigned d = a->zarr.ndim; d-- > 0;) {
+    bool folds = insitu__geometry_folds(desc, &v->axis[d]);
+    if (folds && v->axis[d].order > folded) folded = v->axis[d].order;
+    if (d == a->axis || folds) continue;
     v->dst_stride[d] = (int64_t)bytes;
-    fits = fits && insitu__base_mul(bytes, v->hi[d] - v->lo[d], &bytes);
+    fits = fits && insitu__base_mul(bytes, v->axis[d].n, &bytes);
   }
 
   v->step_bytes = bytes;
-  if (desc->n_steps) {
-    v->shape[1] = (int64_t)desc->n_steps;
-    v->strides[1] = (int64_t)(bytes / item);
-  }
-
   fits = fits && insitu__base_mul(bytes, v->n_steps, &bytes) && bytes <= PTRDIFF_MAX;
-  v->row_bytes = bytes;
-  v->strides[0] = (int64_t)(bytes / item);
+  v->channels = 1;
+  for (; fits && folded > 0; folded--) /* the axis that the text names last is the fastest */
+    for (unsigned d = 0; d < a->zarr.ndim; d++) {
+      if (v->axis[d].order != folded || !insitu__geometry_folds(desc, &v->axis[d])) continue;
+      v->dst_stride[d] = (int64_t)bytes;
+      v->channels *= v->axis[d].n; /* at most the row's bytes */
+      fits = fits && insitu__base_mul(bytes, v->axis[d].n, &bytes) && bytes <= PTRDIFF_MAX;
+    }
+
   if (fits) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_SHAPE,
-      "open, variable %s: one row has more bytes than memory can address; select less with slices",
-      v->label);
+      "open, variable %s: one row has more bytes than memory can address; select less", v->label);
 }
 
-/* Whether the array's fields have numbers, and the variables together do not want more of them than
+/* Writes a shape as "(2, 3)". */
+static const char *insitu__geometry_print_shape(const int64_t *shape, int32_t n, char text[400]) {
+  int at = snprintf(text, 400, "(");
+  for (int32_t d = 0; d < n; d++)
+    at += snprintf(text + at, (size_t)(400 - at), "%s%" PRId64, d ? ", " : "", shape[d]);
+  snprintf(text + at, (size_t)(400 - at), ")");
+  return text;
+}
+
+/* Makes variable number i a part of its output: all of it, or channels. */
+static insitu_status insitu__geometry_join(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, uint64_t i, insitu_error *err) {
+  const insitu_variable *want = &desc->variables[i];
+  struct insitu__geometry_variable *v = &g->variables[i];
+  const struct insitu__geometry_array *a = &g->arrays[v->array];
+  struct insitu__geometry_output *out = insitu__geometry_output(g, desc, i);
+  int64_t shape[INSITU__MAX_DIMS + 1];
+  int32_t n = insitu__geometry_channel_shape(v, a, want, shape), first = want->into ? 2 : 1;
+  char is[400], other[400];
+
+  v->output = (uint32_t)(out - g->outputs);
+  v->channel = out->channels;
+  bool begins = !out->ndim;
+  if (begins) {
+    out->stacked = want->into;
+    out->ndim = first + n;
+    out->dtype = v->dtype;
+    memcpy(out->shape + first, shape, (size_t)n * sizeof *shape);
+  }
+
+  if (out->dtype != v->dtype)
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "open, variable %s: it is %s, and what is before it in output %s is %s; name one dtype",
+        v->label, insitu__dtype_name(v->dtype), out->label, insitu__dtype_name(out->dtype));
+  if (out->ndim != first + n || memcmp(out->shape + first, shape, (size_t)n * sizeof *shape) != 0)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "open, variable %s: a channel of it has the shape %s, and one of output %s has %s; select "
+        "equal shapes, and list what is to become channels, as in level=500,850",
+        v->label, insitu__geometry_print_shape(shape, n, is), out->label,
+        insitu__geometry_print_shape(out->shape + first, out->ndim - first, other));
+  uint64_t channel_bytes = v->n_steps * v->step_bytes;
+  out->channels += v->channels;
+  if (insitu__base_mul(out->channels, channel_bytes, &out->row_bytes) &&
+      out->row_bytes <= PTRDIFF_MAX)
+    return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_SHAPE,
+      "open, output %s: one row has more bytes than memory can address; select less", out->label);
+}
+
+/* Shapes and strides of the outputs, once their channels are known. */
+static void insitu__geometry_shapes(struct insitu__geometry *g) {
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
+    struct insitu__geometry_output *out = &g->outputs[i];
+    int64_t stride = 1;
+    if (out->stacked) out->shape[1] = (int64_t)out->channels;
+    for (int32_t d = out->ndim; d-- > 0;) {
+      out->strides[d] = stride;
+      stride *= d ? out->shape[d] : 1;
+    }
+  }
+}
+
+/* Writes the name of a variable's channel: its label and what select lists, as in "t level=500".
+ */
+static void insitu__geometry_channel_name(struct insitu__text_buffer *b,
+    const struct insitu__geometry_variable *v, const struct insitu__geometry_array *a,
+    const insitu_variable *desc, uint64_t channel) {
+  insitu__text_buffer_printf(b, "%s", v->label);
+  uint64_t every = v->channels;
+
+  for (unsigned order = 1; order <= INSITU__MAX_DIMS; order++) {
+    for (unsigned d = 0; d < a->zarr.ndim; d++) {
+      const struct insitu__select_axis *axis = &v->axis[d];
+      if (axis->order != order || !insitu__geometry_folds(desc, axis)) continue;
+      every /= axis->n;
+      const struct insitu__select_name *name = &axis->name[channel / every % axis->n];
+      if (a->zarr.dim[d])
+        insitu__text_buffer_printf(b, " %s=%.*s", a->zarr.dim[d], name->n, name->text);
+      else insitu__text_buffer_printf(b, " %u=%.*s", d, name->n, name->text);
+    }
+  }
+  insitu__text_buffer_bytes(b, "", 1);
+}
+
+/* Writes the names of outputs and of their channels into one block, so that an iterator can copy
+ * it. */
+static insitu_status insitu__geometry_names(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
+  struct insitu__text_buffer b = {0};
+  for (uint64_t o = 0; o < g->n_outputs; o++) {
+    insitu__text_buffer_bytes(&b, g->outputs[o].label, strlen(g->outputs[o].label) + 1);
+    for (uint64_t i = 0; i < g->n_variables; i++) {
+      const struct insitu__geometry_variable *v = &g->variables[i];
+      if (v->output != o || !desc->variables[i].into) continue;
+      for (uint64_t k = 0; k < v->channels; k++)
+        insitu__geometry_channel_name(&b, v, &g->arrays[v->array], &desc->variables[i], k);
+      g->n_channels += v->channels;
+    }
+  }
+
+  g->names = b.text;
+  g->names_bytes = b.n;
+  g->channels = (const char **)insitu__mem_alloc(g->n_channels, sizeof *g->channels);
+  if (b.failed || !g->channels)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "open: no memory for the names of outputs; give the process more memory");
+
+  const char *name = g->names, **channel = g->channels;
+  for (uint64_t o = 0; o < g->n_outputs; o++) {
+    struct insitu__geometry_output *out = &g->outputs[o];
+    out->label = name;
+    name += strlen(name) + 1;
+    if (!out->stacked) continue;
+    out->channel = channel;
+    for (uint64_t k = 0; k < out->channels; k++, name += strlen(name) + 1) *channel++ = name;
+  }
+
+  return INSITU_OK;
+}
+
+/* Whether the array's fields have numbers, and its regions together do not want more of them than
  * the limit. */
 static bool insitu__geometry_countable(
     const struct insitu__geometry *g, const struct insitu__geometry_array *a) {
@@ -22538,7 +23354,7 @@ static bool insitu__geometry_countable(
 
   for (unsigned d = 0; d < a->zarr.ndim; d++)
     if (!insitu__base_mul(all, a->tile_n[d], &all)) return false;
-  for (uint32_t i = a->first; i; i = g->variables[i - 1].next) sum += g->variables[i - 1].fields;
+  for (uint32_t i = a->first; i; i = g->regions[i - 1].next) sum += g->regions[i - 1].fields;
   return insitu__base_min(all, sum) <= INSITU__MAX_FIELDS;
 }
 
@@ -22604,37 +23420,38 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
   for (uint64_t v = a->n_views; v-- > 0;) {
     struct insitu__geometry_view *view = &a->views[v], *next = view + 1;
     bool joined =
-        v + 1 < a->n_views && view->variable == next->variable && view->delta + 1 == next->delta;
+        v + 1 < a->n_views && view->region == next->region && view->delta + 1 == next->delta;
     view->group = 1 + (joined ? next->group : 0);
   }
 
   return true;
 }
 
-/* The grid of fields that some variable wants, and the views, of every array. */
+/* The grid of fields that some region wants, and the views, of every array. */
 static insitu_status insitu__geometry_views(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
   bool ok = true;
 
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    struct insitu__geometry_variable *v = &g->variables[i];
-    struct insitu__geometry_array *a = &g->arrays[v->array];
+  for (uint64_t i = 0; i < g->n_regions; i++) {
+    struct insitu__geometry_region *r = &g->regions[i];
+    const struct insitu__geometry_variable *v = &g->variables[r->variable];
+    struct insitu__geometry_array *a = &g->arrays[r->array];
     for (unsigned d = 0; d < a->zarr.ndim; d++) {
-      uint64_t lo = v->tile_lo[d], hi = v->tile_hi[d];
-      if (a->first) { /* together with the variables before */
+      uint64_t lo = r->tile_lo[d], hi = r->tile_hi[d];
+      if (a->first) { /* together with the regions before */
         lo = insitu__base_min(lo, a->tile_lo[d]);
         hi = insitu__base_max(hi, a->tile_lo[d] + a->tile_n[d]);
       }
       a->tile_lo[d] = lo;
       a->tile_n[d] = hi - lo;
     }
-    v->next = a->first;
+    r->next = a->first;
     a->first = (uint32_t)i + 1;
 
     for (uint64_t k = 0; ok && k < v->n_steps; k++, a->n_views++) {
-      struct insitu__geometry_view view = {.variable = (uint32_t)i,
-          .delta = insitu__geometry_delta(&desc->variables[i], k),
-          .dst = k * v->step_bytes};
+      struct insitu__geometry_view view = {.region = (uint32_t)i,
+          .delta = insitu__geometry_delta(&desc->variables[r->variable], k),
+          .dst = (v->channel * v->n_steps + k) * v->step_bytes};
       ok = INSITU__ARRAY_PUSH(a->views, view);
     }
   }
@@ -22652,20 +23469,20 @@ static insitu_status insitu__geometry_views(
       err, INSITU_E_NOMEM, "open: no memory for the views of the variables; use fewer steps");
 }
 
-/* Moves *at behind the block that v has there. */
+/* Moves *at behind the block that the output has there. */
 static bool insitu__geometry_place(
-    struct insitu__geometry_variable *v, uint64_t rows, uint64_t *at) {
+    struct insitu__geometry_output *out, uint64_t rows, uint64_t *at) {
   uint64_t bytes;
 
-  v->shape[0] = (int64_t)rows;
-  v->block = *at;
-  bool ok = insitu__base_mul(rows, v->row_bytes, &bytes) && bytes < PTRDIFF_MAX &&
+  out->shape[0] = (int64_t)rows;
+  out->block = *at;
+  bool ok = insitu__base_mul(rows, out->row_bytes, &bytes) && bytes < PTRDIFF_MAX &&
             insitu__base_add(*at, bytes + (INSITU__GEOMETRY_ALIGN - 1), at);
   *at &= ~(uint64_t)(INSITU__GEOMETRY_ALIGN - 1);
   return ok;
 }
 
-/* Places the variables' blocks in a slab of `rows` rows: sample indices behind those that stay on
+/* Places the outputs' blocks in a slab of `rows` rows: sample indices behind those that stay on
  * the host; page-locked ones, and those of each device, in a block of their own. */
 static insitu_status insitu__geometry_slab(
     struct insitu__geometry *g, uint64_t rows, insitu_error *err) {
@@ -22675,19 +23492,20 @@ static insitu_status insitu__geometry_slab(
   bool ok = true;
 
   g->n_devices = 0;
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    struct insitu__geometry_variable *v = &g->variables[i];
-    parts += v->n_steps * v->fields; /* at most 2^50: the limits of all three */
-    if (v->place != INSITU_DEVICE)
-      ok = ok && insitu__geometry_place(v, rows, v->place == INSITU_HOST ? &at : &pinned);
+  for (uint64_t i = 0; i < g->n_regions; i++) /* at most 2^56: the limits of all three */
+    parts += g->variables[g->regions[i].variable].n_steps * g->regions[i].fields;
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
+    struct insitu__geometry_output *out = &g->outputs[i];
+    if (out->place != INSITU_DEVICE)
+      ok = ok && insitu__geometry_place(out, rows, out->place == INSITU_HOST ? &at : &pinned);
   }
 
   for (int32_t device = 0; device < INSITU__MAX_DEVICES; device++) {
     struct insitu__geometry_device to = {device, pinned, 0};
-    for (uint64_t i = 0; i < g->n_variables; i++) {
-      struct insitu__geometry_variable *v = &g->variables[i];
-      if (v->place != INSITU_DEVICE || v->device != device) continue;
-      ok = ok && insitu__geometry_place(v, rows, &pinned);
+    for (uint64_t i = 0; i < g->n_outputs; i++) {
+      struct insitu__geometry_output *out = &g->outputs[i];
+      if (out->place != INSITU_DEVICE || out->device != device) continue;
+      ok = ok && insitu__geometry_place(out, rows, &pinned);
       to.bytes = pinned - to.at; /* more than 0: a row is no shorter than an element */
     }
     if (to.bytes) g->devices[g->n_devices++] = to;
@@ -22705,40 +23523,20 @@ static insitu_status insitu__geometry_slab(
       rows);
 }
 
-static uint64_t insitu__geometry_hash_cf(uint64_t h, const struct insitu__cf *cf) {
-  const double number[2] = {cf->scale, cf->offset};
-
-  for (int i = 0; i < 2; i++) {
-    uint64_t bits;
-    memcpy(&bits, &number[i], sizeof bits);
-    h = insitu__geometry_hash_word(h, bits);
-  }
-
-  return insitu__geometry_hash(
-      insitu__geometry_hash_word(h, (uint64_t)cf->dtype), cf->missing, 8 * cf->n_missing);
-}
-
-/* What one variable shows of the archive: the name, the array, the samples, the conversion and the
- * box. Two descs that ask for the same in different words (a path that is the label, a slice by
- * name or by number, offset or steps) have one hash. */
+/* Which samples a variable reads of which array: that decides, with the split, what an epoch
+ * shows in which order. What is selected of a sample, and how it is shown, does not: ranks that
+ * read boxes of their own have equal hashes. Two descs that ask for the same in different words (a
+ * path that is the label, offset or steps) have one hash. */
 static uint64_t insitu__geometry_hash_variable(
     uint64_t h, const struct insitu__geometry *g, uint64_t i, const insitu_variable *v) {
   const struct insitu__geometry_variable *to = &g->variables[i];
-  const struct insitu__geometry_array *a = &g->arrays[to->array];
   const char *path = insitu__geometry_path(v);
 
-  h = insitu__geometry_hash(h, to->label, strlen(to->label));
   h = insitu__geometry_hash(h, path, strlen(path));
-  h = insitu__geometry_hash_word(h, v->n_steps);
+  h = insitu__geometry_hash_word(h, g->arrays[to->array].axis);
+  h = insitu__geometry_hash_word(h, to->n_steps);
   for (uint64_t k = 0; k < to->n_steps; k++)
     h = insitu__geometry_hash_word(h, (uint64_t)insitu__geometry_delta(v, k));
-  h = insitu__geometry_hash_word(h, (uint64_t)to->dtype);
-  h = insitu__geometry_hash_word(h, to->decoded);
-  if (to->decoded) h = insitu__geometry_hash_cf(h, &to->cf);
-  h = insitu__geometry_hash_word(h, a->axis);
-  h = insitu__geometry_hash_word(h, a->zarr.ndim);
-  for (unsigned d = 0; d < a->zarr.ndim; d++)
-    h = insitu__geometry_hash_word(insitu__geometry_hash_word(h, to->lo[d]), to->hi[d]);
   return h;
 }
 
@@ -22749,6 +23547,32 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
   for (uint64_t i = 0; i < g->n_variables; i++)
     g->hash_variables =
         insitu__geometry_hash_variable(g->hash_variables, g, i, &desc->variables[i]);
+}
+
+/* Whether the label of variable number i, and the output that it is part of, have names of their
+ * own. Variables before it have labels. */
+static insitu_status insitu__geometry_check_names(
+    const insitu_loader_desc *desc, uint64_t i, insitu_error *err) {
+  const insitu_variable *v = &desc->variables[i];
+  const char *label = insitu__geometry_label(v);
+  if (v->into && !*v->into)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "open, variable %s: into is empty; name the output, or use NULL", label);
+
+  for (uint64_t k = 0; k < desc->n_variables; k++) {
+    const insitu_variable *other = &desc->variables[k];
+    const char *name = insitu__geometry_label(other);
+    if (k < i && !strcmp(name, label))
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: two variables have the label '%s'; give each a label of its own", label);
+    if (v->into && !other->into && name && !strcmp(name, v->into))
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open, variable %s: into is '%s', which is the label of another variable; give the "
+          "output a name of its own, or that variable the same into",
+          label, v->into);
+  }
+
+  return INSITU_OK;
 }
 
 /* What a desc's variables can get wrong without looking at any array. */
@@ -22783,44 +23607,39 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
           "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to "
           "INSITU_DEVICE_OR_HOST, and devices below 64",
           label, (int)v->place, (int)v->device);
-    for (uint64_t k = 0; k < i; k++)
-      if (!strcmp(insitu__geometry_label(&desc->variables[k]), label))
-        return insitu__error_set(err, INSITU_E_ARG,
-            "open: two variables have the label '%s'; give each a label of its own", label);
+    insitu_status status = insitu__geometry_check_names(desc, i, err);
+    if (status) return status;
   }
 
   return INSITU_OK;
 }
 
-/* Builds everything but the slab layout. Each distinct path is opened once. */
-static insitu_status insitu__geometry_init_await(struct insitu__geometry *g,
+/* Opens the arrays of the variables, each distinct path once. */
+static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
     const insitu_loader_desc *desc, struct insitu__source *source, insitu_error *err) {
-  g->arrays =
-      (struct insitu__geometry_array *)insitu__mem_alloc(desc->n_variables, sizeof *g->arrays);
-  g->variables = (struct insitu__geometry_variable *)insitu__mem_alloc(
-      desc->n_variables, sizeof *g->variables);
-  if (!g->arrays || !g->variables)
+  uint64_t n = desc->n_variables;
+  g->arrays = (struct insitu__geometry_array *)insitu__mem_alloc(n, sizeof *g->arrays);
+  g->variables = (struct insitu__geometry_variable *)insitu__mem_alloc(n, sizeof *g->variables);
+  g->outputs = (struct insitu__geometry_output *)insitu__mem_alloc(n, sizeof *g->outputs);
+  if (!g->arrays || !g->variables || !g->outputs)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
-  for (uint64_t i = 0; i < desc->n_variables; i++) {
+
+  for (uint64_t i = 0; i < n; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
-    const insitu_variable *want = &desc->variables[i];
+    const char *path = insitu__geometry_path(&desc->variables[i]);
     uint64_t known = 0; /* the first variable that reads the same array */
-    while (strcmp(insitu__geometry_path(&desc->variables[known]), insitu__geometry_path(want)) != 0)
-      known++;
-    v->label = want->label;
+    while (strcmp(insitu__geometry_path(&desc->variables[known]), path) != 0) known++;
+    v->label = desc->variables[i].label;
     g->n_variables = i + 1;
-    insitu_status s = INSITU_OK;
     if (known < i) {
       v->array = g->variables[known].array;
-    } else {
-      v->array = (uint32_t)g->n_arrays++;
-      s = insitu__source_array_await(
-          source, insitu__geometry_path(want), &g->arrays[v->array].zarr, err);
-      if (!s) s = insitu__geometry_array_init(&g->arrays[v->array], desc, err);
+      continue;
     }
-    if (!s) s = insitu__geometry_box(v, &g->arrays[v->array], want, err);
-    if (!s) s = insitu__geometry_layout(v, &g->arrays[v->array], want, err);
+    v->array = (uint32_t)g->n_arrays++;
+    struct insitu__geometry_array *a = &g->arrays[v->array];
+    insitu_status s = insitu__source_array_await(source, path, &a->zarr, err);
+    if (!s) s = insitu__geometry_array_init(a, desc, err);
     if (s) return s;
   }
 
@@ -22835,53 +23654,77 @@ static insitu_status insitu__geometry_init_await(struct insitu__geometry *g,
     g->chunk = insitu__base_max(g->chunk, g->arrays[i].rows);
   }
 
-  insitu_status s = insitu__geometry_views(g, desc, err);
+  return INSITU_OK;
+}
+
+/* Builds everything but the slab layout from the arrays, and from what the variables select of each
+ * axis. */
+static insitu_status insitu__geometry_init(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    struct insitu__geometry_variable *v = &g->variables[i];
+    const struct insitu__geometry_array *a = &g->arrays[v->array];
+    insitu_variable want = desc->variables[i];
+    want.dtype = insitu__geometry_said(desc, i, offsetof(insitu_variable, dtype))->dtype;
+    insitu_status s = insitu__geometry_dtype(&a->zarr, &want, &v->cf, &v->dtype, err);
+    if (s) return s;
+    v->decoded = want.decode != 0;
+    v->n_steps = want.n_steps ? want.n_steps : 1;
+    s = insitu__geometry_regions(g, i, err);
+    if (!s) s = insitu__geometry_layout(v, a, &want, err);
+    if (!s) s = insitu__geometry_join(g, desc, i, err);
+    if (s) return s;
+  }
+
+  insitu__geometry_shapes(g);
+  insitu_status s = insitu__geometry_names(g, desc, err);
+  if (!s) s = insitu__geometry_views(g, desc, err);
   if (!s) insitu__geometry_hashes(g, desc);
   return s;
 }
 
-/* Where in the grid field number f of an array is, and whether variable v needs it; v may be NULL.
+/* Where in the grid field number f of an array is, and whether region r needs it; r may be NULL.
  * A number behind the last field's gives a place behind the grid's end along axis 0. */
 static bool insitu__geometry_field(const struct insitu__geometry_array *a,
-    const struct insitu__geometry_variable *v, uint64_t f, uint64_t tile[INSITU__MAX_DIMS]) {
+    const struct insitu__geometry_region *r, uint64_t f, uint64_t tile[INSITU__MAX_DIMS]) {
   bool wanted = true;
 
   for (unsigned d = a->zarr.ndim; d-- > 0; f /= a->tile_n[d]) {
     tile[d] = a->tile_lo[d] + (d ? f % a->tile_n[d] : f);
-    if (v) wanted = wanted && tile[d] >= v->tile_lo[d] && tile[d] < v->tile_hi[d];
+    if (r) wanted = wanted && tile[d] >= r->tile_lo[d] && tile[d] < r->tile_hi[d];
   }
 
   return wanted;
 }
 
-/* The first field from number f on that is in a variable's box; UINT64_MAX: there is none. */
+/* The first field from number f on that is in a region; UINT64_MAX: there is none. */
 static uint64_t insitu__geometry_next_of(
-    const struct insitu__geometry_array *a, const struct insitu__geometry_variable *v, uint64_t f) {
+    const struct insitu__geometry_array *a, const struct insitu__geometry_region *r, uint64_t f) {
   uint64_t at[INSITU__MAX_DIMS], number = 0;
   unsigned n = a->zarr.ndim, d = 0;
 
-  if (insitu__geometry_field(a, v, f, at)) return f;
-  while (at[d] >= v->tile_lo[d] && at[d] < v->tile_hi[d]) d++;
-  if (at[d] >= v->tile_hi[d]) { /* on to the next place along an axis that has one */
+  if (insitu__geometry_field(a, r, f, at)) return f;
+  while (at[d] >= r->tile_lo[d] && at[d] < r->tile_hi[d]) d++;
+  if (at[d] >= r->tile_hi[d]) { /* on to the next place along an axis that has one */
     do {
       if (d-- == 0) return UINT64_MAX;
-    } while (++at[d] >= v->tile_hi[d]);
+    } while (++at[d] >= r->tile_hi[d]);
     d++;
   }
 
-  for (; d < n; d++) at[d] = v->tile_lo[d];
+  for (; d < n; d++) at[d] = r->tile_lo[d];
   for (unsigned k = 0; k < n; k++) number = number * a->tile_n[k] + (at[k] - a->tile_lo[k]);
   return number;
 }
 
-/* The first field from number f on that some variable wants; UINT64_MAX: none. The work does not
- * depend on how many fields lie between the variables' boxes. */
+/* The first field from number f on that some region wants; UINT64_MAX: none. The work does not
+ * depend on how many fields lie between the regions. */
 static uint64_t insitu__geometry_next(
     const struct insitu__geometry *g, const struct insitu__geometry_array *a, uint64_t f) {
   uint64_t next = UINT64_MAX;
 
-  for (uint32_t i = a->first; i && next != f; i = g->variables[i - 1].next)
-    next = insitu__base_min(next, insitu__geometry_next_of(a, &g->variables[i - 1], f));
+  for (uint32_t i = a->first; i && next != f; i = g->regions[i - 1].next)
+    next = insitu__base_min(next, insitu__geometry_next_of(a, &g->regions[i - 1], f));
   return next;
 }
 
@@ -22995,7 +23838,7 @@ typedef void insitu__box_unpack(
 
 struct insitu__box_dim {
   uint64_t count;
-  int64_t src_stride, dst_stride; /* bytes, > 0 */
+  int64_t src_stride, dst_stride; /* bytes; src_stride > 0, dst_stride < 0 turns the axis round */
 };
 
 struct insitu__box {
@@ -23442,6 +24285,10 @@ static insitu_status insitu__box_bad(insitu_error *err, const char *side, const 
       "copy: the %s of a box %s; this is a bug of insitubatch: please report it", side, cause);
 }
 
+static uint64_t insitu__box_magnitude(int64_t stride) {
+  return stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
+}
+
 /* Adds a dimension to n of them, in its place by descending source stride. */
 static void insitu__box_insert(
     struct insitu__box_dim *dim, unsigned n, struct insitu__box_dim added) {
@@ -23457,10 +24304,12 @@ static unsigned insitu__box_merge(struct insitu__box_dim *dim, unsigned n) {
   for (unsigned d = 1; d < n; d++) {
     struct insitu__box_dim *a = &dim[kept], in = dim[d];
     uint64_t src, dst, count;
-    if (insitu__base_mul(in.count, (uint64_t)in.src_stride, &src) &&
+    bool same_way = (in.dst_stride < 0) == (a->dst_stride < 0);
+    if (same_way && insitu__base_mul(in.count, (uint64_t)in.src_stride, &src) &&
         src == (uint64_t)a->src_stride &&
-        insitu__base_mul(in.count, (uint64_t)in.dst_stride, &dst) &&
-        dst == (uint64_t)a->dst_stride && insitu__base_mul(a->count, in.count, &count)) {
+        insitu__base_mul(in.count, insitu__box_magnitude(in.dst_stride), &dst) &&
+        dst == insitu__box_magnitude(a->dst_stride) &&
+        insitu__base_mul(a->count, in.count, &count)) {
       a->count = count;
       a->src_stride = in.src_stride;
       a->dst_stride = in.dst_stride;
@@ -23476,7 +24325,7 @@ static unsigned insitu__box_merge(struct insitu__box_dim *dim, unsigned n) {
  * span; so ascending order of source bytes is the order of indices, which pieces rely on), that all
  * offsets fit, and fills extent and total. */
 static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *err) {
-  uint64_t dst_end = b->dst_item, total = 1, span;
+  uint64_t dst_end = b->dst_item, dst_back = 0, total = 1, span;
   bool src = true, dst = true; /* whether each side fits into memory */
 
   b->extent[b->ndim] = b->src_item;
@@ -23484,12 +24333,12 @@ static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *er
     const struct insitu__box_dim *dim = &b->dim[d];
     if (dim->src_stride <= 0 || (uint64_t)dim->src_stride < b->extent[d + 1])
       return insitu__box_bad(err, "source", "overlaps itself");
-    if (dim->dst_stride < (int64_t)b->dst_item)
-      return insitu__box_bad(err, "destination", "overlaps itself");
+    uint64_t dst_stride = insitu__box_magnitude(dim->dst_stride);
+    uint64_t *way = dim->dst_stride < 0 ? &dst_back : &dst_end; /* from the first element on */
+    if (dst_stride < b->dst_item) return insitu__box_bad(err, "destination", "overlaps itself");
     src = insitu__base_mul(dim->count - 1, (uint64_t)dim->src_stride, &span) &&
           insitu__base_add(span, b->extent[d + 1], &b->extent[d]);
-    dst = insitu__base_mul(dim->count - 1, (uint64_t)dim->dst_stride, &span) &&
-          insitu__base_add(span, dst_end, &dst_end);
+    dst = insitu__base_mul(dim->count - 1, dst_stride, &span) && insitu__base_add(span, *way, way);
     total *= dim->count; /* at most extent[d] */
   }
 
@@ -23497,6 +24346,8 @@ static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *er
   src = src && insitu__base_add(b->src_offset, b->extent[0], &b->src_end) &&
         b->src_end <= PTRDIFF_MAX;
   dst = dst && insitu__base_add(b->dst_offset, dst_end, &dst_end) && dst_end <= PTRDIFF_MAX;
+  if (dst && dst_back > b->dst_offset)
+    return insitu__box_bad(err, "destination", "begins before its row");
   if (!src || !dst)
     return insitu__box_bad(err, src ? "destination" : "source", "is larger than memory");
   b->total = total;
@@ -23511,7 +24362,9 @@ static void insitu__box_derive(struct insitu__box *b) {
                   last->dst_stride == (int64_t)b->dst_item;
   unsigned least = b->ndim - 1;
   for (unsigned d = 0; d + 1 < b->ndim; d++) {
-    if (b->dim[d].dst_stride < b->dim[least].dst_stride) least = d;
+    if (insitu__box_magnitude(b->dim[d].dst_stride) <
+        insitu__box_magnitude(b->dim[least].dst_stride))
+      least = d;
   }
 
   b->turn = least == b->ndim - 1 ? INSITU__BOX_NONE : least;
@@ -23820,9 +24673,12 @@ static void insitu__box_fill(
   /* Dimensions by descending destination stride. The last is one element, or what it joined with: a
    * contiguous run. */
   struct insitu__box_dim dim[INSITU__MAX_DIMS + 1];
-  for (unsigned d = 0; d < b->ndim; d++)
-    insitu__box_insert(dim, d,
-        (struct insitu__box_dim){b->dim[d].count, b->dim[d].dst_stride, b->dim[d].dst_stride});
+  unsigned char *dst = (unsigned char *)dst_row_base + b->dst_offset;
+  for (unsigned d = 0; d < b->ndim; d++) {
+    int64_t stride = (int64_t)insitu__box_magnitude(b->dim[d].dst_stride);
+    if (b->dim[d].dst_stride < 0) dst -= (int64_t)(b->dim[d].count - 1) * stride;
+    insitu__box_insert(dim, d, (struct insitu__box_dim){b->dim[d].count, stride, stride});
+  }
   dim[b->ndim] = (struct insitu__box_dim){1, item, item};
   unsigned last = insitu__box_merge(dim, b->ndim + 1) - 1;
 
@@ -23839,8 +24695,7 @@ static void insitu__box_fill(
     for (uint64_t i = 0; i < repeat; i++)
       memcpy(pattern + i * b->dst_item, fill + i % n_fill * b->src_item, b->dst_item);
   else insitu__box_apply(&native, fill, pattern, repeat, 0, item);
-  insitu__box_paint(dim, last, pattern, (size_t)repeat * b->dst_item, b->dst_item,
-      (unsigned char *)dst_row_base + b->dst_offset);
+  insitu__box_paint(dim, last, pattern, (size_t)repeat * b->dst_item, b->dst_item, dst);
 }
 
 /* >>split -------------------------------------------------------------------------------------- */
@@ -24675,7 +25530,7 @@ static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
   s->array = s->next_array;
   s->chunk = insitu__geometry_touch_group(a, view, s->anchor, &views);
   s->field = UINT64_MAX; /* the one before number 0 */
-  s->parts += views * s->plan->geometry->variables[view->variable].fields;
+  s->parts += views * s->plan->geometry->regions[view->region].fields;
   s->tile_open = insitu__plan_set_add(&s->current->set, (uint32_t)s->array, s->chunk);
   s->next_view += views;
   if (s->next_view == a->n_views) {
@@ -24858,8 +25713,11 @@ static bool insitu__plan_count_unit(struct insitu__plan_count *n, int64_t lo, in
       uint64_t first = insitu__geometry_touch(a, &a->views[v], lo),
                last = insitu__geometry_touch(a, &a->views[v], hi - 1);
       for (uint64_t c = first; c <= last; c++) {
-        if (insitu__plan_set_add(&n->alone, view, c))
-          n->wanted += g->variables[a->views[v].variable].fields;
+        const struct insitu__geometry_region *r = &g->regions[a->views[v].region];
+        const struct insitu__geometry_variable *shown = &g->variables[r->variable];
+        /* Regions of one variable share what they read: its first region counts for all. */
+        if (&g->regions[shown->region] == r && insitu__plan_set_add(&n->alone, view, c))
+          n->wanted += shown->fields;
         if (!n->exact && insitu__plan_set_add(&n->unit, (uint32_t)i, c)) n->touches += n->fields[i];
         if (!insitu__plan_set_add(&n->shared, (uint32_t)i, c)) continue;
         n->reads += n->fields[i];
@@ -24908,9 +25766,9 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
 
   for (uint64_t i = 0; fields && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
-    const struct insitu__geometry_variable *v = &g->variables[a->first - 1];
-    if (!v->next) fields[i] = v->fields;
-    else /* boxes may overlap */
+    const struct insitu__geometry_region *r = &g->regions[a->first - 1];
+    if (!r->next) fields[i] = r->fields;
+    else /* regions may overlap */
       for (uint64_t f = 0; (f = insitu__geometry_next(g, a, f)) != UINT64_MAX; f++) fields[i]++;
   }
 
@@ -26463,7 +27321,8 @@ struct insitu_iter {
   uint64_t n_ring, n_slabs, max_held;
   uint64_t slab_bytes, pinned_bytes; /* of one slab; pinned_bytes are part of slab_bytes */
   uint64_t reserved, tables;         /* of memory_budget; `tables` are part of it */
-  char *names;                       /* of the arrays: batches outlive the loader */
+  char *names;                       /* of arrays and channels: batches outlive the loader */
+  const char **channels;             /* the channels' names in it */
   struct insitu__loader_slab *slabs;
 
   /* Of all slabs, which point into these. */
@@ -26952,11 +27811,11 @@ static insitu_status insitu__fetch_key(const struct insitu__zarr_array *z, const
       "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
 }
 
-/* Describes the copy of what the chunk at `tile` of z's grid has of the box [lo, hi). stride and
- * dst_stride: bytes in the chunk and in the destination, per stored axis. skip: an axis that the
- * copy leaves out, or -1; cf: how values are decoded, or NULL. */
+/* Describes the copy of what the chunk at `tile` of z's grid has of a box. stride and dst_stride:
+ * bytes in the chunk and in the destination, per stored axis. skip: an axis that the copy leaves
+ * out, or -1; cf: how values are decoded, or NULL. */
 static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, int skip,
-    const uint64_t *tile, const uint64_t *lo, const uint64_t *hi, const uint64_t *stride,
+    const uint64_t *tile, const struct insitu__select_box *selected, const uint64_t *stride,
     const int64_t *dst_stride, int32_t dtype, const struct insitu__cf *cf, struct insitu__box *box,
     insitu_error *err) {
   uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
@@ -26965,12 +27824,15 @@ static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, int s
 
   for (unsigned d = 0; d < z->ndim; d++) {
     if ((int)d == skip) continue;
-    uint64_t begin = tile[d] * z->chunk[d], first = insitu__base_max(begin, lo[d]);
-    count[n] = insitu__base_min(begin + z->chunk[d], hi[d]) - first;
-    from += (first - begin) * stride[d];
-    to += (first - lo[d]) * (uint64_t)dst_stride[d];
-    src[n] = (int64_t)stride[d];
-    dst[n++] = dst_stride[d];
+    uint64_t begin = tile[d] * z->chunk[d], step = selected->step[d], first, last;
+    insitu__select_inside(selected, d, begin, begin + z->chunk[d], &first, &last);
+    bool falls = selected->falls[d];
+    uint64_t place = falls ? selected->place[d] - first : selected->place[d] + first;
+    count[n] = last - first;
+    from += (selected->lowest[d] + first * step - begin) * stride[d];
+    to += place * (uint64_t)dst_stride[d];
+    src[n] = (int64_t)(step * stride[d]);
+    dst[n++] = falls ? -dst_stride[d] : dst_stride[d];
   }
 
   insitu_status status =
@@ -27068,10 +27930,10 @@ static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, co
 
 /* ---- where rows lie ---- */
 
-/* Where a variable's rows of a batch begin on the host. */
+/* Where an output's rows of a batch begin on the host. */
 static unsigned char *insitu__rows_rows(
-    const struct insitu__loader_slab *slab, const struct insitu__geometry_variable *v) {
-  return (v->place == INSITU_HOST ? slab->memory : slab->pinned) + v->block;
+    const struct insitu__loader_slab *slab, const struct insitu__geometry_output *out) {
+  return (out->place == INSITU_HOST ? slab->memory : slab->pinned) + out->block;
 }
 
 /* ---- the row list ---- */
@@ -27154,7 +28016,7 @@ static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
   const struct insitu__geometry_array *a = w->tile->array;
 
   for (;;) {
-    while (w->next_view < a->n_views && !t->wanted[a->views[w->next_view].variable]) w->next_view++;
+    while (w->next_view < a->n_views && !t->wanted[a->views[w->next_view].region]) w->next_view++;
     if (w->next_view < a->n_views) break;
     if (w->end >= w->last) return false;
 
@@ -27167,16 +28029,18 @@ static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
 
   w->group = &a->views[w->next_view];
   w->next_view += w->group->group;
-  w->box = &t->box[w->group->variable];
+  w->box = &t->box[w->group->region];
   w->at = 0;
   w->stop = w->group->group - 1 + (w->end - w->begin);
   w->entries = &t->list[w->group->entry - (w->group->group - 1) + w->begin % a->list_rows];
 
-  const struct insitu__geometry_variable *v = &t->loader->geometry.variables[w->group->variable];
-  w->block = v->block;
-  w->row_bytes = v->row_bytes;
+  const struct insitu__geometry *g = &t->loader->geometry;
+  const struct insitu__geometry_variable *v = &g->variables[g->regions[w->group->region].variable];
+  const struct insitu__geometry_output *out = &g->outputs[v->output];
+  w->block = out->block;
+  w->row_bytes = out->row_bytes;
   w->step_bytes = v->step_bytes;
-  w->on_host = v->place == INSITU_HOST;
+  w->on_host = out->place == INSITU_HOST;
   return true;
 }
 
@@ -27323,9 +28187,9 @@ static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   return insitu__rows_next(&w) ? NULL : at;
 }
 
-/* Whether a variable shows the fill value of its array as NaN. */
-static bool insitu__rows_shows_nan(const struct insitu__geometry *g, uint64_t variable) {
-  const struct insitu__geometry_variable *v = &g->variables[variable];
+/* Whether a region shows the fill value of its array as NaN. */
+static bool insitu__rows_shows_nan(const struct insitu__geometry *g, uint64_t region) {
+  const struct insitu__geometry_variable *v = &g->variables[g->regions[region].variable];
   const struct insitu__zarr_array *z = &g->arrays[v->array].zarr;
   struct insitu__box one; /* a single element */
   double shown = 0;
@@ -27343,22 +28207,27 @@ struct insitu__rows_hole {
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
 };
 
-/* Whether the box of a variable, its rows aside, has elements of the hole. */
-static bool insitu__rows_hole_in_box(
-    const struct insitu__loader_tile *t, uint64_t variable, const struct insitu__rows_hole *hole) {
-  const struct insitu__geometry_variable *v = &t->loader->geometry.variables[variable];
+/* Whether a region, its rows aside, has elements of the hole. */
+static bool insitu__rows_hole_in_region(
+    const struct insitu__loader_tile *t, uint64_t region, const struct insitu__rows_hole *hole) {
+  const struct insitu__select_box *box = &t->loader->geometry.regions[region].box;
 
-  for (unsigned d = 0; d < t->array->zarr.ndim; d++)
-    if (d != t->array->axis && (hole->lo[d] >= v->hi[d] || hole->hi[d] <= v->lo[d])) return false;
+  for (unsigned d = 0; d < t->array->zarr.ndim; d++) {
+    uint64_t first, last;
+    if (d == t->array->axis) continue;
+    insitu__select_inside(box, d, hole->lo[d], hole->hi[d], &first, &last);
+    if (first == last) return false;
+  }
+
   return true;
 }
 
-/* Whether a variable that wants the chunk, or of a chunk decoded whole the hole, shows its fill
- * value as NaN. */
+/* Whether a region that wants the chunk, or of a chunk decoded whole the hole, shows its fill value
+ * as NaN. */
 static bool insitu__rows_fill_is_nan(
     const struct insitu__loader_tile *t, const struct insitu__rows_hole *hole) {
-  for (uint64_t i = 0; i < t->loader->geometry.n_variables; i++)
-    if (t->wanted[i] && (!hole || insitu__rows_hole_in_box(t, i, hole)) &&
+  for (uint64_t i = 0; i < t->loader->geometry.n_regions; i++)
+    if (t->wanted[i] && (!hole || insitu__rows_hole_in_region(t, i, hole)) &&
         insitu__rows_shows_nan(&t->loader->geometry, i))
       return true;
   return false;
@@ -27385,7 +28254,7 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   uint64_t first = hole.lo[a->axis], last = hole.hi[a->axis];
   insitu__rows_walk(&w, t, insitu__base_max(first, t->first), insitu__base_min(last, t->last));
   while (insitu__rows_next_run(&w))
-    if (w.slab->number < number && insitu__rows_hole_in_box(t, w.view->variable, &hole))
+    if (w.slab->number < number && insitu__rows_hole_in_region(t, w.view->region, &hole))
       number = w.slab->number;
   if (number == UINT64_MAX) return;
 
@@ -27577,14 +28446,18 @@ struct insitu__read_call {
   struct insitu__zarr_array zarr;
   struct insitu__cache cache; /* of indexes of shards, for this call */
   int32_t dtype;
-  struct insitu__cf cf;                                         /* where the variable is decoded */
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];          /* the box */
+  struct insitu__cf cf;                              /* where the variable is decoded */
+  struct insitu__select_axis axis[INSITU__MAX_DIMS]; /* what is read of each axis */
+  uint64_t boxes, box;                               /* how many; the next one */
+  struct insitu__select_box now;                     /* the one whose chunks are read now */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS]; /* the chunks that hold it */
   uint64_t stride[INSITU__MAX_DIMS];                            /* bytes */
   int64_t dst_stride[INSITU__MAX_DIMS];                         /* bytes */
-  uint64_t chunk_bytes, bound, bytes, tiles, next;              /* next: the chunk to be read */
-  uint64_t memory;                                              /* bytes of a reader's */
-  uint64_t reserved;                                            /* of memory_budget */
+  uint64_t chunk_bytes, bound, bytes;
+  uint64_t chunks;      /* that hold some of what is read: at most UINT32_MAX */
+  uint64_t tiles, next; /* of the box `now`: chunks, and the one to be read next */
+  uint64_t memory;      /* bytes of a reader's */
+  uint64_t reserved;    /* of memory_budget */
   struct insitu__read_reader *readers;
   struct insitu__reactor_gate done;
 };
@@ -27594,7 +28467,8 @@ struct insitu__read_reader {
   struct insitu__read_call *call;
   unsigned char *memory; /* the encoded chunk, then the decoded one */
   uint64_t got;
-  uint64_t tile[INSITU__MAX_DIMS]; /* the chunk's place in the grid */
+  uint64_t tile[INSITU__MAX_DIMS];    /* the chunk's place in the grid */
+  struct insitu__select_box selected; /* what is read of it, and of others */
   uint64_t holes; /* absent inner chunks of a shard decoded whole that lie in the box */
   bool fill;      /* the box gets the fill value: nothing was read */
   struct insitu__codec_scratch codec;
@@ -27610,9 +28484,10 @@ static void insitu__read_count_hole(void *user, const uint64_t *at, const uint64
 
   for (unsigned k = 0; k < r->zarr.ndim; k++) {
     unsigned axis = r->zarr.order[k];
-    uint64_t begin = d->tile[axis] * r->zarr.chunk[axis] + at[k];
+    uint64_t begin = d->tile[axis] * r->zarr.chunk[axis] + at[k], first, last;
 
-    if (begin >= r->hi[axis] || begin + extent[k] <= r->lo[axis]) return;
+    insitu__select_inside(&d->selected, axis, begin, begin + extent[k], &first, &last);
+    if (first == last) return;
   }
   d->holes++;
 }
@@ -27683,7 +28558,7 @@ static insitu_status insitu__read_once_await(
   uint64_t object;
   d->holes = 0;
   key[0] = 0;
-  insitu_status status = insitu__fetch_box(&r->zarr, -1, d->tile, r->lo, r->hi, r->stride,
+  insitu_status status = insitu__fetch_box(&r->zarr, -1, d->tile, &d->selected, r->stride,
       r->dst_stride, r->dtype, r->variable->decode ? &r->cf : NULL, &d->box, &d->error);
   if (!status) status = insitu__fetch_key(&r->zarr, d->tile, &object, key, &d->error);
   if (status) return status;
@@ -27712,18 +28587,35 @@ static insitu_status insitu__read_chunk_await(struct insitu__read_reader *d, cha
   return insitu__read_once_await(d, key, &again);
 }
 
+/* The next chunk for a reader; false: none is left. */
+static bool insitu__read_next(struct insitu__read_reader *d) {
+  struct insitu__read_call *r = d->call;
+  while (r->next == r->tiles) {
+    if (r->box == r->boxes) return false;
+    insitu__select_box(r->axis, r->zarr.ndim, r->box++, &r->now);
+    r->next = 0;
+    r->tiles = 1;
+    for (unsigned k = 0; k < r->zarr.ndim; k++) {
+      r->tile_lo[k] = r->now.lowest[k] / r->zarr.chunk[k];
+      r->tile_n[k] = (insitu__select_end(&r->now, k) - 1) / r->zarr.chunk[k] + 1 - r->tile_lo[k];
+      r->tiles *= r->tile_n[k];
+    }
+  }
+
+  uint64_t rest = r->next++;
+  for (unsigned k = r->zarr.ndim; k-- > 0; rest /= r->tile_n[k])
+    d->tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
+  d->selected = r->now;
+  return true;
+}
+
 /* A reader's coroutine: until no chunk is left, or one has failed. */
 static void insitu__read_reader_await(void *arg) {
   struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
   struct insitu__read_call *r = d->call;
   insitu_loader *ld = r->loader;
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
-  while (r->next < r->tiles && !r->status) {
-    uint64_t rest = r->next++;
-    for (unsigned k = r->zarr.ndim; k-- > 0;) {
-      d->tile[k] = r->tile_lo[k] + rest % r->tile_n[k];
-      rest /= r->tile_n[k];
-    }
+  while (!r->status && insitu__read_next(d)) {
     if (insitu__fetch_cancelled(ld)) {
       r->status = INSITU_CANCELLED;
       break;
@@ -27744,32 +28636,34 @@ static void insitu__read_reader_await(void *arg) {
   insitu__reactor_gate_open(&r->done);
 }
 
-/* Computes the box, the chunks that hold it, and its shape in dst. */
+/* Computes what is read, its shape in dst, and how many chunks hold it. */
 static insitu_status insitu__read_shape(struct insitu__read_call *r) {
   const struct insitu__zarr_array *z = &r->zarr;
   insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
-  if (!status) status = insitu__geometry_slices(z, r->variable, -1, r->lo, r->hi, r->err);
   if (status) return status;
   r->chunk_bytes = insitu__geometry_strides(z, r->stride);
   r->bound = insitu__chain_bound(&z->codecs, r->chunk_bytes);
   r->bytes = insitu__dtype_size(r->dtype);
-  r->tiles = 1;
+  r->chunks = 1;
 
   /* An array has at most 2^63 bytes, which conversion may multiply by 8. */
   for (unsigned k = z->ndim; k-- > 0;) {
+    uint64_t chunks = insitu__geometry_chunks(&r->axis[k]);
     r->dst_stride[k] = (int64_t)r->bytes;
-    if (!insitu__base_mul(r->bytes, r->hi[k] - r->lo[k], &r->bytes) || r->bytes > PTRDIFF_MAX)
+    if (!insitu__base_mul(r->bytes, r->axis[k].n, &r->bytes) || r->bytes > PTRDIFF_MAX)
       return insitu__error_set(r->err, INSITU_E_SHAPE,
           "read, array %s: it has more bytes than memory can address; select less with slices",
           z->path);
-    r->tile_lo[k] = r->lo[k] / z->chunk[k];
-    r->tile_n[k] = r->hi[k] > r->lo[k] ? (r->hi[k] - 1) / z->chunk[k] + 1 - r->tile_lo[k] : 0;
-    r->tiles *= r->tile_n[k];
+    if (chunks == UINT64_MAX)
+      return insitu__error_set(r->err, INSITU_E_NOMEM,
+          "read, array %s: no memory for what is selected; give the process more memory", z->path);
+    r->chunks = insitu__base_min(r->chunks * insitu__base_min(chunks, UINT32_MAX), UINT32_MAX);
   }
 
+  r->boxes = r->chunks ? insitu__select_boxes(r->axis, z->ndim) : 0;
   if (!r->shape) return INSITU_OK;
   *r->shape = (insitu_shape){.ndim = (int32_t)z->ndim, .dtype = r->dtype, .bytes = r->bytes};
-  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)(r->hi[k] - r->lo[k]);
+  for (unsigned k = 0; k < z->ndim; k++) r->shape->shape[k] = (int64_t)r->axis[k].n;
   return INSITU_OK;
 }
 
@@ -27786,7 +28680,7 @@ static unsigned insitu__read_begin(struct insitu__read_call *r) {
                   INSITU_CORO_STACK + sizeof *r->readers;
   each = insitu__codec_add_saturating(each, insitu__cache_bytes(index ? 1 : 0, index));
   uint64_t left, most = insitu__base_min(INSITU__READ_READERS, 2 * ld->config.decode_threads);
-  unsigned n = (unsigned)insitu__loader_reserve(ld, each, insitu__base_min(r->tiles, most), &left);
+  unsigned n = (unsigned)insitu__loader_reserve(ld, each, insitu__base_min(r->chunks, most), &left);
   r->reserved = n * each;
   if (!n) {
     r->status = insitu__error_set(r->err, INSITU_E_BUDGET,
@@ -27829,11 +28723,14 @@ static void insitu__read_end(struct insitu__read_call *r, unsigned n) {
   r->loader->count.memory_bytes -= r->reserved;
 }
 
-static void insitu__read_await(void *arg) {
-  struct insitu__read_call *r = (struct insitu__read_call *)arg;
+static void insitu__read_open_await(struct insitu__read_call *r) {
+  r->status = insitu__source_array_await(
+      &r->loader->source, insitu__geometry_path(r->variable), &r->zarr, r->err);
+}
+
+/* Reads what is selected, if nothing has failed so far, and closes the array. */
+static void insitu__read_all_await(struct insitu__read_call *r) {
   insitu_loader *ld = r->loader;
-  r->status =
-      insitu__source_array_await(&ld->source, insitu__geometry_path(r->variable), &r->zarr, r->err);
   if (!r->status) r->status = insitu__read_shape(r);
   if (!r->status && r->dst && r->dst_bytes < r->bytes)
     r->status = insitu__error_set(r->err, INSITU_E_ARG,
@@ -27841,7 +28738,7 @@ static void insitu__read_await(void *arg) {
         "; give room for all of it, or select less with slices",
         r->zarr.path, r->bytes, r->dst_bytes);
 
-  if (!r->status && r->dst && r->tiles) {
+  if (!r->status && r->dst && r->boxes) {
     unsigned n = insitu__read_begin(r), started = 0;
     insitu__reactor_gate_expect(&r->done, n);
     for (; !r->status && started < n; started++)
@@ -27855,7 +28752,234 @@ static void insitu__read_await(void *arg) {
     insitu__read_end(r, n);
   }
 
+  insitu__select_free(r->axis);
   insitu__zarr_array_free(&r->zarr);
+}
+
+/* Reads what slices select; a text of the variable is not looked at. */
+static void insitu__read_await(struct insitu__read_call *r) {
+  insitu__read_open_await(r);
+  if (!r->status) r->status = insitu__geometry_slices(&r->zarr, r->variable, -1, r->axis, r->err);
+  insitu__read_all_await(r);
+}
+
+/* ---- selection by value ---- */
+
+/* The coordinates that selections have looked values up in. */
+struct insitu__read_coordinate {
+  char key[INSITU__MAX_KEY]; /* the folder of the array, and the dimension */
+  uint64_t bytes;            /* of memory_budget */
+  struct insitu__select_values values;
+  struct insitu__zarr_array zarr;
+};
+
+/* Opens the coordinate of a dimension: the array of its name, beside the array at `path` or at the
+ * root. INSITU_E_NOTFOUND: there is none, and err says nothing. The caller frees z in any case. */
+static insitu_status insitu__read_find_coordinate_await(insitu_loader *ld, const char *path,
+    const char *dim, struct insitu__zarr_array *z, insitu_error *err) {
+  const char *slash = strrchr(path, '/');
+  insitu_status status = INSITU_E_NOTFOUND;
+  insitu_error cause = {0};
+  char beside[INSITU__MAX_KEY];
+  int folder = slash ? (int)(slash + 1 - path) : 0;
+  int n = snprintf(beside, sizeof beside, "%.*s%s", folder, path, dim);
+
+  memset(z, 0, sizeof *z);
+  if (n < (int)sizeof beside) status = insitu__source_array_await(&ld->source, beside, z, &cause);
+  if (status == INSITU_E_NOTFOUND && slash) {
+    insitu__error_clear(&cause);
+    status = insitu__source_array_await(&ld->source, dim, z, &cause);
+  }
+  if (status && status != INSITU_E_NOTFOUND) insitu__error_copy(err, &cause);
+  return status;
+}
+
+/* What the coordinate's attributes say: *cycle is 360 where its units are degrees of longitude (CF
+ * conventions, 4.2), and *packed tells whether its values have a scale or an offset. */
+static void insitu__read_attributes(
+    const struct insitu__zarr_array *z, double *cycle, bool *packed) {
+  static const char *const east[] = {
+      "degrees_east", "degree_east", "degrees_E", "degree_E", "degreesE", "degreeE"};
+  struct insitu__text_json j = {0};
+  *cycle = 0;
+  *packed = false;
+  if (!z->attributes ||
+      insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", NULL))
+    return;
+  int units = insitu__text_json_get(&j, 0, "units");
+  for (size_t i = 0; i < sizeof east / sizeof *east; i++)
+    if (units >= 0 && insitu__text_json_equals(&j, units, east[i])) *cycle = 360;
+  *packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
+            insitu__text_json_get(&j, 0, "add_offset") >= 0;
+  insitu__text_json_free(&j);
+}
+
+/* Reads the coordinate of an axis of z, whole. *out is to be freed in any case. */
+static insitu_status insitu__read_values_await(insitu_loader *ld,
+    const struct insitu__zarr_array *z, unsigned axis, struct insitu__read_coordinate *out,
+    insitu_error *err) {
+  const char *dim = z->dim[axis];
+  uint64_t n = z->shape[axis], left;
+  if (!dim)
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "select: axis %u has no name, so that no coordinate is known for values; select indexes as "
+        "in [0:10]",
+        axis);
+  insitu_status status = insitu__read_find_coordinate_await(ld, z->path, dim, &out->zarr, err);
+  if (status == INSITU_E_NOTFOUND)
+    return insitu__error_set(err, status,
+        "select: there is no coordinate '%.80s' beside the array or at the root to look values up "
+        "in; select indexes as in [0:10]",
+        dim);
+  if (status) return status;
+
+  struct insitu__zarr_array *c = &out->zarr;
+  bool real = c->dtype >> 8 <= 2 && c->kind == INSITU__ZARR_NUMBER;
+  if (c->ndim != 1 || c->shape[0] != n || !real)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "select: coordinate %.200s does not hold %" PRIu64 " numbers along one axis; select "
+        "indexes as in [0:10]",
+        c->path, n);
+  out->bytes = n * sizeof(double);
+  if (n > INSITU__MAX_COORDINATE || !insitu__loader_reserve(ld, out->bytes, 1, &left)) {
+    out->bytes = 0;
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "select: the %" PRIu64 " values of coordinate %.200s take more than what is left of "
+        "memory_budget; raise it, or select indexes as in [0:10]",
+        n, c->path);
+  }
+
+  double *at = (double *)insitu__mem_alloc(n, sizeof *at);
+  if (!at)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "select: no memory for coordinate %.200s; give the process more memory", c->path);
+  out->values = (struct insitu__select_values){
+      .at = at, .n = n, .path = c->path, .single = c->dtype == INSITU_F32};
+  bool packed;
+  insitu__read_attributes(c, &out->values.cycle, &packed);
+  /* Only packed values are decoded, because decoding would take a fill value of 0 for missing. */
+  insitu_variable v = {.path = c->path, .dtype = INSITU_F64, .decode = packed ? INSITU_CF : 0};
+  struct insitu__read_call r = {.loader = ld,
+      .variable = &v,
+      .dst = (unsigned char *)at,
+      .dst_bytes = out->bytes,
+      .err = err,
+      .exact = true}; /* a fill value would be a wrong place */
+  insitu__read_await(&r);
+  if (!r.status) insitu__select_values_init(&out->values);
+  return r.status;
+}
+
+/* Frees coordinates, a growing array of pointers. */
+static void insitu__read_coordinates_free(
+    insitu_loader *ld, struct insitu__read_coordinate **known) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(known); i++) {
+    ld->budget.reserved -= known[i]->bytes;
+    insitu__mem_free((void *)(uintptr_t)known[i]->values.at);
+    insitu__zarr_array_free(&known[i]->zarr);
+    insitu__mem_free(known[i]);
+  }
+  INSITU__ARRAY_FREE(known);
+}
+
+/* The coordinate of an axis of z, read at its first use. */
+static insitu_status insitu__read_coordinate_await(insitu_loader *ld,
+    struct insitu__read_coordinate ***known, const struct insitu__zarr_array *z, unsigned axis,
+    const struct insitu__select_values **values, insitu_error *err) {
+  char key[INSITU__MAX_KEY];
+  const char *slash = strrchr(z->path, '/');
+  int folder = slash ? (int)(slash + 1 - z->path) : 0;
+  snprintf(key, sizeof key, "%.*s%s", folder, z->path, z->dim[axis] ? z->dim[axis] : "");
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(*known); i++) {
+    *values = &(*known)[i]->values;
+    if (!strcmp((*known)[i]->key, key) && (*values)->n == z->shape[axis]) return INSITU_OK;
+  }
+
+  struct insitu__read_coordinate *one =
+      (struct insitu__read_coordinate *)insitu__mem_alloc(1, sizeof *one);
+  if (!one || !INSITU__ARRAY_PUSH(*known, one)) {
+    insitu__mem_free(one);
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "select: no memory for coordinates; give the process more memory");
+  }
+  memcpy(one->key, key, sizeof key);
+  *values = &one->values;
+  return insitu__read_values_await(ld, z, axis, one, err);
+}
+
+/* The axis that an item names: by the dimension's name or, where no dimension has it, by number. */
+static insitu_status insitu__read_item_axis(const struct insitu__zarr_array *z,
+    const struct insitu__select_item *item, unsigned *axis, insitu_error *err) {
+  char name[INSITU__MAX_DIM_NAME];
+  uint64_t number = 0;
+  snprintf(name, sizeof name, "%.*s", item->n_name, item->name);
+  for (unsigned d = 0; d < z->ndim; d++)
+    if (z->dim[d] && !strcmp(z->dim[d], name)) {
+      *axis = d;
+      return INSITU_OK;
+    }
+  bool is_number = insitu__text_number(name, INT32_MAX, &number);
+  return insitu__geometry_axis(z, is_number ? NULL : name, (int32_t)number, axis, err);
+}
+
+/* Narrows the axes to what the variable's text selects. sample: the axis that it may not name, or
+ * -1. known: coordinates that were read for variables before. */
+static insitu_status insitu__read_select_await(insitu_loader *ld,
+    struct insitu__read_coordinate ***known, const struct insitu__zarr_array *z,
+    const insitu_variable *variable, int sample, struct insitu__select_axis *axes,
+    insitu_error *err) {
+  const char *at = variable->select ? variable->select : "";
+  struct insitu__select_item item = {0};
+  insitu_status status;
+
+  for (unsigned order = 1; (status = insitu__select_next(&at, &item, err)) == INSITU_OK; order++) {
+    unsigned axis = 0;
+    const struct insitu__select_values *values = NULL;
+    status = insitu__read_item_axis(z, &item, &axis, err);
+    if (!status) status = insitu__geometry_name_axis(z, variable, sample, axis, &axes[axis], err);
+    if (status) return status;
+    axes[axis].listed = true;
+    axes[axis].order = order;
+    do {
+      struct insitu__select_term term;
+      status = insitu__select_term(&item, &term, err);
+      bool by_value = term.kind == INSITU__SELECT_VALUE || term.kind == INSITU__SELECT_RANGE;
+      if (!status && by_value && !values)
+        status = insitu__read_coordinate_await(ld, known, z, axis, &values, err);
+      if (!status) status = insitu__select_take(&axes[axis], &term, values, err);
+      if (status) return status;
+    } while (item.more);
+  }
+
+  return status == INSITU_END ? INSITU_OK : status;
+}
+
+/* What a variable selects of its array, by slices and by text. The caller frees axes in any case.
+ */
+static insitu_status insitu__read_axes_await(insitu_loader *ld,
+    struct insitu__read_coordinate ***known, const struct insitu__zarr_array *z,
+    const insitu_variable *variable, int sample, struct insitu__select_axis *axes,
+    insitu_error *err) {
+  insitu_error cause = {0};
+  insitu_status status = insitu__geometry_slices(z, variable, sample, axes, err);
+  if (status || !variable->select) return status;
+  status = insitu__read_select_await(ld, known, z, variable, sample, axes, &cause);
+  if (!status) return INSITU_OK;
+  insitu__error_cause(err, &cause);
+  return insitu__error_set(err, status, "variable %.200s, array %.200s, %.700s",
+      variable->label ? variable->label : z->path, z->path, cause.message);
+}
+
+/* The same with the variable's text. */
+static void insitu__read_selected_await(void *arg) {
+  struct insitu__read_call *r = (struct insitu__read_call *)arg;
+  struct insitu__read_coordinate **known = NULL;
+  insitu__read_open_await(r);
+  if (!r->status)
+    r->status =
+        insitu__read_axes_await(r->loader, &known, &r->zarr, r->variable, -1, r->axis, r->err);
+  insitu__read_coordinates_free(r->loader, known);
+  insitu__read_all_await(r);
 }
 
 /* ---- strings of any length ---- */
@@ -28276,6 +29400,8 @@ static void insitu__config_keep_variable(insitu_loader *ld, insitu_variable *v, 
 
   insitu_slice *slices =
       (insitu_slice *)insitu__config_keep_list(ld, v->slices, v->n_slices, sizeof *slices, ok);
+  insitu__config_keep_text(ld, &v->select, ok);
+  insitu__config_keep_text(ld, &v->into, ok);
   for (uint64_t k = 0; *ok && k < v->n_slices; k++)
     insitu__config_keep_text(ld, &slices[k].dim, ok);
   v->slices = slices;
@@ -28603,7 +29729,7 @@ static uint64_t insitu__config_footprint_chunk(const insitu_loader *ld) {
   uint64_t iovecs = (ld->footprint.slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1);
   uint64_t bytes = ld->footprint.buffer_bytes + INSITU_CORO_STACK +
                    insitu__store_read_bytes(&ld->source.store) + iovecs * sizeof(struct iovec) +
-                   ld->geometry.n_variables * (sizeof(struct insitu__box) + 1) +
+                   ld->geometry.n_regions * (sizeof(struct insitu__box) + 1) +
                    ld->footprint.list_entries * sizeof(struct insitu__loader_entry);
 
   if (insitu__config_caches(ld))
@@ -28723,8 +29849,7 @@ static void insitu__config_log_note(void *to, const char *note) {
 static insitu_status insitu__dates_find_await(
     insitu_loader *ld, struct insitu__zarr_array *z, insitu_error *err) {
   const struct insitu__geometry_array *a = &ld->geometry.arrays[0];
-  const char *path = ld->config.time_path, *dim = a->zarr.dim[a->axis],
-             *slash = strrchr(a->zarr.path, '/');
+  const char *path = ld->config.time_path, *dim = a->zarr.dim[a->axis];
   insitu_status status = INSITU_E_NOTFOUND;
   memset(z, 0, sizeof *z);
   if (!path && !dim)
@@ -28737,23 +29862,13 @@ static insitu_status insitu__dates_find_await(
   if (path) {
     status = insitu__source_array_await(&ld->source, path, z, err);
   } else {
-    char beside[INSITU__MAX_KEY];
-    insitu_error cause = {0};
-    int folder = slash ? (int)(slash + 1 - a->zarr.path) : 0;
-    int n = snprintf(beside, sizeof beside, "%.*s%s", folder, a->zarr.path, dim);
-
-    if (n < (int)sizeof beside) status = insitu__source_array_await(&ld->source, beside, z, &cause);
-    if (status == INSITU_E_NOTFOUND && slash) {
-      insitu__error_clear(&cause);
-      status = insitu__source_array_await(&ld->source, dim, z, &cause);
-    }
+    status = insitu__read_find_coordinate_await(ld, a->zarr.path, dim, z, err);
     if (status == INSITU_E_NOTFOUND)
       return insitu__error_set(err, status,
           "dates: there is no coordinate '%.80s' beside array %.200s or at the root to look dates "
           "up in; name one with time_path, "
           "or select samples by index",
           dim, a->zarr.path);
-    if (status) insitu__error_copy(err, &cause);
   }
 
   if (status) return status;
@@ -29089,17 +30204,18 @@ static void insitu__dates_keep_await(void *arg) {
 
 /* ---- what the tile's window wants ---- */
 
-/* Describes the copy of a row for every variable that shows the tile's field. */
+/* Describes the copy of a row for every region that shows the tile's field. */
 static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
   const struct insitu__geometry *g = &t->loader->geometry;
   const struct insitu__geometry_array *a = t->array;
   uint64_t tile[INSITU__MAX_DIMS];
 
-  memset(t->wanted, 0, g->n_variables * sizeof *t->wanted);
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    const struct insitu__geometry_variable *v = &g->variables[i];
-    if (&g->arrays[v->array] != a || !insitu__geometry_field(a, v, t->field, tile)) continue;
-    insitu_status status = insitu__fetch_box(&a->zarr, (int)a->axis, tile, v->lo, v->hi, a->stride,
+  memset(t->wanted, 0, g->n_regions * sizeof *t->wanted);
+  for (uint64_t i = 0; i < g->n_regions; i++) {
+    const struct insitu__geometry_region *r = &g->regions[i];
+    const struct insitu__geometry_variable *v = &g->variables[r->variable];
+    if (&g->arrays[r->array] != a || !insitu__geometry_field(a, r, t->field, tile)) continue;
+    insitu_status status = insitu__fetch_box(&a->zarr, (int)a->axis, tile, &r->box, a->stride,
         v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &t->box[i], &t->error);
     if (status) return status;
     t->wanted[i] = true;
@@ -29129,7 +30245,7 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
   t->first = rows;
   t->last = 0;
   for (const struct insitu__geometry_view *v = a->views; v < a->views + a->n_views; v += v->group) {
-    if (!t->wanted[v->variable]) continue;
+    if (!t->wanted[v->region]) continue;
     struct insitu__plan_run run;
     struct insitu__geometry_interval anchors =
         insitu__geometry_anchors_group(v, begin, begin + (int64_t)rows);
@@ -29166,7 +30282,7 @@ static void insitu__tile_again(struct insitu__loader_tile *t) {
 
   for (const struct insitu__geometry_view *v = a->views; v < a->views + a->n_views; v += v->group) {
     struct insitu__geometry_interval anchors = insitu__geometry_anchors_group(v, begin, end);
-    if (!t->wanted[v->variable] ||
+    if (!t->wanted[v->region] ||
         !insitu__plan_before(&it->plan, t->order, &t->window, anchors.lo, anchors.hi))
       continue;
     insitu__loader_add(&t->loader->count.rereads, 1);
@@ -29982,6 +31098,7 @@ static void insitu__pass_free_contents(insitu_iter *it) {
   insitu__mem_free(it->ring);
   insitu__mem_free(it->arrived);
   insitu__mem_free(it->names);
+  insitu__mem_free(it->channels);
   insitu__plan_scan_free(&it->sched.scan);
   insitu__order_free(&it->order[0]);
   insitu__order_free(&it->order[1]);
@@ -30023,24 +31140,24 @@ static void insitu__pass_free_iter(insitu_iter *it) {
 static void insitu__pass_slab_init(insitu_iter *it, uint64_t k) {
   const struct insitu__geometry *g = it->plan.geometry;
   struct insitu__loader_slab *slab = &it->slabs[k];
-  const char *name = it->names;
 
   slab->iter = it;
-  slab->arrays = it->arrays + k * g->n_variables;
-  slab->shapes = it->shapes + k * g->n_variables;
+  slab->arrays = it->arrays + k * g->n_outputs;
+  slab->shapes = it->shapes + k * g->n_outputs;
   slab->parts = it->parts + k * it->device.n_rings;
   slab->batch.arrays = slab->arrays;
-  slab->batch.n_arrays = g->n_variables;
-  for (uint64_t i = 0; i < g->n_variables; i++) {
+  slab->batch.n_arrays = g->n_outputs;
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
+    const struct insitu__geometry_output *out = &g->outputs[i];
     struct insitu__loader_shape *to = &slab->shapes[i];
 
-    memcpy(to->shape, g->variables[i].shape, sizeof to->shape);
-    memcpy(to->strides, g->variables[i].strides, sizeof to->strides);
+    memcpy(to->shape, out->shape, sizeof to->shape);
+    memcpy(to->strides, out->strides, sizeof to->strides);
     slab->arrays[i] = it->loader->arrays[i];
-    slab->arrays[i].name = name;
+    slab->arrays[i].name = it->names + (out->label - g->names);
     slab->arrays[i].shape = to->shape;
     slab->arrays[i].strides = to->strides;
-    name += strlen(name) + 1;
+    if (out->stacked) slab->arrays[i].channels = it->channels + (out->channel - g->channels);
   }
 
   slab->next = it->shared.free;
@@ -30089,10 +31206,10 @@ static insitu_status insitu__pass_iter_init(
       .alloc = ld->config.alloc,
       .release = ld->config.release,
       .user = ld->config.alloc_user};
-  for (uint64_t i = ld->geometry.n_variables; i-- > 0;) {
-    const struct insitu__geometry_variable *v = &ld->geometry.variables[i];
-    it->device.host |= it->device.on && v->place != INSITU_DEVICE;
-    if (v->place != INSITU_HOST) it->device.device = v->device;
+  for (uint64_t i = ld->geometry.n_outputs; i-- > 0;) {
+    const struct insitu__geometry_output *out = &ld->geometry.outputs[i];
+    it->device.host |= it->device.on && out->place != INSITU_DEVICE;
+    if (out->place != INSITU_HOST) it->device.device = out->device;
   }
 
   if (ld->geometry.n_devices) it->device.device = ld->geometry.devices[0].device;
@@ -30112,7 +31229,7 @@ static uint64_t insitu__pass_tables(const insitu_loader *ld, uint64_t scan, uint
   uint64_t each =
       sizeof(struct insitu__loader_slab) + sizeof(struct insitu__loader_slab *) +
       ld->geometry.n_devices * sizeof(struct insitu__device_part) +
-      ld->geometry.n_variables * (sizeof(insitu_array) + sizeof(struct insitu__loader_shape));
+      ld->geometry.n_outputs * (sizeof(insitu_array) + sizeof(struct insitu__loader_shape));
   uint64_t bytes, counters;
   /* a row list numbers slabs by 32 bits */
   if (slabs >= INSITU__ROWS_NONE - 16) return UINT64_MAX;
@@ -30201,7 +31318,7 @@ static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err
 static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry *g = &ld->geometry;
-  uint64_t bytes, left, names = 0, scan = insitu__plan_scan_bytes(&it->plan, &it->order[0]);
+  uint64_t bytes, left, scan = insitu__plan_scan_bytes(&it->plan, &it->order[0]);
   uint64_t tables = insitu__pass_tables(ld, scan, it->n_slabs);
   if (!insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes) ||
       !insitu__base_add(bytes, tables, &bytes))
@@ -30220,27 +31337,28 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
   it->tables = tables;
   ld->budget.tables += tables;
   insitu__loader_memory(ld, tables);
-  for (uint64_t i = 0; i < g->n_variables; i++) names += strlen(g->variables[i].label) + 1;
-  it->names = (char *)insitu__mem_alloc(names, 1);
+  it->names = (char *)insitu__mem_alloc(g->names_bytes, 1);
+  it->channels = (const char **)insitu__mem_alloc(g->n_channels, sizeof *it->channels);
   it->slabs = (struct insitu__loader_slab *)insitu__mem_alloc(it->n_slabs, sizeof *it->slabs);
   it->ring = (struct insitu__loader_slab **)insitu__mem_alloc(
       it->n_ring, sizeof(struct insitu__loader_slab *));
   it->n_arrived = insitu__pass_arrived(it->n_slabs);
   it->arrived = (uint32_t *)insitu__mem_alloc(
       (ld->config.decode_threads + 1) * it->n_arrived, sizeof *it->arrived);
-  it->arrays = (insitu_array *)insitu__mem_alloc(it->n_slabs * g->n_variables, sizeof *it->arrays);
+  it->arrays = (insitu_array *)insitu__mem_alloc(it->n_slabs * g->n_outputs, sizeof *it->arrays);
   it->shapes = (struct insitu__loader_shape *)insitu__mem_alloc(
-      it->n_slabs * g->n_variables, sizeof *it->shapes);
+      it->n_slabs * g->n_outputs, sizeof *it->shapes);
   it->parts = (struct insitu__device_part *)insitu__mem_alloc(
       it->n_slabs * it->device.n_rings, sizeof *it->parts);
-  if (!it->names || !it->slabs || !it->ring || !it->arrived || !it->arrays || !it->shapes ||
-      !it->parts)
+  if (!it->names || !it->channels || !it->slabs || !it->ring || !it->arrived || !it->arrays ||
+      !it->shapes || !it->parts)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "iterator %s: no memory for its tables; give the process more memory",
         insitu__split_names[it->split]);
 
-  char *name = it->names;
-  for (uint64_t i = 0; i < g->n_variables; i++) name = stpcpy(name, g->variables[i].label) + 1;
+  memcpy(it->names, g->names, (size_t)g->names_bytes);
+  for (uint64_t i = 0; i < g->n_channels; i++)
+    it->channels[i] = it->names + (g->channels[i] - g->names);
   for (uint64_t k = 0; k < it->n_slabs; k++) insitu__pass_slab_init(it, k);
   return insitu__plan_scan_init(&it->sched.scan, &it->plan, &it->order[0], err);
 }
@@ -30492,13 +31610,13 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   b->index = slab->number % it->batches;
   b->rows = slab->rows;
   b->sample_indices = (const int64_t *)(const void *)(slab->memory + g->indices);
-  for (uint64_t i = 0; i < g->n_variables; i++) {
-    const struct insitu__geometry_variable *v = &g->variables[i];
-    slab->arrays[i].data = insitu__rows_rows(slab, v);
-    for (unsigned k = 0; v->place == INSITU_DEVICE && k < it->device.n_rings; k++)
-      if (it->device.rings[k].device == v->device)
-        slab->arrays[i].data = slab->parts[k].slot->memory + (v->block - it->device.rings[k].at);
-    slab->arrays[i].bytes = slab->rows * v->row_bytes;
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
+    const struct insitu__geometry_output *out = &g->outputs[i];
+    slab->arrays[i].data = insitu__rows_rows(slab, out);
+    for (unsigned k = 0; out->place == INSITU_DEVICE && k < it->device.n_rings; k++)
+      if (it->device.rings[k].device == out->device)
+        slab->arrays[i].data = slab->parts[k].slot->memory + (out->block - it->device.rings[k].at);
+    slab->arrays[i].bytes = slab->rows * out->row_bytes;
     slab->shapes[i].shape[0] = (int64_t)slab->rows;
   }
 
@@ -30625,8 +31743,8 @@ static insitu_status insitu__open_manifest_await(
 static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
   for (uint64_t i = 0; i < c->n_variables; i++) {
-    const insitu_variable *v = &c->variables[i];
-    struct insitu__geometry_variable *to = &ld->geometry.variables[i];
+    const insitu_variable *v = insitu__geometry_said(c, i, offsetof(insitu_variable, place));
+    struct insitu__geometry_output *to = &ld->geometry.outputs[ld->geometry.variables[i].output];
     bool there = c->plan_only || v->device < ld->devices;
     to->device = v->place == INSITU_HOST ? 0 : v->device;
     to->place = v->place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : v->place;
@@ -30655,6 +31773,20 @@ static void insitu__open_disk_log(void *user, const char *line) {
   insitu__report_log((insitu_loader *)user, 1, "%s", line);
 }
 
+/* What each variable selects of its array's axes. */
+static insitu_status insitu__open_select_await(insitu_loader *ld, insitu_error *err) {
+  struct insitu__geometry *g = &ld->geometry;
+  struct insitu__read_coordinate **known = NULL;
+  insitu_status status = INSITU_OK;
+  for (uint64_t i = 0; !status && i < g->n_variables; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[g->variables[i].array];
+    status = insitu__read_axes_await(
+        ld, &known, &a->zarr, &ld->config.variables[i], (int)a->axis, g->variables[i].axis, err);
+  }
+  insitu__read_coordinates_free(ld, known);
+  return status;
+}
+
 /* Arrays, geometry, dates, split: what open learns of the variables. */
 static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
@@ -30662,7 +31794,9 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   char *manifest = NULL;
   uint64_t n = 0;
   insitu__open_prefetch_await(ld);
-  insitu_status status = insitu__geometry_init_await(g, c, &ld->source, err);
+  insitu_status status = insitu__geometry_open_await(g, c, &ld->source, err);
+  if (!status) status = insitu__open_select_await(ld, err);
+  if (!status) status = insitu__geometry_init(g, c, err);
   if (!status) status = insitu__open_places(ld, err);
   if (!status) status = insitu__geometry_slab(g, c->batch_size, err);
   if (!status && !g->samples)
@@ -30701,18 +31835,19 @@ static void insitu__open_await(void *arg) {
 /* Makes the public arrays, the tiles and the workers' scratch; false: no memory. */
 static bool insitu__open_tiles(insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
-  ld->arrays = (insitu_array *)insitu__mem_alloc(g->n_variables, sizeof *ld->arrays);
-  for (uint64_t i = 0; ld->arrays && i < g->n_variables; i++) {
-    struct insitu__geometry_variable *v = &ld->geometry.variables[i];
-    ld->arrays[i] = (insitu_array){.name = v->label,
-        .bytes = ld->config.batch_size * v->row_bytes,
-        .row_bytes = v->row_bytes,
-        .shape = v->shape,
-        .strides = v->strides,
-        .ndim = v->ndim,
-        .dtype = v->dtype,
-        .place = v->place,
-        .device = v->device};
+  ld->arrays = (insitu_array *)insitu__mem_alloc(g->n_outputs, sizeof *ld->arrays);
+  for (uint64_t i = 0; ld->arrays && i < g->n_outputs; i++) {
+    struct insitu__geometry_output *out = &ld->geometry.outputs[i];
+    ld->arrays[i] = (insitu_array){.name = out->label,
+        .bytes = ld->config.batch_size * out->row_bytes,
+        .row_bytes = out->row_bytes,
+        .shape = out->shape,
+        .strides = out->strides,
+        .ndim = out->ndim,
+        .dtype = out->dtype,
+        .place = out->place,
+        .device = out->device,
+        .channels = out->channel};
   }
 
   if (ld->config.plan_only) return ld->arrays;
@@ -30728,8 +31863,8 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
     struct insitu__loader_tile *t = &ld->tiles[i];
     t->loader = ld;
-    t->box = (struct insitu__box *)insitu__mem_alloc(g->n_variables, sizeof *t->box);
-    t->wanted = (bool *)insitu__mem_alloc(g->n_variables, sizeof *t->wanted);
+    t->box = (struct insitu__box *)insitu__mem_alloc(g->n_regions, sizeof *t->box);
+    t->wanted = (bool *)insitu__mem_alloc(g->n_regions, sizeof *t->wanted);
     t->iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
     t->list = (struct insitu__loader_entry *)insitu__mem_alloc(
         ld->footprint.list_entries, sizeof *t->list);
@@ -30848,6 +31983,7 @@ struct insitu__check_job {
   insitu_iter *it;
   struct insitu__loader_slab *slab;
   const struct insitu__geometry_variable *variable;
+  const struct insitu__geometry_region *region;
   const struct insitu__zarr_array *zarr;
   const struct insitu__zarr_object *object; /* what one key of the array names */
   unsigned axis;
@@ -31067,26 +32203,36 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   const struct insitu__zarr_array *z = c->zarr;
   const struct insitu__geometry_variable *v = c->variable;
   const insitu_loader *ld = c->it->loader;
+  const struct insitu__select_box *box = &c->region->box;
+  const struct insitu__geometry_output *out = &ld->geometry.outputs[v->output];
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS],
       item = insitu__dtype_size(v->dtype);
   bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
                                       insitu__loader_get(&ld->count.bad_chunks));
   for (unsigned d = 0; d < z->ndim; d++) {
-    lo[d] =
-        d == c->axis ? c->sample : insitu__base_max(v->lo[d], c->index[d] * c->object->chunk[d]);
-    hi[d] = d == c->axis ? c->sample + 1
-                         : insitu__base_min(v->hi[d], (c->index[d] + 1) * c->object->chunk[d]);
+    uint64_t step = d == c->axis ? 1 : box->step[d];
+    lo[d] = d == c->axis ? c->sample : box->lowest[d];
+    hi[d] = d == c->axis ? c->sample + 1 : insitu__select_end(box, d);
+    /* the first and the last one in the object, counted on from the region's first */
+    uint64_t begin = c->index[d] * c->object->chunk[d];
+    if (lo[d] < begin) lo[d] += insitu__base_ceil_div(begin - lo[d], step) * step;
+    hi[d] = insitu__base_min(hi[d], begin + c->object->chunk[d]);
     x[d] = lo[d];
   }
 
   for (bool more = true; more;) {
-    uint64_t from = 0, to = c->row * v->n_steps + c->step;
+    uint64_t from = 0, to = c->row * out->row_bytes;
     for (unsigned k = 0; k < z->ndim; k++)
       from = from * c->object->chunk[c->object->order[k]] +
              x[c->object->order[k]] % c->object->chunk[c->object->order[k]];
-    for (unsigned d = 0; d < z->ndim; d++)
-      if (d != c->axis) to = to * (v->hi[d] - v->lo[d]) + (x[d] - v->lo[d]);
-    const unsigned char *is = insitu__rows_rows(c->slab, v) + to * item;
+    to += (v->channel * v->n_steps + c->step) * v->step_bytes;
+    for (unsigned d = 0; d < z->ndim; d++) {
+      if (d == c->axis) continue;
+      uint64_t number = (x[d] - box->lowest[d]) / box->step[d];
+      uint64_t place = box->falls[d] ? box->place[d] - number : box->place[d] + number;
+      to += place * (uint64_t)v->dst_stride[d];
+    }
+    const unsigned char *is = insitu__rows_rows(c->slab, out) + to;
     const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n
                                       ? c->decoded + from * z->itemsize
                                       : NULL;
@@ -31100,7 +32246,8 @@ static void insitu__check_compare(struct insitu__check_job *c) {
     more = false;
     /* the next element: count up from the last axis */
     for (unsigned d = z->ndim; d-- > 0 && !more;) {
-      more = ++x[d] < hi[d];
+      x[d] += d == c->axis ? 1 : box->step[d];
+      more = x[d] < hi[d];
       if (!more) x[d] = lo[d];
     }
   }
@@ -31142,6 +32289,8 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   const insitu_variable *desc = &ld->config.variables[variable];
   c->variable = &ld->geometry.variables[variable];
   const struct insitu__geometry_array *a = &ld->geometry.arrays[c->variable->array];
+  c->region = &ld->geometry.regions[c->variable->region + h / 7 % c->variable->regions];
+  const struct insitu__select_box *box = &c->region->box;
   c->zarr = &a->zarr;
   c->axis = a->axis;
   c->object = &c->zarr->object;
@@ -31163,8 +32312,8 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   c->sample = (uint64_t)(anchor + desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
   for (unsigned d = 0; d < c->zarr->ndim; d++) {
     n[d] = d == c->axis ? 1
-                        : (c->variable->hi[d] - 1) / c->object->chunk[d] -
-                              c->variable->lo[d] / c->object->chunk[d] + 1;
+                        : (insitu__select_end(box, d) - 1) / c->object->chunk[d] -
+                              box->lowest[d] / c->object->chunk[d] + 1;
     objects *= n[d];
   }
 
@@ -31172,8 +32321,7 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__CHECK_OBJECTS); k++) {
     uint64_t rest = (h + k) % objects;
     for (unsigned d = c->zarr->ndim; d-- > 0; rest /= n[d])
-      c->index[d] =
-          (d == c->axis ? c->sample : c->variable->lo[d]) / c->object->chunk[d] + rest % n[d];
+      c->index[d] = (d == c->axis ? c->sample : box->lowest[d]) / c->object->chunk[d] + rest % n[d];
     memset(&c->damage, 0, sizeof c->damage);
     if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
     if (insitu__reactor_call(&ld->reactor, insitu__check_await, c)) c->status = INSITU_E_NOMEM;
@@ -31386,7 +32534,10 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
         b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->start, c->stop);
   }
 
-  insitu__text_buffer_printf(b, "]}");
+  insitu__text_buffer_printf(b, "]");
+  if (v->select) insitu__describe_string(b, ", \"select\": ", v->select);
+  if (v->into) insitu__describe_string(b, ", \"into\": ", v->into);
+  insitu__text_buffer_printf(b, "}");
 }
 
 /* The resolved configuration, and where each of its values comes from. */
@@ -31429,11 +32580,15 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
 static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
   insitu__text_buffer_printf(b, "}, \"arrays\": {\"outputs\": [");
-  for (uint64_t i = 0; i < g->n_variables; i++) {
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
     const insitu_array *a = &ld->arrays[i];
     insitu__describe_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
     insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(a->dtype));
     insitu__describe_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
+    if (a->channels) insitu__text_buffer_printf(b, ", \"channels\": [");
+    for (int64_t k = 0; a->channels && k < a->shape[1]; k++)
+      insitu__describe_string(b, k ? ", " : "", a->channels[k]);
+    if (a->channels) insitu__text_buffer_printf(b, "]");
     if (a->place)
       insitu__describe_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
     if (a->place == INSITU_DEVICE)
@@ -31635,7 +32790,7 @@ INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *l
 }
 
 INSITU_DEF const insitu_array *insitu_loader_array(const insitu_loader *ld, uint64_t i) {
-  return ld && i < ld->geometry.n_variables ? &ld->arrays[i] : NULL;
+  return ld && i < ld->geometry.n_outputs ? &ld->arrays[i] : NULL;
 }
 
 /* Checks an iterator's desc. */
@@ -31769,7 +32924,7 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
       .dst_bytes = dst_bytes,
       .shape = shape,
       .err = err};
-  return insitu__public_run_read(ld, "read", insitu__read_await, &r, &r.status, err);
+  return insitu__public_run_read(ld, "read", insitu__read_selected_await, &r, &r.status, err);
 }
 
 INSITU_DEF insitu_status insitu_sample_dates(

@@ -313,7 +313,7 @@ static void test_absent(void **state) {
       }
 }
 
-/* What names the variable in errors, states and descriptions. */
+/* What names the variable in errors and descriptions. */
 static void test_refused(void **state) {
   (void)state;
   const char *root = support_path("refused");
@@ -341,7 +341,8 @@ static void test_refused(void **state) {
   assert_int_equal(insitu_iter_open(plain, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), 0);
   assert_int_equal(insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &other, &err), 0);
   assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), 0);
-  assert_int_equal(insitu_iter_restore(other, &b->after, &err), INSITU_E_STATE);
+  /* how values are shown does not decide which come next */
+  assert_int_equal(insitu_iter_restore(other, &b->after, &err), INSITU_OK);
   insitu_batch_release(&b);
   assert_true(insitu_loader_describe(ld, json, sizeof json) < sizeof json);
   has(json, "\"decode\": \"cf\"");

@@ -361,8 +361,9 @@ static void test_one_element(void **state) {
       char want[200];
       struct insitu__loader_slab *slab = ready(with.ld, with.it, round * with.it->batches);
       const struct insitu__geometry_variable *v = &with.ld->geometry.variables[round % 3];
+      const struct insitu__geometry_output *out = &with.ld->geometry.outputs[v->output];
       uint64_t element = support_below(40);
-      unsigned char *row = slab->memory + v->block;
+      unsigned char *row = slab->memory + out->block;
       int64_t t = *(int64_t *)(void *)(slab->memory + with.ld->geometry.indices);
       for (uint64_t step = 0; step < v->n_steps; step++)
         row[step * v->step_bytes + element * ((uint64_t)v->dtype & 0xff) / 8] ^= 1;
@@ -403,8 +404,9 @@ static void test_one_step(void **state) {
   for (uint64_t round = 0; round < ROUNDS; round++) {
     struct insitu__loader_slab *slab = ready(with.ld, with.it, round * with.it->batches);
     const struct insitu__geometry_variable *v = &with.ld->geometry.variables[2];
+    const struct insitu__geometry_output *out = &with.ld->geometry.outputs[v->output];
     for (uint64_t row = 0; row < 8; row++)
-      slab->memory[v->block + row * v->row_bytes + v->step_bytes] ^= 1;
+      slab->memory[out->block + row * out->row_bytes + v->step_bytes] ^= 1;
     insitu_batch *b;
     insitu_status s = insitu_iter_next(with.it, 20000, &b, NULL);
     assert_true(s == INSITU_OK || s == INSITU_E_CHECK);
@@ -433,14 +435,14 @@ static void test_later_batches(void **state) {
       struct insitu__loader_slab *slab = ready(with.ld, with.it, 3);
       int64_t *indices = (int64_t *)(void *)(slab->memory + with.ld->geometry.indices);
       for (uint64_t i = 0; i < 3 && how != 2; i++) {
-        const struct insitu__geometry_variable *v = &with.ld->geometry.variables[i];
-        unsigned char *at = slab->memory + v->block, first[1000];
-        assert_true(v->row_bytes <= sizeof first);
-        memcpy(first, at, v->row_bytes);
+        const struct insitu__geometry_output *out = &with.ld->geometry.outputs[i];
+        unsigned char *at = slab->memory + out->block, first[1000];
+        assert_true(out->row_bytes <= sizeof first);
+        memcpy(first, at, out->row_bytes);
         /* 0 is the fill value: no excuse */
-        if (how != 1) memset(at, how ? 0 : 0xA5, 8 * v->row_bytes);
-        else memmove(at, at + v->row_bytes, 7 * v->row_bytes); /* each row shows the next */
-        if (how == 1) memcpy(at + 7 * v->row_bytes, first, v->row_bytes);
+        if (how != 1) memset(at, how ? 0 : 0xA5, 8 * out->row_bytes);
+        else memmove(at, at + out->row_bytes, 7 * out->row_bytes); /* each row shows the next */
+        if (how == 1) memcpy(at + 7 * out->row_bytes, first, out->row_bytes);
       }
       if (how == 2)
         for (int r = 0; r < 8; r++) indices[r] ^= 1;

@@ -194,6 +194,11 @@ static struct geometry random_geometry(int32_t from, int32_t to, bool swap, uint
   g.dst_offset = rnd(3) ? rnd(20) : 0;
   g.src_end = layout(&g, gaps, item_of(from), g.src_stride) + g.src_offset;
   g.dst_end = layout(&g, gaps, item_of(to), g.dst_stride) + g.dst_offset;
+  for (unsigned d = 0; d < g.ndim; d++) { /* some axes are turned round */
+    if (g.count[d] < 2 || rnd(4)) continue;
+    g.dst_offset += (g.count[d] - 1) * (uint64_t)g.dst_stride[d];
+    g.dst_stride[d] = -g.dst_stride[d];
+  }
   for (unsigned d = 0; d < g.ndim; d++) { /* strides of single elements must not matter */
     if (g.count[d] == 1 && rnd(2)) g.src_stride[d] = g.dst_stride[d] = (int64_t)rnd(0);
   }

@@ -12,6 +12,7 @@ struct made {
   struct insitu__geometry g;
   struct insitu__geometry_array array[3];
   struct insitu__geometry_variable variable[3];
+  struct insitu__geometry_region region[3];
   struct insitu__geometry_view view[3][3];
 };
 
@@ -27,7 +28,8 @@ static void make_geometry(
   memset(m, 0, sizeof *m);
   m->g.arrays = m->array;
   m->g.variables = m->variable;
-  m->g.n_arrays = m->g.n_variables = (uint64_t)n_arrays;
+  m->g.regions = m->region;
+  m->g.n_arrays = m->g.n_variables = m->g.n_regions = (uint64_t)n_arrays;
   m->g.samples = samples;
   for (int i = 0; i < n_arrays; i++) {
     struct insitu__geometry_array *a = &m->array[i];
@@ -35,19 +37,21 @@ static void make_geometry(
     a->samples = samples;
     a->rows = rows[i];
     a->chunks = insitu__base_ceil_div(samples, rows[i]);
-    a->tile_n[0] = m->variable[i].tile_hi[0] = 1;
-    a->tile_n[1] = m->variable[i].tile_hi[1] = m->variable[i].fields = 1 + (uint64_t)i;
+    a->tile_n[0] = m->region[i].tile_hi[0] = 1;
+    a->tile_n[1] = m->region[i].tile_hi[1] = m->region[i].fields = 1 + (uint64_t)i;
+    m->variable[i].fields = 1 + (uint64_t)i;
+    m->variable[i].region = (uint64_t)i;
     a->first = (uint32_t)i + 1;
     a->chunk_bytes = rows[i] * 4;
     a->views = m->view[i];
     a->n_views = 1 + support_below(3);
-    m->variable[i].array = (uint32_t)i;
+    m->variable[i].array = m->region[i].array = m->region[i].variable = (uint32_t)i;
     m->variable[i].n_steps = a->n_views;
     m->g.chunk = insitu__base_max(m->g.chunk, rows[i]);
     bool steps = support_below(2); /* neighbouring samples, one group */
     for (uint64_t v = 0; v < a->n_views; v++) {
       struct insitu__geometry_view *view = &m->view[i][v];
-      view->variable = (uint32_t)i;
+      view->region = (uint32_t)i;
       view->delta = reach ? (int64_t)support_below((uint64_t)(2 * reach + 1)) - reach : 0;
       if (v && reach >= 2 && steps) view->delta = view[-1].delta + 1;
     }
@@ -74,7 +78,7 @@ static void test_equal_views(void **state) {
   struct insitu__geometry_array a = {.rows = 4, .views = view, .n_views = 26};
   int distinct[2] = {0};
   for (uint32_t v = 0; v < 26; v++)
-    view[v] = (struct insitu__geometry_view){.variable = v / 2, .delta = v % 2};
+    view[v] = (struct insitu__geometry_view){.region = v / 2, .delta = v % 2};
   list_views(&a);
   for (int v = 0; v < 26; v++) {
     distinct[view[v].delta] += !view[v].again;
@@ -241,7 +245,7 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
       uint64_t parts = 0; /* of a row */
       assert_int_equal(s.batch, batch + 1);
       for (uint64_t i = 0; i < p->geometry->n_variables; i++)
-        parts += p->geometry->variables[i].n_steps * p->geometry->variables[i].fields;
+        parts += p->geometry->variables[i].n_steps * p->geometry->regions[i].fields;
       assert_int_equal(s.batch_parts, parts * insitu__plan_rows(p, &o, batch));
       break;
     }
@@ -386,13 +390,16 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
       if (box[v][k][1] - box[v][k][0] == 1) slices[k].stop = slices[k].start + 1;
     insitu_variable want = {.slices = slices, .n_slices = 2};
     insitu_error err = {0};
-    if (insitu__geometry_box(&c->variable[v], a, &want, &err)) fail_msg("%s", err.message);
+    insitu_status status =
+        insitu__geometry_slices(&a->zarr, &want, (int)axis, c->variable[v].axis, &err);
+    if (!status) status = insitu__geometry_regions(&c->g, (uint64_t)v, &err);
+    if (status) fail_msg("%s", err.message);
   }
   for (unsigned k = 0; k < 2; k++) {
     uint64_t lo = UINT64_MAX, hi = 0;
     for (int v = 0; v < n; v++) {
-      assert_int_equal(c->variable[v].tile_lo[other[k]], box[v][k][0]);
-      assert_int_equal(c->variable[v].tile_hi[other[k]], box[v][k][1]);
+      assert_int_equal(c->g.regions[v].tile_lo[other[k]], box[v][k][0]);
+      assert_int_equal(c->g.regions[v].tile_hi[other[k]], box[v][k][1]);
       lo = insitu__base_min(lo, box[v][k][0]);
       hi = insitu__base_max(hi, box[v][k][1]);
     }
@@ -401,12 +408,17 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   }
   a->tile_n[axis] = 1;
   for (int v = 0; v < n; v++) {
-    c->variable[v].next = a->first;
+    c->g.regions[v].next = a->first;
     c->variable[v].n_steps = 1;
     a->first = (uint32_t)v + 1;
-    c->view[v].variable = (uint32_t)v;
+    c->view[v].region = (uint32_t)v;
     c->view[v].group = 1;
   }
+}
+
+static void free_corners(struct corners *c) {
+  for (int v = 0; v < 4; v++) insitu__select_free(c->variable[v].axis);
+  INSITU__ARRAY_FREE(c->g.regions);
 }
 
 /* All fields in order, against a walk through the whole grid. */
@@ -430,7 +442,7 @@ static void test_fields(void **state) {
     for (uint64_t f = grid; f-- > 0;) {
       bool any = false;
       for (int v = 0; v < n; v++) {
-        bool wants = insitu__geometry_field(a, &c.variable[v], f, tile);
+        bool wants = insitu__geometry_field(a, &c.g.regions[v], f, tile);
         of[v] += wants;
         any = any || wants;
       }
@@ -439,8 +451,9 @@ static void test_fields(void **state) {
       assert_int_equal(insitu__geometry_next(&c.g, a, f), expected);
     }
     assert_int_equal(fields[0], sum);
-    for (int v = 0; v < n; v++) assert_int_equal(c.variable[v].fields, of[v]);
+    for (int v = 0; v < n; v++) assert_int_equal(c.g.regions[v].fields, of[v]);
     insitu__mem_free(fields);
+    free_corners(&c);
   }
 }
 
@@ -474,20 +487,25 @@ static void test_corners_work(void **state) {
     insitu__plan_scan_free(&scan);
     insitu__order_free(&o);
     insitu__split_free(&s);
+    free_corners(&c);
   }
   struct corners c;
   uint64_t large[4][2][2] = {{{0, 1 << 12}, {0, 1 << 12}}, {{1 << 12, (1 << 12) + 1}, {0, 1}}};
   make_corners(&c, 0, 1, large);
   assert_true(insitu__geometry_countable(&c.g, &c.array));
+  free_corners(&c);
   large[1][0][0] = 0, large[1][0][1] = 1; /* within the other */
   make_corners(&c, 0, 2, large);
   assert_true(insitu__geometry_countable(&c.g, &c.array));
+  free_corners(&c);
   large[1][0][0] = 1 << 12, large[1][0][1] = (1 << 12) + 1;
   make_corners(&c, 0, 2, large);
   assert_false(insitu__geometry_countable(&c.g, &c.array)); /* 2^24 and one more */
+  free_corners(&c);
   large[0][0][1] = 1 << 14, large[0][1][1] = (1 << 10) + 1;
   make_corners(&c, 0, 1, large);
-  assert_int_equal(c.variable[0].fields, INSITU__MAX_FIELDS + 1); /* 2^24 + 2^14 */
+  assert_int_equal(c.g.regions[0].fields, INSITU__MAX_FIELDS + 1); /* 2^24 + 2^14 */
+  free_corners(&c);
 }
 
 /* A variable read at several offsets is read once per window; dedup and amplification say so. */

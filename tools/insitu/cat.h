@@ -502,7 +502,7 @@ static int cat_strings(const insitu_strings *s, const char *url, bool bytes) {
 static int cat_run_region(const char *url, const char *path, int precision) {
   struct config c = {0}; /* keeps the slices */
   insitu_strings *strings = NULL;
-  if (!config_slice && !config_dtype) {
+  if (!config_slice && !config_select && !config_dtype) {
     bool bytes;
     int text = cat_read_strings(url, path, &strings, &bytes);
     if (strings) text = cat_strings(strings, url, bytes);
@@ -511,7 +511,7 @@ static int cat_run_region(const char *url, const char *path, int precision) {
     if (done) return text;
   }
   struct cat_data d = {0};
-  insitu_variable v = {.label = path, .path = path};
+  insitu_variable v = {.label = path, .path = path, .select = config_select};
   if (config_slice && !(v.slices = config_parse_slices(&c, config_slice, &v.n_slices))) {
     config_free(&c);
     return TOOL_USAGE;
@@ -566,7 +566,7 @@ static const struct tool_option cat_options[] = {
         "read all of the array that DIR is, print a line; for conformance suites", &cat_array_path},
     CONFIG_OPTIONS};
 static const struct tool_command cat_command = {.name = "cat",
-    .arguments = "URL PATH [--slice ...] | [URL] --batch E,I [--config FILE]",
+    .arguments = "URL PATH [--select TEXT] | [URL] --batch E,I [--config FILE]",
     .summary = "print a region of an array, or a batch",
     .details = "A region keeps all its axes, in C order and native byte order. Absent chunks show "
                "the fill value. Strings\n"
@@ -579,6 +579,7 @@ static const struct tool_command cat_command = {.name = "cat",
                "first eight describe it.\n\n"
                "examples:\n"
                "  insitu cat t.zarr t --slice time=0:2,lat=10:20 --text\n"
+               "  insitu cat t.zarr t --select 'time=[0]; level=500; lat=60..30' --text\n"
                "  insitu cat t.zarr lat -o lat.npy\n"
                "  insitu cat t.zarr --var x=t,y=t@1 --batch-size 8 --batch 0,3 --array y -o y.npy\n"
                "  insitu cat --config train.json --batch 2,0 --text\n",

@@ -78,7 +78,7 @@ static const struct config_field config_fields[CONFIG_N] = {
     CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
 static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice,
-    *config_fractions, *config_ranges, *config_samples;
+    *config_select, *config_fractions, *config_ranges, *config_samples;
 #define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                               \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
 #define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                               \
@@ -95,6 +95,8 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
           &config_decode},                                                                         \
       {"slice", 0, "LIST", "DIM=START:STOP with commas between; DIM a name or an axis",            \
           &config_slice},                                                                          \
+      {"select", 0, "TEXT", "by value or index, as in level=500,850; lat=60..30; x=[0:10]",        \
+          &config_select},                                                                         \
       {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},           \
       {"ranges", 0, "A:B,...", "samples of train, val, test instead; or dates, A..B",              \
           &config_ranges},                                                                         \
@@ -415,7 +417,7 @@ static bool config_json_slices(
 static bool config_json_variable(
     struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
   static const char *const known[] = {
-      "label", "path", "offset", "steps", "dtype", "decode", "slices"};
+      "label", "path", "offset", "steps", "dtype", "decode", "slices", "select", "into"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
     if (insitu__text_json_string(j, token, text, sizeof text) < 0)
@@ -444,12 +446,15 @@ static bool config_json_variable(
     } else if (strcmp(key, "slices") == 0) {
       if (!config_json_slices(c, j, value, v)) return false;
     } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 ||
-               strcmp(key, "decode") == 0) {
+               strcmp(key, "decode") == 0 || strcmp(key, "select") == 0 ||
+               strcmp(key, "into") == 0) {
       if (insitu__text_json_is_null(j, value)) continue;
       if (insitu__text_json_string(j, value, text, sizeof text) < 0)
         return config_bad(c, key, "a string is needed");
       if (key[0] == 'l') v->label = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
+      else if (key[0] == 's') v->select = config_keep_text(c, text, strlen(text));
+      else if (key[0] == 'i') v->into = config_keep_text(c, text, strlen(text));
       else if (key[1] == 'e' && !config_decode_of(text, &v->decode))
         return config_bad(c, key, "\"cf\" is needed");
       else if (key[1] == 't' && !config_dtype_of(text, &v->dtype))
@@ -697,7 +702,7 @@ static int config_options(struct config *c) {
     return tool_usage_error(
         "which archive? Give its path, or --config with a file that has a \"url\"");
   int code = c->desc.n_variables ? TOOL_OK : config_all_arrays(c);
-  if (code || (!config_dtype && !config_decode && !config_slice)) return code;
+  if (code || (!config_dtype && !config_decode && !config_slice && !config_select)) return code;
   uint64_t n_slices = 0;
   int32_t dtype = INSITU_AS_STORED, decode = 0;
   const insitu_slice *slices =
@@ -711,6 +716,7 @@ static int config_options(struct config *c) {
   for (uint64_t i = 0; i < c->desc.n_variables; i++) {
     if (config_dtype) v[i].dtype = dtype;
     if (config_decode) v[i].decode = decode;
+    if (config_select) v[i].select = config_select;
     if (!slices) continue;
     v[i].slices = slices;
     v[i].n_slices = n_slices;

@@ -201,13 +201,16 @@ static void plan_print_head(const struct plan *p) {
   uint64_t bytes = 0;
   printf("%s%s%s\n", tool_style(TOOL_BOLD), p->loader->source.store.url, tool_style(TOOL_PLAIN));
   for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
-    const insitu_variable *v = &c->variables[i];
+    const insitu_variable *v = c->variables;
+    while (strcmp(v->into ? v->into : v->label, a->name) != 0) v++;
     printf("  %-16s ", a->name);
     for (int32_t k = 0; k < a->ndim; k++) printf("%s%" PRId64, k ? ", " : "(", a->shape[k]);
     printf(") %s", insitu__dtype_name(a->dtype));
-    if (v->path && strcmp(v->path, v->label)) printf(" of %s", v->path);
-    if (v->offset) printf(", %+" PRId64 " samples", v->offset);
+    if (!v->into && v->path && strcmp(v->path, v->label)) printf(" of %s", v->path);
+    if (!v->into && v->offset) printf(", %+" PRId64 " samples", v->offset);
     printf("\n");
+    for (int64_t k = 0; a->channels && k < a->shape[1]; k++)
+      printf("    %-16" PRId64 "%s\n", k, a->channels[k]);
     bytes += a->bytes;
   }
   printf("  one batch: %" PRIu64 " samples, %s", c->batch_size, tool_bytes(text, bytes));
