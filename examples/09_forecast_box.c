@@ -1,7 +1,7 @@
 /* cc -O2 -I. examples/09_forecast_box.c -o 09_forecast_box -luring -lcurl -llz4 -lzstd -lpthread -lm */
-/* Inputs and targets of a forecaster over a box: two winds as channels, two months in, four out, cut
- * out by values over the seam of the longitudes. Prints how far the wind moves away from the last
- * input with each month: what a forecast has to beat. Run: ./09_forecast_box */
+/* Inputs and targets of a forecaster over a box, which is cut out by values over the seam of the
+ * longitudes: two winds as channels, two months in, four out. Prints how far the wind is from the
+ * last input with each month: what a forecast has to beat. Run: ./09_forecast_box */
 #define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
