@@ -4270,7 +4270,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order) {
 #endif
 #endif
 
-#define INSITU__CORO_STACK_MIN (16u << 10)
+/* Opening an archive takes more than 32 KiB: paths, messages, the dynamic linker. */
+#define INSITU__CORO_STACK_MIN (48u << 10)
 #define INSITU__CORO_STACK_MAX (1u << 30)
 /* More than any frame: one with a path buffer could step over a single 4 KiB page. */
 #define INSITU__CORO_GUARD (64u << 10)
@@ -6847,20 +6848,20 @@ static bool insitu__sign_seconds(const int date[6], int64_t *seconds) {
 
 /* RFC 9110's IMF-fixdate alone, which every server sends today; the weekday must be the date's. */
 static bool insitu__sign_parse_http_date(const char *p, int64_t *seconds) {
-  const char *weekday = p;
-  int date[6] = {0}, again[6];
+  int date[6] = {0};
+  char again[30];
   int64_t found;
 
   if (strlen(p) != 29) return false;
-  p += 3;
-  if (!insitu__sign_read_date(&p, ", DD ", date)) return false;
-  while (date[1] < 12 && strncmp(p, insitu__sign_months[date[1]], 3) != 0) date[1]++;
+  const char *day = p + 5, *rest = p + 11;
+  while (date[1] < 12 && strncmp(p + 8, insitu__sign_months[date[1]], 3) != 0) date[1]++;
   date[1]++; /* 13: no month's name */
-  p += 3;
-  if (!insitu__sign_read_date(&p, " YYYY hh:mm:ss GMT", date) ||
-      !insitu__sign_seconds(date, &found) ||
-      strncmp(weekday, insitu__sign_date(found, again), 3) != 0)
+  if (!insitu__sign_read_date(&day, "DD", date) ||
+      !insitu__sign_read_date(&rest, " YYYY hh:mm:ss GMT", date) ||
+      !insitu__sign_seconds(date, &found))
     return false;
+  insitu__sign_http_date(found, again);
+  if (strcmp(p, again) != 0) return false; /* the weekday, and what stands around the day */
   *seconds = found;
   return true;
 }
@@ -7645,12 +7646,6 @@ static uint64_t insitu__sign_ini_bad_line(const char *text, uint64_t n) {
   return piece == INSITU__SIGN_INI_BAD ? x.line : 0;
 }
 
-/* Whether the property stands in a section of that kind and name. */
-static bool insitu__sign_ini_in(
-    const struct insitu__sign_ini *x, const char *kind, const char *name) {
-  return insitu__sign_span_like(x->kind, kind) && insitu__sign_span_is(x->name, name);
-}
-
 /* Whether there is a section of that kind and name with that key. value: the key's value, as it
  * stands there; the last one counts. key NULL: the section alone is looked for, and value stays. */
 static bool insitu__sign_ini_find(const char *text, uint64_t n, const char *kind, const char *name,
@@ -7662,7 +7657,8 @@ static bool insitu__sign_ini_find(const char *text, uint64_t n, const char *kind
   while ((piece = insitu__sign_ini_piece(&x)) < INSITU__SIGN_INI_DONE) {
     bool wanted = key ? piece == INSITU__SIGN_INI_PROPERTY && insitu__sign_span_like(x.key, key)
                       : piece == INSITU__SIGN_INI_SECTION;
-    if (!wanted || !insitu__sign_ini_in(&x, kind, name)) continue;
+    if (!wanted || !insitu__sign_span_like(x.kind, kind) || !insitu__sign_span_is(x.name, name))
+      continue;
     if (key) *value = x.value;
     found = true;
   }
@@ -7883,11 +7879,8 @@ static bool insitu__names_bare_host(const char *url, char *out, size_t cap) {
 
   if (!at) return false;
   at += 3;
-  for (const char *p = end; p-- > at;)
-    if (*p == '@') {
-      at = p + 1;
-      break;
-    }
+  const char *user = (const char *)memrchr(at, '@', (size_t)(end - at));
+  if (user) at = user + 1;
   at += *at == '[';
   uint64_t n = at[-1] == '[' ? strcspn(at, "]") : strcspn(at, ":/?#");
   if (!n || n >= cap) return false;
@@ -8175,7 +8168,7 @@ struct insitu__http_desc {
   bool hedge;    /* late requests are sent a second time */
   bool isolated; /* proxies of the environment do not count */
   bool any_etag; /* objects that change are not noticed */
-  bool cached;   /* objects in cache_dir are not revalidated */
+  bool validate; /* objects in cache_dir are revalidated (true) */
 };
 
 /* The head of one response, valid after the await. */
@@ -8235,10 +8228,9 @@ struct insitu__http_request {
    * of the object. */
   uint64_t first, bytes;
 
-  int64_t connect_ms, stall_ms; /* 0: as the desc says */
-  bool fresh;                   /* by a new connection */
-  bool direct;                  /* by no proxy */
-  int64_t dated;                /* the server's time when the request was made, as >>auth knew it */
+  int64_t timeout_ms; /* to connect, and of silence; 0: as the desc says */
+  bool direct;        /* by no proxy */
+  int64_t dated;      /* the server's time when the request was made, as >>auth knew it */
   struct insitu__http_timing *timing; /* where times go, or NULL */
   const bool *give_up; /* NULL, or: once it is true, insitu__http_sweep cancels the request */
   /* NULL, or memory that is read next: it is fetched while the body is copied */
@@ -8296,13 +8288,11 @@ struct insitu__http_transfer {
   bool plain;                 /* options are those of a plain request: see insitu__http_curl_set */
   bool reusable;              /* and the next plain request may keep them */
 
-  struct insitu__http_answer *answer; /* where headers go: the request's or, while hedged, own */
-  struct insitu__http_answer own;
+  struct insitu__http_answer own; /* where headers go until this transfer claims its request */
   uint64_t header_bytes;
   uint64_t error_bytes; /* of an error answer's body */
   int64_t began;        /* insitu__http_clock, where hedge is set */
   bool headed;          /* the headers are complete */
-  bool delivers;        /* this transfer's answer is the request's */
   char error[CURL_ERROR_SIZE];
 };
 
@@ -8369,9 +8359,7 @@ static bool insitu__http_duration(const char *text, int64_t *ms) {
   uint64_t whole = 0, part = 0, scale = 1, unit = 0; /* unit: milliseconds */
   const char *p = text;
 
-  for (; insitu__text_is_digit(*p) && whole < 1000000000; p++)
-    whole = whole * 10 + (uint64_t)(*p - '0');
-  if (p == text) return false;
+  if (!insitu__text_take_number(&p, &whole) || whole > 1000000000) return false;
   if (*p == '.' && insitu__text_is_digit(p[1]))
     for (p++; insitu__text_is_digit(*p); p++)
       if (scale < 1000000) part = part * 10 + (uint64_t)(*p - '0'), scale *= 10;
@@ -8400,7 +8388,6 @@ enum {
   INSITU__HTTP_OPTION_NUMBER,  /* uint64_t from least to most */
   INSITU__HTTP_OPTION_RETRIES, /* two unsigned: retries and first_retries */
   INSITU__HTTP_OPTION_FLAG,    /* bool */
-  INSITU__HTTP_OPTION_OFF,     /* bool that is true where the option says false */
   INSITU__HTTP_OPTION_VERSION, /* int */
   INSITU__HTTP_OPTION_TEXT,    /* const char *, and what follows, too */
   INSITU__HTTP_OPTION_FILE,    /* of certificates, which can be read */
@@ -8437,7 +8424,7 @@ static const struct insitu__http_option {
         INSITU__HTTP_FLAGS},
     {"hedge", INSITU__HTTP_OPTION_FLAG, INSITU__HTTP_AT(hedge), INSITU__HTTP_FLAGS},
     {"ignore_etag", INSITU__HTTP_OPTION_FLAG, INSITU__HTTP_AT(any_etag), INSITU__HTTP_FLAGS},
-    {"cache_validate", INSITU__HTTP_OPTION_OFF, INSITU__HTTP_AT(cached), INSITU__HTTP_FLAGS},
+    {"cache_validate", INSITU__HTTP_OPTION_FLAG, INSITU__HTTP_AT(validate), INSITU__HTTP_FLAGS},
 #undef INSITU__HTTP_AT
 #undef INSITU__HTTP_TIMES
 #undef INSITU__HTTP_FLAGS
@@ -8482,10 +8469,6 @@ static bool insitu__http_option_store(
     *(int *)to = value[0] - '0';
     return !strcmp(value, "1.1") || !strcmp(value, "2");
   case INSITU__HTTP_OPTION_FLAG: return insitu__http_flag(value, (bool *)to);
-  case INSITU__HTTP_OPTION_OFF:
-    if (!insitu__http_flag(value, (bool *)to)) return false;
-    *(bool *)to = !*(bool *)to;
-    return true;
   default: *(const char **)to = value; return true;
   }
 }
@@ -8845,16 +8828,13 @@ static int64_t insitu__http_clock(const struct insitu__http *h) {
 static bool insitu__http_claim(struct insitu__http_transfer *t) {
   struct insitu__http_request *r = t->request;
 
-  if (t->delivers) return true;
-  if (r->winner) return false;
+  if (r->winner) return r->winner == t;
   struct insitu__http *h = t->http;
-  t->delivers = h->answered = true;
+  h->answered = true;
   r->winner = t;
   __builtin_prefetch(r->prefetch);
-  if (t->answer == &t->own) {
-    r->answer = t->own;
-    t->own.location = NULL;
-  }
+  r->answer = t->own;
+  t->own.location = NULL;
 
   if (h->desc.hedge)
     h->latency[h->n_latency++ % INSITU__HTTP_LATENCIES] = insitu__http_clock(h) - t->began;
@@ -8887,15 +8867,15 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   if (t->header_bytes > INSITU__MAX_HEADERS)
     return insitu__http_refuse(t->request, INSITU__HTTP_LONG);
   bool status = n > 5 && !memcmp(line, "HTTP/", 5);
-  if (t->delivers || (t->headed && !status)) return n; /* a trailer: it changes nothing */
+  if (t->request->winner || (t->headed && !status)) return n; /* a trailer: it changes nothing */
   /* informational answers come before the real one */
   if (status) {
-    insitu__http_answer_init(t->answer);
+    insitu__http_answer_init(&t->own);
     /* HTTP/2 and later mark the end of every body */
-    t->answer->framed = n > 6 && line[5] >= '2' && line[5] <= '9';
+    t->own.framed = n > 6 && line[5] >= '2' && line[5] <= '9';
     t->headed = false;
     const char *space = (const char *)memchr(line, ' ', n - 3);
-    if (space) t->answer->status = atoi(space + 1);
+    if (space) t->own.status = atoi(space + 1);
     return n;
   }
 
@@ -8903,7 +8883,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   while (length && (line[length - 1] == '\n' || line[length - 1] == '\r')) length--;
   if (!length) {
     t->headed = true;
-    insitu__http_answer_complete(t->answer);
+    insitu__http_answer_complete(&t->own);
     return n;
   }
 
@@ -8913,8 +8893,8 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
   text[length] = 0;
   bool taken = true;
   if (length > 5 && text[4] == ':' && !strncasecmp(text, "date", 4))
-    insitu__http_read_date(t->http, t->answer, text);
-  else taken = insitu__http_read_header(t->answer, text);
+    insitu__http_read_date(t->http, &t->own, text);
+  else taken = insitu__http_read_header(&t->own, text);
 
   /* a redirect's target may be a signed url */
   if (text != copy) insitu__mem_free_secret(text, length + 1);
@@ -9008,7 +8988,7 @@ static void insitu__http_retire(struct insitu__http_transfer *t) {
   curl_multi_remove_handle(h->multi, t->easy);
   if (!t->reusable) curl_easy_reset(t->easy);
   curl_slist_free_all(t->resolve);
-  if (t->answer == &t->own) insitu__http_answer_init(&t->own);
+  insitu__http_answer_init(&t->own);
   *t->link = t->next;
   if (t->next) t->next->link = t->link;
   t->resolve = NULL;
@@ -9148,8 +9128,8 @@ static bool insitu__http_curl_all(struct insitu__http_transfer *t) {
 
   curl_write_callback on_header = insitu__http_on_header, on_body = insitu__http_on_body;
   curl_opensocket_callback on_open = insitu__http_on_open;
-  int64_t connect = r->connect_ms ? r->connect_ms : d->connect_ms,
-          stall = r->stall_ms ? r->stall_ms : d->stall_ms;
+  int64_t connect = r->timeout_ms ? r->timeout_ms : d->connect_ms,
+          stall = r->timeout_ms ? r->timeout_ms : d->stall_ms;
   const char *proxy = insitu__http_proxy_of(t->http, r);
   bool ok = true;
   curl_easy_reset(e);
@@ -9163,7 +9143,7 @@ static bool insitu__http_curl_all(struct insitu__http_transfer *t) {
       e, CURLOPT_HTTP_VERSION, d->version == 2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
   insitu__http_set_long(e, CURLOPT_PIPEWAIT, d->version == 2);
   insitu__http_set_long(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1);
-  insitu__http_set_long(e, CURLOPT_FRESH_CONNECT, r->fresh || t == r->twin);
+  insitu__http_set_long(e, CURLOPT_FRESH_CONNECT, t == r->twin);
 #if LIBCURL_VERSION_NUM >= 0x075500
   ok = insitu__http_set_text(e, CURLOPT_PROTOCOLS_STR, "http,https");
 #else
@@ -9204,8 +9184,7 @@ static bool insitu__http_curl_all(struct insitu__http_transfer *t) {
  * that was broken off. The desc is the same for all requests of a store. */
 static bool insitu__http_curl_set(struct insitu__http_transfer *t, uint64_t origin) {
   struct insitu__http_request *r = t->request;
-  bool get = !r->method || !strcmp(r->method, "GET"),
-       usual = !r->connect_ms && !r->stall_ms && !r->fresh && !r->direct;
+  bool get = !r->method || !strcmp(r->method, "GET"), usual = !r->timeout_ms && !r->direct;
   const char *target = insitu__http_target(r->url);
   bool plain = origin && target && get && usual && r->iov && !r->n_body && t != r->twin;
   bool same = t->reusable && plain && t->origin == origin, by_root = plain && !t->http->proxied;
@@ -9239,12 +9218,11 @@ static bool insitu__http_start(
   *slot = t;
   t->http = h;
   t->request = r;
-  t->delivers = t->headed = false;
+  t->headed = false;
   t->header_bytes = t->error_bytes = 0;
   t->error[0] = 0;
   t->began = h->desc.hedge ? insitu__http_clock(h) : 0;
-  t->answer = h->desc.hedge ? &t->own : &r->answer;
-  insitu__http_answer_init(t->answer);
+  insitu__http_answer_init(&t->own);
   t->next = h->active;
   t->link = &h->active;
   if (t->next) t->next->link = &t->next;
@@ -9267,7 +9245,6 @@ static void insitu__http_finish(struct insitu__http *h, struct insitu__http_requ
   if (r->sent) insitu__http_retire(r->sent);
   if (r->twin) insitu__http_retire(r->twin);
   r->sent = r->twin = NULL;
-  if (!r->winner) insitu__http_answer_init(&r->answer); /* headers that broke off tell nothing */
   insitu__reactor_ready(h->reactor, r->co);
 }
 
@@ -9397,7 +9374,7 @@ static int64_t insitu__http_hedge(struct insitu__http *h) {
   for (struct insitu__http_transfer *t = h->active, *following; t; t = following) {
     following = t->next;
     struct insitu__http_request *r = t->request;
-    if (t->delivers || r->twin || r->winner || r->n_body || t != r->sent) continue;
+    if (r->twin || r->winner || r->n_body || t != r->sent) continue;
     if (atomic_load(&h->n_hedges) * 20 > atomic_load(&h->n_requests)) break;
     if (t->began + late > now) next = next < t->began + late ? next : t->began + late;
     else if (insitu__http_start(h, r, &r->twin)) insitu__http_count(&h->n_hedges, 1);
@@ -9452,7 +9429,7 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
   for (unsigned i = 0; i < names.n; i++) {
     const char *name = names.name[i];
     struct insitu__names_host *host = insitu__names_find(h->host, name);
-    int64_t now = insitu__base_now(), ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
+    int64_t now = insitu__base_now(), ms = r->timeout_ms ? r->timeout_ms : h->desc.connect_ms;
     if (!host) {
       insitu__http_fail_name(h, r, name,
           "more names than INSITU__MAX_HOSTS (8) are being looked up", "try again later");
@@ -9503,7 +9480,7 @@ static bool insitu__http_resolve(struct insitu__http *h) {
     } else if (!r->host->asked) {
       insitu__http_fail_lookup(h, r, r->host);
     } else {
-      int64_t ms = r->connect_ms ? r->connect_ms : h->desc.connect_ms;
+      int64_t ms = r->timeout_ms ? r->timeout_ms : h->desc.connect_ms;
       snprintf(
           late, sizeof late, "its look-up takes longer than connect_timeout (%" PRId64 " ms)", ms);
       insitu__http_fail_name(h, r, r->host->name, late, NULL);
@@ -9687,7 +9664,7 @@ static insitu_status insitu__http_failed(const struct insitu__http_request *r, i
   if (err && err->status >= 0)
     err->http_status = r->answer.status ? r->answer.status : (int32_t)r->tunnel,
     err->retryable = r->transient;
-  if (r->failure && r->failure != INSITU__HTTP_FULL)
+  if (r->failure)
     return insitu__error_set(err,
         r->failure == INSITU__HTTP_MEMORY ? INSITU_E_NOMEM : INSITU_E_HTTP, "%s: %s", origin,
         said[r->failure]);
@@ -9794,7 +9771,7 @@ static bool insitu__http_pause_await(struct insitu__http *h, struct insitu__http
  * silence. */
 static insitu_status insitu__http_call_await(struct insitu__http *h, struct insitu__http_request *r,
     unsigned tries, int64_t timeout_ms, insitu_error *err) {
-  r->connect_ms = r->stall_ms = timeout_ms;
+  r->timeout_ms = timeout_ms;
   for (unsigned i = 1;; i++) {
     insitu_error once = {0};
     r->text.n = 0;
@@ -9831,6 +9808,7 @@ static insitu_status insitu__http_open(
       .first_retries = 3,
       .retry_ms = 180000,
       .version = 1,
+      .validate = true,
       .agent = "insitubatch"};
   h->most = h->limit = INSITU__HTTP_CONNECTIONS;
   return INSITU_OK;
@@ -10041,25 +10019,15 @@ static void insitu__settings_wipe(char **text) {
   *text = NULL;
 }
 
-static void insitu__settings_wipe_buffer(struct insitu__text_buffer *b) {
-  b->secret = true;
-  insitu__text_buffer_free(b);
-}
-
 /* The one error of these sections for a lack of memory. */
 static insitu_status insitu__settings_nomem(insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOMEM,
       "store: no memory for its credentials and urls; give the process more memory");
 }
 
-/* A copy of a text; NULL: the text is NULL, or no memory. */
-static char *insitu__settings_copy(const char *text) {
-  return text ? insitu__mem_text(text, strlen(text)) : NULL;
-}
-
-/* Replaces a text by a copy of another, or by NULL. */
+/* Replaces a text by a copy of another, or by NULL. Without memory the text is gone, too. */
 static insitu_status insitu__settings_put(char **to, const char *text, insitu_error *err) {
-  char *copy = insitu__settings_copy(text);
+  char *copy = text ? insitu__mem_text(text, strlen(text)) : NULL;
   insitu__settings_wipe(to);
   *to = copy;
   return copy || !text ? INSITU_OK : insitu__settings_nomem(err);
@@ -10067,12 +10035,9 @@ static insitu_status insitu__settings_put(char **to, const char *text, insitu_er
 
 /* Hands a buffer's text to the caller, and leaves the buffer empty. NULL: the buffer has failed. */
 static char *insitu__settings_take(struct insitu__text_buffer *b) {
-  insitu__text_buffer_bytes(b, "", 0); /* a text, even if nothing was written */
+  insitu__text_buffer_bytes(b, "", 0);        /* a text, even if nothing was written */
+  if (b->failed) insitu__text_buffer_free(b); /* its text is NULL then */
   char *text = b->text;
-  if (b->failed) {
-    insitu__settings_wipe_buffer(b);
-    text = NULL;
-  }
   memset(b, 0, sizeof *b);
   return text;
 }
@@ -10184,7 +10149,7 @@ static const char *insitu__settings_kind_of_label(int from) {
 static insitu_status insitu__settings_endpoint(const struct insitu__settings *s, int setting,
     struct insitu__text_buffer *out, insitu_error *err) {
   struct insitu__settings_url u;
-  struct insitu__text_buffer full = {0};
+  struct insitu__text_buffer full = {.secret = true};
   bool emulator = s->by[setting] && !strcmp(s->by[setting], "STORAGE_EMULATOR_HOST");
   bool bare =
       (emulator || setting == INSITU__SETTINGS_METADATA) && !strstr(s->value[setting], "://");
@@ -10202,7 +10167,7 @@ static insitu_status insitu__settings_endpoint(const struct insitu__settings *s,
     insitu__settings_url_path(u.path, u.n_path, out);
   }
 
-  insitu__settings_wipe_buffer(&full);
+  insitu__text_buffer_free(&full);
   if (!cause) return out->failed ? insitu__settings_nomem(err) : INSITU_OK;
   return insitu__error_set(err, INSITU_E_ARG, "store, %s '%s': %s%s give https://host",
       insitu__settings_kind_of_label(s->from[setting]), insitu__settings_label(s, setting), cause,
@@ -10464,12 +10429,6 @@ struct insitu__auth {
   int64_t pause;                       /* when to try again after a failure, seconds since 1970 */
   insitu_error error;                  /* of the last renewal */
 };
-
-static void insitu__auth_wipe_role(struct insitu__auth_role *role) {
-  insitu__settings_wipe(&role->arn);
-  insitu__settings_wipe(&role->external);
-  insitu__settings_wipe(&role->session);
-}
 
 /* Overwrites and frees credentials. */
 static void insitu__auth_wipe_keys(struct insitu__auth_keys *k) {
@@ -10822,16 +10781,6 @@ static insitu_status insitu__auth_file_read(const struct insitu__auth *a, int se
       "store, file '%.400s', line %" PRIu64
       ": it is neither [section] nor key = value of one; correct it",
       f->path, line);
-}
-
-/* Reads both AWS files. */
-static insitu_status insitu__auth_files_read(
-    const struct insitu__auth *a, struct insitu__auth_files *f, insitu_error *err) {
-  insitu_status status =
-      insitu__auth_file_read(a, INSITU__SETTINGS_CONFIG, "/.aws/config", &f->config, err);
-  if (status < 0) return status;
-  return insitu__auth_file_read(
-      a, INSITU__SETTINGS_CREDENTIALS, "/.aws/credentials", &f->credentials, err);
 }
 
 static void insitu__auth_files_free(struct insitu__auth_files *f) {
@@ -11348,11 +11297,10 @@ static insitu_status insitu__auth_token_file_await(
   if (n < 0) cause = insitu__error_text((int)-n, buf, sizeof buf);
   else if (n >= INSITU__MAX_SECRET) cause = "it is larger than INSITU__MAX_SECRET (16 KiB)";
   else cause = insitu__settings_characters(text, false);
-  insitu__settings_wipe(&a->proof);
-  if (!cause) a->proof = insitu__settings_copy(text);
+  insitu_status status = insitu__settings_put(&a->proof, cause ? NULL : text, err);
   insitu__mem_free_secret(text, INSITU__MAX_SECRET);
-  if (n == -ENOMEM || (!cause && !a->proof)) return insitu__settings_nomem(err);
-  if (!cause) return INSITU_OK;
+  if (n == -ENOMEM) return insitu__settings_nomem(err);
+  if (!cause) return status;
   if (err && !err->status) err->sys_errno = n < 0 ? (int32_t)-n : 0;
   return insitu__error_set(err, INSITU_E_AUTH,
       "credentials, token file '%.400s' (named by %.60s): cannot be used: %s; check it", path,
@@ -11458,7 +11406,7 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
   }
 
   insitu__http_request_free(&r);
-  insitu__settings_wipe_buffer(form);
+  insitu__text_buffer_free(form);
   return status;
 }
 
@@ -11792,26 +11740,24 @@ static insitu_status insitu__auth_service(struct insitu__auth *a, int setting,
 static insitu_status insitu__auth_services(struct insitu__auth *a, insitu_error *err) {
   const struct insitu__auth_provider *provider = &insitu__auth_provider[a->set.kind];
   const char *tenant = a->set.value[INSITU__SETTINGS_TENANT]; /* Azure has such */
-  struct insitu__text_buffer tokens = {0}, tail = {0};
+  struct insitu__text_buffer tail = {0};
+  char tokens[64 + sizeof a->region];
 
   if (tenant && !insitu__settings_consists(
                     tenant, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-"))
     return insitu__error_set(err, INSITU_E_ARG,
         "store, option 'tenant_id': it is no identifier or domain of a tenant; correct it");
-  if (provider->tokens) insitu__text_buffer_printf(&tokens, "%s", provider->tokens);
-  else
-    insitu__text_buffer_printf(&tokens, "https://sts.%s.amazonaws.com%s", a->region,
-        strncmp(a->region, "cn-", 3) ? "" : ".cn");
+  snprintf(tokens, sizeof tokens, "https://sts.%s.amazonaws.com%s", a->region,
+      strncmp(a->region, "cn-", 3) ? "" : ".cn");
   insitu__text_buffer_printf(&tail, tenant ? "/%s/oauth2/v2.0/token" : "%s", tenant ? tenant : "");
 
-  insitu_status status = INSITU_OK;
-  if (tokens.failed || tail.failed) status = insitu__settings_nomem(err);
+  insitu_status status = tail.failed ? insitu__settings_nomem(err) : INSITU_OK;
   if (status == INSITU_OK)
-    status = insitu__auth_service(a, INSITU__SETTINGS_STS, tokens.text, tail.text, &a->sts, err);
+    status = insitu__auth_service(a, INSITU__SETTINGS_STS,
+        provider->tokens ? provider->tokens : tokens, tail.text, &a->sts, err);
   if (status == INSITU_OK)
     status = insitu__auth_service(
         a, INSITU__SETTINGS_METADATA, provider->metadata, "", &a->metadata, err);
-  insitu__text_buffer_free(&tokens);
   insitu__text_buffer_free(&tail);
   return status;
 }
@@ -11851,7 +11797,11 @@ static insitu_status insitu__auth_find(
 /* Overwrites and frees settings and credentials; a zeroed one is fine. */
 static void insitu__auth_close(struct insitu__auth *a) {
   for (int i = 0; i < INSITU__SETTINGS_COUNT; i++) insitu__settings_wipe(&a->set.value[i]);
-  for (int i = 0; i < a->n_roles; i++) insitu__auth_wipe_role(&a->role[i]);
+  for (int i = 0; i < a->n_roles; i++) {
+    insitu__settings_wipe(&a->role[i].arn);
+    insitu__settings_wipe(&a->role[i].external);
+    insitu__settings_wipe(&a->role[i].session);
+  }
 
   char **text[] = {&a->query, &a->sts, &a->metadata, &a->basic, &a->user, &a->proof};
   for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__settings_wipe(text[i]);
@@ -11903,25 +11853,6 @@ struct insitu__cloud_ask {
 
 /* -- providers -- */
 
-/* Appends the host of a region's buckets. */
-static void insitu__cloud_base_s3(const struct insitu__cloud *c, struct insitu__text_buffer *base) {
-  insitu__text_buffer_printf(base, "https://s3.%s.amazonaws.com%s", c->auth.region,
-      strncmp(c->auth.region, "cn-", 3) ? "" : ".cn");
-}
-
-/* Appends the one host of Google's service. */
-static void insitu__cloud_base_gs(const struct insitu__cloud *c, struct insitu__text_buffer *base) {
-  (void)c;
-  insitu__text_buffer_printf(base, "https://storage.googleapis.com");
-}
-
-/* Appends the host of a storage account. */
-static void insitu__cloud_base_azure(
-    const struct insitu__cloud *c, struct insitu__text_buffer *base) {
-  insitu__text_buffer_printf(
-      base, "https://%s.blob.core.windows.net", c->auth.set.value[INSITU__SETTINGS_ID]);
-}
-
 /* How a service writes a listing in XML. An object or a directory is an element, and its name
  * stands in an element inside that one. */
 struct insitu__cloud_listing {
@@ -11960,8 +11891,9 @@ static const struct insitu__cloud_listing insitu__cloud_listing_azure = {
 
 /* What kinds of remote roots differ in. */
 struct insitu__cloud_provider {
-  /* Appends "https://host" where no endpoint is set; the host does not name the bucket. */
-  void (*base)(const struct insitu__cloud *c, struct insitu__text_buffer *base);
+  /* "https://host" where no endpoint is set. Between the two stands what tells hosts apart, the
+   * region or the account; the bucket does not. */
+  const char *head, *tail;
   const struct insitu__cloud_listing *listing; /* NULL: it cannot list */
   const char *range;                           /* header that asks for a range, with ": " */
   const char *version;   /* of the protocol, for a header beside one with the date; NULL: none */
@@ -11981,7 +11913,8 @@ static const struct insitu__cloud_provider insitu__cloud_provider_of[] = {
         .global_names = true,
         .forbidden = INSITU__CLOUD_FORBIDDEN,
         .moved = "give the url that it leads to"},
-    [INSITU__CLOUD_S3] = {.base = insitu__cloud_base_s3,
+    [INSITU__CLOUD_S3] = {.head = "https://s3.",
+        .tail = ".amazonaws.com",
         .listing = &insitu__cloud_listing_s3,
         .range = "Range: ",
         .region = "us-east-1",
@@ -11991,7 +11924,8 @@ static const struct insitu__cloud_provider insitu__cloud_provider_of[] = {
         .forbidden = INSITU__CLOUD_FORBIDDEN "; without the right to list, a missing object looks "
                                              "like this, too",
         .moved = INSITU__CLOUD_MOVED},
-    [INSITU__CLOUD_GS] = {.base = insitu__cloud_base_gs,
+    [INSITU__CLOUD_GS] = {.head = "https://storage.googleapis.com",
+        .tail = "",
         .listing = &insitu__cloud_listing_s3,
         .range = "Range: ",
         .region = "auto",
@@ -11999,7 +11933,8 @@ static const struct insitu__cloud_provider insitu__cloud_provider_of[] = {
         .global_names = true,
         .forbidden = INSITU__CLOUD_FORBIDDEN,
         .moved = INSITU__CLOUD_MOVED},
-    [INSITU__CLOUD_AZURE] = {.base = insitu__cloud_base_azure,
+    [INSITU__CLOUD_AZURE] = {.head = "https://",
+        .tail = ".blob.core.windows.net",
         .listing = &insitu__cloud_listing_azure,
         .range = "x-ms-range: ",
         .version = INSITU__CLOUD_AZURE_VERSION,
@@ -12017,9 +11952,13 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
   struct insitu__text_buffer url = {0}, base = {0}, path = {0};
   bool custom = set->value[INSITU__SETTINGS_ENDPOINT];
   insitu_status status = INSITU_OK;
+  const char *part = c->provider->regions ? c->auth.region : "";
+  if (c->provider->account_in_url) part = set->value[INSITU__SETTINGS_ID];
 
   if (custom) status = insitu__settings_endpoint(set, INSITU__SETTINGS_ENDPOINT, &url, err);
-  else c->provider->base(c, &url);
+  else
+    insitu__text_buffer_printf(&url, "%s%s%s%s", c->provider->head, part, c->provider->tail,
+        c->provider->regions && !strncmp(part, "cn-", 3) ? ".cn" : "");
   if (status == INSITU_OK && url.failed) status = insitu__settings_nomem(err);
 
   if (status == INSITU_OK) {
@@ -12198,8 +12137,8 @@ static void insitu__cloud_close(struct insitu__cloud *c) {
 
   char **text[] = {&c->bucket, &c->prefix, &c->name, &c->base, &c->path};
   for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__settings_wipe(text[i]);
-  insitu__settings_wipe_buffer(&c->at);
-  insitu__settings_wipe_buffer(&c->query);
+  insitu__text_buffer_free(&c->at);
+  insitu__text_buffer_free(&c->query);
   explicit_bzero(c, sizeof *c);
 }
 
@@ -12211,8 +12150,13 @@ static insitu_status insitu__cloud_open_account(
   insitu_status status = INSITU_OK;
 
   if (environment) status = insitu__settings_environment(&auth->set, err);
-  if (status == INSITU_OK && environment && c->provider->regions && insitu__auth_needs_files(auth))
-    status = insitu__auth_files_read(auth, &files, err);
+  bool read = environment && c->provider->regions && insitu__auth_needs_files(auth);
+  if (status == INSITU_OK && read)
+    status =
+        insitu__auth_file_read(auth, INSITU__SETTINGS_CONFIG, "/.aws/config", &files.config, err);
+  if (status == INSITU_OK && read)
+    status = insitu__auth_file_read(
+        auth, INSITU__SETTINGS_CREDENTIALS, "/.aws/credentials", &files.credentials, err);
   if (status == INSITU_OK && c->provider->account_in_url) status = insitu__cloud_open_azure(c, err);
   if (status == INSITU_OK) status = insitu__auth_find(auth, &files, err);
   insitu__auth_files_free(&files);
@@ -17602,7 +17546,7 @@ static insitu_status insitu__remote_open(
         &m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
   if (status < 0) return status;
 
-  s->cached = m->http.desc.cached;
+  s->cached = !m->http.desc.validate;
   s->any_etag = m->http.desc.any_etag;
   m->parts = insitu__http_connections(&m->http, 0);
   insitu__mem_free(s->url); /* for messages: without credentials and query */

@@ -997,8 +997,8 @@ static struct server *second;
 struct kind {
   const char *name, *method, *key, *header, *header2, *body;
   uint64_t first, bytes;
-  int64_t connect_ms, stall_ms;
-  bool text, fresh, direct, timing, user, other;
+  int64_t timeout_ms;
+  bool text, direct, timing, user, other;
 };
 static const struct kind kinds[] = {
     {"range", .key = "o", .header = "Range: bytes=2-4", .first = 2, .bytes = 3},
@@ -1012,8 +1012,7 @@ static const struct kind kinds[] = {
     {"head into text", "HEAD", .key = "p", .text = true},
     {"post", "POST", .key = "o", .body = "a=b", .text = true},
     {"put", "PUT", .key = "q", .body = "", .text = true},
-    {"patient", .key = "o", .connect_ms = 61234, .stall_ms = 54321},
-    {"fresh", .key = "o", .fresh = true}, {"direct", .key = "o", .direct = true},
+    {"patient", .key = "o", .timeout_ms = 61234}, {"direct", .key = "o", .direct = true},
     {"timed", .key = "o", .timing = true}, {"user", .key = "o", .user = true},
     {"elsewhere", .key = "o", .other = true},
     {"odd path", .key = "a/../b//./%41%2f\xc3\xa9?x=/y&z=%2F"}, {"empty path", .key = ""},
@@ -1041,9 +1040,7 @@ static void send_kind(void *arg) {
   struct insitu__http_request r = {
       .method = k->method, .url = url, .first = k->first, .bytes = k->bytes, .body = k->body};
   r.n_body = k->body ? strlen(k->body) : 0;
-  r.connect_ms = k->connect_ms;
-  r.stall_ms = k->stall_ms;
-  r.fresh = k->fresh;
+  r.timeout_ms = k->timeout_ms;
   r.direct = k->direct;
   if (k->timing) r.timing = &timing;
   if (!k->text) r.iov = &iov, r.n_iov = 1;
@@ -1065,7 +1062,7 @@ static void sent(const struct kind *k, bool proxy) {
   server_logged(at, 0, last_head, now.head);
 }
 static bool is_plain(const struct kind *k) {
-  bool usual = !k->text && !k->fresh && !k->direct && !k->user && !k->connect_ms,
+  bool usual = !k->text && !k->direct && !k->user && !k->timeout_ms,
        get = !k->method || !strcmp(k->method, "GET");
   return usual && get && !strchr(k->key, '#') && k->key[0] != '?';
 }

@@ -492,6 +492,7 @@ static void test_init(void **state) {
   insitu_error err = {0};
   assert_int_equal(insitu__coro_pool_init(&pool, 100, 1, &err), INSITU_E_ARG);
   assert_true(err.status == INSITU_E_ARG && strstr(err.message, "INSITU_CORO_STACK"));
+  assert_int_equal(insitu__coro_pool_init(&pool, 32 << 10, 1, NULL), INSITU_E_ARG);
   assert_int_equal(insitu__coro_pool_init(&pool, SIZE_MAX, 1, NULL), INSITU_E_ARG);
   /* rounded up to pages */
   assert_int_equal(insitu__coro_pool_init(&pool, (64 << 10) + 1, 0, NULL), INSITU_OK);
