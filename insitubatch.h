@@ -1511,8 +1511,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_ORDER (UINT64_C(1) << 61)
 
 /* >>base --------------------------------------------------------------------------------------- */
-/* Small arithmetic, byte order, the clock, and what older compilers and C libraries lack. No state;
- * any thread; nothing suspends. */
+/* Small arithmetic, byte order, the clock, lists, and what older compilers and C libraries lack. No
+ * state; any thread; nothing suspends. */
 
 static inline uint64_t insitu__base_min(uint64_t a, uint64_t b) {
   return a < b ? a : b;
@@ -1601,6 +1601,40 @@ static inline int64_t insitu__base_now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* What stands in a list: the first member of a larger struct, to which its address is cast. */
+struct insitu__base_node {
+  struct insitu__base_node *next;
+};
+
+/* A list of nodes, the oldest first. `last` counts only while `first` is not NULL. */
+struct insitu__base_list {
+  struct insitu__base_node *first, *last;
+};
+
+/* Appends a node to a list. */
+static void insitu__base_push(struct insitu__base_list *list, struct insitu__base_node *node) {
+  node->next = NULL;
+  if (list->first) list->last->next = node;
+  else list->first = node;
+  list->last = node;
+}
+
+/* Removes the first node of a list; NULL: the list is empty. */
+static void *insitu__base_pop(struct insitu__base_list *list) {
+  struct insitu__base_node *node = list->first;
+  if (node) list->first = node->next;
+  return node;
+}
+
+/* Moves all of `from` to the end of `to`. */
+static void insitu__base_append(struct insitu__base_list *to, struct insitu__base_list *from) {
+  if (!from->first) return;
+  if (to->first) to->last->next = from->first;
+  else to->first = from->first;
+  to->last = from->last;
+  from->first = NULL;
 }
 
 /* >>error -------------------------------------------------------------------------------------- */
@@ -1973,8 +2007,9 @@ static void insitu__array_free(void *array) {
  *   names     the nearest of a list, for messages
  *   URLs      their kind and path, and what of them may be shown
  *
- * Pure functions over memory that the caller owns; any thread; nothing suspends. Text is untrusted:
- * size, depth and number length have limits. */
+ * No state of its own. A document, an index and a buffer own memory, which their _free functions
+ * give back. Any thread; nothing suspends. Text is untrusted: size, depth and number length have
+ * limits. */
 
 #include <locale.h>  /* newlocale: numbers are read in the C locale whatever the program's is */
 #include <strings.h> /* strncasecmp */
@@ -3174,16 +3209,10 @@ static void insitu__dtype_list(int32_t from, char text[INSITU__DTYPE_LIST]) {
 /* A real number that JSON cannot write, as one of the strings that stand for it; false: another
  * value. */
 static bool insitu__dtype_read_word(const struct insitu__text_json *j, int token, double *value) {
-  static const struct {
-    const char *word;
-    double value;
-  } words[] = {{"NaN", __builtin_nan("")}, {"Infinity", __builtin_inf()},
-      {"+Infinity", __builtin_inf()}, {"-Infinity", -__builtin_inf()}};
+  static const char *const words[] = {"NaN", "Infinity", "+Infinity", "-Infinity"};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (insitu__text_json_equals(j, token, words[i].word)) {
-      *value = words[i].value;
-      return true;
-    }
+    if (insitu__text_json_equals(j, token, words[i]))
+      return (*value = strtod(words[i], NULL)), true;
   return false;
 }
 
@@ -3274,7 +3303,7 @@ struct insitu__time_units {
   int64_t start; /* the reference date, a moment */
 };
 
-/* As it is written. */
+/* A date as its text gives it. */
 struct insitu__time_date {
   int64_t year, zone; /* zone: microseconds east of UTC */
   int month, day, hour, minute, second, microsecond;
@@ -3860,20 +3889,15 @@ static inline uint64_t insitu__order_unit_begin(const struct insitu__order *o, u
   return insitu__order_rank_begin(o, insitu__order_perm_bwd(&o->perm, unit));
 }
 
-/* The lane's first anchor in the sequence. */
+/* The lane's first anchor in the sequence; of the lane behind the last one their end. Only in the
+ * sequential order may the last lanes hold fewer anchors or none. */
 static inline uint64_t insitu__order_lane_begin(const struct insitu__order *o, uint64_t lane) {
   return insitu__base_min(lane * o->lane_anchors, o->anchors);
 }
 
-/* One past the lane's last anchor in the sequence. Only in the sequential order may the last lanes
- * hold fewer or none. */
-static inline uint64_t insitu__order_lane_end(const struct insitu__order *o, uint64_t lane) {
-  return insitu__order_lane_begin(o, lane + 1);
-}
-
 /* Anchors the lane delivers in the epoch. */
 static inline uint64_t insitu__order_rows(const struct insitu__order *o, uint64_t lane) {
-  return insitu__order_lane_end(o, lane) - insitu__order_lane_begin(o, lane);
+  return insitu__order_lane_begin(o, lane + 1) - insitu__order_lane_begin(o, lane);
 }
 
 /* Sorts shorts by rank: radix 256, in place but for spare; a rank has at most 61 bits and usually
@@ -3928,13 +3952,13 @@ static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
   }
 
   /* ceil(window * (l + 1) / lanes) without overflow: lanes * lanes is below 2^41 */
-  for (uint64_t l = 0; l < o->lanes; l++)
+  for (uint64_t l = 0; l < o->lanes; l++) {
     o->lane[l].head = o->window / o->lanes * (l + 1) +
                       insitu__base_ceil_div(o->window % o->lanes * (l + 1), o->lanes);
-  for (uint64_t l = 0; l < o->lanes; l++)
     o->lane[l].first = insitu__order_rows(o, l)
                            ? insitu__order_rank_of(o, insitu__order_lane_begin(o, l))
                            : o->units;
+  }
 }
 
 /* Refuses a desc that makes no order, or one with sums past 63 bits. */
@@ -4088,8 +4112,8 @@ static void insitu__order_window_range(
   uint64_t lane_begin = insitu__order_lane_begin(o, lane);
   w->begin =
       insitu__base_max(first * o->unit_rows - insitu__order_lack(o, w->short_begin), lane_begin);
-  w->end = insitu__base_min(
-      last * o->unit_rows - insitu__order_lack(o, w->short_end), insitu__order_lane_end(o, lane));
+  w->end = insitu__base_min(last * o->unit_rows - insitu__order_lack(o, w->short_end),
+      insitu__order_lane_begin(o, lane + 1));
   w->offset = w->begin - lane_begin;
 }
 
@@ -4142,21 +4166,6 @@ static bool insitu__order_at(
   return true;
 }
 
-/* Where the within-th anchor of a unit stands; false when it is among the epoch's dropped ones. The
- * unit must hold it. */
-static bool insitu__order_where(
-    const struct insitu__order *o, uint64_t unit, uint64_t within, uint64_t *position) {
-  uint64_t rank = insitu__order_perm_bwd(&o->perm, unit),
-           a = insitu__order_rank_begin(o, rank) + within;
-  uint64_t lane = insitu__order_divide(&o->by_lane_anchors, a);
-
-  if (!o->batches || lane >= o->lanes) return false;
-  struct insitu__order_window w;
-  insitu__order_window_find(o, &w, lane, rank);
-  *position = insitu__order_window_index(&w, a - w.begin) * o->lanes + lane;
-  return true;
-}
-
 struct insitu_order {
   struct insitu__order order;
 };
@@ -4196,10 +4205,14 @@ INSITU_DEF insitu_status insitu_order_where(
     const insitu_order *order, uint64_t unit, uint64_t within, uint64_t *position) {
   if (!order || !position || unit >= order->order.units) return INSITU_E_ARG;
   const struct insitu__order *o = &order->order;
-  uint64_t rank = insitu__order_perm_bwd(&o->perm, unit);
-  if (within >= insitu__order_rank_begin(o, rank + 1) - insitu__order_rank_begin(o, rank))
-    return INSITU_E_ARG;
-  return insitu__order_where(o, unit, within, position) ? INSITU_OK : INSITU_END;
+  uint64_t rank = insitu__order_perm_bwd(&o->perm, unit), begin = insitu__order_rank_begin(o, rank);
+  if (within >= insitu__order_rank_begin(o, rank + 1) - begin) return INSITU_E_ARG;
+  uint64_t at = begin + within, lane = insitu__order_divide(&o->by_lane_anchors, at);
+  if (!o->batches || lane >= o->lanes) return INSITU_END;
+  struct insitu__order_window w;
+  insitu__order_window_find(o, &w, lane, rank);
+  *position = insitu__order_window_index(&w, at - w.begin) * o->lanes + lane;
+  return INSITU_OK;
 }
 
 INSITU_DEF void insitu_order_close(insitu_order **order) {
@@ -4290,7 +4303,7 @@ struct insitu__coro_pool {
   uint32_t live; /* coroutines started and not yet ended */
   uint32_t idle_count, max_idle;
   /* stacks to reuse, the last ended first: its pages are the warmest */
-  struct insitu__coro *idle;
+  struct insitu__base_node *idle;
   struct insitu__coro *current; /* NULL while the thread's native stack runs */
   size_t guard_bytes, stack_bytes;
   struct insitu__coro_context native;
@@ -4316,9 +4329,9 @@ enum insitu__coro_state {
 /* The control block of a coroutine: the highest bytes of its stack's mapping. An overflow runs the
  * other way, into the guard. */
 struct insitu__coro {
+  struct insitu__base_node node; /* in pool->idle; while suspended, in a list of the reactor's */
   struct insitu__coro_context context;
   struct insitu__coro_pool *pool;
-  struct insitu__coro *next; /* in pool->idle; while suspended, in a list of the reactor's */
   void (*fn)(void *);
   void *arg;
   unsigned char *low; /* the lowest byte of the stack; the guard ends here */
@@ -4594,8 +4607,8 @@ static void insitu__coro_retire(struct insitu__coro *co) {
     return;
   }
 
-  co->next = pool->idle;
-  pool->idle = co;
+  co->node.next = pool->idle;
+  pool->idle = &co->node;
   pool->idle_count++;
 }
 
@@ -4632,17 +4645,11 @@ static insitu_status insitu__coro_pool_init(
 /* No coroutine may be live. */
 static void insitu__coro_pool_free(struct insitu__coro_pool *pool) {
   assert(!pool->live && !pool->current && "coroutines are still suspended");
-  while (pool->idle) {
-    struct insitu__coro *co = pool->idle;
-    pool->idle = co->next;
+  for (struct insitu__coro *co; (co = (struct insitu__coro *)(void *)pool->idle);) {
+    pool->idle = co->node.next;
     insitu__coro_unmap(co);
   }
   pool->idle_count = 0;
-}
-
-/* The running coroutine, NULL on the native stack. */
-static struct insitu__coro *insitu__coro_current(const struct insitu__coro_pool *pool) {
-  return pool->current;
 }
 
 /* A coroutine that will call fn(arg) at its first resume; may be called from another coroutine.
@@ -4650,17 +4657,16 @@ static struct insitu__coro *insitu__coro_current(const struct insitu__coro_pool 
 static struct insitu__coro *insitu__coro_start(
     struct insitu__coro_pool *pool, void (*fn)(void *), void *arg) {
   assert(!pool->live || insitu__coro_owned(pool));
-  struct insitu__coro *co = pool->idle;
+  struct insitu__coro *co = (struct insitu__coro *)(void *)pool->idle;
   if (co) {
     assert(co->state == INSITU__CORO_IDLE);
-    pool->idle = co->next;
+    pool->idle = co->node.next;
     pool->idle_count--;
   } else if (!(co = insitu__coro_map(pool))) {
     return NULL;
   }
 
   if (!pool->live++) pool->owner = pthread_self();
-  co->next = NULL;
   co->fn = fn;
   co->arg = arg;
   co->state = INSITU__CORO_SUSPENDED;
@@ -4719,7 +4725,7 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
  *
  *     submit -> queued --+-- io_uring: in the kernel: OPEN -> READ, again while it is short --+
  *                        |             (staged between two stages); close, nobody waits       |
- *                        +-- epoll:    todo -> a thread: open, read, close -> ended ----------+
+ *                        +-- epoll:    pool.jobs -> a thread: open, read, close -> ended -----+
  *                                                                                             |
  *                                                          done(op), within a wait <- finished
  *
@@ -4728,7 +4734,7 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
  *     open -> want -> changed -> armed in the kernel -> fired -> ready(), within a wait
  *                        ^                                          |
  *                        +-- wanted events differ, or one-shot -----+
- *     close -> leaving, until the kernel and the lists have let go -> spare
+ *     close -> closed, until the kernel and the lists have let go -> spare
  *
  * State: one struct insitu__ring, which must not move while it is open. It belongs to the thread
  * that opened it (io_uring is set up for a single submitter). Only insitu__ring_wake may be called
@@ -4777,7 +4783,11 @@ static void insitu__coro_suspend_await(struct insitu__coro_pool *pool) {
 #define INSITU_TEST_FAULT(op, got) (got)
 #endif
 
-enum { INSITU__RING_AUTO, INSITU__RING_URING, INSITU__RING_EPOLL };
+enum {
+  INSITU__RING_AUTO,
+  INSITU__RING_URING = INSITU_IO_URING,
+  INSITU__RING_EPOLL = INSITU_IO_EPOLL
+};
 enum { INSITU__RING_STAGE_OPEN, INSITU__RING_STAGE_READ };
 enum { INSITU__RING_AWAKE, INSITU__RING_SLEEPING, INSITU__RING_WOKEN };
 
@@ -4792,23 +4802,13 @@ enum {
 /* As an offset: as many bytes from the file's end as the iovecs hold. */
 #define INSITU__RING_TAIL UINT64_MAX
 
-/* What stands in a queue: the first member of a larger struct, to which its address is cast. */
-struct insitu__ring_node {
-  struct insitu__ring_node *next;
-};
-
-/* A queue of nodes, the oldest first. `last` counts only while `first` is not NULL. */
-struct insitu__ring_list {
-  struct insitu__ring_node *first, *last;
-};
-
 /* Opens path relative to dirfd, reads from offset until the iovecs are full or the file ends, and
  * closes. result is the number of bytes, or -errno. With nothing to fill it only opens and closes.
  * Only a regular file is read: a directory is -EISDIR, a named pipe or a device is -ESPIPE, and a
  * socket is -ENXIO, the kernel's own answer. From submit until done is called the operation belongs
  * to the ring: path and iov must live so long, and the ring consumes iov (advances its entries). */
 struct insitu__ring_op {
-  struct insitu__ring_node node; /* the ring's own */
+  struct insitu__base_node node; /* the ring's own */
   int dirfd;
   const char *path;
   uint64_t offset; /* or INSITU__RING_TAIL */
@@ -4832,7 +4832,7 @@ struct insitu__ring_op {
 struct insitu__ring_poll {
   int fd;
   unsigned want;   /* POLLIN, POLLOUT: what the owner wants */
-  unsigned armed;  /* the events that the kernel reports just now */
+  unsigned armed;  /* the events that the kernel was told to watch for */
   unsigned events; /* the events that the kernel has reported, until ready is called */
   bool closed;     /* the owner has closed it */
   bool leaving;    /* the kernel was told to forget it, and has not answered */
@@ -4850,7 +4850,7 @@ struct insitu__ring_poll {
  * first part. With n = 0 there are none, and nothing else is set up. */
 struct insitu__ring_pool {
   /* called on a thread, thread < n; the job's memory is the owner's again */
-  void (*run)(void *owner, struct insitu__ring_node *job, unsigned thread);
+  void (*run)(void *owner, struct insitu__base_node *job, unsigned thread);
   void *owner;
   const char *name;   /* of the threads, behind "insitu-" */
   const char *what;   /* a thread is, for messages */
@@ -4860,7 +4860,7 @@ struct insitu__ring_pool {
   struct insitu__ring_worker *threads;
   pthread_mutex_t lock;
   pthread_cond_t work;           /* idle threads wait for jobs */
-  struct insitu__ring_list jobs; /* under lock, like the next two */
+  struct insitu__base_list jobs; /* under lock, like the next two */
   unsigned n_idle;               /* threads asleep */
   bool stop;                     /* threads end once there are no jobs */
 };
@@ -4900,49 +4900,20 @@ struct insitu__ring {
   struct insitu__ring_poll *changed; /* the kernel must be told of these */
   struct insitu__ring_poll *fired;   /* ready is to be called */
   struct insitu__ring_poll *spare;   /* memory for polls */
-  struct insitu__ring_list queued;   /* operations not yet handed over */
-  struct insitu__ring_list finished; /* done is to be called */
+  struct insitu__base_list queued;   /* operations not yet handed over */
+  struct insitu__base_list finished; /* done is to be called */
 #ifndef INSITU_NO_URING
   struct io_uring uring;
   /* operations whose next stage has to be submitted: they go before queued ones */
-  struct insitu__ring_list staged;
+  struct insitu__base_list staged;
   unsigned in_kernel, max_in_kernel; /* requests; the poll of the eventfd is not counted */
   bool wake_armed;                   /* the kernel polls the eventfd */
 #endif
 
   /* the epoll backend */
   struct insitu__ring_pool pool;
-  struct insitu__ring_list ended; /* operations from its threads; under its lock */
+  struct insitu__base_list ended; /* operations from its threads; under its lock */
 };
-
-/* Appends a node to a list. */
-static void insitu__ring_push(struct insitu__ring_list *list, struct insitu__ring_node *node) {
-  node->next = NULL;
-  if (list->first) list->last->next = node;
-  else list->first = node;
-  list->last = node;
-}
-
-/* Removes the first node of a list; NULL: the list is empty. */
-static struct insitu__ring_node *insitu__ring_pop(struct insitu__ring_list *list) {
-  struct insitu__ring_node *node = list->first;
-  if (node) list->first = node->next;
-  return node;
-}
-
-/* The same of a list of operations. */
-static struct insitu__ring_op *insitu__ring_pop_op(struct insitu__ring_list *list) {
-  return (struct insitu__ring_op *)(void *)insitu__ring_pop(list);
-}
-
-/* Moves all of `from` to the end of `to`. */
-static void insitu__ring_append(struct insitu__ring_list *to, struct insitu__ring_list *from) {
-  if (!from->first) return;
-  if (to->first) to->last->next = from->first;
-  else to->first = from->first;
-  to->last = from->last;
-  from->first = NULL;
-}
 
 /* Starts a thread that blocks every signal but those a fault raises in itself: a blocked one would
  * kill without the program's own report. Its stack is the C library's default, and at least
@@ -4973,7 +4944,7 @@ static void *insitu__ring_pool_main(void *arg) {
   insitu__base_float();
   pthread_mutex_lock(&pool->lock);
   for (;;) {
-    struct insitu__ring_node *job = insitu__ring_pop(&pool->jobs);
+    struct insitu__base_node *job = insitu__base_pop(&pool->jobs);
     if (job) {
       pthread_mutex_unlock(&pool->lock);
       pool->run(pool->owner, job, worker->index);
@@ -4992,12 +4963,12 @@ static void *insitu__ring_pool_main(void *arg) {
 }
 
 /* Moves a list of jobs to the threads, and wakes as many threads as there are jobs. */
-static void insitu__ring_pool_add(struct insitu__ring_pool *pool, struct insitu__ring_list *jobs) {
+static void insitu__ring_pool_add(struct insitu__ring_pool *pool, struct insitu__base_list *jobs) {
   unsigned n = 0;
-  if (!jobs->first) return;
-  for (const struct insitu__ring_node *job = jobs->first; job; job = job->next) n++;
+  if (!pool->n || !jobs->first) return;
+  for (const struct insitu__base_node *job = jobs->first; job; job = job->next) n++;
   pthread_mutex_lock(&pool->lock);
-  insitu__ring_append(&pool->jobs, jobs);
+  insitu__base_append(&pool->jobs, jobs);
   if (n > pool->n_idle) n = pool->n_idle;
   pthread_mutex_unlock(&pool->lock);
   while (n--) pthread_cond_signal(&pool->work);
@@ -5128,8 +5099,8 @@ static int insitu__ring_opened(struct insitu__ring_op *op) {
 static bool insitu__ring_step(struct insitu__ring_op *op, int64_t got) {
   got = INSITU_TEST_FAULT(op, got);
 
-  /* The bytes are not in memory: io_uring reads a file that has O_NONBLOCK only where it need not
-   * wait. The same read without the flag waits inside the kernel. */
+  /* A read of a descriptor with O_NONBLOCK says EAGAIN when the bytes are not in memory. Without
+   * the flag the same read waits inside the kernel. */
   if (got == -EAGAIN && op->stage == INSITU__RING_STAGE_READ && op->nonblock) {
     (void)fcntl(op->fd, F_SETFL, 0);
     op->nonblock = false;
@@ -5222,9 +5193,9 @@ static int insitu__ring_dispatch_polls(struct insitu__ring *r) {
  * for the next dispatch. */
 static int insitu__ring_dispatch(struct insitu__ring *r) {
   int n = insitu__ring_dispatch_polls(r);
-  struct insitu__ring_list list = r->finished;
+  struct insitu__base_list list = r->finished;
   r->finished.first = NULL;
-  for (struct insitu__ring_op *op; (op = insitu__ring_pop_op(&list)); n++) {
+  for (struct insitu__ring_op *op; (op = (struct insitu__ring_op *)insitu__base_pop(&list)); n++) {
     r->ops--;
     op->done(op);
   }
@@ -5307,8 +5278,8 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
   if (!sqe) return false;
   uint64_t data = (uint64_t)(uintptr_t)p | INSITU__RING_DATA_POLL;
 
-  /* a POLL_REMOVE may find it busy with a wake-up that comes to nothing: EALREADY, and it stays
-   * armed */
+  /* It is cancelled, not removed: POLL_REMOVE fails with EALREADY while the kernel handles a
+   * wake-up of this poll, and the poll then stays armed. */
   if (p->armed) {
     io_uring_prep_cancel(sqe, (void *)(uintptr_t)data, 0);
     sqe->user_data = INSITU__RING_DATA_NOTHING;
@@ -5346,7 +5317,8 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) {
     bool staged = r->staged.first != NULL;
     if (!staged && (!r->queued.first || r->in_kernel >= r->max_in_kernel)) return;
     if (!(sqe = insitu__ring_uring_sqe(r))) return;
-    insitu__ring_uring_prep(sqe, insitu__ring_pop_op(staged ? &r->staged : &r->queued));
+    insitu__ring_uring_prep(
+        sqe, (struct insitu__ring_op *)insitu__base_pop(staged ? &r->staged : &r->queued));
     r->in_kernel += !staged;
   }
 }
@@ -5369,7 +5341,7 @@ static void insitu__ring_uring_finish(struct insitu__ring *r, struct insitu__rin
   }
 
   r->in_kernel--;
-  insitu__ring_push(&r->finished, &op->node);
+  insitu__base_push(&r->finished, &op->node);
 }
 
 /* The poll's request has ended in the kernel: it fired, was cancelled, or failed. */
@@ -5410,7 +5382,7 @@ static bool insitu__ring_uring_reap(struct insitu__ring *r) {
           r, (struct insitu__ring_poll *)(uintptr_t)(data - INSITU__RING_DATA_POLL), cqe->res);
     } else {
       struct insitu__ring_op *op = (struct insitu__ring_op *)(uintptr_t)data;
-      if (insitu__ring_step(op, cqe->res)) insitu__ring_push(&r->staged, &op->node);
+      if (insitu__ring_step(op, cqe->res)) insitu__base_push(&r->staged, &op->node);
       else insitu__ring_uring_finish(r, op);
     }
   }
@@ -5508,8 +5480,8 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
 
   *what = "io_uring_setup";
   if (rc < 0) return rc;
-  static const uint8_t needed[] = {IORING_OP_OPENAT, IORING_OP_READV, IORING_OP_READ,
-      IORING_OP_CLOSE, IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL};
+  static const uint8_t needed[] = {IORING_OP_OPENAT, IORING_OP_READV, IORING_OP_CLOSE,
+      IORING_OP_POLL_ADD, IORING_OP_ASYNC_CANCEL};
   enum { N_OPS = 128 }; /* the kernel lists no more than it knows */
   _Alignas(struct io_uring_probe) char
       memory[sizeof(struct io_uring_probe) + N_OPS * sizeof(struct io_uring_probe_op)] = {0};
@@ -5572,12 +5544,12 @@ static void insitu__ring_blocking(struct insitu__ring_op *op) {
 }
 
 /* A thread of the epoll backend runs an operation. */
-static void insitu__ring_run(void *owner, struct insitu__ring_node *job, unsigned thread) {
+static void insitu__ring_run(void *owner, struct insitu__base_node *job, unsigned thread) {
   struct insitu__ring *r = (struct insitu__ring *)owner;
   (void)thread;
   insitu__ring_blocking((struct insitu__ring_op *)(void *)job);
   pthread_mutex_lock(&r->pool.lock);
-  insitu__ring_push(&r->ended, job);
+  insitu__base_push(&r->ended, job);
   pthread_mutex_unlock(&r->pool.lock);
   insitu__ring_wake(r);
 }
@@ -5586,7 +5558,7 @@ static void insitu__ring_run(void *owner, struct insitu__ring_node *job, unsigne
 static int insitu__ring_epoll_collect(struct insitu__ring *r) {
   if (r->pool.n && r->ops) {
     pthread_mutex_lock(&r->pool.lock);
-    insitu__ring_append(&r->finished, &r->ended);
+    insitu__base_append(&r->finished, &r->ended);
     pthread_mutex_unlock(&r->pool.lock);
   }
   return insitu__ring_dispatch(r);
@@ -5624,15 +5596,15 @@ static bool insitu__ring_epoll_look(struct insitu__ring *r, int ms) {
 /* A round of insitu__ring_wait over epoll: see struct insitu__ring. */
 static int insitu__ring_epoll_round(struct insitu__ring *r, int64_t left, bool *woken) {
   bool busy = insitu__ring_inflight(r);
-  if (r->pool.n) insitu__ring_pool_add(&r->pool, &r->queued);
+  insitu__ring_pool_add(&r->pool, &r->queued);
   insitu__ring_epoll_polls(r);
   if (!left && r->polls) insitu__ring_epoll_look(r, 0);
-  struct insitu__ring_op *op = insitu__ring_pop_op(&r->queued);
-  /* Without threads. One operation only, so that the caller can use its bytes while they are in the
-   * cache. */
+  struct insitu__ring_op *op = (struct insitu__ring_op *)insitu__base_pop(&r->queued);
+  /* Without threads this thread runs one operation, and only one, so that the caller can use its
+   * bytes while they are in the cache. */
   if (op) {
     insitu__ring_blocking(op);
-    insitu__ring_push(&r->finished, &op->node);
+    insitu__base_push(&r->finished, &op->node);
   }
 
   int n = insitu__ring_epoll_collect(r);
@@ -5675,10 +5647,6 @@ static insitu_status insitu__ring_epoll_open(
 
 /* ---- what the reactor uses ---- */
 
-static const char *insitu__ring_backend_name(const struct insitu__ring *r) {
-  return r->backend == INSITU__RING_URING ? "uring" : "epoll";
-}
-
 /* Never fails and never calls done: the next flush or wait hands the operation over. */
 static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *op) {
   assert(op->path && op->done);
@@ -5690,9 +5658,9 @@ static void insitu__ring_submit(struct insitu__ring *r, struct insitu__ring_op *
   r->ops++;
   if (op->offset > INT64_MAX && op->offset != INSITU__RING_TAIL) {
     op->result = -EINVAL;
-    insitu__ring_push(&r->finished, &op->node);
+    insitu__base_push(&r->finished, &op->node);
   } else {
-    insitu__ring_push(&r->queued, &op->node);
+    insitu__base_push(&r->queued, &op->node);
   }
 }
 
@@ -5740,7 +5708,7 @@ static void insitu__ring_flush(struct insitu__ring *r) {
     return;
   }
 #endif
-  if (r->pool.n) insitu__ring_pool_add(&r->pool, &r->queued);
+  insitu__ring_pool_add(&r->pool, &r->queued);
 }
 
 /* Flushes, then waits until an operation is done, a socket is ready, somebody wakes the ring, or
@@ -5869,7 +5837,7 @@ struct insitu__reactor;
 
 /* A call of fn, once, on the reactor thread. The caller's memory, free to go when fn is called. */
 struct insitu__reactor_task {
-  struct insitu__ring_node node; /* in `posted`; of a job's task, in its list of jobs before */
+  struct insitu__base_node node; /* in `posted`; of a job's task, in its list of jobs before */
   void (*fn)(struct insitu__reactor_task *task);
 };
 
@@ -5882,18 +5850,12 @@ struct insitu__reactor_job {
   void *arg;
 };
 
-/* Suspended coroutines, linked by their `next`, the oldest first. `last` counts only while `first`
- * is not NULL. */
-struct insitu__reactor_coros {
-  struct insitu__coro *first, *last;
-};
-
 /* Where coroutines wait for an event. All zero: closed until the first open. With
  * insitu__reactor_gate_expect: closed until that many opens. An open gate stays open. */
 struct insitu__reactor_gate {
   unsigned left; /* opens to come besides the last one */
   bool open;
-  struct insitu__reactor_coros waits;
+  struct insitu__base_list waits;
   struct insitu__reactor *reactor; /* of those that wait */
 };
 
@@ -5928,19 +5890,19 @@ struct insitu__reactor_desc {
 struct insitu__reactor {
   struct insitu__reactor_desc desc;
   struct insitu__ring ring;
-  _Atomic(struct insitu__ring_node *) posted; /* tasks, the newest first */
+  _Atomic(struct insitu__base_node *) posted; /* tasks, the newest first */
   atomic_bool ending;                         /* the owner closes */
   pthread_t thread;                           /* the reactor thread */
 
   /* of the reactor thread alone */
   struct insitu__coro_pool coros;
-  bool closing;                       /* sleeps end at once */
-  struct insitu__reactor_coros ready; /* to be resumed */
+  bool closing;                   /* sleeps end at once */
+  struct insitu__base_list ready; /* to be resumed */
   /* a binary heap, the earliest first. Its capacity is at least the number of live coroutines, so
    * that adding one never fails */
   struct insitu__reactor_timer *timers;
   uint32_t n_timers, capacity;
-  struct insitu__ring_list new_jobs; /* not yet given to the workers */
+  struct insitu__base_list new_jobs; /* not yet given to the workers */
   struct insitu__reactor_source *sources;
 
   /* under lock */
@@ -5962,7 +5924,7 @@ static void insitu__reactor_wake(struct insitu__reactor *r) {
 
 /* Runs a task on the reactor thread; see the wake protocol above. */
 static void insitu__reactor_post(struct insitu__reactor *r, struct insitu__reactor_task *task) {
-  struct insitu__ring_node *head = atomic_load_explicit(&r->posted, memory_order_relaxed);
+  struct insitu__base_node *head = atomic_load_explicit(&r->posted, memory_order_relaxed);
   do task->node.next = head;
   while (!atomic_compare_exchange_weak_explicit(
       &r->posted, &head, &task->node, memory_order_acq_rel, memory_order_relaxed));
@@ -5971,18 +5933,9 @@ static void insitu__reactor_post(struct insitu__reactor *r, struct insitu__react
 
 /* ---- reactor thread ---- */
 
-/* Appends the coroutines from first to last, which are linked, to a list. */
-static void insitu__reactor_append(
-    struct insitu__reactor_coros *list, struct insitu__coro *first, struct insitu__coro *last) {
-  last->next = NULL;
-  if (list->first) list->last->next = first;
-  else list->first = first;
-  list->last = last;
-}
-
 /* Queues a coroutine to be resumed. */
 static void insitu__reactor_ready(struct insitu__reactor *r, struct insitu__coro *co) {
-  insitu__reactor_append(&r->ready, co, co);
+  insitu__base_push(&r->ready, &co->node);
 }
 
 /* Makes room for the timers of n live coroutines; false: no memory. */
@@ -6058,7 +6011,7 @@ static int64_t insitu__reactor_read_file_await(struct insitu__reactor *r, int di
                                           .done = insitu__reactor_read_done,
                                           .user = &read},
       .reactor = r,
-      .co = insitu__coro_current(&r->coros)};
+      .co = r->coros.current};
   insitu__ring_submit(&r->ring, &read.op);
   insitu__coro_suspend_await(&r->coros);
   return read.op.result;
@@ -6076,10 +6029,10 @@ static void insitu__reactor_work_await(
     struct insitu__reactor *r, void (*fn)(void *arg, unsigned worker), void *arg) {
   struct insitu__reactor_job job = {.task.fn = insitu__reactor_job_done,
       .reactor = r,
-      .co = insitu__coro_current(&r->coros),
+      .co = r->coros.current,
       .fn = fn,
       .arg = arg};
-  insitu__ring_push(&r->new_jobs, &job.task.node);
+  insitu__base_push(&r->new_jobs, &job.task.node);
   insitu__coro_suspend_await(&r->coros);
 }
 
@@ -6088,14 +6041,14 @@ static void insitu__reactor_work_await(
 static bool insitu__reactor_sleep_await(struct insitu__reactor *r, int64_t ns) {
   int64_t deadline = insitu__base_now();
   if (ns > 0 && __builtin_add_overflow(deadline, ns, &deadline)) deadline = INT64_MAX;
-  insitu__reactor_timer_add(r, deadline, insitu__coro_current(&r->coros));
+  insitu__reactor_timer_add(r, deadline, r->coros.current);
   insitu__coro_suspend_await(&r->coros);
   return !r->closing || insitu__base_now() >= deadline;
 }
 
 /* Lets everything that is ready now run before the caller goes on. */
 static void insitu__reactor_yield_await(struct insitu__reactor *r) {
-  insitu__reactor_ready(r, insitu__coro_current(&r->coros));
+  insitu__reactor_ready(r, r->coros.current);
   insitu__coro_suspend_await(&r->coros);
 }
 
@@ -6108,9 +6061,7 @@ static void insitu__reactor_gate_open(struct insitu__reactor_gate *gate) {
   }
 
   gate->open = true;
-  if (!gate->waits.first) return;
-  insitu__reactor_append(&gate->reactor->ready, gate->waits.first, gate->waits.last);
-  gate->waits.first = NULL;
+  if (gate->waits.first) insitu__base_append(&gate->reactor->ready, &gate->waits);
 }
 
 /* Makes a new gate that so many opens open. */
@@ -6124,9 +6075,8 @@ static void insitu__reactor_gate_expect(struct insitu__reactor_gate *gate, unsig
 static void insitu__reactor_gate_await(
     struct insitu__reactor *r, struct insitu__reactor_gate *gate) {
   if (gate->open) return;
-  struct insitu__coro *co = insitu__coro_current(&r->coros);
   gate->reactor = r;
-  insitu__reactor_append(&gate->waits, co, co);
+  insitu__base_push(&gate->waits, &r->coros.current->node);
   insitu__coro_suspend_await(&r->coros);
 }
 
@@ -6135,15 +6085,15 @@ static void insitu__reactor_gate_await(
 /* Runs all posted tasks, the oldest first; false: there were none. */
 static bool insitu__reactor_run_tasks(struct insitu__reactor *r) {
   if (!atomic_load_explicit(&r->posted, memory_order_relaxed)) return false;
-  struct insitu__ring_node *node = atomic_exchange_explicit(&r->posted, NULL, memory_order_acq_rel);
-  struct insitu__ring_node *oldest = NULL;
-  for (struct insitu__ring_node *next; node; node = next) {
+  struct insitu__base_node *node = atomic_exchange_explicit(&r->posted, NULL, memory_order_acq_rel);
+  struct insitu__base_node *oldest = NULL;
+  for (struct insitu__base_node *next; node; node = next) {
     next = node->next;
     node->next = oldest;
     oldest = node;
   }
 
-  for (struct insitu__ring_node *next; oldest; oldest = next) {
+  for (struct insitu__base_node *next; oldest; oldest = next) {
     struct insitu__reactor_task *task = (struct insitu__reactor_task *)(void *)oldest;
     next = oldest->next;
     task->fn(task);
@@ -6161,14 +6111,12 @@ static void insitu__reactor_fire_timers(struct insitu__reactor *r) {
 
 /* Resumes the coroutines that are ready now, each once; false: there were none. */
 static bool insitu__reactor_run_ready(struct insitu__reactor *r) {
-  struct insitu__coro *co = r->ready.first;
-  if (!co) return false;
+  struct insitu__base_list ready = r->ready;
   r->ready.first = NULL;
-  for (struct insitu__coro *next; co; co = next) {
-    next = co->next;
+  bool any = ready.first;
+  for (struct insitu__coro *co; (co = (struct insitu__coro *)insitu__base_pop(&ready));)
     insitu__coro_resume(co);
-  }
-  return true;
+  return any;
 }
 
 /* Runs the job on this thread, and counts its time. */
@@ -6179,10 +6127,10 @@ static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned wo
       &job->reactor->busy, (uint64_t)(insitu__base_now() - begin), memory_order_relaxed);
 }
 
-/* A worker runs a job. Once it has posted, the coroutine may run, and job, on its stack, is gone.
- */
+/* A worker runs a job. After the post the coroutine may run. The job lies on its stack, so nobody
+ * may touch the job any more. */
 static void insitu__reactor_worker_run(
-    void *owner, struct insitu__ring_node *node, unsigned worker) {
+    void *owner, struct insitu__base_node *node, unsigned worker) {
   struct insitu__reactor_job *job = (struct insitu__reactor_job *)(void *)node;
   insitu__reactor_job_run(job, worker);
   insitu__reactor_post((struct insitu__reactor *)owner, &job->task);
@@ -6193,8 +6141,7 @@ static void insitu__reactor_worker_run(
 static bool insitu__reactor_run_job(struct insitu__reactor *r) {
   if (!r->new_jobs.first) return false;
   insitu__ring_flush(&r->ring);
-  struct insitu__reactor_job *job =
-      (struct insitu__reactor_job *)(void *)insitu__ring_pop(&r->new_jobs);
+  struct insitu__reactor_job *job = (struct insitu__reactor_job *)insitu__base_pop(&r->new_jobs);
   insitu__reactor_job_run(job, 0);
   insitu__reactor_ready(r, job->co);
   return true;
@@ -6227,7 +6174,7 @@ static bool insitu__reactor_turn(struct insitu__reactor *r) {
     insitu__reactor_fire_timers(r);
     progress |= insitu__reactor_run_sources(r);
     progress |= insitu__reactor_run_ready(r);
-    if (r->workers.n) insitu__ring_pool_add(&r->workers, &r->new_jobs);
+    insitu__ring_pool_add(&r->workers, &r->new_jobs);
     if (!progress) break;
     any = true;
   }
@@ -6258,8 +6205,7 @@ static int64_t insitu__reactor_limit(struct insitu__reactor *r, int64_t timeout)
  * negative: without limit) only if there was nothing to do. So the caller can look after every call
  * whether what it needs has come. */
 static void insitu__reactor_run(struct insitu__reactor *r, int64_t timeout) {
-  assert(r->desc.inline_mode && pthread_equal(r->thread, pthread_self()) &&
-         !insitu__coro_current(&r->coros));
+  assert(r->desc.inline_mode && pthread_equal(r->thread, pthread_self()) && !r->coros.current);
   bool any = insitu__reactor_turn(r);
   insitu__ring_wait(
       &r->ring, any || insitu__reactor_pending(r) ? 0 : insitu__reactor_limit(r, timeout));
@@ -6313,7 +6259,7 @@ static void *insitu__reactor_main(void *arg) {
     /* Everything that a wake can mean is looked at below. */
     insitu__ring_ack(&r->ring);
     r->closing = atomic_load_explicit(&r->ending, memory_order_acquire);
-    /* If all rounds were used up, the pump has not seen the outcome of the last one. */
+    /* `more`: something was done, so another turn comes before the thread waits. */
     bool more = insitu__reactor_turn(r);
     if (r->closing && insitu__reactor_drained(r)) break;
     insitu__ring_wait(
@@ -6540,7 +6486,7 @@ static void insitu__sign_sha256_plain(uint32_t state[8], const unsigned char *p)
   for (unsigned i = 0; i < 8; i++) state[i] += end[i];
 }
 #if defined(__x86_64__)
-/* what the instructions' names take */
+/* the type that the built-in functions for these instructions take */
 typedef int insitu__sign_four __attribute__((vector_size(16)));
 
 /* modulo 2^32 */
@@ -6587,7 +6533,8 @@ __attribute__((target("sha,sse4.1"))) static void insitu__sign_sha256_wide(
 static bool insitu__sign_has_sha(void) {
 #if defined(__SHA__)
   return true;
-/* clang 14 does not know the word, and asking the processor itself costs as much as it saves */
+/* clang 14's __builtin_cpu_supports does not know "sha". Asking the processor by cpuid at each
+ * block costs as much as the instructions save. */
 #elif defined(__clang__)
   return false;
 #else
@@ -7070,7 +7017,8 @@ static bool insitu__sign_canonical(struct insitu__text_buffer *out,
     }
     insitu__text_buffer_bytes(out, again ? "," : ":", 1);
     if (!insitu__text_buffer_reserve(out, item->value.n)) return false;
-    for (uint64_t k = 0; k < item->value.n; k++) /* runs of spaces become one */
+    /* runs of spaces become one; a trimmed value begins with none, so value[-1] is not read */
+    for (uint64_t k = 0; k < item->value.n; k++)
       if (value[k] != ' ' || value[k - 1] != ' ') out->text[out->n++] = value[k];
     if (i + 1 == s->n || insitu__sign_compare_names(item, item + 1))
       insitu__text_buffer_bytes(out, "\n", 1);
@@ -8207,10 +8155,10 @@ struct insitu__http_timing {
 };
 struct insitu__http_transfer;
 
-/* One request. Its user zeroes it, fills the first part, calls insitu__http_await, reads the second
- * part and calls insitu__http_request_free. It must not move meanwhile. */
+/* One request. Its user zeroes it, fills the members up to "Out.", calls insitu__http_await, reads
+ * those below and calls insitu__http_request_free. It must not move meanwhile. */
 struct insitu__http_request {
-  struct insitu__ring_node node;      /* the engine's own: in `queued` or `waiting` */
+  struct insitu__base_node node;      /* the engine's own: in `queued` or `waiting` */
   const char *method;                 /* NULL: GET */
   const char *url;                    /* sent byte for byte */
   struct insitu__text_buffer own_url; /* where url may be kept */
@@ -8313,8 +8261,8 @@ struct insitu__http {
   int64_t timer;                   /* when curl wants to be called; INT64_MAX: never; 0: at once */
   struct insitu__ring_poll *polls; /* of curl's sockets */
 
-  struct insitu__ring_list queued;  /* requests to be sent */
-  struct insitu__ring_list waiting; /* requests that wait for addresses */
+  struct insitu__base_list queued;  /* requests to be sent */
+  struct insitu__base_list waiting; /* requests that wait for addresses */
   struct insitu__http_transfer *active, *idle;
   uint64_t under_way; /* active transfers */
 
@@ -9047,7 +8995,8 @@ static bool insitu__http_addresses(struct insitu__http_transfer *t, const char *
 
 /* Writes the "host:port" of a url whose name must be looked up; "": the host is an address, is
  * localhost, which curl knows, or the url is none. Returns the origin's number, which no other
- * origin has; 0: the url holds a password, and so its origin is not kept. */
+ * origin has; 0: the origin is not kept, since the url holds a password, is too long or cannot be
+ * read. */
 static uint64_t insitu__http_host_of(struct insitu__http *h, const char *url, char out[256]) {
   struct insitu__names_url parts;
   size_t n = insitu__names_before_path(url);
@@ -9383,11 +9332,6 @@ static int64_t insitu__http_hedge(struct insitu__http *h) {
   return next == INT64_MAX ? next : next + h->away;
 }
 
-/* Removes the first request of a list; NULL: the list is empty. */
-static struct insitu__http_request *insitu__http_pop(struct insitu__ring_list *list) {
-  return (struct insitu__http_request *)(void *)insitu__ring_pop(list);
-}
-
 /* Ends a request that has no answer. */
 static void insitu__http_fail(struct insitu__http *h, struct insitu__http_request *r, int failure) {
   r->failure = failure;
@@ -9450,7 +9394,7 @@ static bool insitu__http_resolved(struct insitu__http *h, struct insitu__http_re
     }
     r->host = host;
     r->host_until = now + ms * 1000000;
-    insitu__ring_push(&h->waiting, &r->node);
+    insitu__base_push(&h->waiting, &r->node);
     return false;
   }
 
@@ -9466,17 +9410,18 @@ static bool insitu__http_resolve(struct insitu__http *h) {
 
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++)
     if (h->host[i].asked) insitu__names_collect(&h->host[i]);
-  struct insitu__ring_list waiting = h->waiting;
+  struct insitu__base_list waiting = h->waiting;
   h->waiting.first = NULL;
-  for (struct insitu__http_request *r; (r = insitu__http_pop(&waiting));) {
+  for (struct insitu__http_request *r;
+       (r = (struct insitu__http_request *)insitu__base_pop(&waiting));) {
     if (!now) now = insitu__base_now();
     if (!r->host->n && r->host->asked && now < r->host_until) {
-      insitu__ring_push(&h->waiting, &r->node);
+      insitu__base_push(&h->waiting, &r->node);
       continue;
     }
     any = true;
     if (r->host->n) {
-      insitu__ring_push(&h->queued, &r->node);
+      insitu__base_push(&h->queued, &r->node);
     } else if (!r->host->asked) {
       insitu__http_fail_lookup(h, r, r->host);
     } else {
@@ -9499,12 +9444,13 @@ static bool insitu__http_given_up(
 }
 
 /* Cancels the requests of a list that nobody waits for. */
-static void insitu__http_sweep_list(struct insitu__http *h, struct insitu__ring_list *list) {
-  struct insitu__ring_list all = *list;
+static void insitu__http_sweep_list(struct insitu__http *h, struct insitu__base_list *list) {
+  struct insitu__base_list all = *list;
   list->first = NULL;
-  for (struct insitu__http_request *r; (r = insitu__http_pop(&all));) {
+  for (struct insitu__http_request *r;
+       (r = (struct insitu__http_request *)insitu__base_pop(&all));) {
     if (insitu__http_given_up(h, r)) insitu__http_fail(h, r, INSITU__HTTP_CANCELLED);
-    else insitu__ring_push(list, &r->node);
+    else insitu__base_push(list, &r->node);
   }
 }
 
@@ -9540,7 +9486,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
   if (any) insitu__http_sweep(h);
   any = insitu__http_resolve(h) || any;
   for (; h->queued.first && (double)h->under_way < h->limit; any = true) {
-    struct insitu__http_request *r = insitu__http_pop(&h->queued);
+    struct insitu__http_request *r = (struct insitu__http_request *)insitu__base_pop(&h->queued);
     if (!insitu__http_resolved(h, r)) continue;
     if (!insitu__http_multi(h) || !insitu__http_start(h, r, &r->sent))
       insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
@@ -9559,7 +9505,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
 
   int64_t hedge = h->desc.hedge && h->active ? insitu__http_hedge(h) : INT64_MAX;
   source->deadline = h->timer < hedge ? h->timer : hedge;
-  for (const struct insitu__ring_node *node = h->waiting.first; node; node = node->next) {
+  for (const struct insitu__base_node *node = h->waiting.first; node; node = node->next) {
     int64_t until = ((const struct insitu__http_request *)(const void *)node)->host_until;
     if (until < source->deadline) source->deadline = until;
   }
@@ -9701,8 +9647,8 @@ static insitu_status insitu__http_await(
   r->transient = false;
   r->tunnel = 0;
   if (insitu__http_given_up(h, r)) return INSITU_CANCELLED; /* the sweep may be over */
-  r->co = insitu__coro_current(&h->reactor->coros);
-  insitu__ring_push(&h->queued, &r->node);
+  r->co = h->reactor->coros.current;
+  insitu__base_push(&h->queued, &r->node);
   insitu__coro_suspend_await(&h->reactor->coros);
   if (r->past_caches) insitu__mem_past_caches_end();
   if (r->failure == INSITU__HTTP_FULL || (!r->failure && !r->result)) return INSITU_OK;
@@ -10340,9 +10286,9 @@ static const char *insitu__settings_get(const struct insitu__settings *s, int se
 /* Credentials of remote roots: where they come from, how they are renewed, how requests are signed
  * with them.
  * State: one struct insitu__auth per root, which the reactor thread owns once the root is open.
- * insitu__auth_find blocks while it reads files, and sends nothing. Functions whose names end in
- * _await suspend. Secrets live in settings, credentials and requests alone: no message, log or
- * description shows them. They are sent only to endpoints that the user's options, environment or
+ * insitu__auth_file_read and insitu__auth_find block while they read files, and send nothing.
+ * Functions whose names end in _await suspend. Secrets live in settings, credentials and requests
+ * alone: no message, log or description shows them. They are sent only to endpoints that the user's options, environment or
  * files name, and their memory is overwritten when they go.
  *
  *   find ──► static: they never end
@@ -11381,7 +11327,8 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
   struct insitu__sign_day day = {0};
   unsigned char hash[32];
   char hex[65];
-  /* "https://": http:// has a host of a character at least */
+  /* The path begins at the first '/' of the host or behind it. 8 bytes, the length of "https://",
+   * may be skipped for http://, too: its host has one byte at least. */
   const char *path = a->sts + 8 + strcspn(a->sts + 8, "/");
   insitu_status status = INSITU_OK;
 
@@ -11714,7 +11661,8 @@ static insitu_status insitu__auth_renew_await(
   bool have = a->keys.expires > now && !force;
   if (have && (now < a->keys.renew || now < a->pause || a->renewing)) return INSITU_OK;
   if (a->renewing) insitu__reactor_gate_await(a->reactor, &a->renewed);
-  /* else it failed just now */
+  /* Not again within INSITU__AUTH_PAUSE after a failure, even where the server refuses the present
+   * ones. */
   else if (!force || !a->error.status || now >= a->pause) insitu__auth_renew_now_await(a);
   if (!a->error.status || (have && a->keys.expires > now)) return INSITU_OK;
   insitu__error_cause(err, &a->error);
@@ -11833,8 +11781,8 @@ enum { INSITU__CLOUD_READ, INSITU__CLOUD_HEAD, INSITU__CLOUD_LIST };
 #ifndef INSITU_NO_CURL
 /* seconds by which a clock that is wrong differs: S3 and Azure allow 900 */
 #define INSITU__CLOUD_SKEW 600
-#define INSITU__CLOUD_LESSONS                                                                      \
-  4 /* answers to one request that may tell of a region, a clock or credentials */
+/* answers to one request from which a region, a clock or credentials are taken, at most */
+#define INSITU__CLOUD_LESSONS 4
 #define INSITU__CLOUD_AZURE_VERSION "2020-10-02" /* of the Blob service's REST API */
 
 struct insitu__cloud {
@@ -25602,7 +25550,7 @@ static bool insitu__plan_before(const struct insitu__plan *p, const struct insit
       uint64_t lane = insitu__order_divide(&o->by_lane_anchors, at);
       struct insitu__order_window other;
       if (lane >= l->lanes) break; /* dropped in this epoch */
-      at = insitu__order_lane_end(o, lane);
+      at = insitu__order_lane_begin(o, lane + 1);
       if (lane - l->first_lane >= l->rank_lanes) continue;
       insitu__order_window_range(o, &other, lane, rank);
       if (other.offset < w->offset || (other.offset == w->offset && lane < w->lane)) return true;
@@ -31895,8 +31843,7 @@ static insitu_status insitu__open_init(
   if (!status && !insitu__open_tiles(ld)) status = INSITU_E_NOMEM;
   if (status == INSITU_E_NOMEM)
     insitu__error_set(err, status, "open: the system gives no memory; lower max_inflight");
-  c->io =
-      insitu__ring_backend_name(&ld->reactor.ring)[0] == 'u' ? INSITU_IO_URING : INSITU_IO_EPOLL;
+  c->io = ld->reactor.ring.backend;
   if (!status && !c->plan_only)
     insitu__loader_memory(ld, ld->footprint.inflight_bytes + ld->footprint.cache_bytes -
                                   c->max_inflight * ld->footprint.buffer_bytes);

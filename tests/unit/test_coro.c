@@ -79,7 +79,7 @@ static void mix(void *argument) {
         x -= y * .25, y += z * .5, z -= p * .25;
     m->seen++;
     if (m->pool) insitu__coro_suspend_await(m->pool);
-    if (m->pool) CHECK(insitu__coro_current(m->pool) == m->co);
+    if (m->pool) CHECK(m->pool->current == m->co);
   }
   for (size_t k = 0; k < sizeof local; k++) CHECK(local[k] == (s & 255));
   m->sum = a ^ b * 3 ^ c * 5 ^ d * 7 ^ e * 11 ^ f * 13 ^ g * 17 ^ h * 19 ^ i * 23 ^ j * 29;
@@ -109,7 +109,7 @@ static void test_interleaving(void **state) {
     if (m->done) continue;
     unsigned seen = m->seen;
     insitu__coro_resume(m->co);
-    assert_ptr_equal(insitu__coro_current(&pool), NULL);
+    assert_ptr_equal(pool.current, NULL);
     if (m->done) alive--;
     else assert_int_equal(m->seen, seen + 1);
     turns++;

@@ -42,6 +42,10 @@ static uint64_t fnv(uint64_t h, uint64_t x) {
   for (int i = 0; i < 8; i++, x >>= 8) h = (h ^ (x & 255)) * UINT64_C(0x100000001B3);
   return h;
 }
+static bool where(
+    const struct insitu__order *o, uint64_t unit, uint64_t within, uint64_t *position) {
+  return !insitu_order_where((const insitu_order *)(const void *)o, unit, within, position);
+}
 static void check_place(const struct insitu__order *o, uint64_t position, FILE *f) {
   insitu_order_place p;
   uint64_t back;
@@ -50,7 +54,7 @@ static void check_place(const struct insitu__order *o, uint64_t position, FILE *
   assert_int_equal(p.within, number(f));
   assert_int_equal(p.lane, number(f));
   assert_int_equal(p.window, number(f));
-  assert_true(insitu__order_where(o, p.unit, p.within, &back));
+  assert_true(where(o, p.unit, p.within, &back));
   assert_int_equal(back, position);
 }
 static void golden(void **state) {
@@ -114,7 +118,7 @@ static uint64_t check_lane(const struct insitu__order *o, uint64_t lane, uint8_t
     uint64_t a = insitu__order_unit_begin(o, p.unit) + p.within;
     assert_true(a >= w.begin && a < w.end);
     assert_int_equal(insitu__order_window_index(&w, a - w.begin), i);
-    assert_true(insitu__order_where(o, p.unit, p.within, &back) && back == i * o->lanes + lane);
+    assert_true(where(o, p.unit, p.within, &back) && back == i * o->lanes + lane);
     assert_true(i / share - w.offset / share < span);
     if (o->sequential) assert_int_equal(a, insitu__order_lane_begin(o, lane) + i);
     assert_true(p.unit < o->units && p.within < o->unit_rows);
@@ -134,7 +138,7 @@ static void check_order(const struct insitu__order *o, const insitu_order_desc *
     total += rows;
     for (uint64_t i = 0; i < o->unit_rows; i++) {
       if (i >= rows) assert_int_equal(seen[u * o->unit_rows + i], 0);
-      else if (!insitu__order_where(o, u, i, &position)) dropped += !seen[u * o->unit_rows + i];
+      else if (!where(o, u, i, &position)) dropped += !seen[u * o->unit_rows + i];
     }
   }
   assert_int_equal(o->anchors, total);
@@ -262,10 +266,10 @@ static void huge(void **state) {
       uint64_t position = below(o.batches * 512), back, unit = 1 + below(d.units / 2 - 1),
                within = below(d.unit_rows);
       if (insitu__order_at(&o, position, &p))
-        assert_true(insitu__order_where(&o, p.unit, p.within, &back) && back == position);
+        assert_true(where(&o, p.unit, p.within, &back) && back == position);
       else assert_true(o.sequential && position / 512 + 1 == o.batches);
       /* one of less than 512 in at least 10^9 */
-      if (!insitu__order_where(&o, unit, within, &back)) continue;
+      if (!where(&o, unit, within, &back)) continue;
       assert_true(insitu__order_at(&o, back, &p) && p.unit == unit && p.within == within);
     }
     insitu__order_free(&o);

@@ -174,8 +174,8 @@ static struct insitu__reactor *post_reactor;
 static void post_run(struct insitu__reactor_task *task) {
   struct post *post = (struct post *)(void *)task;
   posts_wrong += posts_next[post->poster]++ != post->index;
-  posts_wrong += !pthread_equal(pthread_self(), post_reactor->thread) ||
-                 insitu__coro_current(&post_reactor->coros) != NULL;
+  posts_wrong +=
+      !pthread_equal(pthread_self(), post_reactor->thread) || post_reactor->coros.current != NULL;
   atomic_fetch_add(&posts_run, 1);
 }
 static void *post_main(void *arg) {

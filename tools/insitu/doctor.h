@@ -108,7 +108,8 @@ static void doctor_backend(void) {
     doctor_line(DOCTOR_PROBLEM, "backend",
         io && io[0] ? "unset INSITU_IO, or do what the message says" : NULL, "%s", err.message);
   } else {
-    doctor_line(DOCTOR_OK, "backend", NULL, "%s%s%s", insitu__ring_backend_name(&ring),
+    doctor_line(DOCTOR_OK, "backend", NULL, "%s%s%s",
+        ring.backend == INSITU__RING_URING ? "uring" : "epoll",
         io && io[0] ? ", as INSITU_IO says" : "",
         d.backend == INSITU__RING_AUTO ? ", the best that works" : "");
     insitu__ring_close(&ring);
