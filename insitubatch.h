@@ -10288,8 +10288,8 @@ static const char *insitu__settings_get(const struct insitu__settings *s, int se
  * State: one struct insitu__auth per root, which the reactor thread owns once the root is open.
  * insitu__auth_file_read and insitu__auth_find block while they read files, and send nothing.
  * Functions whose names end in _await suspend. Secrets live in settings, credentials and requests
- * alone: no message, log or description shows them. They are sent only to endpoints that the user's options, environment or
- * files name, and their memory is overwritten when they go.
+ * alone: no message, log or description shows them. They are sent only to endpoints that the user's
+ * options, environment or files name, and their memory is overwritten when they go.
  *
  *   find ──► static: they never end
  *    │
