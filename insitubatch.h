@@ -12801,7 +12801,7 @@ struct insitu__codec_shard {
   unsigned order[INSITU__MAX_DIMS];
 
   /* An element of an absent inner chunk, as stored. wide_fill, where it is not NULL, stands for
-   * fill: elements along the whole last axis. */
+   * fill: elements along the whole last axis, which an inner chunk then stores fastest. */
   unsigned char fill[16];
   const unsigned char *wide_fill;
 
@@ -14895,54 +14895,28 @@ static insitu_status insitu__shard_entry(const struct insitu__codec_shard *shard
 
 /* ---- an inner chunk to its place ---- */
 
-/* Fills the box of an inner chunk at `to` with the fill value: first one row, then copies of it.
- * stride: bytes from one step to the next of each axis of the shard. */
-static void insitu__shard_fill_box(
-    const struct insitu__codec_shard *shard, const uint64_t *stride, uint8_t *to) {
-  unsigned last = shard->ndim - 1; /* not used without axes */
-  uint64_t row = (shard->ndim ? shard->inner[last] : 1) * shard->item, n = shard->item,
-           index[INSITU__MAX_DIMS] = {0};
-  uint8_t *at = to;
+/* Fills the memory of a decoded inner chunk with the fill value: first one, then copies of it. */
+static void insitu__shard_fill(const struct insitu__codec_shard *shard, uint8_t *cell) {
+  uint64_t n = shard->item * (shard->wide_fill ? shard->inner[shard->ndim - 1] : 1);
+  memcpy(cell, shard->wide_fill ? shard->wide_fill : shard->fill, (size_t)n);
 
-  if (shard->wide_fill) memcpy(to, shard->wide_fill, (size_t)row);
-  else {
-    memcpy(to, shard->fill, (size_t)n);
-    for (; n < row; n += insitu__base_min(n, row - n))
-      memcpy(to + n, to, (size_t)insitu__base_min(n, row - n));
-  }
-
-  while (shard->ndim > 1) {
-    unsigned k = last;
-    while (k-- > 0) {
-      at += stride[k];
-      if (++index[k] < shard->inner[k]) break;
-      at -= index[k] * stride[k];
-      index[k] = 0;
-    }
-    if (k == UINT_MAX) return;
-    memcpy(at, to, (size_t)row);
+  for (uint64_t more; n < shard->inner_bytes; n += more) {
+    more = insitu__base_min(n, shard->inner_bytes - n);
+    memcpy(cell + n, cell, (size_t)more);
   }
 }
 
-/* Copies inner chunk `number`, decoded at cell, to its box in the decoded shard at `to`. Where cell
- * is NULL, the box is filled with the fill value. */
+/* Copies a decoded inner chunk to its box in the decoded shard at `to`; at: its first element. */
 static void insitu__shard_place(
-    const struct insitu__codec_shard *shard, uint64_t number, const uint8_t *cell, uint8_t *to) {
+    const struct insitu__codec_shard *shard, const uint64_t *at, const uint8_t *cell, uint8_t *to) {
   uint64_t stride[INSITU__MAX_DIMS], bytes = shard->item;
 
-  /* strides in the shard, and the box's first byte */
-  for (unsigned k = shard->ndim; k-- > 0;) {
-    uint64_t n = shard->chunk[k] / shard->inner[k];
-
+  for (unsigned k = shard->ndim; k-- > 0; bytes *= shard->chunk[k]) {
     stride[k] = bytes;
-    to += number % n * shard->inner[k] * bytes;
-    number /= n;
-    bytes *= shard->chunk[k];
+    to += at[k] * bytes;
   }
 
-  if (!cell) insitu__shard_fill_box(shard, stride, to);
-  else
-    insitu__codec_copy_box(shard->ndim, shard->order, shard->inner, shard->item, stride, cell, to);
+  insitu__codec_copy_box(shard->ndim, shard->order, shard->inner, shard->item, stride, cell, to);
 }
 
 /* >>chain -------------------------------------------------------------------------------------- */
@@ -15435,6 +15409,7 @@ struct insitu__chain_inner {
   const struct insitu__codec_shard *shard;
   const struct insitu__codec_sink *sink; /* of the shard */
   uint64_t at[INSITU__MAX_DIMS];         /* of its first element in the shard */
+  bool filled; /* an absent one left the fill value in the buffer for them */
 };
 
 /* Tells a hole in a shard that is an inner chunk itself: its place in the shard around. */
@@ -15469,7 +15444,9 @@ static insitu_status insitu__chain_decode_inner(struct insitu__codec_scratch *s,
 
   if (bytes == UINT64_MAX) {
     if (outer->hole) outer->hole(outer->hole_user, inner->at, shard->inner);
-    insitu__shard_place(shard, number, NULL, to);
+    if (!inner->filled) insitu__shard_fill(shard, cell);
+    inner->filled = true;
+    insitu__shard_place(shard, inner->at, cell, to);
     return INSITU_OK;
   }
 
@@ -15481,13 +15458,14 @@ static insitu_status insitu__chain_decode_inner(struct insitu__codec_scratch *s,
         " are the most; " INSITU__CODEC_BAD,
         number, bytes, most);
 
+  inner->filled = false;
   struct insitu__codec_sink sink = insitu__codec_memory(cell);
   if (outer->hole) {
     sink.hole = insitu__chain_inner_hole;
     sink.hole_user = inner;
   }
   status = decode(&shard->codecs, s->inner, src + offset, bytes, shard->inner_bytes, &sink, err);
-  if (status >= 0) insitu__shard_place(shard, number, cell, to);
+  if (status >= 0) insitu__shard_place(shard, inner->at, cell, to);
   return status;
 }
 
