@@ -12561,7 +12561,7 @@ __attribute__((unused)) static void insitu__cloud_describe(
 #endif
 
 /* >>codec -------------------------------------------------------------------------------------- */
-/* What the rooms of codecs share. Five sections turn stored chunks into decoded bytes:
+/* What the sections of codecs share. Five sections turn stored chunks into decoded bytes:
  *
  *   metadata --chain_read--> codecs ----------------- scratch_reserve --> scratch
  *                              |                                             |
@@ -12689,10 +12689,10 @@ __attribute__((unused)) static void insitu__cloud_describe(
   ROW(SHUFFLE, "shuffle", INSITU__CODEC_FILTER(insitu__filter_read_shuffle, 0))                    \
   ROW(PACKBITS, "packbits",                                                                        \
       INSITU__CODEC_FILTER(insitu__filter_read_packbits, INSITU__CODEC_TYPED))                     \
-  ROW(DELTA, "delta", INSITU__CODEC_FILTER(insitu__filter_read_delta, INSITU__CODEC_TYPED))        \
+  ROW(DELTA, "delta", INSITU__CODEC_FILTER(insitu__filter_read_types, INSITU__CODEC_TYPED))        \
   ROW(FIXEDSCALEOFFSET, "fixedscaleoffset",                                                        \
       INSITU__CODEC_FILTER(insitu__filter_read_fixedscaleoffset, INSITU__CODEC_TYPED))             \
-  ROW(ASTYPE, "astype", INSITU__CODEC_FILTER(insitu__filter_read_astype, INSITU__CODEC_TYPED))     \
+  ROW(ASTYPE, "astype", INSITU__CODEC_FILTER(insitu__filter_read_types, INSITU__CODEC_TYPED))      \
   ROW(QUANTIZE, "quantize",                                                                        \
       INSITU__CODEC_FILTER(insitu__filter_read_quantize, INSITU__CODEC_TYPED))                     \
   ROW(BITROUND, "bitround",                                                                        \
@@ -12777,7 +12777,8 @@ struct insitu__codec {
   void *state;
 };
 
-/* in decode order: codec[0] sees the stored bytes; n = 0 stands for raw bytes */
+/* in decode order: codec[0] sees the stored bytes; n = 0 stands for raw bytes; a shard is the last
+ * codec */
 struct insitu__codec_chain {
   int n;
   struct insitu__codec codec[INSITU__MAX_CODECS];
@@ -12844,13 +12845,13 @@ static bool insitu__codec_is_identity(const struct insitu__codec *c) {
  *
  * direct (may be NULL) returns the final address of the decoded range [offset, offset + bytes), or
  * NULL when that range is not contiguous there. It may be asked again for parts of a range that it
- * refused. Bytes that it gave an address for are written there and are not reported again; after a
- * failed decode they are undefined. All other bytes arrive through piece, so that both together
- * cover [0, decoded) once, in ascending order. What piece points to dies when it returns; a status
- * below zero from piece ends the decode with that status.
+ * refused. Where it returns an address, the bytes are written there, and piece does not get them;
+ * after a failed decode they are undefined. All other bytes arrive through piece, so that both
+ * together cover [0, decoded) once, in ascending order. What piece points to dies when it returns;
+ * a status below zero from piece ends the decode with that status. piece may be NULL where direct
+ * refuses nothing.
  *
- * Pieces, and the ranges that direct is asked for, start at multiples of element (bytes; 0 is taken
- * as 1).
+ * Pieces, and the ranges that direct is asked for, start at multiples of element (bytes, above 0).
  *
  * hole (may be NULL) is told of each inner chunk that a shard, decoded whole, does not have:
  * elements [at, at + extent) of what is decoded, along axes slowest first, which hold the fill
@@ -12902,9 +12903,10 @@ struct insitu__codec_scratch {
   bool avx2; /* the CPU has it */
 };
 
-/* Decodes the n bytes at src to at most cap bytes at dst; *got, which is 0 before: how many it
- * wrote. In the last stage cap is the chunk's decoded length, before it a bound. The decoder
- * refuses what would be more than cap; its caller refuses a chunk that came out too short. */
+/* Decodes the n bytes at src to at most cap bytes at dst. *got is 0 when the decoder is called, and
+ * then the number of bytes that it wrote. cap is the chunk's decoded length in the last stage, and
+ * a bound in the stages before it. The decoder refuses what would be more than cap; its caller
+ * refuses a chunk that came out too short. */
 typedef insitu_status insitu__codec_decoder(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err);
@@ -12982,8 +12984,8 @@ static void insitu__codec_copy(uint8_t *dst, const uint8_t *src, uint64_t n) {
 }
 
 /* A copy of elements, whose axes may be stored in another order, to a box: of an inner chunk to its
- * place in the decoded shard, or of a chunk that was transposed. It goes along the axes of the box:
- * the inner chunk is in the CPU's cache, the shard often is not. */
+ * place in the decoded shard, or of a chunk that was transposed. The loops follow the axes of the
+ * box: what is stored is in the CPU's cache, the box often is not. */
 struct insitu__codec_box {
   unsigned n; /* axes; those that lie within a run are left out */
 
@@ -13083,19 +13085,10 @@ static void *insitu__codec_memory_direct(void *user, uint64_t offset, uint64_t b
   return (uint8_t *)user + offset;
 }
 
-static insitu_status insitu__codec_memory_piece(
-    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
-  (void)err;
-  memcpy((uint8_t *)user + offset, bytes, (size_t)n);
-  return INSITU_OK;
-}
-
 /* A sink that puts the decoded bytes at `to`. */
 static struct insitu__codec_sink insitu__codec_memory(void *to) {
-  return (struct insitu__codec_sink){.user = to,
-      .direct = insitu__codec_memory_direct,
-      .piece = insitu__codec_memory_piece,
-      .element = 1};
+  return (struct insitu__codec_sink){
+      .user = to, .direct = insitu__codec_memory_direct, .element = 1};
 }
 
 /* >>compressors -------------------------------------------------------------------------------- */
@@ -13246,7 +13239,6 @@ typedef uint64_t insitu__comp_v2 __attribute__((vector_size(16)));
   INSITU__BASE_SHUFFLE(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #define INSITU__CODEC_PAIR(L, H, w, v, k, half)                                                    \
   (w[2 * (k)] = L(v[k], v[(k) + (half)]), w[2 * (k) + 1] = H(v[k], v[(k) + (half)]))
-#define INSITU__CODEC_ROUND2(L, H, w, v) INSITU__CODEC_PAIR(L, H, w, v, 0, 1)
 #define INSITU__CODEC_ROUND4(L, H, w, v)                                                           \
   (INSITU__CODEC_PAIR(L, H, w, v, 0, 2), INSITU__CODEC_PAIR(L, H, w, v, 1, 2))
 #define INSITU__CODEC_ROUND8(L, H, w, v)                                                           \
@@ -13262,7 +13254,7 @@ typedef uint64_t insitu__comp_v2 __attribute__((vector_size(16)));
  * constant 2, 4, 8 or 16 wherever this is used. */
 #define INSITU__CODEC_ROUNDS(L, H, v, w, g)                                                        \
   do {                                                                                             \
-    if ((g) == 2) INSITU__CODEC_ROUND2(L, H, w, v), v[0] = w[0], v[1] = w[1];                      \
+    if ((g) == 2) INSITU__CODEC_PAIR(L, H, w, v, 0, 1), v[0] = w[0], v[1] = w[1];                  \
     else if ((g) == 4) INSITU__CODEC_ROUND4(L, H, w, v), INSITU__CODEC_ROUND4(L, H, v, w);         \
     else if ((g) == 8)                                                                             \
       INSITU__CODEC_ROUND8(L, H, w, v), INSITU__CODEC_ROUND8(L, H, v, w),                          \
@@ -13339,21 +13331,18 @@ __attribute__((target("avx2"))) static uint64_t insitu__comp_unshuffle_avx2(
     uint8_t *dst, const uint8_t *const *plane, uint32_t size, uint64_t first, uint64_t count) {
   uint64_t i = 0;
 
+#define INSITU__CODEC_WIDE(g)                                                                      \
+  for (; count - i >= 32; i += 32) insitu__comp_merge32(dst + (g)*i, plane, first + i, g);         \
+  break
+
   switch (size) {
-  case 2:
-    for (; count - i >= 32; i += 32) insitu__comp_merge32(dst + 2 * i, plane, first + i, 2);
-    break;
-  case 4:
-    for (; count - i >= 32; i += 32) insitu__comp_merge32(dst + 4 * i, plane, first + i, 4);
-    break;
-  case 8:
-    for (; count - i >= 32; i += 32) insitu__comp_merge32(dst + 8 * i, plane, first + i, 8);
-    break;
-  case 16:
-    for (; count - i >= 32; i += 32) insitu__comp_merge32(dst + 16 * i, plane, first + i, 16);
-    break;
+  case 2: INSITU__CODEC_WIDE(2);
+  case 4: INSITU__CODEC_WIDE(4);
+  case 8: INSITU__CODEC_WIDE(8);
+  case 16: INSITU__CODEC_WIDE(16);
   default: break;
   }
+#undef INSITU__CODEC_WIDE
 
   return i;
 }
@@ -13468,7 +13457,6 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
 #undef INSITU__CODEC_LO
 #undef INSITU__CODEC_HI
 #undef INSITU__CODEC_PAIR
-#undef INSITU__CODEC_ROUND2
 #undef INSITU__CODEC_ROUND4
 #undef INSITU__CODEC_ROUND8
 #undef INSITU__CODEC_ROUND16
@@ -13481,33 +13469,6 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
 
 /* ---- compressors: insitu__codec_decoder each ---- */
 
-/* Decodes the zstd frame at byte *at and adds its bytes to *got. */
-static insitu_status insitu__comp_zstd_frame(struct insitu__codec_scratch *s, const uint8_t *src,
-    uint64_t n, uint64_t *at, uint8_t *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
-  uint64_t left = n - *at;
-  size_t frame = ZSTD_findFrameCompressedSize(src + *at, (size_t)left);
-  unsigned long long size = ZSTD_getFrameContentSize(src + *at, (size_t)left);
-
-  if (size < ZSTD_CONTENTSIZE_ERROR && size > cap - *got)
-    return insitu__error_set(err, INSITU_E_CORRUPT,
-        "zstd: wrong chunk length: the frames hold %llu bytes or more, expected %" PRIu64
-        "; " INSITU__CODEC_BAD,
-        size, cap);
-
-  size_t wrote = frame;
-  if (!ZSTD_isError(frame))
-    wrote = ZSTD_decompressDCtx(s->zstd, dst + *got, (size_t)(cap - *got), src + *at, frame);
-  if (ZSTD_isError(wrote))
-    return insitu__error_set(err, INSITU_E_CORRUPT,
-        "zstd: %s in the frame at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
-        " bytes expected); " INSITU__CODEC_BAD,
-        ZSTD_getErrorName(wrote), *at, n, cap);
-
-  *at += frame;
-  *got += wrote;
-  return INSITU_OK;
-}
-
 /* zstd: frames may follow each other, with skippable ones between; a frame may lack its content
  * size. Frames are walked here because a shared libzstd may also accept the formats of its old
  * versions, whose decoders get no testing today. */
@@ -13515,14 +13476,14 @@ static insitu_status insitu__comp_zstd(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
   (void)c;
-  *got = 0;
 
   for (uint64_t at = 0; at < n;) {
-    uint32_t magic = n - at < 8 ? 0 : insitu__base_load32(src + at);
+    uint64_t left = n - at;
+    uint32_t magic = left < 8 ? 0 : insitu__base_load32(src + at);
 
     if (magic >> 4 == 0x184d2a5) { /* skippable frame: RFC 8878, 3.1.2 */
       uint64_t skip = UINT64_C(8) + insitu__base_load32(src + at + 4);
-      if (skip > n - at)
+      if (skip > left)
         return insitu__error_set(
             err, INSITU_E_CORRUPT, "zstd: a skippable frame is cut short; " INSITU__CODEC_BAD);
       at += skip;
@@ -13532,8 +13493,24 @@ static insitu_status insitu__comp_zstd(struct insitu__codec_scratch *s,
     if (magic != 0xfd2fb528)
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "zstd: no frame at byte %" PRIu64 " of %" PRIu64 "; " INSITU__CODEC_BAD, at, n);
-    insitu_status status = insitu__comp_zstd_frame(s, src, n, &at, dst, cap, got, err);
-    if (status < 0) return status;
+
+    size_t frame = ZSTD_findFrameCompressedSize(src + at, (size_t)left), wrote = frame;
+    unsigned long long size = ZSTD_getFrameContentSize(src + at, (size_t)left);
+    if (size < ZSTD_CONTENTSIZE_ERROR && size > cap - *got)
+      return insitu__error_set(err, INSITU_E_CORRUPT,
+          "zstd: wrong chunk length: the frames hold %llu bytes or more, expected %" PRIu64
+          "; " INSITU__CODEC_BAD,
+          size, cap);
+
+    if (!ZSTD_isError(frame))
+      wrote = ZSTD_decompressDCtx(s->zstd, dst + *got, (size_t)(cap - *got), src + at, frame);
+    if (ZSTD_isError(wrote))
+      return insitu__error_set(err, INSITU_E_CORRUPT,
+          "zstd: %s in the frame at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
+          " bytes expected); " INSITU__CODEC_BAD,
+          ZSTD_getErrorName(wrote), at, n, cap);
+    at += frame;
+    *got += wrote;
   }
   return INSITU_OK;
 }
@@ -13566,8 +13543,6 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s,
   bool gzip = c && c->kind == INSITU__CODEC_GZIP;
   const char *name = gzip ? "gzip" : "zlib";
   uint64_t at = 0;
-
-  *got = 0;
 
   do {
     size_t in = 0, out = 0;
@@ -14043,7 +14018,7 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
   uint32_t rest = bytes - all * b->size;
   const uint8_t *tail = plane[0] + (bytes - rest);
 
-  uint64_t unit = to ? 1 : insitu__comp_blosc_unit(b, sink->element ? sink->element : 1);
+  uint64_t unit = to ? 1 : insitu__comp_blosc_unit(b, sink->element);
   uint64_t step = to ? all : INSITU__CODEC_PIECE / unit * unit / b->size;
 
   for (uint64_t first = 0; first < all; first += step) {
@@ -14074,9 +14049,8 @@ static insitu_status insitu__comp_blosc_blocks(struct insitu__codec_scratch *s,
   /* pieces must start at multiples of the sink's element: where blocks do not, the chunk is put
    * together first */
   if (!to) {
-    uint32_t element = sink->element ? sink->element : 1;
-    whole = (b->blocks > 1 && b->blocksize % element) ||
-            insitu__comp_blosc_unit(b, element) > INSITU__CODEC_PIECE;
+    whole = (b->blocks > 1 && b->blocksize % sink->element) ||
+            insitu__comp_blosc_unit(b, sink->element) > INSITU__CODEC_PIECE;
     if (whole) to = spare;
   }
 
@@ -14209,12 +14183,12 @@ static insitu_status insitu__filter_read_type(const struct insitu__filter_readin
   return INSITU_OK;
 }
 
-/* Reads the two types of a numcodecs filter: key `to` has the type that it decodes to, which in
- * format 3 must be that of the array there; key `from` the type of what is stored. */
-static insitu_status insitu__filter_read_types(
-    const struct insitu__filter_reading *r, const char *to, const char *from) {
+/* Reads the two types of a numcodecs filter: that which it decodes to, which in format 3 must be
+ * that of the array there, and that of what is stored. */
+static insitu_status insitu__filter_read_types(const struct insitu__filter_reading *r) {
   struct insitu__codec *c = r->out;
-  bool v2 = r->at->format == 2;
+  bool v2 = r->at->format == 2, astype = c->kind == INSITU__CODEC_ASTYPE;
+  const char *to = astype ? "decode_dtype" : "dtype", *from = astype ? "encode_dtype" : "astype";
   if (!v2) c->to = r->at->type;
 
   insitu_status status = insitu__filter_read_type(r, to, v2, &c->to);
@@ -14228,7 +14202,7 @@ static insitu_status insitu__filter_read_types(
         r->name);
 
   c->from = c->to;
-  return insitu__filter_read_type(r, from, !strcmp(from, "encode_dtype"), &c->from);
+  return insitu__filter_read_type(r, from, astype, &c->from);
 }
 
 /* Reads the integer that a key holds; `absent` stands for one that is absent or null. */
@@ -14275,7 +14249,7 @@ static insitu_status insitu__filter_read_packbits(const struct insitu__filter_re
 /* The scale and the offset are numbers, whatever the types of elements. */
 static insitu_status insitu__filter_read_fixedscaleoffset(const struct insitu__filter_reading *r) {
   struct insitu__codec *c = r->out;
-  insitu_status status = insitu__filter_read_types(r, "dtype", "astype");
+  insitu_status status = insitu__filter_read_types(r);
   if (status < 0) return status;
 
   for (int k = 0; k < 2; k++) {
@@ -14301,19 +14275,9 @@ static insitu_status insitu__filter_read_shuffle(const struct insitu__filter_rea
   return status;
 }
 
-/* A delta stores astype and decodes to dtype. */
-static insitu_status insitu__filter_read_delta(const struct insitu__filter_reading *r) {
-  return insitu__filter_read_types(r, "dtype", "astype");
-}
-
-/* An astype stores encode_dtype and decodes to decode_dtype. */
-static insitu_status insitu__filter_read_astype(const struct insitu__filter_reading *r) {
-  return insitu__filter_read_types(r, "decode_dtype", "encode_dtype");
-}
-
 /* A quantize is undone by a cast from one float type to the other. */
 static insitu_status insitu__filter_read_quantize(const struct insitu__filter_reading *r) {
-  insitu_status status = insitu__filter_read_types(r, "dtype", "astype");
+  insitu_status status = insitu__filter_read_types(r);
   if (status < 0) return status;
 
   if (insitu__dtype_is_float(r->out->from.dtype) && insitu__dtype_is_float(r->out->to.dtype))
@@ -14433,43 +14397,37 @@ static inline uint8_t insitu__filter_bswap8(uint8_t x) {
   return x;
 }
 
-#define INSITU__CODEC_LOAD_ONE(type, raw, flip, member)                                            \
+#define INSITU__CODEC_LOAD_ONE(type, raw, flip, member, value)                                     \
   {                                                                                                \
     raw bits;                                                                                      \
     type x;                                                                                        \
     memcpy(&bits, src + k * sizeof bits, sizeof bits);                                             \
     bits = flip(bits);                                                                             \
     memcpy(&x, &bits, sizeof x);                                                                   \
-    b->member[k] = x;                                                                              \
+    b->member[k] = value(x);                                                                       \
   }
-#define INSITU__CODEC_LOAD(code, type, raw, flip, member)                                          \
+#define INSITU__CODEC_LOAD(code, type, raw, flip, member, value)                                   \
   case code:                                                                                       \
-    if (t.swap) INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, flip, member));       \
-    else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, , member));                  \
+    if (t.swap)                                                                                    \
+      INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, flip, member, value));          \
+    else INSITU__CODEC_BLOCKWISE(n, INSITU__CODEC_LOAD_ONE(type, raw, , member, value));           \
     break;
 
 /* Loads n elements at src into a block. */
 static void insitu__filter_load(struct insitu__codec_type t, const uint8_t *restrict src,
     uint64_t n, union insitu__filter_block *restrict b) {
   switch (t.dtype) {
-    INSITU__CODEC_LOAD(INSITU_I8, int8_t, uint8_t, insitu__filter_bswap8, i)
-    INSITU__CODEC_LOAD(INSITU_I16, int16_t, uint16_t, __builtin_bswap16, i)
-    INSITU__CODEC_LOAD(INSITU_I32, int32_t, uint32_t, __builtin_bswap32, i)
-    INSITU__CODEC_LOAD(INSITU_I64, int64_t, uint64_t, __builtin_bswap64, i)
-    INSITU__CODEC_LOAD(INSITU_U8, uint8_t, uint8_t, insitu__filter_bswap8, u)
-    INSITU__CODEC_LOAD(INSITU_U16, uint16_t, uint16_t, __builtin_bswap16, u)
-    INSITU__CODEC_LOAD(INSITU_U32, uint32_t, uint32_t, __builtin_bswap32, u)
-    INSITU__CODEC_LOAD(INSITU_U64, uint64_t, uint64_t, __builtin_bswap64, u)
-    INSITU__CODEC_LOAD(INSITU_F32, float, uint32_t, __builtin_bswap32, f)
-    INSITU__CODEC_LOAD(INSITU_F64, double, uint64_t, __builtin_bswap64, d)
-  case INSITU_F16:
-    if (t.swap)
-      INSITU__CODEC_BLOCKWISE(n, uint16_t h; memcpy(&h, src + 2 * k, 2);
-                              b->f[k] = insitu__filter_half(__builtin_bswap16(h)));
-    else
-      INSITU__CODEC_BLOCKWISE(n, uint16_t h; memcpy(&h, src + 2 * k, 2);
-                              b->f[k] = insitu__filter_half(h));
-    break;
+    INSITU__CODEC_LOAD(INSITU_I8, int8_t, uint8_t, insitu__filter_bswap8, i, )
+    INSITU__CODEC_LOAD(INSITU_I16, int16_t, uint16_t, __builtin_bswap16, i, )
+    INSITU__CODEC_LOAD(INSITU_I32, int32_t, uint32_t, __builtin_bswap32, i, )
+    INSITU__CODEC_LOAD(INSITU_I64, int64_t, uint64_t, __builtin_bswap64, i, )
+    INSITU__CODEC_LOAD(INSITU_U8, uint8_t, uint8_t, insitu__filter_bswap8, u, )
+    INSITU__CODEC_LOAD(INSITU_U16, uint16_t, uint16_t, __builtin_bswap16, u, )
+    INSITU__CODEC_LOAD(INSITU_U32, uint32_t, uint32_t, __builtin_bswap32, u, )
+    INSITU__CODEC_LOAD(INSITU_U64, uint64_t, uint64_t, __builtin_bswap64, u, )
+    INSITU__CODEC_LOAD(INSITU_F32, float, uint32_t, __builtin_bswap32, f, )
+    INSITU__CODEC_LOAD(INSITU_F64, double, uint64_t, __builtin_bswap64, d, )
+    INSITU__CODEC_LOAD(INSITU_F16, uint16_t, uint16_t, __builtin_bswap16, f, insitu__filter_half)
   default: /* bool */ INSITU__CODEC_BLOCKWISE(n, b->u[k] = src[k] != 0);
   }
 }
@@ -14538,19 +14496,19 @@ static inline __attribute__((always_inline)) uint64_t insitu__filter_truncate(
  * INSITU__CODEC_BLOCKWISE. */
 static void insitu__filter_truncate_block(const union insitu__filter_block *restrict a, int is,
     int32_t dtype, uint64_t n, union insitu__filter_block *restrict b) {
-  bool narrow = (dtype & 0xff) < 32 || dtype == INSITU_I32, single = is == INSITU__CODEC_FLOAT;
+#define INSITU__CODEC_TRUNCATE(type)                                                               \
+  if (is == INSITU__CODEC_FLOAT)                                                                   \
+    INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate((double)a->f[k], type));          \
+  else INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate(a->d[k], type))
 
-  if (narrow && single)
-    INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate((double)a->f[k], INSITU_I32));
-  else if (narrow)
-    INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate(a->d[k], INSITU_I32));
-  else if (dtype == INSITU_U64 && single)
-    INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate((double)a->f[k], INSITU_U64));
-  else if (dtype == INSITU_U64)
-    INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate(a->d[k], INSITU_U64));
-  else if (single)
-    INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate((double)a->f[k], INSITU_I64));
-  else INSITU__CODEC_BLOCKWISE(n, b->u[k] = insitu__filter_truncate(a->d[k], INSITU_I64));
+  if ((dtype & 0xff) < 32 || dtype == INSITU_I32) {
+    INSITU__CODEC_TRUNCATE(INSITU_I32);
+  } else if (dtype == INSITU_U64) {
+    INSITU__CODEC_TRUNCATE(INSITU_U64);
+  } else {
+    INSITU__CODEC_TRUNCATE(INSITU_I64);
+  }
+#undef INSITU__CODEC_TRUNCATE
 }
 
 /* Casts n elements of class `is` in *a to dtype, as numpy does. Returns the result's class; the
@@ -14613,10 +14571,8 @@ struct insitu__filter_carry {
   double d;
 };
 
-/* The sum before the first element. */
-static struct insitu__filter_carry insitu__filter_carry(void) {
-  return (struct insitu__filter_carry){0, -0.0f, -0.0}; /* -0 + x is x, -0 included */
-}
+/* The sum before the first element: -0 + x is x, -0 included. */
+static const struct insitu__filter_carry insitu__filter_start = {0, -0.0f, -0.0};
 
 /* Undoes a delta: numpy.cumsum of elements of c->from into an array of c->to, summed in the type
  * that both are promoted to. Returns the class of the result. */
@@ -14809,7 +14765,7 @@ static void insitu__filter_range(const struct insitu__codec_scratch *s,
 static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
-  struct insitu__filter_carry carry = insitu__filter_carry();
+  struct insitu__filter_carry carry = insitu__filter_start;
   insitu_status status = insitu__filter_size(c, src, n, cap, got, err);
   if (status == INSITU_OK && *got)
     insitu__filter_range(s, c, &carry, src, n, 0, *got / insitu__filter_item(c), dst);
@@ -14821,16 +14777,14 @@ static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
 static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *spare, uint64_t decoded,
     const struct insitu__codec_sink *sink, insitu_error *err) {
-  struct insitu__filter_carry carry = insitu__filter_carry();
-  uint64_t got, item = insitu__filter_item(c),
-                unit = insitu__codec_lcm(item, sink->element ? sink->element : 1);
+  struct insitu__filter_carry carry = insitu__filter_start;
+  uint64_t got, item = insitu__filter_item(c), unit = insitu__codec_lcm(item, sink->element);
   insitu_status status = insitu__filter_size(c, src, n, decoded, &got, err);
   if (status < 0) return status;
   if (got != decoded) return insitu__codec_wrong_length(c->name, got, decoded, err);
   if (!decoded) return INSITU_OK;
   uint8_t *whole = sink->direct ? (uint8_t *)sink->direct(sink->user, 0, decoded) : NULL;
-  bool direct = whole != NULL;
-  if (!direct && (unit > INSITU__CODEC_PIECE || c->kind == INSITU__CODEC_TRANSPOSE)) whole = spare;
+  if (!whole && (unit > INSITU__CODEC_PIECE || c->kind == INSITU__CODEC_TRANSPOSE)) whole = spare;
   uint64_t step = whole ? decoded : INSITU__CODEC_PIECE / unit * unit;
   for (uint64_t at = 0; at < decoded; at += step) {
     uint64_t bytes = insitu__base_min(step, decoded - at);
@@ -15034,7 +14988,6 @@ static insitu_status insitu__chain_decode_user(struct insitu__codec_scratch *s,
     uint64_t *got, insitu_error *err) {
   insitu_error cause = {0};
   (void)s;
-  *got = 0;
 
   insitu_status status = c->user->decode(c->state, c->config, src, n, dst, cap, got, &cause);
   if (status != INSITU_OK) return insitu__chain_user_failed(c, "decode", status, &cause, err);
@@ -15237,10 +15190,10 @@ static uint64_t insitu__chain_scratch_bytes(const struct insitu__chain_needs *ne
   return sum;
 }
 
-/* What decoding chunks of `decoded` bytes with this chain needs. */
-static struct insitu__chain_needs insitu__chain_needs(
-    const struct insitu__codec_chain *chain, uint64_t decoded) {
-  struct insitu__chain_needs need = {.zstd = false};
+/* Widens *need to what decoding chunks of `decoded` bytes with this chain needs: a scratch serves
+ * all chains of a loader. */
+static void insitu__chain_needs_add(
+    struct insitu__chain_needs *need, const struct insitu__codec_chain *chain, uint64_t decoded) {
   int stage = INSITU__CODEC_STAGE_A;
 
   for (int i = 0; i < chain->n; i++) {
@@ -15249,41 +15202,40 @@ static struct insitu__chain_needs insitu__chain_needs(
     if (insitu__chain_is_checksum(kind)) continue; /* works in place */
 
     uint64_t out = insitu__chain_bound_from(chain, i + 1, decoded);
-    insitu__chain_need(&need, stage, insitu__base_max(out, 64));
+    insitu__chain_need(need, stage, insitu__base_max(out, 64));
     stage ^= INSITU__CODEC_STAGE_A ^ INSITU__CODEC_STAGE_B;
 
     if (kind == INSITU__CODEC_SHARD) {
       const struct insitu__codec_shard *shard = chain->codec[i].shard;
-      struct insitu__chain_needs inner = insitu__chain_needs(&shard->codecs, shard->inner_bytes);
-      insitu__chain_need(&need, INSITU__CODEC_INNER, shard->inner_bytes);
-      need.inner = insitu__base_max(need.inner, insitu__chain_scratch_bytes(&inner));
+      struct insitu__chain_needs inner = {.zstd = false};
+      insitu__chain_needs_add(&inner, &shard->codecs, shard->inner_bytes);
+      insitu__chain_need(need, INSITU__CODEC_INNER, shard->inner_bytes);
+
+      /* parts of the inner scratch may come from several chains */
+      need->inner = insitu__codec_add_saturating(need->inner, insitu__chain_scratch_bytes(&inner));
     }
     if (insitu__chain_methods[kind].is_filter)
-      insitu__chain_need(&need, INSITU__CODEC_PIECES, INSITU__CODEC_PIECE);
+      insitu__chain_need(need, INSITU__CODEC_PIECES, INSITU__CODEC_PIECE);
     if (kind == INSITU__CODEC_BLOSC) {
-      insitu__chain_need(&need, INSITU__CODEC_PLANES,
+      insitu__chain_need(need, INSITU__CODEC_PLANES,
           insitu__codec_add_saturating(out, 16 * 2 * INSITU__CODEC_SKEW));
-      insitu__chain_need(&need, INSITU__CODEC_PIECES,
+      insitu__chain_need(need, INSITU__CODEC_PIECES,
           INSITU__CODEC_PIECE + 256 + 2 * INSITU__CODEC_STRIP + 256 * INSITU__CODEC_SKEW);
     }
 
     if (flags & INSITU__CODEC_NEEDS_BUNZIP)
-      insitu__chain_need(&need, INSITU__CODEC_BUNZIP_MEM, INSITU__CODEC_BUNZIP_BYTES);
-    need.zstd |= (flags & INSITU__CODEC_NEEDS_ZSTD) != 0;
-    need.deflate |= (flags & INSITU__CODEC_NEEDS_DEFLATE) != 0;
+      insitu__chain_need(need, INSITU__CODEC_BUNZIP_MEM, INSITU__CODEC_BUNZIP_BYTES);
+    need->zstd |= (flags & INSITU__CODEC_NEEDS_ZSTD) != 0;
+    need->deflate |= (flags & INSITU__CODEC_NEEDS_DEFLATE) != 0;
   }
-  return need;
 }
 
-/* Widens *need to what another chain needs as well: a scratch serves all chains of a loader. */
-static void insitu__chain_needs_add(
-    struct insitu__chain_needs *need, const struct insitu__codec_chain *chain, uint64_t decoded) {
-  struct insitu__chain_needs more = insitu__chain_needs(chain, decoded);
-
-  for (int i = 0; i < INSITU__CODEC_BUFFERS; i++) insitu__chain_need(need, i, more.buffer[i]);
-
-  /* parts of the inner scratch may come from both */
-  need->inner = insitu__codec_add_saturating(need->inner, more.inner);
+/* What decoding chunks of `decoded` bytes with this chain needs. */
+static struct insitu__chain_needs insitu__chain_needs(
+    const struct insitu__codec_chain *chain, uint64_t decoded) {
+  struct insitu__chain_needs need = {.zstd = false};
+  insitu__chain_needs_add(&need, chain, decoded);
+  return need;
 }
 
 /* Makes a buffer hold at least that many bytes. Its contents are lost. */
@@ -15342,10 +15294,10 @@ static insitu_status insitu__chain_scratch_reserve(struct insitu__codec_scratch 
 
 /* ---- stages ---- */
 
-/* Runs the first n_stages stages of a chain, of which stage k may give the bound of what comes
- * after it for `most` decoded bytes. *src and *n are the stored bytes, then the result: results
- * alternate between two buffers of the scratch, and checksums only shorten the bytes that they see.
- * *spare: the buffer that the next stage may use. */
+/* Runs the first n_stages stages of a chain. A stage may write at most as many bytes as an encoder
+ * of the stages behind it writes for `most` decoded bytes. *src and *n are the stored bytes, then
+ * the result: results alternate between two buffers of the scratch, and checksums only shorten the
+ * bytes that they see. *spare: the buffer that the next stage may use. */
 static insitu_status insitu__chain_run_stages(const struct insitu__codec_chain *chain,
     struct insitu__codec_scratch *s, int n_stages, uint64_t most, const uint8_t **src, uint64_t *n,
     uint8_t **spare, insitu_error *err) {
