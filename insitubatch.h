@@ -15492,7 +15492,7 @@ static insitu_status insitu__chain_decode_unsized(const struct insitu__codec_cha
  *                     answer is an extent: a range of an object of a base store, or bytes in memory
  *
  *   insitu__store_fetch_await(s, key, offset, iov)
- *     base store:       [cache in front] -> ops->read_await
+ *     base store:       [cache in front] -> tag->read_await, or ops->read_await
  *     resolving store:  ops->resolve_await -> extent -> clamp, last bytes, short reads, errors
  *                         -> memory:      copied
  *                         -> base store:  insitu__store_fetch_await of that, with its cache
@@ -15525,7 +15525,8 @@ struct insitu__store_tag {
   const bool *give_up;
 
   /* In: NULL, or what is called in place of ops->read_await where the bytes are not in a cache. It
-   * may join the read with others, and fills the same buffers and the tag. */
+   * may read for others in the same request. It fills the buffers of this read, and overwrites all
+   * of the tag. */
   insitu_status (*read_await)(
       void *reader, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err);
   void *reader;
@@ -17534,7 +17535,7 @@ static struct insitu__zip *insitu__zip_of(const struct insitu__store *s) {
   return (struct insitu__zip *)s->own;
 }
 
-/* -- the central directory: pure functions -- */
+/* -- the central directory and local headers: functions that read no file -- */
 
 #define INSITU__ZIP_BAD "the zip file is damaged, or not all of it is there: copy or write it again"
 
@@ -17927,7 +17928,7 @@ static insitu_status insitu__zip_confirm(struct insitu__store *s, struct insitu_
 static insitu_status insitu__zip_resolve_now(
     struct insitu__store *s, const char *key, struct insitu__store_extent *x) {
   struct insitu__zip_member *m = insitu__zip_find(s, key);
-  insitu_error cause = {.status = INSITU_E_IO}; /* nothing is written to it */
+  insitu_error cause = {.status = INSITU_E_IO}; /* which stays: later errors do not change it */
   if (!m || m->method != INSITU__ZIP_STORED || insitu__zip_check(m, &cause)) return INSITU_TIMEOUT;
 
   *x = insitu__zip_file(s);
@@ -18203,6 +18204,8 @@ static insitu_status insitu__zip_directory_await(struct insitu__store *s,
         apart ? apart : tail + (end.at - before), &end, zip->root, &zip->index, INSITU_OK, err};
     insitu__reactor_work_await(s->reactor, insitu__zip_index_job, &job);
     status = job.status;
+  }
+  if (!status) {
     s->object = zip->index.object;
     s->n_objects = zip->index.n_objects;
   }
@@ -18498,13 +18501,12 @@ struct insitu__disk_desc {
 struct insitu__disk {
   /* Fixed while the cache is open. */
   struct insitu__reactor *reactor; /* NULL: not open */
-  char *dir, *name;                /* copies */
-  uint64_t budget, seed;           /* seed: of hashes and of names in tmp */
+  struct insitu__disk_desc desc;   /* as it was given, dir and name copied */
+  char *dir, *name;                /* these copies */
+  uint64_t seed;                   /* of hashes and of names in tmp */
   int64_t opened;                  /* ns since 1970 */
   int dirfd, markerfd;             /* -1: not open */
-  bool never, any_etag, read_only;
-  void (*log)(void *user, const char *line);
-  void *user;
+  bool read_only;
 
   pthread_mutex_t lock; /* with the lock of the count, among this loader's threads */
 
@@ -18719,7 +18721,7 @@ static int insitu__disk_reserve(struct insitu__disk *d, uint64_t more, uint64_t 
        done = pread(d->markerfd, &now, sizeof now, INSITU__DISK_USED) == (ssize_t)sizeof now;
   if (done) {
     now -= insitu__base_min(owed, now);
-    fits = !more || (now <= d->budget && more <= d->budget - now);
+    fits = !more || (now <= d->desc.budget && more <= d->desc.budget - now);
     if (fits) now += more;
     done = pwrite(d->markerfd, &now, sizeof now, INSITU__DISK_USED) == (ssize_t)sizeof now;
   }
@@ -18840,7 +18842,10 @@ struct insitu__disk_eviction {
   struct insitu__disk *disk;
   struct insitu__disk_file *file; /* room for twice INSITU__DISK_OLDEST */
   uint64_t n;
-  int64_t before, latest; /* the only ones that may go; what makes no sense */
+
+  /* Files that were used last before `before` may be removed. A time after `latest` comes from a
+   * clock that was wrong. */
+  int64_t before, latest;
 };
 
 static int insitu__disk_compare(const void *a, const void *b) {
@@ -18875,7 +18880,7 @@ static uint64_t insitu__disk_evict(struct insitu__disk *d) {
   int64_t now = insitu__disk_now();
   struct insitu__disk_eviction v = {
       .disk = d, .before = now - INSITU__DISK_STALE, .latest = now + INSITU__DISK_STALE};
-  uint64_t freed = 0, used = 0, target = d->budget - d->budget / 8;
+  uint64_t freed = 0, used = 0, target = d->desc.budget - d->desc.budget / 8;
   /* another process evicts */
   if (!insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_EVICT, false)) return 1;
   insitu__disk_scan_folder(d, "tmp", insitu__disk_remove_stale, &v);
@@ -18970,8 +18975,6 @@ static void insitu__disk_evict_job(void *arg, unsigned worker) {
 
 /* -- the reactor's thread -- */
 
-/* How a version compares with what the loader has learned of the object since it was opened. */
-enum { INSITU__DISK_UNKNOWN, INSITU__DISK_SAME, INSITU__DISK_OTHER };
 static const struct insitu__http_version insitu__disk_absence = {
     .total = UINT64_MAX, .absent = true};
 
@@ -18980,14 +18983,17 @@ static struct insitu__store_seen *insitu__disk_known(const struct insitu__disk_r
   return insitu__store_seen(r->disk->known, INSITU__DISK_KNOWN, r->hash);
 }
 
+/* Compares a version with what the loader has learned of the object since it was opened:
+ * INSITU__HTTP_SAME, _OTHER or, where that does not tell, _ALIKE. A lost validator makes another
+ * version. */
 static int insitu__disk_relation(
     const struct insitu__disk_read *r, const struct insitu__http_version *version) {
   const struct insitu__store_seen *k = insitu__disk_known(r);
-  if (k->hash != r->hash) return INSITU__DISK_UNKNOWN;
+  if (k->hash != r->hash) return INSITU__HTTP_ALIKE;
   int relation = insitu__http_compare(&k->version, version, false);
-  if (relation == INSITU__HTTP_SAME) return INSITU__DISK_SAME;
-  bool unknown = relation == INSITU__HTTP_ALIKE || r->disk->any_etag;
-  return unknown ? INSITU__DISK_UNKNOWN : INSITU__DISK_OTHER;
+  if (relation == INSITU__HTTP_SAME) return relation;
+  bool unknown = relation == INSITU__HTTP_ALIKE || r->disk->desc.any_etag;
+  return unknown ? INSITU__HTTP_ALIKE : INSITU__HTTP_OTHER;
 }
 
 /* Remembers the version that the server has. Of versions that are alike, the first stays: what
@@ -19004,12 +19010,12 @@ static void insitu__disk_trouble(struct insitu__disk *d, const char *what, int e
   char text[128], line[400];
   d->failed++;
   d->write_again = insitu__base_now() + INSITU__DISK_PAUSE;
-  if (d->complained || !d->log) return;
+  if (d->complained || !d->desc.log) return;
   d->complained = true;
   snprintf(line, sizeof line,
       "cache '%.200s': %s: %s; reads go on without it, and writing is tried again every minute",
       d->dir, what, insitu__error_text(error, text, sizeof text));
-  d->log(d->user, line);
+  d->desc.log(d->desc.user, line);
 }
 
 static void insitu__disk_evict_coro(void *arg) {
@@ -19023,12 +19029,12 @@ static void insitu__disk_write_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
   int64_t now = insitu__base_now();
   uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
-  if (d->read_only || charge > d->budget / 8 || now < d->write_again) return;
+  if (d->read_only || charge > d->desc.budget / 8 || now < d->write_again) return;
   insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
   if (!r->error) d->written++;
   if (r->error > 0) insitu__disk_trouble(d, "an entry cannot be written", r->error);
   bool full = r->error < 0;
-  if (!full && (r->error || r->used < d->budget - d->budget / 32)) return;
+  if (!full && (r->error || r->used < d->desc.budget - d->desc.budget / 32)) return;
   if (!d->evicting && now >= d->evict_again) {
     d->evicting = true; /* and nobody waits for it */
     if (insitu__reactor_spawn(d->reactor, insitu__disk_evict_coro, d)) d->evicting = false;
@@ -19061,9 +19067,9 @@ static bool insitu__disk_find_await(struct insitu__disk_read *r) {
 static bool insitu__disk_trusted(const struct insitu__disk_read *r, int64_t now) {
   const struct insitu__disk *d = r->disk;
   int known = insitu__disk_relation(r, &r->entry.version);
-  return known == INSITU__DISK_SAME ||
-         (known == INSITU__DISK_UNKNOWN &&
-             (d->never || (r->entry.confirmed >= d->opened && r->entry.confirmed <= now)));
+  return known == INSITU__HTTP_SAME ||
+         (known == INSITU__HTTP_ALIKE &&
+             (d->desc.never || (r->entry.confirmed >= d->opened && r->entry.confirmed <= now)));
 }
 
 /* Serves the entry, which is in the caller's buffers. */
@@ -19094,8 +19100,8 @@ static insitu_status insitu__disk_changed(
   const struct insitu__disk *d = r->disk;
   return insitu__error_set(err, INSITU_E_CHANGED, "store '%.300s', object '%.300s': it %s; %s",
       d->name, r->id.key, how,
-      d->never ? "remove cache_dir, or let the cache ask"
-               : "the archive must not change while it is open: open it again");
+      d->desc.never ? "remove cache_dir, or let the cache ask"
+                    : "the archive must not change while it is open: open it again");
 }
 
 /* Writes what the server sent to the disk, if it makes sense and the object's version is known.
@@ -19107,7 +19113,7 @@ static insitu_status insitu__disk_insert_await(struct insitu__disk_read *r,
   r->disk->misses++;
   /* The range lies beyond the object's end, and such an answer need not tell the version. */
   if (!got) return INSITU_OK;
-  if (insitu__disk_relation(r, &tag->version) == INSITU__DISK_OTHER)
+  if (insitu__disk_relation(r, &tag->version) == INSITU__HTTP_OTHER)
     return insitu__disk_changed(
         r, "is not the object that the cache has parts of (its ETag, date or size changed)", err);
   /* The body may have been cut off, and nothing would ever show it. */
@@ -19129,7 +19135,7 @@ static insitu_status insitu__disk_insert_await(struct insitu__disk_read *r,
  * served. */
 static insitu_status insitu__disk_missing_await(struct insitu__disk_read *r, insitu_error *err) {
   struct insitu__disk *d = r->disk;
-  if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__DISK_OTHER) {
+  if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__HTTP_OTHER) {
     if (err) insitu__error_clear(err);
     return insitu__disk_changed(r, "was read before, and is not there any more", err);
   }
@@ -19151,7 +19157,7 @@ static insitu_status insitu__disk_fetch_await(struct insitu__disk_read *r,
       insitu__store_base_await(base, r->id.key, r->id.offset, r->iov + 1, n, tag, got, err);
 
   if (!status && tag->unchanged) {
-    if (insitu__disk_relation(r, &r->entry.version) != INSITU__DISK_OTHER)
+    if (insitu__disk_relation(r, &r->entry.version) != INSITU__HTTP_OTHER)
       return insitu__disk_hit_await(r, r->at, tag, got);
     return insitu__disk_changed(
         r, "has an ETag again that it had before; parts of another were served", err);
@@ -19166,7 +19172,7 @@ static insitu_status insitu__disk_fetch_await(struct insitu__disk_read *r,
 static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
     struct insitu__store *base, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__disk *d = r->disk;
-  if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__DISK_SAME)
+  if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__HTTP_SAME)
     return insitu__error_set(err, INSITU_E_NOTFOUND,
         "store '%.400s', object '%.400s': there was none when it was asked for; check the name",
         d->name, r->id.key);
@@ -19292,7 +19298,7 @@ static insitu_status insitu__disk_rebuild(struct insitu__disk *d, insitu_error *
   if (pwrite(d->markerfd, marker, sizeof marker, 0) != sizeof marker)
     return insitu__disk_refuse(
         d->dir, errno, "it cannot be written to; free some space, or name another", err);
-  if (used > d->budget) insitu__disk_evict(d);
+  if (used > d->desc.budget) insitu__disk_evict(d);
   return INSITU_OK;
 }
 
@@ -19422,21 +19428,16 @@ static insitu_status insitu__disk_open_directory(struct insitu__disk *d, insitu_
  * d is zeroed on error. */
 static insitu_status insitu__disk_open(struct insitu__disk *d, struct insitu__reactor *reactor,
     const struct insitu__disk_desc *desc, insitu_error *err) {
-  *d = (struct insitu__disk){.reactor = reactor,
-      .dirfd = -1,
-      .markerfd = -1,
-      .budget = desc->budget ? desc->budget : INSITU__DISK_BUDGET,
-      .never = desc->never,
-      .any_etag = desc->any_etag,
-      .log = desc->log,
-      .user = desc->user,
-      .opened = insitu__disk_now()};
+  *d = (struct insitu__disk){
+      .reactor = reactor, .desc = *desc, .dirfd = -1, .markerfd = -1, .opened = insitu__disk_now()};
+  if (!d->desc.budget) d->desc.budget = INSITU__DISK_BUDGET;
   d->seed =
       insitu__order_mix((uint64_t)d->opened ^ insitu__order_mix((uint64_t)getpid() ^ (uintptr_t)d));
   pthread_mutex_init(&d->lock, NULL);
   d->known = (struct insitu__store_seen *)insitu__mem_map(INSITU__DISK_KNOWN * sizeof *d->known);
-  d->dir = insitu__mem_text(desc->dir, strlen(desc->dir));
+  d->desc.dir = d->dir = insitu__mem_text(desc->dir, strlen(desc->dir));
   if (desc->name) d->name = insitu__mem_text(desc->name, strlen(desc->name));
+  d->desc.name = d->name;
 
   insitu_status status = INSITU_OK;
   if (!d->dir || !d->name || !d->known)

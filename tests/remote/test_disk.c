@@ -547,12 +547,32 @@ static void removed_coro(void *arg) {
     WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, &iov, 1, NULL, &got, &err[2]));
   }
 }
+/* Parts without the ETag that others had do not belong to those, unless ETags are not compared. */
+static void untagged_coro(void *arg) {
+  struct loader *l = arg;
+  char key[64], bytes[100];
+  uint64_t got;
+  insitu_error err = {0};
+  struct iovec iov = {bytes, 100};
+  struct insitu__store *base = &l->server.store;
+  key_of(3, key);
+  objects[3] = (struct object){1000, 1, STRONG};
+  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 100, &iov, 1, NULL, &got, &err));
+  objects[3].tag = NO_TAG;
+  WRONG_UNLESS(insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, &err) ==
+               INSITU_E_CHANGED);
+  WRONG_UNLESS(strstr(err.message, "a/group/c/0/3': it is not the object that the cache has"));
+  insitu__error_clear(&err);
+  l->disk.desc.any_etag = true;
+  WRONG_UNLESS(!insitu__disk_read_await(&l->disk, base, key, 200, &iov, 1, NULL, &got, &err));
+}
 static void test_turned_back(void **state) {
   const char *dir = fresh("turned");
   struct loader l;
   (void)state;
   loader_open(&l, any_mode(), dir, 0, false);
   assert_int_equal(insitu__reactor_call(&l.reactor, removed_coro, &l), INSITU_OK);
+  assert_int_equal(insitu__reactor_call(&l.reactor, untagged_coro, &l), INSITU_OK);
   if (l.wrong) fail_msg("%s", l.wrong);
   loader_close(&l);
   for (unsigned version = 1; version <= 2; version++) {
