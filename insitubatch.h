@@ -28788,6 +28788,11 @@ static insitu_status insitu__read_axes_await(insitu_loader *ld,
   if (status || !variable->select) return status;
   status = insitu__read_select_await(ld, known, z, variable, sample, axes, &cause);
   if (!status) return INSITU_OK;
+  bool names_array = strncmp(cause.message, "select:", 7) != 0;
+  if (names_array) {
+    insitu__error_copy(err, &cause);
+    return status;
+  }
   insitu__error_cause(err, &cause);
   return insitu__error_set(err, status, "variable %.200s, array %.200s, %.700s",
       variable->label ? variable->label : z->path, z->path, cause.message);
