@@ -88,10 +88,10 @@
  *     lat=60..30         all values from 60 to 30, both included, in this order, which may turn
  *                        the axis round
  *     lon=-30..60        of a longitude (units degrees_east) also over the ends of the axis: -30
- *                        is 330
+ *                        is 330, and 300..420 goes on to 60 (300..60 goes down to it)
  *     p=850~5            the value nearest to 850, at most 5 away
  *     c=[0,2]            indexes; those below 0 count from the end
- *     x=[10:200:2]       a range of indexes, as Python writes it
+ *     x=[10:200:2]       a range of indexes as Python writes it; none may lie outside the axis
  *
  *   Values are looked up when the loader is opened, in the coordinate: the array with the name of
  *   the dimension, beside the variable's array or at the root. A value that is not there is an
@@ -101,8 +101,9 @@
  *   Variables with the same `into` are one output of the batch, which has channels as axis 1:
  *   (rows, channels[, n_steps], other axes). Axes of which select lists values or indexes become
  *   channels; other axes must have the same lengths in all of these variables. Channels come in the
- *   order of the variables, then of select, and have names, as in "t_in level=500". What one of the
- *   variables says of dtype, place and device holds for all of them.
+ *   order of the variables, then of select, and have names, as in "t_in level=500". An axis that
+ *   mixes ranges with values stays an axis. What one of the variables says of dtype, place and
+ *   device holds for all of them.
  *
  *     #define BOX "level=500,850; lat=60..30; lon=-30..60"
  *     int64_t in[] = {-1, 0}, out[] = {1, 2};
@@ -1157,11 +1158,11 @@ typedef struct insitu_shape {
   uint64_t bytes;
 } insitu_shape;
 
-/* Reads a whole array of the archive, or a box of it, now: coordinates, orography, masks. Of
- * variable count path (or label), slices (here on any axis), dtype and decode, which convert as in
- * batches; offset and steps must be zero. dst NULL: only tells the shape, which may be NULL
- * otherwise. Chunks are read and decoded side by side, in memory that is taken from memory_budget
- * meanwhile. An absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE;
+/* Reads a whole array of the archive, or what is selected of it, now: coordinates, orography,
+ * masks. Of variable count path (or label), slices and select (here on any axis), dtype and decode,
+ * which convert as in batches; offset and steps must be zero. dst NULL: only tells the shape, which
+ * may be NULL otherwise. Chunks are read and decoded side by side, in memory that is taken from
+ * memory_budget meanwhile; a chunk that holds several pieces of a selection is read for each. An absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE;
  * on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at a time; with
  * inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable,
@@ -1497,7 +1498,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 /* Samples and their order. */
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
-/* Samples that dates are looked up in: 8 bytes each, while a loader opens. */
+/* Dates, or values of a coordinate, that are looked up in: 8 bytes each, while a loader opens. */
 #define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
 /* Chunks of a shuffled split or a manifest: 16 bytes each. */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
@@ -22318,6 +22319,7 @@ static insitu_status insitu__select_term(
   *term = (struct insitu__select_term){
       .text = p, .n = (int)insitu__base_min((uint64_t)(stop - p), INSITU__MAX_KEY)};
   if (!term->n) return insitu__select_bad_term(term, "a value or an index is missing", err);
+  if (stop - p > term->n) return insitu__select_bad_term(term, "it is too long", err);
 
   insitu_status status =
       item->inside ? insitu__select_index_term(term, err) : insitu__select_value_term(term, err);
@@ -22398,13 +22400,19 @@ static void insitu__select_values_init(struct insitu__select_values *v) {
     rises = rises && v->at[i] > v->at[i - 1];
     falls = falls && v->at[i] < v->at[i - 1];
   }
-  v->slope = rises ? 1 : falls ? -1 : 0;
+  v->slope = rises - falls;
+  if (v->n < 2) v->slope = 1;
 }
 
 /* A number of the text as the coordinate would hold it, so many turns further. */
 static double insitu__select_turned(const struct insitu__select_values *v, double x, int turns) {
   x += turns * v->cycle;
   return v->single ? (double)(float)x : x;
+}
+
+/* How far a value may be from the number that the text has: binary numbers hold no 0.3. */
+static double insitu__select_slack(double x) {
+  return (x < 0 ? -x : x) * 1e-12;
 }
 
 /* Turns that a number is looked for in, either way: a text may say -180 for 540. */
@@ -22432,7 +22440,10 @@ static insitu_status insitu__select_missing(const struct insitu__select_values *
     if (v->at[i] > x && v->at[i] < above) above = v->at[i];
   }
 
-  if (!__builtin_isfinite(below)) snprintf(near, sizeof near, "its least value is %.9g", above);
+  if (!__builtin_isfinite(below) && !__builtin_isfinite(above))
+    snprintf(near, sizeof near, "it has no other value");
+  else if (!__builtin_isfinite(below))
+    snprintf(near, sizeof near, "its least value is %.9g", above);
   else if (!__builtin_isfinite(above))
     snprintf(near, sizeof near, "its greatest value is %.9g", below);
   else snprintf(near, sizeof near, "its values next to %.9g are %.9g and %.9g", x, below, above);
@@ -22450,14 +22461,15 @@ static insitu_status insitu__select_value(struct insitu__select_axis *axis,
   uint64_t nearest = 0;
   for (uint64_t i = 0; i < v->n; i++) {
     double far = insitu__select_distance(v, i, term->from);
-    if (far < least) {
+    /* Where both -180 and 180 are there, 180 is the one that is written so. */
+    bool written = far == least && v->at[i] == insitu__select_turned(v, term->from, 0);
+    if (far < least || (written && v->at[nearest] != v->at[i])) {
       least = far;
       nearest = i;
     }
   }
 
-  /* The tolerance may be met by a value that binary numbers cannot hold exactly. */
-  double tolerance = term->has_nearest ? term->tolerance * (1 + 1e-9) : 0;
+  double tolerance = term->tolerance * (1 + 1e-9) + insitu__select_slack(term->from);
   if (!(least <= tolerance)) return insitu__select_missing(v, term, term->from, err);
   return insitu__select_add(axis, (struct insitu__select_run){(int64_t)nearest, 1, 1}, err);
 }
@@ -22468,11 +22480,35 @@ static uint64_t insitu__select_within(
   uint64_t n = 0;
   lo = insitu__select_turned(v, lo, turns);
   hi = insitu__select_turned(v, hi, turns);
+  lo -= insitu__select_slack(lo);
+  hi += insitu__select_slack(hi);
   for (uint64_t i = 0; i < v->n; i++) {
-    if (v->at[i] < lo || v->at[i] > hi) continue;
+    if (!(v->at[i] >= lo && v->at[i] <= hi)) continue; /* a NaN lies nowhere */
     if (!n++) *first = i;
   }
   return n;
+}
+
+/* The same for a turn around the circle. Values that a range finds without a turn are shown there
+ * alone: turned ones stand outside of the coordinate's own values, where those of fewer turns end.
+ * A whole turn begins and ends at one place, which is shown once. */
+static uint64_t insitu__select_lap(
+    const struct insitu__select_values *v, double lo, double hi, int turns, uint64_t *first) {
+  double begin = v->at[0], end = v->at[v->n - 1], from = lo, to = hi;
+  double least = begin < end ? begin : end, most = begin < end ? end : begin;
+  double slack = v->cycle * 1e-7; /* more than float32 rounds, less than grids are fine */
+
+  if (turns > 0) {
+    double next = least - (turns - 1) * v->cycle - slack;
+    if (to > next) to = next;
+    if (from < hi - v->cycle + slack) from = hi - v->cycle + slack;
+  }
+  if (turns < 0) {
+    double next = most + (-turns - 1) * v->cycle + slack;
+    if (from < next) from = next;
+    if (to > lo + v->cycle - slack) to = lo + v->cycle - slack;
+  }
+  return from <= to ? insitu__select_within(v, from, to, turns, first) : 0;
 }
 
 /* All values from one to another, both included, in the order in which the two are written. On a
@@ -22497,13 +22533,8 @@ static insitu_status insitu__select_range(struct insitu__select_axis *axis,
 
   for (int k = turns; k >= -turns; k--) {
     /* The least values of the range first where they rise: those that are most turns away. */
-    uint64_t first = 0, n = insitu__select_within(v, lo, hi, rises ? k : -k, &first);
+    uint64_t first = 0, n = v->n ? insitu__select_lap(v, lo, hi, rises ? k : -k, &first) : 0;
     bool forward = rises == (v->slope >= 0);
-    /* Both ends of a whole turn are the same index, which is taken once. */
-    if (found + n > v->n) {
-      n = v->n - found;
-      if (!forward) first += 1;
-    }
     if (!n) continue;
     found += n;
     struct insitu__select_run run = {(int64_t)first, 1, n};
@@ -22869,7 +22900,9 @@ static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) 
 }
 
 /* Regions of all variables at most: each chunk in flight has a box for each of them. */
-#define INSITU__GEOMETRY_REGIONS 65536
+#define INSITU__GEOMETRY_REGIONS 4096
+/* Channels of an output at most: each has a name. */
+#define INSITU__GEOMETRY_CHANNELS 65536
 
 /* Adds the regions that variable number i selects. */
 static insitu_status insitu__geometry_regions(
@@ -23090,7 +23123,11 @@ static insitu_status insitu__geometry_join(
         v->label, insitu__geometry_print_shape(shape, n, is), out->label,
         insitu__geometry_print_shape(out->shape + first, out->ndim - first, other));
   uint64_t channel_bytes = v->n_steps * v->step_bytes;
-  out->channels += v->channels;
+  out->channels += v->channels; /* at most 2^63: a row's bytes */
+  if (out->channels > INSITU__GEOMETRY_CHANNELS)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "open, output %s: it has more than %d channels; select ranges, which stay axes, or less",
+        out->label, INSITU__GEOMETRY_CHANNELS);
   if (insitu__base_mul(out->channels, channel_bytes, &out->row_bytes) &&
       out->row_bytes <= PTRDIFF_MAX)
     return INSITU_OK;
@@ -23388,6 +23425,15 @@ static insitu_status insitu__geometry_check_names(
     if (k < i && !strcmp(name, label))
       return insitu__error_set(err, INSITU_E_ARG,
           "open: two variables have the label '%s'; give each a label of its own", label);
+    bool together = k < i && v->into && other->into && !strcmp(v->into, other->into);
+    bool differ = (v->dtype && other->dtype && v->dtype != other->dtype) ||
+                  (v->place && other->place && v->place != other->place) ||
+                  (v->device && other->device && v->device != other->device);
+    if (together && differ)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open, variable %s: dtype, place or device differ from those of %s, which is part of "
+          "output %s as well; name each of them once",
+          label, name, v->into);
     if (v->into && !other->into && name && !strcmp(name, v->into))
       return insitu__error_set(err, INSITU_E_ARG,
           "open, variable %s: into is '%s', which is the label of another variable; give the "
@@ -26937,7 +26983,7 @@ static void insitu__device_close(struct insitu__device *d) {
 
 /* What an insitu_array of a batch points to. The first entry of `shape` is the batch's rows. */
 struct insitu__loader_shape {
-  int64_t shape[INSITU__MAX_DIMS + 1], strides[INSITU__MAX_DIMS + 1];
+  int64_t shape[INSITU__MAX_DIMS + 2], strides[INSITU__MAX_DIMS + 2];
 };
 
 /* A batch's memory and its public face. The fields below `batch` are written as the diagram in this
@@ -27326,7 +27372,7 @@ static uint64_t insitu__loader_reserve(
 
   pthread_mutex_lock(&ld->budget.lock);
   *left = budget - insitu__base_min(taken + ld->budget.reserved, budget);
-  n = insitu__base_min(n, *left / each);
+  if (each) n = insitu__base_min(n, *left / each);
   ld->budget.reserved += n * each;
   pthread_mutex_unlock(&ld->budget.lock);
   return n;
@@ -28242,13 +28288,14 @@ static void insitu__rows_landed(void *arg, unsigned worker) {
  * takes the next chunk and reads it (>>fetch); a worker decodes the chunk and copies the part that
  * lies in the box to dst:
  *
- *   insitu__read_await ─► shape, box ─► insitu__read_begin: as many readers as memory_budget has
- *      room for ─► each: next chunk ─► bytes ─► decode, copy ─► next chunk ... ─► insitu__read_end
+ *   insitu__read_selected_await ─► what is selected (coordinates are read for values) ─► shape
+ *      ─► insitu__read_begin: as many readers as memory_budget has room for
+ *      ─► each: next chunk ─► bytes ─► decode, copy ─► next chunk ... ─► insitu__read_end
  *
  * Strings are read object by object, decoded whole, and parsed into one buffer of text.
  *
  * State: structs on the caller's stack. Reactor thread, but for what a worker decodes; the _await
- * functions suspend. >>dates reads coordinates through this room. */
+ * functions suspend. >>dates reads coordinates by insitu__read_await. */
 
 /* ---- numbers ---- */
 
@@ -28619,22 +28666,24 @@ static insitu_status insitu__read_find_coordinate_await(insitu_loader *ld, const
 
 /* What the coordinate's attributes say: *cycle is 360 where its units are degrees of longitude (CF
  * conventions, 4.2), and *packed tells whether its values have a scale or an offset. */
-static void insitu__read_attributes(
-    const struct insitu__zarr_array *z, double *cycle, bool *packed) {
+static insitu_status insitu__read_attributes(
+    const struct insitu__zarr_array *z, double *cycle, bool *packed, insitu_error *err) {
   static const char *const east[] = {
       "degrees_east", "degree_east", "degrees_E", "degree_E", "degreesE", "degreeE"};
   struct insitu__text_json j = {0};
   *cycle = 0;
   *packed = false;
-  if (!z->attributes ||
-      insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", NULL))
-    return;
+  if (!z->attributes) return INSITU_OK;
+  insitu_status status =
+      insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", err);
+  if (status) return status;
   int units = insitu__text_json_get(&j, 0, "units");
   for (size_t i = 0; i < sizeof east / sizeof *east; i++)
     if (units >= 0 && insitu__text_json_equals(&j, units, east[i])) *cycle = 360;
   *packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
             insitu__text_json_get(&j, 0, "add_offset") >= 0;
   insitu__text_json_free(&j);
+  return INSITU_OK;
 }
 
 /* Reads the coordinate of an axis of z, whole. *out is to be freed in any case. */
@@ -28668,7 +28717,8 @@ static insitu_status insitu__read_values_await(insitu_loader *ld,
     out->bytes = 0;
     return insitu__error_set(err, INSITU_E_BUDGET,
         "select: the %" PRIu64 " values of coordinate %.200s take more than what is left of "
-        "memory_budget; raise it, or select indexes as in [0:10]",
+        "memory_budget, or are more than INSITU__MAX_COORDINATE; raise memory_budget, or select "
+        "indexes as in [0:10]",
         n, c->path);
   }
 
@@ -28676,10 +28726,11 @@ static insitu_status insitu__read_values_await(insitu_loader *ld,
   if (!at)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "select: no memory for coordinate %.200s; give the process more memory", c->path);
-  out->values = (struct insitu__select_values){
-      .at = at, .n = n, .path = c->path, .single = c->dtype == INSITU_F32};
+  out->values = (struct insitu__select_values){.at = at, .n = n, .path = c->path};
   bool packed;
-  insitu__read_attributes(c, &out->values.cycle, &packed);
+  status = insitu__read_attributes(c, &out->values.cycle, &packed, err);
+  if (status) return status;
+  out->values.single = c->dtype == INSITU_F32 && !packed;
   /* Only packed values are decoded, because decoding would take a fill value of 0 for missing. */
   insitu_variable v = {.path = c->path, .dtype = INSITU_F64, .decode = packed ? INSITU_CF : 0};
   struct insitu__read_call r = {.loader = ld,
@@ -31062,6 +31113,7 @@ static uint64_t insitu__pass_tables(const insitu_loader *ld, uint64_t scan, uint
   /* a row list numbers slabs by 32 bits */
   if (slabs >= INSITU__ROWS_NONE - 16) return UINT64_MAX;
   counters = (ld->config.decode_threads + 1) * insitu__pass_arrived(slabs) * sizeof(uint32_t);
+  counters += ld->geometry.names_bytes + ld->geometry.n_channels * sizeof(char *);
   return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes) &&
                  insitu__base_add(bytes, counters, &bytes)
              ? bytes
@@ -31573,8 +31625,9 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
   for (uint64_t i = 0; i < c->n_variables; i++) {
     const insitu_variable *v = insitu__geometry_said(c, i, offsetof(insitu_variable, place));
     struct insitu__geometry_output *to = &ld->geometry.outputs[ld->geometry.variables[i].output];
-    bool there = c->plan_only || v->device < ld->devices;
-    to->device = v->place == INSITU_HOST ? 0 : v->device;
+    int32_t device = insitu__geometry_said(c, i, offsetof(insitu_variable, device))->device;
+    bool there = c->plan_only || device < ld->devices;
+    to->device = v->place == INSITU_HOST ? 0 : device;
     to->place = v->place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : v->place;
     if (v->place == INSITU_HOST || there) continue;
     if (v->place == INSITU_DEVICE) {
@@ -31582,7 +31635,7 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
         return insitu__error_set(err, INSITU_E_DEVICE,
             "open, variable %s: there is no device %d, only %d of them; correct device, or place "
             "it with INSITU_DEVICE_OR_HOST",
-            v->label, (int)v->device, ld->devices);
+            v->label, (int)device, ld->devices);
       return insitu__error_set(err, INSITU_E_DEVICE,
           "open, variable %s: %.700s; or place it with INSITU_DEVICE_OR_HOST", v->label,
           ld->no_device.message);

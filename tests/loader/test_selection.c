@@ -4,6 +4,7 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include "archive.h"
 
 enum { TIME = 14, LEVEL = 6, LAT = 9, LON = 16 };
 static const double levels[LEVEL] = {1000, 850, 700, 500, 300, 50};
@@ -404,6 +405,43 @@ static void touched(void **state) {
   support_remove(root);
 }
 
+/* The most axes that an output can have: those of the array, steps and channels. */
+static void most_axes(void **state) {
+  (void)state;
+  unsigned char bytes[4 * 2 * 3];
+  for (unsigned i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)i;
+  archive_begin();
+  archive_text("a/.zarray",
+      "{\"zarr_format\":2,\"shape\":[4,2,1,1,1,1,1,1,1,1,1,1,1,1,1,3],"
+      "\"chunks\":[4,2,1,1,1,1,1,1,1,1,1,1,1,1,1,3],\"dtype\":\"|u1\",\"compressor\":null,"
+      "\"filters\":null,\"fill_value\":0,\"order\":\"C\"}");
+  archive_text(".zgroup", "{\"zarr_format\":2}");
+  archive_add("a/0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0", bytes, sizeof bytes);
+  const int64_t steps[] = {0, 1};
+  insitu_variable v = {
+      .label = "a", .into = "x", .steps = steps, .n_steps = 2, .select = "15=[::-1]"};
+  insitu_loader *ld = archive_open(
+      (insitu_loader_desc){.variables = &v, .n_variables = 1, .batch_size = 2}, any_mode());
+  insitu_iter *it =
+      open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL});
+  insitu_batch *b = next_batch_or_fail(it);
+  const insitu_array *a = &b->arrays[0];
+  assert_int_equal(a->ndim, 18);
+  for (int d = 0; d < 18; d++) {
+    static const int64_t shape[18] = {2, 1, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3};
+    static const int64_t strides[18] = {12, 12, 6, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 1};
+    assert_int_equal(a->shape[d], shape[d]);
+    assert_int_equal(a->strides[d], strides[d]);
+  }
+  for (int k = 0; k < 24; k++) {
+    int t = (int)b->sample_indices[k / 12] + k / 6 % 2;
+    assert_int_equal(((const unsigned char *)a->data)[k], t * 6 + k / 3 % 2 * 3 + 2 - k % 3);
+  }
+  insitu_batch_release(&b);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
 /* Ranks that read boxes of their own have equal states, and one rank goes on with another box. */
 static void states(void **state) {
   (void)state;
@@ -490,7 +528,20 @@ static void refused(void **state) {
       {{{.label = "t", .into = "x", .dtype = INSITU_F32}, {.label = "s", .into = "x"}},
           INSITU_E_SHAPE, "(9, 16), and one of output x has (6, 9, 16)"},
       {{{.label = "t", .into = "x", .select = "level=500"}, {.label = "s", .into = "x"}},
-          INSITU_E_DTYPE, "name one dtype"}};
+          INSITU_E_DTYPE, "name one dtype"},
+      {{{.label = "t", .into = "x", .dtype = INSITU_F32},
+           {.label = "t2", .path = "t", .into = "x", .dtype = INSITU_F64}},
+          INSITU_E_ARG, "name each of them once"},
+      {{{.label = "none", .select = "empty=5"}}, INSITU_E_NOTFOUND, "it has no other value"}};
+  struct support_array none = bare, empty = axis;
+  none.name = "none";
+  none.dims = "[\"time\",\"empty\"]";
+  none.shape[1] = 0;
+  empty.name = "empty";
+  empty.dims = "[\"empty\"]";
+  empty.shape[0] = 0;
+  support_metadata(root, &none);
+  support_metadata(root, &empty);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     insitu_loader_desc d = {.api = INSITU_API,
         .url = root,
@@ -511,6 +562,6 @@ static void refused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_batches), cmocka_unit_test(drawn_reads),
       cmocka_unit_test(stacked), cmocka_unit_test(pairs), cmocka_unit_test(touched),
-      cmocka_unit_test(states), cmocka_unit_test(refused)};
+      cmocka_unit_test(most_axes), cmocka_unit_test(states), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

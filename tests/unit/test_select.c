@@ -193,6 +193,32 @@ static void circle(void **state) {
   assert_string_equal(shown("lon=-20..20", 36, 36, falls, 360, false), "1 0 | 35 34 33");
   assert_string_equal(shown("lon=-20..-5", 4, 4, part, 360, false), "0 1 2 3");
   contains(shown("lon=-20..20", 36, 36, east, 0, false), "0"); /* no circle: from 0 on */
+  /* Coordinates that hold both ends of the circle. */
+  double both[13], whole[13], one[1] = {__builtin_nan("")}, tenths[31];
+  for (int i = 0; i < 13; i++) {
+    both[i] = -180 + 30 * i;
+    whole[i] = 30 * i;
+  }
+  assert_string_equal(
+      shown("lon=-180..180", 13, 13, both, 360, false), "0 1 2 3 4 5 6 7 8 9 10 11 12");
+  assert_string_equal(shown("lon=120..180", 13, 13, both, 360, false), "10 11 12");
+  assert_string_equal(shown("lon=-180..-120", 13, 13, both, 360, false), "0 1 2");
+  assert_string_equal(shown("lon=180", 13, 13, both, 360, false), "12");
+  assert_string_equal(shown("lon=-180", 13, 13, both, 360, false), "0");
+  assert_string_equal(shown("lon=150..210", 13, 13, both, 360, false), "11 12 | 1");
+  assert_string_equal(
+      shown("lon=0..360", 13, 13, whole, 360, false), "0 1 2 3 4 5 6 7 8 9 10 11 12");
+  assert_string_equal(shown("lon=0..60", 13, 13, whole, 360, false), "0 1 2");
+  assert_string_equal(shown("lon=-30..60", 13, 13, whole, 360, false), "11 | 0 1 2");
+  assert_string_equal(shown("lon=60..-30", 13, 13, whole, 360, false), "2 1 0 | 11");
+  assert_string_equal(shown("lon=360", 13, 13, whole, 360, false), "12");
+  assert_string_equal(shown("lon=330..390", 13, 13, whole, 360, true), "11 12 | 1");
+
+  contains(shown("n=0..10", 1, 1, one, 0, false), "no other value");
+  for (int i = 0; i < 31; i++) tenths[i] = i * 0.1; /* 0.30000000000000004 */
+  assert_string_equal(shown("d=0.3", 31, 31, tenths, 0, false), "3");
+  assert_string_equal(shown("d=0.1..0.3", 31, 31, tenths, 0, false), "1 2 3");
+  assert_string_equal(shown("d=0.3..0.1", 31, 31, tenths, 0, false), "3 2 1");
   contains(shown("lon=-20..341", 36, 36, east, 360, false), "more than once");
 
   /* A whole turn shows each index once. */
@@ -220,6 +246,11 @@ static void too_many(void **state) {
   assert_int_equal(insitu__select_add(&axis, every, &err), INSITU_E_ARG);
   contains(err.message, "do not lie side by side");
   INSITU__ARRAY_FREE(axis.run);
+
+  /* A term that is longer than can be is not cut. */
+  char text[6000];
+  snprintf(text, sizeof text, "x=[%05000d]", 5);
+  contains(shown(text, 10, 10, NULL, 0, false), "too long");
 }
 
 int main(void) {

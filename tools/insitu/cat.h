@@ -6,7 +6,7 @@ struct cat_data { /* C order, native byte order */
   uint32_t width;          /* code points, or bytes, of an element of strings, else 0 */
   bool bytes_each;         /* of strings: of bytes */
   int32_t ndim, dtype;
-  int64_t shape[INSITU__MAX_DIMS + 1];
+  int64_t shape[INSITU__MAX_DIMS + 2];
 };
 static const char *cat_batch, *cat_array, *cat_out, *cat_npy, *cat_text, *cat_precision, *cat_full,
     *cat_array_path;

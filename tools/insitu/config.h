@@ -450,7 +450,7 @@ static bool config_json_variable(
                strcmp(key, "into") == 0) {
       if (insitu__text_json_is_null(j, value)) continue;
       if (insitu__text_json_string(j, value, text, sizeof text) < 0)
-        return config_bad(c, key, "a string is needed");
+        return config_bad(c, key, "a string of at most 4095 bytes is needed");
       if (key[0] == 'l') v->label = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
       else if (key[0] == 's') v->select = config_keep_text(c, text, strlen(text));
