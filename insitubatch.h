@@ -1162,9 +1162,10 @@ typedef struct insitu_shape {
  * masks. Of variable count path (or label), slices and select (here on any axis), dtype and decode,
  * which convert as in batches; offset and steps must be zero. dst NULL: only tells the shape, which
  * may be NULL otherwise. Chunks are read and decoded side by side, in memory that is taken from
- * memory_budget meanwhile; a chunk that holds several pieces of a selection is read for each. An absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE;
- * on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at a time; with
- * inline_io or plan_only the one that opened] */
+ * memory_budget meanwhile; a chunk that holds several pieces of a selection is read for each. An
+ * absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk
+ * applies. Works beside open iterators and with plan_only. [one thread at a time; with inline_io or
+ * plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable,
     void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err);
 
