@@ -9,7 +9,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { MAX_DIMS = 5, MAX_LEVELS = 3, MAX_CODECS = 4, MAX_ARRAYS = 4 };
+enum { MAX_DIMS = 5, MAX_LEVELS = 3, MAX_CODECS = 4, MAX_ARRAYS = 16, MAX_SHOWN = 1300 };
 
 /* ---- elements ---- */
 enum kind { KIND_BOOL, KIND_INT, KIND_UINT, KIND_FLOAT, KIND_BFLOAT, KIND_COMPLEX };
@@ -304,10 +304,22 @@ struct object {
   char *key;
   struct bytes bytes;
 };
+/* The values of an axis, as an array of the archive. */
+struct coordinate {
+  const char *name;
+  const struct array *array;
+  double *value, gap; /* gap: the least of two neighbours */
+  uint64_t n;
+  int slope; /* 1: they rise, -1: they fall, 0: neither */
+  bool longitude;
+};
+
 struct archive {
   int format, n_arrays;
-  struct array array[MAX_ARRAYS + 1]; /* the last may be the coordinate */
+  struct array array[MAX_ARRAYS + 1]; /* behind n_arrays: coordinates */
   struct array *time;
+  struct coordinate coordinate[MAX_ARRAYS];
+  int n_coordinates; /* their arrays are the last ones */
   const char *group; /* "" or the name of a group around all arrays but the coordinate */
   bool consolidated, root_is_array;
   struct object *object;
@@ -588,6 +600,10 @@ static inline void write_chunks(struct archive *ar, const struct array *a) {
   }
 }
 
+static inline int archive_arrays(const struct archive *ar) {
+  return ar->n_arrays + (ar->time != NULL) + ar->n_coordinates;
+}
+
 /* All objects of the archive. */
 static inline void write_archive(struct archive *ar) {
   struct text *all = own(sizeof *all), *one = own(sizeof *one);
@@ -604,7 +620,7 @@ static inline void write_archive(struct archive *ar) {
     else say(all, "\"%s\":%s", key, group);
     first = false;
   }
-  for (int i = 0; i < ar->n_arrays + (ar->time != NULL); i++) {
+  for (int i = 0; i < archive_arrays(ar); i++) {
     const struct array *a = &ar->array[i];
     const char *slash = *a->path ? "/" : "";
 

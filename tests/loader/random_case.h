@@ -17,7 +17,7 @@ struct setup {
   enum place place;
   struct view view[MAX_VIEWS];
   insitu_variable variable[MAX_VIEWS];
-  int n_views;
+  int n_views, n_outputs;
   insitu_loader_desc desc; /* without rank */
   insitu_option option[1];
   insitu_object *objects;
@@ -246,32 +246,11 @@ static inline void draw_archive(struct setup *s) {
     /* beside the first array, or at the root */
     draw_time(s, s->hard_date ? "clock" : sample, chance(50) ? ar->group : "");
   }
+  draw_coordinates(ar);
   write_archive(ar);
 }
 
 /* ---- the variables ---- */
-static inline void draw_slices(struct view *v) {
-  const struct array *a = v->array;
-
-  v->v.slices = v->slice;
-  for (int d = 0; d < a->ndim; d++) {
-    v->lo[d] = 0;
-    v->hi[d] = a->shape[d];
-    if (d == a->axis || !chance(35)) continue;
-    v->lo[d] = draw(a->shape[d]);
-    v->hi[d] = v->lo[d] + 1 + draw(a->shape[d] - v->lo[d]);
-    insitu_slice *slice = &v->slice[v->v.n_slices++];
-    *slice = (insitu_slice){.axis = d, .start = (int64_t)v->lo[d], .stop = (int64_t)v->hi[d]};
-    if (v->hi[d] == a->shape[d] && chance(50)) slice->stop = 0;
-    if (!a->dims[0] || !chance(50)) continue;
-    bool twice = false;
-    for (int e = 0; e < a->ndim; e++) twice = twice || (e != d && !strcmp(a->dims[e], a->dims[d]));
-    if (twice) continue;
-    slice->dim = a->dims[d];
-    slice->axis = 0;
-  }
-}
-
 /* A conversion, seldom one that is refused. */
 static inline void draw_dtype(struct view *v) {
   static const int32_t dtypes[] = {INSITU_BOOL, INSITU_I8, INSITU_I16, INSITU_I32, INSITU_I64,
@@ -307,16 +286,20 @@ static inline void draw_views(struct setup *s) {
       v->v.n_steps = 1 + draw(4);
       for (uint64_t k = 0; k < v->v.n_steps; k++) v->step[k] = reach ? draw_from(-reach, reach) : 0;
     }
-    draw_slices(v);
+    draw_selection(ar, v);
     bool odd = a->type->kind == KIND_COMPLEX ? chance(2) : chance(40);
     if (a->packed ? chance(60) : chance(2)) v->v.decode = INSITU_CF;
     if (odd) draw_dtype(v);
     s->variable[i] = v->v;
-    insitu_status refusal = view_refusal(v);
-    if (refusal && !s->refused) {
-      s->refused = refusal;
-      s->why = "a conversion that there is not";
-    }
+  }
+  draw_into(ar, s->view, s->n_views, s->variable);
+  s->n_outputs = place_views(s->view, s->n_views);
+  for (int i = 0; i < s->n_views; i++) {
+    insitu_status refusal = view_refusal(&s->view[i]);
+
+    if (!refusal || s->refused) continue;
+    s->refused = refusal;
+    s->why = "a conversion that there is not";
   }
   s->desc.variables = s->variable;
   s->desc.n_variables = (uint64_t)s->n_views;
@@ -591,6 +574,73 @@ static inline void refuse(struct setup *s, insitu_status status, const char *why
   s->why = why;
 }
 
+/* A selection that insitu_loader_open must refuse. */
+static inline void refuse_selection(struct setup *s, insitu_variable *v, const struct array *a) {
+  int d = a->ndim > 1 ? (a->axis + 1 + (int)draw((uint64_t)a->ndim - 1)) % a->ndim : -1;
+  const char *name = d < 0 ? "none" : a->dims[d] ? a->dims[d] : own_text("%d", d);
+  const char *sample = a->dims[a->axis] ? a->dims[a->axis] : own_text("%d", a->axis);
+  const struct coordinate *c = d < 0 ? NULL : axis_coordinate(&s->archive, a, d);
+  insitu_slice *slice = own(sizeof *slice);
+
+  switch (draw(8)) {
+  case 0:
+    v->n_slices = 0;
+    v->select = own_text("%s=[0]", sample);
+    refuse(s, INSITU_E_ARG, "a selection of the sample axis");
+    break;
+  case 1:
+    v->n_slices = 0;
+    v->select = "no_such_dimension=[0]";
+    refuse(s, INSITU_E_NOTFOUND, "a selection of a dimension that is not there");
+    break;
+  case 2:
+    v->n_slices = 0;
+    v->select = d < 0 || chance(50) ? "level" : own_text("%s=[0", name);
+    refuse(s, INSITU_E_ARG, "a selection that is not written so");
+    break;
+  case 3:
+    if (d < 0) return;
+    v->n_slices = 0;
+    v->select = own_text("%s=[0];%s=[0]", name, name);
+    if (chance(50)) {
+      v->select = own_text("%s=[0]", name);
+      *slice = (insitu_slice){.axis = d, .stop = 1};
+      v->slices = slice;
+      v->n_slices = 1;
+    }
+    refuse(s, INSITU_E_ARG, "a dimension that is named twice");
+    break;
+  case 4:
+    if (d < 0) return;
+    v->n_slices = 0;
+    v->select = own_text(
+        "%s=[%" PRId64 "]", name, chance(50) ? (int64_t)a->shape[d] : -1 - (int64_t)a->shape[d]);
+    refuse(s, INSITU_E_SHAPE, "an index outside of its axis");
+    break;
+  case 5:
+    if (!c) return;
+    v->n_slices = 0;
+    v->select = own_text("%s=%.17g%s", name, c->value[draw(c->n)] + c->gap / 4,
+        chance(50) ? "" : own_text("~%.17g", c->gap / 8));
+    refuse(s, INSITU_E_NOTFOUND, "a value that is not there");
+    break;
+  case 6:
+    v->into = s->variable[draw((uint64_t)s->n_views)].label;
+    if (v->into == v->label) v->into = "";
+    refuse(s, INSITU_E_ARG, "into is empty, or the label of another variable");
+    break;
+  default:
+    if (s->n_views < 2 || s->view[0].array->type != s->view[1].array->type) return;
+    for (int i = 0; i < 2; i++) {
+      s->variable[i].dtype = s->variable[i].decode = 0;
+      s->variable[i].into = "y";
+      s->variable[i].steps = s->view[i].step;
+      s->variable[i].n_steps = 1 + (uint64_t)i;
+    }
+    refuse(s, INSITU_E_SHAPE, "channels of unequal shapes");
+  }
+}
+
 /* Something that insitu_loader_open must refuse. */
 static inline void draw_refusal(struct setup *s) {
   insitu_loader_desc *d = &s->desc;
@@ -600,12 +650,18 @@ static inline void draw_refusal(struct setup *s) {
 
   for (int i = 0; i < s->n_views; i++)
     if (v == &s->variable[i]) a = s->view[i].array;
+  if (chance(40)) {
+    refuse_selection(s, v, a);
+    return;
+  }
   switch (draw(14)) {
   case 0:
     v->path = "no/such/array";
     refuse(s, INSITU_E_NOTFOUND, "no such array");
     break;
-  case 1:
+  case 1: /* of an array that has numbers which int16 has not */
+    if (v->into || a->type->kind == KIND_BOOL || a->type->bytes == 1) return;
+    if (a->type->dtype == INSITU_I16 && !v->decode) return;
     v->dtype = INSITU_I16;
     refuse(s, INSITU_E_DTYPE, "a conversion to int16");
     break;
@@ -726,10 +782,9 @@ static inline void tell_case(FILE *f, const struct setup *s) {
   fprintf(f, "  Zarr v%d in a %s (%s), %d objects, %sconsolidated; %d samples\n", s->archive.format,
       places[s->place], d->url, (int)s->archive.n_objects, s->archive.consolidated ? "" : "not ",
       (int)s->samples);
-  for (int i = 0; i < s->archive.n_arrays + (s->archive.time != NULL); i++)
-    tell_array(f, &s->archive.array[i]);
+  for (int i = 0; i < archive_arrays(&s->archive); i++) tell_array(f, &s->archive.array[i]);
   for (int i = 0; i < s->n_views; i++) {
-    const insitu_variable *v = &s->view[i].v;
+    const insitu_variable *v = &s->variable[i];
 
     fprintf(f, "  variable '%s' of '%s': offset %d, steps [", v->label, s->view[i].array->path,
         (int)v->offset);
@@ -738,6 +793,8 @@ static inline void tell_case(FILE *f, const struct setup *s) {
     for (uint64_t k = 0; k < v->n_slices; k++)
       fprintf(f, ", %s %d [%d, %d)", v->slices[k].dim ? v->slices[k].dim : "axis",
           v->slices[k].axis, (int)v->slices[k].start, (int)v->slices[k].stop);
+    if (v->select) fprintf(f, ", select '%s'", v->select);
+    if (v->into) fprintf(f, ", into '%s'", v->into);
     fprintf(f, "\n");
   }
   fprintf(f,

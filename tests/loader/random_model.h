@@ -7,13 +7,54 @@
 #include "sixteen.h"
 
 /* ---- elements of a row ---- */
+/* Indexes of one axis, in the order of the batch. */
+struct shown {
+  uint64_t n, *at;
+  bool listed;       /* by values and indexes, and by no range */
+  int order;         /* the place in the text, counted from 1; 0: it does not name the axis */
+  const char **name; /* of each index, where it is listed */
+};
+
 struct view {
   const struct array *array;
   insitu_variable v;
   insitu_slice slice[MAX_DIMS];
   int64_t step[4];
-  uint64_t lo[MAX_DIMS], hi[MAX_DIMS]; /* the box; its extent along the sample axis is not used */
+  struct shown shown[MAX_DIMS]; /* that of the sample axis is for insitu_read alone */
+  /* chunks of each level that hold something of it, by axis */
+  uint64_t *tile[MAX_LEVELS][MAX_DIMS], n_tiles[MAX_LEVELS][MAX_DIMS];
+  int output;       /* number of the array in the batch */
+  uint64_t channel; /* the first one in it */
 };
+
+static inline struct shown shown_range(uint64_t lo, uint64_t hi) {
+  struct shown s = {.n = hi - lo, .at = own((hi - lo) * 8)};
+
+  for (uint64_t i = 0; i < s.n; i++) s.at[i] = lo + i;
+  return s;
+}
+
+/* After what is shown is known: the chunks that hold it. */
+static inline void view_finish(struct view *v) {
+  const struct array *a = v->array;
+
+  for (int l = 0; l < a->n_levels; l++)
+    for (int d = 0; d < a->ndim; d++) {
+      uint64_t size = a->level[l].size[d], n = ceil_div(a->shape[d], size), *list = own(n * 8);
+      unsigned char *has = own(n);
+
+      for (uint64_t i = 0; i < v->shown[d].n; i++) has[v->shown[d].at[i] / size] = 1;
+      v->tile[l][d] = list;
+      v->n_tiles[l][d] = 0;
+      for (uint64_t i = 0; i < n; i++)
+        if (has[i]) list[v->n_tiles[l][d]++] = i;
+    }
+}
+
+/* Whether the axis becomes channels. */
+static inline bool view_folds(const struct view *v, int d) {
+  return d != v->array->axis && v->v.into && v->shown[d].listed;
+}
 
 /* A stored element in native byte order, widened: as an integer, and as a double. */
 struct number {
@@ -89,11 +130,15 @@ static inline unsigned dtype_bytes(int32_t dtype) {
   return (unsigned)(dtype & 0xff) / 8;
 }
 
-static inline bool is_missing(const struct array *a, double x) {
+static inline bool is_missing(const struct array *a, struct number n) {
+  double x = n.x;
+
   if (a->has_missing && x == a->missing[0]) return true;
   if (a->has_fill_value) return x == a->missing[1];
   if (a->format != 2 || !strcmp(a->fill_text, "null")) return false;
-  return x == number_of(a->type, a->is_unsigned, a->fill).x;
+  struct number fill = number_of(a->type, a->is_unsigned, a->fill);
+  bool whole = a->type->kind == KIND_INT || a->type->kind == KIND_UINT;
+  return whole ? n.u == fill.u : x == fill.x; /* a double does not hold all of 64 bits */
 }
 
 /* A number in a type that holds it, or a float that is not as wide. */
@@ -128,7 +173,7 @@ static inline void show_element(
     return;
   }
   if (v->v.decode == INSITU_CF) {
-    bool missing = is_missing(a, x);
+    bool missing = is_missing(a, n);
 
     if (a->has_scale) x = x * a->scale;
     if (a->has_offset) x = x + a->offset;
@@ -151,11 +196,19 @@ static inline void show_element(
   show_number(dtype, n.u, d, f, to);
 }
 
-static inline uint64_t view_elements(const struct view *v) { /* of one step */
+static inline uint64_t view_elements(const struct view *v) { /* of one step and channel */
   uint64_t n = 1;
 
   for (int d = 0; d < v->array->ndim; d++)
-    if (d != v->array->axis) n *= v->hi[d] - v->lo[d];
+    if (d != v->array->axis && !view_folds(v, d)) n *= v->shown[d].n;
+  return n;
+}
+
+static inline uint64_t view_channels(const struct view *v) {
+  uint64_t n = 1;
+
+  for (int d = 0; d < v->array->ndim; d++)
+    if (view_folds(v, d)) n *= v->shown[d].n;
   return n;
 }
 
@@ -167,12 +220,27 @@ static inline int64_t view_sample(const struct view *v, int64_t anchor, uint64_t
   return anchor + v->v.offset + (v->v.n_steps ? v->step[step] : 0);
 }
 
-/* The k-th element of the box at a sample. */
-static inline void view_place(const struct view *v, int64_t sample, uint64_t k, uint64_t *at) {
+/* The axis that becomes channels and stands at a place of the text; -1: none. */
+static inline int view_folded(const struct view *v, int order) {
+  for (int d = 0; d < v->array->ndim; d++)
+    if (view_folds(v, d) && v->shown[d].order == order) return d;
+  return -1;
+}
+
+/* The k-th element of a channel at a sample. The axis that the text names last is the fastest. */
+static inline void view_place(
+    const struct view *v, int64_t sample, uint64_t channel, uint64_t k, uint64_t *at) {
+  for (int order = MAX_DIMS; order > 0; order--) {
+    int d = view_folded(v, order);
+
+    if (d < 0) continue;
+    at[d] = v->shown[d].at[channel % v->shown[d].n];
+    channel /= v->shown[d].n;
+  }
   for (int d = v->array->ndim - 1; d >= 0; d--) {
-    if (d == v->array->axis) continue;
-    at[d] = v->lo[d] + k % (v->hi[d] - v->lo[d]);
-    k /= v->hi[d] - v->lo[d];
+    if (d == v->array->axis || view_folds(v, d)) continue;
+    at[d] = v->shown[d].at[k % v->shown[d].n];
+    k /= v->shown[d].n;
   }
   at[v->array->axis] = (uint64_t)sample;
 }
@@ -456,23 +524,22 @@ static inline struct chunk_set chunk_set(const struct array *a) {
   return c;
 }
 
-/* Chunks of a level that hold elements of a box: lo to hi, both included, in the grid of the level.
- */
+/* Chunks of a level that hold something that is shown. */
 struct chunk_walk {
-  uint64_t lo[MAX_DIMS], hi[MAX_DIMS], at[MAX_DIMS];
+  const uint64_t *list[MAX_DIMS]; /* along each axis; NULL: the chunk in `at` alone */
+  uint64_t n[MAX_DIMS], i[MAX_DIMS], at[MAX_DIMS];
 };
 
 static inline struct chunk_walk chunk_walk(const struct view *v, int level, int64_t sample) {
   const struct array *a = v->array;
-  struct chunk_walk w;
+  struct chunk_walk w = {0};
 
   for (int d = 0; d < a->ndim; d++) {
-    bool rows = d == a->axis && sample >= 0; /* -1: a box along all axes */
-    uint64_t first = rows ? (uint64_t)sample : v->lo[d],
-             last = rows ? (uint64_t)sample : v->hi[d] - 1;
+    bool rows = d == a->axis && sample >= 0; /* -1: what is shown of all axes */
 
-    w.at[d] = w.lo[d] = first / a->level[level].size[d];
-    w.hi[d] = last / a->level[level].size[d];
+    w.list[d] = rows ? NULL : v->tile[level][d];
+    w.n[d] = rows ? 1 : v->n_tiles[level][d];
+    w.at[d] = rows ? (uint64_t)sample / a->level[level].size[d] : w.list[d][0];
   }
   return w;
 }
@@ -480,9 +547,12 @@ static inline struct chunk_walk chunk_walk(const struct view *v, int level, int6
 static inline bool chunk_walk_next(struct chunk_walk *w, int ndim) {
   int d = ndim - 1;
 
-  while (d >= 0 && w->at[d] == w->hi[d]) w->at[d] = w->lo[d], d--;
+  for (; d >= 0 && w->i[d] + 1 == w->n[d]; d--) {
+    w->i[d] = 0;
+    if (w->list[d]) w->at[d] = w->list[d][0];
+  }
   if (d < 0) return false;
-  w->at[d]++;
+  w->at[d] = w->list[d][++w->i[d]];
   return true;
 }
 

@@ -15,6 +15,7 @@
 #include "random_base.h"
 #include "random_archive.h"
 #include "random_model.h"
+#include "random_select.h"
 #include "zip.h"
 #include "random_case.h"
 
@@ -89,32 +90,54 @@ static bool shows_nan(int32_t dtype, const unsigned char *at) {
   return (dtype >> 8 == 2 || dtype == INSITU_BF16) && isnan(number_of(&t, false, at).x);
 }
 
-/* Whether an absent chunk of an array is an error: its fill is NaN as some variable shows it. */
-static bool raises(const struct setup *s, const struct array *a) {
+/* Whether a variable shows the fill value of its array as NaN. */
+static bool shows_fill_as_nan(const struct view *v) {
   unsigned char shown[16];
 
+  if (v->v.decode != INSITU_CF) return v->array->fill_is_nan;
+  show_element(v, v->array->fill, shown);
+  return shows_nan(view_dtype(v), shown);
+}
+
+/* Whether a variable shows something of the chunk of a level that an element lies in, at any
+ * sample. */
+static bool shows_chunk(const struct view *v, int level, const uint64_t *at) {
+  const struct array *a = v->array;
+
+  for (int d = 0; d < a->ndim; d++) {
+    bool has = d == a->axis;
+
+    for (uint64_t i = 0; i < v->n_tiles[level][d] && !has; i++)
+      has = v->tile[level][d][i] == at[d] / a->level[level].size[d];
+    if (!has) return false;
+  }
+  return true;
+}
+
+/* Whether an element lies in an absent chunk, and that is an error: by default where some variable
+ * shows the chunk's fill value as NaN. */
+static bool element_raises(const struct setup *s, const struct array *a, const uint64_t *at) {
+  int level = array_absent_level(a, at), leaf = array_leaf(a);
+
+  if (level < 0) return false;
   if (s->desc.on_absent_chunk != INSITU_AUTO) return s->desc.on_absent_chunk == INSITU_RAISE;
   for (int i = 0; i < s->n_views; i++) {
     const struct view *v = &s->view[i];
 
-    if (v->array != a) continue;
-    if (v->v.decode != INSITU_CF && a->fill_is_nan) return true;
-    if (v->v.decode != INSITU_CF) continue;
-    show_element(v, a->fill, shown);
-    if (shows_nan(view_dtype(v), shown)) return true;
+    if (v->array == a && shows_fill_as_nan(v) && shows_chunk(v, level > leaf ? level : leaf, at))
+      return true;
   }
   return false;
 }
 
-/* Whether the box of a view at a sample touches an absent chunk. */
-static bool touches_absent(const struct view *v, int64_t sample) {
-  uint64_t n = view_elements(v), at[MAX_DIMS];
-  const struct array *a = v->array;
+/* Whether what a view shows of a sample touches an absent chunk that is an error. */
+static bool sample_raises(const struct setup *s, const struct view *v, int64_t sample) {
+  uint64_t each = view_elements(v), n = view_channels(v) * each, at[MAX_DIMS];
 
-  if (!a->absent) return false;
+  if (!v->array->absent || s->desc.on_absent_chunk == INSITU_FILL) return false;
   for (uint64_t k = 0; k < n; k++) {
-    view_place(v, sample, k, at);
-    if (array_absent_level(a, at) >= 0) return true;
+    view_place(v, sample, k / each, k % each, at);
+    if (element_raises(s, v->array, at)) return true;
   }
   return false;
 }
@@ -123,9 +146,8 @@ static bool row_raises(const struct setup *s, int64_t anchor) {
   for (int i = 0; i < s->n_views; i++) {
     const struct view *v = &s->view[i];
 
-    if (!raises(s, v->array)) continue;
     for (uint64_t k = 0; k < view_steps(v); k++)
-      if (touches_absent(v, view_sample(v, anchor, k))) return true;
+      if (sample_raises(s, v, view_sample(v, anchor, k))) return true;
   }
   return false;
 }
@@ -157,20 +179,24 @@ static bool both_nan(const struct view *v, const unsigned char *got, const unsig
   return shows_nan(dtype, got) && shows_nan(dtype, want);
 }
 
-static void check_elements(
-    const struct walk *w, const insitu_batch *b, int i, const unsigned char *got) {
-  const struct view *v = &w->s->view[i];
+static void check_elements(const struct walk *w, const insitu_batch *b, const struct view *v) {
+  const insitu_array *out = &b->arrays[v->output];
   const struct array *a = v->array;
   uint64_t elements = view_elements(v), steps = view_steps(v), at[MAX_DIMS];
+  uint64_t channels = view_channels(v), planes = channels * steps;
   int32_t dtype = view_dtype(v);
   unsigned item = dtype_bytes(dtype);
 
   for (uint64_t r = 0; r < b->rows; r++)
-    for (uint64_t k = 0; k < steps; k++)
+    for (uint64_t p = 0; p < planes; p++) {
+      uint64_t c = p / steps, k = p % steps;
+      const unsigned char *got = (const unsigned char *)out->data + r * out->row_bytes +
+                                 (v->channel * steps + p) * elements * item;
+
       for (uint64_t e = 0; e < elements; e++, got += item) {
         unsigned char want[16];
 
-        view_place(v, view_sample(v, b->sample_indices[r], k), e, at);
+        view_place(v, view_sample(v, b->sample_indices[r], k), c, e, at);
         show_element(v, array_at(a, at), want);
         if (!memcmp(got, want, item)) continue;
         if (both_nan(v, got, want)) continue;
@@ -179,25 +205,47 @@ static void check_elements(
           sprintf(text[0] + 2 * n, "%02x", got[n]);
           sprintf(text[1] + 2 * n, "%02x", want[n]);
         }
-        differ("%s epoch %d batch %d rank %d: variable '%s' row %d (anchor %d) step %d element %d: "
-               "bytes %s, the model has %s%s",
+        differ("%s epoch %d batch %d rank %d: variable '%s' row %d (anchor %d) channel %d step %d "
+               "element %d: bytes %s, the model has %s%s",
             part_names[w->part], (int)w->epoch, (int)b->index, (int)w->rank, v->v.label, (int)r,
-            (int)b->sample_indices[r], (int)k, (int)e, text[0], text[1],
+            (int)b->sample_indices[r], (int)c, (int)k, (int)e, text[0], text[1],
             a->is_absent[array_chunk_of(a, at)] ? " (its chunk is absent)" : "");
       }
+    }
 }
 
-static void check_shape(const struct walk *w, const insitu_batch *b, int i) {
-  const struct view *v = &w->s->view[i];
-  const insitu_array *out = &b->arrays[i];
-  int64_t want[MAX_DIMS + 2], stride = 1;
+/* How many channels an array of the batch has; their names are those of its variables. */
+static uint64_t check_channels(const struct setup *s, const insitu_array *out, int output) {
+  uint64_t n = 0;
+
+  for (int i = 0; i < s->n_views; i++) {
+    const struct view *v = &s->view[i];
+
+    if (v->output != output) continue;
+    if (!v->v.into && out->channels) differ("'%s' has names of channels", out->name);
+    if (v->v.into && !out->channels) differ("'%s' has no names of channels", out->name);
+    for (uint64_t c = 0; c < view_channels(v) && v->v.into; c++, n++)
+      if (strcmp(out->channels[n], channel_name(v, c)))
+        differ("channel %d of '%s' is '%s', not '%s'", (int)n, out->name, out->channels[n],
+            channel_name(v, c));
+  }
+  return n;
+}
+
+static void check_shape(const struct walk *w, const insitu_batch *b, const struct view *v) {
+  const insitu_array *out = &b->arrays[v->output];
+  int64_t want[MAX_DIMS + 3], stride = 1;
+  uint64_t channels = v->v.into ? check_channels(w->s, out, v->output) : 1;
   int n = 0;
 
   want[n++] = (int64_t)b->rows;
+  if (v->v.into) want[n++] = (int64_t)channels;
+  else check_channels(w->s, out, v->output);
   if (v->v.n_steps) want[n++] = (int64_t)v->v.n_steps;
   for (int d = 0; d < v->array->ndim; d++)
-    if (d != v->array->axis) want[n++] = (int64_t)(v->hi[d] - v->lo[d]);
-  if (strcmp(out->name, v->v.label)) differ("array %d is called '%s'", i, out->name);
+    if (d != v->array->axis && !view_folds(v, d)) want[n++] = (int64_t)v->shown[d].n;
+  if (strcmp(out->name, v->v.into ? v->v.into : v->v.label))
+    differ("array %d is called '%s'", v->output, out->name);
   if (out->ndim != n) differ("variable '%s' has %d dimensions, not %d", out->name, out->ndim, n);
   for (int d = n - 1; d >= 0; d--) {
     if (out->shape[d] != want[d])
@@ -209,7 +257,7 @@ static void check_shape(const struct walk *w, const insitu_batch *b, int i) {
   }
   if (out->dtype != view_dtype(v))
     differ("variable '%s' has dtype 0x%x", out->name, (unsigned)out->dtype);
-  uint64_t row = view_elements(v) * view_steps(v) * dtype_bytes(out->dtype);
+  uint64_t row = channels * view_elements(v) * view_steps(v) * dtype_bytes(out->dtype);
   if (out->row_bytes != row || out->bytes != row * b->rows)
     differ("variable '%s' has %d bytes", out->name, (int)out->bytes);
   if ((uintptr_t)out->data % 256) differ("variable '%s' is not aligned", out->name);
@@ -230,10 +278,10 @@ static void check_batch(struct walk *w, const insitu_batch *b) {
       differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part],
           (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)r,
           (int)b->sample_indices[r], (int)want[r]);
-  if (b->n_arrays != (uint64_t)w->s->n_views) differ("a batch of %d arrays", (int)b->n_arrays);
+  if (b->n_arrays != (uint64_t)w->s->n_outputs) differ("a batch of %d arrays", (int)b->n_arrays);
   for (int i = 0; i < w->s->n_views; i++) {
-    check_shape(w, b, i);
-    check_elements(w, b, i, b->arrays[i].data);
+    check_shape(w, b, &w->s->view[i]);
+    check_elements(w, b, &w->s->view[i]);
   }
   if (n && chance(10)) {
     uint64_t r = draw(n);
@@ -508,6 +556,10 @@ static void sequential_windows(struct walk *w, uint64_t window) {
   insitu_order_close(&o);
 }
 
+static bool narrows(const struct view *v) {
+  return v->v.n_slices || v->v.select;
+}
+
 static void check_reads(
     struct walk *w, insitu_loader *ld, const insitu_plan *plan, const insitu_stats *opened) {
   const struct setup *s = w->s;
@@ -526,7 +578,7 @@ static void check_reads(
   for (int i = 0; i < s->n_views; i++)
     for (int k = 0; k < i; k++)
       exact = exact && (s->view[i].array != s->view[k].array ||
-                           (!s->view[i].v.n_slices && !s->view[k].v.n_slices));
+                           (!narrows(&s->view[i]) && !narrows(&s->view[k])));
   if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
   uint64_t batches = plan->slabs * plan->slab_bytes;
   uint64_t memory = batches + plan->table_bytes + plan->inflight_bytes + plan->cache_bytes;
@@ -617,6 +669,7 @@ static insitu_loader_desc desc_of(const struct setup *s, uint64_t world, uint64_
 /* Any box of an array, now: insitu_read. alone: nothing else reads meanwhile, so that statistics
  * can be compared. */
 static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
+  static const struct archive no_coordinates; /* their reads would be counted as well */
   struct view v = s->view[draw((uint64_t)s->n_views)];
   const struct array *a = v.array;
   insitu_error err = {0};
@@ -627,14 +680,25 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   v.v.offset = 0;
   v.v.n_steps = v.v.n_slices = 0;
   v.v.slices = v.slice;
+  v.v.select = v.v.into = NULL;
+  bool by_text = chance(40);
+  const char *terms[MAX_DIMS] = {0};
   for (int d = 0; d < a->ndim; d++) {
-    v.lo[d] = chance(50) ? 0 : draw(a->shape[d]);
-    v.hi[d] = chance(50) ? a->shape[d] : v.lo[d] + 1 + draw(a->shape[d] - v.lo[d]);
-    n *= v.hi[d] - v.lo[d];
-    if (v.lo[d] || v.hi[d] < a->shape[d])
+    v.shown[d] = shown_range(0, a->shape[d]);
+    if (chance(by_text ? 60 : 0)) {
+      draw_item(&no_coordinates, &v, d, &terms[d], ANY, 0);
+    } else if (chance(70)) {
+      uint64_t lo = chance(50) ? 0 : draw(a->shape[d]);
+      uint64_t hi = chance(50) ? a->shape[d] : lo + 1 + draw(a->shape[d] - lo);
+
+      v.shown[d] = shown_range(lo, hi);
       v.slice[v.v.n_slices++] =
-          (insitu_slice){.axis = d, .start = (int64_t)v.lo[d], .stop = (int64_t)v.hi[d]};
+          (insitu_slice){.axis = d, .start = (int64_t)lo, .stop = (int64_t)hi};
+    }
+    n *= v.shown[d].n;
   }
+  join_items(&v, terms);
+  view_finish(&v);
   unsigned item = dtype_bytes(view_dtype(&v));
   unsigned char *got = own(n * item), want[16];
   if (insitu_loader_stats(ld, &before, NULL)) differ("no statistics");
@@ -644,13 +708,14 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
     uint64_t rest = i;
 
     for (int d = a->ndim - 1; d >= 0; d--) {
-      at[d] = v.lo[d] + rest % (v.hi[d] - v.lo[d]);
-      rest /= v.hi[d] - v.lo[d];
+      at[d] = v.shown[d].at[rest % v.shown[d].n];
+      rest /= v.shown[d].n;
     }
     if (status) break;
     show_element(&v, array_at(a, at), want);
     if (memcmp(got + i * item, want, item) && !both_nan(&v, got + i * item, want))
-      differ("insitu_read of '%s': element %d differs", v.v.path ? v.v.path : v.v.label, (int)i);
+      differ("insitu_read of '%s', select '%s': element %d differs", a->path,
+          v.v.select ? v.v.select : "", (int)i);
   }
   struct chunk_set chunks = chunk_set(a);
   uint64_t reads = chunk_set_add(&chunks, &v, -1, 1, &absent);
@@ -660,10 +725,13 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
     return;
   }
   if (status)
-    differ("insitu_read of '%s': %s: %s", v.v.label, insitu_status_name(status), err.message);
+    differ("insitu_read of '%s', select '%s': %s: %s", v.v.label, v.v.select ? v.v.select : "",
+        insitu_status_name(status), err.message);
   if (shape.ndim != a->ndim || shape.bytes != n * item || shape.dtype != view_dtype(&v))
     differ("insitu_read: another shape");
   if (insitu_loader_stats(ld, &after, NULL)) differ("no statistics");
+  /* a chunk is read once for each run of indexes that it holds */
+  alone = alone && !v.v.select;
   if (alone && after.absent_chunks - before.absent_chunks != absent)
     differ("insitu_read counts %d absent chunks, not %d",
         (int)(after.absent_chunks - before.absent_chunks), (int)absent);
@@ -751,15 +819,37 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
 }
 
 /* ---- resuming ---- */
+/* Other selections, labels and dtypes of the same samples: a state holds for them as well. */
+static void select_anew(struct setup *s) {
+  for (int i = 0; i < s->n_views; i++) {
+    struct view *v = &s->view[i];
+
+    if (v->v.into) {
+      v->v.dtype = 0; /* each has its own again */
+      v->v.into = NULL;
+    }
+    if (!v->v.path) v->v.path = v->v.label;
+    v->v.label = own_text("again%d", i);
+    draw_selection(&s->archive, v);
+    if (v->array->type->kind != KIND_COMPLEX && chance(30)) v->v.dtype = INSITU_F32;
+    if (view_refusal(v)) v->v.dtype = 0;
+    s->variable[i] = v->v;
+  }
+  s->n_outputs = place_views(s->view, s->n_views);
+  s->desc.variables = s->variable;
+}
+
 /* Goes on behind a batch, at a world size and with resources that need not be those of the run that
  * gave the state. */
-static void resume(struct setup *s, const struct run *run) {
+static void resume(const struct setup *saved, const struct run *run) {
+  struct setup *s = own(sizeof *s);
   uint64_t sizes[64], n = 0, k = draw(run->n_batches), rank, world = run->world, lanes, window;
   insitu_error err = {0};
   insitu_plan plan;
   struct walk w;
-  insitu_loader_desc keep = s->desc;
 
+  *s = *saved;
+  if (chance(40)) select_anew(s);
   for (uint64_t r = 1; r <= run->lanes && n < 64; r++)
     if (run->lanes % r == 0) sizes[n++] = r;
   if (run->order == INSITU_SHUFFLED) {
@@ -795,7 +885,6 @@ static void resume(struct setup *s, const struct run *run) {
     }
     insitu_loader_close(&loaders[0]);
   }
-  s->desc = keep;
 }
 
 static bool same_anchors(const struct part *a, const struct part *b) {
