@@ -107,7 +107,7 @@
  *
  *     #define BOX "level=500,850; lat=60..30; lon=-30..60"
  *     int64_t in[] = {-1, 0}, out[] = {1, 2};
- *     insitu_variable vars[] = {
+ *     const insitu_variable parts[] = {
  *         {.label = "t_in", .path = "t", .into = "x", .select = BOX, .steps = in, .n_steps = 2},
  *         {.label = "u_in", .path = "u", .into = "x", .select = BOX, .steps = in, .n_steps = 2},
  *         {.label = "t_out", .path = "t", .into = "y", .select = BOX, .steps = out, .n_steps = 2},
@@ -910,9 +910,9 @@ typedef struct insitu_loader_desc {
   const char *manifest; /* path of a JSON manifest that decides the split instead */
   /* holes */
   int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
-  /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable of the array shows the
-   * fill value as NaN, by decoding it, too. An absent inner chunk of a shard is an absent chunk, in
-   * a shard that is read whole as well. */
+  /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable that shows some of the
+   * chunk shows the fill value as NaN, by decoding it, too. An absent inner chunk of a shard is an
+   * absent chunk, in a shard that is read whole as well. */
   int32_t on_absent_chunk;
   /* resources: they never change the order */
   /* batches made ready ahead of next (32 MiB of them, of a remote store 256; at least 4, at most
